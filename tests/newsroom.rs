@@ -1,11 +1,15 @@
 //! The main job of the newsroom: a folder of files becomes one briefing. Every file has its own heading in it, with
-//! figures from the file. With any folder, over any crash, and with models behind a real provider's protocol.
+//! figures from the file. With any folder and with pages of the web, over any crash, with and without a sandbox, and with
+//! models behind a real provider's protocol.
 
 // A failure in a test is a panic with a message.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::collections::BTreeSet;
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
 
 use ghost_testkit::blackbox::{
     AHEAD, Daemon, Database, Deadline, ModelServer, ScriptedRoles, TestEnvironment, ghostd_testing,
@@ -454,4 +458,266 @@ fn a_job_whose_provider_was_down_continues_after_a_restart() {
     let jobs = test_env.json(&["status"]);
     assert_eq!(jobs["job"]["state"], "finished");
     daemon.stop();
+}
+
+/// Copies the newsroom with pieces of one of its files replaced.
+fn changed(test_env: &TestEnvironment, file: &str, changes: &[(&str, &str)]) -> PathBuf {
+    let world = test_env.copy_of(Path::new(NEWSROOM), "newsroom");
+    change(&world, file, changes);
+    world
+}
+
+fn change(world: &Path, file: &str, changes: &[(&str, &str)]) {
+    let file = world.join(file);
+    let mut text = std::fs::read_to_string(&file).unwrap();
+    for (from, to) in changes {
+        assert_eq!(text.matches(from).count(), 1, "{from} in {}", file.display());
+        text = text.replace(from, to);
+    }
+    std::fs::write(&file, text).unwrap();
+}
+
+/// A folder with these files.
+fn folder(test_env: &TestEnvironment, files: &[(&str, &str)]) -> PathBuf {
+    let input = test_env.join("input");
+    std::fs::create_dir(&input).unwrap();
+    for (name, text) in files {
+        std::fs::write(input.join(name), text).unwrap();
+    }
+    input
+}
+
+/// The line of a briefing that says how its figures were checked.
+fn figures_line(text: &str) -> &str {
+    let head = text.split("\n## ").next().unwrap();
+    head.lines().find(|line| line.starts_with("Figures: ")).unwrap_or_else(|| panic!("no such line in\n{text}"))
+}
+
+/// A server of pages on this machine. `/page` is a page, `/once` the same, but never answered the first time.
+struct Pages {
+    address: SocketAddr,
+    asked: Arc<Mutex<Vec<String>>>,
+}
+
+const PAGE: &str = "<html><head><title>Tides 1887</title></head><body><h1>Tides</h1>\
+    <p>The gauge stood at 4,711 mm on 3 May.</p>\
+    <table><tr><th>month</th><th>mm</th></tr><tr><td>May</td><td>88</td></tr></table></body></html>";
+
+impl Pages {
+    fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let asked: Arc<Mutex<Vec<String>>> = Arc::default();
+        let log = Arc::clone(&asked);
+        // The threads end with the test's process.
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let (stream, log) = (stream.unwrap(), Arc::clone(&log));
+                std::thread::spawn(move || serve(stream, &log));
+            }
+        });
+        Self { address, asked }
+    }
+
+    fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.address)
+    }
+
+    /// How often a path was asked for.
+    fn asked(&self, path: &str) -> usize {
+        self.asked.lock().unwrap().iter().filter(|asked| *asked == path).count()
+    }
+
+    /// The `web` section with which agents may fetch from it.
+    fn allowed(&self) -> String {
+        format!("\nweb: {{ allow: ['{}'] }}\n", self.address)
+    }
+}
+
+fn serve(mut stream: TcpStream, log: &Mutex<Vec<String>>) {
+    let mut bytes = Vec::new();
+    let mut buffer = [0; 4_096];
+    while !bytes.windows(4).any(|four| four == b"\r\n\r\n") {
+        match stream.read(&mut buffer) {
+            Ok(count) if count > 0 => bytes.extend_from_slice(&buffer[..count]),
+            _ => return,
+        }
+    }
+    let path = String::from_utf8_lossy(&bytes).split(' ').nth(1).unwrap_or_default().to_owned();
+    let first = {
+        let mut asked = log.lock().unwrap();
+        asked.push(path.clone());
+        asked.iter().filter(|earlier| **earlier == path).count() == 1
+    };
+    if path == "/once" && first {
+        // Until the other side closes.
+        let _ = stream.read_to_end(&mut Vec::new());
+        return;
+    }
+    let (status, body) = match path.as_str() {
+        "/page" | "/once" => ("200 OK", PAGE),
+        _ => ("404 Not Found", "<p>There are 404 other pages.</p>"),
+    };
+    let answer = format!(
+        "HTTP/1.1 {status}\r\nContent-Type: text/html\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+        body.len()
+    );
+    let _ = stream.write_all(answer.as_bytes());
+}
+
+const WEB: &str = "\nweb: {}\n";
+const PLAIN: (&str, &str) = ("plain.md", "We counted 77 swans on the lake.\n");
+
+// covers: BI-13
+#[test]
+fn a_page_is_an_input_that_mux_fetches_and_the_reviewer_checks() {
+    let test_env = test_env();
+    let pages = Pages::start();
+    let world = changed(&test_env, "world-config.yaml", &[(WEB, pages.allowed().as_str())]);
+    // An address alone, the shortcut of a browser, and a page that is not there.
+    let shortcut = format!("[InternetShortcut]\r\nURL={}\r\n", pages.url("/page"));
+    let (page, gone) = (pages.url("/page"), pages.url("/gone"));
+    let files = [("gone.url", gone.as_str()), PLAIN, ("tides.url", page.as_str()), ("way.URL", shortcut.as_str())];
+    let input = folder(&test_env, &files);
+    let daemon = test_env.up(&world, &["--input", input.to_str().unwrap()]);
+    let path = briefing(&daemon);
+    test_env.wait_until_quiet(Deadline::seconds(60));
+    for turn in test_env.json(&["turn", "list"]).as_array().unwrap() {
+        assert_eq!(turn["status"], "finished", "{turn}");
+    }
+    daemon.stop();
+
+    let text = std::fs::read_to_string(&path).unwrap();
+    let summary = section(&text, "Summary");
+    assert!(summary.contains("Inputs: 4. Read: 3. Read in part: 0. Not read: 1.\n"), "{text}");
+    let gone = summary.lines().find(|line| line.starts_with("- 1. gone.url: not read: ")).expect("a line on it");
+    assert!(gone.contains("404"), "{text}");
+    assert!(text.contains("Approved: 3 of 4 inputs."), "{text}");
+    for heading in ["3. tides.url", "4. way.URL"] {
+        let tides = section(&text, heading);
+        assert!(tides.contains(&format!("Address: {page}\n")), "{text}");
+        assert!(tides.contains("**Tides**") && tides.contains("4,711 mm"), "{text}");
+        assert!(tides.contains("| month | mm |\n| --- | --- |\n| May | 88 |\n"), "{text}");
+    }
+    // The reviewer's source is the page as mux saved it.
+    let job = path.file_stem().unwrap().to_str().unwrap();
+    let saved = test_env.data("newsroom").join("workspace/agents/mux/pages").join(job);
+    assert!(std::fs::read_to_string(saved.join("3.md")).unwrap().contains("4,711 mm"));
+    assert!(!saved.join("1.md").exists(), "the answer of a server that has no page is not a page");
+}
+
+#[test]
+fn a_page_that_cannot_be_fetched_is_named_as_not_read_with_the_reason() {
+    // Without the section, and with one that does not allow the address.
+    for (web, why) in [("\n", "web"), (WEB, "loopback")] {
+        let test_env = test_env();
+        let pages = Pages::start();
+        let world = changed(&test_env, "world-config.yaml", &[(WEB, web)]);
+        let input = folder(&test_env, &[PLAIN, ("tides.url", pages.url("/page").as_str())]);
+        let daemon = test_env.up(&world, &["--input", input.to_str().unwrap()]);
+        let path = briefing(&daemon);
+        daemon.stop();
+        let text = std::fs::read_to_string(path).unwrap();
+        let line = section(&text, "Summary").lines().find(|line| line.starts_with("- 2. tides.url: not read: "));
+        assert!(line.is_some_and(|line| line.contains(why)), "{why} in {text}");
+        assert!(section(&text, "2. tides.url").contains("This input could not be read.\n"), "{text}");
+        assert!(section(&text, "Not approved").contains("- 2. tides.url: "), "{text}");
+        assert!(text.contains("Approved: 1 of 2 inputs."), "{text}");
+        assert_eq!(pages.asked("/page"), 0);
+    }
+}
+
+// covers: MSG-10
+#[test]
+fn a_daemon_that_is_killed_during_a_fetch_fetches_the_page_again() {
+    let test_env = test_env();
+    let pages = Pages::start();
+    let world = changed(&test_env, "world-config.yaml", &[(WEB, pages.allowed().as_str())]);
+    let input = folder(&test_env, &[("tides.url", pages.url("/once").as_str())]);
+    let args = ["--input", input.to_str().unwrap()];
+    let daemon = test_env.up(&world, &args);
+    Deadline::seconds(60).until("the first request", || match pages.asked("/once") {
+        0 => Err("none".to_owned()),
+        _ => Ok(()),
+    });
+    daemon.kill();
+    let daemon = test_env.up(&world, &args);
+    let text = std::fs::read_to_string(briefing(&daemon)).unwrap();
+    daemon.stop();
+    assert!(section(&text, "1. tides.url").contains("4,711 mm"), "{text}");
+    assert_eq!(pages.asked("/once"), 2);
+}
+
+/// Starts a world whose commands run in the `local` sandbox. `None`, with the reason on standard error, if this machine
+/// has no sandbox and none is required.
+fn sandboxed(test_env: &TestEnvironment, world: &Path, input: &Path) -> Option<Daemon> {
+    // If the tests run as root, commands are another user, who must reach the workspace.
+    for dir in [test_env.path().to_owned(), test_env.join("state")] {
+        std::fs::create_dir_all(&dir).unwrap();
+        std::fs::set_permissions(&dir, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    }
+    let daemon = test_env.up(world, &["--input", input.to_str().unwrap()]);
+    let Some(why) = test_env.json(&["status"])["sandbox"]["absent"].as_str().map(str::to_owned) else {
+        return Some(daemon);
+    };
+    assert!(std::env::var("GHOST_SANDBOX").is_err(), "GHOST_SANDBOX=required: {why}");
+    #[allow(clippy::print_stderr, reason = "a skipped test says so")]
+    {
+        eprintln!("skipped: {why}");
+    }
+    None
+}
+
+// covers: BI-12
+#[test]
+fn figures_are_checked_with_python_in_the_sandbox() {
+    let test_env = test_env();
+    let world = test_env.copy_of(Path::new(NEWSROOM), "newsroom");
+    let rows: String = (1..=40).map(|n| format!("Mill {n};{},5\n", 100 + n)).collect();
+    let mills = format!("mill;tonnes\n{rows}");
+    let input = folder(&test_env, &[("mills.csv", mills.as_str()), PLAIN]);
+    std::fs::write(input.join("latin.txt"), b"M\xfcnchen z\xe4hlte 1.204 B\xe4ume.\n").unwrap();
+    let Some(daemon) = sandboxed(&test_env, &world, &input) else { return };
+    let text = std::fs::read_to_string(briefing(&daemon)).unwrap();
+    daemon.stop();
+    let line = figures_line(&text);
+    // The rows of the table are counted twice: in its tally and below its first rows.
+    assert!(line.contains("praxis") && line.contains("Python") && line.contains("Inputs: 3."), "{text}");
+    assert!(line.contains("Counts of rows and lines: 2.") && line.ends_with("Not found: 0."), "{text}");
+    assert!(text.contains("reviewed and approved by subrosa"), "{text}");
+    let database = Database::open(&test_env.data("newsroom"));
+    assert_eq!(database.number("SELECT count(*) FROM ledger WHERE tool = 'tool.python' AND status = 'ok'"), 1);
+}
+
+#[test]
+fn a_figure_that_python_does_not_find_is_named() {
+    let test_env = test_env();
+    // A draft that has more in each section than the notes.
+    let wrong = ("            {{ out.table }}\n", "            {{ out.table }}\n\n            - Wrong: 987,654.\n");
+    let world = changed(&test_env, "scripts/chora.yaml", &[wrong]);
+    let input = folder(&test_env, &[PLAIN]);
+    let Some(daemon) = sandboxed(&test_env, &world, &input) else { return };
+    let text = std::fs::read_to_string(briefing(&daemon)).unwrap();
+    daemon.stop();
+    assert!(figures_line(&text).ends_with("Not found: 1."), "{text}");
+    let head = text.split("\n## ").next().unwrap();
+    assert!(head.contains("\n- 1. plain.md: 987,654\n"), "{text}");
+    assert!(text.contains("WITHOUT an approval"), "{text}");
+}
+
+#[test]
+fn without_a_sandbox_the_built_in_look_up_checks_alone_and_the_briefing_says_so() {
+    let test_env = test_env();
+    let kind = ("\nsandbox: { kind: local }\n", "\nsandbox: { kind: none }\n");
+    let world = changed(&test_env, "world-config.yaml", &[kind]);
+    let input = folder(&test_env, &[PLAIN]);
+    test_env.ghostd(&["check", world.to_str().unwrap()]).ok();
+    let daemon = test_env.up(&world, &["--input", input.to_str().unwrap()]);
+    let path = briefing(&daemon);
+    daemon.stop();
+    check(&path, &input);
+    let text = std::fs::read_to_string(path).unwrap();
+    let line = figures_line(&text);
+    assert!(line.contains("built-in") && line.contains("sandbox") && !line.contains("Not found"), "{text}");
+    assert!(text.contains("reviewed and approved by subrosa"), "{text}");
 }
