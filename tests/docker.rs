@@ -196,7 +196,7 @@ fn answer(mut stream: std::net::TcpStream) {
     let (status, body) = match path {
         "/page" => ("200 OK", format!("<title>Shown</title><div id=a></div>{tall}<script>a.textContent = 'by a script ' + 6 * 7</script>")),
         "/leave" => ("200 OK", "<script>location = 'http://169.254.169.254/latest/'</script>".to_owned()),
-        "/ask" => ("200 OK", "<title>Asked</title><script>alert(1); document.write('after the question')</script>".to_owned()),
+        "/ask" => ("200 OK", "<title>Asked</title><script>document.title += '\\ud83d'</script><script>alert(1); document.write('after the question')</script>".to_owned()),
         "/inside" => ("200 OK", "<div id=a>waits</div><script>fetch('http://10.0.0.1/').then(r => r.text()).then(t => a.textContent = t)</script>".to_owned()),
         _ => ("404 Not Found", "nothing".to_owned()),
     };

@@ -6,6 +6,8 @@
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use ghost_provider::testing::{FakeAnswer, FakeCall, FakeRequest};
 use ghost_testkit::blackbox::{
     Daemon, Deadline, EFFECTS, ModelServer, TestEnvironment, fresh_outcomes, ghostd_testing, mail_of,
@@ -158,4 +160,43 @@ fn what_calls_cost_is_charged_and_a_spent_budget_refuses_more() {
     assert!(charge("bob", 5).contains("budget_exhausted"));
     world.test_env.json(&["budget", "set", "agent:ada", "--usd", "none"]);
     assert_eq!(charge("ada", 7), "{\"charged\":7}");
+}
+
+/// A red point.
+const PNG: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR4nGP4z8DwHwAFAAH/e+m+7wAAAABJRU5ErkJggg==";
+
+// covers: TOOL-15
+#[test]
+fn an_image_that_the_provider_refuses_costs_no_turn() {
+    let asked: Arc<Mutex<Vec<bool>>> = Arc::default();
+    let log = Arc::clone(&asked);
+    let server = ModelServer::start(move |request: &FakeRequest, _| {
+        let shows = request.body.to_string().contains(&PNG[..40]);
+        log.lock().unwrap().push(shows);
+        if shows {
+            return FakeAnswer::status(400, "Could not process image");
+        }
+        match fresh_outcomes(request).pop() {
+            Some(outcome) => FakeAnswer::say(outcome.content),
+            None => FakeAnswer::call("c1", "workspace.read", json!({ "path": "agents/ada/red.png", "scope": "world" })),
+        }
+    });
+    let test_env = TestEnvironment::new(ghostd_testing());
+    let world = test_env.world("results");
+    let config = WORLD
+        .replace("BASE", &server.base_url())
+        .replace("default_provider", "models_file: models.yaml\n  default_provider");
+    world
+        .config(&config)
+        .write("models.yaml", "as_of: 2026-07-02\np: { m: { vision: true } }\n")
+        .archetype("worker", "");
+    let path = world.path().to_owned();
+    let daemon = test_env.up(&path, &[]);
+    let image = test_env.data("results").join("workspace/agents/ada/red.png");
+    std::fs::create_dir_all(image.parent().unwrap()).unwrap();
+    std::fs::write(image, STANDARD.decode(PNG).unwrap()).unwrap();
+    let reply = test_env.json(&["ask", "ada", "what is in red.png?"])["reply"].as_str().unwrap().to_owned();
+    assert!(reply.contains("[image: "), "{reply}");
+    assert_eq!(*asked.lock().unwrap(), [false, true, false]);
+    daemon.stop();
 }

@@ -58,6 +58,9 @@ pub fn replace(messages: &mut [Message], mut shown: impl FnMut(&ImageFile) -> Sh
     }
 }
 
+/// Why images are left out after a refusal.
+pub const REFUSED: &str = "left out, because your provider refused a request that showed it";
+
 /// Replaces all images with their texts.
 pub fn leave_out(messages: &mut [Message], why: Option<&str>) {
     replace(messages, |image| Shown::Note(image.note(why)));

@@ -11,6 +11,8 @@ use ghost_provider::ErrorKind;
 use ghost_tools::offer::unwrapped;
 use serde_json::Value;
 
+use crate::images::{REFUSED, leave_out};
+
 /// A call that was started and has not ended.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Begun {
@@ -138,6 +140,10 @@ impl Transcript {
                     transcript.failures.retain(|failed| failed.model != *model);
                     drop_state(&mut transcript.messages);
                     transcript.state_dropped = true;
+                }
+                Step::ImagesDropped { model } => {
+                    transcript.failures.retain(|failed| failed.model != *model);
+                    leave_out(&mut transcript.messages, Some(REFUSED));
                 }
                 Step::CallStarted { call_id, id, effect, files, ask_id, .. } => {
                     begun.insert(

@@ -159,6 +159,12 @@ pub enum Step {
         /// Name of the model.
         model: String,
     },
+    /// The last call failed because the provider refused a request that showed images. The turn shows none of the images
+    /// so far from now on, so that failure no longer counts.
+    ImagesDropped {
+        /// Name of the model.
+        model: String,
+    },
     /// The turn was parked: a model is down, or a budget is spent. Earlier failures no longer
     /// count.
     Parked {
@@ -227,6 +233,7 @@ impl Step {
             Self::PassedOver { .. } => "passed_over",
             Self::Shortened { .. } => "shortened",
             Self::StateDropped { .. } => "state_dropped",
+            Self::ImagesDropped { .. } => "images_dropped",
             Self::CallStarted { .. } => "call_started",
             Self::ApprovalRequested { .. } => "approval_requested",
             Self::CallFinished { .. } => "call_finished",

@@ -233,6 +233,7 @@ fn entries_of(turn: &Turn, journal: Vec<JournalRow>, entries: &mut Vec<SessionEn
             | Step::PassedOver { .. }
             | Step::Shortened { .. }
             | Step::StateDropped { .. }
+            | Step::ImagesDropped { .. }
             | Step::ApprovalRequested { .. }
             | Step::Parked { .. }
             | Step::CallStarted { .. } => {}

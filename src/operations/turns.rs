@@ -15,8 +15,8 @@ pub use crash::{crashed, review_at_boot, too_long};
 pub use end::{cancel, finish, finish_held};
 pub use ending::{Ending, Held, HeldMail};
 pub use model::{
-    BriefedLog, ModelResult, answer_waits, brief, model_answered, model_failed, model_started, note, passed_over,
-    shortened, state_dropped,
+    BriefedLog, ModelResult, answer_waits, brief, images_dropped, model_answered, model_failed, model_started, note,
+    passed_over, shortened, state_dropped,
 };
 pub use next::{FoundMail, Next, mail_room, next};
 use next::{choose, refresh_if_pending, window};

@@ -20,8 +20,6 @@ use crate::tunnel::{self, Connection};
 const CREDIT: u32 = 128 * 1024;
 /// Bytes of one output after which the rest is only counted.
 const READ_MAX: u64 = 256 * 1024 * 1024;
-/// Frames of one command that may wait. Credit bounds their bytes.
-const FRAMES: usize = 1_024;
 /// Frames that may wait to be sent.
 const ORDERS: usize = 256;
 /// Bytes of standard input in one frame.
@@ -38,7 +36,7 @@ const OWN_IDS: u32 = 1 << 31;
 #[derive(Clone, Debug)]
 enum Stream {
     /// A command that waits for its end, or a listener that begins.
-    Command(mpsc::Sender<Report>),
+    Command(mpsc::UnboundedSender<Report>),
     /// A connection of a command to the proxy.
     Connection(Arc<Connection>),
 }
@@ -105,7 +103,8 @@ async fn read_frames(
         let stream = lock(streams).get(&id).cloned();
         match stream {
             Some(Stream::Command(reports)) => {
-                let _ = reports.send(report).await;
+                // It never waits, because the runner must be heard for others to go on. Credit bounds what piles up.
+                let _ = reports.send(report);
             }
             Some(Stream::Connection(connection)) => match report {
                 Report::Data { bytes, .. } => connection.push(&bytes),
@@ -187,7 +186,7 @@ impl Runner {
     /// Why it does not listen.
     pub(crate) async fn listen(&self, port: u16) -> Result<(), String> {
         let id = self.next.fetch_add(1, Ordering::Relaxed) % OWN_IDS;
-        let (sender, mut reports) = mpsc::channel(1);
+        let (sender, mut reports) = mpsc::unbounded_channel();
         lock(&self.streams).insert(id, Stream::Command(sender));
         self.order(&Order::Listen(port), id).await.map_err(|refusal| refusal.message)?;
         let answer = reports.recv().await;
@@ -254,7 +253,7 @@ impl Runner {
                 .hint("write long text to a file of the workspace, and use the file"));
         }
         let id = self.next.fetch_add(1, Ordering::Relaxed) % OWN_IDS;
-        let (sender, mut reports) = mpsc::channel(FRAMES);
+        let (sender, mut reports) = mpsc::unbounded_channel();
         lock(&self.streams).insert(id, Stream::Command(sender));
         let mut running = Running { runner: self, id, over: false };
         if self.is_gone() {
@@ -323,10 +322,25 @@ impl Drop for Running<'_> {
         if self.over {
             return;
         }
-        // The end of a command waits for its output, so that is discarded. A full queue means that the runner does not
-        // read; it then meets its deadline.
-        for order in [Order::Credit(STDOUT, DISCARD), Order::Credit(STDERR, DISCARD), Order::Kill] {
-            let _ = self.runner.orders.try_send(order.encode(self.id));
+        // The end of a command waits for its output, so that is discarded.
+        let orders = [Order::Kill, Order::Credit(STDOUT, DISCARD), Order::Credit(STDERR, DISCARD)];
+        let mut late = Vec::new();
+        for frame in orders.map(|order| order.encode(self.id)) {
+            // A queue full of other streams' bytes. Without a place in it they must not be lost.
+            if let Err(mpsc::error::TrySendError::Full(frame)) = self.runner.orders.try_send(frame) {
+                late.push(frame);
+            }
+        }
+        // Without a runtime the daemon is ending, and the end of the stream ends the runner.
+        if let (false, Ok(runtime)) = (late.is_empty(), tokio::runtime::Handle::try_current()) {
+            let orders = self.runner.orders.downgrade();
+            runtime.spawn(async move {
+                for frame in late {
+                    // An error means that the runner has ended.
+                    let Some(orders) = orders.upgrade() else { return };
+                    let _ = orders.send(frame).await;
+                }
+            });
         }
     }
 }

@@ -8,6 +8,7 @@ mod body;
 mod container;
 mod engine;
 mod facts;
+mod paths;
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
@@ -23,8 +24,9 @@ use ghost_domain::ids::ConversationId;
 use ghost_domain::{AgentId, Clock, Code, Refusal, Timestamp};
 
 use self::body::{Common, Place, WORKSPACE, inside};
-use self::container::Container;
+use self::container::{Container, unavailable};
 use self::engine::{Engine, Image};
+use self::paths::of_container;
 use crate::command::{Alone, Command, Finished, Progress, Sandbox};
 use crate::environment::environment;
 use crate::frame::{Exec, Network, flag, right};
@@ -38,10 +40,6 @@ const IDLE: Duration = Duration::from_secs(600);
 /// How long the removal of containers may take at the start and at the end, and the pause before the next look.
 const CLEAR_MAX: Duration = Duration::from_secs(20);
 const AGAIN: Duration = Duration::from_millis(50);
-/// Devices that commands may write to.
-const DEVICES: [&str; 5] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
-/// File systems in memory that commands may write to.
-const IN_MEMORY: [&str; 2] = ["/tmp", "/dev/shm"];
 /// Labels of containers: the world, its data directory, and the start of the daemon that made them.
 const WORLD: &str = "ghost.world";
 const DATA: &str = "ghost.data";
@@ -120,10 +118,6 @@ pub struct Owner<'o> {
     pub world_id: &'o str,
     /// Its data directory.
     pub data_dir: &'o Path,
-}
-
-fn unavailable(why: &str) -> Refusal {
-    Refusal::new(Code::Unavailable, format!("there is no sandbox now: {why}")).hint("try again later")
 }
 
 impl Docker {
@@ -328,13 +322,6 @@ impl Docker {
     }
 }
 
-/// What every command may write: devices, and files in memory.
-fn of_container() -> impl Iterator<Item = (u8, String)> {
-    let devices = DEVICES.map(|path| (right::READ | right::WRITE | right::IF_THERE, path.to_owned()));
-    let all = right::READ | right::WRITE | right::EXECUTE;
-    devices.into_iter().chain(IN_MEMORY.map(|path| (all, path.to_owned())))
-}
-
 #[async_trait]
 impl Sandbox for Docker {
     async fn run(&self, command: Command, progress: Progress<'_>) -> Result<Finished, Refusal> {
@@ -351,7 +338,10 @@ impl Sandbox for Docker {
     }
 
     async fn run_alone(&self, command: Alone) -> Result<Finished, Refusal> {
-        self.alone(command).await
+        // The semaphore is never closed.
+        let _place = self.alone.acquire().await.map_err(|error| unavailable(&error.to_string()))?;
+        let exit = Exit::new(&self.outlet, Client::Browser(command.agent_id.clone()));
+        alone::run(&self.engine, (&self.plan, &self.common), self.required, exit, &self.clock, command).await
     }
 
     fn identity(&self) -> String {

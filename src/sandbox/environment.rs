@@ -3,6 +3,7 @@
 //! No variable of the daemon gets in that the world does not name.
 
 use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ghost_config::plan::{SandboxNetwork, SandboxPlan};
 
@@ -50,7 +51,10 @@ pub(crate) fn environment(
         for name in ["http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"] {
             env.insert(name.to_owned(), tunnel::ADDRESS.to_owned());
         }
-        for name in ["no_proxy", "NO_PROXY"] {
+        // The loopback addresses inside are the command's own, unless the world lists one of them as a host.
+        let own = [("localhost", IpAddr::from(Ipv4Addr::LOCALHOST)), ("::1", IpAddr::from(Ipv6Addr::LOCALHOST))];
+        let is_listed = plan.hosts.iter().any(|host| own.iter().any(|(name, address)| host.covers(name, *address)));
+        for name in ["no_proxy", "NO_PROXY"].into_iter().filter(|_| !is_listed) {
             env.insert(name.to_owned(), "localhost,127.0.0.1,::1".to_owned());
         }
     }

@@ -180,11 +180,13 @@ impl Remote {
             .hint("write it to a file of the workspace, and use the file"));
         }
         let places = command.may_write(self.plan.workspace_access);
-        for dir in std::iter::once(&format!("agents/{}", command.agent_id)).chain(&places) {
+        let own: Vec<String> =
+            std::iter::once(format!("agents/{}", command.agent_id)).chain(places.iter().cloned()).collect();
+        for dir in &own {
             own_dirs::prepare(&self.workspace, dir, None)?;
         }
         let scope = self.scope(&command);
-        for note in self.mirror.agree(&scope).await? {
+        for note in self.mirror.agree(&scope, &own).await? {
             tracing::warn!(agent = %command.agent_id, "files of the remote sandbox: {note}");
         }
         if pieces.is_closed() {
@@ -193,7 +195,7 @@ impl Remote {
         let number = self.numbers.fetch_add(1, Ordering::Relaxed);
         let active = self.mirror.begin(number, places);
         let ran = self.converse(&command, &pieces, kill).await;
-        let agreed = self.mirror.agree(&scope).await;
+        let agreed = self.mirror.agree(&scope, &own).await;
         drop(active);
         match (ran, agreed) {
             (Ok(mut done), Ok(notes)) => {

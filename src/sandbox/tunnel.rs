@@ -9,6 +9,7 @@ use futures_util::future::BoxFuture;
 use ghost_domain::AgentId;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
 use tokio::sync::{Notify, Semaphore, mpsc};
+use tokio::task::JoinHandle;
 
 use crate::frame::Order;
 
@@ -67,16 +68,16 @@ impl Exit {
             arrived: Mutex::default(),
             news: Notify::new(),
             window: Semaphore::new(usize::try_from(window).unwrap_or(CHUNK)),
+            whole: usize::try_from(window).unwrap_or(CHUNK),
+            taken: Notify::new(),
         });
         let served = self.outlet.serve(&self.client, theirs);
         let carried = Arc::clone(&connection);
         tokio::spawn(async move {
             let served = tokio::spawn(served);
             // An error means that the runner has ended, and every connection with it.
-            let _ = carried.carry(&orders, id, ours).await;
+            let _ = carried.carry(&orders, id, ours, served).await;
             let _ = send(&orders, Order::Close, id).await;
-            // The proxy sees the end of its stream, and ends.
-            drop(served);
         });
         connection
     }
@@ -87,8 +88,10 @@ impl Exit {
 pub(crate) struct Connection {
     arrived: Mutex<Arrived>,
     news: Notify,
-    /// Bytes that the runner takes.
+    /// Bytes that the runner takes, and as many as it takes when it holds none.
     window: Semaphore,
+    whole: usize,
+    taken: Notify,
 }
 
 /// What has come from the command and is not yet with the proxy.
@@ -131,6 +134,7 @@ impl Connection {
     pub(crate) fn grant(&self, bytes: u32) {
         let room = Semaphore::MAX_PERMITS - self.window.available_permits();
         self.window.add_permits(usize::try_from(bytes).unwrap_or(room).min(room));
+        self.taken.notify_one();
     }
 
     /// The command sends no more.
@@ -143,11 +147,18 @@ impl Connection {
     pub(crate) fn close(&self) {
         self.arrived().closed = true;
         self.window.close();
+        self.taken.notify_one();
         self.news.notify_one();
     }
 
     /// Carries bytes both ways until both sides have ended, or one is gone.
-    async fn carry(&self, orders: &mpsc::WeakSender<Vec<u8>>, id: u32, stream: DuplexStream) -> Result<(), Gone> {
+    async fn carry(
+        &self,
+        orders: &mpsc::WeakSender<Vec<u8>>,
+        id: u32,
+        stream: DuplexStream,
+        served: JoinHandle<()>,
+    ) -> Result<(), Gone> {
         send(orders, Order::Credit(0, CREDIT), id).await?;
         let (mut from_proxy, mut to_proxy) = tokio::io::split(stream);
         let inward = async {
@@ -178,6 +189,8 @@ impl Connection {
             loop {
                 let count = from_proxy.read(&mut chunk).await.map_err(|_| Gone)?;
                 if count == 0 {
+                    // All is on its way to the command before the end is.
+                    self.until_taken().await;
                     send(orders, Order::Eof, id).await?;
                     return Ok::<(), Gone>(());
                 }
@@ -203,9 +216,18 @@ impl Connection {
         let (inward, outward) = (std::pin::pin!(inward), std::pin::pin!(outward));
         match futures_util::future::select(inward, outward).await {
             futures_util::future::Either::Left((ended, _)) => ended,
-            // What the proxy said is on its way; the command may still send.
-            futures_util::future::Either::Right((Ok(()), inward)) => inward.await,
+            // The command may still send, as long as the proxy is there.
+            futures_util::future::Either::Right((Ok(()), inward)) => {
+                futures_util::future::select(inward, served).await;
+                Ok(())
+            }
             futures_util::future::Either::Right((Err(gone), _)) => Err(gone),
+        }
+    }
+
+    async fn until_taken(&self) {
+        while !self.window.is_closed() && self.window.available_permits() < self.whole {
+            self.taken.notified().await;
         }
     }
 

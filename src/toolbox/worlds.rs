@@ -238,19 +238,25 @@ impl Worlds {
 /// Opens a copy, which is made if it is missing.
 fn opened(workspace: PathBuf) -> std::io::Result<World> {
     let dir = workspace.parent().map(Path::to_owned).unwrap_or_default();
+    let is_there = workspace.is_dir();
     std::fs::DirBuilder::new().recursive(true).mode(0o711).create(&workspace)?;
     let file = workspace.with_file_name(EPOCH);
     let mut epoch = String::new();
     match std::fs::File::open(&file) {
         Ok(found) => drop(found.take(64).read_to_string(&mut epoch)?),
-        Err(error) if error.kind() == ErrorKind::NotFound => {
-            let mut random = [0; 12];
-            std::fs::File::open("/dev/urandom")?.read_exact(&mut random)?;
-            epoch = hex(&random);
-            let mut made = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&file)?;
-            made.write_all(epoch.as_bytes())?;
-        }
+        Err(error) if error.kind() == ErrorKind::NotFound => {}
         Err(error) => return Err(error),
+    }
+    // A copy without files must not pass for the one that had them: what it lacks would count as deleted.
+    if !is_there || epoch.is_empty() {
+        let mut random = [0; 12];
+        std::fs::File::open("/dev/urandom")?.read_exact(&mut random)?;
+        epoch = hex(&random);
+        let new = file.with_extension("new");
+        let mut made = std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+        made.write_all(epoch.as_bytes())?;
+        made.sync_all()?;
+        std::fs::rename(new, &file)?;
     }
     tracing::info!(dir = %dir.display(), "a world uses this server");
     Ok(World {

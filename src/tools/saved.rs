@@ -47,7 +47,8 @@ async fn write(call: &CallContext, content: &Value) -> Result<Option<String>, Re
         return Ok(None);
     }
     let workspace = &call.services.workspace;
-    let whole = whole(content);
+    // Other agents can read the file.
+    let whole = call.services.ctx.redactor.redact(&whole(content));
     let kept = prefix_bytes(&whole, FILE_BYTES_MAX);
     let mark = match kept.len() < whole.len() {
         true => format!("\n[cut: {} of {} bytes are here]\n", kept.len(), whole.len()),

@@ -24,7 +24,7 @@ use super::runner::Runner;
 use super::stream::Streamer;
 use super::wait::within;
 use crate::budget_queue::Ticket;
-use crate::images::select;
+use crate::images::{REFUSED, leave_out, select};
 use crate::transcript::drop_state;
 use crate::truncate::{bytes_of, truncate};
 
@@ -232,7 +232,10 @@ impl Runner {
                 self.shortened(choice, &request.messages).map(Remedy::Shorten)
             } else {
                 let stale = error.kind == ErrorKind::StaleState && timeout_refusal.is_none() && self.has_state();
-                stale.then_some(Remedy::DropState)
+                // An image that looks whole can still be damaged, and must not cost the turn.
+                let shown =
+                    error.kind == ErrorKind::BadRequest && timeout_refusal.is_none() && shows(&request.messages);
+                stale.then_some(Remedy::DropState).or(shown.then_some(Remedy::DropImages))
             };
             self.failed(choice, reservation_id, &error, took, remedy).await?;
             let bounds = (choice.entry.plan.attempts, choice.entry.plan.retry_cap);
@@ -257,6 +260,7 @@ impl Runner {
                         // The journal's order decides what the log keeps.
                         self.whole = false;
                     }
+                    Remedy::DropImages => leave_out(&mut self.messages, Some(REFUSED)),
                 }
                 // The remedy covers all failures so far.
                 failed = 0;
@@ -475,6 +479,7 @@ impl Runner {
                 match remedy {
                     Some(Remedy::Shorten(context)) => turns::shortened(w, &ctx, turn_id, &model, context as u64).await,
                     Some(Remedy::DropState) => turns::state_dropped(w, &ctx, turn_id, &model).await,
+                    Some(Remedy::DropImages) => turns::images_dropped(w, &ctx, turn_id, &model).await,
                     None => Ok(()),
                 }
             })
@@ -490,6 +495,13 @@ enum Remedy {
     Shorten(usize),
     /// The opaque state of earlier answers is dropped.
     DropState,
+    /// The images so far are left out.
+    DropImages,
+}
+
+/// Whether a request shows images.
+fn shows(messages: &[Message]) -> bool {
+    messages.iter().flat_map(|message| &message.blocks).any(|block| matches!(block, Block::Image { .. }))
 }
 
 /// How a turn ends when every model has refused it; `round` has the last error.

@@ -67,6 +67,13 @@ impl WebTarget {
         same && self.port.is_none_or(|own| own == port)
     }
 
+    /// Whether this is the name or contains the address, at any port.
+    #[must_use]
+    pub fn covers(&self, name: &str, address: IpAddr) -> bool {
+        let port = self.port.unwrap_or(0);
+        self.names(name, port) || self.contains(address, port)
+    }
+
     /// Whether this network contains `address`, at `port`.
     #[must_use]
     pub fn contains(&self, address: IpAddr, port: u16) -> bool {

@@ -79,12 +79,17 @@ fn read_sandbox(map: &Map<'_>, plan: &mut SandboxPlan) {
 
 /// What commands reach over the network.
 fn network(map: &Map<'_>, plan: &mut SandboxPlan) {
+    let mut is_known = true;
     if let Some(field) = map.get("network") {
         // `bridge` is the older name.
         plan.network = match field.choice(&["bridge", "none", "open", "proxy"]) {
             Some("bridge" | "open") => SandboxNetwork::Open,
             Some("proxy") => SandboxNetwork::Proxy,
-            _ => SandboxNetwork::None,
+            Some(_) => SandboxNetwork::None,
+            None => {
+                is_known = false;
+                SandboxNetwork::None
+            }
         };
         if plan.network == SandboxNetwork::Open && plan.kind != SandboxKind::Docker {
             let message = format!("the sandbox `{}` has no network that leads everywhere", plan.kind.as_str());
@@ -100,7 +105,7 @@ fn network(map: &Map<'_>, plan: &mut SandboxPlan) {
         (SandboxNetwork::Proxy, None, Some(field)) => {
             field.error("no hosts are named that commands may reach", "add `hosts: [crates.io, \"*.crates.io\"]`");
         }
-        (SandboxNetwork::None | SandboxNetwork::Open, Some(field), _) => {
+        (SandboxNetwork::None | SandboxNetwork::Open, Some(field), _) if is_known => {
             field.error("it has an effect with `network: proxy` only", "add `network: proxy`, or remove the line");
         }
         _ => {}

@@ -232,6 +232,14 @@ pub async fn state_dropped(w: &mut dyn Writes, ctx: &OperationContext, turn_id: 
     ctx.emit(w, event).await
 }
 
+/// Journals that the images so far are omitted from here on, because the provider refused a request that showed them. It
+/// must run in the transaction of that failure.
+pub async fn images_dropped(w: &mut dyn Writes, ctx: &OperationContext, turn_id: TurnId, model: &str) -> Result<()> {
+    working_turn(w, ctx, turn_id).await?;
+    w.journal_append(turn_id, &Step::ImagesDropped { model: model.to_owned() }, ctx.now()).await?;
+    Ok(())
+}
+
 /// Journals that the store does not accept an answer, so that the attempt is counted if the daemon
 /// dies. The reservation stays until the answer or a restart settles it.
 pub async fn answer_waits(

@@ -21,31 +21,26 @@ mod network;
 mod place;
 mod remote_only;
 
-/// Makes a test of each case for each kind of sandbox.
-macro_rules! cases {
-    ($($module:ident: $($case:ident),+;)+) => {
-        mod local { $($(
+/// Makes a test of each case.
+macro_rules! of_kind {
+    ($name:ident, $kind:ident, { $($module:ident: $($case:ident),+;)+ }) => {
+        mod $name { $($(
             #[test]
             fn $case() {
-                crate::$module::$case(crate::place::Kind::Local);
-            }
-        )+)+ }
-        mod docker { $($(
-            #[test]
-            fn $case() {
-                crate::$module::$case(crate::place::Kind::Docker);
-            }
-        )+)+ }
-        mod remote { $($(
-            #[test]
-            fn $case() {
-                crate::$module::$case(crate::place::Kind::Remote);
+                crate::$module::$case(crate::place::Kind::$kind);
             }
         )+)+ }
     };
 }
 
-cases! {
+/// Makes a test of each case for each kind of sandbox.
+macro_rules! cases {
+    ($($name:ident: $kind:ident),+; $cases:tt) => {
+        $(of_kind!($name, $kind, $cases);)+
+    };
+}
+
+cases! { local: Local, docker: Docker, remote: Remote; {
     commands: exit_codes_and_signals, outputs_are_cut_between_characters,
         standard_input_arrives, the_environment_is_an_allow_list, programs_and_directories_that_are_not_there,
         many_commands_of_one_agent_run_at_once;
@@ -56,7 +51,11 @@ cases! {
         a_link_that_comes_and_goes_leads_nowhere;
     escapes: system_calls_are_refused, there_is_no_network, the_daemon_and_its_files_cannot_be_reached,
         nothing_is_gained_by_being_privileged, agents_see_nothing_of_each_other;
+    deaths: a_killed_runner_is_an_error_and_leaves_nothing, a_stopped_runner_is_an_error_after_the_deadline;
+} }
+
+// A toolbox server gives commands no network.
+cases! { local_proxy: Local, docker_proxy: Docker; {
     network: the_port_of_the_proxy_leads_to_the_outlet, nothing_else_can_be_reached, connections_end_with_their_command,
         a_connection_that_is_not_read_stops_no_other;
-    deaths: a_killed_runner_is_an_error_and_leaves_nothing, a_stopped_runner_is_an_error_after_the_deadline;
-}
+} }

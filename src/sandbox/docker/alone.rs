@@ -1,17 +1,20 @@
 //! A container for one command, such as a browser. It must never mount anything of the workspace, or be used again.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ghost_config::plan::{SandboxNetwork, SandboxPlan, SandboxScope};
 use ghost_domain::{Clock, Refusal};
 
-use super::container::Container;
-use super::{Docker, of_container, unavailable};
+use super::body::Common;
+use super::container::{Container, unavailable};
+use super::engine::Engine;
+use super::paths::of_container;
 use crate::command::{Alone, End, Finished};
 use crate::environment::environment;
 use crate::frame::{Exec, Network, flag, right};
-use crate::tunnel::{Client, Exit};
+use crate::tunnel::Exit;
 
 /// Such containers at one time. More wait.
 pub(super) const MOST: usize = 4;
@@ -43,43 +46,48 @@ pub(super) async fn browser(probe: &Container, clock: &dyn Clock) -> Result<Opti
     Ok((done.end == End::Exited(0)).then(|| format!("Chromium {version}")))
 }
 
-impl Docker {
-    /// Runs a command in a container of its own.
-    pub(super) async fn alone(&self, command: Alone) -> Result<Finished, Refusal> {
-        // The semaphore is never closed.
-        let _place = self.alone.acquire().await.map_err(|error| unavailable(&error.to_string()))?;
-        let plan = SandboxPlan {
-            network: SandboxNetwork::Proxy,
-            scope: SandboxScope::Agent,
-            memory_bytes: self.plan.memory_bytes.max(MEMORY_LEAST),
-            processes: self.plan.processes.max(TASKS_LEAST),
-            disk_bytes: self.plan.disk_bytes.max(DISK_LEAST),
-            ..self.plan.clone()
-        };
-        let exit = Exit::new(&self.outlet, Client::Browser(command.agent_id));
-        let exec = Exec {
-            flags: flag::STDIN | flag::UNIX | flag::MEMFD,
-            required: self.required,
-            deadline: command.timeout,
-            memory: plan.memory_bytes,
-            processes: plan.processes,
-            disk: plan.disk_bytes,
-            credit: (0, 0),
-            cwd: HOME.to_owned(),
-            argv: command.argv,
-            env: environment(&plan, HOME, HOME, HOME, &[]),
-            paths: std::iter::once((right::READ | right::EXECUTE, "/".to_owned())).chain(of_container()).collect(),
-            // The container's network has nothing but the proxy's port.
-            network: Network::Open,
-        };
-        let (engine, clock) = (Arc::clone(&self.engine), Arc::clone(&self.clock));
-        let common = self.common.clone();
-        // In a task of its own: a caller that goes away must not leave a container that nobody knows.
-        let started =
-            tokio::spawn(async move { Container::start(engine, &plan, &common, Vec::new(), Some(exit), &clock).await });
-        let started = started.await.map_err(|error| unavailable(&format!("its start failed: {error}")))?;
-        let container = started.map_err(|why| unavailable(&why))?;
-        let limits = (command.stdout_limit, STDERR_LIMIT);
-        container.runner.run(&exec, (&command.stdin, None), limits, &|_| {}, &*self.clock).await
-    }
+/// Runs a command in a container of its own, whose connections go to `exit`. Protections that the container does not give
+/// are `required` of its runner.
+pub(super) async fn run(
+    engine: &Arc<Engine>,
+    (plan, common): (&SandboxPlan, &Common),
+    required: u32,
+    exit: Exit,
+    clock: &Arc<dyn Clock>,
+    command: Alone,
+) -> Result<Finished, Refusal> {
+    let plan = SandboxPlan {
+        network: SandboxNetwork::Proxy,
+        scope: SandboxScope::Agent,
+        memory_bytes: plan.memory_bytes.max(MEMORY_LEAST),
+        processes: plan.processes.max(TASKS_LEAST),
+        disk_bytes: plan.disk_bytes.max(DISK_LEAST),
+        // Hostile pages run there. What commands are given is not for them.
+        env: BTreeMap::new(),
+        passthrough_env: Vec::new(),
+        ..plan.clone()
+    };
+    let exec = Exec {
+        flags: flag::STDIN | flag::UNIX | flag::MEMFD,
+        required,
+        deadline: command.timeout,
+        memory: plan.memory_bytes,
+        processes: plan.processes,
+        disk: plan.disk_bytes,
+        credit: (0, 0),
+        cwd: HOME.to_owned(),
+        argv: command.argv,
+        env: environment(&plan, HOME, HOME, HOME, &[]),
+        paths: std::iter::once((right::READ | right::EXECUTE, "/".to_owned())).chain(of_container()).collect(),
+        // The container's network has nothing but the proxy's port.
+        network: Network::Open,
+    };
+    let (engine, common, shared) = (Arc::clone(engine), common.clone(), Arc::clone(clock));
+    // In a task of its own: a caller that goes away must not leave a container that nobody knows.
+    let started =
+        tokio::spawn(async move { Container::start(engine, &plan, &common, Vec::new(), Some(exit), &shared).await });
+    let started = started.await.map_err(|error| unavailable(&format!("its start failed: {error}")))?;
+    let container = started.map_err(|why| unavailable(&why))?;
+    let limits = (command.stdout_limit, STDERR_LIMIT);
+    container.runner.run(&exec, (&command.stdin, None), limits, &|_| {}, &**clock).await
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ghost_config::plan::SandboxPlan;
-use ghost_domain::Clock;
+use ghost_domain::{Clock, Code, Refusal};
 
 use super::body::{self, Common, Place, RUNNER};
 use super::engine::Engine;
@@ -17,6 +17,11 @@ use crate::tunnel::{self, Exit};
 const GREETING: Duration = Duration::from_secs(30);
 /// Bytes of a runner's answer to that question.
 const ANSWER_MAX: usize = 64 * 1024;
+
+/// Why a command finds no container.
+pub(super) fn unavailable(why: &str) -> Refusal {
+    Refusal::new(Code::Unavailable, format!("there is no sandbox now: {why}")).hint("try again later")
+}
 
 /// A container that was created. Dropped, it is killed and removed.
 struct Created {
@@ -75,7 +80,13 @@ impl Container {
         runner.keep_speaking(Arc::clone(clock)).await.map_err(|refusal| refusal.message)?;
         check(&runner, &places, &**clock).await?;
         if listens {
-            runner.listen(tunnel::PORT).await.map_err(|why| format!("the proxy's port cannot be had: {why}"))?;
+            tokio::select! {
+                biased;
+                listening = runner.listen(tunnel::PORT) => {
+                    listening.map_err(|why| format!("the proxy's port cannot be had: {why}"))?;
+                }
+                () = clock.sleep(GREETING) => return Err("the runner does not listen".to_owned()),
+            }
         }
         Ok(Self { runner, places, warnings, _created: created })
     }

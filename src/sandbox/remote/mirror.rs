@@ -86,7 +86,7 @@ impl Mirror {
     /// # Errors
     /// `TooLarge` if the workspace or what commands wrote is; `Unavailable` if the server fails. Then a part may have been
     /// sent and brought back, and every file is whole.
-    pub(crate) async fn agree(&self, scope: &str) -> Result<Vec<String>, Refusal> {
+    pub(crate) async fn agree(&self, scope: &str, own: &[String]) -> Result<Vec<String>, Refusal> {
         let work = async {
             let mut state = self.state.lock().await;
             let (mut notes, mut open) = (Vec::new(), Vec::new());
@@ -98,14 +98,16 @@ impl Mirror {
                     return Ok(notes);
                 }
             }
-            // A command that runs may change its files faster than they are brought back. All others must agree.
+            // A command that runs may change its files faster than they are brought back. What other agents left there
+            // must not end this agent's commands; only its own places must agree.
             let places = self.places();
             for (path, why) in open {
-                if !places.iter().any(|place| is_below(&path, place)) {
+                let is_in = |places: &[String]| places.iter().any(|place| is_below(&path, place));
+                if is_in(own) && !is_in(&places) {
                     return Err(unavailable(format!("does not take `{path}`: {why}")));
                 }
                 if notes.len() < NOTES_MAX {
-                    notes.push(format!("`{path}` could not be brought back: {why}"));
+                    notes.push(format!("`{path}` is not the same on both sides: {why}"));
                 }
             }
             Ok(notes)

@@ -169,6 +169,7 @@ fn steps() -> Vec<Step> {
         Step::PassedOver { model: "m".to_owned(), why: AWKWARD.to_owned() },
         Step::Shortened { model: "m".to_owned(), context: 4_096 },
         Step::StateDropped { model: "m".to_owned() },
+        Step::ImagesDropped { model: "m".to_owned() },
         Step::CallStarted {
             call_id: call_id(1),
             id: "1".to_owned(),

@@ -172,7 +172,11 @@ impl OutsideTool for Browser {
             "title": answer.title.as_deref().map(|title| clip(title, 300)),
             "complete": (!answer.complete).then_some(false), "source": SOURCE,
         });
-        let Some(data) = answer.data else {
+        // A page that has taken over the browser answers what it likes.
+        if is_file && answer.data.is_none() {
+            return Err(failed(&url_shown(&url), "it made no file"));
+        }
+        let Some(data) = answer.data.filter(|_| is_file) else {
             let text = answer.content.unwrap_or_default();
             let whole = text.chars().count();
             let (text, truncated) = (text.chars().take(length).collect::<String>(), whole > length);

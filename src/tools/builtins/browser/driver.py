@@ -157,6 +157,9 @@ except Failed as failed:
     found = {"failed": str(failed)}
 except (OSError, ValueError, KeyError) as error:
     found = {"failed": type(error).__name__ + ": " + str(error)}
+# Half a character, as pages that cut an emoji have it, is no text outside the browser.
+found = {name: value.encode("utf-16", "surrogatepass").decode("utf-16", "replace") if isinstance(value, str) else value
+         for name, value in found.items()}
 print(json.dumps(found))
 sys.stdout.flush()
 # The rest of the tree dies with this program.
