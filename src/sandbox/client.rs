@@ -18,6 +18,8 @@ use crate::tunnel::{self, Connection};
 
 /// Bytes of each output that a command may write ahead of the daemon.
 const CREDIT: u32 = 128 * 1024;
+/// Frames of one command that may wait: as many as its outputs' credit and its input's window allow, if each has one byte.
+const FRAMES: usize = 3 * CREDIT as usize + 64;
 /// Bytes of one output after which the rest is only counted.
 const READ_MAX: u64 = 256 * 1024 * 1024;
 /// Frames that may wait to be sent.
@@ -36,7 +38,7 @@ const OWN_IDS: u32 = 1 << 31;
 #[derive(Clone, Debug)]
 enum Stream {
     /// A command that waits for its end, or a listener that begins.
-    Command(mpsc::UnboundedSender<Report>),
+    Command(mpsc::Sender<Report>),
     /// A connection of a command to the proxy.
     Connection(Arc<Connection>),
 }
@@ -103,8 +105,10 @@ async fn read_frames(
         let stream = lock(streams).get(&id).cloned();
         match stream {
             Some(Stream::Command(reports)) => {
-                // It never waits, because the runner must be heard for others to go on. Credit bounds what piles up.
-                let _ = reports.send(report);
+                // It never waits, because the runner must be heard for others to go on. One that nobody waits for is gone.
+                if let Err(mpsc::error::TrySendError::Full(_)) = reports.try_send(report) {
+                    return "it sends more than it may".to_owned();
+                }
             }
             Some(Stream::Connection(connection)) => match report {
                 Report::Data { bytes, .. } => connection.push(&bytes),
@@ -186,7 +190,7 @@ impl Runner {
     /// Why it does not listen.
     pub(crate) async fn listen(&self, port: u16) -> Result<(), String> {
         let id = self.next.fetch_add(1, Ordering::Relaxed) % OWN_IDS;
-        let (sender, mut reports) = mpsc::unbounded_channel();
+        let (sender, mut reports) = mpsc::channel(FRAMES);
         lock(&self.streams).insert(id, Stream::Command(sender));
         self.order(&Order::Listen(port), id).await.map_err(|refusal| refusal.message)?;
         let answer = reports.recv().await;
@@ -253,7 +257,7 @@ impl Runner {
                 .hint("write long text to a file of the workspace, and use the file"));
         }
         let id = self.next.fetch_add(1, Ordering::Relaxed) % OWN_IDS;
-        let (sender, mut reports) = mpsc::unbounded_channel();
+        let (sender, mut reports) = mpsc::channel(FRAMES);
         lock(&self.streams).insert(id, Stream::Command(sender));
         let mut running = Running { runner: self, id, over: false };
         if self.is_gone() {
