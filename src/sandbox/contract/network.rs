@@ -109,7 +109,7 @@ print(len([s for s in held if s.recv(10)]))
 
 pub fn a_connection_that_is_not_read_stops_no_other(kind: Kind) {
     let Some(place) = place(kind) else { return };
-    // The outlet sends back what it hears, so that nobody reads fills every buffer on the way.
+    // The outlet sends back what it hears. What nobody reads fills every buffer on the way.
     let code = "
 import socket
 stuck = socket.create_connection(('127.0.0.1', 3128))

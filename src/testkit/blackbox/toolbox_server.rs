@@ -31,8 +31,7 @@ impl ToolboxServer {
         let mut options = std::fs::OpenOptions::new();
         let file = options.write(true).create(true).truncate(true).mode(0o600).open(&token).expect("the token's file");
         std::io::Write::write_all(&mut &file, Self::TOKEN.as_bytes()).expect("the token is written");
-        // Test support starts the programs under test.
-        #[allow(clippy::disallowed_methods)]
+        #[allow(clippy::disallowed_methods, reason = "test support starts the programs under test")]
         let mut command = Command::new(ghost_toolbox());
         command.arg("serve").args(["--listen", listen, "--dir"]).arg(dir.join("server")).arg("--token-file").arg(token);
         if let Some((certificate, key)) = tls {
