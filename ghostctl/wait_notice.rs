@@ -1,4 +1,5 @@
-//! Notices for a user who waits for an answer: the agent waits for a model that is down or for a spent budget.
+//! Notices for a user who waits for an answer: the agent waits for a model that is down, for a spent
+//! budget or for an approval.
 //!
 //! A notice must never delay or fail the call that the user waits for.
 
@@ -35,10 +36,7 @@ impl WaitNotice {
             match answer.into_inner().waits {
                 Some(reason) if !self.reported => {
                     self.reported = true;
-                    return format!(
-                        "{agent_id} waits: {}; it will continue automatically",
-                        one_line(&reason, REASON_CHARACTERS)
-                    );
+                    return format!("{agent_id} waits: {}", one_line(&reason, REASON_CHARACTERS));
                 }
                 waits => self.reported = waits.is_some(),
             }

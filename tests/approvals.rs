@@ -84,6 +84,9 @@ fn a_call_waits_over_kills_and_runs_once() {
     desk.kill_and_start();
     assert_eq!(id(&desk.pending()), id(&approval), "the same request waits");
     assert_eq!((desk.note(), desk.test_env.json(&["status"])["approvals_pending"].clone()), (None, json!(1)));
+    // Whoever looks at the agent, waits for its answer or watches the daemon's terminal sees what it waits for.
+    let waits = desk.test_env.json(&["agent", "get", "ada"])["waits"].clone();
+    assert!(waits.as_str().is_some_and(|waits| waits.contains(id(&approval))), "{waits}");
     let shown = desk.test_env.json(&["approval", "show", &id(&approval)[..13]]);
     assert_eq!(shown["arguments"]["content"], "first", "{shown}");
     let decided = desk.test_env.json(&["approval", "approve", id(&approval)]);
@@ -103,6 +106,18 @@ fn a_call_waits_over_kills_and_runs_once() {
     let calls = desk.settle();
     assert_eq!((&calls[0]["error_code"], desk.note().as_deref()), (&json!("approval_denied"), Some("first")));
     assert!(calls[0]["result"].as_str().unwrap().contains("write it elsewhere"), "{}", calls[0]);
+    let session = desk.test_env.json(&["session", "show", "ada", "own"]);
+    let of_tools: Vec<&str> = session["entries"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|entry| entry["author"] == "tool")
+        .filter_map(|entry| entry["text"].as_str())
+        .collect();
+    assert!(
+        of_tools.iter().any(|text| text.contains("write it elsewhere")) && !of_tools.contains(&"null"),
+        "{session}"
+    );
 
     // An answer for good holds for the same plan alone, and until it is revoked.
     desk.test_env.ctl(&["send", "ada", "third"]).ok();

@@ -57,6 +57,8 @@ fn agents_run_commands_on_a_toolbox_server() {
             return;
         }
     };
+    let second = ToolboxServer::start(dir.path(), "127.0.0.1:0", None);
+    assert!(second.is_err(), "two servers in one directory");
     let (test_env, world) = environment(&server.url);
     let daemon = test_env.up(world.path(), &[]);
     let status = test_env.json(&["status"])["sandbox"].clone();

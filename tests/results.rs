@@ -65,7 +65,8 @@ struct World {
 }
 
 impl World {
-    /// Agents make the call in their mail, `TOOL ARGUMENTS`, and answer with its result.
+    /// Agents make the call in their mail, `TOOL ARGUMENTS`, and answer with its result. An array of arguments is as many
+    /// calls at once, and the answer is the last result.
     fn new() -> Self {
         let gate = Arc::new(Gate::default());
         let shared = Arc::clone(&gate);
@@ -76,8 +77,12 @@ impl World {
             }
             let mail = mail_of(request).pop().unwrap().body;
             let (tool, arguments) = mail.split_once(' ').unwrap();
-            let arguments = serde_json::from_str(arguments).unwrap();
-            let calls = vec![FakeCall { id: format!("c{n}"), tool: tool.to_owned(), arguments }];
+            let all = match serde_json::from_str(arguments).unwrap() {
+                Value::Array(all) => all,
+                one => vec![one],
+            };
+            let call = |(i, arguments)| FakeCall { id: format!("c{n}-{i}"), tool: tool.to_owned(), arguments };
+            let calls = all.into_iter().enumerate().map(call).collect();
             FakeAnswer::Model { text: String::new(), calls }
         });
         let mut test_env = TestEnvironment::new(ghostd_testing());
@@ -138,6 +143,7 @@ fn what_calls_cost_is_charged_and_a_spent_budget_refuses_more() {
     let world = World::new();
     world.test_env.json(&["budget", "set", "agent:ada", "--usd", "0.05"]);
     let charge = |agent: &str, micros: u64| world.ask(agent, "test.charge", &json!({ "micros": micros }));
+    let charge_all = |arguments: &Value| world.ask("ada", "test.charge", arguments);
     let spent = |scope: &str| -> Value {
         let budgets = world.test_env.json(&["budget", "list"]);
         budgets.as_array().unwrap().iter().find(|budget| budget["scope"] == scope).unwrap()["spent_usd"].clone()
@@ -155,6 +161,12 @@ fn what_calls_cost_is_charged_and_a_spent_budget_refuses_more() {
     // Free calls go on, and so do other agents, until the world's budget is spent.
     assert!(world.ask("ada", "test.effect", &json!({ "arg": "free" })).contains("free"));
     assert_eq!(charge("bob", 5), "{\"charged\":5}");
+    // Calls of one answer do not pass the budget together: each counts those before it.
+    world.test_env.json(&["budget", "set", "agent:ada", "--usd", "0.08"]);
+    let call = json!({ "micros": 30_000 });
+    let last = charge_all(&json!([call, call, call]));
+    assert!(last.contains("budget_exhausted"), "{last}");
+    assert_eq!(spent("agent:ada"), json!(0.09));
     // A limit that is set later counts what was charged before.
     world.test_env.json(&["budget", "set", "agent:bob", "--usd", "0.000005"]);
     assert!(charge("bob", 5).contains("budget_exhausted"));

@@ -23,6 +23,10 @@ cli_policy:
 llm: { default_provider: p, default_model: m, providers: { p: { kind: scripted } } }
 ";
 
+fn set_mode(dir: &Path, mode: u32) {
+    std::fs::set_permissions(dir, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
+}
+
 struct Shell {
     test_env: TestEnvironment,
     world: std::path::PathBuf,
@@ -37,11 +41,9 @@ impl Shell {
 
     fn with(config: &str, script: &str) -> Option<Self> {
         let mut test_env = TestEnvironment::new(ghostd_testing());
-        // If the tests run as root, commands are another user, who must reach the workspace.
-        for dir in [test_env.path().to_owned(), test_env.join("state")] {
-            std::fs::create_dir_all(&dir).unwrap();
-            std::fs::set_permissions(&dir, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-        }
+        // If the tests run as root, commands are another user, who must reach the workspace. What a start makes lets
+        // that user pass; this directory was made before.
+        set_mode(test_env.path(), 0o755);
         test_env.set("SECRET_KEY", "tiger").set("SHARED_WITH_AGENTS", "lion-of-the-north");
         let world = test_env.world("shell");
         world.config(config).write("scripts/m.yaml", script);
@@ -87,6 +89,20 @@ fn gone(argument: &str) {
             .filter(|entry| std::fs::read(entry.path().join("cmdline")).is_ok_and(|line| line == wanted.as_bytes()));
         if left.count() == 0 { Ok(()) } else { Err(format!("sleep {argument} runs")) }
     });
+}
+
+// covers: SBX-05
+#[test]
+fn the_check_names_a_directory_that_commands_cannot_pass() {
+    let Some(shell) = Shell::new() else { return };
+    let check = || shell.test_env.ghostd(&["check", shell.world.to_str().unwrap()]).ok().out.clone();
+    assert!(check().contains("protects with"), "{}", check());
+    set_mode(shell.test_env.path(), 0o700);
+    let closed = check();
+    // Commands of a daemon that is no root are the same user, and pass.
+    let is_root = rustix::process::geteuid().is_root();
+    assert_eq!(closed.contains("cannot be had here"), is_root, "{closed}");
+    assert_eq!(closed.contains(shell.test_env.path().to_str().unwrap()), is_root, "{closed}");
 }
 
 // covers: BI-10, BI-12, BI-12a, SBX-01, SBX-05, SBX-06, SBX-07, TOOL-12

@@ -55,6 +55,12 @@ pub fn default_data_dir(world_id: &str, env: &dyn Fn(&str) -> Option<String>) ->
     })
 }
 
+/// The mode of directories that a start creates. They are for the daemon's user alone. Commands of a daemon that is root
+/// run as another user, who must pass through them to the workspace.
+const fn new_mode(is_root: bool) -> u32 {
+    if is_root { 0o711 } else { 0o700 }
+}
+
 /// A locked data directory. The lock ends with the process, however that ends. If it is dropped before
 /// [`keep`](Self::keep), everything that locking created is removed again.
 #[derive(Debug)]
@@ -122,7 +128,7 @@ impl DataDir {
             .take_while(|dir| !dir.as_os_str().is_empty() && dir.symlink_metadata().is_err())
             .map(Path::to_owned)
             .collect();
-        let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
+        let made = DirBuilder::new().recursive(true).mode(new_mode(rustix::process::geteuid().is_root())).create(path);
         let undo = || missing.iter().for_each(|dir| drop(std::fs::remove_dir(dir)));
         made.inspect_err(|_| undo()).map_err(|error| denied("cannot be made", &error))?;
         let real = path.canonicalize().map_err(|error| denied("cannot be found", &error))?;

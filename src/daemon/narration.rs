@@ -206,6 +206,11 @@ impl Narrator {
                 let what = format!("model {} at {} answers again", text("model"), text("provider"));
                 sentence("world".to_owned(), what, None, Tone::Plain)
             }
+            EventKind::ApprovalRequested => {
+                let what = format!("waits for an approval (`ghostctl approval show {}`):", text("approval_id"));
+                sentence(own, what, Some(text("summary")), Tone::Warning)
+            }
+            EventKind::ApprovalClosed => plain(format!("its approval is {}", text("status"))),
             EventKind::TurnResumed => plain("resumes its turn".into()),
             EventKind::DeadLetterHeld => bad(format!("has a new dead letter: {}", text("reason"))),
             EventKind::WorldWarning => sentence(own, format!("warning: {}", text("warning")), None, Tone::Warning),

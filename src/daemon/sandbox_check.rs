@@ -11,6 +11,7 @@ use ghost_config::plan::{Plan, SandboxKind};
 use ghost_domain::Clock;
 use ghost_sandbox::{Owner, Protection, Report};
 
+use crate::data_dir::default_data_dir;
 use crate::loading::Env;
 use crate::outlet::Proxies;
 use crate::ports::SystemClock;
@@ -35,10 +36,22 @@ pub fn sandbox_check(world_dir: &Path, env: Env<'_>) -> Option<String> {
         return None;
     }
     let kind = plan.kind.as_str();
-    Some(match opened(&world) {
+    let in_place = |report| within_reach(&world, env).map(|()| report);
+    Some(match opened(&world).and_then(in_place) {
         Ok(report) => described(kind, &report),
         Err(why) => format!("The sandbox `{kind}` cannot be had here, so no agent can run commands: {why}\n"),
     })
+}
+
+/// Whether commands will reach the workspace. A start opens the directory itself and all that it makes, so only what is
+/// above and already there counts.
+fn within_reach(plan: &Plan, env: Env<'_>) -> Result<(), String> {
+    let data = || plan.places.data_dir.clone().or_else(|| default_data_dir(&plan.world_id, env).ok());
+    let Some(place) = plan.places.workspace_dir.clone().or_else(data) else { return Ok(()) };
+    match place.ancestors().skip(1).find(|dir| dir.exists()) {
+        Some(dir) if plan.sandbox.kind == SandboxKind::Local => ghost_sandbox::is_within_reach(dir),
+        _ => Ok(()),
+    }
 }
 
 fn opened(plan: &Plan) -> Result<Report, String> {

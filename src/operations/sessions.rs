@@ -224,7 +224,12 @@ fn entries_of(turn: &Turn, journal: Vec<JournalRow>, entries: &mut Vec<SessionEn
             }
             Step::CallFinished { tool, outcome, .. } => {
                 let images = outcome.images.iter().map(|image| image.note(None));
-                let text: Vec<String> = std::iter::once(outcome.content.to_string()).chain(images).collect();
+                // A call that was refused before it ran has no content.
+                let result = match &outcome.refusal {
+                    Some(refusal) if outcome.content.is_null() => refusal.to_json().to_string(),
+                    _ => outcome.content.to_string(),
+                };
+                let text: Vec<String> = std::iter::once(result).chain(images).collect();
                 add(Author::Tool, Some(tool), text.join("\n"));
             }
             Step::MailJoined { .. }

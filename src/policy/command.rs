@@ -49,8 +49,7 @@ impl Walk<'_> {
                 return self.fault(Cause::DynamicName, &text);
             }
         };
-        let declares = has("export local declare typeset readonly", &name);
-        if !arrays.is_empty() && !declares {
+        if !arrays.is_empty() && !has("export local declare typeset readonly", &name) {
             return self.fault(Cause::Syntax, &name);
         }
         if !name.contains('/') {

@@ -55,16 +55,54 @@ pub(crate) fn script(src: &str) -> Result<ast::Program, Fault> {
     parse_tokens(&theirs, &options).map_err(syntax)
 }
 
-/// True for text of words, quotes, lists and plain `$name` alone: a second lexer can find nothing in it, and is half
-/// of the cost.
+/// True for text of words, quotes, lists, plain `$name` and the `{}` of `find` alone: a second lexer can find nothing in
+/// it, and is half of the cost.
 fn is_flat(src: &str) -> bool {
     let bytes = src.as_bytes();
     let name = |at: usize| bytes.get(at).is_some_and(|b| b.is_ascii_alphanumeric() || *b == b'_');
-    let flat = |(at, b): (usize, &u8)| {
-        b.is_ascii_alphanumeric() || b" \n_-./,:+%@='\"|;&*?".contains(b) || (*b == b'$' && name(at + 1))
+    let flat = |(at, b): (usize, &u8)| match b {
+        b'$' => name(at + 1),
+        b'{' => bytes.get(at + 1) == Some(&b'}'),
+        b'}' => at > 0 && bytes[at - 1] == b'{',
+        _ => FLAT[usize::from(*b)],
     };
     bytes.iter().enumerate().all(flat)
 }
+
+/// Bytes that are letters of a word, quotes, blanks or operators of lists, wherever they are.
+const FLAT: [bool; 256] = {
+    let mut flat = [false; 256];
+    let mut byte = 0_u8;
+    while byte < 128 {
+        flat[byte as usize] = byte.is_ascii_alphanumeric()
+            || matches!(
+                byte,
+                b' ' | b'\n'
+                    | b'_'
+                    | b'-'
+                    | b'.'
+                    | b'/'
+                    | b','
+                    | b':'
+                    | b'+'
+                    | b'%'
+                    | b'@'
+                    | b'='
+                    | b'\''
+                    | b'"'
+                    | b'|'
+                    | b';'
+                    | b'&'
+                    | b'*'
+                    | b'?'
+                    | b'!'
+                    | b'^'
+                    | b'~'
+            );
+        byte += 1;
+    }
+    flat
+};
 
 /// Equal but for blanks and backslashes: brush-parser drops line continuations and joins blanks in substitutions.
 fn same(ours: &Token<'_>, theirs: &Theirs) -> bool {

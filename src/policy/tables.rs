@@ -304,5 +304,9 @@ static FACTS: LazyLock<HashMap<&'static str, Facts>> = LazyLock::new(|| {
 
 /// What is known of the program. A version at the end of its name is ignored: `python3.11` is `python`.
 pub(crate) fn facts(name: &str) -> Option<&'static Facts> {
-    FACTS.get(name).or_else(|| FACTS.get(name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.' || c == '-')))
+    let unversioned = || {
+        let short = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.' || c == '-');
+        (short.len() < name.len()).then(|| FACTS.get(short)).flatten()
+    };
+    FACTS.get(name).or_else(unversioned)
 }

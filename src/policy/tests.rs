@@ -299,3 +299,21 @@ fn the_files_of_redirections_are_named() {
     let judged = judge(&policy, &[], "sort < in.txt > out.txt; { cat; } 2>> log/e < b");
     assert_eq!(judged.files, ["in.txt", "out.txt", "log/e", "b"]);
 }
+
+// covers: SBX-10
+#[test]
+fn the_documentation_lists_the_shipped_tiers() {
+    let page = include_str!("../../docs/configuration.md");
+    for (name, tier) in shipped().tiers {
+        let action = match tier.action {
+            Action::Allow => "allow",
+            Action::Ask => "ask",
+            Action::Deny => "deny",
+        };
+        let start = format!("| `{name}` | `{action}` |");
+        let row = page.lines().find(|line| line.starts_with(&start)).unwrap_or_default();
+        let words: Vec<&str> = row.split(|c: char| c.is_whitespace() || c == '`').collect();
+        let missing = tier.commands.iter().filter(|entry| !words.contains(&entry.trim_start_matches("git ")));
+        assert_eq!(missing.collect::<Vec<_>>(), Vec::<&String>::new(), "{name}");
+    }
+}

@@ -17,7 +17,7 @@ use ghost_sandbox::remote::node::{Node, digest, is_plain};
 use ghost_sandbox::remote::protocol::{
     self, BYTES_MAX, Change, Content, Data, ENTRIES_MAX, FILES_MAX, LINE_MAX, PIECE, Read, What, Write, Written,
 };
-use ghost_sandbox::remote::tree::{Incoming, Tree};
+use ghost_sandbox::remote::tree::{Incoming, Tree, TreeError};
 use tokio::sync::mpsc;
 
 use crate::requests::{invalid, parsed};
@@ -54,6 +54,17 @@ pub(crate) async fn read(worlds: &Arc<Worlds>, request: Read) -> Result<Response
     Ok(([("content-type", "application/x-ndjson")], Body::from_stream(lines.boxed())).into_response())
 }
 
+/// Why a copy cannot be listed.
+enum Unlisted {
+    Disk(String),
+    TooLarge(String),
+}
+
+fn disk(why: &str) -> Refusal {
+    Refusal::new(Code::Unavailable, format!("the copy of the workspace {why}"))
+        .hint("an operator must look at the server's disk")
+}
+
 async fn list(
     worlds: &Arc<Worlds>,
     world: Arc<World>,
@@ -67,15 +78,25 @@ async fn list(
     let (busy, now) = (world.busy(), worlds.clock().now().0);
     let (of, within) = (Arc::clone(&world), scope.clone());
     let listed = tokio::task::spawn_blocking(move || {
-        of.tree.prepare(&within).map_err(|error| error.to_string())?;
+        of.tree.prepare(&within).map_err(|error| Unlisted::Disk(error.to_string()))?;
         let mut hashes = of.hashes.lock().unwrap_or_else(PoisonError::into_inner);
-        of.tree.list(&within, &mut hashes, &busy, now).map_err(|error| error.to_string())
+        of.tree.list(&within, &mut hashes, &busy, now).map_err(|error| match error {
+            TreeError::Io { .. } => Unlisted::Disk(error.to_string()),
+            TreeError::TooMany | TreeError::TooLarge => Unlisted::TooLarge(error.to_string()),
+        })
     });
-    let listed = listed.await.map_err(|error| error.to_string()).flatten();
-    let (nodes, _) = listed.map_err(|why| {
-        Refusal::new(Code::Unavailable, format!("the copy of the workspace cannot be listed: {}", shown(&why, 300)))
-            .hint("an operator must look at the server's disk")
-    })?;
+    let listed = listed.await.map_err(|error| Refusal::new(Code::Internal, format!("a list panicked: {error}")))?;
+    let (nodes, _) = match listed {
+        Ok(listed) => listed,
+        Err(Unlisted::Disk(why)) => return Err(disk(&format!("cannot be listed: {}", shown(&why, 300)))),
+        Err(Unlisted::TooLarge(why)) => {
+            worlds.begin_anew(&world).await.map_err(|error| disk(&format!("cannot begin anew: {error}")))?;
+            return Err(Refusal::new(Code::TooLarge, format!("the copy on the toolbox server was dropped: {why}"))
+                .hint(
+                    "files that commands wrote and that were not brought back yet are lost; try again, and write less",
+                ));
+        }
+    };
     let same = known.is_some_and(|known| known == digest(nodes.iter()));
     let epoch = world.epoch.clone();
     tokio::spawn(async move {

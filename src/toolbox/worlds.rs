@@ -3,6 +3,7 @@
 //! A world must never get at the files of another one.
 
 use std::collections::BTreeMap;
+use std::fs::{File, TryLockError};
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
@@ -17,10 +18,14 @@ use ghost_sandbox::remote::tree::{Hashes, Tree};
 use ghost_sandbox::{Closed, Local, Report, Sandbox as _};
 use tokio::sync::{Semaphore, watch};
 
+/// The file that a server locks, in its directory.
+const LOCK: &str = "lock";
 /// The directory of the worlds, in that of the server.
 const WORLDS: &str = "worlds";
 /// The directory of the copy, in that of its world.
 const COPY: &str = "workspace";
+/// A copy that is being removed.
+const GONE: &str = "gone";
 /// The file with the name of this life of the copy.
 const EPOCH: &str = "epoch";
 /// Worlds of one server.
@@ -39,6 +44,8 @@ pub(crate) struct Worlds {
     worlds: Mutex<BTreeMap<String, Arc<World>>>,
     commands: Arc<Semaphore>,
     stopped: watch::Receiver<bool>,
+    /// Keeps other servers out of the directory.
+    _lock: File,
 }
 
 /// What a sandbox was opened with.
@@ -111,6 +118,18 @@ impl Worlds {
         let worlds = dir.join(WORLDS);
         std::fs::DirBuilder::new().recursive(true).mode(0o711).create(&worlds).map_err(unusable)?;
         let dir = dir.canonicalize().map_err(unusable)?;
+        // It ends with the process, however that ends.
+        let lock = std::fs::OpenOptions::new().create(true).append(true).mode(0o600).open(dir.join(LOCK));
+        let lock = lock.map_err(unusable)?;
+        if let Err(error) = lock.try_lock() {
+            return Err(match error {
+                TryLockError::WouldBlock => {
+                    Refusal::new(Code::Conflict, format!("another server uses the directory {}", dir.display()))
+                        .hint("give each server a directory of its own with --dir")
+                }
+                TryLockError::Error(error) => unusable(error),
+            });
+        }
         let plan = SandboxPlan { kind: SandboxKind::Local, ..SandboxPlan::default() };
         let probe =
             Local::open(&plan, &dir, &dir.join(WORLDS), Arc::new(Closed), Arc::clone(&clock)).await.map_err(|why| {
@@ -120,7 +139,7 @@ impl Worlds {
         let report = probe.report().clone();
         probe.close().await;
         let commands = Arc::new(Semaphore::new(COMMANDS_MAX));
-        Ok(Self { dir, report, clock, worlds: Mutex::default(), commands, stopped })
+        Ok(Self { dir, report, clock, worlds: Mutex::default(), commands, stopped, _lock: lock })
     }
 
     pub(crate) fn report(&self) -> &Report {
@@ -190,6 +209,33 @@ impl Worlds {
         opened.await.map_err(|error| Refusal::new(Code::Internal, format!("opening a world panicked: {error}")))?
     }
 
+    /// Drops the copy of a world and kills its commands: it has more than a copy may, and no command could run with it
+    /// any more. The next request makes a new one, to which ghostd sends its workspace again.
+    ///
+    /// # Errors
+    /// If it cannot be moved away.
+    pub(crate) async fn begin_anew(self: &Arc<Self>, world: &Arc<World>) -> std::io::Result<()> {
+        for sandbox in world.sandboxes.lock().await.values() {
+            sandbox.close().await;
+        }
+        let (me, world) = (Arc::clone(self), Arc::clone(world));
+        let dropped = tokio::task::spawn_blocking(move || {
+            let mut worlds = lock(&me.worlds);
+            // Another request may have done it meanwhile.
+            if !worlds.values().any(|known| Arc::ptr_eq(known, &world)) {
+                return Ok(());
+            }
+            let gone = world.workspace.with_file_name(GONE);
+            remove_all(&gone)?;
+            std::fs::rename(&world.workspace, &gone)?;
+            worlds.retain(|_, known| !Arc::ptr_eq(known, &world));
+            drop(worlds);
+            tracing::warn!(dir = %world.workspace.display(), "a copy was too large, and begins anew");
+            remove_all(&gone)
+        });
+        dropped.await.map_err(std::io::Error::other)?
+    }
+
     /// The sandbox of a world with these settings.
     ///
     /// # Errors
@@ -235,6 +281,16 @@ impl Worlds {
     }
 }
 
+/// Removes a directory with all that is in it, also what commands closed to their own user.
+fn remove_all(dir: &Path) -> std::io::Result<()> {
+    match Tree::open_copy(dir) {
+        Ok(tree) => tree.remove_all()?,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error),
+    }
+    std::fs::remove_dir(dir)
+}
+
 /// Opens a copy, which is made if it is missing.
 fn opened(workspace: PathBuf) -> std::io::Result<World> {
     let dir = workspace.parent().map(Path::to_owned).unwrap_or_default();
@@ -260,7 +316,7 @@ fn opened(workspace: PathBuf) -> std::io::Result<World> {
     }
     tracing::info!(dir = %dir.display(), "a world uses this server");
     Ok(World {
-        tree: Arc::new(Tree::open(&workspace)?),
+        tree: Arc::new(Tree::open_copy(&workspace)?),
         epoch,
         hashes: Arc::default(),
         workspace,

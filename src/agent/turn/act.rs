@@ -213,7 +213,9 @@ impl Runner {
                 self.read(checked, tool).await
             }
             Run::Outside(tool) => {
-                let _permit = permits.acquire().await.ok();
+                // A call that costs money runs with nothing beside it, so that its budget has what those before it cost.
+                let places = if checked.tool.charges { self.limits().calls_parallel } else { 1 };
+                let _permits = permits.acquire_many(places).await.ok();
                 self.outside(checked, tool).await
             }
             Run::World(_) | Run::File(_) | Run::Choose(_) => Ok(CallResult::Refused(Refusal::new(

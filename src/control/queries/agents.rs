@@ -1,6 +1,6 @@
 //! Queries about agents.
 
-use ghost_domain::{Agent, AgentId, TurnId};
+use ghost_domain::{Agent, AgentId, Approval, TurnId};
 use ghost_operations::mail;
 use ghost_world::World;
 
@@ -38,6 +38,8 @@ pub struct AtWork {
     pub turn_id: Option<TurnId>,
     /// Why the open turn is parked, if it is.
     pub parked: Option<String>,
+    /// The oldest pending approval of the open turn's calls.
+    pub approval: Option<Approval>,
 }
 
 /// The current work of an agent that is not deleted.
@@ -55,7 +57,11 @@ pub async fn at_work(world: &World, agent_id: &AgentId) -> Result<AtWork> {
                 let turn = r.turn_open_of(&id).await?;
                 let turn_id = turn.as_ref().map(|turn| turn.turn_id);
                 let parked = turn.and_then(|turn| turn.parked).map(|parked| parked.reason);
-                Ok(AtWork { agent, inbox_pending, turn_id, parked })
+                let approval = match turn_id {
+                    Some(turn_id) => r.approvals_pending_of_turn(turn_id).await?.into_iter().next(),
+                    None => None,
+                };
+                Ok(AtWork { agent, inbox_pending, turn_id, parked, approval })
             })
         })
         .await

@@ -15,10 +15,10 @@ pub async fn why_unanswered(world: &World, ask: &Ask) -> Result<Option<Refusal>>
     let text = world.ctx().redactor.redact(ask.error.as_deref().unwrap_or("it ended without an answer"));
     match ask.status {
         AskStatus::Open | AskStatus::Answered => Ok(None),
-        AskStatus::TimedOut => Ok(Some(
-            Refusal::new(Code::Timeout, text)
-                .hint("a late reply is kept, see `ghostctl events --kind ask.late`; a longer timeout waits for it"),
-        )),
+        AskStatus::TimedOut => Ok(Some(Refusal::new(Code::Timeout, text).hint(
+            "the question stays in the agent's inbox, and a late reply is kept: see `ghostctl events --kind \
+                     ask.late`; a longer timeout waits for it",
+        ))),
         AskStatus::Failed if text == deleted_words(&ask.target) => {
             Ok(Some(Refusal::new(Code::NotFound, text).hint("ask someone else")))
         }

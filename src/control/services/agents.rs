@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use ghost_agent::prompt::{self, Part};
 use ghost_config::plan::Plan;
-use ghost_domain::{Agent, AgentId, AgentKind, AgentStatus, Code, Desired, Limits, Party, Refusal};
+use ghost_domain::approval::SHOWN_MAX;
+use ghost_domain::{Agent, AgentId, AgentKind, AgentStatus, Approval, Code, Desired, Limits, Party, Refusal};
 use ghost_operations::agents::{self as rules, NewAgent};
 use ghost_operations::mail::Chain;
 use ghost_operations::{OperationContext, requests};
@@ -126,6 +127,12 @@ impl CreateInput {
     }
 }
 
+/// What an agent waits for while an approval is pending.
+fn waits_for(approval: &Approval) -> String {
+    let summary: String = approval.plan.summary().chars().take(SHOWN_MAX).collect();
+    format!("an approval of: {summary} (`ghostctl approval show {}`)", approval.approval_id)
+}
+
 impl AgentsService {
     /// The service for this control plane.
     #[must_use]
@@ -184,8 +191,12 @@ impl AgentsService {
             _ => convert::agent(&details.work.agent, None),
         };
         // No event reports that an agent waits for a model, so this is read on each request.
-        let waiting_for =
-            details.work.parked.clone().or_else(|| world.ctx().waiting(&agent_id).map(|reason| reason.to_string()));
+        let waiting_for = details
+            .work
+            .parked
+            .clone()
+            .or_else(|| world.ctx().waiting(&agent_id).map(|reason| reason.to_string()))
+            .or_else(|| details.work.approval.as_ref().map(waits_for));
         Ok(v1::GetAgentResponse {
             agent: Some(agent),
             inbox_pending: details.work.inbox_pending,

@@ -169,6 +169,33 @@ fn what_changes_on_one_side_is_there_on_the_other() {
 
 // covers: TBX-07
 #[test]
+fn what_a_command_closes_or_overfills_ends_no_later_command() {
+    let Some(place) = Place::new(Kind::Remote) else { return };
+    let own = place.workspace().join("agents/ada");
+    let done = place.sh(
+        "ada",
+        "mkdir -p shut/in; echo kept > shut/in/file; echo x > note; chmod 000 shut/in/file shut/in shut note",
+    );
+    assert_eq!(done.end, End::Exited(0), "{}", done.stderr.text);
+    assert_eq!(std::fs::read_to_string(own.join("shut/in/file")).unwrap(), "kept\n");
+    // The workspace changes the same places.
+    std::fs::write(own.join("shut/in/file"), "changed").unwrap();
+    std::fs::remove_file(own.join("note")).unwrap();
+    let done = place.sh("ada", "cat shut/in/file; test -e note || echo gone");
+    assert_eq!(done.stdout.text, "changedgone\n", "{}", done.stderr.text);
+    // More entries than a copy may have: its commands are told once, and then there is a new copy.
+    let script = "mkdir many; cd many; seq 1 50100 | xargs touch; mkdir shut; touch shut/file; chmod 000 shut";
+    let fill = place.run(sh("ada", script));
+    let next = place.run(sh("bob", "echo ok"));
+    let refused = fill.is_err() as usize + next.is_err() as usize;
+    assert!(refused == 1 || fill.is_ok_and(|done| !done.stderr.text.is_empty()), "the loss is not shown");
+    let done = place.sh("bob", "cat ../ada/shut/in/file; ls ../ada");
+    assert_eq!((done.end, done.stdout.text.as_str()), (End::Exited(0), "changedshut\n"), "{}", done.stderr.text);
+    assert!(!own.join("many").exists());
+}
+
+// covers: TBX-07
+#[test]
 fn a_file_that_changes_on_both_sides_is_kept_twice() {
     let Some(place) = Place::new(Kind::Remote) else { return };
     let own = place.workspace().join("agents/ada");

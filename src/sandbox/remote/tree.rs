@@ -24,15 +24,26 @@ use super::node::{self, Node, Nodes};
 #[derive(Debug)]
 pub struct Tree {
     root: OwnedFd,
+    /// Whether entries that their owner closed to itself are opened again.
+    is_copy: bool,
 }
 
 impl Tree {
-    /// The copy at `root`.
+    /// The workspace at `root`. Its modes are somebody else's.
     ///
     /// # Errors
     /// If it is no directory, or cannot be opened.
     pub fn open(root: &Path) -> io::Result<Self> {
-        Ok(Self { root: openat(CWD, root, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())? })
+        Ok(Self { root: openat(CWD, root, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?, is_copy: false })
+    }
+
+    /// A server's copy at `root`. Commands run as its user, so one may close an entry to the server, with `chmod 000` for
+    /// example. A list opens it again: else it could not agree with ghostd's workspace any more.
+    ///
+    /// # Errors
+    /// If it is no directory, or cannot be opened.
+    pub fn open_copy(root: &Path) -> io::Result<Self> {
+        Ok(Self { is_copy: true, ..Self::open(root)? })
     }
 
     /// The entries below the directory `scope`, and how many names were left out because they are no text. Contents are
@@ -48,7 +59,7 @@ impl Tree {
         busy: &[String],
         now_ms: i64,
     ) -> Result<(Nodes, usize), TreeError> {
-        list::list(&self.root, scope.trim_matches('/'), hashes, busy, now_ms)
+        list::list(&self.root, self.is_copy, scope.trim_matches('/'), hashes, busy, now_ms)
     }
 
     /// Makes the directory `path` with all above it, unless it is there.
@@ -135,6 +146,14 @@ impl Tree {
             hand_over(&dir, name)?;
         }
         Ok(still)
+    }
+
+    /// Removes everything in it.
+    ///
+    /// # Errors
+    /// If the directories are nested too deeply, or the disk fails.
+    pub fn remove_all(&self) -> io::Result<()> {
+        entry::empty(&dir_at(&self.root, "")?, 0)
     }
 
     /// Begins to write a file of `size` bytes.

@@ -4,18 +4,22 @@
 
 use std::fs::File;
 use std::io::{self, Read as _};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
 
 use rustix::fs::{
-    AtFlags, FileType, Gid, Mode, OFlags, Stat, Uid, chownat, fstat, openat, readlinkat, statat, unlinkat,
+    AtFlags, Dir, FileType, Gid, Mode, OFlags, Stat, Uid, chownat, fstat, openat, readlinkat, statat, unlinkat,
 };
 use rustix::io::Errno;
+use rustix::path::Arg;
 use sha2::{Digest as _, Sha256};
 
 use crate::remote::node::{Node, hex};
 use crate::remote::protocol::BYTES_MAX;
 
 const BUFFER: usize = 64 * 1024;
+
+/// Deepest directory that is removed. Each holds a descriptor.
+const EMPTY_DEPTH_MAX: usize = 512;
 
 /// Longest target of a link.
 pub(super) const TARGET_MAX: usize = 4_096;
@@ -142,4 +146,48 @@ pub(super) fn dir_at(root: impl AsFd, path: &str) -> Result<OwnedFd, Errno> {
         at = open_dir(&at, part)?;
     }
     Ok(at)
+}
+
+/// Lets the owner of an entry use it again, if we may: we are the owner or root. Does nothing if the entry is not as `found`
+/// any more.
+pub(super) fn open_to_owner(dir: impl AsFd, name: impl Arg, found: &Stat) {
+    let wanted = match kind(found) {
+        FileType::Directory => 0o700,
+        FileType::RegularFile => 0o600,
+        _ => return,
+    };
+    let user = rustix::process::geteuid();
+    if found.st_mode & wanted == wanted || !(user.is_root() || user.as_raw() == found.st_uid) {
+        return;
+    }
+    // `chmod` would follow a link that has replaced the entry since. This descriptor needs no permission to read.
+    let Ok(entry) = openat(dir, name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty()) else { return };
+    if fstat(&entry).is_ok_and(|now| (now.st_dev, now.st_ino) == (found.st_dev, found.st_ino)) {
+        let path = format!("/proc/self/fd/{}", entry.as_raw_fd());
+        // If it stays closed, the list shows it as something that cannot be read.
+        let _ = rustix::fs::chmod(path, Mode::from_raw_mode((found.st_mode | wanted) & 0o777));
+    }
+}
+
+/// Removes everything in a directory, also what its owner closed to itself. `depth` counts the directories above.
+pub(super) fn empty(dir: &OwnedFd, depth: usize) -> io::Result<()> {
+    if depth > EMPTY_DEPTH_MAX {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    for entry in Dir::read_from(dir)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        if matches!(name.to_bytes(), b"." | b"..") {
+            continue;
+        }
+        let found = statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)?;
+        if kind(&found) != FileType::Directory {
+            unlinkat(dir, name, AtFlags::empty())?;
+            continue;
+        }
+        open_to_owner(dir, name, &found);
+        empty(&openat(dir, name, OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?, depth + 1)?;
+        unlinkat(dir, name, AtFlags::REMOVEDIR)?;
+    }
+    Ok(())
 }

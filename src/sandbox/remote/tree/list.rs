@@ -10,7 +10,7 @@ use ghost_domain::write_acl::is_reserved;
 use rustix::fs::{AtFlags, Dir, FileType, Stat, statat};
 use rustix::io::Errno;
 
-use super::entry::{content, dir_at, is_executable, kind, link_at, open_file, size};
+use super::entry::{content, dir_at, is_executable, kind, link_at, open_file, open_to_owner, size};
 use crate::remote::node::{DEPTH_MAX, Node, Nodes, is_below, is_plain};
 use crate::remote::protocol::{BYTES_MAX, ENTRIES_MAX};
 
@@ -64,6 +64,7 @@ impl Hashes {
 /// See [`Tree::list`](super::Tree::list).
 pub(super) fn list(
     root: &OwnedFd,
+    is_copy: bool,
     scope: &str,
     hashes: &mut Hashes,
     busy: &[String],
@@ -103,6 +104,9 @@ pub(super) fn list(
                 Err(Errno::NOENT) => continue,
                 Err(error) => return Err(failed(error.into())),
             };
+            if is_copy {
+                open_to_owner(&dir, name, &found);
+            }
             let node = match kind(&found) {
                 FileType::Directory if whole.split('/').count() > DEPTH_MAX => Node::Other,
                 FileType::Directory => {
