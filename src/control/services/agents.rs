@@ -130,7 +130,7 @@ impl CreateInput {
 /// What an agent waits for while an approval is pending.
 fn waits_for(approval: &Approval) -> String {
     let summary: String = approval.plan.summary().chars().take(SHOWN_MAX).collect();
-    format!("an approval of: {summary} (`ghostctl approval show {}`)", approval.approval_id)
+    format!("an approval (`ghostctl approval show {}`): {summary}", approval.approval_id)
 }
 
 impl AgentsService {
