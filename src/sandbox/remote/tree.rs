@@ -151,9 +151,9 @@ impl Tree {
     /// Removes everything in it.
     ///
     /// # Errors
-    /// If the directories are nested too deeply, or the disk fails.
+    /// If the disk fails.
     pub fn remove_all(&self) -> io::Result<()> {
-        entry::empty(&dir_at(&self.root, "")?, 0)
+        entry::empty(&dir_at(&self.root, "")?)
     }
 
     /// Begins to write a file of `size` bytes.

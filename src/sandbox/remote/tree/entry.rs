@@ -7,7 +7,8 @@ use std::io::{self, Read as _};
 use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
 
 use rustix::fs::{
-    AtFlags, Dir, FileType, Gid, Mode, OFlags, Stat, Uid, chownat, fstat, openat, readlinkat, statat, unlinkat,
+    AtFlags, Dir, FileType, Gid, Mode, OFlags, Stat, Uid, chownat, fstat, openat, readlinkat, renameat, statat,
+    unlinkat,
 };
 use rustix::io::Errno;
 use rustix::path::Arg;
@@ -18,8 +19,8 @@ use crate::remote::protocol::BYTES_MAX;
 
 const BUFFER: usize = 64 * 1024;
 
-/// Deepest directory that is removed. Each holds a descriptor.
-const EMPTY_DEPTH_MAX: usize = 512;
+/// Directories that are open at once while a copy is emptied.
+const EMPTY_DEPTH_MAX: usize = 64;
 
 /// Longest target of a link.
 pub(super) const TARGET_MAX: usize = 4_096;
@@ -169,11 +170,21 @@ pub(super) fn open_to_owner(dir: impl AsFd, name: impl Arg, found: &Stat) {
     }
 }
 
-/// Removes everything in a directory, also what its owner closed to itself. `depth` counts the directories above.
-pub(super) fn empty(dir: &OwnedFd, depth: usize) -> io::Result<()> {
-    if depth > EMPTY_DEPTH_MAX {
-        return Err(io::ErrorKind::InvalidInput.into());
+/// Removes everything in a directory, also what its owner closed to itself, however deep it is.
+pub(super) fn empty(top: &OwnedFd) -> io::Result<()> {
+    let mut moved = 0;
+    loop {
+        let before = moved;
+        empty_below(top, top, 0, &mut moved)?;
+        if moved == before {
+            return Ok(());
+        }
     }
+}
+
+/// Empties `dir`, which is `depth` directories below `top`. What is too deep moves to `top`: each open directory takes a
+/// descriptor, and a command can nest more of them than there are.
+fn empty_below(top: &OwnedFd, dir: &OwnedFd, depth: usize, moved: &mut usize) -> io::Result<()> {
     for entry in Dir::read_from(dir)? {
         let entry = entry?;
         let name = entry.file_name();
@@ -186,7 +197,13 @@ pub(super) fn empty(dir: &OwnedFd, depth: usize) -> io::Result<()> {
             continue;
         }
         open_to_owner(dir, name, &found);
-        empty(&openat(dir, name, OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?, depth + 1)?;
+        if depth >= EMPTY_DEPTH_MAX {
+            renameat(dir, name, top, format!(".ghost-deep-{moved}"))?;
+            *moved += 1;
+            continue;
+        }
+        let inner = openat(dir, name, OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
+        empty_below(top, &inner, depth + 1, moved)?;
         unlinkat(dir, name, AtFlags::REMOVEDIR)?;
     }
     Ok(())

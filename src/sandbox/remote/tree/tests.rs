@@ -59,6 +59,23 @@ fn entries_are_listed_changed_and_listed_again() {
 }
 
 #[test]
+fn everything_is_removed_however_deep_and_closed_it_is() {
+    let (dir, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    std::fs::write(outside.path().join("f"), "untouched").unwrap();
+    let mut at = entry::open_dir(rustix::fs::CWD, dir.path().to_str().unwrap()).unwrap();
+    for _ in 0..2_000 {
+        rustix::fs::mkdirat(&at, "d", rustix::fs::Mode::from_raw_mode(0o700)).unwrap();
+        rustix::fs::symlinkat(outside.path(), &at, "link").unwrap();
+        let next = entry::open_dir(&at, "d").unwrap();
+        rustix::fs::fchmod(&next, rustix::fs::Mode::from_raw_mode(0o300)).unwrap();
+        at = next;
+    }
+    Tree::open_copy(dir.path()).unwrap().remove_all().unwrap();
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+    assert_eq!(std::fs::read(outside.path().join("f")).unwrap(), b"untouched");
+}
+
+#[test]
 fn no_link_is_followed_and_no_path_leads_out() {
     let (dir, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     std::fs::write(outside.path().join("f"), "untouched").unwrap();
