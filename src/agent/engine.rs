@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use ghost_config::spec::AgentSpec;
 use ghost_domain::transcript::ToolSpec;
-use ghost_domain::{Agent, ChannelContext, HeldSkill, Refusal};
+use ghost_domain::{Agent, AgentId, ChannelContext, HeldSkill, Refusal};
 use ghost_provider::{Entry, Outage, Providers};
-use ghost_tools::{Caller, Offering, Registry, ToolTable, WorldServices};
+use ghost_tools::{Caller, LiveTools, Offering, Registry, WorldServices, is_granted};
 use tokio::sync::Notify;
 
 use crate::activity_port::ActivityPort;
@@ -36,8 +36,8 @@ pub struct ModelDown {
 pub struct Engine {
     /// The world services: rules, store, workspace and plan.
     pub services: Arc<WorldServices>,
-    /// All tools compiled into the daemon.
-    pub tools: Arc<ToolTable>,
+    /// The tools of the world, as they are now.
+    pub tools: Arc<LiveTools>,
     /// The port to which actors report what their agents do.
     pub activity: Arc<dyn ActivityPort>,
     /// Model calls that wait for budget held by other calls.
@@ -59,7 +59,7 @@ impl Engine {
     #[must_use]
     pub fn new(
         services: Arc<WorldServices>,
-        tools: Arc<ToolTable>,
+        tools: Arc<LiveTools>,
         activity: Arc<dyn ActivityPort>,
         providers: Arc<Providers>,
     ) -> Self {
@@ -87,8 +87,8 @@ impl Engine {
         channel: Option<ChannelContext>,
         held: &[HeldSkill],
     ) -> Result<Arc<AgentProfile>, Refusal> {
-        self.profiles
-            .get_or_build(self.services.plan(), agent, channel, held, || self.spec_and_tools_for(agent, channel))
+        let sources = (self.services.plan(), self.tools.current());
+        self.profiles.get_or_build(sources, agent, channel, held, || self.spec_and_tools_for(agent, channel, held))
     }
 
     /// Makes all agents read the logs of their sessions anew, because a session was reset.
@@ -172,17 +172,28 @@ impl Engine {
 
     /// The agent's spec and tools under the current plan (ACC-05), for a turn that does not come
     /// from an outside conversation.
-    pub fn spec_and_tools(&self, agent: &Agent) -> Result<(AgentSpec, Registry), Refusal> {
-        self.spec_and_tools_for(agent, None)
+    pub async fn spec_and_tools(&self, agent: &Agent) -> Result<(AgentSpec, Registry), Refusal> {
+        let held = self.skills_held(&agent.agent_id).await?;
+        self.spec_and_tools_for(agent, None, &held)
     }
 
-    /// The agent's spec and tools for a turn with this channel context. The tools of the outside
+    /// The skills that the agent holds.
+    ///
+    /// # Errors
+    /// If the store cannot be read.
+    pub async fn skills_held(&self, agent_id: &AgentId) -> Result<Vec<HeldSkill>, Refusal> {
+        let id = agent_id.clone();
+        self.services.store.read(move |r| Box::pin(async move { Ok::<_, Refusal>(r.skills_held(&id).await?) })).await
+    }
+
+    /// The agent's spec and tools for a turn with this channel context and these skills. The tools of the outside
     /// channel exist only in such turns: the tools that the context brings, and the tools that the
     /// agent is granted in addition (CONF-03).
     pub fn spec_and_tools_for(
         &self,
         agent: &Agent,
         channel: Option<ChannelContext>,
+        held: &[HeldSkill],
     ) -> Result<(AgentSpec, Registry), Refusal> {
         let plan = self.services.plan();
         let spec = plan.spec_for(agent)?;
@@ -199,8 +210,8 @@ impl Engine {
         };
         let outside = channel.is_some();
         let offering = Offering { bytes: self.services.ctx.limits().tools_bytes as usize, receivers: plan.receivers() };
-        let registry =
-            self.tools.registry(caller, offering, &|name| plan.grants(&spec.access, name, outside)).of_plan(plan);
+        let is_granted = |tool: &ghost_tools::Tool| is_granted(&plan, &spec, held, outside, tool);
+        let registry = self.tools.current().registry(caller, offering, &is_granted).of_plan(Arc::clone(&plan));
         Ok((spec, registry))
     }
 }

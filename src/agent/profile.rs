@@ -10,13 +10,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use ghost_config::plan::Plan;
 use ghost_config::spec::AgentSpec;
 use ghost_domain::{Agent, AgentId, ChannelContext, HeldSkill, Refusal};
-use ghost_tools::Registry;
+use ghost_tools::{Registry, ToolTable};
 
 use crate::prompt::{self, Part};
 
 /// Maximum profiles in the cache. Each needs some kilobytes. If more agents work, the cache is
 /// cleared and profiles are built again.
 const PROFILES_MAX: usize = 256;
+
+/// What profiles are built from: a plan and the tools of the world.
+type Sources = (Arc<Plan>, Arc<ToolTable>);
 
 /// The data that an agent needs to run a turn. It is built from a plan, the agent's record, its
 /// skills and the turn's channel context.
@@ -37,7 +40,13 @@ pub struct AgentProfile {
 }
 
 impl AgentProfile {
-    fn matches(&self, plan: &Arc<Plan>, agent: &Agent, channel: Option<ChannelContext>, held: &[HeldSkill]) -> bool {
+    fn matches(
+        &self,
+        (plan, tools): &Sources,
+        agent: &Agent,
+        channel: Option<ChannelContext>,
+        held: &[HeldSkill],
+    ) -> bool {
         // Status, restarts and times of the agent's record appear in no prompt, so they may differ.
         let past = |agent: &Agent| (agent.status, agent.status_reason.clone(), agent.restarts);
         let same = |kept: &Agent| {
@@ -45,7 +54,11 @@ impl AgentProfile {
             let (started_at, updated_at, last_active_at) = (agent.started_at, agent.updated_at, agent.last_active_at);
             Agent { status, status_reason, restarts, started_at, updated_at, last_active_at, ..kept.clone() } == *agent
         };
-        Arc::ptr_eq(&self.plan, plan) && self.channel == channel && self.held == held && same(&self.agent)
+        Arc::ptr_eq(&self.plan, plan)
+            && Arc::ptr_eq(self.registry.table(), tools)
+            && self.channel == channel
+            && self.held == held
+            && same(&self.agent)
     }
 }
 
@@ -56,14 +69,14 @@ pub struct AgentProfiles {
 }
 
 impl AgentProfiles {
-    /// The agent's profile under `plan` for a turn with this channel context and these skills. If
+    /// The agent's profile from these sources for a turn with this channel context and these skills. If
     /// the cache has none that matches, `build` supplies the spec and the tools for a new one.
     ///
     /// # Errors
     /// The errors of `build`.
     pub fn get_or_build(
         &self,
-        plan: Arc<Plan>,
+        sources: Sources,
         agent: &Agent,
         channel: Option<ChannelContext>,
         held: &[HeldSkill],
@@ -71,10 +84,11 @@ impl AgentProfiles {
     ) -> Result<Arc<AgentProfile>, Refusal> {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(profile) = kept.get(&agent.agent_id)
-            && profile.matches(&plan, agent, channel, held)
+            && profile.matches(&sources, agent, channel, held)
         {
             return Ok(Arc::clone(profile));
         }
+        let (plan, _) = sources;
         let (spec, registry) = build()?;
         let system = Part::new(prompt::join(&prompt::system(&plan, agent, &spec)));
         let briefing =

@@ -113,7 +113,7 @@ impl Transcript {
         let mut last_calls: Vec<(String, String, Value)> = Vec::new();
         for row in rows {
             match &row.step {
-                Step::Briefed { system, briefing, log, mail } => {
+                Step::Briefed { system, briefing, log, mail, .. } => {
                     transcript.prompt = Some((system.clone(), briefing.clone()));
                     transcript.opening = Some((*log, mail.clone()));
                 }
@@ -156,6 +156,11 @@ impl Transcript {
                 }
                 Step::CallFinished { id, tool, outcome, .. } => {
                     transcript.results.insert(id.clone(), (tool.clone(), outcome.clone()));
+                }
+                Step::ToolsChanged { text, .. } => {
+                    transcript.close_round(&last_calls, view);
+                    last_calls.clear();
+                    transcript.messages.push(Message::text(Role::User, text.clone()));
                 }
                 Step::Note { text } => {
                     let after_answer = transcript.messages.last().is_some_and(|last| last.role == Role::Assistant);

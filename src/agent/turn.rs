@@ -13,6 +13,7 @@ mod ended;
 mod file_call;
 mod gate;
 mod images;
+mod live_tools;
 mod load_log;
 mod open;
 mod operator;
@@ -249,6 +250,7 @@ impl Runner {
             if let Some(refusal) = self.out_of_time() {
                 return Ok(Some(self.at_bound(refusal, true, None)));
             }
+            self.take_tools().await?;
             match self.think().await? {
                 think::Thought::Calls => {
                     // If a call's start was journaled with the answer, the call runs now. If the

@@ -221,6 +221,15 @@ impl ToolAccess {
         self.passes_filters(&name) && (!self.listed.contains(name.as_ref()) || self.granted.contains(name.as_ref()))
     }
 
+    /// Like [`can_access`](Self::can_access), for a tool of the world's toolboxes. `referenced` says whether the agent's
+    /// archetype names it. A tool that a group lists needs the group, as ever (ACC-03).
+    #[must_use]
+    pub fn can_access_of_toolbox(&self, name: &str, referenced: bool) -> bool {
+        let name = canonical_name(name);
+        let is_named = self.granted.contains(name.as_ref()) || (referenced && !self.listed.contains(name.as_ref()));
+        is_named && self.passes_filters(&name) && self.passes_list(&name)
+    }
+
     /// Whether no group lists the tool and it is open by default (ACC-02).
     #[must_use]
     pub fn is_public(&self, name: &str) -> bool {

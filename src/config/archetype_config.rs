@@ -103,8 +103,9 @@ fn read_sections(sections: &[Section], known: &Known<'_>, file: &FileReport<'_>)
     }
     if let Some(list) = &mut read.config.legacy_tools {
         // The old list selects built-in tools only. Toolbox tools were always declared separately.
-        list.extend(toolbox_tools);
+        list.extend(toolbox_tools.iter().cloned());
     }
+    read.config.toolbox_tools = toolbox_tools;
     read
 }
 

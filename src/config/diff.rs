@@ -288,6 +288,7 @@ fn world(old: &Plan, new: &Plan) -> Vec<String> {
         ("tasks", old.owner_may_update_tasks != new.owner_may_update_tasks),
         ("knowledge", old.knowledge != new.knowledge),
         ("skills", old.skills.roots() != new.skills.roots()),
+        ("toolboxes", old.toolboxes != new.toolboxes),
         ("secrets_env", old.secret_env != new.secret_env),
         ("job", old.job != new.job),
         ("channels", old.webhooks != new.webhooks || old.reactions != new.reactions),

@@ -263,12 +263,17 @@ fn every_file_that_is_missing_misnamed_or_unreadable_has_a_hint() {
 fn every_problem_of_a_manifest_has_a_hint() {
     let mut wrong = Vec::new();
     for (manifest, line, message, hint) in [
-        ("tools: []\n", 1, "the toolbox has no name", "for example `name: devtools`"),
+        ("tools: []\n", 1, "`name` is missing", "for example `name: devtools`"),
         ("name: Tool\n", 1, "cannot have this name", "use lower-case letters"),
-        ("name: dev\ntools: x\n", 2, "`tools` is not a list", "[{ name: repo-git }]"),
-        ("name: dev\ntools: [{}]\n", 2, "the tool has no name", "{ name: repo-git }"),
+        ("name: dev\ntools: x\n", 2, "`x` is not a list", "[x]"),
+        ("name: dev\ntools: [{}]\n", 2, "`name` is missing", "for example `name: search`"),
         ("name: dev\ntools: [{ name: A }]\n", 2, "a tool cannot have this name", "use lower-case letters"),
-        ("name: dev\ntools: [{ name: a }, { name: a }]\n", 2, "another tool has this name", "rename one of them"),
+        (
+            "name: dev\ntools: [{ name: a, description: d, command: [ls] }, { name: a, description: d, command: [ls] }]\n",
+            2,
+            "another tool has this name",
+            "rename one of them",
+        ),
         ("name: [\n", 1, "not YAML", "check the indentation"),
     ] {
         let world = World::new();

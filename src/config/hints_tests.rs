@@ -202,7 +202,6 @@ fn every_problem_of_the_world_file_has_a_line_and_a_field() {
         ("toolboxes: [{ source: ../x }]", "toolboxes[0].source", "toolbox/<box>/toolbox.yaml"),
         ("toolboxes: [{ source: a/b.yaml }, { source: ./a/b.yaml }]", "toolboxes[1].source", ""),
         ("toolboxes: [{ source: a/b.yaml }]", "toolboxes[0].source", ""),
-        ("toolboxes: [{ source: a/b.yaml }]", "toolboxes", ""),
         ("skills: { roots: [nowhere] }", "skills.roots[0]", "`nowhere`"),
         ("skills: { roots: [../x] }", "skills.roots[0]", ""),
         ("inputs: x", "inputs", "`job: { input: … }`"),

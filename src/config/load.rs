@@ -24,7 +24,8 @@ use crate::heartbeat::{self, HeartbeatBlock};
 use crate::knowledge;
 use crate::node::Node;
 use crate::plan::{
-    AgentPlan, ApprovalsPlan, Archetype, ArchetypeConfig, HeartbeatPlan, LlmPlan, Plan, SandboxKind, WebhookPlan,
+    AgentPlan, ApprovalsPlan, Archetype, ArchetypeConfig, HeartbeatPlan, LlmPlan, Plan, SandboxKind, ToolboxPlan,
+    WebhookPlan,
 };
 use crate::problem::{Hint, Problems, Severity};
 use crate::providers::{fallback_problems, llm, model_problem};
@@ -117,7 +118,7 @@ fn resolve(paths: &WorldPaths, node: &Node, file: &FileReport<'_>, env: Env<'_>)
         toolbox.allowed.iter().for_each(|tool| extra.insert(&toolbox.name, tool));
     }
     let sources = SkillSources { named: world.skill_roots.as_deref(), bundled: &world.bundled_skills };
-    let skills = read_skills(&sources, &toolboxes, &bases, &mut extra, (report, env));
+    let (skills, of_skills) = read_skills(&sources, &toolboxes, &bases, &mut extra, (report, env));
     let skill_names = skills.all().keys().cloned().collect();
     let groups = groups(&world, extra);
 
@@ -193,6 +194,9 @@ fn resolve(paths: &WorldPaths, node: &Node, file: &FileReport<'_>, env: Env<'_>)
     secret_env.extend(llm.providers.values().filter_map(|provider| provider.api_key_env.clone()));
     secret_env.extend(world.llm.providers.values().flat_map(|entry| entry.sent.variables.iter().cloned()));
     secret_env.extend(world.web.iter().flat_map(|web| web.key_variables()).map(str::to_owned));
+    let toolboxes: BTreeMap<String, Arc<ToolboxPlan>> =
+        toolboxes.into_values().filter_map(|toolbox| toolbox.plan).chain(of_skills).map(named).collect();
+    secret_env.extend(toolboxes.values().flat_map(|toolbox| toolbox.secrets()).map(str::to_owned));
     secret_env.extend(webhooks.values().map(|webhook| webhook.secret_env.clone()));
     let approvals = approvals(&world, groups.extra());
     let mut plan = Plan {
@@ -216,6 +220,7 @@ fn resolve(paths: &WorldPaths, node: &Node, file: &FileReport<'_>, env: Env<'_>)
         owner_may_update_tasks: world.owner_may_update,
         knowledge: seeds,
         skills: Arc::new(skills),
+        toolboxes,
         secret_env,
         job,
         metrics_open: world.metrics_open,
@@ -239,6 +244,10 @@ fn resolve(paths: &WorldPaths, node: &Node, file: &FileReport<'_>, env: Env<'_>)
     warn_of_heartbeat_targets(&plan, file);
     world.places.check(&plan);
     Some(plan)
+}
+
+fn named(toolbox: ToolboxPlan) -> (String, Arc<ToolboxPlan>) {
+    (toolbox.name.clone(), Arc::new(toolbox))
 }
 
 /// Warns of a heartbeat whose alerts go to a channel that the file does not declare: they would not be delivered (HB-04).
@@ -282,7 +291,7 @@ fn check_job_lead(world: &WorldFile<'_>, plan: &Plan) {
 fn check_other_files(paths: &WorldPaths, report: &Report, env: Env<'_>) {
     let (toolboxes, mut extra) = (BTreeMap::new(), ExtraTools::default());
     let bases = Bases::of(&paths.dir);
-    let skills = read_skills(&SkillSources::default(), &toolboxes, &bases, &mut extra, (report, env));
+    let (skills, _) = read_skills(&SkillSources::default(), &toolboxes, &bases, &mut extra, (report, env));
     let skill_names = skills.all().keys().cloned().collect();
     let known =
         Known { groups: BTreeSet::new(), extra: &extra, toolboxes: &toolboxes, skills: &skill_names, whole: false };

@@ -57,7 +57,9 @@ fn only_toolbox_tools_that_the_world_allows_are_known() {
     let world = World::new();
     let boxes = world.above().join("toolbox/devtools");
     std::fs::create_dir_all(&boxes).unwrap();
-    let manifest = "name: devtools\nversion: 1\ntools:\n  - name: repo-git\n  - name: github-repo\n  - name: danger\n";
+    let tool = |name: &str| format!("  - {{ name: {name}, description: d, command: [git] }}\n");
+    let manifest =
+        format!("name: devtools\nversion: 1\ntools:\n{}{}{}", tool("repo-git"), tool("github-repo"), tool("danger"));
     std::fs::write(boxes.join("toolbox.yaml"), manifest).unwrap();
     let listed =
         "toolboxes: [ { source: toolbox/devtools/toolbox.yaml, allow: [repo-git, github-repo] } ]\nx-notes: a\n";
@@ -69,10 +71,14 @@ fn only_toolbox_tools_that_the_world_allows_are_known() {
     let section = "## Toolbox\nsource: ./toolbox/devtools/toolbox.yaml\n- repo-git\n- github-repo\n";
     world.write("archetype/doer/config.md", section);
     let plan = world.plan();
-    assert!(plan.archetype_access["doer"].can_access("devtools.repo-git"));
-    assert!(!plan.archetype_access["doer"].can_access("devtools.github-repo"), "a group lists it");
+    let has = |plan: &Plan, archetype: &str, tool: &str| {
+        let (config, access) = (&plan.archetypes[archetype].config, &plan.archetype_access[archetype]);
+        plan.grants_of_toolbox((config, access), &[], &plan.toolboxes["devtools"], tool)
+    };
+    assert!(has(&plan, "doer", "devtools.repo-git"));
+    assert!(!has(&plan, "doer", "devtools.github-repo"), "a group lists it");
+    assert!(!has(&plan, "analyst", "devtools.repo-git"), "nothing names it for this one");
     assert_eq!(plan.archetypes["doer"].config.refused, None);
-    assert!(world.warnings().contains(": toolboxes: "));
 
     world.write("archetype/doer/config.md", section.replace("repo-git", "danger"));
     assert!(world.plan().archetypes["doer"].config.refused.as_deref().unwrap().contains("`danger`"));
@@ -83,7 +89,7 @@ fn only_toolbox_tools_that_the_world_allows_are_known() {
     world.write("archetype/doer/config.md", section.replace("repo-git", "repo-gti"));
     let problems = world.problems();
     assert!(problems.contains("`repo-gti`") && problems.contains("`repo-git`"), "{problems}");
-    std::fs::write(boxes.join("toolbox.yaml"), "name: syscall\ntools: [{ name: skill.evil }]\n").unwrap();
+    std::fs::write(boxes.join("toolbox.yaml"), "name: syscall\ntools: []\n").unwrap();
     assert!(world.problems().contains("toolbox.yaml:1: "), "{}", world.problems());
 }
 
@@ -96,7 +102,8 @@ fn skills_are_found_and_named() {
         "skills/gh/SKILL.md",
         "---\nname: github\nmetadata:\n  ghost: { toolbox: box/toolbox.yaml }\n---\nText\n",
     );
-    world.write("skills/gh/box/toolbox.yaml", "name: hub\ntools: [{ name: open-pr }]\n");
+    let manifest = "name: hub\ntools: [{ name: open-pr, description: d, command: [gh] }]\n";
+    world.write("skills/gh/box/toolbox.yaml", manifest);
     world.write("archetype/doer/config.md", "## Skills\n- python\n- github\n## Tool Access\n- hub.open-pr\n");
     let plan = world.plan();
     assert_eq!(plan.skills.roots().len(), 1);

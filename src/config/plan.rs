@@ -12,6 +12,7 @@ pub mod models;
 pub mod origins;
 pub mod places;
 pub mod sandbox;
+pub mod toolbox;
 pub mod web;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -22,7 +23,9 @@ use std::time::Duration;
 
 use ghost_domain::restart::{Backoff, Intensity, RestartType, Strategy};
 use ghost_domain::write_acl::WriteAcl;
-use ghost_domain::{ActionKind, AgentId, BudgetLimits, ChatWake, Declared, KnowledgeSeed, Limits, Reactions, Scope};
+use ghost_domain::{
+    ActionKind, AgentId, BudgetLimits, ChatWake, Declared, HeldSkill, KnowledgeSeed, Limits, Reactions, Scope,
+};
 
 pub use self::approvals::ApprovalsPlan;
 pub use self::archetype::{AccessSection, AgentLimits, Archetype, ArchetypeConfig, ToolboxRef};
@@ -32,6 +35,7 @@ pub use self::models::{LlmPlan, ModelChoice, ProviderPlan};
 pub use self::origins::{Origin, Origins, ProviderOrigin};
 pub use self::places::{ListenAddress, PlacesPlan};
 pub use self::sandbox::{RemotePlan, SandboxKind, SandboxNetwork, SandboxPlan, SandboxScope, WorkspaceAccess};
+pub use self::toolbox::ToolboxPlan;
 pub use self::web::WebPlan;
 use crate::access::{Groups, TASK_UPDATE, ToolAccess};
 use crate::problem::Problem;
@@ -89,6 +93,8 @@ pub struct Plan {
     pub knowledge: Vec<KnowledgeSeed>,
     /// The skills of the world, as they were when the plan was read.
     pub skills: Arc<SkillSet>,
+    /// The toolboxes of the world and of its skills, by name.
+    pub toolboxes: BTreeMap<String, Arc<ToolboxPlan>>,
     /// Names of environment variables whose values are secrets. Includes the variables that
     /// providers and webhooks name.
     pub secret_env: BTreeSet<String>,
@@ -211,6 +217,23 @@ impl Plan {
         }
     }
 
+    /// Whether an agent of `archetype` with this access and these skills has `tool` (a full name) of `toolbox` in its
+    /// registry. A tool of the world's toolboxes needs a word for it: the archetype's `## Toolbox`, a group, or an override
+    /// (TOOL-02). A skill's own tools come with the skill (ACC-10).
+    #[must_use]
+    pub fn grants_of_toolbox(
+        &self,
+        (archetype, access): (&ArchetypeConfig, &ToolAccess),
+        held: &[HeldSkill],
+        toolbox: &ToolboxPlan,
+        tool: &str,
+    ) -> bool {
+        match &toolbox.skill {
+            Some(skill) => held.iter().any(|held| held.skill == *skill) && access.can_access_of_skill(tool),
+            None => access.can_access_of_toolbox(tool, archetype.toolbox_tools.contains(tool)),
+        }
+    }
+
     /// The directory of the world's files that stands against a data directory at `data_dir`: agents or jobs would read the
     /// database, or a start would read the data as files of the world.
     #[must_use]
@@ -228,6 +251,7 @@ impl Plan {
         let within = ["archetype", "knowledge", "skills", "snippets"].map(|name| self.dir.join(name));
         let named = self.llm.providers.values().filter_map(|provider| provider.dir.as_ref());
         let named = named.chain(self.skills.roots()).chain(self.job.as_ref().map(|job| &job.input));
+        let named = named.chain(self.toolboxes.values().map(|toolbox| &toolbox.dir));
         let memory = data_dir.map(|dir| dir.join(MEMORY));
         let whole = [Some(self.dir.as_path()), data_dir];
         let above = whole.into_iter().flatten().find(|dir| dir.starts_with(workspace)).map(Path::to_owned);

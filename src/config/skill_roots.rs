@@ -11,6 +11,7 @@ use std::path::PathBuf;
 use crate::extra_tools::ExtraTools;
 use crate::files::{directory_within, first_line, is_plain_relative};
 use crate::near_names;
+use crate::plan::ToolboxPlan;
 use crate::reader::no_such;
 use crate::report::Report;
 use crate::skills::SkillSet;
@@ -34,8 +35,8 @@ pub(crate) fn read_skills(
     bases: &Bases,
     extra: &mut ExtraTools,
     (report, env): (&Report, Env<'_>),
-) -> SkillSet {
-    let mut skills = SkillSet::default();
+) -> (SkillSet, Vec<ToolboxPlan>) {
+    let (mut skills, mut found) = (SkillSet::default(), Vec::<ToolboxPlan>::new());
     read_bundled(sources.bundled, &mut skills, env);
     for root in roots(sources.named, toolboxes, bases, report) {
         skills.read_root(&root, None, env);
@@ -54,9 +55,18 @@ pub(crate) fn read_skills(
         let path = Some(directory.join(source)).filter(|path| is_plain_relative(source) && path.exists());
         match path {
             Some(path) => {
-                if let Some((name, tools)) = untrusted_manifest(&path, &skill.root, report) {
-                    tools.iter().for_each(|tool| extra.insert(&name, tool));
+                let Some(toolbox) = untrusted_manifest(&path, &skill.root, &skill.name, report) else { continue };
+                let is_taken = |name: &str| {
+                    toolboxes.values().any(|other| other.name == name) || found.iter().any(|other| other.name == name)
+                };
+                if is_taken(&toolbox.name) {
+                    let message =
+                        format!("another toolbox is called `{}` too: the skill's tools are absent", toolbox.name);
+                    report.file(&path).warn(1, "name", message, "rename it");
+                    continue;
                 }
+                toolbox.tool_names().for_each(|tool| extra.insert(&toolbox.name, tool));
+                found.push(toolbox);
             }
             None => {
                 let message = "there is no such file: its tools will be absent";
@@ -65,7 +75,7 @@ pub(crate) fn read_skills(
             }
         }
     }
-    skills
+    (skills, found)
 }
 
 fn read_bundled(names: &[Named<'_>], skills: &mut SkillSet, env: Env<'_>) {
@@ -118,7 +128,7 @@ fn roots(
             }
         }
         None => {
-            let dirs = toolboxes.values().filter_map(|toolbox| toolbox.dir.as_ref());
+            let dirs = toolboxes.values().filter_map(Toolbox::dir);
             roots.extend(dirs.filter_map(|dir| directory_within(&dir.join("skills"), dir)));
         }
     }

@@ -8,6 +8,7 @@ use crate::ids::{ApprovalId, AskId, CallId, GrantId, MessageId, ReservationId, T
 use crate::image::ImageFile;
 use crate::money::Money;
 use crate::refusal::{Code, Refusal};
+use crate::seen_tools::{SeenTools, ToolChanges};
 use crate::session::LogRange;
 use crate::time::Timestamp;
 use crate::transcript::{Block, TokenUsage};
@@ -103,6 +104,9 @@ pub enum Step {
         log: Option<LogRange>,
         /// The mail as the model reads it.
         mail: String,
+        /// The tools, in a world whose tools come and go.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        tools: Option<Box<SeenTools>>,
     },
     /// Mail joined the turn after it was opened (`syscall.inbox.read`). The mail's text is in the
     /// result of that call.
@@ -206,6 +210,13 @@ pub enum Step {
         /// Outcome of the call.
         outcome: CallOutcome,
     },
+    /// Tools have joined or left since the model saw them.
+    ToolsChanged {
+        /// What has changed.
+        changes: Box<ToolChanges>,
+        /// The note for the model.
+        text: String,
+    },
     /// A note from the daemon to the model, for example about a malformed call, a loop or an
     /// earlier crash.
     Note {
@@ -238,6 +249,7 @@ impl Step {
             Self::ApprovalRequested { .. } => "approval_requested",
             Self::CallFinished { .. } => "call_finished",
             Self::Parked { .. } => "parked",
+            Self::ToolsChanged { .. } => "tools_changed",
             Self::Note { .. } => "note",
         }
     }

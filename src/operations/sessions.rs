@@ -210,6 +210,7 @@ fn entries_of(turn: &Turn, journal: Vec<JournalRow>, entries: &mut Vec<SessionEn
         };
         match row.step {
             Step::Briefed { mail, .. } => add(Author::User, None, mail),
+            Step::ToolsChanged { text, .. } => add(Author::User, None, text),
             Step::Note { text } => add(Author::User, None, text),
             Step::ModelAnswered { blocks, .. } => {
                 let text = visible_text(&blocks);

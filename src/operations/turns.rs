@@ -16,7 +16,7 @@ pub use end::{cancel, finish, finish_held};
 pub use ending::{Ending, Held, HeldMail};
 pub use model::{
     BriefedLog, ModelResult, answer_waits, brief, images_dropped, model_answered, model_failed, model_started, note,
-    passed_over, shortened, state_dropped,
+    passed_over, shortened, state_dropped, tools_changed,
 };
 pub use next::{FoundMail, Next, mail_room, next};
 use next::{choose, refresh_if_pending, window};

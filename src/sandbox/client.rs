@@ -12,6 +12,7 @@ use tokio::sync::mpsc;
 
 use crate::capture::Capture;
 use crate::command::{Finished, Progress};
+use crate::drain::Drain;
 use crate::feed::Feed;
 use crate::frame::{self, DISCARD, Exec, Exit, Hello, Order, Report, STDERR, STDOUT};
 use crate::tunnel::{self, Connection};
@@ -33,6 +34,9 @@ const SILENCE_SECONDS: u16 = 20;
 const BEAT: Duration = Duration::from_secs(4);
 /// Ids from here on are the runner's.
 const OWN_IDS: u32 = 1 << 31;
+
+/// Bytes of standard output and error that are kept, and who gets standard output instead.
+type Kept<'d> = (usize, usize, Option<&'d Drain>);
 
 /// Who gets the frames of a stream.
 #[derive(Clone, Debug)]
@@ -225,20 +229,20 @@ impl Runner {
         self.orders.send(order.encode(id)).await.map_err(|_| self.why())
     }
 
-    /// Runs a command. `limits` are the bytes of standard output and error that are kept. A runner that says nothing for
+    /// Runs a command. `limits` says what is kept of its outputs. A runner that says nothing for
     /// some seconds after the command's deadline (stopped, or behind an engine that hangs) is given up.
     pub(crate) async fn run(
         &self,
         exec: &Exec,
         stdin: (&[u8], Option<&Feed>),
-        limits: (usize, usize),
+        limits: Kept<'_>,
         progress: Progress<'_>,
         clock: &dyn Clock,
     ) -> Result<Finished, Refusal> {
         tokio::select! {
             biased;
             done = self.attend(exec, stdin, limits, progress) => done,
-            () = clock.sleep(exec.deadline + GRACE) => {
+            () = clock.sleep(exec.deadline.saturating_add(GRACE)) => {
                 self.give_up("it did not answer until the command's deadline");
                 Err(self.why())
             }
@@ -249,7 +253,7 @@ impl Runner {
         &self,
         exec: &Exec,
         stdin: (&[u8], Option<&Feed>),
-        limits: (usize, usize),
+        limits: Kept<'_>,
         progress: Progress<'_>,
     ) -> Result<Finished, Refusal> {
         if !exec.is_sendable() {
@@ -279,11 +283,16 @@ impl Runner {
                 biased;
                 report = reports.recv() => report,
                 () = input.more() => continue,
+                bytes = drained(outputs.drain) => {
+                    self.order(&Order::Credit(STDOUT, bytes), id).await?;
+                    continue;
+                }
             };
             let Some(report) = report else { return Err(self.why()) };
             match report {
                 Report::Started { in_force: bits } => in_force = bits,
                 Report::Credit(bytes) => input.window = input.window.saturating_add(bytes),
+                Report::Data { channel: STDOUT, bytes } if outputs.drain.is_some() => outputs.pass_on(&bytes),
                 Report::Data { channel, bytes } => {
                     progress(&bytes);
                     let credit = outputs.take(channel, &bytes);
@@ -385,16 +394,41 @@ impl Input<'_> {
     }
 }
 
+/// The bytes for which a reader gives new credit. Never completes without one.
+async fn drained(drain: Option<&Drain>) -> u32 {
+    match drain {
+        Some(drain) => drain.taken().await,
+        None => std::future::pending().await,
+    }
+}
+
 /// The two outputs of a command.
-struct Outputs {
+struct Outputs<'d> {
     stdout: Capture,
     stderr: Capture,
     read: [u64; 2],
+    drain: Option<&'d Drain>,
 }
 
-impl Outputs {
-    fn new((stdout, stderr): (usize, usize)) -> Self {
-        Self { stdout: Capture::new(stdout), stderr: Capture::new(stderr), read: [0; 2] }
+/// The reader learns of the end, whatever the reason.
+impl Drop for Outputs<'_> {
+    fn drop(&mut self) {
+        if let Some(drain) = self.drain {
+            drain.close();
+        }
+    }
+}
+
+impl<'d> Outputs<'d> {
+    fn new((stdout, stderr, drain): Kept<'d>) -> Self {
+        Self { stdout: Capture::new(stdout), stderr: Capture::new(stderr), read: [0; 2], drain }
+    }
+
+    /// Gives a piece of standard output to its reader.
+    fn pass_on(&self, bytes: &[u8]) {
+        if let Some(drain) = self.drain {
+            drain.push(bytes);
+        }
     }
 
     /// Keeps a piece. Returns the credit for the next one.
@@ -408,13 +442,14 @@ impl Outputs {
         if *read > READ_MAX { DISCARD } else { u32::try_from(bytes.len()).unwrap_or(DISCARD) }
     }
 
-    fn finish(self, exit: Exit, in_force: u32) -> Finished {
+    fn finish(&mut self, exit: Exit, in_force: u32) -> Finished {
+        let whole = |capture: &mut Capture| std::mem::replace(capture, Capture::new(0));
         Finished {
             end: exit.end,
             duration: exit.duration.max(Duration::ZERO),
             cpu: exit.cpu,
-            stdout: self.stdout.finish(exit.stdout),
-            stderr: self.stderr.finish(exit.stderr),
+            stdout: whole(&mut self.stdout).finish(exit.stdout),
+            stderr: whole(&mut self.stderr).finish(exit.stderr),
             in_force,
         }
     }

@@ -1,5 +1,6 @@
 //! A command, how it ended, and the trait that every sandbox implements (SBX-05).
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -9,8 +10,18 @@ use ghost_domain::{AgentId, Code, Refusal};
 use serde::{Deserialize, Serialize};
 
 use crate::capture::Captured;
+use crate::drain::Drain;
 use crate::feed::Feed;
 use crate::protection::Report;
+
+/// The directory of a toolbox whose files a command runs.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ToolboxDir {
+    /// The name of the toolbox.
+    pub name: String,
+    /// Its directory on this machine, a canonical path.
+    pub dir: PathBuf,
+}
 
 /// A command to run for an agent.
 #[derive(Clone, Debug)]
@@ -29,6 +40,10 @@ pub struct Command {
     pub stdin: Vec<u8>,
     /// More standard input, while it runs. Without it, the input ends after `stdin`.
     pub feed: Option<Feed>,
+    /// Gets the standard output instead of the result and the progress. Without bound in total.
+    pub drain: Option<Drain>,
+    /// The toolbox that it belongs to: it sees that directory, and shares no container with other commands.
+    pub toolbox: Option<ToolboxDir>,
     /// How long it may run.
     pub timeout: Duration,
     /// The directories that it may write to, relative to the workspace. Missing ones are created.
@@ -40,6 +55,9 @@ pub struct Command {
 }
 
 impl Command {
+    /// The longest time of a command, about 49 days: that of a server, which whoever started it ends.
+    pub const LONGEST: Duration = Duration::from_millis(u32::MAX as u64);
+
     /// The directories that it may write to where commands see so much of the workspace.
     pub(crate) fn may_write(&self, access: WorkspaceAccess) -> Vec<String> {
         match access {
@@ -149,6 +167,12 @@ pub trait Sandbox: Send + Sync {
 
     /// The absolute path at which commands see the workspace.
     fn workspace_path(&self) -> String;
+
+    /// The path at which a command of a toolbox sees the toolbox's directory.
+    ///
+    /// # Errors
+    /// Why its commands cannot see it, as the rest of a sentence about the toolbox.
+    fn toolbox_path(&self, toolbox: &ToolboxDir) -> Result<String, String>;
 
     /// What is enforced here.
     fn report(&self) -> &Report;

@@ -27,7 +27,7 @@ use self::body::{Common, Place, WORKSPACE, inside};
 use self::container::{Container, unavailable};
 use self::engine::{Engine, Image};
 use self::paths::of_container;
-use crate::command::{Alone, Command, Finished, Progress, Sandbox};
+use crate::command::{Alone, Command, Finished, Progress, Sandbox, ToolboxDir};
 use crate::environment::environment;
 use crate::frame::{Exec, Network, flag, right};
 use crate::own_dirs::{self, NOBODY};
@@ -71,11 +71,16 @@ pub struct Docker {
 enum Share {
     Agent(AgentId),
     Session(AgentId, Option<ConversationId>),
+    /// A toolbox may have tokens in its variables, which other commands of the same user could read.
+    Toolbox(AgentId, ToolboxDir),
     All,
 }
 
 impl Share {
     fn of(command: &Command, scope: SandboxScope) -> Self {
+        if let Some(toolbox) = &command.toolbox {
+            return Self::Toolbox(command.agent_id.clone(), toolbox.clone());
+        }
         match scope {
             SandboxScope::Agent => Self::Agent(command.agent_id.clone()),
             SandboxScope::Session => Self::Session(command.agent_id.clone(), command.conversation_id),
@@ -85,7 +90,9 @@ impl Share {
 
     fn client(&self) -> Client {
         match self {
-            Self::Agent(agent_id) | Self::Session(agent_id, _) => Client::Agent(agent_id.clone()),
+            Self::Agent(agent_id) | Self::Session(agent_id, _) | Self::Toolbox(agent_id, _) => {
+                Client::Agent(agent_id.clone())
+            }
             Self::All => Client::Shared,
         }
     }
@@ -158,6 +165,7 @@ impl Docker {
             program,
             user: if is_root { (NOBODY, NOBODY) } else { own },
             labels: HashMap::from(labels.map(|(name, value)| (name.to_owned(), value.to_owned()))),
+            toolbox: None,
         };
         let of_earlier = |labels: &HashMap<String, String>| labels.get(BOOT).is_none_or(|of| *of != boot);
         clear(&engine, &*clock, &[(WORLD, owner.world_id), (DATA, &data)], of_earlier)
@@ -242,6 +250,10 @@ impl Docker {
     /// with its last command.
     async fn container(&self, share: Share, places: Vec<Place>) -> Result<Arc<Container>, Refusal> {
         let client = share.client();
+        let mut common = self.common.clone();
+        if let Share::Toolbox(_, toolbox) = &share {
+            common.toolbox = Some(toolbox.clone());
+        }
         let slot = self.slot(share)?;
         let mut current = slot.current.lock().await;
         if let Some(found) = current.as_ref().filter(|found| !found.runner.is_gone() && found.places == places) {
@@ -249,7 +261,6 @@ impl Docker {
         }
         *current = None;
         let (engine, plan, clock) = (Arc::clone(&self.engine), self.plan.clone(), Arc::clone(&self.clock));
-        let common = self.common.clone();
         let exit = (self.plan.network == SandboxNetwork::Proxy).then(|| Exit::new(&self.outlet, client));
         // In a task of its own: a caller that goes away must not leave a container that nobody knows.
         let started = tokio::spawn(async move { Container::start(engine, &plan, &common, places, exit, &clock).await });
@@ -257,6 +268,11 @@ impl Docker {
         let container = Arc::new(started.map_err(|why| unavailable(&why))?);
         *current = Some(Arc::clone(&container));
         Ok(container)
+    }
+
+    /// Whether a command runs in the container of all agents.
+    fn is_shared(&self, command: &Command) -> bool {
+        self.plan.scope == SandboxScope::World && command.toolbox.is_none()
     }
 
     /// Prepares directories of the workspace, and says which they are.
@@ -269,7 +285,7 @@ impl Docker {
         own(&format!("agents/{}", command.agent_id))?;
         let mut places = writable.iter().map(|prefix| own(prefix)).collect::<Result<Vec<_>, _>>()?;
         let workspace = own_dirs::prepare(root, "", None)?;
-        if self.plan.scope == SandboxScope::World {
+        if self.is_shared(command) {
             // All agents' places, so the whole; the runner holds each command to its own.
             let writable = self.plan.workspace_access != WorkspaceAccess::ReadOnly;
             return Ok(vec![Place { dir: String::new(), identity: workspace, writable }]);
@@ -281,7 +297,7 @@ impl Docker {
         let own = format!("agents/{}", command.agent_id);
         let mut paths = Vec::new();
         let read = right::READ | right::EXECUTE;
-        if self.plan.scope == SandboxScope::World && self.plan.workspace_access == WorkspaceAccess::None {
+        if self.is_shared(command) && self.plan.workspace_access == WorkspaceAccess::None {
             // Only the image, and not the workspace, which this container has.
             let image = ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/opt", "/etc", "/proc", "/sys", "/dev"];
             paths.extend(image.map(|path| (read | right::FOLLOW | right::IF_THERE, path.to_owned())));
@@ -329,7 +345,7 @@ impl Sandbox for Docker {
         let places = self.places(&command, &writable)?;
         let exec = self.exec(&command, &writable);
         let container = self.container(Share::of(&command, self.plan.scope), places).await?;
-        let limits = (command.stdout_limit, command.stderr_limit);
+        let limits = (command.stdout_limit, command.stderr_limit, command.drain.as_ref());
         let done = container
             .runner
             .run(&exec, (&command.stdin, command.feed.as_ref()), limits, progress, &*self.clock)
@@ -350,6 +366,11 @@ impl Sandbox for Docker {
 
     fn workspace_path(&self) -> String {
         WORKSPACE.to_owned()
+    }
+
+    fn toolbox_path(&self, toolbox: &ToolboxDir) -> Result<String, String> {
+        crate::is_within_reach(&toolbox.dir)?;
+        Ok(body::toolbox_inside(toolbox))
     }
 
     fn report(&self) -> &Report {

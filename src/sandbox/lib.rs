@@ -7,6 +7,7 @@ mod capture;
 mod client;
 mod command;
 mod docker;
+mod drain;
 mod environment;
 mod feed;
 mod frame;
@@ -24,8 +25,9 @@ use ghost_config::plan::{SandboxKind, SandboxPlan};
 use ghost_domain::Clock;
 
 pub use capture::Captured;
-pub use command::{Alone, Command, End, Finished, Progress, Sandbox};
+pub use command::{Alone, Command, End, Finished, Progress, Sandbox, ToolboxDir};
 pub use docker::{Docker, Owner};
+pub use drain::Drain;
 pub use feed::{Feed, NotTaken};
 pub use local::Local;
 pub use protection::{Protection, Report};

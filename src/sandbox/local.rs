@@ -17,7 +17,7 @@ use tokio::process::Child;
 use tokio::sync::Mutex;
 
 use crate::client::Runner;
-use crate::command::{Command, Finished, Progress, Sandbox};
+use crate::command::{Command, Finished, Progress, Sandbox, ToolboxDir};
 use crate::environment;
 use crate::frame::{Exec, Network, flag, right};
 use crate::own_dirs;
@@ -196,6 +196,9 @@ impl Local {
         if self.plan.workspace_access != WorkspaceAccess::None {
             paths.push((right::READ | right::EXECUTE, self.workspace.display().to_string()));
         }
+        if let Some(toolbox) = &command.toolbox {
+            paths.push((right::READ | right::EXECUTE, toolbox.dir.display().to_string()));
+        }
         let all = right::READ | right::WRITE | right::EXECUTE;
         paths.extend(command.writable.iter().map(|prefix| (all, at(prefix))));
         let mut flags = flag::STDIN;
@@ -243,7 +246,7 @@ impl Sandbox for Local {
             .run(
                 &exec,
                 (&command.stdin, command.feed.as_ref()),
-                (command.stdout_limit, command.stderr_limit),
+                (command.stdout_limit, command.stderr_limit, command.drain.as_ref()),
                 progress,
                 &*self.clock,
             )
@@ -256,6 +259,11 @@ impl Sandbox for Local {
 
     fn workspace_path(&self) -> String {
         self.workspace.to_string_lossy().into_owned()
+    }
+
+    fn toolbox_path(&self, toolbox: &ToolboxDir) -> Result<String, String> {
+        crate::is_within_reach(&toolbox.dir)?;
+        Ok(toolbox.dir.display().to_string())
     }
 
     fn report(&self) -> &Report {

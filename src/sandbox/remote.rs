@@ -30,7 +30,7 @@ use self::exchange::{Answer, Server, unavailable};
 use self::mirror::Mirror;
 use self::protocol::{BEAT, Bounds, Data, Exec, FromCommand, LINE_MAX, SILENCE, STDIN_MAX, ToCommand, VERSION};
 use self::tree::Tree;
-use crate::command::{Command, Finished, Progress, Sandbox};
+use crate::command::{Command, Finished, Progress, Sandbox, ToolboxDir};
 use crate::docker::Owner;
 use crate::own_dirs;
 use crate::protection::{self, Protection, Report};
@@ -351,6 +351,12 @@ impl Sandbox for Remote {
 
     fn workspace_path(&self) -> String {
         self.inside.clone()
+    }
+
+    fn toolbox_path(&self, _: &ToolboxDir) -> Result<String, String> {
+        Err("its files are on this machine, and commands of this world run on a toolbox server; give it \
+             `runtime: { kind: remote, … }` and install it there"
+            .to_owned())
     }
 
     fn report(&self) -> &Report {

@@ -64,6 +64,8 @@ fn command(request: Exec, feed: Option<Feed>) -> Result<(Command, Key), Refusal>
         env: request.env,
         stdin: request.stdin.0,
         feed,
+        drain: None,
+        toolbox: None,
         timeout,
         writable: request.writable,
         stdout_limit: request.stdout_limit,

@@ -32,14 +32,18 @@ pub struct Offer {
 impl Offer {
     /// The offer for `tools`, sorted by name, in at most `bytes` if that can be: names, descriptions and schemas of
     /// those that are sent, and the lines of the others. Tools that are used often go first. Nothing is deferred if
-    /// everything fits.
+    /// everything fits; the tools that reach others are sent then only if others may join.
     #[must_use]
-    pub(crate) fn of(tools: &[Arc<Tool>], bytes: usize) -> Self {
+    pub(crate) fn of(tools: &[Arc<Tool>], bytes: usize, is_live: bool) -> Self {
         let is_means = |tool: &Arc<Tool>| [DESCRIBE, CALL].contains(&tool.spec.name.as_str());
         let (means, mut tools): (Vec<Arc<Tool>>, Vec<Arc<Tool>>) = tools.iter().cloned().partition(is_means);
         let whole = |tools: &[Arc<Tool>]| tools.iter().map(|tool| size(&tool.spec)).sum::<usize>();
         let list = |tools: &[Arc<Tool>]| tools.iter().map(|tool| tool.spec.clone()).collect::<Arc<[ToolSpec]>>();
         if means.len() < 2 || whole(&tools) <= bytes {
+            if is_live && means.len() == 2 {
+                tools.extend(means);
+                tools.sort_by(|one, other| one.spec.name.cmp(&other.spec.name));
+            }
             return Self { sent: list(&tools), deferred: Arc::default() };
         }
         let lines: usize = tools.iter().map(|tool| line(&tool.spec).len() + 1).sum();
@@ -153,16 +157,16 @@ mod tests {
     fn what_is_sent_and_the_lines_of_the_rest_fit_the_bound() {
         let tools = all();
         for bytes in [7_000, 9_000, 15_000, 25_000] {
-            let offer = Offer::of(&tools, bytes);
+            let offer = Offer::of(&tools, bytes, false);
             let cost = offer.sent.iter().map(size).sum::<usize>()
                 + offer.deferred.iter().map(|spec| line(spec).len() + 1).sum::<usize>();
             assert!(cost <= bytes, "{cost} of {bytes}");
             assert!(offer.sent.len() + offer.deferred.len() == tools.len());
             assert!(names(&offer.sent).is_sorted() && names(&offer.deferred).is_sorted());
             assert!([DESCRIBE, CALL].iter().all(|name| names(&offer.sent).contains(name)));
-            assert_eq!(names(&Offer::of(&tools, bytes).sent), names(&offer.sent));
+            assert_eq!(names(&Offer::of(&tools, bytes, false).sent), names(&offer.sent));
         }
-        let offer = Offer::of(&tools, 9_000);
+        let offer = Offer::of(&tools, 9_000, false);
         for often in ["workspace.read", "workspace.write", "syscall.message.send", "syscall.ask"] {
             assert!(names(&offer.sent).contains(&often), "{often}");
         }
@@ -172,10 +176,10 @@ mod tests {
     #[test]
     fn if_everything_fits_nothing_is_deferred() {
         let tools = all();
-        let offer = Offer::of(&tools, 100_000);
+        let offer = Offer::of(&tools, 100_000, false);
         assert!(offer.deferred.is_empty());
         assert_eq!(offer.sent.len(), tools.len() - 2, "and nothing is needed to reach the deferred");
-        assert!(Offer::of(&[], 10).sent.is_empty());
+        assert!(Offer::of(&[], 10, false).sent.is_empty());
     }
 
     #[test]

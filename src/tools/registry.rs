@@ -7,14 +7,16 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use ghost_config::Plan;
 use ghost_config::plan::is_of_channel;
 use ghost_domain::text::{nearest, shown};
-use ghost_domain::tool_catalogue::{CATALOGUE, canonical, from_wire};
+use ghost_domain::tool_catalogue::{CALL, CATALOGUE, DESCRIBE, canonical, from_wire};
 use ghost_domain::transcript::ToolSpec;
-use ghost_domain::{Code, Refusal};
+use ghost_domain::{Code, Refusal, SeenTools, ToolChanges};
 use serde_json::Value;
 
 use crate::context::Caller;
 use crate::loop_guard::Nature;
 use crate::offer::{Offer, naming};
+use crate::seen;
+use crate::source::Source;
 use crate::spelling::{self, plain, without_prefix};
 use crate::tool::Tool;
 
@@ -31,14 +33,16 @@ fn without_tool(name: &str) -> &'static str {
 pub struct ToolTable {
     tools: BTreeMap<String, Arc<Tool>>,
     /// Why tools of the catalogue are not in the table, by canonical name (TOOL-05).
-    absent: BTreeMap<&'static str, String>,
+    absent: BTreeMap<String, String>,
+    /// Whether tools come and go, so that requests always describe the tools that reach others.
+    is_live: bool,
     /// Tool lists by their keys. Lists that no registry uses are dropped: overrides can
     /// select many different sets, and a list takes more than a hundred kilobytes.
     granted: Mutex<BTreeMap<ListKey, Weak<Granted>>>,
 }
 
-/// The names in a tool list, and what its offer depends on.
-type ListKey = (Vec<String>, Offering);
+/// The names in a tool list, and what its offer depends on; at last, whether tools come and go.
+type ListKey = (Vec<String>, Offering, bool);
 
 /// What an offer depends on besides the tools.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -54,6 +58,7 @@ struct Granted {
     tools: Vec<Arc<Tool>>,
     specs: Arc<[ToolSpec]>,
     offer: Offer,
+    receivers: Vec<String>,
 }
 
 impl ToolTable {
@@ -67,8 +72,36 @@ impl ToolTable {
             }
         }
         let absent = CATALOGUE.iter().filter(|entry| !table.contains_key(entry.name));
-        let absent = absent.map(|entry| (entry.name, without_tool(entry.name).to_owned())).collect();
-        Ok(Self { tools: table, absent, granted: Mutex::new(BTreeMap::new()) })
+        let absent = absent.map(|entry| (entry.name.to_owned(), without_tool(entry.name).to_owned())).collect();
+        Ok(Self { tools: table, absent, is_live: false, granted: Mutex::default() })
+    }
+
+    /// A table with the tools of these sources, too. Lists of `before` whose tools are still the same ones are kept, so
+    /// that a change costs only the agents that it concerns.
+    pub(crate) fn with(&self, sources: &BTreeMap<String, Arc<Source>>, before: Option<&Self>) -> Self {
+        let (mut tools, mut absent) = (self.tools.clone(), self.absent.clone());
+        for source in sources.values() {
+            absent.extend(source.absent.iter().cloned());
+            for tool in &source.tools {
+                let name = &tool.spec.name;
+                if tools.contains_key(name) || absent.contains_key(name) {
+                    absent.entry(name.clone()).or_insert_with(|| "another tool has this name".to_owned());
+                } else {
+                    tools.insert(name.clone(), Arc::clone(tool));
+                }
+            }
+        }
+        let is_same = |tool: &Arc<Tool>| tools.get(&tool.spec.name).is_some_and(|now| Arc::ptr_eq(now, tool));
+        let lists = before.map(|before| {
+            let lists = before.granted.lock().unwrap_or_else(PoisonError::into_inner);
+            let is_valid = |list: &&Weak<Granted>| list.upgrade().is_some_and(|list| list.tools.iter().all(is_same));
+            lists
+                .iter()
+                .filter(|(_, list)| is_valid(list))
+                .map(|(key, list)| (key.clone(), Weak::clone(list)))
+                .collect()
+        });
+        Self { tools, absent, is_live: !sources.is_empty(), granted: Mutex::new(lists.unwrap_or_default()) }
     }
 
     /// Takes tools out of the table because this world cannot have them, with the reason (TOOL-05).
@@ -76,7 +109,7 @@ impl ToolTable {
     pub fn without(mut self, names: &[&'static str], why: &str) -> Self {
         for name in names {
             self.tools.remove(*name);
-            self.absent.insert(*name, why.to_owned());
+            self.absent.insert((*name).to_owned(), why.to_owned());
         }
         self
     }
@@ -112,26 +145,27 @@ impl ToolTable {
 
     /// Builds the registry of an agent: the tools for which `granted` returns true (TOOL-02).
     #[must_use]
-    pub fn registry(self: &Arc<Self>, caller: Caller, offering: Offering, granted: &dyn Fn(&str) -> bool) -> Registry {
-        let names: Vec<String> = self.tools.keys().filter(|name| granted(name)).cloned().collect();
+    pub fn registry(self: &Arc<Self>, caller: Caller, offering: Offering, granted: &dyn Fn(&Tool) -> bool) -> Registry {
+        let names: Vec<String> =
+            self.tools.values().filter(|tool| granted(tool)).map(|tool| tool.spec.name.clone()).collect();
         let mut cache = self.granted.lock().unwrap_or_else(PoisonError::into_inner);
-        let key = (names, offering);
+        let key = (names, offering, self.is_live);
         let granted = match cache.get(&key).and_then(Weak::upgrade) {
             Some(granted) => granted,
             None => {
                 let tools: Vec<Arc<Tool>> = key.0.iter().filter_map(|name| self.tools.get(name)).cloned().collect();
-                let offer = Offer::of(&tools, key.1.bytes).naming(&key.1.receivers);
+                let offer = Offer::of(&tools, key.1.bytes, key.2).naming(&key.1.receivers);
                 let specs = match offer.deferred.is_empty() {
                     true => Arc::clone(&offer.sent),
                     false => tools.iter().map(|tool| naming(&tool.spec, &key.1.receivers)).collect(),
                 };
-                let granted = Arc::new(Granted { tools, specs, offer });
+                let granted = Arc::new(Granted { tools, specs, offer, receivers: key.1.receivers.clone() });
                 cache.retain(|_, list| list.strong_count() > 0);
                 cache.insert(key, Arc::downgrade(&granted));
                 granted
             }
         };
-        Registry { table: Arc::clone(self), caller: Arc::new(caller), granted, plan: None }
+        Registry { table: Arc::clone(self), caller: Arc::new(caller), granted, kept: None, plan: None }
     }
 }
 
@@ -141,6 +175,8 @@ pub struct Registry {
     table: Arc<ToolTable>,
     caller: Arc<Caller>,
     granted: Arc<Granted>,
+    /// What requests describe, if the turn has seen its tools already.
+    kept: Option<Arc<Offer>>,
     plan: Option<Arc<Plan>>,
 }
 
@@ -149,6 +185,51 @@ impl Registry {
     #[must_use]
     pub fn of_plan(self, plan: Arc<Plan>) -> Self {
         Self { plan: Some(plan), ..self }
+    }
+
+    /// The same registry, for a turn whose model has seen these tools: requests describe what they described before, as
+    /// far as it is still there; all others are deferred.
+    #[must_use]
+    pub fn keeping(self, seen: &SeenTools) -> Self {
+        let named = |tool: &&Arc<Tool>| seen.sent.contains_key(&tool.spec.name);
+        let specs = |sent: bool| {
+            let tools = self.granted.tools.iter().filter(|tool| named(tool) == sent);
+            let is_means = |name: &str| name == CALL || name == DESCRIBE;
+            let tools = tools.filter(|tool| sent || !is_means(&tool.spec.name));
+            tools.map(|tool| naming(&tool.spec, &self.granted.receivers)).collect::<Arc<[ToolSpec]>>()
+        };
+        let kept = Arc::new(Offer { sent: specs(true), deferred: specs(false) });
+        Self { kept: Some(kept), ..self }
+    }
+
+    /// The tools as the model of a new turn sees them.
+    #[must_use]
+    pub fn seen(&self) -> SeenTools {
+        seen::seen(&self.granted.tools, self.offer())
+    }
+
+    /// What has changed since a model saw its tools.
+    #[must_use]
+    pub fn changes_since(&self, seen: &SeenTools) -> ToolChanges {
+        seen::changes(seen, &self.granted.tools)
+    }
+
+    /// The note for the model about these changes.
+    #[must_use]
+    pub fn note(&self, changes: &ToolChanges) -> String {
+        seen::note(changes, &self.granted.tools)
+    }
+
+    /// The table that the registry was built from.
+    #[must_use]
+    pub fn table(&self) -> &Arc<ToolTable> {
+        &self.table
+    }
+
+    /// Whether tools come and go while the registry lives.
+    #[must_use]
+    pub fn is_live(&self) -> bool {
+        self.table.is_live
     }
 
     /// The agent of the registry.
@@ -166,13 +247,13 @@ impl Registry {
     /// The tools as prompts have them. The briefing and the request share the value (ARCH-11).
     #[must_use]
     pub fn offer(&self) -> &Offer {
-        &self.granted.offer
+        self.kept.as_deref().unwrap_or(&self.granted.offer)
     }
 
     /// Whether a request leaves out the tool with this canonical name.
     #[must_use]
     pub fn is_deferred(&self, tool: &str) -> bool {
-        self.granted.offer.deferred.iter().any(|spec| spec.name == tool)
+        self.offer().deferred.iter().any(|spec| spec.name == tool)
     }
 
     /// Finds the tool of a call, and the alias if one was used. An existing tool that is not
@@ -182,7 +263,8 @@ impl Registry {
         let resolved = self.resolved(&dotted);
         let found = self.granted.tools.binary_search_by(|tool| tool.spec.name.as_str().cmp(resolved));
         if let Ok(at) = found {
-            let alias = canonical(&dotted).is_some_and(|name| name != dotted).then(|| dotted.clone());
+            let is_short = self.short(&dotted).is_some();
+            let alias = (is_short || canonical(&dotted).is_some_and(|name| name != dotted)).then(|| dotted.clone());
             return Ok((Arc::clone(&self.granted.tools[at]), alias));
         }
         if self.table.tools.contains_key(resolved) {
@@ -217,7 +299,7 @@ impl Registry {
             };
             (name.clone(), why)
         });
-        let absent = self.table.absent.iter().map(|(name, why)| ((*name).to_owned(), why.clone()));
+        let absent = self.table.absent.iter().map(|(name, why)| (name.clone(), why.clone()));
         let mut all: Vec<(String, String)> = denied.chain(absent).collect();
         all.sort();
         all
@@ -253,14 +335,37 @@ impl Registry {
             let mut found = self.table.tools.keys().filter(|name| spelling::plain(name) == wanted);
             found.next().filter(|_| found.next().is_none())
         };
-        only_match(&plain).or_else(|| without_prefix.and_then(only_match)).map_or(dotted, String::as_str)
+        let spelt = only_match(&plain).or_else(|| without_prefix.and_then(only_match)).map(String::as_str);
+        spelt.or_else(|| self.short(dotted)).unwrap_or(dotted)
+    }
+
+    /// The only tool of a toolbox with this short name (TBX-03).
+    fn short<'n>(&'n self, dotted: &str) -> Option<&'n str> {
+        if canonical(dotted).is_some() || self.table.tools.contains_key(dotted) {
+            return None;
+        }
+        let is_meant = |tool: &&Arc<Tool>| {
+            let short = tool.origin.toolbox().and_then(|toolbox| tool.spec.name.strip_prefix(toolbox.name.as_str()));
+            short.and_then(|short| short.strip_prefix('.')).is_some_and(|short| short == dotted)
+        };
+        let mut found = self.table.tools.values().filter(is_meant);
+        found.next().filter(|_| found.next().is_none()).map(|tool| tool.spec.name.as_str())
     }
 
     /// The hint for a tool that exists but is not granted.
     fn why_denied(&self, tool: &str) -> String {
         let instead = "use one of the tools you were given, or ask an agent that has this one";
         let groups = self.plan.as_ref().map(|plan| plan.groups.groups_of(tool)).unwrap_or_default();
-        if groups.is_empty() {
+        let toolbox = self.table.tools.get(tool).and_then(|tool| tool.origin.toolbox());
+        let skill = toolbox.and_then(|toolbox| toolbox.skill.as_ref());
+        if let Some(skill) = skill.filter(|_| groups.is_empty()) {
+            format!("it comes with the skill `{skill}`; syscall.skill.acquire takes it")
+        } else if let Some(toolbox) = toolbox.filter(|_| groups.is_empty()) {
+            format!(
+                "neither `## Toolbox` of your archetype nor a group names a tool of `{}` for you; {instead}",
+                toolbox.name
+            )
+        } else if groups.is_empty() {
             instead.to_owned()
         } else if groups.iter().any(|group| self.caller.groups.contains(*group)) {
             format!("you are in its group {}, but your access excludes it; {instead}", groups.join(", "))

@@ -5,7 +5,7 @@
 use std::sync::{Arc, OnceLock};
 
 use async_trait::async_trait;
-use ghost_config::plan::Plan;
+use ghost_config::plan::{Plan, ToolboxPlan};
 use ghost_domain::artifact::Found;
 use ghost_domain::event::NewEvent;
 use ghost_domain::journal::{Effect, FilePlan};
@@ -13,12 +13,17 @@ use ghost_domain::transcript::ToolSpec;
 use ghost_domain::{ApprovalPlan, Ask, Code, ImageFile, Money, Refusal};
 use ghost_store::Writes;
 use serde_json::Value;
+use sha2::{Digest as _, Sha256};
 
 use crate::approval::{Approvable, Need};
 use crate::context::{CallContext, Caller};
 use crate::loop_guard::Nature;
+use crate::origin::Origin;
 use crate::parameters::{Params, parse};
 use crate::workspace::FileWrite;
+
+/// Bytes of a tool's hash.
+const HASH_BYTES: usize = 8;
 
 /// The result of a call.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -301,6 +306,9 @@ pub struct Tool {
     pub charges: bool,
     /// How often agents use the tool.
     pub used: Use,
+    /// Where it comes from.
+    pub origin: Origin,
+    hash: OnceLock<String>,
     pub(crate) validator: OnceLock<Option<jsonschema::Validator>>,
 }
 
@@ -327,6 +335,8 @@ impl Tool {
             approvable: None,
             charges: false,
             used: Use::Seldom,
+            origin: Origin::Builtin,
+            hash: OnceLock::new(),
             validator: OnceLock::new(),
         }
     }
@@ -364,6 +374,23 @@ impl Tool {
     pub fn approved_by(mut self, rules: impl Approvable) -> Self {
         self.approvable = Some(Arc::new(rules));
         self
+    }
+
+    /// Says where the tool comes from.
+    #[must_use]
+    pub fn from_toolbox(mut self, toolbox: &Arc<ToolboxPlan>) -> Self {
+        self.origin = Origin::Toolbox(Arc::clone(toolbox));
+        self
+    }
+
+    /// The hash of what a model knows of the tool, in hexadecimal: enough to tell two definitions apart.
+    #[must_use]
+    pub fn hash(&self) -> &str {
+        self.hash.get_or_init(|| {
+            let text = format!("{}\0{}\0{}", self.spec.name, self.spec.description, self.spec.parameters);
+            let digest = Sha256::digest(text.as_bytes());
+            digest.iter().take(HASH_BYTES).map(|byte| format!("{byte:02x}")).collect()
+        })
     }
 
     /// Says that calls cost money.

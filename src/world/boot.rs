@@ -14,7 +14,7 @@ use ghost_sandbox::Sandbox;
 use ghost_store::Store;
 use ghost_tools::builtins::{NEED_SANDBOX, absent_browser, absent_web_tools, facts};
 use ghost_tools::workspace::Workspace;
-use ghost_tools::{AgentControl, Tool, ToolTable, WorldServices};
+use ghost_tools::{AgentControl, LiveTools, Tool, ToolTable, WorldServices};
 use ghost_web::Web;
 use ractor::Actor;
 use serde_json::{Value, json};
@@ -30,6 +30,7 @@ use crate::root::{Root, RootMsg};
 use crate::schedules;
 use crate::signal_router::SignalRouter;
 use crate::signals;
+use crate::toolboxes;
 use crate::tree::Tree;
 use crate::watches;
 use crate::world::{Reloader, World};
@@ -104,13 +105,14 @@ pub async fn boot(boot: Boot) -> Result<Arc<World>, Refusal> {
     }
     tools = tools.telling(facts(&plan));
     let services = Arc::new(services.with_sandbox(boot.sandbox).with_web(boot.web));
-    let tools = Arc::new(tools);
+    let tools = Arc::new(LiveTools::new(tools));
     let engine = Arc::new(Engine::new(
         services,
         tools,
         Arc::clone(&directory) as Arc<dyn ActivityPort>,
         Arc::new(boot.providers),
     ));
+    toolboxes::refresh(&engine).await;
     let loops = Arc::new(Loops::default());
     let signal_router = SignalRouter::new(
         Arc::clone(&directory),

@@ -23,6 +23,7 @@ mod supervisor;
 mod team_msg;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
+mod toolboxes;
 mod tree;
 mod wake_slot;
 mod watch_set;

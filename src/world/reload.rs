@@ -22,6 +22,7 @@ use tokio::task::spawn_blocking;
 use crate::reconcile::{self, Reconciled, Stage};
 use crate::root::RootMsg;
 use crate::team_msg::TeamMsg;
+use crate::toolboxes;
 use crate::world::{Reading, World};
 
 /// Maximum time for reading the files.
@@ -175,6 +176,7 @@ impl World {
         self.ctx().set_chat_wake(plan.chat_wake);
         self.ctx().set_webhooks(plan.webhook_agents());
         self.ctx().set_fitness(reconcile::fitness(plan));
+        toolboxes::refresh(&self.tree.engine).await;
         self.tree.engine.notify_plan_changed();
         self.replan(plan).await;
     }

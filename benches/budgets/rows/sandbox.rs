@@ -68,6 +68,8 @@ impl Place {
             env: Vec::new(),
             stdin: Vec::new(),
             feed: None,
+            drain: None,
+            toolbox: None,
             timeout: Duration::from_secs(60),
             writable: vec!["agents/ada/".into()],
             stdout_limit: 50 * 1_024,

@@ -17,7 +17,7 @@ use ghost_provider::testing::{FakeModel, say};
 use ghost_store::memory::MemoryDisk;
 use ghost_store::tables::{LedgerFilter, TurnFilter};
 use ghost_tools::workspace::Workspace;
-use ghost_tools::{ToolTable, WorldServices, builtins};
+use ghost_tools::{LiveTools, ToolTable, WorldServices, builtins};
 use serde_json::Value;
 
 use super::fakes::{ActivityLog, NoAgents, ToolState, tools};
@@ -95,7 +95,7 @@ impl AgentWorld {
         let mut all = builtins::all();
         all.extend(tools(&tool_state));
         let providers = Arc::new(model.providers(3, rules.clock.clone()));
-        let table = Arc::new(ToolTable::new(all).unwrap());
+        let table = Arc::new(LiveTools::new(ToolTable::new(all).unwrap()));
         let engine = Arc::new(Engine::new(Arc::new(services), table, activity.clone(), providers));
         let session: Arc<AgentSession> = Arc::default();
         rules.store.on_signal(Arc::new(Signals(Arc::clone(&engine), Arc::clone(&session))));

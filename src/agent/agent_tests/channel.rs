@@ -44,7 +44,7 @@ async fn tools(groups: &str, strict: bool, config: &str) -> (BTreeSet<String>, B
     let agent = read!(world, |r| ghost_operations::mail::agent_named(r, &id("ada")).await?);
     let context = ChannelContext { conversation_id: ConversationId(Uuid::nil()), replies: true };
     let tools_of = |channel| {
-        let (_, registry) = world.engine.spec_and_tools_for(&agent, channel).unwrap();
+        let (_, registry) = world.engine.spec_and_tools_for(&agent, channel, &[]).unwrap();
         registry.specs().iter().map(|spec| spec.name.clone()).filter(|name| ALL.contains(&name.as_str())).collect()
     };
     (tools_of(Some(context)), tools_of(None))

@@ -60,7 +60,7 @@ async fn sections_are_in_order_and_list_the_tools_of_the_request() {
         section.lines().filter_map(|line| line.strip_prefix("- ")?.split_once('(')).map(|(name, _)| name).collect();
     assert!(listed.contains(&"util.cron") && request.tools.iter().any(|tool| tool.name == "workspace.read"));
     assert!(!request.tools.iter().any(|tool| listed.contains(&tool.name.as_str())), "each tool is in one place");
-    let granted = world.engine.spec_and_tools(&world.agent("ada").await).unwrap().1.specs();
+    let granted = world.engine.spec_and_tools(&world.agent("ada").await).await.unwrap().1.specs();
     assert_eq!(listed.len() + request.tools.len(), granted.len());
     assert!(!listed.contains(&"syscall.agent.stop"), "a tool that is not granted is not listed");
     let mail = request.messages.last().unwrap();

@@ -40,8 +40,16 @@ async fn resume(world: &AgentWorld, tool: &'static str, arguments: Value, files:
     world.send("ada", "go").await;
     write!(world, |w, ctx| {
         let turn = turns::take(w, &ctx, &id("ada"), None).await?.unwrap().turn;
-        turns::brief(w, &ctx, turn.turn_id, ("s", "system"), ("b", "briefing"), BriefedLog::default(), "mail".into())
-            .await?;
+        turns::brief(
+            w,
+            &ctx,
+            turn.turn_id,
+            ("s", "system"),
+            ("b", "briefing"),
+            BriefedLog::default(),
+            ("mail".into(), None),
+        )
+        .await?;
         let demand = Demand {
             provider: "test".into(),
             model: "one".into(),

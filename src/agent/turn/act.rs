@@ -448,6 +448,9 @@ impl Runner {
             recorded.append(&mut known);
             known = recorded;
         }
+        if let Some(live) = &mut self.live {
+            live.skills_changed |= order.iter().any(|(_, name, _)| name.contains("skill"));
+        }
         let mut blocks = Vec::with_capacity(order.len());
         let mut stop = self.loop_stop.take();
         let mut warnings = Vec::new();

@@ -73,7 +73,8 @@ impl Runner {
         let agent = store.read(move |r| Box::pin(async move { r.agent_get(&id).await })).await?;
         let Some(agent) = agent else { return Ok(None) };
         let before = self.registry.caller();
-        let registry = match self.engine.spec_and_tools_for(&agent, before.channel) {
+        let held = self.engine.skills_held(&self.agent_id).await?;
+        let registry = match self.engine.spec_and_tools_for(&agent, before.channel, &held) {
             Ok((_, registry)) => registry,
             Err(refusal) => return Ok(Some(refusal)),
         };

@@ -17,6 +17,7 @@ use ghost_operations::turns::{self, BriefedLog, HeldMail, Next, Taken};
 use ghost_provider::{Class, tool_bytes};
 use ghost_tools::loop_guard::LoopGuard;
 
+use super::live_tools::{TurnTools, seen_before};
 use super::load_log::{self, CRON, SessionLog, log_room};
 use super::runner::{Runner, view};
 use super::session::{AgentSession, Room};
@@ -94,7 +95,15 @@ impl Runner {
             Ok(profile) => profile,
             Err(refusal) => return Ok(Err(OpenError::CannotRun(refusal))),
         };
-        let (mut spec, registry) = (Arc::clone(&profile.spec), profile.registry.clone());
+        let (mut spec, mut registry) = (Arc::clone(&profile.spec), profile.registry.clone());
+        let seen = match sources.journal.iter().any(|row| matches!(row.step, Step::Briefed { .. })) {
+            true => seen_before(&sources.journal),
+            false => registry.is_live().then(|| registry.seen()),
+        };
+        if let Some(seen) = &seen {
+            registry = registry.keeping(seen);
+        }
+        let live = seen.map(|seen| TurnTools::new(taken.agent.clone(), sources.held.clone(), seen));
         let job = job(engine, &taken).await?;
         let timed = job.as_ref().is_some_and(|job| job.timeout_seconds.is_some());
         if let Some(job) = &job {
@@ -235,6 +244,8 @@ impl Runner {
             alone,
             admission: None,
             plan: Arc::clone(&profile.plan),
+            plan_of_tools: Arc::clone(&profile.plan),
+            live,
             reopen: false,
             reports_activity: true,
         }))
@@ -367,7 +378,8 @@ async fn read_sources(engine: &Arc<Engine>, taken: &Taken) -> Result<Sources, Re
                 let hashes = Transcript::unfold(&journal, &|_, _| (String::new(), false)).prompt;
                 if let Some((system, briefing)) = hashes {
                     let stored = r.prompt_get(&system).await?.zip(r.prompt_get(&briefing).await?);
-                    return Ok(Sources { journal, stored, ..Sources::default() });
+                    let held = r.skills_held(&turn.agent_id).await?;
+                    return Ok(Sources { held, journal, stored, ..Sources::default() });
                 }
                 let held = r.skills_held(&turn.agent_id).await?;
                 let mut sources = Sources { held, journal, ..Sources::default() };
@@ -394,7 +406,7 @@ pub async fn preview(engine: &Arc<Engine>, agent_id: &AgentId) -> Result<Preview
             })
         })
         .await?;
-    let (spec, registry) = engine.spec_and_tools(&agent)?;
+    let (spec, registry) = engine.spec_and_tools_for(&agent, None, &held)?;
     let system = prompt::system(&engine.services.plan(), &agent, &spec);
     let briefing = prompt::briefing(&spec, &registry.offer().deferred, &engine.services.plan().skills, &held);
     let (limits, view_bytes) = (engine.services.ctx.limits(), spec.limits.result_view_bytes);

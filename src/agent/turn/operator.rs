@@ -99,7 +99,7 @@ pub async fn call_for_operator(
         .store
         .read(move |r| Box::pin(async move { agent_for_operator(r, |agent| ctx.may_run(agent), &id).await }))
         .await?;
-    let (spec, registry) = engine.spec_and_tools(&agent)?;
+    let (spec, registry) = engine.spec_and_tools(&agent).await?;
     // Checked before a turn is opened, so that a typing error leaves no turn behind.
     let (found, alias) = registry.find(&tool)?;
     found.validate(&found.normalise(alias.as_deref(), arguments.clone()))?;
@@ -145,8 +145,10 @@ pub async fn call_for_operator(
         alone: 0,
         admission: None,
         plan: engine.services.plan(),
+        plan_of_tools: engine.services.plan(),
         reopen: false,
         reports_activity: false,
+        live: None,
     };
     // A panic of the tool must not end the control plane's task or leave the turn open.
     let outcomes = match AssertUnwindSafe(runner.act_once()).catch_unwind().await {

@@ -19,6 +19,7 @@ use serde_json::json;
 
 use super::admission::Admission;
 use super::call::{Checked, Checking};
+use super::live_tools::TurnTools;
 use super::pending_result::PendingResult;
 use super::session::AgentSession;
 use crate::engine::Engine;
@@ -87,6 +88,10 @@ pub(super) struct Runner {
     pub(super) admission: Option<Admission>,
     /// The plan under which the turn was opened.
     pub(super) plan: Arc<Plan>,
+    /// The plan that the registry was built from.
+    pub(super) plan_of_tools: Arc<Plan>,
+    /// The tools as the model saw them; `None` if the world's tools stay as they are.
+    pub(super) live: Option<TurnTools>,
     /// Whether the turn must be opened again, because another plan is current.
     pub(super) reopen: bool,
     /// Whether the turn's activity is shown as the agent's. False for an operator's call, which

@@ -405,6 +405,7 @@ impl Runner {
         let pending_result = self.pending_result.clone();
         let prompt = (!self.briefed).then(|| (Arc::clone(&self.system), Arc::clone(&self.briefing), self.mail.clone()));
         let log = self.briefed_log;
+        let tools = self.live.as_ref().map(|live| live.seen.clone());
         let started = self
             .engine
             .services
@@ -416,7 +417,7 @@ impl Runner {
                     }
                     if let Some((system, briefing, mail)) = prompt {
                         let (system, briefing) = ((&*system.hash, &*system.text), (&*briefing.hash, &*briefing.text));
-                        turns::brief(w, &ctx, turn_id, system, briefing, log, mail).await?;
+                        turns::brief(w, &ctx, turn_id, system, briefing, log, (mail, tools)).await?;
                     }
                     turns::model_started(w, &ctx, turn_id, &demand).await
                 })

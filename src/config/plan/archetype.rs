@@ -39,6 +39,8 @@ pub struct ArchetypeConfig {
     pub legacy_tools: Option<Vec<String>>,
     /// `## Toolbox` blocks.
     pub toolboxes: Vec<ToolboxRef>,
+    /// Full names of the tools that those blocks name.
+    pub toolbox_tools: BTreeSet<String>,
     /// `## Skills`. `None` means all eligible skills, an empty set means none.
     pub skills: Option<BTreeSet<String>>,
     /// `timezone` under `## Prompt`. The stable part of the prompt names it.

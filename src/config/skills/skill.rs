@@ -33,7 +33,7 @@ pub struct Skill {
     pub document: String,
     /// The line of SKILL.md at which the rest of a longer text begins.
     pub continues_at: Option<usize>,
-    /// Whether it brings tools of its own. Nothing loads them yet.
+    /// Whether it describes tools of its own.
     pub has_tools: bool,
     /// Whether models may load it on their own: not `disable-model-invocation`.
     pub for_models: bool,

@@ -41,6 +41,7 @@ use llm::LlmEntry;
 pub use parts::Named;
 use parts::{TEXT_MAX, intensity, names, section, variable, write_acl};
 use places::PlacesEntry;
+pub use remote::address as server;
 
 /// The parsed world file. The comment of each field is its key in the file.
 pub struct WorldFile<'n> {
@@ -396,9 +397,6 @@ fn toolboxes<'n>(map: &Map<'n>) -> Vec<ToolboxEntry<'n>> {
         let allow = inner.get("allow").map(|field| names(&field));
         inner.finish(&[]);
         found.extend(source.map(|source| ToolboxEntry { source, allow }));
-    }
-    if !found.is_empty() {
-        parts::unused(&field);
     }
     found
 }

@@ -30,7 +30,7 @@ pub fn remote(map: &Map<'_>, kind: SandboxKind) -> Option<RemotePlan> {
 }
 
 /// The address of a server: a scheme, a host and perhaps a port.
-fn address(field: &Field<'_>) -> Option<String> {
+pub fn address(field: &Field<'_>) -> Option<String> {
     let text = field.text(2_000)?;
     let (scheme, host) = text.trim_end_matches('/').split_once("://").unwrap_or(("", text));
     let is_plain =

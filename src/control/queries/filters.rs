@@ -70,7 +70,8 @@ pub async fn tool_in_filter(world: &World, text: &str) -> Result<String> {
     if let Some(name) = canonical(text) {
         return Ok(name.to_owned());
     }
-    if world.engine().tools.names().any(|name| name == text) {
+    let tools = world.engine().tools.current();
+    if tools.names().any(|name| name == text) {
         return Ok(text.to_owned());
     }
     let filter = LedgerFilter { tool: Some(text.to_owned()), limit: 1, ..LedgerFilter::default() };
@@ -78,7 +79,7 @@ pub async fn tool_in_filter(world: &World, text: &str) -> Result<String> {
     let rows: Vec<LedgerRow> = read.await.map_err(refused)?;
     if rows.is_empty() {
         let mut known: Vec<&str> = words().collect();
-        known.extend(world.engine().tools.names());
+        known.extend(tools.names());
         let near = nearest(text, known);
         let refusal = Refusal::not_found("tool", text, near).details(json!({ "field": "tool" }));
         return Err(if near.is_some() {

@@ -99,7 +99,7 @@ async fn registry(world: &World, agent_id: &AgentId) -> Result<Registry, Refusal
         .store()
         .read(move |r| Box::pin(async move { agent_for_operator(r, |agent| ctx.may_run(agent), &agent_id).await }))
         .await?;
-    Ok(world.engine().spec_and_tools(&agent)?.1)
+    Ok(world.engine().spec_and_tools(&agent).await?.1)
 }
 
 /// The tools as text, one line `- name: description` each.

@@ -33,7 +33,7 @@ async fn an_older_epoch_is_refused_everywhere() {
         .await)),
         code(write!(old, |w, ctx| turns::note(w, &ctx, turn_id, "x").await)),
         code(write!(old, |w, ctx| {
-            turns::brief(w, &ctx, turn_id, ("a", "a"), ("b", "b"), Default::default(), String::new()).await
+            turns::brief(w, &ctx, turn_id, ("a", "a"), ("b", "b"), Default::default(), (String::new(), None)).await
         })),
         code(write!(old, |w, ctx| turns::working_turn(w, &ctx, turn_id).await)),
         code(old.finish(turn_id, "mine").await),

@@ -22,7 +22,7 @@ async fn turn(world: &OperationWorld, conversation_id: Option<ConversationId>, t
     let turn_id = world.take("ada").await.turn.turn_id;
     write!(world, |w, ctx| {
         let log = BriefedLog::default();
-        turns::brief(w, &ctx, turn_id, ("a", "a"), ("b", "b"), log, text.to_owned()).await
+        turns::brief(w, &ctx, turn_id, ("a", "a"), ("b", "b"), log, (text.to_owned(), None)).await
     })
     .unwrap();
     let (reservation_id, _) = world.model_start(turn_id, super::operation_world::demand(1, 16)).await.unwrap();
@@ -136,7 +136,7 @@ async fn brief_with_cut(world: &OperationWorld, turn_id: TurnId, place: LogPlace
     write!(world, |w, ctx| {
         let start = LogStart { place, round: 1, cut: true };
         let log = BriefedLog { new_start: Some(start), ..BriefedLog::default() };
-        turns::brief(w, &ctx, turn_id, ("a", "a"), ("b", "b"), log, "three".to_owned()).await
+        turns::brief(w, &ctx, turn_id, ("a", "a"), ("b", "b"), log, ("three".to_owned(), None)).await
     })
     .unwrap();
 }

@@ -8,7 +8,7 @@ use ghost_domain::journal::Step;
 use ghost_domain::transcript::{Block, TokenUsage};
 use ghost_domain::turn::ParkCause;
 use ghost_domain::{
-    Code, LogRange, LogStart, Money, Refusal, ReservationId, Scope, SessionStart, Timestamp, Turn, TurnId,
+    Code, LogRange, LogStart, Money, Refusal, ReservationId, Scope, SeenTools, SessionStart, Timestamp, Turn, TurnId,
 };
 use ghost_store::Writes;
 use serde_json::json;
@@ -29,6 +29,13 @@ pub struct BriefedLog {
     pub new_start: Option<LogStart>,
 }
 
+/// Journals that a turn's tools have changed.
+pub async fn tools_changed(w: &mut dyn Writes, ctx: &OperationContext, turn_id: TurnId, step: &Step) -> Result<()> {
+    working_turn(w, ctx, turn_id).await?;
+    w.journal_append(turn_id, step, ctx.now()).await?;
+    Ok(())
+}
+
 /// Journals the prompt of a turn. Its stable parts are stored once under their hashes; the rest is
 /// stored in the step.
 pub async fn brief(
@@ -38,7 +45,7 @@ pub async fn brief(
     system: (&str, &str),
     briefing: (&str, &str),
     log: BriefedLog,
-    mail: String,
+    (mail, tools): (String, Option<SeenTools>),
 ) -> Result<()> {
     let mut turn = working_turn(w, ctx, turn_id).await?;
     let now = ctx.now();
@@ -57,7 +64,8 @@ pub async fn brief(
     }
     w.prompt_put(system.0, system.1, now).await?;
     w.prompt_put(briefing.0, briefing.1, now).await?;
-    let step = Step::Briefed { system: system.0.to_owned(), briefing: briefing.0.to_owned(), log: log.range, mail };
+    let (system, briefing, tools) = (system.0.to_owned(), briefing.0.to_owned(), tools.map(Box::new));
+    let step = Step::Briefed { system, briefing, log: log.range, mail, tools };
     w.journal_append(turn_id, &step, now).await?;
     Ok(())
 }

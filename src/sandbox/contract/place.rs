@@ -258,6 +258,8 @@ pub fn command(agent: &str, argv: &[&str]) -> Command {
         env: Vec::new(),
         stdin: Vec::new(),
         feed: None,
+        drain: None,
+        toolbox: None,
         timeout: Duration::from_secs(20),
         writable: vec![format!("agents/{agent}/"), "output/".to_owned()],
         stdout_limit: 50_000,

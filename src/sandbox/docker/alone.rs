@@ -40,7 +40,7 @@ pub(super) async fn browser(probe: &Container, clock: &dyn Clock) -> Result<Opti
         paths: std::iter::once((right::READ | right::EXECUTE, "/".to_owned())).chain(of_container()).collect(),
         ..Exec::default()
     };
-    let done = probe.runner.run(&exec, (&[], None), (1_024, 1_024), &|_| {}, clock).await;
+    let done = probe.runner.run(&exec, (&[], None), (1_024, 1_024, None), &|_| {}, clock).await;
     let done = done.map_err(|refusal| format!("the image cannot be looked at: {}", refusal.message))?;
     let version = done.stdout.text.trim();
     Ok((done.end == End::Exited(0)).then(|| format!("Chromium {version}")))
@@ -88,6 +88,6 @@ pub(super) async fn run(
         tokio::spawn(async move { Container::start(engine, &plan, &common, Vec::new(), Some(exit), &shared).await });
     let started = started.await.map_err(|error| unavailable(&format!("its start failed: {error}")))?;
     let container = started.map_err(|why| unavailable(&why))?;
-    let limits = (command.stdout_limit, STDERR_LIMIT);
+    let limits = (command.stdout_limit, STDERR_LIMIT, None);
     container.runner.run(&exec, (&command.stdin, None), limits, &|_| {}, &**clock).await
 }

@@ -12,6 +12,7 @@ use bollard::models::{
 };
 use ghost_config::plan::{SandboxNetwork, SandboxPlan, WorkspaceAccess};
 
+use crate::command::ToolboxDir;
 use crate::frame::TMP_BYTES;
 use crate::own_dirs::Identity;
 
@@ -50,6 +51,11 @@ pub(super) fn inside(path: &str) -> String {
     }
 }
 
+/// Where a container has the directory of a toolbox.
+pub(super) fn toolbox_inside(toolbox: &ToolboxDir) -> String {
+    format!("/toolbox/{}", toolbox.name)
+}
+
 /// What every container of a world has in common.
 #[derive(Clone, Debug)]
 pub(super) struct Common {
@@ -61,6 +67,8 @@ pub(super) struct Common {
     /// User and group of commands.
     pub(super) user: (u32, u32),
     pub(super) labels: HashMap<String, String>,
+    /// The toolbox that its containers mount.
+    pub(super) toolbox: Option<ToolboxDir>,
 }
 
 fn bind(source: &Path, target: &str, writable: bool) -> Mount {
@@ -115,6 +123,7 @@ pub(super) fn mounted(access: WorkspaceAccess, workspace: Identity, writable: &[
 /// The request for a container that mounts `places`.
 pub(super) fn body(plan: &SandboxPlan, common: &Common, places: &[Place]) -> ContainerCreateBody {
     let mut mounts = vec![bind(&common.program, RUNNER, false)];
+    mounts.extend(common.toolbox.iter().map(|toolbox| bind(&toolbox.dir, &toolbox_inside(toolbox), false)));
     mounts.extend(places.iter().map(|place| {
         let source = if place.dir.is_empty() { common.workspace.clone() } else { common.workspace.join(&place.dir) };
         bind(&source, &place.inside(), place.writable)
@@ -184,6 +193,7 @@ mod tests {
             program: "/data/sandbox-runner".into(),
             user: (65_534, 65_534),
             labels: HashMap::from([("ghost.world".to_owned(), "w".to_owned())]),
+            toolbox: None,
         }
     }
 

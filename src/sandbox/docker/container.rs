@@ -107,7 +107,7 @@ async fn check(runner: &Runner, places: &[Place], clock: &dyn Clock) -> Result<(
         paths: vec![(right::READ | right::EXECUTE, "/".to_owned())],
         ..Exec::default()
     };
-    let done = runner.run(&exec, (&[], None), (ANSWER_MAX, ANSWER_MAX), &|_| {}, clock).await;
+    let done = runner.run(&exec, (&[], None), (ANSWER_MAX, ANSWER_MAX, None), &|_| {}, clock).await;
     let done = done.map_err(|refusal| format!("the mounts cannot be checked: {}", refusal.message))?;
     if done.end != End::Exited(0) {
         return Err(format!("the mounts cannot be checked: {}", done.stderr.text.trim()));

@@ -182,6 +182,7 @@ pub(super) fn briefed(system: &str, briefing: &str) -> Step {
         briefing: briefing.to_owned(),
         log: Some(LogRange { start: Some(LogStart { place: log_place(3), round: 2, cut: true }), end: log_place(9) }),
         mail: "mail".to_owned(),
+        tools: None,
     }
 }
 

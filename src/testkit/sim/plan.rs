@@ -137,6 +137,7 @@ pub(crate) fn plan(seed: u64, dir: &Path) -> Result<Plan, Refusal> {
         owner_may_update_tasks: true,
         knowledge: Vec::new(),
         skills: Arc::default(),
+        toolboxes: Default::default(),
         secret_env: BTreeSet::new(),
         job: None,
         metrics_open: false,

@@ -140,6 +140,8 @@ async fn run(call: &CallContext, request: Request) -> Result<Output, Refusal> {
         stdin: request.stdin,
         // What an approved command reads was not shown to the operator.
         feed: (request.waits == Waits::Never && !call.approved).then(Feed::default),
+        drain: None,
+        toolbox: None,
         timeout,
         writable: writable.prefixes,
         stdout_limit: plan.stdout_limit,
@@ -192,7 +194,7 @@ async fn run(call: &CallContext, request: Request) -> Result<Output, Refusal> {
 
 /// Adds to the result of a command what it changed under `output/`, and the grants that it ran with. What a background
 /// command changes later is indexed by `ghostctl artifact rebuild`.
-async fn indexed(call: &CallContext, mut output: Output, before: Before, used: Vec<GrantId>) -> Output {
+pub(super) async fn indexed(call: &CallContext, mut output: Output, before: Before, used: Vec<GrantId>) -> Output {
     for grant_id in used {
         output.events.push(grants::used(&call.caller.agent_id, call.turn_id, call.call_id, grant_id, None));
     }
@@ -206,7 +208,7 @@ fn no_room(most: u32) -> Refusal {
 }
 
 /// Shows the last line of the output now and then.
-fn progress_of(call: &CallContext) -> impl Fn(&[u8]) + Send + Sync + 'static {
+pub(super) fn progress_of(call: &CallContext) -> impl Fn(&[u8]) + Send + Sync + 'static {
     let (call, shown_at) = (call.clone(), Mutex::new(Timestamp(i64::MIN)));
     move |piece: &[u8]| {
         let now = call.services.ctx.now();
@@ -261,7 +263,7 @@ pub(super) fn ended_as(done: &Finished) -> (Option<i32>, Option<u8>) {
     }
 }
 
-fn result(done: &Finished, dir: &str, timeout: Duration) -> Output {
+pub(super) fn result(done: &Finished, dir: &str, timeout: Duration) -> Output {
     let (exit_code, signal) = ended_as(done);
     let error = match done.end {
         End::Exited(_) | End::Signal(_) => None,

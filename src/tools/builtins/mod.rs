@@ -28,6 +28,7 @@ mod sessions;
 mod shared_state;
 mod skills;
 mod tasks;
+mod toolbox;
 mod tools;
 mod web;
 mod workspace;
@@ -37,6 +38,7 @@ mod written;
 pub use browser::absent_browser;
 pub use commands::NEED_SANDBOX;
 pub use facts::facts;
+pub use toolbox::{PROBE, PROBE_TIME, tools_of};
 pub use web::{NEED_WEB, absent_web_tools};
 
 use ghost_domain::tool_catalogue::{CALL, DESCRIBE};

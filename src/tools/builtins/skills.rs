@@ -1,5 +1,5 @@
-//! The tools for skills: list, acquire, activate, drop (BI-70..74; SKILL-24, 41, 42, 46). The tools
-//! that skills bring are not loaded yet; results say so.
+//! The tools for skills: list, acquire, activate, drop (BI-70..74; SKILL-24, 41, 42, 46). The tools that a skill brings join
+//! the registry before the next model call.
 
 use std::sync::Arc;
 
@@ -63,9 +63,17 @@ fn usable(call: &CallContext, name: &str) -> Result<Arc<Skill>, Refusal> {
         .hint("work without it, or say what is missing; it is checked again when the world's files are reloaded"))
 }
 
-/// The note for a skill whose tools are not loaded.
-fn tools_note(skill: &Skill) -> Option<&'static str> {
-    skill.has_tools.then_some("this skill describes tools of its own, which are not available here")
+/// Full names of the tools that the skill brings.
+fn tools_of(call: &CallContext, skill: &str) -> Vec<String> {
+    let plan = call.services.plan();
+    let own = plan.toolboxes.values().filter(|toolbox| toolbox.skill.as_deref() == Some(skill));
+    own.flat_map(|toolbox| toolbox.tool_names().map(|tool| toolbox.full(tool)).collect::<Vec<_>>()).collect()
+}
+
+/// The note for a skill whose tools cannot be had.
+fn tools_note(skill: &Skill, tools: &[String]) -> Option<&'static str> {
+    (skill.has_tools && tools.is_empty())
+        .then_some("this skill describes tools of its own, which are not available here")
 }
 
 pub(super) struct List;
@@ -88,11 +96,12 @@ impl ReadTool for List {
         };
         let rows = skills.visible(call.caller.skills.as_ref()).filter(matches).map(|skill| {
             let hold = held.iter().find(|hold| hold.skill == skill.name);
+            let tools = tools_of(call, &skill.name);
             without_nulls(json!({
                 "name": skill.name, "description": skill.description, "held": hold.is_some(),
                 "active": hold.is_some_and(|hold| hold.active), "eligible": skill.missing.is_empty(),
-                "missing": (!skill.missing.is_empty()).then_some(&skill.missing), "tools": [],
-                "note": tools_note(skill),
+                "missing": (!skill.missing.is_empty()).then_some(&skill.missing), "note": tools_note(skill, &tools),
+                "tools": tools,
             }))
         });
         let (rows, all) = fitting(rows, LIST_BYTES);
@@ -109,7 +118,8 @@ impl WorldTool for Acquire {
     async fn apply(&self, call: &CallContext, params: NameParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
         let skill = usable(call, &params.name)?;
         let new = rules::acquire(w, &call.services.ctx, &call.caller.agent_id, &skill.name).await?;
-        let content = json!({ "name": skill.name, "tools": [], "already_held": !new, "note": tools_note(&skill) });
+        let (tools, note) = (tools_of(call, &skill.name), tools_note(&skill, &tools_of(call, &skill.name)));
+        let content = json!({ "name": skill.name, "tools": tools, "already_held": !new, "note": note });
         Ok(without_nulls(content).into())
     }
 }
@@ -151,11 +161,13 @@ impl WorldTool for Activate {
         }
         rules::activate(w, &call.services.ctx, own, &skill.name).await?;
         let mut content = json!({ "name": skill.name, "document": document, "already_active": loaded });
+        let tools = tools_of(call, &skill.name);
+        let note = tools_note(&skill, &tools);
         if self.load {
-            content["tools"] = json!([]);
-            content["tools_count"] = json!(0);
+            content["tools_count"] = json!(tools.len());
+            content["tools"] = json!(tools);
         }
-        if let Some(note) = tools_note(&skill) {
+        if let Some(note) = note {
             content["note"] = note.into();
         }
         Ok(Output { content, truncated: skill.continues_at.is_some(), ..Output::default() })
@@ -173,6 +185,6 @@ impl WorldTool for Drop {
     async fn apply(&self, call: &CallContext, params: NameParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
         let name = params.name.trim();
         rules::drop_skill(w, &call.services.ctx, &call.caller.agent_id, name).await?;
-        Ok(json!({ "name": name, "removed": [] }).into())
+        Ok(json!({ "name": name, "removed": tools_of(call, name) }).into())
     }
 }

@@ -96,7 +96,7 @@ impl Recent {
         }
         let work = queries::at_work(world, agent_id).await?;
         // An agent whose archetype is gone has no profile, but can still be shown.
-        let details = match world.engine().spec_and_tools(&work.agent) {
+        let details = match world.engine().spec_and_tools(&work.agent).await {
             Ok((spec, registry)) => AgentDetails {
                 work,
                 model: spec.model.model,

@@ -276,7 +276,7 @@ async fn a_registry_contains_only_granted_tools() {
     let words = BTreeMap::from([("admin".to_owned(), vec!["syscall.agent.create".to_owned()])]);
     let groups = Groups::new(&words, AccessDefault::Public, false, ExtraTools::default());
     let access = resolve(&groups, None, &BTreeSet::new(), None, None);
-    let registry = table.registry((*world.ada.caller).clone(), offering(), &|name| access.can_access(name));
+    let registry = table.registry((*world.ada.caller).clone(), offering(), &|tool| access.can_access(&tool.spec.name));
     assert_eq!(registry.specs().len(), NAMES.len() - 4, "deleting goes with creating, and nothing is deferred");
     assert_eq!(code(registry.find("syscall.agent.create").map(|_| ())), Code::AccessDenied);
     assert_eq!(code(registry.find("workspace.raed").map(|_| ())), Code::UnknownTool);
@@ -298,8 +298,9 @@ async fn a_registry_contains_only_granted_tools() {
 #[tokio::test]
 async fn unusual_names_are_resolved_if_only_one_tool_matches() {
     let world = ToolWorld::new().await;
-    let registry =
-        world.table().registry((*world.ada.caller).clone(), offering(), &|name| name != "syscall.agent.create");
+    let registry = world
+        .table()
+        .registry((*world.ada.caller).clone(), offering(), &|tool| tool.spec.name != "syscall.agent.create");
     for (written, meant) in [
         ("syscall_ask", "syscall.ask"),
         ("functions.syscall__ask", "syscall.ask"),
@@ -323,7 +324,8 @@ async fn unusual_names_are_resolved_if_only_one_tool_matches() {
 async fn lists_that_no_registry_uses_are_dropped() {
     let world = ToolWorld::new().await;
     let table = world.table();
-    let registry = |without: &str| table.registry((*world.ada.caller).clone(), offering(), &|name| name != without);
+    let registry =
+        |without: &str| table.registry((*world.ada.caller).clone(), offering(), &|tool| tool.spec.name != without);
     let (kept, same) = (registry("channel.send"), registry("channel.send"));
     assert!(std::sync::Arc::ptr_eq(&kept.specs(), &same.specs()), "one list for the same access");
     for name in NAMES {
@@ -418,7 +420,8 @@ async fn receivers_are_named_and_others_are_still_allowed() {
 #[tokio::test]
 async fn an_absent_tool_has_a_reason() {
     let world = ToolWorld::new().await;
-    let registry = world.table().registry((*world.ada.caller).clone(), offering(), &|name| name != "syscall.ask");
+    let registry =
+        world.table().registry((*world.ada.caller).clone(), offering(), &|tool| tool.spec.name != "syscall.ask");
     let absent: BTreeMap<String, String> = registry.absent().into_iter().collect();
     for name in ["canvas", "image", "nodes", "tts", "syscall.control", "syscall.ask"] {
         assert!(absent.get(name).is_some_and(|why| !why.is_empty()), "{name}: {absent:?}");

@@ -1,25 +1,26 @@
-//! Reads toolbox manifests to learn which tools exist (WORLD-07, TBX-01, TBX-03). Nothing loads the tools of toolboxes yet.
-//!
-//! A program that a manifest names must never be run.
+//! The toolboxes of a world: those that its file lists, and the references of archetypes to them (WORLD-07, TBX-01, TBX-03).
+
+mod command_tool;
+mod manifest;
+pub mod mcp;
+mod template;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use ghost_domain::tool_catalogue;
-
-use crate::files::{is_plain_relative, read_text};
+pub(crate) use self::manifest::untrusted_manifest;
+use crate::files::is_plain_relative;
+use crate::plan::toolbox::{ToolboxKind, ToolboxPlan};
 use crate::reader::{is_name, no_such};
 use crate::report::{FileReport, Report};
 use crate::substitute::Env;
 use crate::world_file::ToolboxEntry;
-use crate::yaml::{self, Bounds, Node, Value};
 
 /// First parts of built-in tool names. A toolbox with such a name could be mistaken for built-in
 /// tools.
 const RESERVED: [&str; 7] = ["channel", "group", "memory", "syscall", "tool", "util", "workspace"];
-
-/// Maximum problems of a skill's manifest that are reported.
-const UNTRUSTED_PROBLEMS: usize = 20;
 
 /// The directories in which relative paths of toolboxes and skill roots are looked up: the world's
 /// directory and the two above it. Usually a world is in `worlds/<world>`, beside `toolbox/`.
@@ -49,7 +50,7 @@ impl Bases {
 }
 
 /// A toolbox that the world lists.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Toolbox {
     /// The name of the toolbox: the first part of its tools' names.
     pub name: String,
@@ -57,8 +58,17 @@ pub struct Toolbox {
     pub tools: BTreeSet<String>,
     /// Short names of the tools that the world allows.
     pub allowed: BTreeSet<String>,
+    /// Whether an operator decides which tools it has, so that a name may be right although it is not known yet.
+    pub is_open: bool,
+    /// The manifest, if it exists.
+    pub plan: Option<ToolboxPlan>,
+}
+
+impl Toolbox {
     /// Directory of the toolbox, if the manifest exists.
-    pub dir: Option<PathBuf>,
+    pub fn dir(&self) -> Option<&PathBuf> {
+        self.plan.as_ref().map(|plan| &plan.dir)
+    }
 }
 
 /// The normal form of `source`, so that `./a` and `a` are equal.
@@ -86,102 +96,41 @@ pub fn toolboxes(
             continue;
         }
         let directory_name = Path::new(&key).parent().and_then(Path::file_name).and_then(|name| name.to_str());
-        let (name, tools, dir) = match bases.find(&key) {
+        let (name, tools, mut plan) = match bases.find(&key) {
             Some((base, path)) => {
-                let Some((name, tools)) = manifest(&path, base, report, env) else { continue };
-                (name, tools, path.parent().map(Path::to_owned))
+                let Some(plan) = manifest::manifest(&path, base, &key, report, env) else { continue };
+                (plan.name.clone(), plan.tool_names().map(str::to_owned).collect(), Some(plan))
             }
             None => {
                 field.warn(
                     "there is no such file: its tools will be absent",
                     "the path starts at the world's directory or up to two levels above it",
                 );
-                let allowed = entry.allow.iter().flatten().map(|(_, tool)| (*tool).to_owned()).collect();
+                let allowed: BTreeSet<String> =
+                    entry.allow.iter().flatten().map(|(_, tool)| (*tool).to_owned()).collect();
                 (directory_name.unwrap_or("toolbox").to_owned(), allowed, None)
             }
         };
+        let is_open = plan.as_ref().is_some_and(|plan| matches!(plan.kind, ToolboxKind::Mcp(_)));
         let mut allowed = tools.clone();
         if let Some(list) = &entry.allow {
-            for (field, _) in list.iter().filter(|(_, tool)| !tools.contains(*tool)) {
+            for (field, _) in list.iter().filter(|(_, tool)| !is_open && !tools.contains(*tool)) {
                 let what = format!("tool in toolbox `{name}` called");
                 no_such(field, &what, tools.iter().map(String::as_str), "the manifest lists its tools under `tools`");
             }
-            allowed = list.iter().map(|(_, tool)| (*tool).to_owned()).filter(|tool| tools.contains(tool)).collect();
+            let named = list.iter().map(|(_, tool)| (*tool).to_owned());
+            allowed = named.filter(|tool| is_open || tools.contains(tool)).collect();
+            if let Some(plan) = &mut plan {
+                plan.allowed = Some(allowed.clone());
+            }
         }
         if found.values().any(|other| other.name == name) {
             field.error(format!("another toolbox is called `{name}` too"), "rename one of them");
             continue;
         }
-        found.insert(key, Toolbox { name, tools, allowed, dir });
+        found.insert(key, Toolbox { name, tools, allowed, is_open, plan });
     }
     found
-}
-
-/// Reads the name and the tools of the manifest at `path`. All other keys are ignored.
-pub(crate) fn manifest(path: &Path, root: &Path, report: &Report, env: Env<'_>) -> Option<(String, BTreeSet<String>)> {
-    let file = report.file(path);
-    let text = read_text(path, root, yaml::FILE_MAX as u64, &file)?;
-    let node = yaml::parse(&text, &file, env)?;
-    tools_of(&node, &file)
-}
-
-/// Reads the manifest of a skill, which may have been fetched from elsewhere: every problem is a warning, and `$` has no
-/// meaning, so that no value of the environment gets into it.
-pub(crate) fn untrusted_manifest(path: &Path, root: &Path, report: &Report) -> Option<(String, BTreeSet<String>)> {
-    let own = Report::default();
-    let file = own.file(path);
-    let tools = read_text(path, root, yaml::FILE_MAX as u64, &file)
-        .and_then(|text| yaml::parse_within(&text, &file, None, Bounds::CONFIGURATION))
-        .and_then(|node| tools_of(&node, &file));
-    let problems = own.finish().0;
-    let more = problems.len().saturating_sub(UNTRUSTED_PROBLEMS);
-    let file = report.file(path);
-    for problem in problems.into_iter().take(UNTRUSTED_PROBLEMS) {
-        file.warn(problem.line, &problem.field, problem.message, problem.hint);
-    }
-    if more > 0 {
-        file.warn(0, "", format!("{more} more problems are not shown"), "correct those above first");
-    }
-    tools
-}
-
-/// The name and the tools of a parsed manifest.
-fn tools_of(node: &Node, file: &FileReport<'_>) -> Option<(String, BTreeSet<String>)> {
-    let Some(name) = node.get("name").and_then(Node::text) else {
-        file.error(node.line, "name", "the toolbox has no name", "for example `name: devtools`");
-        return None;
-    };
-    let name_line = node.get("name").map_or(node.line, |node| node.line);
-    if !is_lower_name(name) || name.contains('.') || RESERVED.contains(&name) {
-        let hint = format!("use lower-case letters, digits, `_` and `-`; not one of: {}", RESERVED.join(", "));
-        file.error(name_line, "name", "the toolbox cannot have this name", hint);
-        return None;
-    }
-    let mut tools = BTreeSet::new();
-    let list = match node.get("tools") {
-        Some(Node { value: Value::List(list), .. }) => list.as_slice(),
-        None => &[],
-        Some(other) => {
-            file.error(other.line, "tools", "`tools` is not a list", "for example [{ name: repo-git }]");
-            &[]
-        }
-    };
-    for (at, tool) in list.iter().enumerate() {
-        let path = format!("tools[{at}].name");
-        match tool.get("name").and_then(Node::text) {
-            Some(short) if is_lower_name(short) && tool_catalogue::expand(&format!("{name}.{short}")).is_empty() => {
-                if !tools.insert(short.to_owned()) {
-                    file.error(tool.line, &path, "another tool has this name", "rename one of them");
-                }
-            }
-            Some(_) => {
-                let hint = "use lower-case letters, digits, `.`, `_` and `-`";
-                file.error(tool.line, &path, "a tool cannot have this name", hint);
-            }
-            None => file.error(tool.line, &path, "the tool has no name", "for example { name: repo-git }"),
-        }
-    }
-    Some((name.to_owned(), tools))
 }
 
 fn is_lower_name(name: &str) -> bool {
@@ -210,7 +159,15 @@ pub fn check_reference(
     let mut refused = None;
     for (line, tool) in wanted {
         let short = tool.strip_prefix(&format!("{}.", toolbox.name)).unwrap_or(tool);
-        if !toolbox.tools.contains(short) {
+        if short == "*" {
+            full.extend(toolbox.allowed.iter().map(|short| format!("{}.{short}", toolbox.name)));
+        } else if toolbox.is_open && !toolbox.tools.contains(short) {
+            let message =
+                format!("the tool `{}` of `{}` is not trusted yet", ghost_domain::text::clip(tool, 80), toolbox.name);
+            let hint = "correct the name; the tools of MCP servers are absent in this version";
+            file.warn(*line, "Toolbox", message, hint);
+            full.insert(format!("{}.{short}", toolbox.name));
+        } else if !toolbox.tools.contains(short) {
             let message =
                 format!("there is no tool `{}` in toolbox `{}`", ghost_domain::text::clip(tool, 80), toolbox.name);
             let otherwise = "its manifest lists its tools under `tools`";

@@ -1,0 +1,322 @@
+//! The tools of a toolbox whose tools are commands (TBX-01..06). A call becomes one argv, which runs in the sandbox.
+//!
+//! What a model writes must never reach a shell, become more than one argument where the manifest has one, or become an
+//! option where the manifest has none.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use ghost_config::plan::ToolboxPlan;
+use ghost_config::plan::toolbox::{
+    Argument, CommandTool, Cwd, Piece, Place, Program, ResultForm, Stdin, Stream, ToolboxAccess, ToolboxKind,
+    ToolboxRuntime,
+};
+use ghost_domain::{Code, Refusal};
+use ghost_sandbox::{Command, End, Sandbox, ToolboxDir};
+use serde_json::{Map, Value};
+
+use super::commands::{directory, indexed, progress_of, result};
+use crate::context::{CallContext, Writable};
+use crate::live::SourceTools;
+use crate::outputs::Before;
+use crate::tool::{ErasedOutside, Output, Run, Tool};
+
+/// Bytes of all arguments of a command.
+const ARGV_MAX: usize = 128 * 1_024;
+/// How much longer than its command a call may take, in seconds.
+const MARGIN: u64 = 10;
+
+/// The tools of `toolbox`, and those that cannot be had. `lacks` says what the sandbox lacks of the programs that a tool
+/// needs (TBX-10); `sandbox` is the world's, or why there is none.
+pub fn tools_of(
+    toolbox: &Arc<ToolboxPlan>,
+    sandbox: Result<&Arc<dyn Sandbox>, &str>,
+    lacks: &dyn Fn(&CommandTool) -> Option<String>,
+) -> SourceTools {
+    let mut found = SourceTools::default();
+    let (runtime, tools) = match &toolbox.kind {
+        ToolboxKind::Commands { runtime, tools } => (runtime, tools),
+        ToolboxKind::Mcp(mcp) => {
+            let why = "this version does not speak to MCP servers yet";
+            found.absent.extend(mcp.trusted.iter().map(|tool| (toolbox.full(&tool.tool), why.to_owned())));
+            return found;
+        }
+    };
+    for tool in tools {
+        let full = toolbox.full(&tool.name);
+        match why_absent(toolbox, runtime, tool, sandbox).or_else(|| lacks(tool)) {
+            Some(why) => found.absent.push((full, why)),
+            None => found.tools.push(built(toolbox, tool, full)),
+        }
+    }
+    found
+}
+
+fn why_absent(
+    toolbox: &ToolboxPlan,
+    runtime: &ToolboxRuntime,
+    tool: &CommandTool,
+    sandbox: Result<&Arc<dyn Sandbox>, &str>,
+) -> Option<String> {
+    if !toolbox.allows(&tool.name) {
+        return Some("`toolboxes` of the world file does not allow it".to_owned());
+    }
+    if *runtime != ToolboxRuntime::Sandbox {
+        return Some("this version does not run toolboxes on a server of their own yet".to_owned());
+    }
+    let sandbox = match sandbox {
+        Ok(sandbox) => sandbox,
+        Err(why) => return Some(format!("there is no sandbox: {why}")),
+    };
+    if jsonschema::validator_for(&tool.parameters).is_err() {
+        return Some("the schema of its parameters is not valid".to_owned());
+    }
+    if let Some(name) = tool.needs_env.iter().find(|name| std::env::var_os(name).is_none_or(|value| value.is_empty())) {
+        return Some(format!("the variable {name} is not set for ghostd"));
+    }
+    if let Program::Own(file) = &tool.program
+        && !toolbox.dir.join(file).is_file()
+    {
+        return Some(format!("there is no file {} in the toolbox", file.display()));
+    }
+    sandbox.toolbox_path(&dir_of(toolbox)).err()
+}
+
+fn dir_of(toolbox: &ToolboxPlan) -> ToolboxDir {
+    ToolboxDir { name: toolbox.name.clone(), dir: toolbox.dir.clone() }
+}
+
+fn built(toolbox: &Arc<ToolboxPlan>, tool: &CommandTool, full: String) -> Tool {
+    let seconds = tool.timeout.as_secs().saturating_add(MARGIN);
+    let run = Run::Outside(Arc::new(ToolboxCommand { toolbox: Arc::clone(toolbox), tool: tool.clone() }));
+    Tool::with_schema(&full, &tool.description, tool.parameters.clone(), run)
+        .from_toolbox(toolbox)
+        .within(u32::try_from(seconds).unwrap_or(u32::MAX))
+}
+
+struct ToolboxCommand {
+    toolbox: Arc<ToolboxPlan>,
+    tool: CommandTool,
+}
+
+#[async_trait]
+impl ErasedOutside for ToolboxCommand {
+    async fn run(&self, call: &CallContext, arguments: Value) -> Result<Output, Refusal> {
+        let Some(sandbox) = call.services.sandbox() else {
+            return Err(Refusal::new(Code::Unavailable, "this world has no sandbox").hint("do it without this tool"));
+        };
+        let unavailable =
+            |why| Refusal::new(Code::Unavailable, format!("{}: {why}", self.toolbox.full(&self.tool.name)));
+        let dir_inside = sandbox.toolbox_path(&dir_of(&self.toolbox)).map_err(unavailable)?;
+        let workspace = sandbox.workspace_path();
+        let place = |place: Place| match place {
+            Place::Workspace => workspace.clone(),
+            Place::Home => format!("{workspace}/agents/{}", call.caller.agent_id),
+            Place::Toolbox => dir_inside.clone(),
+        };
+        let given = arguments.as_object().cloned().unwrap_or_default();
+        let mut argv = match &self.tool.program {
+            Program::Own(file) => vec![format!("{dir_inside}/{}", file.display())],
+            Program::OfSandbox(name) => vec![name.clone()],
+        };
+        argv.extend(self.tool.command.iter().skip(1).cloned());
+        argv.extend(filled(&self.tool.args, &given, &place)?);
+        let dir = match &self.tool.cwd {
+            Cwd::Home => directory(call, None)?,
+            Cwd::Workspace => String::new(),
+            Cwd::Parameter(name) => directory(call, given.get(name).and_then(Value::as_str))?,
+        };
+        let stdin = match &self.tool.stdin {
+            Stdin::Empty => Vec::new(),
+            Stdin::Json => arguments.to_string().into_bytes(),
+            Stdin::Parameter(name) => given.get(name).map(text).unwrap_or_default().into_bytes(),
+        };
+        let writable = match self.tool.access {
+            ToolboxAccess::Read => Writable { prefixes: Vec::new(), grants: Vec::new() },
+            ToolboxAccess::Write => call.writable().await?,
+        };
+        let plan = call.services.plan();
+        let before = Before::look(call, &writable.prefixes).await;
+        let command = Command {
+            agent_id: call.caller.agent_id.clone(),
+            conversation_id: call.conversation_id,
+            argv,
+            dir: dir.clone(),
+            env: self.env(call, &plan.world_id),
+            stdin,
+            feed: None,
+            drain: None,
+            toolbox: Some(dir_of(&self.toolbox)),
+            timeout: self.tool.timeout,
+            writable: writable.prefixes,
+            stdout_limit: self.tool.output_limit,
+            stderr_limit: plan.sandbox.stderr_limit,
+        };
+        let progress = progress_of(call);
+        let done = match self.tool.stream {
+            Stream::Lines => sandbox.run(command, &progress).await?,
+            Stream::None => sandbox.run(command, &|_| {}).await?,
+        };
+        let output = match (self.tool.result, done.end) {
+            (ResultForm::Json, End::Exited(0)) => self.json(&done.stdout.text, done.stdout.truncated)?,
+            _ => result(&done, &dir, self.tool.timeout),
+        };
+        Ok(indexed(call, output, before, writable.grants).await)
+    }
+}
+
+impl ToolboxCommand {
+    /// Variables of the file, of the daemon, and of the call; the last ones win (TBX-06).
+    fn env(&self, call: &CallContext, world_id: &str) -> Vec<(String, String)> {
+        let passed = self.toolbox.passthrough_env.iter();
+        let passed = passed.filter_map(|name| std::env::var(name).ok().map(|value| (name.clone(), value)));
+        let own = [("AGENT_ID", call.caller.agent_id.to_string()), ("WORLD_ID", world_id.to_owned())];
+        let own = own.map(|(name, value)| (name.to_owned(), value));
+        self.toolbox.env.clone().into_iter().chain(passed).chain(own).collect()
+    }
+
+    fn json(&self, text: &str, is_cut: bool) -> Result<Output, Refusal> {
+        let full = self.toolbox.full(&self.tool.name);
+        if is_cut {
+            let what = format!("{full} printed more than {} bytes of JSON", self.tool.output_limit);
+            return Err(Refusal::new(Code::TooLarge, what).hint("ask it for less"));
+        }
+        let content: Value = serde_json::from_str(text).map_err(|error| {
+            Refusal::new(Code::ExecFailed, format!("what {full} printed is not JSON: {error}"))
+                .hint("it has run; the tool itself needs a repair")
+        })?;
+        Ok(content.into())
+    }
+}
+
+/// A value as one argument.
+fn text(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+/// The arguments of a call.
+fn filled(
+    arguments: &[Argument],
+    given: &Map<String, Value>,
+    place: &dyn Fn(Place) -> String,
+) -> Result<Vec<String>, Refusal> {
+    let mut argv = Vec::new();
+    for argument in arguments {
+        if let Some(mut words) = one(argument, given, place, &argv)? {
+            argv.append(&mut words);
+        }
+    }
+    if argv.iter().any(|word| word.contains('\0')) {
+        return Err(Refusal::new(Code::InvalidArguments, "an argument contains a zero byte").hint("remove it"));
+    }
+    if argv.iter().map(String::len).sum::<usize>() > ARGV_MAX {
+        let what = format!("the arguments have more than {ARGV_MAX} bytes");
+        return Err(Refusal::new(Code::TooLarge, what).hint("write long text to a file, and name the file"));
+    }
+    Ok(argv)
+}
+
+/// The words of one argument; `None` if a parameter of it is absent. `before` are the words so far.
+fn one(
+    argument: &Argument,
+    given: &Map<String, Value>,
+    place: &dyn Fn(Place) -> String,
+    before: &[String],
+) -> Result<Option<Vec<String>>, Refusal> {
+    match argument {
+        Argument::Spread(name) => Ok(match given.get(name) {
+            None | Some(Value::Null) => None,
+            Some(Value::Array(values)) => Some(values.iter().map(text).collect()),
+            Some(value) => Some(vec![text(value)]),
+        }),
+        Argument::Together(inner) => {
+            let mut words = Vec::new();
+            for argument in inner {
+                match one(argument, given, place, &[before, &words].concat())? {
+                    Some(mut more) => words.append(&mut more),
+                    None => return Ok(None),
+                }
+            }
+            Ok(Some(words))
+        }
+        Argument::One(pieces) => {
+            let mut word = String::new();
+            for piece in pieces {
+                match piece {
+                    Piece::Text(text) => word.push_str(text),
+                    Piece::Place(at) => word.push_str(&place(*at)),
+                    Piece::Parameter(name) => match given.get(name) {
+                        None | Some(Value::Null) => return Ok(None),
+                        Some(value) => word.push_str(&text(value)),
+                    },
+                }
+            }
+            // A program takes a word that begins so for one of its options, unless `--` came before.
+            if let Some(Piece::Parameter(name)) = pieces.first()
+                && word.starts_with('-')
+                && given.get(name).is_some_and(Value::is_string)
+                && !before.iter().any(|word| word == "--")
+            {
+                let what = format!("`{name}` begins with `-`, so the program would take it for an option");
+                return Err(Refusal::new(Code::InvalidArguments, what).hint("write it without the `-`"));
+            }
+            Ok(Some(vec![word]))
+        }
+    }
+}
+
+/// A script that prints those of its arguments that are no programs of the sandbox.
+pub const PROBE: &str = "for p in \"$@\"; do command -v -- \"$p\" >/dev/null || printf '%s\\n' \"$p\"; done";
+/// How long the probe may take.
+pub const PROBE_TIME: Duration = Duration::from_secs(20);
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn parameter(name: &str) -> Argument {
+        Argument::One(vec![Piece::Parameter(name.into())])
+    }
+
+    fn words(arguments: &[Argument], given: Value) -> Result<Vec<String>, Code> {
+        let place = |place: Place| format!("/{place:?}");
+        filled(arguments, given.as_object().unwrap(), &place).map_err(|refusal| refusal.code)
+    }
+
+    // covers: TBX-05
+    #[test]
+    fn what_a_call_gives_stays_one_argument() {
+        let query = Argument::One(vec![Piece::Text("--query=".into()), Piece::Parameter("q".into())]);
+        let limit = Argument::Together(vec![Argument::One(vec![Piece::Text("-n".into())]), parameter("n")]);
+        let spread = Argument::Spread("tags".into());
+        let all = [query, limit, Argument::One(vec![Piece::Place(Place::Home)]), spread];
+        assert_eq!(
+            words(&all, json!({ "q": "a b; $(rm -rf /) `x` \"", "n": 3, "tags": ["x y", 1, true] })).unwrap(),
+            ["--query=a b; $(rm -rf /) `x` \"", "-n", "3", "/Home", "x y", "1", "true"]
+        );
+        assert_eq!(
+            words(&all, json!({ "n": null })).unwrap(),
+            ["/Home"],
+            "what is absent is left out, with its option"
+        );
+        assert_eq!(words(&all, json!({ "q": "a\0b" })), Err(Code::InvalidArguments));
+        assert_eq!(words(&all, json!({ "q": "a".repeat(ARGV_MAX) })), Err(Code::TooLarge));
+    }
+
+    // covers: TBX-05
+    #[test]
+    fn a_value_is_no_option_unless_the_manifest_says_so() {
+        let end = || Argument::One(vec![Piece::Text("--".into())]);
+        let path = || parameter("path");
+        let hostile = || json!({ "path": "--upload-pack=touch x" });
+        assert_eq!(words(&[path()], hostile()), Err(Code::InvalidArguments));
+        assert_eq!(words(&[end(), path()], hostile()).unwrap(), ["--", "--upload-pack=touch x"]);
+        assert_eq!(words(&[path()], json!({ "path": -5 })).unwrap(), ["-5"], "a number is no option");
+    }
+}

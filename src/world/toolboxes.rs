@@ -1,0 +1,96 @@
+//! Gives the tools of the plan's toolboxes to the world: at boot, and again with each reload (TBX-01, TBX-10).
+//!
+//! A toolbox that cannot be had must never keep the world from starting, or an agent from working.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use ghost_agent::Engine;
+use ghost_config::plan::Plan;
+use ghost_config::plan::toolbox::{CommandTool, Program, ToolboxKind};
+use ghost_sandbox::{Command, End, Sandbox};
+use ghost_tools::builtins::{PROBE, PROBE_TIME, tools_of};
+
+/// Sets the tools of all toolboxes of the current plan, and removes those of others.
+pub(crate) async fn refresh(engine: &Engine) {
+    let plan = engine.services.plan();
+    engine.tools.retain(|name| plan.toolboxes.contains_key(name));
+    if plan.toolboxes.is_empty() {
+        return;
+    }
+    let sandbox = engine.services.sandbox();
+    let missing = match sandbox {
+        Some(sandbox) => missing(&plan, sandbox).await,
+        None => BTreeSet::new(),
+    };
+    let lacks = |tool: &CommandTool| lacks(tool, &missing);
+    let sandbox = sandbox.ok_or_else(|| engine.services.without_sandbox().unwrap_or("there is none here"));
+    for (name, toolbox) in &plan.toolboxes {
+        let tools = tools_of(toolbox, sandbox, &lacks);
+        for (tool, why) in &tools.absent {
+            tracing::warn!("{tool} is absent: {why}");
+        }
+        engine.tools.set(name, tools);
+    }
+}
+
+/// The programs that a tool needs of the sandbox.
+fn programs(tool: &CommandTool) -> impl Iterator<Item = &str> {
+    let own = match &tool.program {
+        Program::OfSandbox(name) => Some(name),
+        Program::Own(_) => None,
+    };
+    own.into_iter().chain(&tool.bins).chain(&tool.any_bins).map(String::as_str)
+}
+
+/// Why a tool cannot be had in a sandbox without these programs.
+fn lacks(tool: &CommandTool, missing: &BTreeSet<String>) -> Option<String> {
+    let needed = match &tool.program {
+        Program::OfSandbox(name) => Some(name),
+        Program::Own(_) => None,
+    };
+    if let Some(name) = needed.into_iter().chain(&tool.bins).find(|name| missing.contains(*name)) {
+        return Some(format!("the sandbox has no program {name}"));
+    }
+    let has_none = !tool.any_bins.is_empty() && tool.any_bins.iter().all(|name| missing.contains(name));
+    has_none.then(|| format!("the sandbox has none of the programs {}", tool.any_bins.join(", ")))
+}
+
+/// The programs that tools need and the sandbox does not have. If they cannot be looked for, none: a call then says so.
+async fn missing(plan: &Plan, sandbox: &Arc<dyn Sandbox>) -> BTreeSet<String> {
+    let mut wanted = BTreeSet::new();
+    for toolbox in plan.toolboxes.values() {
+        if let ToolboxKind::Commands { tools, .. } = &toolbox.kind {
+            wanted.extend(tools.iter().flat_map(programs).map(str::to_owned));
+        }
+    }
+    // A command runs for an agent. Without one, nobody uses the tools.
+    let Some(agent) = plan.agents.first().filter(|_| !wanted.is_empty()) else { return BTreeSet::new() };
+    let words = ["/bin/sh", "-c", PROBE, "sh"].map(str::to_owned);
+    let command = Command {
+        agent_id: agent.agent_id.clone(),
+        conversation_id: None,
+        argv: words.into_iter().chain(wanted.iter().cloned()).collect(),
+        dir: format!("agents/{}", agent.agent_id),
+        env: Vec::new(),
+        stdin: Vec::new(),
+        feed: None,
+        drain: None,
+        toolbox: None,
+        timeout: PROBE_TIME,
+        writable: Vec::new(),
+        stdout_limit: 256 * 1_024,
+        stderr_limit: 1_024,
+    };
+    match sandbox.run(command, &|_| {}).await {
+        Ok(done) if done.end == End::Exited(0) => done.stdout.text.lines().map(str::to_owned).collect(),
+        Ok(done) => {
+            tracing::warn!("the programs of toolboxes were not looked for: {}", done.stderr.text.trim());
+            BTreeSet::new()
+        }
+        Err(refusal) => {
+            tracing::warn!(%refusal, "the programs of toolboxes were not looked for");
+            BTreeSet::new()
+        }
+    }
+}
