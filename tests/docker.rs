@@ -270,3 +270,50 @@ fn an_agent_opens_pages_in_a_browser_that_is_held_to_the_rules_of_addresses() {
     });
     boxes.daemon.take().unwrap().stop();
 }
+
+const HELD: &str = "\
+name: held
+bin_dir: bin
+passthrough_env: [HELD_TOKEN]
+tools:
+  - { name: show, description: Show the token's length, command: [show] }
+  - { name: hold, description: Hold on, command: [hold] }
+";
+
+// covers: TBX-06, TBX-08
+#[test]
+fn a_toolbox_has_a_container_of_its_own_and_its_token_stays_there() {
+    let config = format!("{WORLD}toolboxes: [{{ source: toolbox/held/toolbox.yaml }}]\n");
+    let Some(mut boxes) = Boxes::with(&config) else { return };
+    boxes.daemon.take().unwrap().stop();
+    boxes.test_env.set("HELD_TOKEN", "tiger-in-the-night");
+    boxes.world.archetype(
+        "worker",
+        "## Tool Access\nprivilege_groups: shell\n## Toolbox\nsource: toolbox/held/toolbox.yaml\n- *\n",
+    );
+    boxes.world.write("toolbox/held/toolbox.yaml", HELD);
+    let bin = boxes.world.path().join("toolbox/held/bin");
+    std::fs::create_dir_all(&bin).unwrap();
+    for (name, text) in
+        [("show", "echo ${#HELD_TOKEN}; pwd; touch /toolbox/held/x || true"), ("hold", "touch holding; sleep 60")]
+    {
+        std::fs::write(bin.join(name), format!("#!/bin/sh\n{text}\n")).unwrap();
+        std::fs::set_permissions(bin.join(name), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    }
+    boxes.daemon = Some(boxes.test_env.up(boxes.world.path(), &[]));
+    let shown = boxes.test_env.json(&["tool", "call", "ada", "held.show", "{}"]);
+    assert_eq!(shown["result"]["stdout"], "18\n/workspace/agents/ada\n", "{shown}");
+    assert!(!bin.parent().unwrap().join("x").exists(), "the toolbox is read only");
+    let mut held = boxes.test_env.ctl_command(&["tool", "call", "ada", "held.hold", "{}"]).spawn().unwrap();
+    let holding = boxes.test_env.data("boxes").join("workspace/agents/ada/holding");
+    Deadline::seconds(60)
+        .until("the tool holds on", || if holding.exists() { Ok(()) } else { Err("not yet".to_owned()) });
+    let looked = boxes.run(
+        "ada",
+        "sh -c 'cat /proc/[0-9]*/environ 2>/dev/null | tr \"\\\\0\" \"\\\\n\" | rg --count HELD_TOKEN || echo none'",
+    );
+    assert_eq!(looked["stdout"], "none\n", "{looked}");
+    boxes.daemon.take().unwrap().kill();
+    let _ = held.kill();
+    let _ = held.wait();
+}

@@ -175,6 +175,14 @@ fn a_tool_that_joins_a_running_turn_is_called_in_it_and_leaves_with_its_skill() 
         .unwrap();
     toolbox.test_env.ctl(&["reload"]).ok();
     assert_eq!(toolbox.tools("ada"), ["notes.add", "notes.draw", "notes.report"]);
+    // A variable that is new would not be redacted before a restart.
+    std::fs::write(&manifest, NOTES.replace("[NOTES_TOKEN]", "[NOTES_TOKEN, HOME]")).unwrap();
+    toolbox.test_env.ctl(&["reload"]).ok();
+    assert_eq!(toolbox.tools("ada"), Vec::<String>::new());
+    assert!(toolbox.test_env.ctl(&["tool", "list", "ada", "--all"]).ok().out.contains("HOME"));
+    std::fs::write(&manifest, NOTES.replace("requires: { bins: [no-such-program] }", "requires: { bins: [sh] }"))
+        .unwrap();
+    toolbox.test_env.ctl(&["reload"]).ok();
     // A manifest with a mistake changes nothing.
     std::fs::write(&manifest, NOTES.replace("command: [report]", "command: report | head")).unwrap();
     let refused = toolbox.test_env.ctl(&["reload"]);

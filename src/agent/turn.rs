@@ -26,6 +26,7 @@ mod runner;
 mod session;
 mod stream;
 mod think;
+mod turn_tools;
 mod wait;
 
 pub use open::{Preview, preview};

@@ -30,20 +30,10 @@ pub use docker::{Docker, Owner};
 pub use drain::Drain;
 pub use feed::{Feed, NotTaken};
 pub use local::Local;
+pub use own_dirs::is_within_reach;
 pub use protection::{Protection, Report};
 pub use remote::Remote;
 pub use tunnel::{ADDRESS as PROXY, Client, Closed, Outlet};
-
-/// Whether the user of commands can pass through `dir` and all directories above it.
-///
-/// # Errors
-/// Which directory stops that user, and what to do.
-pub fn is_within_reach(dir: &Path) -> Result<(), String> {
-    match rustix::process::geteuid().is_root() {
-        true => own_dirs::is_reachable(dir),
-        false => Ok(()),
-    }
-}
 
 /// Opens the sandbox of a world. The data directory of `owner` gets the runner's program; commands see files below
 /// `workspace`. With `network: proxy` their connections go to `outlet`.

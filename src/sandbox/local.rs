@@ -262,7 +262,7 @@ impl Sandbox for Local {
     }
 
     fn toolbox_path(&self, toolbox: &ToolboxDir) -> Result<String, String> {
-        crate::is_within_reach(&toolbox.dir)?;
+        own_dirs::is_within_reach(&toolbox.dir)?;
         Ok(toolbox.dir.display().to_string())
     }
 

@@ -116,6 +116,17 @@ fn hand_over(dir: &OwnedFd, uid: Uid, gid: Gid, depth: u32) -> io::Result<()> {
     Ok(())
 }
 
+/// Whether the user of commands can pass through `dir` and all directories above it.
+///
+/// # Errors
+/// Which directory stops that user, and what to do.
+pub fn is_within_reach(dir: &Path) -> Result<(), String> {
+    match rustix::process::geteuid().is_root() {
+        true => is_reachable(dir),
+        false => Ok(()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -49,6 +49,8 @@ pub struct WorldServices {
     /// What is remembered of write grants.
     pub grants: Arc<GrantCache>,
     plan: RwLock<Arc<Plan>>,
+    /// Variables whose values are redacted. The redactor is made when the daemon starts.
+    redacted: BTreeSet<String>,
     data_dir: Option<PathBuf>,
     sandbox: Result<Arc<dyn Sandbox>, String>,
     web: Result<Arc<Web>, String>,
@@ -71,6 +73,7 @@ impl WorldServices {
             control,
             processes: Processes::default(),
             grants: Arc::default(),
+            redacted: plan.secret_env.clone(),
             plan: RwLock::new(plan),
             data_dir: None,
             sandbox: Err("there is none here".to_owned()),
@@ -85,6 +88,12 @@ impl WorldServices {
     pub fn with_data_dir(mut self, data_dir: &Path) -> Self {
         self.data_dir = Some(data_dir.to_owned());
         self
+    }
+
+    /// Whether the value of a variable of the daemon is redacted on every way out. A command may get no other one.
+    #[must_use]
+    pub fn redacts(&self, name: &str) -> bool {
+        self.redacted.contains(name)
     }
 
     /// Sets where commands run, or why they cannot.

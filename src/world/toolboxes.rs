@@ -23,10 +23,11 @@ pub(crate) async fn refresh(engine: &Engine) {
         Some(sandbox) => missing(&plan, sandbox).await,
         None => BTreeSet::new(),
     };
-    let lacks = |tool: &CommandTool| lacks(tool, &missing);
     let sandbox = sandbox.ok_or_else(|| engine.services.without_sandbox().unwrap_or("there is none here"));
     for (name, toolbox) in &plan.toolboxes {
-        let tools = tools_of(toolbox, sandbox, &lacks);
+        let new = toolbox.passthrough_env.iter().find(|name| !engine.services.redacts(name));
+        let new = new.map(|name| format!("ghostd passes {name} on from its next start"));
+        let tools = tools_of(toolbox, sandbox, &|tool| new.clone().or_else(|| lacks(tool, &missing)));
         for (tool, why) in &tools.absent {
             tracing::warn!("{tool} is absent: {why}");
         }

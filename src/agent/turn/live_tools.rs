@@ -5,42 +5,12 @@
 
 use std::sync::Arc;
 
-use ghost_domain::journal::JournalRow;
+use ghost_domain::Refusal;
 use ghost_domain::journal::Step;
 use ghost_domain::transcript::{Message, Role};
-use ghost_domain::{Agent, HeldSkill, Refusal, SeenTools};
 use ghost_operations::turns;
 
 use super::runner::Runner;
-
-/// What a turn remembers of its tools, in a world whose tools come and go.
-pub(super) struct TurnTools {
-    agent: Agent,
-    held: Vec<HeldSkill>,
-    /// The tools as the model saw them.
-    pub(super) seen: SeenTools,
-    /// Whether the agent may hold other skills than before.
-    pub(super) skills_changed: bool,
-}
-
-impl TurnTools {
-    pub(super) fn new(agent: Agent, held: Vec<HeldSkill>, seen: SeenTools) -> Self {
-        Self { agent, held, seen, skills_changed: false }
-    }
-}
-
-/// The tools that the model of a resumed turn has seen. `None` if the turn has none that come and go.
-pub(super) fn seen_before(journal: &[JournalRow]) -> Option<SeenTools> {
-    let mut seen: Option<SeenTools> = None;
-    for row in journal {
-        match &row.step {
-            Step::Briefed { tools, .. } => seen = tools.as_deref().cloned(),
-            Step::ToolsChanged { changes, .. } => seen.iter_mut().for_each(|seen| seen.apply(changes)),
-            _ => {}
-        }
-    }
-    seen
-}
 
 impl Runner {
     /// Takes the tools that there are now.

@@ -17,10 +17,10 @@ use ghost_operations::turns::{self, BriefedLog, HeldMail, Next, Taken};
 use ghost_provider::{Class, tool_bytes};
 use ghost_tools::loop_guard::LoopGuard;
 
-use super::live_tools::{TurnTools, seen_before};
 use super::load_log::{self, CRON, SessionLog, log_room};
 use super::runner::{Runner, view};
 use super::session::{AgentSession, Room};
+use super::turn_tools::{TurnTools, seen_before};
 use crate::engine::Engine;
 use crate::log::Log;
 use crate::prompt::{self, Part, Section, Size};

@@ -19,9 +19,9 @@ use serde_json::json;
 
 use super::admission::Admission;
 use super::call::{Checked, Checking};
-use super::live_tools::TurnTools;
 use super::pending_result::PendingResult;
 use super::session::AgentSession;
+use super::turn_tools::TurnTools;
 use crate::engine::Engine;
 use crate::log::Log;
 use crate::prompt::Part;

@@ -11,7 +11,7 @@ use ghost_domain::text::clip;
 use ghost_domain::tool_catalogue;
 use serde_json::{Value, json};
 
-use super::is_lower_name;
+use super::names::is_lower_name;
 use super::template::{arguments, is_known};
 use crate::files::is_plain_relative;
 use crate::plan::toolbox::{CommandTool, Cwd, Place, Program, ResultForm, Stdin, Stream, ToolboxAccess};

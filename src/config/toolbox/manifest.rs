@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use super::command_tool::{Files, command_tool};
 use super::mcp::mcp;
-use super::{RESERVED, is_lower_name};
+use super::names::{RESERVED, is_lower_name};
 use crate::files::{is_plain_relative, read_text};
 use crate::plan::RemotePlan;
 use crate::plan::toolbox::{CommandTool, ToolboxKind, ToolboxPlan, ToolboxRuntime};

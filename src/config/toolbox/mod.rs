@@ -3,6 +3,7 @@
 mod command_tool;
 mod manifest;
 pub mod mcp;
+mod names;
 mod template;
 #[cfg(test)]
 mod tests;
@@ -13,14 +14,10 @@ use std::path::{Path, PathBuf};
 pub(crate) use self::manifest::untrusted_manifest;
 use crate::files::is_plain_relative;
 use crate::plan::toolbox::{ToolboxKind, ToolboxPlan};
-use crate::reader::{is_name, no_such};
+use crate::reader::no_such;
 use crate::report::{FileReport, Report};
 use crate::substitute::Env;
 use crate::world_file::ToolboxEntry;
-
-/// First parts of built-in tool names. A toolbox with such a name could be mistaken for built-in
-/// tools.
-const RESERVED: [&str; 7] = ["channel", "group", "memory", "syscall", "tool", "util", "workspace"];
 
 /// The directories in which relative paths of toolboxes and skill roots are looked up: the world's
 /// directory and the two above it. Usually a world is in `worlds/<world>`, beside `toolbox/`.
@@ -131,10 +128,6 @@ pub fn toolboxes(
         found.insert(key, Toolbox { name, tools, allowed, is_open, plan });
     }
     found
-}
-
-fn is_lower_name(name: &str) -> bool {
-    is_name(name) && name == name.to_ascii_lowercase() && !name.contains("__")
 }
 
 /// Checks an archetype's reference to a toolbox. If the world does not list the source or does not

@@ -169,7 +169,7 @@ impl ErasedOutside for ToolboxCommand {
 impl ToolboxCommand {
     /// Variables of the file, of the daemon, and of the call; the last ones win (TBX-06).
     fn env(&self, call: &CallContext, world_id: &str) -> Vec<(String, String)> {
-        let passed = self.toolbox.passthrough_env.iter();
+        let passed = self.toolbox.passthrough_env.iter().filter(|name| call.services.redacts(name));
         let passed = passed.filter_map(|name| std::env::var(name).ok().map(|value| (name.clone(), value)));
         let own = [("AGENT_ID", call.caller.agent_id.to_string()), ("WORLD_ID", world_id.to_owned())];
         let own = own.map(|(name, value)| (name.to_owned(), value));
