@@ -41,7 +41,7 @@ rules:
   - when: { mail: learn, round: 1 }
     do: [{ call: syscall.tool.call, with: { name: counter.count, arguments: { seconds: 0 } } }]
   - when: { mail: linger, round: 0 }
-    do: [{ call: syscall.skill.acquire, with: { name: counting } }]
+    do: [{ call: syscall.tool.call, with: { name: syscall.skill.acquire, arguments: { name: counting } } }]
   - when: { mail: linger, round: 1 }
     do: [{ call: syscall.tool.call, with: { name: counter.count, arguments: { seconds: 30 } } }]
   - when: { mail: linger, round: 2 }

@@ -449,7 +449,9 @@ impl Runner {
             known = recorded;
         }
         if let Some(live) = &mut self.live {
-            live.skills_changed |= order.iter().any(|(_, name, _)| name.contains("skill"));
+            // The tool that is meant, which may be called through another one.
+            let meant = |(id, name, arguments): &(String, String, _)| OpenCall::new(id, name, arguments, None).name;
+            live.skills_changed |= order.iter().any(|call| meant(call).contains("skill"));
         }
         let mut blocks = Vec::with_capacity(order.len());
         let mut stop = self.loop_stop.take();
