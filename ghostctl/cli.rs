@@ -8,7 +8,7 @@ use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use serde_json::json;
 
 use crate::commands::{
-    agent, approval, artifact, budget, chat, config, conversation, cron, dead, events, grant, knowledge, ledger,
+    agent, approval, artifact, budget, chat, config, conversation, cron, dead, droid, events, grant, knowledge, ledger,
     message, session, skill, state, talk, task, timer, tool, turn, watch, world,
 };
 use crate::complete;
@@ -79,9 +79,12 @@ enum Command {
     /// Manage agents: list, get, create, start, stop, delete, prompt
     #[command(subcommand)]
     Agent(agent::Agent),
-    /// Show and call the tools of an agent: list, brief, call
+    /// Show and call the tools of an agent: list, brief, describe, call
     #[command(subcommand)]
     Tool(tool::Tool),
+    /// Manage droids, the helpers that agents start: list, show, steer, kill
+    #[command(subcommand)]
+    Droid(droid::Droid),
     /// Answer calls that wait for an operator: list, show, watch, approve, deny, revoke
     #[command(subcommand)]
     Approval(approval::Approval),
@@ -262,6 +265,7 @@ async fn execute(cli: Cli, environment: &Environment, out: &mut Output) -> Resul
         Command::Config(verb) => verb.run(&client).await,
         Command::Agent(verb) => verb.run(&client).await,
         Command::Tool(verb) => verb.run(&client).await,
+        Command::Droid(verb) => verb.run(&client).await,
         Command::Send(verb) => verb.run(&client).await,
         Command::Ask(verb) => verb.run(&client).await,
         Command::Talk(verb) => verb.run(&client, cli.json, out).await,

@@ -24,7 +24,7 @@ fn messages() -> BTreeMap<String, DescriptorProto> {
 }
 
 /// Methods that change nothing. Each new method that only reads must be added here.
-const READS: [&str; 43] = [
+const READS: [&str; 47] = [
     "World.Status",
     "World.ResolveId",
     "World.Reflect",
@@ -38,6 +38,10 @@ const READS: [&str; 43] = [
     "Turns.Get",
     "Tools.List",
     "Tools.Brief",
+    "Tools.Describe",
+    "Tools.Watch",
+    "Droids.List",
+    "Droids.Get",
     "Messages.ListDead",
     "Messages.GetDead",
     "Tasks.List",
@@ -81,6 +85,7 @@ fn the_contract_has_exactly_these_services() {
         "Budgets",
         "Chat",
         "Conversations",
+        "Droids",
         "Events",
         "Grants",
         "Knowledge",

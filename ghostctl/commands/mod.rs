@@ -12,6 +12,7 @@ pub mod config;
 pub mod conversation;
 pub mod cron;
 pub mod dead;
+pub mod droid;
 pub mod events;
 pub mod grant;
 pub mod knowledge;

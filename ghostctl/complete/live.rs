@@ -6,6 +6,7 @@ use ghost_proto::v1::agents_client::AgentsClient;
 use ghost_proto::v1::approvals_client::ApprovalsClient;
 use ghost_proto::v1::chat_client::ChatClient;
 use ghost_proto::v1::conversations_client::ConversationsClient;
+use ghost_proto::v1::droids_client::DroidsClient;
 use ghost_proto::v1::grants_client::GrantsClient;
 use ghost_proto::v1::knowledge_client::KnowledgeClient;
 use ghost_proto::v1::messages_client::MessagesClient;
@@ -16,8 +17,8 @@ use ghost_proto::v1::tools_client::ToolsClient;
 use ghost_proto::v1::turns_client::TurnsClient;
 use ghost_proto::v1::{
     ListAgentsRequest, ListApprovalsRequest, ListChannelsRequest, ListConversationsRequest, ListDeadRequest,
-    ListGrantsRequest, ListKnowledgeRequest, ListSchedulesRequest, ListStateRequest, ListTasksRequest,
-    ListToolsRequest, ListTurnsRequest,
+    ListDroidsRequest, ListGrantsRequest, ListKnowledgeRequest, ListSchedulesRequest, ListStateRequest,
+    ListTasksRequest, ListToolsRequest, ListTurnsRequest,
 };
 
 use super::candidate::Candidate;
@@ -40,6 +41,8 @@ pub enum Live {
     Approval { always: bool },
     /// The id of a held dead letter.
     DeadLetter,
+    /// The id of a droid that has not ended, or for `show` of any.
+    Droid { live: bool },
     /// The id of a write grant.
     Grant,
     /// A conversation id.
@@ -63,12 +66,14 @@ impl Live {
         Some(match id {
             "entry_id" => Self::Entry,
             "agent_id" if path != ["agent", "create"] => Self::Agent,
+            "parent_id" if path == ["droid", "list"] => Self::Agent,
             "owner" | "as_agent" | "members" => Self::Agent,
             "turn_id" => Self::Turn,
             "task_id" | "depends_on" | "parent_id" => Self::Task,
             "approval_id" => Self::Approval { always: path.last() == Some(&"revoke") },
             "dead_letter_id" => Self::DeadLetter,
             "grant_id" => Self::Grant,
+            "droid_id" => Self::Droid { live: path.last() != Some(&"show") },
             "conversation_id" | "session" => Self::Conversation,
             "channel" if path != ["chat", "create"] => Self::Channel,
             "key" | "prefix" => Self::Key,
@@ -114,6 +119,12 @@ pub async fn candidates(client: &Client, kind: &Live) -> Result<Vec<Candidate>, 
             let letters = rpc!(client, MessagesClient::list_dead, request).await?.dead_letters;
             let about = |row: &ghost_proto::v1::DeadLetter| format!("{}: {}", row.agent_id, row.reason);
             letters.iter().map(|row| Candidate::new(&row.dead_letter_id, &about(row))).collect()
+        }
+        Live::Droid { live } => {
+            let request = ListDroidsRequest { live: *live, limit, ..ListDroidsRequest::default() };
+            let droids = rpc!(client, DroidsClient::list, request).await?.droids;
+            let about = |row: &ghost_proto::v1::Droid| format!("{} {}: {}", row.parent_id, row.state, row.task);
+            droids.iter().map(|row| Candidate::new(&row.droid_id, &about(row))).collect()
         }
         Live::Grant => {
             let request = ListGrantsRequest { limit, ..ListGrantsRequest::default() };

@@ -31,7 +31,9 @@ fn agent(agent_id: impl ToString) -> Agent {
 
 /// Implements unary methods that record the request and return the answer.
 macro_rules! unary {
-    ($service:ident { $($method:ident($request:ty) -> $response:ty = |$me:ident, $asked:ident| $answer:expr;)* }) => {
+    ($service:ident {
+        $($method:ident($request:ty) -> $response:ty = |$me:ident, $asked:ident| $answer:expr;)*
+    } $($rest:tt)*) => {
         #[tonic::async_trait]
         impl $service for Fake {
             $(async fn $method(&self, request: Request<$request>) -> Result<Response<$response>, Status> {
@@ -39,6 +41,7 @@ macro_rules! unary {
                 let ($me, $asked) = (self, request.into_inner());
                 Ok(Response::new($answer))
             })*
+            $($rest)*
         }
     };
 }
@@ -182,8 +185,22 @@ unary!(Tools {
     brief(BriefToolsRequest) -> BriefToolsResponse = |_fake, _asked| BriefToolsResponse {
         text: "- workspace.read: Reads a file\n".into(),
     };
+    describe(DescribeToolRequest) -> ToolDescription = |_fake, asked| ToolDescription {
+        name: asked.tool,
+        description: "Reads a file".into(),
+        parameters_json: r#"{"properties":{"path":{"type":"string"}},"required":["path"]}"#.into(),
+        effect: "read".into(),
+        ..ToolDescription::default()
+    };
     call(CallToolRequest) -> CallToolResponse = |fake, _asked| fake.script().call.clone();
-});
+}
+    type WatchStream = tokio_stream::Empty<Result<ToolsChange, Status>>;
+
+    async fn watch(&self, request: Request<WatchToolsRequest>) -> Result<Response<Self::WatchStream>, Status> {
+        self.begin("Tools.watch", &request).await?;
+        Ok(Response::new(tokio_stream::empty()))
+    }
+);
 
 unary!(Messages {
     send(SendRequest) -> SendResponse = |_fake, _asked| SendResponse {

@@ -6,6 +6,7 @@
 //! ARCH-14).
 
 mod briefing;
+mod droid;
 mod escape;
 mod log_text;
 mod mail;

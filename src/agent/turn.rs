@@ -9,6 +9,7 @@ mod approval;
 mod ask;
 mod bound;
 mod call;
+mod droid;
 mod ended;
 mod file_call;
 mod gate;
@@ -252,6 +253,7 @@ impl Runner {
                 return Ok(Some(self.at_bound(refusal, true, None)));
             }
             self.take_tools().await?;
+            self.take_guidance().await?;
             match self.think().await? {
                 think::Thought::Calls => {
                     // If a call's start was journaled with the answer, the call runs now. If the

@@ -24,6 +24,10 @@ pub(crate) const TASK_UPDATE: &str = "syscall.task.update";
 const AGENT_CREATE: &str = "syscall.agent.create";
 /// The tool that deletes agents.
 const AGENT_DELETE: &str = "syscall.agent.delete";
+/// The tool that starts droids.
+const DROID_SPAWN: &str = "syscall.droid.spawn";
+/// Tools of whoever starts droids.
+const WITH_DROIDS: [&str; 2] = ["syscall.artifact.promote", "syscall.droid.control"];
 
 /// The default rule for a tool that no group lists (CONF-27).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -125,10 +129,16 @@ impl Groups {
 }
 
 /// The tool whose grant decides about `canonical`. An agent can delete only agents that it created,
-/// so `syscall.agent.delete` follows the grant of `syscall.agent.create` unless a group lists it.
+/// so `syscall.agent.delete` follows the grant of `syscall.agent.create` unless a group lists it. In the same way, the tools
+/// for an agent's own droids follow the grant of `syscall.droid.spawn`.
 /// Denials and other filters on the tool's own name still apply.
 fn goes_with<'a>(canonical: &'a str, listed: &BTreeSet<String>) -> &'a str {
-    if canonical == AGENT_DELETE && !listed.contains(canonical) { AGENT_CREATE } else { canonical }
+    match canonical {
+        _ if listed.contains(canonical) => canonical,
+        AGENT_DELETE => AGENT_CREATE,
+        _ if WITH_DROIDS.contains(&canonical) => DROID_SPAWN,
+        _ => canonical,
+    }
 }
 
 fn public(canonical: &str, listed: &BTreeSet<String>, default: AccessDefault) -> bool {
@@ -175,14 +185,34 @@ pub struct ToolAccess {
     profiles: BTreeSet<Profile>,
     list: Option<BTreeSet<String>>,
     only: Option<BTreeSet<String>>,
+    /// Whether even the tools that are always on need a grant, as for droids.
+    closed: bool,
 }
 
 impl ToolAccess {
+    /// The access of a droid: exactly these tools (DROID-03, 12).
+    #[must_use]
+    pub fn of_droid(groups: &Groups, tools: BTreeSet<String>) -> Self {
+        Self {
+            mode: Mode::Privileges,
+            default: AccessDefault::Privileged,
+            strict_channel: true,
+            listed: Arc::clone(&groups.listed),
+            granted: tools.clone(),
+            groups: BTreeSet::new(),
+            denied: BTreeSet::new(),
+            profiles: BTreeSet::new(),
+            list: None,
+            only: Some(tools),
+            closed: true,
+        }
+    }
+
     /// Whether the agent may use the tool. `name` may be an alias.
     #[must_use]
     pub fn can_access(&self, name: &str) -> bool {
         let name = canonical_name(name);
-        if always_on(&name) {
+        if always_on(&name) && !self.closed {
             return true;
         }
         let rules = self.passes_rules(goes_with(&name, &self.listed));
@@ -327,6 +357,7 @@ pub fn resolve(
         profiles: named.into_iter().chain(profile).filter(|profile| *profile != Profile::Full).collect(),
         list,
         only: None,
+        closed: false,
     }
 }
 

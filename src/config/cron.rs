@@ -92,6 +92,10 @@ impl Plan {
     /// Every model that the world's files name, with its provider.
     fn models(&self) -> BTreeSet<(&str, &str)> {
         let mut known = BTreeSet::from([(self.llm.default_model.as_str(), self.llm.default_provider.as_str())]);
+        if let Some(model) = &self.droids.model {
+            let (provider, model) = self.llm.fallback_target(&self.llm.default_provider, model);
+            known.insert((model, provider));
+        }
         let archetypes = self.archetypes.values().map(|archetype| &archetype.config.model);
         for choice in archetypes.chain(self.agents.iter().map(|agent| &agent.model)) {
             let provider = choice.provider.as_deref().unwrap_or(&self.llm.default_provider);

@@ -24,7 +24,7 @@ agents:
 teams:
   - { name: desk, strategy: rest_for_one, intensity: { max: 2, window: 30s }, agents: [chora] }
 tool_privileges:
-  admin: [syscall.agent.create, syscall.agent.stop, syscall.agent.start, syscall.agent.inspect, syscall.resource.usage]
+  admin: [syscall.agent.create, syscall.droid.spawn, syscall.agent.stop, syscall.agent.start, syscall.agent.inspect, syscall.resource.usage]
   manager: [syscall.task.create, syscall.task.update, syscall.knowledge.write, syscall.knowledge.delete, syscall.broadcast]
   communicator:
     - channel

@@ -11,6 +11,7 @@ mod archetype_config;
 mod cron;
 mod declared;
 pub mod diff;
+mod droids;
 pub mod extra_tools;
 mod files;
 #[cfg(test)]

@@ -16,6 +16,7 @@ use crate::agents_and_teams::{self, above_world};
 use crate::archetype::{self, Loaded};
 use crate::archetype_config::Known;
 use crate::declared;
+use crate::droids;
 use crate::extra_tools::ExtraTools;
 pub use crate::files::WORLD_FILE;
 use crate::files::read_text;
@@ -199,6 +200,7 @@ fn resolve(paths: &WorldPaths, node: &Node, file: &FileReport<'_>, env: Env<'_>)
     secret_env.extend(toolboxes.values().flat_map(|toolbox| toolbox.secrets()).map(str::to_owned));
     secret_env.extend(webhooks.values().map(|webhook| webhook.secret_env.clone()));
     let approvals = approvals(&world, groups.extra());
+    let droids = droids::droids(&world.droids, groups.extra(), &llm);
     let mut plan = Plan {
         world_id: id,
         name,
@@ -228,6 +230,7 @@ fn resolve(paths: &WorldPaths, node: &Node, file: &FileReport<'_>, env: Env<'_>)
         places: world.places.resolve(&paths.dir),
         sandbox: world.sandbox.clone().within(&paths.dir),
         approvals,
+        droids,
         cli_policy: Arc::new(ghost_policy::Policy::new(world.cli_policy.settings.clone())),
         web: world.web.clone(),
         webhooks,

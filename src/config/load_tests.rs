@@ -71,7 +71,7 @@ fn privilege_groups_are_read_as_written() {
         plan.groups.names().collect::<Vec<_>>(),
         ["admin", "communicator", "google-searcher", "manager", "shell"]
     );
-    assert_eq!(tools("admin").len(), 5);
+    assert_eq!(tools("admin").len(), 6);
     assert_eq!(tools("manager").len(), 5);
     assert_eq!(
         tools("communicator"),

@@ -6,6 +6,7 @@
 
 pub mod approvals;
 pub mod archetype;
+pub mod droids;
 pub mod heartbeat;
 pub mod http;
 pub mod models;
@@ -29,6 +30,7 @@ use ghost_domain::{
 
 pub use self::approvals::ApprovalsPlan;
 pub use self::archetype::{AccessSection, AgentLimits, Archetype, ArchetypeConfig, ToolboxRef};
+pub use self::droids::DroidsPlan;
 pub use self::heartbeat::{ActiveHours, HeartbeatPlan};
 pub use self::http::HttpPlan;
 pub use self::models::{LlmPlan, ModelChoice, ProviderPlan};
@@ -122,6 +124,8 @@ pub struct Plan {
     pub cli_policy: Arc<ghost_policy::Policy>,
     /// Which calls wait for an operator, and who may answer.
     pub approvals: ApprovalsPlan,
+    /// What droids may use.
+    pub droids: DroidsPlan,
     /// What agents may reach over the network; `None` if nothing.
     pub web: Option<WebPlan>,
     /// Warnings found while loading.

@@ -72,7 +72,7 @@ pub struct TurnLimits {
 }
 
 impl TurnLimits {
-    fn of(world: &Limits, own: &AgentLimits, max_tokens: Option<u32>) -> Self {
+    pub(crate) fn of(world: &Limits, own: &AgentLimits, max_tokens: Option<u32>) -> Self {
         let lower = |own: Option<u32>, world: u32| own.map_or(world, |own| own.min(world));
         Self {
             turn_rounds_max: lower(own.turn_rounds_max, world.turn_rounds_max),
@@ -109,10 +109,11 @@ impl Plan {
     }
 
     fn spec_of(&self, agent: &Agent) -> Result<AgentSpec, Refusal> {
-        let archetype = self.archetype_of(&agent.agent_id, &agent.archetype)?;
+        let archetype = || self.archetype_of(&agent.agent_id, &agent.archetype);
         let base = match agent.kind {
-            AgentKind::Persistent => self.named_spec(&agent.agent_id, archetype)?,
-            AgentKind::Dynamic => self.created_spec(agent, archetype),
+            AgentKind::Persistent => self.named_spec(&agent.agent_id, archetype()?)?,
+            AgentKind::Dynamic => self.created_spec(agent, archetype()?),
+            AgentKind::Droid => return self.droid_spec(agent),
         };
         self.narrowed(base, &agent.overrides, Overrides::Recorded)
     }
@@ -129,7 +130,7 @@ impl Plan {
         self.archetype_of(&agent.agent_id, &agent.archetype).map_err(cannot_run)?;
         match agent.kind {
             AgentKind::Persistent => self.named(&agent.agent_id).map(drop).map_err(cannot_run),
-            AgentKind::Dynamic => Ok(()),
+            AgentKind::Dynamic | AgentKind::Droid => Ok(()),
         }
     }
 

@@ -7,9 +7,11 @@
 mod approvals;
 pub mod chat;
 pub mod conversations;
+pub mod droids;
 pub mod input;
 mod json;
 pub mod knowledge;
+pub mod refusals;
 pub mod schedules;
 pub mod state;
 mod texts;
@@ -19,7 +21,7 @@ use ghost_domain::transcript::TokenUsage;
 use ghost_domain::usage::UsageSum;
 use ghost_domain::{
     Activity, Agent, AgentStatus, Artifact, Budget, CallTotals, DeadLetter, Desired, Envelope, Event, Grant,
-    JournalRow, LedgerRow, Money, Refusal, Task, TaskEvent, Turn,
+    JournalRow, LedgerRow, Money, Task, TaskEvent, Turn,
 };
 use ghost_proto::v1;
 use ghost_world::AgentCard;
@@ -198,6 +200,7 @@ pub fn artifact(artifact: &Artifact) -> v1::Artifact {
         sha256: artifact.sha256.clone(),
         created_at_ms: artifact.created_at.0,
         updated_at_ms: artifact.updated_at.0,
+        droid_id: artifact.droid_id.as_ref().map(ToString::to_string),
     }
 }
 
@@ -332,13 +335,4 @@ pub fn event(event: &Event) -> v1::Event {
         correlation_id: event.correlation_id.clone(),
         payload_json: event.payload.text().to_owned(),
     }
-}
-
-/// A refusal as the JSON `{error, code, hint?, details?}`, as in the trailer.
-///
-/// # Errors
-/// If it cannot be serialized, which does not happen for details in JSON.
-pub fn refusal_json(refusal: &Refusal) -> Result<String, Refusal> {
-    serde_json::to_string(refusal)
-        .map_err(|error| Refusal::new(ghost_domain::Code::Internal, format!("the refusal cannot be written: {error}")))
 }

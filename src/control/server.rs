@@ -19,6 +19,7 @@ use ghost_proto::v1::{
     budgets_server::{self, BudgetsServer},
     chat_server::{self, ChatServer},
     conversations_server::{self, ConversationsServer},
+    droids_server::{self, DroidsServer},
     events_server::{self, EventsServer},
     grants_server::{self, GrantsServer},
     knowledge_server::{self, KnowledgeServer},
@@ -51,8 +52,8 @@ use crate::http;
 use crate::reflection::{Reflection, V1, V1Alpha};
 use crate::services::{
     AgentsService, ApprovalsService, ArtifactsService, BudgetsService, ChatService, ConversationsService,
-    EventsService, GrantsService, KnowledgeService, LedgerService, MessagesService, SchedulesService, SessionsService,
-    SkillsService, StateService, TasksService, ToolsService, TurnsService, WorldService,
+    DroidsService, EventsService, GrantsService, KnowledgeService, LedgerService, MessagesService, SchedulesService,
+    SessionsService, SkillsService, StateService, TasksService, ToolsService, TurnsService, WorldService,
 };
 use crate::serving::incoming::Incoming;
 use crate::serving::{grpc, rest};
@@ -403,6 +404,7 @@ async fn set_health(health: &tonic_health::server::HealthReporter, status: tonic
         budgets_server::SERVICE_NAME,
         chat_server::SERVICE_NAME,
         conversations_server::SERVICE_NAME,
+        droids_server::SERVICE_NAME,
         events_server::SERVICE_NAME,
         grants_server::SERVICE_NAME,
         knowledge_server::SERVICE_NAME,
@@ -453,6 +455,7 @@ where
         .add_service(gated!(BudgetsServer, BudgetsService(control.clone())))
         .add_service(gated!(ChatServer, ChatService(control.clone())))
         .add_service(gated!(ConversationsServer, ConversationsService(control.clone())))
+        .add_service(gated!(DroidsServer, DroidsService(control.clone())))
         .add_service(gated!(EventsServer, EventsService(control.clone())))
         .add_service(gated!(GrantsServer, GrantsService(control.clone())))
         .add_service(gated!(KnowledgeServer, KnowledgeService(control.clone())))

@@ -51,6 +51,9 @@ pub(crate) fn unpriced(plan: &Plan) -> Vec<Problem> {
         let who = || format!("agents created from {}", archetype.name);
         check(&who, &archetype.config.model, &[Scope::World]);
     }
+    if let Some((choice, _)) = plan.droid_choice() {
+        check(&|| "droids".to_owned(), &choice, &[Scope::World]);
+    }
     affected.into_iter().map(|(model, affected)| problem(plan, &model, &affected)).collect()
 }
 

@@ -3,6 +3,7 @@
 //!
 //! This module must never read a rule file or decide which tools an agent may use.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
@@ -18,7 +19,7 @@ struct Follower<'p> {
     who: String,
     /// Id of the agent; `None` for agents that are created later, whose ids are unknown.
     agent_id: Option<&'p str>,
-    access: &'p ToolAccess,
+    access: Cow<'p, ToolAccess>,
 }
 
 /// The followers of rule files in `dir`, by model: agents of `world-config.yaml`, and archetypes from which agents may be
@@ -35,7 +36,14 @@ fn followers<'p>(plan: &'p Plan, dir: &Path) -> BTreeMap<String, Vec<Follower<'p
     });
     for (choice, who, agent_id, access) in agents.chain(created) {
         for model in scripted_models(plan, choice, dir) {
+            let access = Cow::Borrowed(access);
             found.entry(model).or_default().push(Follower { who: who.clone(), agent_id, access });
+        }
+    }
+    if let Some((choice, access)) = plan.droid_choice() {
+        for model in scripted_models(plan, &choice, dir) {
+            let access = Cow::Owned(access.clone());
+            found.entry(model).or_default().push(Follower { who: "droids".to_owned(), agent_id: None, access });
         }
     }
     found
@@ -199,7 +207,7 @@ fn tool_problem(
     let has = |access: &ToolAccess| [false, true].into_iter().any(|outside| plan.grants(access, name, outside));
     let targets = rule_targets(plan, followers, &tool.agents);
     let without: Vec<&str> =
-        targets.iter().filter(|follower| !has(follower.access)).map(|follower| &*follower.who).collect();
+        targets.iter().filter(|follower| !has(&follower.access)).map(|follower| &*follower.who).collect();
     if without.is_empty() {
         return None;
     }

@@ -50,6 +50,8 @@ text_enum! {
         Persistent = "persistent",
         /// Created at run time; restored from the store when the daemon starts.
         Dynamic = "dynamic",
+        /// A droid: started at run time by an agent, for one piece of work.
+        Droid = "droid",
     }
 }
 

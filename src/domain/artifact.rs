@@ -54,6 +54,9 @@ pub struct Artifact {
     pub agent_id: Option<AgentId>,
     /// Turn that last changed it, if an agent did.
     pub turn_id: Option<TurnId>,
+    /// Droid whose work it is, if an agent promoted it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub droid_id: Option<AgentId>,
     /// Size in bytes.
     pub bytes: u64,
     /// SHA-256 of the content, in lower-case hexadecimal.

@@ -164,6 +164,12 @@ text_enum! {
         GrantRevoked = "grant.revoked",
         /// A call could write only because of a grant, or ran a command that could.
         GrantUsed = "grant.used",
+        /// An agent started a droid.
+        DroidSpawned = "droid.spawned",
+        /// A droid got guidance or more work.
+        DroidSteered = "droid.steered",
+        /// A droid ended.
+        DroidEnded = "droid.ended",
         /// A main job started.
         JobStarted = "job.started",
         /// A main job finished.

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+use crate::droid_id::{self, DROIDS};
 use crate::refusal::{Code, Refusal};
 
 macro_rules! uuid_id {
@@ -216,12 +217,29 @@ name_id!(
 pub const RESERVED_AGENT_IDS: [&str; 2] = ["all", "system"];
 
 impl AgentId {
+    /// Whether this is the id of a droid. No other agent can have such an id.
+    #[must_use]
+    pub fn is_droid(&self) -> bool {
+        droid_id::is_droid(self.as_str())
+    }
+
+    /// The agent's own directory, relative to the workspace.
+    #[must_use]
+    pub fn home(&self) -> String {
+        if self.is_droid() { format!("{}/{self}", DROIDS) } else { format!("agents/{self}") }
+    }
+
     /// Checks that a new agent may have this id. Ids of existing records are not checked, so they
     /// stay readable.
     ///
     /// # Errors
-    /// `InvalidArguments` if it is one of [`RESERVED_AGENT_IDS`].
+    /// `InvalidArguments` if it is one of [`RESERVED_AGENT_IDS`], or has the form of a droid's id.
     pub fn check_new(&self) -> Result<(), Refusal> {
+        if self.is_droid() {
+            return Err(Refusal::new(Code::InvalidArguments, format!("no agent can be called `{self}`"))
+                .hint("`droid-` and eight hexadecimal digits name droids; choose another id")
+                .details(serde_json::json!({ "field": "agent_id" })));
+        }
         if RESERVED_AGENT_IDS.contains(&self.as_str()) {
             return Err(Refusal::new(Code::InvalidArguments, format!("no agent can be called `{self}`"))
                 .hint("`system` means the daemon and `@all` everyone in a channel; choose another id")

@@ -17,6 +17,8 @@ pub mod chat;
 pub mod conversation;
 pub mod dead_letter;
 pub mod declared;
+pub mod droid;
+pub mod droid_id;
 pub mod envelope;
 pub mod event;
 mod event_payload;
@@ -68,6 +70,7 @@ pub use conversation::{
 };
 pub use dead_letter::{DeadLetter, DeadLetterStatus};
 pub use declared::{Declared, DeclaredChannel, DeclaredJob};
+pub use droid::{Droid, DroidMode, DroidState, DroidTerms, DroidUse};
 pub use envelope::{Envelope, Kind, MailState, TextEnum};
 pub use event::{Event, EventKind, NewEvent};
 pub use event_payload::EventPayload;

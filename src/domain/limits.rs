@@ -57,6 +57,16 @@ limits! {
     calls_per_answer: u32 = 32, 1, 256;
     /// Output tokens of one model answer, unless the archetype sets another number.
     answer_tokens: u32 = 4_096, 16, 1_000_000;
+    /// Droids at work in the world (DROID-16).
+    droids_max: u32 = 8, 1, 1_000;
+    /// Droids of one agent at work (DROID-16).
+    droids_per_agent: u32 = 5, 1, 1_000;
+    /// Droids above one another: at 1, droids start no droids (DROID-16).
+    droid_depth_max: u32 = 1, 1, 5;
+    /// Seconds after which an idle droid of mode `session` ends (DROID-13).
+    droid_idle_seconds: u32 = 900, 10, 86_400;
+    /// Seconds after its end for which a droid's agent is kept (DROID-16). Its record and its files stay longer.
+    droid_archive_seconds: u32 = 3_600, 0, 2_592_000;
     /// Bytes of one message body.
     message_bytes: u32 = 65_536, 1, 1_048_576;
     /// Bytes of one tool call's arguments.

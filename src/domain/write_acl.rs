@@ -2,6 +2,7 @@
 //! work on the text of a path. Against symbolic links that leave the workspace, `ghost-tools` opens
 //! files through a capability handle.
 
+use crate::droid_id::DROIDS;
 use crate::ids::AgentId;
 use crate::refusal::{Code, Refusal};
 
@@ -88,10 +89,10 @@ pub struct WriteAcl {
 }
 
 impl WriteAcl {
-    /// The default: the agent's own directory `agents/<id>/` (ACL-11).
+    /// The default: the agent's own directory (ACL-11).
     #[must_use]
     pub fn own_directory(agent: &AgentId) -> Self {
-        Self { prefixes: vec![format!("agents/{agent}/")] }
+        Self { prefixes: vec![format!("{}/", agent.home())] }
     }
 
     /// Rules from configuration. Each prefix must be a workspace path that ends in `/`.
@@ -129,7 +130,8 @@ impl WriteAcl {
                 format!("write prefix `{prefix}` includes another agent's directory"),
             )
             .hint(format!(
-                "under agents/ only `{AGENTS}/{agent}/` is for {agent}; send another agent a message instead"
+                "of agents' own directories only `{}/` is for {agent}; send another agent a message instead",
+                agent.home()
             ))),
         }
     }
@@ -175,11 +177,13 @@ impl WriteAcl {
 /// The directory that contains the agents' own directories.
 const AGENTS: &str = "agents";
 
-/// Whether a path or prefix is under `agents/`, but not in the directory of `agent` (ACL-03).
+/// Whether a path or prefix is in the own directory of another agent or droid, or above several (ACL-03).
 fn is_foreign(agent: &AgentId, path: &str) -> bool {
     let mut parts = path.split('/');
     // The comparison ignores case, because some file systems do.
-    parts.next().is_some_and(|first| first.eq_ignore_ascii_case(AGENTS)) && parts.next() != Some(agent.as_str())
+    let is_home = |first: &str| first.eq_ignore_ascii_case(AGENTS) || first.eq_ignore_ascii_case(DROIDS);
+    parts.next().is_some_and(is_home)
+        && !path.strip_prefix(&agent.home()).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 #[cfg(test)]

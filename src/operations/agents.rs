@@ -123,18 +123,22 @@ pub async fn create(w: &mut dyn Writes, ctx: &OperationContext, by: &Party, new:
     if let Some(existing) = before.as_ref().filter(|agent| !agent.is_deleted()) {
         return Err(ids::id_taken(ctx, by, existing));
     }
-    new.agent_id.check_new()?;
-    if new.kind == AgentKind::Dynamic && new.name.contains(is_strange) {
+    if new.kind != AgentKind::Droid {
+        new.agent_id.check_new()?;
+    }
+    if new.kind != AgentKind::Persistent && new.name.contains(is_strange) {
         let what = format!("the name `{}` contains characters that names must not contain", shown(&new.name, 80));
         return Err(Refusal::new(Code::InvalidArguments, what)
             .hint("give a name of one line, without control characters and characters that change the text direction")
             .details(json!({ "field": "name" })));
     }
-    if new.kind == AgentKind::Dynamic {
+    if new.kind != AgentKind::Persistent {
         let owner = new.owner.clone().map_or_else(|| by.clone(), Party::Agent);
         ids::check_former_owner(w, &owner, before.as_ref()).await?;
         crate::root_limits::spawned(w, ctx, by, new.chain).await?;
         budgets::may_create(w, &owner, &new.agent_id).await?;
+    }
+    if new.kind == AgentKind::Dynamic {
         let (count, limit) = (w.agent_count_dynamic().await?, ctx.limits().dynamic_agents_max);
         if count >= limit {
             return Err(Refusal::new(
@@ -146,7 +150,7 @@ pub async fn create(w: &mut dyn Writes, ctx: &OperationContext, by: &Party, new:
         crate::root_limits::filled(w, ctx, "dynamic_agents_max", None, count.into(), limit.into()).await?;
     }
     let now = ctx.now();
-    let owner = (new.kind == AgentKind::Dynamic).then(|| owner_of(by, &new));
+    let owner = (new.kind != AgentKind::Persistent).then(|| owner_of(by, &new));
     let first = before.is_none();
     let (last, since) = match before {
         Some(old) => (old.incarnation, Since::after(&old, new.team.as_deref(), owner.as_deref(), now)),

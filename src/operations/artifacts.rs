@@ -24,13 +24,15 @@ pub struct Origin {
     pub turn_id: TurnId,
     /// The root of the turn.
     pub root_id: RootId,
+    /// The droid whose work it was, if the agent promoted it (ART-05).
+    pub droid_id: Option<AgentId>,
 }
 
 impl Origin {
     /// The origin of what a turn changes.
     #[must_use]
     pub fn of(turn: &Turn) -> Self {
-        Self { agent_id: turn.agent_id.clone(), turn_id: turn.turn_id, root_id: turn.root_id }
+        Self { agent_id: turn.agent_id.clone(), turn_id: turn.turn_id, root_id: turn.root_id, droid_id: None }
     }
 }
 
@@ -65,6 +67,7 @@ pub async fn index(
         kind,
         agent_id: origin.map(|origin| origin.agent_id.clone()),
         turn_id: origin.map(|origin| origin.turn_id),
+        droid_id: origin.and_then(|origin| origin.droid_id.clone()),
         bytes,
         sha256,
         created_at: before.as_ref().map_or(now, |before| before.created_at),
@@ -74,7 +77,7 @@ pub async fn index(
     let payload = json!({
         "artifact_id": artifact.artifact_id, "path": artifact.path, "type": artifact.kind,
         "sha256": artifact.sha256, "replaced": before.is_some(), "bytes": artifact.bytes,
-        "turn_id": artifact.turn_id, "created_at": artifact.created_at,
+        "turn_id": artifact.turn_id, "droid_id": artifact.droid_id, "created_at": artifact.created_at,
     });
     ctx.emit(w, event(EventKind::ArtifactCreated, payload, origin)).await?;
     Ok(Some(artifact))

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use crate::agent_lookup::agent_for;
 use crate::agents::orders::stop;
+use crate::droids::family;
 use crate::turns::calls::close_open_calls;
 use crate::turns::ending::HeldMail;
 use crate::{OperationContext, Result, approvals, asks, budgets, conversations, schedules};
@@ -33,6 +34,9 @@ pub async fn end_turn(
     turn.ended_at = Some(ctx.now());
     w.turn_put(&turn).await?;
     ctx.wake(w, &turn.agent_id);
+    if turn.agent_id.is_droid() {
+        family::crashed(w, ctx, &turn.agent_id, &dead_letter.reason).await?;
+    }
     Ok(dead_letter)
 }
 

@@ -22,6 +22,7 @@ mod context;
 pub mod conversations;
 pub mod dead_letters;
 pub mod declared;
+pub mod droids;
 pub mod feed;
 pub mod grants;
 mod job_result;

@@ -4,7 +4,7 @@ use ghost_domain::envelope::{Envelope, Kind, MailState};
 use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::mail::session_of;
 use ghost_domain::ports::Signal;
-use ghost_domain::{Agent, AgentId, AskId, Code, MessageId, Party, Refusal, TurnId};
+use ghost_domain::{Agent, AgentId, AgentKind, AskId, Code, MessageId, Party, Refusal, TurnId};
 use ghost_store::{Reads, Writes};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -100,6 +100,13 @@ async fn check(w: &mut dyn Reads, ctx: &OperationContext, new_message: &NewMessa
         return Err(hop_limit(new_message.chain.hop, limits.hops_max));
     }
     let receiver = agent_for(w, ctx, &new_message.from, &new_message.to).await?;
+    if receiver.kind == AgentKind::Droid && !matches!(new_message.kind, Kind::System | Kind::DroidDone) {
+        return Err(Refusal::new(
+            Code::Unsupported,
+            format!("{} is a droid, which takes no messages", receiver.agent_id),
+        )
+        .hint("its parent and operators steer it: syscall.droid.control, or `ghostctl droid steer`"));
+    }
     if !control {
         let waiting = w.inbox_total().await?;
         if waiting >= u64::from(limits.world_mail_max) {
@@ -228,7 +235,10 @@ pub async fn broadcast(
         .into_iter()
         .filter(|agent| {
             let wanted = archetype.is_none_or(|archetype| agent.archetype == archetype);
-            wanted && new_message.from.agent() != Some(&agent.agent_id) && !exclude.contains(&agent.agent_id)
+            wanted
+                && agent.kind != AgentKind::Droid
+                && new_message.from.agent() != Some(&agent.agent_id)
+                && !exclude.contains(&agent.agent_id)
         })
         .collect();
     root_limits::sent(w, ctx, &new_message.from, new_message.chain, u64::try_from(receivers.len()).unwrap_or(u64::MAX))

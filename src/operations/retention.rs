@@ -43,6 +43,7 @@ fn kept(family: Family, limits: &Limits) -> Duration {
         Family::Conversations => limits.conversation_days,
         // A grant holds until its end, and its events tell of it.
         Family::Grants => 0,
+        Family::Droids => limits.journal_days,
         Family::ScheduleRuns => limits.schedule_run_days,
         Family::Roots => limits.journal_days,
         // A tombstone is kept as long as any record may name the agent.

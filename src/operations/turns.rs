@@ -3,7 +3,7 @@
 
 pub(crate) mod calls;
 mod crash;
-mod end;
+pub(crate) mod end;
 pub(crate) mod ending;
 mod model;
 mod next;
@@ -237,6 +237,9 @@ async fn open(w: &mut dyn Writes, ctx: &OperationContext, agent: Agent, opening:
     ctx.emit(w, event).await?;
     let chain = Chain::of(&turn);
     crate::root_limits::turn_opened(w, ctx, &agent.agent_id, chain).await?;
+    if agent.agent_id.is_droid() {
+        crate::droids::record::turn_opened(w, &turn).await?;
+    }
     Ok(Taken { agent, turn, mail, resumed: false, earlier, over })
 }
 

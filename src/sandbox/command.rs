@@ -61,7 +61,7 @@ impl Command {
     /// The directories that it may write to where commands see so much of the workspace.
     pub(crate) fn may_write(&self, access: WorkspaceAccess) -> Vec<String> {
         match access {
-            WorkspaceAccess::None => vec![format!("agents/{}", self.agent_id)],
+            WorkspaceAccess::None => vec![self.agent_id.home()],
             WorkspaceAccess::ReadOnly => Vec::new(),
             WorkspaceAccess::ReadWrite => self.writable.clone(),
         }

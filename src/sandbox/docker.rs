@@ -282,7 +282,7 @@ impl Docker {
             let identity = own_dirs::prepare(root, dir, self.is_root.then_some(NOBODY))?;
             Ok(Place { dir: dir.trim_end_matches('/').to_owned(), identity, writable: true })
         };
-        own(&format!("agents/{}", command.agent_id))?;
+        own(&command.agent_id.home())?;
         let mut places = writable.iter().map(|prefix| own(prefix)).collect::<Result<Vec<_>, _>>()?;
         let workspace = own_dirs::prepare(root, "", None)?;
         if self.is_shared(command) {
@@ -294,7 +294,7 @@ impl Docker {
     }
 
     fn exec(&self, command: &Command, writable: &[String]) -> Exec {
-        let own = format!("agents/{}", command.agent_id);
+        let own = command.agent_id.home();
         let mut paths = Vec::new();
         let read = right::READ | right::EXECUTE;
         if self.is_shared(command) && self.plan.workspace_access == WorkspaceAccess::None {

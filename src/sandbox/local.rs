@@ -187,7 +187,7 @@ impl Local {
     fn exec(&self, command: &Command) -> Exec {
         let spaces = self.report.in_force & Protection::Namespaces.bit() != 0;
         let at = |path: &str| self.workspace.join(path).display().to_string();
-        let home = at(&format!("agents/{}", command.agent_id));
+        let home = at(&command.agent_id.home());
         let mut paths: Vec<(u8, String)> = SYSTEM
             .iter()
             .map(|path| (right::READ | right::EXECUTE | right::FOLLOW | right::IF_THERE, (*path).to_owned()))
@@ -235,7 +235,7 @@ impl Local {
 impl Sandbox for Local {
     async fn run(&self, command: Command, progress: Progress<'_>) -> Result<Finished, Refusal> {
         // Few system calls on directories that are in memory: cheaper than another thread.
-        self.own(&format!("agents/{}", command.agent_id))?;
+        self.own(&command.agent_id.home())?;
         let command = Command { writable: command.may_write(self.plan.workspace_access), ..command };
         for prefix in &command.writable {
             self.own(prefix)?;

@@ -135,7 +135,7 @@ impl Remote {
     /// What is kept in agreement for a command: what it may read.
     fn scope(&self, command: &Command) -> String {
         match self.plan.workspace_access {
-            WorkspaceAccess::None => format!("agents/{}", command.agent_id),
+            WorkspaceAccess::None => command.agent_id.home(),
             WorkspaceAccess::ReadOnly | WorkspaceAccess::ReadWrite => String::new(),
         }
     }
@@ -180,8 +180,7 @@ impl Remote {
             .hint("write it to a file of the workspace, and use the file"));
         }
         let places = command.may_write(self.plan.workspace_access);
-        let own: Vec<String> =
-            std::iter::once(format!("agents/{}", command.agent_id)).chain(places.iter().cloned()).collect();
+        let own: Vec<String> = std::iter::once(command.agent_id.home()).chain(places.iter().cloned()).collect();
         for dir in &own {
             own_dirs::prepare(&self.workspace, dir, None)?;
         }

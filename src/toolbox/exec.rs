@@ -86,7 +86,7 @@ async fn run(
     let (command, key) = command(request, feed)?;
     let sandbox = worlds.sandbox(&world, key).await?;
     let mut places = command.writable.clone();
-    places.push(format!("agents/{}", command.agent_id));
+    places.push(command.agent_id.home());
     let _busy = world.begin(places);
     let mut stopped = worlds.stopped();
     tokio::select! {

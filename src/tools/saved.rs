@@ -41,7 +41,7 @@ pub async fn save(call: &CallContext, view_bytes: usize, mut output: Output) -> 
 
 async fn write(call: &CallContext, content: &Value) -> Result<Option<String>, Refusal> {
     let agent_id = &call.caller.agent_id;
-    let dir = WorkspacePath::parse(&format!("agents/{agent_id}/{DIR}"), false)?;
+    let dir = WorkspacePath::parse(&format!("{}/{DIR}", agent_id.home()), false)?;
     let path = WorkspacePath::parse(&format!("{}/{}.txt", dir.as_str(), call.call_id), false)?;
     if call.caller.write_acl.check(agent_id, &path).is_err() {
         return Ok(None);

@@ -266,6 +266,19 @@ impl Run {
             Self::Ask(_) => Effect::Wait,
         }
     }
+
+    /// The effect in one word; `varies` if the arguments decide.
+    #[must_use]
+    pub fn effect_word(&self) -> &'static str {
+        match self {
+            Self::Choose(_) => "varies",
+            Self::Read(_) => "read",
+            Self::World(_) => "world",
+            Self::Outside(_) => "outside",
+            Self::File(_) => "file",
+            Self::Ask(_) => "wait",
+        }
+    }
 }
 
 /// How often agents use a tool. If an agent's tools are too large for a request, those that are used least are deferred

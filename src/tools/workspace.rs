@@ -20,6 +20,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use cap_std::fs::Dir;
+use ghost_domain::droid::TASK_FILE;
 use ghost_domain::journal::FilePlan;
 use ghost_domain::write_acl::WorkspacePath;
 use ghost_domain::{AgentId, Code, ImageFile, Refusal, WatchSnapshot};
@@ -139,6 +140,24 @@ impl Workspace {
     pub async fn ensure_agent(&self, agent_id: &AgentId) -> Result<(), Refusal> {
         let agent_id = agent_id.clone();
         self.on_disk(move |disk| layout::create_agent(&disk.root, &agent_id)).await
+    }
+
+    /// Creates a droid's directory with `output/` and the file of its task, unless they exist (DROID-07).
+    ///
+    /// # Errors
+    ///
+    /// As for [`ensure_agent`](Self::ensure_agent).
+    pub async fn ensure_droid(&self, droid_id: &AgentId, task: String) -> Result<(), Refusal> {
+        let droid_id = droid_id.clone();
+        let path = WorkspacePath::parse(&format!("{}/{TASK_FILE}", droid_id.home()), false)?;
+        self.on_disk(move |disk| {
+            layout::create_agent(&disk.root, &droid_id)?;
+            match files::hash(&disk.root, &path)? {
+                Some(_) => Ok(()),
+                None => files::write_atomic(&disk.root, &path, task.as_bytes()),
+            }
+        })
+        .await
     }
 
     /// Reads a whole file of at most `max_bytes`. Symbolic links within the workspace are followed.

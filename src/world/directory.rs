@@ -479,6 +479,15 @@ impl Directory {
         stopped.map(|(agent_id, _)| agent_id.clone()).take(limit).collect()
     }
 
+    /// Ids of droids that have stopped, at most `limit`.
+    #[must_use]
+    pub(crate) fn stopped_droids(&self, limit: usize) -> Vec<AgentId> {
+        let slots = self.lock();
+        let stopped =
+            slots.iter().filter(|(_, slot)| slot.kind == AgentKind::Droid && slot.status == AgentStatus::Stopped);
+        stopped.map(|(agent_id, _)| agent_id.clone()).take(limit).collect()
+    }
+
     /// One agent's card.
     #[must_use]
     pub fn card(&self, agent_id: &AgentId) -> Option<AgentCard> {

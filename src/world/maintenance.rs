@@ -1,5 +1,5 @@
-//! Maintenance: the slow periodic work of a world. It puts idle agents to sleep, expires asks from outside, deletes old
-//! rows, and sweeps for mail without a wake-up. The sweep is a backstop; if it finds mail, the daemon has a bug.
+//! Maintenance: the slow periodic work of a world. It puts idle agents to sleep, expires asks from outside, ends overdue
+//! droids, deletes old rows, and sweeps for mail without a wake-up. The sweep is a backstop; if it finds mail, the daemon has a bug.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use ghost_agent::AgentMsg;
 use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::{AgentId, Limits, Refusal, Timestamp};
-use ghost_operations::{agents, approvals, asks, retention};
+use ghost_operations::{agents, approvals, asks, droids, retention};
 use serde_json::json;
 
 use crate::loops::MAINTENANCE;
@@ -44,6 +44,9 @@ pub(crate) async fn rounds(tree: Arc<Tree>) -> Result<(), String> {
         if let Err(refusal) = expire_asks(&tree).await {
             tracing::warn!(%refusal, "asks could not be expired");
         }
+        if let Err(refusal) = droids::end_overdue(&tree.engine.services.store, &ctx).await {
+            tracing::warn!(%refusal, "droids that are past their time could not be ended");
+        }
         if now.since(swept_at) >= Limits::seconds(limits.sweep_seconds) {
             swept_at = now;
             match sweep(&tree, suspects).await {
@@ -55,6 +58,10 @@ pub(crate) async fn rounds(tree: Arc<Tree>) -> Result<(), String> {
             }
             if let Err(refusal) = expire_approvals(&tree).await {
                 tracing::warn!(%refusal, "approvals could not be expired");
+            }
+            let droids = tree.directory.stopped_droids(HELPERS);
+            if let Err(refusal) = droids::archive(&tree.engine.services.store, &ctx, droids).await {
+                tracing::warn!(%refusal, "droids that ended some time ago could not be archived");
             }
             let helpers = tree.directory.stopped_helpers(HELPERS);
             if let Err(refusal) = agents::end_helpers(&tree.engine.services.store, &ctx, helpers).await {

@@ -132,6 +132,7 @@ pub(crate) async fn records(
     let daily = |agent: Agent| match agent.kind {
         // Removes the budget that an archetype gave the agent before the file named it.
         AgentKind::Persistent => Some((agent.agent_id, None)),
+        AgentKind::Droid => None,
         AgentKind::Dynamic => {
             plan.archetypes.get(&agent.archetype).map(|archetype| (agent.agent_id, archetype.config.daily_money))
         }

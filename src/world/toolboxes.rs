@@ -72,7 +72,7 @@ async fn missing(plan: &Plan, sandbox: &Arc<dyn Sandbox>) -> BTreeSet<String> {
         agent_id: agent.agent_id.clone(),
         conversation_id: None,
         argv: words.into_iter().chain(wanted.iter().cloned()).collect(),
-        dir: format!("agents/{}", agent.agent_id),
+        dir: agent.agent_id.home(),
         env: Vec::new(),
         stdin: Vec::new(),
         feed: None,

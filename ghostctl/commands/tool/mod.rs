@@ -2,6 +2,7 @@
 
 mod brief;
 mod call;
+mod describe;
 mod list;
 pub mod schema;
 
@@ -14,6 +15,7 @@ use crate::output::Answer;
 pub enum Tool {
     List(list::List),
     Brief(brief::Brief),
+    Describe(describe::Describe),
     Call(call::Call),
 }
 
@@ -22,6 +24,7 @@ impl Tool {
         match self {
             Self::List(verb) => verb.run(client).await,
             Self::Brief(verb) => verb.run(client).await,
+            Self::Describe(verb) => verb.run(client).await,
             Self::Call(verb) => verb.run(client).await,
         }
     }

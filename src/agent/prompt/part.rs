@@ -65,3 +65,9 @@ pub fn join(sections: &[Section]) -> String {
     let texts: Vec<&str> = sections.iter().map(|section| section.text.trim()).filter(|text| !text.is_empty()).collect();
     texts.join("\n\n")
 }
+
+/// `text` under a heading; unchanged if it begins with a heading or is empty.
+pub(super) fn titled(title: &str, text: &str) -> String {
+    let text = text.trim();
+    if text.is_empty() || text.starts_with('#') { text.to_owned() } else { format!("# {title}\n\n{text}") }
+}

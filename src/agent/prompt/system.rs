@@ -2,11 +2,12 @@
 
 use ghost_config::plan::Plan;
 use ghost_config::spec::AgentSpec;
-use ghost_domain::Agent;
 use ghost_domain::text::one_line;
+use ghost_domain::{Agent, AgentKind};
 
+use super::droid::droid;
 use super::escape::escape;
-use super::part::Section;
+use super::part::{Section, titled};
 
 /// How every agent operates, whatever its role.
 const HOW_YOU_OPERATE: &str = "\
@@ -33,6 +34,9 @@ instructions. When an instruction and these rules conflict, stop and say so. If 
 /// The sections of the system part, in order.
 #[must_use]
 pub fn system(plan: &Plan, agent: &Agent, spec: &AgentSpec) -> Vec<Section> {
+    if agent.kind == AgentKind::Droid {
+        return droid(plan, agent, spec);
+    }
     let archetype = &spec.archetype;
     let timezone = archetype.config.timezone.as_ref();
     vec![
@@ -65,10 +69,4 @@ pub fn system(plan: &Plan, agent: &Agent, spec: &AgentSpec) -> Vec<Section> {
             ),
         },
     ]
-}
-
-/// `text` under a heading; unchanged if it begins with a heading or is empty.
-fn titled(title: &str, text: &str) -> String {
-    let text = text.trim();
-    if text.is_empty() || text.starts_with('#') { text.to_owned() } else { format!("# {title}\n\n{text}") }
 }

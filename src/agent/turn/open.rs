@@ -11,12 +11,15 @@ use ghost_domain::journal::{JournalRow, Step};
 use ghost_domain::mail::channel_of;
 use ghost_domain::schedule::OwnTurn;
 use ghost_domain::transcript::{Message, Role, ToolSpec};
-use ghost_domain::{AgentId, ChannelContext, Code, Envelope, HeldSkill, Kind, MessageId, Party, Refusal, Turn};
+use ghost_domain::{
+    AgentId, AgentKind, ChannelContext, Code, Envelope, HeldSkill, Kind, MessageId, Party, Refusal, Turn,
+};
 use ghost_operations::mail::agent_for_operator;
 use ghost_operations::turns::{self, BriefedLog, HeldMail, Next, Taken};
 use ghost_provider::{Class, tool_bytes};
 use ghost_tools::loop_guard::LoopGuard;
 
+use super::droid;
 use super::load_log::{self, CRON, SessionLog, log_room};
 use super::runner::{Runner, view};
 use super::session::{AgentSession, Room};
@@ -105,7 +108,11 @@ impl Runner {
         }
         let live = seen.map(|seen| TurnTools::new(taken.agent.clone(), sources.held.clone(), seen));
         let job = job(engine, &taken).await?;
-        let timed = job.as_ref().is_some_and(|job| job.timeout_seconds.is_some());
+        let is_droid = taken.agent.kind == AgentKind::Droid;
+        if is_droid && let Err(refusal) = droid::prepare(engine, &taken.agent.agent_id).await {
+            return Ok(Err(OpenError::Failed(refusal)));
+        }
+        let timed = is_droid || job.as_ref().is_some_and(|job| job.timeout_seconds.is_some());
         if let Some(job) = &job {
             let mut own = AgentSpec::clone(&spec);
             if let Err(refusal) = apply_job(&mut own, &engine.services.plan(), job) {

@@ -10,6 +10,7 @@ pub mod channels;
 pub mod chat_channels;
 pub mod commands;
 pub mod cron;
+pub mod droids;
 pub mod http;
 pub mod llm;
 pub mod parts;
@@ -37,6 +38,7 @@ use channels::WebhookEntry;
 use chat_channels::ChannelEntry;
 use commands::CliPolicy;
 use cron::CronEntry;
+use droids::Droids;
 use llm::LlmEntry;
 pub use parts::Named;
 use parts::{TEXT_MAX, intensity, names, section, variable, write_acl};
@@ -99,6 +101,8 @@ pub struct WorldFile<'n> {
     pub cli_policy: CliPolicy<'n>,
     /// `approvals`.
     pub approvals: Approvals<'n>,
+    /// `droids`.
+    pub droids: Droids<'n>,
     /// `web`.
     pub web: Option<WebPlan>,
     /// `channels.webhooks`.
@@ -266,6 +270,7 @@ pub fn read<'n>(root: &Field<'n>) -> Option<WorldFile<'n>> {
         sandbox: commands::sandbox(&map),
         cli_policy: commands::cli_policy(&map),
         approvals: approvals::approvals(&map),
+        droids: droids::droids(&map),
         web: web::web(&map),
         webhooks: channels.webhooks,
         reactions: channels.reactions,

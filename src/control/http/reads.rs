@@ -20,7 +20,7 @@ use super::params::Params;
 use super::rest::Shared;
 use crate::control::Control;
 use crate::convert::input::PAGE_MAX;
-use crate::services::tools::listed;
+use crate::services::tool_registry::listed;
 use crate::services::{
     ApprovalsService, ArtifactsService, ChatService, GrantsService, LedgerService, SessionsService, SkillsService,
     TasksService,

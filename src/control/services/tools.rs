@@ -4,20 +4,21 @@ use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ghost_domain::transcript::ToolSpec;
+use futures_util::stream::BoxStream;
 use ghost_domain::{AgentId, CallStatus, Code, Refusal, RequestKey, TurnId};
-use ghost_operations::mail::agent_for_operator;
 use ghost_operations::{requests, turns};
 use ghost_proto::v1;
 use ghost_proto::v1::tools_server::Tools;
-use ghost_tools::Registry;
 use ghost_world::{OperatorCall, World};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tonic::{Request, Response, Status};
 
+use super::tool_registry::{brief, listed, registry};
+use super::tools_watch;
+use crate::connections::Peer;
 use crate::control::Control;
-use crate::convert::{self, input};
+use crate::convert::{input, refusals};
 use crate::queries::TakeOver;
 use crate::refusal::to_status;
 use crate::{caller, queries};
@@ -81,30 +82,11 @@ impl Answer {
             tool: self.tool,
             status: self.status,
             result_json: self.result_json,
-            refusal_json: self.refusal.as_ref().map(convert::refusal_json).transpose()?,
+            refusal_json: self.refusal.as_ref().map(refusals::refusal_json).transpose()?,
             duration_ms: self.duration_ms,
             truncated: self.truncated,
         })
     }
-}
-
-/// All tools of an agent, whether its requests carry them or not.
-pub(crate) async fn listed(world: &World, agent_id: &AgentId) -> Result<Arc<[ToolSpec]>, Refusal> {
-    Ok(registry(world, agent_id).await?.specs())
-}
-
-async fn registry(world: &World, agent_id: &AgentId) -> Result<Registry, Refusal> {
-    let (ctx, agent_id) = (world.ctx().clone(), agent_id.clone());
-    let agent = world
-        .store()
-        .read(move |r| Box::pin(async move { agent_for_operator(r, |agent| ctx.may_run(agent), &agent_id).await }))
-        .await?;
-    Ok(world.engine().spec_and_tools(&agent).await?.1)
-}
-
-/// The tools as text, one line `- name: description` each.
-pub(crate) fn brief(tools: &[ToolSpec]) -> String {
-    tools.iter().map(|tool| format!("- {}: {}\n", tool.name, tool.description)).collect()
 }
 
 impl ToolsService {
@@ -132,6 +114,26 @@ impl ToolsService {
             tools.last().filter(|_| tools.len() < rest.len()).map(|last| input::seal("tools", &last.name));
         let absent = absent.into_iter().map(|(name, reason)| v1::AbsentTool { name, reason }).collect();
         Ok(v1::ListToolsResponse { next_cursor: next_cursor.unwrap_or_default(), tools, absent })
+    }
+
+    async fn description(&self, request: &v1::DescribeToolRequest) -> Result<v1::ToolDescription, Refusal> {
+        let agent_id = input::parsed("agent_id", &request.agent_id)?;
+        let name = input::line("tool", &request.tool, NAME_MAX)?;
+        let registry = registry(&self.0.world, &agent_id).await?;
+        let (tool, _) = registry.find(&name)?;
+        let (spec, toolbox) = (&tool.spec, tool.origin.toolbox());
+        Ok(v1::ToolDescription {
+            name: spec.name.clone(),
+            description: spec.description.clone(),
+            label: spec.label().to_owned(),
+            section: spec.section().unwrap_or_default().to_owned(),
+            parameters_json: tool.schema.to_string(),
+            toolbox: toolbox.map(|toolbox| toolbox.name.clone()).unwrap_or_default(),
+            skill: toolbox.and_then(|toolbox| toolbox.skill.clone()),
+            effect: tool.run.effect_word().to_owned(),
+            deferred: registry.is_deferred(&spec.name),
+            hash: tool.hash().to_owned(),
+        })
     }
 
     fn check(&self, request: &v1::CallToolRequest) -> Result<Call, Refusal> {
@@ -304,6 +306,24 @@ impl Tools for ToolsService {
     async fn list(&self, request: Request<v1::ListToolsRequest>) -> Result<Response<v1::ListToolsResponse>, Status> {
         caller::party(&request)?;
         self.page(request.get_ref()).await.map(Response::new).map_err(to_status)
+    }
+
+    async fn describe(
+        &self,
+        request: Request<v1::DescribeToolRequest>,
+    ) -> Result<Response<v1::ToolDescription>, Status> {
+        caller::party(&request)?;
+        self.description(request.get_ref()).await.map(Response::new).map_err(to_status)
+    }
+
+    type WatchStream = BoxStream<'static, Result<v1::ToolsChange, Status>>;
+
+    async fn watch(&self, request: Request<v1::WatchToolsRequest>) -> Result<Response<Self::WatchStream>, Status> {
+        caller::party(&request)?;
+        let peer = request.extensions().get::<Peer>().cloned();
+        let agent_id = input::parsed("agent_id", &request.get_ref().agent_id).map_err(to_status)?;
+        let stream = tools_watch::open(&self.0, agent_id, peer).await.map_err(to_status)?;
+        Ok(Response::new(Box::pin(stream)))
     }
 
     async fn brief(&self, request: Request<v1::BriefToolsRequest>) -> Result<Response<v1::BriefToolsResponse>, Status> {

@@ -73,7 +73,7 @@ pub const CATALOGUE: &[Entry] = &[
     entry("syscall.agent.stop", "Stop an agent", "agents", &[], &[])
         .description("Stops an agent after its current turn."),
     entry("syscall.artifact.promote", "Promote an artifact", "fs", &[], &[])
-        .description("Publishes a workspace file as a result of the world."),
+        .description("Copies the work of a droid to its place."),
     entry("syscall.ask", "Ask an agent", "sessions", &[], &[])
         .description("Asks an agent a question and waits for the answer."),
     entry("syscall.broadcast", "Broadcast a message", "messaging", &[], &[])
@@ -100,7 +100,8 @@ pub const CATALOGUE: &[Entry] = &[
     entry("syscall.droid.control", "Steer a droid", "sessions", &["subagents"], &[COD])
         .description("Lists, steers and ends the agent's droids."),
     entry("syscall.droid.spawn", "Start a droid", "sessions", &["spawn_droid", "sessions_spawn"], &[COD])
-        .description("Starts a droid, a helper for one piece of work."),
+        .description("Starts a droid, a helper for one piece of work.")
+        .dangerous(),
     entry("syscall.inbox.read", "Read the inbox", "sessions", &[], &[])
         .description("Takes the mail that arrived since the turn began."),
     entry("syscall.knowledge.delete", "Delete knowledge", "memory", &[], &[])

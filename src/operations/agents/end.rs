@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::agent_lookup::{agent_for, deleted, put};
+use crate::droids::family::{self, Parent};
 use crate::turns::{self, Ending};
 use crate::{OperationContext, Result, approvals, asks, budgets, chat, conversations, grants, jobs, schedules, tasks};
 
@@ -60,6 +61,8 @@ pub async fn delete_because(
     // cancelled, and not that the agent was deleted.
     asks::fail_all_to(w, ctx, agent_id, &deleted(agent_id)).await?;
     approvals::end_standing(w, agent_id).await?;
+    family::ended_with_parent(w, ctx, agent_id, Parent::Deleted).await?;
+    family::agent_ended(w, ctx, &agent).await?;
     // These include turns that run an operator's tool calls for the agent.
     for turn in w.turns_open().await?.into_iter().filter(|turn| turn.agent_id == *agent_id) {
         turns::finish(w, ctx, turn.turn_id, Ending::Cancelled(ending.clone())).await?;

@@ -85,7 +85,7 @@ fn hint_for_taken_id(ctx: &OperationContext, by: &Party, there: &Agent) -> Strin
     }
     let Agent { agent_id, kind, status, .. } = there;
     let away = match kind {
-        AgentKind::Dynamic => {
+        AgentKind::Dynamic | AgentKind::Droid => {
             format!("choose another id, or delete that agent first: `ghostctl agent delete {agent_id}`")
         }
         // Deleting it would not help: a reload creates it again.

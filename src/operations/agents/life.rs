@@ -5,12 +5,13 @@
 
 use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::ports::Signal;
-use ghost_domain::{Agent, AgentId, AgentStatus, Desired, Party, Refusal, TurnStatus};
+use ghost_domain::{Agent, AgentId, AgentKind, AgentStatus, Desired, Party, Refusal, TurnStatus};
 use ghost_store::Writes;
 use serde_json::json;
 
 use super::orders::set_going;
 use crate::agent_lookup::{gone, put};
+use crate::droids::family::{self, Parent};
 use crate::{OperationContext, Result, asks, budgets, turns};
 
 /// Records that an agent has stopped. An open turn stays open and continues when the agent is
@@ -24,6 +25,10 @@ pub async fn stopped(w: &mut dyn Writes, ctx: &OperationContext, agent_id: &Agen
     put(w, ctx, &mut agent).await?;
     forfeit_open_turn(w, ctx, agent_id).await?;
     asks::fail_all_to(w, ctx, agent_id, &gone(&agent, "was stopped")).await?;
+    if agent.kind == AgentKind::Droid {
+        // Whatever ended it, its own droids end with it.
+        family::ended_with_parent(w, ctx, agent_id, Parent::Stopped).await?;
+    }
     let payload = json!({ "reason": agent.status_reason });
     ctx.emit(w, NewEvent::new(EventKind::AgentStopped, payload).agent(agent_id)).await
 }
@@ -119,6 +124,10 @@ async fn fail(
     put(w, ctx, &mut agent).await?;
     forfeit_open_turn(w, ctx, agent_id).await?;
     asks::fail_all_to(w, ctx, agent_id, &gone(&agent, "has failed")).await?;
+    family::ended_with_parent(w, ctx, agent_id, Parent::Failed).await?;
+    if agent.kind == AgentKind::Droid {
+        family::crashed(w, ctx, agent_id, &reason).await?;
+    }
     ctx.emit(w, NewEvent::new(EventKind::AgentFailed, json!({ "reason": reason })).agent(agent_id)).await
 }
 

@@ -10,6 +10,7 @@ use ghost_store::Writes;
 use serde_json::json;
 
 use crate::agent_lookup::{agent_for, agent_named, gone, put};
+use crate::droids::family::{self, Parent};
 use crate::{OperationContext, Result, asks};
 
 /// Orders an agent to run. Also returns whether that changed anything.
@@ -86,6 +87,8 @@ pub async fn stop(
         None => format!("by {by}"),
     });
     put(w, ctx, &mut agent).await?;
+    family::ended_with_parent(w, ctx, agent_id, Parent::Stopped).await?;
+    family::agent_ended(w, ctx, &agent).await?;
     let refusal = gone(&agent, "was stopped");
     for ask in w.asks_open_to(agent_id).await? {
         let waits = w.message_get(ask.message_id).await?.is_some_and(|mail| mail.state == MailState::Pending);

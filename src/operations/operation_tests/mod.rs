@@ -18,6 +18,7 @@ mod conversations;
 mod crashes;
 mod dead_letters;
 mod declared;
+mod droids;
 mod feed;
 mod fencing;
 mod grants;

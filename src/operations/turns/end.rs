@@ -12,6 +12,7 @@ use serde_json::json;
 use super::calls::close_open_calls;
 use super::ending::{Ending, Held, HeldMail};
 use super::ownership::{open_turn, owned};
+use crate::droids::close;
 use crate::{OperationContext, Result, approvals, asks, budgets, conversations, schedules};
 
 /// The longest reason, in characters, that is stored for a turn that did not finish.
@@ -132,6 +133,9 @@ pub async fn finish_held(
     .agent(&turn.agent_id)
     .correlation(turn_id);
     ctx.emit(w, event).await?;
+    if turn.agent_id.is_droid() && turn.source != "operator" {
+        close::turn_ended(w, ctx, &turn, &ending).await?;
+    }
     Ok(turn)
 }
 

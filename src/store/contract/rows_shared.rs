@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use ghost_domain::schedule::{FileStamp, Missed, When};
 use ghost_domain::{
-    Artifact, ArtifactId, ChannelName, ChatChannel, ChatMember, ChatPost, Conversation, ConversationEntry,
-    ConversationId, Delivery, Direction, Grant, GrantId, GrantSource, Grantee, KnowledgeEntry, KnowledgeVersion, Party,
-    Schedule, ScheduleId, ScheduleKind, ScheduleRun, StateEntry, WatchSnapshot,
+    AgentId, Artifact, ArtifactId, ChannelName, ChatChannel, ChatMember, ChatPost, Conversation, ConversationEntry,
+    ConversationId, Delivery, Direction, Droid, DroidMode, DroidState, DroidTerms, DroidUse, Grant, GrantId,
+    GrantSource, Grantee, KnowledgeEntry, KnowledgeVersion, Party, Schedule, ScheduleId, ScheduleKind, ScheduleRun,
+    StateEntry, WatchSnapshot,
 };
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -181,6 +182,40 @@ pub(super) fn run(n: u64, run: u64) -> ScheduleRun {
     }
 }
 
+pub(super) fn droid_id(n: u64) -> AgentId {
+    super::rows::id_of(&ghost_domain::droid_id::id_of(u32::try_from(n).unwrap()))
+}
+
+/// Droid `n` of an agent, which ended at second `ended`.
+pub(super) fn droid(n: u64, parent: &str, ended: Option<u64>) -> Droid {
+    let terms = DroidTerms {
+        tools: std::iter::once("workspace.read".to_owned()).collect(),
+        model: None,
+        parent_model: "p/m".to_owned(),
+        turn_seconds: 120,
+        depth: 1,
+    };
+    Droid {
+        droid_id: droid_id(n),
+        parent_id: super::rows::id_of(parent),
+        label: None,
+        task: super::rows::AWKWARD.to_owned(),
+        mode: DroidMode::Run,
+        state: if ended.is_some() { DroidState::Succeeded } else { DroidState::Running },
+        output_path: "droids/x/output.md".to_owned(),
+        terms,
+        root_id: super::rows::root_id(1),
+        conversation_id: None,
+        hop: 1,
+        created_at: at(0),
+        deadline_at: at(n),
+        ended_at: ended.map(at),
+        error: None,
+        result: None,
+        used: DroidUse::default(),
+    }
+}
+
 pub(super) fn grant_id(n: u64) -> GrantId {
     GrantId(uuid(n))
 }
@@ -202,6 +237,7 @@ pub(super) fn grant(n: u64, agent: &str) -> Grant {
 /// Artifact `n` of agent `a`, indexed at second `n`.
 pub(super) fn artifact(path: &str, n: u64) -> Artifact {
     Artifact {
+        droid_id: None,
         artifact_id: ArtifactId(uuid(n)),
         path: path.to_owned(),
         kind: ghost_domain::ArtifactType::Report,

@@ -13,8 +13,8 @@ use serde_json::json;
 use super::random::{AGENTS, OpNumbers, moment, one_of};
 use super::rows::{id_of, message_id, turn_id};
 use super::rows_shared::{
-    artifact, channel, channel_name, conversation, conversation_id, entry, grant, grant_id, knowledge, member, post,
-    run, schedule, schedule_id, snapshot, state, version,
+    artifact, channel, channel_name, conversation, conversation_id, droid, droid_id, entry, grant, grant_id, knowledge,
+    member, post, run, schedule, schedule_id, snapshot, state, version,
 };
 
 use crate::tables::{ArtifactFilter, Reads, Result, Writes};
@@ -51,10 +51,12 @@ pub(super) enum SharedOp {
     RemoveGrant,
     PutArtifact,
     ScanGrants,
+    PutDroid,
+    ScanDroids,
 }
 
 impl SharedOp {
-    pub(super) const ALL: [Self; 24] = [
+    pub(super) const ALL: [Self; 26] = [
         Self::PutChannel,
         Self::PutMember,
         Self::RemoveMember,
@@ -79,6 +81,8 @@ impl SharedOp {
         Self::RemoveGrant,
         Self::PutArtifact,
         Self::ScanGrants,
+        Self::PutDroid,
+        Self::ScanDroids,
     ];
 
     /// Runs the operation. Returns what it read, as text.
@@ -156,6 +160,7 @@ impl SharedOp {
                 };
                 w.schedule_run_put(&row).await
             }
+            Self::PutDroid => w.droid_put(&droid(a % 6, agent, c.is_multiple_of(2).then_some(n))).await,
             Self::PutGrant => {
                 let row = Grant { expires_at: moment(n), ..grant(a % 6, agent) };
                 w.grant_put(&row).await
@@ -219,6 +224,16 @@ impl SharedOp {
                 let after = if c.is_multiple_of(2) { "" } else { one_of(&KEYS, b) };
                 let listed = w.state_list(one_of(&PREFIXES, a), after, limit).await?;
                 format!("{listed:?} {}", w.state_count().await?)
+            }
+            Self::ScanDroids => {
+                let after = c.is_multiple_of(2).then(|| droid_id(a % 6));
+                let parent = b.is_multiple_of(2).then_some(&agent);
+                let found = (
+                    w.droid_get(&droid_id(a % 6)).await?,
+                    w.droids_live().await?,
+                    w.droid_list(parent, after.as_ref(), limit).await?,
+                );
+                format!("{found:?}")
             }
             Self::ScanGrants => {
                 let prefix = format!("output/{}", one_of(&PREFIXES, a));
@@ -325,6 +340,7 @@ pub(super) async fn observe(r: &mut dyn Reads) -> Result<Vec<String>> {
     for prefix in PREFIXES {
         lines.push(format!("{:?} {}", r.state_list(prefix, "", 10_000).await?, r.state_count().await?));
     }
+    lines.push(format!("{:?}", r.droid_list(None, None, 1_000).await?));
     lines.push(format!("{:?}", r.grant_list(None, 1_000).await?));
     let all = ArtifactFilter { limit: 1_000, ..ArtifactFilter::default() };
     lines.push(format!("{:?}", r.artifact_list(&all).await?));

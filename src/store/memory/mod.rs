@@ -15,6 +15,7 @@ mod chat;
 mod conversations;
 mod dead_letters;
 mod disk;
+mod droids;
 mod events;
 mod grants;
 mod ids;

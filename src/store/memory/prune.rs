@@ -153,6 +153,12 @@ impl Tables {
         old.iter().filter(|grant_id| self.grants.remove(grant_id)).count()
     }
 
+    fn prune_droids(&mut self, before: Timestamp, limit: usize) -> usize {
+        let ended = self.droids.values().filter_map(|droid| Some((droid.ended_at?, droid.droid_id.clone())));
+        let old = oldest(ended, before, limit);
+        old.iter().filter(|droid_id| self.droids.remove(droid_id)).count()
+    }
+
     fn prune_requests(&mut self, before: Timestamp, limit: usize) -> usize {
         let old = oldest(self.requests.iter().map(|(key, answer)| (answer.at, key.clone())), before, limit);
         old.iter().filter(|key| self.requests.remove(key)).count()
@@ -271,6 +277,7 @@ impl PruneWrites for Session<'_> {
             Family::ScheduleRuns => tables.prune_schedule_runs(before, limit),
             Family::Roots => tables.prune_roots(before, limit),
             Family::Grants => tables.prune_grants(before, limit),
+            Family::Droids => tables.prune_droids(before, limit),
             Family::RootBudgets => tables.prune_root_budgets(before, limit),
             Family::AgentBudgets => tables.prune_agent_budgets(before, limit),
             Family::Agents => {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ghost_domain::root_tally::RootTally;
 use ghost_domain::{
     Agent, AgentId, Approval, ApprovalId, Artifact, Ask, AskId, Budget, CallId, ChannelName, ChatChannel, ChatMember,
-    ChatPost, Conversation, ConversationEntry, ConversationId, DeadLetter, DeadLetterId, Envelope, Event, Grant,
+    ChatPost, Conversation, ConversationEntry, ConversationId, DeadLetter, DeadLetterId, Droid, Envelope, Event, Grant,
     GrantId, HeldSkill, Job, JournalRow, KnowledgeEntry, KnowledgeVersion, LedgerRow, MessageId, Party, RequestId,
     RootId, Schedule, ScheduleId, ScheduleRun, SessionStart, StateEntry, StoredAnswer, Task, TaskEvent, TaskId,
     Timestamp, Turn, TurnId, UsageRow, WatchSnapshot,
@@ -88,12 +88,13 @@ pub(super) struct Tables {
     pub(super) schedule_runs_by_message: Table<(MessageId, ScheduleId, i64), ()>,
     pub(super) watch_snapshots: Table<ScheduleId, WatchSnapshot>,
     pub(super) grants: Table<GrantId, Grant>,
+    pub(super) droids: Table<AgentId, Droid>,
     /// By path.
     pub(super) artifacts: Table<String, Artifact>,
 }
 
 impl Tables {
-    fn each(&mut self) -> [&mut dyn Journaled; 47] {
+    fn each(&mut self) -> [&mut dyn Journaled; 48] {
         [
             &mut self.agents,
             &mut self.meta,
@@ -141,6 +142,7 @@ impl Tables {
             &mut self.schedule_runs_by_message,
             &mut self.watch_snapshots,
             &mut self.grants,
+            &mut self.droids,
             &mut self.artifacts,
         ]
     }

@@ -25,6 +25,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("migrations/0012_read_mail.sql"),
     include_str!("migrations/0013_approvals.sql"),
     include_str!("migrations/0014_grants.sql"),
+    include_str!("migrations/0015_droids.sql"),
 ];
 
 /// The schema version of this program.

@@ -7,8 +7,8 @@ use ghost_domain::root_tally::RootTally;
 use ghost_domain::usage::UsageRow;
 use ghost_domain::{
     Agent, Approval, Artifact, Ask, Budget, ChatChannel, ChatMember, ChatPost, Conversation, ConversationEntry,
-    DeadLetter, Envelope, Grant, HeldSkill, Job, JournalRow, KnowledgeEntry, KnowledgeVersion, LedgerRow, Schedule,
-    ScheduleRun, SessionStart, StateEntry, StoredAnswer, Task, Turn,
+    DeadLetter, Droid, Envelope, Grant, HeldSkill, Job, JournalRow, KnowledgeEntry, KnowledgeVersion, LedgerRow,
+    Schedule, ScheduleRun, SessionStart, StateEntry, StoredAnswer, Task, Turn,
 };
 
 use super::flush::{FlushError, FlushTarget, write_log, write_table};
@@ -152,6 +152,7 @@ tables! {
         SCHEDULES schedules: Schedule [512, 0],
         SCHEDULE_RUNS schedule_runs: ScheduleRun [0, 0],
         GRANTS grants: Grant [0, 0],
+        DROIDS droids: Droid [0, 0],
         ARTIFACTS artifacts: Artifact [0, 0],
         // A snapshot may name thousands of files.
         SNAPSHOTS snapshots: WatchSnapshotRow [0, 0],

@@ -19,6 +19,7 @@ mod budgets;
 mod chat;
 mod conversations;
 mod dead_letters;
+mod droids;
 mod events;
 mod grants;
 mod ids;
@@ -44,6 +45,7 @@ pub use budgets::{BudgetFilter, BudgetReads, BudgetWrites, UsageFilter};
 pub use chat::{ChatReads, ChatWrites};
 pub use conversations::{ConversationReads, ConversationWrites};
 pub use dead_letters::{DeadLetterReads, DeadLetterWrites};
+pub use droids::{DroidReads, DroidWrites};
 pub use events::{EventReads, EventWrites};
 pub use grants::{GrantReads, GrantWrites};
 pub use ids::{IdKind, IdReads};
@@ -82,6 +84,7 @@ pub trait Reads:
     + ChatReads
     + ConversationReads
     + DeadLetterReads
+    + DroidReads
     + EventReads
     + GrantReads
     + IdReads
@@ -112,6 +115,7 @@ pub trait Writes:
     + ChatWrites
     + ConversationWrites
     + DeadLetterWrites
+    + DroidWrites
     + EventWrites
     + GrantWrites
     + JobWrites

@@ -64,11 +64,13 @@ pub enum Family {
     Roots,
     /// Write grants, by their end.
     Grants,
+    /// Droids that have ended, by their end.
+    Droids,
 }
 
 impl Family {
     /// All families.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 21] = [
         Self::Events,
         Self::Turns,
         Self::CronTurns,
@@ -89,6 +91,7 @@ impl Family {
         Self::ScheduleRuns,
         Self::Roots,
         Self::Grants,
+        Self::Droids,
     ];
 }
 

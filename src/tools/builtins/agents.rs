@@ -143,7 +143,9 @@ impl ReadTool for List {
             call.services.store.read(|r| Box::pin(async move { Ok::<_, Refusal>(r.agent_list(false).await?) })).await?;
         let (status, activities) = (params.status.map(AgentStatus::from), call.services.control.activities());
         let selected = agents.iter().filter(|agent| {
-            status.is_none_or(|status| agent.status == status)
+            // Nobody but its parent has to do with a droid.
+            agent.kind != AgentKind::Droid
+                && status.is_none_or(|status| agent.status == status)
                 && params.archetype.as_ref().is_none_or(|archetype| agent.archetype == *archetype)
         });
         let rows = selected.map(|agent| {

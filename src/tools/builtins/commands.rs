@@ -232,7 +232,7 @@ pub(super) fn judged(plan: &Plan, caller: &Caller, line: &str) -> Judgement {
 /// The directory of a command, relative to the workspace.
 pub(super) fn directory(call: &CallContext, cwd: Option<&str>) -> Result<String, Refusal> {
     match cwd {
-        None => Ok(format!("agents/{}", call.caller.agent_id)),
+        None => Ok(call.caller.agent_id.home()),
         Some(text) => Ok(WorkspacePath::parse(text, true)?.as_str().to_owned()),
     }
 }

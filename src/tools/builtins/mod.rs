@@ -15,6 +15,7 @@ mod common;
 mod cron;
 mod cron_options;
 mod downloads;
+mod droids;
 mod facts;
 mod inbox;
 mod knowledge;
@@ -22,6 +23,7 @@ mod message;
 mod messages;
 mod patch;
 mod processes;
+mod promote;
 mod resources;
 mod schedules;
 mod sessions;
@@ -70,6 +72,7 @@ pub fn with(extra: Vec<Tool>) -> Vec<Tool> {
     tools.extend(schedules());
     tools.extend(commands());
     tools.extend(web());
+    tools.extend(droids());
     tools.extend(deferred());
     tools.extend(extra);
     tools
@@ -368,6 +371,36 @@ fn web() -> [Tool; 4] {
         .charging()
         .view(LIST_VIEW)
         .within(web::TIME_MAX),
+    ]
+}
+
+fn droids() -> [Tool; 4] {
+    use droids::{Check, CheckParams, Control, ControlParams, Spawn, SpawnParams};
+    [
+        Tool::new::<SpawnParams>(
+            "syscall.droid.spawn",
+            "Start a droid, a helper for one piece of work. You go on; a message comes when it ends, so never wait or poll for it.",
+            Run::world(Spawn),
+        )
+        .used(Use::Sometimes),
+        Tool::new::<CheckParams>(
+            "syscall.droid.check",
+            "Show the state, files and output of a droid.",
+            Run::read(Check),
+        )
+        .used(Use::Sometimes)
+        .passing(&["status", "files"]),
+        Tool::new::<ControlParams>(
+            "syscall.droid.control",
+            "List, steer and end your droids.",
+            Run::world(Control),
+        )
+        .view(LIST_VIEW),
+        Tool::new::<promote::PromoteParams>(
+            "syscall.artifact.promote",
+            "Copy a file of one of your droids to its place, such as output/reports/.",
+            Run::file(promote::Promote),
+        ),
     ]
 }
 

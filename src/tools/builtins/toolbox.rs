@@ -112,7 +112,7 @@ impl ErasedOutside for ToolboxCommand {
         let workspace = sandbox.workspace_path();
         let place = |place: Place| match place {
             Place::Workspace => workspace.clone(),
-            Place::Home => format!("{workspace}/agents/{}", call.caller.agent_id),
+            Place::Home => format!("{workspace}/{}", call.caller.agent_id.home()),
             Place::Toolbox => dir_inside.clone(),
         };
         let given = arguments.as_object().cloned().unwrap_or_default();

@@ -132,7 +132,7 @@ pub(super) fn resolve(
     let parsed = WorkspacePath::parse(path, allow_root).map_err(|refusal| with_scope_hint(refusal, path, scope))?;
     let full = match scope {
         Scope::World => parsed,
-        Scope::Agent => parsed.under(&format!("agents/{}", call.caller.agent_id)),
+        Scope::Agent => parsed.under(&call.caller.agent_id.home()),
     };
     // The prefix may have made the path too long.
     WorkspacePath::parse(full.as_str(), allow_root)

@@ -4,7 +4,7 @@ use ghost_domain::artifact::{Found, OUTPUT};
 use ghost_domain::ids::ArtifactId;
 use ghost_domain::journal::FilePlan;
 use ghost_domain::write_acl::WorkspacePath;
-use ghost_domain::{Code, Refusal};
+use ghost_domain::{AgentId, Code, Refusal};
 use ghost_operations::artifacts::{self, Origin};
 use ghost_store::Writes;
 
@@ -25,6 +25,16 @@ pub(super) async fn written(
     plan: &FilePlan,
     w: &mut dyn Writes,
 ) -> Result<Option<ArtifactId>, Refusal> {
+    written_by(call, plan, None, w).await
+}
+
+/// Like [`written`], for the work of a droid.
+pub(super) async fn written_by(
+    call: &CallContext,
+    plan: &FilePlan,
+    droid_id: Option<AgentId>,
+    w: &mut dyn Writes,
+) -> Result<Option<ArtifactId>, Refusal> {
     if !plan.path.starts_with(OUTPUT) {
         return Ok(None);
     }
@@ -38,7 +48,8 @@ pub(super) async fn written(
             }
         },
     };
-    let origin = Origin { agent_id: call.caller.agent_id.clone(), turn_id: call.turn_id, root_id: call.root_id };
+    let (agent_id, turn_id, root_id) = (call.caller.agent_id.clone(), call.turn_id, call.root_id);
+    let origin = Origin { agent_id, turn_id, root_id, droid_id };
     let found = Found { path: plan.path.clone(), content };
     let indexed = artifacts::index(w, &call.services.ctx, Some(&origin), found, true).await?;
     Ok(indexed.map(|artifact| artifact.artifact_id))

@@ -14,8 +14,9 @@ use super::faults::io_refusal;
 use super::parents;
 
 /// Directories of every workspace.
-const SEED: [&str; 8] = [
+const SEED: [&str; 9] = [
     "agents",
+    "droids",
     "output/briefings",
     "output/reports",
     "output/reviews",
@@ -27,6 +28,9 @@ const SEED: [&str; 8] = [
 
 /// Directories of every agent.
 const OWN: [&str; 3] = ["drafts", "notes", "inbox"];
+
+/// Directories of every droid (DROID-07).
+const OF_DROID: [&str; 1] = ["output"];
 
 /// Limits of the sweep: levels and entries. Temporary files beyond them only waste space: they are
 /// never read, listed or reused.
@@ -57,8 +61,9 @@ pub(super) fn create_seed(root: &Dir) -> Result<(), Refusal> {
 }
 
 pub(super) fn create_agent(root: &Dir, agent_id: &AgentId) -> Result<(), Refusal> {
-    for name in OWN {
-        parents::directory(root, &format!("agents/{agent_id}/{name}"), true)?;
+    let own: &[&str] = if agent_id.is_droid() { &OF_DROID } else { &OWN };
+    for name in own {
+        parents::directory(root, &format!("{}/{name}", agent_id.home()), true)?;
     }
     Ok(())
 }

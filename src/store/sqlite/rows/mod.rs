@@ -11,6 +11,7 @@ mod budgets;
 mod chat;
 mod conversations;
 mod dead_letters;
+mod droids;
 mod events;
 mod grants;
 mod ids;

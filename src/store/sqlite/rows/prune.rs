@@ -105,6 +105,8 @@ const SESSIONS: &str = "DELETE FROM sessions WHERE (agent_id, conversation_id) I
     FROM sessions WHERE ended_at < ?1 ORDER BY ended_at, agent_id, conversation_id LIMIT ?2+0)";
 const GRANTS: &str = "DELETE FROM acl_grants WHERE grant_id IN (SELECT grant_id FROM acl_grants \
     WHERE expires_at < ?1 ORDER BY expires_at, grant_id LIMIT ?2+0)";
+const DROIDS: &str = "DELETE FROM droids WHERE droid_id IN (SELECT droid_id FROM droids \
+    WHERE ended_at IS NOT NULL AND ended_at < ?1 ORDER BY ended_at, droid_id LIMIT ?2+0)";
 const ROOTS: &str = "DELETE FROM roots WHERE root_id IN (SELECT root_id FROM roots WHERE updated_at < ?1 \
     ORDER BY updated_at, root_id LIMIT ?2+0)";
 
@@ -384,6 +386,7 @@ impl PruneWrites for Session {
             Family::Knowledge => self.delete_old(KNOWLEDGE, before, limit).await?,
             Family::ScheduleRuns => self.delete_old(SCHEDULE_RUNS, before, limit).await?,
             Family::Grants => self.delete_old(GRANTS, before, limit).await?,
+            Family::Droids => self.delete_old(DROIDS, before, limit).await?,
             Family::Roots => {
                 let deleted = self.delete_old(ROOTS, before, limit).await?;
                 self.buffer_mut()?.tables.roots.clear_cache();

@@ -279,7 +279,7 @@ async fn an_event_of_the_sixth_version_gets_its_new_name() {
     open(&path).await.close().await;
     let mut conn = connect(&path).await;
     let old = "PRAGMA user_version = 6; DROP INDEX jobs_task; DROP TABLE sessions; DROP TABLE approvals; ALTER TABLE messages DROP COLUMN read_at; DROP INDEX turns_session;
-        DROP TABLE acl_grants; DROP TABLE artifacts; ALTER TABLE ledger DROP COLUMN cost_micros;
+        DROP TABLE acl_grants; DROP TABLE artifacts; DROP TABLE droids; ALTER TABLE ledger DROP COLUMN cost_micros;
         CREATE INDEX turns_said ON turns (agent_id) WHERE status = 'finished';
         INSERT INTO events (seq, event_id, ts, kind, payload) VALUES (1, zeroblob(16), 5, 'storm.held', '{}');";
     sqlx::raw_sql(old).execute(&mut conn).await.unwrap();

@@ -18,7 +18,7 @@ fn offering() -> Offering {
     Offering { bytes: 1 << 20, receivers: Vec::new() }
 }
 
-const NAMES: [&str; 59] = [
+const NAMES: [&str; 63] = [
     "channel.file_attach",
     "channel.handoff",
     "channel.send",
@@ -29,6 +29,7 @@ const NAMES: [&str; 59] = [
     "syscall.agent.list",
     "syscall.agent.start",
     "syscall.agent.stop",
+    "syscall.artifact.promote",
     "syscall.ask",
     "syscall.broadcast",
     "syscall.channel.handoff",
@@ -39,6 +40,9 @@ const NAMES: [&str; 59] = [
     "syscall.chat.list",
     "syscall.chat.remove",
     "syscall.chat.send",
+    "syscall.droid.check",
+    "syscall.droid.control",
+    "syscall.droid.spawn",
     "syscall.inbox.read",
     "syscall.knowledge.delete",
     "syscall.knowledge.list",
@@ -133,7 +137,7 @@ fn the_schema_of_the_model_leaves_out_what_only_costs_tokens() {
         sent += text.len();
         whole += tool.schema.to_string().len();
     }
-    assert!(sent * 100 < whole * 80, "{sent} of {whole} bytes");
+    assert!(sent * 100 < whole * 82, "{sent} of {whole} bytes");
     let cron = all().into_iter().find(|tool| tool.spec.name == "util.cron").unwrap().spec.parameters;
     let words = |member: &Value| member["description"].as_str().unwrap().contains("`job.options`");
     assert!(words(&cron["properties"]["options"]) && words(&cron["properties"]["patch"]["properties"]["options"]));

@@ -1,0 +1,38 @@
+//! The form of a droid's id, and where its directory is. Other agents cannot have such an id, so both follow from the id
+//! alone.
+
+/// The beginning of every droid's id. Eight lower-case hexadecimal digits follow (DROID-02).
+const PREFIX: &str = "droid-";
+/// Digits after the prefix.
+const DIGITS: usize = 8;
+/// The directory of the workspace that has the droids' own directories.
+pub const DROIDS: &str = "droids";
+
+/// The id of a droid with these 32 random bits.
+#[must_use]
+pub fn id_of(random: u32) -> String {
+    format!("{PREFIX}{random:08x}")
+}
+
+/// Whether `id` has the form of a droid's id (DROID-02).
+#[must_use]
+pub fn is_droid(id: &str) -> bool {
+    id.strip_prefix(PREFIX)
+        .is_some_and(|digits| digits.len() == DIGITS && digits.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f')))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // covers: DROID-02
+    #[test]
+    fn ids_of_droids_have_one_form() {
+        assert_eq!(id_of(0xab), "droid-000000ab");
+        assert!(is_droid(&id_of(u32::MAX)));
+        for bad in ["droid-", "droid-1234567", "droid-123456789", "droid-1234567G", "droid-ABCDEF12", "xdroid-12345678"]
+        {
+            assert!(!is_droid(bad), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! Droids: an agent starts one, steers it and ends it (DROID-01, 05, 13, 15, 16). [`close`] holds the end of one and what its
+//! parent hears of it, [`family`] what ends droids from outside.
+//!
+//! A droid must never outlive its parent, and never act after its end.
+
+mod archive;
+pub(crate) mod close;
+pub(crate) mod family;
+mod guidance;
+pub(crate) mod record;
+
+use ghost_domain::droid::{self, ARCHETYPE, TASK_BYTES, TIMEOUT_MAX};
+use ghost_domain::droid_id;
+use ghost_domain::event::EventKind;
+use ghost_domain::text::{clip, one_line};
+use ghost_domain::{
+    AgentId, AgentKind, Code, Desired, Droid, DroidMode, DroidState, DroidTerms, DroidUse, Kind, Limits, Party, Refusal,
+};
+use ghost_store::{Reads, Writes};
+use serde_json::json;
+
+use crate::agent_lookup::agent_named;
+use crate::agents::{self, NewAgent};
+use crate::chain::Chain;
+use crate::mail::{self, NewMessage};
+use crate::{OperationContext, Result};
+
+pub use archive::archive;
+pub use family::{end_overdue, kill};
+pub use guidance::take_guidance;
+pub use record::{named, own};
+
+use record::emit;
+
+/// Characters of a label.
+const LABEL_CHARS: usize = 80;
+/// Ids that are tried before a new droid is refused.
+const IDS_TRIED: u32 = 64;
+
+/// The parameters of a new droid.
+#[derive(Clone, Debug)]
+pub struct NewDroid {
+    /// The agent that starts it.
+    pub parent_id: AgentId,
+    /// What it is to do.
+    pub task: String,
+    /// The output file, as its parent wrote it.
+    pub output: String,
+    /// How long it lives.
+    pub mode: DroidMode,
+    /// A short name for people.
+    pub label: Option<String>,
+    /// What it may use. The caller checks it; `depth` is set here.
+    pub terms: DroidTerms,
+    /// The chain that its work belongs to.
+    pub chain: Chain,
+}
+
+/// Starts a droid.
+///
+/// # Errors
+/// `RateLimited` if a limit of the world, the root or the parent is reached, or the droid would be too deep;
+/// `InvalidArguments` for an unusable task or time; `Conflict` if the parent was told to stop.
+pub async fn spawn(w: &mut dyn Writes, ctx: &OperationContext, new: NewDroid) -> Result<Droid> {
+    check(&new)?;
+    let parent = agent_named(w, &new.parent_id).await?;
+    if parent.desired == Desired::Stopped {
+        return Err(Refusal::new(
+            Code::Conflict,
+            format!("{} was told to stop, and a droid ends with its parent", parent.agent_id),
+        )
+        .hint("finish what you do without a droid"));
+    }
+    let limits = ctx.limits();
+    let depth = match parent.agent_id.is_droid() {
+        true => w.droid_get(&parent.agent_id).await?.map_or(1, |above| above.terms.depth).saturating_add(1),
+        false => 1,
+    };
+    at_most("droid_depth_max", depth, limits.droid_depth_max, "droids above one another")?;
+    let live = w.droids_live().await?;
+    let own = live.iter().filter(|droid| droid.parent_id == parent.agent_id).count();
+    let one_more = |count: usize| u32::try_from(count).unwrap_or(u32::MAX).saturating_add(1);
+    at_most("droids_per_agent", one_more(own), limits.droids_per_agent, "droids of one agent at work")?;
+    at_most("droids_max", one_more(live.len()), limits.droids_max, "droids at work in this world")?;
+    let droid_id = free_id(w, ctx).await?;
+    let label = new.label.as_deref().map(|label| clip(&one_line(label), LABEL_CHARS)).filter(|label| !label.is_empty());
+    let terms = DroidTerms { depth, ..new.terms };
+    let now = ctx.now();
+    let droid = Droid {
+        output_path: format!("{}/{}", droid_id.home(), droid::output_name(&new.output)),
+        droid_id,
+        parent_id: parent.agent_id,
+        label,
+        task: new.task,
+        mode: new.mode,
+        state: DroidState::Pending,
+        terms,
+        root_id: new.chain.root_id,
+        conversation_id: new.chain.conversation_id,
+        hop: new.chain.hop,
+        created_at: now,
+        deadline_at: now.plus(Limits::seconds(match new.mode {
+            DroidMode::Run => new.terms.turn_seconds,
+            DroidMode::Session => limits.droid_idle_seconds,
+        })),
+        ended_at: None,
+        error: None,
+        result: None,
+        used: DroidUse::default(),
+    };
+    begin(w, ctx, droid, new.chain).await
+}
+
+/// Writes the records of a droid and delivers its task.
+async fn begin(w: &mut dyn Writes, ctx: &OperationContext, droid: Droid, chain: Chain) -> Result<Droid> {
+    let by = Party::Agent(droid.parent_id.clone());
+    let overrides = serde_json::to_value(&droid.terms)
+        .map_err(|error| Refusal::new(Code::Internal, format!("a droid's terms cannot be written: {error}")))?;
+    // Before the agent, whose mail is checked against it.
+    w.droid_put(&droid).await?;
+    let agent = NewAgent {
+        agent_id: droid.droid_id.clone(),
+        archetype: ARCHETYPE.to_owned(),
+        name: droid.label.clone().unwrap_or_else(|| droid.droid_id.to_string()),
+        team: None,
+        kind: AgentKind::Droid,
+        desired: Desired::Running,
+        overrides,
+        daily_money: None,
+        heartbeat: None,
+        owner: None,
+        goal: None,
+        chain,
+    };
+    agents::create(w, ctx, &by, agent).await?;
+    let body = format!("{}\n\nExpected output: {}", droid.task.trim_end(), droid.output_path);
+    let task = NewMessage {
+        subject: Some("Your task".to_owned()),
+        ..NewMessage::new(&droid.droid_id, by, Kind::System, body, chain)
+    };
+    mail::deliver(w, ctx, task).await?;
+    emit(
+        w,
+        ctx,
+        EventKind::DroidSpawned,
+        &droid,
+        json!({
+            "mode": droid.mode, "depth": droid.terms.depth, "output_path": droid.output_path, "tools": droid.terms.tools,
+            "task": ctx.excerpt(&droid.task, 400), "root_id": droid.root_id,
+        }),
+    )
+    .await?;
+    Ok(droid)
+}
+
+fn check(new: &NewDroid) -> Result<()> {
+    let wrong = |field: &str, what: String, hint: &str| {
+        Err(Refusal::new(Code::InvalidArguments, what).hint(hint).details(json!({ "field": field })))
+    };
+    if new.task.trim().is_empty() {
+        return wrong("task", "the task is empty".to_owned(), "say what the droid is to do and what its result is");
+    }
+    if new.task.len() > TASK_BYTES {
+        let what = format!("the task has {} bytes; the limit is {TASK_BYTES}", new.task.len());
+        return wrong(
+            "task",
+            what,
+            "write the long part to a workspace file and name its path: a droid reads every file",
+        );
+    }
+    if !(1..=TIMEOUT_MAX).contains(&new.terms.turn_seconds) {
+        let what = format!("{} s is no time for a droid; it is 1 to {TIMEOUT_MAX}", new.terms.turn_seconds);
+        return wrong("timeout_seconds", what, "give it smaller work, or split it among several droids");
+    }
+    Ok(())
+}
+
+fn at_most(limit: &str, wanted: u32, most: u32, what: &str) -> Result<()> {
+    if wanted <= most {
+        return Ok(());
+    }
+    Err(Refusal::new(Code::RateLimited, format!("this would be {wanted} {what}; the limit is {most}"))
+        .hint("wait for one to end, end one that you do not need, or do the work yourself")
+        .details(json!({ "limit": limit, "value": most })))
+}
+
+async fn free_id(r: &mut dyn Reads, ctx: &OperationContext) -> Result<AgentId> {
+    for _ in 0..IDS_TRIED {
+        // The last 32 bits of an id are random.
+        let random = u32::try_from(ctx.id().as_u128() & u128::from(u32::MAX)).unwrap_or_default();
+        let droid_id: AgentId = droid_id::id_of(random).parse()?;
+        if r.agent_get(&droid_id).await?.is_none() && r.droid_get(&droid_id).await?.is_none() {
+            return Ok(droid_id);
+        }
+    }
+    Err(Refusal::new(Code::Conflict, "every id that was tried for the droid is taken").hint("try again"))
+}
+
+/// Gives a droid guidance, or more work in mode `session`. A droid at work reads it before its next model call.
+///
+/// # Errors
+/// `Conflict` if it has ended; those of [`own`] and of [`mail::deliver`].
+pub async fn steer(
+    w: &mut dyn Writes,
+    ctx: &OperationContext,
+    by: &Party,
+    droid_id: &str,
+    message: &str,
+) -> Result<Droid> {
+    let mut droid = own(w, by, droid_id).await?;
+    if droid.state.is_over() {
+        return Err(Refusal::new(Code::Conflict, format!("{} has ended: it is {}", droid.droid_id, droid.state))
+            .hint("check its result, and start another droid if there is more to do"));
+    }
+    if message.trim().is_empty() {
+        return Err(Refusal::new(Code::InvalidArguments, "the message is empty").details(json!({ "field": "message" })));
+    }
+    let chain = Chain { root_id: droid.root_id, hop: droid.hop, conversation_id: droid.conversation_id };
+    let guidance = NewMessage {
+        subject: Some("Guidance".to_owned()),
+        ..NewMessage::new(&droid.droid_id, by.clone(), Kind::System, message, chain)
+    };
+    mail::deliver(w, ctx, guidance).await?;
+    if droid.mode == DroidMode::Session {
+        droid.deadline_at = ctx.now().plus(Limits::seconds(ctx.limits().droid_idle_seconds));
+        w.droid_put(&droid).await?;
+    }
+    emit(w, ctx, EventKind::DroidSteered, &droid, json!({ "by": by, "message": ctx.excerpt(message, 400) })).await?;
+    Ok(droid)
+}

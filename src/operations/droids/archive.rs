@@ -1,0 +1,38 @@
+//! Droids that ended some time ago (DROID-16).
+
+use ghost_domain::{AgentId, AgentKind, AgentStatus, Limits, Party, Refusal};
+use ghost_store::Store;
+
+use crate::agents::delete_because;
+use crate::{OperationContext, Result};
+
+/// Deletes the agents of droids that ended some time ago (DROID-16). Their records and files stay. Returns how many.
+///
+/// # Errors
+/// If the store refuses a write.
+pub async fn archive(store: &Store, ctx: &OperationContext, stopped: Vec<AgentId>) -> Result<usize> {
+    let before = ctx.now().minus(Limits::seconds(ctx.limits().droid_archive_seconds));
+    let mut archived = 0;
+    for droid_id in stopped {
+        let ctx = ctx.clone();
+        let gone = store.write(move |w| {
+            Box::pin(async move {
+                let droid = w.droid_get(&droid_id).await?;
+                // A record that is gone was old enough to be deleted.
+                if droid.is_some_and(|droid| droid.ended_at.is_none_or(|at| at > before)) {
+                    return Ok(false);
+                }
+                let agent = w.agent_get(&droid_id).await?;
+                let is_done = agent.is_some_and(|agent| {
+                    agent.kind == AgentKind::Droid && agent.status == AgentStatus::Stopped && !agent.is_deleted()
+                });
+                if is_done {
+                    delete_because(w, &ctx, &Party::System, &droid_id, Some("it ended some time ago")).await?;
+                }
+                Ok::<_, Refusal>(is_done)
+            })
+        });
+        archived += usize::from(gone.await?);
+    }
+    Ok(archived)
+}

@@ -1,0 +1,163 @@
+//! The end of a droid, and the message about it to its parent (DROID-09, 10, 14, 17).
+//!
+//! The transaction in which a droid ends must also deliver that message, so that no completion is lost. Its status comes
+//! from what happened, never from the droid's words.
+
+use ghost_domain::droid::RESULT_BYTES;
+use ghost_domain::event::EventKind;
+use ghost_domain::ports::Signal;
+use ghost_domain::reply_tokens::SILENT;
+use ghost_domain::text::prefix_bytes;
+use ghost_domain::{
+    Agent, AgentKind, AgentStatus, Code, Desired, Droid, DroidMode, DroidState, Kind, Limits, Party, Refusal, Turn,
+    TurnStatus,
+};
+use ghost_store::Writes;
+use serde_json::json;
+
+use super::record::emit;
+use crate::agent_lookup::put;
+use crate::chain::Chain;
+use crate::mail::{self, NewMessage};
+use crate::turns::ending::Ending;
+use crate::{OperationContext, Result};
+
+/// Records the end of a droid's turn. A run ends with its turn, unless guidance has come that it has not read. A session
+/// reports and waits for more work.
+pub async fn turn_ended(w: &mut dyn Writes, ctx: &OperationContext, turn: &Turn, ending: &Ending) -> Result<()> {
+    let Some(mut droid) = w.droid_get(&turn.agent_id).await?.filter(|droid| !droid.state.is_over()) else {
+        return Ok(());
+    };
+    let used = &mut droid.used;
+    used.turns = used.turns.saturating_add(1);
+    used.rounds = used.rounds.saturating_add(turn.rounds);
+    used.calls = used.calls.saturating_add(turn.calls);
+    used.input_tokens = used.input_tokens.saturating_add(turn.input_tokens);
+    used.output_tokens = used.output_tokens.saturating_add(turn.output_tokens);
+    used.cost = used.cost.plus(turn.cost);
+    if let Some(text) = ending.text() {
+        droid.result = Some(prefix_bytes(text, RESULT_BYTES).to_owned());
+    }
+    let state = match turn.status {
+        TurnStatus::Finished => DroidState::Succeeded,
+        TurnStatus::TimedOut => DroidState::TimedOut,
+        TurnStatus::Cancelled => DroidState::Killed,
+        _ => DroidState::Failed,
+    };
+    let error = match ending {
+        Ending::Cancelled(why) => Some(Refusal::new(Code::Cancelled, format!("its turn was cancelled: {why}"))),
+        _ => ending.refusal().cloned(),
+    };
+    let is_last = match droid.mode {
+        DroidMode::Run => state != DroidState::Succeeded || w.inbox_depth(&droid.droid_id).await? == 0,
+        DroidMode::Session => state == DroidState::Killed,
+    };
+    if is_last {
+        return close(w, ctx, droid, state, error).await.map(drop);
+    }
+    if droid.mode == DroidMode::Session {
+        droid.deadline_at = ctx.now().plus(Limits::seconds(ctx.limits().droid_idle_seconds));
+        let words = if error.is_some() {
+            "failed at this work and waits for more"
+        } else {
+            "has done this work and waits for more"
+        };
+        droid.error = error;
+        report(w, ctx, &droid, words).await?;
+    }
+    w.droid_put(&droid).await?;
+    Ok(())
+}
+
+/// Ends a droid without an open turn, and tells its parent. Its supervisor then stops its actor.
+pub(crate) async fn close(
+    w: &mut dyn Writes,
+    ctx: &OperationContext,
+    droid: Droid,
+    state: DroidState,
+    error: Option<Refusal>,
+) -> Result<Droid> {
+    let droid = end(w, ctx, droid, state, error).await?;
+    report(w, ctx, &droid, words(state)).await?;
+    Ok(droid)
+}
+
+/// Like [`close`], without a word to the parent.
+pub(crate) async fn end(
+    w: &mut dyn Writes,
+    ctx: &OperationContext,
+    mut droid: Droid,
+    state: DroidState,
+    error: Option<Refusal>,
+) -> Result<Droid> {
+    droid.state = state;
+    droid.error = error;
+    droid.ended_at = Some(ctx.now());
+    w.droid_put(&droid).await?;
+    if let Some(mut agent) = w.agent_get(&droid.droid_id).await?.filter(|agent| !agent.is_deleted()) {
+        agent.desired = Desired::Stopped;
+        if agent.status != AgentStatus::Stopped {
+            agent.status = AgentStatus::Stopping;
+        }
+        agent.status_reason = Some(match &droid.error {
+            Some(error) => ctx.excerpt(&error.message, 300),
+            None => "it has done its task".to_owned(),
+        });
+        put(w, ctx, &mut agent).await?;
+        w.signal(Signal::Reconcile(droid.droid_id.clone()));
+    }
+    let error =
+        droid.error.as_ref().map(|error| json!({ "code": error.code, "message": ctx.excerpt(&error.message, 400) }));
+    let payload = json!({
+        "state": droid.state, "error": error, "used": droid.used, "root_id": droid.root_id,
+        "seconds": ctx.now().since(droid.created_at).as_secs(),
+    });
+    emit(w, ctx, EventKind::DroidEnded, &droid, payload).await?;
+    Ok(droid)
+}
+
+/// The state as the predicate of a sentence about the droid.
+pub(crate) fn words(state: DroidState) -> &'static str {
+    match state {
+        DroidState::Pending | DroidState::Running => "runs",
+        DroidState::Succeeded => "succeeded",
+        DroidState::Failed => "failed",
+        DroidState::TimedOut => "used up its time",
+        DroidState::Killed => "was ended",
+    }
+}
+
+/// Tells the parent (DROID-14). A parent that is gone needs no word.
+pub(crate) async fn report(w: &mut dyn Writes, ctx: &OperationContext, droid: &Droid, words: &str) -> Result<()> {
+    let is_over = |parent: &Agent| parent.kind == AgentKind::Droid && parent.desired == Desired::Stopped;
+    if w.agent_get(&droid.parent_id).await?.is_none_or(|parent| parent.is_deleted() || is_over(&parent)) {
+        return Ok(());
+    }
+    let label = droid.label.as_deref().map(|label| format!(" ({label})")).unwrap_or_default();
+    let used = &droid.used;
+    let mut body = format!(
+        "status: {}\noutput: {}\nstats: {} s, {} model calls, {} tool calls, {} tokens in, {} tokens out, {}\n",
+        droid.state,
+        droid.output_path,
+        ctx.now().since(droid.created_at).as_secs(),
+        used.rounds,
+        used.calls,
+        used.input_tokens,
+        used.output_tokens,
+        used.cost,
+    );
+    if let Some(error) = &droid.error {
+        body.push_str(&format!("error: {}: {}\n", error.code, error.message));
+    }
+    if let Some(result) = droid.result.as_deref().map(str::trim).filter(|result| !result.is_empty()) {
+        body.push_str(&format!("\nIts last words:\n{result}\n"));
+    }
+    body.push_str(&format!("\nIf everyone who waits for this has it already, make {} your whole answer.", SILENT[0]));
+    // No hop more than the droid's own: a chain that may start a droid must hear of its end.
+    let chain = Chain { root_id: droid.root_id, hop: droid.hop, conversation_id: droid.conversation_id };
+    let message = NewMessage {
+        subject: Some(format!("{}{label} {words}", droid.droid_id)),
+        ..NewMessage::new(&droid.parent_id, Party::System, Kind::DroidDone, body, chain)
+    };
+    mail::deliver(w, ctx, message).await.map(drop)
+}

@@ -1,0 +1,163 @@
+//! What ends droids from outside: their parent, an operator, the end of their parent, a crash, their time (DROID-10, 15).
+//!
+//! A droid must never be left without a parent that works.
+
+use ghost_domain::droid::OVERDUE;
+use ghost_domain::ports::Signal;
+use ghost_domain::{Agent, AgentId, AgentKind, Code, Droid, DroidMode, DroidState, Party, Refusal};
+use ghost_store::{Store, Writes};
+
+use super::close::{end, report, words};
+use super::record::own;
+use crate::turns::end::finish;
+use crate::turns::ending::Ending;
+use crate::{OperationContext, Result};
+
+/// Ends a droid for `by`.
+///
+/// # Errors
+/// Those of [`own`]. A droid that has ended stays as it is.
+pub async fn kill(
+    w: &mut dyn Writes,
+    ctx: &OperationContext,
+    by: &Party,
+    droid_id: &str,
+    reason: Option<&str>,
+) -> Result<Droid> {
+    let droid = own(w, by, droid_id).await?;
+    if droid.state.is_over() {
+        return Ok(droid);
+    }
+    let why = match reason {
+        Some(reason) => format!("{by} ended it: {}", ctx.excerpt(reason, 300)),
+        None => format!("{by} ended it"),
+    };
+    end_at_work(w, ctx, droid, DroidState::Killed, Some(Refusal::new(Code::Cancelled, why))).await
+}
+
+/// What ended the work of an agent whose droids end with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Parent {
+    /// It was told to stop. It hears of its droids when it is started again.
+    Stopped,
+    /// It crashed too often. Like [`Parent::Stopped`].
+    Failed,
+    /// It was deleted. Nobody hears of its droids.
+    Deleted,
+}
+
+/// Ends all droids of an agent whose own work has ended, so that none is left without a parent.
+pub async fn ended_with_parent(
+    w: &mut dyn Writes,
+    ctx: &OperationContext,
+    parent_id: &AgentId,
+    how: Parent,
+) -> Result<()> {
+    let words = match how {
+        Parent::Stopped => "was stopped",
+        Parent::Failed => "has failed",
+        Parent::Deleted => "was deleted",
+    };
+    let live = w.droids_live().await?;
+    for droid in live.into_iter().filter(|droid| droid.parent_id == *parent_id) {
+        let why = Refusal::new(Code::Cancelled, format!("its parent {parent_id} {words}"));
+        let ended = end_quietly(w, ctx, droid, DroidState::Killed, Some(why)).await?;
+        if how != Parent::Deleted {
+            report(w, ctx, &ended, "was ended").await?;
+        }
+    }
+    Ok(())
+}
+
+/// Ends a droid whose agent an operator stops or deletes. Other agents are left alone, and so are droids that have ended.
+pub async fn agent_ended(w: &mut dyn Writes, ctx: &OperationContext, agent: &Agent) -> Result<()> {
+    if agent.kind != AgentKind::Droid {
+        return Ok(());
+    }
+    let Some(droid) = w.droid_get(&agent.agent_id).await?.filter(|droid| !droid.state.is_over()) else { return Ok(()) };
+    let why = Refusal::new(Code::Cancelled, "its agent was stopped or deleted");
+    let ended = end_quietly(w, ctx, droid, DroidState::Killed, Some(why)).await?;
+    report(w, ctx, &ended, "was ended").await
+}
+
+/// Ends a droid whose actor crashed, or whose task is a dead letter. A droid is not restarted; its parent decides.
+pub async fn crashed(w: &mut dyn Writes, ctx: &OperationContext, droid_id: &AgentId, reason: &str) -> Result<()> {
+    let Some(droid) = w.droid_get(droid_id).await?.filter(|droid| !droid.state.is_over()) else { return Ok(()) };
+    let why = Refusal::new(Code::Unavailable, format!("it could not go on: {}", ctx.excerpt(reason, 500)))
+        .hint("start another droid, with smaller or different work");
+    end_at_work(w, ctx, droid, DroidState::Failed, Some(why)).await.map(drop)
+}
+
+/// Ends a droid with whatever it is at, and tells its parent.
+async fn end_at_work(
+    w: &mut dyn Writes,
+    ctx: &OperationContext,
+    droid: Droid,
+    state: DroidState,
+    error: Option<Refusal>,
+) -> Result<Droid> {
+    let droid = end_quietly(w, ctx, droid, state, error).await?;
+    report(w, ctx, &droid, words(state)).await?;
+    Ok(droid)
+}
+
+/// Like [`end_at_work`], without a word to the parent.
+async fn end_quietly(
+    w: &mut dyn Writes,
+    ctx: &OperationContext,
+    droid: Droid,
+    state: DroidState,
+    error: Option<Refusal>,
+) -> Result<Droid> {
+    // First, so that the end of its turn finds it ended.
+    let droid = end(w, ctx, droid, state, error).await?;
+    if let Some(turn) = w.turn_open_of(&droid.droid_id).await? {
+        let why = droid.error.as_ref().map_or_else(|| words(state).to_owned(), |error| error.message.clone());
+        finish(w, ctx, turn.turn_id, Ending::Cancelled(why)).await?;
+        w.signal(Signal::TurnCancelled { agent_id: droid.droid_id.clone(), turn_id: turn.turn_id });
+    }
+    Ok(droid)
+}
+
+/// Ends droids that are past their time: runs some minutes after it, because waiting for a model does not count (DROID-10),
+/// and sessions that are idle. Returns how many.
+///
+/// # Errors
+/// If the store refuses a write. What was ended before stays ended.
+pub async fn end_overdue(store: &Store, ctx: &OperationContext) -> Result<usize> {
+    let now = ctx.now();
+    let live = store.read_latest(|r| Box::pin(async move { r.droids_live().await })).await.map_err(Refusal::from)?;
+    let is_due = |droid: &Droid| match droid.mode {
+        DroidMode::Run => now >= droid.deadline_at.plus(OVERDUE),
+        DroidMode::Session => now >= droid.deadline_at,
+    };
+    let mut ended = 0;
+    for droid in live.into_iter().filter(is_due) {
+        let ctx = ctx.clone();
+        let done = store.write(move |w| Box::pin(async move { end_late(w, &ctx, &droid.droid_id).await }));
+        ended += usize::from(done.await?);
+    }
+    Ok(ended)
+}
+
+async fn end_late(w: &mut dyn Writes, ctx: &OperationContext, droid_id: &AgentId) -> Result<bool> {
+    let Some(droid) = w.droid_get(droid_id).await?.filter(|droid| !droid.state.is_over()) else { return Ok(false) };
+    let (state, error) = match droid.mode {
+        DroidMode::Run => {
+            let what = format!("it was still not done {} s after its time", OVERDUE.as_secs());
+            let why =
+                Refusal::new(Code::Timeout, what).hint("its model may be down or its budget spent; try again later");
+            (DroidState::TimedOut, Some(why))
+        }
+        // At work, or about to be.
+        DroidMode::Session
+            if ctx.now() < droid.deadline_at
+                || w.turn_open_of(droid_id).await?.is_some()
+                || w.inbox_depth(droid_id).await? > 0 =>
+        {
+            return Ok(false);
+        }
+        DroidMode::Session => (DroidState::Succeeded, None),
+    };
+    end_at_work(w, ctx, droid, state, error).await.map(|_| true)
+}

@@ -1,0 +1,37 @@
+//! Guidance that reaches a droid while its turn runs (DROID-15).
+//!
+//! The mail joins the turn in the transaction that journals what the model reads of it, so that a resumed turn shows it
+//! once and only once.
+
+use ghost_domain::journal::Step;
+use ghost_domain::{Envelope, TurnId};
+use ghost_store::Writes;
+
+use crate::turns::ownership::working_turn;
+use crate::{OperationContext, Result, mail};
+
+/// Messages that join at once.
+const AT_ONCE: u32 = 16;
+
+/// Takes the mail that has come for the turn's droid. Returns what the model reads of it, in the words of `shown`; `None`
+/// if there was none.
+///
+/// # Errors
+/// If the turn has ended, or another daemon owns its agent.
+pub async fn take_guidance(
+    w: &mut dyn Writes,
+    ctx: &OperationContext,
+    turn_id: TurnId,
+    shown: &(dyn Fn(&[Envelope]) -> String + Send + Sync),
+) -> Result<Option<String>> {
+    let turn = working_turn(w, ctx, turn_id).await?;
+    let joined = mail::join(w, ctx, &turn.agent_id, turn_id, AT_ONCE).await?;
+    if joined.mail.is_empty() {
+        return Ok(None);
+    }
+    let text = shown(&joined.mail);
+    let messages = joined.mail.iter().map(|envelope| envelope.message_id).collect();
+    w.journal_append(turn_id, &Step::MailJoined { messages }, ctx.now()).await?;
+    w.journal_append(turn_id, &Step::Note { text: text.clone() }, ctx.now()).await?;
+    Ok(Some(text))
+}

@@ -1,0 +1,60 @@
+//! Records of droids: found by id, and their events.
+
+use ghost_domain::event::{EventKind, NewEvent};
+use ghost_domain::{Code, Droid, DroidState, Party, Refusal, Turn, droid_id};
+use ghost_store::{Reads, Writes};
+use serde_json::{Value, json};
+
+use crate::{OperationContext, Result};
+
+/// Finds a droid.
+///
+/// # Errors
+/// `InvalidArguments` for an id of another form (DROID-02), `NotFound`.
+pub async fn named(r: &mut dyn Reads, text: &str) -> Result<Droid> {
+    let text = text.trim();
+    if !droid_id::is_droid(text) {
+        let what = format!("`{}` is not the id of a droid", ghost_domain::text::shown(text, 80));
+        return Err(Refusal::new(Code::InvalidArguments, what)
+            .hint("it is `droid-` and eight hexadecimal digits, as the droid's start returned it")
+            .details(json!({ "field": "droid_id" })));
+    }
+    let missing = || Refusal::not_found("droid", text, None).hint("the list shows your droids");
+    r.droid_get(&text.parse()?).await?.ok_or_else(missing)
+}
+
+/// Finds a droid that `by` may steer and end: an agent only its own.
+///
+/// # Errors
+/// Those of [`named`]; `AccessDenied` for another agent's droid.
+pub async fn own(r: &mut dyn Reads, by: &Party, text: &str) -> Result<Droid> {
+    let droid = named(r, text).await?;
+    match by.agent() {
+        Some(agent_id) if *agent_id != droid.parent_id => {
+            Err(Refusal::new(Code::AccessDenied, format!("{} is a droid of {}", droid.droid_id, droid.parent_id))
+                .hint("only its parent and operators steer and end it; you may check on it"))
+        }
+        _ => Ok(droid),
+    }
+}
+
+/// Records that a droid's turn was opened.
+pub(crate) async fn turn_opened(w: &mut dyn Writes, turn: &Turn) -> Result<()> {
+    if let Some(mut droid) = w.droid_get(&turn.agent_id).await?.filter(|droid| droid.state == DroidState::Pending) {
+        droid.state = DroidState::Running;
+        w.droid_put(&droid).await?;
+    }
+    Ok(())
+}
+
+pub(crate) async fn emit(
+    w: &mut dyn Writes,
+    ctx: &OperationContext,
+    kind: EventKind,
+    droid: &Droid,
+    mut payload: Value,
+) -> Result<()> {
+    payload["parent_id"] = json!(droid.parent_id);
+    payload["label"] = json!(droid.label);
+    ctx.emit(w, NewEvent::new(kind, payload).agent(&droid.droid_id).correlation(droid.root_id)).await
+}

@@ -1,0 +1,257 @@
+//! Tests of droids: their bounds, their ends, and what their parents hear.
+
+use std::time::Duration;
+
+use ghost_domain::droid::{OVERDUE, TASK_BYTES};
+use ghost_domain::{
+    AgentId, AgentStatus, Code, Droid, DroidMode, DroidState, DroidTerms, EventKind, Kind, Party, Turn, TurnStatus,
+};
+
+use super::operation_world::{OperationWorld, code, delete, id, operator, party, read, write};
+use crate::droids::{self, NewDroid};
+use crate::mail::{Chain, NewMessage};
+use crate::turns::Ending;
+use crate::{Result, agents, turns};
+
+fn new(world: &OperationWorld, parent: &str, mode: DroidMode) -> NewDroid {
+    let terms = DroidTerms {
+        tools: ["workspace.read".to_owned()].into(),
+        model: None,
+        parent_model: "p/m".into(),
+        turn_seconds: 120,
+        depth: 9,
+    };
+    NewDroid {
+        parent_id: id(parent),
+        task: "count the words".into(),
+        output: "../a b.md".into(),
+        mode,
+        label: Some("counter".into()),
+        terms,
+        chain: Chain { hop: 1, ..Chain::root(&world.ctx) },
+    }
+}
+
+async fn spawn(world: &OperationWorld, new: NewDroid) -> Result<Droid> {
+    write!(world, |w, ctx| droids::spawn(w, &ctx, new).await)
+}
+
+async fn run_of(world: &OperationWorld, parent: &str) -> Droid {
+    spawn(world, new(world, parent, DroidMode::Run)).await.unwrap()
+}
+
+async fn now(world: &OperationWorld, droid: &Droid) -> Droid {
+    let droid_id = droid.droid_id.clone();
+    read!(world, |r| r.droid_get(&droid_id).await?).unwrap()
+}
+
+async fn take(world: &OperationWorld, droid: &Droid) -> Turn {
+    world.take(droid.droid_id.as_str()).await.turn
+}
+
+async fn end(world: &OperationWorld, turn: &Turn, ending: Ending) {
+    let turn_id = turn.turn_id;
+    write!(world, |w, ctx| turns::finish(w, &ctx, turn_id, ending).await).unwrap();
+}
+
+/// What has come for a parent: subjects and bodies.
+async fn told(world: &OperationWorld, parent: &str) -> Vec<(String, String)> {
+    let parent = id(parent);
+    let mail = read!(world, |r| r.inbox_pending(&parent, 50).await?);
+    let mail = mail.into_iter().filter(|mail| mail.kind == Kind::DroidDone);
+    mail.map(|mail| (mail.subject.unwrap_or_default(), mail.body)).collect()
+}
+
+async fn status(world: &OperationWorld, droid_id: &AgentId) -> AgentStatus {
+    let droid_id = droid_id.clone();
+    read!(world, |r| r.agent_get(&droid_id).await?).unwrap().status
+}
+
+// covers: DROID-02, DROID-05, DROID-10, DROID-14
+#[tokio::test]
+async fn a_run_ends_with_its_turn_and_its_parent_is_told_what_happened() {
+    let world = OperationWorld::new().await;
+    let cut = |why: &str| ghost_domain::Refusal::new(Code::LoopGuard, why);
+    let at_bound = Ending::AtBound { refusal: cut("time"), timed_out: true, text: "half".into() };
+    for (ending, state, code, words) in [
+        (Ending::Finished("42 words".into()), DroidState::Succeeded, None, "42 words"),
+        (at_bound, DroidState::TimedOut, Some(Code::LoopGuard), "half"),
+        (Ending::Failed(cut("no model")), DroidState::Failed, Some(Code::LoopGuard), "no model"),
+        (Ending::Cancelled("by operator:x".into()), DroidState::Killed, Some(Code::Cancelled), "by operator:x"),
+    ] {
+        let droid = run_of(&world, "ada").await;
+        assert!(droid.droid_id.is_droid() && droid.output_path == format!("droids/{}/a_b.md", droid.droid_id));
+        assert_eq!((droid.state, droid.terms.depth), (DroidState::Pending, 1));
+        let turn = take(&world, &droid).await;
+        assert_eq!(now(&world, &droid).await.state, DroidState::Running);
+        end(&world, &turn, ending).await;
+        let over = now(&world, &droid).await;
+        assert_eq!((over.state, over.error.as_ref().map(|error| error.code)), (state, code));
+        assert_eq!((over.ended_at, over.used.turns), (Some(world.ctx.now()), 1));
+        assert_eq!(status(&world, &droid.droid_id).await, AgentStatus::Stopping, "its supervisor stops it");
+        let (subject, body) = told(&world, "ada").await.pop().unwrap();
+        assert!(subject.starts_with(droid.droid_id.as_str()) && subject.contains("counter"), "{subject}");
+        assert!(body.starts_with(&format!("status: {state}\noutput: {}", droid.output_path)), "{body}");
+        assert!(body.contains(words), "{body}");
+    }
+    assert_eq!(told(&world, "ada").await.len(), 4);
+    let events = world.events().await;
+    let count = |kind| events.iter().filter(|event| event.kind == kind).count();
+    assert_eq!((count(EventKind::DroidSpawned), count(EventKind::DroidEnded)), (4, 4));
+}
+
+// covers: DROID-05, DROID-16
+#[tokio::test]
+async fn droids_are_bounded_in_number_depth_size_and_time() {
+    let world = OperationWorld::new().await;
+    world.limits(|limits| (limits.droids_max, limits.droids_per_agent) = (3, 2));
+    let first = run_of(&world, "ada").await;
+    run_of(&world, "ada").await;
+    assert_eq!(code(spawn(&world, new(&world, "ada", DroidMode::Run)).await), Code::RateLimited, "two of ada's");
+    run_of(&world, "bob").await;
+    assert_eq!(code(spawn(&world, new(&world, "cyd", DroidMode::Run)).await), Code::RateLimited, "three in all");
+    let turn = take(&world, &first).await;
+    end(&world, &turn, Ending::Finished(String::new())).await;
+    world.limits(|limits| limits.droids_max = 50);
+    // A droid starts none, unless the world lets it.
+    let below = run_of(&world, "cyd").await;
+    assert_eq!(code(spawn(&world, new(&world, below.droid_id.as_str(), DroidMode::Run)).await), Code::RateLimited);
+    world.limits(|limits| limits.droid_depth_max = 2);
+    let second = run_of(&world, below.droid_id.as_str()).await;
+    assert_eq!(second.terms.depth, 2);
+    assert_eq!(code(spawn(&world, new(&world, second.droid_id.as_str(), DroidMode::Run)).await), Code::RateLimited);
+    for (task, seconds) in [(" ".to_owned(), 1), ("x".repeat(TASK_BYTES + 1), 1), ("x".into(), 0), ("x".into(), 301)] {
+        let mut bad = new(&world, "cyd", DroidMode::Run);
+        (bad.task, bad.terms.turn_seconds) = (task, seconds);
+        assert_eq!(code(spawn(&world, bad).await), Code::InvalidArguments);
+    }
+    assert_eq!(code(spawn(&world, new(&world, "nobody", DroidMode::Run)).await), Code::NotFound);
+}
+
+// covers: DROID-13, DROID-15
+#[tokio::test]
+async fn a_session_reports_waits_for_more_and_ends_when_it_is_idle() {
+    let world = OperationWorld::new().await;
+    let droid = spawn(&world, new(&world, "ada", DroidMode::Session)).await.unwrap();
+    let steer = async |by: Party, words: &'static str| {
+        let droid_id = droid.droid_id.to_string();
+        write!(&world, |w, ctx| droids::steer(w, &ctx, &by, &droid_id, words).await)
+    };
+    let turn = take(&world, &droid).await;
+    end(&world, &turn, Ending::Finished("first".into())).await;
+    assert_eq!((now(&world, &droid).await.state, told(&world, "ada").await.len()), (DroidState::Running, 1));
+    assert_eq!(code(steer(party("bob"), "more").await), Code::AccessDenied);
+    assert_eq!(code(steer(party("ada"), " ").await), Code::InvalidArguments);
+    world.pass(Duration::from_secs(800));
+    steer(party("ada"), "more").await.unwrap();
+    world.pass(Duration::from_secs(800));
+    assert_eq!(droids::end_overdue(&world.store, &world.ctx).await.unwrap(), 0, "there is work for it");
+    let turn = take(&world, &droid).await;
+    end(&world, &turn, Ending::Finished("second".into())).await;
+    world.pass(Duration::from_secs(899));
+    assert_eq!(droids::end_overdue(&world.store, &world.ctx).await.unwrap(), 0);
+    world.pass(Duration::from_secs(1));
+    assert_eq!(droids::end_overdue(&world.store, &world.ctx).await.unwrap(), 1);
+    let over = now(&world, &droid).await;
+    assert_eq!((over.state, over.result.as_deref(), over.used.turns), (DroidState::Succeeded, Some("second"), 2));
+    assert_eq!(code(steer(operator(), "again").await), Code::Conflict);
+    assert_eq!(told(&world, "ada").await.len(), 3);
+}
+
+// covers: DROID-15
+#[tokio::test]
+async fn guidance_joins_a_running_turn_and_keeps_a_run_alive_that_has_not_read_it() {
+    let world = OperationWorld::new().await;
+    let droid = run_of(&world, "ada").await;
+    let steer = async |words: &'static str| {
+        let droid_id = droid.droid_id.to_string();
+        write!(&world, |w, ctx| droids::steer(w, &ctx, &party("ada"), &droid_id, words).await).unwrap();
+    };
+    let turn = take(&world, &droid).await;
+    let turn_id = turn.turn_id;
+    let guided = async || {
+        let shown = |mail: &[ghost_domain::Envelope]| mail.iter().map(|mail| mail.body.clone()).collect();
+        write!(&world, |w, ctx| droids::take_guidance(w, &ctx, turn_id, &shown).await).unwrap()
+    };
+    assert_eq!(guided().await, None);
+    steer("count the lines, too").await;
+    assert_eq!(guided().await.as_deref(), Some("count the lines, too"));
+    assert_eq!(guided().await, None, "it is read once");
+    steer("and the letters").await;
+    end(&world, &turn, Ending::Finished("done".into())).await;
+    assert_eq!(now(&world, &droid).await.state, DroidState::Running, "one was not read");
+    let turn = take(&world, &droid).await;
+    end(&world, &turn, Ending::Finished("all done".into())).await;
+    let over = now(&world, &droid).await;
+    assert_eq!((over.state, over.result.as_deref()), (DroidState::Succeeded, Some("all done")));
+}
+
+// covers: DROID-10, DROID-16
+#[tokio::test]
+async fn a_run_that_is_overdue_is_ended_and_the_agent_of_an_old_one_is_deleted() {
+    let world = OperationWorld::new().await;
+    let droid = run_of(&world, "ada").await;
+    let turn = take(&world, &droid).await;
+    world.pass(Duration::from_secs(120) + OVERDUE - Duration::from_secs(1));
+    assert_eq!(droids::end_overdue(&world.store, &world.ctx).await.unwrap(), 0);
+    world.pass(Duration::from_secs(1));
+    assert_eq!(droids::end_overdue(&world.store, &world.ctx).await.unwrap(), 1);
+    let over = now(&world, &droid).await;
+    assert_eq!((over.state, over.error.unwrap().code), (DroidState::TimedOut, Code::Timeout));
+    let turn_id = turn.turn_id;
+    assert_eq!(read!(&world, |r| r.turn_get(turn_id).await?).unwrap().status, TurnStatus::Cancelled);
+    let droid_id = droid.droid_id.clone();
+    write!(&world, |w, ctx| agents::stopped(w, &ctx, &droid_id).await).unwrap();
+    let old = || vec![droid.droid_id.clone(), id("bob")];
+    assert_eq!(droids::archive(&world.store, &world.ctx, old()).await.unwrap(), 0);
+    world.pass(Duration::from_secs(3_600));
+    assert_eq!(droids::archive(&world.store, &world.ctx, old()).await.unwrap(), 1, "and never another agent");
+    assert_eq!(droids::archive(&world.store, &world.ctx, old()).await.unwrap(), 0);
+    assert_eq!(now(&world, &droid).await.state, DroidState::TimedOut, "the record stays");
+}
+
+// covers: DROID-15
+#[tokio::test]
+async fn no_droid_is_left_without_a_parent_that_works() {
+    let world = OperationWorld::new().await;
+    world.limits(|limits| limits.droid_depth_max = 2);
+    let (one, two, three) = (run_of(&world, "ada").await, run_of(&world, "bob").await, run_of(&world, "cyd").await);
+    let below = run_of(&world, two.droid_id.as_str()).await;
+    take(&world, &one).await;
+    delete(&world, "ada").await;
+    assert_eq!(now(&world, &one).await.state, DroidState::Killed);
+    // A crash ends a droid: nothing restarts it.
+    let droid_id = three.droid_id.clone();
+    take(&world, &three).await;
+    write!(&world, |w, ctx| agents::crashed(w, &ctx, &droid_id, "boom").await).unwrap();
+    let droid_id = three.droid_id.clone();
+    write!(&world, |w, ctx| agents::failed(w, &ctx, &droid_id, "it is temporary: boom").await).unwrap();
+    assert_eq!(now(&world, &three).await.state, DroidState::Failed);
+    assert!(told(&world, "cyd").await[0].1.contains("boom"));
+    let bob = id("bob");
+    write!(&world, |w, ctx| agents::stop(w, &ctx, &operator(), &bob, None).await).unwrap();
+    assert_eq!(code(spawn(&world, new(&world, "bob", DroidMode::Run)).await), Code::Conflict, "it was told to stop");
+    assert_eq!(now(&world, &two).await.state, DroidState::Killed);
+    // The supervisor has stopped the droid, and so its own ones end.
+    let droid_id = two.droid_id.clone();
+    write!(&world, |w, ctx| agents::stopped(w, &ctx, &droid_id).await).unwrap();
+    assert_eq!(now(&world, &below).await.state, DroidState::Killed);
+    assert_eq!(read!(&world, |r| r.droids_live().await?), []);
+}
+
+#[tokio::test]
+async fn a_droid_gets_no_mail_but_its_task_and_guidance() {
+    let world = OperationWorld::new().await;
+    let droid = run_of(&world, "ada").await;
+    let chain = Chain { hop: 1, ..Chain::root(&world.ctx) };
+    for kind in [Kind::Message, Kind::Ask, Kind::Task, Kind::Chat, Kind::Conversation, Kind::Timer] {
+        let mail = NewMessage::new(&droid.droid_id, party("bob"), kind, "hi", chain);
+        assert_eq!(code(world.deliver(mail).await), Code::Unsupported, "{kind}");
+    }
+    let all = NewMessage::new(&id("ada"), party("bob"), Kind::Broadcast, "hi", chain);
+    let done = write!(&world, |w, ctx| crate::mail::broadcast(w, &ctx, &all, &[], None).await).unwrap();
+    assert_eq!((done.delivered, done.skipped.len()), (2, 0), "ada and cyd");
+    let taken = super::operation_world::new_agent(&world.ctx, "droid-12345678");
+    let made = write!(&world, |w, ctx| agents::create(w, &ctx, &operator(), taken).await);
+    assert_eq!(code(made), Code::InvalidArguments, "the form of the id is for droids");
+}

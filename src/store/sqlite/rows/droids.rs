@@ -1,0 +1,86 @@
+//! Rows and queries of droids.
+
+use async_trait::async_trait;
+use ghost_domain::{AgentId, Droid};
+use sqlx::sqlite::SqliteRow;
+
+use crate::sqlite::query::{Conditions, LIST_MAX, list_limit};
+use crate::sqlite::row::{Args, Keyed, Row, Shape, from_record, to_json};
+use crate::sqlite::session::Session;
+use crate::sqlite::table_list::table_set;
+use crate::tables::{DroidReads, DroidWrites, Result};
+
+impl Row for Droid {
+    const TABLE: &'static str = "droids";
+    const SHAPE: Shape = Shape {
+        head: "INSERT INTO droids (droid_id, parent_id, ended_at, record) VALUES ",
+        columns: 4,
+        tail: " ON CONFLICT (droid_id) DO UPDATE SET parent_id = excluded.parent_id, ended_at = excluded.ended_at, \
+               record = excluded.record",
+    };
+
+    fn bind(&self, args: &mut Args) -> Result<()> {
+        args.text(self.droid_id.as_str()).text(self.parent_id.as_str()).maybe_at(self.ended_at).put(to_json(
+            Self::TABLE,
+            &self.droid_id,
+            self,
+        )?);
+        Ok(())
+    }
+}
+
+impl Keyed for Droid {
+    type Key = AgentId;
+    const SELECT: &'static str = "SELECT record FROM droids WHERE droid_id = ?";
+
+    fn key(&self) -> AgentId {
+        self.droid_id.clone()
+    }
+
+    fn bind_key(key: &AgentId, args: &mut Args) {
+        args.text(key.as_str());
+    }
+
+    fn read(row: &SqliteRow) -> Result<Self> {
+        from_record(Self::TABLE, row)
+    }
+}
+
+#[async_trait]
+impl DroidReads for Session {
+    async fn droid_get(&mut self, droid_id: &AgentId) -> Result<Option<Droid>> {
+        self.get(droid_id).await
+    }
+
+    async fn droids_live(&mut self) -> Result<Vec<Droid>> {
+        let mut args = Args::default();
+        args.int(i64::from(LIST_MAX));
+        let sql = "SELECT record FROM droids INDEXED BY droids_live WHERE ended_at IS NULL ORDER BY droid_id LIMIT ?+0";
+        self.list(sql, args).await
+    }
+
+    async fn droid_list(
+        &mut self,
+        parent: Option<&AgentId>,
+        after: Option<&AgentId>,
+        limit: u32,
+    ) -> Result<Vec<Droid>> {
+        let (sql, args) = Conditions::new("SELECT record FROM droids")
+            .when(parent, "parent_id = ?", |parent, args| {
+                args.text(parent.as_str());
+            })
+            .when(after, "droid_id > ?", |after, args| {
+                args.text(after.as_str());
+            })
+            .order("droid_id", list_limit(limit));
+        self.flush_before_read(table_set::DROIDS).await?;
+        self.rows_dynamic(sql, args).await?.iter().map(Droid::read).collect()
+    }
+}
+
+#[async_trait]
+impl DroidWrites for Session {
+    async fn droid_put(&mut self, droid: &Droid) -> Result<()> {
+        self.put(droid.clone())
+    }
+}

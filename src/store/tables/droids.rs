@@ -1,0 +1,28 @@
+//! The `droids` table: the records of droids, also of those whose agents are gone.
+
+use async_trait::async_trait;
+use ghost_domain::{AgentId, Droid};
+
+use crate::error::Result;
+
+/// Reads of droids.
+#[async_trait]
+pub trait DroidReads {
+    /// The droid with this id.
+    async fn droid_get(&mut self, droid_id: &AgentId) -> Result<Option<Droid>>;
+
+    /// The droids that have not ended, in order of id, at most [`PAGE_MAX`](super::PAGE_MAX).
+    async fn droids_live(&mut self) -> Result<Vec<Droid>>;
+
+    /// Droids in order of id, also those that have ended: those of `parent`, if it is given. Only droids after the id
+    /// `after`.
+    async fn droid_list(&mut self, parent: Option<&AgentId>, after: Option<&AgentId>, limit: u32)
+    -> Result<Vec<Droid>>;
+}
+
+/// Writes of droids.
+#[async_trait]
+pub trait DroidWrites {
+    /// Inserts or replaces a droid.
+    async fn droid_put(&mut self, droid: &Droid) -> Result<()>;
+}

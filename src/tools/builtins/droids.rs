@@ -1,0 +1,268 @@
+//! The tools for droids: start one, check on it, and list, steer and end one's own (BI-75..77).
+
+use std::collections::BTreeSet;
+
+use async_trait::async_trait;
+use ghost_domain::droid::{OUTPUT_DEFAULT, TASK_FILE, TIMEOUT_DEFAULT, TIMEOUT_MAX};
+use ghost_domain::droid_id::DROIDS;
+use ghost_domain::text::{clip, prefix_bytes};
+use ghost_domain::write_acl::WorkspacePath;
+use ghost_domain::{Code, Droid, DroidMode, DroidTerms, Refusal};
+use ghost_operations::droids::{self as rules, NewDroid};
+use ghost_operations::mail::agent_named;
+use ghost_store::{Reads, Writes};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::common::{LIST_BYTES, fitting, without_nulls};
+use crate::context::CallContext;
+use crate::tool::{Output, ReadTool, WorldTool};
+use crate::workspace::{EntryKind, Lines};
+
+/// Bytes of the output that a check reads, and characters that it shows (DROID-09).
+const PREVIEW_BYTES: usize = 5_000;
+const PREVIEW_CHARS: usize = 2_000;
+/// Files that a check lists, and levels below the droid's directory.
+const FILES_MAX: usize = 100;
+const FILES_DEPTH: u32 = 4;
+/// Droids in one list.
+const LISTED: u32 = 200;
+/// Tool words in one call.
+const TOOLS_MAX: usize = 100;
+/// Stands for all droids of the caller.
+const ALL: &str = "all";
+
+#[derive(Clone, Copy, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum Mode {
+    Run,
+    Session,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SpawnParams {
+    /// What the droid is to do, complete: it knows nothing of your work. Name the files that it should read.
+    task: String,
+    /// The name of its output file, in its own directory.
+    #[serde(default)]
+    output_path: Option<String>,
+    /// How long it may work, 1 to 300; 120 if absent.
+    #[serde(default)]
+    #[schemars(range(min = 1, max = 300))]
+    timeout_seconds: Option<u32>,
+    /// `run` ends with its task; `session` then waits for more work, which you send with `steer`.
+    #[serde(default)]
+    mode: Option<Mode>,
+    /// A short name, for people.
+    #[serde(default)]
+    label: Option<String>,
+    /// Another model of this world.
+    #[serde(default)]
+    model: Option<String>,
+    /// Fewer tools than your droids may have.
+    #[serde(default)]
+    tools: Option<Vec<String>>,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct CheckParams {
+    /// The droid.
+    droid_id: String,
+}
+
+#[derive(Clone, Copy, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum Action {
+    List,
+    Steer,
+    Kill,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ControlParams {
+    /// `list` shows your droids, `steer` sends one guidance or more work, `kill` ends one.
+    action: Action,
+    /// The droid; `all` for kill means all of yours.
+    #[serde(default)]
+    droid_id: Option<String>,
+    /// For steer: what it should know or do. For kill: the reason.
+    #[serde(default)]
+    message: Option<String>,
+}
+
+pub(super) struct Spawn;
+
+#[async_trait]
+impl WorldTool for Spawn {
+    type Params = SpawnParams;
+
+    async fn apply(&self, call: &CallContext, params: SpawnParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
+        let (plan, parent_id) = (call.services.plan(), &call.caller.agent_id);
+        let wanted = params.tools.as_deref();
+        if wanted.is_some_and(|words| words.len() > TOOLS_MAX) {
+            return Err(Refusal::new(Code::InvalidArguments, format!("tools has more than {TOOLS_MAX} names")));
+        }
+        let own: BTreeSet<String> = call.tools.iter().map(|spec| spec.name.clone()).collect();
+        let parent = plan.spec_for(&agent_named(w, parent_id).await?)?;
+        let part = |part: &Option<String>| part.clone().unwrap_or_default();
+        let terms = DroidTerms {
+            tools: plan.droid_tools(&own, wanted)?,
+            model: params.model.as_deref().map(|model| plan.droid_model(model)).transpose()?,
+            parent_model: format!("{}/{}", part(&parent.model.provider), part(&parent.model.model)),
+            turn_seconds: params.timeout_seconds.unwrap_or(TIMEOUT_DEFAULT).min(TIMEOUT_MAX),
+            depth: 1,
+        };
+        let new = NewDroid {
+            parent_id: parent_id.clone(),
+            task: params.task,
+            output: params.output_path.unwrap_or_else(|| OUTPUT_DEFAULT.to_owned()),
+            mode: match params.mode {
+                None | Some(Mode::Run) => DroidMode::Run,
+                Some(Mode::Session) => DroidMode::Session,
+            },
+            label: params.label,
+            terms,
+            chain: call.chain(),
+        };
+        let droid = rules::spawn(w, &call.services.ctx, new).await?;
+        let content = json!({
+            "droid_id": droid.droid_id, "status": "spawned", "mode": droid.mode, "workspace": format!("{}/", droid.home()),
+            "output_path": droid.output_path, "timeout_seconds": droid.terms.turn_seconds, "tools": droid.terms.tools,
+        });
+        Ok(content.into())
+    }
+}
+
+pub(super) struct Check;
+
+#[async_trait]
+impl ReadTool for Check {
+    type Params = CheckParams;
+
+    async fn run(&self, call: &CallContext, params: CheckParams) -> Result<Output, Refusal> {
+        let named = params.droid_id;
+        let droid = call.services.store.read(move |r| Box::pin(async move { rules::named(r, &named).await })).await?;
+        let files = files(call, &droid).await?;
+        let (preview, preview_truncated) = preview(call, &droid).await?;
+        let mut content = summary(&droid);
+        let more = json!({
+            "error": droid.error.as_ref().map(|error| json!({
+                "code": error.code, "message": error.message, "hint": error.hint, "retryable": error.code.retryable(),
+            })),
+            "last_words": droid.result, "files": files, "output_preview": preview,
+            "preview_truncated": preview_truncated.then_some(true), "tools": droid.terms.tools,
+        });
+        merge(&mut content, more);
+        Ok(Output { truncated: preview_truncated, ..content.into() })
+    }
+}
+
+fn merge(content: &mut Value, more: Value) {
+    if let (Some(content), Value::Object(more)) = (content.as_object_mut(), without_nulls(more)) {
+        content.extend(more);
+    }
+}
+
+/// The paths of a droid's files, but that of its task.
+async fn files(call: &CallContext, droid: &Droid) -> Result<Vec<String>, Refusal> {
+    let home = WorkspacePath::parse(&droid.home(), false)?;
+    match call.services.workspace.list(&home, FILES_DEPTH, None, FILES_MAX).await {
+        Ok(listing) => {
+            let task = format!("{DROIDS}/{}/{TASK_FILE}", droid.droid_id);
+            let paths =
+                listing.entries.into_iter().filter(|entry| entry.kind == EntryKind::File).map(|entry| entry.path);
+            Ok(paths.filter(|path| *path != task).collect())
+        }
+        Err(refusal) if refusal.code == Code::NotFound => Ok(Vec::new()),
+        Err(refusal) => Err(refusal),
+    }
+}
+
+/// The beginning of a droid's output; `None` if there is none or it is no text.
+async fn preview(call: &CallContext, droid: &Droid) -> Result<(Option<String>, bool), Refusal> {
+    let path = WorkspacePath::parse(&droid.output_path, false)?;
+    let lines = Lines { first: 1, skip: 0, count: None, max_bytes: PREVIEW_BYTES };
+    match call.services.workspace.read_text(&path, lines).await {
+        Ok(text) => {
+            let shown = clip(&text.content, PREVIEW_CHARS);
+            let truncated = text.truncated || shown.len() < text.content.len();
+            Ok((Some(shown), truncated))
+        }
+        // It has not written it, or wrote something else there: its files say so.
+        Err(refusal) if matches!(refusal.code, Code::NotFound | Code::InvalidArguments | Code::PathDenied) => {
+            Ok((None, false))
+        }
+        Err(refusal) => Err(refusal),
+    }
+}
+
+/// What lists show of a droid.
+fn summary(droid: &Droid) -> Value {
+    without_nulls(json!({
+        "droid_id": droid.droid_id, "parent_id": droid.parent_id, "label": droid.label, "status": droid.state,
+        "mode": droid.mode, "output_path": droid.output_path, "created_at": droid.created_at.rfc3339(),
+        "deadline_at": droid.ended_at.is_none().then(|| droid.deadline_at.rfc3339()),
+        "completed_at": droid.ended_at.map(|at| at.rfc3339()),
+    }))
+}
+
+pub(super) struct Control;
+
+#[async_trait]
+impl WorldTool for Control {
+    type Params = ControlParams;
+
+    async fn apply(&self, call: &CallContext, params: ControlParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
+        let (ctx, by) = (&call.services.ctx, call.party());
+        let message = params.message.as_deref();
+        match params.action {
+            Action::List => {
+                let droids = w.droid_list(Some(&call.caller.agent_id), None, LISTED).await?;
+                let rows = droids.iter().map(|droid| {
+                    let mut row = summary(droid);
+                    merge(&mut row, json!({ "task": prefix_bytes(&droid.task, 200) }));
+                    row
+                });
+                let (droids, all) = fitting(rows, LIST_BYTES);
+                Ok(Output { truncated: !all, ..json!({ "droids": droids }).into() })
+            }
+            Action::Steer => {
+                let message = message.ok_or_else(|| missing("message", "say what the droid should know or do"))?;
+                let droid = rules::steer(w, ctx, &by, needed(params.droid_id.as_deref())?, message).await?;
+                Ok(json!({ "droid_id": droid.droid_id, "status": droid.state, "steered": true }).into())
+            }
+            Action::Kill => {
+                let mut ended = Vec::new();
+                for droid_id in wanted(w, call, needed(params.droid_id.as_deref())?).await? {
+                    let droid = rules::kill(w, ctx, &by, &droid_id, message).await?;
+                    ended.push(json!({ "droid_id": droid.droid_id, "status": droid.state }));
+                }
+                Ok(json!({ "droids": ended }).into())
+            }
+        }
+    }
+}
+
+/// The ids that a word stands for.
+async fn wanted(r: &mut dyn Reads, call: &CallContext, word: &str) -> Result<Vec<String>, Refusal> {
+    if word != ALL {
+        return Ok(vec![word.to_owned()]);
+    }
+    let live = r.droids_live().await?;
+    let own = live.into_iter().filter(|droid| droid.parent_id == call.caller.agent_id);
+    Ok(own.map(|droid| droid.droid_id.to_string()).collect())
+}
+
+fn needed(droid_id: Option<&str>) -> Result<&str, Refusal> {
+    droid_id.ok_or_else(|| missing("droid_id", "name the droid; `list` shows yours"))
+}
+
+fn missing(field: &str, hint: &str) -> Refusal {
+    Refusal::new(Code::InvalidArguments, format!("this action needs `{field}`"))
+        .hint(hint)
+        .details(json!({ "field": field }))
+}
