@@ -157,6 +157,10 @@ impl Plan {
         for agent in &mut agents {
             agent.model = switched(&agent.model).ok_or_else(|| missing(format!("agent {}", agent.agent_id)))?;
         }
+        if self.droids.model.is_some() {
+            let choice = switched(&ModelChoice::default()).ok_or_else(|| missing("droids".to_owned()))?;
+            self.droids.model = choice.model.map(|model| format!("{name}/{model}"));
+        }
         self.secret_env.extend(provider.api_key_env.clone());
         // Remove providers that no agent uses any more. Otherwise a missing key, for example, would
         // keep the world from starting.

@@ -17,7 +17,7 @@ pub struct Captured {
 
 /// Collects an output of any length.
 #[derive(Debug)]
-pub(crate) struct Capture {
+pub struct Capture {
     head: Vec<u8>,
     tail: VecDeque<u8>,
     head_max: usize,
@@ -27,12 +27,14 @@ pub(crate) struct Capture {
 
 impl Capture {
     /// Keeps at most `limit` bytes: two thirds from the beginning, the rest from the end.
-    pub(crate) fn new(limit: usize) -> Self {
+    #[must_use]
+    pub fn new(limit: usize) -> Self {
         let tail_max = limit / 3;
         Self { head: Vec::new(), tail: VecDeque::new(), head_max: limit - tail_max, tail_max, bytes: 0 }
     }
 
-    pub(crate) fn push(&mut self, piece: &[u8]) {
+    /// Adds the next piece.
+    pub fn push(&mut self, piece: &[u8]) {
         self.bytes = self.bytes.saturating_add(piece.len() as u64);
         let (head, rest) = piece.split_at(piece.len().min(self.head_max - self.head.len()));
         self.head.extend_from_slice(head);
@@ -44,7 +46,8 @@ impl Capture {
     }
 
     /// The captured text. `total` is the number of bytes that the command wrote, if some never arrived.
-    pub(crate) fn finish(mut self, total: u64) -> Captured {
+    #[must_use]
+    pub fn finish(mut self, total: u64) -> Captured {
         let bytes = self.bytes.max(total);
         let kept = (self.head.len() + self.tail.len()) as u64;
         let tail = self.tail.make_contiguous();

@@ -24,7 +24,7 @@ use std::sync::Arc;
 use ghost_config::plan::{SandboxKind, SandboxPlan};
 use ghost_domain::Clock;
 
-pub use capture::Captured;
+pub use capture::{Capture, Captured};
 pub use command::{Alone, Command, End, Finished, Progress, Sandbox, ToolboxDir};
 pub use docker::{Docker, Owner};
 pub use drain::Drain;

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use ghost_coding::Format;
 use serde_json::Value;
 
 use super::sandbox::RemotePlan;
@@ -87,6 +88,8 @@ pub struct CommandTool {
     pub any_bins: Vec<String>,
     /// Variables of the daemon without which it is absent.
     pub needs_env: Vec<String>,
+    /// Variables of the daemon that its command gets, besides those that every tool of the toolbox gets.
+    pub passthrough_env: Vec<String>,
     /// What it may do with the workspace.
     pub access: ToolboxAccess,
 }
@@ -179,6 +182,8 @@ pub enum ResultForm {
     Raw,
     /// As JSON; output that is no JSON is an error of the tool.
     Json,
+    /// As the summary of a coding agent's stream; output that is none is text (DEV-14..16).
+    CodingAgent(Format),
 }
 
 /// What the commands of a tool may do with the workspace.
@@ -251,7 +256,12 @@ impl ToolboxPlan {
             ToolboxKind::Mcp(McpPlan { transport: McpTransport::Http { token_env, .. }, .. }) => token_env.as_ref(),
             _ => None,
         };
-        self.passthrough_env.iter().chain(token).map(String::as_str)
+        let tools = match &self.kind {
+            ToolboxKind::Commands { tools, .. } => tools.as_slice(),
+            ToolboxKind::Mcp(_) => &[],
+        };
+        let of_tools = tools.iter().flat_map(|tool| &tool.passthrough_env);
+        self.passthrough_env.iter().chain(of_tools).chain(token).map(String::as_str)
     }
 
     /// Whether the world allows the tool with this short name.

@@ -7,6 +7,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use ghost_coding::Format;
 use ghost_domain::text::clip;
 use ghost_domain::tool_catalogue;
 use serde_json::{Value, json};
@@ -54,20 +55,15 @@ pub(super) fn command_tool(field: &Field<'_>, toolbox: &str, files: &Files<'_>) 
     let stdin = map.get("stdin").filter(|field| !field.is_null()).and_then(|field| stdin(&field, &names));
     let cwd = map.get("cwd").and_then(|field| cwd(&field, &names)).unwrap_or(Cwd::Home);
     let timeout = map.get("timeout_seconds").and_then(|field| field.count(1..=TIMEOUT_MAX)).map(Duration::from_secs);
-    let stream = match map.get("stream").and_then(|field| field.choice(&["lines", "none"])) {
-        Some("none") => Stream::None,
-        _ => Stream::Lines,
-    };
-    let result = match map.get("result").and_then(|field| field.choice(&["json", "raw"])) {
-        Some("json") => ResultForm::Json,
-        _ => ResultForm::Raw,
-    };
+    let (stream, result) = output(&map, name.as_deref().unwrap_or_default());
     let output_limit = map.get("output_limit_bytes").and_then(|field| field.count(1..=16_777_216));
     let access = match map.get("workspace_access").and_then(|field| field.choice(&["ro", "rw"])) {
         Some("ro") => ToolboxAccess::Read,
         _ => ToolboxAccess::Write,
     };
     let (bins, any_bins, needs_env) = requirements(&map);
+    let passthrough_env =
+        map.get("passthrough_env").map(|field| field.list().iter().filter_map(variable).collect()).unwrap_or_default();
     map.finish(&[("timeout", "write `timeout_seconds`"), ("env", "write it beside `tools`; all tools get it")]);
     let (program, command) = command?;
     Some(CommandTool {
@@ -86,8 +82,40 @@ pub(super) fn command_tool(field: &Field<'_>, toolbox: &str, files: &Files<'_>) 
         bins,
         any_bins,
         needs_env,
+        passthrough_env,
         access,
     })
+}
+
+/// How the output becomes progress and the result. The name of a coding agent says its format, unless the tool does
+/// (DEV-16).
+fn output(map: &Map<'_>, name: &str) -> (Stream, ResultForm) {
+    let formats = Format::ALL.map(Format::name);
+    let words: Vec<&str> = ["lines", "none"].into_iter().chain(formats).collect();
+    let result = map.get("result");
+    let stream = map.get("stream").and_then(|field| field.choice(&words));
+    let by_name = || match () {
+        () if stream.is_some() || result.is_some() => None,
+        () if name.ends_with("cursor-agent") => Some(Format::Cursor),
+        () if name.ends_with("claude-agent") => Some(Format::Claude),
+        () => None,
+    };
+    let format = stream.and_then(|word| word.parse().ok()).or_else(by_name);
+    let shown = if stream == Some("none") { Stream::None } else { Stream::Lines };
+    match (result.as_ref().and_then(|field| field.choice(&["coding-agent", "json", "raw"])), format) {
+        (None | Some("coding-agent"), Some(format)) => (Stream::Lines, ResultForm::CodingAgent(format)),
+        (Some(_), Some(_)) => {
+            map.field().error("this `stream` is that of a coding agent, and so is its result", "leave `result` out");
+            (shown, ResultForm::Raw)
+        }
+        (Some("coding-agent"), None) => {
+            let hint = format!("write one of: {}", formats.join(", "));
+            map.field().error("`result: coding-agent` needs the `stream` of the agent", hint);
+            (shown, ResultForm::Raw)
+        }
+        (Some("json"), None) => (shown, ResultForm::Json),
+        _ => (shown, ResultForm::Raw),
+    }
 }
 
 fn tool_name(map: &Map<'_>, toolbox: &str) -> Option<String> {

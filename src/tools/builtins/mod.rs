@@ -9,6 +9,7 @@ mod agents;
 mod browser;
 mod channel;
 mod chat;
+mod coding_agent;
 mod command_plan;
 mod commands;
 mod common;

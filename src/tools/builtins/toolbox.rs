@@ -16,6 +16,7 @@ use ghost_domain::{Code, Refusal};
 use ghost_sandbox::{Command, End, Sandbox, ToolboxDir};
 use serde_json::{Map, Value};
 
+use super::coding_agent;
 use super::commands::{directory, indexed, progress_of, result};
 use crate::context::{CallContext, Writable};
 use crate::live::SourceTools;
@@ -153,6 +154,12 @@ impl ErasedOutside for ToolboxCommand {
             stdout_limit: self.tool.output_limit,
             stderr_limit: plan.sandbox.stderr_limit,
         };
+        if let ResultForm::CodingAgent(format) = self.tool.result {
+            let folder = if dir.is_empty() { workspace.clone() } else { format!("{workspace}/{dir}") };
+            let (output, done) = coding_agent::run(call, &**sandbox, command, format, folder).await?;
+            let output = output.unwrap_or_else(|| result(&done, &dir, self.tool.timeout));
+            return Ok(indexed(call, output, before, writable.grants).await);
+        }
         let progress = progress_of(call);
         let done = match self.tool.stream {
             Stream::Lines => sandbox.run(command, &progress).await?,
@@ -169,7 +176,12 @@ impl ErasedOutside for ToolboxCommand {
 impl ToolboxCommand {
     /// Variables of the file, of the daemon, and of the call; the last ones win (TBX-06).
     fn env(&self, call: &CallContext, world_id: &str) -> Vec<(String, String)> {
-        let passed = self.toolbox.passthrough_env.iter().filter(|name| call.services.redacts(name));
+        let passed = self
+            .toolbox
+            .passthrough_env
+            .iter()
+            .chain(&self.tool.passthrough_env)
+            .filter(|name| call.services.redacts(name));
         let passed = passed.filter_map(|name| std::env::var(name).ok().map(|value| (name.clone(), value)));
         let own = [("AGENT_ID", call.caller.agent_id.to_string()), ("WORLD_ID", world_id.to_owned())];
         let own = own.map(|(name, value)| (name.to_owned(), value));

@@ -1,0 +1,276 @@
+//! Events of Cursor CLI (DEV-19, DEV-20).
+//!
+//! Sources: <https://cursor.com/docs/cli/reference/output-format>; for what that page leaves out
+//! (thinking, usage, ids with line breaks), the notes in
+//! <https://github.com/reifying/cursor-hack/blob/main/docs/stream-json-events.md>.
+
+use serde::Deserialize;
+use serde::de::{IgnoredAny, MapAccess};
+
+use crate::fields::{Failure, Flag, List, Loose, Number, Object, Present, Text, read_loosely};
+use crate::run::Run;
+use crate::tools::Args;
+use crate::usage::Stats;
+
+/// The beginnings of events that are skipped without parsing. Most of a stream is thinking. With
+/// another order of keys such an event is parsed, with the same effect.
+pub(crate) const SKIPPED: &[&[u8]] = &[br#"{"type":"thinking""#, br#"{"type":"user""#];
+
+#[derive(Default, Deserialize)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
+struct Event<'a> {
+    r#type: Text<'a>,
+    subtype: Text<'a>,
+    session_id: Text<'a>,
+    cwd: Text<'a>,
+    model: Text<'a>,
+    message: Object<Message<'a>>,
+    timestamp_ms: Present,
+    model_call_id: Present,
+    call_id: Text<'a>,
+    tool_call: ToolCall<'a>,
+    attempt: Number,
+    is_error: Flag,
+    duration_ms: Number,
+    result: Text<'a>,
+    error: Failure,
+    usage: Stats,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
+struct Message<'a> {
+    content: List<Part<'a>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
+struct Part<'a> {
+    text: Text<'a>,
+}
+
+/// A call. Its tool is the name of its only member.
+#[derive(Default)]
+struct ToolCall<'a> {
+    name: String,
+    call: Call<'a>,
+}
+read_loosely!(ToolCall<'a>);
+
+impl<'de> Loose<'de> for ToolCall<'de> {
+    fn object<A: MapAccess<'de>>(mut map: A) -> Result<Self, A::Error> {
+        let mut found = Self::default();
+        while let Some(key) = map.next_key::<Text<'de>>()? {
+            let tool = key.as_str().strip_suffix("ToolCall");
+            if !found.name.is_empty() || (tool.is_none() && key.as_str() != "function") {
+                map.next_value::<IgnoredAny>()?;
+                continue;
+            }
+            let call = map.next_value::<Object<Call<'de>>>()?.0.unwrap_or_default();
+            found = Self { name: tool.unwrap_or(call.name.as_str()).to_owned(), call };
+        }
+        Ok(found)
+    }
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
+struct Call<'a> {
+    #[serde(alias = "arguments")]
+    args: Args<'a>,
+    /// Only in the general form of a call.
+    name: Text<'a>,
+    result: Outcome,
+}
+
+/// Whether a call failed. Its result has one member, which says how it ended.
+#[derive(Default)]
+struct Outcome {
+    failed: bool,
+}
+read_loosely!(Outcome);
+
+impl<'de> Loose<'de> for Outcome {
+    fn object<A: MapAccess<'de>>(mut map: A) -> Result<Self, A::Error> {
+        let mut failed = false;
+        while let Some(key) = map.next_key::<Text<'de>>()? {
+            failed |= matches!(key.as_str(), "error" | "failure" | "rejected" | "permissionDenied");
+            map.next_value::<IgnoredAny>()?;
+        }
+        Ok(Self { failed })
+    }
+}
+
+/// Adds the event in `line`. Returns `false` if it is not JSON.
+pub(crate) fn read(line: &[u8], run: &mut Run) -> bool {
+    let Ok(event) = serde_json::from_slice::<Event<'_>>(line) else { return false };
+    let subtype = event.subtype.as_str();
+    let known = match event.r#type.as_str() {
+        "system" => {
+            if subtype == "init" {
+                run.manifest.below(event.cwd.as_str());
+                run.note(&format!("started {}", event.model.as_str()));
+            }
+            true
+        }
+        "assistant" => {
+            // Only a fragment has a time and no id of a model call. The whole message follows.
+            if !event.timestamp_ms.0 || event.model_call_id.0 {
+                let parts = event.message.0.unwrap_or_default().content.0;
+                run.say(&parts.iter().map(|part| part.text.as_str()).collect::<String>());
+            }
+            true
+        }
+        "tool_call" => {
+            let ToolCall { name, call } = &event.tool_call;
+            match subtype {
+                "started" if !name.is_empty() => run.call(&event.call_id, name, &call.args),
+                "completed" => run.ended(&event.call_id, call.result.failed),
+                _ => {}
+            }
+            true
+        }
+        "connection" | "retry" => {
+            let attempt = event.attempt.0.map(|attempt| format!(", attempt {attempt}")).unwrap_or_default();
+            run.note(&format!("{} {subtype}{attempt}", event.r#type.as_str()));
+            true
+        }
+        "result" => {
+            run.stats(&event.usage);
+            run.duration_ms = event.duration_ms.0.or(run.duration_ms);
+            let failed = event.is_error.0 || subtype.starts_with("error");
+            run.end(failed, None, event.result.get().or(event.error.0.as_deref()));
+            true
+        }
+        other => matches!(other, "thinking" | "user"),
+    };
+    if known {
+        run.known = true;
+        run.session(&event.session_id);
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use crate::testing::{stream, summary, summary_with};
+    use crate::{Format, Usage};
+
+    fn call(subtype: &str, id: &str, call: Value) -> Value {
+        json!({ "subtype": subtype, "call_id": id, "tool_call": call, "type": "tool_call", "session_id": "s-1" })
+    }
+
+    fn init() -> Value {
+        json!({ "type": "system", "subtype": "init", "cwd": "/real/repo", "session_id": "s-1", "model": "Auto" })
+    }
+
+    #[test]
+    fn a_run_that_succeeds() {
+        let (compact, notes) = summary(
+            Format::Cursor,
+            &[
+                init(),
+                json!({ "type": "user", "message": { "content": [{ "text": "prompt" }] } }),
+                json!({ "type": "thinking", "subtype": "delta", "text": "hm" }),
+                json!({ "type": "assistant", "timestamp_ms": 1, "message": { "content": [{ "text": "Fragm" }] } }),
+                json!({ "type": "assistant", "timestamp_ms": 2, "model_call_id": "m",
+                    "message": { "content": [{ "type": "text", "text": "I read " }, { "type": "text", "text": "it.\nThen" }] } }),
+                call("started", "1\nfc_1", json!({ "readToolCall": { "args": { "path": "/work/repo/a.html" } } })),
+                call("started", "2", json!({ "readToolCall": { "args": { "path": "/real/repo/b.html" } } })),
+                call("started", "3", json!({ "editToolCall": { "args": { "path": "b.html", "streamContent": "x" } } })),
+                call(
+                    "started",
+                    "4",
+                    json!({ "shellToolCall": { "args": { "command": "ls -l\n\tsite", "workingDirectory": "" } } }),
+                ),
+                call(
+                    "started",
+                    "5",
+                    json!({ "function": { "name": "write_file", "arguments": "{\"path\":\"c.html\"}" } }),
+                ),
+                call("started", "6", json!({ "grepToolCall": { "args": { "pattern": "TODO", "path": "." } } })),
+                call("started", "7", json!({ "updateTodosToolCall": { "args": { "todos": [] } } })),
+                call(
+                    "completed",
+                    "3",
+                    json!({ "editToolCall": { "result": { "success": { "diffString": "a\nb" } } } }),
+                ),
+                json!({ "type": "retry", "subtype": "starting", "attempt": "2" }),
+                json!({ "type": "result", "subtype": "success", "is_error": false, "duration_ms": 13_449, "result": "Made c.",
+                    "session_id": "s-1", "usage": { "inputTokens": 7, "outputTokens": 1_028, "cacheReadTokens": 5 } }),
+            ],
+        );
+        assert_eq!(
+            compact.text,
+            "Cursor agent: done, 13.4 s, 1028 output tokens\nFiles read: a.html\nFiles written: b.html, c.html\n\
+             Commands:\n- ls -l site\nResult:\nMade c."
+        );
+        assert!(!compact.failed);
+        assert_eq!(compact.usage, Some(Usage { input: 7, output: 1_028, cache_read: 5, cache_write: 0 }));
+        assert_eq!((compact.session_id.as_deref(), compact.duration_ms), (Some("s-1"), Some(13_449)));
+        assert_eq!(
+            notes,
+            [
+                "started Auto",
+                "I read it.",
+                "read a.html",
+                "read b.html",
+                "write b.html",
+                "run ls -l site",
+                "write c.html",
+                "grep TODO",
+                "updateTodos",
+                "retry starting, attempt 2",
+                "done"
+            ]
+        );
+    }
+
+    #[test]
+    fn a_run_that_reports_an_error() {
+        for (event, text) in [
+            (json!({ "type": "result", "subtype": "error", "error": { "message": "no quota" } }), "no quota"),
+            (json!({ "type": "result", "subtype": "success", "is_error": "true", "result": "bad" }), "bad"),
+        ] {
+            let (compact, _) = summary(Format::Cursor, &[init(), event]);
+            assert_eq!(compact.text, format!("Cursor agent: failed\nResult:\n{text}"));
+            assert!(compact.failed);
+        }
+    }
+
+    #[test]
+    fn a_run_without_a_result_reports_its_exit_and_what_it_did() {
+        let begun =
+            call("started", "1", json!({ "writeToolCall": { "args": { "path": "/work/repo/a", "fileText": "x" } } }));
+        let lines = stream(&[init(), begun]);
+        let (compact, _) =
+            summary_with(Format::Cursor, lines.as_bytes(), 1, "one\n\u{1b}[31mError: not logged in\u{1b}[0m\n");
+        let compact = compact.unwrap();
+        assert_eq!(
+            compact.text,
+            "Cursor agent: no result, exit code 1\nFiles written: a\nErrors:\none\nError: not logged in"
+        );
+        assert!(compact.failed && compact.usage.is_none());
+    }
+
+    #[test]
+    fn a_call_that_failed_changed_nothing() {
+        let (compact, _) = summary(
+            Format::Cursor,
+            &[
+                call("started", "1\n2", json!({ "writeToolCall": { "args": { "path": "a" } } })),
+                call(
+                    "completed",
+                    "1\n2",
+                    json!({ "writeToolCall": { "args": {}, "result": { "rejected": { "reason": "" } } } }),
+                ),
+                call("started", "3", json!({ "deleteToolCall": { "args": { "path": "b" } } })),
+                call("completed", "3", json!({ "deleteToolCall": { "result": { "success": {} } } })),
+                json!({ "type": "result", "subtype": "success", "result": "ok" }),
+            ],
+        );
+        assert_eq!(compact.text, "Cursor agent: done\nFiles written: b (deleted)\nResult:\nok");
+    }
+}

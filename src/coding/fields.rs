@@ -1,0 +1,286 @@
+//! Fields of events, read leniently.
+//!
+//! The formats are not stable, so a field of an unexpected type counts as absent, and the rest of
+//! its event is still used. Only the needed fields are read. All others are skipped, without copies.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::marker::PhantomData;
+
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Deserialize, IgnoredAny, MapAccess, SeqAccess, Visitor};
+
+/// A type that is read from any JSON. Without a method for some kind of value, that kind gives the
+/// default.
+pub(crate) trait Loose<'de>: Default {
+    fn text(_text: Cow<'de, str>) -> Self {
+        Self::default()
+    }
+    fn number(_number: u64) -> Self {
+        Self::default()
+    }
+    fn flag(_flag: bool) -> Self {
+        Self::default()
+    }
+    fn object<A: MapAccess<'de>>(mut map: A) -> Result<Self, A::Error> {
+        while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+        Ok(Self::default())
+    }
+    fn list<A: SeqAccess<'de>>(mut list: A) -> Result<Self, A::Error> {
+        while list.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(Self::default())
+    }
+}
+
+/// Reads any value as a `T`.
+pub(crate) struct Anything<T>(pub(crate) PhantomData<T>);
+
+impl<'de, T: Loose<'de>> Visitor<'de> for Anything<T> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("any value")
+    }
+    fn visit_borrowed_str<E>(self, text: &'de str) -> Result<T, E> {
+        Ok(T::text(Cow::Borrowed(text)))
+    }
+    fn visit_str<E>(self, text: &str) -> Result<T, E> {
+        Ok(T::text(Cow::Owned(text.to_owned())))
+    }
+    fn visit_u64<E>(self, number: u64) -> Result<T, E> {
+        Ok(T::number(number))
+    }
+    fn visit_i64<E>(self, number: i64) -> Result<T, E> {
+        Ok(u64::try_from(number).map(T::number).unwrap_or_default())
+    }
+    fn visit_f64<E>(self, number: f64) -> Result<T, E> {
+        Ok(whole(number).map(T::number).unwrap_or_default())
+    }
+    fn visit_bool<E>(self, flag: bool) -> Result<T, E> {
+        Ok(T::flag(flag))
+    }
+    fn visit_unit<E>(self) -> Result<T, E> {
+        Ok(T::default())
+    }
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<T, A::Error> {
+        T::object(map)
+    }
+    fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<T, A::Error> {
+        T::list(list)
+    }
+}
+
+macro_rules! read_loosely {
+    ($name:ident) => {
+        impl<'de> ::serde::Deserialize<'de> for $name {
+            read_loosely!(in $name);
+        }
+    };
+    ($name:ident<'a>) => {
+        impl<'de: 'a, 'a> ::serde::Deserialize<'de> for $name<'a> {
+            read_loosely!(in $name<'de>);
+        }
+    };
+    ($name:ident<T>) => {
+        impl<'de, T: ::serde::Deserialize<'de>> ::serde::Deserialize<'de> for $name<T> {
+            read_loosely!(in $name<T>);
+        }
+    };
+    (in $name:ty) => {
+        fn deserialize<D: ::serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+            from.deserialize_any($crate::fields::Anything::<$name>(::std::marker::PhantomData))
+        }
+    };
+}
+pub(crate) use read_loosely;
+
+/// A text, if the value is one.
+#[derive(Debug, Default)]
+pub(crate) struct Text<'a>(Option<Cow<'a, str>>);
+read_loosely!(Text<'a>);
+
+impl<'de> Loose<'de> for Text<'de> {
+    fn text(text: Cow<'de, str>) -> Self {
+        Self(Some(text))
+    }
+}
+
+impl Text<'_> {
+    /// The text without what it borrows.
+    pub(crate) fn into_owned<'a>(self) -> Text<'a> {
+        Text(self.0.map(|text| Cow::Owned(text.into_owned())))
+    }
+
+    /// The text, if it is not empty.
+    pub(crate) fn get(&self) -> Option<&str> {
+        self.0.as_deref().filter(|text| !text.is_empty())
+    }
+
+    /// The text, or an empty one.
+    pub(crate) fn as_str(&self) -> &str {
+        self.0.as_deref().unwrap_or_default()
+    }
+}
+
+/// A whole number that is not negative, also as a text.
+#[derive(Debug, Default)]
+pub(crate) struct Number(pub(crate) Option<u64>);
+read_loosely!(Number);
+
+impl<'de> Loose<'de> for Number {
+    fn number(number: u64) -> Self {
+        Self(Some(number))
+    }
+    fn text(text: Cow<'de, str>) -> Self {
+        let text = text.trim();
+        Self(text.parse().ok().or_else(|| whole(text.parse().ok()?)))
+    }
+}
+
+/// `number` without its fraction, if it is not negative.
+fn whole(number: f64) -> Option<u64> {
+    // The cast is exact enough: numbers of this size are durations and counts.
+    (number.is_finite() && number >= 0.0).then_some(number as u64)
+}
+
+/// Whether the value is true, also as a text.
+#[derive(Debug, Default)]
+pub(crate) struct Flag(pub(crate) bool);
+read_loosely!(Flag);
+
+impl<'de> Loose<'de> for Flag {
+    fn flag(flag: bool) -> Self {
+        Self(flag)
+    }
+    fn text(text: Cow<'de, str>) -> Self {
+        Self(text == "true")
+    }
+}
+
+/// Whether there is a value of any kind other than null.
+#[derive(Debug, Default)]
+pub(crate) struct Present(pub(crate) bool);
+read_loosely!(Present);
+
+impl<'de> Loose<'de> for Present {
+    fn text(_text: Cow<'de, str>) -> Self {
+        Self(true)
+    }
+    fn number(_number: u64) -> Self {
+        Self(true)
+    }
+    fn flag(_flag: bool) -> Self {
+        Self(true)
+    }
+}
+
+/// An object, if the value is one.
+#[derive(Debug)]
+pub(crate) struct Object<T>(pub(crate) Option<T>);
+read_loosely!(Object<T>);
+
+impl<T> Default for Object<T> {
+    fn default() -> Self {
+        Self(None)
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Loose<'de> for Object<T> {
+    fn object<A: MapAccess<'de>>(map: A) -> Result<Self, A::Error> {
+        T::deserialize(MapAccessDeserializer::new(map)).map(|object| Self(Some(object)))
+    }
+}
+
+/// How many elements of a list are read. A line of 1 MiB could otherwise become 100 MB of elements.
+const MAX_ELEMENTS: usize = 64;
+
+/// The first elements of a list, if the value is one.
+#[derive(Debug)]
+pub(crate) struct List<T>(pub(crate) Vec<T>);
+read_loosely!(List<T>);
+
+impl<T> Default for List<T> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Loose<'de> for List<T> {
+    fn list<A: SeqAccess<'de>>(mut list: A) -> Result<Self, A::Error> {
+        let mut elements = Vec::new();
+        while elements.len() < MAX_ELEMENTS {
+            let Some(element) = list.next_element()? else { return Ok(Self(elements)) };
+            elements.push(element);
+        }
+        while list.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(Self(elements))
+    }
+}
+
+/// An error: a text, or an object with a message.
+#[derive(Debug, Default)]
+pub(crate) struct Failure(pub(crate) Option<String>);
+read_loosely!(Failure);
+
+impl<'de> Loose<'de> for Failure {
+    fn text(text: Cow<'de, str>) -> Self {
+        Self(Some(text.into_owned()).filter(|text| !text.is_empty()))
+    }
+    fn object<A: MapAccess<'de>>(mut map: A) -> Result<Self, A::Error> {
+        let mut message = None;
+        while let Some(key) = map.next_key::<Text<'de>>()? {
+            match key.as_str() {
+                "message" => message = map.next_value::<Text<'de>>()?.get().map(str::to_owned),
+                _ => _ = map.next_value::<IgnoredAny>()?,
+            }
+        }
+        Ok(Self(message))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read<'a, T: Deserialize<'a>>(json: &'a str) -> T {
+        serde_json::from_str(json).unwrap()
+    }
+
+    #[test]
+    fn values_of_another_type_count_as_absent() {
+        for other in ["null", "1", "-2.5", "true", "[1,[2]]", "{\"a\":{\"b\":[]}}"] {
+            assert_eq!(read::<Text>(other).get(), None, "{other}");
+            assert!(read::<List<Number>>(other).0.len() < 3, "{other}");
+        }
+        assert_eq!(read::<Text>("\"a\\n\"").get(), Some("a\n"));
+        assert!(read::<Object<IgnoredAny>>("\"x\"").0.is_none() && read::<Object<IgnoredAny>>("{}").0.is_some());
+        assert!(!read::<Present>("null").0 && read::<Present>("7").0 && read::<Present>("\"\"").0);
+        assert!(read::<Flag>("true").0 && read::<Flag>("\"true\"").0 && !read::<Flag>("1").0);
+    }
+
+    #[test]
+    fn numbers_are_also_read_from_texts() {
+        for (json, number) in [("7", Some(7)), ("\" 8 \"", Some(8)), ("9.7", Some(9)), ("\"1.5e3\"", Some(1_500))] {
+            assert_eq!(read::<Number>(json).0, number, "{json}");
+        }
+        for json in ["-1", "-0.5", "\"x\"", "\"NaN\"", "\"inf\"", "{}", "false"] {
+            assert_eq!(read::<Number>(json).0, None, "{json}");
+        }
+    }
+
+    #[test]
+    fn errors_are_texts_or_objects_with_a_message() {
+        for json in ["\"no\"", "{\"code\":{},\"message\":\"no\"}"] {
+            assert_eq!(read::<Failure>(json).0.as_deref(), Some("no"));
+        }
+        assert_eq!(read::<Failure>("{\"message\":1}").0, None);
+    }
+
+    #[test]
+    fn long_lists_are_read_in_part_and_deep_nesting_is_skipped() {
+        let long = format!("[{}]", vec!["1"; 500].join(","));
+        assert_eq!(read::<List<Number>>(&long).0.len(), MAX_ELEMENTS);
+        let deep = format!("[{}{}]", "[".repeat(100_000), "]".repeat(100_000));
+        assert_eq!(read::<Text>(&deep).get(), None);
+    }
+}

@@ -1,0 +1,35 @@
+//! Summaries of the event streams of coding agents (DEV-11 to DEV-21).
+//!
+//! A coding agent prints one JSON event per line while it works, often more than 100 KB. A
+//! language model needs only the outcome: [`Compactor`] reads the stream piece by piece, keeps what
+//! happened to files and commands, and gives a text of about 1 to 2 KB at the end. Its memory does
+//! not depend on the length of the stream.
+//!
+//! The stream is output of a program that read files and web pages. It is data: nothing in it is
+//! trusted, and nothing in it can control a terminal.
+
+mod claude;
+mod codex;
+mod compact;
+mod compactor;
+#[cfg(test)]
+mod compactor_tests;
+mod cursor;
+mod fields;
+mod format;
+mod gemini;
+mod lines;
+mod manifest;
+mod repair;
+mod run;
+mod squeeze;
+#[cfg(test)]
+mod testing;
+mod text;
+mod tools;
+mod usage;
+
+pub use compact::{Compact, Exit};
+pub use compactor::{Compactor, MAX_BYTES, MAX_NOTES, NOTE_CHARS};
+pub use format::{Format, UnknownFormat};
+pub use usage::Usage;

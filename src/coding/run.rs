@@ -1,0 +1,169 @@
+//! What is known of a run so far. The formats fill it; the summary is made of it.
+
+use crate::fields::Text;
+use crate::manifest::Manifest;
+use crate::text::{cut_middle, first_line, one_line};
+use crate::tools::{Args, Kind, in_shell};
+use crate::usage::{Stats, Usage};
+
+/// How much of a message or a result is kept.
+const MAX_TEXT: usize = 32 * 1024;
+
+/// The longest note, in characters (DEV-17).
+pub const NOTE_CHARS: usize = 120;
+
+/// The longest id of a session that is kept. Real ones are UUIDs.
+const MAX_ID: usize = 128;
+
+#[derive(Debug, Default)]
+pub(crate) struct Run {
+    pub(crate) manifest: Manifest,
+    /// The last message of the agent.
+    pub(crate) message: String,
+    /// Whether the next part of a message continues [`Self::message`].
+    message_open: bool,
+    pub(crate) end: Option<End>,
+    pub(crate) usage: Option<Usage>,
+    pub(crate) session_id: Option<String>,
+    pub(crate) duration_ms: Option<u64>,
+    /// The last error that the agent reported before its result.
+    pub(crate) error: Option<String>,
+    /// Whether there was an event of the format.
+    pub(crate) known: bool,
+    /// Notes of the current piece of the stream.
+    pub(crate) notes: Notes,
+}
+
+/// The outcome that the agent reported.
+#[derive(Debug, PartialEq)]
+pub(crate) struct End {
+    pub(crate) failed: bool,
+    /// Why it failed, in one word.
+    pub(crate) reason: Option<String>,
+    /// The result. Without it, the last message is the result.
+    pub(crate) text: Option<String>,
+}
+
+/// Notes for people, up to a bound.
+#[derive(Debug, Default)]
+pub(crate) struct Notes {
+    pub(crate) kept: Vec<String>,
+    pub(crate) most: usize,
+    pub(crate) more: usize,
+}
+
+impl Run {
+    pub(crate) fn note(&mut self, note: &str) {
+        let note = first_line(note, NOTE_CHARS);
+        if note.is_empty() {
+        } else if self.notes.kept.len() < self.notes.most {
+            self.notes.kept.push(note);
+        } else {
+            self.notes.more += 1;
+        }
+    }
+
+    /// The id of the session, of which each event of some formats has a copy.
+    pub(crate) fn session(&mut self, id: &Text<'_>) {
+        if let Some(id) = id.get().filter(|_| self.session_id.is_none()) {
+            self.session_id = Some(one_line(id, MAX_ID)).filter(|id| !id.is_empty());
+        }
+    }
+
+    pub(crate) fn stats(&mut self, stats: &Stats) {
+        self.usage = stats.usage.or(self.usage);
+        self.duration_ms = stats.duration_ms.or(self.duration_ms);
+    }
+
+    /// A whole message of the agent.
+    pub(crate) fn say(&mut self, text: &str) {
+        if !text.trim().is_empty() {
+            self.message = cut_middle(text, MAX_TEXT);
+            self.note(text);
+        }
+    }
+
+    /// A part of a message. Parts with no call between them are one message.
+    pub(crate) fn say_part(&mut self, text: &str) {
+        if !self.message_open {
+            // The white space after a call is not yet the next message.
+            if text.trim().is_empty() {
+                return;
+            }
+            self.message.clear();
+            self.message_open = true;
+        }
+        self.message.push_str(text);
+        if self.message.len() > 2 * MAX_TEXT {
+            self.message = cut_middle(&self.message, MAX_TEXT);
+        }
+    }
+
+    /// Ends a message that came in parts.
+    pub(crate) fn said(&mut self) {
+        if std::mem::take(&mut self.message_open) {
+            let line = first_line(&self.message, NOTE_CHARS);
+            self.note(&line);
+        }
+    }
+
+    /// A call of a tool.
+    pub(crate) fn call(&mut self, id: &Text<'_>, name: &str, args: &Args<'_>) {
+        match (Kind::of(name), args.path.get(), args.command.get()) {
+            (Kind::Command, _, Some(command)) => self.command(command),
+            (kind @ (Kind::Read | Kind::Write | Kind::Delete), Some(path), _) => self.file(kind, id.get(), path),
+            (_, path, _) => {
+                let about = match args.detail.get() {
+                    Some(detail) => first_line(detail, NOTE_CHARS),
+                    None => path.map(|path| self.manifest.shown(path)).unwrap_or_default(),
+                };
+                self.note(&format!("{} {about}", one_line(name, 40)));
+            }
+        }
+    }
+
+    /// A call `id` that reads or changes a file.
+    pub(crate) fn file(&mut self, kind: Kind, id: Option<&str>, path: &str) {
+        self.manifest.file(kind, id, path);
+        let verb = match kind {
+            Kind::Read => "read",
+            Kind::Delete => "delete",
+            _ => "write",
+        };
+        self.note(&format!("{verb} {}", self.manifest.shown(path)));
+    }
+
+    pub(crate) fn command(&mut self, command: &str) {
+        let command = in_shell(command);
+        self.manifest.command(command);
+        self.note(&format!("run {}", one_line(command, NOTE_CHARS)));
+    }
+
+    pub(crate) fn ended(&mut self, id: &Text<'_>, failed: bool) {
+        if let Some(id) = id.get() {
+            self.manifest.ended(id, failed);
+        }
+    }
+
+    /// The outcome. A later one replaces an earlier one: an agent can recover from an error.
+    pub(crate) fn end(&mut self, failed: bool, reason: Option<&str>, text: Option<&str>) {
+        self.said();
+        let reason = reason.map(|reason| one_line(reason, 60)).filter(|reason| failed && !reason.is_empty());
+        self.end = Some(End { failed, reason, text: text.map(|text| cut_middle(text, MAX_TEXT)) });
+        self.note(if failed { "failed" } else { "done" });
+    }
+
+    /// An error that does not end the run.
+    pub(crate) fn trouble(&mut self, message: &str) {
+        self.error = Some(cut_middle(message, MAX_TEXT));
+        self.note(&format!("error: {}", first_line(message, NOTE_CHARS)));
+    }
+
+    /// An upper bound of the bytes that are held.
+    #[cfg(test)]
+    pub(crate) fn held(&self) -> usize {
+        let texts = [Some(&self.message), self.error.as_ref(), self.end.as_ref().and_then(|end| end.text.as_ref())];
+        let notes: usize = self.notes.kept.iter().map(String::len).sum();
+        self.manifest.held() + notes + texts.into_iter().flatten().map(String::len).sum::<usize>()
+    }
+}
