@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::commands::{
     agent, approval, artifact, budget, chat, config, conversation, cron, dead, droid, events, grant, knowledge, ledger,
-    message, session, skill, state, talk, task, timer, tool, turn, watch, world,
+    message, session, skill, state, talk, task, timer, tool, toolbox, turn, watch, world,
 };
 use crate::complete;
 use crate::connection::Client;
@@ -82,6 +82,9 @@ enum Command {
     /// Show and call the tools of an agent: list, brief, describe, call
     #[command(subcommand)]
     Tool(tool::Tool),
+    /// Look at toolboxes and trust MCP servers: list, check, trust, reload
+    #[command(subcommand)]
+    Toolbox(toolbox::Toolbox),
     /// Manage droids, the helpers that agents start: list, show, steer, kill
     #[command(subcommand)]
     Droid(droid::Droid),
@@ -266,6 +269,7 @@ async fn execute(cli: Cli, environment: &Environment, out: &mut Output) -> Resul
         Command::Agent(verb) => verb.run(&client).await,
         Command::Tool(verb) => verb.run(&client).await,
         Command::Droid(verb) => verb.run(&client).await,
+        Command::Toolbox(verb) => verb.run(&client).await,
         Command::Send(verb) => verb.run(&client).await,
         Command::Ask(verb) => verb.run(&client).await,
         Command::Talk(verb) => verb.run(&client, cli.json, out).await,

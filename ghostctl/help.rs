@@ -7,7 +7,10 @@ use clap::{Arg, Command};
 /// The commands by purpose. A command in no group is listed under [`OTHER_HEADING`].
 pub const GROUPS: &[(&str, &[&str])] = &[
     ("The world", &["status", "pause", "resume", "reload", "shutdown", "config"]),
-    ("Agents and work", &["agent", "turn", "task", "droid", "tool", "skill", "grant", "artifact", "approval"]),
+    (
+        "Agents and work",
+        &["agent", "turn", "task", "droid", "tool", "toolbox", "skill", "grant", "artifact", "approval"],
+    ),
     ("Messages and conversations", &["ask", "send", "talk", "conversation", "session", "chat"]),
     ("Knowledge and shared state", &["knowledge", "state"]),
     ("Schedules", &["timer", "cron", "watch"]),

@@ -24,7 +24,7 @@ fn messages() -> BTreeMap<String, DescriptorProto> {
 }
 
 /// Methods that change nothing. Each new method that only reads must be added here.
-const READS: [&str; 47] = [
+const READS: [&str; 49] = [
     "World.Status",
     "World.ResolveId",
     "World.Reflect",
@@ -38,6 +38,8 @@ const READS: [&str; 47] = [
     "Turns.Get",
     "Tools.List",
     "Tools.Brief",
+    "Toolboxes.List",
+    "Toolboxes.Check",
     "Tools.Describe",
     "Tools.Watch",
     "Droids.List",
@@ -96,6 +98,7 @@ fn the_contract_has_exactly_these_services() {
         "Skills",
         "State",
         "Tasks",
+        "Toolboxes",
         "Tools",
         "Turns",
         "World",

@@ -10,17 +10,22 @@ use tracing_subscriber::EnvFilter;
 
 use crate::report;
 
+/// The library that speaks to MCP servers.
+const MCP: &str = "rmcp";
+
 /// Starts logging to standard error, at level `warn` unless `GHOST_LOG` says otherwise.
 pub fn begin() {
     let spec = std::env::var_os("GHOST_LOG").filter(|spec| !spec.is_empty()).unwrap_or_else(|| "warn".into());
     let spec = spec.to_string_lossy();
-    let filter = EnvFilter::try_new(&*spec).unwrap_or_else(|error| {
+    // It logs what servers send, which nobody has redacted.
+    let bounded = if spec.contains(MCP) { spec.to_string() } else { format!("{spec},{MCP}=error") };
+    let filter = EnvFilter::try_new(&bounded).unwrap_or_else(|error| {
         report::tell(&format!(
             "warning: GHOST_LOG `{}` is not understood ({error}); warnings and worse are logged\n  \
              hint: write off, error, warn, info, debug or trace, or such as ghost_operations=debug",
             shown(&spec, 80)
         ));
-        EnvFilter::new("warn")
+        EnvFilter::new(format!("warn,{MCP}=error"))
     });
     tracing_subscriber::fmt()
         .with_env_filter(filter)

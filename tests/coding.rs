@@ -62,11 +62,11 @@ fn a_run_becomes_a_short_result_and_what_is_no_stream_stays_text() {
         "usage": { "inputTokens": 9, "outputTokens": 321 },
     });
     let long = format!("{}\n{}\u{0}\n", "m".repeat(3_000_000), "{\"type\": \"tool_call\", \"sub");
-    world.write("toolbox/code/good.jsonl", &format!("{}{end}\n", stream()));
-    world.write("toolbox/code/cut.jsonl", &stream());
-    world.write("toolbox/code/broken.jsonl", &format!("{long}{end}\n"));
+    world.write("toolbox/code/good.jsonl", format!("{}{end}\n", stream()));
+    world.write("toolbox/code/cut.jsonl", stream());
+    world.write("toolbox/code/broken.jsonl", format!("{long}{end}\n"));
     world.write("toolbox/code/text.jsonl", "I changed nothing.\n");
-    world.write("toolbox/code/toolbox.yaml", &BOX.replace("&p ", ""));
+    world.write("toolbox/code/toolbox.yaml", BOX.replace("&p ", ""));
     world.write("toolbox/code/bin/replay", REPLAY);
     let path = world.path().to_owned();
     let program = path.join("toolbox/code/bin/replay");

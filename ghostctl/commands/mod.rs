@@ -27,6 +27,7 @@ pub mod talk;
 pub mod task;
 pub mod timer;
 pub mod tool;
+pub mod toolbox;
 pub mod turn;
 pub mod watch;
 pub mod world;

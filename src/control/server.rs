@@ -30,6 +30,7 @@ use ghost_proto::v1::{
     skills_server::{self, SkillsServer},
     state_server::{self, StateServer},
     tasks_server::{self, TasksServer},
+    toolboxes_server::{self, ToolboxesServer},
     tools_server::{self, ToolsServer},
     turns_server::{self, TurnsServer},
     world_server::{self, WorldServer},
@@ -53,7 +54,8 @@ use crate::reflection::{Reflection, V1, V1Alpha};
 use crate::services::{
     AgentsService, ApprovalsService, ArtifactsService, BudgetsService, ChatService, ConversationsService,
     DroidsService, EventsService, GrantsService, KnowledgeService, LedgerService, MessagesService, SchedulesService,
-    SessionsService, SkillsService, StateService, TasksService, ToolsService, TurnsService, WorldService,
+    SessionsService, SkillsService, StateService, TasksService, ToolboxesService, ToolsService, TurnsService,
+    WorldService,
 };
 use crate::serving::incoming::Incoming;
 use crate::serving::{grpc, rest};
@@ -415,6 +417,7 @@ async fn set_health(health: &tonic_health::server::HealthReporter, status: tonic
         skills_server::SERVICE_NAME,
         state_server::SERVICE_NAME,
         tasks_server::SERVICE_NAME,
+        toolboxes_server::SERVICE_NAME,
         tools_server::SERVICE_NAME,
         turns_server::SERVICE_NAME,
         world_server::SERVICE_NAME,
@@ -466,6 +469,7 @@ where
         .add_service(gated!(SessionsServer, SessionsService(control.clone())))
         .add_service(gated!(SkillsServer, SkillsService(control.clone())))
         .add_service(gated!(TasksServer, TasksService(control.clone())))
+        .add_service(gated!(ToolboxesServer, ToolboxesService(control.clone())))
         .add_service(gated!(ToolsServer, ToolsService(control.clone())))
         .add_service(gated!(TurnsServer, TurnsService(control.clone())))
         .add_service(gated!(WorldServer, WorldService(control.clone())));

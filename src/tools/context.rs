@@ -21,6 +21,7 @@ use ghost_web::Web;
 use serde_json::json;
 
 use crate::grant_cache::GrantCache;
+use crate::mcp::pool::McpConnections;
 use crate::processes::Processes;
 use crate::workspace::Workspace;
 
@@ -54,6 +55,7 @@ pub struct WorldServices {
     data_dir: Option<PathBuf>,
     sandbox: Result<Arc<dyn Sandbox>, String>,
     web: Result<Arc<Web>, String>,
+    mcp: Option<Arc<McpConnections>>,
 }
 
 impl WorldServices {
@@ -78,6 +80,7 @@ impl WorldServices {
             data_dir: None,
             sandbox: Err("there is none here".to_owned()),
             web: Err("there is none here".to_owned()),
+            mcp: None,
         }
     }
 
@@ -108,6 +111,19 @@ impl WorldServices {
     pub fn with_web(mut self, web: Result<Arc<Web>, String>) -> Self {
         self.web = web;
         self
+    }
+
+    /// Sets the connections to MCP servers.
+    #[must_use]
+    pub fn with_mcp(mut self, mcp: Arc<McpConnections>) -> Self {
+        self.mcp = Some(mcp);
+        self
+    }
+
+    /// The connections to MCP servers, if the world has any.
+    #[must_use]
+    pub fn mcp(&self) -> Option<&Arc<McpConnections>> {
+        self.mcp.as_ref()
     }
 
     /// What agents reach over the network.

@@ -54,6 +54,32 @@ impl LiveTools {
         });
     }
 
+    /// Takes tools of a source away, by full name, with the reasons. Returns those that were there.
+    pub fn withdraw(&self, source: &str, gone: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+        let mut taken = BTreeMap::new();
+        let has = |sources: &BTreeMap<String, Arc<Source>>| {
+            sources.get(source).is_some_and(|source| source.tools.iter().any(|tool| gone.contains_key(&tool.spec.name)))
+        };
+        if !has(&self.sources.lock().unwrap_or_else(PoisonError::into_inner)) {
+            return taken;
+        }
+        self.change(|sources| {
+            let Some(before) = sources.get(source) else { return };
+            let (mut tools, mut absent) = (Vec::new(), before.absent.clone());
+            for tool in &before.tools {
+                match gone.get(&tool.spec.name) {
+                    None => tools.push(Arc::clone(tool)),
+                    Some(why) => {
+                        absent.push((tool.spec.name.clone(), why.clone()));
+                        taken.insert(tool.spec.name.clone(), why.clone());
+                    }
+                }
+            }
+            sources.insert(source.to_owned(), Arc::new(Source { tools, absent }));
+        });
+        taken
+    }
+
     /// Removes the sources for which `keep` returns false, with all their tools.
     pub fn retain(&self, keep: impl Fn(&str) -> bool) {
         self.change(|sources| sources.retain(|name, _| keep(name)));

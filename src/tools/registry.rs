@@ -138,6 +138,12 @@ impl ToolTable {
         self.granted.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 
+    /// Why a tool cannot be had here, by full name.
+    #[must_use]
+    pub fn absent_reason(&self, name: &str) -> Option<&str> {
+        self.absent.get(name).map(String::as_str)
+    }
+
     /// The names of all tools, sorted.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.tools.keys().map(String::as_str)

@@ -14,7 +14,7 @@ use ghost_sandbox::Sandbox;
 use ghost_store::Store;
 use ghost_tools::builtins::{NEED_SANDBOX, absent_browser, absent_web_tools, facts};
 use ghost_tools::workspace::Workspace;
-use ghost_tools::{AgentControl, LiveTools, Tool, ToolTable, WorldServices};
+use ghost_tools::{AgentControl, LiveTools, McpConnections, Tool, ToolTable, WorldServices};
 use ghost_web::Web;
 use ractor::Actor;
 use serde_json::{Value, json};
@@ -104,8 +104,9 @@ pub async fn boot(boot: Boot) -> Result<Arc<World>, Refusal> {
         tools = tools.without(&["tool.browser"], &why);
     }
     tools = tools.telling(facts(&plan));
-    let services = Arc::new(services.with_sandbox(boot.sandbox).with_web(boot.web));
     let tools = Arc::new(LiveTools::new(tools));
+    let mcp = Arc::new(McpConnections::new(Arc::clone(&tools)));
+    let services = Arc::new(services.with_sandbox(boot.sandbox).with_web(boot.web).with_mcp(mcp));
     let engine = Arc::new(Engine::new(
         services,
         tools,

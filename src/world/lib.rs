@@ -25,6 +25,7 @@ mod team_msg;
 pub mod testing;
 mod toolboxes;
 mod tree;
+mod trust;
 mod wake_slot;
 mod watch_set;
 mod watches;

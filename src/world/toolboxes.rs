@@ -15,6 +15,9 @@ use ghost_tools::builtins::{PROBE, PROBE_TIME, tools_of};
 pub(crate) async fn refresh(engine: &Engine) {
     let plan = engine.services.plan();
     engine.tools.retain(|name| plan.toolboxes.contains_key(name));
+    if let Some(mcp) = engine.services.mcp() {
+        mcp.reset();
+    }
     if plan.toolboxes.is_empty() {
         return;
     }

@@ -40,20 +40,32 @@ pub struct Lock {
     pub tools: Vec<TrustedTool>,
 }
 
+/// The text of a lock file with these tools.
+///
+/// # Errors
+/// If they cannot be written as JSON.
+pub fn lock_text(tools: &[TrustedTool]) -> Result<String, serde_json::Error> {
+    let lock = Lock { version: LOCK_VERSION, tools: tools.to_vec() };
+    Ok(format!("{}\n", serde_json::to_string_pretty(&lock)?))
+}
+
 /// Reads the keys of a server in the toolbox at `dir`.
 pub(super) fn mcp(map: &Map<'_>, dir: &Path, report: &FileReport<'_>) -> Option<McpPlan> {
-    map.field().warn(
-        "this version does not speak to MCP servers yet: its tools will be absent",
-        "remove it, or leave it for a version of Ghost that does",
-    );
     let transport = map.need("server", "{ command: [node, server.js] }").and_then(|field| transport(&field));
     let timeout = map.get("timeout_seconds").and_then(|field| field.count(1..=TIMEOUT_MAX)).map(Duration::from_secs);
     let output_limit = map.get("output_limit_bytes").and_then(|field| field.count(1..=16_777_216));
+    let trusted = trusted(dir, report);
+    if trusted.is_empty() {
+        map.field().warn(
+            "no tool of this server is trusted, so no agent has one",
+            "look at them with `ghostctl toolbox check NAME`, and trust them with `ghostctl toolbox trust NAME`",
+        );
+    }
     Some(McpPlan {
         transport: transport?,
         timeout: timeout.unwrap_or(TIMEOUT),
         output_limit: output_limit.and_then(|bytes| usize::try_from(bytes).ok()).unwrap_or(OUTPUT),
-        trusted: trusted(dir, report),
+        trusted,
     })
 }
 

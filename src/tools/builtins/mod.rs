@@ -20,6 +20,7 @@ mod droids;
 mod facts;
 mod inbox;
 mod knowledge;
+mod mcp;
 mod message;
 mod messages;
 mod patch;

@@ -18,6 +18,7 @@ use serde_json::{Map, Value};
 
 use super::coding_agent;
 use super::commands::{directory, indexed, progress_of, result};
+use super::mcp;
 use crate::context::{CallContext, Writable};
 use crate::live::SourceTools;
 use crate::outputs::Before;
@@ -38,11 +39,7 @@ pub fn tools_of(
     let mut found = SourceTools::default();
     let (runtime, tools) = match &toolbox.kind {
         ToolboxKind::Commands { runtime, tools } => (runtime, tools),
-        ToolboxKind::Mcp(mcp) => {
-            let why = "this version does not speak to MCP servers yet";
-            found.absent.extend(mcp.trusted.iter().map(|tool| (toolbox.full(&tool.tool), why.to_owned())));
-            return found;
-        }
+        ToolboxKind::Mcp(server) => return mcp::trusted_tools(toolbox, server, sandbox),
     };
     for tool in tools {
         let full = toolbox.full(&tool.name);

@@ -1,0 +1,151 @@
+//! The tools of an MCP server that an operator has trusted (TBX-09).
+//!
+//! A call must never reach a server whose definition of the tool is not the one that was trusted.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use ghost_config::plan::ToolboxPlan;
+use ghost_config::plan::toolbox::{McpPlan, McpTransport, ToolboxKind, TrustedTool};
+use ghost_domain::{Code, Refusal};
+use ghost_mcp::{CallError, CallOptions, CallResult, Progress};
+use ghost_sandbox::{Sandbox, ToolboxDir};
+use serde_json::{Value, json};
+
+use super::common::without_nulls;
+use crate::context::CallContext;
+use crate::live::SourceTools;
+use crate::mcp::connection_for;
+use crate::tool::{ErasedOutside, Output, Run, Tool};
+
+/// How much longer than its request a call may take, in seconds: the server may have to be started.
+const MARGIN: u64 = 60;
+/// How long a call waits for the reason of a server that has ended.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// The trusted tools of a server, and those that cannot be had.
+pub(super) fn trusted_tools(
+    toolbox: &Arc<ToolboxPlan>,
+    mcp: &McpPlan,
+    sandbox: Result<&Arc<dyn Sandbox>, &str>,
+) -> SourceTools {
+    let mut found = SourceTools::default();
+    for tool in &mcp.trusted {
+        let full = toolbox.full(&tool.tool);
+        match why_absent(toolbox, mcp, tool, sandbox) {
+            Some(why) => found.absent.push((full, why)),
+            None => {
+                let seconds = mcp.timeout.as_secs().saturating_add(MARGIN);
+                let run = Run::Outside(Arc::new(McpTool { toolbox: Arc::clone(toolbox), tool: tool.clone() }));
+                let tool = Tool::with_schema(&full, &tool.description, tool.parameters.clone(), run)
+                    .from_toolbox(toolbox)
+                    .within(u32::try_from(seconds).unwrap_or(u32::MAX));
+                found.tools.push(tool);
+            }
+        }
+    }
+    found
+}
+
+fn why_absent(
+    toolbox: &ToolboxPlan,
+    mcp: &McpPlan,
+    tool: &TrustedTool,
+    sandbox: Result<&Arc<dyn Sandbox>, &str>,
+) -> Option<String> {
+    if !toolbox.allows(&tool.tool) {
+        return Some("`toolboxes` of the world file does not allow it".to_owned());
+    }
+    if let Err(problem) = ghost_mcp::check_schema(&tool.parameters) {
+        return Some(format!("the schema of its parameters cannot be used: {problem}"));
+    }
+    if jsonschema::validator_for(&tool.parameters).is_err() {
+        return Some("the schema of its parameters is not valid".to_owned());
+    }
+    match (&mcp.transport, sandbox) {
+        (McpTransport::Http { .. }, _) => None,
+        (McpTransport::Stdio { .. }, Err(why)) => Some(format!("there is no sandbox: {why}")),
+        (McpTransport::Stdio { .. }, Ok(sandbox)) => {
+            sandbox.toolbox_path(&ToolboxDir { name: toolbox.name.clone(), dir: toolbox.dir.clone() }).err()
+        }
+    }
+}
+
+struct McpTool {
+    toolbox: Arc<ToolboxPlan>,
+    tool: TrustedTool,
+}
+
+#[async_trait]
+impl ErasedOutside for McpTool {
+    async fn run(&self, call: &CallContext, arguments: Value) -> Result<Output, Refusal> {
+        let full = self.toolbox.full(&self.tool.tool);
+        let (ToolboxKind::Mcp(mcp), Some(connections)) = (&self.toolbox.kind, call.services.mcp()) else {
+            return Err(Refusal::new(Code::Unavailable, format!("{full} has no server")));
+        };
+        let open = connection_for(connections, call, &self.toolbox, mcp).await?;
+        if let Some(why) = open.withdrawn(&self.tool.tool) {
+            return Err(Refusal::new(Code::Unsupported, format!("{full} is not available: {why}"))
+                .hint("do it without this tool"));
+        }
+        let arguments = arguments.as_object().cloned().unwrap_or_default();
+        let options = CallOptions { timeout: mcp.timeout, result_limit: mcp.output_limit, ..CallOptions::default() };
+        let progress = |progress: Progress| call.progress(&shown(&progress));
+        match open.connection().call(&self.tool.name, arguments, options, progress).await {
+            Ok(result) => Ok(output(&result)),
+            Err(error) => {
+                if matches!(error, CallError::Closed { .. }) {
+                    // The reason of a server that dies comes just after its last output.
+                    tokio::select! {
+                        biased;
+                        () = open.process_ended() => {}
+                        () = call.services.ctx.ports.clock.sleep(LAST_WORDS) => {}
+                    }
+                }
+                Err(refusal(&full, &error, &open.last_words()))
+            }
+        }
+    }
+}
+
+fn shown(progress: &Progress) -> String {
+    let of = progress.total.map(|total| format!(" of {total}")).unwrap_or_default();
+    match &progress.message {
+        Some(message) => format!("{}{of}: {message}", progress.done),
+        None => format!("{}{of}", progress.done),
+    }
+}
+
+fn output(result: &CallResult) -> Output {
+    let text = result.text();
+    let content = match &result.structured {
+        None => Value::String(text),
+        Some(structured) => without_nulls(json!({
+            "structured": structured, "text": (!text.is_empty()).then_some(text),
+            "truncated": result.is_cut.then_some(true),
+        })),
+    };
+    Output {
+        content,
+        truncated: result.is_cut,
+        failed: result.is_error.then_some(Code::ExecFailed),
+        ..Output::default()
+    }
+}
+
+fn refusal(full: &str, error: &CallError, last_words: &str) -> Refusal {
+    let words = if last_words.is_empty() { String::new() } else { format!("; {last_words}") };
+    let what = format!("{full}: {error}{words}");
+    let refusal = match error {
+        CallError::Timeout { .. } => Refusal::new(Code::Timeout, what),
+        CallError::ArgumentsTooLarge { .. } | CallError::TooLarge { .. } => Refusal::new(Code::TooLarge, what),
+        _ if error.may_have_happened() => Refusal::new(Code::OutcomeUnknown, what),
+        CallError::Refused { .. } => Refusal::new(Code::ExecFailed, what),
+        _ => Refusal::new(Code::Unavailable, what),
+    };
+    match error.may_have_happened() {
+        true => refusal.hint("the server may have acted: look before you repeat it"),
+        false => refusal.hint("the server did not act; change the call, or do it without this tool"),
+    }
+}

@@ -1,0 +1,187 @@
+//! Connections to MCP servers: opened at the first call, looked after while they are open, closed when nobody uses them.
+//!
+//! A server that keeps failing must be left alone until the next reload.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use ghost_config::plan::ToolboxPlan;
+use ghost_config::plan::toolbox::McpPlan;
+use ghost_domain::event::{EventKind, NewEvent};
+use ghost_domain::restart::{Backoff, Intensity};
+use ghost_domain::{Code, Refusal};
+use ghost_mcp::ClosedReason;
+use serde_json::json;
+
+use super::link::{For, open};
+use super::listing::{Trust, compare, withdrawn};
+use super::pool::{McpConnections, Open, State};
+use crate::context::{CallContext, WorldServices};
+
+/// A connection that was not used for so long is closed.
+const IDLE: Duration = Duration::from_secs(600);
+/// How often a server may fail.
+const FAILURES: Intensity = Intensity { max: 5, window: Duration::from_secs(600) };
+/// Who asks a server for its tools when an operator looks at them.
+const OPERATOR: &str = "system";
+
+/// The open connection for a call.
+///
+/// # Errors
+/// `Unavailable` if the server cannot be used now.
+pub(crate) async fn connection_for(
+    connections: &McpConnections,
+    call: &CallContext,
+    toolbox: &Arc<ToolboxPlan>,
+    mcp: &McpPlan,
+) -> Result<Arc<Open>, Refusal> {
+    let (services, agent_id) = (&call.services, &call.caller.agent_id);
+    let entry = connections.entry(&toolbox.name, agent_id);
+    let mut state = entry.state.lock().await;
+    let now = services.ctx.now();
+    if let Some(open) = &state.open {
+        match open.connection().closed_reason() {
+            None => {
+                open.used(now);
+                return Ok(Arc::clone(open));
+            }
+            Some(reason) => {
+                let open = state.open.take();
+                let idle = open.as_ref().is_some_and(|open| open.is_idle.load(Ordering::Relaxed));
+                if !idle {
+                    failed(services, &mut state, &toolbox.name, &ended(&reason, open.as_deref()));
+                }
+            }
+        }
+    }
+    if let Some(why) = &state.given_up {
+        return Err(unavailable(toolbox, &format!("it failed too often, the last time: {why}"))
+            .hint("an operator can look at it with `ghostctl toolbox check` and reload; do it without this tool"));
+    }
+    if let Some(at) = state.retry_at.filter(|at| now < *at) {
+        let wait = at.since(now).as_secs().saturating_add(1);
+        return Err(unavailable(toolbox, &format!("it has failed, and is tried again in {wait} s")));
+    }
+    let writable = call.writable().await?.prefixes;
+    let who = For { agent_id: agent_id.clone(), writable };
+    let listed = async {
+        let linked = open(services, toolbox, mcp, &who).await?;
+        let listing = linked.connection.tools().await.map_err(|error| unavailable(toolbox, &error.to_string()))?;
+        Ok::<_, Refusal>((linked, compare(&listing, mcp)))
+    };
+    match listed.await {
+        Ok((linked, found)) => {
+            let gone = withdrawn(&found, mcp);
+            take_away(connections, services, toolbox, &gone).await;
+            let open = Arc::new(Open::new(linked, gone, now));
+            let keeper =
+                tokio::spawn(keep(Arc::downgrade(&open), Arc::clone(services), Arc::clone(toolbox), mcp.clone()));
+            open.kept_by(keeper);
+            state.retry_at = None;
+            state.open = Some(Arc::clone(&open));
+            Ok(open)
+        }
+        Err(refusal) => {
+            failed(services, &mut state, &toolbox.name, &refusal.message);
+            Err(refusal)
+        }
+    }
+}
+
+/// Takes tools away that a server has changed or does not have any more, and says so in the feed.
+async fn take_away(
+    connections: &McpConnections,
+    services: &Arc<WorldServices>,
+    toolbox: &ToolboxPlan,
+    gone: &BTreeMap<String, String>,
+) {
+    if gone.is_empty() {
+        return;
+    }
+    let full: BTreeMap<String, String> = gone.iter().map(|(tool, why)| (toolbox.full(tool), why.clone())).collect();
+    for (tool, why) in connections.live.withdraw(&toolbox.name, &full) {
+        tracing::warn!("{tool} is absent: {why}");
+        let (ctx, warning) = (services.ctx.clone(), format!("{tool} is absent: {why}"));
+        let payload = json!({ "warning": warning, "toolbox": toolbox.name, "tool": tool });
+        let event = NewEvent::new(EventKind::WorldWarning, payload);
+        let written = services.store.write(move |w| Box::pin(async move { ctx.emit(w, event).await })).await;
+        if let Err(refusal) = written {
+            let refusal: Refusal = refusal;
+            tracing::warn!(%refusal, "the warning about a tool could not be written");
+        }
+    }
+}
+
+/// What a server has now, for an operator: over a connection of its own, which is closed again.
+///
+/// # Errors
+/// `Unavailable` if the server cannot be used.
+pub async fn look(services: &WorldServices, toolbox: &ToolboxPlan, mcp: &McpPlan) -> Result<Vec<Trust>, Refusal> {
+    let who = For { agent_id: OPERATOR.parse()?, writable: Vec::new() };
+    let linked = open(services, toolbox, mcp, &who).await?;
+    let listing = linked.connection.tools().await.map_err(|error| unavailable(toolbox, &error.to_string()))?;
+    let found = compare(&listing, mcp);
+    linked.connection.close().await;
+    Ok(found)
+}
+
+fn unavailable(toolbox: &ToolboxPlan, what: &str) -> Refusal {
+    Refusal::new(Code::Unavailable, format!("the MCP server of {} cannot be used: {what}", toolbox.name))
+        .hint("do it without this tool, or try again later")
+}
+
+fn ended(reason: &ClosedReason, open: Option<&Open>) -> String {
+    let words = open.map(Open::last_words).filter(|words| !words.is_empty());
+    std::iter::once(reason.to_string()).chain(words).collect::<Vec<_>>().join("; ")
+}
+
+/// Notes that a server has failed.
+fn failed(services: &WorldServices, state: &mut State, toolbox: &str, why: &str) {
+    let (now, why) = (services.ctx.now(), services.ctx.excerpt(why, 500));
+    tracing::warn!(toolbox, why, "an MCP server has failed");
+    match state.failures.record(now, FAILURES) {
+        Some(attempt) => {
+            let jitter = u32::try_from(services.ctx.ports.rng.below(1_000)).unwrap_or_default();
+            state.retry_at = Some(now.plus(Backoff::default().delay(attempt, jitter.into())));
+        }
+        None => state.given_up = Some(why),
+    }
+}
+
+/// Looks after an open connection: reads the list anew when the server says that it has changed, and closes the connection
+/// when nobody has used it for some time.
+async fn keep(open: Weak<Open>, services: Arc<WorldServices>, toolbox: Arc<ToolboxPlan>, mcp: McpPlan) {
+    loop {
+        let Some(now_open) = open.upgrade() else { return };
+        let used = now_open.used_at();
+        let idle_at = used.plus(IDLE);
+        if services.ctx.now() >= idle_at {
+            now_open.is_idle.store(true, Ordering::Relaxed);
+            now_open.connection().close().await;
+            return;
+        }
+        let clock = Arc::clone(&services.ctx.ports.clock);
+        let changed = tokio::select! {
+            biased;
+            changed = now_open.connection().changed() => changed.is_ok(),
+            () = clock.sleep_until(idle_at) => continue,
+        };
+        if !changed {
+            return;
+        }
+        match now_open.connection().tools().await {
+            Ok(listing) => {
+                let gone = withdrawn(&compare(&listing, &mcp), &mcp);
+                if let Some(connections) = services.mcp() {
+                    take_away(connections, &services, &toolbox, &gone).await;
+                }
+                now_open.withdraw(gone);
+            }
+            Err(error) => {
+                tracing::warn!(toolbox = toolbox.name, %error, "the tools of an MCP server could not be read anew")
+            }
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! The connections to MCP servers that are open, one for each server and agent.
+//!
+//! A server acts for one agent alone, so it must never share a process or a session with that of another agent.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use ghost_domain::restart::RestartWindow;
+use ghost_domain::{AgentId, Timestamp};
+use ghost_mcp::Connection;
+use tokio::task::JoinHandle;
+
+use super::process::ServerProcess;
+use crate::live::LiveTools;
+
+/// The connections of a world.
+pub struct McpConnections {
+    /// What a server takes away is taken from these tools.
+    pub(super) live: Arc<LiveTools>,
+    entries: Mutex<BTreeMap<(String, AgentId), Arc<Entry>>>,
+}
+
+/// A server as one agent reaches it.
+#[derive(Default)]
+pub(super) struct Entry {
+    /// Held while a connection is opened, so that one call opens it and the others wait for it.
+    pub(super) state: tokio::sync::Mutex<State>,
+}
+
+#[derive(Default)]
+pub(super) struct State {
+    pub(super) open: Option<Arc<Open>>,
+    pub(super) failures: RestartWindow,
+    /// When it may be tried again; `None` at once.
+    pub(super) retry_at: Option<Timestamp>,
+    /// Why it is left alone until the next reload.
+    pub(super) given_up: Option<String>,
+}
+
+/// A connection, with the process behind it if there is one.
+pub(super) struct Linked {
+    pub(super) connection: Connection,
+    pub(super) process: Option<ServerProcess>,
+}
+
+/// An open connection.
+pub(crate) struct Open {
+    linked: Linked,
+    /// Why tools that were trusted cannot be had, by short name.
+    withdrawn: Mutex<BTreeMap<String, String>>,
+    used_at: AtomicI64,
+    /// Whether it was closed here, because nobody used it.
+    pub(super) is_idle: AtomicBool,
+    keeper: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Open {
+    pub(super) fn new(linked: Linked, withdrawn: BTreeMap<String, String>, now: Timestamp) -> Self {
+        Self {
+            linked,
+            withdrawn: Mutex::new(withdrawn),
+            used_at: AtomicI64::new(now.0),
+            is_idle: AtomicBool::new(false),
+            keeper: Mutex::default(),
+        }
+    }
+
+    /// The connection.
+    pub(crate) fn connection(&self) -> &Connection {
+        &self.linked.connection
+    }
+
+    /// Why a tool cannot be had, if it cannot.
+    pub(crate) fn withdrawn(&self, tool: &str) -> Option<String> {
+        self.withdrawn.lock().unwrap_or_else(PoisonError::into_inner).get(tool).cloned()
+    }
+
+    pub(super) fn withdraw(&self, gone: BTreeMap<String, String>) {
+        *self.withdrawn.lock().unwrap_or_else(PoisonError::into_inner) = gone;
+    }
+
+    /// Completes when its process has ended; at once if it has none.
+    pub(crate) async fn process_ended(&self) {
+        if let Some(process) = &self.linked.process {
+            process.ended().await;
+        }
+    }
+
+    /// What is known of the end of its process.
+    pub(crate) fn last_words(&self) -> String {
+        self.linked.process.as_ref().map(ServerProcess::last_words).unwrap_or_default()
+    }
+
+    pub(super) fn used(&self, now: Timestamp) {
+        self.used_at.store(now.0, Ordering::Relaxed);
+    }
+
+    pub(super) fn used_at(&self) -> Timestamp {
+        Timestamp(self.used_at.load(Ordering::Relaxed))
+    }
+
+    /// Sets the task that looks after the connection. It ends with the connection.
+    pub(super) fn kept_by(&self, keeper: JoinHandle<()>) {
+        *self.keeper.lock().unwrap_or_else(PoisonError::into_inner) = Some(keeper);
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        if let Some(keeper) = self.keeper.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            keeper.abort();
+        }
+    }
+}
+
+impl McpConnections {
+    /// No connections yet.
+    #[must_use]
+    pub fn new(live: Arc<LiveTools>) -> Self {
+        Self { live, entries: Mutex::default() }
+    }
+
+    /// Closes all connections, because the toolboxes were read anew. A call that runs keeps its connection to its end.
+    pub fn reset(&self) {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
+    pub(super) fn entry(&self, toolbox: &str, agent_id: &AgentId) -> Arc<Entry> {
+        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(entries.entry((toolbox.to_owned(), agent_id.clone())).or_default())
+    }
+}

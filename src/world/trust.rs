@@ -1,0 +1,160 @@
+//! What an operator decides about MCP servers: looks at what one has now, and trusts it (TBX-09).
+//!
+//! Only an operator's order may write a lock file, and it must never trust a definition that the operator did not name.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use ghost_config::plan::toolbox::{McpPlan, ToolboxKind, ToolboxPlan, TrustedTool};
+use ghost_domain::text::nearest;
+use ghost_domain::{Code, Party, Refusal};
+use ghost_tools::mcp::{Trust, TrustState, look};
+use serde_json::json;
+
+use crate::world::World;
+
+/// Least digits of a hash that name a definition.
+const HASH_DIGITS: usize = 8;
+
+impl World {
+    /// The toolbox of this name.
+    ///
+    /// # Errors
+    /// `NotFound` with the nearest name.
+    pub fn toolbox(&self, name: &str) -> Result<Arc<ToolboxPlan>, Refusal> {
+        let plan = self.plan();
+        plan.toolboxes.get(name).cloned().ok_or_else(|| {
+            Refusal::not_found("toolbox", name, nearest(name, plan.toolboxes.keys().map(String::as_str)))
+                .details(json!({ "field": "toolbox" }))
+        })
+    }
+
+    /// What the MCP server of a toolbox has now, compared with what is trusted.
+    ///
+    /// # Errors
+    /// `InvalidArguments` for a toolbox without a server; `Unavailable` if the server cannot be used.
+    pub async fn look_at_server(&self, toolbox: &ToolboxPlan) -> Result<Vec<Trust>, Refusal> {
+        look(&self.engine().services, toolbox, server(toolbox)?).await
+    }
+
+    /// Trusts tools of an MCP server as they are now, writes the lock file, and reloads the world. `wanted` are short names,
+    /// each with the beginning of a hash after `=` if it must have that; none means every tool that can be used.
+    ///
+    /// # Errors
+    /// As for [`look_at_server`](Self::look_at_server); `NotFound` for a tool that the server does not have, `Conflict` for
+    /// one with another hash; then nothing is written.
+    pub async fn trust_server(&self, by: &Party, name: &str, wanted: &[String]) -> Result<Vec<Trust>, Refusal> {
+        let toolbox = self.toolbox(name)?;
+        let found = self.look_at_server(&toolbox).await?;
+        let tools = chosen(server(&toolbox)?, &found, wanted)?;
+        let path = toolbox.dir.join(ghost_config::LOCK_FILE);
+        let text = ghost_config::lock_text(&tools)
+            .map_err(|error| Refusal::new(Code::Internal, format!("the lock file cannot be written: {error}")))?;
+        let shown = path.display().to_string();
+        let failed = move |error: std::io::Error| {
+            Refusal::new(Code::Unavailable, format!("{shown} cannot be written: {error}"))
+                .hint("ghostd needs to write to the toolbox's directory for this")
+        };
+        let written = self.engine().services.workspace.offload(move || write(&path, &text).map_err(failed));
+        written.await?;
+        self.reload(by, false).await?;
+        let trusted: BTreeMap<&str, &TrustedTool> = tools.iter().map(|tool| (tool.tool.as_str(), tool)).collect();
+        let now = found.into_iter().map(|trust| {
+            let is_trusted = trust.now.as_ref().is_some_and(|now| trusted.get(now.tool.as_str()) == Some(&now));
+            if is_trusted { Trust { state: TrustState::Trusted, why: None, ..trust } } else { trust }
+        });
+        Ok(now.collect())
+    }
+}
+
+fn server(toolbox: &ToolboxPlan) -> Result<&McpPlan, Refusal> {
+    match (&toolbox.kind, &toolbox.skill) {
+        (ToolboxKind::Mcp(mcp), None) => Ok(mcp),
+        _ => Err(Refusal::new(Code::InvalidArguments, format!("the toolbox {} has no MCP server", toolbox.name))
+            .hint("its tools are programs of yours, which need no trust")
+            .details(json!({ "field": "toolbox" }))),
+    }
+}
+
+/// The tools of the new lock file.
+fn chosen(mcp: &McpPlan, found: &[Trust], wanted: &[String]) -> Result<Vec<TrustedTool>, Refusal> {
+    if wanted.is_empty() {
+        return Ok(found.iter().filter_map(|trust| trust.now.clone()).collect());
+    }
+    let mut tools: BTreeMap<String, TrustedTool> =
+        mcp.trusted.iter().map(|tool| (tool.tool.clone(), tool.clone())).collect();
+    for word in wanted {
+        let (name, hash) = word.split_once('=').map_or((word.as_str(), None), |(name, hash)| (name, Some(hash)));
+        let of_tools = |code, what: String| Refusal::new(code, what).details(json!({ "field": "tools" }));
+        let now = found.iter().find(|trust| trust.tool == name).and_then(|trust| trust.now.as_ref());
+        let Some(now) = now else {
+            let near = nearest(name, found.iter().filter(|trust| trust.now.is_some()).map(|trust| trust.tool.as_str()));
+            return Err(Refusal::not_found("tool of this server", name, near).details(json!({ "field": "tools" })));
+        };
+        if let Some(hash) = hash {
+            if hash.len() < HASH_DIGITS {
+                return Err(of_tools(
+                    Code::InvalidArguments,
+                    format!("`{word}` has fewer than {HASH_DIGITS} digits of the hash"),
+                ));
+            }
+            if !now.hash.starts_with(hash) {
+                let what = format!("the definition of {name} is not the one with hash {hash}");
+                return Err(of_tools(Code::Conflict, what).hint("look at it again: the server has changed it"));
+            }
+        }
+        tools.insert(now.tool.clone(), now.clone());
+    }
+    Ok(tools.into_values().collect())
+}
+
+/// Replaces the file as a whole.
+fn write(path: &std::path::Path, text: &str) -> std::io::Result<()> {
+    let new = path.with_extension("lock.new");
+    std::fs::write(&new, text)?;
+    std::fs::File::open(&new)?.sync_all()?;
+    std::fs::rename(&new, path)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use ghost_config::plan::toolbox::McpTransport;
+
+    use super::*;
+
+    fn tool(name: &str, hash: &str) -> TrustedTool {
+        let (tool, name, hash) = (name.to_owned(), name.to_owned(), hash.to_owned());
+        TrustedTool { tool, name, hash, description: "d".into(), parameters: json!({ "type": "object" }) }
+    }
+
+    fn plan(trusted: Vec<TrustedTool>) -> McpPlan {
+        let transport = McpTransport::Stdio { command: Vec::new() };
+        McpPlan { transport, timeout: Duration::from_secs(1), output_limit: 1, trusted }
+    }
+
+    // covers: TBX-09
+    #[test]
+    fn only_what_an_operator_names_is_trusted() {
+        let mcp = plan(vec![tool("add", "aaaaaaaa1"), tool("old", "cccccccc1")]);
+        let trust = |name: &str, state, now| Trust { tool: name.into(), state, why: None, now };
+        let found = [
+            trust("add", TrustState::Changed, Some(tool("add", "aaaaaaaa2"))),
+            trust("new", TrustState::New, Some(tool("new", "bbbbbbbb1"))),
+            trust("odd", TrustState::Unusable, None),
+        ];
+        let names = |wanted: &[&str]| {
+            let wanted: Vec<String> = wanted.iter().map(|word| (*word).to_owned()).collect();
+            chosen(&mcp, &found, &wanted)
+                .map(|tools| tools.iter().map(|tool| format!("{}={}", tool.tool, tool.hash)).collect::<Vec<_>>())
+                .map_err(|refusal| refusal.code)
+        };
+        assert_eq!(names(&[]).unwrap(), ["add=aaaaaaaa2", "new=bbbbbbbb1"], "what there is now");
+        assert_eq!(names(&["new"]).unwrap(), ["add=aaaaaaaa1", "new=bbbbbbbb1", "old=cccccccc1"], "the rest stays");
+        assert_eq!(names(&["add=aaaaaaaa2"]).unwrap(), ["add=aaaaaaaa2", "old=cccccccc1"]);
+        assert_eq!(names(&["add=aaaaaaaa1"]), Err(Code::Conflict));
+        assert_eq!(names(&["add=a"]), Err(Code::InvalidArguments));
+        assert_eq!((names(&["odd"]), names(&["gone"])), (Err(Code::NotFound), Err(Code::NotFound)));
+    }
+}
