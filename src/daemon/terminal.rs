@@ -108,7 +108,7 @@ impl Terminal {
                 let task = job.task_id.map(|id| id.to_string()).unwrap_or_default();
                 let text = format!("Job {} has ended without a result after {took:.1} s.", job.job_id);
                 self.line(&self.style.paint("1;31", &text));
-                self.line(&format!("  `ghostctl task show {task}` says why."));
+                self.line(&format!("  `ghostctl task get {task}` says why."));
             }
         }
         self.line(&format!("  cost    {}", cost(spent, free)));

@@ -105,7 +105,8 @@ pub async fn boot(boot: Boot) -> Result<Arc<World>, Refusal> {
     }
     tools = tools.telling(facts(&plan));
     let tools = Arc::new(LiveTools::new(tools));
-    let mcp = Arc::new(McpConnections::new(Arc::clone(&tools)));
+    let live = Arc::clone(&tools);
+    let mcp = Arc::new(McpConnections::new(move |toolbox, gone| live.withdraw(toolbox, gone)));
     let services = Arc::new(services.with_sandbox(boot.sandbox).with_web(boot.web).with_mcp(mcp));
     let engine = Arc::new(Engine::new(
         services,

@@ -1,6 +1,7 @@
 //! The client against fake servers: one that behaves, and many that do not.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
+// The time of the tests' runtime stands still: no test waits for real.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::disallowed_methods, missing_docs)]
 
 mod suite {
     mod asking;

@@ -101,7 +101,7 @@ async fn take_away(
         return;
     }
     let full: BTreeMap<String, String> = gone.iter().map(|(tool, why)| (toolbox.full(tool), why.clone())).collect();
-    for (tool, why) in connections.live.withdraw(&toolbox.name, &full) {
+    for (tool, why) in (connections.withdraw)(&toolbox.name, &full) {
         tracing::warn!("{tool} is absent: {why}");
         let (ctx, warning) = (services.ctx.clone(), format!("{tool} is absent: {why}"));
         let payload = json!({ "warning": warning, "toolbox": toolbox.name, "tool": tool });

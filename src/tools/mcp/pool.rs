@@ -12,12 +12,16 @@ use ghost_mcp::Connection;
 use tokio::task::JoinHandle;
 
 use super::process::ServerProcess;
-use crate::live::LiveTools;
+
+/// Takes tools of a toolbox away, by full name, with the reasons. Returns those that were there.
+///
+/// A function, because the table of tools imports this file.
+type Withdraw = dyn Fn(&str, &BTreeMap<String, String>) -> BTreeMap<String, String> + Send + Sync;
 
 /// The connections of a world.
 pub struct McpConnections {
-    /// What a server takes away is taken from these tools.
-    pub(super) live: Arc<LiveTools>,
+    /// Called with what a server takes away.
+    pub(super) withdraw: Box<Withdraw>,
     entries: Mutex<BTreeMap<(String, AgentId), Arc<Entry>>>,
 }
 
@@ -116,9 +120,10 @@ impl Drop for Open {
 
 impl McpConnections {
     /// No connections yet.
-    #[must_use]
-    pub fn new(live: Arc<LiveTools>) -> Self {
-        Self { live, entries: Mutex::default() }
+    pub fn new(
+        withdraw: impl Fn(&str, &BTreeMap<String, String>) -> BTreeMap<String, String> + Send + Sync + 'static,
+    ) -> Self {
+        Self { withdraw: Box::new(withdraw), entries: Mutex::default() }
     }
 
     /// Closes all connections, because the toolboxes were read anew. A call that runs keeps its connection to its end.
