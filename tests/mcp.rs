@@ -130,6 +130,14 @@ impl Mcp {
         names.filter(|name| name.starts_with("notes.")).collect()
     }
 
+    /// Whether the server runs, for any agent.
+    fn serves(&self) -> bool {
+        let server = self.world.join("toolbox/notes/server.py");
+        let line = |entry: std::io::Result<std::fs::DirEntry>| std::fs::read(entry.ok()?.path().join("cmdline")).ok();
+        let lines = std::fs::read_dir("/proc").unwrap().filter_map(line);
+        lines.into_iter().any(|line| String::from_utf8_lossy(&line).contains(&*server.to_string_lossy()))
+    }
+
     fn file(&self, path: &str) -> PathBuf {
         self.test_env.data("mcp").join("workspace").join(path)
     }
@@ -193,6 +201,23 @@ fn an_agent_has_what_an_operator_trusts_and_loses_what_the_server_changes() {
     assert_eq!(mcp.tools("ada"), ["notes.add", "notes.ask", "notes.die"]);
     assert_eq!(mcp.call("notes.add", &json!({ "text": "four" }))["status"], "ok");
     assert_eq!(std::fs::read_to_string(mcp.file("agents/ada/notes.txt")).unwrap(), "one\ntwo\nfour\n");
+    // With a reload and with its agent, a server ends.
+    let gone = |why: &str| {
+        Deadline::seconds(30).until(why, || if mcp.serves() { Err(String::new()) } else { Ok(()) });
+    };
+    assert!(mcp.serves());
+    mcp.test_env.ctl(&["reload"]).ok();
+    gone("the server ends with a reload");
+    assert_eq!(mcp.call("notes.add", &json!({ "text": "five" }))["status"], "ok");
+    assert!(mcp.serves());
+    mcp.test_env.ctl(&["agent", "stop", "ada"]).ok();
+    gone("the server ends with its agent");
+    // A world that cannot be loaded keeps the lock file that it had.
+    let lock = || std::fs::read_to_string(mcp.world.join("toolbox/notes/mcp.lock")).unwrap();
+    let before = lock();
+    std::fs::write(mcp.world.join("world-config.yaml"), format!("{WORLD}nonsense: 1\n")).unwrap();
+    assert_ne!(mcp.test_env.ctl(&["toolbox", "trust", "notes"]).code, Some(0));
+    assert_eq!(lock(), before);
 }
 
 // covers: TBX-09

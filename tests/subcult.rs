@@ -1,5 +1,5 @@
-//! `worlds/subcult`: the six roles and nine tools of the seed, with the seed's access map and write rules, and its chain of
-//! work from a source to a published briefing, through a droid, also if the daemon is killed on the way.
+//! `worlds/subcult`: the six roles and nine tools of the seed, with its access map and write rules. One test follows the chain
+//! of work from a source to a published briefing, through a droid. Another kills the daemon on the way.
 
 // A failure in a test is a panic with a message.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::disallowed_methods)]

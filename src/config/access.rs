@@ -190,16 +190,17 @@ pub struct ToolAccess {
 }
 
 impl ToolAccess {
-    /// The access of a droid: exactly these tools (DROID-03, 12).
+    /// The access of a droid: exactly these tools (DROID-03, 12). `own` are the privilege groups of its parent, so that a
+    /// rule that binds the parent binds the droid.
     #[must_use]
-    pub fn of_droid(groups: &Groups, tools: BTreeSet<String>) -> Self {
+    pub fn of_droid(groups: &Groups, own: BTreeSet<String>, tools: BTreeSet<String>) -> Self {
         Self {
             mode: Mode::Privileges,
             default: AccessDefault::Privileged,
             strict_channel: true,
             listed: Arc::clone(&groups.listed),
             granted: tools.clone(),
-            groups: BTreeSet::new(),
+            groups: own,
             denied: BTreeSet::new(),
             profiles: BTreeSet::new(),
             list: None,

@@ -47,20 +47,24 @@ pub(crate) fn droids(section: &Droids<'_>, extra: &ExtraTools, llm: &LlmPlan) ->
 }
 
 impl Plan {
-    /// The tools of a new droid. `parent` are canonical names of the tools that its parent has now, `wanted` the words with
-    /// which the parent narrows them.
+    /// The tools of a new droid. `parent` are canonical names of the tools that its parent has now, `above` those that a
+    /// parent which is a droid itself was given, and `wanted` the words with which the parent narrows them.
     ///
     /// # Errors
     /// `InvalidArguments` for a word that stands for no tool, `AccessDenied` for one that the droid may not have.
     pub fn droid_tools(
         &self,
         parent: &BTreeSet<String>,
+        above: Option<&BTreeSet<String>>,
         wanted: Option<&[String]>,
     ) -> Result<BTreeSet<String>, Refusal> {
-        let most: BTreeSet<String> = match &self.droids.tools {
+        let mut most: BTreeSet<String> = match &self.droids.tools {
             Some(tools) => tools.clone(),
             None => TOOLS.iter().filter(|tool| parent.contains(**tool)).map(|tool| (*tool).to_owned()).collect(),
         };
+        if let Some(above) = above {
+            most.retain(|tool| above.contains(tool));
+        }
         let Some(wanted) = wanted else { return Ok(most) };
         let mut tools = BTreeSet::new();
         for word in wanted {
@@ -99,7 +103,7 @@ impl Plan {
     pub fn droid_choice(&self) -> Option<(ModelChoice, ToolAccess)> {
         let model = self.droids.model.as_deref()?;
         let tools = self.droids.tools.clone().unwrap_or_else(|| TOOLS.map(str::to_owned).into());
-        Some((self.choice_of(model), ToolAccess::of_droid(&self.groups, tools)))
+        Some((self.choice_of(model), ToolAccess::of_droid(&self.groups, BTreeSet::new(), tools)))
     }
 
     fn choice_of(&self, model: &str) -> ModelChoice {
@@ -126,7 +130,7 @@ impl Plan {
         };
         Ok(AgentSpec {
             archetype: Arc::clone(&self.droids.archetype),
-            access: Arc::new(ToolAccess::of_droid(&self.groups, tools)),
+            access: Arc::new(ToolAccess::of_droid(&self.groups, terms.groups, tools)),
             write_acl: WriteAcl::own_directory(&agent.agent_id),
             model: self.choice_of(named),
             limits: TurnLimits::of(&self.limits, &limits, None),

@@ -56,7 +56,14 @@ fn droid(terms: &DroidTerms) -> Agent {
 }
 
 fn terms(tools: &[&str]) -> DroidTerms {
-    DroidTerms { tools: names(tools), model: None, parent_model: "p/parent".into(), turn_seconds: 60, depth: 1 }
+    DroidTerms {
+        tools: names(tools),
+        groups: names(&["ops"]),
+        model: None,
+        parent_model: "p/parent".into(),
+        turn_seconds: 60,
+        depth: 1,
+    }
 }
 
 // covers: DROID-03
@@ -64,17 +71,22 @@ fn terms(tools: &[&str]) -> DroidTerms {
 fn a_droid_has_at_most_its_parent_s_tools_or_those_of_the_world_file() {
     let bare = plan("");
     let parent = names(&["workspace.read", "tool.fetch", "syscall.ask"]);
-    assert_eq!(bare.droid_tools(&parent, None), Ok(names(&["tool.fetch", "workspace.read"])), "of the five");
-    assert_eq!(bare.droid_tools(&parent, Some(&words(&["read"]))), Ok(names(&["workspace.read"])));
-    let refused = |word: &str| bare.droid_tools(&parent, Some(&words(&[word]))).unwrap_err().code;
+    assert_eq!(bare.droid_tools(&parent, None, None), Ok(names(&["tool.fetch", "workspace.read"])), "of the five");
+    assert_eq!(bare.droid_tools(&parent, None, Some(&words(&["read"]))), Ok(names(&["workspace.read"])));
+    let refused = |word: &str| bare.droid_tools(&parent, None, Some(&words(&[word]))).unwrap_err().code;
     assert_eq!((refused("syscall.ask"), refused("tool.cli")), (Code::AccessDenied, Code::AccessDenied));
     assert_eq!(refused("workspace.raed"), Code::InvalidArguments);
     // The world file may give the droids of a lead what the lead itself lacks.
     let wide = plan("droids: { tools: [workspace.read, tool.cli] }\n");
-    assert_eq!(wide.droid_tools(&parent, None), Ok(names(&["tool.cli", "workspace.read"])));
-    assert_eq!(wide.droid_tools(&parent, Some(&words(&["tool.*"]))), Ok(names(&["tool.cli"])));
+    assert_eq!(wide.droid_tools(&parent, None, None), Ok(names(&["tool.cli", "workspace.read"])));
+    assert_eq!(wide.droid_tools(&parent, None, Some(&words(&["tool.*"]))), Ok(names(&["tool.cli"])));
     let none = plan("droids: { tools: [] }\n");
-    assert_eq!(none.droid_tools(&parent, None), Ok(names(&[])));
+    assert_eq!(none.droid_tools(&parent, None, None), Ok(names(&[])));
+    // A droid gives its own droids no more than it was given.
+    let narrow = names(&["workspace.read"]);
+    assert_eq!(wide.droid_tools(&narrow, Some(&narrow), None), Ok(narrow.clone()));
+    let refused = wide.droid_tools(&narrow, Some(&narrow), Some(&words(&["tool.cli"])));
+    assert_eq!(refused.unwrap_err().code, Code::AccessDenied);
 }
 
 // covers: DROID-04, DROID-05, DROID-12
@@ -90,6 +102,7 @@ fn the_spec_of_a_droid_is_closed() {
     // What the world file took away is gone, and nothing is public to a droid or always on.
     assert_eq!(allowed, ["syscall.tool.call", "syscall.tool.describe", "workspace.read"]);
     assert!(!spec.access.can_access_with_channel("syscall.channel.send"));
+    assert_eq!(*spec.access.groups(), names(&["ops"]), "rules for commands judge it as they judge its parent");
     assert_eq!(spec.write_acl.prefixes(), ["droids/droid-1a2b3c4d/"]);
     assert_eq!((spec.limits.turn_rounds_max, spec.limits.turn_seconds), (8, 60));
     assert_eq!(spec.restart.restart, RestartType::Temporary);

@@ -66,5 +66,5 @@ pub use near_names::misspelt;
 pub use plan::{Origin, Plan};
 pub use problem::{COMMAND_LINE, Hint, Problem, Problems, Severity};
 pub use spec::AgentSpec;
-pub use toolbox::mcp::{LOCK_FILE, lock_text};
+pub use toolbox::mcp::{LOCK_FILE, LOCK_MAX, lock_text};
 pub use world_paths::shown_dir;

@@ -49,6 +49,9 @@ pub fn check(world_dir: &Path, overrides: &Overrides, env: Env<'_>, tools: &[Str
     }
     let mut built: BTreeSet<String> = ghost_tools::builtins::all().into_iter().map(|tool| tool.spec.name).collect();
     built.extend(tools.iter().cloned());
+    for toolbox in plan.toolboxes.values() {
+        built.extend(toolbox.tool_names().map(|tool| toolbox.full(tool)));
+    }
     for dir in script_dirs(&plan) {
         let survey = scripted::survey(&dir, &plan.dir);
         if valid {

@@ -209,3 +209,21 @@ fn a_mistake_in_the_choice_of_the_model_is_the_only_reported_problem() {
         assert!(problems[0].contains(slip), "{slip} is not in {problems:#?}");
     }
 }
+
+#[test]
+fn a_rule_may_call_a_tool_of_a_toolbox() {
+    let world = world();
+    write(world.path(), WORLD_FILE, format!("{WORLD}toolboxes: [{{ source: toolbox/notes/toolbox.yaml }}]\n"));
+    let manifest = "name: notes\nbin_dir: bin\ntools: [{ name: add, description: Add a note, command: [add] }]\n";
+    write(world.path(), "toolbox/notes/toolbox.yaml", manifest);
+    write(world.path(), "toolbox/notes/bin/add", "#!/bin/sh\n");
+    let add = world.path().join("toolbox/notes/bin/add");
+    fs::set_permissions(add, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    write(world.path(), "archetype/clerk/config.md", "## Tool Access\n- workspace.read\n- notes.add\n");
+    let rules =
+        |tool: &str| format!("rules: [{{ when: {{ round: 0 }}, do: [{{ call: {tool}, with: {{}} }}] }}]\n{RULES}");
+    write(world.path(), "scripts/clerk.yaml", rules("notes.add"));
+    assert_eq!(problems(world.path()), [""; 0]);
+    write(world.path(), "scripts/clerk.yaml", rules("notes.gone"));
+    assert_eq!(problems(world.path()).len(), 1);
+}

@@ -81,6 +81,8 @@ impl DroidState {
 pub struct DroidTerms {
     /// Canonical names of its tools.
     pub tools: BTreeSet<String>,
+    /// The privilege groups of its parent. They give it no tools. Rules for commands judge it as they judge its parent.
+    pub groups: BTreeSet<String>,
     /// `provider/model`; `None` means the model of the world's droids.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
@@ -146,7 +148,7 @@ pub struct Droid {
     /// Why it did not succeed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<Refusal>,
-    /// Its last words, clipped to [`RESULT_BYTES`].
+    /// Its answer, clipped to [`RESULT_BYTES`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<String>,
     /// What it has used.

@@ -51,6 +51,7 @@ impl ClientHandler for Handler {
     }
 
     // The default answers with an empty list, as if roots were declared.
+    // rmcp marks it as deprecated with the protocol of 2026-07-28. Older servers still ask.
     #[allow(deprecated)]
     async fn list_roots(&self, _: RequestContext<RoleClient>) -> Result<rmcp::model::ListRootsResult, ErrorData> {
         Err(refused("roots/list"))

@@ -97,7 +97,7 @@ pub(crate) async fn create(
 /// Retries a dead letter: from its journal, or in a new turn if `fresh` is set.
 ///
 /// # Errors
-/// `NotFound`; `Conflict` if it is not held, or if its agent was deleted and created again.
+/// `NotFound`; `Conflict` if it is not held, if its agent was deleted and created again, or is a droid that has ended.
 pub async fn retry(
     w: &mut dyn Writes,
     ctx: &OperationContext,
@@ -107,6 +107,7 @@ pub async fn retry(
 ) -> Result<DeadLetter> {
     let mut dead_letter = held(w, id).await?;
     let agent = agent_for(w, ctx, by, &dead_letter.agent_id).await?;
+    family::may_start(w, &agent).await?;
     if let Some(mut turn) = w.turn_get(dead_letter.turn_id).await? {
         if turn.incarnation != agent.incarnation {
             return Err(Refusal::new(

@@ -196,16 +196,19 @@ async fn free_id(r: &mut dyn Reads, ctx: &OperationContext) -> Result<AgentId> {
     Err(Refusal::new(Code::Conflict, "every id that was tried for the droid is taken").hint("try again"))
 }
 
-/// Gives a droid guidance, or more work in mode `session`. A droid at work reads it before its next model call.
+/// Gives a droid guidance, or more work in mode `session`. A droid at work reads it before its next model call. `chain` is that
+/// of the call of an agent: from now on the droid works for its root, and no link of the chain is lost, so that two agents
+/// cannot keep each other at work without end. An operator has none.
 ///
 /// # Errors
-/// `Conflict` if it has ended; those of [`own`] and of [`mail::deliver`].
+/// `Conflict` if it has ended or works for another conversation; those of [`own`] and of [`mail::deliver`].
 pub async fn steer(
     w: &mut dyn Writes,
     ctx: &OperationContext,
     by: &Party,
     droid_id: &str,
     message: &str,
+    chain: Option<Chain>,
 ) -> Result<Droid> {
     let mut droid = own(w, by, droid_id).await?;
     if droid.state.is_over() {
@@ -215,6 +218,14 @@ pub async fn steer(
     if message.trim().is_empty() {
         return Err(Refusal::new(Code::InvalidArguments, "the message is empty").details(json!({ "field": "message" })));
     }
+    if let Some(chain) = chain {
+        if chain.conversation_id != droid.conversation_id {
+            return Err(Refusal::new(Code::Conflict, format!("{} works for another conversation", droid.droid_id))
+                .hint("start a droid for this one"));
+        }
+        droid.root_id = chain.root_id;
+        droid.hop = droid.hop.max(chain.hop);
+    }
     let chain = Chain { root_id: droid.root_id, hop: droid.hop, conversation_id: droid.conversation_id };
     let guidance = NewMessage {
         subject: Some("Guidance".to_owned()),
@@ -223,8 +234,8 @@ pub async fn steer(
     mail::deliver(w, ctx, guidance).await?;
     if droid.mode == DroidMode::Session {
         droid.deadline_at = ctx.now().plus(Limits::seconds(ctx.limits().droid_idle_seconds));
-        w.droid_put(&droid).await?;
     }
+    w.droid_put(&droid).await?;
     emit(w, ctx, EventKind::DroidSteered, &droid, json!({ "by": by, "message": ctx.excerpt(message, 400) })).await?;
     Ok(droid)
 }

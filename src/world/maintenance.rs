@@ -60,9 +60,7 @@ pub(crate) async fn rounds(tree: Arc<Tree>) -> Result<(), String> {
                 tracing::warn!(%refusal, "approvals could not be expired");
             }
             let droids = tree.directory.stopped_droids(HELPERS);
-            if let Err(refusal) = droids::archive(&tree.engine.services.store, &ctx, droids).await {
-                tracing::warn!(%refusal, "droids that ended some time ago could not be archived");
-            }
+            droids::archive(&tree.engine.services.store, &ctx, droids).await;
             let helpers = tree.directory.stopped_helpers(HELPERS);
             if let Err(refusal) = agents::end_helpers(&tree.engine.services.store, &ctx, helpers).await {
                 tracing::warn!(%refusal, "agents that are no longer needed could not be deleted");

@@ -3,7 +3,9 @@
 //! Only an operator's order may write a lock file, and it must never trust a definition that the operator did not name.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
+use std::{fs, io};
 
 use ghost_config::plan::toolbox::{McpPlan, ToolboxKind, ToolboxPlan, TrustedTool};
 use ghost_domain::text::nearest;
@@ -42,22 +44,33 @@ impl World {
     ///
     /// # Errors
     /// As for [`look_at_server`](Self::look_at_server); `NotFound` for a tool that the server does not have, `Conflict` for
-    /// one with another hash; then nothing is written.
+    /// one with another hash, `TooLarge` for definitions that a lock file cannot hold; then nothing is written. Those of
+    /// [`reload`](Self::reload); then the lock file is again as it was.
     pub async fn trust_server(&self, by: &Party, name: &str, wanted: &[String]) -> Result<Vec<Trust>, Refusal> {
+        let _trusting = self.trusting.lock().await;
         let toolbox = self.toolbox(name)?;
         let found = self.look_at_server(&toolbox).await?;
         let tools = chosen(server(&toolbox)?, &found, wanted)?;
         let path = toolbox.dir.join(ghost_config::LOCK_FILE);
         let text = ghost_config::lock_text(&tools)
             .map_err(|error| Refusal::new(Code::Internal, format!("the lock file cannot be written: {error}")))?;
+        if text.len() as u64 > ghost_config::LOCK_MAX {
+            let what = format!("the definitions have {} bytes; the limit is {}", text.len(), ghost_config::LOCK_MAX);
+            return Err(Refusal::new(Code::TooLarge, what).hint("name the tools that your agents need"));
+        }
         let shown = path.display().to_string();
         let failed = move |error: std::io::Error| {
             Refusal::new(Code::Unavailable, format!("{shown} cannot be written: {error}"))
                 .hint("ghostd needs to write to the toolbox's directory for this")
         };
-        let written = self.engine().services.workspace.offload(move || write(&path, &text).map_err(failed));
-        written.await?;
-        self.reload(by, false).await?;
+        let workspace = &self.engine().services.workspace;
+        let (of, fail) = (path.clone(), failed.clone());
+        let before = workspace.offload(move || replace(&of, Some(&text)).map_err(fail)).await?;
+        if let Err(refusal) = self.reload(by, false).await {
+            // With a lock file that the world does not load, the next start would fail, too.
+            workspace.offload(move || replace(&path, before.as_deref()).map_err(failed)).await?;
+            return Err(refusal);
+        }
         let trusted: BTreeMap<&str, &TrustedTool> = tools.iter().map(|tool| (tool.tool.as_str(), tool)).collect();
         let now = found.into_iter().map(|trust| {
             let is_trusted = trust.now.as_ref().is_some_and(|now| trusted.get(now.tool.as_str()) == Some(&now));
@@ -108,12 +121,24 @@ fn chosen(mcp: &McpPlan, found: &[Trust], wanted: &[String]) -> Result<Vec<Trust
     Ok(tools.into_values().collect())
 }
 
-/// Replaces the file as a whole.
-fn write(path: &std::path::Path, text: &str) -> std::io::Result<()> {
-    let new = path.with_extension("lock.new");
-    std::fs::write(&new, text)?;
-    std::fs::File::open(&new)?.sync_all()?;
-    std::fs::rename(&new, path)
+/// Replaces the file as a whole; `None` removes it. Returns what was there.
+fn replace(path: &Path, text: Option<&str>) -> io::Result<Option<String>> {
+    let before = match fs::read_to_string(path) {
+        Ok(text) => Some(text),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        Err(error) => return Err(error),
+    };
+    match text {
+        Some(text) => {
+            let new = path.with_extension("lock.new");
+            fs::write(&new, text)?;
+            fs::File::open(&new)?.sync_all()?;
+            fs::rename(&new, path)?;
+        }
+        None if before.is_some() => fs::remove_file(path)?,
+        None => {}
+    }
+    Ok(before)
 }
 
 #[cfg(test)]

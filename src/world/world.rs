@@ -42,6 +42,8 @@ pub struct World {
     pub(crate) reloader: Arc<Reloader>,
     /// Allows one reload at a time. Two at once could mix the plan of one with the records of the other.
     pub(crate) reloading: tokio::sync::Mutex<Reading>,
+    /// Held while an operator trusts an MCP server, so that two orders do not overwrite each other's lock file.
+    pub(crate) trusting: tokio::sync::Mutex<()>,
 }
 
 impl World {
@@ -53,6 +55,7 @@ impl World {
             loop_tasks: Mutex::default(),
             reloader: Arc::new(reloader),
             reloading: tokio::sync::Mutex::default(),
+            trusting: tokio::sync::Mutex::default(),
         }
     }
 

@@ -51,7 +51,7 @@ fn text(droid: &Droid, client: &Client) -> String {
     }
     lines.push(format!("\nTask:\n{}", droid.task.trim_end()));
     if let Some(result) = &droid.result {
-        lines.push(format!("\nLast words:\n{}", result.trim_end()));
+        lines.push(format!("\nAnswer:\n{}", result.trim_end()));
     }
     lines.join("\n") + "\n"
 }

@@ -13,8 +13,8 @@ use super::part::{Section, titled};
 const HOW_YOU_WORK: &str = "\
 ## How You Work
 
-Your task is in your inbox. Do it with your tools, write the result into the file that it names, and stop. Your last words \
-go to the agent that started you: say in a few lines what you found or made, and what is missing. You cannot ask anyone. If \
+Your task is in your inbox. Do it with your tools, write the result into the file that it names, and stop. Your answer \
+goes to the agent that started you: say in a few lines what you found or made, and what is missing. You cannot ask anyone. If \
 something is unclear, decide, and say what you decided. If the task cannot be done, say why at once.
 
 A message may come while you work: it is guidance from whoever started you, and you follow it.

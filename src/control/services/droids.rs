@@ -79,7 +79,7 @@ impl Droids for DroidsService {
         let droid_id = input::line("droid_id", &request.get_ref().droid_id, ID_MAX).map_err(to_status)?;
         let message = request.into_inner().message;
         let steered = requests::once(self.0.world.store(), self.0.world.ctx(), key, move |w| {
-            Box::pin(async move { rules::steer(w, &ctx, &by, &droid_id, &message).await })
+            Box::pin(async move { rules::steer(w, &ctx, &by, &droid_id, &message, None).await })
         });
         self.response(&steered.await.map_err(to_status)?)
     }

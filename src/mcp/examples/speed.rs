@@ -1,6 +1,6 @@
 //! Compares calls of this crate with bare calls of `rmcp`, over the same server in memory: `speed [CALLS]`.
 
-// An example measures real time: no simulation drives it.
+// An example prints to the terminal and measures real time: no simulation drives it.
 #![allow(clippy::print_stdout, clippy::disallowed_methods, missing_docs)]
 
 use std::error::Error;

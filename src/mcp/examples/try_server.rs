@@ -3,7 +3,7 @@
 //! It opens a connection, lists everything, makes the calls, and closes. A server that ends at `server/discover` is
 //! started again with the older handshake.
 
-// An example measures real time: no simulation drives it.
+// An example prints to the terminal and measures real time: no simulation drives it.
 #![allow(clippy::print_stdout, clippy::disallowed_methods, missing_docs)]
 
 use std::error::Error;

@@ -142,14 +142,20 @@ pub async fn claim_all(w: &mut dyn Writes, ctx: &OperationContext) -> Result<Vec
             agent.status = AgentStatus::Running;
         }
         w.agent_put(agent).await?;
-        if agent.status == AgentStatus::Stopping {
-            // The daemon died before it could record the stop. Callers that wait for the agent are
-            // notified now.
-            stopped(w, ctx, &agent.agent_id).await?;
-            agent.status = AgentStatus::Stopped;
-        }
     }
-    Ok(agents)
+    // The daemon died before it could record these stops. Callers that wait for the agents are notified now. A stop may
+    // stop droids, too: it comes after all records are claimed, and the droids' own come in the next round.
+    loop {
+        let is_stopping = |agent: &&Agent| agent.status == AgentStatus::Stopping && agent.desired == Desired::Stopped;
+        let stopping: Vec<AgentId> = agents.iter().filter(is_stopping).map(|agent| agent.agent_id.clone()).collect();
+        if stopping.is_empty() {
+            return Ok(agents);
+        }
+        for agent_id in stopping {
+            stopped(w, ctx, &agent_id).await?;
+        }
+        agents = w.agent_list(false).await?;
+    }
 }
 
 /// Books the reservation of a stopped agent's open turn as spent. Its model call was interrupted,

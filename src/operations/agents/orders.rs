@@ -17,7 +17,7 @@ use crate::{OperationContext, Result, asks};
 ///
 /// # Errors
 /// `Conflict` if the agent cannot run with the world's files, because its turns would fail and lose
-/// its mail.
+/// its mail, or if it is a droid that has ended.
 pub async fn start(
     w: &mut dyn Writes,
     ctx: &OperationContext,
@@ -29,6 +29,7 @@ pub async fn start(
     if agent.desired == Desired::Running && runs {
         return Ok((agent, false));
     }
+    family::may_start(w, &agent).await?;
     if let Err(refusal) = ctx.may_run(&agent) {
         let details = json!({ "agent_id": agent_id, "status": agent.status });
         return Err(Refusal { code: Code::Conflict, ..refusal }.details(details));

@@ -3,14 +3,12 @@
 use ghost_domain::{AgentId, AgentKind, AgentStatus, Limits, Party, Refusal};
 use ghost_store::Store;
 
+use crate::OperationContext;
 use crate::agents::delete_because;
-use crate::{OperationContext, Result};
 
 /// Deletes the agents of droids that ended some time ago (DROID-16). Their records and files stay. Returns how many.
-///
-/// # Errors
-/// If the store refuses a write.
-pub async fn archive(store: &Store, ctx: &OperationContext, stopped: Vec<AgentId>) -> Result<usize> {
+/// The next round tries again what the store refused.
+pub async fn archive(store: &Store, ctx: &OperationContext, stopped: Vec<AgentId>) -> usize {
     let before = ctx.now().minus(Limits::seconds(ctx.limits().droid_archive_seconds));
     let mut archived = 0;
     for droid_id in stopped {
@@ -32,7 +30,10 @@ pub async fn archive(store: &Store, ctx: &OperationContext, stopped: Vec<AgentId
                 Ok::<_, Refusal>(is_done)
             })
         });
-        archived += usize::from(gone.await?);
+        match gone.await {
+            Ok(is_gone) => archived += usize::from(is_gone),
+            Err(refusal) => tracing::warn!(%refusal, "the agent of an ended droid could not be deleted"),
+        }
     }
-    Ok(archived)
+    archived
 }

@@ -9,8 +9,8 @@ use ghost_domain::ports::Signal;
 use ghost_domain::reply_tokens::SILENT;
 use ghost_domain::text::prefix_bytes;
 use ghost_domain::{
-    Agent, AgentKind, AgentStatus, Code, Desired, Droid, DroidMode, DroidState, Kind, Limits, Party, Refusal, Turn,
-    TurnStatus,
+    Agent, AgentKind, AgentStatus, Code, Desired, Droid, DroidMode, DroidState, Kind, Limits, MailState, Party,
+    Refusal, Turn, TurnStatus,
 };
 use ghost_store::Writes;
 use serde_json::json;
@@ -90,6 +90,15 @@ pub(crate) async fn end(
     state: DroidState,
     error: Option<Refusal>,
 ) -> Result<Droid> {
+    loop {
+        // Nothing may start it again.
+        let mail = w.inbox_pending(&droid.droid_id, 500).await?;
+        if mail.is_empty() {
+            break;
+        }
+        let mail: Vec<_> = mail.into_iter().map(|mail| mail.message_id).collect();
+        w.message_mark(&mail, MailState::Consumed, None, 0).await?;
+    }
     droid.state = state;
     droid.error = error;
     droid.ended_at = Some(ctx.now());
@@ -149,10 +158,13 @@ pub(crate) async fn report(w: &mut dyn Writes, ctx: &OperationContext, droid: &D
     if let Some(error) = &droid.error {
         body.push_str(&format!("error: {}: {}\n", error.code, error.message));
     }
+    let silent = format!("\nIf everyone who waits for this has it already, make {} your whole answer.", SILENT[0]);
+    // An end that cannot be reported would be no end.
+    let room = (ctx.limits().message_bytes as usize).saturating_sub(silent.len());
     if let Some(result) = droid.result.as_deref().map(str::trim).filter(|result| !result.is_empty()) {
-        body.push_str(&format!("\nIts last words:\n{result}\n"));
+        body.push_str(&format!("\nIts answer:\n{result}\n"));
     }
-    body.push_str(&format!("\nIf everyone who waits for this has it already, make {} your whole answer.", SILENT[0]));
+    let body = format!("{}{silent}", prefix_bytes(&body, room));
     // No hop more than the droid's own: a chain that may start a droid must hear of its end.
     let chain = Chain { root_id: droid.root_id, hop: droid.hop, conversation_id: droid.conversation_id };
     let message = NewMessage {

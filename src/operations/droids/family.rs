@@ -4,7 +4,7 @@
 
 use ghost_domain::droid::OVERDUE;
 use ghost_domain::ports::Signal;
-use ghost_domain::{Agent, AgentId, AgentKind, Code, Droid, DroidMode, DroidState, Party, Refusal};
+use ghost_domain::{Agent, AgentId, AgentKind, Code, Droid, DroidMode, DroidState, Limits, Party, Refusal};
 use ghost_store::{Store, Writes};
 
 use super::close::{end, report, words};
@@ -80,6 +80,21 @@ pub async fn agent_ended(w: &mut dyn Writes, ctx: &OperationContext, agent: &Age
     report(w, ctx, &ended, "was ended").await
 }
 
+/// Checks that an agent may be started: a droid that has ended stays ended.
+///
+/// # Errors
+/// `Conflict` for a droid that has ended.
+pub async fn may_start(w: &mut dyn Writes, agent: &Agent) -> Result<()> {
+    if agent.kind != AgentKind::Droid {
+        return Ok(());
+    }
+    match w.droid_get(&agent.agent_id).await? {
+        Some(droid) if !droid.state.is_over() => Ok(()),
+        _ => Err(Refusal::new(Code::Conflict, format!("{} is a droid that has ended", agent.agent_id))
+            .hint("its parent can start another one")),
+    }
+}
+
 /// Ends a droid whose actor crashed, or whose task is a dead letter. A droid is not restarted; its parent decides.
 pub async fn crashed(w: &mut dyn Writes, ctx: &OperationContext, droid_id: &AgentId, reason: &str) -> Result<()> {
     let Some(droid) = w.droid_get(droid_id).await?.filter(|droid| !droid.state.is_over()) else { return Ok(()) };
@@ -123,7 +138,7 @@ async fn end_quietly(
 /// and sessions that are idle. Returns how many.
 ///
 /// # Errors
-/// If the store refuses a write. What was ended before stays ended.
+/// If the store cannot be read.
 pub async fn end_overdue(store: &Store, ctx: &OperationContext) -> Result<usize> {
     let now = ctx.now();
     let live = store.read_latest(|r| Box::pin(async move { r.droids_live().await })).await.map_err(Refusal::from)?;
@@ -134,30 +149,39 @@ pub async fn end_overdue(store: &Store, ctx: &OperationContext) -> Result<usize>
     let mut ended = 0;
     for droid in live.into_iter().filter(is_due) {
         let ctx = ctx.clone();
+        let droid_id = droid.droid_id.clone();
         let done = store.write(move |w| Box::pin(async move { end_late(w, &ctx, &droid.droid_id).await }));
-        ended += usize::from(done.await?);
+        match done.await {
+            Ok(is_ended) => ended += usize::from(is_ended),
+            // The others do not wait for this one. The next round tries it again.
+            Err(refusal) => {
+                let refusal: Refusal = refusal;
+                tracing::warn!(%droid_id, %refusal, "a droid that is past its time could not be ended");
+            }
+        }
     }
     Ok(ended)
 }
 
 async fn end_late(w: &mut dyn Writes, ctx: &OperationContext, droid_id: &AgentId) -> Result<bool> {
     let Some(droid) = w.droid_get(droid_id).await?.filter(|droid| !droid.state.is_over()) else { return Ok(false) };
+    let late = || {
+        let what = format!("it was still not done {} s after its time", OVERDUE.as_secs());
+        Refusal::new(Code::Timeout, what).hint("its model may be down or its budget spent; try again later")
+    };
     let (state, error) = match droid.mode {
-        DroidMode::Run => {
-            let what = format!("it was still not done {} s after its time", OVERDUE.as_secs());
-            let why =
-                Refusal::new(Code::Timeout, what).hint("its model may be down or its budget spent; try again later");
-            (DroidState::TimedOut, Some(why))
+        DroidMode::Run => (DroidState::TimedOut, Some(late())),
+        DroidMode::Session if ctx.now() < droid.deadline_at => return Ok(false),
+        DroidMode::Session => {
+            let is_busy = w.turn_open_of(droid_id).await?.is_some() || w.inbox_depth(droid_id).await? > 0;
+            // Its last work may begin just before it would be idle.
+            let last = droid.deadline_at.plus(Limits::seconds(droid.terms.turn_seconds)).plus(OVERDUE);
+            match is_busy {
+                true if ctx.now() < last => return Ok(false),
+                true => (DroidState::TimedOut, Some(late())),
+                false => (DroidState::Succeeded, None),
+            }
         }
-        // At work, or about to be.
-        DroidMode::Session
-            if ctx.now() < droid.deadline_at
-                || w.turn_open_of(droid_id).await?.is_some()
-                || w.inbox_depth(droid_id).await? > 0 =>
-        {
-            return Ok(false);
-        }
-        DroidMode::Session => (DroidState::Succeeded, None),
     };
     end_at_work(w, ctx, droid, state, error).await.map(|_| true)
 }

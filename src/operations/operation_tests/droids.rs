@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use ghost_domain::droid::{OVERDUE, TASK_BYTES};
 use ghost_domain::{
-    AgentId, AgentStatus, Code, Droid, DroidMode, DroidState, DroidTerms, EventKind, Kind, Party, Turn, TurnStatus,
+    AgentId, AgentStatus, Code, ConversationId, Desired, Droid, DroidMode, DroidState, DroidTerms, EventKind, Kind,
+    Party, Turn, TurnStatus,
 };
 
 use super::operation_world::{OperationWorld, code, delete, id, operator, party, read, write};
@@ -16,6 +17,7 @@ use crate::{Result, agents, turns};
 fn new(world: &OperationWorld, parent: &str, mode: DroidMode) -> NewDroid {
     let terms = DroidTerms {
         tools: ["workspace.read".to_owned()].into(),
+        groups: ["ops".to_owned()].into(),
         model: None,
         parent_model: "p/m".into(),
         turn_seconds: 120,
@@ -135,7 +137,7 @@ async fn a_session_reports_waits_for_more_and_ends_when_it_is_idle() {
     let droid = spawn(&world, new(&world, "ada", DroidMode::Session)).await.unwrap();
     let steer = async |by: Party, words: &'static str| {
         let droid_id = droid.droid_id.to_string();
-        write!(&world, |w, ctx| droids::steer(w, &ctx, &by, &droid_id, words).await)
+        write!(&world, |w, ctx| droids::steer(w, &ctx, &by, &droid_id, words, None).await)
     };
     let turn = take(&world, &droid).await;
     end(&world, &turn, Ending::Finished("first".into())).await;
@@ -165,7 +167,7 @@ async fn guidance_joins_a_running_turn_and_keeps_a_run_alive_that_has_not_read_i
     let droid = run_of(&world, "ada").await;
     let steer = async |words: &'static str| {
         let droid_id = droid.droid_id.to_string();
-        write!(&world, |w, ctx| droids::steer(w, &ctx, &party("ada"), &droid_id, words).await).unwrap();
+        write!(&world, |w, ctx| droids::steer(w, &ctx, &party("ada"), &droid_id, words, None).await).unwrap();
     };
     let turn = take(&world, &droid).await;
     let turn_id = turn.turn_id;
@@ -203,10 +205,10 @@ async fn a_run_that_is_overdue_is_ended_and_the_agent_of_an_old_one_is_deleted()
     let droid_id = droid.droid_id.clone();
     write!(&world, |w, ctx| agents::stopped(w, &ctx, &droid_id).await).unwrap();
     let old = || vec![droid.droid_id.clone(), id("bob")];
-    assert_eq!(droids::archive(&world.store, &world.ctx, old()).await.unwrap(), 0);
+    assert_eq!(droids::archive(&world.store, &world.ctx, old()).await, 0);
     world.pass(Duration::from_secs(3_600));
-    assert_eq!(droids::archive(&world.store, &world.ctx, old()).await.unwrap(), 1, "and never another agent");
-    assert_eq!(droids::archive(&world.store, &world.ctx, old()).await.unwrap(), 0);
+    assert_eq!(droids::archive(&world.store, &world.ctx, old()).await, 1, "and never another agent");
+    assert_eq!(droids::archive(&world.store, &world.ctx, old()).await, 0);
     assert_eq!(now(&world, &droid).await.state, DroidState::TimedOut, "the record stays");
 }
 
@@ -237,6 +239,73 @@ async fn no_droid_is_left_without_a_parent_that_works() {
     write!(&world, |w, ctx| agents::stopped(w, &ctx, &droid_id).await).unwrap();
     assert_eq!(now(&world, &below).await.state, DroidState::Killed);
     assert_eq!(read!(&world, |r| r.droids_live().await?), []);
+}
+
+// covers: DROID-10, DROID-15
+#[tokio::test]
+async fn a_droid_that_has_ended_stays_ended() {
+    let world = OperationWorld::new().await;
+    world.limits(|limits| limits.droid_depth_max = 3);
+    let one = run_of(&world, "ada").await;
+    let two = run_of(&world, one.droid_id.as_str()).await;
+    let three = run_of(&world, two.droid_id.as_str()).await;
+    let ended = write!(&world, |w, ctx| droids::kill(w, &ctx, &operator(), one.droid_id.as_str(), None).await).unwrap();
+    assert_eq!(ended.state, DroidState::Killed);
+    let droid_id = ended.droid_id.clone();
+    assert_eq!(read!(&world, |r| r.inbox_depth(&droid_id).await?), 0, "its task starts no turn");
+    let start = async || {
+        let droid_id = ended.droid_id.clone();
+        code(write!(&world, |w, ctx| agents::start(w, &ctx, &operator(), &droid_id).await))
+    };
+    assert_eq!(start().await, Code::Conflict);
+    // The daemon dies before the supervisor has stopped it. The next one ends all that are below it.
+    let claimed = write!(&world, |w, ctx| agents::claim_all(w, &ctx).await).unwrap();
+    for droid in [&ended, &two, &three] {
+        assert_eq!(now(&world, droid).await.state, DroidState::Killed);
+        assert_eq!(status(&world, &droid.droid_id).await, AgentStatus::Stopped);
+        let row = claimed.iter().find(|agent| agent.agent_id == droid.droid_id).unwrap();
+        assert_eq!((row.status, row.desired), (AgentStatus::Stopped, Desired::Stopped));
+    }
+    assert_eq!(start().await, Code::Conflict);
+}
+
+// covers: DROID-14, DROID-17
+#[tokio::test]
+async fn an_end_is_reported_even_if_the_words_are_too_long_for_a_message() {
+    let world = OperationWorld::new().await;
+    let droid = run_of(&world, "ada").await;
+    let turn = take(&world, &droid).await;
+    world.limits(|limits| limits.message_bytes = 400);
+    end(&world, &turn, Ending::Finished("long ".repeat(500))).await;
+    assert_eq!(now(&world, &droid).await.state, DroidState::Succeeded);
+    let (_, body) = told(&world, "ada").await.remove(0);
+    assert!(body.len() <= 400 && body.starts_with("status: succeeded") && body.contains("long long"), "{body}");
+}
+
+// covers: DROID-13, DROID-15
+#[tokio::test]
+async fn guidance_raises_the_hop_and_the_work_is_for_the_one_who_asks() {
+    let world = OperationWorld::new().await;
+    let droid = spawn(&world, new(&world, "ada", DroidMode::Session)).await.unwrap();
+    let steer = async |chain: Chain| {
+        let droid_id = droid.droid_id.to_string();
+        write!(&world, |w, ctx| droids::steer(w, &ctx, &party("ada"), &droid_id, "more", Some(chain)).await)
+    };
+    let other = Chain { hop: 5, ..Chain::root(&world.ctx) };
+    let elsewhere = Chain { conversation_id: Some(ConversationId(world.ctx.id())), ..other };
+    assert_eq!(code(steer(elsewhere).await), Code::Conflict);
+    steer(other).await.unwrap();
+    steer(Chain { hop: 2, ..other }).await.unwrap();
+    let steered = now(&world, &droid).await;
+    assert_eq!((steered.root_id, steered.hop), (other.root_id, 5));
+    assert_eq!(code(steer(Chain { hop: 1_000, ..other }).await), Code::HopLimit);
+    // A session whose turn never ends has an end, too.
+    take(&world, &droid).await;
+    world.pass(Duration::from_secs(900 + 120) + OVERDUE - Duration::from_secs(1));
+    assert_eq!(droids::end_overdue(&world.store, &world.ctx).await.unwrap(), 0);
+    world.pass(Duration::from_secs(1));
+    assert_eq!(droids::end_overdue(&world.store, &world.ctx).await.unwrap(), 1);
+    assert_eq!(now(&world, &droid).await.state, DroidState::TimedOut);
 }
 
 #[tokio::test]

@@ -190,6 +190,7 @@ pub(super) fn droid_id(n: u64) -> AgentId {
 pub(super) fn droid(n: u64, parent: &str, ended: Option<u64>) -> Droid {
     let terms = DroidTerms {
         tools: std::iter::once("workspace.read".to_owned()).collect(),
+        groups: std::iter::once("ops".to_owned()).collect(),
         model: None,
         parent_model: "p/m".to_owned(),
         turn_seconds: 120,

@@ -108,9 +108,14 @@ impl WorldTool for Spawn {
         }
         let own: BTreeSet<String> = call.tools.iter().map(|spec| spec.name.clone()).collect();
         let parent = plan.spec_for(&agent_named(w, parent_id).await?)?;
+        let above = match parent_id.is_droid() {
+            true => w.droid_get(parent_id).await?.map(|droid| droid.terms.tools),
+            false => None,
+        };
         let part = |part: &Option<String>| part.clone().unwrap_or_default();
         let terms = DroidTerms {
-            tools: plan.droid_tools(&own, wanted)?,
+            tools: plan.droid_tools(&own, above.as_ref(), wanted)?,
+            groups: parent.access.groups().clone(),
             model: params.model.as_deref().map(|model| plan.droid_model(model)).transpose()?,
             parent_model: format!("{}/{}", part(&parent.model.provider), part(&parent.model.model)),
             turn_seconds: params.timeout_seconds.unwrap_or(TIMEOUT_DEFAULT).min(TIMEOUT_MAX),
@@ -153,7 +158,7 @@ impl ReadTool for Check {
             "error": droid.error.as_ref().map(|error| json!({
                 "code": error.code, "message": error.message, "hint": error.hint, "retryable": error.code.retryable(),
             })),
-            "last_words": droid.result, "files": files, "output_preview": preview,
+            "answer": droid.result, "files": files, "output_preview": preview,
             "preview_truncated": preview_truncated.then_some(true), "tools": droid.terms.tools,
         });
         merge(&mut content, more);
@@ -232,7 +237,8 @@ impl WorldTool for Control {
             }
             Action::Steer => {
                 let message = message.ok_or_else(|| missing("message", "say what the droid should know or do"))?;
-                let droid = rules::steer(w, ctx, &by, needed(params.droid_id.as_deref())?, message).await?;
+                let droid =
+                    rules::steer(w, ctx, &by, needed(params.droid_id.as_deref())?, message, Some(call.chain())).await?;
                 Ok(json!({ "droid_id": droid.droid_id, "status": droid.state, "steered": true }).into())
             }
             Action::Kill => {

@@ -92,7 +92,9 @@ impl ErasedOutside for McpTool {
         let arguments = arguments.as_object().cloned().unwrap_or_default();
         let options = CallOptions { timeout: mcp.timeout, result_limit: mcp.output_limit, ..CallOptions::default() };
         let progress = |progress: Progress| call.progress(&shown(&progress));
-        match open.connection().call(&self.tool.name, arguments, options, progress).await {
+        let done = open.connection().call(&self.tool.name, arguments, options, progress).await;
+        open.used(call.services.ctx.now());
+        match done {
             Ok(result) => Ok(output(&result)),
             Err(error) => {
                 if matches!(error, CallError::Closed { .. }) {

@@ -3,7 +3,6 @@
 //! A server that keeps failing must be left alone until the next reload.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -12,12 +11,12 @@ use ghost_config::plan::toolbox::McpPlan;
 use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::restart::{Backoff, Intensity};
 use ghost_domain::{Code, Refusal};
-use ghost_mcp::ClosedReason;
+use ghost_mcp::{ClosedReason, ListEnd};
 use serde_json::json;
 
 use super::link::{For, open};
 use super::listing::{Trust, compare, withdrawn};
-use super::pool::{McpConnections, Open, State};
+use super::pool::{Entry, McpConnections, Open, State};
 use crate::context::{CallContext, WorldServices};
 
 /// A connection that was not used for so long is closed.
@@ -38,6 +37,10 @@ pub(crate) async fn connection_for(
     mcp: &McpPlan,
 ) -> Result<Arc<Open>, Refusal> {
     let (services, agent_id) = (&call.services, &call.caller.agent_id);
+    if services.plan().toolboxes.get(&toolbox.name) != Some(toolbox) {
+        // The turn took its tools before a reload. What was trusted then is perhaps not trusted now.
+        return Err(unavailable(toolbox, "the toolbox has changed since your tools were taken"));
+    }
     let entry = connections.entry(&toolbox.name, agent_id);
     let mut state = entry.state.lock().await;
     let now = services.ctx.now();
@@ -49,10 +52,7 @@ pub(crate) async fn connection_for(
             }
             Some(reason) => {
                 let open = state.open.take();
-                let idle = open.as_ref().is_some_and(|open| open.is_idle.load(Ordering::Relaxed));
-                if !idle {
-                    failed(services, &mut state, &toolbox.name, &ended(&reason, open.as_deref()));
-                }
+                failed(services, &mut state, &toolbox.name, &ended(&reason, open.as_deref()));
             }
         }
     }
@@ -76,9 +76,14 @@ pub(crate) async fn connection_for(
             let gone = withdrawn(&found, mcp);
             take_away(connections, services, toolbox, &gone).await;
             let open = Arc::new(Open::new(linked, gone, now));
-            let keeper =
-                tokio::spawn(keep(Arc::downgrade(&open), Arc::clone(services), Arc::clone(toolbox), mcp.clone()));
-            open.kept_by(keeper);
+            let kept = Kept {
+                entry: Arc::downgrade(&entry),
+                open: Arc::clone(&open),
+                services: Arc::clone(services),
+                toolbox: Arc::clone(toolbox),
+                mcp: mcp.clone(),
+            };
+            entry.kept_by(tokio::spawn(keep(kept)));
             state.retry_at = None;
             state.open = Some(Arc::clone(&open));
             Ok(open)
@@ -122,9 +127,12 @@ pub async fn look(services: &WorldServices, toolbox: &ToolboxPlan, mcp: &McpPlan
     let who = For { agent_id: OPERATOR.parse()?, writable: Vec::new() };
     let linked = open(services, toolbox, mcp, &who).await?;
     let listing = linked.connection.tools().await.map_err(|error| unavailable(toolbox, &error.to_string()))?;
-    let found = compare(&listing, mcp);
     linked.connection.close().await;
-    Ok(found)
+    if listing.end != ListEnd::Complete {
+        let what = "its list of tools has no end, or is larger than Ghost reads";
+        return Err(unavailable(toolbox, what));
+    }
+    Ok(compare(&listing, mcp))
 }
 
 fn unavailable(toolbox: &ToolboxPlan, what: &str) -> Refusal {
@@ -150,38 +158,65 @@ fn failed(services: &WorldServices, state: &mut State, toolbox: &str, why: &str)
     }
 }
 
+/// What the keeper of a connection holds. Its entry ends it; so it must not hold the entry.
+struct Kept {
+    entry: Weak<Entry>,
+    open: Arc<Open>,
+    services: Arc<WorldServices>,
+    toolbox: Arc<ToolboxPlan>,
+    mcp: McpPlan,
+}
+
 /// Looks after an open connection: reads the list anew when the server says that it has changed, and closes the connection
 /// when nobody has used it for some time.
-async fn keep(open: Weak<Open>, services: Arc<WorldServices>, toolbox: Arc<ToolboxPlan>, mcp: McpPlan) {
+async fn keep(kept: Kept) {
+    let Kept { open, services, toolbox, mcp, .. } = &kept;
     loop {
-        let Some(now_open) = open.upgrade() else { return };
-        let used = now_open.used_at();
-        let idle_at = used.plus(IDLE);
+        let idle_at = open.used_at().plus(IDLE);
         if services.ctx.now() >= idle_at {
-            now_open.is_idle.store(true, Ordering::Relaxed);
-            now_open.connection().close().await;
-            return;
+            if closed_idle(&kept).await {
+                return;
+            }
+            continue;
         }
-        let clock = Arc::clone(&services.ctx.ports.clock);
         let changed = tokio::select! {
             biased;
-            changed = now_open.connection().changed() => changed.is_ok(),
-            () = clock.sleep_until(idle_at) => continue,
+            changed = open.connection().changed() => changed.is_ok(),
+            () = services.ctx.ports.clock.sleep_until(idle_at) => continue,
         };
         if !changed {
             return;
         }
-        match now_open.connection().tools().await {
+        match open.connection().tools().await {
             Ok(listing) => {
-                let gone = withdrawn(&compare(&listing, &mcp), &mcp);
+                let gone = withdrawn(&compare(&listing, mcp), mcp);
                 if let Some(connections) = services.mcp() {
-                    take_away(connections, &services, &toolbox, &gone).await;
+                    take_away(connections, services, toolbox, &gone).await;
                 }
-                now_open.withdraw(gone);
+                open.withdraw(gone);
             }
             Err(error) => {
                 tracing::warn!(toolbox = toolbox.name, %error, "the tools of an MCP server could not be read anew")
             }
         }
     }
+}
+
+/// Closes a connection that is idle. Returns whether it is closed; a call may run or have begun.
+async fn closed_idle(kept: &Kept) -> bool {
+    let Some(entry) = kept.entry.upgrade() else { return true };
+    // No call can begin while this is held.
+    let mut state = entry.state.lock().await;
+    let now = kept.services.ctx.now();
+    if now < kept.open.used_at().plus(IDLE) {
+        return false;
+    }
+    // The entry and this task hold it, and each call that runs.
+    if Arc::strong_count(&kept.open) > 2 {
+        kept.open.used(now);
+        return false;
+    }
+    state.open = None;
+    kept.open.connection().close().await;
+    true
 }

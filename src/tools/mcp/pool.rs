@@ -3,7 +3,7 @@
 //! A server acts for one agent alone, so it must never share a process or a session with that of another agent.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ghost_domain::restart::RestartWindow;
@@ -30,6 +30,26 @@ pub struct McpConnections {
 pub(super) struct Entry {
     /// Held while a connection is opened, so that one call opens it and the others wait for it.
     pub(super) state: tokio::sync::Mutex<State>,
+    keeper: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Entry {
+    /// Sets the task that looks after the open connection, in place of that of an earlier one. It ends with the entry.
+    pub(super) fn kept_by(&self, keeper: JoinHandle<()>) {
+        let before = self.keeper.lock().unwrap_or_else(PoisonError::into_inner).replace(keeper);
+        if let Some(before) = before {
+            before.abort();
+        }
+    }
+}
+
+impl Drop for Entry {
+    /// The keeper holds the connection. Without it, the last call that uses the connection closes it.
+    fn drop(&mut self) {
+        if let Some(keeper) = self.keeper.get_mut().unwrap_or_else(PoisonError::into_inner).take() {
+            keeper.abort();
+        }
+    }
 }
 
 #[derive(Default)]
@@ -54,20 +74,11 @@ pub(crate) struct Open {
     /// Why tools that were trusted cannot be had, by short name.
     withdrawn: Mutex<BTreeMap<String, String>>,
     used_at: AtomicI64,
-    /// Whether it was closed here, because nobody used it.
-    pub(super) is_idle: AtomicBool,
-    keeper: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl Open {
     pub(super) fn new(linked: Linked, withdrawn: BTreeMap<String, String>, now: Timestamp) -> Self {
-        Self {
-            linked,
-            withdrawn: Mutex::new(withdrawn),
-            used_at: AtomicI64::new(now.0),
-            is_idle: AtomicBool::new(false),
-            keeper: Mutex::default(),
-        }
+        Self { linked, withdrawn: Mutex::new(withdrawn), used_at: AtomicI64::new(now.0) }
     }
 
     /// The connection.
@@ -96,25 +107,12 @@ impl Open {
         self.linked.process.as_ref().map(ServerProcess::last_words).unwrap_or_default()
     }
 
-    pub(super) fn used(&self, now: Timestamp) {
+    pub(crate) fn used(&self, now: Timestamp) {
         self.used_at.store(now.0, Ordering::Relaxed);
     }
 
     pub(super) fn used_at(&self) -> Timestamp {
         Timestamp(self.used_at.load(Ordering::Relaxed))
-    }
-
-    /// Sets the task that looks after the connection. It ends with the connection.
-    pub(super) fn kept_by(&self, keeper: JoinHandle<()>) {
-        *self.keeper.lock().unwrap_or_else(PoisonError::into_inner) = Some(keeper);
-    }
-}
-
-impl Drop for Open {
-    fn drop(&mut self) {
-        if let Some(keeper) = self.keeper.lock().unwrap_or_else(PoisonError::into_inner).take() {
-            keeper.abort();
-        }
     }
 }
 
@@ -129,6 +127,11 @@ impl McpConnections {
     /// Closes all connections, because the toolboxes were read anew. A call that runs keeps its connection to its end.
     pub fn reset(&self) {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
+    /// Closes the connections of an agent that works no more. A call that runs keeps its connection to its end.
+    pub fn end_all_of(&self, agent_id: &AgentId) {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner).retain(|(_, of), _| of != agent_id);
     }
 
     pub(super) fn entry(&self, toolbox: &str, agent_id: &AgentId) -> Arc<Entry> {

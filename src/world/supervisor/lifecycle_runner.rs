@@ -117,7 +117,7 @@ impl LifecycleRunner {
         };
         match record.as_ref().filter(runs) {
             Some(agent) => processes.end_before(agent_id, agent.created_at),
-            None => processes.end_all_of(agent_id),
+            None => self.end_outside(agent_id),
         }
         if let Some(agent) = &record
             && let Some(actor) = self.take_over(agent)
@@ -126,6 +126,15 @@ impl LifecycleRunner {
             drop(actor.cast(AgentMsg::Stop { grace: Duration::ZERO }));
         }
         Ok(record)
+    }
+
+    /// Ends what an agent that works no more has running outside of its turns.
+    fn end_outside(&self, agent_id: &AgentId) {
+        let services = &self.tree.engine.services;
+        services.processes.end_all_of(agent_id);
+        if let Some(mcp) = services.mcp() {
+            mcp.end_all_of(agent_id);
+        }
     }
 
     fn take_over(&self, agent: &Agent) -> Option<ActorRef<AgentMsg>> {
@@ -191,7 +200,7 @@ impl LifecycleRunner {
     }
 
     pub(super) async fn stopped(&self, agent_id: &AgentId) {
-        self.tree.engine.services.processes.end_all_of(agent_id);
+        self.end_outside(agent_id);
         let id = agent_id.clone();
         let recorded = self.write(move |w, ctx| Box::pin(async move { agents::stopped(w, &ctx, &id).await })).await;
         if let Err(refusal) = recorded
