@@ -58,7 +58,7 @@ pub(crate) fn read(line: &[u8], run: &mut Run) -> bool {
     match event.r#type.as_str() {
         "system" => match subtype {
             "init" => {
-                run.manifest.below(event.cwd.as_str());
+                run.done.below(event.cwd.as_str());
                 run.note(&format!("started {}", event.model.as_str()));
             }
             "api_retry" => run.note(&format!("retry, attempt {}", event.attempt.0.unwrap_or(1))),

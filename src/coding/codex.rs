@@ -6,9 +6,10 @@
 
 use serde::Deserialize;
 
+use crate::collector::Effect;
 use crate::fields::{Failure, List, Object, Text};
 use crate::run::Run;
-use crate::tools::{Kind, in_shell};
+use crate::tools::in_shell;
 use crate::usage::Stats;
 
 /// The beginnings of events that are skipped without parsing: items of which the end matters.
@@ -95,11 +96,11 @@ fn completed(item: &Item<'_>, run: &mut Run) {
     match kind(item) {
         "agent_message" | "assistant_message" => run.say(item.text.as_str()),
         // The event of its start may be missing.
-        "command_execution" => run.manifest.command(in_shell(item.command.as_str())),
+        "command_execution" => run.done.add(Effect::Run, None, in_shell(item.command.as_str())),
         "file_change" if !matches!(item.status.as_str(), "failed" | "declined") => {
             for change in item.changes.0.iter().filter_map(|change| change.0.as_ref()) {
-                let kind = if change.kind.as_str() == "delete" { Kind::Delete } else { Kind::Write };
-                run.file(kind, None, change.path.as_str());
+                let effect = if change.kind.as_str() == "delete" { Effect::Delete } else { Effect::Write };
+                run.file(effect, None, change.path.as_str());
             }
         }
         "web_search" => run.note(&format!("web search {}", item.query.as_str())),

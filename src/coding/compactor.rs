@@ -30,7 +30,7 @@ impl Compactor {
     pub fn new(format: Format, folder: Option<String>) -> Self {
         let mut run = Run::default();
         if let Some(folder) = folder {
-            run.manifest.below(&folder);
+            run.done.below(&folder);
         }
         Self { format, max_bytes: MAX_BYTES, lines: Lines::default(), run }
     }

@@ -108,7 +108,7 @@ pub(crate) fn read(line: &[u8], run: &mut Run) -> bool {
     let known = match event.r#type.as_str() {
         "system" => {
             if subtype == "init" {
-                run.manifest.below(event.cwd.as_str());
+                run.done.below(event.cwd.as_str());
                 run.note(&format!("started {}", event.model.as_str()));
             }
             true

@@ -10,6 +10,7 @@
 
 mod claude;
 mod codex;
+mod collector;
 mod compact;
 mod compactor;
 #[cfg(test)]
@@ -23,13 +24,17 @@ mod manifest;
 mod repair;
 mod run;
 mod squeeze;
+mod summary;
 #[cfg(test)]
 mod testing;
-mod text;
+pub mod text;
 mod tools;
 mod usage;
 
+pub use collector::{CALL_ID_MAX, CALLS_MAX, Collector, Effect};
 pub use compact::{Compact, Exit};
 pub use compactor::{Compactor, MAX_BYTES, MAX_NOTES, NOTE_CHARS};
 pub use format::{Format, UnknownFormat};
+pub use manifest::Manifest;
+pub use summary::{Summary, compact as summarize};
 pub use usage::Usage;

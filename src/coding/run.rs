@@ -1,7 +1,7 @@
 //! What is known of a run so far. The formats fill it; the summary is made of it.
 
+use crate::collector::{Collector, Effect};
 use crate::fields::Text;
-use crate::manifest::Manifest;
 use crate::text::{cut_middle, first_line, one_line};
 use crate::tools::{Args, Kind, in_shell};
 use crate::usage::{Stats, Usage};
@@ -17,7 +17,7 @@ const MAX_ID: usize = 128;
 
 #[derive(Debug, Default)]
 pub(crate) struct Run {
-    pub(crate) manifest: Manifest,
+    pub(crate) done: Collector,
     /// The last message of the agent.
     pub(crate) message: String,
     /// Whether the next part of a message continues [`Self::message`].
@@ -111,11 +111,13 @@ impl Run {
     pub(crate) fn call(&mut self, id: &Text<'_>, name: &str, args: &Args<'_>) {
         match (Kind::of(name), args.path.get(), args.command.get()) {
             (Kind::Command, _, Some(command)) => self.command(command),
-            (kind @ (Kind::Read | Kind::Write | Kind::Delete), Some(path), _) => self.file(kind, id.get(), path),
+            (Kind::Read, Some(path), _) => self.file(Effect::Read, id.get(), path),
+            (Kind::Write, Some(path), _) => self.file(Effect::Write, id.get(), path),
+            (Kind::Delete, Some(path), _) => self.file(Effect::Delete, id.get(), path),
             (_, path, _) => {
                 let about = match args.detail.get() {
                     Some(detail) => first_line(detail, NOTE_CHARS),
-                    None => path.map(|path| self.manifest.shown(path)).unwrap_or_default(),
+                    None => path.map(|path| self.done.shown(path)).unwrap_or_default(),
                 };
                 self.note(&format!("{} {about}", one_line(name, 40)));
             }
@@ -123,25 +125,25 @@ impl Run {
     }
 
     /// A call `id` that reads or changes a file.
-    pub(crate) fn file(&mut self, kind: Kind, id: Option<&str>, path: &str) {
-        self.manifest.file(kind, id, path);
-        let verb = match kind {
-            Kind::Read => "read",
-            Kind::Delete => "delete",
+    pub(crate) fn file(&mut self, effect: Effect, id: Option<&str>, path: &str) {
+        self.done.add(effect, id, path);
+        let verb = match effect {
+            Effect::Read => "read",
+            Effect::Delete => "delete",
             _ => "write",
         };
-        self.note(&format!("{verb} {}", self.manifest.shown(path)));
+        self.note(&format!("{verb} {}", self.done.shown(path)));
     }
 
     pub(crate) fn command(&mut self, command: &str) {
         let command = in_shell(command);
-        self.manifest.command(command);
+        self.done.add(Effect::Run, None, command);
         self.note(&format!("run {}", one_line(command, NOTE_CHARS)));
     }
 
     pub(crate) fn ended(&mut self, id: &Text<'_>, failed: bool) {
         if let Some(id) = id.get() {
-            self.manifest.ended(id, failed);
+            self.done.ended(id, failed);
         }
     }
 
@@ -164,6 +166,6 @@ impl Run {
     pub(crate) fn held(&self) -> usize {
         let texts = [Some(&self.message), self.error.as_ref(), self.end.as_ref().and_then(|end| end.text.as_ref())];
         let notes: usize = self.notes.kept.iter().map(String::len).sum();
-        self.manifest.held() + notes + texts.into_iter().flatten().map(String::len).sum::<usize>()
+        self.done.held() + notes + texts.into_iter().flatten().map(String::len).sum::<usize>()
     }
 }

@@ -2,14 +2,14 @@
 
 /// A mark in place of the middle of a text. It begins like all marks of cut texts, so that a secret
 /// which was cut is still found and redacted.
-pub(crate) const MIDDLE_MARK: &str = "\n[cut: the middle is left out]\n";
+pub const MIDDLE_MARK: &str = "\n[cut: the middle is left out]\n";
 
 /// How far a cut moves to the next white space. Words, and so secrets, stay whole or are left out.
 const ALIGN: usize = 200;
 
 /// `text` on one line with at most `max` characters. Control characters and white space become
 /// single spaces, and bidirectional characters are removed.
-pub(crate) fn one_line(text: &str, max: usize) -> String {
+pub fn one_line(text: &str, max: usize) -> String {
     // Most texts are paths.
     if text.len() <= max && text.bytes().all(|byte| byte.is_ascii_graphic()) {
         return text.to_owned();
@@ -41,7 +41,7 @@ fn clip(text: &str, max: usize) -> String {
 
 /// `text` without what controls a terminal: escape sequences, control characters other than line
 /// breaks and tabs, and bidirectional characters.
-pub(crate) fn plain(text: &str) -> String {
+pub fn plain(text: &str) -> String {
     let mut kept = String::with_capacity(text.len());
     let mut chars = text.chars();
     while let Some(c) = chars.next() {
@@ -92,18 +92,18 @@ fn is_bidi(c: char) -> bool {
 }
 
 /// The longest prefix of `text` of at most `max` bytes that ends on a character boundary.
-pub(crate) fn prefix_bytes(text: &str, max: usize) -> &str {
+pub fn prefix_bytes(text: &str, max: usize) -> &str {
     &text[..text.floor_char_boundary(max)]
 }
 
 /// The longest suffix of `text` of at most `max` bytes that begins on a character boundary.
-pub(crate) fn suffix_bytes(text: &str, max: usize) -> &str {
+pub fn suffix_bytes(text: &str, max: usize) -> &str {
     &text[text.ceil_char_boundary(text.len().saturating_sub(max))..]
 }
 
 /// `text` in at most `max` bytes. If it is longer, its middle is left out, and two thirds of what
 /// remains are its end: agents write their summary last.
-pub(crate) fn cut_middle(text: &str, max: usize) -> String {
+pub fn cut_middle(text: &str, max: usize) -> String {
     if text.len() <= max {
         return text.to_owned();
     }

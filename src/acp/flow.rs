@@ -1,0 +1,245 @@
+//! The course of a run: initialize, session, prompt, and stopping.
+//!
+//! No wait here may be without an end: each has a deadline and ends when the run is cancelled.
+
+use std::sync::Arc;
+
+use agent_client_protocol::schema::ProtocolVersion;
+use agent_client_protocol::v1::ConnectionTo;
+use agent_client_protocol::v1::schema::{
+    CancelNotification, ClientCapabilities, ContentBlock, FileSystemCapabilities, Implementation, InitializeRequest,
+    LoadSessionRequest, NewSessionRequest, PromptRequest, ResumeSessionRequest, TextContent,
+};
+use agent_client_protocol::{Agent, Error, ErrorCode, UntypedMessage};
+use serde::Serialize;
+use serde_json::Value;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::bounds::SESSION_MAX;
+use crate::office::Office;
+use crate::outcome::{End, Stop, StopReason};
+use crate::task::{SessionId, Task};
+use crate::usage::Tokens;
+use crate::wait::{Halt, Wait};
+use crate::why::{CannotResume, StartError, Why};
+use crate::wire::Wire;
+use ghost_coding::text::one_line;
+
+pub(crate) struct Flow {
+    pub(crate) task: Task,
+    pub(crate) office: Arc<Office>,
+    pub(crate) wire: Arc<Wire>,
+    pub(crate) cancel: CancellationToken,
+    pub(crate) began: Instant,
+}
+
+/// What the agent said about itself.
+struct Known {
+    resume: bool,
+    load: bool,
+    logins: Vec<String>,
+}
+
+impl Flow {
+    /// Runs the task on the connection `cx`.
+    pub(crate) async fn run(&self, cx: &ConnectionTo<Agent>) -> End {
+        match self.start(cx).await {
+            Ok(session) => self.prompt(cx, session).await,
+            Err(end) => end,
+        }
+    }
+
+    fn wait(&self) -> Wait<'_> {
+        Wait { wire: &self.wire, cancel: &self.cancel }
+    }
+
+    /// When the whole run must be over.
+    fn last(&self) -> Instant {
+        self.began + self.task.timeouts.total
+    }
+
+    async fn ask(&self, cx: &ConnectionTo<Agent>, method: &'static str, params: impl Serialize) -> Result<Value, Halt> {
+        let until = self.last().min(self.began + self.task.timeouts.start);
+        let message = UntypedMessage::new(method, params).map_err(Halt::Answered)?;
+        self.wait().answer(cx.send_request(message).block_task(), until).await
+    }
+
+    async fn start(&self, cx: &ConnectionTo<Agent>) -> Result<SessionId, End> {
+        let known = self.initialize(cx).await?;
+        let session = match &self.task.resume {
+            Some(id) => self.resume(cx, id.clone(), &known).await?,
+            None => self.new_session(cx, &known).await?,
+        };
+        self.office.record.set_session(session.clone());
+        let until = self.last().min(self.began + self.task.timeouts.start);
+        let told = async {
+            self.office.host.session(&session).await;
+            Ok(())
+        };
+        self.wait().answer(told, until).await.map_err(|halt| self.not_started(halt, "session/new", &known.logins))?;
+        Ok(session)
+    }
+
+    async fn initialize(&self, cx: &ConnectionTo<Agent>) -> Result<Known, End> {
+        let offers = self.office.offers;
+        let files = FileSystemCapabilities::new().read_text_file(offers.read_text).write_text_file(offers.write_text);
+        let request = InitializeRequest::new(ProtocolVersion::V1)
+            .client_capabilities(ClientCapabilities::new().fs(files).terminal(offers.terminal))
+            .client_info(Implementation::new("ghost", env!("CARGO_PKG_VERSION")));
+        let answer = self.ask(cx, "initialize", request).await;
+        // The library answers with an error of its own if the version is another one.
+        if let Some(offered) = self.wire.version().filter(|version| *version != 1) {
+            return Err(End::StartFailed { why: StartError::WrongVersion { offered } });
+        }
+        let answer = answer.map_err(|halt| self.not_started(halt, "initialize", &[]))?;
+        let can = answer.get("agentCapabilities");
+        let logins = answer.get("authMethods").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+        let name = |login: &Value| Some(one_line(login.get("name")?.as_str()?, 60));
+        Ok(Known {
+            resume: can.and_then(|can| can.get("sessionCapabilities")?.get("resume")).is_some_and(Value::is_object),
+            load: can.and_then(|can| can.get("loadSession")).and_then(Value::as_bool).unwrap_or_default(),
+            logins: logins.iter().filter_map(name).take(8).collect(),
+        })
+    }
+
+    async fn new_session(&self, cx: &ConnectionTo<Agent>, known: &Known) -> Result<SessionId, End> {
+        let answer = self.ask(cx, "session/new", NewSessionRequest::new(&self.task.cwd)).await;
+        let answer = answer.map_err(|halt| self.not_started(halt, "session/new", &known.logins))?;
+        let bad = |message: &str| {
+            let why = Why::BadAnswer { method: "session/new", message: message.to_owned() };
+            End::StartFailed { why: why.into() }
+        };
+        match answer.get("sessionId").and_then(Value::as_str) {
+            Some(id) if id.len() > SESSION_MAX => Err(bad("its session id is too long")),
+            Some(id) if !id.is_empty() => Ok(SessionId(id.to_owned())),
+            _ => Err(bad("it has no session id")),
+        }
+    }
+
+    async fn resume(&self, cx: &ConnectionTo<Agent>, id: SessionId, known: &Known) -> Result<SessionId, End> {
+        // The agent may need files of the host to find the session again.
+        self.office.record.set_session(id.clone());
+        let cwd = &self.task.cwd;
+        let (method, answer) = if known.resume {
+            ("session/resume", self.ask(cx, "session/resume", ResumeSessionRequest::new(id.0.clone(), cwd)).await)
+        } else if known.load {
+            ("session/load", self.ask(cx, "session/load", LoadSessionRequest::new(id.0.clone(), cwd)).await)
+        } else {
+            return Err(End::CannotResume { why: CannotResume::NotDeclared });
+        };
+        match answer {
+            Ok(_) => Ok(id),
+            Err(Halt::Answered(error)) if error.code != ErrorCode::AUTH_REQUIRED => {
+                let (code, message) = told(&error);
+                Err(End::CannotResume { why: CannotResume::Refused { method, code, message } })
+            }
+            Err(halt) => Err(self.not_started(halt, method, &known.logins)),
+        }
+    }
+
+    /// The end of a run that has no session.
+    fn not_started(&self, halt: Halt, method: &'static str, logins: &[String]) -> End {
+        let why = match halt {
+            Halt::Cancelled => return End::Cancelled { stop: Stop::NothingRan },
+            Halt::Deadline => StartError::TimedOut { after: self.began.elapsed() },
+            Halt::Gone(why) => StartError::Gone(why),
+            Halt::Answered(error) if error.code == ErrorCode::AUTH_REQUIRED => {
+                StartError::AuthNeeded { methods: logins.to_vec() }
+            }
+            Halt::Answered(error) => {
+                let (code, message) = told(&error);
+                StartError::Refused { method, code, message }
+            }
+        };
+        End::StartFailed { why }
+    }
+
+    async fn prompt(&self, cx: &ConnectionTo<Agent>, session: SessionId) -> End {
+        let text = ContentBlock::Text(TextContent::new(self.task.prompt.clone()));
+        let message = match UntypedMessage::new("session/prompt", PromptRequest::new(session.0.clone(), vec![text])) {
+            Ok(message) => message,
+            Err(error) => return End::Died { why: Why::Internal(told(&error).1) },
+        };
+        self.office.record.set_live();
+        let mut answer = std::pin::pin!(cx.send_request(message).block_task());
+        match self.wait().answer(answer.as_mut(), self.last()).await {
+            Ok(answer) => self.finished(&answer),
+            Err(Halt::Gone(why)) => End::Died { why },
+            Err(Halt::Answered(error)) => {
+                let (code, message) = told(&error);
+                End::Died { why: Why::Failed { code, message } }
+            }
+            Err(Halt::Cancelled) => End::Cancelled { stop: self.stop(cx, session, answer).await },
+            Err(Halt::Deadline) => End::TimedOut { stop: self.stop(cx, session, answer).await },
+        }
+    }
+
+    fn finished(&self, answer: &Value) -> End {
+        self.count(answer);
+        let stop_reason = match answer.get("stopReason").and_then(Value::as_str) {
+            Some("end_turn") => StopReason::EndTurn,
+            Some("max_tokens") => StopReason::MaxTokens,
+            Some("max_turn_requests") => StopReason::MaxTurnRequests,
+            Some("refusal") => return End::Refused,
+            Some("cancelled") => return End::Cancelled { stop: Stop::Itself },
+            Some(other) => StopReason::Other(one_line(other, 60)),
+            None => {
+                let message = "it has no reason for the stop".to_owned();
+                return End::Died { why: Why::BadAnswer { method: "session/prompt", message } };
+            }
+        };
+        End::Finished { stop_reason }
+    }
+
+    /// Takes over the usage in the answer to the prompt. It is not yet in the stable protocol.
+    fn count(&self, answer: &Value) {
+        if let Some(tokens) = answer.get("usage").and_then(Tokens::read) {
+            let usage = self.office.record.usage(|usage| usage.tokens = Some(tokens));
+            self.office.host.usage(usage);
+        }
+    }
+
+    /// Tells the agent to stop, and gives it its time of grace.
+    async fn stop(
+        &self,
+        cx: &ConnectionTo<Agent>,
+        session: SessionId,
+        answer: impl Future<Output = Result<Value, Error>>,
+    ) -> Stop {
+        if let Err(error) = cx.send_notification(CancelNotification::new(session.0)) {
+            tracing::debug!(code = error.code.value(), "the agent cannot be told to stop");
+        }
+        // Open permission questions are answered by this.
+        self.office.closing.cancel();
+        let kill = async {
+            self.office.terminals.kill_all().await;
+            std::future::pending::<()>().await;
+        };
+        let answer = tokio::select! {
+            biased;
+            answer = answer => answer,
+            () = kill => return Stop::Unconfirmed,
+            () = tokio::time::sleep(self.task.timeouts.grace) => return Stop::Unconfirmed,
+        };
+        match answer {
+            Ok(answer) => {
+                self.count(&answer);
+                let stopped = answer.get("stopReason").and_then(Value::as_str) == Some("cancelled");
+                if stopped { Stop::Confirmed } else { Stop::TooLate }
+            }
+            // An error of the agent is an answer, too: the turn is over.
+            Err(error) if !crate::wait::is_closed(&error) => Stop::Confirmed,
+            Err(_) => Stop::Unconfirmed,
+        }
+    }
+}
+
+/// The code and the message of an error, for people.
+fn told(error: &Error) -> (i32, String) {
+    let details = error.data.as_ref().and_then(|data| {
+        let text = data.as_str().or_else(|| data.get("details")?.as_str()).or_else(|| data.get("message")?.as_str())?;
+        Some(format!(": {text}"))
+    });
+    (error.code.value(), one_line(&format!("{}{}", error.message, details.unwrap_or_default()), 200))
+}
