@@ -12,10 +12,12 @@ It has no model: it does what its prompt says, one line after the other.
     sleep SECONDS         wait; `session/cancel` ends it
     stubborn SECONDS      wait, and do not care about `session/cancel`
     flood N               send N tool calls that begin and end
+    cost USD              report what the session has cost so far, in US dollars
     usage N               report N output tokens (2N input tokens) at the end, and a context of 3N of 100000
     plan                  send a plan
     recall                say how many prompts this session had before this one
-    continue              do the lines of the last prompt that were not done, for example after `die`
+    continue              do the lines of the last prompt that were not done, for example after `die`; so does a prompt
+                          whose first line begins with `Continue the task`
     stop REASON           end the turn with this stop reason
     fail MESSAGE          answer the prompt with an error
     garbage N             print N lines that are not JSON
@@ -261,6 +263,8 @@ class Agent:
         elif word == "usage":
             self.tokens = int(rest)
             self.update("usage_update", used=3 * self.tokens, size=100000)
+        elif word == "cost":
+            self.update("usage_update", used=1, size=100000, cost={"amount": float(rest), "currency": "USD"})
         elif word == "plan":
             entries = [("read", "completed"), ("write", "in_progress"), ("check", "pending")]
             self.update("plan", entries=[{"content": c, "status": s, "priority": "high"} for c, s in entries])
@@ -285,7 +289,8 @@ class Agent:
     def prompt(self, params):
         text = "\n".join(block.get("text", "") for block in params["prompt"])
         lines = [line.strip() for line in text.split("\n") if line.strip()]
-        if lines == ["continue"] and self.session["prompts"]:
+        goes_on = lines == ["continue"] or (lines and lines[0].startswith("Continue the task"))
+        if goes_on and self.session["prompts"]:
             last = self.session["prompts"][-1]
             # The line that was not finished is skipped: it may be the one that ended the process.
             lines = last["lines"][last["done"] + 1:]

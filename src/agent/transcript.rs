@@ -24,6 +24,8 @@ pub struct Begun {
     pub files: Vec<FilePlan>,
     /// For an ask: the id of the ask.
     pub ask_id: Option<AskId>,
+    /// The session that the call worked in, if it can be continued.
+    pub session: Option<String>,
 }
 
 /// A call of the model's last answer that has no result yet.
@@ -146,10 +148,14 @@ impl Transcript {
                     leave_out(&mut transcript.messages, Some(REFUSED));
                 }
                 Step::CallStarted { call_id, id, effect, files, ask_id, .. } => {
-                    begun.insert(
-                        id.clone(),
-                        Begun { call_id: *call_id, effect: *effect, files: files.clone(), ask_id: *ask_id },
-                    );
+                    let (files, ask_id) = (files.clone(), *ask_id);
+                    begun
+                        .insert(id.clone(), Begun { call_id: *call_id, effect: *effect, files, ask_id, session: None });
+                }
+                Step::CallSession { id, session, .. } => {
+                    if let Some(begun) = begun.get_mut(id) {
+                        begun.session = Some(session.clone());
+                    }
                 }
                 Step::ApprovalRequested { approval_id, id } => {
                     approvals.insert(id.clone(), *approval_id);

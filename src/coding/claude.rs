@@ -7,7 +7,7 @@
 
 use serde::Deserialize;
 
-use crate::fields::{Flag, List, Number, Object, Text};
+use crate::fields::{Amount, Flag, List, Number, Object, Text};
 use crate::run::Run;
 use crate::tools::Args;
 use crate::usage::Stats;
@@ -31,6 +31,7 @@ struct Event<'a> {
     result: Text<'a>,
     errors: List<Text<'a>>,
     usage: Stats,
+    total_cost_usd: Amount,
 }
 
 #[derive(Default, Deserialize)]
@@ -85,6 +86,7 @@ pub(crate) fn read(line: &[u8], run: &mut Run) -> bool {
         "result" => {
             run.stats(&event.usage);
             run.duration_ms = event.duration_ms.0.or(run.duration_ms);
+            run.cost_usd = event.total_cost_usd.0.or(run.cost_usd);
             let failed = event.is_error.0 || subtype.starts_with("error");
             let errors: Vec<&str> = event.errors.0.iter().filter_map(Text::get).collect();
             let errors = Some(errors.join("\n")).filter(|errors| !errors.is_empty());
@@ -154,6 +156,7 @@ mod tests {
         );
         assert_eq!(compact.usage, Some(Usage { input: 4, output: 90, cache_read: 20, cache_write: 30 }));
         assert_eq!((compact.failed, compact.session_id.as_deref()), (false, Some("c-1")));
+        assert_eq!(compact.cost_usd, Some(0.01));
         let expected = ["started m", "read src/a.rs", "I begin.", "write src/a.rs", "write no.rs", "run cargo test"];
         assert_eq!(notes[..6], expected);
         assert_eq!(notes[6..], ["Grep x.*", "Task Look", "retry, attempt 3", "done"]);

@@ -37,7 +37,7 @@ impl Exit {
 }
 
 /// The summary of a run.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Compact {
     /// The summary for a model.
     pub text: String,
@@ -49,6 +49,8 @@ pub struct Compact {
     pub session_id: Option<String>,
     /// How long the run took, in milliseconds.
     pub duration_ms: Option<u64>,
+    /// What the run cost in US dollars, if the agent tells it.
+    pub cost_usd: Option<f64>,
 }
 
 /// The summary of `run` in at most `max` bytes. `None` if it has nothing of use.
@@ -80,7 +82,14 @@ pub(crate) fn compact(run: &Run, format: Format, exit: &Exit, stderr: &str, max:
     };
     let text = summary::compact(&summary, max);
     let failed = end.is_some_and(|end| end.failed) || !exit.is_ok();
-    Some(Compact { text, failed, usage: run.usage, session_id: run.session_id.clone(), duration_ms })
+    Some(Compact {
+        text,
+        failed,
+        usage: run.usage,
+        session_id: run.session_id.clone(),
+        duration_ms,
+        cost_usd: run.cost_usd,
+    })
 }
 
 /// The result. If there is none, the last message stands for it.

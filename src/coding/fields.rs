@@ -19,6 +19,9 @@ pub(crate) trait Loose<'de>: Default {
     fn number(_number: u64) -> Self {
         Self::default()
     }
+    fn decimal(number: f64) -> Self {
+        whole(number).map(Self::number).unwrap_or_default()
+    }
     fn flag(_flag: bool) -> Self {
         Self::default()
     }
@@ -54,7 +57,7 @@ impl<'de, T: Loose<'de>> Visitor<'de> for Anything<T> {
         Ok(u64::try_from(number).map(T::number).unwrap_or_default())
     }
     fn visit_f64<E>(self, number: f64) -> Result<T, E> {
-        Ok(whole(number).map(T::number).unwrap_or_default())
+        Ok(T::decimal(number))
     }
     fn visit_bool<E>(self, flag: bool) -> Result<T, E> {
         Ok(T::flag(flag))
@@ -141,6 +144,22 @@ impl<'de> Loose<'de> for Number {
 fn whole(number: f64) -> Option<u64> {
     // The cast is exact enough: numbers of this size are durations and counts.
     (number.is_finite() && number >= 0.0).then_some(number as u64)
+}
+
+/// An amount of money that is not negative.
+#[derive(Debug, Default)]
+pub(crate) struct Amount(pub(crate) Option<f64>);
+read_loosely!(Amount);
+
+impl<'de> Loose<'de> for Amount {
+    // Amounts of money are far below 2^53.
+    #[allow(clippy::cast_precision_loss)]
+    fn number(number: u64) -> Self {
+        Self(Some(number as f64))
+    }
+    fn decimal(number: f64) -> Self {
+        Self(Some(number).filter(|number| number.is_finite() && *number >= 0.0))
+    }
 }
 
 /// Whether the value is true, also as a text.

@@ -26,6 +26,8 @@ pub(crate) struct Run {
     pub(crate) usage: Option<Usage>,
     pub(crate) session_id: Option<String>,
     pub(crate) duration_ms: Option<u64>,
+    /// US dollars, if the agent tells them.
+    pub(crate) cost_usd: Option<f64>,
     /// The last error that the agent reported before its result.
     pub(crate) error: Option<String>,
     /// Whether there was an event of the format.

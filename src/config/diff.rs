@@ -296,6 +296,7 @@ fn world(old: &Plan, new: &Plan) -> Vec<String> {
         ("http", old.http != new.http),
         ("heartbeat", old.heartbeats != new.heartbeats),
         ("approvals", old.approvals != new.approvals),
+        ("coding", old.coding != new.coding),
         ("droids", !old.droids.is_same(&new.droids)),
         ("cli_policy", old.cli_policy.settings() != new.cli_policy.settings()),
     ])

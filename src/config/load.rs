@@ -230,6 +230,7 @@ fn resolve(paths: &WorldPaths, node: &Node, file: &FileReport<'_>, env: Env<'_>)
         places: world.places.resolve(&paths.dir),
         sandbox: world.sandbox.clone().within(&paths.dir),
         approvals,
+        coding: world.coding,
         droids,
         cli_policy: Arc::new(ghost_policy::Policy::new(world.cli_policy.settings.clone())),
         web: world.web.clone(),

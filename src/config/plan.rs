@@ -6,6 +6,7 @@
 
 pub mod approvals;
 pub mod archetype;
+pub mod coding;
 pub mod droids;
 pub mod heartbeat;
 pub mod http;
@@ -30,6 +31,7 @@ use ghost_domain::{
 
 pub use self::approvals::ApprovalsPlan;
 pub use self::archetype::{AccessSection, AgentLimits, Archetype, ArchetypeConfig, ToolboxRef};
+pub use self::coding::CodingPlan;
 pub use self::droids::DroidsPlan;
 pub use self::heartbeat::{ActiveHours, HeartbeatPlan};
 pub use self::http::HttpPlan;
@@ -124,6 +126,8 @@ pub struct Plan {
     pub cli_policy: Arc<ghost_policy::Policy>,
     /// Which calls wait for an operator, and who may answer.
     pub approvals: ApprovalsPlan,
+    /// What runs of coding agents may cost.
+    pub coding: CodingPlan,
     /// What droids may use.
     pub droids: DroidsPlan,
     /// What agents may reach over the network; `None` if nothing.

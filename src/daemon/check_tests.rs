@@ -224,6 +224,10 @@ fn a_rule_may_call_a_tool_of_a_toolbox() {
         |tool: &str| format!("rules: [{{ when: {{ round: 0 }}, do: [{{ call: {tool}, with: {{}} }}] }}]\n{RULES}");
     write(world.path(), "scripts/clerk.yaml", rules("notes.add"));
     assert_eq!(problems(world.path()), [""; 0]);
+    write(world.path(), "archetype/clerk/config.md", "## Toolbox\nsource: toolbox/notes/toolbox.yaml\n- add\n");
+    assert_eq!(problems(world.path()), [""; 0]);
+    write(world.path(), "archetype/clerk/config.md", "## Tool Access\n- workspace.read\n");
+    assert_eq!(problems(world.path()).len(), 1, "no word of the world gives it");
     write(world.path(), "scripts/clerk.yaml", rules("notes.gone"));
     assert_eq!(problems(world.path()).len(), 1);
 }

@@ -6,9 +6,10 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+use std::sync::Arc;
 
 use ghost_config::access::ToolAccess;
-use ghost_config::plan::{ModelChoice, Origin, Plan, ProviderKind};
+use ghost_config::plan::{ArchetypeConfig, ModelChoice, Origin, Plan, ProviderKind, ToolboxPlan};
 use ghost_config::{Hint, Problem, Severity, first_line};
 use ghost_domain::text::{clip, nearest};
 use ghost_domain::tool_catalogue::{canonical, glob};
@@ -19,31 +20,53 @@ struct Follower<'p> {
     who: String,
     /// Id of the agent; `None` for agents that are created later, whose ids are unknown.
     agent_id: Option<&'p str>,
+    /// The configuration of the archetype; `None` for droids, which have none.
+    archetype: Option<&'p ArchetypeConfig>,
     access: Cow<'p, ToolAccess>,
+}
+
+impl Follower<'_> {
+    /// Whether it can have the tool, perhaps only in some turns or with some skills.
+    fn can_have(&self, plan: &Plan, tool: &str) -> bool {
+        let has_it = |toolbox: &&Arc<ToolboxPlan>| toolbox.tool_names().any(|name| toolbox.full(name) == tool);
+        let Some(toolbox) = plan.toolboxes.values().find(has_it) else {
+            return [false, true].into_iter().any(|outside| plan.grants(&self.access, tool, outside));
+        };
+        match (&toolbox.skill, self.archetype) {
+            (Some(_), _) => self.access.can_access_of_skill(tool),
+            (None, Some(archetype)) => plan.grants_of_toolbox((archetype, &self.access), &[], toolbox, tool),
+            (None, None) => self.access.can_access_of_toolbox(tool, false),
+        }
+    }
 }
 
 /// The followers of rule files in `dir`, by model: agents of `world-config.yaml`, and archetypes from which agents may be
 /// created.
 fn followers<'p>(plan: &'p Plan, dir: &Path) -> BTreeMap<String, Vec<Follower<'p>>> {
     let mut found: BTreeMap<String, Vec<Follower<'p>>> = BTreeMap::new();
-    let agents = plan
-        .agents
-        .iter()
-        .map(|agent| (&agent.model, agent.agent_id.to_string(), Some(agent.agent_id.as_str()), &*agent.access));
+    let agents = plan.agents.iter().map(|agent| {
+        (&agent.model, agent.agent_id.to_string(), Some(agent.agent_id.as_str()), &agent.archetype, &*agent.access)
+    });
     let created = plan.creatable.iter().filter_map(|name| {
         let (archetype, access) = (plan.archetypes.get(name)?, plan.archetype_access.get(name)?);
-        Some((&archetype.config.model, format!("agents created as `{name}`"), None, &**access))
+        Some((&archetype.config.model, format!("agents created as `{name}`"), None, name, &**access))
     });
-    for (choice, who, agent_id, access) in agents.chain(created) {
+    for (choice, who, agent_id, archetype, access) in agents.chain(created) {
+        let archetype = plan.archetypes.get(archetype).map(|archetype| &archetype.config);
         for model in scripted_models(plan, choice, dir) {
             let access = Cow::Borrowed(access);
-            found.entry(model).or_default().push(Follower { who: who.clone(), agent_id, access });
+            found.entry(model).or_default().push(Follower { who: who.clone(), agent_id, archetype, access });
         }
     }
     if let Some((choice, access)) = plan.droid_choice() {
         for model in scripted_models(plan, &choice, dir) {
             let access = Cow::Owned(access.clone());
-            found.entry(model).or_default().push(Follower { who: "droids".to_owned(), agent_id: None, access });
+            found.entry(model).or_default().push(Follower {
+                who: "droids".to_owned(),
+                agent_id: None,
+                archetype: None,
+                access,
+            });
         }
     }
     found
@@ -204,10 +227,9 @@ fn tool_problem(
     if !tool.called {
         return None;
     }
-    let has = |access: &ToolAccess| [false, true].into_iter().any(|outside| plan.grants(access, name, outside));
     let targets = rule_targets(plan, followers, &tool.agents);
     let without: Vec<&str> =
-        targets.iter().filter(|follower| !has(&follower.access)).map(|follower| &*follower.who).collect();
+        targets.iter().filter(|follower| !follower.can_have(plan, name)).map(|follower| &*follower.who).collect();
     if without.is_empty() {
         return None;
     }

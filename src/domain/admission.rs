@@ -171,6 +171,18 @@ pub fn any_left(budgets: &[Budget]) -> Result<(), Refusal> {
     Ok(())
 }
 
+/// Checks that a tool call that may cost `money` stays within each of `budgets`, with all that running calls have reserved.
+///
+/// # Errors
+/// `BudgetExhausted` for the first that has not so much left.
+pub fn has_left(budgets: &[Budget], money: Money) -> Result<(), Refusal> {
+    any_left(budgets)?;
+    let lacks = |budget: &&Budget| Left::of(budget, Reservations::Count).money.is_some_and(|left| left < money);
+    let Some(budget) = budgets.iter().find(lacks) else { return Ok(()) };
+    let (limit, held) = (budget.limits.money.unwrap_or(Money(0)), budget.reserved_money);
+    Err(spent(budget, "", (limit, budget.spent_money, held), &format!("the call may cost {money}")))
+}
+
 fn unpriced(budget: &Budget, model: &str) -> Refusal {
     let what = format!("budget {} counts money, and the price of {model} is unknown", budget.scope);
     Refusal::new(Code::BudgetExhausted, what)

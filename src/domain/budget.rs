@@ -8,7 +8,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::ids::ReservationId;
+use crate::ids::{CallId, ReservationId};
 use crate::money::Money;
 use crate::scope::Scope;
 use crate::time::Timestamp;
@@ -186,6 +186,20 @@ pub struct Reservation {
     pub output: u64,
     /// Money reserved in each scope; `None` for a model without a known price.
     pub money: Option<Money>,
+}
+
+/// The money reserved for one tool call that tells its cost only when it ends. Calls of a turn can run beside one another, so
+/// its record has a list of these.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallReservation {
+    /// Id of the call.
+    pub call_id: CallId,
+    /// Name of the tool.
+    pub tool: String,
+    /// Scopes in which the money is reserved.
+    pub scopes: Vec<Scope>,
+    /// Money reserved in each scope.
+    pub money: Money,
 }
 
 impl Reservation {

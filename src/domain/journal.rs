@@ -199,6 +199,15 @@ pub enum Step {
         /// The provider's id of the call.
         id: String,
     },
+    /// A running call works in a session of a program outside, which can be continued after a crash.
+    CallSession {
+        /// Ghost's id of the call.
+        call_id: CallId,
+        /// The provider's id of the call.
+        id: String,
+        /// The program's id of the session.
+        session: String,
+    },
     /// A call ended, with a result or a refusal.
     CallFinished {
         /// Ghost's id of the call.
@@ -247,6 +256,7 @@ impl Step {
             Self::ImagesDropped { .. } => "images_dropped",
             Self::CallStarted { .. } => "call_started",
             Self::ApprovalRequested { .. } => "approval_requested",
+            Self::CallSession { .. } => "call_session",
             Self::CallFinished { .. } => "call_finished",
             Self::Parked { .. } => "parked",
             Self::ToolsChanged { .. } => "tools_changed",

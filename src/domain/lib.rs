@@ -63,7 +63,7 @@ pub use agent::{Activity, Agent, AgentKind, AgentStatus, Desired};
 pub use approval::{Approval, ApprovalPlan, ApprovalStatus, BoundFile};
 pub use artifact::{Artifact, ArtifactType};
 pub use ask::{Ask, AskStatus, Asker};
-pub use budget::{Budget, BudgetLimits, Reservation};
+pub use budget::{Budget, BudgetLimits, CallReservation, Reservation};
 pub use chat::{ChatChannel, ChatMember, ChatPost, ChatWake};
 pub use conversation::{
     Action, ActionKind, Attachment, ChannelContext, Conversation, ConversationEntry, Delivery, Direction, Reactions,

@@ -3,9 +3,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::budget::{Reservation, no_tokens};
+use crate::budget::{CallReservation, Reservation, no_tokens};
 use crate::envelope::text_enum;
-use crate::ids::{AgentId, ConversationId, RootId, TurnId};
+use crate::ids::{AgentId, ApprovalId, ConversationId, RootId, TurnId};
 use crate::money::Money;
 use crate::scope::Scope;
 use crate::session::LogPlace;
@@ -156,6 +156,12 @@ pub struct Turn {
     /// Reservation of the running model call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held: Option<Reservation>,
+    /// Reservations of running tool calls.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub held_calls: Vec<CallReservation>,
+    /// Approvals that running calls wait for in their middle. A call's own approval, before it runs, is not here.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub questions: Vec<ApprovalId>,
     /// The turn's last text, once it has ended.
     pub text: Option<String>,
     /// Whether that text was cut off: the model reached its token limit, the provider paused it, or the turn ended at

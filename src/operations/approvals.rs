@@ -119,6 +119,55 @@ pub async fn request(w: &mut dyn Writes, ctx: &OperationContext, turn: &Turn, ne
     Ok(approval)
 }
 
+/// Asks an operator in the middle of a running call, for what the call's program wants to do next. No answer holds for later
+/// ones: what a program says it would do is not what it does.
+///
+/// # Errors
+/// Those of [`request`].
+pub async fn ask(
+    w: &mut dyn Writes,
+    ctx: &OperationContext,
+    turn: &mut Turn,
+    mut new: NewApproval,
+) -> Result<Approval> {
+    new.plan.once_only = Some("a program asks in the middle of its run".to_owned());
+    let approval = request(w, ctx, turn, new).await?;
+    turn.questions.push(approval.approval_id);
+    w.turn_put(turn).await?;
+    Ok(approval)
+}
+
+/// Takes back a question that nobody needs an answer to any more. Does nothing if it is closed.
+///
+/// # Errors
+/// Those of the store.
+pub async fn withdraw(w: &mut dyn Writes, ctx: &OperationContext, approval_id: ApprovalId) -> Result<()> {
+    let Some(mut approval) = w.approval_get(approval_id).await? else { return Ok(()) };
+    if approval.status == ApprovalStatus::Pending {
+        approval.status = ApprovalStatus::Cancelled;
+        close(w, ctx, approval).await?;
+    }
+    Ok(())
+}
+
+/// Takes back the questions of a call that has ended; with `None`, those of all calls. The caller writes the turn.
+pub(crate) async fn close_questions(
+    w: &mut dyn Writes,
+    ctx: &OperationContext,
+    turn: &mut Turn,
+    of: Option<&str>,
+) -> Result<()> {
+    let mut left = Vec::new();
+    for approval_id in std::mem::take(&mut turn.questions) {
+        match w.approval_get(approval_id).await? {
+            Some(approval) if of.is_some_and(|id| id != approval.provider_call_id) => left.push(approval_id),
+            _ => withdraw(w, ctx, approval_id).await?,
+        }
+    }
+    turn.questions = left;
+    Ok(())
+}
+
 /// An answer that was typed in a conversation: `/approve <id> allow-once|allow-always|deny [note]` (EXEC-12).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ApproveCommand {

@@ -2,6 +2,7 @@
 //! it ends, its real use is charged and the reservation is released: the reservation is settled
 //! (docs/design.md, "Outages, breakers and budgets").
 
+mod calls;
 mod late;
 mod limits;
 mod payers;
@@ -10,7 +11,7 @@ pub(crate) mod scans;
 
 use std::collections::BTreeSet;
 
-use ghost_domain::admission::{Admission, Allowance, allow, any_left};
+use ghost_domain::admission::{Admission, Allowance, allow};
 use ghost_domain::budget::{Budget, Reservation};
 use ghost_domain::ports::Signal;
 use ghost_domain::transcript::TokenUsage;
@@ -20,20 +21,18 @@ use ghost_domain::{Price, Scope};
 use ghost_store::tables::UsageFilter;
 use ghost_store::{Reads, Writes};
 
+pub(crate) use calls::charged;
+pub use calls::{hold, may_charge, release};
 pub(crate) use limits::of_first_archetype;
 pub use limits::{NewLimits, each, follow_file, of_archetype, of_archetypes, set};
 pub use payers::OWNERS_MAX;
 use payers::payers;
 pub(crate) use payers::{Since, may_create};
 
-use crate::agent_lookup::agent_named;
 use crate::{OperationContext, Result};
 
 /// The smallest answer, in tokens, that is worth a model call.
 pub const ANSWER_FLOOR: u64 = 16;
-
-/// The provider in the usage rows of tool calls; their model is the name of the tool.
-const TOOL: &str = "tool";
 
 /// The maximum use of one model call.
 #[derive(Clone, Debug)]
@@ -274,59 +273,12 @@ pub async fn settle(
     Ok(Some(charged))
 }
 
-/// Checks that the accounts of a turn have something left for a tool call that costs money. Nothing is reserved: what the
-/// call costs is known only when it has ended, so the last call may pass a limit.
-///
-/// # Errors
-/// `BudgetExhausted` if an account is spent.
-pub async fn may_charge(r: &mut dyn Reads, ctx: &OperationContext, agent: &Agent, turn: &Turn) -> Result<()> {
-    let accounts = accounts(r, ctx, agent, turn).await?;
-    let root_tokens = ctx.limits().root_tokens_max;
-    let bounds: Vec<Budget> = accounts.iter().map(|budget| budget.clone().with_default(root_tokens)).collect();
-    any_left(&bounds).map_err(|refusal| with_root_hint(refusal, &accounts, root_tokens))
-}
-
-/// Charges what a tool call cost to the accounts of its turn, adds it to the turn, and appends the usage row. The caller
-/// writes the turn.
-pub(crate) async fn charge(
-    w: &mut dyn Writes,
-    ctx: &OperationContext,
-    turn: &mut Turn,
-    tool: &str,
-    cost: Money,
-    duration_ms: u64,
-) -> Result<()> {
-    let agent = agent_named(w, &turn.agent_id).await?;
-    for mut budget in accounts(w, ctx, &agent, turn).await? {
-        budget.spent_money = budget.spent_money.plus(cost);
-        budget.updated_at = ctx.now();
-        w.budget_put(&budget).await?;
-    }
-    turn.cost = turn.cost.plus(cost);
-    w.usage_append(&UsageRow {
-        agent_id: turn.agent_id.clone(),
-        turn_id: turn.turn_id,
-        root_id: turn.root_id,
-        provider: TOOL.to_owned(),
-        model: tool.to_owned(),
-        tokens: TokenUsage::default(),
-        cost: Some(cost),
-        estimated: false,
-        free: false,
-        duration_ms,
-        at: ctx.now(),
-    })
-    .await?;
-    Ok(())
-}
-
-/// Charges the whole reservation of a turn, if the turn still has one, because its call was
-/// interrupted (promise 2).
+/// Charges the whole reservations of a turn, if the turn still has any, because its calls were interrupted (promise 2).
 pub async fn forfeit_held(w: &mut dyn Writes, ctx: &OperationContext, turn: &mut Turn) -> Result<()> {
     if let Some(reservation_id) = turn.held.as_ref().map(|held| held.reservation_id) {
         settle(w, ctx, turn, reservation_id, Settlement::Forfeited).await?;
     }
-    Ok(())
+    calls::forfeit(w, ctx, turn).await
 }
 
 /// Sums the usage rows that match `filter`.

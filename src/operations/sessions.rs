@@ -241,6 +241,7 @@ fn entries_of(turn: &Turn, journal: Vec<JournalRow>, entries: &mut Vec<SessionEn
             | Step::StateDropped { .. }
             | Step::ImagesDropped { .. }
             | Step::ApprovalRequested { .. }
+            | Step::CallSession { .. }
             | Step::Parked { .. }
             | Step::CallStarted { .. } => {}
         }

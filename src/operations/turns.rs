@@ -10,7 +10,7 @@ mod next;
 pub(crate) mod ownership;
 pub(crate) mod parking;
 
-pub use calls::{CallStart, ledger_status, malformed, record_call_end, record_call_start};
+pub use calls::{CallStart, ledger_status, malformed, record_call_end, record_call_session, record_call_start};
 pub use crash::{crashed, review_at_boot, too_long};
 pub use end::{cancel, finish, finish_held};
 pub use ending::{Ending, Held, HeldMail};
@@ -345,6 +345,8 @@ fn blank(ctx: &OperationContext, agent_id: &AgentId) -> Turn {
         cost: ghost_domain::Money(0),
         unpriced_tokens: 0,
         held: None,
+        held_calls: Vec::new(),
+        questions: Vec::new(),
         text: None,
         truncated: false,
         started_at: ctx.now(),

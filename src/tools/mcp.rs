@@ -1,4 +1,4 @@
-//! MCP servers as toolboxes (TBX-09): their processes, their connections, and the tools that an operator has trusted.
+//! MCP servers as toolboxes (TBX-09): their connections, and the tools that an operator has trusted.
 //!
 //! A server is a stranger. What it says after an operator trusted it can only take tools away: it must never add a tool,
 //! or change what a model reads of one.
@@ -7,7 +7,6 @@ mod connections;
 mod link;
 mod listing;
 pub(crate) mod pool;
-mod process;
 
 pub(crate) use connections::connection_for;
 pub use connections::look;

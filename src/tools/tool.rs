@@ -174,6 +174,16 @@ pub trait ErasedWorld: Send + Sync {
 pub trait ErasedOutside: Send + Sync {
     /// See [`OutsideTool::run`].
     async fn run(&self, call: &CallContext, arguments: Value) -> Result<Output, Refusal>;
+
+    /// Continues a call that a crash interrupted, in the session that it recorded with [`CallContext::record_session`].
+    ///
+    /// # Errors
+    /// `OutcomeUnknown` if it cannot be continued.
+    async fn resume(&self, call: &CallContext, arguments: Value, session: &str) -> Result<Output, Refusal> {
+        let _ = (call, arguments, session);
+        Err(Refusal::new(Code::OutcomeUnknown, "this call was running when the daemon stopped")
+            .hint("check which effects it had before you do it again"))
+    }
 }
 
 /// A [`FileTool`] whose parameters are still JSON.

@@ -342,10 +342,16 @@ impl Runner {
     }
 
     /// Runs a call with an outside effect. Its start is recorded before it runs. After a crash it
-    /// is not run again.
+    /// is not run again; it continues if it recorded a session.
     async fn outside(&self, checked: &Checked, tool: &Arc<dyn ErasedOutside>) -> Result<CallResult, Refusal> {
-        if checked.call.begun.is_some() {
-            return Ok(CallResult::Refused(outcome_unknown(&checked.tool.spec.name)));
+        if let Some(begun) = &checked.call.begun {
+            let Some(session) = &begun.session else {
+                return Ok(CallResult::Refused(outcome_unknown(&checked.tool.spec.name)));
+            };
+            let call_context = self.call_context(begun.call_id, checked);
+            let work = tool.resume(&call_context, checked.call.arguments.clone(), session);
+            let result = self.in_time_saved(checked, &call_context, work).await;
+            return self.record_result(self.ended(checked, begun.call_id), result).await.map(CallResult::Recorded);
         }
         let start = self.call_start(checked, CallId(self.engine.services.ctx.id()), Vec::new());
         let call_id = start.call_id;

@@ -57,7 +57,7 @@ impl CallProgress {
             match row.step {
                 Step::CallFinished { outcome, .. } => return Self::Ended(outcome),
                 Step::CallStarted { call_id, effect, files, ask_id, .. } => {
-                    progress = Self::Begun(Begun { call_id, effect, files, ask_id });
+                    progress = Self::Begun(Begun { call_id, effect, files, ask_id, session: None });
                 }
                 _ => {}
             }

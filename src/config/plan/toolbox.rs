@@ -175,7 +175,7 @@ pub enum Stream {
 }
 
 /// How the output of a command becomes the result.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum ResultForm {
     /// As text.
     #[default]
@@ -184,6 +184,8 @@ pub enum ResultForm {
     Json,
     /// As the summary of a coding agent's stream; output that is none is text (DEV-14..16).
     CodingAgent(Format),
+    /// As the summary of a run of an agent that speaks ACP, whose task is in this parameter.
+    Acp(String),
 }
 
 /// What the commands of a tool may do with the workspace.

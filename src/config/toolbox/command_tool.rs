@@ -53,9 +53,10 @@ pub(super) fn command_tool(field: &Field<'_>, toolbox: &str, files: &Files<'_>) 
     let command = command(&map, files);
     let args = map.get("args").map(|field| arguments(&field, &names)).unwrap_or_default();
     let stdin = map.get("stdin").filter(|field| !field.is_null()).and_then(|field| stdin(&field, &names));
+    let stdin = stdin.unwrap_or(Stdin::Empty);
     let cwd = map.get("cwd").and_then(|field| cwd(&field, &names)).unwrap_or(Cwd::Home);
     let timeout = map.get("timeout_seconds").and_then(|field| field.count(1..=TIMEOUT_MAX)).map(Duration::from_secs);
-    let (stream, result) = output(&map, name.as_deref().unwrap_or_default());
+    let (stream, result) = output(&map, name.as_deref().unwrap_or_default(), &stdin);
     let output_limit = map.get("output_limit_bytes").and_then(|field| field.count(1..=16_777_216));
     let access = match map.get("workspace_access").and_then(|field| field.choice(&["ro", "rw"])) {
         Some("ro") => ToolboxAccess::Read,
@@ -73,7 +74,7 @@ pub(super) fn command_tool(field: &Field<'_>, toolbox: &str, files: &Files<'_>) 
         program,
         parameters,
         args,
-        stdin: stdin.unwrap_or(Stdin::Empty),
+        stdin,
         cwd,
         timeout: timeout.unwrap_or(TIMEOUT),
         stream,
@@ -87,11 +88,14 @@ pub(super) fn command_tool(field: &Field<'_>, toolbox: &str, files: &Files<'_>) 
     })
 }
 
+/// The `stream` of an agent that speaks ACP.
+const ACP: &str = "acp";
+
 /// How the output becomes progress and the result. The name of a coding agent says its format, unless the tool does
 /// (DEV-16).
-fn output(map: &Map<'_>, name: &str) -> (Stream, ResultForm) {
+fn output(map: &Map<'_>, name: &str, stdin: &Stdin) -> (Stream, ResultForm) {
     let formats = Format::ALL.map(Format::name);
-    let words: Vec<&str> = ["lines", "none"].into_iter().chain(formats).collect();
+    let words: Vec<&str> = ["lines", "none", ACP].into_iter().chain(formats).collect();
     let result = map.get("result");
     let stream = map.get("stream").and_then(|field| field.choice(&words));
     let by_name = || match () {
@@ -100,16 +104,24 @@ fn output(map: &Map<'_>, name: &str) -> (Stream, ResultForm) {
         () if name.ends_with("claude-agent") => Some(Format::Claude),
         () => None,
     };
-    let format = stream.and_then(|word| word.parse().ok()).or_else(by_name);
+    let form = match (stream, stdin) {
+        (Some(ACP), Stdin::Parameter(task)) => Some(ResultForm::Acp(task.clone())),
+        (Some(ACP), _) => {
+            let hint = "write `stdin: \"{task}\"`, if `task` is the parameter with the task";
+            map.field().error("`stream: acp` needs the parameter with the task of the agent", hint);
+            return (Stream::Lines, ResultForm::Raw);
+        }
+        _ => stream.and_then(|word| word.parse().ok()).or_else(by_name).map(ResultForm::CodingAgent),
+    };
     let shown = if stream == Some("none") { Stream::None } else { Stream::Lines };
-    match (result.as_ref().and_then(|field| field.choice(&["coding-agent", "json", "raw"])), format) {
-        (None | Some("coding-agent"), Some(format)) => (Stream::Lines, ResultForm::CodingAgent(format)),
+    match (result.as_ref().and_then(|field| field.choice(&["coding-agent", "json", "raw"])), form) {
+        (None | Some("coding-agent"), Some(form)) => (Stream::Lines, form),
         (Some(_), Some(_)) => {
             map.field().error("this `stream` is that of a coding agent, and so is its result", "leave `result` out");
             (shown, ResultForm::Raw)
         }
         (Some("coding-agent"), None) => {
-            let hint = format!("write one of: {}", formats.join(", "));
+            let hint = format!("write one of: {ACP}, {}", formats.join(", "));
             map.field().error("`result: coding-agent` needs the `stream` of the agent", hint);
             (shown, ResultForm::Raw)
         }

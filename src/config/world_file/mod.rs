@@ -8,6 +8,7 @@ mod approvals;
 pub mod budgets;
 pub mod channels;
 pub mod chat_channels;
+mod coding;
 pub mod commands;
 pub mod cron;
 pub mod droids;
@@ -28,7 +29,7 @@ use ghost_domain::{AgentId, ChatWake, Limits, Reactions, Scope};
 
 use crate::access::AccessDefault;
 use crate::heartbeat::HeartbeatBlock;
-use crate::plan::{HttpPlan, SandboxPlan, WebPlan};
+use crate::plan::{CodingPlan, HttpPlan, SandboxPlan, WebPlan};
 use crate::reader::{Field, Map};
 
 use agents::{AgentEntry, TeamEntry};
@@ -101,6 +102,8 @@ pub struct WorldFile<'n> {
     pub cli_policy: CliPolicy<'n>,
     /// `approvals`.
     pub approvals: Approvals<'n>,
+    /// `coding`.
+    pub coding: CodingPlan,
     /// `droids`.
     pub droids: Droids<'n>,
     /// `web`.
@@ -270,6 +273,7 @@ pub fn read<'n>(root: &Field<'n>) -> Option<WorldFile<'n>> {
         sandbox: commands::sandbox(&map),
         cli_policy: commands::cli_policy(&map),
         approvals: approvals::approvals(&map),
+        coding: coding::coding(&map),
         droids: droids::droids(&map),
         web: web::web(&map),
         webhooks: channels.webhooks,

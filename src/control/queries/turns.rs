@@ -97,6 +97,8 @@ mod tests {
             cost: Money(0),
             unpriced_tokens: 0,
             held: None,
+            held_calls: Vec::new(),
+            questions: Vec::new(),
             text: None,
             truncated: false,
             started_at: Timestamp(i64::try_from(n).unwrap_or_default()),

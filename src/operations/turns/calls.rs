@@ -7,13 +7,14 @@ use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::journal::{CallOutcome, Effect, FilePlan, Step};
 use ghost_domain::ledger::BYTES_PER_TOKEN;
 use ghost_domain::text::{clip, cut_json, cut_marked};
-use ghost_domain::{AskId, CallId, CallStatus, Code, LedgerRow, Money, Refusal, Timestamp, Turn};
+use ghost_domain::{AskId, CallId, CallStatus, Code, LedgerRow, Refusal, Timestamp, Turn, TurnId};
 use ghost_store::Writes;
 use ghost_store::tables::LedgerFilter;
 use serde_json::{Value, json};
 
+use super::ownership::working_turn;
 use crate::chain::Chain;
-use crate::{OperationContext, Result, budgets, root_limits};
+use crate::{OperationContext, Result, approvals, budgets, root_limits};
 
 /// A tool call that is about to run.
 #[derive(Clone, Debug)]
@@ -134,7 +135,13 @@ pub async fn record_call_end(
     let duration_ms = u64::try_from(now.since(row.started_at).as_millis()).unwrap_or(u64::MAX);
     row.status = ledger_status(outcome);
     row.error_code = outcome.refusal.as_ref().map(|refusal| refusal.code).or(outcome.failed);
-    row.cost = outcome.cost;
+    let mut counted = w.turn_get(turn.turn_id).await?.unwrap_or_else(|| turn.clone());
+    counted.calls = counted.calls.saturating_add(1);
+    row.cost = budgets::charged(w, ctx, &mut counted, (call_id, tool), outcome.cost, duration_ms).await?;
+    if !counted.questions.is_empty() {
+        approvals::close_questions(w, ctx, &mut counted, Some(id)).await?;
+    }
+    w.turn_put(&counted).await?;
     let (bytes_out, shown) = (length(&text), u64::from(outcome.view_bytes.unwrap_or(ctx.limits().result_view_bytes)));
     row.bytes_out = Some(bytes_out);
     row.tokens = Some((row.bytes_in.unwrap_or_default() + bytes_out.min(shown)).div_ceil(BYTES_PER_TOKEN));
@@ -143,12 +150,6 @@ pub async fn record_call_end(
     row.result = Some(result);
     row.duration_ms = Some(duration_ms);
     w.call_put(&row).await?;
-    let mut counted = w.turn_get(turn.turn_id).await?.unwrap_or_else(|| turn.clone());
-    counted.calls = counted.calls.saturating_add(1);
-    if let Some(cost) = outcome.cost.filter(|cost| *cost != Money(0)) {
-        budgets::charge(w, ctx, &mut counted, tool, cost, duration_ms).await?;
-    }
-    w.turn_put(&counted).await?;
     let event = NewEvent::new(
         EventKind::ToolFinished,
         json!({
@@ -169,6 +170,23 @@ pub async fn record_call_end(
         }
         None => Ok(()),
     }
+}
+
+/// Journals the session that a running call works in, before the call does anything in it.
+///
+/// # Errors
+/// Those of the store, and the refusal of a turn that is over.
+pub async fn record_call_session(
+    w: &mut dyn Writes,
+    ctx: &OperationContext,
+    turn_id: TurnId,
+    (call_id, id): (CallId, &str),
+    session: &str,
+) -> Result<()> {
+    let turn = working_turn(w, ctx, turn_id).await?;
+    let step = Step::CallSession { call_id, id: id.to_owned(), session: session.to_owned() };
+    w.journal_append(turn.turn_id, &step, ctx.now()).await?;
+    Ok(())
 }
 
 /// Bytes of a text.

@@ -47,8 +47,12 @@ pub async fn review_at_boot(w: &mut dyn Writes, ctx: &OperationContext) -> Resul
             continue;
         }
         // The daemon's death interrupted the model call of this turn, whether or not its agent runs
-        // again.
+        // again. The programs that asked in the middle of a call are gone.
         budgets::forfeit_held(w, ctx, &mut turn).await?;
+        if !turn.questions.is_empty() {
+            approvals::close_questions(w, ctx, &mut turn, None).await?;
+            w.turn_put(&turn).await?;
+        }
         if turn.parked.is_some() {
             // A parked turn waits for an outside cause, so it may wait over any number of starts.
             continue;

@@ -156,6 +156,8 @@ pub(super) fn turn(n: u64, agent: &str, status: TurnStatus) -> Turn {
         cost: Money(0),
         unpriced_tokens: 0,
         held: None,
+        held_calls: Vec::new(),
+        questions: Vec::new(),
         text: None,
         truncated: false,
         started_at: at(n),

@@ -145,6 +145,7 @@ pub(crate) fn plan(seed: u64, dir: &Path) -> Result<Plan, Refusal> {
         places: ghost_config::plan::PlacesPlan::default(),
         sandbox: ghost_config::plan::SandboxPlan::default(),
         approvals: ghost_config::plan::ApprovalsPlan::default(),
+        coding: ghost_config::plan::CodingPlan::default(),
         droids: ghost_config::plan::DroidsPlan::default(),
         web: None,
         cli_policy: Arc::new(ghost_policy::Policy::new(ghost_policy::shipped())),

@@ -5,7 +5,7 @@
 
 use futures_util::FutureExt as _;
 use ghost_coding::{Compactor, Exit, Format};
-use ghost_domain::{Code, Refusal};
+use ghost_domain::{Code, Money, Refusal};
 use ghost_sandbox::{Capture, Command, Drain, End, Finished, Sandbox};
 use serde_json::Value;
 
@@ -14,6 +14,11 @@ use crate::tool::Output;
 
 /// Characters of error output that the result of a failed run may show.
 const ERRORS: usize = 2_000;
+
+/// What an agent says that its run has cost, in US dollars; `None` if it is no amount.
+pub(super) fn money(usd: f64) -> Option<Money> {
+    Money::from_usd(usd).ok()
+}
 
 /// Runs `command` and reads its stream. Paths below `folder` are shown relative to it. `None` as the first part if the
 /// stream had nothing of use; then the run has its output as text.
@@ -82,6 +87,7 @@ pub(super) async fn run(
             End::Deadline => Some(Code::Timeout),
             _ => compact.failed.then_some(Code::ExecFailed),
         },
+        cost: compact.cost_usd.and_then(money),
         ..Output::default()
     });
     Ok((output, done))

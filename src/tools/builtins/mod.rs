@@ -5,6 +5,8 @@
 //! A tool must never contain a rule that belongs in `ghost_operations` or take the actor from an
 //! argument.
 
+mod acp;
+mod acp_host;
 mod agents;
 mod browser;
 mod channel;

@@ -12,10 +12,11 @@ use ghost_config::plan::toolbox::{
     Argument, CommandTool, Cwd, Piece, Place, Program, ResultForm, Stdin, Stream, ToolboxAccess, ToolboxKind,
     ToolboxRuntime,
 };
-use ghost_domain::{Code, Refusal};
+use ghost_domain::{Code, GrantId, Refusal};
 use ghost_sandbox::{Command, End, Sandbox, ToolboxDir};
 use serde_json::{Map, Value};
 
+use super::acp::{self, AcpRun};
 use super::coding_agent;
 use super::commands::{directory, indexed, progress_of, result};
 use super::mcp;
@@ -28,6 +29,8 @@ use crate::tool::{ErasedOutside, Output, Run, Tool};
 const ARGV_MAX: usize = 128 * 1_024;
 /// How much longer than its command a call may take, in seconds.
 const MARGIN: u64 = 10;
+/// The same for an agent that speaks ACP, which must be told to stop.
+const ACP_MARGIN: u64 = MARGIN + 2 * acp::GRACE.as_secs();
 
 /// The tools of `toolbox`, and those that cannot be had. `lacks` says what the sandbox lacks of the programs that a tool
 /// needs (TBX-10); `sandbox` is the world's, or why there is none.
@@ -86,7 +89,8 @@ fn dir_of(toolbox: &ToolboxPlan) -> ToolboxDir {
 }
 
 fn built(toolbox: &Arc<ToolboxPlan>, tool: &CommandTool, full: String) -> Tool {
-    let seconds = tool.timeout.as_secs().saturating_add(MARGIN);
+    let margin = if matches!(tool.result, ResultForm::Acp(_)) { ACP_MARGIN } else { MARGIN };
+    let seconds = tool.timeout.as_secs().saturating_add(margin);
     let run = Run::Outside(Arc::new(ToolboxCommand { toolbox: Arc::clone(toolbox), tool: tool.clone() }));
     Tool::with_schema(&full, &tool.description, tool.parameters.clone(), run)
         .from_toolbox(toolbox)
@@ -98,9 +102,74 @@ struct ToolboxCommand {
     tool: CommandTool,
 }
 
+/// What a call needs to run.
+struct Prepared {
+    sandbox: Arc<dyn Sandbox>,
+    command: Command,
+    grants: Vec<GrantId>,
+    before: Before,
+}
+
 #[async_trait]
 impl ErasedOutside for ToolboxCommand {
     async fn run(&self, call: &CallContext, arguments: Value) -> Result<Output, Refusal> {
+        let full = self.toolbox.full(&self.tool.name);
+        let Prepared { sandbox, command, grants, before } = self.prepared(call, &arguments).await?;
+        let dir = command.dir.clone();
+        let output = match &self.tool.result {
+            ResultForm::Acp(task) => {
+                call.hold_money(&full, call.services.plan().coding.run_budget).await?;
+                self.acp(call, &sandbox, command, &arguments, task).run(None).await?
+            }
+            ResultForm::CodingAgent(format) => {
+                call.hold_money(&full, call.services.plan().coding.run_budget).await?;
+                let workspace = sandbox.workspace_path();
+                let folder = if dir.is_empty() { workspace } else { format!("{workspace}/{dir}") };
+                match coding_agent::run(call, &*sandbox, command, *format, folder).await {
+                    Ok((Some(output), _)) => output,
+                    Ok((None, done)) => result(&done, &dir, self.tool.timeout),
+                    Err(refusal) => {
+                        // The sandbox did not start it.
+                        call.release_money().await?;
+                        return Err(refusal);
+                    }
+                }
+            }
+            form => {
+                let progress = progress_of(call);
+                let done = match self.tool.stream {
+                    Stream::Lines => sandbox.run(command, &progress).await?,
+                    Stream::None => sandbox.run(command, &|_| {}).await?,
+                };
+                match (form, done.end) {
+                    (ResultForm::Json, End::Exited(0)) => self.json(&done.stdout.text, done.stdout.truncated)?,
+                    _ => result(&done, &dir, self.tool.timeout),
+                }
+            }
+        };
+        Ok(indexed(call, output, before, grants).await)
+    }
+
+    async fn resume(&self, call: &CallContext, arguments: Value, session: &str) -> Result<Output, Refusal> {
+        let full = self.toolbox.full(&self.tool.name);
+        let ResultForm::Acp(task) = &self.tool.result else {
+            return Err(Refusal::new(Code::OutcomeUnknown, format!("{full} has no session that can be continued"))
+                .hint("check which effects it had before you do it again"));
+        };
+        // A refusal of this must not hide that the agent was at work.
+        let uncertain = |refusal: Refusal| {
+            let what = format!("{full} was at work when the daemon stopped, and cannot go on: {}", refusal.message);
+            Refusal::new(Code::OutcomeUnknown, what).hint("look at what it changed before you give it the task again")
+        };
+        let Prepared { sandbox, command, grants, before } = self.prepared(call, &arguments).await.map_err(uncertain)?;
+        call.hold_money(&full, call.services.plan().coding.run_budget).await.map_err(uncertain)?;
+        let output = self.acp(call, &sandbox, command, &arguments, task).run(Some(session)).await?;
+        Ok(indexed(call, output, before, grants).await)
+    }
+}
+
+impl ToolboxCommand {
+    async fn prepared(&self, call: &CallContext, arguments: &Value) -> Result<Prepared, Refusal> {
         let Some(sandbox) = call.services.sandbox() else {
             return Err(Refusal::new(Code::Unavailable, "this world has no sandbox").hint("do it without this tool"));
         };
@@ -125,52 +194,56 @@ impl ErasedOutside for ToolboxCommand {
             Cwd::Workspace => String::new(),
             Cwd::Parameter(name) => directory(call, given.get(name).and_then(Value::as_str))?,
         };
-        let stdin = match &self.tool.stdin {
-            Stdin::Empty => Vec::new(),
-            Stdin::Json => arguments.to_string().into_bytes(),
-            Stdin::Parameter(name) => given.get(name).map(text).unwrap_or_default().into_bytes(),
+        let stdin = match (&self.tool.result, &self.tool.stdin) {
+            // Its input is the protocol.
+            (ResultForm::Acp(_), _) | (_, Stdin::Empty) => Vec::new(),
+            (_, Stdin::Json) => arguments.to_string().into_bytes(),
+            (_, Stdin::Parameter(name)) => given.get(name).map(text).unwrap_or_default().into_bytes(),
         };
-        let writable = match self.tool.access {
+        let Writable { prefixes, grants } = match self.tool.access {
             ToolboxAccess::Read => Writable { prefixes: Vec::new(), grants: Vec::new() },
             ToolboxAccess::Write => call.writable().await?,
         };
         let plan = call.services.plan();
-        let before = Before::look(call, &writable.prefixes).await;
+        let before = Before::look(call, &prefixes).await;
         let command = Command {
             agent_id: call.caller.agent_id.clone(),
             conversation_id: call.conversation_id,
             argv,
-            dir: dir.clone(),
+            dir,
             env: self.env(call, &plan.world_id),
             stdin,
             feed: None,
             drain: None,
             toolbox: Some(dir_of(&self.toolbox)),
             timeout: self.tool.timeout,
-            writable: writable.prefixes,
+            writable: prefixes,
             stdout_limit: self.tool.output_limit,
             stderr_limit: plan.sandbox.stderr_limit,
         };
-        if let ResultForm::CodingAgent(format) = self.tool.result {
-            let folder = if dir.is_empty() { workspace.clone() } else { format!("{workspace}/{dir}") };
-            let (output, done) = coding_agent::run(call, &**sandbox, command, format, folder).await?;
-            let output = output.unwrap_or_else(|| result(&done, &dir, self.tool.timeout));
-            return Ok(indexed(call, output, before, writable.grants).await);
-        }
-        let progress = progress_of(call);
-        let done = match self.tool.stream {
-            Stream::Lines => sandbox.run(command, &progress).await?,
-            Stream::None => sandbox.run(command, &|_| {}).await?,
-        };
-        let output = match (self.tool.result, done.end) {
-            (ResultForm::Json, End::Exited(0)) => self.json(&done.stdout.text, done.stdout.truncated)?,
-            _ => result(&done, &dir, self.tool.timeout),
-        };
-        Ok(indexed(call, output, before, writable.grants).await)
+        Ok(Prepared { sandbox: Arc::clone(sandbox), command, grants, before })
     }
-}
 
-impl ToolboxCommand {
+    /// The run of an agent that speaks ACP, whose task is in the parameter `task`.
+    fn acp<'r>(
+        &'r self,
+        call: &'r CallContext,
+        sandbox: &'r Arc<dyn Sandbox>,
+        command: Command,
+        arguments: &Value,
+        task: &str,
+    ) -> AcpRun<'r> {
+        let timeout = self.tool.timeout;
+        AcpRun {
+            call,
+            sandbox,
+            tool: self.toolbox.full(&self.tool.name),
+            command: Command { timeout: timeout + 2 * acp::GRACE, ..command },
+            task: arguments.get(task).map(text).unwrap_or_default(),
+            timeout,
+        }
+    }
+
     /// Variables of the file, of the daemon, and of the call; the last ones win (TBX-06).
     fn env(&self, call: &CallContext, world_id: &str) -> Vec<(String, String)> {
         let passed = self

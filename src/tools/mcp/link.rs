@@ -11,8 +11,8 @@ use ghost_sandbox::{Command, ToolboxDir};
 use secrecy::SecretString;
 
 use super::pool::Linked;
-use super::process::ServerProcess;
 use crate::context::WorldServices;
+use crate::piped::PipedProcess;
 
 /// Bytes of error output that the sandbox keeps of a server. The process keeps its end itself.
 const STDERR: usize = 4 * 1_024;
@@ -57,7 +57,7 @@ async fn linked(
     match Connection::open(link, Options { lifecycle, ..Options::default() }).await {
         Ok(connection) => Ok(Linked { connection, process }),
         Err(error) => {
-            let words = process.as_ref().map(ServerProcess::last_words).filter(|words| !words.is_empty());
+            let words = process.as_ref().map(PipedProcess::last_words).filter(|words| !words.is_empty());
             let what = [Some(error.to_string()), words].into_iter().flatten().collect::<Vec<_>>().join("; ");
             Err((Some(error), unavailable(services.ctx.redactor.redact(&what))))
         }
@@ -69,7 +69,7 @@ fn link(
     toolbox: &ToolboxPlan,
     mcp: &McpPlan,
     who: &For,
-) -> Result<(Link, Option<ServerProcess>), String> {
+) -> Result<(Link, Option<PipedProcess>), String> {
     let of_daemon = |name: &String| std::env::var(name).ok().filter(|_| services.redacts(name));
     match &mcp.transport {
         McpTransport::Http { url, token_env } => {
@@ -115,8 +115,8 @@ fn link(
                 stdout_limit: 1,
                 stderr_limit: STDERR,
             };
-            let (link, process) = ServerProcess::start(Arc::clone(sandbox), command);
-            Ok((link, Some(process)))
+            let (reader, writer, process) = PipedProcess::start(Arc::clone(sandbox), command);
+            Ok((Link::Streams { reader: Box::new(reader), writer: Box::new(writer) }, Some(process)))
         }
     }
 }

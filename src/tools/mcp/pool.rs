@@ -11,7 +11,7 @@ use ghost_domain::{AgentId, Timestamp};
 use ghost_mcp::Connection;
 use tokio::task::JoinHandle;
 
-use super::process::ServerProcess;
+use crate::piped::PipedProcess;
 
 /// Takes tools of a toolbox away, by full name, with the reasons. Returns those that were there.
 ///
@@ -65,7 +65,7 @@ pub(super) struct State {
 /// A connection, with the process behind it if there is one.
 pub(super) struct Linked {
     pub(super) connection: Connection,
-    pub(super) process: Option<ServerProcess>,
+    pub(super) process: Option<PipedProcess>,
 }
 
 /// An open connection.
@@ -104,7 +104,7 @@ impl Open {
 
     /// What is known of the end of its process.
     pub(crate) fn last_words(&self) -> String {
-        self.linked.process.as_ref().map(ServerProcess::last_words).unwrap_or_default()
+        self.linked.process.as_ref().map(PipedProcess::last_words).unwrap_or_default()
     }
 
     pub(crate) fn used(&self, now: Timestamp) {

@@ -1,11 +1,10 @@
-//! An MCP server as a process in the sandbox, reached over its standard streams.
+//! A program in the sandbox that is reached over its standard streams, such as an MCP server or a coding agent.
 //!
 //! Dropping it must end the whole tree of the process.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::FutureExt as _;
-use ghost_mcp::Link;
 use ghost_sandbox::{Command, Drain, Feed, NotTaken, Sandbox};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex};
 use tokio::sync::Notify;
@@ -18,8 +17,8 @@ const PIECE: usize = 16 * 1_024;
 /// Bytes of error output that are kept.
 const ERRORS: usize = 2_000;
 
-/// A running server.
-pub(super) struct ServerProcess {
+/// A running program.
+pub(crate) struct PipedProcess {
     task: JoinHandle<()>,
     /// How it ended, and the end of its error output.
     said: Arc<Mutex<Said>>,
@@ -41,15 +40,15 @@ impl Said {
     }
 }
 
-impl Drop for ServerProcess {
+impl Drop for PipedProcess {
     fn drop(&mut self) {
         self.task.abort();
     }
 }
 
-impl ServerProcess {
-    /// Starts `command`. Returns its streams as a link.
-    pub(super) fn start(sandbox: Arc<dyn Sandbox>, command: Command) -> (Link, Self) {
+impl PipedProcess {
+    /// Starts `command`. Returns the end of its output that is read, and the end of its input that is written.
+    pub(crate) fn start(sandbox: Arc<dyn Sandbox>, command: Command) -> (DuplexStream, DuplexStream, Self) {
         let (output, reader) = duplex(BETWEEN);
         let (writer, input) = duplex(BETWEEN);
         let said: Arc<Mutex<Said>> = Arc::default();
@@ -59,18 +58,18 @@ impl ServerProcess {
             run(sandbox, command, output, input, told).await;
             at_end.notify_one();
         });
-        (Link::Streams { reader: Box::new(reader), writer: Box::new(writer) }, Self { task, said, ended })
+        (reader, writer, Self { task, said, ended })
     }
 
     /// Completes when the process has ended. For one caller at a time.
-    pub(super) async fn ended(&self) {
+    pub(crate) async fn ended(&self) {
         if !self.task.is_finished() {
             self.ended.notified().await;
         }
     }
 
     /// What is known of its end: the reason, and the end of its error output. Empty if nothing is known.
-    pub(super) fn last_words(&self) -> String {
+    pub(crate) fn last_words(&self) -> String {
         let said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
         let errors = said.errors.trim();
         let errors = (!errors.is_empty()).then(|| format!("its error output ends with: {errors}"));
@@ -113,7 +112,7 @@ async fn run(
     said.lock().unwrap_or_else(PoisonError::into_inner).ended = Some(ended);
 }
 
-/// Passes the output of the process on, at the connection's pace.
+/// Passes the output of the process on, at the reader's pace.
 async fn pass_on(drain: &Drain, output: &mut DuplexStream) {
     while let Some(bytes) = drain.next().await {
         if output.write_all(&bytes).await.is_err() {
@@ -122,7 +121,7 @@ async fn pass_on(drain: &Drain, output: &mut DuplexStream) {
     }
 }
 
-/// Passes what the connection writes to the process, at its pace. The end of the connection is the end of its input.
+/// Passes what is written to the process, at its pace. The end of it is the end of the process's input.
 async fn write(mut input: DuplexStream, feed: &Feed) {
     let mut piece = vec![0; PIECE];
     loop {

@@ -1,0 +1,172 @@
+//! Tool calls that cost money. What a call costs is known only when it ends, so its most is reserved before it starts, and a
+//! call that tells no cost is charged all of it (promise 2).
+
+use ghost_domain::admission::{any_left, has_left};
+use ghost_domain::budget::{Budget, CallReservation};
+use ghost_domain::ports::Signal;
+use ghost_domain::transcript::TokenUsage;
+use ghost_domain::usage::UsageRow;
+use ghost_domain::{Agent, CallId, Code, Money, Refusal, Turn};
+use ghost_store::{Reads, Writes};
+use serde_json::json;
+
+use super::{accounts, with_root_hint};
+use crate::agent_lookup::agent_named;
+use crate::{OperationContext, Result};
+
+/// The provider in the usage rows of tool calls; their model is the name of the tool.
+const TOOL: &str = "tool";
+
+/// Checks that the accounts of a turn have something left for a tool call that costs money. Nothing is reserved: what the
+/// call costs is known only when it has ended, so the last call may pass a limit.
+///
+/// # Errors
+/// `BudgetExhausted` if an account is spent.
+pub async fn may_charge(r: &mut dyn Reads, ctx: &OperationContext, agent: &Agent, turn: &Turn) -> Result<()> {
+    let accounts = accounts(r, ctx, agent, turn).await?;
+    let root_tokens = ctx.limits().root_tokens_max;
+    let bounds: Vec<Budget> = accounts.iter().map(|budget| budget.clone().with_default(root_tokens)).collect();
+    any_left(&bounds).map_err(|refusal| with_root_hint(refusal, &accounts, root_tokens))
+}
+
+/// Reserves `most` for a running call of `tool` in all accounts of its turn. Without a `most`, nothing is reserved, and the
+/// call may run only if no account counts money. Does nothing if the call holds a reservation.
+///
+/// # Errors
+/// `BudgetExhausted` if an account has less left, or counts money and there is no `most`.
+pub async fn hold(
+    w: &mut dyn Writes,
+    ctx: &OperationContext,
+    turn: &mut Turn,
+    call_id: CallId,
+    tool: &str,
+    most: Option<Money>,
+) -> Result<()> {
+    if turn.held_calls.iter().any(|held| held.call_id == call_id) {
+        return Ok(());
+    }
+    let agent = agent_named(w, &turn.agent_id).await?;
+    let accounts = accounts(w, ctx, &agent, turn).await?;
+    let Some(most) = most else {
+        let counts = accounts.iter().find(|budget| budget.limits.money.is_some());
+        return counts.map_or(Ok(()), |budget| Err(without_budget(&budget.scope.to_string(), tool)));
+    };
+    let root_tokens = ctx.limits().root_tokens_max;
+    let bounds: Vec<Budget> = accounts.iter().map(|budget| budget.clone().with_default(root_tokens)).collect();
+    has_left(&bounds, most).map_err(|refusal| with_root_hint(refusal, &accounts, root_tokens))?;
+    let mut scopes = Vec::with_capacity(accounts.len());
+    for mut budget in accounts {
+        budget.reserved_money = budget.reserved_money.plus(most);
+        budget.updated_at = ctx.now();
+        w.budget_put(&budget).await?;
+        scopes.push(budget.scope);
+    }
+    turn.held_calls.push(CallReservation { call_id, tool: tool.to_owned(), scopes, money: most });
+    w.turn_put(turn).await?;
+    Ok(())
+}
+
+fn without_budget(scope: &str, tool: &str) -> Refusal {
+    let what = format!("budget {scope} counts money, and what a run of {tool} may cost is not known");
+    Refusal::new(Code::BudgetExhausted, what)
+        .hint("set `coding: { run_budget: 2.00 }` in world-config.yaml, or limit the scope by tokens")
+        .details(json!({ "scope": scope, "unset": "coding.run_budget" }))
+}
+
+/// Releases the reservation of a call that did nothing.
+pub async fn release(w: &mut dyn Writes, ctx: &OperationContext, turn: &mut Turn, call_id: CallId) -> Result<()> {
+    if take(w, ctx, turn, call_id).await?.is_some() {
+        w.turn_put(turn).await?;
+    }
+    Ok(())
+}
+
+/// Charges what a call cost that has ended: the `cost` that it told, or else all that it holds. Returns the charge. The caller
+/// writes the turn.
+pub(crate) async fn charged(
+    w: &mut dyn Writes,
+    ctx: &OperationContext,
+    turn: &mut Turn,
+    (call_id, tool): (CallId, &str),
+    cost: Option<Money>,
+    duration_ms: u64,
+) -> Result<Option<Money>> {
+    let held = take(w, ctx, turn, call_id).await?;
+    let estimated = cost.is_none() && held.is_some();
+    let Some(due) = cost.or(held.map(|held| held.money)) else { return Ok(None) };
+    if due != Money(0) {
+        charge(w, ctx, turn, tool, due, (estimated, duration_ms)).await?;
+    }
+    Ok(Some(due))
+}
+
+/// Charges all that the interrupted calls of a turn hold.
+pub(super) async fn forfeit(w: &mut dyn Writes, ctx: &OperationContext, turn: &mut Turn) -> Result<()> {
+    let calls: Vec<(CallId, String)> = turn.held_calls.iter().map(|held| (held.call_id, held.tool.clone())).collect();
+    for (call_id, tool) in &calls {
+        charged(w, ctx, turn, (*call_id, tool), None, 0).await?;
+    }
+    if !calls.is_empty() {
+        w.turn_put(turn).await?;
+    }
+    Ok(())
+}
+
+/// Takes the reservation of a call out of the turn and its accounts.
+async fn take(
+    w: &mut dyn Writes,
+    ctx: &OperationContext,
+    turn: &mut Turn,
+    call_id: CallId,
+) -> Result<Option<CallReservation>> {
+    let Some(at) = turn.held_calls.iter().position(|held| held.call_id == call_id) else { return Ok(None) };
+    let held = turn.held_calls.remove(at);
+    let mut freed = Vec::new();
+    for scope in &held.scopes {
+        let Some(budget) = w.budget_get(scope).await? else { continue };
+        let mut budget = budget.at(ctx.now());
+        budget.reserved_money = budget.reserved_money.minus(held.money);
+        budget.updated_at = ctx.now();
+        w.budget_put(&budget).await?;
+        if budget.limits.money.is_some() {
+            freed.push(budget.scope);
+        }
+    }
+    if !freed.is_empty() {
+        w.signal(Signal::BudgetsFreed(freed));
+    }
+    Ok(Some(held))
+}
+
+/// Charges `cost` to the accounts of a turn, adds it to the turn, and appends the usage row.
+async fn charge(
+    w: &mut dyn Writes,
+    ctx: &OperationContext,
+    turn: &mut Turn,
+    tool: &str,
+    cost: Money,
+    (estimated, duration_ms): (bool, u64),
+) -> Result<()> {
+    let agent = agent_named(w, &turn.agent_id).await?;
+    for mut budget in accounts(w, ctx, &agent, turn).await? {
+        budget.spent_money = budget.spent_money.plus(cost);
+        budget.updated_at = ctx.now();
+        w.budget_put(&budget).await?;
+    }
+    turn.cost = turn.cost.plus(cost);
+    w.usage_append(&UsageRow {
+        agent_id: turn.agent_id.clone(),
+        turn_id: turn.turn_id,
+        root_id: turn.root_id,
+        provider: TOOL.to_owned(),
+        model: tool.to_owned(),
+        tokens: TokenUsage::default(),
+        cost: Some(cost),
+        estimated,
+        free: false,
+        duration_ms,
+        at: ctx.now(),
+    })
+    .await?;
+    Ok(())
+}
