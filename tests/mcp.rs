@@ -39,7 +39,7 @@ for line in sys.stdin:
         continue
     def answer(result): send({"id": request["id"], "result": result})
     if method == "initialize":
-        answer({"protocolVersion": params["protocolVersion"], "capabilities": {"tools": {"listChanged": True}}, "serverInfo": {"name": "notes", "version": "1"}})
+        answer({"protocolVersion": params["protocolVersion"], "capabilities": {"tools": {"listChanged": True}, "resources": {}, "prompts": {}}, "serverInfo": {"name": "notes", "version": "1"}})
     elif method == "tools/list":
         answer({"tools": json.load(open(os.path.join(here, "tools.json")))})
     elif method == "tools/call":
@@ -57,6 +57,19 @@ for line in sys.stdin:
         elif name == "ask":
             send({"id": 900, "method": "sampling/createMessage", "params": {"messages": [], "maxTokens": 1}})
             answer({"content": [{"type": "text", "text": sys.stdin.readline()}], "isError": True})
+        elif name == "form":
+            schema = {"type": "object", "required": ["branch"], "properties": {"branch": {"type": "string"}, "count": {"type": "integer", "default": 3}}}
+            send({"id": 901, "method": "elicitation/create", "params": {"message": "Which branch?", "requestedSchema": schema}})
+            answer({"content": [{"type": "text", "text": json.dumps(json.loads(sys.stdin.readline())["result"])}]})
+    elif method == "resources/list":
+        answer({"resources": [{"uri": "notes://one", "name": "one", "mimeType": "text/plain"}]})
+    elif method == "resources/read":
+        answer({"contents": [{"uri": params["uri"], "mimeType": "text/plain", "text": "text of " + params["uri"]}]})
+    elif method == "prompts/list":
+        answer({"prompts": [{"name": "sum up", "arguments": [{"name": "text", "required": True}]}]})
+    elif method == "prompts/get":
+        text = "Sum up: " + params["arguments"]["text"]
+        answer({"messages": [{"role": "user", "content": {"type": "text", "text": text}}]})
     else:
         send({"id": request["id"], "error": {"code": -32601, "message": "unknown"}})
 "#;
@@ -66,7 +79,8 @@ fn tools(add: &str) -> String {
         let properties = json!({ "text": { "type": "string" } });
         json!({ "name": name, "description": description, "inputSchema": { "type": "object", "properties": properties } })
     };
-    let mut all = vec![tool("Add", add), tool("slow", "Slow"), tool("die", "Die"), tool("ask", "Ask")];
+    let mut all =
+        vec![tool("Add", add), tool("slow", "Slow"), tool("die", "Die"), tool("ask", "Ask"), tool("form", "Form")];
     all.push(json!({ "name": "remote", "description": "r", "inputSchema": { "type": "object", "$ref": "https://evil.example/s" } }));
     all.push(json!({ "name": "аdd", "description": "look-alike", "inputSchema": { "type": "object" } }));
     Value::Array(all).to_string()
@@ -93,7 +107,7 @@ impl Mcp {
         test_env.set("NOTES_TOKEN", "tiger-in-the-night").set("OTHER_SECRET", "moth-in-the-day");
         let world = test_env.world("mcp");
         world.config(WORLD).write("scripts/m.yaml", SCRIPT);
-        let section = "## Toolbox\nsource: toolbox/notes/toolbox.yaml\n- add\n- slow\n- die\n- ask\n";
+        let section = "## Toolbox\nsource: toolbox/notes/toolbox.yaml\n- add\n- slow\n- die\n- ask\n- form\n- mcp.resources\n- mcp.prompts\n";
         world.archetype("worker", section).archetype("guest", "");
         world.write("toolbox/notes/toolbox.yaml", BOX).write("toolbox/notes/server.py", SERVER);
         world.write("toolbox/notes/tools.json", tools("Add a note"));
@@ -157,6 +171,9 @@ fn an_agent_has_what_an_operator_trusts_and_loses_what_the_server_changes() {
         ("notes.add", "new"),
         ("notes.ask", "new"),
         ("notes.die", "new"),
+        ("notes.form", "new"),
+        ("notes.mcp.prompts", "new"),
+        ("notes.mcp.resources", "new"),
         ("notes.remote", "unusable"),
         ("notes.slow", "new"),
     ];
@@ -218,6 +235,53 @@ fn an_agent_has_what_an_operator_trusts_and_loses_what_the_server_changes() {
     std::fs::write(mcp.world.join("world-config.yaml"), format!("{WORLD}nonsense: 1\n")).unwrap();
     assert_ne!(mcp.test_env.ctl(&["toolbox", "trust", "notes"]).code, Some(0));
     assert_eq!(lock(), before);
+}
+
+// covers: TBX-09
+#[test]
+fn a_server_asks_an_operator_and_has_resources_and_prompts() {
+    let Some(mcp) = Mcp::new() else { return };
+    mcp.test_env.ctl(&["toolbox", "trust", "notes", "form", "mcp.resources", "mcp.prompts"]).ok();
+    assert_eq!(mcp.tools("ada"), ["notes.form", "notes.mcp.prompts", "notes.mcp.resources"]);
+    let question = || {
+        Deadline::seconds(60).until("a question waits", || {
+            let rows = mcp.test_env.json(&["approval", "list"]);
+            rows[0]["approval_id"].as_str().map(str::to_owned).ok_or_else(|| rows.to_string())
+        })
+    };
+    let answered = |answer: &dyn Fn(&str)| -> Value {
+        let mut call = mcp.test_env.ctl_in_background(&["--json", "tool", "call", "ada", "notes.form", "{}"]);
+        answer(&question());
+        assert_eq!(call.wait(), 0);
+        let done: Value = serde_json::from_str(&call.out.text()).unwrap();
+        serde_json::from_str(done["result"].as_str().unwrap_or_else(|| panic!("{done}"))).unwrap()
+    };
+    let accepted = answered(&|id| {
+        let shown = mcp.test_env.json(&["approval", "show", id]);
+        assert_eq!(
+            (&shown["arguments"]["asks"], &shown["form"]["required"]),
+            (&json!("Which branch?"), &json!(["branch"]))
+        );
+        for wrong in [&[][..], &["--field", "branch=main", "--field", "count=many"], &["--field", "brunch=main"]] {
+            mcp.test_env.ctl(&[&["approval", "approve", id], wrong].concat()).exits(2);
+        }
+        let done = mcp.test_env.json(&["approval", "approve", id, "--field", "branch=main", "--field", "count=5"]);
+        assert_eq!(done["fields"], json!({ "branch": "main", "count": 5 }), "{done}");
+    });
+    assert_eq!(accepted, json!({ "action": "accept", "content": { "branch": "main", "count": 5 } }));
+    let declined = answered(&|id| {
+        mcp.test_env.ctl(&["approval", "deny", id]).ok();
+    });
+    assert_eq!(declined["action"], "decline");
+    // What the server has besides tools is read by two tools of Ghost's.
+    let listed = mcp.call("notes.mcp.resources", &json!({}));
+    assert_eq!(listed["result"], json!([{ "uri": "notes://one", "name": "one", "mime": "text/plain" }]), "{listed}");
+    let read = mcp.call("notes.mcp.resources", &json!({ "uri": "notes://one" }));
+    assert_eq!(read["result"], "text of notes://one", "{read}");
+    let prompts = mcp.call("notes.mcp.prompts", &json!({}));
+    assert_eq!(prompts["result"][0]["arguments"], json!([{ "name": "text", "required": true }]), "{prompts}");
+    let filled = mcp.call("notes.mcp.prompts", &json!({ "name": "sum up", "arguments": { "text": "a" } }));
+    assert_eq!(filled["result"]["messages"], json!([{ "role": "user", "text": "Sum up: a" }]), "{filled}");
 }
 
 // covers: TBX-09

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
 use crate::envelope::text_enum;
@@ -67,6 +67,9 @@ pub struct ApprovalPlan {
     /// Why an answer can hold for this call only: what it would run is not all in the plan.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub once_only: Option<String>,
+    /// For a question with a form: the schema of the answer. It is a stranger's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub form: Option<Value>,
 }
 
 impl ApprovalPlan {
@@ -133,6 +136,9 @@ pub struct Approval {
     /// What the operator wrote to the agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
+    /// What the operator filled into the form.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fields: Option<Map<String, Value>>,
     /// When the call began to wait.
     pub requested_at: Timestamp,
     /// When the request expires.
@@ -165,6 +171,7 @@ mod tests {
             sandbox: Some("local".into()),
             files: vec![BoundFile { path: "x.sh".into(), sha256: "00".into() }],
             once_only: None,
+            form: None,
         }
     }
 
@@ -189,7 +196,8 @@ mod tests {
         let digest = plan().digest(&ada);
         assert_eq!(digest, plan().digest(&ada));
         assert_ne!(digest, plan().digest(&bob));
-        let changes: [fn(&mut ApprovalPlan); 8] = [
+        let changes: [fn(&mut ApprovalPlan); 9] = [
+            |plan| plan.form = Some(json!({})),
             |plan| plan.tool.push('x'),
             |plan| plan.arguments["command"] = json!("git push "),
             |plan| plan.argv[2].push(' '),

@@ -4,10 +4,10 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use ghost_domain::form::{fill, problem};
 use serde_json::{Map, Value, json};
 
 use crate::elicitation::{Answer, Elicitation, ElicitationHandler};
-use crate::form::{fill, problem};
 use crate::limits::Limits;
 use crate::schema::check_schema;
 use crate::text::start;

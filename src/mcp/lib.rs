@@ -18,7 +18,6 @@ mod definition;
 mod elicitation;
 mod error;
 mod exchange;
-mod form;
 mod gate;
 mod guarded;
 mod handler;

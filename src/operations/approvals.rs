@@ -10,6 +10,7 @@ use std::time::Duration;
 use ghost_domain::approval::SHOWN_MAX;
 use ghost_domain::conversation::CONTROL;
 use ghost_domain::event::{EventKind, NewEvent};
+use ghost_domain::form;
 use ghost_domain::journal::Step;
 use ghost_domain::ports::Signal;
 use ghost_domain::{
@@ -18,7 +19,7 @@ use ghost_domain::{
 };
 use ghost_store::Writes;
 use ghost_store::tables::ApprovalFilter;
-use serde_json::json;
+use serde_json::{Map, Value, json};
 
 use crate::conversations::{self, Received};
 use crate::{OperationContext, Result};
@@ -49,6 +50,8 @@ pub enum Decision {
         /// Whether the same plan of the same agent runs later without asking again.
         always: bool,
     },
+    /// The program that asks gets these fields, as its form wants them.
+    Fill(Map<String, Value>),
     /// The call may not run.
     Deny,
 }
@@ -99,6 +102,7 @@ pub async fn request(w: &mut dyn Writes, ctx: &OperationContext, turn: &Turn, ne
         always: false,
         decided_by: None,
         note: None,
+        fields: None,
         requested_at: now,
         expires_at: now.plus(new.expires),
         closed_at: None,
@@ -280,13 +284,36 @@ pub async fn decide(
         return Err(Refusal::new(Code::Conflict, "the turn of this call has ended, so it does not run any more")
             .hint("the agent may make the call again"));
     }
+    approval.fields = filled(&approval.plan, &decision)?;
     (approval.status, approval.always) = match decision {
         Decision::Approve { always } => (ApprovalStatus::Approved, always),
+        Decision::Fill(_) => (ApprovalStatus::Approved, false),
         Decision::Deny => (ApprovalStatus::Denied, false),
     };
     approval.decided_by = Some(by.clone());
     approval.note = note.filter(|note| !note.trim().is_empty());
     close(w, ctx, approval).await
+}
+
+/// The fields of an answer, with the defaults of the form; `None` for a request without a form, and for a denial.
+fn filled(plan: &ApprovalPlan, decision: &Decision) -> Result<Option<Map<String, Value>>> {
+    let given = match (&plan.form, decision) {
+        (_, Decision::Deny) | (None, Decision::Approve { .. }) => return Ok(None),
+        (None, Decision::Fill(_)) => {
+            return Err(Refusal::new(Code::InvalidArguments, "this request has no form").hint("answer without fields"));
+        }
+        (Some(_), Decision::Approve { .. }) => Map::new(),
+        (Some(_), Decision::Fill(given)) => given.clone(),
+    };
+    let schema = plan.form.as_ref().unwrap_or(&Value::Null);
+    let mut fields = given;
+    form::read(schema, &mut fields);
+    form::fill(schema, &mut fields);
+    match form::problem(schema, &fields) {
+        None => Ok(Some(fields)),
+        Some(problem) => Err(Refusal::new(Code::InvalidArguments, format!("the answer does not fit: {problem}"))
+            .hint("`ghostctl approval show` has the form; answer with `--field NAME=VALUE` for each field")),
+    }
 }
 
 /// Ends an approval for good: the same plan asks again. A call that runs already is not stopped.

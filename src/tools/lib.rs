@@ -16,6 +16,7 @@ pub mod loop_guard;
 pub mod manifest;
 pub mod mcp;
 mod midcall;
+mod nulls;
 pub mod offer;
 pub mod origin;
 mod outputs;

@@ -6,7 +6,9 @@
 mod connections;
 mod link;
 mod listing;
+pub(crate) mod parts;
 pub(crate) mod pool;
+pub(crate) mod questions;
 
 pub(crate) use connections::connection_for;
 pub use connections::look;

@@ -3,6 +3,7 @@
 use ghost_proto::json;
 use ghost_proto::v1::DecideApprovalRequest;
 use ghost_proto::v1::approvals_client::ApprovalsClient;
+use serde_json::{Map, Value};
 
 use crate::connection::{Client, new_request_id, rpc};
 use crate::failure::Failure;
@@ -15,15 +16,28 @@ use crate::output::Answer;
 With --always, the same agent may run the same plan again without asking: the same arguments, directory, variables,
 sandbox and content of the files that the command names.
 
+A program can ask with a form, which `ghostctl approval show` prints. Fill it with --field.
+
 Examples:
   ghostctl approval approve $ID
-  ghostctl approval approve $ID --always")]
+  ghostctl approval approve $ID --always
+  ghostctl approval approve $ID --field branch=main --field force=false")]
 pub struct Approve {
     /// Approval id
     approval_id: String,
     /// Let the same agent run the same plan again without asking
-    #[arg(long)]
+    #[arg(long, conflicts_with = "fields")]
     always: bool,
+    /// Fill in a field of the form that a program asks with; repeat it for each field
+    #[arg(long = "field", value_name = "NAME=VALUE", value_parser = field)]
+    fields: Vec<(String, String)>,
+}
+
+fn field(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        _ => Err("write NAME=VALUE".to_owned()),
+    }
 }
 
 /// Refuse a waiting call
@@ -39,8 +53,11 @@ pub struct Deny {
 
 impl Approve {
     pub async fn run(self, client: &Client) -> Result<Answer, Failure> {
-        decide(client, self.approval_id, DecideApprovalRequest { approve: true, always: self.always, ..<_>::default() })
-            .await
+        let fields: Map<String, Value> =
+            self.fields.into_iter().map(|(name, value)| (name, Value::String(value))).collect();
+        let fields_json = if fields.is_empty() { String::new() } else { Value::Object(fields).to_string() };
+        let decision = DecideApprovalRequest { approve: true, always: self.always, fields_json, ..<_>::default() };
+        decide(client, self.approval_id, decision).await
     }
 }
 

@@ -47,6 +47,8 @@ pub fn whole(approval: &Approval, view: &View) -> String {
             ("sandbox", approval.sandbox.clone().unwrap_or_default()),
             ("files", files.collect::<Vec<_>>().join("\n")),
             ("once only", approval.once_only.clone().unwrap_or_default()),
+            ("form", approval.form_json.clone()),
+            ("fields", approval.fields_json.clone()),
             ("turn_id", approval.turn_id.clone()),
             ("conversation_id", approval.conversation_id.clone().unwrap_or_default()),
             ("since", view.when(approval.requested_at_ms)),

@@ -101,7 +101,7 @@ fn a_manifest_becomes_a_plan() {
     ];
     assert_eq!(tool.args, wanted);
     assert_eq!((&tool.stdin, &tool.cwd, tool.timeout.as_secs()), (&Stdin::Json, &Cwd::Workspace, 5));
-    assert_eq!((tool.result, tool.access, tool.output_limit), (ResultForm::Json, ToolboxAccess::Read, 1_000));
+    assert_eq!((tool.result.clone(), tool.access, tool.output_limit), (ResultForm::Json, ToolboxAccess::Read, 1_000));
     assert_eq!((tool.bins.len(), tool.any_bins.len(), tool.needs_env.len()), (1, 2, 1));
 }
 

@@ -5,6 +5,7 @@ use ghost_domain::redact::Redactor;
 use ghost_domain::text::clip;
 use ghost_domain::{Approval, BoundFile};
 use ghost_proto::v1;
+use serde_json::json;
 
 /// An approval without the details of its plan.
 #[must_use]
@@ -38,9 +39,15 @@ pub fn approval(approval: &Approval, redactor: &Redactor) -> v1::Approval {
         arguments_json: redactor.redact_json(&plan.arguments).to_string(),
         argv: plan.argv.iter().map(|word| redactor.redact(word)).collect(),
         dir: plan.dir.clone(),
-        env_json: redactor.redact_json(&serde_json::json!(plan.env)).to_string(),
+        env_json: redactor.redact_json(&json!(plan.env)).to_string(),
         sandbox: plan.sandbox.clone(),
         once_only: plan.once_only.clone(),
+        form_json: plan.form.as_ref().map(|form| redactor.redact_json(form).to_string()).unwrap_or_default(),
+        fields_json: approval
+            .fields
+            .as_ref()
+            .map(|fields| redactor.redact_json(&json!(fields)).to_string())
+            .unwrap_or_default(),
         files: plan.files.iter().map(file).collect(),
         ..approval_row(approval, redactor)
     }

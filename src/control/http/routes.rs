@@ -203,7 +203,7 @@ pub(super) const ROUTES: &[Route] = &[
             Verb::Post,
             "/api/approvals/{id}/decide",
             "Lets a call run, or refuses it.",
-            Body { message: "DecideApprovalRequest", fields: &["approve", "always", "note", "digest"] },
+            Body { message: "DecideApprovalRequest", fields: &["approve", "always", "note", "digest", "fields"] },
             APPROVAL,
         )
     },

@@ -188,7 +188,8 @@ pub(super) async fn ask(State(rest): Shared, id: Named, uri: Uri, headers: Heade
 
 /// `POST /api/approvals/{id}/decide`
 pub(super) async fn decide(State(rest): Shared, id: Named, uri: Uri, headers: HeaderMap, body: RawBody) -> Answer {
-    let Write { request_id, fields } = Write::read(&uri, &headers, body, &["approve", "always", "note", "digest"])?;
+    let Write { request_id, fields } =
+        Write::read(&uri, &headers, body, &["approve", "always", "note", "digest", "fields"])?;
     let approve = fields.get("approve", "true or false", Value::as_bool)?;
     let request = v1::DecideApprovalRequest {
         request_id,
@@ -197,6 +198,9 @@ pub(super) async fn decide(State(rest): Shared, id: Named, uri: Uri, headers: He
         always: fields.flag("always")?,
         note: fields.text("note")?,
         digest: fields.text("digest")?,
+        fields_json: fields
+            .get("fields", "an object", |value| value.is_object().then(|| value.to_string()))?
+            .unwrap_or_default(),
     };
     let answer = into_result(ApprovalsService(rest.control.clone()).decide(as_token_holder(request)).await)?;
     Ok(Json(json::value(&answer)))

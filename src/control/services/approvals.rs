@@ -6,6 +6,7 @@ use ghost_operations::requests;
 use ghost_proto::v1;
 use ghost_proto::v1::approvals_server::Approvals;
 use ghost_store::tables::ApprovalFilter;
+use serde_json::Value;
 use tonic::{Request, Response, Status};
 
 use crate::control::Control;
@@ -55,13 +56,7 @@ impl ApprovalsService {
         let key = caller::key(&request, "approvals.decide", &request.get_ref().request_id)?;
         let request = request.into_inner();
         let approval_id: ApprovalId = input::parsed("approval_id", &request.approval_id).map_err(to_status)?;
-        let decision = match (request.approve, request.always) {
-            (true, always) => Decision::Approve { always },
-            (false, false) => Decision::Deny,
-            (false, true) => {
-                return Err(to_status(input::bad("always", "is set for a denial").hint("a denial holds for one call")));
-            }
-        };
+        let decision = decision(&request).map_err(to_status)?;
         let world = &self.0.world;
         let (ctx, approvers) = (world.ctx().clone(), world.plan().approvals.approvers.clone());
         let decided = requests::once(world.store(), world.ctx(), key, move |w| {
@@ -88,6 +83,27 @@ impl ApprovalsService {
             Box::pin(async move { rules::revoke(w, &ctx, &by, &approvers, approval_id).await })
         });
         revoked.await.map(|approval| self.whole(&approval)).map_err(to_status)
+    }
+}
+
+/// What the operator decides.
+fn decision(request: &v1::DecideApprovalRequest) -> Result<Decision, Refusal> {
+    let fields = match request.fields_json.as_str() {
+        "" => None,
+        text => match serde_json::from_str(text) {
+            Ok(Value::Object(fields)) => Some(fields),
+            _ => return Err(input::bad("fields_json", "is not a JSON object").hint("write {\"name\": \"value\"}")),
+        },
+    };
+    match (request.approve, request.always, fields) {
+        (true, always, None) => Ok(Decision::Approve { always }),
+        (true, false, Some(fields)) => Ok(Decision::Fill(fields)),
+        (true, true, Some(_)) => {
+            Err(input::bad("always", "is set with fields").hint("an answer with fields holds for one question"))
+        }
+        (false, false, None) => Ok(Decision::Deny),
+        (false, true, _) => Err(input::bad("always", "is set for a denial").hint("a denial holds for one call")),
+        (false, false, Some(_)) => Err(input::bad("fields_json", "is set for a denial").hint("deny without fields")),
     }
 }
 

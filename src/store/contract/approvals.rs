@@ -31,6 +31,7 @@ pub(super) fn approval(n: u64, agent: &str, status: ApprovalStatus) -> Approval 
         always: false,
         decided_by: (status == ApprovalStatus::Approved).then(|| Party::Operator("uid-1000".into())),
         note: None,
+        fields: None,
         requested_at: at(n),
         expires_at: at(n + 100),
         closed_at: (status != ApprovalStatus::Pending).then(|| at(n + 1)),

@@ -10,6 +10,8 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+pub(super) use crate::nulls::without_nulls;
+
 /// The parameters of a tool that takes none.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -69,12 +71,4 @@ pub(super) fn one_of<T: TextEnum>(_: &mut SchemaGenerator) -> Schema {
 /// The schema of a parameter that is a list of values of an enum.
 pub(super) fn some_of<T: TextEnum>(generator: &mut SchemaGenerator) -> Schema {
     json_schema!({ "type": "array", "items": one_of::<T>(generator) })
-}
-
-/// Removes the members of `object` that are null.
-pub(super) fn without_nulls(mut object: Value) -> Value {
-    if let Some(map) = object.as_object_mut() {
-        map.retain(|_, value| !value.is_null());
-    }
-    object
 }

@@ -17,6 +17,8 @@ use super::common::without_nulls;
 use crate::context::CallContext;
 use crate::live::SourceTools;
 use crate::mcp::connection_for;
+use crate::mcp::parts::Part;
+use crate::mcp::questions::QUESTION_TIME;
 use crate::tool::{ErasedOutside, Output, Run, Tool};
 
 /// How much longer than its request a call may take, in seconds: the server may have to be started.
@@ -36,7 +38,7 @@ pub(super) fn trusted_tools(
         match why_absent(toolbox, mcp, tool, sandbox) {
             Some(why) => found.absent.push((full, why)),
             None => {
-                let seconds = mcp.timeout.as_secs().saturating_add(MARGIN);
+                let seconds = mcp.timeout.saturating_add(QUESTION_TIME).as_secs().saturating_add(MARGIN);
                 let run = Run::Outside(Arc::new(McpTool { toolbox: Arc::clone(toolbox), tool: tool.clone() }));
                 let tool = Tool::with_schema(&full, &tool.description, tool.parameters.clone(), run)
                     .from_toolbox(toolbox)
@@ -90,12 +92,25 @@ impl ErasedOutside for McpTool {
                 .hint("do it without this tool"));
         }
         let arguments = arguments.as_object().cloned().unwrap_or_default();
-        let options = CallOptions { timeout: mcp.timeout, result_limit: mcp.output_limit, ..CallOptions::default() };
+        let running = open.questions.begin(call, &full);
+        let options = CallOptions {
+            timeout: mcp.timeout.saturating_add(QUESTION_TIME),
+            idle: Some(mcp.timeout),
+            result_limit: mcp.output_limit,
+            label: Some(Arc::clone(&running.label)),
+        };
         let progress = |progress: Progress| call.progress(&shown(&progress));
-        let done = open.connection().call(&self.tool.name, arguments, options, progress).await;
+        let done = match Part::named(&self.tool.tool) {
+            Some(part) => part.read(open.connection(), &Value::Object(arguments)).await,
+            None => {
+                let done = open.connection().call(&self.tool.name, arguments, options, progress).await;
+                done.map(|result| output(&result))
+            }
+        };
+        drop(running);
         open.used(call.services.ctx.now());
         match done {
-            Ok(result) => Ok(output(&result)),
+            Ok(output) => Ok(output),
             Err(error) => {
                 if matches!(error, CallError::Closed { .. }) {
                     // The reason of a server that dies comes just after its last output.

@@ -11,12 +11,14 @@ use ghost_config::plan::toolbox::McpPlan;
 use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::restart::{Backoff, Intensity};
 use ghost_domain::{Code, Refusal};
-use ghost_mcp::{ClosedReason, ListEnd};
+use ghost_mcp::{ClosedReason, Connection, Definition, ListEnd, Listing};
 use serde_json::json;
 
 use super::link::{For, open};
 use super::listing::{Trust, compare, withdrawn};
+use super::parts::Part;
 use super::pool::{Entry, McpConnections, Open, State};
+use super::questions::Questions;
 use crate::context::{CallContext, WorldServices};
 
 /// A connection that was not used for so long is closed.
@@ -66,16 +68,18 @@ pub(crate) async fn connection_for(
     }
     let writable = call.writable().await?.prefixes;
     let who = For { agent_id: agent_id.clone(), writable };
-    let listed = async {
-        let linked = open(services, toolbox, mcp, &who).await?;
+    let questions = Questions::default();
+    let opened = async {
+        let linked = open(services, toolbox, mcp, &who, Some(questions.clone())).await?;
         let listing = linked.connection.tools().await.map_err(|error| unavailable(toolbox, &error.to_string()))?;
-        Ok::<_, Refusal>((linked, compare(&listing, mcp)))
+        let found = listed(&linked.connection, &listing, mcp);
+        Ok::<_, Refusal>((linked, found))
     };
-    match listed.await {
+    match opened.await {
         Ok((linked, found)) => {
             let gone = withdrawn(&found, mcp);
             take_away(connections, services, toolbox, &gone).await;
-            let open = Arc::new(Open::new(linked, gone, now));
+            let open = Arc::new(Open::new(linked, questions, gone, now));
             let kept = Kept {
                 entry: Arc::downgrade(&entry),
                 open: Arc::clone(&open),
@@ -125,14 +129,20 @@ async fn take_away(
 /// `Unavailable` if the server cannot be used.
 pub async fn look(services: &WorldServices, toolbox: &ToolboxPlan, mcp: &McpPlan) -> Result<Vec<Trust>, Refusal> {
     let who = For { agent_id: OPERATOR.parse()?, writable: Vec::new() };
-    let linked = open(services, toolbox, mcp, &who).await?;
+    let linked = open(services, toolbox, mcp, &who, None).await?;
     let listing = linked.connection.tools().await.map_err(|error| unavailable(toolbox, &error.to_string()))?;
+    let found = listed(&linked.connection, &listing, mcp);
     linked.connection.close().await;
     if listing.end != ListEnd::Complete {
         let what = "its list of tools has no end, or is larger than Ghost reads";
         return Err(unavailable(toolbox, what));
     }
-    Ok(compare(&listing, mcp))
+    Ok(found)
+}
+
+/// What trust there is in all that a server has.
+fn listed(connection: &Connection, listing: &Listing<Definition>, mcp: &McpPlan) -> Vec<Trust> {
+    compare(listing, Part::of(connection.server()), mcp)
 }
 
 fn unavailable(toolbox: &ToolboxPlan, what: &str) -> Refusal {
@@ -189,7 +199,7 @@ async fn keep(kept: Kept) {
         }
         match open.connection().tools().await {
             Ok(listing) => {
-                let gone = withdrawn(&compare(&listing, mcp), mcp);
+                let gone = withdrawn(&listed(open.connection(), &listing, mcp), mcp);
                 if let Some(connections) = services.mcp() {
                     take_away(connections, services, toolbox, &gone).await;
                 }

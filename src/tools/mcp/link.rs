@@ -2,15 +2,17 @@
 //! variable.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use ghost_config::plan::ToolboxPlan;
 use ghost_config::plan::toolbox::{McpPlan, McpTransport, Piece, Place};
 use ghost_domain::{AgentId, Code, Refusal};
-use ghost_mcp::{Connection, HttpClient, Lifecycle, Link, OpenError, Options};
+use ghost_mcp::{Connection, ElicitationHandler, HttpClient, Lifecycle, Limits, Link, OpenError, Options};
 use ghost_sandbox::{Command, ToolboxDir};
 use secrecy::SecretString;
 
 use super::pool::Linked;
+use super::questions::{QUESTION_TIME, Questions};
 use crate::context::WorldServices;
 use crate::piped::PipedProcess;
 
@@ -32,11 +34,14 @@ pub(super) async fn open(
     toolbox: &ToolboxPlan,
     mcp: &McpPlan,
     who: &For,
+    questions: Option<Questions>,
 ) -> Result<Linked, Refusal> {
-    match linked(services, toolbox, mcp, who, Lifecycle::Auto).await {
+    match linked(services, toolbox, mcp, who, (Lifecycle::Auto, &questions)).await {
         // It does not know the question. Some servers end at one.
         Err((Some(OpenError::ClosedOnDiscover), _)) => {
-            linked(services, toolbox, mcp, who, Lifecycle::Initialize).await.map_err(|(_, refusal)| refusal)
+            linked(services, toolbox, mcp, who, (Lifecycle::Initialize, &questions))
+                .await
+                .map_err(|(_, refusal)| refusal)
         }
         other => other.map_err(|(_, refusal)| refusal),
     }
@@ -47,14 +52,17 @@ async fn linked(
     toolbox: &ToolboxPlan,
     mcp: &McpPlan,
     who: &For,
-    lifecycle: Lifecycle,
+    (lifecycle, questions): (Lifecycle, &Option<Questions>),
 ) -> Result<Linked, (Option<OpenError>, Refusal)> {
     let unavailable = |what: String| {
         Refusal::new(Code::Unavailable, format!("the MCP server of {} cannot be used: {what}", toolbox.name))
             .hint("do it without this tool, or try again later")
     };
     let (link, process) = link(services, toolbox, mcp, who).map_err(|why| (None, unavailable(why)))?;
-    match Connection::open(link, Options { lifecycle, ..Options::default() }).await {
+    let elicitation = questions.clone().map(|questions| Arc::new(questions) as Arc<dyn ElicitationHandler>);
+    // A question ends by itself a little sooner.
+    let limits = Limits { answer_timeout: QUESTION_TIME + Duration::from_secs(5), ..Limits::default() };
+    match Connection::open(link, Options { lifecycle, elicitation, limits, ..Options::default() }).await {
         Ok(connection) => Ok(Linked { connection, process }),
         Err(error) => {
             let words = process.as_ref().map(PipedProcess::last_words).filter(|words| !words.is_empty());

@@ -53,8 +53,8 @@ pub struct Trust {
     pub now: Option<TrustedTool>,
 }
 
-/// All tools of a listing and of the lock, by short name.
-pub(super) fn compare(listing: &Listing<Definition>, mcp: &McpPlan) -> Vec<Trust> {
+/// All tools of a listing and of the lock, by short name. `parts` are the tools of what else the server has.
+pub(super) fn compare(listing: &Listing<Definition>, parts: Vec<TrustedTool>, mcp: &McpPlan) -> Vec<Trust> {
     let names = ghost_names(listing.items.iter().map(|definition| definition.name.as_str()));
     let short: BTreeMap<&str, &str> = names.names.iter().map(|(short, name)| (name.as_str(), short.as_str())).collect();
     let trusted: BTreeMap<&str, &TrustedTool> = mcp.trusted.iter().map(|tool| (tool.tool.as_str(), tool)).collect();
@@ -77,13 +77,9 @@ pub(super) fn compare(listing: &Listing<Definition>, mcp: &McpPlan) -> Vec<Trust
             description,
             parameters: definition.input_schema.clone(),
         };
-        let (state, why) = match trusted.get(tool) {
-            None => (TrustState::New, None),
-            Some(before) if before.hash == now.hash && before.name == now.name => (TrustState::Trusted, None),
-            Some(before) => (TrustState::Changed, Some(difference(before, &now))),
-        };
-        found.push(Trust { tool: (*tool).to_owned(), state, why, now: Some(now) });
+        found.push(judged(now, &trusted));
     }
+    found.extend(parts.into_iter().map(|part| judged(part, &trusted)));
     found.extend(listing.skipped.iter().map(|skipped| unusable(&skipped.name, &skipped.why)));
     let there: BTreeSet<String> = found.iter().map(|trust| trust.tool.clone()).collect();
     let gone = mcp.trusted.iter().filter(|tool| !there.contains(&tool.tool));
@@ -95,6 +91,16 @@ pub(super) fn compare(listing: &Listing<Definition>, mcp: &McpPlan) -> Vec<Trust
     }));
     found.sort_by(|one, other| one.tool.cmp(&other.tool));
     found
+}
+
+/// What trust there is in a definition.
+fn judged(now: TrustedTool, trusted: &BTreeMap<&str, &TrustedTool>) -> Trust {
+    let (state, why) = match trusted.get(now.tool.as_str()) {
+        None => (TrustState::New, None),
+        Some(before) if before.hash == now.hash && before.name == now.name => (TrustState::Trusted, None),
+        Some(before) => (TrustState::Changed, Some(difference(before, &now))),
+    };
+    Trust { tool: now.tool.clone(), state, why, now: Some(now) }
 }
 
 fn unusable(tool: &str, why: &str) -> Trust {

@@ -11,6 +11,7 @@ use ghost_domain::{AgentId, Timestamp};
 use ghost_mcp::Connection;
 use tokio::task::JoinHandle;
 
+use super::questions::Questions;
 use crate::piped::PipedProcess;
 
 /// Takes tools of a toolbox away, by full name, with the reasons. Returns those that were there.
@@ -71,14 +72,21 @@ pub(super) struct Linked {
 /// An open connection.
 pub(crate) struct Open {
     linked: Linked,
+    /// The calls that a question can belong to.
+    pub(crate) questions: Questions,
     /// Why tools that were trusted cannot be had, by short name.
     withdrawn: Mutex<BTreeMap<String, String>>,
     used_at: AtomicI64,
 }
 
 impl Open {
-    pub(super) fn new(linked: Linked, withdrawn: BTreeMap<String, String>, now: Timestamp) -> Self {
-        Self { linked, withdrawn: Mutex::new(withdrawn), used_at: AtomicI64::new(now.0) }
+    pub(super) fn new(
+        linked: Linked,
+        questions: Questions,
+        withdrawn: BTreeMap<String, String>,
+        now: Timestamp,
+    ) -> Self {
+        Self { linked, questions, withdrawn: Mutex::new(withdrawn), used_at: AtomicI64::new(now.0) }
     }
 
     /// The connection.

@@ -1,9 +1,27 @@
-//! The form of an elicitation: an object with flat properties. It must never evaluate a pattern of the server.
+//! Forms: what a program asks a person to fill in, as a schema of an object with flat properties (MCP, "Elicitation"). The
+//! schema is a stranger's, so nothing here may evaluate a pattern of it.
 
 use serde_json::{Map, Value};
 
+/// Reads texts as what `schema` wants, as from a command line: `3` as a number, `true` as a truth value, `a,b` as a list.
+/// What cannot be read stays a text, and is [a problem](problem) then.
+pub fn read(schema: &Value, answer: &mut Map<String, Value>) {
+    for (name, value) in answer {
+        let property = schema.get("properties").and_then(|properties| properties.get(name)).unwrap_or(&Value::Null);
+        let Some(text) = value.as_str() else { continue };
+        let read = match property.get("type").and_then(Value::as_str).unwrap_or_default() {
+            "integer" | "number" | "boolean" => serde_json::from_str(text.trim()).ok(),
+            "array" => Some(text.split(',').map(|item| Value::from(item.trim())).collect()),
+            _ => None,
+        };
+        if let Some(read) = read {
+            *value = read;
+        }
+    }
+}
+
 /// Fills the defaults of `schema` into the answer where it says nothing.
-pub(crate) fn fill(schema: &Value, answer: &mut Map<String, Value>) {
+pub fn fill(schema: &Value, answer: &mut Map<String, Value>) {
     let Some(properties) = schema.get("properties").and_then(Value::as_object) else { return };
     for (name, property) in properties {
         if let Some(default) = property.get("default")
@@ -15,7 +33,8 @@ pub(crate) fn fill(schema: &Value, answer: &mut Map<String, Value>) {
 }
 
 /// What is wrong with the answer; `None` if it fits `schema`.
-pub(crate) fn problem(schema: &Value, answer: &Map<String, Value>) -> Option<String> {
+#[must_use]
+pub fn problem(schema: &Value, answer: &Map<String, Value>) -> Option<String> {
     let required = schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
     for name in required {
         if !answer.contains_key(name) {
@@ -123,6 +142,16 @@ mod tests {
         let mut answer = json!({"age": 7}).as_object().unwrap().clone();
         fill(&schema(), &mut answer);
         assert_eq!(Value::Object(answer), json!({"age": 7, "ok": true}));
+    }
+
+    #[test]
+    fn texts_are_read_as_what_the_schema_wants() {
+        let mut answer = json!({"name": "7", "age": " 36", "ok": "true", "tags": "a, b"}).as_object().unwrap().clone();
+        read(&schema(), &mut answer);
+        assert_eq!(Value::Object(answer), json!({"name": "7", "age": 36, "ok": true, "tags": ["a", "b"]}));
+        let mut wrong = json!({"age": "old", "x": "1"}).as_object().unwrap().clone();
+        read(&schema(), &mut wrong);
+        assert_eq!(Value::Object(wrong), json!({"age": "old", "x": "1"}));
     }
 
     #[test]
