@@ -6,6 +6,7 @@ use std::sync::Arc;
 use ghost_domain::ports::Ports;
 use ghost_domain::{Code, Refusal};
 use ghost_provider::Providers;
+use ghost_sandbox::Sandbox;
 use ghost_store::sqlite::{SqliteOptions, open_store};
 use ghost_tools::Tool;
 use ghost_tools::workspace::Workspace;
@@ -41,6 +42,18 @@ pub fn write_world(dir: &Path, agents: usize, model: &str) -> Outcome<()> {
 
 /// Boots the world in `dir` with a SQLite file in `data`.
 pub async fn boot(dir: &Path, data: &Path, ports: Ports, extra_tools: Vec<Tool>) -> Outcome<Arc<World>> {
+    let sandbox = Err("a bench runs no commands".to_owned());
+    boot_with(dir, data, ports, extra_tools, sandbox).await
+}
+
+/// Like [`boot`], with a place for commands.
+pub async fn boot_with(
+    dir: &Path,
+    data: &Path,
+    ports: Ports,
+    extra_tools: Vec<Tool>,
+    sandbox: Result<Arc<dyn Sandbox>, String>,
+) -> Outcome<Arc<World>> {
     let env = |_: &str| None;
     let plan = ghost_config::load(dir, &env).map_err(|problems| problems.to_string())?;
     let providers = Providers::build(&plan.llm, &env, Arc::clone(&ports.clock))?;
@@ -56,7 +69,7 @@ pub async fn boot(dir: &Path, data: &Path, ports: Ports, extra_tools: Vec<Tool>)
         secrets: Vec::new(),
         node: "bench".into(),
         tools: ghost_tools::builtins::with(extra_tools),
-        sandbox: Err("a bench runs no commands".to_owned()),
+        sandbox,
         web: Err("a measurement reaches no network".to_owned()),
         reloader: Box::new(|| Err(Refusal::new(Code::Unavailable, "a bench does not reload"))),
     })

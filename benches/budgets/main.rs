@@ -1,6 +1,6 @@
 //! The performance budgets: `cargo bench` prints one table. Each figure is beside a floor that the same run measured.
 //! `cargo bench -- NAME` runs one of them: sends, chat, gating, turn, read, memory, many, ready, streams, cache, tokens,
-//! age, sandbox, fetch.
+//! age, sandbox, fetch, toolbox, coding, mcp, droids, joining.
 //!
 //! A missed budget must never fail this program. The table shows it, and a person decides.
 
@@ -29,7 +29,7 @@ static ALLOCATOR: alloc::Counting = alloc::Counting;
 type Measure = (&'static str, fn() -> Outcome<Vec<Line>>);
 
 /// All measurements, in the order of the table.
-const MEASURES: [Measure; 15] = [
+const MEASURES: [Measure; 20] = [
     ("sends", rows::durable_sends::measure),
     ("chat", rows::chat_fanout::measure),
     ("broadcast", rows::broadcast::measure),
@@ -45,6 +45,11 @@ const MEASURES: [Measure; 15] = [
     ("age", rows::age::measure),
     ("sandbox", rows::sandbox::measure),
     ("fetch", rows::fetch::measure),
+    ("toolbox", rows::toolbox::measure),
+    ("coding", rows::coding::measure),
+    ("mcp", rows::mcp::measure),
+    ("droids", rows::droids::measure),
+    ("joining", rows::joining::measure),
 ];
 
 fn main() -> ExitCode {
@@ -109,6 +114,7 @@ fn play(part: &str, arguments: &[String]) -> Outcome<()> {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match (part, arguments.as_slice()) {
         ("model-server", []) => rows::journaled_turn::serve_model(),
+        ("droid-model", []) => rows::droids::serve_model(),
         ("empty-service", [socket, answer]) => empty_service::serve_alone(socket, answer),
         ("bare-up", [database, socket]) => rows::ready::bare(database, socket),
         ("event-world", [world, data, socket, bell]) => rows::streams::serve_world(world, data, socket, bell),

@@ -1,0 +1,122 @@
+//! CPU time of 100 droids that are spawned, run and end, beside 100 journaled turns of agents. A droid's turn is like those
+//! turns: two model calls and one tool call. The ten parents' turns, which spawn them and read their ends, are in the figure.
+
+use std::time::Duration;
+
+use ghost_domain::{AgentId, Kind, Party};
+use ghost_operations::mail::{self, Chain, NewMessage};
+use ghost_provider::testing::{FakeAnswer, FakeCall, FakeReply, FakeRequest, FakeServer};
+use ghost_store::StoreError;
+use ghost_world::World;
+use serde_json::json;
+
+use super::journaled_turn::{AGENTS, tool, turns};
+use crate::child::Child;
+use crate::fixture;
+use crate::measure::{Outcome, cpu, median, pause, runtime};
+use crate::table::{Line, Sense};
+
+const PARENTS: usize = 10;
+const DROIDS_EACH: usize = 10;
+const ROUNDS: usize = 7;
+const SPAWN: &str = "Please start your droids.";
+const TASK: &str = "Fetch the page and say what it holds.";
+const LIMITS: &str = "limits: { droids_max: 200, droids_per_agent: 20, ";
+
+/// Measures the row of this module.
+pub fn measure() -> Outcome<Vec<Line>> {
+    let mut server = Child::part("droid-model", &[])?;
+    let url = server.line()?;
+    runtime()?.block_on(async {
+        let dir = tempfile::tempdir()?;
+        let (world_dir, data) = (dir.path().join("bench"), dir.path().join("data"));
+        std::fs::create_dir_all(&data)?;
+        fixture::write_world(&world_dir, AGENTS, &format!("{url}/v1"))?;
+        let file = world_dir.join("world-config.yaml");
+        let text = std::fs::read_to_string(&file)?.replace("limits: { ", LIMITS);
+        std::fs::write(&file, text + "droids: { tools: [bench.fetch] }\n")?;
+        let world = fixture::boot(&world_dir, &data, ghost_daemon::system_ports(), vec![tool(&url)?]).await?;
+        let (mut ours, mut floor) = (Vec::new(), Vec::new());
+        for round in 0..=ROUNDS {
+            let (droids, turn) = (droids(&world, round + 1).await?, turns(&world).await?);
+            if round > 0 {
+                ours.push(droids);
+                floor.push(turn);
+            }
+        }
+        world.shutdown("measured").await;
+        world.store().close().await;
+        let (ours, floor) = (median(ours), median(floor));
+        let count = (PARENTS * DROIDS_EACH) as f64;
+        Ok(vec![Line {
+            what: "CPU of 100 droids, beside 100 journaled turns",
+            floor: format!("{:.1} ms", floor * 1e3 * count),
+            ours: format!("{:.1} ms", ours * 1e3 * count),
+            ratio: ours / floor,
+            bar: 1.5,
+            aim: 1.2,
+            sense: Sense::AtMost,
+        }])
+    })
+}
+
+/// Lets the parents start their droids, and waits until all have ended. Returns the CPU seconds of one droid.
+async fn droids(world: &World, rounds: usize) -> Outcome<f64> {
+    let began = cpu();
+    for parent in 0..PARENTS {
+        let agent_id: AgentId = format!("worker-{parent}").parse()?;
+        let ctx = world.ctx().clone();
+        let from = Party::Operator("bench".into());
+        let message = NewMessage::new(&agent_id, from, Kind::Message, SPAWN, Chain::root(&ctx));
+        world.store().write(move |w| Box::pin(async move { mail::deliver(w, &ctx, message).await })).await?;
+    }
+    let wanted = rounds * PARENTS * DROIDS_EACH;
+    loop {
+        pause(Duration::from_millis(50)).await;
+        let read = world.store().read(|r| {
+            Box::pin(async move {
+                let waiting =
+                    r.inbox_total().await? as usize + r.turns_open().await?.len() + r.droids_live().await?.len();
+                Ok::<_, StoreError>((waiting, r.droid_list(None, None, 10_000).await?.len()))
+            })
+        });
+        match read.await? {
+            (0, ended) if ended == wanted => break,
+            _ => {}
+        }
+    }
+    Ok((cpu() - began).as_secs_f64() / (PARENTS * DROIDS_EACH) as f64)
+}
+
+/// The helper process: the models of the parents and of the droids, and the page.
+pub fn serve_model() -> Outcome<()> {
+    runtime()?.block_on(async {
+        let server = FakeServer::start(false, answer).await?;
+        println!("{}", server.url());
+        std::future::pending::<()>().await;
+        drop(server);
+        Ok(())
+    })
+}
+
+fn answer(request: &FakeRequest) -> FakeReply {
+    if request.path == "/page" {
+        return FakeReply::new(200, "text/plain", "The harbour took in 1,204 ships, 96 more than the year before.");
+    }
+    let mail = request.last_of("user");
+    let spawns = mail.contains(SPAWN);
+    let fetches = mail.contains("fetch the page") || mail.contains(TASK);
+    let answer = match request.rounds() {
+        0 if spawns => {
+            let call = |n| FakeCall {
+                id: format!("call_{n}"),
+                tool: "syscall.droid.spawn".into(),
+                arguments: json!({ "task": format!("{TASK} Part {n}.") }),
+            };
+            FakeAnswer::Model { text: String::new(), calls: (0..DROIDS_EACH).map(call).collect() }
+        }
+        0 if fetches => FakeAnswer::call("call_1", "bench.fetch", json!({})),
+        _ => FakeAnswer::say("The page says that the harbour took in 1,204 ships, 96 more than last year."),
+    };
+    answer.into_reply(request)
+}
