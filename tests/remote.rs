@@ -128,3 +128,62 @@ fn without_its_server_a_world_has_no_commands_and_the_reason_is_shown() {
     let checked = test_env.ghostd(&["check", world.path().to_str().unwrap()]);
     assert!(checked.code != Some(0) && (checked.out + &checked.err).contains("sandbox.url"));
 }
+
+/// A world without a sandbox, whose toolbox has a server of its own.
+const LENT: &str = "\
+world: { name: Lent }
+agents: [{ id: ada, archetype: worker }]
+toolboxes: [{ source: toolbox/lent/toolbox.yaml }]
+llm: { default_provider: p, default_model: m, providers: { p: { kind: scripted } } }
+";
+
+const LENT_BOX: &str = "\
+name: lent
+runtime: { kind: remote, url: 'URL', token_env: BOX_TOKEN }
+env: { MODE: lent }
+tools:
+  - { name: note, description: Write a note, command: [sh, -c, 'printf %s \"$1\" > note && echo $MODE $AGENT_ID', sh], args: [\"{text}\"], parameters: { type: object, properties: { text: { type: string } } } }
+  - { name: absent, description: Absent, command: [no-such-program-anywhere] }
+";
+
+// covers: TBX-04, TBX-10
+#[test]
+fn a_toolbox_runs_on_a_server_of_its_own_and_without_it_its_tools_are_absent() {
+    let dir = tempfile::tempdir_in("/var/tmp").unwrap();
+    std::fs::set_permissions(dir.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let mut server = match ToolboxServer::start(dir.path(), "127.0.0.1:0", None) {
+        Ok(server) => server,
+        Err(why) => {
+            assert!(std::env::var("GHOST_SANDBOX").is_err(), "GHOST_SANDBOX=required: {why}");
+            #[allow(clippy::print_stderr, reason = "a skipped test says so")]
+            {
+                eprintln!("skipped: {why}");
+            }
+            return;
+        }
+    };
+    let mut test_env = TestEnvironment::new(env!("CARGO_BIN_EXE_ghostd"));
+    test_env.set("BOX_TOKEN", ToolboxServer::TOKEN);
+    let world = test_env.world("lent");
+    world.config(LENT).write("scripts/m.yaml", "otherwise: [{ say: ok }]\n");
+    world.archetype("worker", "## Toolbox\nsource: toolbox/lent/toolbox.yaml\n- note\n- absent\n");
+    world.write("toolbox/lent/toolbox.yaml", LENT_BOX.replace("URL", &server.url));
+    let daemon = test_env.up(world.path(), &[]);
+    let done = call(&test_env, "ada", "lent.note", &json!({ "text": "a b; $(id)" }));
+    assert_eq!((&done["status"], &done["result"]["stdout"]), (&json!("ok"), &json!("lent ada\n")), "{done}");
+    let note = test_env.data("lent").join("workspace/agents/ada/note");
+    assert_eq!(std::fs::read_to_string(note).unwrap(), "a b; $(id)");
+    let reason = |tool: &str| -> String {
+        let all = test_env.json(&["tool", "list", "ada", "--all"]);
+        let row = all.as_array().unwrap().iter().find(|row| row["name"] == tool).unwrap_or_else(|| panic!("{all}"));
+        row["reason"].as_str().unwrap_or_default().to_owned()
+    };
+    assert!(reason("lent.absent").contains("no-such-program-anywhere"), "{}", reason("lent.absent"));
+    // Without its server, the tools are absent, and the world works.
+    server.kill();
+    test_env.ctl(&["reload"]).ok();
+    assert!(reason("lent.note").contains("its server cannot be used"), "{}", reason("lent.note"));
+    assert!(!test_env.json(&["tool", "list", "ada"]).to_string().contains("lent."));
+    assert_eq!(call(&test_env, "ada", "syscall.task.list", &json!({}))["status"], "ok", "the agent works without it");
+    daemon.stop();
+}

@@ -135,11 +135,14 @@ impl Record {
         left_out(self.inner().pace.rest())
     }
 
-    /// Everything, at the end of the run.
-    pub(crate) fn work(&self, prompt_given: bool, duration: Duration) -> Work {
+    /// Everything, at the end of the run. `whole` tells that the agent came to its end.
+    pub(crate) fn work(&self, prompt_given: bool, whole: bool, duration: Duration) -> Work {
         let mut inner = self.inner();
         let Inner { calls, collector, .. } = &mut *inner;
         calls.count_open(collector);
+        if !whole {
+            collector.cut();
+        }
         Work {
             text: inner.talk.text(),
             manifest: inner.collector.manifest(),

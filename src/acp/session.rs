@@ -43,6 +43,8 @@ impl Session {
             let what = if error.is_panic() { "it panicked" } else { "its runtime ended" };
             End::Died { why: Why::Internal(what.to_owned()) }
         });
-        Outcome { end, work: record.work(wire.was_prompt_given(), began.elapsed()) }
+        let whole = matches!(end, End::Finished { .. } | End::Refused);
+        let work = record.work(wire.was_prompt_given(), whole, began.elapsed());
+        Outcome { end, work }
     }
 }

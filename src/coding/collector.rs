@@ -61,6 +61,8 @@ struct File {
     reads: u32,
     writes: u32,
     deleted: bool,
+    /// Writes of calls that were cut.
+    cut: u32,
 }
 
 #[derive(Debug)]
@@ -208,6 +210,15 @@ impl Collector {
         }
     }
 
+    /// The run was cut: of its open calls it is not known whether they wrote.
+    pub fn cut(&mut self) {
+        for open in self.open.iter().filter(|open| matches!(open.effect, Effect::Write | Effect::Delete)) {
+            if let Some(file) = self.files.get_mut(&open.what) {
+                file.cut = file.cut.saturating_add(1);
+            }
+        }
+    }
+
     /// What is known so far.
     #[must_use]
     pub fn manifest(&self) -> Manifest {
@@ -228,7 +239,11 @@ impl Collector {
         files.sort_unstable_by_key(|(_, file)| file.order);
         files
             .into_iter()
-            .map(|(path, file)| if file.deleted { format!("{path} (deleted)") } else { path.clone() })
+            .map(|(path, file)| match (file.writes > 0 && file.cut >= file.writes, file.deleted) {
+                (true, _) => format!("{path} (begun)"),
+                (false, true) => format!("{path} (deleted)"),
+                (false, false) => path.clone(),
+            })
             .collect()
     }
 
@@ -288,6 +303,18 @@ mod tests {
         collector.add(Effect::Run, Some("later"), "echo hi");
         collector.ended("later", true);
         assert_eq!(collector.manifest().commands, ["echo hi"], "this one was not refused");
+    }
+
+    #[test]
+    fn a_write_of_a_call_that_was_cut_is_only_begun() {
+        let mut collector = Collector::new("/w");
+        collector.add(Effect::Write, Some("1"), "a");
+        collector.add(Effect::Write, Some("2"), "b");
+        collector.ended("2", false);
+        collector.add(Effect::Write, Some("3"), "b");
+        collector.add(Effect::Delete, Some("4"), "c");
+        collector.cut();
+        assert_eq!(collector.manifest().written, ["a (begun)", "b", "c (begun)"]);
     }
 
     #[test]

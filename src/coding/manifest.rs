@@ -5,7 +5,8 @@
 pub struct Manifest {
     /// Files that were read and not written. Paths below the directory of the session are relative to it.
     pub read: Vec<String>,
-    /// Files that were written. A deleted one ends in ` (deleted)`.
+    /// Files that were written. A deleted one ends in ` (deleted)`, one of which only the
+    /// beginning is known in ` (begun)`.
     pub written: Vec<String>,
     /// Commands, each on one line of at most 120 characters.
     pub commands: Vec<String>,

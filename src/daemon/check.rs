@@ -14,7 +14,7 @@ use ghost_provider::{Providers, scripted};
 
 use crate::loading::{Env, Overrides, of_provider};
 use crate::ports::SystemClock;
-use crate::{prices, recordings, scripts};
+use crate::{prices, recordings, scripts, toolbox_check};
 
 /// The directory of rule files, for a world whose `world-config.yaml` cannot be read.
 const SCRIPTS: &str = "scripts";
@@ -46,6 +46,7 @@ pub fn check(world_dir: &Path, overrides: &Overrides, env: Env<'_>, tools: &[Str
         found.extend(recordings::missing(&plan));
         found.extend(prices::unpriced(&plan));
         found.extend(model_warnings(&plan));
+        found.extend(toolbox_check::problems(&plan));
     }
     let mut built: BTreeSet<String> = ghost_tools::builtins::all().into_iter().map(|tool| tool.spec.name).collect();
     built.extend(tools.iter().cloned());

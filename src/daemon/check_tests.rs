@@ -213,7 +213,8 @@ fn a_mistake_in_the_choice_of_the_model_is_the_only_reported_problem() {
 #[test]
 fn a_rule_may_call_a_tool_of_a_toolbox() {
     let world = world();
-    write(world.path(), WORLD_FILE, format!("{WORLD}toolboxes: [{{ source: toolbox/notes/toolbox.yaml }}]\n"));
+    let more = "toolboxes: [{ source: toolbox/notes/toolbox.yaml }]\nsandbox: { kind: local }\n";
+    write(world.path(), WORLD_FILE, format!("{WORLD}{more}"));
     let manifest = "name: notes\nbin_dir: bin\ntools: [{ name: add, description: Add a note, command: [add] }]\n";
     write(world.path(), "toolbox/notes/toolbox.yaml", manifest);
     write(world.path(), "toolbox/notes/bin/add", "#!/bin/sh\n");
@@ -230,4 +231,32 @@ fn a_rule_may_call_a_tool_of_a_toolbox() {
     assert_eq!(problems(world.path()).len(), 1, "no word of the world gives it");
     write(world.path(), "scripts/clerk.yaml", rules("notes.gone"));
     assert_eq!(problems(world.path()).len(), 1);
+}
+
+#[test]
+fn what_would_leave_the_tools_of_a_toolbox_out_is_reported() {
+    let world = world();
+    let manifest =
+        |tool: &str| format!("name: notes\ntools: [{{ name: add, description: Add, command: [cat], {tool} }}]\n");
+    let found = |config: &str, tool: &str| {
+        write(
+            world.path(),
+            WORLD_FILE,
+            format!("{WORLD}{config}toolboxes: [{{ source: toolbox/notes/toolbox.yaml }}]\n"),
+        );
+        write(world.path(), "toolbox/notes/toolbox.yaml", manifest(tool));
+        problems(world.path()).join("\n")
+    };
+    let sandbox = "sandbox: { kind: local }\n";
+    assert_eq!(found(sandbox, ""), "");
+    assert!(found("", "").contains("there is no `sandbox`"));
+    assert!(found(sandbox, "parameters: { properties: { a: { type: intger } } }").contains("tools.add.parameters"));
+    assert!(found(sandbox, "parameters: { required: [nam] }").contains("`nam`"));
+    let agent = "stream: acp, stdin: \"{task}\", parameters: { properties: { task: { type: string } } }";
+    let money = format!("{sandbox}budgets: {{ world: {{ usd: 1 }} }}\n");
+    assert!(found(&money, agent).contains("notes.add"));
+    assert_eq!(found(&format!("{money}coding: {{ run_budget: 0.5 }}\n"), agent), "");
+    // An error of the manifest causes no others.
+    write(world.path(), "archetype/clerk/config.md", "## Toolbox\nsource: toolbox/notes/toolbox.yaml\n- add\n");
+    assert_eq!(found(sandbox, "strem: acp").matches("error: ").count(), 1);
 }

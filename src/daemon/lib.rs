@@ -26,6 +26,7 @@ mod sandbox_check;
 mod scripts;
 mod signals;
 mod terminal;
+mod toolbox_check;
 mod workspace_dir;
 
 pub use check::check;

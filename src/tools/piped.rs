@@ -5,6 +5,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::FutureExt as _;
+use ghost_domain::Refusal;
 use ghost_sandbox::{Command, Drain, Feed, NotTaken, Sandbox};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex};
 use tokio::sync::Notify;
@@ -29,6 +30,8 @@ pub(crate) struct PipedProcess {
 struct Said {
     errors: String,
     ended: Option<String>,
+    /// Why the sandbox did not run it.
+    refused: Option<Refusal>,
 }
 
 impl Said {
@@ -66,6 +69,11 @@ impl PipedProcess {
         if !self.task.is_finished() {
             self.ended.notified().await;
         }
+    }
+
+    /// Why the sandbox did not run it, if it has refused.
+    pub(crate) fn refused(&self) -> Option<Refusal> {
+        self.said.lock().unwrap_or_else(PoisonError::into_inner).refused.clone()
     }
 
     /// What is known of its end: the reason, and the end of its error output. Empty if nothing is known.
@@ -107,7 +115,11 @@ async fn run(
     }
     let ended = match done {
         Ok(done) => format!("its process ended: {}", done.end.status()),
-        Err(refusal) => refusal.in_words(),
+        Err(refusal) => {
+            let words = refusal.in_words();
+            said.lock().unwrap_or_else(PoisonError::into_inner).refused = Some(refusal);
+            words
+        }
     };
     said.lock().unwrap_or_else(PoisonError::into_inner).ended = Some(ended);
 }

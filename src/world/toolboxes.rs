@@ -6,9 +6,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use ghost_agent::Engine;
-use ghost_config::plan::Plan;
-use ghost_config::plan::toolbox::{CommandTool, Program, ToolboxKind};
-use ghost_sandbox::{Command, End, Sandbox};
+use ghost_config::plan::toolbox::{CommandTool, Program, ToolboxKind, ToolboxRuntime};
+use ghost_config::plan::{Plan, RemotePlan, SandboxKind, SandboxPlan, ToolboxPlan};
+use ghost_sandbox::{Closed, Command, End, Owner, Sandbox};
 use ghost_tools::builtins::{PROBE, PROBE_TIME, tools_of};
 
 /// Sets the tools of all toolboxes of the current plan, and removes those of others.
@@ -21,21 +21,77 @@ pub(crate) async fn refresh(engine: &Engine) {
     if plan.toolboxes.is_empty() {
         return;
     }
-    let sandbox = engine.services.sandbox();
-    let missing = match sandbox {
-        Some(sandbox) => missing(&plan, sandbox).await,
-        None => BTreeSet::new(),
-    };
-    let sandbox = sandbox.ok_or_else(|| engine.services.without_sandbox().unwrap_or("there is none here"));
+    let own = engine.services.sandbox().cloned();
+    let own = own.ok_or_else(|| engine.services.without_sandbox().unwrap_or("there is none here").to_owned());
+    let mut places: Vec<Place> = vec![Place::new(None, own, &plan).await];
+    for toolbox in plan.toolboxes.values() {
+        let server = server_of(toolbox);
+        if !places.iter().any(|place| place.server.as_ref() == server) {
+            places.push(Place::new(server.cloned(), opened(engine, &plan, server).await, &plan).await);
+        }
+    }
     for (name, toolbox) in &plan.toolboxes {
+        let server = server_of(toolbox);
+        // Every server has a place by now.
+        let Some(place) = places.iter().find(|place| place.server.as_ref() == server) else { continue };
+        let (sandbox, missing) = (place.sandbox.as_ref().map_err(String::as_str), &place.missing);
         let new = toolbox.passthrough_env.iter().find(|name| !engine.services.redacts(name));
         let new = new.map(|name| format!("ghostd passes {name} on from its next start"));
-        let tools = tools_of(toolbox, sandbox, &|tool| new.clone().or_else(|| lacks(tool, &missing)));
+        let tools = tools_of(toolbox, sandbox, &|tool| new.clone().or_else(|| lacks(tool, missing)));
         for (tool, why) in &tools.absent {
             tracing::warn!("{tool} is absent: {why}");
         }
         engine.tools.set(name, tools);
     }
+}
+
+/// Where the programs of some toolboxes run.
+struct Place {
+    /// Their own server; `None` is the sandbox of the world.
+    server: Option<RemotePlan>,
+    sandbox: Result<Arc<dyn Sandbox>, String>,
+    /// The programs that it does not have.
+    missing: BTreeSet<String>,
+}
+
+impl Place {
+    async fn new(server: Option<RemotePlan>, sandbox: Result<Arc<dyn Sandbox>, String>, plan: &Plan) -> Self {
+        let missing = match &sandbox {
+            Ok(sandbox) => missing(plan, server.as_ref(), sandbox).await,
+            Err(_) => BTreeSet::new(),
+        };
+        Self { server, sandbox, missing }
+    }
+}
+
+/// The toolbox's own server.
+fn server_of(toolbox: &ToolboxPlan) -> Option<&RemotePlan> {
+    match &toolbox.kind {
+        ToolboxKind::Commands { runtime: ToolboxRuntime::Remote(remote), .. } => Some(remote),
+        ToolboxKind::Commands { .. } | ToolboxKind::Mcp(_) => None,
+    }
+}
+
+/// Opens the sandbox on a toolbox's own server.
+async fn opened(engine: &Engine, plan: &Plan, server: Option<&RemotePlan>) -> Result<Arc<dyn Sandbox>, String> {
+    let services = &engine.services;
+    let server = server.ok_or("it has no server")?;
+    if plan.sandbox.remote.as_ref() == Some(server) && plan.sandbox.kind == SandboxKind::Remote {
+        // Two that keep the same copy in agreement would undo each other's work.
+        return services.sandbox().cloned().ok_or_else(|| "the sandbox of the world is not there".to_owned());
+    }
+    if !services.redacts(&server.token_env) {
+        return Err(format!("ghostd knows {} from its next start", server.token_env));
+    }
+    let data_dir = services.data_dir().ok_or("this world has no data directory")?;
+    // What the world passes on to its own sandbox is not for another machine.
+    let (env, passthrough_env) = Default::default();
+    let remote = Some(server.clone());
+    let own = SandboxPlan { kind: SandboxKind::Remote, remote, env, passthrough_env, ..plan.sandbox.clone() };
+    let owner = Owner { world_id: &plan.world_id, data_dir };
+    let workspace = services.workspace.place().ok_or("this world has no files")?;
+    let clock = Arc::clone(&services.ctx.ports.clock);
+    ghost_sandbox::open(&own, owner, workspace, Arc::new(Closed), clock).await
 }
 
 /// The programs that a tool needs of the sandbox.
@@ -61,9 +117,9 @@ fn lacks(tool: &CommandTool, missing: &BTreeSet<String>) -> Option<String> {
 }
 
 /// The programs that tools need and the sandbox does not have. If they cannot be looked for, none: a call then says so.
-async fn missing(plan: &Plan, sandbox: &Arc<dyn Sandbox>) -> BTreeSet<String> {
+async fn missing(plan: &Plan, server: Option<&RemotePlan>, sandbox: &Arc<dyn Sandbox>) -> BTreeSet<String> {
     let mut wanted = BTreeSet::new();
-    for toolbox in plan.toolboxes.values() {
+    for toolbox in plan.toolboxes.values().filter(|toolbox| server_of(toolbox) == server) {
         if let ToolboxKind::Commands { tools, .. } = &toolbox.kind {
             wanted.extend(tools.iter().flat_map(programs).map(str::to_owned));
         }

@@ -34,12 +34,18 @@ impl World {
     /// What the MCP server of a toolbox has now, compared with what is trusted.
     ///
     /// # Errors
-    /// `InvalidArguments` for a toolbox without a server; `Unavailable` if the server cannot be used.
+    /// `InvalidArguments` for a toolbox without a server; `ExecFailed` if the server cannot be used.
     pub async fn look_at_server(&self, toolbox: &ToolboxPlan) -> Result<Vec<Trust>, Refusal> {
-        look(&self.engine().services, toolbox, server(toolbox)?).await
+        let found = look(&self.engine().services, toolbox, server(toolbox)?).await;
+        // `Unavailable` would mean that ghostd is away, and clients would wait for it.
+        found.map_err(|refusal| match refusal.code {
+            Code::Unavailable => Refusal::new(Code::ExecFailed, refusal.message)
+                .hint(format!("correct its `server` in {}, and look again", toolbox.source)),
+            _ => refusal,
+        })
     }
 
-    /// Trusts tools of an MCP server as they are now, writes the lock file, and reloads the world. `wanted` are short names,
+    /// Trusts tools of an MCP server as they are now, writes the lock file, and reloads the world. `wanted` are short or full names,
     /// each with the beginning of a hash after `=` if it must have that; none means every tool that can be used.
     ///
     /// # Errors
@@ -50,7 +56,7 @@ impl World {
         let _trusting = self.trusting.lock().await;
         let toolbox = self.toolbox(name)?;
         let found = self.look_at_server(&toolbox).await?;
-        let tools = chosen(server(&toolbox)?, &found, wanted)?;
+        let tools = chosen(&toolbox.name, server(&toolbox)?, &found, wanted)?;
         let path = toolbox.dir.join(ghost_config::LOCK_FILE);
         let text = ghost_config::lock_text(&tools)
             .map_err(|error| Refusal::new(Code::Internal, format!("the lock file cannot be written: {error}")))?;
@@ -90,7 +96,7 @@ fn server(toolbox: &ToolboxPlan) -> Result<&McpPlan, Refusal> {
 }
 
 /// The tools of the new lock file.
-fn chosen(mcp: &McpPlan, found: &[Trust], wanted: &[String]) -> Result<Vec<TrustedTool>, Refusal> {
+fn chosen(toolbox: &str, mcp: &McpPlan, found: &[Trust], wanted: &[String]) -> Result<Vec<TrustedTool>, Refusal> {
     if wanted.is_empty() {
         return Ok(found.iter().filter_map(|trust| trust.now.clone()).collect());
     }
@@ -99,6 +105,7 @@ fn chosen(mcp: &McpPlan, found: &[Trust], wanted: &[String]) -> Result<Vec<Trust
     for word in wanted {
         let (name, hash) = word.split_once('=').map_or((word.as_str(), None), |(name, hash)| (name, Some(hash)));
         let of_tools = |code, what: String| Refusal::new(code, what).details(json!({ "field": "tools" }));
+        let name = name.strip_prefix(&format!("{toolbox}.")).unwrap_or(name);
         let now = found.iter().find(|trust| trust.tool == name).and_then(|trust| trust.now.as_ref());
         let Some(now) = now else {
             let near = nearest(name, found.iter().filter(|trust| trust.now.is_some()).map(|trust| trust.tool.as_str()));
@@ -171,7 +178,7 @@ mod tests {
         ];
         let names = |wanted: &[&str]| {
             let wanted: Vec<String> = wanted.iter().map(|word| (*word).to_owned()).collect();
-            chosen(&mcp, &found, &wanted)
+            chosen("notes", &mcp, &found, &wanted)
                 .map(|tools| tools.iter().map(|tool| format!("{}={}", tool.tool, tool.hash)).collect::<Vec<_>>())
                 .map_err(|refusal| refusal.code)
         };

@@ -53,8 +53,13 @@ pub struct Deny {
 
 impl Approve {
     pub async fn run(self, client: &Client) -> Result<Answer, Failure> {
-        let fields: Map<String, Value> =
-            self.fields.into_iter().map(|(name, value)| (name, Value::String(value))).collect();
+        let mut fields = Map::new();
+        for (name, value) in self.fields {
+            if fields.insert(name.clone(), Value::String(value)).is_some() {
+                let hint = "give each field once; a list is one value with commas";
+                return Err(Failure::new("invalid_arguments", format!("--field {name} is given twice")).hint(hint));
+            }
+        }
         let fields_json = if fields.is_empty() { String::new() } else { Value::Object(fields).to_string() };
         let decision = DecideApprovalRequest { approve: true, always: self.always, fields_json, ..<_>::default() };
         decide(client, self.approval_id, decision).await

@@ -108,7 +108,12 @@ fn output(map: &Map<'_>, name: &str, stdin: &Stdin) -> (Stream, ResultForm) {
         (Some(ACP), Stdin::Parameter(task)) => Some(ResultForm::Acp(task.clone())),
         (Some(ACP), _) => {
             let hint = "write `stdin: \"{task}\"`, if `task` is the parameter with the task";
-            map.field().error("`stream: acp` needs the parameter with the task of the agent", hint);
+            let at = map.get("stdin");
+            let what = match &at {
+                Some(_) => "with `stream: acp`, the input is one parameter: that with the task of the agent",
+                None => "`stream: acp` needs the parameter with the task of the agent",
+            };
+            at.as_ref().unwrap_or(map.field()).error(what, hint);
             return (Stream::Lines, ResultForm::Raw);
         }
         _ => stream.and_then(|word| word.parse().ok()).or_else(by_name).map(ResultForm::CodingAgent),

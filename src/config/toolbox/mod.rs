@@ -47,7 +47,7 @@ impl Bases {
 }
 
 /// A toolbox that the world lists.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Toolbox {
     /// The name of the toolbox: the first part of its tools' names.
     pub name: String,
@@ -57,6 +57,8 @@ pub struct Toolbox {
     pub allowed: BTreeSet<String>,
     /// Whether an operator decides which tools it has, so that a name may be right although it is not known yet.
     pub is_open: bool,
+    /// Whether its manifest has an error, which is reported.
+    pub is_broken: bool,
     /// The manifest, if it exists.
     pub plan: Option<ToolboxPlan>,
 }
@@ -95,7 +97,10 @@ pub fn toolboxes(
         let directory_name = Path::new(&key).parent().and_then(Path::file_name).and_then(|name| name.to_str());
         let (name, tools, mut plan) = match bases.find(&key) {
             Some((base, path)) => {
-                let Some(plan) = manifest::manifest(&path, base, &key, report, env) else { continue };
+                let Some(plan) = manifest::manifest(&path, base, &key, report, env) else {
+                    found.insert(key, Toolbox::default());
+                    continue;
+                };
                 (plan.name.clone(), plan.tool_names().map(str::to_owned).collect(), Some(plan))
             }
             None => {
@@ -125,7 +130,7 @@ pub fn toolboxes(
             field.error(format!("another toolbox is called `{name}` too"), "rename one of them");
             continue;
         }
-        found.insert(key, Toolbox { name, tools, allowed, is_open, plan });
+        found.insert(key, Toolbox { name, tools, allowed, is_open, is_broken: false, plan });
     }
     found
 }
@@ -148,6 +153,9 @@ pub fn check_reference(
         file.warn(line, field, format!("{reason}; its agents will not start"), hint);
         return Err(reason);
     };
+    if toolbox.is_broken {
+        return Ok(BTreeSet::new());
+    }
     let mut full = BTreeSet::new();
     let mut refused = None;
     for (line, tool) in wanted {
@@ -157,7 +165,7 @@ pub fn check_reference(
         } else if toolbox.is_open && !toolbox.tools.contains(short) {
             let message =
                 format!("the tool `{}` of `{}` is not trusted yet", ghost_domain::text::clip(tool, 80), toolbox.name);
-            let hint = "correct the name; the tools of MCP servers are absent in this version";
+            let hint = format!("trust it with `ghostctl toolbox trust {} {short}`, or correct the name", toolbox.name);
             file.warn(*line, "Toolbox", message, hint);
             full.insert(format!("{}.{short}", toolbox.name));
         } else if !toolbox.tools.contains(short) {

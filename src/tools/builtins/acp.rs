@@ -48,6 +48,9 @@ impl AcpRun<'_> {
     pub(super) async fn run(&self, resume: Option<&str>) -> Result<Output, Refusal> {
         let began = Instant::now();
         let first = self.session(resume.map(|id| SessionId(id.to_owned())), self.timeout).await;
+        if let (End::StartFailed { .. }, None, Some(refusal)) = (&first.end, resume, &first.refused) {
+            return Err(refusal.clone());
+        }
         if let End::CannotResume { why } = &first.end {
             return Err(uncertain(&self.tool, why));
         }
@@ -101,7 +104,7 @@ impl AcpRun<'_> {
             // What it printed last may still be on its way.
             let _ = tokio::time::timeout(Duration::from_secs(1), process.ended()).await;
         }
-        Run { outcome, errors: process.last_words() }
+        Run { outcome, errors: process.last_words(), refused: process.refused() }
     }
 
     /// The result. With a `note`, another process of the same run has worked, too.
@@ -115,7 +118,8 @@ impl AcpRun<'_> {
             over.map(|(told, most)| format!("It was stopped: it has cost {told}, and `coding.run_budget` is {most}."));
         let notes: Vec<String> = note.into_iter().chain(over_note).collect();
         let room = RESULT.saturating_sub(notes.iter().map(|note| note.len() + 1).sum());
-        let text = std::iter::once(run.outcome.compact(&self.tool, &run.errors, room)).chain(notes);
+        let summary = run.outcome.compact(&self.tool, &run.errors, room);
+        let text = notes.into_iter().chain([summary]);
         Output {
             content: Value::String(text.collect::<Vec<_>>().join("\n")),
             failed: match run.end {
@@ -134,6 +138,8 @@ struct Run {
     outcome: Outcome,
     /// What is known of the end of the process, with the end of its error output.
     errors: String,
+    /// Why the sandbox did not run the process.
+    refused: Option<Refusal>,
 }
 
 impl Deref for Run {

@@ -91,8 +91,7 @@ impl ErasedOutside for McpTool {
             return Err(Refusal::new(Code::Unsupported, format!("{full} is not available: {why}"))
                 .hint("do it without this tool"));
         }
-        let arguments = arguments.as_object().cloned().unwrap_or_default();
-        let running = open.questions.begin(call, &full);
+        let running = open.questions.begin(call, &full, &arguments);
         let options = CallOptions {
             timeout: mcp.timeout.saturating_add(QUESTION_TIME),
             idle: Some(mcp.timeout),
@@ -101,8 +100,9 @@ impl ErasedOutside for McpTool {
         };
         let progress = |progress: Progress| call.progress(&shown(&progress));
         let done = match Part::named(&self.tool.tool) {
-            Some(part) => part.read(open.connection(), &Value::Object(arguments)).await,
+            Some(part) => part.read(open.connection(), &arguments).await,
             None => {
+                let arguments = arguments.as_object().cloned().unwrap_or_default();
                 let done = open.connection().call(&self.tool.name, arguments, options, progress).await;
                 done.map(|result| output(&result))
             }

@@ -44,7 +44,7 @@ mod written;
 pub use browser::absent_browser;
 pub use commands::NEED_SANDBOX;
 pub use facts::facts;
-pub use toolbox::{PROBE, PROBE_TIME, tools_of};
+pub use toolbox::{PROBE, PROBE_TIME, schema_problem, tools_of};
 pub use web::{NEED_WEB, absent_web_tools};
 
 use ghost_domain::tool_catalogue::{CALL, DESCRIBE};

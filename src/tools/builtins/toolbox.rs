@@ -33,7 +33,7 @@ const MARGIN: u64 = 10;
 const ACP_MARGIN: u64 = MARGIN + 2 * acp::GRACE.as_secs();
 
 /// The tools of `toolbox`, and those that cannot be had. `lacks` says what the sandbox lacks of the programs that a tool
-/// needs (TBX-10); `sandbox` is the world's, or why there is none.
+/// needs (TBX-10). `sandbox` is where its programs run, the world's or that of its own server, or why they cannot run.
 pub fn tools_of(
     toolbox: &Arc<ToolboxPlan>,
     sandbox: Result<&Arc<dyn Sandbox>, &str>,
@@ -48,7 +48,13 @@ pub fn tools_of(
         let full = toolbox.full(&tool.name);
         match why_absent(toolbox, runtime, tool, sandbox).or_else(|| lacks(tool)) {
             Some(why) => found.absent.push((full, why)),
-            None => found.tools.push(built(toolbox, tool, full)),
+            None => {
+                let server = match (runtime, sandbox) {
+                    (ToolboxRuntime::Remote(_), Ok(server)) => Some(Arc::clone(server)),
+                    _ => None,
+                };
+                found.tools.push(built(toolbox, tool, full, server));
+            }
         }
     }
     found
@@ -63,15 +69,17 @@ fn why_absent(
     if !toolbox.allows(&tool.name) {
         return Some("`toolboxes` of the world file does not allow it".to_owned());
     }
-    if *runtime != ToolboxRuntime::Sandbox {
-        return Some("this version does not run toolboxes on a server of their own yet".to_owned());
-    }
+    let is_remote = matches!(runtime, ToolboxRuntime::Remote(_));
     let sandbox = match sandbox {
         Ok(sandbox) => sandbox,
+        Err(why) if is_remote => return Some(format!("its server cannot be used: {why}")),
         Err(why) => return Some(format!("there is no sandbox: {why}")),
     };
-    if jsonschema::validator_for(&tool.parameters).is_err() {
-        return Some("the schema of its parameters is not valid".to_owned());
+    if is_remote && matches!(tool.result, ResultForm::Acp(_)) {
+        return Some("an agent that speaks ACP runs in the world's own sandbox".to_owned());
+    }
+    if let Some(problem) = schema_problem(&tool.parameters) {
+        return Some(problem);
     }
     if let Some(name) = tool.needs_env.iter().find(|name| std::env::var_os(name).is_none_or(|value| value.is_empty())) {
         return Some(format!("the variable {name} is not set for ghostd"));
@@ -81,17 +89,30 @@ fn why_absent(
     {
         return Some(format!("there is no file {} in the toolbox", file.display()));
     }
-    sandbox.toolbox_path(&dir_of(toolbox)).err()
+    if is_remote { None } else { sandbox.toolbox_path(&dir_of(toolbox)).err() }
+}
+
+/// What is wrong with the schema of a tool's parameters: no call could match it.
+#[must_use]
+pub fn schema_problem(schema: &Value) -> Option<String> {
+    if let Err(error) = jsonschema::validator_for(schema) {
+        return Some(format!("the schema of its parameters is not valid: {error}"));
+    }
+    let closed = schema.get("additionalProperties") == Some(&Value::Bool(false));
+    let known = schema.get("properties").and_then(Value::as_object);
+    let required = schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
+    let mut unknown = required.filter(|name| closed && known.is_none_or(|known| !known.contains_key(*name)));
+    unknown.next().map(|name| format!("the schema requires `{name}`, which is none of its properties"))
 }
 
 fn dir_of(toolbox: &ToolboxPlan) -> ToolboxDir {
     ToolboxDir { name: toolbox.name.clone(), dir: toolbox.dir.clone() }
 }
 
-fn built(toolbox: &Arc<ToolboxPlan>, tool: &CommandTool, full: String) -> Tool {
+fn built(toolbox: &Arc<ToolboxPlan>, tool: &CommandTool, full: String, server: Option<Arc<dyn Sandbox>>) -> Tool {
     let margin = if matches!(tool.result, ResultForm::Acp(_)) { ACP_MARGIN } else { MARGIN };
     let seconds = tool.timeout.as_secs().saturating_add(margin);
-    let run = Run::Outside(Arc::new(ToolboxCommand { toolbox: Arc::clone(toolbox), tool: tool.clone() }));
+    let run = Run::Outside(Arc::new(ToolboxCommand { toolbox: Arc::clone(toolbox), tool: tool.clone(), server }));
     Tool::with_schema(&full, &tool.description, tool.parameters.clone(), run)
         .from_toolbox(toolbox)
         .within(u32::try_from(seconds).unwrap_or(u32::MAX))
@@ -100,6 +121,8 @@ fn built(toolbox: &Arc<ToolboxPlan>, tool: &CommandTool, full: String) -> Tool {
 struct ToolboxCommand {
     toolbox: Arc<ToolboxPlan>,
     tool: CommandTool,
+    /// The toolbox's own server; `None` for the sandbox of the world.
+    server: Option<Arc<dyn Sandbox>>,
 }
 
 /// What a call needs to run.
@@ -119,7 +142,13 @@ impl ErasedOutside for ToolboxCommand {
         let output = match &self.tool.result {
             ResultForm::Acp(task) => {
                 call.hold_money(&full, call.services.plan().coding.run_budget).await?;
-                self.acp(call, &sandbox, command, &arguments, task).run(None).await?
+                match self.acp(call, &sandbox, command, &arguments, task).run(None).await {
+                    Ok(output) => output,
+                    Err(refusal) => {
+                        call.release_money().await?;
+                        return Err(refusal);
+                    }
+                }
             }
             ResultForm::CodingAgent(format) => {
                 call.hold_money(&full, call.services.plan().coding.run_budget).await?;
@@ -163,19 +192,28 @@ impl ErasedOutside for ToolboxCommand {
         };
         let Prepared { sandbox, command, grants, before } = self.prepared(call, &arguments).await.map_err(uncertain)?;
         call.hold_money(&full, call.services.plan().coding.run_budget).await.map_err(uncertain)?;
-        let output = self.acp(call, &sandbox, command, &arguments, task).run(Some(session)).await?;
-        Ok(indexed(call, output, before, grants).await)
+        match self.acp(call, &sandbox, command, &arguments, task).run(Some(session)).await {
+            Ok(output) => Ok(indexed(call, output, before, grants).await),
+            Err(refusal) => {
+                // Nothing was done now. What the crash cut is charged already.
+                call.release_money().await?;
+                Err(refusal)
+            }
+        }
     }
 }
 
 impl ToolboxCommand {
     async fn prepared(&self, call: &CallContext, arguments: &Value) -> Result<Prepared, Refusal> {
-        let Some(sandbox) = call.services.sandbox() else {
+        let Some(sandbox) = self.server.as_ref().or_else(|| call.services.sandbox()) else {
             return Err(Refusal::new(Code::Unavailable, "this world has no sandbox").hint("do it without this tool"));
         };
         let unavailable =
             |why| Refusal::new(Code::Unavailable, format!("{}: {why}", self.toolbox.full(&self.tool.name)));
-        let dir_inside = sandbox.toolbox_path(&dir_of(&self.toolbox)).map_err(unavailable)?;
+        // The files of a toolbox with a server are there, where no manifest knows their place.
+        let own = self.server.is_none().then(|| dir_of(&self.toolbox));
+        let dir_inside = own.as_ref().map(|dir| sandbox.toolbox_path(dir)).transpose().map_err(unavailable)?;
+        let dir_inside = dir_inside.unwrap_or_default();
         let workspace = sandbox.workspace_path();
         let place = |place: Place| match place {
             Place::Workspace => workspace.clone(),
@@ -215,7 +253,7 @@ impl ToolboxCommand {
             stdin,
             feed: None,
             drain: None,
-            toolbox: Some(dir_of(&self.toolbox)),
+            toolbox: own,
             timeout: self.tool.timeout,
             writable: prefixes,
             stdout_limit: self.tool.output_limit,

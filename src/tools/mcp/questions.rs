@@ -20,7 +20,16 @@ pub(crate) const QUESTION_TIME: Duration = Duration::from_secs(600);
 
 /// The calls that run over a connection, by their labels.
 #[derive(Clone, Default)]
-pub(crate) struct Questions(Arc<Mutex<BTreeMap<String, (CallContext, String)>>>);
+pub(crate) struct Questions(Arc<Mutex<BTreeMap<String, Asker>>>);
+
+/// A call that a question can belong to.
+#[derive(Clone)]
+struct Asker {
+    call: CallContext,
+    /// The full name of its tool.
+    full: String,
+    arguments: Value,
+}
 
 /// A call that runs. Dropping it ends it here.
 pub(crate) struct Running {
@@ -37,14 +46,14 @@ impl Drop for Running {
 
 impl Questions {
     /// Notes a call of the tool `full` that begins.
-    pub(crate) fn begin(&self, call: &CallContext, full: &str) -> Running {
+    pub(crate) fn begin(&self, call: &CallContext, full: &str, arguments: &Value) -> Running {
         let label = call.call_id.to_string();
-        let entry = (call.clone(), full.to_owned());
+        let entry = Asker { call: call.clone(), full: full.to_owned(), arguments: arguments.clone() };
         self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(label.clone(), entry);
         Running { questions: self.clone(), label: label.into() }
     }
 
-    fn call_of(&self, label: &str) -> Option<(CallContext, String)> {
+    fn call_of(&self, label: &str) -> Option<Asker> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).get(label).cloned()
     }
 }
@@ -52,11 +61,10 @@ impl Questions {
 #[async_trait]
 impl ElicitationHandler for Questions {
     async fn ask(&self, question: Elicitation) -> Answer {
-        let Some((call, full)) = question.call.as_deref().and_then(|label| self.call_of(label)) else {
-            return Answer::Decline;
-        };
+        let asker = question.call.as_deref().and_then(|label| self.call_of(label));
+        let Some(Asker { call, full, arguments }) = asker else { return Answer::Decline };
         call.progress(&format!("{full} asks an operator: {}", question.message));
-        let mut arguments = json!({ "asks": question.message });
+        let mut arguments = json!({ "asks": question.message, "call": arguments });
         if let Some(problem) = &question.problem {
             arguments["problem"] = json!(problem);
         }
