@@ -20,6 +20,7 @@ use crate::bounds::SESSION_MAX;
 use crate::office::Office;
 use crate::outcome::{End, Stop, StopReason};
 use crate::task::{SessionId, Task};
+use crate::time::pause;
 use crate::usage::Tokens;
 use crate::wait::{Halt, Wait};
 use crate::why::{CannotResume, StartError, Why};
@@ -220,7 +221,7 @@ impl Flow {
             biased;
             answer = answer => answer,
             () = kill => return Stop::Unconfirmed,
-            () = tokio::time::sleep(self.task.timeouts.grace) => return Stop::Unconfirmed,
+            () = pause(self.task.timeouts.grace) => return Stop::Unconfirmed,
         };
         match answer {
             Ok(answer) => {

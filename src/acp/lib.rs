@@ -26,6 +26,7 @@ mod talk;
 mod task;
 mod terminal;
 mod terminals;
+mod time;
 mod updates;
 mod usage;
 mod wait;

@@ -11,6 +11,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::bounds::TERMINALS_MAX;
 use crate::terminal::Terminal;
+use crate::time::within;
 
 pub(crate) struct Terminals {
     open: Mutex<Open>,
@@ -67,7 +68,7 @@ impl Terminals {
     pub(crate) async fn release_all(&self, grace: Duration) {
         let all: Vec<_> = self.open().all.drain().map(|(_, (terminal, _))| terminal).collect();
         let released = join_all(all.iter().map(|terminal| terminal.release()));
-        if tokio::time::timeout(grace, released).await.is_err() {
+        if within(grace, released).await.is_none() {
             tracing::warn!(terminals = all.len(), "terminals were not released in time; they are dropped");
         }
     }

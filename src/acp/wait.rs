@@ -39,7 +39,7 @@ impl Wait<'_> {
         let gone = || Halt::Gone(self.wire.why().unwrap_or(Why::Ended));
         let broken = async {
             self.wire.broken().await;
-            tokio::time::sleep(LINGER).await;
+            crate::time::pause(LINGER).await;
         };
         tokio::select! {
             biased;

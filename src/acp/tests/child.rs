@@ -1,5 +1,5 @@
 //! Runs with `test_agent.py` as a process.
-#![allow(missing_docs, clippy::unwrap_used)]
+#![allow(clippy::disallowed_methods, missing_docs, clippy::unwrap_used)]
 
 mod support;
 

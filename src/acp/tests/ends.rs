@@ -1,5 +1,5 @@
 //! The ways in which a run starts, goes on after its process died, and ends.
-#![allow(missing_docs, clippy::unwrap_used)]
+#![allow(clippy::disallowed_methods, missing_docs, clippy::unwrap_used)]
 
 mod support;
 

@@ -1,5 +1,5 @@
 //! Agents that break the protocol, lie, flood, or do nothing. No run may hang or grow.
-#![allow(missing_docs, clippy::unwrap_used)]
+#![allow(clippy::disallowed_methods, missing_docs, clippy::unwrap_used)]
 
 mod support;
 

@@ -1,5 +1,5 @@
 //! Whole turns with an agent that behaves.
-#![allow(missing_docs, clippy::unwrap_used)]
+#![allow(clippy::disallowed_methods, missing_docs, clippy::unwrap_used)]
 
 mod support;
 

@@ -24,6 +24,8 @@ use crate::tool::Output;
 const RESULT: usize = 2_048;
 /// How long an agent may take until its session is there.
 const START: Duration = Duration::from_secs(60);
+/// How long a run waits for the last words of its process.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 /// How long an agent may take to stop.
 pub(super) const GRACE: Duration = Duration::from_secs(10);
 
@@ -102,7 +104,11 @@ impl AcpRun<'_> {
         let outcome = Session::run(streams, task, Arc::new(host), cancel).await;
         if !matches!(outcome.end, End::Finished { .. }) {
             // What it printed last may still be on its way.
-            let _ = tokio::time::timeout(Duration::from_secs(1), process.ended()).await;
+            tokio::select! {
+                biased;
+                () = process.ended() => {}
+                () = self.call.services.ctx.ports.clock.sleep(LAST_WORDS) => {}
+            }
         }
         Run { outcome, errors: process.last_words(), refused: process.refused() }
     }

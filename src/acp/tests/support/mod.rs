@@ -1,5 +1,5 @@
 //! A host that remembers everything, and an agent that says what a test makes it say.
-#![allow(dead_code, missing_docs, clippy::unwrap_used, clippy::expect_used)]
+#![allow(clippy::disallowed_methods, dead_code, missing_docs, clippy::unwrap_used, clippy::expect_used)]
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
