@@ -10,7 +10,7 @@ use ghost_store::StoreError;
 use ghost_world::World;
 use serde_json::json;
 
-use super::journaled_turn::{AGENTS, tool, turns};
+use super::journaled_turn::{AGENTS, tool, tool_named, turns};
 use crate::child::Child;
 use crate::fixture;
 use crate::measure::{Outcome, cpu, median, pause, runtime};
@@ -21,6 +21,8 @@ const DROIDS_EACH: usize = 10;
 const ROUNDS: usize = 7;
 const SPAWN: &str = "Please start your droids.";
 const TASK: &str = "Fetch the page and say what it holds.";
+/// The name of the tool for droids: the world file only takes names of the catalogue, and Ghost has no such tool.
+const OF_DROIDS: &str = "tts";
 const LIMITS: &str = "limits: { droids_max: 200, droids_per_agent: 20, ";
 
 /// Measures the row of this module.
@@ -34,8 +36,14 @@ pub fn measure() -> Outcome<Vec<Line>> {
         fixture::write_world(&world_dir, AGENTS, &format!("{url}/v1"))?;
         let file = world_dir.join("world-config.yaml");
         let text = std::fs::read_to_string(&file)?.replace("limits: { ", LIMITS);
-        std::fs::write(&file, text + "droids: { tools: [bench.fetch] }\n")?;
-        let world = fixture::boot(&world_dir, &data, ghost_daemon::system_ports(), vec![tool(&url)?]).await?;
+        std::fs::write(&file, text + "droids: { tools: [tts] }\n")?;
+        let world = fixture::boot(
+            &world_dir,
+            &data,
+            ghost_daemon::system_ports(),
+            vec![tool(&url)?, tool_named(OF_DROIDS, &url)?],
+        )
+        .await?;
         let (mut ours, mut floor) = (Vec::new(), Vec::new());
         for round in 0..=ROUNDS {
             let (droids, turn) = (droids(&world, round + 1).await?, turns(&world).await?);
@@ -103,9 +111,9 @@ fn answer(request: &FakeRequest) -> FakeReply {
     if request.path == "/page" {
         return FakeReply::new(200, "text/plain", "The harbour took in 1,204 ships, 96 more than the year before.");
     }
-    let mail = request.last_of("user");
+    // What comes before is recalled from earlier turns.
+    let mail = request.last_of("user").rsplit("<inbox>").next().unwrap_or_default();
     let spawns = mail.contains(SPAWN);
-    let fetches = mail.contains("fetch the page") || mail.contains(TASK);
     let answer = match request.rounds() {
         0 if spawns => {
             let call = |n| FakeCall {
@@ -115,7 +123,8 @@ fn answer(request: &FakeRequest) -> FakeReply {
             };
             FakeAnswer::Model { text: String::new(), calls: (0..DROIDS_EACH).map(call).collect() }
         }
-        0 if fetches => FakeAnswer::call("call_1", "bench.fetch", json!({})),
+        0 if mail.contains(TASK) => FakeAnswer::call("call_1", OF_DROIDS, json!({})),
+        0 if mail.contains("fetch the page") => FakeAnswer::call("call_1", "bench.fetch", json!({})),
         _ => FakeAnswer::say("The page says that the harbour took in 1,204 ships, 96 more than last year."),
     };
     answer.into_reply(request)

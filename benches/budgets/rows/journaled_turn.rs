@@ -66,9 +66,14 @@ pub fn measure() -> Outcome<Vec<Line>> {
 
 /// The tool that each turn calls. It makes a request to the server at `url`.
 pub(super) fn tool(url: &str) -> Outcome<Tool> {
+    tool_named(TOOL, url)
+}
+
+/// The same tool under another name.
+pub(super) fn tool_named(name: &str, url: &str) -> Outcome<Tool> {
     let fetch = Fetch { client: client()?, url: format!("{url}/page") };
     let parameters = json!({ "type": "object", "properties": {}, "additionalProperties": false });
-    Ok(Tool::with_schema(TOOL, "Fetches the page.", parameters, Run::outside(fetch)))
+    Ok(Tool::with_schema(name, "Fetches the page.", parameters, Run::outside(fetch)))
 }
 
 /// Lets every agent handle its messages, one turn for each message. Returns the CPU seconds of one

@@ -31,7 +31,7 @@ async fn a_line_without_end_ends_the_run_and_what_was_done_is_kept() {
     let (outcome, ()) = tokio::join!(run.outcome, flood);
     let outcome = outcome.unwrap();
     assert_eq!(outcome.end, End::Died { why: Why::LineTooLong { max: LINE_MAX } });
-    assert_eq!(outcome.work.manifest.written, ["a"]);
+    assert_eq!(outcome.work.manifest.written, ["a (begun)"], "the call did not come to its end");
     assert!(outcome.work.may_have_acted);
 }
 

@@ -61,8 +61,15 @@ impl Shapes {
     pub(super) fn body(&self, message: &str, fields: &[&str]) -> Value {
         let mut properties = Map::new();
         if let Some(shape) = self.0.get(message) {
-            for (field, comment) in shape.fields.iter().filter(|(field, _)| fields.contains(&field.name())) {
-                properties.insert(field.name().to_owned(), with_description(schema_of(field), comment));
+            for (field, comment) in &shape.fields {
+                // What the contract has as JSON text is an object here.
+                let (name, schema) = match field.name().strip_suffix("_json") {
+                    Some(name) => (name, json!({ "type": "object" })),
+                    None => (field.name(), schema_of(field)),
+                };
+                if fields.contains(&name) {
+                    properties.insert(name.to_owned(), with_description(schema, comment));
+                }
             }
         }
         json!({ "type": "object", "properties": properties, "additionalProperties": false })
