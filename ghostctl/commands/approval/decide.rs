@@ -26,10 +26,10 @@ pub struct Approve {
     /// Approval id
     approval_id: String,
     /// Let the same agent run the same plan again without asking
-    #[arg(long, conflicts_with = "fields")]
+    #[arg(long, conflicts_with = "fields_json")]
     always: bool,
     /// Fill in a field of the form that a program asks with; repeat it for each field
-    #[arg(long = "field", value_name = "NAME=VALUE", value_parser = field)]
+    #[arg(id = "fields_json", long = "field", value_name = "NAME=VALUE", value_parser = field)]
     fields: Vec<(String, String)>,
 }
 
