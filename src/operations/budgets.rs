@@ -2,6 +2,7 @@
 //! it ends, its real use is charged and the reservation is released: the reservation is settled
 //! (docs/design.md, "Outages, breakers and budgets").
 
+mod accounts;
 mod calls;
 mod late;
 mod limits;
@@ -16,17 +17,17 @@ use ghost_domain::budget::{Budget, Reservation};
 use ghost_domain::ports::Signal;
 use ghost_domain::transcript::TokenUsage;
 use ghost_domain::usage::{UsageRow, UsageSum};
-use ghost_domain::{Agent, Money, Refusal, ReservationId, Turn};
+use ghost_domain::{Agent, Money, ReservationId, Turn};
 use ghost_domain::{Price, Scope};
 use ghost_store::tables::UsageFilter;
 use ghost_store::{Reads, Writes};
 
+use accounts::{accounts, with_root_hint};
 pub(crate) use calls::charged;
 pub use calls::{hold, may_charge, release};
 pub(crate) use limits::of_first_archetype;
 pub use limits::{NewLimits, each, follow_file, of_archetype, of_archetypes, set};
 pub use payers::OWNERS_MAX;
-use payers::payers;
 pub(crate) use payers::{Since, may_create};
 
 use crate::{OperationContext, Result};
@@ -54,24 +55,6 @@ pub struct Demand {
     pub behind: BTreeSet<Scope>,
     /// Whether the turn has another model to wait for. Then a spent budget does not park it.
     pub another: bool,
-}
-
-/// Returns the accounts that a call of an agent is charged to. The world has an account from the
-/// first call on. A root has one too if roots have a default limit. Other scopes get an account
-/// when a limit is set for them; their earlier spending is in the usage rows.
-async fn accounts(r: &mut dyn Reads, ctx: &OperationContext, agent: &Agent, turn: &Turn) -> Result<Vec<Budget>> {
-    let world = r.budget_get(&Scope::World).await?.unwrap_or_else(|| Budget::open(Scope::World, ctx.now()));
-    let mut budgets = vec![world];
-    let scopes = payers(r, agent).await?;
-    let daily: Vec<Scope> = scopes.iter().chain([&Scope::World]).filter_map(Scope::daily).collect();
-    for scope in scopes.into_iter().chain(daily) {
-        budgets.extend(r.budget_get(&scope).await?.map(|budget| budget.at(ctx.now())));
-    }
-    let root = Scope::Root(turn.root_id);
-    let account = r.budget_get(&root).await?;
-    let new = (ctx.limits().root_tokens_max > 0).then(|| Budget::open(root, ctx.now()));
-    budgets.extend(account.or(new));
-    Ok(budgets)
 }
 
 /// The result of a reservation.
@@ -133,25 +116,6 @@ pub async fn reserve(
     });
     w.turn_put(turn).await?;
     Ok(Reserved::Granted(reservation_id, allowance))
-}
-
-/// Adds a hint to the refusal of a root that has reached the default limit of roots: it says how to
-/// raise it.
-fn with_root_hint(refusal: Refusal, budgets: &[Budget], root_tokens: u64) -> Refusal {
-    let reached = |budget: &&Budget| {
-        let named = refusal.details.as_ref().and_then(|details| details["scope"].as_str());
-        named.is_some_and(|scope| scope == budget.scope.to_string())
-    };
-    let account = budgets.iter().find(reached).cloned();
-    let Some(Budget { scope, .. }) = account.filter(|budget| {
-        budget.limits.tokens.is_none() && budget.clone().with_default(root_tokens).limits.tokens.is_some()
-    }) else {
-        return refusal;
-    };
-    refusal.hint(format!(
-        "raise it for this root with `ghostctl budget set {scope} --tokens N` or lift it with `--tokens none`; \
-         `limits.root_tokens_max` in the world file is the limit of every root, 0 means no limit"
-    ))
 }
 
 /// The usage of an answered call, or of a failed call whose usage the provider reported.

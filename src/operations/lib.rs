@@ -29,6 +29,7 @@ mod job_result;
 pub mod jobs;
 pub mod knowledge;
 pub mod mail;
+mod questions;
 pub mod requests;
 mod result;
 pub mod retention;

@@ -3,6 +3,7 @@
 //! A server is a stranger. What it says after an operator trusted it can only take tools away: it must never add a tool,
 //! or change what a model reads of one.
 
+pub(crate) mod asking;
 mod connections;
 mod link;
 mod listing;

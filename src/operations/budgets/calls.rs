@@ -10,7 +10,7 @@ use ghost_domain::{Agent, CallId, Code, Money, Refusal, Turn};
 use ghost_store::{Reads, Writes};
 use serde_json::json;
 
-use super::{accounts, with_root_hint};
+use super::accounts::{accounts, with_root_hint};
 use crate::agent_lookup::agent_named;
 use crate::{OperationContext, Result};
 

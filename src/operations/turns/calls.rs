@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::ownership::working_turn;
 use crate::chain::Chain;
-use crate::{OperationContext, Result, approvals, budgets, root_limits};
+use crate::{OperationContext, Result, budgets, questions, root_limits};
 
 /// A tool call that is about to run.
 #[derive(Clone, Debug)]
@@ -139,7 +139,7 @@ pub async fn record_call_end(
     counted.calls = counted.calls.saturating_add(1);
     row.cost = budgets::charged(w, ctx, &mut counted, (call_id, tool), outcome.cost, duration_ms).await?;
     if !counted.questions.is_empty() {
-        approvals::close_questions(w, ctx, &mut counted, Some(id)).await?;
+        questions::close_questions(w, ctx, &mut counted, Some(id)).await?;
     }
     w.turn_put(&counted).await?;
     let (bytes_out, shown) = (length(&text), u64::from(outcome.view_bytes.unwrap_or(ctx.limits().result_view_bytes)));

@@ -14,7 +14,7 @@ use super::calls::close_open_calls;
 use super::end::finish;
 use super::ending::Ending;
 use super::ownership::working_turn;
-use crate::{OperationContext, Result, approvals, asks, budgets, dead_letters};
+use crate::{OperationContext, Result, approvals, asks, budgets, dead_letters, questions};
 
 /// Records a crash inside the process. The death of the daemon is not counted here.
 pub async fn crashed(w: &mut dyn Writes, ctx: &OperationContext, agent_id: &AgentId, reason: &str) -> Result<()> {
@@ -50,7 +50,7 @@ pub async fn review_at_boot(w: &mut dyn Writes, ctx: &OperationContext) -> Resul
         // again. The programs that asked in the middle of a call are gone.
         budgets::forfeit_held(w, ctx, &mut turn).await?;
         if !turn.questions.is_empty() {
-            approvals::close_questions(w, ctx, &mut turn, None).await?;
+            questions::close_questions(w, ctx, &mut turn, None).await?;
             w.turn_put(&turn).await?;
         }
         if turn.parked.is_some() {

@@ -16,9 +16,10 @@ use serde_json::{Value, json};
 use super::common::without_nulls;
 use crate::context::CallContext;
 use crate::live::SourceTools;
+use crate::mcp::asking::{Asking, QUESTION_TIME};
 use crate::mcp::connection_for;
 use crate::mcp::parts::Part;
-use crate::mcp::questions::QUESTION_TIME;
+
 use crate::tool::{ErasedOutside, Output, Run, Tool};
 
 /// How much longer than its request a call may take, in seconds: the server may have to be started.
@@ -91,7 +92,8 @@ impl ErasedOutside for McpTool {
             return Err(Refusal::new(Code::Unsupported, format!("{full} is not available: {why}"))
                 .hint("do it without this tool"));
         }
-        let running = open.questions.begin(call, &full, &arguments);
+        let asking = Asking { call: call.clone(), full: full.clone(), arguments: arguments.clone() };
+        let running = open.questions.begin(call.call_id.to_string(), Arc::new(asking));
         let options = CallOptions {
             timeout: mcp.timeout.saturating_add(QUESTION_TIME),
             idle: Some(mcp.timeout),

@@ -11,8 +11,9 @@ use ghost_mcp::{Connection, ElicitationHandler, HttpClient, Lifecycle, Limits, L
 use ghost_sandbox::{Command, ToolboxDir};
 use secrecy::SecretString;
 
+use super::asking::QUESTION_TIME;
 use super::pool::Linked;
-use super::questions::{QUESTION_TIME, Questions};
+use super::questions::Questions;
 use crate::context::WorldServices;
 use crate::piped::PipedProcess;
 

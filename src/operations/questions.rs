@@ -1,0 +1,70 @@
+//! The end of approvals, and the questions that a running call puts to an operator: they end with the call.
+//!
+//! Nothing here may decide about an approval.
+
+use ghost_domain::approval::SHOWN_MAX;
+use ghost_domain::event::{EventKind, NewEvent};
+use ghost_domain::ports::Signal;
+use ghost_domain::{Approval, ApprovalId, ApprovalStatus, Turn};
+use ghost_store::Writes;
+use serde_json::json;
+
+use crate::{OperationContext, Result};
+
+/// Takes back a question that nobody needs an answer to any more. Does nothing if it is closed.
+async fn withdraw(w: &mut dyn Writes, ctx: &OperationContext, approval_id: ApprovalId) -> Result<()> {
+    let Some(mut approval) = w.approval_get(approval_id).await? else { return Ok(()) };
+    if approval.status == ApprovalStatus::Pending {
+        approval.status = ApprovalStatus::Cancelled;
+        close(w, ctx, approval).await?;
+    }
+    Ok(())
+}
+
+/// Takes back the questions of a call that has ended; with `None`, those of all calls. The caller writes the turn.
+pub(crate) async fn close_questions(
+    w: &mut dyn Writes,
+    ctx: &OperationContext,
+    turn: &mut Turn,
+    of: Option<&str>,
+) -> Result<()> {
+    let mut left = Vec::new();
+    for approval_id in std::mem::take(&mut turn.questions) {
+        match w.approval_get(approval_id).await? {
+            Some(approval) if of.is_some_and(|id| id != approval.provider_call_id) => left.push(approval_id),
+            _ => withdraw(w, ctx, approval_id).await?,
+        }
+    }
+    turn.questions = left;
+    Ok(())
+}
+
+/// Closes an approval.
+pub(crate) async fn close(w: &mut dyn Writes, ctx: &OperationContext, mut approval: Approval) -> Result<Approval> {
+    approval.closed_at = Some(ctx.now());
+    w.approval_put(&approval).await?;
+    emit(w, ctx, EventKind::ApprovalClosed, &approval).await?;
+    w.signal(Signal::ApprovalClosed(approval.agent_id.clone()));
+    Ok(approval)
+}
+
+/// Writes an event of an approval.
+pub(crate) async fn emit(
+    w: &mut dyn Writes,
+    ctx: &OperationContext,
+    kind: EventKind,
+    approval: &Approval,
+) -> Result<()> {
+    ctx.emit(w, event(ctx, kind, approval)).await
+}
+
+/// An event of an approval.
+pub(crate) fn event(ctx: &OperationContext, kind: EventKind, approval: &Approval) -> NewEvent {
+    let payload = json!({
+        "approval_id": approval.approval_id, "status": approval.status, "turn_id": approval.turn_id,
+        "conversation_id": approval.conversation_id, "tool": approval.plan.tool,
+        "summary": ctx.excerpt(&approval.plan.summary(), SHOWN_MAX), "reason": ctx.excerpt(&approval.reason, 400),
+        "expires_at_ms": approval.expires_at, "always": approval.always, "decided_by": approval.decided_by,
+    });
+    NewEvent::new(kind, payload).agent(&approval.agent_id).correlation(approval.turn_id)
+}
