@@ -72,12 +72,7 @@ fn a_run_becomes_a_short_result_and_what_is_no_stream_stays_text() {
     let program = path.join("toolbox/code/bin/replay");
     std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     let _daemon = test_env.up(&path, &[]);
-    if let Some(why) = test_env.json(&["status"])["sandbox"]["absent"].as_str() {
-        assert!(std::env::var("GHOST_SANDBOX").is_err(), "GHOST_SANDBOX=required: {why}");
-        #[allow(clippy::print_stderr, reason = "a skipped test says so")]
-        {
-            eprintln!("skipped: {why}");
-        }
+    if !test_env.has_sandbox() {
         return;
     }
     let run = |tool: &str| -> Value {

@@ -66,18 +66,6 @@ impl Droids {
         Self { test_env, world: path, daemon }
     }
 
-    /// Whether commands run here. Says why not, unless a sandbox is required.
-    fn has_sandbox(&self) -> bool {
-        let status = self.test_env.json(&["status"]);
-        let Some(why) = status["sandbox"]["absent"].as_str() else { return true };
-        assert!(std::env::var("GHOST_SANDBOX").is_err(), "GHOST_SANDBOX=required: {why}");
-        #[allow(clippy::print_stderr, reason = "a skipped test says so")]
-        {
-            eprintln!("skipped: {why}");
-        }
-        false
-    }
-
     fn file(&self, path: &str) -> std::path::PathBuf {
         self.test_env.data("droids").join("workspace").join(path)
     }
@@ -167,7 +155,7 @@ fn a_droid_does_its_task_within_its_limits_and_its_parent_promotes_the_result() 
 #[test]
 fn a_killed_droid_turn_goes_on_and_its_command_does_not_run_twice() {
     let mut droids = Droids::new();
-    if !droids.has_sandbox() {
+    if !droids.test_env.has_sandbox() {
         return;
     }
     droids.test_env.ctl(&["send", "ada", "delegate linger"]).ok();

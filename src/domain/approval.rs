@@ -96,10 +96,10 @@ impl ApprovalPlan {
         }
     }
 
-    /// Whether the beginning of the summary that notes and events show is the whole plan.
+    /// Whether the beginning of the summary that notes and events show is the whole plan. A form is never in it.
     #[must_use]
     pub fn is_shown_whole(&self) -> bool {
-        self.summary().chars().count() <= SHOWN_MAX
+        self.form.is_none() && self.summary().chars().count() <= SHOWN_MAX
     }
 }
 
@@ -187,6 +187,8 @@ mod tests {
         assert!(python.summary().contains("evil()") && python.is_shown_whole());
         let long = of("tool.cli", json!({ "command": format!("git status{}; git push", " ".repeat(400)) }));
         assert!(!long.is_shown_whole());
+        let asks = ApprovalPlan { form: Some(json!({})), ..of("notes.form", json!({})) };
+        assert!(!asks.is_shown_whole());
     }
 
     // covers: EXEC-10, TEST-14

@@ -197,7 +197,7 @@ pub async fn decide_in_conversation(
     }
     let shown = named(w, approval_id).await?.plan.is_shown_whole();
     if !shown && decision != Decision::Deny {
-        return Err(Refusal::new(Code::PolicyDenied, "this call is too long to be approved here").hint(format!(
+        return Err(Refusal::new(Code::PolicyDenied, "this request is not shown whole here").hint(format!(
             "see it with `ghostctl approval show {approval_id}`, and approve it with `ghostctl approval`"
         )));
     }

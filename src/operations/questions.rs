@@ -39,6 +39,16 @@ pub(crate) async fn close_questions(
     Ok(())
 }
 
+/// Takes back the questions of a turn whose calls were interrupted: their programs are gone.
+pub(crate) async fn end_all(w: &mut dyn Writes, ctx: &OperationContext, turn: &mut Turn) -> Result<()> {
+    if turn.questions.is_empty() {
+        return Ok(());
+    }
+    close_questions(w, ctx, turn, None).await?;
+    w.turn_put(turn).await?;
+    Ok(())
+}
+
 /// Closes an approval.
 pub(crate) async fn close(w: &mut dyn Writes, ctx: &OperationContext, mut approval: Approval) -> Result<Approval> {
     approval.closed_at = Some(ctx.now());

@@ -245,6 +245,7 @@ async fn open(w: &mut dyn Writes, ctx: &OperationContext, agent: Agent, opening:
 
 async fn resume(w: &mut dyn Writes, ctx: &OperationContext, agent: Agent, mut turn: Turn) -> Result<Taken> {
     crate::budgets::forfeit_held(w, ctx, &mut turn).await?;
+    crate::questions::end_all(w, ctx, &mut turn).await?;
     if turn.is_in_background() {
         turn.parked = None;
         w.turn_put(&turn).await?;

@@ -13,12 +13,14 @@ use serde_json::json;
 use super::journaled_turn::{AGENTS, tool, tool_named, turns};
 use crate::child::Child;
 use crate::fixture;
-use crate::measure::{Outcome, cpu, median, pause, runtime};
+use crate::measure::{Outcome, cpu, median, now, pause, runtime};
 use crate::table::{Line, Sense};
 
 const PARENTS: usize = 10;
 const DROIDS_EACH: usize = 10;
 const ROUNDS: usize = 7;
+/// The longest time of one round.
+const LONGEST: Duration = Duration::from_secs(120);
 const SPAWN: &str = "Please start your droids.";
 const TASK: &str = "Fetch the page and say what it holds.";
 /// The name of the tool for droids: the world file only takes names of the catalogue, and Ghost has no such tool.
@@ -79,7 +81,11 @@ async fn droids(world: &World, rounds: usize) -> Outcome<f64> {
         world.store().write(move |w| Box::pin(async move { mail::deliver(w, &ctx, message).await })).await?;
     }
     let wanted = rounds * PARENTS * DROIDS_EACH;
+    let began_at = now();
     loop {
+        if began_at.elapsed() > LONGEST {
+            return Err("the droids do not come to their end".into());
+        }
         pause(Duration::from_millis(50)).await;
         let read = world.store().read(|r| {
             Box::pin(async move {

@@ -12,7 +12,7 @@ use serde_json::json;
 use super::orders::set_going;
 use crate::agent_lookup::{gone, put};
 use crate::droids::family::{self, Parent};
-use crate::{OperationContext, Result, asks, budgets, turns};
+use crate::{OperationContext, Result, asks, budgets, questions, turns};
 
 /// Records that an agent has stopped. An open turn stays open and continues when the agent is
 /// started again.
@@ -23,7 +23,7 @@ pub async fn stopped(w: &mut dyn Writes, ctx: &OperationContext, agent_id: &Agen
     }
     agent.status = AgentStatus::Stopped;
     put(w, ctx, &mut agent).await?;
-    forfeit_open_turn(w, ctx, agent_id).await?;
+    interrupt_open_turn(w, ctx, agent_id).await?;
     asks::fail_all_to(w, ctx, agent_id, &gone(&agent, "was stopped")).await?;
     if agent.kind == AgentKind::Droid {
         // Whatever ended it, its own droids end with it.
@@ -122,7 +122,7 @@ async fn fail(
     agent.status = AgentStatus::Failed;
     agent.status_reason = Some(reason.clone());
     put(w, ctx, &mut agent).await?;
-    forfeit_open_turn(w, ctx, agent_id).await?;
+    interrupt_open_turn(w, ctx, agent_id).await?;
     asks::fail_all_to(w, ctx, agent_id, &gone(&agent, "has failed")).await?;
     family::ended_with_parent(w, ctx, agent_id, Parent::Failed).await?;
     if agent.kind == AgentKind::Droid {
@@ -158,11 +158,12 @@ pub async fn claim_all(w: &mut dyn Writes, ctx: &OperationContext) -> Result<Vec
     }
 }
 
-/// Books the reservation of a stopped agent's open turn as spent. Its model call was interrupted,
+/// Books the reservations of a stopped agent's open turn as spent and takes its questions back. Its calls were interrupted,
 /// and it may take long until the turn continues.
-async fn forfeit_open_turn(w: &mut dyn Writes, ctx: &OperationContext, agent_id: &AgentId) -> Result<()> {
+async fn interrupt_open_turn(w: &mut dyn Writes, ctx: &OperationContext, agent_id: &AgentId) -> Result<()> {
     if let Some(mut turn) = w.turn_open_of(agent_id).await? {
         budgets::forfeit_held(w, ctx, &mut turn).await?;
+        questions::end_all(w, ctx, &mut turn).await?;
     }
     Ok(())
 }

@@ -12,6 +12,7 @@ mod budgets_limits;
 mod budgets_nights;
 mod budgets_roots;
 mod budgets_sums;
+mod call_money;
 mod chat;
 mod conversation_actions;
 mod conversations;

@@ -27,6 +27,7 @@ pub async fn crashed(w: &mut dyn Writes, ctx: &OperationContext, agent_id: &Agen
     };
     let ids: Vec<MessageId> = mail.iter().map(|envelope| envelope.message_id).collect();
     budgets::forfeit_held(w, ctx, &mut turn).await?;
+    questions::end_all(w, ctx, &mut turn).await?;
     w.message_mark(&ids, MailState::Taken, Some(turn.turn_id), 1).await?;
     let crashes = mail.first().map_or(turn.crashes, |envelope| envelope.crashes + 1);
     if crashes >= ctx.limits().crashes_max {
@@ -49,10 +50,7 @@ pub async fn review_at_boot(w: &mut dyn Writes, ctx: &OperationContext) -> Resul
         // The daemon's death interrupted the model call of this turn, whether or not its agent runs
         // again. The programs that asked in the middle of a call are gone.
         budgets::forfeit_held(w, ctx, &mut turn).await?;
-        if !turn.questions.is_empty() {
-            questions::close_questions(w, ctx, &mut turn, None).await?;
-            w.turn_put(&turn).await?;
-        }
+        questions::end_all(w, ctx, &mut turn).await?;
         if turn.parked.is_some() {
             // A parked turn waits for an outside cause, so it may wait over any number of starts.
             continue;

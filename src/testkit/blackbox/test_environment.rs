@@ -164,6 +164,22 @@ impl TestEnvironment {
         run(command).json()
     }
 
+    /// Whether commands run in the world that is up. If not, a test skips its rest, and the reason is on standard error.
+    ///
+    /// # Panics
+    /// If they do not, and `GHOST_SANDBOX` says that a sandbox is required.
+    #[must_use]
+    pub fn has_sandbox(&self) -> bool {
+        let status = self.json(&["status"]);
+        let Some(why) = status["sandbox"]["absent"].as_str() else { return true };
+        assert!(std::env::var("GHOST_SANDBOX").is_err(), "GHOST_SANDBOX=required: {why}");
+        #[allow(clippy::print_stderr, reason = "a skipped test says so")]
+        {
+            eprintln!("skipped: {why}");
+        }
+        false
+    }
+
     /// Starts `ghostctl` in the background, for example `events --follow`.
     #[must_use]
     pub fn ctl_in_background<S: AsRef<OsStr>>(&self, args: &[S]) -> Daemon {

@@ -158,8 +158,10 @@ impl ErasedOutside for ToolboxCommand {
                     Ok((Some(output), _)) => output,
                     Ok((None, done)) => result(&done, &dir, self.tool.timeout),
                     Err(refusal) => {
-                        // The sandbox did not start it.
-                        call.release_money().await?;
+                        // Any other failure of the sandbox may have come after the start.
+                        if matches!(refusal.code, Code::InvalidArguments | Code::NotFound | Code::PathDenied) {
+                            call.release_money().await?;
+                        }
                         return Err(refusal);
                     }
                 }
