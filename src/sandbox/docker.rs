@@ -30,10 +30,11 @@ use self::paths::of_container;
 use crate::command::{Alone, Command, Finished, Progress, Sandbox, ToolboxDir};
 use crate::environment::environment;
 use crate::frame::{Exec, Network, flag, right};
-use crate::own_dirs::{self, NOBODY};
+use crate::own_dirs::{self, DirOwner};
 use crate::program;
 use crate::protection::{self, Protection, Report};
 use crate::tunnel::{Client, Exit, Outlet};
+use crate::users::{NOBODY, User};
 
 /// An idle container ends after this time.
 const IDLE: Duration = Duration::from_secs(600);
@@ -278,13 +279,14 @@ impl Docker {
     /// Prepares directories of the workspace, and says which they are.
     fn places(&self, command: &Command, writable: &[String]) -> Result<Vec<Place>, Refusal> {
         let root = &self.common.workspace;
+        let owner = if self.is_root { DirOwner::User(User::NOBODY) } else { DirOwner::Kept };
         let own = |dir: &str| -> Result<Place, Refusal> {
-            let identity = own_dirs::prepare(root, dir, self.is_root.then_some(NOBODY))?;
+            let identity = own_dirs::prepare(root, dir, owner)?;
             Ok(Place { dir: dir.trim_end_matches('/').to_owned(), identity, writable: true })
         };
         own(&command.agent_id.home())?;
         let mut places = writable.iter().map(|prefix| own(prefix)).collect::<Result<Vec<_>, _>>()?;
-        let workspace = own_dirs::prepare(root, "", None)?;
+        let workspace = own_dirs::prepare(root, "", DirOwner::Kept)?;
         if self.is_shared(command) {
             // All agents' places, so the whole; the runner holds each command to its own.
             let writable = self.plan.workspace_access != WorkspaceAccess::ReadOnly;
@@ -325,6 +327,8 @@ impl Docker {
             env: environment(&self.plan, WORKSPACE, &inside(&own), "/tmp", &command.env),
             paths,
             network,
+            // The container's.
+            user: None,
         }
     }
 

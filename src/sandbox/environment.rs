@@ -10,13 +10,14 @@ use ghost_config::plan::{SandboxNetwork, SandboxPlan};
 use crate::tunnel;
 
 /// Settings that keep a repository's own configuration from running programs: they win over `.git/config`. `diff.external`
-/// cannot be switched off so.
-const GIT: [(&str, &str); 5] = [
+/// cannot be switched off so. Repositories of the workspace may belong to other users: an operator, or another agent.
+const GIT: [(&str, &str); 6] = [
     ("core.fsmonitor", "false"),
     ("core.hooksPath", "/dev/null"),
     ("core.pager", "cat"),
     ("core.editor", "true"),
     ("protocol.ext.allow", "never"),
+    ("safe.directory", "*"),
 ];
 
 /// The environment of a command, as `name=value`, sorted by name. `workspace`, `home` and `tmp` are paths as the command

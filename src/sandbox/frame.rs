@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 
 use crate::command::End;
+use crate::users::User;
 
 /// Version of the protocol.
 pub(crate) const VERSION: u16 = 2;
@@ -70,6 +71,8 @@ pub(crate) struct Exec {
     pub(crate) env: Vec<String>,
     pub(crate) paths: Vec<(u8, String)>,
     pub(crate) network: Network,
+    /// The user that the command runs as; without one the runner chooses.
+    pub(crate) user: Option<User>,
 }
 
 /// What a command reaches over the network.
@@ -176,8 +179,9 @@ impl Exec {
         body.extend(0_u32.to_le_bytes());
         let (mode, tunnel) = self.network.encoded();
         body.push(mode);
-        body.extend(OWN_ID.to_le_bytes());
-        body.extend(OWN_ID.to_le_bytes());
+        let (uid, gid) = self.user.map_or((OWN_ID, OWN_ID), |user| (user.uid, user.gid));
+        body.extend(uid.to_le_bytes());
+        body.extend(gid.to_le_bytes());
         body.extend(UMASK.to_le_bytes());
         body.extend(u32::try_from(self.deadline.as_millis()).unwrap_or(u32::MAX).to_le_bytes());
         body.extend(self.memory.to_le_bytes());

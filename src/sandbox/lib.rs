@@ -17,6 +17,7 @@ mod program;
 mod protection;
 pub mod remote;
 mod tunnel;
+mod users;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -30,10 +31,11 @@ pub use docker::{Docker, Owner};
 pub use drain::Drain;
 pub use feed::{Feed, NotTaken};
 pub use local::Local;
-pub use own_dirs::is_within_reach;
+pub use own_dirs::{is_within_reach, keeps_groups};
 pub use protection::{Protection, Report};
 pub use remote::Remote;
 pub use tunnel::{ADDRESS as PROXY, Client, Closed, Outlet};
+pub use users::{User, Users};
 
 /// Opens the sandbox of a world. The data directory of `owner` gets the runner's program; commands see files below
 /// `workspace`. With `network: proxy` their connections go to `outlet`.
@@ -50,7 +52,7 @@ pub async fn open(
     match plan.kind {
         SandboxKind::None => Err("the world file has no `sandbox: { kind: local }`, `docker` or `remote`".to_owned()),
         SandboxKind::Local => {
-            Ok(Local::open(plan, owner.data_dir, workspace, outlet, clock).await? as Arc<dyn Sandbox>)
+            Ok(Local::open(plan, owner.data_dir, workspace, outlet, clock, None).await? as Arc<dyn Sandbox>)
         }
         SandboxKind::Docker => {
             let host = std::env::var("DOCKER_HOST").ok();

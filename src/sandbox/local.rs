@@ -20,10 +20,11 @@ use crate::client::Runner;
 use crate::command::{Command, Finished, Progress, Sandbox, ToolboxDir};
 use crate::environment;
 use crate::frame::{Exec, Network, flag, right};
-use crate::own_dirs;
+use crate::own_dirs::{self, DirOwner};
 use crate::program;
 use crate::protection::{self, Protection, Report};
 use crate::tunnel::{self, Client, Exit, Outlet};
+use crate::users::{User, Users};
 
 /// An idle runner ends after this time.
 const IDLE: Duration = Duration::from_secs(60);
@@ -68,6 +69,8 @@ pub struct Local {
     clock: Arc<dyn Clock>,
     runners: Mutex<BTreeMap<AgentId, Started>>,
     is_root: bool,
+    /// The users of agents, if each has its own. Only root can become them.
+    users: Option<Arc<dyn Users>>,
 }
 
 /// A runner that was started.
@@ -80,7 +83,8 @@ struct Started {
 }
 
 impl Local {
-    /// Prepares the sandbox and starts a runner once, to learn what this machine can enforce.
+    /// Prepares the sandbox and starts a runner once, to learn what this machine can enforce. As root, commands run as
+    /// the users that `users` gives their agents; without it, all as "nobody".
     ///
     /// # Errors
     /// Why commands cannot run here.
@@ -90,6 +94,7 @@ impl Local {
         workspace: &Path,
         outlet: Arc<dyn Outlet>,
         clock: Arc<dyn Clock>,
+        users: Option<Arc<dyn Users>>,
     ) -> Result<Arc<Self>, String> {
         let unusable = |what: &str, error: std::io::Error| format!("{what}: {error}");
         let workspace = workspace.canonicalize().map_err(|error| unusable("the workspace cannot be found", error))?;
@@ -111,6 +116,7 @@ impl Local {
             clock,
             runners: Mutex::default(),
             is_root,
+            users: users.filter(|_| is_root),
         };
         let (runner, child) = local.start(None).await?;
         let hello = runner.hello();
@@ -179,12 +185,20 @@ impl Local {
         });
     }
 
-    /// Prepares a directory of the workspace for the command.
-    fn own(&self, dir: &str) -> Result<(), Refusal> {
-        own_dirs::prepare(&self.workspace, dir, self.is_root.then_some(own_dirs::NOBODY)).map(drop)
+    /// Prepares a directory of the workspace for the command of an agent whose home is `home`. If it has a user of its
+    /// own, the home is that user's, and every other directory is shared: it belongs to the group of all agents.
+    fn own(&self, dir: &str, home: &str, user: Option<User>) -> Result<(), Refusal> {
+        let is_own = Path::new(dir).starts_with(home);
+        let owner = match user {
+            Some(user) if is_own => DirOwner::User(user),
+            Some(user) => DirOwner::Group(user.gid),
+            None if self.is_root => DirOwner::User(User::NOBODY),
+            None => DirOwner::Kept,
+        };
+        own_dirs::prepare(&self.workspace, dir, owner).map(drop)
     }
 
-    fn exec(&self, command: &Command) -> Exec {
+    fn exec(&self, command: &Command, user: Option<User>) -> Exec {
         let spaces = self.report.in_force & Protection::Namespaces.bit() != 0;
         let at = |path: &str| self.workspace.join(path).display().to_string();
         let home = at(&command.agent_id.home());
@@ -227,6 +241,7 @@ impl Local {
                 SandboxNetwork::Proxy => Network::Tunnel(tunnel::PORT),
                 SandboxNetwork::None | SandboxNetwork::Open => Network::None,
             },
+            user,
         }
     }
 }
@@ -235,12 +250,14 @@ impl Local {
 impl Sandbox for Local {
     async fn run(&self, command: Command, progress: Progress<'_>) -> Result<Finished, Refusal> {
         // Few system calls on directories that are in memory: cheaper than another thread.
-        self.own(&command.agent_id.home())?;
+        let home = command.agent_id.home();
+        let user = self.users.as_ref().map(|users| users.user_of(&command.agent_id)).transpose()?;
+        self.own(&home, &home, user)?;
         let command = Command { writable: command.may_write(self.plan.workspace_access), ..command };
         for prefix in &command.writable {
-            self.own(prefix)?;
+            self.own(prefix, &home, user)?;
         }
-        let exec = self.exec(&command);
+        let exec = self.exec(&command, user);
         let runner = self.runner(&command.agent_id).await?;
         runner
             .run(

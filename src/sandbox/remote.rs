@@ -182,7 +182,7 @@ impl Remote {
         let places = command.may_write(self.plan.workspace_access);
         let own: Vec<String> = std::iter::once(command.agent_id.home()).chain(places.iter().cloned()).collect();
         for dir in &own {
-            own_dirs::prepare(&self.workspace, dir, None)?;
+            own_dirs::prepare(&self.workspace, dir, own_dirs::DirOwner::Kept)?;
         }
         let scope = self.scope(&command);
         for note in self.mirror.agree(&scope, &own).await? {

@@ -38,7 +38,7 @@ const AGAIN: Duration = Duration::from_millis(100);
 /// If commands cannot be protected here, or the address cannot be listened on.
 pub(crate) async fn serve(settings: Settings, mut stopped: watch::Receiver<bool>) -> Result<(), Refusal> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let worlds = Arc::new(Worlds::open(&settings.dir, Arc::clone(&clock), stopped.clone()).await?);
+    let worlds = Arc::new(Worlds::open(&settings.dir, settings.agent_uids, Arc::clone(&clock), stopped.clone()).await?);
     let listener = TcpListener::bind(settings.listen).await.map_err(|error| {
         let code = if error.kind() == std::io::ErrorKind::AddrInUse { Code::Conflict } else { Code::Unavailable };
         Refusal::new(code, format!("cannot listen on {}: {error}", settings.listen))

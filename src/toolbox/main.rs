@@ -10,6 +10,7 @@ mod refused;
 mod requests;
 mod routes;
 mod settings;
+mod users;
 mod worlds;
 
 use std::io::{IsTerminal as _, Write as _};
@@ -23,6 +24,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
 use crate::settings::Settings;
+use crate::users::Range;
 
 #[derive(Parser)]
 #[command(name = "ghost-toolbox", version, about = "Runs commands of Ghost's agents on this machine")]
@@ -54,6 +56,9 @@ struct Serve {
     /// The PEM file with the certificate's key
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_key: Option<PathBuf>,
+    /// If the server is root: the numbers of the users that agents' commands run as
+    #[arg(long, value_name = "FIRST-LAST", default_value_t)]
+    agent_uids: Range,
 }
 
 fn main() -> ExitCode {
@@ -87,7 +92,7 @@ fn main() -> ExitCode {
 
 async fn run(serve: Serve) -> Result<(), Refusal> {
     let tls = serve.tls_cert.zip(serve.tls_key);
-    let settings = Settings::read(serve.listen, &serve.dir, &serve.token_file, tls)?;
+    let settings = Settings::read(serve.listen, &serve.dir, &serve.token_file, tls, serve.agent_uids)?;
     let refuse = |error: std::io::Error| Refusal::new(Code::Internal, format!("signals cannot be received: {error}"));
     let mut interrupt = signal(SignalKind::interrupt()).map_err(refuse)?;
     let mut terminate = signal(SignalKind::terminate()).map_err(refuse)?;

@@ -14,6 +14,8 @@ use rustls::ServerConfig;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
+use crate::users::Range;
+
 /// Bytes of a file that are read.
 const FILE_MAX: u64 = 1 << 20;
 
@@ -23,6 +25,7 @@ pub(crate) struct Settings {
     pub(crate) dir: PathBuf,
     pub(crate) token: Arc<str>,
     pub(crate) tls: Option<Arc<ServerConfig>>,
+    pub(crate) agent_uids: Range,
 }
 
 fn read(what: &str, path: &Path) -> Result<Vec<u8>, Refusal> {
@@ -76,6 +79,7 @@ impl Settings {
         dir: &Path,
         token_file: &Path,
         tls_files: Option<(PathBuf, PathBuf)>,
+        agent_uids: Range,
     ) -> Result<Self, Refusal> {
         if tls_files.is_none() && !listen.ip().is_loopback() {
             let what = format!("{listen} can be reached by other machines, and the token would travel in the open");
@@ -84,7 +88,7 @@ impl Settings {
         }
         let token = token(token_file)?;
         let tls = tls_files.map(|(certificate, key)| tls(&certificate, &key)).transpose()?;
-        Ok(Self { listen, dir: dir.to_owned(), token, tls })
+        Ok(Self { listen, dir: dir.to_owned(), token, tls, agent_uids })
     }
 }
 
@@ -101,7 +105,9 @@ mod tests {
         let with = |listen: &str, text: &str, mode: u32| {
             std::fs::write(&file, text).unwrap();
             std::fs::set_permissions(&file, std::fs::Permissions::from_mode(mode)).unwrap();
-            Settings::read(listen.parse().unwrap(), dir.path(), &file, None).map(|_| ()).map_err(|refusal| refusal.code)
+            Settings::read(listen.parse().unwrap(), dir.path(), &file, None, Range::default())
+                .map(|_| ())
+                .map_err(|refusal| refusal.code)
         };
         let good = "0123456789abcdef\n";
         assert_eq!(with("127.0.0.1:9090", good, 0o600), Ok(()));
@@ -112,7 +118,7 @@ mod tests {
         assert_eq!(with("127.0.0.1:9090", "short", 0o600), Err(Code::InvalidArguments));
         assert_eq!(with("127.0.0.1:9090", good, 0o640), Err(Code::AccessDenied));
         std::fs::remove_file(&file).unwrap();
-        let missing = Settings::read("127.0.0.1:9090".parse().unwrap(), dir.path(), &file, None);
+        let missing = Settings::read("127.0.0.1:9090".parse().unwrap(), dir.path(), &file, None, Range::default());
         assert_eq!(missing.map(|_| ()).unwrap_err().code, Code::Unavailable);
     }
 }

@@ -15,8 +15,10 @@ use ghost_domain::{Clock, Code, Refusal};
 use ghost_sandbox::remote::node::hex;
 use ghost_sandbox::remote::protocol::{Access, Bounds, is_world};
 use ghost_sandbox::remote::tree::{Hashes, Tree};
-use ghost_sandbox::{Closed, Local, Report, Sandbox as _};
+use ghost_sandbox::{Closed, Local, Report, Sandbox as _, Users};
 use tokio::sync::{Semaphore, watch};
+
+use crate::users::{AgentUsers, Range, WorldUsers};
 
 /// The file that a server locks, in its directory.
 const LOCK: &str = "lock";
@@ -40,6 +42,8 @@ pub(crate) struct Worlds {
     /// The server's directory.
     dir: PathBuf,
     report: Report,
+    /// `None` if the server is not root, so that commands run as its own user.
+    users: Option<Arc<AgentUsers>>,
     clock: Arc<dyn Clock>,
     worlds: Mutex<BTreeMap<String, Arc<World>>>,
     commands: Arc<Semaphore>,
@@ -63,6 +67,7 @@ pub(crate) struct World {
     pub(crate) epoch: String,
     pub(crate) hashes: Arc<Mutex<Hashes>>,
     workspace: PathBuf,
+    users: Option<Arc<WorldUsers>>,
     sandboxes: tokio::sync::Mutex<BTreeMap<Key, Arc<Local>>>,
     /// The places that running commands may write to.
     busy: Mutex<Vec<(u64, Vec<String>)>>,
@@ -108,6 +113,7 @@ impl Worlds {
     /// If commands cannot be protected here: the refusal names what is missing.
     pub(crate) async fn open(
         dir: &Path,
+        agent_uids: Range,
         clock: Arc<dyn Clock>,
         stopped: watch::Receiver<bool>,
     ) -> Result<Self, Refusal> {
@@ -131,15 +137,18 @@ impl Worlds {
             });
         }
         let plan = SandboxPlan { kind: SandboxKind::Local, ..SandboxPlan::default() };
-        let probe =
-            Local::open(&plan, &dir, &dir.join(WORLDS), Arc::new(Closed), Arc::clone(&clock)).await.map_err(|why| {
+        let probe = Local::open(&plan, &dir, &dir.join(WORLDS), Arc::new(Closed), Arc::clone(&clock), None)
+            .await
+            .map_err(|why| {
                 Refusal::new(Code::Unavailable, format!("commands cannot be protected here, so none may run: {why}"))
                     .hint("docs/security.md lists what the kernel must offer")
             })?;
         let report = probe.report().clone();
         probe.close().await;
+        let is_root = rustix::process::geteuid().is_root();
+        let users = is_root.then(|| AgentUsers::open(&dir, agent_uids)).transpose()?;
         let commands = Arc::new(Semaphore::new(COMMANDS_MAX));
-        Ok(Self { dir, report, clock, worlds: Mutex::default(), commands, stopped, _lock: lock })
+        Ok(Self { dir, report, users, clock, worlds: Mutex::default(), commands, stopped, _lock: lock })
     }
 
     pub(crate) fn report(&self) -> &Report {
@@ -199,7 +208,8 @@ impl Worlds {
                 return Err(Refusal::new(Code::RateLimited, what)
                     .hint("an operator removes directories of worlds that are gone"));
             }
-            let world = Arc::new(opened(workspace).map_err(|error| {
+            let users = me.users.as_ref().map(|users| users.of_world(&name));
+            let world = Arc::new(opened(workspace, users).map_err(|error| {
                 Refusal::new(Code::Unavailable, format!("the copy of the workspace cannot be used: {error}"))
                     .hint("an operator must look at the server's disk")
             })?);
@@ -261,7 +271,9 @@ impl Worlds {
             workspace_access: key.access.into(),
             ..SandboxPlan::default()
         };
-        let opened = Local::open(&plan, &self.dir, &world.workspace, Arc::new(Closed), Arc::clone(&self.clock)).await;
+        let users = world.users.clone().map(|users| users as Arc<dyn Users>);
+        let (outlet, clock) = (Arc::new(Closed), Arc::clone(&self.clock));
+        let opened = Local::open(&plan, &self.dir, &world.workspace, outlet, clock, users).await;
         let sandbox = opened.map_err(|why| {
             Refusal::new(Code::Unavailable, format!("the command cannot be protected, so it does not run: {why}"))
                 .hint("an operator must look at the server, or at `sandbox.require`")
@@ -292,7 +304,7 @@ fn remove_all(dir: &Path) -> std::io::Result<()> {
 }
 
 /// Opens a copy, which is made if it is missing.
-fn opened(workspace: PathBuf) -> std::io::Result<World> {
+fn opened(workspace: PathBuf, users: Option<Arc<WorldUsers>>) -> std::io::Result<World> {
     let dir = workspace.parent().map(Path::to_owned).unwrap_or_default();
     let is_there = workspace.is_dir();
     std::fs::DirBuilder::new().recursive(true).mode(0o711).create(&workspace)?;
@@ -320,6 +332,7 @@ fn opened(workspace: PathBuf) -> std::io::Result<World> {
         epoch,
         hashes: Arc::default(),
         workspace,
+        users,
         sandboxes: tokio::sync::Mutex::default(),
         busy: Mutex::default(),
     })

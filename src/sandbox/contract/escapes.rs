@@ -138,11 +138,7 @@ pub fn nothing_is_gained_by_being_privileged(kind: Kind) {
         assert_eq!(field(name), "0000000000000000", "{name}");
     }
     assert_eq!((field("NoNewPrivs"), field("Seccomp")), ("1".to_owned(), "2".to_owned()));
-    let user = if rustix::process::geteuid().is_root() {
-        "65534".to_owned()
-    } else {
-        rustix::process::geteuid().as_raw().to_string()
-    };
+    let user = place.user("ada").to_string();
     assert!(field("Uid").split_whitespace().all(|id| id == user), "{}", field("Uid"));
     // A program that belongs to root and has the set-user-id bit, put there by the operator, gives nothing.
     let own = place.workspace().join("agents/ada");

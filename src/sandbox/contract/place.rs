@@ -166,6 +166,23 @@ impl Place {
         }
     }
 
+    /// The number of the user that commands of an agent run as.
+    pub fn user(&self, agent: &str) -> u32 {
+        let own = rustix::process::geteuid();
+        match self.kind {
+            _ if !own.is_root() => own.as_raw(),
+            Kind::Local | Kind::Docker => 65_534,
+            Kind::Remote => {
+                let known = std::fs::read_to_string(self.dir.path().join("toolbox/server/users")).unwrap();
+                let lines = known.lines().map(|line| line.split(' ').collect::<Vec<_>>());
+                let of_agent = lines.filter(|line| line[2] == agent).map(|line| line[0].parse().unwrap());
+                let found: Vec<u32> = of_agent.collect();
+                assert_eq!(found.len(), 1, "{agent} has one user in {known}");
+                found[0]
+            }
+        }
+    }
+
     pub fn command(&self, agent: &str, argv: &[&str]) -> Command {
         command(agent, argv)
     }
@@ -236,7 +253,7 @@ pub async fn open(
     let workspace = data.join("workspace");
     let (clock, outlet) = (Arc::new(SystemClock), outlet());
     Ok(match kind {
-        Kind::Local => Local::open(plan, &data, &workspace, outlet, clock).await? as Arc<dyn Sandbox>,
+        Kind::Local => Local::open(plan, &data, &workspace, outlet, clock, None).await? as Arc<dyn Sandbox>,
         Kind::Docker => {
             let owner = Owner { world_id: "contract", data_dir: &data };
             Docker::open(plan, host, owner, &workspace, outlet, clock).await? as Arc<dyn Sandbox>

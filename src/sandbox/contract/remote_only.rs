@@ -297,3 +297,65 @@ fn a_plain_client_is_answered_and_its_command_dies_with_its_connection() {
     drop(stream);
     gone(&mark);
 }
+
+/// Runs a shell script on this machine as a user, without the sandbox. Returns whether it succeeded.
+fn as_user((uid, gid): (u32, u32), dir: &Path, script: &str) -> bool {
+    #[allow(clippy::disallowed_methods, reason = "what the users may do without the sandbox is under test")]
+    let mut command = std::process::Command::new("setpriv");
+    let identity = [format!("--reuid={uid}"), format!("--regid={gid}"), "--clear-groups".to_owned()];
+    command.args(identity).args(["/bin/sh", "-c", script]).current_dir(dir).stderr(std::process::Stdio::null());
+    command.status().unwrap().success()
+}
+
+// covers: TBX-08
+#[test]
+fn the_operating_system_keeps_agents_apart_also_without_the_sandbox() {
+    if !rustix::process::geteuid().is_root() {
+        return skipped(Kind::Remote, "only root gives agents users of their own");
+    }
+    let Some(mut place) = Place::new(Kind::Remote) else { return };
+    // Made by one, changed by the other.
+    place.sh("ada", "mkdir -p ../../output/both/deep; echo a > ../../output/both/deep/f; echo mine > own; mkdir dir");
+    place.sh("bob", "echo b >> ../../output/both/deep/f; touch ../../output/both/deep/g; echo mine > own");
+    let both = place.workspace().join("output/both/deep");
+    assert_eq!(std::fs::read_to_string(both.join("f")).unwrap(), "a\nb\n");
+    // What ghostd sends is theirs, too.
+    std::fs::create_dir(both.join("sent")).unwrap();
+    std::fs::write(both.join("sent/file"), "sent\n").unwrap();
+    std::fs::write(place.workspace().join("agents/ada/sent"), "sent\n").unwrap();
+    place.sh("ada", "echo a >> ../../output/both/deep/sent/file; echo a >> sent");
+    place.sh("bob", "echo b >> ../../output/both/deep/sent/file; rm ../../output/both/deep/g; cat ../ada/own > read");
+    assert_eq!(std::fs::read_to_string(both.join("sent/file")).unwrap(), "sent\na\nb\n");
+    assert_eq!(std::fs::read_to_string(place.workspace().join("agents/ada/sent")).unwrap(), "sent\na\n");
+    assert_eq!(std::fs::read_to_string(place.workspace().join("agents/bob/read")).unwrap(), "mine\n");
+    assert!(!both.join("g").exists());
+    // The same users without Landlock and namespaces: what only the operating system holds.
+    let copy = std::path::PathBuf::from(place.sandbox.workspace_path());
+    let group = std::os::unix::fs::MetadataExt::gid(&std::fs::metadata(copy.join("output")).unwrap());
+    let (ada, bob) = ((place.user("ada"), group), (place.user("bob"), group));
+    assert!(ada.0 != bob.0 && ada.0 >= 1_900_000_000 && bob.0 >= 1_900_000_000);
+    for script in
+        ["echo x >> agents/ada/own", "echo x > agents/ada/new", "rm agents/ada/own", "echo x > agents/ada/dir/f"]
+    {
+        assert!(!as_user(bob, &copy, script), "{script}");
+    }
+    assert!(as_user(ada, &copy, "echo x >> agents/ada/own && echo x > agents/ada/dir/f"));
+    assert!(as_user(bob, &copy, "cat agents/ada/own && echo x >> output/both/deep/f && rm -r output/both/deep/sent"));
+    assert!(!as_user(bob, &copy, "cat ../../../users") && !as_user(bob, &copy, "echo x > file"));
+    let mark = mark();
+    let mut command = sh("ada", &format!("echo ready; sleep {mark}"));
+    command.timeout = Duration::from_secs(60);
+    let done = run_and(&place, command, || {
+        until("the command sleeps", || !marked(&mark).is_empty());
+        let pid = marked(&mark)[0];
+        assert!(!as_user(bob, &copy, &format!("kill -9 {pid}")), "another agent's process");
+        assert!(as_user(ada, &copy, &format!("kill -9 {pid}")), "its own");
+    });
+    assert!(done.is_ok(), "{done:?}");
+    // The users are the same after the death of the server.
+    let mut server = place.server.take().unwrap();
+    server.kill();
+    let again = ToolboxServer::start(&place.dir.path().join("toolbox"), "127.0.0.1:0", None).unwrap();
+    place.server = Some(again);
+    assert_eq!((place.user("ada"), place.user("bob")), (ada.0, bob.0));
+}

@@ -81,6 +81,7 @@ pub(super) async fn run(
         paths: std::iter::once((right::READ | right::EXECUTE, "/".to_owned())).chain(of_container()).collect(),
         // The container's network has nothing but the proxy's port.
         network: Network::Open,
+        user: None,
     };
     let (engine, common, shared) = (Arc::clone(engine), common.clone(), Arc::clone(clock));
     // In a task of its own: a caller that goes away must not leave a container that nobody knows.

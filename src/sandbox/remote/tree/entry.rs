@@ -14,6 +14,7 @@ use rustix::io::Errno;
 use rustix::path::Arg;
 use sha2::{Digest as _, Sha256};
 
+use crate::own_dirs::shared_mode;
 use crate::remote::node::{Node, hex};
 use crate::remote::protocol::BYTES_MAX;
 
@@ -83,18 +84,45 @@ pub(super) fn is_still(at: impl AsFd, name: &str, was: Option<&Node>) -> io::Res
     Ok(node_at(at, name)?.as_ref() == was)
 }
 
-/// Root's new entries get the owner of their directory: commands are another user then, who must be able to change them.
-pub(super) fn heir(dir: impl AsFd) -> io::Result<Option<(Uid, Gid)>> {
-    if !rustix::process::geteuid().is_root() {
-        return Ok(None);
-    }
-    let found = fstat(dir)?;
-    Ok((found.st_uid != 0).then(|| (Uid::from_raw(found.st_uid), Gid::from_raw(found.st_gid))))
+/// Who gets root's new entries of a directory: its owner and group. Commands are other users then, who must be able to
+/// change them.
+pub(super) struct Heir {
+    pub(super) uid: Uid,
+    pub(super) gid: Gid,
+    /// Whether the group may change them, too.
+    is_shared: bool,
 }
 
+impl Heir {
+    /// `None` if entries stay as they are made.
+    pub(super) fn of(dir: impl AsFd) -> io::Result<Option<Self>> {
+        if !rustix::process::geteuid().is_root() {
+            return Ok(None);
+        }
+        let found = fstat(dir)?;
+        let (uid, gid) = (Uid::from_raw(found.st_uid), Gid::from_raw(found.st_gid));
+        Ok((!uid.is_root() || !gid.is_root()).then_some(Self { uid, gid, is_shared: found.st_mode & 0o020 != 0 }))
+    }
+
+    /// The mode that an entry gets.
+    pub(super) fn mode(&self, mode: u32) -> Mode {
+        if self.is_shared { shared_mode(mode) } else { Mode::from_raw_mode(mode) }
+    }
+}
+
+/// Hands over the directory or link that was made at `name`.
 pub(super) fn hand_over(dir: impl AsFd, name: &str) -> io::Result<()> {
-    if let Some((uid, gid)) = heir(&dir)? {
-        chownat(dir, name, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW)?;
+    let Some(heir) = Heir::of(&dir)? else { return Ok(()) };
+    // A command may have put something else there since. What it made is not root's.
+    let made = openat(dir, name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
+    let found = fstat(&made)?;
+    let is_dir = kind(&found) == FileType::Directory;
+    if found.st_uid != 0 || !(is_dir || found.st_nlink == 1) {
+        return Ok(());
+    }
+    chownat(&made, "", Some(heir.uid), Some(heir.gid), AtFlags::EMPTY_PATH)?;
+    if is_dir {
+        rustix::fs::chmod(format!("/proc/self/fd/{}", made.as_raw_fd()), heir.mode(found.st_mode & 0o777))?;
     }
     Ok(())
 }

@@ -12,7 +12,7 @@ use rustix::fs::{AtFlags, Mode, OFlags, fchmod, fchown, openat, renameat, unlink
 use rustix::io::Errno;
 use sha2::{Digest as _, Sha256};
 
-use super::entry::{clear, heir, is_still};
+use super::entry::{Heir, clear, is_still};
 use crate::remote::node::{Node, hex};
 
 /// Numbers the names of this process.
@@ -75,9 +75,10 @@ impl Incoming {
             return Ok(false);
         }
         let mode = if self.executable { 0o755 } else { 0o644 };
-        fchmod(&self.file, Mode::from_raw_mode(mode))?;
-        if let Some((uid, gid)) = heir(&self.dir)? {
-            fchown(&self.file, Some(uid), Some(gid))?;
+        let heir = Heir::of(&self.dir)?;
+        fchmod(&self.file, heir.as_ref().map_or(Mode::from_raw_mode(mode), |heir| heir.mode(mode)))?;
+        if let Some(heir) = heir {
+            fchown(&self.file, Some(heir.uid), Some(heir.gid))?;
         }
         if matches!(was, Some(Node::Dir | Node::Other)) {
             clear(&self.dir, &name, was)?;
