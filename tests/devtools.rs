@@ -23,7 +23,7 @@ fn has(program: &str) -> bool {
     Command::new(program).arg("--version").output().is_ok()
 }
 
-// covers: DEV-01, DEV-02, DEV-03, DEV-04, DEV-05, TEST-12
+// covers: ART-07, DEV-01, DEV-02, DEV-03, DEV-04, DEV-05, TEST-12
 #[test]
 fn every_subcommand_and_every_hostile_repository() {
     if !has("git") || !has("flock") {
@@ -81,6 +81,15 @@ fn an_agent_works_with_repositories_inside_the_sandbox() {
     ok("ada", "devtools.repo-git", &["push", "plans"]);
     // Who may not write there reads all the same, and a clone of it is the other's own.
     assert!(ok("bob", "devtools.repo-git", &["show", "plans", "main:PLAN.md"]).contains("One step."));
+    // An operator reads what is in it with the same tool, over the control plane (ART-08).
+    let file = json!({ "path": "artifact-repo/plans/PLAN.md", "content": "Two steps.\n" }).to_string();
+    test_env.ctl(&["tool", "call", "ada", "workspace.write", &file]).ok();
+    ok("ada", "devtools.repo-git", &["commit", "plans", "--message", "Go on"]);
+    ok("ada", "devtools.repo-git", &["push", "plans"]);
+    let log = ok("bob", "devtools.repo-git", &["log", "plans"]);
+    assert!(log.contains("Begin") && log.contains("Go on"), "{log}");
+    assert!(ok("bob", "devtools.repo-git", &["tree", "plans"]).contains("PLAN.md"));
+    assert!(ok("bob", "devtools.repo-git", &["diff", "plans", "main~1", "main"]).contains("+Two steps."));
     let workspace = test_env.data("dev").join("workspace").canonicalize().unwrap();
     let bare = workspace.join("repos/plans.git").display().to_string();
     ok("bob", "devtools.github-repo", &["clone", &bare, "--name", "plans"]);

@@ -95,7 +95,7 @@ impl Droids {
     }
 }
 
-// covers: DROID-01, DROID-03, DROID-04, DROID-06, DROID-07, DROID-09, DROID-11, DROID-12, DROID-14, ART-05, BI-75, BI-76, BI-88
+// covers: DROID-01, DROID-03, DROID-04, DROID-06, DROID-07, DROID-08, DROID-09, DROID-11, DROID-12, DROID-14, ART-05, BI-75, BI-76, BI-88
 #[test]
 fn a_droid_does_its_task_within_its_limits_and_its_parent_promotes_the_result() {
     let droids = Droids::new();
@@ -111,6 +111,11 @@ fn a_droid_does_its_task_within_its_limits_and_its_parent_promotes_the_result() 
     assert_eq!(std::fs::read_to_string(droids.file(&format!("droids/{id}/etc_passwd"))).unwrap(), "Water is wet.");
     let task = std::fs::read_to_string(droids.file(&format!("droids/{id}/task.md"))).unwrap();
     assert!(task.contains(id) && task.contains("write it") && task.contains("etc_passwd"), "{task}");
+    // Its prompt says where it writes, where its task is, and its time.
+    let prompt = droids.test_env.ctl(&["agent", "prompt", id]).ok().out.clone();
+    for limit in [format!("`droids/{id}/`"), "`task.md`".to_owned(), "`output/`".to_owned(), " s of work".to_owned()] {
+        assert!(prompt.contains(&limit), "{limit} in {prompt}");
+    }
     // It wrote nowhere else, read what it wanted, and had no other tool.
     assert!(!droids.file("output/reports/stolen.md").exists() && !droids.file("agents/ada/stolen.md").exists());
     let own = |tool: &str| -> Vec<String> {

@@ -123,3 +123,20 @@ async fn a_yielding_actor_repeats_no_model_call() {
     actor.cast(AgentMsg::Yield { grace: Duration::from_secs(60) }).unwrap();
     ended.await.unwrap();
 }
+
+// covers: ART-04
+#[tokio::test]
+async fn the_first_turn_makes_the_agents_directories_and_does_not_need_them() {
+    let world = AgentWorld::new().await;
+    world.model.reply_with(|_, _| say("well"));
+    std::fs::remove_dir_all(world.file("agents")).unwrap();
+    std::fs::create_dir_all(world.file("agents/bob")).unwrap();
+    std::fs::write(world.file("agents/bob/notes"), "a file in the way").unwrap();
+    for agent in ["ada", "bob"] {
+        world.send(agent, "go").await;
+        world.work(agent).await.unwrap();
+    }
+    assert!(["drafts", "notes", "inbox"].iter().all(|name| world.file(&format!("agents/ada/{name}")).is_dir()));
+    assert_eq!(world.model.requests().len(), 2);
+    assert_eq!(std::fs::read_to_string(world.file("agents/bob/notes")).unwrap(), "a file in the way");
+}

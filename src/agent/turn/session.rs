@@ -8,7 +8,8 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use ghost_config::plan::Plan;
-use ghost_domain::{Activity, ConversationId, Timestamp, TurnId};
+use ghost_domain::{Activity, AgentId, ConversationId, Timestamp, TurnId};
+use ghost_tools::workspace::Workspace;
 use tokio::sync::Notify;
 
 use crate::log::Log;
@@ -58,6 +59,8 @@ pub struct AgentSession {
     room: Mutex<Option<(Weak<Plan>, Room)>>,
     /// Notified when a parked turn must be tried again at once.
     pub(super) retry_now: Notify,
+    /// Whether the agent's directories have been made since this actor began.
+    has_home: AtomicBool,
     /// Number of the current wait for a model or a budget; 0 if there is none. The task may be
     /// cancelled during a wait without loss.
     parked: AtomicU64,
@@ -81,6 +84,17 @@ impl AgentSession {
     #[must_use]
     pub fn current(&self) -> Option<TurnId> {
         *self.current.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes the agent's directories, once for each actor (ART-04). A failure is logged only: a write makes the
+    /// directories that it needs, and says what stops it.
+    pub(super) async fn make_home(&self, workspace: &Workspace, agent_id: &AgentId) {
+        if self.has_home.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        if let Err(refusal) = workspace.ensure_agent(agent_id).await {
+            tracing::warn!(%agent_id, %refusal, "the agent's directories cannot be made");
+        }
     }
 
     /// Asks the current turn to stop at its next step. Returns whether a model or tool call is
