@@ -12,9 +12,10 @@ use crate::run::Run;
 use crate::tools::Args;
 use crate::usage::Stats;
 
-/// The beginnings of events that are skipped without parsing: the pieces of messages which follow
-/// as a whole.
-pub(crate) const SKIPPED: &[&[u8]] = &[br#"{"type":"stream_event""#];
+/// Whether an event is skipped without parsing: the pieces of messages which follow as a whole.
+pub(crate) fn is_skipped(line: &[u8]) -> bool {
+    line.starts_with(br#"{"type":"stream_event""#)
+}
 
 #[derive(Default, Deserialize)]
 #[serde(default, bound(deserialize = "'de: 'a"))]

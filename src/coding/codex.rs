@@ -12,9 +12,12 @@ use crate::run::Run;
 use crate::tools::in_shell;
 use crate::usage::Stats;
 
-/// The beginnings of events that are skipped without parsing: items of which the end matters.
-pub(crate) const SKIPPED: &[&[u8]] =
-    &[br#"{"type":"item.updated""#, br#"{"type":"item.plan.delta""#, br#"{"type":"turn.started""#];
+/// Whether an event is skipped without parsing: items of which the end matters.
+pub(crate) fn is_skipped(line: &[u8]) -> bool {
+    line.starts_with(br#"{"type":"item.updated""#)
+        || line.starts_with(br#"{"type":"item.plan.delta""#)
+        || line.starts_with(br#"{"type":"turn.started""#)
+}
 
 #[derive(Default, Deserialize)]
 #[serde(default, bound(deserialize = "'de: 'a"))]

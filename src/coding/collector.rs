@@ -110,6 +110,11 @@ impl Collector {
     /// Adds the effect of the call `id` on a path or with a command. The same one of the same call counts once.
     pub fn add(&mut self, effect: Effect, id: Option<&str>, what: &str) {
         let what = if effect == Effect::Run { one_line(what, COMMAND_CHARS) } else { self.shown(what) };
+        self.add_shown(effect, id, what);
+    }
+
+    /// The same for a path or command as it is shown.
+    pub(crate) fn add_shown(&mut self, effect: Effect, id: Option<&str>, what: String) {
         let known = |open: &Open| Some(open.id.as_str()) == id && open.what == what && open.effect == effect;
         if what.is_empty() || self.open.iter().any(known) {
             return;

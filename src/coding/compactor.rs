@@ -72,23 +72,22 @@ impl Compactor {
     }
 }
 
-/// Adds the event in `line`, if it is one. Agents also print lines that are not events.
+/// Adds the event in `line`, if it is one. Agents also print lines that are not events. An event that could be skipped and
+/// has space before it is parsed, with the same effect.
 fn read(format: Format, line: &[u8], run: &mut Run) {
-    let line = line.strip_prefix("\u{feff}".as_bytes()).unwrap_or(line).trim_ascii();
-    if !line.starts_with(b"{") {
-        return;
-    }
-    let (skipped, read): (_, fn(&[u8], &mut Run) -> bool) = match format {
-        Format::Cursor => (cursor::SKIPPED, cursor::read),
-        Format::Claude => (claude::SKIPPED, claude::read),
-        Format::Codex => (codex::SKIPPED, codex::read),
-        Format::Gemini => (gemini::SKIPPED, gemini::read),
+    let (is_skipped, read): (_, fn(&[u8], &mut Run) -> bool) = match format {
+        Format::Cursor => (cursor::is_skipped(line), cursor::read),
+        Format::Claude => (claude::is_skipped(line), claude::read),
+        Format::Codex => (codex::is_skipped(line), codex::read),
+        Format::Gemini => (false, gemini::read),
     };
-    if skipped.iter().any(|start| line.starts_with(start)) {
+    if is_skipped {
         run.known = true;
         return;
     }
-    if !read(line, run)
+    let line = line.strip_prefix("\u{feff}".as_bytes()).unwrap_or(line).trim_ascii();
+    if line.starts_with(b"{")
+        && !read(line, run)
         && let Some(line) = repaired(line)
     {
         read(&line, run);

@@ -5,16 +5,18 @@
 //! <https://github.com/reifying/cursor-hack/blob/main/docs/stream-json-events.md>.
 
 use serde::Deserialize;
-use serde::de::{IgnoredAny, MapAccess};
+use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, Visitor};
 
 use crate::fields::{Failure, Flag, List, Loose, Number, Object, Present, Text, read_loosely};
 use crate::run::Run;
 use crate::tools::Args;
 use crate::usage::Stats;
 
-/// The beginnings of events that are skipped without parsing. Most of a stream is thinking. With
-/// another order of keys such an event is parsed, with the same effect.
-pub(crate) const SKIPPED: &[&[u8]] = &[br#"{"type":"thinking""#, br#"{"type":"user""#];
+/// Whether an event is skipped without parsing. Most lines of a stream are thinking. With another order of keys such an
+/// event is parsed, with the same effect.
+pub(crate) fn is_skipped(line: &[u8]) -> bool {
+    line.starts_with(br#"{"type":"thinking""#) || line.starts_with(br#"{"type":"user""#)
+}
 
 #[derive(Default, Deserialize)]
 #[serde(default, bound(deserialize = "'de: 'a"))]
@@ -94,15 +96,85 @@ impl<'de> Loose<'de> for Outcome {
     fn object<A: MapAccess<'de>>(mut map: A) -> Result<Self, A::Error> {
         let mut failed = false;
         while let Some(key) = map.next_key::<Text<'de>>()? {
-            failed |= matches!(key.as_str(), "error" | "failure" | "rejected" | "permissionDenied");
+            failed |= is_failure(&key);
             map.next_value::<IgnoredAny>()?;
         }
         Ok(Self { failed })
     }
 }
 
+/// Whether the member of a result says that its call failed.
+fn is_failure(name: &Text<'_>) -> bool {
+    matches!(name.as_str(), "error" | "failure" | "rejected" | "permissionDenied")
+}
+
+/// The beginning of the end of a call.
+const COMPLETED: &[u8] = br#"{"type":"tool_call","subtype":"completed","#;
+
+/// What the end of a call is read for. Most of a stream is in these events: files that were read, and what was written.
+#[derive(Default)]
+struct Ended<'a> {
+    call_id: Text<'a>,
+    failed: Option<bool>,
+}
+
+/// Goes down to the member of the result, and stops there: what that member holds is not read.
+struct Down<'e, 'a> {
+    into: &'e mut Ended<'a>,
+    depth: u8,
+}
+
+impl<'de> DeserializeSeed<'de> for Down<'_, 'de> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<(), D::Error> {
+        from.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Down<'_, 'de> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        let Self { into, depth } = self;
+        while let Some(key) = map.next_key::<Text<'de>>()? {
+            match (depth, key.as_str()) {
+                (0, "call_id") => into.call_id = map.next_value()?,
+                (0, "tool_call") | (1, _) | (2, "result") => {
+                    map.next_value_seed(Down { into: &mut *into, depth: depth + 1 })?;
+                }
+                (3, _) => {
+                    into.failed = Some(is_failure(&key));
+                    return Err(A::Error::custom("enough is read"));
+                }
+                _ => _ = map.next_value::<IgnoredAny>()?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Reads the end of a call. Returns `false` if it has another form than usual.
+fn read_end(line: &[u8], run: &mut Run) -> bool {
+    let mut ended = Ended::default();
+    let mut json = serde_json::Deserializer::from_slice(line);
+    // It stops with an error as soon as it knows how the call ended. What it knows by then says whether that is enough.
+    let _ = Down { into: &mut ended, depth: 0 }.deserialize(&mut json);
+    let (Some(_), Some(failed)) = (ended.call_id.get(), ended.failed) else { return false };
+    run.ended(&ended.call_id, failed);
+    run.known = true;
+    true
+}
+
 /// Adds the event in `line`. Returns `false` if it is not JSON.
 pub(crate) fn read(line: &[u8], run: &mut Run) -> bool {
+    if run.session_id.is_some() && line.starts_with(COMPLETED) && read_end(line, run) {
+        return true;
+    }
     let Ok(event) = serde_json::from_slice::<Event<'_>>(line) else { return false };
     let subtype = event.subtype.as_str();
     let known = match event.r#type.as_str() {
@@ -155,6 +227,7 @@ pub(crate) fn read(line: &[u8], run: &mut Run) -> bool {
 mod tests {
     use serde_json::{Value, json};
 
+    use crate::run::Run;
     use crate::testing::{stream, summary, summary_with};
     use crate::{Format, Usage};
 
@@ -272,5 +345,44 @@ mod tests {
             ],
         );
         assert_eq!(compact.text, "Cursor agent: done\nFiles written: b (deleted)\nResult:\nok");
+    }
+
+    fn begun() -> Run {
+        let mut run = Run::default();
+        assert!(super::read(init().to_string().as_bytes(), &mut run));
+        run
+    }
+
+    #[test]
+    fn the_end_of_a_call_has_the_same_effect_read_in_part_and_whole() {
+        let args = json!({ "path": "a.rs", "result": { "error": 1 } });
+        for (result, kept) in [
+            (json!({ "success": { "content": "\\\"x\\\"\n".repeat(500) } }), true),
+            (json!({ "rejected": { "reason": "no" } }), false),
+            (json!({ "error": "no" }), false),
+            (json!({}), true),
+            (json!("done"), true),
+        ] {
+            let tool = json!({ "editToolCall": { "args": args, "result": result } });
+            let usual = format!(
+                r#"{{"type":"tool_call","subtype":"completed","call_id":"1","tool_call":{tool},"session_id":"s-1"}}"#
+            );
+            let other = usual.replacen(
+                r#""type":"tool_call","subtype":"completed""#,
+                r#""subtype":"completed","type":"tool_call""#,
+                1,
+            );
+            for end in [usual.as_str(), other.as_str()] {
+                let mut run = begun();
+                let start = call("started", "1", json!({ "editToolCall": { "args": args } })).to_string();
+                assert!(super::read(start.as_bytes(), &mut run) && super::read(end.as_bytes(), &mut run));
+                assert_eq!(run.done.manifest().written.len(), usize::from(kept), "{end}");
+            }
+        }
+        // What follows the name of the outcome may be cut.
+        let mut run = begun();
+        let cut = br#"{"type":"tool_call","subtype":"completed","call_id":"1","tool_call":{"readToolCall":{"result":{"success":{"con"#;
+        assert!(super::read(cut, &mut run) && run.known);
+        assert!(!super::read(&cut[..60], &mut run));
     }
 }

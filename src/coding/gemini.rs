@@ -13,9 +13,6 @@ use crate::run::Run;
 use crate::tools::Args;
 use crate::usage::Stats;
 
-/// The beginnings of events that are skipped without parsing. There are none: all events matter.
-pub(crate) const SKIPPED: &[&[u8]] = &[];
-
 #[derive(Default, Deserialize)]
 #[serde(default, bound(deserialize = "'de: 'a"))]
 struct Event<'a> {

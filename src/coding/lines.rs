@@ -1,6 +1,6 @@
 //! Splits a stream into lines, with a bound on what is held.
 
-use std::io::BufRead;
+use memchr::memchr;
 
 use crate::squeeze::squeeze;
 
@@ -27,14 +27,11 @@ impl Lines {
     pub(crate) fn push(&mut self, bytes: &[u8], mut line: impl FnMut(&[u8])) {
         let mut rest = bytes;
         while !rest.is_empty() {
-            let from = rest;
-            // A slice cannot fail to be read. The reader of the standard library finds the line end
-            // much faster than a loop over bytes.
-            let length = rest.skip_until(b'\n').unwrap_or(from.len());
-            let (part, ended) = match from[..length].strip_suffix(b"\n") {
-                Some(part) => (part, true),
-                None => (from, false),
+            let (part, ended) = match memchr(b'\n', rest) {
+                Some(at) => (&rest[..at], true),
+                None => (rest, false),
             };
+            rest = rest.get(part.len() + 1..).unwrap_or_default();
             if ended && self.held.is_empty() && !self.dropping && part.len() <= MAX_LINE {
                 line(part);
                 continue;

@@ -128,13 +128,14 @@ impl Run {
 
     /// A call `id` that reads or changes a file.
     pub(crate) fn file(&mut self, effect: Effect, id: Option<&str>, path: &str) {
-        self.done.add(effect, id, path);
+        let path = self.done.shown(path);
         let verb = match effect {
             Effect::Read => "read",
             Effect::Delete => "delete",
             _ => "write",
         };
-        self.note(&format!("{verb} {}", self.done.shown(path)));
+        self.note(&format!("{verb} {path}"));
+        self.done.add_shown(effect, id, path);
     }
 
     pub(crate) fn command(&mut self, command: &str) {

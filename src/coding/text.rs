@@ -10,8 +10,8 @@ const ALIGN: usize = 200;
 /// `text` on one line with at most `max` characters. Control characters and white space become
 /// single spaces, and bidirectional characters are removed.
 pub fn one_line(text: &str, max: usize) -> String {
-    // Most texts are paths.
-    if text.len() <= max && text.bytes().all(|byte| byte.is_ascii_graphic()) {
+    // Most texts are paths and short notes.
+    if text.len() <= max && is_plain_line(text.as_bytes()) {
         return text.to_owned();
     }
     // The text can be long. No more of it is read than can be shown, with some room for spaces.
@@ -24,6 +24,11 @@ pub fn one_line(text: &str, max: usize) -> String {
         line.push_str(word);
     }
     clip(&line, max)
+}
+
+/// Whether a text has only visible ASCII, with single spaces between words.
+fn is_plain_line(text: &[u8]) -> bool {
+    text.split(|byte| *byte == b' ').all(|word| !word.is_empty() && word.iter().all(u8::is_ascii_graphic))
 }
 
 /// The first line of `text` that is not empty, as with [`one_line`].

@@ -20,14 +20,11 @@ impl Kind {
     /// What the tool `name` does. All agents use one table: names of one agent mean the same with
     /// another one.
     pub(crate) fn of(name: &str) -> Self {
-        let plain: String = name
-            .chars()
-            .filter(char::is_ascii_alphanumeric)
-            // No known name is longer.
-            .take(32)
-            .map(|c| c.to_ascii_lowercase())
-            .collect();
-        match plain.as_str() {
+        // No known name is longer.
+        let mut plain = [0; 32];
+        let letters = name.bytes().filter(u8::is_ascii_alphanumeric);
+        let length = plain.iter_mut().zip(letters).map(|(to, byte)| *to = byte.to_ascii_lowercase()).count();
+        match std::str::from_utf8(&plain[..length]).unwrap_or_default() {
             "read" | "readfile" | "readmanyfiles" | "notebookread" | "viewfile" => Self::Read,
             "write" | "writefile" | "createfile" | "edit" | "editfile" | "multiedit" | "replace" | "searchreplace"
             | "strreplace" | "notebookedit" | "editnotebook" | "applypatch" => Self::Write,
