@@ -317,3 +317,65 @@ fn a_toolbox_has_a_container_of_its_own_and_its_token_stays_there() {
     let _ = held.kill();
     let _ = held.wait();
 }
+
+const MCP: &str =
+    "name: notes\nkind: mcp\nserver: { command: [python3, '{toolbox}/server.py'] }\ntimeout_seconds: 20\n";
+
+/// A server with one tool, which says where it runs.
+const SERVER: &str = r#"
+import json, os, sys
+for line in sys.stdin:
+    request = json.loads(line)
+    if "id" not in request:
+        continue
+    if request["method"] == "initialize":
+        version = request["params"]["protocolVersion"]
+        answer = {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": {"name": "notes", "version": "1"}}
+    elif request["method"] == "tools/list":
+        answer = {"tools": [{"name": "where", "description": "Where it runs", "inputSchema": {"type": "object"}}]}
+    else:
+        open("from-server", "w").write("made")
+        place = json.dumps([os.path.exists("/.dockerenv"), os.getcwd(), os.environ.get("SECRET_KEY")])
+        answer = {"content": [{"type": "text", "text": place}]}
+    print(json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": answer}), flush=True)
+"#;
+
+const DROID: &str = "\
+rules:
+  - when: { round: 0 }
+    do: [{ call: tool.cli, with: { command: \"sh -c 'ls /.dockerenv > where; pwd >> where; touch ../../agents/ada/stolen'\" } }]
+otherwise: [{ say: Done. }]
+";
+
+// covers: SBX-14, TBX-08, TBX-09, DROID-04
+#[test]
+fn droids_and_mcp_servers_run_in_containers_too() {
+    let config = WORLD.replace("tool.python]", "tool.python, syscall.droid.spawn]")
+        + "toolboxes: [{ source: toolbox/notes/toolbox.yaml }]\ndroids: { tools: [tool.cli], model: p/droid }\n";
+    let Some(mut boxes) = Boxes::with(&config) else { return };
+    boxes.daemon.take().unwrap().stop();
+    boxes.world.write("scripts/droid.yaml", DROID);
+    boxes.world.write("toolbox/notes/toolbox.yaml", MCP).write("toolbox/notes/server.py", SERVER);
+    let section = "## Tool Access\nprivilege_groups: shell\n## Toolbox\nsource: toolbox/notes/toolbox.yaml\n- *\n";
+    boxes.world.archetype("worker", section);
+    boxes.daemon = Some(boxes.test_env.up(boxes.world.path(), &[]));
+    let workspace = boxes.test_env.data("boxes").join("workspace");
+
+    boxes.test_env.ctl(&["toolbox", "trust", "notes"]).ok();
+    let place = boxes.test_env.json(&["tool", "call", "ada", "notes.where", "{}"]);
+    assert_eq!(place["result"], r#"[true, "/workspace/agents/ada", null]"#, "{place}");
+    assert!(workspace.join("agents/ada/from-server").is_file());
+
+    let before = boxes.containers().len();
+    let task = json!({ "task": "look around" }).to_string();
+    let spawned = boxes.test_env.json(&["tool", "call", "ada", "syscall.droid.spawn", &task])["result"].clone();
+    let id = spawned["droid_id"].as_str().unwrap_or_else(|| panic!("{spawned}"));
+    Deadline::seconds(60).until("the droid has ended", || {
+        let droids = boxes.test_env.json(&["droid", "list"]);
+        if droids[0]["state"] == "succeeded" { Ok(()) } else { Err(droids.to_string()) }
+    });
+    let seen = std::fs::read_to_string(workspace.join(format!("droids/{id}/where"))).unwrap();
+    assert_eq!(seen, format!("/.dockerenv\n/workspace/droids/{id}\n"));
+    assert!(!workspace.join("agents/ada/stolen").exists(), "its parent's directory is not its own");
+    assert_eq!(boxes.containers().len(), before + 1, "a container of its own");
+}

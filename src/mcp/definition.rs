@@ -107,6 +107,10 @@ fn definition(entry: Value) -> Result<Definition, String> {
         }
         _ => return Err("it has no name".to_owned()),
     };
+    // Such a tool refuses a plain call (MCP 2025-11-25, "Tasks"), and this client declares no tasks.
+    if entry.get("execution").and_then(|execution| execution.get("taskSupport")) == Some(&json!("required")) {
+        return Err("it can only be called as a task, which Ghost does not do".to_owned());
+    }
     let title = text(&mut entry, "title", TITLE_MAX)?;
     let description = text(&mut entry, "description", DESCRIPTION_MAX)?.unwrap_or_default();
     let input_schema = entry.remove("inputSchema").ok_or_else(|| "it has no `inputSchema`".to_owned())?;
@@ -197,6 +201,17 @@ mod tests {
         for name in ["a", "A/b.c-d_9", &"x".repeat(128)] {
             assert!(is_tool_name(name), "{name:?}");
         }
+    }
+
+    #[test]
+    fn a_tool_that_needs_tasks_is_not_used() {
+        let with = |support: &str| {
+            let mut tool = tool();
+            tool["execution"] = json!({ "taskSupport": support });
+            definitions(vec![tool])
+        };
+        assert_eq!((with("required").0.len(), with("required").1.len()), (0, 1));
+        assert_eq!((with("optional").0.len(), with("forbidden").0.len()), (1, 1));
     }
 
     #[test]

@@ -30,8 +30,9 @@ use crate::users::{User, Users};
 const IDLE: Duration = Duration::from_secs(60);
 /// How long a runner may take to greet.
 const GREETING: Duration = Duration::from_secs(10);
-/// Directories and files of the system that commands may read and run.
-const SYSTEM: [&str; 22] = [
+/// Directories and files of the system that commands may read and run. Node.js does not start if there is an OpenSSL
+/// configuration that it may not read; no private key is in these places.
+const SYSTEM: [&str; 28] = [
     "/usr",
     "/bin",
     "/sbin",
@@ -40,6 +41,8 @@ const SYSTEM: [&str; 22] = [
     "/lib64",
     "/opt",
     "/etc/alternatives",
+    "/etc/ca-certificates",
+    "/etc/crypto-policies",
     "/etc/group",
     "/etc/ld.so.cache",
     "/etc/ld.so.conf",
@@ -49,9 +52,13 @@ const SYSTEM: [&str; 22] = [
     "/etc/mime.types",
     "/etc/nsswitch.conf",
     "/etc/passwd",
+    "/etc/pki/ca-trust",
+    "/etc/pki/tls/openssl.cnf",
     "/etc/profile",
     "/etc/protocols",
     "/etc/services",
+    "/etc/ssl/certs",
+    "/etc/ssl/openssl.cnf",
     "/etc/terminfo",
     "/etc/timezone",
 ];

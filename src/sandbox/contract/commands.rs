@@ -85,6 +85,15 @@ pub fn the_environment_is_an_allow_list(kind: Kind) {
     assert_eq!(user, format!("{}\n0022\n", place.user("ada")));
 }
 
+/// Node.js, which many agents and MCP servers need, ends if there is a configuration that it may not read.
+pub fn public_settings_of_tls_can_be_read_and_keys_cannot(kind: Kind) {
+    let Some(place) = Place::new(kind) else { return };
+    let script = "set -e; cd /etc/ssl; [ ! -e openssl.cnf ] || cat openssl.cnf >/dev/null; [ ! -e certs ] || ls certs >/dev/null";
+    let done = place.sh("ada", script);
+    assert_eq!(done.end, End::Exited(0), "{}", done.stderr.text);
+    assert_ne!(place.sh("ada", "ls /etc/ssl/private/").end, End::Exited(0));
+}
+
 pub fn programs_and_directories_that_are_not_there(kind: Kind) {
     let Some(place) = Place::new(kind) else { return };
     let refused = place.run(command("ada", &["no-such-program"])).unwrap_err();

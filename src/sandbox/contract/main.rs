@@ -42,7 +42,7 @@ macro_rules! cases {
 
 cases! { local: Local, docker: Docker, remote: Remote; {
     commands: exit_codes_and_signals, outputs_are_cut_between_characters,
-        standard_input_arrives, the_environment_is_an_allow_list, programs_and_directories_that_are_not_there,
+        standard_input_arrives, the_environment_is_an_allow_list, public_settings_of_tls_can_be_read_and_keys_cannot, programs_and_directories_that_are_not_there,
         many_commands_of_one_agent_run_at_once;
     bounds: a_deadline_kills_the_whole_tree, the_end_of_a_command_ends_what_it_left, a_dropped_call_kills_the_whole_tree,
         too_much_memory, too_many_processes, too_much_on_disk;
