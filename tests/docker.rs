@@ -44,6 +44,11 @@ impl Boxes {
     }
 
     fn with(config: &str) -> Option<Self> {
+        Self::of(config, |_| {})
+    }
+
+    /// The same with more files of the world.
+    fn of(config: &str, more: impl FnOnce(&WorldDir)) -> Option<Self> {
         let mut test_env = TestEnvironment::new(env!("CARGO_BIN_EXE_ghostd"));
         if let Ok(host) = std::env::var("DOCKER_HOST") {
             test_env.set("DOCKER_HOST", host);
@@ -52,6 +57,7 @@ impl Boxes {
         let world = test_env.world("boxes");
         world.config(config).write("scripts/m.yaml", SCRIPT);
         world.archetype("worker", "## Tool Access\nprivilege_groups: shell\n");
+        more(&world);
         let daemon = test_env.up(world.path(), &[]);
         let boxes = Self { test_env, world, daemon: Some(daemon) };
         match boxes.status()["absent"].as_str() {
@@ -333,6 +339,10 @@ for line in sys.stdin:
         answer = {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": {"name": "notes", "version": "1"}}
     elif request["method"] == "tools/list":
         answer = {"tools": [{"name": "where", "description": "Where it runs", "inputSchema": {"type": "object"}}]}
+    elif request["method"] != "tools/call":
+        error = {"code": -32601, "message": "unknown"}
+        print(json.dumps({"jsonrpc": "2.0", "id": request["id"], "error": error}), flush=True)
+        continue
     else:
         open("from-server", "w").write("made")
         place = json.dumps([os.path.exists("/.dockerenv"), os.getcwd(), os.environ.get("SECRET_KEY")])
@@ -352,13 +362,12 @@ otherwise: [{ say: Done. }]
 fn droids_and_mcp_servers_run_in_containers_too() {
     let config = WORLD.replace("tool.python]", "tool.python, syscall.droid.spawn]")
         + "toolboxes: [{ source: toolbox/notes/toolbox.yaml }]\ndroids: { tools: [tool.cli], model: p/droid }\n";
-    let Some(mut boxes) = Boxes::with(&config) else { return };
-    boxes.daemon.take().unwrap().stop();
-    boxes.world.write("scripts/droid.yaml", DROID);
-    boxes.world.write("toolbox/notes/toolbox.yaml", MCP).write("toolbox/notes/server.py", SERVER);
     let section = "## Tool Access\nprivilege_groups: shell\n## Toolbox\nsource: toolbox/notes/toolbox.yaml\n- *\n";
-    boxes.world.archetype("worker", section);
-    boxes.daemon = Some(boxes.test_env.up(boxes.world.path(), &[]));
+    let files = |world: &WorldDir| {
+        world.write("scripts/droid.yaml", DROID).archetype("worker", section);
+        world.write("toolbox/notes/toolbox.yaml", MCP).write("toolbox/notes/server.py", SERVER);
+    };
+    let Some(boxes) = Boxes::of(&config, files) else { return };
     let workspace = boxes.test_env.data("boxes").join("workspace");
 
     boxes.test_env.ctl(&["toolbox", "trust", "notes"]).ok();

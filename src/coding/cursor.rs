@@ -144,11 +144,15 @@ impl<'de> Visitor<'de> for Down<'_, 'de> {
         while let Some(key) = map.next_key::<Text<'de>>()? {
             match (depth, key.as_str()) {
                 (0, "call_id") => into.call_id = map.next_value()?,
-                (0, "tool_call") | (1, _) | (2, "result") => {
+                (0, "tool_call") | (2, "result") => {
                     map.next_value_seed(Down { into: &mut *into, depth: depth + 1 })?;
                 }
-                (3, _) => {
-                    into.failed = Some(is_failure(&key));
+                (1, name) if name.ends_with("ToolCall") => {
+                    map.next_value_seed(Down { into: &mut *into, depth: depth + 1 })?;
+                }
+                (1, _) => return Err(A::Error::custom("another form")),
+                (3, name) => {
+                    into.failed = (name == "success" || is_failure(&key)).then(|| is_failure(&key));
                     return Err(A::Error::custom("enough is read"));
                 }
                 _ => _ = map.next_value::<IgnoredAny>()?,
@@ -360,6 +364,7 @@ mod tests {
             (json!({ "success": { "content": "\\\"x\\\"\n".repeat(500) } }), true),
             (json!({ "rejected": { "reason": "no" } }), false),
             (json!({ "error": "no" }), false),
+            (json!({ "isBackground": false, "error": {} }), false),
             (json!({}), true),
             (json!("done"), true),
         ] {

@@ -178,7 +178,8 @@ impl WriteAcl {
 const AGENTS: &str = "agents";
 
 /// Whether a path or prefix is in the own directory of another agent or droid, or above several (ACL-03).
-fn is_foreign(agent: &AgentId, path: &str) -> bool {
+#[must_use]
+pub fn is_foreign(agent: &AgentId, path: &str) -> bool {
     let mut parts = path.split('/');
     // The comparison ignores case, because some file systems do.
     let is_home = |first: &str| first.eq_ignore_ascii_case(AGENTS) || first.eq_ignore_ascii_case(DROIDS);

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use ghost_config::plan::{SandboxNetwork, SandboxPlan, WorkspaceAccess};
+use ghost_domain::write_acl::is_foreign;
 use ghost_domain::{AgentId, Clock, Code, Refusal, Timestamp};
 use tokio::process::Child;
 use tokio::sync::Mutex;
@@ -192,12 +193,15 @@ impl Local {
         });
     }
 
-    /// Prepares a directory of the workspace for the command of an agent whose home is `home`. If it has a user of its
-    /// own, the home is that user's, and every other directory is shared: it belongs to the group of all agents.
-    fn own(&self, dir: &str, home: &str, user: Option<User>) -> Result<(), Refusal> {
-        let is_own = Path::new(dir).starts_with(home);
+    /// Prepares a directory of the workspace for the command of an agent. If it has a user of its own, its home is that
+    /// user's, and every other directory is shared: it belongs to the group of all agents.
+    fn own(&self, dir: &str, agent_id: &AgentId, user: Option<User>) -> Result<(), Refusal> {
         let owner = match user {
-            Some(user) if is_own => DirOwner::User(user),
+            Some(user) if Path::new(dir).starts_with(agent_id.home()) => DirOwner::User(user),
+            Some(_) if is_foreign(agent_id, dir) => {
+                let what = format!("`{dir}` is the directory of another agent, whose user alone may write there");
+                return Err(Refusal::new(Code::PathDenied, what).hint("name a directory that agents share"));
+            }
             Some(user) => DirOwner::Group(user.gid),
             None if self.is_root => DirOwner::User(User::NOBODY),
             None => DirOwner::Kept,
@@ -257,12 +261,11 @@ impl Local {
 impl Sandbox for Local {
     async fn run(&self, command: Command, progress: Progress<'_>) -> Result<Finished, Refusal> {
         // Few system calls on directories that are in memory: cheaper than another thread.
-        let home = command.agent_id.home();
         let user = self.users.as_ref().map(|users| users.user_of(&command.agent_id)).transpose()?;
-        self.own(&home, &home, user)?;
         let command = Command { writable: command.may_write(self.plan.workspace_access), ..command };
-        for prefix in &command.writable {
-            self.own(prefix, &home, user)?;
+        let home = command.agent_id.home();
+        for dir in std::iter::once(&home).chain(&command.writable) {
+            self.own(dir, &command.agent_id, user)?;
         }
         let exec = self.exec(&command, user);
         let runner = self.runner(&command.agent_id).await?;

@@ -43,9 +43,14 @@ impl DirOwner {
         match self {
             Self::Kept => true,
             Self::User(user) => found.st_uid == user.uid,
-            Self::Group(gid) => found.st_gid == gid && found.st_mode & 0o020 != 0,
+            Self::Group(gid) => found.st_gid == gid,
         }
     }
+}
+
+/// Whether a directory belongs to a group that works together in it.
+pub(crate) fn is_shared(found: &Stat) -> bool {
+    found.st_gid != 0 && found.st_mode & 0o020 != 0
 }
 
 fn open(parent: impl AsFd, name: &Path) -> Result<OwnedFd, Errno> {
@@ -92,6 +97,8 @@ fn try_prepare(root: &Path, dir: &Path, owner: DirOwner) -> io::Result<Identity>
         hand_over(&at, owner, 0)?;
         // Last: it says that all that is in it has been handed over.
         give(&at, &found, owner)?;
+    } else if matches!(owner, DirOwner::Group(_)) && !is_shared(&found) {
+        share(&at, &found)?;
     }
     Ok(Identity { device: found.st_dev, inode: found.st_ino })
 }
@@ -190,7 +197,11 @@ pub(crate) fn shared_mode(mode: u32) -> Mode {
 /// Why it does not.
 pub fn keeps_groups(dir: &Path) -> io::Result<()> {
     let probe = dir.join(format!("probe-{}", std::process::id()));
-    std::fs::create_dir(&probe)?;
+    match std::fs::create_dir(&probe) {
+        // A start that died left it.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        made => made?,
+    }
     let done = setxattr(&probe, DEFAULT_ACL, &SHARED_ACL, XattrFlags::empty());
     std::fs::remove_dir(&probe)?;
     Ok(done?)

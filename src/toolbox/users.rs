@@ -81,6 +81,10 @@ impl Range {
 /// What is known.
 struct Known {
     file: File,
+    /// Bytes of the file that hold whole lines.
+    length: u64,
+    /// What a failed write left could not be removed, so no line may follow it.
+    is_broken: bool,
     /// By world and agent.
     numbers: BTreeMap<(String, String), u32>,
     next: u32,
@@ -147,10 +151,14 @@ impl AgentUsers {
         let opened = std::fs::OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(&path);
         let file = opened.map_err(unusable)?;
         let mut text = String::new();
+        if file.metadata().map_err(unusable)?.len() > FILE_MAX {
+            return Err(unusable(std::io::ErrorKind::FileTooLarge.into()));
+        }
         (&file).take(FILE_MAX).read_to_string(&mut text).map_err(unusable)?;
         // A crash may have cut the last line. Nobody has its number yet.
         let whole = text.rfind('\n').map_or(0, |end| end + 1);
-        file.set_len(whole as u64).map_err(unusable)?;
+        let length = whole as u64;
+        file.set_len(length).map_err(unusable)?;
         let (mut numbers, mut taken) = (BTreeMap::new(), BTreeSet::new());
         for line in text[..whole].lines() {
             let (number, world, agent) = parsed(line).ok_or_else(|| damaged(&path, line))?;
@@ -159,7 +167,7 @@ impl AgentUsers {
             }
         }
         let next = taken.range(range.first..=range.last).next_back().map_or(range.first, |last| last + 1);
-        Ok(Arc::new(Self { range, path, known: Mutex::new(Known { file, numbers, next }) }))
+        Ok(Arc::new(Self { range, path, known: Mutex::new(Known { file, length, is_broken: false, numbers, next }) }))
     }
 
     /// The number of an agent, or of the group of its world.
@@ -175,14 +183,20 @@ impl AgentUsers {
             return Err(Refusal::new(Code::RateLimited, format!("all users for agents, {}, are in use", self.range))
                 .hint("an operator starts the server with other numbers: --agent-uids FIRST-LAST"));
         }
-        // After a failed write the number is spent: a part of its line may be on the disk.
-        known.next += 1;
+        let unusable = |why: &dyn std::fmt::Display| {
+            Refusal::new(Code::Unavailable, format!("{} cannot be written: {why}", self.path.display()))
+                .hint("an operator must look at the server's disk, and start it again")
+        };
+        if known.is_broken {
+            return Err(unusable(&"an earlier write failed"));
+        }
         let line = format!("{number} {world} {agent}\n");
-        let written = known.file.write_all(line.as_bytes()).and_then(|()| known.file.sync_data());
-        written.map_err(|error| {
-            Refusal::new(Code::Unavailable, format!("{} cannot be written: {error}", self.path.display()))
-                .hint("an operator must look at the server's disk")
-        })?;
+        if let Err(error) = known.file.write_all(line.as_bytes()).and_then(|()| known.file.sync_data()) {
+            known.is_broken = known.file.set_len(known.length).and_then(|()| known.file.sync_data()).is_err();
+            return Err(unusable(&error));
+        }
+        known.length += line.len() as u64;
+        known.next += 1;
         known.numbers.insert(key, number);
         Ok(number)
     }
@@ -253,6 +267,22 @@ mod tests {
             let opened = AgentUsers::read(dir.path(), Range::default());
             assert_eq!(opened.map(drop).unwrap_err().code, Code::Unavailable, "{lines:?}");
         }
+    }
+
+    #[test]
+    fn a_number_that_cannot_be_written_is_not_given_out() {
+        let dir = tempfile::tempdir().unwrap();
+        let range = Range::default();
+        let users = AgentUsers::read(dir.path(), range).unwrap();
+        assert!(user(&users, "w", "ada").is_ok());
+        users.known.lock().unwrap().file = std::fs::OpenOptions::new().append(true).open("/dev/full").unwrap();
+        for _ in 0..2 {
+            assert_eq!(user(&users, "w", "bob"), Err(Code::Unavailable));
+        }
+        assert!(user(&users, "w", "ada").is_ok(), "who has one keeps it");
+        assert!(users.known.lock().unwrap().is_broken, "what is on the disk is not known");
+        let users = AgentUsers::read(dir.path(), range).unwrap();
+        assert_eq!(user(&users, "w", "bob"), Ok((range.first + 2, range.first)));
     }
 
     #[test]

@@ -313,7 +313,7 @@ fn the_operating_system_keeps_agents_apart_also_without_the_sandbox() {
     if !rustix::process::geteuid().is_root() {
         return skipped(Kind::Remote, "only root gives agents users of their own");
     }
-    let Some(mut place) = Place::new(Kind::Remote) else { return };
+    let Some(place) = Place::new(Kind::Remote) else { return };
     // Made by one, changed by the other.
     place.sh("ada", "mkdir -p ../../output/both/deep; echo a > ../../output/both/deep/f; echo mine > own; mkdir dir");
     place.sh("bob", "echo b >> ../../output/both/deep/f; touch ../../output/both/deep/g; echo mine > own");
@@ -352,10 +352,52 @@ fn the_operating_system_keeps_agents_apart_also_without_the_sandbox() {
         assert!(as_user(ada, &copy, &format!("kill -9 {pid}")), "its own");
     });
     assert!(done.is_ok(), "{done:?}");
+}
+
+// covers: TBX-08
+#[test]
+fn what_one_agent_copies_into_a_shared_directory_another_one_can_change() {
+    if !rustix::process::geteuid().is_root() {
+        return skipped(Kind::Remote, "only root gives agents users of their own");
+    }
+    let Some(place) = Place::new(Kind::Remote) else { return };
+    // `cp` takes the mode of its source, and a temporary file is closed.
+    let made = "mkdir -m 755 dir; echo a > dir/f; chmod 644 dir/f; cp -r dir ../../output/; umask 077; echo t > ../../output/tmp; echo s > secret";
+    place.sh("ada", made);
+    let done = place.sh("bob", "cd ../../output; echo b >> dir/f && echo b > dir/g && cat tmp ../agents/ada/secret");
+    assert_eq!((done.end, done.stdout.text.as_str()), (End::Exited(0), "t\ns\n"), "{}", done.stderr.text);
+    // Modes that an agent gives its entries end no command of another one, and hide nothing from the bound of its disk.
+    place.sh("ada", "mkdir ../../output/x ../../output/y; touch ../../output/x/f; chmod 744 ../../output/x; chmod 730 ../../output/y");
+    let done = place.sh(
+        "bob",
+        "cd ../../output; ls x y; for n in 1 2 3; do dd if=/dev/zero of=y/$n bs=1M count=20; done; sleep 10",
+    );
+    assert_eq!(done.end, End::Disk, "{done:?}");
+    assert_eq!(place.sh("bob", "echo still").stdout.text, "still\n");
+}
+
+// covers: TBX-08
+#[test]
+fn a_copy_of_an_earlier_release_goes_to_the_agents_users_who_keep_them() {
+    if !rustix::process::geteuid().is_root() {
+        return skipped(Kind::Remote, "only root gives agents users of their own");
+    }
+    let Some(mut place) = Place::new(Kind::Remote) else { return };
+    place.sh("ada", "mkdir dir; echo a > dir/f; mkdir ../../output/d; echo a > ../../output/d/f");
+    // As it was when all commands had one user.
+    let copy = std::path::PathBuf::from(place.sandbox.workspace_path());
+    #[allow(clippy::disallowed_methods, reason = "it makes the files of an earlier release")]
+    let mut chown = std::process::Command::new("chown");
+    chown.args(["-R", "65534:65534", "agents/ada", "output"]).current_dir(&copy);
+    assert!(chown.status().unwrap().success());
+    let id = |place: &Place, agent: &str| place.sh(agent, "id -u; id -g").stdout.text;
+    assert_eq!(place.sh("ada", "echo b >> dir/f && echo b >> ../../output/d/f").end, End::Exited(0));
+    assert_eq!(place.sh("bob", "echo b >> ../../output/d/f").end, End::Exited(0));
+    let before = (id(&place, "ada"), id(&place, "bob"));
+    assert_ne!(before.0, before.1);
     // The users are the same after the death of the server.
-    let mut server = place.server.take().unwrap();
-    server.kill();
-    let again = ToolboxServer::start(&place.dir.path().join("toolbox"), "127.0.0.1:0", None).unwrap();
-    place.server = Some(again);
-    assert_eq!((place.user("ada"), place.user("bob")), (ada.0, bob.0));
+    let address = place.server.as_ref().unwrap().url.trim_start_matches("http://").to_owned();
+    place.server.take().unwrap().kill();
+    place.server = Some(ToolboxServer::start(&place.dir.path().join("toolbox"), &address, None).unwrap());
+    assert_eq!((id(&place, "ada"), id(&place, "bob")), before);
 }

@@ -72,7 +72,7 @@ impl Tree {
             at = match open_dir(&at, part) {
                 Err(Errno::NOENT) => {
                     mkdirat(&at, part, Mode::from_raw_mode(0o755))?;
-                    hand_over(&at, part)?;
+                    hand_over(&at, part, self.is_copy)?;
                     open_dir(&at, part)?
                 }
                 found => found?,
@@ -128,7 +128,7 @@ impl Tree {
         if still {
             clear(&dir, name, was)?;
             mkdirat(&dir, name, Mode::from_raw_mode(0o755))?;
-            hand_over(&dir, name)?;
+            hand_over(&dir, name, self.is_copy)?;
         }
         Ok(still)
     }
@@ -143,7 +143,7 @@ impl Tree {
         if still {
             clear(&dir, name, was)?;
             symlinkat(target, &dir, name)?;
-            hand_over(&dir, name)?;
+            hand_over(&dir, name, self.is_copy)?;
         }
         Ok(still)
     }
@@ -162,7 +162,7 @@ impl Tree {
     /// If its directory is not there, a link stands in the way, or the disk fails.
     pub fn receive(&self, path: &str, size: u64, executable: bool) -> io::Result<Incoming> {
         let (dir, name) = self.place(path)?;
-        Incoming::begin(dir, name, size, executable)
+        Incoming::begin(dir, name, size, executable, self.is_copy)
     }
 }
 

@@ -404,6 +404,7 @@ pub(super) fn append(root: &Dir, path: &WorkspacePath, bytes: &[u8]) -> Result<(
     let flags =
         OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let fd = rustix::fs::openat(&parent, name, flags, Mode::from_raw_mode(0o644)).map_err(|e| failed(e.into()))?;
+    parents::hand_over(&parent, &fd).map_err(|e| failed(e.into()))?;
     let mut file = File::from(fd);
     // The file may have been replaced since the check above.
     if !file.metadata().map_err(failed)?.is_file() {
@@ -417,7 +418,10 @@ fn create_temp(parent: std::os::fd::BorrowedFd<'_>) -> io::Result<(String, File)
     for _ in 0..TEMP_TRIES {
         let temp = format!("{TEMP_PREFIX}{}", TEMP_COUNT.fetch_add(1, Ordering::Relaxed));
         match rustix::fs::openat(parent, &temp, flags, Mode::RUSR | Mode::WUSR) {
-            Ok(fd) => return Ok((temp, File::from(fd))),
+            Ok(fd) => {
+                let handed_over = parents::hand_over(parent, &fd);
+                return handed_over.map(|()| (temp, File::from(fd))).map_err(Into::into);
+            }
             Err(Errno::EXIST) => {}
             Err(error) => return Err(error.into()),
         }

@@ -4,12 +4,12 @@
 //! directory.
 
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 
 use cap_std::fs::Dir;
 use ghost_domain::Refusal;
 use ghost_domain::write_acl::WorkspacePath;
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{FileType, Gid, Mode, OFlags, Uid, fchown, fstat};
 use rustix::io::Errno;
 
 use super::faults::io_refusal;
@@ -59,17 +59,36 @@ fn walk(root: &Dir, path: &str, create: bool) -> Result<OwnedFd, Errno> {
     Ok(at)
 }
 
-fn open_dir(at: impl std::os::fd::AsFd, part: &str) -> Result<OwnedFd, Errno> {
+fn open_dir(at: impl AsFd, part: &str) -> Result<OwnedFd, Errno> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     rustix::fs::openat(at, part, flags, Mode::empty())
 }
 
 fn make_dir(at: &OwnedFd, part: &str) -> Result<OwnedFd, Errno> {
     match rustix::fs::mkdirat(at, part, Mode::from_raw_mode(DIR_MODE)) {
-        // The entry must be as durable as the file in the directory.
-        Ok(()) => rustix::fs::fsync(at)?,
-        Err(Errno::EXIST) => {}
-        Err(error) => return Err(error),
+        Ok(()) => {
+            let made = open_dir(at, part)?;
+            hand_over(at, &made)?;
+            // The entry must be as durable as the file in the directory.
+            rustix::fs::fsync(at)?;
+            Ok(made)
+        }
+        Err(Errno::EXIST) => open_dir(at, part),
+        Err(error) => Err(error),
     }
-    open_dir(at, part)
+}
+
+/// Gives what root has made in a directory to the directory's owner. If ghostd is root, commands are another user, who must
+/// be able to change what the tools of files made there.
+pub(super) fn hand_over(parent: impl AsFd, made: impl AsFd) -> Result<(), Errno> {
+    if !rustix::process::geteuid().is_root() {
+        return Ok(());
+    }
+    let (parent, found) = (fstat(parent)?, fstat(&made)?);
+    // Somebody else may have put another entry there. It is not root's, or has a name elsewhere.
+    let is_dir = FileType::from_raw_mode(found.st_mode) == FileType::Directory;
+    if parent.st_uid == 0 || found.st_uid != 0 || !(is_dir || found.st_nlink == 1) {
+        return Ok(());
+    }
+    fchown(made, Some(Uid::from_raw(parent.st_uid)), Some(Gid::from_raw(parent.st_gid)))
 }

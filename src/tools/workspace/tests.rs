@@ -70,6 +70,28 @@ async fn the_oldest_files_of_a_kind_are_removed() {
     assert!(left("r1"));
 }
 
+/// If ghostd is root, commands are another user, who owns the directories that commands wrote to.
+#[tokio::test]
+async fn what_is_made_in_a_directory_belongs_to_its_owner() {
+    use std::os::unix::fs::{MetadataExt as _, chown};
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let (dir, workspace) = new_workspace();
+    let home = dir.path().join("ws/agents/ada");
+    std::fs::create_dir_all(&home).unwrap();
+    chown(&home, Some(65_534), Some(65_534)).unwrap();
+    workspace.ensure_agent(&"ada".parse().unwrap()).await.unwrap();
+    for (path, owner) in [("agents/ada/new/deep/f", 65_534), ("output/f", 0)] {
+        workspace.write_atomic(&self::path(path), b"x").await.unwrap();
+        let found = std::fs::metadata(dir.path().join("ws").join(path)).unwrap();
+        assert_eq!((found.uid(), found.gid()), (owner, owner), "{path}");
+    }
+    for path in ["notes", "new", "new/deep"] {
+        assert_eq!(std::fs::metadata(home.join(path)).unwrap().uid(), 65_534, "{path}");
+    }
+}
+
 // covers: ART-04
 #[tokio::test]
 async fn opening_creates_the_layout_and_removes_temporary_files() {

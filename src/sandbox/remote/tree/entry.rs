@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use rustix::path::Arg;
 use sha2::{Digest as _, Sha256};
 
-use crate::own_dirs::shared_mode;
+use crate::own_dirs::{is_shared, shared_mode};
 use crate::remote::node::{Node, hex};
 use crate::remote::protocol::BYTES_MAX;
 
@@ -84,8 +84,8 @@ pub(super) fn is_still(at: impl AsFd, name: &str, was: Option<&Node>) -> io::Res
     Ok(node_at(at, name)?.as_ref() == was)
 }
 
-/// Who gets root's new entries of a directory: its owner and group. Commands are other users then, who must be able to
-/// change them.
+/// Who gets root's new entries of a directory: its owner, and in a server's copy also its group. Commands are other users
+/// then, who must be able to change them.
 pub(super) struct Heir {
     pub(super) uid: Uid,
     pub(super) gid: Gid,
@@ -95,13 +95,14 @@ pub(super) struct Heir {
 
 impl Heir {
     /// `None` if entries stay as they are made.
-    pub(super) fn of(dir: impl AsFd) -> io::Result<Option<Self>> {
+    pub(super) fn of(dir: impl AsFd, is_copy: bool) -> io::Result<Option<Self>> {
         if !rustix::process::geteuid().is_root() {
             return Ok(None);
         }
         let found = fstat(dir)?;
         let (uid, gid) = (Uid::from_raw(found.st_uid), Gid::from_raw(found.st_gid));
-        Ok((!uid.is_root() || !gid.is_root()).then_some(Self { uid, gid, is_shared: found.st_mode & 0o020 != 0 }))
+        let is_shared = is_copy && is_shared(&found);
+        Ok((!uid.is_root() || is_shared).then_some(Self { uid, gid, is_shared }))
     }
 
     /// The mode that an entry gets.
@@ -111,8 +112,8 @@ impl Heir {
 }
 
 /// Hands over the directory or link that was made at `name`.
-pub(super) fn hand_over(dir: impl AsFd, name: &str) -> io::Result<()> {
-    let Some(heir) = Heir::of(&dir)? else { return Ok(()) };
+pub(super) fn hand_over(dir: impl AsFd, name: &str, is_copy: bool) -> io::Result<()> {
+    let Some(heir) = Heir::of(&dir, is_copy)? else { return Ok(()) };
     // A command may have put something else there since. What it made is not root's.
     let made = openat(dir, name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
     let found = fstat(&made)?;
@@ -121,7 +122,7 @@ pub(super) fn hand_over(dir: impl AsFd, name: &str) -> io::Result<()> {
         return Ok(());
     }
     chownat(&made, "", Some(heir.uid), Some(heir.gid), AtFlags::EMPTY_PATH)?;
-    if is_dir {
+    if is_dir && heir.is_shared {
         rustix::fs::chmod(format!("/proc/self/fd/{}", made.as_raw_fd()), heir.mode(found.st_mode & 0o777))?;
     }
     Ok(())
@@ -177,14 +178,33 @@ pub(super) fn dir_at(root: impl AsFd, path: &str) -> Result<OwnedFd, Errno> {
     Ok(at)
 }
 
-/// Lets the owner of an entry use it again, if we may: we are the owner or root. Does nothing if the entry is not as `found`
-/// any more.
-pub(super) fn open_to_owner(dir: impl AsFd, name: impl Arg, found: &Stat) {
+/// Lets everybody read an entry of a copy, as ghostd's workspace does, and in a shared directory the group do what the
+/// owner may: programs close files to others, `cp` and `tar` give them modes of elsewhere. Does nothing to a file that has
+/// another name, too.
+pub(super) fn open_to_others(dir: impl AsFd, name: impl Arg, found: &Stat, is_shared: bool) {
     let wanted = match kind(found) {
-        FileType::Directory => 0o700,
-        FileType::RegularFile => 0o600,
+        FileType::Directory => 0o755,
+        FileType::RegularFile if is_executable(found) => 0o755,
+        FileType::RegularFile => 0o644,
         _ => return,
     };
+    if kind(found) == FileType::Directory || found.st_nlink == 1 {
+        let wanted = if is_shared { shared_mode(wanted).as_raw_mode() } else { wanted };
+        open(dir, name, found, wanted);
+    }
+}
+
+/// Lets the owner of an entry use it again.
+pub(super) fn open_to_owner(dir: impl AsFd, name: impl Arg, found: &Stat) {
+    match kind(found) {
+        FileType::Directory => open(dir, name, found, 0o700),
+        FileType::RegularFile => open(dir, name, found, 0o600),
+        _ => {}
+    }
+}
+
+/// Adds permissions to an entry, if we may: we are the owner or root. Does nothing if it is not as `found` any more.
+fn open(dir: impl AsFd, name: impl Arg, found: &Stat, wanted: u32) {
     let user = rustix::process::geteuid();
     if found.st_mode & wanted == wanted || !(user.is_root() || user.as_raw() == found.st_uid) {
         return;

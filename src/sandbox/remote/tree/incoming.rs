@@ -30,10 +30,11 @@ pub struct Incoming {
     hash: Sha256,
     left: u64,
     executable: bool,
+    is_copy: bool,
 }
 
 impl Incoming {
-    pub(super) fn begin(dir: OwnedFd, name: &str, size: u64, executable: bool) -> io::Result<Self> {
+    pub(super) fn begin(dir: OwnedFd, name: &str, size: u64, executable: bool, is_copy: bool) -> io::Result<Self> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         for _ in 0..TRIES {
             let count = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -41,7 +42,7 @@ impl Incoming {
             match openat(&dir, &temp, flags, Mode::RUSR | Mode::WUSR) {
                 Ok(file) => {
                     let (file, hash) = (File::from(file), Sha256::new());
-                    return Ok(Self { dir, name: name.to_owned(), temp, file, hash, left: size, executable });
+                    return Ok(Self { dir, name: name.to_owned(), temp, file, hash, left: size, executable, is_copy });
                 }
                 Err(Errno::EXIST) => {}
                 Err(error) => return Err(error.into()),
@@ -75,7 +76,7 @@ impl Incoming {
             return Ok(false);
         }
         let mode = if self.executable { 0o755 } else { 0o644 };
-        let heir = Heir::of(&self.dir)?;
+        let heir = Heir::of(&self.dir, self.is_copy)?;
         fchmod(&self.file, heir.as_ref().map_or(Mode::from_raw_mode(mode), |heir| heir.mode(mode)))?;
         if let Some(heir) = heir {
             fchown(&self.file, Some(heir.uid), Some(heir.gid))?;

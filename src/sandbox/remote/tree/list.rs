@@ -7,10 +7,11 @@ use std::io;
 use std::os::fd::OwnedFd;
 
 use ghost_domain::write_acl::is_reserved;
-use rustix::fs::{AtFlags, Dir, FileType, Stat, statat};
+use rustix::fs::{AtFlags, Dir, FileType, Stat, fstat, statat};
 use rustix::io::Errno;
 
-use super::entry::{content, dir_at, is_executable, kind, link_at, open_file, open_to_owner, size};
+use super::entry::{content, dir_at, is_executable, kind, link_at, open_file, open_to_others, size};
+use crate::own_dirs::is_shared;
 use crate::remote::node::{DEPTH_MAX, Node, Nodes, is_below, is_plain};
 use crate::remote::protocol::{BYTES_MAX, ENTRIES_MAX};
 
@@ -86,6 +87,7 @@ pub(super) fn list(
             }
             Err(error) => return Err(failed(error.into())),
         };
+        let is_shared = is_copy && fstat(&dir).is_ok_and(|found| is_shared(&found));
         for entry in Dir::read_from(&dir).map_err(|error| failed(error.into()))? {
             let entry = entry.map_err(|error| failed(error.into()))?;
             if matches!(entry.file_name().to_bytes(), b"." | b"..") {
@@ -105,7 +107,7 @@ pub(super) fn list(
                 Err(error) => return Err(failed(error.into())),
             };
             if is_copy {
-                open_to_owner(&dir, name, &found);
+                open_to_others(&dir, name, &found, is_shared);
             }
             let node = match kind(&found) {
                 FileType::Directory if whole.split('/').count() > DEPTH_MAX => Node::Other,
