@@ -50,7 +50,7 @@ pub(super) fn command_tool(field: &Field<'_>, toolbox: &str, files: &Files<'_>) 
     let name = tool_name(&map, toolbox);
     let description = description(&map, "Search the notes");
     let (parameters, names) = parameters(&map);
-    let command = command(&map, files);
+    let command = command(&map, files, &names);
     let args = map.get("args").map(|field| arguments(&field, &names)).unwrap_or_default();
     let stdin = map.get("stdin").filter(|field| !field.is_null()).and_then(|field| stdin(&field, &names));
     let stdin = stdin.unwrap_or(Stdin::Empty);
@@ -195,8 +195,16 @@ fn parameters(map: &Map<'_>) -> (Value, BTreeSet<String>) {
     (schema, names)
 }
 
-/// The program and its first arguments.
-fn command(map: &Map<'_>, files: &Files<'_>) -> Option<(Program, Vec<String>)> {
+/// Whether a word looks as if a parameter or a directory were filled in.
+fn has_placeholder(word: &str, parameters: &BTreeSet<String>) -> bool {
+    word.split('{').skip(1).filter_map(|rest| rest.split_once('}')).any(|(name, _)| {
+        let name = name.strip_suffix("...").unwrap_or(name);
+        parameters.contains(name) || Place::ALL.iter().any(|(place, _)| *place == name)
+    })
+}
+
+/// The program and its first arguments, which are the same in every call.
+fn command(map: &Map<'_>, files: &Files<'_>, parameters: &BTreeSet<String>) -> Option<(Program, Vec<String>)> {
     let field = map.need("command", "[search]")?;
     if field.is_single() {
         let hint =
@@ -215,6 +223,11 @@ fn command(map: &Map<'_>, files: &Files<'_>) -> Option<(Program, Vec<String>)> {
         let hint =
             "write the program alone; no shell reads this, so a pipe or a variable belongs into a script in `bin_dir`";
         field.error(format!("`{}` is not the name of a program", clip(first, 60)), hint);
+        return None;
+    }
+    if let Some(word) = words.iter().find(|word| has_placeholder(word, parameters)) {
+        let what = format!("nothing is filled in here, so the program would get `{}` as it is", clip(word, 60));
+        field.error(what, format!("move it to `args`, such as: args: [\"{}\"]", clip(word, 60)));
         return None;
     }
     let program = program(&field, first, files)?;
