@@ -373,6 +373,17 @@ fn what_one_agent_copies_into_a_shared_directory_another_one_can_change() {
         "cd ../../output; ls x y; for n in 1 2 3; do dd if=/dev/zero of=y/$n bs=1M count=20; done; sleep 10",
     );
     assert_eq!(done.end, End::Disk, "{done:?}");
+    // The same in a directory that is closed while the command runs, so that its bytes cannot be counted.
+    let copy = std::path::PathBuf::from(place.sandbox.workspace_path());
+    place.sh("ada", "mkdir ../../output/z");
+    let mut command =
+        sh("bob", "echo ready; cd ../../output; until [ -e z/go ]; do sleep 0.1; done; echo x > z/f; sleep 20");
+    command.timeout = Duration::from_secs(60);
+    let done = run_and(&place, command, || {
+        std::fs::write(copy.join("output/z/go"), "").unwrap();
+        std::fs::set_permissions(copy.join("output/z"), std::fs::Permissions::from_mode(0o730)).unwrap();
+    });
+    assert_eq!(done.unwrap().end, End::Disk);
     assert_eq!(place.sh("bob", "echo still").stdout.text, "still\n");
 }
 
