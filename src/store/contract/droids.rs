@@ -9,7 +9,7 @@ use super::rows::{at, id_of};
 use super::rows_shared::{droid, droid_id};
 use super::tools::{keep, map_rows, open, reading, refuse};
 use crate::Store;
-use crate::tables::Family;
+use crate::tables::{Family, LiveDroids};
 
 fn ids(numbers: &[u64]) -> Vec<AgentId> {
     map_rows(numbers, |n| droid_id(*n))
@@ -44,6 +44,42 @@ pub(super) async fn droids_are_listed_by_parent_and_by_life(medium: Arc<dyn Medi
         (w.droids_live().await?.len(), w.droid_get(&droid_id(3)).await?.map(|droid| droid.state))
     });
     assert_eq!(inside, (1, Some(DroidState::Killed)), "a command sees its own writes");
+}
+
+// covers: DROID-16
+pub(super) async fn live_droids_are_counted_through_every_change(medium: Arc<dyn Medium>) {
+    let store = open(&medium).await;
+    let counted = |of_parent, all| LiveDroids { of_parent, all };
+    keep!(&store, |w| {
+        assert_eq!(w.droids_live_count(&id_of("a")).await?, counted(0, 0));
+        for (n, parent, ended) in [(1, "a", None), (2, "a", None), (3, "b", None), (4, "a", Some(4))] {
+            w.droid_put(&droid(n, parent, ended)).await?;
+        }
+        assert_eq!(
+            (w.droids_live_count(&id_of("a")).await?, w.droids_live_count(&id_of("b")).await?),
+            (counted(2, 3), counted(1, 3))
+        );
+    });
+    refuse!(&store, |w| {
+        w.droid_put(&droid(1, "a", Some(5))).await?;
+        assert_eq!(w.droids_live_count(&id_of("a")).await?, counted(1, 2));
+    });
+    keep!(&store, |w| {
+        assert_eq!(w.droids_live_count(&id_of("a")).await?, counted(2, 3), "a refused command changes nothing");
+        w.droid_put(&Droid { label: Some("new".into()), ..droid(1, "a", None) }).await?;
+        w.droid_put(&droid(2, "a", Some(6))).await?;
+        w.droid_put(&droid(2, "a", Some(7))).await?;
+        w.droid_put(&droid(3, "a", None)).await?;
+        assert_eq!(
+            (w.droids_live_count(&id_of("a")).await?, w.droids_live_count(&id_of("b")).await?),
+            (counted(2, 2), counted(0, 2))
+        );
+        w.prune(Family::Droids, at(9), 9).await?;
+    });
+    assert_eq!(reading!(&store, |r| { r.droids_live_count(&id_of("a")).await? }), counted(2, 2));
+    drop(store);
+    let store = open(&medium).await;
+    assert_eq!(keep!(&store, |w| { w.droids_live_count(&id_of("b")).await? }), counted(0, 2));
 }
 
 pub(super) async fn droids_that_ended_are_pruned(medium: Arc<dyn Medium>) {

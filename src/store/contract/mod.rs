@@ -82,7 +82,8 @@ macro_rules! for_each_check {
             events: events_are_gapless_and_in_order, correlation_ids_are_read_back, refused_commands_use_no_sequence, events_are_published_after_commit,
                 ephemeral_kinds_are_refused, events_are_paged, a_filter_with_few_matches_reads_to_the_end,
                 bounds_follow_pruning, the_sequence_continues_after_reopening;
-            droids: droids_are_listed_by_parent_and_by_life, droids_that_ended_are_pruned;
+            droids: droids_are_listed_by_parent_and_by_life, live_droids_are_counted_through_every_change,
+                droids_that_ended_are_pruned;
             grants: live_grants_of_an_agent_are_found, grants_are_replaced_removed_and_pruned;
             ids: ids_are_read_by_range;
             knowledge: entries_round_trip, entries_that_are_not_deleted_are_listed, versions_are_newest_first;

@@ -231,6 +231,7 @@ impl SharedOp {
                 let found = (
                     w.droid_get(&droid_id(a % 6)).await?,
                     w.droids_live().await?,
+                    w.droids_live_count(&agent).await?,
                     w.droid_list(parent, after.as_ref(), limit).await?,
                 );
                 format!("{found:?}")

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use ghost_domain::{AgentId, Droid};
 
 use super::session::{LIST_MAX, Session, page};
-use crate::tables::{DroidReads, DroidWrites, Result};
+use crate::tables::{DroidReads, DroidWrites, LiveDroids, Result};
 
 #[async_trait]
 impl DroidReads for Session<'_> {
@@ -17,6 +17,15 @@ impl DroidReads for Session<'_> {
     async fn droids_live(&mut self) -> Result<Vec<Droid>> {
         let live = self.tables.droids.values().filter(|droid| droid.ended_at.is_none());
         Ok(live.take(LIST_MAX).cloned().collect())
+    }
+
+    async fn droids_live_count(&mut self, parent: &AgentId) -> Result<LiveDroids> {
+        let mut count = LiveDroids::default();
+        for droid in self.tables.droids.values().filter(|droid| droid.ended_at.is_none()) {
+            count.all += 1;
+            count.of_parent += u32::from(droid.parent_id == *parent);
+        }
+        Ok(count)
     }
 
     async fn droid_list(

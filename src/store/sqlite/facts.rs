@@ -17,6 +17,10 @@ pub(super) struct Facts {
     pub(super) inbox_depths: Derived<AgentId, u32>,
     /// Number of pending mails in the world.
     pub(super) pending_total: Derived<(), u64>,
+    /// Number of droids of each agent that have not ended.
+    pub(super) droids_live_of: Derived<AgentId, u32>,
+    /// Number of droids in the world that have not ended.
+    pub(super) droids_live: Derived<(), u32>,
     /// The open turn of each agent that continues with its own work (not a turn of an operator).
     pub(super) open_turns: Derived<AgentId, OpenTurn>,
     /// Members of each channel, in order; `None` if they may have changed.
@@ -33,6 +37,8 @@ macro_rules! every {
     ($facts:ident, $call:ident) => {
         $facts.inbox_depths.$call();
         $facts.pending_total.$call();
+        $facts.droids_live_of.$call();
+        $facts.droids_live.$call();
         $facts.open_turns.$call();
         $facts.channel_members.$call();
         $facts.agent_channels.$call();
@@ -47,6 +53,8 @@ impl Facts {
         Self {
             inbox_depths: Derived::new(3_584),
             pending_total: Derived::new(1),
+            droids_live_of: Derived::new(512),
+            droids_live: Derived::new(1),
             open_turns: Derived::new(3_584),
             channel_members: Derived::new(64),
             agent_channels: Derived::new(3_584),
@@ -72,6 +80,29 @@ impl Facts {
             (false, true) => self.pending_total.put((), total.saturating_add(1)),
             (true, false) => self.pending_total.put((), total.saturating_sub(1)),
             _ => {}
+        }
+    }
+
+    /// Updates the numbers of droids that have not ended, where they are known. `before` and `after` are the parent of a
+    /// droid that had not ended, or has not ended now.
+    pub(super) fn update_droids_live(&mut self, before: Option<&AgentId>, after: Option<&AgentId>) {
+        if before == after {
+            return;
+        }
+        if let Some(parent_id) = before {
+            self.change_droids_live(parent_id, |count| count.saturating_sub(1));
+        }
+        if let Some(parent_id) = after {
+            self.change_droids_live(parent_id, |count| count.saturating_add(1));
+        }
+    }
+
+    fn change_droids_live(&mut self, parent_id: &AgentId, change: impl Fn(u32) -> u32) {
+        if let Some(count) = self.droids_live.get(&()).copied() {
+            self.droids_live.put((), change(count));
+        }
+        if let Some(count) = self.droids_live_of.get(parent_id).copied() {
+            self.droids_live_of.put(parent_id.clone(), change(count));
         }
     }
 }

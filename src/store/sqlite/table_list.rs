@@ -116,10 +116,12 @@ macro_rules! tables {
 // has two generations.
 tables! {
     keyed {
-        META meta: Meta [256, 0],
+        // The creation of an agent looks for a floor that few worlds have.
+        META meta: Meta [256, 64],
         // Enough for the agents at work, not for all agents: a record takes more memory than everything
         // else that a sleeping agent needs.
-        AGENTS agents: Agent [896, 0],
+        // A new agent is looked for first.
+        AGENTS agents: Agent [896, 64],
         SKILLS skills: HeldSkill [0, 0],
         JOBS jobs: Job [0, 0],
         MAIL mail: Envelope [0, 0],
@@ -152,7 +154,8 @@ tables! {
         SCHEDULES schedules: Schedule [512, 0],
         SCHEDULE_RUNS schedule_runs: ScheduleRun [0, 0],
         GRANTS grants: Grant [0, 0],
-        DROIDS droids: Droid [0, 0],
+        // Only those that have not ended, each with its task and its last answer.
+        DROIDS droids: Droid [128, 64],
         ARTIFACTS artifacts: Artifact [0, 0],
         // A snapshot may name thousands of files.
         SNAPSHOTS snapshots: WatchSnapshotRow [0, 0],

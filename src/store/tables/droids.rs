@@ -5,6 +5,15 @@ use ghost_domain::{AgentId, Droid};
 
 use crate::error::Result;
 
+/// How many droids have not ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LiveDroids {
+    /// Those of one parent.
+    pub of_parent: u32,
+    /// Those of the world.
+    pub all: u32,
+}
+
 /// Reads of droids.
 #[async_trait]
 pub trait DroidReads {
@@ -13,6 +22,9 @@ pub trait DroidReads {
 
     /// The droids that have not ended, in order of id, at most [`PAGE_MAX`](super::PAGE_MAX).
     async fn droids_live(&mut self) -> Result<Vec<Droid>>;
+
+    /// The number of droids of `parent`, and of the world, that have not ended.
+    async fn droids_live_count(&mut self, parent: &AgentId) -> Result<LiveDroids>;
 
     /// Droids in order of id, also those that have ended: those of `parent`, if it is given. Only droids after the id
     /// `after`.

@@ -45,7 +45,7 @@ pub use budgets::{BudgetFilter, BudgetReads, BudgetWrites, UsageFilter};
 pub use chat::{ChatReads, ChatWrites};
 pub use conversations::{ConversationReads, ConversationWrites};
 pub use dead_letters::{DeadLetterReads, DeadLetterWrites};
-pub use droids::{DroidReads, DroidWrites};
+pub use droids::{DroidReads, DroidWrites, LiveDroids};
 pub use events::{EventReads, EventWrites};
 pub use grants::{GrantReads, GrantWrites};
 pub use ids::{IdKind, IdReads};

@@ -5,10 +5,10 @@ use ghost_domain::{AgentId, Droid};
 use sqlx::sqlite::SqliteRow;
 
 use crate::sqlite::query::{Conditions, LIST_MAX, list_limit};
-use crate::sqlite::row::{Args, Keyed, Row, Shape, from_record, to_json};
+use crate::sqlite::row::{Args, Keyed, Row, Shape, from_record, get_count, to_json};
 use crate::sqlite::session::Session;
 use crate::sqlite::table_list::table_set;
-use crate::tables::{DroidReads, DroidWrites, Result};
+use crate::tables::{DroidReads, DroidWrites, LiveDroids, Result};
 
 impl Row for Droid {
     const TABLE: &'static str = "droids";
@@ -44,6 +44,10 @@ impl Keyed for Droid {
     fn read(row: &SqliteRow) -> Result<Self> {
         from_record(Self::TABLE, row)
     }
+
+    fn worth_caching(&self) -> bool {
+        self.ended_at.is_none()
+    }
 }
 
 #[async_trait]
@@ -57,6 +61,27 @@ impl DroidReads for Session {
         args.int(i64::from(LIST_MAX));
         let sql = "SELECT record FROM droids INDEXED BY droids_live WHERE ended_at IS NULL ORDER BY droid_id LIMIT ?+0";
         self.list(sql, args).await
+    }
+
+    async fn droids_live_count(&mut self, parent: &AgentId) -> Result<LiveDroids> {
+        if let Some(buffer) = self.buffer()
+            && let Some(all) = buffer.facts.droids_live.get(&()).copied()
+            && let Some(of_parent) = buffer.facts.droids_live_of.get(parent).copied()
+        {
+            return Ok(LiveDroids { of_parent, all });
+        }
+        self.flush_before_read(table_set::DROIDS).await?;
+        let mut args = Args::default();
+        args.text(parent.as_str());
+        let sql = "SELECT count(*) FILTER (WHERE parent_id = ?), count(*) \
+                   FROM droids INDEXED BY droids_live WHERE ended_at IS NULL";
+        let Some(row) = self.row(sql, args).await? else { return Ok(LiveDroids::default()) };
+        let found = LiveDroids { of_parent: get_count(Droid::TABLE, &row, 0)?, all: get_count(Droid::TABLE, &row, 1)? };
+        if let Ok(buffer) = self.buffer_mut() {
+            buffer.facts.droids_live.put((), found.all);
+            buffer.facts.droids_live_of.put(parent.clone(), found.of_parent);
+        }
+        Ok(found)
     }
 
     async fn droid_list(
@@ -81,6 +106,10 @@ impl DroidReads for Session {
 #[async_trait]
 impl DroidWrites for Session {
     async fn droid_put(&mut self, droid: &Droid) -> Result<()> {
+        let parent_if_live = |droid: &Droid| droid.ended_at.is_none().then(|| droid.parent_id.clone());
+        let before = self.get::<Droid>(&droid.droid_id).await?.as_ref().and_then(parent_if_live);
+        let after = parent_if_live(droid);
+        self.buffer_mut()?.facts.update_droids_live(before.as_ref(), after.as_ref());
         self.put(droid.clone())
     }
 }

@@ -386,7 +386,11 @@ impl PruneWrites for Session {
             Family::Knowledge => self.delete_old(KNOWLEDGE, before, limit).await?,
             Family::ScheduleRuns => self.delete_old(SCHEDULE_RUNS, before, limit).await?,
             Family::Grants => self.delete_old(GRANTS, before, limit).await?,
-            Family::Droids => self.delete_old(DROIDS, before, limit).await?,
+            Family::Droids => {
+                let deleted = self.delete_old(DROIDS, before, limit).await?;
+                self.buffer_mut()?.tables.droids.clear_cache();
+                deleted
+            }
             Family::Roots => {
                 let deleted = self.delete_old(ROOTS, before, limit).await?;
                 self.buffer_mut()?.tables.roots.clear_cache();
