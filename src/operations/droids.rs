@@ -77,11 +77,10 @@ pub async fn spawn(w: &mut dyn Writes, ctx: &OperationContext, new: NewDroid) ->
         false => 1,
     };
     at_most("droid_depth_max", depth, limits.droid_depth_max, "droids above one another")?;
-    let live = w.droids_live().await?;
-    let own = live.iter().filter(|droid| droid.parent_id == parent.agent_id).count();
-    let one_more = |count: usize| u32::try_from(count).unwrap_or(u32::MAX).saturating_add(1);
-    at_most("droids_per_agent", one_more(own), limits.droids_per_agent, "droids of one agent at work")?;
-    at_most("droids_max", one_more(live.len()), limits.droids_max, "droids at work in this world")?;
+    let live = w.droids_live_count(&parent.agent_id).await?;
+    let own = live.of_parent.saturating_add(1);
+    at_most("droids_per_agent", own, limits.droids_per_agent, "droids of one agent at work")?;
+    at_most("droids_max", live.all.saturating_add(1), limits.droids_max, "droids at work in this world")?;
     let droid_id = free_id(w, ctx).await?;
     let label = new.label.as_deref().map(|label| clip(&one_line(label), LABEL_CHARS)).filter(|label| !label.is_empty());
     let terms = DroidTerms { depth, ..new.terms };

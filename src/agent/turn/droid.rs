@@ -14,7 +14,7 @@ use crate::prompt;
 /// Creates the directory of a droid with its task, unless it exists.
 pub(super) async fn prepare(engine: &Arc<Engine>, droid_id: &AgentId) -> Result<(), Refusal> {
     let id = droid_id.clone();
-    let droid = engine.services.store.read(move |r| Box::pin(async move { r.droid_get(&id).await })).await;
+    let droid = engine.services.store.read_latest(move |r| Box::pin(async move { r.droid_get(&id).await })).await;
     let Some(droid) = droid.map_err(Refusal::from)? else { return Ok(()) };
     let task = format!(
         "id: {}\ntime: {}\nexpected output: {}\n\n{}\n",

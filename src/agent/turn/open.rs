@@ -179,6 +179,8 @@ impl Runner {
                     log = match last_log {
                         // No job of this agent has run since the log was remembered.
                         Some(log) => log,
+                        // No turn of this agent has ended.
+                        None if taken.agent.last_active_at.is_none() => Log::default(),
                         None => {
                             let log = session_log.newest(room).await?;
                             let jobs = prompt::jobs(&session_log.jobs_since(&log).await?);

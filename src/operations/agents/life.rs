@@ -15,22 +15,23 @@ use crate::droids::family::{self, Parent};
 use crate::{OperationContext, Result, asks, budgets, questions, turns};
 
 /// Records that an agent has stopped. An open turn stays open and continues when the agent is
-/// started again.
-pub async fn stopped(w: &mut dyn Writes, ctx: &OperationContext, agent_id: &AgentId) -> Result<()> {
+/// started again. Returns the record, which is unchanged if the agent has stopped before or is to run.
+pub async fn stopped(w: &mut dyn Writes, ctx: &OperationContext, agent_id: &AgentId) -> Result<Agent> {
     let mut agent = turns::owned(w, ctx, agent_id).await?;
     if agent.desired != Desired::Stopped || agent.status == AgentStatus::Stopped {
-        return Ok(());
+        return Ok(agent);
     }
     agent.status = AgentStatus::Stopped;
     put(w, ctx, &mut agent).await?;
     interrupt_open_turn(w, ctx, agent_id).await?;
-    asks::fail_all_to(w, ctx, agent_id, &gone(&agent, "was stopped")).await?;
-    if agent.kind == AgentKind::Droid {
-        // Whatever ended it, its own droids end with it.
-        family::ended_with_parent(w, ctx, agent_id, Parent::Stopped).await?;
+    match agent.kind {
+        // Whatever ended it, its own droids end with it. Nobody asks a droid.
+        AgentKind::Droid => family::ended_with_parent(w, ctx, agent_id, Parent::Stopped).await?,
+        _ => asks::fail_all_to(w, ctx, agent_id, &gone(&agent, "was stopped")).await?,
     }
     let payload = json!({ "reason": agent.status_reason });
-    ctx.emit(w, NewEvent::new(EventKind::AgentStopped, payload).agent(agent_id)).await
+    ctx.emit(w, NewEvent::new(EventKind::AgentStopped, payload).agent(agent_id)).await?;
+    Ok(agent)
 }
 
 /// Records a crash of an agent and of its open turn, and that a restart follows. Returns whether

@@ -90,12 +90,9 @@ pub(crate) async fn end(
     state: DroidState,
     error: Option<Refusal>,
 ) -> Result<Droid> {
-    loop {
-        // Nothing may start it again.
+    // Nothing may start it again. Its inbox is read only if it has mail, because the read forces the write buffer into SQL.
+    while w.inbox_depth(&droid.droid_id).await? > 0 {
         let mail = w.inbox_pending(&droid.droid_id, 500).await?;
-        if mail.is_empty() {
-            break;
-        }
         let mail: Vec<_> = mail.into_iter().map(|mail| mail.message_id).collect();
         w.message_mark(&mail, MailState::Consumed, None, 0).await?;
     }

@@ -58,6 +58,9 @@ pub async fn ended_with_parent(
         Parent::Failed => "has failed",
         Parent::Deleted => "was deleted",
     };
+    if w.droids_live_count(parent_id).await?.of_parent == 0 {
+        return Ok(());
+    }
     let live = w.droids_live().await?;
     for droid in live.into_iter().filter(|droid| droid.parent_id == *parent_id) {
         let why = Refusal::new(Code::Cancelled, format!("its parent {parent_id} {words}"));

@@ -83,7 +83,9 @@ async fn check(runner: Arc<LifecycleRunner>, batch: Vec<AgentId>) {
             let mut found: Vec<(Agent, bool)> = Vec::with_capacity(ids.len());
             for agent_id in ids {
                 let Some(agent) = r.agent_get(&agent_id).await? else { continue };
-                let waits = waiting.binary_search(&agent_id).is_ok() || r.turn_open_of(&agent_id).await?.is_some();
+                // The open turn of an agent that is to stop waits until it is started again.
+                let waits = agent.desired == Desired::Running
+                    && (waiting.binary_search(&agent_id).is_ok() || r.turn_open_of(&agent_id).await?.is_some());
                 found.push((agent, waits));
             }
             Ok::<_, StoreError>(found)

@@ -108,24 +108,29 @@ impl LifecycleRunner {
             .engine
             .services
             .store
-            .read(move |r| Box::pin(async move { r.agent_get(&id).await }))
+            .read_latest(move |r| Box::pin(async move { r.agent_get(&id).await }))
             .await
             .map_err(Refusal::from)?;
+        self.show(agent_id, record.as_ref());
+        Ok(record)
+    }
+
+    /// Puts an agent's record into the directory; `None` if it has none.
+    fn show(&self, agent_id: &AgentId, record: Option<&Agent>) {
         let processes = &self.tree.engine.services.processes;
         let runs = |agent: &&Agent| {
             !agent.is_deleted() && agent.desired != Desired::Stopped && agent.status != AgentStatus::Failed
         };
-        match record.as_ref().filter(runs) {
+        match record.filter(runs) {
             Some(agent) => processes.end_before(agent_id, agent.created_at),
             None => self.end_outside(agent_id),
         }
-        if let Some(agent) = &record
+        if let Some(agent) = record
             && let Some(actor) = self.take_over(agent)
         {
             // The agent was deleted while it was awake.
             drop(actor.cast(AgentMsg::Stop { grace: Duration::ZERO }));
         }
-        Ok(record)
     }
 
     /// Ends what an agent that works no more has running outside of its turns.
@@ -203,13 +208,17 @@ impl LifecycleRunner {
         self.end_outside(agent_id);
         let id = agent_id.clone();
         let recorded = self.write(move |w, ctx| Box::pin(async move { agents::stopped(w, &ctx, &id).await })).await;
-        if let Err(refusal) = recorded
-            && should_retry(&refusal)
-        {
-            return self.retry_later(TeamMsg::Reconcile(agent_id.clone()), &refusal);
-        }
-        if let Err(refusal) = self.refresh(agent_id).await {
-            tracing::warn!(%agent_id, %refusal, "cannot read the record of a stopped agent");
+        match recorded {
+            // A later change of the record brings a step of its own, so this one is not read again.
+            Ok(agent) => self.show(agent_id, Some(&agent)),
+            Err(refusal) if should_retry(&refusal) => {
+                self.retry_later(TeamMsg::Reconcile(agent_id.clone()), &refusal);
+            }
+            Err(_) => {
+                if let Err(refusal) = self.refresh(agent_id).await {
+                    tracing::warn!(%agent_id, %refusal, "cannot read the record of a stopped agent");
+                }
+            }
         }
     }
 
