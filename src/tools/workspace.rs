@@ -142,22 +142,15 @@ impl Workspace {
         self.on_disk(move |disk| layout::create_agent(&disk.root, &agent_id)).await
     }
 
-    /// Creates a droid's directory with `output/` and the file of its task, unless they exist (DROID-07).
+    /// Creates a droid's directory with `output/` and the file of its task, unless they exist (DROID-07). Nothing waits for
+    /// the disk: call it before each turn of the droid.
     ///
     /// # Errors
     ///
     /// As for [`ensure_agent`](Self::ensure_agent).
     pub async fn ensure_droid(&self, droid_id: &AgentId, task: String) -> Result<(), Refusal> {
-        let droid_id = droid_id.clone();
         let path = WorkspacePath::parse(&format!("{}/{TASK_FILE}", droid_id.home()), false)?;
-        self.on_disk(move |disk| {
-            layout::create_agent(&disk.root, &droid_id)?;
-            match files::hash(&disk.root, &path)? {
-                Some(_) => Ok(()),
-                None => files::write_atomic(&disk.root, &path, task.as_bytes()),
-            }
-        })
-        .await
+        self.on_disk(move |disk| layout::create_droid(&disk.root, &path, &task)).await
     }
 
     /// Reads a whole file of at most `max_bytes`. Symbolic links within the workspace are followed.

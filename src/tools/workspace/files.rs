@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt};
+use ghost_domain::droid_id::DROIDS;
 use ghost_domain::text::clip;
 use ghost_domain::write_acl::{MARK, TEMP_PREFIX, WorkspacePath, is_reserved};
 use ghost_domain::{Code, Refusal};
@@ -265,6 +266,11 @@ fn open_for_change(root: &Dir, path: &WorkspacePath) -> Result<Option<(File, u64
     Ok(Some((file, facts.len())))
 }
 
+/// The size of the file that a write to `path` would replace; `None` if there is none.
+pub(super) fn size_for_change(root: &Dir, path: &WorkspacePath) -> Result<Option<u64>, Refusal> {
+    Ok(open_for_change(root, path)?.map(|(_, size)| size))
+}
+
 /// Whether a regular file is at `name`. Anything else there is refused.
 fn regular_or_missing(parent: &OwnedFd, name: &str, path: &WorkspacePath) -> Result<bool, Refusal> {
     match rustix::fs::statat(parent, name, AtFlags::SYMLINK_NOFOLLOW) {
@@ -338,6 +344,19 @@ pub(super) fn write_atomic(root: &Dir, path: &WorkspacePath, bytes: &[u8]) -> Re
     replace(root, path, |file| file.write_all(bytes))
 }
 
+/// Writes a file that can be made again. Its directory must exist. A crash of the daemon leaves the whole file or none; a
+/// power loss may leave it empty.
+pub(super) fn write_unsynced(root: &Dir, path: &WorkspacePath, bytes: &[u8]) -> Result<(), Refusal> {
+    let failed = |error: io::Error| io_refusal("write", path.as_str(), &error);
+    let Some((parent, name)) = parents::parent_of(root, path, false)? else {
+        return Err(failed(Errno::NOENT.into()));
+    };
+    let (temp, mut file) = create_temp(parent.as_fd()).map_err(failed)?;
+    let staged = Staged { root, parent, temp, name, path };
+    file.write_all(bytes).and_then(|()| Ok(readable(&file)?)).map_err(failed)?;
+    staged.rename().map_err(|error| failed(error.into()))
+}
+
 /// Replaces the file at `path` with the bytes that `fill` writes, or leaves everything unchanged.
 pub(super) fn replace(
     root: &Dir,
@@ -349,6 +368,7 @@ pub(super) fn replace(
 
 /// New content of a file, complete on the disk beside the file. Dropping it removes the content.
 pub(super) struct Staged<'p> {
+    root: &'p Dir,
     parent: OwnedFd,
     temp: String,
     name: &'p str,
@@ -357,7 +377,7 @@ pub(super) struct Staged<'p> {
 
 /// Writes the new content of the file at `path` beside it.
 pub(super) fn stage<'p>(
-    root: &Dir,
+    root: &'p Dir,
     path: &'p WorkspacePath,
     fill: impl FnOnce(&mut File) -> io::Result<()>,
 ) -> Result<Staged<'p>, Refusal> {
@@ -371,7 +391,7 @@ pub(super) fn stage<'p>(
         return Err(failed(Errno::NOENT.into()));
     };
     let (temp, file) = create_temp(parent.as_fd()).map_err(failed)?;
-    let staged = Staged { parent, temp, name, path };
+    let staged = Staged { root, parent, temp, name, path };
     complete(file, fill).map_err(failed)?;
     Ok(staged)
 }
@@ -380,8 +400,17 @@ impl Staged<'_> {
     /// Puts the content in the place of the file.
     pub(super) fn place(self) -> Result<(), Refusal> {
         let failed = |error: Errno| io_refusal("write", self.path.as_str(), &error.into());
-        rustix::fs::renameat(&self.parent, &self.temp, &self.parent, self.name).map_err(failed)?;
-        rustix::fs::fsync(&self.parent).map_err(failed)
+        self.rename().map_err(failed)?;
+        rustix::fs::fsync(&self.parent).map_err(failed)?;
+        // A droid's own directories are created without a sync.
+        match self.path.as_str().split('/').next() {
+            Some(DROIDS) => parents::sync_above(self.root, self.path).map_err(failed),
+            _ => Ok(()),
+        }
+    }
+
+    fn rename(&self) -> Result<(), Errno> {
+        rustix::fs::renameat(&self.parent, &self.temp, &self.parent, self.name)
     }
 }
 
@@ -432,6 +461,10 @@ fn create_temp(parent: std::os::fd::BorrowedFd<'_>) -> io::Result<(String, File)
 /// Completes the temporary file. It becomes readable for others only now.
 fn complete(mut file: File, fill: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
     fill(&mut file)?;
-    rustix::fs::fchmod(&file, Mode::from_raw_mode(0o644))?;
+    readable(&file)?;
     file.sync_all()
+}
+
+fn readable(file: &File) -> Result<(), Errno> {
+    rustix::fs::fchmod(file, Mode::from_raw_mode(0o644))
 }

@@ -7,11 +7,11 @@ use std::path::Path;
 
 use cap_std::ambient_authority;
 use cap_std::fs::{Dir, MetadataExt as _};
-use ghost_domain::write_acl::TEMP_PREFIX;
+use ghost_domain::write_acl::{TEMP_PREFIX, WorkspacePath};
 use ghost_domain::{AgentId, Refusal};
 
 use super::faults::io_refusal;
-use super::parents;
+use super::{files, parents};
 
 /// Directories of every workspace.
 const SEED: [&str; 9] = [
@@ -29,8 +29,8 @@ const SEED: [&str; 9] = [
 /// Directories of every agent.
 const OWN: [&str; 3] = ["drafts", "notes", "inbox"];
 
-/// Directories of every droid (DROID-07).
-const OF_DROID: [&str; 1] = ["output"];
+/// The directory of every droid (DROID-07).
+const OF_DROID: &str = "output";
 
 /// Limits of the sweep: levels and entries. Temporary files beyond them only waste space: they are
 /// never read, listed or reused.
@@ -61,11 +61,22 @@ pub(super) fn create_seed(root: &Dir) -> Result<(), Refusal> {
 }
 
 pub(super) fn create_agent(root: &Dir, agent_id: &AgentId) -> Result<(), Refusal> {
-    let own: &[&str] = if agent_id.is_droid() { &OF_DROID } else { &OWN };
-    for name in own {
+    for name in OWN {
         parents::directory(root, &format!("{}/{name}", agent_id.home()), true)?;
     }
     Ok(())
+}
+
+/// Creates a droid's directory with the file of its task. Nothing waits for the disk: what a power loss removes, the next
+/// turn of the droid makes again.
+pub(super) fn create_droid(root: &Dir, task_path: &WorkspacePath, task: &str) -> Result<(), Refusal> {
+    let (home, _) = task_path.as_str().rsplit_once('/').unwrap_or_default();
+    parents::create_unsynced(root, &format!("{home}/{OF_DROID}"))?;
+    match files::size_for_change(root, task_path)? {
+        // The droid may have changed it.
+        Some(size) if size > 0 => Ok(()),
+        _ => files::write_unsynced(root, task_path, task.as_bytes()),
+    }
 }
 
 /// Removes temporary files of interrupted writes. Must run before anything is written: it cannot

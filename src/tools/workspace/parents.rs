@@ -17,6 +17,16 @@ use super::faults::io_refusal;
 /// The mode of directories that are created.
 const DIR_MODE: u32 = 0o755;
 
+/// What happens to directories that are missing.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Missing {
+    Refuse,
+    /// Created. Each is on the disk before a file in it can be.
+    Create,
+    /// Created, but a power loss may remove them again.
+    CreateUnsynced,
+}
+
 /// The parent directory of `path`, and its last component. `None` if a parent is missing and
 /// `create` is not set.
 pub(super) fn parent_of<'p>(
@@ -30,29 +40,47 @@ pub(super) fn parent_of<'p>(
 
 /// Opens the directory at `path`, whose components must be clean; empty means the root itself.
 pub(super) fn directory(root: &Dir, path: &str, create: bool) -> Result<Option<OwnedFd>, Refusal> {
-    match walk(root, path, create) {
+    match walk(root, path, if create { Missing::Create } else { Missing::Refuse }) {
         Ok(fd) => Ok(Some(fd)),
         Err(Errno::NOENT) => Ok(None),
         Err(error) => Err(io_refusal("open", path, &io::Error::from(error))),
     }
 }
 
+/// Creates the directories of `path` that are missing. They are not synced; [`sync_above`] does that for a file that must
+/// last.
+pub(super) fn create_unsynced(root: &Dir, path: &str) -> Result<(), Refusal> {
+    let made = walk(root, path, Missing::CreateUnsynced);
+    made.map(drop).map_err(|error| io_refusal("create", path, &io::Error::from(error)))
+}
+
+/// Syncs the directories above the parent of the file at `path`, so that their entries last as long as the file's.
+pub(super) fn sync_above(root: &Dir, path: &WorkspacePath) -> Result<(), Errno> {
+    let mut at = open_dir(root, ".")?;
+    let (parents, _) = path.as_str().rsplit_once('/').unwrap_or_default();
+    for part in parents.split('/').filter(|part| !part.is_empty()) {
+        rustix::fs::fsync(&at)?;
+        at = open_dir(&at, part)?;
+    }
+    Ok(())
+}
+
 /// Opens a directory below `top` that was found a moment ago. `None` if it was removed or replaced
 /// meanwhile. A walk that keeps paths and reopens them needs only one handle, however wide the tree
 /// is.
 pub(super) fn reopen(top: &Dir, path: &str) -> io::Result<Option<Dir>> {
-    match walk(top, path, false) {
+    match walk(top, path, Missing::Refuse) {
         Ok(fd) => Ok(Some(Dir::from_std_file(fd.into()))),
         Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::MLINK) => Ok(None),
         Err(error) => Err(error.into()),
     }
 }
 
-fn walk(root: &Dir, path: &str, create: bool) -> Result<OwnedFd, Errno> {
+fn walk(root: &Dir, path: &str, missing: Missing) -> Result<OwnedFd, Errno> {
     let mut at = open_dir(root, ".")?;
     for part in path.split('/').filter(|part| !part.is_empty()) {
         at = match open_dir(&at, part) {
-            Err(Errno::NOENT) if create => make_dir(&at, part)?,
+            Err(Errno::NOENT) if missing != Missing::Refuse => make_dir(&at, part, missing == Missing::Create)?,
             next => next?,
         };
     }
@@ -64,13 +92,15 @@ fn open_dir(at: impl AsFd, part: &str) -> Result<OwnedFd, Errno> {
     rustix::fs::openat(at, part, flags, Mode::empty())
 }
 
-fn make_dir(at: &OwnedFd, part: &str) -> Result<OwnedFd, Errno> {
+fn make_dir(at: &OwnedFd, part: &str, is_synced: bool) -> Result<OwnedFd, Errno> {
     match rustix::fs::mkdirat(at, part, Mode::from_raw_mode(DIR_MODE)) {
         Ok(()) => {
             let made = open_dir(at, part)?;
             hand_over(at, &made)?;
-            // The entry must be as durable as the file in the directory.
-            rustix::fs::fsync(at)?;
+            if is_synced {
+                // The entry must be as durable as the file in the directory.
+                rustix::fs::fsync(at)?;
+            }
             Ok(made)
         }
         Err(Errno::EXIST) => open_dir(at, part),

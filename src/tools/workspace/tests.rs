@@ -120,6 +120,34 @@ async fn opening_creates_the_layout_and_removes_temporary_files() {
     assert!(root.join("agents/ada/notes/kept.md").is_file());
 }
 
+// covers: DROID-07
+#[tokio::test]
+async fn a_droids_directory_is_made_again_where_it_is_missing() {
+    let (dir, workspace) = new_workspace();
+    let droid_id: ghost_domain::AgentId = "droid-0a1b2c3d".parse().unwrap();
+    let home = dir.path().join("ws").join(droid_id.home());
+    let task = || std::fs::read_to_string(home.join("task.md")).unwrap();
+    let ensure = || workspace.ensure_droid(&droid_id, "count".into());
+    ensure().await.unwrap();
+    assert!(home.join("output").is_dir() && task() == "count" && temps(&dir.path().join("ws")) == 0);
+    // A power loss leaves a file without its content, or no directory.
+    std::fs::write(home.join("task.md"), "").unwrap();
+    std::fs::remove_dir(home.join("output")).unwrap();
+    ensure().await.unwrap();
+    assert!(home.join("output").is_dir() && task() == "count");
+    std::fs::remove_dir_all(&home).unwrap();
+    ensure().await.unwrap();
+    assert_eq!(task(), "count");
+    std::fs::write(home.join("task.md"), "changed by the droid").unwrap();
+    ensure().await.unwrap();
+    assert_eq!(task(), "changed by the droid");
+    workspace.write_atomic(&path("droids/droid-0a1b2c3d/output/part/a.md"), b"x").await.unwrap();
+    assert_eq!(std::fs::read(home.join("output/part/a.md")).unwrap(), b"x");
+    std::fs::remove_dir_all(&home).unwrap();
+    std::os::unix::fs::symlink(dir.path(), &home).unwrap();
+    assert_eq!(code(ensure().await), Code::PathDenied);
+}
+
 #[tokio::test]
 async fn files_are_written_read_and_hashed() {
     let (dir, workspace) = new_workspace();
