@@ -132,15 +132,16 @@ struct Waiting {
 
 /// Waits for a state of the world.
 async fn until(world: &World, is_so: impl Fn(&Waiting) -> bool) -> Outcome<()> {
-    let began = now();
+    let (began, parent_id): (_, AgentId) = (now(), "worker-0".parse()?);
     while began.elapsed() < LONGEST {
         pause(Duration::from_millis(50)).await;
-        let read = world.store().read(|r| {
+        let parent_id = parent_id.clone();
+        let read = world.store().read_latest(move |r| {
             Box::pin(async move {
                 Ok::<_, StoreError>(Waiting {
                     mails: r.inbox_total().await? as usize,
                     turns: r.turns_open().await?.len(),
-                    droids: r.droids_live().await?.len(),
+                    droids: r.droids_live_count(&parent_id).await?.all as usize,
                 })
             })
         });
