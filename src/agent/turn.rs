@@ -240,6 +240,7 @@ impl Runner {
         {
             return Ok(Some(ending));
         }
+        let mut may_guide = true;
         loop {
             // All steps before are journaled, so a resumed turn repeats and pays for none of them.
             if self.session.must_yield() {
@@ -253,8 +254,12 @@ impl Runner {
                 return Ok(Some(self.at_bound(refusal, true, None)));
             }
             self.take_tools().await?;
-            self.take_guidance().await?;
-            match self.think().await? {
+            match self.think(may_guide).await? {
+                think::Thought::Guided => {
+                    // Mail that does not join this turn waits for the next.
+                    may_guide = self.take_guidance().await?;
+                    continue;
+                }
                 think::Thought::Calls => {
                     // If a call's start was journaled with the answer, the call runs now. If the
                     // turn stopped before the call, a resumed turn would treat the outcome as
@@ -284,6 +289,7 @@ impl Runner {
                     return Ok(None);
                 }
             }
+            may_guide = true;
         }
     }
 

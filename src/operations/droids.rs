@@ -27,7 +27,7 @@ use crate::{OperationContext, Result};
 
 pub use archive::archive;
 pub use family::{end_overdue, kill};
-pub use guidance::take_guidance;
+pub use guidance::{has_guidance, take_guidance};
 pub use record::{named, own};
 
 use record::emit;

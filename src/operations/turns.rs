@@ -26,8 +26,8 @@ pub use parking::{follow_root_default, park_for_model, retry};
 use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::mail::{Room, bytes_of, channel_of, runs_alone, session_of};
 use ghost_domain::{
-    Agent, AgentId, AgentStatus, Code, ConversationId, Desired, Envelope, Kind, MailState, MessageId, Refusal, Turn,
-    TurnId, TurnStatus,
+    Agent, AgentId, AgentStatus, Code, ConversationId, Desired, Droid, Envelope, Kind, MailState, MessageId, Refusal,
+    Turn, TurnId, TurnStatus,
 };
 use ghost_store::Writes;
 use serde_json::json;
@@ -55,6 +55,8 @@ pub struct Taken {
     pub earlier: Vec<TurnId>,
     /// If set, the turn must end at once, because its root has opened too many turns.
     pub over: Option<Refusal>,
+    /// The record of the droid whose turn it is.
+    pub droid: Option<Box<Droid>>,
 }
 
 /// Opens the agent's next turn, or resumes the one that is open. Returns `None` if there is nothing
@@ -237,10 +239,8 @@ async fn open(w: &mut dyn Writes, ctx: &OperationContext, agent: Agent, opening:
     ctx.emit(w, event).await?;
     let chain = Chain::of(&turn);
     crate::root_limits::turn_opened(w, ctx, &agent.agent_id, chain).await?;
-    if agent.agent_id.is_droid() {
-        crate::droids::record::turn_opened(w, &turn).await?;
-    }
-    Ok(Taken { agent, turn, mail, resumed: false, earlier, over })
+    let droid = crate::droids::record::turn_opened(w, &turn).await?.map(Box::new);
+    Ok(Taken { agent, turn, mail, resumed: false, earlier, over, droid })
 }
 
 async fn resume(w: &mut dyn Writes, ctx: &OperationContext, agent: Agent, mut turn: Turn) -> Result<Taken> {
@@ -265,7 +265,8 @@ async fn resume(w: &mut dyn Writes, ctx: &OperationContext, agent: Agent, mut tu
         }
         _ => None,
     };
-    Ok(Taken { agent, turn, mail, resumed: true, earlier: Vec::new(), over })
+    let droid = crate::droids::record::turn_opened(w, &turn).await?.map(Box::new);
+    Ok(Taken { agent, turn, mail, resumed: true, earlier: Vec::new(), over, droid })
 }
 
 /// Opens a turn for an operator's tool call. It takes no mail and is independent of the agent's own

@@ -494,6 +494,11 @@ impl Directory {
         self.lock().get_key_value(agent_id).map(|(agent_id, slot)| slot.card(agent_id))
     }
 
+    /// Whether the agent has an order to stop that is not carried out yet, as far as the directory knows.
+    pub(crate) fn is_stopping(&self, agent_id: &AgentId) -> bool {
+        self.lock().get(agent_id).is_some_and(|slot| slot.status == AgentStatus::Stopping)
+    }
+
     /// Number of agents in the directory.
     #[must_use]
     pub fn len(&self) -> usize {

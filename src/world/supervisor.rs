@@ -158,6 +158,10 @@ impl Actor for Supervisor {
         state.tree.directory.released(&agent_id, cell.get_id());
         match crash {
             Some(reason) if state.closing.is_none() => state.crashed(agent_id, reason),
+            // The step checks the record. An order to start it, given meanwhile, brings a step of its own.
+            _ if state.closing.is_none() && state.tree.directory.is_stopping(&agent_id) => {
+                state.lifecycle_queue.send(&state.runner, agent_id, LifecycleStep::Stopped);
+            }
             // The agent sleeps, was stopped, or restarts with its team. In each case its inbox is read again.
             _ if state.closing.is_none() => state.ends.ended(&state.runner, agent_id),
             _ => {}

@@ -111,7 +111,9 @@ impl Runner {
         let is_droid = taken.agent.kind == AgentKind::Droid;
         if !is_droid {
             session.make_home(&engine.services.workspace, &taken.agent.agent_id).await;
-        } else if let Err(refusal) = droid::prepare(engine, &taken.agent.agent_id).await {
+        } else if let Some(droid) = &taken.droid
+            && let Err(refusal) = droid::prepare(engine, droid).await
+        {
             return Ok(Err(OpenError::Failed(refusal)));
         }
         let timed = is_droid || job.as_ref().is_some_and(|job| job.timeout_seconds.is_some());

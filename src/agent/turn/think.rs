@@ -11,7 +11,7 @@ use ghost_domain::model_facts::{ModelFacts, Thinking, ThinkingControl};
 use ghost_domain::transcript::{Block, Message};
 use ghost_domain::{Activity, Code, Limits, Refusal, ReservationId, Scope, budget};
 use ghost_operations::budgets::{Demand, Reserved, Settlement, Taken};
-use ghost_operations::turns;
+use ghost_operations::{droids, turns};
 use ghost_provider::{Charge, ErrorKind, ModelRequest, Next, ProviderError, Rest, decide, estimate_with};
 
 use super::bound::Partial;
@@ -50,10 +50,22 @@ pub(super) enum Thought {
     SetAside,
     /// While the turn waited, another plan became current: the turn must be opened again.
     Reopen,
+    /// Guidance has come for the droid. No model was asked.
+    Guided,
+}
+
+/// Whether a model call may begin.
+enum Started {
+    Reserved(Reserved),
+    /// The budget refuses it.
+    Refused(Refusal),
+    /// Guidance has come for the droid.
+    Guided,
 }
 
 impl Runner {
-    pub(super) async fn think(&mut self) -> Result<Thought, Refusal> {
+    /// Asks models until one has answered. With `may_guide`, guidance that has come for a droid goes before the call.
+    pub(super) async fn think(&mut self, may_guide: bool) -> Result<Thought, Refusal> {
         let choices = match self.choices() {
             Ok(choices) => choices,
             Err(refusal) => return Ok(Thought::Failed(refusal)),
@@ -117,24 +129,26 @@ impl Runner {
             let another = index > 0 && round.has_another(&choices, index);
             // Computed before the budget is read, because the day may end before the turn waits.
             let next_day = budget::next_day(self.engine.services.ctx.now());
-            let (reservation_id, allowance) = match self.start(choice, &request, behind, another).await? {
-                Ok(Reserved::Granted(reservation_id, allowance)) => (reservation_id, allowance),
-                Ok(Reserved::Waits(scope)) => {
+            let started = self.start(choice, &request, behind, another, may_guide).await?;
+            let (reservation_id, allowance) = match started {
+                Started::Guided => return Ok(Thought::Guided),
+                Started::Reserved(Reserved::Granted(reservation_id, allowance)) => (reservation_id, allowance),
+                Started::Reserved(Reserved::Waits(scope)) => {
                     // During the wait, other calls may use the slot; other accounts may pay for
                     // them.
                     drop((slot, pass));
                     ticket.wait(scope).await;
                     continue;
                 }
-                Ok(Reserved::Spent(_)) if another => {
+                Started::Reserved(Reserved::Spent(_)) if another => {
                     drop((slot, pass));
                     ticket.leave();
                     round.cannot_afford(index, limit_changes);
                     (index, failed) = (0, 0);
                     continue;
                 }
-                Ok(Reserved::Spent(Scope::Root(_))) => return Ok(Thought::SetAside),
-                Ok(Reserved::Spent(scope)) => {
+                Started::Reserved(Reserved::Spent(Scope::Root(_))) => return Ok(Thought::SetAside),
+                Started::Reserved(Reserved::Spent(scope)) => {
                     drop((slot, pass));
                     ticket.leave();
                     if self.wait_for_budget(&scope, next_day, notifications).await {
@@ -144,7 +158,7 @@ impl Runner {
                     continue;
                 }
                 // A fall-back without a price is skipped; the next one may have one.
-                Err(refusal) if index > 0 && is_unpriced(&refusal) => {
+                Started::Refused(refusal) if index > 0 && is_unpriced(&refusal) => {
                     // The writes and the wait below may take long.
                     drop((slot, pass));
                     // If the skipped fall-back was the last one, the conversation is shortened for
@@ -175,7 +189,7 @@ impl Runner {
                     }
                     return Ok(refused(&choices, round));
                 }
-                Err(refusal) => return Ok(Thought::Unaffordable(refusal)),
+                Started::Refused(refusal) => return Ok(Thought::Unaffordable(refusal)),
             };
             ticket.leave();
             self.show(Activity::Thinking);
@@ -382,15 +396,16 @@ impl Runner {
 
     /// Journals the start of the call with its budget reservation, and the prompt if it is not
     /// journaled yet. Writes nothing if the call must wait for budget. It must also wait if one of
-    /// its accounts is in `behind`, the accounts for which earlier calls wait. The inner refusal is
-    /// the budget's.
+    /// its accounts is in `behind`, the accounts for which earlier calls wait. With `may_guide`, it does not begin if
+    /// guidance has come for the droid: only this transaction knows that at no cost.
     async fn start(
         &mut self,
         choice: &Choice,
         request: &ModelRequest,
         behind: BTreeSet<Scope>,
         another: bool,
-    ) -> Result<Result<Reserved, Refusal>, Refusal> {
+        may_guide: bool,
+    ) -> Result<Started, Refusal> {
         let demand = Demand {
             provider: choice.entry.name.clone(),
             model: choice.model.clone(),
@@ -406,6 +421,7 @@ impl Runner {
         let prompt = (!self.briefed).then(|| (Arc::clone(&self.system), Arc::clone(&self.briefing), self.mail.clone()));
         let log = self.briefed_log;
         let tools = self.live.as_ref().map(|live| live.seen.clone());
+        let droid_id = (may_guide && self.briefed && self.agent_id.is_droid()).then(|| self.agent_id.clone());
         let started = self
             .engine
             .services
@@ -419,7 +435,12 @@ impl Runner {
                         let (system, briefing) = ((&*system.hash, &*system.text), (&*briefing.hash, &*briefing.text));
                         turns::brief(w, &ctx, turn_id, system, briefing, log, (mail, tools)).await?;
                     }
-                    turns::model_started(w, &ctx, turn_id, &demand).await
+                    if let Some(droid_id) = droid_id
+                        && droids::has_guidance(w, &droid_id).await?
+                    {
+                        return Ok(Started::Guided);
+                    }
+                    turns::model_started(w, &ctx, turn_id, &demand).await.map(Started::Reserved)
                 })
             })
             .await;
@@ -427,9 +448,9 @@ impl Runner {
             Ok(started) => {
                 self.briefed = true;
                 self.pending_result = None;
-                Ok(Ok(started))
+                Ok(started)
             }
-            Err(refusal) if refusal.code == Code::BudgetExhausted => Ok(Err(refusal)),
+            Err(refusal) if refusal.code == Code::BudgetExhausted => Ok(Started::Refused(refusal)),
             Err(refusal) => Err(refusal),
         }
     }

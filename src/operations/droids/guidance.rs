@@ -4,7 +4,7 @@
 //! once and only once.
 
 use ghost_domain::journal::Step;
-use ghost_domain::{Envelope, TurnId};
+use ghost_domain::{AgentId, Envelope, TurnId};
 use ghost_store::Writes;
 
 use crate::turns::ownership::working_turn;
@@ -12,6 +12,14 @@ use crate::{OperationContext, Result, mail};
 
 /// Messages that join at once.
 const AT_ONCE: u32 = 16;
+
+/// Whether mail has come for a droid since its turn took its mail. It reads nothing that the writer does not know.
+///
+/// # Errors
+/// If the store cannot be read.
+pub async fn has_guidance(w: &mut dyn Writes, droid_id: &AgentId) -> Result<bool> {
+    Ok(w.inbox_depth(droid_id).await? > 0)
+}
 
 /// Takes the mail that has come for the turn's droid. Returns what the model reads of it, in the words of `shown`; `None`
 /// if there was none.

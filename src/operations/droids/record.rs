@@ -38,13 +38,17 @@ pub async fn own(r: &mut dyn Reads, by: &Party, text: &str) -> Result<Droid> {
     }
 }
 
-/// Records that a droid's turn was opened.
-pub(crate) async fn turn_opened(w: &mut dyn Writes, turn: &Turn) -> Result<()> {
-    if let Some(mut droid) = w.droid_get(&turn.agent_id).await?.filter(|droid| droid.state == DroidState::Pending) {
+/// Records that a droid's turn was opened. Returns its record; `None` for the turn of another agent.
+pub(crate) async fn turn_opened(w: &mut dyn Writes, turn: &Turn) -> Result<Option<Droid>> {
+    if !turn.agent_id.is_droid() {
+        return Ok(None);
+    }
+    let Some(mut droid) = w.droid_get(&turn.agent_id).await? else { return Ok(None) };
+    if droid.state == DroidState::Pending {
         droid.state = DroidState::Running;
         w.droid_put(&droid).await?;
     }
-    Ok(())
+    Ok(Some(droid))
 }
 
 pub(crate) async fn emit(

@@ -3,7 +3,7 @@
 //! A fact must never differ from what SQL and the pending rows say. Only the writer writes, and a
 //! refused command drops its facts.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::Hash;
 use std::sync::Arc;
 
@@ -17,10 +17,8 @@ pub(super) struct Facts {
     pub(super) inbox_depths: Derived<AgentId, u32>,
     /// Number of pending mails in the world.
     pub(super) pending_total: Derived<(), u64>,
-    /// Number of droids of each agent that have not ended.
-    pub(super) droids_live_of: Derived<AgentId, u32>,
-    /// Number of droids in the world that have not ended.
-    pub(super) droids_live: Derived<(), u32>,
+    /// Number of droids that have not ended, of each agent that has any.
+    pub(super) droids_live: Derived<(), LiveByParent>,
     /// The open turn of each agent that continues with its own work (not a turn of an operator).
     pub(super) open_turns: Derived<AgentId, OpenTurn>,
     /// Members of each channel, in order; `None` if they may have changed.
@@ -37,7 +35,6 @@ macro_rules! every {
     ($facts:ident, $call:ident) => {
         $facts.inbox_depths.$call();
         $facts.pending_total.$call();
-        $facts.droids_live_of.$call();
         $facts.droids_live.$call();
         $facts.open_turns.$call();
         $facts.channel_members.$call();
@@ -53,7 +50,6 @@ impl Facts {
         Self {
             inbox_depths: Derived::new(3_584),
             pending_total: Derived::new(1),
-            droids_live_of: Derived::new(512),
             droids_live: Derived::new(1),
             open_turns: Derived::new(3_584),
             channel_members: Derived::new(64),
@@ -83,29 +79,27 @@ impl Facts {
         }
     }
 
-    /// Updates the numbers of droids that have not ended, where they are known. `before` and `after` are the parent of a
-    /// droid that had not ended, or has not ended now.
+    /// Updates the numbers of droids that have not ended, if they are known. `before` and `after` are the parent of a droid
+    /// that had not ended, or has not ended now.
     pub(super) fn update_droids_live(&mut self, before: Option<&AgentId>, after: Option<&AgentId>) {
-        if before == after {
-            return;
-        }
+        let Some(known) = self.droids_live.get(&()).filter(|_| before != after) else { return };
+        let mut counts = known.clone();
         if let Some(parent_id) = before {
-            self.change_droids_live(parent_id, |count| count.saturating_sub(1));
+            let left = counts.get(parent_id).copied().unwrap_or(0).saturating_sub(1);
+            match left {
+                0 => drop(counts.remove(parent_id)),
+                _ => drop(counts.insert(parent_id.clone(), left)),
+            }
         }
         if let Some(parent_id) = after {
-            self.change_droids_live(parent_id, |count| count.saturating_add(1));
+            *counts.entry(parent_id.clone()).or_default() += 1;
         }
-    }
-
-    fn change_droids_live(&mut self, parent_id: &AgentId, change: impl Fn(u32) -> u32) {
-        if let Some(count) = self.droids_live.get(&()).copied() {
-            self.droids_live.put((), change(count));
-        }
-        if let Some(count) = self.droids_live_of.get(parent_id).copied() {
-            self.droids_live_of.put(parent_id.clone(), change(count));
-        }
+        self.droids_live.put((), counts);
     }
 }
+
+/// Number of droids that have not ended, of each agent that has any.
+pub(super) type LiveByParent = BTreeMap<AgentId, u32>;
 
 /// The open turn that an agent continues, as far as the writer knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

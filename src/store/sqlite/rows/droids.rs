@@ -4,8 +4,9 @@ use async_trait::async_trait;
 use ghost_domain::{AgentId, Droid};
 use sqlx::sqlite::SqliteRow;
 
+use crate::sqlite::facts::LiveByParent;
 use crate::sqlite::query::{Conditions, LIST_MAX, list_limit};
-use crate::sqlite::row::{Args, Keyed, Row, Shape, from_record, get_count, to_json};
+use crate::sqlite::row::{Args, Keyed, Row, Shape, from_record, get_count, get_parsed, to_json};
 use crate::sqlite::session::Session;
 use crate::sqlite::table_list::table_set;
 use crate::tables::{DroidReads, DroidWrites, LiveDroids, Result};
@@ -50,6 +51,10 @@ impl Keyed for Droid {
     }
 }
 
+fn count(live: &LiveByParent, parent: &AgentId) -> LiveDroids {
+    LiveDroids { of_parent: live.get(parent).copied().unwrap_or(0), all: live.values().sum() }
+}
+
 #[async_trait]
 impl DroidReads for Session {
     async fn droid_get(&mut self, droid_id: &AgentId) -> Result<Option<Droid>> {
@@ -64,24 +69,20 @@ impl DroidReads for Session {
     }
 
     async fn droids_live_count(&mut self, parent: &AgentId) -> Result<LiveDroids> {
-        if let Some(buffer) = self.buffer()
-            && let Some(all) = buffer.facts.droids_live.get(&()).copied()
-            && let Some(of_parent) = buffer.facts.droids_live_of.get(parent).copied()
-        {
-            return Ok(LiveDroids { of_parent, all });
+        if let Some(known) = self.buffer().and_then(|buffer| buffer.facts.droids_live.get(&())) {
+            return Ok(count(known, parent));
         }
         self.flush_before_read(table_set::DROIDS).await?;
-        let mut args = Args::default();
-        args.text(parent.as_str());
-        let sql = "SELECT count(*) FILTER (WHERE parent_id = ?), count(*) \
-                   FROM droids INDEXED BY droids_live WHERE ended_at IS NULL";
-        let Some(row) = self.row(sql, args).await? else { return Ok(LiveDroids::default()) };
-        let found = LiveDroids { of_parent: get_count(Droid::TABLE, &row, 0)?, all: get_count(Droid::TABLE, &row, 1)? };
+        let sql =
+            "SELECT parent_id, count(*) FROM droids INDEXED BY droids_live WHERE ended_at IS NULL GROUP BY parent_id";
+        let rows = self.rows(sql, Args::default()).await?;
+        let one = |row| Ok((get_parsed(Droid::TABLE, row, 0)?, get_count(Droid::TABLE, row, 1)?));
+        let found = rows.iter().map(one).collect::<Result<LiveByParent>>()?;
+        let counted = count(&found, parent);
         if let Ok(buffer) = self.buffer_mut() {
-            buffer.facts.droids_live.put((), found.all);
-            buffer.facts.droids_live_of.put(parent.clone(), found.of_parent);
+            buffer.facts.droids_live.put((), found);
         }
-        Ok(found)
+        Ok(counted)
     }
 
     async fn droid_list(

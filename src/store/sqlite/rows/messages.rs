@@ -68,19 +68,21 @@ impl Session {
         known.is_some_and(|known| *known != OpenTurn::Unknown)
     }
 
-    /// Reads messages of an inbox. The arguments of the query are the agent and the limit.
-    async fn inbox(&mut self, sql: &'static str, agent_id: &AgentId, limit: u32) -> Result<Vec<Envelope>> {
-        let mut args = Args::default();
-        args.text(agent_id.as_str()).int(i64::from(limit));
-        // Flush only if this inbox has pending rows. So turns that open in one batch do not flush
-        // each other's messages.
+    /// Flushes pending mail, if there is any for this agent. So turns that open in one batch do not flush each other's
+    /// messages.
+    async fn flush_inbox(&mut self, agent_id: &AgentId) -> Result<()> {
         let has_pending = self.buffer().is_some_and(|buffer| {
             buffer.tables.mail.any_pending(|envelope| envelope.to == *agent_id)
                 || buffer.tables.heads.any_pending(|head| head.to == *agent_id)
         });
-        if has_pending {
-            self.flush_before_read(TABLES).await?;
-        }
+        if has_pending { self.flush_before_read(TABLES).await } else { Ok(()) }
+    }
+
+    /// Reads messages of an inbox. The arguments of the query are the agent and the limit.
+    async fn inbox(&mut self, sql: &'static str, agent_id: &AgentId, limit: u32) -> Result<Vec<Envelope>> {
+        let mut args = Args::default();
+        args.text(agent_id.as_str()).int(i64::from(limit));
+        self.flush_inbox(agent_id).await?;
         let found = self.rows(sql, args).await?.iter().map(Envelope::read).collect::<Result<Vec<_>>>()?;
         let in_savepoint = self.in_savepoint();
         if let Ok(buffer) = self.buffer_mut() {
@@ -150,7 +152,7 @@ impl MessageReads for Session {
         if let Some(depth) = self.buffer().and_then(|buffer| buffer.facts.inbox_depths.get(agent_id)) {
             return Ok(*depth);
         }
-        self.flush_before_read(TABLES).await?;
+        self.flush_inbox(agent_id).await?;
         let mut args = Args::default();
         args.text(agent_id.as_str());
         let sql = "SELECT count(*) FROM messages WHERE state = 'pending' AND to_agent = ?";

@@ -232,7 +232,12 @@ impl TurnReads for Session {
         args.text(agent_id.as_str());
         let sql = "SELECT record FROM turns INDEXED BY turns_open WHERE status = 'open' AND agent_id = ? \
                    AND source <> 'operator' ORDER BY started_at, turn_id";
-        let mut open = self.list::<Turn>(sql, args).await?;
+        let has_pending =
+            self.buffer().is_some_and(|buffer| buffer.tables.turns.any_pending(|turn| turn.agent_id == *agent_id));
+        if has_pending {
+            self.flush_before_read(table_set::TURNS).await?;
+        }
+        let mut open = self.rows(sql, args).await?.iter().map(Turn::read).collect::<Result<Vec<_>>>()?;
         let any_parked = open.iter().any(Turn::is_in_background);
         let index =
             open.iter().position(|turn| !turn.is_in_background()).or_else(|| open.iter().position(Turn::is_ready));
