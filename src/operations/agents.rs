@@ -188,7 +188,12 @@ pub async fn create(w: &mut dyn Writes, ctx: &OperationContext, by: &Party, new:
         let_go: false,
         stop_grace_seconds: None,
     };
-    w.agent_put(&agent).await?;
+    match first && last == 0 {
+        // No tombstone was ever pruned, so no agent ever had this id. Mail and turns are only stored for an agent, and end
+        // with it.
+        true => w.agent_add(&agent).await?,
+        false => w.agent_put(&agent).await?,
+    }
     if first {
         budgets::of_first_archetype(w, ctx, by, &agent.agent_id, new.daily_money).await?;
     } else {

@@ -2,14 +2,37 @@
 
 use std::sync::Arc;
 
-use ghost_domain::{Agent, AgentKind, AgentStatus, Desired, HeldSkill, Job, Party};
+use ghost_domain::{Agent, AgentKind, AgentStatus, Desired, HeldSkill, Job, Party, TurnStatus};
 use serde_json::json;
 
 use super::Medium;
-use super::rows::{AWKWARD, agent, answer, at, held, id_of, job, task_id};
+use super::rows::{AWKWARD, agent, answer, at, held, id_of, job, mail, task_id, turn, turn_id};
 use super::tools::{keep, map_rows, open, reading, refuse};
 use crate::Store;
 use crate::tables::Family;
+
+pub(super) async fn the_mail_and_the_turn_of_an_added_agent_are_found(medium: Arc<dyn Medium>) {
+    let store = open(&medium).await;
+    refuse!(&store, |w| {
+        w.agent_add(&agent("a")).await?;
+        w.message_append(&mail(1, "a")).await?;
+    });
+    keep!(&store, |w| {
+        w.agent_add(&agent("a")).await?;
+        assert_eq!((w.inbox_depth(&id_of("a")).await?, w.turn_open_of(&id_of("a")).await?), (0, None));
+        w.message_append(&mail(1, "a")).await?;
+    });
+    keep!(&store, |w| {
+        assert_eq!(w.inbox_depth(&id_of("a")).await?, 1);
+        w.turn_put(&turn(1, "a", TurnStatus::Open)).await?;
+    });
+    let open_turn = keep!(&store, |w| { w.turn_open_of(&id_of("a")).await? });
+    assert_eq!(open_turn.map(|turn| turn.turn_id), Some(turn_id(1)));
+    let found = reading!(&store, |r| {
+        (r.agent_get(&id_of("a")).await?, r.inbox_depth(&id_of("a")).await?, r.turn_open_of(&id_of("a")).await?)
+    });
+    assert_eq!((found.0, found.1, found.2.map(|turn| turn.turn_id)), (Some(agent("a")), 1, Some(turn_id(1))));
+}
 
 pub(super) async fn agents_are_put_and_listed(medium: Arc<dyn Medium>) {
     let store = open(&medium).await;

@@ -54,6 +54,12 @@ pub trait AgentWrites: AgentReads {
     /// Inserts or replaces the record of an agent.
     async fn agent_put(&mut self, agent: &Agent) -> Result<()>;
 
+    /// Inserts the record of an agent whose id no agent ever had. The caller knows that nothing is stored for the id: no
+    /// mail and no turn. A backend may then spare the reads that would find that out.
+    async fn agent_add(&mut self, agent: &Agent) -> Result<()> {
+        self.agent_put(agent).await
+    }
+
     /// Sets a fact about the world.
     async fn meta_put(&mut self, key: &str, value: &str) -> Result<()>;
 

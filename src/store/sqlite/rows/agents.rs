@@ -4,6 +4,7 @@ use async_trait::async_trait;
 use ghost_domain::{Agent, AgentId, AgentKind};
 use sqlx::sqlite::SqliteRow;
 
+use crate::sqlite::facts::OpenTurn;
 use crate::sqlite::internal_rows::Meta;
 use crate::sqlite::row::{Args, Keyed, Row, Shape, from_record, get, get_count, get_parsed, to_json};
 use crate::sqlite::session::Session;
@@ -134,6 +135,13 @@ impl AgentReads for Session {
 impl AgentWrites for Session {
     async fn agent_put(&mut self, agent: &Agent) -> Result<()> {
         self.put(agent.clone())
+    }
+
+    async fn agent_add(&mut self, agent: &Agent) -> Result<()> {
+        let facts = &mut self.buffer_mut()?.facts;
+        facts.inbox_depths.put(agent.agent_id.clone(), 0);
+        facts.open_turns.put(agent.agent_id.clone(), OpenTurn::None);
+        self.agent_put(agent).await
     }
 
     async fn meta_put(&mut self, key: &str, value: &str) -> Result<()> {
