@@ -12,7 +12,7 @@
 //! 6. SQL.
 //!
 //! The fourth and fifth are bounded by the limits in [`table_list`](super::table_list). Of asks, tool
-//! calls, turns and tasks only unfinished rows are cached, and of mail heads only those of pending or
+//! calls, turns, tasks and droids only unfinished rows are cached, and of mail heads only those of pending or
 //! taken mail ([`Keyed::worth_caching`]).
 //!
 //! A row that waits to be written is never dropped, unless its command or batch is undone.
