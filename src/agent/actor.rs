@@ -113,6 +113,21 @@ impl State {
         })));
     }
 
+    /// Ends the grace period after this time, or as soon as the turn waits for a model or a budget: it has no work to
+    /// finish then.
+    fn grant(&self, myself: &ActorRef<AgentMsg>, grace: Duration) {
+        let over = self.engine.services.ctx.ports.clock.sleep(grace);
+        let (myself, session) = (myself.clone(), Arc::clone(&self.session));
+        tokio::spawn(async move {
+            tokio::select! {
+                () = over => {}
+                () = session.held_back() => {}
+            }
+            // The actor may have ended meanwhile; then the message is not needed.
+            let _ = myself.cast(AgentMsg::GraceOver);
+        });
+    }
+
     fn later(&self, myself: &ActorRef<AgentMsg>, after: Duration, message: AgentMsg) {
         let sleep = self.engine.services.ctx.ports.clock.sleep(after);
         let myself = myself.clone();
@@ -186,7 +201,7 @@ impl Actor for AgentActor {
                 if state.task.is_none() || state.session.is_held_back() {
                     myself.stop(None);
                 } else {
-                    state.later(&myself, grace, AgentMsg::GraceOver);
+                    state.grant(&myself, grace);
                 }
             }
             AgentMsg::Yield { grace } => {

@@ -2,7 +2,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use ghost_domain::TurnStatus;
+use ghost_domain::{Scope, TurnStatus};
+use ghost_operations::budgets::{self, NewLimits};
 use ghost_provider::testing::{Reply, call, say};
 use ractor::{Actor, ActorRef};
 use serde_json::json;
@@ -66,6 +67,32 @@ async fn a_stop_waits_for_the_grace_period_and_leaves_the_turn_open() {
     actor.cast(AgentMsg::Stop { grace: Duration::from_secs(2) }).unwrap();
     world.in_time(ended).await.unwrap();
     assert_eq!(world.turn("ada").await.status, TurnStatus::Open);
+}
+
+// covers: WORLD-15
+#[tokio::test]
+async fn a_stop_does_not_wait_for_a_turn_that_begins_to_wait() {
+    let world = AgentWorld::new().await;
+    let go = Arc::new(tokio::sync::Notify::new());
+    let release = Arc::clone(&go);
+    world
+        .model
+        .reply_with(move |_, _| Reply::After(Arc::clone(&release), Box::new(call("test.look", json!({ "n": 1 })))));
+    world.send("ada", "go").await;
+    let arguments = Arguments { agent_id: id("ada"), engine: Arc::clone(&world.engine) };
+    let (actor, ended) = Actor::spawn(None, AgentActor, arguments).await.unwrap();
+    actor.cast(AgentMsg::Wake).unwrap();
+    world.model.stalled.notified().await;
+    let spent = NewLimits { tokens: Some(Some(1)), money: None };
+    write!(world, |w, ctx| budgets::set(w, &ctx, &operator(), &Scope::World, spent).await).unwrap();
+    let began = world.ctx().now();
+    let grace = Duration::from_secs(1_000);
+    actor.cast(AgentMsg::Stop { grace }).unwrap();
+    go.notify_one();
+    world.in_time(ended).await.unwrap();
+    let turn = world.turn("ada").await;
+    assert_eq!((turn.status, turn.calls, turn.parked.is_some()), (TurnStatus::Open, 1, true));
+    assert!(world.ctx().now().since(began) < grace / 2);
 }
 
 #[tokio::test]

@@ -3,6 +3,7 @@
 //!
 //! A session must never hold facts that are not in the store. A crash may lose all of it.
 
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
@@ -66,6 +67,8 @@ pub struct AgentSession {
     parked: AtomicU64,
     /// Number of waits so far.
     wait_count: AtomicU64,
+    /// Notified when a wait begins.
+    wait_begun: Notify,
     pace: Mutex<Pace>,
     /// Whether the turn must stop at its next step, because the agent is restarted through no fault
     /// of its own.
@@ -162,6 +165,7 @@ impl AgentSession {
         }
         let report = !std::mem::replace(&mut pace.reported, true);
         pace.waiting = true;
+        self.wait_begun.notify_waiters();
         Some((end.since(now), report))
     }
 
@@ -176,6 +180,19 @@ impl AgentSession {
         self.parked.load(Ordering::Acquire) > 0 || self.pace.lock().unwrap_or_else(PoisonError::into_inner).waiting
     }
 
+    /// Waits until the agent is held back.
+    pub(crate) async fn held_back(&self) {
+        loop {
+            let mut begun = pin!(self.wait_begun.notified());
+            // From here on, the beginning of a wait is noticed.
+            begun.as_mut().enable();
+            if self.is_held_back() {
+                return;
+            }
+            begun.await;
+        }
+    }
+
     /// Makes all waits check again, and makes the next read ask the store for an open turn.
     pub(crate) fn retry(&self) {
         self.no_open_turn.store(false, Ordering::Release);
@@ -187,6 +204,7 @@ impl AgentSession {
     pub(super) fn begin_wait(&self) -> u64 {
         let wait = self.wait_count.fetch_add(1, Ordering::AcqRel) + 1;
         self.parked.store(wait, Ordering::Release);
+        self.wait_begun.notify_waiters();
         wait
     }
 
