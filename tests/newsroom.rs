@@ -37,15 +37,18 @@ fn wait_for_a_parked_turn(test_env: &TestEnvironment) {
     });
 }
 
-/// Waits until every open turn is parked. A turn at work would take a clock that jumps ahead for its own time.
-fn wait_until_all_are_parked(test_env: &TestEnvironment) {
+/// Waits until no turn goes on today: each is parked, or its agent waits for the answer of another. A turn at work would take a
+/// clock that jumps ahead for its own time.
+fn wait_until_none_goes_on(test_env: &TestEnvironment) {
     let mut seen = 0;
-    Deadline::seconds(60).until("a world whose turns are all parked", || {
-        let parked = test_env.json(&["turn", "list", "--status", "parked"]).as_array().map_or(0, Vec::len);
-        let open = test_env.json(&["status"])["open_turns"].as_u64().unwrap();
+    Deadline::seconds(60).until("a world whose turns all wait", || {
+        let parked = test_env.json(&["turn", "list", "--status", "parked"]).as_array().map_or(0, Vec::len) as u64;
+        let status = test_env.json(&["status"]);
+        let open = status["open_turns"].as_u64().unwrap();
+        let asking = status["agents_by_activity"]["asking"].as_u64().unwrap_or(0);
         // Between two turns an agent has none, so one look is not enough.
-        seen = if open == parked as u64 { seen + 1 } else { 0 };
-        if seen > 2 { Ok(()) } else { Err(format!("{parked} of {open} turns are parked")) }
+        seen = if open == parked + asking { seen + 1 } else { 0 };
+        if seen > 2 { Ok(()) } else { Err(format!("{parked} of {open} turns are parked, and {asking} agents ask")) }
     });
 }
 
@@ -432,7 +435,7 @@ fn a_job_that_waits_for_a_daily_budget_continues_the_next_day() {
             break;
         }
         assert!(line.contains("world/day"), "{line}");
-        wait_until_all_are_parked(&test_env);
+        wait_until_none_goes_on(&test_env);
         days += 1;
         assert!(days < 60, "a day brings it no further");
         // Written by a rename, because the daemon would read an empty file as 0 ms.
