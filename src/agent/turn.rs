@@ -25,6 +25,7 @@ mod retry_write;
 mod round;
 mod runner;
 mod session;
+mod store_calls;
 mod stream;
 mod think;
 mod turn_tools;

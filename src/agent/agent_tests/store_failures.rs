@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ghost_domain::journal::Step;
-use ghost_domain::{Code, TurnStatus};
+use ghost_domain::{CallStatus, Code, TurnStatus};
 use ghost_provider::testing::{Reply, block, call, calls, say};
 use ghost_provider::{ErrorKind, ProviderError};
 use ghost_store::StoreError;
@@ -176,4 +176,29 @@ async fn an_actor_retries_a_failing_store_with_growing_pauses() {
     assert!(world.ctx().now().since(began) >= Duration::from_secs(1 + 2 + 4 + 8 + 16 + 32));
     actor.cast(AgentMsg::Stop { grace: Duration::ZERO }).unwrap();
     ended.await.unwrap();
+}
+
+// covers: TOOL-18
+#[tokio::test]
+async fn effects_keep_their_order_when_the_first_of_an_answer_is_lost() {
+    let world = AgentWorld::new().await;
+    let disk = world.disk.clone();
+    let set = |id: &str| block(id, "syscall.state.write", json!({ "key": "at", "value": id }));
+    world.model.reply_with(move |_, n| match n {
+        0 => {
+            // The answer is stored, the effect of its first call is not.
+            disk.spare_next_commits(1);
+            disk.fail_next_commits(1, || StoreError::Full);
+            calls(vec![set("a"), set("b"), set("c")])
+        }
+        _ => say("all set"),
+    });
+    world.send("ada", "go").await;
+    assert_eq!(world.work("ada").await.unwrap_err().code, Code::Unavailable);
+    assert!(world.ledger().await.is_empty(), "no later call was applied");
+    world.work("ada").await.unwrap();
+    let entry = read!(world, |r| r.state_get("at").await?).unwrap();
+    assert_eq!((entry.version, entry.value.value()), (3, json!("c")));
+    let statuses: Vec<CallStatus> = world.ledger().await.into_iter().map(|row| row.status).collect();
+    assert_eq!(statuses, [CallStatus::Ok; 3]);
 }

@@ -1,5 +1,5 @@
-//! Runs the tool calls of one answer. Effects in the store commit one after another, in the model's
-//! order. Neighbouring reads, outside calls and asks run in parallel.
+//! Runs the tool calls of one answer. Effects in the store are applied one after another, in the model's order
+//! ([`store_calls`](super::store_calls)). Neighbouring reads, outside calls and asks run in parallel.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,20 +11,22 @@ use ghost_domain::tool_catalogue::DESCRIBE;
 use ghost_domain::transcript::{Message, Role};
 use ghost_domain::{Activity, CallId, Code, Limits, Refusal};
 use ghost_operations::budgets;
-use ghost_operations::mail::with_nearest;
 use ghost_operations::turns::{self, CallStart, Ending};
 use ghost_tools::approval::Need;
 use ghost_tools::loop_guard::{Call, Verdict, is_own};
-use ghost_tools::tool::{ErasedOutside, ErasedRead, ErasedWorld};
+use ghost_tools::tool::{ErasedOutside, ErasedRead};
 use ghost_tools::{CallContext, Output, Run, saved};
 use tokio::sync::Semaphore;
 
 use super::call::{CallResult, Checked, Checking};
 use super::pending_result::PendingResult;
-use super::record::{InTransaction, outcome_unknown, record_end};
+use super::record::outcome_unknown;
 use super::runner::Runner;
 use super::wait::within;
 use crate::transcript::{Begun, OpenCall, result_blocks};
+
+/// The tool that may add mail to the turn.
+pub(super) const INBOX_READ: &str = "syscall.inbox.read";
 
 impl Runner {
     /// Runs the open calls and adds their results to the conversation.
@@ -47,10 +49,11 @@ impl Runner {
         let calls = std::mem::take(&mut self.open);
         let (limit, is_sole) = (self.limits().calls_per_answer as usize, calls.len() == 1);
         let mut prepared = self.prepared.take();
-        let mut group = Vec::new();
+        let (mut group, mut in_store) = (Vec::new(), Vec::new());
         let mut outcomes = Vec::new();
         for (index, call) in calls.into_iter().enumerate() {
             if index >= limit {
+                outcomes.append(&mut self.run_in_store(std::mem::take(&mut in_store)).await?);
                 let refusal =
                     Refusal::new(Code::TooLarge, format!("one answer may make {limit} calls; this one is beyond that"))
                         .hint("make it in your next answer");
@@ -61,6 +64,14 @@ impl Runner {
                 Some(prepared) => prepared,
                 None => (self.check(call), None),
             };
+            match checked {
+                Ok(checked) if self.may_share_a_commit(&checked) => {
+                    outcomes.append(&mut self.run_group(std::mem::take(&mut group)).await?);
+                    in_store.push(checked);
+                    continue;
+                }
+                _ => outcomes.append(&mut self.run_in_store(std::mem::take(&mut in_store)).await?),
+            }
             match checked {
                 Err(refused) => outcomes.push(self.refuse(&refused.0, refused.1.clone()).await?),
                 Ok(checked) => match checked.run.effect() {
@@ -75,6 +86,7 @@ impl Runner {
                 },
             }
         }
+        outcomes.append(&mut self.run_in_store(in_store).await?);
         outcomes.append(&mut self.run_group(group).await?);
         Ok(outcomes)
     }
@@ -227,7 +239,7 @@ impl Runner {
 
     /// Runs a call that must not overlap with others.
     async fn run_one(&mut self, checked: Checked) -> Result<(String, CallOutcome), Refusal> {
-        if checked.tool.spec.name == "syscall.inbox.read" {
+        if checked.tool.spec.name == INBOX_READ {
             // This call may add mail to the turn, so only the store knows which mail it holds.
             self.held = None;
         }
@@ -237,7 +249,7 @@ impl Runner {
         let clock = self.clock();
         let (began, paused) = (clock.now(), self.paused());
         let done = match &checked.run {
-            Run::World(tool) => self.in_world(&checked, tool).await?,
+            Run::World(tool) => self.in_store(&checked, tool).await?,
             Run::File(tool) => self.file(&checked, tool).await?,
             Run::Read(_) | Run::Outside(_) | Run::Ask(_) | Run::Choose(_) => CallResult::Refused(Refusal::new(
                 Code::Internal,
@@ -248,7 +260,7 @@ impl Runner {
         self.recorded(&checked, done).await
     }
 
-    async fn recorded(&self, checked: &Checked, done: CallResult) -> Result<(String, CallOutcome), Refusal> {
+    pub(super) async fn recorded(&self, checked: &Checked, done: CallResult) -> Result<(String, CallOutcome), Refusal> {
         let outcome = match done {
             CallResult::Recorded(outcome) => outcome,
             CallResult::Refused(refusal) => {
@@ -259,39 +271,6 @@ impl Runner {
             }
         };
         Ok((checked.call.id.clone(), outcome))
-    }
-
-    /// Runs a call with an effect in the store. The effect and its record share one transaction. If
-    /// the tool refuses, only the refusal is recorded.
-    async fn in_world(&self, checked: &Checked, tool: &Arc<dyn ErasedWorld>) -> Result<CallResult, Refusal> {
-        let start = self.call_start(checked, CallId(self.engine.services.ctx.id()), Vec::new());
-        let call_context = self.call_context(start.call_id, checked);
-        let arguments = match self.in_time(checked, tool.prepare(&call_context, start.arguments.clone())).await {
-            Ok(arguments) => arguments,
-            Err(refusal) => return Ok(CallResult::Refused(refusal)),
-        };
-        let (ctx, tool, turn_id) = (self.engine.services.ctx.clone(), Arc::clone(tool), self.turn.turn_id);
-        let ended = self.ended(checked, start.call_id);
-        let done = self
-            .engine
-            .services
-            .store
-            .write(move |w| {
-                Box::pin(async move {
-                    let turn = turns::working_turn(w, &ctx, turn_id).await.map_err(InTransaction::Turn)?;
-                    turns::record_call_start(w, &ctx, &turn, &start).await.map_err(InTransaction::Turn)?;
-                    let output = tool.apply(&call_context, arguments, w).await.map_err(InTransaction::Tool)?;
-                    record_end(w, &ctx, &turn, &ended, output).await.map_err(InTransaction::Turn)
-                })
-            })
-            .await;
-        match done {
-            Ok(outcome) => Ok(CallResult::Recorded(outcome)),
-            Err(InTransaction::Tool(refusal)) => {
-                Ok(CallResult::Refused(with_nearest(&self.engine.services.store, refusal).await))
-            }
-            Err(InTransaction::Turn(refusal)) => Err(refusal),
-        }
     }
 
     /// Runs a call that is alone in its answer. Its result is recorded with the next write of the

@@ -10,14 +10,15 @@ use crate::StoreError;
 /// Faults that a test has planned.
 #[derive(Default)]
 pub(super) struct Faults {
-    failures: VecDeque<Box<dyn Fn() -> StoreError + Send>>,
+    /// What the next commits do: `None` succeeds.
+    failures: VecDeque<Option<Box<dyn Fn() -> StoreError + Send>>>,
     commits_until_crash: Option<u64>,
 }
 
 impl Faults {
     /// Returns the error of the next commit, if it is planned to fail.
     pub(super) fn next_commit_fails(&mut self) -> Option<StoreError> {
-        self.failures.pop_front().map(|error| error())
+        self.failures.pop_front().flatten().map(|error| error())
     }
 
     /// Counts a commit. Returns whether the process dies right after it.
@@ -67,8 +68,13 @@ impl MemoryDisk {
         let mut disk = self.lock();
         for _ in 0..n {
             let error = Arc::clone(&error);
-            disk.faults.failures.push_back(Box::new(move || error()));
+            disk.faults.failures.push_back(Some(Box::new(move || error())));
         }
+    }
+
+    /// Lets the next `n` commits succeed, before failures that are planned after this.
+    pub fn spare_next_commits(&self, n: usize) {
+        self.lock().faults.failures.extend(std::iter::repeat_with(|| None).take(n));
     }
 
     /// Makes the process die right after the `n`-th commit from now (0 counts as 1). That commit is

@@ -1,0 +1,139 @@
+//! Runs calls whose effects are in the store. The effect and the record of a call share one transaction.
+//!
+//! This module must never apply a call before one that comes earlier in the model's answer.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use futures_util::future::join_all;
+use ghost_domain::journal::CallOutcome;
+use ghost_domain::{CallId, Code, Refusal, Turn};
+use ghost_operations::mail::with_nearest;
+use ghost_operations::turns::{self, CallStart};
+use ghost_tools::tool::ErasedWorld;
+use ghost_tools::{CallContext, Run};
+use serde_json::Value;
+
+use super::act::INBOX_READ;
+use super::call::{CallResult, Checked};
+use super::record::{InTransaction, record_end};
+use super::runner::Runner;
+
+/// Keeps a call from being applied after one whose effect was lost: the store may fail to commit a batch, and take the next
+/// command a moment later.
+#[derive(Default)]
+struct Order {
+    /// Calls of the turn that the store must know. Only the store's writer, which runs commands one by one, changes it.
+    calls: AtomicU32,
+}
+
+impl Order {
+    fn check(&self, turn: &Turn) -> Result<(), InTransaction> {
+        if turn.calls >= self.calls.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let why = "the effect of an earlier call of this answer was not stored";
+        Err(InTransaction::Turn(Refusal::new(Code::Unavailable, why).hint("the calls are tried again in their order")))
+    }
+
+    fn applied(&self, turn: &Turn) {
+        self.calls.store(turn.calls.saturating_add(1), Ordering::Relaxed);
+    }
+}
+
+/// A call whose tool has read what it needs outside the store.
+struct Ready {
+    tool: Arc<dyn ErasedWorld>,
+    start: CallStart,
+    context: CallContext,
+    arguments: Value,
+}
+
+impl Runner {
+    /// Whether the call need not wait until the effect of the call before it is on the disk.
+    pub(super) fn may_share_a_commit(&self, checked: &Checked) -> bool {
+        matches!(checked.run, Run::World(_)) && checked.needs_approval.is_none() && checked.tool.spec.name != INBOX_READ
+    }
+
+    /// Runs neighbouring calls. Each has a transaction of its own, so that one that is refused undoes no other, and sees
+    /// what those before it did; but all are handed to the store at once, which commits them together. So an answer with
+    /// ten calls waits for the disk once.
+    pub(super) async fn run_in_store(&mut self, calls: Vec<Checked>) -> Result<Vec<(String, CallOutcome)>, Refusal> {
+        if calls.is_empty() {
+            return Ok(Vec::new());
+        }
+        let clock = self.clock();
+        let (began, paused) = (clock.now(), self.paused());
+        let mut ready = Vec::with_capacity(calls.len());
+        for checked in &calls {
+            ready.push(match &checked.run {
+                Run::World(tool) => self.ready(checked, tool).await,
+                _ => Err(Refusal::new(Code::Internal, "this call has no effect in the store")),
+            });
+        }
+        let this: &Self = self;
+        // `join_all` first polls in order, and the store's queue keeps that order.
+        let order = Arc::new(Order::default());
+        let applied = join_all(calls.iter().zip(ready).map(|(checked, ready)| {
+            let order = Arc::clone(&order);
+            async move {
+                match ready {
+                    Ok(ready) => this.apply(checked, ready, order).await,
+                    Err(refusal) => Ok(CallResult::Refused(refusal)),
+                }
+            }
+        }));
+        let applied = applied.await;
+        self.worked += clock.now().since(began).saturating_sub(self.paused().saturating_sub(paused));
+        let mut outcomes = Vec::with_capacity(calls.len());
+        for (checked, done) in calls.iter().zip(applied) {
+            outcomes.push(self.recorded(checked, done?).await?);
+        }
+        Ok(outcomes)
+    }
+
+    /// Runs one call.
+    pub(super) async fn in_store(&self, checked: &Checked, tool: &Arc<dyn ErasedWorld>) -> Result<CallResult, Refusal> {
+        match self.ready(checked, tool).await {
+            Ok(ready) => self.apply(checked, ready, Arc::default()).await,
+            Err(refusal) => Ok(CallResult::Refused(refusal)),
+        }
+    }
+
+    async fn ready(&self, checked: &Checked, tool: &Arc<dyn ErasedWorld>) -> Result<Ready, Refusal> {
+        let start = self.call_start(checked, CallId(self.engine.services.ctx.id()), Vec::new());
+        let context = self.call_context(start.call_id, checked);
+        let arguments = self.in_time(checked, tool.prepare(&context, start.arguments.clone())).await?;
+        Ok(Ready { tool: Arc::clone(tool), start, context, arguments })
+    }
+
+    /// If the tool refuses, only the refusal is recorded, by the caller.
+    async fn apply(&self, checked: &Checked, ready: Ready, order: Arc<Order>) -> Result<CallResult, Refusal> {
+        let Ready { tool, start, context, arguments } = ready;
+        let (ctx, turn_id) = (self.engine.services.ctx.clone(), self.turn.turn_id);
+        let ended = self.ended(checked, start.call_id);
+        let done = self
+            .engine
+            .services
+            .store
+            .write(move |w| {
+                Box::pin(async move {
+                    let turn = turns::working_turn(w, &ctx, turn_id).await.map_err(InTransaction::Turn)?;
+                    order.check(&turn)?;
+                    turns::record_call_start(w, &ctx, &turn, &start).await.map_err(InTransaction::Turn)?;
+                    let output = tool.apply(&context, arguments, w).await.map_err(InTransaction::Tool)?;
+                    let outcome = record_end(w, &ctx, &turn, &ended, output).await.map_err(InTransaction::Turn)?;
+                    order.applied(&turn);
+                    Ok(outcome)
+                })
+            })
+            .await;
+        match done {
+            Ok(outcome) => Ok(CallResult::Recorded(outcome)),
+            Err(InTransaction::Tool(refusal)) => {
+                Ok(CallResult::Refused(with_nearest(&self.engine.services.store, refusal).await))
+            }
+            Err(InTransaction::Turn(refusal)) => Err(refusal),
+        }
+    }
+}
