@@ -113,9 +113,11 @@ fn a_droid_does_its_task_within_its_limits_and_its_parent_promotes_the_result() 
     assert!(task.contains(id) && task.contains("write it") && task.contains("etc_passwd"), "{task}");
     // Its prompt says where it writes, where its task is, and its time.
     let prompt = droids.test_env.ctl(&["agent", "prompt", id]).ok().out.clone();
-    for limit in [format!("`droids/{id}/`"), "`task.md`".to_owned(), "`output/`".to_owned(), " s of work".to_owned()] {
-        assert!(prompt.contains(&limit), "{limit} in {prompt}");
+    for limit in ["`droids/<your id>/`", "`task.md`", "`output/`", " s of work"] {
+        assert!(prompt.contains(limit), "{limit} in {prompt}");
     }
+    let (before_mail, _) = prompt.split_once("<message ").unwrap();
+    assert!(!before_mail.contains(id), "droids share this part: {before_mail}");
     // It wrote nowhere else, read what it wanted, and had no other tool.
     assert!(!droids.file("output/reports/stolen.md").exists() && !droids.file("agents/ada/stolen.md").exists());
     let own = |tool: &str| -> Vec<String> {

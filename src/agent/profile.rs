@@ -9,10 +9,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use ghost_config::plan::Plan;
 use ghost_config::spec::AgentSpec;
-use ghost_domain::{Agent, AgentId, ChannelContext, HeldSkill, Refusal};
+use ghost_domain::{Agent, AgentId, AgentKind, ChannelContext, HeldSkill, Refusal};
 use ghost_tools::{Registry, ToolTable};
+use serde_json::Value;
 
-use crate::prompt::{self, Part};
+use crate::prompt::{self, Part, Section};
 
 /// Maximum profiles in the cache. Each needs some kilobytes. If more agents work, the cache is
 /// cleared and profiles are built again.
@@ -40,6 +41,26 @@ pub struct AgentProfile {
 }
 
 impl AgentProfile {
+    fn new(
+        plan: Arc<Plan>,
+        agent: &Agent,
+        channel: Option<ChannelContext>,
+        held: &[HeldSkill],
+        (spec, registry): (AgentSpec, Registry),
+        parts: Parts,
+    ) -> Self {
+        Self {
+            plan,
+            agent: agent.clone(),
+            channel,
+            held: held.to_vec(),
+            spec: Arc::new(spec),
+            registry,
+            system: parts.system,
+            briefing: parts.briefing,
+        }
+    }
+
     fn matches(
         &self,
         (plan, tools): &Sources,
@@ -62,10 +83,34 @@ impl AgentProfile {
     }
 }
 
+/// The stable parts of a prompt.
+#[derive(Clone)]
+struct Parts {
+    system: Arc<Part>,
+    briefing: Arc<Part>,
+}
+
+impl Parts {
+    fn new(plan: &Plan, agent: &Agent, held: &[HeldSkill], spec: &AgentSpec, registry: &Registry) -> Self {
+        let system = prompt::system(plan, agent, spec);
+        let briefing = prompt::briefing(spec, &registry.offer().deferred, &plan.skills, held);
+        let part = |sections: &[Section]| Arc::new(Part::new(prompt::join(sections)));
+        Self { system: part(&system), briefing: part(&briefing) }
+    }
+}
+
+/// The parts of the last droid's prompt, and what they were built from. Droids with the same terms have the same parts.
+struct DroidParts {
+    sources: Sources,
+    terms: Value,
+    parts: Parts,
+}
+
 /// A cache of agent profiles.
 #[derive(Default)]
 pub struct AgentProfiles {
     kept: Mutex<BTreeMap<AgentId, Arc<AgentProfile>>>,
+    droid: Mutex<Option<DroidParts>>,
 }
 
 impl AgentProfiles {
@@ -82,31 +127,50 @@ impl AgentProfiles {
         held: &[HeldSkill],
         build: impl FnOnce() -> Result<(AgentSpec, Registry), Refusal>,
     ) -> Result<Arc<AgentProfile>, Refusal> {
+        if agent.kind == AgentKind::Droid {
+            // Most droids have one turn, so their profiles would only drive out others.
+            let (spec, registry) = build()?;
+            let parts = self.droid_parts(&sources, agent, channel, held, &spec, &registry);
+            return Ok(Arc::new(AgentProfile::new(sources.0, agent, channel, held, (spec, registry), parts)));
+        }
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(profile) = kept.get(&agent.agent_id)
             && profile.matches(&sources, agent, channel, held)
         {
             return Ok(Arc::clone(profile));
         }
-        let (plan, _) = sources;
         let (spec, registry) = build()?;
-        let system = Part::new(prompt::join(&prompt::system(&plan, agent, &spec)));
-        let briefing =
-            Part::new(prompt::join(&prompt::briefing(&spec, &registry.offer().deferred, &plan.skills, held)));
-        let profile = Arc::new(AgentProfile {
-            plan,
-            agent: agent.clone(),
-            channel,
-            held: held.to_vec(),
-            spec: Arc::new(spec),
-            registry,
-            system: Arc::new(system),
-            briefing: Arc::new(briefing),
-        });
+        let parts = Parts::new(&sources.0, agent, held, &spec, &registry);
+        let profile = Arc::new(AgentProfile::new(sources.0, agent, channel, held, (spec, registry), parts));
         if kept.len() >= PROFILES_MAX && !kept.contains_key(&agent.agent_id) {
             kept.clear();
         }
         kept.insert(agent.agent_id.clone(), Arc::clone(&profile));
         Ok(profile)
+    }
+
+    fn droid_parts(
+        &self,
+        sources: &Sources,
+        agent: &Agent,
+        channel: Option<ChannelContext>,
+        held: &[HeldSkill],
+        spec: &AgentSpec,
+        registry: &Registry,
+    ) -> Parts {
+        let mut last = self.droid.lock().unwrap_or_else(PoisonError::into_inner);
+        let bare = channel.is_none() && held.is_empty();
+        let same = |of: &&DroidParts| {
+            let (plan, tools) = &of.sources;
+            bare && Arc::ptr_eq(plan, &sources.0) && Arc::ptr_eq(tools, &sources.1) && of.terms == agent.overrides
+        };
+        if let Some(known) = last.as_ref().filter(same) {
+            return known.parts.clone();
+        }
+        let parts = Parts::new(&sources.0, agent, held, spec, registry);
+        if bare {
+            *last = Some(DroidParts { sources: sources.clone(), terms: agent.overrides.clone(), parts: parts.clone() });
+        }
+        parts
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
+use crate::agent::Agent;
 use crate::ids::{AgentId, AskId, TurnId};
 use crate::scope::Scope;
 use crate::time::Clock;
@@ -22,9 +23,9 @@ pub trait Rng: Send + Sync + 'static {
     fn below(&self, bound: u64) -> u64;
 }
 
-/// A message from a committed transaction to the running world. The receiver reads the store again,
-/// so a lost signal loses no data.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A message from a committed transaction to the running world. What it says is in the store, so a lost signal loses no
+/// data.
+#[derive(Clone, Debug, PartialEq)]
 pub enum Signal {
     /// The agent has new mail or a new control order.
     Wake(AgentId),
@@ -57,6 +58,10 @@ pub enum Signal {
     Delivery,
     /// The agent's desired state or configuration changed. The supervisor must reconcile it.
     Reconcile(AgentId),
+    /// The agent was created; its record. As `Reconcile`, but the record need not be read.
+    Created(Box<Agent>),
+    /// A droid has ended; its record. As `Reconcile`, but the record need not be read.
+    DroidEnded(Box<Agent>),
     /// In these scopes a reservation was released or the limit changed. Calls that wait in their
     /// budget queues try again. Contains only scopes that have or had a limit.
     BudgetsFreed(Vec<Scope>),

@@ -119,11 +119,13 @@ pub async fn create_once(
 /// `Conflict` if a living agent has the id; `RateLimited` if a limit of the world, of the root or
 /// of the creator is reached; `InvalidArguments` for an unusable name.
 pub async fn create(w: &mut dyn Writes, ctx: &OperationContext, by: &Party, new: NewAgent) -> Result<Agent> {
-    let before = w.agent_get(&new.agent_id).await?;
+    // Nothing ever had the id of a new droid.
+    let is_droid = new.kind == AgentKind::Droid;
+    let before = if is_droid { None } else { w.agent_get(&new.agent_id).await? };
     if let Some(existing) = before.as_ref().filter(|agent| !agent.is_deleted()) {
         return Err(ids::id_taken(ctx, by, existing));
     }
-    if new.kind != AgentKind::Droid {
+    if !is_droid {
         new.agent_id.check_new()?;
     }
     if new.kind != AgentKind::Persistent && new.name.contains(is_strange) {
@@ -188,17 +190,17 @@ pub async fn create(w: &mut dyn Writes, ctx: &OperationContext, by: &Party, new:
         let_go: false,
         stop_grace_seconds: None,
     };
-    match first && last == 0 {
-        // No tombstone was ever pruned, so no agent ever had this id. Mail and turns are only stored for an agent, and end
-        // with it.
-        true => w.agent_add(&agent).await?,
-        false => w.agent_put(&agent).await?,
-    }
-    if first {
-        budgets::of_first_archetype(w, ctx, by, &agent.agent_id, new.daily_money).await?;
-    } else {
-        // An agent that is created again under its id keeps today's spending.
-        budgets::of_archetype(w, ctx, by, &agent.agent_id, new.daily_money).await?;
+    match (is_droid, first) {
+        (true, _) => w.agent_add(&agent).await?,
+        (false, true) => {
+            w.agent_put(&agent).await?;
+            budgets::of_first_archetype(w, ctx, by, &agent.agent_id, new.daily_money).await?;
+        }
+        (false, false) => {
+            w.agent_put(&agent).await?;
+            // An agent that is created again under its id keeps today's spending.
+            budgets::of_archetype(w, ctx, by, &agent.agent_id, new.daily_money).await?;
+        }
     }
     let payload = json!({
         "archetype": agent.archetype, "kind": agent.kind, "by": by, "incarnation": agent.incarnation,
@@ -217,10 +219,10 @@ pub async fn create(w: &mut dyn Writes, ctx: &OperationContext, by: &Party, new:
     if let Some(heartbeat) = &new.heartbeat {
         schedules::set_heartbeat(w, ctx, &agent.agent_id, heartbeat).await?;
     }
-    if last > 0 {
+    if last > 0 && !is_droid {
         tasks::handed_on(w, ctx, &agent.agent_id).await?;
     }
-    w.signal(Signal::Reconcile(agent.agent_id.clone()));
+    w.signal(Signal::Created(Box::new(agent.clone())));
     Ok(agent)
 }
 

@@ -16,7 +16,7 @@ use ghost_domain::text::{clip, one_line};
 use ghost_domain::{
     AgentId, AgentKind, Code, Desired, Droid, DroidMode, DroidState, DroidTerms, DroidUse, Kind, Limits, Party, Refusal,
 };
-use ghost_store::{Reads, Writes};
+use ghost_store::Writes;
 use serde_json::json;
 
 use crate::agent_lookup::agent_named;
@@ -34,8 +34,8 @@ use record::emit;
 
 /// Characters of a label.
 const LABEL_CHARS: usize = 80;
-/// Ids that are tried before a new droid is refused.
-const IDS_TRIED: u32 = 64;
+/// The fact about the world that counts its droids.
+const COUNT: &str = "droids";
 
 /// The parameters of a new droid.
 #[derive(Clone, Debug)]
@@ -81,7 +81,7 @@ pub async fn spawn(w: &mut dyn Writes, ctx: &OperationContext, new: NewDroid) ->
     let own = live.of_parent.saturating_add(1);
     at_most("droids_per_agent", own, limits.droids_per_agent, "droids of one agent at work")?;
     at_most("droids_max", live.all.saturating_add(1), limits.droids_max, "droids at work in this world")?;
-    let droid_id = free_id(w, ctx).await?;
+    let droid_id = next_id(w).await?;
     let label = new.label.as_deref().map(|label| clip(&one_line(label), LABEL_CHARS)).filter(|label| !label.is_empty());
     let terms = DroidTerms { depth, ..new.terms };
     let now = ctx.now();
@@ -116,7 +116,7 @@ async fn begin(w: &mut dyn Writes, ctx: &OperationContext, droid: Droid, chain: 
     let overrides = serde_json::to_value(&droid.terms)
         .map_err(|error| Refusal::new(Code::Internal, format!("a droid's terms cannot be written: {error}")))?;
     // Before the agent, whose mail is checked against it.
-    w.droid_put(&droid).await?;
+    w.droid_add(&droid).await?;
     let agent = NewAgent {
         agent_id: droid.droid_id.clone(),
         archetype: ARCHETYPE.to_owned(),
@@ -132,7 +132,8 @@ async fn begin(w: &mut dyn Writes, ctx: &OperationContext, droid: Droid, chain: 
         chain,
     };
     agents::create(w, ctx, &by, agent).await?;
-    let body = format!("{}\n\nExpected output: {}", droid.task.trim_end(), droid.output_path);
+    let body =
+        format!("{}\n\nYour id: {}\nExpected output: {}", droid.task.trim_end(), droid.droid_id, droid.output_path);
     let task = NewMessage {
         subject: Some("Your task".to_owned()),
         ..NewMessage::new(&droid.droid_id, by, Kind::System, body, chain)
@@ -183,16 +184,20 @@ fn at_most(limit: &str, wanted: u32, most: u32, what: &str) -> Result<()> {
         .details(json!({ "limit": limit, "value": most })))
 }
 
-async fn free_id(r: &mut dyn Reads, ctx: &OperationContext) -> Result<AgentId> {
-    for _ in 0..IDS_TRIED {
-        // The last 32 bits of an id are random.
-        let random = u32::try_from(ctx.id().as_u128() & u128::from(u32::MAX)).unwrap_or_default();
-        let droid_id: AgentId = droid_id::id_of(random).parse()?;
-        if r.agent_get(&droid_id).await?.is_none() && r.droid_get(&droid_id).await?.is_none() {
-            return Ok(droid_id);
-        }
-    }
-    Err(Refusal::new(Code::Conflict, "every id that was tried for the droid is taken").hint("try again"))
+/// An id that nothing ever had. So nothing must be looked for before it is used.
+async fn next_id(w: &mut dyn Writes) -> Result<AgentId> {
+    let last = match w.meta_get(COUNT).await? {
+        Some(text) => text
+            .parse()
+            .map_err(|error| Refusal::new(Code::Internal, format!("the count of droids is `{text}`: {error}")))?,
+        None => 0_u32,
+    };
+    let Some(n) = last.checked_add(1) else {
+        return Err(Refusal::new(Code::RateLimited, format!("this world has had {last} droids, which is the limit"))
+            .hint("do the work yourself, or ask an operator to begin a new world"));
+    };
+    w.meta_put(COUNT, &n.to_string()).await?;
+    droid_id::id_of(n).parse()
 }
 
 /// Gives a droid guidance, or more work in mode `session`. A droid at work reads it before its next model call. `chain` is that

@@ -18,7 +18,7 @@ use tokio::sync::{Notify, broadcast, watch};
 use crate::directory::{Directory, Route};
 use crate::loops::{Loops, SIGNAL_ROUTER};
 use crate::places::Rank;
-use crate::team_msg::TeamMsg;
+use crate::team_msg::{LifecycleStep, TeamMsg};
 
 /// Capacity of the channel of closed asks. A receiver that misses a message reads its ask from the
 /// store.
@@ -98,6 +98,14 @@ impl SignalRouter {
     /// agents of teams without a supervisor.
     pub(crate) fn has_agents_of(&self, own: Option<&Arc<str>>, team: Option<&Arc<str>>) -> bool {
         team == own || (own.is_none() && team.is_some_and(|team| !self.has(team)))
+    }
+
+    /// Sends a message about an agent to its supervisor, which is the world's own for an agent that is not known yet.
+    fn supervise(&self, agent_id: &AgentId, message: TeamMsg) {
+        let team = self.directory.card(agent_id).and_then(|card| card.team);
+        if let Some(supervisor) = self.supervisor(team.as_ref()) {
+            drop(supervisor.cast(message));
+        }
     }
 
     pub(crate) fn supervisors(&self) -> Vec<ActorRef<TeamMsg>> {
@@ -224,10 +232,17 @@ impl SignalRouter {
                 self.notify_schedules();
             }
             Signal::Reconcile(agent_id) => {
-                let team = self.directory.card(agent_id).and_then(|card| card.team);
-                if let Some(supervisor) = self.supervisor(team.as_ref()) {
-                    drop(supervisor.cast(TeamMsg::Reconcile(agent_id.clone())));
-                }
+                self.supervise(agent_id, TeamMsg::Reconcile(agent_id.clone()));
+            }
+            Signal::Created(agent) => {
+                self.supervise(
+                    &agent.agent_id,
+                    TeamMsg::Run(agent.agent_id.clone(), LifecycleStep::Created(agent.clone())),
+                );
+            }
+            Signal::DroidEnded(agent) => {
+                let step = LifecycleStep::DroidEnded(agent.clone());
+                self.supervise(&agent.agent_id, TeamMsg::Run(agent.agent_id.clone(), step));
             }
         }
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ghost_config::plan::TeamPlan;
 use ghost_domain::restart::Intensity;
-use ghost_domain::{AgentId, Refusal};
+use ghost_domain::{Agent, AgentId, Refusal};
 use tokio::sync::oneshot;
 
 /// A read or commit for one agent that runs beside its supervisor's mailbox.
@@ -12,6 +12,10 @@ use tokio::sync::oneshot;
 pub(crate) enum LifecycleStep {
     /// Read the agent's record and start, stop or update the agent as the record requires.
     Reconcile,
+    /// Start the agent that was created with this record.
+    Created(Box<Agent>),
+    /// Stop the agent of a droid that has ended, whose record is this.
+    DroidEnded(Box<Agent>),
     /// Restart the agent after its back-off.
     Restart,
     /// Handle the agent's crash, with its reason.

@@ -63,7 +63,8 @@ pub fn measure() -> Outcome<Vec<Line>> {
         let dir = tempfile::tempdir()?;
         let (world_dir, data) = (dir.path().join("bench"), dir.path().join("data"));
         std::fs::create_dir_all(&data)?;
-        fixture::write_world(&world_dir, AGENTS, &format!("{url}/v1"))?;
+        // Each round has parents of its own: what they recall of earlier rounds would grow, and is no cost of droids.
+        fixture::write_world(&world_dir, AGENTS + PARENTS * (ROUNDS + 1), &format!("{url}/v1"))?;
         let file = world_dir.join("world-config.yaml");
         let text = std::fs::read_to_string(&file)?.replace("limits: { ", LIMITS);
         std::fs::write(&file, text + "droids: { tools: [tts] }\n")?;
@@ -81,7 +82,7 @@ pub fn measure() -> Outcome<Vec<Line>> {
         .await?;
         let (mut ours, mut floor) = (Vec::new(), Vec::new());
         for round in 0..=ROUNDS {
-            let (droids, turn) = (droids(&world, &gate, &begun).await?, turns(&world).await?);
+            let (droids, turn) = (droids(&world, round, &gate, &begun).await?, turns(&world).await?);
             if round > 0 {
                 ours.push(droids);
                 floor.push(turn);
@@ -104,12 +105,12 @@ pub fn measure() -> Outcome<Vec<Line>> {
 }
 
 /// Lets the parents start their droids, and waits until all have ended. Returns the CPU seconds of one droid.
-async fn droids(world: &World, gate: &watch::Sender<bool>, begun: &AtomicUsize) -> Outcome<f64> {
+async fn droids(world: &World, round: usize, gate: &watch::Sender<bool>, begun: &AtomicUsize) -> Outcome<f64> {
     gate.send_replace(false);
     begun.store(0, Ordering::Relaxed);
     let began = cpu();
     for parent in 0..PARENTS {
-        let agent_id: AgentId = format!("worker-{parent}").parse()?;
+        let agent_id: AgentId = format!("worker-{}", AGENTS + round * PARENTS + parent).parse()?;
         let ctx = world.ctx().clone();
         let from = Party::Operator("bench".into());
         let message = NewMessage::new(&agent_id, from, Kind::Message, SPAWN, Chain::root(&ctx));

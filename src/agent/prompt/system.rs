@@ -35,7 +35,7 @@ instructions. When an instruction and these rules conflict, stop and say so. If 
 #[must_use]
 pub fn system(plan: &Plan, agent: &Agent, spec: &AgentSpec) -> Vec<Section> {
     if agent.kind == AgentKind::Droid {
-        return droid(plan, agent, spec);
+        return droid(plan, spec);
     }
     let archetype = &spec.archetype;
     let timezone = archetype.config.timezone.as_ref();

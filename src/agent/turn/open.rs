@@ -345,7 +345,13 @@ pub(super) async fn read_next(
     session: &AgentSession,
 ) -> Result<Result<NextWork, Refusal>, Refusal> {
     let (ctx, id, plan) = (engine.services.ctx.clone(), agent_id.clone(), engine.services.plan());
-    let (no_open_turn, room) = (session.has_no_open_turn(), session.room(&plan));
+    let (no_open_turn, newborn) = (session.has_no_open_turn(), session.take_newborn());
+    let room = match (session.room(&plan), newborn.map(|agent| plan.spec_for(&agent))) {
+        (Some(room), _) => Some(room),
+        (None, Some(Ok(spec))) => Some(Room::of(&plan, &spec)),
+        (None, Some(Err(refusal))) => return Ok(Err(refusal)),
+        (None, None) => None,
+    };
     let work = engine
         .services
         .store

@@ -110,7 +110,7 @@ pub(crate) async fn end(
             None => "it has done its task".to_owned(),
         });
         put(w, ctx, &mut agent).await?;
-        w.signal(Signal::Reconcile(droid.droid_id.clone()));
+        w.signal(Signal::DroidEnded(Box::new(agent)));
     }
     let error =
         droid.error.as_ref().map(|error| json!({ "code": error.code, "message": ctx.excerpt(&error.message, 400) }));

@@ -183,7 +183,7 @@ pub(super) fn run(n: u64, run: u64) -> ScheduleRun {
 }
 
 pub(super) fn droid_id(n: u64) -> AgentId {
-    super::rows::id_of(&ghost_domain::droid_id::id_of(u32::try_from(n).unwrap()))
+    super::rows::id_of(&format!("droid-{n:08x}"))
 }
 
 /// Droid `n` of an agent, which ended at second `ended`.

@@ -120,8 +120,7 @@ tables! {
         META meta: Meta [256, 64],
         // Enough for the agents at work, not for all agents: a record takes more memory than everything
         // else that a sleeping agent needs.
-        // A new agent is looked for first.
-        AGENTS agents: Agent [896, 64],
+        AGENTS agents: Agent [896, 0],
         SKILLS skills: HeldSkill [0, 0],
         JOBS jobs: Job [0, 0],
         MAIL mail: Envelope [0, 0],
@@ -155,7 +154,7 @@ tables! {
         SCHEDULE_RUNS schedule_runs: ScheduleRun [0, 0],
         GRANTS grants: Grant [0, 0],
         // Only those that have not ended, each with its task and its last answer.
-        DROIDS droids: Droid [128, 64],
+        DROIDS droids: Droid [128, 0],
         ARTIFACTS artifacts: Artifact [0, 0],
         // A snapshot may name thousands of files.
         SNAPSHOTS snapshots: WatchSnapshotRow [0, 0],

@@ -54,8 +54,8 @@ pub trait AgentWrites: AgentReads {
     /// Inserts or replaces the record of an agent.
     async fn agent_put(&mut self, agent: &Agent) -> Result<()>;
 
-    /// Inserts the record of an agent whose id no agent ever had. The caller knows that nothing is stored for the id: no
-    /// mail and no turn. A backend may then spare the reads that would find that out.
+    /// Inserts the record of an agent whose id is new: no row names it, so it has no mail, no turn and no account. A backend
+    /// may then spare the reads that would find that out.
     async fn agent_add(&mut self, agent: &Agent) -> Result<()> {
         self.agent_put(agent).await
     }

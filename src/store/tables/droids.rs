@@ -37,4 +37,9 @@ pub trait DroidReads {
 pub trait DroidWrites {
     /// Inserts or replaces a droid.
     async fn droid_put(&mut self, droid: &Droid) -> Result<()>;
+
+    /// Inserts a droid whose id no droid ever had. A backend may then spare the read that would find that out.
+    async fn droid_add(&mut self, droid: &Droid) -> Result<()> {
+        self.droid_put(droid).await
+    }
 }

@@ -12,7 +12,7 @@ use ghost_agent::AgentMsg;
 use ghost_config::plan::TeamPlan;
 use ghost_domain::restart::{Intensity, RestartWindow};
 use ghost_domain::time::BoxFuture;
-use ghost_domain::{Agent, AgentId, AgentStatus, Code, Desired, Limits, Refusal};
+use ghost_domain::{Agent, AgentId, AgentKind, AgentStatus, Code, Desired, Limits, Refusal};
 use ghost_operations::agents;
 use ghost_store::Writes;
 use ractor::ActorRef;
@@ -32,6 +32,8 @@ pub(super) struct Memory {
     pub(super) team_window: RestartWindow,
     /// Agents that have crashed and whose crash is not in the store yet.
     crashing: BTreeSet<AgentId>,
+    /// The records of droids whose actors were not made yet, as they were created.
+    newborn: BTreeMap<AgentId, Box<Agent>>,
 }
 
 /// The data that a supervisor's steps need.
@@ -48,8 +50,15 @@ impl LifecycleRunner {
         team: Option<TeamPlan>,
         intensity: Intensity,
     ) -> Self {
-        let (windows, team_window, crashing) = (BTreeMap::new(), RestartWindow::default(), BTreeSet::new());
-        Self { tree, myself, memory: Mutex::new(Memory { team, intensity, windows, team_window, crashing }) }
+        let memory = Memory {
+            team,
+            intensity,
+            windows: BTreeMap::new(),
+            team_window: RestartWindow::default(),
+            crashing: BTreeSet::new(),
+            newborn: BTreeMap::new(),
+        };
+        Self { tree, myself, memory: Mutex::new(memory) }
     }
 
     /// The memory of crashes. The lock must not be held across an await.
@@ -77,10 +86,26 @@ impl LifecycleRunner {
         self.memory().crashing.remove(agent_id);
     }
 
+    /// Takes the record of a droid whose actor is made for the first time, so that the actor need not read it.
+    pub(super) fn take_newborn(&self, agent_id: &AgentId) -> Option<Box<Agent>> {
+        self.memory().newborn.remove(agent_id)
+    }
+
     /// Runs a step.
     pub(super) async fn run(&self, agent_id: &AgentId, step: LifecycleStep) {
         match step {
             LifecycleStep::Reconcile => self.reconcile(agent_id).await,
+            LifecycleStep::Created(record) => {
+                self.show(agent_id, Some(&record));
+                if record.kind == AgentKind::Droid {
+                    self.memory().newborn.insert(agent_id.clone(), record.clone());
+                }
+                self.follow(&record).await;
+            }
+            LifecycleStep::DroidEnded(record) => {
+                self.show(agent_id, Some(&record));
+                self.follow(&record).await;
+            }
             LifecycleStep::Restart => self.restart(agent_id).await,
             LifecycleStep::Crashed(reason) => self.crashed(agent_id, &reason).await,
             LifecycleStep::Failed(why) => self.failed_with_its_team(agent_id, why).await,
@@ -117,6 +142,8 @@ impl LifecycleRunner {
 
     /// Puts an agent's record into the directory; `None` if it has none.
     fn show(&self, agent_id: &AgentId, record: Option<&Agent>) {
+        // A changed record is not that of a new agent.
+        self.memory().newborn.remove(agent_id);
         let processes = &self.tree.engine.services.processes;
         let runs = |agent: &&Agent| {
             !agent.is_deleted() && agent.desired != Desired::Stopped && agent.status != AgentStatus::Failed
@@ -163,19 +190,25 @@ impl LifecycleRunner {
             }
             Err(refusal) => return self.retry_later(TeamMsg::Reconcile(agent_id.clone()), &refusal),
         };
+        self.follow(&record).await;
+    }
+
+    /// Does what the agent's record, which the directory has, asks for.
+    async fn follow(&self, record: &Agent) {
+        let agent_id = &record.agent_id;
         match record.desired {
             Desired::Stopped => match self.tree.directory.actor(agent_id) {
-                Some(actor) => drop(actor.cast(AgentMsg::Stop { grace: self.grace(&record) })),
+                Some(actor) => drop(actor.cast(AgentMsg::Stop { grace: self.grace(record) })),
                 None => self.stopped(agent_id).await,
             },
             Desired::Running => {
                 // This is a new order, so earlier crashes no longer count.
                 self.memory().windows.remove(agent_id);
-                match (self.cannot_run(&record), self.tree.directory.actor(agent_id)) {
+                match (self.cannot_run(record), self.tree.directory.actor(agent_id)) {
                     (None, _) => self.tree.signal_router.wake(agent_id),
                     (Some(why), None) => self.record_cannot_run(agent_id, why).await,
                     // The agent may finish its turn. Then it is checked again.
-                    (Some(_), Some(actor)) => drop(actor.cast(AgentMsg::Stop { grace: self.grace(&record) })),
+                    (Some(_), Some(actor)) => drop(actor.cast(AgentMsg::Stop { grace: self.grace(record) })),
                 }
             }
         }

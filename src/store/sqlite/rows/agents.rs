@@ -1,7 +1,7 @@
 //! Rows and queries of agents, and of facts about the world.
 
 use async_trait::async_trait;
-use ghost_domain::{Agent, AgentId, AgentKind};
+use ghost_domain::{Agent, AgentId, AgentKind, Scope};
 use sqlx::sqlite::SqliteRow;
 
 use crate::sqlite::facts::OpenTurn;
@@ -138,9 +138,13 @@ impl AgentWrites for Session {
     }
 
     async fn agent_add(&mut self, agent: &Agent) -> Result<()> {
-        let facts = &mut self.buffer_mut()?.facts;
-        facts.inbox_depths.put(agent.agent_id.clone(), 0);
-        facts.open_turns.put(agent.agent_id.clone(), OpenTurn::None);
+        let buffer = self.buffer_mut()?;
+        buffer.facts.inbox_depths.put(agent.agent_id.clone(), 0);
+        buffer.facts.open_turns.put(agent.agent_id.clone(), OpenTurn::None);
+        let account = Scope::Agent(agent.agent_id.clone());
+        for scope in account.daily().into_iter().chain([account]) {
+            buffer.tables.budgets.cache_absent(&scope);
+        }
         self.agent_put(agent).await
     }
 

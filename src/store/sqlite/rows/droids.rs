@@ -51,6 +51,10 @@ impl Keyed for Droid {
     }
 }
 
+fn parent_if_live(droid: &Droid) -> Option<&AgentId> {
+    droid.ended_at.is_none().then_some(&droid.parent_id)
+}
+
 fn count(live: &LiveByParent, parent: &AgentId) -> LiveDroids {
     LiveDroids { of_parent: live.get(parent).copied().unwrap_or(0), all: live.values().sum() }
 }
@@ -107,10 +111,13 @@ impl DroidReads for Session {
 #[async_trait]
 impl DroidWrites for Session {
     async fn droid_put(&mut self, droid: &Droid) -> Result<()> {
-        let parent_if_live = |droid: &Droid| droid.ended_at.is_none().then(|| droid.parent_id.clone());
-        let before = self.get::<Droid>(&droid.droid_id).await?.as_ref().and_then(parent_if_live);
-        let after = parent_if_live(droid);
-        self.buffer_mut()?.facts.update_droids_live(before.as_ref(), after.as_ref());
+        let before = self.get::<Droid>(&droid.droid_id).await?;
+        self.buffer_mut()?.facts.update_droids_live(before.as_ref().and_then(parent_if_live), parent_if_live(droid));
+        self.put(droid.clone())
+    }
+
+    async fn droid_add(&mut self, droid: &Droid) -> Result<()> {
+        self.buffer_mut()?.facts.update_droids_live(None, parent_if_live(droid));
         self.put(droid.clone())
     }
 }
