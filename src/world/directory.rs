@@ -499,6 +499,11 @@ impl Directory {
         self.lock().get(agent_id).is_some_and(|slot| slot.status == AgentStatus::Stopping)
     }
 
+    /// Whether the agent's stop is recorded, as far as the directory knows.
+    pub(crate) fn has_stopped(&self, agent_id: &AgentId) -> bool {
+        self.lock().get(agent_id).is_some_and(|slot| slot.status == AgentStatus::Stopped)
+    }
+
     /// Number of agents in the directory.
     #[must_use]
     pub fn len(&self) -> usize {

@@ -166,7 +166,9 @@ impl Actor for Supervisor {
             _ if state.closing.is_none() && state.tree.directory.is_stopping(&agent_id) => {
                 state.lifecycle_queue.send(&state.runner, agent_id, LifecycleStep::Stopped);
             }
-            // The agent sleeps, was stopped, or restarts with its team. In each case its inbox is read again.
+            // A stopped agent takes no mail. An order to start it brings a step of its own.
+            _ if state.tree.directory.has_stopped(&agent_id) => {}
+            // The agent sleeps, or restarts with its team. In each case its inbox is read again.
             _ if state.closing.is_none() => state.ends.ended(&state.runner, agent_id),
             _ => {}
         }

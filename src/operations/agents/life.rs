@@ -29,9 +29,14 @@ pub async fn stopped(w: &mut dyn Writes, ctx: &OperationContext, agent_id: &Agen
         AgentKind::Droid => family::ended_with_parent(w, ctx, agent_id, Parent::Stopped).await?,
         _ => asks::fail_all_to(w, ctx, agent_id, &gone(&agent, "was stopped")).await?,
     }
-    let payload = json!({ "reason": agent.status_reason });
-    ctx.emit(w, NewEvent::new(EventKind::AgentStopped, payload).agent(agent_id)).await?;
+    emit_stopped(w, ctx, &agent).await?;
     Ok(agent)
+}
+
+/// Writes the event that an agent has stopped.
+pub(crate) async fn emit_stopped(w: &mut dyn Writes, ctx: &OperationContext, agent: &Agent) -> Result<()> {
+    let payload = json!({ "reason": agent.status_reason });
+    ctx.emit(w, NewEvent::new(EventKind::AgentStopped, payload).agent(&agent.agent_id)).await
 }
 
 /// Records a crash of an agent and of its open turn, and that a restart follows. Returns whether

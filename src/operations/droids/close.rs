@@ -17,6 +17,7 @@ use serde_json::json;
 
 use super::record::emit;
 use crate::agent_lookup::put;
+use crate::agents::emit_stopped;
 use crate::chain::Chain;
 use crate::mail::{self, NewMessage};
 use crate::turns::ending::Ending;
@@ -101,8 +102,14 @@ pub(crate) async fn end(
     droid.ended_at = Some(ctx.now());
     w.droid_put(&droid).await?;
     if let Some(mut agent) = w.agent_get(&droid.droid_id).await?.filter(|agent| !agent.is_deleted()) {
+        // Otherwise its supervisor ends what is left, and then records the stop.
+        let is_at_rest = agent.status == AgentStatus::Running
+            && w.turn_open_of(&droid.droid_id).await?.is_none()
+            && w.droids_live_count(&droid.droid_id).await?.of_parent == 0;
         agent.desired = Desired::Stopped;
-        if agent.status != AgentStatus::Stopped {
+        if is_at_rest {
+            agent.status = AgentStatus::Stopped;
+        } else if agent.status != AgentStatus::Stopped {
             agent.status = AgentStatus::Stopping;
         }
         agent.status_reason = Some(match &droid.error {
@@ -110,6 +117,9 @@ pub(crate) async fn end(
             None => "it has done its task".to_owned(),
         });
         put(w, ctx, &mut agent).await?;
+        if is_at_rest {
+            emit_stopped(w, ctx, &agent).await?;
+        }
         w.signal(Signal::DroidEnded(Box::new(agent)));
     }
     let error =

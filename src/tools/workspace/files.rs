@@ -266,21 +266,22 @@ fn open_for_change(root: &Dir, path: &WorkspacePath) -> Result<Option<(File, u64
     Ok(Some((file, facts.len())))
 }
 
-/// The size of the file that a write to `path` would replace; `None` if there is none.
-pub(super) fn size_for_change(root: &Dir, path: &WorkspacePath) -> Result<Option<u64>, Refusal> {
-    Ok(open_for_change(root, path)?.map(|(_, size)| size))
-}
-
 /// Whether a regular file is at `name`. Anything else there is refused.
 fn regular_or_missing(parent: &OwnedFd, name: &str, path: &WorkspacePath) -> Result<bool, Refusal> {
+    regular_size(parent, name, path).map(|size| size.is_some())
+}
+
+/// The size of the regular file at `name`; `None` if nothing is there. Anything else there is refused.
+pub(super) fn regular_size(parent: &OwnedFd, name: &str, path: &WorkspacePath) -> Result<Option<u64>, Refusal> {
     match rustix::fs::statat(parent, name, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(facts) => match FileType::from_raw_mode(facts.st_mode) {
-            FileType::RegularFile => Ok(true),
+            // A size is never negative.
+            FileType::RegularFile => Ok(Some(u64::try_from(facts.st_size).unwrap_or_default())),
             FileType::Directory => Err(in_the_way(path.as_str(), "a directory")),
             FileType::Symlink => Err(in_the_way(path.as_str(), "a symbolic link")),
             _ => Err(in_the_way(path.as_str(), "a pipe, a socket or a device")),
         },
-        Err(Errno::NOENT) => Ok(false),
+        Err(Errno::NOENT) => Ok(None),
         Err(error) => Err(io_refusal("look at", path.as_str(), &error.into())),
     }
 }
@@ -344,15 +345,17 @@ pub(super) fn write_atomic(root: &Dir, path: &WorkspacePath, bytes: &[u8]) -> Re
     replace(root, path, |file| file.write_all(bytes))
 }
 
-/// Writes a file that can be made again. Its directory must exist. A crash of the daemon leaves the whole file or none; a
+/// Writes a file that can be made again, into its opened directory. A crash of the daemon leaves the whole file or none; a
 /// power loss may leave it empty.
-pub(super) fn write_unsynced(root: &Dir, path: &WorkspacePath, bytes: &[u8]) -> Result<(), Refusal> {
+pub(super) fn write_unsynced(
+    root: &Dir,
+    parent: OwnedFd,
+    (path, name): (&WorkspacePath, &str),
+    bytes: &[u8],
+) -> Result<(), Refusal> {
     let failed = |error: io::Error| io_refusal("write", path.as_str(), &error);
-    let Some((parent, name)) = parents::parent_of(root, path, false)? else {
-        return Err(failed(Errno::NOENT.into()));
-    };
     let (temp, mut file) = create_temp(parent.as_fd()).map_err(failed)?;
-    let staged = Staged { root, parent, temp, name, path };
+    let mut staged = Staged { root, parent, temp, name, path, is_placed: false };
     file.write_all(bytes).and_then(|()| Ok(readable(&file)?)).map_err(failed)?;
     staged.rename().map_err(|error| failed(error.into()))
 }
@@ -373,6 +376,7 @@ pub(super) struct Staged<'p> {
     temp: String,
     name: &'p str,
     path: &'p WorkspacePath,
+    is_placed: bool,
 }
 
 /// Writes the new content of the file at `path` beside it.
@@ -391,14 +395,14 @@ pub(super) fn stage<'p>(
         return Err(failed(Errno::NOENT.into()));
     };
     let (temp, file) = create_temp(parent.as_fd()).map_err(failed)?;
-    let staged = Staged { root, parent, temp, name, path };
+    let staged = Staged { root, parent, temp, name, path, is_placed: false };
     complete(file, fill).map_err(failed)?;
     Ok(staged)
 }
 
 impl Staged<'_> {
     /// Puts the content in the place of the file.
-    pub(super) fn place(self) -> Result<(), Refusal> {
+    pub(super) fn place(mut self) -> Result<(), Refusal> {
         let failed = |error: Errno| io_refusal("write", self.path.as_str(), &error.into());
         self.rename().map_err(failed)?;
         rustix::fs::fsync(&self.parent).map_err(failed)?;
@@ -409,16 +413,19 @@ impl Staged<'_> {
         }
     }
 
-    fn rename(&self) -> Result<(), Errno> {
-        rustix::fs::renameat(&self.parent, &self.temp, &self.parent, self.name)
+    fn rename(&mut self) -> Result<(), Errno> {
+        rustix::fs::renameat(&self.parent, &self.temp, &self.parent, self.name)?;
+        self.is_placed = true;
+        Ok(())
     }
 }
 
 impl Drop for Staged<'_> {
     fn drop(&mut self) {
-        // Nothing is left there if the content was placed. Otherwise agents cannot read it under that name and the
-        // next start removes it, so a failure here does no harm.
-        let _ = rustix::fs::unlinkat(&self.parent, &self.temp, AtFlags::empty());
+        if !self.is_placed {
+            // Agents cannot read it under that name and the next start removes it, so a failure here does no harm.
+            let _ = rustix::fs::unlinkat(&self.parent, &self.temp, AtFlags::empty());
+        }
     }
 }
 

@@ -70,12 +70,13 @@ pub(super) fn create_agent(root: &Dir, agent_id: &AgentId) -> Result<(), Refusal
 /// Creates a droid's directory with the file of its task. Nothing waits for the disk: what a power loss removes, the next
 /// turn of the droid makes again.
 pub(super) fn create_droid(root: &Dir, task_path: &WorkspacePath, task: &str) -> Result<(), Refusal> {
-    let (home, _) = task_path.as_str().rsplit_once('/').unwrap_or_default();
-    parents::create_unsynced(root, &format!("{home}/{OF_DROID}"))?;
-    match files::size_for_change(root, task_path)? {
+    let (home, name) = task_path.as_str().rsplit_once('/').unwrap_or_default();
+    let opened = parents::create_unsynced(root, home)?;
+    parents::create_unsynced(&opened, OF_DROID)?;
+    match files::regular_size(&opened, name, task_path)? {
         // The droid may have changed it.
         Some(size) if size > 0 => Ok(()),
-        _ => files::write_unsynced(root, task_path, task.as_bytes()),
+        _ => files::write_unsynced(root, opened, (task_path, name), task.as_bytes()),
     }
 }
 

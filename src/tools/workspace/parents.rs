@@ -4,7 +4,7 @@
 //! directory.
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use cap_std::fs::Dir;
 use ghost_domain::Refusal;
@@ -47,11 +47,10 @@ pub(super) fn directory(root: &Dir, path: &str, create: bool) -> Result<Option<O
     }
 }
 
-/// Creates the directories of `path` that are missing. They are not synced; [`sync_above`] does that for a file that must
-/// last.
-pub(super) fn create_unsynced(root: &Dir, path: &str) -> Result<(), Refusal> {
-    let made = walk(root, path, Missing::CreateUnsynced);
-    made.map(drop).map_err(|error| io_refusal("create", path, &io::Error::from(error)))
+/// Opens the directory at `path` below `top`, and creates the directories that are missing. They are not synced;
+/// [`sync_above`] does that for a file that must last.
+pub(super) fn create_unsynced(top: impl AsFd, path: &str) -> Result<OwnedFd, Refusal> {
+    walk(top, path, Missing::CreateUnsynced).map_err(|error| io_refusal("create", path, &io::Error::from(error)))
 }
 
 /// Syncs the directories above the parent of the file at `path`, so that their entries last as long as the file's.
@@ -76,13 +75,16 @@ pub(super) fn reopen(top: &Dir, path: &str) -> io::Result<Option<Dir>> {
     }
 }
 
-fn walk(root: &Dir, path: &str, missing: Missing) -> Result<OwnedFd, Errno> {
-    let mut at = open_dir(root, ".")?;
-    for part in path.split('/').filter(|part| !part.is_empty()) {
-        at = match open_dir(&at, part) {
-            Err(Errno::NOENT) if missing != Missing::Refuse => make_dir(&at, part, missing == Missing::Create)?,
-            next => next?,
-        };
+fn walk(top: impl AsFd, path: &str, missing: Missing) -> Result<OwnedFd, Errno> {
+    let mut parts = path.split('/').filter(|part| !part.is_empty());
+    let step = |at: BorrowedFd<'_>, part: &str| match open_dir(at, part) {
+        Err(Errno::NOENT) if missing != Missing::Refuse => make_dir(at, part, missing == Missing::Create),
+        next => next,
+    };
+    let Some(first) = parts.next() else { return open_dir(top, ".") };
+    let mut at = step(top.as_fd(), first)?;
+    for part in parts {
+        at = step(at.as_fd(), part)?;
     }
     Ok(at)
 }
@@ -92,7 +94,7 @@ fn open_dir(at: impl AsFd, part: &str) -> Result<OwnedFd, Errno> {
     rustix::fs::openat(at, part, flags, Mode::empty())
 }
 
-fn make_dir(at: &OwnedFd, part: &str, is_synced: bool) -> Result<OwnedFd, Errno> {
+fn make_dir(at: BorrowedFd<'_>, part: &str, is_synced: bool) -> Result<OwnedFd, Errno> {
     match rustix::fs::mkdirat(at, part, Mode::from_raw_mode(DIR_MODE)) {
         Ok(()) => {
             let made = open_dir(at, part)?;

@@ -199,6 +199,7 @@ impl LifecycleRunner {
         match record.desired {
             Desired::Stopped => match self.tree.directory.actor(agent_id) {
                 Some(actor) => drop(actor.cast(AgentMsg::Stop { grace: self.grace(record) })),
+                None if record.status == AgentStatus::Stopped => {}
                 None => self.stopped(agent_id).await,
             },
             Desired::Running => {
