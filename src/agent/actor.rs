@@ -5,6 +5,7 @@
 //! stop is handled at once.
 
 use std::panic::AssertUnwindSafe;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -41,6 +42,8 @@ pub enum AgentMsg {
         /// The longest time to wait for the turn.
         grace: Duration,
     },
+    /// End now, before the grace period is over, if the turn only waits for a model or a budget.
+    EndIfWaiting,
     /// The grace period is over.
     GraceOver,
     /// The actor's task has ended.
@@ -118,12 +121,22 @@ impl State {
     /// Ends the grace period after this time, or as soon as the turn waits for a model or a budget: it has no work to
     /// finish then.
     fn grant(&self, myself: &ActorRef<AgentMsg>, grace: Duration) {
-        let over = self.engine.services.ctx.ports.clock.sleep(grace);
+        let mut over = self.engine.services.ctx.ports.clock.sleep(grace);
         let (myself, session) = (myself.clone(), Arc::clone(&self.session));
         tokio::spawn(async move {
-            tokio::select! {
-                () = over => {}
-                () = session.held_back() => {}
+            loop {
+                let mut wait_begun = pin!(session.wait_begun());
+                // From here on, the beginning of a wait is noticed. The message below finds one that began before.
+                wait_begun.as_mut().enable();
+                if myself.cast(AgentMsg::EndIfWaiting).is_err() {
+                    // The actor has ended.
+                    return;
+                }
+                tokio::select! {
+                    biased;
+                    () = &mut over => break,
+                    () = wait_begun => {}
+                }
             }
             // The actor may have ended meanwhile; then the message is not needed.
             let _ = myself.cast(AgentMsg::GraceOver);
@@ -204,6 +217,12 @@ impl Actor for AgentActor {
                     myself.stop(None);
                 } else {
                     state.grant(&myself, grace);
+                }
+            }
+            AgentMsg::EndIfWaiting => {
+                if state.session.is_held_back() {
+                    state.task = None;
+                    myself.stop(None);
                 }
             }
             AgentMsg::Yield { grace } => {

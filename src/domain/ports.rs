@@ -58,9 +58,10 @@ pub enum Signal {
     Delivery,
     /// The agent's desired state or configuration changed. The supervisor must reconcile it.
     Reconcile(AgentId),
-    /// The agent was created; its record. As `Reconcile`, but the record need not be read.
-    Created(Box<Agent>),
-    /// A droid has ended; its record. As `Reconcile`, but the record need not be read.
+    /// A droid was created; the record of its agent. As `Reconcile`, but the record need not be read: no agent has the id
+    /// of another droid, before it or after it.
+    DroidCreated(Box<Agent>),
+    /// A droid has ended; the record of its agent. As `Reconcile`, but the record need not be read.
     DroidEnded(Box<Agent>),
     /// In these scopes a reservation was released or the limit changed. Calls that wait in their
     /// budget queues try again. Contains only scopes that have or had a limit.

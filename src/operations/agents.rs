@@ -223,7 +223,10 @@ pub async fn create(w: &mut dyn Writes, ctx: &OperationContext, by: &Party, new:
     if last > 0 && !is_droid {
         tasks::handed_on(w, ctx, &agent.agent_id).await?;
     }
-    w.signal(Signal::Created(Box::new(agent.clone())));
+    w.signal(match is_droid {
+        true => Signal::DroidCreated(Box::new(agent.clone())),
+        false => Signal::Reconcile(agent.agent_id.clone()),
+    });
     Ok(agent)
 }
 

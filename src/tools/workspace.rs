@@ -143,14 +143,15 @@ impl Workspace {
     }
 
     /// Creates a droid's directory with `output/` and the file of its task, unless they exist (DROID-07). Nothing waits for
-    /// the disk: call it before each turn of the droid.
+    /// the disk: call it before each turn of the droid. With `is_first` the droid has never worked: a directory of its name
+    /// is of another droid, after a restore of an older database, and is renamed to `<id>.1`.
     ///
     /// # Errors
     ///
     /// As for [`ensure_agent`](Self::ensure_agent).
-    pub async fn ensure_droid(&self, droid_id: &AgentId, task: String) -> Result<(), Refusal> {
+    pub async fn ensure_droid(&self, droid_id: &AgentId, task: String, is_first: bool) -> Result<(), Refusal> {
         let path = WorkspacePath::parse(&format!("{}/{TASK_FILE}", droid_id.home()), false)?;
-        self.on_disk(move |disk| layout::create_droid(&disk.root, &path, &task)).await
+        self.on_disk(move |disk| layout::create_droid(&disk.root, &path, &task, is_first)).await
     }
 
     /// Reads a whole file of at most `max_bytes`. Symbolic links within the workspace are followed.

@@ -234,11 +234,9 @@ impl SignalRouter {
             Signal::Reconcile(agent_id) => {
                 self.supervise(agent_id, TeamMsg::Reconcile(agent_id.clone()));
             }
-            Signal::Created(agent) => {
-                self.supervise(
-                    &agent.agent_id,
-                    TeamMsg::Run(agent.agent_id.clone(), LifecycleStep::Created(agent.clone())),
-                );
+            Signal::DroidCreated(agent) => {
+                let step = LifecycleStep::DroidCreated(agent.clone());
+                self.supervise(&agent.agent_id, TeamMsg::Run(agent.agent_id.clone(), step));
             }
             Signal::DroidEnded(agent) => {
                 let step = LifecycleStep::DroidEnded(agent.clone());

@@ -12,8 +12,8 @@ use tokio::sync::oneshot;
 pub(crate) enum LifecycleStep {
     /// Read the agent's record and start, stop or update the agent as the record requires.
     Reconcile,
-    /// Start the agent that was created with this record.
-    Created(Box<Agent>),
+    /// Start the agent of a droid that was created with this record.
+    DroidCreated(Box<Agent>),
     /// Stop the agent of a droid that has ended, whose record is this.
     DroidEnded(Box<Agent>),
     /// Restart the agent after its back-off.

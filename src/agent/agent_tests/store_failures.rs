@@ -180,6 +180,29 @@ async fn an_actor_retries_a_failing_store_with_growing_pauses() {
 
 // covers: TOOL-18
 #[tokio::test]
+async fn a_refusal_is_stored_before_later_effects_are_applied() {
+    let world = AgentWorld::new().await;
+    let set = |id: &str, version: Option<u64>| {
+        block(id, "syscall.state.write", json!({ "key": "at", "value": id, "expected_version": version }))
+    };
+    world.model.reply_with(move |_, n| match n {
+        0 => calls(vec![set("a", None), set("b", Some(9)), set("c", None)]),
+        _ => say("two of three"),
+    });
+    world.send("ada", "go").await;
+    world.work("ada").await.unwrap();
+    let finished = |step| match step {
+        Step::CallFinished { outcome, .. } => Some(outcome.refusal.is_some()),
+        _ => None,
+    };
+    let refused: Vec<bool> = world.steps("ada").await.into_iter().filter_map(finished).collect();
+    assert_eq!(refused, [false, true, false], "in the order of the answer");
+    let entry = read!(world, |r| r.state_get("at").await?).unwrap();
+    assert_eq!((entry.version, entry.value.value()), (2, json!("c")));
+}
+
+// covers: TOOL-18
+#[tokio::test]
 async fn effects_keep_their_order_when_the_first_of_an_answer_is_lost() {
     let world = AgentWorld::new().await;
     let disk = world.disk.clone();

@@ -11,8 +11,9 @@ use super::runner::Runner;
 use crate::engine::Engine;
 use crate::prompt;
 
-/// Creates the directory of a droid with its task, unless it exists.
-pub(super) async fn prepare(engine: &Arc<Engine>, droid: &Droid) -> Result<(), Refusal> {
+/// Creates the directory of a droid with its task, unless it exists. `is_first` says that no turn of the droid has begun
+/// before.
+pub(super) async fn prepare(engine: &Arc<Engine>, droid: &Droid, is_first: bool) -> Result<(), Refusal> {
     let task = format!(
         "id: {}\ntime: {}\nexpected output: {}\n\n{}\n",
         droid.droid_id,
@@ -20,7 +21,7 @@ pub(super) async fn prepare(engine: &Arc<Engine>, droid: &Droid) -> Result<(), R
         droid.output_path,
         droid.task.trim_end(),
     );
-    engine.services.workspace.ensure_droid(&droid.droid_id, task).await
+    engine.services.workspace.ensure_droid(&droid.droid_id, task, is_first).await
 }
 
 impl Runner {

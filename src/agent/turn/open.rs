@@ -12,7 +12,7 @@ use ghost_domain::mail::channel_of;
 use ghost_domain::schedule::OwnTurn;
 use ghost_domain::transcript::{Message, Role, ToolSpec};
 use ghost_domain::{
-    AgentId, AgentKind, ChannelContext, Code, Envelope, HeldSkill, Kind, MessageId, Party, Refusal, Turn,
+    AgentId, AgentKind, ChannelContext, Code, Droid, Envelope, HeldSkill, Kind, MessageId, Party, Refusal, Turn,
 };
 use ghost_operations::mail::agent_for_operator;
 use ghost_operations::turns::{self, BriefedLog, HeldMail, Next, Taken};
@@ -112,7 +112,7 @@ impl Runner {
         if !is_droid {
             session.make_home(&engine.services.workspace, &taken.agent.agent_id).await;
         } else if let Some(droid) = &taken.droid
-            && let Err(refusal) = droid::prepare(engine, droid).await
+            && let Err(refusal) = droid::prepare(engine, droid, is_first_turn(&taken, droid)).await
         {
             return Ok(Err(OpenError::Failed(refusal)));
         }
@@ -263,6 +263,11 @@ impl Runner {
             reports_activity: true,
         }))
     }
+}
+
+/// Whether no turn of the droid has begun before.
+fn is_first_turn(taken: &Taken, droid: &Droid) -> bool {
+    !taken.resumed && taken.earlier.is_empty() && droid.used.turns == 0
 }
 
 /// The own turn of a cron job that this turn is.

@@ -3,7 +3,6 @@
 //!
 //! A session must never hold facts that are not in the store. A crash may lose all of it.
 
-use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
@@ -12,6 +11,7 @@ use ghost_config::plan::Plan;
 use ghost_domain::{Activity, Agent, AgentId, ConversationId, Timestamp, TurnId};
 use ghost_tools::workspace::Workspace;
 use tokio::sync::Notify;
+use tokio::sync::futures::Notified;
 
 use crate::log::Log;
 
@@ -51,7 +51,7 @@ pub struct AgentSession {
     /// Notified when an ask that this agent made, or an approval that its call waits for, has been closed.
     pub bell: Notify,
     current: Mutex<Option<TurnId>>,
-    /// Whether the agent certainly has no open turn, because this actor has ended its last one.
+    /// Whether the agent certainly has no open turn, because this actor has ended its last one or the agent is new.
     no_open_turn: AtomicBool,
     /// Whether an operator or the world has asked for a retry since the last read of the agent's
     /// next work.
@@ -193,17 +193,9 @@ impl AgentSession {
         self.parked.load(Ordering::Acquire) > 0 || self.pace.lock().unwrap_or_else(PoisonError::into_inner).waiting
     }
 
-    /// Waits until the agent is held back.
-    pub(crate) async fn held_back(&self) {
-        loop {
-            let mut begun = pin!(self.wait_begun.notified());
-            // From here on, the beginning of a wait is noticed.
-            begun.as_mut().enable();
-            if self.is_held_back() {
-                return;
-            }
-            begun.await;
-        }
+    /// Ends when the agent is held back again.
+    pub(crate) fn wait_begun(&self) -> Notified<'_> {
+        self.wait_begun.notified()
     }
 
     /// Makes all waits check again, and makes the next read ask the store for an open turn.

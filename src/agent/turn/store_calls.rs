@@ -3,13 +3,14 @@
 //! This module must never apply a call before one that comes earlier in the model's answer.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use futures_util::future::join_all;
 use ghost_domain::journal::CallOutcome;
 use ghost_domain::{CallId, Code, Refusal, Turn};
 use ghost_operations::mail::with_nearest;
 use ghost_operations::turns::{self, CallStart};
+use ghost_store::StoreError;
 use ghost_tools::tool::ErasedWorld;
 use ghost_tools::{CallContext, Run};
 use serde_json::Value;
@@ -19,25 +20,53 @@ use super::call::{CallResult, Checked};
 use super::record::{InTransaction, record_end};
 use super::runner::Runner;
 
-/// Keeps a call from being applied after one whose effect was lost: the store may fail to commit a batch, and take the next
-/// command a moment later.
+/// Keeps a call from being applied before the result of one that comes earlier is stored. Only the store's writer, which
+/// runs commands one by one, changes it.
 #[derive(Default)]
 struct Order {
-    /// Calls of the turn that the store must know. Only the store's writer, which runs commands one by one, changes it.
+    /// Calls of the turn that the store must know: the store may fail to commit a batch, and take the next command a moment
+    /// later.
     calls: AtomicU32,
+    /// Whether a call was not applied: it was refused, or its transaction failed or panicked.
+    is_broken: AtomicBool,
 }
 
 impl Order {
-    fn check(&self, turn: &Turn) -> Result<(), InTransaction> {
+    /// Begins a call. Until [`applied`](Self::applied), no other may begin.
+    fn begin(&self, turn: &Turn) -> Result<(), NotApplied> {
+        if self.is_broken.swap(true, Ordering::Relaxed) {
+            return Err(NotApplied::HeldBack);
+        }
         if turn.calls >= self.calls.load(Ordering::Relaxed) {
             return Ok(());
         }
         let why = "the effect of an earlier call of this answer was not stored";
-        Err(InTransaction::Turn(Refusal::new(Code::Unavailable, why).hint("the calls are tried again in their order")))
+        let refusal = Refusal::new(Code::Unavailable, why).hint("the calls are tried again in their order");
+        Err(InTransaction::Turn(refusal).into())
     }
 
     fn applied(&self, turn: &Turn) {
         self.calls.store(turn.calls.saturating_add(1), Ordering::Relaxed);
+        self.is_broken.store(false, Ordering::Relaxed);
+    }
+}
+
+/// Why a call was not applied.
+enum NotApplied {
+    /// The result of an earlier call is not stored yet.
+    HeldBack,
+    Refused(InTransaction),
+}
+
+impl From<InTransaction> for NotApplied {
+    fn from(refused: InTransaction) -> Self {
+        Self::Refused(refused)
+    }
+}
+
+impl From<StoreError> for NotApplied {
+    fn from(error: StoreError) -> Self {
+        Self::Refused(error.into())
     }
 }
 
@@ -57,45 +86,59 @@ impl Runner {
 
     /// Runs neighbouring calls. Each has a transaction of its own, so that one that is refused undoes no other, and sees
     /// what those before it did; but all are handed to the store at once, which commits them together. So an answer with
-    /// ten calls waits for the disk once.
+    /// ten calls waits for the disk once. After a refusal, which is stored by itself, the rest is handed over anew.
     pub(super) async fn run_in_store(&mut self, calls: Vec<Checked>) -> Result<Vec<(String, CallOutcome)>, Refusal> {
-        if calls.is_empty() {
-            return Ok(Vec::new());
-        }
         let clock = self.clock();
         let (began, paused) = (clock.now(), self.paused());
-        let mut ready = Vec::with_capacity(calls.len());
-        for checked in &calls {
-            ready.push(match &checked.run {
+        let mut outcomes = Vec::with_capacity(calls.len());
+        while outcomes.len() < calls.len() {
+            let rest = &calls[outcomes.len()..];
+            for done in self.run_together(rest).await? {
+                let checked = &calls[outcomes.len()];
+                outcomes.push(self.recorded(checked, done).await?);
+            }
+        }
+        self.worked += clock.now().since(began).saturating_sub(self.paused().saturating_sub(paused));
+        Ok(outcomes)
+    }
+
+    /// Hands calls to the store at once. Returns the results of the first of them, at least one: up to one that was refused.
+    async fn run_together(&self, calls: &[Checked]) -> Result<Vec<CallResult>, Refusal> {
+        let (mut ready, mut refused) = (Vec::with_capacity(calls.len()), None);
+        for checked in calls {
+            let prepared = match &checked.run {
                 Run::World(tool) => self.ready(checked, tool).await,
                 _ => Err(Refusal::new(Code::Internal, "this call has no effect in the store")),
-            });
-        }
-        let this: &Self = self;
-        // `join_all` first polls in order, and the store's queue keeps that order.
-        let order = Arc::new(Order::default());
-        let applied = join_all(calls.iter().zip(ready).map(|(checked, ready)| {
-            let order = Arc::clone(&order);
-            async move {
-                match ready {
-                    Ok(ready) => this.apply(checked, ready, order).await,
-                    Err(refusal) => Ok(CallResult::Refused(refusal)),
+            };
+            match prepared {
+                Ok(prepared) => ready.push(prepared),
+                Err(refusal) => {
+                    refused = Some(CallResult::Refused(refusal));
+                    break;
                 }
             }
-        }));
-        let applied = applied.await;
-        self.worked += clock.now().since(began).saturating_sub(self.paused().saturating_sub(paused));
-        let mut outcomes = Vec::with_capacity(calls.len());
-        for (checked, done) in calls.iter().zip(applied) {
-            outcomes.push(self.recorded(checked, done?).await?);
         }
-        Ok(outcomes)
+        let order = Arc::new(Order::default());
+        // `join_all` first polls in order, and the store's queue keeps that order.
+        let applied = calls.iter().zip(ready).map(|(checked, ready)| self.apply(checked, ready, Arc::clone(&order)));
+        let mut results = Vec::with_capacity(calls.len());
+        for done in join_all(applied).await {
+            match done? {
+                Some(result) => results.push(result),
+                None => return Ok(results),
+            }
+        }
+        results.extend(refused);
+        Ok(results)
     }
 
     /// Runs one call.
     pub(super) async fn in_store(&self, checked: &Checked, tool: &Arc<dyn ErasedWorld>) -> Result<CallResult, Refusal> {
         match self.ready(checked, tool).await {
-            Ok(ready) => self.apply(checked, ready, Arc::default()).await,
+            Ok(ready) => {
+                let nothing = || Refusal::new(Code::Internal, "the call waited for itself");
+                self.apply(checked, ready, Arc::default()).await?.ok_or_else(nothing)
+            }
             Err(refusal) => Ok(CallResult::Refused(refusal)),
         }
     }
@@ -107,8 +150,8 @@ impl Runner {
         Ok(Ready { tool: Arc::clone(tool), start, context, arguments })
     }
 
-    /// If the tool refuses, only the refusal is recorded, by the caller.
-    async fn apply(&self, checked: &Checked, ready: Ready, order: Arc<Order>) -> Result<CallResult, Refusal> {
+    /// Applies one call. `None` if it was held back. If the tool refuses, only the refusal is recorded, by the caller.
+    async fn apply(&self, checked: &Checked, ready: Ready, order: Arc<Order>) -> Result<Option<CallResult>, Refusal> {
         let Ready { tool, start, context, arguments } = ready;
         let (ctx, turn_id) = (self.engine.services.ctx.clone(), self.turn.turn_id);
         let ended = self.ended(checked, start.call_id);
@@ -119,7 +162,7 @@ impl Runner {
             .write(move |w| {
                 Box::pin(async move {
                     let turn = turns::working_turn(w, &ctx, turn_id).await.map_err(InTransaction::Turn)?;
-                    order.check(&turn)?;
+                    order.begin(&turn)?;
                     turns::record_call_start(w, &ctx, &turn, &start).await.map_err(InTransaction::Turn)?;
                     let output = tool.apply(&context, arguments, w).await.map_err(InTransaction::Tool)?;
                     let outcome = record_end(w, &ctx, &turn, &ended, output).await.map_err(InTransaction::Turn)?;
@@ -129,11 +172,12 @@ impl Runner {
             })
             .await;
         match done {
-            Ok(outcome) => Ok(CallResult::Recorded(outcome)),
-            Err(InTransaction::Tool(refusal)) => {
-                Ok(CallResult::Refused(with_nearest(&self.engine.services.store, refusal).await))
+            Ok(outcome) => Ok(Some(CallResult::Recorded(outcome))),
+            Err(NotApplied::HeldBack) => Ok(None),
+            Err(NotApplied::Refused(InTransaction::Tool(refusal))) => {
+                Ok(Some(CallResult::Refused(with_nearest(&self.engine.services.store, refusal).await)))
             }
-            Err(InTransaction::Turn(refusal)) => Err(refusal),
+            Err(NotApplied::Refused(InTransaction::Turn(refusal))) => Err(refusal),
         }
     }
 }

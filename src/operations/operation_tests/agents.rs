@@ -12,9 +12,7 @@ async fn an_agent_is_created_once_and_may_get_a_first_goal() {
     let world = OperationWorld::new().await;
     let dan = create(&world, NewAgent { goal: Some("count".into()), ..new_agent(&world.ctx, "dan") }).await.unwrap();
     assert_eq!((dan.incarnation, dan.owner.as_deref()), (1, Some("agent:ada")));
-    assert!(
-        world.signals().iter().any(|signal| matches!(signal, Signal::Created(agent) if agent.agent_id == id("dan")))
-    );
+    assert!(world.signals().contains(&Signal::Reconcile(id("dan"))));
     let first = world.take("dan").await;
     assert_eq!((first.mail[0].kind, first.mail[0].body.as_str()), (Kind::System, "count"));
     assert_eq!(code(create(&world, new_agent(&world.ctx, "dan")).await), Code::Conflict);

@@ -90,7 +90,7 @@ async fn a_run_ends_with_its_turn_and_its_parent_is_told_what_happened() {
         let over = now(&world, &droid).await;
         assert_eq!((over.state, over.error.as_ref().map(|error| error.code)), (state, code));
         assert_eq!((over.ended_at, over.used.turns), (Some(world.ctx.now()), 1));
-        assert_eq!(status(&world, &droid.droid_id).await, AgentStatus::Stopping, "its supervisor stops it");
+        assert_eq!(status(&world, &droid.droid_id).await, AgentStatus::Stopped, "nothing is left to stop");
         let (subject, body) = told(&world, "ada").await.pop().unwrap();
         assert!(subject.starts_with(droid.droid_id.as_str()) && subject.contains("counter"), "{subject}");
         assert!(body.starts_with(&format!("status: {state}\noutput: {}", droid.output_path)), "{body}");
@@ -100,6 +100,12 @@ async fn a_run_ends_with_its_turn_and_its_parent_is_told_what_happened() {
     let events = world.events().await;
     let count = |kind| events.iter().filter(|event| event.kind == kind).count();
     assert_eq!((count(EventKind::DroidSpawned), count(EventKind::DroidEnded)), (4, 4));
+    assert_eq!(count(EventKind::AgentStopped), 4);
+    let at_work = run_of(&world, "ada").await;
+    take(&world, &at_work).await;
+    let droid_id = at_work.droid_id.to_string();
+    write!(&world, |w, ctx| droids::kill(w, &ctx, &Party::Agent(id("ada")), &droid_id, None).await).unwrap();
+    assert_eq!(status(&world, &at_work.droid_id).await, AgentStatus::Stopping, "its supervisor stops its actor");
 }
 
 // covers: DROID-05, DROID-16

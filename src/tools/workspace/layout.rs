@@ -69,8 +69,11 @@ pub(super) fn create_agent(root: &Dir, agent_id: &AgentId) -> Result<(), Refusal
 
 /// Creates a droid's directory with the file of its task. Nothing waits for the disk: what a power loss removes, the next
 /// turn of the droid makes again.
-pub(super) fn create_droid(root: &Dir, task_path: &WorkspacePath, task: &str) -> Result<(), Refusal> {
+pub(super) fn create_droid(root: &Dir, task_path: &WorkspacePath, task: &str, is_first: bool) -> Result<(), Refusal> {
     let (home, name) = task_path.as_str().rsplit_once('/').unwrap_or_default();
+    if is_first {
+        parents::set_aside(root, home)?;
+    }
     let opened = parents::create_unsynced(root, home)?;
     parents::create_unsynced(&opened, OF_DROID)?;
     match files::regular_size(&opened, name, task_path)? {

@@ -4,7 +4,7 @@
 //! directory.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 
 use cap_std::fs::Dir;
 use ghost_domain::Refusal;
@@ -16,6 +16,9 @@ use super::faults::io_refusal;
 
 /// The mode of directories that are created.
 const DIR_MODE: u32 = 0o755;
+
+/// Directories of one name that are set aside.
+const ASIDE_MAX: u32 = 100;
 
 /// What happens to directories that are missing.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -53,6 +56,20 @@ pub(super) fn create_unsynced(top: impl AsFd, path: &str) -> Result<OwnedFd, Ref
     walk(top, path, Missing::CreateUnsynced).map_err(|error| io_refusal("create", path, &io::Error::from(error)))
 }
 
+/// Renames the directory at `path`, if there is one: `.1` or a higher number is added to its name.
+pub(super) fn set_aside(root: &Dir, path: &str) -> Result<(), Refusal> {
+    let (parents, name) = path.rsplit_once('/').unwrap_or(("", path));
+    let Some(parent) = directory(root, parents, false)? else { return Ok(()) };
+    let mut number = 1_u32;
+    loop {
+        match rustix::fs::renameat(&parent, name, &parent, format!("{name}.{number}")) {
+            Ok(()) | Err(Errno::NOENT) => return Ok(()),
+            Err(Errno::EXIST | Errno::NOTEMPTY) if number < ASIDE_MAX => number += 1,
+            Err(error) => return Err(io_refusal("rename", path, &io::Error::from(error))),
+        }
+    }
+}
+
 /// Syncs the directories above the parent of the file at `path`, so that their entries last as long as the file's.
 pub(super) fn sync_above(root: &Dir, path: &WorkspacePath) -> Result<(), Errno> {
     let mut at = open_dir(root, ".")?;
@@ -76,15 +93,13 @@ pub(super) fn reopen(top: &Dir, path: &str) -> io::Result<Option<Dir>> {
 }
 
 fn walk(top: impl AsFd, path: &str, missing: Missing) -> Result<OwnedFd, Errno> {
-    let mut parts = path.split('/').filter(|part| !part.is_empty());
-    let step = |at: BorrowedFd<'_>, part: &str| match open_dir(at, part) {
-        Err(Errno::NOENT) if missing != Missing::Refuse => make_dir(at, part, missing == Missing::Create),
-        next => next,
-    };
-    let Some(first) = parts.next() else { return open_dir(top, ".") };
-    let mut at = step(top.as_fd(), first)?;
-    for part in parts {
-        at = step(at.as_fd(), part)?;
+    // The handle of the workspace cannot be synced.
+    let mut at = open_dir(top, ".")?;
+    for part in path.split('/').filter(|part| !part.is_empty()) {
+        at = match open_dir(&at, part) {
+            Err(Errno::NOENT) if missing != Missing::Refuse => make_dir(&at, part, missing == Missing::Create)?,
+            next => next?,
+        };
     }
     Ok(at)
 }
@@ -94,7 +109,7 @@ fn open_dir(at: impl AsFd, part: &str) -> Result<OwnedFd, Errno> {
     rustix::fs::openat(at, part, flags, Mode::empty())
 }
 
-fn make_dir(at: BorrowedFd<'_>, part: &str, is_synced: bool) -> Result<OwnedFd, Errno> {
+fn make_dir(at: &OwnedFd, part: &str, is_synced: bool) -> Result<OwnedFd, Errno> {
     match rustix::fs::mkdirat(at, part, Mode::from_raw_mode(DIR_MODE)) {
         Ok(()) => {
             let made = open_dir(at, part)?;

@@ -127,8 +127,14 @@ async fn a_droids_directory_is_made_again_where_it_is_missing() {
     let droid_id: ghost_domain::AgentId = "droid-0a1b2c3d".parse().unwrap();
     let home = dir.path().join("ws").join(droid_id.home());
     let task = || std::fs::read_to_string(home.join("task.md")).unwrap();
-    let ensure = || workspace.ensure_droid(&droid_id, "count".into());
+    let ensure = || workspace.ensure_droid(&droid_id, "count".into(), false);
     ensure().await.unwrap();
+    std::fs::write(home.join("output/old.md"), "of another droid").unwrap();
+    for number in 1..3 {
+        workspace.ensure_droid(&droid_id, "count".into(), true).await.unwrap();
+        assert!(home.with_file_name(format!("{droid_id}.{number}")).join("task.md").exists());
+        assert!(!home.join("output/old.md").exists(), "a new droid starts in a directory of its own");
+    }
     assert!(home.join("output").is_dir() && task() == "count" && temps(&dir.path().join("ws")) == 0);
     // A power loss leaves a file without its content, or no directory.
     std::fs::write(home.join("task.md"), "").unwrap();

@@ -29,8 +29,7 @@ impl LifecycleQueue {
     /// Runs a step after the earlier steps of the same agent.
     pub(super) fn send(&mut self, runner: &Arc<LifecycleRunner>, agent_id: AgentId, step: LifecycleStep) {
         match self.waiting.get_mut(&agent_id) {
-            // An equal step that has not begun yet covers this one.
-            Some(waiting) if step.repeats() && waiting.contains(&step) => {}
+            Some(waiting) if is_covered(waiting, &step) => {}
             Some(waiting) => waiting.push_back(step),
             None => {
                 self.waiting.insert(agent_id.clone(), VecDeque::new());
@@ -66,5 +65,24 @@ impl LifecycleQueue {
             // An error means that the supervisor has ended, and its steps with it.
             drop(runner.myself.cast(TeamMsg::StepDone(agent_id)));
         });
+    }
+}
+
+/// Whether an equal step, which has not begun, makes this one needless. One that waits before other steps does not: those may
+/// carry a record that is older than what this step would read.
+fn is_covered(waiting: &VecDeque<LifecycleStep>, step: &LifecycleStep) -> bool {
+    step.repeats() && waiting.back() == Some(step)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_step_is_covered_only_by_an_equal_one_right_before_it() {
+        let (read, other) = (LifecycleStep::Reconcile, LifecycleStep::Crashed("x".into()));
+        assert!(is_covered(&[other.clone(), read.clone()].into(), &read));
+        assert!(!is_covered(&[read.clone(), other.clone()].into(), &read));
+        assert!(!is_covered(&[other.clone()].into(), &other), "each crash counts");
     }
 }

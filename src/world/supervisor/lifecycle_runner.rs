@@ -12,7 +12,7 @@ use ghost_agent::AgentMsg;
 use ghost_config::plan::TeamPlan;
 use ghost_domain::restart::{Intensity, RestartWindow};
 use ghost_domain::time::BoxFuture;
-use ghost_domain::{Agent, AgentId, AgentKind, AgentStatus, Code, Desired, Limits, Refusal};
+use ghost_domain::{Agent, AgentId, AgentStatus, Code, Desired, Limits, Refusal};
 use ghost_operations::agents;
 use ghost_store::Writes;
 use ractor::ActorRef;
@@ -95,11 +95,10 @@ impl LifecycleRunner {
     pub(super) async fn run(&self, agent_id: &AgentId, step: LifecycleStep) {
         match step {
             LifecycleStep::Reconcile => self.reconcile(agent_id).await,
-            LifecycleStep::Created(record) => {
-                self.show(agent_id, Some(&record));
-                if record.kind == AgentKind::Droid {
-                    self.memory().newborn.insert(agent_id.clone(), record.clone());
-                }
+            LifecycleStep::DroidCreated(record) => {
+                // Before the directory has the droid, because its actor may be made then.
+                self.memory().newborn.insert(agent_id.clone(), record.clone());
+                self.enter(agent_id, Some(&record));
                 self.follow(&record).await;
             }
             LifecycleStep::DroidEnded(record) => {
@@ -144,6 +143,10 @@ impl LifecycleRunner {
     fn show(&self, agent_id: &AgentId, record: Option<&Agent>) {
         // A changed record is not that of a new agent.
         self.memory().newborn.remove(agent_id);
+        self.enter(agent_id, record);
+    }
+
+    fn enter(&self, agent_id: &AgentId, record: Option<&Agent>) {
         let processes = &self.tree.engine.services.processes;
         let runs = |agent: &&Agent| {
             !agent.is_deleted() && agent.desired != Desired::Stopped && agent.status != AgentStatus::Failed
