@@ -33,16 +33,21 @@ struct Order {
 
 impl Order {
     /// Begins a call. Until [`applied`](Self::applied), no other may begin.
-    fn begin(&self, turn: &Turn) -> Result<(), NotApplied> {
-        if self.is_broken.swap(true, Ordering::Relaxed) {
-            return Err(NotApplied::HeldBack);
+    fn begin(&self) -> Result<(), NotApplied> {
+        match self.is_broken.swap(true, Ordering::Relaxed) {
+            true => Err(NotApplied::HeldBack),
+            false => Ok(()),
         }
+    }
+
+    /// Checks that the effects of all earlier calls were stored.
+    fn check(&self, turn: &Turn) -> Result<(), InTransaction> {
         if turn.calls >= self.calls.load(Ordering::Relaxed) {
             return Ok(());
         }
         let why = "the effect of an earlier call of this answer was not stored";
         let refusal = Refusal::new(Code::Unavailable, why).hint("the calls are tried again in their order");
-        Err(InTransaction::Turn(refusal).into())
+        Err(InTransaction::Turn(refusal))
     }
 
     fn applied(&self, turn: &Turn) {
@@ -161,8 +166,9 @@ impl Runner {
             .store
             .write(move |w| {
                 Box::pin(async move {
+                    order.begin()?;
                     let turn = turns::working_turn(w, &ctx, turn_id).await.map_err(InTransaction::Turn)?;
-                    order.begin(&turn)?;
+                    order.check(&turn)?;
                     turns::record_call_start(w, &ctx, &turn, &start).await.map_err(InTransaction::Turn)?;
                     let output = tool.apply(&context, arguments, w).await.map_err(InTransaction::Tool)?;
                     let outcome = record_end(w, &ctx, &turn, &ended, output).await.map_err(InTransaction::Turn)?;
