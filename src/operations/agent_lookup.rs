@@ -3,8 +3,10 @@
 //!
 //! This module must never give or execute an order. [`crate::agents`] does that.
 
+use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::{Agent, AgentId, AgentKind, Code, Party, Refusal};
 use ghost_store::{Reads, Writes};
+use serde_json::json;
 
 use crate::suggestion::{self, Unknown};
 use crate::{OperationContext, Result};
@@ -95,4 +97,10 @@ pub(crate) async fn put(w: &mut dyn Writes, ctx: &OperationContext, agent: &mut 
 /// reason, for example "was stopped".
 pub(crate) fn gone(agent: &Agent, how: &str) -> Refusal {
     Refusal::new(Code::Unavailable, format!("{} {how}", agent.agent_id)).hint("ask someone else, or try later")
+}
+
+/// Writes the event that an agent has stopped.
+pub(crate) async fn emit_stopped(w: &mut dyn Writes, ctx: &OperationContext, agent: &Agent) -> Result<()> {
+    let payload = json!({ "reason": agent.status_reason });
+    ctx.emit(w, NewEvent::new(EventKind::AgentStopped, payload).agent(&agent.agent_id)).await
 }

@@ -23,7 +23,6 @@ use crate::{OperationContext, Result, budgets, tasks};
 
 pub use end::{Deleted, Left, delete, delete_because, delete_own, end_helpers};
 pub use ids::{free_id, reserved};
-pub(crate) use life::emit_stopped;
 pub use life::{cannot_run, claim_all, crashed, failed, repaired, restarted, stopped};
 pub use orders::{drop_unnamed, named_again, start, stop, stop_within};
 

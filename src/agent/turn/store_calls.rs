@@ -3,7 +3,7 @@
 //! This module must never apply a call before one that comes earlier in the model's answer.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use futures_util::future::join_all;
 use ghost_domain::journal::CallOutcome;
@@ -27,17 +27,18 @@ struct Order {
     /// Calls of the turn that the store must know: the store may fail to commit a batch, and take the next command a moment
     /// later.
     calls: AtomicU32,
-    /// Whether a call was not applied: it was refused, or its transaction failed or panicked.
-    is_broken: AtomicBool,
+    /// The place of the call that may begin; `NONE` while one runs and after one that was not applied: it was refused, or
+    /// its transaction failed or panicked.
+    next: AtomicUsize,
 }
 
+const NONE: usize = usize::MAX;
+
 impl Order {
-    /// Begins a call. Until [`applied`](Self::applied), no other may begin.
-    fn begin(&self) -> Result<(), NotApplied> {
-        match self.is_broken.swap(true, Ordering::Relaxed) {
-            true => Err(NotApplied::HeldBack),
-            false => Ok(()),
-        }
+    /// Begins the call at `place`. Until it is [`applied`](Self::applied), no other may begin.
+    fn begin(&self, place: usize) -> Result<(), NotApplied> {
+        let began = self.next.compare_exchange(place, NONE, Ordering::Relaxed, Ordering::Relaxed);
+        began.map(drop).map_err(|_| NotApplied::HeldBack)
     }
 
     /// Checks that the effects of all earlier calls were stored.
@@ -50,9 +51,9 @@ impl Order {
         Err(InTransaction::Turn(refusal))
     }
 
-    fn applied(&self, turn: &Turn) {
+    fn applied(&self, turn: &Turn, place: usize) {
         self.calls.store(turn.calls.saturating_add(1), Ordering::Relaxed);
-        self.is_broken.store(false, Ordering::Relaxed);
+        self.next.store(place + 1, Ordering::Relaxed);
     }
 }
 
@@ -124,8 +125,9 @@ impl Runner {
             }
         }
         let order = Arc::new(Order::default());
-        // `join_all` first polls in order, and the store's queue keeps that order.
-        let applied = calls.iter().zip(ready).map(|(checked, ready)| self.apply(checked, ready, Arc::clone(&order)));
+        // `join_all` first polls in order, and the store usually keeps that order. A call that overtakes another is held back.
+        let places = calls.iter().zip(ready).enumerate();
+        let applied = places.map(|(place, (checked, ready))| self.apply(checked, ready, (place, Arc::clone(&order))));
         let mut results = Vec::with_capacity(calls.len());
         for done in join_all(applied).await {
             match done? {
@@ -142,7 +144,7 @@ impl Runner {
         match self.ready(checked, tool).await {
             Ok(ready) => {
                 let nothing = || Refusal::new(Code::Internal, "the call waited for itself");
-                self.apply(checked, ready, Arc::default()).await?.ok_or_else(nothing)
+                self.apply(checked, ready, (0, Arc::default())).await?.ok_or_else(nothing)
             }
             Err(refusal) => Ok(CallResult::Refused(refusal)),
         }
@@ -156,7 +158,12 @@ impl Runner {
     }
 
     /// Applies one call. `None` if it was held back. If the tool refuses, only the refusal is recorded, by the caller.
-    async fn apply(&self, checked: &Checked, ready: Ready, order: Arc<Order>) -> Result<Option<CallResult>, Refusal> {
+    async fn apply(
+        &self,
+        checked: &Checked,
+        ready: Ready,
+        (place, order): (usize, Arc<Order>),
+    ) -> Result<Option<CallResult>, Refusal> {
         let Ready { tool, start, context, arguments } = ready;
         let (ctx, turn_id) = (self.engine.services.ctx.clone(), self.turn.turn_id);
         let ended = self.ended(checked, start.call_id);
@@ -166,13 +173,13 @@ impl Runner {
             .store
             .write(move |w| {
                 Box::pin(async move {
-                    order.begin()?;
+                    order.begin(place)?;
                     let turn = turns::working_turn(w, &ctx, turn_id).await.map_err(InTransaction::Turn)?;
                     order.check(&turn)?;
                     turns::record_call_start(w, &ctx, &turn, &start).await.map_err(InTransaction::Turn)?;
                     let output = tool.apply(&context, arguments, w).await.map_err(InTransaction::Tool)?;
                     let outcome = record_end(w, &ctx, &turn, &ended, output).await.map_err(InTransaction::Turn)?;
-                    order.applied(&turn);
+                    order.applied(&turn, place);
                     Ok(outcome)
                 })
             })

@@ -10,7 +10,7 @@ use ghost_store::Writes;
 use serde_json::json;
 
 use super::orders::set_going;
-use crate::agent_lookup::{gone, put};
+use crate::agent_lookup::{emit_stopped, gone, put};
 use crate::droids::family::{self, Parent};
 use crate::{OperationContext, Result, asks, budgets, questions, turns};
 
@@ -31,12 +31,6 @@ pub async fn stopped(w: &mut dyn Writes, ctx: &OperationContext, agent_id: &Agen
     }
     emit_stopped(w, ctx, &agent).await?;
     Ok(agent)
-}
-
-/// Writes the event that an agent has stopped.
-pub(crate) async fn emit_stopped(w: &mut dyn Writes, ctx: &OperationContext, agent: &Agent) -> Result<()> {
-    let payload = json!({ "reason": agent.status_reason });
-    ctx.emit(w, NewEvent::new(EventKind::AgentStopped, payload).agent(&agent.agent_id)).await
 }
 
 /// Records a crash of an agent and of its open turn, and that a restart follows. Returns whether

@@ -16,8 +16,7 @@ use ghost_store::Writes;
 use serde_json::json;
 
 use super::record::emit;
-use crate::agent_lookup::put;
-use crate::agents::emit_stopped;
+use crate::agent_lookup::{emit_stopped, put};
 use crate::chain::Chain;
 use crate::mail::{self, NewMessage};
 use crate::turns::ending::Ending;
