@@ -39,7 +39,7 @@ pub use session::AgentSession;
 use std::sync::Arc;
 
 use ghost_domain::event::{EventKind, NewEvent};
-use ghost_domain::{AgentId, Code, Refusal, TurnId, TurnStatus};
+use ghost_domain::{AgentId, Code, Refusal, Turn, TurnId, TurnStatus};
 use ghost_operations::agents;
 use ghost_operations::turns::{self, Ending, FoundMail, Next, Taken};
 use serde_json::json;
@@ -79,7 +79,7 @@ pub async fn work(engine: &Arc<Engine>, agent_id: &AgentId, session: &Arc<AgentS
         let admission = match &next {
             Next::Mail { mail, .. } => {
                 let models = (&*room.models, open::class(mail));
-                match gate::wait_for_model(engine, agent_id, session, &plan, models, &mut slot).await {
+                match gate::wait_for_model(engine, agent_id, session, &plan, models, &mut slot).await? {
                     gate::Opening::Now(admission) => admission,
                     gate::Opening::Waited => continue,
                     gate::Opening::Queue(entry) => {
@@ -123,7 +123,7 @@ pub async fn work(engine: &Arc<Engine>, agent_id: &AgentId, session: &Arc<AgentS
             // refused.
             Err(refusal) if refusal.code == Code::Cancelled => {}
             Err(refusal) if refusal.code == Code::Unavailable || refusal.code == Code::Internal => return Err(refusal),
-            Err(refusal) => end(engine, turn_id, Ending::Failed(refusal)).await?,
+            Err(refusal) => fail(engine, turn_id, refusal).await?,
         }
         session.set_no_open_turn();
         if !more {
@@ -152,6 +152,19 @@ async fn report_turn_limit(engine: &Arc<Engine>, agent_id: &AgentId) -> Result<(
     engine.services.store.write(move |w| Box::pin(async move { ctx.emit(w, event).await })).await
 }
 
+/// Ends a turn that failed for good: its mail is held (see [`turns::fail`]). If the store is unavailable, the write is
+/// retried.
+async fn fail(engine: &Arc<Engine>, turn_id: TurnId, refusal: Refusal) -> Result<(), Refusal> {
+    let ctx = engine.services.ctx.clone();
+    let failed = retry_write::write_with_retry(
+        engine,
+        turn_id,
+        move |w| Box::pin(async move { turns::fail(w, &ctx, turn_id, refusal).await }),
+        drop,
+    );
+    ended(failed.await)
+}
+
 /// Ends a turn. If the store is unavailable, the write is retried.
 async fn end(engine: &Arc<Engine>, turn_id: TurnId, ending: Ending) -> Result<(), Refusal> {
     let ctx = engine.services.ctx.clone();
@@ -161,7 +174,12 @@ async fn end(engine: &Arc<Engine>, turn_id: TurnId, ending: Ending) -> Result<()
         move |w| Box::pin(async move { turns::finish(w, &ctx, turn_id, ending).await }),
         drop,
     );
-    match finish.await {
+    ended(finish.await)
+}
+
+/// A turn that was ended from outside needs no other end.
+fn ended(write: Result<Turn, Refusal>) -> Result<(), Refusal> {
+    match write {
         Ok(_) => Ok(()),
         Err(refusal) if refusal.code == Code::Cancelled => Ok(()),
         Err(refusal) => Err(refusal),
@@ -198,9 +216,7 @@ async fn run(
         Ok(runner) => Runner { admission, ..runner },
         // The plan has changed since the agent's next work was read.
         Err(OpenError::CannotRun(why)) => return Ok(RunOutcome::CannotRun(why)),
-        Err(OpenError::Failed(refusal)) => {
-            return end(engine, turn_id, Ending::Failed(refusal)).await.map(|()| RunOutcome::Ended);
-        }
+        Err(OpenError::Failed(refusal)) => return fail(engine, turn_id, refusal).await.map(|()| RunOutcome::Ended),
     };
     match runner.run_to_end().await? {
         None if session.has_yielded() => Ok(RunOutcome::Yielded),
@@ -275,13 +291,19 @@ impl Runner {
                 }
                 think::Thought::Corrected => {}
                 think::Thought::Ended => return Ok(None),
-                think::Thought::Failed(refusal) => return Ok(Some(Ending::Failed(refusal))),
+                think::Thought::Failed(refusal) => {
+                    self.fail(refusal).await?;
+                    return Ok(None);
+                }
                 think::Thought::OutOfTime(refusal, partial) => {
                     return Ok(Some(self.at_bound(refusal, true, partial)));
                 }
-                think::Thought::Unaffordable(refusal) => return Ok(Some(self.at_bound(refusal, false, None))),
-                think::Thought::TooLong(refusal) | think::Thought::Poisoned(refusal) => {
-                    self.end_without_model(refusal).await?;
+                think::Thought::Unaffordable(refusal) => {
+                    let ending = self.at_bound(refusal.clone(), false, None);
+                    if ending.text().is_some() {
+                        return Ok(Some(ending));
+                    }
+                    self.fail(refusal).await?;
                     return Ok(None);
                 }
                 think::Thought::SetAside => return Ok(None),
@@ -294,13 +316,12 @@ impl Runner {
         }
     }
 
-    /// Ends the turn because no model accepts its conversation. Its mail is tried again one message
-    /// at a time, or becomes a dead letter.
-    async fn end_without_model(&mut self, refusal: Refusal) -> Result<(), Refusal> {
+    /// Ends the turn because no model can answer it (see [`turns::fail`]).
+    async fn fail(&mut self, refusal: Refusal) -> Result<(), Refusal> {
         self.flush().await?;
         let (ctx, turn_id) = (self.engine.services.ctx.clone(), self.turn.turn_id);
         let ended = self
-            .write_with_retry(move |w| Box::pin(async move { turns::too_long(w, &ctx, turn_id, refusal).await }))
+            .write_with_retry(move |w| Box::pin(async move { turns::fail(w, &ctx, turn_id, refusal).await }))
             .await?;
         self.turn = ended;
         Ok(())

@@ -4,7 +4,6 @@
 //! A query must never decide anything, or return an unbounded list.
 
 mod agents;
-mod asks;
 mod beginning;
 mod budgets;
 mod commands;
@@ -16,7 +15,6 @@ mod roots;
 mod turns;
 
 pub use agents::{AtWork, agents, all_agents, at_work};
-pub use asks::why_unanswered;
 pub use beginning::beginning_with;
 pub use budgets::{budgets, usage, usage_page};
 pub use commands::{TakeOver, TaskText, cancel_turn, deliver, edit_task, store_answer, take_over_call};

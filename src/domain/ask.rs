@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::envelope::text_enum;
 use crate::ids::{AgentId, AskId, CallId, MessageId, TurnId};
 use crate::party::Party;
+use crate::refusal::Code;
 use crate::time::Timestamp;
 
 text_enum! {
@@ -56,6 +57,12 @@ pub struct Ask {
     pub truncated: bool,
     /// Why there is no answer.
     pub error: Option<String>,
+    /// The code of `error`, if it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<Code>,
+    /// What the asker can do about `error`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
     /// When the ask was sent.
     pub created_at: Timestamp,
     /// When the ask ended.

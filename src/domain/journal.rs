@@ -169,8 +169,8 @@ pub enum Step {
         /// Name of the model.
         model: String,
     },
-    /// The turn was parked: a model is down, or a budget is spent. Earlier failures no longer
-    /// count.
+    /// The turn was parked: a model is down, a budget is spent, or it failed and its dead letter was
+    /// retried. Earlier failures no longer count.
     Parked {
         /// The cause of the wait, as text.
         reason: String,

@@ -18,7 +18,7 @@ use crate::chain::Chain;
 use crate::mail::{self, NewMessage};
 use crate::turns::calls::record_call_end;
 use crate::turns::parking::holds_up;
-use crate::{OperationContext, PAUSED, Result, agent_lookup};
+use crate::{OperationContext, PAUSED, Result, Wait, agent_lookup};
 
 /// The tool call of an agent that waits for the answer.
 #[derive(Clone, Debug)]
@@ -111,11 +111,37 @@ pub async fn open(
         reply: None,
         truncated: false,
         error: None,
+        code: None,
+        hint: None,
         created_at: now,
         closed_at: None,
     };
     w.ask_put(&ask).await?;
+    if let Some(repair) = ctx.waiting(target).as_ref().and_then(|wait| needs_repair(target, wait))
+        && ask.asker.party.agent().is_none()
+    {
+        fail(w, ctx, ask_id, &repair).await?;
+        return w.ask_get(ask_id).await?.ok_or_else(|| Refusal::not_found("ask", &ask_id.to_string(), None));
+    }
     Ok(ask)
+}
+
+/// Ends the asks of people to an agent that waits for a repair of its model, because only a person can help. The mail
+/// stays, and a late answer is stored.
+pub async fn tell_people(w: &mut dyn Writes, ctx: &OperationContext, target: &AgentId, wait: &Wait) -> Result<()> {
+    let Some(repair) = needs_repair(target, wait) else { return Ok(()) };
+    for ask in w.asks_open_to(target).await? {
+        if ask.asker.party.agent().is_none() {
+            fail(w, ctx, ask.ask_id, &repair).await?;
+        }
+    }
+    Ok(())
+}
+
+fn needs_repair(target: &AgentId, wait: &Wait) -> Option<Refusal> {
+    let repair = wait.repair?;
+    let refusal = Refusal::new(Code::Unavailable, format!("{target} cannot answer now: {}", wait.reason));
+    Some(refusal.hint(format!("{repair}; the question waits in the inbox and is answered after that")))
 }
 
 /// Returns the refusal if an agent cannot answer now. Its hint says how to start the agent, or what
@@ -191,6 +217,7 @@ pub async fn fail(w: &mut dyn Writes, ctx: &OperationContext, ask_id: AskId, ref
     }
     let timed_out = refusal.code == Code::Timeout;
     ask.error = Some(refusal.message.clone());
+    (ask.code, ask.hint) = (Some(refusal.code), refusal.hint.clone());
     let mut content = refusal.to_json();
     if let Some(object) = content.as_object_mut() {
         object.insert("status".into(), if timed_out { "timeout" } else { "error" }.into());

@@ -27,6 +27,15 @@ const LABEL_MAX: usize = 200;
 /// Checks whether an agent can run with the world's files as they are. The refusal says why not.
 pub type Fitness = Arc<dyn Fn(&Agent) -> Result<()> + Send + Sync>;
 
+/// Why an agent opens no turn, or continues none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wait {
+    /// What it waits for, for people.
+    pub reason: Arc<str>,
+    /// What a person must do first, if waiting alone does not help.
+    pub repair: Option<&'static str>,
+}
+
 /// The context of a world's rules. Cloning is cheap. All clones share the same settings, so a
 /// reload changes the limits, the chat setting, the webhooks and the check of which agents can run
 /// for all of them at once.
@@ -44,7 +53,7 @@ pub struct OperationContext {
     chat_wake: Arc<RwLock<ChatWake>>,
     webhooks: Arc<RwLock<BTreeMap<String, AgentId>>>,
     jobs: Arc<RwLock<Arc<BTreeSet<RootId>>>>,
-    waiting: Arc<RwLock<BTreeMap<AgentId, Arc<str>>>>,
+    waiting: Arc<RwLock<BTreeMap<AgentId, Wait>>>,
     fitness: Arc<RwLock<Fitness>>,
 }
 
@@ -77,17 +86,17 @@ impl OperationContext {
     /// Records why an agent opens no turn although it has mail: the models that it uses are down.
     /// `None` removes the entry. This is kept in memory only; after a restart it is determined
     /// again.
-    pub fn set_waiting(&self, agent_id: &AgentId, reason: Option<&str>) {
+    pub fn set_waiting(&self, agent_id: &AgentId, wait: Option<Wait>) {
         let mut waiting = self.waiting.write().unwrap_or_else(PoisonError::into_inner);
-        match reason {
-            Some(reason) => waiting.insert(agent_id.clone(), reason.into()),
+        match wait {
+            Some(wait) => waiting.insert(agent_id.clone(), wait),
             None => waiting.remove(agent_id),
         };
     }
 
     /// The reason why an agent opens no turn, if there is one; see [`OperationContext::set_waiting`].
     #[must_use]
-    pub fn waiting(&self, agent_id: &AgentId) -> Option<Arc<str>> {
+    pub fn waiting(&self, agent_id: &AgentId) -> Option<Wait> {
         self.waiting.read().unwrap_or_else(PoisonError::into_inner).get(agent_id).cloned()
     }
 

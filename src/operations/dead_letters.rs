@@ -1,6 +1,7 @@
 //! Dead letters: mail that its agent could not process, kept for an operator (promise 3).
 
 use ghost_domain::event::{EventKind, NewEvent};
+use ghost_domain::journal::Step;
 use ghost_domain::{
     Code, DeadLetter, DeadLetterId, DeadLetterStatus, MailState, MessageId, Party, Refusal, Turn, TurnStatus,
 };
@@ -14,16 +15,16 @@ use crate::turns::calls::close_open_calls;
 use crate::turns::ending::HeldMail;
 use crate::{OperationContext, Result, approvals, asks, budgets, conversations, schedules};
 
-/// Turns a turn's mail into a dead letter and ends the turn. Askers are notified at once.
+/// Turns a turn's mail into a dead letter and ends the turn. Askers are notified at once, with the reason and its code.
 pub async fn end_turn(
     w: &mut dyn Writes,
     ctx: &OperationContext,
     mut turn: Turn,
     messages: &[MessageId],
-    reason: &str,
+    why: (&str, Code),
     crashes: u32,
 ) -> Result<DeadLetter> {
-    let dead_letter = create(w, ctx, &turn, messages, reason, crashes).await?;
+    let dead_letter = create(w, ctx, &turn, messages, why, crashes).await?;
     asks::abandon(w, ctx, turn.turn_id).await?;
     approvals::cancel(w, ctx, turn.turn_id).await?;
     budgets::forfeit_held(w, ctx, &mut turn).await?;
@@ -46,17 +47,15 @@ pub(crate) async fn create(
     ctx: &OperationContext,
     turn: &Turn,
     messages: &[MessageId],
-    reason: &str,
+    (reason, code): (&str, Code),
     crashes: u32,
 ) -> Result<DeadLetter> {
     let reason = ctx.excerpt(reason, 500);
     w.message_mark(messages, MailState::Dead, Some(turn.turn_id), 0).await?;
     let happened = if crashes == 0 { "could not process" } else { "crashed on" };
-    let refusal = Refusal::new(
-        Code::Unavailable,
-        format!("{} {happened} this message, which is a dead letter now: {reason}", turn.agent_id),
-    )
-    .hint("an operator can see it with `ghostctl dead list`");
+    let refusal =
+        Refusal::new(code, format!("{} {happened} this message, which is a dead letter now: {reason}", turn.agent_id))
+            .hint("an operator can see it with `ghostctl dead list`, and retry it");
     for message_id in messages {
         let Some(envelope) = w.message_get(*message_id).await? else { continue };
         schedules::lost(w, ctx, envelope.message_id, envelope.kind, &refusal.message).await?;
@@ -119,6 +118,9 @@ pub async fn retry(
         turn.crashes = 0;
         turn.stalled_boots = 0;
         w.turn_put(&turn).await?;
+        // The attempts before do not count any more, as after a wait.
+        let step = Step::Parked { reason: format!("it failed, and {by} retried it") };
+        w.journal_append(turn.turn_id, &step, ctx.now()).await?;
     }
     w.message_forgive(&dead_letter.messages).await?;
     let turn_id = (!fresh).then_some(dead_letter.turn_id);

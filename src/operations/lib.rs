@@ -48,5 +48,5 @@ pub mod turns;
 #[cfg(test)]
 mod operation_tests;
 
-pub use context::{Fitness, OperationContext, PAUSED};
+pub use context::{Fitness, OperationContext, PAUSED, Wait};
 pub use result::Result;

@@ -11,7 +11,7 @@ pub(crate) mod ownership;
 pub(crate) mod parking;
 
 pub use calls::{CallStart, ledger_status, malformed, record_call_end, record_call_session, record_call_start};
-pub use crash::{crashed, review_at_boot, too_long};
+pub use crash::{crashed, fail, review_at_boot};
 pub use end::{cancel, finish, finish_held};
 pub use ending::{Ending, Held, HeldMail};
 pub use model::{

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use ghost_domain::{Clock, Timestamp};
+use ghost_domain::{AgentId, Clock, Timestamp};
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
@@ -110,8 +110,8 @@ impl Breaker {
     /// Marks a model as down, because all attempts of a call have failed. Returns the outage that
     /// begins.
     pub fn open(&self, model: &str, error: &ProviderError) -> Option<Outage> {
-        let (now, reason) = (self.clock.now(), error.to_string());
-        self.change(model, |circuit| circuit.open(now, &reason, error.retry_after))
+        let now = self.clock.now();
+        self.change(model, |circuit| circuit.open(now, error))
     }
 
     /// Makes the next probe of a model due at once.
@@ -153,8 +153,14 @@ impl Pass {
     /// Reports that the call failed for a transient cause. Returns the outage that begins.
     pub fn failed(mut self, error: &ProviderError, bounds: (u32, Duration)) -> Option<Outage> {
         let probe = std::mem::take(&mut self.probe);
-        let (now, reason) = (self.breaker.clock.now(), error.to_string());
-        self.breaker.change(&self.model, |circuit| circuit.failed(now, probe, &reason, error.retry_after, bounds))
+        let now = self.breaker.clock.now();
+        self.breaker.change(&self.model, |circuit| circuit.failed(now, probe, error, bounds))
+    }
+
+    /// Reports a refusal that looks permanent. Returns whether it is the model's and not the request's; then the caller
+    /// reports it with [`Self::failed`]. See [`Circuit::refused`].
+    pub fn refused(&self, agent_id: &AgentId, error: &ProviderError) -> bool {
+        self.breaker.circuit(&self.model, |circuit| circuit.refused(agent_id, error))
     }
 }
 

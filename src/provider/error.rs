@@ -30,6 +30,9 @@ pub enum ErrorKind {
     BrokenStream,
     /// The answer is malformed.
     BadAnswer,
+    /// What came back is not the provider's protocol: a page, a redirect, an empty body. Something between Ghost and the
+    /// provider answered, or the address is not the provider's.
+    Gateway,
     /// The key is missing, wrong or has no permission for the request.
     Unauthorized,
     /// The provider says that the request is wrong.
@@ -39,13 +42,13 @@ pub enum ErrorKind {
     StaleState,
     /// The conversation is too long for the model.
     ContextTooLong,
-    /// The provider has no such model.
+    /// The provider has no such model, or there is nothing at this address.
     UnknownModel,
 }
 
 impl ErrorKind {
     /// All kinds.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::RateLimited,
         Self::Overloaded,
         Self::Server,
@@ -53,6 +56,7 @@ impl ErrorKind {
         Self::Timeout,
         Self::BrokenStream,
         Self::BadAnswer,
+        Self::Gateway,
         Self::Unauthorized,
         Self::BadRequest,
         Self::StaleState,
@@ -71,6 +75,7 @@ impl ErrorKind {
             Self::Timeout => "timeout",
             Self::BrokenStream => "broken_stream",
             Self::BadAnswer => "bad_answer",
+            Self::Gateway => "gateway",
             Self::Unauthorized => "unauthorized",
             Self::BadRequest => "bad_request",
             Self::StaleState => "stale_state",
@@ -86,7 +91,8 @@ impl ErrorKind {
     }
 
     /// Whether the cause may disappear by itself or be repaired by a person, so that the same call
-    /// can succeed later. This includes a refused key, because a person can replace it.
+    /// can succeed later. A failure of another kind can still be the model's: see
+    /// [`crate::Circuit::refused`].
     #[must_use]
     pub fn is_transient(self) -> bool {
         match self {
@@ -96,9 +102,29 @@ impl ErrorKind {
             | Self::Network
             | Self::Timeout
             | Self::BrokenStream
-            | Self::Unauthorized => true,
-            Self::BadAnswer | Self::BadRequest | Self::StaleState | Self::ContextTooLong | Self::UnknownModel => false,
+            | Self::Gateway
+            | Self::Unauthorized
+            | Self::UnknownModel => true,
+            Self::BadAnswer | Self::BadRequest | Self::StaleState | Self::ContextTooLong => false,
         }
+    }
+
+    /// What a person must repair before the model can answer, if waiting alone does not help.
+    #[must_use]
+    pub fn repair(self) -> Option<&'static str> {
+        match self {
+            Self::Unauthorized => Some("check the provider's key, its permissions and its bill"),
+            Self::UnknownModel => {
+                Some("check `model` of the archetype, and `base_url` of the provider in the world file")
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether the fault can lie in one request, although the model answers others. Load and the network can not.
+    #[must_use]
+    pub fn may_be_of_the_request(self) -> bool {
+        !matches!(self, Self::RateLimited | Self::Overloaded | Self::Network)
     }
 
     /// Whether the provider may have billed a call that failed this way.
@@ -108,6 +134,7 @@ impl ErrorKind {
             Self::RateLimited
             | Self::Overloaded
             | Self::Unauthorized
+            | Self::Gateway
             | Self::BadRequest
             | Self::StaleState
             | Self::ContextTooLong

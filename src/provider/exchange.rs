@@ -10,6 +10,7 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use ghost_domain::Refusal;
 use ghost_domain::redact::Redactor;
+use ghost_domain::text::clip;
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use secrecy::SecretString;
 use serde::Serialize;
@@ -66,6 +67,8 @@ pub(crate) trait Gather: Send {
     fn event(&mut self, data: &str, deltas: &mut dyn Deltas) -> Result<(), ProviderError>;
     /// Adds an answer that came as one JSON body instead of a stream.
     fn whole(&mut self, body: &[u8], deltas: &mut dyn Deltas) -> Result<(), ProviderError>;
+    /// Whether anything of the protocol was received. Without it, what came back is not an answer, however it ends.
+    fn has_begun(&self) -> bool;
     /// Whether the end marker was received.
     fn is_done(&self) -> bool;
     /// Whether the answer is complete although no end marker was received. An unreadable last event
@@ -138,7 +141,18 @@ impl Exchange {
         if let Some(error) = compression_error(&response) {
             return Err(error);
         }
-        self.read(response, framing, gather, deltas).await
+        let (status, content_type) = (response.status().as_u16(), content_type(&response).map(|kind| clip(kind, 80)));
+        match self.read(response, framing, gather, deltas).await {
+            // A body that cannot be read is a gateway's, if nothing before it was the provider's.
+            Err(error) if error.kind == ErrorKind::BadAnswer && !gather.has_begun() => Err(error.message),
+            Ok(()) if !gather.has_begun() => Err("it has no event of the provider's protocol".to_owned()),
+            read => return read,
+        }
+        .map_err(|why: String| {
+            let kind = content_type.as_deref().unwrap_or("no content type");
+            let message = format!("what came back is not an answer of the provider (HTTP {status}, {kind}): {why}");
+            ProviderError::redacted(ErrorKind::Gateway, &message, &self.redactor).status(status)
+        })
     }
 
     fn url(&self, path: &str) -> reqwest::Url {
@@ -186,9 +200,9 @@ impl Exchange {
         gather: &mut dyn Gather,
         deltas: &mut dyn Deltas,
     ) -> Result<(), ProviderError> {
-        let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
         // Some servers declare lines of JSON with this content type.
-        let whole = framing == Framing::Events && kind.is_some_and(|kind| kind.starts_with("application/json"));
+        let whole = framing == Framing::Events
+            && content_type(&response).is_some_and(|kind| kind.starts_with("application/json"));
         let mut chunks = Chunks::new(response, self.idle.clone());
         let (mut events, mut plain, mut total, mut since_yield) = (Splitter::new(framing), Vec::new(), 0, 0);
         while !gather.is_done() {
@@ -224,7 +238,7 @@ impl Exchange {
             return Ok(());
         }
         if whole && plain.is_empty() {
-            return Err(self.broken("it has no body"));
+            return Ok(());
         }
         if whole {
             return gather.whole(&plain, deltas);
@@ -232,7 +246,7 @@ impl Exchange {
         // The last event may lack its final empty line. An incomplete event means a broken stream.
         let Some(event) = events.finish() else { return Ok(()) };
         match gather.event(&self.text(event)?, deltas) {
-            Err(error) if error.kind == ErrorKind::BadAnswer && !gather.has_ended() => {
+            Err(error) if error.kind == ErrorKind::BadAnswer && gather.has_begun() && !gather.has_ended() => {
                 Err(ProviderError { kind: ErrorKind::BrokenStream, ..error })
             }
             taken => taken,
@@ -269,6 +283,10 @@ impl Exchange {
         )
         .charge(Charge::Unknown)
     }
+}
+
+fn content_type(response: &reqwest::Response) -> Option<&str> {
+    response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok())
 }
 
 fn merge(into: &mut serde_json::Map<String, Value>, from: &serde_json::Map<String, Value>) {

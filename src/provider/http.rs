@@ -166,20 +166,22 @@ pub(crate) fn status_error(
         401..=403 => ErrorKind::Unauthorized,
         // OpenAI does not find an item that it was told not to store.
         404 if is_stale(&lower) => ErrorKind::StaleState,
-        404 if lower.contains("model") => ErrorKind::UnknownModel,
+        404 => ErrorKind::UnknownModel,
         408 | 504 | 524 => ErrorKind::Timeout,
         413 => ErrorKind::ContextTooLong,
-        400 | 422 => wrong_request(&lower),
         429 => ErrorKind::RateLimited,
         503 | 529 => ErrorKind::Overloaded,
         409 | 500..=599 => ErrorKind::Server,
-        _ => ErrorKind::BadRequest,
+        // Only the provider itself can say that the request is wrong.
+        400..=499 if parsed.as_ref().is_some_and(names_an_error) => wrong_request(&lower),
+        _ => ErrorKind::Gateway,
     };
     let error = ProviderError::redacted(kind, &format!("HTTP {status}: {message}"), redactor);
-    // A provider that reports its own failure has billed nothing. Behind a gateway's error (502, a
-    // timeout), the call may have been billed; then the reservation is booked as spent.
-    let error = if matches!(status, 409 | 500) { error.charge(Charge::Nothing) } else { error };
-    error.status(status).retry_after(retry_after(headers, now).or_else(|| parsed.as_ref().and_then(retry_info)))
+    // No answer was made, and whoever waits out an outage must not pay for each probe.
+    error
+        .charge(Charge::Nothing)
+        .status(status)
+        .retry_after(retry_after(headers, now).or_else(|| parsed.as_ref().and_then(retry_info)))
 }
 
 /// Converts an error event within a stream. Tokens may have been billed by then.
@@ -260,6 +262,12 @@ fn is_stale(lower: &str) -> bool {
         || lower.contains("reasoning") && has(&["extra_forbidden", "is unsupported"])
 }
 
+/// Whether a JSON body is an error in one of the shapes that providers use.
+fn names_an_error(body: &Value) -> bool {
+    let names = |key: &&str| body.get(*key).is_some_and(|value| !value.is_null());
+    ["error", "errors", "message", "detail"].iter().any(|key| names(key))
+}
+
 /// The message in an error body, in any of the shapes that providers use.
 fn message_of(body: &Value) -> Option<String> {
     let error = body.get("error").unwrap_or(body);
@@ -318,11 +326,18 @@ mod tests {
         for (status, body, kind) in [
             (401, "{}", ErrorKind::Unauthorized),
             (404, r#"{"error":{"message":"model: nope"}}"#, ErrorKind::UnknownModel),
-            (404, "<html>not here</html>", ErrorKind::BadRequest),
+            (404, "<html>not here</html>", ErrorKind::UnknownModel),
+            (404, "default backend - 404", ErrorKind::UnknownModel),
             (400, r#"{"error":{"code":"context_length_exceeded","message":"m"}}"#, ErrorKind::ContextTooLong),
             (400, r#"{"error":{"message":"prompt is too long: 9 > 8"}}"#, ErrorKind::ContextTooLong),
             (400, r#"{"error":{"message":"API key not valid.","status":"INVALID_ARGUMENT"}}"#, ErrorKind::Unauthorized),
-            (400, "what", ErrorKind::BadRequest),
+            (400, "what", ErrorKind::Gateway),
+            (422, "<html>Sign in</html>", ErrorKind::Gateway),
+            (422, r#"{"detail":[{"loc":["body","messages"],"msg":"field required"}]}"#, ErrorKind::BadRequest),
+            (400, r#"{"object":"error","message":"temperature must be at most 2"}"#, ErrorKind::BadRequest),
+            (400, r#"{"error":null}"#, ErrorKind::Gateway),
+            (451, r#"{"error":"not in your country"}"#, ErrorKind::BadRequest),
+            (405, "", ErrorKind::Gateway),
             (429, "", ErrorKind::RateLimited),
             (500, "", ErrorKind::Server),
             (503, "", ErrorKind::Overloaded),
@@ -331,10 +346,12 @@ mod tests {
                 r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#,
                 ErrorKind::Overloaded,
             ),
-            (302, "", ErrorKind::BadRequest),
+            (302, "", ErrorKind::Gateway),
+            (304, r#"{"error":{"message":"m"}}"#, ErrorKind::Gateway),
         ] {
             let error = status_error(status, &HeaderMap::new(), body, Timestamp(0), &Redactor::default());
             assert_eq!((error.kind, error.status), (kind, Some(status)), "{status} {body}");
+            assert_eq!(error.charge, Charge::Nothing, "{status} {body}");
         }
     }
 

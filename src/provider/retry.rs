@@ -69,6 +69,7 @@ pub fn decide(attempt: u32, error: &ProviderError, plan: &ProviderPlan, rest: Re
         | ErrorKind::Network
         | ErrorKind::Timeout
         | ErrorKind::BrokenStream
+        | ErrorKind::Gateway
         | ErrorKind::BadAnswer => {}
     }
     if attempt >= plan.attempts {
@@ -130,6 +131,7 @@ mod tests {
             ErrorKind::Network,
             ErrorKind::Timeout,
             ErrorKind::BrokenStream,
+            ErrorKind::Gateway,
             ErrorKind::BadAnswer,
         ] {
             let error = ProviderError::new(kind, "x");

@@ -28,10 +28,7 @@ const WORLD: &str = "\
 world: { id: test, name: Test }
 tool_privileges: { admin: [syscall.agent.stop] }
 agents:
-  - { id: ada, archetype: worker }
-  - { id: bob, archetype: worker }
-  - { id: cyd, archetype: worker }
-llm:
+AGENTSllm:
   default_provider: test
   default_model: one
   providers: { test: { kind: openai, base_url: 'http://127.0.0.1:1' } }
@@ -80,7 +77,13 @@ impl AgentWorld {
 
     /// A world with a changed plan; its limits are part of the plan.
     pub(crate) async fn with(change: impl FnOnce(&mut Plan)) -> Self {
-        let files = WorldFiles::new(WORLD, "## LLM\nprovider: test\nmodel: one\n");
+        Self::of(&["ada", "bob", "cyd"], change).await
+    }
+
+    /// A world of these agents with a changed plan.
+    pub(crate) async fn of(names: &[&str], change: impl FnOnce(&mut Plan)) -> Self {
+        let agents: String = names.iter().map(|name| format!("  - {{ id: {name}, archetype: worker }}\n")).collect();
+        let files = WorldFiles::new(&WORLD.replace("AGENTS", &agents), "## LLM\nprovider: test\nmodel: one\n");
         files.write("tools.md", "Tools are sharp.");
         files.write("archetype/worker/agent.md", "Step by step.");
         let mut plan = files.plan();
@@ -99,7 +102,7 @@ impl AgentWorld {
         let engine = Arc::new(Engine::new(Arc::new(services), table, activity.clone(), providers));
         let session: Arc<AgentSession> = Arc::default();
         rules.store.on_signal(Arc::new(Signals(Arc::clone(&engine), Arc::clone(&session))));
-        for name in ["ada", "bob", "cyd"] {
+        for name in names {
             engine.services.workspace.ensure_agent(&id(name)).await.unwrap();
             let new = NewAgent { team: None, kind: AgentKind::Persistent, ..new_agent(&rules.ctx, name) };
             rules.add_agent(new).await;

@@ -14,6 +14,7 @@ mod jobs;
 mod length;
 mod limits;
 mod operator;
+mod outage_matrix;
 mod parking;
 mod parking_choices;
 mod prompt;

@@ -2,9 +2,9 @@ use std::time::Duration;
 
 use ghost_domain::journal::Step;
 use ghost_domain::turn::{ParkCause, WaitMode};
-use ghost_domain::{AskStatus, Code, EventKind, Scope, TurnStatus};
+use ghost_domain::{AskStatus, Code, EventKind, MailState, Scope, TurnStatus};
 use ghost_operations::budgets::{self, NewLimits};
-use ghost_operations::{asks, turns};
+use ghost_operations::{Wait, asks, dead_letters, turns};
 use ghost_provider::testing::{Reply, call, say};
 use ghost_provider::{ErrorKind, ProviderError};
 use ghost_store::tables::TurnFilter;
@@ -19,7 +19,12 @@ fn down() -> Reply {
 impl AgentWorld {
     /// Lets `hours` pass while these agents work.
     async fn run_hours(&self, hours: u64, names: &[&str]) {
-        let until = self.ctx().now().plus(Duration::from_secs(hours * 3_600));
+        self.run_seconds(hours * 3_600, names).await;
+    }
+
+    /// Lets `seconds` pass while these agents work.
+    pub(super) async fn run_seconds(&self, seconds: u64, names: &[&str]) {
+        let until = self.ctx().now().plus(Duration::from_secs(seconds));
         while self.ctx().now() < until {
             // An agent without work reads its inbox again every hour.
             let piece = self.ctx().now().plus(Duration::from_secs(3_600)).min(until);
@@ -238,12 +243,86 @@ async fn an_ask_that_waits_for_a_model_times_out_with_the_outage_as_reason() {
     world.run_hours(1, &["ada", "bob"]).await;
     for ask_id in [ask.ask_id, other.ask_id] {
         // As maintenance does while both wait.
-        world.ctx().set_waiting(&id("bob"), Some("one at test is down: overloaded"));
+        world
+            .ctx()
+            .set_waiting(&id("bob"), Some(Wait { reason: "one at test is down: overloaded".into(), repair: None }));
         write!(world, |w, ctx| asks::expire(w, &ctx, ask_id).await).unwrap();
         let row = world.ask_row(ask_id).await;
         assert_eq!(row.status, AskStatus::TimedOut);
         assert!(row.error.unwrap().contains("one at test is down: overloaded"));
     }
+}
+
+#[tokio::test]
+async fn a_person_hears_at_once_what_must_be_repaired_and_the_mail_waits() {
+    for (kind, heard) in [(ErrorKind::Unauthorized, true), (ErrorKind::UnknownModel, true), (ErrorKind::Gateway, false)]
+    {
+        let world = AgentWorld::new().await;
+        world.model.reply_with(move |_, _| Reply::Fail(ProviderError::new(kind, "HTTP 404: no such model")));
+        let first = world.ask("ada").await;
+        world.work_until_parked("ada").await;
+        // One that comes while its agent waits, and one to an agent whose turn never opens.
+        world.ctx().set_waiting(&id("cyd"), Some(Wait { reason: "down".into(), repair: kind.repair() }));
+        let (second, third) = (world.ask("bob").await, world.ask("cyd").await);
+        world.run_seconds(300, &["bob"]).await;
+        let expected = if heard { AskStatus::Failed } else { AskStatus::Open };
+        for ask in [&first, &second, &third] {
+            let row = world.ask_row(ask.ask_id).await;
+            assert_eq!(
+                (row.status, row.code.is_some(), row.hint.is_some()),
+                (expected, heard, heard),
+                "{kind}: {row:?}"
+            );
+        }
+        for ask in [&first, &second, &third] {
+            let message_id = ask.message_id;
+            let mail = read!(world, |r| r.message_get(message_id).await?.unwrap());
+            assert!(matches!(mail.state, MailState::Taken | MailState::Pending), "{kind}: {:?}", mail.state);
+        }
+        world.model.reply_with(|_, _| say("well"));
+        world.run_seconds(300, &["ada", "bob", "cyd"]).await;
+        for ask in [first, second, third] {
+            assert_eq!(
+                world.ask_row(ask.ask_id).await.reply.as_deref(),
+                Some("well"),
+                "{kind}: the late answer is kept"
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_agent_that_asks_waits_on_while_a_model_must_be_repaired() {
+    let world = AgentWorld::new().await;
+    world.model.reply_with(|request, _| {
+        if request.agent_id == id("ada") {
+            return call("syscall.ask", json!({ "agent_id": "bob", "question": "how many?" }));
+        }
+        Reply::Fail(ProviderError::new(ErrorKind::Unauthorized, "HTTP 401"))
+    });
+    world.send("ada", "go").await;
+    world.run_seconds(300, &["ada", "bob"]).await;
+    let asks = world.asks().await;
+    assert!(asks.is_empty() || asks.iter().all(|ask| ask.asker.party.agent().is_some()), "{asks:?}");
+    let failed = world.count(EventKind::AskFailed).await;
+    assert_eq!(failed, 0, "only people can repair a model");
+}
+
+#[tokio::test]
+async fn a_dead_letter_that_is_retried_begins_its_attempts_anew() {
+    let world = AgentWorld::new().await;
+    world.model.reply_with(|_, _| Reply::Fail(ProviderError::new(ErrorKind::BadAnswer, "no JSON")));
+    world.send("ada", "go").await;
+    world.work("ada").await.unwrap();
+    assert_eq!((world.turn("ada").await.status, world.model.requests().len()), (TurnStatus::Dead, 3));
+    let letter = read!(world, |r| r.dead_letter_list(None, None, None, 9).await?).remove(0);
+    write!(world, |w, ctx| dead_letters::retry(w, &ctx, &operator(), letter.dead_letter_id, false).await).unwrap();
+    world.model.reply_with(|_, n| {
+        if n == 0 { Reply::Fail(ProviderError::new(ErrorKind::BadAnswer, "no JSON")) } else { say("well") }
+    });
+    world.work("ada").await.unwrap();
+    let turn = world.turn("ada").await;
+    assert_eq!((turn.turn_id, turn.status), (letter.turn_id, TurnStatus::Finished));
 }
 
 #[tokio::test]

@@ -33,13 +33,13 @@ async fn a_turn_fails_when_every_model_has_refused_it_after_an_outage() {
     let world = with_a_fall_back().await;
     world.model.reply_with(|request, n| match request.model.as_str() {
         "one" if n < 3 => fail(ErrorKind::Overloaded),
-        _ => fail(ErrorKind::UnknownModel),
+        _ => fail(ErrorKind::ContextTooLong),
     });
     world.send("ada", "go").await;
     world.work("ada").await.unwrap();
     let turn = world.turn("ada").await;
-    assert_eq!(turn.status, TurnStatus::Failed);
-    assert!(turn.reason.unwrap().starts_with(Code::Unavailable.as_str()));
+    assert_eq!(turn.status, TurnStatus::Dead);
+    assert!(turn.reason.unwrap().starts_with(Code::TooLarge.as_str()));
     assert_eq!(models(&world), ["one", "one", "one", "two", "one"]);
 }
 

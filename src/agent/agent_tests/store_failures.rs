@@ -71,7 +71,7 @@ async fn an_answer_lost_in_a_crash_counts_as_an_attempt() {
     world.work("ada").await.unwrap();
     assert!(world.model.requests().is_empty(), "three attempts were made");
     let turn = world.turn("ada").await;
-    assert!(turn.status == TurnStatus::Failed && turn.reason.unwrap().contains('3'));
+    assert!(turn.status == TurnStatus::Dead && turn.reason.unwrap().contains('3'));
 }
 
 #[tokio::test]

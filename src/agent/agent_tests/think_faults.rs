@@ -5,7 +5,7 @@ use ghost_config::plan::ProviderKind;
 use ghost_domain::journal::Step;
 use ghost_domain::transcript::{Block, Opaque, TokenUsage};
 use ghost_domain::turn::ParkCause;
-use ghost_domain::{Activity, AskStatus, Money, Price, Scope, TurnStatus};
+use ghost_domain::{Activity, AskStatus, Code, Money, Price, Scope, TurnStatus};
 use ghost_operations::budgets::{self, NewLimits};
 use ghost_provider::testing::{FakeModel, Reply, block, calls, fail, provider_plan, say};
 use ghost_provider::{ErrorKind, ModelRequest, Provider, ProviderError, Providers};
@@ -151,8 +151,9 @@ async fn a_permanent_error_fails_the_turn_and_the_agent_goes_on() {
     let ask = world.ask("ada").await;
     world.work("ada").await.unwrap();
     assert_eq!(world.model.requests().len(), 1, "a bad request is not retried");
-    assert_eq!(world.turn("ada").await.status, TurnStatus::Failed);
-    assert!(world.ask_row(ask.ask_id).await.error.is_some());
+    assert_eq!(world.turn("ada").await.status, TurnStatus::Dead);
+    let row = world.ask_row(ask.ask_id).await;
+    assert_eq!((row.status, row.code), (AskStatus::Failed, Some(Code::Unavailable)));
     world.model.reply_with(|_, _| say("well"));
     let ask = world.ask("ada").await;
     world.work("ada").await.unwrap();
@@ -246,6 +247,6 @@ async fn a_resumed_turn_omits_dropped_state_and_a_second_stale_error_ends_it() {
     world.in_time(world.work_until("ada", world.model.stalled.notified())).await;
     world.model.reply_with(move |request, _| if signatures(request) == 0 { stale() } else { say("no") });
     world.work("ada").await.unwrap();
-    assert_eq!(world.turn("ada").await.status, TurnStatus::Failed);
+    assert_eq!(world.turn("ada").await.status, TurnStatus::Dead);
     assert_eq!(world.model.requests().len(), 1);
 }

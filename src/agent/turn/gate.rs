@@ -10,7 +10,7 @@ use std::sync::Arc;
 use futures_util::future::{FutureExt as _, poll_immediate, select_all};
 use ghost_config::plan::Plan;
 use ghost_domain::{Activity, AgentId, Refusal, Scope, Timestamp};
-use ghost_operations::turns;
+use ghost_operations::{Wait, asks, turns};
 use ghost_provider::{Admitted, Class, Entry, Pass, Slot};
 use tokio::sync::futures::Notified;
 
@@ -31,14 +31,35 @@ struct Waiting<'a> {
     agent_id: &'a AgentId,
     session: &'a AgentSession,
     wait: u64,
+    repair: Option<&'static str>,
 }
 
 impl<'a> Waiting<'a> {
-    fn begin(engine: &'a Engine, agent_id: &'a AgentId, session: &'a AgentSession, reason: &str) -> Self {
-        engine.services.ctx.set_waiting(agent_id, Some(reason));
+    fn begin(engine: &'a Engine, agent_id: &'a AgentId, session: &'a AgentSession, why: Wait) -> Self {
+        let repair = why.repair;
+        engine.services.ctx.set_waiting(agent_id, Some(why));
         // Agents that cannot work must not keep others from it.
         engine.activity.set_waits(agent_id, true);
-        Self { engine, agent_id, session, wait: session.begin_wait() }
+        Self { engine, agent_id, session, wait: session.begin_wait(), repair }
+    }
+
+    /// Begins a wait for models. If a person must repair one, people who wait for an answer learn it at once.
+    async fn for_models(
+        engine: &'a Engine,
+        agent_id: &'a AgentId,
+        session: &'a AgentSession,
+        why: Wait,
+    ) -> Result<Self, Refusal> {
+        let waiting = Self::begin(engine, agent_id, session, why.clone());
+        if why.repair.is_some() {
+            let (ctx, agent_id) = (engine.services.ctx.clone(), agent_id.clone());
+            let told = engine
+                .services
+                .store
+                .write(move |w| Box::pin(async move { asks::tell_people(w, &ctx, &agent_id, &why).await }));
+            told.await?;
+        }
+        Ok(waiting)
     }
 }
 
@@ -146,19 +167,19 @@ pub(super) async fn wait_for_model(
     plan: &Arc<Plan>,
     (models, class): (&[(String, String)], Class),
     slot: &mut Option<Slot>,
-) -> Opening {
-    let mut waiting = None;
+) -> Result<Opening, Refusal> {
+    let mut waiting: Option<Waiting<'_>> = None;
     loop {
         let plan_changed = registered(engine.plan_changed.notified());
         if !Arc::ptr_eq(plan, &engine.services.plan()) {
-            return Opening::Waited;
+            return Ok(Opening::Waited);
         }
         let providers = engine.providers();
         let entries: Vec<(Arc<Entry>, &str)> =
             models.iter().filter_map(|(provider, model)| Some((providers.get(provider)?, model.as_str()))).collect();
         if entries.len() < models.len() || entries.is_empty() {
             // If a provider does not exist, the turn itself reports it.
-            return Opening::Now(None);
+            return Ok(Opening::Now(None));
         }
         let retry_now = registered(session.retry_now.notified());
         let notifications: Vec<_> = entries.iter().map(|(entry, _)| registered(entry.breaker.changed())).collect();
@@ -167,31 +188,31 @@ pub(super) async fn wait_for_model(
             match entry.breaker.admit(model) {
                 // After a wait the pass is given back. It is requested again after the next inbox
                 // read.
-                Admitted::Pass(_) if waiting.is_some() => return Opening::Waited,
+                Admitted::Pass(_) if waiting.is_some() => return Ok(Opening::Waited),
                 Admitted::Pass(pass) => {
                     let slot = match slot.take().filter(|slot| slot.is_of(&entry.pool)) {
                         Some(slot) => Some(slot),
                         None => poll_immediate(pin!(entry.pool.admit(class))).await,
                     };
-                    return match slot {
+                    return Ok(match slot {
                         Some(slot) => Opening::Now(Some(Admission { pass, slot })),
                         // Others may probe the model during the wait, so the pass is given back.
                         None => Opening::Queue(Arc::clone(entry)),
-                    };
+                    });
                 }
                 Admitted::Wait(at) => until = earlier(until, at),
             }
         }
         *slot = None;
-        if waiting.is_none() {
-            let down = entries.first().and_then(|(entry, model)| reason(entry, model)).unwrap_or_default();
+        let why = why_down(entries.iter().map(|(entry, model)| (&**entry, *model)));
+        if waiting.as_ref().is_none_or(|waiting| waiting.repair != why.repair) {
             engine.activity.show(agent_id, Activity::Queued);
-            waiting = Some(Waiting::begin(engine, agent_id, session, &down));
+            waiting = Some(Waiting::for_models(engine, agent_id, session, why).await?);
         }
         match change(engine, notifications, until, retry_now, plan_changed).await {
             Change::Availability => {}
             Change::RetryRequested => entries.iter().for_each(|(entry, model)| entry.breaker.probe_now(model)),
-            Change::PlanChanged => return Opening::Waited,
+            Change::PlanChanged => return Ok(Opening::Waited),
         }
     }
 }
@@ -215,10 +236,17 @@ pub(super) fn registered(notification: Notified<'_>) -> Notification<'_> {
     notification
 }
 
-/// Why a model is down.
-fn reason(entry: &Entry, model: &str) -> Option<String> {
-    let outage = entry.breaker.outage(model)?;
-    Some(format!("{model} at {} is down: {}", entry.name, outage.reason))
+/// Why none of these models can be asked: what is wrong with the first. A person must help if waiting helps none.
+fn why_down<'a>(models: impl Iterator<Item = (&'a Entry, &'a str)>) -> Wait {
+    let (mut reason, mut repairs) = (None, Vec::new());
+    for (entry, model) in models {
+        let outage = entry.breaker.outage(model);
+        repairs.push(outage.as_ref().and_then(|outage| outage.kind.repair()));
+        let outage = outage.map_or_else(String::new, |outage| format!(": {}", outage.reason));
+        reason.get_or_insert_with(|| format!("{model} at {} is down{outage}", entry.name));
+    }
+    let repair = repairs.first().copied().flatten().filter(|_| repairs.iter().all(Option::is_some));
+    Wait { reason: reason.unwrap_or_default().into(), repair }
 }
 
 impl Runner {
@@ -242,7 +270,7 @@ impl Runner {
         {
             return Ok(Gate::Open(at, pass, Some(slot)));
         }
-        let mut waiting = None;
+        let mut waiting: Option<Waiting<'_>> = None;
         loop {
             let retry_now = registered(session.retry_now.notified());
             let plan_changed = registered(engine.plan_changed.notified());
@@ -263,17 +291,17 @@ impl Runner {
             if !Arc::ptr_eq(&self.plan, &engine.services.plan()) {
                 return Ok(Gate::Reopen);
             }
-            if waiting.is_none() {
+            let why = why_down(choices.iter().map(|choice| (&*choice.entry, &*choice.model)));
+            if waiting.as_ref().is_none_or(|waiting| waiting.repair != why.repair) {
                 let Some(first) = choices.first() else {
                     return Err(Refusal::new(ghost_domain::Code::Internal, "a turn has no model to ask"));
                 };
-                let down = reason(&first.entry, &first.model).unwrap_or_else(|| format!("{} is down", first.model));
                 // Meanwhile, calls that wait only for budget continue.
                 ticket.pass_on();
                 self.flush().await?;
-                self.park(first, &down).await?;
+                self.park(first, &why.reason).await?;
                 self.show(Activity::Queued);
-                waiting = Some(Waiting::begin(&engine, &agent_id, &session, &down));
+                waiting = Some(Waiting::for_models(&engine, &agent_id, &session, why).await?);
                 // The state may have changed during these writes, and a retry may have been requested.
                 if retry_now.now_or_never().is_some() {
                     choices.iter().for_each(|choice| choice.entry.breaker.probe_now(&choice.model));
@@ -316,7 +344,8 @@ impl Runner {
         self.flush().await?;
         self.park(choice, reason).await?;
         self.show(Activity::Queued);
-        let _waiting = Waiting::begin(&self.engine, &self.agent_id, &self.session, reason);
+        let why = Wait { reason: reason.into(), repair: None };
+        let _waiting = Waiting::begin(&self.engine, &self.agent_id, &self.session, why);
         tokio::select! {
             biased;
             () = retry_now => {}
@@ -335,7 +364,8 @@ impl Runner {
         (limits_changed, retry_now, plan_changed): (Notification<'_>, Notification<'_>, Notification<'_>),
     ) -> bool {
         self.show(Activity::Queued);
-        let _waiting = Waiting::begin(&self.engine, &self.agent_id, &self.session, &format!("budget {scope} is spent"));
+        let why = Wait { reason: format!("budget {scope} is spent").into(), repair: None };
+        let _waiting = Waiting::begin(&self.engine, &self.agent_id, &self.session, why);
         let clock = &self.engine.services.ctx.ports.clock;
         let day = async {
             match scope {

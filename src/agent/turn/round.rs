@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ghost_config::plan::ProviderKind;
 use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::model_facts::ModelFacts;
 use ghost_domain::{Code, Price, Refusal};
@@ -88,18 +89,16 @@ impl Round {
         self.unaffordable.clear();
     }
 
-    /// Records a failure. Errors about the provider's load or about the key are not the turn's
-    /// fault, even if the model answers others.
+    /// Records a failure. It can be the turn's fault if the model answers others.
     pub(super) fn record_failure(&mut self, choices: &[Choice], index: usize, kind: ErrorKind) {
-        let of_the_turn = matches!(kind, ErrorKind::Server | ErrorKind::Timeout | ErrorKind::BrokenStream);
+        let of_the_turn = kind.may_be_of_the_request();
         let (choice, before) = (&choices[index], self.answers.get(index).copied().unwrap_or_default());
         self.alone |= of_the_turn && choice.entry.breaker.answers(&choice.model) > before;
     }
 }
 
 /// The hint when no model has answered.
-const UNANSWERED: &str =
-    "see `ghostctl events --kind model.failed`; the mail of this turn is not tried again by itself";
+const UNANSWERED: &str = "see `ghostctl events --kind model.failed`, then `ghostctl turn retry --failed`";
 
 /// A model of a provider that the turn may ask.
 pub(super) struct Choice {
@@ -107,6 +106,13 @@ pub(super) struct Choice {
     pub(super) model: String,
     pub(super) price: Option<Price>,
     pub(super) facts: Arc<ModelFacts>,
+}
+
+impl Choice {
+    /// Whether the model answers from a file of this world. What it refuses once, it refuses always.
+    pub(super) fn answers_here(&self) -> bool {
+        matches!(self.entry.plan.kind, ProviderKind::Scripted | ProviderKind::Recorded)
+    }
 }
 
 impl Runner {

@@ -36,16 +36,12 @@ pub(super) enum Thought {
     Corrected,
     /// The answer ends the turn, and the end is committed.
     Ended,
-    /// No model can answer.
+    /// No model can answer this turn, and waiting would not help.
     Failed(Refusal),
     /// The turn's time is used up; with the text of the answer that this interrupted.
     OutOfTime(Refusal, Option<String>),
     /// The budget refuses the call, and waiting would not help.
     Unaffordable(Refusal),
-    /// No model accepts a conversation of this length, and it cannot be made shorter.
-    TooLong(Refusal),
-    /// The model fails this turn repeatedly while it answers others.
-    Poisoned(Refusal),
     /// The root's budget is spent: the turn is parked, and the agent continues with other work.
     SetAside,
     /// While the turn waited, another plan became current: the turn must be opened again.
@@ -82,12 +78,12 @@ impl Runner {
                 Gate::Open(open, pass, slot) => (open, pass, slot),
                 Gate::RoundOver => {
                     if let Some(refusal) = self.next_round(&choices, &mut round).await? {
-                        return Ok(Thought::Poisoned(refusal));
+                        return Ok(Thought::Failed(refusal));
                     }
                     (index, failed) = (0, 0);
                     continue;
                 }
-                Gate::Refused => return Ok(refused(&choices, round)),
+                Gate::Refused => return Ok(Thought::Failed(refused(&choices, round))),
                 Gate::Reopen => return Ok(Thought::Reopen),
             };
             if open != index {
@@ -182,12 +178,12 @@ impl Runner {
                     }
                     if round.transient {
                         if let Some(refusal) = self.next_round(&choices, &mut round).await? {
-                            return Ok(Thought::Poisoned(refusal));
+                            return Ok(Thought::Failed(refusal));
                         }
                         (index, failed) = (0, 0);
                         continue;
                     }
-                    return Ok(refused(&choices, round));
+                    return Ok(Thought::Failed(refused(&choices, round)));
                 }
                 Started::Refused(refusal) => return Ok(Thought::Unaffordable(refusal)),
             };
@@ -231,7 +227,7 @@ impl Runner {
             // lost its time to failed attempts has not.
             let used_own_time = self.timed || round.worked >= Limits::seconds(self.spec.limits.turn_seconds) / 2;
             let timeout_refusal = self.out_of_time();
-            let transient = error.kind.is_transient();
+            let mut transient = error.kind.is_transient();
             let jitter = self.engine.services.ctx.ports.rng.below(1_000);
             let remaining: Vec<usize> = (index + 1..choices.len())
                 .filter(|next| if transient { round.may_ask(*next) } else { !round.refused.contains(next) })
@@ -252,6 +248,9 @@ impl Runner {
                 stale.then_some(Remedy::DropState).or(shown.then_some(Remedy::DropImages))
             };
             self.failed(choice, reservation_id, &error, took, remedy).await?;
+            // What looks permanent is the model's fault if other agents get it too.
+            let is_final = !transient && remedy.is_none() && !matches!(next, Next::Retry(_));
+            transient |= is_final && !choice.answers_here() && pass.refused(&self.agent_id, &error);
             let bounds = (choice.entry.plan.attempts, choice.entry.plan.retry_cap);
             if out_of_own_time {
                 drop(pass);
@@ -260,8 +259,7 @@ impl Runner {
                 let began = pass.failed(&error, bounds);
                 self.is_down(choice, began).await?;
             } else {
-                // A permanent error shows that the model itself is up.
-                self.is_up(choice, pass.answered()).await?;
+                drop(pass);
             }
             if let Some(refusal) = timeout_refusal.filter(|_| used_own_time || !transient) {
                 return Ok(Thought::OutOfTime(refusal, partial));
@@ -311,11 +309,11 @@ impl Runner {
                     }
                     round.outage = Some((index, error));
                     if let Some(refusal) = self.next_round(&choices, &mut round).await? {
-                        return Ok(Thought::Poisoned(refusal));
+                        return Ok(Thought::Failed(refusal));
                     }
                     (index, failed) = (0, 0);
                 }
-                Next::GiveUp => return Ok(no_answer(choice, &error)),
+                Next::GiveUp => return Ok(Thought::Failed(no_answer(choice, &error))),
             }
         }
     }
@@ -526,21 +524,21 @@ fn shows(messages: &[Message]) -> bool {
     messages.iter().flat_map(|message| &message.blocks).any(|block| matches!(block, Block::Image { .. }))
 }
 
-/// How a turn ends when every model has refused it; `round` has the last error.
-fn refused(choices: &[Choice], round: Round) -> Thought {
+/// Why a turn ends when every model has refused it; `round` has the last error.
+fn refused(choices: &[Choice], round: Round) -> Refusal {
     // After a restart, only the events have details.
-    let before = || Thought::Failed(unanswered(&format!("{} has failed in this turn", choices[0].model)));
+    let before = || unanswered(&format!("{} has failed in this turn", choices[0].model));
     round.outage.map_or_else(before, |(of, error)| no_answer(&choices[of], &error))
 }
 
-/// How a turn ends when the last model that may be asked has failed.
-fn no_answer(choice: &Choice, error: &ProviderError) -> Thought {
+/// Why a turn ends when the last model that may be asked has failed.
+fn no_answer(choice: &Choice, error: &ProviderError) -> Refusal {
     let details = format!("{} ({}): {}", choice.model, choice.entry.name, error.message);
     if error.kind != ErrorKind::ContextTooLong {
-        return Thought::Failed(unanswered(&details));
+        return unanswered(&details);
     }
-    Thought::TooLong(Refusal::new(Code::TooLarge, format!("no model takes this conversation: {details}")).hint(
+    Refusal::new(Code::TooLarge, format!("no model takes this conversation: {details}")).hint(
         "give the agent a model with a larger context window, or send smaller messages; `context_window_tokens` of its \
          archetype is the size of its model's window",
-    ))
+    )
 }

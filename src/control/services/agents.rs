@@ -195,7 +195,7 @@ impl AgentsService {
             .work
             .parked
             .clone()
-            .or_else(|| world.ctx().waiting(&agent_id).map(|reason| reason.to_string()))
+            .or_else(|| world.ctx().waiting(&agent_id).map(|wait| wait.reason.to_string()))
             .or_else(|| details.work.approval.as_ref().map(waits_for));
         Ok(v1::GetAgentResponse {
             agent: Some(agent),

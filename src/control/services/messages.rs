@@ -111,18 +111,17 @@ impl Messages for MessagesService {
                 _ => refusal,
             })
         })?;
-        let refusal = queries::why_unanswered(&self.0.world, &ask).await.map_err(to_status)?;
+        let refusal = why_unanswered(&ask);
         let error_code = refusal.as_ref().map(|refusal| refusal.code.as_str().to_owned());
-        let (error, hint) = refusal.map_or((None, None), |refusal| (Some(refusal.message), refusal.hint));
         let redact = |text: String| self.0.world.ctx().redactor.redact(&text);
         Ok(Response::new(v1::AskResponse {
             ask_id: ask.ask_id.to_string(),
             status: ask.status.as_str().to_owned(),
             // A late reply stays in the row, but the ask ended without a reply.
             reply: ask.reply.filter(|_| ask.status == AskStatus::Answered).map(redact),
-            error,
             error_code,
-            hint,
+            hint: refusal.as_ref().and_then(|refusal| refusal.hint.clone()).map(redact),
+            error: refusal.map(|refusal| refusal.message).map(redact),
             truncated: ask.truncated && ask.status == AskStatus::Answered,
         }))
     }
@@ -163,5 +162,21 @@ impl Messages for MessagesService {
         .await;
         let letter = result.map_err(to_status)?;
         Ok(dead_change(&letter))
+    }
+}
+
+/// The refusal that an ask ended with. `None` if it is open or was answered.
+fn why_unanswered(ask: &Ask) -> Option<Refusal> {
+    let text = ask.error.as_deref().unwrap_or("it ended without an answer");
+    match ask.status {
+        AskStatus::Open | AskStatus::Answered => None,
+        AskStatus::TimedOut => Some(Refusal::new(Code::Timeout, text).hint(
+            "the question stays in the agent's inbox, and a late reply is kept: see `ghostctl events --kind ask.late`; a \
+             longer timeout waits for it",
+        )),
+        AskStatus::Failed => {
+            let refusal = Refusal::new(ask.code.unwrap_or(Code::Unavailable), text);
+            Some(ask.hint.iter().fold(refusal, |refusal, hint| refusal.hint(hint)))
+        }
     }
 }

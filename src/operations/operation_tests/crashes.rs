@@ -158,7 +158,7 @@ async fn mail_that_fits_no_model_is_tried_alone_and_then_becomes_a_dead_letter()
     let world = OperationWorld::new().await;
     let too_long = async |turn_id: TurnId| {
         let refusal = Refusal::new(Code::TooLarge, "it does not fit the model");
-        write!(world, |w, ctx| turns::too_long(w, &ctx, turn_id, refusal).await).unwrap().status
+        write!(world, |w, ctx| turns::fail(w, &ctx, turn_id, refusal).await).unwrap().status
     };
     let ask = world.outside_ask("ada").await.unwrap();
     world.send("ada", "one").await;

@@ -1,7 +1,7 @@
 //! Handles a turn that cannot continue (docs/design.md, "Supervision and restart"). If it has
 //! several messages, each is tried again alone. A turn with a single message continues from its
-//! journal after a crash. The message becomes a dead letter if its turn keeps crashing or fits no
-//! model.
+//! journal after a crash. The message becomes a dead letter if its turn keeps crashing or fails for
+//! good. Mail is consumed by an answer, or held.
 
 use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::{
@@ -16,6 +16,9 @@ use super::ending::Ending;
 use super::ownership::working_turn;
 use crate::{OperationContext, Result, approvals, asks, budgets, dead_letters, questions};
 
+/// The code of the error that an asker gets when a turn crashed or stalled.
+const CRASHED: Code = Code::Unavailable;
+
 /// Records a crash inside the process. The death of the daemon is not counted here.
 pub async fn crashed(w: &mut dyn Writes, ctx: &OperationContext, agent_id: &AgentId, reason: &str) -> Result<()> {
     let Some(mut turn) = w.turn_open_of(agent_id).await? else { return Ok(()) };
@@ -23,7 +26,7 @@ pub async fn crashed(w: &mut dyn Writes, ctx: &OperationContext, agent_id: &Agen
     w.turn_put(&turn).await?;
     let mail = taken_mail(w, &turn).await?;
     let Some(mail) = single(w, &turn, &mail).await? else {
-        return split(w, ctx, turn, &mail, reason, 1).await;
+        return split(w, ctx, turn, &mail, (reason, CRASHED), 1).await;
     };
     let ids: Vec<MessageId> = mail.iter().map(|envelope| envelope.message_id).collect();
     budgets::forfeit_held(w, ctx, &mut turn).await?;
@@ -31,7 +34,7 @@ pub async fn crashed(w: &mut dyn Writes, ctx: &OperationContext, agent_id: &Agen
     w.message_mark(&ids, MailState::Taken, Some(turn.turn_id), 1).await?;
     let crashes = mail.first().map_or(turn.crashes, |envelope| envelope.crashes + 1);
     if crashes >= ctx.limits().crashes_max {
-        dead_letters::end_turn(w, ctx, turn, &ids, reason, crashes).await?;
+        dead_letters::end_turn(w, ctx, turn, &ids, (reason, CRASHED), crashes).await?;
     }
     Ok(())
 }
@@ -73,11 +76,11 @@ pub async fn review_at_boot(w: &mut dyn Writes, ctx: &OperationContext) -> Resul
             let reason = format!("no progress over {} starts of the daemon", turn.stalled_boots);
             let mail = taken_mail(w, &turn).await?;
             match single(w, &turn, &mail).await? {
-                None => split(w, ctx, turn, &mail, &reason, 1).await?,
+                None => split(w, ctx, turn, &mail, (&reason, CRASHED), 1).await?,
                 Some(mail) => {
                     let ids: Vec<MessageId> = mail.iter().map(|envelope| envelope.message_id).collect();
                     let boots = turn.stalled_boots;
-                    dead_letters::end_turn(w, ctx, turn, &ids, &reason, boots).await?;
+                    dead_letters::end_turn(w, ctx, turn, &ids, (&reason, CRASHED), boots).await?;
                 }
             }
         }
@@ -85,21 +88,21 @@ pub async fn review_at_boot(w: &mut dyn Writes, ctx: &OperationContext) -> Resul
     Ok(())
 }
 
-/// Ends a turn whose conversation fits no model. If it has several messages, each is tried again
-/// alone. A single message becomes a dead letter, which can be retried with another model.
-/// Heartbeats, cron turns and chat wake-ups are dropped, because the world creates them again.
-pub async fn too_long(w: &mut dyn Writes, ctx: &OperationContext, turn_id: TurnId, refusal: Refusal) -> Result<Turn> {
+/// Ends a turn that failed for good: no model can answer it, or it cannot run. If it has several messages, each is tried
+/// again alone. A single message becomes a dead letter, which an operator can retry. Heartbeats, cron turns and chat
+/// wake-ups are dropped, because the world creates them again.
+pub async fn fail(w: &mut dyn Writes, ctx: &OperationContext, turn_id: TurnId, refusal: Refusal) -> Result<Turn> {
     let turn = working_turn(w, ctx, turn_id).await?;
     let mail = taken_mail(w, &turn).await?;
     let reason = refusal.to_string();
     match single(w, &turn, &mail).await? {
-        None => split(w, ctx, turn, &mail, &reason, 0).await?,
+        None => split(w, ctx, turn, &mail, (&reason, refusal.code), 0).await?,
         Some(mail) if mail.iter().all(|envelope| envelope.is_chat_wake() || recurs(envelope.kind)) => {
             return finish(w, ctx, turn_id, Ending::Failed(refusal)).await;
         }
         Some(mail) => {
             let ids: Vec<MessageId> = mail.iter().map(|envelope| envelope.message_id).collect();
-            dead_letters::end_turn(w, ctx, turn, &ids, &reason, 0).await?;
+            dead_letters::end_turn(w, ctx, turn, &ids, (&reason, refusal.code), 0).await?;
         }
     }
     w.turn_get(turn_id).await?.ok_or_else(|| Refusal::not_found("turn", &turn_id.to_string(), None))
@@ -146,7 +149,7 @@ async fn split(
     ctx: &OperationContext,
     mut turn: Turn,
     mail: &[Envelope],
-    reason: &str,
+    (reason, code): (&str, Code),
     crashes: u32,
 ) -> Result<()> {
     let crashes_max = ctx.limits().crashes_max;
@@ -163,7 +166,7 @@ async fn split(
     w.message_rouse(&ids).await?;
     for envelope in poisoned {
         let times = envelope.crashes.saturating_add(crashes);
-        dead_letters::create(w, ctx, &turn, &[envelope.message_id], reason, times).await?;
+        dead_letters::create(w, ctx, &turn, &[envelope.message_id], (reason, code), times).await?;
     }
     asks::abandon(w, ctx, turn.turn_id).await?;
     approvals::cancel(w, ctx, turn.turn_id).await?;

@@ -204,7 +204,7 @@ pub(crate) async fn holds_up(
         },
     };
     let parked = turn.and_then(|turn| turn.parked).map(|parked| parked.reason);
-    Ok(parked.or_else(|| ctx.waiting(&ask.target).map(|reason| reason.to_string())))
+    Ok(parked.or_else(|| ctx.waiting(&ask.target).map(|wait| wait.reason.to_string())))
 }
 
 /// The open turn of an ask's target and root that is parked because the budget of that root is

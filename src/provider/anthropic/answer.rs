@@ -25,6 +25,8 @@ pub(super) struct Gathered<'r> {
     blocks: Vec<Open>,
     usage: Counts,
     stop: Option<Stop>,
+    /// Whether an event of the protocol was received.
+    begun: bool,
     done: bool,
     /// Whether an earlier block has text: the next block's text then begins on a new line.
     has_text: bool,
@@ -123,7 +125,8 @@ struct Whole {
 impl<'r> Gathered<'r> {
     pub(super) fn new(request: &ModelRequest, redactor: &'r Redactor) -> Self {
         let bytes = AnswerBytes::new(request);
-        Self { redactor, bytes, blocks: Vec::new(), usage: Counts::default(), stop: None, done: false, has_text: false }
+        let (blocks, usage) = (Vec::new(), Counts::default());
+        Self { redactor, bytes, blocks, usage, stop: None, begun: false, done: false, has_text: false }
     }
 
     fn start(
@@ -282,7 +285,9 @@ impl<'r> Gathered<'r> {
 
 impl Gather for Gathered<'_> {
     fn event(&mut self, data: &str, deltas: &mut dyn Deltas) -> Result<(), ProviderError> {
-        match read(data, self.redactor)? {
+        let event = read(data, self.redactor)?;
+        self.begun |= !matches!(event, Event::Error { .. } | Event::Other);
+        match event {
             Event::MessageStart { message } => self.usage = message.usage.unwrap_or_default(),
             Event::ContentBlockStart { index, content_block } => self.start(index, content_block, deltas)?,
             Event::ContentBlockDelta { index, delta } => self.delta(index, delta, deltas)?,
@@ -302,11 +307,16 @@ impl Gather for Gathered<'_> {
         let whole: Whole = serde_json::from_value(body).map_err(|_| {
             ProviderError::new(ErrorKind::BadAnswer, "the provider answered with one JSON text in place of a stream")
         })?;
+        self.begun = true;
         for (index, block) in (0..).zip(whole.content) {
             self.start(index, block, deltas)?;
         }
         self.end(whole.ending, whole.usage);
         Ok(())
+    }
+
+    fn has_begun(&self) -> bool {
+        self.begun
     }
 
     fn is_done(&self) -> bool {

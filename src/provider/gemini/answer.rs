@@ -27,6 +27,8 @@ pub(super) struct Gathered<'r> {
     usage: Option<Counts>,
     reason: Option<String>,
     blocked: Option<String>,
+    /// Whether an event of the protocol was received.
+    begun: bool,
 }
 
 enum Piece {
@@ -107,7 +109,7 @@ struct FunctionCall {
 impl<'r> Gathered<'r> {
     pub(super) fn new(request: &ModelRequest, redactor: &'r Redactor) -> Self {
         let bytes = AnswerBytes::new(request);
-        Self { redactor, bytes, pieces: Vec::new(), usage: None, reason: None, blocked: None }
+        Self { redactor, bytes, pieces: Vec::new(), usage: None, reason: None, blocked: None, begun: false }
     }
 
     fn add_event(&mut self, event: Event, deltas: &mut dyn Deltas) -> Result<(), ProviderError> {
@@ -120,6 +122,7 @@ impl<'r> Gathered<'r> {
                 "the provider sent an event that is not of its protocol",
             ));
         }
+        self.begun = true;
         self.usage = event.usage_metadata.or(self.usage.take());
         self.blocked = event.prompt_feedback.and_then(|feedback| feedback.block_reason).or(self.blocked.take());
         // Ghost asks for one candidate only.
@@ -259,6 +262,10 @@ impl Gather for Gathered<'_> {
 
     fn whole(&mut self, body: &[u8], deltas: &mut dyn Deltas) -> Result<(), ProviderError> {
         self.event(&String::from_utf8_lossy(body), deltas)
+    }
+
+    fn has_begun(&self) -> bool {
+        self.begun
     }
 
     fn is_done(&self) -> bool {

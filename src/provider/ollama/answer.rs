@@ -26,6 +26,8 @@ pub(super) struct Gathered<'r> {
     thinking: String,
     calls: Vec<Call>,
     last: Option<Last>,
+    /// Whether a line of the protocol was received.
+    begun: bool,
 }
 
 #[derive(Deserialize)]
@@ -69,7 +71,7 @@ struct Function {
 impl<'r> Gathered<'r> {
     pub(super) fn new(request: &ModelRequest, redactor: &'r Redactor) -> Self {
         let (text, thinking, calls) = (String::new(), String::new(), Vec::new());
-        Self { redactor, bytes: AnswerBytes::new(request), text, thinking, calls, last: None }
+        Self { redactor, bytes: AnswerBytes::new(request), text, thinking, calls, last: None, begun: false }
     }
 
     fn add_line(&mut self, line: Line, deltas: &mut dyn Deltas) -> Result<(), ProviderError> {
@@ -77,6 +79,7 @@ impl<'r> Gathered<'r> {
             let body = if error.is_string() { json!({ "message": error }) } else { error };
             return Err(event_error(&body, self.redactor));
         }
+        self.begun |= line.message.is_some() || line.done;
         let Message { content, thinking, tool_calls } = line.message.unwrap_or_default();
         if let Some(more) = thinking.filter(|more| !more.is_empty()) {
             self.bytes.add_text(more.len())?;
@@ -156,6 +159,10 @@ impl Gather for Gathered<'_> {
 
     fn whole(&mut self, body: &[u8], deltas: &mut dyn Deltas) -> Result<(), ProviderError> {
         self.event(&String::from_utf8_lossy(body), deltas)
+    }
+
+    fn has_begun(&self) -> bool {
+        self.begun
     }
 
     fn is_done(&self) -> bool {

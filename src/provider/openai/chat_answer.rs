@@ -126,6 +126,8 @@ pub(super) struct Gathered<'a> {
     /// The token counts as the server sent them.
     usage: Option<Value>,
     reason: Option<String>,
+    /// Whether a choice was received.
+    begun: bool,
     done: bool,
 }
 
@@ -143,6 +145,7 @@ impl<'a> Gathered<'a> {
             positions: BTreeMap::new(),
             usage: None,
             reason: None,
+            begun: false,
             done: false,
         }
     }
@@ -167,6 +170,7 @@ impl<'a> Gathered<'a> {
             return Err(event_error(&error, self.redactor).usage(self.usage_if_ended()));
         }
         let Some(choice) = chunk.choices else { return Ok(()) };
+        self.begun = true;
         if let Some(delta) = choice.delta {
             self.delta(delta, deltas)?;
         }
@@ -413,6 +417,10 @@ impl Gather for Gathered<'_> {
             .map_err(|error| self.bad(&error.to_string(), &String::from_utf8_lossy(body)))?;
         self.done = true;
         self.chunk(chunk, deltas)
+    }
+
+    fn has_begun(&self) -> bool {
+        self.begun
     }
 
     fn is_done(&self) -> bool {

@@ -43,6 +43,8 @@ pub(super) struct Gathered<'r> {
     refused: bool,
     usage: Option<Value>,
     stop: Option<Stop>,
+    /// Whether an event of the protocol was received.
+    begun: bool,
 }
 
 /// What was shown of the current item.
@@ -127,6 +129,7 @@ impl<'r> Gathered<'r> {
             refused: false,
             usage: None,
             stop: None,
+            begun: false,
         }
     }
 
@@ -345,6 +348,7 @@ impl Gather for Gathered<'_> {
         };
         let (content_part, summary_part) =
             ((false, event.content_index.unwrap_or(0)), (true, event.summary_index.unwrap_or(0)));
+        self.begun |= event.kind.starts_with("response.");
         match event.kind.as_str() {
             "response.output_item.added" => drop(self.open.insert(event.output_index)),
             "response.output_item.done" => {
@@ -380,11 +384,16 @@ impl Gather for Gathered<'_> {
             };
             return Err(event_error(&error, self.redactor));
         };
+        self.begun = true;
         for item in output {
             self.item(item, deltas)?;
         }
         response.status.get_or_insert_with(|| "completed".to_owned());
         self.end(response, deltas)
+    }
+
+    fn has_begun(&self) -> bool {
+        self.begun
     }
 
     fn is_done(&self) -> bool {

@@ -133,7 +133,12 @@ async fn a_stream_that_breaks_off_is_an_error() {
     for length in [list.len() - 1, 15, 17, 0] {
         for end in [FakeEnd::Cut, FakeEnd::Whole] {
             let error = fails(FakeReply::new(200, "text/event-stream", stream(&list[..length])).ending(end)).await;
-            assert_eq!((error.kind, error.charge), (ErrorKind::BrokenStream, Charge::Unknown), "{length} {error}");
+            // What ends before it begins is no answer.
+            let expected = match (length, end) {
+                (0, FakeEnd::Whole) => (ErrorKind::Gateway, Charge::Nothing),
+                _ => (ErrorKind::BrokenStream, Charge::Unknown),
+            };
+            assert_eq!((error.kind, error.charge), expected, "{length} {error}");
         }
     }
     let half = stream(&list[..list.len() - 1]) + "data: {\"type\":\"response.compl";
@@ -204,7 +209,7 @@ async fn error_events_are_returned_and_garbage_is_a_bad_answer() {
         assert_eq!((error.kind, error.charge), (ErrorKind::BadAnswer, Charge::Unknown), "{garbage} {error}");
     }
     for (status, body, kind) in [
-        (404, r#"{"error":{"message":"Unknown request URL","code":"unknown_url"}}"#, ErrorKind::BadRequest),
+        (404, r#"{"error":{"message":"Unknown request URL","code":"unknown_url"}}"#, ErrorKind::UnknownModel),
         (
             404,
             r#"{"error":{"message":"The model `m` does not exist","code":"model_not_found"}}"#,
@@ -246,11 +251,12 @@ async fn an_answer_in_one_body_is_read() {
         (whole(r#""status":"failed","#, r#""error":{"code":"server_error","message":"x"},"#), ErrorKind::Server),
         (whole(r#""status":"queued","#, ""), ErrorKind::Server),
         (r#"{"error":{"type":"overloaded_error","message":"busy"}}"#.to_owned(), ErrorKind::Overloaded),
-        ("{}".to_owned(), ErrorKind::BadAnswer),
-        ("nonsense".to_owned(), ErrorKind::BadAnswer),
+        ("{}".to_owned(), ErrorKind::Gateway),
+        ("nonsense".to_owned(), ErrorKind::Gateway),
     ] {
+        let charge = if kind == ErrorKind::Gateway { Charge::Nothing } else { Charge::Unknown };
         let error = fails(FakeReply::new(200, "application/json", body.clone())).await;
-        assert_eq!((error.kind, error.charge), (kind, Charge::Unknown), "{body} {error}");
+        assert_eq!((error.kind, error.charge), (kind, charge), "{body} {error}");
     }
 }
 
@@ -272,7 +278,8 @@ async fn all_parts_of_an_answer_are_limited() {
     ] {
         let reply = FakeReply::new(200, "text/event-stream", body).in_pieces(1 << 16).ending(FakeEnd::Hang);
         let error = fails(reply).await;
-        assert_eq!((error.kind, error.charge), (ErrorKind::BadAnswer, Charge::Unknown), "{error}");
+        let begun = !text_part.ends_with("bytes");
+        assert_eq!(error.kind, if begun { ErrorKind::BadAnswer } else { ErrorKind::Gateway }, "{error}");
         assert!(error.message.contains(text_part), "{text_part}: {error}");
     }
     // The longest answers are accepted: deltas and the complete item are not both counted.
