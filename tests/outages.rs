@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use ghost_proto::v1::SendRequest;
 use ghost_proto::v1::messages_client::MessagesClient;
-use ghost_provider::testing::{FakeAnswer, FakeEnd, FakeReply};
+use ghost_provider::testing::{FakeAnswer, FakeEnd, FakeReply, Wire, wrong_replies};
 use ghost_testkit::blackbox::{Daemon, Database, Deadline, ModelServer, TestEnvironment, ghostd_testing};
 use serde_json::{Value, json};
 use tonic::transport::Endpoint;
@@ -39,14 +39,17 @@ fn agent(n: usize) -> String {
     format!("a{n:02}")
 }
 
-/// The next failure of a server that is down.
+/// The next failure of a server that is down: it fails itself, or something in front of it answers.
 fn out(number: u64) -> FakeAnswer {
+    let pages = wrong_replies([200, 302, 400, 404, 422, 502][(number / 10 % 6) as usize], Wire::Chat);
     let begun = |end| FakeReply { end, ..FakeReply::new(200, "text/event-stream", "data: {\"choices\":[]}\n\n") };
-    match number % 4 {
+    match number % 10 {
         0 => FakeAnswer::Raw(begun(FakeEnd::Cut)),
         1 => FakeAnswer::Raw(begun(FakeEnd::Hang)),
         2 => FakeAnswer::status(503, "no capacity"),
-        _ => FakeAnswer::status(429, "slow down"),
+        3 => FakeAnswer::status(429, "slow down"),
+        // The last one is the provider's own refusal.
+        page => FakeAnswer::Raw(pages[page as usize % (pages.len() - 1)].1.clone()),
     }
 }
 
@@ -116,7 +119,7 @@ fn every_message_survives_an_outage_and_kills_in_exactly_one_finished_turn() {
         if down { Ok(()) } else { Err(status.to_string()) }
     });
     let mut daemon = Some(daemon);
-    for _ in 0..3 {
+    for _ in 0..10 {
         if let Some(daemon) = daemon.take() {
             daemon.kill();
         }

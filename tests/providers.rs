@@ -31,14 +31,7 @@ fn runtime() -> Runtime {
 
 /// The configuration of the provider `p`.
 fn provider(wire: Wire, url: &str) -> String {
-    let (kind, api) = match wire {
-        Wire::Anthropic => ("anthropic", ""),
-        Wire::Responses => ("openai", ", api: responses"),
-        Wire::Chat => ("openai", ", api: chat"),
-        Wire::Gemini => ("gemini", ""),
-        Wire::Ollama => ("ollama", ""),
-    };
-    format!("p: {{ kind: {kind}, base_url: '{url}'{api} }}")
+    format!("p: {}", wire.provider(url, ""))
 }
 
 /// Holds back the answers of some rounds until the test releases them.

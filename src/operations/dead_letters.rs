@@ -12,6 +12,7 @@ use crate::agent_lookup::agent_for;
 use crate::agents::orders::stop;
 use crate::droids::family;
 use crate::turns::calls::close_open_calls;
+use crate::turns::end::emit_end;
 use crate::turns::ending::HeldMail;
 use crate::{OperationContext, Result, approvals, asks, budgets, conversations, schedules};
 
@@ -34,6 +35,7 @@ pub async fn end_turn(
     turn.reason = Some(dead_letter.reason.clone());
     turn.ended_at = Some(ctx.now());
     w.turn_put(&turn).await?;
+    emit_end(w, ctx, &turn).await?;
     ctx.wake(w, &turn.agent_id);
     if turn.agent_id.is_droid() {
         family::crashed(w, ctx, &turn.agent_id, &dead_letter.reason).await?;
@@ -121,6 +123,11 @@ pub async fn retry(
         // The attempts before do not count any more, as after a wait.
         let step = Step::Parked { reason: format!("it failed, and {by} retried it") };
         w.journal_append(turn.turn_id, &step, ctx.now()).await?;
+        if turn.rounds > 0 {
+            // What the model said last, for example a refusal, was no end.
+            let text = "This turn failed, and an operator has it tried again. Go on with it.".to_owned();
+            w.journal_append(turn.turn_id, &Step::Note { text }, ctx.now()).await?;
+        }
     }
     w.message_forgive(&dead_letter.messages).await?;
     let turn_id = (!fresh).then_some(dead_letter.turn_id);

@@ -32,6 +32,12 @@ fn turns(status: &WorldStatus) -> String {
     if status.parked_turns > 0 {
         text.push_str(&format!(", {} of them parked", status.parked_turns));
     }
+    // Those that ended well need no line.
+    let unwell = status.turns_ended.iter().filter(|count| ["dead", "failed", "timed_out"].contains(&&*count.name));
+    let unwell: Vec<NamedCount> = unwell.cloned().collect();
+    if !unwell.is_empty() {
+        text.push_str(&format!("; {} since the start", counted(&unwell)));
+    }
     if status.waiting_agents > 0 {
         text.push_str(&format!("; {} waiting", plural(status.waiting_agents, "agent")));
     }

@@ -9,78 +9,46 @@ use std::sync::{Arc, Mutex};
 
 use ghost_config::testing::WorldFiles;
 use ghost_domain::{DeadLetterStatus, MailState, TurnStatus};
-use ghost_provider::testing::{FakeEnd, FakeReply, FakeServer, Reply, request, say};
+use ghost_provider::testing::{FakeReply, FakeServer, OWN, Reply, Wire, request, say, wrong_replies};
 use ghost_provider::{Charge, ErrorKind, NoDeltas, ProviderError, Providers};
 use ghost_store::tables::TurnFilter;
 
 use super::agent_world::{AgentWorld, id, read};
 
-const PROTOCOLS: [&str; 5] = ["anthropic", "chat", "responses", "gemini", "ollama"];
+const WORLD: &str = "\
+world: { id: test, name: Test }
+agents: [{ id: ada, archetype: worker }]
+llm:
+  default_provider: Chat
+  default_model: m
+  providers:
+";
 
 const NAMES: [&str; 10] = ["ada", "bob", "cyd", "dan", "eve", "fay", "gus", "hal", "ida", "jim"];
-
-const LOGIN: &str =
-    "<!doctype html><form action=/login>Your session has expired. Sign in to continue to the model.</form>";
-
-/// A body by its name, as a reply with `status` in place of an answer in `protocol`.
-fn bodies(status: u16, protocol: &str) -> Vec<(&'static str, FakeReply)> {
-    let other = match protocol {
-        "anthropic" => {
-            "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"x\"},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n"
-        }
-        _ => {
-            "event: message_start\ndata: {\"type\":\"message_start\",\"message\":{\"id\":\"m\",\"usage\":{\"input_tokens\":9}}}\n\nevent: message_stop\ndata: {\"type\":\"message_stop\"}\n\n"
-        }
-    };
-    let page = "<html><body><h1>We will be back soon</h1></body></html>";
-    vec![
-        ("HTML", FakeReply::new(status, "text/html", page)),
-        ("HTML as a stream", FakeReply::new(status, "text/event-stream", page)),
-        ("HTML as JSON", FakeReply::new(status, "application/json", page)),
-        ("empty", FakeReply::new(status, "text/event-stream", "")),
-        ("cut", FakeReply::new(status, "application/json", "{\"err").ending(FakeEnd::Cut)),
-        ("another protocol", FakeReply::new(status, "text/event-stream", other)),
-        ("login", FakeReply::new(status, "text/html; charset=utf-8", LOGIN)),
-        ("no fields", FakeReply::new(status, "application/json", "{\"status\":\"ok\"}")),
-        (
-            "own",
-            FakeReply::new(
-                status,
-                "application/json",
-                "{\"error\":{\"type\":\"invalid_request_error\",\"message\":\"no\"}}",
-            ),
-        ),
-    ]
-}
 
 /// The error of every cell, by what a turn can tell apart.
 async fn errors() -> (u32, Vec<(String, ProviderError)>) {
     let reply = Arc::new(Mutex::new(FakeReply::new(500, "text/plain", "")));
     let now = Arc::clone(&reply);
     let server = FakeServer::start(false, move |_| now.lock().unwrap().clone()).await.unwrap();
-    let config = format!(
-        "world: {{ id: test, name: Test }}\nagents: [{{ id: ada, archetype: worker }}]\nllm:\n  default_provider: chat\n  default_model: m\n  providers:\n    \
-         chat: {{ kind: openai, base_url: 'URL', api: chat }}\n    responses: {{ kind: openai, base_url: 'URL', api: responses \
-         }}\n    anthropic: {{ kind: anthropic, base_url: 'URL' }}\n    gemini: {{ kind: gemini, base_url: 'URL' }}\n    ollama: \
-         {{ kind: ollama, base_url: 'URL' }}\n"
-    );
-    let files = WorldFiles::new(&config.replace("URL", &server.url()), "");
+    let providers = Wire::ALL.map(|wire| format!("    {wire:?}: {}\n", wire.provider(&server.url(), "")));
+    let files = WorldFiles::new(&format!("{WORLD}{}", providers.concat()), "");
     let clock = ghost_domain::testing::ManualClock::at(0);
     let providers = Providers::build(&files.plan().llm, &|_| Some("key".to_owned()), clock).unwrap();
     let (mut cells, mut found) = (0, BTreeMap::new());
     for status in std::iter::once(200).chain(300..600) {
-        for protocol in PROTOCOLS {
-            for (body, answer) in bodies(status, protocol) {
+        for wire in Wire::ALL {
+            for (body, answer) in wrong_replies(status, wire) {
                 *reply.lock().unwrap() = answer;
-                let entry = providers.get(protocol).unwrap();
+                let entry = providers.get(&format!("{wire:?}")).unwrap();
                 let failed = entry.provider.complete(&request("m", "Hello."), &mut NoDeltas).await;
                 let error = failed.expect_err("not an answer");
-                let cell = format!("{status} {body} from {protocol}: {error}");
+                let cell = format!("{status} {body} from {wire:?}: {error}");
                 // Only the provider itself says that a request is wrong, and only a size says so for it.
-                let page = body != "own" && status != 413;
+                let page = body != OWN && status != 413;
                 assert!(error.kind.is_transient() || !page, "{cell}");
                 // Nothing is charged where no answer was made. A body that broke off may have been one.
-                let broke_off = status == 200 && (body == "cut" || body == "own");
+                let broke_off = status == 200 && (body == "a cut body" || body == OWN);
                 assert!(error.charge == Charge::Nothing || broke_off, "{cell}");
                 cells += 1;
                 found.entry((error.kind, error.charge == Charge::Nothing)).or_insert((cell, error));

@@ -101,6 +101,7 @@ impl Runner {
                     turns::record_call_start(w, &ctx, &turn, &start).await?;
                 }
                 match ending {
+                    Some(Ending::Failed(refusal)) => turns::fail(w, &ctx, turn_id, refusal).await,
                     Some(ending) => turns::finish_held(w, &ctx, turn_id, ending, held).await,
                     None => Ok(turn),
                 }

@@ -172,10 +172,11 @@ impl WorldService {
             node: ctx.node.to_string(),
             started_at_ms: directory.started_at().0,
             paused: directory.is_paused(),
-            agents_by_status: named(&agents_by_status, AgentStatus::as_str),
-            agents_by_activity: named(&agents_by_activity, Activity::as_str),
+            agents_by_status: named(&agents_by_status, |status| status.as_str()),
+            agents_by_activity: named(&agents_by_activity, |activity| activity.as_str()),
             open_turns: facts.open_turns.into(),
             parked_turns: facts.parked_turns.into(),
+            turns_ended: named(&self.0.tallies.read().turns, |status| status),
             waiting_agents: ctx.waiting_agents() as u64,
             models_down: models_down(world),
             inbox_total: facts.inbox_total,
@@ -392,8 +393,8 @@ pub(crate) fn population(control: &Control) -> (BTreeMap<AgentStatus, u64>, BTre
     (statuses, activities)
 }
 
-fn named<T: Copy>(counts: &BTreeMap<T, u64>, name: impl Fn(T) -> &'static str) -> Vec<NamedCount> {
-    counts.iter().map(|(what, count)| NamedCount { name: name(*what).into(), count: *count }).collect()
+fn named<T>(counts: &BTreeMap<T, u64>, name: impl Fn(&T) -> &str) -> Vec<NamedCount> {
+    counts.iter().map(|(what, count)| NamedCount { name: name(what).into(), count: *count }).collect()
 }
 
 /// Where commands run, and what keeps them inside.

@@ -96,8 +96,8 @@ pub async fn finish_held(
     let now = ctx.now();
     turn.status = status;
     turn.parked = None;
-    turn.reason.clone_from(&reason);
-    turn.text.clone_from(&text);
+    turn.reason = reason;
+    turn.text = text;
     turn.truncated = truncated;
     turn.ended_at = Some(now);
     w.turn_put(&turn).await?;
@@ -120,23 +120,28 @@ pub async fn finish_held(
         .correlation(turn_id);
         ctx.emit(w, event).await?;
     }
-    let event = NewEvent::new(
-        EventKind::TurnFinished,
-        json!({
-            "turn_id": turn_id, "status": status, "reason": reason, "rounds": turn.rounds, "calls": turn.calls,
-            "input_tokens": turn.input_tokens, "output_tokens": turn.output_tokens, "cost_usd": turn.cost.usd(),
-            "unpriced_tokens": turn.unpriced_tokens,
-            "text": text.as_deref().map(|text| ctx.excerpt(text, 400)), "truncated": truncated,
-            "root_id": turn.root_id,
-        }),
-    )
-    .agent(&turn.agent_id)
-    .correlation(turn_id);
-    ctx.emit(w, event).await?;
+    emit_end(w, ctx, &turn).await?;
     if turn.agent_id.is_droid() && turn.source != "operator" {
         close::turn_ended(w, ctx, &turn, &ending).await?;
     }
     Ok(turn)
+}
+
+/// Emits the event that a turn has ended.
+pub(crate) async fn emit_end(w: &mut dyn Writes, ctx: &OperationContext, turn: &Turn) -> Result<()> {
+    let event = NewEvent::new(
+        EventKind::TurnFinished,
+        json!({
+            "turn_id": turn.turn_id, "status": turn.status, "reason": turn.reason, "rounds": turn.rounds,
+            "calls": turn.calls, "input_tokens": turn.input_tokens, "output_tokens": turn.output_tokens,
+            "cost_usd": turn.cost.usd(), "unpriced_tokens": turn.unpriced_tokens,
+            "text": turn.text.as_deref().map(|text| ctx.excerpt(text, 400)), "truncated": turn.truncated,
+            "root_id": turn.root_id,
+        }),
+    )
+    .agent(&turn.agent_id)
+    .correlation(turn.turn_id);
+    ctx.emit(w, event).await
 }
 
 /// Why a turn gave no answer, as the predicate of a sentence about it.

@@ -8,6 +8,7 @@ mod fake_openai;
 mod plan;
 mod server;
 mod strict;
+mod wrong_replies;
 
 use std::sync::Arc;
 
@@ -21,6 +22,7 @@ pub use fake_openai::{FakeAnswer, FakeCall, FakeOpenAi};
 pub use plan::provider_plan;
 pub use server::{FakeEnd, FakeReply, FakeRequest, FakeServer};
 pub use strict::{Asked, StrictServer, Wire};
+pub use wrong_replies::{OWN, wrong_replies};
 
 /// A request of one user message by the agent `tester`.
 #[must_use]

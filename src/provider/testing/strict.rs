@@ -58,6 +58,8 @@ struct State {
     refusals: Mutex<Vec<String>>,
     count: Mutex<u64>,
     prefixes: Mutex<Prefixes>,
+    /// What comes back in place of answers.
+    broken: Mutex<Option<FakeReply>>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
@@ -73,7 +75,11 @@ impl StrictServer {
     pub async fn start(wire: Wire, answer: impl Fn(&Asked) -> Vec<Block> + Send + Sync + 'static) -> io::Result<Self> {
         let state = Arc::new(State::default());
         let shared = Arc::clone(&state);
-        let server = FakeServer::start(true, move |request| match read(wire, request).and_then(|asked| shared.check_attached(wire, asked)) {
+        let server = FakeServer::start(true, move |request| {
+            if let Some(reply) = lock(&shared.broken).clone() {
+                return reply;
+            }
+            match read(wire, request).and_then(|asked| shared.check_attached(wire, asked)) {
             Ok(asked) => {
                 let input = lock(&shared.prefixes).take(wire, &request.body);
                 let strict_answer = shared.strict_answer(&asked, answer(&asked), input);
@@ -86,6 +92,7 @@ impl StrictServer {
                 let error = json!({ "message": why, "type": "invalid_request_error", "code": 400, "status": "INVALID_ARGUMENT" });
                 FakeReply::new(400, "application/json", json!({ "type": "error", "error": error }).to_string())
             }
+            }
         })
         .await?;
         Ok(Self { server, wire, state })
@@ -95,6 +102,11 @@ impl StrictServer {
     #[must_use]
     pub fn base_url(&self) -> String {
         format!("{}{}", self.server.url(), self.wire.path())
+    }
+
+    /// Replies so to every request from now on; `None` ends that.
+    pub fn break_with(&self, reply: Option<FakeReply>) {
+        *lock(&self.state.broken) = reply;
     }
 
     /// The reasons why requests were refused, in order.

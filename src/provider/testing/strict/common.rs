@@ -40,6 +40,19 @@ impl Wire {
         }
     }
 
+    /// The settings of a provider in `world-config.yaml` that speaks the protocol at `base_url`, and `more` settings.
+    #[must_use]
+    pub fn provider(self, base_url: &str, more: &str) -> String {
+        let (kind, api) = match self {
+            Self::Anthropic => ("anthropic", ""),
+            Self::Responses => ("openai", ", api: responses"),
+            Self::Chat => ("openai", ", api: chat"),
+            Self::Gemini => ("gemini", ""),
+            Self::Ollama => ("ollama", ""),
+        };
+        format!("{{ kind: {kind}, base_url: '{base_url}'{api}{more} }}")
+    }
+
     /// The path of its base URL.
     #[must_use]
     pub fn path(self) -> &'static str {
