@@ -79,6 +79,7 @@ pub const EAGAIN: Errno = 11;
 pub const EACCES: Errno = 13;
 pub const ENOTDIR: Errno = 20;
 pub const ENOSYS: Errno = 38;
+pub const EOPNOTSUPP: Errno = 95;
 pub const EINPROGRESS: Errno = 115;
 pub const SIGKILL: i32 = 9;
 pub const SIGCHLD: i32 = 17;

@@ -476,3 +476,4 @@ pub const ENOENT: i32 = 2;
 pub const EACCES: i32 = 13;
 pub const EROFS: i32 = 30;
 pub const ENOSYS: i32 = 38;
+pub const EOPNOTSUPP: i32 = 95;

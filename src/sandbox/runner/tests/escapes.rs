@@ -74,6 +74,27 @@ fn system_calls() {
 }
 
 #[test]
+fn no_file_runs_as_its_owner() {
+    each(|client| {
+        let outcome = client.run(&client.attack("modes", &[]));
+        let results = outcome.results();
+        assert!(results.len() > 70, "{} {}", outcome.stdout(), outcome.stderr());
+        for (name, errno) in &results {
+            let expected = match name.as_str() {
+                name if name.starts_with("good_") => 0,
+                name if name.starts_with("openat2_") => ENOSYS,
+                name if name.contains("xattr") => EOPNOTSUPP,
+                _ => EPERM,
+            };
+            assert_eq!(*errno, expected, "{:?} {name}", client.mode);
+        }
+        let mode = |name: &str| fs::metadata(client.dir.join("work").join(name)).unwrap().permissions().mode() & 0o7777;
+        assert_eq!((mode("mode"), mode("made"), mode("made-folder")), (0o1751, 0o644, 0o755));
+        assert!(!client.dir.join("work/fresh").exists());
+    });
+}
+
+#[test]
 fn processes_outside() {
     each(|client| {
         // A process of the same user outside: as the daemon is to a local runner.

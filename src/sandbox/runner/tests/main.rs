@@ -38,6 +38,7 @@ fn attack_main() {
     println!();
     match attack.as_str() {
         "calls" => calls(),
+        "modes" => modes(),
         "writes" => writes(),
         "others" => others(),
         "network" => network(),
