@@ -163,6 +163,26 @@ pub fn modes() {
     io_report("good_folder", fs::create_dir("made-folder"));
 }
 
+/// Looks at names that are not listed.
+pub fn sights() {
+    let outside = variable("OUTSIDE");
+    let (start, watch) = if cfg!(target_arch = "x86_64") { (294, 254) } else { (26, 27) };
+    let watcher = unsafe { syscall(start, 0usize) };
+    let file = format!("{outside}/file");
+    for path in ["/root", "/home", "/boot", "/sys", "/run", "/var/log", "/var/lib", "/etc/shadow", "/etc/hostname"]
+        .into_iter()
+        .chain([outside.as_str(), file.as_str()])
+    {
+        io_report(&format!("stat_{path}"), fs::symlink_metadata(path));
+        io_report(&format!("through_{path}"), fs::symlink_metadata(format!("/proc/self/root{path}")));
+        let name = CString::new(path).unwrap();
+        report(&format!("watch_{path}"), unsafe { syscall(watch, watcher, name.as_ptr(), 0x303usize) } < 0);
+    }
+    for path in ["/usr/bin", "/etc/passwd", "/dev/null", "."] {
+        io_report(&format!("listed_{path}"), fs::metadata(path));
+    }
+}
+
 pub fn writes() {
     let outside = PathBuf::from(variable("OUTSIDE"));
     let file = outside.join("file");
