@@ -57,7 +57,9 @@ impl Left {
                     "an earlier command of this agent left `{dir}`, which is deeper or has more files than programs can handle"
                 );
                 return Err(Refusal::new(Code::TooLarge, what)
-                    .hint(format!("an operator removes it with `ghostctl artifact remove {dir}`")));
+                    .hint(format!(
+                        "an operator removes it with `ghostctl artifact remove {dir}`; on a toolbox server, from its copy of the workspace"
+                    )));
             }
             state.left.remove(agent_id);
         }

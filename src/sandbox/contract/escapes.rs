@@ -69,7 +69,7 @@ pub fn no_attempt_gets_through(kind: Kind) {
     for file in kept {
         assert_eq!(std::fs::read_to_string(&file).unwrap(), "untouched\n", "{}", file.display());
     }
-    let grants = machine::set_id_files(&workspace);
+    let grants = machine::set_id_files(place.dir.path());
     assert!(grants.is_empty(), "{grants:?}");
     assert_eq!(place.sh("ada", "true").end, End::Exited(0));
 }
