@@ -30,8 +30,10 @@ type Identity = (u64, u64);
 pub struct Occupied {
     pub bytes: u64,
     pub entries: u64,
-    /// The directories at which trees become too deep.
-    pub deep: HashSet<Identity>,
+    /// The directories at which trees become too deep, and others' that the command may write to and not read.
+    pub noted: HashSet<Identity>,
+    /// There is such a closed directory that was not there before: what goes into it cannot be counted.
+    pub hidden: bool,
     /// The uppermost directory in a writable place with a tree that is too deep, unless that was known; or with the last
     /// entry that was looked at.
     pub found: Option<String>,
@@ -41,7 +43,8 @@ impl Occupied {
     /// Whether a command has added more to what there was than it may.
     pub fn exceeds(&self, base: &Occupied, disk: u64) -> bool {
         disk > 0
-            && (self.bytes > base.bytes.saturating_add(disk)
+            && (self.hidden
+                || self.bytes > base.bytes.saturating_add(disk)
                 || self.entries > base.entries.saturating_add((disk / BYTES_PER_ENTRY).max(ENTRIES_LEAST)))
     }
 
@@ -177,6 +180,16 @@ impl Walk<'_> {
         self.found.found = Some(format!("{}/{top}", place.trim_end_matches('/')));
     }
 
+    /// Somebody else's directory that cannot be read. If the command may make entries in it, it could hide what it writes.
+    fn note_closed(&mut self, folder: &OwnedFd, name: &CStr) {
+        // W_OK | X_OK, and AT_EACCESS: by the effective identity, as the command's calls are judged.
+        let may_add = sys!(nr::FACCESSAT2, folder.as_raw_fd(), name.as_ptr(), 3, 0x200).is_ok();
+        if let (true, Ok(entry)) = (may_add, Entry::at(folder, name)) {
+            self.found.noted.insert(entry.identity);
+            self.found.hidden |= !self.known.contains(&entry.identity);
+        }
+    }
+
     fn place(&mut self, top: OwnedFd) {
         let Ok(entry) = Entry::at(&top, c"") else { return };
         self.add(&entry);
@@ -189,8 +202,14 @@ impl Walk<'_> {
         let mut levels = vec![Level { name: CString::default(), identity: entry.identity, left }];
         while let Some(level) = levels.last_mut() {
             if let Some(name) = level.left.pop() {
-                // Gone meanwhile, replaced, or closed by somebody else.
-                let Ok(inner) = open_at(&at, &name, O_DIRECTORY) else { continue };
+                let inner = match open_at(&at, &name, O_DIRECTORY) {
+                    Ok(inner) => inner,
+                    Err(EACCES) => {
+                        self.note_closed(&at, &name);
+                        continue;
+                    }
+                    Err(_) => continue, // gone meanwhile, or replaced
+                };
                 let Ok(identity) = Entry::at(&inner, c"").map(|entry| entry.identity) else { continue };
                 if identity.0 != device {
                     continue;
@@ -199,7 +218,7 @@ impl Walk<'_> {
                 levels.push(Level { name, identity, left });
                 // The first level is the place itself.
                 if levels.len() == DEPTH_MAX + 2 {
-                    self.found.deep.insert(identity);
+                    self.found.noted.insert(identity);
                     if !self.known.contains(&identity) {
                         self.note(&levels);
                     }
@@ -243,7 +262,7 @@ fn again(top: &OwnedFd, levels: &mut Vec<Level>) -> Option<OwnedFd> {
 }
 
 /// Measures the writable places of a command, and the files without a name that its processes hold open. `known` are the
-/// deep directories of an earlier walk. A walk that `strips` takes the bits away by which others would run files as our
+/// directories that an earlier walk noted. A walk that `strips` takes the bits away by which others would run files as our
 /// user: no call sets them, and what a command leaves must not have them even so.
 pub fn occupied(exec: &Exec, tree: &[i32], known: &HashSet<Identity>, strips: bool) -> Occupied {
     // SAFETY: cannot fail and touches no memory.

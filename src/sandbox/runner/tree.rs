@@ -148,7 +148,7 @@ impl Tree<'_> {
     /// Which limit the tree is over, if any.
     pub fn excess(&self) -> Option<Why> {
         let tree = descendants(&[]);
-        let is_over = || occupied(self.exec, &tree, &self.base.deep, false).exceeds(&self.base, self.exec.disk);
+        let is_over = || occupied(self.exec, &tree, &self.base.noted, false).exceeds(&self.base, self.exec.disk);
         self.too_many(&tree, 0).or_else(|| (self.exec.disk > 0 && is_over()).then_some(Why::Disk))
     }
 
@@ -175,7 +175,7 @@ impl Tree<'_> {
         if self.exec.disk == 0 {
             return (verdict, None);
         }
-        let left = occupied(self.exec, &[], &self.base.deep, true);
+        let left = occupied(self.exec, &[], &self.base.noted, true);
         let verdict = verdict.or(left.exceeds(&self.base, self.exec.disk).then_some(Why::Disk));
         (verdict, left.found.filter(|_| !self.base.is_cut()))
     }
