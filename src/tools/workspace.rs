@@ -107,6 +107,7 @@ impl Workspace {
     /// `PathDenied` if a symbolic link stands in the way; `Unavailable` if the disk fails, or a command writes there
     /// meanwhile.
     pub async fn remove_tree(&self, path: &WorkspacePath) -> Result<bool, Refusal> {
+        files::check_name(path)?;
         let (place, path) = (self.place.clone(), path.as_str().to_owned());
         self.offload(move || {
             let removed = Tree::open(&place).and_then(|tree| tree.remove_tree(&path));

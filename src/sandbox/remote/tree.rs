@@ -161,7 +161,10 @@ impl Tree {
     /// # Errors
     /// If a link stands in the way, or the disk fails, or a command writes there meanwhile.
     pub fn remove_tree(&self, path: &str) -> io::Result<bool> {
-        let (dir, name) = self.place(path)?;
+        let (dir, name) = match self.place(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+            place => place?,
+        };
         let found = match statat(&dir, name, AtFlags::SYMLINK_NOFOLLOW) {
             Err(Errno::NOENT) => return Ok(false),
             found => found?,

@@ -74,7 +74,7 @@ fn hex(digest: &[u8]) -> String {
 }
 
 /// Refuses names that are reserved.
-fn check_name(path: &WorkspacePath) -> Result<(), Refusal> {
+pub(super) fn check_name(path: &WorkspacePath) -> Result<(), Refusal> {
     if path.as_str().split('/').any(is_reserved) {
         return Err(Refusal::new(
             Code::PathDenied,
