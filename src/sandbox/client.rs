@@ -229,7 +229,8 @@ impl Runner {
         self.orders.send(order.encode(id)).await.map_err(|_| self.why())
     }
 
-    /// Runs a command. `limits` says what is kept of its outputs. A runner that says nothing for
+    /// Runs a command. `limits` says what is kept of its outputs. Also returns the path of a directory that the command left
+    /// and that no program should walk. A runner that says nothing for
     /// some seconds after the command's deadline (stopped, or behind an engine that hangs) is given up.
     pub(crate) async fn run(
         &self,
@@ -238,7 +239,7 @@ impl Runner {
         limits: Kept<'_>,
         progress: Progress<'_>,
         clock: &dyn Clock,
-    ) -> Result<Finished, Refusal> {
+    ) -> Result<(Finished, Option<String>), Refusal> {
         tokio::select! {
             biased;
             done = self.attend(exec, stdin, limits, progress) => done,
@@ -255,7 +256,7 @@ impl Runner {
         stdin: (&[u8], Option<&Feed>),
         limits: Kept<'_>,
         progress: Progress<'_>,
-    ) -> Result<Finished, Refusal> {
+    ) -> Result<(Finished, Option<String>), Refusal> {
         if !exec.is_sendable() {
             return Err(Refusal::new(Code::TooLarge, "the command is too long, or contains a zero byte")
                 .hint("write long text to a file of the workspace, and use the file"));
@@ -300,7 +301,8 @@ impl Runner {
                 }
                 Report::Exit(exit) => {
                     running.over = true;
-                    return Ok(outputs.finish(exit, in_force));
+                    let found = exit.found.clone();
+                    return Ok((outputs.finish(exit, in_force), found));
                 }
                 Report::Refused { code, reason } => {
                     running.over = true;

@@ -30,6 +30,7 @@ use self::paths::of_container;
 use crate::command::{Alone, Command, Finished, Progress, Sandbox, ToolboxDir};
 use crate::environment::environment;
 use crate::frame::{Exec, Network, flag, right};
+use crate::left::Left;
 use crate::own_dirs::{self, DirOwner};
 use crate::program;
 use crate::protection::{self, Protection, Report};
@@ -61,6 +62,7 @@ pub struct Docker {
     /// Places for containers of one command.
     alone: tokio::sync::Semaphore,
     slots: Mutex<BTreeMap<Share, Arc<Slot>>>,
+    left: Left,
     /// Values of the labels.
     data: String,
     boot: String,
@@ -155,7 +157,7 @@ impl Docker {
         let is_root = rustix::process::geteuid().is_root();
         let own = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
         if is_root {
-            own_dirs::let_others_through(&workspace)?;
+            own_dirs::close_to_others(&workspace, User::NOBODY.gid)?;
         }
         let boot = format!("{}-{}", std::process::id(), clock.now().0);
         let data = data_dir.display().to_string();
@@ -183,6 +185,7 @@ impl Docker {
             clock,
             alone: tokio::sync::Semaphore::new(alone::MOST),
             slots: Mutex::default(),
+            left: Left::default(),
             data,
             boot,
             is_root,
@@ -306,9 +309,9 @@ impl Docker {
         } else {
             paths.push((read, "/".to_owned()));
         }
-        paths.extend(of_container());
         let all = right::READ | right::WRITE | right::EXECUTE;
         paths.extend(writable.iter().map(|prefix| (all, inside(prefix))));
+        paths.extend(of_container());
         let network = match self.plan.network {
             SandboxNetwork::None => Network::None,
             // The container's network has nothing but the proxy's port.
@@ -348,12 +351,16 @@ impl Sandbox for Docker {
         let writable = command.may_write(self.plan.workspace_access);
         let places = self.places(&command, &writable)?;
         let exec = self.exec(&command, &writable);
+        let begun = self.left.begin(&self.common.workspace, &command.agent_id, &writable)?;
         let container = self.container(Share::of(&command, self.plan.scope), places).await?;
         let limits = (command.stdout_limit, command.stderr_limit, command.drain.as_ref());
-        let done = container
+        let (done, found) = container
             .runner
             .run(&exec, (&command.stdin, command.feed.as_ref()), limits, progress, &*self.clock)
             .await?;
+        if let Some(Ok(dir)) = found.as_ref().map(|found| Path::new(found).strip_prefix(WORKSPACE)) {
+            begun.left(&dir.to_string_lossy());
+        }
         Ok(Finished { in_force: self.in_force(done.in_force), ..done })
     }
 

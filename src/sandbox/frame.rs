@@ -1,4 +1,4 @@
-//! The frames of the runner's protocol, version 2. `runner/PROTOCOL.md` describes them.
+//! The frames of the runner's protocol, version 3. `runner/PROTOCOL.md` describes them.
 //!
 //! Reading a frame must never panic or allocate more than its stated bound: a runner shares its container with commands.
 
@@ -10,7 +10,7 @@ use crate::command::End;
 use crate::users::User;
 
 /// Version of the protocol.
-pub(crate) const VERSION: u16 = 2;
+pub(crate) const VERSION: u16 = 3;
 /// Largest payload of a frame.
 const PAYLOAD_MAX: usize = 256 * 1024;
 /// Credit that lets a command write without being read: its output is only counted.
@@ -104,7 +104,8 @@ const OPEN_FILES: u64 = 1_024;
 pub(crate) const TMP_BYTES: u64 = 256 << 20;
 /// The runner chooses the user.
 const OWN_ID: u32 = u32::MAX;
-const UMASK: u32 = 0o022;
+/// What commands make is closed to other users of the machine.
+const UMASK: u32 = 0o027;
 
 impl Order<'_> {
     /// The frame for stream `id`.
@@ -248,13 +249,15 @@ pub(crate) enum Report {
 }
 
 /// The last frame of a command.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Exit {
     pub(crate) end: End,
     pub(crate) duration: Duration,
     pub(crate) cpu: Duration,
     pub(crate) stdout: u64,
     pub(crate) stderr: u64,
+    /// A directory that the command left and that no program should walk, as the command sees it.
+    pub(crate) found: Option<String>,
 }
 
 /// Reads the fields of a payload in order.
@@ -323,7 +326,8 @@ fn exit(fields: &mut Fields<'_>) -> Option<Exit> {
         _ => return None,
     };
     let (duration, cpu) = (Duration::from_micros(duration), Duration::from_micros(cpu));
-    Some(Exit { end, duration, cpu, stdout, stderr })
+    let found = Some(String::from_utf8_lossy(fields.rest()).into_owned()).filter(|found| !found.is_empty());
+    Some(Exit { end, duration, cpu, stdout, stderr, found })
 }
 
 fn decoded(kind: u8, body: &[u8]) -> Option<Report> {

@@ -4,6 +4,7 @@
 //! a world cannot be had, [`open`] says why, and the world has no tools that need it (SBX-04, promise 4).
 
 mod capture;
+mod cgroup;
 mod client;
 mod command;
 mod docker;
@@ -11,6 +12,7 @@ mod drain;
 mod environment;
 mod feed;
 mod frame;
+mod left;
 mod local;
 mod own_dirs;
 mod program;

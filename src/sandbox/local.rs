@@ -17,10 +17,12 @@ use ghost_domain::{AgentId, Clock, Code, Refusal, Timestamp};
 use tokio::process::Child;
 use tokio::sync::Mutex;
 
+use crate::cgroup::{Cgroup, Cgroups};
 use crate::client::Runner;
 use crate::command::{Command, Finished, Progress, Sandbox, ToolboxDir};
 use crate::environment;
 use crate::frame::{Exec, Network, flag, right};
+use crate::left::Left;
 use crate::own_dirs::{self, DirOwner};
 use crate::program;
 use crate::protection::{self, Protection, Report};
@@ -71,11 +73,14 @@ pub struct Local {
     plan: SandboxPlan,
     program: PathBuf,
     workspace: PathBuf,
+    /// Protections that the runner has to give.
     required: u32,
     report: Report,
+    cgroups: Option<Cgroups>,
     outlet: Arc<dyn Outlet>,
     clock: Arc<dyn Clock>,
     runners: Mutex<BTreeMap<AgentId, Started>>,
+    left: Left,
     is_root: bool,
     /// The users of agents, if each has its own. Only root can become them.
     users: Option<Arc<dyn Users>>,
@@ -87,7 +92,22 @@ struct Started {
     runner: Arc<Runner>,
     used_at: Timestamp,
     /// Dropped, it is killed.
-    _child: Child,
+    child: Option<Child>,
+    cgroup: Option<Cgroup>,
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        // A group can be removed when its processes have gone. Without a runtime the daemon is ending.
+        let (child, cgroup) = (self.child.take(), self.cgroup.take());
+        if let (Some(mut child), Some(cgroup), Ok(runtime)) = (child, cgroup, tokio::runtime::Handle::try_current()) {
+            runtime.spawn(async move {
+                // An error means that it has gone already.
+                let _ = child.kill().await;
+                drop(cgroup);
+            });
+        }
+    }
 }
 
 impl Local {
@@ -118,25 +138,38 @@ impl Local {
             plan: plan.clone(),
             program,
             workspace,
-            required,
+            required: required & !Protection::Cgroup.bit(),
             report: Report::default(),
+            cgroups: None,
             outlet,
             clock,
             runners: Mutex::default(),
+            left: Left::default(),
             is_root,
             users: users.filter(|_| is_root),
         };
         let (runner, child) = local.start(None).await?;
         let hello = runner.hello();
-        let lacking = required & !hello.available;
-        if lacking != 0 {
-            return Err(protection::lacking(lacking, &hello.missing));
+        let (mut in_force, mut missing) = (hello.available, hello.missing.clone());
+        match Cgroups::find() {
+            Ok(found) => {
+                in_force |= Protection::Cgroup.bit();
+                local.cgroups = Some(found);
+            }
+            Err(why) => missing.push(format!("cgroup: {why}")),
         }
-        local.report = Report { in_force: hello.available, missing: hello.missing.clone(), ..Report::default() };
+        let lacking = required & !in_force;
+        if lacking != 0 {
+            return Err(protection::lacking(lacking, &missing));
+        }
+        local.report = Report { in_force, missing, ..Report::default() };
         if is_root {
             // Files in the data directory, such as the token, are for the daemon alone.
             own_dirs::let_others_through(data_dir)?;
-            own_dirs::let_others_through(&local.workspace)?;
+            match &local.users {
+                Some(_) => own_dirs::let_others_through(&local.workspace)?,
+                None => own_dirs::close_to_others(&local.workspace, User::NOBODY.gid)?,
+            }
             own_dirs::is_reachable(&local.workspace)?;
         }
         drop(child);
@@ -176,10 +209,19 @@ impl Local {
             started.used_at = self.clock.now();
             return Ok(Arc::clone(&started.runner));
         }
-        let (runner, child) = self.start(Some(agent_id)).await.map_err(|why| {
+        let unavailable = |why: String| {
             Refusal::new(Code::Unavailable, format!("there is no sandbox now: {why}")).hint("try again later")
-        })?;
-        let started = Started { runner: Arc::clone(&runner), used_at: self.clock.now(), _child: child };
+        };
+        let (runner, child) = self.start(Some(agent_id)).await.map_err(unavailable)?;
+        let in_group = |cgroups: &Cgroups| -> std::io::Result<Cgroup> {
+            let cgroup = cgroups.make(&self.plan)?;
+            child.id().map_or(Ok(()), |pid| cgroup.take(pid))?;
+            Ok(cgroup)
+        };
+        let cgroup = self.cgroups.as_ref().map(in_group).transpose();
+        let cgroup = cgroup.map_err(|error| unavailable(format!("its control group cannot be made: {error}")))?;
+        let used_at = self.clock.now();
+        let started = Started { runner: Arc::clone(&runner), used_at, child: Some(child), cgroup };
         runners.insert(agent_id.clone(), started);
         Ok(runner)
     }
@@ -268,8 +310,9 @@ impl Sandbox for Local {
             self.own(dir, &command.agent_id, user)?;
         }
         let exec = self.exec(&command, user);
+        let begun = self.left.begin(&self.workspace, &command.agent_id, &command.writable)?;
         let runner = self.runner(&command.agent_id).await?;
-        runner
+        let (done, found) = runner
             .run(
                 &exec,
                 (&command.stdin, command.feed.as_ref()),
@@ -277,7 +320,13 @@ impl Sandbox for Local {
                 progress,
                 &*self.clock,
             )
-            .await
+            .await?;
+        let cgroup = if self.cgroups.is_some() { Protection::Cgroup.bit() } else { 0 };
+        let done = Finished { in_force: done.in_force | cgroup, ..done };
+        if let Some(Ok(dir)) = found.as_ref().map(|found| Path::new(found).strip_prefix(&self.workspace)) {
+            begun.left(&dir.to_string_lossy());
+        }
+        Ok(done)
     }
 
     fn identity(&self) -> String {

@@ -10,8 +10,8 @@ use std::path::{Component, Path};
 
 use ghost_domain::{Code, Refusal};
 use rustix::fs::{
-    AtFlags, CWD, Dir, FileType, Gid, Mode, OFlags, Stat, Uid, XattrFlags, chmod, chownat, fstat, mkdirat, openat,
-    setxattr,
+    AtFlags, CWD, Dir, FileType, Gid, Mode, OFlags, Stat, Uid, XattrFlags, chmod, chownat, fchmod, fchown, fstat,
+    mkdirat, openat, setxattr,
 };
 use rustix::io::Errno;
 
@@ -35,6 +35,8 @@ pub(crate) enum DirOwner {
     User(User),
     /// All users of this group may change it, and what they make there.
     Group(u32),
+    /// It stays its owner's. This group may read it, and others nothing.
+    Readers(u32),
 }
 
 impl DirOwner {
@@ -43,7 +45,7 @@ impl DirOwner {
         match self {
             Self::Kept => true,
             Self::User(user) => found.st_uid == user.uid,
-            Self::Group(gid) => found.st_gid == gid,
+            Self::Group(gid) | Self::Readers(gid) => found.st_gid == gid,
         }
     }
 }
@@ -82,13 +84,7 @@ fn try_prepare(root: &Path, dir: &Path, owner: DirOwner) -> io::Result<Identity>
         let Component::Normal(name) = part else { return Err(io::ErrorKind::InvalidInput.into()) };
         let name = Path::new(name);
         at = match open(&at, name) {
-            Err(Errno::NOENT) => {
-                match mkdirat(&at, name, Mode::from_raw_mode(0o755)) {
-                    Ok(()) | Err(Errno::EXIST) => {}
-                    Err(error) => return Err(error.into()),
-                }
-                open(&at, name)?
-            }
+            Err(Errno::NOENT) => make(&at, name)?,
             found => found?,
         };
     }
@@ -101,6 +97,40 @@ fn try_prepare(root: &Path, dir: &Path, owner: DirOwner) -> io::Result<Identity>
         share(&at, &found)?;
     }
     Ok(Identity { device: found.st_dev, inode: found.st_ino })
+}
+
+/// Makes a directory. It is closed to others where the one around it belongs to a group of commands, which it then does too.
+fn make(around: &OwnedFd, name: &Path) -> Result<OwnedFd, Errno> {
+    let found = fstat(around)?;
+    let mode = if found.st_gid == 0 { 0o755 } else { 0o750 };
+    match mkdirat(around, name, Mode::from_raw_mode(mode)) {
+        Err(Errno::EXIST) => return open(around, name),
+        made => made?,
+    }
+    let made = open(around, name)?;
+    if rustix::process::geteuid().is_root() {
+        fchown(&made, None, Some(Gid::from_raw(found.st_gid)))?;
+    }
+    Ok(made)
+}
+
+/// If the daemon is root, commands are another user. Gives the workspace, and what root made in it, to the group of that
+/// user, which may read it; other users of the machine may pass through it alone.
+///
+/// # Errors
+/// Why that cannot be done.
+pub(crate) fn close_to_others(workspace: &Path, gid: u32) -> Result<(), String> {
+    let closed = || -> io::Result<()> {
+        let top = openat(CWD, workspace, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+        let found = fstat(&top)?;
+        if found.st_gid != gid {
+            hand_over(&top, DirOwner::Readers(gid), 0)?;
+            fchown(&top, None, Some(Gid::from_raw(gid)))?;
+        }
+        // Last: it says that all that is in it is closed.
+        Ok(fchmod(&top, Mode::from_raw_mode(0o751))?)
+    };
+    closed().map_err(|error| format!("{} cannot be closed to other users: {error}", workspace.display()))
 }
 
 /// If the daemon is root, commands are another user. Lets that user through `dir`. Files in it keep modes of their own.
@@ -164,11 +194,23 @@ fn hand_over(dir: &OwnedFd, owner: DirOwner, depth: u32) -> io::Result<()> {
 fn give(entry: &OwnedFd, found: &Stat, owner: DirOwner) -> io::Result<()> {
     let (uid, gid) = match owner {
         DirOwner::Kept => return Ok(()),
+        DirOwner::Readers(gid) => return close(entry, found, gid),
         DirOwner::User(user) => (Some(Uid::from_raw(user.uid)), user.gid),
         DirOwner::Group(gid) => (None, gid),
     };
     chownat(entry, "", uid, Some(Gid::from_raw(gid)), AtFlags::EMPTY_PATH)?;
     if matches!(owner, DirOwner::Group(_)) { share(entry, found) } else { Ok(()) }
+}
+
+/// Closes an entry to others, if it is root's or the commands' own. An operator's files with owners of their own stay.
+fn close(entry: &OwnedFd, found: &Stat, gid: u32) -> io::Result<()> {
+    let is_roots = (found.st_uid, found.st_gid) == (0, 0);
+    if FileType::from_raw_mode(found.st_mode) == FileType::Symlink || !(is_roots || found.st_gid == gid) {
+        return Ok(());
+    }
+    chownat(entry, "", None, Some(Gid::from_raw(gid)), AtFlags::EMPTY_PATH)?;
+    let mode = found.st_mode & 0o770 | (found.st_mode & 0o500) >> 3;
+    Ok(chmod(format!("/proc/self/fd/{}", entry.as_raw_fd()), Mode::from_raw_mode(mode))?)
 }
 
 /// Lets the group of an entry do what its owner may, also with what is made in it later.
@@ -221,6 +263,32 @@ pub fn is_within_reach(dir: &Path) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_workspace_is_closed_to_others_and_open_to_commands() {
+        if !rustix::process::geteuid().is_root() {
+            return;
+        }
+        let root = tempfile::tempdir().unwrap();
+        let path = |name: &str| root.path().join(name);
+        std::fs::create_dir_all(path("shared/deep")).unwrap();
+        for name in ["shared/deep/file", "of-operator"] {
+            std::fs::write(path(name), "x").unwrap();
+        }
+        std::os::unix::fs::chown(path("of-operator"), Some(1234), Some(1234)).unwrap();
+        let facts = |name: &str| {
+            let found = std::fs::metadata(path(name)).unwrap();
+            let (uid, gid) = (std::os::unix::fs::MetadataExt::uid(&found), std::os::unix::fs::MetadataExt::gid(&found));
+            (uid, gid, found.permissions().mode() & 0o7777)
+        };
+        close_to_others(root.path(), 4321).unwrap();
+        assert_eq!(facts(""), (0, 4321, 0o751));
+        assert_eq!((facts("shared/deep"), facts("shared/deep/file")), ((0, 4321, 0o750), (0, 4321, 0o640)));
+        assert_eq!(facts("of-operator"), (1234, 1234, 0o644));
+        let user = User { uid: 4321, gid: 4321 };
+        prepare(root.path(), "agents/ada", DirOwner::User(user)).unwrap();
+        assert_eq!((facts("agents"), facts("agents/ada")), ((0, 4321, 0o750), (4321, 4321, 0o750)));
+    }
 
     #[test]
     fn a_link_in_the_way_is_an_error_and_missing_directories_are_created() {

@@ -1,6 +1,6 @@
-//! What keeps a command inside: the protections that a runner reports, by name.
+//! What keeps a command inside: the protections that a runner reports, and that of the daemon itself, by name.
 
-/// One protection. The numbers are bits of the runner's protocol.
+/// One protection. The numbers are bits of the runner's protocol, which does not know that of control groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u32)]
 pub enum Protection {
@@ -26,11 +26,13 @@ pub enum Protection {
     Netns = 512,
     /// The command runs as another user than the daemon.
     Uid = 1_024,
+    /// The kernel's control groups bound memory, tasks and disk access of an agent's commands together.
+    Cgroup = 4_096,
 }
 
 impl Protection {
     /// All, in the order of their bits.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Seccomp,
         Self::Files,
         Self::Network,
@@ -42,6 +44,7 @@ impl Protection {
         Self::Namespaces,
         Self::Netns,
         Self::Uid,
+        Self::Cgroup,
     ];
     /// Those without which no command runs.
     pub const ALWAYS: [Self; 5] = [Self::Seccomp, Self::Files, Self::Network, Self::Signals, Self::Trace];
@@ -67,6 +70,7 @@ impl Protection {
             Self::Namespaces => "namespaces",
             Self::Netns => "netns",
             Self::Uid => "uid",
+            Self::Cgroup => "cgroup",
         }
     }
 

@@ -24,6 +24,7 @@ use ghost_domain::droid::TASK_FILE;
 use ghost_domain::journal::FilePlan;
 use ghost_domain::write_acl::WorkspacePath;
 use ghost_domain::{AgentId, Code, ImageFile, Refusal, WatchSnapshot};
+use ghost_sandbox::remote::tree::Tree;
 
 pub use encoding::Encoding;
 pub(crate) use faults::io_refusal;
@@ -97,6 +98,22 @@ impl Workspace {
     pub async fn is_lost(&self) -> Result<bool, Refusal> {
         let place = self.place.clone();
         self.on_disk(move |disk| Ok(layout::has_moved(&disk.root, &place))).await
+    }
+
+    /// Removes what is at `path` with all that is in it, however deep it is. Returns whether it was there.
+    ///
+    /// # Errors
+    ///
+    /// `PathDenied` if a symbolic link stands in the way; `Unavailable` if the disk fails, or a command writes there
+    /// meanwhile.
+    pub async fn remove_tree(&self, path: &WorkspacePath) -> Result<bool, Refusal> {
+        files::check_name(path)?;
+        let (place, path) = (self.place.clone(), path.as_str().to_owned());
+        self.offload(move || {
+            let removed = Tree::open(&place).and_then(|tree| tree.remove_tree(&path));
+            removed.map_err(|error| io_refusal("remove", &path, &error))
+        })
+        .await
     }
 
     /// Runs blocking work on the blocking pool; in an inline workspace, in the caller's thread.

@@ -1,7 +1,8 @@
-//! `ghostctl artifact`: the files under `output/`.
+//! `ghostctl artifact`: the files under `output/`, and the removal of what agents left anywhere in the workspace.
 
 mod list;
 mod rebuild;
+mod remove;
 
 use crate::connection::Client;
 use crate::failure::Failure;
@@ -12,6 +13,7 @@ use crate::output::Answer;
 pub enum Artifact {
     List(list::List),
     Rebuild(rebuild::Rebuild),
+    Remove(remove::Remove),
 }
 
 impl Artifact {
@@ -19,6 +21,7 @@ impl Artifact {
         match self {
             Self::List(verb) => verb.run(client).await,
             Self::Rebuild(verb) => verb.run(client).await,
+            Self::Remove(verb) => verb.run(client).await,
         }
     }
 }

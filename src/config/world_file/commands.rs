@@ -11,8 +11,20 @@ use crate::plan::{SandboxKind, SandboxNetwork, SandboxPlan, SandboxScope, Worksp
 use crate::reader::{Field, Map};
 
 /// Names of the protections that a world may require.
-const PROTECTIONS: [&str; 11] =
-    ["seccomp", "files", "network", "signals", "trace", "tree", "metadata", "tasks", "namespaces", "netns", "uid"];
+const PROTECTIONS: [&str; 12] = [
+    "seccomp",
+    "files",
+    "network",
+    "signals",
+    "trace",
+    "tree",
+    "metadata",
+    "tasks",
+    "namespaces",
+    "netns",
+    "uid",
+    "cgroup",
+];
 /// Longest time of a command, in milliseconds.
 const TIMEOUT_MAX: u64 = 86_400_000;
 /// Longest time of a background command, in milliseconds: a week.

@@ -1,12 +1,13 @@
 //! The `Artifacts` service: the files under `output/`.
 
-use ghost_domain::write_acl::PATH_MAX;
+use ghost_domain::write_acl::{PATH_MAX, WorkspacePath};
 use ghost_domain::{Artifact, Refusal};
 use ghost_operations::{artifacts as rules, requests};
 use ghost_proto::v1;
 use ghost_proto::v1::artifacts_server::Artifacts;
 use ghost_store::tables::ArtifactFilter;
 use ghost_tools::manifest;
+use serde_json::json;
 use tonic::{Request, Response, Status};
 
 use crate::control::Control;
@@ -75,5 +76,21 @@ impl Artifacts for ArtifactsService {
         let artifacts = manifest::rewrite(services).await.map_err(to_status)?;
         let artifacts = u64::try_from(artifacts).unwrap_or(u64::MAX);
         Ok(Response::new(v1::RebuildArtifactsResponse { artifacts, corrected }))
+    }
+
+    async fn remove(
+        &self,
+        request: Request<v1::RemoveArtifactRequest>,
+    ) -> Result<Response<v1::RemoveArtifactResponse>, Status> {
+        caller::party(&request)?;
+        let key = caller::key(&request, "artifacts.remove", &request.get_ref().request_id)?;
+        let path = WorkspacePath::parse(&request.get_ref().path, false)
+            .map_err(|refusal| to_status(refusal.details(json!({ "field": "path" }))))?;
+        let removed = self.0.world.engine().services.workspace.remove_tree(&path).await.map_err(to_status)?;
+        // Asked again, it answers what it did, though nothing is there any more.
+        let removed = requests::once(self.0.world.store(), self.0.world.ctx(), key, move |_| {
+            Box::pin(async move { Ok(removed) })
+        });
+        Ok(Response::new(v1::RemoveArtifactResponse { removed: removed.await.map_err(to_status)? }))
     }
 }

@@ -94,3 +94,24 @@ pub fn too_much_on_disk(kind: Kind) {
     let done = place.run(command("ada", &["python3", "-c", tmp])).unwrap();
     assert_eq!(done.end, End::Disk, "{}", done.stderr.text);
 }
+
+pub fn a_deep_directory_stops_its_agent_alone(kind: Kind) {
+    let Some(place) = Place::new(kind) else { return };
+    // Deeper than a path may be, in a directory that all agents write to.
+    let deep =
+        "import os\nos.chdir('../../output')\nfor n in range(800):\n  os.mkdir('0123456789'); os.chdir('0123456789')";
+    assert_eq!(place.run(command("ada", &["python3", "-c", deep])).unwrap().end, End::Exited(0));
+    let done = place.sh("bob", "echo of-bob > ../../output/of-bob; cat ../../output/of-bob");
+    assert_eq!((done.end, done.stdout.text.as_str()), (End::Exited(0), "of-bob\n"), "{}", done.stderr.text);
+    let refused = place.run(sh("ada", "true")).unwrap_err();
+    assert_eq!(refused.code, ghost_domain::Code::TooLarge, "{refused}");
+    assert!(refused.message.contains("`output/0123456789`"), "{refused}");
+    if kind == Kind::Remote {
+        // It is in the server's copy, and too deep to be sent.
+        return;
+    }
+    let tree = ghost_sandbox::remote::tree::Tree::open(&place.workspace()).unwrap();
+    assert!(tree.remove_tree("output/0123456789").unwrap());
+    assert!(!place.workspace().join("output/0123456789").exists());
+    assert_eq!(place.sh("ada", "echo next").stdout.text, "next\n");
+}

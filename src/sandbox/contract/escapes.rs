@@ -1,84 +1,76 @@
 //! Attempts to get out, made from inside by Python. `docs/security.md` lists them with what stops each.
 
+use std::collections::BTreeMap;
 use std::net::TcpListener;
 use std::os::unix::net::UnixListener;
 
-use ghost_sandbox::End;
+use ghost_sandbox::{End, Protection};
 
 use crate::machine::{self, mark, marked};
 use crate::place::{Kind, Place, sh};
 
-/// System calls that are refused everywhere: name, number on x86_64, number on aarch64, arguments.
-const CALLS: &str = "\
-arm = os.uname().machine == 'aarch64'
-path = ctypes.c_char_p(b'/')
-table = [
-  ('ptrace', 101, 117, (0x4206, 1)), ('traceme', 101, 117, (0,)), ('process_vm_readv', 310, 270, (1,)),
-  ('process_vm_writev', 311, 271, (1,)), ('pidfd_getfd', 438, 438, ()), ('kcmp', 312, 272, ()),
-  ('process_madvise', 440, 440, ()), ('keyctl', 250, 219, (0, -3, 1)), ('add_key', 248, 217, ()),
-  ('request_key', 249, 218, ()), ('io_uring_setup', 425, 425, (1,)), ('io_uring_enter', 426, 426, ()),
-  ('io_uring_register', 427, 427, ()), ('mount', 165, 40, ()), ('umount', 166, 39, ()), ('pivot_root', 155, 41, ()),
-  ('chroot', 161, 51, (path,)), ('open_tree', 428, 428, ()), ('move_mount', 429, 429, ()), ('fsopen', 430, 430, ()),
-  ('mount_setattr', 442, 442, ()), ('unshare_user', 272, 97, (0x10000000,)), ('unshare_mount', 272, 97, (0x20000,)),
-  ('unshare_net', 272, 97, (0x40000000,)), ('setns', 308, 268, ()), ('clone_user', 56, 220, (0x10000011,)),
-  ('clone_pid', 56, 220, (0x20000011,)), ('bpf', 321, 280, ()), ('perf_event_open', 298, 241, ()),
-  ('userfaultfd', 323, 282, ()), ('fanotify_init', 300, 262, ()), ('kexec_load', 246, 104, ()),
-  ('finit_module', 313, 273, ()), ('name_to_handle_at', 303, 264, ()), ('open_by_handle_at', 304, 265, ()),
-  ('personality', 135, 92, (0x400000,)), ('quotactl', 179, 60, ()), ('acct', 163, 89, ()), ('swapon', 167, 224, ()),
-  ('reboot', 169, 142, ()), ('settimeofday', 164, 170, ()), ('syslog', 103, 116, (10,)),
-  ('memfd_create', 319, 279, (path,)), ('memfd_secret', 447, 447, ()), ('tiocsti', 16, 29, (0, 0x5412)),
-  ('tiocsti_high_bits', 16, 29, (0, 1 << 32 | 0x5412)), ('tioclinux', 16, 29, (0, 0x541C)),
-  ('prlimit_of_another', 302, 261, (1, 7)), ('clone3', 435, 435, ()), ('unknown', 480, 480, ()),
-]
-for name, x86, aarch64, arguments in table:
-    t(name, lambda: call(aarch64 if arm else x86, *arguments))
-";
+/// Attempts of one kind, at least; and of all kinds.
+const OF_A_KIND: usize = 20;
+const OF_ALL: usize = 600;
+const KINDS: usize = 15;
 
+/// The attempts of `attempts.py`: whole tables of calls, targets and ways. None gets through, and nothing outside changes.
 // covers: SBX-04
-pub fn system_calls_are_refused(kind: Kind) {
+pub fn no_attempt_gets_through(kind: Kind) {
     let Some(place) = Place::new(kind) else { return };
-    let results = place.attempts("ada", CALLS);
-    assert_eq!(results.len(), 50, "{results:?}");
-    for (name, result) in results {
-        let wanted = if matches!(name.as_str(), "clone3" | "unknown") { "ENOSYS" } else { "EPERM" };
-        assert_eq!(result, wanted, "{name}");
+    let (workspace, data) = (place.workspace(), place.data().canonicalize().unwrap());
+    for agent in ["ada", "bob"] {
+        place.sh(agent, "echo untouched > note; mkdir -p drafts");
     }
-}
-
-// covers: SBX-04
-pub fn there_is_no_network(kind: Kind) {
-    let Some(place) = Place::new(kind) else { return };
-    let (tcp, unix) = (TcpListener::bind("0.0.0.0:0").unwrap(), place.workspace().join("socket"));
-    let _listening = UnixListener::bind(&unix).unwrap();
-    let abstract_name = format!("ghost-{}", mark());
-    let address =
-        <std::os::unix::net::SocketAddr as std::os::linux::net::SocketAddrExt>::from_abstract_name(&abstract_name);
-    let _abstract = UnixListener::bind_addr(&address.unwrap()).unwrap();
+    std::fs::create_dir_all(workspace.join("shared")).unwrap();
+    let kept =
+        [data.join("token"), data.join("ghost.db"), workspace.join("shared.txt"), workspace.join("agents/bob/note")];
+    kept.iter().for_each(|file| std::fs::write(file, "untouched\n").unwrap());
+    let (tcp, unix) = (TcpListener::bind("0.0.0.0:0").unwrap(), workspace.join("socket"));
+    let _sockets = [&unix, &data.join("ghostd.sock")].map(|path| UnixListener::bind(path).unwrap());
+    // A process of the commands' own user: no difference of users keeps them off it.
+    let user = place.user("ada").to_string();
+    let mut bystander = std::process::Command::new("sleep");
+    if rustix::process::geteuid().is_root() {
+        bystander = std::process::Command::new("setpriv");
+        bystander.args(["--reuid", &user, "--regid", &user, "--clear-groups", "sleep"]);
+    }
+    let mut bystander = bystander.arg("600").spawn().unwrap();
     let code = format!(
-        "port, unix, name = {}, {:?}, {:?}\n\
-         for host in ['127.0.0.1', '172.17.0.1', '169.254.169.254', '10.0.0.1', '192.168.0.1', '0.0.0.0', '1.1.1.1']:\n\
-         \x20 t('tcp ' + host, lambda: socket.create_connection((host, port), 1))\n\
-         \x20 t('udp ' + host, lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b'x', (host, port)))\n\
-         for host in ['::1', 'fe80::1', '::ffff:127.0.0.1']:\n\
-         \x20 t('tcp ' + host, lambda: socket.create_connection((host, port), 1))\n\
-         t('listen', lambda: socket.create_server(('127.0.0.1', 0)))\n\
-         t('unix', lambda: socket.socket(socket.AF_UNIX).connect(unix))\n\
-         t('abstract', lambda: socket.socket(socket.AF_UNIX).connect('\\0' + name))\n\
-         for family, kind in [('AF_NETLINK', 3), ('AF_PACKET', 3), ('AF_VSOCK', 1), ('AF_ALG', 5)]:\n\
-         \x20 t(family, lambda: socket.socket(getattr(socket, family), kind, 0))\n\
-         t('resolver', lambda: socket.getaddrinfo('example.org', 80))\n",
+        "data, inside, port, abstract, tasks = {:?}, {:?}, {}, 'ghost', {}\n\
+         outsiders = {{'daemon': {}, 'bystander': {}}}\n{}",
+        data.display().to_string(),
+        place.inside(),
         tcp.local_addr().unwrap().port(),
-        format!("{}/socket", place.inside()),
-        abstract_name,
+        if place.sandbox.report().in_force & Protection::Tasks.bit() == 0 { "False" } else { "True" },
+        std::process::id(),
+        bystander.id(),
+        include_str!("attempts.py"),
     );
     let results = place.attempts("ada", &code);
-    assert_eq!(results.len(), 25, "{results:?}");
-    for (name, result) in results {
-        // The resolver has an error of its own.
-        assert!(result == "EACCES" || name == "resolver" && result != "ok", "{name}: {result}");
+    let lives = bystander.try_wait().unwrap().is_none();
+    bystander.kill().unwrap();
+    bystander.wait().unwrap();
+    let through: Vec<_> = results.iter().filter(|(_, result)| *result == "ok").map(|(name, _)| name).collect();
+    assert!(through.is_empty(), "{kind:?}: {through:?}");
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for name in results.keys() {
+        *counts.entry(name.split_once('/').unwrap().0).or_default() += 1;
     }
+    eprintln!("{kind:?}, user {user}: 0 through of {} attempts of {} kinds: {counts:?}", results.len(), counts.len());
+    assert!(results.len() >= OF_ALL && counts.len() >= KINDS, "{counts:?}");
+    assert!(counts.values().all(|count| *count >= OF_A_KIND), "{counts:?}");
+    // An attempt that could not even be made shows nothing.
+    let unmade: Vec<_> = results.iter().filter(|(_, result)| result.contains("Error")).collect();
+    assert!(unmade.is_empty(), "{unmade:?}");
+    assert!(lives, "the bystander was hit");
     tcp.set_nonblocking(true).unwrap();
     assert!(tcp.accept().is_err(), "somebody connected");
+    for file in kept {
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "untouched\n", "{}", file.display());
+    }
+    let grants = machine::set_id_files(place.dir.path());
+    assert!(grants.is_empty(), "{grants:?}");
     assert_eq!(place.sh("ada", "true").end, End::Exited(0));
 }
 

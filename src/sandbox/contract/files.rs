@@ -129,3 +129,25 @@ pub fn a_link_that_comes_and_goes_leads_nowhere(kind: Kind) {
     assert_eq!(std::fs::read_dir(&outside).unwrap().count(), 0, "a file was written outside");
     eprintln!("{kind:?}: {ran} of 30 ran");
 }
+
+/// What agents write is for the daemon, for commands, and for nobody else on this machine.
+pub fn other_users_read_nothing(kind: Kind) {
+    let Some(place) = Place::new(kind) else { return };
+    let done = place.sh("ada", "mkdir -p deep/er; echo x > note; echo x > deep/er/note; echo x > ../../output/report");
+    assert_eq!(done.end, End::Exited(0), "{}", done.stderr.text);
+    let mode = |path: &str| {
+        let found = place.workspace().join(path).metadata().unwrap();
+        std::os::unix::fs::PermissionsExt::mode(&found.permissions()) & 0o7777
+    };
+    if rustix::process::geteuid().is_root() {
+        assert_eq!(mode(""), 0o751, "others pass through it, and list nothing");
+    }
+    for path in ["agents", "agents/ada", "agents/ada/deep/er", "output"] {
+        assert_eq!(mode(path), 0o750, "{path}");
+    }
+    for path in ["agents/ada/note", "agents/ada/deep/er/note", "output/report"] {
+        assert_eq!(mode(path), 0o640, "{path}");
+    }
+    // Agents read each other's files all the same.
+    assert_eq!(place.sh("bob", "cat ../ada/note; ls ../.. | head -n 1").stdout.text, "x\nagents\n");
+}

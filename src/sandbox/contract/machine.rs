@@ -53,6 +53,13 @@ pub fn runner_of(pid: i32) -> i32 {
     ancestors.filter(is_runner).last().expect("a runner above the process")
 }
 
+/// Files below a directory that run as their owner or their group.
+pub fn set_id_files(dir: &std::path::Path) -> Vec<std::path::PathBuf> {
+    let done = std::process::Command::new("find").arg(dir).args(["-type", "f", "-perm", "/6000"]).output().unwrap();
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    String::from_utf8(done.stdout).unwrap().lines().map(Into::into).collect()
+}
+
 /// Sends a signal to one process.
 pub fn signal(pid: i32, signal: rustix::process::Signal) {
     rustix::process::kill_process(rustix::process::Pid::from_raw(pid).unwrap(), signal).unwrap();

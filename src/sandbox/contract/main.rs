@@ -20,6 +20,7 @@ mod machine;
 mod network;
 mod place;
 mod remote_only;
+mod user;
 
 /// Makes a test of each case.
 macro_rules! of_kind {
@@ -45,14 +46,17 @@ cases! { local: Local, docker: Docker, remote: Remote; {
         standard_input_arrives, the_environment_is_an_allow_list, public_settings_of_tls_can_be_read_and_keys_cannot, programs_and_directories_that_are_not_there,
         many_commands_of_one_agent_run_at_once;
     bounds: a_deadline_kills_the_whole_tree, the_end_of_a_command_ends_what_it_left, a_dropped_call_kills_the_whole_tree,
-        too_much_memory, too_many_processes, too_much_on_disk;
+        too_much_memory, too_many_processes, too_much_on_disk, a_deep_directory_stops_its_agent_alone;
     files: writes_stay_within_the_prefixes, access_to_the_workspace_is_bounded, rights_hold_from_the_next_command,
         a_link_in_place_of_a_prefix_is_refused,
         a_link_that_comes_and_goes_leads_nowhere;
-    escapes: system_calls_are_refused, there_is_no_network, the_daemon_and_its_files_cannot_be_reached,
+    escapes: no_attempt_gets_through, the_daemon_and_its_files_cannot_be_reached,
         nothing_is_gained_by_being_privileged, agents_see_nothing_of_each_other;
     deaths: a_killed_runner_is_an_error_and_leaves_nothing, a_stopped_runner_is_an_error_after_the_deadline;
 } }
+
+// The copy of a toolbox server has modes of its own.
+cases! { local_modes: Local, docker_modes: Docker; { files: other_users_read_nothing; } }
 
 // A toolbox server gives commands no network.
 cases! { local_proxy: Local, docker_proxy: Docker; {

@@ -202,6 +202,7 @@ impl Place {
         let code = format!("{ATTEMPTS}\n{code}");
         let mut command = self.command(agent, &["python3", "-I", "-"]);
         command.stdin = code.into_bytes();
+        command.stdout_limit = 500_000;
         let done = self.run(command).unwrap();
         assert_eq!(done.end, End::Exited(0), "{} {}", done.stdout.text, done.stderr.text);
         let lines = done.stdout.text.lines().filter_map(|line| line.strip_prefix("RESULT ")?.split_once('='));

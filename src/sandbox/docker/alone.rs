@@ -41,7 +41,7 @@ pub(super) async fn browser(probe: &Container, clock: &dyn Clock) -> Result<Opti
         ..Exec::default()
     };
     let done = probe.runner.run(&exec, (&[], None), (1_024, 1_024, None), &|_| {}, clock).await;
-    let done = done.map_err(|refusal| format!("the image cannot be looked at: {}", refusal.message))?;
+    let (done, _) = done.map_err(|refusal| format!("the image cannot be looked at: {}", refusal.message))?;
     let version = done.stdout.text.trim();
     Ok((done.end == End::Exited(0)).then(|| format!("Chromium {version}")))
 }
@@ -90,5 +90,6 @@ pub(super) async fn run(
     let started = started.await.map_err(|error| unavailable(&format!("its start failed: {error}")))?;
     let container = started.map_err(|why| unavailable(&why))?;
     let limits = (command.stdout_limit, STDERR_LIMIT, None);
-    container.runner.run(&exec, (&command.stdin, None), limits, &|_| {}, &**clock).await
+    // It mounts nothing that outlives it, so what it left is gone with it.
+    container.runner.run(&exec, (&command.stdin, None), limits, &|_| {}, &**clock).await.map(|(done, _)| done)
 }

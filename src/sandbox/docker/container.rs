@@ -108,7 +108,7 @@ async fn check(runner: &Runner, places: &[Place], clock: &dyn Clock) -> Result<(
         ..Exec::default()
     };
     let done = runner.run(&exec, (&[], None), (ANSWER_MAX, ANSWER_MAX, None), &|_| {}, clock).await;
-    let done = done.map_err(|refusal| format!("the mounts cannot be checked: {}", refusal.message))?;
+    let (done, _) = done.map_err(|refusal| format!("the mounts cannot be checked: {}", refusal.message))?;
     if done.end != End::Exited(0) {
         return Err(format!("the mounts cannot be checked: {}", done.stderr.text.trim()));
     }

@@ -40,6 +40,7 @@ pub(super) fn given(plan: &SandboxPlan, info: &SystemInfo, is_root: bool) -> u32
         (Protection::Namespaces, true),
         (Protection::Netns, true),
         (Protection::Uid, is_root),
+        (Protection::Cgroup, info.memory_limit == Some(true) && info.pids_limit == Some(true)),
     ];
     held.iter().filter(|(_, holds)| *holds).fold(0, |bits, (protection, _)| bits | protection.bit())
 }

@@ -11,13 +11,13 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, mkdirat, openat, symlinkat};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, fstat, mkdirat, openat, statat, symlinkat, unlinkat};
 use rustix::io::Errno;
 
 pub use incoming::Incoming;
 pub use list::{Hashes, TreeError};
 
-use self::entry::{TARGET_MAX, clear, dir_at, hand_over, is_still, kind, open_dir, open_file, size};
+use self::entry::{TARGET_MAX, clear, dir_at, hand_over, is_still, kind, open_dir, open_file, open_to_owner, size};
 use super::node::{self, Node, Nodes};
 
 /// A copy of a workspace.
@@ -154,6 +154,28 @@ impl Tree {
     /// If the disk fails.
     pub fn remove_all(&self) -> io::Result<()> {
         entry::empty(&dir_at(&self.root, "")?)
+    }
+
+    /// Removes the entry `path` with all that is in it, however deep. Returns whether it was there.
+    ///
+    /// # Errors
+    /// If a link stands in the way, or the disk fails, or a command writes there meanwhile.
+    pub fn remove_tree(&self, path: &str) -> io::Result<bool> {
+        let (dir, name) = match self.place(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+            place => place?,
+        };
+        let found = match statat(&dir, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Err(Errno::NOENT) => return Ok(false),
+            found => found?,
+        };
+        let is_dir = kind(&found) == FileType::Directory;
+        if is_dir {
+            open_to_owner(&dir, name, &found);
+            entry::empty(&open_dir(&dir, name)?)?;
+        }
+        unlinkat(&dir, name, if is_dir { AtFlags::REMOVEDIR } else { AtFlags::empty() })?;
+        Ok(true)
     }
 
     /// Begins to write a file of `size` bytes.

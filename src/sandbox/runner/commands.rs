@@ -85,12 +85,13 @@ impl Runner {
                 self.streams.remove(&id);
                 self.frame(kind::REFUSED, id, &[&code, &text]);
             }
-            [b'R', why, a, b, c, d, ref numbers @ ..] => {
+            [b'R', why, a, b, c, d, ref rest @ ..] => {
                 let status = i32::from_le_bytes([a, b, c, d]);
-                *report = Some(Report { why, status, numbers: numbers.to_vec() });
+                let (numbers, found) = rest.split_at(rest.len().min(24));
+                *report = Some(Report { why, status, numbers: numbers.to_vec(), found: found.to_vec() });
             }
             _ => {
-                *report = Some(Report { why: Why::Lost as u8, status: 0, numbers: vec![0; 24] });
+                *report = Some(Report { why: Why::Lost as u8, status: 0, numbers: vec![0; 24], found: Vec::new() });
                 *started = true;
                 self.sweep();
             }

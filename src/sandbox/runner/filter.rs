@@ -1,11 +1,12 @@
 //! The seccomp filter of a command.
 
+use super::calls::{ALLOWED, METADATA, REFUSED, WATCHES};
 use super::kernel::*;
 use super::numbers::{NONE, nr};
 use super::request::{Exec, Network, flag};
 
 #[repr(C)]
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq)]
 pub struct Instruction {
     pub code: u16,
     pub jump_true: u8,
@@ -36,30 +37,62 @@ pub const fn if_equal(value: u32, then: u32) -> [Instruction; 2] {
     [Instruction { code: 0x15, jump_true: 0, jump_false: 1, value }, answer(then)]
 }
 
-/// Builds the filter. It is a list of what is refused: programs are many, dangerous calls are few and known, and a call
-/// newer than the list does not exist. A refusal is an errno that programs understand; only a foreign ABI kills.
-pub fn filter(exec: &Exec, inside: bool) -> Vec<Instruction> {
-    let mut out = Vec::with_capacity(384);
-    let arch = if cfg!(target_arch = "x86_64") { 0xC000_003E } else { 0xC000_00B7 };
-    out.extend([load(4), Instruction { code: 0x15, jump_true: 1, jump_false: 0, value: arch }, answer(KILL_PROCESS)]);
-    let if_at_least = |value| Instruction { code: 0x35, jump_true: 0, jump_false: 1, value };
-    out.push(load(0));
-    if cfg!(target_arch = "x86_64") {
-        out.extend([if_at_least(0x4000_0000), answer(KILL_PROCESS)]); // the x32 ABI
-    }
-    out.extend([if_at_least(nr::END), answer(refuse_with(ENOSYS))]);
-    let denied = refuse_with(EPERM);
-    let no_access = refuse_with(EACCES);
-    // `body` answers, or loads the call's number again.
-    let mut on = |number: u32, body: &[Instruction]| {
-        out.push(Instruction { code: 0x15, jump_true: 0, jump_false: body.len() as u8, value: number });
-        out.extend_from_slice(body);
+/// What the filter says to one call.
+#[derive(Clone, PartialEq)]
+enum Verdict {
+    Answer(u32),
+    /// Instructions that look at the arguments. Each way through them ends in an answer.
+    Rule(Vec<Instruction>),
+}
+
+/// The bits of a mode that let a file run as its owner or its group. Set by a command, they would give that user to
+/// everybody on this machine who can reach the file. A set-group-ID directory gives nothing, but a call does not say what
+/// its path is.
+const SET_ID: u32 = 0o6000;
+/// An open call looks at its mode only with O_CREAT or O_TMPFILE.
+const CREATES: u32 = 0o100 | 0o20_000_000;
+
+fn verdicts(exec: &Exec, inside: bool) -> Vec<Verdict> {
+    let mut all = vec![Verdict::Answer(refuse_with(ENOSYS)); nr::END as usize];
+    let mut set = |number: u32, verdict: Verdict| {
+        if number != NONE {
+            all[number as usize] = verdict;
+        }
     };
-    on(nr::CLONE3, &[answer(refuse_with(ENOSYS))]); // its flags are in memory; libraries fall back to `clone`
+    let (denied, no_access) = (refuse_with(EPERM), refuse_with(EACCES));
+    ALLOWED.iter().for_each(|number| set(*number, Verdict::Answer(ALLOW)));
+    REFUSED.iter().for_each(|number| set(*number, Verdict::Answer(denied)));
+    if inside {
+        WATCHES.iter().for_each(|number| set(*number, Verdict::Answer(ALLOW)));
+    }
+    set(nr::MEMFD_CREATE, Verdict::Answer(if exec.has(flag::MEMFD) { ALLOW } else { denied }));
+    // One of them grants (security.capability), and their names are in memory. As from a file system without any.
+    for number in [nr::SETXATTR, nr::LSETXATTR, nr::FSETXATTR, nr::SETXATTRAT] {
+        set(number, Verdict::Answer(refuse_with(EOPNOTSUPP)));
+    }
+    // CLONE3 and OPENAT2 have their flags and modes in memory: as if unknown, so that libraries use the older calls.
+    let mut on = |number: u32, body: &[Instruction]| set(number, Verdict::Rule(body.to_vec()));
+    let [plain, plain_yes] = if_equal(0, ALLOW);
+    for (number, mode) in [
+        (nr::CHMOD, 1),
+        (nr::FCHMOD, 1),
+        (nr::FCHMODAT, 2),
+        (nr::FCHMODAT2, 2),
+        (nr::CREAT, 1),
+        (nr::MKDIR, 1),
+        (nr::MKDIRAT, 2),
+        (nr::MKNOD, 1),
+        (nr::MKNODAT, 2),
+    ] {
+        on(number, &[argument(mode), mask(SET_ID), plain, plain_yes, answer(denied)]);
+    }
+    for (number, flags) in [(nr::OPEN, 1), (nr::OPENAT, 2)] {
+        let mode = [argument(flags + 1), mask(SET_ID), plain, plain_yes, answer(denied)];
+        on(number, &[[argument(flags), mask(CREATES), plain, plain_yes].as_slice(), &mode].concat());
+    }
     // Any new namespace: CLONE_NEW{NS,CGROUP,UTS,IPC,USER,PID,NET}; for unshare CLONE_NEWTIME, a signal bit in clone.
     for (number, flags) in [(nr::CLONE, 0x7E02_0000), (nr::UNSHARE, 0x7E02_0080)] {
-        let [test, allow] = if_equal(0, ALLOW);
-        on(number, &[argument(0), mask(flags), test, allow, answer(denied)]);
+        on(number, &[argument(0), mask(flags), plain, plain_yes, answer(denied)]);
     }
     let [stream, stream_yes] = if_equal(SOCK_STREAM, ALLOW);
     let [packet, packet_yes] = if_equal(SOCK_SEQPACKET, ALLOW);
@@ -67,27 +100,27 @@ pub fn filter(exec: &Exec, inside: bool) -> Vec<Instruction> {
     // Pairs of Unix datagram sockets are refused too: one of them can still be connected to a path.
     let pair = [argument(0), not_equal(AF_UNIX, 6), argument(1), mask(15), stream, stream_yes, packet, packet_yes];
     on(nr::SOCKETPAIR, &[pair.as_slice(), &[answer(no_access)]].concat());
-    if exec.has(flag::UNIX) {
-        // Falls through to the rule of the network mode, so the number is loaded again.
-        let unix = if_equal(AF_UNIX, ALLOW);
-        on(nr::SOCKET, &[argument(0), unix[0], unix[1], load(0)]);
-    }
+    let unix = if exec.has(flag::UNIX) {
+        let [unix, unix_yes] = if_equal(AF_UNIX, ALLOW);
+        vec![argument(0), unix, unix_yes]
+    } else {
+        Vec::new()
+    };
     let [four, four_yes] = if_equal(AF_INET, ALLOW);
     let [six, six_yes] = if_equal(AF_INET6, ALLOW);
     match exec.network {
-        Network::None => on(nr::SOCKET, &[answer(no_access)]),
+        Network::None => on(nr::SOCKET, &[unix, vec![answer(no_access)]].concat()),
         Network::Private | Network::Open => {
-            on(nr::SOCKET, &[argument(0), four, four_yes, six, six_yes, answer(no_access)]);
+            let network = vec![argument(0), four, four_yes, six, six_yes, answer(no_access)];
+            on(nr::SOCKET, &[unix, network].concat());
         }
         Network::Ports => {
             // TCP alone: Landlock knows no ports of UDP, SCTP or MPTCP, nor a connection opened by a first send.
             let jump = |value, skip| Instruction { code: 0x15, jump_true: skip, jump_false: 0, value };
-            let [none, none_yes] = if_equal(0, ALLOW);
             let [tcp, tcp_yes] = if_equal(6, ALLOW);
-            let family = [argument(0), jump(AF_INET, 1), not_equal(AF_INET6, 8), argument(1), mask(15)];
-            let protocol = [not_equal(SOCK_STREAM, 5), argument(2), none, none_yes, tcp, tcp_yes, answer(no_access)];
-            on(nr::SOCKET, &[family.as_slice(), &protocol].concat());
-            let [plain, plain_yes] = if_equal(0, ALLOW);
+            let family = vec![argument(0), jump(AF_INET, 1), not_equal(AF_INET6, 8), argument(1), mask(15)];
+            let protocol = vec![not_equal(SOCK_STREAM, 5), argument(2), plain, plain_yes, tcp, tcp_yes];
+            on(nr::SOCKET, &[unix, family, protocol, vec![answer(no_access)]].concat());
             for (number, flags) in [(nr::SENDTO, 3), (nr::SENDMSG, 2), (nr::SENDMMSG, 3)] {
                 on(number, &[argument(flags), mask(0x2000_0000), plain, plain_yes, answer(no_access)]);
             }
@@ -95,49 +128,64 @@ pub fn filter(exec: &Exec, inside: bool) -> Vec<Instruction> {
     }
     let (sti, linux) = (if_equal(0x5412, denied), if_equal(0x541C, denied));
     on(nr::IOCTL, &[argument(1), sti[0], sti[1], linux[0], linux[1], answer(ALLOW)]);
-    let (plain, query) = (if_equal(0, ALLOW), if_equal(u32::MAX, ALLOW));
-    on(nr::PERSONALITY, &[argument(0), plain[0], plain[1], query[0], query[1], answer(denied)]);
+    let query = if_equal(u32::MAX, ALLOW);
+    on(nr::PERSONALITY, &[argument(0), plain, plain_yes, query[0], query[1], answer(denied)]);
     // The daemon and the supervisor may have the same uid: their limits and scheduling are not the command's business.
-    let own = if_equal(0, ALLOW);
-    on(nr::PRLIMIT64, &[argument(0), own[0], own[1], answer(denied)]);
+    on(nr::PRLIMIT64, &[argument(0), plain, plain_yes, answer(denied)]);
     if !inside {
-        for (number, index) in
-            [(nr::SCHED_SETAFFINITY, 0), (nr::SCHED_SETSCHEDULER, 0), (nr::SCHED_SETPARAM, 0), (nr::SCHED_SETATTR, 0)]
-        {
-            on(number, &[argument(index), own[0], own[1], answer(denied)]);
+        for number in [nr::SCHED_SETAFFINITY, nr::SCHED_SETSCHEDULER, nr::SCHED_SETPARAM, nr::SCHED_SETATTR] {
+            on(number, &[argument(0), plain, plain_yes, answer(denied)]);
         }
         // Their `who` may also name all processes of the user (2 and 3).
         for (number, which) in [(nr::SETPRIORITY, 2), (nr::IOPRIO_SET, 3)] {
             let user = if_equal(which, denied);
-            on(number, &[argument(0), user[0], user[1], argument(1), own[0], own[1], answer(denied)]);
+            on(number, &[argument(0), user[0], user[1], argument(1), plain, plain_yes, answer(denied)]);
+        }
+        if exec.has(flag::SEAL_METADATA) {
+            METADATA.iter().for_each(|number| on(*number, &[answer(denied)]));
         }
     }
-    #[rustfmt::skip]
-    let never: &[u32] = &[
-        nr::SETNS, nr::PTRACE, nr::PROCESS_VM_READV, nr::PROCESS_VM_WRITEV, nr::PROCESS_MADVISE, nr::PIDFD_GETFD,
-        nr::KCMP, nr::IO_URING_SETUP, nr::IO_URING_ENTER, nr::IO_URING_REGISTER, nr::KEYCTL, nr::ADD_KEY,
-        nr::REQUEST_KEY, nr::MOUNT, nr::UMOUNT2, nr::PIVOT_ROOT, nr::CHROOT, nr::OPEN_TREE, nr::MOVE_MOUNT, nr::FSOPEN,
-        nr::FSCONFIG, nr::FSMOUNT, nr::FSPICK, nr::MOUNT_SETATTR, nr::OPEN_TREE_ATTR, nr::BPF, nr::PERF_EVENT_OPEN,
-        nr::USERFAULTFD, nr::FANOTIFY_INIT, nr::KEXEC_LOAD, nr::KEXEC_FILE_LOAD, nr::INIT_MODULE, nr::FINIT_MODULE,
-        nr::DELETE_MODULE, nr::CREATE_MODULE, nr::QUERY_MODULE, nr::GET_KERNEL_SYMS, nr::NAME_TO_HANDLE_AT,
-        nr::OPEN_BY_HANDLE_AT, nr::QUOTACTL, nr::QUOTACTL_FD, nr::ACCT, nr::SWAPON, nr::SWAPOFF, nr::REBOOT,
-        nr::SETTIMEOFDAY, nr::CLOCK_SETTIME, nr::CLOCK_ADJTIME, nr::ADJTIMEX, nr::SYSLOG, nr::SETHOSTNAME,
-        nr::SETDOMAINNAME, nr::VHANGUP, nr::IOPL, nr::IOPERM, nr::MODIFY_LDT, nr::USELIB, nr::SYSCTL, nr::NFSSERVCTL,
-        nr::LOOKUP_DCOOKIE, nr::MOVE_PAGES, nr::MIGRATE_PAGES, nr::MEMFD_SECRET,
-    ];
-    // Shared between all processes of a user unless there is an IPC namespace.
-    let shared: &[u32] = if inside { &[] } else { &[nr::SHMGET, nr::MSGGET, nr::SEMGET, nr::MQ_OPEN] };
-    let memory: &[u32] = if exec.has(flag::MEMFD) { &[] } else { &[nr::MEMFD_CREATE] };
-    #[rustfmt::skip]
-    let metadata: &[u32] = &[
-        nr::CHMOD, nr::FCHMOD, nr::FCHMODAT, nr::FCHMODAT2, nr::CHOWN, nr::FCHOWN, nr::LCHOWN, nr::FCHOWNAT,
-        nr::SETXATTR, nr::LSETXATTR, nr::FSETXATTR, nr::REMOVEXATTR, nr::LREMOVEXATTR, nr::FREMOVEXATTR, nr::UTIME,
-        nr::UTIMES, nr::FUTIMESAT, nr::UTIMENSAT, nr::SETXATTRAT, nr::REMOVEXATTRAT, nr::FILE_SETATTR,
-    ];
-    let metadata = if exec.has(flag::SEAL_METADATA) && !inside { metadata } else { &[] };
-    for number in [never, shared, memory, metadata].concat().into_iter().filter(|number| *number != NONE) {
-        on(number, &[answer(denied)]);
+    all
+}
+
+/// Builds the filter: a search among ranges of calls with one answer, so that no call passes more than a dozen
+/// comparisons. A refusal is an errno that programs understand; only a foreign ABI kills.
+pub fn filter(exec: &Exec, inside: bool) -> Vec<Instruction> {
+    let all = verdicts(exec, inside);
+    let mut ranges: Vec<(u32, &Verdict)> = Vec::new();
+    for (number, verdict) in all.iter().enumerate() {
+        if ranges.last().is_none_or(|(_, last)| *last != verdict) {
+            ranges.push((number as u32, verdict));
+        }
     }
-    out.push(answer(ALLOW));
+    let newer = Verdict::Answer(refuse_with(ENOSYS));
+    ranges.push((nr::END, &newer));
+    let foreign = Verdict::Answer(KILL_PROCESS); // the x32 ABI
+    if cfg!(target_arch = "x86_64") {
+        ranges.push((0x4000_0000, &foreign));
+    }
+    let mut out = Vec::with_capacity(768);
+    let arch = if cfg!(target_arch = "x86_64") { 0xC000_003E } else { 0xC000_00B7 };
+    out.extend([load(4), Instruction { code: 0x15, jump_true: 1, jump_false: 0, value: arch }, answer(KILL_PROCESS)]);
+    out.push(load(0));
+    search(&ranges, &mut out);
     out
+}
+
+/// Appends the search for the number that is loaded among `ranges`, each given by its first number.
+fn search(ranges: &[(u32, &Verdict)], out: &mut Vec<Instruction>) {
+    match ranges {
+        [] => {}
+        [(_, Verdict::Answer(value))] => out.push(answer(*value)),
+        [(_, Verdict::Rule(body))] => out.extend_from_slice(body),
+        _ => {
+            let (below, above) = ranges.split_at(ranges.len() / 2);
+            out.push(Instruction { code: 0x35, jump_true: 0, jump_false: 1, value: above[0].0 }); // at least
+            let jump = out.len();
+            out.push(Instruction { code: 0x05, jump_true: 0, jump_false: 0, value: 0 }); // always
+            search(below, out);
+            out[jump].value = (out.len() - jump - 1) as u32;
+            search(above, out);
+        }
+    }
 }

@@ -127,9 +127,9 @@ impl Runner {
         let signal = report.status & 0x7F;
         let code = if signal == 0 { (report.status >> 8) & 0xFF } else { -1 };
         let totals = [pumps[0].total.to_le_bytes(), pumps[1].total.to_le_bytes()].concat();
-        let (why, numbers) = (report.why, report.numbers.clone());
+        let (why, numbers, found) = (report.why, report.numbers.clone(), report.found.clone());
         self.streams.remove(&id);
         self.streams.retain(|_, stream| !matches!(stream.kind, Kind::Listener { owner, .. } if owner == id));
-        self.frame(kind::EXIT, id, &[&[why], &code.to_le_bytes(), &[signal as u8], &numbers, &totals]);
+        self.frame(kind::EXIT, id, &[&[why], &code.to_le_bytes(), &[signal as u8], &numbers, &totals, &found]);
     }
 }

@@ -5,7 +5,7 @@
 use std::ffi::CString;
 
 /// Changes whenever a frame changes. The daemon embeds the runner, so the two are equal unless an image is stale.
-pub const VERSION: u16 = 2;
+pub const VERSION: u16 = 3;
 /// Largest payload of a frame, in bytes. A longer script goes through standard input.
 pub const MAX_FRAME: usize = 256 * 1024;
 /// Bytes that the daemon may send to one stream before it is granted more.

@@ -40,8 +40,6 @@ unsafe extern "C" {
     #[link_name = "kill"]
     pub fn libc_kill(pid: i32, signal: c_int) -> c_int;
     pub fn prctl(option: c_int, ...) -> c_int;
-    pub fn mount(from: *const c_char, at: *const c_char, kind: *const c_char, flags: u64, data: *const c_char)
-    -> c_int;
     pub fn setsid() -> i32;
     pub fn umask(mask: u32) -> u32;
     pub fn chdir(path: *const c_char) -> c_int;
@@ -77,8 +75,10 @@ pub const ENOENT: Errno = 2;
 pub const EINTR: Errno = 4;
 pub const EAGAIN: Errno = 11;
 pub const EACCES: Errno = 13;
+pub const EEXIST: Errno = 17;
 pub const ENOTDIR: Errno = 20;
 pub const ENOSYS: Errno = 38;
+pub const EOPNOTSUPP: Errno = 95;
 pub const EINPROGRESS: Errno = 115;
 pub const SIGKILL: i32 = 9;
 pub const SIGCHLD: i32 = 17;
@@ -87,6 +87,9 @@ pub const POLLIN: i16 = 1;
 pub const POLLOUT: i16 = 4;
 pub const O_CLOEXEC: i32 = 0o2_000_000;
 pub const O_NONBLOCK: i32 = 0o4_000;
+pub const O_PATH: i32 = 0o10_000_000;
+pub const O_DIRECTORY: i32 = if cfg!(target_arch = "x86_64") { 0o200_000 } else { 0o40_000 };
+pub const O_NOFOLLOW: i32 = if cfg!(target_arch = "x86_64") { 0o400_000 } else { 0o100_000 };
 pub const AF_UNIX: u32 = 1;
 pub const AF_INET: u32 = 2;
 pub const AF_INET6: u32 = 10;

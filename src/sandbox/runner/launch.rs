@@ -9,7 +9,8 @@ use super::failure::{Failed, Step, at};
 use super::filter::{Instruction, filter};
 use super::kernel::*;
 use super::numbers::nr;
-use super::places::ruleset;
+use super::places::{Place, open_places, ruleset};
+use super::processes::tasks_of;
 use super::protections::{Facts, Plan};
 use super::request::{Exec, guard};
 
@@ -33,6 +34,7 @@ impl Launch {
         exec: &Exec,
         plan: &Plan,
         facts: &Facts,
+        places: &[Place],
         ends: Option<[RawFd; 3]>,
         report: RawFd,
     ) -> Result<Launch, Failed> {
@@ -51,9 +53,12 @@ impl Launch {
         let inside = plan.in_force & guard::NAMESPACES != 0;
         let mut wanted = vec![(4, u64::MAX)]; // RLIMIT_CORE, at zero below
         wanted.extend([7, 1, 9, 2, 0, 6].into_iter().zip(exec.limits)); // NOFILE FSIZE AS DATA CPU NPROC
-        if plan.namespaces && exec.processes > 0 {
-            // Counted by user namespace, so by command. The polled limit below it kills and names the reason.
-            wanted.push((6, u64::from(exec.processes) + u64::from(exec.processes) / 4 + 16));
+        if exec.processes > 0 && !facts.first && !wrapped {
+            // The kernel counts by user and user namespace. In one of its own there is the supervisor besides the command;
+            // without one, whatever the user runs, of which as much as now is left out. In a container nobody could count
+            // that, and the container has a bound of its own.
+            let others = if plan.namespaces { 1 } else { tasks_of(plan.user.0) };
+            wanted.push((6, u64::from(exec.processes) + others));
         }
         let mut limits = Vec::new();
         for (resource, value) in wanted.into_iter().filter(|(_, value)| *value != 0) {
@@ -70,7 +75,7 @@ impl Launch {
             envp: pointers(&exec.env),
             limits,
             identity: if plan.namespaces { None } else { plan.identity() },
-            ruleset: if wrapped { None } else { ruleset(exec, facts.landlock)? },
+            ruleset: if wrapped { None } else { ruleset(exec, places, facts.landlock)? },
             filter: if wrapped || !facts.seccomp { Vec::new() } else { filter(exec, inside) },
             handed_on: None,
         })
@@ -171,7 +176,9 @@ pub fn apply() -> ! {
             exec.wrapper.clear();
             let in_force = exec.vouched & guard::VOUCHED;
             let plan = Plan { namespaces: false, netns: false, user: (0, 0), becomes: false, in_force };
-            match Launch::prepare(&exec, &plan, &Facts::find(), None, 4) {
+            let prepared =
+                open_places(&exec).and_then(|places| Launch::prepare(&exec, &plan, &Facts::find(), &places, None, 4));
+            match prepared {
                 Ok(launch) => launch.run(&exec),
                 Err(Failed(step, errno, _)) => (step, errno),
             }

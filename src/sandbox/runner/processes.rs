@@ -25,6 +25,24 @@ pub fn families() -> BTreeMap<i32, Vec<i32>> {
     families
 }
 
+/// A number of a process's status.
+pub fn status_number(status: &str, name: &str) -> u64 {
+    let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    line.and_then(|rest| rest.split_whitespace().next()?.parse().ok()).unwrap_or(0)
+}
+
+/// The tasks of a user, as far as /proc shows them.
+pub fn tasks_of(uid: u32) -> u64 {
+    let statuses = fs::read_dir("/proc").into_iter().flatten().flatten().filter_map(|entry| {
+        entry.file_name().to_str().filter(|name| name.starts_with(|first: char| first.is_ascii_digit()))?;
+        fs::read_to_string(entry.path().join("status")).ok()
+    });
+    statuses
+        .filter(|status| status_number(status, "Uid") == u64::from(uid))
+        .map(|status| status_number(&status, "Threads"))
+        .sum()
+}
+
 /// Every process below this one, but for the given children and what is below them.
 pub fn descendants(but: &[i32]) -> Vec<i32> {
     let me = process_id();

@@ -9,6 +9,7 @@
 mod numbers;
 #[macro_use]
 mod kernel;
+mod calls;
 mod commands;
 mod connections;
 mod disk;

@@ -59,6 +59,8 @@ pub struct Report {
     pub why: u8,
     pub status: i32,
     pub numbers: Vec<u8>,
+    /// A directory that the command left, and that nobody should walk.
+    pub found: Vec<u8>,
 }
 
 /// A stream.

@@ -2,19 +2,20 @@
 //!
 //! Its end must be the end of every process of its command.
 
+use std::collections::HashSet;
 use std::ffi::c_int;
 use std::fs;
 use std::net::{Ipv4Addr, TcpListener};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::time::Instant;
 
-use super::disk::occupied;
+use super::disk::{Occupied, occupied};
 use super::failure::{Failed, Step, at};
 use super::frame::Refusal;
 use super::kernel::*;
 use super::launch::{Launch, failure_record};
 use super::numbers::nr;
-use super::places::arrange_mounts;
+use super::places::{Place, arrange_mounts, open_places};
 use super::protections::{Facts, Plan};
 use super::request::{Exec, Network};
 use super::tree::Tree;
@@ -29,7 +30,7 @@ pub struct Ends {
 /// Runs in the forked supervisor and never returns. As the first process of a PID namespace, or as a subreaper, it owns
 /// every process of its command, also after a double fork and `setsid`.
 pub fn supervise(exec: &Exec, plan: &Plan, facts: &Facts, ends: &Ends, payload: Option<&[u8]>) -> ! {
-    let (signals, tunnels) = match set_up(exec, plan, ends) {
+    let (signals, tunnels, places) = match set_up(exec, plan, ends) {
         Ok(set) => set,
         Err(failed) => refuse(ends, &failed),
     };
@@ -39,7 +40,7 @@ pub fn supervise(exec: &Exec, plan: &Plan, facts: &Facts, ends: &Ends, payload: 
     let start = || {
         let (report, write_end) = pipe_pair().map_err(at(Step::Streams))?;
         let write_end = duplicate(write_end.as_raw_fd(), 16).map_err(at(Step::Streams))?;
-        let mut launch = Launch::prepare(exec, plan, facts, Some(ends.stdio), write_end.as_raw_fd())?;
+        let mut launch = Launch::prepare(exec, plan, facts, &places, Some(ends.stdio), write_end.as_raw_fd())?;
         if !exec.wrapper.is_empty() {
             let request = sys!(nr::MEMFD_CREATE, c"request".as_ptr(), 1).map_err(at(Step::Streams))?;
             let request = duplicate(owned(request as c_int).as_raw_fd(), 16).map_err(at(Step::Streams))?;
@@ -47,8 +48,7 @@ pub fn supervise(exec: &Exec, plan: &Plan, facts: &Facts, ends: &Ends, payload: 
                 .map_err(|error| at(Step::Streams)(error.raw_os_error().unwrap_or(0)))?;
             launch.handed_on = Some(request);
         }
-        let base =
-            if exec.disk > 0 { occupied(exec, &[]).ok_or(Failed(Step::Disk, EACCES, String::new()))? } else { 0 };
+        let base = if exec.disk > 0 { occupied(exec, &[], &HashSet::new(), false) } else { Occupied::default() };
         let started = Instant::now();
         let main = sys!(nr::CLONE, SIGCHLD, 0, 0, 0, 0).map_err(at(Step::Program))? as i32;
         if main == 0 {
@@ -62,6 +62,8 @@ pub fn supervise(exec: &Exec, plan: &Plan, facts: &Facts, ends: &Ends, payload: 
         Ok(started) => started,
         Err(failed) => refuse(ends, &failed),
     };
+    // They hold the old root.
+    drop(places);
     for end in ends.stdio.into_iter().filter(|end| *end != ends.null) {
         drop(owned(end));
     }
@@ -84,6 +86,7 @@ pub fn supervise(exec: &Exec, plan: &Plan, facts: &Facts, ends: &Ends, payload: 
     for number in [result.duration_us, result.max_rss_kib, result.cpu_us] {
         message.extend_from_slice(&number.to_le_bytes());
     }
+    message.extend_from_slice(result.found.unwrap_or_default().as_bytes());
     let _ = send_message(ends.control, &message, &[]);
     quit(0)
 }
@@ -116,7 +119,10 @@ pub fn failure_in(report: &OwnedFd, exec: &Exec) -> Option<Failed> {
     Some(Failed(step, i32::from_le_bytes([record[1], record[2], record[3], record[4]]), what))
 }
 
-pub fn set_up(exec: &Exec, plan: &Plan, ends: &Ends) -> Result<(OwnedFd, Vec<TcpListener>), Failed> {
+/// What a supervisor has when its place is made: the signals as reads, the listening tunnels, and the listed places.
+type Set<'e> = (OwnedFd, Vec<TcpListener>, Vec<Place<'e>>);
+
+pub fn set_up<'e>(exec: &'e Exec, plan: &Plan, ends: &Ends) -> Result<Set<'e>, Failed> {
     // What the runner holds for other commands must not live on here: their ends would never close.
     close_all_but(&[ends.control, ends.stdio[0], ends.stdio[1], ends.stdio[2], ends.null]);
     for place in 0..3 {
@@ -128,6 +134,7 @@ pub fn set_up(exec: &Exec, plan: &Plan, ends: &Ends) -> Result<(OwnedFd, Vec<Tcp
     libc!(prctl(PR_SET_DUMPABLE, 1, 0, 0, 0)).map_err(at(Step::Map))?;
     // The kernel's out-of-memory killer should take commands before the daemon. Raising the score needs no privilege.
     let _ = fs::write("/proc/self/oom_score_adj", "800");
+    let mut places = Vec::new();
     if plan.namespaces {
         let (uid, gid) = plan.user;
         let maps = [
@@ -141,9 +148,13 @@ pub fn set_up(exec: &Exec, plan: &Plan, ends: &Ends) -> Result<(OwnedFd, Vec<Tcp
         }
         sys!(nr::SETRESGID, gid, gid, gid).map_err(at(Step::Map))?;
         sys!(nr::SETRESUID, uid, uid, uid).map_err(at(Step::Map))?;
-        arrange_mounts(exec)?;
+        places = open_places(exec)?;
+        arrange_mounts(exec, &mut places)?;
         // The death of the first process takes the whole PID namespace with it.
         libc!(prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0)).map_err(at(Step::Map))?;
+    }
+    if !plan.namespaces && exec.wrapper.is_empty() {
+        places = open_places(exec)?;
     }
     libc!(prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)).map_err(at(Step::Map))?;
     let mut tunnels = Vec::new();
@@ -154,7 +165,7 @@ pub fn set_up(exec: &Exec, plan: &Plan, ends: &Ends) -> Result<(OwnedFd, Vec<Tcp
             tunnels.push(listener.map_err(|error| at(Step::Tunnel)(error.raw_os_error().unwrap_or(0)))?);
         }
     }
-    Ok((signals, tunnels))
+    Ok((signals, tunnels, places))
 }
 
 /// Brings the loopback device of a new network namespace up.

@@ -6,9 +6,9 @@ use std::fs;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::time::{Duration, Instant};
 
-use super::disk::occupied;
+use super::disk::{Occupied, occupied};
 use super::kernel::*;
-use super::processes::{descendants, kill_descendants};
+use super::processes::{descendants, kill_descendants, status_number};
 use super::request::{Exec, flag};
 
 /// How often a tree is measured.
@@ -34,13 +34,15 @@ pub struct Ended {
     pub duration_us: u64,
     pub max_rss_kib: u64,
     pub cpu_us: u64,
+    /// A directory that it left, and that is too deep or has too many entries.
+    pub found: Option<String>,
 }
 
 /// The processes of one command.
 pub struct Tree<'a> {
     pub main: i32,
-    /// Bytes in its writable places before it started.
-    pub base: u64,
+    /// What was in its writable places before it started.
+    pub base: Occupied,
     pub exec: &'a Exec,
     pub inside: bool,
     pub started: Instant,
@@ -49,7 +51,7 @@ pub struct Tree<'a> {
 impl Tree<'_> {
     /// Waits for the end of the command, enforcing what the kernel does not. Returns when no process is left.
     pub fn watch(&self, control: RawFd, signals: &OwnedFd) -> Ended {
-        let mut ended = Ended { why: Why::Exited, status: 0, duration_us: 0, max_rss_kib: 0, cpu_us: 0 };
+        let mut ended = Ended { why: Why::Exited, status: 0, duration_us: 0, max_rss_kib: 0, cpu_us: 0, found: None };
         let deadline =
             (self.exec.deadline_ms > 0).then(|| self.started + Duration::from_millis(self.exec.deadline_ms.into()));
         let measured = self.exec.memory > 0 || self.exec.processes > 0 || self.exec.disk > 0;
@@ -61,6 +63,10 @@ impl Tree<'_> {
                 break;
             }
             if verdict.is_some() || (!main_lives && !self.exec.has(flag::BACKGROUND)) {
+                if measured && !main_lives && ended.status != 0 {
+                    // It may have failed because no more could be started.
+                    verdict = verdict.or_else(|| self.too_many(&descendants(&[]), 1));
+                }
                 self.kill_all(&mut ended, &mut main_lives);
                 break;
             }
@@ -86,6 +92,7 @@ impl Tree<'_> {
             }
         }
         ended.duration_us = self.started.elapsed().as_micros() as u64;
+        (verdict, ended.found) = self.look_back(verdict);
         ended.why = verdict.unwrap_or(if ended.status & 0x7F == 0 { Why::Exited } else { Why::Signal });
         ended
     }
@@ -141,26 +148,35 @@ impl Tree<'_> {
     /// Which limit the tree is over, if any.
     pub fn excess(&self) -> Option<Why> {
         let tree = descendants(&[]);
+        let is_over = || occupied(self.exec, &tree, &self.base.noted, false).exceeds(&self.base, self.exec.disk);
+        self.too_many(&tree, 0).or_else(|| (self.exec.disk > 0 && is_over()).then_some(Why::Disk))
+    }
+
+    /// Whether the processes of the tree, and so many that have just gone, hold too much memory or are too many.
+    fn too_many(&self, tree: &[i32], gone: u64) -> Option<Why> {
         let (mut kib, mut tasks) = (0, 0);
-        for pid in &tree {
+        for pid in tree {
             let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-            for (name, rest) in status.lines().filter_map(|line| line.split_once(':')) {
-                let number = || rest.split_whitespace().next().and_then(|word| word.parse::<u64>().ok()).unwrap_or(0);
-                match name {
-                    // Not file pages: the kernel takes those back by itself.
-                    "RssAnon" | "RssShmem" | "VmSwap" | "VmPTE" => kib += number(),
-                    "Threads" => tasks += number(),
-                    _ => {}
-                }
-            }
+            // Not file pages: the kernel takes those back by itself.
+            kib +=
+                ["RssAnon", "RssShmem", "VmSwap", "VmPTE"].map(|name| status_number(&status, name)).iter().sum::<u64>();
+            tasks += status_number(&status, "Threads");
         }
         if self.exec.memory > 0 && kib * 1024 > self.exec.memory {
             return Some(Why::Memory);
         }
-        if self.exec.processes > 0 && tasks > u64::from(self.exec.processes) {
-            return Some(Why::Processes);
+        // The kernel lets no more live, so a tree that would grow on is seen at the bound.
+        (self.exec.processes > 0 && tasks + gone >= u64::from(self.exec.processes).max(2)).then_some(Why::Processes)
+    }
+
+    /// Looks at what the command leaves: whether it left too much, and the directory that nobody should walk, if there is
+    /// one. Files get their set-ID bits taken away.
+    fn look_back(&self, verdict: Option<Why>) -> (Option<Why>, Option<String>) {
+        if self.exec.disk == 0 {
+            return (verdict, None);
         }
-        let fits = |now: u64| now <= self.base.saturating_add(self.exec.disk);
-        (self.exec.disk > 0 && !occupied(self.exec, &tree).is_some_and(fits)).then_some(Why::Disk)
+        let left = occupied(self.exec, &[], &self.base.noted, true);
+        let verdict = verdict.or(left.exceeds(&self.base, self.exec.disk).then_some(Why::Disk));
+        (verdict, left.found.filter(|_| !self.base.is_cut()))
     }
 }

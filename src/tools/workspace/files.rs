@@ -25,6 +25,8 @@ pub(super) const SCAN_MAX: u64 = 64 * 1024 * 1024;
 /// The number of names that are tried for a temporary file. Each name is new in this process, so
 /// the first one works unless a crashed process left it.
 const TEMP_TRIES: u32 = 1_000;
+/// The mode of files: closed to other users of the machine.
+const FILE_MODE: u32 = 0o640;
 
 static TEMP_COUNT: AtomicU64 = AtomicU64::new(0);
 
@@ -72,7 +74,7 @@ fn hex(digest: &[u8]) -> String {
 }
 
 /// Refuses names that are reserved.
-fn check_name(path: &WorkspacePath) -> Result<(), Refusal> {
+pub(super) fn check_name(path: &WorkspacePath) -> Result<(), Refusal> {
     if path.as_str().split('/').any(is_reserved) {
         return Err(Refusal::new(
             Code::PathDenied,
@@ -439,7 +441,7 @@ pub(super) fn append(root: &Dir, path: &WorkspacePath, bytes: &[u8]) -> Result<(
     regular_or_missing(&parent, name, path)?;
     let flags =
         OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let fd = rustix::fs::openat(&parent, name, flags, Mode::from_raw_mode(0o644)).map_err(|e| failed(e.into()))?;
+    let fd = rustix::fs::openat(&parent, name, flags, Mode::from_raw_mode(FILE_MODE)).map_err(|e| failed(e.into()))?;
     parents::hand_over(&parent, &fd).map_err(|e| failed(e.into()))?;
     let mut file = File::from(fd);
     // The file may have been replaced since the check above.
@@ -465,7 +467,7 @@ fn create_temp(parent: std::os::fd::BorrowedFd<'_>) -> io::Result<(String, File)
     Err(Errno::EXIST.into())
 }
 
-/// Completes the temporary file. It becomes readable for others only now.
+/// Completes the temporary file. It becomes readable for its group only now.
 fn complete(mut file: File, fill: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
     fill(&mut file)?;
     readable(&file)?;
@@ -473,5 +475,5 @@ fn complete(mut file: File, fill: impl FnOnce(&mut File) -> io::Result<()>) -> i
 }
 
 fn readable(file: &File) -> Result<(), Errno> {
-    rustix::fs::fchmod(file, Mode::from_raw_mode(0o644))
+    rustix::fs::fchmod(file, Mode::from_raw_mode(FILE_MODE))
 }

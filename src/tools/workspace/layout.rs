@@ -1,8 +1,9 @@
 //! The initial directories of a workspace (ART-04), and removal of temporary files that a crash
 //! left.
 
+use std::fs::DirBuilder;
 use std::io::ErrorKind;
-use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::Path;
 
 use cap_std::ambient_authority;
@@ -39,7 +40,8 @@ const SWEEP_ENTRIES: usize = 200_000;
 
 pub(super) fn open_root(root: &Path) -> Result<Dir, Refusal> {
     let shown = root.display().to_string();
-    std::fs::create_dir_all(root).map_err(|error| io_refusal("create", &shown, &error))?;
+    let made = DirBuilder::new().recursive(true).mode(parents::DIR_MODE).create(root);
+    made.map_err(|error| io_refusal("create", &shown, &error))?;
     Dir::open_ambient_dir(root, ambient_authority()).map_err(|error| io_refusal("open", &shown, &error))
 }
 

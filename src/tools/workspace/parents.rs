@@ -14,8 +14,8 @@ use rustix::io::Errno;
 
 use super::faults::io_refusal;
 
-/// The mode of directories that are created.
-const DIR_MODE: u32 = 0o755;
+/// The mode of directories that are created: closed to other users of the machine.
+pub(super) const DIR_MODE: u32 = 0o750;
 
 /// Directories of one name that are set aside.
 const ASIDE_MAX: u32 = 100;
@@ -125,8 +125,8 @@ fn make_dir(at: &OwnedFd, part: &str, is_synced: bool) -> Result<OwnedFd, Errno>
     }
 }
 
-/// Gives what root has made in a directory to the directory's owner. If ghostd is root, commands are another user, who must
-/// be able to change what the tools of files made there.
+/// Gives what root has made in a directory to the directory's owner and group. If ghostd is root, commands are another user,
+/// who must be able to change what the tools of files made in a directory of that user, and to read the rest.
 pub(super) fn hand_over(parent: impl AsFd, made: impl AsFd) -> Result<(), Errno> {
     if !rustix::process::geteuid().is_root() {
         return Ok(());
@@ -134,7 +134,8 @@ pub(super) fn hand_over(parent: impl AsFd, made: impl AsFd) -> Result<(), Errno>
     let (parent, found) = (fstat(parent)?, fstat(&made)?);
     // Somebody else may have put another entry there. It is not root's, or has a name elsewhere.
     let is_dir = FileType::from_raw_mode(found.st_mode) == FileType::Directory;
-    if parent.st_uid == 0 || found.st_uid != 0 || !(is_dir || found.st_nlink == 1) {
+    let is_roots = (parent.st_uid, parent.st_gid) == (0, 0);
+    if is_roots || found.st_uid != 0 || !(is_dir || found.st_nlink == 1) {
         return Ok(());
     }
     fchown(made, Some(Uid::from_raw(parent.st_uid)), Some(Gid::from_raw(parent.st_gid)))

@@ -107,6 +107,18 @@ async fn artifacts_are_rebuilt_from_the_files_and_calls_are_summed() {
     assert_eq!((done.artifacts, done.corrected), (2, 2));
     assert_eq!(artifacts.rebuild(rebuild("1")).await.unwrap().into_inner(), done);
     assert_eq!(artifacts.rebuild(rebuild("2")).await.unwrap().into_inner().corrected, 0);
+    let remove =
+        |request_id: &str, path: &str| v1::RemoveArtifactRequest { request_id: request_id.into(), path: path.into() };
+    for path in ["../x", "/etc", ""] {
+        refused(artifacts.remove(remove("3", path)).await, Code::PermissionDenied, Some("path"));
+    }
+    refused(artifacts.remove(remove("3", ".ghost-world")).await, Code::PermissionDenied, None);
+    let deep = ghost_domain::write_acl::WorkspacePath::parse("shared/deep/er/x", false).unwrap();
+    output.write_atomic(&deep, b"x").await.unwrap();
+    for (request_id, removed) in [("4", true), ("4", true), ("5", false)] {
+        let done = artifacts.remove(remove(request_id, "shared/deep")).await.unwrap().into_inner();
+        assert_eq!(done.removed, removed, "{request_id}");
+    }
     let one = v1::ListArtifactsRequest { limit: 1, ..list };
     let page = artifacts.list(one.clone()).await.unwrap().into_inner();
     assert_eq!((page.artifacts[0].path.as_str(), page.artifacts[0].bytes), ("output/b.md", 3));

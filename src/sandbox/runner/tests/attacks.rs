@@ -112,6 +112,77 @@ pub fn calls() {
     }
 }
 
+/// Calls that set a mode, with bits that let others run a file as its owner; and attributes that grant.
+pub fn modes() {
+    let (file, fresh) = (CString::new("mode").unwrap(), CString::new("fresh").unwrap());
+    let (path, new) = (file.as_ptr() as usize, fresh.as_ptr() as usize);
+    fs::write("mode", "x").unwrap();
+    let opened = std::os::fd::IntoRawFd::into_raw_fd(fs::File::open("mode").unwrap()) as usize;
+    let here = -100isize as usize;
+    const CREATE: usize = 0o101;
+    const NAMELESS: usize = 0o20_200_001 & !0o200_000 | if cfg!(target_arch = "x86_64") { 0o200_000 } else { 0o40_000 };
+    for bits in [0o4755, 0o2755, 0o6755, 0o4000, 0o2010, 0o7777] {
+        // (name, x86_64, aarch64, arguments)
+        let table: &[(&str, i64, i64, [usize; 4])] = &[
+            ("chmod", 90, -1, [path, bits, 0, 0]),
+            ("fchmod", 91, 52, [opened, bits, 0, 0]),
+            ("fchmodat", 268, 53, [here, path, bits, 0]),
+            ("fchmodat2", 452, 452, [here, path, bits, 0]),
+            ("open", 2, -1, [new, CREATE, bits, 0]),
+            ("openat", 257, 56, [here, new, CREATE, bits]),
+            ("openat_nameless", 257, 56, [here, c".".as_ptr() as usize, NAMELESS, bits]),
+            ("creat", 85, -1, [new, bits, 0, 0]),
+            ("mkdir", 83, -1, [new, bits, 0, 0]),
+            ("mkdirat", 258, 34, [here, new, bits, 0]),
+            ("mknod", 133, -1, [new, 0o100_000 | bits, 0, 0]),
+            ("mknodat", 259, 33, [here, new, 0o100_000 | bits, 0]),
+        ];
+        for (name, x86, arm, [a, b, c, d]) in table {
+            let number = if cfg!(target_arch = "x86_64") { *x86 } else { *arm };
+            if number >= 0 {
+                report(&format!("{name}_{bits:o}"), unsafe { syscall(number, *a, *b, *c, *d, 0usize) } < 0);
+            }
+        }
+        let how = [0o101u64, bits as u64, 0];
+        let result = unsafe { syscall(437, here, new, how.as_ptr(), 24usize, 0usize) };
+        report(&format!("openat2_{bits:o}"), result < 0);
+    }
+    for name in [c"security.capability", c"user.note", c"system.posix_acl_access"] {
+        let value = [1u32, 0, 0, 0, 0];
+        for (call, x86, arm, target) in
+            [("setxattr", 188, 5, path), ("lsetxattr", 189, 6, path), ("fsetxattr", 190, 7, opened)]
+        {
+            let number = if cfg!(target_arch = "x86_64") { x86 } else { arm };
+            let result = unsafe { syscall(number, target, name.as_ptr(), value.as_ptr(), 20usize, 0usize) };
+            report(&format!("{call}_{}", name.to_str().unwrap()), result < 0);
+        }
+    }
+    // What stays: other modes, also when a file is made; the sticky bit.
+    io_report("good_mode", fs::set_permissions("mode", fs::Permissions::from_mode(0o1751)));
+    io_report("good_open", fs::write("made", "x"));
+    io_report("good_folder", fs::create_dir("made-folder"));
+}
+
+/// Looks at names that are not listed.
+pub fn sights() {
+    let outside = variable("OUTSIDE");
+    let (start, watch) = if cfg!(target_arch = "x86_64") { (294, 254) } else { (26, 27) };
+    let watcher = unsafe { syscall(start, 0usize) };
+    let file = format!("{outside}/file");
+    for path in ["/root", "/home", "/boot", "/sys", "/run", "/var/log", "/var/lib", "/etc/shadow", "/etc/hostname"]
+        .into_iter()
+        .chain([outside.as_str(), file.as_str()])
+    {
+        io_report(&format!("stat_{path}"), fs::symlink_metadata(path));
+        io_report(&format!("through_{path}"), fs::symlink_metadata(format!("/proc/self/root{path}")));
+        let name = CString::new(path).unwrap();
+        report(&format!("watch_{path}"), unsafe { syscall(watch, watcher, name.as_ptr(), 0x303usize) } < 0);
+    }
+    for path in ["/usr/bin", "/etc/passwd", "/dev/null", "."] {
+        io_report(&format!("listed_{path}"), fs::metadata(path));
+    }
+}
+
 pub fn writes() {
     let outside = PathBuf::from(variable("OUTSIDE"));
     let file = outside.join("file");

@@ -145,7 +145,7 @@ impl Client {
         let hello = frames.recv_timeout(Duration::from_secs(5)).expect("hello");
         assert_eq!(hello.kind, 0x81);
         let mut client = Client { child, to, frames, hello, mode, uid, dir, next: 1, kept: Vec::new() };
-        client.send(1, 0, &2u16.to_le_bytes());
+        client.send(1, 0, &3u16.to_le_bytes());
         client
     }
     pub fn raw(&mut self, bytes: &[u8]) {
@@ -249,6 +249,7 @@ impl Client {
                     outcome.duration_us = u64_at(&frame.body, 6);
                     outcome.max_rss_kib = u64_at(&frame.body, 14);
                     outcome.totals = [u64_at(&frame.body, 30), u64_at(&frame.body, 38)];
+                    outcome.found = String::from_utf8_lossy(&frame.body[46..]).into();
                     return outcome;
                 }
                 REFUSED => {
@@ -380,6 +381,8 @@ pub struct Outcome {
     pub duration_us: u64,
     pub max_rss_kib: u64,
     pub totals: [u64; 2],
+    /// A directory that it left, and that nobody should walk.
+    pub found: String,
     pub refused: Option<(u8, String)>,
 }
 impl Outcome {
@@ -476,3 +479,4 @@ pub const ENOENT: i32 = 2;
 pub const EACCES: i32 = 13;
 pub const EROFS: i32 = 30;
 pub const ENOSYS: i32 = 38;
+pub const EOPNOTSUPP: i32 = 95;

@@ -12,7 +12,7 @@ use super::client::*;
 fn hello_reports_the_kernel() {
     each(|client| {
         let body = &client.hello.body;
-        assert_eq!(u16::from_le_bytes([body[0], body[1]]), 2);
+        assert_eq!(u16::from_le_bytes([body[0], body[1]]), 3);
         let text = String::from_utf8_lossy(body);
         let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
         assert!(text.contains(release.trim()), "{text}");

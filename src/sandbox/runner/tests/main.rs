@@ -24,7 +24,7 @@ mod limits;
 mod wrapper;
 
 use std::fs;
-use std::io::Read;
+use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
@@ -38,6 +38,8 @@ fn attack_main() {
     println!();
     match attack.as_str() {
         "calls" => calls(),
+        "modes" => modes(),
+        "sights" => sights(),
         "writes" => writes(),
         "others" => others(),
         "network" => network(),
@@ -52,6 +54,22 @@ fn attack_main() {
                 }
             }
             std::thread::sleep(Duration::from_secs(60));
+        }
+        "count_processes" => {
+            // Tasks of this test itself, and those that could be added.
+            let mut lived = fs::read_dir("/proc/self/task").unwrap().count();
+            loop {
+                match unsafe { fork() } {
+                    0 => loop {
+                        std::thread::park();
+                    },
+                    pid if pid < 0 => break,
+                    _ => lived += 1,
+                }
+            }
+            println!("RESULT lived={lived}");
+            std::io::stdout().flush().unwrap();
+            std::thread::sleep(Duration::from_secs(5));
         }
         "memory_bomb" => {
             let mut held = Vec::new();
@@ -99,6 +117,25 @@ fn attack_main() {
             }
             std::thread::sleep(Duration::from_secs(2));
         }
+        "deep" => {
+            // Longer than a path may be, and with something at its end.
+            for _ in 0..800 {
+                fs::create_dir("0123456789").unwrap();
+                std::env::set_current_dir("0123456789").unwrap();
+            }
+            fs::write("end", vec![1; 3 << 20]).unwrap();
+        }
+        "closed" => {
+            fs::create_dir_all("closed/in").unwrap();
+            fs::write("closed/in/file", vec![1; 3 << 20]).unwrap();
+            fs::set_permissions("closed/in", fs::Permissions::from_mode(0o111)).unwrap();
+            fs::set_permissions("closed", fs::Permissions::from_mode(0o000)).unwrap();
+        }
+        "many" => {
+            for number in 0..3_000 {
+                fs::hard_link("linked", format!("many{number}")).or_else(|_| fs::write("linked", "")).unwrap();
+            }
+        }
         "disk_fill_names" => {
             for number in 0..8_000 {
                 if number % 1000 == 0 {
@@ -118,6 +155,5 @@ fn attack_main() {
         },
         other => panic!("unknown attack {other}"),
     }
-    use std::io::Write as _;
     std::io::stdout().flush().unwrap();
 }
