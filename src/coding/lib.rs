@@ -21,7 +21,6 @@ mod format;
 mod gemini;
 mod lines;
 mod manifest;
-mod repair;
 mod run;
 mod squeeze;
 mod summary;

@@ -2,6 +2,7 @@
 //!
 //! It must never fail for a line: a line that is no message is `None`.
 
+use ghost_domain::json_text::readable_bytes;
 use rmcp::RoleClient;
 use rmcp::model::{CustomResult, JsonRpcMessage, RequestId, ServerResult};
 use rmcp::service::RxJsonRpcMessage;
@@ -10,7 +11,7 @@ use serde_json::{Map, Value};
 
 /// The message in `line`. The answer to a request for which `is_typed` is true is in the form that `rmcp` needs.
 pub(crate) fn message(line: &[u8], is_typed: impl FnOnce(&RequestId) -> bool) -> Option<RxJsonRpcMessage<RoleClient>> {
-    let mut object: Map<String, Value> = serde_json::from_slice(line).ok()?;
+    let mut object: Map<String, Value> = serde_json::from_str(&readable_bytes(line)).ok()?;
     if object.get("jsonrpc").and_then(Value::as_str) != Some("2.0") {
         return None;
     }

@@ -5,9 +5,10 @@
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
+use ghost_domain::json_text::{joined, joined_value, readable};
 use ghost_domain::text::prefix_bytes;
 use ghost_domain::tool_catalogue::{DESCRIBE, from_wire, to_wire};
-use ghost_domain::transcript::{Block, Role, TokenUsage, ToolSpec};
+use ghost_domain::transcript::{Block, Opaque, Role, TokenUsage, ToolSpec};
 use serde_json::{Value, json};
 
 use crate::answer_bounds::check_text;
@@ -58,24 +59,27 @@ pub(crate) fn normalise(raw: &Value) -> Option<Block> {
     }
 }
 
-/// A call with its canonical tool name. Absent arguments become an empty object. Text that is JSON
+/// A call with its canonical tool name. Halves of characters in its parts are joined. Absent arguments become an empty object. Text that is JSON
 /// is parsed; an object that was written into a JSON string is parsed too. Other text stays text,
 /// so that validation refuses it with a message that the model understands.
 pub(crate) fn call(id: String, wire_name: &str, arguments: Value) -> Block {
     let arguments = match arguments {
         Value::Null => Value::Object(serde_json::Map::new()),
         Value::String(text) if text.trim().is_empty() => Value::Object(serde_json::Map::new()),
-        Value::String(text) => match serde_json::from_str(&text) {
-            Ok(Value::String(inner)) => {
-                let object = serde_json::from_str(&inner).ok().filter(Value::is_object);
-                object.unwrap_or(Value::String(text))
+        Value::String(text) => {
+            let text = joined(&text).into_owned();
+            match serde_json::from_str(&readable(&text)) {
+                Ok(Value::String(inner)) => {
+                    let object = serde_json::from_str(&readable(&inner)).ok().filter(Value::is_object);
+                    object.unwrap_or(Value::String(text))
+                }
+                Ok(value) => value,
+                Err(_) => Value::String(text),
             }
-            Ok(value) => value,
-            Err(_) => Value::String(text),
-        },
-        other => other,
+        }
+        other => joined_value(other),
     };
-    Block::ToolCall { id, name: from_wire(prefix_bytes(wire_name, NAME_MAX)), arguments }
+    Block::ToolCall { id, name: from_wire(prefix_bytes(&joined(wire_name), NAME_MAX)), arguments }
 }
 
 /// The name of a call as it is sent back. Models invent names, and a provider refuses the whole
@@ -135,8 +139,8 @@ pub(crate) fn replace_unusable_ids(request: &ModelRequest, blocks: &mut [Block])
     }
 }
 
-/// The last check of an answer. It makes the stop reason agree with the content and refuses an
-/// empty answer. Exception: after the results of its calls, a model may end with an empty answer.
+/// The last check of an answer. It joins halves of characters, makes the stop reason agree with the content and refuses
+/// an empty answer. Exception: after the results of its calls, a model may end with an empty answer.
 pub(crate) fn finish_answer(
     request: &ModelRequest,
     mut blocks: Vec<Block>,
@@ -145,6 +149,13 @@ pub(crate) fn finish_answer(
 ) -> Result<ModelAnswer, ProviderError> {
     let count = blocks.iter().filter(|block| matches!(block, Block::ToolCall { .. })).count();
     check_call_count(count).and_then(|()| check_text(&blocks)).map_err(|error| error.usage(usage))?;
+    for block in &mut blocks {
+        if let Block::Text { text } | Block::Thinking { text } | Block::Opaque(Opaque { json: text, .. }) = block
+            && let Cow::Owned(whole) = joined(text)
+        {
+            *text = whole;
+        }
+    }
     let calls = count > 0;
     let says = blocks.iter().any(|block| matches!(block, Block::Text { .. }));
     let stop = match stop {

@@ -7,6 +7,7 @@
 use std::error::Error as _;
 use std::time::Duration;
 
+use ghost_domain::json_text::readable;
 use ghost_domain::redact::Redactor;
 use ghost_domain::text::{clip, one_line};
 use ghost_domain::{Code, Refusal, Timestamp};
@@ -158,7 +159,7 @@ pub(crate) fn status_error(
     now: Timestamp,
     redactor: &Redactor,
 ) -> ProviderError {
-    let parsed: Option<Value> = serde_json::from_str(body).ok();
+    let parsed: Option<Value> = serde_json::from_str(&readable(body)).ok();
     let message = parsed.as_ref().and_then(message_of).unwrap_or_else(|| clip(&one_line(body), 1_000));
     let lower = body.to_ascii_lowercase();
     let kind = match status {

@@ -3,6 +3,7 @@
 //! This module must never change the order of the blocks or lose the state that is attached to a
 //! block.
 
+use ghost_domain::json_text::readable;
 use ghost_domain::redact::Redactor;
 use ghost_domain::text::clip;
 use ghost_domain::transcript::{Block, TokenUsage};
@@ -260,7 +261,7 @@ impl<'r> Gathered<'r> {
             let block = match kind {
                 Kind::Broken => continue,
                 Kind::Other(pieces) => {
-                    if let Ok(input) = serde_json::from_str::<Value>(&pieces) {
+                    if let Ok(input) = serde_json::from_str::<Value>(&readable(&pieces)) {
                         rest.insert("input".to_owned(), input);
                     }
                     blocks.push(alone(request, json(rest)));
@@ -299,8 +300,8 @@ impl Gather for Gathered<'_> {
         Ok(())
     }
 
-    fn whole(&mut self, body: &[u8], deltas: &mut dyn Deltas) -> Result<(), ProviderError> {
-        let body: Value = read(&String::from_utf8_lossy(body), self.redactor)?;
+    fn whole(&mut self, body: &str, deltas: &mut dyn Deltas) -> Result<(), ProviderError> {
+        let body: Value = read(body, self.redactor)?;
         if body.get("error").is_some() {
             return Err(event_error(&body, self.redactor));
         }

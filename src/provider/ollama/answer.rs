@@ -157,8 +157,8 @@ impl Gather for Gathered<'_> {
         self.add_line(line, deltas)
     }
 
-    fn whole(&mut self, body: &[u8], deltas: &mut dyn Deltas) -> Result<(), ProviderError> {
-        self.event(&String::from_utf8_lossy(body), deltas)
+    fn whole(&mut self, body: &str, deltas: &mut dyn Deltas) -> Result<(), ProviderError> {
+        self.event(body, deltas)
     }
 
     fn has_begun(&self) -> bool {

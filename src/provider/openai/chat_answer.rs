@@ -412,9 +412,8 @@ impl Gather for Gathered<'_> {
         self.chunk(chunk, deltas)
     }
 
-    fn whole(&mut self, body: &[u8], deltas: &mut dyn Deltas) -> Result<(), ProviderError> {
-        let chunk: Chunk = serde_json::from_slice(body)
-            .map_err(|error| self.bad(&error.to_string(), &String::from_utf8_lossy(body)))?;
+    fn whole(&mut self, body: &str, deltas: &mut dyn Deltas) -> Result<(), ProviderError> {
+        let chunk: Chunk = serde_json::from_str(body).map_err(|error| self.bad(&error.to_string(), body))?;
         self.done = true;
         self.chunk(chunk, deltas)
     }

@@ -374,9 +374,8 @@ impl Gather for Gathered<'_> {
         Ok(())
     }
 
-    fn whole(&mut self, body: &[u8], deltas: &mut dyn Deltas) -> Result<(), ProviderError> {
-        let body = String::from_utf8_lossy(body);
-        let mut response: Response<'_> = read(&body, self.redactor)?;
+    fn whole(&mut self, body: &str, deltas: &mut dyn Deltas) -> Result<(), ProviderError> {
+        let mut response: Response<'_> = read(body, self.redactor)?;
         let Some(output) = response.output.take() else {
             let Some(error) = response.error else {
                 let message = "the provider answered with a JSON body that is not a response";

@@ -304,7 +304,7 @@ impl ToolboxCommand {
             let what = format!("{full} printed more than {} bytes of JSON", self.tool.output_limit);
             return Err(Refusal::new(Code::TooLarge, what).hint("ask it for less"));
         }
-        let content: Value = serde_json::from_str(text).map_err(|error| {
+        let content: Value = serde_json::from_str(&readable(text)).map_err(|error| {
             Refusal::new(Code::ExecFailed, format!("what {full} printed is not JSON: {error}"))
                 .hint("it has run; the tool itself needs a repair")
         })?;
