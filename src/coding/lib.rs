@@ -16,6 +16,7 @@ mod compactor;
 #[cfg(test)]
 mod compactor_tests;
 mod cursor;
+mod doubts;
 mod fields;
 mod format;
 mod gemini;
@@ -33,6 +34,7 @@ mod usage;
 pub use collector::{CALL_ID_MAX, CALLS_MAX, Collector, Effect};
 pub use compact::{Compact, Exit};
 pub use compactor::{Compactor, MAX_BYTES, MAX_NOTES, NOTE_CHARS};
+pub use doubts::Doubts;
 pub use format::{Format, UnknownFormat};
 pub use manifest::Manifest;
 pub use summary::{Summary, compact as summarize};
