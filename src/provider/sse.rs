@@ -157,7 +157,8 @@ mod tests {
         assert_eq!(all(&[b"\xef\xbb\xbf\ndata: a\n\n"]), [Ok("a".to_owned())]);
         let mut lines = Splitter::new(Framing::Lines);
         lines.push(b"\xef\xbb\xbf{}\n\n{}");
-        let events: Vec<_> = std::iter::from_fn(|| lines.next_event()).chain(lines.finish()).collect();
+        let mut events: Vec<_> = std::iter::from_fn(|| lines.next_event()).collect();
+        events.extend(lines.finish());
         assert_eq!(events, [Ok("{}".to_owned()), Ok("{}".to_owned())]);
     }
 

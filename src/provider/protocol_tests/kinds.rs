@@ -3,6 +3,9 @@
 
 use super::rounds::adapter_for;
 use super::*;
+use crate::error::{Charge, ErrorKind};
+use crate::estimate::estimate_tokens;
+use crate::model::{NoDeltas, Stop};
 use crate::testing::Wire;
 
 const WIRES: [Wire; 5] = [Wire::Anthropic, Wire::Chat, Wire::Responses, Wire::Gemini, Wire::Ollama];
@@ -205,5 +208,152 @@ async fn a_half_in_the_json_of_arguments_does_not_make_them_text() {
         let answer = ask(&adapter, &conversation("m")).await;
         let expected = call("t-one", "one", json!({ "a": "😀", "b": "\u{fffd}" }));
         assert_eq!(answer.blocks.last(), Some(&expected), "{wire:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_whole_answer_without_counts_is_estimated_from_what_was_received() {
+    let request = conversation("m");
+    let input = estimate_tokens(&request);
+    let calls = vec![("one", r#"{"path":"a.md"}"#.to_owned())];
+    let whole = Sent { thinking: strings(&["Hm."]), text: strings(&["pong", "!"]), calls, ..Sent::default() };
+    for wire in WIRES {
+        for (usage, expected) in [
+            (None, (Some(input), None)),
+            (Some((0, 0)), (Some(input), None)),
+            (Some((100, 0)), (Some(100), None)),
+            (Some((0, 20)), (Some(input), Some(20))),
+            (Some((100, 20)), (Some(100), Some(20))),
+        ] {
+            let (_server, adapter) = Sent { usage, ..whole.clone() }.adapter(wire, "").await;
+            let answer = ask(&adapter, &request).await;
+            let counted = answer.usage.unwrap();
+            assert_eq!(Some(counted.input), expected.0, "{wire:?} {usage:?}");
+            match expected.1 {
+                Some(output) => assert_eq!(counted.output, output, "{wire:?} {usage:?}"),
+                // "Hm.", "pong!", the call, and what a protocol attaches to them.
+                None => assert!((8..60).contains(&counted.output), "{wire:?} {usage:?} {counted:?}"),
+            }
+            assert_eq!(answer.estimated, usage != Some((100, 20)), "{wire:?} {usage:?}");
+        }
+        // Never more than the reservation.
+        let small = ModelRequest { max_tokens: 5, ..request.clone() };
+        let (_server, adapter) = whole.adapter(wire, "").await;
+        assert_eq!(ask(&adapter, &small).await.usage.map(|usage| usage.output), Some(5), "{wire:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_cut_answer_without_counts_stays_unknown() {
+    for (wire, reason) in [
+        (Wire::Anthropic, "max_tokens"),
+        (Wire::Chat, "length"),
+        (Wire::Responses, "max_output_tokens"),
+        (Wire::Gemini, "MAX_TOKENS"),
+        (Wire::Ollama, "length"),
+    ] {
+        for usage in [None, Some((0, 0)), Some((100, 0))] {
+            let cut = Sent { text: strings(&["a"]), reason: Some(reason), usage, ..Sent::default() };
+            let (_server, adapter) = cut.adapter(wire, "").await;
+            let answer = ask(&adapter, &conversation("m")).await;
+            assert_eq!((answer.stop, answer.usage), (Stop::MaxTokens, None), "{wire:?} {usage:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_unknown_stop_reason_beside_a_usable_answer_is_used() {
+    let reason = "NOBODY_KNOWS_YET";
+    let (text, calls) = (strings(&["Hello."]), vec![("one", r#"{"path":"a.md"}"#.to_owned())]);
+    let sent = |text: &[String], calls: &[(&'static str, String)]| Sent {
+        thinking: strings(&["Hm."]),
+        text: text.to_vec(),
+        calls: calls.to_vec(),
+        reason: Some(reason),
+        usage: Some((100, 20)),
+    };
+    for wire in WIRES {
+        for usable in [sent(&text, &[]), sent(&[], &calls), sent(&text, &calls)] {
+            let (_server, adapter) = usable.adapter(wire, "").await;
+            let answer = ask(&adapter, &conversation("m")).await;
+            assert_eq!(answer.stop, Stop::Other(reason.to_owned()), "{wire:?}");
+            assert!(answer.stop.is_unknown() && !answer.stop.is_cut(), "{wire:?}");
+            let made = answer.blocks.iter().filter(|block| matches!(block, Block::ToolCall { .. })).count();
+            assert_eq!(made, usable.calls.len(), "{wire:?}");
+        }
+        let mut useless = vec![sent(&[], &[]), sent(&strings(&[" \n"]), &[])];
+        if matches!(wire, Wire::Anthropic | Wire::Chat | Wire::Responses) {
+            // The arguments break off.
+            useless.push(sent(&text, &[("one", r#"{"path":"a."#.to_owned())]));
+        }
+        for useless in useless {
+            let (_server, adapter) = useless.adapter(wire, "").await;
+            // Also after results, where an empty answer of a known reason is an answer.
+            for turn in [conversation("m"), request("m", "hello")] {
+                let error = adapter.complete(&turn, &mut NoDeltas).await.unwrap_err();
+                assert_eq!((error.kind, error.charge), (ErrorKind::BadAnswer, Charge::Unknown), "{wire:?} {error}");
+                assert!(error.message.contains(reason), "{wire:?} {error}");
+                assert_eq!(error.usage.map(|usage| usage.output), Some(20), "{wire:?}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_full_context_window_is_said_as_what_it_is() {
+    for (wire, reason) in [
+        (Wire::Anthropic, "model_context_window_exceeded"),
+        (Wire::Chat, "model_length"),
+        (Wire::Chat, "context_length_exceeded"),
+        (Wire::Responses, "max_context_length"),
+        (Wire::Gemini, "CONTEXT_WINDOW_EXCEEDED"),
+        (Wire::Ollama, "context_full"),
+    ] {
+        let sent = |text: &[&str]| Sent {
+            text: strings(text),
+            reason: Some(reason),
+            usage: Some((100, 2)),
+            ..Sent::default()
+        };
+        let (_server, adapter) = sent(&["Half of"]).adapter(wire, "").await;
+        let answer = ask(&adapter, &conversation("m")).await;
+        assert_eq!(answer.stop.word().as_deref(), Some("model_context_window_exceeded"), "{reason}");
+        assert!(answer.stop.is_cut(), "{reason}");
+        // Nothing was written, so the conversation must become shorter.
+        let (_server, adapter) = sent(&[]).adapter(wire, "").await;
+        let error = adapter.complete(&conversation("m"), &mut NoDeltas).await.unwrap_err();
+        assert_eq!(error.kind, ErrorKind::ContextTooLong, "{reason}");
+    }
+}
+
+#[tokio::test]
+async fn too_long_is_recognised_in_statuses_and_in_streams_of_all_protocols() {
+    let long = "exceeded model token limit: 8192";
+    let rate = "input tokens exceed your rate limit of 8192 tokens per minute";
+    for wire in WIRES {
+        let event = |message: &str| match wire {
+            Wire::Anthropic => json!({ "type": "error", "error": { "type": "api_error", "message": message } }),
+            Wire::Chat => json!({ "error": { "message": message, "code": 500 } }),
+            Wire::Responses => json!({ "type": "response.failed",
+                "response": { "status": "failed", "error": { "code": "server_error", "message": message } } }),
+            Wire::Gemini => json!({ "error": { "code": 500, "status": "INTERNAL", "message": message } }),
+            Wire::Ollama => json!({ "error": message }),
+        };
+        for (message, is_long) in [(long, true), (rate, false)] {
+            let stream = match wire {
+                Wire::Ollama => ollama::lines(&[event(message)]),
+                _ => sse(&[event(message)]),
+            };
+            let body = json!({ "error": { "message": message } }).to_string();
+            for (status, body) in
+                [(200, stream), (400, body.clone()), (413, body.clone()), (422, body.clone()), (500, body)]
+            {
+                let kind = if status == 200 { "text/event-stream" } else { "application/json" };
+                let server = serve(move |_| FakeReply::new(status, kind, body.clone())).await;
+                let adapter = adapter_for(wire, format!("{}{}", server.url(), wire.path()));
+                let error = adapter.complete(&conversation("m"), &mut NoDeltas).await.unwrap_err();
+                assert_eq!(error.kind == ErrorKind::ContextTooLong, is_long, "{wire:?} {status} {error}");
+            }
+        }
     }
 }
