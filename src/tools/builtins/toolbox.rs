@@ -12,6 +12,7 @@ use ghost_config::plan::toolbox::{
     Argument, CommandTool, Cwd, Piece, Place, Program, ResultForm, Stdin, Stream, ToolboxAccess, ToolboxKind,
     ToolboxRuntime,
 };
+use ghost_domain::json_text::readable;
 use ghost_domain::{Code, GrantId, Refusal};
 use ghost_sandbox::{Command, End, Sandbox, ToolboxDir};
 use serde_json::{Map, Value};
