@@ -44,7 +44,7 @@ pub(crate) fn with_null_types(schema: &Value) -> Value {
                 for (key, null) in [("type", json!("null")), ("enum", Value::Null)] {
                     match members.get_mut(key) {
                         Some(Value::Array(all)) if !all.contains(&null) => all.push(null),
-                        Some(one @ Value::String(_)) => *one = json!([one.take(), null]),
+                        Some(one @ Value::String(_)) => *one = Value::Array(vec![one.take(), null]),
                         _ => {}
                     }
                 }

@@ -30,11 +30,6 @@ fn a_null_goes_only_where_the_schema_has_none() {
         "additionalProperties": false,
     });
     let names: Vec<String> = parameters["properties"].as_object().unwrap().keys().cloned().collect();
-    assert!(
-        jsonschema::validator_for(&crate::schema::with_null_types(&parameters)).is_ok(),
-        "{:?}",
-        jsonschema::validator_for(&parameters).err()
-    );
     let tool = tool_with(parameters.clone());
     let nulls = |names: &[&str]| Value::Object(names.iter().map(|name| ((*name).to_owned(), Value::Null)).collect());
     let all: Vec<&str> = names.iter().map(String::as_str).chain(["unknown"]).collect();
