@@ -53,4 +53,4 @@ pub use price::{is_free, price};
 pub use providers::{Entry, Providers, Unbuilt};
 pub use recorded::{Recorded, RecordedAnswer, Recording};
 pub use retry::{Next, Rest, decide};
-pub use too_long::{is_long, is_unexplained};
+pub use too_long::{is_long, may_be_too_long};

@@ -6,6 +6,8 @@
 
 use serde_json::Value;
 
+use crate::error::{ErrorKind, ProviderError};
+
 /// Tokens from which a conversation counts as long for a model whose window is not known.
 const LONG_TOKENS: u64 = 16_000;
 /// Bytes of an error that are read, and texts in it.
@@ -139,9 +141,19 @@ pub(crate) fn is_rate(text: &str) -> bool {
         || text.split(|c: char| !c.is_ascii_alphanumeric()).any(|word| ["tpm", "rpm", "tpd", "rpd"].contains(&word))
 }
 
-/// Whether a refusal does not say what is wrong with the request: it names no parameter and no cause.
+/// Whether a refusal may mean that the conversation is too long: a status 400 or 422, or the like in a stream, that does
+/// not say what is wrong with the request. A page of a gateway does not count.
 #[must_use]
-pub fn is_unexplained(message: &str) -> bool {
+pub fn may_be_too_long(error: &ProviderError) -> bool {
+    let refused = match error.kind {
+        ErrorKind::BadRequest => true,
+        ErrorKind::Gateway => matches!(error.status, Some(400 | 422)),
+        _ => false,
+    };
+    refused && is_unexplained(&error.message)
+}
+
+fn is_unexplained(message: &str) -> bool {
     let lower = message.to_ascii_lowercase();
     let causes = [
         "unsupported",
@@ -170,7 +182,7 @@ pub fn is_unexplained(message: &str) -> bool {
         "permission",
         "extra ",
     ];
-    !causes.iter().any(|cause| lower.contains(cause)) && !lower.contains(['`', '\'', '['])
+    !causes.iter().any(|cause| lower.contains(cause)) && !lower.contains(['`', '\'', '[', '<'])
 }
 
 /// Whether a conversation of about `input` tokens is long for a model with this window: over half of it, or over a fixed
@@ -384,7 +396,13 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_that_names_nothing_is_unexplained() {
+    fn a_refusal_that_names_nothing_may_be_about_the_length() {
+        let error = |kind, status| ProviderError::new(kind, "HTTP 400: Bad Request").status(status);
+        assert!(
+            may_be_too_long(&error(ErrorKind::BadRequest, 400)) && may_be_too_long(&error(ErrorKind::Gateway, 422))
+        );
+        assert!(!may_be_too_long(&error(ErrorKind::Gateway, 404)) && !may_be_too_long(&error(ErrorKind::Server, 500)));
+        assert!(!may_be_too_long(&ProviderError::new(ErrorKind::BadRequest, "HTTP 400: <html>Bad Request</html>")));
         for text in [
             "HTTP 400: Bad Request",
             "HTTP 422: ",

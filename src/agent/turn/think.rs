@@ -13,7 +13,7 @@ use ghost_domain::{Activity, Code, Limits, Refusal, ReservationId, Scope, budget
 use ghost_operations::budgets::{Demand, Reserved, Settlement, Taken};
 use ghost_operations::{droids, turns};
 use ghost_provider::{
-    Charge, ErrorKind, ModelRequest, Next, ProviderError, Rest, decide, estimate_with, is_long, is_unexplained,
+    Charge, ErrorKind, ModelRequest, Next, ProviderError, Rest, decide, estimate_with, is_long, may_be_too_long,
 };
 
 use super::bound::Partial;
@@ -250,8 +250,8 @@ impl Runner {
                 let shown =
                     error.kind == ErrorKind::BadRequest && timeout_refusal.is_none() && shows(&request.messages);
                 // Some servers refuse a conversation that is too long without a word.
-                let guess = error.kind == ErrorKind::BadRequest && !guessed && timeout_refusal.is_none();
-                let guess = guess && is_unexplained(&error.message) && self.is_long(choice, &request);
+                let guess = may_be_too_long(&error) && !guessed && timeout_refusal.is_none();
+                let guess = guess && self.is_long(choice, &request);
                 guessed |= guess && !stale && !shown;
                 let short = guess.then(|| self.shortened(choice, &request.messages)).flatten();
                 let other = stale.then_some(Remedy::DropState).or(shown.then_some(Remedy::DropImages));
