@@ -100,12 +100,15 @@ impl Calls {
         }
     }
 
-    /// The call `id` was not allowed: only its title is kept, for the note about its end.
-    pub(crate) fn not_allowed(&mut self, id: &str) {
+    /// The call `id` was not allowed: only its title is kept, for the note about its end. Returns the title.
+    pub(crate) fn not_allowed(&mut self, id: &str) -> String {
+        let mut shown = String::new();
         if let Some(call) = self.open.iter_mut().find(|call| call.id == id) {
+            shown.clone_from(&call.title);
             let (id, title) = (std::mem::take(&mut call.id), std::mem::take(&mut call.title));
             *call = Call { id, title, told: true, from_question: call.from_question, ..Call::default() };
         }
+        shown
     }
 }
 

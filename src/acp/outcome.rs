@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::task::SessionId;
 use crate::usage::Usage;
 use crate::why::{CannotResume, StartError, Why};
-use ghost_coding::Manifest;
+use ghost_coding::{Doubts, Manifest};
 
 /// The result of a run.
 #[derive(Clone, Debug, PartialEq)]
@@ -88,6 +88,8 @@ pub struct Work {
     pub text: String,
     /// What it did, as it says, and what it did through the host.
     pub manifest: Manifest,
+    /// What speaks against its task being done, whatever it says: calls that were not allowed.
+    pub doubts: Doubts,
     /// The usage that it reported; `None` if it reported nothing.
     pub usage: Option<Usage>,
     /// The session, to go on with.

@@ -3,12 +3,14 @@
 //! It must never let the agent fill memory: updates are handled here one by one, requests wait for their turn, and
 //! everything else is dropped.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use agent_client_protocol::v1::schema::PermissionOptionKind;
 use agent_client_protocol::{
     RawJsonRpcMessage, RawJsonRpcNotification, RawJsonRpcParams, RawJsonRpcRequest, RawJsonRpcResponse, TransportFrame,
 };
+use ghost_domain::json_text::{readable, readable_part};
 use serde::Deserialize as _;
 use serde_json::Value;
 use tokio::io::AsyncRead;
@@ -93,9 +95,16 @@ impl Reader {
 }
 
 fn parse(line: &str) -> Option<RawJsonRpcMessage> {
-    match TransportFrame::parse_json(line) {
+    let read = |text: &str| match TransportFrame::parse_json(text) {
         TransportFrame::Single(message) => Some(message),
         _ => None,
+    };
+    let part = readable_part(line);
+    let message = read(&part)?;
+    // Only the message of an agent comes in parts, and only in updates.
+    match (part, &message) {
+        (Cow::Owned(_), RawJsonRpcMessage::Request(_) | RawJsonRpcMessage::Response(_)) => read(&readable(line)),
+        _ => Some(message),
     }
 }
 

@@ -17,7 +17,7 @@ use crate::talk::Talk;
 use crate::task::SessionId;
 use crate::usage::Usage;
 use ghost_coding::text::one_line;
-use ghost_coding::{Collector, Effect};
+use ghost_coding::{Collector, Doubts, Effect};
 
 #[derive(Debug)]
 pub(crate) struct Record(Mutex<Inner>);
@@ -33,6 +33,7 @@ struct Inner {
     collector: Collector,
     usage: Usage,
     pace: Pace,
+    doubts: Doubts,
 }
 
 impl Record {
@@ -47,6 +48,7 @@ impl Record {
             collector: Collector::new(folder),
             usage: Usage::default(),
             pace: Pace::new(Instant::now()),
+            doubts: Doubts::default(),
         }))
     }
 
@@ -109,7 +111,8 @@ impl Record {
     /// The call `id` was not allowed.
     pub(crate) fn not_allowed(&self, id: &str) {
         let mut inner = self.inner();
-        inner.calls.not_allowed(id);
+        let title = inner.calls.not_allowed(id);
+        inner.doubts.denied(&title);
         inner.collector.taken_back(id);
     }
 
@@ -146,6 +149,7 @@ impl Record {
         Work {
             text: inner.talk.text(),
             manifest: inner.collector.manifest(),
+            doubts: inner.doubts.clone(),
             usage: (!inner.usage.is_empty()).then(|| inner.usage.clone()),
             session_id: inner.session.clone(),
             may_have_acted: inner.acted || prompt_given,

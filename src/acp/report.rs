@@ -15,7 +15,7 @@ impl Outcome {
     /// What the summary is made of.
     #[must_use]
     pub fn summary(&self, agent: &str, stderr_tail: &str) -> Summary {
-        let (verdict, reason, ended, error) = words(&self.end);
+        let (verdict, reason, ended, error) = self.words();
         let went_well = verdict == "done";
         let errors = [error.as_deref().unwrap_or_default(), stderr_tail.trim()];
         let errors = errors.into_iter().filter(|text| !went_well && !text.is_empty()).collect::<Vec<_>>().join("\n");
@@ -28,6 +28,7 @@ impl Outcome {
             output_tokens: tokens.map(|tokens| tokens.output),
             ended,
             manifest: self.work.manifest.clone(),
+            warnings: self.work.doubts.warnings(),
             errors,
             is_result: matches!(self.end, End::Finished { .. } | End::Refused),
             text: self.work.text.clone(),
@@ -37,12 +38,22 @@ impl Outcome {
     /// Whether the run did not end well: only an agent that considers its task done has not failed.
     #[must_use]
     pub fn failed(&self) -> bool {
-        words(&self.end).0 != "done"
+        self.words().0 != "done"
+    }
+
+    fn words(&self) -> Words {
+        let (verdict, reason, ended, error) = words(&self.end);
+        let doubt = self.work.doubts.reason();
+        let verdict = if verdict == "done" && doubt.is_some() { "incomplete" } else { verdict };
+        let reasons: Vec<String> = [reason, doubt].into_iter().flatten().collect();
+        (verdict, (!reasons.is_empty()).then(|| reasons.join("; ")), ended, error)
     }
 }
 
 /// The verdict, its reason, how the run ended as seen from outside, and the error.
-fn words(end: &End) -> (&'static str, Option<String>, Option<String>, Option<String>) {
+type Words = (&'static str, Option<String>, Option<String>, Option<String>);
+
+fn words(end: &End) -> Words {
     let some = |text: &str| Some(text.to_owned());
     match end {
         End::Finished { stop_reason: StopReason::EndTurn } => ("done", None, None, None),

@@ -4,6 +4,7 @@
 
 use crate::bounds::{NOTE_CHARS, TEXT_MAX};
 use ghost_coding::text::{cut_middle, one_line, prefix_bytes};
+use ghost_domain::json_text::joined;
 
 /// Bytes of a line after which a note is given without the line's end.
 const LINE_BYTES: usize = 4 * NOTE_CHARS;
@@ -63,7 +64,7 @@ impl Talk {
 
     /// The last message.
     pub(crate) fn text(&self) -> String {
-        cut_middle(self.message.trim(), TEXT_MAX)
+        cut_middle(&joined(self.message.trim()), TEXT_MAX)
     }
 }
 

@@ -1,13 +1,13 @@
 //! The engine: the services, the tools, the providers and some caches that all agents of a world
 //! share.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use ghost_config::spec::AgentSpec;
 use ghost_domain::transcript::ToolSpec;
-use ghost_domain::{Agent, AgentId, ChannelContext, HeldSkill, Refusal};
+use ghost_domain::{Agent, AgentId, ChannelContext, HeldSkill, Refusal, Timestamp, budget};
 use ghost_provider::{Entry, Outage, Providers};
 use ghost_tools::{Caller, LiveTools, Offering, Registry, WorldServices, is_granted};
 use tokio::sync::Notify;
@@ -18,6 +18,8 @@ use crate::profile::{AgentProfile, AgentProfiles};
 
 /// Tool lists whose size is cached.
 const SIZES_MAX: usize = 256;
+/// Maximum unknown stop reasons of models that are remembered.
+const UNKNOWN_STOPS_MAX: usize = 256;
 /// Maximum models that are remembered as beginning within reasoning.
 const REASONERS_MAX: usize = 256;
 
@@ -52,6 +54,8 @@ pub struct Engine {
     profiles: AgentProfiles,
     /// Models whose text begins with unopened reasoning; see [`Engine::reasons_first`].
     reasoners: Mutex<BTreeSet<String>>,
+    /// Unknown stop reasons, by model and reason, with the start of the day of the last warning.
+    unknown_stops: Mutex<BTreeMap<(String, String), Timestamp>>,
 }
 
 impl Engine {
@@ -72,6 +76,7 @@ impl Engine {
             sizes: Mutex::default(),
             profiles: AgentProfiles::default(),
             reasoners: Mutex::default(),
+            unknown_stops: Mutex::default(),
             plan_changed: Notify::new(),
             logs_forgotten: AtomicU64::new(0),
         }
@@ -134,6 +139,18 @@ impl Engine {
         } else if reasoners.len() < REASONERS_MAX {
             reasoners.insert(model.to_owned());
         }
+    }
+
+    /// Whether an unknown stop reason of a model is to be warned about: once a day for each.
+    #[must_use]
+    pub fn warns_of_stop(&self, model: &str, reason: &str) -> bool {
+        let today = budget::this_day(self.services.ctx.now());
+        let mut known = self.unknown_stops.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = (model.to_owned(), reason.to_owned());
+        if known.len() >= UNKNOWN_STOPS_MAX && !known.contains_key(&key) {
+            known.clear();
+        }
+        known.insert(key, today) != Some(today)
     }
 
     /// The current providers.

@@ -7,8 +7,10 @@
 
 use serde::Deserialize;
 
-use crate::fields::{Amount, Flag, List, Number, Object, Text};
+use crate::doubts::is_denial;
+use crate::fields::{Amount, Failure, Flag, List, Number, Object, Text};
 use crate::run::Run;
+use crate::text::one_line;
 use crate::tools::Args;
 use crate::usage::Stats;
 
@@ -33,12 +35,41 @@ struct Event<'a> {
     errors: List<Text<'a>>,
     usage: Stats,
     total_cost_usd: Amount,
+    /// Of a result: why the model's last answer ended, and why the run did.
+    stop_reason: Text<'a>,
+    terminal_reason: Text<'a>,
+    permission_denials: List<Object<Denial<'a>>>,
+    /// Of a system event: a hook's outcome, a tool that was not allowed, a message.
+    hook_name: Text<'a>,
+    outcome: Text<'a>,
+    tool_name: Text<'a>,
+    level: Text<'a>,
+    content: Text<'a>,
+    #[serde(alias = "preventedContinuation")]
+    prevented_continuation: Flag,
+    #[serde(alias = "stopReason", alias = "reason")]
+    why: Text<'a>,
+    rate_limit_info: Object<RateLimit<'a>>,
+    error: Failure,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
+struct Denial<'a> {
+    tool_name: Text<'a>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
+struct RateLimit<'a> {
+    status: Text<'a>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default, bound(deserialize = "'de: 'a"))]
 struct Message<'a> {
     content: List<Block<'a>>,
+    stop_reason: Text<'a>,
 }
 
 #[derive(Default, Deserialize)]
@@ -64,11 +95,28 @@ pub(crate) fn read(line: &[u8], run: &mut Run) -> bool {
                 run.note(&format!("started {}", event.model.as_str()));
             }
             "api_retry" => run.note(&format!("retry, attempt {}", event.attempt.0.unwrap_or(1))),
-            _ => {}
+            "permission_denied" | "tool_denied" => run.denied(event.tool_name.as_str()),
+            _ => {
+                let said = event.content.get().or(event.why.get()).unwrap_or_default();
+                if event.prevented_continuation.0 || is_denial(event.outcome.as_str()) {
+                    run.doubts.stopped(&format!("stopped by a hook {} {said}", event.hook_name.as_str()));
+                } else if matches!(event.level.as_str(), "warning" | "warn" | "error") && !said.is_empty() {
+                    run.warn(said);
+                } else if event.outcome.as_str() == "error" {
+                    run.warn(&format!("the hook {} failed", event.hook_name.as_str()));
+                }
+            }
         },
         "assistant" => {
             let mut said = String::new();
-            for block in event.message.0.unwrap_or_default().content.0 {
+            let message = event.message.0.unwrap_or_default();
+            if let Some(stop) = message.stop_reason.get() {
+                run.last_stop = Some(one_line(stop, 60));
+            }
+            if let Some(error) = &event.error.0 {
+                run.warn(error);
+            }
+            for block in message.content.0 {
                 match block.r#type.as_str() {
                     "text" => said.push_str(block.text.as_str()),
                     "tool_use" => run.call(&block.id, block.name.as_str(), &block.input),
@@ -92,7 +140,22 @@ pub(crate) fn read(line: &[u8], run: &mut Run) -> bool {
             let errors: Vec<&str> = event.errors.0.iter().filter_map(Text::get).collect();
             let errors = Some(errors.join("\n")).filter(|errors| !errors.is_empty());
             let reason = subtype.strip_prefix("error_").map(|reason| reason.replace('_', " "));
+            if !failed {
+                run.doubts.ended(subtype);
+            }
+            let last_stop = run.last_stop.take();
+            run.doubts.ended(event.terminal_reason.as_str());
+            run.doubts.ended(event.stop_reason.get().or(last_stop.as_deref()).unwrap_or_default());
+            for denial in event.permission_denials.0.iter().filter_map(|denial| denial.0.as_ref()) {
+                run.doubts.denied(denial.tool_name.as_str());
+            }
             run.end(failed, reason.as_deref(), event.result.get().or(errors.as_deref()));
+        }
+        "rate_limit_event" => {
+            let status = event.rate_limit_info.0.unwrap_or_default().status;
+            if !matches!(status.as_str(), "" | "allowed") {
+                run.warn(&format!("rate limit: {}", status.as_str()));
+            }
         }
         "stream_event" => {}
         _ => return true,
@@ -152,15 +215,80 @@ mod tests {
         );
         assert_eq!(
             compact.text,
-            "Claude agent: done, 3.0 s, 90 output tokens\nFiles written: src/a.rs\nCommands:\n- cargo test\n\
+            "Claude agent: incomplete (denied: Write), 3.0 s, 90 output tokens\nFiles written: src/a.rs\nCommands:\n- cargo test\n\
              Result:\nAll done."
         );
         assert_eq!(compact.usage, Some(Usage { input: 4, output: 90, cache_read: 20, cache_write: 30 }));
-        assert_eq!((compact.failed, compact.session_id.as_deref()), (false, Some("c-1")));
+        assert_eq!((compact.failed, compact.session_id.as_deref()), (true, Some("c-1")));
         assert_eq!(compact.cost_usd, Some(0.01));
         let expected = ["started m", "read src/a.rs", "I begin.", "write src/a.rs", "write no.rs", "run cargo test"];
         assert_eq!(notes[..6], expected);
-        assert_eq!(notes[6..], ["Grep x.*", "Task Look", "retry, attempt 3", "done"]);
+        assert_eq!(notes[6..], ["Grep x.*", "Task Look", "retry, attempt 3", "incomplete"]);
+    }
+
+    #[test]
+    fn a_run_that_was_stopped_or_denied_something_is_not_done() {
+        let success = |fields: Value| {
+            let mut result = json!({ "type": "result", "subtype": "success", "is_error": false, "result": "Fine." });
+            for (key, value) in fields.as_object().unwrap() {
+                result[key] = value.clone();
+            }
+            result
+        };
+        let system = |subtype: &str, fields: Value| {
+            let mut event = json!({ "type": "system", "subtype": subtype });
+            for (key, value) in fields.as_object().unwrap() {
+                event[key] = value.clone();
+            }
+            event
+        };
+        let refused = json!({ "type": "assistant", "message": { "content": [], "stop_reason": "refusal" } });
+        for (events, reason) in [
+            (vec![success(json!({ "terminal_reason": "hook_stopped" }))], "hook stopped"),
+            (vec![success(json!({ "terminal_reason": "max_turns", "stop_reason": "tool_use" }))], "max turns"),
+            (vec![success(json!({ "stop_reason": "refusal" }))], "refusal"),
+            (vec![success(json!({ "subtype": "budget_exceeded" }))], "budget exceeded"),
+            (vec![refused, success(json!({}))], "refusal"),
+            (
+                vec![success(
+                    json!({ "permission_denials": [{ "tool_name": "Bash" }, { "tool_name": "Edit" }, { "tool_name": "Bash" }] }),
+                )],
+                "denied: Bash, Edit",
+            ),
+            (
+                vec![system("permission_denied", json!({ "tool_name": "WebFetch" })), success(json!({}))],
+                "denied: WebFetch",
+            ),
+            (
+                vec![
+                    system("stop_hook_summary", json!({ "preventedContinuation": true, "stopReason": "tests fail" })),
+                    success(json!({})),
+                ],
+                "stopped by a hook tests fail",
+            ),
+            (
+                vec![
+                    system("hook_response", json!({ "hook_name": "PreToolUse:Bash", "outcome": "blocked" })),
+                    success(json!({})),
+                ],
+                "stopped by a hook PreToolUse:Bash",
+            ),
+        ] {
+            let (compact, notes) = summary(Format::Claude, &events);
+            assert_eq!(compact.text, format!("Claude agent: incomplete ({reason})\nResult:\nFine."));
+            assert!(compact.failed && notes.last().unwrap() == "incomplete", "{notes:?}");
+        }
+        for fields in
+            [json!({}), json!({ "terminal_reason": "completed", "stop_reason": "end_turn", "permission_denials": [] })]
+        {
+            let (compact, _) = summary(Format::Claude, &[success(fields)]);
+            assert_eq!((compact.text.as_str(), compact.failed), ("Claude agent: done\nResult:\nFine.", false));
+        }
+        let warned = system("informational", json!({ "level": "warning", "content": "The context is nearly full" }));
+        let limit = json!({ "type": "rate_limit_event", "rate_limit_info": { "status": "allowed_warning" } });
+        let (compact, _) = summary(Format::Claude, &[warned, limit, success(json!({}))]);
+        let text = "Claude agent: done\nWarnings:\n- The context is nearly full\n- rate limit: allowed_warning\nResult:\nFine.";
+        assert_eq!((compact.text.as_str(), compact.failed), (text, false));
     }
 
     #[test]

@@ -7,6 +7,7 @@
 use serde::Deserialize;
 
 use crate::collector::Effect;
+use crate::doubts::is_denial;
 use crate::fields::{Failure, List, Object, Text};
 use crate::run::Run;
 use crate::tools::in_shell;
@@ -28,6 +29,16 @@ struct Event<'a> {
     usage: Stats,
     error: Failure,
     message: Text<'a>,
+    status: Text<'a>,
+    reason: Text<'a>,
+    stop_reason: Text<'a>,
+    turn: Object<Turn<'a>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
+struct Turn<'a> {
+    status: Text<'a>,
 }
 
 #[derive(Default, Deserialize)]
@@ -64,8 +75,17 @@ pub(crate) fn read(line: &[u8], run: &mut Run) -> bool {
         "item.completed" => completed(&event.item.0.unwrap_or_default(), run),
         "turn.completed" => {
             run.stats(&event.usage);
+            let turn = event.turn.0.unwrap_or_default();
+            for word in [&event.status, &event.reason, &event.stop_reason, &turn.status] {
+                run.doubts.ended(word.as_str());
+            }
             run.end(false, None, None);
         }
+        "turn.aborted" | "turn.interrupted" | "turn.cancelled" => {
+            let reason = event.reason.get().unwrap_or("interrupted").replace('_', " ");
+            run.end(true, Some(&reason), event.message.get());
+        }
+        "warning" => run.warn(event.message.as_str()),
         "turn.failed" => {
             let error = event.error.0.or(run.error.take());
             run.end(true, None, error.as_deref());
@@ -96,11 +116,17 @@ fn started(item: &Item<'_>, run: &mut Run) {
 }
 
 fn completed(item: &Item<'_>, run: &mut Run) {
+    if is_denial(item.status.as_str()) {
+        let files = item.changes.0.iter().filter_map(|change| change.0.as_ref()?.path.get());
+        let what = item.command.get().map(in_shell).or(item.tool.get()).or(files.into_iter().next());
+        run.denied(what.unwrap_or(kind(item)));
+        return;
+    }
     match kind(item) {
         "agent_message" | "assistant_message" => run.say(item.text.as_str()),
         // The event of its start may be missing.
         "command_execution" => run.done.add(Effect::Run, None, in_shell(item.command.as_str())),
-        "file_change" if !matches!(item.status.as_str(), "failed" | "declined") => {
+        "file_change" if item.status.as_str() != "failed" => {
             for change in item.changes.0.iter().filter_map(|change| change.0.as_ref()) {
                 let effect = if change.kind.as_str() == "delete" { Effect::Delete } else { Effect::Write };
                 run.file(effect, None, change.path.as_str());
@@ -108,6 +134,11 @@ fn completed(item: &Item<'_>, run: &mut Run) {
         }
         "web_search" => run.note(&format!("web search {}", item.query.as_str())),
         "error" => run.trouble(item.message.as_str()),
+        // Codex runs hooks, too, and can be refused by a reviewer.
+        kind if kind.contains("hook") && matches!(item.status.as_str(), "failed" | "stopped") => {
+            run.doubts.stopped(&format!("{kind} {} {}", item.status.as_str(), item.message.as_str()));
+        }
+        "warning" => run.warn(item.message.as_str()),
         _ => {}
     }
 }
@@ -125,6 +156,65 @@ mod tests {
 
     fn start() -> Value {
         json!({ "type": "thread.started", "thread_id": "t-1" })
+    }
+
+    #[test]
+    fn a_run_that_was_stopped_or_denied_something_is_not_done() {
+        let done = || json!({ "type": "turn.completed", "usage": { "output_tokens": 3 } });
+        let with = |key: &str, value: &str| {
+            let mut event = done();
+            event[key] = json!(value);
+            event
+        };
+        for (events, reason) in [
+            (
+                vec![
+                    item(
+                        "completed",
+                        json!({ "type": "command_execution", "command": "bash -lc 'rm -r x'", "status": "declined" }),
+                    ),
+                    done(),
+                ],
+                "denied: rm -r x",
+            ),
+            (
+                vec![
+                    item(
+                        "completed",
+                        json!({ "type": "file_change", "changes": [{ "path": "a.rs", "kind": "add" }], "status": "rejected" }),
+                    ),
+                    done(),
+                ],
+                "denied: a.rs",
+            ),
+            (
+                vec![
+                    item(
+                        "completed",
+                        json!({ "type": "mcp_tool_call", "server": "s", "tool": "t", "status": "blocked" }),
+                    ),
+                    done(),
+                ],
+                "denied: t",
+            ),
+            (
+                vec![item("completed", json!({ "type": "hook_run", "status": "stopped", "message": "no" })), done()],
+                "hook_run stopped no",
+            ),
+            (vec![with("status", "interrupted")], "interrupted"),
+            (vec![with("stop_reason", "budget_limited")], "budget limited"),
+            (vec![json!({ "type": "warning", "message": "Turn limit reached" }), done()], "Turn limit reached"),
+        ] {
+            let (compact, _) = summary(Format::Codex, &events);
+            assert_eq!(compact.text, format!("Codex agent: incomplete ({reason}), 3 output tokens"));
+            assert!(compact.failed);
+        }
+        let (compact, _) = summary(Format::Codex, &[json!({ "type": "turn.aborted", "reason": "budget_limited" })]);
+        assert_eq!((compact.text.as_str(), compact.failed), ("Codex agent: failed (budget limited)", true));
+        let warning = json!({ "type": "warning", "message": "An option is deprecated" });
+        let (compact, _) = summary(Format::Codex, &[warning, with("status", "completed")]);
+        let text = "Codex agent: done, 3 output tokens\nWarnings:\n- An option is deprecated";
+        assert_eq!((compact.text.as_str(), compact.failed), (text, false));
     }
 
     #[test]

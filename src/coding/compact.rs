@@ -41,7 +41,7 @@ impl Exit {
 pub struct Compact {
     /// The summary for a model.
     pub text: String,
-    /// Whether the run failed: it says so, or its exit does.
+    /// Whether the run failed: it says so, or its exit does, or something speaks against it being done.
     pub failed: bool,
     /// The tokens of the run, if it reports them.
     pub usage: Option<Usage>,
@@ -63,25 +63,31 @@ pub(crate) fn compact(run: &Run, format: Format, exit: &Exit, stderr: &str, max:
         return None;
     }
     let duration_ms = run.duration_ms.or(exit.duration_ms);
-    let end = run.end.as_ref();
+    let (end, doubt) = (run.end.as_ref(), run.doubts.reason());
+    // An error that is the result is not said twice.
+    let shown = doubt.clone().filter(|doubt| !last_text(run).contains(doubt));
+    let reasons = [end.and_then(|end| end.reason.clone()), shown];
+    let reason = Some(reasons.into_iter().flatten().collect::<Vec<_>>().join("; "));
     let summary = Summary {
         agent: format.agent().to_owned(),
         verdict: match end {
             None => "no result",
             Some(end) if end.failed => "failed",
+            Some(_) if doubt.is_some() => "incomplete",
             Some(_) => "done",
         },
-        reason: end.and_then(|end| end.reason.clone()),
+        reason: reason.filter(|reason| !reason.is_empty()),
         duration_ms,
         output_tokens: run.usage.map(|usage| usage.output),
         ended: (!exit.is_ok()).then(|| exit.shown()),
         manifest,
+        warnings: run.doubts.warnings(),
         errors: if exit.is_ok() { String::new() } else { stderr.to_owned() },
         is_result: end.is_some(),
         text: last_text(run).to_owned(),
     };
     let text = summary::compact(&summary, max);
-    let failed = end.is_some_and(|end| end.failed) || !exit.is_ok();
+    let failed = end.is_some_and(|end| end.failed) || doubt.is_some() || !exit.is_ok();
     Some(Compact {
         text,
         failed,

@@ -1,9 +1,10 @@
 //! Reads the stream of a run, piece by piece.
 
+use ghost_domain::json_text::readable_part;
+
 use crate::compact::{Compact, Exit, compact};
 use crate::format::Format;
 use crate::lines::Lines;
-use crate::repair::repaired;
 use crate::run::Run;
 use crate::{claude, codex, cursor, gemini};
 
@@ -86,10 +87,8 @@ fn read(format: Format, line: &[u8], run: &mut Run) {
         return;
     }
     let line = line.strip_prefix("\u{feff}".as_bytes()).unwrap_or(line).trim_ascii();
-    if line.starts_with(b"{")
-        && !read(line, run)
-        && let Some(line) = repaired(line)
-    {
-        read(&line, run);
+    if line.starts_with(b"{") && !read(line, run) {
+        // The message of an agent can come in parts.
+        read(readable_part(&String::from_utf8_lossy(line)).as_bytes(), run);
     }
 }

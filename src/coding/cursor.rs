@@ -7,6 +7,7 @@
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, Visitor};
 
+use crate::doubts::is_denial;
 use crate::fields::{Failure, Flag, List, Loose, Number, Object, Present, Text, read_loosely};
 use crate::run::Run;
 use crate::tools::Args;
@@ -37,6 +38,8 @@ struct Event<'a> {
     result: Text<'a>,
     error: Failure,
     usage: Stats,
+    stop_reason: Text<'a>,
+    reason: Text<'a>,
 }
 
 #[derive(Default, Deserialize)]
@@ -89,23 +92,25 @@ struct Call<'a> {
 #[derive(Default)]
 struct Outcome {
     failed: bool,
+    denied: bool,
 }
 read_loosely!(Outcome);
 
 impl<'de> Loose<'de> for Outcome {
     fn object<A: MapAccess<'de>>(mut map: A) -> Result<Self, A::Error> {
-        let mut failed = false;
+        let mut outcome = Self::default();
         while let Some(key) = map.next_key::<Text<'de>>()? {
-            failed |= is_failure(&key);
+            outcome.failed |= is_failure(&key);
+            outcome.denied |= is_denial(key.as_str());
             map.next_value::<IgnoredAny>()?;
         }
-        Ok(Self { failed })
+        Ok(outcome)
     }
 }
 
 /// Whether the member of a result says that its call failed.
 fn is_failure(name: &Text<'_>) -> bool {
-    matches!(name.as_str(), "error" | "failure" | "rejected" | "permissionDenied")
+    matches!(name.as_str(), "error" | "failure") || is_denial(name.as_str())
 }
 
 /// The beginning of the end of a call.
@@ -116,6 +121,7 @@ const COMPLETED: &[u8] = br#"{"type":"tool_call","subtype":"completed","#;
 struct Ended<'a> {
     call_id: Text<'a>,
     failed: Option<bool>,
+    denied: bool,
 }
 
 /// Goes down to the member of the result, and stops there: what that member holds is not read.
@@ -152,6 +158,7 @@ impl<'de> Visitor<'de> for Down<'_, 'de> {
                 }
                 (1, _) => return Err(A::Error::custom("another form")),
                 (3, name) => {
+                    into.denied = is_denial(name);
                     into.failed = (name == "success" || is_failure(&key)).then(|| is_failure(&key));
                     return Err(A::Error::custom("enough is read"));
                 }
@@ -169,9 +176,16 @@ fn read_end(line: &[u8], run: &mut Run) -> bool {
     // It stops with an error as soon as it knows how the call ended. What it knows by then says whether that is enough.
     let _ = Down { into: &mut ended, depth: 0 }.deserialize(&mut json);
     let (Some(_), Some(failed)) = (ended.call_id.get(), ended.failed) else { return false };
-    run.ended(&ended.call_id, failed);
+    end_call(&ended.call_id, failed, ended.denied, run);
     run.known = true;
     true
+}
+
+fn end_call(id: &Text<'_>, failed: bool, denied: bool, run: &mut Run) {
+    run.ended(id, failed);
+    if denied {
+        run.doubts.call_denied(id.as_str());
+    }
 }
 
 /// Adds the event in `line`. Returns `false` if it is not JSON.
@@ -201,7 +215,7 @@ pub(crate) fn read(line: &[u8], run: &mut Run) -> bool {
             let ToolCall { name, call } = &event.tool_call;
             match subtype {
                 "started" if !name.is_empty() => run.call(&event.call_id, name, &call.args),
-                "completed" => run.ended(&event.call_id, call.result.failed),
+                "completed" => end_call(&event.call_id, call.result.failed, call.result.denied, run),
                 _ => {}
             }
             true
@@ -215,7 +229,21 @@ pub(crate) fn read(line: &[u8], run: &mut Run) -> bool {
             run.stats(&event.usage);
             run.duration_ms = event.duration_ms.0.or(run.duration_ms);
             let failed = event.is_error.0 || subtype.starts_with("error");
+            for word in [subtype, event.stop_reason.as_str(), event.reason.as_str()].into_iter().filter(|_| !failed) {
+                run.doubts.ended(word);
+            }
             run.end(failed, None, event.result.get().or(event.error.0.as_deref()));
+            true
+        }
+        "warning" | "error" => {
+            let said = event.error.0.as_deref().or(event.result.get()).or(event.reason.get());
+            run.warn(said.unwrap_or(subtype));
+            true
+        }
+        "hook" => {
+            if subtype != "started" {
+                run.doubts.ended(subtype);
+            }
             true
         }
         other => matches!(other, "thinking" | "user"),
@@ -348,7 +376,36 @@ mod tests {
                 json!({ "type": "result", "subtype": "success", "result": "ok" }),
             ],
         );
-        assert_eq!(compact.text, "Cursor agent: done\nFiles written: b (deleted)\nResult:\nok");
+        assert_eq!(compact.text, "Cursor agent: incomplete (denied: write)\nFiles written: b (deleted)\nResult:\nok");
+    }
+
+    #[test]
+    fn a_run_that_was_stopped_or_denied_something_is_not_done() {
+        let result = |subtype: &str| json!({ "type": "result", "subtype": subtype, "is_error": false, "result": "ok" });
+        let denied = |outcome: &str| {
+            let start = call("started", "1", json!({ "shellToolCall": { "args": { "command": "ls" } } }));
+            let end =
+                call("completed", "1", json!({ "shellToolCall": { "result": { outcome: { "reason": "hook" } } } }));
+            vec![init(), start, end, result("success")]
+        };
+        for (events, reason) in [
+            (denied("rejected"), "denied: shell"),
+            (denied("permissionDenied"), "denied: shell"),
+            (denied("blockedByHook"), "denied: shell"),
+            (vec![init(), result("max_turns")], "max turns"),
+            (vec![init(), result("cancelled")], "cancelled"),
+            (vec![init(), json!({ "type": "hook", "subtype": "stopped" }), result("success")], "stopped"),
+            (
+                vec![init(), json!({ "type": "warning", "reason": "Usage limit reached" }), result("success")],
+                "Usage limit reached",
+            ),
+        ] {
+            let (compact, _) = summary(Format::Cursor, &events);
+            let first = compact.text.lines().next().unwrap();
+            assert_eq!((first, compact.failed), (format!("Cursor agent: incomplete ({reason})").as_str(), true));
+        }
+        let (compact, _) = summary(Format::Cursor, &denied("success"));
+        assert!(compact.text.starts_with("Cursor agent: done\n") && !compact.failed);
     }
 
     fn begun() -> Run {

@@ -8,7 +8,8 @@
 
 use serde::Deserialize;
 
-use crate::fields::{Failure, Flag, Text};
+use crate::doubts::is_denial;
+use crate::fields::{Failure, Flag, Object, Text};
 use crate::run::Run;
 use crate::tools::Args;
 use crate::usage::Stats;
@@ -32,6 +33,19 @@ struct Event<'a> {
     stats: Stats,
 }
 
+/// The kind of the error of a call. The message is read as a [`Failure`].
+#[derive(Default, Deserialize)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
+struct Refusal<'a> {
+    error: Object<Kind<'a>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
+struct Kind<'a> {
+    r#type: Text<'a>,
+}
+
 /// Adds the event in `line`. Returns `false` if it is not JSON.
 pub(crate) fn read(line: &[u8], run: &mut Run) -> bool {
     let Ok(event) = serde_json::from_slice::<Event<'_>>(line) else { return false };
@@ -53,11 +67,25 @@ pub(crate) fn read(line: &[u8], run: &mut Run) -> bool {
             run.said();
             run.call(&event.tool_id, event.tool_name.as_str(), &event.parameters);
         }
-        "tool_result" => run.ended(&event.tool_id, failed),
-        "error" if event.severity.as_str() == "warning" => run.note(&format!("warning: {}", event.message.as_str())),
-        "error" => run.trouble(event.message.as_str()),
+        "tool_result" => {
+            run.ended(&event.tool_id, failed);
+            let kind = serde_json::from_slice::<Refusal<'_>>(line).unwrap_or_default().error.0.unwrap_or_default();
+            let words = [kind.r#type.as_str(), event.error.0.as_deref().unwrap_or_default()];
+            if failed && words.into_iter().any(is_denial) || is_denial(event.status.as_str()) {
+                run.doubts.call_denied(event.tool_id.as_str());
+            }
+        }
+        "error" if event.severity.as_str() == "warning" => run.warn(event.message.as_str()),
+        "error" => {
+            // Some errors are overcome. One that says that the run was stopped is not.
+            run.doubts.failed_as(event.message.as_str());
+            run.trouble(event.message.as_str());
+        }
         "result" => {
             run.stats(&event.stats);
+            if !failed {
+                run.doubts.ended(event.status.as_str());
+            }
             let error = event.error.0.or(run.error.take()).filter(|_| failed);
             run.end(failed, None, error.as_deref());
         }
@@ -110,7 +138,7 @@ mod tests {
         assert_eq!(
             compact.text,
             "Gemini agent: done, 5.0 s, 20 output tokens\nFiles read: a.ts\nFiles written: c.ts\nCommands:\n- npm test\n\
-             Result:\nIt is done."
+             Warnings:\n- Loop\nResult:\nIt is done."
         );
         assert_eq!(compact.usage, Some(Usage { input: 100, output: 20, cache_read: 60, cache_write: 0 }));
         assert_eq!((compact.failed, compact.session_id.as_deref()), (false, Some("g-1")));
@@ -129,6 +157,47 @@ mod tests {
         let (compact, _) = summary_with(Format::Gemini, stream(&[event]).as_bytes(), 53, "");
         let text = "Gemini agent: no result, exit code 53\nLast message:\nMaximum session turns exceeded";
         assert_eq!(compact.unwrap().text, text);
+    }
+
+    #[test]
+    fn a_run_that_was_stopped_or_denied_something_is_not_done() {
+        let error =
+            |severity: &str, message: &str| json!({ "type": "error", "severity": severity, "message": message });
+        let refused = |error: Value| {
+            vec![
+                tool("1", "run_shell_command", json!({ "command": "ls" })),
+                json!({ "type": "tool_result", "tool_id": "1", "status": "error", "error": error }),
+            ]
+        };
+        for (events, reason) in [
+            (vec![error("warning", "Loop detected, stopping execution")], "Loop detected, stopping execution"),
+            (vec![error("warning", "Agent execution blocked: no")], "Agent execution blocked: no"),
+            (vec![error("error", "Maximum session turns exceeded")], "Maximum session turns exceeded"),
+            (vec![error("error", "Agent execution stopped: by a hook")], "Agent execution stopped: by a hook"),
+            (refused(json!({ "type": "policy_violation", "message": "no" })), "denied: run_shell_command"),
+            (
+                refused(json!({ "type": "x", "message": "Tool execution denied by policy." })),
+                "denied: run_shell_command",
+            ),
+        ] {
+            let events: Vec<Value> =
+                events.into_iter().chain([part("Fine."), json!({ "type": "result", "status": "success" })]).collect();
+            let (compact, _) = summary(Format::Gemini, &events);
+            let first = compact.text.lines().next().unwrap();
+            assert_eq!((first, compact.failed), (format!("Gemini agent: incomplete ({reason})").as_str(), true));
+            assert!(compact.text.ends_with("Result:\nFine."), "{}", compact.text);
+        }
+        let (compact, _) = summary(Format::Gemini, &[part("x"), json!({ "type": "result", "status": "cancelled" })]);
+        assert!(compact.text.starts_with("Gemini agent: incomplete (cancelled)\n"), "{}", compact.text);
+    }
+
+    #[test]
+    fn a_message_whose_character_comes_in_two_parts_is_whole() {
+        let halves = stream(&[part("a ◐"), part("◑ b◐")]).replace('◐', "\\ud83d").replace('◑', "\\ude00");
+        let all = halves + &stream(&[json!({ "type": "result", "status": "success" })]);
+        let (compact, notes) = summary_with(Format::Gemini, all.as_bytes(), 0, "");
+        assert_eq!(compact.unwrap().text, "Gemini agent: done\nResult:\na 😀 b\u{fffd}");
+        assert_eq!(notes[0], "a 😀 b\u{fffd}");
     }
 
     #[test]

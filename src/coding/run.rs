@@ -1,6 +1,7 @@
 //! What is known of a run so far. The formats fill it; the summary is made of it.
 
 use crate::collector::{Collector, Effect};
+use crate::doubts::Doubts;
 use crate::fields::Text;
 use crate::text::{cut_middle, first_line, one_line};
 use crate::tools::{Args, Kind, in_shell};
@@ -28,10 +29,14 @@ pub(crate) struct Run {
     pub(crate) duration_ms: Option<u64>,
     /// US dollars, if the agent tells them.
     pub(crate) cost_usd: Option<f64>,
+    /// Why the last answer of the model ended.
+    pub(crate) last_stop: Option<String>,
     /// The last error that the agent reported before its result.
     pub(crate) error: Option<String>,
     /// Whether there was an event of the format.
     pub(crate) known: bool,
+    /// What speaks against it being done.
+    pub(crate) doubts: Doubts,
     /// Notes of the current piece of the stream.
     pub(crate) notes: Notes,
 }
@@ -40,7 +45,7 @@ pub(crate) struct Run {
 #[derive(Debug, PartialEq)]
 pub(crate) struct End {
     pub(crate) failed: bool,
-    /// Why it failed, in one word.
+    /// Why it ended, in one word, if it failed.
     pub(crate) reason: Option<String>,
     /// The result. Without it, the last message is the result.
     pub(crate) text: Option<String>,
@@ -111,6 +116,9 @@ impl Run {
 
     /// A call of a tool.
     pub(crate) fn call(&mut self, id: &Text<'_>, name: &str, args: &Args<'_>) {
+        if let Some(id) = id.get() {
+            self.doubts.called(id, name);
+        }
         match (Kind::of(name), args.path.get(), args.command.get()) {
             (Kind::Command, _, Some(command)) => self.command(command),
             (Kind::Read, Some(path), _) => self.file(Effect::Read, id.get(), path),
@@ -155,7 +163,23 @@ impl Run {
         self.said();
         let reason = reason.map(|reason| one_line(reason, 60)).filter(|reason| failed && !reason.is_empty());
         self.end = Some(End { failed, reason, text: text.map(|text| cut_middle(text, MAX_TEXT)) });
-        self.note(if failed { "failed" } else { "done" });
+        self.note(match (failed, self.doubts.reason()) {
+            (true, _) => "failed",
+            (false, Some(_)) => "incomplete",
+            (false, None) => "done",
+        });
+    }
+
+    /// A warning of the agent.
+    pub(crate) fn warn(&mut self, text: &str) {
+        self.doubts.warned(text);
+        self.note(&format!("warning: {}", first_line(text, NOTE_CHARS)));
+    }
+
+    /// A tool was not allowed.
+    pub(crate) fn denied(&mut self, tool: &str) {
+        self.doubts.denied(tool);
+        self.note(&format!("denied: {}", one_line(tool, NOTE_CHARS)));
     }
 
     /// An error that does not end the run.
@@ -169,6 +193,6 @@ impl Run {
     pub(crate) fn held(&self) -> usize {
         let texts = [Some(&self.message), self.error.as_ref(), self.end.as_ref().and_then(|end| end.text.as_ref())];
         let notes: usize = self.notes.kept.iter().map(String::len).sum();
-        self.done.held() + notes + texts.into_iter().flatten().map(String::len).sum::<usize>()
+        self.done.held() + self.doubts.held() + notes + texts.into_iter().flatten().map(String::len).sum::<usize>()
     }
 }

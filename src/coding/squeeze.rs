@@ -6,6 +6,8 @@
 
 use std::ops::Range;
 
+use ghost_domain::json_text::unit;
+
 /// How much of a long string is kept at each end.
 const END: usize = 16 * 1024;
 
@@ -70,15 +72,6 @@ fn middle(line: &[u8], string: Range<usize>) -> Option<Range<usize>> {
         at += unit(line, at);
     }
     Some(first..last)
-}
-
-/// The length of the character or escape at `at`.
-pub(crate) fn unit(line: &[u8], at: usize) -> usize {
-    match (line[at], line.get(at + 1)) {
-        (b'\\', Some(b'u')) => 6,
-        (b'\\', _) => 2,
-        _ => 1,
-    }
 }
 
 /// Whether a string can be cut at `at`: not inside a character, and not inside a pair of escapes

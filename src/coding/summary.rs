@@ -11,7 +11,7 @@ const MAX_SHOWN: usize = 50;
 pub struct Summary {
     /// The name of the agent.
     pub agent: String,
-    /// `done`, `failed` or `no result`.
+    /// `done`, `incomplete`, `failed` or `no result`.
     pub verdict: &'static str,
     /// Why, in a few words.
     pub reason: Option<String>,
@@ -23,6 +23,8 @@ pub struct Summary {
     pub ended: Option<String>,
     /// What it did.
     pub manifest: Manifest,
+    /// What the agent warned of.
+    pub warnings: Vec<String>,
     /// What went wrong. Its end counts.
     pub errors: String,
     /// Whether `text` is the agent's answer, and not only its last message.
@@ -70,6 +72,7 @@ pub fn compact(summary: &Summary, max: usize) -> String {
         List::new("Files read", ", ", &manifest.read, manifest.more_read, 2),
         List::new("Files written", ", ", &manifest.written, manifest.more_written, 1),
         List::new("Commands", "\n- ", &manifest.commands, manifest.more_commands, 2),
+        List::new("Warnings", "\n- ", &summary.warnings, 0, 2),
     ];
     let mut text = status(summary);
     let errors = errors(&summary.errors, max / 4);

@@ -1,5 +1,7 @@
 //! Text from outside: cleaned of control characters, on one line, and cut to a bound.
 
+use ghost_domain::json_text::joined;
+
 /// A mark in place of the middle of a text. It begins like all marks of cut texts, so that a secret
 /// which was cut is still found and redacted.
 pub const MIDDLE_MARK: &str = "\n[cut: the middle is left out]\n";
@@ -45,8 +47,9 @@ fn clip(text: &str, max: usize) -> String {
 }
 
 /// `text` without what controls a terminal: escape sequences, control characters other than line
-/// breaks and tabs, and bidirectional characters.
+/// breaks and tabs, and bidirectional characters. Halves of characters from parts of a stream meet here.
 pub fn plain(text: &str) -> String {
+    let text = joined(text);
     let mut kept = String::with_capacity(text.len());
     let mut chars = text.chars();
     while let Some(c) = chars.next() {

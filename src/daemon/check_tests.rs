@@ -234,6 +234,23 @@ fn a_rule_may_call_a_tool_of_a_toolbox() {
 }
 
 #[test]
+fn a_rule_that_calls_an_untrusted_tool_of_a_server_is_a_warning() {
+    let world = world();
+    let more = "toolboxes: [{ source: toolbox/notes/toolbox.yaml }]\nsandbox: { kind: local }\n";
+    write(world.path(), WORLD_FILE, format!("{WORLD}{more}"));
+    write(world.path(), "toolbox/notes/toolbox.yaml", "name: notes\nkind: mcp\nserver: { command: [node] }\n");
+    let found = |tool: &str| {
+        let rules = format!("rules: [{{ when: {{ round: 0 }}, do: [{{ call: {tool}, with: {{}} }}] }}]\n{RULES}");
+        write(world.path(), "scripts/clerk.yaml", rules);
+        let problems = problems(world.path());
+        problems.into_iter().filter(|problem| problem.contains("scripts/clerk.yaml")).collect::<Vec<_>>().join("\n")
+    };
+    let warning = found("notes.add");
+    assert!(warning.starts_with("warning: ") && warning.contains("ghostctl toolbox trust notes add"), "{warning}");
+    assert!(found("notesadd").starts_with("error: "), "no server has this name");
+}
+
+#[test]
 fn what_would_leave_the_tools_of_a_toolbox_out_is_reported() {
     let world = world();
     let manifest =

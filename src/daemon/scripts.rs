@@ -9,6 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use ghost_config::access::ToolAccess;
+use ghost_config::plan::toolbox::ToolboxKind;
 use ghost_config::plan::{ArchetypeConfig, ModelChoice, Origin, Plan, ProviderKind, ToolboxPlan};
 use ghost_config::{Hint, Problem, Severity, first_line};
 use ghost_domain::text::{clip, nearest};
@@ -213,6 +214,21 @@ fn tool_problem(
             let message = format!("`{shown}` is not built yet: no agent can call it");
             let hint = "call another tool until it is, or leave the call out".to_owned();
             return tool.called.then_some((Severity::Warning, message, hint));
+        }
+        // A server may have more tools than an operator has trusted.
+        let server = |toolbox: &&Arc<ToolboxPlan>| {
+            let short = name.strip_prefix(&*toolbox.name).is_some_and(|rest| rest.starts_with('.'));
+            short && matches!(toolbox.kind, ToolboxKind::Mcp(_))
+        };
+        if let Some(toolbox) = plan.toolboxes.values().find(server) {
+            let short = &name[toolbox.name.len() + 1..];
+            let message = format!("`{shown}` is not trusted yet: no agent can call it");
+            let hint = format!(
+                "trust it with `ghostctl toolbox trust {} {}`, or correct the name",
+                toolbox.name,
+                clip(short, 80)
+            );
+            return Some((Severity::Warning, message, hint));
         }
         let near = nearest(
             &tool.name,

@@ -30,6 +30,7 @@ pub mod ids;
 pub mod image;
 pub mod job;
 pub mod journal;
+pub mod json_text;
 pub mod knowledge;
 pub mod ledger;
 pub mod limits;

@@ -19,6 +19,7 @@ use crate::asker::Asker;
 use crate::closing::{ClosedReason, Closing};
 use crate::error::CallError;
 use crate::gate::Gate;
+use crate::incoming::UNREADABLE;
 use crate::progress::{Monotone, Progress, ProgressSink};
 use crate::text::shown;
 use crate::time::{after, until, within};
@@ -140,6 +141,7 @@ impl Exchange {
     fn error(&self, error: ServiceError, sent: bool) -> CallError {
         let closed = |reason| CallError::Closed { reason, sent };
         match error {
+            ServiceError::McpError(error) if error.code.0 == UNREADABLE => CallError::malformed(shown(&error.message)),
             ServiceError::McpError(error) => CallError::Refused { code: error.code.0, message: shown(&error.message) },
             ServiceError::TransportSend(error) => match failure(&error) {
                 Failure::SessionExpired => {

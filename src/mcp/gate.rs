@@ -39,6 +39,8 @@ pub(crate) struct Gate {
 struct State {
     /// Requests of this side without an answer, by the numbers of `rmcp`, with the tokens of their progress.
     pending: HashMap<i64, Option<ProgressToken>>,
+    /// The request that waits for changes as long as the connection is open.
+    listening: Option<i64>,
     /// The request that opens the connection. A late answer to the first attempt would end the second.
     opening: Option<i64>,
     /// Requests of the server without an answer.
@@ -52,6 +54,7 @@ impl Gate {
     pub(crate) fn new(limits: Limits, closing: Closing, changed: Arc<Notify>) -> Self {
         let state = State {
             pending: HashMap::new(),
+            listening: None,
             opening: None,
             asked: HashSet::new(),
             progress: HashMap::new(),
@@ -94,6 +97,7 @@ impl Gate {
                             state.progress.insert(token, sink);
                         }
                     }
+                    ClientRequest::SubscriptionsListenRequest(_) => state.listening = Some(id),
                     _ => {}
                 }
             }
@@ -135,6 +139,18 @@ impl Gate {
                 let goes_on = self.count() && self.notified(&notification.notification);
                 goes_on.then_some(JsonRpcMessage::Notification(notification))
             }
+        }
+    }
+
+    /// The request that a line answers which cannot be read: the one with this number, or, if it has no number and looks
+    /// like an answer, the only one that waits.
+    pub(crate) fn answered_by(&self, id: Option<i64>, is_answer: bool) -> Option<i64> {
+        let state = self.state();
+        let mut waiting = state.pending.keys().copied().filter(|id| state.listening != Some(*id));
+        match id {
+            Some(id) => waiting.find(|one| *one == id),
+            None if is_answer => waiting.next().filter(|_| waiting.next().is_none()),
+            None => None,
         }
     }
 

@@ -106,8 +106,13 @@ impl<R: AsyncRead + Send + Unpin> Transport<RoleClient> for Lines<R> {
             let message = message(text, |id| number(id).is_some_and(|id| self.typed.remove(&id)));
             self.line.clear();
             self.line.shrink_to(KEPT);
-            if message.is_some() {
-                return message;
+            match message {
+                Ok(message) => return Some(message),
+                Err(unread) => {
+                    if let Some(id) = self.gate.answered_by(unread.id, unread.is_answer) {
+                        return Some(unread.error(id));
+                    }
+                }
             }
             if !is_empty && !self.gate.count() {
                 return None;

@@ -13,6 +13,7 @@ use crate::gate::Gate;
 use crate::guarded::Guarded;
 use crate::handler::Handler;
 use crate::http::transport;
+use crate::incoming::UNREADABLE;
 use crate::limits::Limits;
 use crate::lines::Lines;
 use crate::link::Link;
@@ -102,7 +103,7 @@ pub(crate) async fn start(
             if !url.starts_with("https://") && !url.starts_with("http://") {
                 return Err(OpenError::Address);
             }
-            let http = transport(client, &url, token.as_ref(), limits);
+            let http = transport(client, &url, token.as_ref(), Arc::clone(&gate), limits);
             within(limit, serve(handler, Guarded::new(http, gate, limits.close_timeout), lifecycle)).await
         }
     };
@@ -145,6 +146,9 @@ fn open_error(error: ClientInitializeError, closing: &Closing) -> OpenError {
             Failure::TooLarge { limit } => OpenError::Malformed { detail: format!("it has more than {limit} bytes") },
             Failure::Other { detail, .. } => OpenError::Unreachable { detail },
         },
+        ClientInitializeError::JsonRpcError(error) if error.code.0 == UNREADABLE => {
+            OpenError::Malformed { detail: shown(&error.message) }
+        }
         ClientInitializeError::JsonRpcError(error) => {
             OpenError::Refused { code: error.code.0, message: shown(&error.message) }
         }

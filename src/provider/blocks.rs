@@ -5,13 +5,15 @@
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
+use ghost_domain::json_text::{joined, joined_value, readable};
 use ghost_domain::text::prefix_bytes;
 use ghost_domain::tool_catalogue::{DESCRIBE, from_wire, to_wire};
-use ghost_domain::transcript::{Block, Role, TokenUsage, ToolSpec};
+use ghost_domain::transcript::{Block, Opaque, Role, TokenUsage, ToolSpec};
 use serde_json::{Value, json};
 
 use crate::answer_bounds::check_text;
 use crate::error::{ErrorKind, ProviderError};
+use crate::estimate::{counted, reported};
 use crate::model::{ModelAnswer, ModelRequest, Stop};
 
 /// Maximum calls in one answer.
@@ -58,24 +60,27 @@ pub(crate) fn normalise(raw: &Value) -> Option<Block> {
     }
 }
 
-/// A call with its canonical tool name. Absent arguments become an empty object. Text that is JSON
+/// A call with its canonical tool name. Halves of characters in its parts are joined. Absent arguments become an empty object. Text that is JSON
 /// is parsed; an object that was written into a JSON string is parsed too. Other text stays text,
 /// so that validation refuses it with a message that the model understands.
 pub(crate) fn call(id: String, wire_name: &str, arguments: Value) -> Block {
     let arguments = match arguments {
         Value::Null => Value::Object(serde_json::Map::new()),
         Value::String(text) if text.trim().is_empty() => Value::Object(serde_json::Map::new()),
-        Value::String(text) => match serde_json::from_str(&text) {
-            Ok(Value::String(inner)) => {
-                let object = serde_json::from_str(&inner).ok().filter(Value::is_object);
-                object.unwrap_or(Value::String(text))
+        Value::String(text) => {
+            let text = joined(&text).into_owned();
+            match serde_json::from_str(&readable(&text)) {
+                Ok(Value::String(inner)) => {
+                    let object = serde_json::from_str(&readable(&inner)).ok().filter(Value::is_object);
+                    object.unwrap_or(Value::String(text))
+                }
+                Ok(value) => value,
+                Err(_) => Value::String(text),
             }
-            Ok(value) => value,
-            Err(_) => Value::String(text),
-        },
-        other => other,
+        }
+        other => joined_value(other),
     };
-    Block::ToolCall { id, name: from_wire(prefix_bytes(wire_name, NAME_MAX)), arguments }
+    Block::ToolCall { id, name: from_wire(prefix_bytes(&joined(wire_name), NAME_MAX)), arguments }
 }
 
 /// The name of a call as it is sent back. Models invent names, and a provider refuses the whole
@@ -135,16 +140,25 @@ pub(crate) fn replace_unusable_ids(request: &ModelRequest, blocks: &mut [Block])
     }
 }
 
-/// The last check of an answer. It makes the stop reason agree with the content and refuses an
-/// empty answer. Exception: after the results of its calls, a model may end with an empty answer.
+/// The last check of an answer. It joins halves of characters, makes the stop reason agree with the content, estimates
+/// the tokens that the provider did not count (zero in `usage`), and refuses an empty answer. Exception: after the results of its calls, a model may end with an empty answer.
 pub(crate) fn finish_answer(
     request: &ModelRequest,
     mut blocks: Vec<Block>,
-    usage: Option<TokenUsage>,
+    usage: TokenUsage,
     stop: Stop,
 ) -> Result<ModelAnswer, ProviderError> {
+    let stop = stop.by_shape();
+    let failed = |error: ProviderError, blocks: &[Block]| error.usage(reported(usage, blocks.is_empty()));
     let count = blocks.iter().filter(|block| matches!(block, Block::ToolCall { .. })).count();
-    check_call_count(count).and_then(|()| check_text(&blocks)).map_err(|error| error.usage(usage))?;
+    check_call_count(count).and_then(|()| check_text(&blocks)).map_err(|error| failed(error, &blocks))?;
+    for block in &mut blocks {
+        if let Block::Text { text } | Block::Thinking { text } | Block::Opaque(Opaque { json: text, .. }) = block
+            && let Cow::Owned(whole) = joined(text)
+        {
+            *text = whole;
+        }
+    }
     let calls = count > 0;
     let says = blocks.iter().any(|block| matches!(block, Block::Text { .. }));
     let stop = match stop {
@@ -154,21 +168,43 @@ pub(crate) fn finish_answer(
     };
     // If an answer is truncated within the arguments of its last call, the call must not run
     // without arguments.
-    if stop == Stop::MaxTokens
+    if matches!(stop, Stop::MaxTokens | Stop::WindowFull)
         && let Some(Block::ToolCall { arguments, .. }) = blocks.last_mut()
         && arguments.as_object().is_some_and(serde_json::Map::is_empty)
     {
         *arguments = Value::String(String::new());
     }
-    if !calls && !says {
-        let after_results = request.messages.last().is_some_and(|message| message.role == Role::Tool);
-        if matches!(stop, Stop::EndTurn | Stop::Other(_)) && !stop.is_cut() && !after_results {
-            let message = "the answer is empty: neither text nor a tool call";
-            return Err(ProviderError::new(ErrorKind::BadAnswer, message).usage(usage));
+    let after_results = request.messages.last().is_some_and(|message| message.role == Role::Tool);
+    let lacks = |kind, what: &str| Err(failed(ProviderError::new(kind, what), &blocks));
+    match &stop {
+        // A reason that nobody knows is no reason to throw away an answer that can be used.
+        Stop::Other(why) if !stop.is_cut() && !is_usable(&blocks) => {
+            let what = format!("the answer stopped with {why}, and has neither text nor complete tool calls");
+            return lacks(ErrorKind::BadAnswer, &what);
         }
+        Stop::WindowFull if !calls && !says => {
+            return lacks(ErrorKind::ContextTooLong, "the conversation fills the context window of the model");
+        }
+        Stop::EndTurn if !calls && !says && !after_results => {
+            return lacks(ErrorKind::BadAnswer, "the answer is empty: neither text nor a tool call");
+        }
+        _ => {}
+    }
+    let (usage, estimated) = counted(request, &blocks, usage, stop.is_cut());
+    if !calls && !says {
         blocks.push(Block::Text { text: String::new() });
     }
-    Ok(ModelAnswer { model: request.model.clone(), blocks, usage, estimated: false, stop })
+    Ok(ModelAnswer { model: request.model.clone(), blocks, usage, estimated, stop })
+}
+
+/// Whether an answer has text or calls, and no call that breaks off in its arguments.
+fn is_usable(blocks: &[Block]) -> bool {
+    let mut calls = blocks.iter().filter_map(|block| match block {
+        Block::ToolCall { arguments, .. } => Some(arguments.is_object()),
+        _ => None,
+    });
+    let says = blocks.iter().any(|block| matches!(block, Block::Text { text } if !text.trim().is_empty()));
+    (says || calls.clone().next().is_some()) && calls.all(|is_complete| is_complete)
 }
 
 #[cfg(test)]
@@ -226,19 +262,20 @@ mod tests {
     #[test]
     fn a_cut_last_call_gets_invalid_arguments_and_too_many_calls_are_refused() {
         let calls = |count: usize| (0..count).map(|n| call(n.to_string(), "t", Value::Null)).collect::<Vec<_>>();
-        let arguments = |stop| match finish_answer(&request("m", "x"), calls(2), None, stop).unwrap().blocks.as_slice()
-        {
-            [Block::ToolCall { arguments: first, .. }, Block::ToolCall { arguments: last, .. }] => {
-                (first.clone(), last.clone())
-            }
-            other => panic!("{other:?}"),
-        };
+        let nothing = TokenUsage::default();
+        let arguments =
+            |stop| match finish_answer(&request("m", "x"), calls(2), nothing, stop).unwrap().blocks.as_slice() {
+                [Block::ToolCall { arguments: first, .. }, Block::ToolCall { arguments: last, .. }] => {
+                    (first.clone(), last.clone())
+                }
+                other => panic!("{other:?}"),
+            };
         assert_eq!(arguments(Stop::ToolUse), (json!({}), json!({})));
         assert_eq!(arguments(Stop::MaxTokens), (json!({}), json!("")), "it was not called without arguments");
-        let usage = Some(TokenUsage { input: 9, ..TokenUsage::default() });
+        let usage = TokenUsage { input: 9, output: 1, ..TokenUsage::default() };
         assert!(finish_answer(&request("m", "x"), calls(256), usage, Stop::ToolUse).is_ok());
         let error = finish_answer(&request("m", "x"), calls(1_000), usage, Stop::ToolUse).unwrap_err();
-        assert_eq!((error.kind, error.usage), (ErrorKind::BadAnswer, usage));
+        assert_eq!((error.kind, error.usage), (ErrorKind::BadAnswer, Some(usage)));
     }
 
     // covers: TOOL-10

@@ -6,6 +6,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use ghost_domain::json_text::joined;
 use ghost_domain::redact::Redactor;
 use ghost_domain::text::prefix_bytes;
 use ghost_domain::transcript::TokenUsage;
@@ -193,7 +194,7 @@ impl ProviderError {
         // truncation may split a secret, which the redactor then cannot recognise, so the end of a
         // truncated payload is dropped too.
         let head = prefix_bytes(message, MESSAGE_MAX * 4);
-        let mut clean = redactor.redact(head);
+        let mut clean = redactor.redact(&joined(head));
         if head.len() < message.len() {
             clean.truncate(prefix_bytes(&clean, clean.len().saturating_sub(512)).len());
         }

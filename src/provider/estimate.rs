@@ -1,12 +1,12 @@
 //! An upper estimate of a request's tokens, before the provider counts them.
 //!
 //! The estimate must never be lower than what a provider bills in practice, because budgets reserve
-//! this much before a call.
+//! this much before a call. It also stands in for counts that a provider leaves out of a whole answer.
 
 use std::io;
 
 use ghost_domain::image::IMAGE_TOKENS;
-use ghost_domain::transcript::{Block, ToolSpec};
+use ghost_domain::transcript::{Block, TokenUsage, ToolSpec};
 use serde_json::Value;
 
 use crate::model::ModelRequest;
@@ -29,6 +29,38 @@ pub fn estimate_tokens(request: &ModelRequest) -> u64 {
 #[must_use]
 pub fn tool_bytes(tools: &[ToolSpec]) -> usize {
     tools.iter().map(|tool| tool.name.len() + tool.description.len() + json_len(&tool.parameters)).sum()
+}
+
+/// The tokens of an answer: what the provider counted, and an estimate in place of counts that it left out or that are
+/// zero. Of an answer that was cut (`is_cut`) it is not known how much was written; then a missing count of the output is
+/// `None`. The second value says whether a number is an estimate.
+pub(crate) fn counted(
+    request: &ModelRequest,
+    blocks: &[Block],
+    usage: TokenUsage,
+    is_cut: bool,
+) -> (Option<TokenUsage>, bool) {
+    let bytes = blocks.iter().map(|block| match block {
+        Block::Text { text } | Block::Thinking { text } => text.len(),
+        // Encrypted reasoning is about as long as the reasoning.
+        Block::Opaque(opaque) => opaque.json.len(),
+        Block::ToolCall { name, arguments, .. } => name.len() + json_len(arguments),
+        Block::ToolResult { .. } | Block::Image { .. } | Block::ImageFile(_) => 0,
+    });
+    let received = tokens_of_bytes(bytes.sum()).min(request.max_tokens);
+    if is_cut && usage.output == 0 && (received > 0 || usage.input == 0) {
+        return (None, false);
+    }
+    let input = if usage.input > 0 { usage.input } else { estimate_tokens(request) };
+    let output = if usage.output > 0 { usage.output } else { received };
+    let whole = TokenUsage { input, output, ..usage };
+    (Some(whole), whole != usage)
+}
+
+/// The counts of a provider for an answer that is not used, if nothing of them is missing. `empty` says that nothing was
+/// received.
+pub(crate) fn reported(usage: TokenUsage, empty: bool) -> Option<TokenUsage> {
+    (usage.input > 0 && (usage.output > 0 || empty)).then_some(usage)
 }
 
 /// Bytes by which a picture is estimated.

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use ghost_domain::Refusal;
+use ghost_domain::json_text::{Joiner, readable_part};
 use ghost_domain::redact::Redactor;
 use ghost_domain::text::clip;
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
@@ -61,12 +62,13 @@ pub(crate) struct Address<'p> {
     pub(crate) idle: IdleLimit,
 }
 
-/// Assembles an answer from its events.
+/// Assembles an answer from its events. Halves of characters are marks in the events (see [`readable_part`]); what the
+/// answer says is joined at its end.
 pub(crate) trait Gather: Send {
     /// Adds the data of one event.
     fn event(&mut self, data: &str, deltas: &mut dyn Deltas) -> Result<(), ProviderError>;
     /// Adds an answer that came as one JSON body instead of a stream.
-    fn whole(&mut self, body: &[u8], deltas: &mut dyn Deltas) -> Result<(), ProviderError>;
+    fn whole(&mut self, body: &str, deltas: &mut dyn Deltas) -> Result<(), ProviderError>;
     /// Whether anything of the protocol was received. Without it, what came back is not an answer, however it ends.
     fn has_begun(&self) -> bool;
     /// Whether the end marker was received.
@@ -142,7 +144,10 @@ impl Exchange {
             return Err(error);
         }
         let (status, content_type) = (response.status().as_u16(), content_type(&response).map(|kind| clip(kind, 80)));
-        match self.read(response, framing, gather, deltas).await {
+        let mut deltas = Joined { inner: deltas, text: Joiner::default(), thinking: Joiner::default() };
+        let read = self.read(response, framing, gather, &mut deltas).await;
+        deltas.end();
+        match read {
             // A body that cannot be read is a gateway's, if nothing before it was the provider's.
             Err(error) if error.kind == ErrorKind::BadAnswer && !gather.has_begun() => Err(error.message),
             Ok(()) if !gather.has_begun() => Err("it has no event of the provider's protocol".to_owned()),
@@ -230,7 +235,7 @@ impl Exchange {
             }
             events.push(&chunk);
             while let Some(event) = events.next_event() {
-                gather.event(&self.text(event)?, deltas)?;
+                gather.event(&readable_part(&self.text(event)?), deltas)?;
             }
         }
         if gather.is_done() {
@@ -241,11 +246,11 @@ impl Exchange {
             return Ok(());
         }
         if whole {
-            return gather.whole(&plain, deltas);
+            return gather.whole(&readable_part(&String::from_utf8_lossy(&plain)), deltas);
         }
         // The last event may lack its final empty line. An incomplete event means a broken stream.
         let Some(event) = events.finish() else { return Ok(()) };
-        match gather.event(&self.text(event)?, deltas) {
+        match gather.event(&readable_part(&self.text(event)?), deltas) {
             Err(error) if error.kind == ErrorKind::BadAnswer && gather.has_begun() && !gather.has_ended() => {
                 Err(ProviderError { kind: ErrorKind::BrokenStream, ..error })
             }
@@ -287,6 +292,40 @@ impl Exchange {
 
 fn content_type(response: &reqwest::Response) -> Option<&str> {
     response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok())
+}
+
+/// Hands on the pieces of an answer with whole characters.
+struct Joined<'d> {
+    inner: &'d mut dyn Deltas,
+    text: Joiner,
+    thinking: Joiner,
+}
+
+impl Deltas for Joined<'_> {
+    fn text(&mut self, text: &str) {
+        let text = self.text.push(text);
+        if !text.is_empty() {
+            self.inner.text(&text);
+        }
+    }
+
+    fn thinking(&mut self, text: &str) {
+        let text = self.thinking.push(text);
+        if !text.is_empty() {
+            self.inner.thinking(&text);
+        }
+    }
+}
+
+impl Joined<'_> {
+    fn end(mut self) {
+        if let Some(half) = self.text.end() {
+            self.inner.text(half.encode_utf8(&mut [0; 4]));
+        }
+        if let Some(half) = self.thinking.end() {
+            self.inner.thinking(half.encode_utf8(&mut [0; 4]));
+        }
+    }
 }
 
 fn merge(into: &mut serde_json::Map<String, Value>, from: &serde_json::Map<String, Value>) {

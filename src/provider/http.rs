@@ -7,6 +7,7 @@
 use std::error::Error as _;
 use std::time::Duration;
 
+use ghost_domain::json_text::readable;
 use ghost_domain::redact::Redactor;
 use ghost_domain::text::{clip, one_line};
 use ghost_domain::{Code, Refusal, Timestamp};
@@ -16,6 +17,7 @@ use serde_json::Value;
 
 use crate::error::{Charge, ErrorKind, ProviderError};
 use crate::retry_after::{retry_after, retry_info};
+use crate::too_long;
 
 /// Longest error body that is read, in bytes.
 pub(crate) const ERROR_BODY_MAX: usize = 64 * 1_024;
@@ -158,10 +160,14 @@ pub(crate) fn status_error(
     now: Timestamp,
     redactor: &Redactor,
 ) -> ProviderError {
-    let parsed: Option<Value> = serde_json::from_str(body).ok();
+    let parsed: Option<Value> = serde_json::from_str(&readable(body)).ok();
     let message = parsed.as_ref().and_then(message_of).unwrap_or_else(|| clip(&one_line(body), 1_000));
     let lower = body.to_ascii_lowercase();
+    let too_long = || too_long::is_too_long(parsed.as_ref().unwrap_or(&Value::String(lower.clone())));
     let kind = match status {
+        // Some servers report it as a failure of their own.
+        400 | 413 | 422 | 500..=502 if too_long() => ErrorKind::ContextTooLong,
+        413 if too_long::is_rate(&lower) => ErrorKind::RateLimited,
         // An unpaid bill is treated like a wrong key: the call succeeds once the bill is paid.
         401..=403 => ErrorKind::Unauthorized,
         // OpenAI does not find an item that it was told not to store.
@@ -199,6 +205,8 @@ pub(crate) fn event_error(body: &Value, redactor: &Redactor) -> ProviderError {
         ErrorKind::Overloaded
     } else if has(&["rate_limit", "resource_exhausted", "quota"]) || code == Some(429) {
         ErrorKind::RateLimited
+    } else if too_long::is_too_long(inner) {
+        ErrorKind::ContextTooLong
     } else if has(&["authentication", "permission", "unauthenticated", "api_key"]) || matches!(code, Some(401 | 403)) {
         ErrorKind::Unauthorized
     } else if has(&["timeout", "deadline"]) {
@@ -219,19 +227,7 @@ pub(crate) fn event_error(body: &Value, redactor: &Redactor) -> ProviderError {
 /// Distinguishes the causes of a status 400 by the phrases that providers use.
 fn wrong_request(lower: &str) -> ErrorKind {
     let has = |phrases: &[&str]| phrases.iter().any(|phrase| lower.contains(phrase));
-    if has(&[
-        "context_length_exceeded",
-        "maximum context length",
-        "context window",
-        "context length",
-        "prompt is too long",
-        "input is too long",
-        "too many tokens",
-        "exceeds the maximum number of tokens",
-        "input token count",
-        "exceed context",
-        "exceeds the available context size",
-    ]) {
+    if lower.contains("maximum context length") {
         ErrorKind::ContextTooLong
     } else if is_stale(lower) {
         ErrorKind::StaleState
@@ -330,6 +326,18 @@ mod tests {
             (404, "default backend - 404", ErrorKind::UnknownModel),
             (400, r#"{"error":{"code":"context_length_exceeded","message":"m"}}"#, ErrorKind::ContextTooLong),
             (400, r#"{"error":{"message":"prompt is too long: 9 > 8"}}"#, ErrorKind::ContextTooLong),
+            (500, r#"{"error":"the input length 9000 exceeds the context of 8192"}"#, ErrorKind::ContextTooLong),
+            (502, "exceeded model token limit: 8192", ErrorKind::ContextTooLong),
+            (503, r#"{"error":"prompt of 9000 tokens exceeds the limit of 8192"}"#, ErrorKind::Overloaded),
+            (429, r#"{"error":"prompt of 9000 tokens exceeds the limit of 8192"}"#, ErrorKind::RateLimited),
+            (
+                413,
+                r#"{"error":{"message":"Limit 6000 tokens per minute (TPM), requested 7000"}}"#,
+                ErrorKind::RateLimited,
+            ),
+            (413, "<html>Request Entity Too Large</html>", ErrorKind::ContextTooLong),
+            (400, r#"{"error":{"message":"max_tokens: 9 > 8, the maximum of output tokens"}}"#, ErrorKind::BadRequest),
+            (502, "<html>the prompt exceeds the limit of 8 tokens</html>", ErrorKind::Server),
             (400, r#"{"error":{"message":"API key not valid.","status":"INVALID_ARGUMENT"}}"#, ErrorKind::Unauthorized),
             (400, "what", ErrorKind::Gateway),
             (422, "<html>Sign in</html>", ErrorKind::Gateway),
@@ -368,6 +376,17 @@ mod tests {
                 ErrorKind::RateLimited,
             ),
             (json!({ "code": "context_length_exceeded", "type": "invalid_request_error" }), ErrorKind::ContextTooLong),
+            (json!({ "message": "Prompt has 9000 tokens, but the context size is 8192" }), ErrorKind::ContextTooLong),
+            (
+                json!({ "error": { "code": 500, "message": "exceeded model token limit: 8192" } }),
+                ErrorKind::ContextTooLong,
+            ),
+            (json!("input length 9000 exceeds the maximum of 8192 tokens"), ErrorKind::ContextTooLong),
+            (
+                json!({ "type": "rate_limit_error", "message": "9000 input tokens exceed the limit of 8000" }),
+                ErrorKind::RateLimited,
+            ),
+            (json!({ "type": "api_error", "message": "8000 tokens per minute exceeded" }), ErrorKind::Server),
             (json!({ "code": "invalid_prompt", "message": "x" }), ErrorKind::BadRequest),
             (json!({ "code": "bio_policy", "message": "x" }), ErrorKind::BadRequest),
             (json!("anything"), ErrorKind::Server),

@@ -38,6 +38,7 @@ pub mod scripted;
 mod sse;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
+mod too_long;
 mod tool_lists;
 
 pub use breaker::{Admitted, Breaker, Pass};
@@ -52,3 +53,4 @@ pub use price::{is_free, price};
 pub use providers::{Entry, Providers, Unbuilt};
 pub use recorded::{Recorded, RecordedAnswer, Recording};
 pub use retry::{Next, Rest, decide};
+pub use too_long::{is_long, may_be_too_long};

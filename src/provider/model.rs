@@ -13,6 +13,7 @@ use ghost_domain::transcript::{Block, Message, TokenUsage, ToolSpec};
 use ghost_domain::{AgentId, TurnId};
 
 use crate::error::ProviderError;
+use crate::too_long::is_window_full;
 
 /// One model call.
 #[derive(Clone, Debug)]
@@ -95,6 +96,8 @@ pub enum Stop {
     ToolUse,
     /// The answer reached its token limit and was truncated.
     MaxTokens,
+    /// The conversation and the answer fill the model's context window, so the answer was truncated.
+    WindowFull,
     /// The provider or the model refused, with the provider's reason if there is one.
     Refused(Option<String>),
     /// Another reason, as the provider names it.
@@ -105,15 +108,38 @@ pub enum Stop {
 /// The provider expects the answer to be sent back so that it can continue.
 pub const PAUSED: &str = "pause_turn";
 
+/// The journal's words for truncated answers.
+const MAX_TOKENS: &str = "max_tokens";
+const WINDOW_FULL: &str = "model_context_window_exceeded";
 /// The journal's word for a refused answer; the provider's reason follows it.
 const REFUSED: &str = "refused";
 
 impl Stop {
+    /// The reason, if a provider's own word for it says by its shape that the answer was truncated.
+    #[must_use]
+    pub fn by_shape(self) -> Self {
+        let Self::Other(word) = &self else { return self };
+        let lower = word.to_ascii_lowercase();
+        if is_window_full(&lower) {
+            Self::WindowFull
+        } else if lower == "length" || lower.contains("max") && (lower.contains("token") || lower.contains("len")) {
+            Self::MaxTokens
+        } else {
+            self
+        }
+    }
+
+    /// Whether the provider's word for the reason is unknown here.
+    #[must_use]
+    pub fn is_unknown(&self) -> bool {
+        matches!(self, Self::Other(word) if word != PAUSED)
+    }
+
     /// Whether the answer was interrupted before its end.
     #[must_use]
     pub fn is_cut(&self) -> bool {
         match self {
-            Self::MaxTokens => true,
+            Self::MaxTokens | Self::WindowFull => true,
             Self::Other(word) => word == PAUSED,
             Self::EndTurn | Self::ToolUse | Self::Refused(_) => false,
         }
@@ -124,7 +150,8 @@ impl Stop {
     pub fn word(&self) -> Option<String> {
         match self {
             Self::EndTurn | Self::ToolUse => None,
-            Self::MaxTokens => Some("max_tokens".to_owned()),
+            Self::MaxTokens => Some(MAX_TOKENS.to_owned()),
+            Self::WindowFull => Some(WINDOW_FULL.to_owned()),
             Self::Refused(None) => Some(REFUSED.to_owned()),
             Self::Refused(Some(why)) => Some(format!("{REFUSED}: {}", clip(why, 100))),
             Self::Other(word) => Some(clip(word, 100)),
@@ -135,7 +162,8 @@ impl Stop {
     #[must_use]
     pub fn of_word(word: Option<&str>, calls: bool) -> Self {
         match word {
-            Some("max_tokens") => Self::MaxTokens,
+            Some(MAX_TOKENS) => Self::MaxTokens,
+            Some(WINDOW_FULL) => Self::WindowFull,
             Some(REFUSED) => Self::Refused(None),
             Some(word) => match word.strip_prefix(REFUSED).and_then(|rest| rest.strip_prefix(": ")) {
                 Some(why) => Self::Refused(Some(why.to_owned())),
@@ -155,9 +183,9 @@ pub struct ModelAnswer {
     /// Reasoning, text and calls. Call ids are unique in the conversation, unless the provider
     /// repeats them.
     pub blocks: Vec<Block>,
-    /// Tokens used; `None` if the provider did not report them.
+    /// Tokens used; `None` if the provider did not report them and the answer was cut.
     pub usage: Option<TokenUsage>,
-    /// Whether part of `usage` is an estimate, because the provider left it out.
+    /// Whether part of `usage` is an estimate, because the provider left it out or counted nothing.
     pub estimated: bool,
     /// Why it stopped.
     pub stop: Stop,
@@ -202,6 +230,7 @@ mod tests {
         for (stop, word, cut) in [
             (Stop::EndTurn, None, false),
             (Stop::MaxTokens, Some("max_tokens"), true),
+            (Stop::WindowFull, Some("model_context_window_exceeded"), true),
             (Stop::Refused(None), Some("refused"), false),
             (refused("SAFETY"), Some("refused: SAFETY"), false),
             (Stop::Other(PAUSED.to_owned()), Some("pause_turn"), true),
@@ -212,5 +241,17 @@ mod tests {
         }
         assert_eq!((Stop::ToolUse.word(), Stop::of_word(None, true)), (None, Stop::ToolUse));
         assert!(refused(&"x".repeat(1_000)).word().unwrap().len() <= 120);
+        for (word, stop) in [
+            ("model_context_window_exceeded", Stop::WindowFull),
+            ("REASON_MAX_CONTEXT", Stop::WindowFull),
+            ("model_length", Stop::WindowFull),
+            ("MAX_TOKENS", Stop::MaxTokens),
+            ("max_len", Stop::MaxTokens),
+            ("FUNCTION_CALL", Stop::Other("FUNCTION_CALL".to_owned())),
+            (PAUSED, Stop::Other(PAUSED.to_owned())),
+        ] {
+            assert_eq!(Stop::Other(word.to_owned()).by_shape(), stop);
+            assert_eq!(stop.is_unknown(), word == "FUNCTION_CALL");
+        }
     }
 }

@@ -8,6 +8,9 @@ use std::mem;
 /// Longest event, in bytes.
 pub(crate) const EVENT_MAX: usize = 8 * 1_024 * 1_024;
 
+/// Some servers begin a stream with it.
+const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
+
 /// Errors in a stream of events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum SseError {
@@ -41,6 +44,8 @@ pub(crate) struct Splitter {
     data: Vec<u8>,
     has_data: bool,
     after_cr: bool,
+    /// Whether the first line is over. A byte order mark may stand in front of it.
+    begun: bool,
 }
 
 impl Splitter {
@@ -69,7 +74,10 @@ impl Splitter {
                 return None;
             };
             let end = self.searched + end;
-            let (start, newline) = (self.consumed, self.buffer[end]);
+            let (mut start, newline) = (self.consumed, self.buffer[end]);
+            if !mem::replace(&mut self.begun, true) && self.buffer[start..end].starts_with(BYTE_ORDER_MARK) {
+                start += BYTE_ORDER_MARK.len();
+            }
             self.consumed = end + 1;
             self.searched = self.consumed;
             // The second half of a CR LF line end, perhaps split over two reads.
@@ -136,6 +144,22 @@ mod tests {
         }
         assert_eq!(all(&[b"data: \xff\n\n"]), [Err(SseError::NotText)]);
         assert_eq!(all(&[b"data\n\nid: 1\n\n"]), []);
+    }
+
+    #[test]
+    fn a_byte_order_mark_in_front_loses_nothing() {
+        for chunks in [
+            &[&b"\xef\xbb\xbfdata: a\n\ndata: \xef\xbb\xbfb\n\n"[..]][..],
+            &[b"\xef", b"\xbb\xbfdata: a\n", b"\ndata: \xef\xbb\xbfb\n\n"],
+        ] {
+            assert_eq!(all(chunks), [Ok("a".to_owned()), Ok("\u{feff}b".to_owned())]);
+        }
+        assert_eq!(all(&[b"\xef\xbb\xbf\ndata: a\n\n"]), [Ok("a".to_owned())]);
+        let mut lines = Splitter::new(Framing::Lines);
+        lines.push(b"\xef\xbb\xbf{}\n\n{}");
+        let mut events: Vec<_> = std::iter::from_fn(|| lines.next_event()).collect();
+        events.extend(lines.finish());
+        assert_eq!(events, [Ok("{}".to_owned()), Ok("{}".to_owned())]);
     }
 
     proptest! {

@@ -10,7 +10,7 @@ use crate::parameters::wrong_arguments;
 use crate::tool::Tool;
 
 impl Tool {
-    /// Normalises arguments: removes null for an optional parameter, turns an integer written as
+    /// Normalises arguments: removes null for an optional parameter whose schema has no null, turns an integer written as
     /// 2.0 into 2, adds the presets of an alias (BI-01, BI-02), and renames `target_agent` to `to`
     /// (BI-31). Call it before [`validate`](Tool::validate), with the alias from
     /// [`crate::Registry::find`]. Journal and ledger keep the arguments as the model wrote them.
@@ -24,7 +24,7 @@ impl Tool {
             let list = self.schema.get("required").and_then(Value::as_array);
             list.is_some_and(|list| list.iter().any(|item| item == name))
         };
-        object.retain(|name, value| !value.is_null() || required(name));
+        object.retain(|name, value| !value.is_null() || required(name) || !self.forbids_null(name));
         if matches!(alias, Some("file_read" | "file_write")) {
             object.entry("scope").or_insert_with(|| "world".into());
         }
@@ -57,8 +57,7 @@ impl Tool {
             )
             .hint("call the tool again with an object that matches its schema"));
         }
-        let compiled = self.validator.get_or_init(|| jsonschema::validator_for(&self.schema).ok());
-        let Some(validator) = compiled else {
+        let Some(validator) = self.validator() else {
             return Err(Refusal::new(Code::Internal, format!("the schema of {} is not valid", self.spec.name)));
         };
         let mut problems = Vec::new();
@@ -70,6 +69,24 @@ impl Tool {
             }
         }
         if problems.is_empty() { Ok(()) } else { Err(wrong_arguments(Some(&self.spec.name), &problems)) }
+    }
+
+    fn validator(&self) -> Option<&jsonschema::Validator> {
+        let compile = || jsonschema::validator_for(&crate::schema::with_null_types(&self.schema)).ok();
+        self.validator.get_or_init(compile).as_ref()
+    }
+
+    /// Whether the schema has no null for this parameter. A schema that allows it means something by it: "clear this".
+    fn forbids_null(&self, name: &str) -> bool {
+        let alone = Value::Object(serde_json::Map::from_iter([(name.to_owned(), Value::Null)]));
+        let place = format!("/{}", name.replace('~', "~0").replace('/', "~1"));
+        self.validator().is_some_and(|validator| {
+            validator.iter_errors(&alone).any(|error| match error.kind() {
+                ValidationErrorKind::AdditionalProperties { unexpected }
+                | ValidationErrorKind::UnevaluatedProperties { unexpected } => unexpected.iter().any(|one| one == name),
+                _ => error.instance_path().to_string() == place,
+            })
+        })
     }
 
     /// Adds the field and the problem of each error that a schema error contains.

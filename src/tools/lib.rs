@@ -27,6 +27,8 @@ pub mod processes;
 pub mod registry;
 pub mod saved;
 mod schema;
+#[cfg(test)]
+mod schema_tests;
 mod seen;
 mod source;
 mod spelling;

@@ -7,6 +7,7 @@
 
 use std::sync::Arc;
 
+use ghost_domain::json_text::readable;
 use ghost_domain::text::clip;
 use ghost_domain::tool_catalogue::{self, CALL, DESCRIBE, from_wire};
 use ghost_domain::transcript::ToolSpec;
@@ -131,7 +132,9 @@ pub fn unwrapped(name: &str, arguments: &Value) -> Option<(String, Value)> {
     let inner = match arguments.get("arguments") {
         None | Some(Value::Null) => Value::Object(serde_json::Map::new()),
         // Some models write the arguments as text.
-        Some(Value::String(text)) => serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.clone())),
+        Some(Value::String(text)) => {
+            serde_json::from_str(&readable(text)).unwrap_or_else(|_| Value::String(text.clone()))
+        }
         Some(inner) => inner.clone(),
     };
     Some((tool.to_owned(), inner))

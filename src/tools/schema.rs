@@ -1,6 +1,7 @@
 //! JSON schemas of parameters, in a plain form that every provider accepts: no references, no
 //! nullable types, no text that only costs tokens.
 
+use ghost_domain::text::clip;
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
@@ -31,6 +32,90 @@ pub(crate) fn terse(schema: &Value) -> Value {
     strip(&mut terse);
     refer("", &mut terse, &mut Vec::new());
     terse
+}
+
+/// The schema with `null` among the types of each part that says `nullable: true`, as OpenAPI 3.0 writes it.
+pub(crate) fn with_null_types(schema: &Value) -> Value {
+    match schema {
+        Value::Object(members) => {
+            let mut members: Map<String, Value> =
+                members.iter().map(|(key, value)| (key.clone(), with_null_types(value))).collect();
+            if members.get("nullable") == Some(&Value::Bool(true)) {
+                for (key, null) in [("type", json!("null")), ("enum", Value::Null)] {
+                    match members.get_mut(key) {
+                        Some(Value::Array(all)) if !all.contains(&null) => all.push(null),
+                        Some(one @ Value::String(_)) => *one = Value::Array(vec![one.take(), null]),
+                        _ => {}
+                    }
+                }
+            }
+            Value::Object(members)
+        }
+        Value::Array(items) => items.iter().map(with_null_types).collect(),
+        other => other.clone(),
+    }
+}
+
+/// Keywords that a schema needs to say what fits. The others only narrow or describe it.
+const NEEDED: [&str; 19] = [
+    "type",
+    "properties",
+    "patternProperties",
+    "items",
+    "prefixItems",
+    "$ref",
+    "$dynamicRef",
+    "$defs",
+    "definitions",
+    "allOf",
+    "anyOf",
+    "oneOf",
+    "not",
+    "if",
+    "then",
+    "else",
+    "const",
+    "dependentSchemas",
+    "additionalItems",
+];
+/// Faults that are taken out of a schema.
+const FAULTS_MAX: usize = 64;
+
+/// The schema of somebody else without harmless faults, such as `required: null` or a pattern that is no regular
+/// expression. A part that is null says nothing, and a keyword that only narrows is left out if it cannot be read.
+///
+/// # Errors
+/// What is wrong with it and at which key, if more than that is wrong.
+pub(crate) fn lenient(schema: &Value) -> Result<Value, String> {
+    let mut schema = schema.clone();
+    for _ in 0..FAULTS_MAX {
+        let Err(error) = jsonschema::validator_for(&schema) else { return Ok(schema) };
+        let at = error.instance_path().to_string();
+        let what = clip(&error.to_string(), 200);
+        if !left_out(&mut schema, &at) {
+            return Err(format!("the schema of its parameters is not valid at `{}`: {what}", clip(&at, 200)));
+        }
+    }
+    Err(format!("the schema of its parameters has more than {FAULTS_MAX} faults"))
+}
+
+/// Takes out the keyword or the item at `at`, a JSON pointer, if that is harmless.
+fn left_out(schema: &mut Value, at: &str) -> bool {
+    let Some((before, key)) = at.rsplit_once('/') else { return false };
+    let key = key.replace("~1", "/").replace("~0", "~");
+    match schema.pointer_mut(before) {
+        Some(Value::Object(members)) => {
+            let harmless = members.get(&key).is_some_and(|value| value.is_null() || !NEEDED.contains(&&*key));
+            // A member of `properties` is no keyword.
+            let is_keyword =
+                !["/properties", "/patternProperties", "/$defs", "/definitions"].iter().any(|of| before.ends_with(of));
+            let goes = harmless && (is_keyword || members.get(&key).is_some_and(Value::is_null));
+            goes && members.remove(&key).is_some()
+        }
+        // An item of `required`, or of another list.
+        Some(Value::Array(_)) => left_out(schema, before),
+        _ => false,
+    }
 }
 
 /// The smallest schema of members that is not repeated, in bytes.

@@ -92,6 +92,11 @@ fn a_webhook_works_both_ways_and_refuses_duplicates_and_unsigned_requests() {
     check(&got);
     let file = got.json()["attachments"][0].clone();
     assert_eq!((&file["name"], &file["content_base64"]), (&json!("Report.md"), &json!("Rm9ydHktdHdvLg==")));
+    // A byte order mark and half of a character cost no more than that character.
+    let half = "\u{feff}{\"thread\":\"order 7\",\"from\":\"eve\",\"text\":\"half \\ud83d\"}";
+    assert_eq!(deliver(&http, "d-10", now(), half).0, 202);
+    let shown = test_env.json(&["conversation", "show", id]).to_string();
+    assert!(shown.contains("half \u{fffd}"), "{shown}");
     assert!(!test_env.ctl(&["events"]).ok().out.contains(SECRET));
     daemon.stop();
 }

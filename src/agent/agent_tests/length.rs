@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
+use ghost_domain::event::EventKind;
 use ghost_domain::journal::Step;
 use ghost_domain::transcript::Block;
 use ghost_domain::turn::CUT_MARK;
@@ -192,4 +193,54 @@ async fn a_cut_answer_is_delivered_and_marked_as_cut() {
     world.work("ada").await.unwrap();
     let (turn, ask) = (world.turn("ada").await, world.ask_row(ask.ask_id).await);
     assert!(turn.truncated && ask.truncated && ask.reply.unwrap().starts_with("let me search"));
+}
+
+#[tokio::test]
+async fn a_long_conversation_that_is_refused_without_a_reason_is_shortened_once() {
+    let bad = |message: &str| Reply::Fail(ProviderError::new(ErrorKind::BadRequest, message).status(400));
+    for (message, long, always, requests) in [
+        ("HTTP 400: Bad Request", true, false, 3),
+        // One shortened try, and no more.
+        ("HTTP 400: Bad Request", true, true, 3),
+        ("HTTP 400: Bad Request", false, true, 2),
+        ("HTTP 400: Unsupported parameter: `temperature`", true, true, 2),
+    ] {
+        let world = AgentWorld::new().await;
+        let opening = Arc::new(Mutex::new(0));
+        world.model.reply_with(move |request, n| {
+            let bytes = bytes_of(&request.messages);
+            if n == 0 {
+                *opening.lock().unwrap() = bytes;
+                let size = if long { 200_000 } else { 6_000 };
+                return call("test.look", json!({ "n": 1, "long": "y".repeat(size) }));
+            }
+            if always || bytes > *opening.lock().unwrap() + 5_000 { bad(message) } else { say("short now") }
+        });
+        world.send("ada", "go").await;
+        world.work("ada").await.unwrap();
+        assert_eq!(world.model.requests().len(), requests, "{message} {long} {always}");
+        if !always {
+            assert_eq!(world.turn("ada").await.text.as_deref(), Some("short now"));
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_unknown_stop_reason_is_warned_about_once_a_day() {
+    let world = AgentWorld::new().await;
+    world.model.reply_with(|request, _| {
+        let stop = if mail_of(request)[0].contains("other") { "OTHER_WORD" } else { "NEW_WORD" };
+        Reply::Answer(vec![Block::Text { text: "used".into() }], Stop::Other(stop.into()))
+    });
+    let mut warnings = Vec::new();
+    for (body, hours) in [("one", 0), ("two", 0), ("other", 0), ("three", 25), ("four", 0)] {
+        world.clock.advance(std::time::Duration::from_secs(hours * 3_600));
+        world.send("ada", body).await;
+        world.work("ada").await.unwrap();
+        assert_eq!(world.turn("ada").await.text.as_deref(), Some("used"));
+        warnings.push(world.count(EventKind::WorldWarning).await);
+    }
+    assert_eq!(warnings, [1, 1, 2, 3, 3]);
+    let warned = world.events().await.into_iter().find(|event| event.kind == EventKind::WorldWarning).unwrap();
+    assert_eq!((&warned.payload["reason"], &warned.payload["model"]), (&json!("NEW_WORD"), &json!("one")));
 }

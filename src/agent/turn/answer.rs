@@ -7,6 +7,7 @@
 
 use std::time::Duration;
 
+use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::journal::Effect;
 use ghost_domain::time::BoxFuture;
 use ghost_domain::transcript::{Message, Role};
@@ -14,6 +15,7 @@ use ghost_domain::{CallId, Code, Refusal, ReservationId, Turn};
 use ghost_operations::turns::{self, Ending, ModelResult};
 use ghost_provider::{ModelAnswer, Stop};
 use ghost_store::Writes;
+use serde_json::json;
 
 use super::parsed_answer::ParsedAnswer;
 use super::retry_write::{self, Pauses, WriteError};
@@ -59,6 +61,17 @@ impl Runner {
             (None, true) => Some(Ending::Finished(text)),
             _ => None,
         };
+        let unknown = answer
+            .stop
+            .word()
+            .filter(|word| answer.stop.is_unknown() && self.engine.warns_of_stop(&choice.model, word));
+        let warning = unknown.map(|word| {
+            let (model, provider) = (&choice.model, &choice.entry.name);
+            let warning =
+                format!("{model} ({provider}) stopped with `{word}`, which Ghost does not know; its answer is used");
+            let payload = json!({ "warning": warning, "model": model, "provider": provider, "reason": word });
+            NewEvent::new(EventKind::WorldWarning, payload).agent(&self.agent_id)
+        });
         let result = ModelResult {
             reservation_id,
             provider: choice.entry.name.clone(),
@@ -91,6 +104,9 @@ impl Runner {
         let journaled = self.store_answer(&choice.model, move |w| {
             Box::pin(async move {
                 let turn = turns::model_answered(w, &ctx, turn_id, result).await?;
+                if let Some(warning) = warning {
+                    ctx.emit(w, warning).await?;
+                }
                 if let Some((malformed, note)) = note {
                     if let Some(fragment) = malformed {
                         turns::malformed(w, &ctx, &turn, &fragment).await?;

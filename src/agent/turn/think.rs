@@ -12,7 +12,9 @@ use ghost_domain::transcript::{Block, Message};
 use ghost_domain::{Activity, Code, Limits, Refusal, ReservationId, Scope, budget};
 use ghost_operations::budgets::{Demand, Reserved, Settlement, Taken};
 use ghost_operations::{droids, turns};
-use ghost_provider::{Charge, ErrorKind, ModelRequest, Next, ProviderError, Rest, decide, estimate_with};
+use ghost_provider::{
+    Charge, ErrorKind, ModelRequest, Next, ProviderError, Rest, decide, estimate_with, is_long, may_be_too_long,
+};
 
 use super::bound::Partial;
 use super::gate::{Gate, registered};
@@ -71,6 +73,8 @@ impl Runner {
             Err(refusal) => return Ok(Thought::Failed(refusal)),
         };
         let mut round = Round::new(self.worked, &choices);
+        // Whether the conversation was shortened for an error that does not name a cause.
+        let mut guessed = false;
         let mut ticket = Ticket::new(&self.engine.queue);
         let (engine, session) = (Arc::clone(&self.engine), Arc::clone(&self.session));
         loop {
@@ -245,7 +249,13 @@ impl Runner {
                 // An image that looks whole can still be damaged, and must not cost the turn.
                 let shown =
                     error.kind == ErrorKind::BadRequest && timeout_refusal.is_none() && shows(&request.messages);
-                stale.then_some(Remedy::DropState).or(shown.then_some(Remedy::DropImages))
+                // Some servers refuse a conversation that is too long without a word.
+                let guess = may_be_too_long(&error) && !guessed && timeout_refusal.is_none();
+                let guess = guess && self.is_long(choice, &request);
+                guessed |= guess && !stale && !shown;
+                let short = guess.then(|| self.shortened(choice, &request.messages)).flatten();
+                let other = stale.then_some(Remedy::DropState).or(shown.then_some(Remedy::DropImages));
+                other.or(short.map(Remedy::Shorten))
             };
             self.failed(choice, reservation_id, &error, took, remedy).await?;
             // What looks permanent is the model's fault if other agents get it too.
@@ -383,6 +393,12 @@ impl Runner {
             thinking: self.spec.model.thinking,
             window_tokens: self.spec.limits.window_tokens,
         }
+    }
+
+    /// Whether the conversation of a request is long for its model.
+    fn is_long(&self, choice: &Choice, request: &ModelRequest) -> bool {
+        let input = estimate_with(request, self.engine.tool_bytes(&request.tools));
+        is_long(input, request.window_tokens.map(u64::from).or(choice.facts.context_tokens))
     }
 
     /// Half of the size of `sent`, if the conversation can be shortened towards that.

@@ -14,6 +14,7 @@ use axum::http::{HeaderMap, Request, StatusCode};
 use axum::response::{IntoResponse, Response};
 use ghost_config::plan::WebhookPlan;
 use ghost_domain::conversation::WEBHOOK;
+use ghost_domain::json_text::readable;
 use ghost_domain::text::{clip, nearest, shown};
 use ghost_domain::{Code, Party, Refusal, RequestId, RequestKey};
 use ghost_operations::conversations::{self as rules, IncomingMessage, Start};
@@ -171,6 +172,7 @@ async fn accept(
 ) -> Result<Accepted, Refusal> {
     let world = &rest.control.world;
     let text = std::str::from_utf8(body).map_err(|_| bad_json("it is not UTF-8"))?;
+    let text = &*readable(text);
     // serde would accept a list as the fields in order.
     if text.trim_start().starts_with('[') {
         return Err(bad_json("it is a list, not an object"));

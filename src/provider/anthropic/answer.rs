@@ -3,6 +3,7 @@
 //! This module must never change the order of the blocks or lose the state that is attached to a
 //! block.
 
+use ghost_domain::json_text::readable;
 use ghost_domain::redact::Redactor;
 use ghost_domain::text::clip;
 use ghost_domain::transcript::{Block, TokenUsage};
@@ -238,7 +239,7 @@ impl<'r> Gathered<'r> {
             self.stop = Some(match reason.as_str() {
                 "end_turn" | "stop_sequence" => Stop::EndTurn,
                 "tool_use" => Stop::ToolUse,
-                "max_tokens" | "model_context_window_exceeded" => Stop::MaxTokens,
+                "max_tokens" => Stop::MaxTokens,
                 "refusal" => Stop::Refused(why.map(|why| clip(why, 80))),
                 "pause_turn" => Stop::Other(PAUSED.to_owned()),
                 other => Stop::Other(clip(other, 80)),
@@ -248,7 +249,7 @@ impl<'r> Gathered<'r> {
 
     /// The answer, if it is complete.
     pub(super) fn finish(self, request: &ModelRequest) -> Result<ModelAnswer, ProviderError> {
-        let usage = self.usage.tokens(self.blocks.is_empty());
+        let usage = self.usage.tokens();
         let Some(stop) = self.stop else {
             let message = "the stream ended without its end marker, in the middle of the answer";
             return Err(ProviderError::new(ErrorKind::BrokenStream, message).charge(Charge::Unknown));
@@ -260,7 +261,7 @@ impl<'r> Gathered<'r> {
             let block = match kind {
                 Kind::Broken => continue,
                 Kind::Other(pieces) => {
-                    if let Ok(input) = serde_json::from_str::<Value>(&pieces) {
+                    if let Ok(input) = serde_json::from_str::<Value>(&readable(&pieces)) {
                         rest.insert("input".to_owned(), input);
                     }
                     blocks.push(alone(request, json(rest)));
@@ -288,7 +289,10 @@ impl Gather for Gathered<'_> {
         let event = read(data, self.redactor)?;
         self.begun |= !matches!(event, Event::Error { .. } | Event::Other);
         match event {
-            Event::MessageStart { message } => self.usage = message.usage.unwrap_or_default(),
+            // The output that this event counts is not that of the answer.
+            Event::MessageStart { message } => {
+                self.usage = Counts { output_tokens: None, ..message.usage.unwrap_or_default() }
+            }
             Event::ContentBlockStart { index, content_block } => self.start(index, content_block, deltas)?,
             Event::ContentBlockDelta { index, delta } => self.delta(index, delta, deltas)?,
             Event::MessageDelta { delta, usage } => self.end(delta, usage),
@@ -299,8 +303,8 @@ impl Gather for Gathered<'_> {
         Ok(())
     }
 
-    fn whole(&mut self, body: &[u8], deltas: &mut dyn Deltas) -> Result<(), ProviderError> {
-        let body: Value = read(&String::from_utf8_lossy(body), self.redactor)?;
+    fn whole(&mut self, body: &str, deltas: &mut dyn Deltas) -> Result<(), ProviderError> {
+        let body: Value = read(body, self.redactor)?;
         if body.get("error").is_some() {
             return Err(event_error(&body, self.redactor));
         }
@@ -325,14 +329,16 @@ impl Gather for Gathered<'_> {
 }
 
 impl Counts {
-    /// The token counts. `None` if the output count is missing and the answer is not `empty`, or if
-    /// the counts are not plausible.
-    fn tokens(&self, empty: bool) -> Option<TokenUsage> {
-        let output = self.output_tokens.or(empty.then_some(0))?;
+    /// The token counts; zero for a count that is missing or not plausible.
+    fn tokens(&self) -> TokenUsage {
+        let plausible = |count: &u64| *count <= COUNT_MAX;
+        let output = self.output_tokens.filter(plausible).unwrap_or(0);
         let (write, read) = (self.cache_creation_input_tokens.unwrap_or(0), self.cache_read_input_tokens.unwrap_or(0));
-        let input = self.input_tokens?.checked_add(write)?.checked_add(read)?;
-        let known = input > 0 && input <= COUNT_MAX && output <= COUNT_MAX && (output > 0 || empty);
-        known.then_some(TokenUsage { input, output, cache_read: read, cache_write: write })
+        let input = self.input_tokens.and_then(|input| input.checked_add(write)?.checked_add(read)).filter(plausible);
+        match input {
+            Some(input) => TokenUsage { input, output, cache_read: read, cache_write: write },
+            None => TokenUsage { output, ..TokenUsage::default() },
+        }
     }
 }
 

@@ -14,6 +14,7 @@ use crate::answer_bounds::AnswerBytes;
 use crate::attached::{alone, attached};
 use crate::blocks::{call, check_block_count, check_call_count, finish_answer, replace_unusable_ids};
 use crate::error::{Charge, ErrorKind, ProviderError};
+use crate::estimate::reported;
 use crate::exchange::{Gather, first, read};
 use crate::http::event_error;
 use crate::model::{Deltas, ModelAnswer, ModelRequest, Stop};
@@ -190,15 +191,16 @@ impl<'r> Gathered<'r> {
 
     /// The answer, if it is complete.
     pub(super) fn finish(self, request: &ModelRequest) -> Result<ModelAnswer, ProviderError> {
-        let usage = self.usage.as_ref().and_then(|usage| usage.tokens(self.pieces.is_empty()));
-        let calls = self.pieces.iter().any(|piece| matches!(piece, Piece::Call(..)));
+        let usage = self.usage.as_ref().map(Counts::tokens).unwrap_or_default();
         let stop = match (self.blocked, self.reason.as_deref()) {
             (Some(why), _) => Stop::Refused(Some(clip(&format!("the prompt was blocked: {why}"), 80))),
             (None, None) => {
                 let message = "the stream ended without its end marker, in the middle of the answer";
                 return Err(ProviderError::new(ErrorKind::BrokenStream, message).charge(Charge::Unknown));
             }
-            (None, Some(reason)) => stop(reason, calls).map_err(|error| error.usage(usage))?,
+            (None, Some(reason)) => {
+                stop(reason).map_err(|error| error.usage(reported(usage, self.pieces.is_empty())))?
+            }
         };
         let mut blocks = Vec::with_capacity(self.pieces.len());
         let signed = |signature: String| json!({ "thoughtSignature": signature }).to_string();
@@ -222,9 +224,8 @@ impl<'r> Gathered<'r> {
     }
 }
 
-/// The meaning of a stop reason. Some reasons say that the answer is invalid. With an unknown
-/// reason, calls are not made.
-fn stop(reason: &str, calls: bool) -> Result<Stop, ProviderError> {
+/// The meaning of a stop reason. Some reasons say that the answer is invalid.
+fn stop(reason: &str) -> Result<Stop, ProviderError> {
     let invalid = |kind| {
         let message = format!("the model's answer is invalid: it stopped with {}", clip(reason, 80));
         Err(ProviderError::new(kind, message).charge(Charge::Unknown))
@@ -232,9 +233,15 @@ fn stop(reason: &str, calls: bool) -> Result<Stop, ProviderError> {
     match reason {
         "STOP" => Ok(Stop::EndTurn),
         "MAX_TOKENS" => Ok(Stop::MaxTokens),
-        "SAFETY" | "RECITATION" | "LANGUAGE" | "BLOCKLIST" | "PROHIBITED_CONTENT" | "SPII" | "IMAGE_SAFETY" => {
-            Ok(Stop::Refused(Some(reason.to_owned())))
-        }
+        "SAFETY"
+        | "RECITATION"
+        | "LANGUAGE"
+        | "BLOCKLIST"
+        | "PROHIBITED_CONTENT"
+        | "SPII"
+        | "IMAGE_SAFETY"
+        | "IMAGE_PROHIBITED_CONTENT"
+        | "IMAGE_RECITATION" => Ok(Stop::Refused(Some(reason.to_owned()))),
         // The request lacks a signature.
         "MISSING_THOUGHT_SIGNATURE" => invalid(ErrorKind::StaleState),
         "FINISH_REASON_UNSPECIFIED"
@@ -243,7 +250,6 @@ fn stop(reason: &str, calls: bool) -> Result<Stop, ProviderError> {
         | "OTHER"
         | "TOO_MANY_TOOL_CALLS"
         | "UNEXPECTED_TOOL_CALL" => invalid(ErrorKind::BadAnswer),
-        _ if calls => invalid(ErrorKind::BadAnswer),
         _ => Ok(Stop::Other(clip(reason, 80))),
     }
 }
@@ -260,8 +266,8 @@ impl Gather for Gathered<'_> {
         }
     }
 
-    fn whole(&mut self, body: &[u8], deltas: &mut dyn Deltas) -> Result<(), ProviderError> {
-        self.event(&String::from_utf8_lossy(body), deltas)
+    fn whole(&mut self, body: &str, deltas: &mut dyn Deltas) -> Result<(), ProviderError> {
+        self.event(body, deltas)
     }
 
     fn has_begun(&self) -> bool {
@@ -278,20 +284,19 @@ impl Gather for Gathered<'_> {
 }
 
 impl Counts {
-    /// The token counts. `None` if the output count is missing and the answer is not `empty`, or if
-    /// the counts are not plausible.
-    fn tokens(&self, empty: bool) -> Option<TokenUsage> {
-        let input = self.prompt_token_count?.checked_add(self.tool_use_prompt_token_count.unwrap_or(0))?;
+    /// The token counts; zero for a count that is missing or not plausible.
+    fn tokens(&self) -> TokenUsage {
+        let plausible = |count: &u64| *count <= COUNT_MAX;
+        let input = self.prompt_token_count.and_then(|count| count.checked_add(self.tool_use_prompt_token_count?));
+        let input = input.or(self.prompt_token_count).filter(plausible).unwrap_or(0);
         let thoughts = self.thoughts_token_count.unwrap_or(0);
-        let rest = self.total_token_count.map(|total| total.saturating_sub(input));
-        let output = match (self.candidates_token_count, rest) {
-            (Some(candidates), _) => candidates.checked_add(thoughts)?,
-            (None, Some(rest)) if rest > 0 || empty => rest,
-            (None, _) if empty => thoughts,
-            (None, _) => return None,
+        let rest = self.total_token_count.filter(|_| input > 0).map(|total| total.saturating_sub(input));
+        let output = match self.candidates_token_count.filter(|count| *count > 0) {
+            Some(candidates) => candidates.checked_add(thoughts),
+            None => rest.filter(|rest| *rest > 0),
         };
-        let known = (input > 0 || output > 0) && input <= COUNT_MAX && output <= COUNT_MAX;
+        let output = output.filter(plausible).unwrap_or(0);
         let cache_read = self.cached_content_token_count.unwrap_or(0).min(input);
-        known.then_some(TokenUsage { input, output, cache_read, cache_write: 0 })
+        TokenUsage { input, output, cache_read, cache_write: 0 }
     }
 }

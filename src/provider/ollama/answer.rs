@@ -12,7 +12,6 @@ use crate::answer_bounds::AnswerBytes;
 use crate::attached::attached;
 use crate::blocks::{call, check_call_count, finish_answer, replace_unusable_ids};
 use crate::error::{Charge, ErrorKind, ProviderError};
-use crate::estimate::estimate_tokens;
 use crate::exchange::{Gather, read};
 use crate::http::event_error;
 use crate::model::{Deltas, ModelAnswer, ModelRequest, Stop};
@@ -131,20 +130,7 @@ impl<'r> Gathered<'r> {
             Some("length") => Stop::MaxTokens,
             Some(other) => Stop::Other(clip(other, 80)),
         };
-        // A cached prompt is not read again; some versions then omit its count.
-        let lacks_input = |usage: TokenUsage| usage.input == 0;
-        let usage = last.tokens();
-        let estimated = usage.is_some_and(lacks_input);
-        let usage = usage.map(|usage| match estimated {
-            true => TokenUsage { input: estimate_tokens(request), ..usage },
-            false => usage,
-        });
-        match finish_answer(request, blocks, usage, stop) {
-            Ok(answer) => Ok(ModelAnswer { estimated, ..answer }),
-            // If the answer is invalid, an estimate is no better than the reservation.
-            Err(error) if estimated => Err(error.usage(None)),
-            Err(error) => Err(error),
-        }
+        finish_answer(request, blocks, last.tokens(), stop)
     }
 }
 
@@ -157,8 +143,8 @@ impl Gather for Gathered<'_> {
         self.add_line(line, deltas)
     }
 
-    fn whole(&mut self, body: &[u8], deltas: &mut dyn Deltas) -> Result<(), ProviderError> {
-        self.event(&String::from_utf8_lossy(body), deltas)
+    fn whole(&mut self, body: &str, deltas: &mut dyn Deltas) -> Result<(), ProviderError> {
+        self.event(body, deltas)
     }
 
     fn has_begun(&self) -> bool {
@@ -171,14 +157,11 @@ impl Gather for Gathered<'_> {
 }
 
 impl Last {
-    /// The token counts, with 0 for a prompt that is not counted; `None` if the output count is
-    /// missing or a count is not plausible.
-    fn tokens(&self) -> Option<TokenUsage> {
-        let count = |value: &Option<Value>| match value {
-            None => Some(None),
-            Some(value) => value.as_u64().filter(|count| *count <= COUNT_MAX).map(Some),
-        };
-        let (input, output) = (count(&self.prompt_eval_count)?.unwrap_or(0), count(&self.eval_count)??);
-        (output > 0).then_some(TokenUsage { input, output, ..TokenUsage::default() })
+    /// The token counts; zero for a count that is missing or not plausible. A cached prompt is not read again, and some
+    /// versions then omit its count.
+    fn tokens(&self) -> TokenUsage {
+        let count = |value: &Option<Value>| value.as_ref().and_then(Value::as_u64).filter(|count| *count <= COUNT_MAX);
+        let (input, output) = (count(&self.prompt_eval_count), count(&self.eval_count));
+        TokenUsage { input: input.unwrap_or(0), output: output.unwrap_or(0), ..TokenUsage::default() }
     }
 }

@@ -13,6 +13,7 @@ use serde_json::{Map, Value, json};
 use crate::answer_bounds::AnswerBytes;
 use crate::blocks::{call, check_block_count, check_call_count, finish_answer, normalise, replace_unusable_ids};
 use crate::error::{ErrorKind, ProviderError};
+use crate::estimate::reported;
 use crate::http::event_error;
 use crate::model::{Deltas, ModelAnswer, ModelRequest, Stop};
 
@@ -159,7 +160,7 @@ impl<'a> Gathered<'a> {
     fn usage_if_ended(&self) -> Option<TokenUsage> {
         let over = self.done || self.reason.is_some();
         let empty = self.text.is_empty() && self.thinking.is_empty() && self.calls.is_empty();
-        self.usage.as_ref().filter(|_| over).and_then(|usage| tokens(usage, empty))
+        self.usage.as_ref().filter(|_| over).and_then(|usage| reported(tokens(usage), empty))
     }
 
     fn chunk(&mut self, chunk: Chunk, deltas: &mut dyn Deltas) -> Result<(), ProviderError> {
@@ -358,7 +359,8 @@ impl<'a> Gathered<'a> {
                 "the stream ended without its end marker, in the middle of the answer",
             ));
         }
-        let usage = self.usage_if_ended();
+        let usage = self.usage.as_ref().map(tokens).unwrap_or_default();
+        let unused = self.usage_if_ended();
         let mut blocks = Vec::new();
         if !self.details.is_empty() {
             blocks.push(alone(request, json!({ REASONING_DETAILS: self.details }).to_string()));
@@ -379,7 +381,7 @@ impl<'a> Gathered<'a> {
         for partial in self.calls {
             if partial.name.is_empty() {
                 let message = "the answer has a tool call without a name";
-                return Err(ProviderError::new(ErrorKind::BadAnswer, message).usage(usage));
+                return Err(ProviderError::new(ErrorKind::BadAnswer, message).usage(unused));
             }
             if let Some(extra) = partial.extra_content {
                 blocks.push(attached(request, json!({ GOOGLE_STATE: extra }).to_string()));
@@ -412,9 +414,8 @@ impl Gather for Gathered<'_> {
         self.chunk(chunk, deltas)
     }
 
-    fn whole(&mut self, body: &[u8], deltas: &mut dyn Deltas) -> Result<(), ProviderError> {
-        let chunk: Chunk = serde_json::from_slice(body)
-            .map_err(|error| self.bad(&error.to_string(), &String::from_utf8_lossy(body)))?;
+    fn whole(&mut self, body: &str, deltas: &mut dyn Deltas) -> Result<(), ProviderError> {
+        let chunk: Chunk = serde_json::from_str(body).map_err(|error| self.bad(&error.to_string(), body))?;
         self.done = true;
         self.chunk(chunk, deltas)
     }

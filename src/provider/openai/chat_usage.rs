@@ -1,7 +1,6 @@
 //! Reads the token counts of a chat completion.
 //!
-//! This module must never treat a missing count as zero. A missing count is unknown, and then the
-//! reservation is booked as spent.
+//! This module must never guess a count. Zero stands for one that is missing: no prompt and no answer has zero tokens.
 
 use ghost_domain::transcript::TokenUsage;
 use serde_json::Value;
@@ -9,36 +8,22 @@ use serde_json::Value;
 /// No call uses so many tokens; a larger count is an error.
 pub(crate) const COUNT_MAX: u64 = 1_000_000_000;
 
-/// The tokens that `usage` reports; `None` if it does not report enough of them for billing.
-/// `empty` says that the answer is empty; then a missing output count means zero.
-pub(crate) fn tokens(usage: &Value, empty: bool) -> Option<TokenUsage> {
+/// The tokens that `usage` reports; zero for a count that it does not report.
+pub(crate) fn tokens(usage: &Value) -> TokenUsage {
     let (prompt, completion, total) =
         (count(usage, "prompt_tokens"), count(usage, "completion_tokens"), count(usage, "total_tokens"));
-    let input = match (prompt, completion, total) {
-        (Some(prompt), _, _) => prompt,
-        (None, Some(completion), Some(total)) => total.saturating_sub(completion),
-        _ => return None,
-    };
+    let input = prompt.or_else(|| Some(total?.saturating_sub(completion?))).unwrap_or(0);
     // Some servers omit reasoning from `completion_tokens`, but not from the total.
-    let rest = total.filter(|_| prompt.is_some()).map(|total| total.saturating_sub(input));
-    let output = match (completion, rest) {
-        (Some(completion), rest) => completion.max(rest.unwrap_or(0)),
-        (None, Some(rest)) => rest,
-        (None, None) if empty => 0,
-        (None, None) => return None,
-    };
+    let rest = prompt.and(total).map(|total| total.saturating_sub(input));
+    let output = completion.max(rest).unwrap_or(0);
     let reasoning = usage.get("completion_tokens_details").and_then(|details| count(details, "reasoning_tokens"));
     // If there is more reasoning than output, reasoning is counted separately.
     let output = match reasoning {
         Some(reasoning) if reasoning > output => output.saturating_add(reasoning),
         _ => output,
     };
-    // The prompt is never empty, so these counts are not real.
-    if input == 0 && output == 0 {
-        return None;
-    }
     let cached = usage.get("prompt_tokens_details").and_then(|details| count(details, "cached_tokens"));
-    Some(TokenUsage { input, output, cache_read: cached.unwrap_or(0).min(input), cache_write: 0 })
+    TokenUsage { input, output, cache_read: cached.unwrap_or(0).min(input), cache_write: 0 }
 }
 
 /// A count, if the field has a whole number in range; `None` for `null`, text and other values.
@@ -59,26 +44,27 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn missing_counts_are_unknown() {
-        for missing in [
-            json!({}),
-            json!([]),
-            json!("many"),
-            json!({ "total_tokens": 105 }),
-            json!({ "prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0 }),
-            json!({ "prompt_tokens": 100, "completion_tokens": null }),
-            json!({ "completion_tokens": 5 }),
-            json!({ "prompt_tokens": "100", "completion_tokens": 5 }),
-            json!({ "prompt_tokens": u64::MAX, "completion_tokens": 5 }),
-            json!({ "prompt_tokens": -100, "completion_tokens": -5 }),
+    fn missing_counts_are_zero() {
+        for (missing, known) in [
+            (json!({}), (0, 0)),
+            (json!([]), (0, 0)),
+            (json!("many"), (0, 0)),
+            (json!({ "total_tokens": 105 }), (0, 0)),
+            (json!({ "prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0 }), (0, 0)),
+            (json!({ "prompt_tokens": 100, "completion_tokens": null }), (100, 0)),
+            (json!({ "completion_tokens": 5 }), (0, 5)),
+            (json!({ "prompt_tokens": "100", "completion_tokens": 5 }), (0, 5)),
+            (json!({ "prompt_tokens": u64::MAX, "completion_tokens": 5 }), (0, 5)),
+            (json!({ "prompt_tokens": -100, "completion_tokens": -5 }), (0, 0)),
         ] {
-            assert_eq!(tokens(&missing, false), None, "{missing}");
+            let tokens = tokens(&missing);
+            assert_eq!((tokens.input, tokens.output), known, "{missing}");
         }
     }
 
     #[test]
     fn the_larger_count_is_used() {
-        let tokens_of = |input, output| Some(TokenUsage { input, output, ..TokenUsage::default() });
+        let tokens_of = |input, output| TokenUsage { input, output, ..TokenUsage::default() };
         for (usage, expected) in [
             (json!({ "prompt_tokens": 100, "completion_tokens": 5 }), tokens_of(100, 5)),
             (json!({ "prompt_tokens": 100.0, "completion_tokens": 5.0 }), tokens_of(100, 5)),
@@ -103,8 +89,7 @@ mod tests {
                 tokens_of(100, 505),
             ),
         ] {
-            assert_eq!(tokens(&usage, false), expected, "{usage}");
+            assert_eq!(tokens(&usage), expected, "{usage}");
         }
-        assert_eq!(tokens(&json!({ "prompt_tokens": 100 }), true), tokens_of(100, 0), "nothing was written");
     }
 }

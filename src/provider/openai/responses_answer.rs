@@ -13,11 +13,12 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-use super::chat_usage::{COUNT_MAX, count};
+use super::chat_usage::count;
 use crate::answer_bounds::AnswerBytes;
 use crate::attached::{alone, attached};
 use crate::blocks::{call, check_call_count, finish_answer, replace_unusable_ids};
 use crate::error::{Charge, ErrorKind, ProviderError};
+use crate::estimate::reported;
 use crate::exchange::{Gather, read};
 use crate::http::event_error;
 use crate::model::{Deltas, ModelAnswer, ModelRequest, Stop};
@@ -289,9 +290,18 @@ impl<'r> Gathered<'r> {
             "completed" => {
                 return Err(self.broken("the provider reported a complete answer, but some of its items are missing"));
             }
+            // A status that nobody knows.
+            other
+                if !["", "failed", "cancelled", "in_progress", "queued"].contains(&other)
+                    && response.error.is_none()
+                    && self.open.is_empty()
+                    && undone.is_empty() =>
+            {
+                Stop::Other(clip(other, 80))
+            }
             _ => {
                 let error = response.error.unwrap_or_else(|| json!({ "message": format!("the answer is {status}") }));
-                return Err(event_error(&error, self.redactor).usage(self.tokens()));
+                return Err(event_error(&error, self.redactor).usage(self.tokens_if_unused()));
             }
         };
         // Text of an item that never became complete was shown, so it is kept.
@@ -309,18 +319,22 @@ impl<'r> Gathered<'r> {
     }
 
     fn broken(&self, message: &str) -> ProviderError {
-        ProviderError::new(ErrorKind::BrokenStream, message).charge(Charge::Unknown).usage(self.tokens())
+        ProviderError::new(ErrorKind::BrokenStream, message).charge(Charge::Unknown).usage(self.tokens_if_unused())
     }
 
-    /// The tokens used; `None` if the counts are missing or not plausible.
-    fn tokens(&self) -> Option<TokenUsage> {
-        let usage = self.usage.as_ref()?;
-        let (input, output) = (count(usage, "input_tokens")?, count(usage, "output_tokens")?);
+    /// The tokens used by an answer that is not used.
+    fn tokens_if_unused(&self) -> Option<TokenUsage> {
+        reported(self.tokens(), self.blocks.is_empty())
+    }
+
+    /// The token counts; zero for a count that is missing or not plausible.
+    fn tokens(&self) -> TokenUsage {
+        let Some(usage) = &self.usage else { return TokenUsage::default() };
+        let (input, output) = (count(usage, "input_tokens").unwrap_or(0), count(usage, "output_tokens").unwrap_or(0));
         let cached = |key| usage.get("input_tokens_details").and_then(|details| count(details, key)).unwrap_or(0);
         let cache_read = cached("cached_tokens").min(input);
         let cache_write = cached("cache_write_tokens").min(input - cache_read);
-        let known = input > 0 && (output > 0 || self.blocks.is_empty());
-        (known && input <= COUNT_MAX).then_some(TokenUsage { input, output, cache_read, cache_write })
+        TokenUsage { input, output, cache_read, cache_write }
     }
 
     /// The answer, if it is complete.
@@ -367,6 +381,12 @@ impl Gather for Gathered<'_> {
                 response.status = event.kind.strip_prefix("response.").map(str::to_owned);
                 self.end(response, deltas)?;
             }
+            // Another name for the last event.
+            "response.done" => {
+                let mut response: Response<'_> = read(event.response.ok_or_else(lacks_a_field)?.get(), self.redactor)?;
+                response.status.get_or_insert_with(|| "completed".to_owned());
+                self.end(response, deltas)?;
+            }
             "error" => return Err(event_error(&read(data, self.redactor)?, self.redactor)),
             _ if event.error.is_some() => return Err(event_error(&read(data, self.redactor)?, self.redactor)),
             _ => {}
@@ -374,9 +394,8 @@ impl Gather for Gathered<'_> {
         Ok(())
     }
 
-    fn whole(&mut self, body: &[u8], deltas: &mut dyn Deltas) -> Result<(), ProviderError> {
-        let body = String::from_utf8_lossy(body);
-        let mut response: Response<'_> = read(&body, self.redactor)?;
+    fn whole(&mut self, body: &str, deltas: &mut dyn Deltas) -> Result<(), ProviderError> {
+        let mut response: Response<'_> = read(body, self.redactor)?;
         let Some(output) = response.output.take() else {
             let Some(error) = response.error else {
                 let message = "the provider answered with a JSON body that is not a response";

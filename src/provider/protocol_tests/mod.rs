@@ -10,6 +10,7 @@ mod gemini;
 mod hosts;
 mod idle;
 mod images;
+mod kinds;
 mod ollama;
 mod openai;
 mod openai_state;

@@ -32,7 +32,7 @@ fn journaled(blocks: Vec<Block>) -> Vec<Block> {
     serde_json::from_str(&serde_json::to_string(&blocks).unwrap()).unwrap()
 }
 
-fn adapter_for(wire: Wire, url: String) -> Arc<dyn Provider> {
+pub(super) fn adapter_for(wire: Wire, url: String) -> Arc<dyn Provider> {
     let api = match wire {
         Wire::Responses => Some(Api::Responses),
         _ => None,

@@ -10,6 +10,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use ghost_domain::json_text::readable;
 use ghost_domain::text::{clip, shown};
 use ghost_domain::{Code, Refusal};
 use ghost_sandbox::{Alone, End, PROXY, Sandbox};
@@ -163,7 +164,7 @@ impl OutsideTool for Browser {
             let why = if done.stdout.truncated { "its answer is too large" } else { done.end.status() };
             return Err(failed(&url_shown(&url), &format!("{why} {}", clip(done.stderr.text.trim(), 300))));
         }
-        let answer: Answer = serde_json::from_str(done.stdout.text.trim())
+        let answer: Answer = serde_json::from_str(&readable(done.stdout.text.trim()))
             .map_err(|error| failed(&url_shown(&url), &format!("its answer cannot be read: {error}")))?;
         let answer = opened(answer, &url_shown(&url))?;
         let final_url = answer.final_url.as_deref().map(|text| clip(text, 2_000));

@@ -19,6 +19,7 @@ use crate::live::SourceTools;
 use crate::mcp::asking::{Asking, QUESTION_TIME};
 use crate::mcp::connection_for;
 use crate::mcp::parts::Part;
+use crate::schema::lenient;
 
 use crate::tool::{ErasedOutside, Output, Run, Tool};
 
@@ -36,12 +37,12 @@ pub(super) fn trusted_tools(
     let mut found = SourceTools::default();
     for tool in &mcp.trusted {
         let full = toolbox.full(&tool.tool);
-        match why_absent(toolbox, mcp, tool, sandbox) {
-            Some(why) => found.absent.push((full, why)),
-            None => {
+        match usable_schema(toolbox, mcp, tool, sandbox) {
+            Err(why) => found.absent.push((full, why)),
+            Ok(schema) => {
                 let seconds = mcp.timeout.saturating_add(QUESTION_TIME).as_secs().saturating_add(MARGIN);
                 let run = Run::Outside(Arc::new(McpTool { toolbox: Arc::clone(toolbox), tool: tool.clone() }));
-                let tool = Tool::with_schema(&full, &tool.description, tool.parameters.clone(), run)
+                let tool = Tool::with_schema(&full, &tool.description, schema, run)
                     .from_toolbox(toolbox)
                     .within(u32::try_from(seconds).unwrap_or(u32::MAX));
                 found.tools.push(tool);
@@ -51,28 +52,25 @@ pub(super) fn trusted_tools(
     found
 }
 
-fn why_absent(
+/// The schema of a tool's parameters, or why agents do not have the tool.
+fn usable_schema(
     toolbox: &ToolboxPlan,
     mcp: &McpPlan,
     tool: &TrustedTool,
     sandbox: Result<&Arc<dyn Sandbox>, &str>,
-) -> Option<String> {
+) -> Result<Value, String> {
     if !toolbox.allows(&tool.tool) {
-        return Some("`toolboxes` of the world file does not allow it".to_owned());
+        return Err("`toolboxes` of the world file does not allow it".to_owned());
     }
     if let Err(problem) = ghost_mcp::check_schema(&tool.parameters) {
-        return Some(format!("the schema of its parameters cannot be used: {problem}"));
+        return Err(format!("the schema of its parameters cannot be used: {problem}"));
     }
-    if jsonschema::validator_for(&tool.parameters).is_err() {
-        return Some("the schema of its parameters is not valid".to_owned());
+    let schema = lenient(&tool.parameters)?;
+    if let McpTransport::Stdio { .. } = &mcp.transport {
+        let sandbox = sandbox.map_err(|why| format!("there is no sandbox: {why}"))?;
+        sandbox.toolbox_path(&ToolboxDir { name: toolbox.name.clone(), dir: toolbox.dir.clone() })?;
     }
-    match (&mcp.transport, sandbox) {
-        (McpTransport::Http { .. }, _) => None,
-        (McpTransport::Stdio { .. }, Err(why)) => Some(format!("there is no sandbox: {why}")),
-        (McpTransport::Stdio { .. }, Ok(sandbox)) => {
-            sandbox.toolbox_path(&ToolboxDir { name: toolbox.name.clone(), dir: toolbox.dir.clone() }).err()
-        }
-    }
+    Ok(schema)
 }
 
 struct McpTool {

@@ -12,6 +12,7 @@ use ghost_config::plan::toolbox::{
     Argument, CommandTool, Cwd, Piece, Place, Program, ResultForm, Stdin, Stream, ToolboxAccess, ToolboxKind,
     ToolboxRuntime,
 };
+use ghost_domain::json_text::readable;
 use ghost_domain::{Code, GrantId, Refusal};
 use ghost_sandbox::{Command, End, Sandbox, ToolboxDir};
 use serde_json::{Map, Value};
@@ -304,7 +305,7 @@ impl ToolboxCommand {
             let what = format!("{full} printed more than {} bytes of JSON", self.tool.output_limit);
             return Err(Refusal::new(Code::TooLarge, what).hint("ask it for less"));
         }
-        let content: Value = serde_json::from_str(text).map_err(|error| {
+        let content: Value = serde_json::from_str(&readable(text)).map_err(|error| {
             Refusal::new(Code::ExecFailed, format!("what {full} printed is not JSON: {error}"))
                 .hint("it has run; the tool itself needs a repair")
         })?;

@@ -8,6 +8,8 @@ use ghost_config::plan::toolbox::{McpPlan, TrustedTool};
 use ghost_domain::text::one_line;
 use ghost_mcp::{Definition, Listing, ghost_names};
 
+use crate::schema::lenient;
+
 /// Longest description that is trusted, in bytes. Every request of an agent with the tool carries it.
 const DESCRIPTION_MAX: usize = 2_048;
 
@@ -68,6 +70,10 @@ pub(super) fn compare(listing: &Listing<Definition>, parts: Vec<TrustedTool>, mc
         let description = one_line(definition.description.trim());
         if description.len() > DESCRIPTION_MAX {
             found.push(unusable(tool, "its description is longer than 2,048 bytes"));
+            continue;
+        }
+        if let Err(why) = lenient(&definition.input_schema) {
+            found.push(unusable(tool, &why));
             continue;
         }
         let now = TrustedTool {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use ghost_domain::json_text::readable_bytes;
 use ghost_domain::redact::Redactor;
 use ghost_domain::text::{clip, one_line};
 use ghost_domain::{Clock, Code, Refusal};
@@ -114,7 +115,7 @@ impl Api {
         let (status, wait) = (reply.status, reply.header("retry-after").map(str::to_owned));
         let date = reply.header("date").map(str::to_owned);
         let body = decode(reply.body, &coding, ANSWER_MAX)?;
-        let parsed: Result<Value, _> = serde_json::from_slice(&body);
+        let parsed: Result<Value, _> = serde_json::from_str(&readable_bytes(&body));
         if (200..300).contains(&status) {
             return parsed.ok().filter(Value::is_object).ok_or_else(|| {
                 let start = one_line(&clip(&String::from_utf8_lossy(&body), 80));

@@ -273,19 +273,60 @@ async fn many_calls_at_once_get_their_own_answers_and_progress() {
     drop(server.await.unwrap());
 }
 
-#[tokio::test]
-async fn damaged_answers_never_end_a_call() {
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_cannot_be_read_ends_its_call_with_what_is_wrong() {
+    let line = |id: &Value, result: &str| format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{result}}}\n");
+    for (result, what) in [
+        (r#"{"content":[],"structuredContent":{"x":NaN}}"#, "NaN"),
+        (r#"{"content":[],"structuredContent":{"x":1e400}}"#, "number out of range"),
+        (r#"{"content":[{"type":"text","text":"a"b"}]}"#, "b"),
+    ] {
+        let (connection, mut fake) = open(plain()).await;
+        // Two calls wait: the line has the number of one.
+        let first = connection.call("one", none(), CallOptions::default(), |_| ());
+        let second = connection.call("two", none(), CallOptions::default(), |_| ());
+        let (first, second, ()) = tokio::join!(first, second, async {
+            let (one, two) = (fake.expect("tools/call").await, fake.expect("tools/call").await);
+            assert!(fake.raw(&line(&one["id"], result)).await);
+            fake.reply(&two, text("right")).await;
+        });
+        let error = first.unwrap_err();
+        assert!(matches!(&error, CallError::Malformed { detail } if detail.contains(what)), "{error:?}");
+        assert!(error.may_have_happened());
+        assert_eq!(second.unwrap().text(), "right");
+        // The connection goes on.
+        let (third, ()) = tokio::join!(connection.call("three", none(), CallOptions::default(), |_| ()), async {
+            let three = fake.expect("tools/call").await;
+            assert!(fake.raw(&line(&three["id"], r#"{"content":[{"type":"text","text":"\ud83d"}]}"#)).await);
+        });
+        assert_eq!(third.unwrap().text(), "\u{fffd}", "a half of a character is no fault");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_is_cut_ends_the_only_call_and_other_lines_do_not() {
     let limits = Limits { messages_per_second: 100_000, ..Limits::default() };
     let (connection, mut fake) = open(limited(limits)).await;
-    let (result, ()) = tokio::join!(connection.call("t", none(), CallOptions::default(), |_| ()), async {
-        let call = fake.expect("tools/call").await;
-        let line = json!({"jsonrpc": "2.0", "id": call["id"], "result": text("right")}).to_string();
-        for end in 0..line.len() {
+    let whole = json!({"jsonrpc": "2.0", "id": 0, "result": text("right")}).to_string();
+    let result = whole.find("\"result\"").unwrap();
+    for end in 1..whole.len() {
+        let (called, ()) = tokio::join!(connection.call("t", none(), CallOptions::default(), |_| ()), async {
+            let call = fake.expect("tools/call").await;
+            let line = json!({"jsonrpc": "2.0", "id": call["id"], "result": text("right")}).to_string();
+            let end = line.len() - (whole.len() - end);
+            // Lines of logs, a question that cannot be read, and an answer to nothing.
+            assert!(fake.raw("{\"level\":\"error\",\"error\": NaN}\nready\n").await);
+            assert!(fake.raw("{\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\",\"params\":NaN}\n").await);
+            assert!(fake.raw("{\"jsonrpc\":\"2.0\",\"id\":99,\"result\":NaN}\n").await);
             assert!(fake.raw(&format!("{}\n", &line[..end])).await);
-            assert!(fake.raw(&format!("{}\n", &line[end + 1..])).await);
+            fake.reply(&call, text("late")).await;
+        });
+        match called {
+            Err(CallError::Malformed { .. }) => {}
+            // Too little of it is there to know it.
+            Ok(late) => assert!(end <= result && late.text() == "late", "{end}: {}", late.text()),
+            Err(other) => panic!("{end}: {other:?}"),
         }
-        assert!(fake.raw(&format!("{line}\n")).await);
-    });
-    assert_eq!(result.unwrap().text(), "right");
+    }
     assert_eq!(connection.closed_reason(), None);
 }

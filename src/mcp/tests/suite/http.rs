@@ -236,6 +236,26 @@ async fn an_answer_that_is_no_json_fails_its_call() {
 }
 
 #[tokio::test]
+async fn an_event_that_cannot_be_read_ends_its_call_with_what_is_wrong() {
+    let web = serve(|request| {
+        if !is(request, "tools/call") {
+            return old(request);
+        }
+        let result = match request["params"]["name"].as_str() {
+            Some("half") => r#"{"content":[{"type":"text","text":"a\ud83d"}]}"#,
+            _ => r#"{"content":[],"structuredContent":{"x":NaN}}"#,
+        };
+        let event = format!("data: {{\"jsonrpc\":\"2.0\",\"id\":{},\"result\":{result}}}\n\n", request["id"]);
+        body("text/event-stream", event)
+    })
+    .await;
+    let connection = open(&web, Limits::default()).await.unwrap();
+    let error = connection.call("nan", none(), quick(), |_| ()).await.unwrap_err();
+    assert!(matches!(&error, CallError::Malformed { detail } if detail.contains("NaN")), "{error:?}");
+    assert_eq!(connection.call("half", none(), quick(), |_| ()).await.unwrap().text(), "a\u{fffd}");
+}
+
+#[tokio::test]
 async fn a_server_that_is_not_there_cannot_be_reached() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/mcp", listener.local_addr().unwrap());
