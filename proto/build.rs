@@ -58,7 +58,9 @@ fn json_attribute(message: &str, field: &FieldDescriptor) -> Option<String> {
         ("JournalRow", "step_json") => return Some(with("fact", "parsed_text")),
         ("ConversationEntry", "at_ms") => return Some(with("ts", "instant")),
         ("WorldStatus", "now_at_ms") => return Some(with("now", "instant")),
-        ("WorldStatus", "agents_by_status" | "agents_by_activity" | "turns_ended") => return Some(with(name, "counts")),
+        ("WorldStatus", "agents_by_status" | "agents_by_activity" | "turns_ended") => {
+            return Some(with(name, "counts"));
+        }
         ("NearBound", "about") | ("JobOptions", "to") => return Some(with(name, "null_if_empty")),
         ("Event", "channel" | "correlation_id") => return Some("skip_serializing_if = \"Option::is_none\"".to_owned()),
         ("StateEntry", "value_json") => return Some(with("value", "as_written")),

@@ -123,8 +123,10 @@ pub async fn retry(
         // The attempts before do not count any more, as after a wait.
         let step = Step::Parked { reason: format!("it failed, and {by} retried it") };
         w.journal_append(turn.turn_id, &step, ctx.now()).await?;
-        if turn.rounds > 0 {
-            // What the model said last, for example a refusal, was no end.
+        let last =
+            w.journal_of(turn.turn_id).await?.into_iter().rev().find(|row| !matches!(row.step, Step::Parked { .. }));
+        if dead_letter.crashes == 0 && last.is_some_and(|row| matches!(row.step, Step::ModelAnswered { .. })) {
+            // The model's last answer was a refusal or not complete. It ended nothing, and its calls must not run.
             let text = "This turn failed, and an operator has it tried again. Go on with it.".to_owned();
             w.journal_append(turn.turn_id, &Step::Note { text }, ctx.now()).await?;
         }

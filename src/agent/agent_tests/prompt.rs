@@ -1,14 +1,16 @@
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use ghost_config::Plan;
 use ghost_config::skills::SkillSet;
+use ghost_config::spec::AgentSpec;
 use ghost_domain::Timestamp;
 use ghost_domain::time::Clock;
 use ghost_domain::transcript::Role;
 use ghost_operations::skills;
 
 use super::agent_world::{AgentWorld, id, read, write};
-use crate::prompt::join;
+use crate::prompt::{briefing, join};
 use crate::turn::preview;
 
 // covers: ARCH-14, ARCH-15, TEST-09
@@ -158,6 +160,22 @@ async fn the_text_of_an_active_skill_is_in_each_later_prompt_until_it_is_dropped
     write!(world, |w, ctx| skills::drop_skill(w, &ctx, &id("ada"), "git").await).unwrap();
     let dropped = briefing().await;
     assert!(dropped.contains("- git: Git") && !dropped.contains("Rebase."));
+}
+
+// covers: DROID-12
+#[tokio::test]
+async fn the_menu_of_skills_follows_the_agents_own_terms_not_its_archetype() {
+    let world = AgentWorld::new().await;
+    let (_root, plan) = with_skills(&world.engine.services.plan(), &[("git", "Commit.\n")]);
+    let section = |spec: &AgentSpec| {
+        let briefing = briefing(spec, &[], &plan.skills, &[]);
+        briefing.into_iter().find(|section| section.name == "skills").unwrap().text
+    };
+    let mut spec = plan.spec_for(&world.agent("ada").await).unwrap();
+    assert!(section(&spec).contains("- git: "));
+    // As the terms of a droid are.
+    spec.skills = Some(BTreeSet::new());
+    assert_eq!((spec.archetype.config.skills.as_ref(), section(&spec)), (None, String::new()));
 }
 
 // covers: SKILL-46

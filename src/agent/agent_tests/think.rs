@@ -1,8 +1,9 @@
 use ghost_domain::journal::Step;
 use ghost_domain::transcript::{Block, Role};
 use ghost_domain::turn::{ParkCause, WaitMode};
-use ghost_domain::{AskStatus, CallStatus, Code, EventKind, Scope, TurnStatus};
+use ghost_domain::{AskStatus, CallStatus, Code, DeadLetterStatus, EventKind, Scope, TurnStatus};
 use ghost_operations::budgets::{self, NewLimits};
+use ghost_operations::dead_letters;
 use ghost_provider::Stop;
 use ghost_provider::testing::{Reply, block, call, say};
 use serde_json::json;
@@ -112,7 +113,7 @@ async fn too_many_corrections_fail_the_turn_also_across_a_restart() {
     world.model.reply_with(|_, _| say(CALL_AS_TEXT));
     world.work("ada").await.unwrap();
     assert_eq!(world.model.requests().len(), 2, "two corrections before the crash, one after it, and then the end");
-    assert_eq!(world.turn("ada").await.status, TurnStatus::Failed);
+    assert_eq!(world.turn("ada").await.status, TurnStatus::Dead);
     assert_eq!(world.ask_row(ask.ask_id).await.status, AskStatus::Failed);
     assert_eq!(world.ledger().await.len(), 4, "every malformed call is in the ledger");
 }
@@ -148,9 +149,9 @@ async fn a_partly_refused_answer_fails_the_turn_and_its_calls_do_not_run() {
         world.work("ada").await.unwrap();
         assert_eq!(world.model.requests().len(), 1);
         let (turn, ask) = (world.turn("ada").await, world.ask_row(ask.ask_id).await);
-        assert_eq!((turn.status, turn.text, ask.status), (TurnStatus::Failed, None, AskStatus::Failed));
+        assert_eq!((turn.status, turn.text, ask.status), (TurnStatus::Dead, None, AskStatus::Failed));
         assert!(turn.reason.unwrap().starts_with(Code::PolicyDenied.as_str()));
-        assert!(ask.error.is_some());
+        assert_eq!(ask.code, Some(Code::PolicyDenied));
         let kept = world.steps("ada").await.into_iter().find_map(|step| match step {
             Step::ModelAnswered { blocks, stop, .. } => Some((blocks, stop)),
             _ => None,
@@ -160,6 +161,13 @@ async fn a_partly_refused_answer_fails_the_turn_and_its_calls_do_not_run() {
             Some((expected_blocks, Some("refused".to_owned()))),
             "the refused answer stays in the journal"
         );
+        // Tried again, the turn goes on after the refused answer, and still runs none of its calls.
+        let letter = read!(world, |r| r.dead_letter_list(None, Some(DeadLetterStatus::Held), None, 9).await?).remove(0);
+        world.model.reply_with(|_, _| say("well"));
+        write!(world, |w, ctx| dead_letters::retry(w, &ctx, &operator(), letter.dead_letter_id, false).await).unwrap();
+        world.work("ada").await.unwrap();
+        assert_eq!(world.turn("ada").await.status, TurnStatus::Finished);
+        assert_eq!(world.model.requests().len(), 1);
     }
     assert!(world.ledger().await.is_empty());
     assert_eq!(world.tool_state.count(|tool_state| &tool_state.reads), 0);

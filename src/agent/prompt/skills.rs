@@ -25,7 +25,7 @@ const SHORT_CHARS: usize = 100;
 pub fn skills(spec: &AgentSpec, all: &SkillSet, held: &[HeldSkill]) -> String {
     let hold = |name: &str| held.iter().find(|held| held.skill == name);
     let usable: Vec<&Skill> = all
-        .visible(spec.archetype.config.skills.as_ref())
+        .visible(spec.skills.as_ref())
         .filter(|skill| skill.missing.is_empty() || hold(&skill.name).is_some())
         .map(AsRef::as_ref)
         .collect();

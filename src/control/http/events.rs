@@ -42,16 +42,16 @@ fn drain_timeout(rest: &Rest) -> DrainTimeout {
 }
 
 fn request(uri: &Uri, headers: &HeaderMap) -> Result<(StreamRequest, Naming), Refusal> {
-    let params = Params::read(uri, &["agent", "channel", "after", "ephemeral", "unnamed", TICKET], &["kind"])?;
-    // A browser that reconnects repeats the original URL, and sends its position in this header.
-    let start = match headers.get("last-event-id").filter(|value| !value.is_empty()) {
-        Some(value) => {
-            let text = value.to_str().unwrap_or_default();
-            Start::After(text.parse().map_err(|_| {
-                bad("Last-Event-ID", "is not a sequence number")
-                    .hint("send the `id` of the last event that you have seen")
-            })?)
-        }
+    let params =
+        Params::read(uri, &["agent", "channel", "after", "last_event_id", "ephemeral", "unnamed", TICKET], &["kind"])?;
+    // A browser that reconnects repeats the original URL, and sends its position in this header. A WebSocket cannot send
+    // the header.
+    let header = headers.get("last-event-id").map(|value| ("Last-Event-ID", value.to_str().unwrap_or("?")));
+    let last = header.into_iter().chain(params.get("last_event_id").map(|last| ("last_event_id", last)));
+    let start = match last.into_iter().find(|(_, last)| !last.is_empty()) {
+        Some((name, last)) => Start::After(last.parse().ok().filter(|last| *last >= 0).ok_or_else(|| {
+            bad(name, "is not a sequence number").hint("send the `id` of the last event that you have seen")
+        })?),
         None => match params.get("after") {
             None | Some("oldest" | "0") => Start::Oldest,
             Some("now") => Start::Now,
@@ -348,9 +348,17 @@ mod tests {
         assert_eq!(parse("after=7", None).unwrap().start, Start::After(7));
         assert_eq!(parse("after=7", Some("9")).unwrap().start, Start::After(9));
         assert_eq!(parse("after=7", Some("")).unwrap().start, Start::After(7));
-        for (query, last) in
-            [("after=x", None), ("after=-1", None), ("after=", None), ("after=1", Some("x")), ("afer=1", None)]
-        {
+        assert_eq!(parse("after=7&last_event_id=8", None).unwrap().start, Start::After(8));
+        assert_eq!(parse("last_event_id=8", Some("9")).unwrap().start, Start::After(9), "the header is newer");
+        for (query, last) in [
+            ("after=x", None),
+            ("after=-1", None),
+            ("after=", None),
+            ("after=1", Some("x")),
+            ("last_event_id=x", None),
+            ("last_event_id=-1", None),
+            ("afer=1", None),
+        ] {
             assert_eq!(parse(query, last).unwrap_err().code, Code::InvalidArguments, "{query} {last:?}");
         }
     }

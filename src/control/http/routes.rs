@@ -19,6 +19,7 @@ const EVENTS: &[Param] = &[
     param("agent", ParamType::Text, "Only events about this agent."),
     param("channel", ParamType::Text, "Only events about this chat channel."),
     param("after", ParamType::Text, "A sequence number to resume after, or `oldest` or `now`."),
+    param("last_event_id", ParamType::Number, "The `id` of the last event that you have seen; replaces `after`."),
     param("ephemeral", ParamType::Flag, "Include model deltas and tool progress, which are never stored."),
     param("unnamed", ParamType::Flag, "Events without a name, for EventSource.onmessage."),
     param("ticket", ParamType::Text, "A ticket in place of the token."),
