@@ -280,6 +280,14 @@ fn real_files_are_read_by_their_format_and_unreadable_ones_are_not_approved() {
         .collect();
     write("6-app.log", lines.as_bytes());
     write("7-blob.bin", b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0 12345");
+    write("8-small.pdf", b"%PDF-1.4\n1 0 obj << /Length 44 >> stream BT (Hello 7) Tj ET endstream\n");
+    let entries: Vec<String> = (0..50)
+        .map(|n| format!("{{\"id\": {n}, \"state\": \"{}\", \"mm\": {n}.5}}", if n % 5 == 0 { "shut" } else { "open" }))
+        .collect();
+    write("9-gauges.json", format!("{{\"gauges\": [{}]}}", entries.join(",\n")).as_bytes());
+    write("a-page.html", PAGE.as_bytes());
+    write(".secret", b"a password: 99\n");
+    std::os::unix::fs::symlink("1-rat.txt", input.join("link.txt")).unwrap();
     let daemon = test_env.up(Path::new(NEWSROOM), &["--input", input.to_str().unwrap()]);
     let path = briefing(&daemon);
     test_env.wait_until_quiet(Deadline::seconds(60));
@@ -291,11 +299,18 @@ fn real_files_are_read_by_their_format_and_unreadable_ones_are_not_approved() {
     let text = std::fs::read_to_string(path).unwrap();
     let summary = section(&text, "Summary");
     assert!(text.find("## Summary") < text.find("## 1. "), "{text}");
-    assert!(summary.contains("Inputs: 7. Read: 6. Read in part: 0. Not read: 1.\n"), "{text}");
-    assert_eq!(summary.lines().filter(|line| line.starts_with("- ")).count(), 7, "{text}");
+    assert!(summary.contains("Inputs: 10. Read: 8. Read in part: 0. Not read: 2.\n"), "{text}");
+    assert_eq!(summary.lines().filter(|line| line.starts_with("- ")).count(), 10, "{text}");
     assert!(summary.contains("- 7. 7-blob.bin: not read: "), "{text}");
+    let pdf = summary.lines().find(|line| line.starts_with("- 8. 8-small.pdf: not read: "));
+    assert!(
+        pdf.is_some_and(|line| line.contains("PDF")) && !section(&text, "8. 8-small.pdf").contains("Hello"),
+        "{text}"
+    );
+    let head = text.split("\n## ").next().unwrap();
+    assert!(head.contains(".secret") && head.contains("link.txt") && !text.contains("password"), "{text}");
     // Only files that were read are approved.
-    assert!(text.contains("Approved: 6 of 7 inputs.") && !text.contains("approved by subrosa"), "{text}");
+    assert!(text.contains("Approved: 8 of 10 inputs.") && !text.contains("approved by subrosa"), "{text}");
     assert!(section(&text, "Not approved").contains("- 7. 7-blob.bin: "), "{text}");
     let whole = "am 3. Mai in Bonn und gab 3,2 Mio. Euro frei.";
     assert!(summary.contains(whole) && section(&text, "1. 1-rat.txt").contains(whole), "{text}");
@@ -309,6 +324,7 @@ fn real_files_are_read_by_their_format_and_unreadable_ones_are_not_approved() {
         "{text}"
     );
     assert!(mills.contains("Counted: 40 rows\n") && mills.contains("… of 40 rows\n"), "{text}");
+    assert!(mills.contains("\n- tonnes: 40 numbers, sum 4840, from 101,5 to 140,5\n"), "{text}");
     assert!(
         section(&text, "5. 5-table.md").contains("| month | mm |\n| --- | --- |\n| May | 88 |\n| June | 91 |\n"),
         "{text}"
@@ -316,7 +332,20 @@ fn real_files_are_read_by_their_format_and_unreadable_ones_are_not_approved() {
     let log = section(&text, "6. 6-app.log");
     assert!(log.contains("Counted: 3000 lines, 30 ERROR, 2970 INFO\n"), "{text}");
     assert!(log.contains("from 2024-05-01 00:00:00 to 2024-05-01 01:59:00"), "{text}");
-    assert!(log.contains("\n- 2024-05-01 00:07:00 ERROR disk full\n"), "{text}");
+    let error = "- 30 × ERROR disk full, from 2024-05-01 00:07:00 to 2024-05-01 01:07:00 (line 8)\n";
+    let others = "- 2970 × INFO fine, from 2024-05-01 00:00:00 to 2024-05-01 01:59:00 (line 1)\n";
+    assert!(log.find(error).zip(log.find(others)).is_some_and(|(error, others)| error < others), "{text}");
+    let gauges = section(&text, "9. 9-gauges.json");
+    for fact in [
+        "gauges: 50 entries",
+        "gauges[].id: 50 numbers, from 0 to 49",
+        "gauges[].state: 50 values; open 40; shut 10",
+        "gauges[].mm: 50 numbers, sum 1250, from 0.5 to 49.5",
+    ] {
+        assert!(gauges.contains(&format!("\n- {fact}\n")), "{fact} in\n{text}");
+    }
+    let page = section(&text, "10. a-page.html");
+    assert!(page.contains("**Tides 1887**") && page.contains("4,711 mm") && !page.contains('<'), "{text}");
 }
 
 #[test]
@@ -684,9 +713,9 @@ fn figures_are_checked_with_python_in_the_sandbox() {
     let text = std::fs::read_to_string(briefing(&daemon)).unwrap();
     daemon.stop();
     let line = figures_line(&text);
-    // The rows of the table are counted twice: in its tally and below its first rows.
+    // The rows of the table are counted twice, in its tally and below its first rows; one column has a sum.
     assert!(line.contains("praxis") && line.contains("Python") && line.contains("Inputs: 3."), "{text}");
-    assert!(line.contains("Counts of rows and lines: 2.") && line.ends_with("Not found: 0."), "{text}");
+    assert!(line.contains(" again: 3.") && line.ends_with("Not found: 0."), "{text}");
     assert!(text.contains("reviewed and approved by subrosa"), "{text}");
     let database = Database::open(&test_env.data("newsroom"));
     assert_eq!(database.number("SELECT count(*) FROM ledger WHERE tool = 'tool.python' AND status = 'ok'"), 1);
@@ -706,6 +735,122 @@ fn a_figure_that_python_does_not_find_is_named() {
     let head = text.split("\n## ").next().unwrap();
     assert!(head.contains("\n- 1. plain.md: 987,654\n"), "{text}");
     assert!(text.contains("WITHOUT an approval"), "{text}");
+}
+
+/// What a briefing counts is computed from the files, in every kind of them.
+#[test]
+fn a_sum_or_count_that_is_wrong_is_found_by_python() {
+    let test_env = test_env();
+    // Each fact of the draft says one more.
+    let wrong = (
+        "            - {{ fact }}\n            {% endfor %}\n            {{ out",
+        "            - {{ fact }}1\n            {% endfor %}\n            {{ out",
+    );
+    let world = changed(&test_env, "scripts/chora.yaml", &[wrong]);
+    let log: String = (0..9).map(|n| format!("2024-05-01 12:00:0{n} INFO at {n}\n")).collect();
+    let files = [
+        ("a.csv", "day;tonnes;kind\n2024-05-01;1.5;rye\n2024-05-02;2;rye\n2024-05-03;4;oats\n"),
+        ("b.log", log.as_str()),
+        ("c.json", "[{\"kind\": \"a\", \"mm\": 7}, {\"kind\": \"a\", \"mm\": 8}]"),
+    ];
+    let input = folder(&test_env, &files);
+    let Some(daemon) = sandboxed(&test_env, &world, &input) else { return };
+    let text = std::fs::read_to_string(briefing(&daemon)).unwrap();
+    daemon.stop();
+    // Three columns, one message, the array, two values. The sandbox cannot be told a figure: it has the files.
+    assert!(figures_line(&text).ends_with("Not found: 7."), "{text}");
+}
+
+/// A text of a table, a log, JSON and HTML of about this size each.
+fn large_files(bytes: usize) -> Vec<(&'static str, String)> {
+    let grown = |line: &dyn Fn(usize) -> String| {
+        let mut text = String::new();
+        for n in 0.. {
+            if text.len() >= bytes {
+                break;
+            }
+            text.push_str(&line(n));
+        }
+        text
+    };
+    let json =
+        grown(&|n| format!(" {{\"id\": {n}, \"state\": \"{}\", \"mm\": {}}},\n", ["open", "shut"][n % 2], n % 977));
+    let html =
+        grown(&|n| format!("<h2>Gauge {n}</h2><p class=\"c{n}\">It stood at {} mm in the night.</p>\n", n * 7 % 4_001));
+    vec![
+        (
+            "app.log",
+            grown(&|n| {
+                format!(
+                    "2024-05-01 {:02}:{:02}:00 {} took {n} ms\n",
+                    n / 60 % 24,
+                    n % 60,
+                    if n % 9 == 0 { "ERROR it" } else { "INFO it" }
+                )
+            }),
+        ),
+        ("page.html", format!("<html><head><title>Gauges</title></head><body>\n{html}</body></html>\n")),
+        ("report.md", long_text("R", bytes)),
+        (
+            "sales.csv",
+            format!(
+                "day,region,units\n{}",
+                grown(&|n| format!("2024-05-{:02},{},{}\n", n % 28 + 1, ["north", "south"][n % 2], n % 90))
+            ),
+        ),
+        ("stations.json", format!("[\n{}]\n", json.trim_end_matches(",\n"))),
+        ("talk.txt", long_text("T", bytes)),
+    ]
+}
+
+/// Each part of a file is sent once, and what follows works with the notes.
+#[test]
+fn the_input_of_the_models_is_at_most_three_times_that_of_the_files() {
+    let test_env = test_env();
+    let files = large_files(300_000);
+    let files: Vec<(&str, &str)> = files.iter().map(|(name, text)| (*name, text.as_str())).collect();
+    let input = folder(&test_env, &files);
+    let daemon = test_env.up(Path::new(NEWSROOM), &["--input", input.to_str().unwrap()]);
+    let path = briefing(&daemon);
+    check(&path, &input);
+    test_env.wait_until_quiet(Deadline::seconds(60));
+    daemon.stop();
+    let text = std::fs::read_to_string(path).unwrap();
+    assert!(text.contains("reviewed and approved by subrosa"), "{text}");
+    let own: usize = files.iter().map(|(_, text)| text.len()).sum();
+    // A token is three bytes, as in budgets.
+    let bound = i64::try_from(own).unwrap();
+    let taken = Database::open(&test_env.data("newsroom")).number("SELECT sum(input) FROM usage");
+    assert!(taken <= bound, "{taken} input tokens for {} of the files", own / 3);
+}
+
+/// Before the first call of a run that is paid for, the daemon says what it expects, and what is left of the budgets.
+#[test]
+fn a_job_that_is_paid_for_is_announced_with_its_budgets() {
+    let test_env = test_env();
+    let world = test_env.copy_of(Path::new(NEWSROOM), "newsroom");
+    let file = world.join("world-config.yaml");
+    let text = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, costly(&text, ("tokens: 200_000_000", "tokens: 100_000, usd: 5"))).unwrap();
+    let daemon = test_env.up(&world, &[]);
+    let (expects, line) =
+        daemon.out.find(0, Deadline::seconds(30), |line| line.starts_with("  expects ")).expect("what it expects");
+    let bytes: usize = files(&world.join("input")).iter().map(|(_, text)| text.len().div_ceil(3)).sum();
+    assert!(line.contains(&format!(" {bytes}")) && line.contains('$'), "{line}");
+    let (_, world_budget) =
+        daemon.out.find(expects, Deadline::seconds(30), |line| line.starts_with("  budget  world: ")).unwrap();
+    assert!(world_budget.contains("100000 tokens and $5.00 left;"), "{world_budget}");
+    let (_, root) =
+        daemon.out.find(expects, Deadline::seconds(30), |line| line.starts_with("  budget  the job: ")).unwrap();
+    assert!(root.contains("2000000 tokens left"), "{root}");
+    let (begun, _) = daemon.out.find(0, Deadline::seconds(30), |line| line.contains(" is under way")).unwrap();
+    assert!(expects < begun);
+    daemon.stop();
+    // Free models are not announced.
+    let daemon = test_env.up(Path::new(NEWSROOM), &["--data", test_env.join("free").to_str().unwrap()]);
+    daemon.wait_for_line("the job", Deadline::seconds(30), |line| line.contains(" is under way"));
+    assert!(daemon.out.find(0, Deadline::seconds(0), |line| line.starts_with("  expects ")).is_none());
+    daemon.stop();
 }
 
 #[test]

@@ -45,6 +45,19 @@ pub fn truncate(messages: &mut Vec<Message>, past: usize, limit: usize) -> usize
     past
 }
 
+/// Replaces each result of more than `once` bytes with a note, if the model has made calls since it saw the result. The
+/// results of the last calls stay, so a model that has to correct its answer still has them. `past` is as in [`truncate`].
+pub fn shorten_seen(messages: &mut [Message], past: usize, once: usize) {
+    let Some(last) = messages.iter().rposition(|message| message.role == Role::Tool) else { return };
+    for block in messages[..last].iter_mut().skip(past + 1).flat_map(|message| &mut message.blocks) {
+        if let Block::ToolResult { content, .. } = block
+            && content.len() > once
+        {
+            *content = format!("[a result of {} bytes was here; call again to see it]", content.len());
+        }
+    }
+}
+
 /// Removes the oldest `1 / part` of the log, up to a round's edge, and leaves a mark. Returns the number of messages
 /// that are now before the mail.
 fn drop_log(messages: &mut Vec<Message>, past: usize, part: usize) -> usize {
@@ -302,6 +315,33 @@ mod tests {
         assert_eq!(left(31_000), (true, true, true));
         assert_eq!(left(30_000), (false, true, true));
         assert_eq!(left(15_000), (false, false, true));
+    }
+
+    #[test]
+    fn a_long_result_is_seen_once_and_stays_for_a_correction() {
+        let result = |bytes: usize| Message {
+            role: Role::Tool,
+            blocks: vec![Block::ToolResult {
+                id: "1".into(),
+                name: "t".into(),
+                content: "y".repeat(bytes),
+                is_error: false,
+            }],
+        };
+        let answer = || Message::text(Role::Assistant, "so");
+        let log = [Message::text(Role::User, "briefing"), result(900)];
+        let turn = [Message::text(Role::User, "mail"), answer(), result(501), answer(), result(500), answer()];
+        let sizes = |more: &[Message]| {
+            let mut messages = [&log[..], &turn, more].concat();
+            shorten_seen(&mut messages, log.len(), 500);
+            messages.iter().filter(|message| message.role == Role::Tool).map(message_bytes).collect::<Vec<_>>()
+        };
+        assert!(matches!(sizes(&[])[..], [900, ..100, 500]), "the log is not of this turn");
+        assert!(matches!(
+            sizes(&[result(800), answer(), Message::text(Role::User, "not so")])[..],
+            [900, ..100, 500, 800]
+        ));
+        assert!(matches!(sizes(&[result(800), answer(), result(9)])[..], [900, ..100, 500, ..100, 9]));
     }
 
     // covers: TOOL-14

@@ -145,6 +145,7 @@ fn limits(own: &AgentLimits, archetype: &AgentLimits) -> AgentLimits {
         turn_seconds: own.turn_seconds.or(archetype.turn_seconds),
         context_bytes: own.context_bytes.or(archetype.context_bytes),
         result_view_bytes: own.result_view_bytes.or(archetype.result_view_bytes),
+        result_once_bytes: own.result_once_bytes.or(archetype.result_once_bytes),
     }
 }
 
@@ -282,10 +283,10 @@ pub fn job(entry: &JobEntry<'_>, known: &BTreeSet<&AgentId>, dir: &Path) -> Opti
             return None;
         }
     };
-    Some(JobPlan { input: found?, lead: lead.clone(), brief: (*brief).to_owned(), result })
+    Some(JobPlan { input: found?, lead: lead.clone(), brief: (*brief).to_owned(), result, expects: entry.expects })
 }
 
-const PLACEHOLDERS: [&str; 3] = ["files", "input", "job_id"];
+const PLACEHOLDERS: [&str; 4] = ["files", "input", "job_id", "skipped"];
 
 /// The names in braces, such as `input` in `{input}`.
 fn placeholders(text: &str) -> impl Iterator<Item = &str> {

@@ -297,10 +297,24 @@ pub struct JobPlan {
     pub input: PathBuf,
     /// The agent that gets the job.
     pub lead: AgentId,
-    /// The message to the lead, in which `{job_id}`, `{input}` and `{files}` are replaced.
+    /// The message to the lead, in which `{job_id}`, `{input}`, `{files}` and `{skipped}` are replaced.
     pub brief: String,
     /// The directory in the workspace for the result, such as `output/briefings`.
     pub result: String,
+    /// What a job takes, as the world states it.
+    pub expects: Option<JobExpectation>,
+}
+
+/// The most input tokens that a job is expected to take: so many in any case, for each file, and for each token of the
+/// files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct JobExpectation {
+    /// In any case.
+    pub base: u32,
+    /// For each file.
+    pub per_file: u32,
+    /// For each token of the files.
+    pub per_token: u32,
 }
 
 /// An agent of the world file.

@@ -67,6 +67,8 @@ pub struct TurnLimits {
     pub window_tokens: Option<u32>,
     /// See [`Limits::result_view_bytes`].
     pub result_view_bytes: u32,
+    /// See [`Limits::result_once_bytes`].
+    pub result_once_bytes: u32,
     /// See [`Limits::answer_tokens`]; an archetype's `max_tokens` replaces it.
     pub answer_tokens: u32,
 }
@@ -80,6 +82,7 @@ impl TurnLimits {
             context_bytes: lower(own.context_bytes, world.context_bytes),
             window_tokens: own.context_bytes.map(|own| own.min(world.context_bytes) / 4),
             result_view_bytes: lower(own.result_view_bytes, world.result_view_bytes),
+            result_once_bytes: lower(own.result_once_bytes, world.result_once_bytes),
             answer_tokens: max_tokens.unwrap_or(world.answer_tokens),
         }
     }

@@ -4,5 +4,5 @@
 mod begin;
 mod input;
 
-pub use begin::{begin, put_back};
-pub use input::{Input, check_place, read};
+pub use begin::{begin, known, put_back};
+pub use input::{Folder, Input, check_place, read};

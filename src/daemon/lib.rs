@@ -8,6 +8,7 @@ mod data_dir;
 mod database;
 mod demo;
 mod environment;
+mod expectation;
 mod failure;
 mod job;
 mod loading;

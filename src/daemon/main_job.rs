@@ -16,6 +16,7 @@ use ghost_tools::AgentControl;
 use ghost_world::World;
 use tokio::task::JoinHandle;
 
+use crate::expectation;
 use crate::job;
 use crate::terminal::Terminal;
 
@@ -26,13 +27,14 @@ const KINDS: [EventKind; 3] = [EventKind::TaskCreated, EventKind::TaskUpdated, E
 pub(crate) async fn begin(
     world: &Arc<World>,
     plan: Option<JobPlan>,
-    input: &[job::Input],
+    input: &job::Folder,
     terminal: &Terminal,
     root: &Path,
 ) -> Result<Option<JoinHandle<()>>, Refusal> {
     let Some(plan) = plan else { return Ok(None) };
     // Events of the job come after this one.
     let mut after = world.store().last_seq();
+    announce(world, input, terminal).await?;
     let job = job::begin(world, &plan, input).await?;
     let started_at = world.directory().started_at();
     if job.finished_at.is_some_and(|at| at < started_at) {
@@ -54,6 +56,19 @@ pub(crate) async fn begin(
             tracing::warn!(%refusal, "the terminal no longer shows the progress of the job");
         }
     })))
+}
+
+/// Says what a job that is paid for is expected to take and which budgets hold, unless it has ended before.
+async fn announce(world: &World, input: &job::Folder, terminal: &Terminal) -> Result<(), Refusal> {
+    let Some(mut expectation) = expectation::of_files(&world.plan(), &input.files) else { return Ok(()) };
+    let known = job::known(world.store(), &input.files).await?;
+    if known.as_ref().is_some_and(|job| job.finished_at.is_some()) {
+        return Ok(());
+    }
+    let root_tokens = world.ctx().limits().root_tokens_max;
+    expectation.budgets = expectation::budgets(world.store(), known.map(|job| job.root_id), root_tokens).await?;
+    terminal.job_expects(&expectation);
+    Ok(())
 }
 
 /// Shows each part of the job that ends, and each end of the job: it may be reopened. Returns when the daemon stops.

@@ -45,7 +45,7 @@ impl Files {
 /// Everything that a start needs.
 pub(crate) struct Read {
     pub(crate) loaded: Loaded,
-    pub(crate) input: Vec<job::Input>,
+    pub(crate) input: job::Folder,
     pub(crate) data_dir: DataDir,
     pub(crate) workspace: WorkspaceDir,
     /// The open database; `None` if it does not exist yet or has an earlier version.

@@ -131,7 +131,7 @@ pub async fn run(options: Options, mut stop: watch::Receiver<bool>) -> Result<()
 
 struct ServeOptions<'d> {
     files: Arc<Files>,
-    input: Vec<job::Input>,
+    input: job::Folder,
     workspace: &'d WorkspaceDir,
     listen: Vec<ListenAddress>,
     http: Option<SocketAddr>,
@@ -160,7 +160,7 @@ async fn serve_world(
         options.listen
     };
     let bind = async {
-        job::check_place(options.workspace.path(), &options.input)?;
+        job::check_place(options.workspace.path(), &options.input.files)?;
         let tls = tls_files(&*options.env)?;
         ghost_control::bind(ControlOptions {
             listeners,
@@ -228,7 +228,7 @@ async fn serve_world(
 
 struct Rest<'d> {
     files: Arc<Files>,
-    input: Vec<job::Input>,
+    input: job::Folder,
     workspace: &'d WorkspaceDir,
     pointer: &'d mut Option<Pointer>,
     tools: JoinHandle<Vec<Tool>>,
@@ -275,7 +275,7 @@ async fn boot_and_serve(
     }
     recordings::go_on(store, &loaded.providers).await.map_err(|refusal| database::located(refusal, data_dir))?;
     let workspace = Workspace::open(dir.path())?;
-    job::put_back(store, &workspace, &input).await?;
+    job::put_back(store, &workspace, &input.files).await?;
     let tools = tools
         .await
         .map_err(|error| Refusal::new(Code::Internal, format!("the tools could not be created: {error}")))?;

@@ -10,6 +10,7 @@ use ghost_domain::{Job, Money, Timestamp};
 use ghost_operations::feed::Subscription;
 use ghost_store::Store;
 
+use crate::expectation::Expectation;
 use crate::narration::Narrator;
 use crate::page::Style;
 
@@ -57,6 +58,32 @@ impl Terminal {
         }
         for endpoint in endpoints {
             self.line(&format!("{SERVING}{endpoint}"));
+        }
+    }
+
+    /// Prints what a job that is paid for is expected to take, and what is left of the budgets that bound it.
+    pub(crate) fn job_expects(&self, expectation: &Expectation) {
+        let Expectation { files, job, cost, budgets } = expectation;
+        let cost = match cost {
+            Some(cost) => format!("at most {cost} for them"),
+            None => "their price is not known".to_owned(),
+        };
+        let tokens = match job {
+            Some(job) => format!("up to {job} input tokens, of which its files are {files}"),
+            None => format!("at least the {files} input tokens of its files"),
+        };
+        self.line(&format!("  expects {tokens}; {cost}"));
+        if budgets.is_empty() {
+            self.line("  budget  none holds");
+        }
+        for (name, tokens, money) in budgets {
+            // The work waits at a spent budget, and goes on when an operator raises it.
+            let short = job.zip(*tokens).is_some_and(|(job, left)| left < job)
+                || expectation.cost.zip(*money).is_some_and(|(cost, left)| left < cost);
+            let note = if short { "; that is less, and the work waits there until an operator raises it" } else { "" };
+            let left = [tokens.map(|tokens| format!("{tokens} tokens")), money.map(|money| money.to_string())];
+            let left: Vec<String> = left.into_iter().flatten().collect();
+            self.line(&format!("  budget  {name}: {} left{note}", left.join(" and ")));
         }
     }
 

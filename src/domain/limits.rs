@@ -82,6 +82,9 @@ limits! {
     /// Bytes of the transcript that is sent to the model. Above it, older tool results are
     /// truncated first, then the results of the last round. A turn takes mail up to half of it.
     context_bytes: u32 = 600_000, 4_096, 16_777_216;
+    /// Bytes of a tool's result above which a model sees it once: when it has made its next calls, a note takes the result's
+    /// place. So the input of a turn that reads much grows with what it reads, not with that times its model calls.
+    result_once_bytes: u32 = 16_777_216, 256, 16_777_216;
     /// Bytes of tools in a request: schemas, and lines of tools whose schemas are left out. A budget counts three bytes as
     /// a token. If an agent's tools need more, those that are seldom used are deferred.
     tools_bytes: u32 = 9_000, 4_096, 16_777_216;

@@ -28,7 +28,7 @@ use super::wait::within;
 use crate::budget_queue::Ticket;
 use crate::images::{REFUSED, leave_out, select};
 use crate::transcript::drop_state;
-use crate::truncate::{bytes_of, truncate};
+use crate::truncate::{bytes_of, shorten_seen, truncate};
 
 /// The result of asking models for an answer.
 pub(super) enum Thought {
@@ -369,6 +369,7 @@ impl Runner {
     fn conversation(&self, choice: &Choice, limit: usize) -> (Vec<Message>, usize) {
         let mut messages = self.messages.clone();
         select(&mut messages, choice.entry.plan.kind, &choice.facts);
+        shorten_seen(&mut messages, self.past, self.spec.limits.result_once_bytes as usize);
         let past = truncate(&mut messages, self.past, limit);
         (messages, past)
     }

@@ -90,4 +90,6 @@ pub struct AgentLimits {
     pub context_bytes: Option<u32>,
     /// See [`result_view_bytes`](ghost_domain::Limits::result_view_bytes).
     pub result_view_bytes: Option<u32>,
+    /// See [`result_once_bytes`](ghost_domain::Limits::result_once_bytes).
+    pub result_once_bytes: Option<u32>,
 }

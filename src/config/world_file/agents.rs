@@ -212,11 +212,13 @@ pub fn agent_limits(map: &Map<'_>) -> AgentLimits {
         });
         own.or(alias).and_then(|number| u32::try_from(number).ok())
     };
+    let result_once_bytes = map.get("result_once_bytes").and_then(|field| field.count(range("result_once_bytes")));
     AgentLimits {
         turn_rounds_max: read("turn_rounds_max", "max_tool_rounds", 1),
         turn_seconds: read("turn_seconds", "turn_timeout_seconds", 1),
         context_bytes: read("context_bytes", "context_window_tokens", 4),
         result_view_bytes: read("result_view_bytes", "tool_result_chars", 1),
+        result_once_bytes: result_once_bytes.and_then(|number| u32::try_from(number).ok()),
     }
 }
 

@@ -29,7 +29,7 @@ use ghost_domain::{AgentId, ChatWake, Limits, Reactions, Scope};
 
 use crate::access::AccessDefault;
 use crate::heartbeat::HeartbeatBlock;
-use crate::plan::{CodingPlan, HttpPlan, SandboxPlan, WebPlan};
+use crate::plan::{CodingPlan, HttpPlan, JobExpectation, SandboxPlan, WebPlan};
 use crate::reader::{Field, Map};
 
 use agents::{AgentEntry, TeamEntry};
@@ -140,6 +140,8 @@ pub struct JobEntry<'n> {
     pub brief: Named<'n>,
     /// `result`.
     pub result: Named<'n>,
+    /// `expects`.
+    pub expects: Option<JobExpectation>,
 }
 
 /// Keys that people expect here, with the hint for each: it names the place of the setting.
@@ -392,7 +394,17 @@ fn job<'n>(map: &Map<'n>) -> Option<JobEntry<'n>> {
     let lead = map.need("lead", "lead").and_then(|field| field.parsed("an agent id").map(|id| (field, id)));
     let brief = text("brief", TEXT_MAX, "'Make a briefing of the {files} files in {input}.'");
     let result = text("result", 1_024, "output/briefings");
-    Some(JobEntry { input: input?, lead: lead?, brief: brief?, result: result? })
+    let expects = map.get("expects").and_then(|field| field.map_of("{ base: 300000, per_file: 40000, per_token: 3 }"));
+    let expects = expects.map(|inner| {
+        let tokens = |key| {
+            let number = inner.get(key).and_then(|field| field.count(0..=1_000_000_000));
+            number.and_then(|number| u32::try_from(number).ok()).unwrap_or_default()
+        };
+        let (base, per_file, per_token) = (tokens("base"), tokens("per_file"), tokens("per_token"));
+        inner.finish(&[]);
+        JobExpectation { base, per_file, per_token }
+    });
+    Some(JobEntry { input: input?, lead: lead?, brief: brief?, result: result?, expects })
 }
 
 fn toolboxes<'n>(map: &Map<'n>) -> Vec<ToolboxEntry<'n>> {

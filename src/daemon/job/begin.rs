@@ -8,7 +8,7 @@ use ghost_store::Store;
 use ghost_tools::workspace::Workspace;
 use ghost_world::World;
 
-use super::input::{INPUTS, Input, job_id};
+use super::input::{Folder, INPUTS, Input, job_id};
 
 /// Writes the files of a job that are missing in the workspace.
 async fn place(workspace: &Workspace, files: &[Input]) -> Result<(), Refusal> {
@@ -48,11 +48,34 @@ pub async fn put_back(store: &Store, workspace: &Workspace, files: &[Input]) -> 
     Ok(())
 }
 
+/// Most skipped names that a brief has.
+const SKIPPED_MAX: usize = 20;
+
+/// The job of these files, if it was begun before.
+///
+/// # Errors
+/// When the store refuses.
+pub async fn known(store: &Store, files: &[Input]) -> Result<Option<Job>, Refusal> {
+    let job_id = job_id(files);
+    store.read_latest(move |r| Box::pin(async move { Ok::<_, Refusal>(r.job_get(&job_id).await?) })).await
+}
+
+/// The names of what is skipped, on one line.
+fn named(skipped: &[String]) -> String {
+    let more = skipped.len().saturating_sub(SKIPPED_MAX);
+    let mut names = skipped.get(..SKIPPED_MAX.min(skipped.len())).unwrap_or_default().join(", ");
+    if more > 0 {
+        names.push_str(&format!(", and {more} more"));
+    }
+    if names.is_empty() { "nothing".to_owned() } else { names }
+}
+
 /// Copies the files into the workspace and starts the job of these files, or continues it.
 ///
 /// # Errors
 /// When a file cannot be written, or the lead's inbox is full.
-pub async fn begin(world: &World, plan: &JobPlan, files: &[Input]) -> Result<Job, Refusal> {
+pub async fn begin(world: &World, plan: &JobPlan, folder: &Folder) -> Result<Job, Refusal> {
+    let files = &folder.files;
     let job_id = job_id(files);
     // Written before the job is recorded: after a crash between the two, the same bytes are written
     // again.
@@ -61,6 +84,8 @@ pub async fn begin(world: &World, plan: &JobPlan, files: &[Input]) -> Result<Job
     let base = format!("{INPUTS}/{job_id}");
     let brief =
         plan.brief.replace("{job_id}", &job_id).replace("{input}", &base).replace("{files}", &count.to_string());
+    // Last, because a name may look like a placeholder.
+    let brief = brief.replace("{skipped}", &named(&folder.skipped));
     let new = NewJob { job_id, files: count, lead: plan.lead.clone(), brief, result_dir: plan.result.clone() };
     let ctx = world.ctx().clone();
     world.store().write(move |w| Box::pin(async move { jobs::begin(w, &ctx, new).await })).await
@@ -72,6 +97,13 @@ mod tests {
     use ghost_store::memory::MemoryStore;
 
     use super::*;
+
+    #[test]
+    fn what_is_skipped_is_named_up_to_a_bound() {
+        let names = |count: usize| named(&(0..count).map(|n| format!(".{n}")).collect::<Vec<_>>());
+        assert_eq!((names(0).as_str(), names(2).as_str()), ("nothing", ".0, .1"));
+        assert!(names(23).ends_with(".19, and 3 more"));
+    }
 
     #[tokio::test]
     async fn the_input_of_a_job_under_way_is_put_back_and_that_of_no_other() {

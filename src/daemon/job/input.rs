@@ -26,7 +26,16 @@ const A_FOLDER: &str = "give --input DIR a folder of text files";
 /// One file of a job's input.
 pub struct Input {
     pub(super) path: WorkspacePath,
-    pub(super) bytes: Vec<u8>,
+    pub(crate) bytes: Vec<u8>,
+}
+
+/// A job's input.
+#[derive(Default)]
+pub struct Folder {
+    /// The files, in order of path.
+    pub files: Vec<Input>,
+    /// What was left out, in order of path: hidden files and directories, links, and what is neither a file nor a directory.
+    pub skipped: Vec<String>,
 }
 
 /// Reads the input of a world's main job: the directory `given`, else the world's own. Empty if the
@@ -35,7 +44,7 @@ pub struct Input {
 /// # Errors
 /// When the input is missing, empty, too large, or has files that cannot be accepted; when the
 /// world has no job for `given`.
-pub fn read(plan: &Plan, given: Option<PathBuf>) -> impl Future<Output = Result<Vec<Input>, Refusal>> + use<> {
+pub fn read(plan: &Plan, given: Option<PathBuf>) -> impl Future<Output = Result<Folder, Refusal>> + use<> {
     let limits = plan.limits.clone();
     let dir = match (&plan.job, given) {
         (Some(job), given) => Ok(Some(given.unwrap_or_else(|| job.input.clone()))),
@@ -44,7 +53,7 @@ pub fn read(plan: &Plan, given: Option<PathBuf>) -> impl Future<Output = Result<
             .hint("add a `job:` section to world-config.yaml, or omit --input")),
     };
     async move {
-        let Some(dir) = dir? else { return Ok(Vec::new()) };
+        let Some(dir) = dir? else { return Ok(Folder::default()) };
         tokio::task::spawn_blocking(move || read_input(&dir, &limits))
             .await
             .map_err(|error| Refusal::new(Code::Internal, format!("reading the input failed: {error}")))?
@@ -106,7 +115,7 @@ pub(super) fn job_id(files: &[Input]) -> String {
 
 /// Reads the input directory: regular files only, in order of path, limited in number, size and
 /// depth. Hidden files are skipped; symbolic links are not followed.
-fn read_input(dir: &Path, limits: &Limits) -> Result<Vec<Input>, Refusal> {
+fn read_input(dir: &Path, limits: &Limits) -> Result<Folder, Refusal> {
     let smaller = |what: String, setting: &str| {
         let hint = format!("raise limits.{setting} in world-config.yaml, or give less at once");
         Refusal::new(Code::TooLarge, what).hint(hint)
@@ -114,6 +123,7 @@ fn read_input(dir: &Path, limits: &Limits) -> Result<Vec<Input>, Refusal> {
     let mut found: Vec<(String, PathBuf)> = Vec::new();
     // Files that cannot be accepted, with the reasons. All of them are reported at once.
     let mut unusable: Vec<String> = Vec::new();
+    let mut skipped: Vec<String> = Vec::new();
     let mut queue = vec![(String::new(), dir.to_owned(), 0)];
     check_folder(dir)?;
     while let Some((prefix, at, depth)) = queue.pop() {
@@ -127,6 +137,8 @@ fn read_input(dir: &Path, limits: &Limits) -> Result<Vec<Input>, Refusal> {
             let entry = entry.map_err(|error| unreadable(&at, &error))?;
             let kind = entry.file_type().map_err(|error| unreadable(&entry.path(), &error))?;
             if entry.file_name().as_bytes().starts_with(b".") || !(kind.is_dir() || kind.is_file()) {
+                let name = shown(&entry.file_name().to_string_lossy(), 120);
+                skipped.push(if prefix.is_empty() { name } else { format!("{}/{name}", shown(&prefix, 200)) });
                 continue;
             }
             let Ok(name) = entry.file_name().into_string() else {
@@ -181,7 +193,8 @@ fn read_input(dir: &Path, limits: &Limits) -> Result<Vec<Input>, Refusal> {
         }
         files.push(Input { path: WorkspacePath::parse(&path, false)?, bytes });
     }
-    Ok(files)
+    skipped.sort();
+    Ok(Folder { files, skipped })
 }
 
 /// Checks that the input is an existing folder.
@@ -224,7 +237,7 @@ mod tests {
         std::fs::create_dir_all(&deep).unwrap();
         std::fs::write(deep.join("a"), "12345").unwrap();
         std::fs::write(dir.path().join("b"), "12345").unwrap();
-        assert_eq!(read_input(dir.path(), &Limits::default()).unwrap().len(), 2);
+        assert_eq!(read_input(dir.path(), &Limits::default()).unwrap().files.len(), 2);
 
         let (what, hint) = refused(&Limits { job_files_max: 1, ..Limits::default() });
         assert!(what.contains('1') && hint.contains("limits.job_files_max"), "{what}: {hint}");
@@ -248,7 +261,11 @@ mod tests {
         std::fs::write(&file, "x").unwrap();
         let none = refused(&file);
         assert!(none.code == Code::InvalidArguments && none.message.contains("a file"), "{none}");
-        assert_eq!(read_input(dir.path(), &Limits::default()).unwrap().len(), 1);
+        std::fs::create_dir(dir.path().join("deep")).unwrap();
+        std::os::unix::fs::symlink(&file, dir.path().join("deep/link.md")).unwrap();
+        std::fs::write(dir.path().join(".hidden"), "x").unwrap();
+        let folder = read_input(dir.path(), &Limits::default()).unwrap();
+        assert_eq!((folder.files.len(), folder.skipped), (1, vec![".hidden".to_owned(), "deep/link.md".to_owned()]));
 
         let names = [b"caf\xe9.md".to_vec(), b"two\nlines.md".to_vec(), b"fine.md".to_vec(), b".\xe9".to_vec()];
         for name in names {

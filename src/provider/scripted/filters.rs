@@ -5,8 +5,9 @@
 use std::sync::Arc;
 
 use super::pattern::Patterns;
+use super::profile::profile;
 use super::prose::{figures, heading, numbers, prose, sentences, unmarked};
-use super::shapes::{cell_numbers, shape, tallied};
+use super::shapes::cell_numbers;
 use minijinja::value::Serde;
 use minijinja::{Environment, Error, ErrorKind, Value};
 use regex::Captures;
@@ -44,14 +45,14 @@ pub(super) fn install(environment: &mut Environment<'static>) {
         let (written, cells) = (numbers(&text), cell_numbers(&text));
         list(wanted.iter().map(String::as_str).filter(|number| !written.contains(number) && !cells.contains(number)))
     });
-    environment.add_filter("shape", |text: String, rows: usize, first: Option<bool>| {
-        Value::from(Serde(shape(&text, rows, first.unwrap_or(true))))
+    environment.add_filter("profile", |text: String, before: Option<String>, line: Option<usize>| {
+        Value::from(Serde(profile(&text, before.as_deref().unwrap_or_default(), line.unwrap_or(1))))
     });
-    environment.add_filter("tallied", |tallies: Vec<String>| tallied(&tallies));
-    environment
-        .add_filter("sentences", |text: String| -> Value { list(prose(&text).iter().flat_map(|p| sentences(p))) });
+    environment.add_filter("sentences", |text: String| -> Value {
+        list(prose(&text).iter().flat_map(|p| sentences(&p.text)))
+    });
     environment.add_filter("first_sentence", |text: String| {
-        prose(&text).iter().flat_map(|paragraph| sentences(paragraph)).next().unwrap_or_default().to_owned()
+        prose(&text).iter().flat_map(|paragraph| sentences(&paragraph.text)).next().unwrap_or_default().to_owned()
     });
     environment.add_filter("slug", |text: String| slug(&text));
     environment.add_filter("clip", |text: String, max: usize| ghost_domain::text::clip(&text, max));

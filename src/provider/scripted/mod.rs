@@ -9,12 +9,15 @@
 mod answer;
 mod bounds;
 mod check;
+mod columns;
 mod conversation;
 mod filters;
+mod json_text;
 mod logs;
 mod matching;
 mod names;
 mod pattern;
+mod profile;
 mod prose;
 mod read;
 mod render;

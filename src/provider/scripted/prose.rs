@@ -18,6 +18,9 @@ static FIGURE: LazyLock<Option<Regex>> = LazyLock::new(|| {
 static NUMBER: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"\d+(?:[.,'’]\d+){0,6}").ok());
 static SENTENCE_END: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r#"[.!?]["'“”’»«)\]]?(?:\s+|$)"#).ok());
 
+/// Bytes of a line that is short enough to be named and read again.
+const LINE_MAX: usize = 2_000;
+
 /// Characters that may precede the first letter of a word.
 const OPENING: [char; 8] = ['(', '[', '"', '\'', '„', '“', '»', '«'];
 
@@ -62,11 +65,27 @@ fn numbered(line: &str) -> Option<(u32, &str)> {
     words.starts_with(' ').then_some((number, words))
 }
 
-/// Paragraphs and list items as single lines, without headings, fences, rules and table borders.
-pub(super) fn prose(text: &str) -> Vec<String> {
-    let mut paragraphs: Vec<String> = Vec::new();
+/// A paragraph or list item as a single line.
+pub(super) struct Paragraph {
+    pub(super) text: String,
+    /// Where each line of the original begins in `text`, with its number from 1; 0 for a line of more than [`LINE_MAX`].
+    lines: Vec<(usize, usize)>,
+}
+
+impl Paragraph {
+    /// The number of the line in which a piece of `text` begins.
+    fn line_of(&self, piece: &str) -> usize {
+        let at = (piece.as_ptr() as usize).saturating_sub(self.text.as_ptr() as usize);
+        self.lines.iter().take_while(|(begin, _)| *begin <= at).last().map_or(0, |(_, line)| *line)
+    }
+}
+
+/// Paragraphs and list items, without headings, fences, rules and table borders.
+pub(super) fn prose(text: &str) -> Vec<Paragraph> {
+    let mut paragraphs: Vec<Paragraph> = Vec::new();
     let (mut open, mut fenced, mut counted) = (false, false, 0);
-    for line in unmarked(text).lines() {
+    for (at, line) in unmarked(text).lines().enumerate() {
+        let number = if line.len() > LINE_MAX { 0 } else { at + 1 };
         let line = line.trim();
         if line.starts_with("```") {
             fenced = !fenced;
@@ -89,10 +108,11 @@ pub(super) fn prose(text: &str) -> Vec<String> {
         };
         match paragraphs.last_mut() {
             Some(paragraph) if open && !item => {
-                paragraph.push(' ');
-                paragraph.push_str(words);
+                paragraph.text.push(' ');
+                paragraph.lines.push((paragraph.text.len(), number));
+                paragraph.text.push_str(words);
             }
-            _ => paragraphs.push(words.to_owned()),
+            _ => paragraphs.push(Paragraph { text: words.to_owned(), lines: vec![(0, number)] }),
         }
         open = !line.starts_with('|');
     }
@@ -152,15 +172,15 @@ fn is_ordinal(word: &str, before: Option<&str>, behind: &str) -> bool {
     is_one_of(BEFORE_ORDINAL, &before) || is_one_of(AFTER_ORDINAL, behind)
 }
 
-/// The sentences, list items and table rows that contain a number, each with its numbers.
+/// The sentences, list items and table rows that contain a number, each with its numbers and the line in which it begins.
 pub(super) fn figures(text: &str) -> Vec<Value> {
     let Some(figure) = FIGURE.as_ref() else { return Vec::new() };
     let mut found = Vec::new();
     for paragraph in prose(text) {
-        for sentence in sentences(&paragraph) {
+        for sentence in sentences(&paragraph.text) {
             let numbers: Vec<&str> = figure.find_iter(sentence).map(|number| number.as_str().trim()).collect();
             if let Some(first) = numbers.first() {
-                found.push(json!({ "figure": first, "figures": numbers, "sentence": sentence }));
+                found.push(json!({ "figure": first, "figures": numbers, "sentence": sentence, "line": paragraph.line_of(sentence) }));
             }
         }
     }
@@ -213,10 +233,9 @@ mod tests {
 
     #[test]
     fn items_of_a_numbered_list_stand_alone_and_a_date_does_not() {
-        assert_eq!(
-            prose("1. One thing\n2. Another\n   thing\n\nEs war am\n3. Mai."),
-            ["1. One thing", "2. Another thing", "Es war am 3. Mai."]
-        );
+        let paragraphs = prose("1. One thing\n2. Another\n   thing\n\nEs war am\n3. Mai.");
+        let paragraphs: Vec<&str> = paragraphs.iter().map(|paragraph| paragraph.text.as_str()).collect();
+        assert_eq!(paragraphs, ["1. One thing", "2. Another thing", "Es war am 3. Mai."]);
         assert_eq!(split("1. One thing. It is."), "1. One thing. / It is.");
     }
 
@@ -225,6 +244,9 @@ mod tests {
         let of = |text: &str| figures(text).first().map(|found| found["figures"].clone()).unwrap_or_default();
         assert_eq!(of("Der Umsatz stieg am 3. Mai auf 3,2 Mio. Euro."), json!(["3", "3,2 Mio"]));
         assert_eq!(of("1,204.50 euros"), json!(["1,204.50 euros"]));
+        let at = |text: &str| figures(text).iter().map(|found| found["line"].as_u64().unwrap()).collect::<Vec<_>>();
+        assert_eq!(at("# T 1\n\nIt is\n7. There\nwere 8 of\nthem.\n\n- And 9.\n"), [3, 4, 8]);
+        assert_eq!(at(&format!("{} 5.\n\nIt is 7.\n", "word ".repeat(500))), [0, 3]);
         // A long row of numbers is not one number.
         assert_eq!(of("1,2,3,4,5,6,7,8,9"), json!(["1,2,3,4,5,6,7", "8,9"]));
         assert_eq!(

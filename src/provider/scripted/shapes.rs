@@ -1,22 +1,24 @@
-//! Recognises texts that are not prose. Tables (CSV, TSV and Markdown) are recognised by the form
-//! of their lines, counted, and shown as the first rows of a Markdown table. `logs.rs` recognises
-//! and counts logs.
+//! Tables in texts: CSV and TSV, recognised by the form of their lines, and tables of Markdown. Their first rows are shown
+//! as Markdown; all rows of a CSV are counted, part by part.
 //!
-//! This module must never panic on any text or return a figure that is neither written nor counted
-//! in the text. It must never keep more of a table in memory than the caller asks for.
+//! This module must never panic on any text or return a figure that is neither written nor counted in the text. It must
+//! never keep the rows of a table.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
 use regex::Regex;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::logs::Log;
+use super::columns::Column;
 use super::prose::{numbers, unmarked};
 
 /// Maximum columns of a table that are shown.
 const COLUMNS_MAX: usize = 8;
+/// Maximum columns of a table that are counted.
+const COUNTED_MAX: usize = 12;
 /// Maximum characters of a cell that are shown.
 const CELL_MAX: usize = 40;
 /// Maximum characters of a column name. A text with a longer cell in its first record is prose.
@@ -30,37 +32,56 @@ const TABLES_MAX: usize = 4;
 static RULER: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(r"^\s*\|?\s*:?-+:?\s*(?:\|\s*:?-+:?\s*)*\|?\s*$").ok());
 
-/// The tables or the log in a text: `{ tally, tables, log }`. `tally` counts the rows of a CSV or
-/// the lines of a log, in words. Each table has its `columns`, the number of its `rows`, and in
-/// `lines` a Markdown table of at most `most` rows. Without `first`, the text is a later part of a
-/// file, so its table has no header.
-pub(super) fn shape(text: &str, most: usize, first: bool) -> Value {
-    let text = unmarked(text);
-    if let Some(log) = Log::of(text) {
-        let worst = &log.worst.1;
-        let times = json!({ "first": log.times.0, "last": log.times.1, "worst": worst });
-        return json!({ "tally": log.tally(), "tables": [], "log": times });
-    }
-    if let Some(delimiter) = delimiter(text, first) {
-        let (head, rows, count) = taken(records(text, delimiter), most, first);
-        let tables = if first { vec![table(&head, &rows, count)] } else { Vec::new() };
-        return json!({ "tally": format!("{count} rows"), "tables": tables, "log": null });
-    }
-    json!({ "tally": "", "tables": markdown_tables(text, most), "log": null })
+/// Rows of a table that are shown.
+const ROWS_MAX: usize = 6;
+
+/// A CSV so far.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Table {
+    delimiter: char,
+    names: Vec<String>,
+    rows: usize,
+    columns: Vec<Column>,
 }
 
-/// Adds several tallies. Counts of the same name are summed.
-pub(super) fn tallied(tallies: &[String]) -> String {
-    let mut sums: Vec<(&str, u64)> = Vec::new();
-    for (count, name) in tallies.iter().flat_map(|tally| tally.split(", ")).filter_map(|part| part.split_once(' ')) {
-        let Ok(count) = count.parse::<u64>() else { continue };
-        match sums.iter_mut().find(|(known, _)| *known == name) {
-            Some((_, sum)) => *sum = sum.saturating_add(count),
-            None => sums.push((name, count)),
+impl Table {
+    /// Reads the first part of a CSV. Also gives its first rows, as [`markdown_tables`] does. `None` if the text is no CSV.
+    pub(super) fn begin(text: &str) -> Option<(Self, Value)> {
+        let delimiter = delimiter(text)?;
+        let (names, rows, headless) = taken(&mut records(text, delimiter));
+        let shown: Vec<String> = names.iter().take(COUNTED_MAX).map(|name| shown(name)).collect();
+        let columns = vec![Column::default(); shown.len()];
+        let mut table = Self { delimiter, names: shown, rows: 0, columns };
+        table.add_rows(records(text, delimiter).skip(usize::from(!headless)));
+        let first = self::table(&names, &rows);
+        Some((table, first))
+    }
+
+    /// Adds the next part.
+    pub(super) fn add(&mut self, text: &str) {
+        self.add_rows(records(text, self.delimiter));
+    }
+
+    fn add_rows<'t>(&mut self, rows: impl Iterator<Item = Record<'t>>) {
+        for row in rows {
+            self.rows += 1;
+            for (column, cell) in self.columns.iter_mut().zip(&row) {
+                column.add(cell);
+            }
         }
     }
-    let parts: Vec<String> = sums.iter().map(|(name, sum)| format!("{sum} {name}")).collect();
-    parts.join(", ")
+
+    pub(super) fn tally(&self) -> String {
+        format!("{} rows", self.rows)
+    }
+
+    pub(super) fn gist(&self) -> String {
+        format!("A table of {} rows with the columns {}.", self.rows, self.names.join(", "))
+    }
+
+    pub(super) fn facts(&self) -> Vec<String> {
+        self.names.iter().zip(&self.columns).filter_map(|(name, column)| column.fact(name)).collect()
+    }
 }
 
 /// The cells of a row.
@@ -70,7 +91,7 @@ type Record<'t> = Vec<Cow<'t, str>>;
 /// number.
 pub(super) fn cell_numbers(text: &str) -> BTreeSet<&str> {
     let text = unmarked(text);
-    let Some(delimiter) = delimiter(text, true) else { return BTreeSet::new() };
+    let Some(delimiter) = delimiter(text) else { return BTreeSet::new() };
     // Quoted cells are searched in the original text.
     text.split(delimiter).flat_map(numbers).collect()
 }
@@ -78,16 +99,16 @@ pub(super) fn cell_numbers(text: &str) -> BTreeSet<&str> {
 // --- CSV --------------------------------------------------------------------------------------------------------------
 
 /// The delimiter of the cells of a CSV; `None` if the text is not a CSV.
-fn delimiter(text: &str, first: bool) -> Option<char> {
+fn delimiter(text: &str) -> Option<char> {
     let head = text.lines().find(|line| !line.trim().is_empty())?;
     if head.starts_with(['#', '|', '-', '*', '{', '[', '<', '>']) {
         return None;
     }
-    ['\t', ';', ','].into_iter().find(|delimiter| head.contains(*delimiter) && is_table(text, *delimiter, first))
+    ['\t', ';', ','].into_iter().find(|delimiter| head.contains(*delimiter) && is_table(text, *delimiter))
 }
 
 /// Whether almost all records have as many cells as the first, and the cells are short.
-fn is_table(text: &str, delimiter: char, first: bool) -> bool {
+fn is_table(text: &str, delimiter: char) -> bool {
     let mut records = records(text, delimiter);
     let Some(head) = records.next() else { return false };
     let names = head.iter().map(|name| name.trim());
@@ -98,19 +119,14 @@ fn is_table(text: &str, delimiter: char, first: bool) -> bool {
     if delimiter != '\t' && head.len() == 2 && head.get(1).is_some_and(|name| name.starts_with(' ')) {
         return false;
     }
-    // "Profit: 3,2 Mio." is a decimal comma. So is "3,2", unless the text is a later part of a
-    // table.
+    // "Profit: 3,2 Mio." is a decimal comma. So is "3,2".
     let decimal = |left: &str, right: &str| {
         let last = left.split_whitespace().next_back().unwrap_or_default();
         right.starts_with(|c: char| c.is_ascii_digit())
             && last.bytes().all(|byte| byte.is_ascii_digit())
-            && (first && head.len() == 2 || last != left.trim())
+            && (head.len() == 2 || last != left.trim())
     };
-    // In a later part of a table, the first record is an ordinary row.
-    if delimiter == ','
-        && (first || head.len() == 2)
-        && head.windows(2).any(|pair| matches!(pair, [left, right] if decimal(left, right)))
-    {
+    if delimiter == ',' && head.windows(2).any(|pair| matches!(pair, [left, right] if decimal(left, right))) {
         return false;
     }
     let (mut count, mut alike, mut words) = (0_usize, 0_usize, 0_usize);
@@ -181,31 +197,21 @@ fn quoted(text: &str, delimiter: char) -> Option<(Cow<'_, str>, &str)> {
     }
 }
 
-/// The header, the first rows, and the number of rows.
-fn taken<'t>(
-    mut records: impl Iterator<Item = Record<'t>>,
-    most: usize,
-    first: bool,
-) -> (Record<'t>, Vec<Record<'t>>, usize) {
-    let Some(head) = records.next() else { return (Vec::new(), Vec::new(), 0) };
+/// The header and the first rows, and whether the first record is one of them. Takes what it gives from `records`.
+fn taken<'t>(records: &mut impl Iterator<Item = Record<'t>>) -> (Record<'t>, Vec<Record<'t>>, bool) {
+    let Some(head) = records.next() else { return (Vec::new(), Vec::new(), true) };
     // A first cell that is a number belongs to a row, not to a header.
-    let headless = !first || head.first().is_some_and(|cell| cell.trim().starts_with(|c: char| c.is_ascii_digit()));
+    let headless = head.first().is_some_and(|cell| cell.trim().starts_with(|c: char| c.is_ascii_digit()));
     let names = head.iter().zip('A'..='Z').map(|(_, name)| Cow::Owned(name.to_string())).collect();
-    let (names, mut rows, mut count) = if headless { (names, vec![head], 1) } else { (head, Vec::new(), 0) };
-    rows.truncate(most);
-    for record in records {
-        count += 1;
-        if rows.len() < most {
-            rows.push(record);
-        }
-    }
-    (names, rows, count)
+    let (names, mut rows) = if headless { (names, vec![head]) } else { (head, Vec::new()) };
+    rows.extend(records.take(ROWS_MAX - rows.len()));
+    (names, rows, headless)
 }
 
 // --- tables as Markdown --------------------------------------------------------------------------------------------
 
-/// The tables of a Markdown text.
-fn markdown_tables(text: &str, most: usize) -> Vec<Value> {
+/// The tables of a Markdown text, each with its `columns`, the number of its `rows`, and its first rows in `lines`.
+pub(super) fn markdown_tables(text: &str) -> Vec<Value> {
     let Some(ruler) = RULER.as_ref() else { return Vec::new() };
     let (mut tables, mut fenced) = (Vec::new(), false);
     let mut lines = text.lines().peekable();
@@ -217,8 +223,11 @@ fn markdown_tables(text: &str, most: usize) -> Vec<Value> {
         }
         lines.next();
         let rows = std::iter::from_fn(|| lines.next_if(|row| row.contains('|'))).map(cells);
-        let (head, rows, count) = taken(std::iter::once(cells(line)).chain(rows), most, true);
-        tables.push(table(&head, &rows, count));
+        let mut rows = std::iter::once(cells(line)).chain(rows);
+        let (head, first, _) = taken(&mut rows);
+        let mut table = table(&head, &first);
+        table["rows"] = json!(first.len() + rows.count());
+        tables.push(table);
     }
     tables
 }
@@ -240,7 +249,8 @@ fn cells(line: &str) -> Record<'_> {
     cells.into_iter().map(|cell| Cow::Owned(cell.trim().replace("\\|", "|"))).collect()
 }
 
-fn table(head: &[Cow<'_, str>], rows: &[Record<'_>], count: usize) -> Value {
+/// The columns and the first rows of a table, as Markdown.
+fn table(head: &[Cow<'_, str>], rows: &[Record<'_>]) -> Value {
     let columns: Vec<String> = head.iter().take(COLUMNS_MAX).map(|name| shown(name)).collect();
     let more = if head.len() > COLUMNS_MAX { " … |" } else { "" };
     let line = |cells: Vec<String>| format!("| {} |{more}", cells.join(" | "));
@@ -252,7 +262,7 @@ fn table(head: &[Cow<'_, str>], rows: &[Record<'_>], count: usize) -> Value {
         let cells = row.iter().map(|cell| shown(cell)).chain(std::iter::repeat_with(String::new));
         lines.push(line(cells.take(columns.len()).collect()));
     }
-    json!({ "columns": columns, "rows": count, "lines": lines })
+    json!({ "columns": columns, "lines": lines })
 }
 
 /// A cell on one line, truncated before a word.
@@ -271,30 +281,31 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn tables(text: &str, most: usize) -> Vec<Value> {
-        shape(text, most, true)["tables"].as_array().unwrap().clone()
-    }
-
     #[test]
-    fn a_csv_is_a_table_of_its_first_rows() {
-        let text = "\u{feff}month;tonnes;note\r\nMay;1,5;\"a \"\"b\"\" | c; d\ne\"\r\nJune;2;\r\n\r\nJuly;3;x\n";
-        let shape = shape(text, 2, true);
-        assert_eq!((&shape["tally"], &shape["tables"][0]["rows"]), (&json!("3 rows"), &json!(3)));
+    fn a_csv_is_counted_part_by_part_and_shows_its_first_rows() {
+        let text = "\u{feff}month;tonnes;note\r\nMay;1,5;\"a \"\"b\"\" | c; d\ne\"\r\nJune;2;\r\n\r\nMay;3;x\n";
+        let (mut table, first) = Table::begin(unmarked(text)).unwrap();
         let wanted = [
             "| month | tonnes | note |",
             "| --- | --- | --- |",
             "| May | 1,5 | a \"b\" \\| c; d e |",
             "| June | 2 |  |",
+            "| May | 3 | x |",
         ];
-        assert_eq!(shape["tables"][0]["lines"], json!(wanted));
-        for part in ["May;4\nJune;5\n", "4,5\n6,7\n", "2524,Customer 2524,88.50\n2525,Customer 2525,3.50\n"] {
-            assert_eq!(super::shape(part, 2, false)["tally"], "2 rows", "a later part has no header");
-        }
+        assert_eq!(first["lines"], json!(wanted));
+        table.add("\"July\";4;y\nMay;5;y\n");
+        assert_eq!(table.gist(), "A table of 5 rows with the columns month, tonnes, note.");
         assert_eq!(
-            tables("1\t2\n3\t4\n", 9)[0]["lines"],
-            json!(["| A | B |", "| --- | --- |", "| 1 | 2 |", "| 3 | 4 |"])
+            table.facts(),
+            ["month: 5 values; May 3; July 1; June 1", "tonnes: 5 numbers, sum 15,5, from 1,5 to 5"]
         );
-        assert_eq!(tables("country,2023,2024\nDE,5,7\n", 9)[0]["columns"], json!(["country", "2023", "2024"]));
+        let (headless, first) = Table::begin("1\t2\n3\t4\n").unwrap();
+        assert_eq!(first["lines"], json!(["| A | B |", "| --- | --- |", "| 1 | 2 |", "| 3 | 4 |"]));
+        assert_eq!(headless.tally(), "2 rows");
+        assert_eq!(
+            Table::begin("country,2023,2024\nDE,5,7\n").unwrap().1["columns"],
+            json!(["country", "2023", "2024"])
+        );
         assert_eq!(cell_numbers("a,b\n2024,100\n"), BTreeSet::from(["100", "2024"]));
     }
 
@@ -310,14 +321,14 @@ mod tests {
             "3,2\n4,5\n",
             "",
         ] {
-            assert_eq!(shape(text, 3, true), json!({ "tally": "", "tables": [], "log": null }), "{text}");
+            assert_eq!((Table::begin(text), markdown_tables(text)), (None, vec![]), "{text}");
         }
     }
 
     #[test]
     fn a_markdown_table_stays_one() {
         let text = "# T\n\nWords | more.\n\n| a | b \\| c |\n|:--|--:|\n| 1 | 2 |\n| 3 |\n\n```\nx | y\n--|--\n```\n";
-        let found = tables(text, 5);
+        let found = markdown_tables(text);
         assert_eq!(found.len(), 1);
         assert_eq!(found[0]["lines"], json!(["| a | b \\| c |", "| --- | --- |", "| 1 | 2 |", "| 3 |  |"]));
         assert_eq!(found[0]["rows"], 2);
@@ -325,37 +336,19 @@ mod tests {
 
     #[test]
     fn a_long_cell_is_cut_before_a_word_and_a_wide_table_behind_a_column() {
+        let first = |text: &str| Table::begin(text).unwrap().1["lines"][2].clone();
         let long = format!("a,b\n{} 12345,2\n", "word ".repeat(5) + "0123456789");
-        assert_eq!(tables(&long, 1)[0]["lines"][2], "| word word word word word 0123456789… | 2 |");
+        assert_eq!(first(&long), "| word word word word word 0123456789… | 2 |");
         let wide = "a,b,c,d,e,f,g,h,i\n1,2,3,4,5,6,7,8,9\n";
-        assert_eq!(tables(wide, 1)[0]["lines"][2], "| 1 | 2 | 3 | 4 | 5 | 6 | 7 | 8 | … |");
-    }
-
-    #[test]
-    fn tallies_are_added_up() {
-        let parts = [
-            "5 lines, 1 ERROR".to_owned(),
-            "3 lines, 2 HTTP 4xx".to_owned(),
-            "7 lines, 4 ERROR".to_owned(),
-            String::new(),
-        ];
-        assert_eq!(tallied(&parts), "15 lines, 5 ERROR, 2 HTTP 4xx");
-        assert_eq!(tallied(&[]), "");
+        assert_eq!(first(wide), "| 1 | 2 | 3 | 4 | 5 | 6 | 7 | 8 | … |");
     }
 
     proptest! {
         #[test]
-        fn any_text_has_a_shape(text in "([a-c0-9é]{0,3}|[,;\t|\"]|\r?\n|---|2024-05-01 12:00:00 ERROR |```){0,40}", most in 0_usize..4, first: bool) {
-            let found = shape(&text, most, first);
-            prop_assert!(found["tables"].as_array().unwrap().iter().all(|table| table["lines"].as_array().unwrap().len() <= most + 2));
-            let _ = cell_numbers(&text);
-        }
-
-        #[test]
         fn a_table_comes_back_with_as_many_rows(rows in prop::collection::vec(("[a-z]{1,5}", 0_u32..9999), 1..20)) {
             let text: String = rows.iter().map(|(name, number)| format!("\"{name}\",{number}\n")).collect();
-            let found = shape(&format!("name,number\n{text}"), 0, true);
-            prop_assert_eq!(&found["tables"][0]["rows"], &json!(rows.len()));
+            let (table, _) = Table::begin(&format!("name,number\n{text}")).unwrap();
+            prop_assert_eq!(table.rows, rows.len());
         }
     }
 }

@@ -43,6 +43,9 @@ pub struct Lines {
     pub max_bytes: usize,
 }
 
+/// The first bytes of a PDF.
+const PDF: &[u8] = b"%PDF-";
+
 /// A part of a text file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileText {
@@ -134,6 +137,12 @@ fn binary(path: &WorkspacePath) -> Refusal {
         .hint("only text can be read this way: UTF-8, UTF-16 with its mark, or Windows-1252")
 }
 
+/// The bytes of a small PDF may be those of a text, but its text is not in them.
+fn pdf(path: &WorkspacePath) -> Refusal {
+    Refusal::new(Code::InvalidArguments, format!("`{}` is a PDF, not text", clip(path.as_str(), 120)))
+        .hint("convert it to text first, for example with pdftotext")
+}
+
 /// Changing the file would convert it to UTF-8, which was not requested.
 fn not_utf8(path: &WorkspacePath, encoding: Encoding) -> Refusal {
     let (path, name) = (clip(path.as_str(), 120), encoding.name());
@@ -169,6 +178,12 @@ fn scan(file: &mut cap_std::fs::File) -> impl BufRead {
 pub(crate) fn read_text(root: &Dir, path: &WorkspacePath, wanted: Lines) -> Result<FileText, Refusal> {
     let (mut file, size) = open(root, path)?;
     let failed = |error: io::Error| io_refusal("read", path.as_str(), &error);
+    let mut head = Vec::with_capacity(PDF.len());
+    (&mut file).take(PDF.len() as u64).read_to_end(&mut head).map_err(failed)?;
+    if head == PDF {
+        return Err(pdf(path));
+    }
+    file.rewind().map_err(failed)?;
     // Detect from the whole file, so that every part of it is read in the same encoding.
     let encoding = Encoding::of(scan(&mut file), size > SCAN_MAX).map_err(failed)?.ok_or_else(|| binary(path))?;
     file.rewind().map_err(failed)?;
