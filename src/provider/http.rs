@@ -261,7 +261,7 @@ fn is_stale(lower: &str) -> bool {
 /// Whether a JSON body is an error in one of the shapes that providers use.
 fn names_an_error(body: &Value) -> bool {
     let names = |key: &&str| body.get(*key).is_some_and(|value| !value.is_null());
-    ["error", "errors", "message", "detail"].iter().any(|key| names(key))
+    ["error", "errors", "message", "detail"].iter().any(names)
 }
 
 /// The message in an error body, in any of the shapes that providers use.
