@@ -104,7 +104,7 @@ fn damaged(data: &Path, file: &Path, damage: Damage, after: u64) -> (usize, usiz
             let mut client = MessagesClient::new(endpoint.connect_lazy());
             for n in 0..10_000 {
                 let (request_id, body) = (format!("r-{number}-{n}"), format!("keep {number} {n}"));
-                let request = SendRequest { request_id, to: "ada".into(), body, ..SendRequest::default() };
+                let request = SendRequest { request_id, agent_id: "ada".into(), body, ..SendRequest::default() };
                 let begun_late = is_damaged.load(Ordering::SeqCst);
                 match client.send(request).await {
                     Ok(_) => {

@@ -7,6 +7,7 @@ mod check;
 mod data_dir;
 mod database;
 mod demo;
+mod descriptors;
 mod environment;
 mod failure;
 mod job;

@@ -30,7 +30,7 @@ use crate::pointer::Pointer;
 use crate::reading::{Files, Read};
 use crate::terminal::Terminal;
 use crate::workspace_dir::WorkspaceDir;
-use crate::{database, job, main_job, reading, recordings};
+use crate::{database, descriptors, job, main_job, reading, recordings};
 
 /// Maximum time to stop if the store can no longer write.
 const GONE_GRACE: Duration = Duration::from_secs(5);
@@ -108,6 +108,9 @@ pub async fn run(options: Options, mut stop: watch::Receiver<bool>) -> Result<()
     let Some(Read { loaded, input, data_dir, workspace, store }) = read else { return Ok(()) };
     for warning in &loaded.plan.warnings {
         tracing::warn!("{}", warning.bare());
+    }
+    if let Some(warning) = descriptors::raise_and_check(&loaded.plan.limits) {
+        tracing::warn!("{warning}");
     }
     let places = &loaded.plan.places;
     let rest = ServeOptions {

@@ -10,6 +10,7 @@ use ghost_domain::redact::Redactor;
 use ghost_domain::text::{clip, prefix_bytes, shown};
 use ghost_domain::{Agent, AgentId, ChatWake, EventId, Limits, RootId, Timestamp};
 use ghost_store::Writes;
+use tokio::sync::watch;
 use uuid::Uuid;
 
 use crate::result::Result;
@@ -45,6 +46,7 @@ pub struct OperationContext {
     webhooks: Arc<RwLock<BTreeMap<String, AgentId>>>,
     jobs: Arc<RwLock<Arc<BTreeSet<RootId>>>>,
     waiting: Arc<RwLock<BTreeMap<AgentId, Arc<str>>>>,
+    held: watch::Sender<Option<Arc<str>>>,
     fitness: Arc<RwLock<Fitness>>,
 }
 
@@ -64,6 +66,7 @@ impl OperationContext {
             webhooks: Arc::default(),
             jobs: Arc::default(),
             waiting: Arc::default(),
+            held: watch::Sender::new(None),
             fitness: Arc::new(RwLock::new(Arc::new(|_| Ok(())))),
         }
     }
@@ -74,7 +77,8 @@ impl OperationContext {
         self.ports.clock.now()
     }
 
-    /// Records why an agent opens no turn although it has mail: the models that it uses are down.
+    /// Records why an agent opens no turn although it has mail, or does not go on with one: the models that it uses are down, or
+    /// there is no room to write.
     /// `None` removes the entry. This is kept in memory only; after a restart it is determined
     /// again.
     pub fn set_waiting(&self, agent_id: &AgentId, reason: Option<&str>) {
@@ -91,10 +95,25 @@ impl OperationContext {
         self.waiting.read().unwrap_or_else(PoisonError::into_inner).get(agent_id).cloned()
     }
 
-    /// The number of agents that wait for a model; see [`OperationContext::set_waiting`].
+    /// The number of agents that wait; see [`OperationContext::set_waiting`].
     #[must_use]
     pub fn waiting_agents(&self) -> usize {
         self.waiting.read().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
+    /// Holds all turns back for this reason, or lets them go on. Kept in memory only.
+    pub fn hold(&self, reason: Option<&str>) {
+        self.held.send_if_modified(|held| {
+            let changed = held.is_some() != reason.is_some();
+            *held = reason.map(Arc::from);
+            changed
+        });
+    }
+
+    /// Why all turns are held back, if they are; see [`OperationContext::hold`].
+    #[must_use]
+    pub fn held(&self) -> watch::Receiver<Option<Arc<str>>> {
+        self.held.subscribe()
     }
 
     /// Creates a new identifier.

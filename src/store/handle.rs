@@ -267,8 +267,8 @@ impl Store {
         self.committed.shared.failing.reason()
     }
 
-    /// Returns when the writer has answered, so it checks that the writer works. The command writes
-    /// nothing: it costs no commit, and a full disk does not refuse it. The connections of readers
+    /// Returns when the writer has answered, so it checks that the writer works and that its files are undamaged. The command
+    /// writes nothing: it costs no commit, and a full disk does not refuse it. The connections of readers
     /// are not checked.
     pub async fn answers(&self) -> Result<(), StoreError> {
         self.write(|_| Box::pin(async { Ok(()) })).await

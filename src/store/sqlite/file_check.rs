@@ -25,6 +25,12 @@ const INDEX_LISTS: u64 = 136;
 /// Entries and bytes of each block of the index.
 const BLOCK: (u64, u64) = (4_096, 32_768);
 
+/// Frames in the log from which a commit runs a checkpoint.
+pub(super) const CHECKPOINT_FRAMES: u32 = 4_000;
+
+/// What is wrong with a file that SQLite did not write.
+const OVERWRITTEN: &str = "another program has written to it";
+
 /// File systems whose time of the last write changes with each write, and with nothing else but a write or `touch`:
 /// ext2 to ext4, XFS, Btrfs, tmpfs, overlayfs.
 const EXACT_TIMES: [u32; 5] = [0xef53, 0x5846_5342, 0x9123_683e, 0x0102_1994, 0x794c_7630];
@@ -190,15 +196,24 @@ impl FileCheck {
         // If the index changed, the other program is SQLite, too: it may run a checkpoint.
         let changed = [(&self.database, now.database != last.database), (&self.log, now.log != last.log)];
         match changed.into_iter().find(|(_, changed)| *changed && now.index == last.index) {
-            Some((file, _)) => Err(self.error(Fault::Damaged(file.path.clone(), "another program has written to it"))),
+            Some((file, _)) => Err(self.error(Fault::Damaged(file.path.clone(), OVERWRITTEN))),
             None => Ok(()),
         }
     }
 
-    /// Checks the files after SQLite wrote, and takes their state as the present one.
+    /// Checks the files after SQLite wrote, and takes their state as the present one. SQLite writes to the database only
+    /// in a checkpoint, and runs one only at the end of a long log.
     pub(super) fn written(&mut self) -> Result<(), StoreError> {
         self.present()?;
-        self.last = Some(self.examine().map_err(|fault| self.error(fault))?);
+        let now = self.examine().map_err(|fault| self.error(fault))?;
+        if let Some(last) = self.last.as_ref().filter(|_| self.exact_times)
+            && now.database != last.database
+            && (now.index.salt, now.index.copied) == (last.index.salt, last.index.copied)
+            && now.index.newest < CHECKPOINT_FRAMES
+        {
+            return Err(self.error(Fault::Damaged(self.database.path.clone(), OVERWRITTEN)));
+        }
+        self.last = Some(now);
         Ok(())
     }
 

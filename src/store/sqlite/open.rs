@@ -13,6 +13,7 @@ use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _, Row as _};
 use ghost_domain::MessageId;
 use uuid::Uuid;
 
+use super::file_check::CHECKPOINT_FRAMES;
 use super::log_file::{self, log_of};
 use super::options::SqliteOptions;
 use super::row::unreadable;
@@ -212,7 +213,7 @@ async fn set_up(
     // With WAL, readers continue while the writer writes. With FULL, COMMIT waits for the disk.
     let pragmas = format!(
         "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA journal_size_limit = 67108864; \
-         PRAGMA wal_autocheckpoint = 4000; PRAGMA cache_size = -16384; {pages}"
+         PRAGMA wal_autocheckpoint = {CHECKPOINT_FRAMES}; PRAGMA cache_size = -16384; {pages}"
     );
     sqlx::raw_sql(AssertSqlSafe(pragmas)).execute(&mut *conn).await.map_err(sql_error)?;
     schema::migrate(conn, version).await.map_err(sql_error)?;

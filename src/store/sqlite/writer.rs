@@ -109,7 +109,8 @@ pub(super) async fn run(
     state: watch::Sender<WriterState>,
 ) {
     let batches = run_batches(&mut session, queue, &mut orders, committed, batch_max);
-    let error = match AssertUnwindSafe(batches).catch_unwind().await {
+    let outcome = AssertUnwindSafe(batches).catch_unwind().await;
+    let end = match outcome {
         Ok(Ok(())) => match session.close().await {
             Err(error @ StoreError::Damaged { .. }) => WriterState::Broken(error),
             Err(error) => {
@@ -131,7 +132,7 @@ pub(super) async fn run(
         }
         Err(panic) => WriterState::Broken(StoreError::Broken(format!("its writer panicked: {}", panic_text(&*panic)))),
     };
-    state.send_replace(error);
+    state.send_replace(end);
 }
 
 /// The message of a panic.

@@ -8,7 +8,7 @@ use std::path::Path;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
 use sqlx::{ConnectOptions as _, Connection as _};
 
-use super::tools::{depth, dir, open, send, send_text};
+use super::tools::{deliver, depth, dir, id_of, open, send, send_text};
 use crate::sqlite::{open_store, verify};
 use crate::{Store, StoreError};
 
@@ -77,6 +77,37 @@ async fn a_damaged_file_acknowledges_nothing_and_ends_the_writer() {
     }
 }
 
+/// The damage is done after the batch has begun, and before its commit.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_batch_during_which_a_file_is_damaged_is_not_acknowledged() {
+    type Damage = fn(&Path);
+    let kinds: [(&str, &str, Damage); 5] = [
+        ("log emptied", "-wal", |file| cut(file, 0)),
+        ("log cut in the middle", "-wal", |file| cut(file, size(file) / 2)),
+        ("log's header", "-wal", |file| overwrite(file, 0, 32)),
+        ("database cut", "", |file| cut(file, size(file) / 2)),
+        ("database's middle", "", |file| overwrite(file, size(file) / 2, 4_096)),
+    ];
+    for (what, end, damage) in kinds {
+        let dir = dir();
+        let path = dir.path().join("ghost.db");
+        let store = filled(&path).await;
+        let file = dir.path().join(format!("ghost.db{end}"));
+        let refused = store.write::<_, StoreError, _>(move |w| {
+            Box::pin(async move {
+                deliver(w, 99, "a", "hello").await?;
+                // A query that must see the row begins the transaction.
+                w.inbox_pending(&id_of("a"), 1_000).await?;
+                damage(&file);
+                Ok(())
+            })
+        });
+        let refused = refused.await;
+        assert!(matches!(&refused, Err(StoreError::Damaged { .. })), "{what}: {refused:?}");
+        assert!(matches!(store.broken().await, StoreError::Damaged { .. }), "{what}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_store_that_writes_nothing_notices_damage_too() {
     let dir = dir();
@@ -138,8 +169,8 @@ async fn what_sqlite_does_itself_is_no_damage() {
         let refused = store
             .write::<(), StoreError, _>(move |w| {
                 Box::pin(async move {
-                    super::tools::deliver(w, 9_000 + round, "b", &"y".repeat(40_000_000)).await?;
-                    w.inbox_depth(&super::tools::id_of("b")).await?;
+                    deliver(w, 9_000 + round, "b", &"y".repeat(40_000_000)).await?;
+                    w.inbox_pending(&id_of("b"), 10).await?;
                     Err(StoreError::Full)
                 })
             })
