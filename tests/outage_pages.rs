@@ -1,10 +1,8 @@
 //! Whatever comes back in place of a model's answer, mail is answered, parked or held: 200 random cells of status, body,
 //! protocol, and one agent or ten, over the built program. `src/agent/agent_tests/outage_matrix.rs` has all cells.
 
-// A failure in a test is a panic with a message.
-#![allow(clippy::unwrap_used, clippy::expect_used)]
-
-use std::time::{Duration, Instant};
+// A failure in a test is a panic with a message. The counts are for the reader of a CI run.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)]
 
 use ghost_domain::transcript::Block;
 use ghost_proto::v1::messages_client::MessagesClient;
@@ -19,11 +17,12 @@ use tonic::transport::{Channel, Endpoint};
 /// Cells of each protocol.
 const CELLS: usize = 40;
 
-/// Longest wait for one step of a cell.
-const STEP: Duration = Duration::from_secs(60);
+/// Longest wait for one step of a cell, in seconds.
+const STEP: u64 = 60;
 
 /// One protocol: its server, its agents, and clients of the daemon.
 struct Side {
+    handle: tokio::runtime::Handle,
     wire: Wire,
     server: StrictServer,
     messages: MessagesClient<Channel>,
@@ -36,7 +35,7 @@ impl Side {
         format!("{:?}{n}", self.wire).to_lowercase()
     }
 
-    async fn send(&mut self, agents: usize) {
+    fn send(&mut self, agents: usize) {
         for n in 0..agents {
             self.sent += 1;
             let request = SendRequest {
@@ -45,59 +44,49 @@ impl Side {
                 body: format!("piece {}", self.sent),
                 ..SendRequest::default()
             };
-            self.messages.send(request).await.unwrap();
+            self.handle.block_on(self.messages.send(request)).unwrap();
         }
     }
 
     /// The newest turn of each of the first agents.
-    async fn newest(&mut self, agents: usize) -> Vec<Option<Turn>> {
+    fn newest(&mut self, agents: usize) -> Vec<Option<Turn>> {
         let mut newest = Vec::new();
         for n in 0..agents {
             let request = ListTurnsRequest { agent_id: Some(self.agent(n)), limit: 1, ..ListTurnsRequest::default() };
-            newest.push(self.turns.list(request).await.unwrap().into_inner().turns.pop());
+            newest.push(self.handle.block_on(self.turns.list(request)).unwrap().into_inner().turns.pop());
         }
         newest
     }
 
     /// Waits until `done` holds for the newest turns.
-    async fn until(&mut self, agents: usize, cell: &str, done: impl Fn(&[Option<Turn>]) -> bool) -> Vec<Turn> {
-        let begun = Instant::now();
-        loop {
-            let newest = self.newest(agents).await;
-            if done(&newest) {
-                return newest.into_iter().flatten().collect();
-            }
-            assert!(begun.elapsed() < STEP, "{cell}: {newest:?}");
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+    fn until(&mut self, agents: usize, cell: &str, done: impl Fn(&[Option<Turn>]) -> bool) -> Vec<Turn> {
+        Deadline::seconds(STEP).until(cell, || {
+            let newest = self.newest(agents);
+            if done(&newest) { Ok(newest.into_iter().flatten().collect()) } else { Err(format!("{newest:?}")) }
+        })
     }
 
     /// One failure, from the first mail until all of it is answered or held. Returns how much is held.
-    async fn cell(&mut self, cell: &str, reply: FakeReply, agents: usize) -> usize {
-        let before: Vec<String> = self.newest(agents).await.into_iter().flatten().map(|turn| turn.turn_id).collect();
+    fn cell(&mut self, cell: &str, reply: FakeReply, agents: usize) -> usize {
+        let before: Vec<String> = self.newest(agents).into_iter().flatten().map(|turn| turn.turn_id).collect();
         let is_new = |turn: &&Turn| !before.contains(&turn.turn_id);
         self.server.break_with(Some(reply));
-        self.send(agents).await;
+        self.send(agents);
         let waits = |turn: &Turn| turn.parked_since_ms.is_some();
-        let stuck = self
-            .until(agents, cell, |newest| {
-                let new: Vec<&Turn> = newest.iter().flatten().filter(is_new).collect();
-                new.iter().any(|turn| waits(turn))
-                    || new.len() == agents && new.iter().all(|turn| turn.status == "dead")
-            })
-            .await;
+        let stuck = self.until(agents, cell, |newest| {
+            let new: Vec<&Turn> = newest.iter().flatten().filter(is_new).collect();
+            new.iter().any(|turn| waits(turn)) || new.len() == agents && new.iter().all(|turn| turn.status == "dead")
+        });
         self.server.break_with(None);
         for turn in stuck.iter().filter(|turn| waits(turn)) {
             let request = RetryTurnRequest { request_id: turn.turn_id.clone() + cell, turn_id: turn.turn_id.clone() };
             // It may have gone on by itself.
-            let _ = self.turns.retry(request).await;
+            let _ = self.handle.block_on(self.turns.retry(request));
         }
-        let ended = self
-            .until(agents, cell, |newest| {
-                let new: Vec<&Turn> = newest.iter().flatten().filter(is_new).collect();
-                new.len() == agents && new.iter().all(|turn| turn.status == "dead" || turn.status == "finished")
-            })
-            .await;
+        let ended = self.until(agents, cell, |newest| {
+            let new: Vec<&Turn> = newest.iter().flatten().filter(is_new).collect();
+            new.len() == agents && new.iter().all(|turn| turn.status == "dead" || turn.status == "finished")
+        });
         ended.iter().filter(|turn| turn.status == "dead").count()
     }
 }
@@ -132,10 +121,11 @@ fn mail_is_answered_or_held_whatever_comes_back_in_place_of_an_answer() {
     let socket = test_env.data("pages").join("ghostd.sock");
     let sides = servers.map(|(wire, server)| {
         let endpoint = Endpoint::from_shared(format!("unix:{}", socket.display())).unwrap();
-        runtime.spawn(async move {
-            let channel = endpoint.connect().await.unwrap();
+        let handle = runtime.handle().clone();
+        std::thread::spawn(move || {
+            let channel = handle.block_on(endpoint.connect()).unwrap();
             let (messages, turns) = (MessagesClient::new(channel.clone()), TurnsClient::new(channel));
-            let mut side = Side { wire, server, messages, turns, sent: 0 };
+            let mut side = Side { handle, wire, server, messages, turns, sent: 0 };
             let (mut dice, mut held) = (Dice::new(1, &format!("{wire:?}")), 0);
             for number in 0..CELLS {
                 let status = if dice.chance(10) { 200 } else { u16::try_from(dice.between(300, 599)).unwrap() };
@@ -143,7 +133,7 @@ fn mail_is_answered_or_held_whatever_comes_back_in_place_of_an_answer() {
                 let (body, reply) = replies.swap_remove(usize::try_from(dice.below(replies.len() as u64)).unwrap());
                 let agents = if number % 2 == 0 { 1 } else { 10 };
                 let cell = format!("{status} {body} from {wire:?}, {agents} agents");
-                let dead = side.cell(&cell, reply, agents).await;
+                let dead = side.cell(&cell, reply, agents);
                 // Only what the provider itself refuses, or what is too large, is the request's own fault.
                 assert!(dead == 0 || body == OWN || status == 413, "{cell}: {dead} held");
                 held += dead;
@@ -153,7 +143,7 @@ fn mail_is_answered_or_held_whatever_comes_back_in_place_of_an_answer() {
             (side.server, side.sent, held)
         })
     });
-    let done = sides.map(|side| runtime.block_on(side).unwrap());
+    let done = sides.map(|side| side.join().unwrap());
     let (sent, held) = done.iter().fold((0, 0), |sum, side| (sum.0 + side.1, sum.1 + side.2));
     test_env.wait_until_quiet(Deadline::seconds(60));
     let status = test_env.json(&["status"]);
