@@ -205,6 +205,8 @@ pub(super) fn ask(n: u64, asker: &str, target: &str, status: AskStatus) -> Ask {
         reply: None,
         truncated: false,
         error: None,
+        code: None,
+        hint: None,
         created_at: at(n),
         closed_at: (status != AskStatus::Open).then(|| at(n + 1)),
     }
