@@ -11,7 +11,6 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use ghost_domain::{Activity, Agent, AgentId, Code, Refusal, TurnId};
-use ghost_operations::Wait;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::task::JoinHandle;
 
@@ -87,14 +86,6 @@ pub struct State {
     pauses: Pauses,
 }
 
-impl Drop for State {
-    fn drop(&mut self) {
-        if self.again {
-            self.engine.services.ctx.set_waiting(&self.agent_id, None);
-        }
-    }
-}
-
 /// A task that is cancelled when its actor ends.
 struct Task(JoinHandle<()>);
 
@@ -111,9 +102,7 @@ impl State {
         if self.stopping || self.task.is_some() {
             return;
         }
-        if std::mem::take(&mut self.again) {
-            self.engine.services.ctx.set_waiting(&self.agent_id, None);
-        }
+        self.again = false;
         // Read before the inbox: a wake-up after this point raises the generation.
         self.seen = self.engine.activity.begin_read(&self.agent_id);
         let (engine, agent_id, session) = (Arc::clone(&self.engine), self.agent_id.clone(), Arc::clone(&self.session));
@@ -254,12 +243,7 @@ impl Actor for AgentActor {
                 match result {
                     Err(panic) => return Err(format!("panic: {panic}").into()),
                     Ok(Err(refusal)) if refusal.code == Code::Unavailable => {
-                        tracing::warn!(agent_id = %state.agent_id, %refusal, "the store or the workspace is unavailable; the agent's work is tried again");
-                        state
-                            .engine
-                            .services
-                            .ctx
-                            .set_waiting(&state.agent_id, Some(Wait::for_reason(&*refusal.message)));
+                        tracing::warn!(agent_id = %state.agent_id, %refusal, "the store is unavailable; the agent's work is tried again");
                         state.engine.activity.show(&state.agent_id, Activity::Idle);
                         if state.stopping {
                             myself.stop(None);

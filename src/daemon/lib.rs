@@ -7,7 +7,6 @@ mod check;
 mod data_dir;
 mod database;
 mod demo;
-mod descriptors;
 mod environment;
 mod expectation;
 mod failure;
@@ -33,7 +32,6 @@ mod workspace_dir;
 
 pub use check::check;
 pub use data_dir::{DataDir, default_data_dir, state_dir};
-pub use database::check_data;
 pub use demo::{DemoOptions, demo};
 pub use failure::Failure;
 pub use loading::{Loaded, Overrides, load, problems_refusal};

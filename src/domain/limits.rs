@@ -151,14 +151,6 @@ limits! {
     store_bytes_max: u64 = 0, 0, 1_125_899_906_842_624;
     /// Bytes of the database above which `status` and an event warn; 0 is never.
     store_bytes_warn: u64 = 4_294_967_296, 0, 1_125_899_906_842_624;
-    /// Free bytes of the file systems of the data and the workspace below which no turn goes on; 0 is never.
-    free_bytes_min: u64 = 67_108_864, 0, 1_125_899_906_842_624;
-    /// Free bytes of these file systems below which `status` and an event warn; 0 is never.
-    free_bytes_warn: u64 = 1_073_741_824, 0, 1_125_899_906_842_624;
-    /// Free inodes of these file systems below which no turn goes on; below ten times as many, `status` warns; 0 is never.
-    free_inodes_min: u32 = 1_000, 0, 1_000_000_000;
-    /// Free file descriptors of the daemon below which no turn goes on; below three times as many, `status` warns; 0 is never.
-    free_descriptors_min: u32 = 16, 0, 100_000;
     /// Repetitions of a call with the same result before the loop guard warns (TOOL-21).
     loop_warn: u32 = 10, 2, 1_000;
     /// Repetitions before the loop guard refuses the call.

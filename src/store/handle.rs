@@ -70,7 +70,7 @@ pub trait Backend: Send + Sync {
 
     /// Returns the cause when the backend can write no more although it was not closed. Otherwise
     /// never returns.
-    async fn broken(&self) -> StoreError;
+    async fn broken(&self) -> String;
 }
 
 /// The hook that a backend calls after each commit, in commit order. It publishes events and sends
@@ -267,8 +267,8 @@ impl Store {
         self.committed.shared.failing.reason()
     }
 
-    /// Returns when the writer has answered, so it checks that the writer works and that its files are undamaged. The command
-    /// writes nothing: it costs no commit, and a full disk does not refuse it. The connections of readers
+    /// Returns when the writer has answered, so it checks that the writer works. The command writes
+    /// nothing: it costs no commit, and a full disk does not refuse it. The connections of readers
     /// are not checked.
     pub async fn answers(&self) -> Result<(), StoreError> {
         self.write(|_| Box::pin(async { Ok(()) })).await
@@ -276,7 +276,7 @@ impl Store {
 
     /// Returns the cause when the store can write no more although it was not closed; opening it
     /// again may help. Otherwise never returns.
-    pub async fn broken(&self) -> StoreError {
+    pub async fn broken(&self) -> String {
         self.backend.broken().await
     }
 

@@ -28,7 +28,6 @@ use ghost_sandbox::remote::tree::Tree;
 
 pub use encoding::Encoding;
 pub(crate) use faults::io_refusal;
-pub use faults::is_out_of_room;
 pub(crate) use files::read_text;
 pub use files::{FileText, Lines, sha256_hex};
 pub(crate) use list::list as list_dir;

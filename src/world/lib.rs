@@ -15,7 +15,6 @@ mod pause;
 mod places;
 pub mod reconcile;
 mod reload;
-mod room;
 mod root;
 mod schedules;
 mod signal_router;

@@ -50,11 +50,6 @@ impl TestEnvironment {
         test_env
     }
 
-    /// Starts this program as the daemon from now on, for example a script that starts it with less.
-    pub fn use_daemon(&mut self, ghostd: impl Into<PathBuf>) {
-        self.ghostd = ghostd.into();
-    }
-
     /// The temporary directory.
     #[must_use]
     pub fn path(&self) -> &Path {
