@@ -129,7 +129,7 @@ async fn artifacts_are_rebuilt_from_the_files_and_calls_are_summed() {
     assert_eq!(artifacts.list(reports).await.unwrap().into_inner().artifacts.len(), 1);
     // Two calls, one of which fails.
     let mut tools = ToolsClient::new(daemon.channel.clone());
-    for (request_id, path) in [("3", "output/b.md"), ("4", "none")] {
+    for (request_id, path) in [("6", "output/b.md"), ("7", "none")] {
         let call = v1::CallToolRequest {
             request_id: request_id.into(),
             agent_id: "ada".into(),
