@@ -166,7 +166,7 @@ async fn the_text_of_an_active_skill_is_in_each_later_prompt_until_it_is_dropped
 #[tokio::test]
 async fn the_menu_of_skills_follows_the_agents_own_terms_not_its_archetype() {
     let world = AgentWorld::new().await;
-    let (_root, plan) = with_skills(&world.engine.services.plan(), &[("git", "Commit.\n")]);
+    let (_root, plan) = with_skills(&world.engine.services.plan(), &[("git", "# Git\nCommit.\n")]);
     let section = |spec: &AgentSpec| {
         let briefing = briefing(spec, &[], &plan.skills, &[]);
         briefing.into_iter().find(|section| section.name == "skills").unwrap().text
