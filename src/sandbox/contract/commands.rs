@@ -82,7 +82,7 @@ pub fn the_environment_is_an_allow_list(kind: Kind) {
     assert!(done.stdout.text.contains("CARGO_PKG_NAME=ghost-sandbox\n"));
     assert!(done.stdout.text.contains(&format!("AGENT_WORKSPACE={}\n", place.inside())));
     let user = place.sh("ada", "id -u; umask").stdout.text;
-    assert_eq!(user, format!("{}\n0022\n", place.user("ada")));
+    assert_eq!(user, format!("{}\n0027\n", place.user("ada")));
 }
 
 /// Node.js, which many agents and MCP servers need, ends if there is a configuration that it may not read.
