@@ -138,7 +138,7 @@ fn a_job_whose_lead_failed_gets_its_task_again_at_the_next_start_and_by_hand() {
         let broken = "otherwise: [{ fail: { kind: bad_request, message: the key was taken away } }]\n";
         let (test_env, world) = services(broken, "otherwise: [{ say: Noted. }]\n");
         let mut daemon = test_env.up(&world, &[]);
-        wait_for_turn(&test_env, "lea", "failed");
+        wait_for_turn(&test_env, "lea", "dead");
         assert_eq!(test_env.json(&["status"])["job"]["state"], "running");
         fs::write(world.join("scripts/lea.yaml"), script(WRITES)).unwrap();
         if by_hand {
