@@ -49,7 +49,7 @@ pub(crate) fn check(evidence: &Evidence) -> Vec<String> {
     asks(facts, acknowledged, wrongs);
     budgets(facts, wrongs);
     turns_and_usage(facts, wrongs);
-    dead_letters(facts, wrongs);
+    dead_letters(facts, asked, wrongs);
     found
 }
 
@@ -345,15 +345,17 @@ fn turns_and_usage(facts: &Facts, wrongs: &mut Vec<String>) {
     }
 }
 
-/// Only poisoned mail becomes a dead letter.
-fn dead_letters(facts: &Facts, wrongs: &mut Vec<String>) {
+/// Only poisoned mail, and mail that the model refused to answer, becomes a dead letter.
+fn dead_letters(facts: &Facts, asked: &[Asked], wrongs: &mut Vec<String>) {
+    let refused: BTreeSet<TurnId> =
+        asked.iter().filter(|request| request.refused).map(|request| request.turn_id).collect();
     for dead_letter in &facts.dead_letters {
         let poisoned = dead_letter
             .messages
             .iter()
             .filter_map(|message_id| facts.messages.get(message_id))
             .any(|mail| mail.body.contains(POISON_WORD));
-        if !poisoned {
+        if !poisoned && !refused.contains(&dead_letter.turn_id) {
             wrongs.push(format!("innocent mail of {} was set aside: {}", dead_letter.agent_id, dead_letter.reason));
         }
     }
@@ -408,7 +410,13 @@ mod tests {
         found(&|e| e.facts.budgets.iter_mut().for_each(|budget| budget.limits.tokens = Some(1)), "over its limit");
         found(&|e| e.facts.asks.values_mut().for_each(|ask| ask.reply = Some("forged".into())), "no turn gave");
         found(&|e| e.outside.panicked.clear(), "an innocent agent crashed");
-        found(&|e| e.facts.dead_letters.iter_mut().for_each(|dead| dead.messages.clear()), "innocent mail");
+        found(
+            &|e| {
+                e.facts.dead_letters.iter_mut().for_each(|dead| dead.messages.clear());
+                e.asked.iter_mut().for_each(|request| request.refused = false);
+            },
+            "innocent mail",
+        );
         found(&|e| e.facts.turns.values_mut().for_each(|turn| turn.status = TurnStatus::Open), "is open at rest");
     }
 }

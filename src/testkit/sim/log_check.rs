@@ -71,9 +71,9 @@ fn turns(events: &[Event], wrongs: &mut Vec<String>) {
                     wrongs.push(format!("turn {turn_id} ends without having been open (event {})", event.seq));
                 }
             }
-            // A dead letter removes the turn from the agent. A retry may resume it.
-            EventKind::DeadLetterHeld => {
-                open.remove(agent_id);
+            // A retried dead letter resumes its turn.
+            EventKind::DeadLetterRetried => {
+                ended.remove(turn_id);
             }
             _ => {}
         }

@@ -12,7 +12,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use ghost_domain::transcript::{Block, Role, TokenUsage};
 use ghost_domain::{AgentId, Clock, Timestamp, TurnId};
-use ghost_provider::{Charge, Deltas, ErrorKind, ModelAnswer, ModelRequest, Provider, ProviderError, estimate_tokens};
+use ghost_provider::{
+    Charge, Deltas, ErrorKind, ModelAnswer, ModelRequest, Provider, ProviderError, Stop, estimate_tokens,
+};
 
 use super::chance::Dice;
 use super::clock::SimClock;
@@ -28,6 +30,8 @@ pub(crate) struct Asked {
     pub(crate) round: usize,
     /// The mark of the answer; `None` if there was no answer or the caller no longer waited.
     pub(crate) answer: Option<u64>,
+    /// The model refused to answer, for its policy.
+    pub(crate) refused: bool,
 }
 
 #[derive(Default)]
@@ -109,7 +113,7 @@ impl SimModel {
             self.outside_log
                 .wrong(format!("{} thinks in {} and in {other} at once", request.agent_id, request.turn_id));
         }
-        log.asked.push(Asked { turn_id: request.turn_id, round, answer: None });
+        log.asked.push(Asked { turn_id: request.turn_id, round, answer: None, refused: false });
         let under_way = UnderWay { log: Arc::clone(&self.log), agent_id: request.agent_id.clone() };
         (log.asked.len() - 1, dice, under_way)
     }
@@ -165,6 +169,7 @@ impl Provider for SimModel {
         });
         if let Some(asked) = self.log().asked.get_mut(index) {
             asked.answer = Some(mark);
+            asked.refused = matches!(stop, Stop::Refused(_));
         }
         Ok(ModelAnswer { model: request.model.clone(), blocks, usage, estimated: false, stop })
     }
