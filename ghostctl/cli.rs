@@ -72,6 +72,7 @@ enum Command {
     Pause(world::pause::Pause),
     Resume(world::resume::Resume),
     Reload(world::reload::Reload),
+    ConfirmClock(world::confirm_clock::ConfirmClock),
     Shutdown(world::shutdown::Shutdown),
     /// Show the limits of the running world: show
     #[command(subcommand)]
@@ -264,6 +265,7 @@ async fn execute(cli: Cli, environment: &Environment, out: &mut Output) -> Resul
         Command::Pause(verb) => verb.run(&client).await,
         Command::Resume(verb) => verb.run(&client).await,
         Command::Reload(verb) => verb.run(&client).await,
+        Command::ConfirmClock(verb) => verb.run(&client).await,
         Command::Shutdown(verb) => verb.run(&client).await,
         Command::Config(verb) => verb.run(&client).await,
         Command::Agent(verb) => verb.run(&client).await,

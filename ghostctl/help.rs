@@ -6,7 +6,7 @@ use clap::{Arg, Command};
 
 /// The commands by purpose. A command in no group is listed under [`OTHER_HEADING`].
 pub const GROUPS: &[(&str, &[&str])] = &[
-    ("The world", &["status", "pause", "resume", "reload", "shutdown", "config"]),
+    ("The world", &["status", "pause", "resume", "reload", "confirm-clock", "shutdown", "config"]),
     (
         "Agents and work",
         &["agent", "turn", "task", "droid", "tool", "toolbox", "skill", "grant", "artifact", "approval"],

@@ -9,7 +9,7 @@
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
-use ghost_testkit::blackbox::{AHEAD, Daemon, Database, Deadline, TestEnvironment, ghostd_testing};
+use ghost_testkit::blackbox::{AHEAD, Daemon, Database, Deadline, TestEnvironment, WALL_OFF, ghostd_testing};
 use serde_json::Value;
 
 const SCRIPT: &str = r#"about: Sets timers and says what it was reminded of.
@@ -355,7 +355,7 @@ fn declared_channels_and_jobs_follow_the_world_file_over_kills_and_reloads() {
 }
 
 #[test]
-fn a_clock_jump_of_400_days_fires_each_due_schedule_once() {
+fn schedules_that_were_due_within_400_days_fire_once_each() {
     let mut test_env = TestEnvironment::new(ghostd_testing());
     let ahead = test_env.join("ahead");
     test_env.set(AHEAD, &ahead);
@@ -375,5 +375,42 @@ fn a_clock_jump_of_400_days_fires_each_due_schedule_once() {
     test_env.wait_until_quiet(Deadline::seconds(30));
     let fired = events(&test_env, "schedule.fired");
     assert!(fired.iter().filter(|event| event["agent_id"] == "ben").count() <= 2, "{fired:?}");
+    daemon.stop();
+}
+
+// covers: SCHED-02
+#[test]
+fn a_clock_that_was_a_day_ahead_delays_no_job_over_a_kill() {
+    let mut test_env = TestEnvironment::new(ghostd_testing());
+    let off = test_env.join("off");
+    test_env.set(WALL_OFF, &off);
+    let world = test_env.world("clock");
+    world.config(WORLD).archetype("clerk", "").write("scripts/clock.yaml", SCRIPT);
+    let mut daemon = test_env.up(world.path(), &[]);
+    test_env.ctl(&["cron", "add", "ada", "slots", "--cron", "*/5 * * * * *", "--message", "look"]).ok();
+    test_env.ctl(&["cron", "add", "ben", "pulse", "--every", "5s", "--message", "look"]).ok();
+    std::fs::write(&off, 86_400_000.to_string()).unwrap();
+    let jumped = until(&test_env, "world.clock_jumped", 1);
+    assert_eq!(jumped[0]["payload"]["by_ms"].as_i64().map(|ms| (ms + 500) / 1_000), Some(86_400));
+    let warnings = |test_env: &TestEnvironment| test_env.json(&["status"])["warnings"].to_string();
+    assert!(warnings(&test_env).contains("confirm-clock"), "{}", warnings(&test_env));
+    // Fired once more by the wrong clock, so that the next slots are tomorrow's.
+    until(&test_env, "schedule.set", 2);
+    daemon.kill();
+    std::fs::write(&off, "0").unwrap();
+    let daemon = test_env.up(world.path(), &[]);
+    let jumped = until(&test_env, "world.clock_jumped", 2);
+    assert!(jumped[1]["payload"]["by_ms"].as_i64().is_some_and(|ms| ms < -86_000_000), "{jumped:?}");
+    let before = events(&test_env, "schedule.fired").len();
+    let of = |fired: &[Value], agent: &str| fired[before..].iter().filter(|event| event["agent_id"] == agent).count();
+    Deadline::seconds(20).until("both jobs", || {
+        let fired = events(&test_env, "schedule.fired");
+        if of(&fired, "ada") > 0 && of(&fired, "ben") > 0 { Ok(()) } else { Err(format!("{fired:?}")) }
+    });
+    // The clock went back, so retention waits for nothing.
+    assert!(!warnings(&test_env).contains("confirm-clock") && warnings(&test_env).contains("the clock jumped back"));
+    assert_eq!(test_env.json(&["confirm-clock"])["changed"], true);
+    assert_eq!(test_env.json(&["confirm-clock"])["changed"], false);
+    assert!(!warnings(&test_env).contains("the clock"));
     daemon.stop();
 }

@@ -74,6 +74,7 @@ async fn every_other_command_is_one_object() {
         &["pause"],
         &["resume"],
         &["reload", "--dry-run"],
+        &["confirm-clock"],
         &["agent", "create", "scout", "--id", "s", "--name", "S", "--goal", "- go"],
         &["agent", "get", "a"],
         &["agent", "start", "a"],

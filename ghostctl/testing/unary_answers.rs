@@ -71,6 +71,7 @@ unary!(World {
     };
     pause(PauseRequest) -> PauseResponse = |_fake, _asked| PauseResponse { paused: true, changed: true, open_turns: 1 };
     resume(ResumeRequest) -> ResumeResponse = |_fake, _asked| ResumeResponse { paused: false, changed: true };
+    confirm_clock(ConfirmClockRequest) -> ConfirmClockResponse = |_fake, _asked| ConfirmClockResponse { changed: true };
     reload(ReloadRequest) -> ReloadResponse = |_fake, asked| ReloadResponse {
         changes: vec![PlanChange { action: "stop".into(), subject: "agent:old".into(), detail: "not named".into() }],
         problems: Vec::new(),

@@ -60,7 +60,7 @@ pub async fn work(engine: &Arc<Engine>, agent_id: &AgentId, session: &Arc<AgentS
     let mut slot = None;
     while engine.activity.may_begin(agent_id) && !session.yield_requested() {
         if let Some((wait, report)) =
-            session.pace(engine.services.ctx.now(), engine.services.ctx.limits().agent_turns_per_minute)
+            session.pace(engine.services.ctx.ports.clock.steady(), engine.services.ctx.limits().agent_turns_per_minute)
         {
             slot = None;
             if report {

@@ -42,7 +42,7 @@ impl ConnectionLimit {
             if acquired.is_ok() {
                 return ConnectionPermit(Arc::clone(counted));
             }
-            if counted.warned.is_due(world.ctx().now()) {
+            if counted.warned.is_due(world.ctx().ports.clock.steady()) {
                 tracing::warn!(connections_max = limit, "the connection limit is reached; new connections wait");
             }
             tokio::select! {

@@ -213,6 +213,10 @@ impl Narrator {
             EventKind::ApprovalClosed => plain(format!("its approval is {}", text("status"))),
             EventKind::TurnResumed => plain("resumes its turn".into()),
             EventKind::DeadLetterHeld => bad(format!("has a new dead letter: {}", text("reason"))),
+            EventKind::WorldClockJumped => {
+                let what = format!("the clock jumped from {} to {}", text("from"), text("to"));
+                sentence(own, what, None, Tone::Warning)
+            }
             EventKind::WorldWarning => sentence(own, format!("warning: {}", text("warning")), None, Tone::Warning),
             _ => None,
         }

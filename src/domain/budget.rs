@@ -13,6 +13,7 @@ use crate::money::Money;
 use crate::scope::Scope;
 use crate::time::Timestamp;
 use crate::transcript::TokenUsage;
+use crate::wall_clock::Jump;
 
 /// The limits of one scope; `None` is no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -147,6 +148,16 @@ impl Budget {
         self
     }
 
+    /// The account after a jump of the clock. The spending of a day moves with it: a jump begins no new
+    /// day, in either direction.
+    #[must_use]
+    pub fn moved(mut self, jump: Jump) -> Self {
+        if matches!(self.scope, Scope::Day(_)) && self.day >= jump.from.0.div_euclid(DAY_MS) {
+            self.day = jump.to.0.div_euclid(DAY_MS);
+        }
+        self
+    }
+
     /// The limits that the spending has reached, with the names of the command line: `tokens`,
     /// `usd`. With `tokens`, every call is refused. With `usd`, every call of a model that costs
     /// money is refused. A money limit of 0 is reached only when money was spent; free models can
@@ -236,6 +247,13 @@ mod tests {
         let right = ahead.set_right(day(5));
         assert_eq!((right.day, right.spent_tokens, right.clone().at(day(6)).spent_tokens), (5, 10, 0));
         assert_eq!(budget.clone().set_right(day(9)), budget);
+        for by in [1, -1, 400, -4_000] {
+            let moved = budget.clone().moved(Jump { from: day(5), to: day(5 + by) });
+            assert_eq!((moved.day, moved.clone().at(day(5 + by)).spent_tokens), (5 + by, 10), "by {by} days");
+            assert_eq!(moved.moved(Jump { from: day(5 + by), to: day(5) }), budget);
+        }
+        let over = budget.clone().moved(Jump { from: day(6), to: day(406) });
+        assert_eq!(over.at(day(406)).spent_tokens, 0, "its day was over before");
         let whole = Budget { spent_tokens: 10, ..Budget::open(Scope::World, day(5)) };
         assert_eq!(whole.clone().at(day(9)), whole);
         assert_eq!(this_day(day(5)), Timestamp(5 * DAY_MS));

@@ -257,6 +257,8 @@ pub struct ConversationEntry {
 /// The wait after the first failed attempt. Each further wait is four times as long, up to
 /// [`LONGEST_WAIT`].
 const FIRST_WAIT: Duration = Duration::from_secs(1);
+/// No wait is longer, also if the other side asks for more.
+pub const DELIVERY_WAIT_MAX: Duration = Duration::from_secs(2 * 3_600);
 /// The longest wait, without jitter.
 const LONGEST_WAIT: Duration = Duration::from_secs(3_600);
 

@@ -25,6 +25,10 @@ text_enum! {
         WorldSweepFound = "world.sweep_found",
         /// A value is near or past a limit, or a setting is dangerous.
         WorldWarning = "world.warning",
+        /// The wall clock jumped. What was computed from it was computed again.
+        WorldClockJumped = "world.clock_jumped",
+        /// An operator confirmed that the clock is right after a jump.
+        WorldClockConfirmed = "world.clock_confirmed",
         /// A loop of the daemon, such as maintenance, failed. It starts again after a pause.
         LoopFailed = "loop.failed",
         /// A team crashed more often than its limit allows.

@@ -59,6 +59,7 @@ pub mod tool_catalogue;
 pub mod transcript;
 pub mod turn;
 pub mod usage;
+pub mod wall_clock;
 pub mod write_acl;
 
 pub use agent::{Activity, Agent, AgentKind, AgentStatus, Desired};

@@ -1,6 +1,7 @@
 //! The records of schedules: timers, cron jobs, watches and heartbeats, and of their runs
 //! (SCHED-01..09, HB-01..07).
 
+pub mod again;
 pub mod changes;
 pub mod mode;
 pub mod options;
@@ -9,6 +10,7 @@ pub mod threads;
 pub mod words;
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -70,6 +72,13 @@ pub enum When {
         /// The instant.
         at: Timestamp,
     },
+    /// Once, some time after an anchor: unlike `At` no date, but a duration.
+    After {
+        /// The duration in milliseconds.
+        after_ms: u64,
+        /// Its start. It moves with a jump of the clock.
+        anchor: Timestamp,
+    },
     /// At every multiple of an interval from an anchor.
     Every {
         /// The interval in milliseconds.
@@ -98,11 +107,29 @@ pub enum When {
 }
 
 impl When {
+    /// Once, some time from `now`.
+    #[must_use]
+    pub fn after(time: Duration, now: Timestamp) -> Self {
+        Self::After { after_ms: u64::try_from(time.as_millis()).unwrap_or(u64::MAX), anchor: now }
+    }
+
+    /// The instant of a rule that runs once.
+    #[must_use]
+    pub fn once_at(&self) -> Option<Timestamp> {
+        match self {
+            Self::At { at } => Some(*at),
+            Self::After { after_ms, anchor } => Some(anchor.plus(Duration::from_millis(*after_ms))),
+            Self::Every { .. } | Self::Cron { .. } | Self::Change { .. } => None,
+        }
+    }
+
     /// The rule as JSON for people: as it is stored, but with instants in ISO 8601.
     #[must_use]
     pub fn shown(&self) -> Value {
         match self {
-            Self::At { at } => json!({ "type": "at", "at": at.rfc3339() }),
+            Self::At { .. } | Self::After { .. } => {
+                json!({ "type": "at", "at": self.once_at().map(Timestamp::rfc3339) })
+            }
             Self::Every { every_ms, anchor } => {
                 json!({ "type": "every", "every_ms": every_ms, "anchor": anchor.rfc3339() })
             }

@@ -25,6 +25,7 @@ pub struct ManualClock {
 
 struct State {
     now: Timestamp,
+    steady: Timestamp,
     next: u64,
     waiting: BTreeMap<(Timestamp, u64), oneshot::Sender<()>>,
 }
@@ -34,7 +35,7 @@ impl ManualClock {
     #[must_use]
     pub fn at(ms: i64) -> Arc<Self> {
         Arc::new(Self {
-            state: Mutex::new(State { now: Timestamp(ms), next: 0, waiting: BTreeMap::new() }),
+            state: Mutex::new(State { now: Timestamp(ms), steady: Timestamp(ms), next: 0, waiting: BTreeMap::new() }),
             sleepers: watch::Sender::new(0),
         })
     }
@@ -51,7 +52,8 @@ impl ManualClock {
         let due = {
             let mut state = self.lock();
             state.now = state.now.plus(by);
-            let first_later = (Timestamp(state.now.0.saturating_add(1)), 0);
+            state.steady = state.steady.plus(by);
+            let first_later = (Timestamp(state.steady.0.saturating_add(1)), 0);
             let later = state.waiting.split_off(&first_later);
             std::mem::replace(&mut state.waiting, later)
         };
@@ -61,10 +63,15 @@ impl ManualClock {
         }
     }
 
-    /// Sets the clock back by `by`.
-    pub fn set_back(&self, by: Duration) {
+    /// Moves the wall clock alone by some milliseconds. No sleeper wakes.
+    pub fn jump(&self, by_ms: i64) {
         let mut state = self.lock();
-        state.now = state.now.minus(by);
+        state.now = Timestamp(state.now.0.saturating_add(by_ms));
+    }
+
+    /// Sets the wall clock back by `by`.
+    pub fn set_back(&self, by: Duration) {
+        self.jump(i64::try_from(by.as_millis()).map_or(i64::MIN, |ms| -ms));
     }
 
     /// Advances the clock in steps until `done` completes. Between two steps the other tasks run.
@@ -105,10 +112,15 @@ impl Clock for ManualClock {
         self.lock().now
     }
 
-    fn sleep_until(&self, until: Timestamp) -> BoxFuture<'static, ()> {
+    fn steady(&self) -> Timestamp {
+        self.lock().steady
+    }
+
+    fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()> {
         let receiver = {
             let mut state = self.lock();
-            if until <= state.now {
+            let until = state.steady.plus(duration);
+            if until <= state.steady {
                 return Box::pin(std::future::ready(()));
             }
             let (sender, receiver) = oneshot::channel();

@@ -68,18 +68,30 @@ impl fmt::Display for Timestamp {
     }
 }
 
-/// The only source of time. Deadlines that must survive a restart are stored as [`Timestamp`]s. All
-/// waiting uses this port, so a simulation can control time.
+/// The only source of time. All waiting uses this port, so a simulation can control time.
+///
+/// The wall clock is input, not truth: it may jump in either direction. What is stored or shown uses
+/// [`Clock::now`]. What one process measures uses [`Clock::steady`] and [`Clock::sleep`].
 pub trait Clock: Send + Sync + 'static {
-    /// The present time.
+    /// The present time of the wall clock.
     fn now(&self) -> Timestamp;
 
-    /// Completes at or after `until`, at once if `until` has passed.
-    fn sleep_until(&self, until: Timestamp) -> BoxFuture<'static, ()>;
+    /// The time that has passed, as an instant that never jumps. It began as the time of the wall
+    /// clock. It must not be stored, because it has no meaning in another process.
+    fn steady(&self) -> Timestamp;
 
-    /// Completes after `duration`.
-    fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()> {
-        self.sleep_until(self.now().plus(duration))
+    /// Completes after `duration`. A jump of the wall clock does not matter.
+    fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()>;
+
+    /// Completes when the time from now to `until` has passed, at once if `until` has passed. If the
+    /// wall clock jumps meanwhile, that does not matter: a deadline moves with the clock.
+    fn sleep_until(&self, until: Timestamp) -> BoxFuture<'static, ()> {
+        self.sleep(until.since(self.now()))
+    }
+
+    /// The time of the wall clock at an instant of [`Clock::steady`].
+    fn wall_of(&self, steady: Timestamp) -> Timestamp {
+        Timestamp(self.now().0.saturating_add(steady.0.saturating_sub(self.steady().0)))
     }
 }
 

@@ -8,7 +8,8 @@ use ghost_domain::event::NewEvent;
 use ghost_domain::ports::{Ports, Signal};
 use ghost_domain::redact::Redactor;
 use ghost_domain::text::{clip, prefix_bytes, shown};
-use ghost_domain::{Agent, AgentId, ChatWake, EventId, Limits, RootId, Timestamp};
+use ghost_domain::wall_clock::WatchedClock;
+use ghost_domain::{Agent, AgentId, ChatWake, Clock, EventId, Limits, RootId, Timestamp};
 use ghost_store::Writes;
 use uuid::Uuid;
 
@@ -41,8 +42,10 @@ pub struct Wait {
 /// for all of them at once.
 #[derive(Clone)]
 pub struct OperationContext {
-    /// The ports for the clock, ids and jitter.
+    /// The ports for the clock, ids and jitter. The clock is [`OperationContext::clock`].
     pub ports: Ports,
+    /// The wall clock, watched for jumps. Until the world follows a jump, time goes on without it.
+    pub clock: Arc<WatchedClock>,
     /// Removes secrets from text that is stored for people to read.
     pub redactor: Arc<Redactor>,
     /// The name of this daemon's node.
@@ -63,8 +66,10 @@ impl OperationContext {
     /// every agent can run ([`OperationContext::set_fitness`]).
     #[must_use]
     pub fn new(ports: Ports, redactor: Redactor, node: &str, epoch: i64, limits: Limits) -> Self {
+        let clock = Arc::new(WatchedClock::over(ports.clock));
         Self {
-            ports,
+            ports: Ports { clock: Arc::clone(&clock) as Arc<dyn Clock>, ..ports },
+            clock,
             redactor: Arc::new(redactor),
             node: node.into(),
             epoch,

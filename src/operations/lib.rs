@@ -18,6 +18,7 @@ pub mod asks;
 pub mod budgets;
 mod chain;
 pub mod chat;
+pub mod clock;
 mod context;
 pub mod conversations;
 pub mod dead_letters;

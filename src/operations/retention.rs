@@ -1,12 +1,17 @@
 //! Retention: deletes old rows in small transactions, so that a world can run for months.
+//!
+//! Age is a reading of the wall clock, and this must never trust one reading. After a jump of the clock it
+//! deletes only what is old by the time that passed since ([`Doubt`]), and no sweep deletes more of a
+//! family than a share of it.
 
 use std::time::Duration;
 
+use ghost_domain::wall_clock::Doubt;
 use ghost_domain::{Limits, Refusal, Timestamp};
 use ghost_store::Store;
 use ghost_store::tables::Family;
 
-use crate::{OperationContext, Result};
+use crate::{OperationContext, Result, clock};
 
 /// Rows deleted in one transaction. It is small, so that pruning does not delay the agents.
 const SLICE: u32 = 500;
@@ -51,23 +56,34 @@ fn kept(family: Family, limits: &Limits) -> Duration {
     })
 }
 
-/// Prunes every family once, slice by slice. Returns the number of deleted rows. If one family
-/// fails, the others are still pruned.
+/// The part of a family's rows that one sweep deletes at most, or one transaction's rows if that is
+/// more.
+const SHARE: u64 = 4;
+
+/// Prunes every family once, slice by slice, up to its share. Returns the number of deleted rows. If one
+/// family fails, the others are still pruned.
 ///
 /// # Errors
 /// The first refusal, after all families were tried.
 pub async fn sweep(store: &Store, ctx: &OperationContext) -> Result<u64> {
     let (mut gone, mut first) = (0, Ok(()));
-    let before = |family| ctx.now().minus(kept(family, &ctx.limits()));
-    let families = Family::ALL.into_iter().map(|family| Slice::Family(family, before(family)));
-    let entries = Slice::Entries(before(Family::Conversations), ctx.limits().conversation_entries_max);
-    for slice in families.chain([entries, Slice::TaskEvents(ctx.limits().task_history_max)]) {
-        match slice.prune_all(store).await {
+    let (doubt, limits, now) = (doubt(store).await?, ctx.limits(), ctx.now());
+    let before = |age| now.minus(age);
+    let aged = |family| Some(kept(family, &limits)).filter(|age| doubt.allows(*age));
+    let families = Family::ALL.into_iter().filter_map(|family| Some(Slice::Family(family, before(aged(family)?))));
+    let entries = aged(Family::Conversations).map(|age| Slice::Entries(before(age), limits.conversation_entries_max));
+    for slice in families.chain(entries).chain([Slice::TaskEvents(limits.task_history_max)]) {
+        match slice.prune_share(store).await {
             Ok(rows) => gone += rows,
             Err(refusal) => first = first.and(Err(refusal)),
         }
     }
     first.map(|()| gone)
+}
+
+/// How far the clock may be ahead.
+async fn doubt(store: &Store) -> Result<Doubt> {
+    store.read(|r| Box::pin(async move { clock::state(r).await })).await.map(|state| state.doubt)
 }
 
 /// The history families that use the largest amount of storage. No running work needs these rows.
@@ -100,7 +116,7 @@ pub async fn stored(store: &Store, ctx: &OperationContext) -> Result<Stored> {
 /// `limits.store_bytes_max`. Each round halves the retention time. Rows younger than an hour are
 /// kept. Returns the number of deleted rows.
 pub async fn sweep_bytes(store: &Store, ctx: &OperationContext) -> Result<u64> {
-    let (mut gone, mut halves) = (0, 0);
+    let (mut gone, mut halves, doubt) = (0, 0, doubt(store).await?);
     while stored(store, ctx).await?.over {
         halves += 1;
         let mut shortened = false;
@@ -108,7 +124,9 @@ pub async fn sweep_bytes(store: &Store, ctx: &OperationContext) -> Result<u64> {
             let full = kept(family, &ctx.limits());
             let short = full.checked_div(1 << halves).unwrap_or_default().max(HISTORY_MIN);
             shortened |= short > HISTORY_MIN;
-            gone += Slice::Family(family, ctx.now().minus(short)).prune_all(store).await?;
+            if doubt.allows(short) {
+                gone += Slice::Family(family, ctx.now().minus(short)).prune(store, u64::MAX).await?;
+            }
             if !stored(store, ctx).await?.over {
                 return Ok(gone);
             }
@@ -137,9 +155,28 @@ impl Slice {
         }
     }
 
-    async fn prune_all(self, store: &Store) -> Result<u64> {
-        let (mut gone, rows) = (0, self.rows());
+    /// Deletes up to the family's share.
+    async fn prune_share(self, store: &Store) -> Result<u64> {
+        let slice = u64::from(self.rows());
+        let Self::Family(family, _) = self else { return self.prune(store, u64::MAX).await };
+        let gone = self.prune(store, slice).await?;
+        if gone < slice {
+            return Ok(gone);
+        }
+        let left: u64 =
+            store.write(move |w| Box::pin(async move { w.prune_rows(family).await })).await.map_err(Refusal::from)?;
+        let most = left.saturating_add(gone) / SHARE;
+        Ok(gone + self.prune(store, most.saturating_sub(gone)).await?)
+    }
+
+    /// Deletes at most `most` rows, slice by slice.
+    async fn prune(self, store: &Store, most: u64) -> Result<u64> {
+        let mut gone = 0;
         loop {
+            let rows = u32::try_from(most - gone).unwrap_or(u32::MAX).min(self.rows());
+            if rows == 0 {
+                return Ok(gone);
+            }
             let slice: u64 = store
                 .write(move |w| {
                     Box::pin(async move {
@@ -152,7 +189,7 @@ impl Slice {
                 })
                 .await
                 .map_err(Refusal::from)?;
-            gone += slice;
+            gone = gone.saturating_add(slice).min(most);
             if slice < u64::from(rows) {
                 return Ok(gone);
             }

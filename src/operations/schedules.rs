@@ -291,7 +291,7 @@ fn checked_when(kind: ScheduleKind, when: When) -> Result<When> {
             wanted.dedup();
             Ok(When::Change { path, recursive, changes: wanted, debounce_ms })
         }
-        (ScheduleKind::Timer, when @ When::At { .. })
+        (ScheduleKind::Timer, when @ (When::At { .. } | When::After { .. }))
         | (ScheduleKind::Cron, when @ (When::At { .. } | When::Every { .. } | When::Cron { .. }))
         | (ScheduleKind::Heartbeat, when @ When::Every { .. }) => Ok(when),
         (kind, _) => Err(Refusal::new(Code::InvalidArguments, format!("this rule does not fit a {kind}"))

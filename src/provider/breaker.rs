@@ -37,7 +37,8 @@ pub struct Pass {
 pub enum Admitted {
     /// The call may be made.
     Pass(Pass),
-    /// The model is down: ask again at this time, or when [`Breaker::changed`] completes.
+    /// The model is down: ask again at this instant of [`Clock::steady`], or when [`Breaker::changed`]
+    /// completes.
     Wait(Option<Timestamp>),
 }
 
@@ -77,7 +78,7 @@ impl Breaker {
     /// Requests permission to call a model.
     pub fn admit(self: &Arc<Self>, model: &str) -> Admitted {
         let mut circuits = self.lock();
-        let now = self.clock.now();
+        let now = self.clock.steady();
         let admit = circuits.get_mut(model).map_or(Admit::Go, |circuit| circuit.admit(now));
         let pass = |probe| Pass { breaker: Arc::clone(self), model: model.to_owned(), probe };
         match admit {
@@ -97,26 +98,33 @@ impl Breaker {
     /// The outage of a model, if it is down.
     #[must_use]
     pub fn outage(&self, model: &str) -> Option<Outage> {
-        self.lock().get(model).and_then(|circuit| circuit.outage().cloned())
+        let outage = self.lock().get(model).and_then(|circuit| circuit.outage().cloned());
+        outage.map(|outage| self.shown(outage))
     }
 
     /// All models that are down, by name.
     #[must_use]
     pub fn outages(&self) -> Vec<(String, Outage)> {
         let circuits = self.lock();
-        circuits.iter().filter_map(|(model, circuit)| Some((model.clone(), circuit.outage()?.clone()))).collect()
+        let down = circuits.iter().filter_map(|(model, circuit)| Some((model.clone(), circuit.outage()?.clone())));
+        down.map(|(model, outage)| (model, self.shown(outage))).collect()
+    }
+
+    /// An outage with its times as the wall clock shows them.
+    fn shown(&self, outage: Outage) -> Outage {
+        Outage { since: self.clock.wall_of(outage.since), probe_at: self.clock.wall_of(outage.probe_at), ..outage }
     }
 
     /// Marks a model as down, because all attempts of a call have failed. Returns the outage that
     /// begins.
     pub fn open(&self, model: &str, error: &ProviderError) -> Option<Outage> {
-        let now = self.clock.now();
-        self.change(model, |circuit| circuit.open(now, error))
+        let now = self.clock.steady();
+        self.change(model, |circuit| circuit.open(now, error)).map(|outage| self.shown(outage))
     }
 
     /// Makes the next probe of a model due at once.
     pub fn probe_now(&self, model: &str) {
-        let now = self.clock.now();
+        let now = self.clock.steady();
         self.change(model, |circuit| circuit.probe_now(now));
     }
 
@@ -141,7 +149,7 @@ impl Pass {
         if ended.is_some() {
             self.breaker.notify();
         }
-        ended
+        ended.map(|outage| self.breaker.shown(outage))
     }
 
     /// Whether the model went down after this pass was granted.
@@ -153,8 +161,9 @@ impl Pass {
     /// Reports that the call failed for a transient cause. Returns the outage that begins.
     pub fn failed(mut self, error: &ProviderError, bounds: (u32, Duration)) -> Option<Outage> {
         let probe = std::mem::take(&mut self.probe);
-        let now = self.breaker.clock.now();
-        self.breaker.change(&self.model, |circuit| circuit.failed(now, probe, error, bounds))
+        let now = self.breaker.clock.steady();
+        let began = self.breaker.change(&self.model, |circuit| circuit.failed(now, probe, error, bounds));
+        began.map(|outage| self.breaker.shown(outage))
     }
 
     /// Reports a refusal that looks permanent. Returns whether it is the model's and not the request's; then the caller

@@ -2,7 +2,8 @@
 //! (see Nygard, "Release It!"). A pure type, so that property tests and the simulation can drive
 //! it.
 //!
-//! This type must never read a clock, wait, or allow two probes at once.
+//! Its times are instants of a clock that never jumps. This type must never read a clock, wait, or allow two
+//! probes at once.
 
 use std::time::Duration;
 

@@ -194,10 +194,11 @@ impl Pool {
         // prolonged meanwhile.
         loop {
             let until = Timestamp(self.closed_until.load(Ordering::Acquire));
-            if self.clock.now() >= until {
+            let left = until.since(self.clock.steady());
+            if left.is_zero() {
                 break;
             }
-            self.clock.sleep_until(until).await;
+            self.clock.sleep(left).await;
         }
         drop(queued);
         Slot { held: slot, _in_use: Counted::new(&self.in_use) }
@@ -223,17 +224,17 @@ impl Pool {
         HeldSlot(Arc::clone(&self.queue))
     }
 
-    /// Starts no call before `until`. A shorter pause than the current one changes nothing; running
+    /// Starts no call before `until`, an instant of [`Clock::steady`]. A shorter pause than the current one changes nothing; running
     /// calls continue.
     pub fn cool_down(&self, until: Timestamp) {
         self.closed_until.fetch_max(until.0, Ordering::AcqRel);
     }
 
-    /// The end of the current pause, if there is one.
+    /// The end of the current pause, if there is one, as an instant of [`Clock::steady`].
     #[must_use]
     pub fn closed_until(&self) -> Option<Timestamp> {
         let until = Timestamp(self.closed_until.load(Ordering::Acquire));
-        (self.clock.now() < until).then_some(until)
+        (self.clock.steady() < until).then_some(until)
     }
 
     /// Number of waiting calls.

@@ -246,7 +246,7 @@ impl Docker {
             slots.remove(&oldest);
         }
         let slot = slots.entry(key).or_default();
-        slot.used_at.store(self.clock.now().0, Ordering::Relaxed);
+        slot.used_at.store(self.clock.steady().0, Ordering::Relaxed);
         Ok(Arc::clone(slot))
     }
 
@@ -337,7 +337,7 @@ impl Docker {
 
     /// Ends containers that have had nothing to do.
     fn end_idle(&self) {
-        let now = self.clock.now();
+        let now = self.clock.steady();
         self.slots().retain(|_, slot| {
             let used_at = Timestamp(slot.used_at.load(Ordering::Relaxed));
             !slot.is_idle() || now.since(used_at) < IDLE

@@ -206,7 +206,7 @@ impl Local {
     async fn runner(&self, agent_id: &AgentId) -> Result<Arc<Runner>, Refusal> {
         let mut runners = self.runners.lock().await;
         if let Some(started) = runners.get_mut(agent_id).filter(|started| !started.runner.is_gone()) {
-            started.used_at = self.clock.now();
+            started.used_at = self.clock.steady();
             return Ok(Arc::clone(&started.runner));
         }
         let unavailable = |why: String| {
@@ -220,7 +220,7 @@ impl Local {
         };
         let cgroup = self.cgroups.as_ref().map(in_group).transpose();
         let cgroup = cgroup.map_err(|error| unavailable(format!("its control group cannot be made: {error}")))?;
-        let used_at = self.clock.now();
+        let used_at = self.clock.steady();
         let started = Started { runner: Arc::clone(&runner), used_at, child: Some(child), cgroup };
         runners.insert(agent_id.clone(), started);
         Ok(runner)
@@ -228,7 +228,7 @@ impl Local {
 
     /// Ends runners that have had nothing to do.
     async fn end_idle_runners(&self) {
-        let now = self.clock.now();
+        let now = self.clock.steady();
         self.runners.lock().await.retain(|_, started| {
             // One more holder is a command under way.
             Arc::strong_count(&started.runner) > 1 || now.since(started.used_at) < IDLE

@@ -1,6 +1,7 @@
 //! The real clock. Only this module of the server reads the system clock.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use ghost_domain::time::BoxFuture;
 use ghost_domain::{Clock, Timestamp};
@@ -17,7 +18,14 @@ impl Clock for SystemClock {
     }
 
     #[allow(clippy::disallowed_methods, reason = "this is the port, which all other code uses")]
-    fn sleep_until(&self, until: Timestamp) -> BoxFuture<'static, ()> {
-        Box::pin(tokio::time::sleep(until.since(self.now())))
+    fn steady(&self) -> Timestamp {
+        static BEGAN: OnceLock<(Timestamp, Instant)> = OnceLock::new();
+        let (wall, began) = BEGAN.get_or_init(|| (self.now(), Instant::now()));
+        wall.plus(began.elapsed())
+    }
+
+    #[allow(clippy::disallowed_methods, reason = "this is the port, which all other code uses")]
+    fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()> {
+        Box::pin(tokio::time::sleep(duration))
     }
 }

@@ -227,7 +227,7 @@ impl Fetcher {
             return Ok(());
         }
         let site = url.origin().ascii_serialization();
-        let now = self.clock.now();
+        let now = self.clock.steady();
         let known = self.sites.lock().unwrap_or_else(PoisonError::into_inner).get(&site).cloned();
         let rules = match known.filter(|(at, _)| now.since(*at) < ROBOTS_KEPT) {
             Some((_, rules)) => rules,

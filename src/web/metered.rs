@@ -22,12 +22,12 @@ pub(crate) struct Metered<S> {
 
 impl<S> Metered<S> {
     pub(crate) fn new(stream: S, bytes: u64, idle: Duration, clock: Arc<dyn Clock>) -> Self {
-        Self { stream, left: bytes, idle, active: clock.now(), alarm: clock.sleep(idle), clock }
+        Self { stream, left: bytes, idle, active: clock.steady(), alarm: clock.sleep(idle), clock }
     }
 
     /// Counts bytes that went through.
     fn count(&mut self, bytes: usize) -> io::Result<()> {
-        self.active = self.clock.now();
+        self.active = self.clock.steady();
         match self.left.checked_sub(u64::try_from(bytes).unwrap_or(u64::MAX)) {
             Some(left) => {
                 self.left = left;
@@ -43,7 +43,7 @@ impl<S> Metered<S> {
     /// Fails if nothing has happened for too long.
     fn check_silence(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
         while self.alarm.as_mut().poll(cx).is_ready() {
-            let silent = self.clock.now().since(self.active);
+            let silent = self.clock.steady().since(self.active);
             if silent >= self.idle {
                 return Err(io::ErrorKind::TimedOut.into());
             }

@@ -20,6 +20,7 @@ use ractor::Actor;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
+use crate::clock;
 use crate::directory::Directory;
 use crate::loops::{self, Loops};
 use crate::maintenance;
@@ -163,6 +164,8 @@ fn start_loops(world: &World, tree: &Arc<Tree>) {
         Box::pin(signals::rounds(Arc::clone(&own), std::mem::replace(&mut again, true)))
     });
     let own = Arc::clone(tree);
+    world.keep_running(loops::CLOCK, move || Box::pin(clock::rounds(Arc::clone(&own))));
+    let own = Arc::clone(tree);
     world.keep_running(loops::SCHEDULES, move || Box::pin(schedules::rounds(Arc::clone(&own), since)));
     let own = Arc::clone(tree);
     world.keep_running(loops::WATCHES, move || Box::pin(watches::rounds(Arc::clone(&own))));
@@ -224,6 +227,7 @@ async fn prepare(tree: &Tree, plan: &Arc<Plan>, started: Value) -> Result<bool, 
                 }
                 w.meta_put(WORLD_ID, &plan.world_id).await?;
                 w.meta_put(EPOCH, &ctx.epoch.to_string()).await?;
+                ghost_operations::clock::at_start(w, &ctx).await?;
                 agents::claim_all(w, &ctx).await?;
                 reconcile::records(w, &ctx, &Party::System, &plan, Stage::Boot).await?;
                 turns::review_at_boot(w, &ctx).await?;

@@ -120,7 +120,7 @@ impl Directory {
             strings: Mutex::default(),
             places: Mutex::new(Places::new(usize::MAX)),
             places_changed: Notify::new(),
-            started_at: clock.now(),
+            started_at: clock.steady(),
             clock,
             paused: AtomicBool::new(false),
             closing: AtomicBool::new(false),
@@ -303,7 +303,7 @@ impl Directory {
                         reason,
                         wake: WakeSlot::default(),
                         created_at: agent.created_at,
-                        idle_since: self.clock.now(),
+                        idle_since: self.clock.steady(),
                         restarts: agent.restarts,
                         incarnation: agent.incarnation,
                         kind: agent.kind,
@@ -358,7 +358,7 @@ impl Directory {
         slot.wake.activated(Box::new(actor));
         if slot.activity == Activity::Asleep {
             slot.activity = Activity::Idle;
-            slot.idle_since = self.clock.now();
+            slot.idle_since = self.clock.steady();
         }
         true
     }
@@ -520,7 +520,7 @@ impl Directory {
 impl Slot {
     fn show(&mut self, activity: Activity, clock: &dyn Clock) {
         if activity == Activity::Idle && self.activity != Activity::Idle {
-            self.idle_since = clock.now();
+            self.idle_since = clock.steady();
         }
         self.activity = activity;
     }
@@ -614,6 +614,6 @@ impl AgentControl for Directory {
     }
 
     fn started_at(&self) -> Timestamp {
-        self.started_at
+        self.clock.wall_of(self.started_at)
     }
 }

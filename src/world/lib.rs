@@ -6,6 +6,7 @@
 //! so (`docs/design.md`).
 
 pub mod boot;
+mod clock;
 pub mod directory;
 mod health;
 pub mod loops;

@@ -30,6 +30,8 @@ pub const SCHEDULES: &str = "schedules";
 pub const WATCHES: &str = "watches";
 /// Writes the file of artifacts.
 pub const MANIFEST: &str = "manifest";
+/// Watches the wall clock for jumps.
+pub const CLOCK: &str = "clock";
 /// Delivers messages to the outside.
 pub const DELIVERIES: &str = "deliveries";
 

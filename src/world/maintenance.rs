@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use ghost_agent::AgentMsg;
 use ghost_domain::event::{EventKind, NewEvent};
-use ghost_domain::{AgentId, Limits, Refusal, Timestamp};
+use ghost_domain::{AgentId, Limits, Refusal};
 use ghost_operations::{agents, approvals, asks, droids, retention};
 use serde_json::json;
 
@@ -30,12 +30,12 @@ const SIZE_CHECK_EVERY: Duration = Duration::from_secs(60);
 pub(crate) async fn rounds(tree: Arc<Tree>) -> Result<(), String> {
     let ctx = tree.engine.services.ctx.clone();
     let clock = Arc::clone(&ctx.ports.clock);
-    let mut swept_at = ctx.now();
-    let (mut pruned_at, mut size_checked_at, mut warned) = (Timestamp(0), Timestamp(0), false);
+    let mut swept_at = clock.steady();
+    let (mut pruned_at, mut size_checked_at, mut warned) = (None, None, false);
     let mut suspects = BTreeMap::new();
     loop {
         clock.sleep(ROUND_EVERY).await;
-        let now = ctx.now();
+        let now = clock.steady();
         let limits = ctx.limits();
         for actor in tree.directory.idle_actors(now.minus(Limits::seconds(limits.sleep_after_seconds))) {
             // An actor that has just ended needs no sleep.
@@ -66,16 +66,16 @@ pub(crate) async fn rounds(tree: Arc<Tree>) -> Result<(), String> {
                 tracing::warn!(%refusal, "agents that are no longer needed could not be deleted");
             }
         }
-        if now.since(pruned_at) >= PRUNE_EVERY {
-            pruned_at = now;
+        if pruned_at.is_none_or(|at| now.since(at) >= PRUNE_EVERY) {
+            pruned_at = Some(now);
             match retention::sweep(&tree.engine.services.store, &ctx).await {
                 Ok(0) => {}
                 Ok(rows) => tracing::info!(rows, "deleted rows that are past their retention"),
                 Err(refusal) => tracing::warn!(%refusal, "deleting old rows failed"),
             }
         }
-        if now.since(size_checked_at) >= SIZE_CHECK_EVERY {
-            size_checked_at = now;
+        if size_checked_at.is_none_or(|at| now.since(at) >= SIZE_CHECK_EVERY) {
+            size_checked_at = Some(now);
             match check_size(&tree, warned).await {
                 Ok(warns) => warned = warns,
                 Err(refusal) => tracing::warn!(%refusal, "the size of the data could not be checked"),

@@ -37,6 +37,8 @@ pub(crate) async fn rounds(tree: Arc<Tree>, mut since: Timestamp) -> Result<(), 
             since = ctx.now();
             continue;
         }
+        // After a jump back, a slot that is due now was not missed.
+        since = since.min(ctx.now());
         let next = match round(&tree, since).await {
             Ok(next) => next.unwrap_or(Timestamp(i64::MAX)),
             Err(refusal) => {

@@ -87,7 +87,7 @@ pub(crate) async fn rounds(tree: Arc<Tree>) -> Result<(), String> {
         Watches { tree, all: BTreeMap::new(), touched: Arc::default(), directories: BTreeMap::new(), watcher: None };
     // No check was made since the last daemon ended, or since the world was paused.
     let mut late = true;
-    let mut check_all_at = ctx.now();
+    let mut check_all_at = clock.steady();
     loop {
         changes.mark_unchanged();
         if watches.tree.directory.is_paused() {
@@ -96,16 +96,16 @@ pub(crate) async fn rounds(tree: Arc<Tree>) -> Result<(), String> {
                 return Ok(());
             }
             late = true;
-            check_all_at = ctx.now();
+            check_all_at = clock.steady();
             continue;
         }
         match watches.load().await {
-            Ok(true) => check_all_at = ctx.now(),
+            Ok(true) => check_all_at = clock.steady(),
             Ok(false) => {}
             Err(refusal) => tracing::warn!(%refusal, "the watches could not be read; trying again"),
         }
         loop {
-            let now = ctx.now();
+            let now = clock.steady();
             let all = check_all_at <= now;
             watches.check(now, all, late).await;
             if all {
@@ -123,8 +123,8 @@ pub(crate) async fn rounds(tree: Arc<Tree>) -> Result<(), String> {
                     }
                     break;
                 }
-                () = touched.bell.notified() => watches.note_touched(ctx.now()),
-                () = clock.sleep_until(next.unwrap_or(check_all_at).min(check_all_at)) => {}
+                () = touched.bell.notified() => watches.note_touched(clock.steady()),
+                () = clock.sleep(next.unwrap_or(check_all_at).min(check_all_at).since(clock.steady())) => {}
             }
         }
     }

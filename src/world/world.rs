@@ -185,7 +185,7 @@ impl World {
     pub async fn wait_until_stopped(&self, agent_id: &AgentId) -> Result<Agent, Refusal> {
         let clock = Arc::clone(&self.ctx().ports.clock);
         let grace = Limits::seconds(self.ctx().limits().stop_grace_seconds) + Duration::from_secs(10);
-        let deadline = self.ctx().now().plus(grace);
+        let deadline = clock.steady().plus(grace);
         let mut feed = self.store().feed();
         loop {
             let id = agent_id.clone();
@@ -195,7 +195,7 @@ impl World {
                 .await
                 .map_err(Refusal::from)?
                 .ok_or_else(|| Refusal::not_found("agent", agent_id.as_str(), None))?;
-            let over = agent.status != AgentStatus::Stopping || self.ctx().now() >= deadline;
+            let over = agent.status != AgentStatus::Stopping || clock.steady() >= deadline;
             if over {
                 return Ok(agent);
             }
@@ -203,7 +203,7 @@ impl World {
                 biased;
                 // A commit may have changed the agent, so the record is read again.
                 _ = feed.recv() => {}
-                () = clock.sleep_until(deadline) => {}
+                () = clock.sleep(deadline.since(clock.steady())) => {}
             }
         }
     }

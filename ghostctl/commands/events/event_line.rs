@@ -80,6 +80,8 @@ fn what_happened(event: &Event, view: &View) -> String {
         "world.stopped" => format!("the world stopped{}", f.with(": ", "reason")),
         "world.paused" => format!("the world is paused{}", f.with(": ", "reason")),
         "world.resumed" => "the world is resumed".to_owned(),
+        "world.clock_jumped" => format!("the clock jumped from {} to {}", f.get("from"), f.get("to")),
+        "world.clock_confirmed" => format!("{} confirms the clock", f.party("by")),
         "world.warning" => format!("warning: {}", f.get("warning")),
         "agent.created" => format!("is created from {} by {}", f.get("archetype"), f.party("by")),
         "agent.started" => format!("is started by {}", f.party("by")),

@@ -1,5 +1,6 @@
-//! Commands for the whole world: `status`, `pause`, `resume`, `reload` and `shutdown`.
+//! Commands for the whole world: `status`, `pause`, `resume`, `reload`, `confirm-clock` and `shutdown`.
 
+pub mod confirm_clock;
 pub mod pause;
 pub mod reload;
 pub mod resume;

@@ -193,7 +193,7 @@ impl Runner {
                 working.fetch_add(1, Ordering::Relaxed);
                 this.show(Activity::Acting);
             }
-            let (began, paused) = (clock.now(), this.paused());
+            let (began, paused) = (clock.steady(), this.paused());
             let outcome = match refusal {
                 Some(refusal) => CallResult::Refused(refusal),
                 None => this.run_beside(checked, &permits).await?,
@@ -202,7 +202,7 @@ impl Runner {
             if !waited && working.fetch_sub(1, Ordering::Relaxed) == 1 && has_waits {
                 this.show(Activity::Asking);
             }
-            let worked = clock.now().since(began).saturating_sub(this.paused().saturating_sub(paused));
+            let worked = clock.steady().since(began).saturating_sub(this.paused().saturating_sub(paused));
             let worked = if waited { Duration::ZERO } else { worked };
             this.recorded(checked, outcome).await.map(|outcome| (outcome, worked))
         });
@@ -247,7 +247,7 @@ impl Runner {
             return self.recorded(&checked, CallResult::Refused(refusal)).await;
         }
         let clock = self.clock();
-        let (began, paused) = (clock.now(), self.paused());
+        let (began, paused) = (clock.steady(), self.paused());
         let done = match &checked.run {
             Run::World(tool) => self.in_store(&checked, tool).await?,
             Run::File(tool) => self.file(&checked, tool).await?,
@@ -256,7 +256,7 @@ impl Runner {
                 format!("{} cannot run alone", checked.tool.spec.name),
             )),
         };
-        self.worked += clock.now().since(began).saturating_sub(self.paused().saturating_sub(paused));
+        self.worked += clock.steady().since(began).saturating_sub(self.paused().saturating_sub(paused));
         self.recorded(&checked, done).await
     }
 
@@ -281,7 +281,7 @@ impl Runner {
             return self.recorded(&checked, CallResult::Refused(refusal)).await;
         }
         let clock = self.clock();
-        let began = clock.now();
+        let began = clock.steady();
         let call_id = begun.unwrap_or_else(|| CallId(self.engine.services.ctx.id()));
         let call_context = self.call_context(call_id, &checked);
         let arguments = checked.call.arguments.clone();
@@ -301,7 +301,7 @@ impl Runner {
                 return Err(Refusal::new(Code::Internal, format!("{name} records its own result")));
             }
         };
-        self.worked += clock.now().since(began);
+        self.worked += clock.steady().since(began);
         let pending_result = PendingResult::new(start, self.ended(&checked, call_id), result);
         let outcome = pending_result.outcome.clone();
         self.pending_result = Some(Arc::new(pending_result));
@@ -312,7 +312,7 @@ impl Runner {
     async fn read(&self, checked: &Checked, tool: &Arc<dyn ErasedRead>) -> Result<CallResult, Refusal> {
         let call_id = CallId(self.engine.services.ctx.id());
         let call_context = self.call_context(call_id, checked);
-        let began = self.clock().now();
+        let began = self.clock().steady();
         let work = tool.run(&call_context, checked.call.arguments.clone());
         let result = self.in_time_saved(checked, &call_context, work).await;
         let start = CallStart { begun_at: Some(began), ..self.call_start(checked, call_id, Vec::new()) };

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use futures_util::future::{FutureExt as _, poll_immediate, select_all};
 use ghost_config::plan::Plan;
-use ghost_domain::{Activity, AgentId, Refusal, Scope, Timestamp};
+use ghost_domain::{Activity, AgentId, Refusal, Scope, Timestamp, budget};
 use ghost_operations::{Wait, asks, turns};
 use ghost_provider::{Admitted, Class, Entry, Pass, Slot};
 use tokio::sync::futures::Notified;
@@ -114,7 +114,7 @@ async fn change(
     let clock = &engine.services.ctx.ports.clock;
     let due = async {
         match until {
-            Some(until) => clock.sleep_until(until).await,
+            Some(until) => clock.sleep(until.since(clock.steady())).await,
             None => std::future::pending().await,
         }
     };
@@ -369,9 +369,9 @@ impl Runner {
         let clock = &self.engine.services.ctx.ports.clock;
         let day = async {
             match scope {
-                // Short steps, so that a changed clock or a machine that slept is noticed.
+                // Short steps, so that a clock that jumps to another day is noticed.
                 Scope::Day(_) => {
-                    while clock.now() < next_day {
+                    while budget::next_day(clock.now()) == next_day {
                         clock.sleep_until(next_day.min(clock.now().plus(DAY_STEP))).await;
                     }
                 }

@@ -99,9 +99,9 @@ where
             Err(WriteError::Refused(refusal)) => return Err(refusal),
             Err(WriteError::Transient(refusal)) => {
                 let clock = &engine.services.ctx.ports.clock;
-                let began = clock.now();
+                let began = clock.steady();
                 wait(engine, turn_id, &mut pauses, &refusal).await;
-                paused(clock.now().since(began));
+                paused(clock.steady().since(began));
             }
         }
     }

@@ -95,7 +95,7 @@ impl Runner {
     /// ten calls waits for the disk once. After a refusal, which is stored by itself, the rest is handed over anew.
     pub(super) async fn run_in_store(&mut self, calls: Vec<Checked>) -> Result<Vec<(String, CallOutcome)>, Refusal> {
         let clock = self.clock();
-        let (began, paused) = (clock.now(), self.paused());
+        let (began, paused) = (clock.steady(), self.paused());
         let mut outcomes = Vec::with_capacity(calls.len());
         while outcomes.len() < calls.len() {
             let rest = &calls[outcomes.len()..];
@@ -104,7 +104,7 @@ impl Runner {
                 outcomes.push(self.recorded(checked, done).await?);
             }
         }
-        self.worked += clock.now().since(began).saturating_sub(self.paused().saturating_sub(paused));
+        self.worked += clock.steady().since(began).saturating_sub(self.paused().saturating_sub(paused));
         Ok(outcomes)
     }
 

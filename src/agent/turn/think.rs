@@ -195,7 +195,7 @@ impl Runner {
             self.show(Activity::Thinking);
             request.max_tokens = allowance.max_tokens;
             let clock = self.clock();
-            let began = clock.now();
+            let began = clock.steady();
             let whole = Limits::seconds(self.limits().model_seconds);
             let limit = whole.min(self.time_left());
             let streamer = Streamer::new(self, &choice.model);
@@ -207,7 +207,7 @@ impl Runner {
             let out_of_own_time = answered.is_none() && limit < fair_limit;
             let partial = deltas.end();
             drop(slot);
-            let took = clock.now().since(began);
+            let took = clock.steady().since(began);
             self.worked += took;
             let error = match answered {
                 Some(Ok(answer)) => {
@@ -289,7 +289,7 @@ impl Runner {
                 continue;
             }
             if let Some(wait) = error.retry_after.filter(|wait| *wait <= choice.entry.plan.retry_cap) {
-                choice.entry.pool.cool_down(clock.now().plus(wait));
+                choice.entry.pool.cool_down(clock.steady().plus(wait));
             }
             round.transient |= transient;
             if next != Next::GiveUp && transient && choice.entry.breaker.outage(&choice.model).is_some() {

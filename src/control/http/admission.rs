@@ -28,12 +28,12 @@ pub(super) const TICKET: &str = "ticket";
 pub(super) async fn issue(State(rest): Shared) -> Result<Json<Value>, Failed> {
     let ticket = random_hex()
         .map_err(|error| Refusal::new(Code::Unavailable, format!("a ticket cannot be created: {error}")))?;
-    let Some(until) = rest.tickets.add(&ticket, rest.control.world.ctx().now()) else {
+    let Some(until) = rest.tickets.add(&ticket, rest.control.world.ctx().ports.clock.steady()) else {
         let what = format!("{TICKETS_MAX} unused tickets exist, which is the limit");
         let hint = format!("use those that you have, or wait {} s", LIFETIME.as_secs());
         return Err(Refusal::new(Code::RateLimited, what).hint(hint).into());
     };
-    Ok(Json(json!({ "ticket": ticket, "expires_at": until.rfc3339() })))
+    Ok(Json(json!({ "ticket": ticket, "expires_at": rest.control.world.ctx().ports.clock.wall_of(until).rfc3339() })))
 }
 
 /// The ticket of a request. `None` if the request carries the token or a session cookie instead.
@@ -49,7 +49,9 @@ impl Admission {
     /// If another request has used it in the meantime.
     pub(super) fn redeem(self, rest: &Rest) -> Result<(), Refusal> {
         match self.0 {
-            Some(ticket) if !rest.tickets.redeem(&ticket, rest.control.world.ctx().now()) => Err(no_ticket()),
+            Some(ticket) if !rest.tickets.redeem(&ticket, rest.control.world.ctx().ports.clock.steady()) => {
+                Err(no_ticket())
+            }
             Some(_) | None => Ok(()),
         }
     }
@@ -70,7 +72,7 @@ pub(super) fn unauthorized(refusal: &Refusal) -> Response {
 pub(super) async fn or_token(State(rest): State<Arc<Rest>>, mut request: Request, next: Next) -> Response {
     let ticket = ticket_of(request.uri());
     match &ticket {
-        Some(ticket) if !rest.tickets.is_valid(ticket, rest.control.world.ctx().now()) => {
+        Some(ticket) if !rest.tickets.is_valid(ticket, rest.control.world.ctx().ports.clock.steady()) => {
             return unauthorized(&no_ticket());
         }
         Some(_) => {}

@@ -27,7 +27,7 @@ const NAME: &str = "ghost_session";
 pub(super) async fn issue(State(rest): Shared) -> Result<Response, Failed> {
     let secret = random_hex()
         .map_err(|error| Refusal::new(Code::Unavailable, format!("a cookie cannot be created: {error}")))?;
-    let Some(until) = rest.sessions.add(&secret, rest.control.world.ctx().now()) else {
+    let Some(until) = rest.sessions.add(&secret, rest.control.world.ctx().ports.clock.steady()) else {
         return Err(Refusal::new(Code::RateLimited, "too many cookies are in use")
             .hint("use one that you have, or wait until they end")
             .into());
@@ -35,7 +35,11 @@ pub(super) async fn issue(State(rest): Shared) -> Result<Response, Failed> {
     let cookie = format!("{NAME}={secret}; HttpOnly; SameSite=Strict; Path=/api; Max-Age={}", LIFETIME.as_secs());
     let cookie = HeaderValue::from_str(&cookie)
         .map_err(|error| Refusal::new(Code::Internal, format!("the cookie cannot be sent: {error}")))?;
-    Ok(([(header::SET_COOKIE, cookie)], Json(json!({ "expires_at": until.rfc3339() }))).into_response())
+    Ok((
+        [(header::SET_COOKIE, cookie)],
+        Json(json!({ "expires_at": rest.control.world.ctx().ports.clock.wall_of(until).rfc3339() })),
+    )
+        .into_response())
 }
 
 /// Whether a request carries a valid cookie. A request that changes something must also have an
@@ -45,7 +49,7 @@ pub(super) fn has_valid_cookie(rest: &Rest, method: &Method, headers: &HeaderMap
     if changes && !headers.contains_key(header::ORIGIN) {
         return false;
     }
-    let now = rest.control.world.ctx().now();
+    let now = rest.control.world.ctx().ports.clock.steady();
     let cookies = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
     let mut secrets = cookies
         .flat_map(|value| value.split(';'))

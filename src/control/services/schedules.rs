@@ -72,7 +72,7 @@ fn when(ctx: &OperationContext, kind: ScheduleKind, request: &v1::SetScheduleReq
         ScheduleKind::Timer => match (request.after_ms, at) {
             (None, Some(at)) => Ok(When::At { at }),
             (Some(ms), None) => match u64::try_from(ms).ok().filter(|ms| (1..=AHEAD_MAX_MS).contains(ms)) {
-                Some(ms) => Ok(When::At { at: ctx.now().plus(Duration::from_millis(ms)) }),
+                Some(ms) => Ok(When::after(Duration::from_millis(ms), ctx.now())),
                 None if ms <= 0 => Err(input::bad("after_ms", "is not a future time").hint("give 1 ms to ten years")),
                 None => Err(input::bad("after_ms", "is more than ten years").hint("give 1 ms to ten years")),
             },

@@ -17,13 +17,13 @@ use ghost_domain::transcript::TokenUsage;
 use ghost_domain::usage::Spending;
 use ghost_domain::{Activity, AgentKind, AgentStatus, Code, Job, Limits, Party, Refusal, RequestKey};
 use ghost_operations::requests::once;
-use ghost_operations::root_limits;
 use ghost_operations::status::{self, Facts};
+use ghost_operations::{clock, root_limits};
 use ghost_proto::v1::{
-    self, LimitsRequest, LimitsResponse, ModelOutage, NamedCount, NearBound, PauseRequest, PauseResponse,
-    ReflectRequest, ReflectResponse, ReloadRequest, ReloadResponse, ResolveIdRequest, ResolveIdResponse,
-    ResourcesRequest, ResourcesResponse, ResumeRequest, ResumeResponse, ShutdownRequest, ShutdownResponse,
-    StatusRequest, WorldStatus, world_server,
+    self, ConfirmClockRequest, ConfirmClockResponse, LimitsRequest, LimitsResponse, ModelOutage, NamedCount, NearBound,
+    PauseRequest, PauseResponse, ReflectRequest, ReflectResponse, ReloadRequest, ReloadResponse, ResolveIdRequest,
+    ResolveIdResponse, ResourcesRequest, ResourcesResponse, ResumeRequest, ResumeResponse, ShutdownRequest,
+    ShutdownResponse, StatusRequest, WorldStatus, world_server,
 };
 use ghost_sandbox::Protection;
 use ghost_store::tables::UsageFilter;
@@ -66,6 +66,19 @@ impl world_server::World for WorldService {
         let key = caller::key(&request, "world.resume", &request.get_ref().request_id)?;
         let stored = self.set_paused(&by, key, false, None).await.map_err(to_status)?;
         Ok(Response::new(ResumeResponse { paused: false, changed: stored.changed }))
+    }
+
+    async fn confirm_clock(
+        &self,
+        request: Request<ConfirmClockRequest>,
+    ) -> Result<Response<ConfirmClockResponse>, Status> {
+        let by = caller::party(&request)?;
+        let key = caller::key(&request, "world.confirm_clock", &request.get_ref().request_id)?;
+        let (world, ctx) = (&self.0.world, self.0.world.ctx().clone());
+        let confirmed =
+            once(world.store(), world.ctx(), key, move |w| Box::pin(async move { clock::confirm(w, &ctx, &by).await }));
+        let changed = confirmed.await.map_err(to_status)?;
+        Ok(Response::new(ConfirmClockResponse { changed }))
     }
 
     async fn reload(&self, request: Request<ReloadRequest>) -> Result<Response<ReloadResponse>, Status> {
@@ -149,12 +162,13 @@ impl WorldService {
     async fn world_status(&self) -> Result<WorldStatus, Refusal> {
         let Control { world, endpoints, .. } = &self.0;
         let ctx = world.ctx().clone();
-        let (facts, budgets, bounds) = world
+        let (facts, budgets, bounds, clock) = world
             .store()
             .read(move |r| {
                 Box::pin(async move {
                     let budgets = status::near(r, ctx.now()).await?;
-                    Ok::<_, Refusal>((Facts::read(r).await?, budgets, root_limits::near(r, &ctx).await?))
+                    let clock = clock::state(r).await?;
+                    Ok::<_, Refusal>((Facts::read(r).await?, budgets, root_limits::near(r, &ctx).await?, clock))
                 })
             })
             .await?;
@@ -192,6 +206,7 @@ impl WorldService {
                 .collect(),
             warnings: problems
                 .into_values()
+                .chain(clock.warning())
                 .map(|trouble| one_line(&trouble))
                 .chain(plan.warnings.iter().map(|warning| one_line(&warning.bare().to_string())))
                 .collect(),

@@ -88,7 +88,7 @@ impl<L: Listen> Incoming<L> {
                 Err(error) if is_peer_error(&error) => tracing::debug!(%error, "a connection was not accepted"),
                 Err(error) => {
                     let clock = &self.world.ctx().ports.clock;
-                    if self.failed.is_due(clock.now()) {
+                    if self.failed.is_due(clock.steady()) {
                         tracing::warn!(%error, "a connection could not be accepted; trying again");
                     }
                     clock.sleep(RETRY_PAUSE).await;

@@ -59,6 +59,7 @@ impl Slots {
     pub fn of(when: &When) -> Result<Self, Refusal> {
         Ok(match when {
             When::At { at } => Self::At(*at),
+            When::After { .. } => Self::At(when.once_at().unwrap_or_default()),
             When::Every { every_ms, anchor } => {
                 let every_ms = i64::try_from(*every_ms).ok().filter(|ms| *ms > 0 && *every_ms <= AHEAD_MAX_MS);
                 let every_ms = every_ms.ok_or_else(|| {
@@ -136,14 +137,14 @@ pub fn first_slot(when: &When, now: Timestamp, gap_seconds: u32) -> Result<Times
     let slots = Slots::of(when)?;
     let horizon = now.plus(Duration::from_millis(AHEAD_MAX_MS));
     let Some(first) = slots.next_after(now).filter(|first| *first <= horizon) else {
-        return Err(match when {
-            When::At { at } if *at <= now => {
+        return Err(match when.once_at() {
+            Some(at) if at <= now => {
                 Refusal::new(Code::InvalidArguments, format!("at: {at} has passed; it is {now} now"))
                     .hint("give a time that is still to come, or a duration from now")
             }
-            When::At { at } => Refusal::new(Code::InvalidArguments, format!("at: {at} is more than ten years ahead"))
+            Some(at) => Refusal::new(Code::InvalidArguments, format!("at: {at} is more than ten years ahead"))
                 .hint("give a nearer time"),
-            _ => Refusal::new(Code::InvalidArguments, "there is no next time within ten years")
+            None => Refusal::new(Code::InvalidArguments, "there is no next time within ten years")
                 .hint("check the day and the month of the expression: no date has both"),
         });
     };

@@ -265,7 +265,7 @@ async fn a_daily_account_from_the_future_is_corrected_when_a_limit_is_set() {
     set(&world, "world/day", Some(1_000)).await;
     world.pass(Duration::from_secs(86_400 * 10_000));
     world.spend("ada", 900).await;
-    world.clock.set_back(Duration::from_secs(86_400 * 10_000));
+    world.set_back(Duration::from_secs(86_400 * 10_000));
     let turn = world.busy("ada").await.turn_id;
     let left = async |tokens| world.model_start(turn, demand(tokens, 16)).await.is_ok();
     world.pass(Duration::from_secs(86_400));

@@ -78,7 +78,7 @@ impl Night {
             }
             Action::Clock(minutes) => {
                 let time = Duration::from_secs(minutes.unsigned_abs() * 60);
-                if minutes < 0 { self.world.clock.set_back(time) } else { self.world.pass(time) }
+                if minutes < 0 { self.world.set_back(time) } else { self.world.pass(time) }
             }
             Action::Anew(who) => {
                 write!(self.world, |w, ctx| {

@@ -14,6 +14,7 @@ mod budgets_roots;
 mod budgets_sums;
 mod call_money;
 mod chat;
+mod clock;
 mod conversation_actions;
 mod conversations;
 mod crashes;

@@ -75,6 +75,14 @@ impl OperationWorld {
         self.clock.advance(time);
     }
 
+    /// Sets the clock back, and the rules see it at once.
+    pub(crate) fn set_back(&self, time: Duration) {
+        self.clock.set_back(time);
+        if let Some(jump) = self.ctx.clock.jump() {
+            self.ctx.clock.follow(jump.by_ms());
+        }
+    }
+
     /// The same world after a restart, with its store opened again.
     pub(crate) fn reopened(self, store: Store) -> Self {
         Self { store, ..self }

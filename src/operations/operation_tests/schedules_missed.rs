@@ -59,12 +59,12 @@ async fn a_clock_that_goes_back_sets_nothing_off_twice() {
     world.pass(HOUR);
     // Exactly on time.
     let late = world.ctx.now().since(find(&world, &job).await.unwrap().next_at.unwrap());
-    world.clock.set_back(late);
+    world.set_back(late);
     due(&world).await;
     assert_eq!(world.count(EventKind::ScheduleFired).await, 1);
     let turn = world.take("ada").await.turn;
     world.finish(turn.turn_id, "").await.unwrap();
-    world.clock.set_back(world.ctx.now().since(begin));
+    world.set_back(world.ctx.now().since(begin));
     for _ in 0..3 {
         world.pass(Duration::from_secs(1_200));
         due(&world).await;
@@ -121,7 +121,7 @@ proptest! {
             let job = set(&world, party("ada"), wanted).await.unwrap();
             for (seconds, restarted) in steps {
                 let step = Duration::from_secs(seconds.unsigned_abs());
-                if seconds < 0 { world.clock.set_back(step) } else { world.pass(step) }
+                if seconds < 0 { world.set_back(step) } else { world.pass(step) }
                 let since = if restarted { world.ctx.now() } else { ghost_domain::Timestamp(0) };
                 due_since(&world, since).await;
                 if let Some(taken) = world.try_take("ada").await.unwrap() {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::mail::waits_for_heartbeat;
+use ghost_domain::schedule::again::TRY_AGAIN;
 use ghost_domain::schedule::changes::{FileChange, report};
 use ghost_domain::schedule::slots::{MISSED_MAX, Slots};
 use ghost_domain::schedule::{JobMode, Missed, RunStatus, WakeMode, When};
@@ -28,8 +29,6 @@ use crate::{OperationContext, Result};
 const BATCH: u32 = 32;
 /// A run counts as late from this delay on.
 const LATE: Duration = Duration::from_secs(5);
-/// The wait until a one-shot whose mail a limit refused is tried again.
-const TRY_AGAIN: Duration = Duration::from_secs(30);
 /// Why a slot is skipped.
 const STILL_RUNS: &str = "the last run has not ended";
 const WAS_DOWN: &str = "the world was not running or was paused, or its clock was moved";
@@ -59,11 +58,9 @@ pub async fn due(w: &mut dyn Writes, ctx: &OperationContext, since: Timestamp, b
     };
     let more = schedules.len() >= BATCH as usize;
     for mut schedule in schedules {
-        let slot = match schedule.when {
-            // A one-shot that is tried again keeps its original slot.
-            When::At { at } => at,
-            _ => schedule.next_at.unwrap_or(now),
-        };
+        // A one-shot that is tried again keeps its original slot.
+        let once_at = schedule.when.once_at();
+        let slot = once_at.or(schedule.next_at).unwrap_or(now);
         let slots = match Slots::of(&schedule.when) {
             Ok(slots) => slots,
             // The rule was valid when it was set but no longer is. It must not block the other
@@ -80,7 +77,7 @@ pub async fn due(w: &mut dyn Writes, ctx: &OperationContext, since: Timestamp, b
         schedule.next_at = slots.next_after(passed.last.max(now));
         let lag = now.since(passed.last);
         let on_time = passed.last >= since && lag < LATE;
-        let once = matches!(schedule.when, When::At { .. });
+        let once = once_at.is_some();
         let run = Run { slot_at: passed.last, now, late: !on_time, missed: passed.count - 1, once };
         match schedule.kind {
             ScheduleKind::Heartbeat => beat(w, ctx, &mut schedule, run, beats).await?,

@@ -4,7 +4,7 @@
 use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::ports::Signal;
 use ghost_domain::reply_tokens::{HeartbeatReply, read_heartbeat};
-use ghost_domain::schedule::{RunStatus, Target, When};
+use ghost_domain::schedule::{RunStatus, Target};
 use ghost_domain::{Kind, MessageId, Schedule, ScheduleKind, ScheduleRun, Turn};
 use ghost_store::Writes;
 use serde_json::json;
@@ -112,9 +112,7 @@ async fn end_run(
     if schedule.runs == run.run {
         schedule.last_status = Some(status);
     }
-    if let (ScheduleKind::Cron, When::At { at }) = (schedule.kind, &schedule.when)
-        && *at <= ctx.now()
-    {
+    if schedule.kind == ScheduleKind::Cron && schedule.when.once_at().is_some_and(|at| at <= ctx.now()) {
         match schedule.next_at {
             // Its only time came during this run, so it can go off now.
             Some(_) if schedule.enabled => {

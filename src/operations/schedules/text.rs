@@ -128,7 +128,7 @@ const ANSWER: &str = "If nothing of this needs attention, answer with exactly HE
 /// Describes a rule in a few words.
 fn rule(when: &When) -> String {
     match when {
-        When::At { at } => format!("once, at {at}"),
+        When::At { .. } | When::After { .. } => format!("once, at {}", when.once_at().unwrap_or_default()),
         When::Every { every_ms, .. } => format!("every {}", duration_text(Duration::from_millis(*every_ms))),
         When::Cron { expression, zone } => format!("{expression} in {}", zone.as_deref().unwrap_or("UTC")),
         When::Change { path, .. } => format!("changes of {path}"),

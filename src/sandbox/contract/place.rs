@@ -29,9 +29,12 @@ impl Clock for SystemClock {
         Timestamp(i64::try_from(since.as_millis()).unwrap())
     }
 
-    fn sleep_until(&self, until: Timestamp) -> BoxFuture<'static, ()> {
-        let left = until.since(self.now());
-        Box::pin(tokio::time::sleep(left))
+    fn steady(&self) -> Timestamp {
+        self.now()
+    }
+
+    fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()> {
+        Box::pin(tokio::time::sleep(duration))
     }
 }
 

@@ -228,6 +228,12 @@ pub(super) async fn a_prune_is_bounded(medium: Arc<dyn Medium>) {
         assert_eq!(keep!(&store, |w| { w.prune(family, at(40), 0).await? }), 0, "{family:?}");
         assert_eq!(keep!(&store, |w| { w.prune(family, at(40), 2).await? }), 2, "{family:?}");
     }
+    for family in [Family::Tasks, Family::DeadLetters, Family::Ledger, Family::Turns, Family::Asks] {
+        assert_eq!(keep!(&store, |w| { w.prune_rows(family).await? }), 3, "{family:?}");
+    }
+    for family in Family::ALL {
+        keep!(&store, |w| { w.prune_rows(family).await? });
+    }
     let left = reading!(&store, |r| {
         let tasks = r.task_list(&TaskFilter::default()).await?;
         let letters = r.dead_letter_list(None, None, None, 1_000).await?;

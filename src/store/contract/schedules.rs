@@ -12,9 +12,10 @@ use super::tools::{keep, map_rows, open, reading, refuse};
 use crate::Store;
 
 /// One schedule time of each kind.
-fn whens() -> [When; 4] {
+fn whens() -> [When; 5] {
     [
         When::At { at: at(1) },
+        When::After { after_ms: LARGE, anchor: at(1) },
         When::Every { every_ms: LARGE, anchor: at(2) },
         When::Cron { expression: "0 */5 * * * *".to_owned(), zone: Some("Europe/Vienna".to_owned()) },
         When::Change {

@@ -289,6 +289,35 @@ impl PruneWrites for Session<'_> {
         Ok(u64::try_from(pruned).unwrap_or(u64::MAX))
     }
 
+    async fn prune_rows(&mut self, family: Family) -> Result<u64> {
+        let t = &*self.tables;
+        let scopes = |prefix: &str| t.budgets.iter().filter(|(scope, _)| scope.starts_with(prefix)).count();
+        let rows = match family {
+            Family::Events => t.events.iter().count(),
+            Family::Turns => t.turns.iter().count(),
+            Family::CronTurns => t.turns.values().filter(|turn| turn.source == "cron").count(),
+            Family::Messages => t.messages.iter().count(),
+            Family::Asks => t.asks.iter().count(),
+            Family::Approvals => t.approvals.iter().count(),
+            Family::Ledger => t.ledger.iter().count(),
+            Family::Usage => t.usage.iter().count(),
+            Family::Requests => t.requests.iter().count(),
+            Family::DeadLetters => t.dead_letters.iter().count(),
+            Family::Tasks => t.tasks.iter().count(),
+            Family::ChatPosts => t.chat_posts.iter().count(),
+            Family::Conversations => t.conversations.iter().count(),
+            Family::Knowledge => t.knowledge.values().filter(|entry| entry.deleted).count(),
+            Family::ScheduleRuns => t.schedule_runs.iter().count(),
+            Family::Roots => t.roots.iter().count(),
+            Family::Grants => t.grants.iter().count(),
+            Family::Droids => t.droids.iter().count(),
+            Family::RootBudgets => scopes("root:"),
+            Family::AgentBudgets => scopes("agent:"),
+            Family::Agents => t.agents.values().filter(|agent| agent.is_deleted()).count(),
+        };
+        Ok(u64::try_from(rows).unwrap_or(u64::MAX))
+    }
+
     async fn prune_conversation_entries(&mut self, before: Timestamp, keep: u32, limit: u32) -> Result<u64> {
         let pruned = self.tables.prune_conversation_entries(before, keep, bound(limit));
         Ok(u64::try_from(pruned).unwrap_or(u64::MAX))

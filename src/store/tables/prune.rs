@@ -102,6 +102,9 @@ pub trait PruneWrites {
     /// the comment of the family says otherwise. Returns the number of deleted rows.
     async fn prune(&mut self, family: Family, before: Timestamp, limit: u32) -> Result<u64>;
 
+    /// Number of rows of the family's table, of those that may ever be pruned.
+    async fn prune_rows(&mut self, family: Family) -> Result<u64>;
+
     /// Deletes entries of conversations, at most `limit`, by conversation in order of id. In each
     /// conversation it deletes from the start up to the first entry that must stay, so that the
     /// rest has no gap. The sequence of the conversation continues. Returns how many entries were

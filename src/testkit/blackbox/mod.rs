@@ -22,7 +22,7 @@ mod tools;
 mod wait;
 mod world_dir;
 
-pub use clock::{AHEAD, test_ports};
+pub use clock::{AHEAD, WALL_OFF, test_ports};
 pub use daemon::Daemon;
 pub use database::Database;
 pub use faults::{PATCH_KILL, test_faults};

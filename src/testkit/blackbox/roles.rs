@@ -3,6 +3,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use ghost_domain::time::BoxFuture;
 use ghost_domain::tool_catalogue::from_wire;
@@ -26,7 +27,11 @@ impl Clock for InstantClock {
         Timestamp(0)
     }
 
-    fn sleep_until(&self, _: Timestamp) -> BoxFuture<'static, ()> {
+    fn steady(&self) -> Timestamp {
+        Timestamp(0)
+    }
+
+    fn sleep(&self, _: Duration) -> BoxFuture<'static, ()> {
         Box::pin(std::future::ready(()))
     }
 }

@@ -33,6 +33,8 @@ type Key = (i64, u64);
 
 struct State {
     now: i64,
+    /// Milliseconds that the wall clock is off.
+    off: i64,
     until: i64,
     order: u64,
     sleepers: BTreeMap<Key, Waker>,
@@ -54,6 +56,7 @@ impl SimClock {
     pub fn new(start: Timestamp, bounds: Bounds) -> Self {
         let state = State {
             now: start.0,
+            off: 0,
             until: start.plus(bounds.time).0,
             order: 0,
             sleepers: BTreeMap::new(),
@@ -106,6 +109,18 @@ impl SimClock {
         }
     }
 
+    /// Moves the wall clock alone by some milliseconds.
+    pub fn jump(&self, by_ms: i64) {
+        let mut state = self.lock();
+        state.off = state.off.saturating_add(by_ms);
+    }
+
+    /// Milliseconds that the wall clock is off.
+    #[must_use]
+    pub fn off(&self) -> i64 {
+        self.lock().off
+    }
+
     /// Completes with the reason when the simulation is stuck.
     pub fn alarm(&self) -> impl Future<Output = String> + Send + use<> {
         let clock = self.clone();
@@ -150,7 +165,7 @@ impl Clock for SimClock {
             } else {
                 None
             };
-            (Timestamp(state.now), alarm)
+            (Timestamp(state.now.saturating_add(state.off)), alarm)
         };
         if let Some(waker) = alarm {
             waker.wake();
@@ -158,8 +173,12 @@ impl Clock for SimClock {
         now
     }
 
-    fn sleep_until(&self, until: Timestamp) -> BoxFuture<'static, ()> {
-        Box::pin(Sleep { clock: self.clone(), until: until.0, key: None })
+    fn steady(&self) -> Timestamp {
+        Timestamp(self.lock().now)
+    }
+
+    fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()> {
+        Box::pin(Sleep { clock: self.clone(), until: self.steady().plus(duration).0, key: None })
     }
 }
 

@@ -146,7 +146,7 @@ impl Provider for SimModel {
         let round = request.messages[request.past..].iter().filter(|message| message.role == Role::Assistant).count();
         let (index, mut dice, _under_way) = self.begin(request, round);
         self.clock.sleep(Duration::from_millis(dice.between(20, 1_500))).await;
-        let now = self.clock.now();
+        let now = self.clock.steady();
         if self.outage.is_some_and(|(from, until)| now >= from && now < until) {
             return Err(self.outage_error(&mut dice).await);
         }

@@ -207,10 +207,12 @@ impl Operator {
             acknowledged.asks.insert(ask.ask_id);
             acknowledged.messages.insert(ask.message_id);
         }
+        // The wall clock may jump meanwhile.
+        let due = self.clock.steady().plus(wait);
         let (world, clock, outside_log) = (Arc::clone(world), self.clock.clone(), self.outside_log.clone());
         self.requests.push(tokio::spawn(async move {
             let Ok(closed) = world.wait_for_ask(ask.ask_id).await else { return };
-            let late = clock.now().since(ask.deadline_at);
+            let late = clock.steady().since(due);
             if closed.status == AskStatus::Open || late > Duration::from_secs(1) {
                 outside_log
                     .wrong(format!("the asker of {} got the result {} late by {late:?}", ask.ask_id, closed.status));

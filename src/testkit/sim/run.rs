@@ -29,6 +29,9 @@ const START: Timestamp = Timestamp(1_795_298_880_000);
 /// Maximum virtual time until a world is at rest.
 const REST_WITHIN: Duration = Duration::from_secs(900);
 
+/// Milliseconds of a day.
+const DAY_MS: u64 = 86_400_000;
+
 /// Maximum number of boots of one run. A full disk makes some boots fail.
 const BOOTS_MAX: u32 = 60;
 
@@ -47,6 +50,8 @@ pub struct Course {
     pub poison: u32,
     /// An outage of the model: its beginning after the start, and its length.
     pub outage: Option<(Duration, Duration)>,
+    /// Whether the wall clock jumps.
+    pub jumps: bool,
 }
 
 impl Course {
@@ -69,13 +74,14 @@ impl Course {
                 };
                 (begins, Duration::from_secs(lasts))
             }),
+            jumps: dice.chance(50),
         }
     }
 
     /// One life without faults.
     #[must_use]
     pub fn calm() -> Self {
-        Self { lives: 1, actions: 12, provider_faults: 0, storage_faults: false, poison: 0, outage: None }
+        Self { lives: 1, actions: 12, provider_faults: 0, storage_faults: false, poison: 0, outage: None, jumps: false }
     }
 }
 
@@ -207,6 +213,11 @@ impl SimWorld {
         let pulled = !last && self.dice.chance(40);
         let commits = if pulled { self.dice.between(1, 120) } else { u64::MAX };
         self.disk.crash_after_commits(commits);
+        // A clock that was ahead may be put right while no daemon runs. One that was behind would make the daemon's
+        // absence look long.
+        if self.clock.off() > 0 && self.dice.chance(50) {
+            self.put_clock_right();
+        }
         let dice = Dice::new(self.seed, &format!("store {}", self.dice.below(u64::MAX)));
         let store = match slow_store::open(&self.disk, self.clock.clone(), dice).await {
             Ok(store) => store,
@@ -229,9 +240,11 @@ impl SimWorld {
             if !is_open(&world).await {
                 return End::Gone;
             }
+            self.jump();
             self.operator.act(&world).await;
         }
         if last {
+            self.put_clock_right();
             return self.come_to_rest(&world).await;
         }
         let pause = self.dice.between(10, 8_000);
@@ -240,6 +253,27 @@ impl SimWorld {
             world.shutdown("a stop in order").await;
         }
         End::Gone
+    }
+
+    /// The wall clock may jump, or be put right.
+    fn jump(&mut self) {
+        if !self.course.jumps || !self.dice.chance(20) {
+            return;
+        }
+        if self.clock.off() != 0 && self.dice.chance(50) {
+            return self.put_clock_right();
+        }
+        let ms = match self.dice.below(3) {
+            0 => self.dice.between(2_000, 120_000),
+            1 => self.dice.between(120_000, 2 * DAY_MS),
+            _ => self.dice.between(2 * DAY_MS, 400 * DAY_MS),
+        };
+        let ms = i64::try_from(ms).unwrap_or(0);
+        self.clock.jump(if self.dice.chance(50) { ms } else { -ms.saturating_mul(10) });
+    }
+
+    fn put_clock_right(&self) {
+        self.clock.jump(-self.clock.off());
     }
 
     fn boot(&self, store: Store, workspace: Workspace) -> Boot {
@@ -272,7 +306,7 @@ impl SimWorld {
             self.clock.sleep(Duration::from_secs(1)).await;
         }
         let over = self.course.outage.map_or(START, |(begins, lasts)| START.plus(begins).plus(lasts));
-        let until = self.clock.now().max(over).plus(REST_WITHIN);
+        let until = self.clock.steady().max(over).plus(REST_WITHIN);
         let mut quiet = 0;
         // Long enough for the sweep to find mail without a wake-up.
         while quiet < 75 {
@@ -283,7 +317,7 @@ impl SimWorld {
                 None if served => quiet += 1,
                 _ => quiet = 0,
             }
-            if self.clock.now() > until {
+            if self.clock.steady() > until {
                 let what = busy.unwrap_or_else(|| "an operator still waits".to_owned());
                 self.outside_log.wrong(format!("not at rest after {} s: {what}", REST_WITHIN.as_secs()));
                 break;
@@ -311,7 +345,7 @@ impl SimWorld {
             boots,
             model_requests: evidence.asked.len(),
             outside_effects: evidence.outside.executions.len(),
-            virtual_time: self.clock.now().since(START),
+            virtual_time: self.clock.steady().since(START),
         })
     }
 }

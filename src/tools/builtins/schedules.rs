@@ -115,7 +115,9 @@ fn whole(schedule: &Schedule) -> Value {
             value["events"] = json!(changes);
             value["debounce_ms"] = json!(debounce_ms);
         }
-        When::At { at } => value["schedule"] = json!({ "at": at.rfc3339() }),
+        When::At { .. } | When::After { .. } => {
+            value["schedule"] = json!({ "at": schedule.when.once_at().map(Timestamp::rfc3339) });
+        }
         When::Every { every_ms, anchor } => {
             let every = duration_text(std::time::Duration::from_millis(*every_ms));
             value["schedule"] = json!({ "every": every, "anchor": anchor.rfc3339() });
@@ -160,15 +162,15 @@ impl WorldTool for Timer {
         if params.cancel {
             return cancelled(call, w, ScheduleKind::Timer, &params.name).await;
         }
-        let at = match (&params.duration, &params.at) {
-            (Some(text), None) => ctx.now().plus(duration("duration", text)?),
-            (None, Some(text)) => instant("at", text)?,
+        let when = match (&params.duration, &params.at) {
+            (Some(text), None) => When::after(duration("duration", text)?, ctx.now()),
+            (None, Some(text)) => When::At { at: instant("at", text)? },
             _ => return Err(wrong("give duration or at, and not both", "for example duration: \"10m\"")),
         };
         let new = NewSchedule {
             kind: ScheduleKind::Timer,
             agent_id: call.caller.agent_id.clone(),
-            when: When::At { at },
+            when,
             message: params.message.unwrap_or_default(),
             name: params.name,
             missed: Missed::RunOnce,

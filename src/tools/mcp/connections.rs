@@ -45,7 +45,7 @@ pub(crate) async fn connection_for(
     }
     let entry = connections.entry(&toolbox.name, agent_id);
     let mut state = entry.state.lock().await;
-    let now = services.ctx.now();
+    let now = services.ctx.ports.clock.steady();
     if let Some(open) = &state.open {
         match open.connection().closed_reason() {
             None => {
@@ -157,7 +157,7 @@ fn ended(reason: &ClosedReason, open: Option<&Open>) -> String {
 
 /// Notes that a server has failed.
 fn failed(services: &WorldServices, state: &mut State, toolbox: &str, why: &str) {
-    let (now, why) = (services.ctx.now(), services.ctx.excerpt(why, 500));
+    let (now, why) = (services.ctx.ports.clock.steady(), services.ctx.excerpt(why, 500));
     tracing::warn!(toolbox, why, "an MCP server has failed");
     match state.failures.record(now, FAILURES) {
         Some(attempt) => {
@@ -183,7 +183,7 @@ async fn keep(kept: Kept) {
     let Kept { open, services, toolbox, mcp, .. } = &kept;
     loop {
         let idle_at = open.used_at().plus(IDLE);
-        if services.ctx.now() >= idle_at {
+        if services.ctx.ports.clock.steady() >= idle_at {
             if closed_idle(&kept).await {
                 return;
             }
@@ -192,7 +192,7 @@ async fn keep(kept: Kept) {
         let changed = tokio::select! {
             biased;
             changed = open.connection().changed() => changed.is_ok(),
-            () = services.ctx.ports.clock.sleep_until(idle_at) => continue,
+            () = services.ctx.ports.clock.sleep(idle_at.since(services.ctx.ports.clock.steady())) => continue,
         };
         if !changed {
             return;
@@ -217,7 +217,7 @@ async fn closed_idle(kept: &Kept) -> bool {
     let Some(entry) = kept.entry.upgrade() else { return true };
     // No call can begin while this is held.
     let mut state = entry.state.lock().await;
-    let now = kept.services.ctx.now();
+    let now = kept.services.ctx.ports.clock.steady();
     if now < kept.open.used_at().plus(IDLE) {
         return false;
     }

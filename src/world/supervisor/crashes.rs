@@ -51,7 +51,7 @@ impl LifecycleRunner {
         if rules.restart == RestartType::Temporary {
             return self.failed(agent_id, format!("it crashed and is temporary: {reason}")).await;
         }
-        let now = self.tree.engine.services.ctx.now();
+        let now = self.tree.engine.services.ctx.ports.clock.steady();
         let attempt = self.memory().windows.entry(agent_id.clone()).or_default().record(now, rules.intensity);
         let Some(attempt) = attempt else {
             let Intensity { max, window } = rules.intensity;

@@ -1,5 +1,6 @@
 //! Tests of whole worlds in this process, with the memory store and a clock that the test moves.
 
+mod clock;
 mod fitness;
 mod helpers;
 mod listing;

@@ -197,6 +197,33 @@ const CONVERSATIONS_OUT: [&str; 2] = [
     "DELETE FROM conversations WHERE conversation_id IN (SELECT unhex(value) FROM json_each(?1))",
 ];
 
+/// The query for the number of a family's rows.
+fn rows_of(family: Family) -> &'static str {
+    match family {
+        Family::Events => "SELECT count(*) FROM events",
+        Family::Turns => "SELECT count(*) FROM turns",
+        Family::CronTurns => "SELECT count(*) FROM turns WHERE source = 'cron' AND status <> 'open'",
+        Family::Messages => "SELECT count(*) FROM messages",
+        Family::Asks => "SELECT count(*) FROM asks",
+        Family::Approvals => "SELECT count(*) FROM approvals",
+        Family::Ledger => "SELECT count(*) FROM ledger",
+        Family::Usage => "SELECT count(*) FROM usage",
+        Family::Requests => "SELECT count(*) FROM requests",
+        Family::DeadLetters => "SELECT count(*) FROM dead_letters",
+        Family::Tasks => "SELECT count(*) FROM tasks",
+        Family::RootBudgets => "SELECT count(*) FROM budgets WHERE scope > 'root:' AND scope < 'root;'",
+        Family::AgentBudgets => "SELECT count(*) FROM budgets WHERE scope > 'agent:' AND scope < 'agent;'",
+        Family::Agents => "SELECT count(*) FROM agents WHERE deleted_at IS NOT NULL",
+        Family::ChatPosts => "SELECT count(*) FROM chat_posts",
+        Family::Conversations => "SELECT count(*) FROM conversations",
+        Family::Knowledge => "SELECT count(*) FROM knowledge WHERE deleted = 1",
+        Family::ScheduleRuns => "SELECT count(*) FROM schedule_runs",
+        Family::Roots => "SELECT count(*) FROM roots",
+        Family::Grants => "SELECT count(*) FROM acl_grants",
+        Family::Droids => "SELECT count(*) FROM droids",
+    }
+}
+
 impl Session {
     /// Deletes at most `limit` rows that are older than `before`.
     async fn delete_old(&mut self, sql: &'static str, before: Timestamp, limit: u32) -> Result<u64> {
@@ -317,6 +344,13 @@ impl PruneWrites for Session {
             self.keep_counter("task_events_cut_to", i64::from(keep)).await?;
         }
         Ok(deleted)
+    }
+
+    async fn prune_rows(&mut self, family: Family) -> Result<u64> {
+        self.flush_before_read(table_set::ALL).await?;
+        let row = self.row(rows_of(family), Args::default()).await?;
+        let rows = row.map_or(Ok(0), |row| get::<i64>("prune", &row, 0))?;
+        Ok(u64::try_from(rows).unwrap_or(0))
     }
 
     async fn prune(&mut self, family: Family, before: Timestamp, limit: u32) -> Result<u64> {

@@ -1,0 +1,267 @@
+//! Jumps of the wall clock: what was computed from it is computed again, in the transaction that records
+//! the jump. Deadlines that are durations move with the clock, so that no jump shortens or prolongs
+//! them; slots of schedules follow from their rules.
+//!
+//! These rules must never move a date that a person gave, and never delete anything.
+
+use std::time::Duration;
+
+use ghost_domain::conversation::DELIVERY_WAIT_MAX;
+use ghost_domain::event::{EventFilter, EventKind, NewEvent};
+use ghost_domain::ports::Signal;
+use ghost_domain::wall_clock::{DOWN_MAX, Doubt, JUMP_MIN, Jump};
+use ghost_domain::{ApprovalStatus, GrantId, LogPlace, Party, Timestamp};
+use ghost_store::tables::{ApprovalFilter, BudgetFilter, PAGE_MAX, SchedulePlace, SessionTurns};
+use ghost_store::{Reads, Writes};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use crate::{OperationContext, Result, budgets};
+
+/// The world fact that holds the [`ClockState`].
+const STATE: &str = "clock";
+/// How long `status` warns of a jump that retention does not wait for.
+const WARNED_MS: u64 = 24 * 3_600_000;
+
+/// What the world knows of its clock.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClockState {
+    /// The last reading that was recorded here.
+    pub seen: Timestamp,
+    /// How far the clock may be ahead.
+    pub doubt: Doubt,
+    /// The last jump, as long as `status` warns of it.
+    pub jump: Option<Jump>,
+    /// Milliseconds that the daemon has run since that jump.
+    pub since_ms: u64,
+}
+
+impl ClockState {
+    /// The warning for `status`.
+    #[must_use]
+    pub fn warning(&self) -> Option<String> {
+        let jump = self.jump?;
+        let (size, way) = (text(jump.by_ms().unsigned_abs()), if jump.by_ms() < 0 { "back" } else { "forward" });
+        let mut warning = format!("the clock jumped {way} by {size}, to {}", jump.to.rfc3339_seconds());
+        if !self.doubt.is_over() {
+            let left = text(self.doubt.ahead_ms - self.doubt.ran_ms);
+            warning.push_str(&format!(
+                "; nothing is deleted because of it until the daemon has run for another {left}. If the clock is right, \
+                 confirm it with `ghostctl confirm-clock`"
+            ));
+        }
+        Some(warning)
+    }
+}
+
+/// A time in its largest unit, for people.
+fn text(ms: u64) -> String {
+    match ms / 1_000 {
+        seconds @ 0..120 => format!("{seconds} s"),
+        seconds @ 120..7_200 => format!("{} min", seconds / 60),
+        seconds @ 7_200..172_800 => format!("{} h", seconds / 3_600),
+        seconds => format!("{} d", seconds / 86_400),
+    }
+}
+
+/// Reads what the world knows of its clock.
+pub async fn state(r: &mut dyn Reads) -> Result<ClockState> {
+    let stored = r.meta_get(STATE).await?;
+    // A text of a later version is no reason not to start.
+    Ok(stored.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default())
+}
+
+async fn put(w: &mut dyn Writes, state: ClockState) -> Result<()> {
+    w.meta_put(STATE, &json!(state).to_string()).await?;
+    Ok(())
+}
+
+/// Compares the clock with what is stored, at the start of a daemon: no monotonic clock survives it. A
+/// clock that shows less than the newest record was put back; one that is far ahead counts as a jump
+/// for retention.
+pub async fn at_start(w: &mut dyn Writes, ctx: &OperationContext) -> Result<()> {
+    let (before, now) = (state(w).await?, ctx.now());
+    let (_, last) = w.event_bounds().await?;
+    let (events, _) = w.event_list(last.saturating_sub(1).max(0), &EventFilter::default(), 1).await?;
+    let newest = events.first().map_or(before.seen, |event| event.ts.max(before.seen));
+    let jump = Jump { from: newest, to: now };
+    if newest == Timestamp::default() {
+        return put(w, ClockState { seen: now, ..before }).await;
+    }
+    if now.plus(JUMP_MIN) <= newest {
+        return jumped(w, ctx, jump).await;
+    }
+    let state = ClockState { seen: now, ..before };
+    if now.since(newest) > DOWN_MAX {
+        put(w, after(state, jump)).await?;
+        emit(w, ctx, jump, "start").await?;
+    } else {
+        put(w, state).await?;
+    }
+    set_schedules_right(w, None, now).await
+}
+
+fn after(state: ClockState, jump: Jump) -> ClockState {
+    ClockState { seen: jump.to, doubt: state.doubt.jumped(jump.by_ms()), jump: Some(jump), since_ms: 0 }
+}
+
+async fn emit(w: &mut dyn Writes, ctx: &OperationContext, jump: Jump, found: &str) -> Result<()> {
+    let payload = json!({
+        "from": jump.from.rfc3339(), "to": jump.to.rfc3339(), "by_ms": jump.by_ms(), "found": found,
+    });
+    ctx.emit(w, NewEvent::new(EventKind::WorldClockJumped, payload)).await
+}
+
+/// Records a jump, and computes again what was computed from the clock.
+pub async fn jumped(w: &mut dyn Writes, ctx: &OperationContext, jump: Jump) -> Result<()> {
+    let before = state(w).await?;
+    put(w, after(before, jump)).await?;
+    emit(w, ctx, jump, "running").await?;
+    for mut ask in w.asks_open().await? {
+        (ask.created_at, ask.deadline_at) = (jump.moved(ask.created_at), jump.moved(ask.deadline_at));
+        w.ask_put(&ask).await?;
+    }
+    move_approvals(w, jump).await?;
+    for mut droid in w.droids_live().await? {
+        (droid.created_at, droid.deadline_at) = (jump.moved(droid.created_at), jump.moved(droid.deadline_at));
+        w.droid_put(&droid).await?;
+    }
+    move_grants(w, jump).await?;
+    let mut accounts = Vec::new();
+    let filter = BudgetFilter { limited: true, no_roots: true, ..BudgetFilter::default() };
+    budgets::each(w, filter, |account| accounts.push(account)).await?;
+    for account in accounts {
+        let moved = account.clone().moved(jump);
+        if moved != account {
+            w.budget_put(&moved).await?;
+        }
+    }
+    set_deliveries_right(w, jump.to).await?;
+    if let Some(ahead) = before.jump.filter(|before| jump.by_ms() < 0 && before.by_ms() > 0) {
+        move_sessions(w, jump, ahead.to).await?;
+    }
+    w.signal(Signal::LimitsSet);
+    set_schedules_right(w, Some(jump), jump.to).await
+}
+
+async fn move_approvals(w: &mut dyn Writes, jump: Jump) -> Result<()> {
+    let filter = ApprovalFilter { status: Some(ApprovalStatus::Pending), ..ApprovalFilter::default() };
+    let (mut pending, mut after) = (Vec::new(), None);
+    loop {
+        let page = w.approval_list(&filter, after, PAGE_MAX).await?;
+        let Some(last) = page.last() else { break };
+        after = Some((last.requested_at, last.approval_id));
+        pending.extend(page);
+    }
+    for mut approval in pending {
+        approval.requested_at = jump.moved(approval.requested_at);
+        approval.expires_at = jump.moved(approval.expires_at);
+        w.approval_put(&approval).await?;
+    }
+    Ok(())
+}
+
+async fn move_grants(w: &mut dyn Writes, jump: Jump) -> Result<()> {
+    let mut after: Option<GrantId> = None;
+    loop {
+        let page = w.grant_list(after, PAGE_MAX).await?;
+        let Some(last) = page.last() else { return Ok(()) };
+        after = Some(last.grant_id);
+        // One that is over stays over.
+        for mut grant in page.into_iter().filter(|grant| grant.is_live(jump.from)) {
+            (grant.created_at, grant.expires_at) = (jump.moved(grant.created_at), jump.moved(grant.expires_at));
+            w.grant_put(&grant).await?;
+            w.signal(Signal::Grants(grant.agent_id));
+        }
+    }
+}
+
+/// A session's log is in the order in which its turns ended, and begins at a place in it. What a clock
+/// that was ahead since `since` has put after the present goes to where it belongs, so that later turns
+/// follow it.
+async fn move_sessions(w: &mut dyn Writes, jump: Jump, since: Timestamp) -> Result<()> {
+    let right = |at: Timestamp| if at >= since.max(jump.to) { jump.moved(at).min(jump.to) } else { at };
+    let place = |place: LogPlace| LogPlace { ended_at: right(place.ended_at), ..place };
+    for mut agent in w.agent_list(false).await? {
+        let before = (agent.created_at, agent.last_active_at);
+        agent.created_at = right(agent.created_at);
+        agent.last_active_at = agent.last_active_at.map(right);
+        if before == (agent.created_at, agent.last_active_at) {
+            continue;
+        }
+        w.agent_put(&agent).await?;
+        let agent_id = agent.agent_id;
+        let talks = w.session_list(&agent_id, jump.to, jump.to, PAGE_MAX).await?;
+        let talks = talks.into_iter().filter_map(|talk| talk.conversation_id).map(Some);
+        for conversation_id in talks.chain([None]) {
+            for source in ["mail", "cron"] {
+                let query = SessionTurns {
+                    agent_id: agent_id.clone(),
+                    conversation_id,
+                    source,
+                    from: Some(LogPlace::last_at(jump.to)),
+                    before: None,
+                    limit: u32::MAX,
+                };
+                for mut turn in w.session_turns(&query).await? {
+                    turn.ended_at = turn.ended_at.map(right);
+                    w.turn_put(&turn).await?;
+                }
+            }
+            if let Some(mut start) = w.session_start(&agent_id, conversation_id).await? {
+                start.start.place = place(start.start.place);
+                start.reset = start.reset.map(place);
+                w.session_start_put(&start).await?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Deliveries that wait longer than any wait lasts are tried now.
+async fn set_deliveries_right(w: &mut dyn Writes, now: Timestamp) -> Result<()> {
+    let latest = now.plus(DELIVERY_WAIT_MAX);
+    for mut entry in w.deliveries_due(Timestamp(i64::MAX), &[], u32::MAX).await? {
+        if entry.next_at.is_some_and(|at| at > latest) {
+            entry.next_at = Some(now);
+            w.conversation_entry_put(&entry).await?;
+        }
+    }
+    w.signal(Signal::Delivery);
+    Ok(())
+}
+
+/// Next slots follow from the rules again.
+async fn set_schedules_right(w: &mut dyn Writes, jump: Option<Jump>, now: Timestamp) -> Result<()> {
+    let mut after: Option<SchedulePlace> = None;
+    loop {
+        let page = w.schedule_list(None, None, after.as_ref()).await?;
+        let Some(last) = page.last() else { break };
+        after = Some((last.agent_id.clone(), last.kind, last.name.clone()));
+        for again in page.iter().filter_map(|schedule| schedule.computed_again(jump, now)) {
+            w.schedule_put(&again).await?;
+        }
+    }
+    w.signal(Signal::Schedules);
+    Ok(())
+}
+
+/// Counts time that the daemon has run, for the trust of retention and for the warning.
+pub async fn ran(w: &mut dyn Writes, now: Timestamp, time: Duration) -> Result<()> {
+    let before = state(w).await?;
+    let since_ms = before.since_ms.saturating_add(u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
+    let doubt = before.doubt.ran(time);
+    let jump = before.jump.filter(|_| !doubt.is_over() || since_ms < WARNED_MS);
+    put(w, ClockState { seen: now, doubt, jump, since_ms }).await
+}
+
+/// An operator confirms that the clock is right. Returns whether there was a doubt or a warning.
+pub async fn confirm(w: &mut dyn Writes, ctx: &OperationContext, by: &Party) -> Result<bool> {
+    let before = state(w).await?;
+    if before.jump.is_none() && before.doubt.is_over() {
+        return Ok(false);
+    }
+    put(w, ClockState { seen: ctx.now(), ..ClockState::default() }).await?;
+    ctx.emit(w, NewEvent::new(EventKind::WorldClockConfirmed, json!({ "by": by }))).await?;
+    Ok(true)
+}

@@ -1,0 +1,142 @@
+//! The wall clock jumps: what retention deletes after it, and what a start finds.
+
+use std::time::Duration;
+
+use ghost_domain::event::NewEvent;
+use ghost_domain::{EventKind, Limits, Refusal, Timestamp};
+use serde_json::json;
+
+use super::operation_world::{OperationWorld, operator, read, write};
+use crate::{clock, retention};
+
+const DAY_MS: i64 = 86_400_000;
+
+async fn emit(world: &OperationWorld, count: u32) {
+    write!(world, |w, ctx| {
+        for n in 0..count {
+            ctx.emit(w, NewEvent::new(EventKind::LimitReached, json!({ "n": n }))).await?;
+        }
+        Ok::<_, Refusal>(())
+    })
+    .unwrap();
+}
+
+async fn left(world: &OperationWorld) -> usize {
+    let events = read!(world, |r| r.event_list(0, &Default::default(), u32::MAX).await?).0;
+    events.iter().filter(|event| event.kind == EventKind::LimitReached).count()
+}
+
+async fn sweep(world: &OperationWorld) -> usize {
+    retention::sweep(&world.store, &world.ctx).await.unwrap();
+    left(world).await
+}
+
+/// The clock jumps, and the world follows it.
+async fn jump(world: &OperationWorld, by_ms: i64) {
+    world.clock.jump(by_ms);
+    write!(world, |w, ctx| {
+        let jump = ctx.clock.jump().unwrap();
+        ctx.clock.follow(jump.by_ms());
+        clock::jumped(w, &ctx, jump).await
+    })
+    .unwrap();
+}
+
+/// The daemon runs for some time.
+async fn run(world: &OperationWorld, time: Duration) {
+    world.pass(time);
+    let now = world.ctx.now();
+    write!(world, |w, _ctx| clock::ran(w, now, time).await).unwrap();
+}
+
+async fn start(world: &OperationWorld) {
+    write!(world, |w, ctx| clock::at_start(w, &ctx).await).unwrap();
+}
+
+#[tokio::test]
+async fn retention_waits_after_a_jump_until_it_has_run_as_long_or_an_operator_confirms() {
+    let world = OperationWorld::new().await;
+    emit(&world, 10).await;
+    jump(&world, 40 * DAY_MS).await;
+    assert_eq!(sweep(&world).await, 10);
+    run(&world, Limits::days(3)).await;
+    assert_eq!(sweep(&world).await, 10, "they are three days old");
+    start(&world).await;
+    assert_eq!(sweep(&world).await, 10, "over a restart, too");
+    assert!(read!(world, |r| clock::state(r).await?).warning().unwrap().contains("37 d"));
+    assert!(write!(world, |w, ctx| clock::confirm(w, &ctx, &operator()).await).unwrap());
+    assert_eq!(sweep(&world).await, 0);
+    assert_eq!(world.count(EventKind::WorldClockConfirmed).await, 1);
+    assert!(!write!(world, |w, ctx| clock::confirm(w, &ctx, &operator()).await).unwrap());
+
+    // Nobody confirms: they go when they are old by the time that has passed.
+    emit(&world, 10).await;
+    jump(&world, 40 * DAY_MS).await;
+    run(&world, Limits::days(6)).await;
+    assert_eq!(sweep(&world).await, 10);
+    run(&world, Limits::days(1)).await;
+    assert_eq!(sweep(&world).await, 0);
+
+    // What was recorded while the clock was behind is not old when it is right again.
+    jump(&world, -4_000 * DAY_MS).await;
+    emit(&world, 10).await;
+    jump(&world, 4_000 * DAY_MS).await;
+    run(&world, Limits::days(2)).await;
+    assert_eq!(sweep(&world).await, 10);
+    // The clock was ahead for a moment, and nothing is in doubt.
+    let before = read!(world, |r| clock::state(r).await?).doubt;
+    jump(&world, 40 * DAY_MS).await;
+    jump(&world, -40 * DAY_MS).await;
+    assert_eq!(read!(world, |r| clock::state(r).await?).doubt.ahead_ms, before.ahead_ms);
+}
+
+#[tokio::test]
+async fn a_start_far_ahead_of_the_newest_record_deletes_nothing() {
+    for (days, doubted) in [(6, false), (40, true), (4_000, true)] {
+        let world = OperationWorld::new().await;
+        start(&world).await;
+        emit(&world, 10).await;
+        world.pass(Limits::days(days));
+        start(&world).await;
+        assert_eq!(world.count(EventKind::WorldClockJumped).await, usize::from(doubted));
+        assert_eq!(sweep(&world).await, 10, "{days} days");
+        world.pass(Duration::from_secs(60));
+        start(&world).await;
+        assert_eq!(world.count(EventKind::WorldClockJumped).await, usize::from(doubted), "once");
+        let warning = read!(world, |r| clock::state(r).await?).warning();
+        assert_eq!(warning.is_some_and(|warning| warning.contains("confirm-clock")), doubted);
+    }
+}
+
+#[tokio::test]
+async fn one_sweep_deletes_no_more_than_a_share() {
+    let world = OperationWorld::new().await;
+    emit(&world, 6_000).await;
+    world.pass(Limits::days(30));
+    let mut left = 6_000;
+    while left > 2_000 {
+        let after = sweep(&world).await;
+        assert!(after < left && after >= left * 3 / 4 - 10, "{left} to {after}");
+        left = after;
+    }
+    for _ in 0..5 {
+        left = sweep(&world).await;
+    }
+    assert_eq!(left, 0, "a slice is never too much");
+}
+
+#[tokio::test]
+async fn a_warning_ends_after_a_day_and_clocks_at_the_ends_of_time_harm_nothing() {
+    let world = OperationWorld::new().await;
+    start(&world).await;
+    jump(&world, -400 * DAY_MS).await;
+    assert!(read!(world, |r| clock::state(r).await?).warning().unwrap().contains("back by 400 d"));
+    run(&world, Limits::days(1)).await;
+    assert_eq!(read!(world, |r| clock::state(r).await?).warning(), None);
+    emit(&world, 10).await;
+    for by in [i64::MAX / 2, -i64::MAX, i64::MAX, i64::MIN / 2, Timestamp(5).0 * DAY_MS] {
+        jump(&world, by).await;
+        start(&world).await;
+        assert_eq!(sweep(&world).await, 10, "by {by}");
+    }
+}

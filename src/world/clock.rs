@@ -1,0 +1,79 @@
+//! The loop that watches the wall clock for jumps. On a jump the rules compute again what was computed
+//! from the clock, and the world follows the clock, in one transaction.
+//!
+//! This loop must never follow a jump that is not recorded: no deadline may be judged by a clock that it
+//! was not computed from.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use ghost_domain::wall_clock::WatchedClock;
+use ghost_domain::{Clock, Refusal};
+use ghost_operations::clock;
+
+use crate::loops::CLOCK;
+use crate::tree::Tree;
+
+/// Time between two looks.
+const EVERY: Duration = Duration::from_secs(1);
+/// Time between two records of the time that the daemon has run, while it matters.
+const COUNT_EVERY: Duration = Duration::from_secs(60);
+
+/// Runs rounds until it is aborted.
+pub(crate) async fn rounds(tree: Arc<Tree>) -> Result<(), String> {
+    let watched = Arc::clone(&tree.engine.services.ctx.clock);
+    let mut counted = watched.steady();
+    loop {
+        if let Some(jump) = watched.jump() {
+            tracing::warn!(from = %jump.from, to = %jump.to, "the wall clock jumped");
+            match follow(&tree, &watched).await {
+                Ok(()) => counted = watched.steady(),
+                Err(refusal) => tracing::warn!(%refusal, "the jump could not be recorded; trying again"),
+            }
+        }
+        let time = watched.steady().since(counted);
+        if time >= COUNT_EVERY {
+            match count(&tree, time).await {
+                Ok(()) => counted = counted.plus(time),
+                Err(refusal) => tracing::warn!(%refusal, "the time that the daemon has run could not be recorded"),
+            }
+        }
+        tree.loops.round(CLOCK);
+        watched.sleep(EVERY).await;
+    }
+}
+
+/// Records a jump and follows it. Rules judge deadlines inside of transactions, and these run one after
+/// another: each sees the clock and the deadlines from before the jump, or both from after it.
+async fn follow(tree: &Tree, watched: &Arc<WatchedClock>) -> Result<(), Refusal> {
+    let (ctx, followed) = (tree.engine.services.ctx.clone(), Arc::new(AtomicI64::new(0)));
+    let (own, by_ms) = (Arc::clone(watched), Arc::clone(&followed));
+    let recorded: Result<(), Refusal> = tree
+        .engine
+        .services
+        .store
+        .write(move |w| {
+            Box::pin(async move {
+                let Some(jump) = own.jump() else { return Ok(()) };
+                own.follow(jump.by_ms());
+                by_ms.store(jump.by_ms(), Ordering::Release);
+                clock::jumped(w, &ctx, jump).await
+            })
+        })
+        .await;
+    if recorded.is_err() {
+        watched.follow(followed.load(Ordering::Acquire).saturating_neg());
+    }
+    recorded
+}
+
+/// Counts the time that the daemon has run, if the clock is in doubt.
+async fn count(tree: &Tree, time: Duration) -> Result<(), Refusal> {
+    let (store, now) = (&tree.engine.services.store, tree.engine.services.ctx.now());
+    let state = store.read(|r| Box::pin(async move { clock::state(r).await })).await?;
+    if state.jump.is_some() || !state.doubt.is_over() {
+        store.write(move |w| Box::pin(async move { clock::ran(w, now, time).await })).await?;
+    }
+    Ok(())
+}
