@@ -30,13 +30,16 @@ pub struct Arguments {
 pub enum Command {
     /// Run a world until Ctrl-C or `ghostctl shutdown`.
     Up(Up),
-    /// Check a world's files and list every problem at once. Starts nothing.
+    /// Check a world's files and list every problem at once; with --data, check a database at rest. Starts nothing.
     Check {
         /// The world's directory; by default the current one, else worlds/newsroom.
         world_dir: Option<PathBuf>,
         /// Print the problems as a JSON array.
         #[arg(long)]
         json: bool,
+        /// Check the database in this data directory instead: every page, its log and its tables. No daemon may use it.
+        #[arg(long, value_name = "DIR", conflicts_with_all = ["world_dir", "json"])]
+        data: Option<PathBuf>,
     },
     /// Run a world's main job, kill its daemon with -9 three times in the middle, and prove that nothing was lost.
     Demo(Demo),

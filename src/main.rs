@@ -26,7 +26,8 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let env = |name: &str| std::env::var(name).ok();
     match arguments.command {
-        Command::Check { world_dir, json } => report::check(&arguments::world_dir(world_dir), json, &env),
+        Command::Check { data: Some(data), .. } => report::check_data(&data),
+        Command::Check { world_dir, json, data: None } => report::check(&arguments::world_dir(world_dir), json, &env),
         Command::Init { dir } => report::init(&dir),
         Command::Demo(options) => demo(options, &env),
         Command::Up(up) => {

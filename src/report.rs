@@ -38,6 +38,21 @@ pub fn check(world_dir: &Path, json: bool, env: &dyn Fn(&str) -> Option<String>)
     printed(&out, if fine { ExitCode::SUCCESS } else { of_problems(world_dir) })
 }
 
+/// `ghostd check --data`.
+pub fn check_data(dir: &Path) -> ExitCode {
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            tell(&format!("error: the runtime cannot start: {error}"));
+            return ExitCode::FAILURE;
+        }
+    };
+    match runtime.block_on(ghost_daemon::check_data(dir)) {
+        Ok(text) => printed(&text, ExitCode::SUCCESS),
+        Err(refusal) => refused(&refusal),
+    }
+}
+
 /// Writes a line to standard error. An error is ignored, because it could be reported nowhere; `eprintln!` would panic.
 pub fn tell(line: &str) {
     drop(io::stderr().write_all(format!("{line}\n").as_bytes()));

@@ -386,7 +386,7 @@ fn a_clock_that_was_a_day_ahead_delays_no_job_over_a_kill() {
     test_env.set(WALL_OFF, &off);
     let world = test_env.world("clock");
     world.config(WORLD).archetype("clerk", "").write("scripts/clock.yaml", SCRIPT);
-    let mut daemon = test_env.up(world.path(), &[]);
+    let daemon = test_env.up(world.path(), &[]);
     test_env.ctl(&["cron", "add", "ada", "slots", "--cron", "*/5 * * * * *", "--message", "look"]).ok();
     test_env.ctl(&["cron", "add", "ben", "pulse", "--every", "5s", "--message", "look"]).ok();
     std::fs::write(&off, 86_400_000.to_string()).unwrap();

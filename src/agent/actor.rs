@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use ghost_domain::{Activity, Agent, AgentId, Code, Refusal, TurnId};
+use ghost_operations::Wait;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::task::JoinHandle;
 
@@ -86,6 +87,14 @@ pub struct State {
     pauses: Pauses,
 }
 
+impl Drop for State {
+    fn drop(&mut self) {
+        if self.again {
+            self.engine.services.ctx.set_waiting(&self.agent_id, None);
+        }
+    }
+}
+
 /// A task that is cancelled when its actor ends.
 struct Task(JoinHandle<()>);
 
@@ -102,7 +111,9 @@ impl State {
         if self.stopping || self.task.is_some() {
             return;
         }
-        self.again = false;
+        if std::mem::take(&mut self.again) {
+            self.engine.services.ctx.set_waiting(&self.agent_id, None);
+        }
         // Read before the inbox: a wake-up after this point raises the generation.
         self.seen = self.engine.activity.begin_read(&self.agent_id);
         let (engine, agent_id, session) = (Arc::clone(&self.engine), self.agent_id.clone(), Arc::clone(&self.session));
@@ -243,7 +254,12 @@ impl Actor for AgentActor {
                 match result {
                     Err(panic) => return Err(format!("panic: {panic}").into()),
                     Ok(Err(refusal)) if refusal.code == Code::Unavailable => {
-                        tracing::warn!(agent_id = %state.agent_id, %refusal, "the store is unavailable; the agent's work is tried again");
+                        tracing::warn!(agent_id = %state.agent_id, %refusal, "the store or the workspace is unavailable; the agent's work is tried again");
+                        state
+                            .engine
+                            .services
+                            .ctx
+                            .set_waiting(&state.agent_id, Some(Wait::for_reason(&*refusal.message)));
                         state.engine.activity.show(&state.agent_id, Activity::Idle);
                         if state.stopping {
                             myself.stop(None);

@@ -76,6 +76,10 @@ pub async fn work(engine: &Arc<Engine>, agent_id: &AgentId, session: &Arc<AgentS
             Ok(work) => work,
             Err(why) => return cannot_run(engine, agent_id, why).await,
         };
+        if !matches!(next, Next::Nothing) && gate::wait_for_room(engine, agent_id, session).await {
+            slot = None;
+            continue;
+        }
         let admission = match &next {
             Next::Mail { mail, .. } => {
                 let models = (&*room.models, open::class(mail));

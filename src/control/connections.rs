@@ -18,7 +18,7 @@ use tokio::net::unix::UCred;
 use tokio::sync::watch;
 use tonic::transport::server::Connected;
 
-use crate::connection_limit::ConnectionPermit;
+use crate::connection_limit::{ConnectionPermit, Evictable};
 
 /// Time for the TLS handshake and the first request together.
 pub(crate) const FIRST_REQUEST: Duration = Duration::from_secs(10);
@@ -85,9 +85,19 @@ impl Peer {
         }
         tokio::select! {
             biased;
-            _ = state.wait_for(|state| *state == State::Closed) => "a stream of the connection is not read",
+            _ = state.wait_for(|state| *state == State::Closed) => "its place is needed, or a stream of it is not read",
             () = async { while closed.changed().await.is_ok() {} } => "the daemon has stopped",
         }
+    }
+}
+
+impl Evictable for Peer {
+    fn is_silent(&self) -> bool {
+        *self.state.borrow() == State::Silent
+    }
+
+    fn close(&self) {
+        Self::close(self);
     }
 }
 
@@ -209,8 +219,9 @@ mod tests {
     async fn connection(test: &TestControl) -> (Connection<DuplexStream>, DuplexStream, watch::Sender<bool>) {
         let (near, far) = tokio::io::duplex(8);
         let (closing, closed) = watch::channel(false);
-        let permit = ConnectionLimit::default().take(&test.world).await;
-        (Connection::new(near, Peer::new(None), &test.world, closed, permit), far, closing)
+        let peer = Peer::new(None);
+        let permit = ConnectionLimit::default().take(&test.world, Arc::new(peer.clone())).await;
+        (Connection::new(near, peer, &test.world, closed, permit), far, closing)
     }
 
     #[tokio::test]

@@ -10,16 +10,15 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use ghost_domain::{Clock, Code, Refusal};
-use ghost_store::Store;
-use ghost_store::sqlite::{SqliteOptions, is_current, open_store};
+use ghost_store::sqlite::{SqliteOptions, is_current, open_store, verify};
+use ghost_store::{Store, StoreError};
 
-use crate::data_dir::DataDir;
+use crate::data_dir::{DataDir, WORLD};
+use crate::ports::SystemClock;
 use crate::workspace_dir::WorkspaceDir;
 
 /// The database file in the data directory.
 pub(crate) const FILE: &str = "ghost.db";
-/// Its write-ahead log. It exists only while the database is open or after a crash.
-pub(crate) const LOG: &str = "ghost.db-wal";
 
 /// A marker that exists while the database is being created. Until it is removed, the database has no data. So a
 /// database without tables beside it was left by a start that was killed.
@@ -115,9 +114,34 @@ fn unmarked(mark: &Path, how: &str, error: &std::io::Error) -> Refusal {
 }
 
 /// The error with which a daemon ends if its store can no longer write.
-pub(crate) fn broken(why: &str) -> Refusal {
-    let what = format!("the store has failed, {why}: the daemon ends, because it can store nothing more");
-    Refusal::new(Code::Internal, what).hint("acknowledged changes are in the database: start the daemon again")
+pub(crate) fn broken(why: &StoreError) -> Refusal {
+    let what = format!("the store has failed: {why}: the daemon ends, because it can store nothing more");
+    let hint = match why {
+        StoreError::Damaged { .. } => {
+            "run `ghostd check --data DIR`: it says whether the database is damaged at rest, too"
+        }
+        StoreError::Gone { path } if path.ends_with(FILE) => {
+            "the acknowledged data is where that file is now: restore it, then start the daemon again"
+        }
+        _ => "acknowledged changes are in the database: start the daemon again",
+    };
+    Refusal::new(Code::Internal, what).hint(hint)
+}
+
+/// Checks the database in the data directory `dir` completely, and changes nothing. Returns what to print about it.
+///
+/// # Errors
+/// `NotFound` if there is no data, `Conflict` if a daemon uses it; else what is wrong with the database.
+pub async fn check_data(dir: &Path) -> Result<String, Refusal> {
+    if !is_there(&dir.join(FILE)) && !is_there(&dir.join(WORLD)) {
+        return Err(Refusal::new(Code::NotFound, format!("there is no database of a world in {}", dir.display()))
+            .hint("give the data directory of a world with --data"));
+    }
+    let data_dir = DataDir::lock(dir, &SystemClock).await?;
+    let file = data_dir.path().join(FILE);
+    let expected = data_dir.has_held_a_world().then_some(HAS_RUN);
+    let (version, pages) = verify(&file, expected).await?;
+    Ok(format!("{} is sound: schema version {version}, {pages} pages.\n", file.display()))
 }
 
 /// Adds the database's path to a refusal about a damaged record.
@@ -135,6 +159,7 @@ mod tests {
 
     use super::*;
 
+    const LOG: &str = "ghost.db-wal";
     const NAMES: [&str; 4] = [FILE, LOG, "ghost.db-shm", MAKING];
 
     /// A data directory with workspace files, and with the database files that a killed daemon

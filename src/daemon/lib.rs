@@ -7,6 +7,7 @@ mod check;
 mod data_dir;
 mod database;
 mod demo;
+mod descriptors;
 mod environment;
 mod expectation;
 mod failure;
@@ -32,6 +33,7 @@ mod workspace_dir;
 
 pub use check::check;
 pub use data_dir::{DataDir, default_data_dir, state_dir};
+pub use database::check_data;
 pub use demo::{DemoOptions, demo};
 pub use failure::Failure;
 pub use loading::{Loaded, Overrides, load, problems_refusal};

@@ -1,4 +1,5 @@
-//! Checks that the lock file and the database are still the files that this daemon opened.
+//! Checks that the lock file and the database are still the files that this daemon opened. The store itself checks the
+//! database's files with each commit.
 //!
 //! A daemon must never work on deleted files, or at the same time as another daemon.
 
@@ -14,7 +15,7 @@ use crate::data_dir::DataDir;
 use crate::data_dir::LOCK;
 use crate::database;
 
-/// Time between two checks. The store itself checks before every commit; this is for a daemon that writes nothing.
+/// Time between two checks.
 const EVERY: Duration = Duration::from_secs(2);
 
 /// Device and inode of a file.
@@ -30,14 +31,12 @@ pub(crate) struct OpenFiles {
 }
 
 impl OpenFiles {
-    /// The lock file, the open database and its write-ahead log.
+    /// The lock file and the open database.
     pub(crate) fn new(data_dir: &DataDir) -> Self {
         let mut files = Vec::new();
         files.extend(data_dir.locked().map(|(path, meta)| (path, identity(&meta))));
-        for name in [database::FILE, database::LOG] {
-            let path = data_dir.path().join(name);
-            files.extend(std::fs::metadata(&path).ok().map(|meta| (path, identity(&meta))));
-        }
+        let path = data_dir.path().join(database::FILE);
+        files.extend(std::fs::metadata(&path).ok().map(|meta| (path, identity(&meta))));
         Self { files }
     }
 
@@ -52,9 +51,7 @@ impl OpenFiles {
         loop {
             if let Some((path, _)) = self.files.iter().find(|(path, taken)| is_gone(path, *taken)) {
                 let what = format!("{} was removed or replaced while this daemon used it", path.display());
-                let hint = if path.ends_with(database::LOG) {
-                    "acknowledged changes are in the database: start the daemon again"
-                } else if path.ends_with(LOCK) && self.has_its_database() {
+                let hint = if path.ends_with(LOCK) && self.has_its_database() {
                     "the database is still in its place: start the daemon again"
                 } else {
                     "the acknowledged data is where that file is now: restore it, then start the daemon again"

@@ -30,10 +30,12 @@ use crate::pointer::Pointer;
 use crate::reading::{Files, Read};
 use crate::terminal::Terminal;
 use crate::workspace_dir::WorkspaceDir;
-use crate::{database, job, main_job, reading, recordings};
+use crate::{database, descriptors, job, main_job, reading, recordings};
 
 /// Maximum time to stop if the store can no longer write.
 const GONE_GRACE: Duration = Duration::from_secs(5);
+/// Time between two checks of the database's files by a daemon that writes nothing.
+const STORE_CHECK_EVERY: Duration = Duration::from_secs(2);
 /// Time from ready to the check of the rule files.
 const CHECK_DELAY: Duration = Duration::from_secs(1);
 
@@ -106,6 +108,9 @@ pub async fn run(options: Options, mut stop: watch::Receiver<bool>) -> Result<()
     let Some(Read { loaded, input, data_dir, workspace, store }) = read else { return Ok(()) };
     for warning in &loaded.plan.warnings {
         tracing::warn!("{}", warning.bare());
+    }
+    if let Some(warning) = descriptors::raise_and_check(&loaded.plan.limits) {
+        tracing::warn!("{warning}");
     }
     let places = &loaded.plan.places;
     let rest = ServeOptions {
@@ -223,7 +228,13 @@ async fn serve_world(
     store.close().await;
     drop(pointer);
     drop(listeners);
-    outcome
+    // What the daemon acknowledged last may be damaged, although it was about to end in order.
+    let damaged = tokio::select! {
+        biased;
+        why = store.broken() => Err(database::broken(&why).into()),
+        () = std::future::ready(()) => Ok(()),
+    };
+    outcome.and(damaged)
 }
 
 struct Rest<'d> {
@@ -324,6 +335,7 @@ async fn boot_and_serve(
     let checking = tokio::spawn(check_rule_files(world.plan(), Arc::clone(&watch_clock)));
     let watching = tokio::spawn(terminal.clone().watch(store.clone(), watch_clock.now()));
     let health = tokio::spawn(Arc::clone(&world).watch_health());
+    let checking_store = tokio::spawn(check_store(store.clone(), Arc::clone(&watch_clock)));
     let main_job = main_job::begin(&world, job_plan, &input, &terminal, dir.path()).await;
     let mut failed = main_job.as_ref().err().cloned();
     let (mut served, mut gone) = (None, None);
@@ -349,6 +361,7 @@ async fn boot_and_serve(
     };
     terminal.stopping(reason);
     health.abort();
+    checking_store.abort();
     checking.abort();
     data_dir.ending();
     tokio::select! {
@@ -382,6 +395,16 @@ async fn boot_and_serve(
         None => {}
     }
     failed.map_or(Ok(()), |refusal| Err(refusal.into()))
+}
+
+/// Has the store check its files, also if nothing is written. Damage ends the daemon, see [`Store::broken`].
+async fn check_store(store: Store, clock: Arc<dyn Clock>) {
+    loop {
+        clock.sleep(STORE_CHECK_EVERY).await;
+        if let Err(error) = store.answers().await {
+            tracing::debug!(%error, "the store does not answer");
+        }
+    }
 }
 
 /// Logs the errors of rule files that a start does not look for. A rule with an error fails the turns that reach it.

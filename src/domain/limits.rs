@@ -82,11 +82,12 @@ limits! {
     /// Bytes of the transcript that is sent to the model. Above it, older tool results are
     /// truncated first, then the results of the last round. A turn takes mail up to half of it.
     context_bytes: u32 = 600_000, 4_096, 16_777_216;
-    /// Bytes of a tool's result above which a model sees it once: when it has made its next calls, a note takes the result's
-    /// place. So the input of a turn that reads much grows with what it reads, not with that times its model calls.
+    /// Bytes of a tool's result above which a model sees it once: when it has made its next calls, a note takes the
+    /// result's place. So the input of a turn that reads much grows with what it reads, not with that times its model
+    /// calls.
     result_once_bytes: u32 = 16_777_216, 256, 16_777_216;
-    /// Bytes of tools in a request: schemas, and lines of tools whose schemas are left out. A budget counts three bytes as
-    /// a token. If an agent's tools need more, those that are seldom used are deferred.
+    /// Bytes of tools in a request: schemas, and lines of tools whose schemas are left out. A budget counts three
+    /// bytes as a token. If an agent's tools need more, those that are seldom used are deferred.
     tools_bytes: u32 = 9_000, 4_096, 16_777_216;
     /// Tokens of its session's log in a prompt, estimated at four bytes each; never more than a quarter of
     /// `context_bytes`. A full log is cut to half, so that the next prompts have the same beginning (LOOP-01).
@@ -112,8 +113,8 @@ limits! {
     tasks_open_max: u32 = 10_000, 1, 1_000_000;
     /// Seconds without work before an agent is put to sleep.
     sleep_after_seconds: u32 = 30, 1, 86_400;
-    /// Agents that are awake at once. Other agents that were woken wait for a place; their mail is in the store. An agent
-    /// that waits for another's answer holds no place.
+    /// Agents that are awake at once. Other agents that were woken wait for a place; their mail is in the store. An
+    /// agent that waits for another's answer holds no place.
     awake_max: u32 = 2_000, 1, 1_000_000;
     /// Seconds between sweeps, which search for mail without a wake-up.
     sweep_seconds: u32 = 60, 1, 86_400;
@@ -151,6 +152,16 @@ limits! {
     store_bytes_max: u64 = 0, 0, 1_125_899_906_842_624;
     /// Bytes of the database above which `status` and an event warn; 0 is never.
     store_bytes_warn: u64 = 4_294_967_296, 0, 1_125_899_906_842_624;
+    /// Free bytes of the file systems of the data and the workspace below which no turn goes on; 0 is never.
+    free_bytes_min: u64 = 67_108_864, 0, 1_125_899_906_842_624;
+    /// Free bytes of these file systems below which `status` and an event warn; 0 is never.
+    free_bytes_warn: u64 = 1_073_741_824, 0, 1_125_899_906_842_624;
+    /// Free inodes of these file systems below which no turn goes on; below ten times as many, `status` warns; 0 is
+    /// never.
+    free_inodes_min: u32 = 1_000, 0, 1_000_000_000;
+    /// Free file descriptors of the daemon below which no turn goes on; below three times as many, `status` warns; 0
+    /// is never.
+    free_descriptors_min: u32 = 16, 0, 100_000;
     /// Repetitions of a call with the same result before the loop guard warns (TOOL-21).
     loop_warn: u32 = 10, 2, 1_000;
     /// Repetitions before the loop guard refuses the call.

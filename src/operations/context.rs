@@ -11,6 +11,7 @@ use ghost_domain::text::{clip, prefix_bytes, shown};
 use ghost_domain::wall_clock::WatchedClock;
 use ghost_domain::{Agent, AgentId, ChatWake, Clock, EventId, Limits, RootId, Timestamp};
 use ghost_store::Writes;
+use tokio::sync::watch;
 use uuid::Uuid;
 
 use crate::result::Result;
@@ -37,6 +38,14 @@ pub struct Wait {
     pub repair: Option<&'static str>,
 }
 
+impl Wait {
+    /// A wait that ends without a person's help.
+    #[must_use]
+    pub fn for_reason(reason: impl Into<Arc<str>>) -> Self {
+        Self { reason: reason.into(), repair: None }
+    }
+}
+
 /// The context of a world's rules. Cloning is cheap. All clones share the same settings, so a
 /// reload changes the limits, the chat setting, the webhooks and the check of which agents can run
 /// for all of them at once.
@@ -57,6 +66,7 @@ pub struct OperationContext {
     webhooks: Arc<RwLock<BTreeMap<String, AgentId>>>,
     jobs: Arc<RwLock<Arc<BTreeSet<RootId>>>>,
     waiting: Arc<RwLock<BTreeMap<AgentId, Wait>>>,
+    held: watch::Sender<Option<Arc<str>>>,
     fitness: Arc<RwLock<Fitness>>,
 }
 
@@ -78,6 +88,7 @@ impl OperationContext {
             webhooks: Arc::default(),
             jobs: Arc::default(),
             waiting: Arc::default(),
+            held: watch::Sender::new(None),
             fitness: Arc::new(RwLock::new(Arc::new(|_| Ok(())))),
         }
     }
@@ -88,7 +99,8 @@ impl OperationContext {
         self.ports.clock.now()
     }
 
-    /// Records why an agent opens no turn although it has mail: the models that it uses are down.
+    /// Records why an agent opens no turn although it has mail, or does not go on with one: the models that it uses
+    /// are down, or there is no room to write.
     /// `None` removes the entry. This is kept in memory only; after a restart it is determined
     /// again.
     pub fn set_waiting(&self, agent_id: &AgentId, wait: Option<Wait>) {
@@ -105,10 +117,25 @@ impl OperationContext {
         self.waiting.read().unwrap_or_else(PoisonError::into_inner).get(agent_id).cloned()
     }
 
-    /// The number of agents that wait for a model; see [`OperationContext::set_waiting`].
+    /// The number of agents that wait; see [`OperationContext::set_waiting`].
     #[must_use]
     pub fn waiting_agents(&self) -> usize {
         self.waiting.read().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
+    /// Holds all turns back for this reason, or lets them go on. Kept in memory only.
+    pub fn hold(&self, reason: Option<&str>) {
+        self.held.send_if_modified(|held| {
+            let changed = held.is_some() != reason.is_some();
+            *held = reason.map(Arc::from);
+            changed
+        });
+    }
+
+    /// Why all turns are held back, if they are; see [`OperationContext::hold`].
+    #[must_use]
+    pub fn held(&self) -> watch::Receiver<Option<Arc<str>>> {
+        self.held.subscribe()
     }
 
     /// Creates a new identifier.

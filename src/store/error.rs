@@ -106,6 +106,9 @@ impl From<StoreError> for Refusal {
             StoreError::Gone { .. } => {
                 Some("nothing was changed and the daemon stops: put the database back, then start the daemon again")
             }
+            StoreError::Damaged { .. } => {
+                Some("`ghostd check --data DIR` checks a database that no daemon uses; one that runs stops")
+            }
             StoreError::Row { .. } => Some(
                 "if the record cannot be read, it is damaged: stop the daemon and restore the database from a backup",
             ),

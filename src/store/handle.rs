@@ -70,7 +70,7 @@ pub trait Backend: Send + Sync {
 
     /// Returns the cause when the backend can write no more although it was not closed. Otherwise
     /// never returns.
-    async fn broken(&self) -> String;
+    async fn broken(&self) -> StoreError;
 }
 
 /// The hook that a backend calls after each commit, in commit order. It publishes events and sends
@@ -267,16 +267,16 @@ impl Store {
         self.committed.shared.failing.reason()
     }
 
-    /// Returns when the writer has answered, so it checks that the writer works. The command writes
-    /// nothing: it costs no commit, and a full disk does not refuse it. The connections of readers
-    /// are not checked.
+    /// Returns when the writer has answered, so it checks that the writer works and that its files are undamaged. The
+    /// command writes nothing: it costs no commit, and a full disk does not refuse it. The connections of readers are
+    /// not checked.
     pub async fn answers(&self) -> Result<(), StoreError> {
         self.write(|_| Box::pin(async { Ok(()) })).await
     }
 
     /// Returns the cause when the store can write no more although it was not closed; opening it
     /// again may help. Otherwise never returns.
-    pub async fn broken(&self) -> String {
+    pub async fn broken(&self) -> StoreError {
         self.backend.broken().await
     }
 

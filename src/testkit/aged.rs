@@ -79,6 +79,32 @@ pub async fn age(young: &Path, old: &Path, turns: u64) -> Outcome<Aged> {
     Ok(Aged { turns, young_turns, bytes: std::fs::metadata(old)?.len(), young_bytes: std::fs::metadata(young)?.len() })
 }
 
+/// Spreads the turns of a database and their usage over `agents` agents, `worker-0` and so on, and drops the records
+/// of agents beyond them.
+///
+/// # Errors
+/// If the file cannot be written.
+pub async fn spread(database: &Path, agents: usize) -> Outcome<()> {
+    let mut conn = SqliteConnectOptions::new().filename(database).connect().await?;
+    // The triggers move the totals of usage with the rows.
+    let sql = format!(
+        "PRAGMA synchronous = OFF; BEGIN;
+         DELETE FROM agents WHERE CAST(substr(agent_id, 8) AS INTEGER) >= {agents};
+         CREATE TEMP TABLE numbered AS SELECT turn_id, row_number() OVER () AS n FROM turns;
+         CREATE INDEX temp.numbered_turn ON numbered (turn_id);
+         UPDATE turns SET agent_id = 'worker-' || (SELECT n % {agents} FROM numbered WHERE numbered.turn_id = turns.turn_id);
+         UPDATE turns SET record = json_set(record, '$.agent_id', agent_id);
+         CREATE TEMP TABLE spread AS SELECT * FROM usage;
+         DELETE FROM usage;
+         UPDATE spread SET agent_id = 'worker-' || (seq % {agents});
+         INSERT INTO usage SELECT * FROM spread;
+         COMMIT;"
+    );
+    run(&mut conn, sql).await?;
+    conn.close().await?;
+    Ok(())
+}
+
 /// The tables and indexes of a database with their bytes on disk, the largest first.
 ///
 /// # Errors

@@ -28,6 +28,7 @@ use ghost_sandbox::remote::tree::Tree;
 
 pub use encoding::Encoding;
 pub(crate) use faults::io_refusal;
+pub use faults::is_out_of_room;
 pub(crate) use files::read_text;
 pub use files::{FileText, Lines, sha256_hex};
 pub(crate) use list::list as list_dir;
@@ -159,9 +160,9 @@ impl Workspace {
         self.on_disk(move |disk| layout::create_agent(&disk.root, &agent_id)).await
     }
 
-    /// Creates a droid's directory with `output/` and the file of its task, unless they exist (DROID-07). Nothing waits for
-    /// the disk: call it before each turn of the droid. With `is_first` the droid has never worked: a directory of its name
-    /// is of another droid, after a restore of an older database, and is renamed to `<id>.1`.
+    /// Creates a droid's directory with `output/` and the file of its task, unless they exist (DROID-07). Nothing
+    /// waits for the disk: call it before each turn of the droid. With `is_first` the droid has never worked: a
+    /// directory of its name is of another droid, after a restore of an older database, and is renamed to `<id>.1`.
     ///
     /// # Errors
     ///

@@ -400,8 +400,18 @@ impl Directory {
     /// Visits all agents in order of id and collects the values that `take` returns. The result is
     /// not a snapshot: the lock is released between parts, because the store's writer needs it to
     /// send wake-ups.
-    fn walk<T>(&self, mut take: impl FnMut(&AgentId, &Slot) -> Option<T>) -> Vec<T> {
-        let (mut taken, mut after) = (Vec::new(), None::<AgentId>);
+    fn walk<T>(&self, take: impl FnMut(&AgentId, &Slot) -> Option<T>) -> Vec<T> {
+        self.walk_after(None, usize::MAX, take)
+    }
+
+    /// The same for the agents after this one, until `most` results are taken.
+    fn walk_after<T>(
+        &self,
+        mut after: Option<AgentId>,
+        most: usize,
+        mut take: impl FnMut(&AgentId, &Slot) -> Option<T>,
+    ) -> Vec<T> {
+        let mut taken = Vec::new();
         loop {
             let slots = self.lock();
             let from = after.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
@@ -413,6 +423,9 @@ impl Directory {
             for (agent_id, slot) in part {
                 taken.extend(take(agent_id, slot));
                 last = Some(agent_id.clone());
+                if taken.len() >= most {
+                    return taken;
+                }
             }
             after = last;
             #[cfg(test)]
@@ -468,6 +481,17 @@ impl Directory {
     #[must_use]
     pub fn cards(&self) -> Vec<AgentCard> {
         self.walk(|agent_id, slot| Some(slot.card(agent_id)))
+    }
+
+    /// The cards of the first `most` agents after `after` that `wanted` accepts, by status and archetype.
+    #[must_use]
+    pub fn cards_after(
+        &self,
+        after: Option<AgentId>,
+        most: usize,
+        wanted: impl Fn(AgentStatus, &str) -> bool,
+    ) -> Vec<AgentCard> {
+        self.walk_after(after, most, |agent_id, slot| wanted(slot.status, &slot.archetype).then(|| slot.card(agent_id)))
     }
 
     /// Ids of stopped agents that were created at run time, at most `limit`.

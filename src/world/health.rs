@@ -1,7 +1,8 @@
 //! Problems of the resources that a world needs: a store that cannot write, a workspace that was
-//! removed. `status` shows them as long as they last. The event feed has one event for each.
+//! removed, a disk that is nearly full. Before there is no room left to write, all turns are held back. `status`
+//! shows them as long as they last. The event feed has one event for each.
 //!
-//! The health check must never repair anything or stop the world.
+//! The health check must never repair anything or stop the world. It must never let a turn run into a full disk.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,6 +12,7 @@ use ghost_domain::Timestamp;
 use ghost_domain::event::{EventKind, NewEvent};
 use serde_json::json;
 
+use crate::room;
 use crate::world::World;
 
 /// Time between two checks.
@@ -23,6 +25,10 @@ pub enum HealthProblem {
     Store,
     /// The workspace's directory was removed or replaced.
     Workspace,
+    /// There is no room to write, so no turn goes on.
+    NoRoom,
+    /// There is little room to write.
+    LittleRoom,
 }
 
 impl World {
@@ -43,17 +49,27 @@ impl World {
             );
             problems.insert(HealthProblem::Workspace, text);
         }
+        let services = Arc::clone(&self.engine().services);
+        let limits = self.ctx().limits();
+        // A file system that does not respond must not block this thread.
+        let measured = tokio::task::spawn_blocking(move || {
+            room::measure(services.data_dir().into_iter().chain(services.workspace.place()), &limits)
+        });
+        let room = measured.await.unwrap_or_default();
+        problems.extend(room.held.map(|why| (HealthProblem::NoRoom, why)));
+        problems.extend(room.low.map(|why| (HealthProblem::LittleRoom, why)));
         problems
     }
 
-    /// Logs each problem when it begins, and writes an event with the time of its beginning as soon as the store
-    /// can write.
+    /// Holds all turns back while there is no room to write. Logs each problem when it begins, and writes an event
+    /// with the time of its beginning as soon as the store can write.
     pub async fn watch_health(self: Arc<Self>) {
         let clock = Arc::clone(&self.ctx().ports.clock);
         let mut reported: BTreeMap<HealthProblem, String> = BTreeMap::new();
         let mut unwritten: Vec<(Timestamp, String)> = Vec::new();
         loop {
             let current = self.problems().await;
+            self.ctx().hold(current.get(&HealthProblem::NoRoom).map(String::as_str));
             for (problem, text) in current.iter().filter(|(problem, _)| !reported.contains_key(problem)) {
                 tracing::warn!(?problem, "{text}");
                 unwritten.push((self.ctx().now(), text.clone()));

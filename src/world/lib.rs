@@ -16,6 +16,7 @@ mod pause;
 mod places;
 pub mod reconcile;
 mod reload;
+mod room;
 mod root;
 mod schedules;
 mod signal_router;

@@ -16,7 +16,7 @@ use ghost_testkit::aged;
 use ghost_world::World;
 
 use super::journaled_turn::{self, AGENTS, TURNS};
-use super::{age_feed, age_reads, age_wakes};
+use super::{age_feed, age_reads, age_wakes, age_width};
 use crate::child::Child;
 use crate::measure::{Outcome, median, now, runtime};
 use crate::table::{Line, Sense};
@@ -41,7 +41,16 @@ pub(super) struct Site {
 }
 
 impl Site {
-    fn database(&self) -> PathBuf {
+    /// A world of its own in `dir`, with this many agents and no data yet.
+    pub(super) fn with_agents(dir: &Path, agents: usize, url: &str) -> Outcome<Self> {
+        let site = Self { world: dir.join("bench"), data: dir.join("data") };
+        fixture::write_world(&site.world, agents, &format!("{url}/v1"))?;
+        // A world that has run does not start without its workspace.
+        std::fs::create_dir_all(site.data.join("workspace"))?;
+        Ok(site)
+    }
+
+    pub(super) fn database(&self) -> PathBuf {
         self.data.join("ghost.db")
     }
 
@@ -49,7 +58,7 @@ impl Site {
         self.data.join("ghostd.sock")
     }
 
-    fn daemon(&self) -> Outcome<Child> {
+    pub(super) fn daemon(&self) -> Outcome<Child> {
         Child::daemon(&self.world, &self.data)
     }
 
@@ -72,6 +81,7 @@ pub fn measure() -> Outcome<Vec<Line>> {
     let site = |name: &str| Site { world: world.clone(), data: dir.path().join(name) };
     let (young, old) = (site("young"), site("old"));
     let mut lines = runtime()?.block_on(made(&young, &old, &url, turns))?;
+    lines.extend(age_width::measure(dir.path(), &young.database(), &url)?);
     lines.extend(starts(&young, &old)?);
     let (young_daemon, old_daemon) = (young.daemon()?, old.daemon()?);
     lines.extend(runtime()?.block_on(age_reads::measure(&young, &old))?);
@@ -136,17 +146,19 @@ pub(super) fn line(what: &'static str, young: Vec<f64>, old: Vec<f64>) -> Line {
     Line { what, floor: shown(young), ours: shown(old), ratio: old / young, bar: 1.3, aim: 1.05, sense: Sense::AtMost }
 }
 
+/// Seconds from the start of a daemon to its first answer.
+pub(super) fn start(site: &Site) -> Outcome<f64> {
+    let runtime = runtime()?;
+    let began = now();
+    let daemon = site.daemon()?;
+    runtime.block_on(rows::ready::answer(&site.socket()))?;
+    let taken = began.elapsed().as_secs_f64();
+    daemon.terminate()?;
+    Ok(taken)
+}
+
 /// Time from the start of the daemon to its first answer.
 fn starts(young: &Site, old: &Site) -> Outcome<Vec<Line>> {
-    let runtime = runtime()?;
-    let start = |site: &Site| -> Outcome<f64> {
-        let began = now();
-        let daemon = site.daemon()?;
-        runtime.block_on(rows::ready::answer(&site.socket()))?;
-        let taken = began.elapsed().as_secs_f64();
-        daemon.terminate()?;
-        Ok(taken)
-    };
     let (mut of_young, mut of_old) = (Vec::new(), Vec::new());
     for round in 0..=STARTS {
         let (young, old) = (start(young)?, start(old)?);

@@ -4,6 +4,7 @@ pub mod age;
 mod age_feed;
 mod age_reads;
 mod age_wakes;
+mod age_width;
 pub mod broadcast;
 pub mod cache;
 pub mod chat_fanout;

@@ -28,8 +28,10 @@ pub struct Usage {
 
 impl Usage {
     pub async fn run(self, client: &Client) -> Result<Answer, Failure> {
-        let sums = collect_all(async |limit, cursor| {
-            let request = UsageRequest { agent_id: self.agent.clone(), since_at_ms: self.since_at_ms, limit, cursor };
+        let sums = collect_all(async |_, cursor| {
+            // Each page sums up the whole time again, so a page is as large as an answer can be.
+            let (agent_id, since_at_ms) = (self.agent.clone(), self.since_at_ms);
+            let request = UsageRequest { agent_id, since_at_ms, limit: 0, cursor };
             let page = rpc!(client, BudgetsClient::usage, request).await?;
             Ok((page.sums, page.next_cursor))
         })

@@ -243,9 +243,7 @@ async fn an_ask_that_waits_for_a_model_times_out_with_the_outage_as_reason() {
     world.run_hours(1, &["ada", "bob"]).await;
     for ask_id in [ask.ask_id, other.ask_id] {
         // As maintenance does while both wait.
-        world
-            .ctx()
-            .set_waiting(&id("bob"), Some(Wait { reason: "one at test is down: overloaded".into(), repair: None }));
+        world.ctx().set_waiting(&id("bob"), Some(Wait::for_reason("one at test is down: overloaded")));
         write!(world, |w, ctx| asks::expire(w, &ctx, ask_id).await).unwrap();
         let row = world.ask_row(ask_id).await;
         assert_eq!(row.status, AskStatus::TimedOut);

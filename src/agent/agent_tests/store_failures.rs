@@ -225,3 +225,36 @@ async fn effects_keep_their_order_when_the_first_of_an_answer_is_lost() {
     let statuses: Vec<CallStatus> = world.ledger().await.into_iter().map(|row| row.status).collect();
     assert_eq!(statuses, [CallStatus::Ok; 3]);
 }
+
+#[tokio::test]
+async fn turns_wait_while_there_is_no_room() {
+    for mid_turn in [false, true] {
+        let world = AgentWorld::new().await;
+        let ctx = world.ctx().clone();
+        world.model.reply_with(move |_, n| {
+            if n > 0 {
+                return say("done");
+            }
+            if mid_turn {
+                ctx.hold(Some("no room"));
+            }
+            call("test.look", json!({ "n": 7 }))
+        });
+        if !mid_turn {
+            world.ctx().hold(Some("no room"));
+        }
+        world.send("ada", "go").await;
+        let waits = async {
+            while world.ctx().waiting(&id("ada")).is_none_or(|wait| &*wait.reason != "no room") {
+                tokio::task::yield_now().await;
+            }
+        };
+        world.work_until("ada", waits).await;
+        assert_eq!(world.model.requests().len(), usize::from(mid_turn));
+        assert_eq!(world.inbox("ada").await.len(), usize::from(!mid_turn), "an open turn keeps its mail");
+        world.ctx().hold(None);
+        world.work("ada").await.unwrap();
+        let turn = world.turn("ada").await;
+        assert_eq!((turn.status, turn.text.as_deref()), (TurnStatus::Finished, Some("done")));
+    }
+}

@@ -9,6 +9,7 @@ use ghost_domain::{CallId, Code, Refusal};
 use ghost_operations::{grants, turns};
 use ghost_tools::FileWork;
 use ghost_tools::tool::ErasedFile;
+use ghost_tools::workspace::is_out_of_room;
 
 use super::call::{CallResult, Checked};
 use super::record::{InTransaction, outcome_unknown, record_end};
@@ -131,6 +132,10 @@ impl Runner {
     ) -> Result<CallResult, Refusal> {
         let written = self.engine.services.workspace.carry_out(work.writes);
         if let Err(refusal) = self.in_time(checked, written).await {
+            // Not the model's affair: the turn goes on here, from its journal, when there is room again.
+            if self.reports_activity && is_out_of_room(&refusal) {
+                return Err(refusal);
+            }
             // The disk may still complete a write that has timed out.
             let refusal = match refusal.code {
                 Code::Timeout => Refusal::new(Code::OutcomeUnknown, refusal.message)

@@ -145,6 +145,17 @@ pub(super) enum Opening {
     Waited,
 }
 
+/// Waits while all turns are held back, because what they write would soon find no room. Returns whether it has waited.
+pub(super) async fn wait_for_room(engine: &Engine, agent_id: &AgentId, session: &AgentSession) -> bool {
+    let mut held = engine.services.ctx.held();
+    let Some(why) = held.borrow_and_update().clone() else { return false };
+    engine.activity.show(agent_id, Activity::Queued);
+    let _waiting = Waiting::begin(engine, agent_id, session, Wait::for_reason(why));
+    // The sender is in the context, so the wait itself cannot fail.
+    let _ = held.wait_for(Option::is_none).await;
+    true
+}
+
 /// Waits for a slot of a provider, before a turn is opened.
 pub(super) async fn wait_for_slot(
     engine: &Engine,
@@ -264,6 +275,11 @@ impl Runner {
             return Ok(Gate::Refused);
         }
         let (engine, session, agent_id) = (Arc::clone(&self.engine), Arc::clone(&self.session), self.agent_id.clone());
+        if engine.services.ctx.held().borrow().is_some() {
+            ticket.pass_on();
+            self.flush().await?;
+            wait_for_room(&engine, &agent_id, &session).await;
+        }
         if let Some(Admission { pass, slot }) = self.admission.take()
             && let Some(at) = choices.iter().position(|choice| pass.is_of(&choice.entry.breaker, &choice.model))
             && round.may_ask(at)
@@ -344,7 +360,7 @@ impl Runner {
         self.flush().await?;
         self.park(choice, reason).await?;
         self.show(Activity::Queued);
-        let why = Wait { reason: reason.into(), repair: None };
+        let why = Wait::for_reason(reason);
         let _waiting = Waiting::begin(&self.engine, &self.agent_id, &self.session, why);
         tokio::select! {
             biased;
@@ -364,7 +380,7 @@ impl Runner {
         (limits_changed, retry_now, plan_changed): (Notification<'_>, Notification<'_>, Notification<'_>),
     ) -> bool {
         self.show(Activity::Queued);
-        let why = Wait { reason: format!("budget {scope} is spent").into(), repair: None };
+        let why = Wait::for_reason(format!("budget {scope} is spent"));
         let _waiting = Waiting::begin(&self.engine, &self.agent_id, &self.session, why);
         let clock = &self.engine.services.ctx.ports.clock;
         let day = async {

@@ -9,6 +9,9 @@ use super::outcome::{Result, refused};
 use super::pages::{Page, one_more};
 use crate::convert::input::bad_cursor;
 
+/// Between agent and model in a cursor. It sorts before every character of both, so the text has the order of the list.
+const SEPARATOR: char = '\u{1}';
+
 /// Budgets in the order of their scopes' text. Roots are listed only if `sort` asks for them.
 pub async fn budgets(world: &World, sort: Option<ScopeSort>, cursor: &str, limit: usize) -> Result<Page<Budget>> {
     let after: Option<Scope> =
@@ -30,7 +33,11 @@ pub async fn usage(world: &World, filter: UsageFilter) -> Result<Vec<UsageSum>> 
 
 /// The same, in pages. A `limit` of 0 means no limit.
 pub async fn usage_page(world: &World, filter: UsageFilter, cursor: &str, limit: u32) -> Result<Page<UsageSum>> {
+    let from = cursor.split_once(SEPARATOR).and_then(|(agent_id, _)| agent_id.parse().ok());
+    // Each agent of the page has a sum, but that of the cursor may be on the page before, and one shows that more
+    // follow.
+    let filter = UsageFilter { from, agents_max: if limit == 0 { 0 } else { limit.saturating_add(2) }, ..filter };
     let limit = if limit == 0 { usize::MAX } else { limit as usize };
-    // The separator sorts before every character of the parts, so the text has the order of the list.
-    Ok(Page::after(usage(world, filter).await?, cursor, limit, |sum| format!("{}\u{1}{}", sum.agent_id, sum.model)))
+    let position = |sum: &UsageSum| format!("{}{SEPARATOR}{}", sum.agent_id, sum.model);
+    Ok(Page::after(usage(world, filter).await?, cursor, limit, position))
 }

@@ -151,21 +151,19 @@ impl AgentsService {
             cursor => Some(cursor.parse().map_err(|_: Refusal| input::bad_cursor(&request.cursor))?),
         };
         let limit = input::page(request.limit);
-        let matches = |id: &AgentId, has: AgentStatus, of: &str| {
-            after.as_ref().is_none_or(|after| id > after)
-                && status.is_none_or(|status| has == status)
-                && archetype.as_ref().is_none_or(|archetype| of == archetype)
+        let matches = |has: AgentStatus, of: &str| {
+            status.is_none_or(|status| has == status) && archetype.as_ref().is_none_or(|archetype| of == archetype)
         };
         let world = &self.control.world;
         let (agents, more): (Vec<v1::Agent>, bool) = if request.deleted {
             let activities = world.directory().activities();
             let all = queries::all_agents(world).await?;
-            let mut found = all.iter().filter(|agent| matches(&agent.agent_id, agent.status, &agent.archetype)).fuse();
+            let rest = all.iter().filter(|agent| after.as_ref().is_none_or(|after| agent.agent_id > *after));
+            let mut found = rest.filter(|agent| matches(agent.status, &agent.archetype)).fuse();
             let to_wire = |agent: &Agent| convert::agent(agent, activities.get(&agent.agent_id).copied());
             (found.by_ref().take(limit).map(to_wire).collect(), found.next().is_some())
         } else {
-            let mut cards: Vec<AgentCard> = world.directory().cards();
-            cards.retain(|card| matches(&card.agent_id, card.status, &card.archetype));
+            let mut cards: Vec<AgentCard> = world.directory().cards_after(after, limit.saturating_add(1), matches);
             let more = cards.len() > limit;
             cards.truncate(limit);
             let records = self.recent.records(world, &cards).await?;

@@ -82,8 +82,9 @@ impl<L: Listen> Incoming<L> {
         loop {
             match self.listener.accept_peer().await {
                 Ok((io, credentials)) => {
-                    let permit = self.limit.take(&self.world).await;
-                    return Connection::new(io, Peer::new(credentials), &self.world, self.closed.clone(), permit);
+                    let peer = Peer::new(credentials);
+                    let permit = self.limit.take(&self.world, Arc::new(peer.clone())).await;
+                    return Connection::new(io, peer, &self.world, self.closed.clone(), permit);
                 }
                 Err(error) if is_peer_error(&error) => tracing::debug!(%error, "a connection was not accepted"),
                 Err(error) => {

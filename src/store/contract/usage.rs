@@ -40,12 +40,19 @@ fn any_filter(random: &mut Random) -> UsageFilter {
     let instant = |wanted: bool, hours: u64| {
         wanted.then(|| Timestamp(i64::try_from(hours).unwrap() * HOUR + i64::try_from(hours % 3).unwrap() - 1))
     };
+    let from = (below(3) == 0).then(|| id_of(one_of(&AGENTS, below(3))));
+    let agents_max = u32::try_from(below(3)).unwrap();
+    if below(4) == 0 {
+        return UsageFilter { from, agents_max, ..UsageFilter::default() };
+    }
     UsageFilter {
         agent_id: (below(2) == 0).then(|| id_of(one_of(&AGENTS, below(3)))),
         root_id: (below(2) == 0).then(|| root_id(below(4))),
         provider: (below(2) == 0).then(|| one_of(&["p", "q"], below(2)).to_owned()),
         since: instant(below(2) == 0, below(10 * 24)),
         before: instant(below(2) == 0, below(10 * 24)),
+        from,
+        agents_max,
     }
 }
 
@@ -55,6 +62,7 @@ fn sums(rows: &[UsageRow], filter: &UsageFilter) -> Vec<UsageSum> {
         filter.agent_id.as_ref().is_none_or(|agent_id| row.agent_id == *agent_id)
             && filter.root_id.is_none_or(|root_id| row.root_id == root_id)
             && filter.provider.as_ref().is_none_or(|provider| row.provider == *provider)
+            && filter.from.as_ref().is_none_or(|from| row.agent_id >= *from)
             && filter.since.is_none_or(|since| row.at >= since)
             && filter.before.is_none_or(|before| row.at < before)
     };
@@ -73,7 +81,10 @@ fn sums(rows: &[UsageRow], filter: &UsageFilter) -> Vec<UsageSum> {
         sum.unpriced_tokens += if row.cost.is_none() { row.tokens.total() } else { 0 };
         sum.free_tokens += if row.free { row.tokens.total() } else { 0 };
     }
-    sums.into_values().collect()
+    let mut agents: Vec<AgentId> = sums.keys().map(|(agent_id, _)| agent_id.clone()).collect();
+    agents.dedup();
+    agents.truncate(filter.bounded().map_or(usize::MAX, |most| usize::try_from(most).unwrap()));
+    sums.into_values().filter(|sum| agents.contains(&sum.agent_id)).collect()
 }
 
 async fn agree(store: &Store, rows: &[UsageRow], random: &mut Random) {

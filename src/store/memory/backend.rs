@@ -153,7 +153,7 @@ impl Backend for MemoryBackend {
         self.disk.close(self.generation);
     }
 
-    async fn broken(&self) -> String {
+    async fn broken(&self) -> StoreError {
         // Commands run in their callers, so there is no task that could fail.
         std::future::pending().await
     }

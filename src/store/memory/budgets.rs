@@ -1,6 +1,6 @@
 //! Budgets and usage.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use async_trait::async_trait;
 use ghost_domain::usage::{UsageRow, UsageSum};
@@ -34,6 +34,7 @@ impl BudgetReads for Session<'_> {
             let wanted = filter.agent_id.as_ref().is_none_or(|agent_id| row.agent_id == *agent_id)
                 && filter.root_id.is_none_or(|root_id| row.root_id == root_id)
                 && filter.provider.as_ref().is_none_or(|provider| row.provider == *provider)
+                && filter.from.as_ref().is_none_or(|from| row.agent_id >= *from)
                 && filter.since.is_none_or(|since| row.at >= since)
                 && filter.before.is_none_or(|before| row.at < before);
             if wanted {
@@ -59,7 +60,13 @@ impl BudgetReads for Session<'_> {
                 }
             }
         }
-        Ok(sums.into_values().collect())
+        let mut sums: Vec<UsageSum> = sums.into_values().collect();
+        if let Some(most) = filter.bounded() {
+            let agents: BTreeSet<_> = sums.iter().map(|sum| sum.agent_id.clone()).collect();
+            let after = agents.into_iter().nth(usize::try_from(most).unwrap_or(usize::MAX));
+            sums.retain(|sum| after.as_ref().is_none_or(|after| sum.agent_id < *after));
+        }
+        Ok(sums)
     }
 }
 

@@ -15,6 +15,8 @@ const IOERR: i32 = 10;
 const CORRUPT: i32 = 11;
 const FULL: i32 = 13;
 const NOTADB: i32 = 26;
+/// Extended code: a file ended before the page that was to be read.
+const IOERR_SHORT_READ: i32 = 522;
 /// Extended code: a write failed or was short, for example because of a quota or a file-size limit.
 const IOERR_WRITE: i32 = 778;
 
@@ -35,6 +37,7 @@ pub(super) fn from_sqlx(path: &Path, error: &sqlx::Error) -> StoreError {
             "the system refused a write to {}: check free space, quotas and file-size limits ({text})",
             path.display()
         )),
+        Some(IOERR_SHORT_READ) => StoreError::Damaged { path: path.to_owned(), what: text },
         Some(code) => match code & 0xff {
             FULL => StoreError::Full,
             READONLY => StoreError::ReadOnly(format!(

@@ -12,9 +12,10 @@ mod bounded_map;
 mod commit_delay;
 mod facts;
 mod fault;
-mod file_identity;
+mod file_check;
 mod flush;
 mod internal_rows;
+mod log_file;
 mod merge;
 mod open;
 mod options;
@@ -38,16 +39,17 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use tokio::sync::{mpsc, watch};
 
+pub use self::open::verify;
 pub use self::options::SqliteOptions;
 use self::reader::Readers;
-use self::writer::WriterState;
+use self::writer::{Alarm, WriterState};
 use crate::StoreError;
 use crate::handle::{Backend, Committed, ReadWork, Store, View, Work};
 
 /// An open database file.
 pub struct SqliteBackend {
     queue: mpsc::Sender<Work>,
-    stop: watch::Sender<bool>,
+    alarm: Arc<Alarm>,
     writer_state: watch::Receiver<WriterState>,
     readers: Arc<Readers>,
 }
@@ -63,14 +65,14 @@ pub async fn open(path: &Path, options: SqliteOptions, committed: Committed) -> 
     let (conn, buffer) = open::writer(path, &options).await?;
     committed.opened(buffer.counters.events);
     let path: Arc<Path> = path.into();
-    let session = session::Session::writer(conn, path.clone(), buffer);
+    let session = session::Session::writer(conn, path.clone(), buffer)?;
     let (queue, queued) = mpsc::channel(options.queue.max(1));
-    let (stop, stopped) = watch::channel(false);
+    let alarm = Arc::<Alarm>::default();
     let (state_sender, writer_state) = watch::channel(WriterState::Running);
-    tokio::spawn(writer::run(session, queued, stopped, committed, options.batch_max, state_sender));
-    let readers = Readers::new(path, options);
+    tokio::spawn(writer::run(session, queued, alarm.orders(), committed, options.batch_max, state_sender));
+    let readers = Readers::new(path, options, Arc::clone(&alarm));
     readers.open_ahead();
-    Ok(SqliteBackend { queue, stop, writer_state, readers })
+    Ok(SqliteBackend { queue, alarm, writer_state, readers })
 }
 
 /// Whether the database at `path` has the current schema version, so that [`open_store`] would
@@ -99,15 +101,17 @@ impl Backend for SqliteBackend {
     async fn close(&self) {
         // The writer's connection closes last, because the last connection removes the log file.
         self.readers.close().await;
-        self.stop.send_replace(true);
-        // An error means that the writer has ended already.
-        let _ = self.writer_state.clone().wait_for(|state| *state != WriterState::Running).await;
+        self.alarm.close();
+        // An error means that the writer has ended.
+        let mut state = self.writer_state.clone();
+        while state.changed().await.is_ok() {}
     }
 
-    async fn broken(&self) -> String {
+    async fn broken(&self) -> StoreError {
         let mut state = self.writer_state.clone();
         // An error means that the runtime is shutting down.
-        let cause = state.wait_for(|state| state.cause().is_some()).await.ok().and_then(|end| end.cause().cloned());
+        let cause =
+            state.wait_for(|state| state.cause().is_some()).await.ok().and_then(|end| end.cause().map(fault::copy));
         match cause {
             Some(cause) => cause,
             None => std::future::pending().await,

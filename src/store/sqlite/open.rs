@@ -13,7 +13,8 @@ use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _, Row as _};
 use ghost_domain::MessageId;
 use uuid::Uuid;
 
-use super::file_identity::log_of;
+use super::file_check::CHECKPOINT_FRAMES;
+use super::log_file::{self, log_of};
 use super::options::SqliteOptions;
 use super::row::unreadable;
 use super::write_buffer::{Counters, WriteBuffer};
@@ -114,6 +115,7 @@ fn prepare_file(path: &Path, expected: Option<&str>) -> Result<u64, StoreError> 
         }
         _ => {}
     }
+    check_log(path)?;
     let mut open = std::fs::OpenOptions::new();
     open.read(true).write(true).create(true).truncate(false);
     #[cfg(unix)]
@@ -145,6 +147,60 @@ fn prepare_file(path: &Path, expected: Option<&str>) -> Result<u64, StoreError> 
     Ok(meta.len())
 }
 
+/// Refuses a database whose log has lost commits: SQLite would drop them without an error.
+fn check_log(path: &Path) -> Result<(), StoreError> {
+    let unread = |error: std::io::Error| StoreError::Open { path: log_of(path), what: error.to_string() };
+    let log = match std::fs::File::open(log_of(path)) {
+        Ok(log) => log,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(unread(error)),
+    };
+    match log_file::damage(&log).map_err(unread)? {
+        Some(what) => Err(StoreError::Damaged { path: path.to_owned(), what }),
+        None => Ok(()),
+    }
+}
+
+/// Checks a database at rest completely: its log, its identity and schema version, every page, every index and that no
+/// table is missing. Returns its schema version and number of pages. Changes neither the database nor its log.
+///
+/// Errors: as [`super::open`].
+pub async fn verify(path: &Path, expected: Option<&str>) -> Result<(i64, i64), StoreError> {
+    let damaged = |what: String| StoreError::Damaged { path: path.to_owned(), what };
+    let sql_error = |error: sqlx::Error| fault::from_sqlx(path, &error);
+    match std::fs::metadata(path) {
+        Ok(meta) if meta.is_file() && meta.len() > 0 => {}
+        Ok(meta) if meta.is_file() => return Err(damaged("it is empty".into())),
+        Ok(_) => return Err(StoreError::Open { path: path.to_owned(), what: "it is not a file".into() }),
+        Err(error) => match expected {
+            Some(evidence) => return Err(damaged(format!("it is missing, but {evidence}"))),
+            None => return Err(StoreError::Open { path: path.to_owned(), what: error.to_string() }),
+        },
+    }
+    check_log(path)?;
+    let options = SqliteConnectOptions::new().filename(path).read_only(true).disable_statement_logging();
+    let mut conn = options.connect().await.map_err(sql_error)?;
+    let version = schema_version(&mut conn, path, false, Some(expected.unwrap_or("it is there"))).await?;
+    let found: Vec<String> =
+        sqlx::query_scalar("PRAGMA integrity_check(10)").fetch_all(&mut conn).await.map_err(sql_error)?;
+    if found != ["ok"] {
+        return Err(damaged(found.join("; ")));
+    }
+    if version == schema::VERSION {
+        const TABLES: &str = "SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name";
+        let tables: Vec<String> = sqlx::query_scalar(TABLES).fetch_all(&mut conn).await.map_err(sql_error)?;
+        let mut fresh = SqliteConnectOptions::new().in_memory(true).connect().await.map_err(sql_error)?;
+        schema::migrate(&mut fresh, 0).await.map_err(sql_error)?;
+        let wanted: Vec<String> = sqlx::query_scalar(TABLES).fetch_all(&mut fresh).await.map_err(sql_error)?;
+        if let Some(missing) = wanted.iter().find(|table| !tables.contains(table)) {
+            return Err(damaged(format!("the table {missing} is missing")));
+        }
+    }
+    let pages = sqlx::query_scalar("PRAGMA page_count").fetch_one(&mut conn).await.map_err(sql_error)?;
+    conn.close().await.map_err(sql_error)?;
+    Ok((version, pages))
+}
+
 async fn set_up(
     conn: &mut SqliteConnection,
     path: &Path,
@@ -157,7 +213,7 @@ async fn set_up(
     // With WAL, readers continue while the writer writes. With FULL, COMMIT waits for the disk.
     let pragmas = format!(
         "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA journal_size_limit = 67108864; \
-         PRAGMA wal_autocheckpoint = 4000; PRAGMA cache_size = -16384; {pages}"
+         PRAGMA wal_autocheckpoint = {CHECKPOINT_FRAMES}; PRAGMA cache_size = -16384; {pages}"
     );
     sqlx::raw_sql(AssertSqlSafe(pragmas)).execute(&mut *conn).await.map_err(sql_error)?;
     schema::migrate(conn, version).await.map_err(sql_error)?;

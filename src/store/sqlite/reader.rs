@@ -15,6 +15,7 @@ use tokio::task::JoinHandle;
 use super::open;
 use super::options::SqliteOptions;
 use super::session::Session;
+use super::writer::Alarm;
 use crate::handle::{ReadWork, View};
 use crate::{Reads, StoreError};
 
@@ -30,6 +31,8 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 pub(super) struct Readers {
     path: Arc<Path>,
     options: SqliteOptions,
+    /// Told of damage that a query finds.
+    alarm: Arc<Alarm>,
     /// One permit for each idle connection and for each lease that ended without returning its
     /// connection.
     free: Semaphore,
@@ -94,11 +97,12 @@ async fn close(session: Session) {
 
 impl Readers {
     /// Creates an empty pool for the database at `path`.
-    pub(super) fn new(path: Arc<Path>, options: SqliteOptions) -> Arc<Self> {
+    pub(super) fn new(path: Arc<Path>, options: SqliteOptions, alarm: Arc<Alarm>) -> Arc<Self> {
         let unopened = AtomicUsize::new(options.reader_connections.max(1));
         Arc::new(Self {
             path,
             options,
+            alarm,
             free: Semaphore::new(0),
             idle: Mutex::default(),
             unopened,
@@ -115,10 +119,12 @@ impl Readers {
         session.share_snapshot(view == View::Snapshot);
         let reads: &mut dyn Reads = session;
         work(reads).await;
-        if session.has_failed() {
+        if let Some(error) = session.failure() {
+            self.alarm.raise(error);
             return Ok(());
         }
         if let Err(error) = session.end_snapshot().await {
+            self.alarm.raise(&error);
             tracing::warn!(%error, "ending a query's snapshot failed; its connection is closed");
             return Ok(());
         }
@@ -174,7 +180,7 @@ impl Readers {
         let (sender, receiver) = oneshot::channel();
         let opening = tokio::spawn(async move {
             let opened = open::reader(&lease.readers.path, &lease.readers.options).await;
-            let opened = opened.map(|conn| {
+            let opened = opened.inspect_err(|error| lease.readers.alarm.raise(error)).map(|conn| {
                 lease.session = Some(Session::reader(conn, lease.readers.path.clone()));
                 lease
             });

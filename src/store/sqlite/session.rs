@@ -6,6 +6,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use ghost_domain::Event;
 use ghost_domain::ports::Signal;
@@ -13,7 +14,7 @@ use sqlx::sqlite::{SqliteConnection, SqliteRow};
 use sqlx::{AssertSqlSafe, Connection as _, SqlSafeStr};
 
 use super::fault;
-use super::file_identity::FileIdentity;
+use super::file_check::FileCheck;
 use super::flush::FlushTarget;
 use super::row::{Args, SqlTexts};
 use super::table_cache::Owner;
@@ -25,13 +26,17 @@ use crate::tables::{Reads, Result, Writes};
 /// Rows that a command keeps in memory before they go to SQL. Few in tests, so that all of them spill.
 const SPILL_ROWS: usize = if cfg!(test) { 8 } else { 1_024 };
 
+/// How often damage must be found, and the time between.
+const CHECKS: u32 = 3;
+const CHECK_AGAIN: Duration = Duration::from_millis(50);
+
 /// A connection with its transaction state.
 pub(super) struct Session {
     conn: SqliteConnection,
     path: Arc<Path>,
     texts: SqlTexts,
-    /// Identity of the database file. Only the writer has it.
-    identity: Option<FileIdentity>,
+    /// The check of the database's files. Only the writer has it.
+    files: Option<FileCheck>,
     /// The write buffer. Only the writer has it.
     buffer: Option<Box<WriteBuffer>>,
     /// Whether a reader's statements share a snapshot. If not, each sees what is committed when it
@@ -52,7 +57,7 @@ impl Session {
             conn,
             path,
             texts: SqlTexts::default(),
-            identity: None,
+            files: None,
             buffer: None,
             snapshot: true,
             in_transaction: false,
@@ -62,9 +67,9 @@ impl Session {
     }
 
     /// Creates a session for the writer.
-    pub(super) fn writer(conn: SqliteConnection, path: Arc<Path>, buffer: WriteBuffer) -> Self {
-        let identity = Some(FileIdentity::read(&path));
-        Self { identity, buffer: Some(Box::new(buffer)), ..Self::reader(conn, path) }
+    pub(super) fn writer(conn: SqliteConnection, path: Arc<Path>, buffer: WriteBuffer) -> Result<Self> {
+        let files = Some(FileCheck::open(&path)?);
+        Ok(Self { files, buffer: Some(Box::new(buffer)), ..Self::reader(conn, path) })
     }
 
     /// The write buffer, if this is the writer's session.
@@ -88,6 +93,11 @@ impl Session {
     /// Whether the batch or the reader's connection has failed.
     pub(super) fn has_failed(&self) -> bool {
         self.failed.is_some()
+    }
+
+    /// Why the batch or the reader's connection has failed.
+    pub(super) fn failure(&self) -> Option<&StoreError> {
+        self.failed.as_ref()
     }
 
     /// Runs a query and returns its rows.
@@ -205,8 +215,28 @@ impl Session {
     }
 
     async fn begin(&mut self, sql: &'static str) -> Result<()> {
+        self.check_files(|files| files.untouched()).await?;
         self.in_transaction = true;
         self.run(sql).await
+    }
+
+    /// Runs a check of the files, if this is the writer's session. Damage must be found several times, because another
+    /// program that uses SQLite may be in the middle of a checkpoint.
+    async fn check_files(&mut self, check: impl Fn(&mut FileCheck) -> Result<()> + Send + Sync) -> Result<()> {
+        let Some(files) = &mut self.files else { return Ok(()) };
+        let mut result = check(files);
+        for _ in 1..CHECKS {
+            if !matches!(result, Err(StoreError::Damaged { .. })) {
+                break;
+            }
+            // This uses the runtime's clock, not the Clock port: the simulation has its own backend.
+            #[allow(clippy::disallowed_methods)]
+            tokio::time::sleep(CHECK_AGAIN).await;
+            result = check(files);
+        }
+        result.inspect_err(|error| {
+            self.failed.get_or_insert(fault::copy(error));
+        })
     }
 
     async fn run(&mut self, sql: &'static str) -> Result<()> {
@@ -298,11 +328,13 @@ impl Session {
         self.flush(table_set::ALL, Owner::Batch).await?;
         if self.in_transaction {
             // SQLite would commit successfully into a deleted file, and the data would be lost.
-            self.identity.as_ref().map_or(Ok(()), FileIdentity::check)?;
+            self.check_files(|files| files.present()).await?;
             self.run("COMMIT").await?;
             self.in_transaction = false;
+            self.check_files(FileCheck::written).await
+        } else {
+            self.check_files(|files| files.untouched()).await
         }
-        Ok(())
     }
 
     /// Undoes the whole batch and clears the write buffer.
@@ -318,7 +350,8 @@ impl Session {
         self.in_savepoint = false;
         self.failed = None;
         self.buffer_mut()?.abandoned();
-        Ok(())
+        // What was undone may have been written to the log already.
+        self.check_files(FileCheck::written).await
     }
 
     /// Sets whether the statements of the reader's next query share a snapshot.
@@ -334,16 +367,26 @@ impl Session {
         Ok(())
     }
 
-    /// Closes the connection.
-    pub(super) async fn close(self) -> Result<()> {
-        let path = self.path;
-        if self.identity.is_some_and(|identity| identity.is_gone()) {
-            // The last connection removes the log file by name, and by now that may be the log of
-            // another database. So this connection is leaked until the process ends, as in a kill.
-            std::mem::forget(self.conn);
+    /// Closes the connection. If the files are damaged or the database is gone, it stays open instead.
+    pub(super) async fn close(mut self) -> Result<()> {
+        if let Err(error @ StoreError::Damaged { .. }) = self.check_files(|files| files.untouched()).await {
+            self.leave_open();
+            return Err(error);
+        }
+        if self.files.as_ref().is_some_and(FileCheck::is_gone) {
+            self.leave_open();
             return Ok(());
         }
-        self.conn.close().await.map_err(|error| fault::from_sqlx(&path, &error))
+        // The check's handles are closed after SQLite's.
+        let Self { conn, path, files: _files, .. } = self;
+        conn.close().await.map_err(|error| fault::from_sqlx(&path, &error))
+    }
+
+    /// Leaks the connection until the process ends, as in a kill. The last connection that is closed copies the log
+    /// into the database and removes it by name. A damaged log must not be copied, and by that name there may be the
+    /// log of another database.
+    pub(super) fn leave_open(self) {
+        std::mem::forget(self);
     }
 }
 

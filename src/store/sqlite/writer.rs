@@ -8,6 +8,7 @@
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::{Arc, OnceLock};
 
 use futures_util::FutureExt as _;
 use tokio::sync::{mpsc, watch};
@@ -19,19 +20,19 @@ use crate::handle::{Ack, Committed, Work};
 use crate::{StoreError, Writes};
 
 /// State of the writer.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(super) enum WriterState {
     /// The writer accepts commands.
     Running,
     /// The writer was closed and has ended.
     Closed,
-    /// The writer has ended because of a failure; the text is the cause.
-    Broken(String),
+    /// The writer has ended because of this failure.
+    Broken(StoreError),
 }
 
 impl WriterState {
     /// The cause of the failure, if it has failed.
-    pub(super) fn cause(&self) -> Option<&String> {
+    pub(super) fn cause(&self) -> Option<&StoreError> {
         match self {
             Self::Broken(cause) => Some(cause),
             Self::Running | Self::Closed => None,
@@ -39,21 +40,97 @@ impl WriterState {
     }
 }
 
+/// What ends the writer, from least to most.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+enum Stop {
+    #[default]
+    No,
+    /// A query has found damage.
+    Damaged,
+    /// The store closes.
+    Closing,
+}
+
+/// How the rest of the backend ends the writer.
+#[derive(Default)]
+pub(super) struct Alarm {
+    damage: Arc<OnceLock<StoreError>>,
+    stop: watch::Sender<Stop>,
+}
+
+impl Alarm {
+    /// Makes the writer run the queued commands, close its connection and end.
+    pub(super) fn close(&self) {
+        self.stop.send_replace(Stop::Closing);
+    }
+
+    /// Ends the writer if `error` is damage, which a query has found. From now on no command is acknowledged.
+    pub(super) fn raise(&self, error: &StoreError) {
+        if matches!(error, StoreError::Damaged { .. }) {
+            // The first damage is the cause; later ones are the same or its consequences.
+            let _ = self.damage.set(fault::copy(error));
+            self.stop.send_modify(|stop| *stop = Stop::Damaged.max(*stop));
+        }
+    }
+
+    /// What the writer sees of it.
+    pub(super) fn orders(&self) -> Orders {
+        Orders { damage: Arc::clone(&self.damage), stop: self.stop.subscribe() }
+    }
+}
+
+/// The writer's side of an [`Alarm`].
+pub(super) struct Orders {
+    damage: Arc<OnceLock<StoreError>>,
+    stop: watch::Receiver<Stop>,
+}
+
+impl Orders {
+    /// Returns the damage that a query has found.
+    fn check(&self) -> Result<(), StoreError> {
+        self.damage.get().map_or(Ok(()), |damage| Err(fault::copy(damage)))
+    }
+
+    /// Waits until the writer must stop for this reason or a stronger one.
+    async fn wait(&mut self, least: Stop) {
+        // This returns too when the sender is dropped. Then no caller is left that could queue a command.
+        let _ = self.stop.wait_for(|stop| *stop >= least).await;
+    }
+}
+
 /// Runs until the queue is closed and empty, then closes the connection; or until a failure ends
-/// it. Sets `state` in both cases.
+/// it. Sets `state` in both cases, and drops it at the end.
 pub(super) async fn run(
-    session: Session,
+    mut session: Session,
     queue: mpsc::Receiver<Work>,
-    stop: watch::Receiver<bool>,
+    mut orders: Orders,
     committed: Committed,
     batch_max: usize,
     state: watch::Sender<WriterState>,
 ) {
-    let outcome = AssertUnwindSafe(run_batches(session, queue, stop, committed, batch_max)).catch_unwind().await;
+    let batches = run_batches(&mut session, queue, &mut orders, committed, batch_max);
+    let outcome = AssertUnwindSafe(batches).catch_unwind().await;
     let end = match outcome {
-        Ok(Ok(())) => WriterState::Closed,
-        Ok(Err(what)) => WriterState::Broken(what),
-        Err(panic) => WriterState::Broken(format!("its writer panicked: {}", panic_text(&*panic))),
+        Ok(Ok(())) => match session.close().await {
+            Err(error @ StoreError::Damaged { .. }) => WriterState::Broken(error),
+            Err(error) => {
+                tracing::warn!(%error, "closing the database failed; all acknowledged changes are stored");
+                WriterState::Closed
+            }
+            Ok(()) => WriterState::Closed,
+        },
+        Ok(Err(error)) => {
+            let kept = fault::copy(&error);
+            state.send_replace(WriterState::Broken(error));
+            // The last connection that is closed removes the log, so this one waits for those of the readers.
+            orders.wait(Stop::Closing).await;
+            match kept {
+                StoreError::Damaged { .. } => session.leave_open(),
+                _ => drop(session.close().await),
+            }
+            return;
+        }
+        Err(panic) => WriterState::Broken(StoreError::Broken(format!("its writer panicked: {}", panic_text(&*panic)))),
     };
     state.send_replace(end);
 }
@@ -67,31 +144,25 @@ fn panic_text(panic: &(dyn Any + Send)) -> &str {
 /// Runs batches until the queue is closed. Returns the cause as an error if the session can no
 /// longer be used.
 async fn run_batches(
-    mut session: Session,
+    session: &mut Session,
     mut queue: mpsc::Receiver<Work>,
-    mut stop: watch::Receiver<bool>,
+    orders: &mut Orders,
     committed: Committed,
     batch_max: usize,
-) -> Result<(), String> {
+) -> Result<(), StoreError> {
     let mut commit_delay = CommitDelay::default();
     loop {
         let first = tokio::select! {
             biased;
             work = queue.recv() => work,
-            // This fires too when the sender is dropped. Then no caller is left that could queue a
-            // command.
-            _ = stop.changed(), if !queue.is_closed() => {
+            () = orders.wait(Stop::Damaged), if !queue.is_closed() => {
                 queue.close();
                 continue;
             }
         };
-        let Some(first) = first else { break };
-        batch(&mut session, first, &mut queue, &committed, batch_max, &mut commit_delay).await?;
+        let Some(first) = first else { return orders.check() };
+        batch(session, first, &mut queue, orders, &committed, batch_max, &mut commit_delay).await?;
     }
-    if let Err(error) = session.close().await {
-        tracing::warn!(%error, "closing the database failed; all acknowledged changes are stored");
-    }
-    Ok(())
 }
 
 /// Runs `first` and the queued commands, then commits them together. Returns an error if no further
@@ -100,10 +171,11 @@ async fn batch(
     session: &mut Session,
     first: Work,
     queue: &mut mpsc::Receiver<Work>,
+    orders: &Orders,
     committed: &Committed,
     batch_max: usize,
     commit_delay: &mut CommitDelay,
-) -> Result<(), String> {
+) -> Result<(), StoreError> {
     let mut acks: Vec<Ack> = Vec::new();
     let mut next = Some(first);
     let mut room = batch_max.max(1);
@@ -125,7 +197,8 @@ async fn batch(
             }
         }
     }
-    match AssertUnwindSafe(session.commit()).catch_unwind().await {
+    let outcome = AssertUnwindSafe(session.commit()).catch_unwind().await;
+    match outcome.map(|committed| committed.and_then(|found| orders.check().map(|()| found))) {
         Ok(Ok((events, signals))) => {
             let published = catch_unwind(AssertUnwindSafe(|| committed.publish(events, &signals)));
             // The callers are notified first, even if publishing panicked: their changes are
@@ -142,7 +215,7 @@ async fn batch(
             }
             acks.into_iter().for_each(|ack| call_back(|| ack(Err(fault::copy(&error)))));
             match error {
-                StoreError::Broken(what) => Err(what),
+                StoreError::Broken(_) | StoreError::Damaged { .. } | StoreError::Gone { .. } => Err(error),
                 _ => Ok(()),
             }
         }

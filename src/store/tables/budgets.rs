@@ -35,6 +35,18 @@ pub struct UsageFilter {
     pub since: Option<Timestamp>,
     /// Charged before this time.
     pub before: Option<Timestamp>,
+    /// Only this agent and those after it.
+    pub from: Option<AgentId>,
+    /// Only the first so many agents that have usage; 0 is all. Applies only if no filter but `from` is set.
+    pub agents_max: u32,
+}
+
+impl UsageFilter {
+    /// How many agents the sums are bounded to, if they are.
+    pub(crate) fn bounded(&self) -> Option<u32> {
+        let all = self.agent_id.is_none() && self.root_id.is_none() && self.provider.is_none();
+        (all && self.since.is_none() && self.before.is_none() && self.agents_max > 0).then_some(self.agents_max)
+    }
 }
 
 /// Reads of budgets and usage.

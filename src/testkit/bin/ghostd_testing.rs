@@ -25,7 +25,10 @@ fn main() -> ExitCode {
     }
     let env = |name: &str| std::env::var(name).ok();
     let up = match Arguments::parse().command {
-        Command::Check { world_dir, json } => return report::check(&arguments::world_dir(world_dir), json, &env),
+        Command::Check { data: Some(data), .. } => return report::check_data(&data),
+        Command::Check { world_dir, json, data: None } => {
+            return report::check(&arguments::world_dir(world_dir), json, &env);
+        }
         Command::Init { dir } => return report::init(&dir),
         Command::Demo(_) => {
             report::tell("error: this program has no demo; run `ghostd demo`");

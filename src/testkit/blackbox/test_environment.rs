@@ -50,6 +50,11 @@ impl TestEnvironment {
         test_env
     }
 
+    /// Starts this program as the daemon from now on, for example a script that starts it with less.
+    pub fn use_daemon(&mut self, ghostd: impl Into<PathBuf>) {
+        self.ghostd = ghostd.into();
+    }
+
     /// The temporary directory.
     #[must_use]
     pub fn path(&self) -> &Path {
@@ -164,7 +169,8 @@ impl TestEnvironment {
         run(command).json()
     }
 
-    /// Whether commands run in the world that is up. If not, a test skips its rest, and the reason is on standard error.
+    /// Whether commands run in the world that is up. If not, a test skips its rest, and the reason is on standard
+    /// error.
     ///
     /// # Panics
     /// If they do not, and `GHOST_SANDBOX` says that a sandbox is required.

@@ -137,7 +137,7 @@ impl Backend for SlowStore {
         self.inner.close().await;
     }
 
-    async fn broken(&self) -> String {
+    async fn broken(&self) -> StoreError {
         self.inner.broken().await
     }
 }

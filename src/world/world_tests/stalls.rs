@@ -86,7 +86,7 @@ impl Backend for Stalling {
         self.inner.close().await;
     }
 
-    async fn broken(&self) -> String {
+    async fn broken(&self) -> StoreError {
         self.inner.broken().await
     }
 }

@@ -141,7 +141,7 @@ impl Backend for FailingWrites {
         self.inner.close().await;
     }
 
-    async fn broken(&self) -> String {
+    async fn broken(&self) -> StoreError {
         self.inner.broken().await
     }
 }

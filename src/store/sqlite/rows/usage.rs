@@ -21,6 +21,10 @@ const DAY: i64 = 86_400_000;
 /// The columns of a total.
 const SUMMED: &str = "calls, input, output, cache_read, cache_write, cost, estimated, estimated_cost, unpriced, free";
 
+/// Ends the list at the last agent of a page. The agents are the first part of the key, so that no others are read.
+const LAST_AGENT: &str = " AND agent_id <= (SELECT max(agent_id) FROM (SELECT DISTINCT agent_id FROM usage_totals \
+    WHERE agent_id >= ?10 ORDER BY agent_id LIMIT ?11))";
+
 /// The same columns, computed from one usage row.
 const ONE: &str = "1 AS calls, input, output, cache_read, cache_write, cost, estimated, iif(estimated, cost, 0) AS \
     estimated_cost, iif(unpriced, input + output, 0) AS unpriced, iif(free, input + output, 0) AS free";
@@ -65,12 +69,15 @@ fn whole_days(since: Option<i64>, before: Option<i64>) -> Option<(i64, i64)> {
 }
 
 /// The query for a filter. Its parameters have fixed numbers: agent, root, provider, since, before,
-/// first whole day, the day after the last, and the times at which these two begin.
+/// first whole day, the day after the last, the times at which these two begin, the first agent, and the number of
+/// agents.
 fn query(filter: &UsageFilter, days: Option<(i64, i64)>) -> String {
     let filters = [
         (filter.agent_id.is_some(), " AND agent_id = ?1"),
         (filter.root_id.is_some(), " AND root_id = ?2"),
         (filter.provider.is_some(), " AND provider = ?3"),
+        (filter.from.is_some(), " AND agent_id >= ?10"),
+        (filter.bounded().is_some(), LAST_AGENT),
     ];
     let filters: String = filters.iter().filter(|(wanted, _)| *wanted).map(|(_, condition)| *condition).collect();
     let has_span = filter.since.is_some() || filter.before.is_some();
@@ -115,7 +122,9 @@ impl Session {
             .int(first)
             .int(end)
             .int(first.saturating_mul(DAY))
-            .int(end.saturating_mul(DAY));
+            .int(end.saturating_mul(DAY))
+            .text(filter.from.as_ref().map_or("", |id| id.as_str()))
+            .int(i64::from(filter.agents_max));
         self.rows_dynamic(query(filter, days), args).await?.iter().map(read_sum).collect()
     }
 }
@@ -164,6 +173,7 @@ mod tests {
         let since = Some(Timestamp(DAY / 2));
         for (filter, of_rows) in [
             (any(), 0),
+            (UsageFilter { from: Some("a".parse().unwrap()), agents_max: 9, ..any() }, 0),
             (UsageFilter { agent_id: Some("a".parse().unwrap()), ..any() }, 0),
             (UsageFilter { provider: Some("p".to_owned()), ..any() }, 0),
             (UsageFilter { root_id: root, ..any() }, 0),
@@ -176,6 +186,9 @@ mod tests {
             let rows = sqlx::query(sql).fetch_all(&mut conn).await.unwrap();
             let plan: Vec<String> = rows.iter().map(|row| row.get("detail")).collect();
             assert!(!plan.iter().any(|step| step.starts_with("SCAN usage ") || *step == "SCAN usage"), "{plan:?}");
+            if filter.bounded().is_some() {
+                assert!(!plan.iter().any(|step| step.starts_with("SCAN usage_totals")), "{plan:?}");
+            }
             let found = plan.iter().filter(|step| step.contains("USING INDEX usage_at")).count();
             assert_eq!(found, of_rows, "{filter:?}: {plan:?}");
         }

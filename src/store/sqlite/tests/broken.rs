@@ -42,7 +42,7 @@ async fn a_panicking_writer_is_reported_and_its_commits_are_acknowledged() {
     assert!(store.broken().now_or_never().is_none(), "the writer works");
     store.on_signal(Arc::new(PanickingReceiver));
     wake(&store, 2).await.unwrap();
-    assert!(store.broken().await.contains("no wake-up today"));
+    assert!(store.broken().await.to_string().contains("no wake-up today"));
     // Writes are refused at once; no caller waits forever. Reads still work.
     assert!(matches!(store.answers().await, Err(StoreError::Closed)));
     assert!(matches!(send(&store, 3, "a").await, Err(StoreError::Closed)));
@@ -88,10 +88,10 @@ async fn a_lost_connection_ends_the_writer() {
     let dir = dir();
     let path = dir.path().join("ghost.db");
     let (conn, buffer) = opening::writer(&path, &SqliteOptions::default()).await.unwrap();
-    let mut session = session::Session::writer(conn, path.clone().into(), buffer);
+    let mut session = session::Session::writer(conn, path.clone().into(), buffer).unwrap();
     session.fail_with(fault::from_sqlx(&path, &sqlx::Error::WorkerCrashed));
     let (queue, queued) = mpsc::channel(4);
-    let (_stop, stopped) = watch::channel(false);
+    let alarm = writer::Alarm::default();
     let (state_sender, state) = watch::channel(WriterState::Running);
     let (sender, result) = oneshot::channel();
     let work: Work = Box::new(move |_: &mut dyn Writes| {
@@ -100,7 +100,8 @@ async fn a_lost_connection_ends_the_writer() {
         })
     });
     queue.try_send(work).unwrap_or_else(|_| panic!("there is room"));
-    writer::run(session, queued, stopped, Committed::new(), 8, state_sender).await;
+    alarm.close();
+    writer::run(session, queued, alarm.orders(), Committed::new(), 8, state_sender).await;
     let result = result.await.unwrap().unwrap_err();
     assert!(matches!(result, StoreError::Broken(_)), "{result}");
     assert!(matches!(*state.borrow(), WriterState::Broken(_)));

@@ -66,41 +66,48 @@ async fn a_log_without_its_database_is_kept() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_is_acknowledged_into_deleted_files() {
-    for (number, name) in ["ghost.db", "ghost.db-wal"].into_iter().enumerate() {
+    for (name, replaced) in
+        ["ghost.db", "ghost.db-wal", "ghost.db-shm"].into_iter().flat_map(|name| [(name, false), (name, true)])
+    {
         let dir = dir();
         let path = dir.path().join("ghost.db");
         let store = open(&path).await;
         send(&store, 1, "a").await.unwrap();
         let file = dir.path().join(name);
         fs::rename(&file, dir.path().join("aside")).unwrap();
-        for replaced in [false, true] {
-            if replaced {
-                fs::write(&file, "another").unwrap();
-            }
-            let refused = send(&store, 2, "a").await;
-            assert!(matches!(&refused, Err(StoreError::Gone { path }) if *path == file), "{refused:?}");
+        if replaced {
+            fs::write(&file, "another").unwrap();
         }
-        // The same file is back.
-        fs::rename(dir.path().join("aside"), &file).unwrap();
-        send(&store, 3, "a").await.unwrap();
-        if number == 0 {
-            // When the store closes, the database and log at its path belong to another store.
-            for end in ["", "-wal", "-shm"] {
-                let at = |name: &str| dir.path().join(format!("{name}{end}"));
-                fs::rename(at("ghost.db"), at("aside")).unwrap();
-            }
-            let other = open(&path).await;
-            send(&other, 1, "b").await.unwrap();
-            store.close().await;
-            send(&other, 2, "b").await.unwrap();
-            other.close().await;
-            assert_eq!(depth(&open(&path).await, "b").await, 2);
-            assert_eq!(depth(&open(&dir.path().join("aside")).await, "a").await, 2);
-        } else {
-            store.close().await;
-            assert_eq!(depth(&open(&path).await, "a").await, 2);
+        let refused = send(&store, 2, "a").await;
+        assert!(matches!(&refused, Err(StoreError::Gone { path }) if *path == file), "{refused:?}");
+        let cause = store.broken().await;
+        assert!(matches!(&cause, StoreError::Gone { path } if *path == file), "{cause:?}");
+        assert!(matches!(send(&store, 3, "a").await, Err(StoreError::Closed)));
+        store.close().await;
+        if name == "ghost.db" {
+            fs::rename(dir.path().join("aside"), &file).unwrap();
         }
+        assert_eq!(depth(&open(&path).await, "a").await, 1, "{name}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_whose_files_were_moved_leaves_its_successor_alone() {
+    let dir = dir();
+    let path = dir.path().join("ghost.db");
+    let store = open(&path).await;
+    send(&store, 1, "a").await.unwrap();
+    for end in ["", "-wal", "-shm"] {
+        let at = |name: &str| dir.path().join(format!("{name}{end}"));
+        fs::rename(at("ghost.db"), at("aside")).unwrap();
+    }
+    let other = open(&path).await;
+    send(&other, 1, "b").await.unwrap();
+    store.close().await;
+    send(&other, 2, "b").await.unwrap();
+    other.close().await;
+    assert_eq!(depth(&open(&path).await, "b").await, 2);
+    assert_eq!(depth(&open(&dir.path().join("aside")).await, "a").await, 1);
 }
 
 #[tokio::test]

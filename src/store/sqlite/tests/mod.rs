@@ -5,6 +5,7 @@ mod batches;
 mod broken;
 mod chat;
 mod contract;
+mod damage;
 mod files;
 mod full_disk;
 mod lost;

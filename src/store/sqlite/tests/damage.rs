@@ -1,0 +1,244 @@
+//! Damage to the files of an open database: the next commit is refused and the writer ends with the cause. What is not
+//! damage, refuses nothing.
+
+use std::fs::{self, OpenOptions};
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
+
+use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
+use sqlx::{ConnectOptions as _, Connection as _};
+
+use super::tools::{deliver, depth, dir, id_of, open, send, send_text};
+use crate::sqlite::{open_store, verify};
+use crate::{Store, StoreError};
+
+/// Overwrites `count` bytes at `at` with noise.
+fn overwrite(file: &Path, at: u64, count: usize) {
+    let noise: Vec<u8> = (0..count).map(|byte| u8::try_from(byte * 31 % 251).unwrap() | 1).collect();
+    OpenOptions::new().write(true).open(file).unwrap().write_all_at(&noise, at).unwrap();
+}
+
+fn cut(file: &Path, size: u64) {
+    OpenOptions::new().write(true).open(file).unwrap().set_len(size).unwrap();
+}
+
+fn size(file: &Path) -> u64 {
+    fs::metadata(file).unwrap().len()
+}
+
+async fn raw(path: &Path) -> SqliteConnection {
+    SqliteConnectOptions::new().filename(path).connect().await.unwrap()
+}
+
+/// A store that was closed and opened again, so that its database and its log both hold commits.
+async fn filled(path: &Path) -> Store {
+    let store = open(path).await;
+    for n in 0..40 {
+        send(&store, n, "a").await.unwrap();
+    }
+    store.close().await;
+    let store = open(path).await;
+    for n in 40..60 {
+        send(&store, n, "a").await.unwrap();
+    }
+    store
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_damaged_file_acknowledges_nothing_and_ends_the_writer() {
+    type Damage = fn(&Path);
+    let kinds: [(&str, &str, Damage); 11] = [
+        ("log emptied", "-wal", |file| cut(file, 0)),
+        ("log cut in the middle", "-wal", |file| cut(file, size(file) / 2)),
+        ("log cut by a byte", "-wal", |file| cut(file, size(file) - 1)),
+        ("log's header", "-wal", |file| overwrite(file, 0, 32)),
+        ("log's newest frame", "-wal", |file| overwrite(file, size(file) - 4_120, 24)),
+        ("log's middle", "-wal", |file| overwrite(file, size(file) / 2, 4_096)),
+        ("database emptied", "", |file| cut(file, 0)),
+        ("database cut", "", |file| cut(file, size(file) / 2)),
+        ("database's header", "", |file| overwrite(file, 0, 100)),
+        ("database's middle", "", |file| overwrite(file, size(file) / 2, 4_096)),
+        ("index overwritten", "-shm", |file| overwrite(file, 0, 4_096)),
+    ];
+    for (what, end, damage) in kinds {
+        let dir = dir();
+        let path = dir.path().join("ghost.db");
+        let store = filled(&path).await;
+        let file = dir.path().join(format!("ghost.db{end}"));
+        damage(&file);
+        let refused = send(&store, 99, "a").await;
+        assert!(matches!(&refused, Err(StoreError::Damaged { path, .. }) if *path == file), "{what}: {refused:?}");
+        let cause = store.broken().await;
+        assert!(matches!(&cause, StoreError::Damaged { path, .. } if *path == file), "{what}: {cause:?}");
+        assert!(matches!(send(&store, 100, "a").await, Err(StoreError::Closed)), "{what}");
+        let before = fs::read(&path).unwrap();
+        store.close().await;
+        assert_eq!(fs::read(&path).unwrap(), before, "{what}: no damaged log was copied into the database");
+    }
+}
+
+/// The damage is done after the batch has begun, and before its commit.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_batch_during_which_a_file_is_damaged_is_not_acknowledged() {
+    type Damage = fn(&Path);
+    let kinds: [(&str, &str, Damage); 5] = [
+        ("log emptied", "-wal", |file| cut(file, 0)),
+        ("log cut in the middle", "-wal", |file| cut(file, size(file) / 2)),
+        ("log's header", "-wal", |file| overwrite(file, 0, 32)),
+        ("database cut", "", |file| cut(file, size(file) / 2)),
+        ("database's middle", "", |file| overwrite(file, size(file) / 2, 4_096)),
+    ];
+    for (what, end, damage) in kinds {
+        let dir = dir();
+        let path = dir.path().join("ghost.db");
+        let store = filled(&path).await;
+        let file = dir.path().join(format!("ghost.db{end}"));
+        let refused = store.write::<_, StoreError, _>(move |w| {
+            Box::pin(async move {
+                deliver(w, 99, "a", "hello").await?;
+                // A query that must see the row begins the transaction.
+                w.inbox_pending(&id_of("a"), 1_000).await?;
+                damage(&file);
+                Ok(())
+            })
+        });
+        let refused = refused.await;
+        assert!(matches!(&refused, Err(StoreError::Damaged { .. })), "{what}: {refused:?}");
+        assert!(matches!(store.broken().await, StoreError::Damaged { .. }), "{what}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_that_writes_nothing_notices_damage_too() {
+    let dir = dir();
+    let path = dir.path().join("ghost.db");
+    let store = filled(&path).await;
+    cut(&dir.path().join("ghost.db-wal"), 0);
+    assert!(matches!(store.answers().await, Err(StoreError::Damaged { .. })));
+    assert!(matches!(store.broken().await, StoreError::Damaged { .. }));
+
+    let dir = self::dir();
+    let path = dir.path().join("ghost.db");
+    let store = filled(&path).await;
+    cut(&dir.path().join("ghost.db-wal"), 0);
+    store.close().await;
+    assert!(matches!(store.broken().await, StoreError::Damaged { .. }), "an orderly end reports it");
+}
+
+/// The damage was there before the open, so only a query can find it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn damage_that_a_query_finds_ends_the_writer() {
+    let dir = dir();
+    let path = dir.path().join("ghost.db");
+    let store = open(&path).await;
+    for n in 0..400 {
+        send_text(&store, n, "a", "x".repeat(12_000)).await.unwrap();
+    }
+    store.close().await;
+    assert!(size(&path) > 4 << 20, "too large to be checked at the start");
+    verify(&path, None).await.unwrap();
+    let mut conn = raw(&path).await;
+    let page: i64 = sqlx::query_scalar("SELECT rootpage FROM sqlite_schema WHERE name = 'agents'")
+        .fetch_one(&mut conn)
+        .await
+        .unwrap();
+    conn.close().await.unwrap();
+    overwrite(&path, (u64::try_from(page).unwrap() - 1) * 4_096, 64);
+    assert!(matches!(verify(&path, None).await, Err(StoreError::Damaged { .. })));
+    let store = open(&path).await;
+    send(&store, 1_000, "a").await.unwrap();
+    let found = store.read(|r| Box::pin(async move { r.agent_list(true).await })).await;
+    assert!(matches!(found, Err(StoreError::Damaged { .. })), "{found:?}");
+    assert!(send(&store, 1_001, "a").await.is_err());
+    assert!(matches!(store.broken().await, StoreError::Damaged { .. }));
+}
+
+/// The log begins again after each checkpoint, another program copies the database and runs a checkpoint, a large batch
+/// is undone.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_sqlite_does_itself_is_no_damage() {
+    let dir = dir();
+    let path = dir.path().join("ghost.db");
+    let store = open(&path).await;
+    let mut sent = 0;
+    for round in 0..3 {
+        for _ in 0..70 {
+            sent += 1;
+            send_text(&store, sent, "a", "x".repeat(300_000)).await.unwrap();
+        }
+        let refused = store
+            .write::<(), StoreError, _>(move |w| {
+                Box::pin(async move {
+                    deliver(w, 9_000 + round, "b", &"y".repeat(40_000_000)).await?;
+                    w.inbox_pending(&id_of("b"), 10).await?;
+                    Err(StoreError::Full)
+                })
+            })
+            .await;
+        assert!(matches!(refused, Err(StoreError::Full)), "{refused:?}");
+        for mode in ["PASSIVE", "RESTART", "TRUNCATE"] {
+            let mut other = raw(&path).await;
+            sqlx::query(sqlx::AssertSqlSafe(format!("PRAGMA wal_checkpoint({mode})")))
+                .execute(&mut other)
+                .await
+                .unwrap();
+            other.close().await.unwrap();
+            sent += 1;
+            send(&store, sent, "a").await.unwrap();
+        }
+    }
+    assert_eq!(u64::from(depth(&store, "a").await), sent);
+    store.close().await;
+    verify(&path, None).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_log_with_damage_before_later_commits_is_refused_and_kept() {
+    let (dir, copy) = (dir(), dir());
+    let _store = filled(&dir.path().join("ghost.db")).await;
+    let (path, log) = (copy.path().join("ghost.db"), copy.path().join("ghost.db-wal"));
+    let take = || {
+        drop(fs::remove_file(copy.path().join("ghost.db-shm")));
+        for name in ["ghost.db", "ghost.db-wal"] {
+            fs::copy(dir.path().join(name), copy.path().join(name)).unwrap();
+        }
+    };
+    take();
+    let (before, before_log) = (fs::read(&path).unwrap(), fs::read(&log).unwrap());
+    verify(&path, None).await.unwrap();
+    assert_eq!(
+        (fs::read(&path).unwrap(), fs::read(&log).unwrap()),
+        (before.clone(), before_log),
+        "nothing has changed"
+    );
+    for at in [0, size(&log) / 2] {
+        take();
+        overwrite(&log, at, 32);
+        let damaged = fs::read(&log).unwrap();
+        let (checked, opened) = (verify(&path, None).await, open_store(&path, Default::default()).await.map(|_| ()));
+        for refused in [checked.map(|_| ()), opened] {
+            assert!(matches!(&refused, Err(StoreError::Damaged { .. })), "{refused:?}");
+        }
+        assert_eq!((fs::read(&path).unwrap(), fs::read(&log).unwrap()), (before.clone(), damaged));
+    }
+    // A transaction that a power loss tore was never acknowledged.
+    take();
+    overwrite(&log, size(&log) - 100, 50);
+    assert_eq!(depth(&open(&path).await, "a").await, 59);
+}
+
+#[tokio::test]
+async fn a_check_at_rest_finds_a_missing_table_and_another_program() {
+    let dir = dir();
+    let path = dir.path().join("ghost.db");
+    assert!(matches!(verify(&path, None).await, Err(StoreError::Open { .. })));
+    assert!(matches!(verify(&path, Some("it was there")).await, Err(StoreError::Damaged { .. })));
+    open(&path).await.close().await;
+    verify(&path, None).await.unwrap();
+    let mut conn = raw(&path).await;
+    sqlx::raw_sql("DROP TABLE usage").execute(&mut conn).await.unwrap();
+    assert!(matches!(verify(&path, None).await, Err(StoreError::Damaged { what, .. }) if what.contains("usage")));
+    sqlx::raw_sql("PRAGMA application_id = 1").execute(&mut conn).await.unwrap();
+    conn.close().await.unwrap();
+    assert!(matches!(verify(&path, None).await, Err(StoreError::Damaged { .. })));
+}
