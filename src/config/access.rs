@@ -32,8 +32,10 @@ const WITH_DROIDS: [&str; 2] = ["syscall.artifact.promote", "syscall.droid.contr
 /// The default rule for a tool that no group lists (CONF-27).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum AccessDefault {
-    /// Every agent may use the tool.
+    /// Every agent may use the tool unless the catalogue marks it as dangerous.
     #[default]
+    Safe,
+    /// Every agent may use the tool.
     Public,
     /// Only an agent that names the tool as an override may use it.
     Privileged,
@@ -120,8 +122,8 @@ impl Groups {
         &self.extra
     }
 
-    /// Whether every agent may use `tool`: no group lists it, and the default is public or the tool
-    /// is always on (ACC-02).
+    /// Whether every agent may use `tool`: no group lists it, and the default opens it or it is
+    /// always on (ACC-02).
     #[must_use]
     pub fn is_public(&self, tool: &str) -> bool {
         public(&canonical_name(tool), &self.listed, self.default)
@@ -143,7 +145,12 @@ fn goes_with<'a>(canonical: &'a str, listed: &BTreeSet<String>) -> &'a str {
 
 fn public(canonical: &str, listed: &BTreeSet<String>, default: AccessDefault) -> bool {
     let canonical = goes_with(canonical, listed);
-    !listed.contains(canonical) && (default == AccessDefault::Public || always_on(canonical))
+    let open = match default {
+        AccessDefault::Public => true,
+        AccessDefault::Safe => !tool_catalogue::entry(canonical).is_some_and(|entry| entry.dangerous),
+        AccessDefault::Privileged => false,
+    };
+    !listed.contains(canonical) && (open || always_on(canonical))
 }
 
 /// The rule that decided, for the log (CONF-02).
@@ -278,6 +285,12 @@ impl ToolAccess {
     #[must_use]
     pub fn granted_privileged(&self) -> Vec<String> {
         self.granted.iter().filter(|name| !self.is_public(name) && self.can_access(name)).cloned().collect()
+    }
+
+    /// The same access in a world with another default.
+    #[must_use]
+    pub(crate) fn with_default(&self, default: AccessDefault) -> Self {
+        Self { default, ..self.clone() }
     }
 
     /// The rule that decided.

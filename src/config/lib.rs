@@ -9,6 +9,7 @@ mod agents_and_teams;
 mod archetype;
 mod archetype_config;
 mod cron;
+mod dangerous;
 mod declared;
 pub mod diff;
 mod droids;

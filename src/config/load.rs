@@ -15,6 +15,7 @@ use crate::access::{self, Groups, TASK_UPDATE};
 use crate::agents_and_teams::{self, above_world};
 use crate::archetype::{self, Loaded};
 use crate::archetype_config::Known;
+use crate::dangerous;
 use crate::declared;
 use crate::droids;
 use crate::extra_tools::ExtraTools;
@@ -25,7 +26,7 @@ use crate::heartbeat::{self, HeartbeatBlock};
 use crate::knowledge;
 use crate::node::Node;
 use crate::plan::{
-    AgentPlan, ApprovalsPlan, Archetype, ArchetypeConfig, HeartbeatPlan, LlmPlan, Plan, SandboxKind, ToolboxPlan,
+    AgentPlan, ApprovalsPlan, Archetype, ArchetypeConfig, HeartbeatPlan, LlmPlan, Plan, ProviderKind, ToolboxPlan,
     WebhookPlan,
 };
 use crate::problem::{Hint, Problems, Severity};
@@ -153,10 +154,12 @@ fn resolve(paths: &WorldPaths, node: &Node, file: &FileReport<'_>, env: Env<'_>)
     }
     let members = agents_and_teams::agents_and_teams(&world, &archetypes, &archetype_access, &groups, &llm);
     let creatable = creatable(&world, &archetypes);
-    warn_of_public(
+    let scripts = llm.providers.values().filter(|provider| provider.kind == ProviderKind::Scripted);
+    dangerous::report_lost(
         &world,
         &groups,
-        archetype_access.values().chain(members.agents.iter().map(|agent| &agent.access)),
+        &dangerous::Members { archetypes: &archetypes, of_archetypes: &archetype_access, agents: &members.agents },
+        &scripts.filter_map(|provider| provider.dir.as_deref()).collect(),
         file,
     );
 
@@ -406,29 +409,6 @@ fn check_configs(loaded: &BTreeMap<String, Loaded>, llm: &LlmPlan, world: &World
         let who = if of == 1 { "one archetype names".to_owned() } else { format!("{of} archetypes name") };
         let hint = "write `default_model:` beside it, or `model:` under `## LLM` of each archetype";
         field.error(format!("{problem}, and {who} none either"), hint);
-    }
-}
-
-/// Warns about dangerous tools that some agent may use only because nothing restricts them
-/// (CONF-27).
-fn warn_of_public<'a>(
-    world: &WorldFile<'_>,
-    groups: &Groups,
-    all: impl Iterator<Item = &'a Arc<access::ToolAccess>> + Clone,
-    file: &FileReport<'_>,
-) {
-    // Tools that run commands are absent without a sandbox.
-    let has = |name: &str| !name.starts_with("tool.") || world.sandbox.kind != SandboxKind::None;
-    let dangerous = tool_catalogue::CATALOGUE.iter().filter(|entry| entry.dangerous && has(entry.name));
-    for entry in dangerous.filter(|entry| groups.is_public(entry.name)) {
-        let open = |access: &Arc<access::ToolAccess>| {
-            access.mode() != access::Mode::AllowList && access.can_access(entry.name)
-        };
-        if all.clone().any(open) {
-            let message = format!("`{}` is dangerous and public: every agent may use it", entry.name);
-            let hint = "put it into a group, or set `access: { default: privileged }`";
-            file.warn(world.groups_line, "tool_privileges", message, hint);
-        }
     }
 }
 

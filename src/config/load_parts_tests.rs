@@ -340,21 +340,30 @@ fn an_empty_item_in_a_list_of_tools_is_reported_as_empty() {
 
 // covers: CONF-27
 #[test]
-fn dangerous_public_tools_get_a_warning() {
+fn dangerous_tools_need_a_grant_and_a_world_that_counts_on_them_hears_it_once() {
+    const SHELL: &str = "  shell: [bash, tool.python, syscall.state.write]\n";
+    let may = |world: &World, tool: &str| world.plan().agents[1].access.can_access(tool);
     let world = World::new();
-    world.with("  shell: [bash, tool.python, syscall.state.write]\n", "");
-    assert!(!world.warnings().contains("tool.cli"), "without a sandbox no agent has it");
-    world.with("  shell: [bash, tool.python, syscall.state.write]\n", "sandbox: { kind: local }\n");
-    let warnings = world.warnings();
-    for tool in ["tool.cli", "tool.python", "syscall.state.write"] {
-        assert!(warnings.contains(&format!("world-config.yaml:12: tool_privileges: `{tool}` ")), "{warnings}");
-    }
-    assert!(!warnings.contains("syscall.agent.create"));
-    world.with(
-        "  shell: [bash, tool.python, syscall.state.write]\n",
-        "access: { default: privileged }\nsandbox: { kind: local }\n",
-    );
+    world.with(SHELL, "  shell: [tool.python]\nsandbox: { kind: local }\n");
     assert_eq!(world.warnings(), "");
+    for tool in ["tool.cli", "tool.python", "syscall.state.write"] {
+        assert!(!may(&world, tool), "{tool}");
+    }
+    assert!(may(&world, "syscall.state.read"));
+    world.write("archetype/doer/agent.md", "Look around with tool.cli, and note it with `syscall.state.write`.\n");
+    let problems = world.problems();
+    assert_eq!(problems.matches("access.default: ").count(), 1, "{problems}");
+    assert!(["`tool.cli`", "`syscall.state.write`", "`doer`"].iter().all(|name| problems.contains(name)), "{problems}");
+    assert!(!problems.contains("tool.python"), "a group has it: {problems}");
+    world.with(SHELL, "  shell: [tool.python]\naccess: { default: public }\nsandbox: { kind: local }\n");
+    assert_eq!(world.warnings(), "");
+    assert!(may(&world, "tool.cli") && !may(&world, "tool.python"));
+    world.with(SHELL, "  shell: [tool.cli, syscall.state.write]\nsandbox: { kind: local }\n");
+    assert_eq!(world.warnings(), "", "what a group has is a decision");
+    world.write("archetype/doer/agent.md", "Look around.\n");
+    world.with("admin: [syscall.agent.create, ", "admin: [");
+    let problems = world.problems();
+    assert!(problems.contains("`agents_may_create`") && problems.contains("`syscall.agent.create`"), "{problems}");
 }
 
 // covers: SBX-07, SBX-10

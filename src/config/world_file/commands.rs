@@ -198,12 +198,15 @@ pub struct CliPolicy<'n> {
     pub settings: Settings,
     /// The privilege groups that its tiers name.
     pub groups: Vec<Named<'n>>,
+    /// Whether the world file has the section.
+    pub is_written: bool,
 }
 
 /// Reads `cli_policy`. Without it, the shipped tiers apply. With `tiers`, only those of the file do.
 pub fn cli_policy<'n>(map: &Map<'n>) -> CliPolicy<'n> {
-    let mut policy = CliPolicy { settings: shipped(), groups: Vec::new() };
+    let mut policy = CliPolicy { settings: shipped(), groups: Vec::new(), is_written: false };
     let Some(map) = map.get("cli_policy").and_then(|field| field.map()) else { return policy };
+    policy.is_written = true;
     let settings = &mut policy.settings;
     if let Some(default) = map.get("default").and_then(|field| action(&field)) {
         settings.default = default;

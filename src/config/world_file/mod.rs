@@ -315,9 +315,10 @@ fn groups<'n>(map: &Map<'n>) -> (Vec<(String, Vec<Named<'n>>)>, usize) {
 
 fn access(map: &Map<'_>) -> (AccessDefault, bool) {
     let read = section(map, "access", |access| {
-        let default = match access.get("default").and_then(|field| field.choice(&["public", "privileged"])) {
+        let default = match access.get("default").and_then(|field| field.choice(&["safe", "public", "privileged"])) {
             Some("privileged") => AccessDefault::Privileged,
-            _ => AccessDefault::Public,
+            Some("public") => AccessDefault::Public,
+            _ => AccessDefault::Safe,
         };
         let strict = access.get("strict_channel_privileges").and_then(|field| field.flag()).unwrap_or(false);
         Some((default, strict))

@@ -141,7 +141,8 @@ async fn a_reader_overtaken_by_retention_gets_an_error() {
     let mut resumed = open(&world, Some(1), EventFilter::default(), false).await.unwrap();
     let mut oldest = open(&world, Some(0), EventFilter::default(), false).await.unwrap();
     world.pass(Limits::days(8));
-    retention::sweep(&world.store, &world.ctx).await.unwrap();
+    // A sweep deletes no more than its share.
+    while retention::sweep(&world.store, &world.ctx).await.unwrap() > 0 {}
     world.send("ada", "new").await;
     let mut seen = 1;
     let refusal = loop {
