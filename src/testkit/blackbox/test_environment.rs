@@ -164,7 +164,7 @@ impl TestEnvironment {
     /// If a directory of the programs has a colon in its name.
     pub fn sh(&self, script: &str) -> Ran {
         let ghostctl = programs::ghostctl();
-        let mut dirs: Vec<PathBuf> = [&self.ghostd, &ghostctl].map(|program| parent(program)).to_vec();
+        let mut dirs = vec![parent(&self.ghostd), parent(&ghostctl)];
         dirs.extend(std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()));
         let mut command = self.command(Path::new("sh"));
         command.env("PATH", std::env::join_paths(dirs).expect("directories without colons"));
