@@ -15,6 +15,9 @@ use crate::source::text_or_stdin;
 #[command(after_help = "\
 The call runs at once, in a turn of its own, even if the agent is stopped or the world is paused.
 
+An operator's call counts as approved: it also runs at once if calls of the tool wait for an approval
+(`ghostctl approval`). If the world file names approvers, such a call is refused.
+
 Examples:\n  ghostctl tool call chora workspace.read '{\"path\": \"notes.md\"}'")]
 pub struct Call {
     /// Agent id

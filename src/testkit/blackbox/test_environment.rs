@@ -157,6 +157,21 @@ impl TestEnvironment {
         run(command)
     }
 
+    /// Runs a script with `sh`, which ends at the first command that fails. It finds the programs under test in its `PATH`.
+    /// What it starts in the background goes on after its end, so its outputs must go elsewhere.
+    ///
+    /// # Panics
+    /// If a directory of the programs has a colon in its name.
+    pub fn sh(&self, script: &str) -> Ran {
+        let ghostctl = programs::ghostctl();
+        let mut dirs = vec![parent(&self.ghostd), parent(&ghostctl)];
+        dirs.extend(std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()));
+        let mut command = self.command(Path::new("sh"));
+        command.env("PATH", std::env::join_paths(dirs).expect("directories without colons"));
+        command.args(["-e", "-u", "-c", script]);
+        run(command)
+    }
+
     /// Runs `ghostctl` to its end.
     pub fn ctl<S: AsRef<OsStr>>(&self, args: &[S]) -> Ran {
         run(self.ctl_command(args))
@@ -225,6 +240,10 @@ impl TestEnvironment {
             if quiet { Ok(()) } else { Err(format!("{} turns, {} mail", status["open_turns"], status["inbox_total"])) }
         });
     }
+}
+
+fn parent(program: &Path) -> PathBuf {
+    program.parent().expect("a program lies in a directory").to_owned()
 }
 
 /// Runs a command to its end.
