@@ -25,7 +25,7 @@ fn world(test_env: &TestEnvironment, more: &str) -> PathBuf {
             format!(
                 "rules:\n  - when: {{ round: 0, mail: write }}\n    do:\n      - call: workspace.write\n        with: {{ path: note.md, \
                  content: {} }}\notherwise: [{{ say: Here. }}]\n",
-                "x".repeat(100_000)
+                "x".repeat(60_000)
             ),
         );
     world.path().to_owned()
@@ -92,7 +92,7 @@ fn a_file_that_finds_no_room_is_written_when_there_is_room_and_the_mail_waits() 
     assert!(!inside.join("agents/ada/note.md").exists());
     fs::remove_file(&filler).unwrap();
     test_env.wait_until_quiet(Deadline::seconds(60));
-    assert_eq!(fs::metadata(inside.join("agents/ada/note.md")).unwrap().len(), 100_000);
+    assert_eq!(fs::metadata(inside.join("agents/ada/note.md")).unwrap().len(), 60_000);
     assert_eq!(test_env.json(&["status"])["waiting_agents"], 0);
     daemon.stop();
     let database = Database::open(&test_env.data("home"));
