@@ -96,7 +96,7 @@ fn an_unsupported_api_gets_one_warning() {
 #[test]
 fn creatable_archetypes_are_checked_and_unknown_ones_are_not() {
     let world_dir = World::new();
-    let world = "world: { id: demo }\nagents:\n  - { id: ada, archetype: analyst }\nagents_may_create: [doer]\n";
+    let world = "world: { id: demo }\nagents:\n  - { id: ada, archetype: analyst }\nagents_may_create: [doer]\naccess: { default: public }\n";
     world_dir
         .config(world)
         .write("archetype/analyst/config.md", "# analyst\n")

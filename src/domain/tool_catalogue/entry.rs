@@ -50,6 +50,6 @@ pub struct Entry {
     pub of_ghost: bool,
     /// Every agent has the tool, independent of access rules (ACC-04).
     pub always_on: bool,
-    /// Dangerous if every agent may use it; the daemon warns at start (CONF-27).
+    /// Dangerous if every agent may use it: by default it needs a grant (CONF-27).
     pub dangerous: bool,
 }
