@@ -62,7 +62,11 @@ pub(crate) fn report_lost(
         }
         if was_lost(members.all(), entry.name) {
             let setting = match entry.name {
-                "syscall.agent.create" => world.creatable.iter().any(|(_, name)| members.archetypes.contains_key(*name)).then_some("agents_may_create"),
+                "syscall.agent.create" => world
+                    .creatable
+                    .iter()
+                    .any(|(_, name)| members.archetypes.contains_key(*name))
+                    .then_some("agents_may_create"),
                 "tool.cli" => world.cli_policy.is_written.then_some("cli_policy"),
                 _ => None,
             };
