@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use rmcp::model::{CallToolRequest, CallToolRequestParams, ClientRequest};
+use rmcp::model::{CallToolRequest, CallToolRequestParams, ClientRequest, RequestMetaObject};
 use serde_json::{Map, Value};
 
 use crate::blocks::{Budget, CallResult, blocks};
@@ -25,12 +25,14 @@ pub struct CallOptions {
     pub result_limit: usize,
     /// What stands for this call in [`crate::Elicitation::call`].
     pub label: Option<Arc<str>>,
+    /// Entries of the request's `_meta`, such as an idempotency key.
+    pub meta: Map<String, Value>,
 }
 
 impl Default for CallOptions {
-    /// 60 seconds, no idle time, 256 KiB, no label.
+    /// 60 seconds, no idle time, 256 KiB, no label, no entries.
     fn default() -> Self {
-        Self { timeout: Duration::from_secs(60), idle: None, result_limit: 256 * 1_024, label: None }
+        Self { timeout: Duration::from_secs(60), idle: None, result_limit: 256 * 1_024, label: None, meta: Map::new() }
     }
 }
 
@@ -51,11 +53,12 @@ pub(crate) async fn call(
     let _waiting = calls.begin(options.label.clone());
     let request = |inputs: crate::rounds::Inputs| {
         let mut params = CallToolRequestParams::new(name.to_owned()).with_arguments(arguments.clone());
+        params.meta = (!options.meta.is_empty()).then(|| RequestMetaObject::from(options.meta.clone()));
         params.input_responses = inputs.responses;
         params.request_state = inputs.state;
         ClientRequest::CallToolRequest(CallToolRequest::new(params))
     };
-    let result = complete(exchange, limits, &timing, options.label, request, progress).await?;
+    let result = complete(exchange, limits, &timing, options.label.clone(), request, progress).await?;
     Ok(read(result, options.result_limit))
 }
 

@@ -184,6 +184,19 @@ pub trait ErasedOutside: Send + Sync {
         Err(Refusal::new(Code::OutcomeUnknown, "this call was running when the daemon stopped")
             .hint("check which effects it had before you do it again"))
     }
+
+    /// Whether [`settle`](Self::settle) can find out what became of a call.
+    fn can_settle(&self) -> bool {
+        false
+    }
+
+    /// Finds out what became of a call that a crash cut off, and makes it if it did not happen.
+    ///
+    /// # Errors
+    /// `OutcomeUnknown` if that cannot be known.
+    async fn settle(&self, call: &CallContext, arguments: Value) -> Result<Output, Refusal> {
+        self.resume(call, arguments, "").await
+    }
 }
 
 /// A [`FileTool`] whose parameters are still JSON.

@@ -163,7 +163,7 @@ mod tests {
 
     fn plan(trusted: Vec<TrustedTool>) -> McpPlan {
         let transport = McpTransport::Stdio { command: Vec::new() };
-        McpPlan { transport, timeout: Duration::from_secs(1), output_limit: 1, trusted }
+        McpPlan { transport, timeout: Duration::from_secs(1), output_limit: 1, trusted, idempotency: BTreeMap::new() }
     }
 
     // covers: TBX-09

@@ -321,15 +321,22 @@ impl Runner {
     }
 
     /// Runs a call with an outside effect. Its start is recorded before it runs. After a crash it
-    /// is not run again; it continues if it recorded a session.
+    /// is not run again; it continues if it recorded a session, and is settled if its tool can do that.
     async fn outside(&self, checked: &Checked, tool: &Arc<dyn ErasedOutside>) -> Result<CallResult, Refusal> {
         if let Some(begun) = &checked.call.begun {
-            let Some(session) = &begun.session else {
-                return Ok(CallResult::Refused(outcome_unknown(&checked.tool.spec.name)));
-            };
             let call_context = self.call_context(begun.call_id, checked);
-            let work = tool.resume(&call_context, checked.call.arguments.clone(), session);
-            let result = self.in_time_saved(checked, &call_context, work).await;
+            let arguments = checked.call.arguments.clone();
+            let result = match &begun.session {
+                Some(session) => {
+                    let work = tool.resume(&call_context, arguments, session);
+                    self.in_time_saved(checked, &call_context, work).await
+                }
+                None if tool.can_settle() => {
+                    let work = tool.settle(&call_context, arguments);
+                    self.in_time_saved(checked, &call_context, work).await
+                }
+                None => return Ok(CallResult::Refused(outcome_unknown(&checked.tool.spec.name))),
+            };
             return self.record_result(self.ended(checked, begun.call_id), result).await.map(CallResult::Recorded);
         }
         let start = self.call_start(checked, CallId(self.engine.services.ctx.id()), Vec::new());

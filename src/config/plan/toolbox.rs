@@ -92,6 +92,21 @@ pub struct CommandTool {
     pub passthrough_env: Vec<String>,
     /// What it may do with the workspace.
     pub access: ToolboxAccess,
+    /// What becomes of a call that the daemon's death cut off.
+    pub idempotency: Idempotency,
+}
+
+/// How a call that the daemon's death cut off is settled (promise 2). The program or server gets the id of the call, the
+/// same one each time.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Idempotency {
+    /// Not at all: its outcome is unknown.
+    #[default]
+    None,
+    /// It is made again. A second call with the same id has no second effect and gives the first one's result.
+    Key,
+    /// The tool with this short name, of the same toolbox, is asked whether it happened. If not, it is made.
+    Ask(String),
 }
 
 /// Where a program is.
@@ -209,6 +224,8 @@ pub struct McpPlan {
     pub output_limit: usize,
     /// The tools that an operator has trusted.
     pub trusted: Vec<TrustedTool>,
+    /// What becomes of calls that the daemon's death cut off, by the short names of tools; of the others, nothing.
+    pub idempotency: BTreeMap<String, Idempotency>,
 }
 
 /// How an MCP server is reached.

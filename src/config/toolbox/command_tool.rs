@@ -12,6 +12,7 @@ use ghost_domain::text::clip;
 use ghost_domain::tool_catalogue;
 use serde_json::{Value, json};
 
+use super::idempotency::idempotency;
 use super::names::is_lower_name;
 use super::template::{arguments, is_known};
 use crate::files::is_plain_relative;
@@ -62,6 +63,7 @@ pub(super) fn command_tool(field: &Field<'_>, toolbox: &str, files: &Files<'_>) 
         Some("ro") => ToolboxAccess::Read,
         _ => ToolboxAccess::Write,
     };
+    let idempotency = map.get("idempotency").map(|field| idempotency(&field)).unwrap_or_default();
     let (bins, any_bins, needs_env) = requirements(&map);
     let passthrough_env =
         map.get("passthrough_env").map(|field| field.list().iter().filter_map(variable).collect()).unwrap_or_default();
@@ -85,6 +87,7 @@ pub(super) fn command_tool(field: &Field<'_>, toolbox: &str, files: &Files<'_>) 
         needs_env,
         passthrough_env,
         access,
+        idempotency,
     })
 }
 

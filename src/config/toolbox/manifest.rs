@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use super::command_tool::{Files, command_tool};
+use super::idempotency;
 use super::mcp::mcp;
 use super::names::{RESERVED, is_lower_name};
 use crate::files::{is_plain_relative, read_text};
@@ -139,17 +140,18 @@ fn commands(map: &Map<'_>, toolbox: &str, dir: &Path, skill: Option<&str>) -> Op
     let bin_dir = map.get("bin_dir").and_then(|field| bin_dir(&field, dir));
     let are_there = !matches!(runtime, Some(ToolboxRuntime::Remote(_)));
     let files = Files { dir, bin_dir, are_there };
-    let mut tools: Vec<CommandTool> = Vec::new();
+    let mut tools: Vec<(Field<'_>, CommandTool)> = Vec::new();
     let mut names = BTreeSet::new();
     for item in map.get("tools").map(|field| field.list()).unwrap_or_default() {
         let Some(tool) = command_tool(&item, toolbox, &files) else { continue };
         if names.insert(tool.name.clone()) {
-            tools.push(tool);
+            tools.push((item, tool));
         } else {
             item.error("another tool has this name", "rename one of them");
         }
     }
-    Some(ToolboxKind::Commands { runtime: runtime?, tools })
+    idempotency::check(&tools);
+    Some(ToolboxKind::Commands { runtime: runtime?, tools: tools.into_iter().map(|(_, tool)| tool).collect() })
 }
 
 fn runtime(field: &Field<'_>) -> Option<ToolboxRuntime> {

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::idempotency;
 use super::template::pieces;
 use crate::files::text_of;
 use crate::plan::toolbox::{McpPlan, McpTransport, TrustedTool};
@@ -54,6 +55,7 @@ pub(super) fn mcp(map: &Map<'_>, dir: &Path, report: &FileReport<'_>) -> Option<
     let transport = map.need("server", "{ command: [node, server.js] }").and_then(|field| transport(&field));
     let timeout = map.get("timeout_seconds").and_then(|field| field.count(1..=TIMEOUT_MAX)).map(Duration::from_secs);
     let output_limit = map.get("output_limit_bytes").and_then(|field| field.count(1..=16_777_216));
+    let idempotency = idempotency::of_server(map);
     let trusted = trusted(dir, report);
     if trusted.is_empty() {
         map.field().warn(
@@ -66,6 +68,7 @@ pub(super) fn mcp(map: &Map<'_>, dir: &Path, report: &FileReport<'_>) -> Option<
         timeout: timeout.unwrap_or(TIMEOUT),
         output_limit: output_limit.and_then(|bytes| usize::try_from(bytes).ok()).unwrap_or(OUTPUT),
         trusted,
+        idempotency,
     })
 }
 

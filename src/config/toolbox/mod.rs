@@ -1,6 +1,7 @@
 //! The toolboxes of a world: those that its file lists, and the references of archetypes to them (WORLD-07, TBX-01, TBX-03).
 
 mod command_tool;
+mod idempotency;
 mod manifest;
 pub mod mcp;
 mod names;

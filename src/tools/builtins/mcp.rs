@@ -7,13 +7,14 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use ghost_config::plan::ToolboxPlan;
-use ghost_config::plan::toolbox::{McpPlan, McpTransport, ToolboxKind, TrustedTool};
+use ghost_config::plan::toolbox::{Idempotency, McpPlan, McpTransport, ToolboxKind, TrustedTool};
 use ghost_domain::{Code, Refusal};
 use ghost_mcp::{CallError, CallOptions, CallResult, Progress};
 use ghost_sandbox::{Sandbox, ToolboxDir};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::common::without_nulls;
+use super::settled;
 use crate::context::CallContext;
 use crate::live::SourceTools;
 use crate::mcp::asking::{Asking, QUESTION_TIME};
@@ -97,6 +98,7 @@ impl ErasedOutside for McpTool {
             idle: Some(mcp.timeout),
             result_limit: mcp.output_limit,
             label: Some(Arc::clone(&running.label)),
+            meta: self.meta(mcp, call),
         };
         let progress = |progress: Progress| call.progress(&shown(&progress));
         let done = match Part::named(&self.tool.tool) {
@@ -123,6 +125,41 @@ impl ErasedOutside for McpTool {
                 Err(refusal(&full, &error, &open.last_words()))
             }
         }
+    }
+
+    fn can_settle(&self) -> bool {
+        match &self.toolbox.kind {
+            ToolboxKind::Mcp(mcp) => *self.idempotency(mcp) != Idempotency::None,
+            ToolboxKind::Commands { .. } => false,
+        }
+    }
+
+    async fn settle(&self, call: &CallContext, arguments: Value) -> Result<Output, Refusal> {
+        let full = self.toolbox.full(&self.tool.tool);
+        let ToolboxKind::Mcp(mcp) = &self.toolbox.kind else { return self.run(call, arguments).await };
+        let asked = match self.idempotency(mcp) {
+            Idempotency::Ask(name) => match mcp.trusted.iter().find(|tool| tool.tool == *name) {
+                Some(tool) => {
+                    let tool = Self { toolbox: Arc::clone(&self.toolbox), tool: tool.clone() };
+                    Some(tool.run(call, settled::question(call)).await)
+                }
+                None => Some(Err(Refusal::new(Code::NotFound, format!("the server has no trusted tool `{name}`")))),
+            },
+            Idempotency::Key | Idempotency::None => None,
+        };
+        settled::settle(&full, asked, || self.run(call, arguments)).await
+    }
+}
+
+impl McpTool {
+    fn idempotency<'p>(&self, mcp: &'p McpPlan) -> &'p Idempotency {
+        mcp.idempotency.get(&self.tool.tool).unwrap_or(&Idempotency::None)
+    }
+
+    /// The id of the call for a server that declares to know it again.
+    fn meta(&self, mcp: &McpPlan, call: &CallContext) -> Map<String, Value> {
+        let key = (*self.idempotency(mcp) != Idempotency::None).then(|| (settled::CALL_ID_META, call.call_id));
+        key.into_iter().map(|(name, call_id)| (name.to_owned(), json!(call_id))).collect()
     }
 }
 

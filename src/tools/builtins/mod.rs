@@ -31,6 +31,7 @@ mod promote;
 mod resources;
 mod schedules;
 mod sessions;
+mod settled;
 mod shared_state;
 mod skills;
 mod tasks;

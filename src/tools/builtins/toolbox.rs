@@ -9,8 +9,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use ghost_config::plan::ToolboxPlan;
 use ghost_config::plan::toolbox::{
-    Argument, CommandTool, Cwd, Piece, Place, Program, ResultForm, Stdin, Stream, ToolboxAccess, ToolboxKind,
-    ToolboxRuntime,
+    Argument, CommandTool, Cwd, Idempotency, Piece, Place, Program, ResultForm, Stdin, Stream, ToolboxAccess,
+    ToolboxKind, ToolboxRuntime,
 };
 use ghost_domain::json_text::readable;
 use ghost_domain::{Code, GrantId, Refusal};
@@ -20,7 +20,7 @@ use serde_json::{Map, Value};
 use super::acp::{self, AcpRun};
 use super::coding_agent;
 use super::commands::{directory, indexed, progress_of, result};
-use super::mcp;
+use super::{mcp, settled};
 use crate::context::{CallContext, Writable};
 use crate::live::SourceTools;
 use crate::outputs::Before;
@@ -204,9 +204,32 @@ impl ErasedOutside for ToolboxCommand {
             }
         }
     }
+
+    fn can_settle(&self) -> bool {
+        self.tool.idempotency != Idempotency::None
+    }
+
+    async fn settle(&self, call: &CallContext, arguments: Value) -> Result<Output, Refusal> {
+        let full = self.toolbox.full(&self.tool.name);
+        let asked = match &self.tool.idempotency {
+            Idempotency::Ask(name) => match self.asked(name) {
+                Some(tool) => Some(tool.run(call, settled::question(call)).await),
+                None => Some(Err(Refusal::not_found("tool", name, None))),
+            },
+            Idempotency::Key | Idempotency::None => None,
+        };
+        settled::settle(&full, asked, || self.run(call, arguments)).await
+    }
 }
 
 impl ToolboxCommand {
+    /// The tool that says what became of a call of this one.
+    fn asked(&self, name: &str) -> Option<Self> {
+        let ToolboxKind::Commands { tools, .. } = &self.toolbox.kind else { return None };
+        let tool = tools.iter().find(|tool| tool.name == name)?.clone();
+        Some(Self { toolbox: Arc::clone(&self.toolbox), tool, server: self.server.clone() })
+    }
+
     async fn prepared(&self, call: &CallContext, arguments: &Value) -> Result<Prepared, Refusal> {
         let Some(sandbox) = self.server.as_ref().or_else(|| call.services.sandbox()) else {
             return Err(Refusal::new(Code::Unavailable, "this world has no sandbox").hint("do it without this tool"));
@@ -295,7 +318,8 @@ impl ToolboxCommand {
             .filter(|name| call.services.redacts(name));
         let passed = passed.filter_map(|name| std::env::var(name).ok().map(|value| (name.clone(), value)));
         let own = [("AGENT_ID", call.caller.agent_id.to_string()), ("WORLD_ID", world_id.to_owned())];
-        let own = own.map(|(name, value)| (name.to_owned(), value));
+        let key = (self.tool.idempotency != Idempotency::None).then(|| (settled::CALL_ID, call.call_id.to_string()));
+        let own = own.into_iter().chain(key).map(|(name, value)| (name.to_owned(), value));
         self.toolbox.env.clone().into_iter().chain(passed).chain(own).collect()
     }
 
