@@ -35,10 +35,11 @@ impl Outcome {
         }
     }
 
-    /// Whether the run did not end well: only an agent that considers its task done has not failed.
+    /// Whether the run did not end well: only an agent that considers its task done has not failed. What an operator
+    /// denied is in the summary, and is no failure of the run.
     #[must_use]
     pub fn failed(&self) -> bool {
-        self.words().0 != "done"
+        !matches!(self.words().0, "done" | "incomplete") || self.work.doubts.was_stopped()
     }
 
     fn words(&self) -> Words {

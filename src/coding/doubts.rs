@@ -82,6 +82,12 @@ impl Doubts {
         (!all.is_empty()).then(|| one_line(&all.join("; "), 4 * CHARS))
     }
 
+    /// Whether something else than a denial speaks against it.
+    #[must_use]
+    pub fn was_stopped(&self) -> bool {
+        !self.reasons.is_empty()
+    }
+
     /// The warnings.
     #[must_use]
     pub fn warnings(&self) -> Vec<String> {
