@@ -193,6 +193,11 @@ async fn a_turn_is_shown_with_its_whole_journal() {
     let turn = client.run(&["--json", "turn", "show", "t"]).await.json();
     let steps: Vec<i64> = turn["steps"].as_array().unwrap().iter().map(|step| step["seq"].as_i64().unwrap()).collect();
     assert!(steps.iter().copied().eq(1..=450));
+    // Raw, each step is one line of JSON.
+    let raw = client.run(&["turn", "show", "t", "--raw"]).await;
+    let lines: Vec<Value> = raw.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(lines.len() == 450 && lines[449]["seq"] == 450 && lines[449]["step"] == "note");
+    assert_eq!(client.run(&["turn", "show", "t", "--raw", "--full"]).await.code, 2);
 }
 
 #[tokio::test]
