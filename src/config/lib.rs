@@ -8,6 +8,7 @@ pub mod access;
 mod agents_and_teams;
 mod archetype;
 mod archetype_config;
+mod comment;
 mod cron;
 mod declared;
 pub mod diff;
