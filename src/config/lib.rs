@@ -18,6 +18,7 @@ mod files;
 #[cfg(test)]
 mod fixture;
 mod grantees;
+pub mod grouped;
 mod headings;
 mod heartbeat;
 #[cfg(test)]
