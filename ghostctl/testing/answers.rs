@@ -188,6 +188,15 @@ async fn limits_are_shown_and_filtered() {
 }
 
 #[tokio::test]
+async fn a_sent_message_says_if_its_receiver_does_not_take_it_now() {
+    let client = TestClient::new(Fake::default());
+    assert_eq!(client.run(&["--json", "send", "ada", "hello"]).await.json()["waits"], Value::Null);
+    let waits = client.run(&["--json", "send", "idle", "hello"]).await.json();
+    assert_eq!((&waits["message_id"], &waits["waits"]), (&json!("m"), &json!("idle is stopped; start it")));
+    assert!(client.run(&["send", "idle", "hello"]).await.out.ends_with("\nidle is stopped; start it\n"));
+}
+
+#[tokio::test]
 async fn a_turn_is_shown_with_its_whole_journal() {
     let client = TestClient::new(Fake::default().rows(450));
     let turn = client.run(&["--json", "turn", "show", "t"]).await.json();

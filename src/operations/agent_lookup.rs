@@ -4,7 +4,7 @@
 //! This module must never give or execute an order. [`crate::agents`] does that.
 
 use ghost_domain::event::{EventKind, NewEvent};
-use ghost_domain::{Agent, AgentId, AgentKind, Code, Party, Refusal};
+use ghost_domain::{Agent, AgentId, AgentKind, AgentStatus, Code, Desired, Party, Refusal};
 use ghost_store::{Reads, Writes};
 use serde_json::json;
 
@@ -71,6 +71,30 @@ async fn agent_or(
             let refusal = Refusal::not_found("agent", agent_id.as_str(), None).hint(LIST);
             Err(suggestion::unknown_name(r, refusal, Unknown::Agent(agent_id.to_string())).await?)
         }
+    }
+}
+
+/// Why the mail of an agent waits, and until when, as text; `None` if the agent takes its mail. It is for answers to
+/// senders: the message is accepted, so this is no refusal.
+#[must_use]
+pub fn why_mail_waits(ctx: &OperationContext, agent: &Agent) -> Option<String> {
+    let agent_id = &agent.agent_id;
+    let why = out_of_service(agent)?;
+    Some(match ctx.may_run(agent) {
+        Err(refusal) => format!("{agent_id} {why}; its mail waits until it can run: {}", refusal.in_words()),
+        Ok(()) => {
+            format!("{agent_id} {why}; its mail waits until it is started, with `ghostctl agent start {agent_id}`")
+        }
+    })
+}
+
+/// Says that an agent is stopped or has failed; `None` if it is neither.
+#[must_use]
+pub fn out_of_service(agent: &Agent) -> Option<&'static str> {
+    match (agent.desired, agent.status) {
+        (_, AgentStatus::Failed) => Some("has failed"),
+        (Desired::Stopped, _) | (_, AgentStatus::Stopped | AgentStatus::Stopping) => Some("is stopped"),
+        _ => None,
     }
 }
 
