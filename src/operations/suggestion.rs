@@ -41,6 +41,8 @@ const MEANT: &str = "did you mean";
 pub(crate) enum Unknown {
     /// The name of an agent, or a text that cannot be one.
     Agent(String),
+    /// The same, typed by an operator, who may know all agents.
+    AgentForOperator(String),
     /// The name of a channel.
     Channel(ChannelName),
     /// The name of a schedule of an agent.
@@ -85,7 +87,7 @@ fn unknown(details: &Value) -> Option<Unknown> {
 async fn add_suggestion(r: &mut dyn Reads, mut refusal: Refusal) -> Result<Refusal> {
     let Some(name) = refusal.details.as_ref().and_then(unknown) else { return Ok(refusal) };
     let near = match &name {
-        Unknown::Agent(name) => agent(r, name).await?,
+        Unknown::Agent(name) | Unknown::AgentForOperator(name) => agent(r, name).await?,
         Unknown::Channel(name) => channel(r, name).await?,
         Unknown::Schedule { agent_id, kind, name } => schedule(r, agent_id, *kind, name).await?,
     };
@@ -101,7 +103,7 @@ async fn add_suggestion(r: &mut dyn Reads, mut refusal: Refusal) -> Result<Refus
             refusal.hint(format!("{MEANT} `@{near}`? {rest}"))
         }
         Some(near) => refusal.hint(format!("{MEANT} `{near}`?")),
-        None if matches!(name, Unknown::Agent(_)) && !is_mention => match all_agents(r).await? {
+        None if matches!(name, Unknown::AgentForOperator(_)) => match all_agents(r).await? {
             Some(all) => refusal.hint(all),
             None => refusal,
         },

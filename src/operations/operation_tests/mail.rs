@@ -72,6 +72,9 @@ async fn a_name_that_is_like_no_other_gets_the_list_if_it_is_short() {
     let refusal = world.deliver(new_message(&world, "nobody-at-all", operator())).await.unwrap_err();
     let hint = refusal.hint.unwrap();
     assert!(refusal.code == Code::NotFound && ["ada", "bob", "cyd"].iter().all(|name| hint.contains(name)), "{hint}");
+    // An agent may list agents only with a tool for that.
+    let refusal = world.deliver(new_message(&world, "nobody-at-all", party("ada"))).await.unwrap_err();
+    assert!(!refusal.hint.unwrap().contains("cyd"));
 }
 
 #[tokio::test]
@@ -102,7 +105,7 @@ async fn the_suggestion_is_searched_after_the_command() {
     let refused: ghost_domain::Refusal = write!(world, |w, ctx| mail::deliver(w, &ctx, new_message).await).unwrap_err();
     assert_eq!(
         refused.details,
-        Some(serde_json::json!({ "unknown": { "agent": "bop" } })),
+        Some(serde_json::json!({ "unknown": { "agent_for_operator": "bop" } })),
         "within it nothing is looked for"
     );
     let offered = mail::with_nearest(&world.store, refused).await;
