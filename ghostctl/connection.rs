@@ -24,6 +24,7 @@ use crate::failure::{
 use crate::source::unreadable;
 use crate::view::View;
 use crate::wait::{Backoff, Deadline, pause};
+use crate::worlds::Stopped;
 
 /// The largest answer that the client accepts, in bytes.
 pub const ANSWER_BYTES: usize = 64 * 1024 * 1024;
@@ -70,6 +71,8 @@ pub struct Client {
     pub view: View,
     /// Prints a notice to standard error, for example that the client waits for the daemon.
     on_waiting: Box<dyn Fn(&str)>,
+    /// The world that was asked for by its name, if no daemon ran it at the beginning.
+    stopped: Option<Stopped>,
     /// Whether the daemon has answered during this command.
     reached: AtomicBool,
 }
@@ -100,7 +103,8 @@ impl Client {
             .connect_lazy();
         let bearer = Bearer(target.token.as_deref().map(bearer).transpose()?);
         let transport = InterceptedService::new(channel, bearer);
-        Ok(Self { transport, endpoint: target.endpoint, timeout, view, on_waiting, reached: AtomicBool::new(false) })
+        let Target { endpoint, stopped, .. } = target;
+        Ok(Self { transport, endpoint, timeout, view, on_waiting, stopped, reached: AtomicBool::new(false) })
     }
 
     fn uses_tls(&self) -> bool {
@@ -197,7 +201,10 @@ impl RetryWindow {
         let left = if absent { self.first.remaining() } else { self.deadline.remaining() };
         let next = self.backoff.next().min(left / 2);
         if self.last_failure.is_none() {
-            (client.on_waiting)(&format!("waiting for ghostd at {} ({})", client.endpoint, root_cause(&status)));
+            (client.on_waiting)(&match &client.stopped {
+                Some(world) if absent => format!("waiting for the world `{}`, which does not run", world.name),
+                _ => format!("waiting for ghostd at {} ({})", client.endpoint, root_cause(&status)),
+            });
         }
         // If the daemon itself answered UNAVAILABLE, its message is more specific than ours.
         let failure = match () {
@@ -237,6 +244,12 @@ impl RetryWindow {
 }
 
 fn no_listener(client: &Client, cause: &str) -> Failure {
+    if let Some(Stopped { name, shut_down, world_dir }) = &client.stopped {
+        let how = if *shut_down { "it was shut down" } else { "its daemon ended without a shutdown" };
+        let dir = world_dir.as_ref().map_or_else(|| "DIR".to_owned(), |dir| dir.display().to_string());
+        return Failure::new("unavailable", format!("the world `{name}` does not run: {how}"))
+            .hint(format!("start it with `ghostd up {dir}`; --wait 30s waits for it"));
+    }
     Failure::new("unavailable", format!("no daemon listens at {}: {cause}", client.endpoint))
         .hint("is ghostd running? `ghostd up` starts it; --wait 30s waits for it")
 }

@@ -9,7 +9,7 @@ use crate::endpoint::Endpoint;
 use crate::failure::Failure;
 use crate::text::one_line;
 use crate::view::local_zone;
-use crate::worlds::{World, worlds};
+use crate::worlds::{Stopped, World, worlds};
 
 /// Name of the token file in a data directory.
 const TOKEN: &str = "token";
@@ -77,6 +77,8 @@ pub struct Target {
     pub endpoint: Endpoint,
     /// Token to send, if any.
     pub token: Option<String>,
+    /// The world that was asked for by its name, if no daemon runs it.
+    pub stopped: Option<Stopped>,
 }
 
 /// Command-line options that select the daemon.
@@ -92,16 +94,21 @@ pub struct ConnectionOptions {
 
 /// Finds the daemon. Fails if no world runs or several do; the failure lists them.
 pub fn find(options: &ConnectionOptions, environment: &Environment) -> Result<Target, Failure> {
+    let mut stopped = None;
     let endpoint = match (&options.endpoint, &options.world, &environment.endpoint) {
         (Some(text), _, _) | (None, None, Some(text)) => text.parse()?,
-        (None, Some(world), _) => named(world, &environment.state_root()?)?,
+        (None, Some(world), _) => {
+            let world = named(world, &environment.state_root()?)?;
+            stopped = (!world.runs()).then(|| world.stopped());
+            world.endpoint
+        }
         (None, None, None) => the_running_one(&environment.state_root()?)?,
     };
     let token = match options.token.clone().or_else(|| environment.token.clone()) {
         Some(token) => Some(token),
         None => token_beside(&endpoint, options, environment)?,
     };
-    Ok(Target { endpoint, token })
+    Ok(Target { endpoint, token, stopped })
 }
 
 /// Names of the worlds that have run here; empty if the directory cannot be read.
@@ -132,8 +139,8 @@ fn several(running: &[World]) -> Failure {
     Failure::new("invalid_arguments", format!("several worlds run: {}", names(running))).hint(hint)
 }
 
-/// The endpoint of the world with this name. It need not run yet. If several have the name, it is the one that runs.
-fn named(world: &str, root: &Path) -> Result<Endpoint, Failure> {
+/// The world with this name. It need not run yet. If several have the name, it is the one that runs.
+fn named(world: &str, root: &Path) -> Result<World, Failure> {
     let (mut found, others): (Vec<World>, Vec<World>) =
         worlds(root)?.into_iter().partition(|known| known.is_called(world));
     if found.len() > 1 {
@@ -145,7 +152,7 @@ fn named(world: &str, root: &Path) -> Result<Endpoint, Failure> {
     }
     // If none of them runs, the one under the state directory comes first.
     if let Some(found) = found.into_iter().next() {
-        return Ok(found.endpoint);
+        return Ok(found);
     }
     let failure =
         Failure::new("not_found", format!("no world `{}` has run under {}", one_line(world, 100), root.display()));
@@ -271,6 +278,10 @@ mod tests {
         let options = ConnectionOptions { world: Some("beta".into()), ..ConnectionOptions::default() };
         let target = find(&options, &several.environment()).unwrap();
         assert_eq!(target.endpoint, Endpoint::Unix(several.0.path().join("beta/ghostd.sock")));
+        assert_eq!(target.stopped, None, "it runs");
+        let killed = ConnectionOptions { world: Some("old".into()), ..ConnectionOptions::default() };
+        let killed = find(&killed, &none.environment()).unwrap().stopped.unwrap();
+        assert!(!killed.shut_down, "its socket is still there");
 
         let options = ConnectionOptions { world: Some("gamma".into()), ..ConnectionOptions::default() };
         // This world has never run, so waiting for it would not help.
@@ -288,6 +299,14 @@ mod tests {
         std::fs::write(dir.join("world.id"), "openmic\n").unwrap();
         let target = find(&options("openmic"), &state.environment()).unwrap();
         assert_eq!(target.endpoint, Endpoint::Unix(dir.join(SOCKET)));
+        // Who asks for it by name learns that it was shut down, and from where to start it.
+        let stopped = target.stopped.unwrap();
+        assert_eq!((stopped.name.as_str(), stopped.shut_down, stopped.world_dir), ("openmic", true, None));
+        std::fs::write(dir.join("world.dir"), "/srv/worlds/openmic\n").unwrap();
+        let world_dir = || find(&options("openmic"), &state.environment()).unwrap().stopped.unwrap().world_dir;
+        assert_eq!(world_dir(), Some("/srv/worlds/openmic".into()));
+        std::fs::write(dir.join("world.dir"), "x".repeat(9_000)).unwrap();
+        assert_eq!(world_dir(), None, "no path is so long");
         for options in [options("openmike"), ConnectionOptions::default()] {
             assert!(find(&options, &state.environment()).unwrap_err().hint.unwrap().contains("openmic"));
         }

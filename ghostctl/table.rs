@@ -1,5 +1,5 @@
 //! Tables and lists of fields as text. On a terminal they are truncated to its width; in a pipe or
-//! a file they are complete.
+//! a file they are complete, one line for each row.
 
 use uuid::Uuid;
 
@@ -35,34 +35,93 @@ impl Table {
         self.rows.push(cells.iter().map(|cell| one_line(cell, usize::MAX - 1)).collect());
     }
 
-    /// The lines of the table, headings first. If `screen` (a width in columns) is too narrow,
-    /// first ids are abbreviated to unique prefixes, then other cells are truncated.
+    /// The lines of the table, headings first. If `screen` (a width in columns) is too narrow, first empty columns are
+    /// left out, then ids are abbreviated to unique prefixes, then other cells are truncated. If that is not enough,
+    /// columns before the last are left out, and a line below names them.
     pub fn render(&self, screen: Option<usize>) -> String {
-        match screen {
-            None => self.lines(&self.rows, &self.widths(&self.rows)),
-            Some(columns) => {
-                let mut rows = self.rows.clone();
-                let room = columns.saturating_sub(2 * self.headings.len().saturating_sub(1));
-                if self.widths(&rows).iter().sum::<usize>() > room {
-                    (0..self.headings.len()).for_each(|column| shorten_ids(&mut rows, column));
-                }
-                let whole: Vec<bool> = (0..self.headings.len()).map(|column| ids(&self.rows, column)).collect();
-                let widths = self.fitting(&rows, room, &whole);
-                for cells in &mut rows {
-                    let last = cells.len().saturating_sub(1);
-                    for (column, (cell, width)) in cells.iter_mut().zip(&widths).enumerate() {
-                        *cell = if column == last { one_line(cell, *width) } else { cut_in_the_middle(cell, *width) };
-                    }
-                }
-                self.lines(&rows, &self.widths(&rows))
+        let Some(columns) = screen else {
+            // A long cell moves the rest of its own row only.
+            let widths: Vec<usize> = self.widths().into_iter().map(|width| width.min(WIDEST)).collect();
+            return self.lines(&widths);
+        };
+        let mut table = self.clone();
+        if table.excess(&table.widths(), columns) > 0 {
+            table.without_empty();
+        }
+        let whole =
+            |table: &Self| -> Vec<bool> { (0..table.headings.len()).map(|column| ids(&table.rows, column)).collect() };
+        let mut whole_columns = whole(&table);
+        if table.excess(&table.widths(), columns) > 0 {
+            (0..table.headings.len()).for_each(|column| shorten_ids(&mut table.rows, column));
+        }
+        let mut left_out = Vec::new();
+        // The first column names the row, and the last says most about it.
+        while table.headings.len() > 2 && table.excess(&table.least(&whole_columns), columns) > 0 {
+            let column = table.headings.len() - 2;
+            left_out.push(table.headings[column]);
+            table.remove(column);
+            whole_columns.remove(column);
+        }
+        let widths = table.fitting(columns, &whole_columns);
+        for cells in &mut table.rows {
+            let last = cells.len().saturating_sub(1);
+            for (column, (cell, width)) in cells.iter_mut().zip(&widths).enumerate() {
+                *cell = if column == last { one_line(cell, *width) } else { cut_in_the_middle(cell, *width) };
+            }
+        }
+        let mut text = table.lines(&table.widths());
+        if !left_out.is_empty() {
+            left_out.reverse();
+            text.push_str(&format!("(left out, because the terminal is narrow: {})\n", left_out.join(", ")));
+        }
+        text
+    }
+
+    /// Removes the columns in which no row has anything. A table without rows keeps its headings.
+    fn without_empty(&mut self) {
+        for column in (0..self.headings.len()).rev() {
+            let is_empty = |row: &Vec<String>| row.get(column).is_none_or(String::is_empty);
+            if !self.rows.is_empty() && self.headings.len() > 1 && self.rows.iter().all(is_empty) {
+                self.remove(column);
             }
         }
     }
 
+    fn remove(&mut self, column: usize) {
+        self.headings.remove(column);
+        for row in self.rows.iter_mut().filter(|row| column < row.len()) {
+            row.remove(column);
+        }
+    }
+
+    /// How many columns more than `columns` the table takes with these widths.
+    fn excess(&self, widths: &[usize], columns: usize) -> usize {
+        let between = 2 * self.headings.len().saturating_sub(1);
+        (widths.iter().sum::<usize>() + between).saturating_sub(columns)
+    }
+
+    fn heading(&self, column: usize) -> usize {
+        self.headings.get(column).map_or(0, |heading| heading.chars().count())
+    }
+
+    /// The least width of each column. Columns marked `whole` (ids) do not shrink, because a truncated id cannot be
+    /// used.
+    fn least(&self, whole: &[bool]) -> Vec<usize> {
+        let mut least = self.widths();
+        let last = least.len().saturating_sub(1);
+        for (column, width) in least.iter_mut().enumerate() {
+            let narrowest = if column == last { LAST_NARROWEST } else { NARROWEST };
+            if column == last || whole.get(column) != Some(&true) {
+                *width = (*width).min(narrowest.max(self.heading(column)));
+            }
+        }
+        least
+    }
+
     /// The width of the widest cell of each column.
-    fn widths(&self, rows: &[Vec<String>]) -> Vec<usize> {
-        let mut widths: Vec<usize> = self.headings.iter().map(|heading| heading.chars().count()).collect();
-        for row in rows {
+    fn widths(&self) -> Vec<usize> {
+        let mut widths: Vec<usize> = (0..self.headings.len()).map(|column| self.heading(column)).collect();
+        for row in &self.rows {
             for (width, cell) in widths.iter_mut().zip(row) {
                 *width = (*width).max(cell.chars().count());
             }
@@ -70,25 +129,21 @@ impl Table {
         widths
     }
 
-    /// The width of each column on a terminal. The last column shrinks first, then always the
-    /// widest. Columns marked `whole` (ids) do not shrink, because a truncated id cannot be used.
-    fn fitting(&self, rows: &[Vec<String>], room: usize, whole: &[bool]) -> Vec<usize> {
-        let mut widths = self.widths(rows);
-        let heading = |column: usize| self.headings.get(column).map_or(0, |heading| heading.chars().count());
+    /// The width of each column on a terminal of this many columns. The last column shrinks first, then always the
+    /// widest.
+    fn fitting(&self, columns: usize, whole: &[bool]) -> Vec<usize> {
+        let (mut widths, least) = (self.widths(), self.least(whole));
         let last = widths.len().saturating_sub(1);
         for (column, width) in widths.iter_mut().enumerate().filter(|(column, _)| *column != last) {
-            *width = (*width).min(WIDEST.max(heading(column)));
+            *width = (*width).min(WIDEST.max(self.heading(column)));
         }
-        let over = |widths: &[usize]| widths.iter().sum::<usize>().saturating_sub(room);
-        let excess = over(&widths);
-        if let Some(width) = widths.last_mut() {
-            let least = LAST_NARROWEST.max(heading(last)).min(*width);
-            *width = width.saturating_sub(excess).max(least);
+        let excess = self.excess(&widths, columns);
+        if let (Some(width), Some(least)) = (widths.last_mut(), least.last()) {
+            *width = width.saturating_sub(excess).max(*least);
         }
-        while over(&widths) > 0 {
-            let can_give = |(column, width): &(usize, &mut usize)| {
-                **width > NARROWEST.max(heading(*column)) && whole.get(*column) != Some(&true)
-            };
+        while self.excess(&widths, columns) > 0 {
+            let can_give =
+                |(column, width): &(usize, &mut usize)| least.get(*column).is_some_and(|least| **width > *least);
             let widest = widths.iter_mut().enumerate().filter(can_give).max_by_key(|(_, width)| **width);
             // On an even narrower terminal the lines wrap.
             let Some((_, width)) = widest else { break };
@@ -97,10 +152,10 @@ impl Table {
         widths
     }
 
-    fn lines(&self, rows: &[Vec<String>], widths: &[usize]) -> String {
+    fn lines(&self, widths: &[usize]) -> String {
         let headings: Vec<String> = self.headings.iter().map(|heading| (*heading).to_owned()).collect();
         let mut text = String::new();
-        for row in std::iter::once(&headings).chain(rows) {
+        for row in std::iter::once(&headings).chain(&self.rows) {
             let mut line = String::new();
             for (cell, width) in row.iter().zip(widths) {
                 line.push_str(cell);
@@ -199,6 +254,56 @@ mod tests {
         assert!(text.contains("output/reports/2026-11-draft.md") && widest(&text) == 60, "{text}");
         let text = table.render(Some(45));
         assert!(text.contains("output/rep") && text.contains("draft.md") && widest(&text) == 45, "{text}");
+    }
+
+    #[test]
+    fn on_a_narrow_terminal_empty_columns_go_first() {
+        let mut table = Table::new(&["AGENT", "NAME", "WHEN", "NEXT", "LAST", "LAST RUN", "CONVERSATION", "ID"]);
+        let id = "01a206d4-d936-7292-a3b0-fc222172ca38";
+        let blank = String::new;
+        table.row([
+            "chora".into(),
+            "morning".into(),
+            "0 7 * * 1-5 UTC".into(),
+            blank(),
+            blank(),
+            blank(),
+            blank(),
+            id.into(),
+        ]);
+        let text = table.render(Some(60));
+        assert!(text.contains("0 7 * * 1-5 UTC") && !text.contains("CONVERSATION") && widest(&text) <= 60, "{text}");
+        // With room, and in a pipe, they stay.
+        for wide in [table.render(Some(200)), table.render(None)] {
+            assert!(wide.contains("CONVERSATION") && wide.contains(id), "{wide}");
+        }
+        assert!(Table::new(&["AGENT", "GOAL"]).render(Some(4)).contains("GOAL"), "no rows");
+    }
+
+    #[test]
+    fn columns_for_which_there_is_no_room_are_named() {
+        let mut table = Table::new(&["AGENT", "STARTED", "AGE", "ROUNDS", "ABOUT"]);
+        table.row([
+            "chora".into(),
+            "2026-11-21 23:08:00+01".into(),
+            "3m".into(),
+            "7".into(),
+            "write it down now".into(),
+        ]);
+        let text = table.render(Some(40));
+        assert!(text.contains("chora") && text.contains("write it") && !text.contains("  7  "), "{text}");
+        assert!(text.lines().last().unwrap().contains("ROUNDS"), "{text}");
+        assert!(text.lines().take(2).all(|line| line.chars().count() <= 40), "{text}");
+    }
+
+    #[test]
+    fn a_long_cell_in_a_pipe_moves_its_own_row_only() {
+        let mut table = Table::new(&["A", "ABOUT", "B"]);
+        table.row(["1".into(), "x\u{2028}\n".repeat(500), "y".into()]);
+        table.row(["2".into(), "short".into(), "z".into()]);
+        let text = table.render(None);
+        assert_eq!(text.lines().count(), 3);
+        assert!(!text.contains('\u{2028}') && text.lines().nth(2).unwrap().len() < 70, "{text}");
     }
 
     #[test]

@@ -143,12 +143,17 @@ fn escape_bidi(text: &str) -> String {
     plain
 }
 
+/// Whether a character would end the line, or control the terminal.
+fn breaks_line(c: char) -> bool {
+    c.is_control() || matches!(c, '\u{2028}' | '\u{2029}')
+}
+
 /// The text as one line of at most `max` characters. Control characters and line breaks become
 /// spaces, direction characters are escaped, and `…` marks a truncation.
 pub fn one_line(text: &str, max: usize) -> String {
     let text = escape_bidi(text);
     let mut line: String =
-        text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(max.saturating_add(1)).collect();
+        text.chars().map(|c| if breaks_line(c) { ' ' } else { c }).take(max.saturating_add(1)).collect();
     if line.chars().count() > max {
         line = line.chars().take(max.saturating_sub(1)).collect();
         line.push('…');

@@ -17,6 +17,10 @@ use crate::failure::Failure;
 
 /// Files of a data directory whose world has run before. A daemon removes its socket when it stops, but not the others.
 const HAS_RUN: [&str; 3] = [SOCKET, "world.id", "ghost.db"];
+/// The file of a data directory with the path of the world directory. `src/daemon/data_dir.rs` writes it.
+const MADE_BY: &str = "world.dir";
+/// Longest path that is read from it, in bytes.
+const PATH_MAX: u64 = 4_096;
 /// The directory of the pointers, in the state directory. `src/daemon/pointer.rs` writes them.
 const RUNNING: &str = ".running";
 /// Largest pointer that is read, in bytes.
@@ -39,6 +43,17 @@ pub struct World {
     held: Option<bool>,
 }
 
+/// A world that has run, and that no daemon runs now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stopped {
+    /// Its name.
+    pub name: String,
+    /// Whether it was shut down. Otherwise its daemon ended without an orderly stop.
+    pub shut_down: bool,
+    /// The directory of its files, if that is known.
+    pub world_dir: Option<PathBuf>,
+}
+
 impl World {
     /// Whether it has this name.
     pub fn is_called(&self, name: &str) -> bool {
@@ -48,6 +63,27 @@ impl World {
     /// Whether a daemon runs it. The existence of a file proves nothing: files survive `kill -9`.
     pub fn runs(&self) -> bool {
         self.held.unwrap_or_else(|| self.endpoint.listens())
+    }
+
+    /// What is known of it, if no daemon runs it.
+    pub fn stopped(&self) -> Stopped {
+        // An orderly stop removes the socket and the pointer.
+        let socket = match &self.endpoint {
+            Endpoint::Unix(path) => path.exists(),
+            Endpoint::Tcp { .. } => false,
+        };
+        Stopped { name: self.name.clone(), shut_down: !socket && self.held.is_none(), world_dir: self.world_dir() }
+    }
+
+    /// The directory of its files, if the data directory names it.
+    fn world_dir(&self) -> Option<PathBuf> {
+        let path = self.data_dir.join(MADE_BY);
+        if !path.metadata().is_ok_and(|about| about.is_file() && about.len() <= PATH_MAX) {
+            return None;
+        }
+        let text = std::fs::read_to_string(path).ok()?;
+        let line = text.trim_end_matches('\n');
+        (line.starts_with('/') && !line.contains(char::is_control)).then(|| PathBuf::from(line))
     }
 
     /// Whether a daemon may run it. Unlike [`runs`](Self::runs), it connects to nothing.

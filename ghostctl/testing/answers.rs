@@ -188,11 +188,25 @@ async fn limits_are_shown_and_filtered() {
 }
 
 #[tokio::test]
+async fn a_sent_message_says_if_its_receiver_does_not_take_it_now() {
+    let client = TestClient::new(Fake::default());
+    assert_eq!(client.run(&["--json", "send", "ada", "hello"]).await.json()["waits"], Value::Null);
+    let waits = client.run(&["--json", "send", "idle", "hello"]).await.json();
+    assert_eq!((&waits["message_id"], &waits["waits"]), (&json!("m"), &json!("idle is stopped; start it")));
+    assert!(client.run(&["send", "idle", "hello"]).await.out.ends_with("\nidle is stopped; start it\n"));
+}
+
+#[tokio::test]
 async fn a_turn_is_shown_with_its_whole_journal() {
     let client = TestClient::new(Fake::default().rows(450));
     let turn = client.run(&["--json", "turn", "show", "t"]).await.json();
     let steps: Vec<i64> = turn["steps"].as_array().unwrap().iter().map(|step| step["seq"].as_i64().unwrap()).collect();
     assert!(steps.iter().copied().eq(1..=450));
+    // Raw, each step is one line of JSON.
+    let raw = client.run(&["turn", "show", "t", "--raw"]).await;
+    let lines: Vec<Value> = raw.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(lines.len() == 450 && lines[449]["seq"] == 450 && lines[449]["step"] == "note");
+    assert_eq!(client.run(&["turn", "show", "t", "--raw", "--full"]).await.code, 2);
 }
 
 #[tokio::test]

@@ -183,11 +183,11 @@ impl Fake {
         }
     }
 
-    /// The rows of a page, and the next cursor.
+    /// The rows of a page, and the next cursor. Without a limit the daemon chooses the size of a page.
     pub fn page(&self, limit: u32, cursor: &str) -> (std::ops::Range<u32>, String) {
         let rows = self.script().rows;
         let start: u32 = cursor.parse().unwrap_or(0);
-        let end = start.saturating_add(limit).min(rows);
+        let end = start.saturating_add(if limit == 0 { 200 } else { limit }).min(rows);
         (start..end, if end < rows { end.to_string() } else { String::new() })
     }
 }

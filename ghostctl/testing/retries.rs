@@ -74,6 +74,27 @@ async fn an_unreachable_daemon_is_unavailable_and_a_hanging_one_is_a_timeout() {
 }
 
 #[tokio::test]
+async fn a_named_world_that_was_shut_down_is_said_to_be_so() {
+    let state = tempfile::tempdir().unwrap();
+    let dir = state.path().join("desk");
+    std::fs::create_dir(&dir).unwrap();
+    std::fs::write(dir.join("world.id"), "desk\n").unwrap();
+    std::fs::write(dir.join("world.dir"), "/srv/worlds/desk\n").unwrap();
+    let environment = crate::discovery::Environment { state_dir: Some(state.path().to_owned()), ..Default::default() };
+    let run = async |args: &[&str]| {
+        let args = std::iter::once(&"ghostctl").chain(args).map(std::ffi::OsString::from);
+        let (mut err, out) = (Vec::new(), &mut crate::output::Output::new(Box::new(std::io::sink()), None));
+        let code = crate::cli::run(args, &environment, out, &mut err).await;
+        (code, serde_json::from_slice::<serde_json::Value>(&err).unwrap())
+    };
+    let (code, refusal) = run(&["--world", "desk", "--json", "status"]).await;
+    assert_eq!((code, refusal["code"].as_str()), (5, Some("unavailable")));
+    let message = refusal["error"].as_str().unwrap();
+    assert!(message.contains("`desk`") && !message.contains("refused") && !message.contains("os error"), "{message}");
+    assert!(refusal["hint"].as_str().unwrap().contains("`ghostd up /srv/worlds/desk`"), "{refusal}");
+}
+
+#[tokio::test]
 async fn the_wait_option_waits_for_a_daemon_that_starts_later() {
     let dir = tempfile::tempdir().unwrap();
     let socket = dir.path().join("g.sock");

@@ -204,10 +204,11 @@ unary!(Tools {
 );
 
 unary!(Messages {
-    send(SendRequest) -> SendResponse = |_fake, _asked| SendResponse {
+    send(SendRequest) -> SendResponse = |_fake, asked| SendResponse {
         message_id: "m".into(),
         seq: 4,
         root_id: "r".into(),
+        waits: (asked.agent_id == "idle").then(|| "idle is stopped; start it".into()),
     };
     ask(AskRequest) -> AskResponse = |fake, _asked| fake.script().reply.clone();
     list_dead(ListDeadRequest) -> ListDeadResponse = |fake, asked| {

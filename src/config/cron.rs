@@ -23,21 +23,26 @@ impl Plan {
     ///
     /// `NotFound` for an unknown model or webhook, with the nearest name.
     pub fn check_job(&self, mode: &JobMode) -> Result<(), Refusal> {
-        let Some(turn) = mode.own_turn() else { return Ok(()) };
-        if let Some(model) = &turn.model {
-            self.model_named(&self.llm.default_provider, model)?;
-        }
-        if let Target::Webhook { webhook, .. } = &turn.target
-            && !self.webhooks.contains_key(webhook)
-        {
-            let near = nearest(webhook, self.webhooks.keys().map(String::as_str));
-            let refusal = Refusal::not_found("webhook", webhook, near).details(json!({ "field": "to" }));
-            return Err(match near {
-                Some(_) => refusal,
-                None => refusal.hint("webhooks are named under channels.webhooks in world-config.yaml"),
-            });
-        }
-        Ok(())
+        self.job_faults(mode).into_iter().next().map_or(Ok(()), Err)
+    }
+
+    /// All that [`check_job`](Self::check_job) would refuse.
+    pub(crate) fn job_faults(&self, mode: &JobMode) -> Vec<Refusal> {
+        let Some(turn) = mode.own_turn() else { return Vec::new() };
+        let model = turn.model.as_ref();
+        let model = model.and_then(|model| self.model_named(&self.llm.default_provider, model).err());
+        let webhook = match &turn.target {
+            Target::Webhook { webhook, .. } if !self.webhooks.contains_key(webhook) => {
+                let near = nearest(webhook, self.webhooks.keys().map(String::as_str));
+                let refusal = Refusal::not_found("webhook", webhook, near).details(json!({ "field": "to" }));
+                Some(match near {
+                    Some(_) => refusal,
+                    None => refusal.hint("webhooks are named under channels.webhooks in world-config.yaml"),
+                })
+            }
+            _ => None,
+        };
+        model.into_iter().chain(webhook).collect()
     }
 
     /// Checks that `agent_id` may deliver the final text of its job to this target.

@@ -7,9 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use ghost_domain::chat::ChatWake;
 use ghost_domain::schedule::mode::LAST;
 use ghost_domain::schedule::slots::first_slot;
-use ghost_domain::schedule::{JobMode, Target, When};
+use ghost_domain::schedule::{JobMode, JobOptions, Payload, Session, Target, When};
 use ghost_domain::text::nearest;
-use ghost_domain::{AgentId, Declared, DeclaredChannel, DeclaredJob, Refusal, Timestamp};
+use ghost_domain::{AgentId, Code, Declared, DeclaredChannel, DeclaredJob, Refusal, Timestamp};
 
 use crate::plan::Plan;
 use crate::problem::Hint;
@@ -86,7 +86,7 @@ fn jobs(
         if let Some((field, agent_id)) = &entry.agent {
             check_agent(field, agent_id, ids);
         }
-        if let Some((field, when)) = &entry.when {
+        for (field, when) in &entry.whens {
             check_when(field, when, world.limits.cron_gap_seconds);
         }
         if let Some((field, text)) = &entry.message {
@@ -96,7 +96,10 @@ fn jobs(
                 field.error(message, "write the long part to a file and name its path");
             }
         }
-        let (Some((_, agent_id)), Some((name_field, name))) = (&entry.agent, &entry.name) else { continue };
+        let (Some((_, agent_id)), Some((name_field, name))) = (&entry.agent, &entry.name) else {
+            check_without_owner(entry, plan, channels);
+            continue;
+        };
         if let Some(line) = lines.insert((agent_id.clone(), name.clone()), name_field.line()) {
             let message = format!("`{agent_id}` has a job `{name}` already, on line {line}");
             name_field.error(message, "give one of the two another name");
@@ -108,7 +111,7 @@ fn jobs(
             entry.field.error(message, "remove some, or raise the limit");
         }
         let Some(mode) = mode(entry, plan, agent_id, name, channels) else { continue };
-        let (Some((_, when)), Some((_, message))) = (&entry.when, &entry.message) else { continue };
+        let ([(_, when)], Some((_, message))) = (&entry.whens[..], &entry.message) else { continue };
         found.push(DeclaredJob {
             agent_id: agent_id.clone(),
             name: name.clone(),
@@ -133,7 +136,7 @@ fn check_when(field: &Field<'_>, when: &When, gap_seconds: u32) {
     }
 }
 
-/// The job's mode, after checking its model, webhook and channel.
+/// The job's mode, after checking all its settings, and its model, webhook and channel. `None` if a setting is wrong.
 fn mode(
     entry: &CronEntry<'_>,
     plan: &Plan,
@@ -142,21 +145,31 @@ fn mode(
     channels: &[DeclaredChannel],
 ) -> Option<JobMode> {
     let report = |mut refusal: Refusal| {
-        let named = refusal.details.as_ref().and_then(|details| details.get("field")?.as_str());
-        let field = named.and_then(|named| entry.fields.get(named)).unwrap_or(&entry.field);
+        let field = named_field(&refusal).and_then(|named| entry.fields.get(named)).unwrap_or(&entry.field);
         // The world file calls this setting `timeout`, and it is a duration.
         refusal.message = refusal.message.replace("timeout_seconds", "timeout");
         refusal.hint = refusal.hint.map(|hint| hint.replace("timeout_seconds", "timeout"));
         field.refused(refusal, "check that it matches the other settings of the job");
     };
-    let mode = match JobMode::parse(entry.options.clone(), None, agent_id, name, &plan.limits) {
-        Ok(mode) => mode,
-        Err(refusal) => {
-            report(refusal);
-            return None;
+    let mut options = entry.options.clone();
+    let mut is_right = true;
+    // A setting that is refused is left out, and the rest is checked. Each round leaves one out, so they end.
+    let mode = loop {
+        match JobMode::parse(options.clone(), None, agent_id, name, &plan.limits) {
+            Ok(mode) => break Some(mode),
+            Err(refusal) => {
+                is_right = false;
+                let rest = without(&options, &refusal);
+                report(refusal);
+                match rest {
+                    Some(rest) => options = rest,
+                    None => break None,
+                }
+            }
         }
     };
-    if let Err(refusal) = plan.check_job(&mode) {
+    let mode = mode?;
+    for refusal in plan.job_faults(&mode) {
         report(refusal);
     }
     if let Some(Target::Channel(named)) = mode.own_turn().map(|turn| &turn.target)
@@ -170,7 +183,47 @@ fn mode(
         };
         field.warn(format!("`chat_channels` has no channel `{}`", field.shown()), hint);
     }
-    Some(mode)
+    is_right.then_some(mode)
+}
+
+/// Checks the settings of a job whose agent or name is missing or wrong, as far as they do not depend on it.
+fn check_without_owner(entry: &CronEntry<'_>, plan: &Plan, channels: &[DeclaredChannel]) {
+    // A webhook has a thread for each job; any name gives one.
+    let (agent_id, name) = (entry.agent.as_ref().map(|(_, id)| id.clone()), "job");
+    if let Some(agent_id) = agent_id.or_else(|| "agent".parse().ok()) {
+        mode(entry, plan, &agent_id, name, channels);
+    }
+}
+
+/// The option that a refusal is about.
+fn named_field(refusal: &Refusal) -> Option<&str> {
+    refusal.details.as_ref()?.get("field")?.as_str()
+}
+
+/// The options without the one that was refused. `None` if nothing can be left out.
+fn without(options: &JobOptions, refusal: &Refusal) -> Option<JobOptions> {
+    let mut rest = options.clone();
+    let payload = options.payload.or(options.session.map(Session::payload));
+    let is_choice = refusal.code == Code::PayloadMismatch && named_field(refusal) != Some("session");
+    if is_choice && payload == Some(Payload::SystemEvent) {
+        // The option belongs to a turn of its own. Then the others may be right, too, so they are judged as those of
+        // such a turn: otherwise one mistake would be reported for each of them.
+        (rest.payload, rest.session) = (Some(Payload::AgentTurn), None);
+        return Some(rest);
+    }
+    match named_field(refusal)? {
+        "session" => (rest.session, rest.payload) = (None, None),
+        "payload" => rest.payload = None,
+        "wake" => rest.wake = None,
+        "deliver" => rest.deliver = None,
+        // The text is as wrong for any delivery; without it, a webhook would be missing.
+        "to" => (rest.to, rest.deliver) = (None, None),
+        "timeout_seconds" => rest.timeout_seconds = None,
+        "max_rounds" => rest.max_rounds = None,
+        "model" => rest.model = None,
+        _ => return None,
+    }
+    (rest != *options).then_some(rest)
 }
 
 #[cfg(test)]

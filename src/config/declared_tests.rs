@@ -78,6 +78,37 @@ fn every_mistake_has_its_line_and_a_hint() {
 }
 
 #[test]
+fn all_mistakes_of_one_job_are_reported_and_none_that_follows_from_another() {
+    for (job, fields) in [
+        ("agent: chorra, name: a, cron: '61 * * * *', message: x, model: hugee", &["agent", "cron", "model"][..]),
+        ("agent: chora, name: a, cron: '61 * * * *', zone: Europe/Berlim, message: x", &["cron", "zone"]),
+        ("agent: chora, name: a, every: 0s, anchor: soon, message: x", &["anchor", "every"]),
+        ("agent: chora, name: a, every: 1s, at: soon, message: x", &["", "at", "every"]),
+        (
+            "agent: chora, name: a, every: 1h, message: x, timeout: 20h, max_rounds: 999999, model: hugee",
+            &["max_rounds", "model", "timeout"],
+        ),
+        ("agent: chora, name: a, every: 1h, message: x, deliver: webhook, to: ops, model: hugee", &["model", "to"]),
+        (
+            "agent: chora, name: a, every: 1h, message: x, deliver: none, to: desk, wake: next-heartbeat",
+            &["to", "wake"],
+        ),
+        // That the other settings belong to a turn of its own, too, is the same mistake.
+        ("agent: chora, name: a, every: 1h, message: x, session: main, timeout: 5m, max_rounds: 3", &["timeout"]),
+        ("agent: chora, name: a, every: 1h, message: x, session: main, timeout: 20h", &["timeout", "timeout"]),
+        ("name: a/b, every: 1h, message: x, timeout: 20h, to: a b", &["", "name", "timeout", "to"]),
+    ] {
+        let world = with(&format!("cron:\n  - {{ {job} }}\n"));
+        let all = world.load().map(|_| ()).unwrap_err();
+        let errors = all.0.iter().filter(|problem| problem.severity == crate::Severity::Error);
+        let mut found: Vec<&str> =
+            errors.map(|problem| problem.field.strip_prefix("cron[0]").unwrap().trim_start_matches('.')).collect();
+        found.sort_unstable();
+        assert_eq!(found, fields, "{job}: {all}");
+    }
+}
+
+#[test]
 fn questionable_settings_are_warnings() {
     let world = with(
         "cron:\n  - { agent: chora, name: a, every: 1h, message: x, to: dessk }\nchat_channels: { desk: { members: [mux] } }\n",

@@ -14,6 +14,8 @@ use ghost_domain::tool_catalogue;
 pub struct ExtraTools {
     full: BTreeSet<String>,
     short: BTreeMap<String, BTreeSet<String>>,
+    /// Toolboxes whose manifest has an error.
+    broken: BTreeSet<String>,
 }
 
 impl ExtraTools {
@@ -24,13 +26,21 @@ impl ExtraTools {
         self.full.insert(full);
     }
 
+    /// Says that the manifest of a toolbox has an error. Then a word that names one of its tools is taken as it is: the
+    /// error is reported, and that the tool is missing would only follow from it. Such a world does not start.
+    pub fn broken(&mut self, toolbox: &str) {
+        self.broken.insert(toolbox.to_owned());
+    }
+
     /// The tools that a word in a group or tool list stands for, catalogue included. Empty if the
     /// word is unknown, or if a short name could mean several tools.
     #[must_use]
     pub fn expand(&self, word: &str) -> BTreeSet<String> {
         let mut found: BTreeSet<String> = tool_catalogue::expand(word).into_iter().map(str::to_owned).collect();
         let word = word.trim().to_ascii_lowercase();
-        if word.contains('*') {
+        if word.split_once('.').is_some_and(|(toolbox, _)| self.broken.contains(toolbox)) {
+            found.insert(word);
+        } else if word.contains('*') {
             found.extend(self.full.iter().filter(|name| tool_catalogue::glob(&word, name)).cloned());
         } else if found.is_empty() {
             if self.full.contains(&word) {

@@ -90,6 +90,10 @@ fn read_of(path: &Path, root: &Path, max: u64) -> Result<String, Unread> {
         return Err(Unread::whole(format!("the file is larger than {max} bytes"), "shorten it, or split it up"));
     }
     let line_of = |bytes: &[u8]| bytes.iter().filter(|byte| **byte == b'\n').count() + 1;
+    if is_utf16(&bytes) {
+        let message = "the file is UTF-16".to_owned();
+        return Err(Unread { line: 1, message, hint: "save it as UTF-8" });
+    }
     if let Some(at) = bytes.iter().position(|byte| *byte == 0) {
         let (line, message) = (line_of(&bytes[..at]), "there is a NUL byte here".to_owned());
         return Err(Unread { line, message, hint: "remove it, and save the file as UTF-8" });
@@ -101,6 +105,17 @@ fn read_of(path: &Path, root: &Path, max: u64) -> Result<String, Unread> {
             Err(Unread { line, message: "the file is not UTF-8 here".to_owned(), hint: "save it as UTF-8" })
         }
     }
+}
+
+/// Whether a file is UTF-16: it begins with that byte order mark, or every second byte of its beginning is NUL, as in a
+/// text of Latin letters.
+pub(crate) fn is_utf16(bytes: &[u8]) -> bool {
+    let begin = bytes.get(..bytes.len().min(64)).unwrap_or_default();
+    let nul_at = |offset: usize| begin.iter().skip(offset).step_by(2).filter(|byte| **byte == 0).count();
+    let most = begin.len() / 2 * 3 / 4;
+    begin.starts_with(&[0xff, 0xfe])
+        || begin.starts_with(&[0xfe, 0xff])
+        || (begin.len() >= 4 && ((nul_at(1) > most && nul_at(0) == 0) || (nul_at(0) > most && nul_at(1) == 0)))
 }
 
 /// Opens the regular file at `path`. Returns `None` for any other kind of file: opening a pipe
@@ -217,6 +232,10 @@ mod tests {
         assert!(problem(&root, &root, 100).contains("error: f: "));
         std::fs::write(root.join("nul"), b"one\ntwo\0\n").unwrap();
         assert!(problem(&root.join("nul"), &root, 100).contains("f:2: "));
+        std::fs::write(root.join("wide"), "id: x\n".encode_utf16().flat_map(u16::to_be_bytes).collect::<Vec<u8>>())
+            .unwrap();
+        assert!(problem(&root.join("wide"), &root, 100).contains("UTF-16"));
+        assert!(!is_utf16(b"\0\0\0\0") && !is_utf16(b"abc\0") && !is_utf16(b"") && is_utf16(b"\xff\xfea\0"));
         let (pipe, mode) = (root.join("pipe"), Mode::RUSR | Mode::WUSR);
         rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, mode, 0).unwrap();
         assert!(problem(&pipe, &root, 100).contains("error: f: "));

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::plan::Plan;
-use crate::problem::Problems;
+use crate::problem::{Problem, Problems};
 
 /// A directory `demo` with a world in it. It is removed on drop.
 pub struct World {
@@ -108,11 +108,16 @@ impl World {
     /// Loads a world that must be invalid. Returns every problem, with paths relative to the world.
     pub fn problems(&self) -> String {
         let problems = self.load().map(|_| ()).unwrap_err();
-        problems.to_string().replace(&format!("{}/", self.dir().display()), "")
+        each(&problems.0).replace(&format!("{}/", self.dir().display()), "")
     }
 
     /// The warnings of a world that must be valid.
     pub fn warnings(&self) -> String {
-        Problems(self.plan().warnings).to_string().replace(&format!("{}/", self.dir().display()), "")
+        each(&self.plan().warnings).replace(&format!("{}/", self.dir().display()), "")
     }
+}
+
+/// Each problem as a text of its own, also those that people read as one group.
+fn each(problems: &[Problem]) -> String {
+    problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
 }

@@ -11,6 +11,7 @@ use ghost_domain::grantee::grantees;
 use ghost_domain::knowledge::{check_content, check_entry_id, check_tags, check_title};
 use ghost_domain::{Grantee, KnowledgeSeed, Limits, Refusal};
 
+use crate::comment;
 use crate::files::{first_line, names_in, read_text};
 use crate::grantees::People;
 use crate::node::Node;
@@ -82,6 +83,12 @@ fn seed(text: &str, people: &People<'_>, limits: &Limits, file: &FileReport<'_>)
     }
     // Agents read the head, so it must not contain values of environment variables.
     let node = yaml::parse(&head, file, &|_| None)?;
+    let lines: Vec<&str> = head.lines().collect();
+    if let Some(at) = lines.iter().position(|line| line.starts_with("title:"))
+        && let Some(comment) = comment::in_text(&lines[at..=at])
+    {
+        file.warn(at + 1, "title", comment.message, comment.hint);
+    }
     let text_line = (head.lines().count() + 2).min(text.lines().count());
     entry(&node, (text_line, body), people, limits, file)
 }

@@ -8,6 +8,7 @@ pub mod access;
 mod agents_and_teams;
 mod archetype;
 mod archetype_config;
+mod comment;
 mod cron;
 mod dangerous;
 mod declared;
@@ -18,6 +19,7 @@ mod files;
 #[cfg(test)]
 mod fixture;
 mod grantees;
+pub mod grouped;
 mod headings;
 mod heartbeat;
 #[cfg(test)]

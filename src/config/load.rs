@@ -116,8 +116,13 @@ fn resolve(paths: &WorldPaths, node: &Node, file: &FileReport<'_>, env: Env<'_>)
     let bases = Bases::of(&paths.dir);
     let toolboxes = toolbox::toolboxes(&world.toolboxes, &bases, report, env);
     let mut extra = ExtraTools::default();
-    for toolbox in toolboxes.values() {
+    for (source, toolbox) in &toolboxes {
         toolbox.allowed.iter().for_each(|tool| extra.insert(&toolbox.name, tool));
+        if toolbox.is_broken {
+            // Its name may be what is wrong. Then the directory shows what the others call it.
+            let directory = Path::new(source).parent().and_then(Path::file_name).and_then(|name| name.to_str());
+            [Some(toolbox.name.as_str()), directory].into_iter().flatten().for_each(|name| extra.broken(name));
+        }
     }
     let sources = SkillSources { named: world.skill_roots.as_deref(), bundled: &world.bundled_skills };
     let (skills, of_skills) = read_skills(&sources, &toolboxes, &bases, &mut extra, (report, env));

@@ -259,6 +259,8 @@ impl Plan {
         let within = ["archetype", "knowledge", "skills", "snippets"].map(|name| self.dir.join(name));
         let named = self.llm.providers.values().filter_map(|provider| provider.dir.as_ref());
         let named = named.chain(self.skills.roots()).chain(self.job.as_ref().map(|job| &job.input));
+        // A link may name a skill outside of the roots.
+        let named = named.chain(self.skills.all().values().map(|skill| &skill.root));
         let named = named.chain(self.toolboxes.values().map(|toolbox| &toolbox.dir));
         let memory = data_dir.map(|dir| dir.join(MEMORY));
         let whole = [Some(self.dir.as_path()), data_dir];

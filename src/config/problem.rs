@@ -98,6 +98,19 @@ impl Problem {
     pub fn bare(&self) -> impl fmt::Display + '_ {
         Bare(self)
     }
+
+    /// The file, the line and the field, as far as there are any.
+    #[must_use]
+    pub fn place(&self) -> String {
+        let mut place = self.file.display().to_string();
+        if self.line > 0 {
+            place.push_str(&format!(":{}", self.line));
+        }
+        if !self.field.is_empty() {
+            place.push_str(&format!(": {}", self.field));
+        }
+        place
+    }
 }
 
 impl fmt::Display for Problem {
@@ -111,14 +124,7 @@ struct Bare<'p>(&'p Problem);
 impl fmt::Display for Bare<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self(problem) = self;
-        write!(f, "{}", problem.file.display())?;
-        if problem.line > 0 {
-            write!(f, ":{}", problem.line)?;
-        }
-        if !problem.field.is_empty() {
-            write!(f, ": {}", problem.field)?;
-        }
-        write!(f, ": {}\n  hint: {}", problem.message, problem.hint)
+        write!(f, "{}: {}\n  hint: {}", problem.place(), problem.message, problem.hint)
     }
 }
 
@@ -158,20 +164,6 @@ impl Problems {
         (errors, self.0.len() - errors)
     }
 }
-
-impl fmt::Display for Problems {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, problem) in self.0.iter().enumerate() {
-            if index > 0 {
-                writeln!(f)?;
-            }
-            write!(f, "{problem}")?;
-        }
-        Ok(())
-    }
-}
-
-impl std::error::Error for Problems {}
 
 #[cfg(test)]
 mod tests {

@@ -3,7 +3,7 @@
 //! This module must never grow without limit, or show the value of an environment variable. A
 //! substituted value is replaced by its reference.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::path::{Path, PathBuf};
 
 use ghost_domain::text::nearest;
@@ -23,6 +23,7 @@ pub struct Report {
     found: RefCell<Vec<Problem>>,
     /// The number of problems that are not kept, and the highest severity among them.
     dropped: RefCell<(usize, Option<Severity>)>,
+    errors: Cell<usize>,
     substituted: RefCell<Vec<(String, String)>>,
 }
 
@@ -68,8 +69,17 @@ impl Report {
         }
     }
 
+    /// The number of errors so far. A reader that compares it before and after knows whether there was one.
+    #[must_use]
+    pub fn errors(&self) -> usize {
+        self.errors.get()
+    }
+
     /// Adds a problem.
     pub(crate) fn push(&self, problem: Problem) {
+        if problem.severity == Severity::Error {
+            self.errors.set(self.errors.get() + 1);
+        }
         let mut found = self.found.borrow_mut();
         if found.len() < PROBLEMS_MAX {
             found.push(problem);

@@ -38,8 +38,12 @@ pub(crate) fn read_skills(
 ) -> (SkillSet, Vec<ToolboxPlan>) {
     let (mut skills, mut found) = (SkillSet::default(), Vec::<ToolboxPlan>::new());
     read_bundled(sources.bundled, &mut skills, env);
+    let own = bases.world().map(|world| (world, world.join("skills")));
     for root in roots(sources.named, toolboxes, bases, report) {
-        skills.read_root(&root, None, env);
+        match own.as_ref().filter(|(_, own)| *own == root) {
+            Some((world, _)) => skills.read_own_root(&root, world, env),
+            None => skills.read_root(&root, None, env),
+        }
     }
     for skipped in skills.skipped() {
         let hint = "repair or remove it; agents do not get it";

@@ -137,7 +137,13 @@ fn read_proof_at_rest(
 }
 
 fn start(options: &DemoOptions) -> Result<Daemon, Refusal> {
-    Daemon::start(&options.program, &options.world_dir, &options.dir.join(DATA), &options.dir.join(INPUT))
+    Daemon::start(
+        &options.program,
+        &options.world_dir,
+        &options.dir.join(DATA),
+        &options.dir.join(INPUT),
+        options.style.verbose,
+    )
 }
 
 /// Shows the output of a daemon, if the output is verbose.

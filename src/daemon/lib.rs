@@ -11,6 +11,7 @@ mod descriptors;
 mod environment;
 mod expectation;
 mod failure;
+mod folds;
 mod job;
 mod loading;
 mod main_job;

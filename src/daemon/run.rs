@@ -106,8 +106,8 @@ pub async fn run(options: Options, mut stop: watch::Receiver<bool>) -> Result<()
     };
     let read = reading::read(&files, options.data_dir, options.input, clock, &sqlite, stopped).await?;
     let Some(Read { loaded, input, data_dir, workspace, store }) = read else { return Ok(()) };
-    for warning in &loaded.plan.warnings {
-        tracing::warn!("{}", warning.bare());
+    for group in ghost_config::grouped::grouped(&loaded.plan.warnings) {
+        tracing::warn!("{}", group.bare());
     }
     if let Some(warning) = descriptors::raise_and_check(&loaded.plan.limits) {
         tracing::warn!("{warning}");

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ghost_domain::event::{Event, EventFilter};
 use ghost_domain::usage::Spending;
@@ -11,7 +11,8 @@ use ghost_operations::feed::Subscription;
 use ghost_store::Store;
 
 use crate::expectation::Expectation;
-use crate::narration::Narrator;
+use crate::folds::Folds;
+use crate::narration::{Narrator, Sentence};
 use crate::page::Style;
 
 /// The beginning of the lines with the daemon's addresses. Lines about agents' work come after
@@ -23,8 +24,29 @@ pub(crate) const RESULT: &str = "  result  ";
 /// The output for progress. A clone writes to the same output.
 #[derive(Clone)]
 pub struct Terminal {
-    out: Arc<Mutex<Box<dyn Write + Send>>>,
+    out: Arc<Mutex<Out>>,
     style: Style,
+}
+
+/// What all clones share.
+struct Out {
+    writer: Box<dyn Write + Send>,
+    folds: Folds,
+    /// The time from which sentences count.
+    begun: Timestamp,
+}
+
+impl Out {
+    fn lines(&mut self, lines: impl IntoIterator<Item = String>) {
+        // The daemon continues if its terminal is closed.
+        let _ =
+            lines.into_iter().try_for_each(|line| writeln!(self.writer, "{line}")).and_then(|()| self.writer.flush());
+    }
+
+    fn say(&mut self, sentences: &[Sentence], style: &Style) {
+        let begun = self.begun;
+        self.lines(sentences.iter().map(|sentence| style.lay_out(sentence, begun)));
+    }
 }
 
 impl Terminal {
@@ -35,7 +57,8 @@ impl Terminal {
 
     /// A terminal that writes to `out` in a style.
     pub fn styled(out: impl Write + Send + 'static, style: Style) -> Self {
-        Self { out: Arc::new(Mutex::new(Box::new(out))), style }
+        let out = Out { writer: Box::new(out), folds: Folds::default(), begun: Timestamp(0) };
+        Self { out: Arc::new(Mutex::new(out)), style }
     }
 
     /// A terminal that shows nothing.
@@ -45,9 +68,25 @@ impl Terminal {
     }
 
     fn line(&self, text: &str) {
-        let mut out = self.out.lock().unwrap_or_else(PoisonError::into_inner);
-        // The daemon continues if its terminal is closed.
-        let _ = writeln!(out, "{text}").and_then(|()| out.flush());
+        let mut out = self.locked();
+        // What was only counted comes before what follows it.
+        let rest = out.folds.rest();
+        out.say(&rest, &self.style);
+        out.lines([text.to_owned()]);
+    }
+
+    fn locked(&self) -> MutexGuard<'_, Out> {
+        self.out.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Prints the sentence of an event. Repeats are counted.
+    fn tell(&self, sentence: Option<Sentence>, now: Timestamp) {
+        let mut out = self.locked();
+        let sentences = match sentence {
+            Some(sentence) => out.folds.take(sentence),
+            None => out.folds.due(now),
+        };
+        out.say(&sentences, &self.style);
     }
 
     /// Prints that the world runs, with its data directory, its workspace if that is elsewhere, and its addresses.
@@ -151,15 +190,14 @@ impl Terminal {
     /// events; the event feed has all of them.
     pub async fn watch(self, store: Store, begun: Timestamp) {
         let mut narrator = Narrator::new(self.style.verbose);
+        self.locked().begun = begun;
         loop {
             let Ok(mut events) = Subscription::open(&store, None, EventFilter::default(), true).await else { return };
             loop {
                 match events.next().await {
                     Ok(Some(event)) => {
                         log(&event);
-                        if let Some(sentence) = narrator.take(&event) {
-                            self.line(&self.style.lay_out(&sentence, begun));
-                        }
+                        self.tell(narrator.take(&event), event.ts);
                     }
                     Ok(None) => return,
                     Err(_) => break,

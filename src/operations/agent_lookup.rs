@@ -4,7 +4,7 @@
 //! This module must never give or execute an order. [`crate::agents`] does that.
 
 use ghost_domain::event::{EventKind, NewEvent};
-use ghost_domain::{Agent, AgentId, AgentKind, Code, Party, Refusal};
+use ghost_domain::{Agent, AgentId, AgentKind, AgentStatus, Code, Desired, Party, Refusal};
 use ghost_store::{Reads, Writes};
 use serde_json::json;
 
@@ -20,7 +20,7 @@ const LIST: &str = "list the agents to see which there are";
 /// # Errors
 /// `NotFound`.
 pub async fn agent_named(r: &mut dyn Reads, agent_id: &AgentId) -> Result<Agent> {
-    agent_or(r, agent_id, |_| LIST).await
+    agent_or(r, agent_id, Unknown::Agent, |_| LIST).await
 }
 
 /// Like [`agent_named`], with hints for `by`: an operator learns how to create again a deleted
@@ -45,7 +45,7 @@ pub async fn agent_for_operator(
     may_run: impl Fn(&Agent) -> Result<()> + Send,
     agent_id: &AgentId,
 ) -> Result<Agent> {
-    agent_or(r, agent_id, move |deleted| {
+    agent_or(r, agent_id, Unknown::AgentForOperator, move |deleted| {
         // If the file no longer declares the agent, no reload creates it again.
         let comes_back = deleted.kind == AgentKind::Persistent && may_run(deleted).is_ok();
         if comes_back {
@@ -58,10 +58,11 @@ pub async fn agent_for_operator(
 }
 
 /// Returns the record of a living agent. If it was deleted, `deleted_hint` gives the refusal's
-/// hint.
+/// hint; if there was never one, `unknown` says for whom a similar name is searched.
 async fn agent_or(
     r: &mut dyn Reads,
     agent_id: &AgentId,
+    unknown: impl FnOnce(String) -> Unknown + Send,
     deleted_hint: impl FnOnce(&Agent) -> &'static str + Send,
 ) -> Result<Agent> {
     match r.agent_get(agent_id).await? {
@@ -69,8 +70,32 @@ async fn agent_or(
         Some(deleted) => Err(Refusal::new(Code::NotFound, deleted_words(agent_id)).hint(deleted_hint(&deleted))),
         None => {
             let refusal = Refusal::not_found("agent", agent_id.as_str(), None).hint(LIST);
-            Err(suggestion::unknown_name(r, refusal, Unknown::Agent(agent_id.to_string())).await?)
+            Err(suggestion::unknown_name(r, refusal, unknown(agent_id.to_string())).await?)
         }
+    }
+}
+
+/// Why the mail of an agent waits, and until when, as text; `None` if the agent takes its mail. It is for answers to
+/// senders: the message is accepted, so this is no refusal.
+#[must_use]
+pub fn why_mail_waits(ctx: &OperationContext, agent: &Agent) -> Option<String> {
+    let agent_id = &agent.agent_id;
+    let why = out_of_service(agent)?;
+    Some(match ctx.may_run(agent) {
+        Err(refusal) => format!("{agent_id} {why}; its mail waits until it can run: {}", refusal.in_words()),
+        Ok(()) => {
+            format!("{agent_id} {why}; its mail waits until it is started, with `ghostctl agent start {agent_id}`")
+        }
+    })
+}
+
+/// Says that an agent is stopped or has failed; `None` if it is neither.
+#[must_use]
+pub fn out_of_service(agent: &Agent) -> Option<&'static str> {
+    match (agent.desired, agent.status) {
+        (_, AgentStatus::Failed) => Some("has failed"),
+        (Desired::Stopped, _) | (_, AgentStatus::Stopped | AgentStatus::Stopping) => Some("is stopped"),
+        _ => None,
     }
 }
 

@@ -10,7 +10,7 @@ use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::journal::CallOutcome;
 use ghost_domain::ports::Signal;
 use ghost_domain::reply_tokens::ends_exchange;
-use ghost_domain::{AgentId, AgentStatus, AskId, CallId, Code, Desired, Party, Refusal, TurnId, TurnStatus};
+use ghost_domain::{AgentId, AskId, CallId, Code, Party, Refusal, TurnId, TurnStatus};
 use ghost_store::Writes;
 use serde_json::json;
 
@@ -148,11 +148,7 @@ fn needs_repair(target: &AgentId, wait: &Wait) -> Option<Refusal> {
 /// to repair first.
 #[must_use]
 pub fn unanswerable(ctx: &OperationContext, agent: &ghost_domain::Agent) -> Option<Refusal> {
-    let why = match (agent.desired, agent.status) {
-        (_, AgentStatus::Failed) => "has failed",
-        (Desired::Stopped, _) | (_, AgentStatus::Stopped | AgentStatus::Stopping) => "is stopped",
-        _ => return None,
-    };
+    let why = agent_lookup::out_of_service(agent)?;
     let refusal = Refusal::new(Code::Conflict, format!("{} {why} and cannot answer", agent.agent_id));
     Some(match ctx.may_run(agent) {
         Err(why) => refusal.hint(why.in_words()),

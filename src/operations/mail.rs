@@ -9,7 +9,7 @@ use ghost_store::{Reads, Writes};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-pub use crate::agent_lookup::{agent_for, agent_for_operator, agent_named, deleted_words};
+pub use crate::agent_lookup::{agent_for, agent_for_operator, agent_named, deleted_words, why_mail_waits};
 pub use crate::chain::Chain;
 pub use crate::suggestion::{no_agent, with_nearest};
 
@@ -119,14 +119,29 @@ async fn check(w: &mut dyn Reads, ctx: &OperationContext, new_message: &NewMessa
         }
         let depth = w.inbox_depth(&new_message.to).await?;
         if depth >= limits.inbox_max {
-            return Err(Refusal::new(
-                Code::InboxFull,
-                format!("the inbox of {} holds {depth} messages, which is the limit", new_message.to),
-            )
-            .hint("try again when it has processed some of them"));
+            return Err(inbox_full(ctx, &receiver, depth, limits.inbox_max));
         }
     }
     Ok(receiver)
+}
+
+/// The refusal for an inbox at its limit, or above it because the limit was lowered. If its agent takes no mail, trying
+/// again does not help until it is started.
+fn inbox_full(ctx: &OperationContext, receiver: &Agent, depth: u32, limit: u32) -> Refusal {
+    let (message, hint) = match why_mail_waits(ctx, receiver) {
+        Some(why) => {
+            let agent_id = &receiver.agent_id;
+            (
+                format!("the inbox of {agent_id} holds {depth} messages; limits.inbox_max is {limit}. {why}"),
+                "start it, then try again",
+            )
+        }
+        None => (
+            format!("the inbox of {} holds {depth} messages; limits.inbox_max is {limit}", receiver.agent_id),
+            "try again when it has processed some of them",
+        ),
+    };
+    Refusal::new(Code::InboxFull, message).hint(hint).details(json!({ "limit": "inbox_max", "value": limit }))
 }
 
 /// Puts a message that was checked and counted into its receiver's inbox.

@@ -19,6 +19,9 @@ use crate::Result;
 /// The most names that one search compares.
 const NEAR_MAX: u32 = 2_000;
 
+/// The most agents that a hint lists.
+const LISTED_MAX: u32 = 12;
+
 /// The length, in characters, to which a text is cut that cannot be an agent's name.
 const TEXT_MAX: usize = 100;
 
@@ -38,6 +41,8 @@ const MEANT: &str = "did you mean";
 pub(crate) enum Unknown {
     /// The name of an agent, or a text that cannot be one.
     Agent(String),
+    /// The same, typed by an operator, who may know all agents.
+    AgentForOperator(String),
     /// The name of a channel.
     Channel(ChannelName),
     /// The name of a schedule of an agent.
@@ -82,7 +87,7 @@ fn unknown(details: &Value) -> Option<Unknown> {
 async fn add_suggestion(r: &mut dyn Reads, mut refusal: Refusal) -> Result<Refusal> {
     let Some(name) = refusal.details.as_ref().and_then(unknown) else { return Ok(refusal) };
     let near = match &name {
-        Unknown::Agent(name) => agent(r, name).await?,
+        Unknown::Agent(name) | Unknown::AgentForOperator(name) => agent(r, name).await?,
         Unknown::Channel(name) => channel(r, name).await?,
         Unknown::Schedule { agent_id, kind, name } => schedule(r, agent_id, *kind, name).await?,
     };
@@ -98,6 +103,10 @@ async fn add_suggestion(r: &mut dyn Reads, mut refusal: Refusal) -> Result<Refus
             refusal.hint(format!("{MEANT} `@{near}`? {rest}"))
         }
         Some(near) => refusal.hint(format!("{MEANT} `{near}`?")),
+        None if matches!(name, Unknown::AgentForOperator(_)) => match all_agents(r).await? {
+            Some(all) => refusal.hint(all),
+            None => refusal,
+        },
         None => refusal,
     })
 }
@@ -106,6 +115,16 @@ async fn add_suggestion(r: &mut dyn Reads, mut refusal: Refusal) -> Result<Refus
 /// mistake is rarely in the first letter, then all names.
 fn starting_points(name: &str) -> [String; 2] {
     [name.chars().next().map(String::from).unwrap_or_default(), String::new()]
+}
+
+/// The hint with all agents, if they are few. If no name is near, the one that is meant is among them.
+async fn all_agents(r: &mut dyn Reads) -> Result<Option<String>> {
+    let ids = r.agent_ids("", LISTED_MAX + 1).await?;
+    let few = !ids.is_empty() && ids.len() <= LISTED_MAX as usize;
+    Ok(few.then(|| {
+        let names: Vec<&str> = ids.iter().map(AgentId::as_str).collect();
+        format!("the agents are: {}", names.join(", "))
+    }))
 }
 
 async fn agent(r: &mut dyn Reads, name: &str) -> Result<Option<String>> {

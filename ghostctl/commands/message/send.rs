@@ -35,14 +35,16 @@ impl Send {
             attachments: Vec::new(),
         };
         let sent = rpc!(client, MessagesClient::send, request).await?;
+        let waits = sent.waits.as_ref().map(|why| format!("\n{why}")).unwrap_or_default();
         Ok(Answer::object(
             json!({
                 "message_id": sent.message_id,
                 "agent_id": self.agent_id,
                 "seq": sent.seq,
                 "root_id": sent.root_id,
+                "waits": sent.waits,
             }),
-            format!("{} is in the inbox of {}", sent.message_id, self.agent_id),
+            format!("{} is in the inbox of {}{waits}", sent.message_id, self.agent_id),
         ))
     }
 }

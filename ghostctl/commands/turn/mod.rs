@@ -1,9 +1,14 @@
 //! `ghostctl turn`
 
 mod cancel;
+mod clip;
 mod list;
+mod mail;
 mod retry;
 mod show;
+mod steps;
+#[cfg(test)]
+mod steps_tests;
 
 use crate::connection::Client;
 use crate::failure::Failure;

@@ -1,15 +1,18 @@
 //! `ghostctl turn show`
 
 use ghost_proto::json;
+use ghost_proto::v1::ledger_client::LedgerClient;
 use ghost_proto::v1::turns_client::TurnsClient;
-use ghost_proto::v1::{GetTurnRequest, JournalRow, Turn};
-use serde_json::Value;
+use ghost_proto::v1::{GetTurnRequest, JournalRow, LedgerRow, ListLedgerRequest, Turn};
 
+use super::clip::{Bounds, clip};
+use super::steps::words;
 use crate::connection::{Client, required, rpc};
 use crate::failure::Failure;
 use crate::ids;
-use crate::output::{Answer, Note};
-use crate::table::{Table, fields};
+use crate::lists::collect_all;
+use crate::output::{Answer, Body, Note};
+use crate::table::fields;
 use crate::text::{cost, plural};
 use crate::view::View;
 
@@ -19,10 +22,10 @@ const PAGE: u32 = 200;
 /// sends the same page again.
 const ROWS_MAX: usize = 100_000;
 
-/// Show a turn and its journal
+/// Show a turn: who said what, what was called, what came back, how long it took
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Examples:\n  ID=$(ghostctl --json turn list --agent chora --limit 1 | jq -r '.[0].turn_id')\n  ghostctl turn show $ID\n  ghostctl turn show $ID --full | less\n  ghostctl --json turn show $ID | jq '.steps[].step'"
+    after_help = "Long texts are cut, with the number of characters that were cut.\n\nExamples:\n  ID=$(ghostctl --json turn list --agent chora --limit 1 | jq -r '.[0].turn_id')\n  ghostctl turn show $ID\n  ghostctl turn show $ID --full | less\n  ghostctl turn show $ID --raw | jq .fact\n  ghostctl --json turn show $ID | jq '.steps[].step'"
 )]
 pub struct Show {
     /// Turn id
@@ -30,6 +33,9 @@ pub struct Show {
     /// Print every step in full
     #[arg(long)]
     full: bool,
+    /// Print the steps as the journal has them: JSON, one line for each
+    #[arg(long, conflicts_with = "full")]
+    raw: bool,
 }
 
 impl Show {
@@ -49,11 +55,31 @@ impl Show {
         let mut json = json::value(&turn);
         json["steps"] = json::value(&steps);
         let note = cut.then(|| Note::Cut(format!("only the first {} steps are shown", steps.len())));
-        Ok(Answer { note, ..Answer::object(json, text(turn, &steps, self.full, &client.view)) })
+        let text = if self.raw {
+            steps.iter().map(|row| format!("{}\n", json::value(row))).collect()
+        } else {
+            let calls = calls(client, &turn_id, &steps).await?;
+            text(turn, &steps, &calls, self.full, &client.view)
+        };
+        Ok(Answer { note, ..Body::Object { json, text }.into() })
     }
 }
 
-fn text(turn: Turn, steps: &[JournalRow], full: bool, view: &View) -> String {
+/// The ledger of the turn. It has the durations, which the journal has not for all tools.
+async fn calls(client: &Client, turn_id: &str, steps: &[JournalRow]) -> Result<Vec<LedgerRow>, Failure> {
+    if !steps.iter().any(|row| row.step == "call_finished") {
+        return Ok(Vec::new());
+    }
+    collect_all(async |limit, cursor| {
+        let request =
+            ListLedgerRequest { turn_id: Some(turn_id.to_owned()), limit, cursor, ..ListLedgerRequest::default() };
+        let page = rpc!(client, LedgerClient::list, request).await?;
+        Ok((page.rows, page.next_cursor))
+    })
+    .await
+}
+
+fn text(turn: Turn, steps: &[JournalRow], calls: &[LedgerRow], full: bool, view: &View) -> String {
     let screen = view.screen.filter(|_| !full);
     let reason = turn.reason.map(|reason| format!(": {reason}")).unwrap_or_default();
     let mut text = fields(
@@ -75,90 +101,16 @@ fn text(turn: Turn, steps: &[JournalRow], full: bool, view: &View) -> String {
         ],
     );
     text.push('\n');
-    if full {
-        for row in steps {
-            text.push_str(&format!("{}  {}  {}\n", row.seq, view.moment(row.recorded_at_ms), row.step));
-            indented(&fact(&row.step_json), 2, &mut text);
-        }
-    } else {
-        let mut table = Table::new(&["SEQ", "AT", "STEP", "FACT"]);
-        for row in steps {
-            let fact = fact(&row.step_json).to_string();
-            table.row([row.seq.to_string(), view.moment(row.recorded_at_ms), row.step.clone(), fact]);
-        }
-        text.push_str(&table.render(screen));
+    let bounds = if full { Bounds::NONE } else { Bounds::BRIEF };
+    let told = words(steps, calls, bounds, view);
+    text.push_str(&told.text);
+    // The answer of most turns is what the model said last, which is in the last step.
+    let answer = turn.text.filter(|last| told.said.as_ref() != Some(last));
+    if let Some(last) = answer {
+        text.push_str(&format!("\n{}\n", clip(&last, bounds.step)));
     }
-    if let Some(last) = turn.text {
-        let cut = if turn.truncated {
-            "\n\n[cut: the answer reached its token limit, or its provider paused it]"
-        } else {
-            ""
-        };
-        text.push_str(&format!("\n{last}{cut}\n"));
+    if turn.truncated {
+        text.push_str("\n[cut: the answer reached its token limit, or its provider paused it]\n");
     }
     text
-}
-
-/// The data of a journal row without the name of the step.
-fn fact(json: &str) -> Value {
-    let mut fact = json::parsed(json);
-    if let Value::Object(object) = &mut fact {
-        object.remove("step");
-    }
-    fact
-}
-
-/// Writes a fact over several indented lines. Texts keep their line breaks.
-fn indented(fact: &Value, by: usize, text: &mut String) {
-    match fact {
-        Value::Object(fields) => {
-            for (name, value) in fields.iter().filter(|(_, value)| !value.is_null()) {
-                match value {
-                    Value::String(words) if words.contains('\n') => {
-                        text.push_str(&format!("{:by$}{name}:\n", ""));
-                        for line in words.lines() {
-                            text.push_str(&format!("{:by$}  {line}\n", ""));
-                        }
-                    }
-                    Value::String(words) => text.push_str(&format!("{:by$}{name}: {words}\n", "")),
-                    Value::Object(_) => {
-                        text.push_str(&format!("{:by$}{name}:\n", ""));
-                        indented(value, by + 2, text);
-                    }
-                    Value::Array(items) if items.iter().any(|item| item.is_object() || item.is_array()) => {
-                        text.push_str(&format!("{:by$}{name}:\n", ""));
-                        for item in items {
-                            text.push_str(&format!("{:by$}  -\n", ""));
-                            indented(item, by + 4, text);
-                        }
-                    }
-                    other => text.push_str(&format!("{:by$}{name}: {other}\n", "")),
-                }
-            }
-        }
-        Value::Null => {}
-        Value::String(words) => words.lines().for_each(|line| text.push_str(&format!("{:by$}{line}\n", ""))),
-        other => text.push_str(&format!("{:by$}{other}\n", "")),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn a_full_step_loses_nothing_and_keeps_its_line_breaks() {
-        let long = "x".repeat(1_000);
-        let fact = json!({ "text": "one\ntwo", "calls": [{ "tool": "t", "n": 1 }], "long": long, "none": null, "of": { "a": [1, 2] } });
-        let mut text = String::new();
-        indented(&fact, 2, &mut text);
-        for part in
-            ["  text:\n    one\n    two\n", "  calls:\n    -\n", "      tool: t\n", long.as_str(), "    a: [1,2]\n"]
-        {
-            assert!(text.contains(part), "{part}: {text}");
-        }
-        assert!(!text.contains("none"), "{text}");
-    }
 }

@@ -28,7 +28,10 @@ impl Reload {
             let what = format!("the world's files have {errors} error{many}; nothing was changed");
             Failure::new("invalid_arguments", what).hint("`ghostd check` shows the same without a running world")
         });
-        let mut text: String = answer.problems.iter().map(problem_text).collect();
+        // What keeps the changes from being applied comes first.
+        let (errors, warnings): (Vec<_>, Vec<_>) =
+            answer.problems.iter().partition(|problem| problem.severity == "error");
+        let mut text: String = errors.into_iter().chain(warnings).map(problem_text).collect();
         let mut table = Table::new(&["ACTION", "SUBJECT", "DETAIL"]);
         for change in &answer.changes {
             table.row([change.action.clone(), change.subject.clone(), change.detail.clone()]);

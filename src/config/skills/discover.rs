@@ -13,6 +13,7 @@ use rustix::fs::OFlags;
 
 use super::head::{self, Fault};
 use super::skill::{DOCUMENT_CHARS, Skill, SkillSet, Skipped};
+use crate::files::is_utf16;
 use crate::substitute::Env;
 
 /// Maximum skills in one root (SKILL-17).
@@ -36,6 +37,16 @@ impl SkillSet {
 
     /// Reads a root; of its skills only those in `only`, if given.
     pub(crate) fn read_root(&mut self, root: &Path, only: Option<&BTreeSet<String>>, env: Env<'_>) {
+        self.read_below(root, only, None, env);
+    }
+
+    /// Reads the root `skills/` of the world in `world`, a canonical path. A link directly in it may name the directory
+    /// of a skill elsewhere in the world.
+    pub(crate) fn read_own_root(&mut self, root: &Path, world: &Path, env: Env<'_>) {
+        self.read_below(root, None, Some(world), env);
+    }
+
+    fn read_below(&mut self, root: &Path, only: Option<&BTreeSet<String>>, world: Option<&Path>, env: Env<'_>) {
         let opened = root.canonicalize().and_then(|real| {
             let dir = Dir::open_ambient_dir(&real, ambient_authority())?;
             Ok((real, dir))
@@ -51,6 +62,7 @@ impl SkillSet {
         let mut own = BTreeSet::new();
         let mut queue = VecDeque::from([(PathBuf::new(), 0_usize)]);
         let (mut scanned, mut found) = (0, 0);
+        let mut links: Vec<(PathBuf, PathBuf)> = Vec::new();
         while let Some((path, depth)) = queue.pop_front() {
             if dir.symlink_metadata(path.join(FILE)).is_ok() {
                 found += 1;
@@ -99,11 +111,40 @@ impl SkillSet {
                         self.skip(root.join(&inner), format!("it must be called {FILE}, in these letters"));
                     }
                     Ok(_) => {}
-                    Err(error) => self.skip(root.join(&inner), error),
+                    Err(error) => match world.filter(|_| depth == 0).and_then(|world| linked(&root, &inner, world)) {
+                        Some(target) => links.push((inner, target)),
+                        None => self.skip(root.join(&inner), error),
+                    },
                 }
             }
         }
+        // A skill in the directory itself comes before one that a link names.
+        for (link, target) in links {
+            found += 1;
+            if found > CANDIDATES_MAX {
+                let reason = format!("a root may hold {CANDIDATES_MAX} skills; the rest is ignored");
+                return self.skip(root.join(&link), reason);
+            }
+            // Its own directory is its root: nothing beside it can be read through it.
+            let read = Dir::open_ambient_dir(&target, ambient_authority()).map_err(|error| error.to_string());
+            match read.and_then(|dir| read_skill(&dir, &target, Path::new(""), env)) {
+                Ok(skill) if !own.insert(skill.name.clone()) => {
+                    let reason = format!("another skill here has the name `{}`, which counts", skill.name);
+                    self.skip(root.join(&link), reason);
+                }
+                Ok(skill) => drop(self.skills.insert(skill.name.clone(), Arc::new(skill))),
+                Err(reason) => self.skip(root.join(&link), reason),
+            }
+        }
     }
+}
+
+/// The directory of a skill that the link at `path` in `root` names, if it is within `world` and not around the root.
+fn linked(root: &Path, path: &Path, world: &Path) -> Option<PathBuf> {
+    let link = root.join(path);
+    let target = link.is_symlink().then(|| link.canonicalize().ok()).flatten()?;
+    let is_within = target.starts_with(world) && !root.starts_with(&target) && !target.starts_with(root);
+    (is_within && target.is_dir() && target.join(FILE).symlink_metadata().is_ok()).then_some(target)
 }
 
 fn read_skill(dir: &Dir, root: &Path, path: &Path, env: Env<'_>) -> Result<Skill, String> {
@@ -121,6 +162,9 @@ fn read_skill(dir: &Dir, root: &Path, path: &Path, env: Env<'_>) -> Result<Skill
     }
     let mut bytes = Vec::new();
     opened.take(FILE_BYTES).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
+    if is_utf16(&bytes) {
+        return Err(format!("it is UTF-16, in which no program reads a {FILE}: save it as UTF-8"));
+    }
     if bytes.contains(&0) {
         return Err("it holds a NUL byte".to_owned());
     }
@@ -212,6 +256,53 @@ mod tests {
         assert_eq!(skipped, [high.path().join("escape"), high.path().join("lower/skill.md")]);
         assert_eq!(skills.visible(Some(&BTreeSet::from(["git".to_owned()]))).count(), 1);
         assert_eq!(skills.visible(Some(&BTreeSet::new())).count(), 0);
+    }
+
+    #[test]
+    fn a_link_in_a_worlds_own_root_may_name_a_skill_elsewhere_in_the_world_only() {
+        let (world, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let dir = world.path().canonicalize().unwrap();
+        put(&dir, "ext/git/SKILL.md", "---\nname: git\ndescription: d\n---\n# Git\n");
+        put(&dir, "ext/plain/notes.md", "no skill");
+        put(&dir, "SKILL.md", "# The world itself");
+        put(outside.path(), "SKILL.md", "# Outside");
+        put(&dir, "skills/own/SKILL.md", "---\nname: own\n---\n# Own\n");
+        put(&dir, "skills/deep/readme.md", "x");
+        let link = |target: &Path, at: &str| std::os::unix::fs::symlink(target, dir.join("skills").join(at)).unwrap();
+        link(Path::new("../ext/git"), "git");
+        link(Path::new("../ext/git"), "deep/git");
+        link(Path::new(".."), "all");
+        link(Path::new("../ext/plain"), "plain");
+        link(outside.path(), "outside");
+        link(Path::new("nowhere"), "nowhere");
+        let mut skills = SkillSet::default();
+        skills.read_own_root(&dir.join("skills"), &dir, &|_| None);
+        assert_eq!(skills.all().keys().map(String::as_str).collect::<Vec<_>>(), ["git", "own"]);
+        // Nothing beside the directory can be read through the skill.
+        let git = skills.get("git").unwrap();
+        assert_eq!((git.root.as_path(), git.path.as_os_str().is_empty()), (dir.join("ext/git").as_path(), true));
+        let skipped = |skills: &SkillSet| -> Vec<String> {
+            let names = skills.skipped().iter().map(|skipped| skipped.path.strip_prefix(dir.join("skills")).unwrap());
+            names.map(|path| path.display().to_string()).collect()
+        };
+        assert_eq!(skipped(&skills), ["all", "nowhere", "outside", "plain", "deep/git"]);
+        // Other roots, which hold skills from elsewhere, follow no link.
+        let mut others = SkillSet::default();
+        others.read_root(&dir.join("skills"), None, &|_| None);
+        assert_eq!(others.all().keys().map(String::as_str).collect::<Vec<_>>(), ["own"]);
+        assert_eq!(skipped(&others).len(), 6);
+    }
+
+    #[test]
+    fn a_file_in_utf_16_is_named_as_such() {
+        let root = tempfile::tempdir().unwrap();
+        let utf16 = |text: &str| text.encode_utf16().flat_map(u16::to_le_bytes).collect::<Vec<u8>>();
+        put(root.path(), "marked/SKILL.md", utf16("\u{feff}# Marked\n"));
+        put(root.path(), "bare/SKILL.md", utf16("# Bare, without a mark\n"));
+        put(root.path(), "nul/SKILL.md", "# nul\n\0");
+        let skills = read(&[root.path()]);
+        let encoding: Vec<bool> = skills.skipped().iter().map(|skipped| skipped.reason.contains("UTF-16")).collect();
+        assert_eq!(encoding, [true, true, false]);
     }
 
     // covers: SKILL-11

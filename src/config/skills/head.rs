@@ -9,6 +9,7 @@ use std::path::Path;
 
 use ghost_domain::text::{clip, nearest, one_line};
 
+use crate::comment;
 use crate::node::{Node, Value};
 use crate::reader::{is_free, is_name};
 use crate::report::Report;
@@ -211,6 +212,12 @@ fn read_keys(lines: &[(usize, &str)], faults: &mut Faults) -> Vec<Entry> {
             continue;
         }
         let value = value_of(&name, line, &block, faults);
+        if name == "description"
+            && matches!(value.value, Value::Scalar { plain: true, .. })
+            && let Some(comment) = comment::in_text(&block)
+        {
+            faults.add(line + comment.line, &name, comment.message, comment.hint);
+        }
         entries.push(Entry { name, line, value });
     }
     entries
@@ -420,7 +427,7 @@ mod tests {
     type Fixture = (&'static str, &'static str, &'static str, &'static [(usize, &'static str)]);
 
     /// One fixture for each fault: the text, the name, the description, and where the faults are. The folder is `one`.
-    const FAULTY: [Fixture; 23] = [
+    const FAULTY: [Fixture; 25] = [
         ("---\nname: one\ndescription: d\n---\nText\n", "one", "d", &[]),
         ("\u{feff}---\r\nname: one\r\ndescription: d\r\n---\r\nText\r\n", "one", "d", &[]),
         ("\n\n---\nname: one\ndescription: d\n---\nText\n", "one", "d", &[(1, "")]),
@@ -438,6 +445,8 @@ mod tests {
         ("---\nname: one\ndescription: @x and `y`\n---\nText\n", "one", "@x and `y`", &[(3, "description")]),
         ("---\nname: one\ndescription: [\n---\nText\n", "one", "[", &[(3, "description")]),
         ("---\nname: one\ndescription: a\nwrapped\n---\nText\n", "one", "a wrapped", &[(3, "description")]),
+        ("---\nname: one\ndescription: Use C# and #tags\n---\nText\n", "one", "Use C# and", &[(3, "description")]),
+        ("---\nname: one\ndescription: 'Use C# and #tags'\n---\nText\n", "one", "Use C# and #tags", &[]),
         ("---\nname: one\ndescription: [a, b]\n---\nText\n", "one", "a, b", &[]),
         ("---\nname: one\ndescription: >\n  folded\n  text\n---\nText\n", "one", "folded text", &[]),
         ("---\nname: one\ndescription:\n---\n# Title\n", "one", "Title", &[(3, "description")]),

@@ -25,12 +25,40 @@ const UNTRUSTED_PROBLEMS: usize = 20;
 /// Variables that a manifest may not set: the sandbox or ghostd does.
 const OWN_VARIABLES: [&str; 3] = ["AGENT_WORKSPACE", "AGENT_ID", "WORLD_ID"];
 
+/// A manifest that the world file names.
+#[derive(Debug, Default)]
+pub(super) struct Manifest {
+    /// The toolbox; `None` if an error leaves none.
+    pub(super) plan: Option<ToolboxPlan>,
+    /// Whether an error was reported.
+    pub(super) is_broken: bool,
+    /// The name of a broken toolbox, as far as it is there.
+    pub(super) name: Option<String>,
+    /// The names of the tools of a broken toolbox, also of those with an error.
+    pub(super) tools: BTreeSet<String>,
+}
+
 /// Reads the manifest at `path`, which the world file names as `source`.
-pub(super) fn manifest(path: &Path, root: &Path, source: &str, report: &Report, env: Env<'_>) -> Option<ToolboxPlan> {
+pub(super) fn manifest(path: &Path, root: &Path, source: &str, report: &Report, env: Env<'_>) -> Manifest {
     let file = report.file(path);
-    let text = read_text(path, root, yaml::FILE_MAX as u64, &file)?;
-    let node = yaml::parse(&text, &file, env)?;
-    toolbox(&Field::root(&node, &file), path, source, None, &file)
+    let before = report.errors();
+    let node = read_text(path, root, yaml::FILE_MAX as u64, &file).and_then(|text| yaml::parse(&text, &file, env));
+    let plan = node.as_ref().and_then(|node| toolbox(&Field::root(node, &file), path, source, None, &file));
+    let is_broken = plan.is_none() || report.errors() > before;
+    let (name, tools) = match node.filter(|_| is_broken) {
+        // What is wrong was reported, so this is read without a word.
+        Some(node) => declared(&Field::root(&node, &Report::default().file(path))),
+        None => (None, BTreeSet::new()),
+    };
+    Manifest { plan, is_broken, name, tools }
+}
+
+/// The name of a toolbox and those of its tools, whatever else is wrong with them.
+fn declared(root: &Field<'_>) -> (Option<String>, BTreeSet<String>) {
+    let Some(map) = root.map() else { return (None, BTreeSet::new()) };
+    let text = |map: &Map<'_>| map.get("name").and_then(|field| field.text(1_024).map(str::to_owned));
+    let tools = map.get("tools").map(|field| field.list()).unwrap_or_default();
+    (text(&map), tools.iter().filter_map(|tool| tool.map()).filter_map(|tool| text(&tool)).collect())
 }
 
 /// Reads the manifest of a skill, which may have been fetched from elsewhere: every problem is a warning, and `$` has no

@@ -1,5 +1,7 @@
 //! The toolboxes of a world: those that its file lists, and the references of archetypes to them (WORLD-07, TBX-01, TBX-03).
 
+#[cfg(test)]
+mod broken_tests;
 mod command_tool;
 mod idempotency;
 mod manifest;
@@ -96,13 +98,15 @@ pub fn toolboxes(
             continue;
         }
         let directory_name = Path::new(&key).parent().and_then(Path::file_name).and_then(|name| name.to_str());
+        let mut is_broken = false;
         let (name, tools, mut plan) = match bases.find(&key) {
             Some((base, path)) => {
-                let Some(plan) = manifest::manifest(&path, base, &key, report, env) else {
-                    found.insert(key, Toolbox::default());
-                    continue;
-                };
-                (plan.name.clone(), plan.tool_names().map(str::to_owned).collect(), Some(plan))
+                let read = manifest::manifest(&path, base, &key, report, env);
+                is_broken = read.is_broken;
+                let name = read.plan.as_ref().map(|plan| plan.name.clone()).or(read.name);
+                let mut tools: BTreeSet<String> = read.tools;
+                tools.extend(read.plan.iter().flat_map(ToolboxPlan::tool_names).map(str::to_owned));
+                (name.unwrap_or_else(|| directory_name.unwrap_or("toolbox").to_owned()), tools, read.plan)
             }
             None => {
                 field.warn(
@@ -117,21 +121,21 @@ pub fn toolboxes(
         let is_open = plan.as_ref().is_some_and(|plan| matches!(plan.kind, ToolboxKind::Mcp(_)));
         let mut allowed = tools.clone();
         if let Some(list) = &entry.allow {
-            for (field, _) in list.iter().filter(|(_, tool)| !is_open && !tools.contains(*tool)) {
+            for (field, _) in list.iter().filter(|(_, tool)| !is_open && !is_broken && !tools.contains(*tool)) {
                 let what = format!("tool in toolbox `{name}` called");
                 no_such(field, &what, tools.iter().map(String::as_str), "the manifest lists its tools under `tools`");
             }
             let named = list.iter().map(|(_, tool)| (*tool).to_owned());
-            allowed = named.filter(|tool| is_open || tools.contains(tool)).collect();
+            allowed = named.filter(|tool| is_open || is_broken || tools.contains(tool)).collect();
             if let Some(plan) = &mut plan {
                 plan.allowed = Some(allowed.clone());
             }
         }
-        if found.values().any(|other| other.name == name) {
+        if !is_broken && found.values().any(|other| other.name == name) {
             field.error(format!("another toolbox is called `{name}` too"), "rename one of them");
             continue;
         }
-        found.insert(key, Toolbox { name, tools, allowed, is_open, is_broken: false, plan });
+        found.insert(key, Toolbox { name, tools, allowed, is_open, is_broken, plan });
     }
     found
 }
@@ -155,7 +159,9 @@ pub fn check_reference(
         return Err(reason);
     };
     if toolbox.is_broken {
-        return Ok(BTreeSet::new());
+        // What the manifest does not have may be missing because of its error.
+        let short = |tool: &str| tool.strip_prefix(&format!("{}.", toolbox.name)).unwrap_or(tool).to_owned();
+        return Ok(wanted.iter().map(|(_, tool)| format!("{}.{}", toolbox.name, short(tool))).collect());
     }
     let mut full = BTreeSet::new();
     let mut refused = None;

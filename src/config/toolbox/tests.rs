@@ -33,7 +33,7 @@ impl Files {
         std::fs::write(&path, text).unwrap();
         let plan = match skill {
             Some(skill) => untrusted_manifest(&path, &root, skill, &report),
-            None => manifest::manifest(&path, &root, "box/toolbox.yaml", &report, &|_| None),
+            None => manifest::manifest(&path, &root, "box/toolbox.yaml", &report, &|_| None).plan,
         };
         (plan, report.finish().to_string())
     }

@@ -24,8 +24,8 @@ pub struct CronEntry<'n> {
     pub agent: Option<(Field<'n>, AgentId)>,
     /// `name`.
     pub name: Option<(Field<'n>, String)>,
-    /// `cron`, `every` or `at`, with its field.
-    pub when: Option<(Field<'n>, When)>,
+    /// `cron`, `every` or `at`, with its field. A job has exactly one; another number was reported.
+    pub whens: Vec<(Field<'n>, When)>,
     /// `message`.
     pub message: Option<(Field<'n>, String)>,
     /// `missed`.
@@ -57,7 +57,7 @@ fn entry<'n>(field: &Field<'n>) -> Option<CronEntry<'n>> {
             None
         }
     });
-    let when = when(&map);
+    let whens = whens(&map);
     let message = map.need("message", "'Read the mail'");
     let message = message.and_then(|field| field.text(TEXT_MAX).map(|text| (field.clone(), text.to_owned())));
     let missed = map.get("missed").and_then(|field| field.one_of()).unwrap_or(Missed::Skip);
@@ -86,11 +86,12 @@ fn entry<'n>(field: &Field<'n>) -> Option<CronEntry<'n>> {
         ("prompt", "write `message`"),
         ("id", "write `name`"),
     ]);
-    Some(CronEntry { field: field.clone(), agent, name, when, message, missed, enabled, options, fields })
+    Some(CronEntry { field: field.clone(), agent, name, whens, message, missed, enabled, options, fields })
 }
 
-/// Reads the schedule: one of `cron`, `every` and `at`.
-fn when<'n>(map: &Map<'n>) -> Option<(Field<'n>, When)> {
+/// Reads the schedule: one of `cron`, `every` and `at`. Each that is there is read, so that a mistake in it is reported
+/// together with one too many.
+fn whens<'n>(map: &Map<'n>) -> Vec<(Field<'n>, When)> {
     let [cron, every, at] = ["cron", "every", "at"].map(|key| map.get(key));
     let zone = map.get("zone");
     if let (Some(zone), None) = (&zone, &cron) {
@@ -100,42 +101,41 @@ fn when<'n>(map: &Map<'n>) -> Option<(Field<'n>, When)> {
     if let (Some(anchor), None) = (&anchor, &every) {
         anchor.error("`anchor` can be used only with `every`", "remove it, or write `every: 6h` beside it");
     }
-    match (cron, every, at) {
-        (Some(field), None, None) => {
-            let expression = field.text(1_024)?.trim().to_owned();
-            let zone = match zone {
-                Some(zone) => Some(timezone(&zone)?),
-                None => None,
-            };
-            Some((field, When::Cron { expression, zone }))
+    match [&cron, &every, &at].into_iter().flatten().count() {
+        0 => map.field().error("the job has no schedule", "write one of `cron: '0 7 * * 1-5'`, `every: 1h` and `at`"),
+        1 => {}
+        _ => map.field().error("the job has more than one schedule", "keep one of `cron`, `every` and `at`"),
+    }
+    let cron = cron.and_then(|field| by_expression(&field, zone.as_ref()).map(|when| (field, when)));
+    let every = every.and_then(|field| by_interval(&field, anchor.as_ref()).map(|when| (field, when)));
+    let at = at.and_then(|field| by_instant(&field).map(|when| (field, when)));
+    cron.into_iter().chain(every).chain(at).collect()
+}
+
+fn by_expression(field: &Field<'_>, zone: Option<&Field<'_>>) -> Option<When> {
+    // A wrong zone is reported here, and the expression is checked without it.
+    let zone = zone.and_then(timezone);
+    Some(When::Cron { expression: field.text(1_024)?.trim().to_owned(), zone })
+}
+
+fn by_interval(field: &Field<'_>, anchor: Option<&Field<'_>>) -> Option<When> {
+    let anchor = match anchor.map(|anchor| (instant("anchor", anchor.text(1_024).unwrap_or_default()), anchor)) {
+        None => Timestamp(0),
+        Some((Ok(at), _)) => at,
+        Some((Err(refusal), anchor)) => {
+            anchor.refused(refusal, "write it like 2027-01-31T18:00:00Z");
+            Timestamp(0)
         }
-        (None, Some(field), None) => {
-            let every = field.duration(Duration::from_millis(1)..=Duration::from_millis(AHEAD_MAX_MS))?;
-            let every_ms = u64::try_from(every.as_millis()).unwrap_or(u64::MAX);
-            let anchor = match anchor.map(|anchor| (instant("anchor", anchor.text(1_024).unwrap_or_default()), anchor))
-            {
-                None => Timestamp(0),
-                Some((Ok(at), _)) => at,
-                Some((Err(refusal), anchor)) => {
-                    anchor.refused(refusal, "write it like 2027-01-31T18:00:00Z");
-                    return None;
-                }
-            };
-            Some((field, When::Every { every_ms, anchor }))
-        }
-        (None, None, Some(field)) => match instant("at", field.text(1_024)?) {
-            Ok(at) => Some((field, When::At { at })),
-            Err(refusal) => {
-                field.refused(refusal, "write it like 2027-01-31T18:00:00Z");
-                None
-            }
-        },
-        (None, None, None) => {
-            map.field().error("the job has no schedule", "write one of `cron: '0 7 * * 1-5'`, `every: 1h` and `at`");
-            None
-        }
-        _ => {
-            map.field().error("the job has more than one schedule", "keep one of `cron`, `every` and `at`");
+    };
+    let every = field.duration(Duration::from_millis(1)..=Duration::from_millis(AHEAD_MAX_MS))?;
+    Some(When::Every { every_ms: u64::try_from(every.as_millis()).unwrap_or(u64::MAX), anchor })
+}
+
+fn by_instant(field: &Field<'_>) -> Option<When> {
+    match instant("at", field.text(1_024)?) {
+        Ok(at) => Some(When::At { at }),
+        Err(refusal) => {
+            field.refused(refusal, "write it like 2027-01-31T18:00:00Z");
             None
         }
     }

@@ -137,7 +137,9 @@ fn into_result<T>(answer: Result<Response<T>, Status>) -> Result<T, Failed> {
 
 /// A committed message.
 pub(super) fn sent(sent: &v1::SendResponse, agent_id: &str) -> Value {
-    json!({ "message_id": sent.message_id, "agent_id": agent_id, "seq": sent.seq, "root_id": sent.root_id })
+    json!({
+        "message_id": sent.message_id, "agent_id": agent_id, "seq": sent.seq, "root_id": sent.root_id, "waits": sent.waits,
+    })
 }
 
 /// The result of an ask.

@@ -1,7 +1,7 @@
 //! The `Messages` service: messages and asks from operators, and dead letters.
 
 use ghost_domain::{AgentId, Ask, AskStatus, Code, DeadLetter, DeadLetterStatus, Envelope, Kind, Limits, Refusal};
-use ghost_operations::mail::{Chain, NewMessage};
+use ghost_operations::mail::{Chain, NewMessage, why_mail_waits};
 use ghost_operations::{asks, dead_letters, requests};
 use ghost_proto::v1;
 use ghost_proto::v1::messages_server::Messages;
@@ -38,6 +38,15 @@ impl MessagesService {
         })
         .await
         .map_err(to_status)
+    }
+
+    /// Why the receiver of a message does not take it now. The stored answer of a request has the message only, so a
+    /// repeated request gets the state of the receiver at its own time.
+    async fn why_it_waits(&self, sent: &Envelope) -> Result<Option<String>, Refusal> {
+        let to = sent.to.clone();
+        let receiver = self.0.world.store().read(move |r| Box::pin(async move { r.agent_get(&to).await })).await?;
+        let waits = receiver.and_then(|receiver| why_mail_waits(self.0.world.ctx(), &receiver));
+        Ok(waits.map(|why| self.0.world.ctx().redactor.redact(&why)))
     }
 
     /// Opens the ask once and returns its stored row.
@@ -95,10 +104,12 @@ fn dead_change(letter: &DeadLetter) -> Response<v1::DeadChange> {
 impl Messages for MessagesService {
     async fn send(&self, request: Request<v1::SendRequest>) -> Result<Response<v1::SendResponse>, Status> {
         let sent = self.send_once(request).await?;
+        let waits = self.why_it_waits(&sent).await.map_err(to_status)?;
         Ok(Response::new(v1::SendResponse {
             message_id: sent.message_id.to_string(),
             seq: sent.seq,
             root_id: sent.root_id.to_string(),
+            waits,
         }))
     }
 

@@ -2,11 +2,13 @@
 //!
 //! The process must never outlive this value.
 
+use std::collections::VecDeque;
 use std::ffi::OsString;
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use ghost_domain::{Code, Refusal};
@@ -26,6 +28,9 @@ const QUIET: Duration = Duration::from_secs(1);
 /// Capacity of the channel of output lines. A full channel blocks the daemon's output.
 const LINES_MAX: usize = 1_024;
 
+/// Lines of a daemon's log that a failure shows.
+const KEPT: usize = 10;
+
 /// How long to watch a daemon.
 #[derive(Clone, Copy)]
 pub(super) enum Until {
@@ -44,16 +49,26 @@ pub(super) struct Daemon {
     serving: bool,
     seen: usize,
     last: String,
+    /// The last lines of its standard error, if they are not shown.
+    kept: Arc<Mutex<VecDeque<String>>>,
 }
 
 impl Daemon {
-    /// Starts a daemon. Its files and its socket are in `data`, whatever the world file says.
+    /// Starts a daemon. Its files and its socket are in `data`, whatever the world file says. Its log is shown if the
+    /// output is `verbose`. Otherwise its last lines are kept for the failure: a warning about this machine, repeated by
+    /// each start, would look like a failure of the demonstration.
     ///
     /// # Errors
     /// If the program cannot be run.
     // The ban on processes is for programs that agents run. This is the daemon itself.
     #[allow(clippy::disallowed_methods)]
-    pub(super) fn start(program: &Path, world_dir: &Path, data: &Path, input: &Path) -> Result<Self, Refusal> {
+    pub(super) fn start(
+        program: &Path,
+        world_dir: &Path,
+        data: &Path,
+        input: &Path,
+        verbose: bool,
+    ) -> Result<Self, Refusal> {
         let mut socket = OsString::from("unix:");
         socket.push(data.join(SOCKET));
         let mut child = Command::new(program)
@@ -72,6 +87,7 @@ impl Daemon {
             .arg(input)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
+            .stderr(if verbose { Stdio::inherit() } else { Stdio::piped() })
             .spawn()
             .map_err(|error| Refusal::new(Code::Unavailable, format!("cannot run {}: {error}", program.display())))?;
         let (sender, lines) = sync_channel(LINES_MAX);
@@ -81,7 +97,12 @@ impl Daemon {
                 BufReader::new(out).lines().map_while(Result::ok).try_for_each(|line| sender.send(line))
             });
         }
-        Ok(Self { child, lines, serving: false, seen: 0, last: String::new() })
+        let kept = Arc::new(Mutex::new(VecDeque::new()));
+        if let Some(log) = child.stderr.take() {
+            let kept = Arc::clone(&kept);
+            std::thread::spawn(move || keep(BufReader::new(log), &kept));
+        }
+        Ok(Self { child, lines, serving: false, seen: 0, last: String::new(), kept })
     }
 
     /// Process id of the daemon.
@@ -111,7 +132,11 @@ impl Daemon {
                 }
                 Err(RecvTimeoutError::Disconnected) => {
                     let how = self.child.wait().map_or_else(|error| error.to_string(), |status| status.to_string());
-                    return Err(Refusal::new(Code::Unavailable, format!("the daemon ended by itself ({how})")));
+                    let refusal = Refusal::new(Code::Unavailable, format!("the daemon ended by itself ({how})"));
+                    return Err(match self.printed() {
+                        printed if printed.is_empty() => refusal.hint("`--verbose` shows what it printed"),
+                        printed => refusal.hint(format!("it printed:\n{printed}")),
+                    });
                 }
             };
             show(&line);
@@ -126,6 +151,12 @@ impl Daemon {
                 return Ok(false);
             }
         }
+    }
+
+    /// The last lines of its log.
+    fn printed(&self) -> String {
+        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.iter().map(|line| format!("    {line}\n")).collect::<String>().trim_end().to_owned()
     }
 
     /// Kills it with SIGKILL.
@@ -150,6 +181,30 @@ impl Drop for Daemon {
     }
 }
 
+/// Keeps the last lines of a log until it ends.
+fn keep(log: impl BufRead, kept: &Mutex<VecDeque<String>>) {
+    for line in log.lines().map_while(Result::ok) {
+        let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.len() >= KEPT {
+            kept.pop_front();
+        }
+        kept.push_back(line);
+    }
+}
+
 fn unended(error: &std::io::Error) -> Refusal {
     Refusal::new(Code::Unavailable, format!("the daemon could not be ended: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_lines_of_a_log_are_kept() {
+        let (log, kept) = ((0..50).map(|n| format!("line {n}\n")).collect::<String>(), Mutex::new(VecDeque::new()));
+        keep(log.as_bytes(), &kept);
+        let kept = kept.into_inner().unwrap();
+        assert_eq!((kept.len(), kept.back().map(String::as_str)), (KEPT, Some("line 49")));
+    }
 }

@@ -67,13 +67,45 @@ async fn an_unknown_receiver_gets_a_suggestion() {
 }
 
 #[tokio::test]
+async fn a_name_that_is_like_no_other_gets_the_list_if_it_is_short() {
+    let world = OperationWorld::new().await;
+    let refusal = world.deliver(new_message(&world, "nobody-at-all", operator())).await.unwrap_err();
+    let hint = refusal.hint.unwrap();
+    assert!(refusal.code == Code::NotFound && ["ada", "bob", "cyd"].iter().all(|name| hint.contains(name)), "{hint}");
+    // An agent may list agents only with a tool for that.
+    let refusal = world.deliver(new_message(&world, "nobody-at-all", party("ada"))).await.unwrap_err();
+    assert!(!refusal.hint.unwrap().contains("cyd"));
+}
+
+#[tokio::test]
+async fn mail_of_a_stopped_agent_is_accepted_and_the_sender_can_learn_that_it_waits() {
+    let world = OperationWorld::new().await;
+    world.limits(|limits| limits.inbox_max = 2);
+    let why = async || {
+        let bob = read!(world, |r| r.agent_get(&id("bob")).await?).unwrap();
+        mail::why_mail_waits(&world.ctx, &bob)
+    };
+    assert_eq!(why().await, None);
+    world.send("bob", "one").await;
+    write!(world, |w, ctx| crate::agents::stop(w, &ctx, &operator(), &id("bob"), None).await).unwrap();
+    world.send("bob", "two").await;
+    assert!(why().await.unwrap().contains("`ghostctl agent start bob`"));
+    // The limit was lowered meanwhile.
+    world.limits(|limits| limits.inbox_max = 1);
+    let refusal = world.deliver(new_message(&world, "bob", operator())).await.unwrap_err();
+    let details = refusal.details.unwrap();
+    assert_eq!((refusal.code, &details["limit"], &details["value"]), (Code::InboxFull, &"inbox_max".into(), &1.into()));
+    assert!(refusal.message.contains("holds 2 ") && refusal.message.contains("agent start bob"), "{}", refusal.message);
+}
+
+#[tokio::test]
 async fn the_suggestion_is_searched_after_the_command() {
     let world = OperationWorld::new().await;
     let new_message = new_message(&world, "bop", operator());
     let refused: ghost_domain::Refusal = write!(world, |w, ctx| mail::deliver(w, &ctx, new_message).await).unwrap_err();
     assert_eq!(
         refused.details,
-        Some(serde_json::json!({ "unknown": { "agent": "bop" } })),
+        Some(serde_json::json!({ "unknown": { "agent_for_operator": "bop" } })),
         "within it nothing is looked for"
     );
     let offered = mail::with_nearest(&world.store, refused).await;

@@ -128,7 +128,8 @@ impl WorldTool for Send {
             ..NewMessage::new(&to, call.party(), Kind::Message, params.content, call.chain())
         };
         let envelope = mail::deliver(w, &call.services.ctx, new_message).await?;
-        Ok(json!({ "message_id": envelope.message_id, "sent_to": to, "bytes": bytes }).into())
+        let content = json!({ "message_id": envelope.message_id, "sent_to": to, "bytes": bytes });
+        Ok(with_wait(w, call, &to, content).await?.into())
     }
 }
 
@@ -192,8 +193,17 @@ impl FileTool for SendFile {
         let new_message = file_message(call, &params, &to, &plan.path);
         let envelope = mail::deliver(w, &call.services.ctx, new_message).await?;
         let content = json!({ "message_id": envelope.message_id, "sent_to": to, "path": plan.path, "bytes": bytes });
-        Ok(content.into())
+        Ok(with_wait(w, call, &to, content).await?.into())
     }
+}
+
+/// Adds to the result of a send why the message waits, if its receiver is stopped or has failed.
+async fn with_wait(r: &mut dyn Writes, call: &CallContext, to: &AgentId, mut content: Value) -> Result<Value, Refusal> {
+    let receiver = r.agent_get(to).await?;
+    if let Some(why) = receiver.and_then(|receiver| mail::why_mail_waits(&call.services.ctx, &receiver)) {
+        content["waits"] = why.into();
+    }
+    Ok(content)
 }
 
 /// The message about a file at `path`.
