@@ -84,7 +84,7 @@ impl Drop for Reader {
     fn drop(&mut self) {
         let may_run = std::thread::panicking() && self.rest.contains("ghostctl shutdown");
         if let Some(daemon) = self.daemon().filter(|_| may_run) {
-            drop(kill_process(daemon, Signal::KILL));
+            let _ = kill_process(daemon, Signal::KILL);
         }
     }
 }
