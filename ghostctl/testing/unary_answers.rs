@@ -163,6 +163,9 @@ unary!(Turns {
             more: end < rows,
         }
     };
+    settle(SettleCallRequest) -> SettleCallResponse = |_fake, asked| SettleCallResponse {
+        call: Some(LedgerRow { call_id: asked.call_id, status: "ok".into(), ..LedgerRow::default() }),
+    };
     retry(RetryTurnRequest) -> RetryTurnResponse = |_fake, asked| RetryTurnResponse {
         turn: Some(Turn { turn_id: asked.turn_id, status: "parked".into(), ..Turn::default() }),
     };

@@ -70,6 +70,8 @@ text_enum! {
         ToolProgress = "tool.progress",
         /// A tool call ended.
         ToolFinished = "tool.finished",
+        /// An operator found out what became of a call whose outcome was unknown.
+        ToolSettled = "tool.settled",
         /// A turn was parked: a model is down, or a budget is spent.
         TurnParked = "turn.parked",
         /// A model is down. Its turns wait, and one probe at a time tries it.

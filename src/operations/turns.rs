@@ -9,6 +9,7 @@ mod model;
 mod next;
 pub(crate) mod ownership;
 pub(crate) mod parking;
+mod settle;
 
 pub use calls::{CallStart, ledger_status, malformed, record_call_end, record_call_session, record_call_start};
 pub use crash::{crashed, fail, review_at_boot};
@@ -22,6 +23,7 @@ pub use next::{FoundMail, Next, mail_room, next};
 use next::{choose, refresh_if_pending, window};
 pub use ownership::{open_turn, owned, working_turn};
 pub use parking::{follow_root_default, park_for_model, retry};
+pub use settle::{Settled, settle};
 
 use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::mail::{Room, bytes_of, channel_of, runs_alone, session_of};

@@ -5,6 +5,7 @@ mod clip;
 mod list;
 mod mail;
 mod retry;
+mod settle;
 mod show;
 mod steps;
 #[cfg(test)]
@@ -21,6 +22,7 @@ pub enum Turn {
     Show(show::Show),
     Cancel(cancel::Cancel),
     Retry(retry::Retry),
+    Settle(settle::Settle),
 }
 
 impl Turn {
@@ -30,6 +32,7 @@ impl Turn {
             Self::Show(verb) => verb.run(client).await,
             Self::Cancel(verb) => verb.run(client).await,
             Self::Retry(verb) => verb.run(client).await,
+            Self::Settle(verb) => verb.run(client).await,
         }
     }
 }

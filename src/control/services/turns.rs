@@ -1,6 +1,8 @@
 //! The `Turns` service: turns and their journals.
 
-use ghost_domain::{Code, Refusal, TurnId, TurnStatus};
+use ghost_domain::text::clip;
+use ghost_domain::{CallId, Code, Refusal, TurnId, TurnStatus};
+use ghost_operations::turns::Settled;
 use ghost_operations::{requests, turns};
 use ghost_proto::v1;
 use ghost_proto::v1::turns_server::Turns;
@@ -94,6 +96,33 @@ impl Turns for TurnsService {
         let turn = result.map_err(to_status)?;
         let turn = Some(convert::turn(&turn, &self.0.world.ctx().redactor));
         Ok(Response::new(v1::RetryTurnResponse { turn }))
+    }
+
+    async fn settle(
+        &self,
+        request: Request<v1::SettleCallRequest>,
+    ) -> Result<Response<v1::SettleCallResponse>, Status> {
+        let by = caller::party(&request)?;
+        let key = caller::key(&request, "turns.settle", &request.get_ref().request_id)?;
+        let request = request.into_inner();
+        let call_id: CallId = input::parsed("call_id", &request.call_id).map_err(to_status)?;
+        let settled = match request.outcome.as_str() {
+            "happened" => Settled::Happened,
+            "did-not" => Settled::DidNot,
+            other => {
+                let refusal =
+                    Refusal::new(Code::InvalidArguments, format!("outcome: `{}` is no outcome", clip(other, 40)));
+                return Err(to_status(refusal.hint("write `happened` or `did-not`")));
+            }
+        };
+        let note = input::line_if("note", request.note.as_deref(), 300).map_err(to_status)?;
+        let ctx = self.0.world.ctx().clone();
+        let result = requests::once(self.0.world.store(), self.0.world.ctx(), key, move |w| {
+            Box::pin(async move { turns::settle(w, &ctx, &by, call_id, (settled, note.as_deref())).await })
+        })
+        .await;
+        let row = result.map_err(to_status)?;
+        Ok(Response::new(v1::SettleCallResponse { call: Some(convert::ledger_row(&row)) }))
     }
 
     async fn cancel(

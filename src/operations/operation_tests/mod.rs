@@ -39,6 +39,7 @@ mod schedules_missed;
 mod schedules_quiet;
 mod schedules_targets;
 mod sessions;
+mod settle;
 mod shared_state;
 mod store_faults;
 mod suggestion;

@@ -1,0 +1,69 @@
+//! What an operator found out of a call whose outcome nobody knew (promise 2): the ledger gets it, and the agent is told.
+//!
+//! This must never change a call whose outcome is known, and never make a call.
+
+use ghost_domain::event::{EventKind, NewEvent};
+use ghost_domain::{CallId, CallStatus, Code, Kind, LedgerRow, Party, Refusal};
+use ghost_store::Writes;
+use serde_json::json;
+
+use super::Chain;
+use crate::mail::{self, NewMessage};
+use crate::{OperationContext, Result};
+
+/// What became of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Settled {
+    /// It had its effect.
+    Happened,
+    /// It had none.
+    DidNot,
+}
+
+/// Records what became of a call. A person who settles it twice in the same way changes nothing.
+///
+/// # Errors
+/// `NotFound`; `Conflict` if its outcome was known.
+pub async fn settle(
+    w: &mut dyn Writes,
+    ctx: &OperationContext,
+    by: &Party,
+    call_id: CallId,
+    (settled, note): (Settled, Option<&str>),
+) -> Result<LedgerRow> {
+    let Some(mut row) = w.call_get(call_id).await? else {
+        return Err(Refusal::not_found("call", &call_id.to_string(), None)
+            .hint("`ghostctl ledger --status unknown` lists the calls whose outcome nobody knows"));
+    };
+    if row.status != CallStatus::Unknown {
+        return Err(Refusal::new(Code::Conflict, format!("the outcome of call {call_id} is known: {}", row.status))
+            .hint("`ghostctl ledger --status unknown` lists the calls whose outcome nobody knows"));
+    }
+    let what = match settled {
+        Settled::Happened => {
+            (row.status, row.error_code) = (CallStatus::Ok, None);
+            "happened"
+        }
+        Settled::DidNot => {
+            (row.status, row.error_code) = (CallStatus::Failed, Some(Code::Cancelled));
+            "did not happen"
+        }
+    };
+    let note = note.map(|note| format!(": {note}")).unwrap_or_default();
+    row.result = Some(ctx.redactor.redact(&format!("{by} found out that it {what}{note}")));
+    w.call_put(&row).await?;
+    let payload = json!({
+        "turn_id": row.turn_id, "call_id": call_id, "tool": row.tool, "status": row.status, "by": by,
+    });
+    ctx.emit(w, NewEvent::new(EventKind::ToolSettled, payload).agent(&row.agent_id).correlation(row.turn_id)).await?;
+    let text = format!(
+        "Your call {call_id} of {} was running when the daemon stopped. It {what}{note}. Go on from there.",
+        row.tool
+    );
+    let told = NewMessage::new(&row.agent_id, by.clone(), Kind::Message, &text, Chain::root(ctx));
+    // An agent that was deleted needs no telling.
+    if w.agent_get(&row.agent_id).await?.is_some_and(|agent| !agent.is_deleted()) {
+        mail::deliver(w, ctx, told).await?;
+    }
+    Ok(row)
+}
