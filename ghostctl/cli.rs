@@ -17,7 +17,7 @@ use crate::discovery::{ConnectionOptions, Environment, Target, find};
 use crate::failure::Failure;
 use crate::help::with_help_layout;
 use crate::output::{Answer, Body, Note, Output, report};
-use crate::text::{one_line, parse_duration};
+use crate::text::{escaped_json, harmless, one_line, parse_duration};
 use crate::view::View;
 use crate::wait::{Backoff, Deadline, pause};
 use crate::wording::as_typed;
@@ -179,8 +179,8 @@ pub async fn run(
             if let Some(note) = &answer.note {
                 // If standard error is closed, the note is lost; the answer does not depend on it.
                 drop(match (as_json, note) {
-                    (false, Note::Word(text) | Note::Cut(text)) => writeln!(err, "note: {text}"),
-                    (true, Note::Cut(text)) => writeln!(err, "{}", json!({ "note": text })),
+                    (false, Note::Word(text) | Note::Cut(text)) => writeln!(err, "note: {}", harmless(text)),
+                    (true, Note::Cut(text)) => writeln!(err, "{}", escaped_json(&json!({ "note": text }).to_string())),
                     (true, Note::Word(_)) => Ok(()),
                 });
             }

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::failure::Failure;
 use crate::table::Table;
-use crate::text::harmless;
+use crate::text::{escaped_json, harmless};
 
 /// Standard output.
 pub struct Output {
@@ -27,13 +27,15 @@ impl Output {
         self.screen
     }
 
-    /// Writes text. For a terminal, removes control characters first.
+    /// Writes text, without control characters: also into a pipe, because what reads it may be a terminal in the end.
     pub fn text(&mut self, text: &str) -> io::Result<()> {
-        if self.screen.is_some() {
-            self.writer.write_all(harmless(text).as_bytes())
-        } else {
-            self.writer.write_all(text.as_bytes())
-        }
+        self.writer.write_all(harmless(text).as_bytes())
+    }
+
+    /// Writes JSON. Its strings escape control characters themselves; those that it leaves as they are get an escape of
+    /// JSON, which a program reads as the same text.
+    pub fn json(&mut self, json: &str) -> io::Result<()> {
+        self.writer.write_all(escaped_json(json).as_bytes())
     }
 
     /// Flushes the writer.
@@ -114,11 +116,11 @@ impl Answer {
     /// Prints the body.
     pub fn print(&self, as_json: bool, out: &mut Output) -> io::Result<()> {
         match &self.body {
-            Body::Object { json, .. } if as_json => out.text(&pretty(json))?,
+            Body::Object { json, .. } if as_json => out.json(&pretty(json))?,
             Body::List { json, .. } | Body::Long { json, .. } if as_json => {
-                out.text(&pretty(&Value::Array(json.clone())))?
+                out.json(&pretty(&Value::Array(json.clone())))?
             }
-            Body::Written { json, .. } if as_json => out.text(&with_newline(json))?,
+            Body::Written { json, .. } if as_json => out.json(&with_newline(json))?,
             Body::Object { text, .. } | Body::Long { text, .. } | Body::Written { text, .. } | Body::Text(text) => {
                 out.text(&with_newline(text))?
             }
@@ -148,7 +150,7 @@ pub fn report(failure: &Failure, as_json: bool, err: &mut dyn Write) {
         return;
     }
     let written = if as_json {
-        writeln!(err, "{}", failure.to_json())
+        writeln!(err, "{}", escaped_json(&failure.to_json().to_string()))
     } else {
         let hint = failure.hint.as_deref().map(|hint| format!("\nhint: {hint}")).unwrap_or_default();
         writeln!(err, "error: {}", harmless(&format!("{}{hint}", failure.message)))
@@ -159,8 +161,57 @@ pub fn report(failure: &Failure, as_json: bool, err: &mut dyn Write) {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::RefCell;
+    use std::rc::Rc;
+
     use super::*;
     use serde_json::json;
+
+    #[derive(Clone, Default)]
+    struct Written(Rc<RefCell<Vec<u8>>>);
+
+    impl Write for Written {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.borrow_mut().write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn printed(answer: &Answer, as_json: bool, screen: Option<usize>) -> String {
+        let written = Written::default();
+        answer.print(as_json, &mut Output::new(Box::new(written.clone()), screen)).unwrap();
+        let bytes = written.0.borrow().clone();
+        String::from_utf8(bytes).unwrap()
+    }
+
+    #[test]
+    fn no_way_out_carries_what_steers_a_terminal() {
+        let hostile = "a\u{1b}]0;title\u{7}\u{1b}[2Jb\u{9b}31mc\u{7f}\u{202e}d\r\n\te\u{85}";
+        let value = json!({ "text": hostile });
+        let table = Table::new(&["text"]);
+        for screen in [None, Some(80)] {
+            for body in [
+                Body::Object { json: value.clone(), text: hostile.into() },
+                Body::Long { json: vec![value.clone()], text: hostile.into() },
+                Body::Written { json: value.to_string(), text: hostile.into() },
+                Body::Text(hostile.into()),
+                Body::List { json: vec![value.clone()], table: table.clone() },
+            ] {
+                for as_json in [false, true] {
+                    let shown = printed(&Answer::from(body.clone()), as_json, screen);
+                    let steers = |c: char| (c.is_control() && !matches!(c, '\n' | '\t')) || c == '\u{202e}';
+                    assert!(!shown.contains(steers), "{body:?} {as_json} {shown:?}");
+                    if as_json && !matches!(body, Body::Text(_)) {
+                        let read: Value = serde_json::from_str(&shown).unwrap();
+                        assert!(read == value || read == json!([value]), "a program reads the same text: {shown}");
+                    }
+                }
+            }
+        }
+    }
 
     #[test]
     fn failures_are_one_object_as_json_and_message_and_hint_as_text() {

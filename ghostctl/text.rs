@@ -161,10 +161,35 @@ pub fn one_line(text: &str, max: usize) -> String {
     line
 }
 
-/// Text of an agent for a terminal. Control characters, which could move the cursor or rename the window, are removed,
-/// and direction characters are escaped.
+/// Text from an agent, a model or a server for whoever reads it. Control characters, which could move a terminal's cursor or
+/// rename its window, and direction characters are escaped, as `\u{1b}`. A line may end in CR LF.
 pub fn harmless(text: &str) -> String {
-    escape_bidi(text).chars().filter(|c| !c.is_control() || matches!(c, '\n' | '\t')).collect()
+    let mut plain = String::with_capacity(text.len());
+    let mut rest = text.chars().peekable();
+    while let Some(c) = rest.next() {
+        match c {
+            '\r' if rest.peek() == Some(&'\n') => {}
+            '\n' | '\t' => plain.push(c),
+            c if c.is_control() || is_bidi(c) => plain.extend(c.escape_default()),
+            c => plain.push(c),
+        }
+    }
+    plain
+}
+
+/// JSON whose strings hold no character that a terminal takes for a command: serde leaves those above U+007E as they are.
+pub fn escaped_json(json: &str) -> String {
+    let mut plain = String::with_capacity(json.len());
+    for c in json.chars() {
+        let steers = is_bidi(c) || (c.is_control() && !matches!(c, '\n' | '\t' | '\r'));
+        // Each of them is one unit of UTF-16. Outside a string no such character may stand.
+        if steers {
+            plain.push_str(&format!("\\u{:04x}", u32::from(c)));
+        } else {
+            plain.push(c);
+        }
+    }
+    plain
 }
 
 #[cfg(test)]
@@ -207,7 +232,7 @@ mod tests {
     #[test]
     fn direction_characters_are_escaped() {
         assert_eq!(one_line("a\u{202e}b\nc", 40), "a\\u{202e}b c");
-        assert_eq!(harmless("\u{2066}x\u{1b}[2J\n"), "\\u{2066}x[2J\n");
+        assert_eq!(harmless("\u{2066}x\u{1b}[2J\n"), "\\u{2066}x\\u{1b}[2J\n");
     }
 
     #[test]
@@ -251,6 +276,6 @@ mod tests {
         assert_eq!(one_line("a\nb\u{1b}[31mc", 20), "a b [31mc");
         assert_eq!(one_line("abcdef", 4), "abc…");
         assert_eq!(one_line("äöüß", 4), "äöüß");
-        assert_eq!(harmless("a\u{1b}]0;x\u{7}\n\tb"), "a]0;x\n\tb");
+        assert_eq!(harmless("a\u{1b}]0;x\u{7}\n\tb\r\nc\rd"), "a\\u{1b}]0;x\\u{7}\n\tb\nc\\rd");
     }
 }

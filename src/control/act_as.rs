@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use ghost_config::plan::Plan;
 use ghost_domain::{Agent, AgentId, Code, Party, Refusal, Viewer};
 use ghost_operations::chat::Speaker;
+use ghost_operations::droids;
 use ghost_operations::knowledge::Author;
 use ghost_operations::mail;
 use ghost_store::Reads;
@@ -23,7 +24,7 @@ pub fn acting_agent(as_agent: Option<&str>) -> Result<Option<AgentId>, Refusal> 
 /// The author of a change: `operator` itself, or the agent in `as_agent`.
 ///
 /// # Errors
-/// If the agent does not exist, or does not have `tool`. `tool` is the canonical name of the tool with
+/// If the agent does not exist, is a droid that has ended, or does not have `tool`. `tool` is the canonical name of the tool with
 /// which the agent itself would do the same.
 pub async fn author(
     r: &mut dyn Reads,
@@ -36,6 +37,7 @@ pub async fn author(
         return Ok(Author { by: operator, viewer: Viewer::Everything, through: None });
     };
     let agent = mail::agent_for_operator(r, |agent| plan.may_run(agent), agent_id).await?;
+    droids::may_act(r, &agent).await?;
     let groups = groups_if_granted(plan, &agent, tool)?;
     let viewer = Viewer::Agent { agent_id: agent.agent_id.clone(), archetype: agent.archetype, groups };
     Ok(Author { by: Party::Agent(agent.agent_id), viewer, through: Some(operator) })

@@ -26,7 +26,7 @@ use crate::mail::{self, NewMessage};
 use crate::{OperationContext, Result};
 
 pub use archive::archive;
-pub use family::{end_overdue, kill};
+pub use family::{end_overdue, kill, may_act};
 pub use guidance::{has_guidance, take_guidance};
 pub use record::{named, own};
 

@@ -9,13 +9,31 @@ use ghost_config::plan::{SandboxNetwork, SandboxPlan};
 
 use crate::tunnel;
 
-/// Settings that keep a repository's own configuration from running programs: they win over `.git/config`. `diff.external`
-/// cannot be switched off so. Repositories of the workspace may belong to other users: an operator, or another agent.
-const GIT: [(&str, &str); 6] = [
+/// Settings that keep a repository's own configuration from running programs: they win over `.git/config`. Keys with a name
+/// of their own (`filter.X.clean`, `diff.X.command`) and `diff.external` cannot be switched off so; ghostd looks for those
+/// before it lets git run. Repositories of the workspace may belong to other users: an operator, or another agent.
+const GIT: [(&str, &str); 22] = [
     ("core.fsmonitor", "false"),
     ("core.hooksPath", "/dev/null"),
     ("core.pager", "cat"),
     ("core.editor", "true"),
+    ("sequence.editor", "true"),
+    ("core.sshCommand", "ssh"),
+    ("core.askPass", "false"),
+    ("core.attributesFile", "/dev/null"),
+    ("core.alternateRefsCommand", "true"),
+    ("interactive.diffFilter", "cat"),
+    ("credential.helper", ""),
+    ("gpg.program", "gpg"),
+    ("gpg.ssh.program", "ssh-keygen"),
+    ("gpg.x509.program", "gpgsm"),
+    ("commit.gpgSign", "false"),
+    ("tag.gpgSign", "false"),
+    ("push.gpgSign", "false"),
+    ("log.showSignature", "false"),
+    ("merge.verifySignatures", "false"),
+    // `git status` and `git diff` would run git in the working copies of submodules, with their configuration.
+    ("diff.ignoreSubmodules", "dirty"),
     ("protocol.ext.allow", "never"),
     ("safe.directory", "*"),
 ];
@@ -39,6 +57,10 @@ pub(crate) fn environment(
         ("GIT_CONFIG_NOSYSTEM", "1"),
         ("GIT_CONFIG_GLOBAL", "/dev/null"),
         ("GIT_TERMINAL_PROMPT", "0"),
+        // Attributes of the machine name drivers; a missing object would be fetched by a program that a remote names.
+        ("GIT_ATTR_NOSYSTEM", "1"),
+        ("GIT_NO_LAZY_FETCH", "1"),
+        ("GIT_OPTIONAL_LOCKS", "0"),
     ];
     let mut env: BTreeMap<String, String> =
         fixed.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
@@ -67,4 +89,69 @@ pub(crate) fn environment(
     env.extend(plan.env.clone());
     env.extend(own.iter().cloned());
     env.into_iter().map(|(name, value)| format!("{name}={value}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    // covers: SBX-06
+    #[test]
+    #[allow(clippy::disallowed_methods, reason = "git itself is under test, with nothing but these variables")]
+    fn git_runs_nothing_that_a_plain_key_of_a_repository_names() {
+        let dir = tempfile::tempdir().unwrap();
+        let (place, marker) = (dir.path().join("r"), dir.path().join("marker"));
+        let evil = dir.path().join("evil");
+        std::fs::create_dir(&place).unwrap();
+        std::fs::write(&evil, format!("#!/bin/sh\necho $0 >> {}\n", marker.display())).unwrap();
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(&evil, mode).unwrap();
+        let place_text = place.display().to_string();
+        let env = environment(&SandboxPlan::default(), &place_text, &place_text, "/tmp", &[]);
+        let git = |hardened: bool, arguments: &[&str]| {
+            let mut git = Command::new("git");
+            git.current_dir(&place).args(["-c", "user.name=a", "-c", "user.email=a@b"]).args(arguments).env_clear();
+            let plain = env.iter().filter(|pair| hardened || !pair.starts_with("GIT_CONFIG_"));
+            git.envs(plain.filter_map(|pair| pair.split_once('='))).output()
+        };
+        // Without git there is nothing to try.
+        if git(true, &["init", "-q"]).is_err() {
+            return;
+        }
+        let value = evil.display().to_string();
+        for key in [
+            "core.fsmonitor",
+            "core.pager",
+            "core.editor",
+            "core.sshCommand",
+            "core.alternateRefsCommand",
+            "gpg.program",
+        ] {
+            git(true, &["config", key, &value]).unwrap();
+        }
+        for key in ["commit.gpgSign", "log.showSignature", "core.askPass"] {
+            git(true, &["config", key, "true"]).unwrap();
+        }
+        std::fs::copy(&evil, place.join(".git/hooks/pre-commit")).unwrap();
+        std::fs::write(place.join("f"), "a").unwrap();
+        let lines: [&[&str]; 7] = [
+            &["add", "."],
+            &["commit", "-q", "-m", "x"],
+            &["commit", "-q", "--amend"],
+            &["log"],
+            &["status"],
+            &["show"],
+            &["fetch", "ssh://127.0.0.1:1/x"],
+        ];
+        for line in lines {
+            git(true, line).unwrap();
+        }
+        assert!(!marker.exists(), "{}", std::fs::read_to_string(&marker).unwrap_or_default());
+        assert!(git(true, &["rev-parse", "--verify", "HEAD"]).unwrap().status.success(), "the commit was made");
+        // The same keys do run it where nothing holds them.
+        git(false, &["status"]).unwrap();
+        assert!(marker.exists());
+    }
 }

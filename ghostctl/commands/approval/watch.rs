@@ -10,7 +10,7 @@ use crate::commands::events::subscribe::Reader;
 use crate::connection::{Client, rpc};
 use crate::failure::Failure;
 use crate::output::{Answer, Body, Output};
-use crate::text::one_line;
+use crate::text::{escaped_json, one_line};
 use crate::view::View;
 
 /// Print calls that wait for an operator, and what becomes of them, until interrupted
@@ -34,7 +34,11 @@ impl Watch {
             let request = ListApprovalsRequest { limit: 500, cursor, ..<_>::default() };
             let page = rpc!(client, ApprovalsClient::list, request).await?;
             for approval in &page.approvals {
-                out.text(&if as_json { format!("{}\n", json::value(approval)) } else { waiting(approval, &view) })?;
+                out.text(&if as_json {
+                    format!("{}\n", escaped_json(&json::value(approval).to_string()))
+                } else {
+                    waiting(approval, &view)
+                })?;
             }
             if page.next_cursor.is_empty() {
                 break;

@@ -3,6 +3,7 @@
 use ghost_proto::json;
 use ghost_proto::v1::ChatMessage;
 
+use crate::text::escaped_json;
 use crate::view::View;
 
 /// A chat message as text: a line with sequence number, author and time, then the content,
@@ -18,5 +19,5 @@ pub fn post_text(message: &ChatMessage, view: &View) -> String {
 
 /// A chat message as one line of JSON.
 pub fn post_json(message: &ChatMessage) -> String {
-    format!("{}\n", json::value(message))
+    format!("{}\n", escaped_json(&json::value(message).to_string()))
 }

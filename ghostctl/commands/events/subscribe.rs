@@ -13,6 +13,7 @@ use super::event_line::event_line;
 use crate::connection::{ANSWER_BYTES, Client, RetryWindow, lagged, rpc};
 use crate::failure::Failure;
 use crate::output::{Answer, Body, Output};
+use crate::text::escaped_json;
 use crate::view::View;
 use crate::wait::Deadline;
 
@@ -239,7 +240,7 @@ impl Reader {
 
 fn line(event: &Event, ephemeral: bool, as_json: bool, view: &View) -> String {
     match as_json {
-        true => format!("{}\n", json::event(event, ephemeral)),
+        true => format!("{}\n", escaped_json(&json::event(event, ephemeral).to_string())),
         false => event_line(event, ephemeral, view),
     }
 }

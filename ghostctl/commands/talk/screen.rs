@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::failure::Failure;
 use crate::output::Output;
-use crate::text::one_line;
+use crate::text::{escaped_json, one_line};
 
 /// Progress is truncated to this many characters.
 const PROGRESS: usize = 200;
@@ -37,7 +37,7 @@ fn tagged(kind: &str, mut object: Value) -> String {
     if let Value::Object(fields) = &mut object {
         fields.insert("type".into(), kind.into());
     }
-    format!("{object}\n")
+    format!("{}\n", escaped_json(&object.to_string()))
 }
 
 impl Screen {

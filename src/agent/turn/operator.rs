@@ -10,6 +10,7 @@ use futures_util::FutureExt;
 use ghost_domain::journal::{CallOutcome, JournalRow, Step};
 use ghost_domain::transcript::{Block, Message, Role};
 use ghost_domain::{AgentId, Code, Refusal, TurnId};
+use ghost_operations::droids;
 use ghost_operations::mail::agent_for_operator;
 use ghost_operations::turns::{self, BriefedLog, Ending};
 use ghost_provider::Class;
@@ -72,7 +73,7 @@ impl CallProgress {
 /// started has an unknown outcome.
 ///
 /// # Errors
-/// When the agent does not exist or cannot run, the arguments do not fit the tool, the turn was
+/// When the agent does not exist, is a droid that has ended, or cannot run, the arguments do not fit the tool, the turn was
 /// ended from outside, or the tool panicked.
 pub async fn call_for_operator(
     engine: &Arc<Engine>,
@@ -93,11 +94,20 @@ pub async fn call_for_operator(
         CallProgress::Begun(begun) => Some(begun),
         CallProgress::NotStarted => None,
     };
-    let (ctx, id) = (engine.services.ctx.clone(), agent_id.clone());
+    let (ctx, id, is_new) = (engine.services.ctx.clone(), agent_id.clone(), begun.is_none());
     let agent = engine
         .services
         .store
-        .read(move |r| Box::pin(async move { agent_for_operator(r, |agent| ctx.may_run(agent), &id).await }))
+        .read(move |r| {
+            Box::pin(async move {
+                let agent = agent_for_operator(r, |agent| ctx.may_run(agent), &id).await?;
+                // What has begun is only looked at: its outcome is recorded.
+                if is_new {
+                    droids::may_act(r, &agent).await?;
+                }
+                Ok::<_, Refusal>(agent)
+            })
+        })
         .await?;
     let (spec, registry) = engine.spec_and_tools(&agent).await?;
     // Checked before a turn is opened, so that a typing error leaves no turn behind.

@@ -5,7 +5,7 @@
 use ghost_domain::droid::OVERDUE;
 use ghost_domain::ports::Signal;
 use ghost_domain::{Agent, AgentId, AgentKind, Code, Droid, DroidMode, DroidState, Limits, Party, Refusal};
-use ghost_store::{Store, Writes};
+use ghost_store::{Reads, Store, Writes};
 
 use super::close::{end, report, words};
 use super::record::own;
@@ -88,13 +88,21 @@ pub async fn agent_ended(w: &mut dyn Writes, ctx: &OperationContext, agent: &Age
 /// # Errors
 /// `Conflict` for a droid that has ended.
 pub async fn may_start(w: &mut dyn Writes, agent: &Agent) -> Result<()> {
+    may_act(w, agent).await
+}
+
+/// Checks that something may still be done as an agent, also by an operator: a droid that has ended does nothing more.
+///
+/// # Errors
+/// `Conflict` for a droid that has ended.
+pub async fn may_act(r: &mut dyn Reads, agent: &Agent) -> Result<()> {
     if agent.kind != AgentKind::Droid {
         return Ok(());
     }
-    match w.droid_get(&agent.agent_id).await? {
+    match r.droid_get(&agent.agent_id).await? {
         Some(droid) if !droid.state.is_over() => Ok(()),
         _ => Err(Refusal::new(Code::Conflict, format!("{} is a droid that has ended", agent.agent_id))
-            .hint("its parent can start another one")),
+            .hint("its parent can start another one; `ghostctl droid show` has what it did")),
     }
 }
 

@@ -264,6 +264,12 @@ async fn a_droid_that_has_ended_stays_ended() {
         code(write!(&world, |w, ctx| agents::start(w, &ctx, &operator(), &droid_id).await))
     };
     assert_eq!(start().await, Code::Conflict);
+    // Nor does an operator act as it.
+    let acts = async |droid_id: &AgentId| {
+        let droid_id = droid_id.clone();
+        write!(&world, |w, ctx| turns::open_for_operator(w, &ctx, &droid_id).await)
+    };
+    assert_eq!(code(acts(&ended.droid_id).await), Code::Conflict);
     // The daemon dies before the supervisor has stopped it. The next one ends all that are below it.
     let claimed = write!(&world, |w, ctx| agents::claim_all(w, &ctx).await).unwrap();
     for droid in [&ended, &two, &three] {
