@@ -27,6 +27,8 @@ pub mod services;
 mod serving;
 mod streams;
 mod tallies;
+mod tls;
 
 pub use ghost_config::plan::ListenAddress;
-pub use server::{Bound, ControlOptions, OpenListeners, TlsFiles, bind};
+pub use server::{Bound, ControlOptions, OpenListeners, bind};
+pub use tls::TlsFiles;

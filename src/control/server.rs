@@ -40,10 +40,11 @@ use ghost_world::loops::DELIVERIES;
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
+use tokio_rustls::TlsAcceptor;
 use tonic::codec::CompressionEncoding;
 use tonic::service::Routes;
 use tonic::service::interceptor::InterceptedService;
-use tonic::transport::{Certificate, Identity, Server, ServerTlsConfig};
+use tonic::transport::Server;
 
 use crate::adapters;
 use crate::auth::{Gate, TOKEN_FILE, token};
@@ -60,22 +61,12 @@ use crate::services::{
 use crate::serving::incoming::Incoming;
 use crate::serving::{grpc, rest};
 use crate::tallies;
+use crate::tls::{Pems, TlsFiles};
 
 /// Largest request in bytes: more than the largest message body.
 const REQUEST_MAX: usize = 4 * 1024 * 1024;
 /// How long open streams may go on after the daemon begins to stop.
 const CLOSING: Duration = Duration::from_millis(1_500);
-
-/// PEM files for mutual TLS.
-#[derive(Clone, Debug)]
-pub struct TlsFiles {
-    /// The server's certificate chain.
-    pub certificate: PathBuf,
-    /// The private key of that certificate.
-    pub key: PathBuf,
-    /// The CA that signs the certificates of clients.
-    pub client_ca: PathBuf,
-}
 
 /// Configuration of the control plane.
 pub struct ControlOptions {
@@ -87,10 +78,17 @@ pub struct ControlOptions {
     pub data_dir: PathBuf,
     /// The token, if the environment gives one. Otherwise the token of the data directory is used.
     pub token: Option<String>,
-    /// Mutual TLS for the TCP listeners. It replaces the token there.
+    /// TLS of the network listeners: mutual for gRPC, where it replaces the token; the server's alone for HTTP.
     pub tls: Option<TlsFiles>,
     /// Starts the orderly shutdown of the daemon.
     pub on_shutdown: Arc<dyn Fn(&Party) + Send + Sync>,
+}
+
+/// The HTTP listener.
+struct Rest {
+    listener: TcpListener,
+    address: SocketAddr,
+    tls: Option<TlsAcceptor>,
 }
 
 /// A gRPC listener, its server, and how it authenticates callers.
@@ -158,7 +156,7 @@ pub struct Bound {
     /// The token's file, if it is new.
     made: CreatedFiles,
     listeners: OpenListeners,
-    http: Option<(TcpListener, SocketAddr)>,
+    rest: Option<Rest>,
     token: Option<Arc<str>>,
     endpoints: Vec<String>,
     on_shutdown: Arc<dyn Fn(&Party) + Send + Sync>,
@@ -182,9 +180,13 @@ pub async fn bind(options: ControlOptions) -> Result<Bound, Refusal> {
             ports.push_back(bind_tcp(*address).await?);
         }
     }
+    let uses_tls = http.is_some() || !ports.is_empty();
+    let pems = match options.tls.filter(|_| uses_tls) {
+        Some(files) => Some(Pems::read(files).await?),
+        None => None,
+    };
     let needs_token = options.http.is_some()
-        || (options.tls.is_none()
-            && options.listeners.iter().any(|listener| matches!(listener, ListenAddress::Tcp(_))));
+        || (pems.is_none() && options.listeners.iter().any(|listener| matches!(listener, ListenAddress::Tcp(_))));
     let token: Option<Arc<str>> = match options.token {
         Some(text) => {
             check_token(&text).map_err(|why| {
@@ -209,7 +211,7 @@ pub async fn bind(options: ControlOptions) -> Result<Bound, Refusal> {
         match listener {
             ListenAddress::Unix(path) => {
                 endpoints.push(format!("unix:{}", path.display()));
-                let server = server(None).await?;
+                let server = plain_server()?;
                 let listener = Listener::Unix(Arc::new(bind_unix(path)?));
                 files.add(path.clone());
                 let gate = Gate::Peer { uid: rustix::process::getuid().as_raw() };
@@ -220,7 +222,7 @@ pub async fn bind(options: ControlOptions) -> Result<Bound, Refusal> {
                     return Err(Refusal::new(Code::Internal, "a TCP listener was not bound"));
                 };
                 let address = socket.local_addr().unwrap_or(*address);
-                let (gate, scheme) = match (&options.tls, &token) {
+                let (gate, scheme) = match (&pems, &token) {
                     (Some(_), _) => (Gate::Certificate, "https"),
                     (None, Some(token)) => (Gate::Token(Arc::clone(token)), "http"),
                     (None, None) => {
@@ -229,17 +231,31 @@ pub async fn bind(options: ControlOptions) -> Result<Bound, Refusal> {
                 };
                 endpoints.push(format!("{scheme}://{address}"));
                 let listener = Listener::Tcp(Arc::new(socket));
-                sockets.push(Socket { listener, server: server(options.tls.clone()).await?, gate });
+                sockets.push(Socket { listener, server: network_server(pems.as_ref())?, gate });
             }
         }
     }
-    let http = http.zip(options.http).map(|(socket, address)| {
+    let mut rest = None;
+    if let Some((socket, address)) = http.zip(options.http) {
         let address = socket.local_addr().unwrap_or(address);
-        endpoints.push(format!("REST http://{address}"));
-        (socket, address)
-    });
+        let tls = pems.as_ref().map(Pems::http).transpose()?;
+        let scheme = if tls.is_some() { "https" } else { "http" };
+        endpoints.push(format!("REST {scheme}://{address}"));
+        rest = Some(Rest { listener: socket, address, tls });
+    }
     let listeners = OpenListeners(Arc::new(BoundSockets { _files: files, sockets }));
-    Ok(Bound { made, listeners, http, token, endpoints, on_shutdown: options.on_shutdown })
+    Ok(Bound { made, listeners, rest, token, endpoints, on_shutdown: options.on_shutdown })
+}
+
+fn network_server(pems: Option<&Pems>) -> Result<Server, Refusal> {
+    match pems {
+        Some(pems) => pems.grpc(),
+        None => plain_server(),
+    }
+}
+
+fn plain_server() -> Result<Server, Refusal> {
+    grpc::server(None).map_err(|error| Refusal::new(Code::Internal, format!("gRPC cannot be served: {error}")))
 }
 
 async fn bind_tcp(address: SocketAddr) -> Result<TcpListener, Refusal> {
@@ -276,37 +292,6 @@ fn bind_unix(path: &Path) -> Result<UnixListener, Refusal> {
     let listener = UnixListener::bind(path).map_err(failed)?;
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).map_err(failed)?;
     Ok(listener)
-}
-
-/// A gRPC server, with mutual TLS if there are files for it.
-async fn server(files: Option<TlsFiles>) -> Result<Server, Refusal> {
-    let tls = match files {
-        Some(files) => {
-            // A blocking thread, because one of the files may be a named pipe.
-            let read = tokio::task::spawn_blocking(move || tls_config(&files)).await;
-            Some(read.map_err(|error| {
-                Refusal::new(Code::Internal, format!("reading the files of TLS panicked: {error}"))
-            })??)
-        }
-        None => None,
-    };
-    grpc::server(tls).map_err(|error| {
-        // tonic's own text is only "transport error".
-        let cause = std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string);
-        Refusal::new(Code::InvalidArguments, format!("the TLS files cannot be used: {cause}"))
-            .hint("GHOST_TLS_CERT, GHOST_TLS_KEY and GHOST_TLS_CA name PEM files that belong together")
-    })
-}
-
-fn tls_config(files: &TlsFiles) -> Result<ServerTlsConfig, Refusal> {
-    let read = |path: &Path| {
-        std::fs::read(path).map_err(|error| {
-            Refusal::new(Code::Unavailable, format!("cannot read {}: {error}", path.display()))
-                .hint("GHOST_TLS_CERT, GHOST_TLS_KEY and GHOST_TLS_CA name PEM files")
-        })
-    };
-    let identity = Identity::from_pem(read(&files.certificate)?, read(&files.key)?);
-    Ok(ServerTlsConfig::new().identity(identity).client_ca_root(Certificate::from_pem(read(&files.client_ca)?)))
 }
 
 impl Bound {
@@ -354,11 +339,11 @@ impl Bound {
                 }
             }
         }
-        if let Some((listener, address)) = self.http {
+        if let Some(Rest { listener, address, tls }) = self.rest {
             let router = http::router(control.clone(), self.token.clone(), address);
             let incoming = Incoming::new(&Arc::new(listener), &network, &control.world, &closed);
             tasks.spawn(async move {
-                rest::serve(incoming, router).await;
+                rest::serve(incoming, router, tls).await;
                 Ok(())
             });
         }

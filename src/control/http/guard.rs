@@ -20,8 +20,9 @@ use super::failed::{Failed, body};
 use super::rest::Rest;
 use super::session;
 
-/// The port of an address without one.
+/// The port of an address without one, and over TLS.
 const HTTP_PORT: u16 = 80;
+const HTTPS_PORT: u16 = 443;
 
 /// Middleware: accepts requests to this daemon's address if no page sent them, or a page of an
 /// allowed origin.
@@ -160,7 +161,8 @@ fn bad_host(message: &str) -> Refusal {
 /// Whether a host is this machine, with the port that the daemon listens on: a loopback address, the
 /// address that the daemon listens on, or `localhost`, which always resolves here.
 fn is_ours(host: &HostPort, bound: SocketAddr) -> bool {
-    if host.port.unwrap_or(HTTP_PORT) != bound.port() {
+    let is_port = host.port.map_or([HTTP_PORT, HTTPS_PORT].contains(&bound.port()), |port| port == bound.port());
+    if !is_port {
         return false;
     }
     if host.host == "localhost" {

@@ -1,4 +1,4 @@
-//! Serves REST: HTTP/1, with upgrades for WebSockets.
+//! Serves REST: HTTP/1, with upgrades for WebSockets, over TLS if there are keys.
 //!
 //! This module must never speak HTTP/2. There a reader that stalls blocks its stream without
 //! blocking a write, so no write timeout could detect it. (`axum::serve` speaks it, and waits for
@@ -11,16 +11,18 @@ use hyper::body::Incoming as Body;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
+use tokio_rustls::TlsAcceptor;
 use tower::util::ServiceExt as _;
 
 use super::incoming::Incoming;
-use crate::connections::{Connection, FIRST_REQUEST};
+use crate::connections::{Connection, FIRST_REQUEST, Peer};
 
 /// Serves until the daemon stops and the last connection has ended.
-pub(crate) async fn serve(incoming: Incoming<TcpListener>, router: Router) {
+pub(crate) async fn serve(incoming: Incoming<TcpListener>, router: Router, tls: Option<TlsAcceptor>) {
     let closed = incoming.closed.clone();
     let mut closing = closed.clone();
     let mut connections = JoinSet::new();
@@ -33,15 +35,35 @@ pub(crate) async fn serve(incoming: Incoming<TcpListener>, router: Router) {
         };
         // Reaps tasks of ended connections, so that they do not pile up.
         while connections.try_join_next().is_some() {}
-        connections.spawn(serve_connection(io, router.clone(), closed.clone()));
+        connections.spawn(begin(io, tls.clone(), router.clone(), closed.clone()));
     }
     drop(incoming);
     while connections.join_next().await.is_some() {}
 }
 
-/// Serves one connection to its end, or until it becomes a WebSocket.
-async fn serve_connection(io: Connection<TcpStream>, router: Router, mut closed: watch::Receiver<bool>) {
+/// Serves one connection, after its TLS handshake if there is one. The handshake is within the time limit of the first
+/// request.
+async fn begin(io: Connection<TcpStream>, tls: Option<TlsAcceptor>, router: Router, mut closed: watch::Receiver<bool>) {
     let peer = io.peer().clone();
+    let Some(tls) = tls else { return serve_connection(io, peer, router, closed).await };
+    let accepted = tokio::select! {
+        biased;
+        accepted = tls.accept(io) => accepted,
+        () = async { drop(closed.wait_for(|closed| *closed).await) } => return,
+    };
+    match accepted {
+        Ok(io) => serve_connection(io, peer, router, closed).await,
+        Err(error) => tracing::debug!(%error, "a connection ended before its TLS handshake did"),
+    }
+}
+
+/// Serves one connection to its end, or until it becomes a WebSocket.
+async fn serve_connection<IO: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
+    io: IO,
+    peer: Peer,
+    router: Router,
+    mut closed: watch::Receiver<bool>,
+) {
     let service = router.map_request(move |request: hyper::Request<Body>| {
         peer.request_arrived();
         request

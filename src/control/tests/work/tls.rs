@@ -8,9 +8,13 @@ use ghost_proto::v1;
 use ghost_proto::v1::messages_client::MessagesClient;
 use ghost_proto::v1::world_client::WorldClient;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair};
-use tokio::io::AsyncReadExt as _;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::{ClientConfig, RootCertStore};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::sync::oneshot;
+use tokio_rustls::TlsConnector;
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
 use tonic::{Code, Status};
 
@@ -56,6 +60,16 @@ impl Authority {
 
 /// Writes the TLS files of a server and binds a port with them.
 async fn bound(test_world: &TestWorld, server: &Pair, client_ca: &str) -> Result<Bound, ghost_domain::Refusal> {
+    bound_with(test_world, server, client_ca, None).await
+}
+
+/// The same, with HTTP at this address.
+async fn bound_with(
+    test_world: &TestWorld,
+    server: &Pair,
+    client_ca: &str,
+    http: Option<&str>,
+) -> Result<Bound, ghost_domain::Refusal> {
     let file = |name: &str, text: &str| -> PathBuf {
         let path = test_world.files.path(name);
         std::fs::write(&path, text).unwrap();
@@ -63,7 +77,7 @@ async fn bound(test_world: &TestWorld, server: &Pair, client_ca: &str) -> Result
     };
     bind(ControlOptions {
         listeners: vec![ListenAddress::Tcp("127.0.0.1:0".parse().unwrap())],
-        http: None,
+        http: http.map(|address| address.parse().unwrap()),
         data_dir: test_world.files.path("data"),
         token: None,
         tls: Some(TlsFiles {
@@ -151,6 +165,49 @@ async fn only_clients_with_a_certificate_of_the_ca_are_accepted() {
     let mut silent = TcpStream::connect(address.trim_start_matches("https://")).await.unwrap();
     let received = while_time_passes(&test_world.clock, silent.read(&mut [0])).await;
     assert_eq!(received.unwrap(), 0);
+}
+
+#[tokio::test]
+async fn http_speaks_tls_with_the_same_keys_and_asks_for_the_token() {
+    let test_world = new_world();
+    let world = boot_world(&test_world).await;
+    let ours = Authority::new("ours");
+    let bound = bound_with(&test_world, &ours.server(), &ours.pem(), Some("127.0.0.1:0")).await.unwrap();
+    let token = bound.token().unwrap().to_owned();
+    let address = bound.endpoints().iter().find_map(|one| one.strip_prefix("REST https://")).unwrap().to_owned();
+    let (_stop, stopped) = oneshot::channel::<()>();
+    tokio::spawn(async move {
+        // The end of the test stops the server.
+        bound.serve(world, async move { drop(stopped.await) }).await.unwrap();
+    });
+    let mut roots = RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_slice(ours.pem().as_bytes()).unwrap()).unwrap();
+    let config = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let connector = TlsConnector::from(Arc::new(config));
+    let ask = async |more: &str| {
+        let io = TcpStream::connect(&address).await.unwrap();
+        let mut io = connector.connect("localhost".try_into().unwrap(), io).await.unwrap();
+        let request = format!("GET /api/agents HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n{more}\r\n");
+        io.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = Vec::new();
+        // A server may close without a goodbye.
+        let _ = io.read_to_end(&mut answer).await;
+        String::from_utf8(answer).unwrap()
+    };
+    assert!(ask("").await.starts_with("HTTP/1.1 401"));
+    let answer = ask(&format!("Authorization: Bearer {token}\r\n")).await;
+    assert!(answer.starts_with("HTTP/1.1 200") && answer.contains("\"ada\""), "{answer}");
+    // Plain text gets no answer of HTTP, and disturbs nobody.
+    let mut plain = TcpStream::connect(&address).await.unwrap();
+    plain.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
+    let mut answer = Vec::new();
+    let _ = plain.read_to_end(&mut answer).await;
+    assert!(!answer.starts_with(b"HTTP/"), "{answer:?}");
+    assert!(ask("").await.starts_with("HTTP/1.1 401"));
 }
 
 #[tokio::test]
