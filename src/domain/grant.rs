@@ -160,6 +160,8 @@ mod tests {
             ("./", 5, Code::PathDenied),
             ("../x/", 5, Code::PathDenied),
             ("output/../agents/bob/", 5, Code::PathDenied),
+            (".ghost-world/", 5, Code::PathDenied),
+            ("output/.git/", 5, Code::PathDenied),
             ("output/", 0, Code::InvalidArguments),
             ("output/", 367 * 86_400_000, Code::InvalidArguments),
         ] {

@@ -19,6 +19,17 @@ pub fn is_reserved(name: &str) -> bool {
     name.starts_with(TEMP_PREFIX) || name == MARK
 }
 
+/// Whether a part of a path names git's own directory or the file in its place, also where a file system does not count
+/// case, trailing dots or invisible characters, or knows short names. What is in there decides which programs git runs, so
+/// only git writes it.
+#[must_use]
+pub fn is_git_place(part: &str) -> bool {
+    let is_seen = |c: &char| !matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}');
+    let plain: String = part.chars().filter(is_seen).collect();
+    let plain = plain.trim_end_matches(['.', ' ']);
+    plain.eq_ignore_ascii_case(".git") || plain.eq_ignore_ascii_case("git~1")
+}
+
 /// A path relative to the workspace root: components joined by `/`, never absolute, without `.` or
 /// `..`. Only the root itself is empty.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -109,7 +120,16 @@ impl WriteAcl {
                 )
                 .hint(format!("write `{prefix}/`: a prefix means a whole directory")));
             }
-            checked.push(format!("{}/", WorkspacePath::parse(prefix, false)?.as_str()));
+            let path = WorkspacePath::parse(prefix, false)?;
+            let is_daemons = |part: &str| is_reserved(&part.to_ascii_lowercase());
+            if path.as_str().split('/').any(|part| is_daemons(part) || is_git_place(part)) {
+                return Err(Refusal::new(
+                    Code::PathDenied,
+                    format!("write prefix `{prefix}` is reserved: for the daemon itself, or for git"),
+                )
+                .hint("give the directory that agents work in, for example output/reports/"));
+            }
+            checked.push(format!("{}/", path.as_str()));
         }
         checked.sort();
         checked.dedup();
@@ -165,6 +185,9 @@ impl WriteAcl {
             )
             .hint("send that agent a message instead"));
         }
+        if path.as_str().split('/').any(is_git_place) {
+            return Err(in_repository(path));
+        }
         // `output` does not match `output/`: a directory is not a file in itself.
         if self.prefixes.iter().any(|prefix| path.as_str().starts_with(prefix.as_str())) {
             return Ok(());
@@ -172,6 +195,14 @@ impl WriteAcl {
         Err(Refusal::new(Code::PathDenied, format!("{agent} may not write `{}`", path.as_str()))
             .hint(format!("{agent} may write under: {}", self.prefixes.join(", "))))
     }
+}
+
+/// The refusal for a file of git's own.
+#[must_use]
+pub fn in_repository(path: &WorkspacePath) -> Refusal {
+    let shown = crate::text::clip(path.as_str(), 120);
+    Refusal::new(Code::PathDenied, format!("`{shown}` is a file of git's own, which only git itself writes"))
+        .hint("change a repository with git, if you may run it")
 }
 
 /// The directory that contains the agents' own directories.
@@ -236,6 +267,43 @@ mod tests {
         ] {
             let path = WorkspacePath::parse(path, false).unwrap();
             assert_eq!(wide.check(&chora, &path).is_ok(), allowed, "{path:?}");
+        }
+    }
+
+    // covers: ACL-01
+    #[test]
+    fn what_decides_what_git_runs_is_nobodys_to_write() {
+        let (acl, ada): (WriteAcl, AgentId) = (acl(&["agents/ada/", "output/"]), "ada".parse().unwrap());
+        for bad in [
+            "agents/ada/.git/config",
+            "agents/ada/r/.git",
+            "agents/ada/r/.git/hooks/pre-commit",
+            "agents/ada/r/.git/worktrees/x/config.worktree",
+            "agents/ada/r/.git/modules/x/config",
+            "output/.GIT/config",
+            "output/.Git./x",
+            "output/.git /x",
+            "output/git~1/x",
+            "output/.gi\u{200b}t/config",
+            "output/a/b/c/d/e/f/.git/info/attributes",
+        ] {
+            let path = WorkspacePath::parse(bad, false).unwrap();
+            assert_eq!(acl.check(&ada, &path).unwrap_err().code, Code::PathDenied, "{bad}");
+        }
+        for good in
+            ["output/.gitignore", "output/.gitattributes", "output/git/config", "output/x.git.md", "output/a.git"]
+        {
+            assert!(acl.check(&ada, &WorkspacePath::parse(good, false).unwrap()).is_ok(), "{good}");
+        }
+    }
+
+    // covers: ACL-04
+    #[test]
+    fn reserved_places_are_no_prefixes() {
+        for bad in
+            [".ghost-world/", "output/.ghost-world/", ".Ghost-World/x/", ".ghost-tmp-1/", "output/.git/", ".git/hooks/"]
+        {
+            assert_eq!(WriteAcl::new(&[bad.to_owned()]).unwrap_err().code, Code::PathDenied, "{bad}");
         }
     }
 

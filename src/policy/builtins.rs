@@ -2,6 +2,7 @@
 //!
 //! It must never let a builtin name a variable that it has not checked.
 
+use crate::redirects::is_git_place;
 use crate::refusal::Cause;
 use crate::tables::{Facts, has};
 use crate::variables;
@@ -67,7 +68,7 @@ impl Walk<'_> {
         match args.get(1).and_then(Word::value).map(str::to_owned) {
             Some(path) if !path.starts_with('-') => {
                 let base = path.rsplit('/').next().unwrap_or_default();
-                self.workspace_script(&path, base, args);
+                self.workspace_script(&path, base, args, "bash");
             }
             _ => self.fault(Cause::DynamicCode, name),
         }
@@ -95,7 +96,7 @@ impl Walk<'_> {
             let root =
                 |root: &String| path.strip_prefix(&**root).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
             !path.starts_with(['-', '+', '~'])
-                && !path.split('/').any(|part| part == "..")
+                && !path.split('/').any(|part| part == ".." || is_git_place(part))
                 && (!path.starts_with('/') || self.view.policy.settings().workspace.iter().any(root))
         };
         let stays = target.and_then(Word::value).is_some_and(inside);
@@ -230,7 +231,8 @@ impl Walk<'_> {
         };
         if !code {
             let base = operand.rsplit('/').next().unwrap_or_default().to_owned();
-            return self.workspace_script(&operand, &base, args);
+            let shell = if name == "bash" { "bash" } else { "sh" };
+            return self.workspace_script(&operand, &base, args, shell);
         }
         // Other shells read `$'…'`, braces, brackets and some redirections in their own way.
         let plain = |c: char| c.is_ascii_alphanumeric() || " _./=,:%@-'\"|;&\n".contains(c);

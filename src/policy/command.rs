@@ -73,12 +73,13 @@ impl Walk<'_> {
                 }
                 self.installed(&base, tables::facts(&base), args);
             }
-            Place::Workspace(base) => self.workspace_script(&name, &base, args),
+            Place::Workspace(base) => self.workspace_script(&name, &base, args, ""),
         }
     }
 
-    /// A program of the workspace: it asks, unless a tier lists its path, or denies its name.
-    pub fn workspace_script(&mut self, path: &str, base: &str, args: Vec<Word>) {
+    /// A program of the workspace: it asks, unless a tier lists its path, or denies its name. `shell` reads it; empty if
+    /// its first line decides.
+    pub fn workspace_script(&mut self, path: &str, base: &str, args: Vec<Word>, shell: &'static str) {
         let own = Decision { tier: TierName::Workspace, action: Action::Ask, max_timeout_ms: None };
         let by_name = self.view.worst(base);
         let decision = match self.view.listed(path, None) {
@@ -87,6 +88,9 @@ impl Walk<'_> {
             None => own,
         };
         self.push(path, args, decision);
+        if let Some(found) = self.commands.last_mut() {
+            found.script = Some(shell);
+        }
         if is_loader(base) {
             self.fault(Cause::Runner, path);
         }
@@ -175,7 +179,13 @@ impl Walk<'_> {
     pub fn push(&mut self, name: &str, words: Vec<Word>, decision: Decision) {
         self.tier = decision.tier.clone();
         self.max_timeout_ms = self.max_timeout_ms.into_iter().chain(decision.max_timeout_ms).min();
-        self.commands.push(Found { name: name.to_owned(), words, decision, wrappers: self.chain.clone() });
+        self.commands.push(Found {
+            name: name.to_owned(),
+            words,
+            decision,
+            wrappers: self.chain.clone(),
+            script: None,
+        });
     }
 }
 

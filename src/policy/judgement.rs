@@ -1,5 +1,6 @@
 //! What is decided about a line, and about each of its commands.
 
+use crate::bound::{GitUse, Script, Unbound};
 use crate::policy::Action;
 use crate::refusal::{Refusal, TierName};
 
@@ -29,6 +30,13 @@ pub struct Judgement {
     pub files: Vec<String>,
     /// The shortest limit of the tiers that decided, in milliseconds.
     pub max_timeout_ms: Option<u64>,
+    /// Why an approval can hold for one call only. Beside the line, [`scripts`](Self::scripts) and the configuration of
+    /// the repositories of [`git`](Self::git) decide what runs; whoever approves for good must bind them, too.
+    pub unbound: Option<Unbound>,
+    /// The files of commands that it runs.
+    pub scripts: Vec<Script>,
+    /// Its commands of git.
+    pub git: Vec<GitUse>,
     /// Why it is not simply allowed.
     pub reason: Option<Refusal>,
 }

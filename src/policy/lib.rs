@@ -8,10 +8,12 @@
 //! It is no sandbox: which files a command reads and what a listed program does are not its business.
 
 mod arithmetic;
+mod bound;
 mod builtins;
 mod command;
 mod conditions;
 mod expansions;
+mod git_settings;
 mod judgement;
 mod lexer;
 mod parse;
@@ -22,12 +24,15 @@ mod refusal;
 mod runs;
 mod scripts;
 mod shipped;
+mod standing;
 mod tables;
 mod variables;
 mod walk;
 mod word;
 mod wrappers;
 
+pub use bound::{GitUse, Script, Unbound};
+pub use git_settings::{Setting, foreign_setting};
 pub use judgement::{JudgedCommand, Judgement};
 pub use policy::{Action, Hint, Mode, Policy, Settings, Tier};
 pub use refusal::{Cause, Refusal, TierName};
@@ -50,6 +55,9 @@ pub fn judge(policy: &Policy, agent_groups: &[&str], line: &str) -> Judgement {
             commands: Vec::new(),
             files: Vec::new(),
             max_timeout_ms: None,
+            unbound: Some(Unbound::Unjudged { word: String::new() }),
+            scripts: Vec::new(),
+            git: Vec::new(),
             reason,
         };
     }

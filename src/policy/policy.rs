@@ -100,6 +100,12 @@ impl Policy {
         Self { settings, tiers, programs }
     }
 
+    /// Whether an agent with these privilege groups may run anything without asking.
+    #[must_use]
+    pub fn is_unrestricted(&self, groups: &[&str]) -> bool {
+        View { policy: self, groups }.unrestricted() == Some(Action::Allow)
+    }
+
     /// The settings it was made of.
     #[must_use]
     pub fn settings(&self) -> &Settings {

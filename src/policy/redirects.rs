@@ -8,6 +8,12 @@ use crate::refusal::Cause;
 use crate::walk::Walk;
 use crate::word::Scan;
 
+/// Whether a part of a path names git's own directory, also where case, short names or trailing dots do not count.
+pub(crate) fn is_git_place(part: &str) -> bool {
+    let part = part.trim_end_matches(['.', ' ']);
+    part.eq_ignore_ascii_case(".git") || part.eq_ignore_ascii_case("git~1")
+}
+
 impl Walk<'_> {
     pub fn redirects(&mut self, redirects: Option<&ast::RedirectList>) {
         for redirect in redirects.iter().flat_map(|list| &list.0) {
@@ -55,7 +61,7 @@ impl Walk<'_> {
         if descriptor || matches!(path, "/dev/null" | "/dev/stdin" | "/dev/stdout" | "/dev/stderr") {
             return;
         }
-        let hidden = path.split('/').any(|part| part == ".." || part.eq_ignore_ascii_case(".git"));
+        let hidden = path.split('/').any(|part| part == ".." || is_git_place(part));
         let inside = |root: &String| path.strip_prefix(&**root).is_some_and(|rest| rest.starts_with('/'));
         let outside = path.starts_with('/') && !self.view.policy.settings().workspace.iter().any(inside);
         if hidden || outside || path.is_empty() {

@@ -318,3 +318,85 @@ fn the_documentation_lists_the_shipped_tiers() {
         assert_eq!(missing.collect::<Vec<_>>(), Vec::<&String>::new(), "{name}");
     }
 }
+
+fn unbound(line: &str) -> Option<Unbound> {
+    judge(&Policy::new(shipped()), &[], line).unbound
+}
+
+// covers: EXEC-10
+#[test]
+fn only_what_is_known_to_run_nothing_else_is_bound() {
+    for line in [
+        "mkdir -p out && cp a.txt out/ | tee log",
+        "cd a; sort -rn x | uniq -c > y",
+        "timeout 5 touch x",
+        "f() { mkdir x; }; f",
+        "bash -c 'mkdir x; touch y'",
+        "./x.sh a b",
+        "bash x.sh",
+        ". x.sh",
+        "sed -i s/a/b/ x",
+        "rg -n x .",
+        "find . -name x -type f",
+        "git -C repo commit -m 'a b'",
+        "git add .",
+    ] {
+        assert_eq!(unbound(line), None, "{line}");
+    }
+    for line in [
+        "python3 -m imp",
+        "python3 x.py",
+        "python3 -c 'import x'",
+        "python3.11 -c 'from . import x'",
+        "node x.js",
+        "perl x.pl",
+        "make",
+        "make -C x all",
+        "npm run test",
+        "npx x",
+        "cargo test",
+        "pytest",
+        "gcc x.c",
+        "tar xf x.tar",
+        "rsync a b",
+        "curl https://x.example",
+        "awk '{print $1}' x",
+        "patch -p1 -i x",
+        "nosuch",
+        "git push origin main",
+        "git fetch",
+        "git submodule update",
+        "git st",
+        "git config user.name x",
+        "mkdir a && make",
+        "timeout 5 make",
+        "env x=1 python3 x.py",
+        "f() { make; }; f",
+        "bash -c 'mkdir x; make'",
+        "/usr/bin/make",
+    ] {
+        assert!(matches!(unbound(line), Some(Unbound::Program { .. })), "{line}: {:?}", unbound(line));
+    }
+    for line in ["touch $x", "touch *.rs", "find . -type f -exec touch {} +", "ls | xargs touch", "./x.sh $1"] {
+        assert!(matches!(unbound(line), Some(Unbound::Words { .. })), "{line}: {:?}", unbound(line));
+    }
+    for line in ["sort --debug x", "rg -z x", "find . -newermt x", "diff -l a b"] {
+        assert!(matches!(unbound(line), Some(Unbound::Option { .. })), "{line}: {:?}", unbound(line));
+    }
+    for line in ["sort --compress-program=x a", "touch x; $y", "vim x", "touch x > $y", "git --git-dir=x add a"] {
+        assert!(matches!(unbound(line), Some(Unbound::Unjudged { .. })), "{line}: {:?}", unbound(line));
+    }
+    let first = Policy::new(Settings { mode: Mode::FirstToken, ..shipped() });
+    assert_eq!(judge(&first, &[], "touch x").unbound, Some(Unbound::FirstToken));
+}
+
+#[test]
+fn scripts_and_repositories_of_a_line_are_named() {
+    let judged = judge(&Policy::new(shipped()), &[], "./a.sh x; sh b.sh; . c.sh && bash d/e.sh");
+    let scripts: Vec<(&str, &str)> = judged.scripts.iter().map(|script| (&*script.path, script.shell)).collect();
+    assert_eq!(scripts, [("./a.sh", ""), ("b.sh", "sh"), ("c.sh", "bash"), ("d/e.sh", "bash")]);
+    let judged = judge(&Policy::new(shipped()), &[], "git status; git -C a -C b push; timeout 5 git -C \"$x\" log");
+    let uses: Vec<(Option<String>, bool)> =
+        judged.git.into_iter().map(|git| (git.dirs.map(|dirs| dirs.join("/")), git.allowed)).collect();
+    assert_eq!(uses, [(Some(String::new()), true), (Some("a/b".into()), false), (None, true)]);
+}

@@ -29,6 +29,8 @@ pub(crate) struct Found {
     pub words: Vec<Word>,
     pub decision: Decision,
     pub wrappers: Vec<String>,
+    /// The shell that reads it, if it is a file of commands; empty if its first line decides.
+    pub script: Option<&'static str>,
 }
 
 /// The state of one judgement.
@@ -115,8 +117,14 @@ impl<'p> Walk<'p> {
         }
     }
 
+    /// What could not be judged.
+    pub fn refused(&self) -> Option<&Refusal> {
+        self.refusal.as_ref()
+    }
+
     /// The judgement of what was found.
     pub fn finish(self) -> Judgement {
+        let (unbound, git, scripts) = (self.unbound(), self.git_uses(), self.script_uses());
         let worst = self.commands.iter().rev().max_by_key(|command| command.decision.action);
         let mut action = worst.map_or(Action::Allow, |command| command.decision.action);
         let mut reason = worst.filter(|command| command.decision.action > Action::Allow).map(|command| {
@@ -156,6 +164,9 @@ impl<'p> Walk<'p> {
             commands: commands.collect(),
             files: self.files,
             max_timeout_ms: self.max_timeout_ms,
+            unbound,
+            scripts,
+            git,
             reason,
         }
     }

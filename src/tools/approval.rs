@@ -8,7 +8,7 @@ use ghost_config::plan::Plan;
 use ghost_domain::{ApprovalPlan, Refusal};
 use serde_json::Value;
 
-use crate::context::{CallContext, Caller};
+use crate::context::{CallContext, Caller, WorldServices};
 
 /// Whether a call waits for an operator.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,6 +26,19 @@ pub enum Need {
 pub trait Approvable: Send + Sync + 'static {
     /// Whether a call needs an approval by the tool's own rules.
     fn need(&self, plan: &Plan, caller: &Caller, arguments: &Value) -> Need;
+
+    /// Why a call that needs no approval by the rules alone needs one all the same, by what its files hold now.
+    ///
+    /// # Errors
+    /// `Unavailable` if they cannot be looked at.
+    async fn closer(
+        &self,
+        _services: &WorldServices,
+        _caller: &Caller,
+        _arguments: &Value,
+    ) -> Result<Option<String>, Refusal> {
+        Ok(None)
+    }
 
     /// What exactly the call would do. It is asked for before and after the wait.
     async fn plan(&self, call: &CallContext, arguments: &Value) -> Result<ApprovalPlan, Refusal>;

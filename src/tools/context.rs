@@ -267,14 +267,21 @@ impl CallContext {
     /// `PathDenied` if it may not; `Unavailable` if its grants cannot be read.
     pub async fn may_write(&self, path: &WorkspacePath) -> Result<Option<GrantId>, Refusal> {
         let (agent_id, rules) = (&self.caller.agent_id, &self.caller.write_acl);
-        if rules.check(agent_id, path).is_ok() {
-            return Ok(None);
-        }
-        let (grants, now) = (self.grants().await?, self.services.ctx.now());
-        match grants.iter().find(|grant| grant.allows(path, now)) {
-            Some(grant) => Ok(Some(grant.grant_id)),
-            None => rules.with(grants.into_iter().map(|grant| grant.prefix)).check(agent_id, path).map(|()| None),
-        }
+        let granted = if rules.check(agent_id, path).is_ok() {
+            None
+        } else {
+            let (grants, now) = (self.grants().await?, self.services.ctx.now());
+            match grants.iter().find(|grant| grant.allows(path, now)) {
+                Some(grant) => Some(grant.grant_id),
+                None => {
+                    rules.with(grants.into_iter().map(|grant| grant.prefix)).check(agent_id, path)?;
+                    None
+                }
+            }
+        };
+        // The rules know git's directory by its name alone.
+        self.services.workspace.check_outside_repositories(path).await?;
+        Ok(granted)
     }
 
     /// The image in the file at `path`, for a tool to return beside its content (see [`crate::Output`]). The file must stay as it is

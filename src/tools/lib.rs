@@ -11,6 +11,7 @@ pub mod context;
 mod grant_cache;
 mod granted;
 pub mod heartbeats;
+mod identity;
 pub mod live;
 pub mod loop_guard;
 pub mod manifest;

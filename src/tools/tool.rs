@@ -16,7 +16,7 @@ use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
 use crate::approval::{Approvable, Need};
-use crate::context::{CallContext, Caller};
+use crate::context::{CallContext, Caller, WorldServices};
 use crate::loop_guard::Nature;
 use crate::origin::Origin;
 use crate::parameters::{Params, parse};
@@ -455,6 +455,23 @@ impl Tool {
         }
     }
 
+    /// Why a call waits for an operator although [`need`](Self::need) says that it needs nothing: what its files hold
+    /// now. `arguments` must be normalised.
+    ///
+    /// # Errors
+    /// `Unavailable` if they cannot be looked at; the call must not run then.
+    pub async fn closer_need(
+        &self,
+        services: &WorldServices,
+        caller: &Caller,
+        arguments: &Value,
+    ) -> Result<Option<String>, Refusal> {
+        match &self.approvable {
+            Some(own) => own.closer(services, caller, arguments).await,
+            None => Ok(None),
+        }
+    }
+
     /// What exactly a call would do.
     ///
     /// # Errors
@@ -464,7 +481,9 @@ impl Tool {
             Some(own) => own.plan(call, arguments).await,
             None => {
                 let (tool, arguments) = (self.spec.name.clone(), arguments.clone());
-                Ok(ApprovalPlan { tool, arguments, ..ApprovalPlan::default() })
+                // A coding agent reads the files of its directory and decides by itself what it runs.
+                let once_only = self.charges.then(|| format!("{tool} decides by itself what it runs"));
+                Ok(ApprovalPlan { tool, arguments, once_only, ..ApprovalPlan::default() })
             }
         }
     }

@@ -11,6 +11,7 @@ mod image;
 mod layout;
 mod list;
 mod parents;
+mod repositories;
 mod stamps;
 mod together;
 
@@ -33,6 +34,7 @@ pub(crate) use files::read_text;
 pub use files::{FileText, Lines, sha256_hex};
 pub(crate) use list::list as list_dir;
 pub use list::{DEPTH_MAX, ENTRIES_MAX, Entry, EntryKind, Listing};
+pub use repositories::{GitLook, GitPlaces};
 pub use together::FileWrite;
 #[cfg(feature = "testing")]
 pub use together::fault;
@@ -193,6 +195,25 @@ impl Workspace {
     pub async fn image(&self, path: &WorkspacePath) -> Result<Option<ImageFile>, Refusal> {
         let path = path.clone();
         self.on_disk(move |disk| image::image(&disk.root, &path)).await
+    }
+
+    /// What git would read and run in these places.
+    ///
+    /// # Errors
+    ///
+    /// `Unavailable` if the runtime is shutting down.
+    pub async fn look_at_repositories(&self, places: GitPlaces) -> Result<GitLook, Refusal> {
+        self.on_disk(move |disk| Ok(repositories::look(&disk.root, &places))).await
+    }
+
+    /// Checks that a file is not inside the directory of a repository: a bare one, or one that a `.git` file names.
+    ///
+    /// # Errors
+    ///
+    /// `PathDenied` if it is.
+    pub async fn check_outside_repositories(&self, path: &WorkspacePath) -> Result<(), Refusal> {
+        let path = path.clone();
+        self.on_disk(move |disk| repositories::check_outside(&disk.root, &path)).await
     }
 
     /// The size of a file, in bytes. Reads only metadata and does not use the blocking pool, so it

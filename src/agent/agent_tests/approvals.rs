@@ -11,6 +11,7 @@ use ghost_store::tables::ApprovalFilter;
 use serde_json::json;
 
 use super::agent_world::{AgentWorld, id, operator, read, results, write};
+use super::fakes::ASKING;
 use crate::turn;
 
 /// A world in which these tools need an approval.
@@ -104,6 +105,24 @@ async fn a_wait_survives_a_crash_before_and_after_the_answer() {
         assert_eq!(world.ledger().await[0].status, CallStatus::Ok);
         assert_eq!(world.model.requests().len(), 2);
     }
+}
+
+// covers: EXEC-01, SBX-11
+#[tokio::test]
+async fn a_call_waits_if_what_its_files_hold_asks_for_it() {
+    let world = under_approval(&[]).await;
+    world.model.reply_with(|_, n| if n == 0 { call("test.act", json!({ "n": ASKING })) } else { say("well") });
+    work_while(&world, async {
+        let approval = requested(&world).await;
+        assert_eq!((approval.status, ran(&world), &*approval.reason), (ApprovalStatus::Pending, 0, "its files say so"));
+        decide(&world, &approval, Decision::Approve { always: false }).await;
+    })
+    .await;
+    assert_eq!(ran(&world), 1);
+    world.send("ada", "again").await;
+    world.model.reply_with(|_, n| if n == 0 { call("test.act", json!({ "n": 1 })) } else { say("well") });
+    world.work("ada").await.unwrap();
+    assert_eq!(all(&world).await.len(), 1);
 }
 
 // covers: EXEC-10, TEST-14

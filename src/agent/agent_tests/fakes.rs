@@ -5,13 +5,15 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
+use ghost_config::plan::Plan;
 use ghost_domain::journal::FilePlan;
 use ghost_domain::write_acl::WorkspacePath;
-use ghost_domain::{Activity, AgentId, Code, Refusal, Timestamp};
+use ghost_domain::{Activity, AgentId, ApprovalPlan, Code, Refusal, Timestamp};
 use ghost_store::Writes;
+use ghost_tools::approval::{Approvable, Need};
 use ghost_tools::tool::{FileTool, FileWork, WorldTool};
 use ghost_tools::workspace::sha256_hex;
-use ghost_tools::{AgentControl, CallContext, Output, OutsideTool, ReadTool, Run, Tool};
+use ghost_tools::{AgentControl, CallContext, Caller, Output, OutsideTool, ReadTool, Run, Tool, WorldServices};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -124,6 +126,26 @@ impl OutsideTool for ActTool {
     }
 }
 
+/// The number for which the files of `test.act` ask for an approval.
+pub(crate) const ASKING: u32 = 77;
+
+struct ActRules;
+
+#[async_trait]
+impl Approvable for ActRules {
+    fn need(&self, _: &Plan, _: &Caller, _: &Value) -> Need {
+        Need::Nothing
+    }
+
+    async fn closer(&self, _: &WorldServices, _: &Caller, arguments: &Value) -> Result<Option<String>, Refusal> {
+        Ok((arguments["n"] == ASKING).then(|| "its files say so".to_owned()))
+    }
+
+    async fn plan(&self, _: &CallContext, arguments: &Value) -> Result<ApprovalPlan, Refusal> {
+        Ok(ApprovalPlan { tool: "test.act".into(), arguments: arguments.clone(), ..ApprovalPlan::default() })
+    }
+}
+
 struct NumberFileTool(Arc<ToolState>);
 
 #[async_trait]
@@ -180,6 +202,6 @@ pub(crate) fn tools(tool_state: &Arc<ToolState>) -> [Tool; 4] {
         Tool::new::<Number>("test.file", "Writes.", Run::file(NumberFileTool(Arc::clone(tool_state)))),
         Tool::new::<Number>("test.change", "Changes.", Run::world(ChangeTool(Arc::clone(tool_state)))),
         Tool::new::<Number>("test.look", "Looks.", Run::read(LookTool(Arc::clone(tool_state)))),
-        Tool::new::<Number>("test.act", "Acts.", Run::outside(ActTool(Arc::clone(tool_state)))),
+        Tool::new::<Number>("test.act", "Acts.", Run::outside(ActTool(Arc::clone(tool_state)))).approved_by(ActRules),
     ]
 }

@@ -62,7 +62,7 @@ impl Runner {
             }
             let (checked, begun) = match prepared.take() {
                 Some(prepared) => prepared,
-                None => (self.check(call), None),
+                None => (self.check_whole(call).await?, None),
             };
             match checked {
                 Ok(checked) if self.may_share_a_commit(&checked) => {
@@ -100,9 +100,25 @@ impl Runner {
         .unwrap_or_default()
     }
 
+    /// Checks a call, also by what the files that it uses hold now.
+    ///
+    /// # Errors
+    /// `Unavailable` if the daemon is stopping.
+    pub(super) async fn check_whole(&mut self, call: OpenCall) -> Result<Checking, Refusal> {
+        let mut checking = self.check(call);
+        if let Ok(checked) = &mut checking
+            && checked.call.begun.is_none()
+            && checked.needs_approval.is_none()
+        {
+            let (services, arguments) = (&self.engine.services, &checked.call.arguments);
+            checked.needs_approval = checked.tool.closer_need(services, self.registry.caller(), arguments).await?;
+        }
+        Ok(checking)
+    }
+
     /// Finds a call's tool, checks the size and the schema of the arguments, and asks the loop
     /// guard. A call runs only if all checks succeed.
-    pub(super) fn check(&mut self, call: OpenCall) -> Checking {
+    fn check(&mut self, call: OpenCall) -> Checking {
         let (tool, alias) = match self.registry.find(&call.name) {
             Ok(found) => found,
             Err(refusal) => {

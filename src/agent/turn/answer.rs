@@ -89,7 +89,7 @@ impl Runner {
             && flaw.is_none()
             && let [call] = calls.as_slice()
         {
-            let checked = self.check(call.clone());
+            let checked = self.check_whole(call.clone()).await?;
             start = match &checked {
                 Ok(checked) if checked.run.effect() == Effect::Outside && checked.needs_approval.is_none() => {
                     Some(self.call_start(checked, CallId(self.engine.services.ctx.id()), Vec::new()))

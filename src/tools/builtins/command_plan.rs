@@ -1,27 +1,31 @@
 //! What a command would run, for its approval (EXEC-10): its argv, directory, variables and sandbox, and the content of
 //! the workspace files that it names, so that a script cannot change between the answer and the run.
 //!
-//! Files that a named program opens on its own are not bound. `docs/security.md` says so. If a word is known only when
-//! the line runs, or names a file elsewhere, the approval can hold for one call only.
+//! What a program opens on its own is not bound. So an approval can hold for later calls only if the policy knows each
+//! program of the line to run nothing else, every shell script of it as well, and git finds a plain repository. It must
+//! never bind less than what runs and say nothing.
 
 use std::collections::BTreeSet;
 
 use async_trait::async_trait;
 use ghost_config::plan::Plan;
+use ghost_domain::text::clip;
 use ghost_domain::write_acl::WorkspacePath;
 use ghost_domain::{ApprovalPlan, BoundFile, Code, Refusal};
-use ghost_policy::Action;
+use ghost_policy::{Action, Judgement, Script};
 use serde_json::Value;
 
-use super::commands::{CliParams, PythonParams, bash, directory, judged, python};
+use super::commands::{CliParams, PythonParams, bash, directory_of, judged, python};
+use super::line_places::{bases, below};
+use super::repositories;
 use crate::approval::{Approvable, Need};
-use crate::context::{CallContext, Caller};
+use crate::context::{CallContext, Caller, WorldServices};
 use crate::parameters::parse;
 
 /// Files that one command may name.
 const FILES_MAX: usize = 64;
-/// Directories that a line may change to.
-const BASES_MAX: usize = 32;
+/// Bytes of a script that is judged.
+const SCRIPT_BYTES: u64 = 32 * 1024;
 /// Directories whose files no agent can change.
 const SYSTEM: [&str; 6] = ["/bin", "/etc", "/lib", "/opt", "/sbin", "/usr"];
 
@@ -40,48 +44,127 @@ impl Approvable for CliApproval {
         }
     }
 
+    async fn closer(
+        &self,
+        services: &WorldServices,
+        caller: &Caller,
+        arguments: &Value,
+    ) -> Result<Option<String>, Refusal> {
+        // What does not fit the parameters is refused when the call runs.
+        let Ok(params) = parse::<CliParams>(arguments.clone()) else { return Ok(None) };
+        let judgement = judged(&services.plan(), caller, &params.command);
+        let Ok(dir) = directory_of(caller, params.cwd.as_deref()) else { return Ok(None) };
+        match judgement.action {
+            Action::Allow => repositories::need(services, caller, &judgement, &dir).await,
+            Action::Ask | Action::Deny => Ok(None),
+        }
+    }
+
     async fn plan(&self, call: &CallContext, arguments: &Value) -> Result<ApprovalPlan, Refusal> {
         let params: CliParams = parse(arguments.clone())?;
         let judgement = judged(&call.services.plan(), &call.caller, &params.command);
-        let dir = directory(call, params.cwd.as_deref())?;
+        let dir = directory_of(&call.caller, params.cwd.as_deref())?;
         let root = workspace_path(call);
-        let mut words: BTreeSet<String> = judgement.files.into_iter().collect();
-        let mut once_only = None;
-        // A line may change its directory before it names a file, more than once.
-        let mut bases = vec![dir.clone(), String::new()];
-        for command in judgement.commands {
-            let literal = command.argv.iter().flatten();
-            if matches!(command.name.as_str(), "cd" | "pushd") {
-                let targets: Vec<&String> = literal.clone().skip(1).collect();
-                let further: Vec<String> = bases
-                    .iter()
-                    .flat_map(|base| targets.iter().filter_map(|target| below(&root, base, target)))
-                    .collect();
-                bases.extend(further);
-                bases.sort();
-                bases.dedup();
-                if bases.len() > BASES_MAX {
-                    return Err(Refusal::new(
-                        Code::TooLarge,
-                        "the line changes its directory too often to be approved",
-                    )
-                    .hint("give cwd instead, or split it into several calls"));
+        let bases = bases(&root, &dir, &judgement.commands)?;
+        let mut words: BTreeSet<String> = judgement.files.iter().cloned().collect();
+        for command in &judgement.commands {
+            words.extend(command.argv.iter().flatten().cloned());
+            words.insert(command.name.clone());
+        }
+        let once_only = match elsewhere(&root, &judgement) {
+            Some(why) => Some(why),
+            None => {
+                let mut lines = vec![judgement];
+                match scripts(call, &bases, &mut lines).await? {
+                    Some(why) => Some(why),
+                    None => settings(call, &lines, &dir, &mut words).await?,
                 }
             }
-            if command.argv.iter().any(Option::is_none) {
-                once_only = Some(format!("what `{}` gets is known only when it runs", command.name));
-            }
-            if let Some(word) = literal.clone().find(|word| is_elsewhere(&root, word)) {
-                once_only = Some(format!("`{word}` is outside the workspace"));
-            }
-            words.extend(literal.cloned());
-            words.insert(command.name);
-        }
+        };
         let (argv, env) = (bash(&params.command), params.env);
         let files = bound_files(call, &bases, words).await?;
         let plan = ApprovalPlan { argv, env, files, once_only, ..of_command(call, "tool.cli", arguments, dir) };
         Ok(plan)
     }
+}
+
+/// Why the line can be approved once only, by its words alone.
+fn elsewhere(root: &str, judgement: &Judgement) -> Option<String> {
+    let word = judgement.commands.iter().flat_map(|command| command.argv.iter().flatten());
+    let outside = word.into_iter().find(|word| is_elsewhere(root, word));
+    let unbound = judgement.unbound.as_ref().map(ToString::to_string);
+    unbound.or_else(|| outside.map(|word| format!("`{}` is outside the workspace", clip(word, 80))))
+}
+
+/// Why the scripts of the line leave it to be approved once only. A script is bound by its content, so each of its commands
+/// has to be known as well. Adds the judgements of the scripts.
+async fn scripts(call: &CallContext, bases: &[String], lines: &mut Vec<Judgement>) -> Result<Option<String>, Refusal> {
+    let root = workspace_path(call);
+    let named: Vec<Script> = lines.iter().flat_map(|line| line.scripts.clone()).collect();
+    for script in named {
+        let shown = clip(&script.path, 80);
+        let paths: BTreeSet<String> = bases.iter().filter_map(|base| below(&root, base, &script.path)).collect();
+        let mut is_there = false;
+        for path in paths {
+            let Ok(path) = WorkspacePath::parse(&path, false) else { continue };
+            let text = match call.services.workspace.text_for_change(&path, SCRIPT_BYTES).await {
+                Ok(None) => continue,
+                Ok(Some(text)) => text,
+                Err(refusal) if refusal.code == Code::NotFound => continue,
+                Err(_) => return Ok(Some(format!("`{shown}` is no plain text of at most {SCRIPT_BYTES} bytes"))),
+            };
+            is_there = true;
+            let Some(shell) = shell_of(&script, &text) else {
+                return Ok(Some(format!("`{shown}` is no script of a shell, so what it loads is not known")));
+            };
+            // Its first line is a comment to the shell. Others could be a part of a word.
+            let rest = if text.starts_with("#!") { text.split_once('\n').map_or("", |(_, rest)| rest) } else { &text };
+            let quoted = rest.replace('\'', "'\\''");
+            let inner = judged(&call.services.plan(), &call.caller, &format!("{shell} -c '{quoted}'"));
+            if let Some(why) = elsewhere(&root, &inner) {
+                return Ok(Some(format!("in `{shown}`: {why}")));
+            }
+            if !inner.scripts.is_empty() {
+                return Ok(Some(format!("`{shown}` runs further scripts")));
+            }
+            lines.push(inner);
+        }
+        if !is_there {
+            return Ok(Some(format!("`{shown}` is not in the workspace")));
+        }
+    }
+    Ok(None)
+}
+
+/// The shell that reads a script; `None` if something else does.
+fn shell_of(script: &Script, text: &str) -> Option<&'static str> {
+    if !script.shell.is_empty() {
+        return Some(script.shell);
+    }
+    let first = text.lines().next().unwrap_or_default();
+    match first.strip_prefix("#!").map(str::trim) {
+        // Bash reads what the kernel does not start.
+        None => (!text.is_empty()).then_some("bash"),
+        Some("/bin/sh" | "/usr/bin/sh" | "/usr/bin/env sh") => Some("sh"),
+        Some("/bin/bash" | "/usr/bin/bash" | "/usr/bin/env bash") => Some("bash"),
+        Some(_) => None,
+    }
+}
+
+/// Why the repositories of the lines leave them to be approved once only. Adds the files that git reads to `words`.
+async fn settings(
+    call: &CallContext,
+    lines: &[Judgement],
+    dir: &str,
+    words: &mut BTreeSet<String>,
+) -> Result<Option<String>, Refusal> {
+    for line in lines {
+        match repositories::bound(repositories::look(&call.services, &call.caller, line, dir).await?) {
+            Ok(files) => words.extend(files),
+            Err(why) => return Ok(Some(why)),
+        }
+    }
+    Ok(None)
 }
 
 /// Calls of `tool.python`.
@@ -95,10 +178,17 @@ impl Approvable for PythonApproval {
 
     async fn plan(&self, call: &CallContext, arguments: &Value) -> Result<ApprovalPlan, Refusal> {
         let params: PythonParams = parse(arguments.clone())?;
-        let dir = directory(call, params.cwd.as_deref())?;
+        let dir = directory_of(&call.caller, params.cwd.as_deref())?;
         let words = params.args.iter().cloned().collect();
         let files = bound_files(call, &[dir.clone(), String::new()], words).await?;
-        Ok(ApprovalPlan { argv: python(params.args), files, ..of_command(call, "tool.python", arguments, dir) })
+        // The code is in the plan, but not what it imports, opens or starts.
+        let once_only = Some("Python code may run or load what is not in it".to_owned());
+        Ok(ApprovalPlan {
+            argv: python(params.args),
+            files,
+            once_only,
+            ..of_command(call, "tool.python", arguments, dir)
+        })
     }
 }
 
@@ -121,31 +211,6 @@ fn workspace_path(call: &CallContext) -> String {
 fn is_elsewhere(root: &str, word: &str) -> bool {
     let within = |dir: &str| word.strip_prefix(dir).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
     word.starts_with('/') && !within(root) && !SYSTEM.iter().any(|dir| within(dir))
-}
-
-/// A word as a path relative to the workspace, if it could name something there.
-fn below(root: &str, base: &str, word: &str) -> Option<String> {
-    let word = match word.strip_prefix(root) {
-        Some(rest) if !root.is_empty() && (rest.is_empty() || rest.starts_with('/')) => rest.trim_start_matches('/'),
-        _ if word.starts_with('/') => return None,
-        _ => return join(base, word),
-    };
-    join("", word)
-}
-
-/// Joins two paths without touching a disk. `None` if the result leaves the workspace.
-fn join(base: &str, word: &str) -> Option<String> {
-    let mut parts: Vec<&str> = base.split('/').filter(|part| !part.is_empty()).collect();
-    for part in word.split('/') {
-        match part {
-            "" | "." => {}
-            ".." => {
-                parts.pop()?;
-            }
-            part => parts.push(part),
-        }
-    }
-    Some(parts.join("/"))
 }
 
 /// The workspace files that these words name, in order of path.
@@ -201,22 +266,6 @@ mod tests {
             ("/w/sx", true),
         ] {
             assert_eq!(is_elsewhere("/w/s", word), elsewhere, "{word}");
-        }
-    }
-
-    #[test]
-    fn words_become_paths_of_the_workspace_or_none() {
-        for (base, word, path) in [
-            ("agents/ada", "x.sh", Some("agents/ada/x.sh")),
-            ("agents/ada", "./a//x.sh", Some("agents/ada/a/x.sh")),
-            ("agents/ada", "../bob/x.sh", Some("agents/bob/x.sh")),
-            ("agents/ada", "../../../etc/passwd", None),
-            ("agents/ada", "/w/s/output/x", Some("output/x")),
-            ("agents/ada", "/w/sx/output", None),
-            ("agents/ada", "/etc/passwd", None),
-            ("", "x", Some("x")),
-        ] {
-            assert_eq!(below("/w/s", base, word).as_deref(), path, "{base} {word}");
         }
     }
 }

@@ -18,7 +18,9 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::common::{not_blank, without_nulls};
+use super::repositories;
 use crate::context::{CallContext, Caller, Writable};
+use crate::identity::git_identity;
 use crate::outputs::Before;
 use crate::processes::{NewProcess, ProcessState};
 use crate::tool::{Output, OutsideTool};
@@ -131,12 +133,14 @@ async fn run(call: &CallContext, request: Request) -> Result<Output, Refusal> {
         Waits::ToTheEnd | Waits::Until(_) => call.writable().await?,
     };
     let before = Before::look(call, &writable.prefixes).await;
+    let mut env = git_identity(&call.services.plan(), &call.caller.agent_id, request.env.iter().map(|(name, _)| name));
+    env.extend(request.env);
     let command = Command {
         agent_id: call.caller.agent_id.clone(),
         conversation_id: call.conversation_id,
         argv: request.argv,
         dir: dir.clone(),
-        env: request.env,
+        env,
         stdin: request.stdin,
         // What an approved command reads was not shown to the operator.
         feed: (request.waits == Waits::Never && !call.approved).then(Feed::default),
@@ -231,8 +235,13 @@ pub(super) fn judged(plan: &Plan, caller: &Caller, line: &str) -> Judgement {
 
 /// The directory of a command, relative to the workspace.
 pub(super) fn directory(call: &CallContext, cwd: Option<&str>) -> Result<String, Refusal> {
+    directory_of(&call.caller, cwd)
+}
+
+/// The directory of a command of an agent, relative to the workspace.
+pub(super) fn directory_of(caller: &Caller, cwd: Option<&str>) -> Result<String, Refusal> {
     match cwd {
-        None => Ok(call.caller.agent_id.home()),
+        None => Ok(caller.agent_id.home()),
         Some(text) => Ok(WorkspacePath::parse(text, true)?.as_str().to_owned()),
     }
 }
@@ -328,6 +337,16 @@ impl OutsideTool for Cli {
             return Err(Refusal::new(Code::PolicyDenied, format!("the variable `{}` may not be set", clip(name, 80)))
                 .hint("variables that change what programs run or load are refused; use another name"));
         }
+        let dir = directory(call, params.cwd.as_deref())?;
+        // Looked at again: a file may have changed since the call was checked.
+        let found = repositories::look(&call.services, &call.caller, &judgement, &dir).await?.unwrap_or_default();
+        if !call.approved
+            && let Some(why) = repositories::reason(&plan, &call.caller, &judgement, &found)
+        {
+            return Err(Refusal::new(Code::PolicyDenied, why)
+                .hint("nothing was run; make the call again, so that an operator can approve it"));
+        }
+        let note = repositories::note_on_hooks(&judgement, &found);
         let request = Request {
             argv: bash(&params.command),
             env: params.env.into_iter().collect(),
@@ -338,7 +357,11 @@ impl OutsideTool for Cli {
             waits: waits(call, params.background, params.yield_ms)?,
             line: params.command,
         };
-        run(call, request).await
+        let mut output = run(call, request).await?;
+        if let (Some(note), Some(content)) = (note, output.content.as_object_mut()) {
+            content.insert("note".to_owned(), json!(note));
+        }
+        Ok(output)
     }
 }
 

@@ -22,6 +22,7 @@ use super::coding_agent;
 use super::commands::{directory, indexed, progress_of, result};
 use super::{mcp, settled};
 use crate::context::{CallContext, Writable};
+use crate::identity::git_identity;
 use crate::live::SourceTools;
 use crate::outputs::Before;
 use crate::tool::{ErasedOutside, Output, Run, Tool};
@@ -320,7 +321,10 @@ impl ToolboxCommand {
         let own = [("AGENT_ID", call.caller.agent_id.to_string()), ("WORLD_ID", world_id.to_owned())];
         let key = (self.tool.idempotency != Idempotency::None).then(|| (settled::CALL_ID, call.call_id.to_string()));
         let own = own.into_iter().chain(key).map(|(name, value)| (name.to_owned(), value));
-        self.toolbox.env.clone().into_iter().chain(passed).chain(own).collect()
+        let env: Vec<(String, String)> = self.toolbox.env.clone().into_iter().chain(passed).chain(own).collect();
+        let set = env.iter().map(|(name, _)| name);
+        let identity = git_identity(&call.services.plan(), &call.caller.agent_id, set);
+        identity.into_iter().chain(env).collect()
     }
 
     fn json(&self, text: &str, is_cut: bool) -> Result<Output, Refusal> {

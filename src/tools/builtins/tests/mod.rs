@@ -3,6 +3,7 @@
 mod tool_world;
 
 mod agents;
+mod approvals;
 mod channel;
 mod chat;
 mod files;
