@@ -183,7 +183,7 @@ fn a_killed_droid_turn_goes_on_and_its_command_does_not_run_twice() {
     assert_eq!(droids.calls("syscall.artifact.promote").len(), 1, "one completion");
 }
 
-// covers: DROID-15, DROID-16
+// covers: BI-77, DROID-15, DROID-16
 #[test]
 fn droids_end_with_their_parent_and_are_steered_and_killed_by_it_alone() {
     let droids = Droids::new();

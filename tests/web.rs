@@ -228,7 +228,7 @@ fn a_model_fetches_saves_and_searches() {
     assert!(!shown.contains(KEY));
 }
 
-// covers: BI-13, BI-13b, BI-15, BI-15a, TOOL-23
+// covers: BI-13, BI-13b, BI-15, BI-15a, PROMPT-09, TOOL-23
 #[test]
 fn rules_of_access_writing_and_addresses_hold() {
     let net = Net::new(BRAVE, QUIET);
