@@ -46,7 +46,8 @@ pub(crate) fn report_lost(
     scripts: &BTreeSet<&Path>,
     file: &FileReport<'_>,
 ) {
-    if world.access_default != AccessDefault::Safe {
+    // What is written is a decision.
+    if world.access_is_written {
         return;
     }
     // Tools that run commands are absent without a sandbox.
@@ -61,16 +62,9 @@ pub(crate) fn report_lost(
             }
         }
         if was_lost(members.all(), entry.name) {
-            let setting = match entry.name {
-                "syscall.agent.create" => world
-                    .creatable
-                    .iter()
-                    .any(|(_, name)| members.archetypes.contains_key(*name))
-                    .then_some("agents_may_create"),
-                "tool.cli" => world.cli_policy.is_written.then_some("cli_policy"),
-                _ => None,
-            };
-            names.extend(setting.map(|key| format!("`{key}`")));
+            if entry.name == "tool.cli" && world.cli_policy.is_written {
+                names.push("`cli_policy`".to_owned());
+            }
             if scripts.iter().any(|text| names_it(text, entry)) {
                 names.push("a script".to_owned());
             }
@@ -88,7 +82,7 @@ pub(crate) fn report_lost(
             list(tools)
         );
         let hint = "list the tool under `## Tool Access` of the archetype or in a group; or write `access: { default: public }` to give \
-                    dangerous tools to every agent, as earlier versions did";
+                    dangerous tools to every agent, as earlier versions did, or `access: { default: safe }` to leave it so";
         file.error(world.groups_line, "access.default", message, hint);
     }
 }

@@ -360,10 +360,12 @@ fn dangerous_tools_need_a_grant_and_a_world_that_counts_on_them_hears_it_once() 
     assert!(may(&world, "tool.cli") && !may(&world, "tool.python"));
     world.with(SHELL, "  shell: [tool.cli, syscall.state.write]\nsandbox: { kind: local }\n");
     assert_eq!(world.warnings(), "", "what a group has is a decision");
+    world.with(SHELL, "  shell: [tool.python]\naccess: { default: safe }\nsandbox: { kind: local }\n");
+    assert!(!may(&world, "tool.cli"), "the world says that it is meant");
     world.write("archetype/doer/agent.md", "Look around.\n");
-    world.with("admin: [syscall.agent.create, ", "admin: [");
+    world.with(SHELL, "  shell: [tool.python]\nsandbox: { kind: local }\ncli_policy: { default: deny }\n");
     let problems = world.problems();
-    assert!(problems.contains("`agents_may_create`") && problems.contains("`syscall.agent.create`"), "{problems}");
+    assert!(problems.contains("`cli_policy`") && problems.contains("`tool.cli`"), "{problems}");
 }
 
 // covers: SBX-07, SBX-10

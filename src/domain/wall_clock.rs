@@ -102,6 +102,9 @@ impl Clock for WatchedClock {
     }
 }
 
+/// A step forward is small beside the time that the daemon has run if it is no more than this part of it.
+const SMALL_STEP: u64 = 1_000;
+
 /// How far a wall clock may be ahead of the time that has really passed. Retention deletes nothing
 /// because of it: after a jump forward it deletes only what is old by the time that passed since then,
 /// until the daemon has run as long as the clock jumped.
@@ -120,6 +123,11 @@ impl Doubt {
     pub fn jumped(self, by_ms: i64) -> Self {
         match by_ms {
             ..0 => Self { ahead_ms: self.ahead_ms.saturating_sub(by_ms.unsigned_abs()), ..self },
+            // A small step makes what was recorded before it look only that much older.
+            _ if by_ms.unsigned_abs() <= self.ran_ms / SMALL_STEP => Self {
+                ahead_ms: self.ahead_ms.saturating_add(by_ms.unsigned_abs()),
+                ran_ms: self.ran_ms - by_ms.unsigned_abs(),
+            },
             _ => Self { ahead_ms: self.ahead_ms.saturating_add(by_ms.unsigned_abs()), ran_ms: 0 },
         }
     }

@@ -136,7 +136,7 @@ pub async fn jumped(w: &mut dyn Writes, ctx: &OperationContext, jump: Jump) -> R
             w.budget_put(&moved).await?;
         }
     }
-    set_deliveries_right(w, jump.to).await?;
+    set_deliveries_right(w, jump).await?;
     if let Some(ahead) = before.jump.filter(|before| jump.by_ms() < 0 && before.by_ms() > 0) {
         move_sessions(w, jump, ahead.to).await?;
     }
@@ -167,8 +167,8 @@ async fn move_grants(w: &mut dyn Writes, jump: Jump) -> Result<()> {
         let page = w.grant_list(after, PAGE_MAX).await?;
         let Some(last) = page.last() else { return Ok(()) };
         after = Some(last.grant_id);
-        // One that is over stays over.
-        for mut grant in page.into_iter().filter(|grant| grant.is_live(jump.from)) {
+        // All of them: one that is over stays over.
+        for mut grant in page {
             (grant.created_at, grant.expires_at) = (jump.moved(grant.created_at), jump.moved(grant.expires_at));
             w.grant_put(&grant).await?;
             w.signal(Signal::Grants(grant.agent_id));
@@ -218,14 +218,15 @@ async fn move_sessions(w: &mut dyn Writes, jump: Jump, since: Timestamp) -> Resu
     Ok(())
 }
 
-/// Deliveries that wait longer than any wait lasts are tried now.
-async fn set_deliveries_right(w: &mut dyn Writes, now: Timestamp) -> Result<()> {
+/// Deliveries wait as long as they would have without the jump, and never longer than any wait lasts.
+async fn set_deliveries_right(w: &mut dyn Writes, jump: Jump) -> Result<()> {
+    let now = jump.to;
     let latest = now.plus(DELIVERY_WAIT_MAX);
     for mut entry in w.deliveries_due(Timestamp(i64::MAX), &[], u32::MAX).await? {
-        if entry.next_at.is_some_and(|at| at > latest) {
-            entry.next_at = Some(now);
-            w.conversation_entry_put(&entry).await?;
-        }
+        let Some(at) = entry.next_at.filter(|at| *at > jump.from) else { continue };
+        let moved = jump.moved(at);
+        entry.next_at = Some(if moved > latest { now } else { moved });
+        w.conversation_entry_put(&entry).await?;
     }
     w.signal(Signal::Delivery);
     Ok(())

@@ -67,7 +67,8 @@ const SHARE: u64 = 4;
 /// The first refusal, after all families were tried.
 pub async fn sweep(store: &Store, ctx: &OperationContext) -> Result<u64> {
     let (mut gone, mut first) = (0, Ok(()));
-    let (doubt, limits, now) = (doubt(store).await?, ctx.limits(), ctx.now());
+    let (doubt, now) = doubt(store, ctx).await?;
+    let limits = ctx.limits();
     let before = |age| now.minus(age);
     let aged = |family| Some(kept(family, &limits)).filter(|age| doubt.allows(*age));
     let families = Family::ALL.into_iter().filter_map(|family| Some(Slice::Family(family, before(aged(family)?))));
@@ -81,9 +82,11 @@ pub async fn sweep(store: &Store, ctx: &OperationContext) -> Result<u64> {
     first.map(|()| gone)
 }
 
-/// How far the clock may be ahead.
-async fn doubt(store: &Store) -> Result<Doubt> {
-    store.read(|r| Box::pin(async move { clock::state(r).await })).await.map(|state| state.doubt)
+/// How far the clock may be ahead, and what it shows. A jump is followed in a write transaction, so another one sees both
+/// from before it or both from after it.
+async fn doubt(store: &Store, ctx: &OperationContext) -> Result<(Doubt, Timestamp)> {
+    let ctx = ctx.clone();
+    store.write(move |w| Box::pin(async move { Ok((clock::state(w).await?.doubt, ctx.now())) })).await
 }
 
 /// The history families that use the largest amount of storage. No running work needs these rows.
@@ -116,16 +119,17 @@ pub async fn stored(store: &Store, ctx: &OperationContext) -> Result<Stored> {
 /// `limits.store_bytes_max`. Each round halves the retention time. Rows younger than an hour are
 /// kept. Returns the number of deleted rows.
 pub async fn sweep_bytes(store: &Store, ctx: &OperationContext) -> Result<u64> {
-    let (mut gone, mut halves, doubt) = (0, 0, doubt(store).await?);
+    let (mut gone, mut halves) = (0, 0);
     while stored(store, ctx).await?.over {
         halves += 1;
+        let (doubt, now) = doubt(store, ctx).await?;
         let mut shortened = false;
         for family in HISTORY {
             let full = kept(family, &ctx.limits());
             let short = full.checked_div(1 << halves).unwrap_or_default().max(HISTORY_MIN);
             shortened |= short > HISTORY_MIN;
             if doubt.allows(short) {
-                gone += Slice::Family(family, ctx.now().minus(short)).prune(store, u64::MAX).await?;
+                gone += Slice::Family(family, now.minus(short)).prune(store, u64::MAX).await?;
             }
             if !stored(store, ctx).await?.over {
                 return Ok(gone);

@@ -31,9 +31,11 @@ const fn wrapper(name: &'static str, flags: &'static str, values: &'static str, 
 
 pub(crate) const WRAPPERS: &[Wrapper] = &[
     Wrapper {
-        long: "ignore-environment null debug",
-        long_values: "unset chdir split-string",
-        ..wrapper("env", "i0v", "uCS", "")
+        // `-i` and `-C` are not known: they take away what keeps git from running a repository's programs, and hide
+        // where it works.
+        long: "null debug",
+        long_values: "unset split-string",
+        ..wrapper("env", "0v", "uS", "")
     },
     Wrapper {
         long: "preserve-status foreground verbose",

@@ -5,6 +5,7 @@
 use crate::builtins::is_query;
 use crate::refusal::Cause;
 use crate::tables::{Wrapper, has};
+use crate::variables::assignable;
 use crate::walk::Walk;
 use crate::word::{Shape, Word};
 
@@ -87,14 +88,14 @@ impl Walk<'_> {
             if text == "--" {
                 return Ok((after, found));
             }
+            let unknown = || (Cause::UnknownOption, text.to_owned());
+            // As `-i`.
             if text == "-" && wrapper.name == "env" {
-                rest = after;
-                continue;
+                return Err(unknown());
             }
             if !text.starts_with('-') || text == "-" {
                 return Ok((rest, found));
             }
-            let unknown = || (Cause::UnknownOption, text.to_owned());
             let (letter, value) = if let Some(long) = text.strip_prefix("--") {
                 let (name, value) = long.split_once('=').map_or((long, None), |(name, value)| (name, Some(value)));
                 let takes = has(wrapper.long_values, name);
@@ -138,6 +139,9 @@ impl Walk<'_> {
                 }
                 ("xargs", "I" | "i" | "replace") => {
                     found.replaced = Some(if value.is_empty() { "{}".to_owned() } else { value.to_owned() });
+                }
+                ("env", "u" | "unset") if assignable(value, None, true).is_err() => {
+                    return Err((Cause::Variable, value.to_owned()));
                 }
                 ("xargs", "n" | "L" | "l" | "max-args" | "max-lines") => found.batch = true,
                 _ => {}

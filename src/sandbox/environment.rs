@@ -12,7 +12,7 @@ use crate::tunnel;
 /// Settings that keep a repository's own configuration from running programs: they win over `.git/config`. Keys with a name
 /// of their own (`filter.X.clean`, `diff.X.command`) and `diff.external` cannot be switched off so; ghostd looks for those
 /// before it lets git run. Repositories of the workspace may belong to other users: an operator, or another agent.
-const GIT: [(&str, &str); 22] = [
+const GIT: [(&str, &str); 23] = [
     ("core.fsmonitor", "false"),
     ("core.hooksPath", "/dev/null"),
     ("core.pager", "cat"),
@@ -36,6 +36,8 @@ const GIT: [(&str, &str); 22] = [
     ("diff.ignoreSubmodules", "dirty"),
     ("protocol.ext.allow", "never"),
     ("safe.directory", "*"),
+    // A directory that a file tool made look like a bare repository is none, unless `--git-dir` names it.
+    ("safe.bareRepository", "explicit"),
 ];
 
 /// The environment of a command, as `name=value`, sorted by name. `workspace`, `home` and `tmp` are paths as the command

@@ -57,8 +57,13 @@ async fn follow(tree: &Tree, watched: &Arc<WatchedClock>) -> Result<(), Refusal>
             Box::pin(async move {
                 let Some(jump) = own.jump() else { return Ok(()) };
                 own.follow(jump.by_ms());
+                // Undone at once, also if this panics: the next transaction must not see a clock that its deadlines were
+                // not computed from.
+                let undo = Undo(Some((&own, jump.by_ms())));
+                clock::jumped(w, &ctx, jump).await?;
+                undo.disarm();
                 by_ms.store(jump.by_ms(), Ordering::Release);
-                clock::jumped(w, &ctx, jump).await
+                Ok(())
             })
         })
         .await;
@@ -66,6 +71,23 @@ async fn follow(tree: &Tree, watched: &Arc<WatchedClock>) -> Result<(), Refusal>
         watched.follow(followed.load(Ordering::Acquire).saturating_neg());
     }
     recorded
+}
+
+/// Takes back that a jump was followed, unless it is disarmed.
+struct Undo<'c>(Option<(&'c WatchedClock, i64)>);
+
+impl Undo<'_> {
+    fn disarm(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Undo<'_> {
+    fn drop(&mut self) {
+        if let Some((clock, by_ms)) = self.0 {
+            clock.follow(by_ms.saturating_neg());
+        }
+    }
 }
 
 /// Counts the time that the daemon has run, if the clock is in doubt.

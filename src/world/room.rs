@@ -39,7 +39,11 @@ fn of_file_system(dir: &Path, limits: &Limits) -> Vec<Left> {
     let Ok(found) = rustix::fs::statvfs(dir) else { return Vec::new() };
     let (free, min) = (found.f_bavail.saturating_mul(found.f_frsize), limits.free_bytes_min);
     let what = format!("the file system of {} has {free} bytes free", dir.display());
-    let mut left = vec![Left { what, free, min, warn: limits.free_bytes_warn, limit: "free_bytes_min" }];
+    let mut left = Vec::new();
+    // Some file systems have no size of their own, and count nothing.
+    if found.f_blocks > 0 {
+        left.push(Left { what, free, min, warn: limits.free_bytes_warn, limit: "free_bytes_min" });
+    }
     // Some file systems make inodes as they need them, and count none.
     if found.f_files > 0 {
         let (free, min) = (found.f_favail, u64::from(limits.free_inodes_min));

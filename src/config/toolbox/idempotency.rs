@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::plan::toolbox::{CommandTool, Idempotency, ResultForm};
+use crate::plan::toolbox::{CommandTool, Idempotency, ResultForm, TrustedTool};
 use crate::reader::{Field, Map};
 
 /// What the field should be.
@@ -25,9 +25,27 @@ pub(super) fn idempotency(field: &Field<'_>) -> Idempotency {
 }
 
 /// Reads the declarations for the tools of a server.
-pub(super) fn of_server(map: &Map<'_>) -> BTreeMap<String, Idempotency> {
+pub(super) fn of_server(map: &Map<'_>, trusted: &[TrustedTool]) -> BTreeMap<String, Idempotency> {
     let Some(field) = map.get("idempotency") else { return BTreeMap::new() };
-    field.entries().into_iter().map(|(key, field)| (key.text.clone(), idempotency(&field))).collect()
+    let mut found = BTreeMap::new();
+    for (key, field) in field.entries() {
+        let declared = idempotency(&field);
+        let asked = match &declared {
+            Idempotency::Ask(tool) => Some(tool.as_str()),
+            Idempotency::Key | Idempotency::None => None,
+        };
+        for name in asked.into_iter().chain([key.text.as_str()]) {
+            // Before the first `toolbox trust`, no name is known.
+            if !trusted.is_empty() && !trusted.iter().any(|tool| tool.tool == name) {
+                field.warn(
+                    format!("no trusted tool of this server is called `{name}`"),
+                    "see `ghostctl toolbox check NAME`",
+                );
+            }
+        }
+        found.insert(key.text.clone(), declared);
+    }
+    found
 }
 
 /// Checks the declarations of commands: whether the tools that they ask exist, and can answer.

@@ -55,8 +55,8 @@ pub(super) fn mcp(map: &Map<'_>, dir: &Path, report: &FileReport<'_>) -> Option<
     let transport = map.need("server", "{ command: [node, server.js] }").and_then(|field| transport(&field));
     let timeout = map.get("timeout_seconds").and_then(|field| field.count(1..=TIMEOUT_MAX)).map(Duration::from_secs);
     let output_limit = map.get("output_limit_bytes").and_then(|field| field.count(1..=16_777_216));
-    let idempotency = idempotency::of_server(map);
     let trusted = trusted(dir, report);
+    let idempotency = idempotency::of_server(map, &trusted);
     if trusted.is_empty() {
         map.field().warn(
             "no tool of this server is trusted, so no agent has one",

@@ -66,6 +66,8 @@ pub struct WorldFile<'n> {
     pub groups_line: usize,
     /// `access.default`.
     pub access_default: AccessDefault,
+    /// Whether the world file has `access.default`.
+    pub access_is_written: bool,
     /// `access.strict_channel_privileges`.
     pub strict_channel: bool,
     /// `agents_may_create`.
@@ -237,6 +239,8 @@ pub fn read<'n>(root: &Field<'n>) -> Option<WorldFile<'n>> {
     let teams = agents::teams(&map);
     let (groups, groups_line) = groups(&map);
     let (access_default, strict_channel) = access(&map);
+    let access_is_written = access_default.is_some();
+    let access_default = access_default.unwrap_or_default();
     let (heartbeat, ack_chars) = heartbeats(&map);
     let mut limits = limits(&map);
     if let Some(chars) = ack_chars {
@@ -257,6 +261,7 @@ pub fn read<'n>(root: &Field<'n>) -> Option<WorldFile<'n>> {
         groups,
         groups_line,
         access_default,
+        access_is_written,
         strict_channel,
         creatable: map.get("agents_may_create").map(|field| names(&field)).unwrap_or_default(),
         llm: llm::llm(&map),
@@ -313,12 +318,13 @@ fn groups<'n>(map: &Map<'n>) -> (Vec<(String, Vec<Named<'n>>)>, usize) {
     (groups, field.line())
 }
 
-fn access(map: &Map<'_>) -> (AccessDefault, bool) {
+fn access(map: &Map<'_>) -> (Option<AccessDefault>, bool) {
     let read = section(map, "access", |access| {
         let default = match access.get("default").and_then(|field| field.choice(&["safe", "public", "privileged"])) {
-            Some("privileged") => AccessDefault::Privileged,
-            Some("public") => AccessDefault::Public,
-            _ => AccessDefault::Safe,
+            Some("privileged") => Some(AccessDefault::Privileged),
+            Some("public") => Some(AccessDefault::Public),
+            Some(_) => Some(AccessDefault::Safe),
+            None => None,
         };
         let strict = access.get("strict_channel_privileges").and_then(|field| field.flag()).unwrap_or(false);
         Some((default, strict))

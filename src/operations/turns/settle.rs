@@ -56,13 +56,14 @@ pub async fn settle(
         "turn_id": row.turn_id, "call_id": call_id, "tool": row.tool, "status": row.status, "by": by,
     });
     ctx.emit(w, NewEvent::new(EventKind::ToolSettled, payload).agent(&row.agent_id).correlation(row.turn_id)).await?;
-    let text = format!(
-        "Your call {call_id} of {} was running when the daemon stopped. It {what}{note}. Go on from there.",
-        row.tool
-    );
+    let text =
+        format!("The outcome of your call {call_id} of {} was unknown. It {what}{note}. Go on from there.", row.tool);
     let told = NewMessage::new(&row.agent_id, by.clone(), Kind::Message, &text, Chain::root(ctx));
-    // An agent that was deleted needs no telling.
-    if w.agent_get(&row.agent_id).await?.is_some_and(|agent| !agent.is_deleted()) {
+    // A droid takes no messages, and who was deleted needs none. The ledger does not depend on a full inbox.
+    if w.agent_get(&row.agent_id).await?.is_some_and(|agent| !agent.is_deleted())
+        && !row.agent_id.is_droid()
+        && mail::would_deliver(w, ctx, &told).await.is_ok()
+    {
         mail::deliver(w, ctx, told).await?;
     }
     Ok(row)

@@ -16,8 +16,10 @@ use crate::StoreError;
 /// Bytes at the start of a database that never change while it is open: the magic text, the size of a page and the
 /// versions of the format (<https://www.sqlite.org/fileformat.html#the_database_header>).
 const CONSTANT: usize = 24;
-/// Bytes of the log's index that are read: its header twice, and the number of frames that are in the database.
-const INDEX: usize = 100;
+/// Bytes of the log's index that are read: its header twice, and what checkpoints have copied and have begun to copy.
+const INDEX: usize = 132;
+/// Where the number of frames stands that a checkpoint has begun to copy.
+const INDEX_BEGUN: usize = 128;
 /// Bytes of the index's header.
 const INDEX_HEADER: usize = 48;
 /// Bytes of the index before its first list of pages.
@@ -101,6 +103,8 @@ struct Index {
     salt: [u8; 8],
     /// Frames that a checkpoint has copied into the database.
     copied: u32,
+    /// Frames that a checkpoint has begun to copy, perhaps at this moment in another program, or when it was interrupted.
+    begun: u32,
 }
 
 impl Index {
@@ -123,6 +127,7 @@ impl Index {
             sum: (native(24), native(28)),
             salt,
             copied: native(2 * INDEX_HEADER),
+            begun: native(INDEX_BEGUN),
         })
     }
 }
@@ -194,7 +199,8 @@ impl FileCheck {
         let now = self.examine().map_err(|fault| self.error(fault))?;
         let Some(last) = self.last.as_ref().filter(|_| self.exact_times) else { return Ok(()) };
         // If the index changed, the other program is SQLite, too: it may run a checkpoint.
-        let changed = [(&self.database, now.database != last.database), (&self.log, now.log != last.log)];
+        let copying = now.index.begun > now.index.copied;
+        let changed = [(&self.database, now.database != last.database && !copying), (&self.log, now.log != last.log)];
         match changed.into_iter().find(|(_, changed)| *changed && now.index == last.index) {
             Some((file, _)) => Err(self.error(Fault::Damaged(file.path.clone(), OVERWRITTEN))),
             None => Ok(()),
@@ -209,6 +215,7 @@ impl FileCheck {
         if let Some(last) = self.last.as_ref().filter(|_| self.exact_times)
             && now.database != last.database
             && (now.index.salt, now.index.copied) == (last.index.salt, last.index.copied)
+            && now.index.begun <= now.index.copied
             && now.index.newest < CHECKPOINT_FRAMES
         {
             return Err(self.error(Fault::Damaged(self.database.path.clone(), OVERWRITTEN)));

@@ -62,6 +62,9 @@ pub struct SqliteBackend {
 /// empty or missing although a log beside it or `options.expected` shows that it held data. The
 /// content of the file stays unchanged in all these cases.
 pub async fn open(path: &Path, options: SqliteOptions, committed: Committed) -> Result<SqliteBackend, StoreError> {
+    // SQLite keeps the log beside the file that a link names.
+    let real = std::fs::canonicalize(path).ok();
+    let path = real.as_deref().unwrap_or(path);
     let (conn, buffer) = open::writer(path, &options).await?;
     committed.opened(buffer.counters.events);
     let path: Arc<Path> = path.into();

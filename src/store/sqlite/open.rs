@@ -166,6 +166,8 @@ fn check_log(path: &Path) -> Result<(), StoreError> {
 ///
 /// Errors: as [`super::open`].
 pub async fn verify(path: &Path, expected: Option<&str>) -> Result<(i64, i64), StoreError> {
+    let real = std::fs::canonicalize(path).ok();
+    let path = real.as_deref().unwrap_or(path);
     let damaged = |what: String| StoreError::Damaged { path: path.to_owned(), what };
     let sql_error = |error: sqlx::Error| fault::from_sqlx(path, &error);
     match std::fs::metadata(path) {

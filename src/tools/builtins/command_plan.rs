@@ -71,13 +71,13 @@ impl Approvable for CliApproval {
             words.extend(command.argv.iter().flatten().cloned());
             words.insert(command.name.clone());
         }
-        let once_only = match elsewhere(&root, &judgement) {
+        let once_only = match elsewhere(&root, &judgement).or_else(|| several(&judgement)) {
             Some(why) => Some(why),
             None => {
                 let mut lines = vec![judgement];
                 match scripts(call, &bases, &mut lines).await? {
                     Some(why) => Some(why),
-                    None => settings(call, &lines, &dir, &mut words).await?,
+                    None => settings(call, &lines, (&dir, &bases), &mut words).await?,
                 }
             }
         };
@@ -94,6 +94,18 @@ fn elsewhere(root: &str, judgement: &Judgement) -> Option<String> {
     let outside = word.into_iter().find(|word| is_elsewhere(root, word));
     let unbound = judgement.unbound.as_ref().map(ToString::to_string);
     unbound.or_else(|| outside.map(|word| format!("`{}` is outside the workspace", clip(word, 80))))
+}
+
+/// Programs that only run the command in their arguments.
+const WRAPPERS: [&str; 9] = ["env", "timeout", "nice", "nohup", "stdbuf", "setsid", "time", "command", "exec"];
+
+/// Why a line with a script or git can be approved once only: another of its commands may change what they read after it was
+/// bound.
+fn several(judgement: &Judgement) -> Option<String> {
+    let is_main = |name: &str| !matches!(name, "cd" | "pushd" | "popd" | "true" | "echo") && !WRAPPERS.contains(&name);
+    let main = judgement.commands.iter().filter(|command| is_main(&command.name)).count();
+    let bound = !judgement.scripts.is_empty() || !judgement.git.is_empty();
+    (bound && main > 1).then(|| "another command of the line may change what its script or git reads".to_owned())
 }
 
 /// Why the scripts of the line leave it to be approved once only. A script is bound by its content, so each of its commands
@@ -155,13 +167,17 @@ fn shell_of(script: &Script, text: &str) -> Option<&'static str> {
 async fn settings(
     call: &CallContext,
     lines: &[Judgement],
-    dir: &str,
+    (dir, bases): (&String, &[String]),
     words: &mut BTreeSet<String>,
 ) -> Result<Option<String>, Refusal> {
-    for line in lines {
-        match repositories::bound(repositories::look(&call.services, &call.caller, line, dir).await?) {
-            Ok(files) => words.extend(files),
-            Err(why) => return Ok(Some(why)),
+    for (nth, line) in lines.iter().enumerate() {
+        // A script works where the line has gone before it.
+        let dirs = if nth == 0 { std::slice::from_ref(dir) } else { bases };
+        for dir in dirs {
+            match repositories::bound(repositories::look(&call.services, &call.caller, line, dir).await?) {
+                Ok(files) => words.extend(files),
+                Err(why) => return Ok(Some(why)),
+            }
         }
     }
     Ok(None)

@@ -110,7 +110,7 @@ impl ErasedOutside for McpTool {
             }
         };
         drop(running);
-        open.used(call.services.ctx.now());
+        open.used(call.services.ctx.ports.clock.steady());
         match done {
             Ok(output) => Ok(output),
             Err(error) => {
@@ -138,13 +138,15 @@ impl ErasedOutside for McpTool {
         let full = self.toolbox.full(&self.tool.tool);
         let ToolboxKind::Mcp(mcp) = &self.toolbox.kind else { return self.run(call, arguments).await };
         let asked = match self.idempotency(mcp) {
-            Idempotency::Ask(name) => match mcp.trusted.iter().find(|tool| tool.tool == *name) {
-                Some(tool) => {
-                    let tool = Self { toolbox: Arc::clone(&self.toolbox), tool: tool.clone() };
-                    Some(tool.run(call, settled::question(call)).await)
+            Idempotency::Ask(name) => {
+                match mcp.trusted.iter().find(|tool| tool.tool == *name && self.toolbox.allows(name)) {
+                    Some(tool) => {
+                        let tool = Self { toolbox: Arc::clone(&self.toolbox), tool: tool.clone() };
+                        Some(tool.run(call, settled::question(call)).await)
+                    }
+                    None => Some(Err(Refusal::new(Code::NotFound, format!("the server has no trusted tool `{name}`")))),
                 }
-                None => Some(Err(Refusal::new(Code::NotFound, format!("the server has no trusted tool `{name}`")))),
-            },
+            }
             Idempotency::Key | Idempotency::None => None,
         };
         settled::settle(&full, asked, || self.run(call, arguments)).await

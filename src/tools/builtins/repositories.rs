@@ -131,8 +131,10 @@ fn places(caller: &Caller, judgement: &Judgement, dir: &str, seen_at: String) ->
 /// Whether an option of git, or an abbreviation of it, overrides that submodules are not entered.
 fn enters_submodules(word: &str) -> bool {
     let given = word.split('=').next().unwrap_or_default();
-    given.len() > 3
-        && ["--submodule", "--ignore-submodules", "--recurse-submodules"].iter().any(|long| long.starts_with(given))
+    // `git describe --dirty` looks at the working copies of submodules.
+    ["--dirty", "--broken"].iter().any(|long| given.len() > 3 && long.starts_with(given))
+        || given.len() > 3
+            && ["--submodule", "--ignore-submodules", "--recurse-submodules"].iter().any(|long| long.starts_with(given))
 }
 
 /// The files of a look that an approval for good binds, or why there can be none.

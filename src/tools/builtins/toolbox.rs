@@ -227,7 +227,7 @@ impl ToolboxCommand {
     /// The tool that says what became of a call of this one.
     fn asked(&self, name: &str) -> Option<Self> {
         let ToolboxKind::Commands { tools, .. } = &self.toolbox.kind else { return None };
-        let tool = tools.iter().find(|tool| tool.name == name)?.clone();
+        let tool = tools.iter().find(|tool| tool.name == name && self.toolbox.allows(name))?.clone();
         Some(Self { toolbox: Arc::clone(&self.toolbox), tool, server: self.server.clone() })
     }
 
