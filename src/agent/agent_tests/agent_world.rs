@@ -26,6 +26,7 @@ use crate::turn::{self, AgentSession};
 
 const WORLD: &str = "\
 world: { id: test, name: Test }
+access: { default: public }
 tool_privileges: { admin: [syscall.agent.stop] }
 agents:
 AGENTSllm:

@@ -48,11 +48,11 @@ async fn a_repeated_call_finds_the_recorded_outcome_and_runs_nothing_twice() {
     replace_answer(
         &test,
         "1",
-        json!({ "begun": { "epoch": 0, "attempt": "x", "turn_id": TurnId(uuid::Uuid::from_u128(9)) } }),
+        json!({ "begun": { "epoch": 0, "attempt": "x", "turn_id": TurnId(uuid::Uuid::from_u128(9_000)) } }),
     )
     .await;
     let third = ask("1").await.unwrap();
-    assert_eq!(third.turn_id, uuid::Uuid::from_u128(9).to_string());
+    assert_eq!(third.turn_id, uuid::Uuid::from_u128(9_000).to_string());
     assert_ne!(third.call_id, first.call_id);
 
     // A marker without a turn id, from an earlier version, does not determine the outcome.
