@@ -5,13 +5,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::io::Read as _;
 use std::path::Path;
 use std::sync::Arc;
 
 use ghost_domain::tool_catalogue::{self, Entry};
 
 use crate::access::{AccessDefault, Groups, ToolAccess};
+use crate::files::text_of;
 use crate::plan::{AgentPlan, Archetype, SandboxKind};
 use crate::report::FileReport;
 use crate::world_file::WorldFile;
@@ -120,13 +120,7 @@ fn names_it(text: &str, entry: &Entry) -> bool {
 
 /// The texts of a directory's scripts. What cannot be read is reported where the scripts are parsed.
 fn texts(dir: &Path) -> Vec<String> {
-    let files = fs::read_dir(dir).into_iter().flatten().flatten();
-    let scripts = files.filter(|file| file.path().extension().is_some_and(|ending| ending == "yaml"));
-    scripts
-        .filter_map(|file| {
-            let mut text = String::new();
-            fs::File::open(file.path()).ok()?.take(SCRIPT_MAX).read_to_string(&mut text).ok()?;
-            Some(text)
-        })
-        .collect()
+    let files = fs::read_dir(dir).into_iter().flatten().flatten().map(|file| file.path());
+    let scripts = files.filter(|path| path.extension().is_some_and(|ending| ending == "yaml"));
+    scripts.filter_map(|path| text_of(&path, dir, SCRIPT_MAX).ok()).collect()
 }

@@ -23,6 +23,21 @@ pub async fn agent_named(r: &mut dyn Reads, agent_id: &AgentId) -> Result<Agent>
     agent_or(r, agent_id, Unknown::Agent, |_| LIST).await
 }
 
+/// Checks that something may still be done as an agent, also by an operator: a droid that has ended does nothing more.
+///
+/// # Errors
+/// `Conflict` for a droid that has ended.
+pub async fn may_act(r: &mut dyn Reads, agent: &Agent) -> Result<()> {
+    if agent.kind != AgentKind::Droid {
+        return Ok(());
+    }
+    match r.droid_get(&agent.agent_id).await? {
+        Some(droid) if !droid.state.is_over() => Ok(()),
+        _ => Err(Refusal::new(Code::Conflict, format!("{} is a droid that has ended", agent.agent_id))
+            .hint("its parent can start another one; `ghostctl droid show` has what it did")),
+    }
+}
+
 /// Like [`agent_named`], with hints for `by`: an operator learns how to create again a deleted
 /// agent that `world-config.yaml` declares.
 ///

@@ -25,8 +25,9 @@ use crate::chain::Chain;
 use crate::mail::{self, NewMessage};
 use crate::{OperationContext, Result};
 
+pub use crate::agent_lookup::may_act;
 pub use archive::archive;
-pub use family::{end_overdue, kill, may_act};
+pub use family::{end_overdue, kill};
 pub use guidance::{has_guidance, take_guidance};
 pub use record::{named, own};
 

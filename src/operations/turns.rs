@@ -296,7 +296,7 @@ pub async fn operator_turn(
         Some(turn) => (Turn { status: TurnStatus::Open, reason: None, ended_at: None, ..turn }, EventKind::TurnResumed),
         None => {
             // In the transaction of the turn, so that a droid that ends meanwhile does nothing more.
-            crate::droids::may_act(w, &agent).await?;
+            crate::agent_lookup::may_act(w, &agent).await?;
             let new = Turn {
                 turn_id,
                 incarnation: agent.incarnation,

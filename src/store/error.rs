@@ -109,6 +109,9 @@ impl From<StoreError> for Refusal {
             StoreError::Damaged { .. } => {
                 Some("`ghostd check --data DIR` checks a database that no daemon uses; one that runs stops")
             }
+            StoreError::Open { .. } => {
+                Some("repair what is named here, or restore the file from a backup; then start again")
+            }
             StoreError::Row { .. } => Some(
                 "if the record cannot be read, it is damaged: stop the daemon and restore the database from a backup",
             ),

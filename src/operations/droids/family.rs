@@ -5,10 +5,11 @@
 use ghost_domain::droid::OVERDUE;
 use ghost_domain::ports::Signal;
 use ghost_domain::{Agent, AgentId, AgentKind, Code, Droid, DroidMode, DroidState, Limits, Party, Refusal};
-use ghost_store::{Reads, Store, Writes};
+use ghost_store::{Store, Writes};
 
 use super::close::{end, report, words};
 use super::record::own;
+use crate::agent_lookup::may_act;
 use crate::turns::end::finish;
 use crate::turns::ending::Ending;
 use crate::{OperationContext, Result};
@@ -89,21 +90,6 @@ pub async fn agent_ended(w: &mut dyn Writes, ctx: &OperationContext, agent: &Age
 /// `Conflict` for a droid that has ended.
 pub async fn may_start(w: &mut dyn Writes, agent: &Agent) -> Result<()> {
     may_act(w, agent).await
-}
-
-/// Checks that something may still be done as an agent, also by an operator: a droid that has ended does nothing more.
-///
-/// # Errors
-/// `Conflict` for a droid that has ended.
-pub async fn may_act(r: &mut dyn Reads, agent: &Agent) -> Result<()> {
-    if agent.kind != AgentKind::Droid {
-        return Ok(());
-    }
-    match r.droid_get(&agent.agent_id).await? {
-        Some(droid) if !droid.state.is_over() => Ok(()),
-        _ => Err(Refusal::new(Code::Conflict, format!("{} is a droid that has ended", agent.agent_id))
-            .hint("its parent can start another one; `ghostctl droid show` has what it did")),
-    }
 }
 
 /// Ends a droid whose actor crashed, or whose task is a dead letter. A droid is not restarted; its parent decides.

@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use ghost_domain::event::NewEvent;
+use ghost_domain::grant::{GrantSource, NewGrant};
 use ghost_domain::{EventKind, Limits, Refusal, Timestamp};
 use serde_json::json;
 
-use super::operation_world::{OperationWorld, operator, read, write};
-use crate::{clock, retention};
+use super::operation_world::{OperationWorld, id, operator, read, write};
+use crate::{clock, grants, retention};
 
 const DAY_MS: i64 = 86_400_000;
 
@@ -139,4 +140,21 @@ async fn a_warning_ends_after_a_day_and_clocks_at_the_ends_of_time_harm_nothing(
         start(&world).await;
         assert_eq!(sweep(&world).await, 10, "by {by}");
     }
+}
+
+#[tokio::test]
+async fn a_grant_that_is_over_stays_over_when_the_clock_goes_back() {
+    let world = OperationWorld::new().await;
+    let new = NewGrant {
+        agent_id: id("ada"),
+        prefix: "shared/".into(),
+        source: GrantSource::Manual,
+        reason: None,
+        lasts: Duration::from_secs(60),
+    };
+    let grant = write!(world, |w, ctx| grants::add(w, &ctx, &operator(), new).await).unwrap();
+    world.pass(Duration::from_secs(61));
+    jump(&world, -4_000 * DAY_MS).await;
+    let grant = read!(world, |r| r.grant_get(grant.grant_id).await?).unwrap();
+    assert!(!grant.is_live(world.ctx.now()), "{grant:?}");
 }

@@ -7,7 +7,7 @@ use ghost_domain::{CallId, CallStatus, Code, Kind, LedgerRow, Party, Refusal};
 use ghost_store::Writes;
 use serde_json::json;
 
-use super::Chain;
+use crate::chain::Chain;
 use crate::mail::{self, NewMessage};
 use crate::{OperationContext, Result};
 
