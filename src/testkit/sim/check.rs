@@ -351,17 +351,18 @@ fn turns_and_usage(facts: &Facts, wrongs: &mut Vec<String>) {
     }
 }
 
-/// Only poisoned mail, and mail that the model refused to answer, becomes a dead letter.
+/// Only poisoned mail, and mail that the model refused to answer or never answered in a form that can be read, becomes a
+/// dead letter.
 fn dead_letters(facts: &Facts, asked: &[Asked], wrongs: &mut Vec<String>) {
-    let refused: BTreeSet<TurnId> =
-        asked.iter().filter(|request| request.refused).map(|request| request.turn_id).collect();
+    let unusable: BTreeSet<TurnId> =
+        asked.iter().filter(|request| request.unusable).map(|request| request.turn_id).collect();
     for dead_letter in &facts.dead_letters {
         let poisoned = dead_letter
             .messages
             .iter()
             .filter_map(|message_id| facts.messages.get(message_id))
             .any(|mail| mail.body.contains(POISON_WORD));
-        if !poisoned && !refused.contains(&dead_letter.turn_id) {
+        if !poisoned && !unusable.contains(&dead_letter.turn_id) {
             wrongs.push(format!("innocent mail of {} was set aside: {}", dead_letter.agent_id, dead_letter.reason));
         }
     }
@@ -419,7 +420,7 @@ mod tests {
         found(
             &|e| {
                 e.facts.dead_letters.iter_mut().for_each(|dead| dead.messages.clear());
-                e.asked.iter_mut().for_each(|request| request.refused = false);
+                e.asked.iter_mut().for_each(|request| request.unusable = false);
             },
             "innocent mail",
         );

@@ -30,8 +30,8 @@ pub(crate) struct Asked {
     pub(crate) round: usize,
     /// The mark of the answer; `None` if there was no answer or the caller no longer waited.
     pub(crate) answer: Option<u64>,
-    /// The model refused to answer, for its policy.
-    pub(crate) refused: bool,
+    /// The model refused to answer, or what it answered could not be read.
+    pub(crate) unusable: bool,
 }
 
 #[derive(Default)]
@@ -113,7 +113,7 @@ impl SimModel {
             self.outside_log
                 .wrong(format!("{} thinks in {} and in {other} at once", request.agent_id, request.turn_id));
         }
-        log.asked.push(Asked { turn_id: request.turn_id, round, answer: None, refused: false });
+        log.asked.push(Asked { turn_id: request.turn_id, round, answer: None, unusable: false });
         let under_way = UnderWay { log: Arc::clone(&self.log), agent_id: request.agent_id.clone() };
         (log.asked.len() - 1, dice, under_way)
     }
@@ -151,7 +151,11 @@ impl Provider for SimModel {
             return Err(self.outage_error(&mut dice).await);
         }
         if dice.chance(self.faults) {
-            return Err(self.fault(&mut dice).await);
+            let error = self.fault(&mut dice).await;
+            if let Some(asked) = self.log().asked.get_mut(index) {
+                asked.unusable = matches!(error.kind, ErrorKind::BadAnswer | ErrorKind::BrokenStream);
+            }
+            return Err(error);
         }
         let mark = index as u64;
         let (mut blocks, stop) = random_actions::answer(&self.names, request, round, mark, &mut dice);
@@ -169,7 +173,7 @@ impl Provider for SimModel {
         });
         if let Some(asked) = self.log().asked.get_mut(index) {
             asked.answer = Some(mark);
-            asked.refused = matches!(stop, Stop::Refused(_));
+            asked.unusable = matches!(stop, Stop::Refused(_));
         }
         Ok(ModelAnswer { model: request.model.clone(), blocks, usage, estimated: false, stop })
     }
