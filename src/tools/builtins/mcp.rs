@@ -160,7 +160,7 @@ impl McpTool {
 
     /// The id of the call for a server that declares to know it again.
     fn meta(&self, mcp: &McpPlan, call: &CallContext) -> Map<String, Value> {
-        let key = (*self.idempotency(mcp) != Idempotency::None).then(|| (settled::CALL_ID_META, call.call_id));
+        let key = (*self.idempotency(mcp) != Idempotency::None).then_some((settled::CALL_ID_META, call.call_id));
         key.into_iter().map(|(name, call_id)| (name.to_owned(), json!(call_id))).collect()
     }
 }
