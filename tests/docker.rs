@@ -386,5 +386,6 @@ fn droids_and_mcp_servers_run_in_containers_too() {
     let seen = std::fs::read_to_string(workspace.join(format!("droids/{id}/where"))).unwrap();
     assert_eq!(seen, format!("/.dockerenv\n/workspace/droids/{id}\n"));
     assert!(!workspace.join("agents/ada/stolen").exists(), "its parent's directory is not its own");
-    assert!(boxes.containers().iter().any(|container| !before.contains(container)), "a container of its own");
+    let new = boxes.containers().into_iter().filter(|container| !before.contains(container)).count();
+    assert_eq!(new, 1, "a container of its own, and no other");
 }
