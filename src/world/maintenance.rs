@@ -22,6 +22,8 @@ const HELPERS: usize = 1_000;
 
 /// Time between two rounds of deleting old rows.
 const PRUNE_EVERY: Duration = Duration::from_secs(3_600);
+/// Time from the start to the first of them: a machine sets its clock right in the minutes after it was switched on.
+const FIRST_PRUNE: Duration = Duration::from_secs(900);
 
 /// Time between two checks of the size of the data.
 const SIZE_CHECK_EVERY: Duration = Duration::from_secs(60);
@@ -31,7 +33,8 @@ pub(crate) async fn rounds(tree: Arc<Tree>) -> Result<(), String> {
     let ctx = tree.engine.services.ctx.clone();
     let clock = Arc::clone(&ctx.ports.clock);
     let mut swept_at = clock.steady();
-    let (mut pruned_at, mut size_checked_at, mut warned) = (None, None, false);
+    let mut prune_at = clock.steady().plus(FIRST_PRUNE);
+    let (mut size_checked_at, mut warned) = (None, false);
     let mut suspects = BTreeMap::new();
     loop {
         clock.sleep(ROUND_EVERY).await;
@@ -66,8 +69,8 @@ pub(crate) async fn rounds(tree: Arc<Tree>) -> Result<(), String> {
                 tracing::warn!(%refusal, "agents that are no longer needed could not be deleted");
             }
         }
-        if pruned_at.is_none_or(|at| now.since(at) >= PRUNE_EVERY) {
-            pruned_at = Some(now);
+        if now >= prune_at {
+            prune_at = now.plus(PRUNE_EVERY);
             match retention::sweep(&tree.engine.services.store, &ctx).await {
                 Ok(0) => {}
                 Ok(rows) => tracing::info!(rows, "deleted rows that are past their retention"),
