@@ -24,7 +24,7 @@ use tokio::sync::oneshot;
 use tonic::Status;
 use tonic::transport::{Channel, Endpoint};
 
-const MORE: &str = "agents_may_create: [worker]\nlimits: { crashes_max: 1 }\n";
+const MORE: &str = "agents_may_create: [worker]\naccess: { default: public }\nlimits: { crashes_max: 1 }\n";
 
 /// Panics on `poison`, never answers `please wait`, and answers `heard` otherwise.
 fn reply(request: &ModelRequest) -> Reply {
