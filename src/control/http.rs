@@ -48,13 +48,14 @@ use crate::services::AgentsService;
 /// Largest request body in bytes: more than the largest message.
 const BODY_MAX: usize = 4 * 1024 * 1024;
 
-/// The router of the HTTP side, which listens on `bound`.
-pub fn router(control: Control, token: Option<Arc<str>>, bound: SocketAddr) -> Router {
+/// The router of the HTTP side, which listens on `bound`, if `has_tls` with TLS.
+pub fn router(control: Control, token: Option<Arc<str>>, (bound, has_tls): (SocketAddr, bool)) -> Router {
     let rest = Arc::new(Rest {
         agents: AgentsService::new(control.clone()),
         control,
         token,
         bound,
+        has_tls,
         tickets: Tickets::with_lifetime(tickets::LIFETIME),
         sessions: Tickets::with_lifetime(session::LIFETIME),
         description: Description::new(|| openapi::document(ROUTES).to_string()),

@@ -340,7 +340,7 @@ impl Bound {
             }
         }
         if let Some(Rest { listener, address, tls }) = self.rest {
-            let router = http::router(control.clone(), self.token.clone(), address);
+            let router = http::router(control.clone(), self.token.clone(), (address, tls.is_some()));
             let incoming = Incoming::new(&Arc::new(listener), &network, &control.world, &closed);
             tasks.spawn(async move {
                 rest::serve(incoming, router, tls).await;

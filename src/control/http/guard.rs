@@ -28,7 +28,7 @@ const HTTPS_PORT: u16 = 443;
 /// allowed origin.
 pub(super) async fn host(State(rest): State<Arc<Rest>>, request: Request, next: Next) -> Response {
     let plan = rest.control.world.plan();
-    let allowed_origin = match check(request.uri(), request.headers(), rest.bound, &plan.http) {
+    let allowed_origin = match check(request.uri(), request.headers(), (rest.bound, rest.has_tls), &plan.http) {
         Ok(allowed_origin) => allowed_origin,
         Err(refusal) => return Failed(refusal).into_response(),
     };
@@ -83,7 +83,8 @@ impl IntoResponse for Unauthenticated {
 /// The response to a request without valid credentials.
 fn unauthenticated_response() -> Response {
     let refusal = Refusal::new(Code::AccessDenied, "a token is needed").hint(
-        "send `Authorization: Bearer <token>`; the token is GHOST_TOKEN or the file `token` in the data directory",
+        "send `Authorization: Bearer <token>`; the token is GHOST_TOKEN or the file `token` in the data directory. With a cookie, \
+         a change needs the header `Origin` too",
     );
     let mut response = (StatusCode::UNAUTHORIZED, Json(body(&refusal))).into_response();
     response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
@@ -111,7 +112,12 @@ fn token_matches(rest: &Rest, headers: &HeaderMap) -> Option<bool> {
 ///
 /// # Errors
 /// If a host is not this daemon's, or the origin is not allowed.
-fn check(uri: &Uri, headers: &HeaderMap, bound: SocketAddr, plan: &HttpPlan) -> Result<Option<HeaderValue>, Refusal> {
+fn check(
+    uri: &Uri,
+    headers: &HeaderMap,
+    (bound, has_tls): (SocketAddr, bool),
+    plan: &HttpPlan,
+) -> Result<Option<HeaderValue>, Refusal> {
     let mut hosts = Vec::new();
     for value in headers.get_all(header::HOST) {
         let host = value.to_str().ok().and_then(HostPort::parse);
@@ -139,7 +145,9 @@ fn check(uri: &Uri, headers: &HeaderMap, bound: SocketAddr, plan: &HttpPlan) -> 
     let mut allowed_origin = None;
     for origin in headers.get_all(header::ORIGIN) {
         let text = origin.to_str().unwrap_or_default().to_ascii_lowercase();
-        let own = text.strip_prefix("http://").or_else(|| text.strip_prefix("https://"));
+        // Without TLS here, a proxy in front may have it. With it, no page of ours comes as plain text.
+        let plain = text.strip_prefix("http://").filter(|_| !has_tls);
+        let own = plain.or_else(|| text.strip_prefix("https://"));
         if own.and_then(HostPort::parse).is_some_and(|own| hosts.iter().all(|host| *host == own)) {
             continue;
         }
@@ -200,11 +208,28 @@ mod tests {
         for (name, value) in headers {
             map.append(*name, HeaderValue::from_str(value).unwrap());
         }
-        check(&Uri::from_static("/healthz"), &map, bound.parse().unwrap(), &plan()).map_err(|refusal| refusal.code)
+        check(&Uri::from_static("/healthz"), &map, (bound.parse().unwrap(), false), &plan())
+            .map_err(|refusal| refusal.code)
     }
 
     fn ask(bound: &str, headers: &[(&'static str, &str)]) -> Result<(), Code> {
         asked(bound, headers).map(|_| ())
+    }
+
+    #[test]
+    fn with_tls_no_page_of_plain_text_is_the_daemons_own() {
+        for (has_tls, origin, expected) in [
+            (false, "http://localhost:8080", true),
+            (false, "https://localhost:8080", true),
+            (true, "https://localhost:8080", true),
+            (true, "http://localhost:8080", false),
+        ] {
+            let mut map = HeaderMap::new();
+            map.append("host", HeaderValue::from_static("localhost:8080"));
+            map.append("origin", HeaderValue::from_static(origin));
+            let found = check(&Uri::from_static("/healthz"), &map, (BOUND.parse().unwrap(), has_tls), &plan());
+            assert_eq!(found.is_ok(), expected, "{origin} {has_tls}");
+        }
     }
 
     #[test]
@@ -286,7 +311,7 @@ mod tests {
     fn the_host_of_an_absolute_request_target_is_checked() {
         let mut headers = HeaderMap::new();
         headers.insert("host", HeaderValue::from_static("localhost:8080"));
-        let bound = BOUND.parse().unwrap();
+        let bound = (BOUND.parse().unwrap(), false);
         assert!(check(&Uri::from_static("http://evil.example/healthz"), &headers, bound, &plan()).is_err());
         assert!(check(&Uri::from_static("http://localhost:8080/healthz"), &headers, bound, &plan()).is_ok());
     }

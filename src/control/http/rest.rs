@@ -17,6 +17,7 @@ pub(super) struct Rest {
     /// Without a token, every route that needs one refuses.
     pub(super) token: Option<Arc<str>>,
     pub(super) bound: SocketAddr,
+    pub(super) has_tls: bool,
     pub(super) tickets: Tickets,
     pub(super) sessions: Tickets,
     pub(super) description: Description,

@@ -32,7 +32,9 @@ pub(super) async fn issue(State(rest): Shared) -> Result<Response, Failed> {
             .hint("use one that you have, or wait until they end")
             .into());
     };
-    let cookie = format!("{NAME}={secret}; HttpOnly; SameSite=Strict; Path=/api; Max-Age={}", LIFETIME.as_secs());
+    let secure = if rest.has_tls { "; Secure" } else { "" };
+    let age = LIFETIME.as_secs();
+    let cookie = format!("{NAME}={secret}; HttpOnly; SameSite=Strict; Path=/api; Max-Age={age}{secure}");
     let cookie = HeaderValue::from_str(&cookie)
         .map_err(|error| Refusal::new(Code::Internal, format!("the cookie cannot be sent: {error}")))?;
     Ok((

@@ -13,7 +13,7 @@ use crate::http::router;
 pub(super) const TOKEN: &str = "a-long-enough-token";
 
 pub(super) fn routes(test: &TestControl) -> Router {
-    router(test.control.clone(), Some(TOKEN.into()), "127.0.0.1:8080".parse().unwrap())
+    router(test.control.clone(), Some(TOKEN.into()), ("127.0.0.1:8080".parse().unwrap(), false))
 }
 
 pub(super) struct Answer {

@@ -32,7 +32,7 @@ async fn only_health_is_open_without_a_token() {
         }
     }
     // Without a configured token every token is wrong.
-    let none = router(test.control.clone(), None, "127.0.0.1:8080".parse().unwrap());
+    let none = router(test.control.clone(), None, ("127.0.0.1:8080".parse().unwrap(), false));
     assert_eq!(get(&none, "/api/agents/ada/tools").await.status, StatusCode::UNAUTHORIZED);
 }
 

@@ -115,6 +115,7 @@ async fn a_cookie_replaces_the_token_and_writes_only_from_own_pages() {
     let begun = ask(&routes, "POST", "/api/session", &[("authorization", &token)]).await;
     let set_cookie = begun.headers[header::SET_COOKIE].to_str().unwrap().to_owned();
     assert!(set_cookie.contains("HttpOnly") && set_cookie.contains("SameSite=Strict"), "{set_cookie}");
+    assert!(!set_cookie.contains("Secure"), "without TLS, no browser would send it back: {set_cookie}");
     let cookie = format!("other=1; {}", set_cookie.split(';').next().unwrap());
     let cookie = ("cookie", cookie.as_str());
     assert_eq!(ask(&routes, "GET", "/api/agents", &[cookie]).await.status, StatusCode::OK);

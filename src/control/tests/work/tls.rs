@@ -172,6 +172,8 @@ async fn http_speaks_tls_with_the_same_keys_and_asks_for_the_token() {
     let test_world = new_world();
     let world = boot_world(&test_world).await;
     let ours = Authority::new("ours");
+    // `ghostd` makes the directory before it binds; the token goes there.
+    std::fs::create_dir_all(test_world.files.path("data")).unwrap();
     let bound = bound_with(&test_world, &ours.server(), &ours.pem(), Some("127.0.0.1:0")).await.unwrap();
     let token = bound.token().unwrap().to_owned();
     let address = bound.endpoints().iter().find_map(|one| one.strip_prefix("REST https://")).unwrap().to_owned();
@@ -188,19 +190,23 @@ async fn http_speaks_tls_with_the_same_keys_and_asks_for_the_token() {
         .with_root_certificates(roots)
         .with_no_client_auth();
     let connector = TlsConnector::from(Arc::new(config));
-    let ask = async |more: &str| {
+    let request = async |verb_and_path: &str, more: &str| {
         let io = TcpStream::connect(&address).await.unwrap();
         let mut io = connector.connect("localhost".try_into().unwrap(), io).await.unwrap();
-        let request = format!("GET /api/agents HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n{more}\r\n");
+        let request = format!("{verb_and_path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n{more}\r\n");
         io.write_all(request.as_bytes()).await.unwrap();
         let mut answer = Vec::new();
         // A server may close without a goodbye.
         let _ = io.read_to_end(&mut answer).await;
         String::from_utf8(answer).unwrap()
     };
+    let ask = async |more: &str| request("GET /api/agents", more).await;
     assert!(ask("").await.starts_with("HTTP/1.1 401"));
     let answer = ask(&format!("Authorization: Bearer {token}\r\n")).await;
     assert!(answer.starts_with("HTTP/1.1 200") && answer.contains("\"ada\""), "{answer}");
+    // A browser sends the cookie over TLS only.
+    let begun = request("POST /api/session", &format!("Authorization: Bearer {token}\r\nContent-Length: 0\r\n")).await;
+    assert!(begun.starts_with("HTTP/1.1 200") && begun.contains("; Secure"), "{begun}");
     // Plain text gets no answer of HTTP, and disturbs nobody.
     let mut plain = TcpStream::connect(&address).await.unwrap();
     plain.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
