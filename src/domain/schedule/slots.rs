@@ -1,17 +1,19 @@
 //! The slots of a schedule: the next slot of a rule, the checks for a new rule, and the missed
 //! slots (SCHED-02, SCHED-04).
 //!
-//! Daylight saving time, in the zone of a cron rule: a rule with fixed hours and minutes whose slot
-//! is in the skipped hour runs at the first instant after that hour. In an hour that occurs twice
-//! it runs once. A rule with a step or a star in seconds, minutes or hours follows real time: it
-//! does not run in the skipped hour, and it runs in both passes of the hour that occurs twice.
+//! Daylight saving time, in the zone of a cron rule: a rule with fixed hours and minutes, also lists
+//! and ranges of them, whose slot is in the skipped hour runs at the first instant after that hour.
+//! In an hour that occurs twice it runs once. A rule with a step or a star in seconds, minutes or
+//! hours follows real time: it does not run in the skipped hour, and it runs in both passes of the
+//! hour that occurs twice.
 
 use std::str::FromStr;
 use std::sync::LazyLock;
 use std::time::Duration;
 
 use croner::Cron;
-use jiff::tz::{TimeZone, TimeZoneDatabase};
+use jiff::civil::DateTime;
+use jiff::tz::{AmbiguousOffset, TimeZone, TimeZoneDatabase};
 
 use super::When;
 use super::words::{AHEAD_MAX_MS, duration_text};
@@ -44,8 +46,10 @@ pub enum Slots {
         /// Start of the first interval.
         anchor: Timestamp,
     },
-    /// A cron expression in its zone.
+    /// A cron expression in its zone that follows real time.
     Cron(Box<Cron>, TimeZone),
+    /// A cron expression in its zone whose times of the day are fixed.
+    Fixed(Box<Cron>, TimeZone),
     /// No slots: the schedule is a watch.
     None,
 }
@@ -72,7 +76,8 @@ impl Slots {
                 Self::Every { every_ms, anchor: *anchor }
             }
             When::Cron { expression, zone } => {
-                Self::Cron(Box::new(cron(expression)?), time_zone(zone.as_deref().unwrap_or("UTC"))?)
+                let (cron, zone) = (Box::new(cron(expression)?), time_zone(zone.as_deref().unwrap_or("UTC"))?);
+                if has_fixed_times(expression) { Self::Fixed(cron, zone) } else { Self::Cron(cron, zone) }
             }
             When::Change { .. } => Self::None,
         })
@@ -95,6 +100,21 @@ impl Slots {
                 let from = jiff::Timestamp::from_millisecond(after.0).ok()?.to_zoned(zone.clone());
                 let next = cron.find_next_occurrence(&from, false).ok()?.timestamp().as_millisecond();
                 (next > after.0).then_some(Timestamp(next))
+            }
+            Self::Fixed(cron, zone) => {
+                // The expression is walked on the wall clock, which has no changes, and each of its times is then looked up
+                // in the zone. The library does that for a single time only, loses it if the skipped hour ends on another
+                // day, and ends where a zone skips more than two hours.
+                let from = jiff::Timestamp::from_millisecond(after.0).ok()?.to_zoned(zone.clone()).datetime();
+                let mut wall = from.to_zoned(TimeZone::UTC).ok()?;
+                loop {
+                    wall = cron.find_next_occurrence(&wall, false).ok()?;
+                    let next = first_instant(wall.datetime(), zone)?;
+                    // In the second pass of a repeated hour, its times have been.
+                    if next > after {
+                        return Some(next);
+                    }
+                }
             }
             Self::None => None,
         }
@@ -209,6 +229,28 @@ fn cron(expression: &str) -> Result<Cron, Refusal> {
     })
 }
 
+/// Whether the seconds, minutes and hours of a valid expression are numbers, lists or ranges: no star and no step.
+fn has_fixed_times(expression: &str) -> bool {
+    let fields: Vec<&str> = expression.split_whitespace().collect();
+    // The date is the last three fields.
+    let times = fields.len().saturating_sub(3);
+    !fields.iter().take(times).any(|field| field.contains(['*', '/']))
+}
+
+/// The first instant at which the clocks of a zone show `wall`, or the end of the time that they skip.
+fn first_instant(wall: DateTime, zone: &TimeZone) -> Option<Timestamp> {
+    let at = match zone.to_ambiguous_timestamp(wall).offset() {
+        AmbiguousOffset::Unambiguous { offset } | AmbiguousOffset::Fold { before: offset, .. } => {
+            offset.to_timestamp(wall).ok()?
+        }
+        AmbiguousOffset::Gap { after, .. } => {
+            let before_the_change = after.to_timestamp(wall).ok()?;
+            zone.following(before_the_change).take(4).find(|change| change.offset() == after)?.timestamp()
+        }
+    };
+    Some(Timestamp(at.as_millisecond()))
+}
+
 /// The time zone with the IANA name `name`.
 ///
 /// # Errors
@@ -282,6 +324,100 @@ mod tests {
             ["2026-10-25T00:30", "2026-10-25T01:00", "2026-10-25T01:30", "2026-10-25T02:00"]
         );
         assert_eq!(slots(&half_hours, "2026-03-29T00:30Z", 2), ["2026-03-29T01:00", "2026-03-29T01:30"]);
+    }
+
+    /// For each rule, its slots within a span around a change of the clock.
+    fn expect(zone: &str, (from, to): (&str, &str), rules: &[(&str, &[&str])]) {
+        for (expression, expected) in rules {
+            let found = slots(&rule(expression, zone), from, 1_000);
+            let found: Vec<&String> = found.iter().take_while(|slot| slot.as_str() < to).collect();
+            assert_eq!(found, *expected, "{expression} in {zone}");
+        }
+    }
+
+    // covers: SCHED-04
+    #[test]
+    fn times_of_the_day_have_one_slot_each_over_a_skipped_and_a_repeated_hour() {
+        // Berlin, as above.
+        let spring = ("2026-03-29T00:00Z", "2026-03-29T02:30");
+        let (before, after) = ("2026-03-29T00:30", "2026-03-29T01:00");
+        expect(
+            "Europe/Berlin",
+            spring,
+            &[
+                ("30 2 * * *", &[after]),
+                ("0,30 2 * * *", &[after]),
+                ("15-45 2 * * *", &[after]),
+                ("0 2,14 * * *", &[after]),
+                ("30 1-3 * * *", &[before, after, "2026-03-29T01:30"]),
+                ("0 2,3 * * *", &[after]),
+                ("0 30 2 * * *", &[after]),
+                // Real time goes on: nothing is skipped, so nothing is made up for.
+                ("0 * * * *", &[after, "2026-03-29T02:00"]),
+                ("*/15 2 * * *", &[]),
+            ],
+        );
+        let autumn = ("2026-10-24T23:00Z", "2026-10-25T02:30");
+        let (first, second) = ("2026-10-25T00:30", "2026-10-25T01:30");
+        expect(
+            "Europe/Berlin",
+            autumn,
+            &[
+                ("30 2 * * *", &[first]),
+                ("0,30 2 * * *", &["2026-10-25T00:00", first]),
+                ("30 2,14 * * *", &[first]),
+                ("30 1-3 * * *", &["2026-10-24T23:30", first, "2026-10-25T02:30"][..2]),
+                ("30 * * * *", &["2026-10-24T23:30", first, second]),
+                ("*/30 2 * * *", &["2026-10-25T00:00", first, "2026-10-25T01:00", second]),
+            ],
+        );
+        // From the second pass, the times of the first one have been.
+        assert_eq!(slots(&rule("0,30 2 * * *", "Europe/Berlin"), "2026-10-25T01:10Z", 1), ["2026-10-26T01:00"]);
+        // New York, 8 March and 1 November 2026.
+        let daily = "30 2 * * *";
+        expect(
+            "America/New_York",
+            ("2026-03-07T12:00Z", "2026-03-09T12:00"),
+            &[(daily, &["2026-03-08T07:00", "2026-03-09T06:30"])],
+        );
+        let nightly = "30 1,13 * * *";
+        let once = ["2026-11-01T05:30", "2026-11-01T18:30", "2026-11-02T06:30"];
+        expect("America/New_York", ("2026-11-01T00:00Z", "2026-11-02T12:00"), &[(nightly, &once)]);
+    }
+
+    // covers: SCHED-04
+    #[test]
+    fn zones_that_change_by_half_an_hour_at_midnight_or_by_a_day_lose_no_slot() {
+        // Lord Howe goes back by half an hour on 5 April 2026 (02:00 to 01:30) and ahead on 4 October (02:00 to 02:30).
+        expect(
+            "Australia/Lord_Howe",
+            ("2026-04-04T14:00Z", "2026-04-04T17:00"),
+            &[
+                ("45 1 * * *", &["2026-04-04T14:45"]),
+                ("45 1,2 * * *", &["2026-04-04T14:45", "2026-04-04T16:15"]),
+                ("45 * * * *", &["2026-04-04T14:45", "2026-04-04T15:15", "2026-04-04T16:15"]),
+            ],
+        );
+        expect(
+            "Australia/Lord_Howe",
+            ("2026-10-03T12:00Z", "2026-10-04T00:00"),
+            &[("15 2 * * *", &["2026-10-03T15:30"])],
+        );
+        // Nuuk skips the last hour of Saturday, 28 March 2026: the first instant after it is a Sunday.
+        let saturday = ("2026-03-28T12:00Z", "2026-03-30T12:00");
+        expect(
+            "America/Nuuk",
+            saturday,
+            &[("30 23 * * 6", &["2026-03-29T01:00"]), ("0 23 28 3 *", &["2026-03-29T01:00"])],
+        );
+        // Havana skips the first hour of 8 March 2026.
+        expect("America/Havana", ("2026-03-07T12:00Z", "2026-03-08T12:00"), &[("0 0 * * 0", &["2026-03-08T05:00"])]);
+        // Apia had no 30 December 2011.
+        let month = ("2011-12-29T00:00Z", "2011-12-31T23:00");
+        let friday = ["2011-12-30T10:00"];
+        expect("Pacific/Apia", month, &[("30 2 30 * *", &friday), ("0,15,30 2,20 * * 5", &friday)]);
+        let daily = ["2011-12-29T12:30", "2011-12-30T10:00", "2011-12-30T12:30", "2011-12-31T12:30"];
+        expect("Pacific/Apia", month, &[("30 2 * * *", &daily), ("30 */24 30 12 *", &[])]);
     }
 
     #[test]
@@ -360,6 +496,100 @@ mod tests {
             let day = if day % 3 == 0 { day.to_string() } else { "*".to_owned() };
             format!("{minute} {hour} {day} * {weekday}")
         })
+    }
+
+    /// A field and the numbers that it means; whether it has a star or a step.
+    fn field(most: u32) -> impl Strategy<Value = (String, Vec<u32>, bool)> {
+        prop_oneof![
+            Just(("*".to_owned(), (0..most).collect(), true)),
+            (2..most).prop_map(move |n| (format!("*/{n}"), (0..most).step_by(n as usize).collect(), true)),
+            (0..most).prop_map(|n| (n.to_string(), vec![n], false)),
+            prop::collection::btree_set(0..most, 2..5).prop_map(|set| {
+                let texts: Vec<String> = set.iter().map(u32::to_string).collect();
+                (texts.join(","), set.into_iter().collect(), false)
+            }),
+            (0..most, 0..most).prop_map(|(one, other)| {
+                let (from, to) = (one.min(other), one.max(other));
+                (format!("{from}-{to}"), (from..=to).collect(), false)
+            }),
+        ]
+    }
+
+    /// A zone, and an instant up to a day before it changes its clocks.
+    fn change() -> impl Strategy<Value = (&'static str, &'static str)> {
+        prop::sample::select(vec![
+            ("Europe/Berlin", "2026-03-28T12:00Z"),
+            ("Europe/Berlin", "2026-10-24T12:00Z"),
+            ("Europe/Dublin", "2026-10-24T12:00Z"),
+            ("America/New_York", "2026-03-07T12:00Z"),
+            ("America/New_York", "2026-10-31T12:00Z"),
+            ("America/Nuuk", "2026-03-28T06:00Z"),
+            ("America/Nuuk", "2026-10-24T06:00Z"),
+            ("America/Havana", "2026-03-07T12:00Z"),
+            ("America/Havana", "2026-10-31T12:00Z"),
+            ("America/Santiago", "2026-09-05T12:00Z"),
+            ("Antarctica/Troll", "2026-03-28T12:00Z"),
+            ("Antarctica/Troll", "2026-10-24T12:00Z"),
+            ("Australia/Lord_Howe", "2026-04-04T06:00Z"),
+            ("Australia/Lord_Howe", "2026-10-03T06:00Z"),
+            ("Pacific/Chatham", "2026-04-04T06:00Z"),
+            ("Pacific/Apia", "2011-12-29T20:00Z"),
+            ("Pacific/Kwajalein", "1993-08-20T20:00Z"),
+            ("UTC", "2026-03-28T12:00Z"),
+        ])
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(128))]
+
+        // covers: SCHED-04
+        #[test]
+        fn over_a_change_of_the_clock_every_slot_is_there_once(
+            (minute, minutes, minute_runs) in field(60),
+            (hour, hours, hour_runs) in field(24),
+            weekday in prop::option::of(0i8..7),
+            (zone, start) in change(),
+        ) {
+            let expression = format!("{minute} {hour} * * {}", weekday.map_or("*".to_owned(), |day| day.to_string()));
+            let (found, place) = (Slots::of(&rule(&expression, zone)).unwrap(), time_zone(zone).unwrap());
+            let is_meant = |wall: DateTime| {
+                minutes.contains(&u32::from(wall.minute().unsigned_abs()))
+                    && hours.contains(&u32::from(wall.hour().unsigned_abs()))
+                    && weekday.is_none_or(|day| wall.weekday().to_sunday_zero_offset() == day)
+            };
+            // What the clocks of the zone show, minute by minute, and what they never show.
+            let start = at(start);
+            let instants: Vec<Timestamp> = (0..2 * 24 * 60).map(|n| Timestamp(start.0 + n * 60_000)).collect();
+            let wall = |at: Timestamp| jiff::Timestamp::from_millisecond(at.0).unwrap().to_zoned(place.clone()).datetime();
+            let (mut latest, mut expected) = (wall(Timestamp(start.0 - 60_000)), Vec::new());
+            for instant in instants {
+                let shown = wall(instant);
+                let mut skipped = latest + jiff::Span::new().minutes(1);
+                let mut is_slot = false;
+                while !(minute_runs || hour_runs) && skipped < shown {
+                    is_slot |= is_meant(skipped);
+                    skipped += jiff::Span::new().minutes(1);
+                }
+                let is_new = shown > latest || minute_runs || hour_runs;
+                if is_slot || (is_new && is_meant(shown)) {
+                    expected.push(instant);
+                }
+                latest = latest.max(shown);
+            }
+            let end = Timestamp(start.0 + 2 * 24 * 3_600_000);
+            let mut last = Timestamp(start.0 - 1);
+            let mut seen = Vec::new();
+            while let Some(next) = found.next_after(last).filter(|next| *next < end) {
+                seen.push(next);
+                last = next;
+            }
+            prop_assert_eq!(&seen, &expected, "{} in {}", expression, zone);
+            // Whenever the daemon looks, it finds the next of them.
+            for pair in seen.windows(2) {
+                let between = Timestamp(pair[0].0 + (pair[1].0 - pair[0].0) / 2);
+                prop_assert_eq!(found.next_after(between), Some(pair[1]), "{} in {}", expression, zone);
+            }
+        }
     }
 
     proptest! {
