@@ -380,8 +380,12 @@ impl Sandbox for Docker {
     }
 
     fn toolbox_path(&self, toolbox: &ToolboxDir) -> Result<String, String> {
-        // The engine mounts it, so no directory above it matters.
-        Ok(body::toolbox_inside(toolbox))
+        // The engine mounts it, so no directory above it need be open to commands. But it follows links in the path, which had
+        // none when the manifest was read: whoever wrote a skill could give its commands any directory by one.
+        match toolbox.dir.canonicalize() {
+            Ok(real) if real == toolbox.dir => Ok(body::toolbox_inside(toolbox)),
+            _ => Err(format!("{} is no plain directory any more", toolbox.dir.display())),
+        }
     }
 
     fn report(&self) -> &Report {

@@ -33,6 +33,10 @@ use crate::users::{User, Users};
 const IDLE: Duration = Duration::from_secs(60);
 /// How long a runner may take to greet.
 const GREETING: Duration = Duration::from_secs(10);
+/// How often a start is tried again while the program counts as being written, and the pause before each: a child that
+/// another thread has forked holds the handle that wrote it, until it executes its own program.
+const BUSY_TRIES: u32 = 100;
+const BUSY_PAUSE: Duration = Duration::from_millis(10);
 /// Directories and files of the system that commands may read and run. Node.js does not start if there is an OpenSSL
 /// configuration that it may not read; no private key is in these places.
 const SYSTEM: [&str; 28] = [
@@ -185,10 +189,18 @@ impl Local {
         command.env_clear().stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).current_dir("/");
         // A Ctrl-C in the daemon's terminal must not end commands before their turns.
         std::os::unix::process::CommandExt::process_group(&mut command, 0);
-        let mut child = tokio::process::Command::from(command)
-            .kill_on_drop(true)
-            .spawn()
-            .map_err(|error| format!("the runner does not start: {error}"))?;
+        let mut command = tokio::process::Command::from(command);
+        command.kill_on_drop(true);
+        let mut tries = 0;
+        let mut child = loop {
+            match command.spawn() {
+                Err(error) if error.kind() == std::io::ErrorKind::ExecutableFileBusy && tries < BUSY_TRIES => {
+                    tries += 1;
+                    self.clock.sleep(BUSY_PAUSE).await;
+                }
+                spawned => break spawned.map_err(|error| format!("the runner does not start: {error}"))?,
+            }
+        };
         let (Some(to), Some(from)) = (child.stdin.take(), child.stdout.take()) else {
             return Err("the runner has no streams".to_owned());
         };

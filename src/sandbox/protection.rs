@@ -26,7 +26,7 @@ pub enum Protection {
     Netns = 512,
     /// The command runs as another user than the daemon.
     Uid = 1_024,
-    /// The kernel's control groups bound memory, tasks and disk access of an agent's commands together.
+    /// The kernel's control groups bound memory and tasks of an agent's commands together, and weigh their disk access.
     Cgroup = 4_096,
 }
 
