@@ -145,6 +145,102 @@ fn a_run_works_in_the_sandbox_and_its_cost_is_charged() {
     assert_eq!(acp.spent(), 1.6);
 }
 
+/// What the program says of paths decides nothing: it gets what a command of its agent would get, and no more.
+// covers: DEV-11
+#[test]
+fn an_agent_that_asks_for_what_is_elsewhere_gets_nothing() {
+    let Some(acp) = Acp::new("20.00") else { return };
+    let data = acp.test_env.data("acp");
+    let bob = data.join("workspace/agents/bob");
+    std::fs::create_dir_all(&bob).unwrap();
+    std::fs::set_permissions(&bob, std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
+    std::fs::write(data.join("secret.txt"), "a-secret-of-the-daemon").unwrap();
+    let (passwd, secret) = (std::fs::read("/etc/passwd").unwrap(), data.join("secret.txt"));
+    let said = |before: &str, requests: &[(&str, Value)]| -> Vec<String> {
+        let lines: Vec<String> = requests.iter().map(|(method, params)| format!("rpc {method} {params}")).collect();
+        let (text, row) = acp.run("code.agent", &format!("{before}\n{}\ncost 0.01", lines.join("\n")));
+        assert_eq!(row["status"], "ok", "{text}");
+        let said = text.lines().filter(|line| line.starts_with("ok ") || line.starts_with("error "));
+        let said: Vec<String> = said.map(str::to_owned).collect();
+        assert_eq!(said.len(), requests.len(), "{text}");
+        said
+    };
+    let made = "run mkdir -p sub && ln -s ../bob friend && ln -s /etc/passwd users && ln -s / top";
+    let write = |path: &str| ("fs/write_text_file", json!({ "path": path, "content": "mine" }));
+    let writes = [
+        "CWD/../bob/a.txt",
+        "../bob/b.txt",
+        "CWD/friend/c.txt",
+        "CWD/sub/../friend/d.txt",
+        "CWD/top/etc/ghost-acp",
+        "/etc/ghost-acp",
+        "/proc/self/cwd/../bob/e.txt",
+        "CWD/../ada2/f.txt",
+        "CWD/../../f.txt",
+        "CWD/sub",
+        "CWD/friend",
+        "CWD/top",
+        "CWD/nul\u{0}.txt",
+    ];
+    for (answer, path) in said(made, &writes.map(write)).iter().zip(writes) {
+        assert!(answer.starts_with("error "), "{path}: {answer}");
+    }
+    // A link to a file is replaced, and not written through; an address is a name like any other.
+    said("", &[write("CWD/users"), write("file:///etc/ghost-acp")]);
+    assert_eq!(acp.file("agents/ada/users").as_deref(), Some("mine"));
+    let read = |path: &str| ("fs/read_text_file", json!({ "path": path }));
+    let secret = secret.to_string_lossy();
+    let reads = [
+        &*secret,
+        &format!("file://{secret}"),
+        &format!("/proc/1/root{secret}"),
+        &format!("CWD/top{secret}"),
+        "CWD/../../../secret.txt",
+        "/etc/shadow",
+        "CWD/sub",
+    ];
+    for (answer, path) in said("", &reads.map(read)).iter().zip(reads) {
+        assert!(answer.starts_with("error "), "{path}: {answer}");
+    }
+    let run = |cwd: &str| ("terminal/create", json!({ "command": "touch made-here", "cwd": cwd }));
+    let places = [
+        "/",
+        "/etc",
+        "/tmp",
+        "sub",
+        "",
+        "file://CWD",
+        "CWD/../../..",
+        "CWD/sub/../../bob",
+        "//etc",
+        "CWD/\u{0}/../bob",
+    ];
+    for (answer, place) in said("", &places.map(run)).iter().zip(places) {
+        assert!(answer.starts_with("error "), "{place}: {answer}");
+    }
+    // What cannot be run ends alone: the sandbox goes on for what runs beside it.
+    let odd = [
+        json!({ "command": "a\u{0}b" }),
+        json!({ "command": "true", "args": ["\u{0}"] }),
+        json!({ "command": "true", "env": [{ "name": "A\u{0}", "value": "b" }, { "name": "", "value": "=" }] }),
+        json!({ "command": "", "args": [""] }),
+    ];
+    let mut requests = vec![("terminal/create", json!({ "command": "sleep 3; echo survived > survived.txt" }))];
+    requests.extend(odd.map(|command| ("terminal/create", command)));
+    requests.extend((2..6).map(|n| ("terminal/wait_for_exit", json!({ "terminalId": format!("terminal-{n}") }))));
+    requests.push(("terminal/wait_for_exit", json!({ "terminalId": "terminal-1" })));
+    let answers = said("", &requests);
+    assert_eq!(answers.last().unwrap(), "ok {\"exitCode\": 0}", "{answers:?}");
+    assert!(acp.file("agents/ada/survived.txt").is_some());
+    let left = |dir: &std::path::Path| -> Vec<String> {
+        let names = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name());
+        names.map(|name| name.to_string_lossy().into_owned()).collect()
+    };
+    assert_eq!((left(&bob), left(&data.join("workspace/agents/ada/sub"))), (vec![], vec![]));
+    assert!(!std::path::Path::new("/etc/ghost-acp").exists() && std::fs::read("/etc/passwd").unwrap() == passwd);
+    assert!(!acp.test_env.json(&["ledger"]).to_string().contains("a-secret-of-the-daemon"));
+}
+
 #[test]
 fn what_does_not_speak_the_protocol_or_has_no_time_ends_with_a_reason() {
     let Some(acp) = Acp::new("2.00") else { return };

@@ -586,9 +586,13 @@ fn serve(mut stream: TcpStream, log: &Mutex<Vec<String>>) {
         let _ = stream.read_to_end(&mut Vec::new());
         return;
     }
+    let huge = "swans ".repeat(if path == "/huge" { 1 << 20 } else { 0 });
     let (status, body) = match path.as_str() {
-        "/page" | "/once" => ("200 OK", PAGE),
-        _ => ("404 Not Found", "<p>There are 404 other pages.</p>"),
+        "/page" | "/once" => ("200 OK".to_owned(), PAGE),
+        "/huge" => ("200 OK".to_owned(), huge.as_str()),
+        // The rest of the path is where it leads.
+        away if away.starts_with("/to/") => (format!("302 Found\r\nLocation: {}", &away["/to/".len()..]), ""),
+        _ => ("404 Not Found".to_owned(), "<p>There are 404 other pages.</p>"),
     };
     let answer = format!(
         "HTTP/1.1 {status}\r\nContent-Type: text/html\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
@@ -657,6 +661,55 @@ fn a_page_that_cannot_be_fetched_is_named_as_not_read_with_the_reason() {
         assert!(text.contains("Approved: 1 of 2 inputs."), "{text}");
         assert_eq!(pages.asked("/page"), 0);
     }
+}
+
+/// Whoever gives the input writes the addresses, and whoever has a page says where it leads.
+// covers: BI-13b
+#[test]
+fn an_address_that_leads_inside_is_an_input_that_could_not_be_read() {
+    let test_env = test_env();
+    let pages = Pages::start();
+    let inside = TcpListener::bind("127.0.0.2:0").unwrap();
+    inside.set_nonblocking(true).unwrap();
+    let private = format!("http://{}/page", inside.local_addr().unwrap());
+    let secret = test_env.join("secret");
+    std::fs::write(&secret, "We counted 90210 secrets.\n").unwrap();
+    let file = format!("file://{}", secret.display());
+    let port = pages.address.port();
+    let addresses = [
+        private.clone(),
+        pages.url(&format!("/to/{private}")),
+        pages.url(&format!("/to/{}", pages.url(&format!("/to/{private}")))),
+        pages.url(&format!("/to/{file}")),
+        pages.url("/to/http://169.254.169.254/latest/meta-data/"),
+        pages.url("/huge"),
+        file.clone(),
+        secret.display().to_string(),
+        "http://169.254.169.254/latest/meta-data/".to_owned(),
+        "http://[::ffff:10.0.0.1]/".to_owned(),
+        format!("http://u:p@127.0.0.1:{port}/page"),
+        format!("http://127.0.0.1:{}/", if port == 1 { 2 } else { 1 }),
+        "gopher://127.0.0.1/".to_owned(),
+        format!("[InternetShortcut]\r\nURL={file}\r\nIconFile={private}\r\n"),
+        String::from("\n"),
+    ];
+    let names: Vec<String> = (10..).take(addresses.len()).map(|n| format!("{n}.url")).collect();
+    let files = names.iter().map(String::as_str).zip(addresses.iter().map(String::as_str));
+    let input = folder(&test_env, &files.chain([PLAIN]).collect::<Vec<_>>());
+    std::os::unix::fs::symlink(&secret, input.join("link.url")).unwrap();
+    let world = changed(&test_env, "world-config.yaml", &[(WEB, pages.allowed().as_str())]);
+    let daemon = test_env.up(&world, &["--input", input.to_str().unwrap()]);
+    let path = briefing(&daemon);
+    daemon.stop();
+    let text = std::fs::read_to_string(&path).unwrap();
+    let counted =
+        format!("Inputs: {}. Read: 1. Read in part: 0. Not read: {}.\n", addresses.len() + 1, addresses.len());
+    assert!(section(&text, "Summary").contains(&counted), "{text}");
+    assert!(text.contains("link.url") && !text.contains("90210"), "{text}");
+    let pages_of = test_env.data("newsroom").join("workspace/agents/mux/pages");
+    assert!(!pages_of.exists(), "no page was saved");
+    assert!(inside.accept().is_err(), "nobody connected");
+    assert_eq!(pages.asked("/page"), 0);
 }
 
 // covers: MSG-10

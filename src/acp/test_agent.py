@@ -9,6 +9,7 @@ It has no model: it does what its prompt says, one line after the other.
     delete PATH           delete a file
     run CMD               run a shell command, and say its exit code and first line of output
     ask TITLE             ask for permission, and say `allowed`, `rejected` or `cancelled`
+    rpc METHOD JSON       send any request, and say the begin of its result or error; `CWD` is the session's directory
     sleep SECONDS         wait; `session/cancel` ends it
     stubborn SECONDS      wait, and do not care about `session/cancel`
     flood N               send N tool calls that begin and end
@@ -254,6 +255,15 @@ class Agent:
         elif word == "ask":
             self.calls += 1
             self.say(self.permission("call-%d" % self.calls, rest, "other"))
+        elif word == "rpc":
+            method, _, params = rest.partition(" ")
+            params = json.loads(params.replace("CWD", self.session["cwd"]))
+            params.setdefault("sessionId", self.session["id"])
+            try:
+                answer = "ok " + json.dumps(self.rpc.call(method, **params))
+            except RuntimeError as error:
+                answer = "error %s" % error
+            self.say(" ".join(answer.split())[:80])
         elif word == "sleep":
             self.rpc.wait(float(rest))
         elif word == "stubborn":

@@ -182,9 +182,6 @@ impl Proxy {
         }
         let uri = request.uri().clone();
         let Some(authority) = uri.authority() else { return Err(bad("the address names no host")) };
-        if authority.as_str().contains('@') {
-            return Err(bad("the address has a user or a password in it"));
-        }
         let upstream = self.dial(&uri, uri.port_u16().unwrap_or(80)).await?;
         let lost = |error: hyper::Error| {
             Refusal::new(Code::Unavailable, format!("{} failed: {error}", shown(authority.as_str(), 120)))
@@ -220,6 +217,9 @@ impl Proxy {
     }
 
     async fn dial(&self, uri: &Uri, port: u16) -> Result<Upstream, Refusal> {
+        if uri.authority().is_some_and(|authority| authority.as_str().contains('@')) {
+            return Err(bad("the address has a user or a password in it"));
+        }
         let text = uri.host().unwrap_or_default();
         let host = Host::parse(text).map_err(|error| bad(&format!("`{}` is no host: {error}", shown(text, 100))))?;
         let host = match &host {

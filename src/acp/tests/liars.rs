@@ -8,10 +8,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ghost_acp::{
-    End, GARBAGE_MAX, LINE_MAX, NOTES_PER_SECOND, OPEN_MAX, StartError, Stop, StopReason, WAITING_MAX, Why,
+    End, GARBAGE_MAX, LINE_MAX, NOTES_PER_SECOND, OPEN_MAX, Permission, StartError, Stop, StopReason, WAITING_MAX, Why,
 };
-use serde_json::json;
-use support::{ALL, TestHost, start, start_with, task};
+use serde_json::{Value, json};
+use support::{ALL, Fake, TestHost, start, start_with, task};
 use tokio::io::AsyncWriteExt as _;
 
 const DONE: End = End::Finished { stop_reason: StopReason::EndTurn };
@@ -97,6 +97,112 @@ async fn what_is_not_understood_is_skipped() {
     run.agent.out.shutdown().await.unwrap();
     let outcome = run.outcome.await.unwrap();
     assert_eq!((outcome.end, outcome.work.text.as_str()), (DONE, "still here"));
+}
+
+/// Every request that an agent may make, of a session.
+fn requests(session: &Value, terminal: &Value) -> [(&'static str, Value); 8] {
+    let allow = json!([{"optionId": "a", "name": "Yes", "kind": "allow_once"}]);
+    [
+        ("fs/read_text_file", json!({"sessionId": session, "path": "/w/a"})),
+        ("fs/write_text_file", json!({"sessionId": session, "path": "/w/a", "content": "mine"})),
+        ("terminal/create", json!({"sessionId": session, "command": "id"})),
+        ("terminal/output", json!({"sessionId": session, "terminalId": terminal})),
+        ("terminal/wait_for_exit", json!({"sessionId": session, "terminalId": terminal})),
+        ("terminal/kill", json!({"sessionId": session, "terminalId": terminal})),
+        ("terminal/release", json!({"sessionId": session, "terminalId": terminal})),
+        (
+            "session/request_permission",
+            json!({"sessionId": session, "toolCall": {"toolCallId": "1", "title": "May I?"}, "options": allow}),
+        ),
+    ]
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_that_is_not_its_own_gives_an_agent_nothing() {
+    let host = Arc::new(TestHost { offers: ALL, permission: Some(Permission::AllowOnce), ..TestHost::default() });
+    host.files.lock().unwrap().insert("/w/a".to_owned(), "text".to_owned());
+    let mut run = start(&host, task("x"));
+    let mut id = 0;
+    let mut refused = async |agent: &mut Fake, session: &Value, terminal: &Value| {
+        for (method, params) in requests(session, terminal) {
+            id += 1;
+            agent.send(json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params})).await;
+            let answer = agent.next().await;
+            assert_eq!((&answer["id"], &answer["error"]["code"]), (&json!(id), &json!(-32602)), "{method}: {session}");
+        }
+    };
+    // Before there is a session there is none to act in, also not the one that the agent is about to name.
+    let hello = run.agent.expect("initialize").await;
+    refused(&mut run.agent, &json!("s"), &json!("terminal-1")).await;
+    run.agent.answer(&hello, json!({"protocolVersion": 1})).await;
+    let new = run.agent.expect("session/new").await;
+    refused(&mut run.agent, &json!("s"), &json!("terminal-1")).await;
+    run.agent.answer(&new, json!({"sessionId": "s"})).await;
+    let prompt = run.agent.expect("session/prompt").await;
+    let made = run.agent.ask(1000, "terminal/create", json!({"command": "make"})).await;
+    let terminal = &made["result"]["terminalId"];
+    let others = ["", "S", "s ", " s", "s\u{0}", "ss", "t", "s\u{301}", "../s", "null"].map(Value::from);
+    for session in others.iter().chain([&json!("x".repeat(100_000)), &Value::Null, &json!(0), &json!(["s"])]) {
+        refused(&mut run.agent, session, terminal).await;
+    }
+    // Nor do terminals that nobody gave it, or gave back.
+    for (at, forged) in
+        ["terminal-0", "terminal-2", "TERMINAL-1", "terminal-1 ", "1", "", "../terminal-1", "terminal-01"]
+            .into_iter()
+            .enumerate()
+    {
+        for (method, _) in &requests(&json!("s"), terminal)[3..7] {
+            let answer = run.agent.ask(2000 + at as u64, method, json!({"terminalId": forged})).await;
+            assert_eq!(answer["error"]["code"], -32002, "{method}: {forged}");
+        }
+    }
+    assert_eq!(host.commands.lock().unwrap().len(), 1);
+    assert_eq!(host.files.lock().unwrap()["/w/a"], "text");
+    assert!(host.asks.lock().unwrap().is_empty());
+    run.agent.stops(&prompt, "end_turn").await;
+    assert_eq!(run.outcome.await.unwrap().end, DONE);
+}
+
+#[tokio::test(start_paused = true)]
+async fn forged_options_get_no_answer_that_an_operator_did_not_give() {
+    let option = |id: &str, name: &str, kind: &str| json!({"optionId": id, "name": name, "kind": kind});
+    let many: Vec<Value> = (0..5_000).map(|n| option(&n.to_string(), "Yes", "allow_always")).collect();
+    // What the agent offers, and what it gets for a yes and for a no.
+    let cases = [
+        (json!([option("n", "Allow", "reject_once"), option("y", "Reject", "allow_once")]), "y", "n"),
+        (json!([option("a", "Allow once", "allow_always"), option("r", "Reject", "reject_always")]), "", ""),
+        (
+            json!([option("a", "Yes", "ALLOW_ONCE"), option("b", "Yes", "allow_once "), option("c", "", "allow")]),
+            "",
+            "",
+        ),
+        (json!([{"optionId": 7, "name": "Yes", "kind": "allow_once"}, option("n", "No", "reject_once")]), "n", "n"),
+        (json!([{"name": "Yes", "kind": "allow_once"}, {"optionId": "y", "kind": "allow_once"}]), "", ""),
+        (json!([option("first", "Yes", "allow_once"), option("second", "No, all", "allow_once")]), "first", ""),
+        (json!(many), "", ""),
+        (json!([]), "", ""),
+    ];
+    for (permission, at) in [(Permission::AllowOnce, 0), (Permission::RejectOnce, 1)] {
+        let host = Arc::new(TestHost { permission: Some(permission), ..TestHost::default() });
+        let mut run = start_with(&host, task("x"), 1 << 20);
+        let prompt = run.agent.prompted().await;
+        for (number, (options, yes, no)) in cases.iter().enumerate() {
+            let call = json!({"toolCallId": number.to_string(), "title": "x", "kind": "edit",
+                "locations": [{"path": format!("/w/{number}")}]});
+            let ask = json!({"toolCall": call, "options": options});
+            let answer = run.agent.ask(number as u64, "session/request_permission", ask).await;
+            let wanted = match [*yes, *no][at] {
+                "" => json!({"outcome": "cancelled"}),
+                id => json!({"outcome": "selected", "optionId": id}),
+            };
+            assert_eq!(answer["result"]["outcome"], wanted, "{permission:?}: case {number}");
+        }
+        run.agent.stops(&prompt, "end_turn").await;
+        let work = run.outcome.await.unwrap().work;
+        assert!(host.asks.lock().unwrap().iter().all(|ask| ask.options.len() <= 32));
+        let allowed = if permission == Permission::AllowOnce { 2 } else { 0 };
+        assert!(work.manifest.written.len() <= allowed, "{:?}", work.manifest.written);
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cap_std::ambient_authority;
-use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt};
+use cap_std::fs::{Dir, MetadataExt, OpenOptions, OpenOptionsExt};
 use rustix::fs::OFlags;
 
 use super::head::{self, Fault};
@@ -62,6 +62,7 @@ impl SkillSet {
         let mut own = BTreeSet::new();
         let mut queue = VecDeque::from([(PathBuf::new(), 0_usize)]);
         let (mut scanned, mut found) = (0, 0);
+        let mut listed = BTreeSet::new();
         let mut links: Vec<(PathBuf, PathBuf)> = Vec::new();
         while let Some((path, depth)) = queue.pop_front() {
             if dir.symlink_metadata(path.join(FILE)).is_ok() {
@@ -82,10 +83,16 @@ impl SkillSet {
                 }
                 continue;
             }
-            if depth == DEPTH_MAX {
+            // What one skill holds must not hide the others: those that are known by now are still read.
+            if depth == DEPTH_MAX || scanned > SCAN_MAX {
                 continue;
             }
-            let entries = match dir.read_dir(if path.as_os_str().is_empty() { Path::new(".") } else { &path }) {
+            let here = if path.as_os_str().is_empty() { Path::new(".") } else { &path };
+            // A link to a directory above it would repeat all that is there, again and again.
+            if dir.metadata(here).is_ok_and(|facts| !listed.insert((facts.dev(), facts.ino()))) {
+                continue;
+            }
+            let entries = match dir.read_dir(here) {
                 Ok(entries) => entries,
                 Err(error) => {
                     self.skip(root.join(&path), error);
@@ -96,8 +103,8 @@ impl SkillSet {
             for entry in entries.flatten() {
                 scanned += 1;
                 if scanned > SCAN_MAX {
-                    let reason = format!("more than {SCAN_MAX} entries; the rest is ignored");
-                    return self.skip(root.join(&path), reason);
+                    self.skip(root.join(&path), format!("more than {SCAN_MAX} entries; the rest is ignored"));
+                    break;
                 }
                 names.extend(entry.file_name().into_string());
             }
@@ -226,7 +233,7 @@ mod tests {
         SkillSet::read(&roots, &|_| None)
     }
 
-    // covers: CONF-18, SKILL-02, SKILL-11, TEST-06
+    // covers: CONF-18, SKILL-02, SKILL-11, SKILL-20, TEST-06
     #[test]
     fn later_roots_win_and_broken_skills_do_not_hide_others() {
         let (low, high, outside) =
@@ -249,6 +256,9 @@ mod tests {
         assert_eq!(names, ["bad", "git", "latin", "needy", "plain"]);
         let git = skills.get("git").unwrap();
         assert_eq!((git.description.as_str(), git.document.as_str()), ("new words", "# New\n"));
+        let root = high.path().canonicalize().unwrap();
+        assert_eq!((git.root.as_path(), git.path.as_path()), (root.as_path(), Path::new("deep/er/git")));
+        assert!(git.for_models && !skills.get("quiet").unwrap().for_models);
         let plain = skills.get("plain").unwrap();
         assert!(plain.has_tools && plain.description == "A plain one" && plain.missing.is_empty());
         assert_eq!(skills.get("needy").unwrap().missing.len(), 1);
@@ -291,6 +301,57 @@ mod tests {
         others.read_root(&dir.join("skills"), None, &|_| None);
         assert_eq!(others.all().keys().map(String::as_str).collect::<Vec<_>>(), ["own"]);
         assert_eq!(skipped(&others).len(), 6);
+    }
+
+    // covers: SKILL-11
+    #[test]
+    fn no_link_of_a_skill_leads_out_of_its_root_or_hides_another() {
+        let (root, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let secret = outside.path().join("SKILL.md");
+        std::fs::write(&secret, "---\nname: secret\n---\nsecret").unwrap();
+        put(outside.path(), "skill/SKILL.md", "---\nname: secret\n---\nsecret");
+        let link = |target: &Path, at: &str| {
+            let at = root.path().join(at);
+            std::fs::create_dir_all(at.parent().unwrap()).unwrap();
+            std::os::unix::fs::symlink(target, at).unwrap();
+        };
+        let up = |path: &Path| Path::new("../../../../../../../..").join(path.strip_prefix("/").unwrap());
+        put(root.path(), "good/SKILL.md", "---\nname: good\n---\n# Good\n");
+        put(root.path(), "deep/er/good/SKILL.md", "---\nname: deeper\n---\n# Deeper\n");
+        link(&secret, "absolute/SKILL.md");
+        link(&up(&secret), "relative/SKILL.md");
+        link(Path::new("SKILL.md"), "circle/SKILL.md");
+        link(Path::new("nowhere"), "dangling/SKILL.md");
+        link(Path::new("/dev/zero"), "device/SKILL.md");
+        link(Path::new("/proc/self/environ"), "environ/SKILL.md");
+        link(outside.path(), "folder/SKILL.md");
+        link(&outside.path().join("skill"), "skill");
+        link(Path::new("/proc/self/cwd"), "cwd");
+        // Within the root a link may lead to another skill's file, which is known under its own name then.
+        link(Path::new("../good/SKILL.md"), "near/SKILL.md");
+        for n in 0..40 {
+            link(Path::new(".."), &format!("aaa/{n}"));
+            link(Path::new("."), &format!("aaa/dot{n}"));
+        }
+        let skills = read(&[root.path()]);
+        assert_eq!(skills.all().keys().map(String::as_str).collect::<Vec<_>>(), ["deeper", "good"]);
+        assert!(skills.skipped().iter().all(|skipped| !skipped.reason.contains("ignored")));
+        assert_eq!(skills.skipped().len(), 10, "{:?}", skills.skipped());
+    }
+
+    // covers: SKILL-17
+    #[test]
+    fn a_skill_with_too_many_files_does_not_hide_the_others() {
+        let root = tempfile::tempdir().unwrap();
+        let many = root.path().join("aaa");
+        std::fs::create_dir(&many).unwrap();
+        for n in 0..=SCAN_MAX {
+            std::fs::File::create(many.join(n.to_string())).unwrap();
+        }
+        put(root.path(), "good/SKILL.md", "---\nname: good\n---\n# Good\n");
+        let skills = read(&[root.path()]);
+        assert!(skills.get("good").is_some());
+        assert_eq!(skills.skipped().len(), 1);
     }
 
     #[test]

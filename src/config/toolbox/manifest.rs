@@ -68,7 +68,15 @@ pub(crate) fn untrusted_manifest(path: &Path, root: &Path, skill: &str, report: 
     let file = own.file(path);
     let plan = read_text(path, root, yaml::FILE_MAX as u64, &file)
         .and_then(|text| yaml::parse_within(&text, &file, None, Bounds::CONFIGURATION))
-        .and_then(|node| toolbox(&Field::root(&node, &file), path, skill, Some(skill), &file));
+        .and_then(|node| toolbox(&Field::root(&node, &file), path, skill, Some(skill), &file))
+        .filter(|plan| {
+            // Commands see the whole directory of their toolbox. A link on the way to it could name any.
+            let is_within = plan.dir.starts_with(root);
+            if !is_within {
+                file.error(1, "", "its directory is a symbolic link that leaves the skill's", "copy it into the skill");
+            }
+            is_within
+        });
     let problems = own.finish().0;
     let more = problems.len().saturating_sub(UNTRUSTED_PROBLEMS);
     let file = report.file(path);

@@ -191,6 +191,35 @@ fn the_manifest_of_a_skill_gets_no_variable_no_server_and_no_other_machine() {
     assert!(plan.is_none() && problems.contains("MCP"), "{problems}");
 }
 
+// covers: SKILL-07
+#[test]
+fn no_link_gives_the_commands_of_a_skill_another_directory() {
+    let (files, outside) = (Files::new(), tempfile::tempdir().unwrap());
+    let (root, outside) = (files.root(), outside.path().canonicalize().unwrap());
+    let link = |target: &Path, at: &Path| std::os::unix::fs::symlink(target, at).unwrap();
+    let text = "name: m\nbin_dir: bin\ntools: [{ name: a, description: d, command: [search] }]\n";
+    std::fs::write(root.join("real.yaml"), text).unwrap();
+    std::fs::create_dir(outside.join("bin")).unwrap();
+    std::fs::copy(root.join("bin/search"), outside.join("bin/search")).unwrap();
+    std::fs::write(outside.join("own.yaml"), text).unwrap();
+    // A manifest of the skill's, in a directory that is not.
+    link(&root.join("real.yaml"), &outside.join("back.yaml"));
+    link(&outside, &root.join("away"));
+    link(&outside.join("own.yaml"), &root.join("out.yaml"));
+    link(Path::new("bin/../real.yaml"), &root.join("near.yaml"));
+    let read = |name: &str| {
+        let report = Report::default();
+        (untrusted_manifest(&root.join(name), &root, "noting", &report), report.finish().to_string())
+    };
+    for name in ["away/back.yaml", "away/own.yaml", "out.yaml", "away"] {
+        let (plan, problems) = read(name);
+        assert!(plan.is_none() && problems.starts_with("warning: "), "{name}: {problems}");
+    }
+    for name in ["real.yaml", "near.yaml"] {
+        assert_eq!(read(name).0.unwrap().dir, root, "{name}");
+    }
+}
+
 // covers: TBX-09
 #[test]
 fn an_mcp_server_is_read_with_the_tools_that_are_trusted() {

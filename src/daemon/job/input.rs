@@ -11,7 +11,7 @@ use ghost_config::plan::Plan;
 use ghost_domain::text::shown;
 use ghost_domain::write_acl::WorkspacePath;
 use ghost_domain::{Code, Limits, Refusal};
-use rustix::fs::Access;
+use rustix::fs::{Access, Mode, OFlags, openat};
 use sha2::{Digest, Sha256};
 
 /// Directory of the workspace that inputs are copied into.
@@ -174,7 +174,7 @@ fn read_input(dir: &Path, limits: &Limits) -> Result<Folder, Refusal> {
     let mut files = Vec::with_capacity(found.len());
     for (path, from) in found {
         let alone = |bytes: u64| bytes > u64::from(limits.job_bytes);
-        let file = std::fs::File::open(&from).map_err(|error| unreadable(&from, &error))?;
+        let file = open_below(dir, &path).map_err(|error| unreadable(&from, &error))?;
         let length = file.metadata().map_err(|error| unreadable(&from, &error))?.len();
         let mut bytes = Vec::new();
         if !alone(length) {
@@ -195,6 +195,17 @@ fn read_input(dir: &Path, limits: &Limits) -> Result<Folder, Refusal> {
     }
     skipped.sort();
     Ok(Folder { files, skipped })
+}
+
+/// Opens the regular file at `path` below `dir`. Whoever may write to the folder can put a link or a pipe in the place of what
+/// was found there: no link is followed, and nothing is waited for.
+fn open_below(dir: &Path, path: &str) -> std::io::Result<std::fs::File> {
+    let mut at = rustix::fs::open(dir, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+    for part in Path::new(path) {
+        at = openat(&at, part, OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty())?;
+    }
+    let file = std::fs::File::from(at);
+    if file.metadata()?.is_file() { Ok(file) } else { Err(std::io::ErrorKind::InvalidInput.into()) }
 }
 
 /// Checks that the input is an existing folder.
@@ -249,6 +260,24 @@ mod tests {
         let (what, hint) = refused(&Limits::default());
         assert!(what.contains('8') && hint.contains('8'), "{what}: {hint}");
         std::fs::remove_dir(deep.join("9")).unwrap();
+    }
+
+    #[test]
+    fn what_takes_the_place_of_a_file_is_not_read() {
+        let (dir, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let link = |target: &Path, at: &str| std::os::unix::fs::symlink(target, dir.path().join(at)).unwrap();
+        std::fs::write(outside.path().join("a.md"), "secret").unwrap();
+        std::fs::create_dir(dir.path().join("sub")).unwrap();
+        std::fs::write(dir.path().join("sub/a.md"), "plain").unwrap();
+        link(&outside.path().join("a.md"), "link.md");
+        link(outside.path(), "away");
+        link(Path::new("sub/a.md"), "near.md");
+        let pipe = dir.path().join("pipe.md");
+        rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, Mode::RUSR, 0).unwrap();
+        for path in ["link.md", "away/a.md", "near.md", "pipe.md", "sub", "none.md"] {
+            assert!(open_below(dir.path(), path).is_err(), "{path}");
+        }
+        assert!(open_below(dir.path(), "sub/a.md").is_ok());
     }
 
     #[test]

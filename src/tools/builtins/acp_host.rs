@@ -29,11 +29,12 @@ const ABSENT: i32 = 44;
 const READ: &str = "test -e \"$1\" || exit 44; exec cat -- \"$1\"";
 /// Prints lines of a file. Arguments: the path, the first line, the number of lines.
 const READ_LINES: &str = "test -e \"$1\" || exit 44; tail -n \"+$2\" -- \"$1\" | head -n \"$3\"";
-/// Writes its input to a file, as a whole or not at all. Arguments: the path.
+/// Writes its input to a file, as a whole or not at all: never into a directory that has its name. Arguments: the path.
 const WRITE: &str = "\
+if test -d \"$1\"; then echo 'it is a directory' >&2; exit 1; fi
 d=$(dirname -- \"$1\") && mkdir -p -- \"$d\" && t=$(mktemp -- \"$d/.ghost-XXXXXX\") || exit 1
 trap 'rm -f -- \"$t\"' EXIT
-cat >\"$t\" && { if test -e \"$1\"; then chmod --reference=\"$1\" -- \"$t\"; else chmod 644 -- \"$t\"; fi; } && mv -f -- \"$t\" \"$1\"";
+cat >\"$t\" && { if test -e \"$1\"; then chmod --reference=\"$1\" -- \"$t\"; else chmod 644 -- \"$t\"; fi; } && mv -fT -- \"$t\" \"$1\"";
 
 /// The host of one run.
 pub(super) struct AcpHost {
@@ -85,6 +86,7 @@ impl AcpHost {
     fn dir(&self, path: &str) -> Result<String, HostError> {
         let workspace = self.sandbox.workspace_path();
         let inside = path.strip_prefix(&workspace).filter(|rest| rest.is_empty() || rest.starts_with('/'));
+        let inside = inside.filter(|rest| rest.split('/').all(|part| part != ".."));
         let inside = inside.ok_or_else(|| HostError::Refused(format!("`{path}` is not below {workspace}")))?;
         Ok(inside.trim_matches('/').to_owned())
     }
@@ -275,5 +277,59 @@ fn exit(state: &ProcessState) -> Option<TerminalExit> {
             End::Signal(number) => signal(&format!("signal {number}")),
             other => signal(other.status()),
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+    use std::path::Path;
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    /// Runs a script as the sandbox does. Returns its exit code and its output.
+    #[allow(clippy::disallowed_methods, reason = "the shell itself is under test, in an empty directory")]
+    fn run(dir: &Path, script: &str, arguments: &[&str], input: &str) -> (Option<i32>, String) {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", script, "sh"]).args(arguments).current_dir(dir);
+        let mut child = shell.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        // A script that fails early does not read it.
+        let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
+        let done = child.wait_with_output().unwrap();
+        (done.status.code(), String::from_utf8(done.stdout).unwrap())
+    }
+
+    /// The names in a directory, in order.
+    fn names(dir: &Path) -> Vec<String> {
+        let entries = std::fs::read_dir(dir).unwrap();
+        let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn a_file_is_written_at_its_path_or_nowhere() {
+        let temp = tempfile::tempdir().unwrap();
+        let dir = temp.path();
+        std::fs::create_dir_all(dir.join("folder/inner")).unwrap();
+        std::fs::write(dir.join("old"), "old").unwrap();
+        let link = |target: &str, at: &str| std::os::unix::fs::symlink(target, dir.join(at)).unwrap();
+        link("folder", "to-folder");
+        link("old", "to-old");
+        link("nowhere/file", "dangling");
+        for path in ["folder", "folder/", "to-folder", "to-folder/", ".", "..", "/", "", "old/x", "new/", "folder/."] {
+            let (code, _) = run(dir, WRITE, &[path], "lost");
+            assert_ne!(code, Some(0), "{path}");
+        }
+        assert_eq!(names(&dir.join("folder")), ["inner"], "nothing went into a directory");
+        for path in ["old", "to-old", "dangling", "-n", "--help", "$(touch evil)", "a b/'c\n", "*"] {
+            assert_eq!(run(dir, WRITE, &[path], "new\n").0, Some(0), "{path}");
+            assert_eq!(run(dir, READ, &[path], ""), (Some(0), "new\n".to_owned()), "{path}");
+            assert_eq!(run(dir, READ_LINES, &[path, "1", "1"], ""), (Some(0), "new\n".to_owned()), "{path}");
+        }
+        assert!(names(dir).iter().all(|name| !name.starts_with(".ghost-") && name != "evil"), "{:?}", names(dir));
+        assert_eq!(run(dir, READ, &["none"], "").0, Some(ABSENT));
+        assert_eq!(run(dir, READ, &[""], "").0, Some(ABSENT));
     }
 }

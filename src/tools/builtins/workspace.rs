@@ -1,16 +1,19 @@
 //! The tools for workspace files: read, write, edit, list (BI-01..03, BI-05; ACL-01..05). Every agent may read all files; its write rules say where it may write.
 
+use std::ffi::OsStr;
 use std::io;
+use std::os::fd::{AsFd as _, BorrowedFd};
+use std::path::Component;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use cap_std::ambient_authority;
 use cap_std::fs::Dir;
 use ghost_config::skills::Skill;
 use ghost_domain::journal::FilePlan;
 use ghost_domain::write_acl::WorkspacePath;
 use ghost_domain::{Code, GrantId, Refusal};
 use ghost_store::Writes;
+use rustix::fs::{CWD, Mode, OFlags, openat};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
@@ -185,7 +188,19 @@ impl Place {
 /// The directory of a skill. Nothing outside it can be opened through it.
 fn skill_dir(skill: &Skill) -> Result<Dir, Refusal> {
     let failed = |error: io::Error| io_refusal("open", &skill.name, &error);
-    let root = Dir::open_ambient_dir(&skill.root, ambient_authority()).map_err(failed)?;
+    let opened = |at: BorrowedFd<'_>, name: &OsStr, more: OFlags| {
+        openat(at, name, OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC | more, Mode::empty())
+            .map_err(|error| failed(error.into()))
+    };
+    // No part of the path was a link when the skill was read. One that a skill from elsewhere has become since leads to
+    // what nobody looked at.
+    let mut root = opened(CWD, OsStr::new("/"), OFlags::PATH)?;
+    for part in skill.root.components() {
+        if let Component::Normal(name) = part {
+            root = opened(root.as_fd(), name, OFlags::PATH)?;
+        }
+    }
+    let root = Dir::from_std_file(opened(root.as_fd(), OsStr::new("."), OFlags::empty())?.into());
     if skill.path.as_os_str().is_empty() { Ok(root) } else { root.open_dir(&skill.path).map_err(failed) }
 }
 

@@ -46,3 +46,37 @@ impl ElicitationHandler for Questions {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// Accepts everything.
+    struct Yes;
+
+    #[async_trait]
+    impl ElicitationHandler for Yes {
+        async fn ask(&self, _: Elicitation) -> Answer {
+            Answer::Accept(json!({}))
+        }
+    }
+
+    // covers: TBX-09
+    #[tokio::test]
+    async fn a_question_without_a_call_that_runs_reaches_nobody() {
+        let questions = Questions::default();
+        let ask = async |call: Option<&str>| {
+            let call = call.map(Arc::from);
+            questions.ask(Elicitation { message: "?".into(), schema: json!({}), call, problem: None }).await
+        };
+        let running = questions.begin("7".to_owned(), Arc::new(Yes));
+        assert_eq!(ask(Some("7")).await, Answer::Accept(json!({})));
+        for call in [None, Some(""), Some("8"), Some("7 ")] {
+            assert_eq!(ask(call).await, Answer::Decline, "{call:?}");
+        }
+        drop(running);
+        assert_eq!(ask(Some("7")).await, Answer::Decline, "its call has ended");
+    }
+}

@@ -103,12 +103,16 @@ async fn a_user_who_declines_or_cancels_gives_nothing() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn questions_in_another_form_do_not_reach_the_user() {
     let address = json!({"mode": "url", "message": "Go", "url": "https://evil.example", "elicitationId": "1"});
     let remote = json!({"type": "object", "properties": {"a": {"$ref": "https://evil.example/s"}}});
-    for params in [address, json!({"message": "?", "requestedSchema": remote}), json!({"message": "?"})] {
-        let (asked, options) = user([]);
+    let forms = [json!({"message": "?", "requestedSchema": remote}), json!({"message": "?"})];
+    // Also with a schema beside it, an address is not a form.
+    let mut both = params();
+    both.as_object_mut().unwrap().extend(address.as_object().unwrap().clone());
+    for params in forms.into_iter().chain([address, both]) {
+        let (asked, options) = user([Answer::Accept(json!({"name": "Ada"}))]);
         assert_eq!(answered(options, params.clone()).await, json!({"action": "decline"}), "{params}");
         assert!(asked.questions.lock().unwrap().is_empty());
     }

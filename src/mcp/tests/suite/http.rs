@@ -137,6 +137,77 @@ async fn a_redirect_to_another_host_is_not_followed() {
     }
 }
 
+/// A server can name other addresses in many places. None of them may be asked for anything, and none gets the token.
+#[tokio::test]
+async fn no_address_that_a_server_names_is_opened() {
+    let other = serve(old).await;
+    let to = other.url.clone();
+    let challenge = format!("Bearer resource_metadata=\"{to}\", authorization_uri=\"{to}\", error=\"invalid_token\"");
+    let answers: Vec<(u16, [(&str, String); 2])> = vec![
+        (401, [("www-authenticate", challenge.clone()), ("location", to.clone())]),
+        (403, [("www-authenticate", challenge), ("link", format!("<{to}>; rel=\"oauth-authorization-server\""))]),
+        (404, [("location", to.clone()), ("refresh", format!("0; url={to}"))]),
+        (421, [("alt-svc", format!("h2=\"{}\"", to.trim_start_matches("http://"))), ("location", to.clone())]),
+        (503, [("retry-after", "0".to_owned()), ("content-location", to.clone())]),
+    ];
+    for (code, headers) in answers {
+        let web = serve(move |request| {
+            if !is(request, "tools/call") {
+                return old(request);
+            }
+            let mut answer = Response::builder().status(code);
+            for (name, value) in &headers {
+                answer = answer.header(*name, value);
+            }
+            answer.body("".into()).unwrap()
+        })
+        .await;
+        let connection = Connection::open(link(&web.url, Some("s3cret")), Options::default()).await.unwrap();
+        assert!(connection.call("a", none(), quick(), |_| ()).await.is_err(), "{code}");
+        assert_eq!(web.count("tools/call"), 1, "{code}");
+    }
+    // In what it lists and answers, and as the older transport named its second address.
+    let name = to.clone();
+    let web = serve(move |request| match request["method"].as_str() {
+        Some("tools/list") => {
+            let mut listed = tool("a");
+            listed["icons"] = json!([{"src": name}]);
+            listed["inputSchema"]["$schema"] = json!(name);
+            result(request, json!({"tools": [listed], "_meta": {"next": name}}))
+        }
+        Some("tools/call") => {
+            let content = json!([
+                {"type": "resource_link", "uri": name, "name": "far"},
+                {"type": "resource_link", "uri": "file:///etc/passwd", "name": "near"},
+                {"type": "resource", "resource": {"uri": "file:///etc/passwd"}},
+            ]);
+            let done = json!({"jsonrpc": "2.0", "id": request["id"], "result": {"content": content}});
+            body("text/event-stream", format!("event: endpoint\ndata: {name}\n\nevent: message\ndata: {done}\n\n"))
+        }
+        Some("resources/read") => {
+            let contents = json!([{"uri": name, "text": "of the server"}, {"uri": "file:///etc/passwd"}]);
+            result(request, json!({"contents": contents}))
+        }
+        _ => old(request),
+    })
+    .await;
+    let connection = Connection::open(link(&web.url, Some("s3cret")), Options::default()).await.unwrap();
+    connection.tools().await.unwrap();
+    let called = connection.call("a", none(), quick(), |_| ()).await.unwrap();
+    assert!(!called.text().contains("root:"), "{}", called.text());
+    // An address goes to the server as it is, whatever it is: nothing here opens it.
+    let long = format!("file:///{}", "a/../".repeat(2_000));
+    for uri in [&to, "file:///etc/passwd", "file://../../etc/passwd", "data:,x", "x\r\nHost: evil", "\u{0}", "", &long]
+    {
+        let (blocks, _) = connection.read_resource(uri).await.unwrap();
+        assert_eq!(blocks[0].text(), "of the server", "{uri}");
+        assert!(blocks.iter().all(|block| !block.text().contains("root:")), "{uri}");
+        let asked = web.seen.lock().unwrap().last().unwrap().1.clone();
+        assert_eq!(asked["params"]["uri"], *uri);
+    }
+    assert!(other.seen.lock().unwrap().is_empty());
+}
+
 #[tokio::test]
 async fn an_answer_that_is_too_large_fails_its_call_alone() {
     let web = serve(|request| match request["params"]["name"].as_str() {

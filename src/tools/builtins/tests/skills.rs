@@ -1,4 +1,5 @@
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::sync::Arc;
 
 use ghost_config::Plan;
@@ -99,6 +100,61 @@ async fn the_files_of_a_skill_can_be_read_but_not_written() {
     assert_eq!(code(world.call_as(&narrow, "workspace.read", None, arguments).await), Code::AccessDenied);
     let arguments = json!({ "scope": "skill", "path": "git/SKILL.md", "content": "x" });
     assert_eq!(code(world.call("workspace.write", arguments).await), Code::InvalidArguments);
+}
+
+// covers: BI-72
+#[tokio::test]
+async fn what_becomes_a_link_after_a_skill_was_read_leads_nowhere() {
+    let world = ToolWorld::new().await;
+    for path in ["git/SKILL.md", "git/more/FORMS.md", "secret"] {
+        world.files.write(&format!("../elsewhere/{path}"), "a secret\n");
+    }
+    let (skills, elsewhere) = (world.files.path("skills"), world.files.path("elsewhere"));
+    let read = async |tool: &str, path: &str| {
+        let arguments = json!({ "scope": "skill", "path": path });
+        world.call(tool, arguments).await.map(|output| output.content.to_string())
+    };
+    let link = |target: &Path, at: &Path| std::os::unix::fs::symlink(target, at).unwrap();
+    // Inside its directory: links out of it, to the whole machine, to themselves; what would wait for ever.
+    let own = skills.join("git");
+    link(&elsewhere.join("secret"), &own.join("absolute"));
+    link(Path::new("../../elsewhere/secret"), &own.join("relative"));
+    link(Path::new("more/../../../elsewhere/secret"), &own.join("deep"));
+    link(Path::new("/proc/self/environ"), &own.join("environ"));
+    link(Path::new("/"), &own.join("root"));
+    link(Path::new("circle"), &own.join("circle"));
+    link(Path::new("../tooled"), &own.join("sibling"));
+    let (pipe, mode) = (own.join("pipe"), rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR);
+    rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+    for path in ["absolute", "relative", "deep", "environ", "root/etc/passwd", "circle", "sibling/SKILL.md", "pipe"] {
+        let refused = read("workspace.read", &format!("git/{path}")).await;
+        assert_eq!(refused.unwrap_err().code, Code::PathDenied, "{path}");
+    }
+    for path in ["root", "root/etc", "sibling", "circle"] {
+        assert_eq!(read("workspace.list", &format!("git/{path}")).await.unwrap_err().code, Code::PathDenied, "{path}");
+    }
+    // Its file, its directory, and the root that it was found in, one after the other.
+    let swapped = |at: &Path, target: &Path| {
+        let mut aside = at.as_os_str().to_owned();
+        aside.push(".aside");
+        std::fs::rename(at, &aside).unwrap();
+        link(target, at);
+        aside
+    };
+    for (at, target) in [("git/SKILL.md", "git/SKILL.md"), ("git/more", "git/more"), ("git", "git"), ("", "")] {
+        let (at, target) = (skills.join(at), elsewhere.join(target));
+        let at = at.components().collect::<std::path::PathBuf>();
+        let aside = swapped(&at, &target);
+        let file = if at.ends_with("more") { "git/more/FORMS.md" } else { "git/SKILL.md" };
+        assert_eq!(read("workspace.read", file).await.unwrap_err().code, Code::PathDenied, "{at:?}");
+        if !at.ends_with("SKILL.md") {
+            let folder = if at.ends_with("more") { "git/more" } else { "git" };
+            assert_eq!(read("workspace.list", folder).await.unwrap_err().code, Code::PathDenied, "{at:?}");
+        }
+        std::fs::remove_file(&at).unwrap();
+        std::fs::rename(aside, &at).unwrap();
+        assert!(read("workspace.read", file).await.is_ok(), "{at:?}");
+    }
 }
 
 // covers: SKILL-46
