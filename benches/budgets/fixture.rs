@@ -14,11 +14,19 @@ use ghost_world::{Boot, World};
 
 use crate::measure::Outcome;
 
+/// Agents that a world file lists one by one; more are one entry.
+const LISTED_MAX: usize = 1_000;
+
 /// Writes a world of `agents` workers whose model server is at `model`.
 pub fn write_world(dir: &Path, agents: usize, model: &str) -> Outcome<()> {
     let mut text = String::from("world: { id: bench, name: Bench }\nagents:\n");
-    for agent in 0..agents {
-        text.push_str(&format!("  - {{ id: worker-{agent}, archetype: worker, name: Worker {agent} }}\n"));
+    if agents > LISTED_MAX {
+        // A world file of so many lines would be too large. These are `worker-1` to `worker-N`.
+        text.push_str(&format!("  - {{ id: worker, archetype: worker, name: Worker, count: {agents} }}\n"));
+    } else {
+        for agent in 0..agents {
+            text.push_str(&format!("  - {{ id: worker-{agent}, archetype: worker, name: Worker {agent} }}\n"));
+        }
     }
     text.push_str(&format!(
         "llm:\n  default_provider: local\n  default_model: fake\n  providers:\n    local: {{ kind: openai, base_url: \

@@ -483,6 +483,12 @@ impl Directory {
         self.walk(|agent_id, slot| Some(slot.card(agent_id)))
     }
 
+    /// What each agent that is no droid does, in order of id.
+    #[must_use]
+    pub fn states(&self) -> Vec<(AgentStatus, Activity)> {
+        self.walk(|_, slot| (slot.kind != AgentKind::Droid).then_some((slot.status, slot.activity)))
+    }
+
     /// The cards of the first `most` agents after `after` that `wanted` accepts, by status and archetype.
     #[must_use]
     pub fn cards_after(

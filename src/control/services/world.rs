@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use ghost_domain::text::one_line;
 use ghost_domain::transcript::TokenUsage;
 use ghost_domain::usage::Spending;
-use ghost_domain::{Activity, AgentKind, AgentStatus, Code, Job, Limits, Party, Refusal, RequestKey};
+use ghost_domain::{Activity, AgentStatus, Code, Job, Limits, Party, Refusal, RequestKey};
 use ghost_operations::requests::once;
 use ghost_operations::status::{self, Facts};
 use ghost_operations::{clock, root_limits};
@@ -399,10 +399,10 @@ where
 pub(crate) fn population(control: &Control) -> (BTreeMap<AgentStatus, u64>, BTreeMap<Activity, u64>) {
     let (mut statuses, mut activities) = (BTreeMap::new(), BTreeMap::new());
     // Droids come and go; `ghostctl droid list` counts them.
-    for card in control.world.directory().cards().into_iter().filter(|card| card.kind != AgentKind::Droid) {
-        *statuses.entry(card.status).or_default() += 1;
-        if card.status == AgentStatus::Running {
-            *activities.entry(card.activity).or_default() += 1;
+    for (status, activity) in control.world.directory().states() {
+        *statuses.entry(status).or_default() += 1;
+        if status == AgentStatus::Running {
+            *activities.entry(activity).or_default() += 1;
         }
     }
     (statuses, activities)
