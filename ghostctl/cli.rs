@@ -104,7 +104,7 @@ enum Command {
     /// Show the skills of the world: list, show
     #[command(subcommand)]
     Skill(skill::Skill),
-    /// Manage turns: list, show, retry, cancel
+    /// Manage turns: list, show, retry, cancel, settle
     #[command(subcommand)]
     Turn(turn::Turn),
     /// Manage tasks: create, list, get, update
@@ -113,7 +113,7 @@ enum Command {
     /// Manage write grants: add, list, revoke
     #[command(subcommand)]
     Grant(grant::Grant),
-    /// Show the files under output/: list, rebuild
+    /// Show the files under output/: list, rebuild, remove
     #[command(subcommand)]
     Artifact(artifact::Artifact),
     /// Manage knowledge entries: list, read, write, delete

@@ -159,3 +159,59 @@ fn no_outcome_is_unknown_over_kills() {
     assert_eq!(paid.collect::<BTreeSet<_>>(), ids("shop.pay"));
     daemon.stop();
 }
+
+const WIRE: &str = "\
+name: shop
+bin_dir: bin
+tools: [{ name: wire, description: Send money, command: [wire], idempotency: person }]
+";
+
+// covers: TBX-06
+#[test]
+fn a_turn_waits_over_kills_until_a_person_says_what_became_of_its_call() {
+    let test_env = TestEnvironment::new(ghostd_testing());
+    std::fs::set_permissions(test_env.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let world = test_env.world("shop");
+    world.config(&WORLD.replace(", { source: toolbox/bank/toolbox.yaml }", ""));
+    world.write(
+        "scripts/m.yaml",
+        "rules: [{ when: { round: 0 }, do: [{ call: shop.wire, with: {} }] }]\notherwise: [{ say: Done. }]\n",
+    );
+    world.archetype("worker", "## Toolbox\nsource: toolbox/shop/toolbox.yaml\n- wire\n");
+    world.write("toolbox/shop/toolbox.yaml", WIRE);
+    let path: PathBuf = world.path().to_owned();
+    program(&path.join("toolbox/shop/bin/wire"), "echo $GHOST_CALL_ID >> wired; sleep 600\n");
+    let daemon = test_env.up(&path, &[]);
+    if !test_env.has_sandbox() {
+        return;
+    }
+    test_env.ctl(&["send", "ada", "pay it"]).ok();
+    let wired = test_env.data("shop").join("workspace/agents/ada/wired");
+    let ids = || std::fs::read_to_string(&wired).unwrap_or_default();
+    let is_written = || if ids().ends_with('\n') { Ok(()) } else { Err(String::new()) };
+    Deadline::seconds(20).until("the call", is_written);
+    let call_id = ids().trim().to_owned();
+    daemon.kill();
+    for _ in 0..3 {
+        let daemon = test_env.up(&path, &[]);
+        let waits = || match test_env.json(&["agent", "get", "ada"])["waits"].as_str() {
+            Some(why) if why.contains(&call_id) => Ok(()),
+            other => Err(format!("{other:?}")),
+        };
+        Deadline::seconds(20).until("the wait", waits);
+        daemon.kill();
+    }
+    let daemon = test_env.up(&path, &[]);
+    let rows = test_env.json(&["ledger", "--status", "unknown"]);
+    assert_eq!((rows[0]["call_id"].as_str(), rows.as_array().unwrap().len()), (Some(call_id.as_str()), 1), "{rows}");
+    test_env.ctl(&["turn", "settle", &call_id, "happened", "--note", "the bank has it"]).ok();
+    test_env.wait_until_quiet(Deadline::seconds(20));
+    let row = &test_env.json(&["ledger"])[0];
+    assert_eq!((row["status"].as_str(), row["tool"].as_str()), (Some("ok"), Some("shop.wire")), "{row}");
+    assert!(row["result"].as_str().unwrap().contains("the bank has it"), "{row}");
+    let turns = test_env.json(&["turn", "list"]);
+    assert_eq!((turns[0]["status"].as_str(), turns.as_array().unwrap().len()), (Some("finished"), 1), "{turns}");
+    assert_eq!(ids().lines().count(), 1, "nothing was called again");
+    assert_eq!(test_env.ctl(&["turn", "settle", &call_id, "did-not"]).code, Some(7), "its outcome is known");
+    daemon.stop();
+}

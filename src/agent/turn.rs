@@ -25,6 +25,7 @@ mod retry_write;
 mod round;
 mod runner;
 mod session;
+mod settle;
 mod store_calls;
 mod stream;
 mod think;

@@ -211,6 +211,14 @@ impl Narrator {
                 sentence(own, what, Some(text("summary")), Tone::Warning)
             }
             EventKind::ApprovalClosed => plain(format!("its approval is {}", text("status"))),
+            EventKind::ToolUnsettled => {
+                let what = format!(
+                    "waits until you say what became of {} (`ghostctl turn settle {} happened` or `did-not`)",
+                    text("tool"),
+                    text("call_id")
+                );
+                sentence(own, what, None, Tone::Warning)
+            }
             EventKind::TurnResumed => plain("resumes its turn".into()),
             EventKind::DeadLetterHeld => bad(format!("has a new dead letter: {}", text("reason"))),
             EventKind::WorldClockJumped => {

@@ -70,6 +70,8 @@ text_enum! {
         ToolProgress = "tool.progress",
         /// A tool call ended.
         ToolFinished = "tool.finished",
+        /// A turn waits until a person says what became of a call that the daemon's death cut off.
+        ToolUnsettled = "tool.unsettled",
         /// An operator found out what became of a call whose outcome was unknown.
         ToolSettled = "tool.settled",
         /// A turn was parked: a model is down, or a budget is spent.

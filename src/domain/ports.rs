@@ -40,6 +40,8 @@ pub enum Signal {
     },
     /// An approval that a call of this agent waited for was closed.
     ApprovalClosed(AgentId),
+    /// A person said what became of a call of this agent whose turn waits for that.
+    CallSettled(AgentId),
     /// The turn was cancelled in the store. The actor that runs it must stop.
     TurnCancelled {
         /// Agent that runs the turn.

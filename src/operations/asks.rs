@@ -141,7 +141,10 @@ pub async fn tell_people(w: &mut dyn Writes, ctx: &OperationContext, target: &Ag
 fn needs_repair(target: &AgentId, wait: &Wait) -> Option<Refusal> {
     let repair = wait.repair?;
     let refusal = Refusal::new(Code::Unavailable, format!("{target} cannot answer now: {}", wait.reason));
-    Some(refusal.hint(format!("{repair}; the question waits in the inbox and is answered after that")))
+    // The model may be right again since the last try.
+    Some(refusal.hint(format!(
+        "{repair}; the model is tried again by itself now and then, and the question waits in the inbox and is answered when it answers"
+    )))
 }
 
 /// Returns the refusal if an agent cannot answer now. Its hint says how to start the agent, or what

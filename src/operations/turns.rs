@@ -23,7 +23,7 @@ pub use next::{FoundMail, Next, mail_room, next};
 use next::{choose, refresh_if_pending, window};
 pub use ownership::{open_turn, owned, working_turn};
 pub use parking::{follow_root_default, park_for_model, retry};
-pub use settle::{Settled, settle};
+pub use settle::{Settled, await_person, settle, was_unsettled};
 
 use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::mail::{Room, bytes_of, channel_of, runs_alone, session_of};

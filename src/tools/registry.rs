@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use ghost_config::Plan;
 use ghost_config::plan::is_of_channel;
 use ghost_domain::text::{nearest, shown};
-use ghost_domain::tool_catalogue::{CALL, CATALOGUE, DESCRIBE, canonical, from_wire};
+use ghost_domain::tool_catalogue::{CALL, CATALOGUE, DESCRIBE, canonical, entry, from_wire};
 use ghost_domain::transcript::ToolSpec;
 use ghost_domain::{Code, Refusal, SeenTools, ToolChanges};
 use serde_json::Value;
@@ -370,6 +370,10 @@ impl Registry {
             format!(
                 "neither `## Toolbox` of your archetype nor a group names a tool of `{}` for you; {instead}",
                 toolbox.name
+            )
+        } else if groups.is_empty() && entry(tool).is_some_and(|entry| entry.dangerous) {
+            format!(
+                "it is dangerous, and `## Tool Access` of your archetype or a group must name it for you; {instead}"
             )
         } else if groups.is_empty() {
             instead.to_owned()

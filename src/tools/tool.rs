@@ -5,7 +5,7 @@
 use std::sync::{Arc, OnceLock};
 
 use async_trait::async_trait;
-use ghost_config::plan::{Plan, ToolboxPlan};
+use ghost_config::plan::{Plan, ToolboxPlan, is_of_channel};
 use ghost_domain::artifact::Found;
 use ghost_domain::event::NewEvent;
 use ghost_domain::journal::{Effect, FilePlan};
@@ -169,6 +169,22 @@ pub trait ErasedWorld: Send + Sync {
     async fn apply(&self, call: &CallContext, arguments: Value, w: &mut dyn Writes) -> Result<Output, Refusal>;
 }
 
+/// Why an approval of this tool holds once only: the same arguments would reach other people in another conversation.
+pub(crate) fn acts_in_its_conversation(tool: &str) -> String {
+    format!("{tool} acts in the conversation of its turn")
+}
+
+/// What becomes of an outside call that a crash cut off (promise 2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AfterCrash {
+    /// Its outcome is unknown, and the model is told so.
+    Unknown,
+    /// [`ErasedOutside::settle`] finds out.
+    Settled,
+    /// Its turn waits until a person says what became of it.
+    WaitsForPerson,
+}
+
 /// An [`OutsideTool`] whose parameters are still JSON.
 #[async_trait]
 pub trait ErasedOutside: Send + Sync {
@@ -185,9 +201,9 @@ pub trait ErasedOutside: Send + Sync {
             .hint("check which effects it had before you do it again"))
     }
 
-    /// Whether [`settle`](Self::settle) can find out what became of a call.
-    fn can_settle(&self) -> bool {
-        false
+    /// What becomes of a call that a crash cut off.
+    fn after_crash(&self) -> AfterCrash {
+        AfterCrash::Unknown
     }
 
     /// Finds out what became of a call that a crash cut off, and makes it if it did not happen.
@@ -481,8 +497,12 @@ impl Tool {
             Some(own) => own.plan(call, arguments).await,
             None => {
                 let (tool, arguments) = (self.spec.name.clone(), arguments.clone());
-                // A coding agent reads the files of its directory and decides by itself what it runs.
-                let once_only = self.charges.then(|| format!("{tool} decides by itself what it runs"));
+                let once_only = if self.charges {
+                    // A coding agent reads the files of its directory.
+                    Some(format!("{tool} decides by itself what it runs"))
+                } else {
+                    is_of_channel(&tool).then(|| acts_in_its_conversation(&tool))
+                };
                 Ok(ApprovalPlan { tool, arguments, once_only, ..ApprovalPlan::default() })
             }
         }

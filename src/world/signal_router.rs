@@ -205,7 +205,7 @@ impl SignalRouter {
                     drop(actor.cast(AgentMsg::WaitEnded));
                 }
             }
-            Signal::ApprovalClosed(agent_id) => {
+            Signal::ApprovalClosed(agent_id) | Signal::CallSettled(agent_id) => {
                 if let Some(actor) = self.directory.actor(agent_id) {
                     drop(actor.cast(AgentMsg::WaitEnded));
                 }

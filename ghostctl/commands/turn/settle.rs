@@ -12,7 +12,7 @@ use crate::output::Answer;
 /// Say what became of a call whose outcome nobody knows
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Examples:\n  ghostctl ledger --status unknown\n  CALL=$(ghostctl --json ledger --status unknown | jq -r '.[0].call_id')\n  ghostctl turn settle $CALL happened --note 'the invoice is paid'\n\nA call is `unknown` if the daemon died while it ran. The ledger gets what you say, and the agent is told with a message.\nNothing is called again."
+    after_help = "Examples:\n  ghostctl ledger --status unknown\n  CALL=$(ghostctl --json ledger --status unknown | jq -r '.[0].call_id')\n  ghostctl turn settle $CALL happened --note 'the invoice is paid'\n\nA call is `unknown` if the daemon died while it ran. The ledger gets what you say. A turn that waits for it\n(`idempotency: person`) goes on; otherwise the agent is told with a message. Nothing is called again."
 )]
 pub struct Settle {
     /// Call id, as `ghostctl ledger` prints it
@@ -44,8 +44,7 @@ impl Settle {
         };
         let answer = rpc!(client, TurnsClient::settle, request).await?;
         let call = required(answer.call, "call")?;
-        let text =
-            format!("call {} of {} is {} now, and {} is told", call.call_id, call.tool, call.status, call.agent_id);
+        let text = format!("call {} of {} by {} is {} now", call.call_id, call.tool, call.agent_id, call.status);
         Ok(Answer::object(json::value(&call), text))
     }
 }

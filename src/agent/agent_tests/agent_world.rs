@@ -56,7 +56,7 @@ impl Wake for Signals {
                 Signal::BudgetsFreed(scopes) => self.0.queue.freed(scopes),
                 Signal::LimitsSet => self.0.queue.limits_set(),
                 Signal::Grants(agent_id) => self.0.services.grants.forget(agent_id),
-                Signal::ApprovalClosed(_) => self.1.bell.notify_waiters(),
+                Signal::ApprovalClosed(_) | Signal::CallSettled(_) => self.1.bell.notify_waiters(),
                 _ => {}
             }
         }

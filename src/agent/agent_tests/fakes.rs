@@ -11,7 +11,7 @@ use ghost_domain::write_acl::WorkspacePath;
 use ghost_domain::{Activity, AgentId, ApprovalPlan, Code, Refusal, Timestamp};
 use ghost_store::Writes;
 use ghost_tools::approval::{Approvable, Need};
-use ghost_tools::tool::{FileTool, FileWork, WorldTool};
+use ghost_tools::tool::{AfterCrash, ErasedOutside, FileTool, FileWork, WorldTool};
 use ghost_tools::workspace::sha256_hex;
 use ghost_tools::{AgentControl, CallContext, Caller, Output, OutsideTool, ReadTool, Run, Tool, WorldServices};
 use schemars::JsonSchema;
@@ -112,6 +112,22 @@ impl ReadTool for LookTool {
     }
 }
 
+/// As `test.act`; a person says what became of a call that a crash cut off.
+struct PayTool(Arc<ToolState>);
+
+#[async_trait]
+impl ErasedOutside for PayTool {
+    async fn run(&self, _: &CallContext, arguments: Value) -> Result<Output, Refusal> {
+        self.0.outside.fetch_add(1, Ordering::SeqCst);
+        self.0.run().await;
+        Ok(arguments.into())
+    }
+
+    fn after_crash(&self) -> AfterCrash {
+        AfterCrash::WaitsForPerson
+    }
+}
+
 struct ActTool(Arc<ToolState>);
 
 #[async_trait]
@@ -197,10 +213,11 @@ pub(crate) const FILE: &str = "agents/ada/notes/number.md";
 /// `test.look` has no effect. `test.act` has an outside effect, and panics with 666. `test.file`
 /// writes [`FILE`], and its record is refused with 13. `test.change` reads something outside the
 /// transaction first.
-pub(crate) fn tools(tool_state: &Arc<ToolState>) -> [Tool; 4] {
+pub(crate) fn tools(tool_state: &Arc<ToolState>) -> [Tool; 5] {
     [
         Tool::new::<Number>("test.file", "Writes.", Run::file(NumberFileTool(Arc::clone(tool_state)))),
         Tool::new::<Number>("test.change", "Changes.", Run::world(ChangeTool(Arc::clone(tool_state)))),
+        Tool::new::<Number>("test.pay", "Pays.", Run::Outside(Arc::new(PayTool(Arc::clone(tool_state))))),
         Tool::new::<Number>("test.look", "Looks.", Run::read(LookTool(Arc::clone(tool_state)))),
         Tool::new::<Number>("test.act", "Acts.", Run::outside(ActTool(Arc::clone(tool_state)))).approved_by(ActRules),
     ]

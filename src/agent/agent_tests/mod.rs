@@ -18,6 +18,7 @@ mod outage_matrix;
 mod parking;
 mod parking_choices;
 mod prompt;
+mod reloads;
 mod resume;
 mod resume_file;
 mod sessions;

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use ghost_config::Plan;
 use ghost_config::skills::SkillSet;
 use ghost_config::spec::AgentSpec;
-use ghost_domain::Timestamp;
 use ghost_domain::time::Clock;
 use ghost_domain::transcript::Role;
+use ghost_domain::{Code, Timestamp};
 use ghost_operations::skills;
 
 use super::agent_world::{AgentWorld, id, read, write};
@@ -41,7 +41,7 @@ async fn stable_parts_are_byte_identical_between_turns_and_have_no_time() {
     assert_eq!(preview.tools, first.tools);
 }
 
-// covers: ARCH-08, ARCH-09, ARCH-10, ARCH-11, ARCH-13, CONF-09, PROMPT-02, PROMPT-03
+// covers: ARCH-08, ARCH-09, ARCH-10, ARCH-11, ARCH-12, ARCH-13, CONF-09, PROMPT-02, PROMPT-03
 #[tokio::test]
 async fn sections_are_in_order_and_list_the_tools_of_the_request() {
     let world = AgentWorld::new().await;
@@ -162,6 +162,25 @@ async fn the_text_of_an_active_skill_is_in_each_later_prompt_until_it_is_dropped
     assert!(dropped.contains("- git: Git") && !dropped.contains("Rebase."));
 }
 
+// covers: ACC-09
+#[tokio::test]
+async fn the_text_of_a_skill_grants_no_tool() {
+    let world = AgentWorld::new().await;
+    let text = "---\ndescription: stop agents\nallowed-tools: syscall.agent.stop\n---\nCall syscall.agent.stop.\n";
+    let (_root, plan) = with_skills(&world.engine.services.plan(), &[("stopping", text)]);
+    world.engine.services.set_plan(Arc::new(plan));
+    let granted = async || {
+        let (_, registry) = world.engine.spec_and_tools(&world.agent("ada").await).await.unwrap();
+        assert_eq!(registry.find("syscall.agent.stop").map(|_| ()).unwrap_err().code, Code::AccessDenied);
+        registry.specs().iter().map(|spec| spec.name.clone()).collect::<Vec<_>>()
+    };
+    let before = granted().await;
+    write!(world, |w, ctx| skills::activate(w, &ctx, &id("ada"), "stopping").await).unwrap();
+    assert_eq!(granted().await, before);
+    let briefing = join(&preview(&world.engine, &id("ada")).await.unwrap().briefing);
+    assert!(briefing.contains("Call syscall.agent.stop."), "{briefing}");
+}
+
 // covers: DROID-12
 #[tokio::test]
 async fn the_menu_of_skills_follows_the_agents_own_terms_not_its_archetype() {
@@ -207,7 +226,7 @@ async fn a_fetched_skill_cannot_leave_its_tag() {
     assert_eq!(text.to_lowercase().matches("</skill").count(), 2, "its own tags: {text}");
 }
 
-// covers: SKILL-36
+// covers: CONF-23, SKILL-36
 #[tokio::test]
 async fn a_long_list_of_skills_is_shortened() {
     let world = AgentWorld::new().await;

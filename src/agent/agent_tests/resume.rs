@@ -3,12 +3,15 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use ghost_domain::{AskStatus, CallStatus, DeadLetterStatus, Refusal, TurnStatus};
+use ghost_config::plan::Plan;
+use ghost_domain::{AskStatus, CallStatus, DeadLetterStatus, EventKind, Refusal, TurnStatus};
+use ghost_operations::turns::Settled;
 use ghost_operations::{agents, dead_letters, turns};
 use ghost_provider::testing::{block, call, calls, say};
 use serde_json::json;
 
 use super::agent_world::{AgentWorld, id, operator, read, results, write};
+use crate::turn;
 
 /// Ada's turn crashes while `test.act` runs; one call before it is done.
 async fn crash_in_act(world: &AgentWorld) {
@@ -29,6 +32,16 @@ async fn crash_in(world: &AgentWorld, tool: &'static str) {
     world.model.reply_with(|_, _| say("well"));
 }
 
+/// The plan, but for the tools of all agents.
+fn without_tools(world: &AgentWorld) -> Arc<Plan> {
+    let mut plan = (*world.engine.services.plan()).clone();
+    for agent in &mut plan.agents {
+        let narrowed = ghost_config::access::narrow(&agent.access, &["workspace.read".to_owned()].into());
+        agent.access = Arc::new(narrowed);
+    }
+    Arc::new(plan)
+}
+
 #[tokio::test]
 async fn an_interrupted_outside_call_is_not_run_again() {
     let world = AgentWorld::new().await;
@@ -44,6 +57,56 @@ async fn an_interrupted_outside_call_is_not_run_again() {
     let rows = world.ledger().await;
     assert_eq!(rows.iter().map(|row| row.status).collect::<Vec<_>>(), [CallStatus::Ok, CallStatus::Unknown]);
     assert_eq!(world.turn("ada").await.status, TurnStatus::Finished);
+}
+
+/// A turn whose call waits for a person goes on with what the person says, over any number of starts, and calls nothing.
+#[tokio::test]
+async fn a_cut_call_waits_until_a_person_says_what_became_of_it() {
+    for (settled, status, code) in
+        [(Settled::Happened, CallStatus::Ok, None), (Settled::DidNot, CallStatus::Failed, Some(json!("cancelled")))]
+    {
+        let world = AgentWorld::new().await;
+        crash_in(&world, "test.pay").await;
+        let call_id = world.ledger().await[1].call_id;
+        let waits = async || {
+            while !world.ctx().waiting(&id("ada")).is_some_and(|why| why.reason.contains(&call_id.to_string())) {
+                tokio::task::yield_now().await;
+            }
+        };
+        for boot in 0..4 {
+            write!(world, |w, ctx| turns::review_at_boot(w, &ctx).await).unwrap();
+            world.work_until("ada", waits()).await;
+            assert_eq!(world.ledger().await[1].status, CallStatus::Unknown, "start {boot}");
+        }
+        if settled == Settled::DidNot {
+            // The wait is the call's, not the tool's.
+            world.engine.services.set_plan(without_tools(&world));
+            write!(world, |w, ctx| turns::review_at_boot(w, &ctx).await).unwrap();
+            world.work_until("ada", waits()).await;
+        }
+        assert_eq!(world.count(EventKind::ToolUnsettled).await, 1, "it is asked for once");
+        assert_eq!(world.turn("ada").await.stalled_boots, 0, "who waits for a person does not stall");
+        let person = async {
+            waits().await;
+            write!(world, |w, ctx| turns::settle(w, &ctx, &operator(), call_id, (settled, Some("I looked"))).await)
+                .unwrap();
+            std::future::pending::<()>().await;
+        };
+        let ada = id("ada");
+        tokio::select! {
+            biased;
+            done = turn::work(&world.engine, &ada, &world.session) => done.unwrap(),
+            () = person => {}
+        }
+        let requests = world.model.requests();
+        let seen = results(&requests[0]);
+        assert_eq!((requests.len(), seen[1].get("code")), (1, code.as_ref()), "{seen:?}");
+        assert!(seen[1].to_string().contains("I looked"), "{seen:?}");
+        assert_eq!(world.tool_state.count(|tool_state| &tool_state.outside), 1, "nothing is called again");
+        assert_eq!(world.ledger().await[1].status, status);
+        assert!(world.inbox("ada").await.is_empty(), "the result says it, no message");
+        assert_eq!(world.turn("ada").await.status, TurnStatus::Finished);
+    }
 }
 
 #[tokio::test]
@@ -63,12 +126,7 @@ async fn the_result_of_the_last_open_call_joins_those_of_the_journal() {
 async fn an_interrupted_call_of_a_removed_tool_has_an_unknown_outcome() {
     let world = AgentWorld::new().await;
     crash_in_act(&world).await;
-    let mut plan = (*world.engine.services.plan()).clone();
-    for agent in &mut plan.agents {
-        let narrowed = ghost_config::access::narrow(&agent.access, &["workspace.read".to_owned()].into());
-        agent.access = Arc::new(narrowed);
-    }
-    world.engine.services.set_plan(Arc::new(plan));
+    world.engine.services.set_plan(without_tools(&world));
     world.work("ada").await.unwrap();
     assert_eq!(
         results(&world.model.requests()[0])[1]["code"],

@@ -14,11 +14,12 @@ use ghost_operations::budgets;
 use ghost_operations::turns::{self, CallStart, Ending};
 use ghost_tools::approval::Need;
 use ghost_tools::loop_guard::{Call, Verdict, is_own};
-use ghost_tools::tool::{ErasedOutside, ErasedRead};
+use ghost_tools::tool::{AfterCrash, ErasedOutside, ErasedRead};
 use ghost_tools::{CallContext, Output, Run, saved};
 use tokio::sync::Semaphore;
 
 use super::call::{CallResult, Checked, Checking};
+use super::ended::Ended;
 use super::pending_result::PendingResult;
 use super::record::outcome_unknown;
 use super::runner::Runner;
@@ -106,6 +107,16 @@ impl Runner {
     /// `Unavailable` if the daemon is stopping.
     pub(super) async fn check_whole(&mut self, call: OpenCall) -> Result<Checking, Refusal> {
         let mut checking = self.check(call);
+        if let Ok(checked) = &checking
+            && let Some(refusal) = self.lost(checked).await?
+        {
+            return Ok(checking.and_then(|checked| Err(Box::new((checked.call, refusal)))));
+        }
+        if let Ok(checked) = &mut checking
+            && let Some(begun) = &checked.call.begun
+        {
+            checked.awaits_person = self.awaits_person(begun, Some(&checked.run)).await?;
+        }
         if let Ok(checked) = &mut checking
             && checked.call.begun.is_none()
             && checked.needs_approval.is_none()
@@ -165,14 +176,30 @@ impl Runner {
         } else {
             Need::Nothing
         };
-        let needs_approval = if let Need::Approval(reason) = need { Some(reason) } else { None };
-        Ok(Checked { call, tool, alias, run, needs_approval })
+        let needs_approval = match need {
+            Need::Approval(reason) => Some(reason),
+            // An operator was asked before a crash. The answer holds also if nobody would be asked any more.
+            Need::Nothing if call.begun.is_none() && call.approval_id.is_some() => {
+                Some("an operator was asked".to_owned())
+            }
+            Need::Nothing | Need::Refused => None,
+        };
+        Ok(Checked { call, tool, alias, run, needs_approval, awaits_person: false })
     }
 
     /// Records the refusal of a call that may not run. A call that was started before a crash
     /// cannot be refused: an ask goes on waiting, and the outcome of any other call is unknown.
     async fn refuse(&self, call: &OpenCall, refusal: Refusal) -> Result<(String, CallOutcome), Refusal> {
         let name = self.recorded_name(&call.name);
+        if let Some(begun) = &call.begun
+            && self.awaits_person(begun, None).await?
+        {
+            self.show(Activity::Asking);
+            let ended = Ended { call_id: begun.call_id, id: call.id.clone(), tool: name, view_bytes: None };
+            let outcome = self.wait_for_word(ended).await?;
+            self.show(Activity::Acting);
+            return Ok((call.id.clone(), outcome));
+        }
         let refusal = match &call.begun {
             Some(Begun { call_id, ask_id: Some(ask_id), .. }) => {
                 self.show(Activity::Asking);
@@ -194,17 +221,18 @@ impl Runner {
         if group.is_empty() {
             return Ok(Vec::new());
         }
-        let waits = |checked: &Checked| checked.run.effect() == Effect::Wait || checked.needs_approval.is_some();
+        let this: &Self = self;
+        let waits_itself = |checked: &Checked| checked.run.effect() == Effect::Wait || checked.awaits_person;
+        let waits = |checked: &Checked| waits_itself(checked) || checked.needs_approval.is_some();
         let (asking, has_waits) = (group.iter().all(waits), group.iter().any(waits));
         self.show(if asking { Activity::Asking } else { Activity::Acting });
         let clock = self.clock();
         let permits = Semaphore::new(self.limits().calls_parallel as usize);
         // When the last call that works has ended, the agent only waits for answers.
         let working = AtomicUsize::new(group.iter().filter(|checked| !waits(checked)).count());
-        let this: &Self = self;
         let runs = group.iter().map(|checked| async {
             let refusal = this.wait_for_approval(checked).await?;
-            let waited = checked.run.effect() == Effect::Wait;
+            let waited = waits_itself(checked);
             if checked.needs_approval.is_some() && !waited {
                 working.fetch_add(1, Ordering::Relaxed);
                 this.show(Activity::Acting);
@@ -234,16 +262,24 @@ impl Runner {
     async fn run_beside(&self, checked: &Checked, permits: &Semaphore) -> Result<CallResult, Refusal> {
         match &checked.run {
             Run::Ask(tool) => self.ask(checked, tool).await,
+            Run::Outside(_) if checked.awaits_person => self.wait_for_person(checked).await,
             Run::Read(tool) => {
                 // The semaphore is never closed, so this cannot fail. Without a permit the call
                 // would just start sooner.
                 let _permit = permits.acquire().await.ok();
+                if let Some(refusal) = self.lost(checked).await? {
+                    return Ok(CallResult::Refused(refusal));
+                }
                 self.read(checked, tool).await
             }
             Run::Outside(tool) => {
                 // A call that costs money runs with nothing beside it, so that its budget has what those before it cost.
                 let places = if checked.tool.charges { self.limits().calls_parallel } else { 1 };
                 let _permits = permits.acquire_many(places).await.ok();
+                // The calls before it may have run for long.
+                if let Some(refusal) = self.lost(checked).await? {
+                    return Ok(CallResult::Refused(refusal));
+                }
                 self.outside(checked, tool).await
             }
             Run::World(_) | Run::File(_) | Run::Choose(_) => Ok(CallResult::Refused(Refusal::new(
@@ -260,6 +296,10 @@ impl Runner {
             self.held = None;
         }
         if let Some(refusal) = self.wait_for_sole_approval(&checked).await? {
+            return self.recorded(&checked, CallResult::Refused(refusal)).await;
+        }
+        // The calls before it may have run for long.
+        if let Some(refusal) = self.lost(&checked).await? {
             return self.recorded(&checked, CallResult::Refused(refusal)).await;
         }
         let clock = self.clock();
@@ -347,7 +387,7 @@ impl Runner {
                     let work = tool.resume(&call_context, arguments, session);
                     self.in_time_saved(checked, &call_context, work).await
                 }
-                None if tool.can_settle() => {
+                None if tool.after_crash() == AfterCrash::Settled => {
                     let work = tool.settle(&call_context, arguments);
                     self.in_time_saved(checked, &call_context, work).await
                 }

@@ -3,8 +3,6 @@
 //!
 //! A call must never run under an approval of another plan: the plan is read again after the wait.
 
-use std::sync::Arc;
-
 use ghost_domain::{Activity, Approval, ApprovalPlan, ApprovalStatus, CallId, Code, Refusal};
 use ghost_operations::approvals::{self, NewApproval};
 use ghost_operations::turns;
@@ -48,7 +46,7 @@ impl Runner {
         if let Some(refusal) = approvals::refusal(&self.wait_for_decision(approval).await?) {
             return Ok(Some(refusal));
         }
-        if let Some(refusal) = self.lost_access(checked).await? {
+        if let Err(refusal) | Ok(Some(refusal)) = self.lost_access(checked).await? {
             return Ok(Some(refusal));
         }
         let plan = match self.approval_plan(checked).await {
@@ -62,31 +60,6 @@ impl Runner {
             ));
         }
         Ok(None)
-    }
-
-    /// Why the call may not run any more, although it was approved: a reload has changed what its agent may do.
-    async fn lost_access(&self, checked: &Checked) -> Result<Option<Refusal>, Refusal> {
-        if Arc::ptr_eq(&self.plan, &self.engine.services.plan()) {
-            return Ok(None);
-        }
-        let (store, id) = (&self.engine.services.store, self.agent_id.clone());
-        let agent = store.read(move |r| Box::pin(async move { r.agent_get(&id).await })).await?;
-        let Some(agent) = agent else { return Ok(None) };
-        let before = self.registry.caller();
-        let held = self.engine.skills_held(&self.agent_id).await?;
-        let registry = match self.engine.spec_and_tools_for(&agent, before.channel, &held) {
-            Ok((_, registry)) => registry,
-            Err(refusal) => return Ok(Some(refusal)),
-        };
-        if let Err(refusal) = registry.find(&checked.tool.spec.name) {
-            return Ok(Some(refusal));
-        }
-        let now = registry.caller();
-        let same = now.groups == before.groups && now.write_acl == before.write_acl;
-        Ok((!same).then(|| {
-            Refusal::new(Code::Conflict, "what you may do has changed since this call was approved")
-                .hint("nothing was run; make the call again")
-        }))
     }
 
     /// Why an operator may not make the call: it would answer for itself although the world lists who may.

@@ -16,6 +16,8 @@ pub(super) struct Checked {
     pub(super) run: Run,
     /// Why it waits for an operator before it runs.
     pub(super) needs_approval: Option<String>,
+    /// Whether a person must say what became of it before the crash.
+    pub(super) awaits_person: bool,
 }
 
 /// The result of checking a call: it may run, or the refusal.

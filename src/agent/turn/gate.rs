@@ -26,7 +26,7 @@ const DAY_STEP: std::time::Duration = std::time::Duration::from_secs(60);
 
 /// Marks an agent as waiting until it is dropped. A stop need not let a waiting agent finish, and
 /// askers see why they get no answer.
-struct Waiting<'a> {
+pub(super) struct Waiting<'a> {
     engine: &'a Engine,
     agent_id: &'a AgentId,
     session: &'a AgentSession,
@@ -35,7 +35,7 @@ struct Waiting<'a> {
 }
 
 impl<'a> Waiting<'a> {
-    fn begin(engine: &'a Engine, agent_id: &'a AgentId, session: &'a AgentSession, why: Wait) -> Self {
+    pub(super) fn begin(engine: &'a Engine, agent_id: &'a AgentId, session: &'a AgentSession, why: Wait) -> Self {
         let repair = why.repair;
         engine.services.ctx.set_waiting(agent_id, Some(why));
         // Agents that cannot work must not keep others from it.

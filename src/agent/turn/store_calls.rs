@@ -151,6 +151,9 @@ impl Runner {
     }
 
     async fn ready(&self, checked: &Checked, tool: &Arc<dyn ErasedWorld>) -> Result<Ready, Refusal> {
+        if let Some(refusal) = self.lost(checked).await? {
+            return Err(refusal);
+        }
         let start = self.call_start(checked, CallId(self.engine.services.ctx.id()), Vec::new());
         let context = self.call_context(start.call_id, checked);
         let arguments = self.in_time(checked, tool.prepare(&context, start.arguments.clone())).await?;

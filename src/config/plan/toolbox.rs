@@ -107,6 +107,8 @@ pub enum Idempotency {
     Key,
     /// The tool with this short name, of the same toolbox, is asked whether it happened. If not, it is made.
     Ask(String),
+    /// The turn waits until a person says whether it happened.
+    Person,
 }
 
 /// Where a program is.

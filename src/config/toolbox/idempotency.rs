@@ -8,13 +8,14 @@ use crate::plan::toolbox::{CommandTool, Idempotency, ResultForm, TrustedTool};
 use crate::reader::{Field, Map};
 
 /// What the field should be.
-const SUCH_AS: &str = "key, or { ask: order-status }";
+const SUCH_AS: &str = "key, person, or { ask: order-status }";
 
-/// Reads one declaration: `none`, `key`, or `{ ask: TOOL }`.
+/// Reads one declaration: `none`, `key`, `person`, or `{ ask: TOOL }`.
 pub(super) fn idempotency(field: &Field<'_>) -> Idempotency {
     if field.is_single() {
-        return match field.choice(&["none", "key"]) {
+        return match field.choice(&["none", "key", "person"]) {
             Some("key") => Idempotency::Key,
+            Some("person") => Idempotency::Person,
             _ => Idempotency::None,
         };
     }
@@ -32,7 +33,7 @@ pub(super) fn of_server(map: &Map<'_>, trusted: &[TrustedTool]) -> BTreeMap<Stri
         let declared = idempotency(&field);
         let asked = match &declared {
             Idempotency::Ask(tool) => Some(tool.as_str()),
-            Idempotency::Key | Idempotency::None => None,
+            Idempotency::Key | Idempotency::Person | Idempotency::None => None,
         };
         for name in asked.into_iter().chain([key.text.as_str()]) {
             // Before the first `toolbox trust`, no name is known.

@@ -32,6 +32,29 @@ async fn a_turn_takes_mail_that_belongs_together() {
     assert_eq!(world.take("ada").await.mail[0].message_id, second.message_id);
 }
 
+/// A session's log is in the order in which its turns ended, and begins with the life of its agent.
+#[tokio::test]
+async fn a_clock_that_is_behind_ends_no_turn_before_an_earlier_one_or_before_its_agent() {
+    let world = OperationWorld::new().await;
+    let ended = async || {
+        let turn = world.busy("ada").await;
+        world.finish(turn.turn_id, "done").await.unwrap().ended_at.unwrap()
+    };
+    let day = std::time::Duration::from_secs(86_400);
+    world.set_back(day * 400);
+    let mut last = world.agent("ada").await.created_at;
+    for step in 0..6 {
+        let at = ended().await;
+        assert!(if step == 0 { at >= last } else { at > last }, "{step}: {at:?} after {last:?}");
+        last = at;
+        if step == 2 {
+            world.set_back(day);
+        }
+    }
+    world.pass(day * 500);
+    assert_eq!(ended().await, world.ctx.now(), "a clock that is right again is followed");
+}
+
 #[tokio::test]
 async fn jobs_that_start_together_are_charged_separately() {
     let world = OperationWorld::new().await;

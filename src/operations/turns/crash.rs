@@ -14,6 +14,7 @@ use super::calls::close_open_calls;
 use super::end::finish;
 use super::ending::Ending;
 use super::ownership::working_turn;
+use super::settle::awaits_person;
 use crate::{OperationContext, Result, approvals, asks, budgets, dead_letters, questions};
 
 /// The code of the error that an asker gets when a turn crashed or stalled.
@@ -64,7 +65,8 @@ pub async fn review_at_boot(w: &mut dyn Writes, ctx: &OperationContext) -> Resul
             continue;
         }
         let waiting = !w.asks_open_of_turn(turn.turn_id).await?.is_empty()
-            || !w.approvals_pending_of_turn(turn.turn_id).await?.is_empty();
+            || !w.approvals_pending_of_turn(turn.turn_id).await?.is_empty()
+            || awaits_person(w, turn.turn_id).await?;
         if turn.boot_mark == mark && !waiting {
             turn.stalled_boots = turn.stalled_boots.saturating_add(1);
         } else {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::ports::Signal;
-use ghost_domain::{Code, Kind, MailState, MessageId, Party, Refusal, Turn, TurnId, TurnStatus};
+use ghost_domain::{Agent, Code, Kind, MailState, MessageId, Party, Refusal, Timestamp, Turn, TurnId, TurnStatus};
 use ghost_store::Writes;
 use serde_json::json;
 
@@ -93,7 +93,8 @@ pub async fn finish_held(
         // Mail of its root waited for this turn.
         ctx.wake(w, &turn.agent_id);
     }
-    let now = ctx.now();
+    let agent = w.agent_get(&turn.agent_id).await?;
+    let now = agent.as_ref().map_or_else(|| ctx.now(), |agent| end_of_turn(agent, ctx.now()));
     turn.status = status;
     turn.parked = None;
     turn.reason = reason;
@@ -101,8 +102,8 @@ pub async fn finish_held(
     turn.truncated = truncated;
     turn.ended_at = Some(now);
     w.turn_put(&turn).await?;
-    if let Some(mut agent) = w.agent_get(&turn.agent_id).await?
-        && agent.last_active_at.is_none_or(|last| now >= last.plus(ACTIVE_EXACT) || now < last)
+    if let Some(mut agent) = agent
+        && agent.last_active_at.is_none_or(|last| now >= last.plus(ACTIVE_EXACT))
     {
         agent.last_active_at = Some(now);
         w.agent_put(&agent).await?;
@@ -125,6 +126,16 @@ pub async fn finish_held(
         close::turn_ended(w, ctx, &turn, &ending).await?;
     }
     Ok(turn)
+}
+
+/// When a turn of this agent ends, by a clock that says `now`. The log of a session is in the order of these times. So a
+/// clock that is behind, or was ahead when the agent was created, puts no turn before an earlier one or before its agent.
+fn end_of_turn(agent: &Agent, now: Timestamp) -> Timestamp {
+    match agent.last_active_at {
+        // Turns of the last minute may have ended after `last`, but none of them a minute after it.
+        Some(last) if now < last => last.plus(ACTIVE_EXACT),
+        _ => now.max(agent.created_at),
+    }
 }
 
 /// Emits the event that a turn has ended.

@@ -125,7 +125,11 @@ pub async fn retry(w: &mut dyn Writes, by: &Party, turn_id: TurnId) -> Result<Tu
             Code::Conflict,
             format!("turn {turn_id} is {how}, not parked, so {by} cannot retry it"),
         )
-        .hint("`ghostctl turn list --status parked` lists the parked turns"));
+        .hint(match turn.status {
+            TurnStatus::Dead => "its mail is in a dead letter: `ghostctl dead list`, then `ghostctl dead retry`",
+            TurnStatus::Failed => "`ghostctl turn retry --failed` retries turns that failed for good",
+            _ => "`ghostctl turn list --status parked` lists the parked turns",
+        }));
     }
     go_on(w, turn).await
 }

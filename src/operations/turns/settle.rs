@@ -1,12 +1,16 @@
 //! What an operator found out of a call whose outcome nobody knew (promise 2): the ledger gets it, and the agent is told.
+//! A turn that waits for it goes on.
 //!
 //! This must never change a call whose outcome is known, and never make a call.
 
 use ghost_domain::event::{EventKind, NewEvent};
-use ghost_domain::{CallId, CallStatus, Code, Kind, LedgerRow, Party, Refusal};
+use ghost_domain::ports::Signal;
+use ghost_domain::{CallId, CallStatus, Code, Kind, LedgerRow, Party, Refusal, TurnId, TurnStatus};
 use ghost_store::Writes;
+use ghost_store::tables::LedgerFilter;
 use serde_json::json;
 
+use super::ownership::working_turn;
 use crate::chain::Chain;
 use crate::mail::{self, NewMessage};
 use crate::{OperationContext, Result};
@@ -18,6 +22,53 @@ pub enum Settled {
     Happened,
     /// It had none.
     DidNot,
+}
+
+/// Lets a call of this turn wait until a person says what became of it. Returns the call as it is now: `Unknown` as long as
+/// nobody has said so.
+///
+/// # Errors
+/// `NotFound`, and the refusal of a turn that is over.
+pub async fn await_person(
+    w: &mut dyn Writes,
+    ctx: &OperationContext,
+    turn_id: TurnId,
+    call_id: CallId,
+) -> Result<LedgerRow> {
+    let turn = working_turn(w, ctx, turn_id).await?;
+    let Some(mut row) = w.call_get(call_id).await? else {
+        return Err(Refusal::not_found("call", &call_id.to_string(), None));
+    };
+    if row.status == CallStatus::Started {
+        (row.status, row.error_code) = (CallStatus::Unknown, Some(Code::OutcomeUnknown));
+        w.call_put(&row).await?;
+        let payload = json!({ "turn_id": turn_id, "call_id": call_id, "tool": row.tool });
+        let event = NewEvent::new(EventKind::ToolUnsettled, payload);
+        ctx.emit(w, event.agent(&turn.agent_id).correlation(turn_id)).await?;
+    }
+    Ok(row)
+}
+
+/// Whether the end of this call is still to come: its turn waits for a person.
+const fn is_awaited(row: &LedgerRow) -> bool {
+    row.duration_ms.is_none()
+}
+
+/// Whether the turn of this call, which has not ended, has asked a person what became of it.
+#[must_use]
+pub fn was_unsettled(row: &LedgerRow) -> bool {
+    is_awaited(row) && row.status != CallStatus::Started
+}
+
+/// Whether a call of this turn waits for a person.
+pub(super) async fn awaits_person(w: &mut dyn Writes, turn_id: TurnId) -> Result<bool> {
+    let filter = LedgerFilter {
+        turn_id: Some(turn_id),
+        status: Some(CallStatus::Unknown),
+        limit: 1_000,
+        ..LedgerFilter::default()
+    };
+    Ok(w.call_list(&filter).await?.iter().any(is_awaited))
 }
 
 /// Records what became of a call. A person who settles it twice in the same way changes nothing.
@@ -35,6 +86,10 @@ pub async fn settle(
         return Err(Refusal::not_found("call", &call_id.to_string(), None)
             .hint("`ghostctl ledger --status unknown` lists the calls whose outcome nobody knows"));
     };
+    if row.status == CallStatus::Started {
+        return Err(Refusal::new(Code::Conflict, format!("call {call_id} is still running"))
+            .hint("wait for its end, or end its turn with `ghostctl turn cancel`"));
+    }
     if row.status != CallStatus::Unknown {
         return Err(Refusal::new(Code::Conflict, format!("the outcome of call {call_id} is known: {}", row.status))
             .hint("`ghostctl ledger --status unknown` lists the calls whose outcome nobody knows"));
@@ -56,6 +111,12 @@ pub async fn settle(
         "turn_id": row.turn_id, "call_id": call_id, "tool": row.tool, "status": row.status, "by": by,
     });
     ctx.emit(w, NewEvent::new(EventKind::ToolSettled, payload).agent(&row.agent_id).correlation(row.turn_id)).await?;
+    let turn = w.turn_get(row.turn_id).await?;
+    if is_awaited(&row) && turn.is_some_and(|turn| turn.status == TurnStatus::Open) {
+        // The call ends with what the person said.
+        w.signal(Signal::CallSettled(row.agent_id.clone()));
+        return Ok(row);
+    }
     let text =
         format!("The outcome of your call {call_id} of {} was unknown. It {what}{note}. Go on from there.", row.tool);
     let told = NewMessage::new(&row.agent_id, by.clone(), Kind::Message, &text, Chain::root(ctx));

@@ -215,7 +215,7 @@ fn no_room(most: u32) -> Refusal {
 pub(super) fn progress_of(call: &CallContext) -> impl Fn(&[u8]) + Send + Sync + 'static {
     let (call, shown_at) = (call.clone(), Mutex::new(Timestamp(i64::MIN)));
     move |piece: &[u8]| {
-        let now = call.services.ctx.now();
+        let now = call.services.ctx.ports.clock.steady();
         // A poisoned lock means that another piece panicked; the next one may be shown.
         let mut last = shown_at.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         if now.since(*last) >= PROGRESS_EVERY {

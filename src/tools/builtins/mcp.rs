@@ -22,7 +22,7 @@ use crate::mcp::connection_for;
 use crate::mcp::parts::Part;
 use crate::schema::lenient;
 
-use crate::tool::{ErasedOutside, Output, Run, Tool};
+use crate::tool::{AfterCrash, ErasedOutside, Output, Run, Tool};
 
 /// How much longer than its request a call may take, in seconds: the server may have to be started.
 const MARGIN: u64 = 60;
@@ -127,10 +127,10 @@ impl ErasedOutside for McpTool {
         }
     }
 
-    fn can_settle(&self) -> bool {
+    fn after_crash(&self) -> AfterCrash {
         match &self.toolbox.kind {
-            ToolboxKind::Mcp(mcp) => *self.idempotency(mcp) != Idempotency::None,
-            ToolboxKind::Commands { .. } => false,
+            ToolboxKind::Mcp(mcp) => settled::after_crash(self.idempotency(mcp)),
+            ToolboxKind::Commands { .. } => AfterCrash::Unknown,
         }
     }
 
@@ -147,7 +147,7 @@ impl ErasedOutside for McpTool {
                     None => Some(Err(Refusal::new(Code::NotFound, format!("the server has no trusted tool `{name}`")))),
                 }
             }
-            Idempotency::Key | Idempotency::None => None,
+            Idempotency::Key | Idempotency::Person | Idempotency::None => None,
         };
         settled::settle(&full, asked, || self.run(call, arguments)).await
     }

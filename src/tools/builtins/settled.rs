@@ -4,16 +4,26 @@
 //! A call must never be made again unless its manifest declares that as harmless, or the toolbox says that it did not
 //! happen.
 
+use ghost_config::plan::toolbox::Idempotency;
 use ghost_domain::{Code, Refusal};
 use serde_json::{Value, json};
 
 use crate::context::CallContext;
-use crate::tool::Output;
+use crate::tool::{AfterCrash, Output};
 
 /// The variable in which a command gets the id of its call.
 pub(super) const CALL_ID: &str = "GHOST_CALL_ID";
 /// The entry of `_meta` in which an MCP server gets it.
 pub(super) const CALL_ID_META: &str = "ghost/call_id";
+
+/// What becomes of a call of a tool with this declaration.
+pub(super) fn after_crash(idempotency: &Idempotency) -> AfterCrash {
+    match idempotency {
+        Idempotency::None => AfterCrash::Unknown,
+        Idempotency::Key | Idempotency::Ask(_) => AfterCrash::Settled,
+        Idempotency::Person => AfterCrash::WaitsForPerson,
+    }
+}
 
 /// The arguments of the question what became of `call`.
 pub(super) fn question(call: &CallContext) -> Value {

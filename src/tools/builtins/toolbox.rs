@@ -25,7 +25,7 @@ use crate::context::{CallContext, Writable};
 use crate::identity::git_identity;
 use crate::live::SourceTools;
 use crate::outputs::Before;
-use crate::tool::{ErasedOutside, Output, Run, Tool};
+use crate::tool::{AfterCrash, ErasedOutside, Output, Run, Tool};
 
 /// Bytes of all arguments of a command.
 const ARGV_MAX: usize = 128 * 1_024;
@@ -206,8 +206,8 @@ impl ErasedOutside for ToolboxCommand {
         }
     }
 
-    fn can_settle(&self) -> bool {
-        self.tool.idempotency != Idempotency::None
+    fn after_crash(&self) -> AfterCrash {
+        settled::after_crash(&self.tool.idempotency)
     }
 
     async fn settle(&self, call: &CallContext, arguments: Value) -> Result<Output, Refusal> {
@@ -217,7 +217,7 @@ impl ErasedOutside for ToolboxCommand {
                 Some(tool) => Some(tool.run(call, settled::question(call)).await),
                 None => Some(Err(Refusal::not_found("tool", name, None))),
             },
-            Idempotency::Key | Idempotency::None => None,
+            Idempotency::Key | Idempotency::Person | Idempotency::None => None,
         };
         settled::settle(&full, asked, || self.run(call, arguments)).await
     }
@@ -318,9 +318,12 @@ impl ToolboxCommand {
             .chain(&self.tool.passthrough_env)
             .filter(|name| call.services.redacts(name));
         let passed = passed.filter_map(|name| std::env::var(name).ok().map(|value| (name.clone(), value)));
-        let own = [("AGENT_ID", call.caller.agent_id.to_string()), ("WORLD_ID", world_id.to_owned())];
-        let key = (self.tool.idempotency != Idempotency::None).then(|| (settled::CALL_ID, call.call_id.to_string()));
-        let own = own.into_iter().chain(key).map(|(name, value)| (name.to_owned(), value));
+        let own = [
+            ("AGENT_ID", call.caller.agent_id.to_string()),
+            ("WORLD_ID", world_id.to_owned()),
+            (settled::CALL_ID, call.call_id.to_string()),
+        ];
+        let own = own.map(|(name, value)| (name.to_owned(), value)).into_iter();
         let env: Vec<(String, String)> = self.toolbox.env.clone().into_iter().chain(passed).chain(own).collect();
         let set = env.iter().map(|(name, _)| name);
         let identity = git_identity(&call.services.plan(), &call.caller.agent_id, set);
