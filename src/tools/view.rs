@@ -64,7 +64,7 @@ mod tests {
     use super::*;
     use ghost_domain::Code;
 
-    // covers: TOOL-15
+    // covers: LIM-04, TOOL-15
     #[test]
     fn errors_are_short_and_found_under_their_usual_names() {
         let limits = Limits { error_view_chars: 20, ..Limits::default() };
@@ -86,5 +86,20 @@ mod tests {
             ..CallOutcome::default()
         };
         assert_eq!(model_view(&short, None, &limits).0, "{\"a\":1}");
+        let long = refused(Refusal::new(Code::Timeout, "m".repeat(401)));
+        let shown: Value = serde_json::from_str(&model_view(&long, None, &Limits::default()).0).unwrap();
+        assert_eq!(shown["error"], format!("{}…", "m".repeat(400)));
+    }
+
+    // covers: CONF-07, LIM-03
+    #[test]
+    fn a_result_is_cut_unless_its_tool_shows_more() {
+        let (most, limits) = (8_192, Limits::default());
+        let of = |text: &str| CallOutcome { content: json!(text), ..CallOutcome::default() };
+        let (fits, long) = ("x".repeat(most), "x".repeat(2 * most));
+        assert_eq!(model_view(&of(&fits), None, &limits), (fits.clone(), false));
+        let (cut, _) = model_view(&of(&long), None, &limits);
+        assert!(cut.starts_with(&format!("{fits}\n[cut: ")), "{}", cut.len());
+        assert_eq!(model_view(&of(&long), Some(16_384), &limits), (long, false));
     }
 }

@@ -6,7 +6,7 @@ use ghost_domain::ports::Signal;
 use ghost_domain::{Approval, ApprovalPlan, ApprovalStatus, Code, Party, Turn};
 use serde_json::json;
 
-use super::operation_world::{OperationWorld, code, delete, id, operator, party, read, write};
+use super::operation_world::{OperationWorld, code, delete, id, new_agent, operator, party, read, write};
 use crate::Result;
 use crate::approvals::{self, Decision, NewApproval};
 
@@ -127,4 +127,99 @@ async fn a_plan_that_does_not_hold_all_that_runs_is_approved_once_only() {
     let always = Decision::Approve { always: true };
     assert_eq!(code(decide(&world, operator(), &[], &approval, always).await), Code::InvalidArguments);
     assert_eq!(decide(&world, operator(), &[], &approval, APPROVE).await.unwrap().status, ApprovalStatus::Approved);
+}
+
+// covers: EXEC-10
+#[tokio::test]
+async fn an_answer_never_reaches_a_later_agent_of_the_same_id() {
+    let world = OperationWorld::new().await;
+    let turn = world.busy("ada").await;
+    let asked = request(&world, &turn, 1).await.unwrap();
+    let answered = request(&world, &turn, 2).await.unwrap();
+    decide(&world, operator(), &[], &answered, Decision::Approve { always: true }).await.unwrap();
+    delete(&world, "ada").await;
+    world.add_agent(new_agent(&world.ctx, "ada")).await;
+    assert_eq!(world.agent("ada").await.incarnation, 2);
+    // The same calls of the newcomer, with the same ids, ask anew.
+    let turn = world.busy("ada").await;
+    for (n, before) in [(1, &asked), (2, &answered)] {
+        let again = request(&world, &turn, n).await.unwrap();
+        assert_eq!((again.status, &again.digest), (ApprovalStatus::Pending, &before.digest));
+        assert_ne!(again.approval_id, before.approval_id);
+    }
+    // An answer to what its predecessor asked comes too late, and changes nothing.
+    for decision in [APPROVE, Decision::Approve { always: true }, Decision::Deny] {
+        assert_eq!(code(decide(&world, operator(), &[], &asked, decision).await), Code::Conflict);
+    }
+    let approval_id = asked.approval_id;
+    assert_eq!(read!(world, |r| r.approval_get(approval_id).await?).unwrap().status, ApprovalStatus::Cancelled);
+    assert_eq!(read!(world, |r| r.approval_count_pending().await?), 2);
+    let digest = asked.digest.clone();
+    assert_eq!(read!(world, |r| r.approval_standing(&id("ada"), &digest).await?), None);
+}
+
+// covers: EXEC-10, EXEC-12
+#[tokio::test]
+async fn nobody_but_an_approver_revokes_and_nobody_twice() {
+    let world = OperationWorld::new().await;
+    let turn = world.busy("ada").await;
+    let approval = request(&world, &turn, 1).await.unwrap();
+    let revoke = async |by: Party, approvers: &[&str]| {
+        let (approval_id, approvers) =
+            (approval.approval_id, approvers.iter().map(|name| (*name).to_owned()).collect());
+        write!(world, |w, ctx| approvals::revoke(w, &ctx, &by, &approvers, approval_id).await)
+    };
+    assert_eq!(code(revoke(operator(), &[]).await), Code::Conflict, "nothing holds for later calls yet");
+    decide(&world, operator(), &[], &approval, Decision::Approve { always: true }).await.unwrap();
+    for by in [party("ada"), party("bob"), Party::Outside("uid-7".into()), Party::System] {
+        assert_eq!(code(revoke(by, &[]).await), Code::PolicyDenied);
+    }
+    assert_eq!(code(revoke(Party::Operator("mallory".into()), &["uid-7"]).await), Code::PolicyDenied);
+    let by = Party::Operator("uid-7".into());
+    assert!(!revoke(by.clone(), &["uid-7"]).await.unwrap().always);
+    assert_eq!(code(revoke(by, &["uid-7"]).await), Code::Conflict);
+    assert_eq!(world.count(EventKind::ApprovalRevoked).await, 1);
+    // A call that ran under it keeps its answer.
+    let approval_id = approval.approval_id;
+    assert_eq!(read!(world, |r| r.approval_get(approval_id).await?).unwrap().status, ApprovalStatus::Approved);
+}
+
+// covers: EXEC-10
+#[tokio::test]
+async fn two_answers_at_once_are_one_and_the_other_learns_who_was_first() {
+    let world = OperationWorld::new().await;
+    let turn = world.busy("ada").await;
+    for (n, decisions) in [[APPROVE, Decision::Deny], [Decision::Deny, APPROVE]].into_iter().enumerate() {
+        let approval = request(&world, &turn, u32::try_from(n).unwrap()).await.unwrap();
+        let [one, two] = decisions;
+        let first = decide(&world, Party::Operator("one".into()), &[], &approval, one);
+        let second = decide(&world, Party::Operator("two".into()), &[], &approval, two);
+        let (first, second) = tokio::join!(first, second);
+        let (won, lost) = if first.is_ok() { (first, second) } else { (second, first) };
+        assert_eq!(code(lost), Code::Conflict);
+        let won = won.unwrap();
+        let approval_id = approval.approval_id;
+        assert_eq!(read!(world, |r| r.approval_get(approval_id).await?), Some(won));
+    }
+    assert_eq!(world.count(EventKind::ApprovalClosed).await, 2);
+}
+
+// covers: EXEC-10
+#[tokio::test]
+async fn an_expiry_that_passes_while_the_daemon_is_down_holds_for_every_answer() {
+    let world = OperationWorld::new().await;
+    let turn = world.busy("ada").await;
+    let approval = request(&world, &turn, 1).await.unwrap();
+    world.pass(Duration::from_secs(61));
+    // The daemon starts again; nobody has closed the request yet.
+    write!(world, |w, ctx| crate::turns::review_at_boot(w, &ctx).await).unwrap();
+    for decision in [APPROVE, Decision::Approve { always: true }, Decision::Deny] {
+        assert_eq!(code(decide(&world, operator(), &[], &approval, decision).await), Code::Conflict);
+    }
+    // A clock that goes back opens no request that was closed.
+    write!(world, |w, ctx| approvals::expire_due(w, &ctx).await).unwrap();
+    world.set_back(Duration::from_secs(61));
+    assert_eq!(code(decide(&world, operator(), &[], &approval, APPROVE).await), Code::Conflict);
+    let approval_id = approval.approval_id;
+    assert_eq!(read!(world, |r| r.approval_get(approval_id).await?).unwrap().status, ApprovalStatus::Expired);
 }

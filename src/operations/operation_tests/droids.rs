@@ -108,7 +108,7 @@ async fn a_run_ends_with_its_turn_and_its_parent_is_told_what_happened() {
     assert_eq!(status(&world, &at_work.droid_id).await, AgentStatus::Stopping, "its supervisor stops its actor");
 }
 
-// covers: DROID-05, DROID-16
+// covers: DROID-05, DROID-16, LIM-06
 #[tokio::test]
 async fn droids_are_bounded_in_number_depth_size_and_time() {
     let world = OperationWorld::new().await;

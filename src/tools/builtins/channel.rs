@@ -3,20 +3,22 @@
 //! argument names it.
 
 use async_trait::async_trait;
+use ghost_config::plan::Plan;
 use ghost_domain::conversation::{is_file_name, is_mime_type, mime_of};
 use ghost_domain::text::clip;
 use ghost_domain::write_acl::WorkspacePath;
-use ghost_domain::{Attachment, ChannelContext, Code, Refusal};
+use ghost_domain::{ApprovalPlan, Attachment, BoundFile, ChannelContext, Code, Refusal};
 use ghost_operations::conversations::{self as rules, Handover, Post};
 use ghost_store::Writes;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::common::{agent_id, not_blank};
 use super::workspace::{Scope, resolve};
-use crate::context::CallContext;
-use crate::tool::{Output, WorldTool};
+use crate::approval::{Approvable, Need};
+use crate::context::{CallContext, Caller};
+use crate::tool::{Output, WorldTool, acts_in_its_conversation};
 
 /// The largest number of files in one call. The limit of a message is a setting of the world.
 const PATHS_MAX: usize = 64;
@@ -109,6 +111,40 @@ fn attachment(
             .hint("give mime_type, for example text/markdown, or omit it"));
     }
     Ok(Attachment { path: path.as_str().to_owned(), name: name.to_owned(), mime_type: mime_type.to_owned(), bytes })
+}
+
+/// Binds an approval of a tool that sends files to what they hold: whoever writes one while the call waits must not choose
+/// what goes out.
+pub(super) struct SentFiles {
+    /// Name of the tool.
+    pub(super) tool: &'static str,
+}
+
+#[async_trait]
+impl Approvable for SentFiles {
+    fn need(&self, _: &Plan, _: &Caller, _: &Value) -> Need {
+        Need::Nothing
+    }
+
+    async fn plan(&self, call: &CallContext, arguments: &Value) -> Result<ApprovalPlan, Refusal> {
+        let list = arguments.get("attachments").and_then(Value::as_array).into_iter().flatten();
+        let listed = list.filter_map(Value::as_str).map(|path| WorkspacePath::parse(path, false));
+        let one = arguments.get("path").and_then(Value::as_str).map(|path| {
+            let scope = arguments.get("scope").map(Scope::deserialize).and_then(Result::ok).unwrap_or_default();
+            resolve(call, path, scope, false)
+        });
+        let mut files = Vec::new();
+        for path in listed.chain(one).take(PATHS_MAX) {
+            let path = path?;
+            // A file that is not there is refused by the call itself.
+            if let Some(sha256) = call.services.workspace.hash(&path).await? {
+                files.push(BoundFile { path: path.as_str().to_owned(), sha256 });
+            }
+        }
+        let (tool, arguments) = (self.tool.to_owned(), arguments.clone());
+        let once_only = Some(acts_in_its_conversation(self.tool));
+        Ok(ApprovalPlan { tool, arguments, files, once_only, ..ApprovalPlan::default() })
+    }
 }
 
 /// Sends a message in the conversation. Besides its reply, this is an agent's only way to do so

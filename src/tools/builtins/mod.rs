@@ -227,14 +227,15 @@ fn messages() -> [Tool; 4] {
 
 /// These tools are registered only in turns that came from an outside conversation (CONF-03).
 fn channel() -> [Tool; 6] {
-    use channel::{Attach, AttachParams, Handoff, HandoffParams, Send, SendOut, SendOutParams, SendParams};
+    use channel::{Attach, AttachParams, Handoff, HandoffParams, Send, SendOut, SendOutParams, SendParams, SentFiles};
     let handoff = "Give the conversation with someone outside to another agent, which answers from then on.";
     [
         Tool::new::<message::MessageParams>(
             "message",
             "Act in the conversation that this turn comes from: send, delete, react, poll, pin or thread, as far as it supports that.",
             Run::world(message::Message),
-        ),
+        )
+        .approved_by(SentFiles { tool: "message" }),
         Tool::new::<SendParams>(
             "channel.send",
             "Send a message now in the conversation that this turn comes from, separately from your final reply.",
@@ -245,13 +246,15 @@ fn channel() -> [Tool; 6] {
             "channel.file_attach",
             "Attach a workspace file to the reply that this turn will end with.",
             Run::world(Attach),
-        ),
+        )
+        .approved_by(SentFiles { tool: "channel.file_attach" }),
         Tool::new::<HandoffParams>("channel.handoff", handoff, Run::world(Handoff)),
         Tool::new::<SendOutParams>(
             "syscall.channel.send",
             "Send a message, optionally with files, to the person outside in the conversation that this turn comes from.",
             Run::world(SendOut),
         )
+        .approved_by(SentFiles { tool: "syscall.channel.send" })
         .used(Use::Sometimes),
         Tool::new::<HandoffParams>("syscall.channel.handoff", handoff, Run::world(Handoff)),
     ]

@@ -148,7 +148,20 @@ async fn uptime_counts_from_the_last_start() {
     assert_eq!(uptime(30, None).await, 30, "a record of an earlier version");
 }
 
-// covers: BI-25, MEM-17
+// covers: LIM-06
+#[tokio::test]
+async fn a_droid_has_two_minutes_unless_another_time_of_at_most_five_is_asked_for() {
+    let world = ToolWorld::new().await;
+    for (arguments, seconds) in
+        [(json!({ "task": "count" }), 120), (json!({ "task": "count", "timeout_seconds": 300 }), 300)]
+    {
+        assert_eq!(world.content("syscall.droid.spawn", arguments).await["timeout_seconds"], seconds);
+    }
+    let longer = json!({ "task": "count", "timeout_seconds": 301 });
+    assert_eq!(code(world.call("syscall.droid.spawn", longer).await), Code::InvalidArguments);
+}
+
+// covers: BI-25, MEM-17, STORE-02
 #[tokio::test]
 async fn inspect_reads_memory_files_only() {
     let world = ToolWorld::new().await;

@@ -1,5 +1,6 @@
 //! What an approval of a command binds, and which commands may be approved for good.
 
+use ghost_config::Plan;
 use ghost_domain::{ApprovalPlan, Code};
 use serde_json::{Value, json};
 
@@ -34,6 +35,26 @@ impl ToolWorld {
     }
 }
 
+// covers: CONF-14, EXEC-11
+#[tokio::test]
+async fn the_policy_decides_first_and_no_approval_lifts_what_it_denies() {
+    let world = ToolWorld::new().await;
+    let mut plan = Plan::clone(&world.services.plan());
+    let need =
+        |plan: &Plan, line: &str| world.tools["tool.cli"].need(plan, &world.ada.caller, &json!({ "command": line }));
+    assert_eq!(need(&plan, "ls"), Need::Nothing);
+    for listed in [false, true] {
+        if listed {
+            plan.approvals.tools.insert("tool.cli".to_owned());
+        }
+        assert!(matches!(need(&plan, "mkdir notes"), Need::Approval(_)), "{listed}");
+        for denied in ["rm x", "ls; rm x", "mkdir notes && sudo ls"] {
+            assert_eq!(need(&plan, denied), Need::Refused, "{denied} {listed}");
+        }
+    }
+    assert!(matches!(need(&plan, "ls"), Need::Approval(_)), "the world file puts the tool under approval");
+}
+
 // covers: EXEC-10
 #[tokio::test]
 async fn what_loads_code_that_agents_can_change_is_approved_once_only() {
@@ -52,6 +73,41 @@ async fn what_loads_code_that_agents_can_change_is_approved_once_only() {
     // Other tools do what their arguments say.
     let write = world.plan_of("workspace.write", json!({ "path": "x", "content": "y" })).await;
     assert_eq!(write.once_only, None);
+}
+
+// covers: EXEC-10, MSG-11
+#[tokio::test]
+async fn what_goes_to_the_conversation_of_a_turn_is_approved_once_only() {
+    let world = ToolWorld::new().await;
+    let said = json!({ "content": "Your refund is on its way." });
+    for (tool, arguments) in [
+        ("channel.send", said.clone()),
+        ("syscall.channel.send", said),
+        ("channel.file_attach", json!({ "path": "r.md" })),
+        ("channel.handoff", json!({ "agent_id": "bob" })),
+        ("message", json!({ "action": "send", "message": "yes" })),
+    ] {
+        assert!(world.plan_of(tool, arguments).await.once_only.is_some(), "{tool}");
+    }
+    // What is sent is what the operator could see when it was asked.
+    for (tool, arguments, path) in [
+        ("syscall.channel.send", json!({ "content": "x", "attachments": ["agents/ada/r.md"] }), "agents/ada/r.md"),
+        ("message", json!({ "action": "send", "message": "x", "attachments": ["agents/ada/r.md"] }), "agents/ada/r.md"),
+        ("channel.file_attach", json!({ "path": "r.md" }), "agents/ada/r.md"),
+    ] {
+        let mut seen = Vec::new();
+        for text in ["first", "second"] {
+            let args = json!({ "path": "r.md", "content": text });
+            world.call("workspace.write", args).await.unwrap();
+            let plan = world.plan_of(tool, arguments.clone()).await;
+            assert_eq!(plan.files.iter().map(|file| file.path.as_str()).collect::<Vec<_>>(), [path], "{tool}");
+            seen.push(plan.digest(&world.ada.caller.agent_id));
+        }
+        assert_ne!(seen[0], seen[1], "{tool}");
+    }
+    // What names its receiver does not depend on the turn.
+    let mail = world.plan_of("syscall.message.send", json!({ "to": "bob", "content": "yes" })).await;
+    assert_eq!(mail.once_only, None);
 }
 
 // covers: EXEC-10

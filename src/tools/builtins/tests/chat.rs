@@ -101,6 +101,23 @@ async fn the_world_file_decides_which_members_a_post_wakes() {
     assert!(world.content("syscall.chat.create", advised).await["advisory"].as_str().unwrap().contains("gated: true"));
 }
 
+// covers: LIM-09
+#[tokio::test]
+async fn a_history_shows_fifty_posts_unless_another_number_is_asked_for() {
+    let world = ToolWorld::new().await;
+    world.content("syscall.chat.create", json!({ "name": "room", "members": ["bob"], "gated": true })).await;
+    for n in 1..=60 {
+        world.content("syscall.chat.send", json!({ "channel": "room", "content": format!("post {n}") })).await;
+    }
+    for (arguments, count, first) in
+        [(json!({ "channel": "room" }), 50, 11), (json!({ "channel": "room", "limit": 60 }), 60, 1)]
+    {
+        let read = world.content("syscall.chat.history", arguments).await;
+        let posts = read["messages"].as_array().unwrap();
+        assert_eq!((posts.len(), &posts[0]["seq"]), (count, &json!(first)));
+    }
+}
+
 #[tokio::test]
 async fn a_long_history_loses_the_posts_farthest_from_its_start() {
     let world = ToolWorld::new().await;

@@ -1,9 +1,10 @@
 use ghost_domain::journal::CallOutcome;
 use ghost_domain::{Code, EventKind};
+use ghost_operations::artifacts;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::tool_world::{ToolWorld, code, with};
+use super::tool_world::{ToolWorld, code, read, with};
 use crate::view::model_view;
 
 // covers: BI-01, BI-02, BI-03, BI-05
@@ -67,7 +68,7 @@ async fn an_image_file_is_returned_as_an_image() {
     }
 }
 
-// covers: ACL-01, ACL-03, CONF-15
+// covers: ACL-01, ACL-03, ACL-09, CONF-15
 #[tokio::test]
 async fn writes_stay_within_the_rules() {
     let world = ToolWorld::new().await;
@@ -99,8 +100,17 @@ async fn writes_stay_within_the_rules() {
     let read = json!({ "path": "agents/bob/notes/own.md", "scope": "world" });
     assert_eq!(world.content("workspace.read", read).await["content"], "b");
     let nowhere = with(&world.ada, |caller| caller.write_acl = ghost_domain::write_acl::WriteAcl::new(&[]).unwrap());
-    let own = json!({ "path": "x", "content": "" });
-    assert_eq!(code(world.call_as(&nowhere, "workspace.write", None, own).await), Code::PathDenied);
+    for (tool, arguments) in [
+        ("workspace.write", json!({ "path": "x", "content": "" })),
+        ("workspace.edit", json!({ "path": "new/deep.md", "old_text": "x", "new_text": "y" })),
+        ("workspace.patch", json!({ "patch": "--- /dev/null\n+++ p.md\n@@ -0,0 +1 @@\n+x\n" })),
+    ] {
+        assert_eq!(code(world.call_as(&nowhere, tool, None, arguments).await), Code::PathDenied, "{tool}");
+    }
+    // The same call of another agent is about that agent's own directory.
+    let (bob, own) = (world.call_by("bob").await, json!({ "path": "own.md", "content": "x" }));
+    let written = world.call_as(&bob, "workspace.write", None, own).await.unwrap();
+    assert_eq!(written.content["path"], "agents/bob/own.md");
 }
 
 #[tokio::test]
@@ -121,7 +131,7 @@ async fn a_likely_wrong_scope_gets_a_hint() {
     assert_eq!(shared.content["path"], "output/reports/r.md");
 }
 
-// covers: ART-01, ART-02, BI-02
+// covers: ART-01, ART-02, BI-02, STORE-02
 #[tokio::test]
 async fn a_file_under_output_is_an_artifact() {
     let world = ToolWorld::new().await;
@@ -133,6 +143,11 @@ async fn a_file_under_output_is_an_artifact() {
     assert_eq!(payload["artifact_id"], artifact_id);
     assert_eq!((&payload["type"], &payload["path"]), (&json!("report"), &json!("output/reports/r.md")));
     assert_eq!((&payload["bytes"], &payload["replaced"]), (&json!(3), &json!(false)));
+    // The text is a file, and a row describes it.
+    assert_eq!(std::fs::read(world.files.path("data/workspace/output/reports/r.md")).unwrap(), b"abc");
+    let rows = read!(world, |r| artifacts::all(r).await?);
+    let rows: Vec<(&str, u64)> = rows.iter().map(|(path, artifact)| (path.as_str(), artifact.bytes)).collect();
+    assert_eq!(rows, [("output/reports/r.md", 3)]);
 }
 
 // covers: BI-01, LIM-01

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use ghost_config::Plan;
 use ghost_config::access::{AccessDefault, Groups, resolve};
 use ghost_config::extra_tools::ExtraTools;
-use ghost_domain::{Code, Refusal, tool_catalogue};
+use ghost_domain::{Code, Limits, Refusal, tool_catalogue};
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
@@ -112,6 +112,20 @@ fn the_table_holds_exactly_these_tools() {
     let names: BTreeSet<String> = all().into_iter().map(|tool| tool.spec.name).collect();
     assert_eq!(names.iter().map(String::as_str).collect::<Vec<_>>(), NAMES);
     assert!(names.iter().all(|name| tool_catalogue::entry(name).is_some()));
+}
+
+// covers: CONF-07
+#[test]
+fn files_and_skills_are_shown_whole_where_other_results_are_cut() {
+    let views: BTreeMap<String, Option<u32>> =
+        all().into_iter().map(|tool| (tool.spec.name, tool.view_bytes)).collect();
+    // What they return is bounded by itself: a page of a file, or the characters of a document.
+    for wide in ["workspace.read", "syscall.skill.activate", "syscall.skill.load"] {
+        assert!(views[wide].is_some_and(|bytes| bytes > Limits::default().file_bytes), "{wide}");
+    }
+    for plain in ["tool.cli", "tool.process", "tool.python"] {
+        assert_eq!(views[plain], None, "{plain}");
+    }
 }
 
 /// The model's schema has all parameters with their words, types and choices, and none of the bounds of number types.
