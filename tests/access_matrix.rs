@@ -196,7 +196,7 @@ fn the_newsroom_roles_have_the_demanded_tools() {
 }
 
 /// A running daemon gives each agent the tools of the matrix.
-// covers: ACC-11, CONF-02, TASK-05
+// covers: ACC-11, CONF-02, TASK-05, WORLD-11
 #[test]
 fn a_running_newsroom_gives_the_tools_of_the_matrix() {
     let newsroom = Path::new(ROOT).join("worlds/newsroom");

@@ -248,7 +248,7 @@ fn an_agent_keeps_the_overrides_that_a_narrowed_archetype_still_allows() {
     assert!(has("workspace.read") && !has("syscall.ask") && !has("workspace.list"), "{left:?}");
 }
 
-// covers: WORLD-07
+// covers: WORLD-07, WORLD-11
 #[test]
 fn an_agent_with_a_broken_archetype_takes_no_mail_until_it_is_repaired() {
     let mut places = Places::new();

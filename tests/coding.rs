@@ -49,7 +49,7 @@ fn stream() -> String {
     text
 }
 
-// covers: DEV-12, DEV-13, DEV-14, DEV-15, DEV-16, DEV-17, TBX-02, LIM-11, CONF-30, TEST-05
+// covers: DEV-12, DEV-13, DEV-14, DEV-15, DEV-16, DEV-17, TBX-02, LIM-11, CONF-07, CONF-30, TEST-05
 #[test]
 fn a_run_becomes_a_short_result_and_what_is_no_stream_stays_text() {
     let test_env = TestEnvironment::new(ghostd_testing());

@@ -95,7 +95,7 @@ impl Droids {
     }
 }
 
-// covers: DROID-01, DROID-03, DROID-04, DROID-06, DROID-07, DROID-08, DROID-09, DROID-11, DROID-12, DROID-14, ART-05, BI-75, BI-76, BI-88
+// covers: DROID-01, DROID-03, DROID-04, DROID-06, DROID-07, DROID-08, DROID-09, DROID-11, DROID-12, DROID-14, ART-05, BI-75, BI-76, BI-88, CONF-08
 #[test]
 fn a_droid_does_its_task_within_its_limits_and_its_parent_promotes_the_result() {
     let droids = Droids::new();

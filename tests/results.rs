@@ -106,7 +106,7 @@ impl World {
     }
 }
 
-// covers: TOOL-14
+// covers: CONF-07, LIM-03, TOOL-14
 #[test]
 fn a_large_result_is_saved_and_a_killed_turn_sees_the_same() {
     let mut world = World::new();

@@ -105,7 +105,7 @@ fn the_check_names_a_directory_that_commands_cannot_pass() {
     assert_eq!(closed.contains(shell.test_env.path().to_str().unwrap()), is_root, "{closed}");
 }
 
-// covers: BI-10, BI-12, BI-12a, SBX-01, SBX-05, SBX-06, SBX-07, TOOL-12
+// covers: BI-10, BI-12, BI-12a, BI-12b, SBX-01, SBX-05, SBX-06, SBX-07, TOOL-12
 #[test]
 fn commands_run_with_the_files_and_variables_that_are_theirs() {
     let Some(shell) = Shell::new() else { return };
@@ -124,6 +124,12 @@ fn commands_run_with_the_files_and_variables_that_are_theirs() {
     let python =
         shell.call("ada", "tool.python", &json!({ "code": "import sys\nprint(sys.argv[1] * 2)", "args": ["ab"] }));
     assert_eq!(python["result"]["stdout"], "abab\n", "{python}");
+    // Longer than one argument of a program may be on Linux.
+    let long = json!({ "code": format!("print(len('{}'))", "a".repeat(200_000)) }).to_string();
+    let call = ["--json", "tool", "call", "ada", "tool.python", "-"];
+    let (code, out, err) = shell.test_env.ctl_piped(&call, long.as_bytes());
+    let done: Value = serde_json::from_str(&out).unwrap_or_else(|error| panic!("{error}: {out}{err}"));
+    assert_eq!((code, &done["result"]["stdout"]), (0, &json!("200000\n")), "{done}");
     if Path::new("/usr/bin/git").exists() {
         let git = "git init -q r; cd r; echo a > f; git add f; git -c user.name=a -c user.email=a@b commit -qm one; echo b > f; git diff";
         let shown = shell.run("ada", git);
@@ -259,7 +265,7 @@ rules:
 otherwise: [{ say: Well. }]
 ";
 
-// covers: EXEC-01, EXEC-02, EXEC-03, EXEC-10, EXEC-11, TEST-14
+// covers: CONF-14, EXEC-01, EXEC-02, EXEC-03, EXEC-10, EXEC-11, TEST-14
 #[test]
 fn a_command_that_needs_an_approval_runs_exactly_as_it_was_shown() {
     let Some(mut shell) = Shell::with(ASKING, DEPLOYS) else { return };

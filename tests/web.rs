@@ -155,7 +155,7 @@ const SEARXNG: &str = "{ provider: searxng, base_url: AT }";
 const BRAVE: &str = "{ provider: brave, base_url: AT }";
 const QUIET: &str = "otherwise: [{ say: ok }]\n";
 
-// covers: BI-13, BI-15, BI-16, BI-99
+// covers: BI-13, BI-15, BI-16, BI-99, CONF-21
 #[test]
 fn a_model_fetches_saves_and_searches() {
     let net = Net::new(

@@ -265,6 +265,7 @@ impl Collector {
 mod tests {
     use super::*;
 
+    // covers: DEV-18
     #[test]
     fn a_file_that_is_read_and_written_is_listed_as_written() {
         let mut collector = Collector::new("/w/repo/");

@@ -68,6 +68,7 @@ fn written_files_have_more_room_than_others() {
     assert_eq!((count(" more\n"), count("+")), (2, 3), "{text}");
 }
 
+// covers: DEV-18
 #[test]
 fn at_most_fifty_entries_are_listed() {
     let events: Vec<_> = (0..60)

@@ -271,6 +271,7 @@ mod tests {
         json!({ "type": "system", "subtype": "init", "cwd": "/real/repo", "session_id": "s-1", "model": "Auto" })
     }
 
+    // covers: DEV-19, DEV-20
     #[test]
     fn a_run_that_succeeds() {
         let (compact, notes) = summary(
@@ -302,6 +303,7 @@ mod tests {
                     "3",
                     json!({ "editToolCall": { "result": { "success": { "diffString": "a\nb" } } } }),
                 ),
+                json!({ "type": "connection", "subtype": "reconnecting", "attempt": 1 }),
                 json!({ "type": "retry", "subtype": "starting", "attempt": "2" }),
                 json!({ "type": "result", "subtype": "success", "is_error": false, "duration_ms": 13_449, "result": "Made c.",
                     "session_id": "s-1", "usage": { "inputTokens": 7, "outputTokens": 1_028, "cacheReadTokens": 5 } }),
@@ -327,12 +329,14 @@ mod tests {
                 "write c.html",
                 "grep TODO",
                 "updateTodos",
+                "connection reconnecting, attempt 1",
                 "retry starting, attempt 2",
                 "done"
             ]
         );
     }
 
+    // covers: DEV-19
     #[test]
     fn a_run_that_reports_an_error() {
         for (event, text) in [
@@ -360,6 +364,7 @@ mod tests {
         assert!(compact.failed && compact.usage.is_none());
     }
 
+    // covers: DEV-20
     #[test]
     fn a_call_that_failed_changed_nothing() {
         let (compact, _) = summary(

@@ -461,10 +461,11 @@ fn a_toolbox_server_becomes_a_plan() {
     }
 }
 
-// covers: EXEC-06
+// covers: EXEC-06, LIM-38
 #[test]
 fn sections_of_commands_are_read_strictly() {
     let world = World::new();
+    assert_eq!(world.plan().approvals.expires.as_secs(), 30 * 60);
     let good = "cli_policy: { default: deny, mode: segments, tiers: { read: { commands: [ls], action: allow } } }\n\
                 sandbox: { kind: local, memory_mb: 512, passthrough_env: [GH_TOKEN] }\nheartbeat: { every: 30m, \
                 ack_max_chars: 300 }\nchat: { wake: mentions }\n\

@@ -62,6 +62,23 @@ fn a_good_world_becomes_a_plan() {
     assert_eq!(crate::load(&world.dir().join(WORLD_FILE), &|_| None).unwrap().world_id, "demo");
 }
 
+// covers: ARCH-12
+#[test]
+fn notes_on_tools_grant_nothing() {
+    let world = World::new();
+    let before = world.plan();
+    world.write("tools.md", "# Tools\n\n## Tool Access\nprivilege_groups: shell\n- tool.cli\n");
+    let after = world.plan();
+    assert!(after.tools_md.contains("tool.cli"), "{}", after.tools_md);
+    for (had, has) in before.agents.iter().zip(after.agents.iter()) {
+        assert!(!has.access.can_access("tool.cli"), "{}", has.agent_id);
+        for entry in ghost_domain::tool_catalogue::CATALOGUE {
+            let (had, has) = (had.access.can_access(entry.name), has.access.can_access(entry.name));
+            assert_eq!(had, has, "{}", entry.name);
+        }
+    }
+}
+
 // covers: ACC-06, WORLD-03
 #[test]
 fn privilege_groups_are_read_as_written() {

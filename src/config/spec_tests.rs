@@ -188,7 +188,7 @@ fn only_listed_archetypes_may_be_created() {
     assert_eq!(plan.check_overrides_of("analyst", &json!({})), Ok(()));
 }
 
-// covers: WORLD-07
+// covers: WORLD-07, WORLD-11
 #[test]
 fn a_refused_archetype_starts_no_agent() {
     let world = World::new();

@@ -184,7 +184,7 @@ mod tests {
     use crate::droid_id::id_of;
     use crate::write_acl::{WorkspacePath, WriteAcl};
 
-    // covers: DROID-06, TEST-03
+    // covers: DROID-06, LIM-07, TEST-03
     #[test]
     fn an_output_name_never_leaves_its_directory() {
         for (wanted, name) in [
@@ -201,7 +201,9 @@ mod tests {
         ] {
             assert_eq!(output_name(wanted), name, "{wanted}");
         }
-        assert_eq!(output_name(&"x".repeat(500)).len(), OUTPUT_CHARS);
+        for (chars, kept) in [(127, 127), (128, 128), (500, 128)] {
+            assert_eq!(output_name(&"x".repeat(chars)).len(), kept, "{chars}");
+        }
     }
 
     proptest! {

@@ -143,7 +143,7 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::BTreeSet;
 
-    // covers: CONF-01
+    // covers: CONF-01, LIM-18
     #[test]
     fn the_table_is_sorted_and_every_word_is_unique() {
         assert!(CATALOGUE.windows(2).all(|pair| pair[0].name < pair[1].name));
@@ -163,9 +163,12 @@ mod tests {
             assert!(!entry.name.contains("__"), "{}", entry.name);
             assert_eq!(from_wire(&to_wire(entry.name)), entry.name);
         }
+        let sections: BTreeSet<&str> = CATALOGUE.iter().map(|entry| entry.section).collect();
+        let profiles: BTreeSet<Profile> = Profile::NAMES.into_iter().filter_map(Profile::named).collect();
+        assert_eq!((sections.len(), profiles.len()), (11, 4));
     }
 
-    // covers: ACC-06, ACC-14, ACC-15, CONF-01
+    // covers: ACC-06, ACC-14, ACC-15, CONF-01, CONF-08
     #[test]
     fn words_expand() {
         assert_eq!(expand("bash"), ["tool.cli"]);
@@ -173,6 +176,10 @@ mod tests {
         assert_eq!(expand("syscall.task.*").len(), 4);
         assert_eq!(expand("group:web"), ["tool.fetch", "tool.google_search", "tool.web_search"]);
         assert!(expand("nonsense").is_empty());
+        // Droids and sub-agents are the same.
+        assert_eq!(expand("spawn_droid"), expand("sessions_spawn"));
+        assert_eq!(expand("sessions_spawn"), ["syscall.droid.spawn"]);
+        assert_eq!(expand("subagents"), ["syscall.droid.control"]);
         let whole_product = expand("Group:Ghost");
         for (name, of_ghost) in
             [("syscall.ask", true), ("tool.fetch", true), ("workspace.read", false), ("tool.cli", false)]

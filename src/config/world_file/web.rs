@@ -153,7 +153,7 @@ mod tests {
     use super::*;
     use crate::reader::problems_of;
 
-    // covers: BI-13, BI-15, BI-16
+    // covers: BI-13, BI-15, BI-16, CONF-21
     #[test]
     fn the_section_becomes_a_plan() {
         let text = "web:\n  allow: [127.0.0.1:8080, '*.corp.example']\n  deny: [10.0.0.0/8]\n  robots: respect\n  timeout: 5s\n  \

@@ -311,3 +311,62 @@ async fn turns_that_wait_for_the_root_budget_continue_when_a_reload_or_a_start_r
     let (world, _) = test_world.boot(|_| say("well")).await;
     until(&world, EventKind::TurnFinished, "ben").await;
 }
+
+// covers: WORLD-14
+#[tokio::test]
+async fn the_mail_of_an_agent_that_is_renamed_in_the_middle_of_a_turn_waits_for_its_old_name() {
+    let test_world = TestWorld::new(&first());
+    let plans = vec![test_world.plan(&first().replace("id: ben,", "id: benno,")), test_world.plan(&first())];
+    let later = fake_model(|_| say("well"));
+    let (world, model) = test_world.boot_to_reload(|_| say("well"), reloader(&test_world, plans, &later)).await;
+    model.hold("ben");
+    send(&world, "ben", "one").await;
+    soon("ben's call begins", || model.asked_by("ben") == 1).await;
+    send(&world, "ben", "two").await;
+    let [renamed] = reloads(&world, 1).await.try_into().unwrap();
+    assert_eq!((renamed.created, renamed.stopped), (vec![id("benno")], vec![id("ben")]));
+    model.release("ben");
+    while_time_passes(&test_world, world.wait_until_stopped(&id("ben"))).await.unwrap();
+    // The new name is another agent, with mail of its own.
+    assert_eq!(ask(&world, "benno", "who are you?").await.reply.unwrap(), "well");
+    assert_eq!((later.asked_by("ben"), later.asked_by("benno")), (0, 1));
+    let depth = async || {
+        let ben = id("ben");
+        read!(world, |r| r.inbox_depth(&ben).await?)
+    };
+    assert!(depth().await > 0);
+    let [back] = reloads(&world, 1).await.try_into().unwrap();
+    assert_eq!((back.started, back.stopped), (vec![id("ben")], vec![id("benno")]));
+    while_time_passes(&test_world, async {
+        while depth().await > 0 || later.asked_by("ben") == 0 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    assert_eq!(model.asked_by("ben"), 1, "what was under way was not asked again");
+}
+
+// covers: WORLD-14, WORLD-15
+#[tokio::test]
+async fn a_reload_during_a_shutdown_ends_and_loses_nothing() {
+    let test_world = TestWorld::new(&first());
+    let with = file(7, "one_for_one", "  - { id: cyd, archetype: worker, team: late }\n");
+    let plans = vec![test_world.plan(&with)];
+    test_world.plan(&first());
+    let later = fake_model(|_| say("well"));
+    let (world, model) = test_world.boot_to_reload(|_| say("well"), reloader(&test_world, plans, &later)).await;
+    model.hold("ben");
+    send(&world, "ben", "one").await;
+    soon("ben's call begins", || model.asked_by("ben") == 1).await;
+    let by = operator();
+    // Applied or refused, but over, and the shutdown too.
+    let both = async { tokio::join!(world.shutdown("test"), world.reload(&by, false)) };
+    let (_, reloaded) = while_time_passes(&test_world, both).await;
+    assert!(reloaded.is_ok_and(|done| done.created == [id("cyd")]) || record(&world, "cyd").await.is_none());
+    drop(world);
+    test_world.plan(&with);
+    let (world, model) = test_world.boot(|_| say("well")).await;
+    while_time_passes(&test_world, until(&world, EventKind::TurnFinished, "ben")).await;
+    assert_eq!(ask(&world, "cyd", "are you there?").await.reply.unwrap(), "well");
+    assert_eq!(model.asked_by("ben"), 1);
+}
