@@ -141,10 +141,11 @@ pub async fn tell_people(w: &mut dyn Writes, ctx: &OperationContext, target: &Ag
 fn needs_repair(target: &AgentId, wait: &Wait) -> Option<Refusal> {
     let repair = wait.repair?;
     let refusal = Refusal::new(Code::Unavailable, format!("{target} cannot answer now: {}", wait.reason));
-    // The model may be right again since the last try.
-    Some(refusal.hint(format!(
-        "{repair}; the model is tried again by itself now and then, and the question waits in the inbox and is answered when it answers"
-    )))
+    // The model may be right again since the last try. It is tried by itself.
+    Some(
+        refusal
+            .hint(format!("{repair}; the question waits in the inbox, and is answered once the model answers again")),
+    )
 }
 
 /// Returns the refusal if an agent cannot answer now. Its hint says how to start the agent, or what

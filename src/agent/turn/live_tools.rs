@@ -52,6 +52,7 @@ impl Runner {
         }
         Ok(())
     }
+
     /// Takes the rights of the current plan in a world whose tools stay as they are. Requests describe what they described
     /// before, as far as the agent still has it.
     async fn take_rights(&mut self) -> Result<(), Refusal> {

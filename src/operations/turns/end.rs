@@ -7,6 +7,7 @@ use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::ports::Signal;
 use ghost_domain::{Agent, Code, Kind, MailState, MessageId, Party, Refusal, Timestamp, Turn, TurnId, TurnStatus};
 use ghost_store::Writes;
+use ghost_store::tables::SessionTurns;
 use serde_json::json;
 
 use super::calls::close_open_calls;
@@ -21,6 +22,9 @@ const REASON_MAX: usize = 2_000;
 /// The precision of an agent's `last_active_at`. It saves a write of the agent's row for every turn
 /// of a busy agent.
 const ACTIVE_EXACT: Duration = Duration::from_secs(60);
+
+/// The least time between the ends of two turns while the clock is behind: the precision of a [`Timestamp`].
+const TICK: Duration = Duration::from_millis(1);
 
 /// Ends an open turn: consumes its mail and sends the replies that its mail expects. Anyone may
 /// cancel a turn. Any other ending needs the daemon that owns the agent.
@@ -94,7 +98,10 @@ pub async fn finish_held(
         ctx.wake(w, &turn.agent_id);
     }
     let agent = w.agent_get(&turn.agent_id).await?;
-    let now = agent.as_ref().map_or_else(|| ctx.now(), |agent| end_of_turn(agent, ctx.now()));
+    let now = match &agent {
+        Some(agent) => end_of_turn(w, agent, &turn, ctx.now()).await?,
+        None => ctx.now(),
+    };
     turn.status = status;
     turn.parked = None;
     turn.reason = reason;
@@ -129,13 +136,27 @@ pub async fn finish_held(
 }
 
 /// When a turn of this agent ends, by a clock that says `now`. The log of a session is in the order of these times. So a
-/// clock that is behind, or was ahead when the agent was created, puts no turn before an earlier one or before its agent.
-fn end_of_turn(agent: &Agent, now: Timestamp) -> Timestamp {
-    match agent.last_active_at {
-        // Turns of the last minute may have ended after `last`, but none of them a minute after it.
-        Some(last) if now < last => last.plus(ACTIVE_EXACT),
-        _ => now.max(agent.created_at),
+/// clock that is behind, or was ahead when the agent was created, puts no turn before the newest of its session or before
+/// its agent.
+async fn end_of_turn(w: &mut dyn Writes, agent: &Agent, turn: &Turn, now: Timestamp) -> Result<Timestamp> {
+    let mut at = now.max(agent.created_at);
+    // Only a clock that is behind costs a read.
+    if agent.last_active_at.is_some_and(|last| now < last) {
+        for source in ["mail", "cron"] {
+            let newest = SessionTurns {
+                agent_id: agent.agent_id.clone(),
+                conversation_id: turn.conversation_id,
+                source,
+                from: None,
+                before: None,
+                limit: 1,
+            };
+            for newest in w.session_turns(&newest).await? {
+                at = at.max(newest.log_place().ended_at.plus(TICK));
+            }
+        }
     }
+    Ok(at)
 }
 
 /// Emits the event that a turn has ended.
