@@ -12,72 +12,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ghost_agent::{ActivityPort, AgentMsg};
 use ghost_domain::time::Clock;
-use ghost_domain::{Activity, Agent, AgentId, AgentKind, AgentStatus, Desired, Timestamp};
+use ghost_domain::{Activity, Agent, AgentId, AgentKind, AgentStatus, Timestamp};
 use ghost_tools::AgentControl;
 use ractor::{ActorId, ActorRef};
-use serde::{Deserialize, Serialize};
 use tokio::sync::{Notify, watch};
 
 use crate::places::{Places, Rank};
+use crate::slots::{AgentCard, Away, Slot, Slots};
 use crate::wake_slot::{Activation, Call, WakeSlot};
-
-/// The fields of an agent that lists and lookups show. Read from memory.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct AgentCard {
-    /// Id of the agent.
-    pub agent_id: AgentId,
-    /// Name of the archetype that it was made from.
-    pub archetype: Arc<str>,
-    /// The name for people; the id if the agent has no other.
-    pub name: Arc<str>,
-    /// Name of its team; `None` if it has none.
-    pub team: Option<Arc<str>>,
-    /// Whether `world-config.yaml` declares the agent or it was created at run time.
-    pub kind: AgentKind,
-    /// Its state in supervision.
-    pub status: AgentStatus,
-    /// Why it is stopped or failed.
-    pub status_reason: Option<Arc<str>>,
-    /// The agent's current activity.
-    pub activity: Activity,
-    /// Number of restarts after a crash, since it was created.
-    pub restarts: u32,
-    /// Distinguishes successive agents with this id. It grows with each new one.
-    pub incarnation: u32,
-    /// When it was created.
-    pub created_at: Timestamp,
-}
-
-/// One agent in the directory. Kept small, because a sleeping agent costs only this.
-struct Slot {
-    archetype: Arc<str>,
-    /// `None` if the name is the id.
-    name: Option<Arc<str>>,
-    team: Option<Arc<str>>,
-    reason: Option<Arc<str>>,
-    wake: WakeSlot<Box<ActorRef<AgentMsg>>>,
-    created_at: Timestamp,
-    idle_since: Timestamp,
-    restarts: u32,
-    incarnation: u32,
-    kind: AgentKind,
-    desired: Desired,
-    status: AgentStatus,
-    activity: Activity,
-    /// Whether it works without a place, and why.
-    away: Away,
-}
-
-/// Why an agent that is awake holds no place.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Away {
-    /// It holds one.
-    No,
-    /// It waits for another agent's answer. That one may need the place.
-    Answer,
-    /// It waits for a model or a budget.
-    Model,
-}
 
 /// The receiver of a wake-up.
 pub(crate) enum Route {
@@ -94,7 +36,7 @@ pub(crate) const AT_ONCE: usize = 256;
 
 /// The directory.
 pub struct Directory {
-    slots: Mutex<BTreeMap<AgentId, Slot>>,
+    slots: Mutex<Slots>,
     strings: Mutex<BTreeMap<String, Arc<str>>>,
     /// Locked alone, or while the slots are locked.
     places: Mutex<Places>,
@@ -130,9 +72,9 @@ impl Directory {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<AgentId, Slot>> {
-        // Every change under the lock is a plain assignment, so a poisoned lock still guards
-        // complete entries.
+    fn lock(&self) -> MutexGuard<'_, Slots> {
+        // Every change under the lock is a plain assignment, so a poisoned lock still guards complete entries, and
+        // a panic drops the slot that it held, which counts it.
         self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -281,47 +223,42 @@ impl Directory {
         let name: Option<Arc<str>> = (agent.name != agent.agent_id.as_str()).then(|| agent.name.as_str().into());
         let reason = agent.status_reason.as_deref().map(Arc::from);
         let mut slots = self.lock();
-        match slots.get_mut(&agent.agent_id) {
-            Some(slot) => {
-                slot.archetype = archetype;
-                slot.team = team;
-                slot.name = name;
-                slot.reason = reason;
-                slot.desired = agent.desired;
-                slot.status = agent.status;
-                slot.restarts = agent.restarts;
-                slot.incarnation = agent.incarnation;
-                slot.kind = agent.kind;
-            }
-            None => {
-                slots.insert(
-                    agent.agent_id.clone(),
-                    Slot {
-                        archetype,
-                        name,
-                        team,
-                        reason,
-                        wake: WakeSlot::default(),
-                        created_at: agent.created_at,
-                        idle_since: self.clock.steady(),
-                        restarts: agent.restarts,
-                        incarnation: agent.incarnation,
-                        kind: agent.kind,
-                        desired: agent.desired,
-                        status: agent.status,
-                        activity: Activity::Asleep,
-                        away: Away::No,
-                    },
-                );
-            }
+        if let Some(mut slot) = slots.get_mut(&agent.agent_id) {
+            slot.archetype = archetype;
+            slot.team = team;
+            slot.name = name;
+            slot.reason = reason;
+            slot.desired = agent.desired;
+            slot.status = agent.status;
+            slot.restarts = agent.restarts;
+            slot.incarnation = agent.incarnation;
+            slot.kind = agent.kind;
+            return None;
         }
+        let slot = Slot {
+            archetype,
+            name,
+            team,
+            reason,
+            wake: WakeSlot::default(),
+            created_at: agent.created_at,
+            idle_since: self.clock.steady(),
+            restarts: agent.restarts,
+            incarnation: agent.incarnation,
+            kind: agent.kind,
+            desired: agent.desired,
+            status: agent.status,
+            activity: Activity::Asleep,
+            away: Away::No,
+        };
+        slots.insert(agent.agent_id.clone(), slot);
         None
     }
 
     /// Raises the wake generation. Returns the receiver of the wake-up.
     pub(crate) fn wake(&self, agent_id: &AgentId, rank: Rank) -> Route {
         let mut slots = self.lock();
-        let Some(slot) = slots.get_mut(agent_id) else { return Route::Nowhere };
+        let Some(mut slot) = slots.get_mut(agent_id) else { return Route::Nowhere };
         let runs = slot.runs();
         match slot.wake.wake(runs) {
             Call::Actor(actor) => Route::Actor(*actor),
@@ -341,7 +278,7 @@ impl Directory {
     /// Decides how a supervisor answers a request to create an actor.
     pub(crate) fn activation(&self, agent_id: &AgentId) -> Activation<Box<ActorRef<AgentMsg>>> {
         let mut slots = self.lock();
-        let Some(slot) = slots.get_mut(agent_id) else { return Activation::Nothing };
+        let Some(mut slot) = slots.get_mut(agent_id) else { return Activation::Nothing };
         let runs = slot.runs();
         let activation = slot.wake.activation(runs);
         if activation == Activation::Nothing {
@@ -354,7 +291,7 @@ impl Directory {
     /// was deleted in the meantime: the caller must stop the actor.
     pub(crate) fn activated(&self, agent_id: &AgentId, actor: ActorRef<AgentMsg>) -> bool {
         let mut slots = self.lock();
-        let Some(slot) = slots.get_mut(agent_id) else { return false };
+        let Some(mut slot) = slots.get_mut(agent_id) else { return false };
         slot.wake.activated(Box::new(actor));
         if slot.activity == Activity::Asleep {
             slot.activity = Activity::Idle;
@@ -365,11 +302,11 @@ impl Directory {
 
     /// Removes an actor that has ended. A newer actor of the same agent stays.
     pub(crate) fn released(&self, agent_id: &AgentId, ended: ActorId) {
-        if let Some(slot) = self.lock().get_mut(agent_id)
+        if let Some(mut slot) = self.lock().get_mut(agent_id)
             && slot.wake.release(|actor| actor.get_id() == ended)
         {
             slot.activity = Activity::Asleep;
-            self.forget_away(slot);
+            self.forget_away(&mut slot);
             self.leave(agent_id);
         }
     }
@@ -377,17 +314,17 @@ impl Directory {
     /// Removes the actor or pending call of an agent, because its supervisor died or could not
     /// create an actor.
     pub(crate) fn remove_actor(&self, agent_id: &AgentId) {
-        if let Some(slot) = self.lock().get_mut(agent_id) {
+        if let Some(mut slot) = self.lock().get_mut(agent_id) {
             slot.wake.give_up();
             slot.activity = Activity::Asleep;
-            self.forget_away(slot);
+            self.forget_away(&mut slot);
             self.leave(agent_id);
         }
     }
 
     /// Sets only the status, until the store's record has it too.
     pub(crate) fn set_status(&self, agent_id: &AgentId, status: AgentStatus) {
-        if let Some(slot) = self.lock().get_mut(agent_id) {
+        if let Some(mut slot) = self.lock().get_mut(agent_id) {
             slot.status = status;
         }
     }
@@ -483,10 +420,10 @@ impl Directory {
         self.walk(|agent_id, slot| Some(slot.card(agent_id)))
     }
 
-    /// What each agent that is no droid does, in order of id.
+    /// How many agents have each status and activity, without droids. It costs the same for any number of agents.
     #[must_use]
-    pub fn states(&self) -> Vec<(AgentStatus, Activity)> {
-        self.walk(|_, slot| (slot.kind != AgentKind::Droid).then_some((slot.status, slot.activity)))
+    pub fn population(&self) -> BTreeMap<(AgentStatus, Activity), u64> {
+        self.lock().population().clone()
     }
 
     /// The cards of the first `most` agents after `after` that `wanted` accepts, by status and archetype.
@@ -547,52 +484,22 @@ impl Directory {
     }
 }
 
-impl Slot {
-    fn show(&mut self, activity: Activity, clock: &dyn Clock) {
-        if activity == Activity::Idle && self.activity != Activity::Idle {
-            self.idle_since = clock.steady();
-        }
-        self.activity = activity;
-    }
-
-    /// Whether the agent may take turns.
-    fn runs(&self) -> bool {
-        self.desired == Desired::Running && self.status == AgentStatus::Running
-    }
-
-    fn card(&self, agent_id: &AgentId) -> AgentCard {
-        AgentCard {
-            agent_id: agent_id.clone(),
-            archetype: Arc::clone(&self.archetype),
-            name: self.name.clone().unwrap_or_else(|| agent_id.shared()),
-            team: self.team.clone(),
-            kind: self.kind,
-            status: self.status,
-            status_reason: self.reason.clone(),
-            activity: self.activity,
-            restarts: self.restarts,
-            incarnation: self.incarnation,
-            created_at: self.created_at,
-        }
-    }
-}
-
 impl ActivityPort for Directory {
     fn show(&self, agent_id: &AgentId, activity: Activity) {
-        if let Some(slot) = self.lock().get_mut(agent_id) {
+        if let Some(mut slot) = self.lock().get_mut(agent_id) {
             // An agent that waits for another's answer holds no place: the other one may need it to answer.
             if activity == Activity::Asking {
-                self.set_away(slot, agent_id, Away::Answer);
+                self.set_away(&mut slot, agent_id, Away::Answer);
             } else if slot.activity == Activity::Asking {
-                self.set_away(slot, agent_id, Away::No);
+                self.set_away(&mut slot, agent_id, Away::No);
             }
             slot.show(activity, &*self.clock);
         }
     }
 
     fn set_waits(&self, agent_id: &AgentId, waits: bool) {
-        if let Some(slot) = self.lock().get_mut(agent_id) {
-            self.set_away(slot, agent_id, if waits { Away::Model } else { Away::No });
+        if let Some(mut slot) = self.lock().get_mut(agent_id) {
+            self.set_away(&mut slot, agent_id, if waits { Away::Model } else { Away::No });
         }
     }
 
@@ -604,16 +511,16 @@ impl ActivityPort for Directory {
     }
 
     fn begin_read(&self, agent_id: &AgentId) -> u64 {
-        self.lock().get_mut(agent_id).map_or(0, |slot| slot.wake.begin_read())
+        self.lock().get_mut(agent_id).map_or(0, |mut slot| slot.wake.begin_read())
     }
 
     fn try_rest(&self, agent_id: &AgentId, seen: u64) -> bool {
         let mut slots = self.lock();
-        let Some(slot) = slots.get_mut(agent_id) else { return true };
+        let Some(mut slot) = slots.get_mut(agent_id) else { return true };
         let may_rest = slot.wake.is_answered(seen);
         if may_rest {
             // A cancelled turn may have ended in a wait.
-            self.set_away(slot, agent_id, Away::No);
+            self.set_away(&mut slot, agent_id, Away::No);
             slot.show(Activity::Idle, &*self.clock);
             if self.places().waiting() > 0
                 && let Some(actor) = slot.wake.actor()
@@ -627,11 +534,11 @@ impl ActivityPort for Directory {
 
     fn try_sleep(&self, agent_id: &AgentId, seen: u64) -> bool {
         let mut slots = self.lock();
-        let Some(slot) = slots.get_mut(agent_id) else { return true };
+        let Some(mut slot) = slots.get_mut(agent_id) else { return true };
         let sleeps = slot.wake.sleep(seen);
         if sleeps {
             slot.activity = Activity::Asleep;
-            self.forget_away(slot);
+            self.forget_away(&mut slot);
             self.leave(agent_id);
         }
         sleeps

@@ -21,6 +21,7 @@ mod root;
 mod schedules;
 mod signal_router;
 mod signals;
+mod slots;
 mod supervisor;
 mod team_msg;
 #[cfg(any(test, feature = "testing"))]
@@ -34,11 +35,12 @@ mod watches;
 mod world;
 
 pub use boot::{Boot, boot, has_run};
-pub use directory::{AgentCard, Directory};
+pub use directory::Directory;
 pub use ghost_agent::turn::OperatorCall;
 pub use health::HealthProblem;
 pub use loops::{LoopDown, Loops};
 pub use reconcile::Reconciled;
+pub use slots::AgentCard;
 pub use world::World;
 
 #[cfg(test)]

@@ -399,10 +399,10 @@ where
 pub(crate) fn population(control: &Control) -> (BTreeMap<AgentStatus, u64>, BTreeMap<Activity, u64>) {
     let (mut statuses, mut activities) = (BTreeMap::new(), BTreeMap::new());
     // Droids come and go; `ghostctl droid list` counts them.
-    for (status, activity) in control.world.directory().states() {
-        *statuses.entry(status).or_default() += 1;
+    for ((status, activity), count) in control.world.directory().population() {
+        *statuses.entry(status).or_default() += count;
         if status == AgentStatus::Running {
-            *activities.entry(activity).or_default() += 1;
+            *activities.entry(activity).or_default() += count;
         }
     }
     (statuses, activities)

@@ -1,0 +1,280 @@
+//! The directory's entries: one small record for each agent, and how many agents have each status and activity.
+//! The counts change with the entries, so that reading them costs the same for any number of agents.
+//!
+//! No entry may change but through [`Slots`], which counts it.
+
+use std::collections::BTreeMap;
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+
+use ghost_agent::AgentMsg;
+use ghost_domain::time::Clock;
+use ghost_domain::{Activity, AgentId, AgentKind, AgentStatus, Desired, Timestamp};
+use ractor::ActorRef;
+use serde::{Deserialize, Serialize};
+
+use crate::wake_slot::WakeSlot;
+
+/// The fields of an agent that lists and lookups show. Read from memory.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AgentCard {
+    /// Id of the agent.
+    pub agent_id: AgentId,
+    /// Name of the archetype that it was made from.
+    pub archetype: Arc<str>,
+    /// The name for people; the id if the agent has no other.
+    pub name: Arc<str>,
+    /// Name of its team; `None` if it has none.
+    pub team: Option<Arc<str>>,
+    /// Whether `world-config.yaml` declares the agent or it was created at run time.
+    pub kind: AgentKind,
+    /// Its state in supervision.
+    pub status: AgentStatus,
+    /// Why it is stopped or failed.
+    pub status_reason: Option<Arc<str>>,
+    /// The agent's current activity.
+    pub activity: Activity,
+    /// Number of restarts after a crash, since it was created.
+    pub restarts: u32,
+    /// Distinguishes successive agents with this id. It grows with each new one.
+    pub incarnation: u32,
+    /// When it was created.
+    pub created_at: Timestamp,
+}
+
+/// One agent in the directory. Kept small, because a sleeping agent costs only this.
+pub(crate) struct Slot {
+    pub(crate) archetype: Arc<str>,
+    /// `None` if the name is the id.
+    pub(crate) name: Option<Arc<str>>,
+    pub(crate) team: Option<Arc<str>>,
+    pub(crate) reason: Option<Arc<str>>,
+    pub(crate) wake: WakeSlot<Box<ActorRef<AgentMsg>>>,
+    pub(crate) created_at: Timestamp,
+    pub(crate) idle_since: Timestamp,
+    pub(crate) restarts: u32,
+    pub(crate) incarnation: u32,
+    pub(crate) kind: AgentKind,
+    pub(crate) desired: Desired,
+    pub(crate) status: AgentStatus,
+    pub(crate) activity: Activity,
+    /// Whether it works without a place, and why.
+    pub(crate) away: Away,
+}
+
+/// Why an agent that is awake holds no place.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Away {
+    /// It holds one.
+    No,
+    /// It waits for another agent's answer. That one may need the place.
+    Answer,
+    /// It waits for a model or a budget.
+    Model,
+}
+
+impl Slot {
+    pub(crate) fn show(&mut self, activity: Activity, clock: &dyn Clock) {
+        if activity == Activity::Idle && self.activity != Activity::Idle {
+            self.idle_since = clock.steady();
+        }
+        self.activity = activity;
+    }
+
+    /// Whether the agent may take turns.
+    pub(crate) fn runs(&self) -> bool {
+        self.desired == Desired::Running && self.status == AgentStatus::Running
+    }
+
+    pub(crate) fn card(&self, agent_id: &AgentId) -> AgentCard {
+        AgentCard {
+            agent_id: agent_id.clone(),
+            archetype: Arc::clone(&self.archetype),
+            name: self.name.clone().unwrap_or_else(|| agent_id.shared()),
+            team: self.team.clone(),
+            kind: self.kind,
+            status: self.status,
+            status_reason: self.reason.clone(),
+            activity: self.activity,
+            restarts: self.restarts,
+            incarnation: self.incarnation,
+            created_at: self.created_at,
+        }
+    }
+}
+
+/// Number of agents that are no droids, by status and activity. No number is 0.
+pub(crate) type Population = BTreeMap<(AgentStatus, Activity), u64>;
+
+/// All entries, and their counts.
+#[derive(Default)]
+pub(crate) struct Slots {
+    by_id: BTreeMap<AgentId, Slot>,
+    population: Population,
+}
+
+impl Slots {
+    /// An entry that can be changed. It is counted anew when the caller lets it go.
+    pub(crate) fn get_mut(&mut self, agent_id: &AgentId) -> Option<SlotMut<'_>> {
+        let slot = self.by_id.get_mut(agent_id)?;
+        Some(SlotMut { counted: counted(slot), slot, population: &mut self.population })
+    }
+
+    /// Adds an entry. The caller knows that the id has none.
+    pub(crate) fn insert(&mut self, agent_id: AgentId, slot: Slot) {
+        let new = counted(&slot);
+        let old = self.by_id.insert(agent_id, slot);
+        recount(&mut self.population, old.as_ref().and_then(counted), new);
+    }
+
+    /// Removes an entry.
+    pub(crate) fn remove(&mut self, agent_id: &AgentId) -> Option<Slot> {
+        let slot = self.by_id.remove(agent_id)?;
+        recount(&mut self.population, counted(&slot), None);
+        Some(slot)
+    }
+
+    /// How many agents have each status and activity.
+    pub(crate) fn population(&self) -> &Population {
+        &self.population
+    }
+}
+
+/// Entries can be read as the map that they are.
+impl Deref for Slots {
+    type Target = BTreeMap<AgentId, Slot>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.by_id
+    }
+}
+
+/// An entry under change.
+pub(crate) struct SlotMut<'a> {
+    slot: &'a mut Slot,
+    population: &'a mut Population,
+    counted: Counted,
+}
+
+impl Deref for SlotMut<'_> {
+    type Target = Slot;
+
+    fn deref(&self) -> &Slot {
+        self.slot
+    }
+}
+
+impl DerefMut for SlotMut<'_> {
+    fn deref_mut(&mut self) -> &mut Slot {
+        self.slot
+    }
+}
+
+impl Drop for SlotMut<'_> {
+    fn drop(&mut self) {
+        recount(self.population, self.counted, counted(self.slot));
+    }
+}
+
+/// Where an entry counts. `None`: nowhere.
+type Counted = Option<(AgentStatus, Activity)>;
+
+/// Droids come and go, and are counted by the store.
+fn counted(slot: &Slot) -> Counted {
+    (slot.kind != AgentKind::Droid).then_some((slot.status, slot.activity))
+}
+
+fn recount(population: &mut Population, before: Counted, after: Counted) {
+    if before == after {
+        return;
+    }
+    if let Some(count) = after {
+        *population.entry(count).or_default() += 1;
+    }
+    if let Some(before) = before
+        && let Some(count) = population.get_mut(&before)
+    {
+        *count = count.saturating_sub(1);
+        if *count == 0 {
+            population.remove(&before);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn slot(kind: AgentKind, status: AgentStatus) -> Slot {
+        Slot {
+            archetype: "worker".into(),
+            name: None,
+            team: None,
+            reason: None,
+            wake: WakeSlot::default(),
+            created_at: Timestamp::default(),
+            idle_since: Timestamp::default(),
+            restarts: 0,
+            incarnation: 1,
+            kind,
+            desired: Desired::Running,
+            status,
+            activity: Activity::Asleep,
+            away: Away::No,
+        }
+    }
+
+    /// What an entry goes through.
+    #[derive(Clone, Debug)]
+    enum Step {
+        Insert(AgentKind, AgentStatus),
+        Kind(AgentKind),
+        Status(AgentStatus),
+        Activity(Activity),
+        Remove,
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        let kind = || prop::sample::select(vec![AgentKind::Persistent, AgentKind::Dynamic, AgentKind::Droid]);
+        let status = || prop::sample::select(vec![AgentStatus::Running, AgentStatus::Stopping, AgentStatus::Failed]);
+        let activity = prop::sample::select(vec![Activity::Asleep, Activity::Idle, Activity::Thinking]);
+        prop_oneof![
+            (kind(), status()).prop_map(|(kind, status)| Step::Insert(kind, status)),
+            kind().prop_map(Step::Kind),
+            status().prop_map(Step::Status),
+            activity.prop_map(Step::Activity),
+            Just(Step::Remove),
+        ]
+    }
+
+    proptest! {
+        /// What `status` and the metrics say is what a count of every agent says, after any change.
+        #[test]
+        fn the_counts_are_those_of_the_entries(steps in prop::collection::vec((0u8..4, step()), 0..60)) {
+            let mut slots = Slots::default();
+            for (n, step) in steps {
+                let agent_id: AgentId = format!("a{n}").parse().unwrap();
+                match step {
+                    Step::Insert(kind, status) => slots.insert(agent_id, slot(kind, status)),
+                    Step::Remove => drop(slots.remove(&agent_id)),
+                    change => {
+                        if let Some(mut slot) = slots.get_mut(&agent_id) {
+                            match change {
+                                Step::Kind(kind) => slot.kind = kind,
+                                Step::Status(status) => slot.status = status,
+                                Step::Activity(activity) => slot.activity = activity,
+                                Step::Insert(..) | Step::Remove => unreachable!("handled above"),
+                            }
+                        }
+                    }
+                }
+                let mut recounted = Population::new();
+                for slot in slots.values().filter(|slot| slot.kind != AgentKind::Droid) {
+                    *recounted.entry((slot.status, slot.activity)).or_default() += 1;
+                }
+                prop_assert_eq!(slots.population(), &recounted);
+            }
+        }
+    }
+}
