@@ -52,13 +52,9 @@ fn assert_nothing_is_lost(test_env: &TestEnvironment, world: &Path) {
 }
 
 fn sql(data: &Path, statement: &'static str) {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(async {
-        let options = sqlx::sqlite::SqliteConnectOptions::new().filename(data.join("ghost.db"));
-        let pool = sqlx::sqlite::SqlitePoolOptions::new().connect_with(options).await.unwrap();
-        sqlx::query(statement).execute(&pool).await.unwrap();
-        pool.close().await;
-    });
+    let database = rusqlite::Connection::open(data.join("ghost.db")).unwrap();
+    database.execute(statement, []).unwrap();
+    database.close().unwrap();
 }
 
 #[test]

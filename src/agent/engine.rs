@@ -200,7 +200,7 @@ impl Engine {
     /// If the store cannot be read.
     pub async fn skills_held(&self, agent_id: &AgentId) -> Result<Vec<HeldSkill>, Refusal> {
         let id = agent_id.clone();
-        self.services.store.read(move |r| Box::pin(async move { Ok::<_, Refusal>(r.skills_held(&id).await?) })).await
+        self.services.store.read(move |r| Ok::<_, Refusal>(r.skills_held(&id)?)).await
     }
 
     /// The agent's spec and tools for a turn with this channel context and these skills. The tools of the outside

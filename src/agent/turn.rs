@@ -108,11 +108,7 @@ pub async fn work(engine: &Arc<Engine>, agent_id: &AgentId, session: &Arc<AgentS
             }
         };
         let (ctx, id) = (engine.services.ctx.clone(), agent_id.clone());
-        let taken = engine
-            .services
-            .store
-            .write(move |w| Box::pin(async move { turns::take(w, &ctx, &id, seen).await }))
-            .await?;
+        let taken = engine.services.store.write(move |w| turns::take(w, &ctx, &id, seen)).await?;
         let Some(taken) = taken else { return Ok(()) };
         let turn_id = taken.turn.turn_id;
         session.set(Some(turn_id));
@@ -141,11 +137,7 @@ pub async fn work(engine: &Arc<Engine>, agent_id: &AgentId, session: &Arc<AgentS
 /// Records that the agent cannot run under the current plan.
 async fn cannot_run(engine: &Arc<Engine>, agent_id: &AgentId, why: Refusal) -> Result<(), Refusal> {
     let (ctx, agent_id) = (engine.services.ctx.clone(), agent_id.clone());
-    engine
-        .services
-        .store
-        .write(move |w| Box::pin(async move { agents::cannot_run(w, &ctx, &agent_id, &why).await }))
-        .await
+    engine.services.store.write(move |w| agents::cannot_run(w, &ctx, &agent_id, &why)).await
 }
 
 /// Writes the event that the agent has reached its limit of turns per minute. The next turn takes
@@ -154,31 +146,21 @@ async fn report_turn_limit(engine: &Arc<Engine>, agent_id: &AgentId) -> Result<(
     let (ctx, agent_id) = (engine.services.ctx.clone(), agent_id.clone());
     let payload = json!({ "limit": "agent_turns_per_minute", "value": ctx.limits().agent_turns_per_minute });
     let event = NewEvent::new(EventKind::LimitReached, payload).agent(&agent_id);
-    engine.services.store.write(move |w| Box::pin(async move { ctx.emit(w, event).await })).await
+    engine.services.store.write(move |w| ctx.emit(w, event)).await
 }
 
 /// Ends a turn that failed for good: its mail is held (see [`turns::fail`]). If the store is unavailable, the write is
 /// retried.
 async fn fail(engine: &Arc<Engine>, turn_id: TurnId, refusal: Refusal) -> Result<(), Refusal> {
     let ctx = engine.services.ctx.clone();
-    let failed = retry_write::write_with_retry(
-        engine,
-        turn_id,
-        move |w| Box::pin(async move { turns::fail(w, &ctx, turn_id, refusal).await }),
-        drop,
-    );
+    let failed = retry_write::write_with_retry(engine, turn_id, move |w| turns::fail(w, &ctx, turn_id, refusal), drop);
     ended(failed.await)
 }
 
 /// Ends a turn. If the store is unavailable, the write is retried.
 async fn end(engine: &Arc<Engine>, turn_id: TurnId, ending: Ending) -> Result<(), Refusal> {
     let ctx = engine.services.ctx.clone();
-    let finish = retry_write::write_with_retry(
-        engine,
-        turn_id,
-        move |w| Box::pin(async move { turns::finish(w, &ctx, turn_id, ending).await }),
-        drop,
-    );
+    let finish = retry_write::write_with_retry(engine, turn_id, move |w| turns::finish(w, &ctx, turn_id, ending), drop);
     ended(finish.await)
 }
 
@@ -325,9 +307,7 @@ impl Runner {
     async fn fail(&mut self, refusal: Refusal) -> Result<(), Refusal> {
         self.flush().await?;
         let (ctx, turn_id) = (self.engine.services.ctx.clone(), self.turn.turn_id);
-        let ended = self
-            .write_with_retry(move |w| Box::pin(async move { turns::fail(w, &ctx, turn_id, refusal).await }))
-            .await?;
+        let ended = self.write_with_retry(move |w| turns::fail(w, &ctx, turn_id, refusal)).await?;
         self.turn = ended;
         Ok(())
     }

@@ -26,7 +26,7 @@ pub fn acting_agent(as_agent: Option<&str>) -> Result<Option<AgentId>, Refusal> 
 /// # Errors
 /// If the agent does not exist, is a droid that has ended, or does not have `tool`. `tool` is the canonical name of the tool with
 /// which the agent itself would do the same.
-pub async fn author(
+pub fn author(
     r: &mut dyn Reads,
     plan: &Plan,
     operator: Party,
@@ -36,22 +36,22 @@ pub async fn author(
     let Some(agent_id) = as_agent else {
         return Ok(Author { by: operator, viewer: Viewer::Everything, through: None });
     };
-    let agent = mail::agent_for_operator(r, |agent| plan.may_run(agent), agent_id).await?;
-    droids::may_act(r, &agent).await?;
+    let agent = mail::agent_for_operator(r, |agent| plan.may_run(agent), agent_id)?;
+    droids::may_act(r, &agent)?;
     let groups = groups_if_granted(plan, &agent, tool)?;
     let viewer = Viewer::Agent { agent_id: agent.agent_id.clone(), archetype: agent.archetype, groups };
     Ok(Author { by: Party::Agent(agent.agent_id), viewer, through: Some(operator) })
 }
 
 /// The author of a chat message, under the same rules as [`author`].
-pub async fn speaker(
+pub fn speaker(
     r: &mut dyn Reads,
     plan: &Plan,
     operator: Party,
     as_agent: Option<&AgentId>,
     tool: &str,
 ) -> Result<Speaker, Refusal> {
-    let author = author(r, plan, operator, as_agent, tool).await?;
+    let author = author(r, plan, operator, as_agent, tool)?;
     Ok(Speaker { party: author.by, via: author.through })
 }
 

@@ -97,10 +97,7 @@ impl TestControl {
             last_seq: 0,
             created_at: self.world.ctx().now(),
         };
-        let write = self
-            .world
-            .store()
-            .write(move |w| Box::pin(async move { Ok::<_, Refusal>(w.chat_channel_put(&channel).await?) }));
+        let write = self.world.store().write(move |w| Ok::<_, Refusal>(w.chat_channel_put(&channel)?));
         write.await.unwrap();
     }
 
@@ -110,13 +107,13 @@ impl TestControl {
         event.agent_id = agent.map(|agent| agent.parse().unwrap());
         event.channel = channel.map(str::to_owned);
         let ctx = self.world.ctx().clone();
-        self.world.store().write(move |w| Box::pin(async move { ctx.emit(w, event).await })).await.unwrap();
+        self.world.store().write(move |w| ctx.emit(w, event)).await.unwrap();
     }
 
     /// Writes an event with this payload.
     pub(crate) async fn emit_with(&self, kind: EventKind, payload: serde_json::Value) {
         let (ctx, event) = (self.world.ctx().clone(), NewEvent::new(kind, payload));
-        self.world.store().write(move |w| Box::pin(async move { ctx.emit(w, event).await })).await.unwrap();
+        self.world.store().write(move |w| ctx.emit(w, event)).await.unwrap();
     }
 
     /// Writes `count` events.

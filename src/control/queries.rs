@@ -54,9 +54,7 @@ pub async fn schedules(
         _ => Some(None),
     };
     let after: Option<SchedulePlace> = after.map(|position| position.ok_or_else(|| bad_cursor(cursor))).transpose()?;
-    let read = world
-        .store()
-        .read(move |r| Box::pin(async move { r.schedule_list(agent_id.as_ref(), kind, after.as_ref()).await }));
+    let read = world.store().read(move |r| r.schedule_list(agent_id.as_ref(), kind, after.as_ref()));
     let rows: Vec<Schedule> = read.await.map_err(refused)?;
     let position = |row: &Schedule| format!("{}\u{1}{}\u{1}{}", row.agent_id, row.kind.as_str(), row.name);
     Ok(Page::cut(rows, limit, position))
@@ -70,8 +68,7 @@ pub async fn approvals(
     limit: usize,
 ) -> Result<Page<Approval>> {
     let after = after.map(|position| (position.at, ApprovalId(position.id)));
-    let read =
-        world.store().read(move |r| Box::pin(async move { r.approval_list(&filter, after, one_more(limit)).await }));
+    let read = world.store().read(move |r| r.approval_list(&filter, after, one_more(limit)));
     let rows: Vec<Approval> = read.await.map_err(refused)?;
     Ok(Page::cut(rows, limit, |row| Position { at: row.requested_at, id: row.approval_id.0 }.cursor()))
 }
@@ -85,9 +82,7 @@ pub async fn dead_letters(
     limit: usize,
 ) -> Result<Page<DeadLetter>> {
     let after = after.map(|position| (position.at, DeadLetterId(position.id)));
-    let read = world.store().read(move |r| {
-        Box::pin(async move { r.dead_letter_list(agent_id.as_ref(), status, after, one_more(limit)).await })
-    });
+    let read = world.store().read(move |r| r.dead_letter_list(agent_id.as_ref(), status, after, one_more(limit)));
     let rows: Vec<DeadLetter> = read.await.map_err(refused)?;
     Ok(Page::cut(rows, limit, |row| Position { at: row.created_at, id: row.dead_letter_id.0 }.cursor()))
 }
@@ -97,18 +92,14 @@ pub async fn dead_letter(world: &World, id: DeadLetterId) -> Result<(DeadLetter,
     world
         .store()
         .read(move |r| {
-            Box::pin(async move {
-                let Some(letter) = r.dead_letter_get(id).await? else {
-                    return Err(
-                        Refusal::not_found("dead letter", &id.to_string(), None).hint("see `ghostctl dead list`")
-                    );
-                };
-                let mut envelopes = Vec::with_capacity(letter.messages.len());
-                for message_id in &letter.messages {
-                    envelopes.extend(r.message_get(*message_id).await?);
-                }
-                Ok((letter, envelopes))
-            })
+            let Some(letter) = r.dead_letter_get(id)? else {
+                return Err(Refusal::not_found("dead letter", &id.to_string(), None).hint("see `ghostctl dead list`"));
+            };
+            let mut envelopes = Vec::with_capacity(letter.messages.len());
+            for message_id in &letter.messages {
+                envelopes.extend(r.message_get(*message_id)?);
+            }
+            Ok((letter, envelopes))
         })
         .await
 }
@@ -131,15 +122,14 @@ pub async fn task_page(
         None => return Err(bad_cursor(cursor)),
     };
     let filter = TaskFilter { owner, status, after, limit: one_more(limit), ..TaskFilter::default() };
-    let rows: Vec<Task> =
-        world.store().read(move |r| Box::pin(async move { r.task_list(&filter).await })).await.map_err(refused)?;
+    let rows: Vec<Task> = world.store().read(move |r| r.task_list(&filter)).await.map_err(refused)?;
     let position = |row: &Task| Position { at: row.created_at, id: row.task_id.0 };
     Ok(Page::cut(rows, limit, |row| format!("{}/{}", row.priority, position(row).cursor())))
 }
 
 /// A task with its history.
 pub async fn task(world: &World, task_id: TaskId) -> Result<tasks::TaskWithHistory> {
-    world.store().read(move |r| Box::pin(async move { tasks::get_with_history(r, task_id).await })).await
+    world.store().read(move |r| tasks::get_with_history(r, task_id)).await
 }
 
 /// Ledger rows of tool calls, newest first.
@@ -151,27 +141,22 @@ pub async fn ledger(
 ) -> Result<Page<LedgerRow>> {
     let after = after.map(|position| (position.at, CallId(position.id)));
     let filter = LedgerFilter { after, limit: one_more(limit), ..filter };
-    let rows: Vec<LedgerRow> =
-        world.store().read(move |r| Box::pin(async move { r.call_list(&filter).await })).await.map_err(refused)?;
+    let rows: Vec<LedgerRow> = world.store().read(move |r| r.call_list(&filter)).await.map_err(refused)?;
     Ok(Page::cut(rows, limit, |row| Position { at: row.started_at, id: row.call_id.0 }.cursor()))
 }
 
 /// The call of an operator's turn, which has exactly one.
 pub async fn call_of_turn(world: &World, turn_id: TurnId) -> Result<Option<LedgerRow>> {
     let filter = LedgerFilter { turn_id: Some(turn_id), limit: 1, ..LedgerFilter::default() };
-    let rows: Vec<LedgerRow> =
-        world.store().read(move |r| Box::pin(async move { r.call_list(&filter).await })).await.map_err(refused)?;
+    let rows: Vec<LedgerRow> = world.store().read(move |r| r.call_list(&filter)).await.map_err(refused)?;
     Ok(rows.into_iter().next())
 }
 
 /// The stored answer of a request.
 pub async fn stored_answer(world: &World, key: &RequestKey) -> Result<Option<String>> {
     let (principal, request_id) = (key.principal.clone(), key.request_id.clone());
-    let stored: Option<StoredAnswer> = world
-        .store()
-        .read(move |r| Box::pin(async move { r.request_get(&principal, &request_id).await }))
-        .await
-        .map_err(refused)?;
+    let stored: Option<StoredAnswer> =
+        world.store().read(move |r| r.request_get(&principal, &request_id)).await.map_err(refused)?;
     Ok(stored.map(|stored| stored.answer))
 }
 
@@ -191,48 +176,46 @@ mod tests {
 
         let test = crate::fixture::TestControl::new().await;
         let write = test.world.store().write(|w| {
-            Box::pin(async move {
-                for n in 1..=1_700 {
-                    let schedule = Schedule {
-                        schedule_id: ScheduleId(Uuid::from_u128(n)),
-                        kind: ScheduleKind::Timer,
-                        agent_id: "ada".parse()?,
-                        name: format!("{n}"),
-                        when: When::At { at: Timestamp(9) },
-                        message: String::new(),
-                        missed: Missed::Skip,
-                        mode: JobMode::default(),
-                        enabled: true,
-                        root_id: RootId(Uuid::nil()),
-                        hop: 0,
-                        conversation_id: None,
-                        next_at: None,
-                        last_at: None,
-                        last_status: None,
-                        runs: 0,
-                        creator: Party::System,
-                        created_at: Timestamp(0),
-                    };
-                    w.schedule_put(&schedule).await?;
-                    let conversation = Conversation {
-                        conversation_id: ConversationId(Uuid::from_u128(n)),
-                        adapter: "control".into(),
-                        thread: format!("{n}"),
-                        owner: "ada".parse()?,
-                        party: Party::System,
-                        last_seq: 0,
-                        created_at: Timestamp(0),
-                        updated_at: Timestamp(5),
-                        heard: 0,
-                        heard_at: None,
-                        reacted: None,
-                        passed_on: Vec::new(),
-                        ended_at: None,
-                    };
-                    w.conversation_put(&conversation).await?;
-                }
-                Ok::<_, Refusal>(())
-            })
+            for n in 1..=1_700 {
+                let schedule = Schedule {
+                    schedule_id: ScheduleId(Uuid::from_u128(n)),
+                    kind: ScheduleKind::Timer,
+                    agent_id: "ada".parse()?,
+                    name: format!("{n}"),
+                    when: When::At { at: Timestamp(9) },
+                    message: String::new(),
+                    missed: Missed::Skip,
+                    mode: JobMode::default(),
+                    enabled: true,
+                    root_id: RootId(Uuid::nil()),
+                    hop: 0,
+                    conversation_id: None,
+                    next_at: None,
+                    last_at: None,
+                    last_status: None,
+                    runs: 0,
+                    creator: Party::System,
+                    created_at: Timestamp(0),
+                };
+                w.schedule_put(&schedule)?;
+                let conversation = Conversation {
+                    conversation_id: ConversationId(Uuid::from_u128(n)),
+                    adapter: "control".into(),
+                    thread: format!("{n}"),
+                    owner: "ada".parse()?,
+                    party: Party::System,
+                    last_seq: 0,
+                    created_at: Timestamp(0),
+                    updated_at: Timestamp(5),
+                    heard: 0,
+                    heard_at: None,
+                    reacted: None,
+                    passed_on: Vec::new(),
+                    ended_at: None,
+                };
+                w.conversation_put(&conversation)?;
+            }
+            Ok::<_, Refusal>(())
         });
         write.await.unwrap();
         let (mut names, mut cursor) = (Vec::new(), String::new());
@@ -272,43 +255,41 @@ mod tests {
         const ROWS: u128 = 1_700;
         let test = crate::fixture::TestControl::new().await;
         let write = test.world.store().write(|w| {
-            Box::pin(async move {
-                for n in 1..=ROWS {
-                    let letter = DeadLetter {
-                        dead_letter_id: DeadLetterId(Uuid::from_u128(n)),
-                        agent_id: "ada".parse()?,
-                        turn_id: TurnId(Uuid::from_u128(n)),
-                        messages: Vec::new(),
-                        reason: "test".into(),
-                        crashes: 3,
-                        status: DeadLetterStatus::Held,
-                        created_at: Timestamp(5),
-                        resolved_at: None,
-                    };
-                    w.dead_letter_put(&letter).await?;
-                    let task = Task {
-                        task_id: TaskId(Uuid::from_u128(n)),
-                        title: "test".into(),
-                        description: String::new(),
-                        owner: "ada".parse()?,
-                        creator: Party::System,
-                        status: TaskStatus::Done,
-                        priority: if n > 900 { 1 } else { 0 },
-                        depends_on: Vec::new(),
-                        parent_id: None,
-                        due_at: None,
-                        result: None,
-                        root_id: RootId(Uuid::nil()),
-                        conversation_id: None,
-                        created_at: Timestamp(5),
-                        updated_at: Timestamp(5),
-                    };
-                    w.task_put(&task).await?;
-                    w.budget_put(&Budget::open(Scope::Root(RootId(Uuid::from_u128(n))), Timestamp(0))).await?;
-                }
-                w.budget_put(&Budget::open(Scope::World.daily().unwrap(), Timestamp(0))).await?;
-                Ok::<_, Refusal>(())
-            })
+            for n in 1..=ROWS {
+                let letter = DeadLetter {
+                    dead_letter_id: DeadLetterId(Uuid::from_u128(n)),
+                    agent_id: "ada".parse()?,
+                    turn_id: TurnId(Uuid::from_u128(n)),
+                    messages: Vec::new(),
+                    reason: "test".into(),
+                    crashes: 3,
+                    status: DeadLetterStatus::Held,
+                    created_at: Timestamp(5),
+                    resolved_at: None,
+                };
+                w.dead_letter_put(&letter)?;
+                let task = Task {
+                    task_id: TaskId(Uuid::from_u128(n)),
+                    title: "test".into(),
+                    description: String::new(),
+                    owner: "ada".parse()?,
+                    creator: Party::System,
+                    status: TaskStatus::Done,
+                    priority: if n > 900 { 1 } else { 0 },
+                    depends_on: Vec::new(),
+                    parent_id: None,
+                    due_at: None,
+                    result: None,
+                    root_id: RootId(Uuid::nil()),
+                    conversation_id: None,
+                    created_at: Timestamp(5),
+                    updated_at: Timestamp(5),
+                };
+                w.task_put(&task)?;
+                w.budget_put(&Budget::open(Scope::Root(RootId(Uuid::from_u128(n))), Timestamp(0)))?;
+            }
+            w.budget_put(&Budget::open(Scope::World.daily().unwrap(), Timestamp(0)))?;
+            Ok::<_, Refusal>(())
         });
         write.await.unwrap();
         let (mut letters, mut cursor) = (Vec::new(), String::new());

@@ -95,8 +95,7 @@ pub(crate) async fn open(control: &Control, request: StreamRequest) -> Result<St
     // Channels are never deleted, so an unknown channel was never created.
     if let Some(channel) = filter.channel.as_deref() {
         let channel: ChannelName = input::parsed("channel", channel)?;
-        let found: Result<_, Refusal> =
-            world.store().read(move |r| Box::pin(async move { channel_named(r, &channel).await })).await;
+        let found: Result<_, Refusal> = world.store().read(move |r| channel_named(r, &channel)).await;
         found.map_err(|refusal| match refusal.code {
             Code::NotFound => refusal.details(json!({ "field": "channel" })),
             _ => refusal,

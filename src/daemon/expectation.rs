@@ -57,13 +57,11 @@ pub(crate) async fn budgets(
 ) -> Result<Vec<(String, Option<u64>, Option<Money>)>, Refusal> {
     let scopes = [Some(Scope::World), Scope::World.daily(), root_id.map(Scope::Root)];
     let read = store.read_latest(move |r| {
-        Box::pin(async move {
-            let mut found = Vec::new();
-            for scope in scopes.into_iter().flatten() {
-                found.extend(r.budget_get(&scope).await?);
-            }
-            Ok::<_, Refusal>(found)
-        })
+        let mut found = Vec::new();
+        for scope in scopes.into_iter().flatten() {
+            found.extend(r.budget_get(&scope)?);
+        }
+        Ok::<_, Refusal>(found)
     });
     let mut held = Vec::new();
     let mut root_is_open = false;

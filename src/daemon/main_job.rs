@@ -96,9 +96,7 @@ async fn follow(
             }
             if event.kind == EventKind::JobFinished {
                 let job_id = job.job_id.clone();
-                let read = world
-                    .store()
-                    .read_latest(move |r| Box::pin(async move { Ok::<_, Refusal>(r.job_get(&job_id).await?) }));
+                let read = world.store().read_latest(move |r| Ok::<_, Refusal>(r.job_get(&job_id)?));
                 if let Some(job) = read.await? {
                     show_end(world, &job, terminal, workspace).await;
                 }
@@ -125,18 +123,16 @@ async fn parts(world: &World, job: &Job) -> Result<(usize, usize), Refusal> {
     let Some(task_id) = job.task_id else { return Ok((0, 0)) };
     let mut filter = TaskFilter { parent_id: Some(task_id), limit: PAGE_MAX, ..TaskFilter::default() };
     let read = world.store().read(move |r| {
-        Box::pin(async move {
-            let (mut ended, mut all) = (0, 0);
-            loop {
-                let page = r.task_list(&filter).await?;
-                let Some(last) = page.last() else { return Ok((ended, all)) };
-                filter.after = Some((last.priority, last.created_at, last.task_id));
-                for task in page.iter().filter(|task| task.status != TaskStatus::Cancelled) {
-                    all += 1;
-                    ended += usize::from(task.status.is_terminal());
-                }
+        let (mut ended, mut all) = (0, 0);
+        loop {
+            let page = r.task_list(&filter)?;
+            let Some(last) = page.last() else { return Ok((ended, all)) };
+            filter.after = Some((last.priority, last.created_at, last.task_id));
+            for task in page.iter().filter(|task| task.status != TaskStatus::Cancelled) {
+                all += 1;
+                ended += usize::from(task.status.is_terminal());
             }
-        })
+        }
     });
     read.await
 }
@@ -151,6 +147,6 @@ fn is_free(world: &World) -> bool {
 /// The cost of a job so far.
 async fn spent(world: &World, job: &Job) -> Result<Spending, Refusal> {
     let filter = UsageFilter { root_id: Some(job.root_id), ..UsageFilter::default() };
-    let sums = world.store().read(move |r| Box::pin(async move { budgets::usage(r, &filter).await })).await?;
+    let sums = world.store().read(move |r| budgets::usage(r, &filter)).await?;
     Ok(Spending::of(&sums))
 }

@@ -45,8 +45,7 @@ pub async fn read_all(plan: &LlmPlan) -> Result<BTreeMap<String, Recording>, Unb
 pub async fn go_on(store: &Store, providers: &Providers) -> Result<(), Refusal> {
     for (name, recorded) in providers.recorded() {
         let filter = UsageFilter { provider: Some(name.to_owned()), ..UsageFilter::default() };
-        let sums: Result<_, Refusal> =
-            store.read(move |r| Box::pin(async move { Ok(r.usage_sum(&filter).await?) })).await;
+        let sums: Result<_, Refusal> = store.read(move |r| Ok(r.usage_sum(&filter)?)).await;
         let mut given: BTreeMap<AgentId, u64> = BTreeMap::new();
         for sum in sums? {
             // A usage row with an estimate belongs to an answer that was lost in a crash. That call
@@ -98,18 +97,18 @@ async fn read(data_dir: &Path) -> Result<Recording, Refusal> {
     }
     let file = data_dir.join(database::FILE);
     let store = open_store(&file, SqliteOptions::default()).await?;
-    let recording = store.read(|r| Box::pin(answers(r))).await;
+    let recording = store.read(|r| answers(r)).await;
     store.close().await;
     recording
 }
 
 /// The answers in the journals, by agent, oldest first.
-async fn answers(r: &mut dyn Reads) -> Result<Recording, Refusal> {
+fn answers(r: &mut dyn Reads) -> Result<Recording, Refusal> {
     // Ordered by time and id: the turns of an agent are serial, and ids grow with time.
     let mut turns = BTreeMap::new();
     let mut after = None;
     loop {
-        let page = r.turn_list(&TurnFilter { after, limit: PAGE, ..TurnFilter::default() }).await?;
+        let page = r.turn_list(&TurnFilter { after, limit: PAGE, ..TurnFilter::default() })?;
         let full = page.len() >= PAGE as usize;
         after = page.last().map(|turn| (turn.started_at, turn.turn_id));
         turns.extend(page.into_iter().map(|turn| ((turn.started_at, turn.turn_id), turn.agent_id)));
@@ -119,7 +118,7 @@ async fn answers(r: &mut dyn Reads) -> Result<Recording, Refusal> {
     }
     let mut recording = Recording::default();
     for ((_, turn_id), agent_id) in turns {
-        let answered = r.journal_of(turn_id).await?.into_iter().filter_map(|row| match row.step {
+        let answered = r.journal_of(turn_id)?.into_iter().filter_map(|row| match row.step {
             Step::ModelAnswered { model, blocks, usage, stop } => Some(RecordedAnswer { model, blocks, usage, stop }),
             _ => None,
         });

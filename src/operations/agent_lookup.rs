@@ -19,19 +19,19 @@ const LIST: &str = "list the agents to see which there are";
 ///
 /// # Errors
 /// `NotFound`.
-pub async fn agent_named(r: &mut dyn Reads, agent_id: &AgentId) -> Result<Agent> {
-    agent_or(r, agent_id, Unknown::Agent, |_| LIST).await
+pub fn agent_named(r: &mut dyn Reads, agent_id: &AgentId) -> Result<Agent> {
+    agent_or(r, agent_id, Unknown::Agent, |_| LIST)
 }
 
 /// Checks that something may still be done as an agent, also by an operator: a droid that has ended does nothing more.
 ///
 /// # Errors
 /// `Conflict` for a droid that has ended.
-pub async fn may_act(r: &mut dyn Reads, agent: &Agent) -> Result<()> {
+pub fn may_act(r: &mut dyn Reads, agent: &Agent) -> Result<()> {
     if agent.kind != AgentKind::Droid {
         return Ok(());
     }
-    match r.droid_get(&agent.agent_id).await? {
+    match r.droid_get(&agent.agent_id)? {
         Some(droid) if !droid.state.is_over() => Ok(()),
         _ => Err(Refusal::new(Code::Conflict, format!("{} is a droid that has ended", agent.agent_id))
             .hint("its parent can start another one; `ghostctl droid show` has what it did")),
@@ -43,10 +43,10 @@ pub async fn may_act(r: &mut dyn Reads, agent: &Agent) -> Result<()> {
 ///
 /// # Errors
 /// `NotFound`.
-pub async fn agent_for(r: &mut dyn Reads, ctx: &OperationContext, by: &Party, agent_id: &AgentId) -> Result<Agent> {
+pub fn agent_for(r: &mut dyn Reads, ctx: &OperationContext, by: &Party, agent_id: &AgentId) -> Result<Agent> {
     match by {
-        Party::Operator(_) => agent_for_operator(r, |agent| ctx.may_run(agent), agent_id).await,
-        Party::Agent(_) | Party::Outside(_) | Party::System => agent_named(r, agent_id).await,
+        Party::Operator(_) => agent_for_operator(r, |agent| ctx.may_run(agent), agent_id),
+        Party::Agent(_) | Party::Outside(_) | Party::System => agent_named(r, agent_id),
     }
 }
 
@@ -55,7 +55,7 @@ pub async fn agent_for(r: &mut dyn Reads, ctx: &OperationContext, by: &Party, ag
 ///
 /// # Errors
 /// `NotFound`.
-pub async fn agent_for_operator(
+pub fn agent_for_operator(
     r: &mut dyn Reads,
     may_run: impl Fn(&Agent) -> Result<()> + Send,
     agent_id: &AgentId,
@@ -69,23 +69,22 @@ pub async fn agent_for_operator(
             LIST
         }
     })
-    .await
 }
 
 /// Returns the record of a living agent. If it was deleted, `deleted_hint` gives the refusal's
 /// hint; if there was never one, `unknown` says for whom a similar name is searched.
-async fn agent_or(
+fn agent_or(
     r: &mut dyn Reads,
     agent_id: &AgentId,
     unknown: impl FnOnce(String) -> Unknown + Send,
     deleted_hint: impl FnOnce(&Agent) -> &'static str + Send,
 ) -> Result<Agent> {
-    match r.agent_get(agent_id).await? {
+    match r.agent_get(agent_id)? {
         Some(agent) if !agent.is_deleted() => Ok(agent),
         Some(deleted) => Err(Refusal::new(Code::NotFound, deleted_words(agent_id)).hint(deleted_hint(&deleted))),
         None => {
             let refusal = Refusal::not_found("agent", agent_id.as_str(), None).hint(LIST);
-            Err(suggestion::unknown_name(r, refusal, unknown(agent_id.to_string())).await?)
+            Err(suggestion::unknown_name(r, refusal, unknown(agent_id.to_string()))?)
         }
     }
 }
@@ -127,9 +126,9 @@ pub(crate) fn deleted(agent_id: &AgentId) -> Refusal {
 }
 
 /// Writes the changed record of an agent and sets its `updated_at`.
-pub(crate) async fn put(w: &mut dyn Writes, ctx: &OperationContext, agent: &mut Agent) -> Result<()> {
+pub(crate) fn put(w: &mut dyn Writes, ctx: &OperationContext, agent: &mut Agent) -> Result<()> {
     agent.updated_at = ctx.now();
-    w.agent_put(agent).await?;
+    w.agent_put(agent)?;
     Ok(())
 }
 
@@ -140,7 +139,7 @@ pub(crate) fn gone(agent: &Agent, how: &str) -> Refusal {
 }
 
 /// Writes the event that an agent has stopped.
-pub(crate) async fn emit_stopped(w: &mut dyn Writes, ctx: &OperationContext, agent: &Agent) -> Result<()> {
+pub(crate) fn emit_stopped(w: &mut dyn Writes, ctx: &OperationContext, agent: &Agent) -> Result<()> {
     let payload = json!({ "reason": agent.status_reason });
-    ctx.emit(w, NewEvent::new(EventKind::AgentStopped, payload).agent(&agent.agent_id)).await
+    ctx.emit(w, NewEvent::new(EventKind::AgentStopped, payload).agent(&agent.agent_id))
 }

@@ -67,8 +67,8 @@ fn owner_of(by: &Party, new: &NewAgent) -> String {
 ///
 /// # Errors
 /// `NotFound` for an unknown agent, `AccessDenied` otherwise.
-pub async fn may_own(r: &mut dyn Reads, creator: &AgentId, owner: &AgentId) -> Result<()> {
-    let mut agent = agent_named(r, owner).await?;
+pub fn may_own(r: &mut dyn Reads, creator: &AgentId, owner: &AgentId) -> Result<()> {
+    let mut agent = agent_named(r, owner)?;
     // A chain of creators is as long as the hops of a root at most; a longer one is refused.
     for _ in 0..OWNERS_MAX {
         if agent.agent_id == *creator {
@@ -76,7 +76,7 @@ pub async fn may_own(r: &mut dyn Reads, creator: &AgentId, owner: &AgentId) -> R
         }
         let Some(above) = agent.creator() else { break };
         // A deleted agent passes nothing on: its id may get another owner.
-        let Some(found) = r.agent_get(&above).await?.filter(|agent| !agent.is_deleted()) else { break };
+        let Some(found) = r.agent_get(&above)?.filter(|agent| !agent.is_deleted()) else { break };
         agent = found;
     }
     Err(Refusal::new(Code::AccessDenied, format!("{creator} did not create {owner}"))
@@ -86,13 +86,8 @@ pub async fn may_own(r: &mut dyn Reads, creator: &AgentId, owner: &AgentId) -> R
 /// Creates an agent, or returns the existing one if it is the same: same archetype, overrides, kind
 /// and name, and created by `by` if `by` is an agent. Also returns whether the agent is new. An
 /// agent with a goal must always be new, so that its goal is delivered.
-pub async fn create_once(
-    w: &mut dyn Writes,
-    ctx: &OperationContext,
-    by: &Party,
-    new: NewAgent,
-) -> Result<(Agent, bool)> {
-    let existing = w.agent_get(&new.agent_id).await?.filter(|agent| !agent.is_deleted());
+pub fn create_once(w: &mut dyn Writes, ctx: &OperationContext, by: &Party, new: NewAgent) -> Result<(Agent, bool)> {
+    let existing = w.agent_get(&new.agent_id)?.filter(|agent| !agent.is_deleted());
     let bare = |overrides: &Value| overrides.as_object().is_none_or(serde_json::Map::is_empty);
     let same = |existing: &Agent| {
         let own = by.agent().is_none() || existing.owner == Some(owner_of(by, &new));
@@ -107,7 +102,7 @@ pub async fn create_once(
     };
     match existing {
         Some(existing) if same(&existing) => Ok((existing, false)),
-        _ => create(w, ctx, by, new).await.map(|agent| (agent, true)),
+        _ => create(w, ctx, by, new).map(|agent| (agent, true)),
     }
 }
 
@@ -118,10 +113,10 @@ pub async fn create_once(
 /// # Errors
 /// `Conflict` if a living agent has the id; `RateLimited` if a limit of the world, of the root or
 /// of the creator is reached; `InvalidArguments` for an unusable name.
-pub async fn create(w: &mut dyn Writes, ctx: &OperationContext, by: &Party, new: NewAgent) -> Result<Agent> {
+pub fn create(w: &mut dyn Writes, ctx: &OperationContext, by: &Party, new: NewAgent) -> Result<Agent> {
     // Nothing ever had the id of a new droid.
     let is_droid = new.kind == AgentKind::Droid;
-    let before = if is_droid { None } else { w.agent_get(&new.agent_id).await? };
+    let before = if is_droid { None } else { w.agent_get(&new.agent_id)? };
     if let Some(existing) = before.as_ref().filter(|agent| !agent.is_deleted()) {
         return Err(ids::id_taken(ctx, by, existing));
     }
@@ -136,12 +131,12 @@ pub async fn create(w: &mut dyn Writes, ctx: &OperationContext, by: &Party, new:
     }
     if new.kind != AgentKind::Persistent {
         let owner = new.owner.clone().map_or_else(|| by.clone(), Party::Agent);
-        ids::check_former_owner(w, &owner, before.as_ref()).await?;
-        crate::root_limits::spawned(w, ctx, by, new.chain).await?;
-        budgets::may_create(w, &owner, &new.agent_id).await?;
+        ids::check_former_owner(w, &owner, before.as_ref())?;
+        crate::root_limits::spawned(w, ctx, by, new.chain)?;
+        budgets::may_create(w, &owner, &new.agent_id)?;
     }
     if new.kind == AgentKind::Dynamic {
-        let (count, limit) = (w.agent_count_dynamic().await?, ctx.limits().dynamic_agents_max);
+        let (count, limit) = (w.agent_count_dynamic()?, ctx.limits().dynamic_agents_max);
         if count >= limit {
             return Err(Refusal::new(
                 Code::RateLimited,
@@ -149,7 +144,7 @@ pub async fn create(w: &mut dyn Writes, ctx: &OperationContext, by: &Party, new:
             )
             .hint("delete some that you created (syscall.agent.delete), or raise limits.dynamic_agents_max"));
         }
-        crate::root_limits::filled(w, ctx, "dynamic_agents_max", None, count.into(), limit.into()).await?;
+        crate::root_limits::filled(w, ctx, "dynamic_agents_max", None, count.into(), limit.into())?;
     }
     let now = ctx.now();
     let owner = (new.kind != AgentKind::Persistent).then(|| owner_of(by, &new));
@@ -157,7 +152,7 @@ pub async fn create(w: &mut dyn Writes, ctx: &OperationContext, by: &Party, new:
     let (last, since) = match before {
         Some(old) => (old.incarnation, Since::after(&old, new.team.as_deref(), owner.as_deref(), now)),
         None => {
-            let floor = w.agent_incarnation_floor().await?;
+            let floor = w.agent_incarnation_floor()?;
             (floor, Since::of_new(floor > 0, now))
         }
     };
@@ -191,36 +186,36 @@ pub async fn create(w: &mut dyn Writes, ctx: &OperationContext, by: &Party, new:
         stop_grace_seconds: None,
     };
     match (is_droid, first) {
-        (true, _) => w.agent_add(&agent).await?,
+        (true, _) => w.agent_add(&agent)?,
         (false, true) => {
-            w.agent_put(&agent).await?;
-            budgets::of_first_archetype(w, ctx, by, &agent.agent_id, new.daily_money).await?;
+            w.agent_put(&agent)?;
+            budgets::of_first_archetype(w, ctx, by, &agent.agent_id, new.daily_money)?;
         }
         (false, false) => {
-            w.agent_put(&agent).await?;
+            w.agent_put(&agent)?;
             // An agent that is created again under its id keeps today's spending.
-            budgets::of_archetype(w, ctx, by, &agent.agent_id, new.daily_money).await?;
+            budgets::of_archetype(w, ctx, by, &agent.agent_id, new.daily_money)?;
         }
     }
     let payload = json!({
         "archetype": agent.archetype, "kind": agent.kind, "by": by, "incarnation": agent.incarnation,
     });
-    ctx.emit(w, NewEvent::new(EventKind::AgentCreated, payload).agent(&agent.agent_id)).await?;
+    ctx.emit(w, NewEvent::new(EventKind::AgentCreated, payload).agent(&agent.agent_id))?;
     if running {
-        ctx.emit(w, NewEvent::new(EventKind::AgentStarted, json!({ "by": by })).agent(&agent.agent_id)).await?;
+        ctx.emit(w, NewEvent::new(EventKind::AgentStarted, json!({ "by": by })).agent(&agent.agent_id))?;
     }
     if let Some(goal) = new.goal {
         let new_message = NewMessage {
             subject: Some("Your first goal".into()),
             ..NewMessage::new(&agent.agent_id, by.clone(), Kind::System, goal, new.chain)
         };
-        mail::deliver(w, ctx, new_message).await?;
+        mail::deliver(w, ctx, new_message)?;
     }
     if let Some(heartbeat) = &new.heartbeat {
-        schedules::set_heartbeat(w, ctx, &agent.agent_id, heartbeat).await?;
+        schedules::set_heartbeat(w, ctx, &agent.agent_id, heartbeat)?;
     }
     if last > 0 && !is_droid {
-        tasks::handed_on(w, ctx, &agent.agent_id).await?;
+        tasks::handed_on(w, ctx, &agent.agent_id)?;
     }
     w.signal(match is_droid {
         true => Signal::DroidCreated(Box::new(agent.clone())),
@@ -230,7 +225,7 @@ pub async fn create(w: &mut dyn Writes, ctx: &OperationContext, by: &Party, new:
 }
 
 /// Applies an agent's entry in `world-config.yaml` to its record. Returns whether anything changed.
-pub async fn update(
+pub fn update(
     w: &mut dyn Writes,
     ctx: &OperationContext,
     agent_id: &AgentId,
@@ -238,7 +233,7 @@ pub async fn update(
     name: &str,
     team: Option<&str>,
 ) -> Result<bool> {
-    let mut agent = agent_named(w, agent_id).await?;
+    let mut agent = agent_named(w, agent_id)?;
     let same = agent.archetype == archetype
         && agent.name == name
         && agent.team.as_deref() == team
@@ -252,9 +247,9 @@ pub async fn update(
     agent.name = name.to_owned();
     agent.team = team.map(str::to_owned);
     agent.kind = AgentKind::Persistent;
-    put(w, ctx, &mut agent).await?;
+    put(w, ctx, &mut agent)?;
     let payload = json!({ "archetype": archetype, "name": name, "team": team });
-    ctx.emit(w, NewEvent::new(EventKind::AgentUpdated, payload).agent(agent_id)).await?;
+    ctx.emit(w, NewEvent::new(EventKind::AgentUpdated, payload).agent(agent_id))?;
     w.signal(Signal::Reconcile(agent_id.clone()));
     Ok(true)
 }

@@ -61,12 +61,12 @@ pub enum Decision {
 ///
 /// # Errors
 /// `RateLimited` if too many calls wait in this world.
-pub async fn request(w: &mut dyn Writes, ctx: &OperationContext, turn: &Turn, new: NewApproval) -> Result<Approval> {
+pub fn request(w: &mut dyn Writes, ctx: &OperationContext, turn: &Turn, new: NewApproval) -> Result<Approval> {
     let digest = new.plan.digest(&turn.agent_id);
-    if let Some(standing) = w.approval_standing(&turn.agent_id, &digest).await? {
+    if let Some(standing) = w.approval_standing(&turn.agent_id, &digest)? {
         return Ok(standing);
     }
-    let (pending, most) = (w.approval_count_pending().await?, ctx.limits().approvals_pending_max);
+    let (pending, most) = (w.approval_count_pending()?, ctx.limits().approvals_pending_max);
     if pending >= most {
         return Err(Refusal::new(
             Code::RateLimited,
@@ -81,7 +81,7 @@ pub async fn request(w: &mut dyn Writes, ctx: &OperationContext, turn: &Turn, ne
         status: Some(ApprovalStatus::Pending),
         ..ApprovalFilter::default()
     };
-    if w.approval_list(&filter, None, most).await?.len() >= most as usize {
+    if w.approval_list(&filter, None, most)?.len() >= most as usize {
         let what = format!("{most} calls of {} wait for an operator, which is the limit", turn.agent_id);
         return Err(Refusal::new(Code::RateLimited, what)
             .hint("do it without this call, or wait until an operator has answered the others")
@@ -107,10 +107,10 @@ pub async fn request(w: &mut dyn Writes, ctx: &OperationContext, turn: &Turn, ne
         expires_at: now.plus(new.expires),
         closed_at: None,
     };
-    w.approval_put(&approval).await?;
+    w.approval_put(&approval)?;
     let step = Step::ApprovalRequested { approval_id: approval.approval_id, id: approval.provider_call_id.clone() };
-    w.journal_append(turn.turn_id, &step, now).await?;
-    emit(w, ctx, EventKind::ApprovalRequested, &approval).await?;
+    w.journal_append(turn.turn_id, &step, now)?;
+    emit(w, ctx, EventKind::ApprovalRequested, &approval)?;
     if let Some(conversation_id) = approval.conversation_id {
         let what = ctx.excerpt(&approval.plan.summary(), SHOWN_MAX);
         let how = match approval.plan.is_shown_whole() {
@@ -118,7 +118,7 @@ pub async fn request(w: &mut dyn Writes, ctx: &OperationContext, turn: &Turn, ne
             false => format!("this is only its beginning; see `ghostctl approval show {}`", approval.approval_id),
         };
         let text = format!("{} waits for an approval ({how}): {what}", approval.agent_id);
-        conversations::note(w, ctx, conversation_id, (Party::System, Some(turn.turn_id)), &text).await?;
+        conversations::note(w, ctx, conversation_id, (Party::System, Some(turn.turn_id)), &text)?;
     }
     Ok(approval)
 }
@@ -128,16 +128,11 @@ pub async fn request(w: &mut dyn Writes, ctx: &OperationContext, turn: &Turn, ne
 ///
 /// # Errors
 /// Those of [`request`].
-pub async fn ask(
-    w: &mut dyn Writes,
-    ctx: &OperationContext,
-    turn: &mut Turn,
-    mut new: NewApproval,
-) -> Result<Approval> {
+pub fn ask(w: &mut dyn Writes, ctx: &OperationContext, turn: &mut Turn, mut new: NewApproval) -> Result<Approval> {
     new.plan.once_only = Some("a program asks in the middle of its run".to_owned());
-    let approval = request(w, ctx, turn, new).await?;
+    let approval = request(w, ctx, turn, new)?;
     turn.questions.push(approval.approval_id);
-    w.turn_put(turn).await?;
+    w.turn_put(turn)?;
     Ok(approval)
 }
 
@@ -182,7 +177,7 @@ impl ApproveCommand {
 ///
 /// # Errors
 /// Those of [`decide`], and `PolicyDenied` if the world file lists no approvers.
-pub async fn decide_in_conversation(
+pub fn decide_in_conversation(
     w: &mut dyn Writes,
     ctx: &OperationContext,
     by: &Party,
@@ -190,21 +185,21 @@ pub async fn decide_in_conversation(
     conversation_id: ConversationId,
     (approval_id, decision, note): (ApprovalId, Decision, Option<String>),
 ) -> Result<Received> {
-    let conversation = conversations::get(w, conversation_id).await?;
+    let conversation = conversations::get(w, conversation_id)?;
     if approvers.is_empty() || conversation.adapter != CONTROL {
         return Err(Refusal::new(Code::PolicyDenied, "approvals cannot be answered in this conversation")
             .hint("name your principal under `approvals.approvers` in the world file, or use `ghostctl approval`"));
     }
-    let shown = named(w, approval_id).await?.plan.is_shown_whole();
+    let shown = named(w, approval_id)?.plan.is_shown_whole();
     if !shown && decision != Decision::Deny {
         return Err(Refusal::new(Code::PolicyDenied, "this request is not shown whole here").hint(format!(
             "see it with `ghostctl approval show {approval_id}`, and approve it with `ghostctl approval`"
         )));
     }
-    let approval = decide(w, ctx, by, approvers, approval_id, decision, note).await?;
+    let approval = decide(w, ctx, by, approvers, approval_id, decision, note)?;
     let always = if approval.always { ", also for later calls" } else { "" };
     let text = format!("{by}: {}{always}: {}", approval.status.as_str(), approval.plan.summary());
-    let noted = conversations::note(w, ctx, conversation_id, (by.clone(), None), &text).await?;
+    let noted = conversations::note(w, ctx, conversation_id, (by.clone(), None), &text)?;
     let noted = noted.map(|(conversation, entry)| Received { conversation, entry });
     noted.ok_or_else(|| Refusal::not_found("conversation", &conversation_id.to_string(), None))
 }
@@ -213,7 +208,7 @@ pub async fn decide_in_conversation(
 ///
 /// # Errors
 /// `PolicyDenied` if `by` may not answer, `NotFound`, and `Conflict` if the request is closed.
-pub async fn decide(
+pub fn decide(
     w: &mut dyn Writes,
     ctx: &OperationContext,
     by: &Party,
@@ -223,7 +218,7 @@ pub async fn decide(
     note: Option<String>,
 ) -> Result<Approval> {
     may_answer(by, approvers)?;
-    let mut approval = named(w, approval_id).await?;
+    let mut approval = named(w, approval_id)?;
     if approval.status != ApprovalStatus::Pending {
         let who = approval.decided_by.as_ref().map(|who| format!(" by {who}")).unwrap_or_default();
         return Err(Refusal::new(
@@ -249,7 +244,7 @@ pub async fn decide(
         return Err(Refusal::new(Code::InvalidArguments, format!("this call can be approved once only: {why}"))
             .hint("approve it without `--always`"));
     }
-    if w.turn_get(approval.turn_id).await?.is_none_or(|turn| turn.status != TurnStatus::Open) {
+    if w.turn_get(approval.turn_id)?.is_none_or(|turn| turn.status != TurnStatus::Open) {
         return Err(Refusal::new(Code::Conflict, "the turn of this call has ended, so it does not run any more")
             .hint("the agent may make the call again"));
     }
@@ -261,7 +256,7 @@ pub async fn decide(
     };
     approval.decided_by = Some(by.clone());
     approval.note = note.filter(|note| !note.trim().is_empty());
-    close(w, ctx, approval).await
+    close(w, ctx, approval)
 }
 
 /// The fields of an answer, with the defaults of the form; `None` for a request without a form, and for a denial.
@@ -289,7 +284,7 @@ fn filled(plan: &ApprovalPlan, decision: &Decision) -> Result<Option<Map<String,
 ///
 /// # Errors
 /// `PolicyDenied` if `by` may not answer, `NotFound`, and `Conflict` if it holds for one call only.
-pub async fn revoke(
+pub fn revoke(
     w: &mut dyn Writes,
     ctx: &OperationContext,
     by: &Party,
@@ -297,7 +292,7 @@ pub async fn revoke(
     approval_id: ApprovalId,
 ) -> Result<Approval> {
     may_answer(by, approvers)?;
-    let mut approval = named(w, approval_id).await?;
+    let mut approval = named(w, approval_id)?;
     if !approval.always {
         return Err(Refusal::new(
             Code::Conflict,
@@ -306,59 +301,59 @@ pub async fn revoke(
         .hint("`ghostctl approval list --always` shows those that hold for later calls"));
     }
     approval.always = false;
-    w.approval_put(&approval).await?;
+    w.approval_put(&approval)?;
     let mut event = event(ctx, EventKind::ApprovalRevoked, &approval);
     event.payload["revoked_by"] = json!(by);
-    ctx.emit(w, event).await?;
+    ctx.emit(w, event)?;
     Ok(approval)
 }
 
 /// Closes a request that nobody has answered in time. Does nothing if it is closed or not due.
-pub async fn expire(w: &mut dyn Writes, ctx: &OperationContext, approval_id: ApprovalId) -> Result<()> {
-    let Some(mut approval) = w.approval_get(approval_id).await? else { return Ok(()) };
+pub fn expire(w: &mut dyn Writes, ctx: &OperationContext, approval_id: ApprovalId) -> Result<()> {
+    let Some(mut approval) = w.approval_get(approval_id)? else { return Ok(()) };
     if approval.status == ApprovalStatus::Pending && approval.expires_at <= ctx.now() {
         approval.status = ApprovalStatus::Expired;
-        close(w, ctx, approval).await?;
+        close(w, ctx, approval)?;
     }
     Ok(())
 }
 
 /// Closes all requests whose time is over: their turns may not run any more.
-pub async fn expire_due(w: &mut dyn Writes, ctx: &OperationContext) -> Result<()> {
+pub fn expire_due(w: &mut dyn Writes, ctx: &OperationContext) -> Result<()> {
     let (now, filter) = (ctx.now(), ApprovalFilter { status: Some(ApprovalStatus::Pending), ..<_>::default() });
     let mut after = None;
     loop {
-        let page = w.approval_list(&filter, after, SLICE).await?;
+        let page = w.approval_list(&filter, after, SLICE)?;
         let Some(last) = page.last() else { return Ok(()) };
         after = Some((last.requested_at, last.approval_id));
         for approval in page {
             if approval.expires_at <= now {
-                close(w, ctx, Approval { status: ApprovalStatus::Expired, ..approval }).await?;
+                close(w, ctx, Approval { status: ApprovalStatus::Expired, ..approval })?;
             }
         }
     }
 }
 
 /// Closes the requests that a turn still waits for when it ends.
-pub(crate) async fn cancel(w: &mut dyn Writes, ctx: &OperationContext, turn_id: TurnId) -> Result<()> {
-    for mut approval in w.approvals_pending_of_turn(turn_id).await? {
+pub(crate) fn cancel(w: &mut dyn Writes, ctx: &OperationContext, turn_id: TurnId) -> Result<()> {
+    for mut approval in w.approvals_pending_of_turn(turn_id)? {
         approval.status = ApprovalStatus::Cancelled;
-        close(w, ctx, approval).await?;
+        close(w, ctx, approval)?;
     }
     Ok(())
 }
 
 /// Ends the standing approvals of a deleted agent, so that a later agent with its id has none of them.
-pub(crate) async fn end_standing(w: &mut dyn Writes, agent_id: &AgentId) -> Result<()> {
+pub(crate) fn end_standing(w: &mut dyn Writes, agent_id: &AgentId) -> Result<()> {
     let filter = ApprovalFilter { agent_id: Some(agent_id.clone()), always: true, ..ApprovalFilter::default() };
     loop {
-        let standing = w.approval_list(&filter, None, SLICE).await?;
+        let standing = w.approval_list(&filter, None, SLICE)?;
         if standing.is_empty() {
             return Ok(());
         }
         for mut approval in standing {
             approval.always = false;
-            w.approval_put(&approval).await?;
+            w.approval_put(&approval)?;
         }
     }
 }
@@ -394,8 +389,8 @@ fn may_answer(by: &Party, approvers: &BTreeSet<String>) -> Result<()> {
     }
 }
 
-async fn named(w: &mut dyn Writes, approval_id: ApprovalId) -> Result<Approval> {
-    w.approval_get(approval_id).await?.ok_or_else(|| {
+fn named(w: &mut dyn Writes, approval_id: ApprovalId) -> Result<Approval> {
+    w.approval_get(approval_id)?.ok_or_else(|| {
         Refusal::new(Code::NotFound, format!("there is no approval {approval_id}"))
             .hint("`ghostctl approval list` shows them")
     })

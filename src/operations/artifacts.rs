@@ -39,7 +39,7 @@ impl Origin {
 /// Records what was found at a path. Returns the artifact, unless the path is not under `output/` or the file is
 /// gone. A file whose content is the recorded one is no change, but with `always` it is an event too: somebody
 /// wrote it.
-pub async fn index(
+pub fn index(
     w: &mut dyn Writes,
     ctx: &OperationContext,
     origin: Option<&Origin>,
@@ -47,14 +47,14 @@ pub async fn index(
     always: bool,
 ) -> Result<Option<Artifact>> {
     let Some(kind) = ArtifactType::of(&found.path) else { return Ok(None) };
-    let (before, now) = (w.artifact_get(&found.path).await?, ctx.now());
+    let (before, now) = (w.artifact_get(&found.path)?, ctx.now());
     let Some((sha256, bytes)) = found.content else {
         if let Some(gone) = before {
-            w.artifact_remove(&gone.path).await?;
+            w.artifact_remove(&gone.path)?;
             let payload = json!({
                 "artifact_id": gone.artifact_id, "path": gone.path, "turn_id": origin.map(|origin| origin.turn_id),
             });
-            ctx.emit(w, event(EventKind::ArtifactRemoved, payload, origin)).await?;
+            ctx.emit(w, event(EventKind::ArtifactRemoved, payload, origin))?;
         }
         return Ok(None);
     };
@@ -73,13 +73,13 @@ pub async fn index(
         created_at: before.as_ref().map_or(now, |before| before.created_at),
         updated_at: now,
     };
-    w.artifact_put(&artifact).await?;
+    w.artifact_put(&artifact)?;
     let payload = json!({
         "artifact_id": artifact.artifact_id, "path": artifact.path, "type": artifact.kind,
         "sha256": artifact.sha256, "replaced": before.is_some(), "bytes": artifact.bytes,
         "turn_id": artifact.turn_id, "droid_id": artifact.droid_id, "created_at": artifact.created_at,
     });
-    ctx.emit(w, event(EventKind::ArtifactCreated, payload, origin)).await?;
+    ctx.emit(w, event(EventKind::ArtifactCreated, payload, origin))?;
     Ok(Some(artifact))
 }
 
@@ -92,11 +92,11 @@ fn event(kind: EventKind, payload: serde_json::Value, origin: Option<&Origin>) -
 }
 
 /// All artifacts, by path.
-pub async fn all(r: &mut dyn Reads) -> Result<BTreeMap<String, Artifact>> {
+pub fn all(r: &mut dyn Reads) -> Result<BTreeMap<String, Artifact>> {
     let mut all = BTreeMap::new();
     let mut filter = ArtifactFilter { prefix: OUTPUT.to_owned(), limit: PAGE_MAX, ..ArtifactFilter::default() };
     loop {
-        let page = r.artifact_list(&filter).await?;
+        let page = r.artifact_list(&filter)?;
         let Some(last) = page.last() else { return Ok(all) };
         filter.after.clone_from(&last.path);
         all.extend(page.into_iter().map(|artifact| (artifact.path.clone(), artifact)));

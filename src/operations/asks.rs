@@ -40,7 +40,7 @@ pub struct WaitingCall {
 /// that is stopped or failed. `RateLimited` if too many asks are open.
 // A struct would only repeat the names of the parameters.
 #[allow(clippy::too_many_arguments)]
-pub async fn open(
+pub fn open(
     w: &mut dyn Writes,
     ctx: &OperationContext,
     from: Party,
@@ -50,7 +50,7 @@ pub async fn open(
     timeout: Duration,
     chain: Chain,
 ) -> Result<Ask> {
-    let agent = agent_lookup::agent_for(w, ctx, &from, target).await?;
+    let agent = agent_lookup::agent_for(w, ctx, &from, target)?;
     if let Some(refusal) = unanswerable(ctx, &agent) {
         return Err(refusal);
     }
@@ -60,11 +60,11 @@ pub async fn open(
                 .hint("think it through in this turn, or send yourself a message"));
         }
         let mut edges = Vec::new();
-        for ask in w.asks_open().await? {
+        for ask in w.asks_open()? {
             // Only asks of an agent's own turns make it wait. An operator's tool call in its name
             // does not.
             if let (Some(asker), Some(turn_id)) = (ask.asker.party.agent(), ask.asker.turn_id)
-                && w.turn_get(turn_id).await?.is_some_and(|turn| turn.source != "operator")
+                && w.turn_get(turn_id)?.is_some_and(|turn| turn.source != "operator")
             {
                 edges.push((asker.clone(), ask.target));
             }
@@ -79,22 +79,21 @@ pub async fn open(
             .details(json!({ "cycle": names })));
         }
     }
-    let open = w.ask_count_open().await?;
+    let open = w.ask_count_open()?;
     if open >= ctx.limits().asks_open_max {
         return Err(Refusal::new(Code::RateLimited, format!("{open} asks are open in this world, which is the limit"))
             .hint("wait for some to be answered"));
     }
-    crate::root_limits::filled(w, ctx, "asks_open_max", None, open.into(), ctx.limits().asks_open_max.into()).await?;
+    crate::root_limits::filled(w, ctx, "asks_open_max", None, open.into(), ctx.limits().asks_open_max.into())?;
     if waiting.is_some() {
-        crate::root_limits::asked(w, ctx, &from, target, chain).await?;
+        crate::root_limits::asked(w, ctx, &from, target, chain)?;
     }
     let ask_id = AskId(ctx.id());
     let envelope = mail::deliver(
         w,
         ctx,
         NewMessage { ask_id: Some(ask_id), ..NewMessage::new(target, from.clone(), Kind::Ask, body, chain) },
-    )
-    .await?;
+    )?;
     let now = ctx.now();
     let ask = Ask {
         ask_id,
@@ -116,23 +115,23 @@ pub async fn open(
         created_at: now,
         closed_at: None,
     };
-    w.ask_put(&ask).await?;
+    w.ask_put(&ask)?;
     if let Some(repair) = ctx.waiting(target).as_ref().and_then(|wait| needs_repair(target, wait))
         && ask.asker.party.agent().is_none()
     {
-        fail(w, ctx, ask_id, &repair).await?;
-        return w.ask_get(ask_id).await?.ok_or_else(|| Refusal::not_found("ask", &ask_id.to_string(), None));
+        fail(w, ctx, ask_id, &repair)?;
+        return w.ask_get(ask_id)?.ok_or_else(|| Refusal::not_found("ask", &ask_id.to_string(), None));
     }
     Ok(ask)
 }
 
 /// Ends the asks of people to an agent that waits for a repair of its model, because only a person can help. The mail
 /// stays, and a late answer is stored.
-pub async fn tell_people(w: &mut dyn Writes, ctx: &OperationContext, target: &AgentId, wait: &Wait) -> Result<()> {
+pub fn tell_people(w: &mut dyn Writes, ctx: &OperationContext, target: &AgentId, wait: &Wait) -> Result<()> {
     let Some(repair) = needs_repair(target, wait) else { return Ok(()) };
-    for ask in w.asks_open_to(target).await? {
+    for ask in w.asks_open_to(target)? {
         if ask.asker.party.agent().is_none() {
-            fail(w, ctx, ask.ask_id, &repair).await?;
+            fail(w, ctx, ask.ask_id, &repair)?;
         }
     }
     Ok(())
@@ -163,19 +162,13 @@ pub fn unanswerable(ctx: &OperationContext, agent: &ghost_domain::Agent) -> Opti
 /// Answers an ask. The answer `REPLY_SKIP` means an empty reply and ends the exchange (HB-07). An
 /// answer after the deadline is stored but wakes nobody. `truncated` is true if the reply was
 /// truncated; the text says so too.
-pub async fn answer(
-    w: &mut dyn Writes,
-    ctx: &OperationContext,
-    ask_id: AskId,
-    reply: &str,
-    truncated: bool,
-) -> Result<()> {
-    let Some(mut ask) = w.ask_get(ask_id).await? else { return Ok(()) };
+pub fn answer(w: &mut dyn Writes, ctx: &OperationContext, ask_id: AskId, reply: &str, truncated: bool) -> Result<()> {
+    let Some(mut ask) = w.ask_get(ask_id)? else { return Ok(()) };
     if ask.status != AskStatus::Open {
         if ask.reply.is_none() {
             ask.reply = Some(reply.to_owned());
             ask.truncated = truncated;
-            w.ask_put(&ask).await?;
+            w.ask_put(&ask)?;
             let event = NewEvent::new(
                 EventKind::AskLate,
                 json!({
@@ -186,7 +179,7 @@ pub async fn answer(
             )
             .agent(&ask.target)
             .correlation(ask_id);
-            ctx.emit(w, event).await?;
+            ctx.emit(w, event)?;
         }
         return Ok(());
     }
@@ -195,8 +188,8 @@ pub async fn answer(
         content["reply"] = json!("");
         content["ended"] = json!(true);
         ask.reply = Some(String::new());
-        if let (Some(asker), Some(question)) = (ask.asker.party.agent(), w.message_get(ask.message_id).await?) {
-            crate::root_limits::exchange_over(w, ctx, question.root_id, asker, &ask.target).await?;
+        if let (Some(asker), Some(question)) = (ask.asker.party.agent(), w.message_get(ask.message_id)?) {
+            crate::root_limits::exchange_over(w, ctx, question.root_id, asker, &ask.target)?;
         }
     } else {
         ask.reply = Some(reply.to_owned());
@@ -206,12 +199,12 @@ pub async fn answer(
         }
     }
     let outcome = CallOutcome { content, refusal: None, truncated: ask.truncated, ..CallOutcome::default() };
-    close(w, ctx, ask, AskStatus::Answered, outcome).await
+    close(w, ctx, ask, AskStatus::Answered, outcome)
 }
 
 /// Ends an open ask with an error.
-pub async fn fail(w: &mut dyn Writes, ctx: &OperationContext, ask_id: AskId, refusal: &Refusal) -> Result<()> {
-    let Some(mut ask) = w.ask_get(ask_id).await? else { return Ok(()) };
+pub fn fail(w: &mut dyn Writes, ctx: &OperationContext, ask_id: AskId, refusal: &Refusal) -> Result<()> {
+    let Some(mut ask) = w.ask_get(ask_id)? else { return Ok(()) };
     if ask.status != AskStatus::Open {
         return Ok(());
     }
@@ -225,53 +218,48 @@ pub async fn fail(w: &mut dyn Writes, ctx: &OperationContext, ask_id: AskId, ref
     }
     let outcome = CallOutcome { content, refusal: Some(refusal.clone()), truncated: false, ..CallOutcome::default() };
     let status = if timed_out { AskStatus::TimedOut } else { AskStatus::Failed };
-    close(w, ctx, ask, status, outcome).await
+    close(w, ctx, ask, status, outcome)
 }
 
 /// Ends an ask whose deadline has passed. Does nothing if it is not open or not yet due.
-pub async fn expire(w: &mut dyn Writes, ctx: &OperationContext, ask_id: AskId) -> Result<()> {
-    let Some(ask) = w.ask_get(ask_id).await? else { return Ok(()) };
+pub fn expire(w: &mut dyn Writes, ctx: &OperationContext, ask_id: AskId) -> Result<()> {
+    let Some(ask) = w.ask_get(ask_id)? else { return Ok(()) };
     if ask.status == AskStatus::Open && ask.deadline_at <= ctx.now() {
         let waited = ask.deadline_at.since(ask.created_at).as_secs();
         let mut text = format!("{} did not answer within {waited} s", ask.target);
-        if w.meta_get(PAUSED).await?.as_deref() == Some("1") {
+        if w.meta_get(PAUSED)?.as_deref() == Some("1") {
             text.push_str(": the world is paused, and no turn begins before `ghostctl resume`");
-        } else if let Some(reason) = holds_up(w, ctx, &ask).await? {
+        } else if let Some(reason) = holds_up(w, ctx, &ask)? {
             text = format!("{text}: it waits ({reason})");
         }
         let refusal = Refusal::new(Code::Timeout, text)
             .hint("a late answer is stored but wakes nobody; send a message if you need no answer now");
-        fail(w, ctx, ask_id, &refusal).await?;
+        fail(w, ctx, ask_id, &refusal)?;
     }
     Ok(())
 }
 
 /// Fails every ask to an agent, because it was stopped, failed or deleted.
-pub async fn fail_all_to(
-    w: &mut dyn Writes,
-    ctx: &OperationContext,
-    target: &AgentId,
-    refusal: &Refusal,
-) -> Result<()> {
-    for ask in w.asks_open_to(target).await? {
-        fail(w, ctx, ask.ask_id, refusal).await?;
+pub fn fail_all_to(w: &mut dyn Writes, ctx: &OperationContext, target: &AgentId, refusal: &Refusal) -> Result<()> {
+    for ask in w.asks_open_to(target)? {
+        fail(w, ctx, ask.ask_id, refusal)?;
     }
     Ok(())
 }
 
 /// Closes the asks that a turn still waits for when it ends, because nobody will read the answers.
-pub async fn abandon(w: &mut dyn Writes, ctx: &OperationContext, turn_id: TurnId) -> Result<()> {
-    for mut ask in w.asks_open_of_turn(turn_id).await? {
+pub fn abandon(w: &mut dyn Writes, ctx: &OperationContext, turn_id: TurnId) -> Result<()> {
+    for mut ask in w.asks_open_of_turn(turn_id)? {
         ask.status = AskStatus::Failed;
         ask.error = Some("the asker's turn ended".into());
         ask.closed_at = Some(ctx.now());
-        w.ask_put(&ask).await?;
-        closed(w, ctx, &ask).await?;
+        w.ask_put(&ask)?;
+        closed(w, ctx, &ask)?;
     }
     Ok(())
 }
 
-async fn close(
+fn close(
     w: &mut dyn Writes,
     ctx: &OperationContext,
     mut ask: Ask,
@@ -281,21 +269,21 @@ async fn close(
     let now = ctx.now();
     ask.status = status;
     ask.closed_at = Some(now);
-    w.ask_put(&ask).await?;
+    w.ask_put(&ask)?;
     if let (Some(turn_id), Some(call_id)) = (ask.asker.turn_id, ask.asker.call_id)
-        && let Some(turn) = w.turn_get(turn_id).await?
+        && let Some(turn) = w.turn_get(turn_id)?
         && turn.status == TurnStatus::Open
     {
         let id = ask.asker.provider_call_id.clone().unwrap_or_default();
         // Several tools can ask, so the ledger row gives the tool's name.
-        let tool = w.call_get(call_id).await?.map_or_else(|| "syscall.ask".to_owned(), |row| row.tool);
-        record_call_end(w, ctx, &turn, call_id, &id, &tool, &outcome).await?;
+        let tool = w.call_get(call_id)?.map_or_else(|| "syscall.ask".to_owned(), |row| row.tool);
+        record_call_end(w, ctx, &turn, call_id, &id, &tool, &outcome)?;
     }
-    closed(w, ctx, &ask).await
+    closed(w, ctx, &ask)
 }
 
 /// Emits the event that an ask is closed, and signals it to the waiting asker.
-async fn closed(w: &mut dyn Writes, ctx: &OperationContext, ask: &Ask) -> Result<()> {
+fn closed(w: &mut dyn Writes, ctx: &OperationContext, ask: &Ask) -> Result<()> {
     let (kind, payload) = match ask.status {
         AskStatus::Answered => (EventKind::AskAnswered, json!({ "ask_id": ask.ask_id, "asker": ask.asker.party })),
         _ => (
@@ -303,7 +291,7 @@ async fn closed(w: &mut dyn Writes, ctx: &OperationContext, ask: &Ask) -> Result
             json!({ "ask_id": ask.ask_id, "asker": ask.asker.party, "status": ask.status, "error": ask.error }),
         ),
     };
-    ctx.emit(w, NewEvent::new(kind, payload).agent(&ask.target).correlation(ask.ask_id)).await?;
+    ctx.emit(w, NewEvent::new(kind, payload).agent(&ask.target).correlation(ask.ask_id))?;
     w.signal(Signal::AskClosed { ask_id: ask.ask_id, asker: ask.asker.party.agent().cloned() });
     Ok(())
 }

@@ -75,7 +75,7 @@ pub enum Reserved {
 ///
 /// # Errors
 /// `BudgetExhausted` if a scope is spent, or if the model has no price and a scope limits money.
-pub async fn reserve(
+pub fn reserve(
     w: &mut dyn Writes,
     ctx: &OperationContext,
     agent: &Agent,
@@ -83,10 +83,10 @@ pub async fn reserve(
     demand: &Demand,
 ) -> Result<Reserved> {
     // No running call can settle an earlier reservation of this turn any more.
-    forfeit_held(w, ctx, turn).await?;
+    forfeit_held(w, ctx, turn)?;
     let price = demand.price.as_ref();
     // The usage of a free call is still recorded.
-    let mut budgets = if demand.free { Vec::new() } else { accounts(w, ctx, agent, turn).await? };
+    let mut budgets = if demand.free { Vec::new() } else { accounts(w, ctx, agent, turn)? };
     let root_tokens = ctx.limits().root_tokens_max;
     let bounds: Vec<Budget> = budgets.iter().map(|budget| budget.clone().with_default(root_tokens)).collect();
     let model = format!("{}/{}", demand.provider, demand.model);
@@ -102,7 +102,7 @@ pub async fn reserve(
         budget.reserved_tokens = budget.reserved_tokens.saturating_add(allowance.tokens);
         budget.reserved_money = budget.reserved_money.plus(allowance.money);
         budget.updated_at = ctx.now();
-        w.budget_put(budget).await?;
+        w.budget_put(budget)?;
     }
     let reservation_id = ReservationId(ctx.id());
     turn.held = Some(Reservation {
@@ -114,7 +114,7 @@ pub async fn reserve(
         output: allowance.max_tokens,
         money: demand.price.map(|_| allowance.money),
     });
-    w.turn_put(turn).await?;
+    w.turn_put(turn)?;
     Ok(Reserved::Granted(reservation_id, allowance))
 }
 
@@ -166,7 +166,7 @@ impl Charged {
 
 /// Settles a turn's reservation in all its scopes, adds the charge to the turn, and appends the
 /// usage row. A second settlement changes nothing and returns `None`.
-pub async fn settle(
+pub fn settle(
     w: &mut dyn Writes,
     ctx: &OperationContext,
     turn: &mut Turn,
@@ -195,7 +195,7 @@ pub async fn settle(
     // No call waits for a scope without a limit.
     let mut freed = Vec::new();
     for scope in &held.scopes {
-        let mut budget = match w.budget_get(scope).await? {
+        let mut budget = match w.budget_get(scope)? {
             Some(budget) => budget.at(ctx.now()),
             None => Budget::open(scope.clone(), ctx.now()),
         };
@@ -205,7 +205,7 @@ pub async fn settle(
         budget.spent_money = budget.spent_money.plus(money);
         budget.unpriced_tokens = budget.unpriced_tokens.saturating_add(unpriced);
         budget.updated_at = ctx.now();
-        w.budget_put(&budget).await?;
+        w.budget_put(&budget)?;
         if !budget.clone().with_default(ctx.limits().root_tokens_max).limits.is_none() {
             freed.push(budget.scope);
         }
@@ -217,7 +217,7 @@ pub async fn settle(
     turn.output_tokens = turn.output_tokens.saturating_add(charged.tokens.output);
     turn.cost = turn.cost.plus(money);
     turn.unpriced_tokens = turn.unpriced_tokens.saturating_add(unpriced);
-    w.turn_put(turn).await?;
+    w.turn_put(turn)?;
     if spent {
         w.usage_append(&UsageRow {
             agent_id: turn.agent_id.clone(),
@@ -231,21 +231,20 @@ pub async fn settle(
             free,
             duration_ms,
             at: ctx.now(),
-        })
-        .await?;
+        })?;
     }
     Ok(Some(charged))
 }
 
 /// Charges the whole reservations of a turn, if the turn still has any, because its calls were interrupted (promise 2).
-pub async fn forfeit_held(w: &mut dyn Writes, ctx: &OperationContext, turn: &mut Turn) -> Result<()> {
+pub fn forfeit_held(w: &mut dyn Writes, ctx: &OperationContext, turn: &mut Turn) -> Result<()> {
     if let Some(reservation_id) = turn.held.as_ref().map(|held| held.reservation_id) {
-        settle(w, ctx, turn, reservation_id, Settlement::Forfeited).await?;
+        settle(w, ctx, turn, reservation_id, Settlement::Forfeited)?;
     }
-    calls::forfeit(w, ctx, turn).await
+    calls::forfeit(w, ctx, turn)
 }
 
 /// Sums the usage rows that match `filter`.
-pub async fn usage(r: &mut dyn Reads, filter: &UsageFilter) -> Result<Vec<UsageSum>> {
-    Ok(r.usage_sum(filter).await?)
+pub fn usage(r: &mut dyn Reads, filter: &UsageFilter) -> Result<Vec<UsageSum>> {
+    Ok(r.usage_sum(filter)?)
 }

@@ -76,9 +76,9 @@ pub struct Created {
 
 /// Creates a channel. Its name must be free and its members must exist. With `skip_creator`, the
 /// creating agent must not be among them.
-pub async fn create(w: &mut dyn Writes, ctx: &OperationContext, by: &Speaker, new: NewChannel) -> Result<Created> {
+pub fn create(w: &mut dyn Writes, ctx: &OperationContext, by: &Speaker, new: NewChannel) -> Result<Created> {
     let limits = ctx.limits();
-    if w.chat_channel_get(&new.channel).await?.is_some() {
+    if w.chat_channel_get(&new.channel)?.is_some() {
         return Err(Refusal::new(Code::Conflict, format!("there is a channel `{}` already", new.channel))
             .hint("choose another name, or ask its creator to invite you"));
     }
@@ -105,7 +105,7 @@ pub async fn create(w: &mut dyn Writes, ctx: &OperationContext, by: &Speaker, ne
     if count > limits.chat_members_max {
         return Err(too_many_members(&new.channel, limits.chat_members_max));
     }
-    let channels = w.chat_channel_count().await?;
+    let channels = w.chat_channel_count()?;
     if channels >= limits.chat_channels_max {
         return Err(Refusal::new(
             Code::RateLimited,
@@ -113,8 +113,8 @@ pub async fn create(w: &mut dyn Writes, ctx: &OperationContext, by: &Speaker, ne
         )
         .hint("post in an existing channel"));
     }
-    root_limits::filled(w, ctx, "chat_channels_max", None, channels.into(), limits.chat_channels_max.into()).await?;
-    all_exist(w, ctx, by, &members).await?;
+    root_limits::filled(w, ctx, "chat_channels_max", None, channels.into(), limits.chat_channels_max.into())?;
+    all_exist(w, ctx, by, &members)?;
     let channel = ChatChannel {
         channel: new.channel,
         creator: by.party.clone(),
@@ -124,16 +124,16 @@ pub async fn create(w: &mut dyn Writes, ctx: &OperationContext, by: &Speaker, ne
         last_seq: 0,
         created_at: ctx.now(),
     };
-    w.chat_channel_put(&channel).await?;
+    w.chat_channel_put(&channel)?;
     for agent_id in &members {
-        join(w, ctx, &channel, agent_id).await?;
+        join(w, ctx, &channel, agent_id)?;
     }
     let members: Vec<AgentId> = members.into_iter().take(MEMBERS_SHOWN).collect();
     let facts = json!({
         "creator": shown_name(&channel.creator), "gated": channel.gated, "topic": channel.topic,
         "members": members, "member_count": count,
     });
-    emit(w, ctx, EventKind::ChatCreated, &channel.channel, by, by.party.agent(), facts).await?;
+    emit(w, ctx, EventKind::ChatCreated, &channel.channel, by, by.party.agent(), facts)?;
     let advisory = (!channel.gated && count >= CROWD).then(|| {
         format!(
             "#{} is ungated and has {count} members: a post can start turns of several of them at once, each unaware of \
@@ -153,28 +153,23 @@ fn too_many_members(channel: &ChannelName, limit: u32) -> Refusal {
     .hint("distribute them over several channels")
 }
 
-async fn all_exist(
-    w: &mut dyn Writes,
-    ctx: &OperationContext,
-    by: &Speaker,
-    members: &BTreeSet<AgentId>,
-) -> Result<()> {
+fn all_exist(w: &mut dyn Writes, ctx: &OperationContext, by: &Speaker, members: &BTreeSet<AgentId>) -> Result<()> {
     if members.len() <= LOOKUPS_MAX {
         for agent_id in members {
-            agent_for(w, ctx, by.reader(), agent_id).await?;
+            agent_for(w, ctx, by.reader(), agent_id)?;
         }
         return Ok(());
     }
-    let agents = w.agent_list(false).await?;
+    let agents = w.agent_list(false)?;
     let known: BTreeSet<&AgentId> = agents.iter().map(|agent| &agent.agent_id).collect();
     match members.iter().find(|agent_id| !known.contains(agent_id)) {
-        Some(unknown) => agent_for(w, ctx, by.reader(), unknown).await.map(drop),
+        Some(unknown) => agent_for(w, ctx, by.reader(), unknown).map(drop),
         None => Ok(()),
     }
 }
 
 /// Adds an agent. Its turns show chat messages from now on, and it may read earlier ones.
-async fn join(w: &mut dyn Writes, ctx: &OperationContext, channel: &ChatChannel, agent_id: &AgentId) -> Result<()> {
+fn join(w: &mut dyn Writes, ctx: &OperationContext, channel: &ChatChannel, agent_id: &AgentId) -> Result<()> {
     let member = ChatMember {
         channel: channel.channel.clone(),
         agent_id: agent_id.clone(),
@@ -182,41 +177,41 @@ async fn join(w: &mut dyn Writes, ctx: &OperationContext, channel: &ChatChannel,
         wake_id: None,
         joined_at: ctx.now(),
     };
-    Ok(w.chat_member_put(&member).await?)
+    Ok(w.chat_member_put(&member)?)
 }
 
 /// Adds a member on behalf of the creator or an operator (CHAT-07). An agent that is a member
 /// already is not changed.
-pub async fn invite(
+pub fn invite(
     w: &mut dyn Writes,
     ctx: &OperationContext,
     by: &Speaker,
     channel: &ChannelName,
     agent_id: &AgentId,
 ) -> Result<ChannelView> {
-    let mut channel = channel_named(w, channel).await?;
+    let mut channel = channel_named(w, channel)?;
     if !channel.is_run_by(&by.party) {
         return Err(not_in_charge(&channel, by, "invite"));
     }
-    agent_for(w, ctx, by.reader(), agent_id).await?;
-    if w.chat_member_get(&channel.channel, agent_id).await?.is_none() {
+    agent_for(w, ctx, by.reader(), agent_id)?;
+    if w.chat_member_get(&channel.channel, agent_id)?.is_none() {
         let limit = ctx.limits().chat_members_max;
         if channel.members >= limit {
             return Err(too_many_members(&channel.channel, limit));
         }
-        join(w, ctx, &channel, agent_id).await?;
+        join(w, ctx, &channel, agent_id)?;
         channel.members = channel.members.saturating_add(1);
-        w.chat_channel_put(&channel).await?;
+        w.chat_channel_put(&channel)?;
         let facts = json!({ "agent_id": agent_id, "members": channel.members });
-        emit(w, ctx, EventKind::ChatMemberAdded, &channel.channel, by, Some(agent_id), facts).await?;
+        emit(w, ctx, EventKind::ChatMemberAdded, &channel.channel, by, Some(agent_id), facts)?;
     }
-    view(w, channel, MEMBERS_SHOWN).await
+    view(w, channel, MEMBERS_SHOWN)
 }
 
 /// Checks whether all of `joining` can be [invited](invite) after all of `leaving` have left.
 /// Writes nothing. A caller that invites several agents checks this first, so that either all of
 /// them are added or none.
-pub(crate) async fn has_room(
+pub(crate) fn has_room(
     w: &mut dyn Writes,
     ctx: &OperationContext,
     by: &Speaker,
@@ -224,17 +219,17 @@ pub(crate) async fn has_room(
     joining: &BTreeSet<AgentId>,
     leaving: &BTreeSet<AgentId>,
 ) -> Result<()> {
-    let channel = channel_named(w, channel).await?;
+    let channel = channel_named(w, channel)?;
     if !channel.is_run_by(&by.party) {
         return Err(not_in_charge(&channel, by, "invite"));
     }
-    all_exist(w, ctx, by, joining).await?;
+    all_exist(w, ctx, by, joining)?;
     let (mut new, mut left) = (0_u32, channel.members);
     for agent_id in joining {
-        new = new.saturating_add(u32::from(w.chat_member_get(&channel.channel, agent_id).await?.is_none()));
+        new = new.saturating_add(u32::from(w.chat_member_get(&channel.channel, agent_id)?.is_none()));
     }
     for agent_id in leaving {
-        left = left.saturating_sub(u32::from(w.chat_member_get(&channel.channel, agent_id).await?.is_some()));
+        left = left.saturating_sub(u32::from(w.chat_member_get(&channel.channel, agent_id)?.is_some()));
     }
     let limit = ctx.limits().chat_members_max;
     if new > 0 && left.saturating_add(new) > limit {
@@ -244,29 +239,29 @@ pub(crate) async fn has_room(
 }
 
 /// Removes a member on behalf of the creator, an operator or itself. It loses all access (CHAT-13).
-pub async fn remove(
+pub fn remove(
     w: &mut dyn Writes,
     ctx: &OperationContext,
     by: &Speaker,
     channel: &ChannelName,
     agent_id: &AgentId,
 ) -> Result<ChannelView> {
-    let mut channel = channel_named(w, channel).await?;
+    let mut channel = channel_named(w, channel)?;
     if !channel.is_run_by(&by.party) && by.party.agent() != Some(agent_id) {
         return Err(not_in_charge(&channel, by, "remove others"));
     }
-    let Some(member) = w.chat_member_get(&channel.channel, agent_id).await? else {
-        let members = w.chat_members(&channel.channel).await?;
+    let Some(member) = w.chat_member_get(&channel.channel, agent_id)? else {
+        let members = w.chat_members(&channel.channel)?;
         let near = nearest(agent_id.as_str(), members.iter().map(|member| member.agent_id.as_str()));
         let refusal = Refusal::not_found(&format!("member of #{}", channel.channel), agent_id.as_str(), near);
         return Err(if near.is_some() { refusal } else { refusal.hint("the list of channels shows their members") });
     };
-    leave(w, ctx, by, &mut channel, member, "removed").await?;
-    view(w, channel, MEMBERS_SHOWN).await
+    leave(w, ctx, by, &mut channel, member, "removed")?;
+    view(w, channel, MEMBERS_SHOWN)
 }
 
 /// Changes whether a channel is gated, and its topic, on behalf of its creator or an operator.
-pub async fn change(
+pub fn change(
     w: &mut dyn Writes,
     ctx: &OperationContext,
     by: &Speaker,
@@ -274,7 +269,7 @@ pub async fn change(
     gated: bool,
     topic: Option<&str>,
 ) -> Result<()> {
-    let mut channel = channel_named(w, channel).await?;
+    let mut channel = channel_named(w, channel)?;
     if !channel.is_run_by(&by.party) {
         return Err(not_in_charge(&channel, by, "change its settings"));
     }
@@ -284,12 +279,12 @@ pub async fn change(
     }
     channel.gated = gated;
     channel.topic = topic;
-    w.chat_channel_put(&channel).await?;
+    w.chat_channel_put(&channel)?;
     let facts = json!({ "gated": channel.gated, "topic": channel.topic });
-    emit(w, ctx, EventKind::ChatChanged, &channel.channel, by, None, facts).await
+    emit(w, ctx, EventKind::ChatChanged, &channel.channel, by, None, facts)
 }
 
-async fn leave(
+fn leave(
     w: &mut dyn Writes,
     ctx: &OperationContext,
     by: &Speaker,
@@ -299,35 +294,30 @@ async fn leave(
 ) -> Result<()> {
     // A pending wake-up for a channel that the agent may no longer read would open an empty turn.
     if let Some(wake_id) = member.wake_id
-        && matches!(w.message_state(wake_id).await?, Some((MailState::Pending, ..)))
+        && matches!(w.message_state(wake_id)?, Some((MailState::Pending, ..)))
     {
-        w.message_mark(&[wake_id], MailState::Consumed, None, 0).await?;
+        w.message_mark(&[wake_id], MailState::Consumed, None, 0)?;
     }
-    w.chat_member_delete(&channel.channel, &member.agent_id).await?;
+    w.chat_member_delete(&channel.channel, &member.agent_id)?;
     channel.members = channel.members.saturating_sub(1);
-    w.chat_channel_put(channel).await?;
+    w.chat_channel_put(channel)?;
     let facts = json!({ "agent_id": member.agent_id, "members": channel.members, "reason": reason });
-    emit(w, ctx, EventKind::ChatMemberRemoved, &channel.channel, by, Some(&member.agent_id), facts).await
+    emit(w, ctx, EventKind::ChatMemberRemoved, &channel.channel, by, Some(&member.agent_id), facts)
 }
 
 /// Removes a deleted agent from every channel. Channels that it created belong to the operators
 /// from then on, so that a later agent with the same id does not inherit its rights.
-pub(crate) async fn leave_all(
-    w: &mut dyn Writes,
-    ctx: &OperationContext,
-    by: &Party,
-    agent_id: &AgentId,
-) -> Result<()> {
+pub(crate) fn leave_all(w: &mut dyn Writes, ctx: &OperationContext, by: &Party, agent_id: &AgentId) -> Result<()> {
     let by = Speaker::from(by.clone());
-    for member in w.chat_memberships(agent_id).await? {
-        if let Some(mut channel) = w.chat_channel_get(&member.channel).await? {
-            leave(w, ctx, &by, &mut channel, member, "deleted").await?;
+    for member in w.chat_memberships(agent_id)? {
+        if let Some(mut channel) = w.chat_channel_get(&member.channel)? {
+            leave(w, ctx, &by, &mut channel, member, "deleted")?;
         }
     }
-    for mut channel in w.chat_channel_list().await? {
+    for mut channel in w.chat_channel_list()? {
         if channel.creator.agent() == Some(agent_id) {
             channel.creator = Party::System;
-            w.chat_channel_put(&channel).await?;
+            w.chat_channel_put(&channel)?;
         }
     }
     Ok(())
@@ -343,22 +333,22 @@ fn not_in_charge(channel: &ChatChannel, by: &Speaker, what: &str) -> Refusal {
 }
 
 /// Lists channels ordered by name: all, or the channels that an agent is in or has created.
-pub async fn list(r: &mut dyn Reads, of: Option<&AgentId>) -> Result<Vec<ChannelView>> {
-    Ok(list_after(r, of, "", usize::MAX).await?.0)
+pub fn list(r: &mut dyn Reads, of: Option<&AgentId>) -> Result<Vec<ChannelView>> {
+    Ok(list_after(r, of, "", usize::MAX)?.0)
 }
 
 /// Like [`list`], at most `limit` channels whose names come after `after`. Also returns whether
 /// more follow. Members are read only for these channels.
-pub async fn list_after(
+pub fn list_after(
     r: &mut dyn Reads,
     of: Option<&AgentId>,
     after: &str,
     limit: usize,
 ) -> Result<(Vec<ChannelView>, bool)> {
-    let mut channels = r.chat_channel_list().await?;
+    let mut channels = r.chat_channel_list()?;
     if let Some(agent_id) = of {
         let joined: BTreeSet<ChannelName> =
-            r.chat_memberships(agent_id).await?.into_iter().map(|member| member.channel).collect();
+            r.chat_memberships(agent_id)?.into_iter().map(|member| member.channel).collect();
         channels.retain(|channel| joined.contains(&channel.channel) || channel.creator.agent() == Some(agent_id));
     }
     channels.retain(|channel| channel.channel.as_str() > after);
@@ -366,18 +356,18 @@ pub async fn list_after(
     channels.truncate(limit);
     let mut views = Vec::with_capacity(channels.len());
     for channel in channels {
-        views.push(view(r, channel, MEMBERS_LISTED).await?);
+        views.push(view(r, channel, MEMBERS_LISTED)?);
     }
     Ok((views, more))
 }
 
-async fn view(r: &mut dyn Reads, channel: ChatChannel, limit: usize) -> Result<ChannelView> {
-    let members = r.chat_members(&channel.channel).await?;
+fn view(r: &mut dyn Reads, channel: ChatChannel, limit: usize) -> Result<ChannelView> {
+    let members = r.chat_members(&channel.channel)?;
     let members = members.into_iter().take(limit).map(|member| member.agent_id).collect();
     Ok(ChannelView { channel, members })
 }
 
-async fn emit(
+fn emit(
     w: &mut dyn Writes,
     ctx: &OperationContext,
     kind: EventKind,
@@ -400,5 +390,4 @@ async fn emit(
             None => event,
         },
     )
-    .await
 }

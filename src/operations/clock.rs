@@ -65,94 +65,94 @@ fn text(ms: u64) -> String {
 }
 
 /// Reads what the world knows of its clock.
-pub async fn state(r: &mut dyn Reads) -> Result<ClockState> {
-    let stored = r.meta_get(STATE).await?;
+pub fn state(r: &mut dyn Reads) -> Result<ClockState> {
+    let stored = r.meta_get(STATE)?;
     // A text of a later version is no reason not to start.
     Ok(stored.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default())
 }
 
-async fn put(w: &mut dyn Writes, state: ClockState) -> Result<()> {
-    w.meta_put(STATE, &json!(state).to_string()).await?;
+fn put(w: &mut dyn Writes, state: ClockState) -> Result<()> {
+    w.meta_put(STATE, &json!(state).to_string())?;
     Ok(())
 }
 
 /// Compares the clock with what is stored, at the start of a daemon: no monotonic clock survives it. A
 /// clock that shows less than the newest record was put back; one that is far ahead counts as a jump
 /// for retention.
-pub async fn at_start(w: &mut dyn Writes, ctx: &OperationContext) -> Result<()> {
-    let (before, now) = (state(w).await?, ctx.now());
-    let (_, last) = w.event_bounds().await?;
+pub fn at_start(w: &mut dyn Writes, ctx: &OperationContext) -> Result<()> {
+    let (before, now) = (state(w)?, ctx.now());
+    let (_, last) = w.event_bounds()?;
     // One record that cannot be read must not keep a world from starting.
-    let newest = match w.event_list(last.saturating_sub(1).max(0), &EventFilter::default(), 1).await {
+    let newest = match w.event_list(last.saturating_sub(1).max(0), &EventFilter::default(), 1) {
         Ok((events, _)) => events.first().map_or(before.seen, |event| event.ts.max(before.seen)),
         Err(StoreError::Row { .. }) => before.seen,
         Err(error) => return Err(error.into()),
     };
     let jump = Jump { from: newest, to: now };
     if newest == Timestamp::default() {
-        return put(w, ClockState { seen: now, ..before }).await;
+        return put(w, ClockState { seen: now, ..before });
     }
     if now.plus(JUMP_MIN) <= newest {
-        return jumped(w, ctx, jump).await;
+        return jumped(w, ctx, jump);
     }
     let state = ClockState { seen: now, ..before };
     if now.since(newest) > DOWN_MAX {
-        put(w, after(state, jump)).await?;
-        emit(w, ctx, jump, "start").await?;
+        put(w, after(state, jump))?;
+        emit(w, ctx, jump, "start")?;
     } else {
-        put(w, state).await?;
+        put(w, state)?;
     }
-    set_schedules_right(w, None, now).await
+    set_schedules_right(w, None, now)
 }
 
 fn after(state: ClockState, jump: Jump) -> ClockState {
     ClockState { seen: jump.to, doubt: state.doubt.jumped(jump.by_ms()), jump: Some(jump), since_ms: 0 }
 }
 
-async fn emit(w: &mut dyn Writes, ctx: &OperationContext, jump: Jump, found: &str) -> Result<()> {
+fn emit(w: &mut dyn Writes, ctx: &OperationContext, jump: Jump, found: &str) -> Result<()> {
     let payload = json!({
         "from": jump.from.rfc3339(), "to": jump.to.rfc3339(), "by_ms": jump.by_ms(), "found": found,
     });
-    ctx.emit(w, NewEvent::new(EventKind::WorldClockJumped, payload)).await
+    ctx.emit(w, NewEvent::new(EventKind::WorldClockJumped, payload))
 }
 
 /// Records a jump, and computes again what was computed from the clock.
-pub async fn jumped(w: &mut dyn Writes, ctx: &OperationContext, jump: Jump) -> Result<()> {
-    let before = state(w).await?;
-    put(w, after(before, jump)).await?;
-    emit(w, ctx, jump, "running").await?;
-    for mut ask in w.asks_open().await? {
+pub fn jumped(w: &mut dyn Writes, ctx: &OperationContext, jump: Jump) -> Result<()> {
+    let before = state(w)?;
+    put(w, after(before, jump))?;
+    emit(w, ctx, jump, "running")?;
+    for mut ask in w.asks_open()? {
         (ask.created_at, ask.deadline_at) = (jump.moved(ask.created_at), jump.moved(ask.deadline_at));
-        w.ask_put(&ask).await?;
+        w.ask_put(&ask)?;
     }
-    move_approvals(w, jump).await?;
-    for mut droid in w.droids_live().await? {
+    move_approvals(w, jump)?;
+    for mut droid in w.droids_live()? {
         (droid.created_at, droid.deadline_at) = (jump.moved(droid.created_at), jump.moved(droid.deadline_at));
-        w.droid_put(&droid).await?;
+        w.droid_put(&droid)?;
     }
-    move_grants(w, jump).await?;
+    move_grants(w, jump)?;
     let mut accounts = Vec::new();
     let filter = BudgetFilter { limited: true, no_roots: true, ..BudgetFilter::default() };
-    budgets::each(w, filter, |account| accounts.push(account)).await?;
+    budgets::each(w, filter, |account| accounts.push(account))?;
     for account in accounts {
         let moved = account.clone().moved(jump);
         if moved != account {
-            w.budget_put(&moved).await?;
+            w.budget_put(&moved)?;
         }
     }
-    set_deliveries_right(w, jump).await?;
+    set_deliveries_right(w, jump)?;
     if let Some(ahead) = before.jump.filter(|before| jump.by_ms() < 0 && before.by_ms() > 0) {
-        move_sessions(w, jump, ahead.to).await?;
+        move_sessions(w, jump, ahead.to)?;
     }
     w.signal(Signal::LimitsSet);
-    set_schedules_right(w, Some(jump), jump.to).await
+    set_schedules_right(w, Some(jump), jump.to)
 }
 
-async fn move_approvals(w: &mut dyn Writes, jump: Jump) -> Result<()> {
+fn move_approvals(w: &mut dyn Writes, jump: Jump) -> Result<()> {
     let filter = ApprovalFilter { status: Some(ApprovalStatus::Pending), ..ApprovalFilter::default() };
     let (mut pending, mut after) = (Vec::new(), None);
     loop {
-        let page = w.approval_list(&filter, after, PAGE_MAX).await?;
+        let page = w.approval_list(&filter, after, PAGE_MAX)?;
         let Some(last) = page.last() else { break };
         after = Some((last.requested_at, last.approval_id));
         pending.extend(page);
@@ -160,21 +160,21 @@ async fn move_approvals(w: &mut dyn Writes, jump: Jump) -> Result<()> {
     for mut approval in pending {
         approval.requested_at = jump.moved(approval.requested_at);
         approval.expires_at = jump.moved(approval.expires_at);
-        w.approval_put(&approval).await?;
+        w.approval_put(&approval)?;
     }
     Ok(())
 }
 
-async fn move_grants(w: &mut dyn Writes, jump: Jump) -> Result<()> {
+fn move_grants(w: &mut dyn Writes, jump: Jump) -> Result<()> {
     let mut after: Option<GrantId> = None;
     loop {
-        let page = w.grant_list(after, PAGE_MAX).await?;
+        let page = w.grant_list(after, PAGE_MAX)?;
         let Some(last) = page.last() else { return Ok(()) };
         after = Some(last.grant_id);
         // All of them: one that is over stays over.
         for mut grant in page {
             (grant.created_at, grant.expires_at) = (jump.moved(grant.created_at), jump.moved(grant.expires_at));
-            w.grant_put(&grant).await?;
+            w.grant_put(&grant)?;
             w.signal(Signal::Grants(grant.agent_id));
         }
     }
@@ -183,19 +183,19 @@ async fn move_grants(w: &mut dyn Writes, jump: Jump) -> Result<()> {
 /// A session's log is in the order in which its turns ended, and begins at a place in it. What a clock
 /// that was ahead since `since` has put after the present goes to where it belongs, so that later turns
 /// follow it.
-async fn move_sessions(w: &mut dyn Writes, jump: Jump, since: Timestamp) -> Result<()> {
+fn move_sessions(w: &mut dyn Writes, jump: Jump, since: Timestamp) -> Result<()> {
     let right = |at: Timestamp| if at >= since.max(jump.to) { jump.moved(at).min(jump.to) } else { at };
     let place = |place: LogPlace| LogPlace { ended_at: right(place.ended_at), ..place };
-    for mut agent in w.agent_list(false).await? {
+    for mut agent in w.agent_list(false)? {
         let before = (agent.created_at, agent.last_active_at);
         agent.created_at = right(agent.created_at);
         agent.last_active_at = agent.last_active_at.map(right);
         if before == (agent.created_at, agent.last_active_at) {
             continue;
         }
-        w.agent_put(&agent).await?;
+        w.agent_put(&agent)?;
         let agent_id = agent.agent_id;
-        let talks = w.session_list(&agent_id, jump.to, jump.to, PAGE_MAX).await?;
+        let talks = w.session_list(&agent_id, jump.to, jump.to, PAGE_MAX)?;
         let talks = talks.into_iter().filter_map(|talk| talk.conversation_id).map(Some);
         for conversation_id in talks.chain([None]) {
             for source in ["mail", "cron"] {
@@ -207,15 +207,15 @@ async fn move_sessions(w: &mut dyn Writes, jump: Jump, since: Timestamp) -> Resu
                     before: None,
                     limit: u32::MAX,
                 };
-                for mut turn in w.session_turns(&query).await? {
+                for mut turn in w.session_turns(&query)? {
                     turn.ended_at = turn.ended_at.map(right);
-                    w.turn_put(&turn).await?;
+                    w.turn_put(&turn)?;
                 }
             }
-            if let Some(mut start) = w.session_start(&agent_id, conversation_id).await? {
+            if let Some(mut start) = w.session_start(&agent_id, conversation_id)? {
                 start.start.place = place(start.start.place);
                 start.reset = start.reset.map(place);
-                w.session_start_put(&start).await?;
+                w.session_start_put(&start)?;
             }
         }
     }
@@ -223,24 +223,24 @@ async fn move_sessions(w: &mut dyn Writes, jump: Jump, since: Timestamp) -> Resu
 }
 
 /// Deliveries wait as long as they would have without the jump, and never longer than any wait lasts.
-async fn set_deliveries_right(w: &mut dyn Writes, jump: Jump) -> Result<()> {
+fn set_deliveries_right(w: &mut dyn Writes, jump: Jump) -> Result<()> {
     let now = jump.to;
     let latest = now.plus(DELIVERY_WAIT_MAX);
-    for mut entry in w.deliveries_due(Timestamp(i64::MAX), &[], u32::MAX).await? {
+    for mut entry in w.deliveries_due(Timestamp(i64::MAX), &[], u32::MAX)? {
         let Some(at) = entry.next_at.filter(|at| *at > jump.from) else { continue };
         let moved = jump.moved(at);
         entry.next_at = Some(if moved > latest { now } else { moved });
-        w.conversation_entry_put(&entry).await?;
+        w.conversation_entry_put(&entry)?;
     }
     w.signal(Signal::Delivery);
     Ok(())
 }
 
 /// Next slots follow from the rules again.
-async fn set_schedules_right(w: &mut dyn Writes, jump: Option<Jump>, now: Timestamp) -> Result<()> {
+fn set_schedules_right(w: &mut dyn Writes, jump: Option<Jump>, now: Timestamp) -> Result<()> {
     let mut after: Option<SchedulePlace> = None;
     loop {
-        let page = match w.schedule_list(None, None, after.as_ref()).await {
+        let page = match w.schedule_list(None, None, after.as_ref()) {
             Ok(page) => page,
             // It is set aside when it is due (SCHED-02); until then those after it stay as they are.
             Err(StoreError::Row { key, .. }) => {
@@ -255,7 +255,7 @@ async fn set_schedules_right(w: &mut dyn Writes, jump: Option<Jump>, now: Timest
         let Some(last) = page.last() else { break };
         after = Some((last.agent_id.clone(), last.kind, last.name.clone()));
         for again in page.iter().filter_map(|schedule| schedule.computed_again(jump, now)) {
-            w.schedule_put(&again).await?;
+            w.schedule_put(&again)?;
         }
     }
     w.signal(Signal::Schedules);
@@ -263,21 +263,21 @@ async fn set_schedules_right(w: &mut dyn Writes, jump: Option<Jump>, now: Timest
 }
 
 /// Counts time that the daemon has run, for the trust of retention and for the warning.
-pub async fn ran(w: &mut dyn Writes, now: Timestamp, time: Duration) -> Result<()> {
-    let before = state(w).await?;
+pub fn ran(w: &mut dyn Writes, now: Timestamp, time: Duration) -> Result<()> {
+    let before = state(w)?;
     let since_ms = before.since_ms.saturating_add(u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
     let doubt = before.doubt.ran(time);
     let jump = before.jump.filter(|_| !doubt.is_over() || since_ms < WARNED_MS);
-    put(w, ClockState { seen: now, doubt, jump, since_ms }).await
+    put(w, ClockState { seen: now, doubt, jump, since_ms })
 }
 
 /// An operator confirms that the clock is right. Returns whether there was a doubt or a warning.
-pub async fn confirm(w: &mut dyn Writes, ctx: &OperationContext, by: &Party) -> Result<bool> {
-    let before = state(w).await?;
+pub fn confirm(w: &mut dyn Writes, ctx: &OperationContext, by: &Party) -> Result<bool> {
+    let before = state(w)?;
     if before.jump.is_none() && before.doubt.is_over() {
         return Ok(false);
     }
-    put(w, ClockState { seen: ctx.now(), ..ClockState::default() }).await?;
-    ctx.emit(w, NewEvent::new(EventKind::WorldClockConfirmed, json!({ "by": by }))).await?;
+    put(w, ClockState { seen: ctx.now(), ..ClockState::default() })?;
+    ctx.emit(w, NewEvent::new(EventKind::WorldClockConfirmed, json!({ "by": by })))?;
     Ok(true)
 }

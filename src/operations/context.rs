@@ -206,15 +206,15 @@ impl OperationContext {
     }
 
     /// Appends an event, redacted, in the transaction that makes the change it reports.
-    pub async fn emit(&self, w: &mut dyn Writes, event: NewEvent) -> Result<()> {
-        self.emit_at(w, self.now(), event).await
+    pub fn emit(&self, w: &mut dyn Writes, event: NewEvent) -> Result<()> {
+        self.emit_at(w, self.now(), event)
     }
 
     /// Like [`OperationContext::emit`], with a given time, for an event whose record carries the same
     /// time.
-    pub async fn emit_at(&self, w: &mut dyn Writes, at: Timestamp, event: NewEvent) -> Result<()> {
+    pub fn emit_at(&self, w: &mut dyn Writes, at: Timestamp, event: NewEvent) -> Result<()> {
         let event = NewEvent { payload: self.redactor.clean_json(event.payload), ..event };
-        w.event_append(EventId(self.id()), at, event).await?;
+        w.event_append(EventId(self.id()), at, event)?;
         Ok(())
     }
 

@@ -87,8 +87,8 @@ pub struct Received {
 /// # Errors
 /// `Conflict` if the adapter already has a conversation with this thread name; `RateLimited` if the
 /// world has too many.
-pub async fn begin(w: &mut dyn Writes, ctx: &OperationContext, start: Start) -> Result<Conversation> {
-    let (count, limit) = (w.conversation_count().await?, ctx.limits().conversations_max);
+pub fn begin(w: &mut dyn Writes, ctx: &OperationContext, start: Start) -> Result<Conversation> {
+    let (count, limit) = (w.conversation_count()?, ctx.limits().conversations_max);
     if count >= limit {
         return Err(Refusal::new(
             Code::RateLimited,
@@ -97,13 +97,13 @@ pub async fn begin(w: &mut dyn Writes, ctx: &OperationContext, start: Start) -> 
         .hint("continue one of them, or raise limits.conversations_max")
         .details(json!({ "limit": "conversations_max" })));
     }
-    let owner = agent_lookup::agent_for(w, ctx, &start.party, &start.owner).await?.agent_id;
+    let owner = agent_lookup::agent_for(w, ctx, &start.party, &start.owner)?.agent_id;
     let conversation_id = ConversationId(ctx.id());
     let thread = match start.thread {
         Some(thread) => named_thread(&thread)?,
         None => conversation_id.to_string(),
     };
-    if let Some(other) = w.conversation_find(&start.adapter, &thread).await? {
+    if let Some(other) = w.conversation_find(&start.adapter, &thread)? {
         let what = format!("{} has a conversation of that name already: {}", start.adapter, other.conversation_id);
         return Err(Refusal::new(Code::Conflict, what).hint("continue that one"));
     }
@@ -123,12 +123,12 @@ pub async fn begin(w: &mut dyn Writes, ctx: &OperationContext, start: Start) -> 
         passed_on: Vec::new(),
         ended_at: None,
     };
-    w.conversation_put(&conversation).await?;
+    w.conversation_put(&conversation)?;
     let payload = json!({
         "conversation_id": conversation_id, "adapter": conversation.adapter, "thread": conversation.thread,
         "owner": conversation.owner, "party": conversation.party,
     });
-    emit(w, ctx, EventKind::ConversationStarted, &conversation, payload).await?;
+    emit(w, ctx, EventKind::ConversationStarted, &conversation, payload)?;
     Ok(conversation)
 }
 
@@ -150,14 +150,9 @@ fn named_thread(thread: &str) -> Result<String> {
 /// Adds a message to the conversation that the adapter has under this thread name. If there is
 /// none, begins it with `start`. Only the cron job itself may begin a thread whose name is reserved
 /// for cron jobs; otherwise another agent would receive the answers to the job.
-pub async fn arrive(
-    w: &mut dyn Writes,
-    ctx: &OperationContext,
-    start: Start,
-    said: IncomingMessage,
-) -> Result<Received> {
+pub fn arrive(w: &mut dyn Writes, ctx: &OperationContext, start: Start, said: IncomingMessage) -> Result<Received> {
     let found = match &start.thread {
-        Some(thread) => w.conversation_find(&start.adapter, thread).await?,
+        Some(thread) => w.conversation_find(&start.adapter, thread)?,
         None => None,
     };
     let conversation = match found {
@@ -169,21 +164,21 @@ pub async fn arrive(
                     .hint(format!("choose a name that does not begin with {OWN_THREADS}"))
                     .details(json!({ "field": "thread" })));
             }
-            begin(w, ctx, start).await?
+            begin(w, ctx, start)?
         }
     };
-    hear(w, ctx, conversation, said).await
+    hear(w, ctx, conversation, said)
 }
 
 /// Adds a message over the control plane to a conversation that is held over it. Conversations of
 /// other adapters are refused, so that nobody can impersonate the party outside.
-pub async fn say(
+pub fn say(
     w: &mut dyn Writes,
     ctx: &OperationContext,
     conversation_id: ConversationId,
     said: IncomingMessage,
 ) -> Result<Received> {
-    let conversation = get(w, conversation_id).await?;
+    let conversation = get(w, conversation_id)?;
     if conversation.adapter != CONTROL {
         return Err(Refusal::new(
             Code::Conflict,
@@ -191,10 +186,10 @@ pub async fn say(
         )
         .hint(format!("send {} a message, or begin a conversation of your own with it", conversation.owner)));
     }
-    hear(w, ctx, conversation, said).await
+    hear(w, ctx, conversation, said)
 }
 
-async fn hear(
+fn hear(
     w: &mut dyn Writes,
     ctx: &OperationContext,
     mut conversation: Conversation,
@@ -202,8 +197,8 @@ async fn hear(
 ) -> Result<Received> {
     not_blank("content", &said.content)?;
     check_count(ctx, said.attachments.len())?;
-    check_room(w, ctx, &conversation).await?;
-    let Some(owner) = w.agent_get(&conversation.owner).await?.filter(|agent| !agent.is_deleted()) else {
+    check_room(w, ctx, &conversation)?;
+    let Some(owner) = w.agent_get(&conversation.owner)?.filter(|agent| !agent.is_deleted()) else {
         let (id, owner) = (conversation.conversation_id, &conversation.owner);
         return Err(Refusal::new(
             Code::Conflict,
@@ -217,7 +212,7 @@ async fn hear(
         attachments: paths,
         ..NewMessage::new(&owner.agent_id, said.from.clone(), Kind::Conversation, said.content.clone(), chain)
     };
-    let envelope = mail::deliver(w, ctx, new_message).await?;
+    let envelope = mail::deliver(w, ctx, new_message)?;
     conversation.heard += 1;
     conversation.passed_on.clear();
     conversation.ended_at = None;
@@ -229,26 +224,26 @@ async fn hear(
         external_id: said.external_id,
         ..NewEntry::new(Direction::In, said.from, said.content)
     };
-    let entry = append(w, ctx, &mut conversation, entry).await?;
+    let entry = append(w, ctx, &mut conversation, entry)?;
     if let Some(refusal) = asks::unanswerable(ctx, &owner) {
         // The party is notified now, because the answer may take long.
         let text = format!("{}: this waits until it is started again", refusal.message);
-        append(w, ctx, &mut conversation, NewEntry::new(Direction::Note, Party::System, text)).await?;
+        append(w, ctx, &mut conversation, NewEntry::new(Direction::Note, Party::System, text))?;
     }
     Ok(Received { conversation, entry })
 }
 
 /// Adds a note to the conversations of mail that will not be processed.
-pub(crate) async fn dropped(w: &mut dyn Writes, ctx: &OperationContext, mail: &[Envelope], why: &str) -> Result<()> {
+pub(crate) fn dropped(w: &mut dyn Writes, ctx: &OperationContext, mail: &[Envelope], why: &str) -> Result<()> {
     let mut notified = std::collections::BTreeSet::new();
     for envelope in mail.iter().filter(|envelope| envelope.kind == Kind::Conversation) {
         let Some(id) = envelope.conversation_id else {
             continue;
         };
         if notified.insert(id)
-            && let Some(mut conversation) = w.conversation_get(id).await?
+            && let Some(mut conversation) = w.conversation_get(id)?
         {
-            append(w, ctx, &mut conversation, NewEntry::new(Direction::Note, Party::System, why.to_owned())).await?;
+            append(w, ctx, &mut conversation, NewEntry::new(Direction::Note, Party::System, why.to_owned()))?;
         }
     }
     Ok(())

@@ -17,7 +17,7 @@ use crate::turns::ending::HeldMail;
 use crate::{OperationContext, Result, approvals, asks, budgets, conversations, schedules};
 
 /// Turns a turn's mail into a dead letter and ends the turn. Askers are notified at once, with the reason and its code.
-pub async fn end_turn(
+pub fn end_turn(
     w: &mut dyn Writes,
     ctx: &OperationContext,
     mut turn: Turn,
@@ -25,26 +25,26 @@ pub async fn end_turn(
     why: (&str, Code),
     crashes: u32,
 ) -> Result<DeadLetter> {
-    let dead_letter = create(w, ctx, &turn, messages, why, crashes).await?;
-    asks::abandon(w, ctx, turn.turn_id).await?;
-    approvals::cancel(w, ctx, turn.turn_id).await?;
-    budgets::forfeit_held(w, ctx, &mut turn).await?;
-    close_open_calls(w, ctx, &turn).await?;
+    let dead_letter = create(w, ctx, &turn, messages, why, crashes)?;
+    asks::abandon(w, ctx, turn.turn_id)?;
+    approvals::cancel(w, ctx, turn.turn_id)?;
+    budgets::forfeit_held(w, ctx, &mut turn)?;
+    close_open_calls(w, ctx, &turn)?;
     turn.status = TurnStatus::Dead;
     turn.parked = None;
     turn.reason = Some(dead_letter.reason.clone());
     turn.ended_at = Some(ctx.now());
-    w.turn_put(&turn).await?;
-    emit_end(w, ctx, &turn).await?;
+    w.turn_put(&turn)?;
+    emit_end(w, ctx, &turn)?;
     ctx.wake(w, &turn.agent_id);
     if turn.agent_id.is_droid() {
-        family::crashed(w, ctx, &turn.agent_id, &dead_letter.reason).await?;
+        family::crashed(w, ctx, &turn.agent_id, &dead_letter.reason)?;
     }
     Ok(dead_letter)
 }
 
 /// Turns mail of a turn into a dead letter, without ending the turn. Askers are notified at once.
-pub(crate) async fn create(
+pub(crate) fn create(
     w: &mut dyn Writes,
     ctx: &OperationContext,
     turn: &Turn,
@@ -53,20 +53,20 @@ pub(crate) async fn create(
     crashes: u32,
 ) -> Result<DeadLetter> {
     let reason = ctx.excerpt(reason, 500);
-    w.message_mark(messages, MailState::Dead, Some(turn.turn_id), 0).await?;
+    w.message_mark(messages, MailState::Dead, Some(turn.turn_id), 0)?;
     let happened = if crashes == 0 { "could not process" } else { "crashed on" };
     let refusal =
         Refusal::new(code, format!("{} {happened} this message, which is a dead letter now: {reason}", turn.agent_id))
             .hint("an operator can see it with `ghostctl dead list`, and retry it");
     for message_id in messages {
-        let Some(envelope) = w.message_get(*message_id).await? else { continue };
-        schedules::lost(w, ctx, envelope.message_id, envelope.kind, &refusal.message).await?;
+        let Some(envelope) = w.message_get(*message_id)? else { continue };
+        schedules::lost(w, ctx, envelope.message_id, envelope.kind, &refusal.message)?;
         if let Some(ask_id) = envelope.ask_id {
-            asks::fail(w, ctx, ask_id, &refusal).await?;
+            asks::fail(w, ctx, ask_id, &refusal)?;
         }
         if let Some(conversation_id) = conversations::owed(&[HeldMail::of(&envelope)]) {
             let why = format!("{happened} this message, which is a dead letter now: {reason}");
-            conversations::unanswered(w, ctx, turn, conversation_id, &why).await?;
+            conversations::unanswered(w, ctx, turn, conversation_id, &why)?;
         }
     }
     let dead_letter = DeadLetter {
@@ -80,9 +80,9 @@ pub(crate) async fn create(
         created_at: ctx.now(),
         resolved_at: None,
     };
-    w.dead_letter_put(&dead_letter).await?;
-    emit(w, ctx, EventKind::DeadLetterHeld, &dead_letter, json!({ "root_id": turn.root_id })).await?;
-    let held = w.dead_letter_count_held(Some(&turn.agent_id)).await?;
+    w.dead_letter_put(&dead_letter)?;
+    emit(w, ctx, EventKind::DeadLetterHeld, &dead_letter, json!({ "root_id": turn.root_id }))?;
+    let held = w.dead_letter_count_held(Some(&turn.agent_id))?;
     if held >= ctx.limits().dead_letters_max {
         // A dead letter is kept with its mail and journal until an operator decides. An agent that
         // produces one after another is stopped before they fill the disk.
@@ -90,7 +90,7 @@ pub(crate) async fn create(
             "it has {held} dead letters (limits.dead_letters_max): retry or drop them with `ghostctl dead`, then \
              start it again"
         );
-        stop(w, ctx, &Party::System, &turn.agent_id, Some(&why)).await?;
+        stop(w, ctx, &Party::System, &turn.agent_id, Some(&why))?;
     }
     Ok(dead_letter)
 }
@@ -99,17 +99,17 @@ pub(crate) async fn create(
 ///
 /// # Errors
 /// `NotFound`; `Conflict` if it is not held, if its agent was deleted and created again, or is a droid that has ended.
-pub async fn retry(
+pub fn retry(
     w: &mut dyn Writes,
     ctx: &OperationContext,
     by: &Party,
     id: DeadLetterId,
     fresh: bool,
 ) -> Result<DeadLetter> {
-    let mut dead_letter = held(w, id).await?;
-    let agent = agent_for(w, ctx, by, &dead_letter.agent_id).await?;
-    family::may_start(w, &agent).await?;
-    if let Some(mut turn) = w.turn_get(dead_letter.turn_id).await? {
+    let mut dead_letter = held(w, id)?;
+    let agent = agent_for(w, ctx, by, &dead_letter.agent_id)?;
+    family::may_start(w, &agent)?;
+    if let Some(mut turn) = w.turn_get(dead_letter.turn_id)? {
         if turn.incarnation != agent.incarnation {
             return Err(Refusal::new(
                 Code::Conflict,
@@ -119,39 +119,38 @@ pub async fn retry(
         }
         turn.crashes = 0;
         turn.stalled_boots = 0;
-        w.turn_put(&turn).await?;
+        w.turn_put(&turn)?;
         // The attempts before do not count any more, as after a wait.
         let step = Step::Parked { reason: format!("it failed, and {by} retried it") };
-        w.journal_append(turn.turn_id, &step, ctx.now()).await?;
-        let last =
-            w.journal_of(turn.turn_id).await?.into_iter().rev().find(|row| !matches!(row.step, Step::Parked { .. }));
+        w.journal_append(turn.turn_id, &step, ctx.now())?;
+        let last = w.journal_of(turn.turn_id)?.into_iter().rev().find(|row| !matches!(row.step, Step::Parked { .. }));
         if dead_letter.crashes == 0 && last.is_some_and(|row| matches!(row.step, Step::ModelAnswered { .. })) {
             // The model's last answer was a refusal or not complete. It ended nothing, and its calls must not run.
             let text = "This turn failed, and an operator has it tried again. Go on with it.".to_owned();
-            w.journal_append(turn.turn_id, &Step::Note { text }, ctx.now()).await?;
+            w.journal_append(turn.turn_id, &Step::Note { text }, ctx.now())?;
         }
     }
-    w.message_forgive(&dead_letter.messages).await?;
+    w.message_forgive(&dead_letter.messages)?;
     let turn_id = (!fresh).then_some(dead_letter.turn_id);
-    w.message_mark(&dead_letter.messages, MailState::Pending, turn_id, 0).await?;
+    w.message_mark(&dead_letter.messages, MailState::Pending, turn_id, 0)?;
     // A retried message wakes the agent even if it was quiet mail, because mail of an earlier turn
     // joins no other turn.
-    w.message_rouse(&dead_letter.messages).await?;
-    resolve(w, ctx, by, &mut dead_letter, DeadLetterStatus::Retried, EventKind::DeadLetterRetried).await?;
+    w.message_rouse(&dead_letter.messages)?;
+    resolve(w, ctx, by, &mut dead_letter, DeadLetterStatus::Retried, EventKind::DeadLetterRetried)?;
     ctx.wake(w, &dead_letter.agent_id);
     Ok(dead_letter)
 }
 
 /// Drops a dead letter. It stays readable until retention deletes it.
-pub async fn discard(w: &mut dyn Writes, ctx: &OperationContext, by: &Party, id: DeadLetterId) -> Result<DeadLetter> {
-    let mut dead_letter = held(w, id).await?;
-    w.message_mark(&dead_letter.messages, MailState::Consumed, Some(dead_letter.turn_id), 0).await?;
-    resolve(w, ctx, by, &mut dead_letter, DeadLetterStatus::Dropped, EventKind::DeadLetterDropped).await?;
+pub fn discard(w: &mut dyn Writes, ctx: &OperationContext, by: &Party, id: DeadLetterId) -> Result<DeadLetter> {
+    let mut dead_letter = held(w, id)?;
+    w.message_mark(&dead_letter.messages, MailState::Consumed, Some(dead_letter.turn_id), 0)?;
+    resolve(w, ctx, by, &mut dead_letter, DeadLetterStatus::Dropped, EventKind::DeadLetterDropped)?;
     Ok(dead_letter)
 }
 
-async fn held(w: &mut dyn Writes, id: DeadLetterId) -> Result<DeadLetter> {
-    match w.dead_letter_get(id).await? {
+fn held(w: &mut dyn Writes, id: DeadLetterId) -> Result<DeadLetter> {
+    match w.dead_letter_get(id)? {
         None => Err(Refusal::not_found("dead letter", &id.to_string(), None).hint("see `ghostctl dead list`")),
         Some(dead_letter) if dead_letter.status != DeadLetterStatus::Held => {
             Err(Refusal::new(Code::Conflict, format!("dead letter {id} was already {}", dead_letter.status))
@@ -161,7 +160,7 @@ async fn held(w: &mut dyn Writes, id: DeadLetterId) -> Result<DeadLetter> {
     }
 }
 
-async fn resolve(
+fn resolve(
     w: &mut dyn Writes,
     ctx: &OperationContext,
     by: &Party,
@@ -171,11 +170,11 @@ async fn resolve(
 ) -> Result<()> {
     dead_letter.status = status;
     dead_letter.resolved_at = Some(ctx.now());
-    w.dead_letter_put(dead_letter).await?;
-    emit(w, ctx, kind, dead_letter, json!({ "by": by })).await
+    w.dead_letter_put(dead_letter)?;
+    emit(w, ctx, kind, dead_letter, json!({ "by": by }))
 }
 
-async fn emit(
+fn emit(
     w: &mut dyn Writes,
     ctx: &OperationContext,
     kind: EventKind,
@@ -190,5 +189,5 @@ async fn emit(
         payload.extend(more);
     }
     let event = NewEvent::new(kind, payload).agent(&dead_letter.agent_id).correlation(dead_letter.turn_id);
-    ctx.emit(w, event).await
+    ctx.emit(w, event)
 }

@@ -93,9 +93,9 @@ pub struct Followed {
 ///
 /// # Errors
 /// An error of the store.
-pub async fn would(r: &mut dyn Reads, ctx: &OperationContext, declared: &Declared) -> Result<Vec<String>> {
-    let last = last(r).await?;
-    Ok(steps(r, ctx, &last, declared).await?.iter().filter_map(summary).collect())
+pub fn would(r: &mut dyn Reads, ctx: &OperationContext, declared: &Declared) -> Result<Vec<String>> {
+    let last = last(r)?;
+    Ok(steps(r, ctx, &last, declared)?.iter().filter_map(summary).collect())
 }
 
 /// Applies the declared channels and jobs. Their agents must exist already.
@@ -103,20 +103,20 @@ pub async fn would(r: &mut dyn Reads, ctx: &OperationContext, declared: &Declare
 /// # Errors
 /// An error of the store. A refusal of a rule is reported as `world.warning` and tried again the
 /// next time.
-pub async fn follow(w: &mut dyn Writes, ctx: &OperationContext, declared: &Declared) -> Result<Followed> {
-    let before = last(w).await?;
+pub fn follow(w: &mut dyn Writes, ctx: &OperationContext, declared: &Declared) -> Result<Followed> {
+    let before = last(w)?;
     let mut after = before.clone();
     let mut done = Followed::default();
-    for step in steps(w, ctx, &before, declared).await? {
+    for step in steps(w, ctx, &before, declared)? {
         let (about, line) = (subject(&step), summary(&step));
         if let (Step::Left(..), Some(line)) = (&step, &line) {
-            warn(w, ctx, line).await?;
+            warn(w, ctx, line)?;
         }
-        match apply(w, ctx, &mut after, step).await {
+        match apply(w, ctx, &mut after, step) {
             Ok(()) => done.lines.extend(line),
             Err(refusal) if is_from_a_rule(&refusal) => {
                 let line = format!("! {about}: cannot be done: {refusal}");
-                warn(w, ctx, &line).await?;
+                warn(w, ctx, &line)?;
                 done.refused.push(line);
             }
             Err(refusal) => return Err(refusal),
@@ -129,7 +129,7 @@ pub async fn follow(w: &mut dyn Writes, ctx: &OperationContext, declared: &Decla
     };
     let (was, is) = (text(&before)?, text(&after)?);
     if was != is {
-        w.meta_put(LAST, &is).await?;
+        w.meta_put(LAST, &is)?;
     }
     Ok(done)
 }
@@ -149,13 +149,12 @@ fn is_from_a_rule(refusal: &Refusal) -> bool {
     )
 }
 
-async fn warn(w: &mut dyn Writes, ctx: &OperationContext, line: &str) -> Result<()> {
+fn warn(w: &mut dyn Writes, ctx: &OperationContext, line: &str) -> Result<()> {
     ctx.emit(w, NewEvent::new(EventKind::WorldWarning, json!({ "warning": line.trim_start_matches(['!', '=', ' ']) })))
-        .await
 }
 
-async fn last(r: &mut dyn Reads) -> Result<Last> {
-    let Some(text) = r.meta_get(LAST).await? else { return Ok(Last::default()) };
+fn last(r: &mut dyn Reads) -> Result<Last> {
+    let Some(text) = r.meta_get(LAST)? else { return Ok(Last::default()) };
     serde_json::from_str(&text).map_err(|error| {
         Refusal::new(Code::Internal, format!("the stored declarations of the world file cannot be read: {error}"))
             .hint("the database was changed by something else; restore it from a copy")
@@ -163,12 +162,12 @@ async fn last(r: &mut dyn Reads) -> Result<Last> {
 }
 
 /// The declared agents that exist, each with its incarnation.
-async fn living(r: &mut dyn Reads, declared: &Declared) -> Result<BTreeMap<AgentId, u32>> {
+fn living(r: &mut dyn Reads, declared: &Declared) -> Result<BTreeMap<AgentId, u32>> {
     let members = declared.channels.iter().flat_map(|channel| &channel.members);
     let wanted: BTreeSet<&AgentId> = members.chain(declared.jobs.iter().map(|job| &job.agent_id)).collect();
     let mut found = BTreeMap::new();
     for agent_id in wanted {
-        if let Some(agent) = r.agent_get(agent_id).await?.filter(|agent| !agent.is_deleted()) {
+        if let Some(agent) = r.agent_get(agent_id)?.filter(|agent| !agent.is_deleted()) {
             found.insert(agent_id.clone(), agent.incarnation);
         }
     }
@@ -176,14 +175,14 @@ async fn living(r: &mut dyn Reads, declared: &Declared) -> Result<BTreeMap<Agent
 }
 
 /// Computes the changes, channels first, because jobs may announce in them.
-async fn steps(r: &mut dyn Reads, ctx: &OperationContext, last: &Last, declared: &Declared) -> Result<Vec<Step>> {
+fn steps(r: &mut dyn Reads, ctx: &OperationContext, last: &Last, declared: &Declared) -> Result<Vec<Step>> {
     let mut steps = Vec::new();
     if last.channels.is_empty() && last.jobs.is_empty() && *declared == Declared::default() {
         return Ok(steps);
     }
-    let living = living(r, declared).await?;
+    let living = living(r, declared)?;
     for wanted in &declared.channels {
-        let there = r.chat_channel_get(&wanted.channel).await?;
+        let there = r.chat_channel_get(&wanted.channel)?;
         match (last.channels.get(&wanted.channel), there) {
             (_, None) => steps.push(Step::Create(wanted.clone())),
             (None, Some(channel)) => steps.push(Step::Left(format!("channel {}", wanted.channel), channel.creator)),
@@ -212,7 +211,7 @@ async fn steps(r: &mut dyn Reads, ctx: &OperationContext, last: &Last, declared:
         if last.is_some_and(|last| last.job == *wanted) {
             continue;
         }
-        let there = r.schedule_find(&wanted.agent_id, ScheduleKind::Cron, &wanted.name).await?;
+        let there = r.schedule_find(&wanted.agent_id, ScheduleKind::Cron, &wanted.name)?;
         steps.push(match (last, there) {
             (Some(last), Some(there)) if is_from_file(&there, last) => {
                 Step::Set(wanted.clone(), Some(last.job.clone()))
@@ -224,7 +223,7 @@ async fn steps(r: &mut dyn Reads, ctx: &OperationContext, last: &Last, declared:
     }
     for last in &last.jobs {
         if !declared.jobs.iter().any(|wanted| is_of(last, wanted)) {
-            let there = r.schedule_find(&last.job.agent_id, ScheduleKind::Cron, &last.job.name).await?;
+            let there = r.schedule_find(&last.job.agent_id, ScheduleKind::Cron, &last.job.name)?;
             let ours = there.filter(|there| is_from_file(there, last)).map(|there| there.schedule_id);
             steps.push(Step::Cancel(last.clone(), ours));
         }
@@ -242,7 +241,7 @@ fn is_from_file(schedule: &Schedule, last: &LastJob) -> bool {
     Some(schedule.schedule_id) == last.schedule_id && schedule.creator == Party::System
 }
 
-async fn apply(w: &mut dyn Writes, ctx: &OperationContext, last: &mut Last, step: Step) -> Result<()> {
+fn apply(w: &mut dyn Writes, ctx: &OperationContext, last: &mut Last, step: Step) -> Result<()> {
     let by = Speaker::from(Party::System);
     match step {
         Step::Create(wanted) => {
@@ -253,37 +252,37 @@ async fn apply(w: &mut dyn Writes, ctx: &OperationContext, last: &mut Last, step
                 skip_creator: false,
                 topic: wanted.topic.clone(),
             };
-            chat::create(w, ctx, &by, new).await?;
-            let members = incarnations(w, &wanted).await?;
+            chat::create(w, ctx, &by, new)?;
+            let members = incarnations(w, &wanted)?;
             last.channels.insert(wanted.channel.clone(), applied(wanted, members));
         }
         Step::Change(was, wanted) => {
-            let there = chat::channel_named(w, &wanted.channel).await?;
+            let there = chat::channel_named(w, &wanted.channel)?;
             let gated = if was.named && was.gated == wanted.gated { there.gated } else { wanted.gated };
             let topic = if was.named && was.topic == wanted.topic { &there.topic } else { &wanted.topic };
-            let members = incarnations(w, &wanted).await?;
+            let members = incarnations(w, &wanted)?;
             let is_new = |(agent_id, incarnation): &(&AgentId, &u32)| was.members.get(*agent_id) != Some(*incarnation);
             let joining: BTreeSet<AgentId> = members.iter().filter(is_new).map(|(id, _)| id.clone()).collect();
             let leaving: BTreeSet<AgentId> =
                 was.members.keys().filter(|agent_id| !members.contains_key(*agent_id)).cloned().collect();
             // Everything is checked before the first write, so that a refusal changes nothing.
-            chat::has_room(w, ctx, &by, &wanted.channel, &joining, &leaving).await?;
-            chat::change(w, ctx, &by, &wanted.channel, gated, topic.as_deref()).await?;
-            remove_members(w, ctx, &wanted.channel, leaving.iter()).await?;
+            chat::has_room(w, ctx, &by, &wanted.channel, &joining, &leaving)?;
+            chat::change(w, ctx, &by, &wanted.channel, gated, topic.as_deref())?;
+            remove_members(w, ctx, &wanted.channel, leaving.iter())?;
             for agent_id in &joining {
-                chat::invite(w, ctx, &by, &wanted.channel, agent_id).await?;
+                chat::invite(w, ctx, &by, &wanted.channel, agent_id)?;
             }
             last.channels.insert(wanted.channel.clone(), applied(wanted, members));
         }
         Step::Drop(channel, was) => {
-            remove_members(w, ctx, &channel, was.members.keys()).await?;
+            remove_members(w, ctx, &channel, was.members.keys())?;
             last.channels.insert(channel, LastChannel { named: false, members: BTreeMap::new(), ..was });
         }
         Step::Set(job, was) => {
             // An on/off switch set by hand stays until the file changes that field.
             let kept = match was {
                 Some(was) if was.enabled == job.enabled => {
-                    let there = w.schedule_find(&job.agent_id, ScheduleKind::Cron, &job.name).await?;
+                    let there = w.schedule_find(&job.agent_id, ScheduleKind::Cron, &job.name)?;
                     there.map(|there| there.enabled)
                 }
                 _ => None,
@@ -300,13 +299,13 @@ async fn apply(w: &mut dyn Writes, ctx: &OperationContext, last: &mut Last, step
                 chain: Chain::root(ctx),
                 baseline: None,
             };
-            let set = schedules::set(w, ctx, &Party::System, new).await?;
-            remember(w, last, job, Some(set.schedule_id)).await?;
+            let set = schedules::set(w, ctx, &Party::System, new)?;
+            remember(w, last, job, Some(set.schedule_id))?;
         }
-        Step::Passed(job) => remember(w, last, job, None).await?,
+        Step::Passed(job) => remember(w, last, job, None)?,
         Step::Cancel(was, schedule_id) => {
             if let Some(schedule_id) = schedule_id {
-                schedules::cancel(w, ctx, &Party::System, schedule_id).await?;
+                schedules::cancel(w, ctx, &Party::System, schedule_id)?;
             }
             last.jobs.retain(|last| !is_of(last, &was.job));
         }
@@ -315,13 +314,8 @@ async fn apply(w: &mut dyn Writes, ctx: &OperationContext, last: &mut Last, step
     Ok(())
 }
 
-async fn remember(
-    w: &mut dyn Writes,
-    last: &mut Last,
-    job: DeclaredJob,
-    schedule_id: Option<ScheduleId>,
-) -> Result<()> {
-    let incarnation = w.agent_get(&job.agent_id).await?.map_or(0, |agent| agent.incarnation);
+fn remember(w: &mut dyn Writes, last: &mut Last, job: DeclaredJob, schedule_id: Option<ScheduleId>) -> Result<()> {
+    let incarnation = w.agent_get(&job.agent_id)?.map_or(0, |agent| agent.incarnation);
     last.jobs.retain(|last| !is_of(last, &job));
     last.jobs.push(LastJob { job, incarnation, schedule_id });
     Ok(())
@@ -331,24 +325,24 @@ fn applied(wanted: DeclaredChannel, members: BTreeMap<AgentId, u32>) -> LastChan
     LastChannel { named: true, gated: wanted.gated, topic: wanted.topic, members }
 }
 
-async fn incarnations(w: &mut dyn Writes, wanted: &DeclaredChannel) -> Result<BTreeMap<AgentId, u32>> {
+fn incarnations(w: &mut dyn Writes, wanted: &DeclaredChannel) -> Result<BTreeMap<AgentId, u32>> {
     let mut found = BTreeMap::new();
     for agent_id in &wanted.members {
-        let agent = w.agent_get(agent_id).await?;
+        let agent = w.agent_get(agent_id)?;
         found.insert(agent_id.clone(), agent.map_or(0, |agent| agent.incarnation));
     }
     Ok(found)
 }
 
-async fn remove_members(
+fn remove_members<'a>(
     w: &mut dyn Writes,
     ctx: &OperationContext,
     channel: &ChannelName,
-    members: impl Iterator<Item = &AgentId> + Send,
+    members: impl Iterator<Item = &'a AgentId>,
 ) -> Result<()> {
     for agent_id in members {
-        if w.chat_member_get(channel, agent_id).await?.is_some() {
-            chat::remove(w, ctx, &Speaker::from(Party::System), channel, agent_id).await?;
+        if w.chat_member_get(channel, agent_id)?.is_some() {
+            chat::remove(w, ctx, &Speaker::from(Party::System), channel, agent_id)?;
         }
     }
     Ok(())

@@ -62,9 +62,9 @@ pub struct NewDroid {
 /// # Errors
 /// `RateLimited` if a limit of the world, the root or the parent is reached, or the droid would be too deep;
 /// `InvalidArguments` for an unusable task or time; `Conflict` if the parent was told to stop.
-pub async fn spawn(w: &mut dyn Writes, ctx: &OperationContext, new: NewDroid) -> Result<Droid> {
+pub fn spawn(w: &mut dyn Writes, ctx: &OperationContext, new: NewDroid) -> Result<Droid> {
     check(&new)?;
-    let parent = agent_named(w, &new.parent_id).await?;
+    let parent = agent_named(w, &new.parent_id)?;
     if parent.desired == Desired::Stopped {
         return Err(Refusal::new(
             Code::Conflict,
@@ -74,15 +74,15 @@ pub async fn spawn(w: &mut dyn Writes, ctx: &OperationContext, new: NewDroid) ->
     }
     let limits = ctx.limits();
     let depth = match parent.agent_id.is_droid() {
-        true => w.droid_get(&parent.agent_id).await?.map_or(1, |above| above.terms.depth).saturating_add(1),
+        true => w.droid_get(&parent.agent_id)?.map_or(1, |above| above.terms.depth).saturating_add(1),
         false => 1,
     };
     at_most("droid_depth_max", depth, limits.droid_depth_max, "droids above one another")?;
-    let live = w.droids_live_count(&parent.agent_id).await?;
+    let live = w.droids_live_count(&parent.agent_id)?;
     let own = live.of_parent.saturating_add(1);
     at_most("droids_per_agent", own, limits.droids_per_agent, "droids of one agent at work")?;
     at_most("droids_max", live.all.saturating_add(1), limits.droids_max, "droids at work in this world")?;
-    let droid_id = next_id(w).await?;
+    let droid_id = next_id(w)?;
     let label = new.label.as_deref().map(|label| clip(&one_line(label), LABEL_CHARS)).filter(|label| !label.is_empty());
     let terms = DroidTerms { depth, ..new.terms };
     let now = ctx.now();
@@ -108,16 +108,16 @@ pub async fn spawn(w: &mut dyn Writes, ctx: &OperationContext, new: NewDroid) ->
         result: None,
         used: DroidUse::default(),
     };
-    begin(w, ctx, droid, new.chain).await
+    begin(w, ctx, droid, new.chain)
 }
 
 /// Writes the records of a droid and delivers its task.
-async fn begin(w: &mut dyn Writes, ctx: &OperationContext, droid: Droid, chain: Chain) -> Result<Droid> {
+fn begin(w: &mut dyn Writes, ctx: &OperationContext, droid: Droid, chain: Chain) -> Result<Droid> {
     let by = Party::Agent(droid.parent_id.clone());
     let overrides = serde_json::to_value(&droid.terms)
         .map_err(|error| Refusal::new(Code::Internal, format!("a droid's terms cannot be written: {error}")))?;
     // Before the agent, whose mail is checked against it.
-    w.droid_add(&droid).await?;
+    w.droid_add(&droid)?;
     let agent = NewAgent {
         agent_id: droid.droid_id.clone(),
         archetype: ARCHETYPE.to_owned(),
@@ -132,14 +132,14 @@ async fn begin(w: &mut dyn Writes, ctx: &OperationContext, droid: Droid, chain: 
         goal: None,
         chain,
     };
-    agents::create(w, ctx, &by, agent).await?;
+    agents::create(w, ctx, &by, agent)?;
     let body =
         format!("{}\n\nYour id: {}\nExpected output: {}", droid.task.trim_end(), droid.droid_id, droid.output_path);
     let task = NewMessage {
         subject: Some("Your task".to_owned()),
         ..NewMessage::new(&droid.droid_id, by, Kind::System, body, chain)
     };
-    mail::deliver(w, ctx, task).await?;
+    mail::deliver(w, ctx, task)?;
     emit(
         w,
         ctx,
@@ -149,8 +149,7 @@ async fn begin(w: &mut dyn Writes, ctx: &OperationContext, droid: Droid, chain: 
             "mode": droid.mode, "depth": droid.terms.depth, "output_path": droid.output_path, "tools": droid.terms.tools,
             "task": ctx.excerpt(&droid.task, 400), "root_id": droid.root_id,
         }),
-    )
-    .await?;
+    )?;
     Ok(droid)
 }
 
@@ -186,8 +185,8 @@ fn at_most(limit: &str, wanted: u32, most: u32, what: &str) -> Result<()> {
 }
 
 /// An id that nothing ever had. So nothing must be looked for before it is used.
-async fn next_id(w: &mut dyn Writes) -> Result<AgentId> {
-    let last = match w.meta_get(COUNT).await? {
+fn next_id(w: &mut dyn Writes) -> Result<AgentId> {
+    let last = match w.meta_get(COUNT)? {
         Some(text) => text
             .parse()
             .map_err(|error| Refusal::new(Code::Internal, format!("the count of droids is `{text}`: {error}")))?,
@@ -197,7 +196,7 @@ async fn next_id(w: &mut dyn Writes) -> Result<AgentId> {
         return Err(Refusal::new(Code::RateLimited, format!("this world has had {last} droids, which is the limit"))
             .hint("do the work yourself, or ask an operator to begin a new world"));
     };
-    w.meta_put(COUNT, &n.to_string()).await?;
+    w.meta_put(COUNT, &n.to_string())?;
     droid_id::id_of(n).parse()
 }
 
@@ -207,7 +206,7 @@ async fn next_id(w: &mut dyn Writes) -> Result<AgentId> {
 ///
 /// # Errors
 /// `Conflict` if it has ended or works for another conversation; those of [`own`] and of [`mail::deliver`].
-pub async fn steer(
+pub fn steer(
     w: &mut dyn Writes,
     ctx: &OperationContext,
     by: &Party,
@@ -215,7 +214,7 @@ pub async fn steer(
     message: &str,
     chain: Option<Chain>,
 ) -> Result<Droid> {
-    let mut droid = own(w, by, droid_id).await?;
+    let mut droid = own(w, by, droid_id)?;
     if droid.state.is_over() {
         return Err(Refusal::new(Code::Conflict, format!("{} has ended: it is {}", droid.droid_id, droid.state))
             .hint("check its result, and start another droid if there is more to do"));
@@ -236,11 +235,11 @@ pub async fn steer(
         subject: Some("Guidance".to_owned()),
         ..NewMessage::new(&droid.droid_id, by.clone(), Kind::System, message, chain)
     };
-    mail::deliver(w, ctx, guidance).await?;
+    mail::deliver(w, ctx, guidance)?;
     if droid.mode == DroidMode::Session {
         droid.deadline_at = ctx.now().plus(Limits::seconds(ctx.limits().droid_idle_seconds));
     }
-    w.droid_put(&droid).await?;
-    emit(w, ctx, EventKind::DroidSteered, &droid, json!({ "by": by, "message": ctx.excerpt(message, 400) })).await?;
+    w.droid_put(&droid)?;
+    emit(w, ctx, EventKind::DroidSteered, &droid, json!({ "by": by, "message": ctx.excerpt(message, 400) }))?;
     Ok(droid)
 }

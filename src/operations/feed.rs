@@ -63,8 +63,7 @@ impl Subscription {
         // The live feed is subscribed before the end of storage is read, so that no event falls
         // between the two.
         let live = store.feed();
-        let (first, last) =
-            store.read(|r| Box::pin(async move { r.event_bounds().await })).await.map_err(Refusal::from)?;
+        let (first, last) = store.read(|r| r.event_bounds()).await.map_err(Refusal::from)?;
         let seen = match after {
             None => last,
             Some(0) => first - 1,
@@ -174,13 +173,11 @@ impl Subscription {
         let (bounds, (events, read_to)) = self
             .store
             .read(move |r| {
-                Box::pin(async move {
-                    let page = r.event_list(after, &filter, PAGE).await.map_err(unreadable)?;
-                    // If the next event in order is in the page, no event is missing.
-                    let next = page.0.first().is_some_and(|event| event.seq == after + 1);
-                    let bounds = if next { None } else { Some(r.event_bounds().await?) };
-                    Ok::<_, Refusal>((bounds, page))
-                })
+                let page = r.event_list(after, &filter, PAGE).map_err(unreadable)?;
+                // If the next event in order is in the page, no event is missing.
+                let next = page.0.first().is_some_and(|event| event.seq == after + 1);
+                let bounds = if next { None } else { Some(r.event_bounds()?) };
+                Ok::<_, Refusal>((bounds, page))
             })
             .await?;
         if let Some((first, last)) = bounds.filter(|(first, _)| after + 1 < *first)

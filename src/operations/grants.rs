@@ -17,10 +17,10 @@ use crate::{OperationContext, Result, agent_lookup};
 /// # Errors
 /// `NotFound` for an unknown or deleted agent; the errors of [`NewGrant::checked`]; `RateLimited` above
 /// `limits.grants_max`.
-pub async fn add(w: &mut dyn Writes, ctx: &OperationContext, by: &Party, new: NewGrant) -> Result<Grant> {
-    let agent = agent_lookup::agent_for(w, ctx, by, &new.agent_id).await?;
+pub fn add(w: &mut dyn Writes, ctx: &OperationContext, by: &Party, new: NewGrant) -> Result<Grant> {
+    let agent = agent_lookup::agent_for(w, ctx, by, &new.agent_id)?;
     let grant = new.checked(GrantId(ctx.id()), by.clone(), ctx.now())?;
-    let (live, most) = (w.grants_live(&agent.agent_id, ctx.now()).await?, ctx.limits().grants_max);
+    let (live, most) = (w.grants_live(&agent.agent_id, ctx.now())?, ctx.limits().grants_max);
     if live.len() >= most as usize {
         return Err(Refusal::new(
             Code::RateLimited,
@@ -28,12 +28,12 @@ pub async fn add(w: &mut dyn Writes, ctx: &OperationContext, by: &Party, new: Ne
         )
         .hint("revoke one, or grant a directory above several"));
     }
-    w.grant_put(&grant).await?;
+    w.grant_put(&grant)?;
     let payload = json!({
         "grant_id": grant.grant_id, "prefix": grant.prefix, "source": grant.source, "reason": grant.reason,
         "by": by, "expires_at": grant.expires_at,
     });
-    ctx.emit(w, NewEvent::new(EventKind::GrantCreated, payload).agent(&grant.agent_id)).await?;
+    ctx.emit(w, NewEvent::new(EventKind::GrantCreated, payload).agent(&grant.agent_id))?;
     w.signal(Signal::Grants(grant.agent_id.clone()));
     Ok(grant)
 }
@@ -42,9 +42,9 @@ pub async fn add(w: &mut dyn Writes, ctx: &OperationContext, by: &Party, new: Ne
 ///
 /// # Errors
 /// `NotFound` if there is no such grant, or none any more.
-pub async fn revoke(w: &mut dyn Writes, ctx: &OperationContext, by: &Party, grant_id: GrantId) -> Result<Grant> {
-    match w.grant_get(grant_id).await? {
-        Some(grant) if grant.is_live(ctx.now()) => take_back(w, ctx, by, grant).await,
+pub fn revoke(w: &mut dyn Writes, ctx: &OperationContext, by: &Party, grant_id: GrantId) -> Result<Grant> {
+    match w.grant_get(grant_id)? {
+        Some(grant) if grant.is_live(ctx.now()) => take_back(w, ctx, by, grant),
         _ => Err(Refusal::not_found("write grant", &grant_id.to_string(), None)
             .hint("list the grants; one that was revoked or is over is not among them")),
     }
@@ -52,17 +52,12 @@ pub async fn revoke(w: &mut dyn Writes, ctx: &OperationContext, by: &Party, gran
 
 /// Takes all grants of an agent back, because the agent is deleted: the next agent of that id must not have
 /// them.
-pub(crate) async fn revoke_all(
-    w: &mut dyn Writes,
-    ctx: &OperationContext,
-    by: &Party,
-    agent_id: &AgentId,
-) -> Result<()> {
+pub(crate) fn revoke_all(w: &mut dyn Writes, ctx: &OperationContext, by: &Party, agent_id: &AgentId) -> Result<()> {
     loop {
-        let live = w.grants_live(agent_id, ctx.now()).await?;
+        let live = w.grants_live(agent_id, ctx.now())?;
         let last = live.len() < PAGE_MAX as usize;
         for grant in live {
-            take_back(w, ctx, by, grant).await?;
+            take_back(w, ctx, by, grant)?;
         }
         if last {
             return Ok(());
@@ -70,10 +65,10 @@ pub(crate) async fn revoke_all(
     }
 }
 
-async fn take_back(w: &mut dyn Writes, ctx: &OperationContext, by: &Party, grant: Grant) -> Result<Grant> {
-    w.grant_remove(grant.grant_id).await?;
+fn take_back(w: &mut dyn Writes, ctx: &OperationContext, by: &Party, grant: Grant) -> Result<Grant> {
+    w.grant_remove(grant.grant_id)?;
     let payload = json!({ "grant_id": grant.grant_id, "prefix": grant.prefix, "by": by });
-    ctx.emit(w, NewEvent::new(EventKind::GrantRevoked, payload).agent(&grant.agent_id)).await?;
+    ctx.emit(w, NewEvent::new(EventKind::GrantRevoked, payload).agent(&grant.agent_id))?;
     w.signal(Signal::Grants(grant.agent_id.clone()));
     Ok(grant)
 }

@@ -11,19 +11,19 @@ use serde_json::json;
 use crate::{OperationContext, Result};
 
 /// The job whose task this is.
-async fn job_of(r: &mut dyn Reads, ctx: &OperationContext, task: &Task) -> Result<Option<Job>> {
+fn job_of(r: &mut dyn Reads, ctx: &OperationContext, task: &Task) -> Result<Option<Job>> {
     if !ctx.jobs().contains(&task.root_id) {
         return Ok(None);
     }
-    Ok(r.job_of_task(task.task_id).await?)
+    Ok(r.job_of_task(task.task_id)?)
 }
 
 /// Refuses to set the task of a job to done unless its result is a file in the job's directory for results.
 ///
 /// # Errors
 /// `InvalidArguments` with the directory in the hint.
-pub async fn check(r: &mut dyn Reads, ctx: &OperationContext, task: &Task) -> Result<()> {
-    let Some(job) = job_of(r, ctx, task).await? else { return Ok(()) };
+pub fn check(r: &mut dyn Reads, ctx: &OperationContext, task: &Task) -> Result<()> {
+    let Some(job) = job_of(r, ctx, task)? else { return Ok(()) };
     let path = WorkspacePath::parse(task.result.as_deref().unwrap_or_default().trim(), false);
     let dir = format!("{}/", job.result_dir.trim_end_matches('/'));
     if path.is_ok_and(|path| path.as_str().starts_with(&dir)) {
@@ -34,18 +34,18 @@ pub async fn check(r: &mut dyn Reads, ctx: &OperationContext, task: &Task) -> Re
 }
 
 /// Records the end of a job when its task ends, and that the job runs again when its task is reopened.
-pub async fn follow(w: &mut dyn Writes, ctx: &OperationContext, task: &Task) -> Result<()> {
-    let Some(mut job) = job_of(w, ctx, task).await? else { return Ok(()) };
+pub fn follow(w: &mut dyn Writes, ctx: &OperationContext, task: &Task) -> Result<()> {
+    let Some(mut job) = job_of(w, ctx, task)? else { return Ok(()) };
     if task.status.is_terminal() == job.finished_at.is_some() {
         return Ok(());
     }
     job.finished_at = task.status.is_terminal().then(|| ctx.now());
     job.result_path =
         task.result.clone().filter(|_| task.status == TaskStatus::Done).map(|path| path.trim().to_owned());
-    w.job_put(&job).await?;
+    w.job_put(&job)?;
     if job.finished_at.is_none() {
         return Ok(());
     }
     let facts = json!({ "job_id": job.job_id, "status": task.status, "result_path": job.result_path });
-    ctx.emit(w, NewEvent::new(EventKind::JobFinished, facts).correlation(job.root_id)).await
+    ctx.emit(w, NewEvent::new(EventKind::JobFinished, facts).correlation(job.root_id))
 }

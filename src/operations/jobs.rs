@@ -27,15 +27,15 @@ pub struct NewJob {
 
 /// Starts a job, or continues a job with the same input. An unfinished job without any running or
 /// waiting work is started again: the owners of its open tasks get them once more.
-pub async fn begin(w: &mut dyn Writes, ctx: &OperationContext, new: NewJob) -> Result<Job> {
-    let known = w.job_get(&new.job_id).await?;
+pub fn begin(w: &mut dyn Writes, ctx: &OperationContext, new: NewJob) -> Result<Job> {
+    let known = w.job_get(&new.job_id)?;
     if let Some(job) = &known {
         if job.finished_at.is_some() {
             return Ok(job.clone());
         }
         if job.task_id.is_some() {
-            if !is_at_work(w, job.root_id).await? {
-                tasks::remind(w, ctx, job.root_id).await?;
+            if !is_at_work(w, job.root_id)? {
+                tasks::remind(w, ctx, job.root_id)?;
             }
             return Ok(job.clone());
         }
@@ -60,7 +60,7 @@ pub async fn begin(w: &mut dyn Writes, ctx: &OperationContext, new: NewJob) -> R
         due_at: None,
         chain,
     };
-    let task = tasks::create(w, ctx, &Party::System, task).await?;
+    let task = tasks::create(w, ctx, &Party::System, task)?;
     let job = Job {
         job_id: new.job_id,
         task_id: Some(task.task_id),
@@ -71,18 +71,18 @@ pub async fn begin(w: &mut dyn Writes, ctx: &OperationContext, new: NewJob) -> R
         result_dir: new.result_dir,
         result_path: None,
     };
-    w.job_put(&job).await?;
+    w.job_put(&job)?;
     let facts = json!({ "job_id": job.job_id, "files": job.files, "lead": new.lead, "task_id": task.task_id });
-    ctx.emit(w, NewEvent::new(EventKind::JobStarted, facts).correlation(job.root_id)).await?;
+    ctx.emit(w, NewEvent::new(EventKind::JobStarted, facts).correlation(job.root_id))?;
     Ok(job)
 }
 
 /// All jobs, newest first.
-pub async fn all(r: &mut dyn Reads) -> Result<Vec<Job>> {
+pub fn all(r: &mut dyn Reads) -> Result<Vec<Job>> {
     let mut jobs: Vec<Job> = Vec::new();
     loop {
         let after = jobs.last().map(|job| (job.started_at, job.job_id.as_str()));
-        let page = r.job_list(after, PAGE_MAX).await?;
+        let page = r.job_list(after, PAGE_MAX)?;
         if page.is_empty() {
             return Ok(jobs);
         }
@@ -91,23 +91,23 @@ pub async fn all(r: &mut dyn Reads) -> Result<Vec<Job>> {
 }
 
 /// Makes the jobs of earlier daemons known to the rules.
-pub async fn recall(r: &mut dyn Reads, ctx: &OperationContext) -> Result<()> {
-    ctx.add_jobs(all(r).await?.into_iter().map(|job| job.root_id));
+pub fn recall(r: &mut dyn Reads, ctx: &OperationContext) -> Result<()> {
+    ctx.add_jobs(all(r)?.into_iter().map(|job| job.root_id));
     Ok(())
 }
 
 /// Whether a turn of this root is open, mail of it waits, or a timer or watch of it is set.
-async fn is_at_work(r: &mut dyn Reads, root_id: RootId) -> Result<bool> {
-    let open = r.turns_open().await?;
+fn is_at_work(r: &mut dyn Reads, root_id: RootId) -> Result<bool> {
+    let open = r.turns_open()?;
     Ok(open.iter().any(|turn| turn.root_id == root_id || turn.other_roots.contains(&root_id))
-        || !r.inbox_waiting_of(root_id).await?.is_empty()
-        || !due(r, root_id).await?.is_empty())
+        || !r.inbox_waiting_of(root_id)?.is_empty()
+        || !due(r, root_id)?.is_empty())
 }
 
 /// The enabled timers and watches of this root, of all agents.
-pub async fn due(r: &mut dyn Reads, root_id: RootId) -> Result<Vec<Schedule>> {
-    let mut due = schedules::all_of_kind(r, ScheduleKind::Timer).await?;
-    due.extend(schedules::all_of_kind(r, ScheduleKind::Watch).await?);
+pub fn due(r: &mut dyn Reads, root_id: RootId) -> Result<Vec<Schedule>> {
+    let mut due = schedules::all_of_kind(r, ScheduleKind::Timer)?;
+    due.extend(schedules::all_of_kind(r, ScheduleKind::Watch)?);
     due.retain(|schedule| schedule.enabled && schedule.root_id == root_id);
     Ok(due)
 }

@@ -85,7 +85,7 @@ pub struct Writing {
 }
 
 /// Lists the entries that `viewer` may read and that match `wanted`.
-pub async fn list(r: &mut dyn Reads, viewer: &Viewer, wanted: &Wanted) -> Result<Listed> {
+pub fn list(r: &mut dyn Reads, viewer: &Viewer, wanted: &Wanted) -> Result<Listed> {
     let query = wanted.query.as_ref().map(|query| query.trim().to_lowercase()).filter(|query| !query.is_empty());
     let matches = |entry: &KnowledgeEntry| {
         let has = |text: &str, query: &str| text.to_lowercase().contains(query);
@@ -101,7 +101,7 @@ pub async fn list(r: &mut dyn Reads, viewer: &Viewer, wanted: &Wanted) -> Result
     let mut listed = Listed::default();
     let mut after = wanted.after.clone();
     loop {
-        let step = r.knowledge_list(&after, STEP).await?;
+        let step = r.knowledge_list(&after, STEP)?;
         let last = step.len() < STEP as usize;
         match step.last() {
             Some(entry) => after.clone_from(&entry.entry_id),
@@ -121,19 +121,14 @@ pub async fn list(r: &mut dyn Reads, viewer: &Viewer, wanted: &Wanted) -> Result
 }
 
 /// Returns one entry, if `viewer` may read it.
-pub async fn read(r: &mut dyn Reads, viewer: &Viewer, entry_id: &str, versions: bool) -> Result<WithVersions> {
-    let entry = readable(r, viewer, entry_id).await?;
-    let versions = if versions { r.knowledge_versions(entry_id).await? } else { Vec::new() };
+pub fn read(r: &mut dyn Reads, viewer: &Viewer, entry_id: &str, versions: bool) -> Result<WithVersions> {
+    let entry = readable(r, viewer, entry_id)?;
+    let versions = if versions { r.knowledge_versions(entry_id)? } else { Vec::new() };
     Ok(WithVersions { entry, versions })
 }
 
 /// Creates or replaces an entry.
-pub async fn write(
-    w: &mut dyn Writes,
-    ctx: &OperationContext,
-    author: &Author,
-    new: Writing,
-) -> Result<KnowledgeEntry> {
+pub fn write(w: &mut dyn Writes, ctx: &OperationContext, author: &Author, new: Writing) -> Result<KnowledgeEntry> {
     check_entry_id(&new.entry_id)?;
     let limits = ctx.limits();
     check_content(&new.content, limits.knowledge_bytes)?;
@@ -141,19 +136,19 @@ pub async fn write(
     title.as_deref().map_or(Ok(()), check_title)?;
     new.tags.as_deref().map_or(Ok(()), check_tags)?;
     for (field, list) in [("readers", &new.readers), ("writers", &new.writers)] {
-        check_named(w, ctx, author, field, list.as_deref().unwrap_or_default()).await?;
+        check_named(w, ctx, author, field, list.as_deref().unwrap_or_default())?;
     }
     check_expected(new.expected_version)?;
-    let stored = w.knowledge_get(&new.entry_id).await?;
+    let stored = w.knowledge_get(&new.entry_id)?;
     let before = match stored.as_ref().filter(|entry| !entry.deleted) {
         Some(entry) if entry.may_read(&author.viewer) => {
             Some(check_change(entry, author, new.expected_version)?.clone())
         }
         // The refusal unavoidably reveals that the id is in use, but has the same text as for a
         // missing entry.
-        Some(_) => return Err(missing(w, &author.viewer, &new.entry_id).await?),
+        Some(_) => return Err(missing(w, &author.viewer, &new.entry_id)?),
         None if !new.create || new.expected_version.is_some_and(|version| version > 0) => {
-            return Err(missing(w, &author.viewer, &new.entry_id).await?);
+            return Err(missing(w, &author.viewer, &new.entry_id)?);
         }
         None => None,
     };
@@ -171,11 +166,11 @@ pub async fn write(
                 updated_at: now,
                 ..before.clone()
             };
-            keep_version(w, before, entry.version, limits.knowledge_versions).await?;
+            keep_version(w, before, entry.version, limits.knowledge_versions)?;
             entry
         }
         None => {
-            let count = w.knowledge_count().await?;
+            let count = w.knowledge_count()?;
             if count >= limits.knowledge_entries_max {
                 return Err(Refusal::new(
                     Code::RateLimited,
@@ -201,14 +196,14 @@ pub async fn write(
             }
         }
     };
-    w.knowledge_put(&entry).await?;
-    emit(w, ctx, author, &entry).await?;
+    w.knowledge_put(&entry)?;
+    emit(w, ctx, author, &entry)?;
     Ok(entry)
 }
 
 /// Deletes an entry. Its id and version stay; its content and earlier versions are deleted, so that
 /// a later user of the id does not see them.
-pub async fn delete(
+pub fn delete(
     w: &mut dyn Writes,
     ctx: &OperationContext,
     author: &Author,
@@ -216,7 +211,7 @@ pub async fn delete(
     expected_version: Option<i64>,
 ) -> Result<KnowledgeEntry> {
     check_expected(expected_version)?;
-    let before = readable(w, &author.viewer, entry_id).await?;
+    let before = readable(w, &author.viewer, entry_id)?;
     check_change(&before, author, expected_version)?;
     let entry = KnowledgeEntry {
         title: String::new(),
@@ -230,19 +225,19 @@ pub async fn delete(
         deleted: true,
         ..before
     };
-    w.knowledge_versions_prune(entry_id, entry.version).await?;
-    w.knowledge_put(&entry).await?;
-    emit(w, ctx, author, &entry).await?;
+    w.knowledge_versions_prune(entry_id, entry.version)?;
+    w.knowledge_put(&entry)?;
+    emit(w, ctx, author, &entry)?;
     Ok(entry)
 }
 
 /// Creates the entries in the world's files, unless they exist or existed before. Changed and
 /// deleted entries stay as they are. Returns the ids of new entries.
-pub async fn seed(w: &mut dyn Writes, ctx: &OperationContext, seeds: &[KnowledgeSeed]) -> Result<Vec<String>> {
+pub fn seed(w: &mut dyn Writes, ctx: &OperationContext, seeds: &[KnowledgeSeed]) -> Result<Vec<String>> {
     let system = Author { by: Party::System, viewer: Viewer::Everything, through: None };
     let mut new = Vec::new();
     for seed in seeds {
-        if w.knowledge_get(&seed.entry_id).await?.is_some() {
+        if w.knowledge_get(&seed.entry_id)?.is_some() {
             continue;
         }
         let now = ctx.now();
@@ -260,26 +255,26 @@ pub async fn seed(w: &mut dyn Writes, ctx: &OperationContext, seeds: &[Knowledge
             updated_at: now,
             deleted: false,
         };
-        w.knowledge_put(&entry).await?;
-        emit(w, ctx, &system, &entry).await?;
+        w.knowledge_put(&entry)?;
+        emit(w, ctx, &system, &entry)?;
         new.push(entry.entry_id);
     }
     Ok(new)
 }
 
 /// Returns an entry that `viewer` may read. All other cases get the same refusal.
-async fn readable(r: &mut dyn Reads, viewer: &Viewer, entry_id: &str) -> Result<KnowledgeEntry> {
+fn readable(r: &mut dyn Reads, viewer: &Viewer, entry_id: &str) -> Result<KnowledgeEntry> {
     check_entry_id(entry_id)?;
-    match r.knowledge_get(entry_id).await? {
+    match r.knowledge_get(entry_id)? {
         Some(entry) if !entry.deleted && entry.may_read(viewer) => Ok(entry),
-        _ => Err(missing(r, viewer, entry_id).await?),
+        _ => Err(missing(r, viewer, entry_id)?),
     }
 }
 
 /// Builds the refusal for an entry that does not exist for `viewer`, with a suggestion among those
 /// that do.
-async fn missing(r: &mut dyn Reads, viewer: &Viewer, entry_id: &str) -> Result<Refusal> {
-    let open = list(r, viewer, &Wanted { limit: NEAR_MAX, ..Wanted::default() }).await?.entries;
+fn missing(r: &mut dyn Reads, viewer: &Viewer, entry_id: &str) -> Result<Refusal> {
+    let open = list(r, viewer, &Wanted { limit: NEAR_MAX, ..Wanted::default() })?.entries;
     let near = nearest(entry_id, open.iter().map(|entry| entry.entry_id.as_str()).filter(|near| *near != entry_id));
     let refusal = Refusal::not_found("knowledge entry", entry_id, near);
     Ok(match near {
@@ -319,7 +314,7 @@ fn check_expected(expected: Option<i64>) -> Result<()> {
 }
 
 /// Checks that agents with access exist, because a typing mistake would silently exclude them.
-async fn check_named(
+fn check_named(
     r: &mut dyn Reads,
     ctx: &OperationContext,
     author: &Author,
@@ -336,7 +331,6 @@ async fn check_named(
     for grantee in list {
         if let Grantee::Agent(agent_id) = grantee {
             agent_lookup::agent_for(r, ctx, author.through.as_ref().unwrap_or(&author.by), agent_id)
-                .await
                 .map_err(|refusal| Refusal { message: format!("{field}: {}", refusal.message), ..refusal })?;
         }
     }
@@ -344,7 +338,7 @@ async fn check_named(
 }
 
 /// Stores the previous version, and deletes versions beyond the limit.
-async fn keep_version(w: &mut dyn Writes, before: KnowledgeEntry, version: i64, versions_max: u32) -> Result<()> {
+fn keep_version(w: &mut dyn Writes, before: KnowledgeEntry, version: i64, versions_max: u32) -> Result<()> {
     let entry_id = before.entry_id.clone();
     if versions_max > 0 {
         let kept = KnowledgeVersion {
@@ -355,9 +349,9 @@ async fn keep_version(w: &mut dyn Writes, before: KnowledgeEntry, version: i64, 
             by: before.updated_by,
             at: before.updated_at,
         };
-        w.knowledge_version_put(&kept).await?;
+        w.knowledge_version_put(&kept)?;
     }
-    w.knowledge_versions_prune(&entry_id, version - i64::from(versions_max)).await?;
+    w.knowledge_versions_prune(&entry_id, version - i64::from(versions_max))?;
     Ok(())
 }
 
@@ -367,7 +361,7 @@ fn sorted(mut tags: Vec<String>) -> Vec<String> {
     tags
 }
 
-async fn emit(w: &mut dyn Writes, ctx: &OperationContext, author: &Author, entry: &KnowledgeEntry) -> Result<()> {
+fn emit(w: &mut dyn Writes, ctx: &OperationContext, author: &Author, entry: &KnowledgeEntry) -> Result<()> {
     let mut payload = json!({
         "entry_id": entry.entry_id, "version": entry.version, "by": author.by, "deleted": entry.deleted,
     });
@@ -378,5 +372,5 @@ async fn emit(w: &mut dyn Writes, ctx: &OperationContext, author: &Author, entry
     if let Some(agent_id) = author.by.agent() {
         event = event.agent(agent_id);
     }
-    ctx.emit(w, event).await
+    ctx.emit(w, event)
 }

@@ -63,30 +63,29 @@ impl NewMessage {
 /// # Errors
 /// An unknown receiver, a full inbox, a chain that is too long, a body that is too large, or a
 /// limit of the chain ([`crate::root_limits`]).
-pub async fn deliver(w: &mut dyn Writes, ctx: &OperationContext, new_message: NewMessage) -> Result<Envelope> {
-    let receiver = check(w, ctx, &new_message).await?;
+pub fn deliver(w: &mut dyn Writes, ctx: &OperationContext, new_message: NewMessage) -> Result<Envelope> {
+    let receiver = check(w, ctx, &new_message)?;
     // Counted last, because the caller may continue after a refusal and a refused message must not
     // be counted.
     if new_message.kind == Kind::Message {
-        root_limits::echoed(w, ctx, &new_message.from, &new_message.to, &new_message.body, new_message.chain).await?;
+        root_limits::echoed(w, ctx, &new_message.from, &new_message.to, &new_message.body, new_message.chain)?;
     }
-    root_limits::sent(w, ctx, &new_message.from, new_message.chain, 1).await?;
-    insert(w, ctx, new_message, receiver).await
+    root_limits::sent(w, ctx, &new_message.from, new_message.chain, 1)?;
+    insert(w, ctx, new_message, receiver)
 }
 
 /// Checks whether [`deliver`] would accept this message now, without writing anything. Used before
 /// an effect outside the store that must not happen if the message is refused.
-pub async fn would_deliver(r: &mut dyn Reads, ctx: &OperationContext, new_message: &NewMessage) -> Result<()> {
-    check(r, ctx, new_message).await?;
+pub fn would_deliver(r: &mut dyn Reads, ctx: &OperationContext, new_message: &NewMessage) -> Result<()> {
+    check(r, ctx, new_message)?;
     if new_message.kind == Kind::Message {
-        root_limits::would_echo(r, ctx, &new_message.from, &new_message.to, &new_message.body, new_message.chain)
-            .await?;
+        root_limits::would_echo(r, ctx, &new_message.from, &new_message.to, &new_message.body, new_message.chain)?;
     }
-    root_limits::would_send(r, ctx, &new_message.from, new_message.chain, 1).await
+    root_limits::would_send(r, ctx, &new_message.from, new_message.chain, 1)
 }
 
 /// Checks the message and its receiver. Returns the receiver.
-async fn check(w: &mut dyn Reads, ctx: &OperationContext, new_message: &NewMessage) -> Result<Agent> {
+fn check(w: &mut dyn Reads, ctx: &OperationContext, new_message: &NewMessage) -> Result<Agent> {
     let limits = ctx.limits();
     let control = new_message.from == Party::System;
     if new_message.body.len() > limits.message_bytes as usize {
@@ -99,7 +98,7 @@ async fn check(w: &mut dyn Reads, ctx: &OperationContext, new_message: &NewMessa
     if new_message.chain.hop > limits.hops_max && !control {
         return Err(hop_limit(new_message.chain.hop, limits.hops_max));
     }
-    let receiver = agent_for(w, ctx, &new_message.from, &new_message.to).await?;
+    let receiver = agent_for(w, ctx, &new_message.from, &new_message.to)?;
     if receiver.kind == AgentKind::Droid && !matches!(new_message.kind, Kind::System | Kind::DroidDone) {
         return Err(Refusal::new(
             Code::Unsupported,
@@ -108,7 +107,7 @@ async fn check(w: &mut dyn Reads, ctx: &OperationContext, new_message: &NewMessa
         .hint("its parent and operators steer it: syscall.droid.control, or `ghostctl droid steer`"));
     }
     if !control {
-        let waiting = w.inbox_total().await?;
+        let waiting = w.inbox_total()?;
         if waiting >= u64::from(limits.world_mail_max) {
             return Err(Refusal::new(
                 Code::InboxFull,
@@ -117,7 +116,7 @@ async fn check(w: &mut dyn Reads, ctx: &OperationContext, new_message: &NewMessa
             .hint("try again when the agents have processed some of them")
             .details(json!({ "limit": "world_mail_max", "value": limits.world_mail_max })));
         }
-        let depth = w.inbox_depth(&new_message.to).await?;
+        let depth = w.inbox_depth(&new_message.to)?;
         if depth >= limits.inbox_max {
             return Err(inbox_full(ctx, &receiver, depth, limits.inbox_max));
         }
@@ -145,18 +144,13 @@ fn inbox_full(ctx: &OperationContext, receiver: &Agent, depth: u32, limit: u32) 
 }
 
 /// Puts a message that was checked and counted into its receiver's inbox.
-async fn insert(
-    w: &mut dyn Writes,
-    ctx: &OperationContext,
-    new_message: NewMessage,
-    receiver: Agent,
-) -> Result<Envelope> {
+fn insert(w: &mut dyn Writes, ctx: &OperationContext, new_message: NewMessage, receiver: Agent) -> Result<Envelope> {
     // Mail from the system may exceed these limits. It is counted against the limits of all other
     // senders.
     let limits = ctx.limits();
-    let (depth, waiting) = (w.inbox_depth(&new_message.to).await?, w.inbox_total().await?);
-    root_limits::filled(w, ctx, "inbox_max", Some(&new_message.to), depth.into(), limits.inbox_max.into()).await?;
-    root_limits::filled(w, ctx, "world_mail_max", None, waiting, limits.world_mail_max.into()).await?;
+    let (depth, waiting) = (w.inbox_depth(&new_message.to)?, w.inbox_total()?);
+    root_limits::filled(w, ctx, "inbox_max", Some(&new_message.to), depth.into(), limits.inbox_max.into())?;
+    root_limits::filled(w, ctx, "world_mail_max", None, waiting, limits.world_mail_max.into())?;
     let envelope = Envelope {
         message_id: MessageId(ctx.id()),
         seq: 0,
@@ -177,8 +171,8 @@ async fn insert(
         turn_id: None,
         crashes: 0,
     };
-    w.message_append(&envelope).await?;
-    root_limits::last_hop(w, ctx, &envelope.from, &envelope.to, new_message.chain).await?;
+    w.message_append(&envelope)?;
+    root_limits::last_hop(w, ctx, &envelope.from, &envelope.to, new_message.chain)?;
     let event = NewEvent::new(
         EventKind::MessageDelivered,
         json!({
@@ -192,7 +186,7 @@ async fn insert(
     )
     .agent(&envelope.to)
     .correlation(envelope.root_id);
-    ctx.emit(w, event).await?;
+    ctx.emit(w, event)?;
     if envelope.wake {
         let for_person = envelope.from.agent().is_none() && envelope.from != Party::System;
         w.signal(match for_person || envelope.kind == Kind::Conversation {
@@ -232,7 +226,7 @@ pub struct Skipped {
 
 /// Delivers one message to every other agent (MSG-05). A receiver with a full inbox is reported and
 /// does not affect the others.
-pub async fn broadcast(
+pub fn broadcast(
     w: &mut dyn Writes,
     ctx: &OperationContext,
     new_message: &NewMessage,
@@ -240,10 +234,10 @@ pub async fn broadcast(
     archetype: Option<&str>,
 ) -> Result<Broadcast> {
     let mut result = Broadcast { delivered: 0, skipped: Vec::new() };
-    let agents = w.agent_list(false).await?;
+    let agents = w.agent_list(false)?;
     for name in exclude {
         if !agents.iter().any(|agent| agent.agent_id == *name) {
-            agent_for(w, ctx, &new_message.from, name).await?;
+            agent_for(w, ctx, &new_message.from, name)?;
         }
     }
     let receivers: Vec<Agent> = agents
@@ -256,13 +250,18 @@ pub async fn broadcast(
                 && !exclude.contains(&agent.agent_id)
         })
         .collect();
-    root_limits::sent(w, ctx, &new_message.from, new_message.chain, u64::try_from(receivers.len()).unwrap_or(u64::MAX))
-        .await?;
+    root_limits::sent(
+        w,
+        ctx,
+        &new_message.from,
+        new_message.chain,
+        u64::try_from(receivers.len()).unwrap_or(u64::MAX),
+    )?;
     for agent in receivers {
         let copy = NewMessage { to: agent.agent_id.clone(), ..new_message.clone() };
-        match check(w, ctx, &copy).await {
+        match check(w, ctx, &copy) {
             Ok(receiver) => {
-                insert(w, ctx, copy, receiver).await?;
+                insert(w, ctx, copy, receiver)?;
                 result.delivered += 1;
             }
             // A full inbox concerns one receiver only. Any other refusal would be the same for all
@@ -312,27 +311,27 @@ pub fn join_window(limit: u32) -> u32 {
 /// Adds pending mail to an open turn. Mail that expects a reply or must run alone is never taken
 /// this way (BI-33 as corrected). The turn's hop rises to that of its mail, so that reading mail in
 /// an open turn does not evade the limit on hops.
-pub async fn join(
+pub fn join(
     w: &mut dyn Writes,
     ctx: &OperationContext,
     agent_id: &AgentId,
     turn_id: TurnId,
     limit: u32,
 ) -> Result<Joined> {
-    let mut turn = open_turn(w, turn_id).await?;
-    let pending = w.inbox_pending(agent_id, join_window(limit)).await?;
+    let mut turn = open_turn(w, turn_id)?;
+    let pending = w.inbox_pending(agent_id, join_window(limit))?;
     let of_session = pending.iter().filter(|mail| session_of(mail) == turn.conversation_id).count();
     let mail: Vec<Envelope> =
         pending.into_iter().filter(|mail| joinable(ctx, Chain::of(&turn), mail)).take(limit as usize).collect();
     let ids: Vec<MessageId> = mail.iter().map(|e| e.message_id).collect();
-    w.message_mark(&ids, MailState::Taken, Some(turn_id), 0).await?;
-    w.message_read(&ids, ctx.now()).await?;
+    w.message_mark(&ids, MailState::Taken, Some(turn_id), 0)?;
+    w.message_read(&ids, ctx.now())?;
     if !mail.is_empty() {
         turn.hop = mail.iter().map(|e| e.hop).fold(turn.hop, u32::max);
         turn.other_roots.extend(mail.iter().map(|e| e.root_id).filter(|root_id| *root_id != turn.root_id));
         turn.other_roots.sort_unstable();
         turn.other_roots.dedup();
-        w.turn_put(&turn).await?;
+        w.turn_put(&turn)?;
     }
     let remaining = u32::try_from(of_session.saturating_sub(mail.len())).unwrap_or(u32::MAX);
     Ok(Joined { mail, remaining })

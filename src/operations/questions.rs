@@ -12,17 +12,17 @@ use serde_json::json;
 use crate::{OperationContext, Result};
 
 /// Takes back a question that nobody needs an answer to any more. Does nothing if it is closed.
-async fn withdraw(w: &mut dyn Writes, ctx: &OperationContext, approval_id: ApprovalId) -> Result<()> {
-    let Some(mut approval) = w.approval_get(approval_id).await? else { return Ok(()) };
+fn withdraw(w: &mut dyn Writes, ctx: &OperationContext, approval_id: ApprovalId) -> Result<()> {
+    let Some(mut approval) = w.approval_get(approval_id)? else { return Ok(()) };
     if approval.status == ApprovalStatus::Pending {
         approval.status = ApprovalStatus::Cancelled;
-        close(w, ctx, approval).await?;
+        close(w, ctx, approval)?;
     }
     Ok(())
 }
 
 /// Takes back the questions of a call that has ended; with `None`, those of all calls. The caller writes the turn.
-pub(crate) async fn close_questions(
+pub(crate) fn close_questions(
     w: &mut dyn Writes,
     ctx: &OperationContext,
     turn: &mut Turn,
@@ -30,9 +30,9 @@ pub(crate) async fn close_questions(
 ) -> Result<()> {
     let mut left = Vec::new();
     for approval_id in std::mem::take(&mut turn.questions) {
-        match w.approval_get(approval_id).await? {
+        match w.approval_get(approval_id)? {
             Some(approval) if of.is_some_and(|id| id != approval.provider_call_id) => left.push(approval_id),
-            _ => withdraw(w, ctx, approval_id).await?,
+            _ => withdraw(w, ctx, approval_id)?,
         }
     }
     turn.questions = left;
@@ -40,32 +40,27 @@ pub(crate) async fn close_questions(
 }
 
 /// Takes back the questions of a turn whose calls were interrupted: their programs are gone.
-pub(crate) async fn end_all(w: &mut dyn Writes, ctx: &OperationContext, turn: &mut Turn) -> Result<()> {
+pub(crate) fn end_all(w: &mut dyn Writes, ctx: &OperationContext, turn: &mut Turn) -> Result<()> {
     if turn.questions.is_empty() {
         return Ok(());
     }
-    close_questions(w, ctx, turn, None).await?;
-    w.turn_put(turn).await?;
+    close_questions(w, ctx, turn, None)?;
+    w.turn_put(turn)?;
     Ok(())
 }
 
 /// Closes an approval.
-pub(crate) async fn close(w: &mut dyn Writes, ctx: &OperationContext, mut approval: Approval) -> Result<Approval> {
+pub(crate) fn close(w: &mut dyn Writes, ctx: &OperationContext, mut approval: Approval) -> Result<Approval> {
     approval.closed_at = Some(ctx.now());
-    w.approval_put(&approval).await?;
-    emit(w, ctx, EventKind::ApprovalClosed, &approval).await?;
+    w.approval_put(&approval)?;
+    emit(w, ctx, EventKind::ApprovalClosed, &approval)?;
     w.signal(Signal::ApprovalClosed(approval.agent_id.clone()));
     Ok(approval)
 }
 
 /// Writes an event of an approval.
-pub(crate) async fn emit(
-    w: &mut dyn Writes,
-    ctx: &OperationContext,
-    kind: EventKind,
-    approval: &Approval,
-) -> Result<()> {
-    ctx.emit(w, event(ctx, kind, approval)).await
+pub(crate) fn emit(w: &mut dyn Writes, ctx: &OperationContext, kind: EventKind, approval: &Approval) -> Result<()> {
+    ctx.emit(w, event(ctx, kind, approval))
 }
 
 /// An event of an approval.

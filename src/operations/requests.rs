@@ -1,7 +1,6 @@
 //! Idempotent requests: the effect of a request and its stored answer commit in one transaction
 //! (docs/design.md, "The way of a message").
 
-use ghost_domain::time::BoxFuture;
 use ghost_domain::{Code, Refusal, RequestKey, StoredAnswer};
 use ghost_store::{Store, Writes};
 use serde::Serialize;
@@ -17,21 +16,19 @@ use crate::{OperationContext, Result};
 pub async fn once<T, F>(store: &Store, ctx: &OperationContext, key: RequestKey, work: F) -> Result<T>
 where
     T: Serialize + DeserializeOwned + Send + 'static,
-    F: for<'t> FnOnce(&'t mut dyn Writes) -> BoxFuture<'t, Result<T>> + Send + 'static,
+    F: FnOnce(&mut dyn Writes) -> Result<T> + Send + 'static,
 {
     let at = ctx.now();
     let done = store
         .write(move |w| {
-            Box::pin(async move {
-                if let Some(stored) = w.request_get(&key.principal, &key.request_id).await? {
-                    return replay(&key, &stored);
-                }
-                let value = work(w).await?;
-                let answer = serde_json::to_string(&value)
-                    .map_err(|error| Refusal::new(Code::Internal, format!("the answer cannot be stored: {error}")))?;
-                w.request_put(&StoredAnswer { key, answer, at }).await?;
-                Ok(value)
-            })
+            if let Some(stored) = w.request_get(&key.principal, &key.request_id)? {
+                return replay(&key, &stored);
+            }
+            let value = work(w)?;
+            let answer = serde_json::to_string(&value)
+                .map_err(|error| Refusal::new(Code::Internal, format!("the answer cannot be stored: {error}")))?;
+            w.request_put(&StoredAnswer { key, answer, at })?;
+            Ok(value)
         })
         .await;
     match done {

@@ -86,7 +86,7 @@ pub async fn sweep(store: &Store, ctx: &OperationContext) -> Result<u64> {
 /// from before it or both from after it.
 async fn doubt(store: &Store, ctx: &OperationContext) -> Result<(Doubt, Timestamp)> {
     let ctx = ctx.clone();
-    store.write(move |w| Box::pin(async move { Ok((clock::state(w).await?.doubt, ctx.now())) })).await
+    store.write(move |w| Ok((clock::state(w)?.doubt, ctx.now()))).await
 }
 
 /// The history families that use the largest amount of storage. No running work needs these rows.
@@ -109,7 +109,7 @@ pub struct Stored {
 
 /// Reads the size of the storage.
 pub async fn stored(store: &Store, ctx: &OperationContext) -> Result<Stored> {
-    let bytes = store.read_latest(|r| Box::pin(async move { r.store_bytes().await })).await.map_err(Refusal::from)?;
+    let bytes = store.read_latest(|r| r.store_bytes()).await.map_err(Refusal::from)?;
     let limits = ctx.limits();
     let over = |bound: u64| bound > 0 && bytes > bound;
     Ok(Stored { bytes, warns: over(limits.store_bytes_warn), over: over(limits.store_bytes_max) })
@@ -167,8 +167,7 @@ impl Slice {
         if gone < slice {
             return Ok(gone);
         }
-        let left: u64 =
-            store.write(move |w| Box::pin(async move { w.prune_rows(family).await })).await.map_err(Refusal::from)?;
+        let left: u64 = store.write(move |w| w.prune_rows(family)).await.map_err(Refusal::from)?;
         let most = left.saturating_add(gone) / SHARE;
         Ok(gone + self.prune(store, most.saturating_sub(gone)).await?)
     }
@@ -182,14 +181,10 @@ impl Slice {
                 return Ok(gone);
             }
             let slice: u64 = store
-                .write(move |w| {
-                    Box::pin(async move {
-                        match self {
-                            Self::Family(family, before) => w.prune(family, before, rows).await,
-                            Self::Entries(before, keep) => w.prune_conversation_entries(before, keep, rows).await,
-                            Self::TaskEvents(keep) => w.prune_task_events(keep, rows).await,
-                        }
-                    })
+                .write(move |w| match self {
+                    Self::Family(family, before) => w.prune(family, before, rows),
+                    Self::Entries(before, keep) => w.prune_conversation_entries(before, keep, rows),
+                    Self::TaskEvents(keep) => w.prune_task_events(keep, rows),
                 })
                 .await
                 .map_err(Refusal::from)?;

@@ -18,38 +18,38 @@ use crate::{OperationContext, Result};
 const ROOT_LIMITS: [&str; 6] =
     ["root_messages_max", "root_turns_max", "root_spawns_max", "hops_max", "echoes_max", "reply_rounds_max"];
 
-async fn tally(r: &mut dyn Reads, ctx: &OperationContext, root_id: RootId) -> Result<RootTally> {
-    Ok(match r.root_get(root_id).await? {
+fn tally(r: &mut dyn Reads, ctx: &OperationContext, root_id: RootId) -> Result<RootTally> {
+    Ok(match r.root_get(root_id)? {
         Some(tally) => tally,
         None => RootTally::new(root_id, ctx.now()),
     })
 }
 
-async fn save(w: &mut dyn Writes, ctx: &OperationContext, mut tally: RootTally) -> Result<()> {
+fn save(w: &mut dyn Writes, ctx: &OperationContext, mut tally: RootTally) -> Result<()> {
     tally.updated_at = ctx.now();
-    w.root_put(&tally).await?;
+    w.root_put(&tally)?;
     Ok(())
 }
 
 /// Counts `count` messages that an agent sends to agents or chat channels in a chain. Refuses over
 /// `limits.root_messages_max`.
-pub async fn sent(w: &mut dyn Writes, ctx: &OperationContext, from: &Party, chain: Chain, count: u64) -> Result<()> {
+pub fn sent(w: &mut dyn Writes, ctx: &OperationContext, from: &Party, chain: Chain, count: u64) -> Result<()> {
     let (Some(agent_id), true) = (from.agent(), chain.hop > 0) else { return Ok(()) };
     let most = u64::from(ctx.limits().root_messages_max);
-    let mut tally = match with_sent(w, ctx, chain, count).await {
+    let mut tally = match with_sent(w, ctx, chain, count) {
         Ok(tally) => tally,
-        Err(refusal) => return refuse(w, ctx, agent_id, chain, refusal).await,
+        Err(refusal) => return refuse(w, ctx, agent_id, chain, refusal),
     };
     if tally.messages >= most {
-        limit_reached(w, ctx, agent_id, "root_messages_max", most, &mut tally, json!({ "hop": chain.hop })).await?;
+        limit_reached(w, ctx, agent_id, "root_messages_max", most, &mut tally, json!({ "hop": chain.hop }))?;
     }
-    save(w, ctx, tally).await
+    save(w, ctx, tally)
 }
 
 /// Returns the tally with `count` more messages, or the refusal.
-async fn with_sent(r: &mut dyn Reads, ctx: &OperationContext, chain: Chain, count: u64) -> Result<RootTally> {
+fn with_sent(r: &mut dyn Reads, ctx: &OperationContext, chain: Chain, count: u64) -> Result<RootTally> {
     let most = u64::from(ctx.limits().root_messages_max);
-    let mut tally = tally(r, ctx, chain.root_id).await?;
+    let mut tally = tally(r, ctx, chain.root_id)?;
     let before = tally.messages;
     tally.messages = before.saturating_add(count);
     if tally.messages > most {
@@ -60,22 +60,16 @@ async fn with_sent(r: &mut dyn Reads, ctx: &OperationContext, chain: Chain, coun
 }
 
 /// Checks whether [`sent`] would refuse, without counting.
-pub async fn would_send(
-    r: &mut dyn Reads,
-    ctx: &OperationContext,
-    from: &Party,
-    chain: Chain,
-    count: u64,
-) -> Result<()> {
+pub fn would_send(r: &mut dyn Reads, ctx: &OperationContext, from: &Party, chain: Chain, count: u64) -> Result<()> {
     if from.agent().is_some() && chain.hop > 0 {
-        with_sent(r, ctx, chain, count).await?;
+        with_sent(r, ctx, chain, count)?;
     }
     Ok(())
 }
 
 /// Counts repetitions: messages with the same text from one agent to the same other agent. Refuses
 /// over `limits.echoes_max`.
-pub async fn echoed(
+pub fn echoed(
     w: &mut dyn Writes,
     ctx: &OperationContext,
     from: &Party,
@@ -85,22 +79,22 @@ pub async fn echoed(
 ) -> Result<()> {
     let (Some(agent_id), true) = (from.agent(), chain.hop > 0) else { return Ok(()) };
     let most = ctx.limits().echoes_max;
-    let (mut tally, count) = match with_echo(w, ctx, agent_id, to, text, chain).await {
+    let (mut tally, count) = match with_echo(w, ctx, agent_id, to, text, chain) {
         Ok(echo) => echo,
-        Err(refusal) => return refuse(w, ctx, agent_id, chain, refusal).await,
+        Err(refusal) => return refuse(w, ctx, agent_id, chain, refusal),
     };
     if count == 0 {
         return Ok(());
     }
     if count == most {
         let more = json!({ "to": to, "hop": chain.hop });
-        limit_reached(w, ctx, agent_id, "echoes_max", u64::from(most), &mut tally, more).await?;
+        limit_reached(w, ctx, agent_id, "echoes_max", u64::from(most), &mut tally, more)?;
     }
-    save(w, ctx, tally).await
+    save(w, ctx, tally)
 }
 
 /// Returns the tally with this text counted, and the number of repetitions, or the refusal.
-async fn with_echo(
+fn with_echo(
     r: &mut dyn Reads,
     ctx: &OperationContext,
     from: &AgentId,
@@ -109,7 +103,7 @@ async fn with_echo(
     chain: Chain,
 ) -> Result<(RootTally, u32)> {
     let most = ctx.limits().echoes_max;
-    let mut tally = tally(r, ctx, chain.root_id).await?;
+    let mut tally = tally(r, ctx, chain.root_id)?;
     let count = tally.echo(from, to, text);
     if count > most {
         return Err(Refusal::new(
@@ -123,7 +117,7 @@ async fn with_echo(
 }
 
 /// Checks whether [`echoed`] would refuse, without counting.
-pub async fn would_echo(
+pub fn would_echo(
     r: &mut dyn Reads,
     ctx: &OperationContext,
     from: &Party,
@@ -132,17 +126,17 @@ pub async fn would_echo(
     chain: Chain,
 ) -> Result<()> {
     if let (Some(agent_id), true) = (from.agent(), chain.hop > 0) {
-        with_echo(r, ctx, agent_id, to, text, chain).await?;
+        with_echo(r, ctx, agent_id, to, text, chain)?;
     }
     Ok(())
 }
 
 /// Counts an ask of one agent to another in a chain. Refuses over `limits.reply_rounds_max` in a
 /// row, and after the other agent has ended the exchange (HB-07).
-pub async fn asked(w: &mut dyn Writes, ctx: &OperationContext, from: &Party, to: &AgentId, chain: Chain) -> Result<()> {
+pub fn asked(w: &mut dyn Writes, ctx: &OperationContext, from: &Party, to: &AgentId, chain: Chain) -> Result<()> {
     let (Some(agent_id), true) = (from.agent(), chain.hop > 0) else { return Ok(()) };
     let most = ctx.limits().reply_rounds_max;
-    let mut tally = tally(w, ctx, chain.root_id).await?;
+    let mut tally = tally(w, ctx, chain.root_id)?;
     let rounds = tally.asked(agent_id, to).clone();
     let refusal = |what: String| {
         let hint =
@@ -156,100 +150,88 @@ pub async fn asked(w: &mut dyn Writes, ctx: &OperationContext, from: &Party, to:
     if rounds.count > most {
         let refusal = refusal(format!("you have asked {to} {most} times in a row (limits.reply_rounds_max)"))
             .details(json!({ "limit": "reply_rounds_max", "value": most, "to": to }));
-        return refuse(w, ctx, agent_id, chain, refusal).await;
+        return refuse(w, ctx, agent_id, chain, refusal);
     }
     if rounds.count == most {
         let more = json!({ "to": to, "hop": chain.hop });
-        limit_reached(w, ctx, agent_id, "reply_rounds_max", most.into(), &mut tally, more).await?;
+        limit_reached(w, ctx, agent_id, "reply_rounds_max", most.into(), &mut tally, more)?;
     }
-    save(w, ctx, tally).await
+    save(w, ctx, tally)
 }
 
 /// Records that `to` has ended the exchange in which `from` asks it.
-pub async fn exchange_over(
+pub fn exchange_over(
     w: &mut dyn Writes,
     ctx: &OperationContext,
     root_id: RootId,
     from: &AgentId,
     to: &AgentId,
 ) -> Result<()> {
-    let Some(mut tally) = w.root_get(root_id).await? else { return Ok(()) };
+    let Some(mut tally) = w.root_get(root_id)? else { return Ok(()) };
     tally.ended(from, to);
-    save(w, ctx, tally).await
+    save(w, ctx, tally)
 }
 
 /// Emits an event when a chain reaches the last allowed hop.
-pub async fn last_hop(
-    w: &mut dyn Writes,
-    ctx: &OperationContext,
-    from: &Party,
-    to: &AgentId,
-    chain: Chain,
-) -> Result<()> {
+pub fn last_hop(w: &mut dyn Writes, ctx: &OperationContext, from: &Party, to: &AgentId, chain: Chain) -> Result<()> {
     let most = ctx.limits().hops_max;
     let (Some(agent_id), true) = (from.agent(), chain.hop == most) else { return Ok(()) };
-    let mut tally = tally(w, ctx, chain.root_id).await?;
+    let mut tally = tally(w, ctx, chain.root_id)?;
     let more = json!({ "to": to, "hop": chain.hop });
-    if limit_reached(w, ctx, agent_id, "hops_max", u64::from(most), &mut tally, more).await? {
-        save(w, ctx, tally).await?;
+    if limit_reached(w, ctx, agent_id, "hops_max", u64::from(most), &mut tally, more)? {
+        save(w, ctx, tally)?;
     }
     Ok(())
 }
 
 /// Counts an agent that a chain creates. Refuses over `limits.root_spawns_max`.
-pub async fn spawned(w: &mut dyn Writes, ctx: &OperationContext, by: &Party, chain: Chain) -> Result<()> {
+pub fn spawned(w: &mut dyn Writes, ctx: &OperationContext, by: &Party, chain: Chain) -> Result<()> {
     let (Some(agent_id), true) = (by.agent(), chain.hop > 0) else { return Ok(()) };
     let most = ctx.limits().root_spawns_max;
-    let mut tally = tally(w, ctx, chain.root_id).await?;
+    let mut tally = tally(w, ctx, chain.root_id)?;
     if tally.spawns >= most {
         let what = format!("what began with root {} has created {} agents", chain.root_id, tally.spawns);
         let refusal = over("root_spawns_max", u64::from(most), &what, 1);
-        return refuse(w, ctx, agent_id, chain, refusal).await;
+        return refuse(w, ctx, agent_id, chain, refusal);
     }
     tally.spawns += 1;
     if tally.spawns == most {
-        limit_reached(w, ctx, agent_id, "root_spawns_max", u64::from(most), &mut tally, json!({ "hop": chain.hop }))
-            .await?;
+        limit_reached(w, ctx, agent_id, "root_spawns_max", u64::from(most), &mut tally, json!({ "hop": chain.hop }))?;
     }
-    save(w, ctx, tally).await
+    save(w, ctx, tally)
 }
 
 /// Returns why a turn of this chain must end at once, if its root has already opened
 /// `limits.root_turns_max` turns, not counting this one. The turn's mail is consumed, so that it
 /// does not wake the agent again.
-pub async fn turns_spent(
-    w: &mut dyn Writes,
-    ctx: &OperationContext,
-    root_id: RootId,
-    hop: u32,
-) -> Result<Option<Refusal>> {
+pub fn turns_spent(w: &mut dyn Writes, ctx: &OperationContext, root_id: RootId, hop: u32) -> Result<Option<Refusal>> {
     if hop == 0 {
         return Ok(None);
     }
     let most = u64::from(ctx.limits().root_turns_max);
-    let turns = w.root_get(root_id).await?.map_or(0, |tally| tally.turns);
+    let turns = w.root_get(root_id)?.map_or(0, |tally| tally.turns);
     let what = || format!("what began with root {root_id} has opened {turns} turns");
     Ok((turns >= most).then(|| over("root_turns_max", most, &what(), 1)))
 }
 
 /// Counts a turn that a chain opens.
-pub async fn turn_opened(w: &mut dyn Writes, ctx: &OperationContext, agent_id: &AgentId, chain: Chain) -> Result<()> {
+pub fn turn_opened(w: &mut dyn Writes, ctx: &OperationContext, agent_id: &AgentId, chain: Chain) -> Result<()> {
     if chain.hop == 0 {
         return Ok(());
     }
     let most = u64::from(ctx.limits().root_turns_max);
-    let mut tally = tally(w, ctx, chain.root_id).await?;
+    let mut tally = tally(w, ctx, chain.root_id)?;
     tally.turns = tally.turns.saturating_add(1);
     if tally.turns >= most {
-        limit_reached(w, ctx, agent_id, "root_turns_max", most, &mut tally, json!({ "hop": chain.hop })).await?;
+        limit_reached(w, ctx, agent_id, "root_turns_max", most, &mut tally, json!({ "hop": chain.hop }))?;
     }
-    save(w, ctx, tally).await
+    save(w, ctx, tally)
 }
 
 /// Emits an event when the next addition reaches a limit of the world or of one agent; `before` is
 /// the count before it. It is emitted when the limit fills, because a refusal rolls its transaction
 /// back and could leave no event.
-pub async fn filled(
+pub fn filled(
     w: &mut dyn Writes,
     ctx: &OperationContext,
     limit: &str,
@@ -265,7 +247,7 @@ pub async fn filled(
         Some(agent_id) => event.agent(agent_id),
         None => event,
     };
-    ctx.emit(w, event).await
+    ctx.emit(w, event)
 }
 
 /// Builds the refusal for `more` that would exceed a limit of a root; `so_far` describes the
@@ -278,21 +260,21 @@ fn over(limit: &str, most: u64, so_far: &str, more: u64) -> Refusal {
 
 /// Returns the refusal and emits its event, for a caller that continues after the refusal. If the
 /// caller rolls back, the record of the refused call emits the event ([`refused`]).
-async fn refuse<T>(
+fn refuse<T>(
     w: &mut dyn Writes,
     ctx: &OperationContext,
     agent_id: &AgentId,
     chain: Chain,
     refusal: Refusal,
 ) -> Result<T> {
-    refused(w, ctx, agent_id, chain, &refusal).await?;
+    refused(w, ctx, agent_id, chain, &refusal)?;
     Err(refusal)
 }
 
 /// Emits the event for a refusal over a limit of a root, unless it was emitted when the limit was
 /// reached. A step of more than one can exceed a limit without reaching it exactly, and so can a
 /// lowered limit.
-pub async fn refused(
+pub fn refused(
     w: &mut dyn Writes,
     ctx: &OperationContext,
     agent_id: &AgentId,
@@ -308,16 +290,16 @@ pub async fn refused(
             more[name] = value.clone();
         }
     }
-    let mut tally = tally(w, ctx, chain.root_id).await?;
-    if limit_reached(w, ctx, agent_id, limit, most, &mut tally, more).await? {
-        save(w, ctx, tally).await?;
+    let mut tally = tally(w, ctx, chain.root_id)?;
+    if limit_reached(w, ctx, agent_id, limit, most, &mut tally, more)? {
+        save(w, ctx, tally)?;
     }
     Ok(())
 }
 
 /// Emits the event that a limit is reached, unless it was emitted before. Returns whether it was
 /// emitted now; the caller then has to save the tally.
-async fn limit_reached(
+fn limit_reached(
     w: &mut dyn Writes,
     ctx: &OperationContext,
     agent_id: &AgentId,
@@ -342,7 +324,7 @@ async fn limit_reached(
         payload.extend(more);
     }
     let event = NewEvent::new(EventKind::LimitReached, payload).agent(agent_id).correlation(tally.root_id);
-    ctx.emit(w, event).await?;
+    ctx.emit(w, event)?;
     Ok(true)
 }
 
@@ -359,8 +341,9 @@ pub struct NearBound {
     pub most: u64,
 }
 
-/// Returns the limits of which at least four fifths are used, the fullest first, at most 50.
-pub async fn near(r: &mut dyn Reads, ctx: &OperationContext) -> Result<Vec<NearBound>> {
+/// Returns the limits of which at least four fifths are used, the fullest first, at most 50. `dynamic_agents` is the number
+/// of agents that were created at run time: the caller knows it, and the store would have to count them.
+pub fn near(r: &mut dyn Reads, ctx: &OperationContext, dynamic_agents: u64) -> Result<Vec<NearBound>> {
     let limits = ctx.limits();
     let mut found = Vec::new();
     let mut check = |limit: &str, about: String, value: u64, most: u64| {
@@ -370,24 +353,24 @@ pub async fn near(r: &mut dyn Reads, ctx: &OperationContext) -> Result<Vec<NearB
         }
     };
     let world = String::new;
-    check("dynamic_agents_max", world(), r.agent_count_dynamic().await?.into(), limits.dynamic_agents_max.into());
-    check("tasks_open_max", world(), r.task_count_open().await?.into(), limits.tasks_open_max.into());
-    check("asks_open_max", world(), r.ask_count_open().await?.into(), limits.asks_open_max.into());
-    check("chat_channels_max", world(), r.chat_channel_count().await?.into(), limits.chat_channels_max.into());
-    check("knowledge_entries_max", world(), r.knowledge_count().await?.into(), limits.knowledge_entries_max.into());
-    check("state_keys_max", world(), r.state_count().await?.into(), limits.state_keys_max.into());
-    let stored = r.store_bytes().await?;
+    check("dynamic_agents_max", world(), dynamic_agents, limits.dynamic_agents_max.into());
+    check("tasks_open_max", world(), r.task_count_open()?.into(), limits.tasks_open_max.into());
+    check("asks_open_max", world(), r.ask_count_open()?.into(), limits.asks_open_max.into());
+    check("chat_channels_max", world(), r.chat_channel_count()?.into(), limits.chat_channels_max.into());
+    check("knowledge_entries_max", world(), r.knowledge_count()?.into(), limits.knowledge_entries_max.into());
+    check("state_keys_max", world(), r.state_count()?.into(), limits.state_keys_max.into());
+    let stored = r.store_bytes()?;
     check("store_bytes_max", world(), stored, limits.store_bytes_max);
     check("store_bytes_warn", world(), stored, limits.store_bytes_warn);
-    check("world_mail_max", world(), r.inbox_total().await?, limits.world_mail_max.into());
-    let waiting = r.inbox_waiting().await?;
+    check("world_mail_max", world(), r.inbox_total()?, limits.world_mail_max.into());
+    let waiting = r.inbox_waiting()?;
     for agent_id in waiting {
-        let depth = r.inbox_depth(&agent_id).await?;
+        let depth = r.inbox_depth(&agent_id)?;
         check("inbox_max", agent_id.to_string(), depth.into(), limits.inbox_max.into());
     }
     // Only roots that were active within the last hour are checked.
     let since = ghost_domain::Timestamp(ctx.now().0.saturating_sub(3_600_000));
-    for tally in r.root_list(100).await? {
+    for tally in r.root_list(100)? {
         if tally.updated_at < since {
             continue;
         }

@@ -75,9 +75,9 @@ pub struct NewSchedule {
 /// replace a schedule that someone else set; `Conflict` if an agent would give a schedule of another
 /// session a new text or new options; `HopLimit`; `TooLarge`; `PayloadMismatch` for options
 /// of a cron job on another kind.
-pub async fn set(w: &mut dyn Writes, ctx: &OperationContext, by: &Party, mut new: NewSchedule) -> Result<Schedule> {
+pub fn set(w: &mut dyn Writes, ctx: &OperationContext, by: &Party, mut new: NewSchedule) -> Result<Schedule> {
     let limits = ctx.limits();
-    let agent = agent_lookup::agent_for(w, ctx, by, &new.agent_id).await?;
+    let agent = agent_lookup::agent_for(w, ctx, by, &new.agent_id)?;
     let name = checked_name(&new.name)?;
     if new.kind == ScheduleKind::Timer && new.message.is_empty() {
         new.message.clone_from(&name);
@@ -105,7 +105,7 @@ pub async fn set(w: &mut dyn Writes, ctx: &OperationContext, by: &Party, mut new
     }
     let now = ctx.now();
     let when = checked_when(new.kind, new.when.clone())?;
-    let before = w.schedule_find(&agent.agent_id, new.kind, &name).await?;
+    let before = w.schedule_find(&agent.agent_id, new.kind, &name)?;
     // A failed one-shot is off and its time has passed. Its other fields can still be changed.
     let stays_off = !new.enabled && before.as_ref().is_some_and(|before| before.when == when);
     let first = match new.kind {
@@ -118,13 +118,13 @@ pub async fn set(w: &mut dyn Writes, ctx: &OperationContext, by: &Party, mut new
             may_change(by, before)?;
             keeps_session(by, before, &new)?;
         }
-        None => check_count(w, ctx, &agent.agent_id, new.kind).await?,
+        None => check_count(w, ctx, &agent.agent_id, new.kind)?,
     }
     // A schedule that is being switched off may keep a target that no longer exists; otherwise it
     // could not be switched off.
     let kept = before.as_ref().is_some_and(|before| before.mode == new.mode);
     if new.enabled || !kept {
-        target::check(w, &new.mode).await?;
+        target::check(w, &new.mode)?;
     }
     let schedule = Schedule {
         schedule_id: before.as_ref().map_or_else(|| ScheduleId(ctx.id()), |before| before.schedule_id),
@@ -147,9 +147,9 @@ pub async fn set(w: &mut dyn Writes, ctx: &OperationContext, by: &Party, mut new
         creator: by.clone(),
         created_at: now,
     };
-    save(w, ctx, by, &schedule).await?;
+    save(w, ctx, by, &schedule)?;
     if let Some(baseline) = &new.baseline {
-        w.watch_snapshot_put(schedule.schedule_id, baseline).await?;
+        w.watch_snapshot_put(schedule.schedule_id, baseline)?;
     }
     Ok(schedule)
 }
@@ -160,20 +160,20 @@ pub async fn set(w: &mut dyn Writes, ctx: &OperationContext, by: &Party, mut new
 /// # Errors
 /// `NotFound`, also for a channel or conversation that the last text of a cron job goes to;
 /// `AccessDenied`; `InvalidArguments` if its only time has passed.
-pub async fn enable(
+pub fn enable(
     w: &mut dyn Writes,
     ctx: &OperationContext,
     by: &Party,
     schedule_id: ScheduleId,
     enabled: bool,
 ) -> Result<Schedule> {
-    let mut schedule = get(w, schedule_id).await?;
+    let mut schedule = get(w, schedule_id)?;
     may_change(by, &schedule)?;
     if schedule.enabled == enabled {
         return Ok(schedule);
     }
     if enabled {
-        target::check(w, &schedule.mode).await?;
+        target::check(w, &schedule.mode)?;
     }
     schedule.enabled = enabled;
     schedule.next_at = match schedule.kind {
@@ -181,9 +181,9 @@ pub async fn enable(
         _ if !enabled => None,
         _ => Some(first_slot(&schedule.when, ctx.now(), ctx.limits().cron_gap_seconds)?),
     };
-    save(w, ctx, by, &schedule).await?;
+    save(w, ctx, by, &schedule)?;
     if schedule.kind == ScheduleKind::Heartbeat {
-        heartbeat::release_waiting_mail(w, ctx, &schedule.agent_id).await?;
+        heartbeat::release_waiting_mail(w, ctx, &schedule.agent_id)?;
     }
     Ok(schedule)
 }
@@ -192,21 +192,16 @@ pub async fn enable(
 ///
 /// # Errors
 /// `NotFound`, `AccessDenied`, `PolicyDenied` for a heartbeat.
-pub async fn cancel(
-    w: &mut dyn Writes,
-    ctx: &OperationContext,
-    by: &Party,
-    schedule_id: ScheduleId,
-) -> Result<Schedule> {
-    let mut schedule = get(w, schedule_id).await?;
+pub fn cancel(w: &mut dyn Writes, ctx: &OperationContext, by: &Party, schedule_id: ScheduleId) -> Result<Schedule> {
+    let mut schedule = get(w, schedule_id)?;
     may_change(by, &schedule)?;
     if schedule.kind == ScheduleKind::Heartbeat && *by != Party::System {
         return Err(Refusal::new(Code::PolicyDenied, "a heartbeat is set by the world file and cannot be cancelled")
             .hint("change `heartbeat:` there and reload, or disable it until the next reload"));
     }
-    remove(w, ctx, by, &schedule, None).await?;
+    remove(w, ctx, by, &schedule, None)?;
     if schedule.kind == ScheduleKind::Heartbeat {
-        heartbeat::release_waiting_mail(w, ctx, &schedule.agent_id).await?;
+        heartbeat::release_waiting_mail(w, ctx, &schedule.agent_id)?;
     }
     schedule.enabled = false;
     schedule.next_at = None;
@@ -214,45 +209,40 @@ pub async fn cancel(
 }
 
 /// Cancels all schedules of an agent that is being deleted.
-pub(crate) async fn cancel_all(
-    w: &mut dyn Writes,
-    ctx: &OperationContext,
-    by: &Party,
-    agent_id: &AgentId,
-) -> Result<()> {
+pub(crate) fn cancel_all(w: &mut dyn Writes, ctx: &OperationContext, by: &Party, agent_id: &AgentId) -> Result<()> {
     loop {
-        let schedules = w.schedule_list(Some(agent_id), None, None).await?;
+        let schedules = w.schedule_list(Some(agent_id), None, None)?;
         if schedules.is_empty() {
             return Ok(());
         }
         for schedule in &schedules {
-            remove(w, ctx, by, schedule, Some("its agent was deleted")).await?;
+            remove(w, ctx, by, schedule, Some("its agent was deleted"))?;
         }
     }
 }
 
 /// Returns the schedule with this name. The refusal gets a suggestion; see
 /// [`with_nearest`](crate::mail::with_nearest).
-pub async fn named(r: &mut dyn Reads, agent_id: &AgentId, kind: ScheduleKind, name: &str) -> Result<Schedule> {
-    if let Some(found) = r.schedule_find(agent_id, kind, name.trim()).await? {
+pub fn named(r: &mut dyn Reads, agent_id: &AgentId, kind: ScheduleKind, name: &str) -> Result<Schedule> {
+    if let Some(found) = r.schedule_find(agent_id, kind, name.trim())? {
         return Ok(found);
     }
-    agent_lookup::agent_named(r, agent_id).await?;
+    agent_lookup::agent_named(r, agent_id)?;
     let name = clip(name, NAME_MAX);
     let refusal = Refusal::not_found(kind.as_str(), &format!("{agent_id}/{name}"), None)
         .hint("a schedule that is over is deleted; list the schedules to see which exist");
     let unknown = Unknown::Schedule { agent_id: agent_id.clone(), kind, name };
-    Err(suggestion::unknown_name(r, refusal, unknown).await?)
+    Err(suggestion::unknown_name(r, refusal, unknown)?)
 }
 
 /// Returns the runs of a schedule, newest first, even if the schedule is deleted.
 ///
 /// # Errors
 /// `NotFound` if neither the schedule nor a run of it exists.
-pub async fn runs(r: &mut dyn Reads, schedule_id: ScheduleId, limit: u32) -> Result<Vec<ScheduleRun>> {
-    let runs = r.schedule_runs(schedule_id, limit.clamp(1, RUNS_MAX)).await?;
+pub fn runs(r: &mut dyn Reads, schedule_id: ScheduleId, limit: u32) -> Result<Vec<ScheduleRun>> {
+    let runs = r.schedule_runs(schedule_id, limit.clamp(1, RUNS_MAX))?;
     if runs.is_empty() {
-        get(r, schedule_id).await?;
+        get(r, schedule_id)?;
     }
     Ok(runs)
 }
@@ -300,7 +290,7 @@ fn checked_when(kind: ScheduleKind, when: When) -> Result<When> {
 }
 
 /// Checks the limits on the number of schedules of a kind.
-async fn check_count(w: &mut dyn Writes, ctx: &OperationContext, agent_id: &AgentId, kind: ScheduleKind) -> Result<()> {
+fn check_count(w: &mut dyn Writes, ctx: &OperationContext, agent_id: &AgentId, kind: ScheduleKind) -> Result<()> {
     let limits = ctx.limits();
     let (limit, setting) = match kind {
         ScheduleKind::Timer => (limits.timers_max, "limits.timers_max"),
@@ -308,7 +298,7 @@ async fn check_count(w: &mut dyn Writes, ctx: &OperationContext, agent_id: &Agen
         ScheduleKind::Watch => (limits.watches_max, "limits.watches_max"),
         ScheduleKind::Heartbeat => return Ok(()),
     };
-    let count = w.schedule_count(agent_id, kind).await?;
+    let count = w.schedule_count(agent_id, kind)?;
     if count >= limit {
         return Err(Refusal::new(
             Code::RateLimited,
@@ -317,7 +307,7 @@ async fn check_count(w: &mut dyn Writes, ctx: &OperationContext, agent_id: &Agen
         .hint("cancel one that you no longer need, or replace one by using its name"));
     }
     if kind == ScheduleKind::Watch {
-        let all = w.schedule_list(None, Some(kind), None).await?.len();
+        let all = w.schedule_list(None, Some(kind), None)?.len();
         if all >= limits.world_watches_max as usize {
             return Err(Refusal::new(
                 Code::RateLimited,

@@ -79,19 +79,19 @@ pub fn cut_page(turns: &[TurnId], fits: usize, earlier: Option<TurnId>) -> (usiz
     }
 }
 
-async fn born(r: &mut dyn Reads, agent_id: &AgentId) -> Result<Timestamp> {
-    Ok(r.agent_get(agent_id).await?.map_or(Timestamp(i64::MIN), |agent| agent.created_at))
+fn born(r: &mut dyn Reads, agent_id: &AgentId) -> Result<Timestamp> {
+    Ok(r.agent_get(agent_id)?.map_or(Timestamp(i64::MIN), |agent| agent.created_at))
 }
 
 /// The first place of a session's history: after its last reset, and not before the agent was created. An earlier agent
 /// with this id had a session of its own.
-pub(crate) async fn beginning(
+pub(crate) fn beginning(
     r: &mut dyn Reads,
     agent_id: &AgentId,
     conversation_id: Option<ConversationId>,
 ) -> Result<LogPlace> {
-    let first = LogPlace::first_at(born(r, agent_id).await?);
-    let reset = r.session_start(agent_id, conversation_id).await?.and_then(|found| found.reset_place());
+    let first = LogPlace::first_at(born(r, agent_id)?);
+    let reset = r.session_start(agent_id, conversation_id)?.and_then(|found| found.reset_place());
     Ok(reset.map_or(first, |reset| reset.next().max(first)))
 }
 
@@ -110,16 +110,16 @@ pub fn session_named(name: &str) -> Result<Option<ConversationId>> {
 ///
 /// # Errors
 /// When the store fails.
-pub async fn list(r: &mut dyn Reads, agent_id: &AgentId, since: Timestamp, limit: u32) -> Result<Vec<SessionSummary>> {
-    let born = born(r, agent_id).await?;
-    Ok(r.session_list(agent_id, born, since, limit).await?)
+pub fn list(r: &mut dyn Reads, agent_id: &AgentId, since: Timestamp, limit: u32) -> Result<Vec<SessionSummary>> {
+    let born = born(r, agent_id)?;
+    Ok(r.session_list(agent_id, born, since, limit)?)
 }
 
 /// The newest `turns` turns of a session before the turn `before`. A reset session begins after its reset.
 ///
 /// # Errors
 /// `NotFound` if `before` is not an ended turn of the session, or if the session has no turns.
-pub async fn history(
+pub fn history(
     r: &mut dyn Reads,
     agent_id: &AgentId,
     conversation_id: Option<ConversationId>,
@@ -128,18 +128,18 @@ pub async fn history(
 ) -> Result<History> {
     let limit = turns.clamp(1, HISTORY_MAX);
     let before = match before {
-        Some(turn_id) => Some(place_in(r, agent_id, conversation_id, turn_id).await?),
+        Some(turn_id) => Some(place_in(r, agent_id, conversation_id, turn_id)?),
         None => None,
     };
     let query = SessionTurns {
         agent_id: agent_id.clone(),
         conversation_id,
         source: "mail",
-        from: Some(beginning(r, agent_id, conversation_id).await?),
+        from: Some(beginning(r, agent_id, conversation_id)?),
         before,
         limit: limit + 1,
     };
-    let found = r.session_turns(&query).await?;
+    let found = r.session_turns(&query)?;
     let mut turns = Vec::new();
     let mut bytes = 0;
     for turn in found.iter().take(limit as usize) {
@@ -147,7 +147,7 @@ pub async fn history(
             break;
         }
         let mut entries = Vec::new();
-        entries_of(turn, r.journal_of(turn.turn_id).await?, &mut entries);
+        entries_of(turn, r.journal_of(turn.turn_id)?, &mut entries);
         bytes += entries.iter().map(|entry| entry.text.len()).sum::<usize>();
         turns.push(entries);
     }
@@ -161,41 +161,41 @@ pub async fn history(
 ///
 /// # Errors
 /// When the store fails.
-pub async fn reset(
+pub fn reset(
     w: &mut dyn Writes,
     ctx: &OperationContext,
     by: &Party,
     agent_id: &AgentId,
     conversation_id: Option<ConversationId>,
 ) -> Result<bool> {
-    let known = w.session_start(agent_id, conversation_id).await?.and_then(|found| found.reset_place());
+    let known = w.session_start(agent_id, conversation_id)?.and_then(|found| found.reset_place());
     let mut ends = Vec::new();
     for source in ["mail", "cron"] {
         let (agent_id, from) = (agent_id.clone(), known.map(LogPlace::next));
         let query = SessionTurns { agent_id, conversation_id, source, from, before: None, limit: 1 };
-        ends.extend(w.session_turns(&query).await?.iter().map(|turn| turn.log_place().ended_at));
+        ends.extend(w.session_turns(&query)?.iter().map(|turn| turn.log_place().ended_at));
     }
     if let Some(conversation_id) = conversation_id {
-        let talk = w.conversation_get(conversation_id).await?.map(|talk| talk.updated_at);
+        let talk = w.conversation_get(conversation_id)?.map(|talk| talk.updated_at);
         ends.extend(talk.filter(|at| known.is_none_or(|known| *at > known.ended_at)));
     }
     // A clock that moved back leaves turns that end later than now.
     let Some(last) = ends.into_iter().max() else { return Ok(false) };
     let start = LogStart { place: LogPlace::last_at(ctx.now().max(last)), round: u32::MAX, cut: false };
     let start = SessionStart { agent_id: agent_id.clone(), conversation_id, start, reset: None };
-    w.session_start_put(&start).await?;
+    w.session_start_put(&start)?;
     let payload = json!({ "session": name_of(conversation_id), "by": by });
-    ctx.emit(w, NewEvent::new(EventKind::SessionReset, payload).agent(agent_id)).await?;
+    ctx.emit(w, NewEvent::new(EventKind::SessionReset, payload).agent(agent_id))?;
     Ok(true)
 }
 
-async fn place_in(
+fn place_in(
     r: &mut dyn Reads,
     agent_id: &AgentId,
     conversation_id: Option<ConversationId>,
     turn_id: TurnId,
 ) -> Result<LogPlace> {
-    let turn = r.turn_get(turn_id).await?;
+    let turn = r.turn_get(turn_id)?;
     let own = turn.filter(|turn| turn.agent_id == *agent_id && turn.conversation_id == conversation_id);
     own.map(|turn| turn.log_place()).ok_or_else(|| {
         Refusal::new(Code::NotFound, format!("session `{}` has no turn {turn_id}", name_of(conversation_id)))

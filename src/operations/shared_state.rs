@@ -43,18 +43,18 @@ pub struct Listed {
 ///
 /// # Errors
 /// `NotFound`; `InvalidArguments` for a malformed key.
-pub async fn get(r: &mut dyn Reads, key: &str) -> Result<StateEntry> {
+pub fn get(r: &mut dyn Reads, key: &str) -> Result<StateEntry> {
     check_key(key)?;
-    match r.state_get(key).await? {
+    match r.state_get(key)? {
         Some(entry) => Ok(entry),
-        None => Err(missing(r, key).await?),
+        None => Err(missing(r, key)?),
     }
 }
 
 /// Returns at most `limit` entries whose key begins with `prefix` and comes after `after`.
-pub async fn list(r: &mut dyn Reads, prefix: &str, after: &str, limit: u32) -> Result<Listed> {
+pub fn list(r: &mut dyn Reads, prefix: &str, after: &str, limit: u32) -> Result<Listed> {
     check_prefix(prefix)?;
-    let mut entries = r.state_list(prefix, after, limit.saturating_add(1)).await?;
+    let mut entries = r.state_list(prefix, after, limit.saturating_add(1))?;
     let more = entries.len() > limit as usize;
     entries.truncate(limit as usize);
     Ok(Listed { entries, more })
@@ -63,7 +63,7 @@ pub async fn list(r: &mut dyn Reads, prefix: &str, after: &str, limit: u32) -> R
 /// Writes one value, or deletes it if the value is null. A deletion returns the entry with a null
 /// value and the next version. `through` is the operator that acts as the agent `by`, if there is
 /// one.
-pub async fn set(
+pub fn set(
     w: &mut dyn Writes,
     ctx: &OperationContext,
     by: &Party,
@@ -91,7 +91,7 @@ pub async fn set(
         )
         .hint("split it over several keys, or write a workspace file and store its path"));
     }
-    let before = w.state_get(&new.key).await?;
+    let before = w.state_get(&new.key)?;
     let current = before.as_ref().map_or(0, |entry| entry.version);
     if let Some(expected) = new.expected_version.filter(|expected| *expected != current) {
         let what = match &before {
@@ -105,9 +105,9 @@ pub async fn set(
     let deletes = new.value.is_null();
     let version = match &before {
         Some(entry) => entry.version + 1,
-        None if deletes => return Err(missing(w, &new.key).await?),
+        None if deletes => return Err(missing(w, &new.key)?),
         None => {
-            let count = w.state_count().await?;
+            let count = w.state_count()?;
             if count >= limits.state_keys_max {
                 return Err(Refusal::new(
                     Code::RateLimited,
@@ -115,17 +115,17 @@ pub async fn set(
                 )
                 .hint("delete a key by writing null to it, or combine several values in one key"));
             }
-            floor(w).await? + 1
+            floor(w)? + 1
         }
     };
     let entry = StateEntry { key: new.key, value: new.value, version, writer: by.clone(), updated_at: ctx.now() };
     if deletes {
-        w.state_remove(&entry.key).await?;
-        if version > floor(w).await? {
-            w.meta_put(FLOOR, &version.to_string()).await?;
+        w.state_remove(&entry.key)?;
+        if version > floor(w)? {
+            w.meta_put(FLOOR, &version.to_string())?;
         }
     } else {
-        w.state_put(&entry).await?;
+        w.state_put(&entry)?;
     }
     let mut payload = json!({ "key": entry.key, "version": entry.version, "writer": by, "deleted": deletes });
     if let Some(through) = through {
@@ -135,12 +135,12 @@ pub async fn set(
     if let Some(agent_id) = by.agent() {
         event = event.agent(agent_id);
     }
-    ctx.emit(w, event).await?;
+    ctx.emit(w, event)?;
     Ok(entry)
 }
 
-async fn floor(r: &mut dyn Reads) -> Result<i64> {
-    let Some(text) = r.meta_get(FLOOR).await? else { return Ok(0) };
+fn floor(r: &mut dyn Reads) -> Result<i64> {
+    let Some(text) = r.meta_get(FLOOR)? else { return Ok(0) };
     text.parse().map_err(|_| {
         Refusal::new(
             Code::Internal,
@@ -149,10 +149,10 @@ async fn floor(r: &mut dyn Reads) -> Result<i64> {
     })
 }
 
-async fn missing(r: &mut dyn Reads, key: &str) -> Result<Refusal> {
+fn missing(r: &mut dyn Reads, key: &str) -> Result<Refusal> {
     // A typing mistake is rarely in the first letter, and a world may have very many keys.
     let first: String = key.chars().take(1).collect();
-    let near = r.state_list(&first, "", NEAR_MAX).await?;
+    let near = r.state_list(&first, "", NEAR_MAX)?;
     let near = nearest(key, near.iter().map(|entry| entry.key.as_str()));
     let refusal = Refusal::not_found("state key", key, near);
     Ok(if near.is_some() { refusal } else { refusal.hint("list the keys to see which there are") })

@@ -14,8 +14,8 @@ pub const HELD_MAX: usize = 64;
 ///
 /// # Errors
 /// `RateLimited` if the agent holds [`HELD_MAX`] skills.
-pub async fn acquire(w: &mut dyn Writes, ctx: &OperationContext, agent_id: &AgentId, skill: &str) -> Result<bool> {
-    let held = w.skills_held(agent_id).await?;
+pub fn acquire(w: &mut dyn Writes, ctx: &OperationContext, agent_id: &AgentId, skill: &str) -> Result<bool> {
+    let held = w.skills_held(agent_id)?;
     if held.iter().any(|held| held.skill == skill) {
         return Ok(false);
     }
@@ -24,19 +24,19 @@ pub async fn acquire(w: &mut dyn Writes, ctx: &OperationContext, agent_id: &Agen
             .hint("drop one with syscall.skill.drop"));
     }
     let hold = HeldSkill { agent_id: agent_id.clone(), skill: skill.to_owned(), active: false, acquired_at: ctx.now() };
-    w.skill_put(&hold).await?;
-    emit(w, ctx, EventKind::SkillAcquired, agent_id, skill).await?;
+    w.skill_put(&hold)?;
+    emit(w, ctx, EventKind::SkillAcquired, agent_id, skill)?;
     Ok(true)
 }
 
 /// Marks a skill as active because its document was read. Acquires the skill first if needed.
-pub async fn activate(w: &mut dyn Writes, ctx: &OperationContext, agent_id: &AgentId, skill: &str) -> Result<()> {
-    acquire(w, ctx, agent_id, skill).await?;
-    for mut held in w.skills_held(agent_id).await? {
+pub fn activate(w: &mut dyn Writes, ctx: &OperationContext, agent_id: &AgentId, skill: &str) -> Result<()> {
+    acquire(w, ctx, agent_id, skill)?;
+    for mut held in w.skills_held(agent_id)? {
         if held.skill == skill && !held.active {
             held.active = true;
-            w.skill_put(&held).await?;
-            emit(w, ctx, EventKind::SkillActivated, agent_id, skill).await?;
+            w.skill_put(&held)?;
+            emit(w, ctx, EventKind::SkillActivated, agent_id, skill)?;
         }
     }
     Ok(())
@@ -46,20 +46,14 @@ pub async fn activate(w: &mut dyn Writes, ctx: &OperationContext, agent_id: &Age
 ///
 /// # Errors
 /// `NotFound` if the agent does not hold it.
-pub async fn drop_skill(w: &mut dyn Writes, ctx: &OperationContext, agent_id: &AgentId, skill: &str) -> Result<()> {
-    if !w.skill_remove(agent_id, skill).await? {
+pub fn drop_skill(w: &mut dyn Writes, ctx: &OperationContext, agent_id: &AgentId, skill: &str) -> Result<()> {
+    if !w.skill_remove(agent_id, skill)? {
         return Err(Refusal::new(Code::NotFound, format!("you do not hold the skill `{skill}`"))
             .hint("syscall.skill.list shows what you hold"));
     }
-    emit(w, ctx, EventKind::SkillDropped, agent_id, skill).await
+    emit(w, ctx, EventKind::SkillDropped, agent_id, skill)
 }
 
-async fn emit(
-    w: &mut dyn Writes,
-    ctx: &OperationContext,
-    kind: EventKind,
-    agent_id: &AgentId,
-    skill: &str,
-) -> Result<()> {
-    ctx.emit(w, NewEvent::new(kind, json!({ "skill": skill })).agent(agent_id)).await
+fn emit(w: &mut dyn Writes, ctx: &OperationContext, kind: EventKind, agent_id: &AgentId, skill: &str) -> Result<()> {
+    ctx.emit(w, NewEvent::new(kind, json!({ "skill": skill })).agent(agent_id))
 }

@@ -28,44 +28,39 @@ pub struct Facts {
 
 impl Facts {
     /// Reads all counts.
-    pub async fn read(r: &mut dyn Reads) -> Result<Self> {
+    pub fn read(r: &mut dyn Reads) -> Result<Self> {
         let count = |length: usize| u32::try_from(length).unwrap_or(u32::MAX);
-        let open = r.turns_open().await?;
+        let open = r.turns_open()?;
         Ok(Self {
             open_turns: count(open.len()),
             parked_turns: count(open.iter().filter(|turn| turn.parked.is_some()).count()),
-            inbox_total: r.inbox_total().await?,
-            dead_letters: r.dead_letter_count_held(None).await?,
-            approvals_pending: r.approval_count_pending().await?,
-            job: r.job_list(None, 1).await?.pop(),
+            inbox_total: r.inbox_total()?,
+            dead_letters: r.dead_letter_count_held(None)?,
+            approvals_pending: r.approval_count_pending()?,
+            job: r.job_list(None, 1)?.pop(),
         })
     }
 }
 
 /// The accounts with a limit as they are at `now`, except accounts of roots, which may be many, and
 /// of deleted agents.
-pub async fn bounded(r: &mut dyn Reads, now: Timestamp) -> Result<Vec<Budget>> {
-    limited(r, now, true, |_| true).await
+pub fn bounded(r: &mut dyn Reads, now: Timestamp) -> Result<Vec<Budget>> {
+    limited(r, now, true, |_| true)
 }
 
 /// The accounts that are near or past a limit, including those of roots.
-pub async fn near(r: &mut dyn Reads, now: Timestamp) -> Result<Vec<Budget>> {
-    limited(r, now, false, is_near).await
+pub fn near(r: &mut dyn Reads, now: Timestamp) -> Result<Vec<Budget>> {
+    limited(r, now, false, is_near)
 }
 
-async fn limited(
-    r: &mut dyn Reads,
-    now: Timestamp,
-    no_roots: bool,
-    wanted: fn(&Budget) -> bool,
-) -> Result<Vec<Budget>> {
+fn limited(r: &mut dyn Reads, now: Timestamp, no_roots: bool, wanted: fn(&Budget) -> bool) -> Result<Vec<Budget>> {
     let mut found = Vec::new();
     let filter = BudgetFilter { limited: true, no_roots, ..BudgetFilter::default() };
-    budgets::each(r, filter, |budget| found.extend(Some(budget.at(now)).filter(wanted))).await?;
+    budgets::each(r, filter, |budget| found.extend(Some(budget.at(now)).filter(wanted)))?;
     let mut living = Vec::with_capacity(found.len());
     for budget in found {
         let bounds = match budget.scope.agent() {
-            Some(agent_id) => r.agent_get(agent_id).await?.is_some_and(|agent| !agent.is_deleted()),
+            Some(agent_id) => r.agent_get(agent_id)?.is_some_and(|agent| !agent.is_deleted()),
             None => true,
         };
         living.extend(bounds.then_some(budget));

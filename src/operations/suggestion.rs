@@ -51,16 +51,16 @@ pub(crate) enum Unknown {
 
 /// Adds a suggestion to a refusal about an unknown name. In a query it searches at once. In a
 /// command it only records the name, and [`with_nearest`] searches later.
-pub(crate) async fn unknown_name(r: &mut dyn Reads, refusal: Refusal, name: Unknown) -> Result<Refusal> {
+pub(crate) fn unknown_name(r: &mut dyn Reads, refusal: Refusal, name: Unknown) -> Result<Refusal> {
     let mut details = refusal.details.clone().unwrap_or_else(|| json!({}));
     details[UNKNOWN] = json!(name);
     let refusal = refusal.details(details);
-    if in_command() { Ok(refusal) } else { add_suggestion(r, refusal).await }
+    if in_command() { Ok(refusal) } else { add_suggestion(r, refusal) }
 }
 
 /// Like [`unknown_name`], for a text that cannot be an agent's name.
-pub async fn no_agent(r: &mut dyn Reads, refusal: Refusal, text: &str) -> Result<Refusal> {
-    unknown_name(r, refusal, Unknown::Agent(clip(text, TEXT_MAX))).await
+pub fn no_agent(r: &mut dyn Reads, refusal: Refusal, text: &str) -> Result<Refusal> {
+    unknown_name(r, refusal, Unknown::Agent(clip(text, TEXT_MAX)))
 }
 
 /// Adds a suggestion to a refusal of a command, if the refusal records an unknown name.
@@ -72,7 +72,7 @@ pub async fn with_nearest(store: &Store, refusal: Refusal) -> Refusal {
     }
     let plain = refusal.clone();
     // If the search fails, the refusal is returned without a suggestion.
-    let result = store.read(move |r| Box::pin(async move { add_suggestion(r, refusal).await })).await;
+    let result = store.read(move |r| add_suggestion(r, refusal)).await;
     result.unwrap_or_else(|error: Refusal| {
         tracing::debug!(%error, "the search for a similar name failed");
         plain
@@ -84,12 +84,12 @@ fn unknown(details: &Value) -> Option<Unknown> {
     details.get(UNKNOWN).and_then(|name| Unknown::deserialize(name).ok()).or_else(mention)
 }
 
-async fn add_suggestion(r: &mut dyn Reads, mut refusal: Refusal) -> Result<Refusal> {
+fn add_suggestion(r: &mut dyn Reads, mut refusal: Refusal) -> Result<Refusal> {
     let Some(name) = refusal.details.as_ref().and_then(unknown) else { return Ok(refusal) };
     let near = match &name {
-        Unknown::Agent(name) | Unknown::AgentForOperator(name) => agent(r, name).await?,
-        Unknown::Channel(name) => channel(r, name).await?,
-        Unknown::Schedule { agent_id, kind, name } => schedule(r, agent_id, *kind, name).await?,
+        Unknown::Agent(name) | Unknown::AgentForOperator(name) => agent(r, name)?,
+        Unknown::Channel(name) => channel(r, name)?,
+        Unknown::Schedule { agent_id, kind, name } => schedule(r, agent_id, *kind, name)?,
     };
     // The search is done, so the detail is removed.
     let details = refusal.details.as_mut().and_then(Value::as_object_mut);
@@ -103,7 +103,7 @@ async fn add_suggestion(r: &mut dyn Reads, mut refusal: Refusal) -> Result<Refus
             refusal.hint(format!("{MEANT} `@{near}`? {rest}"))
         }
         Some(near) => refusal.hint(format!("{MEANT} `{near}`?")),
-        None if matches!(name, Unknown::AgentForOperator(_)) => match all_agents(r).await? {
+        None if matches!(name, Unknown::AgentForOperator(_)) => match all_agents(r)? {
             Some(all) => refusal.hint(all),
             None => refusal,
         },
@@ -118,8 +118,8 @@ fn starting_points(name: &str) -> [String; 2] {
 }
 
 /// The hint with all agents, if they are few. If no name is near, the one that is meant is among them.
-async fn all_agents(r: &mut dyn Reads) -> Result<Option<String>> {
-    let ids = r.agent_ids("", LISTED_MAX + 1).await?;
+fn all_agents(r: &mut dyn Reads) -> Result<Option<String>> {
+    let ids = r.agent_ids("", LISTED_MAX + 1)?;
     let few = !ids.is_empty() && ids.len() <= LISTED_MAX as usize;
     Ok(few.then(|| {
         let names: Vec<&str> = ids.iter().map(AgentId::as_str).collect();
@@ -127,9 +127,9 @@ async fn all_agents(r: &mut dyn Reads) -> Result<Option<String>> {
     }))
 }
 
-async fn agent(r: &mut dyn Reads, name: &str) -> Result<Option<String>> {
+fn agent(r: &mut dyn Reads, name: &str) -> Result<Option<String>> {
     for from in starting_points(name) {
-        let ids = r.agent_ids(&from, NEAR_MAX).await?;
+        let ids = r.agent_ids(&from, NEAR_MAX)?;
         if let Some(near) = nearest(name, ids.iter().map(AgentId::as_str)) {
             return Ok(Some(near.to_owned()));
         }
@@ -138,15 +138,15 @@ async fn agent(r: &mut dyn Reads, name: &str) -> Result<Option<String>> {
 }
 
 /// `limits.chat_channels_max` limits the number of channels, so all are compared.
-async fn channel(r: &mut dyn Reads, name: &ChannelName) -> Result<Option<String>> {
-    let all = r.chat_channel_list().await?;
+fn channel(r: &mut dyn Reads, name: &ChannelName) -> Result<Option<String>> {
+    let all = r.chat_channel_list()?;
     Ok(nearest(name.as_str(), all.iter().map(|channel| channel.channel.as_str())).map(str::to_owned))
 }
 
-async fn schedule(r: &mut dyn Reads, agent_id: &AgentId, kind: ScheduleKind, name: &str) -> Result<Option<String>> {
+fn schedule(r: &mut dyn Reads, agent_id: &AgentId, kind: ScheduleKind, name: &str) -> Result<Option<String>> {
     for from in starting_points(name) {
         let behind: SchedulePlace = (agent_id.clone(), kind, from);
-        let all = r.schedule_list(Some(agent_id), Some(kind), Some(&behind)).await?;
+        let all = r.schedule_list(Some(agent_id), Some(kind), Some(&behind))?;
         if let Some(near) = nearest(name, all.iter().map(|schedule| schedule.name.as_str())) {
             return Ok(Some(near.to_owned()));
         }

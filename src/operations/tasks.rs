@@ -45,7 +45,7 @@ pub struct NewTask {
 }
 
 /// Creates a task and notifies its owner.
-pub async fn create(w: &mut dyn Writes, ctx: &OperationContext, by: &Party, new: NewTask) -> Result<Task> {
+pub fn create(w: &mut dyn Writes, ctx: &OperationContext, by: &Party, new: NewTask) -> Result<Task> {
     let limits = ctx.limits();
     let title = one_line(&new.title);
     if title.is_empty() || title.chars().count() > TITLE_MAX {
@@ -66,8 +66,8 @@ pub async fn create(w: &mut dyn Writes, ctx: &OperationContext, by: &Party, new:
     if new.chain.hop > limits.hops_max && *by != Party::System {
         return Err(mail::hop_limit(new.chain.hop, limits.hops_max));
     }
-    agent_lookup::agent_for(w, ctx, by, &new.owner).await?;
-    let open = w.task_count_open().await?;
+    agent_lookup::agent_for(w, ctx, by, &new.owner)?;
+    let open = w.task_count_open()?;
     if open >= limits.tasks_open_max {
         return Err(Refusal::new(
             Code::RateLimited,
@@ -75,13 +75,13 @@ pub async fn create(w: &mut dyn Writes, ctx: &OperationContext, by: &Party, new:
         )
         .hint("finish or cancel some first"));
     }
-    crate::root_limits::filled(w, ctx, "tasks_open_max", None, open.into(), limits.tasks_open_max.into()).await?;
+    crate::root_limits::filled(w, ctx, "tasks_open_max", None, open.into(), limits.tasks_open_max.into())?;
     if let Some(parent) = new.parent_id {
-        get(w, parent).await?;
+        get(w, parent)?;
     }
     // Nothing can depend on a new task yet, so there can be no cycle.
-    let depends_on: Vec<TaskId> = dependencies(w, new.depends_on).await?.into_iter().collect();
-    let blocked = unfinished(w, &depends_on).await?.is_some();
+    let depends_on: Vec<TaskId> = dependencies(w, new.depends_on)?.into_iter().collect();
+    let blocked = unfinished(w, &depends_on)?.is_some();
     let now = ctx.now();
     let task = Task {
         task_id: TaskId(ctx.id()),
@@ -100,9 +100,9 @@ pub async fn create(w: &mut dyn Writes, ctx: &OperationContext, by: &Party, new:
         created_at: now,
         updated_at: now,
     };
-    save(w, ctx, by, &task, None, EventKind::TaskCreated).await?;
+    save(w, ctx, by, &task, None, EventKind::TaskCreated)?;
     if !blocked {
-        assign(w, ctx, by, &task, new.chain).await?;
+        assign(w, ctx, by, &task, new.chain)?;
     }
     Ok(task)
 }
@@ -125,7 +125,7 @@ pub struct TaskChange {
 }
 
 /// Changes a task and notifies its owner and its creator.
-pub async fn update(
+pub fn update(
     w: &mut dyn Writes,
     ctx: &OperationContext,
     by: &Party,
@@ -133,7 +133,7 @@ pub async fn update(
     change: TaskChange,
     chain: Chain,
 ) -> Result<Task> {
-    let mut task = get(w, task_id).await?;
+    let mut task = get(w, task_id)?;
     let limit = ctx.limits().message_bytes as usize;
     for (field, text) in [("note", &change.note), ("result", &change.result)] {
         if text.as_ref().is_some_and(|text| text.len() > limit) {
@@ -149,7 +149,7 @@ pub async fn update(
     let before = task.status;
     let mut note = change.note.clone();
     if let Some(depends_on) = change.depends_on {
-        let description = depend(w, &mut task, depends_on, change.status.is_none()).await?;
+        let description = depend(w, &mut task, depends_on, change.status.is_none())?;
         note.get_or_insert(description);
     }
     // Naming the same owner again reminds it, because the first notice may have been lost with a
@@ -159,7 +159,7 @@ pub async fn update(
         let noted = change.reopen && change.note.as_ref().is_some_and(|note| !note.trim().is_empty());
         task.status.check_change(status, noted)?;
         if matches!(status, TaskStatus::Pending | TaskStatus::InProgress | TaskStatus::Done)
-            && let Some(dependency) = unfinished(w, &task.depends_on).await?
+            && let Some(dependency) = unfinished(w, &task.depends_on)?
         {
             return Err(Refusal::new(Code::Conflict, format!("task {task_id} waits for task {dependency}"))
                 .hint("finish that one first"));
@@ -167,75 +167,75 @@ pub async fn update(
         task.status = status;
     }
     if let Some(owner) = change.owner {
-        agent_lookup::agent_for(w, ctx, by, &owner).await?;
+        agent_lookup::agent_for(w, ctx, by, &owner)?;
         task.owner = owner;
     }
     if let Some(result) = change.result {
         task.result = Some(result);
     }
     if task.status == TaskStatus::Done && before != TaskStatus::Done {
-        job_result::check(w, ctx, &task).await?;
+        job_result::check(w, ctx, &task)?;
     }
     task.updated_at = ctx.now();
-    save(w, ctx, by, &task, note.as_deref(), EventKind::TaskUpdated).await?;
-    job_result::follow(w, ctx, &task).await?;
+    save(w, ctx, by, &task, note.as_deref(), EventKind::TaskUpdated)?;
+    job_result::follow(w, ctx, &task)?;
     // The owner is notified of work that was reopened or unblocked (TASK-03).
     let freed = before.is_terminal() || before == TaskStatus::Blocked;
     let ready = matches!(task.status, TaskStatus::Pending | TaskStatus::InProgress);
     if (given && !task.status.is_terminal()) || (freed && ready) {
-        assign(w, ctx, by, &task, chain).await?;
+        assign(w, ctx, by, &task, chain)?;
     }
     if task.status != before {
-        notify_creator(w, ctx, by, &task, note.as_deref(), chain).await?;
+        notify_creator(w, ctx, by, &task, note.as_deref(), chain)?;
         if task.status == TaskStatus::Done {
-            unblock(w, ctx, &task, chain).await?;
+            unblock(w, ctx, &task, chain)?;
         } else if before == TaskStatus::Done {
-            block(w, ctx, &task, chain).await?;
+            block(w, ctx, &task, chain)?;
         }
         if matches!(task.status, TaskStatus::Failed | TaskStatus::Cancelled) {
-            warn_dependants(w, ctx, &task, chain).await?;
+            warn_dependants(w, ctx, &task, chain)?;
         }
     }
     Ok(task)
 }
 
 /// Unblocks the tasks that waited only for `done` (TASK-06).
-async fn unblock(w: &mut dyn Writes, ctx: &OperationContext, done: &Task, chain: Chain) -> Result<()> {
-    for mut task in w.task_dependants(done.task_id).await? {
+fn unblock(w: &mut dyn Writes, ctx: &OperationContext, done: &Task, chain: Chain) -> Result<()> {
+    for mut task in w.task_dependants(done.task_id)? {
         if task.status != TaskStatus::Blocked {
             continue;
         }
-        if unfinished(w, &task.depends_on).await?.is_some() {
+        if unfinished(w, &task.depends_on)?.is_some() {
             continue;
         }
         task.status = TaskStatus::Pending;
         task.updated_at = ctx.now();
         let note = format!("task {} is done", done.task_id);
-        save(w, ctx, &Party::System, &task, Some(&note), EventKind::TaskUpdated).await?;
-        match assign(w, ctx, &Party::System, &task, chain).await {
+        save(w, ctx, &Party::System, &task, Some(&note), EventKind::TaskUpdated)?;
+        match assign(w, ctx, &Party::System, &task, chain) {
             Ok(()) => {}
             // If an owner cannot be notified, the agent that finished the other task must not be
             // stopped. Lists of tasks show the change.
             Err(refusal) if matches!(refusal.code, Code::InboxFull | Code::NotFound | Code::HopLimit) => {}
             Err(refusal) => return Err(refusal),
         }
-        notify_of_change(w, ctx, &task, &note, chain).await?;
+        notify_of_change(w, ctx, &task, &note, chain)?;
     }
     Ok(())
 }
 
 /// Blocks the pending tasks that depend on `reopened`. Tasks in progress continue, because their
 /// owner decides which part of the work is still valid.
-async fn block(w: &mut dyn Writes, ctx: &OperationContext, reopened: &Task, chain: Chain) -> Result<()> {
-    for mut task in w.task_dependants(reopened.task_id).await? {
+fn block(w: &mut dyn Writes, ctx: &OperationContext, reopened: &Task, chain: Chain) -> Result<()> {
+    for mut task in w.task_dependants(reopened.task_id)? {
         if task.status != TaskStatus::Pending {
             continue;
         }
         task.status = TaskStatus::Blocked;
         task.updated_at = ctx.now();
         let note = format!("task {} is open again", reopened.task_id);
-        save(w, ctx, &Party::System, &task, Some(&note), EventKind::TaskUpdated).await?;
-        notify_of_change(w, ctx, &task, &note, chain).await?;
+        save(w, ctx, &Party::System, &task, Some(&note), EventKind::TaskUpdated)?;
+        notify_of_change(w, ctx, &task, &note, chain)?;
     }
     Ok(())
 }
@@ -243,8 +243,8 @@ async fn block(w: &mut dyn Writes, ctx: &OperationContext, reopened: &Task, chai
 /// Tells the owners and creators of the tasks that wait for `ended` that it will not be done (TASK-06). The tasks stay
 /// blocked: whether they make sense without it, only their people know. A new list `depends_on` without `ended` releases
 /// them.
-async fn warn_dependants(w: &mut dyn Writes, ctx: &OperationContext, ended: &Task, chain: Chain) -> Result<()> {
-    for task in w.task_dependants(ended.task_id).await? {
+fn warn_dependants(w: &mut dyn Writes, ctx: &OperationContext, ended: &Task, chain: Chain) -> Result<()> {
+    for task in w.task_dependants(ended.task_id)? {
         if task.status != TaskStatus::Blocked {
             continue;
         }
@@ -252,24 +252,18 @@ async fn warn_dependants(w: &mut dyn Writes, ctx: &OperationContext, ended: &Tas
             "task {} is {} and will not be done; set depends_on without it to release this task, or cancel this one",
             ended.task_id, ended.status
         );
-        save(w, ctx, &Party::System, &task, Some(&note), EventKind::TaskUpdated).await?;
-        notify_owner(w, ctx, &task, &note, chain).await?;
-        notify_of_change(w, ctx, &task, &note, chain).await?;
+        save(w, ctx, &Party::System, &task, Some(&note), EventKind::TaskUpdated)?;
+        notify_owner(w, ctx, &task, &note, chain)?;
+        notify_of_change(w, ctx, &task, &note, chain)?;
     }
     Ok(())
 }
 
 /// Notifies the creator of a change that followed from another task. A creator that is also the
 /// owner was notified already.
-async fn notify_of_change(
-    w: &mut dyn Writes,
-    ctx: &OperationContext,
-    task: &Task,
-    note: &str,
-    chain: Chain,
-) -> Result<()> {
+fn notify_of_change(w: &mut dyn Writes, ctx: &OperationContext, task: &Task, note: &str, chain: Chain) -> Result<()> {
     if task.creator.agent() == Some(&task.owner) {
         return Ok(());
     }
-    notify_creator(w, ctx, &Party::System, task, Some(note), chain).await
+    notify_creator(w, ctx, &Party::System, task, Some(note), chain)
 }

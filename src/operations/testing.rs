@@ -30,10 +30,8 @@ macro_rules! write_in_test {
         $world
             .store()
             .write(move |$w| {
-                Box::pin(async move {
-                    let _ = &$ctx;
-                    $body
-                })
+                let _ = &$ctx;
+                $body
             })
             .await
     }};
@@ -43,7 +41,7 @@ macro_rules! write_in_test {
 #[macro_export]
 macro_rules! read_in_test {
     ($world:expr, |$r:ident| $body:expr) => {
-        $world.store().read(move |$r| Box::pin(async move { Ok::<_, ghost_domain::Refusal>($body) })).await.unwrap()
+        $world.store().read(move |$r| Ok::<_, ghost_domain::Refusal>($body)).await.unwrap()
     };
 }
 pub use crate::{read_in_test as read, write_in_test as write};
@@ -115,7 +113,7 @@ impl OperationWorld {
 
     /// Creates an agent.
     pub async fn add_agent(&self, new: NewAgent) {
-        write!(self, |w, ctx| agents::create(w, &ctx, &operator(), new).await).unwrap();
+        write!(self, |w, ctx| agents::create(w, &ctx, &operator(), new)).unwrap();
     }
 
     /// Changes the limits.
@@ -127,7 +125,7 @@ impl OperationWorld {
 
     /// Delivers a message. A refusal has a suggestion.
     pub async fn deliver(&self, new: NewMessage) -> Result<Envelope> {
-        match write!(self, |w, ctx| mail::deliver(w, &ctx, new).await) {
+        match write!(self, |w, ctx| mail::deliver(w, &ctx, new)) {
             Err(refusal) => Err(mail::with_nearest(&self.store, refusal).await),
             sent => sent,
         }
@@ -151,23 +149,23 @@ impl OperationWorld {
     /// Opens the next turn of an agent, if there is one to open.
     pub async fn try_take(&self, name: &str) -> Result<Option<Taken>> {
         let agent_id = id(name);
-        write!(self, |w, ctx| turns::take(w, &ctx, &agent_id, None).await)
+        write!(self, |w, ctx| turns::take(w, &ctx, &agent_id, None))
     }
 
     /// An ask that exists.
     pub async fn ask_row(&self, ask_id: AskId) -> Ask {
-        read!(self, |r| r.ask_get(ask_id).await?.unwrap())
+        read!(self, |r| r.ask_get(ask_id)?.unwrap())
     }
 
     /// The mail that an agent has not taken.
     pub async fn inbox(&self, name: &str) -> Vec<Envelope> {
         let agent_id = id(name);
-        read!(self, |r| r.inbox_pending(&agent_id, 1_000).await?)
+        read!(self, |r| r.inbox_pending(&agent_id, 1_000)?)
     }
 
     /// All events.
     pub async fn events(&self) -> Vec<Event> {
-        read!(self, |r| r.event_list(0, &EventFilter::default(), 10_000).await?.0)
+        read!(self, |r| r.event_list(0, &EventFilter::default(), 10_000)?.0)
     }
 
     /// The number of events of this kind.
@@ -179,17 +177,15 @@ impl OperationWorld {
 /// Sends a message from the operator.
 pub async fn send(ctx: &OperationContext, store: &Store, to: &str, body: &str) -> Envelope {
     let (ctx, new) = (ctx.clone(), NewMessage::new(&id(to), operator(), Kind::Message, body, Chain::root(ctx)));
-    store.write(move |w| Box::pin(async move { mail::deliver(w, &ctx, new).await })).await.unwrap()
+    store.write(move |w| mail::deliver(w, &ctx, new)).await.unwrap()
 }
 
 /// Opens an ask of the operator.
 pub async fn ask(ctx: &OperationContext, store: &Store, to: &str, text: &str, wait: Duration) -> Result<Ask> {
     let (ctx, to, text) = (ctx.clone(), id(to), text.to_owned());
     let open = store.write(move |w| {
-        Box::pin(async move {
-            let chain = Chain::root(&ctx);
-            asks::open(w, &ctx, operator(), None, &to, text, wait, chain).await
-        })
+        let chain = Chain::root(&ctx);
+        asks::open(w, &ctx, operator(), None, &to, text, wait, chain)
     });
     open.await
 }

@@ -67,22 +67,22 @@ pub struct Taken {
 /// `seen` is the mail that [`next`] found; without it, the inbox is read here. Unread chat of the
 /// agent is added to the mail. A chat message that is committed after that read stays unread. If it
 /// must wake the agent, it has its own wake-up.
-pub async fn take(
+pub fn take(
     w: &mut dyn Writes,
     ctx: &OperationContext,
     agent_id: &AgentId,
     seen: Option<FoundMail>,
 ) -> Result<Option<Taken>> {
-    let agent = owned(w, ctx, agent_id).await?;
+    let agent = owned(w, ctx, agent_id)?;
     if agent.desired != Desired::Running || agent.status != AgentStatus::Running {
         return Ok(None);
     }
-    if let Some(turn) = w.turn_open_of(agent_id).await? {
-        return resume(w, ctx, agent, turn).await.map(Some);
+    if let Some(turn) = w.turn_open_of(agent_id)? {
+        return resume(w, ctx, agent, turn).map(Some);
     }
     let (mut waiting, unread, room) = match seen {
         Some(seen) => {
-            let mail = refresh_if_pending(w, seen.mail).await?;
+            let mail = refresh_if_pending(w, seen.mail)?;
             (mail.map(|mail| (mail, seen.behind)), seen.unread, seen.bytes_max)
         }
         None => (None, true, mail_room(ctx.limits().context_bytes)),
@@ -91,8 +91,8 @@ pub async fn take(
         let (mail, behind) = match waiting.take() {
             Some(found) => found,
             None => {
-                let pending = w.inbox_ready(agent_id, window(ctx)).await?;
-                let (mail, behind, _) = choose(w, ctx, agent_id, pending, room).await?;
+                let pending = w.inbox_ready(agent_id, window(ctx))?;
+                let (mail, behind, _) = choose(w, ctx, agent_id, pending, room)?;
                 (mail, behind)
             }
         };
@@ -100,38 +100,38 @@ pub async fn take(
             return Ok(None);
         }
         if !behind.is_empty() {
-            w.message_rouse(&behind).await?;
+            w.message_rouse(&behind)?;
         }
         let earlier: Vec<TurnId> = mail.iter().filter_map(|envelope| envelope.turn_id).collect();
         // Mail that an operator retried together with its dead turn continues that turn's journal.
         if let [turn_id] = earlier.as_slice()
-            && let Some(mut turn) = w.turn_get(*turn_id).await?
+            && let Some(mut turn) = w.turn_get(*turn_id)?
             && turn.status == TurnStatus::Dead
         {
             turn.status = TurnStatus::Open;
             turn.reason = None;
             turn.ended_at = None;
-            w.turn_put(&turn).await?;
-            w.message_mark(&ids(&mail), MailState::Taken, Some(turn.turn_id), 0).await?;
+            w.turn_put(&turn)?;
+            w.message_mark(&ids(&mail), MailState::Taken, Some(turn.turn_id), 0)?;
             // Done only here, where the agent has no other open turn that would send these files
             // with its own reply.
-            crate::conversations::restore_drafts(w, turn.turn_id).await?;
-            return resume(w, ctx, agent, turn).await.map(Some);
+            crate::conversations::restore_drafts(w, turn.turn_id)?;
+            return resume(w, ctx, agent, turn).map(Some);
         }
         let turn_id = TurnId(ctx.id());
-        let (mail, over) = within_its_root(w, ctx, agent_id, mail).await?;
+        let (mail, over) = within_its_root(w, ctx, agent_id, mail)?;
         let chat = match over {
             // A turn that ends at once shows the chat messages to nobody, so they stay unread.
             Some(_) => ReadOn::default(),
-            None => with_chat(w, ctx, agent_id, turn_id, &mail, unread, room).await?,
+            None => with_chat(w, ctx, agent_id, turn_id, &mail, unread, room)?,
         };
         if over.is_none() && chat.digests.is_empty() && mail.iter().all(Envelope::is_chat_wake) {
             // The chat messages behind the wake-ups were deleted. A turn without content would cost
             // a model call.
-            w.message_mark(&ids(&mail), MailState::Consumed, None, 0).await?;
+            w.message_mark(&ids(&mail), MailState::Consumed, None, 0)?;
             continue;
         }
-        return open(w, ctx, agent, Opening { turn_id, mail, chat, earlier, over }).await.map(Some);
+        return open(w, ctx, agent, Opening { turn_id, mail, chat, earlier, over }).map(Some);
     }
 }
 
@@ -141,7 +141,7 @@ fn ids(mail: &[Envelope]) -> Vec<MessageId> {
 
 /// Returns all mail if its root may still open turns. Otherwise returns only the mail of that root,
 /// and the reason why the turn must end at once. Mail of other roots stays for another turn.
-async fn within_its_root(
+fn within_its_root(
     w: &mut dyn Writes,
     ctx: &OperationContext,
     agent_id: &AgentId,
@@ -151,7 +151,7 @@ async fn within_its_root(
         return Ok((mail, None));
     };
     let hop = mail.iter().map(|envelope| envelope.hop).max().unwrap_or(0);
-    let over = crate::root_limits::turns_spent(w, ctx, root_id, hop).await?;
+    let over = crate::root_limits::turns_spent(w, ctx, root_id, hop)?;
     if over.is_some() && mail.iter().any(|envelope| envelope.root_id != root_id) {
         mail.retain(|envelope| envelope.root_id == root_id);
         // The actor treats the rest of the mail as taken and would not read the inbox again by
@@ -162,7 +162,7 @@ async fn within_its_root(
 }
 
 /// Returns the unread chat that joins a turn with this mail. Mail that must run alone gets none.
-async fn with_chat(
+fn with_chat(
     w: &mut dyn Writes,
     ctx: &OperationContext,
     agent_id: &AgentId,
@@ -181,7 +181,7 @@ async fn with_chat(
     let shown = mail.len().saturating_sub(woken.len());
     let bytes = room.saturating_sub(mail.iter().map(bytes_of).sum());
     let room = Room { envelopes: (ctx.limits().turn_mail_max as usize).saturating_sub(shown), bytes };
-    read_on(w, ctx, agent_id, turn_id, &woken, room).await
+    read_on(w, ctx, agent_id, turn_id, &woken, room)
 }
 
 /// The parameters of [`open`].
@@ -195,7 +195,7 @@ struct Opening {
 }
 
 /// Opens a turn: writes its row, marks its mail as taken and emits `turn.started`.
-async fn open(w: &mut dyn Writes, ctx: &OperationContext, agent: Agent, opening: Opening) -> Result<Taken> {
+fn open(w: &mut dyn Writes, ctx: &OperationContext, agent: Agent, opening: Opening) -> Result<Taken> {
     let Opening { turn_id, mut mail, chat, earlier, over } = opening;
     let Some(first) = mail.iter().find(|envelope| envelope.wake).cloned() else {
         return Err(Refusal::new(Code::Internal, "mail that does not wake its agent cannot open a turn"));
@@ -207,10 +207,10 @@ async fn open(w: &mut dyn Writes, ctx: &OperationContext, agent: Agent, opening:
     };
     let about = about(subject.unwrap_or(&first));
     for message_id in chat.spent {
-        mail.extend(w.message_get(message_id).await?);
+        mail.extend(w.message_get(message_id)?);
     }
-    w.message_mark(&ids(&mail), MailState::Taken, Some(turn_id), 0).await?;
-    w.message_read(&ids(&mail), ctx.now()).await?;
+    w.message_mark(&ids(&mail), MailState::Taken, Some(turn_id), 0)?;
+    w.message_read(&ids(&mail), ctx.now())?;
     mail.extend(chat.digests);
     let mut other_roots: Vec<_> = mail.iter().map(|e| e.root_id).filter(|root| *root != first.root_id).collect();
     other_roots.sort_unstable();
@@ -227,7 +227,7 @@ async fn open(w: &mut dyn Writes, ctx: &OperationContext, agent: Agent, opening:
         about,
         ..blank(ctx, &agent.agent_id)
     };
-    w.turn_put(&turn).await?;
+    w.turn_put(&turn)?;
     let kinds: Vec<&str> = mail.iter().map(|envelope| envelope.kind.as_str()).collect();
     let event = NewEvent::new(
         EventKind::TurnStarted,
@@ -238,55 +238,50 @@ async fn open(w: &mut dyn Writes, ctx: &OperationContext, agent: Agent, opening:
     )
     .agent(&agent.agent_id)
     .correlation(turn.turn_id);
-    ctx.emit(w, event).await?;
+    ctx.emit(w, event)?;
     let chain = Chain::of(&turn);
-    crate::root_limits::turn_opened(w, ctx, &agent.agent_id, chain).await?;
-    let droid = crate::droids::record::turn_opened(w, &turn).await?.map(Box::new);
+    crate::root_limits::turn_opened(w, ctx, &agent.agent_id, chain)?;
+    let droid = crate::droids::record::turn_opened(w, &turn)?.map(Box::new);
     Ok(Taken { agent, turn, mail, resumed: false, earlier, over, droid })
 }
 
-async fn resume(w: &mut dyn Writes, ctx: &OperationContext, agent: Agent, mut turn: Turn) -> Result<Taken> {
-    crate::budgets::forfeit_held(w, ctx, &mut turn).await?;
-    crate::questions::end_all(w, ctx, &mut turn).await?;
+fn resume(w: &mut dyn Writes, ctx: &OperationContext, agent: Agent, mut turn: Turn) -> Result<Taken> {
+    crate::budgets::forfeit_held(w, ctx, &mut turn)?;
+    crate::questions::end_all(w, ctx, &mut turn)?;
     if turn.is_in_background() {
         turn.parked = None;
-        w.turn_put(&turn).await?;
+        w.turn_put(&turn)?;
     }
-    let mut mail = w.messages_of_turn(turn.turn_id).await?;
+    let mut mail = w.messages_of_turn(turn.turn_id)?;
     mail.retain(|envelope| envelope.state == MailState::Taken);
     let payload = json!({ "turn_id": turn.turn_id, "crashes": turn.crashes, "conversation_id": answered(&mail) });
     let event = NewEvent::new(EventKind::TurnResumed, payload).agent(&turn.agent_id).correlation(turn.turn_id);
-    ctx.emit(w, event).await?;
+    ctx.emit(w, event)?;
     // A turn that was opened only to be ended, when the daemon died before it could end it.
     let over = match turn.rounds.saturating_add(turn.calls) {
         0 => {
             let turns_max = u64::from(ctx.limits().root_turns_max);
-            let tally = w.root_get(turn.root_id).await?;
+            let tally = w.root_get(turn.root_id)?;
             let spent = tally.is_some_and(|tally| tally.turns > turns_max);
-            if spent { crate::root_limits::turns_spent(w, ctx, turn.root_id, turn.hop).await? } else { None }
+            if spent { crate::root_limits::turns_spent(w, ctx, turn.root_id, turn.hop)? } else { None }
         }
         _ => None,
     };
-    let droid = crate::droids::record::turn_opened(w, &turn).await?.map(Box::new);
+    let droid = crate::droids::record::turn_opened(w, &turn)?.map(Box::new);
     Ok(Taken { agent, turn, mail, resumed: true, earlier: Vec::new(), over, droid })
 }
 
 /// Opens a turn for an operator's tool call. It takes no mail and is independent of the agent's own
 /// turns.
-pub async fn open_for_operator(w: &mut dyn Writes, ctx: &OperationContext, agent_id: &AgentId) -> Result<Turn> {
-    operator_turn(w, ctx, agent_id, TurnId(ctx.id())).await
+pub fn open_for_operator(w: &mut dyn Writes, ctx: &OperationContext, agent_id: &AgentId) -> Result<Turn> {
+    operator_turn(w, ctx, agent_id, TurnId(ctx.id()))
 }
 
 /// Like [`open_for_operator`], with an id that the caller chooses. So a repeated request finds the
 /// turn that the daemon's death interrupted and opens it again with its journal.
-pub async fn operator_turn(
-    w: &mut dyn Writes,
-    ctx: &OperationContext,
-    agent_id: &AgentId,
-    turn_id: TurnId,
-) -> Result<Turn> {
-    let agent = owned(w, ctx, agent_id).await?;
-    let (turn, kind) = match w.turn_get(turn_id).await? {
+pub fn operator_turn(w: &mut dyn Writes, ctx: &OperationContext, agent_id: &AgentId, turn_id: TurnId) -> Result<Turn> {
+    let agent = owned(w, ctx, agent_id)?;
+    let (turn, kind) = match w.turn_get(turn_id)? {
         Some(turn) if turn.source != OPERATOR || turn.agent_id != *agent_id => {
             return Err(Refusal::new(
                 Code::Conflict,
@@ -296,7 +291,7 @@ pub async fn operator_turn(
         Some(turn) => (Turn { status: TurnStatus::Open, reason: None, ended_at: None, ..turn }, EventKind::TurnResumed),
         None => {
             // In the transaction of the turn, so that a droid that ends meanwhile does nothing more.
-            crate::agent_lookup::may_act(w, &agent).await?;
+            crate::agent_lookup::may_act(w, &agent)?;
             let new = Turn {
                 turn_id,
                 incarnation: agent.incarnation,
@@ -307,11 +302,11 @@ pub async fn operator_turn(
             (new, EventKind::TurnStarted)
         }
     };
-    w.turn_put(&turn).await?;
+    w.turn_put(&turn)?;
     let event = NewEvent::new(kind, json!({ "turn_id": turn.turn_id, "source": OPERATOR }))
         .agent(agent_id)
         .correlation(turn.turn_id);
-    ctx.emit(w, event).await?;
+    ctx.emit(w, event)?;
     Ok(turn)
 }
 

@@ -2,15 +2,13 @@
 //! implements.
 
 use std::any::Any;
-use std::panic::AssertUnwindSafe;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use async_trait::async_trait;
-use futures_util::FutureExt;
 use ghost_domain::Event;
 use ghost_domain::ports::{Signal, Wake};
-use ghost_domain::time::BoxFuture;
 use tokio::sync::{broadcast, oneshot};
 
 use crate::error::StoreError;
@@ -39,10 +37,10 @@ pub type Ack = Box<dyn FnOnce(Result<(), StoreError>) + Send>;
 pub type Nack = Box<dyn FnOnce() + Send>;
 
 /// A command as a backend runs it: inside a transaction. `Ok` keeps its writes, `Err` undoes them.
-pub type Work = Box<dyn for<'t> FnOnce(&'t mut dyn Writes) -> BoxFuture<'t, Result<Ack, Nack>> + Send>;
+pub type Work = Box<dyn FnOnce(&mut dyn Writes) -> Result<Ack, Nack> + Send>;
 
 /// A query as a backend runs it.
-pub type ReadWork = Box<dyn for<'t> FnOnce(&'t mut dyn Reads) -> BoxFuture<'t, ()> + Send>;
+pub type ReadWork = Box<dyn FnOnce(&mut dyn Reads) + Send>;
 
 /// Which state the reads of one query see.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -163,7 +161,7 @@ impl Store {
     where
         T: Send + 'static,
         E: From<StoreError> + Send + 'static,
-        F: for<'t> FnOnce(&'t mut dyn Writes) -> BoxFuture<'t, Result<T, E>> + Send + 'static,
+        F: FnOnce(&mut dyn Writes) -> Result<T, E> + Send + 'static,
     {
         // A nested command would wait for the writer, and the writer waits for the outer command.
         if in_command() {
@@ -171,22 +169,19 @@ impl Store {
         }
         let (answer, answered) = oneshot::channel::<Result<Result<T, E>, Box<dyn Any + Send>>>();
         let boxed: Work = Box::new(move |writes| {
-            Box::pin(async move {
-                let command = async { AssertUnwindSafe(work(writes)).catch_unwind().await };
-                match COMMAND.scope((), command).await {
-                    // If the caller no longer waits (a cancelled turn), `send` fails. That does not
-                    // change the commit.
-                    Ok(Ok(value)) => Ok(Box::new(move |result: Result<(), StoreError>| {
-                        let _ = answer.send(Ok(result.map(|()| value).map_err(E::from)));
-                    }) as Ack),
-                    Ok(Err(refusal)) => Err(Box::new(move || {
-                        let _ = answer.send(Ok(Err(refusal)));
-                    }) as Nack),
-                    Err(panic) => Err(Box::new(move || {
-                        let _ = answer.send(Err(panic));
-                    }) as Nack),
-                }
-            })
+            let command = AssertUnwindSafe(|| COMMAND.sync_scope((), || work(writes)));
+            match catch_unwind(command) {
+                // If the caller no longer waits (a cancelled turn), `send` fails. That does not change the commit.
+                Ok(Ok(value)) => Ok(Box::new(move |result: Result<(), StoreError>| {
+                    let _ = answer.send(Ok(result.map(|()| value).map_err(E::from)));
+                }) as Ack),
+                Ok(Err(refusal)) => Err(Box::new(move || {
+                    let _ = answer.send(Ok(Err(refusal)));
+                }) as Nack),
+                Err(panic) => Err(Box::new(move || {
+                    let _ = answer.send(Err(panic));
+                }) as Nack),
+            }
         });
         self.backend.submit(boxed).await?;
         match answered.await {
@@ -201,7 +196,7 @@ impl Store {
     where
         T: Send + 'static,
         E: From<StoreError> + Send + 'static,
-        F: for<'t> FnOnce(&'t mut dyn Reads) -> BoxFuture<'t, Result<T, E>> + Send + 'static,
+        F: FnOnce(&mut dyn Reads) -> Result<T, E> + Send + 'static,
     {
         self.query(View::Snapshot, work).await
     }
@@ -213,7 +208,7 @@ impl Store {
     where
         T: Send + 'static,
         E: From<StoreError> + Send + 'static,
-        F: for<'t> FnOnce(&'t mut dyn Reads) -> BoxFuture<'t, Result<T, E>> + Send + 'static,
+        F: FnOnce(&mut dyn Reads) -> Result<T, E> + Send + 'static,
     {
         self.query(View::Latest, work).await
     }
@@ -222,16 +217,19 @@ impl Store {
     where
         T: Send + 'static,
         E: From<StoreError> + Send + 'static,
-        F: for<'t> FnOnce(&'t mut dyn Reads) -> BoxFuture<'t, Result<T, E>> + Send + 'static,
+        F: FnOnce(&mut dyn Reads) -> Result<T, E> + Send + 'static,
     {
-        let (answer, answered) = oneshot::channel();
+        let (answer, answered) = oneshot::channel::<Result<Result<T, E>, Box<dyn Any + Send>>>();
         let boxed: ReadWork = Box::new(move |reads| {
-            Box::pin(async move {
-                let _ = answer.send(work(reads).await);
-            })
+            // If the caller no longer waits, `send` fails. Then nobody needs the answer.
+            let _ = answer.send(catch_unwind(AssertUnwindSafe(|| work(reads))));
         });
         self.backend.query(view, boxed).await?;
-        answered.await.unwrap_or_else(|_| Err(StoreError::Closed.into()))
+        match answered.await {
+            Ok(Ok(result)) => result,
+            Ok(Err(panic)) => std::panic::resume_unwind(panic),
+            Err(_) => Err(StoreError::Closed.into()),
+        }
     }
 
     /// Subscribes to the live feed: batches of committed events, in order. A reader that falls
@@ -271,7 +269,7 @@ impl Store {
     /// command writes nothing: it costs no commit, and a full disk does not refuse it. The connections of readers are
     /// not checked.
     pub async fn answers(&self) -> Result<(), StoreError> {
-        self.write(|_| Box::pin(async { Ok(()) })).await
+        self.write(|_| Ok(())).await
     }
 
     /// Returns the cause when the store can write no more although it was not closed; opening it

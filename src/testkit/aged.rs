@@ -10,8 +10,7 @@
 
 use std::path::Path;
 
-use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
-use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _, Row as _};
+use rusqlite::{Connection, OpenFlags};
 
 /// The result type of this module.
 pub type Outcome<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
@@ -43,39 +42,38 @@ pub struct Aged {
 ///
 /// # Errors
 /// If `young` has no turns or spans more than eight minutes, or if a file cannot be read or written.
-pub async fn age(young: &Path, old: &Path, turns: u64) -> Outcome<Aged> {
+pub fn age(young: &Path, old: &Path, turns: u64) -> Outcome<Aged> {
     std::fs::copy(young, old)?;
-    let mut conn = SqliteConnectOptions::new().filename(old).connect().await?;
+    let conn = Connection::open(old)?;
     // Durability is not needed: after a failure the old database is made again.
-    run(&mut conn, "PRAGMA journal_mode = MEMORY; PRAGMA synchronous = OFF; PRAGMA cache_size = -262144;".into())
-        .await?;
-    let young_turns = u64::try_from(number(&mut conn, "SELECT count(*) FROM turns").await?)?;
+    conn.execute_batch("PRAGMA journal_mode = MEMORY; PRAGMA synchronous = OFF; PRAGMA cache_size = -262144;")?;
+    let young_turns = u64::try_from(number(&conn, "SELECT count(*) FROM turns")?)?;
     if young_turns == 0 {
         return Err("the young database holds no turns".into());
     }
     let copies = i64::try_from(turns.div_ceil(young_turns))?.max(1);
-    let prefixes = prefixes(&mut conn).await?;
+    let prefixes = prefixes(&conn)?;
     // The triggers subtract the deleted rows from the totals.
     let attach = format!("ATTACH DATABASE '{}' AS young;", young.display().to_string().replace('\'', "''"));
-    run(&mut conn, attach + &TABLES.map(|table| format!("DELETE FROM main.{table};")).concat()).await?;
+    conn.execute_batch(&(attach + &TABLES.map(|table| format!("DELETE FROM main.{table};")).concat()))?;
     let mut plans = Vec::new();
     for table in TABLES {
-        plans.push((table, columns(&mut conn, table).await?, stride(&mut conn, table).await?));
+        plans.push((table, columns(&conn, table)?, stride(&conn, table)?));
     }
     for copy in 0..copies {
         if copy % TOGETHER == 0 {
-            run(&mut conn, "BEGIN".into()).await?;
+            conn.execute_batch("BEGIN")?;
         }
         for (table, columns, stride) in &plans {
-            run(&mut conn, copy_of(table, columns, &prefixes, copies - 1 - copy, copy * stride)).await?;
+            conn.execute_batch(&copy_of(table, columns, &prefixes, copies - 1 - copy, copy * stride))?;
         }
         if copy % TOGETHER == TOGETHER - 1 || copy == copies - 1 {
-            run(&mut conn, "COMMIT".into()).await?;
+            conn.execute_batch("COMMIT")?;
         }
     }
-    let turns = u64::try_from(number(&mut conn, "SELECT count(*) FROM main.turns").await?)?;
-    run(&mut conn, "DETACH DATABASE young; PRAGMA journal_mode = WAL;".into()).await?;
-    conn.close().await?;
+    let turns = u64::try_from(number(&conn, "SELECT count(*) FROM main.turns")?)?;
+    conn.execute_batch("DETACH DATABASE young; PRAGMA journal_mode = WAL;")?;
+    closed(conn)?;
     Ok(Aged { turns, young_turns, bytes: std::fs::metadata(old)?.len(), young_bytes: std::fs::metadata(young)?.len() })
 }
 
@@ -84,8 +82,8 @@ pub async fn age(young: &Path, old: &Path, turns: u64) -> Outcome<Aged> {
 ///
 /// # Errors
 /// If the file cannot be written.
-pub async fn spread(database: &Path, agents: usize) -> Outcome<()> {
-    let mut conn = SqliteConnectOptions::new().filename(database).connect().await?;
+pub fn spread(database: &Path, agents: usize) -> Outcome<()> {
+    let conn = Connection::open(database)?;
     // The triggers move the totals of usage with the rows.
     let sql = format!(
         "PRAGMA synchronous = OFF; BEGIN;
@@ -100,42 +98,46 @@ pub async fn spread(database: &Path, agents: usize) -> Outcome<()> {
          INSERT INTO usage SELECT * FROM spread;
          COMMIT;"
     );
-    run(&mut conn, sql).await?;
-    conn.close().await?;
-    Ok(())
+    conn.execute_batch(&sql)?;
+    closed(conn)
 }
 
 /// The tables and indexes of a database with their bytes on disk, the largest first.
 ///
 /// # Errors
 /// If the file cannot be read, or if this SQLite lacks `dbstat`.
-pub async fn weights(database: &Path) -> Outcome<Vec<(String, i64)>> {
-    let mut conn = SqliteConnectOptions::new().filename(database).read_only(true).connect().await?;
-    let sql = "SELECT name, sum(pgsize) FROM dbstat GROUP BY name ORDER BY 2 DESC";
-    let rows = sqlx::query(sql).fetch_all(&mut conn).await?;
-    let found = rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect::<Result<_, sqlx::Error>>()?;
-    conn.close().await?;
-    Ok(found)
+pub fn weights(database: &Path) -> Outcome<Vec<(String, i64)>> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let conn = Connection::open_with_flags(database, flags)?;
+    let mut statement = conn.prepare("SELECT name, sum(pgsize) FROM dbstat GROUP BY name ORDER BY 2 DESC")?;
+    let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    Ok(rows.collect::<Result<_, _>>()?)
 }
 
-async fn run(conn: &mut SqliteConnection, sql: String) -> Outcome<()> {
-    sqlx::raw_sql(AssertSqlSafe(sql)).execute(conn).await?;
-    Ok(())
+/// Closes the connection. A drop would hide an error.
+fn closed(conn: Connection) -> Outcome<()> {
+    conn.close().map_err(|(_, error)| error.into())
 }
 
-async fn number(conn: &mut SqliteConnection, sql: &str) -> Outcome<i64> {
-    Ok(sqlx::query(AssertSqlSafe(sql.to_owned())).fetch_one(conn).await?.try_get(0)?)
+fn number(conn: &Connection, sql: &str) -> Outcome<i64> {
+    Ok(conn.query_row(sql, [], |row| row.get(0))?)
+}
+
+/// The texts that a query with one column returns.
+fn texts(conn: &Connection, sql: &str) -> Outcome<Vec<String>> {
+    let mut statement = conn.prepare(sql)?;
+    let rows = statement.query_map([], |row| row.get(0))?;
+    Ok(rows.collect::<Result<_, _>>()?)
 }
 
 /// The first 32 bits of the ids to copy.
-async fn prefixes(conn: &mut SqliteConnection) -> Outcome<Vec<i64>> {
+fn prefixes(conn: &Connection) -> Outcome<Vec<i64>> {
     const SQL: &str = "SELECT DISTINCT substr(hex(id), 1, 8) FROM (SELECT turn_id AS id FROM turns UNION ALL \
         SELECT root_id FROM roots UNION ALL SELECT message_id FROM messages UNION ALL \
         SELECT root_id FROM messages UNION ALL SELECT call_id FROM ledger UNION ALL SELECT event_id FROM events) ORDER BY 1";
-    let rows = sqlx::query(SQL).fetch_all(conn).await?;
     let mut found = Vec::new();
-    for row in rows {
-        found.push(i64::from_str_radix(row.try_get::<&str, _>(0)?, 16)?);
+    for prefix in texts(conn, SQL)? {
+        found.push(i64::from_str_radix(&prefix, 16)?);
     }
     match (found.first(), found.last()) {
         (Some(first), Some(last)) if last - first < STEP => Ok(found),
@@ -144,16 +146,14 @@ async fn prefixes(conn: &mut SqliteConnection) -> Outcome<Vec<i64>> {
 }
 
 /// The columns of a table.
-async fn columns(conn: &mut SqliteConnection, table: &str) -> Outcome<Vec<String>> {
-    let sql = format!("SELECT name FROM pragma_table_info('{table}') ORDER BY cid");
-    let rows = sqlx::query(AssertSqlSafe(sql)).fetch_all(conn).await?;
-    Ok(rows.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?)
+fn columns(conn: &Connection, table: &str) -> Outcome<Vec<String>> {
+    texts(conn, &format!("SELECT name FROM pragma_table_info('{table}') ORDER BY cid"))
 }
 
 /// The distance between the sequence numbers of two copies; 0 if the table has no sequence.
-async fn stride(conn: &mut SqliteConnection, table: &str) -> Outcome<i64> {
-    match columns(conn, table).await?.iter().any(|column| column == "seq") {
-        true => number(conn, &format!("SELECT ifnull(max(seq), 0) FROM young.{table}")).await,
+fn stride(conn: &Connection, table: &str) -> Outcome<i64> {
+    match columns(conn, table)?.iter().any(|column| column == "seq") {
+        true => number(conn, &format!("SELECT ifnull(max(seq), 0) FROM young.{table}")),
         false => Ok(0),
     }
 }

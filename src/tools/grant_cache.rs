@@ -62,7 +62,7 @@ impl GrantCache {
             all.version
         };
         let of = agent_id.clone();
-        let read = store.read(move |r| Box::pin(async move { r.grants_live(&of, now).await }));
+        let read = store.read(move |r| r.grants_live(&of, now));
         let grants: Arc<[Grant]> = read
             .await
             .map_err(|error: StoreError| {

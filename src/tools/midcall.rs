@@ -22,10 +22,8 @@ impl CallContext {
         let (ctx, turn_id, call_id) = (self.services.ctx.clone(), self.turn_id, self.call_id);
         let tool = tool.to_owned();
         let write = self.services.store.write(move |w| {
-            Box::pin(async move {
-                let mut turn = turns::working_turn(w, &ctx, turn_id).await?;
-                budgets::hold(w, &ctx, &mut turn, call_id, &tool, most).await
-            })
+            let mut turn = turns::working_turn(w, &ctx, turn_id)?;
+            budgets::hold(w, &ctx, &mut turn, call_id, &tool, most)
         });
         write.await
     }
@@ -34,10 +32,8 @@ impl CallContext {
     pub(crate) async fn release_money(&self) -> Result<(), Refusal> {
         let (ctx, turn_id, call_id) = (self.services.ctx.clone(), self.turn_id, self.call_id);
         let write = self.services.store.write(move |w| {
-            Box::pin(async move {
-                let mut turn = turns::working_turn(w, &ctx, turn_id).await?;
-                budgets::release(w, &ctx, &mut turn, call_id).await
-            })
+            let mut turn = turns::working_turn(w, &ctx, turn_id)?;
+            budgets::release(w, &ctx, &mut turn, call_id)
         });
         write.await
     }
@@ -49,9 +45,8 @@ impl CallContext {
     pub(crate) async fn record_session(&self, session: &str) -> Result<(), Refusal> {
         let (ctx, turn_id, call_id) = (self.services.ctx.clone(), self.turn_id, self.call_id);
         let (id, session) = (self.provider_call_id.clone(), session.to_owned());
-        let write = self.services.store.write(move |w| {
-            Box::pin(async move { turns::record_call_session(w, &ctx, turn_id, (call_id, &id), &session).await })
-        });
+        let write =
+            self.services.store.write(move |w| turns::record_call_session(w, &ctx, turn_id, (call_id, &id), &session));
         write.await
     }
 
@@ -72,10 +67,8 @@ impl CallContext {
         // Subscribed before the question is there, so that no answer is missed.
         let mut feed = self.services.store.feed();
         let write = self.services.store.write(move |w| {
-            Box::pin(async move {
-                let mut turn = turns::working_turn(w, &ctx, turn_id).await?;
-                approvals::ask(w, &ctx, &mut turn, new).await
-            })
+            let mut turn = turns::working_turn(w, &ctx, turn_id)?;
+            approvals::ask(w, &ctx, &mut turn, new)
         });
         let mut approval: Approval = write.await?;
         let (clock, approval_id) = (&self.services.ctx.ports.clock, approval.approval_id);
@@ -89,14 +82,12 @@ impl CallContext {
                 },
                 () = clock.sleep_until(approval.expires_at) => {
                     let ctx = self.services.ctx.clone();
-                    let expire = self.services.store.write(move |w| {
-                        Box::pin(async move { approvals::expire(w, &ctx, approval_id).await })
-                    });
+                    let expire = self.services.store.write(move |w| { approvals::expire(w, &ctx, approval_id) });
                     let expired: Result<(), Refusal> = expire.await;
                     expired?;
                 }
             }
-            let read = self.services.store.read(move |r| Box::pin(async move { r.approval_get(approval_id).await }));
+            let read = self.services.store.read(move |r| r.approval_get(approval_id));
             approval = read
                 .await
                 .map_err(Refusal::from)?

@@ -76,7 +76,7 @@ pub trait WorldTool: Send + Sync + 'static {
     }
 
     /// Applies the effect. Must await nothing but `w`.
-    async fn apply(&self, call: &CallContext, params: Self::Params, w: &mut dyn Writes) -> Result<Output, Refusal>;
+    fn apply(&self, call: &CallContext, params: Self::Params, w: &mut dyn Writes) -> Result<Output, Refusal>;
 }
 
 /// A tool with an effect outside. It is recorded before and after the call and never runs twice.
@@ -132,7 +132,7 @@ pub trait FileTool: Send + Sync + 'static {
 
     /// Runs in the transaction that records the end of the call, after the files were written. After
     /// a crash, it also runs if the files are found to be written.
-    async fn record(
+    fn record(
         &self,
         call: &CallContext,
         params: Self::Params,
@@ -149,7 +149,7 @@ pub trait AskTool: Send + Sync + 'static {
     type Params: Params;
 
     /// Opens the ask.
-    async fn open(&self, call: &CallContext, params: Self::Params, w: &mut dyn Writes) -> Result<Ask, Refusal>;
+    fn open(&self, call: &CallContext, params: Self::Params, w: &mut dyn Writes) -> Result<Ask, Refusal>;
 }
 
 /// A [`ReadTool`] whose parameters are still JSON. The turn runs tools through these erased traits.
@@ -166,7 +166,7 @@ pub trait ErasedWorld: Send + Sync {
     async fn prepare(&self, call: &CallContext, arguments: Value) -> Result<Value, Refusal>;
 
     /// See [`WorldTool::apply`].
-    async fn apply(&self, call: &CallContext, arguments: Value, w: &mut dyn Writes) -> Result<Output, Refusal>;
+    fn apply(&self, call: &CallContext, arguments: Value, w: &mut dyn Writes) -> Result<Output, Refusal>;
 }
 
 /// Why an approval of this tool holds once only: the same arguments would reach other people in another conversation.
@@ -226,7 +226,7 @@ pub trait ErasedFile: Send + Sync {
     -> Result<FileWork, Refusal>;
 
     /// See [`FileTool::record`].
-    async fn record(
+    fn record(
         &self,
         call: &CallContext,
         arguments: Value,
@@ -239,7 +239,7 @@ pub trait ErasedFile: Send + Sync {
 #[async_trait]
 pub trait ErasedAsk: Send + Sync {
     /// See [`AskTool::open`].
-    async fn open(&self, call: &CallContext, arguments: Value, w: &mut dyn Writes) -> Result<Ask, Refusal>;
+    fn open(&self, call: &CallContext, arguments: Value, w: &mut dyn Writes) -> Result<Ask, Refusal>;
 }
 
 /// The kind of a tool, with its code.
@@ -531,8 +531,8 @@ impl<T: WorldTool> ErasedWorld for Typed<T> {
         self.0.prepare(call, arguments).await
     }
 
-    async fn apply(&self, call: &CallContext, arguments: Value, w: &mut dyn Writes) -> Result<Output, Refusal> {
-        self.0.apply(call, parse(arguments)?, w).await
+    fn apply(&self, call: &CallContext, arguments: Value, w: &mut dyn Writes) -> Result<Output, Refusal> {
+        self.0.apply(call, parse(arguments)?, w)
     }
 }
 
@@ -558,20 +558,20 @@ impl<T: FileTool> ErasedFile for Typed<T> {
         self.0.prepare_rest(call, &parse(arguments.clone())?, rest).await
     }
 
-    async fn record(
+    fn record(
         &self,
         call: &CallContext,
         arguments: Value,
         plans: &[FilePlan],
         w: &mut dyn Writes,
     ) -> Result<Output, Refusal> {
-        self.0.record(call, parse(arguments)?, plans, w).await
+        self.0.record(call, parse(arguments)?, plans, w)
     }
 }
 
 #[async_trait]
 impl<T: AskTool> ErasedAsk for Typed<T> {
-    async fn open(&self, call: &CallContext, arguments: Value, w: &mut dyn Writes) -> Result<Ask, Refusal> {
-        self.0.open(call, parse(arguments)?, w).await
+    fn open(&self, call: &CallContext, arguments: Value, w: &mut dyn Writes) -> Result<Ask, Refusal> {
+        self.0.open(call, parse(arguments)?, w)
     }
 }

@@ -190,17 +190,13 @@ pub async fn has_run(store: &Store, world_id: &str) -> Result<bool, Refusal> {
 async fn next_epoch(store: &Store, world_id: &str) -> Result<i64, Refusal> {
     let world_id = world_id.to_owned();
     store
-        .read_latest(move |r| {
-            Box::pin(async move {
-                match r.meta_get(WORLD_ID).await? {
-                    Some(stored) if stored != world_id => Err(Refusal::new(
-                        Code::Conflict,
-                        format!("the data directory belongs to the world `{stored}`, not to `{world_id}`"),
-                    )
-                    .hint("give this world a data directory of its own with --data")),
-                    Some(_) | None => Ok(epoch(r.meta_get(EPOCH).await?.as_deref()) + 1),
-                }
-            })
+        .read_latest(move |r| match r.meta_get(WORLD_ID)? {
+            Some(stored) if stored != world_id => Err(Refusal::new(
+                Code::Conflict,
+                format!("the data directory belongs to the world `{stored}`, not to `{world_id}`"),
+            )
+            .hint("give this world a data directory of its own with --data")),
+            Some(_) | None => Ok(epoch(r.meta_get(EPOCH)?.as_deref()) + 1),
         })
         .await
 }
@@ -216,25 +212,23 @@ async fn prepare(tree: &Tree, plan: &Arc<Plan>, started: Value) -> Result<bool, 
     let (ctx, store, plan) = (tree.engine.services.ctx.clone(), &tree.engine.services.store, Arc::clone(plan));
     let (paused, agents) = store
         .write(move |w| {
-            Box::pin(async move {
-                let last = epoch(w.meta_get(EPOCH).await?.as_deref());
-                if last + 1 != ctx.epoch {
-                    return Err(Refusal::new(
-                        Code::Conflict,
-                        format!("another daemon has taken epoch {last} in the meantime"),
-                    )
-                    .hint("only one daemon may run on a database; stop the other one"));
-                }
-                w.meta_put(WORLD_ID, &plan.world_id).await?;
-                w.meta_put(EPOCH, &ctx.epoch.to_string()).await?;
-                ghost_operations::clock::at_start(w, &ctx).await?;
-                agents::claim_all(w, &ctx).await?;
-                reconcile::records(w, &ctx, &Party::System, &plan, Stage::Boot).await?;
-                turns::review_at_boot(w, &ctx).await?;
-                jobs::recall(w, &ctx).await?;
-                ctx.emit(w, NewEvent::new(EventKind::WorldStarted, started)).await?;
-                Ok::<_, Refusal>((w.meta_get(PAUSED).await?.as_deref() == Some("1"), w.agent_list(false).await?))
-            })
+            let last = epoch(w.meta_get(EPOCH)?.as_deref());
+            if last + 1 != ctx.epoch {
+                return Err(Refusal::new(
+                    Code::Conflict,
+                    format!("another daemon has taken epoch {last} in the meantime"),
+                )
+                .hint("only one daemon may run on a database; stop the other one"));
+            }
+            w.meta_put(WORLD_ID, &plan.world_id)?;
+            w.meta_put(EPOCH, &ctx.epoch.to_string())?;
+            ghost_operations::clock::at_start(w, &ctx)?;
+            agents::claim_all(w, &ctx)?;
+            reconcile::records(w, &ctx, &Party::System, &plan, Stage::Boot)?;
+            turns::review_at_boot(w, &ctx)?;
+            jobs::recall(w, &ctx)?;
+            ctx.emit(w, NewEvent::new(EventKind::WorldStarted, started))?;
+            Ok::<_, Refusal>((w.meta_get(PAUSED)?.as_deref() == Some("1"), w.agent_list(false)?))
         })
         .await?;
     for agent in &agents {

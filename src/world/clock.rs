@@ -54,17 +54,15 @@ async fn follow(tree: &Tree, watched: &Arc<WatchedClock>) -> Result<(), Refusal>
         .services
         .store
         .write(move |w| {
-            Box::pin(async move {
-                let Some(jump) = own.jump() else { return Ok(()) };
-                own.follow(jump.by_ms());
-                // Undone at once, also if this panics: the next transaction must not see a clock that its deadlines were
-                // not computed from.
-                let undo = Undo(Some((&own, jump.by_ms())));
-                clock::jumped(w, &ctx, jump).await?;
-                undo.disarm();
-                by_ms.store(jump.by_ms(), Ordering::Release);
-                Ok(())
-            })
+            let Some(jump) = own.jump() else { return Ok(()) };
+            own.follow(jump.by_ms());
+            // Undone at once, also if this panics: the next transaction must not see a clock that its deadlines were
+            // not computed from.
+            let undo = Undo(Some((&own, jump.by_ms())));
+            clock::jumped(w, &ctx, jump)?;
+            undo.disarm();
+            by_ms.store(jump.by_ms(), Ordering::Release);
+            Ok(())
         })
         .await;
     if recorded.is_err() {
@@ -93,9 +91,9 @@ impl Drop for Undo<'_> {
 /// Counts the time that the daemon has run, if the clock is in doubt.
 async fn count(tree: &Tree, time: Duration) -> Result<(), Refusal> {
     let (store, now) = (&tree.engine.services.store, tree.engine.services.ctx.now());
-    let state = store.read(|r| Box::pin(async move { clock::state(r).await })).await?;
+    let state = store.read(|r| clock::state(r)).await?;
     if state.jump.is_some() || !state.doubt.is_over() {
-        store.write(move |w| Box::pin(async move { clock::ran(w, now, time).await })).await?;
+        store.write(move |w| clock::ran(w, now, time)).await?;
     }
     Ok(())
 }

@@ -18,7 +18,7 @@ use ractor::{ActorId, ActorRef};
 use tokio::sync::{Notify, watch};
 
 use crate::places::{Places, Rank};
-use crate::slots::{AgentCard, Away, Slot, Slots};
+use crate::slots::{AgentCard, Away, Population, Slot, Slots};
 use crate::wake_slot::{Activation, Call, WakeSlot};
 
 /// The receiver of a wake-up.
@@ -420,10 +420,18 @@ impl Directory {
         self.walk(|agent_id, slot| Some(slot.card(agent_id)))
     }
 
-    /// How many agents have each status and activity, without droids. It costs the same for any number of agents.
+    /// How many agents of each kind have each status and activity. It costs the same for any number of agents.
     #[must_use]
-    pub fn population(&self) -> BTreeMap<(AgentStatus, Activity), u64> {
+    pub fn population(&self) -> Population {
         self.lock().population().clone()
+    }
+
+    /// Number of agents that were created at run time and are no droids.
+    #[must_use]
+    pub fn len_dynamic(&self) -> u64 {
+        let slots = self.lock();
+        let dynamic = slots.population().iter().filter(|((kind, ..), _)| *kind == AgentKind::Dynamic);
+        dynamic.map(|(_, count)| count).sum()
     }
 
     /// The cards of the first `most` agents after `after` that `wanted` accepts, by status and archetype.

@@ -87,13 +87,11 @@ impl World {
     async fn write_warnings(&self, problems: &[(Timestamp, String)]) -> bool {
         let (ctx, problems) = (self.ctx().clone(), problems.to_vec());
         let written = self.store().write(move |w| {
-            Box::pin(async move {
-                for (since, warning) in problems {
-                    let payload = json!({ "warning": warning, "since": since });
-                    ctx.emit(w, NewEvent::new(EventKind::WorldWarning, payload)).await?;
-                }
-                Ok::<_, ghost_domain::Refusal>(())
-            })
+            for (since, warning) in problems {
+                let payload = json!({ "warning": warning, "since": since });
+                ctx.emit(w, NewEvent::new(EventKind::WorldWarning, payload))?;
+            }
+            Ok::<_, ghost_domain::Refusal>(())
         });
         written.await.is_ok()
     }

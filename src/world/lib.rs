@@ -40,7 +40,7 @@ pub use ghost_agent::turn::OperatorCall;
 pub use health::HealthProblem;
 pub use loops::{LoopDown, Loops};
 pub use reconcile::Reconciled;
-pub use slots::AgentCard;
+pub use slots::{AgentCard, Population};
 pub use world::World;
 
 #[cfg(test)]

@@ -147,7 +147,7 @@ pub(crate) async fn supervise(
 }
 
 async fn write_event(ctx: OperationContext, store: Store, name: &'static str, event: NewEvent) {
-    let written = store.write(move |w| Box::pin(async move { ctx.emit(w, event).await })).await;
+    let written = store.write(move |w| ctx.emit(w, event)).await;
     if let Err(refusal) = written {
         tracing::error!(name, %refusal, "the failure of a loop could not be recorded");
     }

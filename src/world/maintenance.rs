@@ -91,12 +91,12 @@ pub(crate) async fn rounds(tree: Arc<Tree>) -> Result<(), String> {
 /// Closes requests of calls whose turns do not wait for them any more. A waiting turn closes its own.
 async fn expire_approvals(tree: &Tree) -> Result<(), Refusal> {
     let services = &tree.engine.services;
-    let pending = services.store.read(|r| Box::pin(async move { r.approval_count_pending().await })).await;
+    let pending = services.store.read(|r| r.approval_count_pending()).await;
     if pending.map_err(Refusal::from)? == 0 {
         return Ok(());
     }
     let ctx = services.ctx.clone();
-    services.store.write(move |w| Box::pin(async move { approvals::expire_due(w, &ctx).await })).await
+    services.store.write(move |w| approvals::expire_due(w, &ctx)).await
 }
 
 /// Deletes old rows if the database is over its size limit. Writes one warning when the size passes the warning limit.
@@ -122,7 +122,7 @@ async fn check_size(tree: &Tree, warned: bool) -> Result<bool, Refusal> {
             EventKind::WorldWarning,
             json!({ "warning": warning, "limit": limit, "value": bytes, "most": limit_bytes }),
         );
-        store.write(move |w| Box::pin(async move { ctx.emit(w, event).await })).await?;
+        store.write(move |w| ctx.emit(w, event)).await?;
     }
     Ok(stored.warns || stored.over)
 }
@@ -133,7 +133,7 @@ async fn expire_asks(tree: &Tree) -> Result<(), Refusal> {
     let (store, ctx) = (&tree.engine.services.store, tree.engine.services.ctx.clone());
     let now = ctx.now();
     let due: Vec<_> = store
-        .read(|r| Box::pin(async move { r.asks_open().await }))
+        .read(|r| r.asks_open())
         .await
         .map_err(Refusal::from)?
         .into_iter()
@@ -142,7 +142,7 @@ async fn expire_asks(tree: &Tree) -> Result<(), Refusal> {
         .collect();
     for ask_id in due {
         let ctx = ctx.clone();
-        store.write(move |w| Box::pin(async move { asks::expire(w, &ctx, ask_id).await })).await?;
+        store.write(move |w| asks::expire(w, &ctx, ask_id)).await?;
     }
     Ok(())
 }
@@ -155,7 +155,7 @@ async fn sweep(tree: &Tree, suspects: BTreeMap<AgentId, u64>) -> Result<BTreeMap
     if tree.directory.is_paused() {
         return Ok(BTreeMap::new());
     }
-    let waiting = store.read(|r| Box::pin(async move { r.inbox_waiting().await })).await.map_err(Refusal::from)?;
+    let waiting = store.read(|r| r.inbox_waiting()).await.map_err(Refusal::from)?;
     let mut found = BTreeMap::new();
     for agent_id in waiting {
         let Some(generation) = tree.directory.quiet_generation(&agent_id) else { continue };
@@ -167,10 +167,8 @@ async fn sweep(tree: &Tree, suspects: BTreeMap<AgentId, u64>) -> Result<BTreeMap
         let (ctx, id) = (ctx.clone(), agent_id.clone());
         store
             .write(move |w| {
-                Box::pin(async move {
-                    let event = NewEvent::new(EventKind::WorldSweepFound, json!({ "agent_id": id })).agent(&id);
-                    ctx.emit(w, event).await
-                })
+                let event = NewEvent::new(EventKind::WorldSweepFound, json!({ "agent_id": id })).agent(&id);
+                ctx.emit(w, event)
             })
             .await?;
         tree.signal_router.wake(&agent_id);

@@ -10,16 +10,14 @@ use ghost_store::Store;
 pub(crate) async fn agents_with_work(store: &Store) -> Result<Vec<AgentId>, Refusal> {
     store
         .read(|r| {
-            Box::pin(async move {
-                let mut agents = BTreeMap::new();
-                for turn in r.turns_open().await? {
-                    agents.insert(turn.agent_id, ());
-                }
-                for agent_id in r.inbox_waiting().await? {
-                    agents.insert(agent_id, ());
-                }
-                Ok::<_, ghost_store::StoreError>(agents.into_keys().collect())
-            })
+            let mut agents = BTreeMap::new();
+            for turn in r.turns_open()? {
+                agents.insert(turn.agent_id, ());
+            }
+            for agent_id in r.inbox_waiting()? {
+                agents.insert(agent_id, ());
+            }
+            Ok::<_, ghost_store::StoreError>(agents.into_keys().collect())
         })
         .await
         .map_err(Refusal::from)

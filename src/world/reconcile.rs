@@ -75,7 +75,7 @@ fn of_dynamic_agents(heartbeats: &mut BTreeMap<AgentId, schedules::Wanted>, agen
 /// Makes the records agree with `plan`. An agent that an operator stopped stays stopped. An agent
 /// that the file no longer names is stopped and kept, and starts again when the file names it
 /// again. An agent that cannot run under the plan is failed.
-pub(crate) async fn records(
+pub(crate) fn records(
     w: &mut dyn Writes,
     ctx: &OperationContext,
     by: &Party,
@@ -84,7 +84,7 @@ pub(crate) async fn records(
 ) -> Result<Reconciled, Refusal> {
     let mut done = Reconciled::default();
     for named in &plan.agents {
-        let living = w.agent_get(&named.agent_id).await?.filter(|agent| !agent.is_deleted());
+        let living = w.agent_get(&named.agent_id)?.filter(|agent| !agent.is_deleted());
         match living {
             None => {
                 let new = NewAgent {
@@ -101,32 +101,31 @@ pub(crate) async fn records(
                     goal: None,
                     chain: Chain::root(ctx),
                 };
-                agents::create(w, ctx, by, new).await?;
+                agents::create(w, ctx, by, new)?;
                 done.created.push(named.agent_id.clone());
             }
             Some(_) => {
                 let changed =
-                    agents::update(w, ctx, &named.agent_id, &named.archetype, &named.name, named.team.as_deref())
-                        .await?;
+                    agents::update(w, ctx, &named.agent_id, &named.archetype, &named.name, named.team.as_deref())?;
                 if changed {
                     done.updated.push(named.agent_id.clone());
                 }
-                if agents::named_again(w, ctx, by, &named.agent_id, named.autostart).await? {
+                if agents::named_again(w, ctx, by, &named.agent_id, named.autostart)? {
                     done.started.push(named.agent_id.clone());
                 }
             }
         }
     }
-    for agent in w.agent_list(false).await? {
+    for agent in w.agent_list(false)? {
         let named = plan.agent(&agent.agent_id).is_some();
         if agent.kind == AgentKind::Persistent && !named && agent.desired == Desired::Running {
-            agents::drop_unnamed(w, ctx, by, &agent.agent_id).await?;
+            agents::drop_unnamed(w, ctx, by, &agent.agent_id)?;
             done.stopped.push(agent.agent_id);
         }
     }
-    apply_fitness(w, ctx, by, plan, stage).await?;
-    budgets::follow_file(w, ctx, by, &plan.budgets).await?;
-    turns::follow_root_default(w, ctx).await?;
+    apply_fitness(w, ctx, by, plan, stage)?;
+    budgets::follow_file(w, ctx, by, &plan.budgets)?;
+    turns::follow_root_default(w, ctx)?;
     // For agents in the file, the file sets the daily budget. Other agents keep the budget of their
     // archetype, even if the archetype no longer exists.
     let daily = |agent: Agent| match agent.kind {
@@ -137,22 +136,22 @@ pub(crate) async fn records(
             plan.archetypes.get(&agent.archetype).map(|archetype| (agent.agent_id, archetype.config.daily_money))
         }
     };
-    let daily: Vec<(AgentId, Option<Money>)> = w.agent_list(false).await?.into_iter().filter_map(daily).collect();
-    budgets::of_archetypes(w, ctx, by, &daily).await?;
-    done.knowledge = knowledge::seed(w, ctx, &plan.knowledge).await?;
-    done.refused = declared::follow(w, ctx, &plan.declared).await?.refused;
+    let daily: Vec<(AgentId, Option<Money>)> = w.agent_list(false)?.into_iter().filter_map(daily).collect();
+    budgets::of_archetypes(w, ctx, by, &daily)?;
+    done.knowledge = knowledge::seed(w, ctx, &plan.knowledge)?;
+    done.refused = declared::follow(w, ctx, &plan.declared)?.refused;
     for line in &done.refused {
         tracing::warn!("{line}");
     }
     let mut heartbeats: BTreeMap<_, _> =
         plan.heartbeats.iter().map(|(id, heartbeat)| (id.clone(), wanted(heartbeat))).collect();
     if !plan.archetype_heartbeats.is_empty() {
-        of_dynamic_agents(&mut heartbeats, w.agent_list(false).await?, plan);
+        of_dynamic_agents(&mut heartbeats, w.agent_list(false)?, plan);
     }
-    schedules::heartbeats(w, ctx, &heartbeats).await?;
+    schedules::heartbeats(w, ctx, &heartbeats)?;
     for warning in &plan.warnings {
         let event = NewEvent::new(EventKind::WorldWarning, json!({ "warning": warning.bare().to_string() }));
-        ctx.emit(w, event).await?;
+        ctx.emit(w, event)?;
     }
     Ok(done)
 }
@@ -160,24 +159,24 @@ pub(crate) async fn records(
 /// Fails each agent that should run but cannot under the plan, before it takes more mail, and records the reason
 /// (WORLD-07). Repairs agents that can run again. During a reload, an agent in a turn is left to its supervisor,
 /// which lets the turn finish within the grace period.
-pub(crate) async fn apply_fitness(
+pub(crate) fn apply_fitness(
     w: &mut dyn Writes,
     ctx: &OperationContext,
     by: &Party,
     plan: &Plan,
     stage: Stage,
 ) -> Result<(), Refusal> {
-    for agent in w.agent_list(false).await? {
+    for agent in w.agent_list(false)? {
         if agent.desired != Desired::Running {
             continue;
         }
         match plan.may_run(&agent) {
-            Ok(()) if agent.cannot_run => drop(agents::repaired(w, ctx, by, &agent.agent_id).await?),
+            Ok(()) if agent.cannot_run => drop(agents::repaired(w, ctx, by, &agent.agent_id)?),
             Ok(()) => {}
-            Err(_) if stage == Stage::Reload && w.turn_open_of(&agent.agent_id).await?.is_some() => {
+            Err(_) if stage == Stage::Reload && w.turn_open_of(&agent.agent_id)?.is_some() => {
                 w.signal(Signal::Reconcile(agent.agent_id));
             }
-            Err(refusal) => agents::cannot_run(w, ctx, &agent.agent_id, &refusal).await?,
+            Err(refusal) => agents::cannot_run(w, ctx, &agent.agent_id, &refusal)?,
         }
     }
     Ok(())

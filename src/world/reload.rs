@@ -80,15 +80,13 @@ impl World {
         let recorded = self
             .store()
             .write(move |w| {
-                Box::pin(async move {
-                    let done = reconcile::records(w, &ctx, &by, &wanted, Stage::Reload).await?;
-                    let payload = json!({
-                        "by": by, "created": first(&done.created), "updated": first(&done.updated),
-                        "started": first(&done.started), "stopped": first(&done.stopped), "plan": text,
-                    });
-                    ctx.emit(w, NewEvent::new(EventKind::WorldReloaded, payload)).await?;
-                    Ok::<_, Refusal>(done)
-                })
+                let done = reconcile::records(w, &ctx, &by, &wanted, Stage::Reload)?;
+                let payload = json!({
+                    "by": by, "created": first(&done.created), "updated": first(&done.updated),
+                    "started": first(&done.started), "stopped": first(&done.stopped), "plan": text,
+                });
+                ctx.emit(w, NewEvent::new(EventKind::WorldReloaded, payload))?;
+                Ok::<_, Refusal>(done)
             })
             .await;
         let mut done = match recorded {
@@ -117,12 +115,8 @@ impl World {
     /// Repairs the agents that failed under a plan which was withdrawn.
     async fn reapply_fitness(&self, plan: &Arc<Plan>) {
         let (ctx, plan) = (self.ctx().clone(), Arc::clone(plan));
-        let judged = self
-            .store()
-            .write(move |w| {
-                Box::pin(async move { reconcile::apply_fitness(w, &ctx, &Party::System, &plan, Stage::Reload).await })
-            })
-            .await;
+        let judged =
+            self.store().write(move |w| reconcile::apply_fitness(w, &ctx, &Party::System, &plan, Stage::Reload)).await;
         if let Err(error) = judged {
             tracing::warn!(%error, "agents that failed under the refused files stay failed until the next reload");
         }
@@ -155,7 +149,7 @@ impl World {
 
     /// The records of all agents that are not deleted.
     async fn records(&self) -> Result<BTreeMap<AgentId, Agent>, Refusal> {
-        let read = self.store().read(|r| Box::pin(async move { r.agent_list(false).await })).await;
+        let read = self.store().read(|r| r.agent_list(false)).await;
         let all: Vec<Agent> = read.map_err(Refusal::from)?;
         Ok(all.into_iter().map(|agent| (agent.agent_id.clone(), agent)).collect())
     }
@@ -164,7 +158,7 @@ impl World {
     /// declares.
     async fn would_follow(&self, plan: &Plan) -> Result<Vec<String>, Refusal> {
         let (ctx, wanted) = (self.ctx().clone(), plan.declared.clone());
-        self.store().read_latest(move |r| Box::pin(async move { declared::would(r, &ctx, &wanted).await })).await
+        self.store().read_latest(move |r| declared::would(r, &ctx, &wanted)).await
     }
 
     /// Makes a plan current, except its records.

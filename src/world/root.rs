@@ -54,7 +54,7 @@ impl RootState {
         let cards = directory.cards().into_iter();
         let known = cards.filter(|card| signal_router.has_agents_of(own, card.team.as_ref())).map(|card| card.agent_id);
         let mut members: BTreeSet<AgentId> = known.collect();
-        match self.tree.engine.services.store.read(|r| Box::pin(async move { r.agent_list(false).await })).await {
+        match self.tree.engine.services.store.read(|r| r.agent_list(false)).await {
             Ok(records) => members.extend(records.into_iter().filter_map(|agent| {
                 let team = agent.team.as_deref().map(Arc::from);
                 (directory.card(&agent.agent_id).is_none() && signal_router.has_agents_of(own, team.as_ref()))

@@ -73,7 +73,7 @@ pub(crate) async fn rounds(tree: Arc<Tree>, mut since: Timestamp) -> Result<(), 
 async fn round(tree: &Tree, since: Timestamp) -> Result<Option<Timestamp>, Refusal> {
     let (store, ctx) = (&tree.engine.services.store, &tree.engine.services.ctx);
     loop {
-        let next = store.read(|r| Box::pin(async move { r.schedule_next_at().await })).await.map_err(Refusal::from)?;
+        let next = store.read(|r| r.schedule_next_at()).await.map_err(Refusal::from)?;
         // A read is enough as long as nothing is due.
         if next.is_none_or(|next| next > ctx.now()) || tree.directory.is_paused() {
             return Ok(next);
@@ -81,13 +81,11 @@ async fn round(tree: &Tree, since: Timestamp) -> Result<Option<Timestamp>, Refus
         let (ctx, plan, directory) = (ctx.clone(), tree.engine.services.plan(), Arc::clone(&tree.directory));
         store
             .write(move |w| {
-                Box::pin(async move {
-                    let beats = move |agent_id: &AgentId, at: Timestamp| {
-                        let card = directory.card(agent_id);
-                        beat(&plan, agent_id, card.as_ref().map_or("", |card| &*card.archetype), at)
-                    };
-                    schedules::due(w, &ctx, since, &beats).await
-                })
+                let beats = move |agent_id: &AgentId, at: Timestamp| {
+                    let card = directory.card(agent_id);
+                    beat(&plan, agent_id, card.as_ref().map_or("", |card| &*card.archetype), at)
+                };
+                schedules::due(w, &ctx, since, &beats)
             })
             .await?;
     }

@@ -32,7 +32,7 @@ pub(crate) async fn rounds(tree: Arc<Tree>, again: bool) -> Result<(), String> {
 /// Repairs the effects of every possible lost signal.
 async fn repair(tree: &Tree) -> Result<(), Refusal> {
     let store = &tree.engine.services.store;
-    let records = store.read(|r| Box::pin(async move { r.agent_list(false).await })).await.map_err(Refusal::from)?;
+    let records = store.read(|r| r.agent_list(false)).await.map_err(Refusal::from)?;
     for agent in records {
         let known = tree.directory.card(&agent.agent_id);
         let under_way = agent.status == AgentStatus::Stopping && agent.desired == Desired::Stopped;
@@ -46,11 +46,9 @@ async fn repair(tree: &Tree) -> Result<(), Refusal> {
     }
     // Sent in a commit, so that it has a defined order among other changes of the pause.
     let resent = store.write(|w| {
-        Box::pin(async move {
-            let paused = w.meta_get(PAUSED).await?.as_deref() == Some("1");
-            w.signal(Signal::Paused(paused));
-            Ok::<_, Refusal>(())
-        })
+        let paused = w.meta_get(PAUSED)?.as_deref() == Some("1");
+        w.signal(Signal::Paused(paused));
+        Ok::<_, Refusal>(())
     });
     resent.await?;
     for agent_id in agents_with_work(store).await? {

@@ -1,4 +1,5 @@
-//! The directory's entries: one small record for each agent, and how many agents have each status and activity.
+//! The directory's entries: one small record for each agent, and how many agents of each kind have each
+//! status and activity.
 //! The counts change with the entries, so that reading them costs the same for any number of agents.
 //!
 //! No entry may change but through [`Slots`], which counts it.
@@ -103,8 +104,11 @@ impl Slot {
     }
 }
 
-/// Number of agents that are no droids, by status and activity. No number is 0.
-pub(crate) type Population = BTreeMap<(AgentStatus, Activity), u64>;
+/// Number of agents by kind, status and activity. No number is 0.
+pub type Population = BTreeMap<Group, u64>;
+
+/// What agents are counted by.
+type Group = (AgentKind, AgentStatus, Activity);
 
 /// All entries, and their counts.
 #[derive(Default)]
@@ -117,24 +121,24 @@ impl Slots {
     /// An entry that can be changed. It is counted anew when the caller lets it go.
     pub(crate) fn get_mut(&mut self, agent_id: &AgentId) -> Option<SlotMut<'_>> {
         let slot = self.by_id.get_mut(agent_id)?;
-        Some(SlotMut { counted: counted(slot), slot, population: &mut self.population })
+        Some(SlotMut { counted: group(slot), slot, population: &mut self.population })
     }
 
     /// Adds an entry. The caller knows that the id has none.
     pub(crate) fn insert(&mut self, agent_id: AgentId, slot: Slot) {
-        let new = counted(&slot);
+        let new = Some(group(&slot));
         let old = self.by_id.insert(agent_id, slot);
-        recount(&mut self.population, old.as_ref().and_then(counted), new);
+        recount(&mut self.population, old.as_ref().map(group), new);
     }
 
     /// Removes an entry.
     pub(crate) fn remove(&mut self, agent_id: &AgentId) -> Option<Slot> {
         let slot = self.by_id.remove(agent_id)?;
-        recount(&mut self.population, counted(&slot), None);
+        recount(&mut self.population, Some(group(&slot)), None);
         Some(slot)
     }
 
-    /// How many agents have each status and activity.
+    /// How many agents of each kind have each status and activity.
     pub(crate) fn population(&self) -> &Population {
         &self.population
     }
@@ -153,7 +157,7 @@ impl Deref for Slots {
 pub(crate) struct SlotMut<'a> {
     slot: &'a mut Slot,
     population: &'a mut Population,
-    counted: Counted,
+    counted: Group,
 }
 
 impl Deref for SlotMut<'_> {
@@ -172,19 +176,15 @@ impl DerefMut for SlotMut<'_> {
 
 impl Drop for SlotMut<'_> {
     fn drop(&mut self) {
-        recount(self.population, self.counted, counted(self.slot));
+        recount(self.population, Some(self.counted), Some(group(self.slot)));
     }
 }
 
-/// Where an entry counts. `None`: nowhere.
-type Counted = Option<(AgentStatus, Activity)>;
-
-/// Droids come and go, and are counted by the store.
-fn counted(slot: &Slot) -> Counted {
-    (slot.kind != AgentKind::Droid).then_some((slot.status, slot.activity))
+fn group(slot: &Slot) -> Group {
+    (slot.kind, slot.status, slot.activity)
 }
 
-fn recount(population: &mut Population, before: Counted, after: Counted) {
+fn recount(population: &mut Population, before: Option<Group>, after: Option<Group>) {
     if before == after {
         return;
     }
@@ -270,8 +270,8 @@ mod tests {
                     }
                 }
                 let mut recounted = Population::new();
-                for slot in slots.values().filter(|slot| slot.kind != AgentKind::Droid) {
-                    *recounted.entry((slot.status, slot.activity)).or_default() += 1;
+                for slot in slots.values() {
+                    *recounted.entry(group(slot)).or_default() += 1;
                 }
                 prop_assert_eq!(slots.population(), &recounted);
             }

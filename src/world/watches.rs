@@ -135,10 +135,7 @@ impl Watches {
     async fn load(&mut self) -> Result<bool, Refusal> {
         let store = &self.tree.engine.services.store;
         let kind = Some(ScheduleKind::Watch);
-        let schedules = store
-            .read(move |r| Box::pin(async move { r.schedule_list(None, kind, None).await }))
-            .await
-            .map_err(Refusal::from)?;
+        let schedules = store.read(move |r| r.schedule_list(None, kind, None)).await.map_err(Refusal::from)?;
         let mut fresh = false;
         let mut all = BTreeMap::new();
         for schedule in schedules.iter().filter(|schedule| schedule.enabled) {
@@ -188,7 +185,7 @@ impl Watches {
             );
             let ctx = self.tree.engine.services.ctx.clone();
             let event = NewEvent::new(EventKind::WorldWarning, json!({ "warning": warning }));
-            self.tree.engine.services.store.write(move |w| Box::pin(async move { ctx.emit(w, event).await })).await?;
+            self.tree.engine.services.store.write(move |w| ctx.emit(w, event)).await?;
         }
         Ok(true)
     }
@@ -239,9 +236,8 @@ impl Watches {
             // A missing path is treated as empty, so its files are reported as removed.
             Ok(seen) => seen.unwrap_or_default(),
             Err(refusal) if matches!(refusal.code, Code::TooLarge | Code::PathDenied) => {
-                let write = services.store.write(move |w| {
-                    Box::pin(async move { schedules::watch_refused(w, &ctx, schedule_id, made, &refusal).await })
-                });
+                let write =
+                    services.store.write(move |w| schedules::watch_refused(w, &ctx, schedule_id, made, &refusal));
                 return write.await;
             }
             Err(refusal) => return Err(refusal),
@@ -250,18 +246,10 @@ impl Watches {
         if watched.reported_digest == Some(digest) {
             return Ok(());
         }
-        let kept = services
-            .store
-            .read(move |r| Box::pin(async move { r.watch_snapshot_get(schedule_id).await }))
-            .await
-            .map_err(Refusal::from)?;
+        let kept = services.store.read(move |r| r.watch_snapshot_get(schedule_id)).await.map_err(Refusal::from)?;
         if kept.as_ref() != Some(&seen) {
-            let run = services
-                .store
-                .write(move |w| {
-                    Box::pin(async move { schedules::changed(w, &ctx, schedule_id, made, &seen, late).await })
-                })
-                .await?;
+            let run =
+                services.store.write(move |w| schedules::changed(w, &ctx, schedule_id, made, &seen, late)).await?;
             if run.is_some_and(|run| run.status == RunStatus::Refused) {
                 return Ok(());
             }

@@ -121,17 +121,15 @@ impl World {
         let (ctx, by, reason) = (self.ctx().clone(), by.clone(), reason.map(str::to_owned));
         self.store()
             .write(move |w| {
-                Box::pin(async move {
-                    let before = w.meta_get(PAUSED).await?.as_deref() == Some("1");
-                    if before == paused {
-                        return Ok(());
-                    }
-                    w.meta_put(PAUSED, if paused { "1" } else { "0" }).await?;
-                    // The flag in memory is set by a signal, so that it follows the order of the commits.
-                    w.signal(Signal::Paused(paused));
-                    let kind = if paused { EventKind::WorldPaused } else { EventKind::WorldResumed };
-                    ctx.emit(w, NewEvent::new(kind, json!({ "by": by, "reason": reason }))).await
-                })
+                let before = w.meta_get(PAUSED)?.as_deref() == Some("1");
+                if before == paused {
+                    return Ok(());
+                }
+                w.meta_put(PAUSED, if paused { "1" } else { "0" })?;
+                // The flag in memory is set by a signal, so that it follows the order of the commits.
+                w.signal(Signal::Paused(paused));
+                let kind = if paused { EventKind::WorldPaused } else { EventKind::WorldResumed };
+                ctx.emit(w, NewEvent::new(kind, json!({ "by": by, "reason": reason })))
             })
             .await?;
         if !paused {
@@ -155,7 +153,7 @@ impl World {
         loop {
             let ask = self
                 .store()
-                .read(move |r| Box::pin(async move { r.ask_get(ask_id).await }))
+                .read(move |r| r.ask_get(ask_id))
                 .await
                 .map_err(Refusal::from)?
                 .ok_or_else(|| Refusal::not_found("ask", &ask_id.to_string(), None))?;
@@ -172,9 +170,7 @@ impl World {
                 () = clock.sleep_until(ask.deadline_at) => {
                     let ctx = self.ctx().clone();
                     self.store()
-                        .write(move |w| {
-                            Box::pin(async move { ghost_operations::asks::expire(w, &ctx, ask_id).await })
-                        })
+                        .write(move |w| { ghost_operations::asks::expire(w, &ctx, ask_id) })
                         .await?;
                 }
             }
@@ -191,7 +187,7 @@ impl World {
             let id = agent_id.clone();
             let agent = self
                 .store()
-                .read(move |r| Box::pin(async move { r.agent_get(&id).await }))
+                .read(move |r| r.agent_get(&id))
                 .await
                 .map_err(Refusal::from)?
                 .ok_or_else(|| Refusal::not_found("agent", agent_id.as_str(), None))?;
@@ -211,8 +207,7 @@ impl World {
     /// Shortens the grace period of a stopping agent. An agent that was started again in the meantime is not affected.
     pub async fn hasten_stop(&self, agent_id: &AgentId, grace: Duration) -> Result<(), Refusal> {
         let id = agent_id.clone();
-        let record: Option<Agent> =
-            self.store().read(move |r| Box::pin(async move { r.agent_get(&id).await })).await.map_err(Refusal::from)?;
+        let record: Option<Agent> = self.store().read(move |r| r.agent_get(&id)).await.map_err(Refusal::from)?;
         if record.is_some_and(|agent| agent.status == AgentStatus::Stopping)
             && let Some(actor) = self.tree.directory.actor(agent_id)
         {
@@ -270,10 +265,7 @@ impl World {
             }
         }
         let (ctx, payload) = (self.ctx().clone(), json!({ "reason": reason }));
-        let written = self
-            .store()
-            .write(move |w| Box::pin(async move { ctx.emit(w, NewEvent::new(EventKind::WorldStopped, payload)).await }))
-            .await;
+        let written = self.store().write(move |w| ctx.emit(w, NewEvent::new(EventKind::WorldStopped, payload))).await;
         if let Err(refusal) = written {
             tracing::warn!(%refusal, "the event `world.stopped` could not be written; nothing else is lost");
         }
@@ -288,11 +280,7 @@ impl World {
     /// Stops an agent and returns its record when it has stopped.
     pub async fn stop_agent(&self, by: &Party, agent_id: &AgentId, reason: Option<String>) -> Result<Agent, Refusal> {
         let (ctx, by, id) = (self.ctx().clone(), by.clone(), agent_id.clone());
-        self.store()
-            .write(move |w| {
-                Box::pin(async move { agents::stop(w, &ctx, &by, &id, reason.as_deref()).await.map(|_| ()) })
-            })
-            .await?;
+        self.store().write(move |w| agents::stop(w, &ctx, &by, &id, reason.as_deref()).map(|_| ())).await?;
         self.wait_until_stopped(agent_id).await
     }
 }

@@ -13,14 +13,10 @@ fn a_reader_that_would_miss_entries_is_refused() {
     let lines = talk(&test_env, &["ada"], "one\ntwo\nthree\n").json_lines();
     let id = lines[0]["conversation_id"].as_str().unwrap().to_owned();
     daemon.stop();
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     // Retention does this after months.
-    runtime.block_on(async {
-        let options = sqlx::sqlite::SqliteConnectOptions::new().filename(test_env.data("desk").join("ghost.db"));
-        let pool = sqlx::sqlite::SqlitePoolOptions::new().connect_with(options).await.unwrap();
-        sqlx::query("DELETE FROM conversation_entries WHERE seq <= 3").execute(&pool).await.unwrap();
-        pool.close().await;
-    });
+    let database = rusqlite::Connection::open(test_env.data("desk").join("ghost.db")).unwrap();
+    database.execute("DELETE FROM conversation_entries WHERE seq <= 3", []).unwrap();
+    database.close().unwrap();
     let daemon = test_env.up(&world, &[]);
     let shown = test_env.json(&["conversation", "show", &id]);
     assert_eq!(shown["entries"][0]["seq"], 4, "what is kept");
@@ -28,6 +24,7 @@ fn a_reader_that_would_miss_entries_is_refused() {
     let gone = test_env.ctl(&["conversation", "show", &id, "--after", "2"]);
     gone.exits(3).says(&["4"]);
     let socket = test_env.data("desk").join("ghostd.sock");
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     runtime.block_on(async {
         let channel = Endpoint::from_shared(format!("unix:{}", socket.display())).unwrap().connect_lazy();
         let mut client = ConversationsClient::new(channel);

@@ -136,12 +136,9 @@ fn invalid_subscriptions_are_refused_on_every_transport() {
     test_env.wait_until_quiet(Deadline::seconds(60));
     daemon.stop();
     // Retention does this after days.
-    runtime.block_on(async {
-        let options = sqlx::sqlite::SqliteConnectOptions::new().filename(test_env.data("open").join("ghost.db"));
-        let pool = sqlx::sqlite::SqlitePoolOptions::new().connect_with(options).await.unwrap();
-        sqlx::query("DELETE FROM events WHERE seq <= 5").execute(&pool).await.unwrap();
-        pool.close().await;
-    });
+    let database = rusqlite::Connection::open(test_env.data("open").join("ghost.db")).unwrap();
+    database.execute("DELETE FROM events WHERE seq <= 5", []).unwrap();
+    database.close().unwrap();
     let (daemon, site) = up(&test_env, &world);
     runtime.block_on(async {
         let after = |after: i64| Ask { after: Some(after), ..Ask::default() };

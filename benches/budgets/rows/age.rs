@@ -105,9 +105,9 @@ async fn made(young: &Site, old: &Site, url: &str, turns: u64) -> Outcome<Vec<Li
     // A world that has run does not start without its workspace.
     std::fs::create_dir_all(old.data.join("workspace"))?;
     let began = now();
-    let aged = aged::age(&young.database(), &old.database(), turns).await?;
+    let aged = aged::age(&young.database(), &old.database(), turns)?;
     eprintln!("made {} turns of {} in {} s", aged.turns, aged.young_turns, began.elapsed().as_secs());
-    for (name, bytes) in aged::weights(&old.database()).await?.iter().take(16) {
+    for (name, bytes) in aged::weights(&old.database())?.iter().take(16) {
         eprintln!("  {name}: {:.0} B a turn", *bytes as f64 / aged.turns as f64);
     }
     let bytes = (aged.bytes - aged.young_bytes) as f64 / (aged.turns - aged.young_turns) as f64;
@@ -232,10 +232,7 @@ async fn sweep(world: &World) -> Outcome<f64> {
 async fn prune(world: &World, family: Family) -> Outcome<f64> {
     let (after_all, slice) = (world.ctx().now().plus(Limits::days(1)), retention::slice_of(family));
     let began = now();
-    let gone = world
-        .store()
-        .write(move |w| Box::pin(async move { Ok::<_, Refusal>(w.prune(family, after_all, slice).await?) }))
-        .await?;
+    let gone = world.store().write(move |w| Ok::<_, Refusal>(w.prune(family, after_all, slice)?)).await?;
     match gone {
         rows if rows == u64::from(slice) => Ok(began.elapsed().as_secs_f64()),
         rows => Err(format!("{rows} rows of {family:?} were pruned, not {slice}").into()),

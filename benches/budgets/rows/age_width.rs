@@ -74,10 +74,8 @@ async fn usage(channel: Channel, since_at_ms: Option<i64>) -> Outcome<usize> {
 pub(super) fn measure(dir: &Path, young: &Path, url: &str) -> Outcome<Vec<Line>> {
     let made = |name: &str, (agents, turns)| -> Outcome<Site> {
         let site = Site::with_agents(&dir.join(name), agents, url)?;
-        runtime()?.block_on(async {
-            aged::age(young, &site.database(), turns).await?;
-            aged::spread(&site.database(), agents).await
-        })?;
+        aged::age(young, &site.database(), turns)?;
+        aged::spread(&site.database(), agents)?;
         // The first start makes the agents.
         start(&site)?;
         Ok(site)

@@ -1,6 +1,6 @@
 //! Fan-out of messages: a durable broadcast to a thousand agents. One of them has a full inbox and
 //! is skipped. The floor writes the same rows in one plain transaction for each broadcast, with
-//! multi-row statements.
+//! prepared statements on the calling thread.
 
 use ghost_domain::redact::Redactor;
 use ghost_domain::{AgentId, Code, Kind, Limits, MailState, Party, Refusal};
@@ -30,25 +30,24 @@ pub fn measure() -> Outcome<Vec<Line>> {
         let full: AgentId = "member-0000".parse()?;
         send(&store, &ctx, &full).await?;
         open_store(&raw_path, SqliteOptions::default()).await?.close().await;
-        let mut reader = connect(&ours_path).await?;
-        let mut raw = connect(&raw_path).await?;
+        let (reader, raw) = (connect(&ours_path)?, connect(&raw_path)?);
         let (mut ours, mut floor) = (Vec::new(), Vec::new());
         for round in 0..=ROUNDS {
             let (mut sending, mut inserting) = (0.0, 0.0);
             for _ in 0..SENT {
-                let before = (last(&mut reader, &MESSAGES).await?, last(&mut reader, &EVENTS).await?);
+                let before = (last(&reader, &MESSAGES)?, last(&reader, &EVENTS)?);
                 sending += broadcast(&store, &ctx, &full).await?;
                 let mut written = Vec::new();
                 // Each message has two events: sent and delivered.
                 for (table, after, each) in [(&MESSAGES, before.0, 1), (&EVENTS, before.1, 2)] {
                     let sql = format!("SELECT {} FROM {} WHERE seq > {after}", table.columns, table.name);
-                    let rows = rows(&mut reader, sql, table.count).await?;
+                    let rows = rows(&reader, &sql, table.count)?;
                     if rows.len() != (MEMBERS - 1) * each {
                         return Err(format!("a broadcast wrote {} rows of {}", rows.len(), table.name).into());
                     }
                     written.push((table, "", rows));
                 }
-                inserting += insert_all(&mut raw, &written).await?;
+                inserting += insert_all(&raw, &written)?;
                 take_all(&store).await?;
             }
             // The first round warms up both.
@@ -79,7 +78,7 @@ fn new_message(ctx: &OperationContext, to: &AgentId) -> NewMessage {
 
 async fn send(store: &Store, ctx: &OperationContext, to: &AgentId) -> Outcome<()> {
     let (ctx, new_message) = (ctx.clone(), new_message(ctx, to));
-    store.write(move |w| Box::pin(async move { mail::deliver(w, &ctx, new_message).await.map(drop) })).await?;
+    store.write(move |w| mail::deliver(w, &ctx, new_message).map(drop)).await?;
     Ok(())
 }
 
@@ -87,8 +86,7 @@ async fn send(store: &Store, ctx: &OperationContext, to: &AgentId) -> Outcome<()
 async fn broadcast(store: &Store, ctx: &OperationContext, full: &AgentId) -> Outcome<f64> {
     let (ctx, new_message) = (ctx.clone(), new_message(ctx, full));
     let began = now();
-    let sent =
-        store.write(move |w| Box::pin(async move { mail::broadcast(w, &ctx, &new_message, &[], None).await })).await?;
+    let sent = store.write(move |w| mail::broadcast(w, &ctx, &new_message, &[], None)).await?;
     let seconds = began.elapsed().as_secs_f64();
     match (sent.delivered as usize, sent.skipped.as_slice()) {
         (delivered, [skipped])
@@ -104,15 +102,13 @@ async fn broadcast(store: &Store, ctx: &OperationContext, full: &AgentId) -> Out
 async fn take_all(store: &Store) -> Outcome<()> {
     store
         .write(move |w| {
-            Box::pin(async move {
-                for member in 1..MEMBERS {
-                    let agent_id: AgentId = format!("member-{member:04}").parse()?;
-                    let mail = w.inbox_pending(&agent_id, 2).await?;
-                    let ids: Vec<_> = mail.iter().map(|envelope| envelope.message_id).collect();
-                    w.message_mark(&ids, MailState::Consumed, None, 0).await?;
-                }
-                Ok::<_, Refusal>(())
-            })
+            for member in 1..MEMBERS {
+                let agent_id: AgentId = format!("member-{member:04}").parse()?;
+                let mail = w.inbox_pending(&agent_id, 2)?;
+                let ids: Vec<_> = mail.iter().map(|envelope| envelope.message_id).collect();
+                w.message_mark(&ids, MailState::Consumed, None, 0)?;
+            }
+            Ok::<_, Refusal>(())
         })
         .await?;
     Ok(())

@@ -68,20 +68,15 @@ async fn share(wire: Wire) -> Outcome<(u64, u64)> {
     let (ctx, to): (_, AgentId) = (world.ctx().clone(), "worker-0".parse()?);
     let new_message =
         NewMessage::new(&to, Party::Operator("bench".into()), Kind::Message, "Write ten files.", Chain::root(&ctx));
-    world
-        .store()
-        .write(move |w| Box::pin(async move { ghost_operations::mail::deliver(w, &ctx, new_message).await }))
-        .await?;
+    world.store().write(move |w| ghost_operations::mail::deliver(w, &ctx, new_message)).await?;
     loop {
         pause(Duration::from_millis(20)).await;
-        let read = world.store().read(|r| {
-            Box::pin(async move { Ok::<_, StoreError>((r.inbox_total().await?, r.turns_open().await?.len())) })
-        });
+        let read = world.store().read(|r| Ok::<_, StoreError>((r.inbox_total()?, r.turns_open()?.len())));
         if read.await? == (0, 0) {
             break;
         }
     }
-    let sums = world.store().read(|r| Box::pin(async move { r.usage_sum(&UsageFilter::default()).await })).await?;
+    let sums = world.store().read(|r| r.usage_sum(&UsageFilter::default())).await?;
     world.shutdown("measured").await;
     world.store().close().await;
     if !server.refusals().is_empty() || server.requests().len() != ROUNDS {

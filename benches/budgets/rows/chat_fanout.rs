@@ -1,7 +1,5 @@
 //! Fan-out in chat: a durable chat message that wakes a thousand members. The floor writes the same
-//! rows in one plain transaction for each chat message, with multi-row statements.
-
-use std::sync::Arc;
+//! rows in one plain transaction for each chat message, with prepared statements on the calling thread.
 
 use ghost_domain::redact::Redactor;
 use ghost_domain::{AgentId, AgentKind, ChannelName, ChatMember, ChatWake, Desired, Limits, MailState, Party, Refusal};
@@ -11,12 +9,11 @@ use ghost_operations::chat::{self, NewChannel, NewPost, Speaker};
 use ghost_operations::mail::Chain;
 use ghost_store::Store;
 use ghost_store::sqlite::{SqliteOptions, open_store};
+use rusqlite::types::Value as Cell;
+use rusqlite::{Connection, params_from_iter};
 use serde_json::Value;
-use sqlx::AssertSqlSafe;
-use sqlx::Connection;
-use sqlx::sqlite::SqliteConnection;
 
-use super::durable_sends::{Cell, EVENTS, MESSAGES, Table, bound, connect, last, rows};
+use super::durable_sends::{EVENTS, MESSAGES, Table, connect, last, rows};
 use crate::measure::{Outcome, median, now, runtime};
 use crate::table::{Line, Sense};
 
@@ -24,8 +21,6 @@ pub(super) const MEMBERS: usize = 1_000;
 /// Number of chat messages in one round.
 const POSTS: usize = 20;
 const ROUNDS: usize = 7;
-/// Maximum number of rows in one statement of the floor.
-const TOGETHER: usize = 500;
 
 const MEMBERSHIPS: Table =
     Table { name: "chat_members", columns: "channel, agent_id, read_seq, wake_id, joined_at", count: 5 };
@@ -50,20 +45,19 @@ pub fn measure() -> Outcome<Vec<Line>> {
         let hall: ChannelName = "hall".parse()?;
         gather(&store, &ctx, &hall).await?;
         open_store(&raw_path, SqliteOptions::default()).await?.close().await;
-        let mut reader = connect(&ours_path).await?;
-        let mut raw = connect(&raw_path).await?;
+        let (reader, raw) = (connect(&ours_path)?, connect(&raw_path)?);
         let (mut ours, mut floor) = (Vec::new(), Vec::new());
         for round in 0..=ROUNDS {
             let (mut posting, mut inserting) = (0.0, 0.0);
             for _ in 0..POSTS {
-                let before = (last(&mut reader, &MESSAGES).await?, last(&mut reader, &EVENTS).await?);
+                let before = (last(&reader, &MESSAGES)?, last(&reader, &EVENTS)?);
                 posting += post(&store, &ctx, &hall).await?;
-                let written = written(&mut reader, before).await?;
+                let written = written(&reader, before)?;
                 let counts: Vec<usize> = written.iter().map(|(_, _, rows)| rows.len()).collect();
                 if counts != [MEMBERS, MEMBERS, 1, 1, 1] {
                     return Err(format!("a post to {MEMBERS} members wrote {counts:?} rows").into());
                 }
-                inserting += insert_all(&mut raw, &written).await?;
+                inserting += insert_all(&raw, &written)?;
                 // Every member has read the chat message, so the next one wakes every member again.
                 read_all(&store, &hall).await?;
             }
@@ -96,27 +90,25 @@ pub(super) async fn gather(store: &Store, ctx: &OperationContext, hall: &Channel
     let (ctx, channel, operator) = (ctx.clone(), hall.clone(), Party::Operator("bench".into()));
     store
         .write(move |w| {
-            Box::pin(async move {
-                for agent_id in &members {
-                    let new = NewAgent {
-                        agent_id: agent_id.clone(),
-                        archetype: "worker".into(),
-                        name: agent_id.to_string(),
-                        team: None,
-                        kind: AgentKind::Persistent,
-                        desired: Desired::Running,
-                        overrides: Value::Null,
-                        daily_money: None,
-                        heartbeat: None,
-                        owner: None,
-                        goal: None,
-                        chain: Chain::root(&ctx),
-                    };
-                    agents::create(w, &ctx, &Party::System, new).await?;
-                }
-                let new = NewChannel { channel, members, gated: false, skip_creator: false, topic: None };
-                chat::create(w, &ctx, &Speaker::from(operator), new).await.map(drop)
-            })
+            for agent_id in &members {
+                let new = NewAgent {
+                    agent_id: agent_id.clone(),
+                    archetype: "worker".into(),
+                    name: agent_id.to_string(),
+                    team: None,
+                    kind: AgentKind::Persistent,
+                    desired: Desired::Running,
+                    overrides: Value::Null,
+                    daily_money: None,
+                    heartbeat: None,
+                    owner: None,
+                    goal: None,
+                    chain: Chain::root(&ctx),
+                };
+                agents::create(w, &ctx, &Party::System, new)?;
+            }
+            let new = NewChannel { channel, members, gated: false, skip_creator: false, topic: None };
+            chat::create(w, &ctx, &Speaker::from(operator), new).map(drop)
         })
         .await?;
     Ok(())
@@ -135,8 +127,7 @@ async fn post(store: &Store, ctx: &OperationContext, hall: &ChannelName) -> Outc
     };
     let (ctx, by) = (ctx.clone(), Speaker::from(Party::Operator("bench".into())));
     let began = now();
-    let posted =
-        store.write(move |w| Box::pin(async move { chat::post(w, &ctx, &by, ChatWake::Mentions, new).await })).await?;
+    let posted = store.write(move |w| chat::post(w, &ctx, &by, ChatWake::Mentions, new)).await?;
     let seconds = began.elapsed().as_secs_f64();
     match posted.woken as usize {
         MEMBERS => Ok(seconds),
@@ -149,22 +140,20 @@ async fn read_all(store: &Store, hall: &ChannelName) -> Outcome<()> {
     let hall = hall.clone();
     store
         .write(move |w| {
-            Box::pin(async move {
-                let members = w.chat_members(&hall).await?;
-                let wakes: Vec<_> = members.iter().filter_map(|member| member.wake_id).collect();
-                w.message_mark(&wakes, MailState::Consumed, None, 0).await?;
-                for member in members {
-                    w.chat_member_put(&ChatMember { wake_id: None, read_seq: member.read_seq + 1, ..member }).await?;
-                }
-                Ok::<_, Refusal>(())
-            })
+            let members = w.chat_members(&hall)?;
+            let wakes: Vec<_> = members.iter().filter_map(|member| member.wake_id).collect();
+            w.message_mark(&wakes, MailState::Consumed, None, 0)?;
+            for member in members {
+                w.chat_member_put(&ChatMember { wake_id: None, read_seq: member.read_seq + 1, ..member })?;
+            }
+            Ok::<_, Refusal>(())
         })
         .await?;
     Ok(())
 }
 
 /// The rows that the last chat message wrote.
-async fn written(reader: &mut SqliteConnection, before: (i64, i64)) -> Outcome<Written> {
+fn written(reader: &Connection, before: (i64, i64)) -> Outcome<Written> {
     let mut read = Vec::new();
     for (table, on_conflict, wanted) in [
         (&MESSAGES, "", format!("seq > {}", before.0)),
@@ -184,27 +173,26 @@ async fn written(reader: &mut SqliteConnection, before: (i64, i64)) -> Outcome<W
         (&EVENTS, "", format!("seq > {}", before.1)),
     ] {
         let sql = format!("SELECT {} FROM {} WHERE {wanted}", table.columns, table.name);
-        read.push((table, on_conflict, rows(reader, sql, table.count).await?));
+        read.push((table, on_conflict, rows(reader, &sql, table.count)?));
     }
     Ok(read)
 }
 
 /// Writes the rows of a chat message in one transaction. Returns the seconds that it took.
-pub(super) async fn insert_all(raw: &mut SqliteConnection, written: &Written) -> Outcome<f64> {
-    let mut statements: Vec<(Arc<str>, &[Vec<Cell>])> = Vec::new();
+pub(super) fn insert_all(raw: &Connection, written: &Written) -> Outcome<f64> {
+    // The cache keeps them prepared from one chat message to the next.
+    let (mut begin, mut commit) = (raw.prepare_cached("BEGIN IMMEDIATE")?, raw.prepare_cached("COMMIT")?);
+    let mut inserts = Vec::with_capacity(written.len());
     for (table, on_conflict, rows) in written {
-        for chunk in rows.chunks(TOGETHER) {
-            let one = format!("({})", vec!["?"; table.count].join(","));
-            let values = vec![one; chunk.len()].join(",");
-            let sql = format!("INSERT INTO {} ({}) VALUES {values}{on_conflict}", table.name, table.columns);
-            statements.push((sql.into(), chunk));
-        }
+        inserts.push((raw.prepare_cached(&format!("{}{on_conflict}", table.insert()))?, rows));
     }
     let began = now();
-    let mut transaction = raw.begin_with("BEGIN IMMEDIATE").await?;
-    for (sql, rows) in statements {
-        sqlx::query_with(AssertSqlSafe(sql), bound(rows)?).execute(&mut *transaction).await?;
+    begin.execute([])?;
+    for (insert, rows) in &mut inserts {
+        for row in *rows {
+            insert.execute(params_from_iter(row))?;
+        }
     }
-    transaction.commit().await?;
+    commit.execute([])?;
     Ok(began.elapsed().as_secs_f64())
 }

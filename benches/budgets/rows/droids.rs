@@ -114,7 +114,7 @@ async fn droids(world: &World, round: usize, gate: &watch::Sender<bool>, begun: 
         let ctx = world.ctx().clone();
         let from = Party::Operator("bench".into());
         let message = NewMessage::new(&agent_id, from, Kind::Message, SPAWN, Chain::root(&ctx));
-        world.store().write(move |w| Box::pin(async move { mail::deliver(w, &ctx, message).await })).await?;
+        world.store().write(move |w| mail::deliver(w, &ctx, message)).await?;
     }
     // Every parent has started its droids before it waits.
     until(world, |waiting| begun.load(Ordering::Relaxed) == PARENTS && waiting.droids == 0).await?;
@@ -138,12 +138,10 @@ async fn until(world: &World, is_so: impl Fn(&Waiting) -> bool) -> Outcome<()> {
         pause(Duration::from_millis(50)).await;
         let parent_id = parent_id.clone();
         let read = world.store().read_latest(move |r| {
-            Box::pin(async move {
-                Ok::<_, StoreError>(Waiting {
-                    mails: r.inbox_total().await? as usize,
-                    turns: r.turns_open().await?.len(),
-                    droids: r.droids_live_count(&parent_id).await?.all as usize,
-                })
+            Ok::<_, StoreError>(Waiting {
+                mails: r.inbox_total()? as usize,
+                turns: r.turns_open()?.len(),
+                droids: r.droids_live_count(&parent_id)?.all as usize,
             })
         });
         if is_so(&read.await?) {

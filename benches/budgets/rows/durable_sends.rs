@@ -1,6 +1,6 @@
 //! Durable sends: 64 senders send messages through the rules and the store, and each waits for its
-//! commits. The floor writes the same rows with multi-row statements of 64 rows, one commit for 64
-//! messages.
+//! commits. The floor writes the same rows with prepared statements on the calling thread, one commit
+//! for 64 messages and their events.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,9 +12,9 @@ use ghost_operations::agents::{self, NewAgent};
 use ghost_operations::mail::{self, Chain, NewMessage};
 use ghost_store::Store;
 use ghost_store::sqlite::{SqliteOptions, open_store};
+use rusqlite::types::Value as Cell;
+use rusqlite::{Connection, params_from_iter};
 use serde_json::Value;
-use sqlx::sqlite::{SqliteArguments, SqliteConnectOptions, SqliteConnection};
-use sqlx::{Arguments, AssertSqlSafe, ConnectOptions, Connection, Row, TypeInfo, ValueRef};
 
 use crate::measure::{Outcome, median, now, runtime};
 use crate::table::{Line, Sense};
@@ -24,7 +24,7 @@ const ROUND: usize = 16_384;
 const ROUNDS: usize = 7;
 /// Number of receivers. With so many, no inbox reaches its limit.
 const RECEIVERS: usize = 256;
-/// Number of rows in one statement of the floor.
+/// Number of messages in one transaction of the floor.
 const TOGETHER: usize = 64;
 
 pub(super) const MESSAGES: Table = Table {
@@ -48,18 +48,17 @@ pub fn measure() -> Outcome<Vec<Line>> {
         let receivers = Arc::new(population(&store, &ctx).await?);
         // The floor's file has the same schema and the same indexes.
         open_store(&raw_path, SqliteOptions::default()).await?.close().await;
-        let mut reader = connect(&ours_path).await?;
-        let mut raw = connect(&raw_path).await?;
+        let (reader, raw) = (connect(&ours_path)?, connect(&raw_path)?);
         let (mut ours, mut floor) = (Vec::new(), Vec::new());
         for round in 0..=ROUNDS {
-            let before = (last(&mut reader, &MESSAGES).await?, last(&mut reader, &EVENTS).await?);
+            let before = (last(&reader, &MESSAGES)?, last(&reader, &EVENTS)?);
             let sending = send_all(&store, &ctx, &receivers).await?;
-            let messages = rows_after(&mut reader, &MESSAGES, before.0).await?;
-            let events = rows_after(&mut reader, &EVENTS, before.1).await?;
+            let messages = rows_after(&reader, &MESSAGES, before.0)?;
+            let events = rows_after(&reader, &EVENTS, before.1)?;
             if messages.len() != ROUND || events.len() != ROUND {
                 return Err(format!("{ROUND} sends left {} messages, {} events", messages.len(), events.len()).into());
             }
-            let inserting = insert_all(&mut raw, &messages, &events).await?;
+            let inserting = insert_all(&raw, &messages, &events)?;
             // The first round warms up both.
             if round > 0 {
                 ours.push(ROUND as f64 / sending);
@@ -100,9 +99,7 @@ async fn population(store: &Store, ctx: &OperationContext) -> Outcome<Vec<AgentI
             chain: Chain::root(ctx),
         };
         let ctx = ctx.clone();
-        store
-            .write(move |w| Box::pin(async move { agents::create(w, &ctx, &Party::System, new).await.map(drop) }))
-            .await?;
+        store.write(move |w| agents::create(w, &ctx, &Party::System, new).map(drop)).await?;
     }
     Ok(receivers)
 }
@@ -128,7 +125,7 @@ async fn send(store: Store, ctx: OperationContext, receivers: Arc<Vec<AgentId>>,
                     you write, and tell me which of the five lines differ by more than a tenth.";
         let new_message = NewMessage::new(to, from.clone(), Kind::Message, body, chain);
         let ctx = ctx.clone();
-        store.write(move |w| Box::pin(async move { mail::deliver(w, &ctx, new_message).await })).await?;
+        store.write(move |w| mail::deliver(w, &ctx, new_message)).await?;
     }
     Ok(())
 }
@@ -140,82 +137,57 @@ pub(super) struct Table {
     pub(super) count: usize,
 }
 
-/// A value of a column.
-pub(super) enum Cell {
-    Null,
-    Integer(i64),
-    Text(String),
-    Blob(Vec<u8>),
+impl Table {
+    /// The statement that inserts one row.
+    pub(super) fn insert(&self) -> String {
+        let values = vec!["?"; self.count].join(",");
+        format!("INSERT INTO {} ({}) VALUES ({values})", self.name, self.columns)
+    }
 }
 
-/// A connection with the settings of the store's writer: journal mode, durability, cache size.
-pub(super) async fn connect(path: &Path) -> Outcome<SqliteConnection> {
-    let mut connection =
-        SqliteConnectOptions::new().filename(path).foreign_keys(false).disable_statement_logging().connect().await?;
-    let pragmas = "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA journal_size_limit = 67108864; PRAGMA \
-                   cache_size = -16384; PRAGMA temp_store = MEMORY;";
-    sqlx::raw_sql(pragmas).execute(&mut connection).await?;
+/// A connection with the settings of the store's writer: journal mode, durability, checkpoints, cache size.
+pub(super) fn connect(path: &Path) -> Outcome<Connection> {
+    let connection = Connection::open(path)?;
+    connection.execute_batch(
+        "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA journal_size_limit = 67108864; \
+         PRAGMA wal_autocheckpoint = 4000; PRAGMA cache_size = -16384; PRAGMA temp_store = MEMORY;",
+    )?;
     Ok(connection)
 }
 
-pub(super) async fn last(reader: &mut SqliteConnection, table: &Table) -> Outcome<i64> {
+pub(super) fn last(reader: &Connection, table: &Table) -> Outcome<i64> {
     let sql = format!("SELECT coalesce(max(seq), 0) FROM {}", table.name);
-    Ok(sqlx::query(AssertSqlSafe(sql)).fetch_one(reader).await?.try_get(0)?)
+    Ok(reader.query_row(&sql, [], |row| row.get(0))?)
 }
 
-async fn rows_after(reader: &mut SqliteConnection, table: &Table, seq: i64) -> Outcome<Vec<Vec<Cell>>> {
+fn rows_after(reader: &Connection, table: &Table, seq: i64) -> Outcome<Vec<Vec<Cell>>> {
     let sql = format!("SELECT {} FROM {} WHERE seq > {seq} ORDER BY seq", table.columns, table.name);
-    rows(reader, sql, table.count).await
+    rows(reader, &sql, table.count)
 }
 
 /// The rows of a query with `count` columns.
-pub(super) async fn rows(reader: &mut SqliteConnection, sql: String, count: usize) -> Outcome<Vec<Vec<Cell>>> {
-    let rows = sqlx::query(AssertSqlSafe(sql)).fetch_all(reader).await?;
-    let mut cells = Vec::with_capacity(rows.len());
-    for row in rows {
-        let mut line = Vec::with_capacity(count);
-        for column in 0..count {
-            let value = row.try_get_raw(column)?;
-            let kind = value.type_info().name().to_owned();
-            line.push(match kind.as_str() {
-                _ if value.is_null() => Cell::Null,
-                "INTEGER" => Cell::Integer(row.try_get(column)?),
-                "TEXT" => Cell::Text(row.try_get(column)?),
-                _ => Cell::Blob(row.try_get(column)?),
-            });
-        }
-        cells.push(line);
-    }
-    Ok(cells)
+pub(super) fn rows(reader: &Connection, sql: &str, count: usize) -> Outcome<Vec<Vec<Cell>>> {
+    let mut statement = reader.prepare(sql)?;
+    let rows = statement
+        .query_map([], |row| (0..count).map(|column| row.get::<_, Cell>(column)).collect::<Result<Vec<_>, _>>())?;
+    Ok(rows.collect::<Result<_, _>>()?)
 }
 
 /// Inserts the rows of a round, one commit for every 64 messages and their events. Returns the seconds that it took.
-async fn insert_all(raw: &mut SqliteConnection, messages: &[Vec<Cell>], events: &[Vec<Cell>]) -> Outcome<f64> {
-    let (message_sql, event_sql) = (insert(&MESSAGES), insert(&EVENTS));
+fn insert_all(raw: &Connection, messages: &[Vec<Cell>], events: &[Vec<Cell>]) -> Outcome<f64> {
+    // The cache keeps them prepared from round to round.
+    let (mut begin, mut commit) = (raw.prepare_cached("BEGIN IMMEDIATE")?, raw.prepare_cached("COMMIT")?);
+    let (mut message, mut event) = (raw.prepare_cached(&MESSAGES.insert())?, raw.prepare_cached(&EVENTS.insert())?);
     let began = now();
     for (messages, events) in messages.chunks_exact(TOGETHER).zip(events.chunks_exact(TOGETHER)) {
-        let mut transaction = raw.begin_with("BEGIN IMMEDIATE").await?;
-        sqlx::query_with(AssertSqlSafe(message_sql.clone()), bound(messages)?).execute(&mut *transaction).await?;
-        sqlx::query_with(AssertSqlSafe(event_sql.clone()), bound(events)?).execute(&mut *transaction).await?;
-        transaction.commit().await?;
+        begin.execute([])?;
+        for row in messages {
+            message.execute(params_from_iter(row))?;
+        }
+        for row in events {
+            event.execute(params_from_iter(row))?;
+        }
+        commit.execute([])?;
     }
     Ok(began.elapsed().as_secs_f64())
-}
-
-fn insert(table: &Table) -> Arc<str> {
-    let one = format!("({})", vec!["?"; table.count].join(","));
-    format!("INSERT INTO {} ({}) VALUES {}", table.name, table.columns, vec![one; TOGETHER].join(",")).into()
-}
-
-pub(super) fn bound(rows: &[Vec<Cell>]) -> Outcome<SqliteArguments> {
-    let mut arguments = SqliteArguments::default();
-    for cell in rows.iter().flatten() {
-        match cell {
-            Cell::Null => arguments.add(None::<i64>)?,
-            Cell::Integer(number) => arguments.add(*number)?,
-            Cell::Text(text) => arguments.add(text.as_str())?,
-            Cell::Blob(bytes) => arguments.add(bytes.as_slice())?,
-        }
-    }
-    Ok(arguments)
 }

@@ -71,7 +71,7 @@ async fn conversation(world: &World, name: &str, gated: bool) -> Outcome<(usize,
         (0..MEMBERS).map(|agent| format!("worker-{agent}").parse()).collect::<Result<_, Refusal>>()?;
     let new = NewChannel { channel: channel.clone(), members, gated, skip_creator: false, topic: None };
     let (ctx, by) = (world.ctx().clone(), operator.clone());
-    world.store().write(move |w| Box::pin(async move { chat::create(w, &ctx, &by, new).await.map(drop) })).await?;
+    world.store().write(move |w| chat::create(w, &ctx, &by, new).map(drop)).await?;
     let (since, tokens) = (world.store().last_seq(), tokens(world).await?);
     for _ in 0..POSTS {
         let content =
@@ -79,10 +79,7 @@ async fn conversation(world: &World, name: &str, gated: bool) -> Outcome<(usize,
         let chain = Chain::root(world.ctx());
         let new = NewPost { channel: channel.clone(), content, reply_to: None, deliver: false, chain };
         let (ctx, by) = (world.ctx().clone(), operator.clone());
-        world
-            .store()
-            .write(move |w| Box::pin(async move { chat::post(w, &ctx, &by, ChatWake::All, new).await.map(drop) }))
-            .await?;
+        world.store().write(move |w| chat::post(w, &ctx, &by, ChatWake::All, new).map(drop)).await?;
         quiet(world).await?;
     }
     Ok((turns(world, since).await?, self::tokens(world).await?.saturating_sub(tokens)))
@@ -91,12 +88,8 @@ async fn conversation(world: &World, name: &str, gated: bool) -> Outcome<(usize,
 async fn quiet(world: &World) -> Outcome<()> {
     loop {
         pause(Duration::from_millis(50)).await;
-        let (waiting, open) = world
-            .store()
-            .read(|r| {
-                Box::pin(async move { Ok::<_, StoreError>((r.inbox_total().await?, r.turns_open().await?.len())) })
-            })
-            .await?;
+        let (waiting, open) =
+            world.store().read(|r| Ok::<_, StoreError>((r.inbox_total()?, r.turns_open()?.len()))).await?;
         if waiting == 0 && open == 0 {
             return Ok(());
         }
@@ -107,10 +100,7 @@ async fn quiet(world: &World) -> Outcome<()> {
 async fn turns(world: &World, since: i64) -> Outcome<usize> {
     let (mut after, mut turns) = (since, 0);
     while after < world.store().last_seq() {
-        let (events, seen) = world
-            .store()
-            .read(move |r| Box::pin(async move { r.event_list(after, &EventFilter::default(), 1_000).await }))
-            .await?;
+        let (events, seen) = world.store().read(move |r| r.event_list(after, &EventFilter::default(), 1_000)).await?;
         turns += events.iter().filter(|event| event.kind == EventKind::TurnStarted).count();
         after = seen.max(after + 1);
     }
@@ -118,6 +108,6 @@ async fn turns(world: &World, since: i64) -> Outcome<usize> {
 }
 
 async fn tokens(world: &World) -> Outcome<u64> {
-    let sums = world.store().read(|r| Box::pin(async move { r.usage_sum(&UsageFilter::default()).await })).await?;
+    let sums = world.store().read(|r| r.usage_sum(&UsageFilter::default())).await?;
     Ok(sums.iter().map(|sum| sum.tokens.total()).sum())
 }

@@ -140,12 +140,7 @@ async fn populate(world: &World, name: &str, count: usize) -> Outcome<()> {
             chain: Chain::root(world.ctx()),
         };
         let ctx = world.ctx().clone();
-        world
-            .store()
-            .write(move |w| {
-                Box::pin(async move { agents::create(w, &ctx, &Party::Operator("bench".into()), new).await.map(drop) })
-            })
-            .await?;
+        world.store().write(move |w| agents::create(w, &ctx, &Party::Operator("bench".into()), new).map(drop)).await?;
     }
     Ok(())
 }

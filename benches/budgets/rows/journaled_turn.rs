@@ -87,7 +87,7 @@ pub(super) async fn turns(world: &World) -> Outcome<f64> {
             let ctx = world.ctx().clone();
             let body = "Please fetch the page and tell me what it holds.";
             let new_message = NewMessage::new(&agent_id, operator.clone(), Kind::Message, body, Chain::root(&ctx));
-            world.store().write(move |w| Box::pin(async move { mail::deliver(w, &ctx, new_message).await })).await?;
+            world.store().write(move |w| mail::deliver(w, &ctx, new_message)).await?;
         }
     }
     let since = world.ctx().now();
@@ -95,12 +95,8 @@ pub(super) async fn turns(world: &World) -> Outcome<f64> {
     world.set_paused(&operator, false).await?;
     loop {
         pause(Duration::from_millis(50)).await;
-        let (waiting, open) = world
-            .store()
-            .read(|r| {
-                Box::pin(async move { Ok::<_, StoreError>((r.inbox_total().await?, r.turns_open().await?.len())) })
-            })
-            .await?;
+        let (waiting, open) =
+            world.store().read(|r| Ok::<_, StoreError>((r.inbox_total()?, r.turns_open()?.len()))).await?;
         if waiting == 0 && open == 0 {
             break;
         }
@@ -118,7 +114,7 @@ pub(super) async fn turns(world: &World) -> Outcome<f64> {
 async fn finished(world: &World, since: Timestamp) -> Outcome<usize> {
     let limit = u32::try_from(AGENTS * TURNS)?;
     let filter = TurnFilter { status: Some(TurnStatus::Finished), limit, ..TurnFilter::default() };
-    let turns = world.store().read(move |r| Box::pin(async move { r.turn_list(&filter).await })).await?;
+    let turns = world.store().read(move |r| r.turn_list(&filter)).await?;
     let whole = |turn: &&Turn| turn.started_at >= since && turn.rounds == 2 && turn.calls == 1;
     Ok(turns.iter().filter(whole).count())
 }

@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use ghost_proto::v1::agents_client::AgentsClient;
 use ghost_proto::v1::{GetAgentResponse, ListAgentsRequest};
-use sqlx::sqlite::SqliteConnectOptions;
-use sqlx::{ConnectOptions, Row};
+use rusqlite::Connection;
 use tonic::transport::Endpoint;
 
 use crate::child::Child;
@@ -98,9 +97,10 @@ pub(super) async fn answer(socket: &Path) -> Outcome<usize> {
 /// The helper process of the floor.
 pub fn bare(database: &str, socket: &str) -> Outcome<()> {
     runtime()?.block_on(async {
-        let mut connection = SqliteConnectOptions::new().filename(database).connect().await?;
-        sqlx::raw_sql("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;").execute(&mut connection).await?;
-        let agents: i64 = sqlx::query("SELECT count(*) FROM agents").fetch_one(&mut connection).await?.try_get(0)?;
+        // It stays open while the service runs, so that its memory counts.
+        let connection = Connection::open(database)?;
+        connection.execute_batch("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;")?;
+        let agents: i64 = connection.query_row("SELECT count(*) FROM agents", [], |row| row.get(0))?;
         if agents == 0 {
             return Err("the database holds no agents".into());
         }

@@ -245,14 +245,12 @@ pub fn serve_world(world: &str, data: &str, socket: &str, bell: &str) -> Outcome
             for commit in 0..ROUND / TOGETHER {
                 let ctx = world.ctx().clone();
                 let writing = world.store().write(move |w| {
-                    Box::pin(async move {
-                        let agent = "worker-0".parse()?;
-                        for number in 0..TOGETHER {
-                            let event = NewEvent::new(KIND, payload(commit * TOGETHER + number)).agent(&agent);
-                            ctx.emit(w, event).await?;
-                        }
-                        Ok::<_, Refusal>(())
-                    })
+                    let agent = "worker-0".parse()?;
+                    for number in 0..TOGETHER {
+                        let event = NewEvent::new(KIND, payload(commit * TOGETHER + number)).agent(&agent);
+                        ctx.emit(w, event)?;
+                    }
+                    Ok::<_, Refusal>(())
                 });
                 writing.await?;
             }

@@ -132,7 +132,7 @@ impl AgentWorld {
         let parked = async {
             loop {
                 let filter = TurnFilter { agent_id: Some(id(name)), parked: Some(true), ..TurnFilter::default() };
-                if let Some(turn) = read!(self, |r| r.turn_list(&filter).await?).pop() {
+                if let Some(turn) = read!(self, |r| r.turn_list(&filter)?).pop() {
                     return turn;
                 }
                 tokio::task::yield_now().await;
@@ -167,30 +167,30 @@ impl AgentWorld {
 
     pub(crate) async fn agent(&self, name: &str) -> Agent {
         let agent_id = id(name);
-        read!(self, |r| r.agent_get(&agent_id).await?).unwrap()
+        read!(self, |r| r.agent_get(&agent_id)?).unwrap()
     }
 
     /// The newest turn of an agent.
     pub(crate) async fn turn(&self, name: &str) -> Turn {
         let filter = TurnFilter { agent_id: Some(id(name)), ..TurnFilter::default() };
-        read!(self, |r| r.turn_list(&filter).await?).remove(0)
+        read!(self, |r| r.turn_list(&filter)?).remove(0)
     }
 
     pub(crate) async fn steps(&self, name: &str) -> Vec<Step> {
         let turn_id = self.turn(name).await.turn_id;
-        read!(self, |r| r.journal_of(turn_id).await?).into_iter().map(|row| row.step).collect()
+        read!(self, |r| r.journal_of(turn_id)?).into_iter().map(|row| row.step).collect()
     }
 
     /// The ledger, oldest first.
     pub(crate) async fn ledger(&self) -> Vec<LedgerRow> {
         let filter = LedgerFilter { limit: 1_000, ..LedgerFilter::default() };
-        let mut rows = read!(self, |r| r.call_list(&filter).await?);
+        let mut rows = read!(self, |r| r.call_list(&filter)?);
         rows.reverse();
         rows
     }
 
     pub(crate) async fn asks(&self) -> Vec<Ask> {
-        read!(self, |r| r.asks_open().await?)
+        read!(self, |r| r.asks_open()?)
     }
 }
 

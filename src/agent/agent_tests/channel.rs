@@ -41,7 +41,7 @@ async fn tools(groups: &str, strict: bool, config: &str) -> (BTreeSet<String>, B
     let plan: Plan = ghost_config::load(dir.path(), &|_| None).unwrap_or_else(|problems| panic!("{problems}"));
     let world = AgentWorld::with(|_| {}).await;
     world.engine.services.set_plan(Arc::new(plan));
-    let agent = read!(world, |r| ghost_operations::mail::agent_named(r, &id("ada")).await?);
+    let agent = read!(world, |r| ghost_operations::mail::agent_named(r, &id("ada"))?);
     let context = ChannelContext { conversation_id: ConversationId(Uuid::nil()), replies: true };
     let tools_of = |channel| {
         let (_, registry) = world.engine.spec_and_tools_for(&agent, channel, &[]).unwrap();
@@ -95,7 +95,7 @@ async fn receive(world: &AgentWorld, text: &str) -> ConversationId {
         reply_to: None,
         external_id: None,
     };
-    write!(world, |w, ctx| conversations::arrive(w, &ctx, start, message).await).unwrap().conversation.conversation_id
+    write!(world, |w, ctx| conversations::arrive(w, &ctx, start, message)).unwrap().conversation.conversation_id
 }
 
 // covers: ACC-08, ARCH-11
@@ -122,7 +122,7 @@ async fn a_turn_from_outside_lists_the_channel_tools_and_its_reply_is_sent() {
         "{note}"
     );
     assert!(!plain.messages.last().unwrap().visible_text().contains("<channel"));
-    let entries = read!(world, |r| r.conversation_entries(conversation, 0, 10).await?);
+    let entries = read!(world, |r| r.conversation_entries(conversation, 0, 10)?);
     assert_eq!(entries.last().unwrap().direction, Direction::Out);
 }
 

@@ -96,13 +96,12 @@ async fn a_crash_between_description_and_call_changes_nothing_in_the_next_reques
     assert_eq!((&before.tools, &before.messages), (&after.tools, &after.messages));
     // The call began and its end is unknown: it is an outside call of its own tool, not of the one that named it.
     world.tool_state.hangs.store(false, std::sync::atomic::Ordering::SeqCst);
-    write!(world, |w, ctx| ghost_operations::turns::review_at_boot(w, &ctx).await).unwrap();
+    write!(world, |w, ctx| ghost_operations::turns::review_at_boot(w, &ctx)).unwrap();
     world.model.reply_with(|_, _| say("well"));
     world.work("ada").await.unwrap();
     assert_eq!(last(&world.model.requests()[0])["code"], "outcome_unknown");
     assert_eq!(world.tool_state.count(|state| &state.outside), 1, "it does not run twice");
-    let rows =
-        read!(world, |r| r.call_list(&ghost_store::tables::LedgerFilter { limit: 10, ..Default::default() }).await?);
+    let rows = read!(world, |r| r.call_list(&ghost_store::tables::LedgerFilter { limit: 10, ..Default::default() })?);
     let act: Vec<CallStatus> = rows.iter().filter(|row| row.tool == "test.act").map(|row| row.status).collect();
     assert_eq!(act, [CallStatus::Unknown]);
 }

@@ -177,13 +177,7 @@ impl FileTool for NumberFileTool {
         Ok(FileWork::one(plan, bytes))
     }
 
-    async fn record(
-        &self,
-        _: &CallContext,
-        params: Number,
-        _: &[FilePlan],
-        _: &mut dyn Writes,
-    ) -> Result<Output, Refusal> {
+    fn record(&self, _: &CallContext, params: Number, _: &[FilePlan], _: &mut dyn Writes) -> Result<Output, Refusal> {
         match params.n {
             13 => Err(Refusal::new(Code::InboxFull, "no place").hint("wait")),
             n => Ok(json!({ "n": n }).into()),
@@ -202,7 +196,7 @@ impl WorldTool for ChangeTool {
         Ok(arguments)
     }
 
-    async fn apply(&self, _: &CallContext, params: Number, _: &mut dyn Writes) -> Result<Output, Refusal> {
+    fn apply(&self, _: &CallContext, params: Number, _: &mut dyn Writes) -> Result<Output, Refusal> {
         Ok(json!({ "n": params.n }).into())
     }
 }

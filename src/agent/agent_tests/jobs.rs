@@ -31,18 +31,18 @@ async fn job(world: &AgentWorld, turn: OwnTurn) -> Schedule {
         chain: Chain::root(world.ctx()),
         baseline: None,
     };
-    write!(world, |w, ctx| schedules::set(w, &ctx, &operator(), new).await).unwrap()
+    write!(world, |w, ctx| schedules::set(w, &ctx, &operator(), new)).unwrap()
 }
 
 async fn run(world: &AgentWorld, job: &Schedule) -> ScheduleRun {
     let schedule_id = job.schedule_id;
     write!(world, |w, ctx| {
         let chain = Chain::root(&ctx);
-        schedules::run_now(w, &ctx, &operator(), schedule_id, chain).await
+        schedules::run_now(w, &ctx, &operator(), schedule_id, chain)
     })
     .unwrap();
     world.work("ada").await.unwrap();
-    read!(world, |r| r.schedule_runs(schedule_id, 1).await?).remove(0)
+    read!(world, |r| r.schedule_runs(schedule_id, 1)?).remove(0)
 }
 
 /// The text of the model's newest request.
@@ -97,7 +97,7 @@ async fn each_job_turn_is_mentioned_once() {
         let schedule_id = job.schedule_id;
         write!(world, |w, ctx| {
             let chain = Chain::root(&ctx);
-            schedules::run_now(w, &ctx, &operator(), schedule_id, chain).await
+            schedules::run_now(w, &ctx, &operator(), schedule_id, chain)
         })
         .unwrap();
         world.in_time(crate::turn::work(&world.engine, &id("ada"), &session)).await.unwrap();

@@ -57,11 +57,11 @@ async fn mail_that_is_too_long_is_tried_one_by_one_and_then_becomes_a_dead_lette
         world.work("ada").await.unwrap();
     }
     assert!(world.inbox("ada").await.is_empty());
-    let dead_letters = read!(world, |r| r.dead_letter_list(None, Some(DeadLetterStatus::Held), None, 1_000).await?);
+    let dead_letters = read!(world, |r| r.dead_letter_list(None, Some(DeadLetterStatus::Held), None, 1_000)?);
     assert_eq!(dead_letters.len(), 1);
     assert!(dead_letters[0].reason.starts_with(Code::TooLarge.as_str()), "{}", dead_letters[0].reason);
     assert_eq!(world.ask_row(ask.ask_id).await.reply.as_deref(), Some("well"));
-    let turns = read!(world, |r| r.turn_list(&Default::default()).await?);
+    let turns = read!(world, |r| r.turn_list(&Default::default())?);
     let ended = |status| turns.iter().filter(|turn| turn.status == status).count();
     assert_eq!((ended(TurnStatus::Finished), ended(TurnStatus::Dead), ended(TurnStatus::Failed)), (3, 1, 0));
 }
@@ -118,7 +118,7 @@ async fn with_a_fall_back_that_has_no_price() -> AgentWorld {
     })
     .await;
     let limits = NewLimits { tokens: None, money: Some(Some(Money(1_000_000))) };
-    write!(world, |w, ctx| budgets::set(w, &ctx, &operator(), &Scope::World, limits).await).unwrap();
+    write!(world, |w, ctx| budgets::set(w, &ctx, &operator(), &Scope::World, limits)).unwrap();
     world
 }
 
@@ -138,7 +138,7 @@ async fn a_fall_back_without_a_price_is_not_asked_for_a_long_conversation() {
     world.model.reply_with(|_, _| too_long());
     world.send("ada", "more").await;
     world.work("ada").await.unwrap();
-    let dead_letters = read!(world, |r| r.dead_letter_list(None, Some(DeadLetterStatus::Held), None, 1_000).await?);
+    let dead_letters = read!(world, |r| r.dead_letter_list(None, Some(DeadLetterStatus::Held), None, 1_000)?);
     assert!(dead_letters.len() == 1 && dead_letters[0].reason.starts_with(Code::TooLarge.as_str()), "{dead_letters:?}");
 }
 

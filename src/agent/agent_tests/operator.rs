@@ -32,7 +32,7 @@ async fn operator_call(
 async fn interrupted_call(world: &AgentWorld, tool: &'static str, begun: Option<(Effect, Vec<FilePlan>)>) -> TurnId {
     let turn_id = TurnId(world.ctx().id());
     write!(world, |w, ctx| {
-        let turn = turns::operator_turn(w, &ctx, &id("ada"), turn_id).await?;
+        let turn = turns::operator_turn(w, &ctx, &id("ada"), turn_id)?;
         if let Some((effect, files)) = begun {
             let start = CallStart {
                 call_id: CallId(ctx.id()),
@@ -45,10 +45,10 @@ async fn interrupted_call(world: &AgentWorld, tool: &'static str, begun: Option<
                 ask_id: None,
                 begun_at: None,
             };
-            turns::record_call_start(w, &ctx, &turn, &start).await?;
+            turns::record_call_start(w, &ctx, &turn, &start)?;
         }
         let ended = Ending::Failed(Refusal::new(Code::OutcomeUnknown, "the daemon stopped"));
-        turns::finish(w, &ctx, turn_id, ended).await.map(drop)
+        turns::finish(w, &ctx, turn_id, ended).map(drop)
     })
     .unwrap();
     turn_id
@@ -81,7 +81,7 @@ async fn a_mistyped_call_leaves_no_turn() {
         Err(Code::AccessDenied)
     );
     assert_eq!(operator_call_code(&world, "test.act", json!({ "m": 1 })).await, Err(Code::InvalidArguments));
-    assert!(read!(world, |r| r.turn_list(&TurnFilter::default()).await?).is_empty());
+    assert!(read!(world, |r| r.turn_list(&TurnFilter::default())?).is_empty());
     assert!(world.ledger().await.is_empty());
 }
 

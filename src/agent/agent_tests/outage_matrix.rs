@@ -60,15 +60,14 @@ async fn errors() -> (u32, Vec<(String, ProviderError)>) {
 
 /// Every mail of these agents with the state of its turn.
 async fn fates(world: &AgentWorld, names: &[&str]) -> Vec<(MailState, Option<TurnStatus>)> {
-    let turns: BTreeMap<_, _> =
-        read!(world, |r| r.turn_list(&TurnFilter { limit: 1_000, ..TurnFilter::default() }).await?)
-            .into_iter()
-            .map(|turn| (turn.turn_id, turn.status))
-            .collect();
+    let turns: BTreeMap<_, _> = read!(world, |r| r.turn_list(&TurnFilter { limit: 1_000, ..TurnFilter::default() })?)
+        .into_iter()
+        .map(|turn| (turn.turn_id, turn.status))
+        .collect();
     let mut fates = Vec::new();
     for name in names {
         let agent_id = id(name);
-        let mail = read!(world, |r| r.messages_recent(&agent_id, 100).await?);
+        let mail = read!(world, |r| r.messages_recent(&agent_id, 100)?);
         fates.extend(
             mail.iter().map(|mail| (mail.state, mail.turn_id.and_then(|turn_id| turns.get(&turn_id).copied()))),
         );
@@ -77,7 +76,7 @@ async fn fates(world: &AgentWorld, names: &[&str]) -> Vec<(MailState, Option<Tur
 }
 
 async fn held(world: &AgentWorld) -> usize {
-    let letters = read!(world, |r| r.dead_letter_list(None, Some(DeadLetterStatus::Held), None, 1_000).await?);
+    let letters = read!(world, |r| r.dead_letter_list(None, Some(DeadLetterStatus::Held), None, 1_000)?);
     letters.iter().map(|letter| letter.messages.len()).sum()
 }
 

@@ -68,8 +68,7 @@ async fn an_outage_parks_the_turn_and_it_resumes_where_it_was() {
     world.send("ada", "second").await;
     world.model.reply_with(|_, _| say("well"));
     world.work("ada").await.unwrap();
-    let turns =
-        read!(world, |r| r.turn_list(&TurnFilter { agent_id: Some(id("ada")), ..TurnFilter::default() }).await?);
+    let turns = read!(world, |r| r.turn_list(&TurnFilter { agent_id: Some(id("ada")), ..TurnFilter::default() })?);
     assert!(turns.iter().all(|turn| turn.status == TurnStatus::Finished && turn.parked.is_none()), "{turns:?}");
     assert_eq!(turns.len(), 2, "in order: the second waited for the first");
     assert_eq!(world.model.requests().len(), 2, "the answered request is not repeated");
@@ -93,14 +92,14 @@ async fn no_turn_opens_on_a_model_that_is_down_and_probes_go_one_at_a_time() {
     for name in ["bob", "cyd"] {
         assert_eq!(world.inbox(name).await.len(), 1, "its mail waits");
     }
-    let turns = read!(world, |r| r.turn_list(&TurnFilter::default()).await?);
+    let turns = read!(world, |r| r.turn_list(&TurnFilter::default())?);
     assert!(turns.len() <= 3 && turns.iter().all(|turn| turn.status == TurnStatus::Open), "{turns:?}");
     assert_eq!(world.count(EventKind::ProviderDown).await, 1, "one event for one outage");
     assert_eq!(world.count(EventKind::TurnFinished).await, 0);
     world.model.reply_with(|_, _| say("well"));
     world.run_hours(1, &["ada", "bob", "cyd"]).await;
     let finished = TurnFilter { status: Some(TurnStatus::Finished), ..TurnFilter::default() };
-    assert_eq!(read!(world, |r| r.turn_list(&finished).await?).len(), 3);
+    assert_eq!(read!(world, |r| r.turn_list(&finished)?).len(), 3);
 }
 
 // covers: LOOP-09
@@ -163,7 +162,7 @@ async fn a_turn_with_a_spent_root_is_set_aside_until_the_limit_is_raised() {
     let root = Scope::Root(spent.root_id);
     let limit = |tokens| NewLimits { tokens: Some(Some(tokens)), money: None };
     let scope = root.clone();
-    write!(world, |w, ctx| budgets::set(w, &ctx, &operator(), &scope, limit(20)).await).unwrap();
+    write!(world, |w, ctx| budgets::set(w, &ctx, &operator(), &scope, limit(20))).unwrap();
     world.work("ada").await.unwrap();
     let parked = world.turn("ada").await;
     assert!(parked.is_in_background(), "{parked:?}");
@@ -171,11 +170,11 @@ async fn a_turn_with_a_spent_root_is_set_aside_until_the_limit_is_raised() {
     world.work("ada").await.unwrap();
     assert_eq!(world.turn("ada").await.status, TurnStatus::Finished, "the agent goes on with other work");
     let turn_id = parked.turn_id;
-    let taken = read!(world, |r| r.messages_of_turn(turn_id).await?);
+    let taken = read!(world, |r| r.messages_of_turn(turn_id)?);
     assert_eq!(taken.len(), 1, "its mail is kept");
-    write!(world, |w, ctx| budgets::set(w, &ctx, &operator(), &root, limit(1_000_000)).await).unwrap();
+    write!(world, |w, ctx| budgets::set(w, &ctx, &operator(), &root, limit(1_000_000))).unwrap();
     world.work("ada").await.unwrap();
-    let turn = read!(world, |r| r.turn_get(turn_id).await?.unwrap());
+    let turn = read!(world, |r| r.turn_get(turn_id)?.unwrap());
     assert_eq!((turn.status, turn.parked), (TurnStatus::Finished, None));
 }
 
@@ -196,7 +195,7 @@ async fn no_turn_opens_before_its_provider_has_a_slot_and_later_mail_joins_it() 
         for _ in 0..100 {
             tokio::task::yield_now().await;
         }
-        assert!(read!(world, |r| r.turns_open().await?).is_empty(), "the mail waits in the store");
+        assert!(read!(world, |r| r.turns_open()?).is_empty(), "the mail waits in the store");
         world.send("ada", "second").await;
         drop(slot);
     };
@@ -214,7 +213,7 @@ async fn a_turn_that_goes_on_does_not_wait_for_a_slot_that_its_own_agent_holds()
     let root = Scope::Root(spent.root_id);
     let limit = |tokens| NewLimits { tokens: Some(Some(tokens)), money: None };
     let scope = root.clone();
-    write!(world, |w, ctx| budgets::set(w, &ctx, &operator(), &scope, limit(20)).await).unwrap();
+    write!(world, |w, ctx| budgets::set(w, &ctx, &operator(), &scope, limit(20))).unwrap();
     world.work("ada").await.unwrap();
     let turn_id = world.turn("ada").await.turn_id;
     // The agent waits for the only slot with other mail, and meanwhile its parked turn may go on.
@@ -224,12 +223,12 @@ async fn a_turn_that_goes_on_does_not_wait_for_a_slot_that_its_own_agent_holds()
         for _ in 0..100 {
             tokio::task::yield_now().await;
         }
-        write!(world, |w, ctx| budgets::set(w, &ctx, &operator(), &root, limit(1_000_000)).await).unwrap();
+        write!(world, |w, ctx| budgets::set(w, &ctx, &operator(), &root, limit(1_000_000))).unwrap();
         drop(slot);
     };
     let (worked, ()) = tokio::join!(world.work("ada"), later);
     worked.unwrap();
-    let turn = read!(world, |r| r.turn_get(turn_id).await?.unwrap());
+    let turn = read!(world, |r| r.turn_get(turn_id)?.unwrap());
     assert_eq!(turn.status, TurnStatus::Finished);
 }
 
@@ -244,7 +243,7 @@ async fn an_ask_that_waits_for_a_model_times_out_with_the_outage_as_reason() {
     for ask_id in [ask.ask_id, other.ask_id] {
         // As maintenance does while both wait.
         world.ctx().set_waiting(&id("bob"), Some(Wait::for_reason("one at test is down: overloaded")));
-        write!(world, |w, ctx| asks::expire(w, &ctx, ask_id).await).unwrap();
+        write!(world, |w, ctx| asks::expire(w, &ctx, ask_id)).unwrap();
         let row = world.ask_row(ask_id).await;
         assert_eq!(row.status, AskStatus::TimedOut);
         assert!(row.error.unwrap().contains("one at test is down: overloaded"));
@@ -274,7 +273,7 @@ async fn a_person_hears_at_once_what_must_be_repaired_and_the_mail_waits() {
         }
         for ask in [&first, &second, &third] {
             let message_id = ask.message_id;
-            let mail = read!(world, |r| r.message_get(message_id).await?.unwrap());
+            let mail = read!(world, |r| r.message_get(message_id)?.unwrap());
             assert!(matches!(mail.state, MailState::Taken | MailState::Pending), "{kind}: {:?}", mail.state);
         }
         world.model.reply_with(|_, _| say("well"));
@@ -313,8 +312,8 @@ async fn a_dead_letter_that_is_retried_begins_its_attempts_anew() {
     world.send("ada", "go").await;
     world.work("ada").await.unwrap();
     assert_eq!((world.turn("ada").await.status, world.model.requests().len()), (TurnStatus::Dead, 3));
-    let letter = read!(world, |r| r.dead_letter_list(None, None, None, 9).await?).remove(0);
-    write!(world, |w, ctx| dead_letters::retry(w, &ctx, &operator(), letter.dead_letter_id, false).await).unwrap();
+    let letter = read!(world, |r| r.dead_letter_list(None, None, None, 9)?).remove(0);
+    write!(world, |w, ctx| dead_letters::retry(w, &ctx, &operator(), letter.dead_letter_id, false)).unwrap();
     world.model.reply_with(|_, n| {
         if n == 0 { Reply::Fail(ProviderError::new(ErrorKind::BadAnswer, "no JSON")) } else { say("well") }
     });
@@ -340,11 +339,11 @@ async fn a_parked_turn_can_be_retried_at_once() {
         assert!(futures_util::future::poll_immediate(&mut work).await.is_none());
         tokio::task::yield_now().await;
     }
-    write!(world, |w, _cx| turns::retry(w, &operator(), turn_id).await).unwrap();
+    write!(world, |w, _cx| turns::retry(w, &operator(), turn_id)).unwrap();
     session.retry();
     world.in_time(work).await.unwrap();
     assert_eq!(world.turn("ada").await.status, TurnStatus::Finished);
-    let again = write!(world, |w, _cx| turns::retry(w, &operator(), turn_id).await);
+    let again = write!(world, |w, _cx| turns::retry(w, &operator(), turn_id));
     assert_eq!(again.unwrap_err().code, Code::Conflict);
 }
 

@@ -151,7 +151,7 @@ async fn a_reload_while_a_call_waits_for_an_approval_is_heeded() {
         let work = async { drop(turn::work(&world.engine, &agent_id, &world.session).await) };
         let answered = async {
             let approval = loop {
-                let all = read!(world, |r| r.approval_list(&ApprovalFilter::default(), None, 0).await?);
+                let all = read!(world, |r| r.approval_list(&ApprovalFilter::default(), None, 0)?);
                 if let [approval] = &*all {
                     break approval.clone();
                 }
@@ -164,7 +164,7 @@ async fn a_reload_while_a_call_waits_for_an_approval_is_heeded() {
             assert_eq!((approval.status, world.tool_state.count(|state| &state.outside)), (ApprovalStatus::Pending, 0));
             let (approval_id, approve) = (approval.approval_id, Decision::Approve { always: false });
             write!(world, |w, ctx| {
-                approvals::decide(w, &ctx, &operator(), &Default::default(), approval_id, approve, None).await
+                approvals::decide(w, &ctx, &operator(), &Default::default(), approval_id, approve, None)
             })
             .unwrap();
         };
@@ -193,7 +193,7 @@ async fn a_denial_holds_although_the_rule_was_removed_while_the_daemon_was_down(
         let world = AgentWorld::with(|plan| plan.approvals.tools = ["test.act".to_owned()].into()).await;
         world.model.reply_with(|_, n| if n == 0 { call("test.act", json!({ "n": 1 })) } else { say("well") });
         world.send("ada", "go").await;
-        let asked = async || read!(world, |r| r.approval_list(&ApprovalFilter::default(), None, 0).await?).pop();
+        let asked = async || read!(world, |r| r.approval_list(&ApprovalFilter::default(), None, 0)?).pop();
         let waiting = async {
             while asked().await.is_none() {
                 tokio::task::yield_now().await;
@@ -202,11 +202,11 @@ async fn a_denial_holds_although_the_rule_was_removed_while_the_daemon_was_down(
         world.work_until("ada", waiting).await;
         let (approval_id, denied) = (asked().await.unwrap().approval_id, decision == Decision::Deny);
         write!(world, |w, ctx| {
-            approvals::decide(w, &ctx, &operator(), &Default::default(), approval_id, decision, None).await
+            approvals::decide(w, &ctx, &operator(), &Default::default(), approval_id, decision, None)
         })
         .unwrap();
         reload(&world.engine, |plan| plan.approvals.tools.clear());
-        write!(world, |w, ctx| ghost_operations::turns::review_at_boot(w, &ctx).await).unwrap();
+        write!(world, |w, ctx| ghost_operations::turns::review_at_boot(w, &ctx)).unwrap();
         world.work("ada").await.unwrap();
         assert_eq!(codes(&world.ledger().await), [denied.then_some(Code::ApprovalDenied)]);
         assert_eq!(world.tool_state.count(|state| &state.outside), u32::from(!denied));

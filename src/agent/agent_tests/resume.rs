@@ -46,7 +46,7 @@ fn without_tools(world: &AgentWorld) -> Arc<Plan> {
 async fn an_interrupted_outside_call_is_not_run_again() {
     let world = AgentWorld::new().await;
     crash_in_act(&world).await;
-    write!(world, |w, ctx| turns::review_at_boot(w, &ctx).await).unwrap();
+    write!(world, |w, ctx| turns::review_at_boot(w, &ctx)).unwrap();
     world.work("ada").await.unwrap();
     assert_eq!(world.tool_state.count(|tool_state| &tool_state.outside), 1);
     assert_eq!(world.inbox("bob").await.len(), 1, "the message is sent once");
@@ -74,22 +74,21 @@ async fn a_cut_call_waits_until_a_person_says_what_became_of_it() {
             }
         };
         for boot in 0..4 {
-            write!(world, |w, ctx| turns::review_at_boot(w, &ctx).await).unwrap();
+            write!(world, |w, ctx| turns::review_at_boot(w, &ctx)).unwrap();
             world.work_until("ada", waits()).await;
             assert_eq!(world.ledger().await[1].status, CallStatus::Unknown, "start {boot}");
         }
         if settled == Settled::DidNot {
             // The wait is the call's, not the tool's.
             world.engine.services.set_plan(without_tools(&world));
-            write!(world, |w, ctx| turns::review_at_boot(w, &ctx).await).unwrap();
+            write!(world, |w, ctx| turns::review_at_boot(w, &ctx)).unwrap();
             world.work_until("ada", waits()).await;
         }
         assert_eq!(world.count(EventKind::ToolUnsettled).await, 1, "it is asked for once");
         assert_eq!(world.turn("ada").await.stalled_boots, 0, "who waits for a person does not stall");
         let person = async {
             waits().await;
-            write!(world, |w, ctx| turns::settle(w, &ctx, &operator(), call_id, (settled, Some("I looked"))).await)
-                .unwrap();
+            write!(world, |w, ctx| turns::settle(w, &ctx, &operator(), call_id, (settled, Some("I looked")))).unwrap();
             std::future::pending::<()>().await;
         };
         let ada = id("ada");
@@ -113,7 +112,7 @@ async fn a_cut_call_waits_until_a_person_says_what_became_of_it() {
 async fn the_result_of_the_last_open_call_joins_those_of_the_journal() {
     let world = AgentWorld::new().await;
     crash_in(&world, "test.look").await;
-    write!(world, |w, ctx| turns::review_at_boot(w, &ctx).await).unwrap();
+    write!(world, |w, ctx| turns::review_at_boot(w, &ctx)).unwrap();
     world.work("ada").await.unwrap();
     let requests = world.model.requests();
     let seen = results(&requests[0]);
@@ -153,7 +152,7 @@ async fn a_resumed_turn_shows_the_model_the_same_prompt() {
     world.work("ada").await.unwrap();
     let second = world.model.requests().pop().unwrap();
     assert_eq!((first.system, first.messages), (second.system, second.messages));
-    let sums = read!(world, |r| r.usage_sum(&Default::default()).await?);
+    let sums = read!(world, |r| r.usage_sum(&Default::default())?);
     assert_eq!(sums.iter().map(|sum| sum.calls).sum::<u64>(), 3, "the interrupted model call counts as spent");
 }
 
@@ -178,7 +177,7 @@ async fn asking(world: &AgentWorld) -> ghost_domain::Ask {
 async fn an_ask_goes_on_waiting_for_the_same_answer() {
     let world = AgentWorld::new().await;
     let ask = asking(&world).await;
-    write!(world, |w, ctx| turns::review_at_boot(w, &ctx).await).unwrap();
+    write!(world, |w, ctx| turns::review_at_boot(w, &ctx)).unwrap();
     let a_while = async {
         for _ in 0..50 {
             tokio::task::yield_now().await;
@@ -200,12 +199,12 @@ async fn a_turn_that_is_retried_after_its_ask_failed_goes_on() {
     let world = AgentWorld::new().await;
     world.limits(|limits| limits.crashes_max = 1);
     let ask = asking(&world).await;
-    write!(world, |w, ctx| agents::crashed(w, &ctx, &id("ada"), "fell").await).unwrap();
-    write!(world, |w, ctx| agents::restarted(w, &ctx, &id("ada")).await).unwrap();
+    write!(world, |w, ctx| agents::crashed(w, &ctx, &id("ada"), "fell")).unwrap();
+    write!(world, |w, ctx| agents::restarted(w, &ctx, &id("ada"))).unwrap();
     assert_eq!(world.ask_row(ask.ask_id).await.status, AskStatus::Failed);
-    let dead_letters = read!(world, |r| r.dead_letter_list(None, Some(DeadLetterStatus::Held), None, 1_000).await?);
+    let dead_letters = read!(world, |r| r.dead_letter_list(None, Some(DeadLetterStatus::Held), None, 1_000)?);
     let dead_letter_id = dead_letters[0].dead_letter_id;
-    write!(world, |w, ctx| dead_letters::retry(w, &ctx, &operator(), dead_letter_id, false).await).unwrap();
+    write!(world, |w, ctx| dead_letters::retry(w, &ctx, &operator(), dead_letter_id, false)).unwrap();
     world.work("ada").await.unwrap();
     let turn = world.turn("ada").await;
     assert_eq!((turn.turn_id, turn.status), (dead_letters[0].turn_id, TurnStatus::Finished));
@@ -217,8 +216,8 @@ async fn the_turns_after_a_split_get_a_note_of_what_was_done() {
     let world = AgentWorld::new().await;
     world.send("ada", "with another").await;
     crash_in_act(&world).await;
-    write!(world, |w, ctx| agents::crashed(w, &ctx, &id("ada"), "fell").await).unwrap();
-    write!(world, |w, ctx| agents::restarted(w, &ctx, &id("ada")).await).unwrap();
+    write!(world, |w, ctx| agents::crashed(w, &ctx, &id("ada"), "fell")).unwrap();
+    write!(world, |w, ctx| agents::restarted(w, &ctx, &id("ada"))).unwrap();
     world.work("ada").await.unwrap();
     let requests = world.model.requests();
     assert_eq!(requests.len(), 2, "each message alone");
@@ -234,9 +233,9 @@ async fn the_turns_after_a_split_get_a_note_of_what_was_done() {
 async fn a_daemon_that_no_longer_owns_the_agent_leaves_its_turn_open() {
     let world = AgentWorld::new().await;
     crash_in_act(&world).await;
-    let mut ada = read!(world, |r| r.agent_get(&id("ada")).await?.unwrap());
+    let mut ada = read!(world, |r| r.agent_get(&id("ada"))?.unwrap());
     ada.epoch = 2;
-    write!(world, |w, _cx| Ok::<_, Refusal>(w.agent_put(&ada).await?)).unwrap();
+    write!(world, |w, _cx| Ok::<_, Refusal>(w.agent_put(&ada)?)).unwrap();
     let lost = world.work("ada").await.unwrap_err();
     assert_eq!(lost.code, ghost_domain::Code::Conflict);
     assert_eq!(world.turn("ada").await.status, TurnStatus::Open);

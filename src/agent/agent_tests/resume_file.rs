@@ -39,7 +39,7 @@ async fn resumed(old: Option<&str>, found: Option<&str>) -> (AgentWorld, Value) 
 async fn resume(world: &AgentWorld, tool: &'static str, arguments: Value, files: Vec<FilePlan>) -> Value {
     world.send("ada", "go").await;
     write!(world, |w, ctx| {
-        let turn = turns::take(w, &ctx, &id("ada"), None).await?.unwrap().turn;
+        let turn = turns::take(w, &ctx, &id("ada"), None)?.unwrap().turn;
         turns::brief(
             w,
             &ctx,
@@ -48,8 +48,7 @@ async fn resume(world: &AgentWorld, tool: &'static str, arguments: Value, files:
             ("b", "briefing"),
             BriefedLog::default(),
             ("mail".into(), None),
-        )
-        .await?;
+        )?;
         let demand = Demand {
             provider: "test".into(),
             model: "one".into(),
@@ -60,7 +59,7 @@ async fn resume(world: &AgentWorld, tool: &'static str, arguments: Value, files:
             behind: Default::default(),
             another: false,
         };
-        let reserved = turns::model_started(w, &ctx, turn.turn_id, &demand).await?;
+        let reserved = turns::model_started(w, &ctx, turn.turn_id, &demand)?;
         let Reserved::Granted(reservation_id, _) = reserved else { panic!("{reserved:?}") };
         let result = ModelResult {
             reservation_id,
@@ -73,7 +72,7 @@ async fn resume(world: &AgentWorld, tool: &'static str, arguments: Value, files:
             price: None,
             duration_ms: 0,
         };
-        turns::model_answered(w, &ctx, turn.turn_id, result).await?;
+        turns::model_answered(w, &ctx, turn.turn_id, result)?;
         let start = CallStart {
             call_id: CallId(ctx.id()),
             id: "c1".into(),
@@ -85,7 +84,7 @@ async fn resume(world: &AgentWorld, tool: &'static str, arguments: Value, files:
             ask_id: None,
             begun_at: None,
         };
-        turns::record_call_start(w, &ctx, &turn, &start).await
+        turns::record_call_start(w, &ctx, &turn, &start)
     })
     .unwrap();
     world.model.reply_with(|_, _| say("well"));
@@ -218,7 +217,7 @@ async fn access_is_checked_again_for_what_was_not_written() {
         reason: None,
         lasts: Duration::from_secs(60),
     };
-    let grant = write!(world, |w, ctx| grants::add(w, &ctx, &Party::System, new).await).unwrap();
+    let grant = write!(world, |w, ctx| grants::add(w, &ctx, &Party::System, new)).unwrap();
     let with = vec![plans[0].clone(), FilePlan { grant_id: Some(grant.grant_id), ..plans[1].clone() }];
     let result = resume(&world, "workspace.patch", arguments, with).await;
     assert!(result.get("code").is_none() && result["files"][1]["artifact_id"].is_string(), "{result}");

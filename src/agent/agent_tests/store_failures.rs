@@ -44,7 +44,7 @@ async fn an_answer_that_the_store_cannot_take_is_kept_and_not_requested_again() 
         // The pauses grow: 1, 2, 4, 8 and 16 seconds.
         let min_seconds = if commits == 9 { 31 } else { 1 };
         assert!(world.ctx().now().since(began) >= Duration::from_secs(min_seconds), "{commits}");
-        let world = read!(world, |r| r.budget_get(&ghost_domain::Scope::World).await?.unwrap());
+        let world = read!(world, |r| r.budget_get(&ghost_domain::Scope::World)?.unwrap());
         assert_eq!((world.reserved_tokens, world.spent_tokens), (0, 15), "the answer is charged once");
     }
 }
@@ -146,7 +146,7 @@ async fn a_cancelled_turn_drops_its_unrecorded_answer() {
         }
         let turn_id = world.turn("ada").await.turn_id;
         super::agent_world::write!(world, |w, ctx| {
-            ghost_operations::turns::cancel(w, &ctx, &super::agent_world::operator(), turn_id).await
+            ghost_operations::turns::cancel(w, &ctx, &super::agent_world::operator(), turn_id)
         })
         .unwrap();
     };
@@ -197,7 +197,7 @@ async fn a_refusal_is_stored_before_later_effects_are_applied() {
     };
     let refused: Vec<bool> = world.steps("ada").await.into_iter().filter_map(finished).collect();
     assert_eq!(refused, [false, true, false], "in the order of the answer");
-    let entry = read!(world, |r| r.state_get("at").await?).unwrap();
+    let entry = read!(world, |r| r.state_get("at")?).unwrap();
     assert_eq!((entry.version, entry.value.value()), (2, json!("c")));
 }
 
@@ -220,7 +220,7 @@ async fn effects_keep_their_order_when_the_first_of_an_answer_is_lost() {
     assert_eq!(world.work("ada").await.unwrap_err().code, Code::Unavailable);
     assert!(world.ledger().await.is_empty(), "no later call was applied");
     world.work("ada").await.unwrap();
-    let entry = read!(world, |r| r.state_get("at").await?).unwrap();
+    let entry = read!(world, |r| r.state_get("at")?).unwrap();
     assert_eq!((entry.version, entry.value.value()), (3, json!("c")));
     let statuses: Vec<CallStatus> = world.ledger().await.into_iter().map(|row| row.status).collect();
     assert_eq!(statuses, [CallStatus::Ok; 3]);

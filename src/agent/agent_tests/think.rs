@@ -26,7 +26,7 @@ async fn a_turn_ends_with_the_last_answer_and_records_its_usage() {
         names,
         ["briefed", "model_started", "model_answered", "call_finished", "model_started", "model_answered"]
     );
-    let budgets = read!(world, |r| r.budget_list(&ghost_store::tables::BudgetFilter::default()).await?);
+    let budgets = read!(world, |r| r.budget_list(&ghost_store::tables::BudgetFilter::default())?);
     assert!(budgets.iter().all(|budget| budget.reserved_tokens == 0 && budget.spent_tokens == 30), "{budgets:?}");
 }
 
@@ -36,7 +36,7 @@ async fn a_budget_spent_during_a_turn_parks_the_turn_until_the_limit_is_raised()
     world.model.reply_with(|_, _| call("test.look", json!({ "n": 7 })));
     let ask = world.ask("ada").await;
     let limits = NewLimits { tokens: Some(Some(100_000)), money: None };
-    write!(world, |w, ctx| budgets::set(w, &ctx, &operator(), &Scope::World, limits).await).unwrap();
+    write!(world, |w, ctx| budgets::set(w, &ctx, &operator(), &Scope::World, limits)).unwrap();
     // The first call is let through; then an operator lowers the limit.
     world.model.reply_with({
         let (store, ctx) = (world.store().clone(), world.ctx().clone());
@@ -45,12 +45,7 @@ async fn a_budget_spent_during_a_turn_parks_the_turn_until_the_limit_is_raised()
             let (store, ctx) = (store.clone(), ctx.clone());
             tokio::spawn(async move {
                 let limits = NewLimits { tokens: Some(Some(20)), money: None };
-                store
-                    .write(move |w| {
-                        Box::pin(async move { budgets::set(w, &ctx, &operator(), &Scope::World, limits).await })
-                    })
-                    .await
-                    .unwrap();
+                store.write(move |w| budgets::set(w, &ctx, &operator(), &Scope::World, limits)).await.unwrap();
             });
             call("test.look", json!({ "n": 7 }))
         }
@@ -70,7 +65,7 @@ async fn a_budget_spent_during_a_turn_parks_the_turn_until_the_limit_is_raised()
     assert_eq!(calls, [("test.look".to_owned(), CallStatus::Ok)]);
     world.model.reply_with(|_, _| say("seven"));
     let limits = NewLimits { tokens: Some(Some(1_000_000)), money: None };
-    write!(world, |w, ctx| budgets::set(w, &ctx, &operator(), &Scope::World, limits).await).unwrap();
+    write!(world, |w, ctx| budgets::set(w, &ctx, &operator(), &Scope::World, limits)).unwrap();
     world.work("ada").await.unwrap();
     assert_eq!(world.ask_row(ask.ask_id).await.reply.as_deref(), Some("seven"));
     assert_eq!(world.model.requests().len(), 1, "the answered request is not repeated");
@@ -162,9 +157,9 @@ async fn a_partly_refused_answer_fails_the_turn_and_its_calls_do_not_run() {
             "the refused answer stays in the journal"
         );
         // Tried again, the turn goes on after the refused answer, and still runs none of its calls.
-        let letter = read!(world, |r| r.dead_letter_list(None, Some(DeadLetterStatus::Held), None, 9).await?).remove(0);
+        let letter = read!(world, |r| r.dead_letter_list(None, Some(DeadLetterStatus::Held), None, 9)?).remove(0);
         world.model.reply_with(|_, _| say("well"));
-        write!(world, |w, ctx| dead_letters::retry(w, &ctx, &operator(), letter.dead_letter_id, false).await).unwrap();
+        write!(world, |w, ctx| dead_letters::retry(w, &ctx, &operator(), letter.dead_letter_id, false)).unwrap();
         world.work("ada").await.unwrap();
         assert_eq!(world.turn("ada").await.status, TurnStatus::Finished);
         assert_eq!(world.model.requests().len(), 1);

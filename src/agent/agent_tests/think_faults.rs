@@ -33,9 +33,9 @@ async fn transient_errors_are_retried_and_possible_costs_count() {
     let requests = world.model.requests();
     assert!(requests.len() == 3 && requests[0].messages == requests[2].messages);
     // The broken stream is charged, the rate-limited call is not.
-    let sums = read!(world, |r| r.usage_sum(&Default::default()).await?);
+    let sums = read!(world, |r| r.usage_sum(&Default::default())?);
     assert_eq!(sums.iter().map(|sum| sum.calls).sum::<u64>(), 2);
-    let account = read!(world, |r| r.budget_get(&ghost_domain::Scope::World).await?.unwrap());
+    let account = read!(world, |r| r.budget_get(&ghost_domain::Scope::World)?.unwrap());
     assert_eq!(account.reserved_tokens, 0);
     assert_eq!(account.spent_tokens, sums.iter().map(|sum| sum.tokens.total()).sum::<u64>());
     assert!(world.activity.0.lock().unwrap().contains(&(id("ada"), Activity::Queued)));
@@ -99,7 +99,7 @@ async fn a_fall_back_without_a_price_is_skipped_under_a_money_budget() {
         })
         .await;
         let limits = NewLimits { tokens: None, money: Some(Some(Money(1_000_000))) };
-        write!(world, |w, ctx| budgets::set(w, &ctx, &operator(), &Scope::World, limits).await).unwrap();
+        write!(world, |w, ctx| budgets::set(w, &ctx, &operator(), &Scope::World, limits)).unwrap();
         world.model.reply_with(|request, _| match request.model.as_str() {
             "one" => fail(ErrorKind::Server),
             _ => say("paid for"),
@@ -138,7 +138,7 @@ async fn a_failed_answer_is_charged_as_the_provider_counted() {
     });
     world.send("ada", "go").await;
     world.work("ada").await.unwrap();
-    let sums = read!(world, |r| r.usage_sum(&Default::default()).await?);
+    let sums = read!(world, |r| r.usage_sum(&Default::default())?);
     assert_eq!((sums[0].calls, sums[0].estimated_calls, sums[0].tokens), (1, 0, counted));
     let turn = world.turn("ada").await;
     assert_eq!((turn.input_tokens, turn.output_tokens), (100, 5));

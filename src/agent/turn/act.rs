@@ -446,11 +446,9 @@ impl Runner {
         }
         let (ctx, turn_id) = (self.engine.services.ctx.clone(), self.turn.turn_id);
         let read = self.engine.services.store.read(move |r| {
-            Box::pin(async move {
-                let Some(turn) = r.turn_get(turn_id).await? else { return Ok(()) };
-                let Some(agent) = r.agent_get(&turn.agent_id).await? else { return Ok(()) };
-                budgets::may_charge(r, &ctx, &agent, &turn).await
-            })
+            let Some(turn) = r.turn_get(turn_id)? else { return Ok(()) };
+            let Some(agent) = r.agent_get(&turn.agent_id)? else { return Ok(()) };
+            budgets::may_charge(r, &ctx, &agent, &turn)
         });
         match read.await {
             Ok(()) => Ok(None),
@@ -473,13 +471,7 @@ impl Runner {
         if order.iter().any(|(id, ..)| !known.contains_key(id)) {
             // Some results were recorded before a crash.
             let turn_id = self.turn.turn_id;
-            let rows = self
-                .engine
-                .services
-                .store
-                .read(move |r| Box::pin(async move { r.journal_of(turn_id).await }))
-                .await
-                .map_err(Refusal::from)?;
+            let rows = self.engine.services.store.read(move |r| r.journal_of(turn_id)).await.map_err(Refusal::from)?;
             let mut recorded = std::collections::BTreeMap::new();
             for row in rows {
                 match row.step {
@@ -530,11 +522,7 @@ impl Runner {
             let text = warnings.join("\n");
             self.flush().await?;
             let (ctx, turn_id, note) = (self.engine.services.ctx.clone(), self.turn.turn_id, text.clone());
-            self.engine
-                .services
-                .store
-                .write(move |w| Box::pin(async move { turns::note(w, &ctx, turn_id, &note).await }))
-                .await?;
+            self.engine.services.store.write(move |w| turns::note(w, &ctx, turn_id, &note)).await?;
             self.messages.push(Message::text(Role::User, text));
         }
         Ok(None)

@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::journal::Effect;
-use ghost_domain::time::BoxFuture;
 use ghost_domain::transcript::{Message, Role};
 use ghost_domain::{CallId, Code, Refusal, ReservationId, Turn};
 use ghost_operations::turns::{self, Ending, ModelResult};
@@ -102,26 +101,24 @@ impl Runner {
             (self.engine.services.ctx.clone(), self.turn.turn_id, flaw.clone(), ending.is_some());
         let held = self.held.clone();
         let journaled = self.store_answer(&choice.model, move |w| {
-            Box::pin(async move {
-                let turn = turns::model_answered(w, &ctx, turn_id, result).await?;
-                if let Some(warning) = warning {
-                    ctx.emit(w, warning).await?;
+            let turn = turns::model_answered(w, &ctx, turn_id, result)?;
+            if let Some(warning) = warning {
+                ctx.emit(w, warning)?;
+            }
+            if let Some((malformed, note)) = note {
+                if let Some(fragment) = malformed {
+                    turns::malformed(w, &ctx, &turn, &fragment)?;
                 }
-                if let Some((malformed, note)) = note {
-                    if let Some(fragment) = malformed {
-                        turns::malformed(w, &ctx, &turn, &fragment).await?;
-                    }
-                    turns::note(w, &ctx, turn_id, &note).await?;
-                }
-                if let Some(start) = start {
-                    turns::record_call_start(w, &ctx, &turn, &start).await?;
-                }
-                match ending {
-                    Some(Ending::Failed(refusal)) => turns::fail(w, &ctx, turn_id, refusal).await,
-                    Some(ending) => turns::finish_held(w, &ctx, turn_id, ending, held).await,
-                    None => Ok(turn),
-                }
-            })
+                turns::note(w, &ctx, turn_id, &note)?;
+            }
+            if let Some(start) = start {
+                turns::record_call_start(w, &ctx, &turn, &start)?;
+            }
+            match ending {
+                Some(Ending::Failed(refusal)) => turns::fail(w, &ctx, turn_id, refusal),
+                Some(ending) => turns::finish_held(w, &ctx, turn_id, ending, held),
+                None => Ok(turn),
+            }
         });
         self.turn = journaled.await?;
         self.messages.push(message);
@@ -144,7 +141,7 @@ impl Runner {
     /// waits. If the daemon dies before the answer is stored, the attempt is still counted.
     async fn store_answer<F>(&self, model: &str, journal: F) -> Result<Turn, Refusal>
     where
-        F: for<'t> FnOnce(&'t mut dyn Writes) -> BoxFuture<'t, Result<Turn, Refusal>> + Clone + Send + 'static,
+        F: FnOnce(&mut dyn Writes) -> Result<Turn, Refusal> + Clone + Send + 'static,
     {
         let (mut pauses, mut noted) = (Pauses::default(), false);
         let turn_id = self.turn.turn_id;
@@ -156,9 +153,8 @@ impl Runner {
             };
             if !noted {
                 let (ctx, model, why) = (self.engine.services.ctx.clone(), model.to_owned(), refusal.message.clone());
-                let note = retry_write::attempt(&self.engine, move |w| {
-                    Box::pin(async move { turns::answer_waits(w, &ctx, turn_id, &model, &why).await })
-                });
+                let note =
+                    retry_write::attempt(&self.engine, move |w| turns::answer_waits(w, &ctx, turn_id, &model, &why));
                 match note.await {
                     Ok(()) => noted = true,
                     Err(WriteError::Transient(_)) => {}

@@ -31,7 +31,7 @@ impl Runner {
         let approval = match checked.call.approval_id {
             Some(approval_id) => {
                 let store = &self.engine.services.store;
-                store.read(move |r| Box::pin(async move { r.approval_get(approval_id).await })).await?
+                store.read(move |r| r.approval_get(approval_id)).await?
             }
             None => None,
         };
@@ -92,10 +92,8 @@ impl Runner {
         let (ctx, turn_id) = (self.engine.services.ctx.clone(), self.turn.turn_id);
         let requested = self
             .write_with_retry(move |w| {
-                Box::pin(async move {
-                    let turn = turns::working_turn(w, &ctx, turn_id).await?;
-                    approvals::request(w, &ctx, &turn, new).await
-                })
+                let turn = turns::working_turn(w, &ctx, turn_id)?;
+                approvals::request(w, &ctx, &turn, new)
             })
             .await;
         match requested {
@@ -113,7 +111,7 @@ impl Runner {
             tokio::pin!(closed);
             closed.as_mut().enable();
             let store = &self.engine.services.store;
-            let found = store.read(move |r| Box::pin(async move { r.approval_get(approval_id).await })).await?;
+            let found = store.read(move |r| r.approval_get(approval_id)).await?;
             approval = found.ok_or_else(|| {
                 Refusal::new(Code::Internal, format!("the approval {approval_id} of a waiting call is gone"))
             })?;
@@ -125,9 +123,7 @@ impl Runner {
                 () = closed => {}
                 () = clock.sleep_until(approval.expires_at) => {
                     let ctx = self.engine.services.ctx.clone();
-                    self.write_with_retry(move |w| {
-                        Box::pin(async move { approvals::expire(w, &ctx, approval_id).await })
-                    })
+                    self.write_with_retry(move |w| { approvals::expire(w, &ctx, approval_id) })
                     .await?;
                 }
             }

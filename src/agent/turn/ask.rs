@@ -31,16 +31,11 @@ impl Runner {
                     .services
                     .store
                     .write(move |w| {
-                        Box::pin(async move {
-                            let turn = turns::working_turn(w, &ctx, turn_id).await.map_err(InTransaction::Turn)?;
-                            let ask = tool
-                                .open(&call_context, start.arguments.clone(), w)
-                                .await
-                                .map_err(InTransaction::Tool)?;
-                            let start = CallStart { ask_id: Some(ask.ask_id), ..start };
-                            turns::record_call_start(w, &ctx, &turn, &start).await.map_err(InTransaction::Turn)?;
-                            Ok((start.call_id, ask.ask_id))
-                        })
+                        let turn = turns::working_turn(w, &ctx, turn_id).map_err(InTransaction::Turn)?;
+                        let ask = tool.open(&call_context, start.arguments.clone(), w).map_err(InTransaction::Tool)?;
+                        let start = CallStart { ask_id: Some(ask.ask_id), ..start };
+                        turns::record_call_start(w, &ctx, &turn, &start).map_err(InTransaction::Turn)?;
+                        Ok((start.call_id, ask.ask_id))
                     })
                     .await;
                 match opened {
@@ -74,14 +69,12 @@ impl Runner {
                 .services
                 .store
                 .read(move |r| {
-                    Box::pin(async move {
-                        let deadline = r.ask_get(ask_id).await?.map(|ask| (ask.deadline_at, ask.status));
-                        let ended = r.journal_of(turn_id).await?.into_iter().find_map(|row| match row.step {
-                            Step::CallFinished { call_id: id, outcome, .. } if id == call_id => Some(outcome),
-                            _ => None,
-                        });
-                        Ok::<_, Refusal>((deadline, ended))
-                    })
+                    let deadline = r.ask_get(ask_id)?.map(|ask| (ask.deadline_at, ask.status));
+                    let ended = r.journal_of(turn_id)?.into_iter().find_map(|row| match row.step {
+                        Step::CallFinished { call_id: id, outcome, .. } if id == call_id => Some(outcome),
+                        _ => None,
+                    });
+                    Ok::<_, Refusal>((deadline, ended))
                 })
                 .await?;
             if let Some(outcome) = ended {
@@ -103,7 +96,7 @@ impl Runner {
                     self.engine
                         .services
                         .store
-                        .write(move |w| Box::pin(async move { asks::expire(w, &ctx, ask_id).await }))
+                        .write(move |w| { asks::expire(w, &ctx, ask_id) })
                         .await?;
                 }
             }

@@ -28,11 +28,7 @@ impl Runner {
     /// Takes guidance that has come for a droid since its last model call. Returns whether any joined the turn.
     pub(super) async fn take_guidance(&mut self) -> Result<bool, Refusal> {
         let (ctx, turn_id) = (self.engine.services.ctx.clone(), self.turn.turn_id);
-        let taken = self
-            .write_with_retry(move |w| {
-                Box::pin(async move { droids::take_guidance(w, &ctx, turn_id, &prompt::inbox).await })
-            })
-            .await?;
+        let taken = self.write_with_retry(move |w| droids::take_guidance(w, &ctx, turn_id, &prompt::inbox)).await?;
         let Some(text) = taken else { return Ok(false) };
         self.messages.push(Message::text(Role::User, text));
         // Only the store knows now which mail the turn has.

@@ -36,17 +36,17 @@ impl Ended {
 }
 
 /// Records what an output has beside its content.
-pub(super) async fn record_beside(
+pub(super) fn record_beside(
     w: &mut dyn Writes,
     ctx: &OperationContext,
     turn: &Turn,
     output: &mut Output,
 ) -> Result<(), Refusal> {
     for event in std::mem::take(&mut output.events) {
-        ctx.emit(w, event).await?;
+        ctx.emit(w, event)?;
     }
     for found in std::mem::take(&mut output.artifacts) {
-        artifacts::index(w, ctx, Some(&Origin::of(turn)), found, false).await?;
+        artifacts::index(w, ctx, Some(&Origin::of(turn)), found, false)?;
     }
     Ok(())
 }

@@ -163,16 +163,13 @@ impl Runner {
             .services
             .store
             .write(move |w| {
-                Box::pin(async move {
-                    let turn = turns::working_turn(w, &ctx, turn_id).await.map_err(InTransaction::Turn)?;
-                    let mut output =
-                        recorder.record(&call_context, arguments, &plans, w).await.map_err(InTransaction::Tool)?;
-                    for plan in &plans {
-                        let Some(grant_id) = plan.grant_id else { continue };
-                        output.events.push(grants::used(&turn.agent_id, turn_id, call_id, grant_id, Some(&plan.path)));
-                    }
-                    record_end(w, &ctx, &turn, &ended, output).await.map_err(InTransaction::Turn)
-                })
+                let turn = turns::working_turn(w, &ctx, turn_id).map_err(InTransaction::Turn)?;
+                let mut output = recorder.record(&call_context, arguments, &plans, w).map_err(InTransaction::Tool)?;
+                for plan in &plans {
+                    let Some(grant_id) = plan.grant_id else { continue };
+                    output.events.push(grants::used(&turn.agent_id, turn_id, call_id, grant_id, Some(&plan.path)));
+                }
+                record_end(w, &ctx, &turn, &ended, output).map_err(InTransaction::Turn)
             })
             .await;
         match done {

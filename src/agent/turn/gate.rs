@@ -53,10 +53,7 @@ impl<'a> Waiting<'a> {
         let waiting = Self::begin(engine, agent_id, session, why.clone());
         if why.repair.is_some() {
             let (ctx, agent_id) = (engine.services.ctx.clone(), agent_id.clone());
-            let told = engine
-                .services
-                .store
-                .write(move |w| Box::pin(async move { asks::tell_people(w, &ctx, &agent_id, &why).await }));
+            let told = engine.services.store.write(move |w| asks::tell_people(w, &ctx, &agent_id, &why));
             told.await?;
         }
         Ok(waiting)
@@ -339,9 +336,7 @@ impl Runner {
         let (ctx, turn_id, alone) = (self.engine.services.ctx.clone(), self.turn.turn_id, self.alone);
         let model = (choice.entry.name.clone(), choice.model.clone());
         let reason = reason.to_owned();
-        let parked = self.write_with_retry(move |w| {
-            Box::pin(async move { turns::park_for_model(w, &ctx, turn_id, model, &reason, alone).await })
-        });
+        let parked = self.write_with_retry(move |w| turns::park_for_model(w, &ctx, turn_id, model, &reason, alone));
         self.turn.parked = parked.await?.parked;
         self.failures.clear();
         Ok(())

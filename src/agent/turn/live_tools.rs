@@ -38,10 +38,7 @@ impl Runner {
             self.flush().await?;
             let (ctx, turn_id) = (self.engine.services.ctx.clone(), self.turn.turn_id);
             let step = Step::ToolsChanged { changes: Box::new(changes.clone()), text: text.clone() };
-            self.write_with_retry(move |w| {
-                Box::pin(async move { turns::tools_changed(w, &ctx, turn_id, &step).await })
-            })
-            .await?;
+            self.write_with_retry(move |w| turns::tools_changed(w, &ctx, turn_id, &step)).await?;
             seen.apply(&changes);
             self.messages.push(Message::text(Role::User, text));
         }
@@ -72,7 +69,7 @@ impl Runner {
     /// no such agent.
     async fn registry_now(&self) -> Result<Option<Result<Registry, Refusal>>, Refusal> {
         let (store, id) = (&self.engine.services.store, self.agent_id.clone());
-        let agent = store.read(move |r| Box::pin(async move { r.agent_get(&id).await })).await?;
+        let agent = store.read(move |r| r.agent_get(&id)).await?;
         let Some(agent) = agent else { return Ok(None) };
         let (channel, held) = (self.registry.caller().channel, self.engine.skills_held(&self.agent_id).await?);
         Ok(Some(self.engine.spec_and_tools_for(&agent, channel, &held).map(|(_, registry)| registry)))

@@ -53,7 +53,7 @@ impl SessionLog<'_> {
         let (agent_id, conversation_id) = (self.agent_id.clone(), self.conversation_id);
         let store = &self.engine.services.store;
         let start = store
-            .read_latest(move |r| Box::pin(async move { r.session_start(&agent_id, conversation_id).await }))
+            .read_latest(move |r| r.session_start(&agent_id, conversation_id))
             .await?
             .map(|start| start.start)
             .filter(|start| start.place.ended_at >= self.born);
@@ -105,14 +105,12 @@ impl SessionLog<'_> {
 
     async fn page(&self, query: SessionTurns) -> Result<Vec<(Turn, Vec<JournalRow>)>, Refusal> {
         let read = self.engine.services.store.read_latest(move |r| {
-            Box::pin(async move {
-                let mut page = Vec::new();
-                for turn in r.session_turns(&query).await? {
-                    let journal = r.journal_of(turn.turn_id).await?;
-                    page.push((turn, journal));
-                }
-                Ok::<_, Refusal>(page)
-            })
+            let mut page = Vec::new();
+            for turn in r.session_turns(&query)? {
+                let journal = r.journal_of(turn.turn_id)?;
+                page.push((turn, journal));
+            }
+            Ok::<_, Refusal>(page)
         });
         read.await
     }
@@ -122,8 +120,7 @@ impl SessionLog<'_> {
         let Some(conversation_id) = self.conversation_id else { return Ok(Vec::new()) };
         let (agent_id, since) = (self.agent_id.clone(), log.end().map_or(self.born, |end| end.next().ended_at));
         let store = &self.engine.services.store;
-        let read = store
-            .read_latest(move |r| Box::pin(async move { said_elsewhere(r, &agent_id, conversation_id, since).await }));
+        let read = store.read_latest(move |r| said_elsewhere(r, &agent_id, conversation_id, since));
         read.await
     }
 
@@ -138,7 +135,7 @@ impl SessionLog<'_> {
             limit: JOBS_MAX,
         };
         let store = &self.engine.services.store;
-        let mut turns = store.read_latest(move |r| Box::pin(async move { r.session_turns(&query).await })).await?;
+        let mut turns = store.read_latest(move |r| r.session_turns(&query)).await?;
         turns.retain(|turn| turn.status == TurnStatus::Finished);
         Ok(turns)
     }

@@ -274,7 +274,7 @@ fn is_first_turn(taken: &Taken, droid: &Droid) -> bool {
 async fn job(engine: &Arc<Engine>, taken: &Taken) -> Result<Option<OwnTurn>, Refusal> {
     let Some(mail) = taken.mail.iter().find(|envelope| envelope.kind == Kind::CronTurn) else { return Ok(None) };
     let message_id = mail.message_id;
-    let run = engine.services.store.read(move |r| Box::pin(async move { r.schedule_run_of(message_id).await })).await;
+    let run = engine.services.store.read(move |r| r.schedule_run_of(message_id)).await;
     Ok(run.map_err(Refusal::from)?.and_then(|run| run.own_turn))
 }
 
@@ -305,7 +305,7 @@ async fn channel_options(
     archetype: &str,
 ) -> Result<prompt::ChannelOptions, Refusal> {
     let id = channel.conversation_id;
-    let read = engine.services.store.read(move |r| Box::pin(async move { r.conversation_get(id).await })).await;
+    let read = engine.services.store.read(move |r| r.conversation_get(id)).await;
     let plan = engine.services.plan();
     // A conversation that retention has deleted allows no actions.
     let adapter = read?.map(|conversation| conversation.adapter).unwrap_or_default();
@@ -336,7 +336,7 @@ fn channel(taken: &Taken, journal: &[JournalRow]) -> Option<ChannelContext> {
 async fn own_conversation(engine: &Arc<Engine>, turn: &Turn) -> Result<(Option<ChannelContext>, bool), Refusal> {
     let Some(conversation_id) = turn.conversation_id else { return Ok((None, false)) };
     let store = &engine.services.store;
-    let found = store.read(move |r| Box::pin(async move { r.conversation_get(conversation_id).await })).await?;
+    let found = store.read(move |r| r.conversation_get(conversation_id)).await?;
     let own = found.as_ref().is_some_and(|conversation| conversation.owner == turn.agent_id);
     Ok((own.then_some(ChannelContext { conversation_id, replies: false }), found.is_none()))
 }
@@ -361,27 +361,23 @@ pub(super) async fn read_next(
         .services
         .store
         .read_latest(move |r| {
-            Box::pin(async move {
-                let room = match room {
-                    Some(room) => room,
-                    None => {
-                        let spec = r.agent_get(&id).await?.map(|agent| plan.spec_for(&agent));
-                        match spec {
-                            Some(Ok(spec)) => Room::of(&plan, &spec),
-                            Some(Err(refusal)) => return Ok(Err(refusal)),
-                            None => {
-                                Room { bytes: turns::mail_room(ctx.limits().context_bytes), models: Arc::default() }
-                            }
-                        }
+            let room = match room {
+                Some(room) => room,
+                None => {
+                    let spec = r.agent_get(&id)?.map(|agent| plan.spec_for(&agent));
+                    match spec {
+                        Some(Ok(spec)) => Room::of(&plan, &spec),
+                        Some(Err(refusal)) => return Ok(Err(refusal)),
+                        None => Room { bytes: turns::mail_room(ctx.limits().context_bytes), models: Arc::default() },
                     }
-                };
-                let mut next = turns::next(r, &ctx, &id, no_open_turn, room.bytes).await?;
-                let sources = match &mut next {
-                    Next::Mail { skills, .. } => Some(Sources { held: std::mem::take(skills), ..Sources::default() }),
-                    Next::Nothing | Next::Resume => None,
-                };
-                Ok(Ok((next, sources, room)))
-            })
+                }
+            };
+            let mut next = turns::next(r, &ctx, &id, no_open_turn, room.bytes)?;
+            let sources = match &mut next {
+                Next::Mail { skills, .. } => Some(Sources { held: std::mem::take(skills), ..Sources::default() }),
+                Next::Nothing | Next::Resume => None,
+            };
+            Ok(Ok((next, sources, room)))
         })
         .await;
     if work.is_err() {
@@ -397,21 +393,19 @@ async fn read_sources(engine: &Arc<Engine>, taken: &Taken) -> Result<Sources, Re
         .services
         .store
         .read(move |r| {
-            Box::pin(async move {
-                let journal = if resumed { r.journal_of(turn.turn_id).await? } else { Vec::new() };
-                let hashes = Transcript::unfold(&journal, &|_, _| (String::new(), false)).prompt;
-                if let Some((system, briefing)) = hashes {
-                    let stored = r.prompt_get(&system).await?.zip(r.prompt_get(&briefing).await?);
-                    let held = r.skills_held(&turn.agent_id).await?;
-                    return Ok(Sources { held, journal, stored, ..Sources::default() });
-                }
-                let held = r.skills_held(&turn.agent_id).await?;
-                let mut sources = Sources { held, journal, ..Sources::default() };
-                for turn_id in earlier {
-                    sources.earlier.push(r.journal_of(turn_id).await?);
-                }
-                Ok::<_, Refusal>(sources)
-            })
+            let journal = if resumed { r.journal_of(turn.turn_id)? } else { Vec::new() };
+            let hashes = Transcript::unfold(&journal, &|_, _| (String::new(), false)).prompt;
+            if let Some((system, briefing)) = hashes {
+                let stored = r.prompt_get(&system)?.zip(r.prompt_get(&briefing)?);
+                let held = r.skills_held(&turn.agent_id)?;
+                return Ok(Sources { held, journal, stored, ..Sources::default() });
+            }
+            let held = r.skills_held(&turn.agent_id)?;
+            let mut sources = Sources { held, journal, ..Sources::default() };
+            for turn_id in earlier {
+                sources.earlier.push(r.journal_of(turn_id)?);
+            }
+            Ok::<_, Refusal>(sources)
         })
         .await
 }
@@ -423,11 +417,9 @@ pub async fn preview(engine: &Arc<Engine>, agent_id: &AgentId) -> Result<Preview
         .services
         .store
         .read(move |r| {
-            Box::pin(async move {
-                let agent = agent_for_operator(r, |agent| ctx.may_run(agent), &id).await?;
-                let held = r.skills_held(&id).await?;
-                Ok::<_, Refusal>((agent, held))
-            })
+            let agent = agent_for_operator(r, |agent| ctx.may_run(agent), &id)?;
+            let held = r.skills_held(&id)?;
+            Ok::<_, Refusal>((agent, held))
         })
         .await?;
     let (spec, registry) = engine.spec_and_tools_for(&agent, None, &held)?;

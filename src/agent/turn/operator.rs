@@ -83,7 +83,7 @@ pub async fn call_for_operator(
     let OperatorCall { turn_id, again, agent_id, tool, arguments } = call;
     let progress = match again {
         true => {
-            let read = engine.services.store.read(move |r| Box::pin(async move { r.journal_of(turn_id).await })).await;
+            let read = engine.services.store.read(move |r| r.journal_of(turn_id)).await;
             CallProgress::read(read.map_err(Refusal::from)?)
         }
         false => CallProgress::NotStarted,
@@ -99,14 +99,12 @@ pub async fn call_for_operator(
         .services
         .store
         .read(move |r| {
-            Box::pin(async move {
-                let agent = agent_for_operator(r, |agent| ctx.may_run(agent), &id).await?;
-                // What has begun is only looked at: its outcome is recorded.
-                if is_new {
-                    droids::may_act(r, &agent).await?;
-                }
-                Ok::<_, Refusal>(agent)
-            })
+            let agent = agent_for_operator(r, |agent| ctx.may_run(agent), &id)?;
+            // What has begun is only looked at: its outcome is recorded.
+            if is_new {
+                droids::may_act(r, &agent)?;
+            }
+            Ok::<_, Refusal>(agent)
         })
         .await?;
     let (spec, registry) = engine.spec_and_tools(&agent).await?;
@@ -114,11 +112,7 @@ pub async fn call_for_operator(
     let (found, alias) = registry.find(&tool)?;
     found.validate(&found.normalise(alias.as_deref(), arguments.clone()))?;
     let (ctx, id) = (engine.services.ctx.clone(), agent_id.clone());
-    let turn = engine
-        .services
-        .store
-        .write(move |w| Box::pin(async move { turns::operator_turn(w, &ctx, &id, turn_id).await }))
-        .await?;
+    let turn = engine.services.store.write(move |w| turns::operator_turn(w, &ctx, &id, turn_id)).await?;
     let call = Block::ToolCall { id: CALL.into(), name: tool.clone(), arguments: arguments.clone() };
     let empty = Arc::new(Part::new(String::new()));
     let mut runner = Runner {
@@ -179,8 +173,7 @@ pub async fn call_for_operator(
     let ctx = engine.services.ctx.clone();
     // Written once and not retried, because the operator waits for the answer. If the write fails,
     // the turn stays open until the daemon's next start ends it.
-    let finish =
-        engine.services.store.write(move |w| Box::pin(async move { turns::finish(w, &ctx, turn_id, ending).await }));
+    let finish = engine.services.store.write(move |w| turns::finish(w, &ctx, turn_id, ending));
     match finish.await {
         Ok(_) => {}
         Err(refusal) if refusal.code == Code::Cancelled => {}

@@ -33,18 +33,13 @@ impl PendingResult {
     }
 
     /// Records the result, within a transaction of its turn.
-    pub(super) async fn record(
-        &self,
-        w: &mut dyn Writes,
-        ctx: &OperationContext,
-        turn_id: TurnId,
-    ) -> Result<(), Refusal> {
-        let turn = turns::working_turn(w, ctx, turn_id).await?;
+    pub(super) fn record(&self, w: &mut dyn Writes, ctx: &OperationContext, turn_id: TurnId) -> Result<(), Refusal> {
+        let turn = turns::working_turn(w, ctx, turn_id)?;
         if let Some(start) = &self.start {
-            turns::record_call_start(w, ctx, &turn, start).await?;
+            turns::record_call_start(w, ctx, &turn, start)?;
         }
-        record_beside(w, ctx, &turn, &mut self.beside.clone()).await?;
+        record_beside(w, ctx, &turn, &mut self.beside.clone())?;
         let Ended { call_id, id, tool, .. } = &self.ended;
-        turns::record_call_end(w, ctx, &turn, *call_id, id, tool, &self.outcome).await
+        turns::record_call_end(w, ctx, &turn, *call_id, id, tool, &self.outcome)
     }
 }

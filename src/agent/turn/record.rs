@@ -44,7 +44,7 @@ impl Runner {
     pub(super) async fn flush(&mut self) -> Result<(), Refusal> {
         let Some(pending_result) = self.pending_result.take() else { return Ok(()) };
         let (ctx, turn_id) = (self.engine.services.ctx.clone(), self.turn.turn_id);
-        self.write_with_retry(move |w| Box::pin(async move { pending_result.record(w, &ctx, turn_id).await })).await
+        self.write_with_retry(move |w| pending_result.record(w, &ctx, turn_id)).await
     }
 
     pub(super) fn call_start(&self, checked: &Checked, call_id: CallId, files: Vec<FilePlan>) -> CallStart {
@@ -67,10 +67,8 @@ impl Runner {
             .services
             .store
             .write(move |w| {
-                Box::pin(async move {
-                    let turn = turns::working_turn(w, &ctx, turn_id).await?;
-                    turns::record_call_start(w, &ctx, &turn, &start).await
-                })
+                let turn = turns::working_turn(w, &ctx, turn_id)?;
+                turns::record_call_start(w, &ctx, &turn, &start)
             })
             .await
     }
@@ -83,10 +81,8 @@ impl Runner {
     ) -> Result<CallOutcome, Refusal> {
         let (ctx, turn_id) = (self.engine.services.ctx.clone(), self.turn.turn_id);
         self.write_with_retry(move |w| {
-            Box::pin(async move {
-                let turn = turns::working_turn(w, &ctx, turn_id).await?;
-                record_either(w, &ctx, &turn, &ended, result).await
-            })
+            let turn = turns::working_turn(w, &ctx, turn_id)?;
+            record_either(w, &ctx, &turn, &ended, result)
         })
         .await
     }
@@ -101,11 +97,9 @@ impl Runner {
         let ended = Ended { call_id: start.call_id, id: start.id.clone(), tool: start.tool.clone(), view_bytes };
         let (ctx, turn_id) = (self.engine.services.ctx.clone(), self.turn.turn_id);
         self.write_with_retry(move |w| {
-            Box::pin(async move {
-                let turn = turns::working_turn(w, &ctx, turn_id).await?;
-                turns::record_call_start(w, &ctx, &turn, &start).await?;
-                record_either(w, &ctx, &turn, &ended, result).await
-            })
+            let turn = turns::working_turn(w, &ctx, turn_id)?;
+            turns::record_call_start(w, &ctx, &turn, &start)?;
+            record_either(w, &ctx, &turn, &ended, result)
         })
         .await
     }
@@ -139,31 +133,29 @@ impl Runner {
         }
         let (ctx, turn_id) = (self.engine.services.ctx.clone(), self.turn.turn_id);
         self.write_with_retry(move |w| {
-            Box::pin(async move {
-                let turn = turns::working_turn(w, &ctx, turn_id).await?;
-                let ended = Ended { call_id: start.call_id, id: start.id, tool: start.tool, view_bytes: None };
-                record_either(w, &ctx, &turn, &ended, Err(refusal)).await
-            })
+            let turn = turns::working_turn(w, &ctx, turn_id)?;
+            let ended = Ended { call_id: start.call_id, id: start.id, tool: start.tool, view_bytes: None };
+            record_either(w, &ctx, &turn, &ended, Err(refusal))
         })
         .await
     }
 }
 
 /// Records a result, and the events and artifacts that belong to it.
-pub(super) async fn record_end(
+pub(super) fn record_end(
     w: &mut dyn Writes,
     ctx: &OperationContext,
     turn: &Turn,
     ended: &Ended,
     mut output: Output,
 ) -> Result<CallOutcome, Refusal> {
-    record_beside(w, ctx, turn, &mut output).await?;
+    record_beside(w, ctx, turn, &mut output)?;
     let outcome = ended.outcome(output);
-    turns::record_call_end(w, ctx, turn, ended.call_id, &ended.id, &ended.tool, &outcome).await?;
+    turns::record_call_end(w, ctx, turn, ended.call_id, &ended.id, &ended.tool, &outcome)?;
     Ok(outcome)
 }
 
-async fn record_either(
+fn record_either(
     w: &mut dyn Writes,
     ctx: &OperationContext,
     turn: &Turn,
@@ -171,10 +163,10 @@ async fn record_either(
     result: Result<Output, Refusal>,
 ) -> Result<CallOutcome, Refusal> {
     match result {
-        Ok(output) => record_end(w, ctx, turn, ended, output).await,
+        Ok(output) => record_end(w, ctx, turn, ended, output),
         Err(refusal) => {
             let outcome = refused(refusal);
-            turns::record_call_end(w, ctx, turn, ended.call_id, &ended.id, &ended.tool, &outcome).await?;
+            turns::record_call_end(w, ctx, turn, ended.call_id, &ended.id, &ended.tool, &outcome)?;
             Ok(outcome)
         }
     }

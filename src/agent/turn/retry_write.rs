@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use ghost_domain::time::BoxFuture;
 use ghost_domain::{Code, Refusal, TurnId};
 use ghost_store::{StoreError, Writes};
 
@@ -72,9 +71,9 @@ impl From<WriteError> for Refusal {
 pub(super) async fn attempt<T, F>(engine: &Engine, work: F) -> Result<T, WriteError>
 where
     T: Send + 'static,
-    F: for<'t> FnOnce(&'t mut dyn Writes) -> BoxFuture<'t, Result<T, Refusal>> + Send + 'static,
+    F: FnOnce(&mut dyn Writes) -> Result<T, Refusal> + Send + 'static,
 {
-    engine.services.store.write(move |w| Box::pin(async move { work(w).await.map_err(WriteError::from) })).await
+    engine.services.store.write(move |w| work(w).map_err(WriteError::from)).await
 }
 
 /// Writes, and retries until the store commits the write. Calls `paused` with the length of each
@@ -90,7 +89,7 @@ pub(super) async fn write_with_retry<T, F>(
 ) -> Result<T, Refusal>
 where
     T: Send + 'static,
-    F: for<'t> FnOnce(&'t mut dyn Writes) -> BoxFuture<'t, Result<T, Refusal>> + Clone + Send + 'static,
+    F: FnOnce(&mut dyn Writes) -> Result<T, Refusal> + Clone + Send + 'static,
 {
     let mut pauses = Pauses::default();
     loop {
@@ -120,7 +119,7 @@ impl Runner {
     pub(super) async fn write_with_retry<T, F>(&self, work: F) -> Result<T, Refusal>
     where
         T: Send + 'static,
-        F: for<'t> FnOnce(&'t mut dyn Writes) -> BoxFuture<'t, Result<T, Refusal>> + Clone + Send + 'static,
+        F: FnOnce(&mut dyn Writes) -> Result<T, Refusal> + Clone + Send + 'static,
     {
         if !self.reports_activity {
             return attempt(&self.engine, work).await.map_err(Refusal::from);

@@ -201,7 +201,7 @@ impl Runner {
 
     async fn write_event(&self, event: NewEvent) -> Result<(), Refusal> {
         let ctx = self.engine.services.ctx.clone();
-        self.write_with_retry(move |w| Box::pin(async move { ctx.emit(w, event).await })).await
+        self.write_with_retry(move |w| ctx.emit(w, event)).await
     }
 }
 

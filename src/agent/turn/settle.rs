@@ -27,7 +27,7 @@ impl Runner {
             return Ok(true);
         }
         let (store, call_id) = (&self.engine.services.store, begun.call_id);
-        let row = store.read(move |r| Box::pin(async move { r.call_get(call_id).await })).await?;
+        let row = store.read(move |r| r.call_get(call_id)).await?;
         Ok(row.is_some_and(|row| turns::was_unsettled(&row)))
     }
 
@@ -58,11 +58,7 @@ impl Runner {
             tokio::pin!(settled);
             settled.as_mut().enable();
             let ctx = self.engine.services.ctx.clone();
-            let row = self
-                .write_with_retry(move |w| {
-                    Box::pin(async move { turns::await_person(w, &ctx, turn_id, call_id).await })
-                })
-                .await?;
+            let row = self.write_with_retry(move |w| turns::await_person(w, &ctx, turn_id, call_id)).await?;
             if row.status != CallStatus::Unknown {
                 return Ok(row);
             }

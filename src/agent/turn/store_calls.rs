@@ -175,16 +175,14 @@ impl Runner {
             .services
             .store
             .write(move |w| {
-                Box::pin(async move {
-                    order.begin(place)?;
-                    let turn = turns::working_turn(w, &ctx, turn_id).await.map_err(InTransaction::Turn)?;
-                    order.check(&turn)?;
-                    turns::record_call_start(w, &ctx, &turn, &start).await.map_err(InTransaction::Turn)?;
-                    let output = tool.apply(&context, arguments, w).await.map_err(InTransaction::Tool)?;
-                    let outcome = record_end(w, &ctx, &turn, &ended, output).await.map_err(InTransaction::Turn)?;
-                    order.applied(&turn, place);
-                    Ok(outcome)
-                })
+                order.begin(place)?;
+                let turn = turns::working_turn(w, &ctx, turn_id).map_err(InTransaction::Turn)?;
+                order.check(&turn)?;
+                turns::record_call_start(w, &ctx, &turn, &start).map_err(InTransaction::Turn)?;
+                let output = tool.apply(&context, arguments, w).map_err(InTransaction::Tool)?;
+                let outcome = record_end(w, &ctx, &turn, &ended, output).map_err(InTransaction::Turn)?;
+                order.applied(&turn, place);
+                Ok(outcome)
             })
             .await;
         match done {

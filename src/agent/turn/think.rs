@@ -442,21 +442,19 @@ impl Runner {
             .services
             .store
             .write(move |w| {
-                Box::pin(async move {
-                    if let Some(pending_result) = pending_result {
-                        pending_result.record(w, &ctx, turn_id).await?;
-                    }
-                    if let Some((system, briefing, mail)) = prompt {
-                        let (system, briefing) = ((&*system.hash, &*system.text), (&*briefing.hash, &*briefing.text));
-                        turns::brief(w, &ctx, turn_id, system, briefing, log, (mail, tools)).await?;
-                    }
-                    if let Some(droid_id) = droid_id
-                        && droids::has_guidance(w, &droid_id).await?
-                    {
-                        return Ok(Started::Guided);
-                    }
-                    turns::model_started(w, &ctx, turn_id, &demand).await.map(Started::Reserved)
-                })
+                if let Some(pending_result) = pending_result {
+                    pending_result.record(w, &ctx, turn_id)?;
+                }
+                if let Some((system, briefing, mail)) = prompt {
+                    let (system, briefing) = ((&*system.hash, &*system.text), (&*briefing.hash, &*briefing.text));
+                    turns::brief(w, &ctx, turn_id, system, briefing, log, (mail, tools))?;
+                }
+                if let Some(droid_id) = droid_id
+                    && droids::has_guidance(w, &droid_id)?
+                {
+                    return Ok(Started::Guided);
+                }
+                turns::model_started(w, &ctx, turn_id, &demand).map(Started::Reserved)
             })
             .await;
         match started {
@@ -481,13 +479,11 @@ impl Runner {
         let (ctx, turn_id) = (self.engine.services.ctx.clone(), self.turn.turn_id);
         let (model, why) = (choice.model.clone(), refusal.message.clone());
         self.write_with_retry(move |w| {
-            Box::pin(async move {
-                turns::passed_over(w, &ctx, turn_id, &model, &why).await?;
-                match shortened {
-                    Some((of, context)) => turns::shortened(w, &ctx, turn_id, &of, context as u64).await,
-                    None => Ok(()),
-                }
-            })
+            turns::passed_over(w, &ctx, turn_id, &model, &why)?;
+            match shortened {
+                Some((of, context)) => turns::shortened(w, &ctx, turn_id, &of, context as u64),
+                None => Ok(()),
+            }
         })
         .await
     }
@@ -511,15 +507,13 @@ impl Runner {
             (None, Charge::Unknown) => Settlement::Forfeited,
         };
         self.write_with_retry(move |w| {
-            Box::pin(async move {
-                turns::model_failed(w, &ctx, turn_id, reservation_id, &model, &text, settlement).await?;
-                match remedy {
-                    Some(Remedy::Shorten(context)) => turns::shortened(w, &ctx, turn_id, &model, context as u64).await,
-                    Some(Remedy::DropState) => turns::state_dropped(w, &ctx, turn_id, &model).await,
-                    Some(Remedy::DropImages) => turns::images_dropped(w, &ctx, turn_id, &model).await,
-                    None => Ok(()),
-                }
-            })
+            turns::model_failed(w, &ctx, turn_id, reservation_id, &model, &text, settlement)?;
+            match remedy {
+                Some(Remedy::Shorten(context)) => turns::shortened(w, &ctx, turn_id, &model, context as u64),
+                Some(Remedy::DropState) => turns::state_dropped(w, &ctx, turn_id, &model),
+                Some(Remedy::DropImages) => turns::images_dropped(w, &ctx, turn_id, &model),
+                None => Ok(()),
+            }
         })
         .await
     }

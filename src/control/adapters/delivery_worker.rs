@@ -101,26 +101,21 @@ pub(crate) async fn delivery_worker(world: Arc<World>) -> Result<(), String> {
     }
 }
 
-/// The entries to start now, and the time at which the next entry becomes due.
-async fn read_due(
-    world: &World,
-    under_way: &UnderWay,
-) -> Result<(Vec<(EntryKey, String)>, Option<Timestamp>), Refusal> {
+/// The entries to start now, each with its adapter, and the time at which the next entry becomes due.
+type Due = (Vec<(EntryKey, String)>, Option<Timestamp>);
+
+async fn read_due(world: &World, under_way: &UnderWay) -> Result<Due, Refusal> {
     let (now, under_way) = (world.ctx().now(), under_way.clone());
-    world.store().read(move |r| Box::pin(async move { choose(r, now, under_way).await })).await
+    world.store().read(move |r| choose(r, now, under_way)).await
 }
 
 /// Chooses the entries that have been due longest, while there is capacity. Entries of an adapter
 /// without capacity are not read, so they do not hide entries of other adapters.
-async fn choose(
-    r: &mut dyn Reads,
-    now: Timestamp,
-    mut under_way: UnderWay,
-) -> Result<(Vec<(EntryKey, String)>, Option<Timestamp>), Refusal> {
+fn choose(r: &mut dyn Reads, now: Timestamp, mut under_way: UnderWay) -> Result<Due, Refusal> {
     let mut chosen = Vec::new();
     let mut adapters: BTreeMap<ConversationId, String> = BTreeMap::new();
     loop {
-        let (due, next) = rules::due(r, now, &adapters_without_capacity(&under_way), READ_LIMIT).await?;
+        let (due, next) = rules::due(r, now, &adapters_without_capacity(&under_way), READ_LIMIT)?;
         let (more, before) = (u32::try_from(due.len()).is_ok_and(|found| found >= READ_LIMIT), chosen.len());
         for entry in due {
             let entry_key = (entry.conversation_id, entry.seq);
@@ -134,7 +129,7 @@ async fn choose(
                 Some(adapter) => adapter.clone(),
                 None => {
                     // An entry without its conversation cannot be delivered. The attempt records that.
-                    let found = r.conversation_get(entry.conversation_id).await?;
+                    let found = r.conversation_get(entry.conversation_id)?;
                     let adapter = found.map(|conversation| conversation.adapter).unwrap_or_default();
                     adapters.insert(entry.conversation_id, adapter.clone());
                     adapter
@@ -164,10 +159,7 @@ fn adapters_without_capacity(under_way: &UnderWay) -> Vec<String> {
 async fn deliver(world: &World, entry_key: EntryKey, http: &Http) -> Result<(), Refusal> {
     let (conversation_id, seq) = entry_key;
     let (ctx, jitter) = (world.ctx().clone(), world.ctx().ports.rng.below(1_000));
-    let begun = world
-        .store()
-        .write(move |w| Box::pin(async move { rules::attempt(w, &ctx, conversation_id, seq, jitter).await }))
-        .await?;
+    let begun = world.store().write(move |w| rules::attempt(w, &ctx, conversation_id, seq, jitter)).await?;
     let Some(outgoing) = begun else { return Ok(()) };
     let outcome = match adapter_of(world, &outgoing.conversation.adapter, http)? {
         Some(adapter) => match outgoing.entry.action.as_ref().map(Action::kind) {
@@ -182,10 +174,7 @@ async fn deliver(world: &World, entry_key: EntryKey, http: &Http) -> Result<(), 
         }
     };
     let ctx = world.ctx().clone();
-    world
-        .store()
-        .write(move |w| Box::pin(async move { rules::settle(w, &ctx, conversation_id, seq, outcome).await }))
-        .await
+    world.store().write(move |w| rules::settle(w, &ctx, conversation_id, seq, outcome)).await
 }
 
 /// Makes one attempt. A panic is a failed attempt and affects no other delivery.
@@ -292,11 +281,9 @@ mod tests {
         let outside = Arc::clone(&test.world);
         let kept = test.world.keep_running(DELIVERIES, move || Box::pin(delivery_worker(Arc::clone(&outside))));
         let written = test.world.store().write(|w| {
-            Box::pin(async move {
-                w.conversation_put(&conversation(1, "control")).await?;
-                w.conversation_entry_put(&pending_entry(1, 1, 1)).await?;
-                Ok::<_, Refusal>(())
-            })
+            w.conversation_put(&conversation(1, "control"))?;
+            w.conversation_entry_put(&pending_entry(1, 1, 1))?;
+            Ok::<_, Refusal>(())
         });
         written.await.unwrap();
         let mut was_down = false;
@@ -304,10 +291,7 @@ mod tests {
         for _ in 0..1_000 {
             was_down |= test.world.loops().down().iter().any(|down| down.name == DELIVERIES);
             let id = ConversationId(Uuid::from_u128(1));
-            let read = test
-                .world
-                .store()
-                .read(move |r| Box::pin(async move { r.conversation_entries(id, 0, 10).await.map_err(Refusal::from) }));
+            let read = test.world.store().read(move |r| r.conversation_entries(id, 0, 10).map_err(Refusal::from));
             delivered = read.await.unwrap()[0].delivery == Delivery::Delivered;
             if delivered && test.world.loops().down().is_empty() {
                 break;
@@ -324,20 +308,15 @@ mod tests {
         let test = TestControl::new().await;
         let many = i64::from(READ_LIMIT) * 2;
         let written = test.world.store().write(move |w| {
-            Box::pin(async move {
-                for (n, adapter, count) in [
-                    (1, "webhook:slow", many),
-                    (2, "webhook:slow", many),
-                    (3, "webhook:worse", many),
-                    (4, "control", 1),
-                ] {
-                    w.conversation_put(&conversation(n, adapter)).await?;
-                    for seq in 1..=count {
-                        w.conversation_entry_put(&pending_entry(n, seq, i64::try_from(n).unwrap())).await?;
-                    }
+            for (n, adapter, count) in
+                [(1, "webhook:slow", many), (2, "webhook:slow", many), (3, "webhook:worse", many), (4, "control", 1)]
+            {
+                w.conversation_put(&conversation(n, adapter))?;
+                for seq in 1..=count {
+                    w.conversation_entry_put(&pending_entry(n, seq, i64::try_from(n).unwrap()))?;
                 }
-                Ok::<_, Refusal>(())
-            })
+            }
+            Ok::<_, Refusal>(())
         });
         written.await.unwrap();
         let mut under_way = UnderWay::new();
@@ -347,15 +326,13 @@ mod tests {
         assert_eq!(chosen(&test, &mut under_way).await, [(3, AT_ONCE_PER_ADAPTER)]);
         // With more adapters than capacity, the total limit holds.
         let written = test.world.store().write(|w| {
-            Box::pin(async move {
-                for n in 10..20 {
-                    w.conversation_put(&conversation(n, &format!("webhook:{n}"))).await?;
-                    for seq in 1..=3 {
-                        w.conversation_entry_put(&pending_entry(n, seq, 1)).await?;
-                    }
+            for n in 10..20 {
+                w.conversation_put(&conversation(n, &format!("webhook:{n}")))?;
+                for seq in 1..=3 {
+                    w.conversation_entry_put(&pending_entry(n, seq, 1))?;
                 }
-                Ok::<_, Refusal>(())
-            })
+            }
+            Ok::<_, Refusal>(())
         });
         written.await.unwrap();
         chosen(&test, &mut under_way).await;

@@ -196,15 +196,13 @@ async fn accept(
     let key = RequestKey { principal: Party::Outside(adapter), request_id, method: "hooks".to_owned(), digest };
     let ctx = world.ctx().clone();
     let accepted = requests::once(world.store(), world.ctx(), key, move |w| {
-        Box::pin(async move {
-            let arrived = rules::arrive(w, &ctx, start, message).await?;
-            Ok(Accepted {
-                conversation_id: arrived.conversation.conversation_id.to_string(),
-                message_id: arrived.entry.message_id.to_string(),
-                seq: arrived.entry.seq,
-                thread: arrived.conversation.thread,
-                owner: arrived.conversation.owner.to_string(),
-            })
+        let arrived = rules::arrive(w, &ctx, start, message)?;
+        Ok(Accepted {
+            conversation_id: arrived.conversation.conversation_id.to_string(),
+            message_id: arrived.entry.message_id.to_string(),
+            seq: arrived.entry.seq,
+            thread: arrived.conversation.thread,
+            owner: arrived.conversation.owner.to_string(),
         })
     })
     .await;

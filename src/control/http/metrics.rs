@@ -16,12 +16,8 @@ use crate::tallies::Counts;
 pub(super) async fn text(control: &Control) -> Result<String, Refusal> {
     let world = &control.world;
     let now = world.ctx().now();
-    let (facts, budgets) = world
-        .store()
-        .read(move |r| {
-            Box::pin(async move { Ok::<_, Refusal>((Facts::read(r).await?, status::bounded(r, now).await?)) })
-        })
-        .await?;
+    let (facts, budgets) =
+        world.store().read(move |r| Ok::<_, Refusal>((Facts::read(r)?, status::bounded(r, now)?))).await?;
     let (statuses, activities) = population(control);
     let now = world.ctx().now();
     let mut page = Page::default();

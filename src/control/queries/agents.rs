@@ -11,20 +11,18 @@ pub async fn agents(world: &World, ids: Vec<AgentId>) -> Result<Vec<Agent>> {
     world
         .store()
         .read(move |r| {
-            Box::pin(async move {
-                let mut found = Vec::with_capacity(ids.len());
-                for id in &ids {
-                    found.extend(r.agent_get(id).await?);
-                }
-                Ok(found)
-            })
+            let mut found = Vec::with_capacity(ids.len());
+            for id in &ids {
+                found.extend(r.agent_get(id)?);
+            }
+            Ok(found)
         })
         .await
 }
 
 /// The rows of all agents, including deleted ones, ordered by id.
 pub async fn all_agents(world: &World) -> Result<Vec<Agent>> {
-    world.store().read(|r| Box::pin(async move { r.agent_list(true).await })).await.map_err(refused)
+    world.store().read(|r| r.agent_list(true)).await.map_err(refused)
 }
 
 /// The stored state of an agent's current work.
@@ -51,18 +49,16 @@ pub async fn at_work(world: &World, agent_id: &AgentId) -> Result<AtWork> {
     world
         .store()
         .read(move |r| {
-            Box::pin(async move {
-                let agent = mail::agent_for_operator(r, |agent| ctx.may_run(agent), &id).await?;
-                let inbox_pending = r.inbox_depth(&id).await?.into();
-                let turn = r.turn_open_of(&id).await?;
-                let turn_id = turn.as_ref().map(|turn| turn.turn_id);
-                let parked = turn.and_then(|turn| turn.parked).map(|parked| parked.reason);
-                let approval = match turn_id {
-                    Some(turn_id) => r.approvals_pending_of_turn(turn_id).await?.into_iter().next(),
-                    None => None,
-                };
-                Ok(AtWork { agent, inbox_pending, turn_id, parked, approval })
-            })
+            let agent = mail::agent_for_operator(r, |agent| ctx.may_run(agent), &id)?;
+            let inbox_pending = r.inbox_depth(&id)?.into();
+            let turn = r.turn_open_of(&id)?;
+            let turn_id = turn.as_ref().map(|turn| turn.turn_id);
+            let parked = turn.and_then(|turn| turn.parked).map(|parked| parked.reason);
+            let approval = match turn_id {
+                Some(turn_id) => r.approvals_pending_of_turn(turn_id)?.into_iter().next(),
+                None => None,
+            };
+            Ok(AtWork { agent, inbox_pending, turn_id, parked, approval })
         })
         .await
 }

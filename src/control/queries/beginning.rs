@@ -44,7 +44,7 @@ pub async fn beginning_with(world: &World, kind: &str, typed: &str) -> Result<St
         ));
     };
     let limit = u32::try_from(CANDIDATES_MAX + 1).unwrap_or(u32::MAX);
-    let read = world.store().read(move |r| Box::pin(async move { r.ids_between(kind, first.0, last.0, limit).await }));
+    let read = world.store().read(move |r| r.ids_between(kind, first.0, last.0, limit));
     let found: Vec<String> = read.await.map_err(refused)?.iter().map(ToString::to_string).collect();
     match found.as_slice() {
         [only] => Ok(only.clone()),

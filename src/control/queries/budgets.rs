@@ -19,7 +19,7 @@ pub async fn budgets(world: &World, sort: Option<ScopeSort>, cursor: &str, limit
     let filter =
         BudgetFilter { sort, no_roots: sort.is_none(), after, limit: one_more(limit), ..BudgetFilter::default() };
     let (now, root_tokens) = (world.ctx().now(), world.ctx().limits().root_tokens_max);
-    let read = world.store().read(move |r| Box::pin(async move { r.budget_list(&filter).await }));
+    let read = world.store().read(move |r| r.budget_list(&filter));
     let rows: Vec<Budget> = read.await.map_err(refused)?;
     let page = Page::cut(rows, limit, |budget| budget.scope.to_string());
     let rows = page.rows.into_iter().map(|budget| budget.at(now).with_default(root_tokens)).collect();
@@ -28,7 +28,7 @@ pub async fn budgets(world: &World, sort: Option<ScopeSort>, cursor: &str, limit
 
 /// Usage sums of ended model calls, ordered by agent and model.
 pub async fn usage(world: &World, filter: UsageFilter) -> Result<Vec<UsageSum>> {
-    world.store().read(move |r| Box::pin(async move { ghost_operations::budgets::usage(r, &filter).await })).await
+    world.store().read(move |r| ghost_operations::budgets::usage(r, &filter)).await
 }
 
 /// The same, in pages. A `limit` of 0 means no limit.

@@ -14,21 +14,21 @@ use super::outcome::{Result, refused};
 use super::turns::no_turn;
 
 /// Cancels an open turn. A turn that has ended stays as it is; the flag is then false.
-pub async fn cancel_turn(
+pub fn cancel_turn(
     w: &mut dyn Writes,
     ctx: &OperationContext,
     by: &Party,
     turn_id: TurnId,
     reason: Option<&str>,
 ) -> Result<(Turn, bool)> {
-    match w.turn_get(turn_id).await? {
+    match w.turn_get(turn_id)? {
         None => Err(no_turn(turn_id)),
         Some(turn) if turn.status != TurnStatus::Open => Ok((turn, false)),
         Some(_) => {
-            let mut turn = turns::cancel(w, ctx, by, turn_id).await?;
+            let mut turn = turns::cancel(w, ctx, by, turn_id)?;
             if let Some(reason) = reason {
                 turn.reason = Some(format!("by {by}: {}", ctx.redactor.redact(&clip(reason, 300))));
-                w.turn_put(&turn).await?;
+                w.turn_put(&turn)?;
             }
             Ok((turn, true))
         }
@@ -36,9 +36,9 @@ pub async fn cancel_turn(
 }
 
 /// Delivers messages and returns them as they are stored, with their inbox positions.
-pub async fn deliver(w: &mut dyn Writes, ctx: &OperationContext, new_message: mail::NewMessage) -> Result<Envelope> {
-    let sent = mail::deliver(w, ctx, new_message).await?;
-    Ok(w.message_get(sent.message_id).await?.unwrap_or(sent))
+pub fn deliver(w: &mut dyn Writes, ctx: &OperationContext, new_message: mail::NewMessage) -> Result<Envelope> {
+    let sent = mail::deliver(w, ctx, new_message)?;
+    Ok(w.message_get(sent.message_id)?.unwrap_or(sent))
 }
 
 /// The fields of a task that an operator may change. `None` leaves a field as it is.
@@ -55,7 +55,7 @@ pub struct TaskText {
 }
 
 /// Changes the fields and the state of a task, with one entry in its history for both.
-pub async fn edit_task(
+pub fn edit_task(
     w: &mut dyn Writes,
     ctx: &OperationContext,
     by: &Party,
@@ -63,7 +63,7 @@ pub async fn edit_task(
     text: TaskText,
     mut change: tasks::TaskChange,
 ) -> Result<Task> {
-    let mut task = tasks::get(w, task_id).await?;
+    let mut task = tasks::get(w, task_id)?;
     let mut rewritten = Vec::new();
     if let Some(title) = text.title {
         task.title = title;
@@ -83,22 +83,18 @@ pub async fn edit_task(
     }
     let chain = mail::Chain::of_task(&task);
     if !rewritten.is_empty() {
-        w.task_put(&task).await?;
+        w.task_put(&task)?;
         if change.note.is_none() {
             change.note = Some(format!("changed: {}", rewritten.join(", ")));
         }
     }
-    tasks::update(w, ctx, by, task_id, change, chain).await
+    tasks::update(w, ctx, by, task_id, change, chain)
 }
 
 /// Stores the answer of a request that has ended, in place of the marker that it had started.
 pub async fn store_answer(world: &World, key: RequestKey, answer: String) -> Result<()> {
     let at = world.ctx().now();
-    world
-        .store()
-        .write(move |w| Box::pin(async move { w.request_put(&StoredAnswer { key, answer, at }).await }))
-        .await
-        .map_err(refused)
+    world.store().write(move |w| w.request_put(&StoredAnswer { key, answer, at })).await.map_err(refused)
 }
 
 /// The request that continues a call of an earlier daemon process, if any.
@@ -123,16 +119,14 @@ pub async fn take_over_call(
     world
         .store()
         .write(move |w| {
-            Box::pin(async move {
-                let stored = w.request_get(&key.principal, &key.request_id).await?;
-                let Some(stored) = stored.filter(|stored| stored.answer == found) else { return Ok(TakeOver::Others) };
-                let oldest = ctx.now().minus(Limits::days(ctx.limits().journal_days));
-                if stored.at <= oldest && w.turn_get(turn_id).await?.is_none() {
-                    return Ok(TakeOver::Lost);
-                }
-                w.request_put(&StoredAnswer { answer: ours, ..stored }).await?;
-                Ok(TakeOver::Ours)
-            })
+            let stored = w.request_get(&key.principal, &key.request_id)?;
+            let Some(stored) = stored.filter(|stored| stored.answer == found) else { return Ok(TakeOver::Others) };
+            let oldest = ctx.now().minus(Limits::days(ctx.limits().journal_days));
+            if stored.at <= oldest && w.turn_get(turn_id)?.is_none() {
+                return Ok(TakeOver::Lost);
+            }
+            w.request_put(&StoredAnswer { answer: ours, ..stored })?;
+            Ok(TakeOver::Ours)
         })
         .await
         .map_err(refused)

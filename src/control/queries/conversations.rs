@@ -22,9 +22,7 @@ pub async fn conversations(
     limit: usize,
 ) -> Result<Page<Conversation>> {
     let after = after.map(|position| (position.at, ConversationId(position.id)));
-    let read = world
-        .store()
-        .read(move |r| Box::pin(async move { r.conversation_list(owner.as_ref(), after, one_more(limit)).await }));
+    let read = world.store().read(move |r| r.conversation_list(owner.as_ref(), after, one_more(limit)));
     let rows: Vec<Conversation> = read.await.map_err(refused)?;
     Ok(Page::cut(rows, limit, |row| Position { at: row.updated_at, id: row.conversation_id.0 }.cursor()))
 }
@@ -39,21 +37,18 @@ pub async fn conversation(
     world
         .store()
         .read(move |r| {
-            Box::pin(async move {
-                let conversation = conversations::get(r, id).await?;
-                let entries = match after < conversation.last_seq {
-                    true => r.conversation_entries(id, after, limit).await?,
-                    false => Vec::new(),
-                };
-                // A client that starts at 0 gets the entries that are still stored. A client that
-                // resumes after an entry must not miss one.
-                if let Some(first) =
-                    entries.first().map(|entry| entry.seq).filter(|first| after > 0 && *first > after + 1)
-                {
-                    return Err(no_longer_kept(id, after, first));
-                }
-                Ok::<_, Refusal>((conversation, entries))
-            })
+            let conversation = conversations::get(r, id)?;
+            let entries = match after < conversation.last_seq {
+                true => r.conversation_entries(id, after, limit)?,
+                false => Vec::new(),
+            };
+            // A client that starts at 0 gets the entries that are still stored. A client that
+            // resumes after an entry must not miss one.
+            if let Some(first) = entries.first().map(|entry| entry.seq).filter(|first| after > 0 && *first > after + 1)
+            {
+                return Err(no_longer_kept(id, after, first));
+            }
+            Ok::<_, Refusal>((conversation, entries))
         })
         .await
 }
@@ -92,24 +87,21 @@ pub async fn answering(world: &World, id: ConversationId) -> Result<(i64, Option
     world
         .store()
         .read(move |r| {
-            Box::pin(async move {
-                let conversation = conversations::get(r, id).await?;
-                let entries =
-                    r.conversation_entries(id, conversation.last_seq.saturating_sub(LOOK_BACK), u32::MAX).await?;
-                let Some(last) = entries.into_iter().rev().find(|entry| entry.direction == Direction::In) else {
-                    return Ok((0, None));
-                };
-                let taken = r.message_get(last.message_id).await?.filter(|mail| mail.state != MailState::Pending);
-                let turn = match taken.and_then(|mail| mail.turn_id) {
-                    Some(turn_id) => r.turn_get(turn_id).await?,
-                    None => None,
-                };
-                let state = turn.map(|turn| match turn.status {
-                    TurnStatus::Open => Answering::UnderWay(turn.turn_id),
-                    _ => Answering::Over(Box::new(turn)),
-                });
-                Ok::<_, Refusal>((last.seq, state))
-            })
+            let conversation = conversations::get(r, id)?;
+            let entries = r.conversation_entries(id, conversation.last_seq.saturating_sub(LOOK_BACK), u32::MAX)?;
+            let Some(last) = entries.into_iter().rev().find(|entry| entry.direction == Direction::In) else {
+                return Ok((0, None));
+            };
+            let taken = r.message_get(last.message_id)?.filter(|mail| mail.state != MailState::Pending);
+            let turn = match taken.and_then(|mail| mail.turn_id) {
+                Some(turn_id) => r.turn_get(turn_id)?,
+                None => None,
+            };
+            let state = turn.map(|turn| match turn.status {
+                TurnStatus::Open => Answering::UnderWay(turn.turn_id),
+                _ => Answering::Over(Box::new(turn)),
+            });
+            Ok::<_, Refusal>((last.seq, state))
         })
         .await
 }
@@ -120,15 +112,13 @@ pub async fn unanswerable(world: &World, agent_id: &AgentId) -> Result<Option<Re
     world
         .store()
         .read(move |r| {
-            Box::pin(async move {
-                Ok::<_, Refusal>(match r.agent_get(&agent_id).await?.filter(|agent| !agent.is_deleted()) {
-                    Some(agent) => ghost_operations::asks::unanswerable(&ctx, &agent),
-                    None => Some(
-                        Refusal::new(Code::Conflict, format!("{agent_id} was deleted and no longer answers")).hint(
-                            "an operator can give the conversation to another agent: `ghostctl conversation handoff`",
-                        ),
-                    ),
-                })
+            Ok::<_, Refusal>(match r.agent_get(&agent_id)?.filter(|agent| !agent.is_deleted()) {
+                Some(agent) => ghost_operations::asks::unanswerable(&ctx, &agent),
+                None => {
+                    Some(Refusal::new(Code::Conflict, format!("{agent_id} was deleted and no longer answers")).hint(
+                        "an operator can give the conversation to another agent: `ghostctl conversation handoff`",
+                    ))
+                }
             })
         })
         .await
@@ -136,6 +126,6 @@ pub async fn unanswerable(world: &World, agent_id: &AgentId) -> Result<Option<Re
 
 /// The turn, if it has ended.
 pub async fn ended_turn(world: &World, turn_id: TurnId) -> Result<Option<Turn>> {
-    let turn = world.store().read(move |r| Box::pin(async move { r.turn_get(turn_id).await })).await;
+    let turn = world.store().read(move |r| r.turn_get(turn_id)).await;
     Ok(turn.map_err(Refusal::from)?.filter(|turn| turn.status != TurnStatus::Open))
 }

@@ -28,12 +28,10 @@ pub async fn agent_in_filter(world: &World, field: &str, text: Option<&str>) -> 
     let found: Result<()> = world
         .store()
         .read(move |r| {
-            Box::pin(async move {
-                if r.agent_get(&id).await?.is_none() {
-                    mail::agent_named(r, &id).await?;
-                }
-                Ok::<_, Refusal>(())
-            })
+            if r.agent_get(&id)?.is_none() {
+                mail::agent_named(r, &id)?;
+            }
+            Ok::<_, Refusal>(())
         })
         .await;
     found.map_err(|refusal| match refusal.code {
@@ -75,7 +73,7 @@ pub async fn tool_in_filter(world: &World, text: &str) -> Result<String> {
         return Ok(text.to_owned());
     }
     let filter = LedgerFilter { tool: Some(text.to_owned()), limit: 1, ..LedgerFilter::default() };
-    let read = world.store().read(move |r| Box::pin(async move { r.call_list(&filter).await }));
+    let read = world.store().read(move |r| r.call_list(&filter));
     let rows: Vec<LedgerRow> = read.await.map_err(refused)?;
     if rows.is_empty() {
         let mut known: Vec<&str> = words().collect();
@@ -97,13 +95,9 @@ pub async fn turn_in_filter(world: &World, turn_id: TurnId) -> Result<()> {
     let calls = LedgerFilter { turn_id: Some(turn_id), limit: 1, ..LedgerFilter::default() };
     world
         .store()
-        .read(move |r| {
-            Box::pin(async move {
-                match r.call_list(&calls).await?.is_empty() && r.turn_get(turn_id).await?.is_none() {
-                    true => Err(no_turn(turn_id)),
-                    false => Ok(()),
-                }
-            })
+        .read(move |r| match r.call_list(&calls)?.is_empty() && r.turn_get(turn_id)?.is_none() {
+            true => Err(no_turn(turn_id)),
+            false => Ok(()),
         })
         .await
 }
@@ -140,7 +134,7 @@ mod tests {
             cost: None,
             truncated: false,
         };
-        let write = test.world.store().write(move |w| Box::pin(async move { w.call_put(&call).await }));
+        let write = test.world.store().write(move |w| w.call_put(&call));
         write.await.map_err(refused).unwrap();
         let list = async |turn_id: TurnId, status: Option<&str>| {
             let request = ListLedgerRequest {

@@ -17,24 +17,24 @@ pub async fn root_named(world: &World, root_id: RootId) -> Result<()> {
         return Ok(());
     }
     let inbox_max = world.ctx().limits().inbox_max;
-    world.store().read(move |r| Box::pin(async move { check(r, root_id, inbox_max).await })).await
+    world.store().read(move |r| check(r, root_id, inbox_max)).await
 }
 
-async fn check(r: &mut dyn Reads, root_id: RootId, inbox_max: u32) -> Result<()> {
+fn check(r: &mut dyn Reads, root_id: RootId, inbox_max: u32) -> Result<()> {
     let usage = UsageFilter { root_id: Some(root_id), ..UsageFilter::default() };
     let turns = TurnFilter { root_id: Some(root_id), limit: 1, ..TurnFilter::default() };
     let tasks = TaskFilter { root_id: Some(root_id), limit: 1, ..TaskFilter::default() };
-    if r.budget_get(&Scope::Root(root_id)).await?.is_some()
-        || r.root_get(root_id).await?.is_some()
-        || !r.usage_sum(&usage).await?.is_empty()
-        || !r.turn_list(&turns).await?.is_empty()
-        || !r.task_list(&tasks).await?.is_empty()
+    if r.budget_get(&Scope::Root(root_id))?.is_some()
+        || r.root_get(root_id)?.is_some()
+        || !r.usage_sum(&usage)?.is_empty()
+        || !r.turn_list(&turns)?.is_empty()
+        || !r.task_list(&tasks)?.is_empty()
     {
         return Ok(());
     }
-    for agent in r.agent_list(false).await? {
-        if r.inbox_depth(&agent.agent_id).await? > 0
-            && r.inbox_pending(&agent.agent_id, inbox_max).await?.iter().any(|mail| mail.root_id == root_id)
+    for agent in r.agent_list(false)? {
+        if r.inbox_depth(&agent.agent_id)? > 0
+            && r.inbox_pending(&agent.agent_id, inbox_max)?.iter().any(|mail| mail.root_id == root_id)
         {
             return Ok(());
         }

@@ -17,8 +17,7 @@ pub async fn turns(world: &World, filter: TurnFilter, after: Option<Position>, l
     let (root_id, first) = (filter.root_id, after.is_none());
     let after = after.map(|position| (position.at, TurnId(position.id)));
     let filter = TurnFilter { after, limit: one_more(limit), ..filter };
-    let rows: Vec<Turn> =
-        world.store().read(move |r| Box::pin(async move { r.turn_list(&filter).await })).await.map_err(refused)?;
+    let rows: Vec<Turn> = world.store().read(move |r| r.turn_list(&filter)).await.map_err(refused)?;
     // Checked last, because a turn may be the only record of its root.
     if let Some(root_id) = root_id.filter(|_| first && rows.is_empty()) {
         root_named(world, root_id).await?;
@@ -30,13 +29,9 @@ pub async fn turns(world: &World, filter: TurnFilter, after: Option<Position>, l
 pub async fn turn(world: &World, turn_id: TurnId) -> Result<(Turn, Vec<JournalRow>)> {
     world
         .store()
-        .read(move |r| {
-            Box::pin(async move {
-                match r.turn_get(turn_id).await? {
-                    Some(turn) => Ok((turn, r.journal_of(turn_id).await?)),
-                    None => Err(no_turn(turn_id)),
-                }
-            })
+        .read(move |r| match r.turn_get(turn_id)? {
+            Some(turn) => Ok((turn, r.journal_of(turn_id)?)),
+            None => Err(no_turn(turn_id)),
         })
         .await
 }
@@ -113,13 +108,11 @@ mod tests {
     /// Stores ended turns. Turn `n` started at millisecond `n`, with the root `root_of(n)`.
     async fn put(test: &TestControl, count: u128, root_of: impl Fn(u128) -> RootId + Send + 'static) {
         let write = test.world.store().write(move |w| {
-            Box::pin(async move {
-                for n in 1..=count {
-                    let turn = turn_row(n, root_of(n))?;
-                    w.turn_put(&turn).await?;
-                }
-                Ok::<_, Refusal>(())
-            })
+            for n in 1..=count {
+                let turn = turn_row(n, root_of(n))?;
+                w.turn_put(&turn)?;
+            }
+            Ok::<_, Refusal>(())
         });
         write.await.unwrap();
     }
@@ -142,7 +135,7 @@ mod tests {
         assert_eq!((numbers(&second), second.next.as_str()), (vec![1], ""));
         // A root whose turns were pruned, but whose tally remains.
         let tally = RootTally::new(root(7), Timestamp(1));
-        let write = test.world.store().write(move |w| Box::pin(async move { w.root_put(&tally).await }));
+        let write = test.world.store().write(move |w| w.root_put(&tally));
         write.await.map_err(refused).unwrap();
         assert_eq!(list(&test, root(7), "").await.unwrap().rows.len(), 0);
     }
@@ -151,12 +144,10 @@ mod tests {
     async fn paging_skips_no_turn_of_the_same_millisecond() {
         let test = TestControl::new().await;
         let write = test.world.store().write(|w| {
-            Box::pin(async move {
-                for n in 1..=1_700 {
-                    w.turn_put(&Turn { started_at: Timestamp(5), ..turn_row(n, root(1))? }).await?;
-                }
-                Ok::<_, Refusal>(())
-            })
+            for n in 1..=1_700 {
+                w.turn_put(&Turn { started_at: Timestamp(5), ..turn_row(n, root(1))? })?;
+            }
+            Ok::<_, Refusal>(())
         });
         write.await.unwrap();
         let (mut seen, mut cursor) = (Vec::new(), None);

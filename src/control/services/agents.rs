@@ -90,20 +90,14 @@ impl CreateInput {
         })
     }
 
-    async fn create(
-        self,
-        w: &mut dyn Writes,
-        ctx: &OperationContext,
-        by: &Party,
-        plan: &Plan,
-    ) -> Result<Created, Refusal> {
+    fn create(self, w: &mut dyn Writes, ctx: &OperationContext, by: &Party, plan: &Plan) -> Result<Created, Refusal> {
         plan.check_overrides_of(&self.archetype, &self.overrides)?;
         let agent_id = match self.agent_id {
             Some(agent_id) => agent_id,
-            None => rules::free_id(w, &self.archetype).await?,
+            None => rules::free_id(w, &self.archetype)?,
         };
         if plan.agent(&agent_id).is_some() {
-            let existing = w.agent_get(&agent_id).await?;
+            let existing = w.agent_get(&agent_id)?;
             return Err(rules::reserved(ctx, by, &agent_id, existing.as_ref()));
         }
         let daily_money = plan.archetypes.get(&self.archetype).and_then(|archetype| archetype.config.daily_money);
@@ -122,7 +116,7 @@ impl CreateInput {
             goal: self.goal,
             chain: Chain::root(ctx),
         };
-        let (agent, changed) = rules::create_once(w, ctx, by, new).await?;
+        let (agent, changed) = rules::create_once(w, ctx, by, new)?;
         Ok(Created { agent, changed })
     }
 }
@@ -302,11 +296,10 @@ impl Agents for AgentsService {
         let ctx = world.ctx().clone();
         let create_input = CreateInput::of(request.get_ref(), &ctx.limits()).map_err(to_status)?;
         let plan = world.plan();
-        let Created { agent, changed } = requests::once(world.store(), world.ctx(), key, move |w| {
-            Box::pin(async move { create_input.create(w, &ctx, &by, &plan).await })
-        })
-        .await
-        .map_err(to_status)?;
+        let Created { agent, changed } =
+            requests::once(world.store(), world.ctx(), key, move |w| create_input.create(w, &ctx, &by, &plan))
+                .await
+                .map_err(to_status)?;
         self.settle(&agent.agent_id, |card| card.is_some_and(|card| card.incarnation >= agent.incarnation)).await;
         Ok(self.change(&agent, changed))
     }
@@ -317,11 +310,10 @@ impl Agents for AgentsService {
         let agent_id: AgentId = input::parsed("agent_id", &request.get_ref().agent_id).map_err(to_status)?;
         let world = &self.control.world;
         let (ctx, id) = (world.ctx().clone(), agent_id.clone());
-        let (agent, changed) = requests::once(world.store(), world.ctx(), key, move |w| {
-            Box::pin(async move { rules::start(w, &ctx, &by, &id).await })
-        })
-        .await
-        .map_err(to_status)?;
+        let (agent, changed) =
+            requests::once(world.store(), world.ctx(), key, move |w| rules::start(w, &ctx, &by, &id))
+                .await
+                .map_err(to_status)?;
         let runs = |card: Option<AgentCard>| {
             card.is_none_or(|card| !matches!(card.status, AgentStatus::Stopped | AgentStatus::Stopping))
         };
@@ -342,11 +334,10 @@ impl Agents for AgentsService {
         };
         let world = &self.control.world;
         let (ctx, id) = (world.ctx().clone(), agent_id.clone());
-        let (_, changed) = requests::once(world.store(), world.ctx(), key, move |w| {
-            Box::pin(async move { rules::stop(w, &ctx, &by, &id, reason.as_deref()).await })
-        })
-        .await
-        .map_err(to_status)?;
+        let (_, changed) =
+            requests::once(world.store(), world.ctx(), key, move |w| rules::stop(w, &ctx, &by, &id, reason.as_deref()))
+                .await
+                .map_err(to_status)?;
         let agent = self.stopped(&agent_id, grace).await.map_err(to_status)?;
         self.settle(&agent_id, |card| card.is_none_or(|card| card.status == agent.status)).await;
         Ok(self.change(&agent, changed))
@@ -361,10 +352,8 @@ impl Agents for AgentsService {
         let world = &self.control.world;
         let (ctx, id) = (world.ctx().clone(), agent_id.clone());
         let Deleted { agent, left } = requests::once(world.store(), world.ctx(), key, move |w| {
-            Box::pin(async move {
-                let done = rules::delete_because(w, &ctx, &by, &id, reason.as_deref()).await?;
-                Ok(Deleted { agent: done.agent, left: Some(done.left) })
-            })
+            let done = rules::delete_because(w, &ctx, &by, &id, reason.as_deref())?;
+            Ok(Deleted { agent: done.agent, left: Some(done.left) })
         })
         .await
         .map_err(to_status)?;

@@ -40,8 +40,7 @@ impl ApprovalsService {
     }
 
     async fn read(&self, approval_id: ApprovalId) -> Result<Approval, Refusal> {
-        let found =
-            self.0.world.store().read(move |r| Box::pin(async move { r.approval_get(approval_id).await })).await;
+        let found = self.0.world.store().read(move |r| r.approval_get(approval_id)).await;
         found.map_err(Refusal::from)?.ok_or_else(|| {
             Refusal::not_found("approval", &approval_id.to_string(), None).hint("see `ghostctl approval list`")
         })
@@ -60,15 +59,13 @@ impl ApprovalsService {
         let world = &self.0.world;
         let (ctx, approvers) = (world.ctx().clone(), world.plan().approvals.approvers.clone());
         let decided = requests::once(world.store(), world.ctx(), key, move |w| {
-            Box::pin(async move {
-                if let (Some(seen), Some(approval)) = (&request.digest, w.approval_get(approval_id).await?)
-                    && *seen != approval.digest
-                {
-                    return Err(Refusal::new(Code::Conflict, "this is not the plan that you have seen")
-                        .hint("read the approval again"));
-                }
-                rules::decide(w, &ctx, &by, &approvers, approval_id, decision, request.note).await
-            })
+            if let (Some(seen), Some(approval)) = (&request.digest, w.approval_get(approval_id)?)
+                && *seen != approval.digest
+            {
+                return Err(Refusal::new(Code::Conflict, "this is not the plan that you have seen")
+                    .hint("read the approval again"));
+            }
+            rules::decide(w, &ctx, &by, &approvers, approval_id, decision, request.note)
         });
         decided.await.map(|approval| self.whole(&approval)).map_err(to_status)
     }
@@ -80,7 +77,7 @@ impl ApprovalsService {
         let world = &self.0.world;
         let (ctx, approvers) = (world.ctx().clone(), world.plan().approvals.approvers.clone());
         let revoked = requests::once(world.store(), world.ctx(), key, move |w| {
-            Box::pin(async move { rules::revoke(w, &ctx, &by, &approvers, approval_id).await })
+            rules::revoke(w, &ctx, &by, &approvers, approval_id)
         });
         revoked.await.map(|approval| self.whole(&approval)).map_err(to_status)
     }

@@ -31,11 +31,8 @@ impl ArtifactsService {
             after: input::unseal(LIST, &request.cursor)?.to_owned(),
             limit: u32::try_from(limit).unwrap_or(u32::MAX).saturating_add(1),
         };
-        let found: Vec<Artifact> = world
-            .store()
-            .read(move |r| Box::pin(async move { r.artifact_list(&filter).await }))
-            .await
-            .map_err(Refusal::from)?;
+        let found: Vec<Artifact> =
+            world.store().read(move |r| r.artifact_list(&filter)).await.map_err(Refusal::from)?;
         let (artifacts, _) = queries::within_bytes(found.iter().take(limit).map(convert::artifact), false);
         let last = artifacts.last().filter(|_| artifacts.len() < found.len());
         let next_cursor = last.map(|last: &v1::Artifact| input::seal(LIST, &last.path)).unwrap_or_default();
@@ -63,13 +60,11 @@ impl Artifacts for ArtifactsService {
         let found = manifest::differences(services).await.map_err(to_status)?;
         let ctx = self.0.world.ctx().clone();
         let corrected: u64 = requests::once(self.0.world.store(), self.0.world.ctx(), key, move |w| {
-            Box::pin(async move {
-                let corrected = u64::try_from(found.len()).unwrap_or(u64::MAX);
-                for found in found {
-                    rules::index(w, &ctx, None, found, false).await?;
-                }
-                Ok(corrected)
-            })
+            let corrected = u64::try_from(found.len()).unwrap_or(u64::MAX);
+            for found in found {
+                rules::index(w, &ctx, None, found, false)?;
+            }
+            Ok(corrected)
         })
         .await
         .map_err(to_status)?;
@@ -88,9 +83,7 @@ impl Artifacts for ArtifactsService {
             .map_err(|refusal| to_status(refusal.details(json!({ "field": "path" }))))?;
         let removed = self.0.world.engine().services.workspace.remove_tree(&path).await.map_err(to_status)?;
         // Asked again, it answers what it did, though nothing is there any more.
-        let removed = requests::once(self.0.world.store(), self.0.world.ctx(), key, move |_| {
-            Box::pin(async move { Ok(removed) })
-        });
+        let removed = requests::once(self.0.world.store(), self.0.world.ctx(), key, move |_| Ok(removed));
         Ok(Response::new(v1::RemoveArtifactResponse { removed: removed.await.map_err(to_status)? }))
     }
 }

@@ -112,7 +112,7 @@ impl Budgets for BudgetsService {
         self.check_root(&key, &scope).await.map_err(to_status)?;
         let ctx = self.0.world.ctx().clone();
         let budget = requests::once(self.0.world.store(), self.0.world.ctx(), key, move |w| {
-            Box::pin(async move { rules::set(w, &ctx, &by, &scope, limits).await })
+            rules::set(w, &ctx, &by, &scope, limits)
         })
         .await
         .map_err(to_status)?;

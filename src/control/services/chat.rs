@@ -76,17 +76,15 @@ impl ChatService {
         let MemberChange { to, channel, agent_id, as_agent } = change.map_err(to_status)?;
         let (ctx, plan) = (self.0.world.ctx().clone(), self.0.world.plan());
         let view = requests::once(self.0.world.store(), self.0.world.ctx(), key, move |w| {
-            Box::pin(async move {
-                let tool = match to {
-                    Membership::In => "syscall.chat.invite",
-                    Membership::Out => "syscall.chat.remove",
-                };
-                let by = act_as::speaker(w, &plan, by, as_agent.as_ref(), tool).await?;
-                match to {
-                    Membership::In => rules::invite(w, &ctx, &by, &channel, &agent_id).await,
-                    Membership::Out => rules::remove(w, &ctx, &by, &channel, &agent_id).await,
-                }
-            })
+            let tool = match to {
+                Membership::In => "syscall.chat.invite",
+                Membership::Out => "syscall.chat.remove",
+            };
+            let by = act_as::speaker(w, &plan, by, as_agent.as_ref(), tool)?;
+            match to {
+                Membership::In => rules::invite(w, &ctx, &by, &channel, &agent_id),
+                Membership::Out => rules::remove(w, &ctx, &by, &channel, &agent_id),
+            }
         })
         .await
         .map_err(to_status)?;
@@ -98,9 +96,7 @@ impl ChatService {
         let store = self.0.world.store();
         let after = input::unseal("channels", &request.cursor)?.to_owned();
         let limit = input::page(request.limit);
-        let (views, more) = store
-            .read(move |r| Box::pin(async move { rules::list_after(r, member.as_ref(), &after, limit).await }))
-            .await?;
+        let (views, more) = store.read(move |r| rules::list_after(r, member.as_ref(), &after, limit)).await?;
         let redactor = &self.0.world.ctx().redactor;
         let (channels, more) = queries::within_bytes(views.iter().map(|view| convert::channel(view, redactor)), more);
         let next_cursor = channels.last().filter(|_| more).map(|channel| input::seal("channels", &channel.channel));
@@ -119,11 +115,9 @@ impl ChatService {
         let (store, plan) = (self.0.world.store(), self.0.world.plan());
         let mut posts = store
             .read(move |r| {
-                Box::pin(async move {
-                    let tool = "syscall.chat.history";
-                    let reader = act_as::speaker(r, &plan, by, as_agent.as_ref(), tool).await?;
-                    rules::history(r, &reader.party, &query).await
-                })
+                let tool = "syscall.chat.history";
+                let reader = act_as::speaker(r, &plan, by, as_agent.as_ref(), tool)?;
+                rules::history(r, &reader.party, &query)
             })
             .await?;
         // Chat messages that do not fit are omitted at the end of the reading direction.
@@ -160,10 +154,8 @@ impl Chat for ChatService {
         let new = self.new_channel(request.get_ref()).map_err(to_status)?;
         let (ctx, plan) = (self.0.world.ctx().clone(), self.0.world.plan());
         let created = requests::once(self.0.world.store(), self.0.world.ctx(), key, move |w| {
-            Box::pin(async move {
-                let by = act_as::speaker(w, &plan, by, as_agent.as_ref(), "syscall.chat.create").await?;
-                rules::create(w, &ctx, &by, new).await
-            })
+            let by = act_as::speaker(w, &plan, by, as_agent.as_ref(), "syscall.chat.create")?;
+            rules::create(w, &ctx, &by, new)
         })
         .await
         .map_err(to_status)?;
@@ -177,10 +169,8 @@ impl Chat for ChatService {
         let new = self.new_post(request.into_inner()).map_err(to_status)?;
         let (ctx, plan) = (self.0.world.ctx().clone(), self.0.world.plan());
         let posted = requests::once(self.0.world.store(), self.0.world.ctx(), key, move |w| {
-            Box::pin(async move {
-                let by = act_as::speaker(w, &plan, by, as_agent.as_ref(), "syscall.chat.send").await?;
-                rules::post(w, &ctx, &by, plan.chat_wake, new).await
-            })
+            let by = act_as::speaker(w, &plan, by, as_agent.as_ref(), "syscall.chat.send")?;
+            rules::post(w, &ctx, &by, plan.chat_wake, new)
         })
         .await
         .map_err(to_status)?;

@@ -75,19 +75,17 @@ impl ConversationsService {
         }
         let ctx = world.ctx().clone();
         requests::once(world.store(), world.ctx(), key, move |w| {
-            Box::pin(async move {
-                match (conversation_id, agent_id) {
-                    (Some(id), _) => rules::say(w, &ctx, id, message).await,
-                    (None, Some(owner)) => {
-                        let start = Start { adapter: CONTROL.to_owned(), thread: None, owner, party: by };
-                        rules::arrive(w, &ctx, start, message).await
-                    }
-                    // Refused above.
-                    (None, None) => {
-                        Err(Refusal::new(Code::InvalidArguments, "neither an agent nor a conversation is named"))
-                    }
+            match (conversation_id, agent_id) {
+                (Some(id), _) => rules::say(w, &ctx, id, message),
+                (None, Some(owner)) => {
+                    let start = Start { adapter: CONTROL.to_owned(), thread: None, owner, party: by };
+                    rules::arrive(w, &ctx, start, message)
                 }
-            })
+                // Refused above.
+                (None, None) => {
+                    Err(Refusal::new(Code::InvalidArguments, "neither an agent nor a conversation is named"))
+                }
+            }
         })
         .await
         .map_err(to_status)
@@ -110,9 +108,7 @@ impl ConversationsService {
         let answer = (input::parsed("content", &whole)?, command.decision, command.note);
         let (ctx, approvers) = (world.ctx().clone(), world.plan().approvals.approvers.clone());
         requests::once(world.store(), world.ctx(), key, move |w| {
-            Box::pin(async move {
-                approvals::decide_in_conversation(w, &ctx, &by, &approvers, conversation_id, answer).await
-            })
+            approvals::decide_in_conversation(w, &ctx, &by, &approvers, conversation_id, answer)
         })
         .await
     }
@@ -214,7 +210,7 @@ impl Conversations for ConversationsService {
         let request = request.get_ref();
         let (id, handover) = handover(request, Chain::root(&ctx)).map_err(to_status)?;
         let result = requests::once(self.0.world.store(), self.0.world.ctx(), key, move |w| {
-            Box::pin(async move { rules::handoff(w, &ctx, &by, id, handover).await })
+            rules::handoff(w, &ctx, &by, id, handover)
         })
         .await;
         let conversation = result.map_err(to_status)?;
@@ -229,7 +225,7 @@ impl Conversations for ConversationsService {
         let id = input::parsed("conversation_id", &request.conversation_id).map_err(to_status)?;
         let reason = input::line_if("reason", request.reason.as_deref(), REASON_MAX).map_err(to_status)?;
         let result = requests::once(self.0.world.store(), self.0.world.ctx(), key, move |w| {
-            Box::pin(async move { rules::end(w, &ctx, &by, id, reason.as_deref()).await })
+            rules::end(w, &ctx, &by, id, reason.as_deref())
         })
         .await;
         Ok(Response::new(convert::conversation(&result.map_err(to_status)?)))
@@ -245,7 +241,7 @@ impl Conversations for ConversationsService {
         let ctx = self.0.world.ctx().clone();
         let id = input::parsed("conversation_id", typed).map_err(to_status)?;
         let result = requests::once(self.0.world.store(), self.0.world.ctx(), key, move |w| {
-            Box::pin(async move { rules::redeliver(w, &ctx, &by, id, seq).await })
+            rules::redeliver(w, &ctx, &by, id, seq)
         })
         .await;
         let entry = result.map_err(to_status)?;

@@ -33,15 +33,13 @@ impl DroidsService {
         let most = u32::try_from(limit).unwrap_or(u32::MAX).saturating_add(1);
         let live = request.live;
         let read = world.store().read(move |r| {
-            Box::pin(async move {
-                if !live {
-                    return r.droid_list(parent.as_ref(), after.as_ref(), most).await;
-                }
-                let mut found = r.droids_live().await?;
-                found.retain(|droid| parent.as_ref().is_none_or(|parent| droid.parent_id == *parent));
-                found.retain(|droid| after.as_ref().is_none_or(|after| droid.droid_id > *after));
-                Ok(found)
-            })
+            if !live {
+                return r.droid_list(parent.as_ref(), after.as_ref(), most);
+            }
+            let mut found = r.droids_live()?;
+            found.retain(|droid| parent.as_ref().is_none_or(|parent| droid.parent_id == *parent));
+            found.retain(|droid| after.as_ref().is_none_or(|after| droid.droid_id > *after));
+            Ok(found)
         });
         let found: Vec<Droid> = read.await.map_err(Refusal::from)?;
         let redactor = &world.ctx().redactor;
@@ -68,7 +66,7 @@ impl Droids for DroidsService {
     async fn get(&self, request: Request<v1::GetDroidRequest>) -> Result<Response<v1::Droid>, Status> {
         caller::party(&request)?;
         let droid_id = input::line("droid_id", &request.get_ref().droid_id, ID_MAX).map_err(to_status)?;
-        let read = self.0.world.store().read(move |r| Box::pin(async move { rules::named(r, &droid_id).await }));
+        let read = self.0.world.store().read(move |r| rules::named(r, &droid_id));
         self.response(&read.await.map_err(to_status)?)
     }
 
@@ -79,7 +77,7 @@ impl Droids for DroidsService {
         let droid_id = input::line("droid_id", &request.get_ref().droid_id, ID_MAX).map_err(to_status)?;
         let message = request.into_inner().message;
         let steered = requests::once(self.0.world.store(), self.0.world.ctx(), key, move |w| {
-            Box::pin(async move { rules::steer(w, &ctx, &by, &droid_id, &message, None).await })
+            rules::steer(w, &ctx, &by, &droid_id, &message, None)
         });
         self.response(&steered.await.map_err(to_status)?)
     }
@@ -91,7 +89,7 @@ impl Droids for DroidsService {
         let droid_id = input::line("droid_id", &request.get_ref().droid_id, ID_MAX).map_err(to_status)?;
         let reason = input::line_if("reason", request.get_ref().reason.as_deref(), REASON_MAX).map_err(to_status)?;
         let ended = requests::once(self.0.world.store(), self.0.world.ctx(), key, move |w| {
-            Box::pin(async move { rules::kill(w, &ctx, &by, &droid_id, reason.as_deref()).await })
+            rules::kill(w, &ctx, &by, &droid_id, reason.as_deref())
         });
         self.response(&ended.await.map_err(to_status)?)
     }

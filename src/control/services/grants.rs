@@ -41,21 +41,19 @@ impl GrantsService {
             if after.is_empty() { None } else { Some(after.parse().map_err(|_| input::bad_cursor(&request.cursor))?) };
         let (now, limit) = (world.ctx().now(), input::page(request.limit));
         let read = world.store().read(move |r| {
-            Box::pin(async move {
-                if let Some(agent_id) = agent_id {
-                    return r.grants_live(&agent_id, now).await;
+            if let Some(agent_id) = agent_id {
+                return r.grants_live(&agent_id, now);
+            }
+            let (mut from, mut live) = (after, Vec::new());
+            loop {
+                let page = r.grant_list(from, PAGE_MAX)?;
+                let Some(last) = page.last() else { return Ok(live) };
+                from = Some(last.grant_id);
+                live.extend(page.into_iter().filter(|grant| grant.is_live(now)));
+                if live.len() > limit {
+                    return Ok(live);
                 }
-                let (mut from, mut live) = (after, Vec::new());
-                loop {
-                    let page = r.grant_list(from, PAGE_MAX).await?;
-                    let Some(last) = page.last() else { return Ok(live) };
-                    from = Some(last.grant_id);
-                    live.extend(page.into_iter().filter(|grant| grant.is_live(now)));
-                    if live.len() > limit {
-                        return Ok(live);
-                    }
-                }
-            })
+            }
         });
         let live: Vec<Grant> = read.await.map_err(Refusal::from)?;
         let rest: Vec<Grant> = live.into_iter().filter(|grant| after.is_none_or(|id| grant.grant_id > id)).collect();
@@ -77,9 +75,8 @@ impl Grants for GrantsService {
         let by = caller::party(&request)?;
         let key = caller::key(&request, "grants.add", &request.get_ref().request_id)?;
         let (ctx, new) = (self.0.world.ctx().clone(), new_grant(request.get_ref()).map_err(to_status)?);
-        let made = requests::once(self.0.world.store(), self.0.world.ctx(), key, move |w| {
-            Box::pin(async move { rules::add(w, &ctx, &by, new).await })
-        });
+        let made =
+            requests::once(self.0.world.store(), self.0.world.ctx(), key, move |w| rules::add(w, &ctx, &by, new));
         Ok(self.response(&made.await.map_err(to_status)?))
     }
 
@@ -94,7 +91,7 @@ impl Grants for GrantsService {
         let ctx = self.0.world.ctx().clone();
         let grant_id = input::parsed("grant_id", &request.get_ref().grant_id).map_err(to_status)?;
         let gone = requests::once(self.0.world.store(), self.0.world.ctx(), key, move |w| {
-            Box::pin(async move { rules::revoke(w, &ctx, &by, grant_id).await })
+            rules::revoke(w, &ctx, &by, grant_id)
         });
         Ok(self.response(&gone.await.map_err(to_status)?))
     }

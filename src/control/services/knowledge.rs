@@ -76,10 +76,8 @@ impl KnowledgeService {
             .world
             .store()
             .read(move |r| {
-                Box::pin(async move {
-                    let author = act_as::author(r, &plan, by, as_agent.as_ref(), "syscall.knowledge.list").await?;
-                    rules::list(r, &author.viewer, &wanted).await
-                })
+                let author = act_as::author(r, &plan, by, as_agent.as_ref(), "syscall.knowledge.list")?;
+                rules::list(r, &author.viewer, &wanted)
             })
             .await?;
         let redactor = &self.0.world.ctx().redactor;
@@ -98,10 +96,8 @@ impl KnowledgeService {
             .world
             .store()
             .read(move |r| {
-                Box::pin(async move {
-                    let author = act_as::author(r, &plan, by, as_agent.as_ref(), "syscall.knowledge.read").await?;
-                    rules::read(r, &author.viewer, &request.entry_id, request.versions).await
-                })
+                let author = act_as::author(r, &plan, by, as_agent.as_ref(), "syscall.knowledge.read")?;
+                rules::read(r, &author.viewer, &request.entry_id, request.versions)
             })
             .await?;
         let redactor = &self.0.world.ctx().redactor;
@@ -141,13 +137,11 @@ impl Knowledge for KnowledgeService {
         let new = writing(&ctx.limits(), request.get_ref()).map_err(to_status)?;
         let as_agent = act_as::acting_agent(request.get_ref().as_agent.as_deref()).map_err(to_status)?;
         let entry = requests::once(self.0.world.store(), self.0.world.ctx(), key, move |w| {
-            Box::pin(async move {
-                for list in [&new.readers, &new.writers] {
-                    plan.check_grantees(list.as_deref().unwrap_or_default())?;
-                }
-                let author = act_as::author(w, &plan, by, as_agent.as_ref(), "syscall.knowledge.write").await?;
-                rules::write(w, &ctx, &author, new).await
-            })
+            for list in [&new.readers, &new.writers] {
+                plan.check_grantees(list.as_deref().unwrap_or_default())?;
+            }
+            let author = act_as::author(w, &plan, by, as_agent.as_ref(), "syscall.knowledge.write")?;
+            rules::write(w, &ctx, &author, new)
         })
         .await
         .map_err(to_status)?;
@@ -164,10 +158,8 @@ impl Knowledge for KnowledgeService {
         let request = request.into_inner();
         let as_agent = act_as::acting_agent(request.as_agent.as_deref()).map_err(to_status)?;
         let entry = requests::once(self.0.world.store(), self.0.world.ctx(), key, move |w| {
-            Box::pin(async move {
-                let author = act_as::author(w, &plan, by, as_agent.as_ref(), "syscall.knowledge.delete").await?;
-                rules::delete(w, &ctx, &author, &request.entry_id, request.expected_version).await
-            })
+            let author = act_as::author(w, &plan, by, as_agent.as_ref(), "syscall.knowledge.delete")?;
+            rules::delete(w, &ctx, &author, &request.entry_id, request.expected_version)
         })
         .await
         .map_err(to_status)?;

@@ -35,7 +35,7 @@ impl LedgerService {
 
     pub(crate) async fn sums(&self, request: v1::LedgerTotalsRequest) -> Result<v1::LedgerTotalsResponse, Refusal> {
         let filter = self.filter(&request).await?;
-        let read = self.0.world.store().read(move |r| Box::pin(async move { r.call_totals(&filter).await }));
+        let read = self.0.world.store().read(move |r| r.call_totals(&filter));
         let totals: Vec<CallTotals> = read.await.map_err(Refusal::from)?;
         Ok(v1::LedgerTotalsResponse { totals: totals.iter().map(convert::call_totals).collect() })
     }

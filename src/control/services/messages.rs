@@ -33,18 +33,16 @@ impl MessagesService {
             })
         };
         let new_message = new_message(request.get_ref()).map_err(to_status)?;
-        requests::once(self.0.world.store(), self.0.world.ctx(), key, move |w| {
-            Box::pin(async move { queries::deliver(w, &ctx, new_message).await })
-        })
-        .await
-        .map_err(to_status)
+        requests::once(self.0.world.store(), self.0.world.ctx(), key, move |w| queries::deliver(w, &ctx, new_message))
+            .await
+            .map_err(to_status)
     }
 
     /// Why the receiver of a message does not take it now. The stored answer of a request has the message only, so a
     /// repeated request gets the state of the receiver at its own time.
     async fn why_it_waits(&self, sent: &Envelope) -> Result<Option<String>, Refusal> {
         let to = sent.to.clone();
-        let receiver = self.0.world.store().read(move |r| Box::pin(async move { r.agent_get(&to).await })).await?;
+        let receiver = self.0.world.store().read(move |r| r.agent_get(&to)).await?;
         let waits = receiver.and_then(|receiver| why_mail_waits(self.0.world.ctx(), &receiver));
         Ok(waits.map(|why| self.0.world.ctx().redactor.redact(&why)))
     }
@@ -62,7 +60,7 @@ impl MessagesService {
         let timeout = timeout.unwrap_or_else(|| Limits::seconds(limits.ask_seconds));
         let chain = Chain::root(&ctx);
         requests::once(self.0.world.store(), self.0.world.ctx(), key, move |w| {
-            Box::pin(async move { asks::open(w, &ctx, by, None, &target, body, timeout, chain).await })
+            asks::open(w, &ctx, by, None, &target, body, timeout, chain)
         })
         .await
         .map_err(to_status)
@@ -154,7 +152,7 @@ impl Messages for MessagesService {
         let ctx = self.0.world.ctx().clone();
         let (id, fresh) = (input::parsed("dead_letter_id", &request.dead_letter_id).map_err(to_status)?, request.fresh);
         let result = requests::once(self.0.world.store(), self.0.world.ctx(), key, move |w| {
-            Box::pin(async move { dead_letters::retry(w, &ctx, &by, id, fresh).await })
+            dead_letters::retry(w, &ctx, &by, id, fresh)
         })
         .await;
         let letter = result.map_err(to_status)?;
@@ -168,7 +166,7 @@ impl Messages for MessagesService {
         let ctx = self.0.world.ctx().clone();
         let id = input::parsed("dead_letter_id", typed).map_err(to_status)?;
         let result = requests::once(self.0.world.store(), self.0.world.ctx(), key, move |w| {
-            Box::pin(async move { dead_letters::discard(w, &ctx, &by, id).await })
+            dead_letters::discard(w, &ctx, &by, id)
         })
         .await;
         let letter = result.map_err(to_status)?;

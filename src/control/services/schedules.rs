@@ -152,10 +152,7 @@ impl SchedulesService {
     async fn is_done(&self, key: &RequestKey) -> Result<bool, Refusal> {
         let key = key.clone();
         let store = self.0.world.store();
-        let found = store
-            .read(move |r| Box::pin(async move { r.request_get(&key.principal, &key.request_id).await }))
-            .await
-            .map_err(Refusal::from)?;
+        let found = store.read(move |r| r.request_get(&key.principal, &key.request_id)).await.map_err(Refusal::from)?;
         Ok(found.is_some())
     }
 
@@ -173,7 +170,7 @@ impl SchedulesService {
         let limit = if request.limit == 0 { RUNS_DEFAULT } else { request.limit.min(rules::RUNS_MAX) };
         let schedule_id = input::parsed("schedule_id", &request.schedule_id)?;
         let store = self.0.world.store();
-        let found = store.read(move |r| Box::pin(async move { rules::runs(r, schedule_id, limit).await })).await?;
+        let found = store.read(move |r| rules::runs(r, schedule_id, limit)).await?;
         let redactor = &self.0.world.ctx().redactor;
         Ok(v1::ListRunsResponse { runs: found.iter().map(|run| convert::run(run, redactor)).collect() })
     }
@@ -198,7 +195,7 @@ impl Schedules for SchedulesService {
         let typed = &request.get_ref().schedule_id;
         let schedule_id = input::parsed("schedule_id", typed).map_err(to_status)?;
         let store = self.0.world.store();
-        let found = store.read(move |r| Box::pin(async move { rules::get(r, schedule_id).await })).await;
+        let found = store.read(move |r| rules::get(r, schedule_id)).await;
         Ok(self.response(&found.map_err(to_status)?))
     }
 
@@ -212,11 +209,10 @@ impl Schedules for SchedulesService {
             self.0.world.plan().check_job(&new.mode).map_err(to_status)?;
             new = self.with_baseline(new).await.map_err(to_status)?;
         }
-        let schedule = requests::once(self.0.world.store(), self.0.world.ctx(), key, move |w| {
-            Box::pin(async move { rules::set(w, &ctx, &by, new).await })
-        })
-        .await
-        .map_err(to_status)?;
+        let schedule =
+            requests::once(self.0.world.store(), self.0.world.ctx(), key, move |w| rules::set(w, &ctx, &by, new))
+                .await
+                .map_err(to_status)?;
         Ok(self.response(&schedule))
     }
 
@@ -227,14 +223,14 @@ impl Schedules for SchedulesService {
         let (typed, enabled) = (&request.get_ref().schedule_id, request.get_ref().enabled);
         let schedule_id = input::parsed("schedule_id", typed).map_err(to_status)?;
         if enabled && !self.is_done(&key).await.map_err(to_status)? {
-            let read = self.0.world.store().read(move |r| Box::pin(async move { rules::get(r, schedule_id).await }));
+            let read = self.0.world.store().read(move |r| rules::get(r, schedule_id));
             let before = read.await.map_err(to_status)?;
             if !before.enabled {
                 self.0.world.plan().check_job(&before.mode).map_err(to_status)?;
             }
         }
         let result = requests::once(self.0.world.store(), self.0.world.ctx(), key, move |w| {
-            Box::pin(async move { rules::enable(w, &ctx, &by, schedule_id, enabled).await })
+            rules::enable(w, &ctx, &by, schedule_id, enabled)
         })
         .await;
         Ok(self.response(&result.map_err(to_status)?))
@@ -247,7 +243,7 @@ impl Schedules for SchedulesService {
         let typed = &request.get_ref().schedule_id;
         let schedule_id = input::parsed("schedule_id", typed).map_err(to_status)?;
         let result = requests::once(self.0.world.store(), self.0.world.ctx(), key, move |w| {
-            Box::pin(async move { rules::cancel(w, &ctx, &by, schedule_id).await })
+            rules::cancel(w, &ctx, &by, schedule_id)
         })
         .await;
         Ok(self.response(&result.map_err(to_status)?))
@@ -260,10 +256,8 @@ impl Schedules for SchedulesService {
         let typed = &request.get_ref().schedule_id;
         let schedule_id = input::parsed("schedule_id", typed).map_err(to_status)?;
         let result = requests::once(self.0.world.store(), self.0.world.ctx(), key, move |w| {
-            Box::pin(async move {
-                let chain = Chain::root(&ctx);
-                rules::run_now(w, &ctx, &by, schedule_id, chain).await
-            })
+            let chain = Chain::root(&ctx);
+            rules::run_now(w, &ctx, &by, schedule_id, chain)
         })
         .await;
         let run = result.map_err(to_status)?;

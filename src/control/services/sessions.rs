@@ -29,10 +29,8 @@ impl SessionsService {
         let agent_id: AgentId = input::parsed("agent_id", &request.agent_id)?;
         let since = input::instant("since_at_ms", request.since_at_ms)?.unwrap_or(Timestamp(i64::MIN));
         let read = self.0.world.store().read(move |r| {
-            Box::pin(async move {
-                mail::agent_named(r, &agent_id).await?;
-                sessions::list(r, &agent_id, since, request.limit).await
-            })
+            mail::agent_named(r, &agent_id)?;
+            sessions::list(r, &agent_id, since, request.limit)
         });
         let sessions = read.await?.into_iter().map(|row| v1::Session {
             session: name_of(row.conversation_id),
@@ -47,10 +45,8 @@ impl SessionsService {
         let before = input::parsed_if("before_turn_id", request.before_turn_id.as_deref())?;
         let turns = if request.limit == 0 { TURNS } else { request.limit.min(HISTORY_MAX) };
         let read = self.0.world.store().read(move |r| {
-            Box::pin(async move {
-                mail::agent_named(r, &agent_id).await?;
-                sessions::history(r, &agent_id, conversation_id, before, turns).await
-            })
+            mail::agent_named(r, &agent_id)?;
+            sessions::history(r, &agent_id, conversation_id, before, turns)
         });
         let history = read.await?;
         let redactor = &self.0.world.ctx().redactor;
@@ -78,10 +74,8 @@ impl SessionsService {
         let world = &self.0.world;
         let ctx = world.ctx().clone();
         let reset = requests::once(world.store(), world.ctx(), key, move |w| {
-            Box::pin(async move {
-                mail::agent_named(w, &agent_id).await?;
-                sessions::reset(w, &ctx, &by, &agent_id, conversation_id).await
-            })
+            mail::agent_named(w, &agent_id)?;
+            sessions::reset(w, &ctx, &by, &agent_id, conversation_id)
         });
         let changed = reset.await.map_err(to_status)?;
         world.engine().forget_logs();

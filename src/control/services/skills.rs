@@ -43,11 +43,9 @@ impl SkillsService {
     async fn of_agent(&self, agent_id: AgentId) -> Result<(Option<BTreeSet<String>>, Vec<HeldSkill>), Refusal> {
         let world = &self.0.world;
         let read = world.store().read(move |r| {
-            Box::pin(async move {
-                let agent = mail::agent_named(r, &agent_id).await?;
-                let held = r.skills_held(&agent.agent_id).await?;
-                Ok::<_, Refusal>((agent, held))
-            })
+            let agent = mail::agent_named(r, &agent_id)?;
+            let held = r.skills_held(&agent.agent_id)?;
+            Ok::<_, Refusal>((agent, held))
         });
         let (agent, held) = read.await?;
         // An agent that cannot run has no skills to choose from.

@@ -17,20 +17,14 @@ pub struct StateService(pub Control);
 
 impl StateService {
     async fn one(&self, key: String) -> Result<v1::StateEntry, Refusal> {
-        let found: StateEntry =
-            self.0.world.store().read(move |r| Box::pin(async move { rules::get(r, &key).await })).await?;
+        let found: StateEntry = self.0.world.store().read(move |r| rules::get(r, &key)).await?;
         Ok(convert::entry(&found, &self.0.world.ctx().redactor))
     }
 
     async fn page(&self, request: v1::ListStateRequest) -> Result<v1::ListStateResponse, Refusal> {
         let after = input::unseal("state", &request.cursor)?.to_owned();
         let limit = u32::try_from(input::page(request.limit)).unwrap_or(u32::MAX);
-        let listed: Listed = self
-            .0
-            .world
-            .store()
-            .read(move |r| Box::pin(async move { rules::list(r, &request.prefix, &after, limit).await }))
-            .await?;
+        let listed: Listed = self.0.world.store().read(move |r| rules::list(r, &request.prefix, &after, limit)).await?;
         let redactor = &self.0.world.ctx().redactor;
         let entries = listed.entries.iter().map(|entry| convert::entry(entry, redactor));
         let (entries, more) = queries::within_bytes(entries, listed.more);
@@ -59,10 +53,8 @@ impl State for StateService {
             expected_version: request.expected_version,
         };
         let entry: StateEntry = requests::once(self.0.world.store(), self.0.world.ctx(), key, move |w| {
-            Box::pin(async move {
-                let author = act_as::author(w, &plan, by, as_agent.as_ref(), "syscall.state.write").await?;
-                rules::set(w, &ctx, &author.by, author.through.as_ref(), new).await
-            })
+            let author = act_as::author(w, &plan, by, as_agent.as_ref(), "syscall.state.write")?;
+            rules::set(w, &ctx, &author.by, author.through.as_ref(), new)
         })
         .await
         .map_err(to_status)?;

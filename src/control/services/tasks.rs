@@ -88,10 +88,9 @@ impl Tasks for TasksService {
         let ctx = self.0.world.ctx().clone();
         let request = request.get_ref();
         let new = new_task(&ctx, request).map_err(to_status)?;
-        let result = requests::once(self.0.world.store(), self.0.world.ctx(), key, move |w| {
-            Box::pin(async move { rules::create(w, &ctx, &by, new).await })
-        })
-        .await;
+        let result =
+            requests::once(self.0.world.store(), self.0.world.ctx(), key, move |w| rules::create(w, &ctx, &by, new))
+                .await;
         let task = result.map_err(to_status)?;
         Ok(Response::new(convert::task(&task, &self.0.world.ctx().redactor)))
     }
@@ -113,7 +112,7 @@ impl Tasks for TasksService {
         let request = request.get_ref();
         let (task_id, text, change) = change(&ctx, request).map_err(to_status)?;
         let result = requests::once(self.0.world.store(), self.0.world.ctx(), key, move |w| {
-            Box::pin(async move { queries::edit_task(w, &ctx, &by, task_id, text, change).await })
+            queries::edit_task(w, &ctx, &by, task_id, text, change)
         })
         .await;
         let task = result.map_err(to_status)?;

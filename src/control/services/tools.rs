@@ -155,8 +155,7 @@ impl ToolsService {
         let (epoch, attempt) = (world.ctx().epoch, world.ctx().id().to_string());
         let turn_id = TurnId(world.ctx().id());
         let mark = StoredCall::Begun { epoch, attempt: attempt.clone(), turn_id: Some(turn_id) };
-        let stored =
-            requests::once(world.store(), world.ctx(), key.clone(), move |_| Box::pin(async move { Ok(mark) })).await?;
+        let stored = requests::once(world.store(), world.ctx(), key.clone(), move |_| Ok(mark)).await?;
         match stored {
             StoredCall::Done(answer) => Ok(answer),
             StoredCall::Refused(refusal) => Err(refusal),

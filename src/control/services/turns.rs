@@ -89,10 +89,8 @@ impl Turns for TurnsService {
         let key = caller::key(&request, "turns.retry", &request.get_ref().request_id)?;
         let request = request.into_inner();
         let turn_id: TurnId = input::parsed("turn_id", &request.turn_id).map_err(to_status)?;
-        let result = requests::once(self.0.world.store(), self.0.world.ctx(), key, move |w| {
-            Box::pin(async move { turns::retry(w, &by, turn_id).await })
-        })
-        .await;
+        let result =
+            requests::once(self.0.world.store(), self.0.world.ctx(), key, move |w| turns::retry(w, &by, turn_id)).await;
         let turn = result.map_err(to_status)?;
         let turn = Some(convert::turn(&turn, &self.0.world.ctx().redactor));
         Ok(Response::new(v1::RetryTurnResponse { turn }))
@@ -118,7 +116,7 @@ impl Turns for TurnsService {
         let note = input::line_if("note", request.note.as_deref(), 300).map_err(to_status)?;
         let ctx = self.0.world.ctx().clone();
         let result = requests::once(self.0.world.store(), self.0.world.ctx(), key, move |w| {
-            Box::pin(async move { turns::settle(w, &ctx, &by, call_id, (settled, note.as_deref())).await })
+            turns::settle(w, &ctx, &by, call_id, (settled, note.as_deref()))
         })
         .await;
         let row = result.map_err(to_status)?;
@@ -136,7 +134,7 @@ impl Turns for TurnsService {
         let ctx = self.0.world.ctx().clone();
         let turn_id: TurnId = input::parsed("turn_id", &request.turn_id).map_err(to_status)?;
         let result = requests::once(self.0.world.store(), self.0.world.ctx(), key, move |w| {
-            Box::pin(async move { queries::cancel_turn(w, &ctx, &by, turn_id, reason.as_deref()).await })
+            queries::cancel_turn(w, &ctx, &by, turn_id, reason.as_deref())
         })
         .await;
         let (turn, changed) = result.map_err(to_status)?;

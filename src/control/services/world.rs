@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use ghost_domain::text::one_line;
 use ghost_domain::transcript::TokenUsage;
 use ghost_domain::usage::Spending;
-use ghost_domain::{Activity, AgentStatus, Code, Job, Limits, Party, Refusal, RequestKey};
+use ghost_domain::{Activity, AgentKind, AgentStatus, Code, Job, Limits, Party, Refusal, RequestKey};
 use ghost_operations::requests::once;
 use ghost_operations::status::{self, Facts};
 use ghost_operations::{clock, root_limits};
@@ -75,8 +75,7 @@ impl world_server::World for WorldService {
         let by = caller::party(&request)?;
         let key = caller::key(&request, "world.confirm_clock", &request.get_ref().request_id)?;
         let (world, ctx) = (&self.0.world, self.0.world.ctx().clone());
-        let confirmed =
-            once(world.store(), world.ctx(), key, move |w| Box::pin(async move { clock::confirm(w, &ctx, &by).await }));
+        let confirmed = once(world.store(), world.ctx(), key, move |w| clock::confirm(w, &ctx, &by));
         let changed = confirmed.await.map_err(to_status)?;
         Ok(Response::new(ConfirmClockResponse { changed }))
     }
@@ -162,14 +161,13 @@ impl WorldService {
     async fn world_status(&self) -> Result<WorldStatus, Refusal> {
         let Control { world, endpoints, .. } = &self.0;
         let ctx = world.ctx().clone();
+        let dynamic_agents = world.directory().len_dynamic();
         let (facts, budgets, bounds, clock) = world
             .store()
             .read(move |r| {
-                Box::pin(async move {
-                    let budgets = status::near(r, ctx.now()).await?;
-                    let clock = clock::state(r).await?;
-                    Ok::<_, Refusal>((Facts::read(r).await?, budgets, root_limits::near(r, &ctx).await?, clock))
-                })
+                let budgets = status::near(r, ctx.now())?;
+                let clock = clock::state(r)?;
+                Ok::<_, Refusal>((Facts::read(r)?, budgets, root_limits::near(r, &ctx, dynamic_agents)?, clock))
             })
             .await?;
         let spent = match &facts.job {
@@ -277,10 +275,8 @@ impl WorldService {
         // Stored before the shutdown starts: a client that repeats its request later must not stop the
         // next daemon.
         let stored = once(world.store(), ctx, key, move |_| {
-            Box::pin(async move {
-                flag.store(true, Ordering::Release);
-                Ok(open_turns)
-            })
+            flag.store(true, Ordering::Release);
+            Ok(open_turns)
         });
         let open_turns = match stored.await {
             // A store that cannot write, for example because the disk is full, must not keep the daemon
@@ -360,7 +356,7 @@ impl WorldService {
     }
 
     async fn open_turns(&self) -> Result<u64, Refusal> {
-        let facts = self.0.world.store().read(|r| Box::pin(async move { Facts::read(r).await })).await?;
+        let facts = self.0.world.store().read(|r| Facts::read(r)).await?;
         Ok(facts.open_turns.into())
     }
 }
@@ -373,11 +369,9 @@ where
     let fresh = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&fresh);
     let answer = once(control.world.store(), control.world.ctx(), key, move |_| {
-        Box::pin(async move {
-            flag.store(true, Ordering::Release);
-            // A refusal, so that nothing is stored under the key.
-            Err(Refusal::new(Code::NotFound, "this request has no answer yet"))
-        })
+        flag.store(true, Ordering::Release);
+        // A refusal, so that nothing is stored under the key.
+        Err(Refusal::new(Code::NotFound, "this request has no answer yet"))
     })
     .await;
     match answer {
@@ -392,14 +386,17 @@ async fn store_answer<T>(control: &Control, key: RequestKey, answer: T) -> Resul
 where
     T: Serialize + DeserializeOwned + Send + 'static,
 {
-    once(control.world.store(), control.world.ctx(), key, move |_| Box::pin(async move { Ok(answer) })).await
+    once(control.world.store(), control.world.ctx(), key, move |_| Ok(answer)).await
 }
 
 /// The number of agents by status, and of running agents by activity.
 pub(crate) fn population(control: &Control) -> (BTreeMap<AgentStatus, u64>, BTreeMap<Activity, u64>) {
     let (mut statuses, mut activities) = (BTreeMap::new(), BTreeMap::new());
     // Droids come and go; `ghostctl droid list` counts them.
-    for ((status, activity), count) in control.world.directory().population() {
+    for ((kind, status, activity), count) in control.world.directory().population() {
+        if kind == AgentKind::Droid {
+            continue;
+        }
         *statuses.entry(status).or_default() += count;
         if status == AgentStatus::Running {
             *activities.entry(activity).or_default() += count;

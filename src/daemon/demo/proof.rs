@@ -117,7 +117,7 @@ pub(super) fn read(data: &Path, plan: &JobPlan, files: &[String]) -> Result<Proo
         let ports = system_ports();
         let data_dir = DataDir::lock(data, &*ports.clock).await?;
         let store = database::open(&data_dir, &WorkspaceDir::within(&data_dir), SqliteOptions::default()).await?;
-        let proof = store.read(|r| Box::pin(recorded(r))).await;
+        let proof = store.read(|r| recorded(r)).await;
         store.close().await;
         proof.map_err(Refusal::from)
     })?;
@@ -137,19 +137,19 @@ pub(super) fn read(data: &Path, plan: &JobPlan, files: &[String]) -> Result<Proo
 }
 
 /// The part of the proof that is in the database.
-async fn recorded(r: &mut dyn Reads) -> Result<Proof, StoreError> {
-    let mut proof = Proof { waiting: r.inbox_total().await?, ..Proof::default() };
-    proof.done = matches!(&r.job_list(None, 2).await?[..], [job] if job.finished_at.is_some());
+fn recorded(r: &mut dyn Reads) -> Result<Proof, StoreError> {
+    let mut proof = Proof { waiting: r.inbox_total()?, ..Proof::default() };
+    proof.done = matches!(&r.job_list(None, 2)?[..], [job] if job.finished_at.is_some());
     let mut readers = BTreeMap::<_, usize>::new();
-    for turn in all_turns(r).await? {
+    for turn in all_turns(r)? {
         proof.turns += 1;
         proof.finished += usize::from(turn.status == TurnStatus::Finished);
         proof.open += usize::from(turn.status == TurnStatus::Open);
-        for message in r.messages_of_turn(turn.turn_id).await? {
+        for message in r.messages_of_turn(turn.turn_id)? {
             *readers.entry(message.message_id).or_default() += 1;
         }
         let mut outcomes = BTreeMap::<_, usize>::new();
-        for row in r.journal_of(turn.turn_id).await? {
+        for row in r.journal_of(turn.turn_id)? {
             match row.step {
                 Step::ModelStarted { .. } => proof.started += 1,
                 Step::ModelAnswered { .. } => proof.answered += 1,
@@ -162,15 +162,15 @@ async fn recorded(r: &mut dyn Reads) -> Result<Proof, StoreError> {
     }
     proof.messages = readers.len();
     proof.shared = readers.values().filter(|&&turns| turns > 1).count();
-    proof.resumed = resumed(r).await?;
+    proof.resumed = resumed(r)?;
     Ok(proof)
 }
 
-async fn all_turns(r: &mut dyn Reads) -> Result<Vec<Turn>, StoreError> {
+fn all_turns(r: &mut dyn Reads) -> Result<Vec<Turn>, StoreError> {
     let mut turns: Vec<Turn> = Vec::new();
     loop {
         let after = turns.last().map(|turn| (turn.started_at, turn.turn_id));
-        let page = r.turn_list(&TurnFilter { after, limit: PAGE, ..TurnFilter::default() }).await?;
+        let page = r.turn_list(&TurnFilter { after, limit: PAGE, ..TurnFilter::default() })?;
         if page.is_empty() {
             return Ok(turns);
         }
@@ -179,11 +179,11 @@ async fn all_turns(r: &mut dyn Reads) -> Result<Vec<Turn>, StoreError> {
 }
 
 /// Number of turns that resumed after a start.
-async fn resumed(r: &mut dyn Reads) -> Result<usize, StoreError> {
+fn resumed(r: &mut dyn Reads) -> Result<usize, StoreError> {
     let filter = EventFilter { kinds: vec![EventKind::TurnResumed.as_str().to_owned()], ..EventFilter::default() };
     let (mut turns, mut after) = (BTreeSet::new(), 0);
     loop {
-        let (events, last_read) = r.event_list(after, &filter, PAGE).await?;
+        let (events, last_read) = r.event_list(after, &filter, PAGE)?;
         turns.extend(events.iter().filter_map(|event| event.payload["turn_id"].as_str().map(str::to_owned)));
         if last_read <= after {
             return Ok(turns.len());

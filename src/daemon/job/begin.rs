@@ -31,7 +31,7 @@ async fn place(workspace: &Workspace, files: &[Input]) -> Result<(), Refusal> {
 /// When the workspace or the store refuses.
 pub async fn put_back(store: &Store, workspace: &Workspace, files: &[Input]) -> Result<(), Refusal> {
     let own = job_id(files);
-    let jobs = store.read_latest(|r| Box::pin(jobs::all(r))).await?;
+    let jobs = store.read_latest(|r| jobs::all(r)).await?;
     for job in jobs.iter().filter(|job| job.finished_at.is_none()) {
         let id = &job.job_id;
         if *id == own {
@@ -57,7 +57,7 @@ const SKIPPED_MAX: usize = 20;
 /// When the store refuses.
 pub async fn known(store: &Store, files: &[Input]) -> Result<Option<Job>, Refusal> {
     let job_id = job_id(files);
-    store.read_latest(move |r| Box::pin(async move { Ok::<_, Refusal>(r.job_get(&job_id).await?) })).await
+    store.read_latest(move |r| Ok::<_, Refusal>(r.job_get(&job_id)?)).await
 }
 
 /// The names of what is skipped, on one line.
@@ -88,7 +88,7 @@ pub async fn begin(world: &World, plan: &JobPlan, folder: &Folder) -> Result<Job
     let brief = brief.replace("{skipped}", &named(&folder.skipped));
     let new = NewJob { job_id, files: count, lead: plan.lead.clone(), brief, result_dir: plan.result.clone() };
     let ctx = world.ctx().clone();
-    world.store().write(move |w| Box::pin(async move { jobs::begin(w, &ctx, new).await })).await
+    world.store().write(move |w| jobs::begin(w, &ctx, new)).await
 }
 
 #[cfg(test)]
@@ -127,7 +127,7 @@ mod tests {
                 result_dir: "output".into(),
                 result_path: None,
             };
-            let keep = store.write(move |w| Box::pin(async move { Ok::<_, Refusal>(w.job_put(&job).await?) }));
+            let keep = store.write(move |w| Ok::<_, Refusal>(w.job_put(&job)?));
             keep.await.unwrap();
             put_back(&store, &workspace, &files).await.unwrap();
             assert_eq!(at.exists(), finished_at.is_none());

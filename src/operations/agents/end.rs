@@ -43,55 +43,54 @@ pub struct Deleted {
 /// the agent fail. Its tasks stay open and their creators are notified. The event lists the unread
 /// mail. The daily limit of its archetype is removed; a limit that an operator set for its id
 /// stays.
-pub async fn delete(w: &mut dyn Writes, ctx: &OperationContext, by: &Party, agent_id: &AgentId) -> Result<Deleted> {
-    delete_because(w, ctx, by, agent_id, None).await
+pub fn delete(w: &mut dyn Writes, ctx: &OperationContext, by: &Party, agent_id: &AgentId) -> Result<Deleted> {
+    delete_because(w, ctx, by, agent_id, None)
 }
 
 /// Like [`delete`], with a reason that the tombstone and the event keep.
-pub async fn delete_because(
+pub fn delete_because(
     w: &mut dyn Writes,
     ctx: &OperationContext,
     by: &Party,
     agent_id: &AgentId,
     reason: Option<&str>,
 ) -> Result<Deleted> {
-    let mut agent = agent_for(w, ctx, by, agent_id).await?;
+    let mut agent = agent_for(w, ctx, by, agent_id)?;
     let ending = format!("{agent_id} was deleted by {by}");
     // Done before the agent's turns end. Otherwise an asker would learn that the turn was
     // cancelled, and not that the agent was deleted.
-    asks::fail_all_to(w, ctx, agent_id, &deleted(agent_id)).await?;
-    approvals::end_standing(w, agent_id).await?;
-    family::ended_with_parent(w, ctx, agent_id, Parent::Deleted).await?;
-    family::agent_ended(w, ctx, &agent).await?;
+    asks::fail_all_to(w, ctx, agent_id, &deleted(agent_id))?;
+    approvals::end_standing(w, agent_id)?;
+    family::ended_with_parent(w, ctx, agent_id, Parent::Deleted)?;
+    family::agent_ended(w, ctx, &agent)?;
     // These include turns that run an operator's tool calls for the agent.
-    for turn in w.turns_open().await?.into_iter().filter(|turn| turn.agent_id == *agent_id) {
-        turns::finish(w, ctx, turn.turn_id, Ending::Cancelled(ending.clone())).await?;
+    for turn in w.turns_open()?.into_iter().filter(|turn| turn.agent_id == *agent_id) {
+        turns::finish(w, ctx, turn.turn_id, Ending::Cancelled(ending.clone()))?;
         w.signal(Signal::TurnCancelled { agent_id: agent_id.clone(), turn_id: turn.turn_id });
     }
     let mut dropped = Vec::new();
     loop {
         // A later agent with the same id must not receive this mail.
-        let mail = w.inbox_pending(agent_id, 500).await?;
+        let mail = w.inbox_pending(agent_id, 500)?;
         if mail.is_empty() {
             break;
         }
-        conversations::dropped(w, ctx, &mail, &format!("{ending}: nobody answers until an operator hands this over"))
-            .await?;
+        conversations::dropped(w, ctx, &mail, &format!("{ending}: nobody answers until an operator hands this over"))?;
         for mail in &mail {
-            schedules::lost(w, ctx, mail.message_id, mail.kind, &ending).await?;
+            schedules::lost(w, ctx, mail.message_id, mail.kind, &ending)?;
         }
         dropped.extend(mail.iter().filter(|mail| !mail.is_chat_wake()).map(|mail| mail.message_id));
         let pending: Vec<MessageId> = mail.into_iter().map(|mail| mail.message_id).collect();
-        w.message_mark(&pending, MailState::Consumed, None, 0).await?;
+        w.message_mark(&pending, MailState::Consumed, None, 0)?;
     }
-    chat::leave_all(w, ctx, by, agent_id).await?;
-    schedules::cancel_all(w, ctx, by, agent_id).await?;
-    let left = tasks::left_behind(w, ctx, agent_id).await?;
-    for held in w.skills_held(agent_id).await? {
-        w.skill_remove(agent_id, &held.skill).await?;
+    chat::leave_all(w, ctx, by, agent_id)?;
+    schedules::cancel_all(w, ctx, by, agent_id)?;
+    let left = tasks::left_behind(w, ctx, agent_id)?;
+    for held in w.skills_held(agent_id)? {
+        w.skill_remove(agent_id, &held.skill)?;
     }
-    grants::revoke_all(w, ctx, by, agent_id).await?;
-    budgets::of_archetype(w, ctx, by, agent_id, None).await?;
+    grants::revoke_all(w, ctx, by, agent_id)?;
+    budgets::of_archetype(w, ctx, by, agent_id, None)?;
     agent.desired = Desired::Stopped;
     agent.status = AgentStatus::Stopped;
     let reason = reason.map(|reason| ctx.excerpt(reason, 300)).filter(|reason| !reason.is_empty());
@@ -100,13 +99,13 @@ pub async fn delete_because(
         None => format!("deleted by {by}"),
     });
     agent.deleted_at = Some(ctx.now());
-    put(w, ctx, &mut agent).await?;
+    put(w, ctx, &mut agent)?;
     let payload = json!({
         "by": by, "incarnation": agent.incarnation, "reason": reason,
         "mail_dropped": dropped.len(), "messages": &dropped[..dropped.len().min(NAMED)],
         "tasks_left": left.len(), "tasks": &left[..left.len().min(NAMED)],
     });
-    ctx.emit(w, NewEvent::new(EventKind::AgentDeleted, payload).agent(agent_id)).await?;
+    ctx.emit(w, NewEvent::new(EventKind::AgentDeleted, payload).agent(agent_id))?;
     w.signal(Signal::Reconcile(agent_id.clone()));
     let count = |length: usize| u64::try_from(length).unwrap_or(u64::MAX);
     Ok(Deleted { agent, left: Left { mail_dropped: count(dropped.len()), tasks_left: count(left.len()) } })
@@ -116,19 +115,19 @@ pub async fn delete_because(
 ///
 /// # Errors
 /// `AccessDenied` if `by` did not create it, or if `world-config.yaml` declares it.
-pub async fn delete_own(
+pub fn delete_own(
     w: &mut dyn Writes,
     ctx: &OperationContext,
     by: &Party,
     agent_id: &AgentId,
     reason: Option<&str>,
 ) -> Result<Deleted> {
-    let agent = agent_for(w, ctx, by, agent_id).await?;
+    let agent = agent_for(w, ctx, by, agent_id)?;
     if agent.kind != AgentKind::Dynamic || agent.owner != Some(by.to_string()) {
         return Err(Refusal::new(Code::AccessDenied, format!("{by} did not create {agent_id}"))
             .hint("only the creator of an agent can delete it; anyone else can ask an operator"));
     }
-    delete_because(w, ctx, by, agent_id, reason).await
+    delete_because(w, ctx, by, agent_id, reason)
 }
 
 /// Deletes helpers: agents of `stopped` that another agent created and stopped. It deletes them
@@ -140,18 +139,16 @@ pub async fn end_helpers(store: &Store, ctx: &OperationContext, stopped: Vec<Age
     for agent_id in stopped {
         let id = agent_id.clone();
         // Checked outside the writer first, because most agents are still needed in each sweep.
-        if !store.read_latest(move |r| Box::pin(async move { is_not_needed(r, &id).await })).await? {
+        if !store.read_latest(move |r| is_not_needed(r, &id)).await? {
             continue;
         }
         let ctx = ctx.clone();
         let gone = store.write(move |w| {
-            Box::pin(async move {
-                if !is_not_needed(w, &agent_id).await? {
-                    return Ok(false);
-                }
-                let why = "the work that it was created for is over";
-                delete_because(w, &ctx, &Party::System, &agent_id, Some(why)).await.map(|_| true)
-            })
+            if !is_not_needed(w, &agent_id)? {
+                return Ok(false);
+            }
+            let why = "the work that it was created for is over";
+            delete_because(w, &ctx, &Party::System, &agent_id, Some(why)).map(|_| true)
         });
         ended += usize::from(gone.await?);
     }
@@ -159,25 +156,23 @@ pub async fn end_helpers(store: &Store, ctx: &OperationContext, stopped: Vec<Age
 }
 
 /// Whether this agent is no longer needed, by the rules of [`end_helpers`].
-async fn is_not_needed(r: &mut dyn Reads, agent_id: &AgentId) -> Result<bool> {
-    let Some(agent) = r.agent_get(agent_id).await?.filter(|agent| !agent.is_deleted()) else { return Ok(false) };
+fn is_not_needed(r: &mut dyn Reads, agent_id: &AgentId) -> Result<bool> {
+    let Some(agent) = r.agent_get(agent_id)?.filter(|agent| !agent.is_deleted()) else { return Ok(false) };
     let Some(root_id) = agent.helps else { return Ok(false) };
     if !agent.let_go || agent.status != AgentStatus::Stopped || agent.desired != Desired::Stopped {
         return Ok(false);
     }
-    let busy = r.inbox_depth(agent_id).await? > 0
-        || !r.tasks_open(Some(agent_id), None, 1).await?.is_empty()
-        || r.dead_letter_count_held(Some(agent_id)).await? > 0
-        || has_work_left(r, agent_id, root_id).await?;
+    let busy = r.inbox_depth(agent_id)? > 0
+        || !r.tasks_open(Some(agent_id), None, 1)?.is_empty()
+        || r.dead_letter_count_held(Some(agent_id))? > 0
+        || has_work_left(r, agent_id, root_id)?;
     Ok(!busy)
 }
 
 /// Whether any work of a root is running or waiting, or the agent has an open turn.
-async fn has_work_left(r: &mut dyn Reads, agent_id: &AgentId, root_id: RootId) -> Result<bool> {
-    let open = r.turns_open().await?;
+fn has_work_left(r: &mut dyn Reads, agent_id: &AgentId, root_id: RootId) -> Result<bool> {
+    let open = r.turns_open()?;
     let at_work =
         |turn: &Turn| turn.agent_id == *agent_id || turn.root_id == root_id || turn.other_roots.contains(&root_id);
-    Ok(open.iter().any(at_work)
-        || !r.inbox_waiting_of(root_id).await?.is_empty()
-        || !jobs::due(r, root_id).await?.is_empty())
+    Ok(open.iter().any(at_work) || !r.inbox_waiting_of(root_id)?.is_empty() || !jobs::due(r, root_id)?.is_empty())
 }

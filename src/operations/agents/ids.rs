@@ -22,7 +22,7 @@ const TRIES: u32 = 48;
 ///
 /// # Errors
 /// `Conflict` if every tried id is used.
-pub async fn free_id(w: &mut dyn Writes, archetype: &str) -> Result<AgentId> {
+pub fn free_id(w: &mut dyn Writes, archetype: &str) -> Result<AgentId> {
     let clean: String = archetype
         .to_ascii_lowercase()
         .chars()
@@ -32,7 +32,7 @@ pub async fn free_id(w: &mut dyn Writes, archetype: &str) -> Result<AgentId> {
     let clean = clean.trim_start_matches(['.', '_', '-']);
     let base = if clean.is_empty() { "agent" } else { clean };
     let key = format!("{NUMBER}{base}");
-    let mut number: u64 = match w.meta_get(&key).await? {
+    let mut number: u64 = match w.meta_get(&key)? {
         None => 0,
         Some(text) => text.parse().map_err(|error| {
             Refusal::new(Code::Internal, format!("the fact `{key}` is `{}`: {error}", clip(&text, 40)))
@@ -45,8 +45,8 @@ pub async fn free_id(w: &mut dyn Writes, archetype: &str) -> Result<AgentId> {
             step *= 2;
         }
         let agent_id: AgentId = format!("{base}-{number}").parse()?;
-        if w.agent_get(&agent_id).await?.is_none() {
-            w.meta_put(&key, &number.to_string()).await?;
+        if w.agent_get(&agent_id)?.is_none() {
+            w.meta_put(&key, &number.to_string())?;
             return Ok(agent_id);
         }
     }
@@ -114,11 +114,11 @@ fn details(agent_id: &AgentId, there: Option<&Agent>) -> Value {
 /// Refuses `by` the id of a deleted agent that another party created, if the deleted agent created
 /// agents that still live. Otherwise the calls of those agents would be charged to a different
 /// account, or to a cycle of accounts.
-pub(super) async fn check_former_owner(w: &mut dyn Writes, by: &Party, before: Option<&Agent>) -> Result<()> {
+pub(super) fn check_former_owner(w: &mut dyn Writes, by: &Party, before: Option<&Agent>) -> Result<()> {
     let Some(old) = before.filter(|old| by.agent().is_some() && old.owner != Some(by.to_string())) else {
         return Ok(());
     };
-    let living = w.agent_list(false).await?;
+    let living = w.agent_list(false)?;
     let Some(child) = living.iter().find(|agent| agent.creator().as_ref() == Some(&old.agent_id)) else {
         return Ok(());
     };

@@ -16,48 +16,48 @@ use crate::{OperationContext, Result, asks, budgets, questions, turns};
 
 /// Records that an agent has stopped. An open turn stays open and continues when the agent is
 /// started again. Returns the record, which is unchanged if the agent has stopped before or is to run.
-pub async fn stopped(w: &mut dyn Writes, ctx: &OperationContext, agent_id: &AgentId) -> Result<Agent> {
-    let mut agent = turns::owned(w, ctx, agent_id).await?;
+pub fn stopped(w: &mut dyn Writes, ctx: &OperationContext, agent_id: &AgentId) -> Result<Agent> {
+    let mut agent = turns::owned(w, ctx, agent_id)?;
     if agent.desired != Desired::Stopped || agent.status == AgentStatus::Stopped {
         return Ok(agent);
     }
     agent.status = AgentStatus::Stopped;
-    put(w, ctx, &mut agent).await?;
-    interrupt_open_turn(w, ctx, agent_id).await?;
+    put(w, ctx, &mut agent)?;
+    interrupt_open_turn(w, ctx, agent_id)?;
     match agent.kind {
         // Whatever ended it, its own droids end with it. Nobody asks a droid.
-        AgentKind::Droid => family::ended_with_parent(w, ctx, agent_id, Parent::Stopped).await?,
-        _ => asks::fail_all_to(w, ctx, agent_id, &gone(&agent, "was stopped")).await?,
+        AgentKind::Droid => family::ended_with_parent(w, ctx, agent_id, Parent::Stopped)?,
+        _ => asks::fail_all_to(w, ctx, agent_id, &gone(&agent, "was stopped"))?,
     }
-    emit_stopped(w, ctx, &agent).await?;
+    emit_stopped(w, ctx, &agent)?;
     Ok(agent)
 }
 
 /// Records a crash of an agent and of its open turn, and that a restart follows. Returns whether
 /// its mail became a dead letter. The cause of the crash is then removed.
-pub async fn crashed(w: &mut dyn Writes, ctx: &OperationContext, agent_id: &AgentId, reason: &str) -> Result<bool> {
-    turns::owned(w, ctx, agent_id).await?;
-    let turn_id = w.turn_open_of(agent_id).await?.map(|turn| turn.turn_id);
-    turns::crashed(w, ctx, agent_id, reason).await?;
+pub fn crashed(w: &mut dyn Writes, ctx: &OperationContext, agent_id: &AgentId, reason: &str) -> Result<bool> {
+    turns::owned(w, ctx, agent_id)?;
+    let turn_id = w.turn_open_of(agent_id)?.map(|turn| turn.turn_id);
+    turns::crashed(w, ctx, agent_id, reason)?;
     // A new dead letter may have stopped the agent, so its record is read again.
-    let mut agent = turns::owned(w, ctx, agent_id).await?;
+    let mut agent = turns::owned(w, ctx, agent_id)?;
     let dead_lettered = match turn_id {
-        Some(turn_id) => w.turn_get(turn_id).await?.is_some_and(|turn| turn.status == TurnStatus::Dead),
+        Some(turn_id) => w.turn_get(turn_id)?.is_some_and(|turn| turn.status == TurnStatus::Dead),
         None => false,
     };
     let reason = ctx.excerpt(reason, 500);
     if agent.desired == Desired::Running && agent.status == AgentStatus::Running {
         agent.status = AgentStatus::Restarting;
         agent.status_reason = Some(reason.clone());
-        put(w, ctx, &mut agent).await?;
+        put(w, ctx, &mut agent)?;
     }
-    ctx.emit(w, NewEvent::new(EventKind::AgentCrashed, json!({ "reason": reason })).agent(agent_id)).await?;
+    ctx.emit(w, NewEvent::new(EventKind::AgentCrashed, json!({ "reason": reason })).agent(agent_id))?;
     Ok(dead_lettered)
 }
 
 /// Records that a crashed agent runs again.
-pub async fn restarted(w: &mut dyn Writes, ctx: &OperationContext, agent_id: &AgentId) -> Result<()> {
-    let mut agent = turns::owned(w, ctx, agent_id).await?;
+pub fn restarted(w: &mut dyn Writes, ctx: &OperationContext, agent_id: &AgentId) -> Result<()> {
+    let mut agent = turns::owned(w, ctx, agent_id)?;
     if agent.status != AgentStatus::Restarting {
         return Ok(());
     }
@@ -65,24 +65,24 @@ pub async fn restarted(w: &mut dyn Writes, ctx: &OperationContext, agent_id: &Ag
     agent.status_reason = None;
     agent.restarts = agent.restarts.saturating_add(1);
     agent.started_at = Some(ctx.now());
-    put(w, ctx, &mut agent).await?;
+    put(w, ctx, &mut agent)?;
     let payload = json!({ "restarts": agent.restarts });
-    ctx.emit(w, NewEvent::new(EventKind::AgentRestarted, payload).agent(agent_id)).await?;
+    ctx.emit(w, NewEvent::new(EventKind::AgentRestarted, payload).agent(agent_id))?;
     ctx.wake(w, agent_id);
     Ok(())
 }
 
 /// Records that an agent has failed and is not restarted any more.
-pub async fn failed(w: &mut dyn Writes, ctx: &OperationContext, agent_id: &AgentId, reason: &str) -> Result<()> {
-    let agent = turns::owned(w, ctx, agent_id).await?;
-    fail(w, ctx, agent, false, reason).await
+pub fn failed(w: &mut dyn Writes, ctx: &OperationContext, agent_id: &AgentId, reason: &str) -> Result<()> {
+    let agent = turns::owned(w, ctx, agent_id)?;
+    fail(w, ctx, agent, false, reason)
 }
 
 /// Records that an agent cannot run with the world's files as they are. Its status is `failed`
 /// until the files are repaired and [`repaired`] is called. Meanwhile it takes no mail and its open
 /// turn stays open, so nothing is lost.
-pub async fn cannot_run(w: &mut dyn Writes, ctx: &OperationContext, agent_id: &AgentId, why: &Refusal) -> Result<()> {
-    let agent = turns::owned(w, ctx, agent_id).await?;
+pub fn cannot_run(w: &mut dyn Writes, ctx: &OperationContext, agent_id: &AgentId, why: &Refusal) -> Result<()> {
+    let agent = turns::owned(w, ctx, agent_id)?;
     let runs = matches!(agent.status, AgentStatus::Running | AgentStatus::Restarting);
     if agent.desired != Desired::Running || !runs {
         return Ok(());
@@ -92,7 +92,7 @@ pub async fn cannot_run(w: &mut dyn Writes, ctx: &OperationContext, agent_id: &A
         ctx.wake(w, agent_id);
         return Ok(());
     }
-    fail(w, ctx, agent, true, &why.in_words()).await?;
+    fail(w, ctx, agent, true, &why.in_words())?;
     w.signal(Signal::Reconcile(agent_id.clone()));
     Ok(())
 }
@@ -100,48 +100,42 @@ pub async fn cannot_run(w: &mut dyn Writes, ctx: &OperationContext, agent_id: &A
 /// Starts an agent again that was marked by [`cannot_run`], because it can run with the world's files
 /// now. Returns whether it was started. An agent that failed for another reason, or that was
 /// stopped by an order, stays as it is.
-pub async fn repaired(w: &mut dyn Writes, ctx: &OperationContext, by: &Party, agent_id: &AgentId) -> Result<bool> {
-    let mut agent = turns::owned(w, ctx, agent_id).await?;
+pub fn repaired(w: &mut dyn Writes, ctx: &OperationContext, by: &Party, agent_id: &AgentId) -> Result<bool> {
+    let mut agent = turns::owned(w, ctx, agent_id)?;
     if !agent.cannot_run || agent.desired != Desired::Running {
         return Ok(false);
     }
-    set_going(w, ctx, by, &mut agent).await?;
+    set_going(w, ctx, by, &mut agent)?;
     Ok(true)
 }
 
-async fn fail(
-    w: &mut dyn Writes,
-    ctx: &OperationContext,
-    mut agent: Agent,
-    cannot_run: bool,
-    reason: &str,
-) -> Result<()> {
+fn fail(w: &mut dyn Writes, ctx: &OperationContext, mut agent: Agent, cannot_run: bool, reason: &str) -> Result<()> {
     let agent_id = &agent.agent_id.clone();
     let reason = ctx.excerpt(reason, 1_000);
     agent.cannot_run = cannot_run;
     agent.status = AgentStatus::Failed;
     agent.status_reason = Some(reason.clone());
-    put(w, ctx, &mut agent).await?;
-    interrupt_open_turn(w, ctx, agent_id).await?;
-    asks::fail_all_to(w, ctx, agent_id, &gone(&agent, "has failed")).await?;
-    family::ended_with_parent(w, ctx, agent_id, Parent::Failed).await?;
+    put(w, ctx, &mut agent)?;
+    interrupt_open_turn(w, ctx, agent_id)?;
+    asks::fail_all_to(w, ctx, agent_id, &gone(&agent, "has failed"))?;
+    family::ended_with_parent(w, ctx, agent_id, Parent::Failed)?;
     if agent.kind == AgentKind::Droid {
-        family::crashed(w, ctx, agent_id, &reason).await?;
+        family::crashed(w, ctx, agent_id, &reason)?;
     }
-    ctx.emit(w, NewEvent::new(EventKind::AgentFailed, json!({ "reason": reason })).agent(agent_id)).await
+    ctx.emit(w, NewEvent::new(EventKind::AgentFailed, json!({ "reason": reason })).agent(agent_id))
 }
 
 /// Takes ownership of every agent for this daemon's epoch. Completes the stops that an earlier
 /// daemon had begun. Returns the agents.
-pub async fn claim_all(w: &mut dyn Writes, ctx: &OperationContext) -> Result<Vec<Agent>> {
-    let mut agents = w.agent_list(false).await?;
+pub fn claim_all(w: &mut dyn Writes, ctx: &OperationContext) -> Result<Vec<Agent>> {
+    let mut agents = w.agent_list(false)?;
     for agent in &mut agents {
         agent.node = ctx.node.to_string();
         agent.epoch = ctx.epoch;
         if agent.status == AgentStatus::Restarting {
             agent.status = AgentStatus::Running;
         }
-        w.agent_put(agent).await?;
+        w.agent_put(agent)?;
     }
     // The daemon died before it could record these stops. Callers that wait for the agents are notified now. A stop may
     // stop droids, too: it comes after all records are claimed, and the droids' own come in the next round.
@@ -152,18 +146,18 @@ pub async fn claim_all(w: &mut dyn Writes, ctx: &OperationContext) -> Result<Vec
             return Ok(agents);
         }
         for agent_id in stopping {
-            stopped(w, ctx, &agent_id).await?;
+            stopped(w, ctx, &agent_id)?;
         }
-        agents = w.agent_list(false).await?;
+        agents = w.agent_list(false)?;
     }
 }
 
 /// Books the reservations of a stopped agent's open turn as spent and takes its questions back. Its calls were interrupted,
 /// and it may take long until the turn continues.
-async fn interrupt_open_turn(w: &mut dyn Writes, ctx: &OperationContext, agent_id: &AgentId) -> Result<()> {
-    if let Some(mut turn) = w.turn_open_of(agent_id).await? {
-        budgets::forfeit_held(w, ctx, &mut turn).await?;
-        questions::end_all(w, ctx, &mut turn).await?;
+fn interrupt_open_turn(w: &mut dyn Writes, ctx: &OperationContext, agent_id: &AgentId) -> Result<()> {
+    if let Some(mut turn) = w.turn_open_of(agent_id)? {
+        budgets::forfeit_held(w, ctx, &mut turn)?;
+        questions::end_all(w, ctx, &mut turn)?;
     }
     Ok(())
 }

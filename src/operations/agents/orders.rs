@@ -18,28 +18,23 @@ use crate::{OperationContext, Result, asks};
 /// # Errors
 /// `Conflict` if the agent cannot run with the world's files, because its turns would fail and lose
 /// its mail, or if it is a droid that has ended.
-pub async fn start(
-    w: &mut dyn Writes,
-    ctx: &OperationContext,
-    by: &Party,
-    agent_id: &AgentId,
-) -> Result<(Agent, bool)> {
-    let mut agent = agent_for(w, ctx, by, agent_id).await?;
+pub fn start(w: &mut dyn Writes, ctx: &OperationContext, by: &Party, agent_id: &AgentId) -> Result<(Agent, bool)> {
+    let mut agent = agent_for(w, ctx, by, agent_id)?;
     let runs = matches!(agent.status, AgentStatus::Running | AgentStatus::Restarting);
     if agent.desired == Desired::Running && runs {
         return Ok((agent, false));
     }
-    family::may_start(w, &agent).await?;
+    family::may_start(w, &agent)?;
     if let Err(refusal) = ctx.may_run(&agent) {
         let details = json!({ "agent_id": agent_id, "status": agent.status });
         return Err(Refusal { code: Code::Conflict, ..refusal }.details(details));
     }
-    set_going(w, ctx, by, &mut agent).await?;
+    set_going(w, ctx, by, &mut agent)?;
     Ok((agent, true))
 }
 
 /// Sets an agent to running, without checks.
-pub(super) async fn set_going(w: &mut dyn Writes, ctx: &OperationContext, by: &Party, agent: &mut Agent) -> Result<()> {
+pub(super) fn set_going(w: &mut dyn Writes, ctx: &OperationContext, by: &Party, agent: &mut Agent) -> Result<()> {
     agent.desired = Desired::Running;
     agent.status = AgentStatus::Running;
     agent.status_reason = None;
@@ -48,8 +43,8 @@ pub(super) async fn set_going(w: &mut dyn Writes, ctx: &OperationContext, by: &P
     agent.cannot_run = false;
     agent.let_go = false;
     agent.stop_grace_seconds = None;
-    put(w, ctx, agent).await?;
-    ctx.emit(w, NewEvent::new(EventKind::AgentStarted, json!({ "by": by })).agent(&agent.agent_id)).await?;
+    put(w, ctx, agent)?;
+    ctx.emit(w, NewEvent::new(EventKind::AgentStarted, json!({ "by": by })).agent(&agent.agent_id))?;
     w.signal(Signal::Reconcile(agent.agent_id.clone()));
     Ok(())
 }
@@ -57,20 +52,20 @@ pub(super) async fn set_going(w: &mut dyn Writes, ctx: &OperationContext, by: &P
 /// Orders an agent to stop. The supervisor lets its turn finish and then records
 /// [`super::stopped`]. Asks to the agent that are not yet in a turn fail at once. Also returns
 /// whether the order is new.
-pub async fn stop(
+pub fn stop(
     w: &mut dyn Writes,
     ctx: &OperationContext,
     by: &Party,
     agent_id: &AgentId,
     reason: Option<&str>,
 ) -> Result<(Agent, bool)> {
-    let mut agent = agent_for(w, ctx, by, agent_id).await?;
+    let mut agent = agent_for(w, ctx, by, agent_id)?;
     if agent.desired == Desired::Stopped && agent.status == AgentStatus::Stopped {
         let let_go = by.agent().is_some();
         let (dropped, before) = (std::mem::take(&mut agent.dropped), std::mem::replace(&mut agent.let_go, let_go));
         if dropped || before != let_go {
             // From now on, the stop is recorded as ordered by `by`.
-            put(w, ctx, &mut agent).await?;
+            put(w, ctx, &mut agent)?;
         }
         return Ok((agent, false));
     }
@@ -87,14 +82,14 @@ pub async fn stop(
         Some(reason) => format!("by {by}: {}", ctx.excerpt(reason, 300)),
         None => format!("by {by}"),
     });
-    put(w, ctx, &mut agent).await?;
-    family::ended_with_parent(w, ctx, agent_id, Parent::Stopped).await?;
-    family::agent_ended(w, ctx, &agent).await?;
+    put(w, ctx, &mut agent)?;
+    family::ended_with_parent(w, ctx, agent_id, Parent::Stopped)?;
+    family::agent_ended(w, ctx, &agent)?;
     let refusal = gone(&agent, "was stopped");
-    for ask in w.asks_open_to(agent_id).await? {
-        let waits = w.message_get(ask.message_id).await?.is_some_and(|mail| mail.state == MailState::Pending);
+    for ask in w.asks_open_to(agent_id)? {
+        let waits = w.message_get(ask.message_id)?.is_some_and(|mail| mail.state == MailState::Pending);
         if waits {
-            asks::fail(w, ctx, ask.ask_id, &refusal).await?;
+            asks::fail(w, ctx, ask.ask_id, &refusal)?;
         }
     }
     w.signal(Signal::Reconcile(agent_id.clone()));
@@ -102,7 +97,7 @@ pub async fn stop(
 }
 
 /// Like [`stop`]; the agent's turn may still run for `grace_seconds`.
-pub async fn stop_within(
+pub fn stop_within(
     w: &mut dyn Writes,
     ctx: &OperationContext,
     by: &Party,
@@ -110,43 +105,43 @@ pub async fn stop_within(
     reason: Option<&str>,
     grace_seconds: u32,
 ) -> Result<(Agent, bool)> {
-    let (mut agent, changed) = stop(w, ctx, by, agent_id, reason).await?;
+    let (mut agent, changed) = stop(w, ctx, by, agent_id, reason)?;
     if agent.status == AgentStatus::Stopping {
         agent.stop_grace_seconds = Some(grace_seconds);
-        put(w, ctx, &mut agent).await?;
+        put(w, ctx, &mut agent)?;
     }
     Ok((agent, changed))
 }
 
 /// Stops an agent that `world-config.yaml` no longer declares. The agent is kept, and
 /// [`named_again`] can start it again.
-pub async fn drop_unnamed(w: &mut dyn Writes, ctx: &OperationContext, by: &Party, agent_id: &AgentId) -> Result<()> {
-    let (mut agent, _) = stop(w, ctx, by, agent_id, Some("the world file no longer names it")).await?;
+pub fn drop_unnamed(w: &mut dyn Writes, ctx: &OperationContext, by: &Party, agent_id: &AgentId) -> Result<()> {
+    let (mut agent, _) = stop(w, ctx, by, agent_id, Some("the world file no longer names it"))?;
     agent.dropped = true;
-    put(w, ctx, &mut agent).await
+    put(w, ctx, &mut agent)
 }
 
 /// Handles an agent that `world-config.yaml` declares again. If [`drop_unnamed`] had stopped it, it
 /// starts if `autostart` is set. Returns whether it was started. An agent that another order
 /// stopped stays stopped.
-pub async fn named_again(
+pub fn named_again(
     w: &mut dyn Writes,
     ctx: &OperationContext,
     by: &Party,
     agent_id: &AgentId,
     autostart: bool,
 ) -> Result<bool> {
-    let mut agent = agent_named(w, agent_id).await?;
+    let mut agent = agent_named(w, agent_id)?;
     if !agent.dropped {
         return Ok(false);
     }
     if autostart {
         // Whether it can run is checked for all agents together, after the whole file was applied.
-        set_going(w, ctx, by, &mut agent).await?;
+        set_going(w, ctx, by, &mut agent)?;
         return Ok(true);
     }
     agent.dropped = false;
     agent.status_reason = Some("not started yet".to_owned());
-    put(w, ctx, &mut agent).await?;
+    put(w, ctx, &mut agent)?;
     Ok(false)
 }

@@ -10,21 +10,16 @@ use crate::{OperationContext, Result};
 /// Returns the accounts that a call of an agent is charged to. The world has an account from the
 /// first call on. A root has one too if roots have a default limit. Other scopes get an account
 /// when a limit is set for them; their earlier spending is in the usage rows.
-pub(super) async fn accounts(
-    r: &mut dyn Reads,
-    ctx: &OperationContext,
-    agent: &Agent,
-    turn: &Turn,
-) -> Result<Vec<Budget>> {
-    let world = r.budget_get(&Scope::World).await?.unwrap_or_else(|| Budget::open(Scope::World, ctx.now()));
+pub(super) fn accounts(r: &mut dyn Reads, ctx: &OperationContext, agent: &Agent, turn: &Turn) -> Result<Vec<Budget>> {
+    let world = r.budget_get(&Scope::World)?.unwrap_or_else(|| Budget::open(Scope::World, ctx.now()));
     let mut budgets = vec![world];
-    let scopes = payers(r, agent).await?;
+    let scopes = payers(r, agent)?;
     let daily: Vec<Scope> = scopes.iter().chain([&Scope::World]).filter_map(Scope::daily).collect();
     for scope in scopes.into_iter().chain(daily) {
-        budgets.extend(r.budget_get(&scope).await?.map(|budget| budget.at(ctx.now())));
+        budgets.extend(r.budget_get(&scope)?.map(|budget| budget.at(ctx.now())));
     }
     let root = Scope::Root(turn.root_id);
-    let account = r.budget_get(&root).await?;
+    let account = r.budget_get(&root)?;
     let new = (ctx.limits().root_tokens_max > 0).then(|| Budget::open(root, ctx.now()));
     budgets.extend(account.or(new));
     Ok(budgets)

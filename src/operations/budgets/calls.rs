@@ -22,8 +22,8 @@ const TOOL: &str = "tool";
 ///
 /// # Errors
 /// `BudgetExhausted` if an account is spent.
-pub async fn may_charge(r: &mut dyn Reads, ctx: &OperationContext, agent: &Agent, turn: &Turn) -> Result<()> {
-    let accounts = accounts(r, ctx, agent, turn).await?;
+pub fn may_charge(r: &mut dyn Reads, ctx: &OperationContext, agent: &Agent, turn: &Turn) -> Result<()> {
+    let accounts = accounts(r, ctx, agent, turn)?;
     let root_tokens = ctx.limits().root_tokens_max;
     let bounds: Vec<Budget> = accounts.iter().map(|budget| budget.clone().with_default(root_tokens)).collect();
     any_left(&bounds).map_err(|refusal| with_root_hint(refusal, &accounts, root_tokens))
@@ -34,7 +34,7 @@ pub async fn may_charge(r: &mut dyn Reads, ctx: &OperationContext, agent: &Agent
 ///
 /// # Errors
 /// `BudgetExhausted` if an account has less left, or counts money and there is no `most`.
-pub async fn hold(
+pub fn hold(
     w: &mut dyn Writes,
     ctx: &OperationContext,
     turn: &mut Turn,
@@ -45,8 +45,8 @@ pub async fn hold(
     if turn.held_calls.iter().any(|held| held.call_id == call_id) {
         return Ok(());
     }
-    let agent = agent_named(w, &turn.agent_id).await?;
-    let accounts = accounts(w, ctx, &agent, turn).await?;
+    let agent = agent_named(w, &turn.agent_id)?;
+    let accounts = accounts(w, ctx, &agent, turn)?;
     let Some(most) = most else {
         let counts = accounts.iter().find(|budget| budget.limits.money.is_some());
         return counts.map_or(Ok(()), |budget| Err(without_budget(&budget.scope.to_string(), tool)));
@@ -58,11 +58,11 @@ pub async fn hold(
     for mut budget in accounts {
         budget.reserved_money = budget.reserved_money.plus(most);
         budget.updated_at = ctx.now();
-        w.budget_put(&budget).await?;
+        w.budget_put(&budget)?;
         scopes.push(budget.scope);
     }
     turn.held_calls.push(CallReservation { call_id, tool: tool.to_owned(), scopes, money: most });
-    w.turn_put(turn).await?;
+    w.turn_put(turn)?;
     Ok(())
 }
 
@@ -74,16 +74,16 @@ fn without_budget(scope: &str, tool: &str) -> Refusal {
 }
 
 /// Releases the reservation of a call that did nothing.
-pub async fn release(w: &mut dyn Writes, ctx: &OperationContext, turn: &mut Turn, call_id: CallId) -> Result<()> {
-    if take(w, ctx, turn, call_id).await?.is_some() {
-        w.turn_put(turn).await?;
+pub fn release(w: &mut dyn Writes, ctx: &OperationContext, turn: &mut Turn, call_id: CallId) -> Result<()> {
+    if take(w, ctx, turn, call_id)?.is_some() {
+        w.turn_put(turn)?;
     }
     Ok(())
 }
 
 /// Charges what a call cost that has ended: the `cost` that it told, or else all that it holds. Returns the charge. The caller
 /// writes the turn.
-pub(crate) async fn charged(
+pub(crate) fn charged(
     w: &mut dyn Writes,
     ctx: &OperationContext,
     turn: &mut Turn,
@@ -91,29 +91,29 @@ pub(crate) async fn charged(
     cost: Option<Money>,
     duration_ms: u64,
 ) -> Result<Option<Money>> {
-    let held = take(w, ctx, turn, call_id).await?;
+    let held = take(w, ctx, turn, call_id)?;
     let estimated = cost.is_none() && held.is_some();
     let Some(due) = cost.or(held.map(|held| held.money)) else { return Ok(None) };
     if due != Money(0) {
-        charge(w, ctx, turn, tool, due, (estimated, duration_ms)).await?;
+        charge(w, ctx, turn, tool, due, (estimated, duration_ms))?;
     }
     Ok(Some(due))
 }
 
 /// Charges all that the interrupted calls of a turn hold.
-pub(super) async fn forfeit(w: &mut dyn Writes, ctx: &OperationContext, turn: &mut Turn) -> Result<()> {
+pub(super) fn forfeit(w: &mut dyn Writes, ctx: &OperationContext, turn: &mut Turn) -> Result<()> {
     let calls: Vec<(CallId, String)> = turn.held_calls.iter().map(|held| (held.call_id, held.tool.clone())).collect();
     for (call_id, tool) in &calls {
-        charged(w, ctx, turn, (*call_id, tool), None, 0).await?;
+        charged(w, ctx, turn, (*call_id, tool), None, 0)?;
     }
     if !calls.is_empty() {
-        w.turn_put(turn).await?;
+        w.turn_put(turn)?;
     }
     Ok(())
 }
 
 /// Takes the reservation of a call out of the turn and its accounts.
-async fn take(
+fn take(
     w: &mut dyn Writes,
     ctx: &OperationContext,
     turn: &mut Turn,
@@ -123,11 +123,11 @@ async fn take(
     let held = turn.held_calls.remove(at);
     let mut freed = Vec::new();
     for scope in &held.scopes {
-        let Some(budget) = w.budget_get(scope).await? else { continue };
+        let Some(budget) = w.budget_get(scope)? else { continue };
         let mut budget = budget.at(ctx.now());
         budget.reserved_money = budget.reserved_money.minus(held.money);
         budget.updated_at = ctx.now();
-        w.budget_put(&budget).await?;
+        w.budget_put(&budget)?;
         if budget.limits.money.is_some() {
             freed.push(budget.scope);
         }
@@ -139,7 +139,7 @@ async fn take(
 }
 
 /// Charges `cost` to the accounts of a turn, adds it to the turn, and appends the usage row.
-async fn charge(
+fn charge(
     w: &mut dyn Writes,
     ctx: &OperationContext,
     turn: &mut Turn,
@@ -147,11 +147,11 @@ async fn charge(
     cost: Money,
     (estimated, duration_ms): (bool, u64),
 ) -> Result<()> {
-    let agent = agent_named(w, &turn.agent_id).await?;
-    for mut budget in accounts(w, ctx, &agent, turn).await? {
+    let agent = agent_named(w, &turn.agent_id)?;
+    for mut budget in accounts(w, ctx, &agent, turn)? {
         budget.spent_money = budget.spent_money.plus(cost);
         budget.updated_at = ctx.now();
-        w.budget_put(&budget).await?;
+        w.budget_put(&budget)?;
     }
     turn.cost = turn.cost.plus(cost);
     w.usage_append(&UsageRow {
@@ -166,7 +166,6 @@ async fn charge(
         free: false,
         duration_ms,
         at: ctx.now(),
-    })
-    .await?;
+    })?;
     Ok(())
 }

@@ -16,7 +16,7 @@ use crate::{OperationContext, Result};
 
 /// Returns new accounts for these scopes, not yet written. Running calls are added to their
 /// reservations, because these calls have no usage rows yet.
-pub(super) async fn opened_late(
+pub(super) fn opened_late(
     w: &mut dyn Writes,
     ctx: &OperationContext,
     scopes: &BTreeSet<Scope>,
@@ -26,7 +26,7 @@ pub(super) async fn opened_late(
     if accounts.is_empty() {
         return Ok(accounts);
     }
-    let agents = AllAgents::read(w).await?;
+    let agents = AllAgents::read(w)?;
     // Maps the scope that usage is charged to onto its account: over all time, and for today.
     let (mut ever, mut today) = (BTreeMap::new(), BTreeMap::new());
     for scope in scopes {
@@ -34,15 +34,15 @@ pub(super) async fn opened_late(
             Scope::Day(daily) => drop(today.insert(daily.whole(), scope.clone())),
             Scope::Root(root_id) => {
                 let filter = UsageFilter { root_id: Some(*root_id), ..UsageFilter::default() };
-                let sums = sums(w, &filter).await?;
+                let sums = sums(w, &filter)?;
                 sums.iter().for_each(|sum| add(&mut accounts, scope, sum));
             }
             whole => drop(ever.insert(whole.clone(), whole.clone())),
         }
     }
-    spent(w, &agents, None, &ever, &mut accounts).await?;
-    spent(w, &agents, Some(this_day(ctx.now())), &today, &mut accounts).await?;
-    for mut turn in w.turns_open().await? {
+    spent(w, &agents, None, &ever, &mut accounts)?;
+    spent(w, &agents, Some(this_day(ctx.now())), &today, &mut accounts)?;
+    for mut turn in w.turns_open()? {
         // A call without accounts is free.
         let Some(held) = turn.held.as_mut().filter(|held| !held.scopes.is_empty()) else { continue };
         let mut paying = agents.payers(&turn.agent_id);
@@ -58,7 +58,7 @@ pub(super) async fn opened_late(
             }
         }
         if held.scopes.len() > before {
-            w.turn_put(&turn).await?;
+            w.turn_put(&turn)?;
         }
     }
     Ok(accounts)
@@ -69,7 +69,7 @@ pub(super) async fn opened_late(
 ///
 /// Spending of an id before a scope began to pay for it was charged to others. So the time is split
 /// at each moment when a scope began to pay, and each usage row falls into exactly one interval.
-async fn spent(
+fn spent(
     r: &mut dyn Reads,
     agents: &AllAgents,
     since: Option<Timestamp>,
@@ -93,7 +93,7 @@ async fn spent(
         // The first interval of all time has no start.
         let from = if at == 0 { since } else { Some(*cut) };
         let filter = UsageFilter { since: from, before: cuts.get(at + 1).copied(), ..UsageFilter::default() };
-        for sum in sums(r, &filter).await? {
+        for sum in sums(r, &filter)? {
             // For an agent without any record, only its own account is known.
             let paying = charged.entry(sum.agent_id.clone()).or_insert_with(|| payers(&sum.agent_id));
             for (scope, _) in paying.iter().filter(|(_, from)| from <= cut) {
@@ -114,8 +114,8 @@ fn add(accounts: &mut BTreeMap<Scope, Budget>, scope: &Scope, sum: &UsageSum) {
     }
 }
 
-async fn sums(r: &mut dyn Reads, filter: &UsageFilter) -> Result<Vec<UsageSum>> {
+fn sums(r: &mut dyn Reads, filter: &UsageFilter) -> Result<Vec<UsageSum>> {
     #[cfg(test)]
     super::scans::count();
-    Ok(r.usage_sum(filter).await?)
+    Ok(r.usage_sum(filter)?)
 }

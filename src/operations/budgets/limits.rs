@@ -52,17 +52,11 @@ impl Origin {
 /// # Errors
 /// `NotFound` for an agent or a team that never existed and has no account; `InvalidArguments` if
 /// no limit is given.
-pub async fn set(
-    w: &mut dyn Writes,
-    ctx: &OperationContext,
-    by: &Party,
-    scope: &Scope,
-    limits: NewLimits,
-) -> Result<Budget> {
-    let account = match w.budget_get(scope).await? {
+pub fn set(w: &mut dyn Writes, ctx: &OperationContext, by: &Party, scope: &Scope, limits: NewLimits) -> Result<Budget> {
+    let account = match w.budget_get(scope)? {
         Some(account) => Some(account),
         None => {
-            names_something(w, scope).await?;
+            names_something(w, scope)?;
             None
         }
     };
@@ -73,32 +67,30 @@ pub async fn set(
     }
     let account = match account {
         Some(account) => account,
-        None => opened(w, ctx, scope).await?,
+        None => opened(w, ctx, scope)?,
     };
-    let mut budget = put_limits(w, ctx, by, account, limits, Origin::Hand).await?;
+    let mut budget = put_limits(w, ctx, by, account, limits, Origin::Hand)?;
     if budget.money_lifted
         && let Some(agent_id) = scope.agent()
-        && w.agent_get(agent_id).await?.is_none_or(|agent: Agent| agent.is_deleted())
+        && w.agent_get(agent_id)?.is_none_or(|agent: Agent| agent.is_deleted())
     {
         // The removal of a limit ends with its agent, and this scope has no living agent.
         budget.money_lifted = false;
-        w.budget_put(&budget).await?;
+        w.budget_put(&budget)?;
     }
     Ok(budget)
 }
 
 /// Refuses a scope that names an unknown agent or team, for example because of a typing mistake.
-async fn names_something(w: &mut dyn Writes, scope: &Scope) -> Result<()> {
+fn names_something(w: &mut dyn Writes, scope: &Scope) -> Result<()> {
     let whole = match scope {
         Scope::Day(daily) => &daily.whole(),
         whole => whole,
     };
     match whole {
-        Scope::Agent(agent_id) if w.agent_get(agent_id).await?.is_none() => {
-            crate::mail::agent_named(w, agent_id).await.map(drop)
-        }
+        Scope::Agent(agent_id) if w.agent_get(agent_id)?.is_none() => crate::mail::agent_named(w, agent_id).map(drop),
         Scope::Team(team) => {
-            let agents = w.agent_list(false).await?;
+            let agents = w.agent_list(false)?;
             if agents.iter().any(|agent| agent.team.as_ref() == Some(team)) {
                 return Ok(());
             }
@@ -116,14 +108,14 @@ async fn names_something(w: &mut dyn Writes, scope: &Scope) -> Result<()> {
 }
 
 /// Opens a new account with the spending of its scope.
-async fn opened(w: &mut dyn Writes, ctx: &OperationContext, scope: &Scope) -> Result<Budget> {
-    let opened = opened_late(w, ctx, &BTreeSet::from([scope.clone()])).await?.remove(scope);
+fn opened(w: &mut dyn Writes, ctx: &OperationContext, scope: &Scope) -> Result<Budget> {
+    let opened = opened_late(w, ctx, &BTreeSet::from([scope.clone()]))?.remove(scope);
     Ok(opened.unwrap_or_else(|| Budget::open(scope.clone(), ctx.now())))
 }
 
 /// Applies limits to an account and writes it. Limits of `world-config.yaml` or of an archetype are
 /// replaced.
-async fn put_limits(
+fn put_limits(
     w: &mut dyn Writes,
     ctx: &OperationContext,
     by: &Party,
@@ -158,35 +150,35 @@ async fn put_limits(
         Origin::Archetype => budget.of_archetype = limits.money.flatten(),
     }
     budget.updated_at = ctx.now();
-    w.budget_put(&budget).await?;
+    w.budget_put(&budget)?;
     w.signal(Signal::BudgetsFreed(vec![budget.scope.clone()]));
     w.signal(Signal::LimitsSet);
     if let Scope::Root(root_id) = budget.scope {
-        crate::turns::parking::root_changed(w, root_id).await?;
+        crate::turns::parking::root_changed(w, root_id)?;
     }
     let payload = json!({
         "scope": budget.scope, "tokens": budget.limits.tokens, "usd": budget.limits.money.map(Money::usd), "by": by,
         "origin": origin.as_str(),
     });
-    ctx.emit(w, NewEvent::new(EventKind::BudgetSet, payload)).await?;
+    ctx.emit(w, NewEvent::new(EventKind::BudgetSet, payload))?;
     Ok(budget)
 }
 
 /// Sets the daily money limit that an archetype gives to one of its agents. `None` removes the
 /// limit that an archetype set for an earlier agent of the id. A limit set by hand or by
 /// `world-config.yaml` takes precedence and stays.
-pub async fn of_archetype(
+pub fn of_archetype(
     w: &mut dyn Writes,
     ctx: &OperationContext,
     by: &Party,
     agent_id: &AgentId,
     money: Option<Money>,
 ) -> Result<()> {
-    of_archetypes(w, ctx, by, &[(agent_id.clone(), money)]).await
+    of_archetypes(w, ctx, by, &[(agent_id.clone(), money)])
 }
 
 /// Like [`of_archetype`], for many agents. New accounts are opened together.
-pub async fn of_archetypes(
+pub fn of_archetypes(
     w: &mut dyn Writes,
     ctx: &OperationContext,
     by: &Party,
@@ -195,28 +187,28 @@ pub async fn of_archetypes(
     let day = |agent_id: &AgentId| Scope::Agent(agent_id.clone()).daily();
     let mut fresh = BTreeSet::new();
     for scope in wanted.iter().filter(|(_, money)| money.is_some()).filter_map(|(agent_id, _)| day(agent_id)) {
-        if w.budget_get(&scope).await?.is_none() {
+        if w.budget_get(&scope)?.is_none() {
             fresh.insert(scope);
         }
     }
-    let mut fresh = opened_late(w, ctx, &fresh).await?;
+    let mut fresh = opened_late(w, ctx, &fresh)?;
     for (agent_id, money) in wanted {
         let Some(day) = day(agent_id) else { continue };
         let account = match fresh.remove(&day) {
             Some(account) => account,
-            None => match w.budget_get(&day).await? {
+            None => match w.budget_get(&day)? {
                 Some(account) => account,
                 None => continue,
             },
         };
-        one_of_archetype(w, ctx, by, account, *money).await?;
+        one_of_archetype(w, ctx, by, account, *money)?;
     }
     Ok(())
 }
 
 /// Like [`of_archetype`], for a new agent whose id has no record. Nothing was spent under it today,
 /// so no usage is read.
-pub(crate) async fn of_first_archetype(
+pub(crate) fn of_first_archetype(
     w: &mut dyn Writes,
     ctx: &OperationContext,
     by: &Party,
@@ -224,15 +216,15 @@ pub(crate) async fn of_first_archetype(
     money: Option<Money>,
 ) -> Result<()> {
     let Some(day) = Scope::Agent(agent_id.clone()).daily() else { return Ok(()) };
-    let account = match (w.budget_get(&day).await?, money) {
+    let account = match (w.budget_get(&day)?, money) {
         (Some(account), _) => account,
         (None, Some(_)) => Budget::open(day, ctx.now()),
         (None, None) => return Ok(()),
     };
-    one_of_archetype(w, ctx, by, account, money).await
+    one_of_archetype(w, ctx, by, account, money)
 }
 
-async fn one_of_archetype(
+fn one_of_archetype(
     w: &mut dyn Writes,
     ctx: &OperationContext,
     by: &Party,
@@ -242,7 +234,7 @@ async fn one_of_archetype(
     if account.money_lifted {
         // The limit was removed by hand. That removal ends with the agent.
         if money.is_none() {
-            w.budget_put(&Budget { money_lifted: false, ..account }).await?;
+            w.budget_put(&Budget { money_lifted: false, ..account })?;
         }
         return Ok(());
     }
@@ -251,13 +243,13 @@ async fn one_of_archetype(
         return Ok(());
     }
     let limits = NewLimits { tokens: None, money: Some(money) };
-    put_limits(w, ctx, by, account, limits, Origin::Archetype).await.map(drop)
+    put_limits(w, ctx, by, account, limits, Origin::Archetype).map(drop)
 }
 
 /// Sets the limits in `world-config.yaml`, and removes limits that the file set earlier and no
 /// longer has. A limit that an operator has set in the meantime stays. Team names are not checked,
 /// because a team of the file may have no member yet.
-pub async fn follow_file(
+pub fn follow_file(
     w: &mut dyn Writes,
     ctx: &OperationContext,
     by: &Party,
@@ -266,26 +258,26 @@ pub async fn follow_file(
     let mut fresh = BTreeSet::new();
     for (scope, _) in named {
         if let Some(agent_id) = scope.agent() {
-            crate::mail::agent_named(w, agent_id).await?;
+            crate::mail::agent_named(w, agent_id)?;
         }
-        if w.budget_get(scope).await?.is_none() {
+        if w.budget_get(scope)?.is_none() {
             fresh.insert(scope.clone());
         }
     }
-    let mut fresh = opened_late(w, ctx, &fresh).await?;
+    let mut fresh = opened_late(w, ctx, &fresh)?;
     for (scope, limits) in named {
-        match w.budget_get(scope).await? {
+        match w.budget_get(scope)? {
             Some(budget) if budget.limits == *limits => {
                 // Only the origin of the limit may have changed.
                 if budget.of_file != *limits || budget.of_archetype.is_some() {
-                    w.budget_put(&Budget { of_file: *limits, of_archetype: None, ..budget }).await?;
+                    w.budget_put(&Budget { of_file: *limits, of_archetype: None, ..budget })?;
                 }
             }
             before => {
                 let account = before.or_else(|| fresh.remove(scope));
                 let account = account.unwrap_or_else(|| Budget::open(scope.clone(), ctx.now()));
                 let limits = NewLimits { tokens: Some(limits.tokens), money: Some(limits.money) };
-                put_limits(w, ctx, by, account, limits, Origin::File).await?;
+                put_limits(w, ctx, by, account, limits, Origin::File)?;
             }
         }
     }
@@ -295,21 +287,20 @@ pub async fn follow_file(
         if !budget.of_file.is_none() && !named.contains(&budget.scope) {
             unnamed.push(budget);
         }
-    })
-    .await?;
+    })?;
     for budget in unnamed {
         let of_file = budget.of_file;
         let limits = NewLimits { tokens: of_file.tokens.map(|_| None), money: of_file.money.map(|_| None) };
-        put_limits(w, ctx, by, budget, limits, Origin::File).await?;
+        put_limits(w, ctx, by, budget, limits, Origin::File)?;
     }
     Ok(())
 }
 
 /// Passes every account that `filter` finds to `take`, page by page, ordered by scope text.
-pub async fn each(r: &mut dyn Reads, mut filter: BudgetFilter, mut take: impl FnMut(Budget) + Send) -> Result<()> {
+pub fn each(r: &mut dyn Reads, mut filter: BudgetFilter, mut take: impl FnMut(Budget) + Send) -> Result<()> {
     filter.limit = PAGE_MAX;
     loop {
-        let page = r.budget_list(&filter).await?;
+        let page = r.budget_list(&filter)?;
         let Some(last) = page.last() else { return Ok(()) };
         filter.after = Some(last.scope.clone());
         page.into_iter().for_each(&mut take);

@@ -83,11 +83,11 @@ impl Since {
     }
 }
 
-async fn all(r: &mut dyn Reads, agent: &Agent) -> Result<Payers> {
+fn all(r: &mut dyn Reads, agent: &Agent) -> Result<Payers> {
     let mut payers = Payers::default();
     let mut next = payers.add(&agent.agent_id, Some(agent));
     while let Some(agent_id) = next {
-        let owner = r.agent_get(&agent_id).await?;
+        let owner = r.agent_get(&agent_id)?;
         next = payers.add(&agent_id, owner.as_ref());
     }
     Ok(payers)
@@ -95,15 +95,15 @@ async fn all(r: &mut dyn Reads, agent: &Agent) -> Result<Payers> {
 
 /// Returns the agents and teams that a call of `agent` is charged to, its own first. Reads nothing
 /// for an agent that no agent created.
-pub(super) async fn payers(r: &mut dyn Reads, agent: &Agent) -> Result<Vec<Scope>> {
-    Ok(all(r, agent).await?.scopes.into_iter().map(|(scope, _)| scope).collect())
+pub(super) fn payers(r: &mut dyn Reads, agent: &Agent) -> Result<Vec<Scope>> {
+    Ok(all(r, agent)?.scopes.into_iter().map(|(scope, _)| scope).collect())
 }
 
 /// Refuses an agent `new_id` that `owner` pays for if the chain of owners is too long, or would become a cycle.
-pub(crate) async fn may_create(r: &mut dyn Reads, owner: &Party, new_id: &AgentId) -> Result<()> {
+pub(crate) fn may_create(r: &mut dyn Reads, owner: &Party, new_id: &AgentId) -> Result<()> {
     let Some(creator) = owner.agent() else { return Ok(()) };
-    let Some(creator) = r.agent_get(creator).await? else { return Ok(()) };
-    let payers = all(r, &creator).await?;
+    let Some(creator) = r.agent_get(creator)? else { return Ok(()) };
+    let payers = all(r, &creator)?;
     // An agent that is made again by its own last turn pays for itself.
     if creator.agent_id != *new_id && payers.has(&Scope::Agent(new_id.clone())) {
         return Err(Refusal::new(
@@ -127,10 +127,10 @@ pub(super) struct AllAgents(BTreeMap<AgentId, Agent>);
 
 impl AllAgents {
     /// Reads all agents, including deleted ones, because their spending is still included.
-    pub(super) async fn read(r: &mut dyn Reads) -> Result<Self> {
+    pub(super) fn read(r: &mut dyn Reads) -> Result<Self> {
         #[cfg(test)]
         super::scans::count();
-        let agents = r.agent_list(true).await?;
+        let agents = r.agent_list(true)?;
         Ok(Self(agents.into_iter().map(|agent| (agent.agent_id.clone(), agent)).collect()))
     }
 

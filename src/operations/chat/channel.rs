@@ -14,13 +14,13 @@ pub(super) const CROWD: u32 = 3;
 
 /// Returns the channel of this name. The refusal gets a suggestion; see
 /// [`with_nearest`](crate::mail::with_nearest).
-pub async fn channel_named(r: &mut dyn Reads, channel: &ChannelName) -> Result<ChatChannel> {
-    match r.chat_channel_get(channel).await? {
+pub fn channel_named(r: &mut dyn Reads, channel: &ChannelName) -> Result<ChatChannel> {
+    match r.chat_channel_get(channel)? {
         Some(found) => Ok(found),
         None => {
             let refusal = Refusal::not_found("channel", channel.as_str(), None);
             let refusal = refusal.hint("the list of channels has their names");
-            Err(suggestion::unknown_name(r, refusal, Unknown::Channel(channel.clone())).await?)
+            Err(suggestion::unknown_name(r, refusal, Unknown::Channel(channel.clone()))?)
         }
     }
 }

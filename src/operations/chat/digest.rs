@@ -29,7 +29,7 @@ pub(crate) struct ReadOn {
 /// Reads the unread chat messages of an agent: of all channels whose wake-ups are among `woken`,
 /// and of other channels up to the capacity `room`. The other channels wait for a later turn. A
 /// digest that omits messages says so.
-pub(crate) async fn read_on(
+pub(crate) fn read_on(
     w: &mut dyn Writes,
     ctx: &OperationContext,
     agent_id: &AgentId,
@@ -37,7 +37,7 @@ pub(crate) async fn read_on(
     woken: &[MessageId],
     room: Room,
 ) -> Result<ReadOn> {
-    let mut unread = w.chat_unread(agent_id).await?;
+    let mut unread = w.chat_unread(agent_id)?;
     let called = |member: &ChatMember| member.wake_id.is_some_and(|wake_id| woken.contains(&wake_id));
     unread.sort_by_key(|(member, _)| !called(member));
     let limits = ctx.limits();
@@ -48,14 +48,14 @@ pub(crate) async fn read_on(
         }
         let max_bytes = (limits.chat_digest_bytes as usize).min(left.max(CALLED_BYTES));
         // The agent's own messages are not shown to it, but the messages between them are.
-        let posts = w.chat_posts(&channel.channel, member.read_seq, 0, limits.chat_digest_posts).await?;
+        let posts = w.chat_posts(&channel.channel, member.read_seq, 0, limits.chat_digest_posts)?;
         if let Some(envelope) = digest(ctx, max_bytes, &member, &channel, &posts, turn_id) {
             left = left.saturating_sub(bytes_of(&envelope));
-            w.message_append(&envelope).await?;
+            w.message_append(&envelope)?;
             read.digests.push(envelope);
         }
         read.spent.extend(member.wake_id.filter(|wake_id| !woken.contains(wake_id)));
-        w.chat_member_put(&ChatMember { read_seq: channel.last_seq, wake_id: None, ..member }).await?;
+        w.chat_member_put(&ChatMember { read_seq: channel.last_seq, wake_id: None, ..member })?;
     }
     Ok(read)
 }

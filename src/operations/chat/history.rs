@@ -32,7 +32,7 @@ pub struct HistoryQuery {
 /// # Errors
 /// `invalid_arguments` for a limit out of range, `cursor_ahead` for a cursor beyond the newest
 /// message, `cursor_expired` for a cursor before the oldest kept message.
-pub async fn history(r: &mut dyn Reads, reader: &Party, query: &HistoryQuery) -> Result<Vec<ChatPost>> {
+pub fn history(r: &mut dyn Reads, reader: &Party, query: &HistoryQuery) -> Result<Vec<ChatPost>> {
     if !(1..=HISTORY_MAX).contains(&query.limit) {
         return Err(Refusal::new(
             Code::InvalidArguments,
@@ -41,9 +41,9 @@ pub async fn history(r: &mut dyn Reads, reader: &Party, query: &HistoryQuery) ->
         .hint("read on with before_seq or after_seq")
         .details(json!({ "field": "limit" })));
     }
-    let channel = channel_named(r, &query.channel).await?;
+    let channel = channel_named(r, &query.channel)?;
     let is_member = match reader.agent() {
-        Some(agent_id) => r.chat_member_get(&channel.channel, agent_id).await?.is_some(),
+        Some(agent_id) => r.chat_member_get(&channel.channel, agent_id)?.is_some(),
         None => false,
     };
     if !channel.admits(reader, is_member) {
@@ -79,18 +79,18 @@ pub async fn history(r: &mut dyn Reads, reader: &Party, query: &HistoryQuery) ->
         _ => before,
     };
     let posts = match end.saturating_sub(after) > 1 {
-        true => r.chat_posts(&channel.channel, after, end, query.limit).await?,
+        true => r.chat_posts(&channel.channel, after, end, query.limit)?,
         false => return Ok(Vec::new()),
     };
     let pruned = match (query.after_seq, query.before_seq) {
-        (Some(after), _) if !is_kept(r, &channel, after + 1).await? => Some("after_seq"),
+        (Some(after), _) if !is_kept(r, &channel, after + 1)? => Some("after_seq"),
         (None, Some(_)) if posts.is_empty() => Some("before_seq"),
         _ => None,
     };
     match pruned {
         None => Ok(posts),
         Some(field) => {
-            let oldest = oldest_kept(r, &channel).await?;
+            let oldest = oldest_kept(r, &channel)?;
             Err(Refusal::new(
                 Code::CursorExpired,
                 format!("{field} points to posts of #{} that are no longer kept", channel.channel),
@@ -104,19 +104,19 @@ pub async fn history(r: &mut dyn Reads, reader: &Party, query: &HistoryQuery) ->
     }
 }
 
-async fn is_kept(r: &mut dyn Reads, channel: &ChatChannel, seq: i64) -> Result<bool> {
-    Ok(!r.chat_posts(&channel.channel, seq - 1, seq.saturating_add(1), 1).await?.is_empty())
+fn is_kept(r: &mut dyn Reads, channel: &ChatChannel, seq: i64) -> Result<bool> {
+    Ok(!r.chat_posts(&channel.channel, seq - 1, seq.saturating_add(1), 1)?.is_empty())
 }
 
 /// Finds the oldest kept message. Pruning deletes the oldest first, so a binary search works.
-async fn oldest_kept(r: &mut dyn Reads, channel: &ChatChannel) -> Result<Option<i64>> {
+fn oldest_kept(r: &mut dyn Reads, channel: &ChatChannel) -> Result<Option<i64>> {
     let (mut gone, mut kept) = (0, channel.last_seq);
-    if kept == 0 || !is_kept(r, channel, kept).await? {
+    if kept == 0 || !is_kept(r, channel, kept)? {
         return Ok(None);
     }
     while kept - gone > 1 {
         let middle = gone + (kept - gone) / 2;
-        match is_kept(r, channel, middle).await? {
+        match is_kept(r, channel, middle)? {
             true => kept = middle,
             false => gone = middle,
         }

@@ -68,26 +68,20 @@ pub struct Skipped {
 /// Posts a chat message in a channel. In a gated channel it is only stored, unless an operator has
 /// it delivered. In an ungated channel the next turn of every other member shows it, and `wake`
 /// decides who also gets a wake-up. A mention of an unknown agent is refused.
-pub async fn post(
-    w: &mut dyn Writes,
-    ctx: &OperationContext,
-    by: &Speaker,
-    wake: ChatWake,
-    new: NewPost,
-) -> Result<Posted> {
-    post_with(w, ctx, by, wake, new, UnknownMention::Refused).await
+pub fn post(w: &mut dyn Writes, ctx: &OperationContext, by: &Speaker, wake: ChatWake, new: NewPost) -> Result<Posted> {
+    post_with(w, ctx, by, wake, new, UnknownMention::Refused)
 }
 
 /// Like [`post`], for the last text of a turn. The agent can no longer correct the text, so a
 /// mention of an unknown agent is treated as text.
-pub(crate) async fn post_last_text(
+pub(crate) fn post_last_text(
     w: &mut dyn Writes,
     ctx: &OperationContext,
     by: &Speaker,
     wake: ChatWake,
     new: NewPost,
 ) -> Result<Posted> {
-    post_with(w, ctx, by, wake, new, UnknownMention::Text).await
+    post_with(w, ctx, by, wake, new, UnknownMention::Text)
 }
 
 /// How a mention of an unknown agent is treated.
@@ -97,7 +91,7 @@ enum UnknownMention {
     Text,
 }
 
-async fn post_with(
+fn post_with(
     w: &mut dyn Writes,
     ctx: &OperationContext,
     by: &Speaker,
@@ -107,8 +101,8 @@ async fn post_with(
 ) -> Result<Posted> {
     let limits = ctx.limits();
     check_content(&new.content, limits.chat_post_bytes)?;
-    let mut channel = channel_named(w, &new.channel).await?;
-    let members = w.chat_members(&channel.channel).await?;
+    let mut channel = channel_named(w, &new.channel)?;
+    let members = w.chat_members(&channel.channel)?;
     let own = by.party.agent().and_then(|agent_id| position(&members, agent_id));
     if !channel.admits(&by.party, own.is_some()) {
         return Err(not_a_member(&channel, &by.party, "post in it"));
@@ -127,7 +121,7 @@ async fn post_with(
             .hint(format!("the newest post is {}", channel.last_seq))
             .details(json!({ "field": "reply_to", "last_seq": channel.last_seq })));
     }
-    let (named, mut skipped) = addressed(w, by, &channel, &members, &new.content, unknown).await?;
+    let (named, mut skipped) = addressed(w, by, &channel, &members, &new.content, unknown)?;
     channel.last_seq += 1;
     let post = ChatPost {
         channel: channel.channel.clone(),
@@ -157,29 +151,29 @@ async fn post_with(
     let chain = new.chain;
     if between_two {
         for member in &others {
-            root_limits::echoed(w, ctx, &by.party, &member.agent_id, &post.content, chain).await?;
+            root_limits::echoed(w, ctx, &by.party, &member.agent_id, &post.content, chain)?;
         }
     }
     let handed_out = !channel.gated || new.deliver;
     let woken_count = others.iter().filter(|member| handed_out && member.wake_id.is_none() && wakes(member)).count();
-    root_limits::sent(w, ctx, &by.party, chain, 1 + u64::try_from(woken_count).unwrap_or(u64::MAX)).await?;
-    w.chat_post_append(&post).await?;
-    w.chat_channel_put(&channel).await?;
+    root_limits::sent(w, ctx, &by.party, chain, 1 + u64::try_from(woken_count).unwrap_or(u64::MAX))?;
+    w.chat_post_append(&post)?;
+    w.chat_channel_put(&channel)?;
     if let Some(own) = mine
         && own.read_seq == post.seq - 1
     {
         // The author's own message need not be shown to it.
-        w.chat_member_put(&ChatMember { read_seq: post.seq, ..own }).await?;
+        w.chat_member_put(&ChatMember { read_seq: post.seq, ..own })?;
     }
     let reached = if !channel.gated {
-        wake_up(w, ctx, &post, &others, wakes, &mut skipped).await?
+        wake_up(w, ctx, &post, &others, wakes, &mut skipped)?
     } else if new.deliver {
-        hand_out(w, ctx, &post, &others, wakes, &mut skipped).await?
+        hand_out(w, ctx, &post, &others, wakes, &mut skipped)?
     } else {
         Reached::default()
     };
     if let Some(member) = others.first().filter(|_| reached.woken > 0) {
-        root_limits::last_hop(w, ctx, &by.party, &member.agent_id, chain).await?;
+        root_limits::last_hop(w, ctx, &by.party, &member.agent_id, chain)?;
     }
     let event = NewEvent::new(
         EventKind::ChatMessage,
@@ -200,8 +194,7 @@ async fn post_with(
             Some(agent_id) => event.agent(agent_id),
             None => event,
         },
-    )
-    .await?;
+    )?;
     Ok(Posted { post, delivered: reached.delivered, woken: reached.woken, skipped, held: !handed_out })
 }
 
@@ -220,7 +213,7 @@ struct Named {
 
 /// Splits the mentioned names into members and agents that are no members. Unknown names are
 /// refused or treated as text.
-async fn addressed(
+fn addressed(
     w: &mut dyn Writes,
     by: &Speaker,
     channel: &ChatChannel,
@@ -235,7 +228,7 @@ async fn addressed(
     let mut skipped = Vec::new();
     if !non_members.is_empty() {
         // One query for all mentioned names, which may be thousands.
-        let agents = w.agents_among(&non_members).await?;
+        let agents = w.agents_among(&non_members)?;
         for agent_id in non_members {
             if agents.binary_search(&agent_id).is_err() {
                 match unknown {
@@ -272,7 +265,7 @@ struct Reached {
 
 /// Puts a wake-up into the inboxes of the members that `wakes` selects, unless one is pending. The
 /// chat messages are read by cursor when the turn opens.
-async fn wake_up(
+fn wake_up(
     w: &mut dyn Writes,
     ctx: &OperationContext,
     post: &ChatPost,
@@ -284,7 +277,7 @@ async fn wake_up(
     let (waiting, fresh): (Vec<&ChatMember>, Vec<&ChatMember>) =
         others.iter().filter(|member| wakes(member)).partition(|member| member.wake_id.is_some());
     reached.waiting = count(&waiting);
-    let mut free = FreeSpace::read(w, ctx, fresh.iter().map(|member| &member.agent_id)).await?;
+    let mut free = FreeSpace::read(w, ctx, fresh.iter().map(|member| &member.agent_id))?;
     for member in fresh {
         if let Some(full) = free.take() {
             let reason = format!("{full}: {} is not woken, and sees the post in its next turn", member.agent_id);
@@ -293,8 +286,8 @@ async fn wake_up(
             continue;
         }
         let envelope = envelope(ctx, post, &member.agent_id, String::new(), true);
-        w.message_append(&envelope).await?;
-        w.chat_member_put(&ChatMember { wake_id: Some(envelope.message_id), ..member.clone() }).await?;
+        w.message_append(&envelope)?;
+        w.chat_member_put(&ChatMember { wake_id: Some(envelope.message_id), ..member.clone() })?;
         ctx.wake(w, &member.agent_id);
         reached.woken += 1;
     }
@@ -303,7 +296,7 @@ async fn wake_up(
 
 /// Puts an operator's message itself into every inbox, because members read gated messages only on
 /// request.
-async fn hand_out(
+fn hand_out(
     w: &mut dyn Writes,
     ctx: &OperationContext,
     post: &ChatPost,
@@ -312,14 +305,14 @@ async fn hand_out(
     skipped: &mut Vec<Skipped>,
 ) -> Result<Reached> {
     let mut reached = Reached::default();
-    let mut free = FreeSpace::read(w, ctx, others.iter().map(|member| &member.agent_id)).await?;
+    let mut free = FreeSpace::read(w, ctx, others.iter().map(|member| &member.agent_id))?;
     for member in others {
         if let Some(full) = free.take() {
             skipped.push(skipped_for(&member.agent_id, format!("{full}: {} does not get the post", member.agent_id)));
             continue;
         }
         let wake = wakes(member);
-        w.message_append(&envelope(ctx, post, &member.agent_id, post.content.clone(), wake)).await?;
+        w.message_append(&envelope(ctx, post, &member.agent_id, post.content.clone(), wake))?;
         reached.delivered += 1;
         if wake {
             ctx.wake(w, &member.agent_id);
@@ -338,18 +331,14 @@ struct FreeSpace {
 }
 
 impl FreeSpace {
-    async fn read<'m>(
-        w: &mut dyn Writes,
-        ctx: &OperationContext,
-        agents: impl Iterator<Item = &'m AgentId>,
-    ) -> Result<Self> {
+    fn read<'m>(w: &mut dyn Writes, ctx: &OperationContext, agents: impl Iterator<Item = &'m AgentId>) -> Result<Self> {
         let agents: Vec<AgentId> = agents.cloned().collect();
         let limits = ctx.limits();
         let (depths, world) = match agents.is_empty() {
             true => (Vec::new(), 0),
             false => {
-                let waiting = w.inbox_total().await?;
-                (w.inbox_depths(&agents).await?, u64::from(limits.world_mail_max).saturating_sub(waiting))
+                let waiting = w.inbox_total()?;
+                (w.inbox_depths(&agents)?, u64::from(limits.world_mail_max).saturating_sub(waiting))
             }
         };
         Ok(Self { depths: depths.into_iter(), inbox_max: limits.inbox_max, world })

@@ -95,7 +95,7 @@ pub fn check_supported(conversation: &Conversation, can: &[ActionKind], kind: Ac
 /// `not_found` for a message that is not among the last ones, `access_denied` for deleting another
 /// party's message, `conflict` if the conversation belongs to another agent or the message was
 /// already deleted.
-pub async fn act(
+pub fn act(
     w: &mut dyn Writes,
     ctx: &OperationContext,
     agent_id: &AgentId,
@@ -104,10 +104,10 @@ pub async fn act(
     means: &AllowedActions,
     deed: ChannelAction,
 ) -> Result<ConversationEntry> {
-    let mut conversation = get(w, conversation_id).await?;
+    let mut conversation = get(w, conversation_id)?;
     check_speaker(&conversation, agent_id)?;
-    check_room(w, ctx, &conversation).await?;
-    let entries = recent(w, &conversation).await?;
+    check_room(w, ctx, &conversation)?;
+    let entries = recent(w, &conversation)?;
     let mut delivery = first_delivery(&conversation, &[]);
     let mut taken_back = None;
     let (action, content) = match deed {
@@ -178,7 +178,7 @@ pub async fn act(
     };
     check_supported(&conversation, &means.actions, action.kind())?;
     if let Some(entry) = &taken_back {
-        w.conversation_entry_put(entry).await?;
+        w.conversation_entry_put(entry)?;
     }
     let line = NewEntry {
         delivery,
@@ -186,7 +186,7 @@ pub async fn act(
         action: Some(action),
         ..NewEntry::new(Direction::Out, Party::Agent(agent_id.clone()), content)
     };
-    append(w, ctx, &mut conversation, line).await
+    append(w, ctx, &mut conversation, line)
 }
 
 /// Returns the message with this id, if it was not deleted.

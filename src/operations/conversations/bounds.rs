@@ -12,13 +12,13 @@ use crate::{OperationContext, Result};
 /// old entry, for example with a dead letter, can block retention for ever. The last text of a turn
 /// and notes are still accepted: there are few of them, and the step that writes them must not
 /// fail.
-pub(super) async fn check_room(r: &mut dyn Reads, ctx: &OperationContext, conversation: &Conversation) -> Result<()> {
+pub(super) fn check_room(r: &mut dyn Reads, ctx: &OperationContext, conversation: &Conversation) -> Result<()> {
     let limit = i64::from(ctx.limits().conversation_entries_max).saturating_mul(2);
     if conversation.last_seq < limit {
         return Ok(());
     }
     let id = conversation.conversation_id;
-    let first = r.conversation_entries(id, 0, 1).await?.into_iter().next();
+    let first = r.conversation_entries(id, 0, 1)?.into_iter().next();
     let count = first.map_or(0, |first| conversation.last_seq.saturating_sub(first.seq).saturating_add(1));
     if count < limit {
         return Ok(());

@@ -52,51 +52,51 @@ pub enum Outcome {
 
 /// Returns the due entries, the longest due first, without entries of the adapters in `passing`.
 /// Also returns the time when the next entry of any adapter is due.
-pub async fn due(
+pub fn due(
     r: &mut dyn Reads,
     now: Timestamp,
     passing: &[String],
     limit: u32,
 ) -> Result<(Vec<ConversationEntry>, Option<Timestamp>)> {
-    Ok((r.deliveries_due(now, passing, limit).await?, r.delivery_next_at().await?))
+    Ok((r.deliveries_due(now, passing, limit)?, r.delivery_next_at()?))
 }
 
 /// Records the start of an attempt and returns the message to deliver, or `None` if the entry is no
 /// longer pending. An entry without attempts left has failed: the daemon died in the last one.
 /// `jitter` is a number in `0..1_000`.
-pub async fn attempt(
+pub fn attempt(
     w: &mut dyn Writes,
     ctx: &OperationContext,
     conversation_id: ConversationId,
     seq: i64,
     jitter: u64,
 ) -> Result<Option<OutgoingMessage>> {
-    let conversation = get(w, conversation_id).await?;
-    let mut entry = entry(w, conversation_id, seq).await?;
+    let conversation = get(w, conversation_id)?;
+    let mut entry = entry(w, conversation_id, seq)?;
     if entry.delivery != Delivery::Pending {
         return Ok(None);
     }
     if entry.attempts >= ctx.limits().delivery_attempts_max {
         let error = entry.error.clone().unwrap_or_else(|| "the daemon stopped during the last attempt".to_owned());
-        give_up(w, ctx, &conversation, entry, &error).await?;
+        give_up(w, ctx, &conversation, entry, &error)?;
         return Ok(None);
     }
     entry.attempts += 1;
     entry.next_at = Some(ctx.now().plus(delivery_wait(entry.attempts, jitter)));
-    w.conversation_entry_put(&entry).await?;
+    w.conversation_entry_put(&entry)?;
     Ok(Some(OutgoingMessage { conversation, entry }))
 }
 
 /// Records the result of an attempt.
-pub async fn settle(
+pub fn settle(
     w: &mut dyn Writes,
     ctx: &OperationContext,
     conversation_id: ConversationId,
     seq: i64,
     outcome: Outcome,
 ) -> Result<()> {
-    let mut conversation = get(w, conversation_id).await?;
-    let mut entry = entry(w, conversation_id, seq).await?;
+    let mut conversation = get(w, conversation_id)?;
+    let mut entry = entry(w, conversation_id, seq)?;
     if entry.delivery != Delivery::Pending {
         return Ok(());
     }
@@ -105,35 +105,35 @@ pub async fn settle(
             entry.delivery = Delivery::Delivered;
             entry.next_at = None;
             entry.error = None;
-            w.conversation_entry_put(&entry).await?;
+            w.conversation_entry_put(&entry)?;
             let payload = json!({
                 "conversation_id": conversation_id, "seq": seq, "message_id": entry.message_id,
                 "attempts": entry.attempts, "missing": missing,
             });
-            emit(w, ctx, EventKind::ConversationDelivered, &conversation, payload).await?;
+            emit(w, ctx, EventKind::ConversationDelivered, &conversation, payload)?;
             if !missing.is_empty() {
                 let text = ctx.excerpt(&format!("not all of it was delivered: {}", missing.join("; ")), 2_000);
                 let line = NewEntry { turn_id: entry.turn_id, ..NewEntry::new(Direction::Note, Party::System, text) };
-                append(w, ctx, &mut conversation, line).await?;
+                append(w, ctx, &mut conversation, line)?;
             }
         }
-        Outcome::Gone { error } => give_up(w, ctx, &conversation, entry, &error).await?,
+        Outcome::Gone { error } => give_up(w, ctx, &conversation, entry, &error)?,
         Outcome::Retry { error, .. } if entry.attempts >= ctx.limits().delivery_attempts_max => {
-            give_up(w, ctx, &conversation, entry, &error).await?;
+            give_up(w, ctx, &conversation, entry, &error)?;
         }
         Outcome::Retry { error, after } => {
             entry.error = Some(ctx.excerpt(&error, ERROR_MAX));
             if let Some(after) = after {
                 entry.next_at = entry.next_at.max(Some(ctx.now().plus(after)));
             }
-            w.conversation_entry_put(&entry).await?;
+            w.conversation_entry_put(&entry)?;
         }
     }
     w.signal(Signal::Delivery);
     Ok(())
 }
 
-async fn give_up(
+fn give_up(
     w: &mut dyn Writes,
     ctx: &OperationContext,
     conversation: &Conversation,
@@ -144,25 +144,25 @@ async fn give_up(
     entry.delivery = Delivery::Failed;
     entry.next_at = None;
     entry.error = Some(error.clone());
-    w.conversation_entry_put(&entry).await?;
+    w.conversation_entry_put(&entry)?;
     let payload = json!({
         "conversation_id": entry.conversation_id, "seq": entry.seq, "message_id": entry.message_id,
         "attempts": entry.attempts, "error": error,
     });
-    emit(w, ctx, EventKind::ConversationFailed, conversation, payload).await
+    emit(w, ctx, EventKind::ConversationFailed, conversation, payload)
 }
 
 /// Restarts the delivery of a message that failed, or tries a pending one now. Its id stays the
 /// same.
-pub async fn redeliver(
+pub fn redeliver(
     w: &mut dyn Writes,
     ctx: &OperationContext,
     by: &Party,
     conversation_id: ConversationId,
     seq: i64,
 ) -> Result<ConversationEntry> {
-    let mut conversation = get(w, conversation_id).await?;
-    let mut entry = entry(w, conversation_id, seq).await?;
+    let mut conversation = get(w, conversation_id)?;
+    let mut entry = entry(w, conversation_id, seq)?;
     if entry.direction != Direction::Out
         || entry.deleted
         || !matches!(entry.delivery, Delivery::Failed | Delivery::Pending)
@@ -178,9 +178,9 @@ pub async fn redeliver(
     entry.delivery = Delivery::Pending;
     entry.attempts = 0;
     entry.next_at = Some(ctx.now());
-    w.conversation_entry_put(&entry).await?;
+    w.conversation_entry_put(&entry)?;
     let text = format!("{by} has message {seq} delivered again");
-    append(w, ctx, &mut conversation, NewEntry::new(Direction::Note, by.clone(), text)).await?;
+    append(w, ctx, &mut conversation, NewEntry::new(Direction::Note, by.clone(), text))?;
     w.signal(Signal::Delivery);
     Ok(entry)
 }

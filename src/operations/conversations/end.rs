@@ -11,14 +11,14 @@ use crate::{OperationContext, Result};
 ///
 /// # Errors
 /// `NotFound`; `Conflict` if it has ended already.
-pub async fn end(
+pub fn end(
     w: &mut dyn Writes,
     ctx: &OperationContext,
     by: &Party,
     conversation_id: ConversationId,
     reason: Option<&str>,
 ) -> Result<Conversation> {
-    let mut conversation = get(w, conversation_id).await?;
+    let mut conversation = get(w, conversation_id)?;
     if let Some(at) = conversation.ended_at {
         return Err(Refusal::new(Code::Conflict, format!("conversation {conversation_id} ended at {}", at.rfc3339()))
             .hint("a message from outside opens it again"));
@@ -28,6 +28,6 @@ pub async fn end(
         Some(reason) => format!("{by} ends this conversation: {reason}"),
         None => format!("{by} ends this conversation"),
     };
-    append(w, ctx, &mut conversation, NewEntry::new(Direction::Note, by.clone(), text)).await?;
+    append(w, ctx, &mut conversation, NewEntry::new(Direction::Note, by.clone(), text))?;
     Ok(conversation)
 }

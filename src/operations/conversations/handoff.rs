@@ -40,17 +40,17 @@ pub struct Handover {
 
 /// Hands a conversation over to another agent, notifies it, and moves waiting mail of the
 /// conversation to it. An agent can hand over only a conversation that it owns.
-pub async fn handoff(
+pub fn handoff(
     w: &mut dyn Writes,
     ctx: &OperationContext,
     by: &Party,
     conversation_id: ConversationId,
     handover: Handover,
 ) -> Result<Conversation> {
-    let mut conversation = get(w, conversation_id).await?;
+    let mut conversation = get(w, conversation_id)?;
     if let Some(agent_id) = by.agent() {
         check_speaker(&conversation, agent_id)?;
-        check_room(w, ctx, &conversation).await?;
+        check_room(w, ctx, &conversation)?;
     }
     for (field, text, most) in [("reason", &handover.reason, REASON_MAX), ("summary", &handover.summary, SUMMARY_MAX)] {
         if text.as_ref().is_some_and(|text| text.chars().count() > most) {
@@ -58,7 +58,7 @@ pub async fn handoff(
                 .hint("write the long part to a workspace file and name its path"));
         }
     }
-    let to = agent_lookup::agent_for(w, ctx, by, &handover.to).await?;
+    let to = agent_lookup::agent_for(w, ctx, by, &handover.to)?;
     if to.agent_id == conversation.owner {
         return Err(Refusal::new(Code::Conflict, format!("{} has this conversation already", to.agent_id))
             .hint("name another agent, or answer yourself"));
@@ -85,8 +85,8 @@ pub async fn handoff(
         Some(reason) => format!("{by} gives this conversation from {old} to {}: {reason}", to.agent_id),
         None => format!("{by} gives this conversation from {old} to {}", to.agent_id),
     };
-    let history = recent(w, &conversation).await?;
-    append(w, ctx, &mut conversation, NewEntry::new(Direction::Note, by.clone(), summary_line.clone())).await?;
+    let history = recent(w, &conversation)?;
+    append(w, ctx, &mut conversation, NewEntry::new(Direction::Note, by.clone(), summary_line.clone()))?;
     // The rest of a message's room is for the summary, whose characters may have several bytes, and the frame.
     let room = ctx.limits().message_bytes as usize / 4;
     let body = handoff_text(&conversation, &summary_line, handover.summary.as_deref(), &history, room);
@@ -95,35 +95,35 @@ pub async fn handoff(
         subject: Some("A conversation is yours now".into()),
         ..NewMessage::new(&to.agent_id, by.clone(), Kind::Handoff, body, chain)
     };
-    mail::deliver(w, ctx, new_message).await?;
-    let moved = move_waiting(w, ctx, &old, &to.agent_id, conversation_id).await?;
+    mail::deliver(w, ctx, new_message)?;
+    let moved = move_waiting(w, ctx, &old, &to.agent_id, conversation_id)?;
     let payload = json!({
         "conversation_id": conversation_id, "from": old, "to": to.agent_id, "by": by, "moved": moved,
         "reason": reason.map(|reason| ctx.excerpt(reason, 300)),
     });
-    emit(w, ctx, EventKind::ConversationHandedOver, &conversation, payload).await?;
+    emit(w, ctx, EventKind::ConversationHandedOver, &conversation, payload)?;
     Ok(conversation)
 }
 
 /// Adds a note if the turn that took over a conversation has ended without a message in it, because
 /// no agent works on it any more.
-pub(crate) async fn taken_over(
+pub(crate) fn taken_over(
     w: &mut dyn Writes,
     ctx: &OperationContext,
     turn: &Turn,
     conversation_id: ConversationId,
     ending: &Ending,
 ) -> Result<()> {
-    let Some(mut conversation) = w.conversation_get(conversation_id).await? else { return Ok(()) };
+    let Some(mut conversation) = w.conversation_get(conversation_id)? else { return Ok(()) };
     let owner = turn.agent_id.clone();
     if conversation.owner != owner || conversation.passed_on.is_empty() {
         return Ok(());
     }
-    let entries = recent(w, &conversation).await?;
+    let entries = recent(w, &conversation)?;
     let mut since = entries.iter().rev().take_while(|entry| entry.direction != Direction::In);
     let spoke = since.any(|entry| entry.direction == Direction::Out && entry.from == Party::Agent(owner.clone()));
     // Mail that the old owner had not processed is answered by a turn of its own.
-    let waiting = w.inbox_pending(&owner, ctx.limits().inbox_max).await?;
+    let waiting = w.inbox_pending(&owner, ctx.limits().inbox_max)?;
     let waits =
         waiting.iter().any(|mail| mail.kind == Kind::Conversation && mail.conversation_id == Some(conversation_id));
     if spoke || waits {
@@ -140,13 +140,13 @@ pub(crate) async fn taken_over(
     };
     let text = ctx.excerpt(&format!("{owner} {why}"), 1_000);
     let line = NewEntry { turn_id: Some(turn.turn_id), ..NewEntry::new(Direction::Note, Party::System, text) };
-    append(w, ctx, &mut conversation, line).await?;
+    append(w, ctx, &mut conversation, line)?;
     Ok(())
 }
 
 /// Moves the waiting mail of a conversation from one inbox to another. Returns the number of
 /// messages.
-async fn move_waiting(
+fn move_waiting(
     w: &mut dyn Writes,
     ctx: &OperationContext,
     old: &AgentId,
@@ -155,17 +155,17 @@ async fn move_waiting(
 ) -> Result<usize> {
     // Mail from the system may exceed the limit of an inbox.
     let window = ctx.limits().inbox_max.saturating_mul(2);
-    let mut waiting = w.inbox_pending(old, window).await?;
+    let mut waiting = w.inbox_pending(old, window)?;
     waiting.retain(|mail| mail.kind == Kind::Conversation && mail.conversation_id == Some(conversation_id));
     let ids: Vec<MessageId> = waiting.iter().map(|mail| mail.message_id).collect();
-    w.message_mark(&ids, MailState::Consumed, None, 0).await?;
+    w.message_mark(&ids, MailState::Consumed, None, 0)?;
     for mail in waiting {
         let chain = Chain { root_id: mail.root_id, hop: mail.hop, conversation_id: mail.conversation_id };
         let new_message = NewMessage {
             attachments: mail.attachments,
             ..NewMessage::new(new, mail.from, mail.kind, mail.body, chain)
         };
-        mail::deliver(w, ctx, new_message).await?;
+        mail::deliver(w, ctx, new_message)?;
     }
     Ok(ids.len())
 }

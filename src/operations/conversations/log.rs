@@ -24,8 +24,8 @@ const SAID_BACK: i64 = 16;
 ///
 /// # Errors
 /// `NotFound`.
-pub async fn get(r: &mut dyn Reads, conversation_id: ConversationId) -> Result<Conversation> {
-    match r.conversation_get(conversation_id).await? {
+pub fn get(r: &mut dyn Reads, conversation_id: ConversationId) -> Result<Conversation> {
+    match r.conversation_get(conversation_id)? {
         Some(conversation) => Ok(conversation),
         None => Err(Refusal::not_found("conversation", &conversation_id.to_string(), None)
             .hint("see `ghostctl conversation list`")),
@@ -36,8 +36,8 @@ pub async fn get(r: &mut dyn Reads, conversation_id: ConversationId) -> Result<C
 ///
 /// # Errors
 /// `NotFound`.
-pub async fn entry(r: &mut dyn Reads, conversation_id: ConversationId, seq: i64) -> Result<ConversationEntry> {
-    let found = r.conversation_entries(conversation_id, seq.saturating_sub(1), 1).await?.into_iter().next();
+pub fn entry(r: &mut dyn Reads, conversation_id: ConversationId, seq: i64) -> Result<ConversationEntry> {
+    let found = r.conversation_entries(conversation_id, seq.saturating_sub(1), 1)?.into_iter().next();
     found.filter(|entry| entry.seq == seq).ok_or_else(|| {
         Refusal::not_found("entry", &format!("{conversation_id}/{seq}"), None)
             .hint(format!("see `ghostctl conversation show {conversation_id}`"))
@@ -76,7 +76,7 @@ impl NewEntry {
 }
 
 /// Appends an entry with the conversation's next sequence and emits its event.
-pub(super) async fn append(
+pub(super) fn append(
     w: &mut dyn Writes,
     ctx: &OperationContext,
     conversation: &mut Conversation,
@@ -105,8 +105,8 @@ pub(super) async fn append(
         action: line.action,
         deleted: false,
     };
-    w.conversation_put(conversation).await?;
-    w.conversation_entry_put(&entry).await?;
+    w.conversation_put(conversation)?;
+    w.conversation_entry_put(&entry)?;
     let files: Vec<&str> = entry.attachments.iter().map(|file| file.path.as_str()).collect();
     let payload = json!({
         "conversation_id": entry.conversation_id, "seq": entry.seq, "message_id": entry.message_id,
@@ -114,14 +114,14 @@ pub(super) async fn append(
         "delivery": entry.delivery,
         "preview": ctx.excerpt(&entry.content, 200), "attachments": files, "action": entry.action,
     });
-    emit(w, ctx, EventKind::ConversationMessage, conversation, payload).await?;
+    emit(w, ctx, EventKind::ConversationMessage, conversation, payload)?;
     if pending {
         w.signal(Signal::Delivery);
     }
     Ok(entry)
 }
 
-pub(super) async fn emit(
+pub(super) fn emit(
     w: &mut dyn Writes,
     ctx: &OperationContext,
     kind: EventKind,
@@ -129,7 +129,7 @@ pub(super) async fn emit(
     payload: serde_json::Value,
 ) -> Result<()> {
     let event = NewEvent::new(kind, payload).agent(&conversation.owner).correlation(conversation.conversation_id);
-    ctx.emit(w, event).await
+    ctx.emit(w, event)
 }
 
 /// What an agent has said in a conversation since `since` in turns that are not in the log of its session, oldest first: in
@@ -137,22 +137,22 @@ pub(super) async fn emit(
 ///
 /// # Errors
 /// When the store fails.
-pub async fn said_elsewhere(
+pub fn said_elsewhere(
     r: &mut dyn Reads,
     agent_id: &AgentId,
     conversation_id: ConversationId,
     since: Timestamp,
 ) -> Result<Vec<ConversationEntry>> {
-    let Some(conversation) = r.conversation_get(conversation_id).await? else { return Ok(Vec::new()) };
+    let Some(conversation) = r.conversation_get(conversation_id)? else { return Ok(Vec::new()) };
     let mut said = Vec::new();
     let after = conversation.last_seq.saturating_sub(SAID_BACK);
-    for entry in r.conversation_entries(conversation_id, after, u32::MAX).await? {
+    for entry in r.conversation_entries(conversation_id, after, u32::MAX)? {
         let own = entry.direction == Direction::Out && entry.from.agent() == Some(agent_id);
         if !own || entry.at < since || entry.deleted || entry.action.is_some() {
             continue;
         }
         let Some(turn_id) = entry.turn_id else { continue };
-        let turn = r.turn_get(turn_id).await?;
+        let turn = r.turn_get(turn_id)?;
         let in_log =
             |turn: &Turn| turn.source == "mail" && turn.conversation_id == Some(conversation_id) && turn.is_in_log();
         if turn.is_some_and(|turn| !in_log(&turn)) {
@@ -163,7 +163,7 @@ pub async fn said_elsewhere(
 }
 
 /// The last entries of a conversation, oldest first.
-pub(super) async fn recent(r: &mut dyn Reads, conversation: &Conversation) -> Result<Vec<ConversationEntry>> {
+pub(super) fn recent(r: &mut dyn Reads, conversation: &Conversation) -> Result<Vec<ConversationEntry>> {
     let after = conversation.last_seq.saturating_sub(LOOK_BACK);
-    Ok(r.conversation_entries(conversation.conversation_id, after, u32::MAX).await?)
+    Ok(r.conversation_entries(conversation.conversation_id, after, u32::MAX)?)
 }

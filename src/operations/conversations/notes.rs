@@ -10,16 +10,16 @@ use crate::{OperationContext, Result};
 const NOTE_MAX: usize = 1_000;
 
 /// Adds a note to a conversation. `None` if the conversation no longer exists.
-pub(crate) async fn note(
+pub(crate) fn note(
     w: &mut dyn Writes,
     ctx: &OperationContext,
     conversation_id: ConversationId,
     (from, turn_id): (Party, Option<TurnId>),
     text: &str,
 ) -> Result<Option<(Conversation, ConversationEntry)>> {
-    let Some(mut conversation) = w.conversation_get(conversation_id).await? else { return Ok(None) };
+    let Some(mut conversation) = w.conversation_get(conversation_id)? else { return Ok(None) };
     let text = ctx.excerpt(text, NOTE_MAX);
     let line = NewEntry { turn_id, ..NewEntry::new(Direction::Note, from, text) };
-    let entry = append(w, ctx, &mut conversation, line).await?;
+    let entry = append(w, ctx, &mut conversation, line)?;
     Ok(Some((conversation, entry)))
 }

@@ -56,7 +56,7 @@ pub fn check_speaker(conversation: &Conversation, agent_id: &AgentId) -> Result<
 }
 
 /// Sends a message at once, separate from the reply at the end of the turn (BI-34, BI-37).
-pub async fn post(
+pub fn post(
     w: &mut dyn Writes,
     ctx: &OperationContext,
     agent_id: &AgentId,
@@ -64,14 +64,14 @@ pub async fn post(
     conversation_id: ConversationId,
     post: Post,
 ) -> Result<ConversationEntry> {
-    let mut conversation = get(w, conversation_id).await?;
+    let mut conversation = get(w, conversation_id)?;
     check_speaker(&conversation, agent_id)?;
     check_length(ctx, &post.content)?;
     check_count(ctx, post.attachments.len())?;
-    check_room(w, ctx, &conversation).await?;
+    check_room(w, ctx, &conversation)?;
     let reply_to = match post.reply_to {
         None => None,
-        Some(id) => Some(outside_id_of(&recent(w, &conversation).await?, &id).ok_or_else(|| {
+        Some(id) => Some(outside_id_of(&recent(w, &conversation)?, &id).ok_or_else(|| {
             Refusal::new(
                 Code::NotFound,
                 format!("no message `{}` is in this conversation", ghost_domain::text::clip(&id, 80)),
@@ -86,7 +86,7 @@ pub async fn post(
         turn_id: Some(turn_id),
         ..NewEntry::new(Direction::Out, Party::Agent(agent_id.clone()), post.content)
     };
-    append(w, ctx, &mut conversation, line).await
+    append(w, ctx, &mut conversation, line)
 }
 
 /// The outside's id of the message with this id.
@@ -127,7 +127,7 @@ pub(super) fn outside_id(entry: &ConversationEntry) -> String {
 
 /// Attaches a workspace file to the reply at the end of the turn (BI-35). Until then the
 /// conversation holds it as a note in state draft.
-pub async fn attach(
+pub fn attach(
     w: &mut dyn Writes,
     ctx: &OperationContext,
     agent_id: &AgentId,
@@ -135,7 +135,7 @@ pub async fn attach(
     conversation_id: ConversationId,
     file: Attachment,
 ) -> Result<ConversationEntry> {
-    let mut conversation = get(w, conversation_id).await?;
+    let mut conversation = get(w, conversation_id)?;
     let limit = ctx.limits().attachment_bytes;
     if file.bytes > u64::from(limit) {
         return Err(Refusal::new(
@@ -145,9 +145,9 @@ pub async fn attach(
         .hint("attach a smaller file, or a part of it")
         .details(json!({ "limit": "attachment_bytes" })));
     }
-    check_room(w, ctx, &conversation).await?;
+    check_room(w, ctx, &conversation)?;
     let party = Party::Agent(agent_id.clone());
-    let drafts = drafts(&recent(w, &conversation).await?, &party);
+    let drafts = drafts(&recent(w, &conversation)?, &party);
     check_count(ctx, drafts.len() + 1)?;
     if drafts.iter().any(|new_message| new_message.attachments.iter().any(|other| other.name == file.name)) {
         return Err(Refusal::new(Code::Conflict, format!("a file named `{}` is attached already", file.name))
@@ -158,7 +158,7 @@ pub async fn attach(
         delivery: Delivery::Draft,
         ..NewEntry::new(Direction::Note, party, format!("{agent_id} attaches {} to its reply", file.name))
     };
-    append(w, ctx, &mut conversation, NewEntry { attachments: vec![file], ..line }).await
+    append(w, ctx, &mut conversation, NewEntry { attachments: vec![file], ..line })
 }
 
 /// The files that an agent has attached and not sent. Its turns are serial, so all of them belong
@@ -168,11 +168,11 @@ fn drafts(entries: &[ConversationEntry], party: &Party) -> Vec<ConversationEntry
 }
 
 /// Ends the draft state of these entries, because they are sent now or never. Returns their files.
-async fn settle_drafts(w: &mut dyn Writes, drafts: Vec<ConversationEntry>) -> Result<Vec<Attachment>> {
+fn settle_drafts(w: &mut dyn Writes, drafts: Vec<ConversationEntry>) -> Result<Vec<Attachment>> {
     let mut files = Vec::new();
     for mut new_message in drafts {
         new_message.delivery = Delivery::None;
-        w.conversation_entry_put(&new_message).await?;
+        w.conversation_entry_put(&new_message)?;
         files.extend(new_message.attachments);
     }
     Ok(files)
@@ -180,12 +180,12 @@ async fn settle_drafts(w: &mut dyn Writes, drafts: Vec<ConversationEntry>) -> Re
 
 /// Turns a dead turn's attachments back into drafts when the turn continues, because its journal
 /// says that they are attached.
-pub(crate) async fn restore_drafts(w: &mut dyn Writes, turn_id: TurnId) -> Result<()> {
-    for mut entry in w.conversation_entries_of_turn(turn_id).await? {
+pub(crate) fn restore_drafts(w: &mut dyn Writes, turn_id: TurnId) -> Result<()> {
+    for mut entry in w.conversation_entries_of_turn(turn_id)? {
         let was_draft = entry.direction == Direction::Note && !entry.attachments.is_empty();
         if was_draft && entry.delivery == Delivery::None {
             entry.delivery = Delivery::Draft;
-            w.conversation_entry_put(&entry).await?;
+            w.conversation_entry_put(&entry)?;
         }
     }
     Ok(())
@@ -198,7 +198,7 @@ pub(crate) fn owed(held: &[HeldMail]) -> Option<ConversationId> {
 
 /// Sends the last text of a turn to the conversation that the turn answers, unless it is silent
 /// (HB-05, MSG-13). Runs in the transaction that ends the turn.
-pub(crate) async fn answer(
+pub(crate) fn answer(
     w: &mut dyn Writes,
     ctx: &OperationContext,
     turn: &Turn,
@@ -207,14 +207,14 @@ pub(crate) async fn answer(
     text: &str,
 ) -> Result<()> {
     // A conversation that retention deleted cannot be answered any more.
-    let Some(mut conversation) = w.conversation_get(conversation_id).await? else { return Ok(()) };
+    let Some(mut conversation) = w.conversation_get(conversation_id)? else { return Ok(()) };
     if let Some(at) = conversation.ended_at {
         let why = format!("has an answer that is not sent: the conversation ended at {}", at.rfc3339());
-        return unanswered(w, ctx, turn, conversation_id, &why).await;
+        return unanswered(w, ctx, turn, conversation_id, &why);
     }
-    let entries = recent(w, &conversation).await?;
+    let entries = recent(w, &conversation)?;
     let party = Party::Agent(turn.agent_id.clone());
-    let files = settle_drafts(w, drafts(&entries, &party)).await?;
+    let files = settle_drafts(w, drafts(&entries, &party))?;
     let (text, reply_to) = match read_reply(text) {
         Reply::Message { text, reply_to } => (text, reply_to),
         // Files without text are a reply too. A silent token is not a reply, even with files.
@@ -239,23 +239,23 @@ pub(crate) async fn answer(
         turn_id: Some(turn.turn_id),
         ..NewEntry::new(Direction::Out, party, text)
     };
-    append(w, ctx, &mut conversation, line).await?;
+    append(w, ctx, &mut conversation, line)?;
     Ok(())
 }
 
 /// Adds a note that a turn ended without an answer, and why. Attached files are not sent.
-pub(crate) async fn unanswered(
+pub(crate) fn unanswered(
     w: &mut dyn Writes,
     ctx: &OperationContext,
     turn: &Turn,
     conversation_id: ConversationId,
     why: &str,
 ) -> Result<()> {
-    let Some(mut conversation) = w.conversation_get(conversation_id).await? else { return Ok(()) };
-    let entries = recent(w, &conversation).await?;
-    settle_drafts(w, drafts(&entries, &Party::Agent(turn.agent_id.clone()))).await?;
+    let Some(mut conversation) = w.conversation_get(conversation_id)? else { return Ok(()) };
+    let entries = recent(w, &conversation)?;
+    settle_drafts(w, drafts(&entries, &Party::Agent(turn.agent_id.clone())))?;
     let text = ctx.excerpt(&format!("{}'s turn {why}", turn.agent_id), 1_000);
     let line = NewEntry { turn_id: Some(turn.turn_id), ..NewEntry::new(Direction::Note, Party::System, text) };
-    append(w, ctx, &mut conversation, line).await?;
+    append(w, ctx, &mut conversation, line)?;
     Ok(())
 }

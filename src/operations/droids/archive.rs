@@ -14,21 +14,19 @@ pub async fn archive(store: &Store, ctx: &OperationContext, stopped: Vec<AgentId
     for droid_id in stopped {
         let ctx = ctx.clone();
         let gone = store.write(move |w| {
-            Box::pin(async move {
-                let droid = w.droid_get(&droid_id).await?;
-                // A record that is gone was old enough to be deleted.
-                if droid.is_some_and(|droid| droid.ended_at.is_none_or(|at| at > before)) {
-                    return Ok(false);
-                }
-                let agent = w.agent_get(&droid_id).await?;
-                let is_done = agent.is_some_and(|agent| {
-                    agent.kind == AgentKind::Droid && agent.status == AgentStatus::Stopped && !agent.is_deleted()
-                });
-                if is_done {
-                    delete_because(w, &ctx, &Party::System, &droid_id, Some("it ended some time ago")).await?;
-                }
-                Ok::<_, Refusal>(is_done)
-            })
+            let droid = w.droid_get(&droid_id)?;
+            // A record that is gone was old enough to be deleted.
+            if droid.is_some_and(|droid| droid.ended_at.is_none_or(|at| at > before)) {
+                return Ok(false);
+            }
+            let agent = w.agent_get(&droid_id)?;
+            let is_done = agent.is_some_and(|agent| {
+                agent.kind == AgentKind::Droid && agent.status == AgentStatus::Stopped && !agent.is_deleted()
+            });
+            if is_done {
+                delete_because(w, &ctx, &Party::System, &droid_id, Some("it ended some time ago"))?;
+            }
+            Ok::<_, Refusal>(is_done)
         });
         match gone.await {
             Ok(is_gone) => archived += usize::from(is_gone),

@@ -24,8 +24,8 @@ use crate::{OperationContext, Result};
 
 /// Records the end of a droid's turn. A run ends with its turn, unless guidance has come that it has not read. A session
 /// reports and waits for more work.
-pub async fn turn_ended(w: &mut dyn Writes, ctx: &OperationContext, turn: &Turn, ending: &Ending) -> Result<()> {
-    let Some(mut droid) = w.droid_get(&turn.agent_id).await?.filter(|droid| !droid.state.is_over()) else {
+pub fn turn_ended(w: &mut dyn Writes, ctx: &OperationContext, turn: &Turn, ending: &Ending) -> Result<()> {
+    let Some(mut droid) = w.droid_get(&turn.agent_id)?.filter(|droid| !droid.state.is_over()) else {
         return Ok(());
     };
     let used = &mut droid.used;
@@ -49,11 +49,11 @@ pub async fn turn_ended(w: &mut dyn Writes, ctx: &OperationContext, turn: &Turn,
         _ => ending.refusal().cloned(),
     };
     let is_last = match droid.mode {
-        DroidMode::Run => state != DroidState::Succeeded || w.inbox_depth(&droid.droid_id).await? == 0,
+        DroidMode::Run => state != DroidState::Succeeded || w.inbox_depth(&droid.droid_id)? == 0,
         DroidMode::Session => state == DroidState::Killed,
     };
     if is_last {
-        return close(w, ctx, droid, state, error).await.map(drop);
+        return close(w, ctx, droid, state, error).map(drop);
     }
     if droid.mode == DroidMode::Session {
         droid.deadline_at = ctx.now().plus(Limits::seconds(ctx.limits().droid_idle_seconds));
@@ -63,27 +63,27 @@ pub async fn turn_ended(w: &mut dyn Writes, ctx: &OperationContext, turn: &Turn,
             "has done this work and waits for more"
         };
         droid.error = error;
-        report(w, ctx, &droid, words).await?;
+        report(w, ctx, &droid, words)?;
     }
-    w.droid_put(&droid).await?;
+    w.droid_put(&droid)?;
     Ok(())
 }
 
 /// Ends a droid without an open turn, and tells its parent. Its supervisor then stops its actor.
-pub(crate) async fn close(
+pub(crate) fn close(
     w: &mut dyn Writes,
     ctx: &OperationContext,
     droid: Droid,
     state: DroidState,
     error: Option<Refusal>,
 ) -> Result<Droid> {
-    let droid = end(w, ctx, droid, state, error).await?;
-    report(w, ctx, &droid, words(state)).await?;
+    let droid = end(w, ctx, droid, state, error)?;
+    report(w, ctx, &droid, words(state))?;
     Ok(droid)
 }
 
 /// Like [`close`], without a word to the parent.
-pub(crate) async fn end(
+pub(crate) fn end(
     w: &mut dyn Writes,
     ctx: &OperationContext,
     mut droid: Droid,
@@ -91,20 +91,20 @@ pub(crate) async fn end(
     error: Option<Refusal>,
 ) -> Result<Droid> {
     // Nothing may start it again. Its inbox is read only if it has mail, because the read forces the write buffer into SQL.
-    while w.inbox_depth(&droid.droid_id).await? > 0 {
-        let mail = w.inbox_pending(&droid.droid_id, 500).await?;
+    while w.inbox_depth(&droid.droid_id)? > 0 {
+        let mail = w.inbox_pending(&droid.droid_id, 500)?;
         let mail: Vec<_> = mail.into_iter().map(|mail| mail.message_id).collect();
-        w.message_mark(&mail, MailState::Consumed, None, 0).await?;
+        w.message_mark(&mail, MailState::Consumed, None, 0)?;
     }
     droid.state = state;
     droid.error = error;
     droid.ended_at = Some(ctx.now());
-    w.droid_put(&droid).await?;
-    if let Some(mut agent) = w.agent_get(&droid.droid_id).await?.filter(|agent| !agent.is_deleted()) {
+    w.droid_put(&droid)?;
+    if let Some(mut agent) = w.agent_get(&droid.droid_id)?.filter(|agent| !agent.is_deleted()) {
         // Otherwise its supervisor ends what is left, and then records the stop.
         let is_at_rest = agent.status == AgentStatus::Running
-            && w.turn_open_of(&droid.droid_id).await?.is_none()
-            && w.droids_live_count(&droid.droid_id).await?.of_parent == 0;
+            && w.turn_open_of(&droid.droid_id)?.is_none()
+            && w.droids_live_count(&droid.droid_id)?.of_parent == 0;
         agent.desired = Desired::Stopped;
         if is_at_rest {
             agent.status = AgentStatus::Stopped;
@@ -115,9 +115,9 @@ pub(crate) async fn end(
             Some(error) => ctx.excerpt(&error.message, 300),
             None => "it has done its task".to_owned(),
         });
-        put(w, ctx, &mut agent).await?;
+        put(w, ctx, &mut agent)?;
         if is_at_rest {
-            emit_stopped(w, ctx, &agent).await?;
+            emit_stopped(w, ctx, &agent)?;
         }
         w.signal(Signal::DroidEnded(Box::new(agent)));
     }
@@ -127,7 +127,7 @@ pub(crate) async fn end(
         "state": droid.state, "error": error, "used": droid.used, "root_id": droid.root_id,
         "seconds": ctx.now().since(droid.created_at).as_secs(),
     });
-    emit(w, ctx, EventKind::DroidEnded, &droid, payload).await?;
+    emit(w, ctx, EventKind::DroidEnded, &droid, payload)?;
     Ok(droid)
 }
 
@@ -143,9 +143,9 @@ pub(crate) fn words(state: DroidState) -> &'static str {
 }
 
 /// Tells the parent (DROID-14). A parent that is gone needs no word.
-pub(crate) async fn report(w: &mut dyn Writes, ctx: &OperationContext, droid: &Droid, words: &str) -> Result<()> {
+pub(crate) fn report(w: &mut dyn Writes, ctx: &OperationContext, droid: &Droid, words: &str) -> Result<()> {
     let is_over = |parent: &Agent| parent.kind == AgentKind::Droid && parent.desired == Desired::Stopped;
-    if w.agent_get(&droid.parent_id).await?.is_none_or(|parent| parent.is_deleted() || is_over(&parent)) {
+    if w.agent_get(&droid.parent_id)?.is_none_or(|parent| parent.is_deleted() || is_over(&parent)) {
         return Ok(());
     }
     let label = droid.label.as_deref().map(|label| format!(" ({label})")).unwrap_or_default();
@@ -177,5 +177,5 @@ pub(crate) async fn report(w: &mut dyn Writes, ctx: &OperationContext, droid: &D
         subject: Some(format!("{}{label} {words}", droid.droid_id)),
         ..NewMessage::new(&droid.parent_id, Party::System, Kind::DroidDone, body, chain)
     };
-    mail::deliver(w, ctx, message).await.map(drop)
+    mail::deliver(w, ctx, message).map(drop)
 }

@@ -18,14 +18,14 @@ use crate::{OperationContext, Result};
 ///
 /// # Errors
 /// Those of [`own`]. A droid that has ended stays as it is.
-pub async fn kill(
+pub fn kill(
     w: &mut dyn Writes,
     ctx: &OperationContext,
     by: &Party,
     droid_id: &str,
     reason: Option<&str>,
 ) -> Result<Droid> {
-    let droid = own(w, by, droid_id).await?;
+    let droid = own(w, by, droid_id)?;
     if droid.state.is_over() {
         return Ok(droid);
     }
@@ -33,7 +33,7 @@ pub async fn kill(
         Some(reason) => format!("{by} ended it: {}", ctx.excerpt(reason, 300)),
         None => format!("{by} ended it"),
     };
-    end_at_work(w, ctx, droid, DroidState::Killed, Some(Refusal::new(Code::Cancelled, why))).await
+    end_at_work(w, ctx, droid, DroidState::Killed, Some(Refusal::new(Code::Cancelled, why)))
 }
 
 /// What ended the work of an agent whose droids end with it.
@@ -48,73 +48,68 @@ pub enum Parent {
 }
 
 /// Ends all droids of an agent whose own work has ended, so that none is left without a parent.
-pub async fn ended_with_parent(
-    w: &mut dyn Writes,
-    ctx: &OperationContext,
-    parent_id: &AgentId,
-    how: Parent,
-) -> Result<()> {
+pub fn ended_with_parent(w: &mut dyn Writes, ctx: &OperationContext, parent_id: &AgentId, how: Parent) -> Result<()> {
     let words = match how {
         Parent::Stopped => "was stopped",
         Parent::Failed => "has failed",
         Parent::Deleted => "was deleted",
     };
-    if w.droids_live_count(parent_id).await?.of_parent == 0 {
+    if w.droids_live_count(parent_id)?.of_parent == 0 {
         return Ok(());
     }
-    let live = w.droids_live().await?;
+    let live = w.droids_live()?;
     for droid in live.into_iter().filter(|droid| droid.parent_id == *parent_id) {
         let why = Refusal::new(Code::Cancelled, format!("its parent {parent_id} {words}"));
-        let ended = end_quietly(w, ctx, droid, DroidState::Killed, Some(why)).await?;
+        let ended = end_quietly(w, ctx, droid, DroidState::Killed, Some(why))?;
         if how != Parent::Deleted {
-            report(w, ctx, &ended, "was ended").await?;
+            report(w, ctx, &ended, "was ended")?;
         }
     }
     Ok(())
 }
 
 /// Ends a droid whose agent an operator stops or deletes. Other agents are left alone, and so are droids that have ended.
-pub async fn agent_ended(w: &mut dyn Writes, ctx: &OperationContext, agent: &Agent) -> Result<()> {
+pub fn agent_ended(w: &mut dyn Writes, ctx: &OperationContext, agent: &Agent) -> Result<()> {
     if agent.kind != AgentKind::Droid {
         return Ok(());
     }
-    let Some(droid) = w.droid_get(&agent.agent_id).await?.filter(|droid| !droid.state.is_over()) else { return Ok(()) };
+    let Some(droid) = w.droid_get(&agent.agent_id)?.filter(|droid| !droid.state.is_over()) else { return Ok(()) };
     let why = Refusal::new(Code::Cancelled, "its agent was stopped or deleted");
-    let ended = end_quietly(w, ctx, droid, DroidState::Killed, Some(why)).await?;
-    report(w, ctx, &ended, "was ended").await
+    let ended = end_quietly(w, ctx, droid, DroidState::Killed, Some(why))?;
+    report(w, ctx, &ended, "was ended")
 }
 
 /// Checks that an agent may be started: a droid that has ended stays ended.
 ///
 /// # Errors
 /// `Conflict` for a droid that has ended.
-pub async fn may_start(w: &mut dyn Writes, agent: &Agent) -> Result<()> {
-    may_act(w, agent).await
+pub fn may_start(w: &mut dyn Writes, agent: &Agent) -> Result<()> {
+    may_act(w, agent)
 }
 
 /// Ends a droid whose actor crashed, or whose task is a dead letter. A droid is not restarted; its parent decides.
-pub async fn crashed(w: &mut dyn Writes, ctx: &OperationContext, droid_id: &AgentId, reason: &str) -> Result<()> {
-    let Some(droid) = w.droid_get(droid_id).await?.filter(|droid| !droid.state.is_over()) else { return Ok(()) };
+pub fn crashed(w: &mut dyn Writes, ctx: &OperationContext, droid_id: &AgentId, reason: &str) -> Result<()> {
+    let Some(droid) = w.droid_get(droid_id)?.filter(|droid| !droid.state.is_over()) else { return Ok(()) };
     let why = Refusal::new(Code::Unavailable, format!("it could not go on: {}", ctx.excerpt(reason, 500)))
         .hint("start another droid, with smaller or different work");
-    end_at_work(w, ctx, droid, DroidState::Failed, Some(why)).await.map(drop)
+    end_at_work(w, ctx, droid, DroidState::Failed, Some(why)).map(drop)
 }
 
 /// Ends a droid with whatever it is at, and tells its parent.
-async fn end_at_work(
+fn end_at_work(
     w: &mut dyn Writes,
     ctx: &OperationContext,
     droid: Droid,
     state: DroidState,
     error: Option<Refusal>,
 ) -> Result<Droid> {
-    let droid = end_quietly(w, ctx, droid, state, error).await?;
-    report(w, ctx, &droid, words(state)).await?;
+    let droid = end_quietly(w, ctx, droid, state, error)?;
+    report(w, ctx, &droid, words(state))?;
     Ok(droid)
 }
 
 /// Like [`end_at_work`], without a word to the parent.
-async fn end_quietly(
+fn end_quietly(
     w: &mut dyn Writes,
     ctx: &OperationContext,
     droid: Droid,
@@ -122,10 +117,10 @@ async fn end_quietly(
     error: Option<Refusal>,
 ) -> Result<Droid> {
     // First, so that the end of its turn finds it ended.
-    let droid = end(w, ctx, droid, state, error).await?;
-    if let Some(turn) = w.turn_open_of(&droid.droid_id).await? {
+    let droid = end(w, ctx, droid, state, error)?;
+    if let Some(turn) = w.turn_open_of(&droid.droid_id)? {
         let why = droid.error.as_ref().map_or_else(|| words(state).to_owned(), |error| error.message.clone());
-        finish(w, ctx, turn.turn_id, Ending::Cancelled(why)).await?;
+        finish(w, ctx, turn.turn_id, Ending::Cancelled(why))?;
         w.signal(Signal::TurnCancelled { agent_id: droid.droid_id.clone(), turn_id: turn.turn_id });
     }
     Ok(droid)
@@ -138,7 +133,7 @@ async fn end_quietly(
 /// If the store cannot be read.
 pub async fn end_overdue(store: &Store, ctx: &OperationContext) -> Result<usize> {
     let now = ctx.now();
-    let live = store.read_latest(|r| Box::pin(async move { r.droids_live().await })).await.map_err(Refusal::from)?;
+    let live = store.read_latest(|r| r.droids_live()).await.map_err(Refusal::from)?;
     let is_due = |droid: &Droid| match droid.mode {
         DroidMode::Run => now >= droid.deadline_at.plus(OVERDUE),
         DroidMode::Session => now >= droid.deadline_at,
@@ -147,7 +142,7 @@ pub async fn end_overdue(store: &Store, ctx: &OperationContext) -> Result<usize>
     for droid in live.into_iter().filter(is_due) {
         let ctx = ctx.clone();
         let droid_id = droid.droid_id.clone();
-        let done = store.write(move |w| Box::pin(async move { end_late(w, &ctx, &droid.droid_id).await }));
+        let done = store.write(move |w| end_late(w, &ctx, &droid.droid_id));
         match done.await {
             Ok(is_ended) => ended += usize::from(is_ended),
             // The others do not wait for this one. The next round tries it again.
@@ -160,8 +155,8 @@ pub async fn end_overdue(store: &Store, ctx: &OperationContext) -> Result<usize>
     Ok(ended)
 }
 
-async fn end_late(w: &mut dyn Writes, ctx: &OperationContext, droid_id: &AgentId) -> Result<bool> {
-    let Some(droid) = w.droid_get(droid_id).await?.filter(|droid| !droid.state.is_over()) else { return Ok(false) };
+fn end_late(w: &mut dyn Writes, ctx: &OperationContext, droid_id: &AgentId) -> Result<bool> {
+    let Some(droid) = w.droid_get(droid_id)?.filter(|droid| !droid.state.is_over()) else { return Ok(false) };
     let late = || {
         let what = format!("it was still not done {} s after its time", OVERDUE.as_secs());
         Refusal::new(Code::Timeout, what).hint("its model may be down or its budget spent; try again later")
@@ -170,7 +165,7 @@ async fn end_late(w: &mut dyn Writes, ctx: &OperationContext, droid_id: &AgentId
         DroidMode::Run => (DroidState::TimedOut, Some(late())),
         DroidMode::Session if ctx.now() < droid.deadline_at => return Ok(false),
         DroidMode::Session => {
-            let is_busy = w.turn_open_of(droid_id).await?.is_some() || w.inbox_depth(droid_id).await? > 0;
+            let is_busy = w.turn_open_of(droid_id)?.is_some() || w.inbox_depth(droid_id)? > 0;
             // Its last work may begin just before it would be idle.
             let last = droid.deadline_at.plus(Limits::seconds(droid.terms.turn_seconds)).plus(OVERDUE);
             match is_busy {
@@ -180,5 +175,5 @@ async fn end_late(w: &mut dyn Writes, ctx: &OperationContext, droid_id: &AgentId
             }
         }
     };
-    end_at_work(w, ctx, droid, state, error).await.map(|_| true)
+    end_at_work(w, ctx, droid, state, error).map(|_| true)
 }

@@ -17,8 +17,8 @@ const AT_ONCE: u32 = 16;
 ///
 /// # Errors
 /// If the store cannot be read.
-pub async fn has_guidance(w: &mut dyn Writes, droid_id: &AgentId) -> Result<bool> {
-    Ok(w.inbox_depth(droid_id).await? > 0)
+pub fn has_guidance(w: &mut dyn Writes, droid_id: &AgentId) -> Result<bool> {
+    Ok(w.inbox_depth(droid_id)? > 0)
 }
 
 /// Takes the mail that has come for the turn's droid. Returns what the model reads of it, in the words of `shown`; `None`
@@ -26,20 +26,20 @@ pub async fn has_guidance(w: &mut dyn Writes, droid_id: &AgentId) -> Result<bool
 ///
 /// # Errors
 /// If the turn has ended, or another daemon owns its agent.
-pub async fn take_guidance(
+pub fn take_guidance(
     w: &mut dyn Writes,
     ctx: &OperationContext,
     turn_id: TurnId,
     shown: &(dyn Fn(&[Envelope]) -> String + Send + Sync),
 ) -> Result<Option<String>> {
-    let turn = working_turn(w, ctx, turn_id).await?;
-    let joined = mail::join(w, ctx, &turn.agent_id, turn_id, AT_ONCE).await?;
+    let turn = working_turn(w, ctx, turn_id)?;
+    let joined = mail::join(w, ctx, &turn.agent_id, turn_id, AT_ONCE)?;
     if joined.mail.is_empty() {
         return Ok(None);
     }
     let text = shown(&joined.mail);
     let messages = joined.mail.iter().map(|envelope| envelope.message_id).collect();
-    w.journal_append(turn_id, &Step::MailJoined { messages }, ctx.now()).await?;
-    w.journal_append(turn_id, &Step::Note { text: text.clone() }, ctx.now()).await?;
+    w.journal_append(turn_id, &Step::MailJoined { messages }, ctx.now())?;
+    w.journal_append(turn_id, &Step::Note { text: text.clone() }, ctx.now())?;
     Ok(Some(text))
 }

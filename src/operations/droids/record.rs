@@ -11,7 +11,7 @@ use crate::{OperationContext, Result};
 ///
 /// # Errors
 /// `InvalidArguments` for an id of another form (DROID-02), `NotFound`.
-pub async fn named(r: &mut dyn Reads, text: &str) -> Result<Droid> {
+pub fn named(r: &mut dyn Reads, text: &str) -> Result<Droid> {
     let text = text.trim();
     if !droid_id::is_droid(text) {
         let what = format!("`{}` is not the id of a droid", ghost_domain::text::shown(text, 80));
@@ -20,15 +20,15 @@ pub async fn named(r: &mut dyn Reads, text: &str) -> Result<Droid> {
             .details(json!({ "field": "droid_id" })));
     }
     let missing = || Refusal::not_found("droid", text, None).hint("the list shows your droids");
-    r.droid_get(&text.parse()?).await?.ok_or_else(missing)
+    r.droid_get(&text.parse()?)?.ok_or_else(missing)
 }
 
 /// Finds a droid that `by` may steer and end: an agent only its own.
 ///
 /// # Errors
 /// Those of [`named`]; `AccessDenied` for another agent's droid.
-pub async fn own(r: &mut dyn Reads, by: &Party, text: &str) -> Result<Droid> {
-    let droid = named(r, text).await?;
+pub fn own(r: &mut dyn Reads, by: &Party, text: &str) -> Result<Droid> {
+    let droid = named(r, text)?;
     match by.agent() {
         Some(agent_id) if *agent_id != droid.parent_id => {
             Err(Refusal::new(Code::AccessDenied, format!("{} is a droid of {}", droid.droid_id, droid.parent_id))
@@ -39,19 +39,19 @@ pub async fn own(r: &mut dyn Reads, by: &Party, text: &str) -> Result<Droid> {
 }
 
 /// Records that a droid's turn was opened. Returns its record; `None` for the turn of another agent.
-pub(crate) async fn turn_opened(w: &mut dyn Writes, turn: &Turn) -> Result<Option<Droid>> {
+pub(crate) fn turn_opened(w: &mut dyn Writes, turn: &Turn) -> Result<Option<Droid>> {
     if !turn.agent_id.is_droid() {
         return Ok(None);
     }
-    let Some(mut droid) = w.droid_get(&turn.agent_id).await? else { return Ok(None) };
+    let Some(mut droid) = w.droid_get(&turn.agent_id)? else { return Ok(None) };
     if droid.state == DroidState::Pending {
         droid.state = DroidState::Running;
-        w.droid_put(&droid).await?;
+        w.droid_put(&droid)?;
     }
     Ok(Some(droid))
 }
 
-pub(crate) async fn emit(
+pub(crate) fn emit(
     w: &mut dyn Writes,
     ctx: &OperationContext,
     kind: EventKind,
@@ -60,5 +60,5 @@ pub(crate) async fn emit(
 ) -> Result<()> {
     payload["parent_id"] = json!(droid.parent_id);
     payload["label"] = json!(droid.label);
-    ctx.emit(w, NewEvent::new(kind, payload).agent(&droid.droid_id).correlation(droid.root_id)).await
+    ctx.emit(w, NewEvent::new(kind, payload).agent(&droid.droid_id).correlation(droid.root_id))
 }

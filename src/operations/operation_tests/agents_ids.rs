@@ -13,11 +13,11 @@ use crate::tasks::{self, NewTask};
 
 /// The hint, and the status for programs, that a party gets that wants an id.
 async fn refusal_for(world: &OperationWorld, by: Party, name: &'static str, of_file: bool) -> (String, String) {
-    let there = read!(world, |r| r.agent_get(&id(name)).await?);
+    let there = read!(world, |r| r.agent_get(&id(name))?);
     let refusal = if of_file {
         agents::reserved(&world.ctx, &by, &id(name), there.as_ref())
     } else {
-        write!(world, |w, ctx| agents::create(w, &ctx, &by, new_agent(&ctx, name)).await).unwrap_err()
+        write!(world, |w, ctx| agents::create(w, &ctx, &by, new_agent(&ctx, name))).unwrap_err()
     };
     assert_eq!(refusal.code, Code::Conflict, "{refusal}");
     let details = refusal.details.clone().unwrap();
@@ -26,15 +26,15 @@ async fn refusal_for(world: &OperationWorld, by: Party, name: &'static str, of_f
 }
 
 async fn stop(world: &OperationWorld, name: &'static str) {
-    write!(world, |w, ctx| agents::stop(w, &ctx, &operator(), &id(name), None).await).unwrap();
-    write!(world, |w, ctx| agents::stopped(w, &ctx, &id(name)).await).unwrap();
+    write!(world, |w, ctx| agents::stop(w, &ctx, &operator(), &id(name), None)).unwrap();
+    write!(world, |w, ctx| agents::stopped(w, &ctx, &id(name))).unwrap();
 }
 
 #[tokio::test]
 async fn the_refusal_for_a_taken_id_has_a_fitting_hint() {
     let world = OperationWorld::new().await;
     let named = NewAgent { kind: AgentKind::Persistent, ..new_agent(&world.ctx, "zoe") };
-    write!(world, |w, ctx| agents::create(w, &ctx, &Party::System, named).await).unwrap();
+    write!(world, |w, ctx| agents::create(w, &ctx, &Party::System, named)).unwrap();
     // The file names zoe, so deleting that agent would not free its id.
     let commands = |hint: &str, name: &str, starts: bool| {
         assert_eq!(hint.contains(&format!("`ghostctl agent start {name}`")), starts, "{hint}");
@@ -48,7 +48,7 @@ async fn the_refusal_for_a_taken_id_has_a_fitting_hint() {
     for status in [AgentStatus::Failed, AgentStatus::Stopped] {
         for name in ["zoe", "ada"] {
             if status == AgentStatus::Failed {
-                write!(world, |w, ctx| agents::failed(w, &ctx, &id(name), "too often").await).unwrap();
+                write!(world, |w, ctx| agents::failed(w, &ctx, &id(name), "too often")).unwrap();
             } else {
                 stop(&world, name).await;
             }
@@ -68,12 +68,12 @@ async fn the_refusal_for_a_taken_id_has_a_fitting_hint() {
     // A deleted agent of the file returns with a reload; any other deleted agent leaves its id
     // free.
     for name in ["zoe", "ada"] {
-        write!(world, |w, ctx| agents::delete(w, &ctx, &operator(), &id(name)).await).unwrap();
+        write!(world, |w, ctx| agents::delete(w, &ctx, &operator(), &id(name))).unwrap();
     }
     let (hint, said) = refusal_for(&world, operator(), "zoe", true).await;
     assert!(said == "deleted" && hint.contains("reload"), "{hint}");
     assert_eq!(refusal_for(&world, operator(), "new", true).await.1, "", "it was never there");
-    write!(world, |w, ctx| agents::create(w, &ctx, &operator(), new_agent(&ctx, "ada")).await).unwrap();
+    write!(world, |w, ctx| agents::create(w, &ctx, &operator(), new_agent(&ctx, "ada"))).unwrap();
 
     // An agent cannot use these commands.
     for (name, of_file) in [("zoe", true), ("ada", false)] {
@@ -105,14 +105,14 @@ async fn missed(world: &OperationWorld, by: Party, name: &'static str) -> (Strin
         let refused = write!(world, |w, ctx| {
             let (to, chain) = (id(name), Chain::root(&ctx));
             match way {
-                0 => agents::start(w, &ctx, &by, &to).await.map(drop),
-                1 => agents::stop(w, &ctx, &by, &to, None).await.map(drop),
-                2 => agents::delete(w, &ctx, &by, &to).await.map(drop),
+                0 => agents::start(w, &ctx, &by, &to).map(drop),
+                1 => agents::stop(w, &ctx, &by, &to, None).map(drop),
+                2 => agents::delete(w, &ctx, &by, &to).map(drop),
                 3 => {
                     let wait = Duration::from_secs(60);
-                    asks::open(w, &ctx, by, None, &to, "how many?".into(), wait, chain).await.map(drop)
+                    asks::open(w, &ctx, by, None, &to, "how many?".into(), wait, chain).map(drop)
                 }
-                4 => mail::deliver(w, &ctx, NewMessage::new(&to, by, Kind::Message, "hi", chain)).await.map(drop),
+                4 => mail::deliver(w, &ctx, NewMessage::new(&to, by, Kind::Message, "hi", chain)).map(drop),
                 _ => {
                     let new = NewTask {
                         title: "Count them".into(),
@@ -124,7 +124,7 @@ async fn missed(world: &OperationWorld, by: Party, name: &'static str) -> (Strin
                         due_at: None,
                         chain,
                     };
-                    tasks::create(w, &ctx, &by, new).await.map(drop)
+                    tasks::create(w, &ctx, &by, new).map(drop)
                 }
             }
         });
@@ -141,9 +141,9 @@ async fn missed(world: &OperationWorld, by: Party, name: &'static str) -> (Strin
 async fn work_for_a_deleted_agent_is_refused_with_a_hint_how_to_bring_it_back() {
     let world = OperationWorld::new().await;
     let named = NewAgent { kind: AgentKind::Persistent, ..new_agent(&world.ctx, "zoe") };
-    write!(world, |w, ctx| agents::create(w, &ctx, &Party::System, named).await).unwrap();
+    write!(world, |w, ctx| agents::create(w, &ctx, &Party::System, named)).unwrap();
     for name in ["zoe", "ada"] {
-        write!(world, |w, ctx| agents::delete(w, &ctx, &operator(), &id(name)).await).unwrap();
+        write!(world, |w, ctx| agents::delete(w, &ctx, &operator(), &id(name))).unwrap();
     }
     let told = async |by, name| {
         let (message, hint) = missed(&world, by, name).await;

@@ -23,7 +23,7 @@ fn new(n: u32) -> NewApproval {
 
 async fn request(world: &OperationWorld, turn: &Turn, n: u32) -> Result<Approval> {
     let turn = turn.clone();
-    write!(world, |w, ctx| approvals::request(w, &ctx, &turn, new(n)).await)
+    write!(world, |w, ctx| approvals::request(w, &ctx, &turn, new(n)))
 }
 
 async fn decide(
@@ -34,7 +34,7 @@ async fn decide(
     decision: Decision,
 ) -> Result<Approval> {
     let (approval_id, approvers) = (approval.approval_id, approvers.iter().map(|name| (*name).to_owned()).collect());
-    write!(world, |w, ctx| approvals::decide(w, &ctx, &by, &approvers, approval_id, decision, None).await)
+    write!(world, |w, ctx| approvals::decide(w, &ctx, &by, &approvers, approval_id, decision, None))
 }
 
 // covers: EXEC-10, EXEC-12
@@ -67,8 +67,8 @@ async fn an_answer_after_the_expiry_is_refused_and_too_many_requests_are() {
     world.pass(Duration::from_secs(60));
     assert_eq!(code(decide(&world, operator(), &[], &approval, APPROVE).await), Code::Conflict);
     let approval_id = approval.approval_id;
-    write!(world, |w, ctx| approvals::expire(w, &ctx, approval_id).await).unwrap();
-    let approval = read!(world, |r| r.approval_get(approval_id).await?).unwrap();
+    write!(world, |w, ctx| approvals::expire(w, &ctx, approval_id)).unwrap();
+    let approval = read!(world, |r| r.approval_get(approval_id)?).unwrap();
     assert_eq!(approval.status, ApprovalStatus::Expired);
     assert_eq!(approvals::refusal(&approval).unwrap().code, Code::Timeout);
 }
@@ -86,14 +86,14 @@ async fn a_standing_approval_is_the_agents_own_until_it_is_revoked_or_the_agent_
     assert_eq!(request(&world, &other, 1).await.unwrap().status, ApprovalStatus::Pending, "bob asks for himself");
     assert_eq!(request(&world, &turn, 2).await.unwrap().status, ApprovalStatus::Pending, "another plan asks");
     let approval_id = approval.approval_id;
-    let revoke = write!(world, |w, ctx| approvals::revoke(w, &ctx, &operator(), &BTreeSet::new(), approval_id).await);
+    let revoke = write!(world, |w, ctx| approvals::revoke(w, &ctx, &operator(), &BTreeSet::new(), approval_id));
     assert!(!revoke.unwrap().always);
     let again = request(&world, &turn, 1).await.unwrap();
     assert_eq!(again.status, ApprovalStatus::Pending);
     decide(&world, operator(), &[], &again, always).await.unwrap();
     delete(&world, "ada").await;
     let digest = again.digest.clone();
-    assert_eq!(read!(world, |r| r.approval_standing(&id("ada"), &digest).await?), None);
+    assert_eq!(read!(world, |r| r.approval_standing(&id("ada"), &digest)?), None);
 }
 
 // covers: EXEC-10
@@ -108,11 +108,11 @@ async fn requests_that_nobody_waits_for_are_closed_and_bounded_by_agent() {
     // The turn ends without its call.
     world.finish(ada.turn_id, "done").await.unwrap();
     assert_eq!(code(decide(&world, operator(), &[], &approval, APPROVE).await), Code::Conflict);
-    write!(world, |w, ctx| approvals::expire_due(w, &ctx).await).unwrap();
-    let pending = || async { read!(world, |r| r.approval_count_pending().await?) };
+    write!(world, |w, ctx| approvals::expire_due(w, &ctx)).unwrap();
+    let pending = || async { read!(world, |r| r.approval_count_pending()?) };
     assert_eq!(pending().await, 2, "they are not due");
     world.pass(Duration::from_secs(60));
-    write!(world, |w, ctx| approvals::expire_due(w, &ctx).await).unwrap();
+    write!(world, |w, ctx| approvals::expire_due(w, &ctx)).unwrap();
     assert_eq!(pending().await, 0);
 }
 
@@ -123,7 +123,7 @@ async fn a_plan_that_does_not_hold_all_that_runs_is_approved_once_only() {
     let turn = world.busy("ada").await;
     let mut plan = new(1);
     plan.plan.once_only = Some("a word is known only when it runs".into());
-    let approval = write!(world, |w, ctx| approvals::request(w, &ctx, &turn, plan).await).unwrap();
+    let approval = write!(world, |w, ctx| approvals::request(w, &ctx, &turn, plan)).unwrap();
     let always = Decision::Approve { always: true };
     assert_eq!(code(decide(&world, operator(), &[], &approval, always).await), Code::InvalidArguments);
     assert_eq!(decide(&world, operator(), &[], &approval, APPROVE).await.unwrap().status, ApprovalStatus::Approved);
@@ -152,10 +152,10 @@ async fn an_answer_never_reaches_a_later_agent_of_the_same_id() {
         assert_eq!(code(decide(&world, operator(), &[], &asked, decision).await), Code::Conflict);
     }
     let approval_id = asked.approval_id;
-    assert_eq!(read!(world, |r| r.approval_get(approval_id).await?).unwrap().status, ApprovalStatus::Cancelled);
-    assert_eq!(read!(world, |r| r.approval_count_pending().await?), 2);
+    assert_eq!(read!(world, |r| r.approval_get(approval_id)?).unwrap().status, ApprovalStatus::Cancelled);
+    assert_eq!(read!(world, |r| r.approval_count_pending()?), 2);
     let digest = asked.digest.clone();
-    assert_eq!(read!(world, |r| r.approval_standing(&id("ada"), &digest).await?), None);
+    assert_eq!(read!(world, |r| r.approval_standing(&id("ada"), &digest)?), None);
 }
 
 // covers: EXEC-10, EXEC-12
@@ -167,7 +167,7 @@ async fn nobody_but_an_approver_revokes_and_nobody_twice() {
     let revoke = async |by: Party, approvers: &[&str]| {
         let (approval_id, approvers) =
             (approval.approval_id, approvers.iter().map(|name| (*name).to_owned()).collect());
-        write!(world, |w, ctx| approvals::revoke(w, &ctx, &by, &approvers, approval_id).await)
+        write!(world, |w, ctx| approvals::revoke(w, &ctx, &by, &approvers, approval_id))
     };
     assert_eq!(code(revoke(operator(), &[]).await), Code::Conflict, "nothing holds for later calls yet");
     decide(&world, operator(), &[], &approval, Decision::Approve { always: true }).await.unwrap();
@@ -181,7 +181,7 @@ async fn nobody_but_an_approver_revokes_and_nobody_twice() {
     assert_eq!(world.count(EventKind::ApprovalRevoked).await, 1);
     // A call that ran under it keeps its answer.
     let approval_id = approval.approval_id;
-    assert_eq!(read!(world, |r| r.approval_get(approval_id).await?).unwrap().status, ApprovalStatus::Approved);
+    assert_eq!(read!(world, |r| r.approval_get(approval_id)?).unwrap().status, ApprovalStatus::Approved);
 }
 
 // covers: EXEC-10
@@ -199,7 +199,7 @@ async fn two_answers_at_once_are_one_and_the_other_learns_who_was_first() {
         assert_eq!(code(lost), Code::Conflict);
         let won = won.unwrap();
         let approval_id = approval.approval_id;
-        assert_eq!(read!(world, |r| r.approval_get(approval_id).await?), Some(won));
+        assert_eq!(read!(world, |r| r.approval_get(approval_id)?), Some(won));
     }
     assert_eq!(world.count(EventKind::ApprovalClosed).await, 2);
 }
@@ -212,14 +212,14 @@ async fn an_expiry_that_passes_while_the_daemon_is_down_holds_for_every_answer()
     let approval = request(&world, &turn, 1).await.unwrap();
     world.pass(Duration::from_secs(61));
     // The daemon starts again; nobody has closed the request yet.
-    write!(world, |w, ctx| crate::turns::review_at_boot(w, &ctx).await).unwrap();
+    write!(world, |w, ctx| crate::turns::review_at_boot(w, &ctx)).unwrap();
     for decision in [APPROVE, Decision::Approve { always: true }, Decision::Deny] {
         assert_eq!(code(decide(&world, operator(), &[], &approval, decision).await), Code::Conflict);
     }
     // A clock that goes back opens no request that was closed.
-    write!(world, |w, ctx| approvals::expire_due(w, &ctx).await).unwrap();
+    write!(world, |w, ctx| approvals::expire_due(w, &ctx)).unwrap();
     world.set_back(Duration::from_secs(61));
     assert_eq!(code(decide(&world, operator(), &[], &approval, APPROVE).await), Code::Conflict);
     let approval_id = approval.approval_id;
-    assert_eq!(read!(world, |r| r.approval_get(approval_id).await?).unwrap().status, ApprovalStatus::Expired);
+    assert_eq!(read!(world, |r| r.approval_get(approval_id)?).unwrap().status, ApprovalStatus::Expired);
 }

@@ -8,7 +8,7 @@ use crate::artifacts::{self, Origin};
 async fn found(world: &OperationWorld, origin: Option<Origin>, path: &str, content: Option<&str>) -> Option<Artifact> {
     let content = content.map(|text| (text.to_owned(), text.len() as u64));
     let found = Found { path: path.into(), content };
-    write!(world, |w, ctx| artifacts::index(w, &ctx, origin.as_ref(), found, false).await).unwrap()
+    write!(world, |w, ctx| artifacts::index(w, &ctx, origin.as_ref(), found, false)).unwrap()
 }
 
 // covers: ART-01, ART-03
@@ -27,10 +27,10 @@ async fn a_file_keeps_its_id_until_it_is_removed() {
     let second = found(&world, None, path, Some("three")).await.unwrap();
     assert_eq!((second.artifact_id, second.created_at), (first.artifact_id, first.created_at));
     assert_eq!((second.bytes, &second.agent_id, second.updated_at), (5, &None, world.ctx.now()));
-    assert_eq!(read!(world, |r| artifacts::all(r).await?).into_values().collect::<Vec<_>>(), [second]);
+    assert_eq!(read!(world, |r| artifacts::all(r)?).into_values().collect::<Vec<_>>(), [second]);
     assert_eq!(found(&world, ada.clone(), path, None).await, None);
     assert_eq!(found(&world, ada.clone(), path, None).await, None, "a file that is gone is gone once");
-    assert!(read!(world, |r| artifacts::all(r).await?).is_empty());
+    assert!(read!(world, |r| artifacts::all(r)?).is_empty());
     let third = found(&world, ada.clone(), path, Some("one")).await.unwrap();
     assert_ne!(third.artifact_id, first.artifact_id);
     // Files elsewhere are none.

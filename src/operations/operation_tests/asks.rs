@@ -78,11 +78,11 @@ async fn an_ask_from_outside_closes_no_cycle() {
 #[tokio::test]
 async fn asks_to_a_stopped_target_and_too_many_asks_are_refused() {
     let world = OperationWorld::new().await;
-    write!(world, |w, ctx| agents::stop(w, &ctx, &operator(), &id("bob"), None).await).unwrap();
+    write!(world, |w, ctx| agents::stop(w, &ctx, &operator(), &id("bob"), None)).unwrap();
     assert_eq!(code(world.outside_ask("bob").await), Code::Conflict, "stopping");
-    write!(world, |w, ctx| agents::stopped(w, &ctx, &id("bob")).await).unwrap();
+    write!(world, |w, ctx| agents::stopped(w, &ctx, &id("bob"))).unwrap();
     assert_eq!(code(world.outside_ask("bob").await), Code::Conflict, "stopped");
-    write!(world, |w, ctx| agents::failed(w, &ctx, &id("cyd"), "too often").await).unwrap();
+    write!(world, |w, ctx| agents::failed(w, &ctx, &id("cyd"), "too often")).unwrap();
     assert_eq!(code(world.outside_ask("cyd").await), Code::Conflict, "failed");
     world.limits(|limits| limits.asks_open_max = 1);
     world.outside_ask("ada").await.unwrap();
@@ -97,10 +97,10 @@ async fn a_deadline_ends_the_ask_and_a_late_answer_is_stored_and_wakes_nobody() 
     let turn = world.busy("ada").await;
     let (ask, call_id) = world.ask_by(&turn, "bob", "syscall.ask").await.unwrap();
     let ask_id = ask.ask_id;
-    write!(world, |w, ctx| asks::expire(w, &ctx, ask_id).await).unwrap();
+    write!(world, |w, ctx| asks::expire(w, &ctx, ask_id)).unwrap();
     assert_eq!(world.ask_row(ask_id).await.status, AskStatus::Open, "not due yet");
     world.pass(Duration::from_secs(60));
-    write!(world, |w, ctx| asks::expire(w, &ctx, ask_id).await).unwrap();
+    write!(world, |w, ctx| asks::expire(w, &ctx, ask_id)).unwrap();
     assert_eq!(world.ask_row(ask_id).await.status, AskStatus::TimedOut);
     let (_, content, refusal) = world.outcome(turn.turn_id, call_id).await.unwrap();
     assert_eq!((content["status"].as_str(), refusal.unwrap().code), (Some("timeout"), Code::Timeout));
@@ -126,8 +126,8 @@ async fn the_timeout_of_an_ask_in_a_paused_world_names_the_pause() {
         let (ask, _) = world.ask_by(&turn, "bob", "syscall.ask").await.unwrap();
         world.pass(Duration::from_secs(3_600));
         write!(world, |w, ctx| {
-            w.meta_put(crate::PAUSED, paused).await?;
-            asks::expire(w, &ctx, ask.ask_id).await
+            w.meta_put(crate::PAUSED, paused)?;
+            asks::expire(w, &ctx, ask.ask_id)
         })
         .unwrap();
         let error = world.ask_row(ask.ask_id).await.error.unwrap();
@@ -143,7 +143,7 @@ async fn a_cut_answer_is_marked_as_cut() {
     let (ask, call_id) = world.ask_by(&turn, "bob", "syscall.ask").await.unwrap();
     let asked = world.take("bob").await.turn.turn_id;
     let ending = Ending::Cut("first, the harbour is".to_owned());
-    write!(world, |w, ctx| turns::finish(w, &ctx, asked, ending).await).unwrap();
+    write!(world, |w, ctx| turns::finish(w, &ctx, asked, ending)).unwrap();
     let ended = world.turn(asked).await;
     assert!(ended.truncated && ended.text.as_deref() == Some("first, the harbour is"));
     let row = world.ask_row(ask.ask_id).await;

@@ -11,13 +11,13 @@ use crate::turns::{self, ModelResult};
 async fn limit(world: &OperationWorld, scope: &Scope, tokens: Option<u64>, money: Option<u64>) {
     let (scope, limits) =
         (scope.clone(), NewLimits { tokens: tokens.map(Some), money: money.map(|money| Some(Money(money))) });
-    write!(world, |w, ctx| budgets::set(w, &ctx, &operator(), &scope, limits).await).unwrap();
+    write!(world, |w, ctx| budgets::set(w, &ctx, &operator(), &scope, limits)).unwrap();
 }
 
 /// Reserved and spent tokens of an account.
 async fn account(world: &OperationWorld, scope: &Scope) -> (u64, u64) {
     let scope = scope.clone();
-    read!(world, |r| r.budget_get(&scope).await?.map_or((0, 0), |b| (b.reserved_tokens, b.spent_tokens)))
+    read!(world, |r| r.budget_get(&scope)?.map_or((0, 0), |b| (b.reserved_tokens, b.spent_tokens)))
 }
 
 #[tokio::test]
@@ -71,7 +71,7 @@ async fn a_small_remainder_shrinks_the_answer_then_refuses_until_the_limit_is_ra
 
 /// Tries to start a model call, which may have to wait.
 async fn try_start(world: &OperationWorld, turn_id: ghost_domain::TurnId, demand: Demand) -> crate::Result<Reserved> {
-    write!(world, |w, ctx| turns::model_started(w, &ctx, turn_id, &demand).await)
+    write!(world, |w, ctx| turns::model_started(w, &ctx, turn_id, &demand))
 }
 
 #[tokio::test]
@@ -98,7 +98,7 @@ async fn a_call_waits_for_reservations_of_others_and_is_signalled_when_they_end(
     assert_eq!(most, 100);
     // However the turn ends, calls that wait for its reservation are signalled.
     assert_eq!(try_start(&world, ada, demand(700, 100)).await, Ok(Reserved::Waits(team.clone())));
-    write!(world, |w, ctx| turns::cancel(w, &ctx, &operator(), bob).await).unwrap();
+    write!(world, |w, ctx| turns::cancel(w, &ctx, &operator(), bob)).unwrap();
     assert!(world.signals().contains(&Signal::BudgetsFreed(vec![own, team.clone()])));
     assert_eq!(code(world.model_answer(bob, held, used(50, 10)).await), Code::Cancelled);
     // They are also signalled when a limit changes.
@@ -123,16 +123,15 @@ async fn a_failed_call_releases_or_forfeits_its_reservation() {
     let world = OperationWorld::new().await;
     let turn = world.busy("ada").await.turn_id;
     let (held, _) = world.model_start(turn, demand(100, 50)).await.unwrap();
-    write!(world, |w, ctx| turns::model_failed(w, &ctx, turn, held, "m", "429", Settlement::Released).await).unwrap();
+    write!(world, |w, ctx| turns::model_failed(w, &ctx, turn, held, "m", "429", Settlement::Released)).unwrap();
     assert_eq!(account(&world, &Scope::World).await, (0, 0));
     let (held, _) = world.model_start(turn, demand(100, 50)).await.unwrap();
-    write!(world, |w, ctx| turns::model_failed(w, &ctx, turn, held, "m", "broken", Settlement::Forfeited).await)
-        .unwrap();
+    write!(world, |w, ctx| turns::model_failed(w, &ctx, turn, held, "m", "broken", Settlement::Forfeited)).unwrap();
     assert_eq!(account(&world, &Scope::World).await, (0, 150));
     // A second settlement changes nothing.
     let again = write!(world, |w, ctx| {
-        let mut turn = turns::open_turn(w, turn).await?;
-        budgets::settle(w, &ctx, &mut turn, held, Settlement::Released).await
+        let mut turn = turns::open_turn(w, turn)?;
+        budgets::settle(w, &ctx, &mut turn, held, Settlement::Released)
     });
     assert_eq!(again.unwrap(), None);
     assert_eq!(account(&world, &Scope::World).await, (0, 150));
@@ -141,7 +140,7 @@ async fn a_failed_call_releases_or_forfeits_its_reservation() {
     world.model_start(turn, demand(7, 3)).await.unwrap();
     world.take("ada").await;
     assert_eq!(account(&world, &Scope::World).await, (0, 160));
-    let sums = read!(world, |r| r.usage_sum(&UsageFilter::default()).await?);
+    let sums = read!(world, |r| r.usage_sum(&UsageFilter::default())?);
     assert_eq!(sums.iter().map(|sum| sum.tokens.total()).sum::<u64>(), 160);
 }
 
@@ -174,11 +173,11 @@ async fn a_limit_removed_from_the_file_is_lifted_and_one_set_by_hand_stays() {
     let world = OperationWorld::new().await;
     let limits = |tokens, money: Option<u64>| BudgetLimits { tokens, money: money.map(Money) };
     let follow = async |named: Vec<(Scope, BudgetLimits)>| {
-        write!(world, |w, ctx| budgets::follow_file(w, &ctx, &operator(), &named).await).unwrap();
+        write!(world, |w, ctx| budgets::follow_file(w, &ctx, &operator(), &named)).unwrap();
     };
     let of = async |scope: &Scope| {
         let scope = scope.clone();
-        read!(world, |r| r.budget_get(&scope).await?.map(|budget| budget.limits)).unwrap_or_default()
+        read!(world, |r| r.budget_get(&scope)?.map(|budget| budget.limits)).unwrap_or_default()
     };
     let (ada, team) = (Scope::Agent(id("ada")), Scope::Team("crew".into()));
     limit(&world, &ada, Some(7), None).await;
@@ -199,7 +198,7 @@ async fn limits_need_an_existing_scope_and_a_value() {
     let world = OperationWorld::new().await;
     let set = async |scope: &str, limits: NewLimits| {
         let scope: Scope = scope.parse().unwrap();
-        write!(world, |w, ctx| budgets::set(w, &ctx, &operator(), &scope, limits).await)
+        write!(world, |w, ctx| budgets::set(w, &ctx, &operator(), &scope, limits))
     };
     let some = NewLimits { tokens: Some(Some(5)), money: None };
     let near = world.with_suggestion(set("agent:adda", some).await.unwrap_err()).await;
@@ -242,7 +241,7 @@ async fn a_daily_budget_starts_again_at_midnight() {
     world.model_answer(ada, held, used(90, 20)).await.unwrap();
     assert_eq!(account(&world, &scope(day)).await, (0, 110));
     let tomorrow = next_day(world.ctx.now());
-    let listed = read!(world, |r| crate::status::bounded(r, tomorrow).await?);
+    let listed = read!(world, |r| crate::status::bounded(r, tomorrow)?);
     let shown = listed.iter().find(|budget| budget.scope == scope(day)).unwrap();
     assert_eq!((shown.spent_tokens, shown.limits.tokens), (0, Some(200)));
     assert_eq!(world.model_start(ada, demand(50, 500)).await.unwrap().1, 40);
@@ -263,10 +262,10 @@ async fn a_failed_call_with_known_usage_is_charged_that_usage() {
         let tokens = used(100, 5).unwrap();
         let taken = Taken { model: "m".into(), tokens, price: Some(PRICE), duration_ms: 7 };
         let settlement = Settlement::Used(taken);
-        write!(world, |w, ctx| turns::model_failed(w, &ctx, turn, held, "m", "empty", settlement).await).unwrap();
+        write!(world, |w, ctx| turns::model_failed(w, &ctx, turn, held, "m", "empty", settlement)).unwrap();
     }
     assert_eq!(account(&world, &Scope::World).await, (0, 315));
-    let sums = read!(world, |r| r.usage_sum(&UsageFilter::default()).await?);
+    let sums = read!(world, |r| r.usage_sum(&UsageFilter::default())?);
     assert_eq!((sums[0].calls, sums[0].estimated_calls, sums[0].cost), (3, 0, Money(315)));
     let turn = world.turn(turn).await;
     assert_eq!((turn.input_tokens, turn.output_tokens, turn.cost), (300, 15, Money(315)));
@@ -288,9 +287,9 @@ async fn an_answer_with_partly_estimated_usage_is_charged_and_marked() {
         price: Some(PRICE),
         duration_ms: 7,
     };
-    write!(world, |w, ctx| turns::model_answered(w, &ctx, turn, result).await).unwrap();
+    write!(world, |w, ctx| turns::model_answered(w, &ctx, turn, result)).unwrap();
     assert_eq!(account(&world, &Scope::World).await, (0, 105));
-    let sums = read!(world, |r| r.usage_sum(&UsageFilter::default()).await?);
+    let sums = read!(world, |r| r.usage_sum(&UsageFilter::default())?);
     assert_eq!((sums[0].calls, sums[0].estimated_calls, sums[0].estimated_cost), (1, 1, Money(105)));
     let events = world.events().await;
     let finished = events.iter().find(|event| event.kind == ghost_domain::EventKind::ModelFinished).unwrap();
@@ -307,9 +306,9 @@ async fn forfeited_usage_is_in_the_turn_and_marked() {
     world.model_start(turn, demand(7, 3)).await.unwrap();
     world.take("ada").await;
     world.model_start(turn, demand(700, 300)).await.unwrap();
-    let ended = write!(world, |w, ctx| turns::cancel(w, &ctx, &operator(), turn).await).unwrap();
+    let ended = write!(world, |w, ctx| turns::cancel(w, &ctx, &operator(), turn)).unwrap();
     assert_eq!((ended.input_tokens, ended.output_tokens, ended.cost), (797, 323, Money(1_120)));
-    let sums = read!(world, |r| r.usage_sum(&UsageFilter::default()).await?);
+    let sums = read!(world, |r| r.usage_sum(&UsageFilter::default())?);
     assert_eq!((sums[0].tokens.input, sums[0].tokens.output, sums[0].cost), (797, 323, Money(1_120)));
     assert_eq!((sums[0].calls, sums[0].estimated_calls, sums[0].estimated_cost), (3, 2, Money(1_010)));
     let events = world.events().await;
@@ -325,7 +324,7 @@ async fn tokens_without_a_price_are_counted_separately() {
     let (held, _) = world.model_start(turn, unknown()).await.unwrap();
     let taken = Taken { model: "m".into(), tokens: used(90, 20).unwrap(), price: None, duration_ms: 7 };
     let settlement = Settlement::Used(taken);
-    write!(world, |w, ctx| turns::model_failed(w, &ctx, turn, held, "m", "empty", settlement).await).unwrap();
+    write!(world, |w, ctx| turns::model_failed(w, &ctx, turn, held, "m", "empty", settlement)).unwrap();
     world.model_start(turn, unknown()).await.unwrap();
     world.take("ada").await;
     // A price of zero is a price.
@@ -334,13 +333,13 @@ async fn tokens_without_a_price_are_counted_separately() {
     let taken =
         Taken { model: "m".into(), tokens: used(8, 2).unwrap(), price: Some(Default::default()), duration_ms: 7 };
     let settlement = Settlement::Used(taken);
-    write!(world, |w, ctx| turns::model_failed(w, &ctx, turn, held, "m", "empty", settlement).await).unwrap();
-    let sums = read!(world, |r| r.usage_sum(&UsageFilter::default()).await?);
+    write!(world, |w, ctx| turns::model_failed(w, &ctx, turn, held, "m", "empty", settlement)).unwrap();
+    let sums = read!(world, |r| r.usage_sum(&UsageFilter::default())?);
     assert_eq!((sums[0].unpriced_tokens, sums[0].cost, sums[0].tokens.total()), (260, Money(0), 270));
     assert_eq!(world.turn(turn).await.unpriced_tokens, 260);
     let limits = NewLimits { tokens: None, money: Some(Some(Money(9))) };
     for scope in [Scope::World, Scope::Agent(id("ada")), Scope::Team("crew".into())] {
-        let set = write!(world, |w, ctx| budgets::set(w, &ctx, &operator(), &scope, limits).await).unwrap();
+        let set = write!(world, |w, ctx| budgets::set(w, &ctx, &operator(), &scope, limits)).unwrap();
         assert_eq!((set.unpriced_tokens, set.spent_money, set.spent_tokens), (260, Money(0), 270));
     }
 }
@@ -348,7 +347,7 @@ async fn tokens_without_a_price_are_counted_separately() {
 /// An agent that `by` creates, without a team.
 async fn child(world: &OperationWorld, by: &str, name: &str) -> crate::Result<ghost_domain::Agent> {
     let (by, new) = (party(by), NewAgent { team: None, ..new_agent(&world.ctx, name) });
-    write!(world, |w, ctx| agents::create(w, &ctx, &by, new).await)
+    write!(world, |w, ctx| agents::create(w, &ctx, &by, new))
 }
 
 #[tokio::test]
@@ -380,7 +379,7 @@ async fn an_agent_pays_for_those_that_it_creates() {
     }
     // It also stays when they are deleted.
     let gone = id("under-helper");
-    write!(world, |w, ctx| agents::delete(w, &ctx, &operator(), &gone).await).unwrap();
+    write!(world, |w, ctx| agents::delete(w, &ctx, &operator(), &gone)).unwrap();
     let other = Scope::Team("crew".into()).daily().unwrap();
     limit(&world, &other, Some(9_000), None).await;
     assert_eq!(account(&world, &other).await, (0, 800));
@@ -393,7 +392,7 @@ async fn spending_of_deleted_team_members_still_counts() {
     let turn = world.busy("bob").await.turn_id;
     let (held, _) = world.model_start(turn, demand(100, 50)).await.unwrap();
     world.model_answer(turn, held, used(100, 20)).await.unwrap();
-    write!(world, |w, ctx| agents::delete(w, &ctx, &operator(), &id("bob")).await).unwrap();
+    write!(world, |w, ctx| agents::delete(w, &ctx, &operator(), &id("bob"))).unwrap();
     limit(&world, &Scope::Team("crew".into()), Some(1_000), None).await;
     assert_eq!(account(&world, &Scope::Team("crew".into())).await, (0, 120));
 }
@@ -416,7 +415,7 @@ async fn the_chain_of_creators_has_a_limit() {
     assert_eq!(code(world.model_start(turn, demand(100, 100)).await), Code::BudgetExhausted);
     // An agent cannot evade this by creating its creator again, or by having another agent pay for
     // it.
-    write!(world, |w, ctx| agents::delete(w, &ctx, &operator(), &id("n2")).await).unwrap();
+    write!(world, |w, ctx| agents::delete(w, &ctx, &operator(), &id("n2"))).unwrap();
     for by in ["n3", "bob"] {
         let refusal = child(&world, by, "n2").await.unwrap_err();
         assert!(refusal.code == Code::Conflict && refusal.message.contains("`n3`"), "{by}: {refusal}");
@@ -426,8 +425,8 @@ async fn the_chain_of_creators_has_a_limit() {
     child(&world, "ada", "n2").await.unwrap();
     assert_eq!(code(world.model_start(turn, demand(100, 100)).await), Code::BudgetExhausted);
     // An operator may create it again; then no other agent pays.
-    write!(world, |w, ctx| agents::delete(w, &ctx, &operator(), &id("n2")).await).unwrap();
-    write!(world, |w, ctx| agents::create(w, &ctx, &operator(), new_agent(&ctx, "n2")).await).unwrap();
+    write!(world, |w, ctx| agents::delete(w, &ctx, &operator(), &id("n2"))).unwrap();
+    write!(world, |w, ctx| agents::create(w, &ctx, &operator(), new_agent(&ctx, "n2"))).unwrap();
     assert!(world.model_start(turn, demand(100, 100)).await.is_ok());
 }
 
@@ -437,9 +436,8 @@ async fn agents_that_created_one_another_pay_for_one_another_once() {
     child(&world, "ada", "bud").await.unwrap();
     // A database of an earlier version may contain this.
     write!(world, |w, ctx| {
-        let ada = w.agent_get(&id("ada")).await?.unwrap();
+        let ada = w.agent_get(&id("ada"))?.unwrap();
         w.agent_put(&ghost_domain::Agent { owner: Some("agent:bud".into()), ..ada })
-            .await
             .map_err(ghost_domain::Refusal::from)
     })
     .unwrap();
@@ -456,7 +454,7 @@ async fn a_call_does_not_overtake_others_that_wait_for_the_same_account() {
     let turn = world.busy("ada").await.turn_id;
     let waits = async |scope: Scope| {
         let demand = Demand { behind: [scope].into(), ..demand(10, 10) };
-        let reserved = write!(world, |w, ctx| turns::model_started(w, &ctx, turn, &demand).await).unwrap();
+        let reserved = write!(world, |w, ctx| turns::model_started(w, &ctx, turn, &demand)).unwrap();
         reserved == Reserved::Waits(Scope::World)
     };
     assert!(!waits(Scope::World).await, "where nothing is limited nobody waits any more");

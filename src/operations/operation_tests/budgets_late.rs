@@ -12,18 +12,18 @@ use crate::budgets::{self, NewLimits, scans};
 
 async fn spent(world: &OperationWorld, text: &str) -> u64 {
     let scope = scope(text);
-    read!(world, |r| r.budget_get(&scope).await?.map_or(0, |budget| budget.spent_tokens))
+    read!(world, |r| r.budget_get(&scope)?.map_or(0, |budget| budget.spent_tokens))
 }
 
 /// Opens an account and returns its first balance.
 async fn open(world: &OperationWorld, text: &str) -> u64 {
     let (scope, limits) = (scope(text), NewLimits { tokens: Some(Some(1_000_000)), money: None });
-    write!(world, |w, ctx| budgets::set(w, &ctx, &operator(), &scope, limits).await).unwrap().spent_tokens
+    write!(world, |w, ctx| budgets::set(w, &ctx, &operator(), &scope, limits)).unwrap().spent_tokens
 }
 
 async fn create(world: &OperationWorld, by: Party, name: &str) {
     let new = NewAgent { team: None, ..new_agent(&world.ctx, name) };
-    write!(world, |w, ctx| agents::create(w, &ctx, &by, new).await).unwrap();
+    write!(world, |w, ctx| agents::create(w, &ctx, &by, new)).unwrap();
 }
 
 #[tokio::test]
@@ -32,16 +32,16 @@ async fn a_change_of_team_keeps_the_creator_paying_and_a_change_of_creator_the_t
     create(&world, party("ada"), "dan").await;
     world.spend("dan", 50).await;
     world.pass(Duration::from_secs(60));
-    assert!(write!(world, |w, ctx| agents::update(w, &ctx, &id("dan"), "worker", "dan", Some("desk")).await).unwrap());
+    assert!(write!(world, |w, ctx| agents::update(w, &ctx, &id("dan"), "worker", "dan", Some("desk"))).unwrap());
     world.spend("dan", 7).await;
     assert_eq!((open(&world, "agent:ada").await, open(&world, "team:desk").await), (57, 7));
 
     // The other way round: eve is in the crew again, and created by ada now.
-    write!(world, |w, ctx| agents::create(w, &ctx, &party("bob"), new_agent(&ctx, "eve")).await).unwrap();
+    write!(world, |w, ctx| agents::create(w, &ctx, &party("bob"), new_agent(&ctx, "eve"))).unwrap();
     world.spend("eve", 100).await;
     delete(&world, "eve").await;
     world.pass(Duration::from_secs(60));
-    write!(world, |w, ctx| agents::create(w, &ctx, &party("cyd"), new_agent(&ctx, "eve")).await).unwrap();
+    write!(world, |w, ctx| agents::create(w, &ctx, &party("cyd"), new_agent(&ctx, "eve"))).unwrap();
     world.spend("eve", 3).await;
     assert_eq!((open(&world, "agent:bob").await, open(&world, "agent:cyd").await), (0, 3));
     // The crew pays for ada, who also created dan.
@@ -58,12 +58,9 @@ async fn spending_of_a_pruned_agent_is_not_charged_to_the_creator_of_the_next_on
     delete(&world, "dan").await;
     world.pass(Duration::from_secs(60));
     let now: Timestamp = world.ctx.now();
-    assert_eq!(
-        write!(world, |w, _cx| Ok::<_, ghost_domain::Refusal>(w.prune(Family::Agents, now, 9).await?)).unwrap(),
-        1
-    );
+    assert_eq!(write!(world, |w, _cx| Ok::<_, ghost_domain::Refusal>(w.prune(Family::Agents, now, 9)?)).unwrap(), 1);
     let new = NewAgent { team: Some("desk".into()), ..new_agent(&world.ctx, "dan") };
-    write!(world, |w, ctx| agents::create(w, &ctx, &party("bob"), new).await).unwrap();
+    write!(world, |w, ctx| agents::create(w, &ctx, &party("bob"), new)).unwrap();
     assert_eq!(world.agent("dan").await.incarnation, 2);
     world.spend("dan", 5).await;
     let begins = async |text| (text, open(&world, text).await);
@@ -81,7 +78,7 @@ async fn daily_limits_of_many_agents_are_opened_in_one_pass() {
     write!(world, |w, ctx| {
         for agent_id in &names {
             let new = NewAgent { agent_id: agent_id.clone(), ..new_agent(&ctx, "x") };
-            agents::create(w, &ctx, &operator(), new).await?;
+            agents::create(w, &ctx, &operator(), new)?;
         }
         Ok::<_, ghost_domain::Refusal>(names)
     })
@@ -99,18 +96,16 @@ async fn daily_limits_of_many_agents_are_opened_in_one_pass() {
     let turn = world.busy("d001").await.turn_id;
     world.model_start(turn, demand(20, 16)).await.unwrap();
 
-    let all: Vec<(AgentId, Option<Money>)> = read!(world, |r| r.agent_list(false).await?)
-        .into_iter()
-        .map(|agent| (agent.agent_id, Some(Money(5_000))))
-        .collect();
+    let all: Vec<(AgentId, Option<Money>)> =
+        read!(world, |r| r.agent_list(false)?).into_iter().map(|agent| (agent.agent_id, Some(Money(5_000)))).collect();
     scans::taken();
     let daily = all.clone();
-    write!(world, |w, ctx| budgets::of_archetypes(w, &ctx, &operator(), &daily).await).unwrap();
+    write!(world, |w, ctx| budgets::of_archetypes(w, &ctx, &operator(), &daily)).unwrap();
     assert_eq!(scans::taken(), 2, "the agents and today's usage, however many accounts are opened");
     for (name, tokens) in [("d000", 30), ("d007", 24), ("child", 4), ("d399", 1), ("d002", 0), ("ada", 0)] {
         assert_eq!(spent(&world, &format!("agent:{name}/day")).await, tokens, "{name}");
     }
-    let held = read!(world, |r| r.budget_get(&"agent:d001/day".parse()?).await?.unwrap());
+    let held = read!(world, |r| r.budget_get(&"agent:d001/day".parse()?)?.unwrap());
     assert_eq!((held.reserved_tokens, held.limits.money), (36, Some(Money(5_000))));
 
     // The same applies to limits of `world-config.yaml`.
@@ -119,7 +114,7 @@ async fn daily_limits_of_many_agents_are_opened_in_one_pass() {
     let agents = all.iter().map(|(agent_id, _)| Scope::Agent(agent_id.clone()));
     let named: Vec<(Scope, BudgetLimits)> = agents.chain(teams).map(|scope| (scope, limits)).collect();
     let follow = async |named: Vec<(Scope, BudgetLimits)>| {
-        write!(world, |w, ctx| budgets::follow_file(w, &ctx, &operator(), &named).await).unwrap();
+        write!(world, |w, ctx| budgets::follow_file(w, &ctx, &operator(), &named)).unwrap();
         scans::taken()
     };
     assert_eq!(follow(named.clone()).await, 3, "the agents, the usage of all time and today's");
@@ -142,11 +137,11 @@ async fn a_new_agent_with_a_daily_limit_needs_no_scan_of_the_others() {
     let world = OperationWorld::new().await;
     let create = async |name: &str| {
         let new = NewAgent { daily_money: Some(Money(500)), ..new_agent(&world.ctx, name) };
-        write!(world, |w, ctx| agents::create(w, &ctx, &party("ada"), new).await).unwrap();
+        write!(world, |w, ctx| agents::create(w, &ctx, &party("ada"), new)).unwrap();
     };
     let day = async |name: &str| {
         let scope = scope(&format!("agent:{name}/day"));
-        read!(world, |r| r.budget_get(&scope).await?.map(|budget| (budget.limits.money, budget.spent_tokens)))
+        read!(world, |r| r.budget_get(&scope)?.map(|budget| (budget.limits.money, budget.spent_tokens)))
     };
     scans::taken();
     create("dan").await;
@@ -178,14 +173,14 @@ async fn accounts_opened_together_start_like_accounts_opened_alone() {
         create(world, party("eve"), "fay").await;
         world.spend("eve", 3).await;
         world.spend("fay", 1).await;
-        assert!(write!(world, |w, ctx| agents::update(w, &ctx, &id("dan"), "w", "d", Some("desk")).await).unwrap());
+        assert!(write!(world, |w, ctx| agents::update(w, &ctx, &id("dan"), "w", "d", Some("desk"))).unwrap());
         world.spend("fay", 2).await;
     }
     let whole = ["agent:ada", "agent:bob", "agent:dan", "agent:eve", "agent:fay", "team:crew", "team:desk"];
     let texts: Vec<String> = whole.iter().flat_map(|text| [(*text).to_owned(), format!("{text}/day")]).collect();
     let limits = BudgetLimits { tokens: Some(1_000_000), money: None };
     let named: Vec<(Scope, BudgetLimits)> = texts.iter().map(|text| (scope(text), limits)).collect();
-    write!(together, |w, ctx| budgets::follow_file(w, &ctx, &operator(), &named).await).unwrap();
+    write!(together, |w, ctx| budgets::follow_file(w, &ctx, &operator(), &named)).unwrap();
     for text in &texts {
         assert_eq!(spent(&together, text).await, open(&alone, text).await, "{text}");
     }

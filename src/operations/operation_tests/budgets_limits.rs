@@ -12,7 +12,7 @@ use crate::status;
 
 async fn account(world: &OperationWorld, text: &str) -> Option<Budget> {
     let scope = scope(text);
-    read!(world, |r| r.budget_get(&scope).await?)
+    read!(world, |r| r.budget_get(&scope)?)
 }
 
 async fn money_limit(world: &OperationWorld, text: &str) -> Option<u64> {
@@ -21,11 +21,11 @@ async fn money_limit(world: &OperationWorld, text: &str) -> Option<u64> {
 
 async fn set(world: &OperationWorld, text: &str, money: Option<u64>) -> Budget {
     let (scope, limits) = (scope(text), NewLimits { tokens: None, money: Some(money.map(Money)) });
-    write!(world, |w, ctx| budgets::set(w, &ctx, &operator(), &scope, limits).await).unwrap()
+    write!(world, |w, ctx| budgets::set(w, &ctx, &operator(), &scope, limits)).unwrap()
 }
 
 async fn follow(world: &OperationWorld, named: Vec<(Scope, BudgetLimits)>) {
-    write!(world, |w, ctx| budgets::follow_file(w, &ctx, &operator(), &named).await).unwrap();
+    write!(world, |w, ctx| budgets::follow_file(w, &ctx, &operator(), &named)).unwrap();
 }
 
 /// An agent created by `by`, without a team, whose archetype allows `daily` millionths of a dollar
@@ -33,7 +33,7 @@ async fn follow(world: &OperationWorld, named: Vec<(Scope, BudgetLimits)>) {
 async fn create(world: &OperationWorld, by: &str, name: &str, daily: Option<u64>) {
     let new = NewAgent { team: None, daily_money: daily.map(Money), ..new_agent(&world.ctx, name) };
     let by = party(by);
-    write!(world, |w, ctx| agents::create(w, &ctx, &by, new).await).unwrap();
+    write!(world, |w, ctx| agents::create(w, &ctx, &by, new)).unwrap();
 }
 
 #[tokio::test]
@@ -69,14 +69,14 @@ async fn a_limit_of_the_archetype_ends_with_the_agent_and_one_set_by_hand_stays(
     // limit of the next agent counts again.
     set(&world, "agent:dan/day", None).await;
     let dan = id("dan");
-    write!(world, |w, ctx| budgets::of_archetype(w, &ctx, &operator(), &dan, Some(Money(1_000))).await).unwrap();
+    write!(world, |w, ctx| budgets::of_archetype(w, &ctx, &operator(), &dan, Some(Money(1_000)))).unwrap();
     assert_eq!(money_limit(&world, "agent:dan/day").await, None);
     delete(&world, "dan").await;
     create(&world, "ada", "dan", Some(300)).await;
     assert_eq!(money_limit(&world, "agent:dan/day").await, Some(300));
     // A limit of tokens is independent of it.
     let (day, tokens) = (scope("agent:dan/day"), NewLimits { tokens: Some(Some(9_000)), money: None });
-    write!(world, |w, ctx| budgets::set(w, &ctx, &operator(), &day, tokens).await).unwrap();
+    write!(world, |w, ctx| budgets::set(w, &ctx, &operator(), &day, tokens)).unwrap();
     delete(&world, "dan").await;
     let left = account(&world, "agent:dan/day").await.unwrap().limits;
     assert_eq!(left, BudgetLimits { tokens: Some(9_000), money: None });
@@ -111,15 +111,15 @@ async fn limits_of_the_file_and_warnings_work_with_more_accounts_than_one_page()
     follow(&world, vec![(team.clone(), file), (scope("agent:cyd/day"), file), (scope("world/day"), file)]).await;
     // 1,200 accounts come before them in the list.
     write!(world, |w, ctx| {
-        let ada = w.agent_get(&id("ada")).await?.unwrap();
+        let ada = w.agent_get(&id("ada"))?.unwrap();
         for n in 0..1_200 {
             let agent_id = format!("a{n:04}").parse()?;
-            w.agent_put(&ghost_domain::Agent { agent_id, ..ada.clone() }).await?;
+            w.agent_put(&ghost_domain::Agent { agent_id, ..ada.clone() })?;
             let limits = BudgetLimits { tokens: Some(5), money: None };
             let scope = Scope::Agent(format!("a{n:04}").parse()?);
-            w.budget_put(&Budget { limits, ..Budget::open(scope, ctx.now()) }).await?;
+            w.budget_put(&Budget { limits, ..Budget::open(scope, ctx.now()) })?;
             let root = Scope::Root(RootId(uuid::Uuid::from_u128(u128::MAX - n)));
-            w.budget_put(&Budget { limits, spent_tokens: 5, ..Budget::open(root, ctx.now()) }).await?;
+            w.budget_put(&Budget { limits, spent_tokens: 5, ..Budget::open(root, ctx.now()) })?;
         }
         Ok::<_, ghost_domain::Refusal>(())
     })
@@ -128,7 +128,7 @@ async fn limits_of_the_file_and_warnings_work_with_more_accounts_than_one_page()
     let turn = world.busy("ada").await.turn_id;
     world.model_start(turn, demand(20, 16)).await.unwrap();
     let now = world.ctx.now();
-    let (near, bounded) = read!(world, |r| (status::near(r, now).await?, status::bounded(r, now).await?));
+    let (near, bounded) = read!(world, |r| (status::near(r, now)?, status::bounded(r, now)?));
     let roots = near.iter().filter(|budget| matches!(budget.scope, Scope::Root(_))).count();
     let others: Vec<String> =
         near.iter().map(|budget| budget.scope.to_string()).filter(|text| !text.starts_with("root:")).collect();
@@ -158,7 +158,7 @@ async fn a_limit_can_be_set_for_every_listed_account_and_for_a_deleted_agent() {
     // It holds for the next agent with this id. A limit lifted while there is no agent leaves
     // nothing for the next one.
     assert!(!set(&world, "agent:dan/day", None).await.money_lifted);
-    write!(world, |w, ctx| agents::create(w, &ctx, &operator(), new_agent(&ctx, "ada")).await).unwrap();
+    write!(world, |w, ctx| agents::create(w, &ctx, &operator(), new_agent(&ctx, "ada"))).unwrap();
     create(&world, "ada", "dan", Some(200)).await;
     assert_eq!(money_limit(&world, "agent:dan").await, Some(70));
     assert_eq!(money_limit(&world, "agent:dan/day").await, Some(200));
@@ -171,7 +171,7 @@ async fn a_limit_can_be_set_for_every_listed_account_and_for_a_deleted_agent() {
         ("team:desk", "`teams:`"),
     ] {
         let (scope, limits) = (scope(text), NewLimits { tokens: Some(Some(1)), money: None });
-        let refused = write!(world, |w, ctx| budgets::set(w, &ctx, &operator(), &scope, limits).await);
+        let refused = write!(world, |w, ctx| budgets::set(w, &ctx, &operator(), &scope, limits));
         let refusal = world.with_suggestion(refused.unwrap_err()).await;
         assert_eq!(refusal.code, ghost_domain::Code::NotFound, "{text}");
         assert!(refusal.hint.as_ref().unwrap().contains(near), "{text}: {refusal:?}");
@@ -184,7 +184,7 @@ async fn a_money_limit_of_zero_warns_once_money_is_spent() {
     assert_eq!(set(&world, "world", Some(0)).await.passed(), Vec::<&str>::new());
     let near = async || {
         let now = world.ctx.now();
-        read!(world, |r| status::near(r, now).await?.len())
+        read!(world, |r| status::near(r, now)?.len())
     };
     assert_eq!(near().await, 0);
     set(&world, "world", None).await;
@@ -201,7 +201,7 @@ async fn accounts_of_deleted_agents_give_no_warning() {
     set(&world, "agent:dan/day", Some(100)).await;
     let warned = async || {
         let now = world.ctx.now();
-        let (near, bounded) = read!(world, |r| (status::near(r, now).await?, status::bounded(r, now).await?));
+        let (near, bounded) = read!(world, |r| (status::near(r, now)?, status::bounded(r, now)?));
         (near.len(), bounded.len())
     };
     assert_eq!(warned().await, (2, 2));
@@ -245,17 +245,16 @@ async fn a_new_team_member_brings_no_spending_but_one_created_again_in_the_team_
     let world = OperationWorld::new().await;
     world.spend("cyd", 50).await;
     world.pass(Duration::from_secs(60));
-    let moved =
-        write!(world, |w, ctx| agents::update(w, &ctx, &id("cyd"), "worker", "cyd", Some("desk")).await).unwrap();
+    let moved = write!(world, |w, ctx| agents::update(w, &ctx, &id("cyd"), "worker", "cyd", Some("desk"))).unwrap();
     assert!(moved);
     world.spend("cyd", 7).await;
     world.spend("bob", 4).await;
     assert_eq!(set(&world, "team:desk/day", Some(9_000)).await.spent_tokens, 7);
     delete(&world, "bob").await;
     world.pass(Duration::from_secs(60));
-    write!(world, |w, ctx| agents::create(w, &ctx, &operator(), new_agent(&ctx, "bob")).await).unwrap();
+    write!(world, |w, ctx| agents::create(w, &ctx, &operator(), new_agent(&ctx, "bob"))).unwrap();
     assert_eq!(set(&world, "team:crew", Some(9_000)).await.spent_tokens, 4);
-    let all = read!(world, |r| r.budget_list(&BudgetFilter::default()).await?);
+    let all = read!(world, |r| r.budget_list(&BudgetFilter::default())?);
     assert_eq!(all.iter().find(|budget| budget.scope == Scope::World).unwrap().spent_tokens, 61);
 }
 

@@ -52,7 +52,7 @@ impl Night {
     async fn reload(&self, named: bool) {
         let limits = BudgetLimits { tokens: Some(LIMIT), money: Some(Money(LIMIT)) };
         let file = if named { vec![(Scope::World.daily().unwrap(), limits)] } else { Vec::new() };
-        write!(self.world, |w, ctx| budgets::follow_file(w, &ctx, &operator(), &file).await).unwrap();
+        write!(self.world, |w, ctx| budgets::follow_file(w, &ctx, &operator(), &file)).unwrap();
     }
 
     async fn play(&mut self, step: Action) {
@@ -67,7 +67,7 @@ impl Night {
                 }
             }
             Action::End(who, 2, _) => {
-                write!(self.world, |w, ctx| turns::review_at_boot(w, &ctx).await).unwrap();
+                write!(self.world, |w, ctx| turns::review_at_boot(w, &ctx)).unwrap();
                 self.held = [None, None];
                 self.turns[who] = self.world.take(AGENTS[who]).await.turn;
             }
@@ -82,8 +82,8 @@ impl Night {
             }
             Action::Anew(who) => {
                 write!(self.world, |w, ctx| {
-                    agents::delete(w, &ctx, &operator(), &id(AGENTS[who])).await?;
-                    agents::create(w, &ctx, &operator(), new_agent(&ctx, AGENTS[who])).await
+                    agents::delete(w, &ctx, &operator(), &id(AGENTS[who]))?;
+                    agents::create(w, &ctx, &operator(), new_agent(&ctx, AGENTS[who]))
                 })
                 .unwrap();
                 self.held[who] = None;
@@ -111,14 +111,14 @@ async fn run(actions: Vec<Action>) {
     for step in actions {
         night.play(step.clone()).await;
         latest = latest.max(day(&night));
-        let account = read!(night.world, |r| r.budget_get(&Scope::World.daily().unwrap()).await?).unwrap();
+        let account = read!(night.world, |r| r.budget_get(&Scope::World.daily().unwrap())?).unwrap();
         assert!(account.spent_tokens + account.reserved_tokens <= LIMIT, "{step:?}: {account:?}");
         assert!(account.spent_money.plus(account.reserved_money).0 <= LIMIT + 2, "{step:?}: {account:?}");
-        let sums = read!(night.world, |r| r.usage_sum(&UsageFilter::default()).await?);
+        let sums = read!(night.world, |r| r.usage_sum(&UsageFilter::default())?);
         let spent: u64 = sums.iter().map(|sum| sum.tokens.total()).sum();
         let days = u64::try_from(latest - first).unwrap() + 1;
         assert!(spent <= LIMIT * days, "{spent} tokens in {days} days: {step:?}");
-        let world = read!(night.world, |r| r.budget_get(&Scope::World).await?);
+        let world = read!(night.world, |r| r.budget_get(&Scope::World)?);
         assert_eq!(world.map_or(0, |world| world.spent_tokens), spent, "{step:?}");
     }
 }

@@ -14,7 +14,7 @@ use crate::turns;
 
 async fn set_tokens(world: &OperationWorld, scope: &Scope, tokens: Option<u64>) {
     let (scope, limits) = (scope.clone(), NewLimits { tokens: Some(tokens), money: None });
-    write!(world, |w, ctx| budgets::set(w, &ctx, &operator(), &scope, limits).await).unwrap();
+    write!(world, |w, ctx| budgets::set(w, &ctx, &operator(), &scope, limits)).unwrap();
 }
 
 #[tokio::test]
@@ -34,7 +34,7 @@ async fn every_root_has_a_budget_that_is_raised_and_lifted_for_one() {
     }
     // The default is not stored in the account, so a world that raises it raises it for all roots.
     let scope = root.clone();
-    let account = read!(world, |r| r.budget_get(&scope).await?.unwrap());
+    let account = read!(world, |r| r.budget_get(&scope)?.unwrap());
     assert_eq!((account.limits.tokens, account.spent_tokens), (None, 200));
     world.limits(|limits| limits.root_tokens_max = 300);
     let (held, most) = world.model_start(turn.turn_id, demand(1, 4_096)).await.unwrap();
@@ -70,17 +70,17 @@ async fn a_script_uses_no_budget_but_is_counted_as_usage() {
     // An interrupted call is counted with its worst case and still uses no budget.
     world.model_start(turn.turn_id, free()).await.unwrap();
     let mut turn = world.turn(turn.turn_id).await;
-    write!(world, |w, ctx| budgets::forfeit_held(w, &ctx, &mut turn).await).unwrap();
+    write!(world, |w, ctx| budgets::forfeit_held(w, &ctx, &mut turn)).unwrap();
     for scope in scopes {
-        let account = read!(world, |r| r.budget_get(&scope).await?.unwrap());
+        let account = read!(world, |r| r.budget_get(&scope)?.unwrap());
         assert_eq!((account.spent_tokens, account.reserved_tokens), (0, 0), "{}", account.scope);
     }
-    let sums = read!(world, |r| budgets::usage(r, &UsageFilter::default()).await?);
+    let sums = read!(world, |r| budgets::usage(r, &UsageFilter::default())?);
     let tokens: u64 = sums.iter().map(|sum| sum.tokens.total()).sum();
     assert_eq!(tokens, 2 * 1_400 + 1_500);
     // An account that is opened later does not include it either.
     set_tokens(&world, &Scope::Team("crew".into()), Some(10)).await;
-    assert_eq!(read!(world, |r| r.budget_get(&Scope::Team("crew".into())).await?.unwrap()).spent_tokens, 0);
+    assert_eq!(read!(world, |r| r.budget_get(&Scope::Team("crew".into()))?.unwrap()).spent_tokens, 0);
 }
 
 #[tokio::test]
@@ -100,7 +100,7 @@ async fn an_account_opened_late_equals_one_opened_at_the_start() {
     let late = [Scope::Team("crew".into()), Scope::Root(turn.root_id), "agent:ada/day".parse().unwrap()];
     let account = async |scope: &Scope| {
         let scope = scope.clone();
-        let account = read!(world, |r| r.budget_get(&scope).await?.unwrap());
+        let account = read!(world, |r| r.budget_get(&scope)?.unwrap());
         (account.spent_tokens, account.reserved_tokens, account.spent_money, account.unpriced_tokens)
     };
     // A running call to a script reserves nothing either.
@@ -123,7 +123,7 @@ async fn an_account_opened_late_equals_one_opened_at_the_start() {
 async fn followed(world: &OperationWorld, tokens: u64) -> Vec<String> {
     world.limits(|limits| limits.root_tokens_max = tokens);
     world.signals();
-    write!(world, |w, ctx| turns::follow_root_default(w, &ctx).await).unwrap();
+    write!(world, |w, ctx| turns::follow_root_default(w, &ctx)).unwrap();
     let retried = world.signals().into_iter().filter_map(|signal| match signal {
         Signal::TurnRetry { agent_id, .. } => Some(agent_id.to_string()),
         _ => None,
@@ -225,7 +225,7 @@ async fn mail_of_a_spent_root_waits_for_the_parked_turn_of_that_root() {
     );
     // When it is cancelled, the mail is released and the agent is woken.
     world.signals();
-    write!(world, |w, ctx| turns::cancel(w, &ctx, &operator(), turn.turn_id).await).unwrap();
+    write!(world, |w, ctx| turns::cancel(w, &ctx, &operator(), turn.turn_id)).unwrap();
     assert!(world.signals().contains(&Signal::Wake(id("ada"))));
     assert_eq!(ids(&world.take("ada").await.mail), [more.message_id]);
 }

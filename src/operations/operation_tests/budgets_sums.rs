@@ -30,7 +30,7 @@ fn actions() -> impl Strategy<Value = Vec<Action>> {
 }
 
 async fn check(world: &OperationWorld, held: &[(usize, ReservationId, u64, u64)]) {
-    let accounts: Vec<Budget> = read!(world, |r| r.budget_list(&BudgetFilter::default()).await?);
+    let accounts: Vec<Budget> = read!(world, |r| r.budget_list(&BudgetFilter::default())?);
     for account in &accounts {
         let used = account.spent_tokens + account.reserved_tokens;
         assert!(account.limits.tokens.is_none_or(|limit| used <= limit), "{account:?}");
@@ -39,7 +39,7 @@ async fn check(world: &OperationWorld, held: &[(usize, ReservationId, u64, u64)]
         // is priced.
         assert!(account.limits.money.is_none_or(|limit| money <= limit.plus(Money(1))), "{account:?}");
     }
-    let sums = read!(world, |r| r.usage_sum(&UsageFilter::default()).await?);
+    let sums = read!(world, |r| r.usage_sum(&UsageFilter::default())?);
     let whole = accounts.iter().find(|account| account.scope == Scope::World).unwrap();
     assert_eq!(whole.spent_tokens, sums.iter().map(|sum| sum.tokens.total()).sum::<u64>());
     assert_eq!(whole.spent_money, Money(sums.iter().map(|sum| sum.cost.0).sum()));
@@ -50,7 +50,7 @@ async fn check(world: &OperationWorld, held: &[(usize, ReservationId, u64, u64)]
     for account in accounts.iter().filter(|a| matches!(a.scope, Scope::Root(_))) {
         let Scope::Root(root_id) = account.scope else { unreachable!() };
         let filter = UsageFilter { root_id: Some(root_id), ..UsageFilter::default() };
-        let spent = read!(world, |r| r.usage_sum(&filter).await?);
+        let spent = read!(world, |r| r.usage_sum(&filter)?);
         assert_eq!(account.spent_tokens, spent.iter().map(|sum| sum.tokens.total()).sum::<u64>(), "{account:?}");
     }
 }
@@ -62,7 +62,7 @@ async fn run(actions: Vec<Action>, tokens: u64, money: u64) {
         (Scope::Agent(id("ada")), NewLimits { tokens: Some(Some(tokens / 2)), money: None }),
         (Scope::Agent(id("bob")), NewLimits { tokens: Some(None), money: None }),
     ] {
-        write!(world, |w, ctx| budgets::set(w, &ctx, &operator(), &scope, limits).await).unwrap();
+        write!(world, |w, ctx| budgets::set(w, &ctx, &operator(), &scope, limits)).unwrap();
     }
     let turns = [world.busy("ada").await, world.busy("bob").await];
     let mut held: Vec<(usize, ReservationId, u64, u64)> = Vec::new();
@@ -92,8 +92,7 @@ async fn run(actions: Vec<Action>, tokens: u64, money: u64) {
                         "m",
                         "x",
                         Settlement::Released
-                    )
-                    .await)
+                    ))
                     .unwrap(),
                     3 => write!(world, |w, ctx| turns::model_failed(
                         w,
@@ -103,8 +102,7 @@ async fn run(actions: Vec<Action>, tokens: u64, money: u64) {
                         "m",
                         "x",
                         Settlement::Forfeited
-                    )
-                    .await)
+                    ))
                     .unwrap(),
                     _ => drop(world.take(["ada", "bob"][who]).await),
                 }
@@ -118,7 +116,7 @@ async fn run(actions: Vec<Action>, tokens: u64, money: u64) {
             Action::Root(who) => {
                 let scope = Scope::Root(turns[who].root_id);
                 let limits = NewLimits { tokens: Some(None), money: None };
-                write!(world, |w, ctx| budgets::set(w, &ctx, &operator(), &scope, limits).await).unwrap();
+                write!(world, |w, ctx| budgets::set(w, &ctx, &operator(), &scope, limits)).unwrap();
             }
         }
         check(&world, &held).await;

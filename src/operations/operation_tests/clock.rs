@@ -15,7 +15,7 @@ const DAY_MS: i64 = 86_400_000;
 async fn emit(world: &OperationWorld, count: u32) {
     write!(world, |w, ctx| {
         for n in 0..count {
-            ctx.emit(w, NewEvent::new(EventKind::LimitReached, json!({ "n": n }))).await?;
+            ctx.emit(w, NewEvent::new(EventKind::LimitReached, json!({ "n": n })))?;
         }
         Ok::<_, Refusal>(())
     })
@@ -23,7 +23,7 @@ async fn emit(world: &OperationWorld, count: u32) {
 }
 
 async fn left(world: &OperationWorld) -> usize {
-    let events = read!(world, |r| r.event_list(0, &Default::default(), u32::MAX).await?).0;
+    let events = read!(world, |r| r.event_list(0, &Default::default(), u32::MAX)?).0;
     events.iter().filter(|event| event.kind == EventKind::LimitReached).count()
 }
 
@@ -38,7 +38,7 @@ async fn jump(world: &OperationWorld, by_ms: i64) {
     write!(world, |w, ctx| {
         let jump = ctx.clock.jump().unwrap();
         ctx.clock.follow(jump.by_ms());
-        clock::jumped(w, &ctx, jump).await
+        clock::jumped(w, &ctx, jump)
     })
     .unwrap();
 }
@@ -47,11 +47,11 @@ async fn jump(world: &OperationWorld, by_ms: i64) {
 async fn run(world: &OperationWorld, time: Duration) {
     world.pass(time);
     let now = world.ctx.now();
-    write!(world, |w, _ctx| clock::ran(w, now, time).await).unwrap();
+    write!(world, |w, _ctx| clock::ran(w, now, time)).unwrap();
 }
 
 async fn start(world: &OperationWorld) {
-    write!(world, |w, ctx| clock::at_start(w, &ctx).await).unwrap();
+    write!(world, |w, ctx| clock::at_start(w, &ctx)).unwrap();
 }
 
 #[tokio::test]
@@ -64,11 +64,11 @@ async fn retention_waits_after_a_jump_until_it_has_run_as_long_or_an_operator_co
     assert_eq!(sweep(&world).await, 10, "they are three days old");
     start(&world).await;
     assert_eq!(sweep(&world).await, 10, "over a restart, too");
-    assert!(read!(world, |r| clock::state(r).await?).warning().unwrap().contains("37 d"));
-    assert!(write!(world, |w, ctx| clock::confirm(w, &ctx, &operator()).await).unwrap());
+    assert!(read!(world, |r| clock::state(r)?).warning().unwrap().contains("37 d"));
+    assert!(write!(world, |w, ctx| clock::confirm(w, &ctx, &operator())).unwrap());
     assert_eq!(sweep(&world).await, 0);
     assert_eq!(world.count(EventKind::WorldClockConfirmed).await, 1);
-    assert!(!write!(world, |w, ctx| clock::confirm(w, &ctx, &operator()).await).unwrap());
+    assert!(!write!(world, |w, ctx| clock::confirm(w, &ctx, &operator())).unwrap());
 
     // Nobody confirms: they go when they are old by the time that has passed.
     emit(&world, 10).await;
@@ -85,10 +85,10 @@ async fn retention_waits_after_a_jump_until_it_has_run_as_long_or_an_operator_co
     run(&world, Limits::days(2)).await;
     assert_eq!(sweep(&world).await, 10);
     // The clock was ahead for a moment, and nothing is in doubt.
-    let before = read!(world, |r| clock::state(r).await?).doubt;
+    let before = read!(world, |r| clock::state(r)?).doubt;
     jump(&world, 40 * DAY_MS).await;
     jump(&world, -40 * DAY_MS).await;
-    assert_eq!(read!(world, |r| clock::state(r).await?).doubt.ahead_ms, before.ahead_ms);
+    assert_eq!(read!(world, |r| clock::state(r)?).doubt.ahead_ms, before.ahead_ms);
 }
 
 #[tokio::test]
@@ -104,7 +104,7 @@ async fn a_start_far_ahead_of_the_newest_record_deletes_nothing() {
         world.pass(Duration::from_secs(60));
         start(&world).await;
         assert_eq!(world.count(EventKind::WorldClockJumped).await, usize::from(doubted), "once");
-        let warning = read!(world, |r| clock::state(r).await?).warning();
+        let warning = read!(world, |r| clock::state(r)?).warning();
         assert_eq!(warning.is_some_and(|warning| warning.contains("confirm-clock")), doubted);
     }
 }
@@ -131,9 +131,9 @@ async fn a_warning_ends_after_a_day_and_clocks_at_the_ends_of_time_harm_nothing(
     let world = OperationWorld::new().await;
     start(&world).await;
     jump(&world, -400 * DAY_MS).await;
-    assert!(read!(world, |r| clock::state(r).await?).warning().unwrap().contains("back by 400 d"));
+    assert!(read!(world, |r| clock::state(r)?).warning().unwrap().contains("back by 400 d"));
     run(&world, Limits::days(1)).await;
-    assert_eq!(read!(world, |r| clock::state(r).await?).warning(), None);
+    assert_eq!(read!(world, |r| clock::state(r)?).warning(), None);
     emit(&world, 10).await;
     for by in [i64::MAX / 2, -i64::MAX, i64::MAX, i64::MIN / 2, Timestamp(5).0 * DAY_MS] {
         jump(&world, by).await;
@@ -152,9 +152,9 @@ async fn a_grant_that_is_over_stays_over_when_the_clock_goes_back() {
         reason: None,
         lasts: Duration::from_secs(60),
     };
-    let grant = write!(world, |w, ctx| grants::add(w, &ctx, &operator(), new).await).unwrap();
+    let grant = write!(world, |w, ctx| grants::add(w, &ctx, &operator(), new)).unwrap();
     world.pass(Duration::from_secs(61));
     jump(&world, -4_000 * DAY_MS).await;
-    let grant = read!(world, |r| r.grant_get(grant.grant_id).await?).unwrap();
+    let grant = read!(world, |r| r.grant_get(grant.grant_id)?).unwrap();
     assert!(!grant.is_live(world.ctx.now()), "{grant:?}");
 }

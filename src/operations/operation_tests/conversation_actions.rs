@@ -18,7 +18,7 @@ async fn arrive(world: &OperationWorld, adapter: &str, text: &str) -> Received {
     let start = Start { adapter: adapter.into(), thread: Some("t".into()), owner: id("ada"), party: from.clone() };
     let external_id = Some(format!("ext-{text}"));
     let said = IncomingMessage { from, content: text.into(), attachments: vec![], reply_to: None, external_id };
-    write!(world, |w, ctx| rules::arrive(w, &ctx, start, said).await).unwrap()
+    write!(world, |w, ctx| rules::arrive(w, &ctx, start, said)).unwrap()
 }
 
 fn means(reactions: Reactions) -> AllowedActions {
@@ -33,17 +33,17 @@ async fn act(
     deed: ChannelAction,
 ) -> Result<ConversationEntry> {
     let (agent, turn_id) = (turn.agent_id.clone(), turn.turn_id);
-    write!(world, |w, ctx| rules::act(w, &ctx, &agent, turn_id, conversation, &means, deed).await)
+    write!(world, |w, ctx| rules::act(w, &ctx, &agent, turn_id, conversation, &means, deed))
 }
 
 async fn post(world: &OperationWorld, turn: &Turn, conversation: ConversationId) -> ConversationEntry {
     let (agent, turn_id) = (turn.agent_id.clone(), turn.turn_id);
     let post = Post { content: "oops".into(), attachments: vec![], reply_to: None };
-    write!(world, |w, ctx| rules::post(w, &ctx, &agent, turn_id, conversation, post).await).unwrap()
+    write!(world, |w, ctx| rules::post(w, &ctx, &agent, turn_id, conversation, post)).unwrap()
 }
 
 async fn entries(world: &OperationWorld, id: ConversationId) -> Vec<ConversationEntry> {
-    read!(world, |r| r.conversation_entries(id, 0, 10_000).await?)
+    read!(world, |r| r.conversation_entries(id, 0, 10_000)?)
 }
 
 fn react(to: Option<&str>) -> ChannelAction {
@@ -98,14 +98,14 @@ async fn a_message_deleted_before_delivery_is_never_delivered() {
     // A message that may have been delivered is deleted outside, too.
     let late = post(&world, &turn, id).await;
     let seq = late.seq;
-    let outgoing = write!(world, |w, ctx| rules::attempt(w, &ctx, id, seq, 0).await).unwrap().unwrap();
+    let outgoing = write!(world, |w, ctx| rules::attempt(w, &ctx, id, seq, 0)).unwrap().unwrap();
     assert_eq!(outgoing.entry.message_id, late.message_id);
     let told = act(&world, &turn, id, can(), delete(&late)).await.unwrap();
     assert_eq!(told.delivery, Delivery::Pending);
     assert_eq!(told.action.unwrap().message_id(), Some(late.message_id.to_string().as_str()));
     let outcome = Outcome::Retry { error: "busy".into(), after: None };
-    write!(world, |w, ctx| rules::settle(w, &ctx, id, seq, outcome).await).unwrap();
-    let again = write!(world, |w, ctx| rules::redeliver(w, &ctx, &operator(), id, seq).await);
+    write!(world, |w, ctx| rules::settle(w, &ctx, id, seq, outcome)).unwrap();
+    let again = write!(world, |w, ctx| rules::redeliver(w, &ctx, &operator(), id, seq));
     assert_eq!(code(again), Code::Conflict);
     assert_eq!(code(act(&world, &turn, id, can(), delete(&late)).await), Code::Conflict, "once");
     // A message of another party cannot be deleted, and an unsupported action is refused.
@@ -138,7 +138,7 @@ async fn an_always_active_conversation_loses_its_oldest_entries() {
     }
     let seqs: Vec<i64> = entries(&world, id).await.iter().map(|entry| entry.seq).collect();
     assert_eq!(seqs, [3, 4, 5, 6, 7, 8], "what is older is gone, and what is left has no gap");
-    assert_eq!(read!(world, |r| rules::get(r, id).await?).last_seq, 8, "the sequence goes on");
+    assert_eq!(read!(world, |r| rules::get(r, id)?).last_seq, 8, "the sequence goes on");
     // By count: no entry is old, but there are too many.
     for number in 0..520 {
         exchange(&world, &format!("more {number}")).await;
@@ -165,12 +165,11 @@ async fn a_retried_dead_letter_still_has_its_attachments() {
         let turn = world.take("ada").await.turn;
         let (agent, turn_id) = (turn.agent_id.clone(), turn.turn_id);
         let file = Attachment { path: "output/a".into(), name: "a".into(), mime_type: "text/plain".into(), bytes: 3 };
-        write!(world, |w, ctx| rules::attach(w, &ctx, &agent, turn_id, conversation, file).await).unwrap();
+        write!(world, |w, ctx| rules::attach(w, &ctx, &agent, turn_id, conversation, file)).unwrap();
         world.crash("ada", "it fell over").await;
         assert!(entries(&world, conversation).await.iter().all(|entry| entry.delivery != Delivery::Draft));
-        let held =
-            read!(world, |r| r.dead_letter_list(None, Some(DeadLetterStatus::Held), None, 1_000).await?).remove(0);
-        write!(world, |w, ctx| dead_letters::retry(w, &ctx, &operator(), held.dead_letter_id, fresh).await).unwrap();
+        let held = read!(world, |r| r.dead_letter_list(None, Some(DeadLetterStatus::Held), None, 1_000)?).remove(0);
+        write!(world, |w, ctx| dead_letters::retry(w, &ctx, &operator(), held.dead_letter_id, fresh)).unwrap();
         let again = world.take("ada").await;
         assert_eq!(again.resumed, !fresh);
         world.finish(again.turn.turn_id, "Here it is.").await.unwrap();
@@ -204,18 +203,18 @@ async fn a_conversation_with_a_dead_letter_grows_to_twice_its_limit_at_most() {
     };
     let (agent, turn_id) = (turn.agent_id.clone(), turn.turn_id);
     let more = Post { content: "more".into(), attachments: vec![], reply_to: None };
-    full(write!(world, |w, ctx| rules::post(w, &ctx, &agent, turn_id, id, more).await).unwrap_err());
+    full(write!(world, |w, ctx| rules::post(w, &ctx, &agent, turn_id, id, more)).unwrap_err());
     full(act(&world, &turn, id, means(Reactions::Extensive), react(None)).await.unwrap_err());
     let from = Party::Outside("eve".into());
     let said = IncomingMessage { from, content: "more".into(), attachments: vec![], reply_to: None, external_id: None };
     let again = said.clone();
-    full(write!(world, |w, ctx| rules::say(w, &ctx, id, said).await).unwrap_err());
+    full(write!(world, |w, ctx| rules::say(w, &ctx, id, said)).unwrap_err());
     // The last text of the turn is still accepted.
     world.finish(turn.turn_id, "Yes.").await.unwrap();
     assert_eq!(entries(&world, id).await.len(), 9);
-    let held = read!(world, |r| r.dead_letter_list(None, Some(DeadLetterStatus::Held), None, 1_000).await?).remove(0);
-    write!(world, |w, ctx| dead_letters::discard(w, &ctx, &operator(), held.dead_letter_id).await).unwrap();
+    let held = read!(world, |r| r.dead_letter_list(None, Some(DeadLetterStatus::Held), None, 1_000)?).remove(0);
+    write!(world, |w, ctx| dead_letters::discard(w, &ctx, &operator(), held.dead_letter_id)).unwrap();
     retention::sweep(&world.store, &world.ctx).await.unwrap();
     assert_eq!(entries(&world, id).await.len(), 4);
-    write!(world, |w, ctx| rules::say(w, &ctx, id, again).await).unwrap();
+    write!(world, |w, ctx| rules::say(w, &ctx, id, again)).unwrap();
 }

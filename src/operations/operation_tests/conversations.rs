@@ -29,7 +29,7 @@ fn file(name: &str) -> Attachment {
 
 async fn arrive(world: &OperationWorld, adapter: &str, thread: &str, text: &str) -> Result<Received> {
     let (start, from_outside) = (start(adapter, thread), from_outside(text));
-    write!(world, |w, ctx| rules::arrive(w, &ctx, start, from_outside).await)
+    write!(world, |w, ctx| rules::arrive(w, &ctx, start, from_outside))
 }
 
 fn start(adapter: &str, thread: &str) -> Start {
@@ -38,13 +38,13 @@ fn start(adapter: &str, thread: &str) -> Start {
 }
 
 async fn entries(world: &OperationWorld, id: ConversationId) -> Vec<ConversationEntry> {
-    let all = read!(world, |r| r.conversation_entries(id, 0, 1_000).await?);
+    let all = read!(world, |r| r.conversation_entries(id, 0, 1_000)?);
     assert!(all.iter().zip(1..).all(|(entry, seq)| entry.seq == seq), "no gap");
     all
 }
 
 async fn conversation(world: &OperationWorld, id: ConversationId) -> Conversation {
-    read!(world, |r| rules::get(r, id).await?)
+    read!(world, |r| rules::get(r, id)?)
 }
 
 async fn handoff(world: &OperationWorld, by: Party, conversation: ConversationId, to: &str) -> Result<Conversation> {
@@ -52,7 +52,7 @@ async fn handoff(world: &OperationWorld, by: Party, conversation: ConversationId
     write!(world, |w, ctx| {
         let summary = Some("She wants figures.".to_owned());
         let handover = Handover { to, reason: Some("bob knows".into()), summary, chain: Chain::root(&ctx) };
-        rules::handoff(w, &ctx, &by, conversation, handover).await
+        rules::handoff(w, &ctx, &by, conversation, handover)
     })
 }
 
@@ -63,7 +63,7 @@ async fn attach(
     file: Attachment,
 ) -> Result<ConversationEntry> {
     let (agent, turn_id) = (turn.agent_id.clone(), turn.turn_id);
-    write!(world, |w, ctx| rules::attach(w, &ctx, &agent, turn_id, conversation, file).await)
+    write!(world, |w, ctx| rules::attach(w, &ctx, &agent, turn_id, conversation, file))
 }
 
 async fn post(
@@ -75,7 +75,7 @@ async fn post(
 ) -> Result<ConversationEntry> {
     let (agent, turn_id) = (turn.agent_id.clone(), turn.turn_id);
     let post = Post { content: text.into(), attachments: vec![], reply_to: to.map(str::to_owned) };
-    write!(world, |w, ctx| rules::post(w, &ctx, &agent, turn_id, conversation, post).await)
+    write!(world, |w, ctx| rules::post(w, &ctx, &agent, turn_id, conversation, post))
 }
 
 // covers: LOOP-02, MSG-11
@@ -113,7 +113,7 @@ async fn mail_that_was_pending_when_a_conversation_ended_gets_no_reply_in_it() {
     let world = OperationWorld::new().await;
     let heard = arrive(&world, CONTROL, "t", "one").await.unwrap();
     let id = heard.conversation.conversation_id;
-    write!(world, |w, ctx| rules::end(w, &ctx, &operator(), id, None).await).unwrap();
+    write!(world, |w, ctx| rules::end(w, &ctx, &operator(), id, None)).unwrap();
     let taken = world.take("ada").await;
     world.finish(taken.turn.turn_id, "Heard.").await.unwrap();
     let all = entries(&world, id).await;
@@ -142,7 +142,7 @@ async fn a_silent_reply_and_a_failed_turn_differ() {
     let turn = world.take("ada").await.turn;
     attach(&world, &turn, id, file("a.txt")).await.unwrap();
     let ending = Ending::Failed(ghost_domain::Refusal::new(Code::Unavailable, format!("no model: {SECRET}")));
-    write!(world, |w, ctx| turns::finish(w, &ctx, turn.turn_id, ending).await).unwrap();
+    write!(world, |w, ctx| turns::finish(w, &ctx, turn.turn_id, ending)).unwrap();
     let all = entries(&world, id).await;
     let note = all.last().unwrap();
     assert_eq!((note.direction, note.delivery, &note.from), (Direction::Note, Delivery::None, &Party::System));
@@ -185,7 +185,7 @@ async fn a_handoff_moves_waiting_and_later_mail() {
     assert_eq!(unknown.code, Code::NotFound);
     assert!(unknown.hint.unwrap().contains("`bob`"));
     let cyd = super::operation_world::id("cyd");
-    write!(world, |w, ctx| agents::stop(w, &ctx, &operator(), &cyd, None).await).unwrap();
+    write!(world, |w, ctx| agents::stop(w, &ctx, &operator(), &cyd, None)).unwrap();
     assert_eq!(code(handoff(&world, party("ada"), id, "cyd").await), Code::Conflict, "stopped");
     assert_eq!(conversation(&world, id).await.owner, super::operation_world::id("ada"), "a refusal changes nothing");
 
@@ -222,7 +222,7 @@ async fn the_conversation_of_a_deleted_owner_waits_for_an_operator() {
     let world = OperationWorld::new().await;
     let id = arrive(&world, CONTROL, "t", "one").await.unwrap().conversation.conversation_id;
     let ada = super::operation_world::id("ada");
-    write!(world, |w, ctx| agents::delete(w, &ctx, &operator(), &ada).await).unwrap();
+    write!(world, |w, ctx| agents::delete(w, &ctx, &operator(), &ada)).unwrap();
     let note = entries(&world, id).await.pop().unwrap();
     assert!(note.direction == Direction::Note && note.content.contains("ada"), "{}", note.content);
     let refusal = arrive(&world, CONTROL, "t", "two").await.unwrap_err();
@@ -238,7 +238,7 @@ async fn the_conversation_of_a_deleted_owner_waits_for_an_operator() {
 async fn a_stopped_owner_is_reported_and_its_mail_waits() {
     let world = OperationWorld::new().await;
     let ada = super::operation_world::id("ada");
-    write!(world, |w, ctx| agents::stop(w, &ctx, &operator(), &ada, None).await).unwrap();
+    write!(world, |w, ctx| agents::stop(w, &ctx, &operator(), &ada, None)).unwrap();
     let id = arrive(&world, CONTROL, "t", "hello").await.unwrap().conversation.conversation_id;
     let note = entries(&world, id).await.pop().unwrap();
     assert!(note.direction == Direction::Note && note.content.contains("ada"), "{}", note.content);
@@ -283,7 +283,7 @@ async fn exceeded_limits_are_refused() {
     assert_eq!(code(arrive(&world, "webhook:shop", &"x".repeat(201), "one").await), Code::TooLarge);
     let id = arrive(&world, "webhook:shop", "t", "one").await.unwrap().conversation.conversation_id;
     let by_hand = from_outside("as if I were eve");
-    let refusal = write!(world, |w, ctx| rules::say(w, &ctx, id, by_hand).await).unwrap_err();
+    let refusal = write!(world, |w, ctx| rules::say(w, &ctx, id, by_hand)).unwrap_err();
     assert_eq!(refusal.code, Code::Conflict, "nobody speaks for the outside from here");
 }
 
@@ -298,17 +298,17 @@ async fn delivery_is_retried_with_growing_waits_until_it_fails() {
     let mut ids = Vec::new();
     for attempt in 1..=3 {
         let now = world.ctx.now();
-        let (due, next) = read!(world, |r| rules::due(r, now, &[], 10).await?);
+        let (due, next) = read!(world, |r| rules::due(r, now, &[], 10)?);
         assert_eq!((due.len(), next), (1, due[0].next_at), "attempt {attempt}");
         let seq = due[0].seq;
-        let outgoing = write!(world, |w, ctx| rules::attempt(w, &ctx, id, seq, 0).await).unwrap().unwrap();
+        let outgoing = write!(world, |w, ctx| rules::attempt(w, &ctx, id, seq, 0)).unwrap().unwrap();
         assert_eq!(outgoing.entry.attempts, attempt);
         ids.push(outgoing.entry.message_id);
         // If the daemon dies here, the entry is due again later, and not earlier.
         let wait = outgoing.entry.next_at.unwrap().since(now);
         waits.push(wait);
         let outcome = Outcome::Retry { error: format!("503 {SECRET}"), after: None };
-        write!(world, |w, ctx| rules::settle(w, &ctx, id, seq, outcome).await).unwrap();
+        write!(world, |w, ctx| rules::settle(w, &ctx, id, seq, outcome)).unwrap();
         world.pass(wait);
     }
     assert_eq!(waits, [1, 4, 16].map(Duration::from_secs));
@@ -319,15 +319,15 @@ async fn delivery_is_retried_with_growing_waits_until_it_fails() {
     assert_eq!(world.count(EventKind::ConversationFailed).await, 1);
 
     let seq = failed.seq;
-    write!(world, |w, ctx| rules::redeliver(w, &ctx, &operator(), id, seq).await).unwrap();
-    write!(world, |w, ctx| rules::attempt(w, &ctx, id, seq, 0).await).unwrap().unwrap();
+    write!(world, |w, ctx| rules::redeliver(w, &ctx, &operator(), id, seq)).unwrap();
+    write!(world, |w, ctx| rules::attempt(w, &ctx, id, seq, 0)).unwrap().unwrap();
     let outcome = Outcome::Delivered { missing: vec!["a.txt: gone".into()] };
-    write!(world, |w, ctx| rules::settle(w, &ctx, id, seq, outcome).await).unwrap();
+    write!(world, |w, ctx| rules::settle(w, &ctx, id, seq, outcome)).unwrap();
     let all = entries(&world, id).await;
     assert_eq!(all[usize::try_from(seq).unwrap() - 1].delivery, Delivery::Delivered);
     assert!(all.last().unwrap().content.contains("a.txt: gone"));
     assert_eq!(world.count(EventKind::ConversationDelivered).await, 1);
-    let again = write!(world, |w, ctx| rules::redeliver(w, &ctx, &operator(), id, seq).await);
+    let again = write!(world, |w, ctx| rules::redeliver(w, &ctx, &operator(), id, seq));
     assert_eq!(code(again), Code::Conflict, "delivered once is enough");
 }
 
@@ -339,18 +339,18 @@ async fn a_permanent_failure_ends_the_delivery_and_retry_after_is_respected() {
     let patient = post(&world, &turn, id, "first", None).await.unwrap().seq;
     let gone = post(&world, &turn, id, "second", None).await.unwrap().seq;
     for seq in [patient, gone] {
-        write!(world, |w, ctx| rules::attempt(w, &ctx, id, seq, 0).await).unwrap().unwrap();
+        write!(world, |w, ctx| rules::attempt(w, &ctx, id, seq, 0)).unwrap().unwrap();
     }
     let later = Outcome::Retry { error: "503".into(), after: Some(Duration::from_secs(900)) };
-    write!(world, |w, ctx| rules::settle(w, &ctx, id, patient, later).await).unwrap();
-    write!(world, |w, ctx| rules::settle(w, &ctx, id, gone, Outcome::Gone { error: "410".into() }).await).unwrap();
+    write!(world, |w, ctx| rules::settle(w, &ctx, id, patient, later)).unwrap();
+    write!(world, |w, ctx| rules::settle(w, &ctx, id, gone, Outcome::Gone { error: "410".into() })).unwrap();
     let all = entries(&world, id).await;
     let of = |seq: i64| &all[usize::try_from(seq).unwrap() - 1];
     assert_eq!(of(patient).next_at, Some(world.ctx.now().plus(Duration::from_secs(900))));
     assert_eq!((of(gone).delivery, of(gone).attempts), (Delivery::Failed, 1));
     // If the daemon dies in every attempt, the delivery ends as failed.
     world.limits(|limits| limits.delivery_attempts_max = 1);
-    let none = write!(world, |w, ctx| rules::attempt(w, &ctx, id, patient, 0).await).unwrap();
+    let none = write!(world, |w, ctx| rules::attempt(w, &ctx, id, patient, 0)).unwrap();
     assert_eq!(none, None);
     assert_eq!(entries(&world, id).await[usize::try_from(patient).unwrap() - 1].delivery, Delivery::Failed);
 }

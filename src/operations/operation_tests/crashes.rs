@@ -11,11 +11,11 @@ use crate::mail::{self, Chain, NewMessage};
 use crate::{agents, turns};
 
 async fn boot(world: &OperationWorld) {
-    write!(world, |w, ctx| turns::review_at_boot(w, &ctx).await).unwrap();
+    write!(world, |w, ctx| turns::review_at_boot(w, &ctx)).unwrap();
 }
 
 async fn held(world: &OperationWorld) -> Vec<ghost_domain::DeadLetter> {
-    read!(world, |r| r.dead_letter_list(None, Some(DeadLetterStatus::Held), None, 1_000).await?)
+    read!(world, |r| r.dead_letter_list(None, Some(DeadLetterStatus::Held), None, 1_000)?)
 }
 
 #[tokio::test]
@@ -25,7 +25,7 @@ async fn a_turn_with_several_messages_is_split_and_its_effects_are_remembered() 
     let first = world.take("ada").await.turn;
     let call_id = CallId(world.ctx.id());
     let (began, start) = (first.clone(), call_start(call_id, "syscall.task.create", Effect::Outside));
-    write!(world, |w, ctx| turns::record_call_start(w, &ctx, &began, &start).await).unwrap();
+    write!(world, |w, ctx| turns::record_call_start(w, &ctx, &began, &start)).unwrap();
     world.crash("ada", "it fell over").await;
     let split = world.turn(first.turn_id).await;
     assert_eq!((split.status, split.reason.as_deref()), (TurnStatus::Split, Some("it fell over")));
@@ -74,7 +74,7 @@ async fn joining_mail_does_not_keep_a_poisoned_message_alive() {
         assert_eq!(taken.mail.iter().map(|m| m.message_id).collect::<Vec<_>>(), [poison.message_id], "{round}");
         innocent.push(world.send("ada", "read on").await);
         let (agent_id, turn_id) = (id("ada"), taken.turn.turn_id);
-        let joined = write!(world, |w, ctx| mail::join(w, &ctx, &agent_id, turn_id, 10).await).unwrap();
+        let joined = write!(world, |w, ctx| mail::join(w, &ctx, &agent_id, turn_id, 10)).unwrap();
         assert_eq!(joined.mail.len(), 1);
         world.crash("ada", "it fell over").await;
     }
@@ -107,7 +107,7 @@ async fn only_starts_without_progress_count() {
     let outcome = CallOutcome { content: json!("x"), refusal: None, truncated: false, ..CallOutcome::default() };
     write!(world, |w, ctx| {
         let call_id = CallId(ctx.id());
-        turns::record_call_end(w, &ctx, &began, call_id, "c", "t", &outcome).await
+        turns::record_call_end(w, &ctx, &began, call_id, "c", "t", &outcome)
     })
     .unwrap();
     boot(&world).await;
@@ -127,8 +127,8 @@ async fn a_turn_that_waits_for_an_ask_or_is_stopped_is_not_stalled() {
     let turn = world.busy("ada").await;
     world.ask_by(&turn, "bob", "syscall.ask").await.unwrap();
     let stopped = world.busy("cyd").await;
-    write!(world, |w, ctx| agents::stop(w, &ctx, &operator(), &id("cyd"), None).await).unwrap();
-    write!(world, |w, ctx| agents::stopped(w, &ctx, &id("cyd")).await).unwrap();
+    write!(world, |w, ctx| agents::stop(w, &ctx, &operator(), &id("cyd"), None)).unwrap();
+    write!(world, |w, ctx| agents::stopped(w, &ctx, &id("cyd"))).unwrap();
     for _ in 0..6 {
         world.pass(Duration::from_secs(1));
         boot(&world).await;
@@ -158,7 +158,7 @@ async fn mail_that_fits_no_model_is_tried_alone_and_then_becomes_a_dead_letter()
     let world = OperationWorld::new().await;
     let too_long = async |turn_id: TurnId| {
         let refusal = Refusal::new(Code::TooLarge, "it does not fit the model");
-        write!(world, |w, ctx| turns::fail(w, &ctx, turn_id, refusal).await).unwrap().status
+        write!(world, |w, ctx| turns::fail(w, &ctx, turn_id, refusal)).unwrap().status
     };
     let ask = world.outside_ask("ada").await.unwrap();
     world.send("ada", "one").await;
@@ -184,13 +184,13 @@ async fn an_agent_with_too_many_dead_letters_is_stopped_with_a_reason() {
         world.send("ada", "poison").await;
         world.take("ada").await;
         let (ada, reason) = (id("ada"), "it fell over");
-        let dead_lettered = write!(world, |w, ctx| agents::crashed(w, &ctx, &ada, reason).await).unwrap();
+        let dead_lettered = write!(world, |w, ctx| agents::crashed(w, &ctx, &ada, reason)).unwrap();
         assert!(dead_lettered);
         let record = world.agent("ada").await;
         assert_eq!(record.desired == ghost_domain::Desired::Stopped, letters == 2, "{record:?}");
         if letters < 2 {
             let ada = id("ada");
-            write!(world, |w, ctx| agents::restarted(w, &ctx, &ada).await).unwrap();
+            write!(world, |w, ctx| agents::restarted(w, &ctx, &ada)).unwrap();
         }
     }
     let why = world.agent("ada").await.status_reason.unwrap();

@@ -12,13 +12,13 @@ async fn dead(world: &OperationWorld) -> DeadLetter {
     world.limits(|limits| limits.crashes_max = 1);
     world.take("ada").await;
     world.crash("ada", "it fell over").await;
-    let mut held = read!(world, |r| r.dead_letter_list(None, Some(DeadLetterStatus::Held), None, 1_000).await?);
+    let mut held = read!(world, |r| r.dead_letter_list(None, Some(DeadLetterStatus::Held), None, 1_000)?);
     held.remove(0)
 }
 
 async fn retry(world: &OperationWorld, dead: &DeadLetter, fresh: bool) -> crate::Result<DeadLetter> {
     let dead_letter_id = dead.dead_letter_id;
-    write!(world, |w, ctx| dead_letters::retry(w, &ctx, &operator(), dead_letter_id, fresh).await)
+    write!(world, |w, ctx| dead_letters::retry(w, &ctx, &operator(), dead_letter_id, fresh))
 }
 
 #[tokio::test]
@@ -59,7 +59,7 @@ async fn a_dropped_dead_letter_is_consumed_and_stays_readable() {
     let sent = world.send("ada", "work").await;
     let dead = dead(&world).await;
     let dead_letter_id = dead.dead_letter_id;
-    let dropped = write!(world, |w, ctx| dead_letters::discard(w, &ctx, &operator(), dead_letter_id).await).unwrap();
+    let dropped = write!(world, |w, ctx| dead_letters::discard(w, &ctx, &operator(), dead_letter_id)).unwrap();
     assert_eq!(dropped.status, DeadLetterStatus::Dropped);
     assert_eq!(world.message(sent.message_id).await.state, MailState::Consumed);
     assert!(world.try_take("ada").await.unwrap().is_none());
@@ -71,9 +71,9 @@ async fn a_later_agent_does_not_get_dead_letters_of_an_earlier_one() {
     let world = OperationWorld::new().await;
     world.send("ada", "work").await;
     let dead = dead(&world).await;
-    write!(world, |w, ctx| agents::delete(w, &ctx, &operator(), &id("ada")).await).unwrap();
+    write!(world, |w, ctx| agents::delete(w, &ctx, &operator(), &id("ada"))).unwrap();
     assert_eq!(code(retry(&world, &dead, false).await), Code::NotFound);
-    write!(world, |w, ctx| agents::create(w, &ctx, &operator(), new_agent(&ctx, "ada")).await).unwrap();
+    write!(world, |w, ctx| agents::create(w, &ctx, &operator(), new_agent(&ctx, "ada"))).unwrap();
     assert_eq!(code(retry(&world, &dead, true).await), Code::Conflict);
     assert!(world.try_take("ada").await.unwrap().is_none());
 }
@@ -90,14 +90,14 @@ async fn message_from_outside(world: &OperationWorld, text: &str) -> Conversatio
         reply_to: None,
         external_id: None,
     };
-    let heard = write!(world, |w, ctx| conversations::arrive(w, &ctx, start, message_from_outside).await).unwrap();
+    let heard = write!(world, |w, ctx| conversations::arrive(w, &ctx, start, message_from_outside)).unwrap();
     heard.conversation.conversation_id
 }
 
 async fn attach(world: &OperationWorld, turn: &Turn, conversation_id: ConversationId, name: &str) {
     let file = Attachment { path: name.into(), name: name.into(), mime_type: "text/plain".into(), bytes: 3 };
     let turn_id = turn.turn_id;
-    write!(world, |w, ctx| conversations::attach(w, &ctx, &id("ada"), turn_id, conversation_id, file).await).unwrap();
+    write!(world, |w, ctx| conversations::attach(w, &ctx, &id("ada"), turn_id, conversation_id, file)).unwrap();
 }
 
 #[tokio::test]
@@ -108,7 +108,7 @@ async fn files_of_a_dead_turn_are_sent_with_its_own_reply() {
     let first = world.take("ada").await.turn;
     attach(&world, &first, conversation_id, "first.txt").await;
     world.crash("ada", "it fell over").await;
-    let dead = read!(world, |r| r.dead_letter_list(None, Some(DeadLetterStatus::Held), None, 1_000).await?).remove(0);
+    let dead = read!(world, |r| r.dead_letter_list(None, Some(DeadLetterStatus::Held), None, 1_000)?).remove(0);
     message_from_outside(&world, "the second").await;
     let second = world.take("ada").await.turn;
     attach(&world, &second, conversation_id, "second.txt").await;
@@ -116,7 +116,7 @@ async fn files_of_a_dead_turn_are_sent_with_its_own_reply() {
     world.finish(second.turn_id, "To the second.").await.unwrap();
     assert_eq!(world.take("ada").await.turn.turn_id, first.turn_id);
     world.finish(first.turn_id, "To the first.").await.unwrap();
-    let entries = read!(world, |r| r.conversation_entries(conversation_id, 0, 100).await?);
+    let entries = read!(world, |r| r.conversation_entries(conversation_id, 0, 100)?);
     let replies = entries.iter().filter(|entry| entry.direction == Direction::Out);
     let sent: Vec<(&str, Vec<&str>)> = replies
         .map(|entry| (entry.content.as_str(), entry.attachments.iter().map(|file| file.name.as_str()).collect()))

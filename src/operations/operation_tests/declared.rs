@@ -44,12 +44,12 @@ fn file(channels: Vec<DeclaredChannel>, jobs: Vec<DeclaredJob>) -> Declared {
 /// the declarations that are not applied.
 async fn follow(world: &OperationWorld, declared: &Declared) -> Followed {
     let (ctx, wanted) = (world.ctx.clone(), declared.clone());
-    let would = read!(world, |r| declared::would(r, &ctx, &wanted).await?);
+    let would = read!(world, |r| declared::would(r, &ctx, &wanted)?);
     let wanted = declared.clone();
-    let done = write!(world, |w, ctx| declared::follow(w, &ctx, &wanted).await).unwrap();
+    let done = write!(world, |w, ctx| declared::follow(w, &ctx, &wanted)).unwrap();
     assert_eq!(would.len(), done.lines.len() + done.refused.len());
     let wanted = declared.clone();
-    let again = write!(world, |w, ctx| declared::follow(w, &ctx, &wanted).await).unwrap();
+    let again = write!(world, |w, ctx| declared::follow(w, &ctx, &wanted)).unwrap();
     assert!(again.lines.iter().all(|line| line.starts_with('=')), "{again:?}");
     done
 }
@@ -57,14 +57,14 @@ async fn follow(world: &OperationWorld, declared: &Declared) -> Followed {
 async fn there(world: &OperationWorld, name: &str) -> (ChatChannel, Vec<AgentId>) {
     let name = name.parse().unwrap();
     read!(world, |r| {
-        let members = r.chat_members(&name).await?.into_iter().map(|member| member.agent_id).collect();
-        (r.chat_channel_get(&name).await?.unwrap(), members)
+        let members = r.chat_members(&name)?.into_iter().map(|member| member.agent_id).collect();
+        (r.chat_channel_get(&name)?.unwrap(), members)
     })
 }
 
 async fn schedule(world: &OperationWorld, agent: &str, name: &'static str) -> Option<Schedule> {
     let agent_id = id(agent);
-    read!(world, |r| r.schedule_find(&agent_id, ScheduleKind::Cron, name).await?)
+    read!(world, |r| r.schedule_find(&agent_id, ScheduleKind::Cron, name)?)
 }
 
 async fn set_by_hand(world: &OperationWorld, job: DeclaredJob) {
@@ -81,7 +81,7 @@ async fn set_by_hand(world: &OperationWorld, job: DeclaredJob) {
             chain: crate::mail::Chain::root(&ctx),
             baseline: None,
         };
-        schedules::set(w, &ctx, &operator(), new).await
+        schedules::set(w, &ctx, &operator(), new)
     })
     .unwrap();
 }
@@ -97,8 +97,8 @@ async fn channels_are_created_changed_and_left_as_the_file_says() {
     // cyd is invited and bob removed by hand; the file then changes neither.
     write!(world, |w, ctx| {
         let (by, desk) = (Speaker::from(operator()), "desk".parse().unwrap());
-        chat::invite(w, &ctx, &by, &desk, &id("cyd")).await?;
-        chat::remove(w, &ctx, &by, &desk, &id("bob")).await
+        chat::invite(w, &ctx, &by, &desk, &id("cyd"))?;
+        chat::remove(w, &ctx, &by, &desk, &id("bob"))
     })
     .unwrap();
     let mut open = channel("desk", &["ada", "bob"]);
@@ -128,7 +128,7 @@ async fn a_channel_of_another_creator_is_left_alone_and_reported() {
             skip_creator: false,
             topic: None,
         };
-        chat::create(w, &ctx, &by, new).await
+        chat::create(w, &ctx, &by, new)
     })
     .unwrap();
     let done = follow(&world, &file(vec![channel("desk", &["ada"])], vec![])).await;
@@ -152,22 +152,22 @@ async fn jobs_are_set_changed_and_cancelled_as_the_file_says() {
     assert_eq!((second.schedule_id, second.message.as_str()), (first.schedule_id, "look again"));
     assert_eq!(schedule(&world, "bob", "pulse").await, None);
     // Switched off by hand, it stays off although the file changes another field.
-    write!(world, |w, ctx| schedules::enable(w, &ctx, &operator(), first.schedule_id, false).await).unwrap();
+    write!(world, |w, ctx| schedules::enable(w, &ctx, &operator(), first.schedule_id, false)).unwrap();
     changed.message = "look once more".into();
     follow(&world, &file(vec![], vec![changed.clone()])).await;
     let third = schedule(&world, "ada", "pulse").await.unwrap();
     assert_eq!((third.enabled, third.message.as_str()), (false, "look once more"));
     // Cancelled by hand, it stays cancelled until the file changes it.
-    write!(world, |w, ctx| schedules::cancel(w, &ctx, &operator(), first.schedule_id).await).unwrap();
+    write!(world, |w, ctx| schedules::cancel(w, &ctx, &operator(), first.schedule_id)).unwrap();
     follow(&world, &file(vec![], vec![changed.clone()])).await;
     assert_eq!(schedule(&world, "ada", "pulse").await, None);
     changed.message = "look".into();
     follow(&world, &file(vec![], vec![changed])).await;
     assert!(schedule(&world, "ada", "pulse").await.is_some());
     // An agent that is created again gets its jobs again.
-    write!(world, |w, ctx| agents::delete(w, &ctx, &operator(), &id("ada")).await).unwrap();
+    write!(world, |w, ctx| agents::delete(w, &ctx, &operator(), &id("ada"))).unwrap();
     assert_eq!(schedule(&world, "ada", "pulse").await, None);
-    write!(world, |w, ctx| agents::create(w, &ctx, &operator(), new_agent(&ctx, "ada")).await).unwrap();
+    write!(world, |w, ctx| agents::create(w, &ctx, &operator(), new_agent(&ctx, "ada"))).unwrap();
     follow(&world, &file(vec![], vec![job("ada", "pulse")])).await;
     assert!(schedule(&world, "ada", "pulse").await.is_some());
 }
@@ -199,7 +199,7 @@ async fn a_refused_declaration_affects_no_other_and_is_tried_again() {
     world.limits(|limits| limits.crons_max = 1);
     let wanted = file(vec![channel("desk", &["ada"])], vec![job("ada", "one"), job("ada", "two")]);
     let (ctx, first) = (world.ctx.clone(), wanted.clone());
-    let done = write!(world, |w, ctx| declared::follow(w, &ctx, &first).await).unwrap();
+    let done = write!(world, |w, ctx| declared::follow(w, &ctx, &first)).unwrap();
     assert_eq!((done.lines.len(), done.refused.len()), (2, 1), "{done:?}");
     assert!(done.refused[0].contains(&Code::RateLimited.to_string()) || done.refused[0].contains("crons_max"));
     assert!(schedule(&world, "ada", "one").await.is_some() && schedule(&world, "ada", "two").await.is_none());
@@ -214,7 +214,7 @@ async fn a_refused_declaration_affects_no_other_and_is_tried_again() {
 async fn a_refused_change_of_a_channel_changes_nothing() {
     let world = OperationWorld::new().await;
     follow(&world, &file(vec![channel("desk", &["ada", "bob"])], vec![])).await;
-    write!(world, |w, ctx| agents::create(w, &ctx, &operator(), new_agent(&ctx, "dan")).await).unwrap();
+    write!(world, |w, ctx| agents::create(w, &ctx, &operator(), new_agent(&ctx, "dan"))).unwrap();
     world.limits(|limits| limits.chat_members_max = 3);
     let before = there(&world, "desk").await;
     let events = async || {
@@ -230,7 +230,7 @@ async fn a_refused_change_of_a_channel_changes_nothing() {
         let mut wanted = channel("desk", members);
         (wanted.gated, wanted.topic) = (false, Some("other".into()));
         let wanted = file(vec![wanted], vec![]);
-        let done = write!(world, |w, ctx| declared::follow(w, &ctx, &wanted).await).unwrap();
+        let done = write!(world, |w, ctx| declared::follow(w, &ctx, &wanted)).unwrap();
         assert_eq!((done.lines.len(), done.refused.len()), (0, 1), "{done:?}");
         assert!(done.refused[0].contains(why), "{done:?}");
         assert_eq!((there(&world, "desk").await, events().await), (before.clone(), 0), "{members:?}");

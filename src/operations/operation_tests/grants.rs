@@ -19,16 +19,16 @@ async fn add(world: &OperationWorld, by: Party, agent: &str, prefix: &str, secon
         reason: None,
         lasts: Duration::from_secs(seconds),
     };
-    write!(world, |w, ctx| grants::add(w, &ctx, &by, new).await)
+    write!(world, |w, ctx| grants::add(w, &ctx, &by, new))
 }
 
 async fn revoke(world: &OperationWorld, grant_id: GrantId) -> Result<Grant> {
-    write!(world, |w, ctx| grants::revoke(w, &ctx, &operator(), grant_id).await)
+    write!(world, |w, ctx| grants::revoke(w, &ctx, &operator(), grant_id))
 }
 
 async fn live(world: &OperationWorld, agent: &str) -> Vec<Grant> {
     let (agent_id, now) = (id(agent), world.ctx.now());
-    read!(world, |r| r.grants_live(&agent_id, now).await?)
+    read!(world, |r| r.grants_live(&agent_id, now)?)
 }
 
 // covers: ACL-04, ACL-10, TEST-10
@@ -88,7 +88,7 @@ async fn a_grant_that_is_over_is_pruned_and_cannot_be_revoked() {
     assert_eq!(code(revoke(&world, short.grant_id).await), Code::NotFound);
     world.pass(Duration::from_millis(1));
     retention::sweep(&world.store, &world.ctx).await.unwrap();
-    assert_eq!(read!(world, |r| r.grant_list(None, 0).await?), [long]);
+    assert_eq!(read!(world, |r| r.grant_list(None, 0)?), [long]);
     assert!(Family::ALL.contains(&Family::Grants));
 }
 

@@ -22,16 +22,16 @@ fn new_job() -> NewJob {
 }
 
 async fn begin(world: &OperationWorld) -> Job {
-    write!(world, |w, ctx| jobs::begin(w, &ctx, new_job()).await).unwrap()
+    write!(world, |w, ctx| jobs::begin(w, &ctx, new_job())).unwrap()
 }
 
 async fn recorded(world: &OperationWorld) -> Job {
-    read!(world, |r| r.job_get(JOB).await?.unwrap())
+    read!(world, |r| r.job_get(JOB)?.unwrap())
 }
 
 async fn set(world: &OperationWorld, job: &Job, change: TaskChange) -> Result<Task, Refusal> {
     let (task_id, chain) = (job.task_id.unwrap(), Chain { root_id: job.root_id, hop: 1, conversation_id: None });
-    write!(world, |w, ctx| tasks::update(w, &ctx, &party("ada"), task_id, change, chain).await)
+    write!(world, |w, ctx| tasks::update(w, &ctx, &party("ada"), task_id, change, chain))
 }
 
 fn done(result: Option<&str>) -> TaskChange {
@@ -47,7 +47,7 @@ async fn a_job_is_a_task_of_its_lead_and_begins_once() {
     assert_eq!((inbox.len(), inbox[0].root_id), (1, job.root_id));
     assert!(inbox[0].body.contains(JOB) && inbox[0].body.contains("Report on both files."), "{}", inbox[0].body);
     let task_id = job.task_id.unwrap();
-    let task = read!(world, |r| r.task_get(task_id).await?.unwrap());
+    let task = read!(world, |r| r.task_get(task_id)?.unwrap());
     assert_eq!((task.owner, task.status, task.root_id), (id("ada"), TaskStatus::Pending, job.root_id));
     assert_eq!(world.count(EventKind::JobStarted).await, 1);
 }
@@ -81,14 +81,14 @@ async fn a_job_ends_also_after_very_many_later_ones() {
     let other = Job { task_id: None, root_id: RootId(uuid::Uuid::max()), started_at: world.ctx.now(), ..job.clone() };
     write!(world, |w, _ctx| {
         for n in 0..1_001 {
-            w.job_put(&Job { job_id: format!("f{n}"), ..other.clone() }).await?;
+            w.job_put(&Job { job_id: format!("f{n}"), ..other.clone() })?;
         }
         Ok::<_, Refusal>(())
     })
     .unwrap();
     set(&world, &job, done(Some("output/reports/a.md"))).await.unwrap();
     assert!(recorded(&world).await.finished_at.is_some());
-    assert_eq!(read!(world, |r| jobs::all(r).await.unwrap().len()), 1_002);
+    assert_eq!(read!(world, |r| jobs::all(r).unwrap().len()), 1_002);
 }
 
 #[tokio::test]
@@ -122,13 +122,13 @@ async fn a_job_on_which_nothing_works_is_started_again_with_its_open_tasks() {
         due_at: None,
         chain: Chain { root_id: job.root_id, hop: 1, conversation_id: None },
     };
-    write!(world, |w, ctx| tasks::create(w, &ctx, &party("ada"), part).await).unwrap();
+    write!(world, |w, ctx| tasks::create(w, &ctx, &party("ada"), part)).unwrap();
     world.finish(lead.turn_id, "shared out").await.unwrap();
     begin(&world).await;
     assert_eq!(world.inbox("ada").await.len(), 0, "mail waits for bob");
     let failed = world.take("bob").await.turn;
     let ending = Ending::Failed(Refusal::new(Code::Internal, "it broke"));
-    write!(world, |w, ctx| turns::finish(w, &ctx, failed.turn_id, ending).await).unwrap();
+    write!(world, |w, ctx| turns::finish(w, &ctx, failed.turn_id, ending)).unwrap();
 
     begin(&world).await;
     for owner in ["ada", "bob"] {
@@ -144,8 +144,7 @@ async fn a_job_on_which_nothing_works_is_started_again_with_its_open_tasks() {
         job.task_id.unwrap(),
         TaskChange { status: Some(TaskStatus::Cancelled), ..TaskChange::default() },
         Chain::root(&ctx)
-    )
-    .await)
+    ))
     .unwrap();
     begin(&world).await;
     assert_eq!(world.inbox("ada").await.len(), 1, "a job that has ended is not started again");
@@ -156,7 +155,7 @@ async fn a_job_of_an_older_version_gets_its_task() {
     let world = OperationWorld::new().await;
     let job = begin(&world).await;
     let old = Job { task_id: None, result_dir: String::new(), ..job.clone() };
-    write!(world, |w, _ctx| Ok::<_, Refusal>(w.job_put(&old).await?)).unwrap();
+    write!(world, |w, _ctx| Ok::<_, Refusal>(w.job_put(&old)?)).unwrap();
     let again = begin(&world).await;
     assert!(again.task_id.is_some() && again.task_id != job.task_id);
     assert_eq!((again.root_id, again.started_at), (job.root_id, job.started_at));

@@ -25,7 +25,7 @@ fn text(entry_id: &str, content: &str) -> Writing {
 }
 
 async fn put(world: &OperationWorld, author: Author, new: Writing) -> Result<KnowledgeEntry> {
-    write!(world, |w, ctx| knowledge::write(w, &ctx, &author, new).await)
+    write!(world, |w, ctx| knowledge::write(w, &ctx, &author, new))
 }
 
 async fn delete(
@@ -35,17 +35,16 @@ async fn delete(
     expected: Option<i64>,
 ) -> Result<KnowledgeEntry> {
     let entry_id = entry_id.to_owned();
-    write!(world, |w, ctx| knowledge::delete(w, &ctx, &author, &entry_id, expected).await)
+    write!(world, |w, ctx| knowledge::delete(w, &ctx, &author, &entry_id, expected))
 }
 
 async fn see(world: &OperationWorld, viewer: Viewer, entry_id: &str) -> Result<WithVersions> {
     let entry_id = entry_id.to_owned();
-    world.store.read(move |r| Box::pin(async move { knowledge::read(r, &viewer, &entry_id, true).await })).await
+    world.store.read(move |r| knowledge::read(r, &viewer, &entry_id, true)).await
 }
 
 async fn list(world: &OperationWorld, viewer: Viewer, wanted: Wanted) -> Listed {
-    let listed: Result<Listed> =
-        world.store.read(move |r| Box::pin(async move { knowledge::list(r, &viewer, &wanted).await })).await;
+    let listed: Result<Listed> = world.store.read(move |r| knowledge::list(r, &viewer, &wanted)).await;
     listed.unwrap()
 }
 
@@ -247,7 +246,7 @@ async fn seeds_are_created_once() {
     };
     let put_seeds = async |ids: &[&str]| {
         let seeds: Vec<KnowledgeSeed> = ids.iter().map(|id| seed(id)).collect();
-        write!(world, |w, ctx| knowledge::seed(w, &ctx, &seeds).await).unwrap()
+        write!(world, |w, ctx| knowledge::seed(w, &ctx, &seeds)).unwrap()
     };
     assert_eq!(put_seeds(&["a", "b"]).await, ["a", "b"]);
     put(&world, author("ada"), text("a", "changed")).await.unwrap();
@@ -266,7 +265,7 @@ async fn an_operator_acting_as_an_agent_has_the_agents_rights_and_is_named() {
     let through = Author { through: Some(operator()), ..author("ada") };
     assert_eq!(code(put(&world, through.clone(), text("ours", "y")).await), Code::NotFound);
     put(&world, through, text("hers", "y")).await.unwrap();
-    let events: Vec<_> = read!(world, |r| r.event_list(0, &Default::default(), 1_000).await?.0);
+    let events: Vec<_> = read!(world, |r| r.event_list(0, &Default::default(), 1_000)?.0);
     let last = events.last().unwrap();
     assert_eq!((&last.payload["by"], &last.payload["through"]), (&json!("agent:ada"), &json!("operator:test")));
     assert_eq!(last.agent_id, Some(id("ada")));

@@ -21,9 +21,9 @@ async fn delivery_is_one_row_one_event_and_one_wake() {
     world.deliver(NewMessage { wake: false, ..new_message(&world, "bob", party("ada")) }).await.unwrap();
     assert!(world.signals().is_empty(), "quiet mail wakes nobody");
     let message_id = sent.message_id;
-    assert_eq!(read!(world, |r| r.message_get(message_id).await?).unwrap().read_at, None);
+    assert_eq!(read!(world, |r| r.message_get(message_id)?).unwrap().read_at, None);
     world.take("bob").await;
-    assert_eq!(read!(world, |r| r.message_get(message_id).await?).unwrap().read_at, Some(world.ctx.now()));
+    assert_eq!(read!(world, |r| r.message_get(message_id)?).unwrap().read_at, Some(world.ctx.now()));
 }
 
 // covers: LIM-40, MSG-09
@@ -62,7 +62,7 @@ async fn an_unknown_receiver_gets_a_suggestion() {
     let refusal = world.deliver(new_message(&world, "bop", operator())).await.unwrap_err();
     assert_eq!(refusal.code, Code::NotFound);
     assert!(refusal.hint.unwrap().contains("`bob`"));
-    write!(world, |w, ctx| crate::agents::delete(w, &ctx, &operator(), &id("bob")).await).unwrap();
+    write!(world, |w, ctx| crate::agents::delete(w, &ctx, &operator(), &id("bob"))).unwrap();
     assert_eq!(code(world.deliver(new_message(&world, "bob", operator())).await), Code::NotFound);
 }
 
@@ -82,12 +82,12 @@ async fn mail_of_a_stopped_agent_is_accepted_and_the_sender_can_learn_that_it_wa
     let world = OperationWorld::new().await;
     world.limits(|limits| limits.inbox_max = 2);
     let why = async || {
-        let bob = read!(world, |r| r.agent_get(&id("bob")).await?).unwrap();
+        let bob = read!(world, |r| r.agent_get(&id("bob"))?).unwrap();
         mail::why_mail_waits(&world.ctx, &bob)
     };
     assert_eq!(why().await, None);
     world.send("bob", "one").await;
-    write!(world, |w, ctx| crate::agents::stop(w, &ctx, &operator(), &id("bob"), None).await).unwrap();
+    write!(world, |w, ctx| crate::agents::stop(w, &ctx, &operator(), &id("bob"), None)).unwrap();
     world.send("bob", "two").await;
     assert!(why().await.unwrap().contains("`ghostctl agent start bob`"));
     // The limit was lowered meanwhile.
@@ -102,7 +102,7 @@ async fn mail_of_a_stopped_agent_is_accepted_and_the_sender_can_learn_that_it_wa
 async fn the_suggestion_is_searched_after_the_command() {
     let world = OperationWorld::new().await;
     let new_message = new_message(&world, "bop", operator());
-    let refused: ghost_domain::Refusal = write!(world, |w, ctx| mail::deliver(w, &ctx, new_message).await).unwrap_err();
+    let refused: ghost_domain::Refusal = write!(world, |w, ctx| mail::deliver(w, &ctx, new_message)).unwrap_err();
     assert_eq!(
         refused.details,
         Some(serde_json::json!({ "unknown": { "agent_for_operator": "bop" } })),
@@ -124,18 +124,18 @@ async fn a_broadcast_reaches_all_others_and_reports_skipped_receivers() {
     world.send("bob", "fills the inbox").await;
     let all = new_message(&world, "ada", party("ada"));
     let copy = all.clone();
-    let sent = write!(world, |w, ctx| mail::broadcast(w, &ctx, &copy, &[], None).await).unwrap();
+    let sent = write!(world, |w, ctx| mail::broadcast(w, &ctx, &copy, &[], None)).unwrap();
     assert_eq!(sent.delivered, 1);
     assert_eq!(sent.skipped.iter().map(|skipped| skipped.agent_id.as_str()).collect::<Vec<_>>(), ["bob"]);
     assert_eq!(world.inbox("cyd").await.len(), 1);
     assert!(world.inbox("ada").await.is_empty(), "never the sender (MSG-05)");
     let copy = all.clone();
-    let none = write!(world, |w, ctx| mail::broadcast(w, &ctx, &copy, &[id("cyd"), id("bob")], None).await).unwrap();
+    let none = write!(world, |w, ctx| mail::broadcast(w, &ctx, &copy, &[id("cyd"), id("bob")], None)).unwrap();
     assert_eq!((none.delivered, none.skipped.len()), (0, 0));
     let copy = all.clone();
-    let other = write!(world, |w, ctx| mail::broadcast(w, &ctx, &copy, &[], Some("king")).await).unwrap();
+    let other = write!(world, |w, ctx| mail::broadcast(w, &ctx, &copy, &[], Some("king"))).unwrap();
     assert_eq!(other.delivered, 0);
-    let unknown = write!(world, |w, ctx| mail::broadcast(w, &ctx, &all, &[id("cid")], None).await);
+    let unknown = write!(world, |w, ctx| mail::broadcast(w, &ctx, &all, &[id("cid")], None));
     assert_eq!(code(unknown), Code::NotFound);
 }
 
@@ -158,7 +158,7 @@ async fn reading_the_inbox_joins_what_may_merge_and_raises_the_hop() {
     let (near, far) = (world.deliver(near).await.unwrap(), world.deliver(far).await.unwrap());
     let last = world.send("ada", "the next read takes this").await;
     let (agent_id, turn_id) = (id("ada"), turn.turn_id);
-    let joined = write!(world, |w, ctx| mail::join(w, &ctx, &agent_id, turn_id, 2).await).unwrap();
+    let joined = write!(world, |w, ctx| mail::join(w, &ctx, &agent_id, turn_id, 2)).unwrap();
     let ids: Vec<_> = joined.mail.iter().map(|mail| mail.message_id).collect();
     assert_eq!(ids, [near.message_id, far.message_id]);
     assert_eq!(joined.remaining, 3, "the ask, the heartbeat and what was beyond the limit");
@@ -169,9 +169,9 @@ async fn reading_the_inbox_joins_what_may_merge_and_raises_the_hop() {
     assert_eq!(world.message(far.message_id).await.state, MailState::Consumed);
     assert_eq!(world.message(last.message_id).await.state, MailState::Pending);
     let agent_id = id("ada");
-    let ended = write!(world, |w, ctx| mail::join(w, &ctx, &agent_id, turn_id, 1).await);
+    let ended = write!(world, |w, ctx| mail::join(w, &ctx, &agent_id, turn_id, 1));
     assert_eq!(code(ended), Code::Cancelled, "an ended turn takes nothing");
-    assert_eq!(read!(world, |r| r.inbox_depth(&id("ada")).await?), 3);
+    assert_eq!(read!(world, |r| r.inbox_depth(&id("ada"))?), 3);
 }
 
 #[tokio::test]
@@ -187,7 +187,7 @@ async fn the_mail_of_a_main_job_joins_no_turn_of_another_root() {
     let other = world.send("ada", "plain").await;
     world.ctx.add_jobs([job]);
     let (agent_id, turn_id) = (id("ada"), turn.turn_id);
-    let joined = write!(world, |w, ctx| mail::join(w, &ctx, &agent_id, turn_id, 9).await).unwrap();
+    let joined = write!(world, |w, ctx| mail::join(w, &ctx, &agent_id, turn_id, 9)).unwrap();
     let ids: Vec<_> = joined.mail.iter().map(|mail| mail.message_id).collect();
     assert_eq!((ids, joined.remaining), (vec![other.message_id], 1));
     assert_eq!(world.message(of_job.message_id).await.state, MailState::Pending);

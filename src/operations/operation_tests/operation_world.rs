@@ -37,12 +37,12 @@ pub(crate) fn scope(text: &str) -> Scope {
 
 /// Creates an agent in the name of ada.
 pub(crate) async fn create(world: &OperationWorld, new: NewAgent) -> Result<Agent> {
-    write!(world, |w, ctx| agents::create(w, &ctx, &party("ada"), new).await)
+    write!(world, |w, ctx| agents::create(w, &ctx, &party("ada"), new))
 }
 
 pub(crate) async fn delete(world: &OperationWorld, name: &str) {
     let agent_id = id(name);
-    write!(world, |w, ctx| agents::delete(w, &ctx, &operator(), &agent_id).await).unwrap();
+    write!(world, |w, ctx| agents::delete(w, &ctx, &operator(), &agent_id)).unwrap();
 }
 
 impl OperationWorld {
@@ -112,14 +112,14 @@ impl OperationWorld {
 
     pub(crate) async fn finish(&self, turn_id: TurnId, text: &str) -> Result<Turn> {
         let ending = Ending::Finished(text.to_owned());
-        write!(self, |w, ctx| turns::finish(w, &ctx, turn_id, ending).await)
+        write!(self, |w, ctx| turns::finish(w, &ctx, turn_id, ending))
     }
 
     pub(crate) async fn crash(&self, name: &str, reason: &str) {
         let (agent_id, reason) = (id(name), reason.to_owned());
-        write!(self, |w, ctx| agents::crashed(w, &ctx, &agent_id, &reason).await).unwrap();
+        write!(self, |w, ctx| agents::crashed(w, &ctx, &agent_id, &reason)).unwrap();
         let agent_id = id(name);
-        write!(self, |w, ctx| agents::restarted(w, &ctx, &agent_id).await).unwrap();
+        write!(self, |w, ctx| agents::restarted(w, &ctx, &agent_id)).unwrap();
     }
 
     pub(crate) async fn outside_ask(&self, target: &str) -> Result<Ask> {
@@ -139,32 +139,32 @@ impl OperationWorld {
             };
             let chain = Chain::after(&turn);
             let (by, wait) = (Party::Agent(turn.agent_id.clone()), Duration::from_secs(60));
-            let ask = asks::open(w, &ctx, by, Some(waiting), &target, "how many?".into(), wait, chain).await?;
+            let ask = asks::open(w, &ctx, by, Some(waiting), &target, "how many?".into(), wait, chain)?;
             let start = CallStart { ask_id: Some(ask.ask_id), ..call_start(call_id, &tool, Effect::Wait) };
-            turns::record_call_start(w, &ctx, &turn, &start).await?;
+            turns::record_call_start(w, &ctx, &turn, &start)?;
             Ok((ask, call_id))
         })
     }
 
     pub(crate) async fn agent(&self, name: &str) -> Agent {
         let agent_id = id(name);
-        read!(self, |r| r.agent_get(&agent_id).await?.unwrap())
+        read!(self, |r| r.agent_get(&agent_id)?.unwrap())
     }
 
     pub(crate) async fn turn(&self, turn_id: TurnId) -> Turn {
-        read!(self, |r| r.turn_get(turn_id).await?.unwrap())
+        read!(self, |r| r.turn_get(turn_id)?.unwrap())
     }
 
     pub(crate) async fn message(&self, message_id: MessageId) -> Envelope {
-        read!(self, |r| r.message_get(message_id).await?.unwrap())
+        read!(self, |r| r.message_get(message_id)?.unwrap())
     }
 
     pub(crate) async fn call(&self, call_id: CallId) -> LedgerRow {
-        read!(self, |r| r.call_get(call_id).await?.unwrap())
+        read!(self, |r| r.call_get(call_id)?.unwrap())
     }
 
     pub(crate) async fn journal(&self, turn_id: TurnId) -> Vec<JournalRow> {
-        read!(self, |r| r.journal_of(turn_id).await?)
+        read!(self, |r| r.journal_of(turn_id)?)
     }
 
     /// The result of a call in a turn's journal.
@@ -180,7 +180,7 @@ impl OperationWorld {
     /// Starts a model call of at most `output` tokens after `input` tokens. A call that has to wait
     /// returns `Unavailable`.
     pub(crate) async fn model_start(&self, turn_id: TurnId, demand: Demand) -> Result<(ReservationId, u64)> {
-        match write!(self, |w, ctx| turns::model_started(w, &ctx, turn_id, &demand).await)? {
+        match write!(self, |w, ctx| turns::model_started(w, &ctx, turn_id, &demand))? {
             Reserved::Granted(reservation_id, allowance) => Ok((reservation_id, allowance.max_tokens)),
             Reserved::Spent(scope) => {
                 let parked = self.turn(turn_id).await.parked.map(|parked| parked.reason).unwrap_or_default();
@@ -218,7 +218,7 @@ impl OperationWorld {
             price,
             duration_ms: 7,
         };
-        write!(self, |w, ctx| turns::model_answered(w, &ctx, turn_id, result).await)
+        write!(self, |w, ctx| turns::model_answered(w, &ctx, turn_id, result))
     }
 }
 

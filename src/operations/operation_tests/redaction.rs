@@ -34,7 +34,7 @@ async fn no_event_ledger_row_or_dead_letter_shows_a_secret_or_part_of_one() {
             let call_id = CallId(ctx.id());
             let arguments = json!({ "said": said, (said.clone()): [said] });
             let start = CallStart { arguments, ..call_start(call_id, "t", Effect::Outside) };
-            turns::record_call_start(w, &ctx, &began, &start).await?;
+            turns::record_call_start(w, &ctx, &began, &start)?;
             let refusal = Refusal::new(Code::ExecFailed, said.clone()).details(json!({ "x": said }));
             let outcome = CallOutcome {
                 content: json!({ "a": said }),
@@ -42,14 +42,14 @@ async fn no_event_ledger_row_or_dead_letter_shows_a_secret_or_part_of_one() {
                 truncated: false,
                 ..CallOutcome::default()
             };
-            turns::record_call_end(w, &ctx, &began, call_id, "c1", "t", &outcome).await?;
+            turns::record_call_end(w, &ctx, &began, call_id, "c1", "t", &outcome)?;
             let call_id = CallId(ctx.id());
             let outcome =
                 CallOutcome { content: json!(said), refusal: None, truncated: false, ..CallOutcome::default() };
-            turns::record_call_end(w, &ctx, &began, call_id, "c2", "t", &outcome).await?;
-            turns::malformed(w, &ctx, &began, &said).await?;
-            turns::model_failed(w, &ctx, began.turn_id, held, "m", &said, crate::budgets::Settlement::Released).await?;
-            skills::acquire(w, &ctx, &began.agent_id, &said).await?;
+            turns::record_call_end(w, &ctx, &began, call_id, "c2", "t", &outcome)?;
+            turns::malformed(w, &ctx, &began, &said)?;
+            turns::model_failed(w, &ctx, began.turn_id, held, "m", &said, crate::budgets::Settlement::Released)?;
+            skills::acquire(w, &ctx, &began.agent_id, &said)?;
             let new = NewTask {
                 title: said.chars().take(150).collect(),
                 description: said.clone(),
@@ -60,9 +60,9 @@ async fn no_event_ledger_row_or_dead_letter_shows_a_secret_or_part_of_one() {
                 due_at: None,
                 chain: Chain::root(&ctx),
             };
-            let task = tasks::create(w, &ctx, &party("ada"), new).await?;
+            let task = tasks::create(w, &ctx, &party("ada"), new)?;
             let change = TaskChange { note: Some(said.clone()), result: Some(said.clone()), ..TaskChange::default() };
-            tasks::update(w, &ctx, &party("bob"), task.task_id, change, Chain::root(&ctx)).await
+            tasks::update(w, &ctx, &party("bob"), task.task_id, change, Chain::root(&ctx))
         })
         .unwrap();
         world.crash("ada", &format!("panic: {text}")).await;
@@ -70,31 +70,31 @@ async fn no_event_ledger_row_or_dead_letter_shows_a_secret_or_part_of_one() {
         world.finish(finished, &text).await.unwrap();
         let turn_id = world.busy("cyd").await.turn_id;
         let ending = Ending::Failed(Refusal::new(Code::BudgetExhausted, failed).details(json!({ "x": text })));
-        write!(world, |w, ctx| turns::finish(w, &ctx, turn_id, ending).await).unwrap();
+        write!(world, |w, ctx| turns::finish(w, &ctx, turn_id, ending)).unwrap();
         let why = text_with_secret(before);
-        write!(world, |w, ctx| agents::failed(w, &ctx, &id("cyd"), &why).await).unwrap();
+        write!(world, |w, ctx| agents::failed(w, &ctx, &id("cyd"), &why)).unwrap();
         let shown = format!("{:?}", world.agent("cyd").await);
         assert!(!shown.contains("hunter2"), "{before}: {shown}");
         let why = text_with_secret(before);
-        write!(world, |w, ctx| agents::stop(w, &ctx, &operator(), &id("cyd"), Some(&why)).await).unwrap();
-        write!(world, |w, ctx| agents::stopped(w, &ctx, &id("cyd")).await).unwrap();
+        write!(world, |w, ctx| agents::stop(w, &ctx, &operator(), &id("cyd"), Some(&why))).unwrap();
+        write!(world, |w, ctx| agents::stopped(w, &ctx, &id("cyd"))).unwrap();
         let shown = format!("{:?} {:?}", world.agent("cyd").await.status_reason, world.turn(turn_id).await.reason);
         assert!(!shown.contains("hunter2"), "{before}: {shown}");
-        write!(world, |w, ctx| agents::start(w, &ctx, &operator(), &id("cyd")).await).unwrap();
+        write!(world, |w, ctx| agents::start(w, &ctx, &operator(), &id("cyd"))).unwrap();
     }
     for event in world.events().await {
         assert!(!format!("{event:?}").contains("hunter2"), "{event:?}");
     }
-    let rows = read!(world, |r| r.call_list(&LedgerFilter { limit: 1_000, ..LedgerFilter::default() }).await?);
+    let rows = read!(world, |r| r.call_list(&LedgerFilter { limit: 1_000, ..LedgerFilter::default() })?);
     assert_eq!(rows.len(), 8 * 3);
     for row in rows {
         assert!(!format!("{row:?}").contains("hunter2"), "{row:?}");
     }
-    let dead = read!(world, |r| r.dead_letter_list(None, None, None, 1_000).await?);
+    let dead = read!(world, |r| r.dead_letter_list(None, None, None, 1_000)?);
     assert_eq!(dead.len(), 8);
     assert!(!format!("{dead:?}").contains("hunter2"));
     // The journal and the mail keep the raw text, because work goes on with it.
-    assert!(read!(world, |r| r.messages_recent(&id("ada"), 1).await?)[0].body.contains(SECRET));
+    assert!(read!(world, |r| r.messages_recent(&id("ada"), 1)?)[0].body.contains(SECRET));
 }
 
 #[tokio::test]

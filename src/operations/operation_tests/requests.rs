@@ -16,10 +16,8 @@ fn key(request_id: &str, method: &str, digest: &str) -> RequestKey {
 async fn send_once(world: &OperationWorld, key: RequestKey, body: &str) -> crate::Result<Envelope> {
     let (ctx, body) = (world.ctx.clone(), body.to_owned());
     requests::once(&world.store, &world.ctx, key, move |w| {
-        Box::pin(async move {
-            let chain = Chain::root(&ctx);
-            mail::deliver(w, &ctx, NewMessage::new(&id("ada"), operator(), Kind::Message, body, chain)).await
-        })
+        let chain = Chain::root(&ctx);
+        mail::deliver(w, &ctx, NewMessage::new(&id("ada"), operator(), Kind::Message, body, chain))
     })
     .await
 }
@@ -64,11 +62,11 @@ async fn the_sweep_deletes_finished_work_and_keeps_open_work() {
     let last = world.events().await.last().unwrap().seq;
     assert!(retention::sweep(&world.store, &world.ctx).await.unwrap() > 0);
     assert!(world.events().await.is_empty());
-    assert!(read!(world, |r| r.turn_get(done).await?).is_none());
+    assert!(read!(world, |r| r.turn_get(done)?).is_none());
     assert_eq!(world.turn(open).await.status, TurnStatus::Open);
     assert_eq!(world.message(waiting.message_id).await.state, ghost_domain::MailState::Pending);
     assert_eq!(world.ask_row(asked.ask_id).await.status, ghost_domain::AskStatus::Open);
-    assert_eq!(read!(world, |r| r.dead_letter_list(None, None, None, 1_000).await?).len(), 1, "held");
+    assert_eq!(read!(world, |r| r.dead_letter_list(None, None, None, 1_000)?).len(), 1, "held");
     assert_eq!(world.turn(poison).await.status, TurnStatus::Dead, "its journal is kept for a retry");
     assert_eq!(retention::sweep(&world.store, &world.ctx).await.unwrap(), 0);
     // The sequence and the kept work go on; the stored answer is deleted.

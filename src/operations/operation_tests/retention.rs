@@ -22,17 +22,17 @@ async fn sweep(world: &OperationWorld) {
 }
 
 async fn tombstones(world: &OperationWorld) -> Vec<String> {
-    let all = read!(world, |r| r.agent_list(true).await?);
+    let all = read!(world, |r| r.agent_list(true)?);
     all.into_iter().filter(|agent| agent.is_deleted()).map(|agent| agent.agent_id.to_string()).collect()
 }
 
 async fn account(world: &OperationWorld, root_id: RootId) -> Option<Budget> {
-    read!(world, |r| r.budget_get(&Scope::Root(root_id)).await?)
+    read!(world, |r| r.budget_get(&Scope::Root(root_id))?)
 }
 
 async fn limit(world: &OperationWorld, root_id: RootId) {
     let limits = NewLimits { tokens: Some(Some(1_000)), money: None };
-    write!(world, |w, ctx| budgets::set(w, &ctx, &operator(), &Scope::Root(root_id), limits).await).unwrap();
+    write!(world, |w, ctx| budgets::set(w, &ctx, &operator(), &Scope::Root(root_id), limits)).unwrap();
 }
 
 #[tokio::test]
@@ -69,11 +69,11 @@ async fn a_dead_letter_older_than_a_tombstone_does_not_belong_to_a_later_agent()
     delete(&world, "bob").await;
     world.pass(Limits::days(3_650));
     sweep(&world).await;
-    let held = read!(world, |r| r.dead_letter_list(None, None, None, 1_000).await?).remove(0).dead_letter_id;
+    let held = read!(world, |r| r.dead_letter_list(None, None, None, 1_000)?).remove(0).dead_letter_id;
     assert!(tombstones(&world).await.is_empty());
     let heir = create(&world, new_agent(&world.ctx, "bob")).await.unwrap();
     assert_ne!(heir.incarnation, turn.incarnation);
-    let retried = write!(world, |w, ctx| crate::dead_letters::retry(w, &ctx, &operator(), held, false).await);
+    let retried = write!(world, |w, ctx| crate::dead_letters::retry(w, &ctx, &operator(), held, false));
     assert_eq!(code(retried), Code::Conflict);
 }
 
@@ -88,7 +88,7 @@ async fn a_dead_letter_that_cannot_be_retried_is_deleted_after_its_agent() {
     delete(&world, "bob").await;
     world.pass(Limits::days(399));
     sweep(&world).await;
-    let held = async || read!(world, |r| r.dead_letter_list(None, None, None, 1_000).await?).len();
+    let held = async || read!(world, |r| r.dead_letter_list(None, None, None, 1_000)?).len();
     assert_eq!(held().await, 2, "bob is remembered");
     world.pass(Limits::days(2));
     // The first sweep deletes the tombstone, the next one the dead letter without an agent, and the
@@ -97,7 +97,7 @@ async fn a_dead_letter_that_cannot_be_retried_is_deleted_after_its_agent() {
         sweep(&world).await;
     }
     assert_eq!((held().await, tombstones(&world).await.len()), (1, 0), "cyd's waits for an operator");
-    let turns = read!(world, |r| r.turn_list(&ghost_store::tables::TurnFilter::default()).await?);
+    let turns = read!(world, |r| r.turn_list(&ghost_store::tables::TurnFilter::default())?);
     assert_eq!(turns.iter().map(|turn| turn.agent_id.to_string()).collect::<Vec<_>>(), ["cyd"]);
 }
 
@@ -108,7 +108,7 @@ async fn accounts_of_deleted_agents_are_deleted_and_their_payers_keep_their_sums
     let set = async |scope: &str| {
         let (scope, limits): (Scope, _) =
             (scope.parse().unwrap(), NewLimits { tokens: Some(Some(100_000)), money: None });
-        write!(world, |w, ctx| budgets::set(w, &ctx, &operator(), &scope, limits).await).unwrap();
+        write!(world, |w, ctx| budgets::set(w, &ctx, &operator(), &scope, limits)).unwrap();
     };
     set("agent:ada").await;
     set("team:crew/day").await;
@@ -127,7 +127,7 @@ async fn accounts_of_deleted_agents_are_deleted_and_their_payers_keep_their_sums
     set("agent:kept").await;
     delete(&world, "kept").await;
     let scopes = async || {
-        let all = read!(world, |r| r.budget_list(&ghost_store::tables::BudgetFilter::default()).await?);
+        let all = read!(world, |r| r.budget_list(&ghost_store::tables::BudgetFilter::default())?);
         all.iter().map(|budget| (budget.scope.to_string(), budget.spent_tokens)).collect::<Vec<_>>()
     };
     assert_eq!(scopes().await.len(), 40 + 4);
@@ -142,7 +142,7 @@ async fn accounts_of_deleted_agents_are_deleted_and_their_payers_keep_their_sums
     world.pass(Limits::days(371));
     sweep(&world).await;
     assert_eq!(scopes().await.len(), 3);
-    let floor = read!(world, |r| r.agent_incarnation_floor().await?);
+    let floor = read!(world, |r| r.agent_incarnation_floor()?);
     assert!(tombstones(&world).await.is_empty() && floor == 1);
 }
 
@@ -151,13 +151,13 @@ async fn a_payer_for_a_living_agent_is_kept() {
     let world = OperationWorld::new().await;
     let child = async |by: &str, name: &str| {
         let (by, new) = (party(by), NewAgent { team: None, ..new_agent(&world.ctx, name) });
-        write!(world, |w, ctx| agents::create(w, &ctx, &by, new).await).unwrap();
+        write!(world, |w, ctx| agents::create(w, &ctx, &by, new)).unwrap();
     };
     child("ada", "middle").await;
     child("middle", "last").await;
     delete(&world, "middle").await;
     let limits = NewLimits { tokens: Some(Some(100)), money: None };
-    write!(world, |w, ctx| budgets::set(w, &ctx, &operator(), &Scope::Agent(id("ada")), limits).await).unwrap();
+    write!(world, |w, ctx| budgets::set(w, &ctx, &operator(), &Scope::Agent(id("ada")), limits)).unwrap();
     world.pass(Limits::days(3_650));
     sweep(&world).await;
     assert_eq!(tombstones(&world).await, ["middle"]);
@@ -181,8 +181,8 @@ async fn the_own_turn_of_a_cron_job_is_deleted_after_a_day_and_its_run_stays() {
     let second = run_next_hour(&world, "two").await;
     let kept = async |turn: &Turn| {
         let turn_id = turn.turn_id;
-        let turn = read!(world, |r| r.turn_get(turn_id).await?.is_some());
-        let mail = read!(world, |r| r.messages_of_turn(turn_id).await?.len());
+        let turn = read!(world, |r| r.turn_get(turn_id)?.is_some());
+        let mail = read!(world, |r| r.messages_of_turn(turn_id)?.len());
         assert_eq!(mail, usize::from(turn), "its mail goes with it");
         turn
     };
@@ -230,11 +230,11 @@ async fn the_account_of_a_root_is_deleted_when_the_root_is_over() {
     assert_eq!(account(&world, turn.root_id).await, None);
     assert!(account(&world, waits.root_id).await.is_some());
     // The other sums are kept, and so are the usage rows of the root.
-    let kept = read!(world, |r| r.budget_get(&Scope::World).await?.unwrap());
+    let kept = read!(world, |r| r.budget_get(&Scope::World)?.unwrap());
     assert_eq!(kept.spent_tokens, 15);
     limit(&world, turn.root_id).await;
     assert_eq!(account(&world, turn.root_id).await.unwrap().spent_tokens, 15);
-    let taken = write!(world, |w, ctx| turns::take(w, &ctx, &id("bob"), None).await).unwrap().unwrap();
+    let taken = write!(world, |w, ctx| turns::take(w, &ctx, &id("bob"), None)).unwrap().unwrap();
     assert_eq!(taken.turn.root_id, waits.root_id);
 }
 
@@ -254,14 +254,14 @@ async fn a_full_store_deletes_history_early_but_keeps_the_last_hour() {
         write!(world, |w, ctx| {
             for n in 0..2_000 {
                 let payload = json!({ "n": n, "text": "x".repeat(200) });
-                ctx.emit(w, NewEvent::new(EventKind::WorldWarning, payload)).await?;
+                ctx.emit(w, NewEvent::new(EventKind::WorldWarning, payload))?;
             }
             Ok::<_, Refusal>(())
         })
         .unwrap();
     };
     let events = async || {
-        let (first, last) = read!(world, |r| r.event_bounds().await?);
+        let (first, last) = read!(world, |r| r.event_bounds()?);
         last + 1 - first
     };
     fill().await;
@@ -274,7 +274,7 @@ async fn a_full_store_deletes_history_early_but_keeps_the_last_hour() {
     bounds(full.bytes * 3 / 4);
     assert!(retention::stored(&world.store, &world.ctx).await.unwrap().warns);
     let ctx = world.ctx.clone();
-    let near = read!(world, |r| crate::root_limits::near(r, &ctx).await?);
+    let near = read!(world, |r| crate::root_limits::near(r, &ctx, 0)?);
     let names: Vec<&str> = near.iter().map(|near| near.limit.as_str()).collect();
     assert_eq!(names, ["store_bytes_max", "store_bytes_warn"]);
     assert_eq!(retention::sweep_bytes(&world.store, &world.ctx).await.unwrap(), 2_000, "the day before");

@@ -37,7 +37,7 @@ async fn the_messages_of_a_root_are_limited() {
     let other = Chain { root_id: RootId(Uuid::from_u128(78)), hop: 1, conversation_id: None };
     world.deliver(NewMessage { chain: other, ..message("ada", "bob", "else", 1) }).await.unwrap();
     world.deliver(NewMessage { from: operator(), ..message("ada", "bob", "go on", 1) }).await.unwrap();
-    let tally = read!(world, |r| r.root_get(ROOT).await?.unwrap());
+    let tally = read!(world, |r| r.root_get(ROOT)?.unwrap());
     assert_eq!(tally.messages, 3, "what was refused is not counted");
 }
 
@@ -47,11 +47,11 @@ async fn a_broadcast_counts_once_for_each_receiver() {
     world.limits(|limits| limits.root_messages_max = 3);
     let new_message = NewMessage { kind: Kind::Broadcast, ..message("ada", "ada", "all hands", 1) };
     let first = new_message.clone();
-    let sent = write!(world, |w, ctx| mail::broadcast(w, &ctx, &first, &[], None).await).unwrap();
+    let sent = write!(world, |w, ctx| mail::broadcast(w, &ctx, &first, &[], None)).unwrap();
     assert_eq!(sent.delivered, 2);
-    let again = write!(world, |w, ctx| mail::broadcast(w, &ctx, &new_message, &[], None).await);
+    let again = write!(world, |w, ctx| mail::broadcast(w, &ctx, &new_message, &[], None));
     assert_eq!(code(again), Code::RateLimited);
-    assert_eq!(read!(world, |r| r.inbox_total().await?), 2, "nothing of the second one was sent");
+    assert_eq!(read!(world, |r| r.inbox_total()?), 2, "nothing of the second one was sent");
 }
 
 /// The payloads of the events about reached limits.
@@ -70,7 +70,7 @@ async fn recorded(world: &OperationWorld, turn: &Turn, refusal: &Refusal) {
             truncated: false,
             ..CallOutcome::default()
         };
-        turns::record_call_end(w, &ctx, &turn, CallId(ctx.id()), "c1", "t", &outcome).await
+        turns::record_call_end(w, &ctx, &turn, CallId(ctx.id()), "c1", "t", &outcome)
     })
     .unwrap();
 }
@@ -83,10 +83,10 @@ async fn a_limit_exceeded_in_one_step_is_reported_with_the_record_of_the_refused
     let chain = Chain::after(&turn);
     let new_message = NewMessage { kind: Kind::Broadcast, chain, ..message("ada", "ada", "all hands", 1) };
     let first = new_message.clone();
-    write!(world, |w, ctx| mail::broadcast(w, &ctx, &first, &[], None).await).unwrap();
+    write!(world, |w, ctx| mail::broadcast(w, &ctx, &first, &[], None)).unwrap();
     for _ in 0..2 {
         let again = new_message.clone();
-        let refusal = write!(world, |w, ctx| mail::broadcast(w, &ctx, &again, &[], None).await).unwrap_err();
+        let refusal = write!(world, |w, ctx| mail::broadcast(w, &ctx, &again, &[], None)).unwrap_err();
         let words = "has caused 2 messages; 2 more would exceed the limit of 3 (limits.root_messages_max)";
         assert!(refusal.message.ends_with(words), "{refusal}");
         recorded(&world, &turn, &refusal).await;
@@ -117,7 +117,7 @@ async fn every_limit_of_a_root_is_reported_even_if_lowered_below_the_current_cou
         tally.echo(&id("ada"), &id("bob"), "Thanks!");
         tally.echo(&id("bob"), &id("ada"), "Thanks!");
     }
-    write!(world, |w, _cx| Ok::<_, Refusal>(w.root_put(&tally).await?)).unwrap();
+    write!(world, |w, _cx| Ok::<_, Refusal>(w.root_put(&tally)?)).unwrap();
     world.limits(|limits| {
         limits.root_messages_max = 4;
         limits.root_turns_max = 4;
@@ -127,7 +127,7 @@ async fn every_limit_of_a_root_is_reported_even_if_lowered_below_the_current_cou
         limits.hops_max = 4;
     });
     let new_message = |text: &str, hop| NewMessage { chain: chain(hop), ..message("ada", "bob", text, 1) };
-    let over_turns = write!(world, |w, ctx| root_limits::turns_spent(w, &ctx, root_id, 1).await).unwrap().unwrap();
+    let over_turns = write!(world, |w, ctx| root_limits::turns_spent(w, &ctx, root_id, 1)).unwrap().unwrap();
     assert!(over_turns.message.contains("limits.root_turns_max"), "{over_turns}");
     let spawn = NewAgent { chain: chain(1), kind: AgentKind::Dynamic, ..new_agent(&world.ctx, "x1") };
     let refusals = [
@@ -135,12 +135,12 @@ async fn every_limit_of_a_root_is_reported_even_if_lowered_below_the_current_cou
         world.deliver(new_message("Thanks!", 1)).await.unwrap_err(),
         world.deliver(new_message("too far", 5)).await.unwrap_err(),
         world.ask_by(&turn, "bob", "syscall.ask").await.unwrap_err(),
-        write!(world, |w, ctx| agents::create(w, &ctx, &party("ada"), spawn).await).unwrap_err(),
+        write!(world, |w, ctx| agents::create(w, &ctx, &party("ada"), spawn)).unwrap_err(),
     ];
     for refusal in refusals.iter().chain(&refusals) {
         recorded(&world, &turn, refusal).await;
     }
-    write!(world, |w, ctx| root_limits::turn_opened(w, &ctx, &id("ada"), chain(1)).await).unwrap();
+    write!(world, |w, ctx| root_limits::turn_opened(w, &ctx, &id("ada"), chain(1))).unwrap();
     let limits: Vec<_> = limit_events(&world).await.into_iter().map(|payload| payload["limit"].clone()).collect();
     let expected =
         ["root_messages_max", "echoes_max", "hops_max", "reply_rounds_max", "root_spawns_max", "root_turns_max"];
@@ -153,13 +153,13 @@ async fn a_refusal_is_reported_even_if_its_caller_goes_on() {
     world.limits(|limits| limits.root_messages_max = 3);
     let tally = RootTally { messages: 2, ..RootTally::new(ROOT, world.ctx.now()) };
     write!(world, |w, ctx| {
-        w.root_put(&tally).await?;
-        let refused = root_limits::sent(w, &ctx, &party("ada"), chain(1), 2).await;
+        w.root_put(&tally)?;
+        let refused = root_limits::sent(w, &ctx, &party("ada"), chain(1), 2);
         Ok::<_, Refusal>(refused.unwrap_err())
     })
     .unwrap();
     assert_eq!(limit_events(&world).await.len(), 1);
-    assert_eq!(read!(world, |r| r.root_get(ROOT).await?.unwrap()).messages, 2);
+    assert_eq!(read!(world, |r| r.root_get(ROOT)?.unwrap()).messages, 2);
 }
 
 #[tokio::test]
@@ -210,14 +210,14 @@ async fn the_agents_that_a_root_creates_are_limited() {
     world.limits(|limits| limits.root_spawns_max = 2);
     let spawn = async |name: &str, chain: Chain| {
         let new = NewAgent { chain, kind: AgentKind::Dynamic, ..new_agent(&world.ctx, name) };
-        write!(world, |w, ctx| agents::create(w, &ctx, &party("ada"), new).await)
+        write!(world, |w, ctx| agents::create(w, &ctx, &party("ada"), new))
     };
     spawn("x1", chain(1)).await.unwrap();
     spawn("x2", chain(2)).await.unwrap();
     let refusal = spawn("x3", chain(3)).await.unwrap_err();
     assert_eq!(refusal.code, Code::RateLimited);
     assert!(refusal.message.contains("root_spawns_max"), "{refusal}");
-    assert!(read!(world, |r| r.agent_get(&id("x3")).await?).is_none(), "nothing half done");
+    assert!(read!(world, |r| r.agent_get(&id("x3"))?).is_none(), "nothing half done");
 }
 
 #[tokio::test]
@@ -258,11 +258,11 @@ async fn a_message_refused_by_its_receiver_is_not_counted() {
     world.limits(|limits| limits.inbox_max = 1);
     world.deliver(message("ada", "bob", "fits", 1)).await.unwrap();
     let swallowed = write!(world, |w, ctx| {
-        let refused = mail::deliver(w, &ctx, message("ada", "bob", "does not", 1)).await;
+        let refused = mail::deliver(w, &ctx, message("ada", "bob", "does not", 1));
         Ok::<_, ghost_domain::Refusal>(refused.unwrap_err().code)
     });
     assert_eq!(swallowed.unwrap(), Code::InboxFull);
-    assert_eq!(read!(world, |r| r.root_get(ROOT).await?.unwrap()).messages, 1);
+    assert_eq!(read!(world, |r| r.root_get(ROOT)?.unwrap()).messages, 1);
 }
 
 // covers: MSG-09
@@ -288,16 +288,22 @@ async fn the_mail_of_the_world_is_limited_except_for_system_mail() {
 async fn nearly_reached_limits_are_listed_fullest_first() {
     let world = OperationWorld::new().await;
     let ctx = world.ctx.clone();
-    assert_eq!(read!(world, |r| root_limits::near(r, &ctx).await?), []);
-    world.limits(|limits| (limits.root_messages_max, limits.inbox_max) = (5, 4));
+    assert_eq!(read!(world, |r| root_limits::near(r, &ctx, 0)?), []);
+    world.limits(|limits| (limits.root_messages_max, limits.inbox_max, limits.dynamic_agents_max) = (5, 4, 10));
     for n in 0..4 {
         world.deliver(message("ada", "bob", &format!("{n} {}", "y".repeat(300)), 1)).await.unwrap();
     }
     let ctx = world.ctx.clone();
-    let near = world.store.read(move |r| Box::pin(async move { root_limits::near(r, &ctx).await })).await.unwrap();
+    let near = world.store.read(move |r| root_limits::near(r, &ctx, 9)).await.unwrap();
     let named =
         |limit: &str, about: &str, value, most| NearBound { limit: limit.into(), about: about.into(), value, most };
-    assert_eq!(near, [named("inbox_max", "bob", 4, 4), named("root_messages_max", &ROOT.to_string(), 4, 5)]);
+    let root = ROOT.to_string();
+    let wanted = [
+        named("inbox_max", "bob", 4, 4),
+        named("dynamic_agents_max", "", 9, 10),
+        named("root_messages_max", &root, 4, 5),
+    ];
+    assert_eq!(near, wanted);
 }
 
 #[tokio::test]
@@ -309,10 +315,9 @@ async fn a_check_in_advance_gives_the_same_refusal_and_counts_nothing() {
         // Repeated texts, then new texts.
         let text = if hop < 8 { "Thanks!".to_owned() } else { format!("part {hop} of {}", "x".repeat(300)) };
         let new_message = message(from, to, &text, hop);
-        let (before, ctx, asked) = (read!(world, |r| r.root_get(ROOT).await?), world.ctx.clone(), new_message.clone());
-        let would =
-            world.store.read(move |r| Box::pin(async move { mail::would_deliver(r, &ctx, &asked).await })).await;
-        assert_eq!(read!(world, |r| r.root_get(ROOT).await?), before);
+        let (before, ctx, asked) = (read!(world, |r| r.root_get(ROOT)?), world.ctx.clone(), new_message.clone());
+        let would = world.store.read(move |r| mail::would_deliver(r, &ctx, &asked)).await;
+        assert_eq!(read!(world, |r| r.root_get(ROOT)?), before);
         let done = world.deliver(new_message).await.map(|_| ());
         assert_eq!(would.map_err(|refusal| refusal.code), done.map_err(|refusal| refusal.code), "hop {hop}");
     }

@@ -31,7 +31,7 @@ pub(super) fn new(world: &OperationWorld, kind: ScheduleKind, name: &str, when: 
 }
 
 pub(super) async fn set(world: &OperationWorld, by: Party, new: NewSchedule) -> Result<Schedule> {
-    match write!(world, |w, ctx| schedules::set(w, &ctx, &by, new).await) {
+    match write!(world, |w, ctx| schedules::set(w, &ctx, &by, new)) {
         Err(refusal) => Err(world.with_suggestion(refusal).await),
         set => set,
     }
@@ -48,7 +48,7 @@ pub(super) fn cron(expression: &str) -> When {
 
 /// Sets off due schedules, as a daemon that started to check at `since`.
 pub(super) async fn due_since(world: &OperationWorld, since: Timestamp) -> bool {
-    write!(world, |w, ctx| schedules::due(w, &ctx, since, &|_, _| Beat::Prompt(Some("Look.".into()))).await).unwrap()
+    write!(world, |w, ctx| schedules::due(w, &ctx, since, &|_, _| Beat::Prompt(Some("Look.".into())))).unwrap()
 }
 
 pub(super) async fn due(world: &OperationWorld) -> bool {
@@ -57,12 +57,12 @@ pub(super) async fn due(world: &OperationWorld) -> bool {
 
 pub(super) async fn runs(world: &OperationWorld, schedule: &Schedule) -> Vec<ScheduleRun> {
     let schedule_id = schedule.schedule_id;
-    read!(world, |r| r.schedule_runs(schedule_id, 100).await?)
+    read!(world, |r| r.schedule_runs(schedule_id, 100)?)
 }
 
 pub(super) async fn find(world: &OperationWorld, schedule: &Schedule) -> Option<Schedule> {
     let schedule_id = schedule.schedule_id;
-    read!(world, |r| r.schedule_get(schedule_id).await?)
+    read!(world, |r| r.schedule_get(schedule_id)?)
 }
 
 pub(super) fn every(world: &OperationWorld, interval: Duration) -> When {
@@ -84,11 +84,11 @@ pub(super) async fn run_next_hour(world: &OperationWorld, words: &str) -> Turn {
 }
 
 pub(super) async fn conversations_of_ada(world: &OperationWorld) -> Vec<(Conversation, Vec<ConversationEntry>)> {
-    let all = read!(world, |r| r.conversation_list(Some(&id("ada")), None, 1_000).await?);
+    let all = read!(world, |r| r.conversation_list(Some(&id("ada")), None, 1_000)?);
     let mut found = Vec::new();
     for conversation in all {
         let conversation_id = conversation.conversation_id;
-        found.push((conversation, read!(world, |r| r.conversation_entries(conversation_id, 0, 100).await?)));
+        found.push((conversation, read!(world, |r| r.conversation_entries(conversation_id, 0, 100)?)));
     }
     found
 }
@@ -109,7 +109,7 @@ pub(super) async fn answered_conversation(world: &OperationWorld, thread: &str) 
         reply_to: None,
         external_id: None,
     };
-    let heard = write!(world, |w, ctx| conversations::arrive(w, &ctx, start, said).await).unwrap();
+    let heard = write!(world, |w, ctx| conversations::arrive(w, &ctx, start, said)).unwrap();
     let turn = world.take("ada").await.turn;
     world.finish(turn.turn_id, "NO_REPLY").await.unwrap();
     heard.conversation

@@ -56,7 +56,7 @@ async fn a_cron_job_starts_new_roots_and_has_one_run_at_a_time() {
     assert_eq!((record[0].status, record[0].missed), (RunStatus::Skipped, 2));
     let turn = world.take("ada").await.turn;
     let ending = Ending::Failed(ghost_domain::Refusal::new(Code::Timeout, "too slow"));
-    write!(world, |w, ctx| turns::finish(w, &ctx, turn.turn_id, ending).await).unwrap();
+    write!(world, |w, ctx| turns::finish(w, &ctx, turn.turn_id, ending)).unwrap();
     let failed = &runs(&world, &job).await[1];
     assert_eq!(failed.status, RunStatus::Failed);
     assert!(failed.note.as_ref().unwrap().contains("too slow"));
@@ -78,17 +78,14 @@ async fn setting_again_replaces_an_own_schedule_but_not_one_of_another_party() {
     let mine = set(&world, party("ada"), new(&world, ScheduleKind::Cron, "report", cron("0 8 * * *"))).await;
     assert_eq!(code(mine), Code::AccessDenied);
     let (schedule_id, ada) = (job.schedule_id, party("ada"));
-    assert_eq!(code(write!(world, |w, ctx| schedules::cancel(w, &ctx, &ada, schedule_id).await)), Code::AccessDenied);
-    let off = write!(world, |w, ctx| schedules::enable(w, &ctx, &operator(), schedule_id, false).await).unwrap();
+    assert_eq!(code(write!(world, |w, ctx| schedules::cancel(w, &ctx, &ada, schedule_id))), Code::AccessDenied);
+    let off = write!(world, |w, ctx| schedules::enable(w, &ctx, &operator(), schedule_id, false)).unwrap();
     assert_eq!((off.enabled, off.next_at), (false, None));
-    let on = write!(world, |w, ctx| schedules::enable(w, &ctx, &operator(), schedule_id, true).await).unwrap();
+    let on = write!(world, |w, ctx| schedules::enable(w, &ctx, &operator(), schedule_id, true)).unwrap();
     assert_eq!(on.next_at, job.next_at);
-    write!(world, |w, ctx| schedules::cancel(w, &ctx, &operator(), schedule_id).await).unwrap();
-    assert_eq!(
-        code(write!(world, |w, ctx| schedules::cancel(w, &ctx, &operator(), schedule_id).await)),
-        Code::NotFound
-    );
-    let near = read!(world, |r| schedules::named(r, &id("ada"), ScheduleKind::Timer, "tee").await.unwrap_err());
+    write!(world, |w, ctx| schedules::cancel(w, &ctx, &operator(), schedule_id)).unwrap();
+    assert_eq!(code(write!(world, |w, ctx| schedules::cancel(w, &ctx, &operator(), schedule_id))), Code::NotFound);
+    let near = read!(world, |r| schedules::named(r, &id("ada"), ScheduleKind::Timer, "tee").unwrap_err());
     assert_eq!(near.hint.unwrap(), "did you mean `tea`?");
 }
 
@@ -196,7 +193,7 @@ async fn a_schedule_set_off_by_hand_has_one_run_at_a_time() {
     let run = async || {
         write!(world, |w, ctx| {
             let chain = Chain::root(&ctx);
-            schedules::run_now(w, &ctx, &operator(), schedule_id, chain).await
+            schedules::run_now(w, &ctx, &operator(), schedule_id, chain)
         })
     };
     assert_eq!(run().await.unwrap().status, RunStatus::Queued);
@@ -211,12 +208,12 @@ async fn schedules_of_a_deleted_agent_are_cancelled_and_a_stopped_agent_gets_its
     let one = timer(&world, "one", MINUTE).await;
     let two = timer(&world, "two", MINUTE * 9).await;
     let ada = id("ada");
-    write!(world, |w, ctx| crate::agents::stop(w, &ctx, &operator(), &ada, None).await).unwrap();
+    write!(world, |w, ctx| crate::agents::stop(w, &ctx, &operator(), &ada, None)).unwrap();
     world.pass(MINUTE);
     due(&world).await;
     assert_eq!(world.inbox("ada").await.len(), 1);
     let ada = id("ada");
-    write!(world, |w, ctx| crate::agents::delete(w, &ctx, &operator(), &ada).await).unwrap();
+    write!(world, |w, ctx| crate::agents::delete(w, &ctx, &operator(), &ada)).unwrap();
     assert!(find(&world, &two).await.is_none());
     assert_eq!(runs(&world, &one).await[0].status, RunStatus::Failed);
     assert_eq!(world.count(EventKind::ScheduleCancelled).await, 1);
@@ -239,7 +236,7 @@ async fn a_watch_reports_each_change_once_and_repeats_changes_that_a_limit_refus
     let (schedule_id, made) = (watch.schedule_id, watch.created_at);
     let check = async |names: &[&str]| {
         let now = seen(names);
-        write!(world, |w, ctx| schedules::changed(w, &ctx, schedule_id, made, &now, false).await).unwrap()
+        write!(world, |w, ctx| schedules::changed(w, &ctx, schedule_id, made, &now, false)).unwrap()
     };
     assert!(check(&["a"]).await.is_none());
     world.limits(|limits| limits.inbox_max = 1);
@@ -275,17 +272,13 @@ async fn a_check_of_a_replaced_watch_does_not_affect_the_new_watch() {
     let new = watch("there", "there.md").await;
     assert_eq!(old.schedule_id, new.schedule_id);
     let (schedule_id, made, now) = (old.schedule_id, old.created_at, seen("new.md"));
-    assert!(
-        write!(world, |w, ctx| schedules::changed(w, &ctx, schedule_id, made, &now, false).await).unwrap().is_none()
-    );
+    assert!(write!(world, |w, ctx| schedules::changed(w, &ctx, schedule_id, made, &now, false)).unwrap().is_none());
     let refusal = ghost_domain::Refusal::new(Code::TooLarge, "too many files");
-    write!(world, |w, ctx| schedules::watch_refused(w, &ctx, schedule_id, made, &refusal).await).unwrap();
+    write!(world, |w, ctx| schedules::watch_refused(w, &ctx, schedule_id, made, &refusal)).unwrap();
     assert!(world.inbox("ada").await.is_empty() && runs(&world, &new).await.is_empty());
-    assert_eq!(read!(world, |r| r.watch_snapshot_get(schedule_id).await?), Some(seen("there.md")));
+    assert_eq!(read!(world, |r| r.watch_snapshot_get(schedule_id)?), Some(seen("there.md")));
     let (made, now) = (new.created_at, seen("new.md"));
-    assert!(
-        write!(world, |w, ctx| schedules::changed(w, &ctx, schedule_id, made, &now, false).await).unwrap().is_some()
-    );
+    assert!(write!(world, |w, ctx| schedules::changed(w, &ctx, schedule_id, made, &now, false)).unwrap().is_some());
 }
 
 // covers: HB-04
@@ -300,10 +293,10 @@ async fn an_alert_in_a_channel_wakes_members_by_the_chat_setting() {
         topic: None,
     };
     let by = crate::chat::Speaker::from(party("ada"));
-    write!(world, |w, ctx| crate::chat::create(w, &ctx, &by, channel).await).unwrap();
+    write!(world, |w, ctx| crate::chat::create(w, &ctx, &by, channel)).unwrap();
     let wanted = [(id("ada"), schedules::Wanted { every_ms: 1_800_000, target: "alerts".into() })];
     let wanted = wanted.into_iter().collect();
-    write!(world, |w, ctx| schedules::heartbeats(w, &ctx, &wanted).await).unwrap();
+    write!(world, |w, ctx| schedules::heartbeats(w, &ctx, &wanted)).unwrap();
     for (wake, woken) in [(ChatWake::None, 0), (ChatWake::Mentions, 0), (ChatWake::All, 1)] {
         world.ctx.set_chat_wake(wake);
         world.pass(MINUTE * 30);
@@ -313,7 +306,7 @@ async fn an_alert_in_a_channel_wakes_members_by_the_chat_setting() {
         let wakes = world.inbox("bob").await.iter().filter(|mail| mail.is_chat_wake()).count();
         assert_eq!(wakes, woken, "{wake:?}");
     }
-    let posts = read!(world, |r| r.chat_posts(&"alerts".parse().unwrap(), 0, 0, 9).await?);
+    let posts = read!(world, |r| r.chat_posts(&"alerts".parse().unwrap(), 0, 0, 9)?);
     assert_eq!(posts.len(), 3);
 }
 
@@ -323,20 +316,20 @@ async fn heartbeats_removed_from_the_file_are_removed_however_many_there_are() {
     let wanted = async |agents: &[&str]| {
         let heartbeat = schedules::Wanted { every_ms: 1_800_000, target: "none".into() };
         let wanted = agents.iter().map(|name| (id(name), heartbeat.clone())).collect();
-        write!(world, |w, ctx| schedules::heartbeats(w, &ctx, &wanted).await).unwrap();
+        write!(world, |w, ctx| schedules::heartbeats(w, &ctx, &wanted)).unwrap();
     };
     wanted(&["ada", "cyd"]).await;
     write!(world, |w, ctx| {
-        let model = w.schedule_find(&id("ada"), ScheduleKind::Heartbeat, "heartbeat").await?.unwrap();
+        let model = w.schedule_find(&id("ada"), ScheduleKind::Heartbeat, "heartbeat")?.unwrap();
         for n in 0..2_300 {
             let (schedule_id, agent_id) = (ghost_domain::ScheduleId(ctx.id()), id(&format!("b{n:04}")));
-            w.schedule_put(&ghost_domain::Schedule { schedule_id, agent_id, ..model.clone() }).await?;
+            w.schedule_put(&ghost_domain::Schedule { schedule_id, agent_id, ..model.clone() })?;
         }
         Ok::<_, ghost_domain::Refusal>(())
     })
     .unwrap();
     wanted(&["cyd"]).await;
-    let left = read!(world, |r| r.schedule_list(None, Some(ScheduleKind::Heartbeat), None).await?);
+    let left = read!(world, |r| r.schedule_list(None, Some(ScheduleKind::Heartbeat), None)?);
     assert_eq!(left.iter().map(|left| left.agent_id.as_str()).collect::<Vec<_>>(), ["cyd"]);
 }
 
@@ -347,7 +340,7 @@ async fn heartbeats_follow_the_configuration_and_are_skipped_when_there_is_nothi
     let want = async |every_ms: Option<u64>| {
         let wanted = every_ms.map(|every_ms| schedules::Wanted { every_ms, target: "last".into() });
         let wanted = wanted.into_iter().map(|wanted| (id("ada"), wanted)).collect();
-        write!(world, |w, ctx| schedules::heartbeats(w, &ctx, &wanted).await).unwrap();
+        write!(world, |w, ctx| schedules::heartbeats(w, &ctx, &wanted)).unwrap();
     };
     want(Some(1_800_000)).await;
     want(Some(1_800_000)).await;
@@ -372,7 +365,7 @@ async fn heartbeats_follow_the_configuration_and_are_skipped_when_there_is_nothi
     assert!(alert.payload["not_delivered"].as_str().unwrap().contains("no conversation"));
     let talk = answered_conversation(&world, "t").await;
     beat("It is still late.").await;
-    let entries = read!(world, |r| r.conversation_entries(talk.conversation_id, 0, 10).await?);
+    let entries = read!(world, |r| r.conversation_entries(talk.conversation_id, 0, 10)?);
     assert_eq!(entries.last().unwrap().content, "It is still late.");
     world.busy("ada").await;
     world.pass(MINUTE * 30);

@@ -38,7 +38,7 @@ async fn an_own_turn_holds_no_other_mail_and_is_announced_in_a_channel() {
         topic: None,
     };
     let by = chat::Speaker::from(party("ada"));
-    write!(world, |w, ctx| chat::create(w, &ctx, &by, channel).await).unwrap();
+    write!(world, |w, ctx| chat::create(w, &ctx, &by, channel)).unwrap();
     let job = own_turn(&world, announce("news")).await;
     world.pass(HOUR);
     due(&world).await;
@@ -53,7 +53,7 @@ async fn an_own_turn_holds_no_other_mail_and_is_announced_in_a_channel() {
     assert_eq!((other.mail[0].kind, other.turn.source.as_str()), (Kind::Message, "mail"));
     world.finish(other.turn.turn_id, "").await.unwrap();
     run_next_hour(&world, " ANNOUNCE_SKIP\n").await;
-    let posts = read!(world, |r| r.chat_posts(&"news".parse().unwrap(), 0, 0, 9).await?);
+    let posts = read!(world, |r| r.chat_posts(&"news".parse().unwrap(), 0, 0, 9)?);
     assert_eq!((posts.len(), posts[0].content.as_str()), (1, "All is well."));
     assert!(runs(&world, &job).await.iter().all(|run| run.status == RunStatus::Done && run.note.is_none()));
     let delivered_events = delivered(&world).await;
@@ -75,7 +75,7 @@ async fn an_announcement_goes_to_the_last_conversation_and_a_failure_is_in_the_r
     world.pass(HOUR);
     due(&world).await;
     let turn = world.take("ada").await.turn;
-    write!(world, |w, ctx| turns::finish(w, &ctx, turn.turn_id, ended).await).unwrap();
+    write!(world, |w, ctx| turns::finish(w, &ctx, turn.turn_id, ended)).unwrap();
     let said = conversations_of_ada(&world).await.remove(0).1;
     assert_eq!((said.len(), said[1].content.as_str()), (2, "It is noon."));
     own_turn(&world, Target::Conversation(talk.conversation_id)).await;
@@ -124,7 +124,7 @@ async fn a_webhook_gets_results_in_one_thread_as_conversation_deliveries() {
     world.pass(HOUR);
     due(&world).await;
     let schedule_id = job.schedule_id;
-    write!(world, |w, ctx| schedules::cancel(w, &ctx, &operator(), schedule_id).await).unwrap();
+    write!(world, |w, ctx| schedules::cancel(w, &ctx, &operator(), schedule_id)).unwrap();
     let turn = world.take("ada").await.turn;
     world.finish(turn.turn_id, "Two.").await.unwrap();
     let talks = conversations_of_ada(&world).await;
@@ -188,7 +188,7 @@ async fn a_one_shot_due_during_a_run_by_hand_goes_off_after_it() {
     let schedule_id = job.schedule_id;
     write!(world, |w, ctx| {
         let chain = Chain::root(&ctx);
-        schedules::run_now(w, &ctx, &operator(), schedule_id, chain).await
+        schedules::run_now(w, &ctx, &operator(), schedule_id, chain)
     })
     .unwrap();
     let by_hand = world.take("ada").await.turn;
@@ -221,7 +221,7 @@ async fn a_one_shot_is_deleted_after_success_and_switched_off_after_failure() {
     let (schedule_id, run) = (job.schedule_id, async || {
         write!(world, |w, ctx| {
             let chain = Chain::root(&ctx);
-            schedules::run_now(w, &ctx, &operator(), job.schedule_id, chain).await
+            schedules::run_now(w, &ctx, &operator(), job.schedule_id, chain)
         })
     });
     // Set off by hand before its time, it still goes off at its time.
@@ -233,10 +233,10 @@ async fn a_one_shot_is_deleted_after_success_and_switched_off_after_failure() {
     due(&world).await;
     let turn = world.take("ada").await.turn;
     let ended = Ending::Failed(Refusal::new(Code::Timeout, "too slow"));
-    write!(world, |w, ctx| turns::finish(w, &ctx, turn.turn_id, ended).await).unwrap();
+    write!(world, |w, ctx| turns::finish(w, &ctx, turn.turn_id, ended)).unwrap();
     let kept = find(&world, &job).await.unwrap();
     assert_eq!((kept.enabled, kept.next_at, kept.last_status), (false, None, Some(RunStatus::Failed)));
-    let on = write!(world, |w, ctx| schedules::enable(w, &ctx, &operator(), schedule_id, true).await);
+    let on = write!(world, |w, ctx| schedules::enable(w, &ctx, &operator(), schedule_id, true));
     assert_eq!(code(on), Code::InvalidArguments);
     // Its message can still be changed, but not with a time that has passed.
     let repaired = || NewSchedule {
@@ -272,7 +272,7 @@ async fn the_run_log_stays_within_its_limits() {
     for _ in 0..120 {
         run_next_hour(&world, "").await;
         let schedule_id = job.schedule_id;
-        most = most.max(read!(world, |r| r.schedule_runs(schedule_id, 1_000).await?).len());
+        most = most.max(read!(world, |r| r.schedule_runs(schedule_id, 1_000)?).len());
     }
     assert!((90..=96).contains(&most), "{most}");
     let record = runs(&world, &job).await;
@@ -299,13 +299,13 @@ async fn mail_for_the_next_heartbeat_is_taken_with_it() {
     let turn = world.take("ada").await.turn;
     world.finish(turn.turn_id, "").await.unwrap();
     let wanted = [(id("ada"), schedules::Wanted { every_ms: 1_800_000, target: "none".into() })].into_iter().collect();
-    write!(world, |w, ctx| schedules::heartbeats(w, &ctx, &wanted).await).unwrap();
+    write!(world, |w, ctx| schedules::heartbeats(w, &ctx, &wanted)).unwrap();
     world.pass(MINUTE * 10);
     due(&world).await;
     assert!(!world.inbox("ada").await[0].wake && world.try_take("ada").await.unwrap().is_none());
     world.pass(MINUTE * 20);
     // An empty HEARTBEAT.md asks nothing, but mail waits.
-    write!(world, |w, ctx| schedules::due(w, &ctx, Timestamp(0), &|_, _| Beat::Empty).await).unwrap();
+    write!(world, |w, ctx| schedules::due(w, &ctx, Timestamp(0), &|_, _| Beat::Empty)).unwrap();
     let taken = world.take("ada").await;
     let kinds: Vec<Kind> = taken.mail.iter().map(|mail| mail.kind).collect();
     assert_eq!(kinds, [Kind::Cron, Kind::Heartbeat]);

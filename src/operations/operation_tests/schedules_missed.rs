@@ -7,8 +7,7 @@ use ghost_domain::schedule::{Missed, RunStatus, When};
 use ghost_domain::{EventKind, ScheduleKind};
 use ghost_store::sqlite::{SqliteOptions, open_store};
 use proptest::prelude::*;
-use sqlx::sqlite::SqliteConnectOptions;
-use sqlx::{ConnectOptions as _, Connection as _};
+use rusqlite::Connection;
 
 use super::operation_world::{OperationWorld, party, read, write};
 use super::schedule_helpers::{cron, due, due_since, find, new, runs, set, timer};
@@ -148,12 +147,12 @@ async fn a_schedule_with_an_invalid_rule_is_switched_off_and_recorded() {
     let mut job = set(&world, party("ada"), new(&world, ScheduleKind::Cron, "job", cron("0 * * * *"))).await.unwrap();
     job.when = When::Cron { expression: "0 * * * *".into(), zone: Some("Mars/Base".into()) };
     let broken = job.clone();
-    write!(world, |w, ctx| Ok::<_, ghost_domain::Refusal>(w.schedule_put(&broken).await?)).unwrap();
+    write!(world, |w, ctx| Ok::<_, ghost_domain::Refusal>(w.schedule_put(&broken)?)).unwrap();
     world.pass(HOUR);
     due(&world).await;
     let job = find(&world, &job).await.unwrap();
     assert_eq!((job.enabled, job.next_at, job.last_status), (false, None, Some(RunStatus::Refused)));
-    let again = write!(world, |w, ctx| schedules::enable(w, &ctx, &party("ada"), job.schedule_id, true).await);
+    let again = write!(world, |w, ctx| schedules::enable(w, &ctx, &party("ada"), job.schedule_id, true));
     assert!(again.unwrap_err().message.contains("time zone"));
 }
 
@@ -167,14 +166,14 @@ async fn an_unreadable_schedule_is_set_aside_and_the_others_go_off() {
     let before = timer(&world, "before", Duration::from_millis(500)).await;
     let after = timer(&world, "after", HOUR).await;
     world.store.close().await;
-    let mut conn = SqliteConnectOptions::new().filename(&path).connect().await.unwrap();
+    let conn = Connection::open(&path).unwrap();
     let damage = "UPDATE schedules SET record = '{bad' WHERE name = 'bad'";
-    assert_eq!(sqlx::query(damage).execute(&mut conn).await.unwrap().rows_affected(), 1);
-    conn.close().await.unwrap();
+    assert_eq!(conn.execute(damage, []).unwrap(), 1);
+    conn.close().unwrap();
 
     let world = world.reopened(open().await);
     // The start compares all slots with the clock, and does not fail because of one that it cannot read.
-    write!(world, |w, ctx| clock::at_start(w, &ctx).await).unwrap();
+    write!(world, |w, ctx| clock::at_start(w, &ctx)).unwrap();
     world.pass(HOUR);
     let mut rounds = 1;
     while due(&world).await {
@@ -191,9 +190,9 @@ async fn an_unreadable_schedule_is_set_aside_and_the_others_go_off() {
     assert_eq!(aside[0].payload["schedule_id"], bad.schedule_id.to_string());
     assert!(aside[0].payload["error"].as_str().is_some_and(|error| !error.is_empty()));
     // The daemon does not read it again, and the row stays for repair.
-    assert_eq!(read!(world, |r| r.schedule_next_at().await?), None);
+    assert_eq!(read!(world, |r| r.schedule_next_at()?), None);
     world.store.close().await;
-    let mut conn = SqliteConnectOptions::new().filename(&path).connect().await.unwrap();
-    let left: String = sqlx::query_scalar("SELECT record FROM schedules").fetch_one(&mut conn).await.unwrap();
+    let conn = Connection::open(&path).unwrap();
+    let left: String = conn.query_row("SELECT record FROM schedules", [], |row| row.get(0)).unwrap();
     assert_eq!(left, "{bad");
 }

@@ -21,7 +21,7 @@ async fn heartbeat(world: &OperationWorld, beats: bool) {
         .then(|| (id("ada"), schedules::Wanted { every_ms: 1_800_000, target: "none".into() }))
         .into_iter()
         .collect();
-    write!(world, |w, ctx| schedules::heartbeats(w, &ctx, &wanted).await).unwrap();
+    write!(world, |w, ctx| schedules::heartbeats(w, &ctx, &wanted)).unwrap();
 }
 
 /// A job of ada every ten minutes that waits for its heartbeat, with one waiting run.
@@ -76,10 +76,10 @@ async fn a_waiting_run_in_a_dead_letter_runs_when_it_is_retried() {
         let job = waiting(&world).await;
         beat(&world).await;
         world.crash("ada", "it fell over").await;
-        let held = read!(world, |r| r.dead_letter_list(None, Some(DeadLetterStatus::Held), None, 1_000).await?);
+        let held = read!(world, |r| r.dead_letter_list(None, Some(DeadLetterStatus::Held), None, 1_000)?);
         let quiet = waited(&world, &job).await.message_id.unwrap();
         let letter = held.iter().find(|letter| letter.messages == [quiet]).unwrap().dead_letter_id;
-        write!(world, |w, ctx| dead_letters::retry(w, &ctx, &operator(), letter, fresh).await).unwrap();
+        write!(world, |w, ctx| dead_letters::retry(w, &ctx, &operator(), letter, fresh)).unwrap();
         let taken = world.take("ada").await;
         assert_eq!(taken.mail.iter().map(|mail| mail.message_id).collect::<Vec<_>>(), [quiet], "fresh: {fresh}");
         world.finish(taken.turn.turn_id, "").await.unwrap();
@@ -100,10 +100,9 @@ async fn waiting_mail_wakes_the_agent_when_the_heartbeat_is_removed() {
         if reloaded {
             heartbeat(&world, false).await;
         } else {
-            let beats =
-                read!(world, |r| r.schedule_find(&id("ada"), ScheduleKind::Heartbeat, "heartbeat").await?.unwrap());
+            let beats = read!(world, |r| r.schedule_find(&id("ada"), ScheduleKind::Heartbeat, "heartbeat")?.unwrap());
             let schedule_id = beats.schedule_id;
-            write!(world, |w, ctx| schedules::enable(w, &ctx, &operator(), schedule_id, false).await).unwrap();
+            write!(world, |w, ctx| schedules::enable(w, &ctx, &operator(), schedule_id, false)).unwrap();
         }
         assert!(world.signals().contains(&Signal::Wake(id("ada"))), "reloaded: {reloaded}");
         assert!(!world.message(quiet.message_id).await.wake);

@@ -32,12 +32,12 @@ async fn channel(world: &OperationWorld, name: &str) {
         topic: None,
     };
     let by = chat::Speaker::from(party("ada"));
-    write!(world, |w, ctx| chat::create(w, &ctx, &by, channel).await).unwrap();
+    write!(world, |w, ctx| chat::create(w, &ctx, &by, channel)).unwrap();
 }
 
 async fn enable(world: &OperationWorld, job: &Schedule, enabled: bool) -> Result<Schedule> {
     let schedule_id = job.schedule_id;
-    write!(world, |w, ctx| schedules::enable(w, &ctx, &operator(), schedule_id, enabled).await)
+    write!(world, |w, ctx| schedules::enable(w, &ctx, &operator(), schedule_id, enabled))
 }
 
 /// A message from outside over the webhook, whose conversations belong to `owner`.
@@ -47,7 +47,7 @@ async fn arrives(world: &OperationWorld, owner: &str, thread: &str) -> Result<Re
         Start { adapter: "webhook:ops".into(), thread: Some(thread.into()), owner: id(owner), party: from.clone() };
     let entries =
         IncomingMessage { from, content: "hello".into(), attachments: Vec::new(), reply_to: None, external_id: None };
-    write!(world, |w, ctx| conversations::arrive(w, &ctx, start, entries).await)
+    write!(world, |w, ctx| conversations::arrive(w, &ctx, start, entries))
 }
 
 /// The note of the newest run.
@@ -188,7 +188,7 @@ async fn a_job_set_to_another_jobs_thread_is_not_delivered_and_its_run_has_a_not
     due(&world).await;
     let turn = world.take("ada").await.turn;
     let schedule_id = cancelled.schedule_id;
-    write!(world, |w, ctx| schedules::cancel(w, &ctx, &operator(), schedule_id).await).unwrap();
+    write!(world, |w, ctx| schedules::cancel(w, &ctx, &operator(), schedule_id)).unwrap();
     world.finish(turn.turn_id, "Three.").await.unwrap();
     assert_eq!(note(&world, &cancelled).await, None);
     let entries = conversations_of_ada(&world).await.remove(0).1;

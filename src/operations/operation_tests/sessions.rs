@@ -22,7 +22,7 @@ async fn turn(world: &OperationWorld, conversation_id: Option<ConversationId>, t
     let turn_id = world.take("ada").await.turn.turn_id;
     write!(world, |w, ctx| {
         let log = BriefedLog::default();
-        turns::brief(w, &ctx, turn_id, ("a", "a"), ("b", "b"), log, (text.to_owned(), None)).await
+        turns::brief(w, &ctx, turn_id, ("a", "a"), ("b", "b"), log, (text.to_owned(), None))
     })
     .unwrap();
     let (reservation_id, _) = world.model_start(turn_id, super::operation_world::demand(1, 16)).await.unwrap();
@@ -38,10 +38,7 @@ async fn history(
     turns: u32,
 ) -> Result<History> {
     let before = before.map(|turn| turn.turn_id);
-    world
-        .store
-        .read(move |r| Box::pin(async move { sessions::history(r, &id("ada"), session, before, turns).await }))
-        .await
+    world.store.read(move |r| sessions::history(r, &id("ada"), session, before, turns)).await
 }
 
 fn mail_in(history: &History) -> Vec<&str> {
@@ -63,17 +60,16 @@ async fn a_session_is_read_in_pages_of_its_own_turns() {
     assert_eq!(mail_in(&history(&world, TALK, None, 9).await.unwrap()), ["aside"]);
     assert_eq!(code(history(&world, TALK, Some(&one), 9).await), Code::NotFound);
     let since = three.started_at;
-    let list = read!(world, |r| sessions::list(r, &id("ada"), Timestamp(0), 9).await.unwrap());
+    let list = read!(world, |r| sessions::list(r, &id("ada"), Timestamp(0), 9).unwrap());
     assert_eq!(list.iter().map(|row| (row.conversation_id, row.turns)).collect::<Vec<_>>(), [(None, 3), (TALK, 1)]);
-    assert_eq!(read!(world, |r| sessions::list(r, &id("ada"), since, 9).await.unwrap()).len(), 1);
+    assert_eq!(read!(world, |r| sessions::list(r, &id("ada"), since, 9).unwrap()).len(), 1);
 }
 
 // covers: LOOP-01
 #[tokio::test]
 async fn a_reset_leaves_the_past_of_one_session_behind() {
     let world = OperationWorld::new().await;
-    let reset =
-        async |session| write!(world, |w, ctx| sessions::reset(w, &ctx, &operator(), &id("ada"), session).await);
+    let reset = async |session| write!(world, |w, ctx| sessions::reset(w, &ctx, &operator(), &id("ada"), session));
     assert!(!reset(None).await.unwrap(), "there is nothing to leave behind");
     turn(&world, None, "one").await;
     turn(&world, TALK, "aside").await;
@@ -104,7 +100,7 @@ async fn a_new_agent_has_no_session_of_an_earlier_one_with_its_id() {
     for session in [None, TALK] {
         assert_eq!(mail_in(&history(&world, session, None, 9).await.unwrap()), [""; 0]);
     }
-    let list = async || read!(world, |r| sessions::list(r, &id("ada"), Timestamp(0), 9).await.unwrap());
+    let list = async || read!(world, |r| sessions::list(r, &id("ada"), Timestamp(0), 9).unwrap());
     assert_eq!(list().await, []);
     turn(&world, TALK, "two").await;
     assert_eq!(mail_in(&history(&world, TALK, None, 9).await.unwrap()), ["two"]);
@@ -123,10 +119,10 @@ async fn a_cut_from_before_a_reset_does_not_undo_it() {
     let two = turn(&world, None, "two").await.log_place();
     world.send("ada", "three").await;
     let turn_id = world.take("ada").await.turn.turn_id;
-    write!(world, |w, ctx| sessions::reset(w, &ctx, &operator(), &id("ada"), None).await).unwrap();
+    write!(world, |w, ctx| sessions::reset(w, &ctx, &operator(), &id("ada"), None)).unwrap();
     for place in [one, two] {
         brief_with_cut(&world, turn_id, place).await;
-        let start = read!(world, |r| r.session_start(&id("ada"), None).await?.unwrap().start);
+        let start = read!(world, |r| r.session_start(&id("ada"), None)?.unwrap().start);
         assert!(!start.cut && start.place > two, "{start:?}");
     }
 }
@@ -136,7 +132,7 @@ async fn brief_with_cut(world: &OperationWorld, turn_id: TurnId, place: LogPlace
     write!(world, |w, ctx| {
         let start = LogStart { place, round: 1, cut: true };
         let log = BriefedLog { new_start: Some(start), ..BriefedLog::default() };
-        turns::brief(w, &ctx, turn_id, ("a", "a"), ("b", "b"), log, ("three".to_owned(), None)).await
+        turns::brief(w, &ctx, turn_id, ("a", "a"), ("b", "b"), log, ("three".to_owned(), None))
     })
     .unwrap();
 }
@@ -145,7 +141,7 @@ async fn brief_with_cut(world: &OperationWorld, turn_id: TurnId, place: LogPlace
 async fn a_cut_after_a_reset_does_not_bring_back_the_history_before_it() {
     let world = OperationWorld::new().await;
     turn(&world, None, "one").await;
-    write!(world, |w, ctx| sessions::reset(w, &ctx, &operator(), &id("ada"), None).await).unwrap();
+    write!(world, |w, ctx| sessions::reset(w, &ctx, &operator(), &id("ada"), None)).unwrap();
     world.pass(std::time::Duration::from_secs(1));
     turn(&world, None, "two").await;
     let three = turn(&world, None, "three").await.log_place();
@@ -154,7 +150,7 @@ async fn a_cut_after_a_reset_does_not_bring_back_the_history_before_it() {
         let turn_id = world.take("ada").await.turn.turn_id;
         brief_with_cut(&world, turn_id, three).await;
         world.finish(turn_id, "done").await.unwrap();
-        assert_eq!(read!(world, |r| r.session_start(&id("ada"), None).await?.unwrap().start.place), three);
+        assert_eq!(read!(world, |r| r.session_start(&id("ada"), None)?.unwrap().start.place), three);
         assert_eq!(mail_in(&history(&world, None, None, 9).await.unwrap()), ["two", "three"]);
     }
 }
@@ -174,7 +170,7 @@ async fn a_task_and_a_schedule_stay_in_their_session_whoever_changes_them() {
             due_at: None,
             chain: Chain { conversation_id: TALK, ..Chain::root(&ctx) },
         };
-        tasks::create(w, &ctx, &party("ada"), new).await
+        tasks::create(w, &ctx, &party("ada"), new)
     })
     .unwrap();
     super::tasks::set(&world, "bob", &task, TaskStatus::Done).await.unwrap();
@@ -191,7 +187,7 @@ async fn a_task_and_a_schedule_stay_in_their_session_whoever_changes_them() {
     let schedule_id = job.schedule_id;
     write!(world, |w, ctx| {
         let chain = Chain::root(&ctx);
-        schedules::run_now(w, &ctx, &operator(), schedule_id, chain).await
+        schedules::run_now(w, &ctx, &operator(), schedule_id, chain)
     })
     .unwrap();
     assert_eq!(world.inbox("ada").await.last().unwrap().conversation_id, TALK);

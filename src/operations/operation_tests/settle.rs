@@ -15,14 +15,14 @@ async fn what_an_operator_finds_out_is_in_the_ledger_and_the_agent_hears_it() {
         let start = call_start(call_id, "t", Effect::Outside);
         let outcome = CallOutcome { refusal: refusal.map(|code| Refusal::new(code, "x")), ..CallOutcome::default() };
         write!(world, |w, ctx| {
-            turns::record_call_start(w, &ctx, &began, &start).await?;
-            turns::record_call_end(w, &ctx, &began, call_id, "c1", "t", &outcome).await
+            turns::record_call_start(w, &ctx, &began, &start)?;
+            turns::record_call_end(w, &ctx, &began, call_id, "c1", "t", &outcome)
         })
         .unwrap();
         call_id
     };
     let settle = async |call_id, settled, note: Option<&'static str>| {
-        write!(world, |w, ctx| turns::settle(w, &ctx, &operator(), call_id, (settled, note)).await)
+        write!(world, |w, ctx| turns::settle(w, &ctx, &operator(), call_id, (settled, note)))
     };
     let (paid, lost, known) =
         (call(Some(Code::OutcomeUnknown)).await, call(Some(Code::OutcomeUnknown)).await, call(None).await);

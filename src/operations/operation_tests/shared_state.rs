@@ -7,17 +7,17 @@ use crate::shared_state::{self, Listed, Setting};
 
 async fn set(world: &OperationWorld, by: Party, key: &str, value: Value, expected: Option<i64>) -> Result<StateEntry> {
     let new = Setting { key: key.into(), value: value.into(), expected_version: expected };
-    write!(world, |w, ctx| shared_state::set(w, &ctx, &by, None, new).await)
+    write!(world, |w, ctx| shared_state::set(w, &ctx, &by, None, new))
 }
 
 async fn get(world: &OperationWorld, key: &str) -> Result<StateEntry> {
     let key = key.to_owned();
-    world.store.read(move |r| Box::pin(async move { shared_state::get(r, &key).await })).await
+    world.store.read(move |r| shared_state::get(r, &key)).await
 }
 
 async fn list(world: &OperationWorld, prefix: &str, after: &str, limit: u32) -> Result<Listed> {
     let (prefix, after) = (prefix.to_owned(), after.to_owned());
-    world.store.read(move |r| Box::pin(async move { shared_state::list(r, &prefix, &after, limit).await })).await
+    world.store.read(move |r| shared_state::list(r, &prefix, &after, limit)).await
 }
 
 fn keys(listed: &Listed) -> Vec<&str> {

@@ -18,14 +18,14 @@ async fn suggestions_for_schedules_and_channels_are_searched_after_the_command()
         timer(&world, &format!("a{n:04}"), Duration::from_secs(60)).await;
     }
     timer(&world, "tea", Duration::from_secs(60)).await;
-    let within = write!(world, |w, ctx| schedules::named(w, &id("ada"), ScheduleKind::Timer, "tee").await).unwrap_err();
+    let within = write!(world, |w, ctx| schedules::named(w, &id("ada"), ScheduleKind::Timer, "tee")).unwrap_err();
     let unknown = json!({ "unknown": { "schedule": { "agent_id": "ada", "kind": "timer", "name": "tee" } } });
     assert_eq!((within.code, within.details.clone()), (Code::NotFound, Some(unknown)), "nothing is looked for in it");
     let refusal = world.with_suggestion(within).await;
     assert_eq!((refusal.code, refusal.details), (Code::NotFound, None));
     assert!(refusal.hint.unwrap().contains("`tea`"));
     // A name without a similar one keeps its own hint.
-    let far = write!(world, |w, ctx| schedules::named(w, &id("ada"), ScheduleKind::Timer, "zzzzzz").await).unwrap_err();
+    let far = write!(world, |w, ctx| schedules::named(w, &id("ada"), ScheduleKind::Timer, "zzzzzz")).unwrap_err();
     let refusal = world.with_suggestion(far.clone()).await;
     assert_eq!((refusal.hint, refusal.details), (far.hint, None));
 
@@ -37,15 +37,15 @@ async fn suggestions_for_schedules_and_channels_are_searched_after_the_command()
         topic: None,
     };
     let by = chat::Speaker::from(party("ada"));
-    write!(world, |w, ctx| chat::create(w, &ctx, &by, news).await).unwrap();
+    write!(world, |w, ctx| chat::create(w, &ctx, &by, news)).unwrap();
     let wanted: ChannelName = "newz".parse().unwrap();
     let name = wanted.clone();
-    let within = write!(world, |w, ctx| chat::channel_named(w, &name).await).unwrap_err();
+    let within = write!(world, |w, ctx| chat::channel_named(w, &name)).unwrap_err();
     assert_eq!(within.details, Some(json!({ "unknown": { "channel": "newz" } })), "nothing is looked for in it");
     let refusal = world.with_suggestion(within).await;
     assert_eq!((refusal.code, refusal.details), (Code::NotFound, None));
     assert!(refusal.hint.unwrap().contains("`news`"));
-    let queried = read!(world, |r| chat::channel_named(r, &wanted).await.unwrap_err());
+    let queried = read!(world, |r| chat::channel_named(r, &wanted).unwrap_err());
     assert_eq!(queried.details, None);
     assert!(queried.hint.unwrap().contains("`news`"));
 }

@@ -24,13 +24,13 @@ pub(super) async fn create(
             due_at: None,
             chain: Chain { hop, ..Chain::root(&ctx) },
         };
-        tasks::create(w, &ctx, &by, new).await
+        tasks::create(w, &ctx, &by, new)
     })
 }
 
 pub(super) async fn change(world: &OperationWorld, by: Party, task: &Task, change: TaskChange) -> Result<Task> {
     let task_id = task.task_id;
-    write!(world, |w, ctx| tasks::update(w, &ctx, &by, task_id, change, Chain::root(&ctx)).await)
+    write!(world, |w, ctx| tasks::update(w, &ctx, &by, task_id, change, Chain::root(&ctx)))
 }
 
 pub(super) async fn set(world: &OperationWorld, by: &str, task: &Task, status: TaskStatus) -> Result<Task> {
@@ -39,7 +39,7 @@ pub(super) async fn set(world: &OperationWorld, by: &str, task: &Task, status: T
 
 pub(super) async fn status(world: &OperationWorld, task: &Task) -> TaskStatus {
     let task_id = task.task_id;
-    read!(world, |r| r.task_get(task_id).await?.unwrap().status)
+    read!(world, |r| r.task_get(task_id)?.unwrap().status)
 }
 
 /// The subjects of the task mail in an inbox.
@@ -70,8 +70,7 @@ async fn the_owner_is_notified_of_its_work_and_the_creator_of_changes() {
     let body = world.inbox("ada").await.pop().unwrap().body;
     assert!(body.contains("note: easy") && body.contains("result: seven"), "{body}");
     let task_id = task.task_id;
-    let whole =
-        world.store.read(move |r| Box::pin(async move { tasks::get_with_history(r, task_id).await })).await.unwrap();
+    let whole = world.store.read(move |r| tasks::get_with_history(r, task_id)).await.unwrap();
     assert_eq!(
         whole.history.iter().map(|event| event.status).collect::<Vec<_>>(),
         [TaskStatus::Pending, TaskStatus::InProgress, TaskStatus::Done]
@@ -84,8 +83,7 @@ async fn the_owner_is_notified_of_its_work_and_the_creator_of_changes() {
         change(&world, party("bob"), &open, note.clone()).await.unwrap();
     }
     let task_id = open.task_id;
-    let whole =
-        world.store.read(move |r| Box::pin(async move { tasks::get_with_history(r, task_id).await })).await.unwrap();
+    let whole = world.store.read(move |r| tasks::get_with_history(r, task_id)).await.unwrap();
     assert_eq!((whole.history.len(), whole.history_truncated), (2, true));
     // Reassigned: the new owner is notified, and the task no longer belongs to the old one.
     let task = create(&world, party("ada"), "bob", &[], 1).await.unwrap();
@@ -170,7 +168,7 @@ async fn a_creator_that_cannot_be_notified_does_not_stop_the_owner() {
     // But a task for an owner that cannot be notified is refused.
     assert_eq!(code(create(&world, party("bob"), "ada", &[], 1).await), Code::InboxFull);
     let other = create(&world, party("ada"), "cyd", &[], 1).await.unwrap();
-    write!(world, |w, ctx| crate::agents::delete(w, &ctx, &operator(), &id("ada")).await).unwrap();
+    write!(world, |w, ctx| crate::agents::delete(w, &ctx, &operator(), &id("ada"))).unwrap();
     set(&world, "cyd", &other, TaskStatus::Done).await.unwrap();
 }
 
@@ -195,7 +193,7 @@ async fn a_deleted_owner_does_not_stop_the_agent_that_its_task_waited_for() {
     let first = create(&world, party("ada"), "ada", &[], 1).await.unwrap();
     let orphan = create(&world, party("ada"), "bob", &[first.task_id], 1).await.unwrap();
     let other = create(&world, party("ada"), "cyd", &[first.task_id], 1).await.unwrap();
-    write!(world, |w, ctx| crate::agents::delete(w, &ctx, &operator(), &id("bob")).await).unwrap();
+    write!(world, |w, ctx| crate::agents::delete(w, &ctx, &operator(), &id("bob"))).unwrap();
     set(&world, "ada", &first, TaskStatus::Done).await.unwrap();
     // The board shows it as ready, and the owners of later tasks are notified.
     assert_eq!(status(&world, &first).await, TaskStatus::Done);

@@ -20,7 +20,7 @@ async fn task(world: &OperationWorld, by: Party, title: &str, depends_on: &[Task
             due_at: None,
             chain: Chain { root_id: ghost_domain::RootId(uuid::Uuid::from_u128(7)), hop: 1, conversation_id: None },
         };
-        tasks::create(w, &ctx, &by, new).await
+        tasks::create(w, &ctx, &by, new)
     })
     .unwrap()
 }
@@ -37,7 +37,7 @@ async fn the_creators_of_a_deleted_agents_tasks_are_notified_and_a_later_agent_g
     // They are still open, and the report says why they make no progress.
     for (task, status) in [(&first, TaskStatus::Pending), (&second, TaskStatus::Blocked), (&own, TaskStatus::Pending)] {
         let task_id = task.task_id;
-        let (now, history) = read!(world, |r| (r.task_get(task_id).await?.unwrap(), r.task_events(task_id, 9).await?));
+        let (now, history) = read!(world, |r| (r.task_get(task_id)?.unwrap(), r.task_events(task_id, 9)?));
         assert_eq!((now.status, now.owner), (status, id("bob")));
         assert!(history.last().unwrap().note.as_ref().unwrap().contains("bob"));
     }
@@ -59,7 +59,7 @@ async fn the_creators_of_a_deleted_agents_tasks_are_notified_and_a_later_agent_g
 
     // The new agent with the id gets the tasks that are ready.
     let named = NewAgent { kind: AgentKind::Persistent, ..new_agent(&world.ctx, "bob") };
-    write!(world, |w, ctx| agents::create(w, &ctx, &Party::System, named).await).unwrap();
+    write!(world, |w, ctx| agents::create(w, &ctx, &Party::System, named)).unwrap();
     let subjects: Vec<String> = world.inbox("bob").await.into_iter().filter_map(|mail| mail.subject).collect();
     assert!(subjects.len() == 2 && subjects[0].ends_with(": count") && subjects[1].ends_with(": rest"), "{subjects:?}");
 }
@@ -67,7 +67,7 @@ async fn the_creators_of_a_deleted_agents_tasks_are_notified_and_a_later_agent_g
 /// Reminds the owners of the tasks of this root.
 async fn remind(world: &OperationWorld, task: &Task) -> usize {
     let root_id = task.root_id;
-    write!(world, |w, ctx| tasks::remind(w, &ctx, root_id).await).unwrap()
+    write!(world, |w, ctx| tasks::remind(w, &ctx, root_id)).unwrap()
 }
 
 /// `count` tasks of bob, created by ada in one chain of work.
@@ -78,7 +78,7 @@ async fn many(world: &OperationWorld, count: i32) -> Task {
         for n in 1..count {
             let task_id = TaskId(ctx.id());
             // Newer tasks have a higher priority.
-            w.task_put(&Task { task_id, title: format!("number {n}"), priority: n, ..model.clone() }).await?;
+            w.task_put(&Task { task_id, title: format!("number {n}"), priority: n, ..model.clone() })?;
         }
         Ok::<_, ghost_domain::Refusal>(())
     })
@@ -90,7 +90,7 @@ async fn many(world: &OperationWorld, count: i32) -> Task {
 async fn all_tasks_of_a_deleted_agent_are_reported_however_many() {
     let world = OperationWorld::new().await;
     let first = many(&world, 1_500).await;
-    let gone = write!(world, |w, ctx| agents::delete(w, &ctx, &operator(), &id("bob")).await).unwrap();
+    let gone = write!(world, |w, ctx| agents::delete(w, &ctx, &operator(), &id("bob"))).unwrap();
     assert_eq!(gone.left.tasks_left, 1_500);
     let ends = world.events().await;
     let end = ends.iter().find(|event| event.kind == EventKind::AgentDeleted).unwrap();
@@ -98,11 +98,11 @@ async fn all_tasks_of_a_deleted_agent_are_reported_however_many() {
     let unsaid = read!(world, |r| {
         let (mut unsaid, mut after) = (0, None);
         loop {
-            let page = r.tasks_open(None, after, 500).await?;
+            let page = r.tasks_open(None, after, 500)?;
             let Some(last) = page.last() else { break unsaid };
             after = Some(last.task_id);
             for task in &page {
-                let history = r.task_events(task.task_id, 9).await?;
+                let history = r.task_events(task.task_id, 9)?;
                 let note = history.last().and_then(|event| event.note.clone());
                 unsaid += u32::from(!note.is_some_and(|note| note.contains("bob")));
             }
@@ -116,7 +116,7 @@ async fn all_tasks_of_a_deleted_agent_are_reported_however_many() {
     assert!(says(&mail[0].body, &["title: number 1499\n", "\n1480 more "]), "{}", mail[0].body);
 
     // The later agent gets the first tasks in full and the rest in a list.
-    write!(world, |w, ctx| agents::create(w, &ctx, &operator(), new_agent(&ctx, "bob")).await).unwrap();
+    write!(world, |w, ctx| agents::create(w, &ctx, &operator(), new_agent(&ctx, "bob"))).unwrap();
     let mail = world.inbox("bob").await;
     let last = mail.last().unwrap();
     assert!(mail.len() == 201 && says(mail[0].subject.as_deref().unwrap(), &["number 1499"]));
@@ -142,13 +142,13 @@ async fn many_reminded_owners_share_the_tasks_that_are_sent_in_full() {
     write!(world, |w, ctx| {
         for n in 0..300 {
             let task_id = TaskId(ctx.id());
-            w.task_put(&Task { task_id, owner: id("cyd"), title: format!("number {n}"), ..first.clone() }).await?;
+            w.task_put(&Task { task_id, owner: id("cyd"), title: format!("number {n}"), ..first.clone() })?;
         }
-        w.task_put(&Task { owner: id("ada"), ..one }).await
+        w.task_put(&Task { owner: id("ada"), ..one })
     })
     .unwrap();
     let known = (world.inbox("ada").await.len(), world.inbox("bob").await.len());
-    let count = write!(world, |w, ctx| tasks::remind(w, &ctx, root_id).await).unwrap();
+    let count = write!(world, |w, ctx| tasks::remind(w, &ctx, root_id)).unwrap();
     assert_eq!((count, world.inbox("bob").await.len()), (601, known.1 + 67));
     let subjects = |mail: Vec<ghost_domain::Envelope>| -> Vec<String> {
         mail.into_iter().filter_map(|mail| mail.subject).collect()
@@ -172,7 +172,7 @@ async fn a_deleted_creator_or_a_full_inbox_does_not_prevent_a_deletion() {
 #[tokio::test]
 async fn creating_the_same_agent_again_returns_the_existing_one() {
     let world = OperationWorld::new().await;
-    let once = async |by: Party, new: NewAgent| write!(world, |w, ctx| agents::create_once(w, &ctx, &by, new).await);
+    let once = async |by: Party, new: NewAgent| write!(world, |w, ctx| agents::create_once(w, &ctx, &by, new));
     let (dan, new) = once(party("ada"), new_agent(&world.ctx, "dan")).await.unwrap();
     assert!(new);
     let (again, new) = once(party("ada"), new_agent(&world.ctx, "dan")).await.unwrap();

@@ -53,7 +53,7 @@ async fn changed_dependencies_block_and_unblock() {
     assert_eq!(free.status, TaskStatus::Pending);
     assert_eq!(world.inbox("bob").await.len(), 3, "its owner is told of the failed dependency, then that it can start");
     let task_id = task.task_id;
-    let history: Vec<_> = read!(world, |r| r.task_events(task_id, 100).await?);
+    let history: Vec<_> = read!(world, |r| r.task_events(task_id, 100)?);
     assert!(history.last().unwrap().note.as_ref().unwrap().contains(&first.task_id.to_string()));
     // A task that someone has blocked for another reason stays blocked.
     set(&world, &task, TaskStatus::Blocked).await.unwrap();
@@ -108,7 +108,7 @@ async fn the_creator_is_notified_when_a_task_is_unblocked() {
     create(&world, "cyd", &[first.task_id]).await;
     let task_id = first.task_id;
     let done = TaskChange { status: Some(TaskStatus::Done), ..TaskChange::default() };
-    write!(world, |w, ctx| tasks::update(w, &ctx, &party("bob"), task_id, done, Chain::root(&ctx)).await).unwrap();
+    write!(world, |w, ctx| tasks::update(w, &ctx, &party("bob"), task_id, done, Chain::root(&ctx))).unwrap();
     let subjects: Vec<String> = world.inbox("ada").await.into_iter().filter_map(|mail| mail.subject).collect();
     assert!(subjects.len() == 2 && subjects[0].contains("done") && subjects[1].contains("pending"), "{subjects:?}");
 }

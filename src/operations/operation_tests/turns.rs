@@ -70,7 +70,7 @@ async fn jobs_that_start_together_are_charged_separately() {
     let begun = async |name: &'static str| {
         let (job_id, brief, result_dir) = (name.to_owned(), "brief".to_owned(), "output".to_owned());
         let new = NewJob { job_id, files: 1, lead: id("ada"), brief, result_dir };
-        write!(world, |w, ctx| jobs::begin(w, &ctx, new).await)
+        write!(world, |w, ctx| jobs::begin(w, &ctx, new))
     };
     let one = begun("0000000000000001").await.unwrap();
     let two = begun("0000000000000002").await.unwrap();
@@ -103,12 +103,12 @@ async fn quiet_mail_opens_no_turn_and_does_not_hide_waking_mail() {
 async fn a_stopped_agent_takes_no_mail_and_keeps_its_turn() {
     let world = OperationWorld::new().await;
     let turn = world.busy("ada").await;
-    write!(world, |w, ctx| agents::stop(w, &ctx, &operator(), &id("ada"), None).await).unwrap();
-    write!(world, |w, ctx| agents::stopped(w, &ctx, &id("ada")).await).unwrap();
+    write!(world, |w, ctx| agents::stop(w, &ctx, &operator(), &id("ada"), None)).unwrap();
+    write!(world, |w, ctx| agents::stopped(w, &ctx, &id("ada"))).unwrap();
     world.send("ada", "later").await;
     assert!(world.try_take("ada").await.unwrap().is_none());
     assert_eq!(world.turn(turn.turn_id).await.status, TurnStatus::Open);
-    write!(world, |w, ctx| agents::start(w, &ctx, &operator(), &id("ada")).await).unwrap();
+    write!(world, |w, ctx| agents::start(w, &ctx, &operator(), &id("ada"))).unwrap();
     assert_eq!(world.take("ada").await.turn.turn_id, turn.turn_id);
 }
 
@@ -119,9 +119,9 @@ async fn an_ended_turn_accepts_no_more_steps() {
     let turn_id = turn.turn_id;
     let call_id = CallId(world.ctx.id());
     let (began, start) = (turn.clone(), call_start(call_id, "t", Effect::Outside));
-    write!(world, |w, ctx| turns::record_call_start(w, &ctx, &began, &start).await).unwrap();
+    write!(world, |w, ctx| turns::record_call_start(w, &ctx, &began, &start)).unwrap();
     world.signals();
-    write!(world, |w, ctx| turns::cancel(w, &ctx, &operator(), turn_id).await).unwrap();
+    write!(world, |w, ctx| turns::cancel(w, &ctx, &operator(), turn_id)).unwrap();
     assert!(world.signals().iter().any(|signal| matches!(
         signal, ghost_domain::ports::Signal::TurnCancelled { turn_id: ended, .. } if *ended == turn_id
     )));
@@ -130,22 +130,22 @@ async fn an_ended_turn_accepts_no_more_steps() {
     let row = world.call(call_id).await;
     assert_eq!((row.status, row.error_code), (ghost_domain::CallStatus::Unknown, Some(Code::OutcomeUnknown)));
     assert_eq!(code(world.finish(turn_id, "but").await), Code::Cancelled);
-    assert_eq!(code(write!(world, |w, ctx| turns::note(w, &ctx, turn_id, "but").await)), Code::Cancelled);
+    assert_eq!(code(write!(world, |w, ctx| turns::note(w, &ctx, turn_id, "but"))), Code::Cancelled);
     assert_eq!(code(world.model_start(turn_id, super::operation_world::demand(1, 16)).await), Code::Cancelled);
     assert!(world.inbox("ada").await.is_empty(), "its mail is not tried again");
     let nobody = ghost_domain::TurnId(Uuid::nil());
-    assert_eq!(code(write!(world, |w, ctx| turns::cancel(w, &ctx, &Party::System, nobody).await)), Code::NotFound);
+    assert_eq!(code(write!(world, |w, ctx| turns::cancel(w, &ctx, &Party::System, nobody))), Code::NotFound);
 }
 
 #[tokio::test]
 async fn an_operators_turn_is_independent_of_the_agents_own() {
     let world = OperationWorld::new().await;
     let own = world.busy("ada").await.turn_id;
-    let beside = write!(world, |w, ctx| turns::open_for_operator(w, &ctx, &id("ada")).await).unwrap();
-    assert_eq!(read!(world, |r| r.turn_open_of(&id("ada")).await?).unwrap().turn_id, own);
+    let beside = write!(world, |w, ctx| turns::open_for_operator(w, &ctx, &id("ada"))).unwrap();
+    assert_eq!(read!(world, |r| r.turn_open_of(&id("ada"))?).unwrap().turn_id, own);
     world.finish(own, "done").await.unwrap();
     assert!(world.try_take("ada").await.unwrap().is_none(), "it is not the agent's to go on with");
-    write!(world, |w, ctx| turns::review_at_boot(w, &ctx).await).unwrap();
+    write!(world, |w, ctx| turns::review_at_boot(w, &ctx)).unwrap();
     let ended = world.turn(beside.turn_id).await;
     assert_eq!(ended.status, TurnStatus::Failed, "nobody waits for it any more");
     assert!(ended.reason.unwrap().contains("outcome_unknown"));

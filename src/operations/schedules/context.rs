@@ -11,7 +11,7 @@ use crate::{Result, sessions};
 
 /// Returns what the agent last heard and said in the session of the reminder, in turns over mail, one line each, oldest
 /// first, within `limits.reminder_messages`, `reminder_message_chars` and `reminder_chars`. Empty if there is nothing.
-pub(super) async fn lately(
+pub(super) fn lately(
     w: &mut dyn Writes,
     limits: &Limits,
     agent_id: &AgentId,
@@ -21,12 +21,12 @@ pub(super) async fn lately(
     if lines_max == 0 {
         return Ok(String::new());
     }
-    let from = Some(sessions::beginning(w, agent_id, conversation_id).await?);
+    let from = Some(sessions::beginning(w, agent_id, conversation_id)?);
     let agent_id = agent_id.clone();
     let query = SessionTurns { agent_id, conversation_id, source: "mail", from, before: None, limit: lines_max };
     let mut lines = Vec::new();
     let mut left = limits.reminder_chars as usize;
-    'all: for turn in w.session_turns(&query).await? {
+    'all: for turn in w.session_turns(&query)? {
         if turn.status != TurnStatus::Finished {
             continue;
         }

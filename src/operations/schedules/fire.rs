@@ -49,11 +49,11 @@ pub type Beats = dyn Fn(&AgentId, Timestamp) -> Beat + Send + Sync;
 
 /// Sets off the due schedules, a limited number of them. `since` is when this daemon started to
 /// check; a slot before it was missed. Returns whether there may be more.
-pub async fn due(w: &mut dyn Writes, ctx: &OperationContext, since: Timestamp, beats: &Beats) -> Result<bool> {
+pub fn due(w: &mut dyn Writes, ctx: &OperationContext, since: Timestamp, beats: &Beats) -> Result<bool> {
     let now = ctx.now();
-    let schedules = match w.schedules_due(now, BATCH).await {
+    let schedules = match w.schedules_due(now, BATCH) {
         // A row that cannot be read must not block the others.
-        Err(StoreError::Row { .. }) => return suspend_unreadable(w, ctx, now).await,
+        Err(StoreError::Row { .. }) => return suspend_unreadable(w, ctx, now),
         found => found?,
     };
     let more = schedules.len() >= BATCH as usize;
@@ -68,7 +68,7 @@ pub async fn due(w: &mut dyn Writes, ctx: &OperationContext, since: Timestamp, b
             Err(refusal) => {
                 schedule.enabled = false;
                 schedule.next_at = None;
-                record(w, ctx, &mut schedule, blank(slot, now), RunStatus::Refused, Some(refusal.to_string())).await?;
+                record(w, ctx, &mut schedule, blank(slot, now), RunStatus::Refused, Some(refusal.to_string()))?;
                 continue;
             }
         };
@@ -80,26 +80,26 @@ pub async fn due(w: &mut dyn Writes, ctx: &OperationContext, since: Timestamp, b
         let once = once_at.is_some();
         let run = Run { slot_at: passed.last, now, late: !on_time, missed: passed.count - 1, once };
         match schedule.kind {
-            ScheduleKind::Heartbeat => beat(w, ctx, &mut schedule, run, beats).await?,
+            ScheduleKind::Heartbeat => beat(w, ctx, &mut schedule, run, beats)?,
             ScheduleKind::Cron if !on_time && !once && schedule.missed == Missed::Skip => {
                 let words = if passed.count >= MISSED_MAX { "at least " } else { "" };
                 let note = format!("{words}{} slots passed: {WAS_DOWN}", passed.count);
                 let run = Run { missed: passed.count, ..run };
-                record(w, ctx, &mut schedule, run, RunStatus::Skipped, Some(note)).await?;
+                record(w, ctx, &mut schedule, run, RunStatus::Skipped, Some(note))?;
             }
-            ScheduleKind::Cron if under_way(w, &schedule).await?.is_some() => match once {
+            ScheduleKind::Cron if under_way(w, &schedule)?.is_some() => match once {
                 // Its time came during a run set off by hand.
                 true => {
-                    postpone(w, ctx, &mut schedule, run, RunStatus::Skipped, WAITS.to_owned()).await?;
+                    postpone(w, ctx, &mut schedule, run, RunStatus::Skipped, WAITS.to_owned())?;
                 }
-                false => skip(w, ctx, &mut schedule, run).await?,
+                false => skip(w, ctx, &mut schedule, run)?,
             },
             ScheduleKind::Cron | ScheduleKind::Timer | ScheduleKind::Watch => {
                 let chain = match schedule.kind {
                     ScheduleKind::Cron => Chain { conversation_id: schedule.conversation_id, ..Chain::root(ctx) },
                     _ => chain_of(&schedule),
                 };
-                fire(w, ctx, &mut schedule, run, chain, None, None).await?;
+                fire(w, ctx, &mut schedule, run, chain, None, None)?;
             }
         }
         if once && schedule.next_at.is_none() {
@@ -109,9 +109,9 @@ pub async fn due(w: &mut dyn Writes, ctx: &OperationContext, since: Timestamp, b
                 (ScheduleKind::Cron, Some(RunStatus::Queued)) => {}
                 (ScheduleKind::Cron, _) => {
                     schedule.enabled = false;
-                    w.schedule_put(&schedule).await?;
+                    w.schedule_put(&schedule)?;
                 }
-                _ => w.schedule_delete(schedule.schedule_id).await?,
+                _ => w.schedule_delete(schedule.schedule_id)?,
             }
         }
     }
@@ -120,16 +120,16 @@ pub async fn due(w: &mut dyn Writes, ctx: &OperationContext, since: Timestamp, b
 
 /// Disables due schedules whose rows cannot be read, and emits an event for each. Returns whether
 /// there may be more.
-async fn suspend_unreadable(w: &mut dyn Writes, ctx: &OperationContext, now: Timestamp) -> Result<bool> {
-    let aside = w.schedules_suspend_unreadable(now, BATCH).await?;
+fn suspend_unreadable(w: &mut dyn Writes, ctx: &OperationContext, now: Timestamp) -> Result<bool> {
+    let aside = w.schedules_suspend_unreadable(now, BATCH)?;
     if aside.is_empty() {
         // Another row caused the error, and a repetition does not help.
-        return w.schedules_due(now, BATCH).await.map(|_| true).map_err(Refusal::from);
+        return w.schedules_due(now, BATCH).map(|_| true).map_err(Refusal::from);
     }
     for (schedule_id, what) in aside {
         tracing::error!(%schedule_id, what, "a due schedule cannot be read and was set aside");
         let payload = json!({ "schedule_id": schedule_id, "error": ctx.excerpt(&what, 500) });
-        ctx.emit(w, NewEvent::new(EventKind::ScheduleSetAside, payload)).await?;
+        ctx.emit(w, NewEvent::new(EventKind::ScheduleSetAside, payload))?;
     }
     Ok(true)
 }
@@ -139,16 +139,16 @@ async fn suspend_unreadable(w: &mut dyn Writes, ctx: &OperationContext, now: Tim
 /// # Errors
 /// `NotFound`; `AccessDenied`; `Conflict` while a run of it is in progress. A refusal of the
 /// receiver's limits is recorded in the run.
-pub async fn run_now(
+pub fn run_now(
     w: &mut dyn Writes,
     ctx: &OperationContext,
     by: &Party,
     schedule_id: ScheduleId,
     chain: Chain,
 ) -> Result<ScheduleRun> {
-    let mut schedule = get(w, schedule_id).await?;
+    let mut schedule = get(w, schedule_id)?;
     may_change(by, &schedule)?;
-    if let Some(run) = under_way(w, &schedule).await? {
+    if let Some(run) = under_way(w, &schedule)? {
         return Err(Refusal::new(
             Code::Conflict,
             format!("run {} of {} `{}` has not ended", run.run, schedule.kind, schedule.name),
@@ -158,7 +158,7 @@ pub async fn run_now(
     let now = ctx.now();
     // The run belongs to the session of the schedule, whoever asks for it.
     let chain = Chain { conversation_id: schedule.conversation_id, ..chain };
-    fire(w, ctx, &mut schedule, blank(now, now), chain, Some(by), None).await
+    fire(w, ctx, &mut schedule, blank(now, now), chain, Some(by), None)
 }
 
 /// Reports the file changes since the last check of a watch. `late` says that there was no check
@@ -167,7 +167,7 @@ pub async fn run_now(
 ///
 /// `made` is the `created_at` of the watch that was checked. If the watch was replaced meanwhile,
 /// the result is discarded.
-pub async fn changed(
+pub fn changed(
     w: &mut dyn Writes,
     ctx: &OperationContext,
     schedule_id: ScheduleId,
@@ -175,47 +175,47 @@ pub async fn changed(
     seen: &WatchSnapshot,
     late: bool,
 ) -> Result<Option<ScheduleRun>> {
-    let Some(mut schedule) = watch(w, schedule_id, made).await? else { return Ok(None) };
+    let Some(mut schedule) = watch(w, schedule_id, made)? else { return Ok(None) };
     let When::Change { changes: wanted, .. } = &schedule.when else { return Ok(None) };
-    let before = w.watch_snapshot_get(schedule_id).await?;
+    let before = w.watch_snapshot_get(schedule_id)?;
     let changes: Vec<FileChange> = match &before {
         Some(before) => before.changes_to(seen).into_iter().filter(|change| wanted.contains(&change.change)).collect(),
         None => Vec::new(),
     };
     if changes.is_empty() {
         if before.as_ref() != Some(seen) {
-            w.watch_snapshot_put(schedule_id, seen).await?;
+            w.watch_snapshot_put(schedule_id, seen)?;
         }
         return Ok(None);
     }
     let now = ctx.now();
     let chain = chain_of(&schedule);
     let run = Run { late, ..blank(now, now) };
-    let run = fire(w, ctx, &mut schedule, run, chain, None, Some(&report(&changes))).await?;
+    let run = fire(w, ctx, &mut schedule, run, chain, None, Some(&report(&changes)))?;
     if run.status != RunStatus::Refused {
-        w.watch_snapshot_put(schedule_id, seen).await?;
+        w.watch_snapshot_put(schedule_id, seen)?;
     }
     Ok(Some(run))
 }
 
 /// Records that a watch cannot check its files, for example because there are too many. `made` is
 /// as in [`changed`].
-pub async fn watch_refused(
+pub fn watch_refused(
     w: &mut dyn Writes,
     ctx: &OperationContext,
     schedule_id: ScheduleId,
     made: Timestamp,
     refusal: &Refusal,
 ) -> Result<()> {
-    let Some(mut schedule) = watch(w, schedule_id, made).await? else { return Ok(()) };
+    let Some(mut schedule) = watch(w, schedule_id, made)? else { return Ok(()) };
     let now = ctx.now();
-    refused(w, ctx, &mut schedule, blank(now, now), refusal).await?;
+    refused(w, ctx, &mut schedule, blank(now, now), refusal)?;
     Ok(())
 }
 
 /// Returns the watch, if it was not replaced meanwhile.
-async fn watch(w: &mut dyn Writes, schedule_id: ScheduleId, made: Timestamp) -> Result<Option<Schedule>> {
-    let found = w.schedule_get(schedule_id).await?;
+fn watch(w: &mut dyn Writes, schedule_id: ScheduleId, made: Timestamp) -> Result<Option<Schedule>> {
+    let found = w.schedule_get(schedule_id)?;
     Ok(found.filter(|schedule| schedule.enabled && schedule.created_at == made))
 }
 
@@ -226,7 +226,7 @@ fn chain_of(schedule: &Schedule) -> Chain {
 
 /// Delivers the mail of a run and records it. If a slot is tried several times, only the first
 /// refusal is recorded as a run.
-async fn fire(
+fn fire(
     w: &mut dyn Writes,
     ctx: &OperationContext,
     schedule: &mut Schedule,
@@ -235,7 +235,7 @@ async fn fire(
     by_hand: Option<&Party>,
     report: Option<&str>,
 ) -> Result<ScheduleRun> {
-    let held = if run.once { held(w, schedule, run.slot_at).await? } else { None };
+    let held = if run.once { held(w, schedule, run.slot_at)? } else { None };
     let why = held.as_ref().map(|held| match (held.status, held.note.as_deref()) {
         (RunStatus::Refused, Some(refusal)) => format!("its mail was refused until now ({refusal})"),
         _ => "another run of it had not ended".to_owned(),
@@ -248,7 +248,7 @@ async fn fire(
         ScheduleKind::Watch | ScheduleKind::Heartbeat => false,
     };
     let lately = match reminds {
-        true => context::lately(w, &limits, &schedule.agent_id, schedule.conversation_id).await?,
+        true => context::lately(w, &limits, &schedule.agent_id, schedule.conversation_id)?,
         false => String::new(),
     };
     let moment = Moment {
@@ -275,14 +275,14 @@ async fn fire(
     let new_message = NewMessage {
         subject: Some(subject),
         // Without a heartbeat, this mail would wait for ever.
-        wake: !waits || !has_heartbeat(w, &schedule.agent_id).await?,
+        wake: !waits || !has_heartbeat(w, &schedule.agent_id)?,
         ..NewMessage::new(&schedule.agent_id, schedule.creator.clone(), kind, body, chain)
     };
-    match mail::deliver(w, ctx, new_message).await {
+    match mail::deliver(w, ctx, new_message) {
         Ok(envelope) => {
             let row =
                 ScheduleRun { message_id: Some(envelope.message_id), ..row(schedule, run, RunStatus::Queued, None) };
-            write(w, ctx, schedule, &row).await?;
+            write(w, ctx, schedule, &row)?;
             let event = NewEvent::new(
                 EventKind::ScheduleFired,
                 json!({
@@ -292,7 +292,7 @@ async fn fire(
                     "by": by_hand,
                 }),
             );
-            emit(w, ctx, schedule, event).await?;
+            emit(w, ctx, schedule, event)?;
             Ok(row)
         }
         // An error of the store fails the whole batch, which is tried again. A limit only concerns
@@ -301,15 +301,15 @@ async fn fire(
         Err(refusal) => {
             if run.once && refusal.code.retryable() {
                 let note = ctx.excerpt(&refusal.to_string(), NOTE_MAX);
-                return postpone(w, ctx, schedule, run, RunStatus::Refused, note).await;
+                return postpone(w, ctx, schedule, run, RunStatus::Refused, note);
             }
-            refused(w, ctx, schedule, run, &refusal).await
+            refused(w, ctx, schedule, run, &refusal)
         }
     }
 }
 
 /// Tries a one-shot again later. Only the first attempt is recorded as a run.
-async fn postpone(
+fn postpone(
     w: &mut dyn Writes,
     ctx: &OperationContext,
     schedule: &mut Schedule,
@@ -318,73 +318,67 @@ async fn postpone(
     note: String,
 ) -> Result<ScheduleRun> {
     schedule.next_at = Some(run.now.plus(TRY_AGAIN));
-    if let Some(held) = held(w, schedule, run.slot_at).await? {
-        w.schedule_put(schedule).await?;
+    if let Some(held) = held(w, schedule, run.slot_at)? {
+        w.schedule_put(schedule)?;
         return Ok(held);
     }
-    record(w, ctx, schedule, run, status, Some(note)).await
+    record(w, ctx, schedule, run, status, Some(note))
 }
 
 /// Skips a slot because the last run has not ended. Consecutive skipped slots share one record.
-async fn skip(w: &mut dyn Writes, ctx: &OperationContext, schedule: &mut Schedule, run: Run) -> Result<()> {
-    let last = w.schedule_runs(schedule.schedule_id, 1).await?.into_iter().next();
+fn skip(w: &mut dyn Writes, ctx: &OperationContext, schedule: &mut Schedule, run: Run) -> Result<()> {
+    let last = w.schedule_runs(schedule.schedule_id, 1)?.into_iter().next();
     match last {
         Some(last) if last.status == RunStatus::Skipped && last.note.as_deref() == Some(STILL_RUNS) => {
             let missed = last.missed.saturating_add(run.missed).saturating_add(1);
             let row = ScheduleRun { slot_at: run.slot_at, fired_at: run.now, missed, ..last };
-            w.schedule_run_put(&row).await?;
-            w.schedule_put(schedule).await?;
-            skipped(w, ctx, schedule, &row).await
+            w.schedule_run_put(&row)?;
+            w.schedule_put(schedule)?;
+            skipped(w, ctx, schedule, &row)
         }
         _ => {
             let run = Run { missed: run.missed + 1, ..run };
-            record(w, ctx, schedule, run, RunStatus::Skipped, Some(STILL_RUNS.to_owned())).await?;
+            record(w, ctx, schedule, run, RunStatus::Skipped, Some(STILL_RUNS.to_owned()))?;
             Ok(())
         }
     }
 }
 
 /// Sends a heartbeat if the agent has no other work and there is something to ask (HB-04).
-async fn beat(
-    w: &mut dyn Writes,
-    ctx: &OperationContext,
-    schedule: &mut Schedule,
-    run: Run,
-    beats: &Beats,
-) -> Result<()> {
+fn beat(w: &mut dyn Writes, ctx: &OperationContext, schedule: &mut Schedule, run: Run, beats: &Beats) -> Result<()> {
     let beat = beats(&schedule.agent_id, run.now);
     let why = match beat {
         // Outside active hours nothing is recorded.
-        Beat::Resting => return w.schedule_put(schedule).await.map_err(Refusal::from),
-        Beat::Empty if !has_waiting_mail(w, &schedule.agent_id).await? => "there is nothing to look at",
-        _ if busy(w, &schedule.agent_id).await? => "the agent is busy",
+        Beat::Resting => return w.schedule_put(schedule).map_err(Refusal::from),
+        Beat::Empty if !has_waiting_mail(w, &schedule.agent_id)? => "there is nothing to look at",
+        _ if busy(w, &schedule.agent_id)? => "the agent is busy",
         // Without a prompt, it is for the mail that waits for it.
         Beat::Empty | Beat::Prompt(_) => {
             let run = Run { late: false, missed: 0, ..run };
             let prompt = if let Beat::Prompt(prompt) = beat { prompt } else { None };
-            fire(w, ctx, schedule, run, Chain::root(ctx), None, prompt.as_deref()).await?;
+            fire(w, ctx, schedule, run, Chain::root(ctx), None, prompt.as_deref())?;
             return Ok(());
         }
     };
     schedule.last_at = Some(run.now);
     schedule.last_status = Some(RunStatus::Skipped);
-    w.schedule_put(schedule).await?;
+    w.schedule_put(schedule)?;
     let event = NewEvent::new(
         EventKind::HeartbeatSkipped,
         json!({ "schedule_id": schedule.schedule_id, "why": why, "next_at": schedule.next_at.map(Timestamp::rfc3339) }),
     );
-    emit(w, ctx, schedule, event).await
+    emit(w, ctx, schedule, event)
 }
 
 /// Whether mail waits for an agent's next heartbeat.
-async fn has_waiting_mail(w: &mut dyn Writes, agent_id: &AgentId) -> Result<bool> {
-    Ok(w.inbox_pending(agent_id, 100).await?.iter().any(waits_for_heartbeat))
+fn has_waiting_mail(w: &mut dyn Writes, agent_id: &AgentId) -> Result<bool> {
+    Ok(w.inbox_pending(agent_id, 100)?.iter().any(waits_for_heartbeat))
 }
 
 /// Whether an agent has something to do, or does not run.
-async fn busy(w: &mut dyn Writes, agent_id: &AgentId) -> Result<bool> {
-    let runs = w.agent_get(agent_id).await?.is_some_and(|agent| agent.status == AgentStatus::Running);
+fn busy(w: &mut dyn Writes, agent_id: &AgentId) -> Result<bool> {
+    let runs = w.agent_get(agent_id)?.is_some_and(|agent| agent.status == AgentStatus::Running);
     Ok(!runs
-        || w.turn_open_of(agent_id).await?.is_some()
-        || w.inbox_ready(agent_id, 100).await?.iter().any(|envelope| envelope.wake))
+        || w.turn_open_of(agent_id)?.is_some()
+        || w.inbox_ready(agent_id, 100)?.iter().any(|envelope| envelope.wake))
 }

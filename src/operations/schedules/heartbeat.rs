@@ -25,24 +25,24 @@ pub struct Wanted {
 }
 
 /// Whether an agent has a heartbeat that is switched on.
-pub(super) async fn has_heartbeat(w: &mut dyn Writes, agent_id: &AgentId) -> Result<bool> {
-    let heartbeats = w.schedule_list(Some(agent_id), Some(ScheduleKind::Heartbeat), None).await?;
+pub(super) fn has_heartbeat(w: &mut dyn Writes, agent_id: &AgentId) -> Result<bool> {
+    let heartbeats = w.schedule_list(Some(agent_id), Some(ScheduleKind::Heartbeat), None)?;
     Ok(heartbeats.iter().any(|heartbeat| heartbeat.enabled))
 }
 
 /// Wakes an agent for mail that waits for its heartbeat, if it has no heartbeat any more. Otherwise
 /// this mail would wait for ever.
-pub(super) async fn release_waiting_mail(w: &mut dyn Writes, ctx: &OperationContext, agent_id: &AgentId) -> Result<()> {
-    if has_heartbeat(w, agent_id).await? {
+pub(super) fn release_waiting_mail(w: &mut dyn Writes, ctx: &OperationContext, agent_id: &AgentId) -> Result<()> {
+    if has_heartbeat(w, agent_id)? {
         return Ok(());
     }
     // Mail from the system may exceed the limit of an inbox.
     let window = ctx.limits().inbox_max.saturating_mul(2);
-    let mut waiting = w.inbox_pending(agent_id, window).await?;
+    let mut waiting = w.inbox_pending(agent_id, window)?;
     waiting.retain(waits_for_heartbeat);
     if !waiting.is_empty() {
         let ids: Vec<MessageId> = waiting.iter().map(|envelope| envelope.message_id).collect();
-        w.message_rouse(&ids).await?;
+        w.message_rouse(&ids)?;
         ctx.wake(w, agent_id);
     }
     Ok(())
@@ -50,30 +50,30 @@ pub(super) async fn release_waiting_mail(w: &mut dyn Writes, ctx: &OperationCont
 
 /// Applies the configured heartbeats. An unchanged heartbeat is left alone, even if it is switched
 /// off.
-pub async fn heartbeats(w: &mut dyn Writes, ctx: &OperationContext, wanted: &BTreeMap<AgentId, Wanted>) -> Result<()> {
-    for schedule in all_of_kind(w, ScheduleKind::Heartbeat).await? {
+pub fn heartbeats(w: &mut dyn Writes, ctx: &OperationContext, wanted: &BTreeMap<AgentId, Wanted>) -> Result<()> {
+    for schedule in all_of_kind(w, ScheduleKind::Heartbeat)? {
         if !wanted.contains_key(&schedule.agent_id) {
-            remove(w, ctx, &Party::System, &schedule, Some("the world file no longer wants it")).await?;
-            release_waiting_mail(w, ctx, &schedule.agent_id).await?;
+            remove(w, ctx, &Party::System, &schedule, Some("the world file no longer wants it"))?;
+            release_waiting_mail(w, ctx, &schedule.agent_id)?;
         }
     }
     for (agent_id, heartbeat) in wanted {
-        if w.agent_get(agent_id).await?.is_none_or(|agent| agent.is_deleted()) {
+        if w.agent_get(agent_id)?.is_none_or(|agent| agent.is_deleted()) {
             continue;
         }
-        set_heartbeat(w, ctx, agent_id, heartbeat).await?;
+        set_heartbeat(w, ctx, agent_id, heartbeat)?;
     }
     Ok(())
 }
 
 /// Gives an agent a heartbeat, unless it has the same one already.
-pub(crate) async fn set_heartbeat(
+pub(crate) fn set_heartbeat(
     w: &mut dyn Writes,
     ctx: &OperationContext,
     agent_id: &AgentId,
     heartbeat: &Wanted,
 ) -> Result<()> {
-    let before = w.schedule_find(agent_id, ScheduleKind::Heartbeat, NAME).await?;
+    let before = w.schedule_find(agent_id, ScheduleKind::Heartbeat, NAME)?;
     let same = before.as_ref().is_some_and(|before| {
         let every = matches!(before.when, When::Every { every_ms, .. } if every_ms == heartbeat.every_ms);
         every && before.message == heartbeat.target
@@ -106,5 +106,5 @@ pub(crate) async fn set_heartbeat(
         creator: Party::System,
         created_at: now,
     };
-    save(w, ctx, &Party::System, &schedule).await
+    save(w, ctx, &Party::System, &schedule)
 }

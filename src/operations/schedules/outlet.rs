@@ -27,7 +27,7 @@ pub(super) struct Source<'t> {
 }
 
 /// Delivers the last text of a cron job's own turn. Returns why the delivery failed, if it did.
-pub(super) async fn deliver(
+pub(super) fn deliver(
     w: &mut dyn Writes,
     ctx: &OperationContext,
     source: &Source<'_>,
@@ -41,7 +41,7 @@ pub(super) async fn deliver(
     let spoken = read_announcement(text);
     let not_delivered = match &spoken {
         None => None,
-        Some(spoken) => reason(deliver_text(w, ctx, source, target, spoken).await)?,
+        Some(spoken) => reason(deliver_text(w, ctx, source, target, spoken))?,
     };
     let turn = source.turn;
     let event = NewEvent::new(
@@ -52,7 +52,7 @@ pub(super) async fn deliver(
             "text": spoken.map(|spoken| ctx.excerpt(&spoken, TEXT_MAX)),
         }),
     );
-    ctx.emit(w, event.agent(&turn.agent_id).correlation(run.schedule_id)).await?;
+    ctx.emit(w, event.agent(&turn.agent_id).correlation(run.schedule_id))?;
     Ok(not_delivered)
 }
 
@@ -66,7 +66,7 @@ pub(super) fn reason(delivered: Result<()>) -> Result<Option<String>> {
 }
 
 /// Delivers a text to its target.
-pub(super) async fn deliver_text(
+pub(super) fn deliver_text(
     w: &mut dyn Writes,
     ctx: &OperationContext,
     source: &Source<'_>,
@@ -76,10 +76,10 @@ pub(super) async fn deliver_text(
     let turn = source.turn;
     let conversation_id = match target {
         Target::Nowhere => return Ok(()),
-        Target::Channel(channel) => return post_in_channel(w, ctx, turn, channel, text).await,
+        Target::Channel(channel) => return post_in_channel(w, ctx, turn, channel, text),
         Target::Conversation(conversation_id) => *conversation_id,
         Target::Last => {
-            let all = w.conversation_list(Some(&turn.agent_id), None, ghost_store::tables::PAGE_MAX).await?;
+            let all = w.conversation_list(Some(&turn.agent_id), None, ghost_store::tables::PAGE_MAX)?;
             // A conversation in which nobody outside has written yet does not count.
             let heard = all.into_iter().filter(|conversation| conversation.heard_at.is_some());
             let last = heard.max_by_key(|conversation| (conversation.heard_at, conversation.conversation_id));
@@ -89,14 +89,14 @@ pub(super) async fn deliver_text(
             })?;
             last.conversation_id
         }
-        Target::Webhook { webhook, thread } => thread_of_webhook(w, ctx, source, webhook, thread, text).await?,
+        Target::Webhook { webhook, thread } => thread_of_webhook(w, ctx, source, webhook, thread, text)?,
     };
     let post = conversations::Post { content: text.to_owned(), attachments: Vec::new(), reply_to: None };
-    conversations::post(w, ctx, &turn.agent_id, turn.turn_id, conversation_id, post).await?;
+    conversations::post(w, ctx, &turn.agent_id, turn.turn_id, conversation_id, post)?;
     Ok(())
 }
 
-async fn post_in_channel(
+fn post_in_channel(
     w: &mut dyn Writes,
     ctx: &OperationContext,
     turn: &Turn,
@@ -111,7 +111,7 @@ async fn post_in_channel(
         chain: Chain::after(turn),
     };
     let speaker = Speaker::from(Party::Agent(turn.agent_id.clone()));
-    chat::post_last_text(w, ctx, &speaker, ctx.chat_wake(), new).await?;
+    chat::post_last_text(w, ctx, &speaker, ctx.chat_wake(), new)?;
     Ok(())
 }
 
@@ -120,7 +120,7 @@ async fn post_in_channel(
 /// Answers from outside go to the agent. So the party that set the job must still be allowed to use
 /// the thread: the world file may have removed the webhook or given it to another agent. Jobs set
 /// before this check existed may also name another job's own thread.
-async fn thread_of_webhook(
+fn thread_of_webhook(
     w: &mut dyn Writes,
     ctx: &OperationContext,
     source: &Source<'_>,
@@ -136,12 +136,12 @@ async fn thread_of_webhook(
     check_own_thread(agent_id, source.name, webhook, thread)?;
     // The sender of the run's mail is the party that had set the job when it went off, even if the
     // job has changed since.
-    let mail = w.message_get(source.message_id).await?;
+    let mail = w.message_get(source.message_id)?;
     if !mail.is_some_and(|mail| matches!(mail.from, Party::Operator(_))) {
         check_thread(agent_id, webhook, thread, &answers)?;
     }
     let adapter = format!("{WEBHOOK}{webhook}");
-    if let Some(conversation) = w.conversation_find(&adapter, thread).await? {
+    if let Some(conversation) = w.conversation_find(&adapter, thread)? {
         return Ok(conversation.conversation_id);
     }
     // No conversation is begun for a text that would be refused.
@@ -152,5 +152,5 @@ async fn thread_of_webhook(
         owner: agent_id.clone(),
         party: Party::Outside(webhook.to_owned()),
     };
-    Ok(conversations::begin(w, ctx, start).await?.conversation_id)
+    Ok(conversations::begin(w, ctx, start)?.conversation_id)
 }

@@ -14,8 +14,8 @@ use crate::{OperationContext, Result};
 ///
 /// # Errors
 /// `NotFound`.
-pub async fn get(r: &mut dyn Reads, schedule_id: ScheduleId) -> Result<Schedule> {
-    let found = r.schedule_get(schedule_id).await?;
+pub fn get(r: &mut dyn Reads, schedule_id: ScheduleId) -> Result<Schedule> {
+    let found = r.schedule_get(schedule_id)?;
     found.ok_or_else(|| {
         Refusal::not_found("schedule", &schedule_id.to_string(), None)
             .hint("a schedule that is over is deleted; list the schedules to see which exist")
@@ -23,11 +23,11 @@ pub async fn get(r: &mut dyn Reads, schedule_id: ScheduleId) -> Result<Schedule>
 }
 
 /// Returns all schedules of a kind, of all agents.
-pub async fn all_of_kind(r: &mut dyn Reads, kind: ScheduleKind) -> Result<Vec<Schedule>> {
+pub fn all_of_kind(r: &mut dyn Reads, kind: ScheduleKind) -> Result<Vec<Schedule>> {
     let mut found: Vec<Schedule> = Vec::new();
     loop {
         let after = found.last().map(|last| (last.agent_id.clone(), last.kind, last.name.clone()));
-        let page = r.schedule_list(None, Some(kind), after.as_ref()).await?;
+        let page = r.schedule_list(None, Some(kind), after.as_ref())?;
         if page.is_empty() {
             return Ok(found);
         }
@@ -49,8 +49,8 @@ pub(super) fn may_change(by: &Party, schedule: &Schedule) -> Result<()> {
 }
 
 /// Writes a new or changed schedule and emits its event.
-pub(super) async fn save(w: &mut dyn Writes, ctx: &OperationContext, by: &Party, schedule: &Schedule) -> Result<()> {
-    w.schedule_put(schedule).await?;
+pub(super) fn save(w: &mut dyn Writes, ctx: &OperationContext, by: &Party, schedule: &Schedule) -> Result<()> {
+    w.schedule_put(schedule)?;
     let event = NewEvent::new(
         EventKind::ScheduleSet,
         json!({
@@ -59,37 +59,32 @@ pub(super) async fn save(w: &mut dyn Writes, ctx: &OperationContext, by: &Party,
             "enabled": schedule.enabled, "next_at": schedule.next_at.map(Timestamp::rfc3339), "by": by,
         }),
     );
-    emit(w, ctx, schedule, event).await?;
+    emit(w, ctx, schedule, event)?;
     w.signal(Signal::Schedules);
     Ok(())
 }
 
 /// Deletes a schedule and emits its event.
-pub(super) async fn remove(
+pub(super) fn remove(
     w: &mut dyn Writes,
     ctx: &OperationContext,
     by: &Party,
     schedule: &Schedule,
     why: Option<&str>,
 ) -> Result<()> {
-    w.schedule_delete(schedule.schedule_id).await?;
+    w.schedule_delete(schedule.schedule_id)?;
     let event = NewEvent::new(
         EventKind::ScheduleCancelled,
         json!({
             "schedule_id": schedule.schedule_id, "kind": schedule.kind, "name": schedule.name, "by": by, "why": why,
         }),
     );
-    emit(w, ctx, schedule, event).await?;
+    emit(w, ctx, schedule, event)?;
     w.signal(Signal::Schedules);
     Ok(())
 }
 
 /// Emits an event about a schedule.
-pub(super) async fn emit(
-    w: &mut dyn Writes,
-    ctx: &OperationContext,
-    schedule: &Schedule,
-    event: NewEvent,
-) -> Result<()> {
-    ctx.emit(w, event.agent(&schedule.agent_id).correlation(schedule.schedule_id)).await
+pub(super) fn emit(w: &mut dyn Writes, ctx: &OperationContext, schedule: &Schedule, event: NewEvent) -> Result<()> {
+    ctx.emit(w, event.agent(&schedule.agent_id).correlation(schedule.schedule_id))
 }

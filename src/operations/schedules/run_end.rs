@@ -24,7 +24,7 @@ pub(crate) fn is_of_schedule(kind: Kind) -> bool {
 }
 
 /// Records the end of the run whose mail the turn held. Does nothing for other mail.
-pub async fn turn_ended(
+pub fn turn_ended(
     w: &mut dyn Writes,
     ctx: &OperationContext,
     turn: &Turn,
@@ -46,16 +46,16 @@ pub async fn turn_ended(
         }
         Ending::Cancelled(why) => (RunStatus::Failed, Some(format!("cancelled: {}", ctx.excerpt(why, NOTE_MAX)))),
     };
-    let (run, schedule) = end_run(w, ctx, message_id, status, note).await?.unzip();
+    let (run, schedule) = end_run(w, ctx, message_id, status, note)?.unzip();
     let (schedule, Some(text)) = (schedule.flatten(), ending.answer_text()) else { return Ok(()) };
     let source = Source { turn, message_id, name: schedule.as_ref().map(|schedule| schedule.name.as_str()) };
     if let Some(mut run) = run
         && let Some(own_turn) = &run.own_turn
-        && let Some(why) = outlet::deliver(w, ctx, &source, &run, &own_turn.target, &text).await?
+        && let Some(why) = outlet::deliver(w, ctx, &source, &run, &own_turn.target, &text)?
     {
         let before = run.note.filter(|_| status == RunStatus::Failed).map(|note| note + "; ").unwrap_or_default();
         run.note = Some(ctx.excerpt(&format!("{before}not delivered: {why}"), NOTE_MAX));
-        w.schedule_run_put(&run).await?;
+        w.schedule_run_put(&run)?;
     }
     if kind == Kind::Heartbeat {
         // The `message` field of a heartbeat holds its target.
@@ -64,7 +64,7 @@ pub async fn turn_ended(
             HeartbeatReply::Quiet => NewEvent::new(EventKind::HeartbeatQuiet, json!({ "turn_id": turn.turn_id })),
             HeartbeatReply::Alert(alert) => {
                 let delivered = match Target::of_alerts(target) {
-                    Ok(target) => outlet::deliver_text(w, ctx, &source, &target, &alert).await,
+                    Ok(target) => outlet::deliver_text(w, ctx, &source, &target, &alert),
                     Err(refusal) => Err(refusal),
                 };
                 NewEvent::new(
@@ -76,39 +76,33 @@ pub async fn turn_ended(
                 )
             }
         };
-        ctx.emit(w, event.agent(&turn.agent_id).correlation(turn.turn_id)).await?;
+        ctx.emit(w, event.agent(&turn.agent_id).correlation(turn.turn_id))?;
     }
     Ok(())
 }
 
 /// Records that mail of a schedule will not be processed, because it became a dead letter or its
 /// agent was deleted.
-pub async fn lost(
-    w: &mut dyn Writes,
-    ctx: &OperationContext,
-    message_id: MessageId,
-    kind: Kind,
-    why: &str,
-) -> Result<()> {
+pub fn lost(w: &mut dyn Writes, ctx: &OperationContext, message_id: MessageId, kind: Kind, why: &str) -> Result<()> {
     if is_of_schedule(kind) {
-        end_run(w, ctx, message_id, RunStatus::Failed, Some(ctx.excerpt(why, NOTE_MAX))).await?;
+        end_run(w, ctx, message_id, RunStatus::Failed, Some(ctx.excerpt(why, NOTE_MAX)))?;
     }
     Ok(())
 }
 
 /// Records the end of a run. Returns the run, and its schedule if that still exists.
-async fn end_run(
+fn end_run(
     w: &mut dyn Writes,
     ctx: &OperationContext,
     message_id: MessageId,
     status: RunStatus,
     note: Option<String>,
 ) -> Result<Option<(ScheduleRun, Option<Schedule>)>> {
-    let Some(mut run) = w.schedule_run_of(message_id).await? else { return Ok(None) };
+    let Some(mut run) = w.schedule_run_of(message_id)? else { return Ok(None) };
     run.status = status;
     run.note = note;
-    w.schedule_run_put(&run).await?;
-    let Some(mut schedule) = w.schedule_get(run.schedule_id).await? else { return Ok(Some((run, None))) };
+    w.schedule_run_put(&run)?;
+    let Some(mut schedule) = w.schedule_get(run.schedule_id)? else { return Ok(Some((run, None))) };
     if schedule.runs == run.run {
         schedule.last_status = Some(status);
     }
@@ -121,13 +115,13 @@ async fn end_run(
             }
             Some(_) => {}
             None if status == RunStatus::Done => {
-                w.schedule_delete(schedule.schedule_id).await?;
+                w.schedule_delete(schedule.schedule_id)?;
                 return Ok(Some((run, Some(schedule))));
             }
             // A failed job is kept, so that it can be read, changed and run again.
             None => schedule.enabled = false,
         }
     }
-    w.schedule_put(&schedule).await?;
+    w.schedule_put(&schedule)?;
     Ok(Some((run, Some(schedule))))
 }

@@ -34,8 +34,8 @@ pub(super) fn blank(slot_at: Timestamp, now: Timestamp) -> Run {
 
 /// Returns the run that records that this slot could not go off earlier, because a limit refused
 /// its mail or another run was in progress.
-pub(super) async fn held(w: &mut dyn Writes, schedule: &Schedule, slot_at: Timestamp) -> Result<Option<ScheduleRun>> {
-    let runs = w.schedule_runs(schedule.schedule_id, LOOK_BACK).await?;
+pub(super) fn held(w: &mut dyn Writes, schedule: &Schedule, slot_at: Timestamp) -> Result<Option<ScheduleRun>> {
+    let runs = w.schedule_runs(schedule.schedule_id, LOOK_BACK)?;
     Ok(runs.into_iter().find(|run| {
         let kept_back = match run.status {
             RunStatus::Refused => true,
@@ -48,7 +48,7 @@ pub(super) async fn held(w: &mut dyn Writes, schedule: &Schedule, slot_at: Times
 
 /// Records a run that a limit refused. A watch that is refused again for the same reason adds no
 /// run.
-pub(super) async fn refused(
+pub(super) fn refused(
     w: &mut dyn Writes,
     ctx: &OperationContext,
     schedule: &mut Schedule,
@@ -57,22 +57,22 @@ pub(super) async fn refused(
 ) -> Result<ScheduleRun> {
     let note = ctx.excerpt(&refusal.to_string(), NOTE_MAX);
     if schedule.kind == ScheduleKind::Watch
-        && let Some(last) = w.schedule_runs(schedule.schedule_id, 1).await?.into_iter().next()
+        && let Some(last) = w.schedule_runs(schedule.schedule_id, 1)?.into_iter().next()
         && last.status == RunStatus::Refused
         && last.note.as_deref() == Some(note.as_str())
     {
         return Ok(last);
     }
-    record(w, ctx, schedule, run, RunStatus::Refused, Some(note)).await
+    record(w, ctx, schedule, run, RunStatus::Refused, Some(note))
 }
 
 /// Returns the run of a cron job whose mail still waits or is being processed. There is at most
 /// one.
-pub(super) async fn under_way(w: &mut dyn Writes, schedule: &Schedule) -> Result<Option<ScheduleRun>> {
-    let runs = w.schedule_runs(schedule.schedule_id, LOOK_BACK).await?;
+pub(super) fn under_way(w: &mut dyn Writes, schedule: &Schedule) -> Result<Option<ScheduleRun>> {
+    let runs = w.schedule_runs(schedule.schedule_id, LOOK_BACK)?;
     let Some(last) = runs.into_iter().find(|run| run.status != RunStatus::Skipped) else { return Ok(None) };
     let (RunStatus::Queued, Some(message_id)) = (last.status, last.message_id) else { return Ok(None) };
-    let message_state = w.message_state(message_id).await?;
+    let message_state = w.message_state(message_id)?;
     let waits = message_state.is_some_and(|(state, ..)| matches!(state, MailState::Pending | MailState::Taken));
     Ok(waits.then_some(last))
 }
@@ -95,7 +95,7 @@ pub(super) fn row(schedule: &Schedule, run: Run, status: RunStatus, note: Option
 
 /// Writes a run and the summary of it in the schedule, and deletes runs beyond the limits
 /// (SCHED-06).
-pub(super) async fn write(
+pub(super) fn write(
     w: &mut dyn Writes,
     ctx: &OperationContext,
     schedule: &mut Schedule,
@@ -104,20 +104,20 @@ pub(super) async fn write(
     schedule.runs = row.run;
     schedule.last_at = Some(row.fired_at);
     schedule.last_status = Some(row.status);
-    w.schedule_run_put(row).await?;
-    w.schedule_put(schedule).await?;
+    w.schedule_run_put(row)?;
+    w.schedule_put(schedule)?;
     let limits = ctx.limits();
     let (lines, bytes) = (limits.schedule_run_lines, limits.schedule_run_bytes);
     // Trims only sometimes, but then by more, so that the limits hold until the next time.
     let step = (lines / 32).clamp(1, 64);
     if row.run % i64::from(step) == 0 {
-        w.schedule_runs_trim(schedule.schedule_id, lines - step, u64::from(bytes - bytes / 16)).await?;
+        w.schedule_runs_trim(schedule.schedule_id, lines - step, u64::from(bytes - bytes / 16))?;
     }
     Ok(())
 }
 
 /// Records a slot that led to no mail.
-pub(super) async fn record(
+pub(super) fn record(
     w: &mut dyn Writes,
     ctx: &OperationContext,
     schedule: &mut Schedule,
@@ -126,12 +126,12 @@ pub(super) async fn record(
     note: Option<String>,
 ) -> Result<ScheduleRun> {
     let row = row(schedule, run, status, note);
-    write(w, ctx, schedule, &row).await?;
-    skipped(w, ctx, schedule, &row).await?;
+    write(w, ctx, schedule, &row)?;
+    skipped(w, ctx, schedule, &row)?;
     Ok(row)
 }
 
-pub(super) async fn skipped(
+pub(super) fn skipped(
     w: &mut dyn Writes,
     ctx: &OperationContext,
     schedule: &Schedule,
@@ -145,5 +145,5 @@ pub(super) async fn skipped(
             "next_at": schedule.next_at.map(Timestamp::rfc3339),
         }),
     );
-    emit(w, ctx, schedule, event).await
+    emit(w, ctx, schedule, event)
 }

@@ -19,16 +19,16 @@ use crate::{Result, conversations};
 ///
 /// # Errors
 /// `NotFound`, with a suggestion.
-pub(super) async fn check(r: &mut dyn Reads, mode: &JobMode) -> Result<()> {
+pub(super) fn check(r: &mut dyn Reads, mode: &JobMode) -> Result<()> {
     let with_field = |refusal: Refusal| refusal.details(json!({ "field": "to" }));
     let channel = match mode.own_turn().map(|turn| &turn.target) {
         Some(Target::Conversation(conversation_id)) => {
-            return conversations::get(r, *conversation_id).await.map(drop).map_err(with_field);
+            return conversations::get(r, *conversation_id).map(drop).map_err(with_field);
         }
         Some(Target::Channel(channel)) => channel,
         Some(Target::Nowhere | Target::Last | Target::Webhook { .. }) | None => return Ok(()),
     };
-    if r.chat_channel_get(channel).await?.is_some() {
+    if r.chat_channel_get(channel)?.is_some() {
         return Ok(());
     }
     let near = nearest(channel.as_str(), [LAST]);
@@ -37,7 +37,7 @@ pub(super) async fn check(r: &mut dyn Reads, mode: &JobMode) -> Result<()> {
         Some(_) => refusal,
         None => {
             let refusal = refusal.hint("give last, the name of a chat channel or the id of a conversation");
-            suggestion::unknown_name(r, refusal, Unknown::Channel(channel.clone())).await?
+            suggestion::unknown_name(r, refusal, Unknown::Channel(channel.clone()))?
         }
     })
 }

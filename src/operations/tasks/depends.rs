@@ -19,21 +19,16 @@ const CYCLE_MAX: usize = 10_000;
 /// Replaces the dependencies of a task. With `follow` also sets the status that follows from them.
 /// Returns a description of the new dependencies. A cycle is refused (TASK-06), because its tasks
 /// would wait for ever.
-pub(super) async fn depend(
-    w: &mut dyn Writes,
-    task: &mut Task,
-    depends_on: Vec<TaskId>,
-    follow: bool,
-) -> Result<String> {
+pub(super) fn depend(w: &mut dyn Writes, task: &mut Task, depends_on: Vec<TaskId>, follow: bool) -> Result<String> {
     if task.status.is_terminal() && follow {
         return Err(Refusal::new(Code::Conflict, format!("the task is {} and waits for nothing", task.status))
             .hint("to work on it again, reopen it with a note"));
     }
-    let wanted = dependencies(w, depends_on).await?;
-    check_cycle(w, task.task_id, &wanted).await?;
-    let waited = unfinished(w, &task.depends_on).await?.is_some();
+    let wanted = dependencies(w, depends_on)?;
+    check_cycle(w, task.task_id, &wanted)?;
+    let waited = unfinished(w, &task.depends_on)?.is_some();
     task.depends_on = wanted.into_iter().collect();
-    let waits = unfinished(w, &task.depends_on).await?.is_some();
+    let waits = unfinished(w, &task.depends_on)?.is_some();
     if follow {
         match task.status {
             TaskStatus::Pending | TaskStatus::InProgress if waits => task.status = TaskStatus::Blocked,
@@ -46,7 +41,7 @@ pub(super) async fn depend(
 }
 
 /// Checks that all tasks of a list exist and removes duplicates.
-pub(super) async fn dependencies(w: &mut dyn Writes, depends_on: Vec<TaskId>) -> Result<BTreeSet<TaskId>> {
+pub(super) fn dependencies(w: &mut dyn Writes, depends_on: Vec<TaskId>) -> Result<BTreeSet<TaskId>> {
     if depends_on.len() > DEPENDS_MAX {
         return Err(Refusal::new(
             Code::InvalidArguments,
@@ -56,16 +51,16 @@ pub(super) async fn dependencies(w: &mut dyn Writes, depends_on: Vec<TaskId>) ->
     }
     let wanted: BTreeSet<TaskId> = depends_on.into_iter().collect();
     for task_id in &wanted {
-        get(w, *task_id).await?;
+        get(w, *task_id)?;
     }
     Ok(wanted)
 }
 
 /// Returns the first of these tasks that is not done. A task that retention deleted ended long ago
 /// and is ignored.
-pub(super) async fn unfinished(w: &mut dyn Writes, depends_on: &[TaskId]) -> Result<Option<TaskId>> {
+pub(super) fn unfinished(w: &mut dyn Writes, depends_on: &[TaskId]) -> Result<Option<TaskId>> {
     for task_id in depends_on {
-        if w.task_get(*task_id).await?.is_some_and(|task| task.status != TaskStatus::Done) {
+        if w.task_get(*task_id)?.is_some_and(|task| task.status != TaskStatus::Done) {
             return Ok(Some(*task_id));
         }
     }
@@ -73,7 +68,7 @@ pub(super) async fn unfinished(w: &mut dyn Writes, depends_on: &[TaskId]) -> Res
 }
 
 /// Refuses dependencies that lead back to `task_id`.
-async fn check_cycle(w: &mut dyn Writes, task_id: TaskId, wanted: &BTreeSet<TaskId>) -> Result<()> {
+fn check_cycle(w: &mut dyn Writes, task_id: TaskId, wanted: &BTreeSet<TaskId>) -> Result<()> {
     // Maps each visited task to the task that led to it, to report the path.
     let mut reached_from: BTreeMap<TaskId, TaskId> = BTreeMap::new();
     let mut open: Vec<(TaskId, TaskId)> = wanted.iter().map(|first| (task_id, *first)).collect();
@@ -102,7 +97,7 @@ async fn check_cycle(w: &mut dyn Writes, task_id: TaskId, wanted: &BTreeSet<Task
             )
             .hint("let the task depend on fewer others"));
         }
-        let next = w.task_get(to).await?.map(|task| task.depends_on).unwrap_or_default();
+        let next = w.task_get(to)?.map(|task| task.depends_on).unwrap_or_default();
         open.extend(next.into_iter().map(|next| (to, next)));
     }
     Ok(())

@@ -13,7 +13,7 @@ use crate::mail::{self, NewMessage};
 use crate::{OperationContext, Result, root_limits};
 
 /// Writes a changed task, its history entry and its event.
-pub(super) async fn save(
+pub(super) fn save(
     w: &mut dyn Writes,
     ctx: &OperationContext,
     by: &Party,
@@ -21,7 +21,7 @@ pub(super) async fn save(
     note: Option<&str>,
     kind: EventKind,
 ) -> Result<()> {
-    w.task_put(task).await?;
+    w.task_put(task)?;
     w.task_event_append(&TaskEvent {
         task_id: task.task_id,
         by: by.clone(),
@@ -29,8 +29,7 @@ pub(super) async fn save(
         status: task.status,
         owner: task.owner.clone(),
         note: note.map(str::to_owned),
-    })
-    .await?;
+    })?;
     let event = NewEvent::new(
         kind,
         json!({
@@ -41,7 +40,7 @@ pub(super) async fn save(
     )
     .agent(&task.owner)
     .correlation(task.root_id);
-    ctx.emit(w, event).await
+    ctx.emit(w, event)
 }
 
 /// A task's mail belongs to the session in which it was created, whoever changes it from where.
@@ -50,13 +49,7 @@ fn in_session_of(task: &Task, chain: Chain) -> Chain {
 }
 
 /// Sends the task to its owner (TASK-03). An agent that assigns a task to itself gets no mail.
-pub(super) async fn assign(
-    w: &mut dyn Writes,
-    ctx: &OperationContext,
-    by: &Party,
-    task: &Task,
-    chain: Chain,
-) -> Result<()> {
+pub(super) fn assign(w: &mut dyn Writes, ctx: &OperationContext, by: &Party, task: &Task, chain: Chain) -> Result<()> {
     if by.agent() == Some(&task.owner) {
         return Ok(());
     }
@@ -65,12 +58,12 @@ pub(super) async fn assign(
         subject: Some(format!("Task for you: {}", clip(&task.title, 120))),
         ..NewMessage::new(&task.owner, by.clone(), Kind::Task, bounded(ctx, body), in_session_of(task, chain))
     };
-    mail::deliver(w, ctx, new_message).await?;
+    mail::deliver(w, ctx, new_message)?;
     Ok(())
 }
 
 /// Notifies the creator of a task's new state, if possible.
-pub(super) async fn notify_creator(
+pub(super) fn notify_creator(
     w: &mut dyn Writes,
     ctx: &OperationContext,
     by: &Party,
@@ -82,22 +75,22 @@ pub(super) async fn notify_creator(
     if by.agent() == Some(creator) {
         return Ok(());
     }
-    tell(w, ctx, by, creator, task, note, chain).await
+    tell(w, ctx, by, creator, task, note, chain)
 }
 
 /// Notifies the owner of a task that something happened to what it waits for, if possible.
-pub(super) async fn notify_owner(
+pub(super) fn notify_owner(
     w: &mut dyn Writes,
     ctx: &OperationContext,
     task: &Task,
     note: &str,
     chain: Chain,
 ) -> Result<()> {
-    tell(w, ctx, &Party::System, &task.owner, task, Some(note), chain).await
+    tell(w, ctx, &Party::System, &task.owner, task, Some(note), chain)
 }
 
 /// Sends a task's state to one agent, if possible.
-async fn tell(
+fn tell(
     w: &mut dyn Writes,
     ctx: &OperationContext,
     by: &Party,
@@ -117,14 +110,14 @@ async fn tell(
         subject: Some(format!("Task {}: {}", task.status, clip(&task.title, 120))),
         ..NewMessage::new(to, by.clone(), Kind::Task, bounded(ctx, body), in_session_of(task, chain))
     };
-    try_to_notify(w, ctx, new_message).await
+    try_to_notify(w, ctx, new_message)
 }
 
 /// Delivers a notice about a task, if possible. A full inbox or a deleted receiver must not prevent
 /// the change; lists of tasks and the feed show it.
-pub(super) async fn try_to_notify(w: &mut dyn Writes, ctx: &OperationContext, new_message: NewMessage) -> Result<()> {
+pub(super) fn try_to_notify(w: &mut dyn Writes, ctx: &OperationContext, new_message: NewMessage) -> Result<()> {
     let (from, chain) = (new_message.from.clone(), new_message.chain);
-    match mail::deliver(w, ctx, new_message).await {
+    match mail::deliver(w, ctx, new_message) {
         Err(refusal)
             if !matches!(
                 refusal.code,
@@ -134,7 +127,7 @@ pub(super) async fn try_to_notify(w: &mut dyn Writes, ctx: &OperationContext, ne
             Err(refusal)
         }
         Err(refusal) => match from.agent() {
-            Some(agent_id) => root_limits::refused(w, ctx, agent_id, chain, &refusal).await,
+            Some(agent_id) => root_limits::refused(w, ctx, agent_id, chain, &refusal),
             None => Ok(()),
         },
         Ok(_) => Ok(()),

@@ -29,8 +29,8 @@ impl Open {
     }
 
     /// Returns the next page, or `None` at the end.
-    pub(super) async fn page(&mut self, r: &mut dyn Reads) -> Result<Option<Vec<Task>>> {
-        let page = r.tasks_open(self.owner.as_ref(), self.after, PAGE).await?;
+    pub(super) fn page(&mut self, r: &mut dyn Reads) -> Result<Option<Vec<Task>>> {
+        let page = r.tasks_open(self.owner.as_ref(), self.after, PAGE)?;
         let Some(last) = page.last() else { return Ok(None) };
         self.after = Some(last.task_id);
         Ok(Some(page))

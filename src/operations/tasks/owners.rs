@@ -49,15 +49,15 @@ impl Entry {
 /// Records the deletion of an owner in its open tasks, and notifies each creator once for each
 /// chain of work. The tasks stay open, for another owner or for a later agent with the same id.
 /// Returns their ids.
-pub async fn left_behind(w: &mut dyn Writes, ctx: &OperationContext, owner: &AgentId) -> Result<Vec<TaskId>> {
+pub fn left_behind(w: &mut dyn Writes, ctx: &OperationContext, owner: &AgentId) -> Result<Vec<TaskId>> {
     let mut creators: BTreeMap<(AgentId, Chain), Vec<Entry>> = BTreeMap::new();
     let mut left = Vec::new();
     let mut open = Open::of(owner);
-    while let Some(page) = open.page(w).await? {
+    while let Some(page) = open.page(w)? {
         for mut task in page {
             task.updated_at = ctx.now();
             let note = format!("its owner {owner} was deleted");
-            save(w, ctx, &Party::System, &task, Some(&note), EventKind::TaskUpdated).await?;
+            save(w, ctx, &Party::System, &task, Some(&note), EventKind::TaskUpdated)?;
             left.push(task.task_id);
             if let Some(creator) = task.creator.agent().filter(|creator| *creator != owner) {
                 creators.entry((creator.clone(), Chain::of_task(&task))).or_default().push(Entry::of(&task));
@@ -74,17 +74,17 @@ pub async fn left_behind(w: &mut dyn Writes, ctx: &OperationContext, owner: &Age
             subject: Some(clip(&subject, 200)),
             ..NewMessage::new(&creator, Party::System, Kind::Task, bounded(ctx, what + &list(&mut tasks)), chain)
         };
-        try_to_notify(w, ctx, new_message).await?;
+        try_to_notify(w, ctx, new_message)?;
     }
     Ok(left)
 }
 
 /// Sends a new agent the tasks that an earlier agent with its id owned, except blocked ones: the
 /// first ones in full, as if they were assigned now, the rest in a list for each chain of work.
-pub async fn handed_on(w: &mut dyn Writes, ctx: &OperationContext, owner: &AgentId) -> Result<()> {
+pub fn handed_on(w: &mut dyn Writes, ctx: &OperationContext, owner: &AgentId) -> Result<()> {
     let mut ready = Vec::new();
     let mut open = Open::of(owner);
-    while let Some(page) = open.page(w).await? {
+    while let Some(page) = open.page(w)? {
         ready.extend(page.iter().filter(|task| task.status != TaskStatus::Blocked).map(Entry::of));
     }
     give(
@@ -95,16 +95,15 @@ pub async fn handed_on(w: &mut dyn Writes, ctx: &OperationContext, owner: &Agent
         SENT_IN_FULL,
         "An earlier agent with your id also owned these tasks; they are yours now.",
     )
-    .await
 }
 
 /// Sends the owners of a root's open tasks these tasks again: the first ones in full, in equal
 /// shares for each owner, the rest in a list. Used when work has stopped, because mail of a failed
 /// turn is not tried again by itself. Returns the number of tasks.
-pub async fn remind(w: &mut dyn Writes, ctx: &OperationContext, root_id: RootId) -> Result<usize> {
+pub fn remind(w: &mut dyn Writes, ctx: &OperationContext, root_id: RootId) -> Result<usize> {
     let mut due: BTreeMap<AgentId, Vec<Entry>> = BTreeMap::new();
     let mut open = Open::all();
-    while let Some(page) = open.page(w).await? {
+    while let Some(page) = open.page(w)? {
         let wanted = page.iter().filter(|task| task.status != TaskStatus::Blocked && task.root_id == root_id);
         for task in wanted {
             due.entry(task.owner.clone()).or_default().push(Entry::of(task));
@@ -114,7 +113,7 @@ pub async fn remind(w: &mut dyn Writes, ctx: &OperationContext, root_id: RootId)
     let mut count_sent = 0;
     for (owner, tasks) in due {
         let count = tasks.len();
-        match give(w, ctx, &owner, tasks, in_full, "You also own these tasks, which wait for you.").await {
+        match give(w, ctx, &owner, tasks, in_full, "You also own these tasks, which wait for you.") {
             Ok(()) => count_sent += count,
             // The owner is deleted. Its tasks wait for a new owner and must not stop the other
             // reminders.
@@ -127,7 +126,7 @@ pub async fn remind(w: &mut dyn Writes, ctx: &OperationContext, root_id: RootId)
 
 /// Sends an agent tasks that it owns: the first `in_full` of them in full, the rest after the text
 /// `rest_intro` in a list for each chain of work.
-async fn give(
+fn give(
     w: &mut dyn Writes,
     ctx: &OperationContext,
     owner: &AgentId,
@@ -138,8 +137,8 @@ async fn give(
     tasks.sort_unstable_by_key(|entry| entry.rank);
     let rest = tasks.split_off(tasks.len().min(in_full));
     for entry in tasks {
-        if let Some(task) = w.task_get(entry.task_id).await? {
-            assign(w, ctx, &Party::System, &task, Chain::of_task(&task)).await?;
+        if let Some(task) = w.task_get(entry.task_id)? {
+            assign(w, ctx, &Party::System, &task, Chain::of_task(&task))?;
         }
     }
     let mut chains: BTreeMap<Chain, Vec<Entry>> = BTreeMap::new();
@@ -153,7 +152,7 @@ async fn give(
             subject: Some(subject),
             ..NewMessage::new(owner, Party::System, Kind::Task, bounded(ctx, what), chain)
         };
-        crate::mail::deliver(w, ctx, new_message).await?;
+        crate::mail::deliver(w, ctx, new_message)?;
     }
     Ok(())
 }

@@ -30,8 +30,8 @@ const SHOWN_BYTES: usize = 1 << 20;
 ///
 /// # Errors
 /// `NotFound`.
-pub async fn get(w: &mut dyn Writes, task_id: TaskId) -> Result<Task> {
-    let task = w.task_get(task_id).await?;
+pub fn get(w: &mut dyn Writes, task_id: TaskId) -> Result<Task> {
+    let task = w.task_get(task_id)?;
     task.ok_or_else(|| {
         Refusal::not_found("task", &task_id.to_string(), None).hint("list the tasks to find its task_id")
     })
@@ -41,11 +41,11 @@ pub async fn get(w: &mut dyn Writes, task_id: TaskId) -> Result<Task> {
 ///
 /// # Errors
 /// `NotFound`.
-pub async fn get_with_history(r: &mut dyn Reads, task_id: TaskId) -> Result<TaskWithHistory> {
-    let Some(task) = r.task_get(task_id).await? else {
+pub fn get_with_history(r: &mut dyn Reads, task_id: TaskId) -> Result<TaskWithHistory> {
+    let Some(task) = r.task_get(task_id)? else {
         return Err(Refusal::not_found("task", &task_id.to_string(), None).hint("list the tasks to find its task_id"));
     };
-    let mut history = r.task_events(task_id, SHOWN + 1).await?;
+    let mut history = r.task_events(task_id, SHOWN + 1)?;
     let mut bytes = 0_usize;
     let fits = |event: &&TaskEvent| {
         bytes = bytes.saturating_add(event.note.as_ref().map_or(0, String::len));

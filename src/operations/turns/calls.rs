@@ -41,12 +41,7 @@ pub struct CallStart {
 
 /// Records the start of a call. The journal only records starts of calls whose effects are not in
 /// the store: outside effects, file writes and asks.
-pub async fn record_call_start(
-    w: &mut dyn Writes,
-    ctx: &OperationContext,
-    turn: &Turn,
-    call: &CallStart,
-) -> Result<()> {
+pub fn record_call_start(w: &mut dyn Writes, ctx: &OperationContext, turn: &Turn, call: &CallStart) -> Result<()> {
     let now = ctx.now();
     if matches!(call.effect, Effect::Outside | Effect::File | Effect::Wait) {
         let step = Step::CallStarted {
@@ -57,7 +52,7 @@ pub async fn record_call_start(
             files: call.files.clone(),
             ask_id: call.ask_id,
         };
-        w.journal_append(turn.turn_id, &step, now).await?;
+        w.journal_append(turn.turn_id, &step, now)?;
     }
     let bytes_in = length(&call.arguments.to_string());
     let arguments = ctx.redactor.redact_json(&call.arguments);
@@ -80,8 +75,7 @@ pub async fn record_call_start(
         tokens: None,
         cost: None,
         truncated,
-    })
-    .await?;
+    })?;
     let event = NewEvent::new(
         EventKind::ToolStarted,
         json!({
@@ -90,11 +84,11 @@ pub async fn record_call_start(
     )
     .agent(&turn.agent_id)
     .correlation(turn.turn_id);
-    ctx.emit(w, event).await
+    ctx.emit(w, event)
 }
 
 /// Records the result of a call. The turn must be open.
-pub async fn record_call_end(
+pub fn record_call_end(
     w: &mut dyn Writes,
     ctx: &OperationContext,
     turn: &Turn,
@@ -105,7 +99,7 @@ pub async fn record_call_end(
 ) -> Result<()> {
     let now = ctx.now();
     let step = Step::CallFinished { call_id, id: id.to_owned(), tool: tool.to_owned(), outcome: outcome.clone() };
-    w.journal_append(turn.turn_id, &step, now).await?;
+    w.journal_append(turn.turn_id, &step, now)?;
     let kept = ctx.limits().ledger_result_bytes as usize;
     let text = match (&outcome.content, &outcome.refusal) {
         // The call left no result but its refusal.
@@ -113,7 +107,7 @@ pub async fn record_call_end(
         (Value::String(text), _) => ctx.redactor.redact(text),
         (other, _) => ctx.redactor.redact_json(other).to_string(),
     };
-    let started = w.call_get(call_id).await?;
+    let started = w.call_get(call_id)?;
     let mut row = started.unwrap_or_else(|| LedgerRow {
         call_id,
         agent_id: turn.agent_id.clone(),
@@ -135,13 +129,13 @@ pub async fn record_call_end(
     let duration_ms = u64::try_from(now.since(row.started_at).as_millis()).unwrap_or(u64::MAX);
     row.status = ledger_status(outcome);
     row.error_code = outcome.refusal.as_ref().map(|refusal| refusal.code).or(outcome.failed);
-    let mut counted = w.turn_get(turn.turn_id).await?.unwrap_or_else(|| turn.clone());
+    let mut counted = w.turn_get(turn.turn_id)?.unwrap_or_else(|| turn.clone());
     counted.calls = counted.calls.saturating_add(1);
-    row.cost = budgets::charged(w, ctx, &mut counted, (call_id, tool), outcome.cost, duration_ms).await?;
+    row.cost = budgets::charged(w, ctx, &mut counted, (call_id, tool), outcome.cost, duration_ms)?;
     if !counted.questions.is_empty() {
-        questions::close_questions(w, ctx, &mut counted, Some(id)).await?;
+        questions::close_questions(w, ctx, &mut counted, Some(id))?;
     }
-    w.turn_put(&counted).await?;
+    w.turn_put(&counted)?;
     let (bytes_out, shown) = (length(&text), u64::from(outcome.view_bytes.unwrap_or(ctx.limits().result_view_bytes)));
     row.bytes_out = Some(bytes_out);
     row.tokens = Some((row.bytes_in.unwrap_or_default() + bytes_out.min(shown)).div_ceil(BYTES_PER_TOKEN));
@@ -149,7 +143,7 @@ pub async fn record_call_end(
     row.truncated = row.truncated || outcome.truncated || cut;
     row.result = Some(result);
     row.duration_ms = Some(duration_ms);
-    w.call_put(&row).await?;
+    w.call_put(&row)?;
     let event = NewEvent::new(
         EventKind::ToolFinished,
         json!({
@@ -160,13 +154,13 @@ pub async fn record_call_end(
     )
     .agent(&turn.agent_id)
     .correlation(turn.turn_id);
-    ctx.emit(w, event).await?;
+    ctx.emit(w, event)?;
     // The writes of a refused call are undone, so the limit that refused it can only be reported
     // here.
     match &outcome.refusal {
         Some(refusal) => {
             let chain = Chain::after(turn);
-            root_limits::refused(w, ctx, &turn.agent_id, chain, refusal).await
+            root_limits::refused(w, ctx, &turn.agent_id, chain, refusal)
         }
         None => Ok(()),
     }
@@ -176,16 +170,16 @@ pub async fn record_call_end(
 ///
 /// # Errors
 /// Those of the store, and the refusal of a turn that is over.
-pub async fn record_call_session(
+pub fn record_call_session(
     w: &mut dyn Writes,
     ctx: &OperationContext,
     turn_id: TurnId,
     (call_id, id): (CallId, &str),
     session: &str,
 ) -> Result<()> {
-    let turn = working_turn(w, ctx, turn_id).await?;
+    let turn = working_turn(w, ctx, turn_id)?;
     let step = Step::CallSession { call_id, id: id.to_owned(), session: session.to_owned() };
-    w.journal_append(turn.turn_id, &step, ctx.now()).await?;
+    w.journal_append(turn.turn_id, &step, ctx.now())?;
     Ok(())
 }
 
@@ -207,7 +201,7 @@ pub fn ledger_status(outcome: &CallOutcome) -> CallStatus {
 
 /// Records a tool call that a model wrote as text. It never ran, but it stays visible in the ledger
 /// (TOOL-13).
-pub async fn malformed(w: &mut dyn Writes, ctx: &OperationContext, turn: &Turn, fragment: &str) -> Result<()> {
+pub fn malformed(w: &mut dyn Writes, ctx: &OperationContext, turn: &Turn, fragment: &str) -> Result<()> {
     let refusal = Refusal::new(Code::InvalidArguments, "a tool call written as text was not run");
     let arguments = ctx.excerpt(fragment, 500);
     // An ellipsis marks a truncation. Redaction may shorten the text but does not change its end.
@@ -229,27 +223,26 @@ pub async fn malformed(w: &mut dyn Writes, ctx: &OperationContext, turn: &Turn, 
         tokens: None,
         cost: None,
         truncated,
-    })
-    .await?;
+    })?;
     Ok(())
 }
 
 /// Closes the ledger rows of calls that a turn started and will never finish. The outcome is
 /// unknown only for calls with outside effects or file writes. An ask has its own record, and other
 /// calls leave no partial effect.
-pub(crate) async fn close_open_calls(w: &mut dyn Writes, ctx: &OperationContext, turn: &Turn) -> Result<()> {
+pub(crate) fn close_open_calls(w: &mut dyn Writes, ctx: &OperationContext, turn: &Turn) -> Result<()> {
     let filter = LedgerFilter {
         turn_id: Some(turn.turn_id),
         status: Some(CallStatus::Started),
         limit: 1_000,
         ..LedgerFilter::default()
     };
-    let rows = w.call_list(&filter).await?;
+    let rows = w.call_list(&filter)?;
     if rows.is_empty() {
         return Ok(());
     }
     let outside: BTreeSet<CallId> =
-        w.journal_of(turn.turn_id).await?.iter().filter_map(|row| acts_outside(&row.step)).collect();
+        w.journal_of(turn.turn_id)?.iter().filter_map(|row| acts_outside(&row.step)).collect();
     for mut row in rows {
         (row.status, row.error_code) = if outside.contains(&row.call_id) {
             (CallStatus::Unknown, Some(Code::OutcomeUnknown))
@@ -257,7 +250,7 @@ pub(crate) async fn close_open_calls(w: &mut dyn Writes, ctx: &OperationContext,
             (CallStatus::Failed, Some(Code::Cancelled))
         };
         row.duration_ms = Some(u64::try_from(ctx.now().since(row.started_at).as_millis()).unwrap_or(u64::MAX));
-        w.call_put(&row).await?;
+        w.call_put(&row)?;
     }
     Ok(())
 }

@@ -21,21 +21,21 @@ use crate::{OperationContext, Result, approvals, asks, budgets, dead_letters, qu
 const CRASHED: Code = Code::Unavailable;
 
 /// Records a crash inside the process. The death of the daemon is not counted here.
-pub async fn crashed(w: &mut dyn Writes, ctx: &OperationContext, agent_id: &AgentId, reason: &str) -> Result<()> {
-    let Some(mut turn) = w.turn_open_of(agent_id).await? else { return Ok(()) };
+pub fn crashed(w: &mut dyn Writes, ctx: &OperationContext, agent_id: &AgentId, reason: &str) -> Result<()> {
+    let Some(mut turn) = w.turn_open_of(agent_id)? else { return Ok(()) };
     turn.crashes = turn.crashes.saturating_add(1);
-    w.turn_put(&turn).await?;
-    let mail = taken_mail(w, &turn).await?;
-    let Some(mail) = single(w, &turn, &mail).await? else {
-        return split(w, ctx, turn, &mail, (reason, CRASHED), 1).await;
+    w.turn_put(&turn)?;
+    let mail = taken_mail(w, &turn)?;
+    let Some(mail) = single(w, &turn, &mail)? else {
+        return split(w, ctx, turn, &mail, (reason, CRASHED), 1);
     };
     let ids: Vec<MessageId> = mail.iter().map(|envelope| envelope.message_id).collect();
-    budgets::forfeit_held(w, ctx, &mut turn).await?;
-    questions::end_all(w, ctx, &mut turn).await?;
-    w.message_mark(&ids, MailState::Taken, Some(turn.turn_id), 1).await?;
+    budgets::forfeit_held(w, ctx, &mut turn)?;
+    questions::end_all(w, ctx, &mut turn)?;
+    w.message_mark(&ids, MailState::Taken, Some(turn.turn_id), 1)?;
     let crashes = mail.first().map_or(turn.crashes, |envelope| envelope.crashes + 1);
     if crashes >= ctx.limits().crashes_max {
-        dead_letters::end_turn(w, ctx, turn, &ids, (reason, CRASHED), crashes).await?;
+        dead_letters::end_turn(w, ctx, turn, &ids, (reason, CRASHED), crashes)?;
     }
     Ok(())
 }
@@ -43,46 +43,46 @@ pub async fn crashed(w: &mut dyn Writes, ctx: &OperationContext, agent_id: &Agen
 /// Checks every open turn when the daemon starts. A turn that makes no progress over several starts
 /// becomes a dead letter, or is split. An operator's turn ends as failed, because its caller no
 /// longer waits.
-pub async fn review_at_boot(w: &mut dyn Writes, ctx: &OperationContext) -> Result<()> {
-    for mut turn in w.turns_open().await? {
+pub fn review_at_boot(w: &mut dyn Writes, ctx: &OperationContext) -> Result<()> {
+    for mut turn in w.turns_open()? {
         if turn.source == "operator" {
             let refusal = Refusal::new(Code::OutcomeUnknown, "the daemon stopped while this call was running")
                 .hint("check what it changed before you try again");
-            finish(w, ctx, turn.turn_id, Ending::Failed(refusal)).await?;
+            finish(w, ctx, turn.turn_id, Ending::Failed(refusal))?;
             continue;
         }
         // The daemon's death interrupted the model call of this turn, whether or not its agent runs
         // again. The programs that asked in the middle of a call are gone.
-        budgets::forfeit_held(w, ctx, &mut turn).await?;
-        questions::end_all(w, ctx, &mut turn).await?;
+        budgets::forfeit_held(w, ctx, &mut turn)?;
+        questions::end_all(w, ctx, &mut turn)?;
         if turn.parked.is_some() {
             // A parked turn waits for an outside cause, so it may wait over any number of starts.
             continue;
         }
         let mark = turn.rounds.saturating_add(turn.calls).saturating_add(1);
-        if !runs(w, &turn.agent_id).await? {
+        if !runs(w, &turn.agent_id)? {
             // A stopped agent makes no progress, so this turn is not stalled.
             continue;
         }
-        let waiting = !w.asks_open_of_turn(turn.turn_id).await?.is_empty()
-            || !w.approvals_pending_of_turn(turn.turn_id).await?.is_empty()
-            || awaits_person(w, turn.turn_id).await?;
+        let waiting = !w.asks_open_of_turn(turn.turn_id)?.is_empty()
+            || !w.approvals_pending_of_turn(turn.turn_id)?.is_empty()
+            || awaits_person(w, turn.turn_id)?;
         if turn.boot_mark == mark && !waiting {
             turn.stalled_boots = turn.stalled_boots.saturating_add(1);
         } else {
             turn.stalled_boots = 0;
         }
         turn.boot_mark = mark;
-        w.turn_put(&turn).await?;
+        w.turn_put(&turn)?;
         if turn.stalled_boots >= ctx.limits().stalled_boots_max {
             let reason = format!("no progress over {} starts of the daemon", turn.stalled_boots);
-            let mail = taken_mail(w, &turn).await?;
-            match single(w, &turn, &mail).await? {
-                None => split(w, ctx, turn, &mail, (&reason, CRASHED), 1).await?,
+            let mail = taken_mail(w, &turn)?;
+            match single(w, &turn, &mail)? {
+                None => split(w, ctx, turn, &mail, (&reason, CRASHED), 1)?,
                 Some(mail) => {
                     let ids: Vec<MessageId> = mail.iter().map(|envelope| envelope.message_id).collect();
                     let boots = turn.stalled_boots;
-                    dead_letters::end_turn(w, ctx, turn, &ids, (&reason, CRASHED), boots).await?;
+                    dead_letters::end_turn(w, ctx, turn, &ids, (&reason, CRASHED), boots)?;
                 }
             }
         }
@@ -93,21 +93,21 @@ pub async fn review_at_boot(w: &mut dyn Writes, ctx: &OperationContext) -> Resul
 /// Ends a turn that failed for good: no model can answer it, or it cannot run. If it has several messages, each is tried
 /// again alone. A single message becomes a dead letter, which an operator can retry. Heartbeats, cron turns and chat
 /// wake-ups are dropped, because the world creates them again.
-pub async fn fail(w: &mut dyn Writes, ctx: &OperationContext, turn_id: TurnId, refusal: Refusal) -> Result<Turn> {
-    let turn = working_turn(w, ctx, turn_id).await?;
-    let mail = taken_mail(w, &turn).await?;
+pub fn fail(w: &mut dyn Writes, ctx: &OperationContext, turn_id: TurnId, refusal: Refusal) -> Result<Turn> {
+    let turn = working_turn(w, ctx, turn_id)?;
+    let mail = taken_mail(w, &turn)?;
     let reason = refusal.to_string();
-    match single(w, &turn, &mail).await? {
-        None => split(w, ctx, turn, &mail, (&reason, refusal.code), 0).await?,
+    match single(w, &turn, &mail)? {
+        None => split(w, ctx, turn, &mail, (&reason, refusal.code), 0)?,
         Some(mail) if mail.iter().all(|envelope| envelope.is_chat_wake() || recurs(envelope.kind)) => {
-            return finish(w, ctx, turn_id, Ending::Failed(refusal)).await;
+            return finish(w, ctx, turn_id, Ending::Failed(refusal));
         }
         Some(mail) => {
             let ids: Vec<MessageId> = mail.iter().map(|envelope| envelope.message_id).collect();
-            dead_letters::end_turn(w, ctx, turn, &ids, (&reason, refusal.code), 0).await?;
+            dead_letters::end_turn(w, ctx, turn, &ids, (&reason, refusal.code), 0)?;
         }
     }
-    w.turn_get(turn_id).await?.ok_or_else(|| Refusal::not_found("turn", &turn_id.to_string(), None))
+    w.turn_get(turn_id)?.ok_or_else(|| Refusal::not_found("turn", &turn_id.to_string(), None))
 }
 
 /// Whether the next time slot of a schedule creates such mail again.
@@ -115,29 +115,29 @@ fn recurs(kind: Kind) -> bool {
     matches!(kind, Kind::Heartbeat | Kind::CronTurn)
 }
 
-async fn runs(w: &mut dyn Writes, agent_id: &AgentId) -> Result<bool> {
-    let agent = w.agent_get(agent_id).await?;
+fn runs(w: &mut dyn Writes, agent_id: &AgentId) -> Result<bool> {
+    let agent = w.agent_get(agent_id)?;
     Ok(agent.is_some_and(|agent| agent.desired == Desired::Running && agent.status != AgentStatus::Failed))
 }
 
 /// Returns a turn's mail if it holds at most one message besides chat wake-ups. Returns `None` if
 /// there are several messages, to be tried separately. Chat wake-ups that came with a single message
 /// are consumed.
-async fn single(w: &mut dyn Writes, turn: &Turn, mail: &[Envelope]) -> Result<Option<Vec<Envelope>>> {
+fn single(w: &mut dyn Writes, turn: &Turn, mail: &[Envelope]) -> Result<Option<Vec<Envelope>>> {
     let (wakes, rest): (Vec<Envelope>, Vec<Envelope>) = mail.iter().cloned().partition(Envelope::is_chat_wake);
     match rest.len() {
         0 => Ok((wakes.len() < 2).then_some(wakes)),
         1 => {
             let ids: Vec<MessageId> = wakes.iter().map(|envelope| envelope.message_id).collect();
-            w.message_mark(&ids, MailState::Consumed, Some(turn.turn_id), 0).await?;
+            w.message_mark(&ids, MailState::Consumed, Some(turn.turn_id), 0)?;
             Ok(Some(rest))
         }
         _ => Ok(None),
     }
 }
 
-async fn taken_mail(w: &mut dyn Writes, turn: &Turn) -> Result<Vec<Envelope>> {
-    let mut mail = w.messages_of_turn(turn.turn_id).await?;
+fn taken_mail(w: &mut dyn Writes, turn: &Turn) -> Result<Vec<Envelope>> {
+    let mut mail = w.messages_of_turn(turn.turn_id)?;
     mail.retain(|envelope| envelope.state == MailState::Taken);
     Ok(mail)
 }
@@ -146,7 +146,7 @@ async fn taken_mail(w: &mut dyn Writes, turn: &Turn) -> Result<Vec<Envelope>> {
 /// turn's id, so that later turns can tell the model what this one did. A message that has crashed
 /// too often becomes a dead letter instead. Otherwise mail that joins later could keep a poisoned
 /// message alive for ever.
-async fn split(
+fn split(
     w: &mut dyn Writes,
     ctx: &OperationContext,
     mut turn: Turn,
@@ -159,33 +159,33 @@ async fn split(
     // messages.
     let (wakes, mail): (Vec<&Envelope>, Vec<&Envelope>) = mail.iter().partition(|envelope| envelope.is_chat_wake());
     let wakes: Vec<MessageId> = wakes.iter().map(|envelope| envelope.message_id).collect();
-    w.message_mark(&wakes, MailState::Consumed, Some(turn.turn_id), 0).await?;
+    w.message_mark(&wakes, MailState::Consumed, Some(turn.turn_id), 0)?;
     let (poisoned, retried): (Vec<&Envelope>, Vec<&Envelope>) =
         mail.into_iter().partition(|envelope| envelope.crashes.saturating_add(crashes) >= crashes_max);
     let ids: Vec<MessageId> = retried.iter().map(|envelope| envelope.message_id).collect();
-    w.message_mark(&ids, MailState::Pending, Some(turn.turn_id), crashes).await?;
+    w.message_mark(&ids, MailState::Pending, Some(turn.turn_id), crashes)?;
     // Each message runs alone now, so quiet mail would not join a turn of waking mail.
-    w.message_rouse(&ids).await?;
+    w.message_rouse(&ids)?;
     for envelope in poisoned {
         let times = envelope.crashes.saturating_add(crashes);
-        dead_letters::create(w, ctx, &turn, &[envelope.message_id], (reason, code), times).await?;
+        dead_letters::create(w, ctx, &turn, &[envelope.message_id], (reason, code), times)?;
     }
-    asks::abandon(w, ctx, turn.turn_id).await?;
-    approvals::cancel(w, ctx, turn.turn_id).await?;
-    budgets::forfeit_held(w, ctx, &mut turn).await?;
-    close_open_calls(w, ctx, &turn).await?;
+    asks::abandon(w, ctx, turn.turn_id)?;
+    approvals::cancel(w, ctx, turn.turn_id)?;
+    budgets::forfeit_held(w, ctx, &mut turn)?;
+    close_open_calls(w, ctx, &turn)?;
     turn.status = TurnStatus::Split;
     turn.parked = None;
     turn.reason = Some(ctx.excerpt(reason, 500));
     turn.ended_at = Some(ctx.now());
-    w.turn_put(&turn).await?;
+    w.turn_put(&turn)?;
     let event = NewEvent::new(
         EventKind::TurnFinished,
         json!({ "turn_id": turn.turn_id, "status": turn.status, "reason": turn.reason, "messages": ids }),
     )
     .agent(&turn.agent_id)
     .correlation(turn.turn_id);
-    ctx.emit(w, event).await?;
+    ctx.emit(w, event)?;
     ctx.wake(w, &turn.agent_id);
     Ok(())
 }

@@ -28,22 +28,22 @@ const TICK: Duration = Duration::from_millis(1);
 
 /// Ends an open turn: consumes its mail and sends the replies that its mail expects. Anyone may
 /// cancel a turn. Any other ending needs the daemon that owns the agent.
-pub async fn finish(w: &mut dyn Writes, ctx: &OperationContext, turn_id: TurnId, ending: Ending) -> Result<Turn> {
-    finish_held(w, ctx, turn_id, ending, None).await
+pub fn finish(w: &mut dyn Writes, ctx: &OperationContext, turn_id: TurnId, ending: Ending) -> Result<Turn> {
+    finish_held(w, ctx, turn_id, ending, None)
 }
 
 /// Like [`finish`], for a caller that knows the mail of the turn. A lookup inside the transaction
 /// would force the write buffer into SQL for every turn.
-pub async fn finish_held(
+pub fn finish_held(
     w: &mut dyn Writes,
     ctx: &OperationContext,
     turn_id: TurnId,
     ending: Ending,
     held: Option<Held>,
 ) -> Result<Turn> {
-    let mut turn = open_turn(w, turn_id).await?;
+    let mut turn = open_turn(w, turn_id)?;
     if !matches!(ending, Ending::Cancelled(_)) {
-        owned(w, ctx, &turn.agent_id).await?;
+        owned(w, ctx, &turn.agent_id)?;
     }
     let (status, text, truncated) = (ending.status(), ending.text().map(str::to_owned), ending.is_cut());
     let reason = match (&ending, ending.refusal()) {
@@ -54,52 +54,52 @@ pub async fn finish_held(
     let held: Held = match held {
         Some(held) => held,
         None => {
-            let mail = w.messages_of_turn(turn_id).await?;
+            let mail = w.messages_of_turn(turn_id)?;
             let taken = mail.into_iter().filter(|envelope| envelope.state == MailState::Taken);
             taken.map(|envelope| HeldMail::of(&envelope)).collect()
         }
     };
     let ids: Vec<MessageId> = held.iter().map(|mail| mail.message_id).collect();
-    w.message_mark(&ids, MailState::Consumed, Some(turn_id), 0).await?;
+    w.message_mark(&ids, MailState::Consumed, Some(turn_id), 0)?;
     if let Some(conversation_id) = conversations::owed(&held) {
         match &answer_text {
-            Some(text) => conversations::answer(w, ctx, &turn, conversation_id, &ids, text).await?,
-            None => conversations::unanswered(w, ctx, &turn, conversation_id, &no_answer(&ending)).await?,
+            Some(text) => conversations::answer(w, ctx, &turn, conversation_id, &ids, text)?,
+            None => conversations::unanswered(w, ctx, &turn, conversation_id, &no_answer(&ending))?,
         }
     }
     let answered = conversations::owed(&held);
     for mail in held.iter().filter(|mail| mail.kind == Kind::Handoff) {
         if let Some(conversation_id) = mail.conversation_id.filter(|id| answered != Some(*id)) {
-            conversations::taken_over(w, ctx, &turn, conversation_id, &ending).await?;
+            conversations::taken_over(w, ctx, &turn, conversation_id, &ending)?;
         }
     }
     for mail in &held {
-        schedules::turn_ended(w, ctx, &turn, mail.message_id, mail.kind, &ending).await?;
+        schedules::turn_ended(w, ctx, &turn, mail.message_id, mail.kind, &ending)?;
     }
     for ask_id in held.into_iter().filter_map(|mail| mail.ask_id) {
         match &answer_text {
-            Some(text) => asks::answer(w, ctx, ask_id, text, truncated).await?,
+            Some(text) => asks::answer(w, ctx, ask_id, text, truncated)?,
             None => {
                 let why = || Refusal::new(Code::Cancelled, format!("{}'s turn {}", turn.agent_id, no_answer(&ending)));
-                asks::fail(w, ctx, ask_id, &ending.refusal().cloned().unwrap_or_else(why)).await?;
+                asks::fail(w, ctx, ask_id, &ending.refusal().cloned().unwrap_or_else(why))?;
             }
         }
     }
     // A turn finishes only after all its calls have ended. So it waits for no ask and holds no
     // reservation. A check would force the write buffer into SQL for every turn.
     if status != TurnStatus::Finished {
-        asks::abandon(w, ctx, turn_id).await?;
-        approvals::cancel(w, ctx, turn_id).await?;
-        budgets::forfeit_held(w, ctx, &mut turn).await?;
-        close_open_calls(w, ctx, &turn).await?;
+        asks::abandon(w, ctx, turn_id)?;
+        approvals::cancel(w, ctx, turn_id)?;
+        budgets::forfeit_held(w, ctx, &mut turn)?;
+        close_open_calls(w, ctx, &turn)?;
     }
     if turn.is_in_background() {
         // Mail of its root waited for this turn.
         ctx.wake(w, &turn.agent_id);
     }
-    let agent = w.agent_get(&turn.agent_id).await?;
+    let agent = w.agent_get(&turn.agent_id)?;
     let now = match &agent {
-        Some(agent) => end_of_turn(w, agent, &turn, ctx.now()).await?,
+        Some(agent) => end_of_turn(w, agent, &turn, ctx.now())?,
         None => ctx.now(),
     };
     turn.status = status;
@@ -108,12 +108,12 @@ pub async fn finish_held(
     turn.text = text;
     turn.truncated = truncated;
     turn.ended_at = Some(now);
-    w.turn_put(&turn).await?;
+    w.turn_put(&turn)?;
     if let Some(mut agent) = agent
         && agent.last_active_at.is_none_or(|last| now >= last.plus(ACTIVE_EXACT))
     {
         agent.last_active_at = Some(now);
-        w.agent_put(&agent).await?;
+        w.agent_put(&agent)?;
     }
     if let Some(refusal) = ending.refusal()
         && refusal.code == Code::BudgetExhausted
@@ -126,11 +126,11 @@ pub async fn finish_held(
         )
         .agent(&turn.agent_id)
         .correlation(turn_id);
-        ctx.emit(w, event).await?;
+        ctx.emit(w, event)?;
     }
-    emit_end(w, ctx, &turn).await?;
+    emit_end(w, ctx, &turn)?;
     if turn.agent_id.is_droid() && turn.source != "operator" {
-        close::turn_ended(w, ctx, &turn, &ending).await?;
+        close::turn_ended(w, ctx, &turn, &ending)?;
     }
     Ok(turn)
 }
@@ -138,7 +138,7 @@ pub async fn finish_held(
 /// When a turn of this agent ends, by a clock that says `now`. The log of a session is in the order of these times. So a
 /// clock that is behind, or was ahead when the agent was created, puts no turn before the newest of its session or before
 /// its agent.
-async fn end_of_turn(w: &mut dyn Writes, agent: &Agent, turn: &Turn, now: Timestamp) -> Result<Timestamp> {
+fn end_of_turn(w: &mut dyn Writes, agent: &Agent, turn: &Turn, now: Timestamp) -> Result<Timestamp> {
     let mut at = now.max(agent.created_at);
     // Only a clock that is behind costs a read.
     if agent.last_active_at.is_some_and(|last| now < last) {
@@ -151,7 +151,7 @@ async fn end_of_turn(w: &mut dyn Writes, agent: &Agent, turn: &Turn, now: Timest
                 before: None,
                 limit: 1,
             };
-            for newest in w.session_turns(&newest).await? {
+            for newest in w.session_turns(&newest)? {
                 at = at.max(newest.log_place().ended_at.plus(TICK));
             }
         }
@@ -160,7 +160,7 @@ async fn end_of_turn(w: &mut dyn Writes, agent: &Agent, turn: &Turn, now: Timest
 }
 
 /// Emits the event that a turn has ended.
-pub(crate) async fn emit_end(w: &mut dyn Writes, ctx: &OperationContext, turn: &Turn) -> Result<()> {
+pub(crate) fn emit_end(w: &mut dyn Writes, ctx: &OperationContext, turn: &Turn) -> Result<()> {
     let event = NewEvent::new(
         EventKind::TurnFinished,
         json!({
@@ -173,7 +173,7 @@ pub(crate) async fn emit_end(w: &mut dyn Writes, ctx: &OperationContext, turn: &
     )
     .agent(&turn.agent_id)
     .correlation(turn.turn_id);
-    ctx.emit(w, event).await
+    ctx.emit(w, event)
 }
 
 /// Why a turn gave no answer, as the predicate of a sentence about it.
@@ -186,8 +186,8 @@ fn no_answer(ending: &Ending) -> String {
 }
 
 /// Cancels an open turn on behalf of `by`. Its mail is consumed and is not tried again.
-pub async fn cancel(w: &mut dyn Writes, ctx: &OperationContext, by: &Party, turn_id: TurnId) -> Result<Turn> {
-    match w.turn_get(turn_id).await? {
+pub fn cancel(w: &mut dyn Writes, ctx: &OperationContext, by: &Party, turn_id: TurnId) -> Result<Turn> {
+    match w.turn_get(turn_id)? {
         None => return Err(Refusal::not_found("turn", &turn_id.to_string(), None)),
         Some(turn) if turn.status != TurnStatus::Open => {
             return Err(Refusal::new(Code::Conflict, format!("turn {turn_id} is already {}", turn.status))
@@ -195,7 +195,7 @@ pub async fn cancel(w: &mut dyn Writes, ctx: &OperationContext, by: &Party, turn
         }
         Some(_) => {}
     }
-    let turn = finish(w, ctx, turn_id, Ending::Cancelled(format!("by {by}"))).await?;
+    let turn = finish(w, ctx, turn_id, Ending::Cancelled(format!("by {by}")))?;
     w.signal(Signal::TurnCancelled { agent_id: turn.agent_id.clone(), turn_id });
     Ok(turn)
 }

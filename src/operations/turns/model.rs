@@ -30,15 +30,15 @@ pub struct BriefedLog {
 }
 
 /// Journals that a turn's tools have changed.
-pub async fn tools_changed(w: &mut dyn Writes, ctx: &OperationContext, turn_id: TurnId, step: &Step) -> Result<()> {
-    working_turn(w, ctx, turn_id).await?;
-    w.journal_append(turn_id, step, ctx.now()).await?;
+pub fn tools_changed(w: &mut dyn Writes, ctx: &OperationContext, turn_id: TurnId, step: &Step) -> Result<()> {
+    working_turn(w, ctx, turn_id)?;
+    w.journal_append(turn_id, step, ctx.now())?;
     Ok(())
 }
 
 /// Journals the prompt of a turn. Its stable parts are stored once under their hashes; the rest is
 /// stored in the step.
-pub async fn brief(
+pub fn brief(
     w: &mut dyn Writes,
     ctx: &OperationContext,
     turn_id: TurnId,
@@ -47,48 +47,43 @@ pub async fn brief(
     log: BriefedLog,
     (mail, tools): (String, Option<SeenTools>),
 ) -> Result<()> {
-    let mut turn = working_turn(w, ctx, turn_id).await?;
+    let mut turn = working_turn(w, ctx, turn_id)?;
     let now = ctx.now();
     if log.first.is_some() {
         turn.log_from = log.first;
-        w.turn_put(&turn).await?;
+        w.turn_put(&turn)?;
     }
     if let Some(start) = log.new_start {
         let (agent_id, conversation_id) = (turn.agent_id.clone(), turn.conversation_id);
         // The session may have been reset since its log was read.
-        let known = w.session_start(&agent_id, conversation_id).await?;
+        let known = w.session_start(&agent_id, conversation_id)?;
         if known.as_ref().is_none_or(|known| known.may_move_to(&start)) {
             let reset = known.and_then(|known| known.reset_place());
-            w.session_start_put(&SessionStart { agent_id, conversation_id, start, reset }).await?;
+            w.session_start_put(&SessionStart { agent_id, conversation_id, start, reset })?;
         }
     }
-    w.prompt_put(system.0, system.1, now).await?;
-    w.prompt_put(briefing.0, briefing.1, now).await?;
+    w.prompt_put(system.0, system.1, now)?;
+    w.prompt_put(briefing.0, briefing.1, now)?;
     let (system, briefing, tools) = (system.0.to_owned(), briefing.0.to_owned(), tools.map(Box::new));
     let step = Step::Briefed { system, briefing, log: log.range, mail, tools };
-    w.journal_append(turn_id, &step, now).await?;
+    w.journal_append(turn_id, &step, now)?;
     Ok(())
 }
 
 /// Journals that a model is about to be called, and reserves the budget for it. If a budget is
 /// spent, the turn is parked, unless it has another model to wait for. Nothing is journaled for a
 /// call that must wait for reservations of other calls.
-pub async fn model_started(
-    w: &mut dyn Writes,
-    ctx: &OperationContext,
-    turn_id: TurnId,
-    demand: &Demand,
-) -> Result<Reserved> {
-    let mut turn = open_turn(w, turn_id).await?;
-    let agent = owned(w, ctx, &turn.agent_id).await?;
-    let reserved = match budgets::reserve(w, ctx, &agent, &mut turn, demand).await {
+pub fn model_started(w: &mut dyn Writes, ctx: &OperationContext, turn_id: TurnId, demand: &Demand) -> Result<Reserved> {
+    let mut turn = open_turn(w, turn_id)?;
+    let agent = owned(w, ctx, &turn.agent_id)?;
+    let reserved = match budgets::reserve(w, ctx, &agent, &mut turn, demand) {
         Ok(reserved) => reserved,
         Err(refusal) => {
             let Some(scope) = spent_scope(&refusal) else { return Err(refusal) };
             if demand.another {
                 return Ok(Reserved::Spent(scope));
             }
-            park_for_budget(w, ctx, turn, &scope, &refusal).await?;
+            park_for_budget(w, ctx, turn, &scope, &refusal)?;
             return Ok(Reserved::Spent(scope));
         }
     };
@@ -97,17 +92,17 @@ pub async fn model_started(
     if turn.parked.take_if(|parked| matches!(parked.cause, ParkCause::Budget { .. })).is_some() {
         // The budget is available now. A turn parked for a model stays parked until the model
         // answers.
-        w.turn_put(&turn).await?;
+        w.turn_put(&turn)?;
     }
     let step = Step::ModelStarted { model: demand.model.clone(), reservation_id };
-    w.journal_append(turn_id, &step, ctx.now()).await?;
+    w.journal_append(turn_id, &step, ctx.now())?;
     let event = NewEvent::new(
         EventKind::ModelStarted,
         json!({ "turn_id": turn_id, "model": demand.model, "max_tokens": allowance.max_tokens }),
     )
     .agent(&turn.agent_id)
     .correlation(turn_id);
-    ctx.emit(w, event).await?;
+    ctx.emit(w, event)?;
     Ok(reserved)
 }
 
@@ -145,13 +140,13 @@ pub struct ModelResult {
 }
 
 /// Journals an answer and settles its budget. Returns the updated turn.
-pub async fn model_answered(
+pub fn model_answered(
     w: &mut dyn Writes,
     ctx: &OperationContext,
     turn_id: TurnId,
     result: ModelResult,
 ) -> Result<Turn> {
-    let mut turn = working_turn(w, ctx, turn_id).await?;
+    let mut turn = working_turn(w, ctx, turn_id)?;
     let settlement = match result.usage {
         Some(tokens) => {
             let (model, price, duration_ms) = (result.model.clone(), result.price, result.duration_ms);
@@ -160,7 +155,7 @@ pub async fn model_answered(
         }
         None => Settlement::Forfeited,
     };
-    let settled = budgets::settle(w, ctx, &mut turn, result.reservation_id, settlement).await?;
+    let settled = budgets::settle(w, ctx, &mut turn, result.reservation_id, settlement)?;
     // If the reservation was forfeited in the meantime, it has been charged already, so the answer
     // is not charged again.
     let reported =
@@ -170,11 +165,11 @@ pub async fn model_answered(
     let calls = result.blocks.iter().filter(|block| matches!(block, Block::ToolCall { .. })).count();
     let (model, blocks, stop) = (result.model.clone(), result.blocks, result.stop);
     let step = Step::ModelAnswered { model, blocks, usage: tokens, stop };
-    w.journal_append(turn_id, &step, ctx.now()).await?;
+    w.journal_append(turn_id, &step, ctx.now())?;
     turn.rounds = turn.rounds.saturating_add(1);
     turn.parked = None;
     turn.model = Some(result.model.clone());
-    w.turn_put(&turn).await?;
+    w.turn_put(&turn)?;
     let event = NewEvent::new(
         EventKind::ModelFinished,
         json!({
@@ -186,12 +181,12 @@ pub async fn model_answered(
     )
     .agent(&turn.agent_id)
     .correlation(turn_id);
-    ctx.emit(w, event).await?;
+    ctx.emit(w, event)?;
     Ok(turn)
 }
 
 /// Journals a model call that failed, and settles its budget as `settlement` says.
-pub async fn model_failed(
+pub fn model_failed(
     w: &mut dyn Writes,
     ctx: &OperationContext,
     turn_id: TurnId,
@@ -200,83 +195,65 @@ pub async fn model_failed(
     error: &str,
     settlement: Settlement,
 ) -> Result<()> {
-    let mut turn = working_turn(w, ctx, turn_id).await?;
-    let charged = budgets::settle(w, ctx, &mut turn, reservation_id, settlement).await?.unwrap_or(Charged::NOTHING);
+    let mut turn = working_turn(w, ctx, turn_id)?;
+    let charged = budgets::settle(w, ctx, &mut turn, reservation_id, settlement)?.unwrap_or(Charged::NOTHING);
     let error = ctx.excerpt(error, 1_000);
     let step = Step::ModelFailed { model: model.to_owned(), error: error.clone() };
-    w.journal_append(turn_id, &step, ctx.now()).await?;
+    w.journal_append(turn_id, &step, ctx.now())?;
     let payload = json!({
         "turn_id": turn_id, "model": model, "error": error,
         "input_tokens": charged.tokens.input, "output_tokens": charged.tokens.output,
         "cost_usd": charged.cost.map(Money::usd), "estimated": charged.estimated,
     });
     let event = NewEvent::new(EventKind::ModelFailed, payload).agent(&turn.agent_id).correlation(turn_id);
-    ctx.emit(w, event).await
+    ctx.emit(w, event)
 }
 
 /// Journals that the conversation is limited to `context` bytes from here on, because the model
 /// refused it as too long. It must run in the transaction of that failure, or of the last fall-back
 /// model that is skipped for it, so that a resumed turn sees both or neither.
-pub async fn shortened(
-    w: &mut dyn Writes,
-    ctx: &OperationContext,
-    turn_id: TurnId,
-    model: &str,
-    context: u64,
-) -> Result<()> {
-    working_turn(w, ctx, turn_id).await?;
-    w.journal_append(turn_id, &Step::Shortened { model: model.to_owned(), context }, ctx.now()).await?;
+pub fn shortened(w: &mut dyn Writes, ctx: &OperationContext, turn_id: TurnId, model: &str, context: u64) -> Result<()> {
+    working_turn(w, ctx, turn_id)?;
+    w.journal_append(turn_id, &Step::Shortened { model: model.to_owned(), context }, ctx.now())?;
     Ok(())
 }
 
 /// Journals that the opaque state of the provider's earlier answers is omitted from here on,
 /// because the provider refuses it. It must run in the transaction of that failure.
-pub async fn state_dropped(w: &mut dyn Writes, ctx: &OperationContext, turn_id: TurnId, model: &str) -> Result<()> {
-    let turn = working_turn(w, ctx, turn_id).await?;
-    w.journal_append(turn_id, &Step::StateDropped { model: model.to_owned() }, ctx.now()).await?;
+pub fn state_dropped(w: &mut dyn Writes, ctx: &OperationContext, turn_id: TurnId, model: &str) -> Result<()> {
+    let turn = working_turn(w, ctx, turn_id)?;
+    w.journal_append(turn_id, &Step::StateDropped { model: model.to_owned() }, ctx.now())?;
     let event = NewEvent::new(EventKind::ModelStateDropped, json!({ "turn_id": turn_id, "model": model }))
         .agent(&turn.agent_id)
         .correlation(turn_id);
-    ctx.emit(w, event).await
+    ctx.emit(w, event)
 }
 
 /// Journals that the images so far are omitted from here on, because the provider refused a request that showed them. It
 /// must run in the transaction of that failure.
-pub async fn images_dropped(w: &mut dyn Writes, ctx: &OperationContext, turn_id: TurnId, model: &str) -> Result<()> {
-    working_turn(w, ctx, turn_id).await?;
-    w.journal_append(turn_id, &Step::ImagesDropped { model: model.to_owned() }, ctx.now()).await?;
+pub fn images_dropped(w: &mut dyn Writes, ctx: &OperationContext, turn_id: TurnId, model: &str) -> Result<()> {
+    working_turn(w, ctx, turn_id)?;
+    w.journal_append(turn_id, &Step::ImagesDropped { model: model.to_owned() }, ctx.now())?;
     Ok(())
 }
 
 /// Journals that the store does not accept an answer, so that the attempt is counted if the daemon
 /// dies. The reservation stays until the answer or a restart settles it.
-pub async fn answer_waits(
-    w: &mut dyn Writes,
-    ctx: &OperationContext,
-    turn_id: TurnId,
-    model: &str,
-    why: &str,
-) -> Result<()> {
+pub fn answer_waits(w: &mut dyn Writes, ctx: &OperationContext, turn_id: TurnId, model: &str, why: &str) -> Result<()> {
     let error = format!("its answer is kept in memory until the store accepts it: {why}");
-    unsettled(w, ctx, turn_id, model, &error, true, |error| Step::ModelFailed { model: model.to_owned(), error }).await
+    unsettled(w, ctx, turn_id, model, &error, true, |error| Step::ModelFailed { model: model.to_owned(), error })
 }
 
 /// Journals that a fall-back model was skipped because its call cannot be paid for. The event
 /// reports a failure without cost.
-pub async fn passed_over(
-    w: &mut dyn Writes,
-    ctx: &OperationContext,
-    turn_id: TurnId,
-    model: &str,
-    why: &str,
-) -> Result<()> {
+pub fn passed_over(w: &mut dyn Writes, ctx: &OperationContext, turn_id: TurnId, model: &str, why: &str) -> Result<()> {
     let error = format!("not asked: {why}");
-    unsettled(w, ctx, turn_id, model, &error, false, |why| Step::PassedOver { model: model.to_owned(), why }).await
+    unsettled(w, ctx, turn_id, model, &error, false, |why| Step::PassedOver { model: model.to_owned(), why })
 }
 
 /// Journals a failure that settles no reservation. `kept` is true if an answer exists, so that a
 /// reader keeps the text streamed so far.
-async fn unsettled(
+fn unsettled(
     w: &mut dyn Writes,
     ctx: &OperationContext,
     turn_id: TurnId,
@@ -285,21 +262,21 @@ async fn unsettled(
     kept: bool,
     step: impl FnOnce(String) -> Step + Send,
 ) -> Result<()> {
-    let turn = working_turn(w, ctx, turn_id).await?;
+    let turn = working_turn(w, ctx, turn_id)?;
     let error = ctx.excerpt(error, 300);
-    w.journal_append(turn_id, &step(error.clone()), ctx.now()).await?;
+    w.journal_append(turn_id, &step(error.clone()), ctx.now())?;
     let event = NewEvent::new(
         EventKind::ModelFailed,
         json!({ "turn_id": turn_id, "model": model, "error": error, "kept": kept }),
     )
     .agent(&turn.agent_id)
     .correlation(turn_id);
-    ctx.emit(w, event).await
+    ctx.emit(w, event)
 }
 
 /// Journals a note of Ghost's own to the model.
-pub async fn note(w: &mut dyn Writes, ctx: &OperationContext, turn_id: TurnId, text: &str) -> Result<()> {
-    working_turn(w, ctx, turn_id).await?;
-    w.journal_append(turn_id, &Step::Note { text: text.to_owned() }, ctx.now()).await?;
+pub fn note(w: &mut dyn Writes, ctx: &OperationContext, turn_id: TurnId, text: &str) -> Result<()> {
+    working_turn(w, ctx, turn_id)?;
+    w.journal_append(turn_id, &Step::Note { text: text.to_owned() }, ctx.now())?;
     Ok(())
 }

@@ -53,18 +53,18 @@ pub struct FoundMail {
 ///
 /// `no_open_turn` is true if the caller has just ended the agent's last turn, so that none can be open.
 /// `bytes_max` is the maximum bytes of mail and chat in the turn.
-pub async fn next(
+pub fn next(
     r: &mut dyn Reads,
     ctx: &OperationContext,
     agent_id: &AgentId,
     no_open_turn: bool,
     bytes_max: usize,
 ) -> Result<Next> {
-    if !no_open_turn && r.turn_open_of(agent_id).await?.is_some() {
+    if !no_open_turn && r.turn_open_of(agent_id)?.is_some() {
         return Ok(Next::Resume);
     }
-    let state = r.inbox_state(agent_id, window(ctx)).await?;
-    let (mail, behind, more) = choose(r, ctx, agent_id, state.mail, bytes_max).await?;
+    let state = r.inbox_state(agent_id, window(ctx))?;
+    let (mail, behind, more) = choose(r, ctx, agent_id, state.mail, bytes_max)?;
     if mail.is_empty() {
         return Ok(Next::Nothing);
     }
@@ -85,7 +85,7 @@ pub(super) fn window(ctx: &OperationContext) -> u32 {
 
 /// Chooses the mail of an agent's next turn from the beginning of its inbox. Also returns the mail that must be roused, and
 /// whether waking mail is left then.
-pub(super) async fn choose(
+pub(super) fn choose(
     r: &mut dyn Reads,
     ctx: &OperationContext,
     agent_id: &AgentId,
@@ -96,7 +96,7 @@ pub(super) async fn choose(
     let full = pending.len() >= window as usize;
     if full && !pending.iter().any(|envelope| envelope.wake) {
         // Quiet mail fills the window, so waking mail may come after it.
-        pending = r.inbox_ready(agent_id, limits.inbox_max.saturating_mul(2)).await?;
+        pending = r.inbox_ready(agent_id, limits.inbox_max.saturating_mul(2))?;
     }
     let room = Room { envelopes: limits.turn_mail_max as usize, bytes };
     let taken = plan_turn(&pending, room, &ctx.jobs());
@@ -109,9 +109,9 @@ pub(super) async fn choose(
 
 /// Returns the mail that [`next`] found, with fresh turn ids and crash counts, if all of it still
 /// waits. Otherwise `None`.
-pub(super) async fn refresh_if_pending(w: &mut dyn Writes, mut mail: Vec<Envelope>) -> Result<Option<Vec<Envelope>>> {
+pub(super) fn refresh_if_pending(w: &mut dyn Writes, mut mail: Vec<Envelope>) -> Result<Option<Vec<Envelope>>> {
     for envelope in &mut mail {
-        match w.message_state(envelope.message_id).await? {
+        match w.message_state(envelope.message_id)? {
             Some((MailState::Pending, turn_id, crashes)) => (envelope.turn_id, envelope.crashes) = (turn_id, crashes),
             _ => return Ok(None),
         }

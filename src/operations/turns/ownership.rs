@@ -13,8 +13,8 @@ use crate::{OperationContext, Result};
 ///
 /// # Errors
 /// `NotFound`; `Conflict` if another daemon owns the agent.
-pub async fn owned(w: &mut dyn Writes, ctx: &OperationContext, agent_id: &AgentId) -> Result<Agent> {
-    let agent = agent_named(w, agent_id).await?;
+pub fn owned(w: &mut dyn Writes, ctx: &OperationContext, agent_id: &AgentId) -> Result<Agent> {
+    let agent = agent_named(w, agent_id)?;
     if agent.epoch != ctx.epoch || agent.node != *ctx.node {
         return Err(Refusal::new(
             Code::Conflict,
@@ -26,8 +26,8 @@ pub async fn owned(w: &mut dyn Writes, ctx: &OperationContext, agent_id: &AgentI
 }
 
 /// Returns an open turn. A refusal means that the turn was ended while its agent worked.
-pub async fn open_turn(w: &mut dyn Writes, turn_id: TurnId) -> Result<Turn> {
-    match w.turn_get(turn_id).await? {
+pub fn open_turn(w: &mut dyn Writes, turn_id: TurnId) -> Result<Turn> {
+    match w.turn_get(turn_id)? {
         Some(turn) if turn.status == TurnStatus::Open => Ok(turn),
         Some(turn) => Err(Refusal::new(Code::Cancelled, format!("turn {turn_id} is {}", turn.status))),
         None => Err(Refusal::not_found("turn", &turn_id.to_string(), None)),
@@ -36,8 +36,8 @@ pub async fn open_turn(w: &mut dyn Writes, turn_id: TurnId) -> Result<Turn> {
 
 /// Returns an open turn of an agent that this daemon owns. Every write of a turn's own work begins
 /// with this check, so that a daemon which has lost an agent cannot write for it.
-pub async fn working_turn(w: &mut dyn Writes, ctx: &OperationContext, turn_id: TurnId) -> Result<Turn> {
-    let turn = open_turn(w, turn_id).await?;
-    owned(w, ctx, &turn.agent_id).await?;
+pub fn working_turn(w: &mut dyn Writes, ctx: &OperationContext, turn_id: TurnId) -> Result<Turn> {
+    let turn = open_turn(w, turn_id)?;
+    owned(w, ctx, &turn.agent_id)?;
     Ok(turn)
 }

@@ -25,7 +25,7 @@ const ROOT_DEFAULT: &str = "root_tokens_max";
 
 /// Parks a turn that needs a model which is down. `alone` is the number of rounds of attempts that
 /// failed while the model answered other turns.
-pub async fn park_for_model(
+pub fn park_for_model(
     w: &mut dyn Writes,
     ctx: &OperationContext,
     turn_id: TurnId,
@@ -33,13 +33,13 @@ pub async fn park_for_model(
     reason: &str,
     alone: u32,
 ) -> Result<Turn> {
-    let turn = working_turn(w, ctx, turn_id).await?;
-    park(w, ctx, turn, ParkCause::Model { provider, model }, reason, WaitMode::Blocking, alone).await
+    let turn = working_turn(w, ctx, turn_id)?;
+    park(w, ctx, turn, ParkCause::Model { provider, model }, reason, WaitMode::Blocking, alone)
 }
 
 /// Parks a turn whose next call is refused because a budget is spent. If only the budget of its
 /// root is spent, its agent continues with other work.
-pub(super) async fn park_for_budget(
+pub(super) fn park_for_budget(
     w: &mut dyn Writes,
     ctx: &OperationContext,
     mut turn: Turn,
@@ -56,32 +56,32 @@ pub(super) async fn park_for_budget(
             "turn_id": turn.turn_id, "reason": refusal.message, "details": refusal.details, "root_id": turn.root_id,
         });
         let event = NewEvent::new(EventKind::BudgetExhausted, payload).agent(&turn.agent_id).correlation(turn.turn_id);
-        ctx.emit(w, event).await?;
+        ctx.emit(w, event)?;
     }
     if wait_mode == WaitMode::Background {
-        leave_to_others(w, ctx, &mut turn).await?;
+        leave_to_others(w, ctx, &mut turn)?;
     }
-    park(w, ctx, turn, cause, &refusal.to_string(), wait_mode, 0).await
+    park(w, ctx, turn, cause, &refusal.to_string(), wait_mode, 0)
 }
 
 /// Returns mail of other roots to the inbox if a turn of a spent root has taken it, so that it gets
 /// a turn of its own. If a model has already seen the mail, it stays in this turn.
-async fn leave_to_others(w: &mut dyn Writes, ctx: &OperationContext, turn: &mut Turn) -> Result<()> {
+fn leave_to_others(w: &mut dyn Writes, ctx: &OperationContext, turn: &mut Turn) -> Result<()> {
     if turn.rounds > 0 || turn.calls > 0 {
         return Ok(());
     }
-    let mail = w.messages_of_turn(turn.turn_id).await?;
+    let mail = w.messages_of_turn(turn.turn_id)?;
     let other = |mail: &&Envelope| mail.state == MailState::Taken && mail.root_id != turn.root_id;
     let ids: Vec<MessageId> = mail.iter().filter(other).map(|mail| mail.message_id).collect();
     if !ids.is_empty() {
-        w.message_mark(&ids, MailState::Pending, None, 0).await?;
+        w.message_mark(&ids, MailState::Pending, None, 0)?;
         turn.other_roots.clear();
         ctx.wake(w, &turn.agent_id);
     }
     Ok(())
 }
 
-async fn park(
+fn park(
     w: &mut dyn Writes,
     ctx: &OperationContext,
     mut turn: Turn,
@@ -99,17 +99,17 @@ async fn park(
     if turn.parked.as_ref() == Some(&parked) {
         return Ok(turn);
     }
-    w.journal_append(turn.turn_id, &Step::Parked { reason: reason.clone() }, ctx.now()).await?;
+    w.journal_append(turn.turn_id, &Step::Parked { reason: reason.clone() }, ctx.now())?;
     if fresh {
         let payload = json!({
             "turn_id": turn.turn_id, "root_id": turn.root_id, "reason": reason, "waits_for": parked.cause,
             "standing": parked.wait_mode,
         });
         let event = NewEvent::new(EventKind::TurnParked, payload).agent(&turn.agent_id).correlation(turn.turn_id);
-        ctx.emit(w, event).await?;
+        ctx.emit(w, event)?;
     }
     turn.parked = Some(parked);
-    w.turn_put(&turn).await?;
+    w.turn_put(&turn)?;
     Ok(turn)
 }
 
@@ -117,8 +117,8 @@ async fn park(
 ///
 /// # Errors
 /// `NotFound`; `Conflict` if the turn is not parked.
-pub async fn retry(w: &mut dyn Writes, by: &Party, turn_id: TurnId) -> Result<Turn> {
-    let turn = w.turn_get(turn_id).await?.ok_or_else(|| Refusal::not_found("turn", &turn_id.to_string(), None))?;
+pub fn retry(w: &mut dyn Writes, by: &Party, turn_id: TurnId) -> Result<Turn> {
+    let turn = w.turn_get(turn_id)?.ok_or_else(|| Refusal::not_found("turn", &turn_id.to_string(), None))?;
     if turn.status != TurnStatus::Open || turn.parked.is_none() {
         let how = if turn.status == TurnStatus::Open { "under way" } else { turn.status.as_str() };
         return Err(Refusal::new(
@@ -131,15 +131,15 @@ pub async fn retry(w: &mut dyn Writes, by: &Party, turn_id: TurnId) -> Result<Tu
             _ => "`ghostctl turn list --status parked` lists the parked turns",
         }));
     }
-    go_on(w, turn).await
+    go_on(w, turn)
 }
 
 /// Continues the turns that are parked because the budget of this root was spent. Called when the
 /// root's limit changes.
-pub(crate) async fn root_changed(w: &mut dyn Writes, root_id: RootId) -> Result<()> {
-    for turn in w.turns_open().await? {
+pub(crate) fn root_changed(w: &mut dyn Writes, root_id: RootId) -> Result<()> {
+    for turn in w.turns_open()? {
         if turn.root_id == root_id && turn.is_in_background() {
-            go_on(w, turn).await?;
+            go_on(w, turn)?;
         }
     }
     Ok(())
@@ -148,12 +148,12 @@ pub(crate) async fn root_changed(w: &mut dyn Writes, root_id: RootId) -> Result<
 /// Continues the turns that are parked because their root has spent the default limit
 /// (`limits.root_tokens_max`), if the limit was raised since the last call and the root now has
 /// free budget. A root with its own limit does not follow the default.
-pub async fn follow_root_default(w: &mut dyn Writes, ctx: &OperationContext) -> Result<()> {
-    let (now, before) = (ctx.limits().root_tokens_max, w.meta_get(ROOT_DEFAULT).await?);
+pub fn follow_root_default(w: &mut dyn Writes, ctx: &OperationContext) -> Result<()> {
+    let (now, before) = (ctx.limits().root_tokens_max, w.meta_get(ROOT_DEFAULT)?);
     if before.as_ref() == Some(&now.to_string()) {
         return Ok(());
     }
-    w.meta_put(ROOT_DEFAULT, &now.to_string()).await?;
+    w.meta_put(ROOT_DEFAULT, &now.to_string())?;
     let before = before.and_then(|text| text.parse::<u64>().ok());
     // 0 means no limit. An older world has no stored value; its limit may have been raised.
     let raised = before.is_none_or(|before| before > 0 && (now == 0 || now > before));
@@ -161,15 +161,15 @@ pub async fn follow_root_default(w: &mut dyn Writes, ctx: &OperationContext) -> 
         return Ok(());
     }
     let mut roots = BTreeSet::new();
-    for turn in w.turns_open().await? {
+    for turn in w.turns_open()? {
         roots.insert(Scope::Root(turn.root_id));
         let root = match turn.parked.as_ref().map(|parked| &parked.cause) {
             Some(ParkCause::Budget { scope: scope @ Scope::Root(_) }) if turn.is_in_background() => scope.clone(),
             _ => continue,
         };
-        let account = w.budget_get(&root).await?.unwrap_or_else(|| Budget::open(root, ctx.now()));
+        let account = w.budget_get(&root)?.unwrap_or_else(|| Budget::open(root, ctx.now()));
         if account.limits.tokens.is_none() && account.with_default(now).passed().is_empty() {
-            go_on(w, turn).await?;
+            go_on(w, turn)?;
         }
     }
     // Calls that were refused under the old limit, or that wait in its budget queue, try again.
@@ -178,12 +178,12 @@ pub async fn follow_root_default(w: &mut dyn Writes, ctx: &OperationContext) -> 
     Ok(())
 }
 
-async fn go_on(w: &mut dyn Writes, mut turn: Turn) -> Result<Turn> {
+fn go_on(w: &mut dyn Writes, mut turn: Turn) -> Result<Turn> {
     if turn.is_in_background()
         && let Some(parked) = &mut turn.parked
     {
         parked.wait_mode = WaitMode::Ready;
-        w.turn_put(&turn).await?;
+        w.turn_put(&turn)?;
     }
     w.signal(Signal::TurnRetry { agent_id: turn.agent_id.clone(), turn_id: turn.turn_id });
     Ok(turn)
@@ -191,20 +191,16 @@ async fn go_on(w: &mut dyn Writes, mut turn: Turn) -> Result<Turn> {
 
 /// Returns why the answer to an ask is delayed: the reason of the parked turn that holds its mail
 /// or blocks its agent, or the reason why the target waits for a model.
-pub(crate) async fn holds_up(
-    r: &mut dyn Reads,
-    ctx: &OperationContext,
-    ask: &ghost_domain::Ask,
-) -> Result<Option<String>> {
-    let taken = match r.message_get(ask.message_id).await?.and_then(|mail| mail.turn_id) {
-        Some(turn_id) => r.turn_get(turn_id).await?.filter(|turn| turn.status == TurnStatus::Open),
+pub(crate) fn holds_up(r: &mut dyn Reads, ctx: &OperationContext, ask: &ghost_domain::Ask) -> Result<Option<String>> {
+    let taken = match r.message_get(ask.message_id)?.and_then(|mail| mail.turn_id) {
+        Some(turn_id) => r.turn_get(turn_id)?.filter(|turn| turn.status == TurnStatus::Open),
         None => None,
     };
     let turn = match taken {
         Some(turn) => Some(turn),
-        None => match r.turn_open_of(&ask.target).await? {
+        None => match r.turn_open_of(&ask.target)? {
             Some(turn) => Some(turn),
-            None => aside(r, ask).await?,
+            None => aside(r, ask)?,
         },
     };
     let parked = turn.and_then(|turn| turn.parked).map(|parked| parked.reason);
@@ -213,9 +209,9 @@ pub(crate) async fn holds_up(
 
 /// The open turn of an ask's target and root that is parked because the budget of that root is
 /// spent.
-async fn aside(r: &mut dyn Reads, ask: &ghost_domain::Ask) -> Result<Option<Turn>> {
-    let Some(mail) = r.message_get(ask.message_id).await? else { return Ok(None) };
-    let open = r.turns_open().await?;
+fn aside(r: &mut dyn Reads, ask: &ghost_domain::Ask) -> Result<Option<Turn>> {
+    let Some(mail) = r.message_get(ask.message_id)? else { return Ok(None) };
+    let open = r.turns_open()?;
     Ok(open
         .into_iter()
         .find(|turn| turn.is_in_background() && turn.agent_id == mail.to && turn.root_id == mail.root_id))

@@ -29,22 +29,17 @@ pub enum Settled {
 ///
 /// # Errors
 /// `NotFound`, and the refusal of a turn that is over.
-pub async fn await_person(
-    w: &mut dyn Writes,
-    ctx: &OperationContext,
-    turn_id: TurnId,
-    call_id: CallId,
-) -> Result<LedgerRow> {
-    let turn = working_turn(w, ctx, turn_id).await?;
-    let Some(mut row) = w.call_get(call_id).await? else {
+pub fn await_person(w: &mut dyn Writes, ctx: &OperationContext, turn_id: TurnId, call_id: CallId) -> Result<LedgerRow> {
+    let turn = working_turn(w, ctx, turn_id)?;
+    let Some(mut row) = w.call_get(call_id)? else {
         return Err(Refusal::not_found("call", &call_id.to_string(), None));
     };
     if row.status == CallStatus::Started {
         (row.status, row.error_code) = (CallStatus::Unknown, Some(Code::OutcomeUnknown));
-        w.call_put(&row).await?;
+        w.call_put(&row)?;
         let payload = json!({ "turn_id": turn_id, "call_id": call_id, "tool": row.tool });
         let event = NewEvent::new(EventKind::ToolUnsettled, payload);
-        ctx.emit(w, event.agent(&turn.agent_id).correlation(turn_id)).await?;
+        ctx.emit(w, event.agent(&turn.agent_id).correlation(turn_id))?;
     }
     Ok(row)
 }
@@ -61,28 +56,28 @@ pub fn was_unsettled(row: &LedgerRow) -> bool {
 }
 
 /// Whether a call of this turn waits for a person.
-pub(super) async fn awaits_person(w: &mut dyn Writes, turn_id: TurnId) -> Result<bool> {
+pub(super) fn awaits_person(w: &mut dyn Writes, turn_id: TurnId) -> Result<bool> {
     let filter = LedgerFilter {
         turn_id: Some(turn_id),
         status: Some(CallStatus::Unknown),
         limit: 1_000,
         ..LedgerFilter::default()
     };
-    Ok(w.call_list(&filter).await?.iter().any(is_awaited))
+    Ok(w.call_list(&filter)?.iter().any(is_awaited))
 }
 
 /// Records what became of a call. A person who settles it twice in the same way changes nothing.
 ///
 /// # Errors
 /// `NotFound`; `Conflict` if its outcome was known.
-pub async fn settle(
+pub fn settle(
     w: &mut dyn Writes,
     ctx: &OperationContext,
     by: &Party,
     call_id: CallId,
     (settled, note): (Settled, Option<&str>),
 ) -> Result<LedgerRow> {
-    let Some(mut row) = w.call_get(call_id).await? else {
+    let Some(mut row) = w.call_get(call_id)? else {
         return Err(Refusal::not_found("call", &call_id.to_string(), None)
             .hint("`ghostctl ledger --status unknown` lists the calls whose outcome nobody knows"));
     };
@@ -106,12 +101,12 @@ pub async fn settle(
     };
     let note = note.map(|note| format!(": {note}")).unwrap_or_default();
     row.result = Some(ctx.redactor.redact(&format!("{by} found out that it {what}{note}")));
-    w.call_put(&row).await?;
+    w.call_put(&row)?;
     let payload = json!({
         "turn_id": row.turn_id, "call_id": call_id, "tool": row.tool, "status": row.status, "by": by,
     });
-    ctx.emit(w, NewEvent::new(EventKind::ToolSettled, payload).agent(&row.agent_id).correlation(row.turn_id)).await?;
-    let turn = w.turn_get(row.turn_id).await?;
+    ctx.emit(w, NewEvent::new(EventKind::ToolSettled, payload).agent(&row.agent_id).correlation(row.turn_id))?;
+    let turn = w.turn_get(row.turn_id)?;
     if is_awaited(&row) && turn.is_some_and(|turn| turn.status == TurnStatus::Open) {
         // The call ends with what the person said.
         w.signal(Signal::CallSettled(row.agent_id.clone()));
@@ -121,11 +116,11 @@ pub async fn settle(
         format!("The outcome of your call {call_id} of {} was unknown. It {what}{note}. Go on from there.", row.tool);
     let told = NewMessage::new(&row.agent_id, by.clone(), Kind::Message, &text, Chain::root(ctx));
     // A droid takes no messages, and who was deleted needs none. The ledger does not depend on a full inbox.
-    if w.agent_get(&row.agent_id).await?.is_some_and(|agent| !agent.is_deleted())
+    if w.agent_get(&row.agent_id)?.is_some_and(|agent| !agent.is_deleted())
         && !row.agent_id.is_droid()
-        && mail::would_deliver(w, ctx, &told).await.is_ok()
+        && mail::would_deliver(w, ctx, &told).is_ok()
     {
-        mail::deliver(w, ctx, told).await?;
+        mail::deliver(w, ctx, told)?;
     }
     Ok(row)
 }

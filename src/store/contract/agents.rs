@@ -14,22 +14,22 @@ use crate::tables::Family;
 pub(super) async fn the_mail_and_the_turn_of_an_added_agent_are_found(medium: Arc<dyn Medium>) {
     let store = open(&medium).await;
     refuse!(&store, |w| {
-        w.agent_add(&agent("a")).await?;
-        w.message_append(&mail(1, "a")).await?;
+        w.agent_add(&agent("a"))?;
+        w.message_append(&mail(1, "a"))?;
     });
     keep!(&store, |w| {
-        w.agent_add(&agent("a")).await?;
-        assert_eq!((w.inbox_depth(&id_of("a")).await?, w.turn_open_of(&id_of("a")).await?), (0, None));
-        w.message_append(&mail(1, "a")).await?;
+        w.agent_add(&agent("a"))?;
+        assert_eq!((w.inbox_depth(&id_of("a"))?, w.turn_open_of(&id_of("a"))?), (0, None));
+        w.message_append(&mail(1, "a"))?;
     });
     keep!(&store, |w| {
-        assert_eq!(w.inbox_depth(&id_of("a")).await?, 1);
-        w.turn_put(&turn(1, "a", TurnStatus::Open)).await?;
+        assert_eq!(w.inbox_depth(&id_of("a"))?, 1);
+        w.turn_put(&turn(1, "a", TurnStatus::Open))?;
     });
-    let open_turn = keep!(&store, |w| { w.turn_open_of(&id_of("a")).await? });
+    let open_turn = keep!(&store, |w| { w.turn_open_of(&id_of("a"))? });
     assert_eq!(open_turn.map(|turn| turn.turn_id), Some(turn_id(1)));
     let found = reading!(&store, |r| {
-        (r.agent_get(&id_of("a")).await?, r.inbox_depth(&id_of("a")).await?, r.turn_open_of(&id_of("a")).await?)
+        (r.agent_get(&id_of("a"))?, r.inbox_depth(&id_of("a"))?, r.turn_open_of(&id_of("a"))?)
     });
     assert_eq!((found.0, found.1, found.2.map(|turn| turn.turn_id)), (Some(agent("a")), 1, Some(turn_id(1))));
 }
@@ -55,59 +55,59 @@ pub(super) async fn agents_are_put_and_listed(medium: Arc<dyn Medium>) {
     };
     let wanted = full.clone();
     keep!(&store, |w| {
-        w.agent_put(&agent("b")).await?;
-        w.agent_put(&agent("c")).await?;
-        w.agent_put(&agent("a")).await?;
-        w.agent_put(&full).await?;
+        w.agent_put(&agent("b"))?;
+        w.agent_put(&agent("c"))?;
+        w.agent_put(&agent("a"))?;
+        w.agent_put(&full)?;
     });
-    assert_eq!(reading!(&store, |r| { r.agent_get(&id_of("c")).await? }), Some(wanted));
-    assert_eq!(reading!(&store, |r| { r.agent_get(&id_of("b")).await? }), Some(agent("b")));
-    assert_eq!(reading!(&store, |r| { r.agent_get(&id_of("nobody")).await? }), None);
-    let (all, living) = reading!(&store, |r| { (r.agent_list(true).await?, r.agent_list(false).await?) });
+    assert_eq!(reading!(&store, |r| { r.agent_get(&id_of("c"))? }), Some(wanted));
+    assert_eq!(reading!(&store, |r| { r.agent_get(&id_of("b"))? }), Some(agent("b")));
+    assert_eq!(reading!(&store, |r| { r.agent_get(&id_of("nobody"))? }), None);
+    let (all, living) = reading!(&store, |r| { (r.agent_list(true)?, r.agent_list(false)?) });
     assert_eq!(map_rows(&all, |agent| agent.agent_id.clone()), [id_of("a"), id_of("b"), id_of("c")]);
     assert_eq!(map_rows(&living, |agent| agent.agent_id.clone()), [id_of("a"), id_of("b")]);
     refuse!(&store, |w| {
-        w.agent_put(&agent("bb")).await?;
-        assert_eq!(w.agent_ids("b", 9).await?, [id_of("b"), id_of("bb")], "the command's own writes count");
-        assert_eq!(w.agents_among(&[id_of("bb"), id_of("a")]).await?, [id_of("a"), id_of("bb")]);
-        w.agent_put(&Agent { deleted_at: Some(at(2)), ..agent("bb") }).await?;
-        assert_eq!(w.agents_among(&[id_of("bb"), id_of("a")]).await?, [id_of("a")]);
+        w.agent_put(&agent("bb"))?;
+        assert_eq!(w.agent_ids("b", 9)?, [id_of("b"), id_of("bb")], "the command's own writes count");
+        assert_eq!(w.agents_among(&[id_of("bb"), id_of("a")])?, [id_of("a"), id_of("bb")]);
+        w.agent_put(&Agent { deleted_at: Some(at(2)), ..agent("bb") })?;
+        assert_eq!(w.agents_among(&[id_of("bb"), id_of("a")])?, [id_of("a")]);
     });
     let among = [id_of("c"), id_of("b"), id_of("nobody"), id_of("b")];
-    assert_eq!(reading!(&store, |r| { r.agent_ids("", 9).await? }), [id_of("a"), id_of("b")]);
-    assert_eq!(reading!(&store, |r| { r.agent_ids("", 1).await? }), [id_of("a")]);
-    assert_eq!(reading!(&store, |r| { r.agents_among(&among).await? }), [id_of("b")]);
+    assert_eq!(reading!(&store, |r| { r.agent_ids("", 9)? }), [id_of("a"), id_of("b")]);
+    assert_eq!(reading!(&store, |r| { r.agent_ids("", 1)? }), [id_of("a")]);
+    assert_eq!(reading!(&store, |r| { r.agents_among(&among)? }), [id_of("b")]);
     tombstones_are_pruned(&store).await;
 }
 
 /// Continues with two living agents and the tombstone of `c`: incarnation 7, deleted at second 4.
 async fn tombstones_are_pruned(store: &Store) {
-    let floor = async || reading!(store, |r| { r.agent_incarnation_floor().await? });
+    let floor = async || reading!(store, |r| { r.agent_incarnation_floor()? });
     assert_eq!(floor().await, 0);
     keep!(store, |w| {
-        w.agent_put(&Agent { incarnation: 3, deleted_at: Some(at(2)), ..agent("d") }).await?;
-        w.agent_put(&Agent { incarnation: 9, deleted_at: Some(at(8)), ..agent("e") }).await?;
+        w.agent_put(&Agent { incarnation: 3, deleted_at: Some(at(2)), ..agent("d") })?;
+        w.agent_put(&Agent { incarnation: 9, deleted_at: Some(at(8)), ..agent("e") })?;
     });
-    assert_eq!(keep!(store, |w| { w.prune(Family::Agents, at(2), 9).await? }), 0, "only what is older");
-    assert_eq!(keep!(store, |w| { w.prune(Family::Agents, at(8), 0).await? }), 0, "bounded");
+    assert_eq!(keep!(store, |w| { w.prune(Family::Agents, at(2), 9)? }), 0, "only what is older");
+    assert_eq!(keep!(store, |w| { w.prune(Family::Agents, at(8), 0)? }), 0, "bounded");
     refuse!(store, |w| {
-        assert_eq!(w.prune(Family::Agents, at(8), 9).await?, 2);
-        assert_eq!((w.agent_get(&id_of("c")).await?, w.agent_incarnation_floor().await?), (None, 7));
+        assert_eq!(w.prune(Family::Agents, at(8), 9)?, 2);
+        assert_eq!((w.agent_get(&id_of("c"))?, w.agent_incarnation_floor()?), (None, 7));
     });
     assert_eq!(floor().await, 0, "a refused prune does not raise the floor");
     // The floor rises with the deleted tombstones, and the oldest are deleted first.
     for (gone, left, risen) in [(1, "a b c e", 3), (1, "a b e", 7), (0, "a b e", 7)] {
-        assert_eq!(keep!(store, |w| { w.prune(Family::Agents, at(8), 1).await? }), gone);
-        let all = reading!(store, |r| { r.agent_list(true).await? });
+        assert_eq!(keep!(store, |w| { w.prune(Family::Agents, at(8), 1)? }), gone);
+        let all = reading!(store, |r| { r.agent_list(true)? });
         assert_eq!(map_rows(&all, |agent| agent.agent_id.to_string()).join(" "), left);
         assert_eq!(floor().await, risen);
     }
-    let inside = keep!(store, |w| { (w.agent_get(&id_of("c")).await?, w.agent_get(&id_of("a")).await?) });
+    let inside = keep!(store, |w| { (w.agent_get(&id_of("c"))?, w.agent_get(&id_of("a"))?) });
     assert_eq!(inside, (None, Some(agent("a"))), "cached rows are pruned too");
     // The floor never decreases.
     keep!(store, |w| {
-        w.agent_put(&Agent { deleted_at: Some(at(3)), ..agent("d") }).await?;
-        assert_eq!(w.prune(Family::Agents, at(8), 9).await?, 1);
+        w.agent_put(&Agent { deleted_at: Some(at(3)), ..agent("d") })?;
+        assert_eq!(w.prune(Family::Agents, at(8), 9)?, 1);
     });
     assert_eq!(floor().await, 7);
 }
@@ -117,52 +117,52 @@ pub(super) async fn tombstones_of_creators_of_living_agents_are_kept(medium: Arc
     let gone =
         |name: &str, owner: &str| Agent { owner: Some(owner.to_owned()), deleted_at: Some(at(2)), ..agent(name) };
     keep!(&store, |w| {
-        w.agent_put(&Agent { owner: Some("agent:b".to_owned()), ..agent("a") }).await?;
-        w.agent_put(&gone("b", "agent:c")).await?;
-        w.agent_put(&gone("c", "operator:b")).await?;
+        w.agent_put(&Agent { owner: Some("agent:b".to_owned()), ..agent("a") })?;
+        w.agent_put(&gone("b", "agent:c"))?;
+        w.agent_put(&gone("c", "operator:b"))?;
         // These created each other, but no living agent.
-        w.agent_put(&gone("x", "agent:y")).await?;
-        w.agent_put(&gone("y", "agent:x")).await?;
-        w.agent_put(&gone("z", "agent:a")).await?;
+        w.agent_put(&gone("x", "agent:y"))?;
+        w.agent_put(&gone("y", "agent:x"))?;
+        w.agent_put(&gone("z", "agent:a"))?;
     });
     let prune = async || {
-        let gone = keep!(&store, |w| { w.prune(Family::Agents, at(9), 9).await? });
-        let left = reading!(&store, |r| { r.agent_list(true).await? });
+        let gone = keep!(&store, |w| { w.prune(Family::Agents, at(9), 9)? });
+        let left = reading!(&store, |r| { r.agent_list(true)? });
         (gone, map_rows(&left, |agent| agent.agent_id.to_string()).join(" "))
     };
     assert_eq!(prune().await, (3, "a b c".to_owned()));
-    keep!(&store, |w| { w.agent_put(&gone("a", "agent:b")).await? });
+    keep!(&store, |w| { w.agent_put(&gone("a", "agent:b"))? });
     assert_eq!(prune().await, (3, String::new()));
 }
 
 pub(super) async fn dynamic_agents_are_counted(medium: Arc<dyn Medium>) {
     let store = open(&medium).await;
-    assert_eq!(reading!(&store, |r| { r.agent_count_dynamic().await? }), 0);
+    assert_eq!(reading!(&store, |r| { r.agent_count_dynamic()? }), 0);
     let inside = keep!(&store, |w| {
-        w.agent_put(&agent("a")).await?;
-        w.agent_put(&Agent { kind: AgentKind::Dynamic, ..agent("b") }).await?;
-        w.agent_put(&Agent { kind: AgentKind::Dynamic, ..agent("c") }).await?;
-        w.agent_put(&Agent { kind: AgentKind::Dynamic, deleted_at: Some(at(2)), ..agent("d") }).await?;
-        w.agent_count_dynamic().await?
+        w.agent_put(&agent("a"))?;
+        w.agent_put(&Agent { kind: AgentKind::Dynamic, ..agent("b") })?;
+        w.agent_put(&Agent { kind: AgentKind::Dynamic, ..agent("c") })?;
+        w.agent_put(&Agent { kind: AgentKind::Dynamic, deleted_at: Some(at(2)), ..agent("d") })?;
+        w.agent_count_dynamic()?
     });
     assert_eq!(inside, 2);
     let inside = keep!(&store, |w| {
-        w.agent_put(&Agent { kind: AgentKind::Dynamic, deleted_at: Some(at(2)), ..agent("b") }).await?;
-        w.agent_count_dynamic().await?
+        w.agent_put(&Agent { kind: AgentKind::Dynamic, deleted_at: Some(at(2)), ..agent("b") })?;
+        w.agent_count_dynamic()?
     });
-    assert_eq!((inside, reading!(&store, |r| { r.agent_count_dynamic().await? })), (1, 1));
+    assert_eq!((inside, reading!(&store, |r| { r.agent_count_dynamic()? })), (1, 1));
 }
 
 pub(super) async fn meta_is_kept(medium: Arc<dyn Medium>) {
     let store = open(&medium).await;
-    assert_eq!(reading!(&store, |r| { r.meta_get("world_id").await? }), None);
+    assert_eq!(reading!(&store, |r| { r.meta_get("world_id")? }), None);
     keep!(&store, |w| {
-        w.meta_put("world_id", "one").await?;
-        w.meta_put("other", AWKWARD).await?;
-        w.meta_put("world_id", "two").await?;
-        assert_eq!(w.meta_get("world_id").await?.as_deref(), Some("two"));
+        w.meta_put("world_id", "one")?;
+        w.meta_put("other", AWKWARD)?;
+        w.meta_put("world_id", "two")?;
+        assert_eq!(w.meta_get("world_id")?.as_deref(), Some("two"));
     });
-    let kept = reading!(&store, |r| { (r.meta_get("world_id").await?, r.meta_get("other").await?) });
+    let kept = reading!(&store, |r| { (r.meta_get("world_id")?, r.meta_get("other")?) });
     assert_eq!(kept, (Some("two".to_owned()), Some(AWKWARD.to_owned())));
 }
 
@@ -170,20 +170,20 @@ pub(super) async fn meta_is_kept(medium: Arc<dyn Medium>) {
 pub(super) async fn skills_are_held_and_removed(medium: Arc<dyn Medium>) {
     let store = open(&medium).await;
     let removed = keep!(&store, |w| {
-        w.skill_put(&held("a", "writing")).await?;
-        w.skill_put(&held("a", "editing")).await?;
-        w.skill_put(&held("aa", "editing")).await?;
-        w.skill_put(&held("a", "reading")).await?;
-        w.skill_put(&HeldSkill { active: true, acquired_at: at(5), ..held("a", "writing") }).await?;
-        (w.skill_remove(&id_of("a"), "reading").await?, w.skill_remove(&id_of("b"), "editing").await?)
+        w.skill_put(&held("a", "writing"))?;
+        w.skill_put(&held("a", "editing"))?;
+        w.skill_put(&held("aa", "editing"))?;
+        w.skill_put(&held("a", "reading"))?;
+        w.skill_put(&HeldSkill { active: true, acquired_at: at(5), ..held("a", "writing") })?;
+        (w.skill_remove(&id_of("a"), "reading")?, w.skill_remove(&id_of("b"), "editing")?)
     });
     assert_eq!(removed, (true, false));
     let (a, aa, b) = reading!(&store, |r| {
-        (r.skills_held(&id_of("a")).await?, r.skills_held(&id_of("aa")).await?, r.skills_held(&id_of("b")).await?)
+        (r.skills_held(&id_of("a"))?, r.skills_held(&id_of("aa"))?, r.skills_held(&id_of("b"))?)
     });
     assert_eq!(a, [held("a", "editing"), HeldSkill { active: true, acquired_at: at(5), ..held("a", "writing") }]);
     assert_eq!((aa, b), (vec![held("aa", "editing")], vec![]));
-    assert!(!keep!(&store, |w| { w.skill_remove(&id_of("a"), "reading").await? }));
+    assert!(!keep!(&store, |w| { w.skill_remove(&id_of("a"), "reading")? }));
 }
 
 pub(super) async fn jobs_are_newest_first(medium: Arc<dyn Medium>) {
@@ -196,18 +196,17 @@ pub(super) async fn jobs_are_newest_first(medium: Arc<dyn Medium>) {
     };
     let wanted = done.clone();
     keep!(&store, |w| {
-        w.job_put(&job("aa", 1)).await?;
-        w.job_put(&job("cc", 3)).await?;
-        w.job_put(&job("bb", 2)).await?;
-        w.job_put(&done).await?;
-        assert_eq!(w.job_of_task(task_id(7)).await?, Some(done), "its own write");
+        w.job_put(&job("aa", 1))?;
+        w.job_put(&job("cc", 3))?;
+        w.job_put(&job("bb", 2))?;
+        w.job_put(&done)?;
+        assert_eq!(w.job_of_task(task_id(7))?, Some(done), "its own write");
     });
-    let (of_task, of_none) =
-        reading!(&store, |r| { (r.job_of_task(task_id(7)).await?, r.job_of_task(task_id(8)).await?) });
+    let (of_task, of_none) = reading!(&store, |r| { (r.job_of_task(task_id(7))?, r.job_of_task(task_id(8))?) });
     assert_eq!((of_task.as_ref(), of_none), (Some(&wanted), None));
-    assert_eq!(reading!(&store, |r| { r.job_list(None, 1_000).await? }), [job("cc", 3), wanted.clone(), job("aa", 1)]);
-    assert_eq!(reading!(&store, |r| { r.job_get("bb").await? }), Some(wanted));
-    assert_eq!(reading!(&store, |r| { r.job_get("dd").await? }), None);
+    assert_eq!(reading!(&store, |r| { r.job_list(None, 1_000)? }), [job("cc", 3), wanted.clone(), job("aa", 1)]);
+    assert_eq!(reading!(&store, |r| { r.job_get("bb")? }), Some(wanted));
+    assert_eq!(reading!(&store, |r| { r.job_get("dd")? }), None);
 }
 
 pub(super) async fn requests_are_kept_by_principal(medium: Arc<dyn Medium>) {
@@ -216,17 +215,17 @@ pub(super) async fn requests_are_kept_by_principal(medium: Arc<dyn Medium>) {
     let (first, second) = (answer(one.clone(), "r-1", 1), answer(two.clone(), "r-1", 2));
     let wanted = (Some(first.clone()), Some(second.clone()), None);
     let inside = keep!(&store, |w| {
-        w.request_put(&first).await?;
-        w.request_put(&second).await?;
-        w.request_get(&first.key.principal, &first.key.request_id).await?
+        w.request_put(&first)?;
+        w.request_put(&second)?;
+        w.request_get(&first.key.principal, &first.key.request_id)?
     });
     assert_eq!(inside, wanted.0);
     let got = reading!(&store, |r| {
         let (known, unknown) = ("r-1".parse().unwrap(), "r-2".parse().unwrap());
         (
-            r.request_get(&one, &known).await?,
-            r.request_get(&two, &known).await?,
-            r.request_get(&Party::Agent(id_of("one")), &known).await?.or(r.request_get(&one, &unknown).await?),
+            r.request_get(&one, &known)?,
+            r.request_get(&two, &known)?,
+            r.request_get(&Party::Agent(id_of("one")), &known)?.or(r.request_get(&one, &unknown)?),
         )
     });
     assert_eq!(got, wanted);

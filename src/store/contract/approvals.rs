@@ -43,17 +43,13 @@ pub(super) async fn approvals_round_trip_and_are_listed(medium: Arc<dyn Medium>)
     let (first, second) = (approval(1, "a", ApprovalStatus::Approved), approval(2, "b", ApprovalStatus::Pending));
     let wanted = (Some(first.clone()), Some(second.clone()), None);
     keep!(&store, |w| {
-        w.approval_put(&approval(1, "a", ApprovalStatus::Pending)).await?;
-        w.approval_put(&first).await?;
-        w.approval_put(&second).await?;
-        w.approval_put(&approval(3, "b", ApprovalStatus::Denied)).await?;
+        w.approval_put(&approval(1, "a", ApprovalStatus::Pending))?;
+        w.approval_put(&first)?;
+        w.approval_put(&second)?;
+        w.approval_put(&approval(3, "b", ApprovalStatus::Denied))?;
     });
     let got = reading!(&store, |r| {
-        (
-            r.approval_get(approval_id(1)).await?,
-            r.approval_get(approval_id(2)).await?,
-            r.approval_get(approval_id(9)).await?,
-        )
+        (r.approval_get(approval_id(1))?, r.approval_get(approval_id(2))?, r.approval_get(approval_id(9))?)
     });
     assert_eq!(got, wanted);
     let ids = |rows: Vec<Approval>| map_rows(&rows, |row| row.approval_id);
@@ -61,13 +57,13 @@ pub(super) async fn approvals_round_trip_and_are_listed(medium: Arc<dyn Medium>)
     let pending = ApprovalFilter { status: Some(ApprovalStatus::Pending), ..<_>::default() };
     let (all, page, of_b, pending, count, of_turn, of_other) = reading!(&store, |r| {
         (
-            r.approval_list(&ApprovalFilter::default(), None, 0).await?,
-            r.approval_list(&ApprovalFilter::default(), Some((at(3), approval_id(3))), 1).await?,
-            r.approval_list(&of_b, None, 0).await?,
-            r.approval_list(&pending, None, 0).await?,
-            r.approval_count_pending().await?,
-            r.approvals_pending_of_turn(turn_id(2)).await?,
-            r.approvals_pending_of_turn(turn_id(3)).await?,
+            r.approval_list(&ApprovalFilter::default(), None, 0)?,
+            r.approval_list(&ApprovalFilter::default(), Some((at(3), approval_id(3))), 1)?,
+            r.approval_list(&of_b, None, 0)?,
+            r.approval_list(&pending, None, 0)?,
+            r.approval_count_pending()?,
+            r.approvals_pending_of_turn(turn_id(2))?,
+            r.approvals_pending_of_turn(turn_id(3))?,
         )
     });
     assert_eq!(ids(all), [3, 2, 1].map(approval_id));
@@ -82,16 +78,16 @@ pub(super) async fn standing_approvals_are_found(medium: Arc<dyn Medium>) {
     let standing = Approval { always: true, ..approval(1, "a", ApprovalStatus::Approved) };
     let (digest, wanted) = (standing.digest.clone(), standing.clone());
     keep!(&store, |w| {
-        w.approval_put(&standing).await?;
-        w.approval_put(&approval(2, "b", ApprovalStatus::Approved)).await?;
+        w.approval_put(&standing)?;
+        w.approval_put(&approval(2, "b", ApprovalStatus::Approved))?;
     });
     let (found, other_agent, other_plan, once, always) = reading!(&store, |r| {
         (
-            r.approval_standing(&id_of("a"), &digest).await?,
-            r.approval_standing(&id_of("b"), &digest).await?,
-            r.approval_standing(&id_of("a"), "0").await?,
-            r.approval_standing(&id_of("b"), &approval(2, "b", ApprovalStatus::Approved).digest).await?,
-            r.approval_list(&ApprovalFilter { always: true, ..<_>::default() }, None, 0).await?,
+            r.approval_standing(&id_of("a"), &digest)?,
+            r.approval_standing(&id_of("b"), &digest)?,
+            r.approval_standing(&id_of("a"), "0")?,
+            r.approval_standing(&id_of("b"), &approval(2, "b", ApprovalStatus::Approved).digest)?,
+            r.approval_list(&ApprovalFilter { always: true, ..<_>::default() }, None, 0)?,
         )
     });
     assert_eq!(found.as_ref(), Some(&wanted));
@@ -102,12 +98,12 @@ pub(super) async fn standing_approvals_are_found(medium: Arc<dyn Medium>) {
 pub(super) async fn closed_approvals_are_pruned(medium: Arc<dyn Medium>) {
     let store = open(&medium).await;
     keep!(&store, |w| {
-        w.approval_put(&approval(1, "a", ApprovalStatus::Pending)).await?;
-        w.approval_put(&approval(2, "a", ApprovalStatus::Expired)).await?;
-        w.approval_put(&Approval { always: true, ..approval(3, "a", ApprovalStatus::Approved) }).await?;
-        w.approval_put(&approval(50, "a", ApprovalStatus::Denied)).await?;
+        w.approval_put(&approval(1, "a", ApprovalStatus::Pending))?;
+        w.approval_put(&approval(2, "a", ApprovalStatus::Expired))?;
+        w.approval_put(&Approval { always: true, ..approval(3, "a", ApprovalStatus::Approved) })?;
+        w.approval_put(&approval(50, "a", ApprovalStatus::Denied))?;
     });
-    let pruned = keep!(&store, |w| { w.prune(Family::Approvals, at(40), 9).await? });
-    let kept = reading!(&store, |r| { r.approval_list(&ApprovalFilter::default(), None, 0).await? });
+    let pruned = keep!(&store, |w| { w.prune(Family::Approvals, at(40), 9)? });
+    let kept = reading!(&store, |r| { r.approval_list(&ApprovalFilter::default(), None, 0)? });
     assert_eq!((pruned, map_rows(&kept, |row| row.approval_id)), (1, [50, 3, 1].map(approval_id).to_vec()));
 }

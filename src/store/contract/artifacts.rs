@@ -17,16 +17,16 @@ pub(super) async fn artifacts_are_kept_by_path(medium: Arc<dyn Medium>) {
     let unknown = Artifact { agent_id: None, turn_id: None, ..artifact("output/a", 1) };
     let wanted = (full.clone(), unknown.clone());
     keep!(&store, |w| {
-        w.artifact_put(&artifact("output/b", 2)).await?;
-        w.artifact_put(&full).await?;
-        w.artifact_put(&unknown).await?;
-        w.artifact_put(&artifact("output/c", 3)).await?;
-        assert!(w.artifact_remove("output/c").await? && !w.artifact_remove("output/c").await?);
-        assert_eq!(w.artifact_list(&ArtifactFilter::default()).await?.len(), 2);
+        w.artifact_put(&artifact("output/b", 2))?;
+        w.artifact_put(&full)?;
+        w.artifact_put(&unknown)?;
+        w.artifact_put(&artifact("output/c", 3))?;
+        assert!(w.artifact_remove("output/c")? && !w.artifact_remove("output/c")?);
+        assert_eq!(w.artifact_list(&ArtifactFilter::default())?.len(), 2);
     });
     drop(store);
     let found = reading!(&open(&medium).await, |r| {
-        (r.artifact_get("output/b").await?, r.artifact_get("output/a").await?, r.artifact_get("output/c").await?)
+        (r.artifact_get("output/b")?, r.artifact_get("output/a")?, r.artifact_get("output/c")?)
     });
     assert_eq!(found, (Some(wanted.0), Some(wanted.1), None));
 }
@@ -36,14 +36,14 @@ pub(super) async fn artifacts_are_listed_by_prefix_and_agent(medium: Arc<dyn Med
     let paths = ["output/a/1", "output/a/2", "output/a_", "output/b/1", "output/é/1"];
     keep!(&store, |w| {
         for (n, path) in (0..).zip(paths) {
-            w.artifact_put(&artifact(path, n)).await?;
+            w.artifact_put(&artifact(path, n))?;
         }
-        w.artifact_put(&Artifact { agent_id: Some(id_of("b")), ..artifact("output/a/3", 9) }).await?;
+        w.artifact_put(&Artifact { agent_id: Some(id_of("b")), ..artifact("output/a/3", 9) })?;
     });
     let listed = async |prefix: &str, agent: Option<&str>, after: &str, limit| {
         let (prefix, agent_id, after) = (prefix.to_owned(), agent.map(id_of), after.to_owned());
         let filter = ArtifactFilter { prefix, agent_id, after, limit };
-        map_rows(&reading!(&store, |r| { r.artifact_list(&filter).await? }), |row| row.path.clone())
+        map_rows(&reading!(&store, |r| { r.artifact_list(&filter)? }), |row| row.path.clone())
     };
     assert_eq!(listed("output/a/", None, "", 0).await, ["output/a/1", "output/a/2", "output/a/3"]);
     assert_eq!(listed("output/a/", Some("b"), "", 0).await, ["output/a/3"]);

@@ -28,13 +28,11 @@ pub(super) async fn asks_round_trip(medium: Arc<dyn Medium>) {
     };
     let wanted = (Some(outside.clone()), Some(late.clone()), None);
     keep!(&store, |w| {
-        w.ask_put(&outside).await?;
-        w.ask_put(&ask(2, "a", "b", AskStatus::Open)).await?;
-        w.ask_put(&late).await?;
+        w.ask_put(&outside)?;
+        w.ask_put(&ask(2, "a", "b", AskStatus::Open))?;
+        w.ask_put(&late)?;
     });
-    let got = reading!(&store, |r| {
-        (r.ask_get(ask_id(1)).await?, r.ask_get(ask_id(2)).await?, r.ask_get(ask_id(3)).await?)
-    });
+    let got = reading!(&store, |r| { (r.ask_get(ask_id(1))?, r.ask_get(ask_id(2))?, r.ask_get(ask_id(3))?) });
     assert_eq!(got, wanted);
 }
 
@@ -42,26 +40,26 @@ pub(super) async fn open_asks_are_found(medium: Arc<dyn Medium>) {
     let store = open(&medium).await;
     let inside = keep!(&store, |w| {
         for n in [3, 1, 2] {
-            w.ask_put(&ask(n, "a", "b", AskStatus::Open)).await?;
+            w.ask_put(&ask(n, "a", "b", AskStatus::Open))?;
         }
-        w.ask_put(&ask(4, "b", "c", AskStatus::Open)).await?;
+        w.ask_put(&ask(4, "b", "c", AskStatus::Open))?;
         for (n, status) in [(5, AskStatus::Answered), (6, AskStatus::Failed), (7, AskStatus::TimedOut)] {
-            w.ask_put(&ask(n, "a", "b", status)).await?;
+            w.ask_put(&ask(n, "a", "b", status))?;
         }
-        (w.asks_open().await?, w.ask_count_open().await?)
+        (w.asks_open()?, w.ask_count_open()?)
     });
     let ids = |asks: &[Ask]| map_rows(asks, |ask| ask.ask_id);
     assert_eq!((ids(&inside.0), inside.1), (vec![ask_id(1), ask_id(2), ask_id(3), ask_id(4)], 4));
 
-    keep!(&store, |w| { w.ask_put(&ask(2, "a", "b", AskStatus::Answered)).await? });
+    keep!(&store, |w| { w.ask_put(&ask(2, "a", "b", AskStatus::Answered))? });
     let (open, count, mut to_b, to_d, of_turn, of_closed) = reading!(&store, |r| {
         (
-            r.asks_open().await?,
-            r.ask_count_open().await?,
-            r.asks_open_to(&id_of("b")).await?,
-            r.asks_open_to(&id_of("d")).await?,
-            r.asks_open_of_turn(turn_id(4)).await?,
-            r.asks_open_of_turn(turn_id(2)).await?,
+            r.asks_open()?,
+            r.ask_count_open()?,
+            r.asks_open_to(&id_of("b"))?,
+            r.asks_open_to(&id_of("d"))?,
+            r.asks_open_of_turn(turn_id(4))?,
+            r.asks_open_of_turn(turn_id(2))?,
         )
     });
     to_b.sort_by_key(|ask| ask.ask_id);
@@ -78,19 +76,19 @@ pub(super) async fn dead_letters_are_newest_first(medium: Arc<dyn Medium>) {
     };
     let wanted = many.clone();
     keep!(&store, |w| {
-        w.dead_letter_put(&letter(3, "b", DeadLetterStatus::Held)).await?;
-        w.dead_letter_put(&letter(1, "a", DeadLetterStatus::Held)).await?;
-        w.dead_letter_put(&letter(2, "a", DeadLetterStatus::Held)).await?;
-        w.dead_letter_put(&many).await?;
+        w.dead_letter_put(&letter(3, "b", DeadLetterStatus::Held))?;
+        w.dead_letter_put(&letter(1, "a", DeadLetterStatus::Held))?;
+        w.dead_letter_put(&letter(2, "a", DeadLetterStatus::Held))?;
+        w.dead_letter_put(&many)?;
     });
-    assert_eq!(reading!(&store, |r| { r.dead_letter_get(letter_id(2)).await? }), Some(wanted));
-    assert_eq!(reading!(&store, |r| { r.dead_letter_get(letter_id(4)).await? }), None);
+    assert_eq!(reading!(&store, |r| { r.dead_letter_get(letter_id(2))? }), Some(wanted));
+    assert_eq!(reading!(&store, |r| { r.dead_letter_get(letter_id(4))? }), None);
     let (all, of_a, held_of_a, dropped) = reading!(&store, |r| {
         (
-            r.dead_letter_list(None, None, None, 1_000).await?,
-            r.dead_letter_list(Some(&id_of("a")), None, None, 1_000).await?,
-            r.dead_letter_list(Some(&id_of("a")), Some(DeadLetterStatus::Held), None, 1_000).await?,
-            r.dead_letter_list(None, Some(DeadLetterStatus::Dropped), None, 1_000).await?,
+            r.dead_letter_list(None, None, None, 1_000)?,
+            r.dead_letter_list(Some(&id_of("a")), None, None, 1_000)?,
+            r.dead_letter_list(Some(&id_of("a")), Some(DeadLetterStatus::Held), None, 1_000)?,
+            r.dead_letter_list(None, Some(DeadLetterStatus::Dropped), None, 1_000)?,
         )
     });
     let ids = |letters: &[DeadLetter]| map_rows(letters, |letter| letter.dead_letter_id);
@@ -100,9 +98,9 @@ pub(super) async fn dead_letters_are_newest_first(medium: Arc<dyn Medium>) {
     assert_eq!(all[2].created_at, at(1));
     let counts = reading!(&store, |r| {
         (
-            r.dead_letter_count_held(None).await?,
-            r.dead_letter_count_held(Some(&id_of("a"))).await?,
-            r.dead_letter_count_held(Some(&id_of("c"))).await?,
+            r.dead_letter_count_held(None)?,
+            r.dead_letter_count_held(Some(&id_of("a")))?,
+            r.dead_letter_count_held(Some(&id_of("c")))?,
         )
     });
     assert_eq!(counts, (2, 1, 0));

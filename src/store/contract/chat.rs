@@ -24,38 +24,37 @@ pub(super) async fn channels_are_listed_by_name(medium: Arc<dyn Medium>) {
     };
     let wanted = full.clone();
     keep!(&store, |w| {
-        w.chat_channel_put(&channel("b", 1)).await?;
-        assert_eq!(w.chat_channel_get(&channel_name("b")).await?, Some(channel("b", 1)));
-        w.chat_channel_put(&full).await?;
-        w.chat_channel_put(&channel("c", 0)).await?;
-        w.chat_channel_put(&channel("a", 0)).await?;
-        assert_eq!(w.chat_channel_get(&channel_name("b")).await?.as_ref(), Some(&full));
-        let list = w.chat_channel_list().await?;
+        w.chat_channel_put(&channel("b", 1))?;
+        assert_eq!(w.chat_channel_get(&channel_name("b"))?, Some(channel("b", 1)));
+        w.chat_channel_put(&full)?;
+        w.chat_channel_put(&channel("c", 0))?;
+        w.chat_channel_put(&channel("a", 0))?;
+        assert_eq!(w.chat_channel_get(&channel_name("b"))?.as_ref(), Some(&full));
+        let list = w.chat_channel_list()?;
         assert_eq!(map_rows(&list, |channel| channel.channel.to_string()), ["a", "b", "c"]);
-        assert_eq!(w.chat_channel_count().await?, 3);
+        assert_eq!(w.chat_channel_count()?, 3);
     });
-    let (b, none) = reading!(&store, |r| {
-        (r.chat_channel_get(&channel_name("b")).await?, r.chat_channel_get(&channel_name("x")).await?)
-    });
+    let (b, none) =
+        reading!(&store, |r| { (r.chat_channel_get(&channel_name("b"))?, r.chat_channel_get(&channel_name("x"))?) });
     assert_eq!((b.as_ref(), none), (Some(&wanted), None));
-    assert_eq!(reading!(&store, |r| { r.chat_channel_list().await? })[1], wanted);
+    assert_eq!(reading!(&store, |r| { r.chat_channel_list()? })[1], wanted);
 
     keep!(&store, |w| {
         for n in 0..1_000 {
-            w.chat_channel_put(&channel(&format!("d{n:04}"), 0)).await?;
+            w.chat_channel_put(&channel(&format!("d{n:04}"), 0))?;
         }
-        assert_eq!(w.chat_channel_count().await?, 1_003);
+        assert_eq!(w.chat_channel_count()?, 1_003);
     });
-    let (list, count) = reading!(&store, |r| { (r.chat_channel_list().await?, r.chat_channel_count().await?) });
+    let (list, count) = reading!(&store, |r| { (r.chat_channel_list()?, r.chat_channel_count()?) });
     assert_eq!((list.len(), list[999].channel.to_string(), count), (1_000, "d0996".to_owned(), 1_003));
 }
 
 async fn in_channel(store: &Store, name: &'static str) -> Vec<String> {
-    map_rows(&reading!(store, |r| { r.chat_members(&channel_name(name)).await? }), |member| member.agent_id.to_string())
+    map_rows(&reading!(store, |r| { r.chat_members(&channel_name(name))? }), |member| member.agent_id.to_string())
 }
 
 async fn of_agent(store: &Store, name: &'static str) -> Vec<String> {
-    map_rows(&reading!(store, |r| { r.chat_memberships(&id_of(name)).await? }), |member| member.channel.to_string())
+    map_rows(&reading!(store, |r| { r.chat_memberships(&id_of(name))? }), |member| member.channel.to_string())
 }
 
 pub(super) async fn members_are_listed_both_ways(medium: Arc<dyn Medium>) {
@@ -63,13 +62,13 @@ pub(super) async fn members_are_listed_both_ways(medium: Arc<dyn Medium>) {
     keep!(&store, |w| {
         for name in ALIKE.into_iter().rev() {
             for agent in ALIKE {
-                w.chat_member_put(&member(name, agent, 0)).await?;
+                w.chat_member_put(&member(name, agent, 0))?;
             }
         }
-        let inside = w.chat_members(&channel_name("a")).await?;
+        let inside = w.chat_members(&channel_name("a"))?;
         assert_eq!(map_rows(&inside, |member| member.agent_id.to_string()), ALIKE);
-        w.chat_member_put(&member("z", "a", 0)).await?;
-        let inside = w.chat_memberships(&id_of("a")).await?;
+        w.chat_member_put(&member("z", "a", 0))?;
+        let inside = w.chat_memberships(&id_of("a"))?;
         assert_eq!(map_rows(&inside, |member| member.channel.to_string()), ["a", "a-b", "a.b", "a0", "aa", "z"]);
     });
     for name in ALIKE {
@@ -82,18 +81,15 @@ pub(super) async fn members_are_listed_both_ways(medium: Arc<dyn Medium>) {
         ChatMember { read_seq: i64::MAX, wake_id: Some(message_id(7)), joined_at: at(9), ..member("a", "a-b", 0) };
     let wanted = woken.clone();
     keep!(&store, |w| {
-        w.chat_member_put(&woken).await?;
-        assert_eq!(w.chat_member_get(&channel_name("a"), &id_of("a-b")).await?.as_ref(), Some(&woken));
-        assert_eq!(w.chat_member_get(&channel_name("a"), &id_of("b")).await?, None);
+        w.chat_member_put(&woken)?;
+        assert_eq!(w.chat_member_get(&channel_name("a"), &id_of("a-b"))?.as_ref(), Some(&woken));
+        assert_eq!(w.chat_member_get(&channel_name("a"), &id_of("b"))?, None);
     });
+    assert_eq!(reading!(&store, |r| { r.chat_member_get(&channel_name("a"), &id_of("a-b"))? }), Some(wanted.clone()));
+    assert_eq!(reading!(&store, |r| { r.chat_members(&channel_name("a"))? })[1], wanted);
+    keep!(&store, |w| { w.chat_member_put(&member("a", "a-b", 3))? });
     assert_eq!(
-        reading!(&store, |r| { r.chat_member_get(&channel_name("a"), &id_of("a-b")).await? }),
-        Some(wanted.clone())
-    );
-    assert_eq!(reading!(&store, |r| { r.chat_members(&channel_name("a")).await? })[1], wanted);
-    keep!(&store, |w| { w.chat_member_put(&member("a", "a-b", 3)).await? });
-    assert_eq!(
-        keep!(&store, |w| { w.chat_member_get(&channel_name("a"), &id_of("a-b")).await? }),
+        keep!(&store, |w| { w.chat_member_get(&channel_name("a"), &id_of("a-b"))? }),
         Some(member("a", "a-b", 3))
     );
 }
@@ -102,43 +98,40 @@ pub(super) async fn members_leave_and_come_back(medium: Arc<dyn Medium>) {
     let store = open(&medium).await;
     keep!(&store, |w| {
         for agent in ["a", "b", "c"] {
-            w.chat_member_put(&member("x", agent, 1)).await?;
+            w.chat_member_put(&member("x", agent, 1))?;
         }
         // A membership that the same command wrote is deleted like any other, whether or not it was
         // read before.
-        w.chat_member_delete(&channel_name("x"), &id_of("b")).await?;
-        assert_eq!(w.chat_member_get(&channel_name("x"), &id_of("b")).await?, None);
-        assert_eq!(w.chat_members(&channel_name("x")).await?.len(), 2);
-        w.chat_member_delete(&channel_name("x"), &id_of("b")).await?;
-        w.chat_member_delete(&channel_name("nowhere"), &id_of("a")).await?;
+        w.chat_member_delete(&channel_name("x"), &id_of("b"))?;
+        assert_eq!(w.chat_member_get(&channel_name("x"), &id_of("b"))?, None);
+        assert_eq!(w.chat_members(&channel_name("x"))?.len(), 2);
+        w.chat_member_delete(&channel_name("x"), &id_of("b"))?;
+        w.chat_member_delete(&channel_name("nowhere"), &id_of("a"))?;
     });
     assert_eq!(in_channel(&store, "x").await, ["a", "c"]);
     refuse!(&store, |w| {
-        w.chat_member_delete(&channel_name("x"), &id_of("a")).await?;
-        assert_eq!(w.chat_member_get(&channel_name("x"), &id_of("a")).await?, None);
-        w.chat_member_put(&member("x", "b", 1)).await?;
-        assert_eq!(w.chat_memberships(&id_of("a")).await?, []);
+        w.chat_member_delete(&channel_name("x"), &id_of("a"))?;
+        assert_eq!(w.chat_member_get(&channel_name("x"), &id_of("a"))?, None);
+        w.chat_member_put(&member("x", "b", 1))?;
+        assert_eq!(w.chat_memberships(&id_of("a"))?, []);
     });
     refuse!(&store, |w| {
-        w.chat_member_put(&member("x", "a", 5)).await?;
-        w.chat_member_delete(&channel_name("x"), &id_of("a")).await?;
+        w.chat_member_put(&member("x", "a", 5))?;
+        w.chat_member_delete(&channel_name("x"), &id_of("a"))?;
     });
     let inside = keep!(&store, |w| {
-        (
-            w.chat_member_get(&channel_name("x"), &id_of("a")).await?,
-            w.chat_member_get(&channel_name("x"), &id_of("b")).await?,
-        )
+        (w.chat_member_get(&channel_name("x"), &id_of("a"))?, w.chat_member_get(&channel_name("x"), &id_of("b"))?)
     });
     assert_eq!(inside, (Some(member("x", "a", 1)), None));
     assert_eq!(in_channel(&store, "x").await, ["a", "c"]);
     keep!(&store, |w| {
-        w.chat_member_delete(&channel_name("x"), &id_of("a")).await?;
-        w.chat_member_put(&member("x", "a", 9)).await?;
-        assert_eq!(w.chat_member_get(&channel_name("x"), &id_of("a")).await?, Some(member("x", "a", 9)));
-        w.chat_member_delete(&channel_name("x"), &id_of("c")).await?;
+        w.chat_member_delete(&channel_name("x"), &id_of("a"))?;
+        w.chat_member_put(&member("x", "a", 9))?;
+        assert_eq!(w.chat_member_get(&channel_name("x"), &id_of("a"))?, Some(member("x", "a", 9)));
+        w.chat_member_delete(&channel_name("x"), &id_of("c"))?;
     });
-    assert_eq!(reading!(&store, |r| { r.chat_members(&channel_name("x")).await? }), [member("x", "a", 9)]);
-    assert_eq!(keep!(&store, |w| { w.chat_member_get(&channel_name("x"), &id_of("c")).await? }), None);
+    assert_eq!(reading!(&store, |r| { r.chat_members(&channel_name("x"))? }), [member("x", "a", 9)]);
+    assert_eq!(keep!(&store, |w| { w.chat_member_get(&channel_name("x"), &id_of("c"))? }), None);
     store.close().await;
     let store = open(&medium).await;
     assert_eq!((in_channel(&store, "x").await, of_agent(&store, "c").await), (vec!["a".to_owned()], vec![]));
@@ -154,33 +147,33 @@ pub(super) async fn unread_channels_follow_the_cursor(medium: Arc<dyn Medium>) {
             ("empty", false, 0, 0),
             ("b", false, 1, 0),
         ] {
-            w.chat_channel_put(&ChatChannel { gated, ..channel(name, last_seq) }).await?;
-            w.chat_member_put(&member(name, "a", read_seq)).await?;
+            w.chat_channel_put(&ChatChannel { gated, ..channel(name, last_seq) })?;
+            w.chat_member_put(&member(name, "a", read_seq))?;
         }
-        w.chat_channel_put(&channel("not-mine", 5)).await?;
-        w.chat_member_put(&member("not-mine", "aa", 0)).await?;
-        w.chat_member_put(&member("gone", "a", 0)).await?;
-        let unread = w.chat_unread(&id_of("a")).await?;
+        w.chat_channel_put(&channel("not-mine", 5))?;
+        w.chat_member_put(&member("not-mine", "aa", 0))?;
+        w.chat_member_put(&member("gone", "a", 0))?;
+        let unread = w.chat_unread(&id_of("a"))?;
         assert_eq!(unread, [(member("b", "a", 0), channel("b", 1)), (member("c", "a", 2), channel("c", 3))]);
     });
     let unread = async || {
-        let unread = reading!(&store, |r| { r.chat_unread(&id_of("a")).await? });
+        let unread = reading!(&store, |r| { r.chat_unread(&id_of("a"))? });
         map_rows(&unread, |(member, channel)| format!("{} {} {}", member.channel, member.read_seq, channel.last_seq))
     };
     assert_eq!(unread().await, ["b 0 1", "c 2 3"]);
-    keep!(&store, |w| { w.chat_member_put(&member("b", "a", 1)).await? });
+    keep!(&store, |w| { w.chat_member_put(&member("b", "a", 1))? });
     assert_eq!(unread().await, ["c 2 3"]);
     keep!(&store, |w| {
-        w.chat_channel_put(&channel("read", 4)).await?;
-        w.chat_channel_put(&channel("gated", 3)).await?;
-        w.chat_member_delete(&channel_name("c"), &id_of("a")).await?;
-        assert_eq!(w.chat_unread(&id_of("a")).await?.len(), 2);
+        w.chat_channel_put(&channel("read", 4))?;
+        w.chat_channel_put(&channel("gated", 3))?;
+        w.chat_member_delete(&channel_name("c"), &id_of("a"))?;
+        assert_eq!(w.chat_unread(&id_of("a"))?.len(), 2);
     });
     assert_eq!(unread().await, ["gated 0 3", "read 3 4"]);
 }
 
 async fn seqs(store: &Store, after: i64, before: i64, limit: u32) -> Vec<i64> {
-    map_rows(&reading!(store, |r| { r.chat_posts(&channel_name("a"), after, before, limit).await? }), |post| post.seq)
+    map_rows(&reading!(store, |r| { r.chat_posts(&channel_name("a"), after, before, limit)? }), |post| post.seq)
 }
 
 pub(super) async fn posts_are_read_by_cursor(medium: Arc<dyn Medium>) {
@@ -196,12 +189,12 @@ pub(super) async fn posts_are_read_by_cursor(medium: Arc<dyn Medium>) {
     let wanted = full.clone();
     keep!(&store, |w| {
         for seq in 1..=5 {
-            w.chat_post_append(&post("a", seq)).await?;
-            w.chat_post_append(&post("aa", seq)).await?;
-            assert_eq!(w.chat_posts(&channel_name("a"), 0, 0, 99).await?.len(), usize::try_from(seq).unwrap());
+            w.chat_post_append(&post("a", seq))?;
+            w.chat_post_append(&post("aa", seq))?;
+            assert_eq!(w.chat_posts(&channel_name("a"), 0, 0, 99)?.len(), usize::try_from(seq).unwrap());
         }
-        w.chat_post_append(&full).await?;
-        assert_eq!(w.chat_posts(&channel_name("a"), 5, 0, 9).await?, [full]);
+        w.chat_post_append(&full)?;
+        assert_eq!(w.chat_posts(&channel_name("a"), 5, 0, 9)?, [full]);
     });
     assert_eq!(seqs(&store, 0, 0, 99).await, [1, 2, 3, 4, 5, 6]);
     assert_eq!(seqs(&store, 0, 0, 2).await, [5, 6], "the newest, in order");
@@ -213,9 +206,9 @@ pub(super) async fn posts_are_read_by_cursor(medium: Arc<dyn Medium>) {
         assert_eq!(seqs(&store, after, before, limit).await, [] as [i64; 0], "{after} {before} {limit}");
     }
     assert_eq!(seqs(&store, 0, 0, u32::MAX).await.len(), 6);
-    let posts = reading!(&store, |r| { r.chat_posts(&channel_name("a"), 4, 0, 9).await? });
+    let posts = reading!(&store, |r| { r.chat_posts(&channel_name("a"), 4, 0, 9)? });
     assert_eq!(posts, [post("a", 5), wanted]);
-    assert_eq!(reading!(&store, |r| { r.chat_posts(&channel_name("none"), 0, 0, 9).await? }), []);
+    assert_eq!(reading!(&store, |r| { r.chat_posts(&channel_name("none"), 0, 0, 9)? }), []);
 }
 
 /// One command that changes the rows of a thousand members, like a chat message that wakes them
@@ -223,26 +216,26 @@ pub(super) async fn posts_are_read_by_cursor(medium: Arc<dyn Medium>) {
 pub(super) async fn a_command_updates_a_thousand_members(medium: Arc<dyn Medium>) {
     let store = open(&medium).await;
     keep!(&store, |w| {
-        w.chat_channel_put(&channel("all", 0)).await?;
+        w.chat_channel_put(&channel("all", 0))?;
         for n in 0..1_000 {
-            w.chat_member_put(&member("all", &format!("m{n:03}"), 0)).await?;
+            w.chat_member_put(&member("all", &format!("m{n:03}"), 0))?;
         }
     });
     keep!(&store, |w| {
-        let members = w.chat_members(&channel_name("all")).await?;
+        let members = w.chat_members(&channel_name("all"))?;
         assert_eq!(members.len(), 1_000);
-        w.chat_post_append(&post("all", 1)).await?;
-        w.chat_channel_put(&channel("all", 1)).await?;
+        w.chat_post_append(&post("all", 1))?;
+        w.chat_channel_put(&channel("all", 1))?;
         for (member, n) in members.into_iter().zip(1..) {
             let woken = ChatMember { wake_id: Some(message_id(n)), ..member };
-            w.chat_member_put(&woken).await?;
-            assert_eq!(w.chat_member_get(&woken.channel, &woken.agent_id).await?.as_ref(), Some(&woken));
+            w.chat_member_put(&woken)?;
+            assert_eq!(w.chat_member_get(&woken.channel, &woken.agent_id)?.as_ref(), Some(&woken));
             let mail = ghost_domain::Envelope { to: woken.agent_id, ..super::rows::mail(n, "a") };
-            w.message_append(&mail).await?;
+            w.message_append(&mail)?;
         }
     });
     let (members, total, unread) = reading!(&store, |r| {
-        (r.chat_members(&channel_name("all")).await?, r.inbox_total().await?, r.chat_unread(&id_of("m500")).await?)
+        (r.chat_members(&channel_name("all"))?, r.inbox_total()?, r.chat_unread(&id_of("m500"))?)
     });
     assert!(members.iter().zip(1..).all(|(member, n)| member.wake_id == Some(message_id(n))));
     assert_eq!((members.len(), total, unread.len()), (1_000, 1_000, 1));

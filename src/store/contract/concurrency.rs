@@ -29,21 +29,18 @@ pub(super) async fn concurrent_commands_keep_one_order(medium: Arc<dyn Medium>) 
                 for n in 0..COMMANDS {
                     let id = 1_000 * (task + 1) + n;
                     let command = write(&store, move |w| {
-                        Box::pin(async move {
-                            let event =
-                                || NewEvent::new(EventKind::MessageDelivered, json!({ "n": n })).correlation(id);
-                            w.event_append(event_id(2 * id), at(1), event()).await?;
-                            w.message_append(&mail(id, "a")).await?;
-                            if n % 3 == 0 {
-                                w.inbox_pending(&id_of("a"), 5).await?;
-                            }
-                            w.event_append(event_id(2 * id + 1), at(1), event()).await?;
-                            match n % 10 {
-                                3 | 7 => Err(Stop::Refused),
-                                9 => raise_panic(),
-                                _ => Ok(()),
-                            }
-                        })
+                        let event = || NewEvent::new(EventKind::MessageDelivered, json!({ "n": n })).correlation(id);
+                        w.event_append(event_id(2 * id), at(1), event())?;
+                        w.message_append(&mail(id, "a"))?;
+                        if n % 3 == 0 {
+                            w.inbox_pending(&id_of("a"), 5)?;
+                        }
+                        w.event_append(event_id(2 * id + 1), at(1), event())?;
+                        match n % 10 {
+                            3 | 7 => Err(Stop::Refused),
+                            9 => raise_panic(),
+                            _ => Ok(()),
+                        }
                     });
                     match n % 10 {
                         3 | 7 => assert!(matches!(command.await, Err(Stop::Refused))),
@@ -58,7 +55,7 @@ pub(super) async fn concurrent_commands_keep_one_order(medium: Arc<dyn Medium>) 
         task.await.unwrap();
     }
     let (events, pending) = reading!(&store, |r| {
-        (r.event_list(0, &EventFilter::default(), 10_000).await?.0, r.inbox_pending(&id_of("a"), 10_000).await?)
+        (r.event_list(0, &EventFilter::default(), 10_000)?.0, r.inbox_pending(&id_of("a"), 10_000)?)
     });
     let kept = usize::try_from(TASKS * COMMANDS * 7 / 10).unwrap();
     assert_eq!((events.len(), pending.len()), (2 * kept, kept));
@@ -82,14 +79,14 @@ pub(super) async fn a_nested_write_is_refused_at_once(medium: Arc<dyn Medium>) {
     let store = open(&medium).await;
     let inner = store.clone();
     keep!(&store, |w| {
-        w.message_append(&mail(1, "a")).await?;
-        let nested: Result<(), StoreError> = inner.write(|_| Box::pin(async { Ok(()) })).await;
+        w.message_append(&mail(1, "a"))?;
+        let nested: Result<(), StoreError> = inner.write(|_| Ok(())).now_or_never().unwrap();
         assert!(matches!(nested, Err(StoreError::Nested)), "{nested:?}");
         // The outer command can continue.
-        w.message_append(&mail(2, "a")).await?;
+        w.message_append(&mail(2, "a"))?;
     });
-    keep!(&store, |w| { w.message_append(&mail(3, "a")).await? });
-    assert_eq!(reading!(&store, |r| { r.inbox_pending(&id_of("a"), 9).await?.len() }), 3);
+    keep!(&store, |w| { w.message_append(&mail(3, "a"))? });
+    assert_eq!(reading!(&store, |r| { r.inbox_pending(&id_of("a"), 9)?.len() }), 3);
 }
 
 /// Two accounts whose sum stays the same. Commands move tokens between them; some refuse half-way.
@@ -98,8 +95,8 @@ pub(super) async fn reads_see_whole_commits_only(medium: Arc<dyn Medium>) {
     let account =
         |agent: &str, tokens: u64| Budget { spent_tokens: tokens, ..budget(Scope::Agent(id_of(agent)), Some(1), None) };
     keep!(&store, |w| {
-        w.budget_put(&account("a", 500)).await?;
-        w.budget_put(&account("b", 500)).await?;
+        w.budget_put(&account("a", 500))?;
+        w.budget_put(&account("b", 500))?;
     });
     let done = Arc::new(AtomicBool::new(false));
     let reader = {
@@ -110,9 +107,9 @@ pub(super) async fn reads_see_whole_commits_only(medium: Arc<dyn Medium>) {
                 // One more read after the end, so that there is at least one.
                 last = done.load(Ordering::Acquire);
                 let (a, b, listed) = reading!(&store, |r| {
-                    let a = r.budget_get(&Scope::Agent(id_of("a"))).await?.unwrap().spent_tokens;
-                    let listed = r.budget_list(&crate::tables::BudgetFilter::default()).await?;
-                    let b = r.budget_get(&Scope::Agent(id_of("b"))).await?.unwrap().spent_tokens;
+                    let a = r.budget_get(&Scope::Agent(id_of("a")))?.unwrap().spent_tokens;
+                    let listed = r.budget_list(&crate::tables::BudgetFilter::default())?;
+                    let b = r.budget_get(&Scope::Agent(id_of("b")))?.unwrap().spent_tokens;
                     (a, b, map_rows(&listed, |budget| budget.spent_tokens))
                 });
                 assert_eq!((a + b, listed), (1_000, vec![a, b]), "a query sees one commit, whole");
@@ -122,17 +119,15 @@ pub(super) async fn reads_see_whole_commits_only(medium: Arc<dyn Medium>) {
     };
     for n in 1..=200 {
         let moved = write(&store, move |w| {
-            Box::pin(async move {
-                w.budget_put(&account("a", 500 - n)).await?;
-                if n % 5 == 0 {
-                    assert_eq!(w.budget_list(&crate::tables::BudgetFilter::default()).await?.len(), 2);
-                }
-                if n % 4 == 0 {
-                    return Err(Stop::Refused);
-                }
-                w.budget_put(&account("b", 500 + n)).await?;
-                Ok(())
-            })
+            w.budget_put(&account("a", 500 - n))?;
+            if n % 5 == 0 {
+                assert_eq!(w.budget_list(&crate::tables::BudgetFilter::default())?.len(), 2);
+            }
+            if n % 4 == 0 {
+                return Err(Stop::Refused);
+            }
+            w.budget_put(&account("b", 500 + n))?;
+            Ok(())
         })
         .await;
         assert_eq!(moved.is_err(), n % 4 == 0);
@@ -146,22 +141,16 @@ pub(super) async fn a_cancelled_caller_affects_no_other(medium: Arc<dyn Medium>)
     for n in 0..50 {
         // Polled once. After that the command may be queued, running or done.
         let gone = write(&store, move |w| {
-            Box::pin(async move {
-                w.message_append(&mail(1_000 + n, "b")).await?;
-                w.message_append(&mail(2_000 + n, "c")).await?;
-                Ok(())
-            })
+            w.message_append(&mail(1_000 + n, "b"))?;
+            w.message_append(&mail(2_000 + n, "c"))?;
+            Ok(())
         })
         .now_or_never();
         assert!(gone.is_none_or(|outcome| outcome.is_ok()));
-        keep!(&store, |w| { w.message_append(&mail(n, "a")).await? });
+        keep!(&store, |w| { w.message_append(&mail(n, "a"))? });
     }
     let (a, b, c) = reading!(&store, |r| {
-        (
-            r.inbox_pending(&id_of("a"), 99).await?,
-            r.inbox_pending(&id_of("b"), 99).await?,
-            r.inbox_pending(&id_of("c"), 99).await?,
-        )
+        (r.inbox_pending(&id_of("a"), 99)?, r.inbox_pending(&id_of("b"), 99)?, r.inbox_pending(&id_of("c"), 99)?)
     });
     assert_eq!(map_rows(&a, |mail| mail.message_id), (0..50).map(message_id).collect::<Vec<_>>());
     let halves =

@@ -21,41 +21,41 @@ pub(super) async fn conversations_are_found_by_thread(medium: Arc<dyn Medium>) {
     };
     let wanted = full.clone();
     keep!(&store, |w| {
-        w.conversation_put(&Conversation { owner: id_of("z"), ..full.clone() }).await?;
-        assert_eq!(w.conversation_find("webhook:shop", AWKWARD).await?.map(|found| found.owner), Some(id_of("z")));
-        w.conversation_put(&full).await?;
-        w.conversation_put(&conversation(2, "a")).await?;
-        assert_eq!(w.conversation_get(conversation_id(1)).await?.as_ref(), Some(&full));
-        assert_eq!(w.conversation_find("webhook:shop", AWKWARD).await?.as_ref(), Some(&full));
-        assert_eq!(w.conversation_find("control", AWKWARD).await?, None);
+        w.conversation_put(&Conversation { owner: id_of("z"), ..full.clone() })?;
+        assert_eq!(w.conversation_find("webhook:shop", AWKWARD)?.map(|found| found.owner), Some(id_of("z")));
+        w.conversation_put(&full)?;
+        w.conversation_put(&conversation(2, "a"))?;
+        assert_eq!(w.conversation_get(conversation_id(1))?.as_ref(), Some(&full));
+        assert_eq!(w.conversation_find("webhook:shop", AWKWARD)?.as_ref(), Some(&full));
+        assert_eq!(w.conversation_find("control", AWKWARD)?, None);
     });
     let (got, found, other, none) = reading!(&store, |r| {
         (
-            r.conversation_get(conversation_id(1)).await?,
-            r.conversation_find("webhook:shop", AWKWARD).await?,
-            r.conversation_find("control", "thread 2").await?,
-            (r.conversation_get(conversation_id(9)).await?, r.conversation_find("control", "thread").await?),
+            r.conversation_get(conversation_id(1))?,
+            r.conversation_find("webhook:shop", AWKWARD)?,
+            r.conversation_find("control", "thread 2")?,
+            (r.conversation_get(conversation_id(9))?, r.conversation_find("control", "thread")?),
         )
     });
     assert_eq!((got.as_ref(), found.as_ref()), (Some(&wanted), Some(&wanted)));
     assert_eq!((other, none), (Some(conversation(2, "a")), (None, None)));
     refuse!(&store, |w| {
-        w.conversation_put(&conversation(3, "a")).await?;
-        w.conversation_put(&Conversation { owner: id_of("b"), ..conversation(2, "a") }).await?;
-        assert_eq!(w.conversation_find("control", "thread 3").await?, Some(conversation(3, "a")));
+        w.conversation_put(&conversation(3, "a"))?;
+        w.conversation_put(&Conversation { owner: id_of("b"), ..conversation(2, "a") })?;
+        assert_eq!(w.conversation_find("control", "thread 3")?, Some(conversation(3, "a")));
     });
     let inside = keep!(&store, |w| {
-        (w.conversation_find("control", "thread 3").await?, w.conversation_find("control", "thread 2").await?)
+        (w.conversation_find("control", "thread 3")?, w.conversation_find("control", "thread 2")?)
     });
     assert_eq!(inside, (None, Some(conversation(2, "a"))));
     refuse!(&store, |w| {
-        w.conversation_put(&conversation(3, "a")).await?;
-        assert_eq!(w.conversation_count().await?, 3);
+        w.conversation_put(&conversation(3, "a"))?;
+        assert_eq!(w.conversation_count()?, 3);
     });
-    assert_eq!(reading!(&store, |r| { r.conversation_count().await? }), 2);
+    assert_eq!(reading!(&store, |r| { r.conversation_count()? }), 2);
     store.close().await;
     let store = open(&medium).await;
-    let found = reading!(&store, |r| { r.conversation_find("webhook:shop", AWKWARD).await? });
+    let found = reading!(&store, |r| { r.conversation_find("webhook:shop", AWKWARD)? });
     assert_eq!(found, Some(wanted));
 }
 
@@ -63,56 +63,52 @@ pub(super) async fn conversations_are_listed_latest_first(medium: Arc<dyn Medium
     let store = open(&medium).await;
     keep!(&store, |w| {
         for (n, owner) in [(2, "a"), (4, "b"), (1, "a"), (3, "aa")] {
-            w.conversation_put(&conversation(n, owner)).await?;
+            w.conversation_put(&conversation(n, owner))?;
         }
-        assert_eq!(w.conversation_list(None, None, 1_000).await?.len(), 4);
-        w.conversation_put(&Conversation { updated_at: at(5), ..conversation(1, "a") }).await?;
-        let inside = w.conversation_list(Some(&id_of("a")), None, 1_000).await?;
+        assert_eq!(w.conversation_list(None, None, 1_000)?.len(), 4);
+        w.conversation_put(&Conversation { updated_at: at(5), ..conversation(1, "a") })?;
+        let inside = w.conversation_list(Some(&id_of("a")), None, 1_000)?;
         assert_eq!(map_rows(&inside, |found| found.conversation_id), [conversation_id(1), conversation_id(2)]);
     });
     let (all, of_b, none) = reading!(&store, |r| {
         (
-            r.conversation_list(None, None, 1_000).await?,
-            r.conversation_list(Some(&id_of("b")), None, 1_000).await?,
-            r.conversation_list(Some(&id_of("c")), None, 1_000).await?,
+            r.conversation_list(None, None, 1_000)?,
+            r.conversation_list(Some(&id_of("b")), None, 1_000)?,
+            r.conversation_list(Some(&id_of("c")), None, 1_000)?,
         )
     });
     assert_eq!(map_rows(&all, |found| found.conversation_id), [1, 4, 3, 2].map(conversation_id));
     assert_eq!((of_b, none), (vec![conversation(4, "b")], vec![]));
     // The owner of a conversation may change.
-    keep!(&store, |w| { w.conversation_put(&conversation(4, "c")).await? });
+    keep!(&store, |w| { w.conversation_put(&conversation(4, "c"))? });
     let owned = reading!(&store, |r| {
         (
-            r.conversation_list(Some(&id_of("b")), None, 1_000).await?.len(),
-            r.conversation_list(Some(&id_of("c")), None, 1_000).await?.len(),
+            r.conversation_list(Some(&id_of("b")), None, 1_000)?.len(),
+            r.conversation_list(Some(&id_of("c")), None, 1_000)?.len(),
         )
     });
     assert_eq!(owned, (0, 1));
     keep!(&store, |w| {
         for n in 10..=1_010 {
-            w.conversation_put(&conversation(n, "d")).await?;
+            w.conversation_put(&conversation(n, "d"))?;
         }
     });
     let (all, of_d) = reading!(&store, |r| {
-        (r.conversation_list(None, None, 1_000).await?, r.conversation_list(Some(&id_of("d")), None, 1_000).await?)
+        (r.conversation_list(None, None, 1_000)?, r.conversation_list(Some(&id_of("d")), None, 1_000)?)
     });
     assert_eq!((all.len(), of_d.len(), of_d[999].conversation_id), (1_000, 1_000, conversation_id(11)));
     // Many conversations have the same time. The next page continues after the last one of a full
     // page, for one owner and for all.
     keep!(&store, |w| {
         for n in 10..=1_010 {
-            w.conversation_put(&Conversation { updated_at: at(7), ..conversation(n, "d") }).await?;
+            w.conversation_put(&Conversation { updated_at: at(7), ..conversation(n, "d") })?;
         }
     });
     let place = |last: &Conversation| (last.updated_at, last.conversation_id);
     let (first, rest, of_d) = reading!(&store, |r| {
-        let first = r.conversation_list(None, None, 1_000).await?;
+        let first = r.conversation_list(None, None, 1_000)?;
         let after = first.last().map(place);
-        (
-            first,
-            r.conversation_list(None, after, 1_000).await?,
-            r.conversation_list(Some(&id_of("d")), after, 1_000).await?,
-        )
+        (first, r.conversation_list(None, after, 1_000)?, r.conversation_list(Some(&id_of("d")), after, 1_000)?)
     });
     let order: Vec<_> = (10..=1_010).rev().chain([1, 4, 3, 2]).map(conversation_id).collect();
     assert_eq!(map_rows(&[first, rest].concat(), |found| found.conversation_id), order);
@@ -143,32 +139,32 @@ pub(super) async fn entries_are_in_order(medium: Arc<dyn Medium>) {
     let wanted = full.clone();
     keep!(&store, |w| {
         for seq in [3, 1, 2] {
-            w.conversation_entry_put(&entry(1, seq, Delivery::None)).await?;
-            w.conversation_entry_put(&entry(2, seq, Delivery::Draft)).await?;
+            w.conversation_entry_put(&entry(1, seq, Delivery::None))?;
+            w.conversation_entry_put(&entry(2, seq, Delivery::Draft))?;
         }
-        assert_eq!(w.conversation_entries(conversation_id(1), 0, 9).await?[1], entry(1, 2, Delivery::None));
-        w.conversation_entry_put(&full).await?;
-        let inside = w.conversation_entries(conversation_id(1), 0, 9).await?;
+        assert_eq!(w.conversation_entries(conversation_id(1), 0, 9)?[1], entry(1, 2, Delivery::None));
+        w.conversation_entry_put(&full)?;
+        let inside = w.conversation_entries(conversation_id(1), 0, 9)?;
         assert_eq!(inside, [entry(1, 1, Delivery::None), full, entry(1, 3, Delivery::None)]);
     });
     let seqs = async |after: i64, limit: u32| {
-        let entries = reading!(&store, |r| { r.conversation_entries(conversation_id(1), after, limit).await? });
+        let entries = reading!(&store, |r| { r.conversation_entries(conversation_id(1), after, limit)? });
         map_rows(&entries, |entry| entry.seq)
     };
     assert_eq!((seqs(0, 9).await, seqs(0, 2).await, seqs(1, 1).await), (vec![1, 2, 3], vec![1, 2], vec![2]));
     assert_eq!((seqs(3, 9).await, seqs(0, 0).await, seqs(i64::MAX, 9).await), (vec![], vec![], vec![]));
-    let second = reading!(&store, |r| { r.conversation_entries(conversation_id(1), 1, 1).await? });
+    let second = reading!(&store, |r| { r.conversation_entries(conversation_id(1), 1, 1)? });
     assert_eq!(second, std::slice::from_ref(&wanted));
     refuse!(&store, |w| {
-        w.conversation_entry_put(&entry(1, 2, Delivery::Pending)).await?;
-        w.conversation_entry_put(&entry(1, 4, Delivery::Pending)).await?;
-        assert_eq!(w.conversation_entries(conversation_id(1), 0, 9).await?.len(), 4);
+        w.conversation_entry_put(&entry(1, 2, Delivery::Pending))?;
+        w.conversation_entry_put(&entry(1, 4, Delivery::Pending))?;
+        assert_eq!(w.conversation_entries(conversation_id(1), 0, 9)?.len(), 4);
     });
-    let second = keep!(&store, |w| { w.conversation_entries(conversation_id(1), 1, 9).await? });
+    let second = keep!(&store, |w| { w.conversation_entries(conversation_id(1), 1, 9)? });
     assert_eq!(second, [wanted, entry(1, 3, Delivery::None)]);
     store.close().await;
     let store = open(&medium).await;
-    assert_eq!(reading!(&store, |r| { r.conversation_entries(conversation_id(2), 0, 9).await? }).len(), 3);
+    assert_eq!(reading!(&store, |r| { r.conversation_entries(conversation_id(2), 0, 9)? }).len(), 3);
 }
 
 pub(super) async fn entries_of_a_turn_are_found(medium: Arc<dyn Medium>) {
@@ -176,30 +172,30 @@ pub(super) async fn entries_of_a_turn_are_found(medium: Arc<dyn Medium>) {
     let of = |n, seq, turn| ConversationEntry { turn_id: Some(turn_id(turn)), ..entry(n, seq, Delivery::Draft) };
     keep!(&store, |w| {
         for written in [of(2, 1, 1), of(1, 5, 1), of(1, 4, 2), of(1, 2, 1), entry(1, 3, Delivery::None)] {
-            w.conversation_entry_put(&written).await?;
+            w.conversation_entry_put(&written)?;
         }
-        assert_eq!(w.conversation_entries_of_turn(turn_id(1)).await?, [of(1, 2, 1), of(1, 5, 1), of(2, 1, 1)]);
-        w.conversation_entry_put(&of(1, 5, 2)).await?;
-        assert_eq!(w.conversation_entries_of_turn(turn_id(1)).await?, [of(1, 2, 1), of(2, 1, 1)]);
-        w.conversation_entry_put(&entry(2, 1, Delivery::Failed)).await?;
+        assert_eq!(w.conversation_entries_of_turn(turn_id(1))?, [of(1, 2, 1), of(1, 5, 1), of(2, 1, 1)]);
+        w.conversation_entry_put(&of(1, 5, 2))?;
+        assert_eq!(w.conversation_entries_of_turn(turn_id(1))?, [of(1, 2, 1), of(2, 1, 1)]);
+        w.conversation_entry_put(&entry(2, 1, Delivery::Failed))?;
     });
     let (one, two, none) = reading!(&store, |r| {
         (
-            r.conversation_entries_of_turn(turn_id(1)).await?,
-            r.conversation_entries_of_turn(turn_id(2)).await?,
-            r.conversation_entries_of_turn(turn_id(3)).await?,
+            r.conversation_entries_of_turn(turn_id(1))?,
+            r.conversation_entries_of_turn(turn_id(2))?,
+            r.conversation_entries_of_turn(turn_id(3))?,
         )
     });
     assert_eq!((one, two, none), (vec![of(1, 2, 1)], vec![of(1, 4, 2), of(1, 5, 2)], vec![]));
 }
 
 async fn due(store: &Store, now: u64, limit: u32) -> Vec<(u128, i64)> {
-    let due = reading!(store, |r| { r.deliveries_due(at(now), &[], limit).await? });
+    let due = reading!(store, |r| { r.deliveries_due(at(now), &[], limit)? });
     map_rows(&due, |entry| (entry.conversation_id.0.as_u128(), entry.seq))
 }
 
 async fn next(store: &Store) -> Option<Timestamp> {
-    reading!(store, |r| { r.delivery_next_at().await? })
+    reading!(store, |r| { r.delivery_next_at()? })
 }
 
 pub(super) async fn deliveries_fall_due(medium: Arc<dyn Medium>) {
@@ -207,51 +203,51 @@ pub(super) async fn deliveries_fall_due(medium: Arc<dyn Medium>) {
     let waits = |n, seq, until| ConversationEntry { next_at: Some(at(until)), ..entry(n, seq, Delivery::Pending) };
     assert_eq!((due(&store, 1_000_000, 9).await, next(&store).await), (vec![], None));
     keep!(&store, |w| {
-        assert_eq!(w.delivery_next_at().await?, None);
-        w.conversation_entry_put(&waits(1, 1, 30)).await?;
-        w.conversation_entry_put(&waits(1, 2, 10)).await?;
-        w.conversation_entry_put(&waits(3, 1, 20)).await?;
-        w.conversation_entry_put(&waits(2, 2, 20)).await?;
-        w.conversation_entry_put(&waits(2, 1, 20)).await?;
+        assert_eq!(w.delivery_next_at()?, None);
+        w.conversation_entry_put(&waits(1, 1, 30))?;
+        w.conversation_entry_put(&waits(1, 2, 10))?;
+        w.conversation_entry_put(&waits(3, 1, 20))?;
+        w.conversation_entry_put(&waits(2, 2, 20))?;
+        w.conversation_entry_put(&waits(2, 1, 20))?;
         for (seq, delivery) in
             [(4, Delivery::None), (5, Delivery::Draft), (6, Delivery::Delivered), (7, Delivery::Failed)]
         {
-            w.conversation_entry_put(&ConversationEntry { next_at: Some(at(1)), ..entry(3, seq, delivery) }).await?;
+            w.conversation_entry_put(&ConversationEntry { next_at: Some(at(1)), ..entry(3, seq, delivery) })?;
         }
-        assert_eq!(w.delivery_next_at().await?, Some(at(10)));
-        assert_eq!(w.deliveries_due(at(10), &[], 9).await?, [waits(1, 2, 10)]);
+        assert_eq!(w.delivery_next_at()?, Some(at(10)));
+        assert_eq!(w.deliveries_due(at(10), &[], 9)?, [waits(1, 2, 10)]);
     });
     assert_eq!(due(&store, 9, 9).await, []);
     assert_eq!(due(&store, 20, 9).await, [(1, 2), (2, 1), (2, 2), (3, 1)]);
     assert_eq!(due(&store, 99, 2).await, [(1, 2), (2, 1)]);
     keep!(&store, |w| {
-        w.conversation_put(&Conversation { adapter: "webhook:a".to_owned(), ..conversation(1, "a") }).await?;
-        w.conversation_put(&Conversation { adapter: "webhook:b".to_owned(), ..conversation(2, "a") }).await?;
+        w.conversation_put(&Conversation { adapter: "webhook:a".to_owned(), ..conversation(1, "a") })?;
+        w.conversation_put(&Conversation { adapter: "webhook:b".to_owned(), ..conversation(2, "a") })?;
         let passing = ["webhook:b".to_owned(), "webhook:c".to_owned()];
-        assert_eq!(w.deliveries_due(at(99), &passing, 2).await?, [waits(1, 2, 10), waits(3, 1, 20)]);
+        assert_eq!(w.deliveries_due(at(99), &passing, 2)?, [waits(1, 2, 10), waits(3, 1, 20)]);
     });
     let passed = reading!(&store, |r| {
         let both = ["webhook:a".to_owned(), "webhook:b".to_owned()];
-        (r.deliveries_due(at(99), &both[..1], 2).await?, r.deliveries_due(at(99), &both, 9).await?)
+        (r.deliveries_due(at(99), &both[..1], 2)?, r.deliveries_due(at(99), &both, 9)?)
     });
     assert_eq!(passed, (vec![waits(2, 1, 20), waits(2, 2, 20)], vec![waits(3, 1, 20)]));
     assert_eq!((due(&store, 99, 0).await, due(&store, 99, 9).await.len()), (vec![], 5));
     keep!(&store, |w| {
-        w.conversation_entry_put(&ConversationEntry { next_at: None, ..entry(1, 2, Delivery::Delivered) }).await?;
-        w.conversation_entry_put(&ConversationEntry { attempts: 1, ..waits(2, 1, 40) }).await?;
-        assert_eq!(w.delivery_next_at().await?, Some(at(20)));
+        w.conversation_entry_put(&ConversationEntry { next_at: None, ..entry(1, 2, Delivery::Delivered) })?;
+        w.conversation_entry_put(&ConversationEntry { attempts: 1, ..waits(2, 1, 40) })?;
+        assert_eq!(w.delivery_next_at()?, Some(at(20)));
         // An entry without a due time is due from the time it was written.
-        w.conversation_entry_put(&entry(4, 15, Delivery::Pending)).await?;
-        assert_eq!(w.delivery_next_at().await?, Some(at(15)));
+        w.conversation_entry_put(&entry(4, 15, Delivery::Pending))?;
+        assert_eq!(w.delivery_next_at()?, Some(at(15)));
     });
     assert_eq!(due(&store, 14, 9).await, []);
     assert_eq!(due(&store, 39, 9).await, [(4, 15), (2, 2), (3, 1), (1, 1)]);
     assert_eq!(next(&store).await, Some(at(15)));
     refuse!(&store, |w| {
-        for unwanted in w.deliveries_due(at(99), &[], 9).await? {
-            w.conversation_entry_put(&ConversationEntry { delivery: Delivery::Failed, ..unwanted }).await?;
+        for unwanted in w.deliveries_due(at(99), &[], 9)? {
+            w.conversation_entry_put(&ConversationEntry { delivery: Delivery::Failed, ..unwanted })?;
         }
-        assert_eq!((w.delivery_next_at().await?, w.deliveries_due(at(99), &[], 9).await?), (None, vec![]));
+        assert_eq!((w.delivery_next_at()?, w.deliveries_due(at(99), &[], 9)?), (None, vec![]));
     });
     assert_eq!(due(&store, 99, 9).await, [(4, 15), (2, 2), (3, 1), (1, 1), (2, 1)]);
     store.close().await;

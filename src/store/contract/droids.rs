@@ -20,7 +20,7 @@ fn ids_of(droids: &[Droid]) -> Vec<AgentId> {
 }
 
 async fn stored(store: &Store) -> Vec<AgentId> {
-    ids_of(&reading!(store, |r| { r.droid_list(None, None, 0).await? }))
+    ids_of(&reading!(store, |r| { r.droid_list(None, None, 0)? }))
 }
 
 // covers: DROID-10
@@ -28,20 +28,20 @@ pub(super) async fn droids_are_listed_by_parent_and_by_life(medium: Arc<dyn Medi
     let store = open(&medium).await;
     keep!(&store, |w| {
         for (n, parent, ended) in [(3, "a", None), (1, "b", Some(4)), (2, "a", Some(9)), (5, "aa", None)] {
-            w.droid_put(&droid(n, parent, ended)).await?;
+            w.droid_put(&droid(n, parent, ended))?;
         }
     });
     let of_a = id_of("a");
     let (live, all, page) = reading!(&store, |r| {
         let after = droid_id(2);
-        (r.droids_live().await?, r.droid_list(Some(&of_a), None, 0).await?, r.droid_list(None, Some(&after), 1).await?)
+        (r.droids_live()?, r.droid_list(Some(&of_a), None, 0)?, r.droid_list(None, Some(&after), 1)?)
     });
     assert_eq!((ids_of(&live), ids_of(&all), ids_of(&page)), (ids(&[3, 5]), ids(&[2, 3]), ids(&[3])));
-    let (one, none) = reading!(&store, |r| { (r.droid_get(&droid_id(3)).await?, r.droid_get(&droid_id(9)).await?) });
+    let (one, none) = reading!(&store, |r| { (r.droid_get(&droid_id(3))?, r.droid_get(&droid_id(9))?) });
     assert_eq!((one, none), (Some(droid(3, "a", None)), None));
     let inside = keep!(&store, |w| {
-        w.droid_put(&Droid { state: DroidState::Killed, ..droid(3, "a", Some(7)) }).await?;
-        (w.droids_live().await?.len(), w.droid_get(&droid_id(3)).await?.map(|droid| droid.state))
+        w.droid_put(&Droid { state: DroidState::Killed, ..droid(3, "a", Some(7)) })?;
+        (w.droids_live()?.len(), w.droid_get(&droid_id(3))?.map(|droid| droid.state))
     });
     assert_eq!(inside, (1, Some(DroidState::Killed)), "a command sees its own writes");
 }
@@ -51,50 +51,50 @@ pub(super) async fn live_droids_are_counted_through_every_change(medium: Arc<dyn
     let store = open(&medium).await;
     let counted = |of_parent, all| LiveDroids { of_parent, all };
     keep!(&store, |w| {
-        assert_eq!(w.droids_live_count(&id_of("a")).await?, counted(0, 0));
+        assert_eq!(w.droids_live_count(&id_of("a"))?, counted(0, 0));
         for (n, parent, ended) in [(1, "a", None), (2, "a", None), (3, "b", None), (4, "a", Some(4))] {
-            w.droid_add(&droid(n, parent, ended)).await?;
+            w.droid_add(&droid(n, parent, ended))?;
         }
         assert_eq!(
-            (w.droids_live_count(&id_of("a")).await?, w.droids_live_count(&id_of("b")).await?),
+            (w.droids_live_count(&id_of("a"))?, w.droids_live_count(&id_of("b"))?),
             (counted(2, 3), counted(1, 3))
         );
     });
     refuse!(&store, |w| {
-        w.droid_put(&droid(1, "a", Some(5))).await?;
-        assert_eq!(w.droids_live_count(&id_of("a")).await?, counted(1, 2));
+        w.droid_put(&droid(1, "a", Some(5)))?;
+        assert_eq!(w.droids_live_count(&id_of("a"))?, counted(1, 2));
     });
     keep!(&store, |w| {
-        assert_eq!(w.droids_live_count(&id_of("a")).await?, counted(2, 3), "a refused command changes nothing");
-        w.droid_put(&Droid { label: Some("new".into()), ..droid(1, "a", None) }).await?;
-        w.droid_put(&droid(2, "a", Some(6))).await?;
-        w.droid_put(&droid(2, "a", Some(7))).await?;
-        w.droid_put(&droid(3, "a", None)).await?;
+        assert_eq!(w.droids_live_count(&id_of("a"))?, counted(2, 3), "a refused command changes nothing");
+        w.droid_put(&Droid { label: Some("new".into()), ..droid(1, "a", None) })?;
+        w.droid_put(&droid(2, "a", Some(6)))?;
+        w.droid_put(&droid(2, "a", Some(7)))?;
+        w.droid_put(&droid(3, "a", None))?;
         assert_eq!(
-            (w.droids_live_count(&id_of("a")).await?, w.droids_live_count(&id_of("b")).await?),
+            (w.droids_live_count(&id_of("a"))?, w.droids_live_count(&id_of("b"))?),
             (counted(2, 2), counted(0, 2))
         );
-        w.prune(Family::Droids, at(9), 9).await?;
+        w.prune(Family::Droids, at(9), 9)?;
     });
-    assert_eq!(reading!(&store, |r| { r.droids_live_count(&id_of("a")).await? }), counted(2, 2));
+    assert_eq!(reading!(&store, |r| { r.droids_live_count(&id_of("a"))? }), counted(2, 2));
     drop(store);
     let store = open(&medium).await;
-    assert_eq!(keep!(&store, |w| { w.droids_live_count(&id_of("b")).await? }), counted(0, 2));
+    assert_eq!(keep!(&store, |w| { w.droids_live_count(&id_of("b"))? }), counted(0, 2));
 }
 
 pub(super) async fn droids_that_ended_are_pruned(medium: Arc<dyn Medium>) {
     let store = open(&medium).await;
     keep!(&store, |w| {
         for (n, ended) in [(1, Some(3)), (2, None), (3, Some(1)), (4, Some(5))] {
-            w.droid_put(&droid(n, "a", ended)).await?;
+            w.droid_put(&droid(n, "a", ended))?;
         }
     });
     refuse!(&store, |w| {
-        assert_eq!(w.prune(Family::Droids, at(9), 9).await?, 3);
+        assert_eq!(w.prune(Family::Droids, at(9), 9)?, 3);
     });
-    assert_eq!(keep!(&store, |w| { w.prune(Family::Droids, at(5), 1).await? }), 1, "the first to end goes first");
+    assert_eq!(keep!(&store, |w| { w.prune(Family::Droids, at(5), 1)? }), 1, "the first to end goes first");
     assert_eq!(stored(&store).await, ids(&[1, 2, 4]));
-    assert_eq!(keep!(&store, |w| { w.prune(Family::Droids, at(5), 9).await? }), 1);
+    assert_eq!(keep!(&store, |w| { w.prune(Family::Droids, at(5), 9)? }), 1);
     drop(store);
     assert_eq!(stored(&open(&medium).await).await, ids(&[2, 4]));
 }

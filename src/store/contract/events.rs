@@ -23,13 +23,13 @@ async fn state(store: &Store, seq_and_number: &[u64]) {
     keep!(store, |w| {
         for n in seq_and_number {
             let (event_id, event) = noted(n);
-            w.event_append(event_id, at(n), event).await?;
+            w.event_append(event_id, at(n), event)?;
         }
     });
 }
 
 async fn all(store: &Store) -> Vec<Event> {
-    reading!(store, |r| { r.event_list(0, &EventFilter::default(), 10_000).await? }).0
+    reading!(store, |r| { r.event_list(0, &EventFilter::default(), 10_000)? }).0
 }
 
 fn seq_and_number(events: &[Event]) -> Vec<(i64, u64)> {
@@ -39,7 +39,7 @@ fn seq_and_number(events: &[Event]) -> Vec<(i64, u64)> {
 // covers: CP-07
 pub(super) async fn events_are_gapless_and_in_order(medium: Arc<dyn Medium>) {
     let store = open(&medium).await;
-    assert_eq!((reading!(&store, |r| { r.event_bounds().await? }), store.last_seq()), ((1, 0), 0));
+    assert_eq!((reading!(&store, |r| { r.event_bounds()? }), store.last_seq()), ((1, 0), 0));
     assert_eq!(all(&store).await, []);
     let full =
         NewEvent { channel: Some("desk".to_owned()), ..NewEvent::new(EventKind::TurnStarted, json!({"t": AWKWARD})) }
@@ -56,12 +56,12 @@ pub(super) async fn events_are_gapless_and_in_order(medium: Arc<dyn Medium>) {
         payload: json!({"t": AWKWARD}).into(),
     };
     state(&store, &[9, 8]).await;
-    keep!(&store, |w| { w.event_append(event_id(7), at(2), full).await? });
+    keep!(&store, |w| { w.event_append(event_id(7), at(2), full)? });
     state(&store, &[6]).await;
     let events = all(&store).await;
     assert_eq!(seq_and_number(&events), [(1, 9), (2, 8), (3, 7), (4, 6)]);
     assert_eq!(events[2], wanted);
-    assert_eq!((reading!(&store, |r| { r.event_bounds().await? }), store.last_seq()), ((1, 4), 4));
+    assert_eq!((reading!(&store, |r| { r.event_bounds()? }), store.last_seq()), ((1, 4), 4));
 }
 
 /// A correlation id, and a payload that contains it, are read back unchanged, however a backend
@@ -75,7 +75,7 @@ pub(super) async fn correlation_ids_are_read_back(medium: Arc<dyn Medium>) {
         let payload = json!({ "turn_id": id, "again": [id, format!("{id}.")], "control": "\u{1}\u{2}", "large": id.to_uppercase() });
         let new = NewEvent { correlation_id, ..NewEvent::new(EventKind::TurnStarted, payload) };
         wanted.push((new.correlation_id.clone(), new.payload.clone()));
-        keep!(&store, |w| { w.event_append(event_id(n), at(2), new).await? });
+        keep!(&store, |w| { w.event_append(event_id(n), at(2), new)? });
     }
     let found = map_rows(&all(&store).await, |event| (event.correlation_id.clone(), (*event.payload).clone()));
     assert_eq!(found, wanted);
@@ -88,16 +88,14 @@ pub(super) async fn refused_commands_use_no_sequence(medium: Arc<dyn Medium>) {
         let store = store.clone();
         async move {
             let command = write(&store, move |w| {
-                Box::pin(async move {
-                    let (event_id, event) = noted(n);
-                    w.event_append(event_id, at(n), event).await?;
-                    w.message_append(&mail(n, "a")).await?;
-                    match n % 4 {
-                        0 => raise_panic(),
-                        2 => Err(Stop::Refused),
-                        _ => Ok(()),
-                    }
-                })
+                let (event_id, event) = noted(n);
+                w.event_append(event_id, at(n), event)?;
+                w.message_append(&mail(n, "a"))?;
+                match n % 4 {
+                    0 => raise_panic(),
+                    2 => Err(Stop::Refused),
+                    _ => Ok(()),
+                }
             });
             match n % 4 {
                 0 => drop(catch_panic(command).await),
@@ -108,7 +106,7 @@ pub(super) async fn refused_commands_use_no_sequence(medium: Arc<dyn Medium>) {
     });
     join_all(commands).await;
     let events = all(&store).await;
-    let mail = reading!(&store, |r| { r.inbox_pending(&id_of("a"), 100).await? });
+    let mail = reading!(&store, |r| { r.inbox_pending(&id_of("a"), 100)? });
     assert_eq!(map_rows(&events, |event| event.seq), [1, 2, 3, 4, 5, 6]);
     let in_events = map_rows(&events, |event| event.event_id.0);
     assert_eq!(in_events, map_rows(&mail, |mail| mail.message_id.0), "mail and feed agree on the order of commands");
@@ -123,26 +121,22 @@ pub(super) async fn events_are_published_after_commit(medium: Arc<dyn Medium>) {
     let mut feed = store.feed();
     let mut inside = store.feed();
     let outcome: Outcome<usize> = write(&store, move |w| {
-        Box::pin(async move {
-            let (event_id, event) = noted(1);
-            w.event_append(event_id, at(1), event).await?;
-            Ok(published(&mut inside).len())
-        })
+        let (event_id, event) = noted(1);
+        w.event_append(event_id, at(1), event)?;
+        Ok(published(&mut inside).len())
     })
     .await;
     assert_eq!(outcome.unwrap(), 0, "nothing is published before its command has ended");
     assert_eq!(seq_and_number(&published(&mut feed)), [(1, 1)], "the events of an acknowledged command are published");
     refuse!(&store, |w| {
         let (event_id, event) = noted(2);
-        w.event_append(event_id, at(2), event).await?;
+        w.event_append(event_id, at(2), event)?;
     });
     drop(
         catch_panic(write::<(), _>(&store, |w| {
-            Box::pin(async move {
-                let (event_id, event) = noted(3);
-                w.event_append(event_id, at(3), event).await?;
-                raise_panic()
-            })
+            let (event_id, event) = noted(3);
+            w.event_append(event_id, at(3), event)?;
+            raise_panic()
         }))
         .await,
     );
@@ -159,15 +153,15 @@ pub(super) async fn ephemeral_kinds_are_refused(medium: Arc<dyn Medium>) {
     let store = open(&medium).await;
     for kind in EventKind::ALL.iter().copied().filter(|kind| kind.is_ephemeral()) {
         keep!(&store, |w| {
-            let stated = w.event_append(event_id(1), at(1), NewEvent::new(kind, json!({}))).await;
+            let stated = w.event_append(event_id(1), at(1), NewEvent::new(kind, json!({})));
             assert!(stated.is_err(), "{kind} was taken");
-            w.meta_put("went", "on").await?;
+            w.meta_put("went", "on")?;
         });
     }
     assert_eq!(all(&store).await, []);
     state(&store, &[2]).await;
     assert_eq!(seq_and_number(&all(&store).await), [(1, 2)]);
-    assert_eq!(reading!(&store, |r| { r.meta_get("went").await? }).as_deref(), Some("on"));
+    assert_eq!(reading!(&store, |r| { r.meta_get("went")? }).as_deref(), Some("on"));
 }
 
 pub(super) async fn events_are_paged(medium: Arc<dyn Medium>) {
@@ -175,7 +169,7 @@ pub(super) async fn events_are_paged(medium: Arc<dyn Medium>) {
     state(&store, &(1..=25).collect::<Vec<_>>()).await;
     let (mut after, mut seen) = (0, Vec::new());
     for _ in 0..4 {
-        let (page, looked_at) = reading!(&store, |r| { r.event_list(after, &EventFilter::default(), 10).await? });
+        let (page, looked_at) = reading!(&store, |r| { r.event_list(after, &EventFilter::default(), 10)? });
         assert!(page.len() <= 10 && looked_at >= after);
         assert!(page.iter().all(|event| event.seq > after && event.seq <= looked_at));
         seen.extend(map_rows(&page, |event| event.seq));
@@ -197,7 +191,7 @@ pub(super) async fn a_filter_with_few_matches_reads_to_the_end(medium: Arc<dyn M
             if n == 5 {
                 event.channel = Some("desk".to_owned());
             }
-            w.event_append(event_id(n), at(n), event).await?;
+            w.event_append(event_id(n), at(n), event)?;
         }
     });
     let filters = [
@@ -215,7 +209,7 @@ pub(super) async fn a_filter_with_few_matches_reads_to_the_end(medium: Arc<dyn M
         let (mut after, mut seen) = (0, Vec::new());
         while after < 2_500 {
             let wanted = filter.clone();
-            let (page, looked_at) = reading!(&store, |r| { r.event_list(after, &wanted, 1).await? });
+            let (page, looked_at) = reading!(&store, |r| { r.event_list(after, &wanted, 1)? });
             assert!(looked_at > after, "{filter:?} stands still at {after}");
             seen.extend(map_rows(&page, |event| event.seq));
             after = looked_at;
@@ -227,16 +221,16 @@ pub(super) async fn a_filter_with_few_matches_reads_to_the_end(medium: Arc<dyn M
 pub(super) async fn bounds_follow_pruning(medium: Arc<dyn Medium>) {
     let store = open(&medium).await;
     state(&store, &(1..=10).collect::<Vec<_>>()).await;
-    let bounds = async |store: &Store| reading!(store, |r| { r.event_bounds().await? });
-    assert_eq!(keep!(&store, |w| { w.prune(Family::Events, at(6), 3).await? }), 3);
+    let bounds = async |store: &Store| reading!(store, |r| { r.event_bounds()? });
+    assert_eq!(keep!(&store, |w| { w.prune(Family::Events, at(6), 3)? }), 3);
     assert_eq!(bounds(&store).await, (4, 10));
-    assert_eq!(keep!(&store, |w| { w.prune(Family::Events, at(6), 100).await? }), 2);
+    assert_eq!(keep!(&store, |w| { w.prune(Family::Events, at(6), 100)? }), 2);
     assert_eq!(bounds(&store).await, (6, 10));
-    let (rest, _) = reading!(&store, |r| { r.event_list(2, &EventFilter::default(), 2).await? });
+    let (rest, _) = reading!(&store, |r| { r.event_list(2, &EventFilter::default(), 2)? });
     assert_eq!(seq_and_number(&rest), [(6, 6), (7, 7)]);
-    assert_eq!(keep!(&store, |w| { w.prune(Family::Events, at(100), 100).await? }), 5);
+    assert_eq!(keep!(&store, |w| { w.prune(Family::Events, at(100), 100)? }), 5);
     assert_eq!(bounds(&store).await, (11, 10));
-    let (none, looked_at) = reading!(&store, |r| { r.event_list(0, &EventFilter::default(), 5).await? });
+    let (none, looked_at) = reading!(&store, |r| { r.event_list(0, &EventFilter::default(), 5)? });
     assert_eq!((none, looked_at), (vec![], 10), "an empty result contains the position to continue from");
     state(&store, &[11]).await;
     assert_eq!((bounds(&store).await, seq_and_number(&all(&store).await)), ((11, 11), vec![(11, 11)]));
@@ -245,11 +239,11 @@ pub(super) async fn bounds_follow_pruning(medium: Arc<dyn Medium>) {
 pub(super) async fn the_sequence_continues_after_reopening(medium: Arc<dyn Medium>) {
     let store = open(&medium).await;
     state(&store, &[1, 2, 3]).await;
-    keep!(&store, |w| { w.prune(Family::Events, at(100), 100).await? });
+    keep!(&store, |w| { w.prune(Family::Events, at(100), 100)? });
     store.close().await;
     drop(store);
     let store = open(&medium).await;
-    assert_eq!((store.last_seq(), reading!(&store, |r| { r.event_bounds().await? })), (3, (4, 3)));
+    assert_eq!((store.last_seq(), reading!(&store, |r| { r.event_bounds()? })), (3, (4, 3)));
     state(&store, &[4]).await;
     assert_eq!((seq_and_number(&all(&store).await), store.last_seq()), (vec![(4, 4)], 4));
 }

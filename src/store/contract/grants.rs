@@ -12,7 +12,7 @@ use crate::Store;
 use crate::tables::Family;
 
 async fn stored(store: &Store) -> Vec<GrantId> {
-    map_rows(&reading!(store, |r| { r.grant_list(None, 0).await? }), |grant| grant.grant_id)
+    map_rows(&reading!(store, |r| { r.grant_list(None, 0)? }), |grant| grant.grant_id)
 }
 
 fn ids(numbers: &[u64]) -> Vec<GrantId> {
@@ -24,20 +24,20 @@ pub(super) async fn live_grants_of_an_agent_are_found(medium: Arc<dyn Medium>) {
     let store = open(&medium).await;
     keep!(&store, |w| {
         for n in [3, 1, 5] {
-            w.grant_put(&grant(n, "a")).await?;
+            w.grant_put(&grant(n, "a"))?;
         }
-        w.grant_put(&grant(4, "aa")).await?;
+        w.grant_put(&grant(4, "aa"))?;
     });
     let live = async |second: u64| {
         let now = at(second);
-        map_rows(&reading!(&store, |r| { r.grants_live(&id_of("a"), now).await? }), |grant| grant.grant_id)
+        map_rows(&reading!(&store, |r| { r.grants_live(&id_of("a"), now)? }), |grant| grant.grant_id)
     };
     assert_eq!(live(0).await, ids(&[1, 3, 5]));
     assert_eq!(live(3).await, ids(&[5]), "a grant does not hold at its end");
     assert_eq!(live(5).await, []);
-    let (one, none) = reading!(&store, |r| { (r.grant_get(grant_id(3)).await?, r.grant_get(grant_id(9)).await?) });
+    let (one, none) = reading!(&store, |r| { (r.grant_get(grant_id(3))?, r.grant_get(grant_id(9))?) });
     assert_eq!((one, none), (Some(grant(3, "a")), None));
-    let page = reading!(&store, |r| { r.grant_list(Some(grant_id(1)), 2).await? });
+    let page = reading!(&store, |r| { r.grant_list(Some(grant_id(1)), 2)? });
     assert_eq!(map_rows(&page, |grant| grant.grant_id), ids(&[3, 4]));
 }
 
@@ -45,25 +45,25 @@ pub(super) async fn grants_are_replaced_removed_and_pruned(medium: Arc<dyn Mediu
     let store = open(&medium).await;
     keep!(&store, |w| {
         for n in 1..=4 {
-            w.grant_put(&grant(n, "a")).await?;
+            w.grant_put(&grant(n, "a"))?;
         }
     });
     refuse!(&store, |w| {
-        assert!(w.grant_remove(grant_id(1)).await?);
-        assert_eq!(w.grant_get(grant_id(1)).await?, None);
-        assert_eq!(w.prune(Family::Grants, at(9), 9).await?, 3);
+        assert!(w.grant_remove(grant_id(1))?);
+        assert_eq!(w.grant_get(grant_id(1))?, None);
+        assert_eq!(w.prune(Family::Grants, at(9), 9)?, 3);
     });
     assert_eq!(stored(&store).await, ids(&[1, 2, 3, 4]));
     let inside = keep!(&store, |w| {
-        w.grant_put(&Grant { expires_at: at(9), ..grant(1, "a") }).await?;
-        w.grant_put(&grant(7, "a")).await?;
-        let removed = (w.grant_remove(grant_id(7)).await?, w.grant_remove(grant_id(7)).await?);
-        (removed, w.grants_live(&id_of("a"), at(8)).await?.len())
+        w.grant_put(&Grant { expires_at: at(9), ..grant(1, "a") })?;
+        w.grant_put(&grant(7, "a"))?;
+        let removed = (w.grant_remove(grant_id(7))?, w.grant_remove(grant_id(7))?);
+        (removed, w.grants_live(&id_of("a"), at(8))?.len())
     });
     assert_eq!(inside, ((true, false), 1), "a command sees its own writes");
-    assert_eq!(keep!(&store, |w| { w.prune(Family::Grants, at(4), 1).await? }), 1, "the first to end goes first");
+    assert_eq!(keep!(&store, |w| { w.prune(Family::Grants, at(4), 1)? }), 1, "the first to end goes first");
     assert_eq!(stored(&store).await, ids(&[1, 3, 4]));
-    assert_eq!(keep!(&store, |w| { w.prune(Family::Grants, at(4), 9).await? }), 1);
+    assert_eq!(keep!(&store, |w| { w.prune(Family::Grants, at(4), 9)? }), 1);
     assert_eq!(stored(&store).await, ids(&[1, 4]));
     drop(store);
     assert_eq!(stored(&open(&medium).await).await, ids(&[1, 4]));

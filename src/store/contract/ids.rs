@@ -21,30 +21,29 @@ pub(super) async fn ids_are_read_by_range(medium: Arc<dyn Medium>) {
     let inside = keep!(&store, |w| {
         for n in [7, 3, 5, 4] {
             let name = format!("a{n}");
-            w.approval_put(&approval(n, "a", ApprovalStatus::Pending)).await?;
-            w.ask_put(&ask(n, "a", "b", AskStatus::Open)).await?;
-            w.conversation_put(&conversation(n, "a")).await?;
-            w.dead_letter_put(&letter(n, "a", DeadLetterStatus::Held)).await?;
-            w.grant_put(&grant(n, "a")).await?;
-            w.message_append(&mail(n, "a")).await?;
-            w.schedule_put(&schedule(n, "a", ScheduleKind::Timer, &name)).await?;
-            w.task_put(&task(n, "a", TaskStatus::Done)).await?;
-            w.turn_put(&turn(n, "a", TurnStatus::Finished)).await?;
+            w.approval_put(&approval(n, "a", ApprovalStatus::Pending))?;
+            w.ask_put(&ask(n, "a", "b", AskStatus::Open))?;
+            w.conversation_put(&conversation(n, "a"))?;
+            w.dead_letter_put(&letter(n, "a", DeadLetterStatus::Held))?;
+            w.grant_put(&grant(n, "a"))?;
+            w.message_append(&mail(n, "a"))?;
+            w.schedule_put(&schedule(n, "a", ScheduleKind::Timer, &name))?;
+            w.task_put(&task(n, "a", TaskStatus::Done))?;
+            w.turn_put(&turn(n, "a", TurnStatus::Finished))?;
         }
-        w.ids_between(IdKind::Turn, Uuid::from_u128(4), Uuid::from_u128(6), 9).await?
+        w.ids_between(IdKind::Turn, Uuid::from_u128(4), Uuid::from_u128(6), 9)?
     });
     assert_eq!(inside, ids(&[4, 5]), "a command sees what it wrote");
     for kind in IdKind::ALL {
         let (some, few, none, backwards, all) = reading!(&store, |r| {
-            let mut between = async |first, last, most| {
-                r.ids_between(kind, Uuid::from_u128(first), Uuid::from_u128(last), most).await
-            };
+            let mut between =
+                |first, last, most| r.ids_between(kind, Uuid::from_u128(first), Uuid::from_u128(last), most);
             (
-                between(4, 7, 9).await?,
-                between(0, u128::MAX, 2).await?,
-                between(8, 100, 9).await?,
-                between(7, 4, 9).await?,
-                between(0, u128::MAX, u32::MAX).await?,
+                between(4, 7, 9)?,
+                between(0, u128::MAX, 2)?,
+                between(8, 100, 9)?,
+                between(7, 4, 9)?,
+                between(0, u128::MAX, u32::MAX)?,
             )
         });
         assert_eq!((some, few), (ids(&[4, 5, 7]), ids(&[3, 4])), "{kind:?}");

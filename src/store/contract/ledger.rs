@@ -27,28 +27,26 @@ pub(super) async fn calls_round_trip(medium: Arc<dyn Medium>) {
     };
     let wanted = (Some(full.clone()), Some(call(2, "a", CallStatus::Started)), None);
     keep!(&store, |w| {
-        w.call_put(&call(1, "a", CallStatus::Started)).await?;
-        w.call_put(&call(2, "a", CallStatus::Started)).await?;
-        w.call_put(&full).await?;
+        w.call_put(&call(1, "a", CallStatus::Started))?;
+        w.call_put(&call(2, "a", CallStatus::Started))?;
+        w.call_put(&full)?;
     });
-    let got = reading!(&store, |r| {
-        (r.call_get(call_id(1)).await?, r.call_get(call_id(2)).await?, r.call_get(call_id(3)).await?)
-    });
+    let got = reading!(&store, |r| { (r.call_get(call_id(1))?, r.call_get(call_id(2))?, r.call_get(call_id(3))?) });
     assert_eq!(got, wanted);
 }
 
 async fn found(store: &Store, filter: LedgerFilter) -> Vec<CallId> {
-    map_rows(&reading!(store, |r| { r.call_list(&filter).await? }), |row| row.call_id)
+    map_rows(&reading!(store, |r| { r.call_list(&filter)? }), |row| row.call_id)
 }
 
 // covers: LIM-29, TOOL-17
 pub(super) async fn calls_are_filtered(medium: Arc<dyn Medium>) {
     let store = open(&medium).await;
     keep!(&store, |w| {
-        w.call_put(&call(2, "a", CallStatus::Failed)).await?;
-        w.call_put(&call(4, "b", CallStatus::Ok)).await?;
-        w.call_put(&LedgerRow { tool: "syscall.ask".to_owned(), ..call(1, "a", CallStatus::Ok) }).await?;
-        w.call_put(&LedgerRow { turn_id: turn_id(2), ..call(3, "a", CallStatus::Ok) }).await?;
+        w.call_put(&call(2, "a", CallStatus::Failed))?;
+        w.call_put(&call(4, "b", CallStatus::Ok))?;
+        w.call_put(&LedgerRow { tool: "syscall.ask".to_owned(), ..call(1, "a", CallStatus::Ok) })?;
+        w.call_put(&LedgerRow { turn_id: turn_id(2), ..call(3, "a", CallStatus::Ok) })?;
     });
     let any = LedgerFilter::default;
     let ids = |numbers: &[u64]| map_rows(numbers, |n| call_id(*n));
@@ -79,15 +77,15 @@ pub(super) async fn calls_are_summed(medium: Arc<dyn Medium>) {
     };
     keep!(&store, |w| {
         for n in 1..=3 {
-            w.call_put(&cli(n, CallStatus::Ok)).await?;
+            w.call_put(&cli(n, CallStatus::Ok))?;
         }
-        w.call_put(&cli(4, CallStatus::Failed)).await?;
-        w.call_put(&call(5, "b", CallStatus::Ok)).await?;
-        w.call_put(&cli(6, CallStatus::Started)).await?;
+        w.call_put(&cli(4, CallStatus::Failed))?;
+        w.call_put(&call(5, "b", CallStatus::Ok))?;
+        w.call_put(&cli(6, CallStatus::Started))?;
         // The end of a call replaces what its start recorded.
-        w.call_put(&cli(6, CallStatus::Failed)).await?;
+        w.call_put(&cli(6, CallStatus::Failed))?;
     });
-    let sums = async |filter: LedgerFilter| reading!(&store, |r| { r.call_totals(&filter).await? });
+    let sums = async |filter: LedgerFilter| reading!(&store, |r| { r.call_totals(&filter)? });
     let total = |tool: &str, status, calls, n| CallTotals {
         tool: tool.to_owned(),
         status,
@@ -115,7 +113,7 @@ pub(super) async fn call_lists_are_bounded(medium: Arc<dyn Medium>) {
     let store = open(&medium).await;
     keep!(&store, |w| {
         for n in 1..=1_005 {
-            w.call_put(&call(n, "a", CallStatus::Ok)).await?;
+            w.call_put(&call(n, "a", CallStatus::Ok))?;
         }
     });
     let any = LedgerFilter::default;

@@ -36,17 +36,15 @@ async fn play(store: &Store, command: &Command) -> (CommandResult, Vec<String>) 
     let reads = Arc::new(Mutex::new(Vec::with_capacity(ops.len())));
     let recorded_reads = reads.clone();
     let played = write(store, move |w| {
-        Box::pin(async move {
-            for op in ops {
-                let seen = op.run(w).await?;
-                recorded_reads.lock().unwrap().push(seen);
-            }
-            match end {
-                End::Keep => Ok(()),
-                End::Refuse => Err(Stop::Refused),
-                End::Panic => raise_panic(),
-            }
-        })
+        for op in ops {
+            let seen = op.run(w)?;
+            recorded_reads.lock().unwrap().push(seen);
+        }
+        match end {
+            End::Keep => Ok(()),
+            End::Refuse => Err(Stop::Refused),
+            End::Panic => raise_panic(),
+        }
     });
     let result = match AssertUnwindSafe(played).catch_unwind().await {
         Ok(Ok(())) => CommandResult::Kept,
@@ -66,58 +64,58 @@ async fn observe(store: &Store, ops: u64) -> Vec<String> {
         macro_rules! line {
             ($($value:expr),+) => { lines.push(format!("{} = {:?}", stringify!($($value),+), ($($value),+))) };
         }
-        line!(r.agent_list(true).await?, r.agent_count_dynamic().await?);
-        line!(r.meta_get("k1").await?, r.meta_get("k2").await?);
-        line!(r.job_list(None, 1_000).await?);
-        line!(r.asks_open().await?, r.ask_count_open().await?);
+        line!(r.agent_list(true)?, r.agent_count_dynamic()?);
+        line!(r.meta_get("k1")?, r.meta_get("k2")?);
+        line!(r.job_list(None, 1_000)?);
+        line!(r.asks_open()?, r.ask_count_open()?);
         for n in 0..5 {
-            line!(n, r.ask_get(ask_id(n)).await?);
+            line!(n, r.ask_get(ask_id(n))?);
         }
         line!(
-            r.budget_list(&BudgetFilter::default()).await?,
-            r.budget_list(&BudgetFilter { limited: true, ..BudgetFilter::default() }).await?
+            r.budget_list(&BudgetFilter::default())?,
+            r.budget_list(&BudgetFilter { limited: true, ..BudgetFilter::default() })?
         );
-        line!(r.usage_sum(&UsageFilter::default()).await?);
-        line!(r.dead_letter_list(None, None, None, 1_000).await?);
-        line!(r.event_list(0, &EventFilter::default(), 100_000).await?, r.event_bounds().await?);
-        line!(r.call_list(&LedgerFilter { limit: 1_000, ..LedgerFilter::default() }).await?);
+        line!(r.usage_sum(&UsageFilter::default())?);
+        line!(r.dead_letter_list(None, None, None, 1_000)?);
+        line!(r.event_list(0, &EventFilter::default(), 100_000)?, r.event_bounds()?);
+        line!(r.call_list(&LedgerFilter { limit: 1_000, ..LedgerFilter::default() })?);
         for name in ["a", "b", "c"] {
             let agent_id = id_of(name);
-            line!(name, r.inbox_depth(&agent_id).await?, r.turn_open_of(&agent_id).await?);
-            let ids = r.inbox_pending(&agent_id, 10_000).await?.into_iter().map(|mail| mail.message_id);
+            line!(name, r.inbox_depth(&agent_id)?, r.turn_open_of(&agent_id)?);
+            let ids = r.inbox_pending(&agent_id, 10_000)?.into_iter().map(|mail| mail.message_id);
             line!(name, ids.collect::<Vec<_>>());
-            let ids = r.inbox_ready(&agent_id, 10_000).await?.into_iter().map(|mail| mail.message_id);
+            let ids = r.inbox_ready(&agent_id, 10_000)?.into_iter().map(|mail| mail.message_id);
             line!(name, ids.collect::<Vec<_>>());
-            let recent = r.messages_recent(&agent_id, 10_000).await?.into_iter().map(|mail| mail.message_id);
+            let recent = r.messages_recent(&agent_id, 10_000)?.into_iter().map(|mail| mail.message_id);
             line!(name, recent.collect::<Vec<_>>());
-            line!(name, r.skills_held(&agent_id).await?);
-            let to = r.asks_open_to(&agent_id).await?.into_iter().map(|ask| ask.ask_id);
+            line!(name, r.skills_held(&agent_id)?);
+            let to = r.asks_open_to(&agent_id)?.into_iter().map(|ask| ask.ask_id);
             line!(name, to.collect::<BTreeSet<_>>());
             for request in ["r1", "r2"] {
-                line!(r.request_get(&Party::Agent(agent_id.clone()), &request.parse().unwrap()).await?);
+                line!(r.request_get(&Party::Agent(agent_id.clone()), &request.parse().unwrap())?);
             }
         }
-        line!(r.inbox_waiting().await?, r.inbox_waiting_of(root_id(1)).await?, r.inbox_total().await?);
+        line!(r.inbox_waiting()?, r.inbox_waiting_of(root_id(1))?, r.inbox_total()?);
         for n in 1..=ops {
-            if let Some(mut mail) = r.message_get(message_id(n)).await? {
+            if let Some(mut mail) = r.message_get(message_id(n))? {
                 mail.seq = 0;
                 line!(mail);
             }
         }
-        line!(r.task_list(&TaskFilter { limit: 1_000, ..TaskFilter::default() }).await?, r.task_count_open().await?);
-        line!(r.turns_open().await?);
-        line!(r.turn_list(&TurnFilter { limit: 1_000, ..TurnFilter::default() }).await?);
+        line!(r.task_list(&TaskFilter { limit: 1_000, ..TaskFilter::default() })?, r.task_count_open()?);
+        line!(r.turns_open()?);
+        line!(r.turn_list(&TurnFilter { limit: 1_000, ..TurnFilter::default() })?);
         for n in 0..6 {
-            line!(n, r.task_events(task_id(n), 100).await?, r.task_dependants(task_id(n)).await?);
-            let steps = r.journal_of(turn_id(n)).await?.into_iter().map(|row| (row.step, row.at));
+            line!(n, r.task_events(task_id(n), 100)?, r.task_dependants(task_id(n))?);
+            let steps = r.journal_of(turn_id(n))?.into_iter().map(|row| (row.step, row.at));
             line!(n, steps.collect::<Vec<_>>());
-            let mail = r.messages_of_turn(turn_id(n)).await?.into_iter().map(|mail| mail.message_id);
+            let mail = r.messages_of_turn(turn_id(n))?.into_iter().map(|mail| mail.message_id);
             line!(n, mail.collect::<Vec<_>>());
         }
         for hash in ["h1", "h2", "h3", "h4"] {
-            line!(hash, r.prompt_get(hash).await?);
+            line!(hash, r.prompt_get(hash)?);
         }
-        lines.extend(script_shared::observe(r).await?);
+        lines.extend(script_shared::observe(r)?);
         lines
     })
 }

@@ -106,8 +106,8 @@ pub(super) async fn budgets_are_paged(medium: Arc<dyn Medium>) {
     check_pages!(
         medium,
         filters,
-        |w, n| w.budget_put(&budget(scope(n), None, None)).await?,
-        |r, filter, after, limit| r.budget_list(&BudgetFilter { after, limit, ..filter }).await?,
+        |w, n| w.budget_put(&budget(scope(n), None, None))?,
+        |r, filter, after, limit| r.budget_list(&BudgetFilter { after, limit, ..filter })?,
         |row| row.scope.clone()
     );
 }
@@ -118,8 +118,8 @@ pub(super) async fn calls_are_paged(medium: Arc<dyn Medium>) {
     check_pages!(
         medium,
         [any(), LedgerFilter { agent_id: b(), ..any() }, LedgerFilter { status: ok, agent_id: b(), ..any() }],
-        |w, n| w.call_put(&LedgerRow { started_at: moment(n), ..call(number(n), owner(n), CallStatus::Ok) }).await?,
-        |r, filter, after, limit| r.call_list(&LedgerFilter { after, limit, ..filter }).await?,
+        |w, n| w.call_put(&LedgerRow { started_at: moment(n), ..call(number(n), owner(n), CallStatus::Ok) })?,
+        |r, filter, after, limit| r.call_list(&LedgerFilter { after, limit, ..filter })?,
         |row| (row.started_at, row.call_id)
     );
 }
@@ -128,8 +128,8 @@ pub(super) async fn conversations_are_paged(medium: Arc<dyn Medium>) {
     check_pages!(
         medium,
         [None, b()],
-        |w, n| w.conversation_put(&Conversation { updated_at: moment(n), ..conversation(number(n), owner(n)) }).await?,
-        |r, of, after, limit| r.conversation_list(of.as_ref(), after, limit).await?,
+        |w, n| w.conversation_put(&Conversation { updated_at: moment(n), ..conversation(number(n), owner(n)) })?,
+        |r, of, after, limit| r.conversation_list(of.as_ref(), after, limit)?,
         |row| (row.updated_at, row.conversation_id)
     );
 }
@@ -141,9 +141,9 @@ pub(super) async fn dead_letters_are_paged(medium: Arc<dyn Medium>) {
         [(None, None), (b(), None), (None, held), (b(), held)],
         |w, n| {
             let row = letter(number(n), owner(n), DeadLetterStatus::Held);
-            w.dead_letter_put(&DeadLetter { created_at: moment(n), ..row }).await?
+            w.dead_letter_put(&DeadLetter { created_at: moment(n), ..row })?
         },
-        |r, of, after, limit| r.dead_letter_list(of.0.as_ref(), of.1, after, limit).await?,
+        |r, of, after, limit| r.dead_letter_list(of.0.as_ref(), of.1, after, limit)?,
         |row| (row.created_at, row.dead_letter_id)
     );
 }
@@ -152,10 +152,10 @@ pub(super) async fn jobs_are_paged(medium: Arc<dyn Medium>) {
     check_pages!(
         medium,
         [()],
-        |w, n| w.job_put(&job(&format!("j{:03}", number(n)), 1 + n % 2)).await?,
+        |w, n| w.job_put(&job(&format!("j{:03}", number(n)), 1 + n % 2))?,
         |r, _filter, after, limit| {
             let after: Option<(Timestamp, String)> = after;
-            r.job_list(after.as_ref().map(|(at, job_id)| (*at, job_id.as_str())), limit).await?
+            r.job_list(after.as_ref().map(|(at, job_id)| (*at, job_id.as_str())), limit)?
         },
         |row| (row.started_at, row.job_id.clone())
     );
@@ -165,8 +165,8 @@ pub(super) async fn knowledge_is_paged(medium: Arc<dyn Medium>) {
     check_pages!(
         medium,
         [()],
-        |w, n| w.knowledge_put(&knowledge(&format!("k{:03}", number(n)), 1)).await?,
-        |r, _filter, after, limit| r.knowledge_list(&Option::<String>::unwrap_or_default(after), limit).await?,
+        |w, n| w.knowledge_put(&knowledge(&format!("k{:03}", number(n)), 1))?,
+        |r, _filter, after, limit| r.knowledge_list(&Option::<String>::unwrap_or_default(after), limit)?,
         |row| row.entry_id.clone()
     );
 }
@@ -175,8 +175,8 @@ pub(super) async fn state_is_paged(medium: Arc<dyn Medium>) {
     check_pages!(
         medium,
         ["", "b"],
-        |w, n| w.state_put(&state(&format!("{}{:03}", owner(n), number(n)), json!(1))).await?,
-        |r, prefix, after, limit| r.state_list(prefix, &Option::<String>::unwrap_or_default(after), limit).await?,
+        |w, n| w.state_put(&state(&format!("{}{:03}", owner(n), number(n)), json!(1)))?,
+        |r, prefix, after, limit| r.state_list(prefix, &Option::<String>::unwrap_or_default(after), limit)?,
         |row| row.key.clone()
     );
 }
@@ -204,8 +204,8 @@ pub(super) async fn tasks_are_paged(medium: Arc<dyn Medium>) {
     check_pages!(
         medium,
         filters,
-        |w, n| w.task_put(&task_row(n)).await?,
-        |r, filter, after, limit| r.task_list(&TaskFilter { after, limit, ..filter }).await?,
+        |w, n| w.task_put(&task_row(n))?,
+        |r, filter, after, limit| r.task_list(&TaskFilter { after, limit, ..filter })?,
         |row| (row.priority, row.created_at, row.task_id)
     );
 }
@@ -214,8 +214,8 @@ pub(super) async fn open_tasks_are_paged(medium: Arc<dyn Medium>) {
     check_pages!(
         medium,
         [None, b()],
-        |w, n| w.task_put(&task_row(n)).await?,
-        |r, of, after, limit| r.tasks_open(of.as_ref(), after, limit).await?,
+        |w, n| w.task_put(&task_row(n))?,
+        |r, of, after, limit| r.tasks_open(of.as_ref(), after, limit)?,
         |row| row.task_id
     );
 }
@@ -232,8 +232,8 @@ pub(super) async fn turns_are_paged(medium: Arc<dyn Medium>) {
     check_pages!(
         medium,
         filters,
-        |w, n| w.turn_put(&Turn { started_at: moment(n), ..turn(number(n), owner(n), TurnStatus::Failed) }).await?,
-        |r, filter, after, limit| r.turn_list(&TurnFilter { after, limit, ..filter }).await?,
+        |w, n| w.turn_put(&Turn { started_at: moment(n), ..turn(number(n), owner(n), TurnStatus::Failed) })?,
+        |r, filter, after, limit| r.turn_list(&TurnFilter { after, limit, ..filter })?,
         |row| (row.started_at, row.turn_id)
     );
 }

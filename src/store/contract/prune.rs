@@ -17,7 +17,7 @@ use crate::tables::{Family, LedgerFilter, TaskFilter, TurnFilter, UsageFilter};
 /// together.
 pub(super) async fn prune_all(store: &Store, family: Family, before: u64) {
     for _ in 0..20 {
-        if keep!(store, |w| { w.prune(family, at(before), 100).await? }) == 0 {
+        if keep!(store, |w| { w.prune(family, at(before), 100)? }) == 0 {
             return;
         }
     }
@@ -28,37 +28,37 @@ pub(super) async fn pruned_turns_take_their_journals(medium: Arc<dyn Medium>) {
     let store = open(&medium).await;
     keep!(&store, |w| {
         for n in [1, 5, 9] {
-            w.turn_put(&turn(n, "a", TurnStatus::Finished)).await?;
-            w.journal_append(turn_id(n), &note("x"), at(n)).await?;
+            w.turn_put(&turn(n, "a", TurnStatus::Finished))?;
+            w.journal_append(turn_id(n), &note("x"), at(n))?;
         }
-        w.budget_put(&budget(ghost_domain::Scope::World, None, None)).await?;
+        w.budget_put(&budget(ghost_domain::Scope::World, None, None))?;
     });
     prune_all(&store, Family::Turns, 7).await;
-    let turns = reading!(&store, |r| { r.turn_list(&TurnFilter::default()).await? });
+    let turns = reading!(&store, |r| { r.turn_list(&TurnFilter::default())? });
     assert_eq!(map_rows(&turns, |turn| turn.turn_id), [turn_id(9)]);
     for (n, kept) in [(1, 0), (5, 0), (9, 1)] {
-        let steps = reading!(&store, |r| { r.journal_of(turn_id(n)).await? });
+        let steps = reading!(&store, |r| { r.journal_of(turn_id(n))? });
         assert_eq!(steps.len(), kept, "turn {n}");
     }
-    let inside = keep!(&store, |w| { (w.turn_get(turn_id(1)).await?, w.turn_get(turn_id(9)).await?.is_some()) });
+    let inside = keep!(&store, |w| { (w.turn_get(turn_id(1))?, w.turn_get(turn_id(9))?.is_some()) });
     assert_eq!(inside, (None, true), "cached rows are pruned too");
 }
 
 pub(super) async fn open_turns_and_held_letters_keep_journals(medium: Arc<dyn Medium>) {
     let store = open(&medium).await;
     keep!(&store, |w| {
-        w.turn_put(&turn(1, "a", TurnStatus::Open)).await?;
-        w.turn_put(&turn(2, "a", TurnStatus::Dead)).await?;
-        w.turn_put(&turn(3, "a", TurnStatus::Dead)).await?;
+        w.turn_put(&turn(1, "a", TurnStatus::Open))?;
+        w.turn_put(&turn(2, "a", TurnStatus::Dead))?;
+        w.turn_put(&turn(3, "a", TurnStatus::Dead))?;
         for n in [1, 2, 3] {
-            w.journal_append(turn_id(n), &note("x"), at(n)).await?;
+            w.journal_append(turn_id(n), &note("x"), at(n))?;
         }
-        w.dead_letter_put(&letter(2, "a", DeadLetterStatus::Held)).await?;
-        w.dead_letter_put(&letter(3, "a", DeadLetterStatus::Dropped)).await?;
+        w.dead_letter_put(&letter(2, "a", DeadLetterStatus::Held))?;
+        w.dead_letter_put(&letter(3, "a", DeadLetterStatus::Dropped))?;
     });
     prune_all(&store, Family::Turns, 1_000).await;
     for (n, kept) in [(1, 1), (2, 1), (3, 0)] {
-        let (turn, steps) = reading!(&store, |r| { (r.turn_get(turn_id(n)).await?, r.journal_of(turn_id(n)).await?) });
+        let (turn, steps) = reading!(&store, |r| { (r.turn_get(turn_id(n))?, r.journal_of(turn_id(n))?) });
         assert_eq!((usize::from(turn.is_some()), steps.len()), (kept, kept), "turn {n}");
     }
 }
@@ -67,19 +67,19 @@ pub(super) async fn prompts_are_kept_while_a_journal_names_them(medium: Arc<dyn 
     let store = open(&medium).await;
     keep!(&store, |w| {
         for hash in ["system", "old", "open", "unnamed"] {
-            w.prompt_put(hash, hash, at(1)).await?;
+            w.prompt_put(hash, hash, at(1))?;
         }
-        w.prompt_put("fresh", "fresh", at(60)).await?;
-        w.turn_put(&turn(1, "a", TurnStatus::Finished)).await?;
-        w.journal_append(turn_id(1), &briefed("system", "old"), at(1)).await?;
-        w.turn_put(&turn(2, "a", TurnStatus::Open)).await?;
-        w.journal_append(turn_id(2), &briefed("system", "open"), at(2)).await?;
+        w.prompt_put("fresh", "fresh", at(60))?;
+        w.turn_put(&turn(1, "a", TurnStatus::Finished))?;
+        w.journal_append(turn_id(1), &briefed("system", "old"), at(1))?;
+        w.turn_put(&turn(2, "a", TurnStatus::Open))?;
+        w.journal_append(turn_id(2), &briefed("system", "open"), at(2))?;
     });
     let kept = async |store: &Store| {
         reading!(store, |r| {
             let mut kept = Vec::new();
             for hash in ["system", "old", "open", "unnamed", "fresh"] {
-                if r.prompt_get(hash).await?.is_some() {
+                if r.prompt_get(hash)?.is_some() {
                     kept.push(hash);
                 }
             }
@@ -90,28 +90,28 @@ pub(super) async fn prompts_are_kept_while_a_journal_names_them(medium: Arc<dyn 
     assert_eq!(kept(&store).await, ["system", "open", "fresh"]);
     keep!(&store, |w| {
         // A pruned part can be stored again.
-        w.prompt_put("old", "new", at(61)).await?;
-        w.turn_put(&turn(2, "a", TurnStatus::Finished)).await?;
+        w.prompt_put("old", "new", at(61))?;
+        w.turn_put(&turn(2, "a", TurnStatus::Finished))?;
     });
     prune_all(&store, Family::Turns, 50).await;
     assert_eq!(kept(&store).await, ["old", "fresh"]);
-    assert_eq!(reading!(&store, |r| { r.prompt_get("old").await? }).as_deref(), Some("new"));
+    assert_eq!(reading!(&store, |r| { r.prompt_get("old")? }).as_deref(), Some("new"));
 }
 
 pub(super) async fn open_asks_are_kept(medium: Arc<dyn Medium>) {
     let store = open(&medium).await;
     keep!(&store, |w| {
-        w.ask_put(&ask(1, "a", "b", AskStatus::Open)).await?;
+        w.ask_put(&ask(1, "a", "b", AskStatus::Open))?;
         for (n, status) in [(2, AskStatus::Answered), (3, AskStatus::Failed), (4, AskStatus::TimedOut)] {
-            w.ask_put(&ask(n, "a", "b", status)).await?;
+            w.ask_put(&ask(n, "a", "b", status))?;
         }
-        w.ask_put(&ask(50, "a", "b", AskStatus::Answered)).await?;
+        w.ask_put(&ask(50, "a", "b", AskStatus::Answered))?;
     });
     prune_all(&store, Family::Asks, 40).await;
     let kept = reading!(&store, |r| {
         let mut kept = Vec::new();
         for n in [1, 2, 3, 4, 50] {
-            if r.ask_get(ask_id(n)).await?.is_some() {
+            if r.ask_get(ask_id(n))?.is_some() {
                 kept.push(n);
             }
         }
@@ -123,14 +123,14 @@ pub(super) async fn open_asks_are_kept(medium: Arc<dyn Medium>) {
 pub(super) async fn running_calls_are_kept(medium: Arc<dyn Medium>) {
     let store = open(&medium).await;
     keep!(&store, |w| {
-        w.call_put(&call(1, "a", CallStatus::Started)).await?;
+        w.call_put(&call(1, "a", CallStatus::Started))?;
         for (n, status) in [(2, CallStatus::Ok), (3, CallStatus::Failed), (4, CallStatus::Unknown)] {
-            w.call_put(&call(n, "a", status)).await?;
+            w.call_put(&call(n, "a", status))?;
         }
-        w.call_put(&call(50, "a", CallStatus::Ok)).await?;
+        w.call_put(&call(50, "a", CallStatus::Ok))?;
     });
     prune_all(&store, Family::Ledger, 40).await;
-    let kept = reading!(&store, |r| { r.call_list(&LedgerFilter::default()).await? });
+    let kept = reading!(&store, |r| { r.call_list(&LedgerFilter::default())? });
     assert_eq!(map_rows(&kept, |row| row.call_id), [call_id(50), call_id(1)]);
 }
 
@@ -139,18 +139,18 @@ pub(super) async fn usage_and_requests_are_pruned(medium: Arc<dyn Medium>) {
     let principal = Party::Operator("one".to_owned());
     let (old, new) = (answer(principal.clone(), "old", 1), answer(principal.clone(), "new", 50));
     keep!(&store, |w| {
-        w.request_put(&old).await?;
-        w.request_put(&new).await?;
-        w.usage_append(&usage(1, "a", "m", 10)).await?;
-        w.usage_append(&usage(50, "a", "m", 20)).await?;
+        w.request_put(&old)?;
+        w.request_put(&new)?;
+        w.usage_append(&usage(1, "a", "m", 10))?;
+        w.usage_append(&usage(50, "a", "m", 20))?;
     });
     prune_all(&store, Family::Usage, 40).await;
     prune_all(&store, Family::Requests, 40).await;
-    let sums = reading!(&store, |r| { r.usage_sum(&UsageFilter::default()).await? });
+    let sums = reading!(&store, |r| { r.usage_sum(&UsageFilter::default())? });
     assert_eq!(map_rows(&sums, |sum| (sum.calls, sum.tokens.input)), [(1, 20)]);
     let kept = keep!(&store, |w| {
         let (old, new) = ("old".parse().unwrap(), "new".parse().unwrap());
-        (w.request_get(&principal, &old).await?.is_some(), w.request_get(&principal, &new).await?.is_some())
+        (w.request_get(&principal, &old)?.is_some(), w.request_get(&principal, &new)?.is_some())
     });
     assert_eq!(kept, (false, true));
 }
@@ -158,19 +158,19 @@ pub(super) async fn usage_and_requests_are_pruned(medium: Arc<dyn Medium>) {
 pub(super) async fn held_letters_are_kept(medium: Arc<dyn Medium>) {
     let store = open(&medium).await;
     keep!(&store, |w| {
-        w.dead_letter_put(&letter(1, "a", DeadLetterStatus::Held)).await?;
-        w.dead_letter_put(&letter(2, "a", DeadLetterStatus::Retried)).await?;
-        w.dead_letter_put(&letter(3, "a", DeadLetterStatus::Dropped)).await?;
-        w.dead_letter_put(&letter(50, "a", DeadLetterStatus::Dropped)).await?;
-        w.agent_put(&agent("a")).await?;
+        w.dead_letter_put(&letter(1, "a", DeadLetterStatus::Held))?;
+        w.dead_letter_put(&letter(2, "a", DeadLetterStatus::Retried))?;
+        w.dead_letter_put(&letter(3, "a", DeadLetterStatus::Dropped))?;
+        w.dead_letter_put(&letter(50, "a", DeadLetterStatus::Dropped))?;
+        w.agent_put(&agent("a"))?;
         // These belong to agents without a record, so nobody can retry them. One is too young.
-        w.dead_letter_put(&letter(4, "forgotten", DeadLetterStatus::Held)).await?;
-        w.dead_letter_put(&letter(51, "forgotten", DeadLetterStatus::Held)).await?;
-        w.dead_letter_put(&letter(5, "gone", DeadLetterStatus::Held)).await?;
-        w.agent_put(&ghost_domain::Agent { deleted_at: Some(at(2)), ..agent("gone") }).await?;
+        w.dead_letter_put(&letter(4, "forgotten", DeadLetterStatus::Held))?;
+        w.dead_letter_put(&letter(51, "forgotten", DeadLetterStatus::Held))?;
+        w.dead_letter_put(&letter(5, "gone", DeadLetterStatus::Held))?;
+        w.agent_put(&ghost_domain::Agent { deleted_at: Some(at(2)), ..agent("gone") })?;
     });
     prune_all(&store, Family::DeadLetters, 40).await;
-    let kept = reading!(&store, |r| { r.dead_letter_list(None, None, None, 1_000).await? });
+    let kept = reading!(&store, |r| { r.dead_letter_list(None, None, None, 1_000)? });
     assert_eq!(
         map_rows(&kept, |letter| letter.dead_letter_id),
         [letter_id(51), letter_id(50), letter_id(5), letter_id(1)]
@@ -181,33 +181,31 @@ pub(super) async fn needed_tasks_are_kept(medium: Arc<dyn Medium>) {
     let store = open(&medium).await;
     let on = |n, needs: u64, status| Task { depends_on: vec![task_id(needs)], ..task(n, "a", status) };
     keep!(&store, |w| {
-        w.task_put(&task(1, "a", TaskStatus::Done)).await?;
-        w.task_put(&on(2, 1, TaskStatus::Blocked)).await?;
-        w.task_put(&task(3, "a", TaskStatus::Failed)).await?;
-        w.task_put(&on(4, 3, TaskStatus::Cancelled)).await?;
-        w.task_put(&task(5, "a", TaskStatus::InProgress)).await?;
-        w.task_put(&task(50, "a", TaskStatus::Done)).await?;
+        w.task_put(&task(1, "a", TaskStatus::Done))?;
+        w.task_put(&on(2, 1, TaskStatus::Blocked))?;
+        w.task_put(&task(3, "a", TaskStatus::Failed))?;
+        w.task_put(&on(4, 3, TaskStatus::Cancelled))?;
+        w.task_put(&task(5, "a", TaskStatus::InProgress))?;
+        w.task_put(&task(50, "a", TaskStatus::Done))?;
         for n in [1, 3] {
             let status = TaskStatus::Done;
             let event =
                 TaskEvent { task_id: task_id(n), by: Party::System, at: at(n), status, owner: id_of("a"), note: None };
-            w.task_event_append(&event).await?;
+            w.task_event_append(&event)?;
         }
     });
     let kept = async |store: &Store| {
-        let mut ids =
-            map_rows(&reading!(store, |r| { r.task_list(&TaskFilter::default()).await? }), |task| task.task_id);
+        let mut ids = map_rows(&reading!(store, |r| { r.task_list(&TaskFilter::default())? }), |task| task.task_id);
         ids.sort();
         ids
     };
     prune_all(&store, Family::Tasks, 40).await;
     assert_eq!(kept(&store).await, [task_id(1), task_id(2), task_id(5), task_id(50)]);
-    let history = reading!(&store, |r| {
-        (r.task_events(task_id(1), 100).await?.len(), r.task_events(task_id(3), 100).await?.len())
-    });
+    let history =
+        reading!(&store, |r| { (r.task_events(task_id(1), 100)?.len(), r.task_events(task_id(3), 100)?.len()) });
     assert_eq!(history, (1, 0));
-    assert_eq!(reading!(&store, |r| { r.task_dependants(task_id(3)).await? }), []);
-    keep!(&store, |w| { w.task_put(&on(2, 1, TaskStatus::Done)).await? });
+    assert_eq!(reading!(&store, |r| { r.task_dependants(task_id(3))? }), []);
+    keep!(&store, |w| { w.task_put(&on(2, 1, TaskStatus::Done))? });
     prune_all(&store, Family::Tasks, 40).await;
     assert_eq!(kept(&store).await, [task_id(5), task_id(50)]);
 }
@@ -217,29 +215,29 @@ pub(super) async fn a_prune_is_bounded(medium: Arc<dyn Medium>) {
     keep!(&store, |w| {
         // Not in order of age, to check "oldest first".
         for n in [4, 2, 5, 1, 3] {
-            w.task_put(&task(n, "a", TaskStatus::Done)).await?;
-            w.dead_letter_put(&letter(n, "a", DeadLetterStatus::Dropped)).await?;
-            w.call_put(&call(n, "a", CallStatus::Ok)).await?;
-            w.turn_put(&turn(n, "a", TurnStatus::Finished)).await?;
-            w.ask_put(&ask(n, "a", "b", AskStatus::Answered)).await?;
+            w.task_put(&task(n, "a", TaskStatus::Done))?;
+            w.dead_letter_put(&letter(n, "a", DeadLetterStatus::Dropped))?;
+            w.call_put(&call(n, "a", CallStatus::Ok))?;
+            w.turn_put(&turn(n, "a", TurnStatus::Finished))?;
+            w.ask_put(&ask(n, "a", "b", AskStatus::Answered))?;
         }
     });
     for family in [Family::Tasks, Family::DeadLetters, Family::Ledger, Family::Turns, Family::Asks] {
-        assert_eq!(keep!(&store, |w| { w.prune(family, at(40), 0).await? }), 0, "{family:?}");
-        assert_eq!(keep!(&store, |w| { w.prune(family, at(40), 2).await? }), 2, "{family:?}");
+        assert_eq!(keep!(&store, |w| { w.prune(family, at(40), 0)? }), 0, "{family:?}");
+        assert_eq!(keep!(&store, |w| { w.prune(family, at(40), 2)? }), 2, "{family:?}");
     }
     for family in [Family::Tasks, Family::DeadLetters, Family::Ledger, Family::Turns, Family::Asks] {
-        assert_eq!(keep!(&store, |w| { w.prune_rows(family).await? }), 3, "{family:?}");
+        assert_eq!(keep!(&store, |w| { w.prune_rows(family)? }), 3, "{family:?}");
     }
     for family in Family::ALL {
-        keep!(&store, |w| { w.prune_rows(family).await? });
+        keep!(&store, |w| { w.prune_rows(family)? });
     }
     let left = reading!(&store, |r| {
-        let tasks = r.task_list(&TaskFilter::default()).await?;
-        let letters = r.dead_letter_list(None, None, None, 1_000).await?;
-        let calls = r.call_list(&LedgerFilter::default()).await?;
-        let turns = r.turn_list(&TurnFilter::default()).await?;
-        let asks = [r.ask_get(ask_id(2)).await?, r.ask_get(ask_id(3)).await?];
+        let tasks = r.task_list(&TaskFilter::default())?;
+        let letters = r.dead_letter_list(None, None, None, 1_000)?;
+        let calls = r.call_list(&LedgerFilter::default())?;
+        let turns = r.turn_list(&TurnFilter::default())?;
+        let asks = [r.ask_get(ask_id(2))?, r.ask_get(ask_id(3))?];
         [
             map_rows(&tasks, |task| task.task_id.0),
             map_rows(&letters, |letter| letter.dead_letter_id.0).into_iter().rev().collect(),
@@ -257,21 +255,20 @@ pub(super) async fn a_prune_is_bounded(medium: Arc<dyn Medium>) {
 pub(super) async fn a_refused_prune_deletes_nothing(medium: Arc<dyn Medium>) {
     let store = open(&medium).await;
     keep!(&store, |w| {
-        w.task_put(&task(1, "a", TaskStatus::Done)).await?;
-        w.turn_put(&turn(1, "a", TurnStatus::Finished)).await?;
-        w.journal_append(turn_id(1), &note("x"), at(1)).await?;
+        w.task_put(&task(1, "a", TaskStatus::Done))?;
+        w.turn_put(&turn(1, "a", TurnStatus::Finished))?;
+        w.journal_append(turn_id(1), &note("x"), at(1))?;
     });
     refuse!(&store, |w| {
         // Rows of the same command are pruned like any others.
-        w.task_put(&task(2, "a", TaskStatus::Done)).await?;
-        assert_eq!(w.prune(Family::Tasks, at(40), 9).await?, 2);
-        assert_eq!(w.prune(Family::Turns, at(40), 9).await?, 1);
-        assert_eq!((w.task_get(task_id(1)).await?, w.task_get(task_id(2)).await?), (None, None));
-        w.task_put(&task(3, "a", TaskStatus::Done)).await?;
+        w.task_put(&task(2, "a", TaskStatus::Done))?;
+        assert_eq!(w.prune(Family::Tasks, at(40), 9)?, 2);
+        assert_eq!(w.prune(Family::Turns, at(40), 9)?, 1);
+        assert_eq!((w.task_get(task_id(1))?, w.task_get(task_id(2))?), (None, None));
+        w.task_put(&task(3, "a", TaskStatus::Done))?;
     });
-    let inside = keep!(&store, |w| { (w.task_get(task_id(1)).await?, w.turn_get(turn_id(1)).await?) });
+    let inside = keep!(&store, |w| { (w.task_get(task_id(1))?, w.turn_get(turn_id(1))?) });
     assert_eq!(inside, (Some(task(1, "a", TaskStatus::Done)), Some(turn(1, "a", TurnStatus::Finished))));
-    let (tasks, steps) =
-        reading!(&store, |r| { (r.task_list(&TaskFilter::default()).await?, r.journal_of(turn_id(1)).await?) });
+    let (tasks, steps) = reading!(&store, |r| { (r.task_list(&TaskFilter::default())?, r.journal_of(turn_id(1))?) });
     assert_eq!((map_rows(&tasks, |task| task.task_id), steps.len()), (vec![task_id(1)], 1));
 }

@@ -18,23 +18,23 @@ fn tally(root: u64, messages: u64) -> RootTally {
 pub(super) async fn tallies_are_kept_and_pruned(medium: Arc<dyn Medium>) {
     let store = medium.open().await.unwrap();
     keep!(&store, |w| {
-        assert_eq!(w.root_get(root_id(1)).await?, None);
-        w.root_put(&tally(1, 5)).await?;
-        assert_eq!(w.root_get(root_id(1)).await?, Some(tally(1, 5)), "its own write");
-        w.root_put(&tally(2, 9)).await?;
-        w.root_put(&tally(3, 5)).await?
+        assert_eq!(w.root_get(root_id(1))?, None);
+        w.root_put(&tally(1, 5))?;
+        assert_eq!(w.root_get(root_id(1))?, Some(tally(1, 5)), "its own write");
+        w.root_put(&tally(2, 9))?;
+        w.root_put(&tally(3, 5))?
     });
-    keep!(&store, |w| { w.root_put(&tally(1, 6)).await? });
+    keep!(&store, |w| { w.root_put(&tally(1, 6))? });
     store.close().await;
     let store = medium.open().await.unwrap();
-    let listed = reading!(&store, |r| { r.root_list(10).await? });
+    let listed = reading!(&store, |r| { r.root_list(10)? });
     assert_eq!(listed, [tally(2, 9), tally(1, 6), tally(3, 5)], "the most messages first");
-    assert_eq!(reading!(&store, |r| { r.root_list(1).await? }).len(), 1);
-    assert_eq!(keep!(&store, |w| { w.prune(Family::Roots, at(3), 1).await? }), 1, "bounded");
-    assert_eq!(reading!(&store, |r| { r.root_get(root_id(1)).await? }), None, "the oldest goes first");
+    assert_eq!(reading!(&store, |r| { r.root_list(1)? }).len(), 1);
+    assert_eq!(keep!(&store, |w| { w.prune(Family::Roots, at(3), 1)? }), 1, "bounded");
+    assert_eq!(reading!(&store, |r| { r.root_get(root_id(1))? }), None, "the oldest goes first");
     keep!(&store, |w| {
-        assert_eq!(w.prune(Family::Roots, at(3), 9).await?, 1, "only what is older");
-        assert_eq!(w.root_get(root_id(2)).await?, None);
-        assert_eq!(w.root_get(root_id(3)).await?, Some(tally(3, 5)))
+        assert_eq!(w.prune(Family::Roots, at(3), 9)?, 1, "only what is older");
+        assert_eq!(w.root_get(root_id(2))?, None);
+        assert_eq!(w.root_get(root_id(3))?, Some(tally(3, 5)))
     });
 }

@@ -57,21 +57,21 @@ pub(super) async fn schedules_round_trip(medium: Arc<dyn Medium>) {
         let full = Schedule { schedule_id: schedule_id(n), name: format!("{n}{AWKWARD}"), when, ..full.clone() };
         let wanted = full.clone();
         keep!(&store, |w| {
-            w.schedule_put(&schedule(n, "a", ScheduleKind::Cron, "before")).await?;
-            assert_eq!(w.schedule_find(&id_of("a"), ScheduleKind::Cron, "before").await?.map(|s| s.runs), Some(0));
-            w.schedule_put(&full).await?;
-            assert_eq!(w.schedule_get(schedule_id(n)).await?.as_ref(), Some(&full));
-            assert_eq!(w.schedule_find(&id_of("a"), ScheduleKind::Cron, "before").await?, None);
-            assert_eq!(w.schedule_find(&id_of("a"), ScheduleKind::Cron, &full.name).await?.as_ref(), Some(&full));
+            w.schedule_put(&schedule(n, "a", ScheduleKind::Cron, "before"))?;
+            assert_eq!(w.schedule_find(&id_of("a"), ScheduleKind::Cron, "before")?.map(|s| s.runs), Some(0));
+            w.schedule_put(&full)?;
+            assert_eq!(w.schedule_get(schedule_id(n))?.as_ref(), Some(&full));
+            assert_eq!(w.schedule_find(&id_of("a"), ScheduleKind::Cron, "before")?, None);
+            assert_eq!(w.schedule_find(&id_of("a"), ScheduleKind::Cron, &full.name)?.as_ref(), Some(&full));
         });
         let name = wanted.name.clone();
         let got = reading!(&store, |r| {
-            (r.schedule_get(schedule_id(n)).await?, r.schedule_find(&id_of("a"), ScheduleKind::Cron, &name).await?)
+            (r.schedule_get(schedule_id(n))?, r.schedule_find(&id_of("a"), ScheduleKind::Cron, &name)?)
         });
         assert_eq!(got, (Some(wanted.clone()), Some(wanted)));
     }
     let none = reading!(&store, |r| {
-        (r.schedule_get(schedule_id(9)).await?, r.schedule_find(&id_of("a"), ScheduleKind::Timer, "before").await?)
+        (r.schedule_get(schedule_id(9))?, r.schedule_find(&id_of("a"), ScheduleKind::Timer, "before")?)
     });
     assert_eq!(none, (None, None));
 }
@@ -89,21 +89,18 @@ pub(super) async fn schedules_are_listed_and_counted(medium: Arc<dyn Medium>) {
             (6, "a", Cron, "x"),
             (7, "aa", Timer, "x"),
         ] {
-            w.schedule_put(&schedule(n, agent, kind, name)).await?;
+            w.schedule_put(&schedule(n, agent, kind, name))?;
         }
-        assert_eq!(
-            (w.schedule_list(None, None, None).await?.len(), w.schedule_count(&id_of("a"), Timer).await?),
-            (7, 2)
-        );
+        assert_eq!((w.schedule_list(None, None, None)?.len(), w.schedule_count(&id_of("a"), Timer)?), (7, 2));
     });
     let numbers = |found: &[Schedule]| map_rows(found, |schedule| schedule.schedule_id.0.as_u128());
     let (all, of_a, timers, both, none) = reading!(&store, |r| {
         (
-            r.schedule_list(None, None, None).await?,
-            r.schedule_list(Some(&id_of("a")), None, None).await?,
-            r.schedule_list(None, Some(Timer), None).await?,
-            r.schedule_list(Some(&id_of("a")), Some(Timer), None).await?,
-            r.schedule_list(Some(&id_of("b")), Some(Timer), None).await?,
+            r.schedule_list(None, None, None)?,
+            r.schedule_list(Some(&id_of("a")), None, None)?,
+            r.schedule_list(None, Some(Timer), None)?,
+            r.schedule_list(Some(&id_of("a")), Some(Timer), None)?,
+            r.schedule_list(Some(&id_of("b")), Some(Timer), None)?,
         )
     });
     assert_eq!(numbers(&all), [6, 5, 3, 2, 4, 7, 1]);
@@ -111,38 +108,35 @@ pub(super) async fn schedules_are_listed_and_counted(medium: Arc<dyn Medium>) {
     assert_eq!(none, []);
     let counts = reading!(&store, |r| {
         (
-            r.schedule_count(&id_of("a"), Timer).await?,
-            r.schedule_count(&id_of("b"), Cron).await?,
-            r.schedule_count(&id_of("b"), Timer).await?,
+            r.schedule_count(&id_of("a"), Timer)?,
+            r.schedule_count(&id_of("b"), Cron)?,
+            r.schedule_count(&id_of("b"), Timer)?,
         )
     });
     assert_eq!(counts, (2, 1, 0));
     keep!(&store, |w| {
         for n in 100..=1_100 {
-            w.schedule_put(&schedule(n, "c", Timer, &format!("{n}"))).await?;
+            w.schedule_put(&schedule(n, "c", Timer, &format!("{n}")))?;
         }
-        assert_eq!(w.schedule_count(&id_of("c"), Timer).await?, 1_001);
+        assert_eq!(w.schedule_count(&id_of("c"), Timer)?, 1_001);
     });
     let (all, of_c) = reading!(&store, |r| {
-        (
-            r.schedule_list(None, None, None).await?.len(),
-            r.schedule_list(Some(&id_of("c")), Some(Timer), None).await?.len(),
-        )
+        (r.schedule_list(None, None, None)?.len(), r.schedule_list(Some(&id_of("c")), Some(Timer), None)?.len())
     });
     assert_eq!((all, of_c), (1_000, 1_000));
     // Page by page, no schedule is missing and none comes twice. A page can continue after a
     // schedule that no longer exists.
     let place = |last: &Schedule| (last.agent_id.clone(), last.kind, last.name.clone());
     let (first, rest, end, of_b) = reading!(&store, |r| {
-        let first = r.schedule_list(None, Some(Timer), None).await?;
+        let first = r.schedule_list(None, Some(Timer), None)?;
         let after = first.last().map(place);
-        let rest = r.schedule_list(None, Some(Timer), after.as_ref()).await?;
+        let rest = r.schedule_list(None, Some(Timer), after.as_ref())?;
         let after = rest.last().map(place);
         (
             first,
             rest,
-            r.schedule_list(None, Some(Timer), after.as_ref()).await?,
-            r.schedule_list(None, None, Some(&(id_of("a"), Watch, "w".to_owned()))).await?,
+            r.schedule_list(None, Some(Timer), after.as_ref())?,
+            r.schedule_list(None, None, Some(&(id_of("a"), Watch, "w".to_owned())))?,
         )
     });
     assert_eq!((first.len(), rest.len(), end), (1_000, 4, vec![]));
@@ -157,53 +151,44 @@ pub(super) async fn schedules_are_removed(medium: Arc<dyn Medium>) {
     let store = open(&medium).await;
     let timer_named_x = |n| schedule(n, "a", ScheduleKind::Timer, "x");
     keep!(&store, |w| {
-        w.schedule_put(&timer_named_x(1)).await?;
-        w.watch_snapshot_put(schedule_id(1), &snapshot(1)).await?;
-        w.schedule_run_put(&run(1, 1)).await?;
-        w.schedule_put(&schedule(2, "a", ScheduleKind::Timer, "brief")).await?;
-        w.schedule_delete(schedule_id(2)).await?;
-        assert_eq!(w.schedule_get(schedule_id(2)).await?, None);
-        w.schedule_delete(schedule_id(9)).await?;
+        w.schedule_put(&timer_named_x(1))?;
+        w.watch_snapshot_put(schedule_id(1), &snapshot(1))?;
+        w.schedule_run_put(&run(1, 1))?;
+        w.schedule_put(&schedule(2, "a", ScheduleKind::Timer, "brief"))?;
+        w.schedule_delete(schedule_id(2))?;
+        assert_eq!(w.schedule_get(schedule_id(2))?, None);
+        w.schedule_delete(schedule_id(9))?;
     });
     refuse!(&store, |w| {
-        w.schedule_delete(schedule_id(1)).await?;
-        assert_eq!((w.schedule_get(schedule_id(1)).await?, w.watch_snapshot_get(schedule_id(1)).await?), (None, None));
-        assert_eq!((w.schedule_next_at().await?, w.schedule_list(None, None, None).await?), (None, vec![]));
+        w.schedule_delete(schedule_id(1))?;
+        assert_eq!((w.schedule_get(schedule_id(1))?, w.watch_snapshot_get(schedule_id(1))?), (None, None));
+        assert_eq!((w.schedule_next_at()?, w.schedule_list(None, None, None)?), (None, vec![]));
     });
     let inside = keep!(&store, |w| {
-        (
-            w.schedule_get(schedule_id(1)).await?,
-            w.watch_snapshot_get(schedule_id(1)).await?,
-            w.schedule_next_at().await?,
-        )
+        (w.schedule_get(schedule_id(1))?, w.watch_snapshot_get(schedule_id(1))?, w.schedule_next_at()?)
     });
     assert_eq!(inside, (Some(timer_named_x(1)), Some(snapshot(1)), Some(at(1))));
     // The name is free at once for another schedule.
     keep!(&store, |w| {
-        w.schedule_delete(schedule_id(1)).await?;
-        w.schedule_put(&timer_named_x(3)).await?;
-        assert_eq!(w.schedule_find(&id_of("a"), ScheduleKind::Timer, "x").await?, Some(timer_named_x(3)));
-        assert_eq!(w.schedule_count(&id_of("a"), ScheduleKind::Timer).await?, 1);
+        w.schedule_delete(schedule_id(1))?;
+        w.schedule_put(&timer_named_x(3))?;
+        assert_eq!(w.schedule_find(&id_of("a"), ScheduleKind::Timer, "x")?, Some(timer_named_x(3)));
+        assert_eq!(w.schedule_count(&id_of("a"), ScheduleKind::Timer)?, 1);
     });
-    let removed =
-        keep!(&store, |w| { (w.schedule_get(schedule_id(1)).await?, w.watch_snapshot_get(schedule_id(1)).await?) });
+    let removed = keep!(&store, |w| { (w.schedule_get(schedule_id(1))?, w.watch_snapshot_get(schedule_id(1))?) });
     assert_eq!(removed, (None, None));
-    keep!(&store, |w| { w.schedule_delete(schedule_id(3)).await? });
-    keep!(&store, |w| { w.schedule_put(&timer_named_x(1)).await? });
+    keep!(&store, |w| { w.schedule_delete(schedule_id(3))? });
+    keep!(&store, |w| { w.schedule_put(&timer_named_x(1))? });
     store.close().await;
     let store = open(&medium).await;
     let (list, runs, saw) = reading!(&store, |r| {
-        (
-            r.schedule_list(None, None, None).await?,
-            r.schedule_runs(schedule_id(1), 9).await?,
-            r.watch_snapshot_get(schedule_id(1)).await?,
-        )
+        (r.schedule_list(None, None, None)?, r.schedule_runs(schedule_id(1), 9)?, r.watch_snapshot_get(schedule_id(1))?)
     });
     assert_eq!((list, runs, saw), (vec![timer_named_x(1)], vec![run(1, 1)], None), "runs outlive their schedule");
 }
 
 async fn due(store: &Store, now: u64, limit: u32) -> Vec<u128> {
-    let due = reading!(store, |r| { r.schedules_due(at(now), limit).await? });
+    let due = reading!(store, |r| { r.schedules_due(at(now), limit)? });
     map_rows(&due, |schedule| schedule.schedule_id.0.as_u128())
 }
 
@@ -213,35 +198,32 @@ pub(super) async fn schedules_fall_due(medium: Arc<dyn Medium>) {
         next_at: Some(at(second)),
         ..schedule(n, "a", ScheduleKind::Cron, &format!("{n}"))
     };
-    assert_eq!(
-        reading!(&store, |r| { (r.schedule_next_at().await?, r.schedules_due(at(99), 9).await?) }),
-        (None, vec![])
-    );
+    assert_eq!(reading!(&store, |r| { (r.schedule_next_at()?, r.schedules_due(at(99), 9)?) }), (None, vec![]));
     keep!(&store, |w| {
-        w.schedule_put(&until(1, 30)).await?;
-        w.schedule_put(&until(4, 20)).await?;
-        w.schedule_put(&until(3, 20)).await?;
-        w.schedule_put(&until(2, 10)).await?;
-        w.schedule_put(&schedule(5, "a", ScheduleKind::Watch, "never")).await?;
-        assert_eq!(w.schedules_due(at(10), 9).await?, [until(2, 10)]);
-        assert_eq!(w.schedule_next_at().await?, Some(at(10)));
+        w.schedule_put(&until(1, 30))?;
+        w.schedule_put(&until(4, 20))?;
+        w.schedule_put(&until(3, 20))?;
+        w.schedule_put(&until(2, 10))?;
+        w.schedule_put(&schedule(5, "a", ScheduleKind::Watch, "never"))?;
+        assert_eq!(w.schedules_due(at(10), 9)?, [until(2, 10)]);
+        assert_eq!(w.schedule_next_at()?, Some(at(10)));
     });
     assert_eq!((due(&store, 9, 9).await, due(&store, 99, 0).await), (vec![], vec![]));
     assert_eq!((due(&store, 20, 9).await, due(&store, 99, 2).await), (vec![2, 3, 4], vec![2, 3]));
     keep!(&store, |w| {
-        w.schedule_put(&until(2, 40)).await?;
-        w.schedule_put(&Schedule { next_at: None, enabled: false, ..until(3, 20) }).await?;
-        assert_eq!(w.schedule_next_at().await?, Some(at(20)));
+        w.schedule_put(&until(2, 40))?;
+        w.schedule_put(&Schedule { next_at: None, enabled: false, ..until(3, 20) })?;
+        assert_eq!(w.schedule_next_at()?, Some(at(20)));
     });
     refuse!(&store, |w| {
-        w.schedule_put(&until(4, 50)).await?;
-        w.schedule_put(&until(1, 50)).await?;
-        assert_eq!(w.schedule_next_at().await?, Some(at(40)));
+        w.schedule_put(&until(4, 50))?;
+        w.schedule_put(&until(1, 50))?;
+        assert_eq!(w.schedule_next_at()?, Some(at(40)));
     });
     store.close().await;
     let store = open(&medium).await;
     assert_eq!(due(&store, 99, 9).await, [4, 1, 2]);
-    assert_eq!(reading!(&store, |r| { r.schedule_next_at().await? }), Some(at(20)));
+    assert_eq!(reading!(&store, |r| { r.schedule_next_at()? }), Some(at(20)));
 }
 
 pub(super) async fn runs_are_newest_first(medium: Arc<dyn Medium>) {
@@ -260,36 +242,35 @@ pub(super) async fn runs_are_newest_first(medium: Arc<dyn Medium>) {
     let quiet = |n, number| ScheduleRun { message_id: None, status: RunStatus::Skipped, ..run(n, number) };
     keep!(&store, |w| {
         for number in [3, 1, 2] {
-            w.schedule_run_put(&quiet(1, number)).await?;
-            w.schedule_run_put(&run(2, number)).await?;
+            w.schedule_run_put(&quiet(1, number))?;
+            w.schedule_run_put(&run(2, number))?;
         }
-        assert_eq!(w.schedule_run_of(message_id(7)).await?, None);
-        w.schedule_run_put(&full).await?;
-        assert_eq!(w.schedule_run_of(message_id(7)).await?.as_ref(), Some(&full));
-        assert_eq!(w.schedule_runs(schedule_id(1), 9).await?, [quiet(1, 3), full, quiet(1, 1)]);
+        assert_eq!(w.schedule_run_of(message_id(7))?, None);
+        w.schedule_run_put(&full)?;
+        assert_eq!(w.schedule_run_of(message_id(7))?.as_ref(), Some(&full));
+        assert_eq!(w.schedule_runs(schedule_id(1), 9)?, [quiet(1, 3), full, quiet(1, 1)]);
     });
     let (all, two, none) = reading!(&store, |r| {
         (
-            r.schedule_runs(schedule_id(1), u32::MAX).await?,
-            r.schedule_runs(schedule_id(2), 2).await?,
-            (r.schedule_runs(schedule_id(2), 0).await?, r.schedule_runs(schedule_id(3), 9).await?),
+            r.schedule_runs(schedule_id(1), u32::MAX)?,
+            r.schedule_runs(schedule_id(2), 2)?,
+            (r.schedule_runs(schedule_id(2), 0)?, r.schedule_runs(schedule_id(3), 9)?),
         )
     });
     assert_eq!((all, two), (vec![quiet(1, 3), wanted.clone(), quiet(1, 1)], vec![run(2, 3), run(2, 2)]));
     assert_eq!(none, (vec![], vec![]));
     refuse!(&store, |w| {
-        w.schedule_run_put(&quiet(1, 2)).await?;
-        w.schedule_run_put(&run(1, 4)).await?;
-        assert_eq!(w.schedule_run_of(message_id(7)).await?, None);
+        w.schedule_run_put(&quiet(1, 2))?;
+        w.schedule_run_put(&run(1, 4))?;
+        assert_eq!(w.schedule_run_of(message_id(7))?, None);
     });
-    let inside =
-        keep!(&store, |w| { (w.schedule_run_of(message_id(7)).await?, w.schedule_run_of(message_id(1_004)).await?) });
+    let inside = keep!(&store, |w| { (w.schedule_run_of(message_id(7))?, w.schedule_run_of(message_id(1_004))?) });
     assert_eq!(inside, (Some(wanted.clone()), None));
-    keep!(&store, |w| { w.schedule_run_put(&ScheduleRun { status: RunStatus::Done, ..run(2, 1) }).await? });
+    keep!(&store, |w| { w.schedule_run_put(&ScheduleRun { status: RunStatus::Done, ..run(2, 1) })? });
     store.close().await;
     let store = open(&medium).await;
     let (of, done) = reading!(&store, |r| {
-        (r.schedule_run_of(message_id(7)).await?, r.schedule_run_of(message_id(2_001)).await?.map(|run| run.status))
+        (r.schedule_run_of(message_id(7))?, r.schedule_run_of(message_id(2_001))?.map(|run| run.status))
     });
     assert_eq!((of, done), (Some(wanted), Some(RunStatus::Done)));
 }
@@ -297,58 +278,57 @@ pub(super) async fn runs_are_newest_first(medium: Arc<dyn Medium>) {
 pub(super) async fn runs_are_trimmed(medium: Arc<dyn Medium>) {
     let store = open(&medium).await;
     let left = async |n| {
-        let runs = reading!(&store, |r| { r.schedule_runs(schedule_id(n), 99).await? });
+        let runs = reading!(&store, |r| { r.schedule_runs(schedule_id(n), 99)? });
         map_rows(&runs, |run| run.run)
     };
     keep!(&store, |w| {
         for number in 1..=9 {
-            w.schedule_run_put(&run(1, number)).await?;
-            w.schedule_run_put(&run(2, number)).await?;
+            w.schedule_run_put(&run(1, number))?;
+            w.schedule_run_put(&run(2, number))?;
         }
-        assert_eq!(w.schedule_runs_trim(schedule_id(1), 9, u64::MAX).await?, 0);
-        assert_eq!(w.schedule_runs_trim(schedule_id(3), 0, 0).await?, 0);
-        assert_eq!(w.schedule_runs_trim(schedule_id(1), 7, u64::MAX).await?, 2);
-        assert_eq!(w.schedule_run_of(message_id(1_002)).await?, None);
+        assert_eq!(w.schedule_runs_trim(schedule_id(1), 9, u64::MAX)?, 0);
+        assert_eq!(w.schedule_runs_trim(schedule_id(3), 0, 0)?, 0);
+        assert_eq!(w.schedule_runs_trim(schedule_id(1), 7, u64::MAX)?, 2);
+        assert_eq!(w.schedule_run_of(message_id(1_002))?, None);
     });
     assert_eq!((left(1).await, left(2).await.len()), (vec![9, 8, 7, 6, 5, 4, 3], 9));
     refuse!(&store, |w| {
-        w.schedule_run_put(&run(1, 10)).await?;
-        assert_eq!(w.schedule_runs_trim(schedule_id(1), 1, u64::MAX).await?, 7);
-        assert_eq!(w.schedule_runs(schedule_id(1), 9).await?, [run(1, 10)]);
+        w.schedule_run_put(&run(1, 10))?;
+        assert_eq!(w.schedule_runs_trim(schedule_id(1), 1, u64::MAX)?, 7);
+        assert_eq!(w.schedule_runs(schedule_id(1), 9)?, [run(1, 10)]);
     });
     // Two records of this length fit, three do not. A longer one between them takes the space of
     // two.
     let each_has = serde_json::to_vec(&run(2, 9)).unwrap().len() as u64;
     let long = ScheduleRun { note: Some("é".repeat(400)), ..run(2, 8) };
     keep!(&store, |w| {
-        assert_eq!(w.schedule_runs_trim(schedule_id(1), 99, each_has * 2).await?, 5);
-        w.schedule_run_put(&long).await?;
-        assert_eq!(w.schedule_runs_trim(schedule_id(2), 99, each_has * 3).await?, 8);
-        assert_eq!(w.schedule_runs_trim(schedule_id(2), 0, 0).await?, 1);
+        assert_eq!(w.schedule_runs_trim(schedule_id(1), 99, each_has * 2)?, 5);
+        w.schedule_run_put(&long)?;
+        assert_eq!(w.schedule_runs_trim(schedule_id(2), 99, each_has * 3)?, 8);
+        assert_eq!(w.schedule_runs_trim(schedule_id(2), 0, 0)?, 1);
     });
     store.close().await;
     let store = open(&medium).await;
-    let (one, two) = reading!(&store, |r| {
-        (r.schedule_runs(schedule_id(1), 9).await?, r.schedule_runs(schedule_id(2), 9).await?)
-    });
+    let (one, two) =
+        reading!(&store, |r| { (r.schedule_runs(schedule_id(1), 9)?, r.schedule_runs(schedule_id(2), 9)?) });
     assert_eq!((map_rows(&one, |run| run.run), two), (vec![9, 8], vec![]));
 }
 
 async fn seen(store: &Store, n: u64) -> Option<WatchSnapshot> {
-    reading!(store, |r| { r.watch_snapshot_get(schedule_id(n)).await? })
+    reading!(store, |r| { r.watch_snapshot_get(schedule_id(n))? })
 }
 
 pub(super) async fn snapshots_are_replaced(medium: Arc<dyn Medium>) {
     let store = open(&medium).await;
     keep!(&store, |w| {
-        w.watch_snapshot_put(schedule_id(1), &snapshot(3)).await?;
-        w.watch_snapshot_put(schedule_id(2), &snapshot(0)).await?;
-        assert_eq!(w.watch_snapshot_get(schedule_id(1)).await?, Some(snapshot(3)));
+        w.watch_snapshot_put(schedule_id(1), &snapshot(3))?;
+        w.watch_snapshot_put(schedule_id(2), &snapshot(0))?;
+        assert_eq!(w.watch_snapshot_get(schedule_id(1))?, Some(snapshot(3)));
     });
     assert_eq!((seen(&store, 1).await, seen(&store, 2).await), (Some(snapshot(3)), Some(snapshot(0))));
-    refuse!(&store, |w| { w.watch_snapshot_put(schedule_id(1), &snapshot(5)).await? });
-    assert_eq!(keep!(&store, |w| { w.watch_snapshot_get(schedule_id(1)).await? }), Some(snapshot(3)));
-    keep!(&store, |w| { w.watch_snapshot_put(schedule_id(1), &snapshot(2)).await? });
+    refuse!(&store, |w| { w.watch_snapshot_put(schedule_id(1), &snapshot(5))? });
+    assert_eq!(keep!(&store, |w| { w.watch_snapshot_get(schedule_id(1))? }), Some(snapshot(3)));
+    keep!(&store, |w| { w.watch_snapshot_put(schedule_id(1), &snapshot(2))? });
     store.close().await;
     let store = open(&medium).await;
     assert_eq!((seen(&store, 1).await, seen(&store, 3).await), (Some(snapshot(2)), None));

@@ -175,18 +175,18 @@ fn turn_of(numbers: OpNumbers) -> Turn {
 
 impl Op {
     /// Runs the operation. Returns what it read, as text.
-    pub(super) async fn run(self, w: &mut dyn Writes) -> Result<String> {
+    pub(super) fn run(self, w: &mut dyn Writes) -> Result<String> {
         if let OpKind::SharedOp(what) = self.what {
-            return what.run(w, self.numbers).await;
+            return what.run(w, self.numbers);
         }
-        if let Some(done) = self.put(w).await {
+        if let Some(done) = self.put(w) {
             done?;
             return Ok(String::new());
         }
-        self.compare(w).await
+        self.compare(w)
     }
 
-    async fn put(self, w: &mut dyn Writes) -> Option<Result<()>> {
+    fn put(self, w: &mut dyn Writes) -> Option<Result<()>> {
         let Self { what, numbers } = self;
         let OpNumbers { n, a, b, c } = numbers;
         let name = one_of(&AGENTS, a);
@@ -194,48 +194,48 @@ impl Op {
             OpKind::PutAgent => {
                 let kind = one_of(AgentKind::ALL, b);
                 let deleted_at = c.is_multiple_of(4).then(|| moment(n));
-                w.agent_put(&Agent { kind, deleted_at, updated_at: moment(n), ..agent(name) }).await
+                w.agent_put(&Agent { kind, deleted_at, updated_at: moment(n), ..agent(name) })
             }
-            OpKind::PutMeta => w.meta_put(one_of(&["k1", "k2"], a), &format!("{n}")).await,
-            OpKind::PutSkill => w.skill_put(&held(name, one_of(&["s1", "s2"], b))).await,
-            OpKind::PutJob => w.job_put(&job(one_of(&["j1", "j2", "j3"], a), a % 3)).await,
+            OpKind::PutMeta => w.meta_put(one_of(&["k1", "k2"], a), &format!("{n}")),
+            OpKind::PutSkill => w.skill_put(&held(name, one_of(&["s1", "s2"], b))),
+            OpKind::PutJob => w.job_put(&job(one_of(&["j1", "j2", "j3"], a), a % 3)),
             OpKind::PutRequest => {
                 let stored = answer(Party::Agent(id_of(name)), one_of(&["r1", "r2"], b), 1);
-                w.request_put(&ghost_domain::StoredAnswer { at: moment(n), ..stored }).await
+                w.request_put(&ghost_domain::StoredAnswer { at: moment(n), ..stored })
             }
             OpKind::PutAsk => {
                 let status = one_of(AskStatus::ALL, c);
                 let closed_at = (status != AskStatus::Open).then(|| moment(n));
                 let target = one_of(&AGENTS, b);
-                w.ask_put(&ghost_domain::Ask { closed_at, ..ask(a % 5, "a", target, status) }).await
+                w.ask_put(&ghost_domain::Ask { closed_at, ..ask(a % 5, "a", target, status) })
             }
             OpKind::PutLetter => {
                 let status = one_of(DeadLetterStatus::ALL, c);
                 let resolved_at = (status != DeadLetterStatus::Held).then(|| moment(n));
                 let messages = vec![message_id(1 + b % n), message_id(1 + c % n)];
-                w.dead_letter_put(&DeadLetter { messages, resolved_at, ..letter(a % 4, name, status) }).await
+                w.dead_letter_put(&DeadLetter { messages, resolved_at, ..letter(a % 4, name, status) })
             }
             OpKind::PutBudget => {
                 let limit = c.is_multiple_of(2).then_some(n);
-                w.budget_put(&budget(scope(a), limit, None)).await
+                w.budget_put(&budget(scope(a), limit, None))
             }
             OpKind::AppendUsage => {
                 let row = usage(1, name, one_of(&["m1", "m2"], b), c);
-                w.usage_append(&ghost_domain::UsageRow { at: moment(n), ..row }).await
+                w.usage_append(&ghost_domain::UsageRow { at: moment(n), ..row })
             }
             OpKind::PutCall => {
                 let status = one_of(CallStatus::ALL, c);
                 // The agent and the turn of a call never change.
                 let (started_at, turn_id) = (Timestamp(1_000_000 + i64::try_from(a % 8).unwrap()), turn_id(a % 8 % 6));
                 let row = call(a % 8, one_of(&AGENTS, a % 8), status);
-                w.call_put(&ghost_domain::LedgerRow { started_at, turn_id, ..row }).await
+                w.call_put(&ghost_domain::LedgerRow { started_at, turn_id, ..row })
             }
             OpKind::PutTask => {
                 let depends_on = if b % 6 == a % 6 { Vec::new() } else { vec![task_id(b % 6)] };
                 let status = one_of(TaskStatus::ALL, c);
                 let priority = i32::try_from(b % 3).unwrap();
                 let updated_at = moment(n);
-                w.task_put(&Task { depends_on, priority, updated_at, ..task(a % 6, name, status) }).await
+                w.task_put(&Task { depends_on, priority, updated_at, ..task(a % 6, name, status) })
             }
             OpKind::AppendTaskEvent => {
                 let event = TaskEvent {
@@ -246,110 +246,106 @@ impl Op {
                     owner: id_of(name),
                     note: Some(format!("{n}")),
                 };
-                w.task_event_append(&event).await
+                w.task_event_append(&event)
             }
-            OpKind::PutTurn => w.turn_put(&turn_of(numbers)).await,
+            OpKind::PutTurn => w.turn_put(&turn_of(numbers)),
             OpKind::AppendJournal => {
                 let step =
                     if c.is_multiple_of(3) { briefed(one_of(&["h1", "h2"], b), "h3") } else { note(&format!("{n}")) };
-                w.journal_append(turn_id(a % 6), &step, moment(n)).await
+                w.journal_append(turn_id(a % 6), &step, moment(n))
             }
-            OpKind::PutPrompt => w.prompt_put(one_of(&["h1", "h2", "h3", "h4"], a), &format!("{n}"), moment(n)).await,
+            OpKind::PutPrompt => w.prompt_put(one_of(&["h1", "h2", "h3", "h4"], a), &format!("{n}"), moment(n)),
             OpKind::AppendMail => {
                 let envelope = mail(n, name);
                 let created_at = moment(n);
-                w.message_append(&ghost_domain::Envelope { created_at, wake: b.is_multiple_of(2), ..envelope }).await
+                w.message_append(&ghost_domain::Envelope { created_at, wake: b.is_multiple_of(2), ..envelope })
             }
             OpKind::MarkMail => {
                 let ids = [message_id(1 + a % n), message_id(1 + b % n), message_id(n.saturating_sub(1 + a % 4))];
                 let state = one_of(MailState::ALL, c);
                 let of_turn = (state != MailState::Pending).then(|| turn_id(b % 6));
-                w.message_read(&ids[..1], moment(n)).await.ok()?;
-                w.message_mark(&ids, state, of_turn, u32::try_from(c % 2).unwrap()).await
+                w.message_read(&ids[..1], moment(n)).ok()?;
+                w.message_mark(&ids, state, of_turn, u32::try_from(c % 2).unwrap())
             }
-            OpKind::ForgiveMail => match w.message_rouse(&[message_id(1 + b % n)]).await {
-                Ok(()) => w.message_forgive(&[message_id(1 + a % n), message_id(1 + b % n)]).await,
+            OpKind::ForgiveMail => match w.message_rouse(&[message_id(1 + b % n)]) {
+                Ok(()) => w.message_forgive(&[message_id(1 + a % n), message_id(1 + b % n)]),
                 failed => failed,
             },
             OpKind::StateEvent => {
                 let event =
                     NewEvent::new(one_of(&[EventKind::TurnStarted, EventKind::TaskCreated], b), json!({"n": n}));
-                w.event_append(event_id(n), moment(n), event.agent(&id_of(name))).await
+                w.event_append(event_id(n), moment(n), event.agent(&id_of(name)))
             }
             _ => return None,
         })
     }
 
-    async fn compare(self, w: &mut dyn Writes) -> Result<String> {
+    fn compare(self, w: &mut dyn Writes) -> Result<String> {
         let Self { what, numbers } = self;
         let OpNumbers { n, a, b, c } = numbers;
         let name = id_of(one_of(&AGENTS, a));
         let page_limit = u32::try_from(c % 6).unwrap();
         Ok(match what {
-            OpKind::RemoveSkill => format!("{}", w.skill_remove(&name, one_of(&["s1", "s2"], b)).await?),
+            OpKind::RemoveSkill => format!("{}", w.skill_remove(&name, one_of(&["s1", "s2"], b))?),
             OpKind::Prune => {
                 let family = one_of(&Family::ALL, a);
-                let pruned = w.prune(family, moment(n.saturating_sub(b % 200)), u32::try_from(c % 4).unwrap()).await?;
+                let pruned = w.prune(family, moment(n.saturating_sub(b % 200)), u32::try_from(c % 4).unwrap())?;
                 // A backend may or may not count prompt parts as turns.
                 if family == Family::Turns { String::new() } else { format!("{family:?} {pruned}") }
             }
             OpKind::GetByKey => {
                 let found = (
-                    w.agent_get(&name).await?,
-                    w.ask_get(super::rows::ask_id(b % 5)).await?,
-                    w.budget_get(&scope(c)).await?,
-                    w.inbox_depth(&name).await?,
-                    w.message_get(message_id(1 + b % n)).await?.map(|mail| (mail.state, mail.turn_id, mail.crashes)),
-                    w.turn_open_of(&name).await?,
-                    w.turn_get(turn_id(c % 6)).await?,
-                    w.task_get(task_id(c % 6)).await?,
-                    w.request_get(&Party::Agent(name), &one_of(&["r1", "r2"], b).parse().unwrap()).await?,
+                    w.agent_get(&name)?,
+                    w.ask_get(super::rows::ask_id(b % 5))?,
+                    w.budget_get(&scope(c))?,
+                    w.inbox_depth(&name)?,
+                    w.message_get(message_id(1 + b % n))?.map(|mail| (mail.state, mail.turn_id, mail.crashes)),
+                    w.turn_open_of(&name)?,
+                    w.turn_get(turn_id(c % 6))?,
+                    w.task_get(task_id(c % 6))?,
+                    w.request_get(&Party::Agent(name), &one_of(&["r1", "r2"], b).parse().unwrap())?,
                 );
                 format!("{found:?}")
             }
-            OpKind::ScanAgents => format!("{:?}", (w.agent_list(b % 2 == 0).await?, w.agent_count_dynamic().await?)),
-            OpKind::ScanAsks => format!("{:?}", (w.asks_open().await?, w.ask_count_open().await?)),
+            OpKind::ScanAgents => format!("{:?}", (w.agent_list(b % 2 == 0)?, w.agent_count_dynamic()?)),
+            OpKind::ScanAsks => format!("{:?}", (w.asks_open()?, w.ask_count_open()?)),
             OpKind::ScanBudgets => {
-                let sums = w.usage_sum(&UsageFilter::default()).await?;
+                let sums = w.usage_sum(&UsageFilter::default())?;
                 let after = (a % 3 == 0).then(|| scope(b));
                 let sort = (a % 5 == 0).then(|| one_of(ScopeSort::ALL, b));
                 let filter = BudgetFilter { limited: c % 2 == 1, sort, no_roots: b % 4 == 0, after, limit: page_limit };
-                format!("{:?}", (w.budget_list(&filter).await?, sums))
+                format!("{:?}", (w.budget_list(&filter)?, sums))
             }
             OpKind::ScanMail => {
                 let limit = u32::try_from(1 + b % 9).unwrap();
                 let lists = [
-                    w.inbox_pending(&name, limit).await?,
-                    w.inbox_ready(&name, limit).await?,
-                    w.messages_recent(&name, limit).await?,
-                    w.messages_of_turn(turn_id(c % 6)).await?,
+                    w.inbox_pending(&name, limit)?,
+                    w.inbox_ready(&name, limit)?,
+                    w.messages_recent(&name, limit)?,
+                    w.messages_of_turn(turn_id(c % 6))?,
                 ];
                 let ids = lists.map(|list| list.into_iter().map(|mail| mail.message_id).collect::<Vec<_>>());
-                format!("{ids:?} {:?} {}", w.inbox_waiting().await?, w.inbox_total().await?)
+                format!("{ids:?} {:?} {}", w.inbox_waiting()?, w.inbox_total()?)
             }
             OpKind::ScanTasks => {
                 let after =
                     (a % 2 == 0).then(|| (i32::try_from(c % 3).unwrap() - 1, super::rows::at(b % 6), task_id(a % 6)));
                 let owner = (b % 2 == 0).then(|| name.clone());
                 let filter = TaskFilter { owner, after, limit: page_limit, ..TaskFilter::default() };
-                let lists = (w.task_list(&filter).await?, w.task_dependants(task_id(c % 6)).await?);
-                format!("{lists:?} {} {:?}", w.task_count_open().await?, w.task_events(task_id(a % 6), 100).await?)
+                let lists = (w.task_list(&filter)?, w.task_dependants(task_id(c % 6))?);
+                format!("{lists:?} {} {:?}", w.task_count_open()?, w.task_events(task_id(a % 6), 100)?)
             }
             OpKind::ScanTurns => {
                 let filter = TurnFilter { status: Some(one_of(TurnStatus::ALL, b)), ..TurnFilter::default() };
-                let steps = w.journal_of(turn_id(c % 6)).await?.into_iter().map(|row| row.step).collect::<Vec<_>>();
-                format!("{:?} {:?} {steps:?}", w.turns_open().await?, w.turn_list(&filter).await?)
+                let steps = w.journal_of(turn_id(c % 6))?.into_iter().map(|row| row.step).collect::<Vec<_>>();
+                format!("{:?} {:?} {steps:?}", w.turns_open()?, w.turn_list(&filter)?)
             }
             _ => {
-                let calls = w.call_list(&LedgerFilter::default()).await?;
-                let sums = w.call_totals(&LedgerFilter::default()).await?;
+                let calls = w.call_list(&LedgerFilter::default())?;
+                let sums = w.call_totals(&LedgerFilter::default())?;
                 let after = (a % 2 == 0).then(|| (super::rows::at(b % 5), super::rows::letter_id(c % 6)));
-                let letters = w.dead_letter_list(None, None, after, page_limit).await?;
-                format!(
-                    "{calls:?} {sums:?} {letters:?} {:?} {:?}",
-                    w.skills_held(&name).await?,
-                    w.job_list(None, 1_000).await?
-                )
+                let letters = w.dead_letter_list(None, None, after, page_limit)?;
+                format!("{calls:?} {sums:?} {letters:?} {:?} {:?}", w.skills_held(&name)?, w.job_list(None, 1_000)?)
             }
         })
     }

@@ -86,32 +86,32 @@ impl SharedOp {
     ];
 
     /// Runs the operation. Returns what it read, as text.
-    pub(super) async fn run(self, w: &mut dyn Writes, numbers: OpNumbers) -> Result<String> {
-        if let Some(done) = self.chat_and_conversations(w, numbers).await {
+    pub(super) fn run(self, w: &mut dyn Writes, numbers: OpNumbers) -> Result<String> {
+        if let Some(done) = self.chat_and_conversations(w, numbers) {
             return done.map(|()| String::new());
         }
-        if let Some(done) = self.knowledge_and_schedules(w, numbers).await {
+        if let Some(done) = self.knowledge_and_schedules(w, numbers) {
             return done.map(|()| String::new());
         }
-        self.compare(w, numbers).await
+        self.compare(w, numbers)
     }
 
-    async fn chat_and_conversations(self, w: &mut dyn Writes, numbers: OpNumbers) -> Option<Result<()>> {
+    fn chat_and_conversations(self, w: &mut dyn Writes, numbers: OpNumbers) -> Option<Result<()>> {
         let OpNumbers { n, a, b, c } = numbers;
         let (in_channel, agent) = (one_of(&CHANNELS, a), one_of(&AGENTS, b));
         let number = a % 4;
         Some(match self {
-            Self::PutChannel => put_channel(w, in_channel, c.is_multiple_of(3), 0).await.map(|_| ()),
+            Self::PutChannel => put_channel(w, in_channel, c.is_multiple_of(3), 0).map(|_| ()),
             Self::PutMember => {
                 let wake_id = c.is_multiple_of(2).then(|| message_id(n));
                 let read_seq = i64::try_from(c % 4).unwrap();
-                w.chat_member_put(&ChatMember { wake_id, ..member(in_channel, agent, read_seq) }).await
+                w.chat_member_put(&ChatMember { wake_id, ..member(in_channel, agent, read_seq) })
             }
-            Self::RemoveMember => w.chat_member_delete(&channel_name(in_channel), &id_of(agent)).await,
-            Self::AppendPost => append_post(w, numbers, in_channel, agent).await,
+            Self::RemoveMember => w.chat_member_delete(&channel_name(in_channel), &id_of(agent)),
+            Self::AppendPost => append_post(w, numbers, in_channel, agent),
             Self::PutConversation => {
                 let updated_at = moment(n);
-                w.conversation_put(&Conversation { updated_at, ..conversation(number, agent) }).await
+                w.conversation_put(&Conversation { updated_at, ..conversation(number, agent) })
             }
             Self::PutEntry => {
                 let row = ConversationEntry {
@@ -122,34 +122,34 @@ impl SharedOp {
                     at: moment(n),
                     ..entry(number, 1 + b % 5, one_of(Delivery::ALL, c))
                 };
-                w.conversation_entry_put(&row).await
+                w.conversation_entry_put(&row)
             }
             _ => return None,
         })
     }
 
-    async fn knowledge_and_schedules(self, w: &mut dyn Writes, numbers: OpNumbers) -> Option<Result<()>> {
+    fn knowledge_and_schedules(self, w: &mut dyn Writes, numbers: OpNumbers) -> Option<Result<()>> {
         let OpNumbers { n, a, b, c } = numbers;
         let (agent, known) = (one_of(&AGENTS, b), one_of(&KNOWN, a));
         Some(match self {
             Self::PutKnowledge => {
                 let row = knowledge(known, i64::try_from(n).unwrap());
-                w.knowledge_put(&KnowledgeEntry { deleted: c.is_multiple_of(3), ..row }).await
+                w.knowledge_put(&KnowledgeEntry { deleted: c.is_multiple_of(3), ..row })
             }
             Self::PutVersion => {
                 let row = version(known, i64::try_from(b % 8).unwrap());
-                w.knowledge_version_put(&ghost_domain::KnowledgeVersion { title: format!("{n}"), ..row }).await
+                w.knowledge_version_put(&ghost_domain::KnowledgeVersion { title: format!("{n}"), ..row })
             }
-            Self::PruneVersions => w.knowledge_versions_prune(known, i64::try_from(b % 8).unwrap()).await,
+            Self::PruneVersions => w.knowledge_versions_prune(known, i64::try_from(b % 8).unwrap()),
             Self::PutState => {
                 if c.is_multiple_of(4) {
-                    return Some(w.state_remove(one_of(&KEYS, a)).await.map(drop));
+                    return Some(w.state_remove(one_of(&KEYS, a)).map(drop));
                 }
                 let row = state(one_of(&KEYS, a), json!({ "n": n }));
-                w.state_put(&StateEntry { version: i64::try_from(n).unwrap(), ..row }).await
+                w.state_put(&StateEntry { version: i64::try_from(n).unwrap(), ..row })
             }
-            Self::PutSchedule => put_schedule(w, numbers, agent).await,
-            Self::RemoveSchedule => w.schedule_delete(schedule_id(a % 8)).await,
+            Self::PutSchedule => put_schedule(w, numbers, agent),
+            Self::RemoveSchedule => w.schedule_delete(schedule_id(a % 8)),
             Self::PutRun => {
                 let row = run(a % 8, 1 + b % 4);
                 let row = ScheduleRun {
@@ -158,47 +158,47 @@ impl SharedOp {
                     fired_at: moment(n),
                     ..row
                 };
-                w.schedule_run_put(&row).await
+                w.schedule_run_put(&row)
             }
-            Self::PutDroid => w.droid_put(&droid(a % 6, agent, c.is_multiple_of(2).then_some(n))).await,
+            Self::PutDroid => w.droid_put(&droid(a % 6, agent, c.is_multiple_of(2).then_some(n))),
             Self::PutGrant => {
                 let row = Grant { expires_at: moment(n), ..grant(a % 6, agent) };
-                w.grant_put(&row).await
+                w.grant_put(&row)
             }
-            Self::RemoveGrant => w.grant_remove(grant_id(a % 6)).await.map(drop),
+            Self::RemoveGrant => w.grant_remove(grant_id(a % 6)).map(drop),
             Self::PutArtifact => {
                 let path = format!("output/{}", one_of(&KEYS, a));
                 if c.is_multiple_of(4) {
-                    return Some(w.artifact_remove(&path).await.map(drop));
+                    return Some(w.artifact_remove(&path).map(drop));
                 }
-                w.artifact_put(&Artifact { agent_id: Some(id_of(agent)), bytes: n, ..artifact(&path, a) }).await
+                w.artifact_put(&Artifact { agent_id: Some(id_of(agent)), bytes: n, ..artifact(&path, a) })
             }
-            Self::PutSnapshot => w.watch_snapshot_put(schedule_id(a % 8), &snapshot(c % 3)).await,
+            Self::PutSnapshot => w.watch_snapshot_put(schedule_id(a % 8), &snapshot(c % 3)),
             _ => return None,
         })
     }
 
-    async fn compare(self, w: &mut dyn Writes, numbers: OpNumbers) -> Result<String> {
+    fn compare(self, w: &mut dyn Writes, numbers: OpNumbers) -> Result<String> {
         let OpNumbers { n, a, b, c } = numbers;
         let (in_channel, agent) = (channel_name(one_of(&CHANNELS, a)), id_of(one_of(&AGENTS, b)));
         let limit = u32::try_from(1 + c % 5).unwrap();
         Ok(match self {
             Self::GetByKey => {
                 let found = (
-                    w.chat_channel_get(&in_channel).await?,
-                    w.chat_member_get(&in_channel, &agent).await?,
-                    w.conversation_get(conversation_id(a % 4)).await?,
-                    w.conversation_find("control", &format!("thread {}", b % 4)).await?,
-                    w.knowledge_get(one_of(&KNOWN, a)).await?,
-                    w.state_get(one_of(&KEYS, c)).await?,
-                    w.schedule_get(schedule_id(a % 8)).await?,
-                    w.schedule_find(&agent, one_of(ScheduleKind::ALL, c), &name(a)).await?,
-                    w.schedule_run_of(message_id(1_000 * (a % 8) + 1 + b % 4)).await?,
-                    w.watch_snapshot_get(schedule_id(c % 8)).await?,
+                    w.chat_channel_get(&in_channel)?,
+                    w.chat_member_get(&in_channel, &agent)?,
+                    w.conversation_get(conversation_id(a % 4))?,
+                    w.conversation_find("control", &format!("thread {}", b % 4))?,
+                    w.knowledge_get(one_of(&KNOWN, a))?,
+                    w.state_get(one_of(&KEYS, c))?,
+                    w.schedule_get(schedule_id(a % 8))?,
+                    w.schedule_find(&agent, one_of(ScheduleKind::ALL, c), &name(a))?,
+                    w.schedule_run_of(message_id(1_000 * (a % 8) + 1 + b % 4))?,
+                    w.watch_snapshot_get(schedule_id(c % 8))?,
                 );
                 format!("{found:?}")
             }
-            Self::ScanChat => chat(w, &in_channel, &agent, i64::try_from(c % 5).unwrap(), limit).await?,
+            Self::ScanChat => chat(w, &in_channel, &agent, i64::try_from(c % 5).unwrap(), limit)?,
             Self::ScanConversations => {
                 let owner = c.is_multiple_of(2).then_some(&agent);
                 let found = (
@@ -206,33 +206,32 @@ impl SharedOp {
                         owner,
                         b.is_multiple_of(3).then(|| (moment(c % 9), conversation_id(a % 4))),
                         limit,
-                    )
-                    .await?,
-                    w.conversation_entries(conversation_id(a % 4), i64::try_from(b % 4).unwrap(), limit).await?,
-                    w.conversation_entries_of_turn(turn_id(c % 6)).await?,
-                    w.deliveries_due(moment(if c.is_multiple_of(4) { n } else { c % 9 }), &[], limit).await?,
-                    w.delivery_next_at().await?,
+                    )?,
+                    w.conversation_entries(conversation_id(a % 4), i64::try_from(b % 4).unwrap(), limit)?,
+                    w.conversation_entries_of_turn(turn_id(c % 6))?,
+                    w.deliveries_due(moment(if c.is_multiple_of(4) { n } else { c % 9 }), &[], limit)?,
+                    w.delivery_next_at()?,
                 );
                 format!("{found:?}")
             }
             Self::ScanKnowledge => {
                 let (after, of) = (if c.is_multiple_of(2) { "" } else { one_of(&KNOWN, b) }, one_of(&KNOWN, a));
-                let listed = (w.knowledge_list(after, limit).await?, w.knowledge_count().await?);
-                format!("{listed:?} {:?}", w.knowledge_versions(of).await?)
+                let listed = (w.knowledge_list(after, limit)?, w.knowledge_count()?);
+                format!("{listed:?} {:?}", w.knowledge_versions(of)?)
             }
             Self::ScanState => {
                 let after = if c.is_multiple_of(2) { "" } else { one_of(&KEYS, b) };
-                let listed = w.state_list(one_of(&PREFIXES, a), after, limit).await?;
-                format!("{listed:?} {}", w.state_count().await?)
+                let listed = w.state_list(one_of(&PREFIXES, a), after, limit)?;
+                format!("{listed:?} {}", w.state_count()?)
             }
             Self::ScanDroids => {
                 let after = c.is_multiple_of(2).then(|| droid_id(a % 6));
                 let parent = b.is_multiple_of(2).then_some(&agent);
                 let found = (
-                    w.droid_get(&droid_id(a % 6)).await?,
-                    w.droids_live().await?,
-                    w.droids_live_count(&agent).await?,
-                    w.droid_list(parent, after.as_ref(), limit).await?,
+                    w.droid_get(&droid_id(a % 6))?,
+                    w.droids_live()?,
+                    w.droids_live_count(&agent)?,
+                    w.droid_list(parent, after.as_ref(), limit)?,
                 );
                 format!("{found:?}")
             }
@@ -241,11 +240,11 @@ impl SharedOp {
                 let agent_id = c.is_multiple_of(2).then(|| agent.clone());
                 let after = format!("output/{}", one_of(&KEYS, b));
                 let found = (
-                    w.grants_live(&agent, moment(n.saturating_sub(b % 9))).await?,
-                    w.grant_list(c.is_multiple_of(2).then(|| grant_id(a % 6)), limit).await?,
-                    w.grant_get(grant_id(a % 6)).await?,
-                    w.artifact_get(&after).await?,
-                    w.artifact_list(&ArtifactFilter { prefix, agent_id, after, limit }).await?,
+                    w.grants_live(&agent, moment(n.saturating_sub(b % 9)))?,
+                    w.grant_list(c.is_multiple_of(2).then(|| grant_id(a % 6)), limit)?,
+                    w.grant_get(grant_id(a % 6))?,
+                    w.artifact_get(&after)?,
+                    w.artifact_list(&ArtifactFilter { prefix, agent_id, after, limit })?,
                 );
                 format!("{found:?}")
             }
@@ -253,11 +252,11 @@ impl SharedOp {
                 let (of, kind) = (c.is_multiple_of(2).then_some(&agent), one_of(ScheduleKind::ALL, a));
                 let after = b.is_multiple_of(2).then(|| (agent.clone(), kind, name(c)));
                 let found = (
-                    w.schedule_list(of, b.is_multiple_of(3).then_some(kind), after.as_ref()).await?,
-                    w.schedule_count(&agent, kind).await?,
-                    w.schedules_due(moment(c % 9), limit).await?,
-                    w.schedule_next_at().await?,
-                    w.schedule_runs(schedule_id(a % 8), limit).await?,
+                    w.schedule_list(of, b.is_multiple_of(3).then_some(kind), after.as_ref())?,
+                    w.schedule_count(&agent, kind)?,
+                    w.schedules_due(moment(c % 9), limit)?,
+                    w.schedule_next_at()?,
+                    w.schedule_runs(schedule_id(a % 8), limit)?,
                 );
                 format!("{found:?}")
             }
@@ -270,34 +269,34 @@ fn name(random: u64) -> String {
 }
 
 /// Writes a channel whose sequence does not decrease. Returns the sequence that is `more` higher.
-async fn put_channel(w: &mut dyn Writes, in_channel: &str, gated: bool, more: i64) -> Result<i64> {
-    let seq = w.chat_channel_get(&channel_name(in_channel)).await?.map_or(0, |found| found.last_seq) + more;
-    w.chat_channel_put(&ChatChannel { gated, ..channel(in_channel, seq) }).await?;
+fn put_channel(w: &mut dyn Writes, in_channel: &str, gated: bool, more: i64) -> Result<i64> {
+    let seq = w.chat_channel_get(&channel_name(in_channel))?.map_or(0, |found| found.last_seq) + more;
+    w.chat_channel_put(&ChatChannel { gated, ..channel(in_channel, seq) })?;
     Ok(seq)
 }
 
-async fn append_post(w: &mut dyn Writes, numbers: OpNumbers, in_channel: &str, agent: &str) -> Result<()> {
-    let seq = put_channel(w, in_channel, numbers.c.is_multiple_of(5), 1).await?;
+fn append_post(w: &mut dyn Writes, numbers: OpNumbers, in_channel: &str, agent: &str) -> Result<()> {
+    let seq = put_channel(w, in_channel, numbers.c.is_multiple_of(5), 1)?;
     let mentions = if numbers.c.is_multiple_of(2) { vec![id_of(agent)] } else { Vec::new() };
     let row = post(in_channel, u64::try_from(seq).unwrap());
-    w.chat_post_append(&ChatPost { message_id: message_id(numbers.n), mentions, ts: moment(numbers.n), ..row }).await
+    w.chat_post_append(&ChatPost { message_id: message_id(numbers.n), mentions, ts: moment(numbers.n), ..row })
 }
 
 /// Replaces the schedule with this name, or adds one with a random id.
-async fn put_schedule(w: &mut dyn Writes, numbers: OpNumbers, agent: &str) -> Result<()> {
+fn put_schedule(w: &mut dyn Writes, numbers: OpNumbers, agent: &str) -> Result<()> {
     let OpNumbers { n, a, c, .. } = numbers;
     let (kind, name) = (one_of(ScheduleKind::ALL, c), name(a));
-    let number = match w.schedule_find(&id_of(agent), kind, &name).await? {
+    let number = match w.schedule_find(&id_of(agent), kind, &name)? {
         Some(found) => u64::try_from(found.schedule_id.0.as_u128()).unwrap(),
         // If another schedule has this id, it is renamed.
         None => a % 8,
     };
     let next_at = (!c.is_multiple_of(3)).then(|| moment(c % 8));
     let row = Schedule { next_at, runs: i64::try_from(n).unwrap(), ..schedule(number, agent, kind, &name) };
-    w.schedule_put(&row).await
+    w.schedule_put(&row)
 }
 
-async fn chat<R: Reads + ?Sized>(
+fn chat<R: Reads + ?Sized>(
     r: &mut R,
     in_channel: &ChannelName,
     agent: &AgentId,
@@ -305,62 +304,62 @@ async fn chat<R: Reads + ?Sized>(
     limit: u32,
 ) -> Result<String> {
     let found = (
-        r.chat_channel_list().await?,
-        r.chat_channel_count().await?,
-        r.chat_members(in_channel).await?,
-        r.chat_memberships(agent).await?,
-        r.chat_unread(agent).await?,
-        r.chat_posts(in_channel, cursor, 0, limit).await?,
-        r.chat_posts(in_channel, 0, cursor, limit).await?,
+        r.chat_channel_list()?,
+        r.chat_channel_count()?,
+        r.chat_members(in_channel)?,
+        r.chat_memberships(agent)?,
+        r.chat_unread(agent)?,
+        r.chat_posts(in_channel, cursor, 0, limit)?,
+        r.chat_posts(in_channel, 0, cursor, limit)?,
     );
     Ok(format!("{found:?}"))
 }
 
 /// Everything that can be read from these tables, one fact per line.
-pub(super) async fn observe(r: &mut dyn Reads) -> Result<Vec<String>> {
+pub(super) fn observe(r: &mut dyn Reads) -> Result<Vec<String>> {
     let mut lines = Vec::new();
     for in_channel in CHANNELS {
         for agent in AGENTS {
-            lines.push(chat(r, &channel_name(in_channel), &id_of(agent), 0, 10_000).await?);
+            lines.push(chat(r, &channel_name(in_channel), &id_of(agent), 0, 10_000)?);
         }
     }
-    lines.push(format!("{:?}", r.conversation_list(None, None, 1_000).await?));
+    lines.push(format!("{:?}", r.conversation_list(None, None, 1_000)?));
     for n in 0..4 {
-        let found = r.conversation_find("control", &format!("thread {n}")).await?;
-        lines.push(format!("{found:?} {:?}", r.conversation_entries(conversation_id(n), 0, 10_000).await?));
+        let found = r.conversation_find("control", &format!("thread {n}"))?;
+        lines.push(format!("{found:?} {:?}", r.conversation_entries(conversation_id(n), 0, 10_000)?));
     }
     for n in 0..6 {
-        lines.push(format!("{:?}", r.conversation_entries_of_turn(turn_id(n)).await?));
+        lines.push(format!("{:?}", r.conversation_entries_of_turn(turn_id(n))?));
     }
-    let due = r.deliveries_due(ghost_domain::Timestamp(i64::MAX), &[], 10_000).await?;
-    lines.push(format!("{due:?} {:?}", r.delivery_next_at().await?));
-    lines.push(format!("{:?} {}", r.knowledge_list("", 10_000).await?, r.knowledge_count().await?));
+    let due = r.deliveries_due(ghost_domain::Timestamp(i64::MAX), &[], 10_000)?;
+    lines.push(format!("{due:?} {:?}", r.delivery_next_at()?));
+    lines.push(format!("{:?} {}", r.knowledge_list("", 10_000)?, r.knowledge_count()?));
     for known in KNOWN {
-        lines.push(format!("{:?} {:?}", r.knowledge_get(known).await?, r.knowledge_versions(known).await?));
+        lines.push(format!("{:?} {:?}", r.knowledge_get(known)?, r.knowledge_versions(known)?));
     }
     for prefix in PREFIXES {
-        lines.push(format!("{:?} {}", r.state_list(prefix, "", 10_000).await?, r.state_count().await?));
+        lines.push(format!("{:?} {}", r.state_list(prefix, "", 10_000)?, r.state_count()?));
     }
-    lines.push(format!("{:?}", r.droid_list(None, None, 1_000).await?));
-    lines.push(format!("{:?}", r.grant_list(None, 1_000).await?));
+    lines.push(format!("{:?}", r.droid_list(None, None, 1_000)?));
+    lines.push(format!("{:?}", r.grant_list(None, 1_000)?));
     let all = ArtifactFilter { limit: 1_000, ..ArtifactFilter::default() };
-    lines.push(format!("{:?}", r.artifact_list(&all).await?));
-    lines.push(format!("{:?}", r.schedule_list(None, None, None).await?));
-    let due = r.schedules_due(ghost_domain::Timestamp(i64::MAX), 10_000).await?;
-    lines.push(format!("{due:?} {:?}", r.schedule_next_at().await?));
+    lines.push(format!("{:?}", r.artifact_list(&all)?));
+    lines.push(format!("{:?}", r.schedule_list(None, None, None)?));
+    let due = r.schedules_due(ghost_domain::Timestamp(i64::MAX), 10_000)?;
+    lines.push(format!("{due:?} {:?}", r.schedule_next_at()?));
     for agent in AGENTS {
         for kind in ScheduleKind::ALL {
-            lines.push(format!("{agent} {kind} {}", r.schedule_count(&id_of(agent), *kind).await?));
+            lines.push(format!("{agent} {kind} {}", r.schedule_count(&id_of(agent), *kind)?));
         }
     }
     for n in 0..8 {
         lines.push(format!(
             "{:?} {:?}",
-            r.schedule_runs(schedule_id(n), 10_000).await?,
-            r.watch_snapshot_get(schedule_id(n)).await?
+            r.schedule_runs(schedule_id(n), 10_000)?,
+            r.watch_snapshot_get(schedule_id(n))?
         ));
         for number in 1..=4 {
-            lines.push(format!("{:?}", r.schedule_run_of(message_id(1_000 * n + number)).await?));
+            lines.push(format!("{:?}", r.schedule_run_of(message_id(1_000 * n + number))?));
         }
     }
     Ok(lines)

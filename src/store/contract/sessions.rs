@@ -55,18 +55,17 @@ pub(super) async fn a_session_has_its_own_ended_turns(medium: Arc<dyn Medium>) {
             (7, Some(1), TurnStatus::Open),
             (9, Some(1), TurnStatus::Finished),
         ] {
-            w.turn_put(&ended(n, conversation, status)).await?;
+            w.turn_put(&ended(n, conversation, status))?;
         }
-        w.turn_put(&Turn { source: "cron".to_owned(), ..ended(8, Some(1), TurnStatus::Finished) }).await?;
-        w.turn_put(&Turn { agent_id: id_of("b"), ..ended(10, Some(1), TurnStatus::Finished) }).await?;
-        w.turn_put(&Turn { rounds: 0, ..ended(12, Some(1), TurnStatus::Failed) }).await?;
+        w.turn_put(&Turn { source: "cron".to_owned(), ..ended(8, Some(1), TurnStatus::Finished) })?;
+        w.turn_put(&Turn { agent_id: id_of("b"), ..ended(10, Some(1), TurnStatus::Finished) })?;
+        w.turn_put(&Turn { rounds: 0, ..ended(12, Some(1), TurnStatus::Failed) })?;
         // It started first and ended last.
         let late = Turn { ended_at: Some(at(20)), started_at: at(1), ..ended(11, Some(1), TurnStatus::Finished) };
-        w.turn_put(&late).await?;
+        w.turn_put(&late)?;
     });
-    let found = async |query: SessionTurns| {
-        map_rows(&reading!(&store, |r| { r.session_turns(&query).await? }), |turn| turn.turn_id)
-    };
+    let found =
+        async |query: SessionTurns| map_rows(&reading!(&store, |r| { r.session_turns(&query)? }), |turn| turn.turn_id);
     let ids = |numbers: &[u64]| map_rows(numbers, |n| turn_id(*n));
     assert_eq!(found(query(None)).await, ids(&[1]));
     assert_eq!(found(query(Some(2))).await, ids(&[3]));
@@ -77,7 +76,7 @@ pub(super) async fn a_session_has_its_own_ended_turns(medium: Arc<dyn Medium>) {
     let next = Some(log_place(9).next());
     assert_eq!(found(SessionTurns { before: next, limit: 2, ..query(Some(1)) }).await, ids(&[9, 4]));
     let list_from = async |from, since, limit| {
-        let rows = reading!(&store, |r| { r.session_list(&id_of("a"), at(from), at(since), limit).await? });
+        let rows = reading!(&store, |r| { r.session_list(&id_of("a"), at(from), at(since), limit)? });
         map_rows(&rows, |row| (row.conversation_id, row.turns, row.last_at))
     };
     let rows = [(Some(conversation_id(1)), 4, at(20)), (Some(conversation_id(2)), 1, at(3)), (None, 1, at(1))];
@@ -91,16 +90,16 @@ pub(super) async fn a_session_has_its_own_ended_turns(medium: Arc<dyn Medium>) {
 pub(super) async fn the_start_of_a_session_round_trips(medium: Arc<dyn Medium>) {
     let store = open(&medium).await;
     keep!(&store, |w| {
-        w.session_start_put(&start(None, 1)).await?;
-        w.session_start_put(&start(Some(1), 2)).await?;
-        w.session_start_put(&start(Some(1), 3)).await?;
-        assert_eq!(w.session_start(&id_of("a"), None).await?, Some(start(None, 1)));
+        w.session_start_put(&start(None, 1))?;
+        w.session_start_put(&start(Some(1), 2))?;
+        w.session_start_put(&start(Some(1), 3))?;
+        assert_eq!(w.session_start(&id_of("a"), None)?, Some(start(None, 1)));
     });
     let found = reading!(&store, |r| {
         (
-            r.session_start(&id_of("a"), Some(conversation_id(1))).await?,
-            r.session_start(&id_of("a"), None).await?,
-            r.session_start(&id_of("b"), None).await?,
+            r.session_start(&id_of("a"), Some(conversation_id(1)))?,
+            r.session_start(&id_of("a"), None)?,
+            r.session_start(&id_of("b"), None)?,
         )
     });
     assert_eq!(found, (Some(start(Some(1), 3)), Some(start(None, 1)), None));
@@ -111,21 +110,21 @@ pub(super) async fn turns_that_an_open_turn_quotes_are_kept(medium: Arc<dyn Medi
     let store = open(&medium).await;
     keep!(&store, |w| {
         for n in 1..=4 {
-            w.turn_put(&ended(n, None, TurnStatus::Finished)).await?;
+            w.turn_put(&ended(n, None, TurnStatus::Finished))?;
         }
-        w.turn_put(&Turn { agent_id: id_of("b"), ..ended(5, None, TurnStatus::Finished) }).await?;
-        w.turn_put(&Turn { log_from: Some(at(3)), ended_at: None, ..ended(6, None, TurnStatus::Open) }).await?;
-        w.session_start_put(&start(None, 2)).await?;
-        w.session_start_put(&start(Some(1), 50)).await?;
+        w.turn_put(&Turn { agent_id: id_of("b"), ..ended(5, None, TurnStatus::Finished) })?;
+        w.turn_put(&Turn { log_from: Some(at(3)), ended_at: None, ..ended(6, None, TurnStatus::Open) })?;
+        w.session_start_put(&start(None, 2))?;
+        w.session_start_put(&start(Some(1), 50))?;
     });
-    let pruned = keep!(&store, |w| { w.prune(Family::Turns, at(40), 100).await? });
+    let pruned = keep!(&store, |w| { w.prune(Family::Turns, at(40), 100)? });
     assert_eq!(pruned, 4, "turns 1, 2 and 5, and the start at turn 2");
-    let left = async || map_rows(&reading!(&store, |r| { r.session_turns(&query(None)).await? }), |turn| turn.turn_id);
+    let left = async || map_rows(&reading!(&store, |r| { r.session_turns(&query(None))? }), |turn| turn.turn_id);
     assert_eq!(left().await, [turn_id(4), turn_id(3)]);
     let starts = reading!(&store, |r| {
-        (r.session_start(&id_of("a"), None).await?, r.session_start(&id_of("a"), Some(conversation_id(1))).await?)
+        (r.session_start(&id_of("a"), None)?, r.session_start(&id_of("a"), Some(conversation_id(1)))?)
     });
     assert_eq!(starts, (None, Some(start(Some(1), 50))));
-    keep!(&store, |w| { w.turn_put(&ended(6, None, TurnStatus::Finished)).await? });
-    assert_eq!(keep!(&store, |w| { w.prune(Family::Turns, at(40), 100).await? }), 3);
+    keep!(&store, |w| { w.turn_put(&ended(6, None, TurnStatus::Finished))? });
+    assert_eq!(keep!(&store, |w| { w.prune(Family::Turns, at(40), 100)? }), 3);
 }

@@ -21,41 +21,39 @@ pub(super) async fn values_round_trip(medium: Arc<dyn Medium>) {
     };
     let wanted = full.clone();
     keep!(&store, |w| {
-        w.state_put(&state("plan.step-1_Owner", Value::Null)).await?;
-        assert_eq!(w.state_get("plan.step-1_Owner").await?, Some(state("plan.step-1_Owner", Value::Null)));
-        w.state_put(&full).await?;
-        w.state_put(&state("null", Value::Null)).await?;
-        assert_eq!(w.state_get("plan.step-1_Owner").await?.as_ref(), Some(&full));
-        assert_eq!(w.state_count().await?, 2);
+        w.state_put(&state("plan.step-1_Owner", Value::Null))?;
+        assert_eq!(w.state_get("plan.step-1_Owner")?, Some(state("plan.step-1_Owner", Value::Null)));
+        w.state_put(&full)?;
+        w.state_put(&state("null", Value::Null))?;
+        assert_eq!(w.state_get("plan.step-1_Owner")?.as_ref(), Some(&full));
+        assert_eq!(w.state_count()?, 2);
     });
     refuse!(&store, |w| {
-        w.state_put(&state("plan.step-1_Owner", json!("other"))).await?;
-        w.state_put(&state("new", json!(1))).await?;
-        assert_eq!((w.state_count().await?, w.state_list("", "", 9).await?.len()), (3, 3));
+        w.state_put(&state("plan.step-1_Owner", json!("other")))?;
+        w.state_put(&state("new", json!(1)))?;
+        assert_eq!((w.state_count()?, w.state_list("", "", 9)?.len()), (3, 3));
     });
-    let got = keep!(&store, |w| { (w.state_get("plan.step-1_Owner").await?, w.state_get("new").await?) });
+    let got = keep!(&store, |w| { (w.state_get("plan.step-1_Owner")?, w.state_get("new")?) });
     assert_eq!(got, (Some(wanted.clone()), None));
     store.close().await;
     let store = open(&medium).await;
-    let got = reading!(&store, |r| {
-        (r.state_get("plan.step-1_Owner").await?, r.state_get("null").await?, r.state_get("plan").await?)
-    });
+    let got = reading!(&store, |r| { (r.state_get("plan.step-1_Owner")?, r.state_get("null")?, r.state_get("plan")?) });
     assert_eq!(got, (Some(wanted), Some(state("null", Value::Null)), None));
-    assert_eq!(reading!(&store, |r| { r.state_count().await? }), 2);
+    assert_eq!(reading!(&store, |r| { r.state_count()? }), 2);
 }
 
 pub(super) async fn values_are_removed(medium: Arc<dyn Medium>) {
     let store = open(&medium).await;
     keep!(&store, |w| {
-        w.state_put(&state("a", json!(1))).await?;
-        w.state_put(&state("b", json!(2))).await?;
-        assert!(w.state_remove("a").await?, "also what the same command wrote");
-        assert_eq!((w.state_get("a").await?, w.state_count().await?), (None, 1));
-        w.state_put(&state("a", json!(3))).await?;
+        w.state_put(&state("a", json!(1)))?;
+        w.state_put(&state("b", json!(2)))?;
+        assert!(w.state_remove("a")?, "also what the same command wrote");
+        assert_eq!((w.state_get("a")?, w.state_count()?), (None, 1));
+        w.state_put(&state("a", json!(3)))?;
     });
-    refuse!(&store, |w| { assert!(w.state_remove("a").await?) });
+    refuse!(&store, |w| { assert!(w.state_remove("a")?) });
     assert_eq!(keys(&store, "", "", 9).await, ["a", "b"]);
-    let removed = keep!(&store, |w| { (w.state_remove("a").await?, w.state_remove("a").await?) });
+    let removed = keep!(&store, |w| { (w.state_remove("a")?, w.state_remove("a")?) });
     assert_eq!(removed, (true, false));
     store.close().await;
     let store = open(&medium).await;
@@ -63,7 +61,7 @@ pub(super) async fn values_are_removed(medium: Arc<dyn Medium>) {
 }
 
 async fn keys(store: &Store, prefix: &'static str, after: &'static str, limit: u32) -> Vec<String> {
-    map_rows(&reading!(store, |r| { r.state_list(prefix, after, limit).await? }), |entry| entry.key.clone())
+    map_rows(&reading!(store, |r| { r.state_list(prefix, after, limit)? }), |entry| entry.key.clone())
 }
 
 pub(super) async fn keys_are_listed_by_prefix(medium: Arc<dyn Medium>) {
@@ -71,9 +69,9 @@ pub(super) async fn keys_are_listed_by_prefix(medium: Arc<dyn Medium>) {
     const ALL: [&str; 8] = ["A.b", "a", "a-b", "a.b", "a.c", "a_b", "ab", "b"];
     keep!(&store, |w| {
         for key in ALL.into_iter().rev() {
-            w.state_put(&state(key, json!(key))).await?;
+            w.state_put(&state(key, json!(key)))?;
         }
-        let inside = w.state_list("a.", "", 9).await?;
+        let inside = w.state_list("a.", "", 9)?;
         assert_eq!(inside, [state("a.b", json!("a.b")), state("a.c", json!("a.c"))]);
     });
     assert_eq!(keys(&store, "", "", 99).await, ALL, "in order of bytes");

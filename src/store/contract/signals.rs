@@ -19,7 +19,7 @@ pub(super) async fn signals_follow_commits_in_order(medium: Arc<dyn Medium>) {
     ];
     let (mine, inside) = (all.clone(), heard.clone());
     keep!(&store, |w| {
-        w.agent_put(&agent("a")).await?;
+        w.agent_put(&agent("a"))?;
         for signal in &mine[..3] {
             w.signal(signal.clone());
         }
@@ -36,11 +36,9 @@ pub(super) async fn signals_of_undone_commands_are_dropped(medium: Arc<dyn Mediu
     let heard = SignalLog::on(&store);
     refuse!(&store, |w| { w.signal(Signal::Wake(id_of("a"))) });
     let command = write::<(), _>(&store, |w| {
-        Box::pin(async move {
-            w.agent_put(&agent("a")).await?;
-            w.signal(Signal::Wake(id_of("b")));
-            raise_panic()
-        })
+        w.agent_put(&agent("a"))?;
+        w.signal(Signal::Wake(id_of("b")));
+        raise_panic()
     });
     drop(catch_panic(command).await);
     keep!(&store, |w| { w.signal(Signal::Wake(id_of("c"))) });

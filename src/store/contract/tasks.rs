@@ -25,29 +25,28 @@ pub(super) async fn tasks_round_trip(medium: Arc<dyn Medium>) {
     };
     let wanted = full.clone();
     keep!(&store, |w| {
-        w.task_put(&Task { depends_on: vec![task_id(9)], ..task(1, "z", TaskStatus::Pending) }).await?;
-        w.task_put(&full).await?;
-        assert_eq!(w.task_get(task_id(1)).await?.as_ref(), Some(&full));
+        w.task_put(&Task { depends_on: vec![task_id(9)], ..task(1, "z", TaskStatus::Pending) })?;
+        w.task_put(&full)?;
+        assert_eq!(w.task_get(task_id(1))?.as_ref(), Some(&full));
     });
-    assert_eq!(reading!(&store, |r| { r.task_get(task_id(1)).await? }), Some(wanted));
-    assert_eq!(reading!(&store, |r| { r.task_get(task_id(2)).await? }), None);
+    assert_eq!(reading!(&store, |r| { r.task_get(task_id(1))? }), Some(wanted));
+    assert_eq!(reading!(&store, |r| { r.task_get(task_id(2))? }), None);
 }
 
 async fn found(store: &Store, filter: TaskFilter) -> Vec<TaskId> {
-    map_rows(&reading!(store, |r| { r.task_list(&filter).await? }), |task| task.task_id)
+    map_rows(&reading!(store, |r| { r.task_list(&filter)? }), |task| task.task_id)
 }
 
 pub(super) async fn tasks_are_listed_by_priority(medium: Arc<dyn Medium>) {
     let store = open(&medium).await;
     let inside = keep!(&store, |w| {
-        w.task_put(&Task { created_at: at(8), ..task(1, "a", TaskStatus::Pending) }).await?;
-        w.task_put(&Task { priority: 5, ..task(4, "a", TaskStatus::Done) }).await?;
-        w.task_put(&Task { priority: -1, ..task(2, "b", TaskStatus::Pending) }).await?;
-        w.task_put(&Task { created_at: at(7), parent_id: Some(task_id(4)), ..task(6, "b", TaskStatus::Pending) })
-            .await?;
-        w.task_put(&Task { created_at: at(7), ..task(5, "a", TaskStatus::InProgress) }).await?;
-        w.task_put(&task(3, "a", TaskStatus::Cancelled)).await?;
-        (w.task_list(&TaskFilter::default()).await?, w.task_count_open().await?)
+        w.task_put(&Task { created_at: at(8), ..task(1, "a", TaskStatus::Pending) })?;
+        w.task_put(&Task { priority: 5, ..task(4, "a", TaskStatus::Done) })?;
+        w.task_put(&Task { priority: -1, ..task(2, "b", TaskStatus::Pending) })?;
+        w.task_put(&Task { created_at: at(7), parent_id: Some(task_id(4)), ..task(6, "b", TaskStatus::Pending) })?;
+        w.task_put(&Task { created_at: at(7), ..task(5, "a", TaskStatus::InProgress) })?;
+        w.task_put(&task(3, "a", TaskStatus::Cancelled))?;
+        (w.task_list(&TaskFilter::default())?, w.task_count_open()?)
     });
     let any = TaskFilter::default;
     let ids = |numbers: &[u64]| map_rows(numbers, |n| task_id(*n));
@@ -57,13 +56,13 @@ pub(super) async fn tasks_are_listed_by_priority(medium: Arc<dyn Medium>) {
     assert_eq!(found(&store, TaskFilter { status: Some(TaskStatus::Pending), ..any() }).await, ids(&[6, 1, 2]));
     assert_eq!(found(&store, TaskFilter { parent_id: Some(task_id(4)), ..any() }).await, ids(&[6]));
     assert_eq!(found(&store, TaskFilter { limit: 2, ..any() }).await, ids(&[4, 3]));
-    assert_eq!(reading!(&store, |r| { r.task_count_open().await? }), 4);
-    keep!(&store, |w| { w.task_put(&task(1, "a", TaskStatus::Done)).await? });
-    assert_eq!(reading!(&store, |r| { r.task_count_open().await? }), 3);
+    assert_eq!(reading!(&store, |r| { r.task_count_open()? }), 4);
+    keep!(&store, |w| { w.task_put(&task(1, "a", TaskStatus::Done))? });
+    assert_eq!(reading!(&store, |r| { r.task_count_open()? }), 3);
 
     keep!(&store, |w| {
         for n in 7..=1_007 {
-            w.task_put(&task(n, "c", TaskStatus::Pending)).await?;
+            w.task_put(&task(n, "c", TaskStatus::Pending))?;
         }
     });
     assert_eq!(found(&store, any()).await.len(), 100);
@@ -73,15 +72,15 @@ pub(super) async fn tasks_are_listed_by_priority(medium: Arc<dyn Medium>) {
     let (open, of_b, cut) = keep!(&store, |w| {
         let (mut open, mut after) = (Vec::new(), None);
         loop {
-            let page = w.tasks_open(None, after, 2_000).await?;
+            let page = w.tasks_open(None, after, 2_000)?;
             let Some(last) = page.last() else { break };
             after = Some(last.task_id);
             for task in &page {
-                w.task_put(&Task { updated_at: at(99), ..task.clone() }).await?;
+                w.task_put(&Task { updated_at: at(99), ..task.clone() })?;
             }
             open.extend(page);
         }
-        (open, w.tasks_open(Some(&id_of("b")), None, 10).await?, w.tasks_open(None, Some(task_id(5)), 2).await?)
+        (open, w.tasks_open(Some(&id_of("b")), None, 10)?, w.tasks_open(None, Some(task_id(5)), 2)?)
     });
     let wanted: Vec<u64> = [2, 5, 6].into_iter().chain(7..=1_007).collect();
     assert_eq!(map_rows(&open, |task| task.task_id), ids(&wanted));
@@ -89,7 +88,7 @@ pub(super) async fn tasks_are_listed_by_priority(medium: Arc<dyn Medium>) {
         (map_rows(&of_b, |task| task.task_id), map_rows(&cut, |task| task.task_id)),
         (ids(&[2, 6]), ids(&[6, 7]))
     );
-    assert_eq!(reading!(&store, |r| { r.tasks_open(Some(&id_of("c")), None, 0).await?.len() }), 100);
+    assert_eq!(reading!(&store, |r| { r.tasks_open(Some(&id_of("c")), None, 0)?.len() }), 100);
 }
 
 pub(super) async fn dependants_are_found(medium: Arc<dyn Medium>) {
@@ -99,20 +98,16 @@ pub(super) async fn dependants_are_found(medium: Arc<dyn Medium>) {
         ..task(n, "a", TaskStatus::Blocked)
     };
     keep!(&store, |w| {
-        w.task_put(&on(4, &[1, 2])).await?;
-        w.task_put(&on(3, &[1])).await?;
-        w.task_put(&on(5, &[2])).await?;
-        w.task_put(&on(6, &[1])).await?;
+        w.task_put(&on(4, &[1, 2]))?;
+        w.task_put(&on(3, &[1]))?;
+        w.task_put(&on(5, &[2]))?;
+        w.task_put(&on(6, &[1]))?;
         // Replacing a task replaces its dependencies.
-        w.task_put(&on(6, &[2])).await?;
-        assert_eq!(map_rows(&w.task_dependants(task_id(1)).await?, |task| task.task_id), [task_id(3), task_id(4)]);
+        w.task_put(&on(6, &[2]))?;
+        assert_eq!(map_rows(&w.task_dependants(task_id(1))?, |task| task.task_id), [task_id(3), task_id(4)]);
     });
     let (one, two, six) = reading!(&store, |r| {
-        (
-            r.task_dependants(task_id(1)).await?,
-            r.task_dependants(task_id(2)).await?,
-            r.task_dependants(task_id(6)).await?,
-        )
+        (r.task_dependants(task_id(1))?, r.task_dependants(task_id(2))?, r.task_dependants(task_id(6))?)
     });
     assert_eq!(one, [on(3, &[1]), on(4, &[1, 2])]);
     assert_eq!(map_rows(&two, |task| task.task_id), [task_id(4), task_id(5), task_id(6)]);
@@ -132,33 +127,31 @@ pub(super) async fn history_is_in_order(medium: Arc<dyn Medium>) {
         note: (n > 1).then(|| format!("{n} {AWKWARD}")),
     };
     keep!(&store, |w| {
-        w.task_event_append(&event(1, 1, TaskStatus::Pending)).await?;
-        w.task_event_append(&event(2, 2, TaskStatus::Pending)).await?;
-        w.task_event_append(&event(3, 1, TaskStatus::InProgress)).await?;
-        assert_eq!(w.task_events(task_id(1), 100).await?.len(), 2);
+        w.task_event_append(&event(1, 1, TaskStatus::Pending))?;
+        w.task_event_append(&event(2, 2, TaskStatus::Pending))?;
+        w.task_event_append(&event(3, 1, TaskStatus::InProgress))?;
+        assert_eq!(w.task_events(task_id(1), 100)?.len(), 2);
     });
     keep!(&store, |w| {
-        w.task_event_append(&event(4, 1, TaskStatus::Done)).await?;
-        assert_eq!(w.task_events(task_id(1), 100).await?.len(), 3);
+        w.task_event_append(&event(4, 1, TaskStatus::Done))?;
+        assert_eq!(w.task_events(task_id(1), 100)?.len(), 3);
     });
-    let (one, none) =
-        reading!(&store, |r| { (r.task_events(task_id(1), 100).await?, r.task_events(task_id(3), 100).await?) });
+    let (one, none) = reading!(&store, |r| { (r.task_events(task_id(1), 100)?, r.task_events(task_id(3), 100)?) });
     let wanted = [event(1, 1, TaskStatus::Pending), event(3, 1, TaskStatus::InProgress), event(4, 1, TaskStatus::Done)];
     assert_eq!((one, none), (wanted.to_vec(), vec![]));
-    assert_eq!(reading!(&store, |r| { r.task_events(task_id(1), 2).await? }), wanted[1..]);
+    assert_eq!(reading!(&store, |r| { r.task_events(task_id(1), 2)? }), wanted[1..]);
 
     // Of too many rows the oldest are deleted, task by task, a few at a time.
     keep!(&store, |w| {
         for _ in 0..3 {
-            w.task_event_append(&event(2, 2, TaskStatus::Pending)).await?;
+            w.task_event_append(&event(2, 2, TaskStatus::Pending))?;
         }
-        assert_eq!(w.prune_task_events(4, 10).await?, 0);
-        assert_eq!((w.prune_task_events(2, 2).await?, w.prune_task_events(2, 2).await?), (2, 1));
-        assert_eq!(w.prune_task_events(2, 2).await?, 0);
-        w.task_event_append(&event(4, 1, TaskStatus::Done)).await?;
+        assert_eq!(w.prune_task_events(4, 10)?, 0);
+        assert_eq!((w.prune_task_events(2, 2)?, w.prune_task_events(2, 2)?), (2, 1));
+        assert_eq!(w.prune_task_events(2, 2)?, 0);
+        w.task_event_append(&event(4, 1, TaskStatus::Done))?;
     });
-    let (one, two) =
-        reading!(&store, |r| { (r.task_events(task_id(1), 100).await?, r.task_events(task_id(2), 100).await?) });
+    let (one, two) = reading!(&store, |r| { (r.task_events(task_id(1), 100)?, r.task_events(task_id(2), 100)?) });
     assert_eq!(one, [wanted[1].clone(), wanted[2].clone(), wanted[2].clone()]);
     assert_eq!(two, [event(2, 2, TaskStatus::Pending), event(2, 2, TaskStatus::Pending)]);
 }

@@ -5,7 +5,6 @@ use std::sync::{Arc, Mutex};
 use futures_util::FutureExt;
 use ghost_domain::event::Event;
 use ghost_domain::ports::{Signal, Wake};
-use ghost_domain::time::BoxFuture;
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::TryRecvError;
 
@@ -35,7 +34,7 @@ pub(super) type Outcome<T> = Result<T, Stop>;
 pub(super) async fn write<T, F>(store: &Store, work: F) -> Outcome<T>
 where
     T: Send + 'static,
-    F: for<'t> FnOnce(&'t mut dyn Writes) -> BoxFuture<'t, Outcome<T>> + Send + 'static,
+    F: FnOnce(&mut dyn Writes) -> Outcome<T> + Send + 'static,
 {
     store.write(work).await
 }
@@ -44,7 +43,7 @@ where
 pub(super) async fn read<T, F>(store: &Store, work: F) -> Outcome<T>
 where
     T: Send + 'static,
-    F: for<'t> FnOnce(&'t mut dyn Reads) -> BoxFuture<'t, Outcome<T>> + Send + 'static,
+    F: FnOnce(&mut dyn Reads) -> Outcome<T> + Send + 'static,
 {
     store.read(work).await
 }
@@ -53,10 +52,8 @@ where
 macro_rules! keep {
     ($store:expr, |$w:ident| $body:block) => {
         $crate::contract::tools::write($store, move |$w| {
-            Box::pin(async move {
-                let value = $body;
-                Ok(value)
-            })
+            let value = $body;
+            Ok(value)
         })
         .await
         .expect("the command succeeds")
@@ -67,10 +64,8 @@ macro_rules! keep {
 macro_rules! refuse {
     ($store:expr, |$w:ident| $body:block) => {{
         let outcome: $crate::contract::tools::Outcome<()> = $crate::contract::tools::write($store, move |$w| {
-            Box::pin(async move {
-                $body;
-                Err($crate::contract::tools::Stop::Refused)
-            })
+            $body;
+            Err($crate::contract::tools::Stop::Refused)
         })
         .await;
         assert!(matches!(outcome, Err($crate::contract::tools::Stop::Refused)), "{outcome:?}");
@@ -81,10 +76,8 @@ macro_rules! refuse {
 macro_rules! reading {
     ($store:expr, |$r:ident| $body:block) => {
         $crate::contract::tools::read($store, move |$r| {
-            Box::pin(async move {
-                let value = $body;
-                Ok(value)
-            })
+            let value = $body;
+            Ok(value)
         })
         .await
         .expect("the query succeeds")

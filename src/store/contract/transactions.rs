@@ -15,14 +15,14 @@ pub(super) async fn commands_see_their_own_writes(medium: Arc<dyn Medium>) {
     let store = open(&medium).await;
     keep!(&store, |w| {
         for name in ["one", "two"] {
-            w.agent_put(&Agent { name: name.to_owned(), ..agent("a") }).await?;
-            assert_eq!(w.agent_get(&id_of("a")).await?.map(|agent| agent.name).as_deref(), Some(name));
+            w.agent_put(&Agent { name: name.to_owned(), ..agent("a") })?;
+            assert_eq!(w.agent_get(&id_of("a"))?.map(|agent| agent.name).as_deref(), Some(name));
         }
-        w.budget_put(&budget(Scope::World, Some(1), None)).await?;
-        assert_eq!(w.budget_get(&Scope::World).await?, Some(budget(Scope::World, Some(1), None)));
-        w.message_append(&mail(1, "a")).await?;
-        w.message_mark(&[message_id(1)], MailState::Taken, Some(turn_id(1)), 2).await?;
-        let taken = w.message_get(message_id(1)).await?.unwrap();
+        w.budget_put(&budget(Scope::World, Some(1), None))?;
+        assert_eq!(w.budget_get(&Scope::World)?, Some(budget(Scope::World, Some(1), None)));
+        w.message_append(&mail(1, "a"))?;
+        w.message_mark(&[message_id(1)], MailState::Taken, Some(turn_id(1)), 2)?;
+        let taken = w.message_get(message_id(1))?.unwrap();
         assert_eq!((taken.state, taken.turn_id, taken.crashes), (MailState::Taken, Some(turn_id(1)), 2));
     });
 }
@@ -31,27 +31,27 @@ pub(super) async fn scans_see_writes_before_them(medium: Arc<dyn Medium>) {
     let store = open(&medium).await;
     keep!(&store, |w| {
         for n in 1..=3 {
-            w.agent_put(&agent(&format!("a{n}"))).await?;
-            w.task_put(&task(n, "a", TaskStatus::Pending)).await?;
-            w.turn_put(&turn(n, "a", TurnStatus::Failed)).await?;
-            w.message_append(&mail(n, "a")).await?;
-            w.journal_append(turn_id(1), &note("x"), at(n)).await?;
+            w.agent_put(&agent(&format!("a{n}")))?;
+            w.task_put(&task(n, "a", TaskStatus::Pending))?;
+            w.turn_put(&turn(n, "a", TurnStatus::Failed))?;
+            w.message_append(&mail(n, "a"))?;
+            w.journal_append(turn_id(1), &note("x"), at(n))?;
             let seen = [
-                w.agent_list(true).await?.len(),
-                w.task_list(&TaskFilter::default()).await?.len(),
-                w.turn_list(&TurnFilter::default()).await?.len(),
-                w.inbox_pending(&id_of("a"), 9).await?.len(),
-                w.messages_recent(&id_of("a"), 9).await?.len(),
-                w.journal_of(turn_id(1)).await?.len(),
+                w.agent_list(true)?.len(),
+                w.task_list(&TaskFilter::default())?.len(),
+                w.turn_list(&TurnFilter::default())?.len(),
+                w.inbox_pending(&id_of("a"), 9)?.len(),
+                w.messages_recent(&id_of("a"), 9)?.len(),
+                w.journal_of(turn_id(1))?.len(),
             ];
             assert_eq!(seen, [usize::try_from(n).unwrap(); 6]);
         }
         // A row that a scan has returned can still be replaced.
-        w.task_put(&task(2, "b", TaskStatus::Done)).await?;
-        assert_eq!(w.task_count_open().await?, 2);
-        assert_eq!(w.task_list(&TaskFilter { owner: Some(id_of("b")), ..TaskFilter::default() }).await?.len(), 1);
+        w.task_put(&task(2, "b", TaskStatus::Done))?;
+        assert_eq!(w.task_count_open()?, 2);
+        assert_eq!(w.task_list(&TaskFilter { owner: Some(id_of("b")), ..TaskFilter::default() })?.len(), 1);
     });
-    assert_eq!(reading!(&store, |r| { r.task_count_open().await? }), 2);
+    assert_eq!(reading!(&store, |r| { r.task_count_open()? }), 2);
 }
 
 /// Queues commands 1 to 9 at once. Every third one refuses after its writes. With `scan` they also
@@ -60,24 +60,20 @@ async fn check_refusals(medium: Arc<dyn Medium>, scan: bool) {
     let store = open(&medium).await;
     let command = async |store: Store, n: u64| {
         write(&store, move |w| {
-            Box::pin(async move {
-                w.message_append(&mail(n, "a")).await?;
-                w.task_put(&task(n % 3, "a", TaskStatus::Pending)).await?;
-                if scan {
-                    assert!(
-                        w.inbox_pending(&id_of("a"), 99).await?.iter().any(|mail| mail.message_id == message_id(n))
-                    );
-                    assert!(!w.task_list(&TaskFilter::default()).await?.is_empty());
-                }
-                w.message_append(&mail(100 + n, "a")).await?;
-                w.message_mark(&[message_id(n)], MailState::Taken, Some(turn_id(n)), 1).await?;
-                w.task_put(&task(10 + n, "a", TaskStatus::Done)).await?;
-                if scan {
-                    assert_eq!(w.messages_of_turn(turn_id(n)).await?.len(), 1);
-                }
-                w.message_append(&mail(200 + n, "a")).await?;
-                if n.is_multiple_of(3) { Err(Stop::Refused) } else { Ok(()) }
-            })
+            w.message_append(&mail(n, "a"))?;
+            w.task_put(&task(n % 3, "a", TaskStatus::Pending))?;
+            if scan {
+                assert!(w.inbox_pending(&id_of("a"), 99)?.iter().any(|mail| mail.message_id == message_id(n)));
+                assert!(!w.task_list(&TaskFilter::default())?.is_empty());
+            }
+            w.message_append(&mail(100 + n, "a"))?;
+            w.message_mark(&[message_id(n)], MailState::Taken, Some(turn_id(n)), 1)?;
+            w.task_put(&task(10 + n, "a", TaskStatus::Done))?;
+            if scan {
+                assert_eq!(w.messages_of_turn(turn_id(n))?.len(), 1);
+            }
+            w.message_append(&mail(200 + n, "a"))?;
+            if n.is_multiple_of(3) { Err(Stop::Refused) } else { Ok(()) }
         })
         .await
     };
@@ -87,11 +83,7 @@ async fn check_refusals(medium: Arc<dyn Medium>, scan: bool) {
     }
     let kept = || (1..=9_u64).filter(|n| !n.is_multiple_of(3));
     let (pending, depth, tasks) = reading!(&store, |r| {
-        (
-            r.inbox_pending(&id_of("a"), 99).await?,
-            r.inbox_depth(&id_of("a")).await?,
-            r.task_list(&TaskFilter::default()).await?,
-        )
+        (r.inbox_pending(&id_of("a"), 99)?, r.inbox_depth(&id_of("a"))?, r.task_list(&TaskFilter::default())?)
     });
     let mut ids = map_rows(&pending, |mail| mail.message_id);
     assert_eq!(usize::try_from(depth).unwrap(), ids.len());
@@ -103,7 +95,7 @@ async fn check_refusals(medium: Arc<dyn Medium>, scan: bool) {
     let wanted: Vec<_> = [1, 2].into_iter().chain(kept().map(|n| 10 + n)).map(task_id).collect();
     assert_eq!(ids, wanted);
     for n in 1..=9 {
-        let taken = reading!(&store, |r| { r.messages_of_turn(turn_id(n)).await? });
+        let taken = reading!(&store, |r| { r.messages_of_turn(turn_id(n))? });
         assert_eq!(taken.len(), usize::from(!n.is_multiple_of(3)));
     }
 }
@@ -119,34 +111,34 @@ pub(super) async fn a_refusal_after_scans_undoes_its_writes_alone(medium: Arc<dy
 pub(super) async fn a_refusal_restores_replaced_rows(medium: Arc<dyn Medium>) {
     let store = open(&medium).await;
     keep!(&store, |w| {
-        w.agent_put(&agent("a")).await?;
-        w.budget_put(&budget(Scope::World, Some(5), None)).await?;
-        w.turn_put(&turn(1, "a", TurnStatus::Open)).await?;
-        w.prompt_put("h", "text", at(1)).await?;
+        w.agent_put(&agent("a"))?;
+        w.budget_put(&budget(Scope::World, Some(5), None))?;
+        w.turn_put(&turn(1, "a", TurnStatus::Open))?;
+        w.prompt_put("h", "text", at(1))?;
     });
     for scan in [false, true] {
         refuse!(&store, |w| {
-            w.agent_put(&Agent { name: "changed".to_owned(), deleted_at: Some(at(2)), ..agent("a") }).await?;
-            w.agent_put(&Agent { name: "changed again".to_owned(), ..agent("a") }).await?;
-            w.budget_put(&budget(Scope::World, None, None)).await?;
-            w.turn_put(&turn(1, "a", TurnStatus::Finished)).await?;
-            w.prompt_put("g", "other", at(1)).await?;
-            w.meta_put("m", "x").await?;
+            w.agent_put(&Agent { name: "changed".to_owned(), deleted_at: Some(at(2)), ..agent("a") })?;
+            w.agent_put(&Agent { name: "changed again".to_owned(), ..agent("a") })?;
+            w.budget_put(&budget(Scope::World, None, None))?;
+            w.turn_put(&turn(1, "a", TurnStatus::Finished))?;
+            w.prompt_put("g", "other", at(1))?;
+            w.meta_put("m", "x")?;
             if scan {
-                assert_eq!(w.turns_open().await?, []);
-                assert_eq!(w.budget_list(&BudgetFilter { limited: true, ..BudgetFilter::default() }).await?, []);
+                assert_eq!(w.turns_open()?, []);
+                assert_eq!(w.budget_list(&BudgetFilter { limited: true, ..BudgetFilter::default() })?, []);
             }
-            assert_eq!(w.turn_open_of(&id_of("a")).await?, None);
-            w.turn_put(&turn(2, "a", TurnStatus::Open)).await?;
+            assert_eq!(w.turn_open_of(&id_of("a"))?, None);
+            w.turn_put(&turn(2, "a", TurnStatus::Open))?;
         });
         // Read inside a command (from the writer's memory) and outside (from storage).
         let inside = keep!(&store, |w| {
-            (w.agent_get(&id_of("a")).await?, w.budget_get(&Scope::World).await?, w.turn_open_of(&id_of("a")).await?)
+            (w.agent_get(&id_of("a"))?, w.budget_get(&Scope::World)?, w.turn_open_of(&id_of("a"))?)
         });
         let outside = reading!(&store, |r| {
-            assert_eq!((r.prompt_get("g").await?, r.meta_get("m").await?), (None, None));
-            assert_eq!(r.turns_open().await?.len(), 1);
-            (r.agent_get(&id_of("a")).await?, r.budget_get(&Scope::World).await?, r.turn_open_of(&id_of("a")).await?)
+            assert_eq!((r.prompt_get("g")?, r.meta_get("m")?), (None, None));
+            assert_eq!(r.turns_open()?.len(), 1);
+            (r.agent_get(&id_of("a"))?, r.budget_get(&Scope::World)?, r.turn_open_of(&id_of("a"))?)
         });
         let wanted =
             (Some(agent("a")), Some(budget(Scope::World, Some(5), None)), Some(turn(1, "a", TurnStatus::Open)));
@@ -158,45 +150,41 @@ pub(super) async fn a_panic_is_undone_and_continues_in_the_caller(medium: Arc<dy
     let store = open(&medium).await;
     for scan in [false, true] {
         let command = write::<(), _>(&store, move |w| {
-            Box::pin(async move {
-                w.agent_put(&agent("a")).await?;
-                if scan {
-                    assert_eq!(w.agent_list(true).await?.len(), 1);
-                }
-                w.agent_put(&agent("b")).await?;
-                raise_panic()
-            })
+            w.agent_put(&agent("a"))?;
+            if scan {
+                assert_eq!(w.agent_list(true)?.len(), 1);
+            }
+            w.agent_put(&agent("b"))?;
+            raise_panic()
         });
         let payload = catch_panic(command).await;
         assert_eq!(payload.downcast_ref::<String>().map(String::as_str), Some("blown up"));
-        assert_eq!(reading!(&store, |r| { r.agent_list(true).await? }), []);
+        assert_eq!(reading!(&store, |r| { r.agent_list(true)? }), []);
     }
     keep!(&store, |w| {
-        assert_eq!(w.agent_get(&id_of("a")).await?, None);
-        w.agent_put(&agent("c")).await?;
+        assert_eq!(w.agent_get(&id_of("a"))?, None);
+        w.agent_put(&agent("c"))?;
     });
-    assert_eq!(reading!(&store, |r| { r.agent_list(true).await? }), [agent("c")]);
+    assert_eq!(reading!(&store, |r| { r.agent_list(true)? }), [agent("c")]);
 }
 
 pub(super) async fn failed_queries_do_not_use_up_the_readers(medium: Arc<dyn Medium>) {
     let store = open(&medium).await;
-    keep!(&store, |w| { w.agent_put(&agent("a")).await? });
+    keep!(&store, |w| { w.agent_put(&agent("a"))? });
     // More often than the number of readers in a pool.
     for _ in 0..20 {
         let refused: Outcome<()> = read(&store, |r| {
-            Box::pin(async move {
-                r.agent_list(true).await?;
-                Err(Stop::Refused)
-            })
+            r.agent_list(true)?;
+            Err(Stop::Refused)
         })
         .await;
         assert!(matches!(refused, Err(Stop::Refused)));
         let mine = store.clone();
-        let panicked = tokio::spawn(async move { read::<(), _>(&mine, |_| Box::pin(async { raise_panic() })).await });
+        let panicked = tokio::spawn(async move { read::<(), _>(&mine, |_| raise_panic()).await });
         assert!(!matches!(panicked.await, Ok(Ok(()))));
     }
-    assert_eq!(reading!(&store, |r| { r.agent_list(true).await? }), [agent("a")]);
-    keep!(&store, |w| { w.agent_put(&agent("b")).await? });
+    assert_eq!(reading!(&store, |r| { r.agent_list(true)? }), [agent("a")]);
+    keep!(&store, |w| { w.agent_put(&agent("b"))? });
 }
 
 pub(super) async fn answers_are_returned(medium: Arc<dyn Medium>) {
@@ -206,39 +194,39 @@ pub(super) async fn answers_are_returned(medium: Arc<dyn Medium>) {
         let store = store.clone();
         async move {
             keep!(&store, |w| {
-                w.message_append(&mail(n, "a")).await?;
+                w.message_append(&mail(n, "a"))?;
                 n
             })
         }
     }))
     .await;
     assert_eq!(answers, (0..100).collect::<Vec<_>>());
-    assert_eq!(reading!(&store, |r| { r.inbox_depth(&id_of("a")).await? }), 100);
+    assert_eq!(reading!(&store, |r| { r.inbox_depth(&id_of("a"))? }), 100);
 }
 
 pub(super) async fn a_closed_store_returns_closed(medium: Arc<dyn Medium>) {
     let store = open(&medium).await;
-    keep!(&store, |w| { w.agent_put(&agent("a")).await? });
+    keep!(&store, |w| { w.agent_put(&agent("a"))? });
     store.close().await;
     store.close().await;
-    let refused: Outcome<()> = write(&store, |w| Box::pin(async move { Ok(w.agent_put(&agent("b")).await?) })).await;
+    let refused: Outcome<()> = write(&store, |w| Ok(w.agent_put(&agent("b"))?)).await;
     assert!(matches!(refused, Err(Stop::Store(StoreError::Closed))), "{refused:?}");
-    let refused = read(&store, |r| Box::pin(async move { Ok(r.agent_list(true).await?) })).await;
+    let refused = read(&store, |r| Ok(r.agent_list(true)?)).await;
     assert!(matches!(refused, Err(Stop::Store(StoreError::Closed))), "{refused:?}");
     drop(store);
     let store = open(&medium).await;
-    assert_eq!(reading!(&store, |r| { r.agent_list(true).await? }), [agent("a")]);
+    assert_eq!(reading!(&store, |r| { r.agent_list(true)? }), [agent("a")]);
 }
 
 pub(super) async fn acknowledged_commands_survive_reopening(medium: Arc<dyn Medium>) {
     for n in 1..=5 {
         let store = open(&medium).await;
         keep!(&store, |w| {
-            assert_eq!(u64::from(w.inbox_depth(&id_of("a")).await?), n - 1);
-            w.message_append(&mail(n, "a")).await?;
+            assert_eq!(u64::from(w.inbox_depth(&id_of("a"))?), n - 1);
+            w.message_append(&mail(n, "a"))?;
         });
-        refuse!(&store, |w| { w.message_append(&mail(100 + n, "a")).await? });
-        let ids = map_rows(&reading!(&store, |r| { r.inbox_pending(&id_of("a"), 99).await? }), |mail| mail.message_id);
+        refuse!(&store, |w| { w.message_append(&mail(100 + n, "a"))? });
+        let ids = map_rows(&reading!(&store, |r| { r.inbox_pending(&id_of("a"), 99)? }), |mail| mail.message_id);
         assert_eq!(ids, (1..=n).map(message_id).collect::<Vec<_>>());
         store.close().await;
     }

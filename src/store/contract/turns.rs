@@ -49,44 +49,43 @@ pub(super) async fn turns_round_trip(medium: Arc<dyn Medium>) {
     };
     let wanted = full.clone();
     keep!(&store, |w| {
-        w.turn_put(&turn(1, "a", TurnStatus::Open)).await?;
-        assert_eq!(w.turn_get(turn_id(1)).await?, Some(turn(1, "a", TurnStatus::Open)));
-        w.turn_put(&full).await?;
-        assert_eq!(w.turn_get(turn_id(1)).await?.as_ref(), Some(&full));
+        w.turn_put(&turn(1, "a", TurnStatus::Open))?;
+        assert_eq!(w.turn_get(turn_id(1))?, Some(turn(1, "a", TurnStatus::Open)));
+        w.turn_put(&full)?;
+        assert_eq!(w.turn_get(turn_id(1))?.as_ref(), Some(&full));
     });
-    assert_eq!(reading!(&store, |r| { r.turn_get(turn_id(1)).await? }), Some(wanted));
-    assert_eq!(reading!(&store, |r| { r.turn_get(turn_id(2)).await? }), None);
+    assert_eq!(reading!(&store, |r| { r.turn_get(turn_id(1))? }), Some(wanted));
+    assert_eq!(reading!(&store, |r| { r.turn_get(turn_id(2))? }), None);
 }
 
 pub(super) async fn open_turns_are_found(medium: Arc<dyn Medium>) {
     let store = open(&medium).await;
     let by_operator = |n, agent| Turn { source: "operator".to_owned(), ..turn(n, agent, TurnStatus::Open) };
     keep!(&store, |w| {
-        w.turn_put(&turn(5, "a", TurnStatus::Open)).await?;
-        w.turn_put(&by_operator(3, "a")).await?;
-        w.turn_put(&by_operator(4, "b")).await?;
-        w.turn_put(&turn(1, "a", TurnStatus::Finished)).await?;
-        assert_eq!(w.turn_open_of(&id_of("a")).await?, Some(turn(5, "a", TurnStatus::Open)));
-        assert_eq!(w.turn_open_of(&id_of("b")).await?, None);
+        w.turn_put(&turn(5, "a", TurnStatus::Open))?;
+        w.turn_put(&by_operator(3, "a"))?;
+        w.turn_put(&by_operator(4, "b"))?;
+        w.turn_put(&turn(1, "a", TurnStatus::Finished))?;
+        assert_eq!(w.turn_open_of(&id_of("a"))?, Some(turn(5, "a", TurnStatus::Open)));
+        assert_eq!(w.turn_open_of(&id_of("b"))?, None);
     });
-    let (of_a, of_b, open) = reading!(&store, |r| {
-        (r.turn_open_of(&id_of("a")).await?, r.turn_open_of(&id_of("b")).await?, r.turns_open().await?)
-    });
+    let (of_a, of_b, open) =
+        reading!(&store, |r| { (r.turn_open_of(&id_of("a"))?, r.turn_open_of(&id_of("b"))?, r.turns_open()?) });
     assert_eq!((of_a, of_b), (Some(turn(5, "a", TurnStatus::Open)), None));
     assert_eq!(map_rows(&open, |turn| turn.turn_id), [turn_id(3), turn_id(4), turn_id(5)]);
 
     keep!(&store, |w| {
-        w.turn_put(&turn(5, "a", TurnStatus::Dead)).await?;
-        assert_eq!(w.turn_open_of(&id_of("a")).await?, None);
-        w.turn_put(&turn(6, "a", TurnStatus::Open)).await?;
+        w.turn_put(&turn(5, "a", TurnStatus::Dead))?;
+        assert_eq!(w.turn_open_of(&id_of("a"))?, None);
+        w.turn_put(&turn(6, "a", TurnStatus::Open))?;
     });
-    let inside = keep!(&store, |w| { (w.turn_open_of(&id_of("a")).await?, w.turns_open().await?) });
+    let inside = keep!(&store, |w| { (w.turn_open_of(&id_of("a"))?, w.turns_open()?) });
     assert_eq!(inside.0, Some(turn(6, "a", TurnStatus::Open)));
     assert_eq!(map_rows(&inside.1, |turn| turn.turn_id), [turn_id(3), turn_id(4), turn_id(6)]);
 }
 
 async fn found(store: &Store, filter: TurnFilter) -> Vec<TurnId> {
-    map_rows(&reading!(store, |r| { r.turn_list(&filter).await? }), |turn| turn.turn_id)
+    map_rows(&reading!(store, |r| { r.turn_list(&filter)? }), |turn| turn.turn_id)
 }
 
 pub(super) async fn turns_of_a_root_are_listed(medium: Arc<dyn Medium>) {
@@ -96,9 +95,9 @@ pub(super) async fn turns_of_a_root_are_listed(medium: Arc<dyn Medium>) {
     let took = || Turn { other_roots: vec![root_id(8), root_id(7)], ..turn(5, "b", TurnStatus::Open) };
     let of = |root| TurnFilter { root_id: Some(root_id(root)), ..TurnFilter::default() };
     keep!(&store, |w| {
-        w.turn_put(&other).await?;
-        w.turn_put(&took()).await?;
-        let found = w.turn_list(&of(7)).await?;
+        w.turn_put(&other)?;
+        w.turn_put(&took())?;
+        let found = w.turn_list(&of(7))?;
         assert_eq!(map_rows(&found, |turn| turn.turn_id), [turn_id(6), turn_id(5)], "its own writes");
     });
     assert_eq!(found(&store, of(7)).await, ids(&[6, 5]));
@@ -106,10 +105,10 @@ pub(super) async fn turns_of_a_root_are_listed(medium: Arc<dyn Medium>) {
     assert_eq!(found(&store, TurnFilter { status: Some(TurnStatus::Open), ..of(7) }).await, ids(&[5]));
     assert_eq!(found(&store, of(9)).await, []);
     // The turn returned the mail.
-    keep!(&store, |w| { w.turn_put(&Turn { other_roots: Vec::new(), ..took() }).await? });
+    keep!(&store, |w| { w.turn_put(&Turn { other_roots: Vec::new(), ..took() })? });
     assert_eq!(found(&store, of(7)).await, ids(&[6]));
     keep!(&store, |w| {
-        w.prune(Family::Turns, at(1_000_000), 100).await?;
+        w.prune(Family::Turns, at(1_000_000), 100)?;
     });
     assert_eq!(found(&store, of(7)).await, []);
 }
@@ -117,10 +116,10 @@ pub(super) async fn turns_of_a_root_are_listed(medium: Arc<dyn Medium>) {
 pub(super) async fn turn_lists_are_filtered(medium: Arc<dyn Medium>) {
     let store = open(&medium).await;
     keep!(&store, |w| {
-        w.turn_put(&turn(3, "a", TurnStatus::Finished)).await?;
-        w.turn_put(&turn(1, "a", TurnStatus::Failed)).await?;
-        w.turn_put(&turn(4, "b", TurnStatus::Finished)).await?;
-        w.turn_put(&turn(2, "a", TurnStatus::Finished)).await?;
+        w.turn_put(&turn(3, "a", TurnStatus::Finished))?;
+        w.turn_put(&turn(1, "a", TurnStatus::Failed))?;
+        w.turn_put(&turn(4, "b", TurnStatus::Finished))?;
+        w.turn_put(&turn(2, "a", TurnStatus::Finished))?;
     });
     let any = TurnFilter::default;
     let ids = |numbers: &[u64]| map_rows(numbers, |n| turn_id(*n));
@@ -139,7 +138,7 @@ pub(super) async fn turn_lists_are_filtered(medium: Arc<dyn Medium>) {
 
     keep!(&store, |w| {
         for n in 5..=1_005 {
-            w.turn_put(&turn(n, "a", TurnStatus::Finished)).await?;
+            w.turn_put(&turn(n, "a", TurnStatus::Finished))?;
         }
     });
     assert_eq!(found(&store, any()).await.len(), 100);
@@ -211,15 +210,14 @@ pub(super) async fn journals_are_in_order(medium: Arc<dyn Medium>) {
         let n = u64::try_from(n).unwrap();
         // Times decrease, and another turn writes in between. Neither changes the order.
         let inside = keep!(&store, |w| {
-            w.journal_append(turn_id(1), &step, at(100 - n)).await?;
-            w.journal_append(turn_id(2), &note("other"), at(n)).await?;
-            w.journal_of(turn_id(1)).await?
+            w.journal_append(turn_id(1), &step, at(100 - n))?;
+            w.journal_append(turn_id(2), &note("other"), at(n))?;
+            w.journal_of(turn_id(1))?
         });
         assert_eq!(u64::try_from(inside.len()).unwrap(), n + 1);
     }
-    let (one, two, none) = reading!(&store, |r| {
-        (r.journal_of(turn_id(1)).await?, r.journal_of(turn_id(2)).await?, r.journal_of(turn_id(3)).await?)
-    });
+    let (one, two, none) =
+        reading!(&store, |r| { (r.journal_of(turn_id(1))?, r.journal_of(turn_id(2))?, r.journal_of(turn_id(3))?) });
     assert_eq!(map_rows(&one, |row| row.step.clone()), steps());
     assert!(one.iter().all(|row| row.turn_id == turn_id(1)));
     assert_eq!((one[0].at, one[7].at), (at(100), at(93)));
@@ -230,16 +228,15 @@ pub(super) async fn journals_are_in_order(medium: Arc<dyn Medium>) {
 pub(super) async fn prompts_are_stored_once(medium: Arc<dyn Medium>) {
     let store = open(&medium).await;
     keep!(&store, |w| {
-        w.prompt_put("h1", AWKWARD, at(1)).await?;
-        w.prompt_put("h1", "another", at(2)).await?;
-        assert_eq!(w.prompt_get("h1").await?.as_deref(), Some(AWKWARD));
+        w.prompt_put("h1", AWKWARD, at(1))?;
+        w.prompt_put("h1", "another", at(2))?;
+        assert_eq!(w.prompt_get("h1")?.as_deref(), Some(AWKWARD));
     });
     keep!(&store, |w| {
-        w.prompt_put("h1", "a third", at(3)).await?;
-        w.prompt_put("h2", "", at(3)).await?;
-        assert_eq!(w.prompt_get("h1").await?.as_deref(), Some(AWKWARD));
+        w.prompt_put("h1", "a third", at(3))?;
+        w.prompt_put("h2", "", at(3))?;
+        assert_eq!(w.prompt_get("h1")?.as_deref(), Some(AWKWARD));
     });
-    let got =
-        reading!(&store, |r| { (r.prompt_get("h1").await?, r.prompt_get("h2").await?, r.prompt_get("h3").await?) });
+    let got = reading!(&store, |r| { (r.prompt_get("h1")?, r.prompt_get("h2")?, r.prompt_get("h3")?) });
     assert_eq!(got, (Some(AWKWARD.to_owned()), Some(String::new()), None));
 }

@@ -23,18 +23,16 @@ enum Take {
 /// Runs a command that writes a row and then uses a name that another row has.
 async fn take(store: &Store, what: Take) -> Outcome<()> {
     write(store, move |w| {
-        Box::pin(async move {
-            w.state_put(&state("lost", true.into())).await?;
-            match what {
-                Take::Thread => {
-                    let other = Conversation { thread: "thread 1".to_owned(), ..conversation(2, "b") };
-                    w.conversation_put(&other).await?;
-                }
-                Take::ScheduleName => w.schedule_put(&schedule(2, "a", ScheduleKind::Timer, "x")).await?,
-                Take::PostSequence => w.chat_post_append(&ChatPost { hop: 7, ..post("a", 1) }).await?,
+        w.state_put(&state("lost", true.into()))?;
+        match what {
+            Take::Thread => {
+                let other = Conversation { thread: "thread 1".to_owned(), ..conversation(2, "b") };
+                w.conversation_put(&other)?;
             }
-            Ok(())
-        })
+            Take::ScheduleName => w.schedule_put(&schedule(2, "a", ScheduleKind::Timer, "x"))?,
+            Take::PostSequence => w.chat_post_append(&ChatPost { hop: 7, ..post("a", 1) })?,
+        }
+        Ok(())
     })
     .await
 }
@@ -52,9 +50,9 @@ pub(super) async fn a_taken_name_fails_its_command_only(medium: Arc<dyn Medium>)
         let first = async {
             if round == 0 {
                 keep!(&store, |w| {
-                    w.conversation_put(&conversation(1, "a")).await?;
-                    w.schedule_put(&schedule(1, "a", ScheduleKind::Timer, "x")).await?;
-                    w.chat_post_append(&post("a", 1)).await?;
+                    w.conversation_put(&conversation(1, "a"))?;
+                    w.schedule_put(&schedule(1, "a", ScheduleKind::Timer, "x"))?;
+                    w.chat_post_append(&post("a", 1))?;
                 });
             }
         };
@@ -70,10 +68,10 @@ pub(super) async fn a_taken_name_fails_its_command_only(medium: Arc<dyn Medium>)
     }
     let (found, scheduled, posts, lost) = reading!(&store, |r| {
         (
-            r.conversation_find("control", "thread 1").await?,
-            r.schedule_list(None, None, None).await?,
-            r.chat_posts(&channel_name("a"), 0, 0, 9).await?,
-            r.state_get("lost").await?,
+            r.conversation_find("control", "thread 1")?,
+            r.schedule_list(None, None, None)?,
+            r.chat_posts(&channel_name("a"), 0, 0, 9)?,
+            r.state_get("lost")?,
         )
     });
     assert_eq!(found, Some(conversation(1, "a")));
@@ -86,31 +84,29 @@ pub(super) async fn released_names_are_free(medium: Arc<dyn Medium>) {
     let threaded = |n, thread: &str| Conversation { thread: thread.to_owned(), ..conversation(n, "a") };
     let timed = |n, name| schedule(n, "a", ScheduleKind::Timer, name);
     keep!(&store, |w| {
-        w.conversation_put(&threaded(1, "x")).await?;
-        w.schedule_put(&timed(1, "x")).await?;
+        w.conversation_put(&threaded(1, "x"))?;
+        w.schedule_put(&timed(1, "x"))?;
     });
     keep!(&store, |w| {
-        w.conversation_put(&threaded(1, "y")).await?;
-        w.conversation_put(&threaded(2, "x")).await?;
-        w.schedule_put(&timed(1, "y")).await?;
-        w.schedule_put(&timed(2, "x")).await?;
+        w.conversation_put(&threaded(1, "y"))?;
+        w.conversation_put(&threaded(2, "x"))?;
+        w.schedule_put(&timed(1, "y"))?;
+        w.schedule_put(&timed(2, "x"))?;
     });
     let inside = keep!(&store, |w| {
-        let found = (w.conversation_find("control", "x").await?, w.conversation_find("control", "y").await?);
+        let found = (w.conversation_find("control", "x")?, w.conversation_find("control", "y")?);
         let (x, y) = (found.0.map(|c| c.conversation_id), found.1.map(|c| c.conversation_id));
         assert_eq!((x, y), (Some(conversation_id(2)), Some(conversation_id(1))));
         let timer = ScheduleKind::Timer;
         let found = (
-            w.schedule_find(&id_of("a"), timer, "x").await?.map(|found| found.schedule_id),
-            w.schedule_find(&id_of("a"), timer, "y").await?.map(|found| found.schedule_id),
+            w.schedule_find(&id_of("a"), timer, "x")?.map(|found| found.schedule_id),
+            w.schedule_find(&id_of("a"), timer, "y")?.map(|found| found.schedule_id),
         );
-        (found, w.schedule_count(&id_of("a"), timer).await?)
+        (found, w.schedule_count(&id_of("a"), timer)?)
     });
     assert_eq!(inside, ((Some(schedule_id(2)), Some(schedule_id(1))), 2));
     store.close().await;
     let store = open(&medium).await;
-    let stored = reading!(&store, |r| {
-        (r.conversation_find("control", "x").await?, r.schedule_list(None, None, None).await?)
-    });
+    let stored = reading!(&store, |r| { (r.conversation_find("control", "x")?, r.schedule_list(None, None, None)?) });
     assert_eq!(stored, (Some(threaded(2, "x")), vec![timed(2, "x"), timed(1, "y")]));
 }

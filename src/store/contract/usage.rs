@@ -91,7 +91,7 @@ async fn agree(store: &Store, rows: &[UsageRow], random: &mut Random) {
     for turn in 0..24 {
         let filter = if turn == 0 { UsageFilter::default() } else { any_filter(random) };
         let asked = filter.clone();
-        let found = reading!(store, |r| { r.usage_sum(&asked).await? });
+        let found = reading!(store, |r| { r.usage_sum(&asked)? });
         assert_eq!(found, sums(rows, &filter), "{filter:?}");
     }
 }
@@ -109,23 +109,23 @@ pub(super) async fn totals_equal_sums(medium: Arc<dyn Medium>) {
         // A command sees its own rows in the sums.
         let inside = keep!(&store, |w| {
             for row in &kept {
-                w.usage_append(row).await?;
+                w.usage_append(row)?;
             }
-            w.usage_sum(&asked).await?
+            w.usage_sum(&asked)?
         });
         assert_eq!(inside, sums(&rows, &filter), "{filter:?}");
         refuse!(&store, |w| {
             for row in &undone {
-                w.usage_append(row).await?;
+                w.usage_append(row)?;
             }
-            w.usage_sum(&UsageFilter::default()).await?;
-            w.prune(Family::Usage, Timestamp(i64::MAX), 3).await?;
+            w.usage_sum(&UsageFilter::default())?;
+            w.prune(Family::Usage, Timestamp(i64::MAX), 3)?;
         });
         agree(&store, &rows, &mut random).await;
         // The oldest rows are deleted, and subtracted from every total.
         let (before, limit) = (Timestamp(i64::try_from(random.below(72)).unwrap() * HOUR + 7), random.below(9));
         let most = u32::try_from(limit).unwrap();
-        let gone = keep!(&store, |w| { w.prune(Family::Usage, before, most).await? });
+        let gone = keep!(&store, |w| { w.prune(Family::Usage, before, most)? });
         let mut order: Vec<usize> = (0..rows.len()).filter(|at| rows[*at].at < before).collect();
         order.sort_by_key(|at| (rows[*at].at, *at));
         order.truncate(usize::try_from(limit).unwrap());
@@ -139,7 +139,7 @@ pub(super) async fn totals_equal_sums(medium: Arc<dyn Medium>) {
     }
     assert!(rows.len() > 100);
     // A total is deleted with its last row.
-    keep!(&store, |w| { w.prune(Family::Usage, Timestamp(i64::MAX), u32::MAX).await? });
+    keep!(&store, |w| { w.prune(Family::Usage, Timestamp(i64::MAX), u32::MAX)? });
     agree(&store, &[], &mut random).await;
 }
 
@@ -147,16 +147,16 @@ pub(super) async fn totals_equal_sums(medium: Arc<dyn Medium>) {
 pub(super) async fn totals_survive_pruning_of_the_feed(medium: Arc<dyn Medium>) {
     let store = open(&medium).await;
     keep!(&store, |w| {
-        w.usage_append(&usage(1, "a", "m", 10)).await?;
-        w.usage_append(&usage(2, "a", "m", LARGE)).await?;
+        w.usage_append(&usage(1, "a", "m", 10))?;
+        w.usage_append(&usage(2, "a", "m", LARGE))?;
     });
-    let before = reading!(&store, |r| { r.usage_sum(&UsageFilter::default()).await? });
+    let before = reading!(&store, |r| { r.usage_sum(&UsageFilter::default())? });
     for family in Family::ALL {
         if family != Family::Usage {
-            keep!(&store, |w| { w.prune(family, Timestamp(i64::MAX), 100).await? });
+            keep!(&store, |w| { w.prune(family, Timestamp(i64::MAX), 100)? });
         }
     }
-    let after = reading!(&store, |r| { r.usage_sum(&UsageFilter::default()).await? });
+    let after = reading!(&store, |r| { r.usage_sum(&UsageFilter::default())? });
     assert_eq!((after.len(), after[0].tokens.input), (1, LARGE + 10));
     assert_eq!(after, before);
 }

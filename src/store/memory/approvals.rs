@@ -1,6 +1,5 @@
 //! Approvals.
 
-use async_trait::async_trait;
 use ghost_domain::{AgentId, Approval, ApprovalId, ApprovalStatus, Timestamp, TurnId};
 
 use super::session::{Session, count, page};
@@ -17,13 +16,12 @@ impl Session<'_> {
     }
 }
 
-#[async_trait]
 impl ApprovalReads for Session<'_> {
-    async fn approval_get(&mut self, approval_id: ApprovalId) -> Result<Option<Approval>> {
+    fn approval_get(&mut self, approval_id: ApprovalId) -> Result<Option<Approval>> {
         Ok(self.tables.approvals.get(&approval_id).cloned())
     }
 
-    async fn approval_list(
+    fn approval_list(
         &mut self,
         filter: &ApprovalFilter,
         after: Option<(Timestamp, ApprovalId)>,
@@ -40,26 +38,25 @@ impl ApprovalReads for Session<'_> {
         Ok(page(found, limit))
     }
 
-    async fn approval_count_pending(&mut self) -> Result<u32> {
+    fn approval_count_pending(&mut self) -> Result<u32> {
         Ok(count(self.pending().count()))
     }
 
-    async fn approvals_pending_of_turn(&mut self, turn_id: TurnId) -> Result<Vec<Approval>> {
+    fn approvals_pending_of_turn(&mut self, turn_id: TurnId) -> Result<Vec<Approval>> {
         let mut found: Vec<Approval> = self.pending().filter(|approval| approval.turn_id == turn_id).cloned().collect();
         found.sort_by_key(place);
         Ok(found)
     }
 
-    async fn approval_standing(&mut self, agent_id: &AgentId, digest: &str) -> Result<Option<Approval>> {
+    fn approval_standing(&mut self, agent_id: &AgentId, digest: &str) -> Result<Option<Approval>> {
         let standing = self.tables.approvals.values();
         let standing = standing.filter(|row| row.always && row.agent_id == *agent_id && row.digest == digest);
         Ok(standing.min_by_key(|approval| place(approval)).cloned())
     }
 }
 
-#[async_trait]
 impl ApprovalWrites for Session<'_> {
-    async fn approval_put(&mut self, approval: &Approval) -> Result<()> {
+    fn approval_put(&mut self, approval: &Approval) -> Result<()> {
         self.tables.approvals.put(approval.approval_id, approval.clone());
         Ok(())
     }

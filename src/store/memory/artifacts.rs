@@ -2,19 +2,17 @@
 
 use std::ops::Bound;
 
-use async_trait::async_trait;
 use ghost_domain::Artifact;
 
 use super::session::{Session, page};
 use crate::tables::{ArtifactFilter, ArtifactReads, ArtifactWrites, Result};
 
-#[async_trait]
 impl ArtifactReads for Session<'_> {
-    async fn artifact_get(&mut self, path: &str) -> Result<Option<Artifact>> {
+    fn artifact_get(&mut self, path: &str) -> Result<Option<Artifact>> {
         Ok(self.tables.artifacts.get(&path.to_owned()).cloned())
     }
 
-    async fn artifact_list(&mut self, filter: &ArtifactFilter) -> Result<Vec<Artifact>> {
+    fn artifact_list(&mut self, filter: &ArtifactFilter) -> Result<Vec<Artifact>> {
         let (prefix, after) = (filter.prefix.as_str(), filter.after.as_str());
         let from = if after < prefix { Bound::Included(prefix) } else { Bound::Excluded(after) };
         let rows = self.tables.artifacts.range((from.map(str::to_owned), Bound::Unbounded));
@@ -24,14 +22,13 @@ impl ArtifactReads for Session<'_> {
     }
 }
 
-#[async_trait]
 impl ArtifactWrites for Session<'_> {
-    async fn artifact_put(&mut self, artifact: &Artifact) -> Result<()> {
+    fn artifact_put(&mut self, artifact: &Artifact) -> Result<()> {
         self.tables.artifacts.put(artifact.path.clone(), artifact.clone());
         Ok(())
     }
 
-    async fn artifact_remove(&mut self, path: &str) -> Result<bool> {
+    fn artifact_remove(&mut self, path: &str) -> Result<bool> {
         Ok(self.tables.artifacts.remove(&path.to_owned()))
     }
 }

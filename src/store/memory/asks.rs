@@ -1,6 +1,5 @@
 //! Asks.
 
-use async_trait::async_trait;
 use ghost_domain::{AgentId, Ask, AskId, AskStatus, TurnId};
 
 use super::session::{Session, count};
@@ -13,32 +12,30 @@ impl Session<'_> {
     }
 }
 
-#[async_trait]
 impl AskReads for Session<'_> {
-    async fn ask_get(&mut self, ask_id: AskId) -> Result<Option<Ask>> {
+    fn ask_get(&mut self, ask_id: AskId) -> Result<Option<Ask>> {
         Ok(self.tables.asks.get(&ask_id).cloned())
     }
 
-    async fn asks_open(&mut self) -> Result<Vec<Ask>> {
+    fn asks_open(&mut self) -> Result<Vec<Ask>> {
         Ok(self.open_asks().cloned().collect())
     }
 
-    async fn ask_count_open(&mut self) -> Result<u32> {
+    fn ask_count_open(&mut self) -> Result<u32> {
         Ok(count(self.open_asks().count()))
     }
 
-    async fn asks_open_to(&mut self, target: &AgentId) -> Result<Vec<Ask>> {
+    fn asks_open_to(&mut self, target: &AgentId) -> Result<Vec<Ask>> {
         Ok(self.open_asks().filter(|ask| ask.target == *target).cloned().collect())
     }
 
-    async fn asks_open_of_turn(&mut self, turn_id: TurnId) -> Result<Vec<Ask>> {
+    fn asks_open_of_turn(&mut self, turn_id: TurnId) -> Result<Vec<Ask>> {
         Ok(self.open_asks().filter(|ask| ask.asker.turn_id == Some(turn_id)).cloned().collect())
     }
 }
 
-#[async_trait]
 impl AskWrites for Session<'_> {
-    async fn ask_put(&mut self, ask: &Ask) -> Result<()> {
+    fn ask_put(&mut self, ask: &Ask) -> Result<()> {
         if let Some(before) = self.tables.asks.get(&ask.ask_id) {
             let key = (before.created_at, before.ask_id);
             self.tables.asks_by_open.remove(&key);

@@ -7,7 +7,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use futures_util::FutureExt;
 
 use super::disk::{Disk, MemoryDisk};
 use super::outbox::{CommitOutput, Outbox};
@@ -39,10 +38,6 @@ impl Drop for InsideGuard {
     }
 }
 
-fn waited_error(what: &str) -> StoreError {
-    StoreError::Database(format!("a {what} waited for something other than its tables; it was undone"))
-}
-
 /// What to do after the lock is released.
 enum Outcome {
     /// The command is committed; the outbox has its events and its callback.
@@ -51,8 +46,6 @@ enum Outcome {
     Refused(Nack),
     /// The commit failed and the command was undone.
     Failed(Ack, StoreError),
-    /// The command waited for something other than its tables and was undone.
-    Invalid(StoreError),
     /// The command panicked past the handle and was undone.
     Panicked(Box<dyn Any + Send>),
     /// The command is committed, but the simulated process died before it could report that.
@@ -82,7 +75,6 @@ impl MemoryBackend {
             Outcome::Stored => self.outbox.empty(&self.committed),
             Outcome::Refused(nack) => nack(),
             Outcome::Failed(ack, error) => ack(Err(error)),
-            Outcome::Invalid(error) => return Err(error),
             Outcome::Panicked(panic) => resume_unwind(panic),
             Outcome::Died => return Err(StoreError::Closed),
         }
@@ -92,16 +84,12 @@ impl MemoryBackend {
     fn run_locked(&self, disk: &mut Disk, work: Work) -> Outcome {
         let Disk { tables, faults, .. } = disk;
         let mut session = Session::new(tables);
-        let answer = catch_unwind(AssertUnwindSafe(|| work(&mut session).now_or_never()));
+        let answer = catch_unwind(AssertUnwindSafe(|| work(&mut session)));
         let ack = match answer {
-            Ok(Some(Ok(ack))) => ack,
-            Ok(Some(Err(nack))) => {
+            Ok(Ok(ack)) => ack,
+            Ok(Err(nack)) => {
                 tables.undo();
                 return Outcome::Refused(nack);
-            }
-            Ok(None) => {
-                tables.undo();
-                return Outcome::Invalid(waited_error("command"));
             }
             Err(panic) => {
                 tables.undo();
@@ -129,11 +117,10 @@ impl MemoryBackend {
             let _inside = InsideGuard::enter()?;
             let mut disk = self.disk.open_disk(self.generation)?;
             let mut session = Session::new(&mut disk.tables);
-            catch_unwind(AssertUnwindSafe(|| work(&mut session).now_or_never()))
+            catch_unwind(AssertUnwindSafe(|| work(&mut session)))
         };
         match answer {
-            Ok(Some(())) => Ok(()),
-            Ok(None) => Err(waited_error("query")),
+            Ok(()) => Ok(()),
             Err(panic) => resume_unwind(panic),
         }
     }

@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use async_trait::async_trait;
 use ghost_domain::usage::{UsageRow, UsageSum};
 use ghost_domain::{Budget, Money, Scope, ScopeSort};
 
@@ -10,13 +9,12 @@ use super::session::{Session, page};
 use super::tables::next;
 use crate::tables::{BudgetFilter, BudgetReads, BudgetWrites, Result, UsageFilter};
 
-#[async_trait]
 impl BudgetReads for Session<'_> {
-    async fn budget_get(&mut self, scope: &Scope) -> Result<Option<Budget>> {
+    fn budget_get(&mut self, scope: &Scope) -> Result<Option<Budget>> {
         Ok(self.tables.budgets.get(&scope.to_string()).cloned())
     }
 
-    async fn budget_list(&mut self, filter: &BudgetFilter) -> Result<Vec<Budget>> {
+    fn budget_list(&mut self, filter: &BudgetFilter) -> Result<Vec<Budget>> {
         let after = filter.after.as_ref().map(Scope::to_string);
         let wanted = |(text, budget): &(&String, &Budget)| {
             let sort = budget.scope.sort();
@@ -28,7 +26,7 @@ impl BudgetReads for Session<'_> {
         Ok(page(self.tables.budgets.iter().filter(wanted).map(|(_, budget)| budget), filter.limit))
     }
 
-    async fn usage_sum(&mut self, filter: &UsageFilter) -> Result<Vec<UsageSum>> {
+    fn usage_sum(&mut self, filter: &UsageFilter) -> Result<Vec<UsageSum>> {
         let mut sums = BTreeMap::new();
         for row in self.tables.usage.values() {
             let wanted = filter.agent_id.as_ref().is_none_or(|agent_id| row.agent_id == *agent_id)
@@ -70,14 +68,13 @@ impl BudgetReads for Session<'_> {
     }
 }
 
-#[async_trait]
 impl BudgetWrites for Session<'_> {
-    async fn budget_put(&mut self, budget: &Budget) -> Result<()> {
+    fn budget_put(&mut self, budget: &Budget) -> Result<()> {
         self.tables.budgets.put(budget.scope.to_string(), budget.clone());
         Ok(())
     }
 
-    async fn usage_append(&mut self, row: &UsageRow) -> Result<()> {
+    fn usage_append(&mut self, row: &UsageRow) -> Result<()> {
         let seq = next(&mut self.tables.counters.usage);
         self.tables.usage.put(seq, row.clone());
         Ok(())

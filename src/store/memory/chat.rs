@@ -3,7 +3,6 @@
 use std::ops::Bound;
 use std::sync::Arc;
 
-use async_trait::async_trait;
 use ghost_domain::{AgentId, ChannelName, ChatChannel, ChatMember, ChatPost, Timestamp};
 
 use super::session::{LIST_MAX, Session, bound, count};
@@ -45,25 +44,24 @@ impl Tables {
     }
 }
 
-#[async_trait]
 impl ChatReads for Session<'_> {
-    async fn chat_channel_get(&mut self, channel: &ChannelName) -> Result<Option<ChatChannel>> {
+    fn chat_channel_get(&mut self, channel: &ChannelName) -> Result<Option<ChatChannel>> {
         Ok(self.tables.chat_channels.get(channel).cloned())
     }
 
-    async fn chat_channel_list(&mut self) -> Result<Vec<ChatChannel>> {
+    fn chat_channel_list(&mut self) -> Result<Vec<ChatChannel>> {
         Ok(self.tables.chat_channels.values().take(LIST_MAX).cloned().collect())
     }
 
-    async fn chat_channel_count(&mut self) -> Result<u32> {
+    fn chat_channel_count(&mut self) -> Result<u32> {
         Ok(count(self.tables.chat_channels.iter().len()))
     }
 
-    async fn chat_member_get(&mut self, channel: &ChannelName, agent_id: &AgentId) -> Result<Option<ChatMember>> {
+    fn chat_member_get(&mut self, channel: &ChannelName, agent_id: &AgentId) -> Result<Option<ChatMember>> {
         Ok(self.tables.chat_members.get(&(channel.shared(), agent_id.shared())).cloned())
     }
 
-    async fn chat_members(&mut self, channel: &ChannelName) -> Result<Vec<ChatMember>> {
+    fn chat_members(&mut self, channel: &ChannelName) -> Result<Vec<ChatMember>> {
         Ok(self
             .tables
             .chat_members
@@ -73,11 +71,11 @@ impl ChatReads for Session<'_> {
             .collect())
     }
 
-    async fn chat_memberships(&mut self, agent_id: &AgentId) -> Result<Vec<ChatMember>> {
+    fn chat_memberships(&mut self, agent_id: &AgentId) -> Result<Vec<ChatMember>> {
         Ok(self.tables.memberships(agent_id).cloned().collect())
     }
 
-    async fn chat_unread(&mut self, agent_id: &AgentId) -> Result<Vec<(ChatMember, ChatChannel)>> {
+    fn chat_unread(&mut self, agent_id: &AgentId) -> Result<Vec<(ChatMember, ChatChannel)>> {
         Ok(self
             .tables
             .memberships(agent_id)
@@ -87,13 +85,7 @@ impl ChatReads for Session<'_> {
             .collect())
     }
 
-    async fn chat_posts(
-        &mut self,
-        channel: &ChannelName,
-        after: i64,
-        before: i64,
-        limit: u32,
-    ) -> Result<Vec<ChatPost>> {
+    fn chat_posts(&mut self, channel: &ChannelName, after: i64, before: i64, limit: u32) -> Result<Vec<ChatPost>> {
         let to = if before == 0 { i64::MAX } else { before.saturating_sub(1) };
         if after >= to {
             return Ok(Vec::new());
@@ -106,28 +98,27 @@ impl ChatReads for Session<'_> {
     }
 }
 
-#[async_trait]
 impl ChatWrites for Session<'_> {
-    async fn chat_channel_put(&mut self, channel: &ChatChannel) -> Result<()> {
+    fn chat_channel_put(&mut self, channel: &ChatChannel) -> Result<()> {
         self.tables.chat_channels.put(channel.channel.clone(), channel.clone());
         Ok(())
     }
 
-    async fn chat_member_put(&mut self, member: &ChatMember) -> Result<()> {
+    fn chat_member_put(&mut self, member: &ChatMember) -> Result<()> {
         let (channel, agent_id) = (member.channel.shared(), member.agent_id.shared());
         self.tables.chat_members_by_agent.put((agent_id.clone(), channel.clone()), ());
         self.tables.chat_members.put((channel, agent_id), member.clone());
         Ok(())
     }
 
-    async fn chat_member_delete(&mut self, channel: &ChannelName, agent_id: &AgentId) -> Result<()> {
+    fn chat_member_delete(&mut self, channel: &ChannelName, agent_id: &AgentId) -> Result<()> {
         let (channel, agent_id) = (channel.shared(), agent_id.shared());
         self.tables.chat_members_by_agent.remove(&(agent_id.clone(), channel.clone()));
         self.tables.chat_members.remove(&(channel, agent_id));
         Ok(())
     }
 
-    async fn chat_post_append(&mut self, post: &ChatPost) -> Result<()> {
+    fn chat_post_append(&mut self, post: &ChatPost) -> Result<()> {
         let key = (post.channel.clone(), post.seq);
         if self.tables.chat_posts.contains(&key) {
             return Err(StoreError::Row {

@@ -2,7 +2,6 @@
 
 use std::ops::Bound;
 
-use async_trait::async_trait;
 use ghost_domain::{
     AgentId, Conversation, ConversationEntry, ConversationId, Delivery, MailState, Timestamp, TurnId, TurnStatus,
 };
@@ -107,18 +106,17 @@ impl Tables {
     }
 }
 
-#[async_trait]
 impl ConversationReads for Session<'_> {
-    async fn conversation_get(&mut self, conversation_id: ConversationId) -> Result<Option<Conversation>> {
+    fn conversation_get(&mut self, conversation_id: ConversationId) -> Result<Option<Conversation>> {
         Ok(self.tables.conversations.get(&conversation_id).cloned())
     }
 
-    async fn conversation_find(&mut self, adapter: &str, thread: &str) -> Result<Option<Conversation>> {
+    fn conversation_find(&mut self, adapter: &str, thread: &str) -> Result<Option<Conversation>> {
         let found = self.tables.conversations_by_thread.get(&(adapter.to_owned(), thread.to_owned()));
         Ok(found.and_then(|conversation_id| self.tables.conversations.get(conversation_id)).cloned())
     }
 
-    async fn conversation_list(
+    fn conversation_list(
         &mut self,
         owner: Option<&AgentId>,
         after: Option<(Timestamp, ConversationId)>,
@@ -134,11 +132,11 @@ impl ConversationReads for Session<'_> {
         Ok(page(found, limit))
     }
 
-    async fn conversation_count(&mut self) -> Result<u32> {
+    fn conversation_count(&mut self) -> Result<u32> {
         Ok(count(self.tables.conversations.values().count()))
     }
 
-    async fn conversation_entries(
+    fn conversation_entries(
         &mut self,
         conversation_id: ConversationId,
         after: i64,
@@ -147,7 +145,7 @@ impl ConversationReads for Session<'_> {
         Ok(self.tables.entries_of(conversation_id, after).take(bound(limit)).cloned().collect())
     }
 
-    async fn conversation_entries_of_turn(&mut self, turn_id: TurnId) -> Result<Vec<ConversationEntry>> {
+    fn conversation_entries_of_turn(&mut self, turn_id: TurnId) -> Result<Vec<ConversationEntry>> {
         let first = (turn_id, ConversationId(Uuid::nil()), i64::MIN);
         let last = (turn_id, ConversationId(Uuid::max()), i64::MAX);
         Ok(self
@@ -161,12 +159,7 @@ impl ConversationReads for Session<'_> {
             .collect())
     }
 
-    async fn deliveries_due(
-        &mut self,
-        now: Timestamp,
-        passing: &[String],
-        limit: u32,
-    ) -> Result<Vec<ConversationEntry>> {
+    fn deliveries_due(&mut self, now: Timestamp, passing: &[String], limit: u32) -> Result<Vec<ConversationEntry>> {
         Ok(self
             .tables
             .conversation_entries_by_due
@@ -183,14 +176,13 @@ impl ConversationReads for Session<'_> {
             .collect())
     }
 
-    async fn delivery_next_at(&mut self) -> Result<Option<Timestamp>> {
+    fn delivery_next_at(&mut self) -> Result<Option<Timestamp>> {
         Ok(self.tables.conversation_entries_by_due.iter().next().map(|((due, _, _), ())| *due))
     }
 }
 
-#[async_trait]
 impl ConversationWrites for Session<'_> {
-    async fn conversation_put(&mut self, conversation: &Conversation) -> Result<()> {
+    fn conversation_put(&mut self, conversation: &Conversation) -> Result<()> {
         let conversation_id = conversation.conversation_id;
         let name = (conversation.adapter.clone(), conversation.thread.clone());
         if self.tables.conversations_by_thread.get(&name).is_some_and(|other| *other != conversation_id) {
@@ -206,7 +198,7 @@ impl ConversationWrites for Session<'_> {
         Ok(())
     }
 
-    async fn conversation_entry_put(&mut self, entry: &ConversationEntry) -> Result<()> {
+    fn conversation_entry_put(&mut self, entry: &ConversationEntry) -> Result<()> {
         let key = (entry.conversation_id, entry.seq);
         self.tables.entry_unindex(key);
         if let Some(due) = due_at(entry) {

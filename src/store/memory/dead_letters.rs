@@ -1,18 +1,16 @@
 //! Dead letters.
 
-use async_trait::async_trait;
 use ghost_domain::{AgentId, DeadLetter, DeadLetterId, DeadLetterStatus, Timestamp};
 
 use super::session::{Session, count, page};
 use crate::tables::{DeadLetterReads, DeadLetterWrites, Result};
 
-#[async_trait]
 impl DeadLetterReads for Session<'_> {
-    async fn dead_letter_get(&mut self, dead_letter_id: DeadLetterId) -> Result<Option<DeadLetter>> {
+    fn dead_letter_get(&mut self, dead_letter_id: DeadLetterId) -> Result<Option<DeadLetter>> {
         Ok(self.tables.dead_letters.get(&dead_letter_id).cloned())
     }
 
-    async fn dead_letter_list(
+    fn dead_letter_list(
         &mut self,
         agent_id: Option<&AgentId>,
         status: Option<DeadLetterStatus>,
@@ -30,7 +28,7 @@ impl DeadLetterReads for Session<'_> {
         Ok(page(found, limit))
     }
 
-    async fn dead_letter_count_held(&mut self, agent_id: Option<&AgentId>) -> Result<u32> {
+    fn dead_letter_count_held(&mut self, agent_id: Option<&AgentId>) -> Result<u32> {
         let held = self.tables.dead_letters.values().filter(|letter| {
             letter.status == DeadLetterStatus::Held && agent_id.is_none_or(|agent_id| letter.agent_id == *agent_id)
         });
@@ -38,9 +36,8 @@ impl DeadLetterReads for Session<'_> {
     }
 }
 
-#[async_trait]
 impl DeadLetterWrites for Session<'_> {
-    async fn dead_letter_put(&mut self, dead_letter: &DeadLetter) -> Result<()> {
+    fn dead_letter_put(&mut self, dead_letter: &DeadLetter) -> Result<()> {
         self.tables.dead_letters.put(dead_letter.dead_letter_id, dead_letter.clone());
         Ok(())
     }

@@ -2,24 +2,22 @@
 
 use std::ops::Bound;
 
-use async_trait::async_trait;
 use ghost_domain::{AgentId, Droid};
 
 use super::session::{LIST_MAX, Session, page};
 use crate::tables::{DroidReads, DroidWrites, LiveDroids, Result};
 
-#[async_trait]
 impl DroidReads for Session<'_> {
-    async fn droid_get(&mut self, droid_id: &AgentId) -> Result<Option<Droid>> {
+    fn droid_get(&mut self, droid_id: &AgentId) -> Result<Option<Droid>> {
         Ok(self.tables.droids.get(droid_id).cloned())
     }
 
-    async fn droids_live(&mut self) -> Result<Vec<Droid>> {
+    fn droids_live(&mut self) -> Result<Vec<Droid>> {
         let live = self.tables.droids.values().filter(|droid| droid.ended_at.is_none());
         Ok(live.take(LIST_MAX).cloned().collect())
     }
 
-    async fn droids_live_count(&mut self, parent: &AgentId) -> Result<LiveDroids> {
+    fn droids_live_count(&mut self, parent: &AgentId) -> Result<LiveDroids> {
         let mut count = LiveDroids::default();
         for droid in self.tables.droids.values().filter(|droid| droid.ended_at.is_none()) {
             count.all += 1;
@@ -28,21 +26,15 @@ impl DroidReads for Session<'_> {
         Ok(count)
     }
 
-    async fn droid_list(
-        &mut self,
-        parent: Option<&AgentId>,
-        after: Option<&AgentId>,
-        limit: u32,
-    ) -> Result<Vec<Droid>> {
+    fn droid_list(&mut self, parent: Option<&AgentId>, after: Option<&AgentId>, limit: u32) -> Result<Vec<Droid>> {
         let from = after.cloned().map_or(Bound::Unbounded, Bound::Excluded);
         let droids = self.tables.droids.range((from, Bound::Unbounded)).map(|(_, droid)| droid);
         Ok(page(droids.filter(|droid| parent.is_none_or(|parent| droid.parent_id == *parent)), limit))
     }
 }
 
-#[async_trait]
 impl DroidWrites for Session<'_> {
-    async fn droid_put(&mut self, droid: &Droid) -> Result<()> {
+    fn droid_put(&mut self, droid: &Droid) -> Result<()> {
         self.tables.droids.put(droid.droid_id.clone(), droid.clone());
         Ok(())
     }

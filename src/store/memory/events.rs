@@ -2,7 +2,6 @@
 
 use std::ops::Bound;
 
-use async_trait::async_trait;
 use ghost_domain::event::{Event, EventFilter, NewEvent};
 use ghost_domain::{EventId, Timestamp};
 
@@ -10,9 +9,8 @@ use super::session::{Session, bound};
 use crate::StoreError;
 use crate::tables::{EventReads, EventWrites, Result};
 
-#[async_trait]
 impl EventReads for Session<'_> {
-    async fn event_list(&mut self, after: i64, filter: &EventFilter, limit: u32) -> Result<(Vec<Event>, i64)> {
+    fn event_list(&mut self, after: i64, filter: &EventFilter, limit: u32) -> Result<(Vec<Event>, i64)> {
         if limit == 0 {
             return Ok((Vec::new(), after));
         }
@@ -27,16 +25,15 @@ impl EventReads for Session<'_> {
         Ok((found, read_up_to))
     }
 
-    async fn event_bounds(&mut self) -> Result<(i64, i64)> {
+    fn event_bounds(&mut self) -> Result<(i64, i64)> {
         let last = self.tables.counters.event;
         let first = self.tables.events.iter().next().map_or(last + 1, |(seq, _)| *seq);
         Ok((first, last))
     }
 }
 
-#[async_trait]
 impl EventWrites for Session<'_> {
-    async fn event_append(&mut self, event_id: EventId, at: Timestamp, event: NewEvent) -> Result<()> {
+    fn event_append(&mut self, event_id: EventId, at: Timestamp, event: NewEvent) -> Result<()> {
         if event.kind.is_ephemeral() {
             return Err(StoreError::Row {
                 table: "events",

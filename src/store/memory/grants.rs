@@ -2,37 +2,34 @@
 
 use std::ops::Bound;
 
-use async_trait::async_trait;
 use ghost_domain::{AgentId, Grant, GrantId, Timestamp};
 
 use super::session::{LIST_MAX, Session, page};
 use crate::tables::{GrantReads, GrantWrites, Result};
 
-#[async_trait]
 impl GrantReads for Session<'_> {
-    async fn grant_get(&mut self, grant_id: GrantId) -> Result<Option<Grant>> {
+    fn grant_get(&mut self, grant_id: GrantId) -> Result<Option<Grant>> {
         Ok(self.tables.grants.get(&grant_id).cloned())
     }
 
-    async fn grants_live(&mut self, agent_id: &AgentId, now: Timestamp) -> Result<Vec<Grant>> {
+    fn grants_live(&mut self, agent_id: &AgentId, now: Timestamp) -> Result<Vec<Grant>> {
         let live = self.tables.grants.values().filter(|grant| grant.agent_id == *agent_id && grant.is_live(now));
         Ok(live.take(LIST_MAX).cloned().collect())
     }
 
-    async fn grant_list(&mut self, after: Option<GrantId>, limit: u32) -> Result<Vec<Grant>> {
+    fn grant_list(&mut self, after: Option<GrantId>, limit: u32) -> Result<Vec<Grant>> {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         Ok(page(self.tables.grants.range((from, Bound::Unbounded)).map(|(_, grant)| grant), limit))
     }
 }
 
-#[async_trait]
 impl GrantWrites for Session<'_> {
-    async fn grant_put(&mut self, grant: &Grant) -> Result<()> {
+    fn grant_put(&mut self, grant: &Grant) -> Result<()> {
         self.tables.grants.put(grant.grant_id, grant.clone());
         Ok(())
     }
 
-    async fn grant_remove(&mut self, grant_id: GrantId) -> Result<bool> {
+    fn grant_remove(&mut self, grant_id: GrantId) -> Result<bool> {
         Ok(self.tables.grants.remove(&grant_id))
     }
 }

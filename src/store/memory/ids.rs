@@ -2,7 +2,6 @@
 
 use std::ops::RangeInclusive;
 
-use async_trait::async_trait;
 use ghost_domain::{ApprovalId, AskId, ConversationId, DeadLetterId, GrantId, MessageId, ScheduleId, TaskId, TurnId};
 use uuid::Uuid;
 
@@ -15,9 +14,8 @@ fn keys<K: Ord + Copy, V>(table: &Table<K, V>, range: RangeInclusive<K>, id: fn(
     table.range(range).take(limit).map(|(key, _)| id(*key)).collect()
 }
 
-#[async_trait]
 impl IdReads for Session<'_> {
-    async fn ids_between(&mut self, kind: IdKind, first: Uuid, last: Uuid, limit: u32) -> Result<Vec<Uuid>> {
+    fn ids_between(&mut self, kind: IdKind, first: Uuid, last: Uuid, limit: u32) -> Result<Vec<Uuid>> {
         let limit = (limit as usize).min(LIST_MAX);
         if first > last {
             return Ok(Vec::new());

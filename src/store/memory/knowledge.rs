@@ -2,7 +2,6 @@
 
 use std::ops::Bound;
 
-use async_trait::async_trait;
 use ghost_domain::{KnowledgeEntry, KnowledgeVersion, Party, Timestamp};
 
 use super::prune::oldest;
@@ -18,41 +17,39 @@ impl Tables {
     }
 }
 
-#[async_trait]
 impl KnowledgeReads for Session<'_> {
-    async fn knowledge_get(&mut self, entry_id: &str) -> Result<Option<KnowledgeEntry>> {
+    fn knowledge_get(&mut self, entry_id: &str) -> Result<Option<KnowledgeEntry>> {
         Ok(self.tables.knowledge.get(&entry_id.to_owned()).cloned())
     }
 
-    async fn knowledge_list(&mut self, after: &str, limit: u32) -> Result<Vec<KnowledgeEntry>> {
+    fn knowledge_list(&mut self, after: &str, limit: u32) -> Result<Vec<KnowledgeEntry>> {
         let later = self.tables.knowledge.range((Bound::Excluded(after.to_owned()), Bound::Unbounded));
         let there = later.map(|(_, entry)| entry).filter(|entry| !entry.deleted);
         Ok(there.take(bound(limit)).cloned().collect())
     }
 
-    async fn knowledge_count(&mut self) -> Result<u32> {
+    fn knowledge_count(&mut self) -> Result<u32> {
         Ok(count(self.tables.knowledge.values().filter(|entry| !entry.deleted).count()))
     }
 
-    async fn knowledge_versions(&mut self, entry_id: &str) -> Result<Vec<KnowledgeVersion>> {
+    fn knowledge_versions(&mut self, entry_id: &str) -> Result<Vec<KnowledgeVersion>> {
         let all = (entry_id.to_owned(), i64::MIN)..=(entry_id.to_owned(), i64::MAX);
         Ok(self.tables.knowledge_versions.range(all).rev().map(|(_, version)| version.clone()).collect())
     }
 }
 
-#[async_trait]
 impl KnowledgeWrites for Session<'_> {
-    async fn knowledge_put(&mut self, entry: &KnowledgeEntry) -> Result<()> {
+    fn knowledge_put(&mut self, entry: &KnowledgeEntry) -> Result<()> {
         self.tables.knowledge.put(entry.entry_id.clone(), entry.clone());
         Ok(())
     }
 
-    async fn knowledge_version_put(&mut self, version: &KnowledgeVersion) -> Result<()> {
+    fn knowledge_version_put(&mut self, version: &KnowledgeVersion) -> Result<()> {
         self.tables.knowledge_versions.put((version.entry_id.clone(), version.version), version.clone());
         Ok(())
     }
 
-    async fn knowledge_versions_prune(&mut self, entry_id: &str, oldest_kept: i64) -> Result<()> {
+    fn knowledge_versions_prune(&mut self, entry_id: &str, oldest_kept: i64) -> Result<()> {
         let old = (entry_id.to_owned(), i64::MIN)..(entry_id.to_owned(), oldest_kept);
         let old: Vec<(String, i64)> = self.tables.knowledge_versions.range(old).map(|(key, _)| key.clone()).collect();
         for key in old {

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use async_trait::async_trait;
 use ghost_domain::{CallId, CallTotals, LedgerRow, Money};
 
 use super::session::{LIST_MAX, Session, page};
@@ -18,19 +17,18 @@ fn matches(filter: &LedgerFilter, row: &LedgerRow) -> bool {
         && filter.after.is_none_or(|after| (row.started_at, row.call_id) < after)
 }
 
-#[async_trait]
 impl LedgerReads for Session<'_> {
-    async fn call_get(&mut self, call_id: CallId) -> Result<Option<LedgerRow>> {
+    fn call_get(&mut self, call_id: CallId) -> Result<Option<LedgerRow>> {
         Ok(self.tables.ledger.get(&call_id).cloned())
     }
 
-    async fn call_list(&mut self, filter: &LedgerFilter) -> Result<Vec<LedgerRow>> {
+    fn call_list(&mut self, filter: &LedgerFilter) -> Result<Vec<LedgerRow>> {
         let newest_first = self.tables.ledger_by_start.iter().rev();
         let rows = newest_first.filter_map(|((_, call_id), ())| self.tables.ledger.get(call_id));
         Ok(page(rows.filter(|row| matches(filter, row)), filter.limit))
     }
 
-    async fn call_totals(&mut self, filter: &LedgerFilter) -> Result<Vec<CallTotals>> {
+    fn call_totals(&mut self, filter: &LedgerFilter) -> Result<Vec<CallTotals>> {
         let filter = LedgerFilter { after: None, ..filter.clone() };
         let mut totals: BTreeMap<(String, &str), CallTotals> = BTreeMap::new();
         for row in self.tables.ledger.values().filter(|row| matches(&filter, row)) {
@@ -55,9 +53,8 @@ impl LedgerReads for Session<'_> {
     }
 }
 
-#[async_trait]
 impl LedgerWrites for Session<'_> {
-    async fn call_put(&mut self, row: &LedgerRow) -> Result<()> {
+    fn call_put(&mut self, row: &LedgerRow) -> Result<()> {
         if let Some(before) = self.tables.ledger.get(&row.call_id) {
             let key = (before.started_at, before.call_id);
             self.tables.ledger_by_start.remove(&key);

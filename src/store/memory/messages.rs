@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use async_trait::async_trait;
 use ghost_domain::{AgentId, Envelope, MailState, MessageId, RootId, Timestamp, TurnId};
 
 use super::session::{Session, bound, count};
@@ -77,62 +76,61 @@ impl Tables {
     }
 }
 
-#[async_trait]
 impl MessageReads for Session<'_> {
-    async fn message_get(&mut self, message_id: MessageId) -> Result<Option<Envelope>> {
+    fn message_get(&mut self, message_id: MessageId) -> Result<Option<Envelope>> {
         Ok(self.tables.message(message_id).cloned())
     }
 
-    async fn message_state(&mut self, message_id: MessageId) -> Result<Option<(MailState, Option<TurnId>, u32)>> {
+    fn message_state(&mut self, message_id: MessageId) -> Result<Option<(MailState, Option<TurnId>, u32)>> {
         Ok(self.tables.message(message_id).map(|envelope| (envelope.state, envelope.turn_id, envelope.crashes)))
     }
 
-    async fn inbox_depth(&mut self, agent_id: &AgentId) -> Result<u32> {
+    fn inbox_depth(&mut self, agent_id: &AgentId) -> Result<u32> {
         Ok(count(self.tables.pending_of(agent_id).count()))
     }
 
-    async fn inbox_depths(&mut self, agent_ids: &[AgentId]) -> Result<Vec<u32>> {
+    fn inbox_depths(&mut self, agent_ids: &[AgentId]) -> Result<Vec<u32>> {
         Ok(agent_ids.iter().map(|agent_id| count(self.tables.pending_of(agent_id).count())).collect())
     }
 
-    async fn inbox_pending(&mut self, agent_id: &AgentId, limit: u32) -> Result<Vec<Envelope>> {
+    fn inbox_pending(&mut self, agent_id: &AgentId, limit: u32) -> Result<Vec<Envelope>> {
         Ok(self.tables.pending_of(agent_id).take(bound(limit)).cloned().collect())
     }
 
-    async fn inbox_ready(&mut self, agent_id: &AgentId, limit: u32) -> Result<Vec<Envelope>> {
+    fn inbox_ready(&mut self, agent_id: &AgentId, limit: u32) -> Result<Vec<Envelope>> {
         let ready = self.tables.pending_of(agent_id).filter(|mail| !self.tables.is_held(mail));
         Ok(ready.take(bound(limit)).cloned().collect())
     }
 
-    async fn inbox_state(&mut self, agent_id: &AgentId, limit: u32) -> Result<InboxState> {
-        let mail = self.inbox_ready(agent_id, limit).await?;
+    fn inbox_state(&mut self, agent_id: &AgentId, limit: u32) -> Result<InboxState> {
+        let mail = self.inbox_ready(agent_id, limit)?;
         if mail.is_empty() {
             return Ok(InboxState::default());
         }
-        let unread = !self.chat_unread(agent_id).await?.is_empty();
-        Ok(InboxState { mail, unread, skills: self.skills_held(agent_id).await? })
+        let unread = !self.chat_unread(agent_id)?.is_empty();
+        Ok(InboxState { mail, unread, skills: self.skills_held(agent_id)? })
     }
 
-    async fn inbox_waiting(&mut self) -> Result<Vec<AgentId>> {
+    fn inbox_waiting(&mut self) -> Result<Vec<AgentId>> {
         Ok(self.tables.waiting(|mail| mail.wake))
     }
 
-    async fn inbox_waiting_among(&mut self, agent_ids: &[AgentId]) -> Result<Vec<AgentId>> {
+    fn inbox_waiting_among(&mut self, agent_ids: &[AgentId]) -> Result<Vec<AgentId>> {
         let waits =
             |agent_id: &&AgentId| self.tables.pending_of(agent_id).any(|mail| mail.wake && !self.tables.is_held(mail));
         let among: BTreeSet<&AgentId> = agent_ids.iter().filter(waits).collect();
         Ok(among.into_iter().cloned().collect())
     }
 
-    async fn inbox_waiting_of(&mut self, root_id: RootId) -> Result<Vec<AgentId>> {
+    fn inbox_waiting_of(&mut self, root_id: RootId) -> Result<Vec<AgentId>> {
         Ok(self.tables.waiting(|mail| mail.wake && mail.root_id == root_id))
     }
 
-    async fn inbox_total(&mut self) -> Result<u64> {
+    fn inbox_total(&mut self) -> Result<u64> {
         Ok(u64::from(count(self.tables.messages_by_pending.iter().count())))
     }
 
-    async fn messages_of_turn(&mut self, turn_id: TurnId) -> Result<Vec<Envelope>> {
+    fn messages_of_turn(&mut self, turn_id: TurnId) -> Result<Vec<Envelope>> {
         Ok(self
             .tables
             .messages_by_turn
@@ -142,7 +140,7 @@ impl MessageReads for Session<'_> {
             .collect())
     }
 
-    async fn messages_recent(&mut self, agent_id: &AgentId, limit: u32) -> Result<Vec<Envelope>> {
+    fn messages_recent(&mut self, agent_id: &AgentId, limit: u32) -> Result<Vec<Envelope>> {
         Ok(self
             .tables
             .messages_by_receiver
@@ -155,9 +153,8 @@ impl MessageReads for Session<'_> {
     }
 }
 
-#[async_trait]
 impl MessageWrites for Session<'_> {
-    async fn message_append(&mut self, envelope: &Envelope) -> Result<()> {
+    fn message_append(&mut self, envelope: &Envelope) -> Result<()> {
         if self.tables.messages_by_id.contains(&envelope.message_id) {
             return Err(StoreError::Row {
                 table: "messages",
@@ -170,7 +167,7 @@ impl MessageWrites for Session<'_> {
         Ok(())
     }
 
-    async fn message_mark(
+    fn message_mark(
         &mut self,
         message_ids: &[MessageId],
         state: MailState,
@@ -189,7 +186,7 @@ impl MessageWrites for Session<'_> {
         Ok(())
     }
 
-    async fn message_read(&mut self, message_ids: &[MessageId], at: Timestamp) -> Result<()> {
+    fn message_read(&mut self, message_ids: &[MessageId], at: Timestamp) -> Result<()> {
         for message_id in message_ids {
             if let Some(mut mail) = self.tables.message(*message_id).cloned() {
                 mail.read_at = Some(at);
@@ -199,7 +196,7 @@ impl MessageWrites for Session<'_> {
         Ok(())
     }
 
-    async fn message_forgive(&mut self, message_ids: &[MessageId]) -> Result<()> {
+    fn message_forgive(&mut self, message_ids: &[MessageId]) -> Result<()> {
         for message_id in message_ids {
             if let Some(mut mail) = self.tables.message(*message_id).cloned() {
                 mail.crashes = 0;
@@ -209,7 +206,7 @@ impl MessageWrites for Session<'_> {
         Ok(())
     }
 
-    async fn message_rouse(&mut self, message_ids: &[MessageId]) -> Result<()> {
+    fn message_rouse(&mut self, message_ids: &[MessageId]) -> Result<()> {
         for message_id in message_ids {
             if let Some(mut mail) = self.tables.message(*message_id).cloned() {
                 mail.wake = true;

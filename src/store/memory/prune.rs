@@ -4,7 +4,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use async_trait::async_trait;
 use ghost_domain::{
     Agent, AgentId, ApprovalStatus, AskStatus, CallStatus, DeadLetterStatus, Envelope, Kind, MailState, MessageId,
     Money, RootId, Scope, Step, TaskId, Timestamp, Turn, TurnId, TurnStatus,
@@ -255,9 +254,8 @@ impl Tables {
     }
 }
 
-#[async_trait]
 impl PruneWrites for Session<'_> {
-    async fn prune(&mut self, family: Family, before: Timestamp, limit: u32) -> Result<u64> {
+    fn prune(&mut self, family: Family, before: Timestamp, limit: u32) -> Result<u64> {
         let (tables, limit) = (&mut *self.tables, bound(limit));
         let pruned = match family {
             Family::Events => tables.prune_events(before, limit),
@@ -282,14 +280,14 @@ impl PruneWrites for Session<'_> {
             Family::AgentBudgets => tables.prune_agent_budgets(before, limit),
             Family::Agents => {
                 let (pruned, highest) = tables.prune_agents(before, limit);
-                self.agent_incarnation_raise(highest).await?;
+                self.agent_incarnation_raise(highest)?;
                 pruned
             }
         };
         Ok(u64::try_from(pruned).unwrap_or(u64::MAX))
     }
 
-    async fn prune_rows(&mut self, family: Family) -> Result<u64> {
+    fn prune_rows(&mut self, family: Family) -> Result<u64> {
         let t = &*self.tables;
         let scopes = |prefix: &str| t.budgets.iter().filter(|(scope, _)| scope.starts_with(prefix)).count();
         let rows = match family {
@@ -318,12 +316,12 @@ impl PruneWrites for Session<'_> {
         Ok(u64::try_from(rows).unwrap_or(u64::MAX))
     }
 
-    async fn prune_conversation_entries(&mut self, before: Timestamp, keep: u32, limit: u32) -> Result<u64> {
+    fn prune_conversation_entries(&mut self, before: Timestamp, keep: u32, limit: u32) -> Result<u64> {
         let pruned = self.tables.prune_conversation_entries(before, keep, bound(limit));
         Ok(u64::try_from(pruned).unwrap_or(u64::MAX))
     }
 
-    async fn prune_task_events(&mut self, keep: u32, limit: u32) -> Result<u64> {
+    fn prune_task_events(&mut self, keep: u32, limit: u32) -> Result<u64> {
         let mut newest_first: Vec<(TaskId, i64)> = self.tables.task_events.iter().map(|(key, _)| *key).collect();
         newest_first.sort_by_key(|(task_id, seq)| (*task_id, std::cmp::Reverse(*seq)));
         let mut old: Vec<(TaskId, i64)> = newest_first

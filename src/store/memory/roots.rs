@@ -2,7 +2,6 @@
 
 use std::cmp::Reverse;
 
-use async_trait::async_trait;
 use ghost_domain::root_tally::RootTally;
 use ghost_domain::{RootId, Timestamp};
 
@@ -28,22 +27,20 @@ impl Tables {
     }
 }
 
-#[async_trait]
 impl RootReads for Session<'_> {
-    async fn root_get(&mut self, root_id: RootId) -> Result<Option<RootTally>> {
+    fn root_get(&mut self, root_id: RootId) -> Result<Option<RootTally>> {
         Ok(self.tables.roots.get(&root_id).cloned())
     }
 
-    async fn root_list(&mut self, limit: u32) -> Result<Vec<RootTally>> {
+    fn root_list(&mut self, limit: u32) -> Result<Vec<RootTally>> {
         let mut found: Vec<&RootTally> = self.tables.roots.values().collect();
         found.sort_by_key(|tally| (Reverse(tally.messages), tally.root_id));
         Ok(found.into_iter().take(bound(limit)).cloned().collect())
     }
 }
 
-#[async_trait]
 impl RootWrites for Session<'_> {
-    async fn root_put(&mut self, tally: &RootTally) -> Result<()> {
+    fn root_put(&mut self, tally: &RootTally) -> Result<()> {
         self.tables.roots.put(tally.root_id, tally.clone());
         Ok(())
     }

@@ -3,7 +3,6 @@
 use std::ops::Bound;
 use std::sync::Arc;
 
-use async_trait::async_trait;
 use ghost_domain::{AgentId, MessageId, Schedule, ScheduleId, ScheduleKind, ScheduleRun, Timestamp, WatchSnapshot};
 use uuid::Uuid;
 
@@ -56,18 +55,17 @@ impl Tables {
     }
 }
 
-#[async_trait]
 impl ScheduleReads for Session<'_> {
-    async fn schedule_get(&mut self, schedule_id: ScheduleId) -> Result<Option<Schedule>> {
+    fn schedule_get(&mut self, schedule_id: ScheduleId) -> Result<Option<Schedule>> {
         Ok(self.tables.schedules.get(&schedule_id).cloned())
     }
 
-    async fn schedule_find(&mut self, agent_id: &AgentId, kind: ScheduleKind, name: &str) -> Result<Option<Schedule>> {
+    fn schedule_find(&mut self, agent_id: &AgentId, kind: ScheduleKind, name: &str) -> Result<Option<Schedule>> {
         let found = self.tables.schedules_by_name.get(&(agent_id.shared(), kind.as_str(), name.to_owned()));
         Ok(found.and_then(|schedule_id| self.tables.schedules.get(schedule_id)).cloned())
     }
 
-    async fn schedule_list(
+    fn schedule_list(
         &mut self,
         agent_id: Option<&AgentId>,
         kind: Option<ScheduleKind>,
@@ -80,7 +78,7 @@ impl ScheduleReads for Session<'_> {
         Ok(self.tables.schedules_in_order(after).filter(wanted).take(LIST_MAX).cloned().collect())
     }
 
-    async fn schedule_count(&mut self, agent_id: &AgentId, kind: ScheduleKind) -> Result<u32> {
+    fn schedule_count(&mut self, agent_id: &AgentId, kind: ScheduleKind) -> Result<u32> {
         let of_agent = self
             .tables
             .schedules_by_name
@@ -89,7 +87,7 @@ impl ScheduleReads for Session<'_> {
         Ok(count(of_agent.count()))
     }
 
-    async fn schedules_due(&mut self, now: Timestamp, limit: u32) -> Result<Vec<Schedule>> {
+    fn schedules_due(&mut self, now: Timestamp, limit: u32) -> Result<Vec<Schedule>> {
         Ok(self
             .tables
             .schedules_by_due
@@ -100,30 +98,29 @@ impl ScheduleReads for Session<'_> {
             .collect())
     }
 
-    async fn schedule_next_at(&mut self) -> Result<Option<Timestamp>> {
+    fn schedule_next_at(&mut self) -> Result<Option<Timestamp>> {
         Ok(self.tables.schedules_by_due.iter().next().map(|((next_at, _), ())| *next_at))
     }
 
-    async fn schedule_runs(&mut self, schedule_id: ScheduleId, limit: u32) -> Result<Vec<ScheduleRun>> {
+    fn schedule_runs(&mut self, schedule_id: ScheduleId, limit: u32) -> Result<Vec<ScheduleRun>> {
         let all = (schedule_id, i64::MIN)..=(schedule_id, i64::MAX);
         let newest = self.tables.schedule_runs.range(all).rev();
         Ok(newest.take(bound(limit)).map(|(_, run)| run.clone()).collect())
     }
 
-    async fn schedule_run_of(&mut self, message_id: MessageId) -> Result<Option<ScheduleRun>> {
+    fn schedule_run_of(&mut self, message_id: MessageId) -> Result<Option<ScheduleRun>> {
         let all = (message_id, ScheduleId(Uuid::nil()), i64::MIN)..=(message_id, ScheduleId(Uuid::max()), i64::MAX);
         let first = self.tables.schedule_runs_by_message.range(all).next();
         Ok(first.and_then(|((_, schedule_id, run), ())| self.tables.schedule_runs.get(&(*schedule_id, *run))).cloned())
     }
 
-    async fn watch_snapshot_get(&mut self, schedule_id: ScheduleId) -> Result<Option<WatchSnapshot>> {
+    fn watch_snapshot_get(&mut self, schedule_id: ScheduleId) -> Result<Option<WatchSnapshot>> {
         Ok(self.tables.watch_snapshots.get(&schedule_id).cloned())
     }
 }
 
-#[async_trait]
 impl ScheduleWrites for Session<'_> {
-    async fn schedule_put(&mut self, schedule: &Schedule) -> Result<()> {
+    fn schedule_put(&mut self, schedule: &Schedule) -> Result<()> {
         let (schedule_id, name) = (schedule.schedule_id, name_of(schedule));
         if self.tables.schedules_by_name.get(&name).is_some_and(|other| *other != schedule_id) {
             return Err(StoreError::Row {
@@ -141,19 +138,19 @@ impl ScheduleWrites for Session<'_> {
         Ok(())
     }
 
-    async fn schedules_suspend_unreadable(&mut self, _: Timestamp, _: u32) -> Result<Vec<(ScheduleId, String)>> {
+    fn schedules_suspend_unreadable(&mut self, _: Timestamp, _: u32) -> Result<Vec<(ScheduleId, String)>> {
         // Memory stores the values themselves, so they can always be read.
         Ok(Vec::new())
     }
 
-    async fn schedule_delete(&mut self, schedule_id: ScheduleId) -> Result<()> {
+    fn schedule_delete(&mut self, schedule_id: ScheduleId) -> Result<()> {
         self.tables.schedule_unindex(schedule_id);
         self.tables.schedules.remove(&schedule_id);
         self.tables.watch_snapshots.remove(&schedule_id);
         Ok(())
     }
 
-    async fn schedule_run_put(&mut self, run: &ScheduleRun) -> Result<()> {
+    fn schedule_run_put(&mut self, run: &ScheduleRun) -> Result<()> {
         let key = (run.schedule_id, run.run);
         self.tables.schedule_run_unindex(key);
         if let Some(message_id) = run.message_id {
@@ -163,7 +160,7 @@ impl ScheduleWrites for Session<'_> {
         Ok(())
     }
 
-    async fn schedule_runs_trim(&mut self, schedule_id: ScheduleId, lines: u32, bytes: u64) -> Result<u64> {
+    fn schedule_runs_trim(&mut self, schedule_id: ScheduleId, lines: u32, bytes: u64) -> Result<u64> {
         let all = (schedule_id, i64::MIN)..=(schedule_id, i64::MAX);
         let (mut line, mut size, mut old) = (0_u64, 0_u64, Vec::new());
         for (key, run) in self.tables.schedule_runs.range(all).rev() {
@@ -186,7 +183,7 @@ impl ScheduleWrites for Session<'_> {
         Ok(u64::try_from(old.len()).unwrap_or(u64::MAX))
     }
 
-    async fn watch_snapshot_put(&mut self, schedule_id: ScheduleId, snapshot: &WatchSnapshot) -> Result<()> {
+    fn watch_snapshot_put(&mut self, schedule_id: ScheduleId, snapshot: &WatchSnapshot) -> Result<()> {
         self.tables.watch_snapshots.put(schedule_id, snapshot.clone());
         Ok(())
     }

@@ -3,7 +3,6 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use async_trait::async_trait;
 use ghost_domain::{AgentId, ConversationId, SessionStart, SessionSummary, Timestamp, Turn};
 
 use super::prune::oldest;
@@ -24,9 +23,8 @@ impl Tables {
     }
 }
 
-#[async_trait]
 impl SessionReads for Session<'_> {
-    async fn session_start(
+    fn session_start(
         &mut self,
         agent_id: &AgentId,
         conversation_id: Option<ConversationId>,
@@ -34,7 +32,7 @@ impl SessionReads for Session<'_> {
         Ok(self.tables.sessions.get(&(agent_id.clone(), conversation_id)).cloned())
     }
 
-    async fn session_turns(&mut self, query: &SessionTurns) -> Result<Vec<Turn>> {
+    fn session_turns(&mut self, query: &SessionTurns) -> Result<Vec<Turn>> {
         let mut found: Vec<&Turn> = self
             .tables
             .logged(&query.agent_id, query.source)
@@ -46,7 +44,7 @@ impl SessionReads for Session<'_> {
         Ok(page(found, query.limit))
     }
 
-    async fn session_list(
+    fn session_list(
         &mut self,
         agent_id: &AgentId,
         from: Timestamp,
@@ -70,9 +68,8 @@ impl SessionReads for Session<'_> {
     }
 }
 
-#[async_trait]
 impl SessionWrites for Session<'_> {
-    async fn session_start_put(&mut self, start: &SessionStart) -> Result<()> {
+    fn session_start_put(&mut self, start: &SessionStart) -> Result<()> {
         self.tables.sessions.put((start.agent_id.clone(), start.conversation_id), start.clone());
         Ok(())
     }

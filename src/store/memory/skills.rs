@@ -1,14 +1,12 @@
 //! Held skills.
 
-use async_trait::async_trait;
 use ghost_domain::{AgentId, HeldSkill};
 
 use super::session::Session;
 use crate::tables::{Result, SkillReads, SkillWrites};
 
-#[async_trait]
 impl SkillReads for Session<'_> {
-    async fn skills_held(&mut self, agent_id: &AgentId) -> Result<Vec<HeldSkill>> {
+    fn skills_held(&mut self, agent_id: &AgentId) -> Result<Vec<HeldSkill>> {
         Ok(self
             .tables
             .skills
@@ -19,14 +17,13 @@ impl SkillReads for Session<'_> {
     }
 }
 
-#[async_trait]
 impl SkillWrites for Session<'_> {
-    async fn skill_put(&mut self, held: &HeldSkill) -> Result<()> {
+    fn skill_put(&mut self, held: &HeldSkill) -> Result<()> {
         self.tables.skills.put((held.agent_id.clone(), held.skill.clone()), held.clone());
         Ok(())
     }
 
-    async fn skill_remove(&mut self, agent_id: &AgentId, skill: &str) -> Result<bool> {
+    fn skill_remove(&mut self, agent_id: &AgentId, skill: &str) -> Result<bool> {
         Ok(self.tables.skills.remove(&(agent_id.clone(), skill.to_owned())))
     }
 }

@@ -2,7 +2,6 @@
 
 use std::cmp::Reverse;
 
-use async_trait::async_trait;
 use ghost_domain::{AgentId, Task, TaskEvent, TaskId, Timestamp};
 
 use super::session::{Session, count, page};
@@ -22,19 +21,18 @@ fn place(task: &Task) -> (Reverse<i32>, Timestamp, TaskId) {
     (Reverse(task.priority), task.created_at, task.task_id)
 }
 
-#[async_trait]
 impl TaskReads for Session<'_> {
-    async fn task_get(&mut self, task_id: TaskId) -> Result<Option<Task>> {
+    fn task_get(&mut self, task_id: TaskId) -> Result<Option<Task>> {
         Ok(self.tables.tasks.get(&task_id).cloned())
     }
 
-    async fn task_list(&mut self, filter: &TaskFilter) -> Result<Vec<Task>> {
+    fn task_list(&mut self, filter: &TaskFilter) -> Result<Vec<Task>> {
         let mut found: Vec<&Task> = self.tables.tasks.values().filter(|task| matches(filter, task)).collect();
         found.sort_by_key(|task| place(task));
         Ok(page(found, filter.limit))
     }
 
-    async fn tasks_open(&mut self, owner: Option<&AgentId>, after: Option<TaskId>, limit: u32) -> Result<Vec<Task>> {
+    fn tasks_open(&mut self, owner: Option<&AgentId>, after: Option<TaskId>, limit: u32) -> Result<Vec<Task>> {
         let wanted = |task: &&Task| {
             !task.status.is_terminal()
                 && owner.is_none_or(|owner| task.owner == *owner)
@@ -43,15 +41,15 @@ impl TaskReads for Session<'_> {
         Ok(page(self.tables.tasks.values().filter(wanted), limit))
     }
 
-    async fn task_dependants(&mut self, task_id: TaskId) -> Result<Vec<Task>> {
+    fn task_dependants(&mut self, task_id: TaskId) -> Result<Vec<Task>> {
         Ok(self.tables.tasks.values().filter(|task| task.depends_on.contains(&task_id)).cloned().collect())
     }
 
-    async fn task_count_open(&mut self) -> Result<u32> {
+    fn task_count_open(&mut self) -> Result<u32> {
         Ok(count(self.tables.tasks.values().filter(|task| !task.status.is_terminal()).count()))
     }
 
-    async fn task_events(&mut self, task_id: TaskId, limit: u32) -> Result<Vec<TaskEvent>> {
+    fn task_events(&mut self, task_id: TaskId, limit: u32) -> Result<Vec<TaskEvent>> {
         let all = (task_id, i64::MIN)..=(task_id, i64::MAX);
         let events: Vec<&TaskEvent> = self.tables.task_events.range(all).map(|(_, event)| event).collect();
         let older = events.len().saturating_sub(usize::try_from(limit).unwrap_or(usize::MAX));
@@ -59,14 +57,13 @@ impl TaskReads for Session<'_> {
     }
 }
 
-#[async_trait]
 impl TaskWrites for Session<'_> {
-    async fn task_put(&mut self, task: &Task) -> Result<()> {
+    fn task_put(&mut self, task: &Task) -> Result<()> {
         self.tables.tasks.put(task.task_id, task.clone());
         Ok(())
     }
 
-    async fn task_event_append(&mut self, event: &TaskEvent) -> Result<()> {
+    fn task_event_append(&mut self, event: &TaskEvent) -> Result<()> {
         let seq = next(&mut self.tables.counters.task_event);
         self.tables.task_events.put((event.task_id, seq), event.clone());
         Ok(())

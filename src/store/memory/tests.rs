@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use futures_util::FutureExt as _;
 use ghost_domain::event::{EventFilter, NewEvent};
 use ghost_domain::ports::{Signal, Wake};
 use ghost_domain::time::BoxFuture;
@@ -33,18 +34,16 @@ fn every_check_has_its_own_name() {
 async fn set(store: &Store, value: &'static str) -> Result<(), StoreError> {
     store
         .write(move |w| {
-            Box::pin(async move {
-                w.meta_put("key", value).await?;
-                let event = NewEvent::new(EventKind::WorldWarning, json!(value));
-                w.event_append(EventId(Uuid::nil()), Timestamp(1), event).await
-            })
+            w.meta_put("key", value)?;
+            let event = NewEvent::new(EventKind::WorldWarning, json!(value));
+            w.event_append(EventId(Uuid::nil()), Timestamp(1), event)
         })
         .await
 }
 
 /// The stored value, and the number of events.
 async fn get(store: &Store) -> Result<(Option<String>, i64), StoreError> {
-    store.read(|r| Box::pin(async move { Ok((r.meta_get("key").await?, r.event_bounds().await?.1)) })).await
+    store.read(|r| Ok((r.meta_get("key")?, r.event_bounds()?.1))).await
 }
 
 fn stored(value: &str, events: i64) -> (Option<String>, i64) {
@@ -77,7 +76,7 @@ async fn a_failed_commit_keeps_nothing() {
     disk.fail_next_commits(1, || StoreError::ReadOnly("mounted so".to_owned()));
     assert!(matches!(set(&store, "two").await, Err(StoreError::Full)));
     // A command that writes nothing commits nothing.
-    store.write::<_, StoreError, _>(|w| Box::pin(async move { w.meta_get("key").await })).await.unwrap();
+    store.write::<_, StoreError, _>(|w| w.meta_get("key")).await.unwrap();
     assert!(matches!(set(&store, "three").await, Err(StoreError::Full)));
     assert!(matches!(set(&store, "four").await, Err(StoreError::ReadOnly(_))));
     assert_eq!(get(&store).await.unwrap(), stored("one", 1));
@@ -103,38 +102,16 @@ async fn a_crash_after_a_commit_keeps_it_unacknowledged() {
     let store = disk.open();
     assert_eq!(get(&store).await.unwrap(), stored("two", 2));
     set(&store, "four").await.unwrap();
-    let (events, _) = store
-        .read::<_, StoreError, _>(|r| Box::pin(async move { r.event_list(0, &EventFilter::default(), 9).await }))
-        .await
-        .unwrap();
+    let (events, _) = store.read::<_, StoreError, _>(|r| r.event_list(0, &EventFilter::default(), 9)).await.unwrap();
     assert_eq!(events.iter().map(|event| event.seq).collect::<Vec<_>>(), [1, 2, 3]);
 }
 
 #[tokio::test]
-async fn commands_that_wait_or_nest_are_refused_and_undone() {
+async fn commands_that_nest_are_refused_and_undone() {
     let store = MemoryStore::open();
-    let waited = store
-        .write(|w| {
-            Box::pin(async move {
-                w.meta_put("key", "lost").await?;
-                tokio::task::yield_now().await;
-                Ok::<(), StoreError>(())
-            })
-        })
-        .await;
-    assert!(waited.unwrap_err().to_string().contains("waited"));
     let inner = store.clone();
-    let nested = store.write(move |_| Box::pin(async move { set(&inner, "lost").await })).await;
-    assert!(nested.is_err());
-    let waited = store
-        .read(|_| {
-            Box::pin(async move {
-                tokio::task::yield_now().await;
-                Ok::<(), StoreError>(())
-            })
-        })
-        .await;
-    assert!(waited.unwrap_err().to_string().contains("waited"));
+    let nested = store.write(move |_| set(&inner, "lost").now_or_never().unwrap()).await;
+    assert!(matches!(nested, Err(StoreError::Nested)), "{nested:?}");
     assert_eq!(get(&store).await.unwrap(), (None, 0));
     set(&store, "stored").await.unwrap();
     assert_eq!(get(&store).await.unwrap(), stored("stored", 1));
@@ -160,11 +137,9 @@ async fn a_panicking_signal_receiver_affects_no_other() {
     let signal = async |store: Store| {
         store
             .write::<_, StoreError, _>(|w| {
-                Box::pin(async move {
-                    w.meta_put("key", "x").await?;
-                    w.signal(Signal::Wake("a".parse().unwrap()));
-                    Ok(())
-                })
+                w.meta_put("key", "x")?;
+                w.signal(Signal::Wake("a".parse().unwrap()));
+                Ok(())
             })
             .await
     };

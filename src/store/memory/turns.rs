@@ -2,7 +2,6 @@
 
 use std::cmp::Reverse;
 
-use async_trait::async_trait;
 use ghost_domain::journal::{JournalRow, Step};
 use ghost_domain::{AgentId, Timestamp, Turn, TurnId, TurnStatus};
 
@@ -26,41 +25,39 @@ impl Tables {
     }
 }
 
-#[async_trait]
 impl TurnReads for Session<'_> {
-    async fn turn_get(&mut self, turn_id: TurnId) -> Result<Option<Turn>> {
+    fn turn_get(&mut self, turn_id: TurnId) -> Result<Option<Turn>> {
         Ok(self.tables.turns.get(&turn_id).cloned())
     }
 
-    async fn turn_open_of(&mut self, agent_id: &AgentId) -> Result<Option<Turn>> {
+    fn turn_open_of(&mut self, agent_id: &AgentId) -> Result<Option<Turn>> {
         let own = |turn: &&Turn| turn.agent_id == *agent_id && turn.source != "operator";
         let active = self.tables.open_turns().filter(own).find(|turn| !turn.is_in_background());
         Ok(active.or_else(|| self.tables.open_turns().filter(own).find(|turn| turn.is_ready())).cloned())
     }
 
-    async fn turns_open(&mut self) -> Result<Vec<Turn>> {
+    fn turns_open(&mut self) -> Result<Vec<Turn>> {
         Ok(self.tables.open_turns().cloned().collect())
     }
 
-    async fn turn_list(&mut self, filter: &TurnFilter) -> Result<Vec<Turn>> {
+    fn turn_list(&mut self, filter: &TurnFilter) -> Result<Vec<Turn>> {
         let mut found: Vec<&Turn> = self.tables.turns.values().filter(|turn| matches(filter, turn)).collect();
         found.sort_by_key(|turn| Reverse((turn.started_at, turn.turn_id)));
         Ok(page(found, filter.limit))
     }
 
-    async fn journal_of(&mut self, turn_id: TurnId) -> Result<Vec<JournalRow>> {
+    fn journal_of(&mut self, turn_id: TurnId) -> Result<Vec<JournalRow>> {
         let all = (turn_id, i64::MIN)..=(turn_id, i64::MAX);
         Ok(self.tables.journal.range(all).map(|(_, row)| row.clone()).collect())
     }
 
-    async fn prompt_get(&mut self, hash: &str) -> Result<Option<String>> {
+    fn prompt_get(&mut self, hash: &str) -> Result<Option<String>> {
         Ok(self.tables.prompts.get(&hash.to_owned()).map(|prompt| prompt.text.clone()))
     }
 }
 
-#[async_trait]
 impl TurnWrites for Session<'_> {
-    async fn turn_put(&mut self, turn: &Turn) -> Result<()> {
+    fn turn_put(&mut self, turn: &Turn) -> Result<()> {
         if let Some(before) = self.tables.turns.get(&turn.turn_id) {
             let place = (before.started_at, before.turn_id);
             self.tables.turns_by_open.remove(&place);
@@ -72,13 +69,13 @@ impl TurnWrites for Session<'_> {
         Ok(())
     }
 
-    async fn journal_append(&mut self, turn_id: TurnId, step: &Step, at: Timestamp) -> Result<()> {
+    fn journal_append(&mut self, turn_id: TurnId, step: &Step, at: Timestamp) -> Result<()> {
         let seq = next(&mut self.tables.counters.journal);
         self.tables.journal.put((turn_id, seq), JournalRow { turn_id, seq, step: step.clone(), at });
         Ok(())
     }
 
-    async fn prompt_put(&mut self, hash: &str, text: &str, at: Timestamp) -> Result<()> {
+    fn prompt_put(&mut self, hash: &str, text: &str, at: Timestamp) -> Result<()> {
         let hash = hash.to_owned();
         let prompt = match self.tables.prompts.get(&hash) {
             Some(prompt) if at < prompt.at.plus(PROMPT_USE) => return Ok(()),

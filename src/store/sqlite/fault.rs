@@ -24,11 +24,10 @@ const IOERR_WRITE: i32 = 778;
 const MISSING: [&str; 3] = ["no such table", "no such column", "has no column named"];
 
 /// Maps an error of the database at `path`.
-pub(super) fn from_sqlx(path: &Path, error: &sqlx::Error) -> StoreError {
+pub(super) fn from_sqlite(path: &Path, error: &rusqlite::Error) -> StoreError {
     let code = match error {
-        sqlx::Error::Database(error) => error.code().and_then(|code| code.parse::<i32>().ok()),
-        // sqlx runs the statements of a connection in a thread, and does not restart it.
-        sqlx::Error::WorkerCrashed => return StoreError::Broken("the thread of its connection has ended".into()),
+        rusqlite::Error::SqliteFailure(error, _) => Some(error.extended_code),
+        rusqlite::Error::SqlInputError { error, .. } => Some(error.extended_code),
         _ => None,
     };
     let text = error.to_string();

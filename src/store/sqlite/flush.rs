@@ -2,8 +2,7 @@
 
 use std::path::Path;
 
-use sqlx::AssertSqlSafe;
-use sqlx::sqlite::SqliteConnection;
+use rusqlite::Connection;
 use uuid::Uuid;
 
 use super::fault;
@@ -14,13 +13,13 @@ use crate::tables::Result;
 
 /// The connection to write to, and the cached statement texts.
 pub(super) struct FlushTarget<'c> {
-    pub(super) conn: &'c mut SqliteConnection,
+    pub(super) conn: &'c Connection,
     pub(super) texts: &'c mut SqlTexts,
 }
 
 /// Why a flush failed.
 pub(super) enum FlushError {
-    Sql(sqlx::Error),
+    Sql(rusqlite::Error),
     Store(StoreError),
 }
 
@@ -28,7 +27,7 @@ impl FlushError {
     /// Converts it to a [`StoreError`].
     pub(super) fn into_store(self, path: &Path) -> StoreError {
         match self {
-            Self::Sql(error) => fault::from_sqlx(path, &error),
+            Self::Sql(error) => fault::from_sqlite(path, &error),
             Self::Store(error) => error,
         }
     }
@@ -40,12 +39,19 @@ impl From<StoreError> for FlushError {
     }
 }
 
+/// Runs a statement that returns no rows. Returns the number of changed rows.
+pub(super) fn execute(conn: &Connection, sql: &str, args: &Args) -> rusqlite::Result<usize> {
+    let mut statement = conn.prepare_cached(sql)?;
+    args.bind(&mut statement)?;
+    statement.raw_execute()
+}
+
 /// Runs one statement for each chunk of `rows`.
-async fn run<T: Sync>(
+fn run<T>(
     out: &mut FlushTarget<'_>,
     shape: &Shape,
     rows: &[T],
-    bind: impl Fn(&T, &mut Args) -> Result<()> + Send + Sync,
+    bind: impl Fn(&T, &mut Args) -> Result<()>,
 ) -> std::result::Result<(), FlushError> {
     let mut rest = rows;
     for size in chunks(rows.len(), shape.columns) {
@@ -57,30 +63,29 @@ async fn run<T: Sync>(
             bind(row, &mut args)?;
         }
         let text = out.texts.get(shape, size);
-        let done = sqlx::query_with(AssertSqlSafe(text), args.finish()?).execute(&mut *out.conn).await;
-        done.map_err(FlushError::Sql)?;
+        execute(out.conn, &text, &args).map_err(FlushError::Sql)?;
     }
     Ok(())
 }
 
 /// Writes rows.
-pub(super) async fn write_rows<R: Row>(out: &mut FlushTarget<'_>, rows: &[&R]) -> std::result::Result<(), FlushError> {
-    run(out, &R::SHAPE, rows, |row, args| row.bind(args)).await
+pub(super) fn write_rows<R: Row>(out: &mut FlushTarget<'_>, rows: &[&R]) -> std::result::Result<(), FlushError> {
+    run(out, &R::SHAPE, rows, |row, args| row.bind(args))
 }
 
 /// Writes the pending rows of a table that only grows.
-pub(super) async fn write_log<R: Row>(
+pub(super) fn write_log<R: Row>(
     out: &mut FlushTarget<'_>,
     log: &mut Log<R>,
     owner: Owner,
 ) -> std::result::Result<(), FlushError> {
-    write_rows(out, &log.pending_rows(owner)).await?;
+    write_rows(out, &log.pending_rows(owner))?;
     log.mark_flushed(owner);
     Ok(())
 }
 
 /// Writes the pending rows of a table with keys, and replaces their child rows.
-pub(super) async fn write_table<R: Keyed>(
+pub(super) fn write_table<R: Keyed>(
     out: &mut FlushTarget<'_>,
     table: &mut TableCache<R>,
     owner: Owner,
@@ -98,15 +103,13 @@ pub(super) async fn write_table<R: Keyed>(
         run(out, &children.delete, &parents, |parent, args| {
             args.id(*parent);
             Ok(())
-        })
-        .await?;
+        })?;
         run(out, &children.insert, &pairs, |(parent, child), args| {
             args.id(*parent).id(*child);
             Ok(())
-        })
-        .await?;
+        })?;
     }
-    write_rows(out, &rows).await?;
+    write_rows(out, &rows)?;
     table.mark_flushed(owner);
     Ok(())
 }

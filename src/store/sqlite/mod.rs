@@ -1,12 +1,12 @@
 //! The SQLite backend: one database file, one writer that commits many commands together (group
 //! commit), and several connections for readers. See `docs/design.md`, "The store".
 //!
-//! A statement costs sqlx 16 to 20 microseconds of CPU, so rows share statements: rows that
-//! commands write wait in the [`write_buffer`] and are flushed to SQL at the end of the batch, or
-//! before a query that must see them.
+//! One thread owns the connection that writes; each connection that reads has a thread of its own. Rows that commands
+//! write wait in the [`write_buffer`] and are flushed to SQL at the end of the batch, or before a query that must see
+//! them.
 //!
 //! This backend must never acknowledge a command before its COMMIT is durable
-//! (`synchronous = FULL`). Only one task may write.
+//! (`synchronous = FULL`). Only one thread may write.
 
 mod bounded_map;
 mod commit_delay;
@@ -20,6 +20,7 @@ mod merge;
 mod open;
 mod options;
 mod query;
+mod queue;
 mod reader;
 mod row;
 mod rows;
@@ -37,19 +38,18 @@ use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
 
-pub use self::open::verify;
 pub use self::options::SqliteOptions;
+use self::queue::Queue;
 use self::reader::Readers;
-use self::writer::{Alarm, WriterState};
+use self::writer::WriterState;
 use crate::StoreError;
 use crate::handle::{Backend, Committed, ReadWork, Store, View, Work};
 
 /// An open database file.
 pub struct SqliteBackend {
-    queue: mpsc::Sender<Work>,
-    alarm: Arc<Alarm>,
+    queue: Arc<Queue>,
     writer_state: watch::Receiver<WriterState>,
     readers: Arc<Readers>,
 }
@@ -65,17 +65,37 @@ pub async fn open(path: &Path, options: SqliteOptions, committed: Committed) -> 
     // SQLite keeps the log beside the file that a link names.
     let real = std::fs::canonicalize(path).ok();
     let path = real.as_deref().unwrap_or(path);
-    let (conn, buffer) = open::writer(path, &options).await?;
-    committed.opened(buffer.counters.events);
     let path: Arc<Path> = path.into();
-    let session = session::Session::writer(conn, path.clone(), buffer)?;
-    let (queue, queued) = mpsc::channel(options.queue.max(1));
-    let alarm = Arc::<Alarm>::default();
+    let opened = in_background({
+        let (path, options) = (Arc::clone(&path), options.clone());
+        move || {
+            let (conn, buffer) = open::writer(&path, &options)?;
+            let last_seq = buffer.counters.events;
+            Ok((session::Session::writer(conn, path, buffer)?, last_seq))
+        }
+    });
+    let (session, last_seq) = opened.await?;
+    committed.opened(last_seq);
+    let queue = Arc::new(Queue::new(options.queue));
     let (state_sender, writer_state) = watch::channel(WriterState::Running);
-    tokio::spawn(writer::run(session, queued, alarm.orders(), committed, options.batch_max, state_sender));
-    let readers = Readers::new(path, options, Arc::clone(&alarm));
+    writer::start(session, Arc::clone(&queue), committed, options.batch_max, state_sender)?;
+    let readers = Readers::new(path, options, Arc::clone(&queue));
     readers.open_ahead();
-    Ok(SqliteBackend { queue, alarm, writer_state, readers })
+    Ok(SqliteBackend { queue, writer_state, readers })
+}
+
+/// Runs work that waits for the disk on a thread that may.
+async fn in_background<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
+) -> Result<T, StoreError> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(done) => done,
+        Err(error) => match error.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            // Only the end of the runtime cancels such work.
+            Err(_) => Err(StoreError::Closed),
+        },
+    }
 }
 
 /// Whether the database at `path` has the current schema version, so that [`open_store`] would
@@ -83,6 +103,15 @@ pub async fn open(path: &Path, options: SqliteOptions, committed: Committed) -> 
 #[must_use]
 pub fn is_current(path: &Path) -> bool {
     open::is_current(path)
+}
+
+/// Checks a database at rest completely: its log, its identity and schema version, every page, every index and that no
+/// table is missing. Returns its schema version and number of pages. Changes neither the database nor its log.
+///
+/// Errors: as [`open`].
+pub async fn verify(path: &Path, expected: Option<&str>) -> Result<(i64, i64), StoreError> {
+    let (path, expected) = (path.to_owned(), expected.map(str::to_owned));
+    in_background(move || open::verify(&path, expected.as_deref())).await
 }
 
 /// Opens the store at `path`, with [`open`].
@@ -94,7 +123,7 @@ pub async fn open_store(path: &Path, options: SqliteOptions) -> Result<Store, St
 #[async_trait]
 impl Backend for SqliteBackend {
     async fn submit(&self, work: Work) -> Result<(), StoreError> {
-        self.queue.send(work).await.map_err(|_| StoreError::Closed)
+        self.queue.submit(work).await
     }
 
     async fn query(&self, view: View, work: ReadWork) -> Result<(), StoreError> {
@@ -104,7 +133,7 @@ impl Backend for SqliteBackend {
     async fn close(&self) {
         // The writer's connection closes last, because the last connection removes the log file.
         self.readers.close().await;
-        self.alarm.close();
+        self.queue.close();
         // An error means that the writer has ended.
         let mut state = self.writer_state.clone();
         while state.changed().await.is_ok() {}
@@ -119,5 +148,13 @@ impl Backend for SqliteBackend {
             Some(cause) => cause,
             None => std::future::pending().await,
         }
+    }
+}
+
+impl Drop for SqliteBackend {
+    /// Ends the threads of a store that nobody closed.
+    fn drop(&mut self) {
+        self.readers.stop();
+        self.queue.close();
     }
 }

@@ -6,11 +6,9 @@
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-use futures_util::TryStreamExt as _;
-use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
-use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _, Row as _};
-
 use ghost_domain::MessageId;
+use rusqlite::config::DbConfig;
+use rusqlite::{Connection, OpenFlags};
 use uuid::Uuid;
 
 use super::file_check::CHECKPOINT_FRAMES;
@@ -34,23 +32,11 @@ const STATEMENTS: usize = 768;
 
 /// Opens the writer's connection, and creates or migrates the file. Returns the connection and a
 /// new write buffer.
-pub(super) async fn writer(
-    path: &Path,
-    options: &SqliteOptions,
-) -> Result<(SqliteConnection, WriteBuffer), StoreError> {
+pub(super) fn writer(path: &Path, options: &SqliteOptions) -> Result<(Connection, WriteBuffer), StoreError> {
     let size = prepare_file(path, options.expected)?;
-    let mut conn = connect(path, options).await.map_err(|error| opening_error(path, &error))?;
-    match set_up(&mut conn, path, size, options).await {
-        Ok(buffer) => Ok((conn, buffer)),
-        Err(error) => {
-            // Closed explicitly, because after a drop the file may still be in use when the caller
-            // sees the error.
-            if let Err(close) = conn.close().await {
-                tracing::debug!(%close, "closing the connection to an unusable database failed");
-            }
-            Err(error)
-        }
-    }
+    let mut conn = connect(path, options).map_err(|error| opening_error(path, &error))?;
+    let buffer = set_up(&mut conn, path, size, options)?;
+    Ok((conn, buffer))
 }
 
 /// Whether the file at `path` is a Ghost database with the current schema version, so that opening
@@ -71,25 +57,21 @@ pub(super) fn is_current(path: &Path) -> bool {
 }
 
 /// Opens a connection for queries.
-pub(super) async fn reader(path: &Path, options: &SqliteOptions) -> Result<SqliteConnection, StoreError> {
-    let mut conn = connect(path, options).await.map_err(|error| opening_error(path, &error))?;
+pub(super) fn reader(path: &Path, options: &SqliteOptions) -> Result<Connection, StoreError> {
+    let conn = connect(path, options).map_err(|error| opening_error(path, &error))?;
     // The SELECT makes SQLite read the schema now, so that the first real query need not.
     const SET_UP: &str = "PRAGMA query_only = ON; PRAGMA cache_size = -2048; SELECT count(*) FROM sqlite_schema;";
-    let set = sqlx::raw_sql(SET_UP).execute(&mut conn).await;
-    set.map_err(|error| fault::from_sqlx(path, &error))?;
+    conn.execute_batch(SET_UP).map_err(|error| fault::from_sqlite(path, &error))?;
     Ok(conn)
 }
 
-async fn connect(path: &Path, options: &SqliteOptions) -> Result<SqliteConnection, sqlx::Error> {
-    SqliteConnectOptions::new()
-        .filename(path)
-        .create_if_missing(false)
-        .busy_timeout(options.busy_timeout)
-        .statement_cache_capacity(STATEMENTS)
-        .foreign_keys(false)
-        .disable_statement_logging()
-        .connect()
-        .await
+fn connect(path: &Path, options: &SqliteOptions) -> rusqlite::Result<Connection> {
+    let conn = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
+    conn.busy_timeout(options.busy_timeout)?;
+    conn.set_prepared_statement_cache_capacity(STATEMENTS);
+    // The SQLite that is compiled in turns them on, and no table has any.
+    conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_FKEY, false)?;
+    Ok(conn)
 }
 
 /// Checks the file, or creates it with mode 0600. Returns its size in bytes. If `expected` is
@@ -161,15 +143,12 @@ fn check_log(path: &Path) -> Result<(), StoreError> {
     }
 }
 
-/// Checks a database at rest completely: its log, its identity and schema version, every page, every index and that no
-/// table is missing. Returns its schema version and number of pages. Changes neither the database nor its log.
-///
-/// Errors: as [`super::open`].
-pub async fn verify(path: &Path, expected: Option<&str>) -> Result<(i64, i64), StoreError> {
+/// The check of [`super::verify`].
+pub(super) fn verify(path: &Path, expected: Option<&str>) -> Result<(i64, i64), StoreError> {
     let real = std::fs::canonicalize(path).ok();
     let path = real.as_deref().unwrap_or(path);
     let damaged = |what: String| StoreError::Damaged { path: path.to_owned(), what };
-    let sql_error = |error: sqlx::Error| fault::from_sqlx(path, &error);
+    let sql_error = |error: rusqlite::Error| fault::from_sqlite(path, &error);
     match std::fs::metadata(path) {
         Ok(meta) if meta.is_file() && meta.len() > 0 => {}
         Ok(meta) if meta.is_file() => return Err(damaged("it is empty".into())),
@@ -180,46 +159,45 @@ pub async fn verify(path: &Path, expected: Option<&str>) -> Result<(i64, i64), S
         },
     }
     check_log(path)?;
-    let options = SqliteConnectOptions::new().filename(path).read_only(true).disable_statement_logging();
-    let mut conn = options.connect().await.map_err(sql_error)?;
-    let version = schema_version(&mut conn, path, false, Some(expected.unwrap_or("it is there"))).await?;
-    let found: Vec<String> =
-        sqlx::query_scalar("PRAGMA integrity_check(10)").fetch_all(&mut conn).await.map_err(sql_error)?;
+    let conn = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX)
+        .map_err(sql_error)?;
+    let version = schema_version(&conn, path, false, Some(expected.unwrap_or("it is there")))?;
+    let found = texts(&conn, "PRAGMA integrity_check(10)").map_err(sql_error)?;
     if found != ["ok"] {
         return Err(damaged(found.join("; ")));
     }
     if version == schema::VERSION {
         const TABLES: &str = "SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name";
-        let tables: Vec<String> = sqlx::query_scalar(TABLES).fetch_all(&mut conn).await.map_err(sql_error)?;
-        let mut fresh = SqliteConnectOptions::new().in_memory(true).connect().await.map_err(sql_error)?;
-        schema::migrate(&mut fresh, 0).await.map_err(sql_error)?;
-        let wanted: Vec<String> = sqlx::query_scalar(TABLES).fetch_all(&mut fresh).await.map_err(sql_error)?;
+        let tables = texts(&conn, TABLES).map_err(sql_error)?;
+        let mut fresh = Connection::open_in_memory().map_err(sql_error)?;
+        schema::migrate(&mut fresh, 0).map_err(sql_error)?;
+        let wanted = texts(&fresh, TABLES).map_err(sql_error)?;
         if let Some(missing) = wanted.iter().find(|table| !tables.contains(table)) {
             return Err(damaged(format!("the table {missing} is missing")));
         }
     }
-    let pages = sqlx::query_scalar("PRAGMA page_count").fetch_one(&mut conn).await.map_err(sql_error)?;
-    conn.close().await.map_err(sql_error)?;
+    let pages = conn.query_row("PRAGMA page_count", [], |row| row.get(0)).map_err(sql_error)?;
+    conn.close().map_err(|(_, error)| sql_error(error))?;
     Ok((version, pages))
 }
 
-async fn set_up(
-    conn: &mut SqliteConnection,
-    path: &Path,
-    size: u64,
-    options: &SqliteOptions,
-) -> Result<WriteBuffer, StoreError> {
-    let sql_error = |error: sqlx::Error| fault::from_sqlx(path, &error);
-    let version = schema_version(conn, path, size <= CHECK_MAX, options.expected).await?;
+/// The first column of a query's rows.
+fn texts(conn: &Connection, sql: &str) -> rusqlite::Result<Vec<String>> {
+    conn.prepare(sql)?.query_map([], |row| row.get(0))?.collect()
+}
+
+fn set_up(conn: &mut Connection, path: &Path, size: u64, options: &SqliteOptions) -> Result<WriteBuffer, StoreError> {
+    let sql_error = |error: rusqlite::Error| fault::from_sqlite(path, &error);
+    let version = schema_version(conn, path, size <= CHECK_MAX, options.expected)?;
     let pages = options.page_limit.map_or(String::new(), |pages| format!("PRAGMA max_page_count = {pages};"));
     // With WAL, readers continue while the writer writes. With FULL, COMMIT waits for the disk.
     let pragmas = format!(
         "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA journal_size_limit = 67108864; \
          PRAGMA wal_autocheckpoint = {CHECKPOINT_FRAMES}; PRAGMA cache_size = -16384; {pages}"
     );
-    sqlx::raw_sql(AssertSqlSafe(pragmas)).execute(&mut *conn).await.map_err(sql_error)?;
-    schema::migrate(conn, version).await.map_err(sql_error)?;
-    let (counters, newest) = last_numbers(conn).await.map_err(sql_error)?;
+    conn.execute_batch(&pragmas).map_err(sql_error)?;
+    schema::migrate(conn, version).map_err(sql_error)?;
+    let (counters, newest) = last_numbers(conn).map_err(sql_error)?;
     let newest = newest
         .map(|bytes| {
             Uuid::from_slice(&bytes).map(MessageId).map_err(|error| unreadable("messages", "the largest id", error))
@@ -231,28 +209,15 @@ async fn set_up(
 /// Checks that the database belongs to Ghost and is not newer than this program, and with `whole`
 /// that it is undamaged. Returns its schema version. If `expected` is given, a database without
 /// tables is an error.
-async fn schema_version(
-    conn: &mut SqliteConnection,
-    path: &Path,
-    whole: bool,
-    expected: Option<&str>,
-) -> Result<i64, StoreError> {
-    // One script, because every start waits for it. `temp_store` comes first: changing it makes
-    // SQLite discard the schema that it has read.
-    const IDENTITY: &str = "PRAGMA temp_store = MEMORY; PRAGMA user_version; PRAGMA application_id; \
-        SELECT count(*) FROM sqlite_schema;";
-    const WHOLE: &str = "PRAGMA temp_store = MEMORY; PRAGMA user_version; PRAGMA application_id; \
-        SELECT count(*) FROM sqlite_schema; PRAGMA quick_check(1);";
-    let sql_error = |error: sqlx::Error| fault::from_sqlx(path, &error);
+fn schema_version(conn: &Connection, path: &Path, whole: bool, expected: Option<&str>) -> Result<i64, StoreError> {
+    let sql_error = |error: rusqlite::Error| fault::from_sqlite(path, &error);
     let damaged = |what: String| StoreError::Damaged { path: path.to_owned(), what };
-    let mut rows = sqlx::raw_sql(if whole { WHOLE } else { IDENTITY }).fetch(conn);
-    let mut numbers = [0_i64; 3];
-    for number in &mut numbers {
-        let row = rows.try_next().await.map_err(sql_error)?;
-        *number =
-            row.map(|row| row.try_get::<Option<i64>, _>(0)).transpose().map_err(sql_error)?.flatten().unwrap_or(0);
-    }
-    let [version, application, tables] = numbers;
+    let number = |sql: &str| conn.query_row(sql, [], |row| row.get::<_, i64>(0)).map_err(sql_error);
+    // This comes first: a change of it makes SQLite discard the schema that it has read.
+    conn.execute_batch("PRAGMA temp_store = MEMORY").map_err(sql_error)?;
+    let version = number("PRAGMA user_version")?;
+    let application = number("PRAGMA application_id")?;
+    let tables = number("SELECT count(*) FROM sqlite_schema")?;
     let empty = application == 0 && version == 0 && tables == 0;
     if !empty && application != schema::APPLICATION_ID {
         return Err(damaged("it is an SQLite database of another program".to_owned()));
@@ -264,9 +229,8 @@ async fn schema_version(
         return Err(StoreError::Newer { path: path.to_owned(), found: version, known: schema::VERSION });
     }
     if whole {
-        let row = rows.try_next().await.map_err(sql_error)?;
-        let verdict = row.map(|row| row.try_get::<String, _>(0)).transpose().map_err(sql_error)?;
-        match verdict.as_deref() {
+        let verdict = texts(conn, "PRAGMA quick_check(1)").map_err(sql_error)?;
+        match verdict.first().map(String::as_str) {
             Some("ok") => {}
             text => return Err(damaged(text.unwrap_or("its check returned no result").to_owned())),
         }
@@ -276,29 +240,30 @@ async fn schema_version(
 
 /// Reads the last number of each sequence (the largest stored one, or the one recorded when rows
 /// were pruned) and the largest mail id. One statement, because every start waits for it.
-async fn last_numbers(conn: &mut SqliteConnection) -> Result<(Counters, Option<Vec<u8>>), sqlx::Error> {
+fn last_numbers(conn: &Connection) -> rusqlite::Result<(Counters, Option<Vec<u8>>)> {
     const SQL: &str = "SELECT (SELECT max(seq) FROM messages), (SELECT max(seq) FROM journal), (SELECT max(seq) FROM usage), \
         (SELECT max(seq) FROM task_events), (SELECT max(seq) FROM events), (SELECT max(message_id) FROM messages), \
         (SELECT value FROM counters WHERE name = 'messages'), (SELECT value FROM counters WHERE name = 'journal'), \
         (SELECT value FROM counters WHERE name = 'usage'), (SELECT value FROM counters WHERE name = 'task_events'), \
         (SELECT value FROM counters WHERE name = 'events')";
-    let row = sqlx::query(SQL).fetch_one(conn).await?;
-    let number = |stored: usize, kept: usize| -> Result<i64, sqlx::Error> {
-        let (stored, kept): (Option<i64>, Option<i64>) = (row.try_get(stored)?, row.try_get(kept)?);
-        Ok(stored.unwrap_or(0).max(kept.unwrap_or(0)))
-    };
-    let counters = Counters {
-        messages: number(0, 6)?,
-        journal: number(1, 7)?,
-        usage: number(2, 8)?,
-        task_events: number(3, 9)?,
-        events: number(4, 10)?,
-    };
-    Ok((counters, row.try_get(5)?))
+    conn.query_row(SQL, [], |row| {
+        let number = |stored: usize, kept: usize| -> rusqlite::Result<i64> {
+            let (stored, kept): (Option<i64>, Option<i64>) = (row.get(stored)?, row.get(kept)?);
+            Ok(stored.unwrap_or(0).max(kept.unwrap_or(0)))
+        };
+        let counters = Counters {
+            messages: number(0, 6)?,
+            journal: number(1, 7)?,
+            usage: number(2, 8)?,
+            task_events: number(3, 9)?,
+            events: number(4, 10)?,
+        };
+        Ok((counters, row.get(5)?))
+    })
 }
 
-fn opening_error(path: &Path, error: &sqlx::Error) -> StoreError {
-    match fault::from_sqlx(path, error) {
+fn opening_error(path: &Path, error: &rusqlite::Error) -> StoreError {
+    match fault::from_sqlite(path, error) {
         StoreError::Database(_) => StoreError::Open { path: PathBuf::from(path), what: error.to_string() },
         StoreError::Busy(what) => StoreError::Open { path: PathBuf::from(path), what },
         other => other,

@@ -9,10 +9,10 @@ use std::hash::Hash;
 use std::sync::Arc;
 
 use ghost_domain::Timestamp;
+use rusqlite::Statement;
+use rusqlite::types::{Value, ValueRef};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use sqlx::sqlite::{SqliteArguments, SqliteRow};
-use sqlx::{Arguments as _, Encode, Row as _, Sqlite, Type};
 use uuid::Uuid;
 
 use crate::StoreError;
@@ -33,37 +33,51 @@ const CHUNKS: [usize; 50] = [
 /// Values to bind to a statement, in order.
 #[derive(Default)]
 pub(super) struct Args {
-    values: SqliteArguments,
-    bind_error: Option<String>,
+    values: Vec<Value>,
 }
 
 impl Args {
     /// Reserves space for this many values.
     pub(super) fn reserve(&mut self, values: usize) {
-        self.values.reserve(values, 0);
+        self.values.reserve(values);
+    }
+
+    /// The values, in order.
+    #[cfg(test)]
+    pub(super) fn values(&self) -> &[Value] {
+        &self.values
+    }
+
+    /// Binds the values. A statement that was built from parts may use only some of them; one that has more parameters
+    /// than values reads NULL there.
+    pub(super) fn bind(&self, statement: &mut Statement<'_>) -> rusqlite::Result<()> {
+        statement.clear_bindings();
+        let parameters = statement.parameter_count();
+        for (value, index) in self.values.iter().take(parameters).zip(1..) {
+            statement.raw_bind_parameter(index, value)?;
+        }
+        Ok(())
     }
 
     /// Adds a value.
-    pub(super) fn put<'q, T: Encode<'q, Sqlite> + Type<Sqlite>>(&mut self, value: T) -> &mut Self {
-        if let Err(error) = self.values.add(value) {
-            self.bind_error.get_or_insert(error.to_string());
-        }
+    pub(super) fn put(&mut self, value: impl Into<Value>) -> &mut Self {
+        self.values.push(value.into());
         self
     }
 
     /// Adds a text.
     pub(super) fn text(&mut self, value: &str) -> &mut Self {
-        self.put(value)
+        self.put(value.to_owned())
     }
 
     /// Adds a text or NULL.
     pub(super) fn maybe_text(&mut self, value: Option<&str>) -> &mut Self {
-        self.put(value)
+        self.put(value.map(str::to_owned))
     }
 
     /// Adds an id.
     pub(super) fn id(&mut self, value: Uuid) -> &mut Self {
-        self.put(value.as_bytes().as_slice())
+        self.put(value.as_bytes().to_vec())
     }
 
     /// Adds an id or NULL.
@@ -85,12 +99,100 @@ impl Args {
     pub(super) fn maybe_at(&mut self, value: Option<Timestamp>) -> &mut Self {
         self.put(value.map(|at| at.0))
     }
+}
 
-    /// Returns the values, or an error if one could not be bound.
-    pub(super) fn finish(self) -> Result<SqliteArguments> {
-        match self.bind_error {
-            None => Ok(self.values),
-            Some(what) => Err(StoreError::Database(format!("a value cannot be bound: {what}"))),
+/// A row that was read. It owns its columns, because the statement that found it is run again before the row is decoded.
+pub(super) struct SqliteRow {
+    columns: Vec<Column>,
+}
+
+/// A column of a row. A text may be damaged, so it is not yet known to be UTF-8.
+pub(super) enum Column {
+    Null,
+    Integer(i64),
+    Real,
+    Text(Box<[u8]>),
+    Blob(Box<[u8]>),
+}
+
+impl SqliteRow {
+    /// Copies the first `columns` columns of the row that a statement has found.
+    pub(super) fn copy(row: &rusqlite::Row<'_>, columns: usize) -> rusqlite::Result<Self> {
+        let column = |index| {
+            Ok(match row.get_ref(index)? {
+                ValueRef::Null => Column::Null,
+                ValueRef::Integer(number) => Column::Integer(number),
+                ValueRef::Real(_) => Column::Real,
+                ValueRef::Text(text) => Column::Text(text.into()),
+                ValueRef::Blob(bytes) => Column::Blob(bytes.into()),
+            })
+        };
+        Ok(Self { columns: (0..columns).map(column).collect::<rusqlite::Result<_>>()? })
+    }
+}
+
+/// A type that a column can be decoded as. The error says what the column holds instead.
+pub(super) trait FromColumn<'r>: Sized {
+    fn from_column(column: &'r Column) -> std::result::Result<Self, String>;
+}
+
+impl Column {
+    fn unexpected<T>(&self, wanted: &str) -> std::result::Result<T, String> {
+        let found = match self {
+            Self::Null => "NULL",
+            Self::Integer(_) => "an integer",
+            Self::Real => "a real number",
+            Self::Text(_) => "a text",
+            Self::Blob(_) => "bytes",
+        };
+        Err(format!("{wanted} was expected, and it is {found}"))
+    }
+}
+
+impl FromColumn<'_> for i64 {
+    fn from_column(column: &Column) -> std::result::Result<Self, String> {
+        match column {
+            Column::Integer(number) => Ok(*number),
+            other => other.unexpected("an integer"),
+        }
+    }
+}
+
+impl FromColumn<'_> for bool {
+    fn from_column(column: &Column) -> std::result::Result<Self, String> {
+        i64::from_column(column).map(|number| number != 0)
+    }
+}
+
+impl<'r> FromColumn<'r> for &'r str {
+    fn from_column(column: &'r Column) -> std::result::Result<Self, String> {
+        match column {
+            Column::Text(text) => std::str::from_utf8(text).map_err(|error| error.to_string()),
+            other => other.unexpected("a text"),
+        }
+    }
+}
+
+impl FromColumn<'_> for String {
+    fn from_column(column: &Column) -> std::result::Result<Self, String> {
+        <&str>::from_column(column).map(str::to_owned)
+    }
+}
+
+impl<'r> FromColumn<'r> for &'r [u8] {
+    fn from_column(column: &'r Column) -> std::result::Result<Self, String> {
+        match column {
+            Column::Blob(bytes) => Ok(bytes),
+            other => other.unexpected("bytes"),
+        }
+    }
+}
+
+impl<'r, T: FromColumn<'r>> FromColumn<'r> for Option<T> {
+    fn from_column(column: &'r Column) -> std::result::Result<Self, String> {
+        match column {
+            Column::Null => Ok(None),
+            other => T::from_column(other).map(Some),
         }
     }
 }
@@ -194,15 +296,9 @@ pub(super) fn from_record<T: DeserializeOwned>(table: &'static str, row: &Sqlite
 }
 
 /// Decodes one column.
-pub(super) fn get<'r, T>(table: &'static str, row: &'r SqliteRow, column: usize) -> Result<T>
-where
-    T: sqlx::Decode<'r, Sqlite> + Type<Sqlite>,
-{
-    row.try_get(column).map_err(|error| StoreError::Row {
-        table,
-        key: format!("column {column}"),
-        what: error.to_string(),
-    })
+pub(super) fn get<'r, T: FromColumn<'r>>(table: &'static str, row: &'r SqliteRow, column: usize) -> Result<T> {
+    let decoded = row.columns.get(column).ok_or_else(|| "it does not exist".to_owned()).and_then(T::from_column);
+    decoded.map_err(|what| StoreError::Row { table, key: format!("column {column}"), what })
 }
 
 /// Decodes an id.

@@ -3,7 +3,7 @@
 //! A migration that was part of a release must never change. A migration must never drop tables or
 //! columns that it does not know.
 
-use sqlx::sqlite::SqliteConnection;
+use rusqlite::{Connection, TransactionBehavior};
 
 /// SQLite's application id of a Ghost database: "Ghst".
 pub(super) const APPLICATION_ID: i64 = 0x4768_7374;
@@ -32,25 +32,18 @@ const MIGRATIONS: &[&str] = &[
 pub(super) const VERSION: i64 = MIGRATIONS.len() as i64;
 
 /// Migrates a database from version `found` to [`VERSION`] in one transaction.
-pub(super) async fn migrate(conn: &mut SqliteConnection, found: i64) -> Result<(), sqlx::Error> {
+pub(super) fn migrate(conn: &mut Connection, found: i64) -> rusqlite::Result<()> {
     if found >= VERSION {
         return Ok(());
     }
-    sqlx::query("BEGIN IMMEDIATE").execute(&mut *conn).await?;
-    let migrated = run_migrations(conn, found).await;
-    let end = if migrated.is_ok() { "COMMIT" } else { "ROLLBACK" };
-    let ended = sqlx::query(end).execute(&mut *conn).await;
-    // The first error is the cause; a failed rollback after it adds nothing.
-    migrated.and(ended.map(|_| ()))
-}
-
-async fn run_migrations(conn: &mut SqliteConnection, found: i64) -> Result<(), sqlx::Error> {
+    // An error on the way drops the transaction, which undoes it.
+    let transaction = conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let applied = usize::try_from(found).unwrap_or(0);
     for migration in MIGRATIONS.iter().skip(applied) {
-        sqlx::raw_sql(*migration).execute(&mut *conn).await?;
+        transaction.execute_batch(migration)?;
     }
     // Pragmas take no bound values. Both values are constants of this program.
     let stamp = format!("PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {VERSION};");
-    sqlx::raw_sql(sqlx::AssertSqlSafe(stamp)).execute(&mut *conn).await?;
-    Ok(())
+    transaction.execute_batch(&stamp)?;
+    transaction.commit()
 }

@@ -80,7 +80,7 @@ macro_rules! tables {
             }
 
             /// Writes the pending rows of the tables of `set`.
-            pub(super) async fn flush(
+            pub(super) fn flush(
                 &mut self,
                 out: &mut FlushTarget<'_>,
                 set: u64,
@@ -89,10 +89,10 @@ macro_rules! tables {
                 // A head is a part of the row of its mail, so the mail must be in SQL.
                 let set = if set & table_set::HEADS != 0 { set | table_set::MAIL } else { set };
                 $(if set & table_set::$set != 0 {
-                    write_table(out, &mut self.$table, owner).await?;
+                    write_table(out, &mut self.$table, owner)?;
                 })+
                 $(if set & table_set::$log_set != 0 {
-                    write_log(out, &mut self.$log, owner).await?;
+                    write_log(out, &mut self.$log, owner)?;
                 })+
                 Ok(())
             }

@@ -110,11 +110,11 @@ impl WriteBuffer {
     }
 
     /// Writes the pending rows of the tables of `set`.
-    pub(super) async fn flush(&mut self, out: &mut FlushTarget<'_>, set: u64, owner: Owner) -> Result<(), FlushError> {
-        self.tables.flush(out, set, owner).await?;
+    pub(super) fn flush(&mut self, out: &mut FlushTarget<'_>, set: u64, owner: Owner) -> Result<(), FlushError> {
+        self.tables.flush(out, set, owner)?;
         if set & table_set::EVENTS != 0 && owner == Owner::Batch {
             let rows: Vec<_> = self.events.get(self.events_written..).unwrap_or_default().iter().collect();
-            write_rows(out, &rows).await?;
+            write_rows(out, &rows)?;
             self.events_written = self.events.len();
         }
         Ok(())

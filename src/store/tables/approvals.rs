@@ -1,6 +1,5 @@
 //! The `approvals` table.
 
-use async_trait::async_trait;
 use ghost_domain::{AgentId, Approval, ApprovalId, ApprovalStatus, Timestamp, TurnId};
 
 use crate::error::Result;
@@ -17,13 +16,12 @@ pub struct ApprovalFilter {
 }
 
 /// Reads of approvals.
-#[async_trait]
 pub trait ApprovalReads {
     /// The approval with this id.
-    async fn approval_get(&mut self, approval_id: ApprovalId) -> Result<Option<Approval>>;
+    fn approval_get(&mut self, approval_id: ApprovalId) -> Result<Option<Approval>>;
 
     /// Approvals, newest first (then by id, highest first).
-    async fn approval_list(
+    fn approval_list(
         &mut self,
         filter: &ApprovalFilter,
         after: Option<(Timestamp, ApprovalId)>,
@@ -31,18 +29,17 @@ pub trait ApprovalReads {
     ) -> Result<Vec<Approval>>;
 
     /// Number of pending approvals.
-    async fn approval_count_pending(&mut self) -> Result<u32>;
+    fn approval_count_pending(&mut self) -> Result<u32>;
 
     /// Pending approvals of the calls of a turn, oldest first.
-    async fn approvals_pending_of_turn(&mut self, turn_id: TurnId) -> Result<Vec<Approval>>;
+    fn approvals_pending_of_turn(&mut self, turn_id: TurnId) -> Result<Vec<Approval>>;
 
     /// The approval under which an agent may run the plan with this digest without asking again.
-    async fn approval_standing(&mut self, agent_id: &AgentId, digest: &str) -> Result<Option<Approval>>;
+    fn approval_standing(&mut self, agent_id: &AgentId, digest: &str) -> Result<Option<Approval>>;
 }
 
 /// Writes of approvals.
-#[async_trait]
 pub trait ApprovalWrites {
     /// Inserts or replaces an approval.
-    async fn approval_put(&mut self, approval: &Approval) -> Result<()>;
+    fn approval_put(&mut self, approval: &Approval) -> Result<()>;
 }

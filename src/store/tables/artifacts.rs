@@ -1,6 +1,5 @@
 //! The `artifacts` table: the files under `output/`, by path.
 
-use async_trait::async_trait;
 use ghost_domain::{AgentId, Artifact};
 
 use crate::error::Result;
@@ -19,21 +18,19 @@ pub struct ArtifactFilter {
 }
 
 /// Reads of artifacts.
-#[async_trait]
 pub trait ArtifactReads {
     /// The artifact at this path.
-    async fn artifact_get(&mut self, path: &str) -> Result<Option<Artifact>>;
+    fn artifact_get(&mut self, path: &str) -> Result<Option<Artifact>>;
 
     /// Matching artifacts in order of path.
-    async fn artifact_list(&mut self, filter: &ArtifactFilter) -> Result<Vec<Artifact>>;
+    fn artifact_list(&mut self, filter: &ArtifactFilter) -> Result<Vec<Artifact>>;
 }
 
 /// Writes of artifacts.
-#[async_trait]
 pub trait ArtifactWrites {
     /// Inserts or replaces the artifact at its path.
-    async fn artifact_put(&mut self, artifact: &Artifact) -> Result<()>;
+    fn artifact_put(&mut self, artifact: &Artifact) -> Result<()>;
 
     /// Removes the artifact at this path. Returns whether it existed.
-    async fn artifact_remove(&mut self, path: &str) -> Result<bool>;
+    fn artifact_remove(&mut self, path: &str) -> Result<bool>;
 }

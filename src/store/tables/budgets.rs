@@ -1,7 +1,6 @@
 //! The `budgets` and `usage` tables. The reservation of a running model call is stored in the
 //! record of its turn, not here.
 
-use async_trait::async_trait;
 use ghost_domain::usage::{UsageRow, UsageSum};
 use ghost_domain::{AgentId, Budget, RootId, Scope, ScopeSort, Timestamp};
 
@@ -50,24 +49,22 @@ impl UsageFilter {
 }
 
 /// Reads of budgets and usage.
-#[async_trait]
 pub trait BudgetReads {
     /// The account of this scope.
-    async fn budget_get(&mut self, scope: &Scope) -> Result<Option<Budget>>;
+    fn budget_get(&mut self, scope: &Scope) -> Result<Option<Budget>>;
 
     /// Accounts in order of the scope's text.
-    async fn budget_list(&mut self, filter: &BudgetFilter) -> Result<Vec<Budget>>;
+    fn budget_list(&mut self, filter: &BudgetFilter) -> Result<Vec<Budget>>;
 
     /// Sums of usage for each agent and model, in that order.
-    async fn usage_sum(&mut self, filter: &UsageFilter) -> Result<Vec<UsageSum>>;
+    fn usage_sum(&mut self, filter: &UsageFilter) -> Result<Vec<UsageSum>>;
 }
 
 /// Writes of budgets and usage.
-#[async_trait]
 pub trait BudgetWrites {
     /// Inserts or replaces an account.
-    async fn budget_put(&mut self, budget: &Budget) -> Result<()>;
+    fn budget_put(&mut self, budget: &Budget) -> Result<()>;
 
     /// Appends a usage row.
-    async fn usage_append(&mut self, row: &UsageRow) -> Result<()>;
+    fn usage_append(&mut self, row: &UsageRow) -> Result<()>;
 }

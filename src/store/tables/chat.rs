@@ -1,53 +1,49 @@
 //! The `chat_channels`, `chat_members` and `chat_posts` tables.
 
-use async_trait::async_trait;
 use ghost_domain::{AgentId, ChannelName, ChatChannel, ChatMember, ChatPost};
 
 use crate::error::Result;
 
 /// Reads of chat.
-#[async_trait]
 pub trait ChatReads {
     /// The channel with this name.
-    async fn chat_channel_get(&mut self, channel: &ChannelName) -> Result<Option<ChatChannel>>;
+    fn chat_channel_get(&mut self, channel: &ChannelName) -> Result<Option<ChatChannel>>;
 
     /// All channels in order of name, at most 1,000.
-    async fn chat_channel_list(&mut self) -> Result<Vec<ChatChannel>>;
+    fn chat_channel_list(&mut self) -> Result<Vec<ChatChannel>>;
 
     /// Number of channels.
-    async fn chat_channel_count(&mut self) -> Result<u32>;
+    fn chat_channel_count(&mut self) -> Result<u32>;
 
     /// The membership of an agent in a channel.
-    async fn chat_member_get(&mut self, channel: &ChannelName, agent_id: &AgentId) -> Result<Option<ChatMember>>;
+    fn chat_member_get(&mut self, channel: &ChannelName, agent_id: &AgentId) -> Result<Option<ChatMember>>;
 
     /// All members of a channel, in order of id.
-    async fn chat_members(&mut self, channel: &ChannelName) -> Result<Vec<ChatMember>>;
+    fn chat_members(&mut self, channel: &ChannelName) -> Result<Vec<ChatMember>>;
 
     /// All memberships of an agent, in order of channel.
-    async fn chat_memberships(&mut self, agent_id: &AgentId) -> Result<Vec<ChatMember>>;
+    fn chat_memberships(&mut self, agent_id: &AgentId) -> Result<Vec<ChatMember>>;
 
     /// The ungated channels in which an agent has chat messages after its cursor, each with the
     /// agent's membership, in order of channel.
-    async fn chat_unread(&mut self, agent_id: &AgentId) -> Result<Vec<(ChatMember, ChatChannel)>>;
+    fn chat_unread(&mut self, agent_id: &AgentId) -> Result<Vec<(ChatMember, ChatChannel)>>;
 
     /// The newest chat messages of a channel with `after < seq < before`, at most `limit`, in order
     /// of sequence. A `before` of 0 means no upper bound.
-    async fn chat_posts(&mut self, channel: &ChannelName, after: i64, before: i64, limit: u32)
-    -> Result<Vec<ChatPost>>;
+    fn chat_posts(&mut self, channel: &ChannelName, after: i64, before: i64, limit: u32) -> Result<Vec<ChatPost>>;
 }
 
 /// Writes of chat.
-#[async_trait]
 pub trait ChatWrites {
     /// Inserts or replaces a channel.
-    async fn chat_channel_put(&mut self, channel: &ChatChannel) -> Result<()>;
+    fn chat_channel_put(&mut self, channel: &ChatChannel) -> Result<()>;
 
     /// Inserts or replaces a membership.
-    async fn chat_member_put(&mut self, member: &ChatMember) -> Result<()>;
+    fn chat_member_put(&mut self, member: &ChatMember) -> Result<()>;
 
     /// Removes a membership. Does nothing if it does not exist.
-    async fn chat_member_delete(&mut self, channel: &ChannelName, agent_id: &AgentId) -> Result<()>;
+    fn chat_member_delete(&mut self, channel: &ChannelName, agent_id: &AgentId) -> Result<()>;
 
     /// Appends a chat message. The caller has taken its sequence from the channel.
-    async fn chat_post_append(&mut self, post: &ChatPost) -> Result<()>;
+    fn chat_post_append(&mut self, post: &ChatPost) -> Result<()>;
 }

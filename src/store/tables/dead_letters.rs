@@ -1,19 +1,17 @@
 //! The `dead_letters` table.
 
-use async_trait::async_trait;
 use ghost_domain::{AgentId, DeadLetter, DeadLetterId, DeadLetterStatus, Timestamp};
 
 use crate::error::Result;
 
 /// Reads of dead letters.
-#[async_trait]
 pub trait DeadLetterReads {
     /// The dead letter with this id.
-    async fn dead_letter_get(&mut self, dead_letter_id: DeadLetterId) -> Result<Option<DeadLetter>>;
+    fn dead_letter_get(&mut self, dead_letter_id: DeadLetterId) -> Result<Option<DeadLetter>>;
 
     /// Dead letters, newest first (then by id, highest first); only those of this agent and this
     /// status, if given.
-    async fn dead_letter_list(
+    fn dead_letter_list(
         &mut self,
         agent_id: Option<&AgentId>,
         status: Option<DeadLetterStatus>,
@@ -22,12 +20,11 @@ pub trait DeadLetterReads {
     ) -> Result<Vec<DeadLetter>>;
 
     /// Number of held dead letters; only those of this agent, if given.
-    async fn dead_letter_count_held(&mut self, agent_id: Option<&AgentId>) -> Result<u32>;
+    fn dead_letter_count_held(&mut self, agent_id: Option<&AgentId>) -> Result<u32>;
 }
 
 /// Writes of dead letters.
-#[async_trait]
 pub trait DeadLetterWrites {
     /// Inserts or replaces a dead letter.
-    async fn dead_letter_put(&mut self, dead_letter: &DeadLetter) -> Result<()>;
+    fn dead_letter_put(&mut self, dead_letter: &DeadLetter) -> Result<()>;
 }

@@ -1,6 +1,5 @@
 //! The `droids` table: the records of droids, also of those whose agents are gone.
 
-use async_trait::async_trait;
 use ghost_domain::{AgentId, Droid};
 
 use crate::error::Result;
@@ -15,31 +14,28 @@ pub struct LiveDroids {
 }
 
 /// Reads of droids.
-#[async_trait]
 pub trait DroidReads {
     /// The droid with this id.
-    async fn droid_get(&mut self, droid_id: &AgentId) -> Result<Option<Droid>>;
+    fn droid_get(&mut self, droid_id: &AgentId) -> Result<Option<Droid>>;
 
     /// The droids that have not ended, in order of id, at most [`PAGE_MAX`](super::PAGE_MAX).
-    async fn droids_live(&mut self) -> Result<Vec<Droid>>;
+    fn droids_live(&mut self) -> Result<Vec<Droid>>;
 
     /// The number of droids of `parent`, and of the world, that have not ended.
-    async fn droids_live_count(&mut self, parent: &AgentId) -> Result<LiveDroids>;
+    fn droids_live_count(&mut self, parent: &AgentId) -> Result<LiveDroids>;
 
     /// Droids in order of id, also those that have ended: those of `parent`, if it is given. Only droids after the id
     /// `after`.
-    async fn droid_list(&mut self, parent: Option<&AgentId>, after: Option<&AgentId>, limit: u32)
-    -> Result<Vec<Droid>>;
+    fn droid_list(&mut self, parent: Option<&AgentId>, after: Option<&AgentId>, limit: u32) -> Result<Vec<Droid>>;
 }
 
 /// Writes of droids.
-#[async_trait]
 pub trait DroidWrites {
     /// Inserts or replaces a droid.
-    async fn droid_put(&mut self, droid: &Droid) -> Result<()>;
+    fn droid_put(&mut self, droid: &Droid) -> Result<()>;
 
     /// Inserts a droid whose id no droid ever had. A backend may then spare the read that would find that out.
-    async fn droid_add(&mut self, droid: &Droid) -> Result<()> {
-        self.droid_put(droid).await
+    fn droid_add(&mut self, droid: &Droid) -> Result<()> {
+        self.droid_put(droid)
     }
 }

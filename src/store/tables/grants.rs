@@ -1,30 +1,27 @@
 //! The `acl_grants` table: write grants that have not been revoked.
 
-use async_trait::async_trait;
 use ghost_domain::{AgentId, Grant, GrantId, Timestamp};
 
 use crate::error::Result;
 
 /// Reads of write grants.
-#[async_trait]
 pub trait GrantReads {
     /// The grant with this id, also after its end while it is stored.
-    async fn grant_get(&mut self, grant_id: GrantId) -> Result<Option<Grant>>;
+    fn grant_get(&mut self, grant_id: GrantId) -> Result<Option<Grant>>;
 
     /// The grants of an agent that have not ended at `now`, in order of id, at most
     /// [`PAGE_MAX`](super::PAGE_MAX).
-    async fn grants_live(&mut self, agent_id: &AgentId, now: Timestamp) -> Result<Vec<Grant>>;
+    fn grants_live(&mut self, agent_id: &AgentId, now: Timestamp) -> Result<Vec<Grant>>;
 
     /// All stored grants in order of id, also those that have ended. Only grants after the id `after`.
-    async fn grant_list(&mut self, after: Option<GrantId>, limit: u32) -> Result<Vec<Grant>>;
+    fn grant_list(&mut self, after: Option<GrantId>, limit: u32) -> Result<Vec<Grant>>;
 }
 
 /// Writes of write grants.
-#[async_trait]
 pub trait GrantWrites {
     /// Inserts or replaces a grant.
-    async fn grant_put(&mut self, grant: &Grant) -> Result<()>;
+    fn grant_put(&mut self, grant: &Grant) -> Result<()>;
 
     /// Removes a grant. Returns whether it existed.
-    async fn grant_remove(&mut self, grant_id: GrantId) -> Result<bool>;
+    fn grant_remove(&mut self, grant_id: GrantId) -> Result<bool>;
 }

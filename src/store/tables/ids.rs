@@ -1,6 +1,5 @@
 //! Ranges of ids of one kind. They resolve an id prefix that a person typed.
 
-use async_trait::async_trait;
 use uuid::Uuid;
 
 use crate::error::Result;
@@ -44,10 +43,9 @@ impl IdKind {
 }
 
 /// Reads of ids.
-#[async_trait]
 pub trait IdReads {
     /// The ids of this kind from `first` to `last`, both included, in ascending order, at most
     /// `limit` and never more than 1,000. It reads a range of the primary key, so the cost depends
     /// only on the number of ids returned.
-    async fn ids_between(&mut self, kind: IdKind, first: Uuid, last: Uuid, limit: u32) -> Result<Vec<Uuid>>;
+    fn ids_between(&mut self, kind: IdKind, first: Uuid, last: Uuid, limit: u32) -> Result<Vec<Uuid>>;
 }

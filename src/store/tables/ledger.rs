@@ -1,6 +1,5 @@
 //! The `ledger` table.
 
-use async_trait::async_trait;
 use ghost_domain::{AgentId, CallId, CallStatus, CallTotals, LedgerRow, Timestamp, TurnId};
 
 use crate::error::Result;
@@ -27,23 +26,21 @@ pub struct LedgerFilter {
 }
 
 /// Reads of the ledger.
-#[async_trait]
 pub trait LedgerReads {
     /// The row of this call.
-    async fn call_get(&mut self, call_id: CallId) -> Result<Option<LedgerRow>>;
+    fn call_get(&mut self, call_id: CallId) -> Result<Option<LedgerRow>>;
 
     /// Matching rows, newest first.
-    async fn call_list(&mut self, filter: &LedgerFilter) -> Result<Vec<LedgerRow>>;
+    fn call_list(&mut self, filter: &LedgerFilter) -> Result<Vec<LedgerRow>>;
 
     /// Sums over the matching rows by tool and status, in the order of both. `after` and `limit` of the filter do
     /// not apply: there are at most [`PAGE_MAX`](super::PAGE_MAX) sums.
-    async fn call_totals(&mut self, filter: &LedgerFilter) -> Result<Vec<CallTotals>>;
+    fn call_totals(&mut self, filter: &LedgerFilter) -> Result<Vec<CallTotals>>;
 }
 
 /// Writes of the ledger.
-#[async_trait]
 pub trait LedgerWrites {
     /// Inserts a row, or replaces the changeable part of it. Agent, turn, tool and start time never
     /// change.
-    async fn call_put(&mut self, row: &LedgerRow) -> Result<()>;
+    fn call_put(&mut self, row: &LedgerRow) -> Result<()>;
 }

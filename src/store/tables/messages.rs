@@ -1,6 +1,5 @@
 //! The `messages` table: durable inboxes.
 
-use async_trait::async_trait;
 use ghost_domain::{AgentId, Envelope, HeldSkill, MailState, MessageId, RootId, Timestamp, TurnId};
 
 use crate::error::Result;
@@ -18,65 +17,63 @@ pub struct InboxState {
 }
 
 /// Reads of mail.
-#[async_trait]
 pub trait MessageReads {
     /// The message with this id.
-    async fn message_get(&mut self, message_id: MessageId) -> Result<Option<Envelope>>;
+    fn message_get(&mut self, message_id: MessageId) -> Result<Option<Envelope>>;
 
     /// The state of a message, its turn, and how often its agent crashed on it.
-    async fn message_state(&mut self, message_id: MessageId) -> Result<Option<(MailState, Option<TurnId>, u32)>>;
+    fn message_state(&mut self, message_id: MessageId) -> Result<Option<(MailState, Option<TurnId>, u32)>>;
 
     /// Number of pending messages in an inbox.
-    async fn inbox_depth(&mut self, agent_id: &AgentId) -> Result<u32>;
+    fn inbox_depth(&mut self, agent_id: &AgentId) -> Result<u32>;
 
     /// Number of pending messages in each of these inboxes, in the given order. A fan-out needs
     /// only one query.
-    async fn inbox_depths(&mut self, agent_ids: &[AgentId]) -> Result<Vec<u32>>;
+    fn inbox_depths(&mut self, agent_ids: &[AgentId]) -> Result<Vec<u32>>;
 
     /// Pending mail of an inbox, in order, at most `limit`.
-    async fn inbox_pending(&mut self, agent_id: &AgentId, limit: u32) -> Result<Vec<Envelope>>;
+    fn inbox_pending(&mut self, agent_id: &AgentId, limit: u32) -> Result<Vec<Envelope>>;
 
     /// Pending mail of an inbox that is ready, in order, at most `limit`. If a turn of the agent is
     /// parked because the budget of its root is spent, further mail of that root is not ready: it
     /// waits for that turn.
-    async fn inbox_ready(&mut self, agent_id: &AgentId, limit: u32) -> Result<Vec<Envelope>>;
+    fn inbox_ready(&mut self, agent_id: &AgentId, limit: u32) -> Result<Vec<Envelope>>;
 
     /// The data that an agent needs to open a turn: its ready mail, as
     /// [`MessageReads::inbox_ready`] returns it, and the other fields of [`InboxState`]. One query,
     /// because every turn begins with it.
-    async fn inbox_state(&mut self, agent_id: &AgentId, limit: u32) -> Result<InboxState>;
+    fn inbox_state(&mut self, agent_id: &AgentId, limit: u32) -> Result<InboxState>;
 
     /// Agents with ready mail that wakes, in order of id.
-    async fn inbox_waiting(&mut self) -> Result<Vec<AgentId>>;
+    fn inbox_waiting(&mut self) -> Result<Vec<AgentId>>;
 
     /// The given agents that have ready mail that wakes, in order of id. Reads no envelopes.
-    async fn inbox_waiting_among(&mut self, agent_ids: &[AgentId]) -> Result<Vec<AgentId>>;
+    fn inbox_waiting_among(&mut self, agent_ids: &[AgentId]) -> Result<Vec<AgentId>>;
 
     /// Agents with ready mail of this root that wakes, in order of id. Reads no envelopes, so the
     /// size of the mail does not matter.
-    async fn inbox_waiting_of(&mut self, root_id: RootId) -> Result<Vec<AgentId>>;
+    fn inbox_waiting_of(&mut self, root_id: RootId) -> Result<Vec<AgentId>>;
 
     /// Number of pending messages in the world.
-    async fn inbox_total(&mut self) -> Result<u64>;
+    fn inbox_total(&mut self) -> Result<u64>;
 
     /// The mail that a turn took, in order.
-    async fn messages_of_turn(&mut self, turn_id: TurnId) -> Result<Vec<Envelope>>;
+    fn messages_of_turn(&mut self, turn_id: TurnId) -> Result<Vec<Envelope>>;
 
     /// The newest mail of an agent in any state, newest first, at most `limit`.
-    async fn messages_recent(&mut self, agent_id: &AgentId, limit: u32) -> Result<Vec<Envelope>>;
+    fn messages_recent(&mut self, agent_id: &AgentId, limit: u32) -> Result<Vec<Envelope>>;
 }
 
 /// Writes of mail.
-#[async_trait]
 pub trait MessageWrites {
     /// Appends a message to the inbox of its receiver. The store assigns `seq` and ignores the one
     /// in the envelope. Checks nothing.
-    async fn message_append(&mut self, envelope: &Envelope) -> Result<()>;
+    fn message_append(&mut self, envelope: &Envelope) -> Result<()>;
 
     /// Sets state and turn of messages and adds `add_crashes` to their crash counts. Besides these,
     /// only the wake flag ([`MessageWrites::message_rouse`]) and the time of the last reading
     /// ([`MessageWrites::message_read`]) of an envelope ever change. Ids that do not exist are ignored.
-    async fn message_mark(
+    fn message_mark(
         &mut self,
         message_ids: &[MessageId],
         state: MailState,
@@ -85,12 +82,12 @@ pub trait MessageWrites {
     ) -> Result<()>;
 
     /// Sets the time at which a turn took messages.
-    async fn message_read(&mut self, message_ids: &[MessageId], at: Timestamp) -> Result<()>;
+    fn message_read(&mut self, message_ids: &[MessageId], at: Timestamp) -> Result<()>;
 
     /// Sets the crash count of messages to 0, for an operator who retries them.
-    async fn message_forgive(&mut self, message_ids: &[MessageId]) -> Result<()>;
+    fn message_forgive(&mut self, message_ids: &[MessageId]) -> Result<()>;
 
     /// Sets the wake flag of quiet messages: either the heartbeat that they waited for was removed,
     /// or they must be tried alone.
-    async fn message_rouse(&mut self, message_ids: &[MessageId]) -> Result<()>;
+    fn message_rouse(&mut self, message_ids: &[MessageId]) -> Result<()>;
 }

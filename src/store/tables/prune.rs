@@ -1,6 +1,5 @@
 //! Retention: deletes old rows by age. All other deletes name their row.
 
-use async_trait::async_trait;
 use ghost_domain::Timestamp;
 
 use crate::error::Result;
@@ -96,14 +95,13 @@ impl Family {
 }
 
 /// Deletes old rows.
-#[async_trait]
 pub trait PruneWrites {
     /// Deletes rows of a family that ended before `before`, at most `limit`, oldest first unless
     /// the comment of the family says otherwise. Returns the number of deleted rows.
-    async fn prune(&mut self, family: Family, before: Timestamp, limit: u32) -> Result<u64>;
+    fn prune(&mut self, family: Family, before: Timestamp, limit: u32) -> Result<u64>;
 
     /// Number of rows of the family's table, of those that may ever be pruned.
-    async fn prune_rows(&mut self, family: Family) -> Result<u64>;
+    fn prune_rows(&mut self, family: Family) -> Result<u64>;
 
     /// Deletes entries of conversations, at most `limit`, by conversation in order of id. In each
     /// conversation it deletes from the start up to the first entry that must stay, so that the
@@ -117,9 +115,9 @@ pub trait PruneWrites {
     /// - drafts and entries that wait for delivery;
     /// - entries of an open turn;
     /// - entries whose mail is not consumed: it waits, a turn has taken it, or it is dead.
-    async fn prune_conversation_entries(&mut self, before: Timestamp, keep: u32, limit: u32) -> Result<u64>;
+    fn prune_conversation_entries(&mut self, before: Timestamp, keep: u32, limit: u32) -> Result<u64>;
 
     /// Deletes the oldest history rows of tasks that have more than `keep` (at least 1), at most
     /// `limit`, by task in order of id. Returns how many rows were deleted.
-    async fn prune_task_events(&mut self, keep: u32, limit: u32) -> Result<u64>;
+    fn prune_task_events(&mut self, keep: u32, limit: u32) -> Result<u64>;
 }

@@ -1,6 +1,5 @@
 //! The logs of sessions: the ended turns of a session, and the `sessions` table, which says where a log starts.
 
-use async_trait::async_trait;
 use ghost_domain::{AgentId, ConversationId, LogPlace, SessionStart, SessionSummary, Timestamp, Turn};
 
 use crate::error::Result;
@@ -23,22 +22,21 @@ pub struct SessionTurns {
 }
 
 /// Reads of sessions.
-#[async_trait]
 pub trait SessionReads {
     /// Where the log of a session starts; `None` if at its first turn.
-    async fn session_start(
+    fn session_start(
         &mut self,
         agent_id: &AgentId,
         conversation_id: Option<ConversationId>,
     ) -> Result<Option<SessionStart>>;
 
     /// The turns in the log of a session ([`Turn::is_in_log`]), in reverse order of their ends.
-    async fn session_turns(&mut self, query: &SessionTurns) -> Result<Vec<Turn>>;
+    fn session_turns(&mut self, query: &SessionTurns) -> Result<Vec<Turn>>;
 
     /// The sessions of an agent whose logs have turns opened by mail, at most `limit`.
     /// The one whose last turn ended last is first. Turns that ended before `from` do not count. `since` leaves out
     /// sessions without a turn that ended later.
-    async fn session_list(
+    fn session_list(
         &mut self,
         agent_id: &AgentId,
         from: Timestamp,
@@ -48,8 +46,7 @@ pub trait SessionReads {
 }
 
 /// Writes of sessions.
-#[async_trait]
 pub trait SessionWrites {
     /// Inserts or replaces the start of a session's log.
-    async fn session_start_put(&mut self, start: &SessionStart) -> Result<()>;
+    fn session_start_put(&mut self, start: &SessionStart) -> Result<()>;
 }

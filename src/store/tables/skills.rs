@@ -1,23 +1,20 @@
 //! The `agent_skills` table: which agent holds which skill.
 
-use async_trait::async_trait;
 use ghost_domain::{AgentId, HeldSkill};
 
 use crate::error::Result;
 
 /// Reads of held skills.
-#[async_trait]
 pub trait SkillReads {
     /// The skills that an agent holds, in order of name.
-    async fn skills_held(&mut self, agent_id: &AgentId) -> Result<Vec<HeldSkill>>;
+    fn skills_held(&mut self, agent_id: &AgentId) -> Result<Vec<HeldSkill>>;
 }
 
 /// Writes of held skills.
-#[async_trait]
 pub trait SkillWrites {
     /// Inserts or replaces a held skill.
-    async fn skill_put(&mut self, held: &HeldSkill) -> Result<()>;
+    fn skill_put(&mut self, held: &HeldSkill) -> Result<()>;
 
     /// Removes a held skill. Returns whether it existed.
-    async fn skill_remove(&mut self, agent_id: &AgentId, skill: &str) -> Result<bool>;
+    fn skill_remove(&mut self, agent_id: &AgentId, skill: &str) -> Result<bool>;
 }

@@ -1,6 +1,5 @@
 //! The `tasks` and `task_events` tables.
 
-use async_trait::async_trait;
 use ghost_domain::{AgentId, RootId, Task, TaskEvent, TaskId, TaskStatus, Timestamp};
 
 use crate::error::Result;
@@ -26,33 +25,31 @@ pub struct TaskFilter {
 }
 
 /// Reads of tasks.
-#[async_trait]
 pub trait TaskReads {
     /// The task with this id.
-    async fn task_get(&mut self, task_id: TaskId) -> Result<Option<Task>>;
+    fn task_get(&mut self, task_id: TaskId) -> Result<Option<Task>>;
 
     /// Tasks by priority (highest first), then creation, then id.
-    async fn task_list(&mut self, filter: &TaskFilter) -> Result<Vec<Task>>;
+    fn task_list(&mut self, filter: &TaskFilter) -> Result<Vec<Task>>;
 
     /// Tasks that have not ended, in order of id; only those of this owner, if given.
-    async fn tasks_open(&mut self, owner: Option<&AgentId>, after: Option<TaskId>, limit: u32) -> Result<Vec<Task>>;
+    fn tasks_open(&mut self, owner: Option<&AgentId>, after: Option<TaskId>, limit: u32) -> Result<Vec<Task>>;
 
     /// Tasks that depend on this one, in order of id.
-    async fn task_dependants(&mut self, task_id: TaskId) -> Result<Vec<Task>>;
+    fn task_dependants(&mut self, task_id: TaskId) -> Result<Vec<Task>>;
 
     /// Number of tasks that have not ended.
-    async fn task_count_open(&mut self) -> Result<u32>;
+    fn task_count_open(&mut self) -> Result<u32>;
 
     /// The newest `limit` history rows of a task, oldest first.
-    async fn task_events(&mut self, task_id: TaskId, limit: u32) -> Result<Vec<TaskEvent>>;
+    fn task_events(&mut self, task_id: TaskId, limit: u32) -> Result<Vec<TaskEvent>>;
 }
 
 /// Writes of tasks.
-#[async_trait]
 pub trait TaskWrites {
     /// Inserts or replaces a task and its dependencies.
-    async fn task_put(&mut self, task: &Task) -> Result<()>;
+    fn task_put(&mut self, task: &Task) -> Result<()>;
 
     /// Appends a row to a task's history.
-    async fn task_event_append(&mut self, event: &TaskEvent) -> Result<()>;
+    fn task_event_append(&mut self, event: &TaskEvent) -> Result<()>;
 }

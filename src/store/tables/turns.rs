@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use async_trait::async_trait;
 use ghost_domain::journal::{JournalRow, Step};
 use ghost_domain::{AgentId, RootId, Timestamp, Turn, TurnId, TurnStatus};
 
@@ -31,39 +30,37 @@ pub struct TurnFilter {
 pub const PROMPT_USE: Duration = Duration::from_secs(86_400);
 
 /// Reads of turns.
-#[async_trait]
 pub trait TurnReads {
     /// The turn with this id.
-    async fn turn_get(&mut self, turn_id: TurnId) -> Result<Option<Turn>>;
+    fn turn_get(&mut self, turn_id: TurnId) -> Result<Option<Turn>>;
 
     /// The open turn that the agent continues: the only one that is not aside, or else the oldest
     /// of the turns that were aside and may continue. A turn is aside if it is parked and its agent
     /// continues with other work ([`Turn::is_in_background`]). Turns of operators are ignored.
-    async fn turn_open_of(&mut self, agent_id: &AgentId) -> Result<Option<Turn>>;
+    fn turn_open_of(&mut self, agent_id: &AgentId) -> Result<Option<Turn>>;
 
     /// All open turns, in order of start.
-    async fn turns_open(&mut self) -> Result<Vec<Turn>>;
+    fn turns_open(&mut self) -> Result<Vec<Turn>>;
 
     /// Matching turns, newest first.
-    async fn turn_list(&mut self, filter: &TurnFilter) -> Result<Vec<Turn>>;
+    fn turn_list(&mut self, filter: &TurnFilter) -> Result<Vec<Turn>>;
 
     /// The journal of a turn, in order.
-    async fn journal_of(&mut self, turn_id: TurnId) -> Result<Vec<JournalRow>>;
+    fn journal_of(&mut self, turn_id: TurnId) -> Result<Vec<JournalRow>>;
 
     /// The text of a prompt part, by its hash.
-    async fn prompt_get(&mut self, hash: &str) -> Result<Option<String>>;
+    fn prompt_get(&mut self, hash: &str) -> Result<Option<String>>;
 }
 
 /// Writes of turns.
-#[async_trait]
 pub trait TurnWrites {
     /// Inserts or replaces a turn.
-    async fn turn_put(&mut self, turn: &Turn) -> Result<()>;
+    fn turn_put(&mut self, turn: &Turn) -> Result<()>;
 
     /// Appends a step to a turn's journal.
-    async fn journal_append(&mut self, turn_id: TurnId, step: &Step, at: Timestamp) -> Result<()>;
+    fn journal_append(&mut self, turn_id: TurnId, step: &Step, at: Timestamp) -> Result<()>;
 
     /// Stores a prompt part under its hash. If the part exists, only the time of its last use
     /// changes, with the precision [`PROMPT_USE`].
-    async fn prompt_put(&mut self, hash: &str, text: &str, at: Timestamp) -> Result<()>;
+    fn prompt_put(&mut self, hash: &str, text: &str, at: Timestamp) -> Result<()>;
 }

@@ -51,7 +51,7 @@ fn agent(n: u32) -> Agent {
 }
 
 /// Writes a turn with one message, a model call and a tool call.
-async fn write_turn(w: &mut dyn Writes, n: u32) -> Result<(), StoreError> {
+fn write_turn(w: &mut dyn Writes, n: u32) -> Result<(), StoreError> {
     let (turn_id, root_id) = (TurnId(id(n, 1)), RootId(id(n, 2)));
     let failed = n % 10 == 9;
     let turn: Turn = noun(json!({
@@ -61,46 +61,46 @@ async fn write_turn(w: &mut dyn Writes, n: u32) -> Result<(), StoreError> {
         "held": null, "text": "done", "truncated": false, "started_at": at(n), "ended_at": at(n).0 + 900, "crashes": 0,
         "boot_mark": 0, "stalled_boots": 0,
     }));
-    w.turn_put(&turn).await?;
+    w.turn_put(&turn)?;
     for step in [
         json!({ "step": "briefed", "system": "s", "briefing": "b", "mail": format!("mail of {turn_id}") }),
         json!({ "step": "note", "text": format!("in turn {turn_id}") }),
     ] {
-        w.journal_append(turn_id, &noun::<Step>(step), at(n)).await?;
+        w.journal_append(turn_id, &noun::<Step>(step), at(n))?;
     }
     let mail: Envelope = noun(json!({
         "message_id": MessageId(id(n, 3)), "seq": 0, "to": who(n), "from": "operator:bench", "kind": "message",
         "subject": null, "body": "please", "attachments": [], "ask_id": null, "conversation_id": null, "root_id": root_id,
         "hop": 0, "wake": true, "created_at": at(n), "state": "consumed", "turn_id": turn_id, "crashes": 0,
     }));
-    w.message_append(&mail).await?;
+    w.message_append(&mail)?;
     let call: LedgerRow = noun(json!({
         "call_id": CallId(id(n, 4)), "agent_id": who(n), "turn_id": turn_id, "tool": "syscall.files.read", "alias": null,
         "arguments": "{}", "result": "text", "status": "ok", "error_code": null, "started_at": at(n), "duration_ms": 5,
         "truncated": false,
     }));
-    w.call_put(&call).await?;
+    w.call_put(&call)?;
     let usage: UsageRow = noun(json!({
         "agent_id": who(n), "turn_id": turn_id, "root_id": root_id, "provider": "p", "model": "fake",
         "tokens": { "input": 90, "output": 10, "cache_read": 0, "cache_write": 0 }, "cost": 7, "estimated": false, "free": false,
         "duration_ms": 3, "at": at(n),
     }));
-    w.usage_append(&usage).await?;
+    w.usage_append(&usage)?;
     for (sort, kind) in [(5, EventKind::TurnStarted), (6, EventKind::TurnFinished)] {
         let event = NewEvent::new(kind, json!({ "turn_id": turn_id })).agent(&who(n)).correlation(turn_id);
-        w.event_append(EventId(id(n, sort)), at(n), event).await?;
+        w.event_append(EventId(id(n, sort)), at(n), event)?;
     }
     Ok(())
 }
 
 macro_rules! look {
     ($store:expr, |$r:ident| $body:expr) => {
-        $store.read::<_, StoreError, _>(move |$r| Box::pin(async move { Ok($body) })).await.unwrap()
+        $store.read::<_, StoreError, _>(move |$r| Ok($body)).await.unwrap()
     };
 }
 
 async fn calls(store: &Store, filter: UsageFilter) -> u64 {
-    look!(store, |r| r.usage_sum(&filter).await?.iter().map(|sum| sum.calls).sum())
+    look!(store, |r| r.usage_sum(&filter)?.iter().map(|sum| sum.calls).sum())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -109,22 +109,20 @@ async fn an_old_database_is_complete_and_its_totals_are_right() {
     let (young, old) = (dir.path().join("young.db"), dir.path().join("old.db"));
     let store = open_store(&young, SqliteOptions::default()).await.unwrap();
     let write = store.write::<_, StoreError, _>(|w| {
-        Box::pin(async move {
-            for n in 0..5 {
-                w.agent_put(&agent(n)).await?;
-            }
-            w.prompt_put("s", "system", at(0)).await?;
-            w.prompt_put("b", "briefing", at(0)).await?;
-            for n in 0..YOUNG {
-                write_turn(w, n).await?;
-            }
-            Ok(())
-        })
+        for n in 0..5 {
+            w.agent_put(&agent(n))?;
+        }
+        w.prompt_put("s", "system", at(0))?;
+        w.prompt_put("b", "briefing", at(0))?;
+        for n in 0..YOUNG {
+            write_turn(w, n)?;
+        }
+        Ok(())
     });
     write.await.unwrap();
     store.close().await;
 
-    let aged = age(&young, &old, OLD).await.unwrap();
+    let aged = age(&young, &old, OLD).unwrap();
     assert_eq!((aged.young_turns, aged.turns), (u64::from(YOUNG), OLD));
     assert!(aged.bytes > aged.young_bytes);
     let store = open_store(&old, SqliteOptions::default()).await.unwrap();
@@ -132,21 +130,21 @@ async fn an_old_database_is_complete_and_its_totals_are_right() {
     assert_eq!(calls(&store, UsageFilter::default()).await, OLD);
     assert_eq!(calls(&store, UsageFilter { agent_id: Some(who(3)), ..UsageFilter::default() }).await, OLD / 5);
     assert_eq!(calls(&store, UsageFilter { since: Some(at(0)), ..UsageFilter::default() }).await, u64::from(YOUNG));
-    assert_eq!(look!(store, |r| r.event_bounds().await?), (1, i64::try_from(OLD).unwrap() * 2));
+    assert_eq!(look!(store, |r| r.event_bounds()?), (1, i64::try_from(OLD).unwrap() * 2));
     // A turn of long ago differs from its copies by its id, in its columns, its record and its steps.
     let before = Some(Timestamp(BEGIN + i64::from(YOUNG) * 6_000));
     let failed = TurnFilter { agent_id: Some(who(9)), status: Some(TurnStatus::Failed), ..TurnFilter::default() };
     let (first, newest) = (TurnFilter { before, ..failed.clone() }, TurnFilter { limit: 1_000, ..failed });
-    let (first, newest) = look!(store, |r| (r.turn_list(&first).await?, r.turn_list(&newest).await?));
+    let (first, newest) = look!(store, |r| (r.turn_list(&first)?, r.turn_list(&newest)?));
     assert_eq!((first.len(), newest.len()), (4, 1_000));
     assert!(newest.windows(2).all(|pair| pair[0].started_at > pair[1].started_at));
     let oldest = first.last().unwrap().clone();
     assert_eq!(oldest.started_at, Timestamp(BEGIN + 9 * 6_000));
     let (turn_id, started_at, root_id) = (oldest.turn_id, oldest.started_at, oldest.root_id);
-    assert_eq!(look!(store, |r| r.turn_get(turn_id).await?), Some(oldest));
+    assert_eq!(look!(store, |r| r.turn_get(turn_id)?), Some(oldest));
     let (steps, mail, rows) = look!(store, |r| {
         let ledger = LedgerFilter { turn_id: Some(turn_id), ..LedgerFilter::default() };
-        (r.journal_of(turn_id).await?, r.messages_of_turn(turn_id).await?, r.call_list(&ledger).await?)
+        (r.journal_of(turn_id)?, r.messages_of_turn(turn_id)?, r.call_list(&ledger)?)
     });
     assert_eq!((steps.len(), mail.len(), rows.len()), (2, 1, 1));
     assert_eq!(steps[1].step, Step::Note { text: format!("in turn {turn_id}") });
@@ -156,10 +154,7 @@ async fn an_old_database_is_complete_and_its_totals_are_right() {
     let middle = Timestamp(started_at.0 + (START - started_at.0) / 2);
     let mut gone = 0;
     loop {
-        let slice = store
-            .write::<_, StoreError, _>(move |w| Box::pin(async move { w.prune(Family::Usage, middle, 500).await }))
-            .await
-            .unwrap();
+        let slice = store.write::<_, StoreError, _>(move |w| w.prune(Family::Usage, middle, 500)).await.unwrap();
         gone += slice;
         if slice == 0 {
             break;
@@ -167,9 +162,9 @@ async fn an_old_database_is_complete_and_its_totals_are_right() {
     }
     assert!(gone > OLD / 3 && gone < OLD, "{gone}");
     assert_eq!(calls(&store, UsageFilter::default()).await, OLD - gone);
-    store.write::<_, StoreError, _>(|w| Box::pin(async move { write_turn(w, YOUNG).await })).await.unwrap();
+    store.write::<_, StoreError, _>(|w| write_turn(w, YOUNG)).await.unwrap();
     assert_eq!(calls(&store, UsageFilter::default()).await, OLD - gone + 1);
-    assert_eq!(look!(store, |r| r.event_bounds().await?), (1, i64::try_from(OLD).unwrap() * 2 + 2));
+    assert_eq!(look!(store, |r| r.event_bounds()?), (1, i64::try_from(OLD).unwrap() * 2 + 2));
     store.close().await;
 }
 
@@ -178,5 +173,5 @@ async fn a_database_without_turns_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let (young, old) = (dir.path().join("young.db"), dir.path().join("old.db"));
     open_store(&young, SqliteOptions::default()).await.unwrap().close().await;
-    assert!(age(&young, &old, 10).await.is_err());
+    assert!(age(&young, &old, 10).is_err());
 }

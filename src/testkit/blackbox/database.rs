@@ -3,15 +3,16 @@
 //! This module must never write to the database.
 
 use std::path::Path;
+use std::time::Duration;
 
-use sqlx::sqlite::{SqliteConnectOptions, SqlitePool, SqlitePoolOptions};
-use sqlx::{Row, SqliteConnection};
-use tokio::runtime::Runtime;
+use rusqlite::{Connection, OpenFlags, Row};
+
+/// Maximum time that a query waits for a daemon that still holds the database.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// An open database.
 pub struct Database {
-    runtime: Runtime,
-    pool: SqlitePool,
+    connection: Connection,
 }
 
 impl Database {
@@ -21,22 +22,17 @@ impl Database {
     /// If it cannot be opened.
     #[must_use]
     pub fn open(data: &Path) -> Self {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         // Not read-only, because opening it must recover the write-ahead log of a killed daemon.
-        let options = SqliteConnectOptions::new().filename(data.join("ghost.db")).create_if_missing(false);
-        let pool = runtime
-            .block_on(SqlitePoolOptions::new().max_connections(1).connect_with(options))
-            .expect("the daemon's database");
-        Self { runtime, pool }
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let connection = Connection::open_with_flags(data.join("ghost.db"), flags).expect("the daemon's database");
+        connection.busy_timeout(PATIENCE).expect("a busy timeout");
+        Self { connection }
     }
 
-    fn with<T>(&self, work: impl AsyncFn(&mut SqliteConnection) -> Result<T, sqlx::Error>) -> T {
-        self.runtime
-            .block_on(async {
-                let mut connection = self.pool.acquire().await?;
-                work(&mut connection).await
-            })
-            .expect("a query")
+    fn rows<T>(&self, query: &str, read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>) -> Vec<T> {
+        let mut statement = self.connection.prepare(query).expect("a query");
+        let rows = statement.query_map([], read).expect("a query without parameters");
+        rows.collect::<Result<_, _>>().expect("rows of the expected types")
     }
 
     /// The number that a query returns.
@@ -45,7 +41,7 @@ impl Database {
     /// If it returns none.
     #[must_use]
     pub fn number(&self, query: &'static str) -> i64 {
-        self.with(async |connection| sqlx::query(query).fetch_one(connection).await?.try_get(0))
+        self.connection.query_row(query, [], |row| row.get(0)).expect("a number")
     }
 
     /// The texts that a query with one column returns.
@@ -54,9 +50,7 @@ impl Database {
     /// If it returns something else.
     #[must_use]
     pub fn texts(&self, query: &'static str) -> Vec<String> {
-        self.with(async |connection| {
-            sqlx::query(query).fetch_all(connection).await?.iter().map(|row| row.try_get(0)).collect()
-        })
+        self.rows(query, |row| row.get(0))
     }
 
     /// The pairs of texts that a query with two columns returns.
@@ -65,10 +59,7 @@ impl Database {
     /// If it returns something else.
     #[must_use]
     pub fn pairs(&self, query: &'static str) -> Vec<(String, String)> {
-        self.with(async |connection| {
-            let rows = sqlx::query(query).fetch_all(connection).await?;
-            rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
-        })
+        self.rows(query, |row| Ok((row.get(0)?, row.get(1)?)))
     }
 
     /// The result of SQLite's integrity check: `ok`, or a description of the damage.

@@ -112,7 +112,7 @@ struct Poison {
 impl WorldTool for Poison {
     type Params = PoisonParams;
 
-    async fn apply(&self, _: &CallContext, params: PoisonParams, _: &mut dyn Writes) -> Result<Output, Refusal> {
+    fn apply(&self, _: &CallContext, params: PoisonParams, _: &mut dyn Writes) -> Result<Output, Refusal> {
         let poisoned = params.text.contains("poison") && !is_calm(self.calm.as_ref());
         assert!(!poisoned, "test.poison: {}", params.text);
         Ok(json!({ "swallowed": params.text }).into())

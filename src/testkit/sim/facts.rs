@@ -47,23 +47,22 @@ impl Facts {
     pub(crate) fn gather(disk: &MemoryDisk, workspace: &Path) -> Result<Self, SimError> {
         let store = disk.open();
         let runtime = tokio::runtime::Builder::new_current_thread().build()?;
-        let gathered =
-            runtime.block_on(store.read(|r| Box::pin(async move { Self::read(r).await }))).map_err(Refusal::from)?;
+        let gathered = runtime.block_on(store.read(|r| Self::read(r))).map_err(Refusal::from)?;
         let mut facts = gathered;
         read_files(workspace, workspace, &mut facts.files)?;
         Ok(facts)
     }
 
-    async fn read(r: &mut dyn Reads) -> Result<Self, StoreError> {
-        let (events, _) = r.event_list(0, &EventFilter::default(), u32::MAX).await?;
+    fn read(r: &mut dyn Reads) -> Result<Self, StoreError> {
+        let (events, _) = r.event_list(0, &EventFilter::default(), u32::MAX)?;
         let mut facts = Self { events, ..Self::default() };
-        for agent in r.agent_list(true).await? {
+        for agent in r.agent_list(true)? {
             facts.agents.insert(agent.agent_id.clone(), agent);
         }
         for message_id in ids(&facts.events, EventKind::MessageDelivered, "message_id") {
-            if let Some(envelope) = r.message_get(MessageId(message_id)).await? {
+            if let Some(envelope) = r.message_get(MessageId(message_id))? {
                 if let Some(ask_id) = envelope.ask_id
-                    && let Some(ask) = r.ask_get(ask_id).await?
+                    && let Some(ask) = r.ask_get(ask_id)?
                 {
                     facts.asks.insert(ask_id, ask);
                 }
@@ -72,25 +71,25 @@ impl Facts {
         }
         for turn_id in ids(&facts.events, EventKind::TurnStarted, "turn_id") {
             let turn_id = TurnId(turn_id);
-            if let Some(turn) = r.turn_get(turn_id).await? {
+            if let Some(turn) = r.turn_get(turn_id)? {
                 facts.held.extend(turn.held.clone().map(|held| (turn_id, held)));
                 facts.turns.insert(turn_id, turn);
             }
-            facts.journals.insert(turn_id, r.journal_of(turn_id).await?);
+            facts.journals.insert(turn_id, r.journal_of(turn_id)?);
             let filter = LedgerFilter { turn_id: Some(turn_id), limit: 1_000, ..LedgerFilter::default() };
-            facts.ledger.extend(r.call_list(&filter).await?);
+            facts.ledger.extend(r.call_list(&filter)?);
         }
         for task_id in ids(&facts.events, EventKind::TaskCreated, "task_id") {
-            if let Some(task) = r.task_get(TaskId(task_id)).await? {
+            if let Some(task) = r.task_get(TaskId(task_id))? {
                 facts.tasks.insert(task.task_id, task);
             }
         }
-        facts.asks_open = r.asks_open().await?;
-        facts.dead_letters = r.dead_letter_list(None, None, None, PAGE_MAX).await?;
-        facts.budgets = r.budget_list(&BudgetFilter { limit: PAGE_MAX, ..BudgetFilter::default() }).await?;
-        facts.usage = r.usage_sum(&UsageFilter::default()).await?;
+        facts.asks_open = r.asks_open()?;
+        facts.dead_letters = r.dead_letter_list(None, None, None, PAGE_MAX)?;
+        facts.budgets = r.budget_list(&BudgetFilter { limit: PAGE_MAX, ..BudgetFilter::default() })?;
+        facts.usage = r.usage_sum(&UsageFilter::default())?;
         for token in facts.mark_tokens() {
-            let count = r.meta_get(&mark_key(&token)).await?.and_then(|text| text.parse().ok()).unwrap_or(0);
+            let count = r.meta_get(&mark_key(&token))?.and_then(|text| text.parse().ok()).unwrap_or(0);
             facts.marks.insert(token, count);
         }
         Ok(facts)

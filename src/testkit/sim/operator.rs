@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use ghost_domain::time::BoxFuture;
 use ghost_domain::{
     AgentId, AgentKind, AskId, AskStatus, Clock, ConversationId, DeadLetterStatus, Desired, Kind, MessageId, Party,
     Refusal, Scope, TaskId, TurnId,
@@ -63,7 +62,7 @@ fn by() -> Party {
 async fn write<T, F>(world: &World, work: F) -> Result<T, Refusal>
 where
     T: Send + 'static,
-    F: for<'t> FnOnce(&'t mut dyn Writes, OperationContext) -> BoxFuture<'t, Result<T, Refusal>> + Send + 'static,
+    F: for<'t> FnOnce(&'t mut dyn Writes, OperationContext) -> Result<T, Refusal> + Send + 'static,
 {
     let ctx = world.ctx().clone();
     world.store().write(move |w| work(w, ctx)).await
@@ -125,10 +124,7 @@ impl Operator {
                 self.stop(world, who);
                 Ok(())
             }
-            60..68 => {
-                write(world, move |w, ctx| Box::pin(async move { agents::start(w, &ctx, &by(), &who).await.map(drop) }))
-                    .await
-            }
+            60..68 => write(world, move |w, ctx| agents::start(w, &ctx, &by(), &who).map(drop)).await,
             68..72 => self.create(world).await,
             72..75 => self.delete(world).await,
             75..78 => world.set_paused(&by(), true).await,
@@ -156,18 +152,13 @@ impl Operator {
         // Turns that wait for a budget continue when it is raised.
         for scope in self.named.iter().take(2).map(|agent_id| Scope::Agent(agent_id.clone())) {
             let lifted = NewLimits { tokens: Some(None), money: Some(None) };
-            write(world, move |w, ctx| {
-                Box::pin(async move { budgets::set(w, &ctx, &by(), &scope, lifted).await.map(drop) })
-            })
-            .await?;
+            write(world, move |w, ctx| budgets::set(w, &ctx, &by(), &scope, lifted).map(drop)).await?;
         }
         let all: Vec<AgentId> = self.named.iter().chain(&self.temporary).cloned().collect();
         for who in all {
             // Some agents stay stopped: a world must come to rest with stopped agents, too.
             if self.dice.chance(80) {
-                let started =
-                    write(world, move |w, ctx| Box::pin(async move { agents::start(w, &ctx, &by(), &who).await }))
-                        .await;
+                let started = write(world, move |w, ctx| agents::start(w, &ctx, &by(), &who)).await;
                 drop(started);
             }
         }
@@ -182,11 +173,9 @@ impl Operator {
             (!poisoned && self.dice.chance(15)).then(|| ConversationId(Uuid::from_u128(self.dice.below(3).into())));
         let kind = if conversation_id.is_some() { Kind::Conversation } else { Kind::Message };
         let envelope = write(world, move |w, ctx| {
-            Box::pin(async move {
-                let chain = Chain { conversation_id, ..Chain::root(&ctx) };
-                let new_message = NewMessage::new(&to, by(), kind, body, chain);
-                mail::deliver(w, &ctx, new_message).await
-            })
+            let chain = Chain { conversation_id, ..Chain::root(&ctx) };
+            let new_message = NewMessage::new(&to, by(), kind, body, chain);
+            mail::deliver(w, &ctx, new_message)
         })
         .await?;
         if poisoned {
@@ -198,10 +187,8 @@ impl Operator {
 
     async fn ask(&mut self, world: &Arc<World>, target: AgentId) -> Result<(), Refusal> {
         let (text, wait) = (format!("how is it, {}?", self.count), Duration::from_secs(self.dice.between(2, 40)));
-        let ask = write(world, move |w, ctx| {
-            Box::pin(async move { asks::open(w, &ctx, by(), None, &target, text, wait, Chain::root(&ctx)).await })
-        })
-        .await?;
+        let ask =
+            write(world, move |w, ctx| asks::open(w, &ctx, by(), None, &target, text, wait, Chain::root(&ctx))).await?;
         {
             let mut acknowledged = self.acknowledged();
             acknowledged.asks.insert(ask.ask_id);
@@ -227,19 +214,17 @@ impl Operator {
         let depends_on =
             if self.dice.chance(20) { self.dice.pick(&known).copied().into_iter().collect() } else { vec![] };
         let task = write(world, move |w, ctx| {
-            Box::pin(async move {
-                let new = NewTask {
-                    title,
-                    description: "As it says.".into(),
-                    owner,
-                    priority,
-                    depends_on,
-                    parent_id: None,
-                    due_at: None,
-                    chain: Chain::root(&ctx),
-                };
-                tasks::create(w, &ctx, &by(), new).await
-            })
+            let new = NewTask {
+                title,
+                description: "As it says.".into(),
+                owner,
+                priority,
+                depends_on,
+                parent_id: None,
+                due_at: None,
+                chain: Chain::root(&ctx),
+            };
+            tasks::create(w, &ctx, &by(), new)
         })
         .await?;
         self.acknowledged().tasks.insert(task.task_id);
@@ -270,43 +255,38 @@ impl Operator {
         let Some(agent_id) = self.dice.pick(&self.temporary).cloned() else { return Ok(()) };
         let goal = self.dice.chance(70).then(|| format!("find something to do, {}", self.count));
         write(world, move |w, ctx| {
-            Box::pin(async move {
-                let new = NewAgent {
-                    name: agent_id.to_string(),
-                    agent_id,
-                    archetype: WORKER.to_owned(),
-                    team: None,
-                    kind: AgentKind::Dynamic,
-                    desired: Desired::Running,
-                    overrides: serde_json::Value::Null,
-                    daily_money: None,
-                    heartbeat: None,
-                    owner: None,
-                    goal,
-                    chain: Chain::root(&ctx),
-                };
-                agents::create(w, &ctx, &by(), new).await.map(drop)
-            })
+            let new = NewAgent {
+                name: agent_id.to_string(),
+                agent_id,
+                archetype: WORKER.to_owned(),
+                team: None,
+                kind: AgentKind::Dynamic,
+                desired: Desired::Running,
+                overrides: serde_json::Value::Null,
+                daily_money: None,
+                heartbeat: None,
+                owner: None,
+                goal,
+                chain: Chain::root(&ctx),
+            };
+            agents::create(w, &ctx, &by(), new).map(drop)
         })
         .await
     }
 
     async fn delete(&mut self, world: &World) -> Result<(), Refusal> {
         let Some(agent_id) = self.dice.pick(&self.temporary).cloned() else { return Ok(()) };
-        write(world, move |w, ctx| Box::pin(async move { agents::delete(w, &ctx, &by(), &agent_id).await.map(drop) }))
-            .await
+        write(world, move |w, ctx| agents::delete(w, &ctx, &by(), &agent_id).map(drop)).await
     }
 
     async fn cancel_a_turn(&mut self, world: &World) -> Result<(), Refusal> {
         let place = self.dice.below(8);
         write(world, move |w, ctx| {
-            Box::pin(async move {
-                let open = w.turns_open().await?;
-                match open.get(usize::try_from(place).unwrap_or(0)) {
-                    Some(turn) => turns::cancel(w, &ctx, &by(), turn.turn_id).await.map(drop),
-                    None => Ok(()),
-                }
-            })
+            let open = w.turns_open()?;
+            match open.get(usize::try_from(place).unwrap_or(0)) {
+                Some(turn) => turns::cancel(w, &ctx, &by(), turn.turn_id).map(drop),
+                None => Ok(()),
+            }
         })
         .await
     }
@@ -314,10 +294,8 @@ impl Operator {
     async fn set_budget(&mut self, world: &World) -> Result<(), Refusal> {
         let tokens = self.dice.between(10_000_000, 20_000_000);
         write(world, move |w, ctx| {
-            Box::pin(async move {
-                let limits = NewLimits { tokens: Some(Some(tokens)), money: None };
-                budgets::set(w, &ctx, &by(), &Scope::Team("alpha".into()), limits).await.map(drop)
-            })
+            let limits = NewLimits { tokens: Some(Some(tokens)), money: None };
+            budgets::set(w, &ctx, &by(), &Scope::Team("alpha".into()), limits).map(drop)
         })
         .await
     }
@@ -325,16 +303,14 @@ impl Operator {
     async fn handle_dead_letter(&mut self, world: &World) -> Result<(), Refusal> {
         let (drops, fresh) = (self.dice.chance(50), self.dice.chance(50));
         write(world, move |w, ctx| {
-            Box::pin(async move {
-                let held = w.dead_letter_list(None, Some(DeadLetterStatus::Held), None, PAGE_MAX).await?;
-                let Some(dead_letter) = held.first() else { return Ok(()) };
-                let id = dead_letter.dead_letter_id;
-                if drops {
-                    dead_letters::discard(w, &ctx, &by(), id).await.map(drop)
-                } else {
-                    dead_letters::retry(w, &ctx, &by(), id, fresh).await.map(drop)
-                }
-            })
+            let held = w.dead_letter_list(None, Some(DeadLetterStatus::Held), None, PAGE_MAX)?;
+            let Some(dead_letter) = held.first() else { return Ok(()) };
+            let id = dead_letter.dead_letter_id;
+            if drops {
+                dead_letters::discard(w, &ctx, &by(), id).map(drop)
+            } else {
+                dead_letters::retry(w, &ctx, &by(), id, fresh).map(drop)
+            }
         })
         .await
     }

@@ -352,7 +352,7 @@ impl SimWorld {
 
 /// Whether the daemon still has its disk.
 async fn is_open(world: &World) -> bool {
-    let read = world.store().read(|r| Box::pin(async move { r.event_bounds().await })).await;
+    let read = world.store().read(|r| r.event_bounds()).await;
     !matches!(read, Err(StoreError::Closed))
 }
 
@@ -361,31 +361,29 @@ async fn open_work(world: &World) -> Option<String> {
     let read = world
         .store()
         .read(|r| {
-            Box::pin(async move {
-                let agents = r.agent_list(false).await?;
-                let runs = |agent_id: &AgentId| {
-                    agents.iter().any(|agent| {
-                        agent.agent_id == *agent_id
-                            && agent.desired == Desired::Running
-                            && agent.status == AgentStatus::Running
-                    })
-                };
-                if let Some(agent) =
-                    agents.iter().find(|agent| matches!(agent.status, AgentStatus::Restarting | AgentStatus::Stopping))
-                {
-                    return Ok(Some(format!("{} is {}", agent.agent_id, agent.status)));
-                }
-                if let Some(turn) = r.turns_open().await?.iter().find(|turn| runs(&turn.agent_id)) {
-                    return Ok(Some(format!("turn {} of {} is open", turn.turn_id, turn.agent_id)));
-                }
-                if let Some(agent_id) = r.inbox_waiting().await?.iter().find(|agent_id| runs(agent_id)) {
-                    return Ok(Some(format!("mail waits for {agent_id}")));
-                }
-                if let Some(ask) = r.asks_open().await?.first() {
-                    return Ok(Some(format!("ask {} to {} is open", ask.ask_id, ask.target)));
-                }
-                Ok::<_, StoreError>(None)
-            })
+            let agents = r.agent_list(false)?;
+            let runs = |agent_id: &AgentId| {
+                agents.iter().any(|agent| {
+                    agent.agent_id == *agent_id
+                        && agent.desired == Desired::Running
+                        && agent.status == AgentStatus::Running
+                })
+            };
+            if let Some(agent) =
+                agents.iter().find(|agent| matches!(agent.status, AgentStatus::Restarting | AgentStatus::Stopping))
+            {
+                return Ok(Some(format!("{} is {}", agent.agent_id, agent.status)));
+            }
+            if let Some(turn) = r.turns_open()?.iter().find(|turn| runs(&turn.agent_id)) {
+                return Ok(Some(format!("turn {} of {} is open", turn.turn_id, turn.agent_id)));
+            }
+            if let Some(agent_id) = r.inbox_waiting()?.iter().find(|agent_id| runs(agent_id)) {
+                return Ok(Some(format!("mail waits for {agent_id}")));
+            }
+            if let Some(ask) = r.asks_open()?.first() {
+                return Ok(Some(format!("ask {} to {} is open", ask.ask_id, ask.target)));
+            }
+            Ok::<_, StoreError>(None)
         })
         .await;
     read.unwrap_or_else(|error| Some(format!("the store cannot be read: {error}")))

@@ -103,8 +103,7 @@ impl SlowStore {
 impl Backend for SlowStore {
     async fn submit(&self, work: Work) -> Result<(), StoreError> {
         self.wait().await;
-        let done: Result<Ack, Undone> =
-            self.inner.write(move |w| Box::pin(async move { work(w).await.map_err(Undone::Refused) })).await;
+        let done: Result<Ack, Undone> = self.inner.write(move |w| work(w).map_err(Undone::Refused)).await;
         // Commits without a signal are published, too.
         self.bridge.publish(&[]);
         match done {
@@ -125,10 +124,8 @@ impl Backend for SlowStore {
         self.wait().await;
         self.inner
             .read(move |r| {
-                Box::pin(async move {
-                    work(r).await;
-                    Ok(())
-                })
+                work(r);
+                Ok(())
             })
             .await
     }

@@ -134,10 +134,10 @@ struct Mark;
 impl WorldTool for Mark {
     type Params = MarkParams;
 
-    async fn apply(&self, _: &CallContext, params: MarkParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
+    fn apply(&self, _: &CallContext, params: MarkParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
         let key = mark_key(&params.token);
-        let before = w.meta_get(&key).await?.and_then(|text| text.parse::<u32>().ok()).unwrap_or(0);
-        w.meta_put(&key, &(before + 1).to_string()).await?;
+        let before = w.meta_get(&key)?.and_then(|text| text.parse::<u32>().ok()).unwrap_or(0);
+        w.meta_put(&key, &(before + 1).to_string())?;
         Ok(json!({ "marks": before + 1 }).into())
     }
 }
@@ -152,10 +152,10 @@ struct Poison(OutsideLog);
 impl WorldTool for Poison {
     type Params = PoisonParams;
 
-    async fn apply(&self, call: &CallContext, _: PoisonParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
+    fn apply(&self, call: &CallContext, _: PoisonParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
         self.0.open().panicked.insert(call.caller.agent_id.clone());
         // This write must be rolled back.
-        w.meta_put(&mark_key("poison"), "1").await?;
+        w.meta_put(&mark_key("poison"), "1")?;
         panic!("{PANIC} a poisoned message");
     }
 }

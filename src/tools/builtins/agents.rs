@@ -139,8 +139,7 @@ impl ReadTool for List {
     type Params = ListParams;
 
     async fn run(&self, call: &CallContext, params: ListParams) -> Result<Output, Refusal> {
-        let agents =
-            call.services.store.read(|r| Box::pin(async move { Ok::<_, Refusal>(r.agent_list(false).await?) })).await?;
+        let agents = call.services.store.read(|r| Ok::<_, Refusal>(r.agent_list(false)?)).await?;
         let (status, activities) = (params.status.map(AgentStatus::from), call.services.control.activities());
         let selected = agents.iter().filter(|agent| {
             // Nobody but its parent has to do with a droid.
@@ -179,7 +178,7 @@ pub(super) struct Create;
 impl WorldTool for Create {
     type Params = CreateParams;
 
-    async fn apply(&self, call: &CallContext, params: CreateParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
+    fn apply(&self, call: &CallContext, params: CreateParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
         let overrides = params.overrides.map_or(Value::Null, Value::Object);
         let plan = call.services.plan();
         plan.check_create(&params.archetype, &overrides)?;
@@ -188,10 +187,10 @@ impl WorldTool for Create {
         }
         let new_id = match &params.agent_id {
             Some(text) => text.parse()?,
-            None => rules::free_id(w, &params.archetype).await?,
+            None => rules::free_id(w, &params.archetype)?,
         };
         if plan.agent(&new_id).is_some() {
-            let existing = w.agent_get(&new_id).await?;
+            let existing = w.agent_get(&new_id)?;
             return Err(rules::reserved(&call.services.ctx, &call.party(), &new_id, existing.as_ref()));
         }
         let daily_money = plan.archetypes.get(&params.archetype).and_then(|archetype| archetype.config.daily_money);
@@ -199,8 +198,8 @@ impl WorldTool for Create {
         let owner = match &params.owner {
             None => None,
             Some(named) => {
-                let owner = agent_id(w, named).await?;
-                rules::may_own(w, &call.caller.agent_id, &owner).await?;
+                let owner = agent_id(w, named)?;
+                rules::may_own(w, &call.caller.agent_id, &owner)?;
                 Some(owner)
             }
         };
@@ -221,7 +220,7 @@ impl WorldTool for Create {
             goal: params.goal,
             chain: call.chain(),
         };
-        let (agent, changed) = rules::create_once(w, &call.services.ctx, &call.party(), new).await?;
+        let (agent, changed) = rules::create_once(w, &call.services.ctx, &call.party(), new)?;
         let content = json!({
             "agent_id": agent.agent_id, "archetype": agent.archetype, "name": agent.name, "status": agent.status,
             "changed": changed,
@@ -236,9 +235,9 @@ pub(super) struct Start;
 impl WorldTool for Start {
     type Params = StartParams;
 
-    async fn apply(&self, call: &CallContext, params: StartParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
-        let target = agent_id(w, &params.agent_id).await?;
-        let (agent, changed) = rules::start(w, &call.services.ctx, &call.party(), &target).await?;
+    fn apply(&self, call: &CallContext, params: StartParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
+        let target = agent_id(w, &params.agent_id)?;
+        let (agent, changed) = rules::start(w, &call.services.ctx, &call.party(), &target)?;
         Ok(json!({ "agent_id": agent.agent_id, "status": agent.status, "changed": changed }).into())
     }
 }
@@ -249,13 +248,13 @@ pub(super) struct Stop;
 impl WorldTool for Stop {
     type Params = StopParams;
 
-    async fn apply(&self, call: &CallContext, params: StopParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
-        let target = agent_id(w, &params.agent_id).await?;
+    fn apply(&self, call: &CallContext, params: StopParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
+        let target = agent_id(w, &params.agent_id)?;
         let reason = params.reason.as_deref().map(one_line).filter(|reason| !reason.is_empty());
         let (ctx, by, reason) = (&call.services.ctx, call.party(), reason.as_deref());
         let (agent, changed) = match params.grace_seconds {
-            None => rules::stop(w, ctx, &by, &target, reason).await?,
-            Some(seconds) => rules::stop_within(w, ctx, &by, &target, reason, seconds.min(GRACE_MAX)).await?,
+            None => rules::stop(w, ctx, &by, &target, reason)?,
+            Some(seconds) => rules::stop_within(w, ctx, &by, &target, reason, seconds.min(GRACE_MAX))?,
         };
         Ok(json!({ "agent_id": agent.agent_id, "status": agent.status, "changed": changed }).into())
     }
@@ -267,10 +266,10 @@ pub(super) struct Delete;
 impl WorldTool for Delete {
     type Params = DeleteParams;
 
-    async fn apply(&self, call: &CallContext, params: DeleteParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
-        let target = agent_id(w, &params.agent_id).await?;
+    fn apply(&self, call: &CallContext, params: DeleteParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
+        let target = agent_id(w, &params.agent_id)?;
         let reason = params.reason.as_deref().map(one_line).filter(|reason| !reason.is_empty());
-        let gone = rules::delete_own(w, &call.services.ctx, &call.party(), &target, reason.as_deref()).await?;
+        let gone = rules::delete_own(w, &call.services.ctx, &call.party(), &target, reason.as_deref())?;
         let left = gone.left;
         let content = json!({
             "agent_id": gone.agent.agent_id, "deleted": true, "mail_dropped": left.mail_dropped, "tasks_left": left.tasks_left,
@@ -291,10 +290,8 @@ impl ReadTool for Inspect {
             .services
             .store
             .read(move |r| {
-                Box::pin(async move {
-                    let target = agent_id(r, &named).await?;
-                    Ok::<_, Refusal>(agent_named(r, &target).await?.agent_id)
-                })
+                let target = agent_id(r, &named)?;
+                Ok::<_, Refusal>(agent_named(r, &target)?.agent_id)
             })
             .await?;
         let Some(data) = call.services.data_dir() else {

@@ -149,10 +149,10 @@ impl Approvable for SentFiles {
 
 /// Sends a message in the conversation. Besides its reply, this is an agent's only way to do so
 /// (CONF-04).
-async fn send(call: &CallContext, post: Post, w: &mut dyn Writes) -> Result<Output, Refusal> {
+fn send(call: &CallContext, post: Post, w: &mut dyn Writes) -> Result<Output, Refusal> {
     not_blank("content", &post.content)?;
     let conversation_id = channel(call)?.conversation_id;
-    let entry = rules::post(w, &call.services.ctx, &call.caller.agent_id, call.turn_id, conversation_id, post).await?;
+    let entry = rules::post(w, &call.services.ctx, &call.caller.agent_id, call.turn_id, conversation_id, post)?;
     Ok(json!({
         "message_id": entry.message_id, "conversation_id": conversation_id, "delivery": entry.delivery,
     })
@@ -166,9 +166,9 @@ pub(super) struct Send;
 impl WorldTool for Send {
     type Params = SendParams;
 
-    async fn apply(&self, call: &CallContext, params: SendParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
+    fn apply(&self, call: &CallContext, params: SendParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
         let post = Post { content: params.content, attachments: Vec::new(), reply_to: params.reply_to };
-        send(call, post, w).await
+        send(call, post, w)
     }
 }
 
@@ -179,13 +179,13 @@ pub(super) struct SendOut;
 impl WorldTool for SendOut {
     type Params = SendOutParams;
 
-    async fn apply(&self, call: &CallContext, params: SendOutParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
-        send_with_files(call, params.content, &params.attachments, w).await
+    fn apply(&self, call: &CallContext, params: SendOutParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
+        send_with_files(call, params.content, &params.attachments, w)
     }
 }
 
 /// Sends a message with files (BI-37). Serves `syscall.channel.send` and `message`.
-pub(super) async fn send_with_files(
+pub(super) fn send_with_files(
     call: &CallContext,
     content: String,
     paths: &[String],
@@ -200,7 +200,7 @@ pub(super) async fn send_with_files(
     for path in paths {
         attachments.push(attachment(call, &WorkspacePath::parse(path, false)?, None, None)?);
     }
-    send(call, Post { content, attachments, reply_to: None }, w).await
+    send(call, Post { content, attachments, reply_to: None }, w)
 }
 
 /// `channel.file_attach`: attaches a file to the reply that ends the turn.
@@ -210,7 +210,7 @@ pub(super) struct Attach;
 impl WorldTool for Attach {
     type Params = AttachParams;
 
-    async fn apply(&self, call: &CallContext, params: AttachParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
+    fn apply(&self, call: &CallContext, params: AttachParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
         let channel = channel(call)?;
         if !channel.replies {
             return Err(Refusal::new(
@@ -223,7 +223,7 @@ impl WorldTool for Attach {
         let file = attachment(call, &path, params.name.as_deref(), params.mime_type.as_deref())?;
         let bytes = file.bytes;
         let (ctx, own) = (&call.services.ctx, &call.caller.agent_id);
-        let new_message = rules::attach(w, ctx, own, call.turn_id, channel.conversation_id, file).await?;
+        let new_message = rules::attach(w, ctx, own, call.turn_id, channel.conversation_id, file)?;
         Ok(json!({ "attachment_id": new_message.message_id, "bytes": bytes, "path": path.as_str() }).into())
     }
 }
@@ -235,15 +235,15 @@ pub(super) struct Handoff;
 impl WorldTool for Handoff {
     type Params = HandoffParams;
 
-    async fn apply(&self, call: &CallContext, params: HandoffParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
+    fn apply(&self, call: &CallContext, params: HandoffParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
         let conversation_id = channel(call)?.conversation_id;
         let handover = Handover {
-            to: agent_id(w, &params.agent_id).await?,
+            to: agent_id(w, &params.agent_id)?,
             reason: params.reason,
             summary: params.summary,
             chain: call.chain(),
         };
-        let conversation = rules::handoff(w, &call.services.ctx, &call.party(), conversation_id, handover).await?;
+        let conversation = rules::handoff(w, &call.services.ctx, &call.party(), conversation_id, handover)?;
         Ok(json!({ "conversation_id": conversation_id, "new_owner": conversation.owner }).into())
     }
 }

@@ -103,14 +103,14 @@ pub(super) struct Create;
 impl WorldTool for Create {
     type Params = CreateParams;
 
-    async fn apply(&self, call: &CallContext, params: CreateParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
+    fn apply(&self, call: &CallContext, params: CreateParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
         if params.members.len() > NAMES_MAX {
             return Err(Refusal::new(Code::InvalidArguments, format!("members may list {NAMES_MAX} agents at most"))
                 .hint("create the channel with some of them and invite the others"));
         }
         let mut members = Vec::with_capacity(params.members.len());
         for name in &params.members {
-            members.push(agent_id(w, name).await?);
+            members.push(agent_id(w, name)?);
         }
         let new = NewChannel {
             channel: channel_name(&params.name)?,
@@ -119,7 +119,7 @@ impl WorldTool for Create {
             skip_creator: params.skip_creator,
             topic: params.topic,
         };
-        let created = rules::create(w, &call.services.ctx, &Speaker::from(call.party()), new).await?;
+        let created = rules::create(w, &call.services.ctx, &Speaker::from(call.party()), new)?;
         let mut content = view_json(&created.view);
         if let Some(advisory) = created.advisory {
             content["advisory"] = advisory.into();
@@ -134,7 +134,7 @@ pub(super) struct Send;
 impl WorldTool for Send {
     type Params = SendParams;
 
-    async fn apply(&self, call: &CallContext, params: SendParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
+    fn apply(&self, call: &CallContext, params: SendParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
         let new = NewPost {
             channel: channel_name(&params.channel)?,
             content: params.content,
@@ -143,7 +143,7 @@ impl WorldTool for Send {
             chain: call.chain(),
         };
         let wake = call.services.plan().chat_wake;
-        let posted = rules::post(w, &call.services.ctx, &Speaker::from(call.party()), wake, new).await?;
+        let posted = rules::post(w, &call.services.ctx, &Speaker::from(call.party()), wake, new)?;
         let skipped = posted.skipped.iter().map(|skipped| {
             json!({ "agent_id": skipped.agent_id, "error_code": skipped.error_code, "reason": skipped.reason })
         });
@@ -165,12 +165,12 @@ pub(super) struct Member {
 impl WorldTool for Member {
     type Params = MemberParams;
 
-    async fn apply(&self, call: &CallContext, params: MemberParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
+    fn apply(&self, call: &CallContext, params: MemberParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
         let (ctx, by, channel) = (&call.services.ctx, Speaker::from(call.party()), channel_name(&params.channel)?);
-        let member: AgentId = agent_id(w, &params.agent_id).await?;
+        let member: AgentId = agent_id(w, &params.agent_id)?;
         let view = match self.invite {
-            true => rules::invite(w, ctx, &by, &channel, &member).await?,
-            false => rules::remove(w, ctx, &by, &channel, &member).await?,
+            true => rules::invite(w, ctx, &by, &channel, &member)?,
+            false => rules::remove(w, ctx, &by, &channel, &member)?,
         };
         Ok(view_json(&view).into())
     }
@@ -184,8 +184,7 @@ impl ReadTool for List {
 
     async fn run(&self, call: &CallContext, _: Nothing) -> Result<Output, Refusal> {
         let own = call.caller.agent_id.clone();
-        let views =
-            call.services.store.read(move |r| Box::pin(async move { rules::list(r, Some(&own)).await })).await?;
+        let views = call.services.store.read(move |r| rules::list(r, Some(&own))).await?;
         let (rows, all) = fitting(views.iter().map(view_json), LIST_BYTES);
         Ok(Output { content: Value::Array(rows), truncated: !all, ..Output::default() })
     }
@@ -206,11 +205,7 @@ impl ReadTool for History {
         };
         let forward = query.after_seq.is_some();
         let (reader, channel) = (call.party(), query.channel.clone());
-        let posts = call
-            .services
-            .store
-            .read(move |r| Box::pin(async move { rules::history(r, &reader, &query).await }))
-            .await?;
+        let posts = call.services.store.read(move |r| rules::history(r, &reader, &query)).await?;
         // If not all messages fit, the messages farthest from the start of the reading are dropped.
         let (messages, all) = if forward {
             fitting(posts.iter().map(post_json), HISTORY_BYTES)

@@ -25,10 +25,10 @@ pub(super) const WIDE_VIEW: u32 = 192 * 1024;
 pub(super) const LIST_BYTES: usize = 60 * 1024;
 
 /// Parses an agent id. If the text is not a valid id, the refusal suggests the nearest agent.
-pub(super) async fn agent_id(r: &mut dyn Reads, text: &str) -> Result<AgentId, Refusal> {
+pub(super) fn agent_id(r: &mut dyn Reads, text: &str) -> Result<AgentId, Refusal> {
     match text.trim().parse::<AgentId>() {
         Ok(agent_id) => Ok(agent_id),
-        Err(refusal) => Err(no_agent(r, refusal, text.trim()).await?),
+        Err(refusal) => Err(no_agent(r, refusal, text.trim())?),
     }
 }
 

@@ -142,24 +142,24 @@ pub(super) struct Cron;
 impl WorldTool for Cron {
     type Params = CronParams;
 
-    async fn apply(&self, call: &CallContext, params: CronParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
+    fn apply(&self, call: &CallContext, params: CronParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
         match params.action {
-            Action::Status | Action::List => overview(call, w).await,
-            Action::Add => add(call, params, w).await,
-            Action::Update => update(call, params, w).await,
-            Action::Wake => wake(call, params, w).await,
+            Action::Status | Action::List => overview(call, w),
+            Action::Add => add(call, params, w),
+            Action::Update => update(call, params, w),
+            Action::Wake => wake(call, params, w),
             Action::Remove => {
-                let job = job(call, &params, w).await?;
-                let job = rules::cancel(w, &call.services.ctx, &call.party(), job.schedule_id).await?;
+                let job = job(call, &params, w)?;
+                let job = rules::cancel(w, &call.services.ctx, &call.party(), job.schedule_id)?;
                 let mut content = shown(call, &job);
                 content["removed"] = json!(true);
                 Ok(content.into())
             }
             Action::Run => {
-                let job = job(call, &params, w).await?;
+                let job = job(call, &params, w)?;
                 // The run continues this turn's chain, so that a job which runs itself reaches the
                 // chain's limits.
-                let run = rules::run_now(w, &call.services.ctx, &call.party(), job.schedule_id, call.chain()).await?;
+                let run = rules::run_now(w, &call.services.ctx, &call.party(), job.schedule_id, call.chain())?;
                 let mut content = run_shown(&run);
                 content["job_id"] = json!(job.schedule_id);
                 Ok(content.into())
@@ -168,9 +168,9 @@ impl WorldTool for Cron {
                 let job_id = match params.job_id.as_deref().map(str::parse::<ScheduleId>) {
                     // A job that has ended still has runs.
                     Some(Ok(job_id)) => job_id,
-                    _ => job(call, &params, w).await?.schedule_id,
+                    _ => job(call, &params, w)?.schedule_id,
                 };
-                let runs = rules::runs(w, job_id, RUNS_SHOWN).await?;
+                let runs = rules::runs(w, job_id, RUNS_SHOWN)?;
                 let own = runs.iter().filter(|run| run.agent_id == call.caller.agent_id);
                 let (rows, all) = fitting(own.map(run_shown), LIST_BYTES);
                 Ok(Output { content: json!({ "job_id": job_id, "runs": rows }), truncated: !all, ..Output::default() })
@@ -180,8 +180,8 @@ impl WorldTool for Cron {
 }
 
 /// Everything that the agent has scheduled, and the next time.
-async fn overview(call: &CallContext, w: &mut dyn Writes) -> Result<Output, Refusal> {
-    let all = w.schedule_list(Some(&call.caller.agent_id), None, None).await?;
+fn overview(call: &CallContext, w: &mut dyn Writes) -> Result<Output, Refusal> {
+    let all = w.schedule_list(Some(&call.caller.agent_id), None, None)?;
     let of_kind = |kind: ScheduleKind| {
         all.iter().filter(move |schedule| schedule.kind == kind).map(|schedule| shown(call, schedule))
     };
@@ -196,19 +196,19 @@ async fn overview(call: &CallContext, w: &mut dyn Writes) -> Result<Output, Refu
 }
 
 /// The job that the arguments select by id or by name.
-async fn job(call: &CallContext, params: &CronParams, w: &mut dyn Writes) -> Result<Schedule, Refusal> {
+fn job(call: &CallContext, params: &CronParams, w: &mut dyn Writes) -> Result<Schedule, Refusal> {
     let Some(named) = params.job_id.as_ref().or(params.name.as_ref()) else {
         return Err(wrong("give job_id", "action `list` shows the jobs with their job_id"));
     };
     let own = &call.caller.agent_id;
     if let Ok(job_id) = named.parse::<ScheduleId>()
-        && let Some(found) = w.schedule_get(job_id).await?
+        && let Some(found) = w.schedule_get(job_id)?
         && found.agent_id == *own
         && found.kind == ScheduleKind::Cron
     {
         return Ok(found);
     }
-    rules::named(w, own, ScheduleKind::Cron, named).await
+    rules::named(w, own, ScheduleKind::Cron, named)
 }
 
 fn rule(call: &CallContext, rule: &Rule) -> Result<When, Refusal> {
@@ -236,7 +236,7 @@ fn rule(call: &CallContext, rule: &Rule) -> Result<When, Refusal> {
     }
 }
 
-async fn add(call: &CallContext, params: CronParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
+fn add(call: &CallContext, params: CronParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
     let job = match (params.job, params.name, params.schedule, params.message) {
         (Some(job), None, None, None) if params.options.is_none() => job,
         (None, Some(name), Some(schedule), Some(message)) => {
@@ -249,7 +249,7 @@ async fn add(call: &CallContext, params: CronParams, w: &mut dyn Writes) -> Resu
             ));
         }
     };
-    if w.schedule_find(&call.caller.agent_id, ScheduleKind::Cron, job.name.trim()).await?.is_some() {
+    if w.schedule_find(&call.caller.agent_id, ScheduleKind::Cron, job.name.trim())?.is_some() {
         return Err(Refusal::new(Code::Conflict, format!("there is a job `{}` already", clip(&job.name, 64)))
             .hint("use action update, or another name"));
     }
@@ -265,12 +265,12 @@ async fn add(call: &CallContext, params: CronParams, w: &mut dyn Writes) -> Resu
         chain: call.chain(),
         baseline: None,
     };
-    let schedule = rules::set(w, &call.services.ctx, &call.party(), new).await?;
+    let schedule = rules::set(w, &call.services.ctx, &call.party(), new)?;
     Ok(shown(call, &schedule).into())
 }
 
-async fn update(call: &CallContext, params: CronParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
-    let before = job(call, &params, w).await?;
+fn update(call: &CallContext, params: CronParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
+    let before = job(call, &params, w)?;
     let Some(patch) = params.patch else {
         return Err(wrong("update takes a patch", "for example patch: {\"enabled\": false}"));
     };
@@ -293,12 +293,12 @@ async fn update(call: &CallContext, params: CronParams, w: &mut dyn Writes) -> R
         chain: call.chain(),
         baseline: None,
     };
-    let schedule = rules::set(w, &call.services.ctx, &call.party(), new).await?;
+    let schedule = rules::set(w, &call.services.ctx, &call.party(), new)?;
     Ok(shown(call, &schedule).into())
 }
 
 /// Sends a message to the agent itself, now or with its next heartbeat.
-async fn wake(call: &CallContext, params: CronParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
+fn wake(call: &CallContext, params: CronParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
     let text = params.message.unwrap_or_default();
     not_blank("message", &text)?;
     let now = params.mode != Some(WakeMode::NextHeartbeat);
@@ -307,10 +307,10 @@ async fn wake(call: &CallContext, params: CronParams, w: &mut dyn Writes) -> Res
         wake: now,
         ..NewMessage::new(&call.caller.agent_id, call.party(), Kind::Cron, text, call.chain())
     };
-    let envelope = deliver(w, &call.services.ctx, new_message).await?;
+    let envelope = deliver(w, &call.services.ctx, new_message)?;
     let mut content = json!({ "message_id": envelope.message_id, "wakes": now });
     if !now {
-        let heartbeats = w.schedule_list(Some(&call.caller.agent_id), Some(ScheduleKind::Heartbeat), None).await?;
+        let heartbeats = w.schedule_list(Some(&call.caller.agent_id), Some(ScheduleKind::Heartbeat), None)?;
         match heartbeats.iter().filter(|heartbeat| heartbeat.enabled).find_map(|heartbeat| heartbeat.next_at) {
             Some(at) => content["next_heartbeat_at"] = json!(at.rfc3339()),
             None => content["note"] = json!("you have no heartbeat: it waits until something else wakes you"),

@@ -100,16 +100,16 @@ pub(super) struct Spawn;
 impl WorldTool for Spawn {
     type Params = SpawnParams;
 
-    async fn apply(&self, call: &CallContext, params: SpawnParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
+    fn apply(&self, call: &CallContext, params: SpawnParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
         let (plan, parent_id) = (call.services.plan(), &call.caller.agent_id);
         let wanted = params.tools.as_deref();
         if wanted.is_some_and(|words| words.len() > TOOLS_MAX) {
             return Err(Refusal::new(Code::InvalidArguments, format!("tools has more than {TOOLS_MAX} names")));
         }
         let own: BTreeSet<String> = call.tools.iter().map(|spec| spec.name.clone()).collect();
-        let parent = plan.spec_for(&agent_named(w, parent_id).await?)?;
+        let parent = plan.spec_for(&agent_named(w, parent_id)?)?;
         let above = match parent_id.is_droid() {
-            true => w.droid_get(parent_id).await?.map(|droid| droid.terms.tools),
+            true => w.droid_get(parent_id)?.map(|droid| droid.terms.tools),
             false => None,
         };
         let part = |part: &Option<String>| part.clone().unwrap_or_default();
@@ -133,7 +133,7 @@ impl WorldTool for Spawn {
             terms,
             chain: call.chain(),
         };
-        let droid = rules::spawn(w, &call.services.ctx, new).await?;
+        let droid = rules::spawn(w, &call.services.ctx, new)?;
         let content = json!({
             "droid_id": droid.droid_id, "status": "spawned", "mode": droid.mode, "workspace": format!("{}/", droid.home()),
             "output_path": droid.output_path, "timeout_seconds": droid.terms.turn_seconds, "tools": droid.terms.tools,
@@ -150,7 +150,7 @@ impl ReadTool for Check {
 
     async fn run(&self, call: &CallContext, params: CheckParams) -> Result<Output, Refusal> {
         let named = params.droid_id;
-        let droid = call.services.store.read(move |r| Box::pin(async move { rules::named(r, &named).await })).await?;
+        let droid = call.services.store.read(move |r| rules::named(r, &named)).await?;
         let files = files(call, &droid).await?;
         let (preview, preview_truncated) = preview(call, &droid).await?;
         let mut content = summary(&droid);
@@ -221,12 +221,12 @@ pub(super) struct Control;
 impl WorldTool for Control {
     type Params = ControlParams;
 
-    async fn apply(&self, call: &CallContext, params: ControlParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
+    fn apply(&self, call: &CallContext, params: ControlParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
         let (ctx, by) = (&call.services.ctx, call.party());
         let message = params.message.as_deref();
         match params.action {
             Action::List => {
-                let droids = w.droid_list(Some(&call.caller.agent_id), None, LISTED).await?;
+                let droids = w.droid_list(Some(&call.caller.agent_id), None, LISTED)?;
                 let rows = droids.iter().map(|droid| {
                     let mut row = summary(droid);
                     merge(&mut row, json!({ "task": prefix_bytes(&droid.task, 200) }));
@@ -238,13 +238,13 @@ impl WorldTool for Control {
             Action::Steer => {
                 let message = message.ok_or_else(|| missing("message", "say what the droid should know or do"))?;
                 let droid =
-                    rules::steer(w, ctx, &by, needed(params.droid_id.as_deref())?, message, Some(call.chain())).await?;
+                    rules::steer(w, ctx, &by, needed(params.droid_id.as_deref())?, message, Some(call.chain()))?;
                 Ok(json!({ "droid_id": droid.droid_id, "status": droid.state, "steered": true }).into())
             }
             Action::Kill => {
                 let mut ended = Vec::new();
-                for droid_id in wanted(w, call, needed(params.droid_id.as_deref())?).await? {
-                    let droid = rules::kill(w, ctx, &by, &droid_id, message).await?;
+                for droid_id in wanted(w, call, needed(params.droid_id.as_deref())?)? {
+                    let droid = rules::kill(w, ctx, &by, &droid_id, message)?;
                     ended.push(json!({ "droid_id": droid.droid_id, "status": droid.state }));
                 }
                 Ok(json!({ "droids": ended }).into())
@@ -254,11 +254,11 @@ impl WorldTool for Control {
 }
 
 /// The ids that a word stands for.
-async fn wanted(r: &mut dyn Reads, call: &CallContext, word: &str) -> Result<Vec<String>, Refusal> {
+fn wanted(r: &mut dyn Reads, call: &CallContext, word: &str) -> Result<Vec<String>, Refusal> {
     if word != ALL {
         return Ok(vec![word.to_owned()]);
     }
-    let live = r.droids_live().await?;
+    let live = r.droids_live()?;
     let own = live.into_iter().filter(|droid| droid.parent_id == call.caller.agent_id);
     Ok(own.map(|droid| droid.droid_id.to_string()).collect())
 }

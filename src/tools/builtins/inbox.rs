@@ -41,7 +41,7 @@ pub(super) struct Read;
 impl WorldTool for Read {
     type Params = ReadParams;
 
-    async fn apply(&self, call: &CallContext, params: ReadParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
+    fn apply(&self, call: &CallContext, params: ReadParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
         let limit = params.limit.unwrap_or(LIMIT_DEFAULT);
         if !(1..=LIMIT_MAX).contains(&limit) {
             return Err(Refusal::new(Code::InvalidArguments, format!("limit is {limit}; it must be 1 to {LIMIT_MAX}"))
@@ -50,20 +50,20 @@ impl WorldTool for Read {
         let own = &call.caller.agent_id;
         // A call by an operator takes no mail. The mail would be consumed at the end of the
         // operator's turn, unseen by the agent. An operator sees the mail of all sessions.
-        let operator = w.turn_get(call.turn_id).await?.is_some_and(|turn| turn.source == "operator");
+        let operator = w.turn_get(call.turn_id)?.is_some_and(|turn| turn.source == "operator");
         if operator {
             let mail = match params.unread_only {
-                true => w.inbox_pending(own, limit).await?,
-                false => w.messages_recent(own, limit).await?,
+                true => w.inbox_pending(own, limit)?,
+                false => w.messages_recent(own, limit)?,
             };
-            let remaining = w.inbox_depth(own).await?;
+            let remaining = w.inbox_depth(own)?;
             return Ok(shown(mail.iter(), remaining));
         }
         // Mail of other sessions is not for this turn (LOOP-01).
         let of_session = |envelope: &&Envelope| session_of(envelope) == call.conversation_id;
-        let pending = w.inbox_pending(own, mail::join_window(limit)).await?;
+        let pending = w.inbox_pending(own, mail::join_window(limit))?;
         if !params.unread_only {
-            let recent = w.messages_recent(own, mail::join_window(limit)).await?;
+            let recent = w.messages_recent(own, mail::join_window(limit))?;
             let remaining = u32::try_from(pending.iter().filter(of_session).count()).unwrap_or(u32::MAX);
             return Ok(shown(recent.iter().filter(of_session).take(limit as usize), remaining));
         }
@@ -72,10 +72,10 @@ impl WorldTool for Read {
         let joinable = pending.iter().filter(|envelope| mail::joinable(&call.services.ctx, call.chain(), envelope));
         let (taken, _) = fitting(joinable.take(limit as usize).map(envelope_json), TAKE_BYTES);
         let count = u32::try_from(taken.len()).unwrap_or(limit);
-        let joined = mail::join(w, &call.services.ctx, own, call.turn_id, count).await?;
+        let joined = mail::join(w, &call.services.ctx, own, call.turn_id, count)?;
         if !joined.mail.is_empty() {
             let messages = joined.mail.iter().map(|mail| mail.message_id).collect();
-            w.journal_append(call.turn_id, &Step::MailJoined { messages }, call.services.ctx.now()).await?;
+            w.journal_append(call.turn_id, &Step::MailJoined { messages }, call.services.ctx.now())?;
         }
         Ok(shown(joined.mail.iter(), joined.remaining))
     }

@@ -121,8 +121,7 @@ impl ReadTool for List {
                 "updated_at": entry.updated_at.rfc3339(), "can_write": entry.may_write(&call.caller.viewer()),
             })
         };
-        let listed =
-            call.services.store.read(move |r| Box::pin(async move { rules::list(r, &viewer, &wanted).await })).await?;
+        let listed = call.services.store.read(move |r| rules::list(r, &viewer, &wanted)).await?;
         let (rows, all) = fitting(listed.entries.iter().map(row), LIST_BYTES);
         Ok(Output { content: Value::Array(rows), truncated: listed.more || !all, ..Output::default() })
     }
@@ -136,11 +135,7 @@ impl ReadTool for Read {
 
     async fn run(&self, call: &CallContext, params: ReadParams) -> Result<Output, Refusal> {
         let (viewer, entry_id, version) = (call.caller.viewer(), params.entry_id, params.version);
-        let found = call
-            .services
-            .store
-            .read(move |r| Box::pin(async move { rules::read(r, &viewer, &entry_id, version.is_some()).await }))
-            .await?;
+        let found = call.services.store.read(move |r| rules::read(r, &viewer, &entry_id, version.is_some())).await?;
         let entry = found.entry;
         if let Some(version) = version.filter(|version| *version != entry.version) {
             let kept = found.versions.iter().find(|old| old.version == version).ok_or_else(|| {
@@ -170,7 +165,7 @@ pub(super) struct Write;
 impl WorldTool for Write {
     type Params = WriteParams;
 
-    async fn apply(&self, call: &CallContext, params: WriteParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
+    fn apply(&self, call: &CallContext, params: WriteParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
         let new = Writing {
             readers: people(call, "readers", params.readers.as_deref())?,
             writers: people(call, "writers", params.writers.as_deref())?,
@@ -181,7 +176,7 @@ impl WorldTool for Write {
             expected_version: params.expected_version,
             create: params.create.unwrap_or(true),
         };
-        let entry = rules::write(w, &call.services.ctx, &author(call), new).await?;
+        let entry = rules::write(w, &call.services.ctx, &author(call), new)?;
         Ok(json!({ "entry_id": entry.entry_id, "version": entry.version }).into())
     }
 }
@@ -192,9 +187,9 @@ pub(super) struct Delete;
 impl WorldTool for Delete {
     type Params = DeleteParams;
 
-    async fn apply(&self, call: &CallContext, params: DeleteParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
+    fn apply(&self, call: &CallContext, params: DeleteParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
         let (ctx, by) = (&call.services.ctx, author(call));
-        let entry = rules::delete(w, ctx, &by, &params.entry_id, params.expected_version).await?;
+        let entry = rules::delete(w, ctx, &by, &params.entry_id, params.expected_version)?;
         Ok(json!({ "entry_id": entry.entry_id, "version": entry.version, "deleted": true }).into())
     }
 }

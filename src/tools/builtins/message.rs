@@ -151,10 +151,10 @@ pub(super) struct Message;
 impl WorldTool for Message {
     type Params = MessageParams;
 
-    async fn apply(&self, call: &CallContext, params: MessageParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
+    fn apply(&self, call: &CallContext, params: MessageParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
         let conversation_id = channel(call)?.conversation_id;
         check_unused(&params)?;
-        let conversation = rules::get(w, conversation_id).await?;
+        let conversation = rules::get(w, conversation_id)?;
         check_to(&conversation, params.to.as_deref())?;
         let plan = call.services.plan();
         let means = AllowedActions {
@@ -164,10 +164,10 @@ impl WorldTool for Message {
         rules::check_supported(&conversation, &means.actions, params.action.kind())?;
         if let What::Send = params.action {
             let content = params.message.ok_or_else(|| missing("message", ActionKind::Send))?;
-            return send_with_files(call, content, &params.attachments, w).await;
+            return send_with_files(call, content, &params.attachments, w);
         }
         let (ctx, own, deed) = (&call.services.ctx, &call.caller.agent_id, deed(params)?);
-        let entry = rules::act(w, ctx, own, call.turn_id, conversation_id, &means, deed).await?;
+        let entry = rules::act(w, ctx, own, call.turn_id, conversation_id, &means, deed)?;
         Ok(json!({
             "message_id": entry.message_id, "conversation_id": conversation_id, "delivery": entry.delivery,
             "action": entry.action,

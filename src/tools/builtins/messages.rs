@@ -114,22 +114,22 @@ struct Send;
 impl WorldTool for Send {
     type Params = SendParams;
 
-    async fn apply(&self, call: &CallContext, params: SendParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
+    fn apply(&self, call: &CallContext, params: SendParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
         not_blank("content", &params.content)?;
         if params.filename.is_some() {
             return Err(Refusal::new(Code::InvalidArguments, "filename and timeout_seconds exclude each other")
                 .hint("send the file first, then ask about it"));
         }
-        let to = agent_id(w, &params.to).await?;
+        let to = agent_id(w, &params.to)?;
         let (subject, bytes) = (params.subject(), params.content.len());
         let new_message = NewMessage {
             subject,
             wake: params.wake,
             ..NewMessage::new(&to, call.party(), Kind::Message, params.content, call.chain())
         };
-        let envelope = mail::deliver(w, &call.services.ctx, new_message).await?;
+        let envelope = mail::deliver(w, &call.services.ctx, new_message)?;
         let content = json!({ "message_id": envelope.message_id, "sent_to": to, "bytes": bytes });
-        Ok(with_wait(w, call, &to, content).await?.into())
+        Ok(with_wait(w, call, &to, content)?.into())
     }
 }
 
@@ -157,10 +157,8 @@ impl FileTool for SendFile {
             .services
             .store
             .read(move |r| {
-                Box::pin(async move {
-                    let to = agent_id(r, &named).await?;
-                    Ok::<_, Refusal>(agent_named(r, &to).await?.agent_id)
-                })
+                let to = agent_id(r, &named)?;
+                Ok::<_, Refusal>(agent_named(r, &to)?.agent_id)
             })
             .await?;
         let path = WorkspacePath::parse(&format!("agents/{to}/inbox/{name}"), false)?;
@@ -172,15 +170,12 @@ impl FileTool for SendFile {
         }
         // A message that would be refused at delivery is refused before the file is written.
         let (ctx, new_message) = (call.services.ctx.clone(), file_message(call, params, &to, path.as_str()));
-        call.services
-            .store
-            .read(move |r| Box::pin(async move { mail::would_deliver(r, &ctx, &new_message).await }))
-            .await?;
+        call.services.store.read(move |r| mail::would_deliver(r, &ctx, &new_message)).await?;
         let plan = FilePlan { path: path.as_str().to_owned(), before, after: Some(after), grant_id: None };
         Ok(FileWork::one(plan, params.content.clone().into_bytes()))
     }
 
-    async fn record(
+    fn record(
         &self,
         call: &CallContext,
         params: SendParams,
@@ -188,18 +183,18 @@ impl FileTool for SendFile {
         w: &mut dyn Writes,
     ) -> Result<Output, Refusal> {
         let plan = only(plans)?;
-        let to = agent_id(w, &params.to).await?;
+        let to = agent_id(w, &params.to)?;
         let bytes = params.content.len();
         let new_message = file_message(call, &params, &to, &plan.path);
-        let envelope = mail::deliver(w, &call.services.ctx, new_message).await?;
+        let envelope = mail::deliver(w, &call.services.ctx, new_message)?;
         let content = json!({ "message_id": envelope.message_id, "sent_to": to, "path": plan.path, "bytes": bytes });
-        Ok(with_wait(w, call, &to, content).await?.into())
+        Ok(with_wait(w, call, &to, content)?.into())
     }
 }
 
 /// Adds to the result of a send why the message waits, if its receiver is stopped or has failed.
-async fn with_wait(r: &mut dyn Writes, call: &CallContext, to: &AgentId, mut content: Value) -> Result<Value, Refusal> {
-    let receiver = r.agent_get(to).await?;
+fn with_wait(r: &mut dyn Writes, call: &CallContext, to: &AgentId, mut content: Value) -> Result<Value, Refusal> {
+    let receiver = r.agent_get(to)?;
     if let Some(why) = receiver.and_then(|receiver| mail::why_mail_waits(&call.services.ctx, &receiver)) {
         content["waits"] = why.into();
     }
@@ -245,7 +240,7 @@ fn file_name(given: &str) -> Result<String, Refusal> {
     Ok(clean)
 }
 
-async fn open_ask(
+fn open_ask(
     call: &CallContext,
     w: &mut dyn Writes,
     target: &str,
@@ -260,7 +255,7 @@ async fn open_ask(
         )
         .hint("to send without waiting, use syscall.message.send"));
     }
-    let target: AgentId = agent_id(w, target).await?;
+    let target: AgentId = agent_id(w, target)?;
     let waiting = WaitingCall {
         agent_id: call.caller.agent_id.clone(),
         turn_id: call.turn_id,
@@ -268,7 +263,7 @@ async fn open_ask(
         provider_call_id: call.provider_call_id.clone(),
     };
     let timeout = Duration::from_secs(u64::from(seconds));
-    asks::open(w, &call.services.ctx, call.party(), Some(waiting), &target, body, timeout, call.chain()).await
+    asks::open(w, &call.services.ctx, call.party(), Some(waiting), &target, body, timeout, call.chain())
 }
 
 struct SendAndWait;
@@ -277,13 +272,13 @@ struct SendAndWait;
 impl AskTool for SendAndWait {
     type Params = SendParams;
 
-    async fn open(&self, call: &CallContext, params: SendParams, w: &mut dyn Writes) -> Result<Ask, Refusal> {
+    fn open(&self, call: &CallContext, params: SendParams, w: &mut dyn Writes) -> Result<Ask, Refusal> {
         not_blank("content", &params.content)?;
         let body = match params.subject() {
             Some(subject) => format!("{subject}\n\n{}", params.content),
             None => params.content,
         };
-        open_ask(call, w, &params.to, body, params.timeout_seconds).await
+        open_ask(call, w, &params.to, body, params.timeout_seconds)
     }
 }
 
@@ -294,13 +289,13 @@ pub(super) struct Question;
 impl AskTool for Question {
     type Params = AskParams;
 
-    async fn open(&self, call: &CallContext, params: AskParams, w: &mut dyn Writes) -> Result<Ask, Refusal> {
+    fn open(&self, call: &CallContext, params: AskParams, w: &mut dyn Writes) -> Result<Ask, Refusal> {
         not_blank("message", &params.message)?;
         let body = match params.context.as_deref().filter(|context| !context.trim().is_empty()) {
             Some(context) => format!("{}\n\nContext:\n{context}", params.message),
             None => params.message,
         };
-        open_ask(call, w, &params.agent_id, body, params.timeout_seconds).await
+        open_ask(call, w, &params.agent_id, body, params.timeout_seconds)
     }
 }
 
@@ -311,7 +306,7 @@ pub(super) struct ToAll;
 impl WorldTool for ToAll {
     type Params = BroadcastParams;
 
-    async fn apply(&self, call: &CallContext, params: BroadcastParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
+    fn apply(&self, call: &CallContext, params: BroadcastParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
         not_blank("message", &params.message)?;
         if params.exclude.len() > EXCLUDE_MAX {
             return Err(Refusal::new(Code::InvalidArguments, format!("exclude may name {EXCLUDE_MAX} agents at most"))
@@ -319,13 +314,12 @@ impl WorldTool for ToAll {
         }
         let mut exclude = Vec::with_capacity(params.exclude.len());
         for name in &params.exclude {
-            exclude.push(agent_id(w, name).await?);
+            exclude.push(agent_id(w, name)?);
         }
         // `broadcast` sets the receiver of each copy.
         let new_message =
             NewMessage::new(&call.caller.agent_id, call.party(), Kind::Broadcast, params.message, call.chain());
-        let result =
-            mail::broadcast(w, &call.services.ctx, &new_message, &exclude, params.archetype.as_deref()).await?;
+        let result = mail::broadcast(w, &call.services.ctx, &new_message, &exclude, params.archetype.as_deref())?;
         let note = (result.delivered == 0).then_some("no agent matches: see syscall.agent.list");
         let content = json!({ "delivered": result.delivered, "skipped": result.skipped, "note": note });
         Ok(without_nulls(content).into())

@@ -152,7 +152,7 @@ impl FileTool for Apply {
         Ok(FileWork { writes })
     }
 
-    async fn record(
+    fn record(
         &self,
         call: &CallContext,
         _: PatchParams,
@@ -161,7 +161,7 @@ impl FileTool for Apply {
     ) -> Result<Output, Refusal> {
         let mut files = Vec::with_capacity(plans.len());
         for plan in plans {
-            let artifact_id = written(call, plan, w).await?;
+            let artifact_id = written(call, plan, w)?;
             files.push(without_nulls(json!({ "path": plan.path, "action": action(plan), "artifact_id": artifact_id })));
         }
         Ok(json!({ "files": files }).into())

@@ -55,8 +55,7 @@ impl FileTool for Promote {
         let from = resolve(call, &params.from, Scope::World, false)?;
         let to = resolve(call, &params.to, Scope::World, false)?;
         let (droid_id, by) = (Self::droid_of(&from)?.to_string(), Party::Agent(call.caller.agent_id.clone()));
-        let droid =
-            call.services.store.read(move |r| Box::pin(async move { droids::own(r, &by, &droid_id).await })).await?;
+        let droid = call.services.store.read(move |r| droids::own(r, &by, &droid_id)).await?;
         if droid.mode == DroidMode::Run && !droid.state.is_over() {
             return Err(Refusal::new(Code::Conflict, format!("{} is still at work on it", droid.droid_id))
                 .hint("wait for the message about its end, then promote"));
@@ -78,7 +77,7 @@ impl FileTool for Promote {
         Ok(FileWork::one(plan, bytes))
     }
 
-    async fn record(
+    fn record(
         &self,
         call: &CallContext,
         params: PromoteParams,
@@ -87,7 +86,7 @@ impl FileTool for Promote {
     ) -> Result<Output, Refusal> {
         let from = resolve(call, &params.from, Scope::World, false)?;
         let (droid_id, plan) = (Self::droid_of(&from)?, only(plans)?);
-        let artifact_id = written_by(call, plan, Some(droid_id.clone()), w).await?;
+        let artifact_id = written_by(call, plan, Some(droid_id.clone()), w)?;
         let content = json!({
             "path": plan.path, "from": from.as_str(), "droid_id": droid_id, "artifact_id": artifact_id,
         });

@@ -157,10 +157,10 @@ pub(super) struct Timer;
 impl WorldTool for Timer {
     type Params = TimerParams;
 
-    async fn apply(&self, call: &CallContext, params: TimerParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
+    fn apply(&self, call: &CallContext, params: TimerParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
         let ctx = &call.services.ctx;
         if params.cancel {
-            return cancelled(call, w, ScheduleKind::Timer, &params.name).await;
+            return cancelled(call, w, ScheduleKind::Timer, &params.name);
         }
         let when = match (&params.duration, &params.at) {
             (Some(text), None) => When::after(duration("duration", text)?, ctx.now()),
@@ -179,7 +179,7 @@ impl WorldTool for Timer {
             chain: call.chain(),
             baseline: None,
         };
-        let schedule = rules::set(w, ctx, &call.party(), new).await?;
+        let schedule = rules::set(w, ctx, &call.party(), new)?;
         Ok(shown(call, &schedule).into())
     }
 }
@@ -205,7 +205,7 @@ impl WorldTool for Watch {
         Ok(arguments)
     }
 
-    async fn apply(&self, call: &CallContext, params: WatchParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
+    fn apply(&self, call: &CallContext, params: WatchParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
         not_empty(&params.path)?;
         let path = resolve(call, &params.path, params.scope, true)?;
         // A name contains no slash, because commands name a schedule as <agent>/<name>.
@@ -215,7 +215,7 @@ impl WorldTool for Watch {
             None => path.as_str().replace('/', ":").chars().take(64).collect(),
         };
         if params.cancel {
-            return cancelled(call, w, ScheduleKind::Watch, &name).await;
+            return cancelled(call, w, ScheduleKind::Watch, &name);
         }
         let when = When::Change {
             path: path.as_str().to_owned(),
@@ -235,7 +235,7 @@ impl WorldTool for Watch {
             chain: call.chain(),
             baseline: params.baseline,
         };
-        let schedule = rules::set(w, &call.services.ctx, &call.party(), new).await?;
+        let schedule = rules::set(w, &call.services.ctx, &call.party(), new)?;
         Ok(shown(call, &schedule).into())
     }
 }
@@ -258,9 +258,9 @@ async fn baseline(call: &CallContext, path: &WorkspacePath, recursive: bool) -> 
     })
 }
 
-async fn cancelled(call: &CallContext, w: &mut dyn Writes, kind: ScheduleKind, name: &str) -> Result<Output, Refusal> {
-    let schedule = rules::named(w, &call.caller.agent_id, kind, name).await?;
-    let schedule = rules::cancel(w, &call.services.ctx, &call.party(), schedule.schedule_id).await?;
+fn cancelled(call: &CallContext, w: &mut dyn Writes, kind: ScheduleKind, name: &str) -> Result<Output, Refusal> {
+    let schedule = rules::named(w, &call.caller.agent_id, kind, name)?;
+    let schedule = rules::cancel(w, &call.services.ctx, &call.party(), schedule.schedule_id)?;
     let mut content = shown(call, &schedule);
     content["cancelled"] = json!(true);
     Ok(content.into())

@@ -48,10 +48,7 @@ impl ReadTool for List {
             Timestamp(now.0.saturating_sub(i64::try_from(span.as_millis()).unwrap_or(i64::MAX)))
         });
         let agent_id = call.caller.agent_id.clone();
-        let read = call
-            .services
-            .store
-            .read(move |r| Box::pin(async move { sessions::list(r, &agent_id, since, limit).await }));
+        let read = call.services.store.read(move |r| sessions::list(r, &agent_id, since, limit));
         let rows = read.await?.into_iter().map(|row| {
             let current = (row.conversation_id == call.conversation_id).then_some(true);
             without_nulls(json!({
@@ -92,10 +89,7 @@ impl ReadTool for History {
         let session = params.session.as_deref().map_or(Ok(call.conversation_id), session_named)?;
         let before: Option<TurnId> = params.before.as_deref().map(str::parse).transpose()?;
         let agent_id = call.caller.agent_id.clone();
-        let read = call
-            .services
-            .store
-            .read(move |r| Box::pin(async move { sessions::history(r, &agent_id, session, before, turns).await }));
+        let read = call.services.store.read(move |r| sessions::history(r, &agent_id, session, before, turns));
         let history = read.await?;
         let wanted = history
             .entries

@@ -80,7 +80,7 @@ impl ReadTool for Read {
                 )
                 .hint("give either the key or the others"));
             }
-            let entry = store.read(move |r| Box::pin(async move { rules::get(r, &key).await })).await?;
+            let entry = store.read(move |r| rules::get(r, &key)).await?;
             return Ok(entry_json(&entry).into());
         }
         let limit = params.limit.unwrap_or(LIMIT_DEFAULT);
@@ -89,7 +89,7 @@ impl ReadTool for Read {
                 .hint("narrow the list by prefix instead"));
         }
         let (prefix, after) = (params.prefix.unwrap_or_default(), params.after.unwrap_or_default());
-        let listed = store.read(move |r| Box::pin(async move { rules::list(r, &prefix, &after, limit).await })).await?;
+        let listed = store.read(move |r| rules::list(r, &prefix, &after, limit)).await?;
         let (mut values, mut used, mut truncated) = (Map::new(), 0, listed.more);
         for entry in listed.entries {
             let value = value_json(&entry);
@@ -110,9 +110,9 @@ pub(super) struct Write;
 impl WorldTool for Write {
     type Params = WriteParams;
 
-    async fn apply(&self, call: &CallContext, params: WriteParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
+    fn apply(&self, call: &CallContext, params: WriteParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
         let new = Setting { key: params.key, value: params.value.into(), expected_version: params.expected_version };
-        let entry = rules::set(w, &call.services.ctx, &call.party(), None, new).await?;
+        let entry = rules::set(w, &call.services.ctx, &call.party(), None, new)?;
         let mut content = json!({ "key": entry.key, "version": entry.version });
         if entry.value.is_null() {
             content["deleted"] = json!(true);

@@ -84,11 +84,7 @@ impl ReadTool for List {
 
     async fn run(&self, call: &CallContext, params: ListParams) -> Result<Output, Refusal> {
         let own = call.caller.agent_id.clone();
-        let held = call
-            .services
-            .store
-            .read(move |r| Box::pin(async move { Ok::<_, Refusal>(r.skills_held(&own).await?) }))
-            .await?;
+        let held = call.services.store.read(move |r| Ok::<_, Refusal>(r.skills_held(&own)?)).await?;
         let skills = call.services.skills();
         let query = params.query.unwrap_or_default().trim().to_lowercase();
         let matches = |skill: &&Arc<Skill>| {
@@ -115,9 +111,9 @@ pub(super) struct Acquire;
 impl WorldTool for Acquire {
     type Params = NameParams;
 
-    async fn apply(&self, call: &CallContext, params: NameParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
+    fn apply(&self, call: &CallContext, params: NameParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
         let skill = usable(call, &params.name)?;
-        let new = rules::acquire(w, &call.services.ctx, &call.caller.agent_id, &skill.name).await?;
+        let new = rules::acquire(w, &call.services.ctx, &call.caller.agent_id, &skill.name)?;
         let (tools, note) = (tools_of(call, &skill.name), tools_note(&skill, &tools_of(call, &skill.name)));
         let content = json!({ "name": skill.name, "tools": tools, "already_held": !new, "note": note });
         Ok(without_nulls(content).into())
@@ -134,10 +130,10 @@ pub(super) struct Activate {
 impl WorldTool for Activate {
     type Params = NameParams;
 
-    async fn apply(&self, call: &CallContext, params: NameParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
+    fn apply(&self, call: &CallContext, params: NameParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
         let skill = usable(call, &params.name)?;
         let own = &call.caller.agent_id;
-        let held = w.skills_held(own).await?;
+        let held = w.skills_held(own)?;
         let active: Vec<&str> = held.iter().filter(|held| held.active).map(|held| held.skill.as_str()).collect();
         let loaded = active.contains(&skill.name.as_str());
         let document = skill.text();
@@ -159,7 +155,7 @@ impl WorldTool for Activate {
                 return Err(Refusal::new(Code::RateLimited, message).hint(hint));
             }
         }
-        rules::activate(w, &call.services.ctx, own, &skill.name).await?;
+        rules::activate(w, &call.services.ctx, own, &skill.name)?;
         let mut content = json!({ "name": skill.name, "document": document, "already_active": loaded });
         let tools = tools_of(call, &skill.name);
         let note = tools_note(&skill, &tools);
@@ -182,9 +178,9 @@ impl WorldTool for Drop {
 
     // Checks only the skills that the agent holds, so that a skill whose folder was removed can be
     // dropped.
-    async fn apply(&self, call: &CallContext, params: NameParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
+    fn apply(&self, call: &CallContext, params: NameParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
         let name = params.name.trim();
-        rules::drop_skill(w, &call.services.ctx, &call.caller.agent_id, name).await?;
+        rules::drop_skill(w, &call.services.ctx, &call.caller.agent_id, name)?;
         Ok(json!({ "name": name, "removed": tools_of(call, name) }).into())
     }
 }

@@ -158,9 +158,9 @@ pub(super) struct Create;
 impl WorldTool for Create {
     type Params = CreateParams;
 
-    async fn apply(&self, call: &CallContext, params: CreateParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
+    fn apply(&self, call: &CallContext, params: CreateParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
         let owner: AgentId = match &params.owner {
-            Some(name) => agent_id(w, name).await?,
+            Some(name) => agent_id(w, name)?,
             None => call.caller.agent_id.clone(),
         };
         let depends_on = params.depends_on.iter().map(|text| text.parse()).collect::<Result<Vec<TaskId>, _>>()?;
@@ -174,7 +174,7 @@ impl WorldTool for Create {
             due_at: params.due_at.as_deref().map(|text| instant("due_at", text)).transpose()?,
             chain: call.chain(),
         };
-        let task = rules::create(w, &call.services.ctx, &call.party(), new).await?;
+        let task = rules::create(w, &call.services.ctx, &call.party(), new)?;
         Ok(changed_json(&task).into())
     }
 }
@@ -197,15 +197,13 @@ impl ReadTool for List {
             .services
             .store
             .read(move |r| {
-                Box::pin(async move {
-                    let owner = match &owner {
-                        Some(name) => Some(agent_id(r, name).await?),
-                        None => None,
-                    };
-                    // Read one task more than the limit, to know whether there are more.
-                    let filter = TaskFilter { owner, status, parent_id, limit: limit + 1, ..TaskFilter::default() };
-                    Ok::<_, Refusal>(r.task_list(&filter).await?)
-                })
+                let owner = match &owner {
+                    Some(name) => Some(agent_id(r, name)?),
+                    None => None,
+                };
+                // Read one task more than the limit, to know whether there are more.
+                let filter = TaskFilter { owner, status, parent_id, limit: limit + 1, ..TaskFilter::default() };
+                Ok::<_, Refusal>(r.task_list(&filter)?)
             })
             .await?;
         let more = tasks.len() > limit as usize;
@@ -223,11 +221,7 @@ impl ReadTool for Get {
 
     async fn run(&self, call: &CallContext, params: GetParams) -> Result<Output, Refusal> {
         let task_id = params.task_id.parse()?;
-        let found = call
-            .services
-            .store
-            .read(move |r| Box::pin(async move { rules::get_with_history(r, task_id).await }))
-            .await?;
+        let found = call.services.store.read(move |r| rules::get_with_history(r, task_id)).await?;
         let mut content = task_json(&found.task, false);
         // The newest changes matter most, so a long history loses its beginning.
         let (mut history, all) = fitting(found.history.iter().rev().map(event_json), HISTORY_BYTES);
@@ -248,13 +242,13 @@ pub(super) struct Update;
 impl WorldTool for Update {
     type Params = UpdateParams;
 
-    async fn apply(&self, call: &CallContext, params: UpdateParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
+    fn apply(&self, call: &CallContext, params: UpdateParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
         let task_id: TaskId = params.task_id.parse()?;
         if !call.caller.manages_tasks {
-            check_own(call, &rules::get(w, task_id).await?, &params)?;
+            check_own(call, &rules::get(w, task_id)?, &params)?;
         }
         let owner = match &params.owner {
-            Some(name) => Some(agent_id(w, name).await?),
+            Some(name) => Some(agent_id(w, name)?),
             None => None,
         };
         let change = TaskChange {
@@ -268,7 +262,7 @@ impl WorldTool for Update {
                 .transpose()?,
             reopen: params.reopen,
         };
-        let task = rules::update(w, &call.services.ctx, &call.party(), task_id, change, call.chain()).await?;
+        let task = rules::update(w, &call.services.ctx, &call.party(), task_id, change, call.chain())?;
         Ok(changed_json(&task).into())
     }
 }

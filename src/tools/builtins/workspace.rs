@@ -339,7 +339,7 @@ impl FileTool for Write {
         Ok(work(&path, grant_id, before, new.into_bytes()))
     }
 
-    async fn record(
+    fn record(
         &self,
         call: &CallContext,
         params: WriteParams,
@@ -348,7 +348,7 @@ impl FileTool for Write {
     ) -> Result<Output, Refusal> {
         let bytes = params.content.len();
         let plan = only(plans)?;
-        let artifact_id = written(call, plan, w).await?;
+        let artifact_id = written(call, plan, w)?;
         let content = json!({
             "path": plan.path, "bytes": bytes, "appended": params.append, "artifact_id": artifact_id,
             "note": scope_note(&params.path, params.scope),
@@ -394,7 +394,7 @@ impl FileTool for Edit {
         Ok(work(&path, grant_id, Some(sha256_hex(old.as_bytes())), new.into_bytes()))
     }
 
-    async fn record(
+    fn record(
         &self,
         call: &CallContext,
         params: EditParams,
@@ -405,7 +405,7 @@ impl FileTool for Edit {
         // crash.
         let replacements = if params.replace_all { json!("all") } else { json!(1) };
         let plan = only(plans)?;
-        let artifact_id = written(call, plan, w).await?;
+        let artifact_id = written(call, plan, w)?;
         let content = json!({ "path": plan.path, "replacements": replacements, "artifact_id": artifact_id });
         Ok(without_nulls(content).into())
     }

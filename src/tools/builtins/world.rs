@@ -31,11 +31,9 @@ impl ReadTool for Reflect {
             .services
             .store
             .read(move |r| {
-                Box::pin(async move {
-                    let agents = r.agent_list(false).await?;
-                    let sums = r.usage_sum(&UsageFilter::default()).await?;
-                    Ok::<_, Refusal>((agents, sums, Facts::read(r).await?))
-                })
+                let agents = r.agent_list(false)?;
+                let sums = r.usage_sum(&UsageFilter::default())?;
+                Ok::<_, Refusal>((agents, sums, Facts::read(r)?))
             })
             .await?;
         let (plan, activities) = (call.services.plan(), call.services.control.activities());
@@ -95,13 +93,11 @@ impl ReadTool for Status {
             .services
             .store
             .read(move |r| {
-                Box::pin(async move {
-                    let target = agent_id(r, &named).await?;
-                    let agent = agent_named(r, &target).await?;
-                    let filter = UsageFilter { agent_id: Some(target.clone()), ..UsageFilter::default() };
-                    let sums = r.usage_sum(&filter).await?;
-                    Ok::<_, Refusal>((agent, sums, r.inbox_depth(&target).await?))
-                })
+                let target = agent_id(r, &named)?;
+                let agent = agent_named(r, &target)?;
+                let filter = UsageFilter { agent_id: Some(target.clone()), ..UsageFilter::default() };
+                let sums = r.usage_sum(&filter)?;
+                Ok::<_, Refusal>((agent, sums, r.inbox_depth(&target)?))
             })
             .await?;
         // If the agent's archetype no longer exists, the agent has no model. The rest of its status

@@ -20,16 +20,12 @@ pub(super) fn only(plans: &[FilePlan]) -> Result<&FilePlan, Refusal> {
 
 /// Indexes a written file. Returns the id of its artifact, if it is one. A file whose size cannot be read any more is
 /// not indexed: that must not fail the write.
-pub(super) async fn written(
-    call: &CallContext,
-    plan: &FilePlan,
-    w: &mut dyn Writes,
-) -> Result<Option<ArtifactId>, Refusal> {
-    written_by(call, plan, None, w).await
+pub(super) fn written(call: &CallContext, plan: &FilePlan, w: &mut dyn Writes) -> Result<Option<ArtifactId>, Refusal> {
+    written_by(call, plan, None, w)
 }
 
 /// Like [`written`], for the work of a droid.
-pub(super) async fn written_by(
+pub(super) fn written_by(
     call: &CallContext,
     plan: &FilePlan,
     droid_id: Option<AgentId>,
@@ -51,6 +47,6 @@ pub(super) async fn written_by(
     let (agent_id, turn_id, root_id) = (call.caller.agent_id.clone(), call.turn_id, call.root_id);
     let origin = Origin { agent_id, turn_id, root_id, droid_id };
     let found = Found { path: plan.path.clone(), content };
-    let indexed = artifacts::index(w, &call.services.ctx, Some(&origin), found, true).await?;
+    let indexed = artifacts::index(w, &call.services.ctx, Some(&origin), found, true)?;
     Ok(indexed.map(|artifact| artifact.artifact_id))
 }

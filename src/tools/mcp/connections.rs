@@ -115,7 +115,7 @@ async fn take_away(
         let (ctx, warning) = (services.ctx.clone(), format!("{tool} is absent: {why}"));
         let payload = json!({ "warning": warning, "toolbox": toolbox.name, "tool": tool });
         let event = NewEvent::new(EventKind::WorldWarning, payload);
-        let written = services.store.write(move |w| Box::pin(async move { ctx.emit(w, event).await })).await;
+        let written = services.store.write(move |w| ctx.emit(w, event)).await;
         if let Err(refusal) = written {
             let refusal: Refusal = refusal;
             tracing::warn!(%refusal, "the warning about a tool could not be written");

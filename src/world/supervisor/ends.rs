@@ -77,19 +77,17 @@ fn reconcile_later(runner: &LifecycleRunner, batch: Vec<AgentId>) {
 async fn check(runner: Arc<LifecycleRunner>, batch: Vec<AgentId>) {
     let ids = batch.clone();
     let read = runner.tree.engine.services.store.read(move |r| {
-        Box::pin(async move {
-            // Only mail that wakes its agent is read here.
-            let waiting = r.inbox_waiting_among(&ids).await?;
-            let mut found: Vec<(Agent, bool)> = Vec::with_capacity(ids.len());
-            for agent_id in ids {
-                let Some(agent) = r.agent_get(&agent_id).await? else { continue };
-                // The open turn of an agent that is to stop waits until it is started again.
-                let waits = agent.desired == Desired::Running
-                    && (waiting.binary_search(&agent_id).is_ok() || r.turn_open_of(&agent_id).await?.is_some());
-                found.push((agent, waits));
-            }
-            Ok::<_, StoreError>(found)
-        })
+        // Only mail that wakes its agent is read here.
+        let waiting = r.inbox_waiting_among(&ids)?;
+        let mut found: Vec<(Agent, bool)> = Vec::with_capacity(ids.len());
+        for agent_id in ids {
+            let Some(agent) = r.agent_get(&agent_id)? else { continue };
+            // The open turn of an agent that is to stop waits until it is started again.
+            let waits = agent.desired == Desired::Running
+                && (waiting.binary_search(&agent_id).is_ok() || r.turn_open_of(&agent_id)?.is_some());
+            found.push((agent, waits));
+        }
+        Ok::<_, StoreError>(found)
     });
     match read.await {
         Ok(found) => {

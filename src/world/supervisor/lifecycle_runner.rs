@@ -11,7 +11,6 @@ use std::time::Duration;
 use ghost_agent::AgentMsg;
 use ghost_config::plan::TeamPlan;
 use ghost_domain::restart::{Intensity, RestartWindow};
-use ghost_domain::time::BoxFuture;
 use ghost_domain::{Agent, AgentId, AgentStatus, Code, Desired, Limits, Refusal};
 use ghost_operations::agents;
 use ghost_store::Writes;
@@ -116,7 +115,7 @@ impl LifecycleRunner {
     pub(super) async fn write<T, F>(&self, work: F) -> Result<T, Refusal>
     where
         T: Send + 'static,
-        F: for<'t> FnOnce(&'t mut dyn Writes, ghost_operations::OperationContext) -> BoxFuture<'t, Result<T, Refusal>>
+        F: for<'t> FnOnce(&'t mut dyn Writes, ghost_operations::OperationContext) -> Result<T, Refusal>
             + Send
             + 'static,
     {
@@ -127,14 +126,8 @@ impl LifecycleRunner {
     /// Reads an agent's record into the directory.
     pub(super) async fn refresh(&self, agent_id: &AgentId) -> Result<Option<Agent>, Refusal> {
         let id = agent_id.clone();
-        let record: Option<Agent> = self
-            .tree
-            .engine
-            .services
-            .store
-            .read_latest(move |r| Box::pin(async move { r.agent_get(&id).await }))
-            .await
-            .map_err(Refusal::from)?;
+        let record: Option<Agent> =
+            self.tree.engine.services.store.read_latest(move |r| r.agent_get(&id)).await.map_err(Refusal::from)?;
         self.show(agent_id, record.as_ref());
         Ok(record)
     }
@@ -232,8 +225,7 @@ impl LifecycleRunner {
     /// Records that an agent cannot run under the plan, before it takes more mail.
     async fn record_cannot_run(&self, agent_id: &AgentId, why: Refusal) {
         let id = agent_id.clone();
-        let recorded =
-            self.write(move |w, ctx| Box::pin(async move { agents::cannot_run(w, &ctx, &id, &why).await })).await;
+        let recorded = self.write(move |w, ctx| agents::cannot_run(w, &ctx, &id, &why)).await;
         if let Err(refusal) = recorded
             && should_retry(&refusal)
         {
@@ -244,7 +236,7 @@ impl LifecycleRunner {
     pub(super) async fn stopped(&self, agent_id: &AgentId) {
         self.end_outside(agent_id);
         let id = agent_id.clone();
-        let recorded = self.write(move |w, ctx| Box::pin(async move { agents::stopped(w, &ctx, &id).await })).await;
+        let recorded = self.write(move |w, ctx| agents::stopped(w, &ctx, &id)).await;
         match recorded {
             // A later change of the record brings a step of its own, so this one is not read again.
             Ok(agent) => self.show(agent_id, Some(&agent)),
@@ -278,7 +270,7 @@ impl LifecycleRunner {
     async fn restart(&self, agent_id: &AgentId) {
         self.forget_crash(agent_id);
         let id = agent_id.clone();
-        let recorded = self.write(move |w, ctx| Box::pin(async move { agents::restarted(w, &ctx, &id).await })).await;
+        let recorded = self.write(move |w, ctx| agents::restarted(w, &ctx, &id)).await;
         match recorded {
             Ok(()) => {}
             Err(refusal) if should_retry(&refusal) => {

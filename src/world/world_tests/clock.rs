@@ -42,7 +42,7 @@ async fn set(world: &Arc<World>, kind: ScheduleKind, name: &str, when: When) -> 
             chain: Chain::root(&ctx),
             baseline: None,
         };
-        schedules::set(w, &ctx, &operator(), new).await
+        schedules::set(w, &ctx, &operator(), new)
     })
     .unwrap()
 }
@@ -65,13 +65,13 @@ async fn restarted(test_world: &TestWorld, world: Arc<World>, between: impl FnOn
 }
 
 async fn events(world: &World, kind: EventKind) -> Vec<Event> {
-    let all = read!(world, |r| r.event_list(0, &Default::default(), u32::MAX).await?).0;
+    let all = read!(world, |r| r.event_list(0, &Default::default(), u32::MAX)?).0;
     all.into_iter().filter(|event| event.kind == kind).collect()
 }
 
 async fn next_of(world: &World, schedule: &Schedule) -> Option<Timestamp> {
     let schedule_id = schedule.schedule_id;
-    read!(world, |r| r.schedule_get(schedule_id).await?)?.next_at
+    read!(world, |r| r.schedule_get(schedule_id)?)?.next_at
 }
 
 fn started() -> TestWorld {
@@ -95,7 +95,7 @@ async fn a_clock_that_was_ahead_for_a_moment_delays_no_schedule() {
         pass(&test_world, Duration::from_secs(10)).await;
         test_world.clock.jump(days * DAY_MS);
         pass(&test_world, Duration::from_secs(13)).await;
-        let warned = read!(world, |r| clock::state(r).await?).warning().unwrap();
+        let warned = read!(world, |r| clock::state(r)?).warning().unwrap();
         assert!(warned.contains("forward"), "{warned}");
         // What is set by a wrong clock, is right later, too.
         let made_then = When::Every { every_ms: 420_000, anchor: world.ctx().now() };
@@ -117,10 +117,10 @@ async fn a_clock_that_was_ahead_for_a_moment_delays_no_schedule() {
         pass(&test_world, MINUTE * 8).await;
         assert!(events(&world, EventKind::ScheduleFired).await.len() >= before + 3, "{days} d, restart {restart}");
         // The log of the agent's work is in order, with what ended by the wrong clock in its place.
-        let log = read!(world, |r| sessions::history(r, &id("ada"), None, None, 100).await?);
+        let log = read!(world, |r| sessions::history(r, &id("ada"), None, None, 100)?);
         assert!(log.entries.len() >= 8 && log.entries.is_sorted_by_key(|entry| entry.turn_id), "{log:?}");
         let now = world.ctx().now();
-        let turns = read!(world, |r| r.turn_list(&Default::default()).await?);
+        let turns = read!(world, |r| r.turn_list(&Default::default())?);
         assert!(turns.iter().all(|turn| turn.ended_at.is_none_or(|at| at <= now)));
         let jumps = events(&world, EventKind::WorldClockJumped).await;
         assert_eq!(jumps.len(), 2);
@@ -178,7 +178,7 @@ async fn begin(world: &Arc<World>, test_world: &TestWorld, n: u128) -> Waiting {
             created_at: now,
             closed_at: None,
         };
-        w.ask_put(&ask).await?;
+        w.ask_put(&ask)?;
         let approval = Approval {
             approval_id: ApprovalId(Uuid::from_u128(n + 1)),
             agent_id: id("ada"),
@@ -198,7 +198,7 @@ async fn begin(world: &Arc<World>, test_world: &TestWorld, n: u128) -> Waiting {
             expires_at: now.plus(WAITS),
             closed_at: None,
         };
-        w.approval_put(&approval).await?;
+        w.approval_put(&approval)?;
         let new = NewGrant {
             agent_id: id("ada"),
             prefix: "shared/".into(),
@@ -206,7 +206,7 @@ async fn begin(world: &Arc<World>, test_world: &TestWorld, n: u128) -> Waiting {
             reason: None,
             lasts: WAITS,
         };
-        let grant = grants::add(w, &ctx, &operator(), new).await?;
+        let grant = grants::add(w, &ctx, &operator(), new)?;
         Ok::<_, ghost_domain::Refusal>((ask.ask_id, approval.approval_id, grant.grant_id))
     })
     .unwrap();
@@ -217,8 +217,7 @@ async fn begin(world: &Arc<World>, test_world: &TestWorld, n: u128) -> Waiting {
 async fn wrongs(world: &World, waiting: &Waiting, left: Duration) -> Vec<String> {
     let now = world.ctx().now();
     let (ask, approval, grant) = (waiting.ask, waiting.approval, waiting.grant);
-    let (ask, approval, grant) =
-        read!(world, |r| (r.ask_get(ask).await?, r.approval_get(approval).await?, r.grant_get(grant).await?));
+    let (ask, approval, grant) = read!(world, |r| (r.ask_get(ask)?, r.approval_get(approval)?, r.grant_get(grant)?));
     let timer = next_of(world, &waiting.timer).await;
     let over = left.is_zero();
     let is = |what: &str, open: bool, ends: Option<Timestamp>| {
@@ -261,10 +260,10 @@ async fn two_hundred_jumps_lose_nothing_and_delay_nothing() {
     let day = Scope::Agent(id("ada")).daily().unwrap();
     let (scope, limits) = (day.clone(), NewLimits { tokens: Some(Some(1_000_000)), money: None });
     write!(world, |w, ctx| {
-        budgets::set(w, &ctx, &operator(), &scope, limits).await?;
-        let mut account = w.budget_get(&scope).await?.unwrap();
+        budgets::set(w, &ctx, &operator(), &scope, limits)?;
+        let mut account = w.budget_get(&scope)?.unwrap();
         account.spent_tokens = 777;
-        w.budget_put(&account).await?;
+        w.budget_put(&account)?;
         Ok::<_, ghost_domain::Refusal>(())
     })
     .unwrap();
@@ -305,13 +304,12 @@ async fn two_hundred_jumps_lose_nothing_and_delay_nothing() {
             wrongs(&world, &waiting, Duration::ZERO).await.into_iter().map(|wrong| format!("{n} by {by} ms: {wrong}")),
         );
         let before = turns;
-        turns = read!(world, |r| r.turn_list(&Default::default()).await?).len();
+        turns = read!(world, |r| r.turn_list(&Default::default())?).len();
         if turns < before {
             found.push(format!("{n}: {} turns were deleted", before - turns));
         }
         let (accounts, filter) = (day.clone(), BudgetFilter { limited: true, ..BudgetFilter::default() });
-        let account =
-            read!(world, |r| r.budget_list(&filter).await?).into_iter().find(|one| one.scope == accounts).unwrap();
+        let account = read!(world, |r| r.budget_list(&filter)?).into_iter().find(|one| one.scope == accounts).unwrap();
         let today = now.0.div_euclid(DAY_MS);
         if account.day > today || (account.day == today && account.spent_tokens < 777 && now.since(began) < MINUTE * 60)
         {
@@ -320,6 +318,6 @@ async fn two_hundred_jumps_lose_nothing_and_delay_nothing() {
     }
     assert_eq!(found, Vec::<String>::new());
     assert_eq!(next_of(&world, &date).await, date.next_at, "a date never moves");
-    let first = read!(world, |r| r.event_bounds().await?).0;
+    let first = read!(world, |r| r.event_bounds()?).0;
     assert_eq!(first, 1, "no event was deleted");
 }

@@ -40,16 +40,16 @@ fn setup() -> (TestWorld, Plan, Plan) {
 }
 
 async fn ben(world: &World) -> Agent {
-    read!(world, |r| r.agent_get(&id("ben")).await?).unwrap()
+    read!(world, |r| r.agent_get(&id("ben"))?).unwrap()
 }
 
 async fn waiting(world: &World) -> Vec<Envelope> {
-    read!(world, |r| r.inbox_pending(&id("ben"), 10).await?)
+    read!(world, |r| r.inbox_pending(&id("ben"), 10)?)
 }
 
 async fn turns(world: &World) -> Vec<Turn> {
     let filter = TurnFilter { agent_id: Some(id("ben")), ..TurnFilter::default() };
-    read!(world, |r| r.turn_list(&filter).await?)
+    read!(world, |r| r.turn_list(&filter)?)
 }
 
 fn failed_with_a_reason(agent: &Agent) {
@@ -90,7 +90,7 @@ async fn a_running_turn_may_finish_and_then_no_mail_is_taken_until_the_files_are
 
     // A start is refused with the remedy.
     let refusal =
-        write!(world, |w, ctx| ghost_operations::agents::start(w, &ctx, &operator(), &id("ben")).await).unwrap_err();
+        write!(world, |w, ctx| ghost_operations::agents::start(w, &ctx, &operator(), &id("ben"))).unwrap_err();
     assert_eq!(refusal.code, Code::Conflict);
     assert!(refusal.message.contains("toolbox/nowhere") && refusal.hint.unwrap().contains("reload"));
     assert_eq!(waiting(&world).await.len(), 2);

@@ -15,7 +15,7 @@ use crate::loops::{MAINTENANCE, SCHEDULES, SIGNAL_ROUTER, WATCHES};
 /// The payloads of the events about a loop's failures.
 async fn failures(world: &World, name: &str) -> Vec<serde_json::Value> {
     let filter = EventFilter { kinds: vec![EventKind::LoopFailed.as_str().into()], agent_id: None, channel: None };
-    let read = world.store().read(move |r| Box::pin(async move { r.event_list(0, &filter, 100).await }));
+    let read = world.store().read(move |r| r.event_list(0, &filter, 100));
     let events = read.await.map_err(Refusal::from).unwrap().0;
     events.into_iter().map(|event| (*event.payload).clone()).filter(|payload| payload["loop"] == name).collect()
 }

@@ -82,7 +82,7 @@ async fn a_poisoned_message_becomes_a_dead_letter_and_the_agent_lives() {
     while_time_passes(&test_world, until(&world, EventKind::DeadLetterHeld, "ada")).await;
     let answer = while_time_passes(&test_world, ask(&world, "ada", "and now?")).await;
     assert_eq!(answer.reply.unwrap(), "ok");
-    let dead = read!(world, |r| r.dead_letter_list(None, Some(DeadLetterStatus::Held), None, 1_000).await?);
+    let dead = read!(world, |r| r.dead_letter_list(None, Some(DeadLetterStatus::Held), None, 1_000)?);
     assert_eq!(dead.len(), 1);
     assert_eq!(dead[0].crashes, 3);
 }
@@ -125,9 +125,9 @@ async fn a_turn_resumes_after_the_death_of_the_daemon() {
         .await;
     until(&world, EventKind::TurnFinished, "ada").await;
     until(&world, EventKind::TurnFinished, "ben").await;
-    let turns = read!(world, |r| r.turn_list(&TurnFilter::default()).await?);
+    let turns = read!(world, |r| r.turn_list(&TurnFilter::default())?);
     assert!(turns.iter().all(|turn| turn.status == TurnStatus::Finished), "{turns:?}");
-    let sent = read!(world, |r| r.messages_recent(&id("ben"), 10).await?);
+    let sent = read!(world, |r| r.messages_recent(&id("ben"), 10)?);
     assert_eq!(sent.len(), 1, "the message was sent once");
     assert!(!model.requests().is_empty());
 }
@@ -145,20 +145,14 @@ async fn a_stopped_agent_refuses_asks_and_deals_with_its_mail_when_started() {
     let refused = world
         .store()
         .write(move |w| {
-            Box::pin(async move {
-                let chain = mail::Chain::root(&ctx);
-                asks::open(w, &ctx, Party::System, None, &target, "?".into(), Duration::from_secs(1), chain).await
-            })
+            let chain = mail::Chain::root(&ctx);
+            asks::open(w, &ctx, Party::System, None, &target, "?".into(), Duration::from_secs(1), chain)
         })
         .await
         .unwrap_err();
     assert_eq!(refused.code, ghost_domain::Code::Conflict);
     let ctx = world.ctx().clone();
-    world
-        .store()
-        .write(move |w| Box::pin(async move { ghost_operations::agents::start(w, &ctx, &by, &id("ada")).await }))
-        .await
-        .unwrap();
+    world.store().write(move |w| ghost_operations::agents::start(w, &ctx, &by, &id("ada"))).await.unwrap();
     until(&world, EventKind::TurnFinished, "ada").await;
 }
 
@@ -194,7 +188,7 @@ async fn memory_and_store_agree_when_pause_and_resume_run_at_once() {
         for one in crossing {
             one.await.unwrap().unwrap();
         }
-        let kept = world.store().read(|r| Box::pin(async move { r.meta_get(crate::pause::PAUSED).await }));
+        let kept = world.store().read(|r| r.meta_get(crate::pause::PAUSED));
         let kept = kept.await.map_err(Refusal::from).unwrap().as_deref() == Some("1");
         assert_eq!(world.directory().is_paused(), kept, "round {round}");
     }

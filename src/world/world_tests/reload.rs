@@ -43,12 +43,12 @@ fn first() -> String {
 
 async fn record(world: &World, agent: &str) -> Option<Agent> {
     let agent_id = id(agent);
-    read!(world, |r| r.agent_get(&agent_id).await?)
+    read!(world, |r| r.agent_get(&agent_id)?)
 }
 
 async fn events(world: &World, kind: EventKind) -> Vec<Event> {
     let filter = EventFilter { kinds: vec![kind.as_str().into()], agent_id: None, channel: None };
-    read!(world, |r| r.event_list(0, &filter, 100).await?).0
+    read!(world, |r| r.event_list(0, &filter, 100)?).0
 }
 
 #[tokio::test]
@@ -160,7 +160,7 @@ async fn an_agent_that_the_file_names_again_starts_again() {
     let [_, stays] = reloads(&world, 2).await.try_into().unwrap();
     assert!(stays.started.is_empty() && stays.plan.contains("~ agent ben: "), "{}", stays.plan);
     let (ctx, ben) = (world.ctx().clone(), id("ben"));
-    let start = world.store().write(move |w| Box::pin(async move { agents::start(w, &ctx, &operator(), &ben).await }));
+    let start = world.store().write(move |w| agents::start(w, &ctx, &operator(), &ben));
     start.await.unwrap();
     reloads(&world, 1).await;
     world.stop_agent(&operator(), &id("ben"), Some("for good".into())).await.unwrap();
@@ -177,7 +177,7 @@ async fn a_budget_that_the_file_no_longer_names_is_removed() {
     test_world.plan(&limited);
     let model = fake_model(|_| say("well"));
     let (world, _) = test_world.boot_to_reload(|_| say("well"), reloader(&test_world, plans, &model)).await;
-    let limits = async || read!(world, |r| r.budget_get(&Scope::World).await?).map(|budget| budget.limits);
+    let limits = async || read!(world, |r| r.budget_get(&Scope::World)?).map(|budget| budget.limits);
     assert_eq!(limits().await.unwrap().tokens, Some(5));
     let [done] = reloads(&world, 1).await.try_into().unwrap();
     assert!(done.plan.starts_with("~ budget world: "), "{}", done.plan);
@@ -200,32 +200,30 @@ async fn agents_created_at_run_time_follow_the_daily_budget_of_their_archetype()
     let (world, _) = test_world.boot_to_reload(|_| say("well"), reloader(&test_world, plans, &model)).await;
     let ctx = world.ctx().clone();
     let create = world.store().write(move |w| {
-        Box::pin(async move {
-            for name in ["dan", "own"] {
-                let new = agents::NewAgent {
-                    agent_id: id(name),
-                    archetype: "worker".into(),
-                    name: name.into(),
-                    team: None,
-                    kind: ghost_domain::AgentKind::Dynamic,
-                    desired: Desired::Running,
-                    overrides: serde_json::Value::Null,
-                    daily_money: None,
-                    heartbeat: None,
-                    owner: None,
-                    goal: None,
-                    chain: ghost_operations::mail::Chain::root(&ctx),
-                };
-                agents::create(w, &ctx, &operator(), new).await?;
-            }
-            let own = ghost_operations::budgets::NewLimits { tokens: None, money: Some(Some(Money(9))) };
-            ghost_operations::budgets::set(w, &ctx, &operator(), &"agent:own/day".parse()?, own).await.map(drop)
-        })
+        for name in ["dan", "own"] {
+            let new = agents::NewAgent {
+                agent_id: id(name),
+                archetype: "worker".into(),
+                name: name.into(),
+                team: None,
+                kind: ghost_domain::AgentKind::Dynamic,
+                desired: Desired::Running,
+                overrides: serde_json::Value::Null,
+                daily_money: None,
+                heartbeat: None,
+                owner: None,
+                goal: None,
+                chain: ghost_operations::mail::Chain::root(&ctx),
+            };
+            agents::create(w, &ctx, &operator(), new)?;
+        }
+        let own = ghost_operations::budgets::NewLimits { tokens: None, money: Some(Some(Money(9))) };
+        ghost_operations::budgets::set(w, &ctx, &operator(), &"agent:own/day".parse()?, own).map(drop)
     });
     create.await.unwrap();
     let limit = async |scope: &str| {
         let scope: Scope = scope.parse().unwrap();
-        read!(world, |r| r.budget_get(&scope).await?).and_then(|budget| budget.limits.money)
+        read!(world, |r| r.budget_get(&scope)?).and_then(|budget| budget.limits.money)
     };
     for wanted in [Some(Money(70)), Some(Money(50)), None] {
         reloads(&world, 1).await;
@@ -332,7 +330,7 @@ async fn the_mail_of_an_agent_that_is_renamed_in_the_middle_of_a_turn_waits_for_
     assert_eq!((later.asked_by("ben"), later.asked_by("benno")), (0, 1));
     let depth = async || {
         let ben = id("ben");
-        read!(world, |r| r.inbox_depth(&ben).await?)
+        read!(world, |r| r.inbox_depth(&ben)?)
     };
     assert!(depth().await > 0);
     let [back] = reloads(&world, 1).await.try_into().unwrap();

@@ -30,18 +30,18 @@ async fn set(world: &Arc<World>, kind: ScheduleKind, name: &str, when: When) -> 
             chain: Chain::root(&ctx),
             baseline: Some(WatchSnapshot::default()),
         };
-        schedules::set(w, &ctx, &Party::Operator("test".into()), new).await
+        schedules::set(w, &ctx, &Party::Operator("test".into()), new)
     })
     .unwrap()
 }
 
 async fn runs(world: &World, schedule: &Schedule) -> Vec<ScheduleRun> {
     let schedule_id = schedule.schedule_id;
-    read!(world, |r| r.schedule_runs(schedule_id, 100).await?)
+    read!(world, |r| r.schedule_runs(schedule_id, 100)?)
 }
 
 async fn events(world: &World, kind: EventKind) -> Vec<Event> {
-    read!(world, |r| r.event_list(0, &Default::default(), 10_000).await?)
+    read!(world, |r| r.event_list(0, &Default::default(), 10_000)?)
         .0
         .into_iter()
         .filter(|event| event.kind == kind)
@@ -152,7 +152,7 @@ async fn a_watch_reports_changes_also_from_a_downtime() {
     let found = runs(&world, &watch).await;
     assert_eq!((found.len(), found[0].late), (2, true));
     let message_id = found[0].message_id.unwrap();
-    let mail = read!(world, |r| r.message_get(message_id).await?);
+    let mail = read!(world, |r| r.message_get(message_id)?);
     let body = mail.unwrap().body;
     assert!(body.contains("- renamed shared/b (was shared/a)\n- created shared/c"), "{body}");
 }
@@ -174,6 +174,6 @@ async fn heartbeats_fire_in_their_hours_and_follow_the_configuration() {
     drop(world);
     test_world.plan(TWO);
     let (world, _) = test_world.boot(|_| say("HEARTBEAT_OK")).await;
-    let left = read!(world, |r| r.schedule_list(None, None, None).await?);
+    let left = read!(world, |r| r.schedule_list(None, None, None)?);
     assert!(left.is_empty());
 }

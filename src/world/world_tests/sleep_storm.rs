@@ -37,7 +37,7 @@ fn config(awake_max: usize) -> String {
 async fn found(world: &World) -> usize {
     let kinds = vec![EventKind::WorldSweepFound.as_str().to_owned()];
     let filter = EventFilter { kinds, agent_id: None, channel: None };
-    read!(world, |r| r.event_list(0, &filter, 10).await?).0.len()
+    read!(world, |r| r.event_list(0, &filter, 10)?).0.len()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -75,7 +75,7 @@ async fn storm(messages: usize, awake_max: usize) {
                     let sent = write!(world, |w, ctx| {
                         let by = Party::Operator("t".into());
                         let new_message = NewMessage::new(&to, by, Kind::Message, "hello", Chain::root(&ctx));
-                        mail::deliver(w, &ctx, new_message).await
+                        mail::deliver(w, &ctx, new_message)
                     });
                     sent.unwrap();
                     if n % BETWEEN_SLEEPS == 0 {

@@ -60,8 +60,7 @@ impl From<StoreError> for Undone {
 impl Backend for Stalling {
     async fn submit(&self, work: Work) -> Result<(), StoreError> {
         Stall::pass(&self.stall.commits).await;
-        let done: Result<Ack, Undone> =
-            self.inner.write(move |w| Box::pin(async move { work(w).await.map_err(Undone::Refused) })).await;
+        let done: Result<Ack, Undone> = self.inner.write(move |w| work(w).map_err(Undone::Refused)).await;
         match done {
             Ok(ack) => ack(Ok(())),
             Err(Undone::Refused(nack)) => nack(),
@@ -74,10 +73,8 @@ impl Backend for Stalling {
         self.stall.asked.fetch_add(1, Ordering::SeqCst);
         Stall::pass(&self.stall.queries).await;
         let query = self.inner.read(|r| {
-            Box::pin(async move {
-                work(r).await;
-                Ok(())
-            })
+            work(r);
+            Ok(())
         });
         query.await
     }

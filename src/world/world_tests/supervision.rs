@@ -65,7 +65,7 @@ async fn a_stop_that_a_dead_supervisor_had_begun_completes() {
         model.hold("ada");
         send(&world, "ada", "take your time").await;
         soon("the call begins", || model.asked_by("ada") == 1).await;
-        write!(world, |w, ctx| agents::stop(w, &ctx, &operator(), &id("ada"), None).await).unwrap();
+        write!(world, |w, ctx| agents::stop(w, &ctx, &operator(), &id("ada"), None)).unwrap();
         soon("its grace period", || status(&world, "ada") == AgentStatus::Stopping).await;
         soon("another supervisor", kill(&world, team)).await;
         soon("the end of ada", || status(&world, "ada") == AgentStatus::Stopped).await;
@@ -81,8 +81,8 @@ async fn orders_that_a_dead_supervisor_never_read_are_executed() {
     let back = kill(&world, None);
     // Committed while no supervisor runs. The records show the orders, but no message announces them.
     write!(world, |w, ctx| {
-        agents::stop(w, &ctx, &operator(), &id("ada"), None).await?;
-        agents::start(w, &ctx, &operator(), &id("ben")).await?;
+        agents::stop(w, &ctx, &operator(), &id("ada"), None)?;
+        agents::start(w, &ctx, &operator(), &id("ben"))?;
         let new = NewAgent {
             agent_id: id("dan"),
             archetype: "worker".into(),
@@ -97,7 +97,7 @@ async fn orders_that_a_dead_supervisor_never_read_are_executed() {
             goal: Some("begin".into()),
             chain: Chain::root(&ctx),
         };
-        agents::create(w, &ctx, &operator(), new).await
+        agents::create(w, &ctx, &operator(), new)
     })
     .unwrap();
     assert!(!back(), "the orders were too late for this test");

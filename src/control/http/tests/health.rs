@@ -117,8 +117,7 @@ impl Backend for FailingWrites {
         if self.lost.load(Ordering::SeqCst) {
             return Err(StoreError::Closed);
         }
-        let done: Result<Ack, Failure> =
-            self.inner.write(move |w| Box::pin(async move { work(w).await.map_err(Failure::Refused) })).await;
+        let done: Result<Ack, Failure> = self.inner.write(move |w| work(w).map_err(Failure::Refused)).await;
         match done {
             Ok(ack) => ack(Ok(())),
             Err(Failure::Refused(nack)) => nack(),
@@ -129,10 +128,8 @@ impl Backend for FailingWrites {
 
     async fn query(&self, _: View, work: ReadWork) -> Result<(), StoreError> {
         let query = self.inner.read(|r| {
-            Box::pin(async move {
-                work(r).await;
-                Ok(())
-            })
+            work(r);
+            Ok(())
         });
         query.await
     }

@@ -22,11 +22,9 @@ fn call(request_id: &str) -> v1::CallToolRequest {
 async fn replace_answer(test: &TestControl, request_id: &str, marker: serde_json::Value) {
     let (id, by): (RequestId, _) = (request_id.parse().unwrap(), Party::Operator("tester".into()));
     let write = test.world.store().write(move |w| {
-        Box::pin(async move {
-            let stored = w.request_get(&by, &id).await?.unwrap();
-            w.request_put(&StoredAnswer { answer: marker.to_string(), ..stored }).await?;
-            Ok::<_, ghost_domain::Refusal>(())
-        })
+        let stored = w.request_get(&by, &id)?.unwrap();
+        w.request_put(&StoredAnswer { answer: marker.to_string(), ..stored })?;
+        Ok::<_, ghost_domain::Refusal>(())
     });
     write.await.unwrap();
 }

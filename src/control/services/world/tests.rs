@@ -80,22 +80,19 @@ async fn status_lists_budgets_near_their_limit() {
     let test = TestControl::new().await;
     let ctx = test.world.ctx().clone();
     let write = test.world.store().write(move |w| {
-        Box::pin(async move {
-            for (scope, deleted) in [("agent:ada", false), ("agent:ben/day", true)] {
-                let scope: ghost_domain::Scope = scope.parse()?;
-                if let Some(agent_id) = scope.agent().filter(|_| deleted) {
-                    ghost_operations::agents::delete(w, &ctx, &ghost_domain::Party::System, agent_id).await?;
-                }
-                let limits = ghost_domain::BudgetLimits { tokens: Some(10), money: None };
-                w.budget_put(&ghost_domain::Budget {
-                    limits,
-                    spent_tokens: 9,
-                    ..ghost_domain::Budget::open(scope, ctx.now())
-                })
-                .await?;
+        for (scope, deleted) in [("agent:ada", false), ("agent:ben/day", true)] {
+            let scope: ghost_domain::Scope = scope.parse()?;
+            if let Some(agent_id) = scope.agent().filter(|_| deleted) {
+                ghost_operations::agents::delete(w, &ctx, &ghost_domain::Party::System, agent_id)?;
             }
-            Ok::<_, Refusal>(())
-        })
+            let limits = ghost_domain::BudgetLimits { tokens: Some(10), money: None };
+            w.budget_put(&ghost_domain::Budget {
+                limits,
+                spent_tokens: 9,
+                ..ghost_domain::Budget::open(scope, ctx.now())
+            })?;
+        }
+        Ok::<_, Refusal>(())
     });
     write.await.unwrap();
     let status = service(&test).status(from_operator(StatusRequest {})).await.unwrap().into_inner();
@@ -225,29 +222,26 @@ async fn an_id_is_found_by_its_prefix_and_ambiguous_ones_are_listed() {
     let ids = [0x0197_d2a0_1111_u128 << 80, 0x0197_d2a0_1122_u128 << 80].map(uuid::Uuid::from_u128);
     let ctx = test.world.ctx().clone();
     let write = test.world.store().write(move |w| {
-        Box::pin(async move {
-            for id in ids {
-                w.task_put(&ghost_domain::Task {
-                    task_id: ghost_domain::TaskId(id),
-                    title: "t".into(),
-                    description: String::new(),
-                    owner: "ada".parse()?,
-                    creator: ghost_domain::Party::System,
-                    status: ghost_domain::TaskStatus::Pending,
-                    priority: 0,
-                    depends_on: Vec::new(),
-                    parent_id: None,
-                    due_at: None,
-                    result: None,
-                    root_id: ghost_domain::RootId(id),
-                    conversation_id: None,
-                    created_at: ctx.now(),
-                    updated_at: ctx.now(),
-                })
-                .await?;
-            }
-            Ok::<_, Refusal>(())
-        })
+        for id in ids {
+            w.task_put(&ghost_domain::Task {
+                task_id: ghost_domain::TaskId(id),
+                title: "t".into(),
+                description: String::new(),
+                owner: "ada".parse()?,
+                creator: ghost_domain::Party::System,
+                status: ghost_domain::TaskStatus::Pending,
+                priority: 0,
+                depends_on: Vec::new(),
+                parent_id: None,
+                due_at: None,
+                result: None,
+                root_id: ghost_domain::RootId(id),
+                conversation_id: None,
+                created_at: ctx.now(),
+                updated_at: ctx.now(),
+            })?;
+        }
+        Ok::<_, Refusal>(())
     });
     write.await.unwrap();
     let resolve = async |kind: &str, prefix: &str| {

@@ -166,19 +166,17 @@ async fn paging_reaches_every_task() {
     let one = tasks.create(task("1", "one", 0)).await.unwrap().into_inner();
     let task_id = one.task_id.parse().unwrap();
     let copies = daemon.world.store().write(move |w| {
-        Box::pin(async move {
-            let one = w.task_get(task_id).await?.unwrap();
-            for n in 0..1_000_u128 {
-                let copy = ghost_domain::Task {
-                    task_id: ghost_domain::TaskId(uuid::Uuid::from_u128(n + (1 << 64))),
-                    owner: "ben".parse().unwrap(),
-                    status: ghost_domain::TaskStatus::Done,
-                    ..one.clone()
-                };
-                w.task_put(&copy).await?;
-            }
-            Ok::<_, ghost_store::StoreError>(())
-        })
+        let one = w.task_get(task_id)?.unwrap();
+        for n in 0..1_000_u128 {
+            let copy = ghost_domain::Task {
+                task_id: ghost_domain::TaskId(uuid::Uuid::from_u128(n + (1 << 64))),
+                owner: "ben".parse().unwrap(),
+                status: ghost_domain::TaskStatus::Done,
+                ..one.clone()
+            };
+            w.task_put(&copy)?;
+        }
+        Ok::<_, ghost_store::StoreError>(())
     });
     copies.await.unwrap();
     let mut request = v1::ListTasksRequest { limit: 400, ..Default::default() };

@@ -95,7 +95,7 @@ async fn an_agent_lists_its_own_channels_and_an_operator_lists_all() {
     world.create("bob", new("duo", &["cyd"])).await.unwrap();
     let list = async |of: Option<&str>| {
         let of = of.map(id);
-        let views = world.store.read(move |r| Box::pin(async move { chat::list(r, of.as_ref()).await })).await.unwrap();
+        let views = world.store.read(move |r| chat::list(r, of.as_ref())).await.unwrap();
         views.into_iter().map(|view| view.channel.channel.to_string()).collect::<Vec<_>>()
     };
     assert_eq!(list(Some("ada")).await, ["panel"]);
@@ -111,13 +111,12 @@ async fn a_deleted_agent_leaves_every_channel_and_a_later_agent_inherits_no_righ
     world.open_channel("bob", "other", &["ada"], false).await.unwrap();
     world.post_in("bob", "room", "@ada hello").await.unwrap();
     let wake = world.inbox("ada").await.remove(0);
-    write!(world, |w, ctx| agents::delete(w, &ctx, &operator(), &id("ada")).await).unwrap();
+    write!(world, |w, ctx| agents::delete(w, &ctx, &operator(), &id("ada"))).unwrap();
     assert_eq!(world.message(wake.message_id).await.state, MailState::Consumed);
     assert!(world.member("room", "ada").await.is_none() && world.member("other", "ada").await.is_none());
     assert_eq!(world.count(EventKind::ChatMemberRemoved).await, 2);
-    write!(world, |w, ctx| agents::create(w, &ctx, &operator(), super::super::operation_world::new_agent(&ctx, "ada"))
-        .await)
-    .unwrap();
+    write!(world, |w, ctx| agents::create(w, &ctx, &operator(), super::super::operation_world::new_agent(&ctx, "ada")))
+        .unwrap();
     assert_eq!(code(world.post_in("ada", "room", "it is me").await), Code::AccessDenied);
     assert_eq!(code(world.invite("ada", "room", "ada").await), Code::AccessDenied);
     let view = world.invite("", "room", "ada").await.unwrap();

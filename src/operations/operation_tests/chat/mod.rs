@@ -36,7 +36,7 @@ impl OperationWorld {
 
     async fn create(&self, by: &str, new: NewChannel) -> Result<Created> {
         let by = speaker(by);
-        write!(self, |w, ctx| chat::create(w, &ctx, &by, new).await)
+        write!(self, |w, ctx| chat::create(w, &ctx, &by, new))
     }
 
     async fn post_in(&self, by: &str, channel: &str, content: &str) -> Result<Posted> {
@@ -55,7 +55,7 @@ impl OperationWorld {
 
     async fn post_with(&self, by: &str, wake: ChatWake, new: NewPost) -> Result<Posted> {
         let by = speaker(by);
-        match write!(self, |w, ctx| chat::post(w, &ctx, &by, wake, new).await) {
+        match write!(self, |w, ctx| chat::post(w, &ctx, &by, wake, new)) {
             Err(refusal) => Err(crate::mail::with_nearest(&self.store, refusal).await),
             posted => posted,
         }
@@ -63,23 +63,23 @@ impl OperationWorld {
 
     async fn invite(&self, by: &str, channel: &str, agent: &str) -> Result<ChannelView> {
         let (by, channel, agent) = (speaker(by), name(channel), id(agent));
-        write!(self, |w, ctx| chat::invite(w, &ctx, &by, &channel, &agent).await)
+        write!(self, |w, ctx| chat::invite(w, &ctx, &by, &channel, &agent))
     }
 
     async fn expel(&self, by: &str, channel: &str, agent: &str) -> Result<ChannelView> {
         let (by, channel, agent) = (speaker(by), name(channel), id(agent));
-        write!(self, |w, ctx| chat::remove(w, &ctx, &by, &channel, &agent).await)
+        write!(self, |w, ctx| chat::remove(w, &ctx, &by, &channel, &agent))
     }
 
     async fn history(&self, by: &str, query: HistoryQuery) -> Result<Vec<i64>> {
         let party = speaker(by).party;
-        let posts = self.store.read(move |r| Box::pin(async move { chat::history(r, &party, &query).await })).await?;
+        let posts = self.store.read(move |r| chat::history(r, &party, &query)).await?;
         Ok(posts.into_iter().map(|post| post.seq).collect())
     }
 
     async fn member(&self, channel: &str, agent: &str) -> Option<ChatMember> {
         let (channel, agent) = (name(channel), id(agent));
-        read!(self, |r| r.chat_member_get(&channel, &agent).await?)
+        read!(self, |r| r.chat_member_get(&channel, &agent)?)
     }
 }
 

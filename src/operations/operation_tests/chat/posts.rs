@@ -132,10 +132,10 @@ async fn a_refused_post_uses_no_sequence() {
 async fn a_member_with_a_full_inbox_is_reported_and_the_others_are_woken() {
     let world = OperationWorld::new().await;
     world.limits(|limits| limits.inbox_max = 1);
-    write!(world, |w, ctx| agents::create(w, &ctx, &operator(), new_agent(&ctx, "dan")).await).unwrap();
+    write!(world, |w, ctx| agents::create(w, &ctx, &operator(), new_agent(&ctx, "dan"))).unwrap();
     world.open_channel("ada", "room", &["bob", "cyd"], false).await.unwrap();
     world.send("bob", "fills the inbox").await;
-    write!(world, |w, ctx| agents::stop(w, &ctx, &operator(), &id("cyd"), None).await).unwrap();
+    write!(world, |w, ctx| agents::stop(w, &ctx, &operator(), &id("cyd"), None)).unwrap();
     let posted = world.post_in("ada", "room", "@all @dan @ada dan@nobody.example").await.unwrap();
     assert_eq!(codes(&posted), [("dan", Code::NotFound), ("bob", Code::InboxFull)]);
     assert_eq!((posted.delivered, posted.woken), (1, 1), "a stopped member's wake-up waits (CHAT-13)");
@@ -154,8 +154,8 @@ async fn a_member_with_a_full_inbox_is_reported_and_the_others_are_woken() {
 #[tokio::test]
 async fn a_mention_of_an_unknown_agent_is_refused_and_nothing_is_posted() {
     let world = OperationWorld::new().await;
-    write!(world, |w, ctx| agents::create(w, &ctx, &operator(), new_agent(&ctx, "dan")).await).unwrap();
-    write!(world, |w, ctx| agents::delete(w, &ctx, &operator(), &id("dan")).await).unwrap();
+    write!(world, |w, ctx| agents::create(w, &ctx, &operator(), new_agent(&ctx, "dan"))).unwrap();
+    write!(world, |w, ctx| agents::delete(w, &ctx, &operator(), &id("dan"))).unwrap();
     world.open_channel("ada", "room", &["bob", "cyd"], false).await.unwrap();
     let crowd: String = (0..100).map(|n| format!("@nobody-{n} ")).collect();
     for (text, name, near) in [
@@ -185,7 +185,7 @@ async fn a_post_to_a_thousand_members_is_one_event_and_one_row_for_each() {
     let all = names.clone();
     write!(world, |w, ctx| {
         for name in &all {
-            agents::create(w, &ctx, &operator(), new_agent(&ctx, name)).await?;
+            agents::create(w, &ctx, &operator(), new_agent(&ctx, name))?;
         }
         Ok::<_, ghost_domain::Refusal>(())
     })
@@ -198,9 +198,9 @@ async fn a_post_to_a_thousand_members_is_one_event_and_one_row_for_each() {
     assert_eq!((posted.delivered, posted.woken, posted.skipped.len()), (1_000, 1_000, 0));
     assert_eq!(world.events().await.len() - before, 1);
     assert_eq!(world.signals().len(), 1_000);
-    assert_eq!(read!(world, |r| r.inbox_total().await?), 1_000);
+    assert_eq!(read!(world, |r| r.inbox_total()?), 1_000);
     assert_eq!(world.post_in("ada", "hall", "@all again").await.unwrap().woken, 0);
-    assert_eq!(read!(world, |r| r.inbox_total().await?), 1_000);
+    assert_eq!(read!(world, |r| r.inbox_total()?), 1_000);
 }
 
 #[tokio::test]
@@ -219,10 +219,10 @@ async fn an_operator_acting_as_an_agent_has_the_agents_rights_and_is_named_in_th
     let by = crate::chat::Speaker { via: Some(operator()), ..super::speaker("bob") };
     let new = NewPost { deliver: true, ..world.new_post("room", "as bob") };
     let (again, copy) = (by.clone(), new.clone());
-    let refused = write!(world, |w, ctx| crate::chat::post(w, &ctx, &again, ChatWake::All, copy).await);
+    let refused = write!(world, |w, ctx| crate::chat::post(w, &ctx, &again, ChatWake::All, copy));
     assert_eq!(code(refused), Code::AccessDenied);
     let new = NewPost { deliver: false, ..new };
-    write!(world, |w, ctx| crate::chat::post(w, &ctx, &by, ChatWake::All, new).await).unwrap();
+    write!(world, |w, ctx| crate::chat::post(w, &ctx, &by, ChatWake::All, new)).unwrap();
     let events = world.events().await;
     let event = events.iter().find(|event| event.kind == EventKind::ChatMessage).unwrap();
     assert_eq!((&event.payload["from"], &event.payload["via"]), (&"bob".into(), &"operator:test".into()));

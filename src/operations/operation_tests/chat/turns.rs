@@ -163,10 +163,10 @@ async fn a_digest_that_crashes_its_agent_is_a_dead_letter_and_can_come_back() {
         world.crash("bob", "bang").await;
     }
     assert!(world.try_take("bob").await.unwrap().is_none());
-    let letters = read!(world, |r| r.dead_letter_list(None, None, None, 1_000).await?);
+    let letters = read!(world, |r| r.dead_letter_list(None, None, None, 1_000)?);
     assert_eq!(letters.len(), 1);
     let dead_letter_id = letters[0].dead_letter_id;
-    write!(world, |w, ctx| crate::dead_letters::retry(w, &ctx, &operator(), dead_letter_id, true).await).unwrap();
+    write!(world, |w, ctx| crate::dead_letters::retry(w, &ctx, &operator(), dead_letter_id, true)).unwrap();
     assert!(world.take("bob").await.mail[0].body.contains("@bob poison"));
 }
 
@@ -214,8 +214,7 @@ async fn posts_between_the_read_and_the_turn_are_not_lost() {
     world.send("bob", "work").await;
     let look = async || {
         let (ctx, agent_id) = (world.ctx.clone(), id("bob"));
-        let next =
-            world.store.read(move |r| Box::pin(async move { turns::next(r, &ctx, &agent_id, true, ROOM).await }));
+        let next = world.store.read(move |r| turns::next(r, &ctx, &agent_id, true, ROOM));
         match next.await.unwrap() {
             Next::Mail { mail, behind, unread, .. } => FoundMail { mail, behind, unread, bytes_max: ROOM },
             other => panic!("{other:?}"),
@@ -223,7 +222,7 @@ async fn posts_between_the_read_and_the_turn_are_not_lost() {
     };
     let open = async |seen: FoundMail| {
         let agent_id = id("bob");
-        write!(world, |w, ctx| turns::take(w, &ctx, &agent_id, Some(seen)).await).unwrap().unwrap()
+        write!(world, |w, ctx| turns::take(w, &ctx, &agent_id, Some(seen))).unwrap().unwrap()
     };
     let seen = look().await;
     assert!(!seen.unread);
@@ -255,7 +254,7 @@ async fn an_open_turn_leaves_wake_ups_to_the_next_turn() {
     let turn = world.busy("bob").await;
     world.post_in("ada", "room", "@bob look").await.unwrap();
     let (agent_id, turn_id) = (id("bob"), turn.turn_id);
-    let joined = write!(world, |w, ctx| mail::join(w, &ctx, &agent_id, turn_id, 10).await).unwrap();
+    let joined = write!(world, |w, ctx| mail::join(w, &ctx, &agent_id, turn_id, 10)).unwrap();
     assert_eq!((joined.mail.len(), joined.remaining), (0, 1));
     world.finish(turn_id, "done").await.unwrap();
     assert_eq!(digests(&world.take("bob").await.mail).len(), 1);

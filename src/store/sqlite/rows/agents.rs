@@ -1,12 +1,10 @@
 //! Rows and queries of agents, and of facts about the world.
 
-use async_trait::async_trait;
 use ghost_domain::{Agent, AgentId, AgentKind, Scope};
-use sqlx::sqlite::SqliteRow;
 
 use crate::sqlite::facts::OpenTurn;
 use crate::sqlite::internal_rows::Meta;
-use crate::sqlite::row::{Args, Keyed, Row, Shape, from_record, get, get_count, get_parsed, to_json};
+use crate::sqlite::row::{Args, Keyed, Row, Shape, SqliteRow, from_record, get, get_count, get_parsed, to_json};
 use crate::sqlite::session::Session;
 use crate::sqlite::table_list::table_set;
 use crate::tables::{AgentReads, AgentWrites, Result};
@@ -79,66 +77,64 @@ impl Keyed for Meta {
     }
 }
 
-#[async_trait]
 impl AgentReads for Session {
-    async fn agent_get(&mut self, agent_id: &AgentId) -> Result<Option<Agent>> {
-        self.get(agent_id).await
+    fn agent_get(&mut self, agent_id: &AgentId) -> Result<Option<Agent>> {
+        self.get(agent_id)
     }
 
-    async fn agent_list(&mut self, tombstones: bool) -> Result<Vec<Agent>> {
+    fn agent_list(&mut self, tombstones: bool) -> Result<Vec<Agent>> {
         let sql = if tombstones {
             "SELECT record FROM agents ORDER BY agent_id"
         } else {
             "SELECT record FROM agents WHERE deleted_at IS NULL ORDER BY agent_id"
         };
-        self.list(sql, Args::default()).await
+        self.list(sql, Args::default())
     }
 
-    async fn agent_ids(&mut self, from: &str, limit: u32) -> Result<Vec<AgentId>> {
-        self.flush_before_read(table_set::AGENTS).await?;
+    fn agent_ids(&mut self, from: &str, limit: u32) -> Result<Vec<AgentId>> {
+        self.flush_before_read(table_set::AGENTS)?;
         let mut args = Args::default();
         args.text(from).int(i64::from(limit));
         let sql = "SELECT agent_id FROM agents WHERE agent_id >= ? AND deleted_at IS NULL ORDER BY agent_id LIMIT ?+0";
-        self.rows(sql, args).await?.iter().map(|row| get_parsed(Agent::TABLE, row, 0)).collect()
+        self.rows(sql, args)?.iter().map(|row| get_parsed(Agent::TABLE, row, 0)).collect()
     }
 
-    async fn store_bytes(&mut self) -> Result<u64> {
+    fn store_bytes(&mut self) -> Result<u64> {
         let sql = "SELECT (pages.page_count - free.freelist_count) * size.page_size \
                    FROM pragma_page_count AS pages, pragma_freelist_count AS free, pragma_page_size AS size";
-        let Some(row) = self.row(sql, Args::default()).await? else { return Ok(0) };
+        let Some(row) = self.row(sql, Args::default())? else { return Ok(0) };
         Ok(u64::try_from(get::<i64>("pragma", &row, 0)?).unwrap_or(0))
     }
 
-    async fn agents_among(&mut self, agent_ids: &[AgentId]) -> Result<Vec<AgentId>> {
-        self.flush_before_read(table_set::AGENTS).await?;
+    fn agents_among(&mut self, agent_ids: &[AgentId]) -> Result<Vec<AgentId>> {
+        self.flush_before_read(table_set::AGENTS)?;
         let mut args = Args::default();
         args.put(to_json(Agent::TABLE, "ids", &agent_ids)?);
         let sql = "SELECT agent_id FROM agents WHERE deleted_at IS NULL \
                    AND agent_id IN (SELECT value FROM json_each(?)) ORDER BY agent_id";
-        self.rows(sql, args).await?.iter().map(|row| get_parsed(Agent::TABLE, row, 0)).collect()
+        self.rows(sql, args)?.iter().map(|row| get_parsed(Agent::TABLE, row, 0)).collect()
     }
 
-    async fn agent_count_dynamic(&mut self) -> Result<u32> {
+    fn agent_count_dynamic(&mut self) -> Result<u32> {
         debug_assert_eq!(AgentKind::Dynamic.as_str(), "dynamic");
-        self.flush_before_read(table_set::AGENTS).await?;
+        self.flush_before_read(table_set::AGENTS)?;
         // Left to itself, SQLite reads each living agent.
         let sql = "SELECT count(*) FROM agents INDEXED BY agents_dynamic WHERE kind = 'dynamic' AND deleted_at IS NULL";
-        let row = self.row(sql, Args::default()).await?;
+        let row = self.row(sql, Args::default())?;
         row.map_or(Ok(0), |row| get_count(Agent::TABLE, &row, 0))
     }
 
-    async fn meta_get(&mut self, key: &str) -> Result<Option<String>> {
-        Ok(self.get::<Meta>(&key.to_owned()).await?.map(|meta| meta.value))
+    fn meta_get(&mut self, key: &str) -> Result<Option<String>> {
+        Ok(self.get::<Meta>(&key.to_owned())?.map(|meta| meta.value))
     }
 }
 
-#[async_trait]
 impl AgentWrites for Session {
-    async fn agent_put(&mut self, agent: &Agent) -> Result<()> {
+    fn agent_put(&mut self, agent: &Agent) -> Result<()> {
         self.put(agent.clone())
     }
 
-    async fn agent_add(&mut self, agent: &Agent) -> Result<()> {
+    fn agent_add(&mut self, agent: &Agent) -> Result<()> {
         let buffer = self.buffer_mut()?;
         buffer.facts.inbox_depths.put(agent.agent_id.clone(), 0);
         buffer.facts.open_turns.put(agent.agent_id.clone(), OpenTurn::None);
@@ -146,10 +142,10 @@ impl AgentWrites for Session {
         for scope in account.daily().into_iter().chain([account]) {
             buffer.tables.budgets.cache_absent(&scope);
         }
-        self.agent_put(agent).await
+        self.agent_put(agent)
     }
 
-    async fn meta_put(&mut self, key: &str, value: &str) -> Result<()> {
+    fn meta_put(&mut self, key: &str, value: &str) -> Result<()> {
         self.put(Meta { key: key.to_owned(), value: value.to_owned() })
     }
 }

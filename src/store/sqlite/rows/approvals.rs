@@ -1,12 +1,9 @@
 //! Rows and queries of approvals.
 
-use async_trait::async_trait;
 use ghost_domain::{AgentId, Approval, ApprovalId, ApprovalStatus, Timestamp, TurnId};
-use sqlx::AssertSqlSafe;
-use sqlx::sqlite::SqliteRow;
 
 use crate::sqlite::query::{Conditions, list_limit};
-use crate::sqlite::row::{Args, Keyed, Row, Shape, from_record, get_count, to_json};
+use crate::sqlite::row::{Args, Keyed, Row, Shape, SqliteRow, from_record, get_count, to_json};
 use crate::sqlite::session::Session;
 use crate::sqlite::table_list::table_set;
 use crate::tables::{ApprovalFilter, ApprovalReads, ApprovalWrites, Result};
@@ -71,48 +68,46 @@ fn list(filter: &ApprovalFilter, after: Option<(Timestamp, ApprovalId)>, limit: 
         .order("requested_at DESC, approval_id DESC", list_limit(limit))
 }
 
-#[async_trait]
 impl ApprovalReads for Session {
-    async fn approval_get(&mut self, approval_id: ApprovalId) -> Result<Option<Approval>> {
-        self.get(&approval_id).await
+    fn approval_get(&mut self, approval_id: ApprovalId) -> Result<Option<Approval>> {
+        self.get(&approval_id)
     }
 
-    async fn approval_list(
+    fn approval_list(
         &mut self,
         filter: &ApprovalFilter,
         after: Option<(Timestamp, ApprovalId)>,
         limit: u32,
     ) -> Result<Vec<Approval>> {
         let (sql, args) = list(filter, after, limit);
-        self.list(AssertSqlSafe(sql), args).await
+        self.list(sql, args)
     }
 
-    async fn approval_count_pending(&mut self) -> Result<u32> {
-        self.flush_before_read(table_set::APPROVALS).await?;
-        let row = self.row("SELECT count(*) FROM approvals WHERE status = 'pending'", Args::default()).await?;
+    fn approval_count_pending(&mut self) -> Result<u32> {
+        self.flush_before_read(table_set::APPROVALS)?;
+        let row = self.row("SELECT count(*) FROM approvals WHERE status = 'pending'", Args::default())?;
         row.map_or(Ok(0), |row| get_count(Approval::TABLE, &row, 0))
     }
 
-    async fn approvals_pending_of_turn(&mut self, turn_id: TurnId) -> Result<Vec<Approval>> {
+    fn approvals_pending_of_turn(&mut self, turn_id: TurnId) -> Result<Vec<Approval>> {
         let mut args = Args::default();
         args.id(turn_id.0);
         let sql = "SELECT record FROM approvals WHERE status = 'pending' AND turn_id = ? \
                    ORDER BY requested_at, approval_id";
-        self.list(sql, args).await
+        self.list(sql, args)
     }
 
-    async fn approval_standing(&mut self, agent_id: &AgentId, digest: &str) -> Result<Option<Approval>> {
+    fn approval_standing(&mut self, agent_id: &AgentId, digest: &str) -> Result<Option<Approval>> {
         let mut args = Args::default();
         args.text(agent_id.as_str()).text(digest);
         let sql = "SELECT record FROM approvals WHERE always = 1 AND agent_id = ? AND digest = ? \
                    ORDER BY requested_at, approval_id LIMIT 1";
-        Ok(self.list(sql, args).await?.into_iter().next())
+        Ok(self.list(sql, args)?.into_iter().next())
     }
 }
 
-#[async_trait]
 impl ApprovalWrites for Session {
-    async fn approval_put(&mut self, approval: &Approval) -> Result<()> {
+    fn approval_put(&mut self, approval: &Approval) -> Result<()> {
         self.put(approval.clone())
     }
 }

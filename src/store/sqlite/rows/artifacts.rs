@@ -1,12 +1,10 @@
 //! Rows and queries of artifacts.
 
-use async_trait::async_trait;
 use ghost_domain::Artifact;
-use sqlx::sqlite::SqliteRow;
 
 use super::shared_state::end_of_prefix;
 use crate::sqlite::query::{Conditions, list_limit};
-use crate::sqlite::row::{Args, Keyed, Row, Shape, from_record, to_json};
+use crate::sqlite::row::{Args, Keyed, Row, Shape, SqliteRow, from_record, to_json};
 use crate::sqlite::session::Session;
 use crate::sqlite::table_list::table_set;
 use crate::tables::{ArtifactFilter, ArtifactReads, ArtifactWrites, Result};
@@ -46,13 +44,12 @@ impl Keyed for Artifact {
     }
 }
 
-#[async_trait]
 impl ArtifactReads for Session {
-    async fn artifact_get(&mut self, path: &str) -> Result<Option<Artifact>> {
-        self.get(&path.to_owned()).await
+    fn artifact_get(&mut self, path: &str) -> Result<Option<Artifact>> {
+        self.get(&path.to_owned())
     }
 
-    async fn artifact_list(&mut self, filter: &ArtifactFilter) -> Result<Vec<Artifact>> {
+    fn artifact_list(&mut self, filter: &ArtifactFilter) -> Result<Vec<Artifact>> {
         let (sql, args) = Conditions::new("SELECT record FROM artifacts")
             .when(filter.agent_id.as_ref(), "agent_id = ?", |agent_id, args| {
                 args.text(agent_id.as_str());
@@ -67,20 +64,19 @@ impl ArtifactReads for Session {
                 args.put(end);
             })
             .order("path", list_limit(filter.limit));
-        self.flush_before_read(table_set::ARTIFACTS).await?;
-        self.rows_dynamic(sql, args).await?.iter().map(Artifact::read).collect()
+        self.flush_before_read(table_set::ARTIFACTS)?;
+        self.rows_dynamic(sql, args)?.iter().map(Artifact::read).collect()
     }
 }
 
-#[async_trait]
 impl ArtifactWrites for Session {
-    async fn artifact_put(&mut self, artifact: &Artifact) -> Result<()> {
+    fn artifact_put(&mut self, artifact: &Artifact) -> Result<()> {
         self.put(artifact.clone())
     }
 
-    async fn artifact_remove(&mut self, path: &str) -> Result<bool> {
+    fn artifact_remove(&mut self, path: &str) -> Result<bool> {
         let mut args = Args::default();
         args.text(path);
-        Ok(self.execute_now(table_set::ARTIFACTS, "DELETE FROM artifacts WHERE path = ?", args).await? > 0)
+        Ok(self.execute_now(table_set::ARTIFACTS, "DELETE FROM artifacts WHERE path = ?", args)? > 0)
     }
 }

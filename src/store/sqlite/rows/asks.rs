@@ -1,10 +1,8 @@
 //! Rows and queries of asks.
 
-use async_trait::async_trait;
 use ghost_domain::{AgentId, Ask, AskId, AskStatus, TurnId};
-use sqlx::sqlite::SqliteRow;
 
-use crate::sqlite::row::{Args, Keyed, Row, Shape, from_record, get_count, to_json};
+use crate::sqlite::row::{Args, Keyed, Row, Shape, SqliteRow, from_record, get_count, to_json};
 use crate::sqlite::session::Session;
 use crate::sqlite::table_list::table_set;
 use crate::tables::{AskReads, AskWrites, Result};
@@ -53,40 +51,38 @@ impl Keyed for Ask {
     }
 }
 
-#[async_trait]
 impl AskReads for Session {
-    async fn ask_get(&mut self, ask_id: AskId) -> Result<Option<Ask>> {
-        self.get(&ask_id).await
+    fn ask_get(&mut self, ask_id: AskId) -> Result<Option<Ask>> {
+        self.get(&ask_id)
     }
 
-    async fn asks_open(&mut self) -> Result<Vec<Ask>> {
-        self.list("SELECT record FROM asks WHERE status = 'open' ORDER BY created_at, ask_id", Args::default()).await
+    fn asks_open(&mut self) -> Result<Vec<Ask>> {
+        self.list("SELECT record FROM asks WHERE status = 'open' ORDER BY created_at, ask_id", Args::default())
     }
 
-    async fn ask_count_open(&mut self) -> Result<u32> {
-        self.flush_before_read(table_set::ASKS).await?;
-        let row = self.row("SELECT count(*) FROM asks WHERE status = 'open'", Args::default()).await?;
+    fn ask_count_open(&mut self) -> Result<u32> {
+        self.flush_before_read(table_set::ASKS)?;
+        let row = self.row("SELECT count(*) FROM asks WHERE status = 'open'", Args::default())?;
         row.map_or(Ok(0), |row| get_count(Ask::TABLE, &row, 0))
     }
 
-    async fn asks_open_to(&mut self, target: &AgentId) -> Result<Vec<Ask>> {
+    fn asks_open_to(&mut self, target: &AgentId) -> Result<Vec<Ask>> {
         let mut args = Args::default();
         args.text(target.as_str());
         let sql = "SELECT record FROM asks WHERE status = 'open' AND target = ? ORDER BY created_at, ask_id";
-        self.list(sql, args).await
+        self.list(sql, args)
     }
 
-    async fn asks_open_of_turn(&mut self, turn_id: TurnId) -> Result<Vec<Ask>> {
+    fn asks_open_of_turn(&mut self, turn_id: TurnId) -> Result<Vec<Ask>> {
         let mut args = Args::default();
         args.id(turn_id.0);
         let sql = "SELECT record FROM asks WHERE status = 'open' AND asker_turn = ? ORDER BY created_at, ask_id";
-        self.list(sql, args).await
+        self.list(sql, args)
     }
 }
 
-#[async_trait]
 impl AskWrites for Session {
-    async fn ask_put(&mut self, ask: &Ask) -> Result<()> {
+    fn ask_put(&mut self, ask: &Ask) -> Result<()> {
         self.put(ask.clone())
     }
 }

@@ -1,13 +1,11 @@
 //! Rows and queries of budgets. The sums of usage are in `usage.rs`.
 
-use async_trait::async_trait;
 use ghost_domain::usage::{UsageRow, UsageSum};
 use ghost_domain::{Budget, Scope, ScopeSort};
-use sqlx::sqlite::SqliteRow;
 
 use crate::sqlite::internal_rows::Numbered;
 use crate::sqlite::query::{Conditions, list_limit};
-use crate::sqlite::row::{Args, Keyed, Row, Shape, from_record, to_json};
+use crate::sqlite::row::{Args, Keyed, Row, Shape, SqliteRow, from_record, to_json};
 use crate::sqlite::session::Session;
 use crate::sqlite::table_list::table_set;
 use crate::tables::{BudgetFilter, BudgetReads, BudgetWrites, Result, UsageFilter};
@@ -83,37 +81,35 @@ fn list(filter: &BudgetFilter, (from, to): (&str, &str), left: i64) -> Option<(S
     Some(query.order("scope", left))
 }
 
-#[async_trait]
 impl BudgetReads for Session {
-    async fn budget_get(&mut self, scope: &Scope) -> Result<Option<Budget>> {
-        self.get(scope).await
+    fn budget_get(&mut self, scope: &Scope) -> Result<Option<Budget>> {
+        self.get(scope)
     }
 
-    async fn budget_list(&mut self, filter: &BudgetFilter) -> Result<Vec<Budget>> {
-        self.flush_before_read(table_set::BUDGETS).await?;
+    fn budget_list(&mut self, filter: &BudgetFilter) -> Result<Vec<Budget>> {
+        self.flush_before_read(table_set::BUDGETS)?;
         let (limit, mut found) = (list_limit(filter.limit), Vec::new());
         for range in ranges(filter) {
             let left = limit - i64::try_from(found.len()).unwrap_or(limit);
             let Some((sql, args)) = list(filter, *range, left) else { continue };
-            for row in self.rows_dynamic(sql, args).await? {
+            for row in self.rows_dynamic(sql, args)? {
                 found.push(Budget::read(&row)?);
             }
         }
         Ok(found)
     }
 
-    async fn usage_sum(&mut self, filter: &UsageFilter) -> Result<Vec<UsageSum>> {
-        self.sum_usage(filter).await
+    fn usage_sum(&mut self, filter: &UsageFilter) -> Result<Vec<UsageSum>> {
+        self.sum_usage(filter)
     }
 }
 
-#[async_trait]
 impl BudgetWrites for Session {
-    async fn budget_put(&mut self, budget: &Budget) -> Result<()> {
+    fn budget_put(&mut self, budget: &Budget) -> Result<()> {
         self.put(budget.clone())
     }
 
-    async fn usage_append(&mut self, row: &UsageRow) -> Result<()> {
+    fn usage_append(&mut self, row: &UsageRow) -> Result<()> {
         let buffer = self.buffer_mut()?;
         buffer.counters.usage += 1;
         buffer.tables.usage.push(Numbered { seq: buffer.counters.usage, row: row.clone() });

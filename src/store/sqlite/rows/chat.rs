@@ -6,13 +6,12 @@
 
 use std::sync::Arc;
 
-use async_trait::async_trait;
 use ghost_domain::{AgentId, ChannelName, ChatChannel, ChatMember, ChatPost, MessageId, RootId, Timestamp};
-use sqlx::sqlite::SqliteRow;
 
 use crate::StoreError;
 use crate::sqlite::row::{
-    Args, Keyed, Row, Shape, from_record, get, get_count, get_id, get_maybe_id, get_parsed, to_json, unreadable,
+    Args, Keyed, Row, Shape, SqliteRow, from_record, get, get_count, get_id, get_maybe_id, get_parsed, to_json,
+    unreadable,
 };
 use crate::sqlite::session::Session;
 use crate::sqlite::table_list::table_set;
@@ -186,23 +185,23 @@ impl Session {
     }
 
     /// The sequence of the last chat message in a channel; 0 if there is none.
-    async fn last_post(&mut self, channel: &ChannelName) -> Result<i64> {
+    fn last_post(&mut self, channel: &ChannelName) -> Result<i64> {
         if let Some(last) = self.buffer_mut()?.facts.last_posts.get(channel) {
             return Ok(*last);
         }
-        self.flush_before_read(table_set::CHAT_POSTS).await?;
+        self.flush_before_read(table_set::CHAT_POSTS)?;
         let mut args = Args::default();
         args.text(channel.as_str());
-        let row = self.row("SELECT ifnull(max(seq), 0) FROM chat_posts WHERE channel = ?", args).await?;
+        let row = self.row("SELECT ifnull(max(seq), 0) FROM chat_posts WHERE channel = ?", args)?;
         row.map_or(Ok(0), |row| get(ChatPost::TABLE, &row, 0))
     }
 
     /// Whether a channel has a chat message with this sequence.
-    async fn has_post(&mut self, channel: &ChannelName, seq: i64) -> Result<bool> {
-        self.flush_before_read(table_set::CHAT_POSTS).await?;
+    fn has_post(&mut self, channel: &ChannelName, seq: i64) -> Result<bool> {
+        self.flush_before_read(table_set::CHAT_POSTS)?;
         let mut args = Args::default();
         args.text(channel.as_str()).int(seq);
-        let row = self.row("SELECT seq FROM chat_posts WHERE channel = ? AND seq = ?", args).await?;
+        let row = self.row("SELECT seq FROM chat_posts WHERE channel = ? AND seq = ?", args)?;
         Ok(row.is_some())
     }
 
@@ -215,39 +214,38 @@ impl Session {
     }
 }
 
-#[async_trait]
 impl ChatReads for Session {
-    async fn chat_channel_get(&mut self, channel: &ChannelName) -> Result<Option<ChatChannel>> {
-        self.get(channel).await
+    fn chat_channel_get(&mut self, channel: &ChannelName) -> Result<Option<ChatChannel>> {
+        self.get(channel)
     }
 
-    async fn chat_channel_list(&mut self) -> Result<Vec<ChatChannel>> {
-        self.list("SELECT record FROM chat_channels ORDER BY channel LIMIT 1000", Args::default()).await
+    fn chat_channel_list(&mut self) -> Result<Vec<ChatChannel>> {
+        self.list("SELECT record FROM chat_channels ORDER BY channel LIMIT 1000", Args::default())
     }
 
-    async fn chat_channel_count(&mut self) -> Result<u32> {
-        self.flush_before_read(table_set::CHAT_CHANNELS).await?;
-        let row = self.row("SELECT count(*) FROM chat_channels", Args::default()).await?;
+    fn chat_channel_count(&mut self) -> Result<u32> {
+        self.flush_before_read(table_set::CHAT_CHANNELS)?;
+        let row = self.row("SELECT count(*) FROM chat_channels", Args::default())?;
         row.map_or(Ok(0), |row| get_count(ChatChannel::TABLE, &row, 0))
     }
 
-    async fn chat_member_get(&mut self, channel: &ChannelName, agent_id: &AgentId) -> Result<Option<ChatMember>> {
+    fn chat_member_get(&mut self, channel: &ChannelName, agent_id: &AgentId) -> Result<Option<ChatMember>> {
         if let Some(Some(member_ids)) = self.buffer().and_then(|buffer| buffer.facts.channel_members.get(channel))
             && member_ids.binary_search(agent_id).is_err()
         {
             return Ok(None);
         }
-        self.get(&(channel.clone(), agent_id.clone())).await
+        self.get(&(channel.clone(), agent_id.clone()))
     }
 
-    async fn chat_members(&mut self, channel: &ChannelName) -> Result<Vec<ChatMember>> {
+    fn chat_members(&mut self, channel: &ChannelName) -> Result<Vec<ChatMember>> {
         if let Some(known) = self.buffer().and_then(|buffer| known_members(buffer, channel)) {
             return Ok(known);
         }
         let mut args = Args::default();
         args.text(channel.as_str());
         let sql = "SELECT read_seq, wake_id, joined_at, agent_id FROM chat_members WHERE channel = ? ORDER BY agent_id";
-        let rows = self.rows(sql, args).await?;
+        let rows = self.rows(sql, args)?;
         let read = |row: &SqliteRow| member(row, channel.clone(), get_parsed(ChatMember::TABLE, row, 3)?);
         let found = rows.iter().map(read).collect::<Result<Vec<_>>>()?;
         if self.buffer().is_none() {
@@ -259,14 +257,14 @@ impl ChatReads for Session {
         Ok(found)
     }
 
-    async fn chat_memberships(&mut self, agent_id: &AgentId) -> Result<Vec<ChatMember>> {
+    fn chat_memberships(&mut self, agent_id: &AgentId) -> Result<Vec<ChatMember>> {
         if let Some(known) = self.buffer().and_then(|buffer| known_memberships(buffer, agent_id)) {
             return Ok(known);
         }
         let mut args = Args::default();
         args.text(agent_id.as_str());
         let sql = "SELECT read_seq, wake_id, joined_at, channel FROM chat_members WHERE agent_id = ? ORDER BY channel";
-        let rows = self.rows(sql, args).await?;
+        let rows = self.rows(sql, args)?;
         let read = |row: &SqliteRow| member(row, get_parsed(ChatMember::TABLE, row, 3)?, agent_id.clone());
         let found = rows.iter().map(read).collect::<Result<Vec<_>>>()?;
         if self.buffer().is_none() {
@@ -278,11 +276,11 @@ impl ChatReads for Session {
         Ok(found)
     }
 
-    async fn chat_unread(&mut self, agent_id: &AgentId) -> Result<Vec<(ChatMember, ChatChannel)>> {
+    fn chat_unread(&mut self, agent_id: &AgentId) -> Result<Vec<(ChatMember, ChatChannel)>> {
         if self.buffer().is_some() {
             let mut unread = Vec::new();
-            for member in self.chat_memberships(agent_id).await? {
-                if let Some(channel) = self.chat_channel_get(&member.channel).await?
+            for member in self.chat_memberships(agent_id)? {
+                if let Some(channel) = self.chat_channel_get(&member.channel)?
                     && !channel.gated
                     && channel.last_seq > member.read_seq
                 {
@@ -297,7 +295,7 @@ impl ChatReads for Session {
         let sql = "SELECT m.read_seq, m.wake_id, m.joined_at, c.record FROM chat_members AS m \
                    CROSS JOIN chat_channels AS c WHERE m.agent_id = ? AND c.channel = m.channel AND c.gated = 0 \
                    AND c.last_seq > m.read_seq ORDER BY m.channel";
-        let rows = self.rows(sql, args).await?;
+        let rows = self.rows(sql, args)?;
         rows.iter()
             .map(|row| {
                 let text: &str = get(ChatChannel::TABLE, row, 3)?;
@@ -308,31 +306,24 @@ impl ChatReads for Session {
             .collect()
     }
 
-    async fn chat_posts(
-        &mut self,
-        channel: &ChannelName,
-        after: i64,
-        before: i64,
-        limit: u32,
-    ) -> Result<Vec<ChatPost>> {
-        self.flush_before_read(table_set::CHAT_POSTS).await?;
+    fn chat_posts(&mut self, channel: &ChannelName, after: i64, before: i64, limit: u32) -> Result<Vec<ChatPost>> {
+        self.flush_before_read(table_set::CHAT_POSTS)?;
         let before = if before == 0 { i64::MAX } else { before };
         let mut args = Args::default();
         args.text(channel.as_str()).int(after).int(before).int(i64::from(limit));
         let sql = "SELECT seq, message_id, from_party, content, mentions, reply_to, root_id, hop, ts FROM chat_posts \
                    WHERE channel = ? AND seq > ? AND seq < ? ORDER BY seq DESC LIMIT ?+0";
-        let rows = self.rows(sql, args).await?;
+        let rows = self.rows(sql, args)?;
         rows.iter().rev().map(|row| post(row, channel)).collect()
     }
 }
 
-#[async_trait]
 impl ChatWrites for Session {
-    async fn chat_channel_put(&mut self, channel: &ChatChannel) -> Result<()> {
+    fn chat_channel_put(&mut self, channel: &ChatChannel) -> Result<()> {
         self.put(channel.clone())
     }
 
-    async fn chat_member_put(&mut self, member: &ChatMember) -> Result<()> {
+    fn chat_member_put(&mut self, member: &ChatMember) -> Result<()> {
         // If the row is in memory, the known member lists contain it already.
         if self.buffer_mut()?.tables.chat_members.get(&member.key()).is_none() {
             self.forget_member_lists(&member.channel, &member.agent_id)?;
@@ -340,19 +331,19 @@ impl ChatWrites for Session {
         self.put(member.clone())
     }
 
-    async fn chat_member_delete(&mut self, channel: &ChannelName, agent_id: &AgentId) -> Result<()> {
+    fn chat_member_delete(&mut self, channel: &ChannelName, agent_id: &AgentId) -> Result<()> {
         let mut args = Args::default();
         args.text(channel.as_str()).text(agent_id.as_str());
         let sql = "DELETE FROM chat_members WHERE channel = ? AND agent_id = ?";
-        self.execute_now(table_set::CHAT_MEMBERS, sql, args).await?;
+        self.execute_now(table_set::CHAT_MEMBERS, sql, args)?;
         self.forget_member_lists(channel, agent_id)?;
         self.buffer_mut()?.tables.chat_members.forget_row(&(channel.clone(), agent_id.clone()));
         Ok(())
     }
 
-    async fn chat_post_append(&mut self, post: &ChatPost) -> Result<()> {
-        let last = self.last_post(&post.channel).await?;
-        if post.seq <= last && self.has_post(&post.channel, post.seq).await? {
+    fn chat_post_append(&mut self, post: &ChatPost) -> Result<()> {
+        let last = self.last_post(&post.channel)?;
+        if post.seq <= last && self.has_post(&post.channel, post.seq)? {
             return Err(StoreError::Row {
                 table: ChatPost::TABLE,
                 key: format!("{} {}", post.channel, post.seq),

@@ -1,14 +1,11 @@
 //! Rows and queries of conversations with people and programs outside the world, and of their
 //! entries.
 
-use async_trait::async_trait;
 use ghost_domain::{AgentId, Conversation, ConversationEntry, ConversationId, Delivery, Timestamp, TurnId};
-use sqlx::AssertSqlSafe;
-use sqlx::sqlite::SqliteRow;
 
 use crate::StoreError;
 use crate::sqlite::query::{Conditions, list_limit};
-use crate::sqlite::row::{Args, Keyed, Row, Shape, from_record, get, get_count, to_json};
+use crate::sqlite::row::{Args, Keyed, Row, Shape, SqliteRow, from_record, get, get_count, to_json};
 use crate::sqlite::session::Session;
 use crate::sqlite::table_list::table_set;
 use crate::tables::{ConversationReads, ConversationWrites, Result};
@@ -102,36 +99,35 @@ fn list(owner: Option<&AgentId>, after: Option<(Timestamp, ConversationId)>, lim
         .order("updated_at DESC, conversation_id DESC", list_limit(limit))
 }
 
-#[async_trait]
 impl ConversationReads for Session {
-    async fn conversation_get(&mut self, conversation_id: ConversationId) -> Result<Option<Conversation>> {
-        self.get(&conversation_id).await
+    fn conversation_get(&mut self, conversation_id: ConversationId) -> Result<Option<Conversation>> {
+        self.get(&conversation_id)
     }
 
-    async fn conversation_find(&mut self, adapter: &str, thread: &str) -> Result<Option<Conversation>> {
+    fn conversation_find(&mut self, adapter: &str, thread: &str) -> Result<Option<Conversation>> {
         let wanted = |conversation: &Conversation| conversation.adapter == adapter && conversation.thread == thread;
         let mut args = Args::default();
         args.text(adapter).text(thread);
-        self.find("SELECT record FROM conversations WHERE adapter = ? AND thread = ?", args, wanted).await
+        self.find("SELECT record FROM conversations WHERE adapter = ? AND thread = ?", args, wanted)
     }
 
-    async fn conversation_list(
+    fn conversation_list(
         &mut self,
         owner: Option<&AgentId>,
         after: Option<(Timestamp, ConversationId)>,
         limit: u32,
     ) -> Result<Vec<Conversation>> {
         let (sql, args) = list(owner, after, limit);
-        self.list(AssertSqlSafe(sql), args).await
+        self.list(sql, args)
     }
 
-    async fn conversation_count(&mut self) -> Result<u32> {
-        self.flush_before_read(table_set::CONVERSATIONS).await?;
-        let row = self.row("SELECT count(*) FROM conversations", Args::default()).await?;
+    fn conversation_count(&mut self) -> Result<u32> {
+        self.flush_before_read(table_set::CONVERSATIONS)?;
+        let row = self.row("SELECT count(*) FROM conversations", Args::default())?;
         row.map_or(Ok(0), |row| get_count(Conversation::TABLE, &row, 0))
     }
 
-    async fn conversation_entries(
+    fn conversation_entries(
         &mut self,
         conversation_id: ConversationId,
         after: i64,
@@ -141,55 +137,49 @@ impl ConversationReads for Session {
             "SELECT record FROM conversation_entries WHERE conversation_id = ? AND seq > ? ORDER BY seq LIMIT ?+0";
         let mut args = Args::default();
         args.id(conversation_id.0).int(after).int(i64::from(limit));
-        self.list_flushed(sql, args, |entry: &ConversationEntry| entry.conversation_id == conversation_id).await
+        self.list_flushed(sql, args, |entry: &ConversationEntry| entry.conversation_id == conversation_id)
     }
 
-    async fn conversation_entries_of_turn(&mut self, turn_id: TurnId) -> Result<Vec<ConversationEntry>> {
+    fn conversation_entries_of_turn(&mut self, turn_id: TurnId) -> Result<Vec<ConversationEntry>> {
         let sql = "SELECT record FROM conversation_entries WHERE turn_id = ? ORDER BY conversation_id, seq";
         let mut args = Args::default();
         args.id(turn_id.0);
-        self.list_merged(sql, args, |entry: &ConversationEntry| entry.turn_id == Some(turn_id)).await
+        self.list_merged(sql, args, |entry: &ConversationEntry| entry.turn_id == Some(turn_id))
     }
 
-    async fn deliveries_due(
-        &mut self,
-        now: Timestamp,
-        passing: &[String],
-        limit: u32,
-    ) -> Result<Vec<ConversationEntry>> {
+    fn deliveries_due(&mut self, now: Timestamp, passing: &[String], limit: u32) -> Result<Vec<ConversationEntry>> {
         let mut args = Args::default();
         args.int(now.0);
         if passing.is_empty() {
             args.int(i64::from(limit));
             let sql = "SELECT record FROM conversation_entries WHERE delivery = 'pending' AND next_at <= ? \
                        ORDER BY next_at, conversation_id, seq LIMIT ?+0";
-            return self.list(sql, args).await;
+            return self.list(sql, args);
         }
-        self.flush_before_read(table_set::CONVERSATIONS).await?;
+        self.flush_before_read(table_set::CONVERSATIONS)?;
         args.put(to_json(Conversation::TABLE, "passing", &passing)?).int(i64::from(limit));
         let sql = "SELECT record FROM conversation_entries AS e WHERE delivery = 'pending' AND next_at <= ? \
                    AND NOT EXISTS (SELECT 1 FROM conversations AS c WHERE c.conversation_id = e.conversation_id \
                    AND c.adapter IN (SELECT value FROM json_each(?))) \
                    ORDER BY next_at, conversation_id, seq LIMIT ?+0";
-        self.list(sql, args).await
+        self.list(sql, args)
     }
 
-    async fn delivery_next_at(&mut self) -> Result<Option<Timestamp>> {
-        self.flush_before_read(table_set::ENTRIES).await?;
+    fn delivery_next_at(&mut self) -> Result<Option<Timestamp>> {
+        self.flush_before_read(table_set::ENTRIES)?;
         let sql = "SELECT min(next_at) FROM conversation_entries WHERE delivery = 'pending'";
-        let Some(row) = self.row(sql, Args::default()).await? else { return Ok(None) };
+        let Some(row) = self.row(sql, Args::default())? else { return Ok(None) };
         Ok(get::<Option<i64>>(ConversationEntry::TABLE, &row, 0)?.map(Timestamp))
     }
 }
 
-#[async_trait]
 impl ConversationWrites for Session {
-    async fn conversation_put(&mut self, conversation: &Conversation) -> Result<()> {
+    fn conversation_put(&mut self, conversation: &Conversation) -> Result<()> {
         let conversation_id = conversation.conversation_id;
-        let was = self.conversation_get(conversation_id).await?;
+        let was = self.conversation_get(conversation_id)?;
         let renamed = was.map(|was| was.adapter != conversation.adapter || was.thread != conversation.thread);
         if renamed != Some(false)
-            && let Some(other) = self.conversation_find(&conversation.adapter, &conversation.thread).await?
+            && let Some(other) = self.conversation_find(&conversation.adapter, &conversation.thread)?
             && other.conversation_id != conversation_id
         {
             return Err(StoreError::Row {
@@ -201,12 +191,12 @@ impl ConversationWrites for Session {
         self.buffer_mut()?.tables.conversations.put(conversation.clone());
         if renamed == Some(true) {
             // Flushed at once, so that the old name is free in SQL for the next command.
-            self.flush_before_read(table_set::CONVERSATIONS).await?;
+            self.flush_before_read(table_set::CONVERSATIONS)?;
         }
         Ok(())
     }
 
-    async fn conversation_entry_put(&mut self, entry: &ConversationEntry) -> Result<()> {
+    fn conversation_entry_put(&mut self, entry: &ConversationEntry) -> Result<()> {
         self.put(entry.clone())
     }
 }

@@ -1,12 +1,9 @@
 //! Rows and queries of dead letters.
 
-use async_trait::async_trait;
 use ghost_domain::{AgentId, DeadLetter, DeadLetterId, DeadLetterStatus, Timestamp};
-use sqlx::AssertSqlSafe;
-use sqlx::sqlite::SqliteRow;
 
 use crate::sqlite::query::{Conditions, list_limit};
-use crate::sqlite::row::{Args, Children, Keyed, Row, Shape, from_record, get_count, to_json};
+use crate::sqlite::row::{Args, Children, Keyed, Row, Shape, SqliteRow, from_record, get_count, to_json};
 use crate::sqlite::session::Session;
 use crate::sqlite::table_list::table_set;
 use crate::tables::{DeadLetterReads, DeadLetterWrites, Result};
@@ -83,13 +80,12 @@ fn list(
         .order("created_at DESC, dead_letter_id DESC", list_limit(limit))
 }
 
-#[async_trait]
 impl DeadLetterReads for Session {
-    async fn dead_letter_get(&mut self, dead_letter_id: DeadLetterId) -> Result<Option<DeadLetter>> {
-        self.get(&dead_letter_id).await
+    fn dead_letter_get(&mut self, dead_letter_id: DeadLetterId) -> Result<Option<DeadLetter>> {
+        self.get(&dead_letter_id)
     }
 
-    async fn dead_letter_list(
+    fn dead_letter_list(
         &mut self,
         agent_id: Option<&AgentId>,
         status: Option<DeadLetterStatus>,
@@ -97,11 +93,11 @@ impl DeadLetterReads for Session {
         limit: u32,
     ) -> Result<Vec<DeadLetter>> {
         let (sql, args) = list(agent_id, status, after, limit);
-        self.list(AssertSqlSafe(sql), args).await
+        self.list(sql, args)
     }
 
-    async fn dead_letter_count_held(&mut self, agent_id: Option<&AgentId>) -> Result<u32> {
-        self.flush_before_read(table_set::DEAD_LETTERS).await?;
+    fn dead_letter_count_held(&mut self, agent_id: Option<&AgentId>) -> Result<u32> {
+        self.flush_before_read(table_set::DEAD_LETTERS)?;
         let mut args = Args::default();
         let sql = match agent_id {
             None => "SELECT count(*) FROM dead_letters WHERE status = 'held'",
@@ -110,14 +106,13 @@ impl DeadLetterReads for Session {
                 "SELECT count(*) FROM dead_letters WHERE status = 'held' AND agent_id = ?"
             }
         };
-        let row = self.row(sql, args).await?;
+        let row = self.row(sql, args)?;
         row.map_or(Ok(0), |row| get_count(DeadLetter::TABLE, &row, 0))
     }
 }
 
-#[async_trait]
 impl DeadLetterWrites for Session {
-    async fn dead_letter_put(&mut self, dead_letter: &DeadLetter) -> Result<()> {
+    fn dead_letter_put(&mut self, dead_letter: &DeadLetter) -> Result<()> {
         self.put(dead_letter.clone())
     }
 }

@@ -1,12 +1,10 @@
 //! Rows and queries of droids.
 
-use async_trait::async_trait;
 use ghost_domain::{AgentId, Droid};
-use sqlx::sqlite::SqliteRow;
 
 use crate::sqlite::facts::LiveByParent;
 use crate::sqlite::query::{Conditions, LIST_MAX, list_limit};
-use crate::sqlite::row::{Args, Keyed, Row, Shape, from_record, get_count, get_parsed, to_json};
+use crate::sqlite::row::{Args, Keyed, Row, Shape, SqliteRow, from_record, get_count, get_parsed, to_json};
 use crate::sqlite::session::Session;
 use crate::sqlite::table_list::table_set;
 use crate::tables::{DroidReads, DroidWrites, LiveDroids, Result};
@@ -59,27 +57,26 @@ fn count(live: &LiveByParent, parent: &AgentId) -> LiveDroids {
     LiveDroids { of_parent: live.get(parent).copied().unwrap_or(0), all: live.values().sum() }
 }
 
-#[async_trait]
 impl DroidReads for Session {
-    async fn droid_get(&mut self, droid_id: &AgentId) -> Result<Option<Droid>> {
-        self.get(droid_id).await
+    fn droid_get(&mut self, droid_id: &AgentId) -> Result<Option<Droid>> {
+        self.get(droid_id)
     }
 
-    async fn droids_live(&mut self) -> Result<Vec<Droid>> {
+    fn droids_live(&mut self) -> Result<Vec<Droid>> {
         let mut args = Args::default();
         args.int(i64::from(LIST_MAX));
         let sql = "SELECT record FROM droids INDEXED BY droids_live WHERE ended_at IS NULL ORDER BY droid_id LIMIT ?+0";
-        self.list(sql, args).await
+        self.list(sql, args)
     }
 
-    async fn droids_live_count(&mut self, parent: &AgentId) -> Result<LiveDroids> {
+    fn droids_live_count(&mut self, parent: &AgentId) -> Result<LiveDroids> {
         if let Some(known) = self.buffer().and_then(|buffer| buffer.facts.droids_live.get(&())) {
             return Ok(count(known, parent));
         }
-        self.flush_before_read(table_set::DROIDS).await?;
+        self.flush_before_read(table_set::DROIDS)?;
         let sql =
             "SELECT parent_id, count(*) FROM droids INDEXED BY droids_live WHERE ended_at IS NULL GROUP BY parent_id";
-        let rows = self.rows(sql, Args::default()).await?;
+        let rows = self.rows(sql, Args::default())?;
         let one = |row| Ok((get_parsed(Droid::TABLE, row, 0)?, get_count(Droid::TABLE, row, 1)?));
         let found = rows.iter().map(one).collect::<Result<LiveByParent>>()?;
         let counted = count(&found, parent);
@@ -89,12 +86,7 @@ impl DroidReads for Session {
         Ok(counted)
     }
 
-    async fn droid_list(
-        &mut self,
-        parent: Option<&AgentId>,
-        after: Option<&AgentId>,
-        limit: u32,
-    ) -> Result<Vec<Droid>> {
+    fn droid_list(&mut self, parent: Option<&AgentId>, after: Option<&AgentId>, limit: u32) -> Result<Vec<Droid>> {
         let (sql, args) = Conditions::new("SELECT record FROM droids")
             .when(parent, "parent_id = ?", |parent, args| {
                 args.text(parent.as_str());
@@ -103,20 +95,19 @@ impl DroidReads for Session {
                 args.text(after.as_str());
             })
             .order("droid_id", list_limit(limit));
-        self.flush_before_read(table_set::DROIDS).await?;
-        self.rows_dynamic(sql, args).await?.iter().map(Droid::read).collect()
+        self.flush_before_read(table_set::DROIDS)?;
+        self.rows_dynamic(sql, args)?.iter().map(Droid::read).collect()
     }
 }
 
-#[async_trait]
 impl DroidWrites for Session {
-    async fn droid_put(&mut self, droid: &Droid) -> Result<()> {
-        let before = self.get::<Droid>(&droid.droid_id).await?;
+    fn droid_put(&mut self, droid: &Droid) -> Result<()> {
+        let before = self.get::<Droid>(&droid.droid_id)?;
         self.buffer_mut()?.facts.update_droids_live(before.as_ref().and_then(parent_if_live), parent_if_live(droid));
         self.put(droid.clone())
     }
 
-    async fn droid_add(&mut self, droid: &Droid) -> Result<()> {
+    fn droid_add(&mut self, droid: &Droid) -> Result<()> {
         self.buffer_mut()?.facts.update_droids_live(None, parent_if_live(droid));
         self.put(droid.clone())
     }

@@ -1,15 +1,13 @@
 //! Rows and queries of the event feed.
 
-use async_trait::async_trait;
 use ghost_domain::EventPayload;
 use ghost_domain::event::{Event, EventFilter, NewEvent};
 use ghost_domain::{EventId, Timestamp};
-use sqlx::sqlite::SqliteRow;
 use uuid::Uuid;
 
 use crate::StoreError;
 use crate::sqlite::query::Conditions;
-use crate::sqlite::row::{Args, Row, Shape, get, get_id, get_maybe_id, get_parsed, to_json, unreadable};
+use crate::sqlite::row::{Args, Row, Shape, SqliteRow, get, get_id, get_maybe_id, get_parsed, to_json, unreadable};
 use crate::sqlite::session::Session;
 use crate::sqlite::table_list::table_set;
 use crate::tables::{EventReads, EventWrites, Result};
@@ -93,10 +91,9 @@ fn read_after_seq(row: &SqliteRow, seq: i64) -> Result<Event> {
     })
 }
 
-#[async_trait]
 impl EventReads for Session {
-    async fn event_list(&mut self, after: i64, filter: &EventFilter, limit: u32) -> Result<(Vec<Event>, i64)> {
-        let (first, last) = self.event_bounds().await?;
+    fn event_list(&mut self, after: i64, filter: &EventFilter, limit: u32) -> Result<(Vec<Event>, i64)> {
+        let (first, last) = self.event_bounds()?;
         let from = after.max(first - 1);
         if from >= last || limit == 0 {
             return Ok((Vec::new(), from));
@@ -129,7 +126,7 @@ impl EventReads for Session {
             });
         }
         let (sql, args) = wanted.order("seq", i64::from(limit));
-        let rows = self.rows_dynamic(sql, args).await?;
+        let rows = self.rows_dynamic(sql, args)?;
         let mut found = Vec::with_capacity(rows.len());
         for row in &rows {
             match read(row) {
@@ -147,11 +144,11 @@ impl EventReads for Session {
         Ok((found, read_up_to))
     }
 
-    async fn event_bounds(&mut self) -> Result<(i64, i64)> {
-        self.flush_before_read(table_set::EVENTS).await?;
+    fn event_bounds(&mut self) -> Result<(i64, i64)> {
+        self.flush_before_read(table_set::EVENTS)?;
         let sql = "SELECT (SELECT min(seq) FROM events), (SELECT max(seq) FROM events), \
                    (SELECT value FROM counters WHERE name = 'events')";
-        let Some(row) = self.row(sql, Args::default()).await? else { return Ok((1, 0)) };
+        let Some(row) = self.row(sql, Args::default())? else { return Ok((1, 0)) };
         let (first, last, floor): (Option<i64>, Option<i64>, Option<i64>) =
             (get(Event::TABLE, &row, 0)?, get(Event::TABLE, &row, 1)?, get(Event::TABLE, &row, 2)?);
         let last = last.unwrap_or(0).max(floor.unwrap_or(0));
@@ -159,9 +156,8 @@ impl EventReads for Session {
     }
 }
 
-#[async_trait]
 impl EventWrites for Session {
-    async fn event_append(&mut self, event_id: EventId, at: Timestamp, event: NewEvent) -> Result<()> {
+    fn event_append(&mut self, event_id: EventId, at: Timestamp, event: NewEvent) -> Result<()> {
         if event.kind.is_ephemeral() {
             return Err(StoreError::Row {
                 table: Event::TABLE,

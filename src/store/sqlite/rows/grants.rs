@@ -1,11 +1,9 @@
 //! Rows and queries of write grants.
 
-use async_trait::async_trait;
 use ghost_domain::{AgentId, Grant, GrantId, Timestamp};
-use sqlx::sqlite::SqliteRow;
 
 use crate::sqlite::query::{Conditions, LIST_MAX, list_limit};
-use crate::sqlite::row::{Args, Keyed, Row, Shape, from_record, to_json};
+use crate::sqlite::row::{Args, Keyed, Row, Shape, SqliteRow, from_record, to_json};
 use crate::sqlite::session::Session;
 use crate::sqlite::table_list::table_set;
 use crate::tables::{GrantReads, GrantWrites, Result};
@@ -46,13 +44,12 @@ impl Keyed for Grant {
     }
 }
 
-#[async_trait]
 impl GrantReads for Session {
-    async fn grant_get(&mut self, grant_id: GrantId) -> Result<Option<Grant>> {
-        self.get(&grant_id).await
+    fn grant_get(&mut self, grant_id: GrantId) -> Result<Option<Grant>> {
+        self.get(&grant_id)
     }
 
-    async fn grants_live(&mut self, agent_id: &AgentId, now: Timestamp) -> Result<Vec<Grant>> {
+    fn grants_live(&mut self, agent_id: &AgentId, now: Timestamp) -> Result<Vec<Grant>> {
         let mut args = Args::default();
         args.text(agent_id.as_str()).int(now.0).int(i64::from(LIST_MAX));
         self.list(
@@ -60,29 +57,27 @@ impl GrantReads for Session {
              ORDER BY grant_id LIMIT ?+0",
             args,
         )
-        .await
     }
 
-    async fn grant_list(&mut self, after: Option<GrantId>, limit: u32) -> Result<Vec<Grant>> {
+    fn grant_list(&mut self, after: Option<GrantId>, limit: u32) -> Result<Vec<Grant>> {
         let (sql, args) = Conditions::new("SELECT record FROM acl_grants")
             .when(after, "grant_id > ?", |after, args| {
                 args.id(after.0);
             })
             .order("grant_id", list_limit(limit));
-        self.flush_before_read(table_set::GRANTS).await?;
-        self.rows_dynamic(sql, args).await?.iter().map(Grant::read).collect()
+        self.flush_before_read(table_set::GRANTS)?;
+        self.rows_dynamic(sql, args)?.iter().map(Grant::read).collect()
     }
 }
 
-#[async_trait]
 impl GrantWrites for Session {
-    async fn grant_put(&mut self, grant: &Grant) -> Result<()> {
+    fn grant_put(&mut self, grant: &Grant) -> Result<()> {
         self.put(grant.clone())
     }
 
-    async fn grant_remove(&mut self, grant_id: GrantId) -> Result<bool> {
+    fn grant_remove(&mut self, grant_id: GrantId) -> Result<bool> {
         let mut args = Args::default();
         args.id(grant_id.0);
-        Ok(self.execute_now(table_set::GRANTS, "DELETE FROM acl_grants WHERE grant_id = ?", args).await? > 0)
+        Ok(self.execute_now(table_set::GRANTS, "DELETE FROM acl_grants WHERE grant_id = ?", args)? > 0)
     }
 }

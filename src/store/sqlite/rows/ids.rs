@@ -1,6 +1,5 @@
 //! Queries for the ids of one kind within a range.
 
-use async_trait::async_trait;
 use uuid::Uuid;
 
 use crate::sqlite::query::LIST_MAX;
@@ -60,36 +59,34 @@ fn query(kind: IdKind) -> (&'static str, u64, &'static str) {
     }
 }
 
-#[async_trait]
 impl IdReads for Session {
-    async fn ids_between(&mut self, kind: IdKind, first: Uuid, last: Uuid, limit: u32) -> Result<Vec<Uuid>> {
+    fn ids_between(&mut self, kind: IdKind, first: Uuid, last: Uuid, limit: u32) -> Result<Vec<Uuid>> {
         let (table, set, sql) = query(kind);
-        self.flush_before_read(set).await?;
+        self.flush_before_read(set)?;
         let mut args = Args::default();
         args.id(first).id(last).int(i64::from(limit.min(LIST_MAX)));
-        self.rows(sql, args).await?.iter().map(|row| get_id(table, row, 0)).collect()
+        self.rows(sql, args)?.iter().map(|row| get_id(table, row, 0)).collect()
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use sqlx::sqlite::SqliteConnection;
-    use sqlx::{AssertSqlSafe, Connection as _, Row as _};
+    use rusqlite::{Connection, params_from_iter};
 
     use super::*;
     use crate::sqlite::schema;
 
-    #[tokio::test]
-    async fn a_range_of_an_index_is_read_and_nothing_is_sorted() {
-        let mut conn = SqliteConnection::connect("sqlite::memory:").await.unwrap();
-        schema::migrate(&mut conn, 0).await.unwrap();
+    #[test]
+    fn a_range_of_an_index_is_read_and_nothing_is_sorted() {
+        let mut conn = Connection::open_in_memory().unwrap();
+        schema::migrate(&mut conn, 0).unwrap();
         for kind in IdKind::ALL {
             let (_, _, sql) = query(kind);
             let mut args = Args::default();
             args.id(Uuid::nil()).id(Uuid::max()).int(6);
-            let explained = AssertSqlSafe(format!("EXPLAIN QUERY PLAN {sql}"));
-            let rows = sqlx::query_with(explained, args.finish().unwrap()).fetch_all(&mut conn).await.unwrap();
-            let plan: Vec<String> = rows.iter().map(|row| row.get("detail")).collect();
+            let mut explained = conn.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
+            let steps = explained.query_map(params_from_iter(args.values()), |row| row.get("detail")).unwrap();
+            let plan: Vec<String> = steps.collect::<rusqlite::Result<_>>().unwrap();
             assert!(plan.len() == 1 && plan[0].starts_with("SEARCH "), "{kind:?}: {plan:?}");
         }
     }

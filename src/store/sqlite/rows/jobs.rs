@@ -1,12 +1,9 @@
 //! Rows and queries of main jobs.
 
-use async_trait::async_trait;
 use ghost_domain::{Job, TaskId, Timestamp};
-use sqlx::AssertSqlSafe;
-use sqlx::sqlite::SqliteRow;
 
 use crate::sqlite::query::{Conditions, list_limit};
-use crate::sqlite::row::{Args, Keyed, Row, Shape, from_record, to_json};
+use crate::sqlite::row::{Args, Keyed, Row, Shape, SqliteRow, from_record, to_json};
 use crate::sqlite::session::Session;
 use crate::tables::{JobReads, JobWrites, Result};
 
@@ -53,27 +50,25 @@ fn list(after: Option<(Timestamp, &str)>, limit: u32) -> (String, Args) {
         .order("started_at DESC, job_id DESC", list_limit(limit))
 }
 
-#[async_trait]
 impl JobReads for Session {
-    async fn job_get(&mut self, job_id: &str) -> Result<Option<Job>> {
-        self.get(&job_id.to_owned()).await
+    fn job_get(&mut self, job_id: &str) -> Result<Option<Job>> {
+        self.get(&job_id.to_owned())
     }
 
-    async fn job_of_task(&mut self, task_id: TaskId) -> Result<Option<Job>> {
+    fn job_of_task(&mut self, task_id: TaskId) -> Result<Option<Job>> {
         let mut args = Args::default();
         args.text(&task_id.to_string());
-        Ok(self.list(OF_TASK, args).await?.into_iter().next())
+        Ok(self.list(OF_TASK, args)?.into_iter().next())
     }
 
-    async fn job_list(&mut self, after: Option<(Timestamp, &str)>, limit: u32) -> Result<Vec<Job>> {
+    fn job_list(&mut self, after: Option<(Timestamp, &str)>, limit: u32) -> Result<Vec<Job>> {
         let (sql, args) = list(after, limit);
-        self.list(AssertSqlSafe(sql), args).await
+        self.list(sql, args)
     }
 }
 
-#[async_trait]
 impl JobWrites for Session {
-    async fn job_put(&mut self, job: &Job) -> Result<()> {
+    fn job_put(&mut self, job: &Job) -> Result<()> {
         self.put(job.clone())
     }
 }

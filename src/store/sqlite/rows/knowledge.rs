@@ -1,11 +1,9 @@
 //! Knowledge entries and their earlier versions. Their texts are large and rarely read, so they are
 //! not cached.
 
-use async_trait::async_trait;
 use ghost_domain::{KnowledgeEntry, KnowledgeVersion};
-use sqlx::sqlite::SqliteRow;
 
-use crate::sqlite::row::{Args, Keyed, Row, Shape, from_record, get_count, to_json};
+use crate::sqlite::row::{Args, Keyed, Row, Shape, SqliteRow, from_record, get_count, to_json};
 use crate::sqlite::session::Session;
 use crate::sqlite::table_list::table_set;
 use crate::tables::{KnowledgeReads, KnowledgeWrites, Result};
@@ -77,47 +75,45 @@ impl Keyed for KnowledgeVersion {
     }
 }
 
-#[async_trait]
 impl KnowledgeReads for Session {
-    async fn knowledge_get(&mut self, entry_id: &str) -> Result<Option<KnowledgeEntry>> {
-        self.get(&entry_id.to_owned()).await
+    fn knowledge_get(&mut self, entry_id: &str) -> Result<Option<KnowledgeEntry>> {
+        self.get(&entry_id.to_owned())
     }
 
-    async fn knowledge_list(&mut self, after: &str, limit: u32) -> Result<Vec<KnowledgeEntry>> {
+    fn knowledge_list(&mut self, after: &str, limit: u32) -> Result<Vec<KnowledgeEntry>> {
         let mut args = Args::default();
         args.text(after).int(i64::from(limit));
         let sql = "SELECT record FROM knowledge WHERE deleted = 0 AND entry_id > ? ORDER BY entry_id LIMIT ?+0";
-        self.list(sql, args).await
+        self.list(sql, args)
     }
 
-    async fn knowledge_count(&mut self) -> Result<u32> {
-        self.flush_before_read(table_set::KNOWLEDGE).await?;
-        let row = self.row("SELECT count(*) FROM knowledge WHERE deleted = 0", Args::default()).await?;
+    fn knowledge_count(&mut self) -> Result<u32> {
+        self.flush_before_read(table_set::KNOWLEDGE)?;
+        let row = self.row("SELECT count(*) FROM knowledge WHERE deleted = 0", Args::default())?;
         row.map_or(Ok(0), |row| get_count(KnowledgeEntry::TABLE, &row, 0))
     }
 
-    async fn knowledge_versions(&mut self, entry_id: &str) -> Result<Vec<KnowledgeVersion>> {
+    fn knowledge_versions(&mut self, entry_id: &str) -> Result<Vec<KnowledgeVersion>> {
         let sql = "SELECT record FROM knowledge_versions WHERE entry_id = ? ORDER BY version DESC";
         let mut args = Args::default();
         args.text(entry_id);
-        self.list_flushed(sql, args, |version: &KnowledgeVersion| version.entry_id == entry_id).await
+        self.list_flushed(sql, args, |version: &KnowledgeVersion| version.entry_id == entry_id)
     }
 }
 
-#[async_trait]
 impl KnowledgeWrites for Session {
-    async fn knowledge_put(&mut self, entry: &KnowledgeEntry) -> Result<()> {
+    fn knowledge_put(&mut self, entry: &KnowledgeEntry) -> Result<()> {
         self.put(entry.clone())
     }
 
-    async fn knowledge_version_put(&mut self, version: &KnowledgeVersion) -> Result<()> {
+    fn knowledge_version_put(&mut self, version: &KnowledgeVersion) -> Result<()> {
         self.put(version.clone())
     }
 
-    async fn knowledge_versions_prune(&mut self, entry_id: &str, oldest_kept: i64) -> Result<()> {
+    fn knowledge_versions_prune(&mut self, entry_id: &str, oldest_kept: i64) -> Result<()> {
         let mut args = Args::default();
         args.text(entry_id).int(oldest_kept);
         let sql = "DELETE FROM knowledge_versions WHERE entry_id = ? AND version < ?";
-        self.execute_now(table_set::KNOWLEDGE_VERSIONS, sql, args).await.map(|_| ())
+        self.execute_now(table_set::KNOWLEDGE_VERSIONS, sql, args).map(|_| ())
     }
 }

@@ -2,13 +2,13 @@
 
 use std::borrow::Cow;
 
-use async_trait::async_trait;
 use ghost_domain::{CallId, CallStatus, CallTotals, Code, LedgerRow, Money, Timestamp, TurnId};
 use serde::{Deserialize, Serialize};
-use sqlx::sqlite::SqliteRow;
 
 use crate::sqlite::query::{Conditions, LIST_MAX, list_limit};
-use crate::sqlite::row::{Args, Keyed, Row, Shape, from_record, get, get_count, get_id, get_parsed, to_json};
+use crate::sqlite::row::{
+    Args, Keyed, Row, Shape, SqliteRow, from_record, get, get_count, get_id, get_parsed, to_json,
+};
 use crate::sqlite::session::Session;
 use crate::sqlite::table_list::table_set;
 use crate::tables::{LedgerFilter, LedgerReads, LedgerWrites, Result};
@@ -191,32 +191,30 @@ fn total(row: &SqliteRow) -> Result<CallTotals> {
     })
 }
 
-#[async_trait]
 impl LedgerReads for Session {
-    async fn call_get(&mut self, call_id: CallId) -> Result<Option<LedgerRow>> {
-        self.get(&call_id).await
+    fn call_get(&mut self, call_id: CallId) -> Result<Option<LedgerRow>> {
+        self.get(&call_id)
     }
 
-    async fn call_list(&mut self, filter: &LedgerFilter) -> Result<Vec<LedgerRow>> {
+    fn call_list(&mut self, filter: &LedgerFilter) -> Result<Vec<LedgerRow>> {
         let (sql, args) = matching(select!(), filter)
             .when(filter.after, "(started_at, call_id) < (?, ?)", |(at, id), args| {
                 args.int(at.0).id(id.0);
             })
             .order("started_at DESC, call_id DESC", list_limit(filter.limit));
-        self.flush_before_read(table_set::CALLS).await?;
-        self.rows_dynamic(sql, args).await?.iter().map(LedgerRow::read).collect()
+        self.flush_before_read(table_set::CALLS)?;
+        self.rows_dynamic(sql, args)?.iter().map(LedgerRow::read).collect()
     }
 
-    async fn call_totals(&mut self, filter: &LedgerFilter) -> Result<Vec<CallTotals>> {
+    fn call_totals(&mut self, filter: &LedgerFilter) -> Result<Vec<CallTotals>> {
         let (sql, args) = matching(TOTALS, filter).grouped("tool, status", "tool, status", i64::from(LIST_MAX));
-        self.flush_before_read(table_set::CALLS).await?;
-        self.rows_dynamic(sql, args).await?.iter().map(total).collect()
+        self.flush_before_read(table_set::CALLS)?;
+        self.rows_dynamic(sql, args)?.iter().map(total).collect()
     }
 }
 
-#[async_trait]
 impl LedgerWrites for Session {
-    async fn call_put(&mut self, row: &LedgerRow) -> Result<()> {
+    fn call_put(&mut self, row: &LedgerRow) -> Result<()> {
         self.put(row.clone())
     }
 }

@@ -3,11 +3,10 @@
 //! changes.
 
 use ghost_domain::{AskId, ConversationId, Envelope, MailState, MessageId, RootId, Timestamp, TurnId};
-use sqlx::sqlite::SqliteRow;
 
 use crate::sqlite::internal_rows::Head;
 use crate::sqlite::row::{
-    Args, Keyed, Row, Shape, get, get_count, get_id, get_maybe_id, get_parsed, to_json, unreadable,
+    Args, Keyed, Row, Shape, SqliteRow, get, get_count, get_id, get_maybe_id, get_parsed, to_json, unreadable,
 };
 use crate::tables::Result;
 

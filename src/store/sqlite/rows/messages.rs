@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use async_trait::async_trait;
 use ghost_domain::{AgentId, Envelope, MailState, MessageId, RootId, Timestamp, TurnId};
 
 use super::mail::columns;
@@ -40,13 +39,13 @@ macro_rules! parked_turns {
 
 impl Session {
     /// Changes heads, and updates the counts of pending messages.
-    async fn change_heads(&mut self, message_ids: &[MessageId], change: impl Fn(&mut Head) + Send) -> Result<()> {
+    fn change_heads(&mut self, message_ids: &[MessageId], change: impl Fn(&mut Head) + Send) -> Result<()> {
         // A set, so that an id that is given twice is counted once.
         let message_ids: BTreeSet<MessageId> = message_ids.iter().copied().collect();
         self.buffer_mut()?;
-        self.load_heads(&message_ids).await?;
+        self.load_heads(&message_ids)?;
         for message_id in message_ids {
-            let Some(mut head) = self.head(message_id).await? else { continue };
+            let Some(mut head) = self.head(message_id)? else { continue };
             let was = head.state;
             change(&mut head);
             let buffer = self.buffer_mut()?;
@@ -70,20 +69,20 @@ impl Session {
 
     /// Flushes pending mail, if there is any for this agent. So turns that open in one batch do not flush each other's
     /// messages.
-    async fn flush_inbox(&mut self, agent_id: &AgentId) -> Result<()> {
+    fn flush_inbox(&mut self, agent_id: &AgentId) -> Result<()> {
         let has_pending = self.buffer().is_some_and(|buffer| {
             buffer.tables.mail.any_pending(|envelope| envelope.to == *agent_id)
                 || buffer.tables.heads.any_pending(|head| head.to == *agent_id)
         });
-        if has_pending { self.flush_before_read(TABLES).await } else { Ok(()) }
+        if has_pending { self.flush_before_read(TABLES) } else { Ok(()) }
     }
 
     /// Reads messages of an inbox. The arguments of the query are the agent and the limit.
-    async fn inbox(&mut self, sql: &'static str, agent_id: &AgentId, limit: u32) -> Result<Vec<Envelope>> {
+    fn inbox(&mut self, sql: &'static str, agent_id: &AgentId, limit: u32) -> Result<Vec<Envelope>> {
         let mut args = Args::default();
         args.text(agent_id.as_str()).int(i64::from(limit));
-        self.flush_inbox(agent_id).await?;
-        let found = self.rows(sql, args).await?.iter().map(Envelope::read).collect::<Result<Vec<_>>>()?;
+        self.flush_inbox(agent_id)?;
+        let found = self.rows(sql, args)?.iter().map(Envelope::read).collect::<Result<Vec<_>>>()?;
         let in_savepoint = self.in_savepoint();
         if let Ok(buffer) = self.buffer_mut() {
             found
@@ -94,7 +93,7 @@ impl Session {
     }
 
     /// Loads the heads that are not in memory, in one query.
-    async fn load_heads(&mut self, message_ids: &BTreeSet<MessageId>) -> Result<()> {
+    fn load_heads(&mut self, message_ids: &BTreeSet<MessageId>) -> Result<()> {
         let Some(buffer) = self.buffer() else { return Ok(()) };
         let unknown: Vec<String> = message_ids
             .iter()
@@ -108,8 +107,8 @@ impl Session {
         args.put(to_json(Head::TABLE, "ids", &unknown)?);
         let sql = "SELECT message_id, to_agent, state, turn_id, crashes, wake, read_at FROM messages \
                    WHERE message_id IN (SELECT unhex(value) FROM json_each(?))";
-        self.flush_before_read(TABLES).await?;
-        let found = self.rows(sql, args).await?.iter().map(Head::read).collect::<Result<Vec<_>>>()?;
+        self.flush_before_read(TABLES)?;
+        let found = self.rows(sql, args)?.iter().map(Head::read).collect::<Result<Vec<_>>>()?;
         let in_savepoint = self.in_savepoint();
         let heads = &mut self.buffer_mut()?.tables.heads;
         found.into_iter().for_each(|head| heads.cache_row(head, in_savepoint));
@@ -117,46 +116,45 @@ impl Session {
     }
 
     /// The head of a message, flushed or not.
-    async fn head(&mut self, message_id: MessageId) -> Result<Option<Head>> {
+    fn head(&mut self, message_id: MessageId) -> Result<Option<Head>> {
         if let Some(buffer) = self.buffer()
             && buffer.tables.heads.get(&message_id).is_none()
             && let Some(envelope) = buffer.tables.mail.get(&message_id)
         {
             return Ok(Some(Head::from_envelope(envelope)));
         }
-        self.get(&message_id).await
+        self.get(&message_id)
     }
 
     /// Reads messages. Flushes pending changes first.
-    async fn list_mail(&mut self, sql: &'static str, args: Args) -> Result<Vec<Envelope>> {
-        self.flush_before_read(TABLES).await?;
-        self.rows(sql, args).await?.iter().map(Envelope::read).collect()
+    fn list_mail(&mut self, sql: &'static str, args: Args) -> Result<Vec<Envelope>> {
+        self.flush_before_read(TABLES)?;
+        self.rows(sql, args)?.iter().map(Envelope::read).collect()
     }
 }
 
-#[async_trait]
 impl MessageReads for Session {
-    async fn message_get(&mut self, message_id: MessageId) -> Result<Option<Envelope>> {
-        let Some(mut envelope) = self.get::<Envelope>(&message_id).await? else { return Ok(None) };
+    fn message_get(&mut self, message_id: MessageId) -> Result<Option<Envelope>> {
+        let Some(mut envelope) = self.get::<Envelope>(&message_id)? else { return Ok(None) };
         if let Some(head) = self.buffer().and_then(|buffer| buffer.tables.heads.get(&message_id)) {
             head.apply(&mut envelope);
         }
         Ok(Some(envelope))
     }
 
-    async fn message_state(&mut self, message_id: MessageId) -> Result<Option<(MailState, Option<TurnId>, u32)>> {
-        Ok(self.head(message_id).await?.map(|head| (head.state, head.turn_id, head.crashes)))
+    fn message_state(&mut self, message_id: MessageId) -> Result<Option<(MailState, Option<TurnId>, u32)>> {
+        Ok(self.head(message_id)?.map(|head| (head.state, head.turn_id, head.crashes)))
     }
 
-    async fn inbox_depth(&mut self, agent_id: &AgentId) -> Result<u32> {
+    fn inbox_depth(&mut self, agent_id: &AgentId) -> Result<u32> {
         if let Some(depth) = self.buffer().and_then(|buffer| buffer.facts.inbox_depths.get(agent_id)) {
             return Ok(*depth);
         }
-        self.flush_inbox(agent_id).await?;
+        self.flush_inbox(agent_id)?;
         let mut args = Args::default();
         args.text(agent_id.as_str());
         let sql = "SELECT count(*) FROM messages WHERE state = 'pending' AND to_agent = ?";
-        let depth = match self.row(sql, args).await? {
+        let depth = match self.row(sql, args)? {
             Some(row) => get_count(Envelope::TABLE, &row, 0)?,
             None => 0,
         };
@@ -166,7 +164,7 @@ impl MessageReads for Session {
         Ok(depth)
     }
 
-    async fn inbox_depths(&mut self, agent_ids: &[AgentId]) -> Result<Vec<u32>> {
+    fn inbox_depths(&mut self, agent_ids: &[AgentId]) -> Result<Vec<u32>> {
         let known = |buffer: Option<&WriteBuffer>, id: &AgentId| {
             buffer.and_then(|buffer| buffer.facts.inbox_depths.get(id)).copied()
         };
@@ -174,12 +172,12 @@ impl MessageReads for Session {
             agent_ids.iter().filter(|agent_id| known(self.buffer(), agent_id).is_none()).collect();
         let mut found: BTreeMap<AgentId, u32> = unknown.iter().map(|agent_id| ((*agent_id).clone(), 0)).collect();
         if !unknown.is_empty() {
-            self.flush_before_read(TABLES).await?;
+            self.flush_before_read(TABLES)?;
             let mut args = Args::default();
             args.put(to_json(Envelope::TABLE, "inboxes", &unknown)?);
             let sql = "SELECT to_agent, count(*) FROM messages WHERE state = 'pending' \
                        AND to_agent IN (SELECT value FROM json_each(?)) GROUP BY to_agent";
-            for row in self.rows(sql, args).await? {
+            for row in self.rows(sql, args)? {
                 found.insert(get_parsed(Envelope::TABLE, &row, 0)?, get_count(Envelope::TABLE, &row, 1)?);
             }
             if let Ok(buffer) = self.buffer_mut() {
@@ -190,22 +188,22 @@ impl MessageReads for Session {
         Ok(agent_ids.iter().map(depth).collect())
     }
 
-    async fn inbox_pending(&mut self, agent_id: &AgentId, limit: u32) -> Result<Vec<Envelope>> {
+    fn inbox_pending(&mut self, agent_id: &AgentId, limit: u32) -> Result<Vec<Envelope>> {
         // `?+0`: see `Conditions::order`.
         let sql = concat!(
             "SELECT ",
             columns!(),
             " FROM messages WHERE state = 'pending' AND to_agent = ? ORDER BY seq LIMIT ?+0"
         );
-        self.inbox(sql, agent_id, limit).await
+        self.inbox(sql, agent_id, limit)
     }
 
-    async fn inbox_ready(&mut self, agent_id: &AgentId, limit: u32) -> Result<Vec<Envelope>> {
+    fn inbox_ready(&mut self, agent_id: &AgentId, limit: u32) -> Result<Vec<Envelope>> {
         if self.buffer().is_some() {
             if self.has_no_parked_turn(agent_id) {
-                return self.inbox_pending(agent_id, limit).await;
+                return self.inbox_pending(agent_id, limit);
             }
-            self.flush_before_read(table_set::TURNS).await?;
+            self.flush_before_read(table_set::TURNS)?;
         }
         let sql = concat!(
             "SELECT ",
@@ -214,17 +212,17 @@ impl MessageReads for Session {
             not_ready!(),
             " ORDER BY seq LIMIT ?+0"
         );
-        self.inbox(sql, agent_id, limit).await
+        self.inbox(sql, agent_id, limit)
     }
 
-    async fn inbox_state(&mut self, agent_id: &AgentId, limit: u32) -> Result<InboxState> {
+    fn inbox_state(&mut self, agent_id: &AgentId, limit: u32) -> Result<InboxState> {
         if self.buffer().is_some() {
-            let mail = self.inbox_ready(agent_id, limit).await?;
+            let mail = self.inbox_ready(agent_id, limit)?;
             if mail.is_empty() {
                 return Ok(InboxState::default());
             }
-            let unread = !self.chat_unread(agent_id).await?.is_empty();
-            return Ok(InboxState { mail, unread, skills: self.skills_held(agent_id).await? });
+            let unread = !self.chat_unread(agent_id)?.is_empty();
+            return Ok(InboxState { mail, unread, skills: self.skills_held(agent_id)? });
         }
         let mut args = Args::default();
         args.text(agent_id.as_str()).int(i64::from(limit));
@@ -240,7 +238,7 @@ impl MessageReads for Session {
             not_ready!(),
             " ORDER BY seq LIMIT ?2+0"
         );
-        let rows = self.rows(sql, args).await?;
+        let rows = self.rows(sql, args)?;
         let Some(first) = rows.first() else { return Ok(InboxState::default()) };
         let (unread, skills) = (get(Envelope::TABLE, first, 18)?, get::<&str>(Envelope::TABLE, first, 19)?);
         let skills = serde_json::from_str(skills).map_err(|error| unreadable("agent_skills", skills, error))?;
@@ -248,19 +246,19 @@ impl MessageReads for Session {
         Ok(InboxState { mail, unread, skills })
     }
 
-    async fn inbox_waiting(&mut self) -> Result<Vec<AgentId>> {
-        self.flush_before_read(TABLES | table_set::TURNS).await?;
+    fn inbox_waiting(&mut self) -> Result<Vec<AgentId>> {
+        self.flush_before_read(TABLES | table_set::TURNS)?;
         let sql = concat!(
             "SELECT DISTINCT to_agent FROM messages WHERE state = 'pending' AND wake = 1 AND NOT ",
             not_ready!(),
             " ORDER BY to_agent"
         );
-        let rows = self.rows(sql, Args::default()).await?;
+        let rows = self.rows(sql, Args::default())?;
         rows.iter().map(|row| get_parsed(Envelope::TABLE, row, 0)).collect()
     }
 
-    async fn inbox_waiting_among(&mut self, agent_ids: &[AgentId]) -> Result<Vec<AgentId>> {
-        self.flush_before_read(TABLES | table_set::TURNS).await?;
+    fn inbox_waiting_among(&mut self, agent_ids: &[AgentId]) -> Result<Vec<AgentId>> {
+        self.flush_before_read(TABLES | table_set::TURNS)?;
         let mut args = Args::default();
         args.put(to_json(Envelope::TABLE, "inboxes", &agent_ids)?);
         let sql = concat!(
@@ -269,11 +267,11 @@ impl MessageReads for Session {
             not_ready!(),
             " ORDER BY to_agent"
         );
-        self.rows(sql, args).await?.iter().map(|row| get_parsed(Envelope::TABLE, row, 0)).collect()
+        self.rows(sql, args)?.iter().map(|row| get_parsed(Envelope::TABLE, row, 0)).collect()
     }
 
-    async fn inbox_waiting_of(&mut self, root_id: RootId) -> Result<Vec<AgentId>> {
-        self.flush_before_read(TABLES | table_set::TURNS).await?;
+    fn inbox_waiting_of(&mut self, root_id: RootId) -> Result<Vec<AgentId>> {
+        self.flush_before_read(TABLES | table_set::TURNS)?;
         let mut args = Args::default();
         args.id(root_id.0);
         let sql = concat!(
@@ -281,15 +279,15 @@ impl MessageReads for Session {
             not_ready!(),
             " ORDER BY to_agent"
         );
-        self.rows(sql, args).await?.iter().map(|row| get_parsed(Envelope::TABLE, row, 0)).collect()
+        self.rows(sql, args)?.iter().map(|row| get_parsed(Envelope::TABLE, row, 0)).collect()
     }
 
-    async fn inbox_total(&mut self) -> Result<u64> {
+    fn inbox_total(&mut self) -> Result<u64> {
         if let Some(waiting) = self.buffer().and_then(|buffer| buffer.facts.pending_total.get(&())) {
             return Ok(*waiting);
         }
-        self.flush_before_read(TABLES).await?;
-        let row = self.row("SELECT count(*) FROM messages WHERE state = 'pending'", Args::default()).await?;
+        self.flush_before_read(TABLES)?;
+        let row = self.row("SELECT count(*) FROM messages WHERE state = 'pending'", Args::default())?;
         let waiting = row.map_or(Ok(0), |row| get_count(Envelope::TABLE, &row, 0))?;
         if let Ok(buffer) = self.buffer_mut() {
             buffer.facts.pending_total.put((), waiting);
@@ -297,13 +295,13 @@ impl MessageReads for Session {
         Ok(waiting)
     }
 
-    async fn messages_of_turn(&mut self, turn_id: TurnId) -> Result<Vec<Envelope>> {
+    fn messages_of_turn(&mut self, turn_id: TurnId) -> Result<Vec<Envelope>> {
         let mut args = Args::default();
         args.id(turn_id.0);
-        self.list_mail(concat!("SELECT ", columns!(), " FROM messages WHERE turn_id = ? ORDER BY seq"), args).await
+        self.list_mail(concat!("SELECT ", columns!(), " FROM messages WHERE turn_id = ? ORDER BY seq"), args)
     }
 
-    async fn messages_recent(&mut self, agent_id: &AgentId, limit: u32) -> Result<Vec<Envelope>> {
+    fn messages_recent(&mut self, agent_id: &AgentId, limit: u32) -> Result<Vec<Envelope>> {
         let mut args = Args::default();
         args.text(agent_id.as_str()).int(i64::from(limit));
         // Each half has an index of its own. The newest rows of both together are the newest of
@@ -317,17 +315,16 @@ impl MessageReads for Session {
             " FROM messages WHERE state <> 'pending' AND to_agent = ?1 ORDER BY seq DESC LIMIT ?2+0) ",
             "ORDER BY seq DESC LIMIT ?2+0"
         );
-        self.list_mail(sql, args).await
+        self.list_mail(sql, args)
     }
 }
 
-#[async_trait]
 impl MessageWrites for Session {
-    async fn message_append(&mut self, envelope: &Envelope) -> Result<()> {
+    fn message_append(&mut self, envelope: &Envelope) -> Result<()> {
         let message_id = envelope.message_id;
         self.buffer_mut()?;
-        self.spill().await?;
-        if self.buffer_mut()?.facts.mail_ids.may_hold(message_id) && self.head(message_id).await?.is_some() {
+        self.spill()?;
+        if self.buffer_mut()?.facts.mail_ids.may_hold(message_id) && self.head(message_id)?.is_some() {
             return Err(StoreError::Row {
                 table: Envelope::TABLE,
                 key: message_id.to_string(),
@@ -349,7 +346,7 @@ impl MessageWrites for Session {
         Ok(())
     }
 
-    async fn message_mark(
+    fn message_mark(
         &mut self,
         message_ids: &[MessageId],
         state: MailState,
@@ -361,18 +358,17 @@ impl MessageWrites for Session {
             head.turn_id = turn_id;
             head.crashes = head.crashes.saturating_add(add_crashes);
         })
-        .await
     }
 
-    async fn message_read(&mut self, message_ids: &[MessageId], at: Timestamp) -> Result<()> {
-        self.change_heads(message_ids, |head| head.read_at = Some(at)).await
+    fn message_read(&mut self, message_ids: &[MessageId], at: Timestamp) -> Result<()> {
+        self.change_heads(message_ids, |head| head.read_at = Some(at))
     }
 
-    async fn message_forgive(&mut self, message_ids: &[MessageId]) -> Result<()> {
-        self.change_heads(message_ids, |head| head.crashes = 0).await
+    fn message_forgive(&mut self, message_ids: &[MessageId]) -> Result<()> {
+        self.change_heads(message_ids, |head| head.crashes = 0)
     }
 
-    async fn message_rouse(&mut self, message_ids: &[MessageId]) -> Result<()> {
-        self.change_heads(message_ids, |head| head.wake = true).await
+    fn message_rouse(&mut self, message_ids: &[MessageId]) -> Result<()> {
+        self.change_heads(message_ids, |head| head.wake = true)
     }
 }

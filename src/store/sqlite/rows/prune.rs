@@ -4,7 +4,6 @@
 //! Retention must never delete a row that an open turn, a waiting message, a held dead letter or an
 //! unfinished task needs. It must never let a sequence decrease.
 
-use async_trait::async_trait;
 use ghost_domain::{Agent, Timestamp};
 
 use crate::sqlite::row::{Args, Row, get, to_json};
@@ -226,25 +225,25 @@ fn rows_of(family: Family) -> &'static str {
 
 impl Session {
     /// Deletes at most `limit` rows that are older than `before`.
-    async fn delete_old(&mut self, sql: &'static str, before: Timestamp, limit: u32) -> Result<u64> {
+    fn delete_old(&mut self, sql: &'static str, before: Timestamp, limit: u32) -> Result<u64> {
         let mut args = Args::default();
         args.int(before.0).int(i64::from(limit));
-        self.execute_now(table_set::ALL, sql, args).await
+        self.execute_now(table_set::ALL, sql, args)
     }
 
     /// Deletes the rows that the query `ids` finds, with their child rows. Returns the number of
     /// deleted parent rows.
-    async fn delete_families(
+    fn delete_families(
         &mut self,
         ids: &'static str,
         deletes: &[&'static str],
         before: Timestamp,
         limit: u32,
     ) -> Result<u64> {
-        self.flush_before_read(table_set::ALL).await?;
+        self.flush_before_read(table_set::ALL)?;
         let mut args = Args::default();
         args.int(before.0).int(i64::from(limit));
-        let rows = self.rows(ids, args).await?;
+        let rows = self.rows(ids, args)?;
         let found = rows.iter().map(|row| get::<&str>("prune", row, 0)).collect::<Result<Vec<_>>>()?;
         if found.is_empty() {
             return Ok(0);
@@ -254,34 +253,34 @@ impl Session {
         for sql in deletes {
             let mut args = Args::default();
             args.text(&found);
-            deleted = self.execute_now(table_set::ALL, sql, args).await?;
+            deleted = self.execute_now(table_set::ALL, sql, args)?;
         }
         Ok(deleted)
     }
 
     /// Deletes prompt parts that no journal names.
-    async fn delete_prompts(&mut self, before: Timestamp, limit: u32) -> Result<u64> {
-        self.flush_before_read(table_set::ALL).await?;
+    fn delete_prompts(&mut self, before: Timestamp, limit: u32) -> Result<u64> {
+        self.flush_before_read(table_set::ALL)?;
         let mut args = Args::default();
         args.int(before.0);
-        if self.row("SELECT 1 FROM prompts WHERE at < ? LIMIT 1", args).await?.is_none() {
+        if self.row("SELECT 1 FROM prompts WHERE at < ? LIMIT 1", args)?.is_none() {
             return Ok(0);
         }
-        let until = self.first_step_since(before.plus(PROMPT_USE)).await?;
+        let until = self.first_step_since(before.plus(PROMPT_USE))?;
         let mut args = Args::default();
         args.int(before.0).int(i64::from(limit)).int(until);
-        self.execute_now(table_set::ALL, PROMPTS, args).await
+        self.execute_now(table_set::ALL, PROMPTS, args)
     }
 
     /// The sequence of the first journal step made at `at` or later, or one past the last step if
     /// there is none. A binary search, because steps are in order of time.
-    async fn first_step_since(&mut self, at: Timestamp) -> Result<i64> {
+    fn first_step_since(&mut self, at: Timestamp) -> Result<i64> {
         let (mut low, mut high) = (0, self.buffer_mut()?.counters.journal + 1);
         while low < high {
             let middle = low + (high - low) / 2;
             let mut args = Args::default();
             args.int(middle);
-            let found = self.row("SELECT seq, at FROM journal WHERE seq >= ? ORDER BY seq LIMIT 1", args).await?;
+            let found = self.row("SELECT seq, at FROM journal WHERE seq >= ? ORDER BY seq LIMIT 1", args)?;
             match &found {
                 Some(row) if get::<i64>("journal", row, 1)? < at.0 => low = get::<i64>("journal", row, 0)? + 1,
                 _ => high = middle,
@@ -291,41 +290,40 @@ impl Session {
     }
 
     /// Deletes tombstones and raises the incarnation floor to theirs.
-    async fn delete_tombstones(&mut self, before: Timestamp, limit: u32) -> Result<u64> {
+    fn delete_tombstones(&mut self, before: Timestamp, limit: u32) -> Result<u64> {
         let mut args = Args::default();
         args.int(before.0).int(i64::from(limit));
-        let old: Vec<Agent> = self.list(TOMBSTONES, args).await?;
+        let old: Vec<Agent> = self.list(TOMBSTONES, args)?;
         let Some(highest) = old.iter().map(|agent| agent.incarnation).max() else { return Ok(0) };
-        self.agent_incarnation_raise(highest).await?;
+        self.agent_incarnation_raise(highest)?;
         let ids: Vec<&str> = old.iter().map(|agent| agent.agent_id.as_str()).collect();
         let mut args = Args::default();
         args.text(&to_json(Agent::TABLE, "ids", &ids)?);
-        self.execute_now(table_set::ALL, TOMBSTONES_OUT, args).await
+        self.execute_now(table_set::ALL, TOMBSTONES_OUT, args)
     }
 
     /// Stores the last number of a sequence, so that it continues from there even if its last rows
     /// are deleted.
-    async fn keep_counter(&mut self, name: &'static str, value: i64) -> Result<()> {
+    fn keep_counter(&mut self, name: &'static str, value: i64) -> Result<()> {
         let mut args = Args::default();
         args.text(name).int(value);
         let sql =
             "INSERT INTO counters (name, value) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value";
-        self.execute_now(0, sql, args).await.map(|_| ())
+        self.execute_now(0, sql, args).map(|_| ())
     }
 }
 
-#[async_trait]
 impl PruneWrites for Session {
-    async fn prune_conversation_entries(&mut self, before: Timestamp, keep: u32, limit: u32) -> Result<u64> {
+    fn prune_conversation_entries(&mut self, before: Timestamp, keep: u32, limit: u32) -> Result<u64> {
         let mut args = Args::default();
         args.int(before.0).int(i64::from(limit)).int(i64::from(keep));
-        self.execute_now(table_set::ALL, CONVERSATION_ENTRIES, args).await
+        self.execute_now(table_set::ALL, CONVERSATION_ENTRIES, args)
     }
 
-    async fn prune_task_events(&mut self, keep: u32, limit: u32) -> Result<u64> {
+    fn prune_task_events(&mut self, keep: u32, limit: u32) -> Result<u64> {
         let keep = keep.max(1);
-        self.flush_before_read(table_set::TASK_EVENTS).await?;
-        let row = self.row(TASK_EVENTS_CUT, Args::default()).await?;
+        self.flush_before_read(table_set::TASK_EVENTS)?;
+        let row = self.row(TASK_EVENTS_CUT, Args::default())?;
         let (cut, cut_to): (Option<i64>, Option<i64>) = match &row {
             Some(row) => (get("counters", row, 0)?, get("counters", row, 1)?),
             None => (None, None),
@@ -338,95 +336,95 @@ impl PruneWrites for Session {
         }
         let mut args = Args::default();
         args.int(i64::from(keep)).int(i64::from(limit)).int(cut);
-        let deleted = self.execute_now(table_set::TASK_EVENTS, TASK_EVENTS, args).await?;
+        let deleted = self.execute_now(table_set::TASK_EVENTS, TASK_EVENTS, args)?;
         if deleted < u64::from(limit) {
-            self.keep_counter("task_events_cut", last).await?;
-            self.keep_counter("task_events_cut_to", i64::from(keep)).await?;
+            self.keep_counter("task_events_cut", last)?;
+            self.keep_counter("task_events_cut_to", i64::from(keep))?;
         }
         Ok(deleted)
     }
 
-    async fn prune_rows(&mut self, family: Family) -> Result<u64> {
-        self.flush_before_read(table_set::ALL).await?;
-        let row = self.row(rows_of(family), Args::default()).await?;
+    fn prune_rows(&mut self, family: Family) -> Result<u64> {
+        self.flush_before_read(table_set::ALL)?;
+        let row = self.row(rows_of(family), Args::default())?;
         let rows = row.map_or(Ok(0), |row| get::<i64>("prune", &row, 0))?;
         Ok(u64::try_from(rows).unwrap_or(0))
     }
 
-    async fn prune(&mut self, family: Family, before: Timestamp, limit: u32) -> Result<u64> {
+    fn prune(&mut self, family: Family, before: Timestamp, limit: u32) -> Result<u64> {
         let counters = self.buffer_mut()?.counters;
         let deleted = match family {
             Family::Events => {
-                let deleted = self.delete_old(EVENTS, before, limit).await?;
-                self.keep_counter("events", counters.events).await?;
+                let deleted = self.delete_old(EVENTS, before, limit)?;
+                self.keep_counter("events", counters.events)?;
                 deleted
             }
             Family::Turns => {
-                let deleted = self.delete_families(TURN_IDS, &TURNS_OUT, before, limit).await?;
+                let deleted = self.delete_families(TURN_IDS, &TURNS_OUT, before, limit)?;
                 let room = limit - u32::try_from(deleted).unwrap_or(limit).min(limit);
-                let prompts = self.delete_prompts(before, room).await?;
+                let prompts = self.delete_prompts(before, room)?;
                 let room = room - u32::try_from(prompts).unwrap_or(room).min(room);
-                let deleted = deleted + prompts + self.delete_old(SESSIONS, before, room).await?;
-                self.keep_counter("journal", counters.journal).await?;
+                let deleted = deleted + prompts + self.delete_old(SESSIONS, before, room)?;
+                self.keep_counter("journal", counters.journal)?;
                 deleted
             }
             Family::CronTurns => {
-                let deleted = self.delete_families(CRON_TURN_IDS, &CRON_TURNS_OUT, before, limit).await?;
-                self.keep_counter("journal", counters.journal).await?;
-                self.keep_counter("messages", counters.messages).await?;
+                let deleted = self.delete_families(CRON_TURN_IDS, &CRON_TURNS_OUT, before, limit)?;
+                self.keep_counter("journal", counters.journal)?;
+                self.keep_counter("messages", counters.messages)?;
                 deleted
             }
             Family::Messages => {
-                let deleted = self.delete_old(MESSAGES, before, limit).await?;
-                self.keep_counter("messages", counters.messages).await?;
+                let deleted = self.delete_old(MESSAGES, before, limit)?;
+                self.keep_counter("messages", counters.messages)?;
                 deleted
             }
-            Family::Asks => self.delete_old(ASKS, before, limit).await?,
-            Family::Approvals => self.delete_old(APPROVALS, before, limit).await?,
-            Family::Ledger => self.delete_old(LEDGER, before, limit).await?,
+            Family::Asks => self.delete_old(ASKS, before, limit)?,
+            Family::Approvals => self.delete_old(APPROVALS, before, limit)?,
+            Family::Ledger => self.delete_old(LEDGER, before, limit)?,
             Family::Usage => {
-                let deleted = self.delete_old(USAGE, before, limit).await?;
-                self.keep_counter("usage", counters.usage).await?;
+                let deleted = self.delete_old(USAGE, before, limit)?;
+                self.keep_counter("usage", counters.usage)?;
                 deleted
             }
-            Family::Requests => self.delete_old(REQUESTS, before, limit).await?,
-            Family::DeadLetters => self.delete_families(DEAD_LETTER_IDS, &DEAD_LETTERS_OUT, before, limit).await?,
+            Family::Requests => self.delete_old(REQUESTS, before, limit)?,
+            Family::DeadLetters => self.delete_families(DEAD_LETTER_IDS, &DEAD_LETTERS_OUT, before, limit)?,
             Family::Tasks => {
-                let deleted = self.delete_families(TASK_IDS, &TASKS_OUT, before, limit).await?;
-                self.keep_counter("task_events", counters.task_events).await?;
+                let deleted = self.delete_families(TASK_IDS, &TASKS_OUT, before, limit)?;
+                self.keep_counter("task_events", counters.task_events)?;
                 deleted
             }
             Family::RootBudgets => {
-                let deleted = self.delete_old(ROOT_BUDGETS, before, limit).await?;
+                let deleted = self.delete_old(ROOT_BUDGETS, before, limit)?;
                 self.buffer_mut()?.tables.budgets.clear_cache();
                 deleted
             }
             Family::AgentBudgets => {
-                let deleted = self.delete_old(AGENT_BUDGETS, before, limit).await?;
+                let deleted = self.delete_old(AGENT_BUDGETS, before, limit)?;
                 self.buffer_mut()?.tables.budgets.clear_cache();
                 deleted
             }
             Family::Agents => {
-                let deleted = self.delete_tombstones(before, limit).await?;
+                let deleted = self.delete_tombstones(before, limit)?;
                 self.buffer_mut()?.tables.agents.clear_cache();
                 deleted
             }
-            Family::ChatPosts => self.delete_old(CHAT_POSTS, before, limit).await?,
+            Family::ChatPosts => self.delete_old(CHAT_POSTS, before, limit)?,
             Family::Conversations => {
-                let deleted = self.delete_families(CONVERSATION_IDS, &CONVERSATIONS_OUT, before, limit).await?;
+                let deleted = self.delete_families(CONVERSATION_IDS, &CONVERSATIONS_OUT, before, limit)?;
                 self.buffer_mut()?.tables.conversations.clear_cache();
                 deleted
             }
-            Family::Knowledge => self.delete_old(KNOWLEDGE, before, limit).await?,
-            Family::ScheduleRuns => self.delete_old(SCHEDULE_RUNS, before, limit).await?,
-            Family::Grants => self.delete_old(GRANTS, before, limit).await?,
+            Family::Knowledge => self.delete_old(KNOWLEDGE, before, limit)?,
+            Family::ScheduleRuns => self.delete_old(SCHEDULE_RUNS, before, limit)?,
+            Family::Grants => self.delete_old(GRANTS, before, limit)?,
             Family::Droids => {
-                let deleted = self.delete_old(DROIDS, before, limit).await?;
+                let deleted = self.delete_old(DROIDS, before, limit)?;
                 self.buffer_mut()?.tables.droids.clear_cache();
                 deleted
             }
             Family::Roots => {
-                let deleted = self.delete_old(ROOTS, before, limit).await?;
+                let deleted = self.delete_old(ROOTS, before, limit)?;
                 self.buffer_mut()?.tables.roots.clear_cache();
                 deleted
             }

@@ -1,10 +1,8 @@
 //! Rows and queries of stored answers, for requests that may be sent twice.
 
-use async_trait::async_trait;
 use ghost_domain::{Party, RequestId, StoredAnswer};
-use sqlx::sqlite::SqliteRow;
 
-use crate::sqlite::row::{Args, Keyed, Row, Shape, from_record, to_json};
+use crate::sqlite::row::{Args, Keyed, Row, Shape, SqliteRow, from_record, to_json};
 use crate::sqlite::session::Session;
 use crate::tables::{RequestReads, RequestWrites, Result};
 
@@ -43,16 +41,14 @@ impl Keyed for StoredAnswer {
     }
 }
 
-#[async_trait]
 impl RequestReads for Session {
-    async fn request_get(&mut self, principal: &Party, request_id: &RequestId) -> Result<Option<StoredAnswer>> {
-        self.get(&(principal.clone(), request_id.clone())).await
+    fn request_get(&mut self, principal: &Party, request_id: &RequestId) -> Result<Option<StoredAnswer>> {
+        self.get(&(principal.clone(), request_id.clone()))
     }
 }
 
-#[async_trait]
 impl RequestWrites for Session {
-    async fn request_put(&mut self, answer: &StoredAnswer) -> Result<()> {
+    fn request_put(&mut self, answer: &StoredAnswer) -> Result<()> {
         self.put(answer.clone())
     }
 }

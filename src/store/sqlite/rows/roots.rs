@@ -1,12 +1,10 @@
 //! Rows and queries of the tallies of roots.
 
-use async_trait::async_trait;
 use ghost_domain::RootId;
 use ghost_domain::root_tally::RootTally;
-use sqlx::sqlite::SqliteRow;
 
 use crate::sqlite::query::list_limit;
-use crate::sqlite::row::{Args, Keyed, Row, Shape, from_record, to_json};
+use crate::sqlite::row::{Args, Keyed, Row, Shape, SqliteRow, from_record, to_json};
 use crate::sqlite::session::Session;
 use crate::tables::{Result, RootReads, RootWrites};
 
@@ -46,22 +44,20 @@ impl Keyed for RootTally {
     }
 }
 
-#[async_trait]
 impl RootReads for Session {
-    async fn root_get(&mut self, root_id: RootId) -> Result<Option<RootTally>> {
-        self.get(&root_id).await
+    fn root_get(&mut self, root_id: RootId) -> Result<Option<RootTally>> {
+        self.get(&root_id)
     }
 
-    async fn root_list(&mut self, limit: u32) -> Result<Vec<RootTally>> {
+    fn root_list(&mut self, limit: u32) -> Result<Vec<RootTally>> {
         let mut args = Args::default();
         args.int(list_limit(limit));
-        self.list("SELECT record FROM roots ORDER BY messages DESC, root_id LIMIT ?+0", args).await
+        self.list("SELECT record FROM roots ORDER BY messages DESC, root_id LIMIT ?+0", args)
     }
 }
 
-#[async_trait]
 impl RootWrites for Session {
-    async fn root_put(&mut self, tally: &RootTally) -> Result<()> {
+    fn root_put(&mut self, tally: &RootTally) -> Result<()> {
         self.put(tally.clone())
     }
 }

@@ -1,13 +1,11 @@
 //! Rows and queries of schedules, their runs, and the snapshots of watches.
 
-use async_trait::async_trait;
 use ghost_domain::{AgentId, MessageId, Schedule, ScheduleId, ScheduleKind, ScheduleRun, Timestamp, WatchSnapshot};
-use sqlx::sqlite::SqliteRow;
 
 use crate::StoreError;
 use crate::sqlite::internal_rows::WatchSnapshotRow;
 use crate::sqlite::query::{Conditions, LIST_MAX};
-use crate::sqlite::row::{Args, Keyed, Row, Shape, from_record, get, get_count, get_id, to_json};
+use crate::sqlite::row::{Args, Keyed, Row, Shape, SqliteRow, from_record, get, get_count, get_id, to_json};
 use crate::sqlite::session::Session;
 use crate::sqlite::table_list::table_set;
 use crate::tables::{Result, SchedulePlace, ScheduleReads, ScheduleWrites};
@@ -121,21 +119,20 @@ impl Keyed for WatchSnapshotRow {
     }
 }
 
-#[async_trait]
 impl ScheduleReads for Session {
-    async fn schedule_get(&mut self, schedule_id: ScheduleId) -> Result<Option<Schedule>> {
-        self.get(&schedule_id).await
+    fn schedule_get(&mut self, schedule_id: ScheduleId) -> Result<Option<Schedule>> {
+        self.get(&schedule_id)
     }
 
-    async fn schedule_find(&mut self, agent_id: &AgentId, kind: ScheduleKind, name: &str) -> Result<Option<Schedule>> {
+    fn schedule_find(&mut self, agent_id: &AgentId, kind: ScheduleKind, name: &str) -> Result<Option<Schedule>> {
         let wanted =
             |schedule: &Schedule| schedule.agent_id == *agent_id && schedule.kind == kind && schedule.name == name;
         let mut args = Args::default();
         args.text(agent_id.as_str()).text(kind.as_str()).text(name);
-        self.find("SELECT record FROM schedules WHERE agent_id = ? AND kind = ? AND name = ?", args, wanted).await
+        self.find("SELECT record FROM schedules WHERE agent_id = ? AND kind = ? AND name = ?", args, wanted)
     }
 
-    async fn schedule_list(
+    fn schedule_list(
         &mut self,
         agent_id: Option<&AgentId>,
         kind: Option<ScheduleKind>,
@@ -152,61 +149,60 @@ impl ScheduleReads for Session {
                 args.text(agent_id.as_str()).text(kind.as_str()).text(name);
             })
             .order("agent_id, kind, name", i64::from(LIST_MAX));
-        self.flush_before_read(table_set::SCHEDULES).await?;
-        self.rows_dynamic(sql, args).await?.iter().map(Schedule::read).collect()
+        self.flush_before_read(table_set::SCHEDULES)?;
+        self.rows_dynamic(sql, args)?.iter().map(Schedule::read).collect()
     }
 
-    async fn schedule_count(&mut self, agent_id: &AgentId, kind: ScheduleKind) -> Result<u32> {
-        self.flush_before_read(table_set::SCHEDULES).await?;
+    fn schedule_count(&mut self, agent_id: &AgentId, kind: ScheduleKind) -> Result<u32> {
+        self.flush_before_read(table_set::SCHEDULES)?;
         let mut args = Args::default();
         args.text(agent_id.as_str()).text(kind.as_str());
-        let row = self.row("SELECT count(*) FROM schedules WHERE agent_id = ? AND kind = ?", args).await?;
+        let row = self.row("SELECT count(*) FROM schedules WHERE agent_id = ? AND kind = ?", args)?;
         row.map_or(Ok(0), |row| get_count(Schedule::TABLE, &row, 0))
     }
 
-    async fn schedules_due(&mut self, now: Timestamp, limit: u32) -> Result<Vec<Schedule>> {
+    fn schedules_due(&mut self, now: Timestamp, limit: u32) -> Result<Vec<Schedule>> {
         let mut args = Args::default();
         args.int(now.0).int(i64::from(limit));
         let sql = "SELECT record FROM schedules WHERE next_at IS NOT NULL AND next_at <= ? \
                    ORDER BY next_at, schedule_id LIMIT ?+0";
-        self.list(sql, args).await
+        self.list(sql, args)
     }
 
-    async fn schedule_next_at(&mut self) -> Result<Option<Timestamp>> {
-        self.flush_before_read(table_set::SCHEDULES).await?;
+    fn schedule_next_at(&mut self) -> Result<Option<Timestamp>> {
+        self.flush_before_read(table_set::SCHEDULES)?;
         let sql = "SELECT min(next_at) FROM schedules WHERE next_at IS NOT NULL";
-        let Some(row) = self.row(sql, Args::default()).await? else { return Ok(None) };
+        let Some(row) = self.row(sql, Args::default())? else { return Ok(None) };
         Ok(get::<Option<i64>>(Schedule::TABLE, &row, 0)?.map(Timestamp))
     }
 
-    async fn schedule_runs(&mut self, schedule_id: ScheduleId, limit: u32) -> Result<Vec<ScheduleRun>> {
+    fn schedule_runs(&mut self, schedule_id: ScheduleId, limit: u32) -> Result<Vec<ScheduleRun>> {
         let sql = "SELECT record FROM schedule_runs WHERE schedule_id = ? ORDER BY run DESC LIMIT ?+0";
         let mut args = Args::default();
         args.id(schedule_id.0).int(i64::from(limit));
-        self.list_flushed(sql, args, |run: &ScheduleRun| run.schedule_id == schedule_id).await
+        self.list_flushed(sql, args, |run: &ScheduleRun| run.schedule_id == schedule_id)
     }
 
-    async fn schedule_run_of(&mut self, message_id: MessageId) -> Result<Option<ScheduleRun>> {
+    fn schedule_run_of(&mut self, message_id: MessageId) -> Result<Option<ScheduleRun>> {
         let sql = "SELECT record FROM schedule_runs WHERE message_id = ? ORDER BY schedule_id, run";
         let mut args = Args::default();
         args.id(message_id.0);
-        let runs = self.list_merged(sql, args, |run: &ScheduleRun| run.message_id == Some(message_id)).await?;
+        let runs = self.list_merged(sql, args, |run: &ScheduleRun| run.message_id == Some(message_id))?;
         Ok(runs.into_iter().next())
     }
 
-    async fn watch_snapshot_get(&mut self, schedule_id: ScheduleId) -> Result<Option<WatchSnapshot>> {
-        Ok(self.get::<WatchSnapshotRow>(&schedule_id).await?.map(|seen| seen.snapshot))
+    fn watch_snapshot_get(&mut self, schedule_id: ScheduleId) -> Result<Option<WatchSnapshot>> {
+        Ok(self.get::<WatchSnapshotRow>(&schedule_id)?.map(|seen| seen.snapshot))
     }
 }
 
-#[async_trait]
 impl ScheduleWrites for Session {
-    async fn schedule_put(&mut self, schedule: &Schedule) -> Result<()> {
+    fn schedule_put(&mut self, schedule: &Schedule) -> Result<()> {
         let name = |schedule: &Schedule| (schedule.agent_id.clone(), schedule.kind, schedule.name.clone());
-        let was = self.schedule_get(schedule.schedule_id).await?;
+        let was = self.schedule_get(schedule.schedule_id)?;
         let renamed = was.map(|was| name(&was) != name(schedule));
         if renamed != Some(false)
-            && let Some(other) = self.schedule_find(&schedule.agent_id, schedule.kind, &schedule.name).await?
+            && let Some(other) = self.schedule_find(&schedule.agent_id, schedule.kind, &schedule.name)?
             && other.schedule_id != schedule.schedule_id
         {
             return Err(StoreError::Row {
@@ -218,19 +214,19 @@ impl ScheduleWrites for Session {
         self.buffer_mut()?.tables.schedules.put(schedule.clone());
         if renamed == Some(true) {
             // Flushed at once, so that the old name is free in SQL for the next command.
-            self.flush_before_read(table_set::SCHEDULES).await?;
+            self.flush_before_read(table_set::SCHEDULES)?;
         }
         Ok(())
     }
 
-    async fn schedules_suspend_unreadable(&mut self, now: Timestamp, limit: u32) -> Result<Vec<(ScheduleId, String)>> {
-        self.flush_before_read(table_set::SCHEDULES).await?;
+    fn schedules_suspend_unreadable(&mut self, now: Timestamp, limit: u32) -> Result<Vec<(ScheduleId, String)>> {
+        self.flush_before_read(table_set::SCHEDULES)?;
         let mut args = Args::default();
         args.int(now.0).int(i64::from(limit));
         let sql = "SELECT record, schedule_id FROM schedules WHERE next_at IS NOT NULL AND next_at <= ? \
                    ORDER BY next_at, schedule_id LIMIT ?+0";
         let mut damaged = Vec::new();
-        for row in self.rows(sql, args).await? {
+        for row in self.rows(sql, args)? {
             if let Err(error) = Schedule::read(&row) {
                 damaged.push((ScheduleId(get_id(Schedule::TABLE, &row, 1)?), error.to_string()));
             }
@@ -238,18 +234,17 @@ impl ScheduleWrites for Session {
         for (schedule_id, _) in &damaged {
             let mut args = Args::default();
             args.id(schedule_id.0);
-            self.execute_now(table_set::SCHEDULES, "UPDATE schedules SET next_at = NULL WHERE schedule_id = ?", args)
-                .await?;
+            self.execute_now(table_set::SCHEDULES, "UPDATE schedules SET next_at = NULL WHERE schedule_id = ?", args)?;
         }
         Ok(damaged)
     }
 
-    async fn schedule_delete(&mut self, schedule_id: ScheduleId) -> Result<()> {
+    fn schedule_delete(&mut self, schedule_id: ScheduleId) -> Result<()> {
         for sql in ["DELETE FROM watch_snapshots WHERE schedule_id = ?", "DELETE FROM schedules WHERE schedule_id = ?"]
         {
             let mut args = Args::default();
             args.id(schedule_id.0);
-            self.execute_now(table_set::SCHEDULES | table_set::SNAPSHOTS, sql, args).await?;
+            self.execute_now(table_set::SCHEDULES | table_set::SNAPSHOTS, sql, args)?;
         }
         let buffer = self.buffer_mut()?;
         buffer.tables.schedules.forget_row(&schedule_id);
@@ -257,17 +252,17 @@ impl ScheduleWrites for Session {
         Ok(())
     }
 
-    async fn schedule_run_put(&mut self, run: &ScheduleRun) -> Result<()> {
+    fn schedule_run_put(&mut self, run: &ScheduleRun) -> Result<()> {
         self.put(run.clone())
     }
 
-    async fn schedule_runs_trim(&mut self, schedule_id: ScheduleId, lines: u32, bytes: u64) -> Result<u64> {
+    fn schedule_runs_trim(&mut self, schedule_id: ScheduleId, lines: u32, bytes: u64) -> Result<u64> {
         let mut args = Args::default();
         args.id(schedule_id.0).int(i64::from(lines)).int(i64::try_from(bytes).unwrap_or(i64::MAX));
-        self.execute_now(table_set::SCHEDULE_RUNS, TRIM, args).await
+        self.execute_now(table_set::SCHEDULE_RUNS, TRIM, args)
     }
 
-    async fn watch_snapshot_put(&mut self, schedule_id: ScheduleId, snapshot: &WatchSnapshot) -> Result<()> {
+    fn watch_snapshot_put(&mut self, schedule_id: ScheduleId, snapshot: &WatchSnapshot) -> Result<()> {
         self.put(WatchSnapshotRow { schedule_id, snapshot: snapshot.clone() })
     }
 }

@@ -1,12 +1,9 @@
 //! Rows and queries of sessions and their logs.
 
-use async_trait::async_trait;
 use ghost_domain::{AgentId, ConversationId, SessionStart, SessionSummary, Timestamp, Turn};
-use sqlx::AssertSqlSafe;
-use sqlx::sqlite::SqliteRow;
 
 use crate::sqlite::query::{Conditions, list_limit};
-use crate::sqlite::row::{Args, Keyed, Row, Shape, from_record, get, get_count, to_json, unreadable};
+use crate::sqlite::row::{Args, Keyed, Row, Shape, SqliteRow, from_record, get, get_count, to_json, unreadable};
 use crate::sqlite::session::Session;
 use crate::sqlite::table_list::table_set;
 use crate::tables::{Result, SessionReads, SessionTurns, SessionWrites};
@@ -105,38 +102,36 @@ fn summary(row: &SqliteRow) -> Result<SessionSummary> {
     Ok(SessionSummary { conversation_id, turns: get_count(SessionStart::TABLE, row, 2)?, last_at })
 }
 
-#[async_trait]
 impl SessionReads for Session {
-    async fn session_start(
+    fn session_start(
         &mut self,
         agent_id: &AgentId,
         conversation_id: Option<ConversationId>,
     ) -> Result<Option<SessionStart>> {
-        self.get(&(agent_id.clone(), conversation_id)).await
+        self.get(&(agent_id.clone(), conversation_id))
     }
 
-    async fn session_turns(&mut self, query: &SessionTurns) -> Result<Vec<Turn>> {
+    fn session_turns(&mut self, query: &SessionTurns) -> Result<Vec<Turn>> {
         let (sql, args) = turns(query);
-        self.list(AssertSqlSafe(sql), args).await
+        self.list(sql, args)
     }
 
-    async fn session_list(
+    fn session_list(
         &mut self,
         agent_id: &AgentId,
         from: Timestamp,
         since: Timestamp,
         limit: u32,
     ) -> Result<Vec<SessionSummary>> {
-        self.flush_before_read(table_set::TURNS).await?;
+        self.flush_before_read(table_set::TURNS)?;
         let mut args = Args::default();
         args.text(agent_id.as_str()).int(since.0).int(list_limit(limit)).int(from.0);
-        self.rows(LIST, args).await?.iter().map(summary).collect()
+        self.rows(LIST, args)?.iter().map(summary).collect()
     }
 }
 
-#[async_trait]
 impl SessionWrites for Session {
-    async fn session_start_put(&mut self, start: &SessionStart) -> Result<()> {
+    fn session_start_put(&mut self, start: &SessionStart) -> Result<()> {
         self.put(start.clone())
     }
 }

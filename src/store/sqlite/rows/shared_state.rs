@@ -1,10 +1,8 @@
 //! Rows and queries of the shared state: values by key.
 
-use async_trait::async_trait;
 use ghost_domain::StateEntry;
-use sqlx::sqlite::SqliteRow;
 
-use crate::sqlite::row::{Args, Keyed, Row, Shape, from_record, get_count, to_json};
+use crate::sqlite::row::{Args, Keyed, Row, Shape, SqliteRow, from_record, get_count, to_json};
 use crate::sqlite::session::Session;
 use crate::sqlite::table_list::table_set;
 use crate::tables::{Result, StateReads, StateWrites};
@@ -56,13 +54,12 @@ pub(super) fn end_of_prefix(prefix: &str) -> Option<String> {
     None
 }
 
-#[async_trait]
 impl StateReads for Session {
-    async fn state_get(&mut self, key: &str) -> Result<Option<StateEntry>> {
-        self.get(&key.to_owned()).await
+    fn state_get(&mut self, key: &str) -> Result<Option<StateEntry>> {
+        self.get(&key.to_owned())
     }
 
-    async fn state_list(&mut self, prefix: &str, after: &str, limit: u32) -> Result<Vec<StateEntry>> {
+    fn state_list(&mut self, prefix: &str, after: &str, limit: u32) -> Result<Vec<StateEntry>> {
         let mut args = Args::default();
         args.text(after).text(prefix);
         let sql = if let Some(end_of_prefix) = end_of_prefix(prefix) {
@@ -72,26 +69,25 @@ impl StateReads for Session {
             "SELECT record FROM shared_state WHERE key > ? AND key >= ? ORDER BY key LIMIT ?+0"
         };
         args.int(i64::from(limit));
-        self.list(sql, args).await
+        self.list(sql, args)
     }
 
-    async fn state_count(&mut self) -> Result<u32> {
-        self.flush_before_read(table_set::STATE).await?;
-        let row = self.row("SELECT count(*) FROM shared_state", Args::default()).await?;
+    fn state_count(&mut self) -> Result<u32> {
+        self.flush_before_read(table_set::STATE)?;
+        let row = self.row("SELECT count(*) FROM shared_state", Args::default())?;
         row.map_or(Ok(0), |row| get_count(StateEntry::TABLE, &row, 0))
     }
 }
 
-#[async_trait]
 impl StateWrites for Session {
-    async fn state_put(&mut self, entry: &StateEntry) -> Result<()> {
+    fn state_put(&mut self, entry: &StateEntry) -> Result<()> {
         self.put(entry.clone())
     }
 
-    async fn state_remove(&mut self, key: &str) -> Result<bool> {
+    fn state_remove(&mut self, key: &str) -> Result<bool> {
         let mut args = Args::default();
         args.text(key);
-        Ok(self.execute_now(table_set::STATE, "DELETE FROM shared_state WHERE key = ?", args).await? > 0)
+        Ok(self.execute_now(table_set::STATE, "DELETE FROM shared_state WHERE key = ?", args)? > 0)
     }
 }
 

@@ -1,10 +1,8 @@
 //! Rows and queries of the skills that agents hold.
 
-use async_trait::async_trait;
 use ghost_domain::{AgentId, HeldSkill};
-use sqlx::sqlite::SqliteRow;
 
-use crate::sqlite::row::{Args, Keyed, Row, Shape, from_record, to_json};
+use crate::sqlite::row::{Args, Keyed, Row, Shape, SqliteRow, from_record, to_json};
 use crate::sqlite::session::Session;
 use crate::sqlite::table_list::table_set;
 use crate::tables::{Result, SkillReads, SkillWrites};
@@ -40,25 +38,23 @@ impl Keyed for HeldSkill {
     }
 }
 
-#[async_trait]
 impl SkillReads for Session {
-    async fn skills_held(&mut self, agent_id: &AgentId) -> Result<Vec<HeldSkill>> {
+    fn skills_held(&mut self, agent_id: &AgentId) -> Result<Vec<HeldSkill>> {
         let mut args = Args::default();
         args.text(agent_id.as_str());
-        self.list("SELECT record FROM agent_skills WHERE agent_id = ? ORDER BY skill", args).await
+        self.list("SELECT record FROM agent_skills WHERE agent_id = ? ORDER BY skill", args)
     }
 }
 
-#[async_trait]
 impl SkillWrites for Session {
-    async fn skill_put(&mut self, held: &HeldSkill) -> Result<()> {
+    fn skill_put(&mut self, held: &HeldSkill) -> Result<()> {
         self.put(held.clone())
     }
 
-    async fn skill_remove(&mut self, agent_id: &AgentId, skill: &str) -> Result<bool> {
+    fn skill_remove(&mut self, agent_id: &AgentId, skill: &str) -> Result<bool> {
         let mut args = Args::default();
         args.text(agent_id.as_str()).text(skill);
         let sql = "DELETE FROM agent_skills WHERE agent_id = ? AND skill = ?";
-        Ok(self.execute_now(table_set::SKILLS, sql, args).await? > 0)
+        Ok(self.execute_now(table_set::SKILLS, sql, args)? > 0)
     }
 }

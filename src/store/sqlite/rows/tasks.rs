@@ -1,12 +1,10 @@
 //! Rows and queries of tasks and their history.
 
-use async_trait::async_trait;
 use ghost_domain::{AgentId, Task, TaskEvent, TaskId};
-use sqlx::sqlite::SqliteRow;
 
 use crate::sqlite::internal_rows::TaskHistory;
 use crate::sqlite::query::{Conditions, list_limit};
-use crate::sqlite::row::{Args, Children, Keyed, Row, Shape, from_record, get_count, to_json};
+use crate::sqlite::row::{Args, Children, Keyed, Row, Shape, SqliteRow, from_record, get_count, to_json};
 use crate::sqlite::session::Session;
 use crate::sqlite::table_list::table_set;
 use crate::tables::{Result, TaskFilter, TaskPlace, TaskReads, TaskWrites};
@@ -151,18 +149,17 @@ impl Row for TaskHistory {
     }
 }
 
-#[async_trait]
 impl TaskReads for Session {
-    async fn task_get(&mut self, task_id: TaskId) -> Result<Option<Task>> {
-        self.get(&task_id).await
+    fn task_get(&mut self, task_id: TaskId) -> Result<Option<Task>> {
+        self.get(&task_id)
     }
 
-    async fn task_list(&mut self, filter: &TaskFilter) -> Result<Vec<Task>> {
-        self.flush_before_read(table_set::TASKS).await?;
+    fn task_list(&mut self, filter: &TaskFilter) -> Result<Vec<Task>> {
+        self.flush_before_read(table_set::TASKS)?;
         let (mut left, mut found) = (list_limit(filter.limit), Vec::new());
         for range in ranges(filter.after) {
             let (sql, args) = list(filter, range, left);
-            for row in self.rows_dynamic(sql, args).await? {
+            for row in self.rows_dynamic(sql, args)? {
                 found.push(Task::read(&row)?);
                 left -= 1;
             }
@@ -173,43 +170,42 @@ impl TaskReads for Session {
         Ok(found)
     }
 
-    async fn tasks_open(&mut self, owner: Option<&AgentId>, after: Option<TaskId>, limit: u32) -> Result<Vec<Task>> {
+    fn tasks_open(&mut self, owner: Option<&AgentId>, after: Option<TaskId>, limit: u32) -> Result<Vec<Task>> {
         let (sql, args) = open_tasks(owner, after, limit);
-        self.flush_before_read(table_set::TASKS).await?;
-        self.rows_dynamic(sql, args).await?.iter().map(Task::read).collect()
+        self.flush_before_read(table_set::TASKS)?;
+        self.rows_dynamic(sql, args)?.iter().map(Task::read).collect()
     }
 
-    async fn task_dependants(&mut self, task_id: TaskId) -> Result<Vec<Task>> {
+    fn task_dependants(&mut self, task_id: TaskId) -> Result<Vec<Task>> {
         let mut args = Args::default();
         args.id(task_id.0);
         let sql = "SELECT t.record FROM task_deps AS d JOIN tasks AS t ON t.task_id = d.task_id \
                    WHERE d.depends_on = ? ORDER BY d.task_id";
-        self.list(sql, args).await
+        self.list(sql, args)
     }
 
-    async fn task_count_open(&mut self) -> Result<u32> {
-        self.flush_before_read(table_set::TASKS).await?;
-        let row = self.row("SELECT count(*) FROM tasks WHERE ended = 0", Args::default()).await?;
+    fn task_count_open(&mut self) -> Result<u32> {
+        self.flush_before_read(table_set::TASKS)?;
+        let row = self.row("SELECT count(*) FROM tasks WHERE ended = 0", Args::default())?;
         row.map_or(Ok(0), |row| get_count(Task::TABLE, &row, 0))
     }
 
-    async fn task_events(&mut self, task_id: TaskId, limit: u32) -> Result<Vec<TaskEvent>> {
+    fn task_events(&mut self, task_id: TaskId, limit: u32) -> Result<Vec<TaskEvent>> {
         const SQL: &str = "SELECT record FROM task_events WHERE task_id = ? ORDER BY seq DESC LIMIT ?+0";
-        self.flush_before_read(table_set::TASK_EVENTS).await?;
+        self.flush_before_read(table_set::TASK_EVENTS)?;
         let mut args = Args::default();
         args.id(task_id.0).int(i64::from(limit));
-        let rows = self.rows(SQL, args).await?;
+        let rows = self.rows(SQL, args)?;
         rows.iter().rev().map(|row| from_record(TaskHistory::TABLE, row)).collect()
     }
 }
 
-#[async_trait]
 impl TaskWrites for Session {
-    async fn task_put(&mut self, task: &Task) -> Result<()> {
+    fn task_put(&mut self, task: &Task) -> Result<()> {
         self.put(task.clone())
     }
 
-    async fn task_event_append(&mut self, event: &TaskEvent) -> Result<()> {
+    fn task_event_append(&mut self, event: &TaskEvent) -> Result<()> {
         let buffer = self.buffer_mut()?;
         buffer.counters.task_events += 1;
         buffer.tables.task_events.push(TaskHistory { seq: buffer.counters.task_events, event: event.clone() });

@@ -1,14 +1,12 @@
 //! Rows and queries of turns, their journals, and prompt parts.
 
-use async_trait::async_trait;
 use ghost_domain::journal::{JournalRow, Step};
 use ghost_domain::{AgentId, Timestamp, Turn, TurnId, TurnStatus};
-use sqlx::sqlite::SqliteRow;
 
 use crate::sqlite::facts::OpenTurn;
 use crate::sqlite::internal_rows::Prompt;
 use crate::sqlite::query::{Conditions, list_limit};
-use crate::sqlite::row::{Args, Keyed, Row, Shape, from_record, get, get_id, to_json};
+use crate::sqlite::row::{Args, Keyed, Row, Shape, SqliteRow, from_record, get, get_id, to_json};
 use crate::sqlite::session::Session;
 use crate::sqlite::table_list::table_set;
 use crate::tables::{PROMPT_USE, Result, TurnFilter, TurnReads, TurnWrites};
@@ -214,16 +212,15 @@ fn with_parked(parked: bool) -> &'static str {
     }
 }
 
-#[async_trait]
 impl TurnReads for Session {
-    async fn turn_get(&mut self, turn_id: TurnId) -> Result<Option<Turn>> {
-        self.get(&turn_id).await
+    fn turn_get(&mut self, turn_id: TurnId) -> Result<Option<Turn>> {
+        self.get(&turn_id)
     }
 
-    async fn turn_open_of(&mut self, agent_id: &AgentId) -> Result<Option<Turn>> {
+    fn turn_open_of(&mut self, agent_id: &AgentId) -> Result<Option<Turn>> {
         if let Some(known) = self.buffer().and_then(|buffer| buffer.facts.open_turns.get(agent_id)).copied() {
             match known {
-                OpenTurn::Is(turn_id) => return self.get(&turn_id).await,
+                OpenTurn::Is(turn_id) => return self.get(&turn_id),
                 OpenTurn::None => return Ok(None),
                 OpenTurn::Unknown => {}
             }
@@ -235,9 +232,9 @@ impl TurnReads for Session {
         let has_pending =
             self.buffer().is_some_and(|buffer| buffer.tables.turns.any_pending(|turn| turn.agent_id == *agent_id));
         if has_pending {
-            self.flush_before_read(table_set::TURNS).await?;
+            self.flush_before_read(table_set::TURNS)?;
         }
-        let mut open = self.rows(sql, args).await?.iter().map(Turn::read).collect::<Result<Vec<_>>>()?;
+        let mut open = self.rows(sql, args)?.iter().map(Turn::read).collect::<Result<Vec<_>>>()?;
         let any_parked = open.iter().any(Turn::is_in_background);
         let index =
             open.iter().position(|turn| !turn.is_in_background()).or_else(|| open.iter().position(Turn::is_ready));
@@ -254,23 +251,23 @@ impl TurnReads for Session {
         Ok(found)
     }
 
-    async fn turns_open(&mut self) -> Result<Vec<Turn>> {
-        self.list(OPEN, Args::default()).await
+    fn turns_open(&mut self) -> Result<Vec<Turn>> {
+        self.list(OPEN, Args::default())
     }
 
-    async fn turn_list(&mut self, filter: &TurnFilter) -> Result<Vec<Turn>> {
+    fn turn_list(&mut self, filter: &TurnFilter) -> Result<Vec<Turn>> {
         let (sql, args) = list(filter);
-        self.flush_before_read(table_set::TURNS).await?;
-        self.rows_dynamic(sql, args).await?.iter().map(Turn::read).collect()
+        self.flush_before_read(table_set::TURNS)?;
+        self.rows_dynamic(sql, args)?.iter().map(Turn::read).collect()
     }
 
-    async fn journal_of(&mut self, turn_id: TurnId) -> Result<Vec<JournalRow>> {
-        self.flush_before_read(table_set::JOURNAL).await?;
+    fn journal_of(&mut self, turn_id: TurnId) -> Result<Vec<JournalRow>> {
+        self.flush_before_read(table_set::JOURNAL)?;
         let mut args = Args::default();
         args.id(turn_id.0);
         let sql =
             "SELECT step, seq, turn_id, at, system_hash, briefing_hash FROM journal WHERE turn_id = ? ORDER BY seq";
-        let rows = self.rows(sql, args).await?;
+        let rows = self.rows(sql, args)?;
         rows.iter()
             .map(|row| {
                 Ok(JournalRow {
@@ -283,14 +280,13 @@ impl TurnReads for Session {
             .collect()
     }
 
-    async fn prompt_get(&mut self, hash: &str) -> Result<Option<String>> {
-        Ok(self.get::<Prompt>(&hash.to_owned()).await?.map(|prompt| prompt.text))
+    fn prompt_get(&mut self, hash: &str) -> Result<Option<String>> {
+        Ok(self.get::<Prompt>(&hash.to_owned())?.map(|prompt| prompt.text))
     }
 }
 
-#[async_trait]
 impl TurnWrites for Session {
-    async fn turn_put(&mut self, turn: &Turn) -> Result<()> {
+    fn turn_put(&mut self, turn: &Turn) -> Result<()> {
         let buffer = self.buffer_mut()?;
         if turn.source != OPERATOR {
             let known = buffer.facts.open_turns.get(&turn.agent_id).copied();
@@ -311,14 +307,14 @@ impl TurnWrites for Session {
         Ok(())
     }
 
-    async fn journal_append(&mut self, turn_id: TurnId, step: &Step, at: Timestamp) -> Result<()> {
+    fn journal_append(&mut self, turn_id: TurnId, step: &Step, at: Timestamp) -> Result<()> {
         let buffer = self.buffer_mut()?;
         buffer.counters.journal += 1;
         buffer.tables.journal.push(JournalRow { turn_id, seq: buffer.counters.journal, step: step.clone(), at });
         Ok(())
     }
 
-    async fn prompt_put(&mut self, hash: &str, text: &str, at: Timestamp) -> Result<()> {
+    fn prompt_put(&mut self, hash: &str, text: &str, at: Timestamp) -> Result<()> {
         let buffer = self.buffer_mut()?;
         let hash = hash.to_owned();
         match buffer.tables.prompts.get(&hash) {

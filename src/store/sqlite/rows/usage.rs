@@ -7,10 +7,9 @@
 use ghost_domain::Money;
 use ghost_domain::transcript::TokenUsage;
 use ghost_domain::usage::{UsageRow, UsageSum};
-use sqlx::sqlite::SqliteRow;
 
 use crate::sqlite::internal_rows::Numbered;
-use crate::sqlite::row::{Args, Row, Shape, get, get_count, get_parsed};
+use crate::sqlite::row::{Args, Row, Shape, SqliteRow, get, get_count, get_parsed};
 use crate::sqlite::session::Session;
 use crate::sqlite::table_list::table_set;
 use crate::tables::{Result, UsageFilter};
@@ -108,8 +107,8 @@ fn query(filter: &UsageFilter, days: Option<(i64, i64)>) -> String {
 
 impl Session {
     /// Sums of usage by agent and model.
-    pub(super) async fn sum_usage(&mut self, filter: &UsageFilter) -> Result<Vec<UsageSum>> {
-        self.flush_before_read(table_set::USAGE).await?;
+    pub(super) fn sum_usage(&mut self, filter: &UsageFilter) -> Result<Vec<UsageSum>> {
+        self.flush_before_read(table_set::USAGE)?;
         let (since, before) = (filter.since.map(|at| at.0), filter.before.map(|at| at.0));
         let days = whole_days(since, before);
         let (first, end) = days.unwrap_or_default();
@@ -125,7 +124,7 @@ impl Session {
             .int(end.saturating_mul(DAY))
             .text(filter.from.as_ref().map_or("", |id| id.as_str()))
             .int(i64::from(filter.agents_max));
-        self.rows_dynamic(query(filter, days), args).await?.iter().map(read_sum).collect()
+        self.rows_dynamic(query(filter, days), args)?.iter().map(read_sum).collect()
     }
 }
 
@@ -147,8 +146,7 @@ fn read_sum(row: &SqliteRow) -> Result<UsageSum> {
 #[cfg(test)]
 mod tests {
     use ghost_domain::Timestamp;
-    use sqlx::sqlite::SqliteConnection;
-    use sqlx::{AssertSqlSafe, Connection as _, Row as _};
+    use rusqlite::Connection;
 
     use super::*;
     use crate::sqlite::schema;
@@ -164,10 +162,10 @@ mod tests {
     }
 
     /// Rows are read by the index of their time, and only at the two ends of the span.
-    #[tokio::test]
-    async fn sums_are_read_from_totals() {
-        let mut conn = SqliteConnection::connect("sqlite::memory:").await.unwrap();
-        schema::migrate(&mut conn, 0).await.unwrap();
+    #[test]
+    fn sums_are_read_from_totals() {
+        let mut conn = Connection::open_in_memory().unwrap();
+        schema::migrate(&mut conn, 0).unwrap();
         let any = UsageFilter::default;
         let root = Some(ghost_domain::RootId(uuid::Uuid::from_u128(1)));
         let since = Some(Timestamp(DAY / 2));
@@ -182,9 +180,10 @@ mod tests {
             (UsageFilter { root_id: root, since, before: Some(Timestamp(DAY / 2 + 1)), ..any() }, 1),
         ] {
             let days = whole_days(filter.since.map(|at| at.0), filter.before.map(|at| at.0));
-            let sql = AssertSqlSafe(format!("EXPLAIN QUERY PLAN {}", query(&filter, days)));
-            let rows = sqlx::query(sql).fetch_all(&mut conn).await.unwrap();
-            let plan: Vec<String> = rows.iter().map(|row| row.get("detail")).collect();
+            let mut explained = conn.prepare(&format!("EXPLAIN QUERY PLAN {}", query(&filter, days))).unwrap();
+            // No value is bound, so each parameter is NULL. `query` would require a value for each.
+            let steps = explained.raw_query().mapped(|row| row.get("detail"));
+            let plan: Vec<String> = steps.collect::<rusqlite::Result<_>>().unwrap();
             assert!(!plan.iter().any(|step| step.starts_with("SCAN usage ") || *step == "SCAN usage"), "{plan:?}");
             if filter.bounded().is_some() {
                 assert!(!plan.iter().any(|step| step.starts_with("SCAN usage_totals")), "{plan:?}");

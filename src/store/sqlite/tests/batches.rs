@@ -2,16 +2,15 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::Poll;
 use std::time::Duration;
 
 use futures_util::future::select;
 use futures_util::{FutureExt as _, pin_mut};
-use ghost_domain::{AgentId, MailState, TaskId, TurnId};
+use ghost_domain::{MailState, TaskId, TurnId};
 use tokio::sync::Notify;
 use uuid::Uuid;
 
-use super::tools::{Stop, deliver, depth, dir, events, hold, id_of, mail, open, send, store_with, together};
+use super::tools::{Stop, deliver, depth, dir, events, gate, hold, id_of, mail, open, send, store_with, together};
 use crate::StoreError;
 use crate::sqlite::SqliteOptions;
 
@@ -23,15 +22,13 @@ async fn a_panic_undoes_only_its_own_command() {
         let store = store.clone();
         async move {
             let command = store.write::<(), StoreError, _>(move |w| {
-                Box::pin(async move {
-                    deliver(w, n, "a", "hello").await?;
-                    if n % 4 == 1 {
-                        // Flushes this command's rows to SQL, inside its savepoint.
-                        w.inbox_total().await?;
-                    }
-                    assert!(n % 3 != 0, "poisoned");
-                    Ok(())
-                })
+                deliver(w, n, "a", "hello")?;
+                if n % 4 == 1 {
+                    // Flushes this command's rows to SQL, inside its savepoint.
+                    w.inbox_total()?;
+                }
+                assert!(n % 3 != 0, "poisoned");
+                Ok(())
             });
             std::panic::AssertUnwindSafe(command).catch_unwind().await.is_ok_and(|result| result.is_ok())
         }
@@ -41,54 +38,6 @@ async fn a_panic_undoes_only_its_own_command() {
     assert_eq!(depth(&store, "a").await, 20);
     let seqs: Vec<i64> = events(&store).await.iter().map(|event| event.seq).collect();
     assert_eq!(seqs, (1..=20).collect::<Vec<_>>());
-}
-
-/// Polls a future at most `polls` times, each time after its waker was called, and then drops it.
-async fn abandon<T>(future: impl Future<Output = T>, polls: u32) -> Option<T> {
-    pin_mut!(future);
-    let mut left = polls;
-    std::future::poll_fn(|context| {
-        left -= 1;
-        match future.as_mut().poll(context) {
-            Poll::Ready(value) => Poll::Ready(Some(value)),
-            Poll::Pending if left == 0 => Poll::Ready(None),
-            Poll::Pending => Poll::Pending,
-        }
-    })
-    .await
-}
-
-/// A command that drops one of its own store calls half-way is stored completely or not at all.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_command_with_a_dropped_call_is_stored_completely_or_not_at_all() {
-    let dir = dir();
-    let store = open(&dir.path().join("ghost.db")).await;
-    let (mut stored, mut failed) = (0, 0);
-    // The state of a call when it is dropped depends on the database's thread. So the test runs
-    // until both outcomes have occurred.
-    for round in 0..4_000_u64 {
-        if round >= 60 && stored > 0 && failed > 0 {
-            break;
-        }
-        let command = store.write::<Option<Vec<AgentId>>, StoreError, _>(move |w| {
-            Box::pin(async move {
-                deliver(w, 10_000 + round, "a", "hello").await?;
-                w.turn_open_of(&id_of("b")).await?;
-                deliver(w, 20_000 + round, "b", "hello").await?;
-                abandon(w.inbox_waiting(), 1 + u32::try_from(round % 6).unwrap()).await.transpose()
-            })
-        });
-        // If the batch fails, all its commands fail.
-        match command.await {
-            Ok(_) => stored += 1,
-            Err(StoreError::Database(what)) if what.contains("abandoned") => failed += 1,
-            Err(error) => panic!("{error}"),
-        }
-        assert_eq!((depth(&store, "a").await, depth(&store, "b").await), (stored, stored));
-    }
-    assert!(stored > 0 && failed > 0, "stored {stored}, failed {failed}");
-    let seqs: Vec<i64> = events(&store).await.iter().map(|event| event.seq).collect();
-    assert_eq!(seqs, (1..=2 * i64::from(stored)).collect::<Vec<_>>());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -143,10 +92,8 @@ async fn many_senders_share_commits() {
                 let id = 1_000 * task + n;
                 let result = store
                     .write::<(), Stop, _>(move |w| {
-                        Box::pin(async move {
-                            deliver(w, id, "a", "hello").await?;
-                            if id % 7 == 3 { Err(Stop::Refused) } else { Ok(()) }
-                        })
+                        deliver(w, id, "a", "hello")?;
+                        if id % 7 == 3 { Err(Stop::Refused) } else { Ok(()) }
                     })
                     .await;
                 match result {
@@ -182,18 +129,17 @@ async fn a_read_sees_only_what_is_committed() {
     let dir = dir();
     let store = open(&dir.path().join("ghost.db")).await;
     send(&store, 1, "a").await.unwrap();
-    let (inside, go) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
-    let (entered, leave, writing) = (inside.clone(), go.clone(), store.clone());
+    let inside = Arc::new(Notify::new());
+    let (go, leave) = gate();
+    let (entered, writing) = (inside.clone(), store.clone());
     let command = tokio::spawn(async move {
         writing
             .write::<u64, StoreError, _>(move |w| {
-                Box::pin(async move {
-                    deliver(w, 2, "a", "hello").await?;
-                    let seen = w.inbox_total().await?;
-                    entered.notify_one();
-                    leave.notified().await;
-                    Ok(seen)
-                })
+                deliver(w, 2, "a", "hello")?;
+                let seen = w.inbox_total()?;
+                entered.notify_one();
+                leave.recv().unwrap();
+                Ok(seen)
             })
             .await
     });
@@ -210,34 +156,36 @@ async fn a_connection_for_queries_cannot_write() {
     let dir = dir();
     let path = dir.path().join("ghost.db");
     open(&path).await.close().await;
-    let mut conn = crate::sqlite::open::reader(&path, &SqliteOptions::default()).await.unwrap();
-    let error = sqlx::query("DELETE FROM events").execute(&mut conn).await.unwrap_err();
-    let error = crate::sqlite::fault::from_sqlx(&path, &error);
+    let conn = crate::sqlite::open::reader(&path, &SqliteOptions::default()).unwrap();
+    let error = conn.execute("DELETE FROM events", []).unwrap_err();
+    let error = crate::sqlite::fault::from_sqlite(&path, &error);
     assert!(matches!(&error, StoreError::ReadOnly(_)), "{error}");
 }
 
-/// A cancelled read closes its connection, but the pool keeps its size.
+/// A read whose caller has left ends, and the pool keeps its size.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn cancelled_reads_do_not_shrink_the_pool() {
     let dir = dir();
     let store = store_with(dir.path(), SqliteOptions { reader_connections: 2, ..SqliteOptions::default() }).await;
     send(&store, 1, "a").await.unwrap();
     for _ in 0..10 {
-        let stuck = store.read::<(), StoreError, _>(|r| {
-            Box::pin(async move {
-                r.inbox_total().await?;
-                std::future::pending().await
-            })
+        let (release, released) = std::sync::mpsc::sync_channel::<()>(1);
+        let stuck = store.read::<(), StoreError, _>(move |r| {
+            r.inbox_total()?;
+            // Ends when the sender is dropped.
+            let _ = released.recv();
+            Ok(())
         });
         // This read uses the same pool, so the other has begun when it ends.
         let brief = async { assert_eq!(depth(&store, "a").await, 1) };
         pin_mut!(stuck, brief);
         select(stuck, brief).await;
+        drop(release);
     }
     assert_eq!(depth(&store, "a").await, 1);
 }
 
-/// A read that waits for a connection may open one after a cancelled read has released its lease.
+/// Reads that wait for a reader get it after one whose caller has left.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_waiting_read_continues_after_others_are_cancelled() {
     let dir = dir();
@@ -245,15 +193,15 @@ async fn a_waiting_read_continues_after_others_are_cancelled() {
     send(&store, 1, "a").await.unwrap();
     for _ in 0..20 {
         let (holds, held) = tokio::sync::oneshot::channel();
+        let (release, released) = std::sync::mpsc::sync_channel::<()>(1);
         let holder = store.clone();
         let stuck = tokio::spawn(async move {
             holder
-                .read::<(), StoreError, _>(|r| {
-                    Box::pin(async move {
-                        r.inbox_total().await?;
-                        holds.send(()).unwrap();
-                        std::future::pending().await
-                    })
+                .read::<(), StoreError, _>(move |r| {
+                    r.inbox_total()?;
+                    holds.send(()).unwrap();
+                    let _ = released.recv();
+                    Ok(())
                 })
                 .await
         });
@@ -266,6 +214,7 @@ async fn a_waiting_read_continues_after_others_are_cancelled() {
             .collect();
         tokio::task::yield_now().await;
         stuck.abort();
+        drop(release);
         for read in waiting {
             assert_eq!(read.await.unwrap(), 1);
         }
@@ -279,13 +228,11 @@ async fn thousands_of_rows_in_one_command() {
     let store = open(&dir.path().join("ghost.db")).await;
     store
         .write::<(), StoreError, _>(|w| {
-            Box::pin(async move {
-                for n in 0..5_003 {
-                    deliver(w, n, "a", "hello").await?;
-                }
-                let ids: Vec<_> = (0..5_003).map(|n| mail(n, "a", "").message_id).collect();
-                w.message_mark(&ids[..3_000], MailState::Taken, Some(TurnId(Uuid::from_u128(9))), 1).await
-            })
+            for n in 0..5_003 {
+                deliver(w, n, "a", "hello")?;
+            }
+            let ids: Vec<_> = (0..5_003).map(|n| mail(n, "a", "").message_id).collect();
+            w.message_mark(&ids[..3_000], MailState::Taken, Some(TurnId(Uuid::from_u128(9))), 1)
         })
         .await
         .unwrap();
@@ -296,12 +243,10 @@ async fn thousands_of_rows_in_one_command() {
         store_with(dir.path(), SqliteOptions { busy_timeout: Duration::ZERO, ..SqliteOptions::default() }).await;
     let counted = store
         .write::<_, StoreError, _>(|w| {
-            Box::pin(async move {
-                let ids: Vec<_> = (2_900..6_000).map(|n| mail(n, "a", "").message_id).collect();
-                w.message_mark(&ids, MailState::Consumed, None, 0).await?;
-                assert!(w.task_get(TaskId(Uuid::nil())).await?.is_none());
-                w.inbox_depth(&id_of("a")).await
-            })
+            let ids: Vec<_> = (2_900..6_000).map(|n| mail(n, "a", "").message_id).collect();
+            w.message_mark(&ids, MailState::Consumed, None, 0)?;
+            assert!(w.task_get(TaskId(Uuid::nil()))?.is_none());
+            w.inbox_depth(&id_of("a"))
         })
         .await;
     assert_eq!(counted.unwrap(), 0);

@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use futures_util::FutureExt as _;
 use ghost_domain::ports::{Signal, Wake};
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{oneshot, watch};
 
 use super::tools::{deliver, depth, dir, events, hold, id_of, open, send};
 use crate::handle::{Committed, Store, Work};
+use crate::sqlite::queue::Queue;
 use crate::sqlite::writer::{self, WriterState};
-use crate::sqlite::{SqliteOptions, fault, open as opening, session};
+use crate::sqlite::{SqliteOptions, open as opening, session};
 use crate::{StoreError, Writes};
 
 /// A receiver of signals that panics.
@@ -23,11 +24,9 @@ impl Wake for PanickingReceiver {
 
 async fn wake(store: &Store, n: u64) -> Result<(), StoreError> {
     let command = store.write(move |w| {
-        Box::pin(async move {
-            deliver(w, n, "a", "hello").await?;
-            w.signal(Signal::Wake(id_of("a")));
-            Ok(())
-        })
+        deliver(w, n, "a", "hello")?;
+        w.signal(Signal::Wake(id_of("a")));
+        Ok(())
     });
     command.await
 }
@@ -70,10 +69,8 @@ async fn a_panic_in_a_result_callback_affects_no_other() {
     let (go, held) = hold(&store).await;
     // The caller is dropped, so the writer drops the returned value.
     let gone = store.write::<PanicsOnDrop, StoreError, _>(|w| {
-        Box::pin(async move {
-            deliver(w, 1, "a", "hello").await?;
-            Ok(PanicsOnDrop)
-        })
+        deliver(w, 1, "a", "hello")?;
+        Ok(PanicsOnDrop)
     });
     assert!(Box::pin(gone).now_or_never().is_none());
     go.notify_one();
@@ -82,40 +79,38 @@ async fn a_panic_in_a_result_callback_affects_no_other() {
     assert_eq!(depth(&store, "a").await, 2);
 }
 
-/// The failure is set by hand: the thread of a connection never ends by itself.
+/// The failure is set by hand: no error of SQLite means that a connection is lost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lost_connection_ends_the_writer() {
     let dir = dir();
     let path = dir.path().join("ghost.db");
-    let (conn, buffer) = opening::writer(&path, &SqliteOptions::default()).await.unwrap();
+    let (conn, buffer) = opening::writer(&path, &SqliteOptions::default()).unwrap();
     let mut session = session::Session::writer(conn, path.clone().into(), buffer).unwrap();
-    session.fail_with(fault::from_sqlx(&path, &sqlx::Error::WorkerCrashed));
-    let (queue, queued) = mpsc::channel(4);
-    let alarm = writer::Alarm::default();
-    let (state_sender, state) = watch::channel(WriterState::Running);
+    session.fail_with(StoreError::Broken("its connection is lost".into()));
+    let queue = Arc::new(Queue::new(4));
+    let (state_sender, mut state) = watch::channel(WriterState::Running);
     let (sender, result) = oneshot::channel();
     let work: Work = Box::new(move |_: &mut dyn Writes| {
-        Box::pin(async move {
-            Ok(Box::new(move |result: Result<(), StoreError>| sender.send(result).unwrap()) as crate::Ack)
-        })
+        Ok(Box::new(move |result: Result<(), StoreError>| sender.send(result).unwrap()) as crate::Ack)
     });
-    queue.try_send(work).unwrap_or_else(|_| panic!("there is room"));
-    alarm.close();
-    writer::run(session, queued, alarm.orders(), Committed::new(), 8, state_sender).await;
+    queue.submit(work).await.unwrap();
+    queue.close();
+    writer::start(session, Arc::clone(&queue), Committed::new(), 8, state_sender).unwrap();
     let result = result.await.unwrap().unwrap_err();
     assert!(matches!(result, StoreError::Broken(_)), "{result}");
-    assert!(matches!(*state.borrow(), WriterState::Broken(_)));
-    assert!(queue.is_closed());
+    let end = state.wait_for(|state| !matches!(state, WriterState::Running)).await.unwrap();
+    assert!(matches!(*end, WriterState::Broken(_)), "{:?}", *end);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_query_with_a_lost_connection_fails_alone() {
+async fn a_query_with_a_failed_connection_fails_alone() {
     let dir = dir();
     let path = dir.path().join("ghost.db");
     open(&path).await.close().await;
-    let conn = opening::reader(&path, &SqliteOptions::default()).await.unwrap();
+    let conn = opening::reader(&path, &SqliteOptions::default()).unwrap();
     let mut session = session::Session::reader(conn, path.into());
-    let error = session.fail(&sqlx::Error::WorkerCrashed);
+    let failure = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_IOERR);
+    let error = session.fail(&rusqlite::Error::SqliteFailure(failure, None));
     assert!(matches!(&error, StoreError::Busy(_)), "{error}");
     assert!(session.has_failed(), "its connection is not used again");
 }

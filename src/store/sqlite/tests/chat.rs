@@ -58,24 +58,24 @@ const LAST: i64 = 50;
 type Model = BTreeMap<(ChannelName, AgentId), ChatMember>;
 
 /// Compares every read with the model.
-async fn compare(r: &mut (impl Reads + ?Sized), model: &Model) -> Result<(), StoreError> {
+fn compare(r: &mut (impl Reads + ?Sized), model: &Model) -> Result<(), StoreError> {
     for name in CHANNELS {
         let in_channel: Vec<_> =
             model.values().filter(|member| member.channel == channel_name(name)).cloned().collect();
-        assert_eq!(r.chat_members(&channel_name(name)).await?, in_channel);
+        assert_eq!(r.chat_members(&channel_name(name))?, in_channel);
     }
     for agent_id in AGENTS {
         let of_agent: Vec<_> = model.values().filter(|member| member.agent_id == id_of(agent_id)).cloned().collect();
-        assert_eq!(r.chat_memberships(&id_of(agent_id)).await?, of_agent);
+        assert_eq!(r.chat_memberships(&id_of(agent_id))?, of_agent);
         let unread: Vec<_> = of_agent
             .into_iter()
             .filter(|member| member.channel != channel_name("gated") && member.read_seq < LAST)
             .map(|member| (member.clone(), channel(member.channel.as_str(), false, LAST)))
             .collect();
-        assert_eq!(r.chat_unread(&id_of(agent_id)).await?, unread);
+        assert_eq!(r.chat_unread(&id_of(agent_id))?, unread);
         for name in CHANNELS {
             let expected = model.get(&(channel_name(name), id_of(agent_id)));
-            assert_eq!(r.chat_member_get(&channel_name(name), &id_of(agent_id)).await?.as_ref(), expected);
+            assert_eq!(r.chat_member_get(&channel_name(name), &id_of(agent_id))?.as_ref(), expected);
         }
     }
     Ok(())
@@ -92,7 +92,7 @@ impl Random {
 }
 
 /// Changes and reads a few memberships. Refuses one time in four.
-async fn command(w: &mut dyn Writes, mut random: Random, shared: &Mutex<Model>) -> Result<(), Stop> {
+fn command(w: &mut dyn Writes, mut random: Random, shared: &Mutex<Model>) -> Result<(), Stop> {
     let mut model = shared.lock().unwrap().clone();
     for _ in 0..=random.below(6) {
         let (name, agent_id) = (CHANNELS[random.below(4)], AGENTS[random.below(6)]);
@@ -100,23 +100,23 @@ async fn command(w: &mut dyn Writes, mut random: Random, shared: &Mutex<Model>) 
         match random.below(8) {
             0..=2 => {
                 let member = member(name, agent_id, i64::try_from(random.below(60)).unwrap());
-                w.chat_member_put(&member).await?;
+                w.chat_member_put(&member)?;
                 model.insert(key, member);
             }
             3 => {
-                w.chat_member_delete(&key.0, &key.1).await?;
+                w.chat_member_delete(&key.0, &key.1)?;
                 model.remove(&key);
             }
             4 => {
                 let in_channel: Vec<_> = model.values().filter(|member| member.channel == key.0).cloned().collect();
-                assert_eq!(w.chat_members(&key.0).await?, in_channel);
+                assert_eq!(w.chat_members(&key.0)?, in_channel);
             }
             5 => {
                 let of_agent: Vec<_> = model.values().filter(|member| member.agent_id == key.1).cloned().collect();
-                assert_eq!(w.chat_memberships(&key.1).await?, of_agent);
+                assert_eq!(w.chat_memberships(&key.1)?, of_agent);
             }
-            6 => assert_eq!(w.chat_member_get(&key.0, &key.1).await?.as_ref(), model.get(&key)),
-            _ => compare(w, &model).await?,
+            6 => assert_eq!(w.chat_member_get(&key.0, &key.1)?.as_ref(), model.get(&key)),
+            _ => compare(w, &model)?,
         }
     }
     if random.below(4) == 0 {
@@ -129,12 +129,10 @@ async fn command(w: &mut dyn Writes, mut random: Random, shared: &Mutex<Model>) 
 async fn put_channels(store: &Store) {
     store
         .write::<_, StoreError, _>(|w| {
-            Box::pin(async move {
-                for name in CHANNELS {
-                    w.chat_channel_put(&channel(name, name == "gated", LAST)).await?;
-                }
-                Ok(())
-            })
+            for name in CHANNELS {
+                w.chat_channel_put(&channel(name, name == "gated", LAST))?;
+            }
+            Ok(())
         })
         .await
         .unwrap();
@@ -142,7 +140,7 @@ async fn put_channels(store: &Store) {
 
 async fn compare_outside(store: &Store, shared: &Arc<Mutex<Model>>) {
     let model = shared.lock().unwrap().clone();
-    store.read::<_, StoreError, _>(move |r| Box::pin(async move { compare(r, &model).await })).await.unwrap();
+    store.read::<_, StoreError, _>(move |r| compare(r, &model)).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -158,9 +156,7 @@ async fn memberships_equal_a_model() {
             let commands = (0..=random.below(8)).map(|_| {
                 let (store, shared, random) = (store.clone(), shared.clone(), Random(random.below(1 << 30) as u64));
                 async move {
-                    let result = store
-                        .write::<_, Stop, _>(move |w| Box::pin(async move { command(w, random, &shared).await }))
-                        .await;
+                    let result = store.write::<_, Stop, _>(move |w| command(w, random, &shared)).await;
                     assert!(matches!(result, Ok(()) | Err(Stop::Refused)), "{result:?}");
                 }
             });
@@ -184,12 +180,10 @@ async fn a_thousand_members_are_woken_by_every_post() {
     put_channels(&store).await;
     store
         .write::<_, StoreError, _>(|w| {
-            Box::pin(async move {
-                for n in 0..MEMBERS {
-                    w.chat_member_put(&member("c0", &format!("m{n:04}"), 0)).await?;
-                }
-                Ok(())
-            })
+            for n in 0..MEMBERS {
+                w.chat_member_put(&member("c0", &format!("m{n:04}"), 0))?;
+            }
+            Ok(())
         })
         .await
         .unwrap();
@@ -198,17 +192,15 @@ async fn a_thousand_members_are_woken_by_every_post() {
         async move {
             store
                 .write::<_, StoreError, _>(move |w| {
-                    Box::pin(async move {
-                        w.chat_post_append(&post("c0", seq)).await?;
-                        let members = w.chat_members(&channel_name("c0")).await?;
-                        assert_eq!(members.len(), 1_000);
-                        for mut member in members {
-                            assert_eq!(member.wake_id.map(|id| id.0.as_u128()), (seq > 1).then_some(seq as u128 - 1));
-                            member.wake_id = Some(MessageId(Uuid::from_u128(seq as u128)));
-                            w.chat_member_put(&member).await?;
-                        }
-                        Ok(())
-                    })
+                    w.chat_post_append(&post("c0", seq))?;
+                    let members = w.chat_members(&channel_name("c0"))?;
+                    assert_eq!(members.len(), 1_000);
+                    for mut member in members {
+                        assert_eq!(member.wake_id.map(|id| id.0.as_u128()), (seq > 1).then_some(seq as u128 - 1));
+                        member.wake_id = Some(MessageId(Uuid::from_u128(seq as u128)));
+                        w.chat_member_put(&member)?;
+                    }
+                    Ok(())
                 })
                 .await
                 .unwrap();
@@ -219,9 +211,7 @@ async fn a_thousand_members_are_woken_by_every_post() {
     let store = open(&path).await;
     let (members, newest) = store
         .read::<_, StoreError, _>(|r| {
-            Box::pin(async move {
-                Ok((r.chat_members(&channel_name("c0")).await?, r.chat_posts(&channel_name("c0"), 1, 5, 2).await?))
-            })
+            Ok((r.chat_members(&channel_name("c0"))?, r.chat_posts(&channel_name("c0"), 1, 5, 2)?))
         })
         .await
         .unwrap();
@@ -241,9 +231,7 @@ async fn a_repeated_post_fails_its_command_only() {
         let posts = [1, 2, 2, 3, 1].map(|seq| {
             let store = store.clone();
             async move {
-                let append = store.write::<_, StoreError, _>(move |w| {
-                    Box::pin(async move { w.chat_post_append(&post("c0", seq)).await })
-                });
+                let append = store.write::<_, StoreError, _>(move |w| w.chat_post_append(&post("c0", seq)));
                 match append.await {
                     Ok(()) => true,
                     Err(StoreError::Row { table: "chat_posts", .. }) => false,

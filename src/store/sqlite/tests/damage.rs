@@ -4,9 +4,9 @@
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
+use std::time::Duration;
 
-use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
-use sqlx::{ConnectOptions as _, Connection as _};
+use rusqlite::Connection;
 
 use super::tools::{deliver, depth, dir, id_of, open, send, send_text};
 use crate::sqlite::{open_store, verify};
@@ -26,8 +26,11 @@ fn size(file: &Path) -> u64 {
     fs::metadata(file).unwrap().len()
 }
 
-async fn raw(path: &Path) -> SqliteConnection {
-    SqliteConnectOptions::new().filename(path).connect().await.unwrap()
+fn raw(path: &Path) -> Connection {
+    let conn = Connection::open(path).unwrap();
+    // A checkpoint waits for the locks of the store's own connections.
+    conn.busy_timeout(Duration::from_secs(5)).unwrap();
+    conn
 }
 
 /// A store that was closed and opened again, so that its database and its log both hold commits.
@@ -94,13 +97,11 @@ async fn a_batch_during_which_a_file_is_damaged_is_not_acknowledged() {
         let store = filled(&path).await;
         let file = dir.path().join(format!("ghost.db{end}"));
         let refused = store.write::<_, StoreError, _>(move |w| {
-            Box::pin(async move {
-                deliver(w, 99, "a", "hello").await?;
-                // A query that must see the row begins the transaction.
-                w.inbox_pending(&id_of("a"), 1_000).await?;
-                damage(&file);
-                Ok(())
-            })
+            deliver(w, 99, "a", "hello")?;
+            // A query that must see the row begins the transaction.
+            w.inbox_pending(&id_of("a"), 1_000)?;
+            damage(&file);
+            Ok(())
         });
         let refused = refused.await;
         assert!(matches!(&refused, Err(StoreError::Damaged { .. })), "{what}: {refused:?}");
@@ -137,17 +138,15 @@ async fn damage_that_a_query_finds_ends_the_writer() {
     store.close().await;
     assert!(size(&path) > 4 << 20, "too large to be checked at the start");
     verify(&path, None).await.unwrap();
-    let mut conn = raw(&path).await;
-    let page: i64 = sqlx::query_scalar("SELECT rootpage FROM sqlite_schema WHERE name = 'agents'")
-        .fetch_one(&mut conn)
-        .await
-        .unwrap();
-    conn.close().await.unwrap();
+    let conn = raw(&path);
+    let sql = "SELECT rootpage FROM sqlite_schema WHERE name = 'agents'";
+    let page: i64 = conn.query_row(sql, [], |row| row.get(0)).unwrap();
+    conn.close().unwrap();
     overwrite(&path, (u64::try_from(page).unwrap() - 1) * 4_096, 64);
     assert!(matches!(verify(&path, None).await, Err(StoreError::Damaged { .. })));
     let store = open(&path).await;
     send(&store, 1_000, "a").await.unwrap();
-    let found = store.read(|r| Box::pin(async move { r.agent_list(true).await })).await;
+    let found = store.read(|r| r.agent_list(true)).await;
     assert!(matches!(found, Err(StoreError::Damaged { .. })), "{found:?}");
     assert!(send(&store, 1_001, "a").await.is_err());
     assert!(matches!(store.broken().await, StoreError::Damaged { .. }));
@@ -168,21 +167,16 @@ async fn what_sqlite_does_itself_is_no_damage() {
         }
         let refused = store
             .write::<(), StoreError, _>(move |w| {
-                Box::pin(async move {
-                    deliver(w, 9_000 + round, "b", &"y".repeat(40_000_000)).await?;
-                    w.inbox_pending(&id_of("b"), 10).await?;
-                    Err(StoreError::Full)
-                })
+                deliver(w, 9_000 + round, "b", &"y".repeat(40_000_000))?;
+                w.inbox_pending(&id_of("b"), 10)?;
+                Err(StoreError::Full)
             })
             .await;
         assert!(matches!(refused, Err(StoreError::Full)), "{refused:?}");
         for mode in ["PASSIVE", "RESTART", "TRUNCATE"] {
-            let mut other = raw(&path).await;
-            sqlx::query(sqlx::AssertSqlSafe(format!("PRAGMA wal_checkpoint({mode})")))
-                .execute(&mut other)
-                .await
-                .unwrap();
-            other.close().await.unwrap();
+            let other = raw(&path);
+            other.execute_batch(&format!("PRAGMA wal_checkpoint({mode})")).unwrap();
+            other.close().unwrap();
             sent += 1;
             send(&store, sent, "a").await.unwrap();
         }
@@ -235,10 +229,10 @@ async fn a_check_at_rest_finds_a_missing_table_and_another_program() {
     assert!(matches!(verify(&path, Some("it was there")).await, Err(StoreError::Damaged { .. })));
     open(&path).await.close().await;
     verify(&path, None).await.unwrap();
-    let mut conn = raw(&path).await;
-    sqlx::raw_sql("DROP TABLE usage").execute(&mut conn).await.unwrap();
+    let conn = raw(&path);
+    conn.execute_batch("DROP TABLE usage").unwrap();
     assert!(matches!(verify(&path, None).await, Err(StoreError::Damaged { what, .. }) if what.contains("usage")));
-    sqlx::raw_sql("PRAGMA application_id = 1").execute(&mut conn).await.unwrap();
-    conn.close().await.unwrap();
+    conn.execute_batch("PRAGMA application_id = 1").unwrap();
+    conn.close().unwrap();
     assert!(matches!(verify(&path, None).await, Err(StoreError::Damaged { .. })));
 }

@@ -1,10 +1,10 @@
 //! Unusable files are refused with a reason, and stay unchanged.
 
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
-use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _};
+use rusqlite::Connection;
 
 use super::tools::{depth, events, open, send};
 use crate::StoreError;
@@ -22,9 +22,9 @@ async fn refused(path: &Path) -> StoreError {
     }
 }
 
-async fn raw(path: &Path, sql: &str) -> SqliteConnection {
-    let mut conn = SqliteConnectOptions::new().filename(path).create_if_missing(true).connect().await.unwrap();
-    sqlx::raw_sql(AssertSqlSafe(sql.to_owned())).execute(&mut conn).await.unwrap();
+fn raw(path: &Path, sql: &str) -> Connection {
+    let conn = Connection::open(path).unwrap();
+    conn.execute_batch(sql).unwrap();
     conn
 }
 
@@ -41,7 +41,7 @@ async fn a_file_that_is_no_database_is_refused_and_unchanged() {
 #[tokio::test]
 async fn the_database_of_another_program_is_refused_and_unchanged() {
     let dir = tempfile::tempdir().unwrap();
-    raw(&file(&dir), "CREATE TABLE albums (title TEXT)").await.close().await.unwrap();
+    raw(&file(&dir), "CREATE TABLE albums (title TEXT)").close().unwrap();
     let before = std::fs::read(file(&dir)).unwrap();
     let error = refused(&file(&dir)).await;
     assert!(matches!(&error, StoreError::Damaged { .. }), "{error}");
@@ -52,7 +52,7 @@ async fn the_database_of_another_program_is_refused_and_unchanged() {
 async fn a_newer_database_is_refused_and_unchanged() {
     let dir = tempfile::tempdir().unwrap();
     open(&file(&dir)).await.close().await;
-    raw(&file(&dir), "PRAGMA user_version = 99").await.close().await.unwrap();
+    raw(&file(&dir), "PRAGMA user_version = 99").close().unwrap();
     let before = std::fs::read(file(&dir)).unwrap();
     let error = refused(&file(&dir)).await;
     assert!(matches!(error, StoreError::Newer { found: 99, known: schema::VERSION, .. }), "{error}");
@@ -99,10 +99,10 @@ async fn unusable_paths_are_reported() {
 async fn a_locked_database_is_reported() {
     let dir = tempfile::tempdir().unwrap();
     open(&file(&dir)).await.close().await;
-    let holder = raw(&file(&dir), "PRAGMA locking_mode = EXCLUSIVE; BEGIN EXCLUSIVE").await;
+    let holder = raw(&file(&dir), "PRAGMA locking_mode = EXCLUSIVE; BEGIN EXCLUSIVE");
     let error = refused(&file(&dir)).await;
     assert!(matches!(error, StoreError::Busy(_)), "{error}");
-    holder.close().await.unwrap();
+    holder.close().unwrap();
     let store = open(&file(&dir)).await;
     send(&store, 1, "a").await.unwrap();
 }
@@ -138,13 +138,13 @@ async fn a_read_only_file_is_reported() {
 }
 
 /// Reads the pragmas of the writer's own connection.
-#[tokio::test]
-async fn commits_wait_for_the_disk() {
+#[test]
+fn commits_wait_for_the_disk() {
     let dir = tempfile::tempdir().unwrap();
-    let (mut conn, _) = crate::sqlite::open::writer(&file(&dir), &SqliteOptions::default()).await.unwrap();
+    let (conn, _) = crate::sqlite::open::writer(&file(&dir), &SqliteOptions::default()).unwrap();
     for (pragma, wanted) in [("journal_mode", "wal"), ("synchronous", "2"), ("application_id", "1198027636")] {
         let sql = format!("SELECT CAST({pragma} AS TEXT) FROM pragma_{pragma}");
-        let value: String = sqlx::query_scalar(AssertSqlSafe(sql)).fetch_one(&mut conn).await.unwrap();
+        let value: String = conn.query_row(&sql, [], |row| row.get(0)).unwrap();
         assert_eq!(value, wanted, "{pragma}");
     }
 }
@@ -192,19 +192,20 @@ async fn close_leaves_only_the_database_file() {
         let store = open_store(&path, SqliteOptions::default()).await.unwrap();
         // Closes while connections are opened, used, cancelled and returned.
         let (at_work, mut inside) = tokio::sync::mpsc::channel(8);
+        let (release, released) = std::sync::mpsc::sync_channel::<()>(1);
+        let released = Arc::new(Mutex::new(released));
         let queries: Vec<_> = (0..round % 6)
             .map(|number| {
-                let (store, at_work) = (store.clone(), at_work.clone());
+                let (store, at_work, released) = (store.clone(), at_work.clone(), Arc::clone(&released));
                 tokio::spawn(async move {
                     let query = store.read(move |r| {
-                        Box::pin(async move {
-                            let agents = r.agent_list(true).await;
-                            at_work.send(number).await.unwrap();
-                            if number % 2 == 0 {
-                                std::future::pending::<()>().await;
-                            }
-                            agents
-                        })
+                        let agents = r.agent_list(true);
+                        at_work.try_send(number).unwrap();
+                        if number % 2 == 0 {
+                            // Ends when the sender is dropped.
+                            let _ = released.lock().unwrap().recv();
+                        }
+                        agents
                     });
                     query.await
                 })
@@ -214,6 +215,7 @@ async fn close_leaves_only_the_database_file() {
             inside.recv().await.unwrap();
         }
         queries.iter().step_by(2).for_each(tokio::task::JoinHandle::abort);
+        drop(release);
         store.close().await;
         let left: Vec<_> = std::fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         assert_eq!(left, ["ghost.db"], "round {round}");

@@ -8,7 +8,7 @@ use crate::tables::Family;
 use crate::{StoreError, Writes};
 
 /// Writes twenty stored answers of some pages each. They can be pruned without a free page.
-async fn fill(w: &mut dyn Writes) -> Result<(), StoreError> {
+fn fill(w: &mut dyn Writes) -> Result<(), StoreError> {
     for n in 0..20 {
         let key = RequestKey {
             principal: Party::System,
@@ -16,7 +16,7 @@ async fn fill(w: &mut dyn Writes) -> Result<(), StoreError> {
             method: "fill".to_owned(),
             digest: String::new(),
         };
-        w.request_put(&StoredAnswer { key, answer: "z".repeat(10_000), at: Timestamp(1) }).await?;
+        w.request_put(&StoredAnswer { key, answer: "z".repeat(10_000), at: Timestamp(1) })?;
     }
     Ok(())
 }
@@ -26,7 +26,7 @@ async fn a_full_disk_refuses_and_loses_nothing() {
     let dir = dir();
     let full = SqliteOptions { page_limit: Some(200), ..SqliteOptions::default() };
     let store = store_with(dir.path(), full.clone()).await;
-    store.write::<_, StoreError, _>(|w| Box::pin(async move { fill(w).await })).await.unwrap();
+    store.write::<_, StoreError, _>(|w| fill(w)).await.unwrap();
     let (mut kept, mut n) = (Vec::new(), 0);
     let refused = loop {
         n += 1;
@@ -47,10 +47,7 @@ async fn a_full_disk_refuses_and_loses_nothing() {
     assert_eq!(events(&store).await.len(), kept.len());
 
     // After space is freed, the same writer continues.
-    let pruned = store
-        .write::<_, StoreError, _>(|w| Box::pin(async move { w.prune(Family::Requests, Timestamp(100), 10_000).await }))
-        .await
-        .unwrap();
+    let pruned = store.write::<_, StoreError, _>(|w| w.prune(Family::Requests, Timestamp(100), 10_000)).await.unwrap();
     assert_eq!(pruned, 20);
     send(&store, 5_000, "b").await.unwrap();
     let kept_a = u32::try_from(kept.len()).unwrap();
@@ -75,23 +72,21 @@ async fn a_full_disk_within_a_command_clears_the_caches() {
     for swallow in [false, true] {
         let result = store
             .write::<u32, StoreError, _>(move |w| {
-                Box::pin(async move {
-                    assert_eq!(w.inbox_depth(&id_of("a")).await?, 1);
-                    deliver(w, 2, "a", &"z".repeat(2_000_000)).await?;
-                    assert_eq!(w.inbox_depth(&id_of("a")).await?, 2);
-                    match w.inbox_pending(&id_of("a"), 10).await {
-                        // A command that ignores the failure is not acknowledged either.
-                        Err(_) if swallow => Ok(0),
-                        Err(error) => Err(error),
-                        Ok(_) => panic!("there was room"),
-                    }
-                })
+                assert_eq!(w.inbox_depth(&id_of("a"))?, 1);
+                deliver(w, 2, "a", &"z".repeat(2_000_000))?;
+                assert_eq!(w.inbox_depth(&id_of("a"))?, 2);
+                match w.inbox_pending(&id_of("a"), 10) {
+                    // A command that ignores the failure is not acknowledged either.
+                    Err(_) if swallow => Ok(0),
+                    Err(error) => Err(error),
+                    Ok(_) => panic!("there was room"),
+                }
             })
             .await;
         assert!(matches!(result, Err(StoreError::Full)), "{result:?}");
         assert_eq!(depth(&store, "a").await, 1);
     }
     send(&store, 2, "a").await.unwrap();
-    let inside = store.write::<_, StoreError, _>(|w| Box::pin(async move { w.inbox_depth(&id_of("a")).await })).await;
+    let inside = store.write::<_, StoreError, _>(|w| w.inbox_depth(&id_of("a"))).await;
     assert_eq!((inside.unwrap(), depth(&store, "a").await, store.last_seq()), (2, 2, 2));
 }

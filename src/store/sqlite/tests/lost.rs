@@ -5,8 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use ghost_domain::event::EventFilter;
-use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
-use sqlx::{ConnectOptions as _, Connection as _};
+use rusqlite::Connection;
 
 use super::tools::{depth, dir, open, send};
 use crate::StoreError;
@@ -22,8 +21,8 @@ async fn refused(path: &Path, expected: Option<&'static str>) -> String {
     }
 }
 
-async fn raw(path: &Path) -> SqliteConnection {
-    SqliteConnectOptions::new().filename(path).create_if_missing(true).connect().await.unwrap()
+fn raw(path: &Path) -> Connection {
+    Connection::open(path).unwrap()
 }
 
 #[tokio::test]
@@ -36,9 +35,9 @@ async fn an_expected_database_is_never_created() {
     assert!(refused(&path, HAS_RUN).await.contains(HAS_RUN.unwrap()));
     assert_eq!(fs::read(&path).unwrap(), b"");
     // An SQLite file without tables, as it is left if the log was lost before its first checkpoint.
-    let mut blank = raw(&path).await;
-    sqlx::raw_sql("PRAGMA journal_mode = WAL; VACUUM").execute(&mut blank).await.unwrap();
-    blank.close().await.unwrap();
+    let blank = raw(&path);
+    blank.execute_batch("PRAGMA journal_mode = WAL; VACUUM").unwrap();
+    blank.close().unwrap();
     let before = fs::read(&path).unwrap();
     assert!(!before.is_empty());
     assert!(refused(&path, HAS_RUN).await.contains(HAS_RUN.unwrap()));
@@ -119,13 +118,12 @@ async fn a_damaged_event_is_reported_by_sequence_after_earlier_events() {
         send(&store, number, "a").await.unwrap();
     }
     store.close().await;
-    let mut conn = raw(&path).await;
-    sqlx::raw_sql("UPDATE events SET payload = '{bad' WHERE seq = 3").execute(&mut conn).await.unwrap();
-    conn.close().await.unwrap();
+    let conn = raw(&path);
+    conn.execute_batch("UPDATE events SET payload = '{bad' WHERE seq = 3").unwrap();
+    conn.close().unwrap();
     let store = open(&path).await;
     let read = async |after: i64| {
-        let list =
-            store.read(move |r| Box::pin(async move { r.event_list(after, &EventFilter::default(), 100).await }));
+        let list = store.read(move |r| r.event_list(after, &EventFilter::default(), 100));
         list.await.map(|(events, looked)| (events.iter().map(|event| event.seq).collect::<Vec<_>>(), looked))
     };
     assert_eq!(read(0).await.unwrap(), (vec![1, 2], 2));

@@ -55,19 +55,17 @@ fn schedule(n: u128, name: &str) -> Schedule {
 async fn give(store: &Store, given: Vec<(u128, Option<&'static str>)>) -> bool {
     let result = store
         .write::<_, StoreError, _>(move |w| {
-            Box::pin(async move {
-                for (n, name) in given {
-                    match name {
-                        Some(name) => {
-                            w.conversation_put(&conversation(n, name)).await?;
-                            w.schedule_put(&schedule(n, name)).await?;
-                            w.watch_snapshot_put(ScheduleId(Uuid::from_u128(n)), &WatchSnapshot::default()).await?;
-                        }
-                        None => w.schedule_delete(ScheduleId(Uuid::from_u128(n))).await?,
+            for (n, name) in given {
+                match name {
+                    Some(name) => {
+                        w.conversation_put(&conversation(n, name))?;
+                        w.schedule_put(&schedule(n, name))?;
+                        w.watch_snapshot_put(ScheduleId(Uuid::from_u128(n)), &WatchSnapshot::default())?;
                     }
+                    None => w.schedule_delete(ScheduleId(Uuid::from_u128(n)))?,
                 }
-                Ok(())
-            })
+            }
+            Ok(())
         })
         .await;
     match result {
@@ -81,18 +79,16 @@ async fn give(store: &Store, given: Vec<(u128, Option<&'static str>)>) -> bool {
 async fn names(store: &Store) -> Vec<(Option<u128>, Option<u128>)> {
     store
         .read::<_, StoreError, _>(|r| {
-            Box::pin(async move {
-                let mut found = Vec::new();
-                for name in ["x", "y", "z"] {
-                    let conversation = r.conversation_find("control", name).await?;
-                    let schedule = r.schedule_find(&id_of("a"), ScheduleKind::Timer, name).await?;
-                    found.push((
-                        conversation.map(|found| found.conversation_id.0.as_u128()),
-                        schedule.map(|found| found.schedule_id.0.as_u128()),
-                    ));
-                }
-                Ok(found)
-            })
+            let mut found = Vec::new();
+            for name in ["x", "y", "z"] {
+                let conversation = r.conversation_find("control", name)?;
+                let schedule = r.schedule_find(&id_of("a"), ScheduleKind::Timer, name)?;
+                found.push((
+                    conversation.map(|found| found.conversation_id.0.as_u128()),
+                    schedule.map(|found| found.schedule_id.0.as_u128()),
+                ));
+            }
+            Ok(found)
         })
         .await
         .unwrap()
@@ -124,20 +120,18 @@ async fn the_name_of_a_deleted_schedule_is_free_at_once() {
     let store = open(&path).await;
     assert!(give(&store, vec![(1, Some("x"))]).await);
     let command = store.write::<_, StoreError, _>(|w| {
-        Box::pin(async move {
-            let (first, second) = (ScheduleId(Uuid::from_u128(1)), ScheduleId(Uuid::from_u128(2)));
-            w.schedule_put(&Schedule { runs: 1, ..schedule(1, "x") }).await?;
-            w.schedule_delete(first).await?;
-            assert_eq!(w.schedule_get(first).await?, None);
-            assert_eq!(w.watch_snapshot_get(first).await?, None);
-            w.schedule_put(&schedule(2, "x")).await?;
-            assert_eq!(w.schedule_find(&id_of("a"), ScheduleKind::Timer, "x").await?, Some(schedule(2, "x")));
-            assert_eq!(w.schedule_next_at().await?, Some(Timestamp(9)));
-            w.schedule_delete(second).await?;
-            w.schedule_delete(second).await?;
-            assert_eq!(w.schedule_next_at().await?, None);
-            w.schedule_put(&schedule(1, "x")).await
-        })
+        let (first, second) = (ScheduleId(Uuid::from_u128(1)), ScheduleId(Uuid::from_u128(2)));
+        w.schedule_put(&Schedule { runs: 1, ..schedule(1, "x") })?;
+        w.schedule_delete(first)?;
+        assert_eq!(w.schedule_get(first)?, None);
+        assert_eq!(w.watch_snapshot_get(first)?, None);
+        w.schedule_put(&schedule(2, "x"))?;
+        assert_eq!(w.schedule_find(&id_of("a"), ScheduleKind::Timer, "x")?, Some(schedule(2, "x")));
+        assert_eq!(w.schedule_next_at()?, Some(Timestamp(9)));
+        w.schedule_delete(second)?;
+        w.schedule_delete(second)?;
+        assert_eq!(w.schedule_next_at()?, None);
+        w.schedule_put(&schedule(1, "x"))
     });
     command.await.unwrap();
     assert_eq!(names(&store).await[0], (Some(1), Some(1)));

@@ -1,18 +1,17 @@
 //! The plans of queries: which index SQLite reads, and whether it sorts.
 
-use sqlx::sqlite::SqliteConnection;
-use sqlx::{AssertSqlSafe, Connection as _, Row as _};
+use rusqlite::{Connection, params_from_iter};
 
 use crate::sqlite::row::Args;
 use crate::sqlite::schema;
 
 /// The steps of the plan of a query.
 pub(in crate::sqlite) async fn plan((sql, args): (String, Args)) -> Vec<String> {
-    let mut conn = SqliteConnection::connect("sqlite::memory:").await.unwrap();
-    schema::migrate(&mut conn, 0).await.unwrap();
-    let explained = AssertSqlSafe(format!("EXPLAIN QUERY PLAN {sql}"));
-    let rows = sqlx::query_with(explained, args.finish().unwrap()).fetch_all(&mut conn).await.unwrap();
-    rows.iter().map(|row| row.get("detail")).collect()
+    let mut conn = Connection::open_in_memory().unwrap();
+    schema::migrate(&mut conn, 0).unwrap();
+    let mut explained = conn.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
+    let steps = explained.query_map(params_from_iter(args.values()), |row| row.get("detail")).unwrap();
+    steps.collect::<rusqlite::Result<_>>().unwrap()
 }
 
 /// Checks that a query reads one index in its order and sorts nothing. Returns the only step of its

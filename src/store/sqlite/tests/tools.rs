@@ -67,10 +67,10 @@ pub(super) fn mail(n: u64, to: &str, body: &str) -> Envelope {
 }
 
 /// The send of these tests: a message and its event.
-pub(super) async fn deliver(w: &mut dyn Writes, n: u64, to: &str, body: &str) -> Result<(), StoreError> {
-    w.message_append(&mail(n, to, body)).await?;
+pub(super) fn deliver(w: &mut dyn Writes, n: u64, to: &str, body: &str) -> Result<(), StoreError> {
+    w.message_append(&mail(n, to, body))?;
     let event = NewEvent::new(EventKind::MessageDelivered, json!({ "n": n })).agent(&id_of(to));
-    w.event_append(EventId(Uuid::from_u128(u128::from(n))), Timestamp(1), event).await
+    w.event_append(EventId(Uuid::from_u128(u128::from(n))), Timestamp(1), event)
 }
 
 pub(super) async fn send(store: &Store, n: u64, to: &'static str) -> Result<(), StoreError> {
@@ -78,20 +78,15 @@ pub(super) async fn send(store: &Store, n: u64, to: &'static str) -> Result<(), 
 }
 
 pub(super) async fn send_text(store: &Store, n: u64, to: &'static str, body: String) -> Result<(), StoreError> {
-    store.write(move |w| Box::pin(async move { deliver(w, n, to, &body).await })).await
+    store.write(move |w| deliver(w, n, to, &body)).await
 }
 
 pub(super) async fn depth(store: &Store, of: &'static str) -> u32 {
-    store.read::<_, StoreError, _>(move |r| Box::pin(async move { r.inbox_depth(&id_of(of)).await })).await.unwrap()
+    store.read::<_, StoreError, _>(move |r| r.inbox_depth(&id_of(of))).await.unwrap()
 }
 
 pub(super) async fn events(store: &Store) -> Vec<Event> {
-    store
-        .read::<_, StoreError, _>(|r| {
-            Box::pin(async move { Ok(r.event_list(0, &EventFilter::default(), 1_000_000).await?.0) })
-        })
-        .await
-        .unwrap()
+    store.read::<_, StoreError, _>(|r| Ok(r.event_list(0, &EventFilter::default(), 1_000_000)?.0)).await.unwrap()
 }
 
 pub(super) fn dir() -> tempfile::TempDir {
@@ -102,18 +97,32 @@ pub(super) async fn store_with(path: &Path, options: SqliteOptions) -> Store {
     open_store(&path.join("ghost.db"), options).await.unwrap()
 }
 
-/// Holds the writer inside a command until the returned `Notify` is notified.
-pub(super) async fn hold(store: &Store) -> (Arc<Notify>, tokio::task::JoinHandle<Result<(), StoreError>>) {
-    let (inside, go) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
-    let (store, entered, leave) = (store.clone(), inside.clone(), go.clone());
+/// Lets a command that waits go on.
+pub(super) struct Go(std::sync::mpsc::SyncSender<()>);
+
+impl Go {
+    pub(super) fn notify_one(&self) {
+        self.0.send(()).unwrap();
+    }
+}
+
+/// A gate at which a command can wait.
+pub(super) fn gate() -> (Go, std::sync::mpsc::Receiver<()>) {
+    let (go, leave) = std::sync::mpsc::sync_channel(1);
+    (Go(go), leave)
+}
+
+/// Holds the writer inside a command until the returned gate is opened.
+pub(super) async fn hold(store: &Store) -> (Go, tokio::task::JoinHandle<Result<(), StoreError>>) {
+    let inside = Arc::new(Notify::new());
+    let (go, leave) = gate();
+    let (store, entered) = (store.clone(), inside.clone());
     let held = tokio::spawn(async move {
         store
             .write::<(), StoreError, _>(move |_| {
-                Box::pin(async move {
-                    entered.notify_one();
-                    leave.notified().await;
-                    Ok(())
-                })
+                entered.notify_one();
+                leave.recv().unwrap();
+                Ok(())
             })
             .await
     });

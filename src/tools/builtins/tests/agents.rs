@@ -54,7 +54,7 @@ async fn only_what_the_world_allows_is_created() {
     assert_eq!((&second["changed"], &first["changed"]), (&json!(true), &json!(true)));
     let again = world.content("syscall.agent.create", json!({ "archetype": "writer", "agent_id": "writer-2" })).await;
     assert_eq!((&again["status"], &again["changed"]), (&json!("running"), &json!(false)));
-    let record = read!(world, |r| r.agent_get(&id("writer-1")).await?).unwrap();
+    let record = read!(world, |r| r.agent_get(&id("writer-1"))?).unwrap();
     assert_eq!((record.kind, record.owner.as_deref()), (AgentKind::Dynamic, Some("agent:ada")));
     for (arguments, expected) in [
         (json!({ "archetype": "editor" }), Code::AccessDenied),
@@ -78,7 +78,7 @@ async fn the_owner_of_a_new_agent_is_its_creator_or_one_below() {
     let first = world.content("syscall.agent.create", json!({ "archetype": "writer" })).await["agent_id"].clone();
     let created = json!({ "archetype": "writer", "agent_id": "helper", "owner": first });
     world.content("syscall.agent.create", created).await;
-    let record = read!(world, |r| r.agent_get(&id("helper")).await?).unwrap();
+    let record = read!(world, |r| r.agent_get(&id("helper"))?).unwrap();
     assert_eq!(record.owner.as_deref(), Some("agent:writer-1"));
     // No agent gets others that it does not pay for: not by a cycle, and not by a long chain.
     world.content("syscall.agent.delete", json!({ "agent_id": first })).await;
@@ -98,10 +98,10 @@ async fn an_order_to_stop_may_have_its_own_grace_period() {
     let world = ToolWorld::new().await;
     let made = world.content("syscall.agent.create", json!({ "archetype": "writer" })).await["agent_id"].clone();
     world.content("syscall.agent.stop", json!({ "agent_id": made, "grace_seconds": 3 })).await;
-    let record = read!(world, |r| r.agent_get(&id("writer-1")).await?).unwrap();
+    let record = read!(world, |r| r.agent_get(&id("writer-1"))?).unwrap();
     assert_eq!((record.status, record.stop_grace_seconds), (AgentStatus::Stopping, Some(3)));
     world.content("syscall.agent.start", json!({ "agent_id": made })).await;
-    let record = read!(world, |r| r.agent_get(&id("writer-1")).await?).unwrap();
+    let record = read!(world, |r| r.agent_get(&id("writer-1"))?).unwrap();
     assert_eq!(record.stop_grace_seconds, None);
     let refused = json!({ "agent_id": made, "grace_seconds": 3_601 });
     assert_eq!(code(world.call("syscall.agent.stop", refused).await), Code::InvalidArguments);
@@ -136,8 +136,8 @@ async fn uptime_counts_from_the_last_start() {
         let (now, ago) = (world.ctx.now(), |seconds: i64| Timestamp(START_MS - seconds * 1_000));
         let (created_at, started_at) = (ago(created), started.map(ago));
         write!(world, |w, _c| {
-            let agent = w.agent_get(&id("ada")).await?.unwrap();
-            Ok::<_, Refusal>(w.agent_put(&Agent { created_at, started_at, updated_at: now, ..agent }).await?)
+            let agent = w.agent_get(&id("ada"))?.unwrap();
+            Ok::<_, Refusal>(w.agent_put(&Agent { created_at, started_at, updated_at: now, ..agent })?)
         })
         .unwrap();
         world.content("syscall.session.status", json!({})).await["uptime_seconds"].as_u64().unwrap()

@@ -17,14 +17,14 @@ async fn outside(world: &ToolWorld, replies: bool) -> (ConversationId, CallConte
         reply_to: None,
         external_id: Some("m1".into()),
     };
-    let heard = write!(world, |w, ctx| conversations::arrive(w, &ctx, start, said).await).unwrap();
+    let heard = write!(world, |w, ctx| conversations::arrive(w, &ctx, start, said)).unwrap();
     let conversation_id = heard.conversation.conversation_id;
     let call = with(&world.ada, |caller| caller.channel = Some(ChannelContext { conversation_id, replies }));
     (conversation_id, call)
 }
 
 async fn entries(world: &ToolWorld, id: ConversationId) -> Vec<ConversationEntry> {
-    read!(world, |r| r.conversation_entries(id, 0, 100).await?)
+    read!(world, |r| r.conversation_entries(id, 0, 100)?)
 }
 
 // covers: BI-34, BI-37, CONF-04

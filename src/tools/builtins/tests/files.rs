@@ -145,7 +145,7 @@ async fn a_file_under_output_is_an_artifact() {
     assert_eq!((&payload["bytes"], &payload["replaced"]), (&json!(3), &json!(false)));
     // The text is a file, and a row describes it.
     assert_eq!(std::fs::read(world.files.path("data/workspace/output/reports/r.md")).unwrap(), b"abc");
-    let rows = read!(world, |r| artifacts::all(r).await?);
+    let rows = read!(world, |r| artifacts::all(r)?);
     let rows: Vec<(&str, u64)> = rows.iter().map(|(path, artifact)| (path.as_str(), artifact.bytes)).collect();
     assert_eq!(rows, [("output/reports/r.md", 3)]);
 }

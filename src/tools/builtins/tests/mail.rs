@@ -121,7 +121,7 @@ async fn reading_the_inbox_adds_its_mail_to_the_turn() {
     let bodies: Vec<&str> = read["messages"].as_array().unwrap().iter().map(|m| m["body"].as_str().unwrap()).collect();
     assert_eq!((bodies, &read["remaining"]), (vec!["one", "two"], &json!(1)));
     let turn_id = world.ada.turn_id;
-    let (mail, journal) = read!(world, |r| (r.messages_of_turn(turn_id).await?, r.journal_of(turn_id).await?));
+    let (mail, journal) = read!(world, |r| (r.messages_of_turn(turn_id)?, r.journal_of(turn_id)?));
     assert_eq!(mail.iter().filter(|mail| mail.state == MailState::Taken).count(), 3);
     assert_eq!(journal.iter().filter(|row| row.step.name() == "mail_joined").count(), 1);
     let again = world.content("syscall.inbox.read", json!({})).await;
@@ -163,8 +163,8 @@ async fn the_mail_of_busier_sessions_does_not_hide_that_of_this_one() {
     // An operator's turn belongs to no session.
     let turn_id = world.ada.turn_id;
     write!(world, |w, _ctx| {
-        let turn = w.turn_get(turn_id).await?.unwrap();
-        w.turn_put(&Turn { source: "operator".into(), ..turn }).await?;
+        let turn = w.turn_get(turn_id)?.unwrap();
+        w.turn_put(&Turn { source: "operator".into(), ..turn })?;
         Ok::<_, Refusal>(())
     })
     .unwrap();

@@ -117,7 +117,7 @@ async fn grant(world: &ToolWorld, prefix: &str, seconds: u64) -> Grant {
         lasts: Duration::from_secs(seconds),
     };
     let by = ghost_operations::testing::operator();
-    let grant = write!(world, |w, ctx| grants::add(w, &ctx, &by, new).await).unwrap();
+    let grant = write!(world, |w, ctx| grants::add(w, &ctx, &by, new)).unwrap();
     // The world's signal router does this.
     world.services.grants.forget(&id("ada"));
     grant
@@ -146,7 +146,7 @@ async fn a_grant_holds_until_its_end_and_is_remembered_for_thirty_seconds() {
     // What another daemon would have changed is seen after thirty seconds.
     let late = grant(&world, "shared/plans/", 600).await;
     write_at("shared/plans/b.md").await.unwrap();
-    write!(world, |w, _c| Ok::<_, ghost_domain::Refusal>(w.grant_remove(late.grant_id).await?)).unwrap();
+    write!(world, |w, _c| Ok::<_, ghost_domain::Refusal>(w.grant_remove(late.grant_id)?)).unwrap();
     world.clock.advance(Duration::from_secs(29));
     write_at("shared/plans/b.md").await.unwrap();
     world.clock.advance(Duration::from_secs(1));
@@ -178,13 +178,13 @@ async fn a_patch_indexes_what_it_changes_under_output() {
                  @@ -1 +1 @@\n-two\n+three\n";
     let done = world.content("workspace.patch", json!({ "patch": patch, "scope": "world" })).await;
     assert_eq!((&done["files"][1]["artifact_id"], done["files"][0]["artifact_id"].is_string()), (&first, true));
-    let all = read!(world, |r| artifacts::all(r).await?);
+    let all = read!(world, |r| artifacts::all(r)?);
     let sizes: Vec<(&str, u64)> = all.iter().map(|(path, artifact)| (path.as_str(), artifact.bytes)).collect();
     assert_eq!(sizes, [("output/reports/new.md", 4), ("output/reports/r.md", 6)]);
     let gone = "--- output/reports/r.md\n+++ /dev/null\n@@ -1 +0,0 @@\n-three\n";
     let done = world.content("workspace.patch", json!({ "patch": gone, "scope": "world" })).await;
     assert_eq!(done["files"], json!([{ "path": "output/reports/r.md", "action": "deleted" }]));
-    assert_eq!(read!(world, |r| artifacts::all(r).await?).len(), 1);
+    assert_eq!(read!(world, |r| artifacts::all(r)?).len(), 1);
     assert_eq!(world.count(EventKind::ArtifactRemoved).await, 1);
 }
 

@@ -190,7 +190,7 @@ async fn a_watch_starts_from_a_snapshot_and_stays_inside_the_workspace() {
     let set = world.content("util.watch", json!({ "path": "notes", "events": ["created"], "recursive": true })).await;
     assert_eq!((set["path"].as_str(), set["name"].as_str()), (Some("agents/ada/notes"), Some("agents:ada:notes")));
     let schedule_id = set["watch_id"].as_str().unwrap().parse().unwrap();
-    let kept = read!(world, |r| r.watch_snapshot_get(schedule_id).await?);
+    let kept = read!(world, |r| r.watch_snapshot_get(schedule_id)?);
     assert!(kept.is_some());
     world.content("util.watch", json!({ "path": "shared", "scope": "world", "name": "box" })).await;
     world.content("util.watch", json!({ "path": "notes", "cancel": true })).await;
