@@ -106,7 +106,8 @@ async fn a_call_with_a_recorded_outcome_is_not_repeated() {
     let arguments = json!({ "to": "bob", "content": "hello" });
     let first = operator_call(&world, turn_id, false, "syscall.message.send", arguments.clone()).await.unwrap();
     let second = operator_call(&world, turn_id, true, "syscall.message.send", arguments).await.unwrap();
-    assert_eq!(first, second);
+    // How much of a result is shown is decided anew.
+    assert_eq!(CallOutcome { view_bytes: None, ..first }, second);
     assert_eq!((world.inbox("bob").await.len(), world.ledger().await.len()), (1, 1));
 }
 

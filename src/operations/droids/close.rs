@@ -90,7 +90,7 @@ pub(crate) fn end(
     state: DroidState,
     error: Option<Refusal>,
 ) -> Result<Droid> {
-    // Nothing may start it again. Its inbox is read only if it has mail, because the read forces the write buffer into SQL.
+    // Nothing may start it again. Its inbox is read only if it has mail.
     while w.inbox_depth(&droid.droid_id)? > 0 {
         let mail = w.inbox_pending(&droid.droid_id, 500)?;
         let mail: Vec<_> = mail.into_iter().map(|mail| mail.message_id).collect();

@@ -33,7 +33,7 @@ pub fn finish(w: &mut dyn Writes, ctx: &OperationContext, turn_id: TurnId, endin
 }
 
 /// Like [`finish`], for a caller that knows the mail of the turn. A lookup inside the transaction
-/// would force the write buffer into SQL for every turn.
+/// would hold the writer for every turn.
 pub fn finish_held(
     w: &mut dyn Writes,
     ctx: &OperationContext,
@@ -86,7 +86,7 @@ pub fn finish_held(
         }
     }
     // A turn finishes only after all its calls have ended. So it waits for no ask and holds no
-    // reservation. A check would force the write buffer into SQL for every turn.
+    // reservation. A check would hold the writer for every turn.
     if status != TurnStatus::Finished {
         asks::abandon(w, ctx, turn_id)?;
         approvals::cancel(w, ctx, turn_id)?;

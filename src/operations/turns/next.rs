@@ -47,8 +47,8 @@ pub struct FoundMail {
 
 /// Determines an agent's next work.
 ///
-/// This runs outside the writer, because a scan of the inbox there would force the write buffer
-/// into SQL for every turn. Only the agent's own turns take its mail, so normally the mail found
+/// This runs outside the writer, because a scan of the inbox there would hold the writer
+/// for every turn. Only the agent's own turns take its mail, so normally the mail found
 /// here still waits when [`super::take`] runs; if not, `take` reads the inbox again.
 ///
 /// `no_open_turn` is true if the caller has just ended the agent's last turn, so that none can be open.

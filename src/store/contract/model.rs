@@ -1,5 +1,5 @@
-//! Compares a backend with the memory backend: both run the same random commands. Each command must
-//! read the same in both, and both must end in the same state.
+//! Compares commands that share batches with the same random commands one by one, in a store in memory. Each command
+//! must read the same in both, and both must end in the same state.
 
 use std::collections::BTreeSet;
 use std::panic::AssertUnwindSafe;

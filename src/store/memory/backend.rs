@@ -1,4 +1,4 @@
-//! Runs commands and queries on the tables of a [`MemoryDisk`], one at a time, each to its end in
+//! Runs commands and queries on the database of a [`MemoryDisk`], one at a time, each to its end in
 //! the calling task.
 
 use std::any::Any;
@@ -10,9 +10,9 @@ use async_trait::async_trait;
 
 use super::disk::{Disk, MemoryDisk};
 use super::outbox::{CommitOutput, Outbox};
-use super::session::Session;
 use crate::StoreError;
 use crate::handle::{Ack, Backend, Committed, Nack, ReadWork, View, Work};
+use crate::sqlite::{Session, fault};
 
 thread_local! {
     /// Whether this thread runs a command or a query, and so holds the lock.
@@ -35,6 +35,14 @@ impl InsideGuard {
 impl Drop for InsideGuard {
     fn drop(&mut self) {
         INSIDE.set(false);
+    }
+}
+
+/// Ends the transaction of a command that was undone, or of a query.
+fn end(session: &mut Session) {
+    // Nothing was written, so an error is that of a statement, which the caller has got.
+    if let Err(error) = session.commit() {
+        tracing::debug!(%error, "ending a transaction without changes failed");
     }
 }
 
@@ -82,31 +90,35 @@ impl MemoryBackend {
     }
 
     fn run_locked(&self, disk: &mut Disk, work: Work) -> Outcome {
-        let Disk { tables, faults, .. } = disk;
-        let mut session = Session::new(tables);
-        let answer = catch_unwind(AssertUnwindSafe(|| work(&mut session)));
+        let Disk { session, faults, .. } = disk;
+        let answer = catch_unwind(AssertUnwindSafe(|| work(session)));
+        let wrote = session.has_written();
+        let ended = if matches!(answer, Ok(Ok(_))) { session.accept() } else { session.reject() };
+        // If this fails, the session keeps the error, and the commit fails.
+        if let Err(error) = ended {
+            tracing::debug!(%error, "ending a command failed");
+        }
         let ack = match answer {
             Ok(Ok(ack)) => ack,
             Ok(Err(nack)) => {
-                tables.undo();
+                end(session);
                 return Outcome::Refused(nack);
             }
             Err(panic) => {
-                tables.undo();
+                end(session);
                 return Outcome::Panicked(panic);
             }
         };
-        let (events, signals) = session.finish();
-        if tables.changed() {
-            if let Some(error) = faults.next_commit_fails() {
-                tables.undo();
-                return Outcome::Failed(ack, error);
-            }
-            tables.commit();
-            if faults.next_commit_kills() {
-                disk.fence();
-                return Outcome::Died;
-            }
+        if wrote && let Some(error) = faults.next_commit_fails() {
+            session.fail_with(fault::copy(&error));
+        }
+        let (events, signals) = match session.commit() {
+            Ok(committed) => committed,
+            Err(error) => return Outcome::Failed(ack, error),
+        };
+        if wrote && faults.next_commit_kills() {
+            disk.fence();
+            return Outcome::Died;
         }
         self.outbox.push(CommitOutput { events, signals, ack });
         Outcome::Stored
@@ -116,8 +128,9 @@ impl MemoryBackend {
         let answer = {
             let _inside = InsideGuard::enter()?;
             let mut disk = self.disk.open_disk(self.generation)?;
-            let mut session = Session::new(&mut disk.tables);
-            catch_unwind(AssertUnwindSafe(|| work(&mut session)))
+            let answer = catch_unwind(AssertUnwindSafe(|| work(&mut disk.session)));
+            end(&mut disk.session);
+            answer
         };
         match answer {
             Ok(()) => Ok(()),

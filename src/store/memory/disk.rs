@@ -1,11 +1,11 @@
-//! A simulated disk: the tables of a world, the number of the store that may use them, and the
+//! A simulated disk: the database of a world, the number of the store that may use them, and the
 //! faults that a test has planned.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::tables::Tables;
 use crate::StoreError;
+use crate::sqlite::{Session, in_memory};
 
 /// Faults that a test has planned.
 #[derive(Default)]
@@ -30,9 +30,8 @@ impl Faults {
 }
 
 /// The content of a disk. A lock protects it.
-#[derive(Default)]
 pub(super) struct Disk {
-    pub(super) tables: Tables,
+    pub(super) session: Session,
     pub(super) faults: Faults,
     generation: u64,
 }
@@ -48,7 +47,7 @@ impl Disk {
 /// [`Store`](crate::Store) and open another one on the same disk. All acknowledged changes are
 /// there. Clones of the old store can no longer read or write. Cheap to clone; all clones are the
 /// same disk.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub struct MemoryDisk {
     shared: Arc<Mutex<Disk>>,
 }
@@ -57,7 +56,8 @@ impl MemoryDisk {
     /// An empty disk.
     #[must_use]
     pub fn new() -> Self {
-        Self::default()
+        let disk = Disk { session: in_memory(), faults: Faults::default(), generation: 0 };
+        Self { shared: Arc::new(Mutex::new(disk)) }
     }
 
     /// Makes the next `n` commits fail with the error that `error` returns, after any failures
@@ -94,11 +94,11 @@ impl MemoryDisk {
     pub(super) fn reopen(&self) -> (u64, i64) {
         let mut disk = self.lock();
         disk.fence();
-        (disk.generation, disk.tables.counters.event)
+        (disk.generation, disk.session.last_seq())
     }
 
     fn lock(&self) -> MutexGuard<'_, Disk> {
-        // A panic of a command is caught and undone under the lock, so the tables are consistent
+        // A panic of a command is caught and undone under the lock, so the database is consistent
         // even if the lock is poisoned.
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -115,5 +115,11 @@ impl MemoryDisk {
         if disk.generation == generation {
             disk.fence();
         }
+    }
+}
+
+impl Default for MemoryDisk {
+    fn default() -> Self {
+        Self::new()
     }
 }

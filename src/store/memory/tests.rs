@@ -1,4 +1,4 @@
-//! The contract suite on the memory backend, and tests of this backend alone.
+//! The contract suite on the store in memory, and tests of this backend alone.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

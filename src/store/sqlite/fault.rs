@@ -23,6 +23,11 @@ const IOERR_WRITE: i32 = 778;
 /// Messages of SQLite for a missing table or column. It has no result code of its own for this.
 const MISSING: [&str; 3] = ["no such table", "no such column", "has no column named"];
 
+/// Whether a row broke a rule of its table, such as a unique name. Then the statement has changed nothing.
+pub(super) fn is_constraint(error: &rusqlite::Error) -> bool {
+    error.sqlite_error_code() == Some(rusqlite::ErrorCode::ConstraintViolation)
+}
+
 /// Maps an error of the database at `path`.
 pub(super) fn from_sqlite(path: &Path, error: &rusqlite::Error) -> StoreError {
     let code = match error {
@@ -61,7 +66,7 @@ pub(super) fn from_sqlite(path: &Path, error: &rusqlite::Error) -> StoreError {
 }
 
 /// A copy of an error. All commands of a failed batch get the same error.
-pub(super) fn copy(error: &StoreError) -> StoreError {
+pub(crate) fn copy(error: &StoreError) -> StoreError {
     match error {
         StoreError::Closed => StoreError::Closed,
         StoreError::Nested => StoreError::Nested,

@@ -1,22 +1,17 @@
 //! The SQLite backend: one database file, one writer that commits many commands together (group
 //! commit), and several connections for readers. See `docs/design.md`, "The store".
 //!
-//! One thread owns the connection that writes; each connection that reads has a thread of its own. Rows that commands
-//! write wait in the [`write_buffer`] and are flushed to SQL at the end of the batch, or before a query that must see
-//! them.
+//! One thread owns the connection that writes; each connection that reads has a thread of its own.
 //!
 //! This backend must never acknowledge a command before its COMMIT is durable
 //! (`synchronous = FULL`). Only one thread may write.
 
-mod bounded_map;
+mod batch;
 mod commit_delay;
-mod facts;
-mod fault;
+pub(crate) mod fault;
 mod file_check;
-mod flush;
 mod internal_rows;
 mod log_file;
-mod merge;
 mod open;
 mod options;
 mod query;
@@ -26,9 +21,6 @@ mod row;
 mod rows;
 mod schema;
 mod session;
-mod table_cache;
-mod table_list;
-mod write_buffer;
 mod writer;
 
 #[cfg(test)]
@@ -40,9 +32,11 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use tokio::sync::watch;
 
+pub(crate) use self::open::in_memory;
 pub use self::options::SqliteOptions;
 use self::queue::Queue;
 use self::reader::Readers;
+pub(crate) use self::session::Session;
 use self::writer::WriterState;
 use crate::StoreError;
 use crate::handle::{Backend, Committed, ReadWork, Store, View, Work};
@@ -69,9 +63,9 @@ pub async fn open(path: &Path, options: SqliteOptions, committed: Committed) -> 
     let opened = in_background({
         let (path, options) = (Arc::clone(&path), options.clone());
         move || {
-            let (conn, buffer) = open::writer(&path, &options)?;
-            let last_seq = buffer.counters.events;
-            Ok((session::Session::writer(conn, path, buffer)?, last_seq))
+            let (conn, counters) = open::writer(&path, &options)?;
+            let last_seq = counters.events;
+            Ok((Session::writer(conn, path, counters)?, last_seq))
         }
     });
     let (session, last_seq) = opened.await?;

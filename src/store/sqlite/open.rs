@@ -5,17 +5,16 @@
 
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
-use ghost_domain::MessageId;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
-use uuid::Uuid;
 
+use super::batch::Counters;
 use super::file_check::CHECKPOINT_FRAMES;
 use super::log_file::{self, log_of};
 use super::options::SqliteOptions;
-use super::row::unreadable;
-use super::write_buffer::{Counters, WriteBuffer};
+use super::session::Session;
 use super::{fault, schema};
 use crate::StoreError;
 
@@ -30,13 +29,12 @@ const MAGIC: &[u8; 16] = b"SQLite format 3\0";
 /// Number of prepared statements that a connection caches.
 const STATEMENTS: usize = 768;
 
-/// Opens the writer's connection, and creates or migrates the file. Returns the connection and a
-/// new write buffer.
-pub(super) fn writer(path: &Path, options: &SqliteOptions) -> Result<(Connection, WriteBuffer), StoreError> {
+/// Opens the writer's connection, and creates or migrates the file. Returns the connection and the last numbers.
+pub(super) fn writer(path: &Path, options: &SqliteOptions) -> Result<(Connection, Counters), StoreError> {
     let size = prepare_file(path, options.expected)?;
     let mut conn = connect(path, options).map_err(|error| opening_error(path, &error))?;
-    let buffer = set_up(&mut conn, path, size, options)?;
-    Ok((conn, buffer))
+    let counters = set_up(&mut conn, path, size, options)?;
+    Ok((conn, counters))
 }
 
 /// Whether the file at `path` is a Ghost database with the current schema version, so that opening
@@ -56,6 +54,30 @@ pub(super) fn is_current(path: &Path) -> bool {
         && number(68) == Some(schema::APPLICATION_ID)
 }
 
+/// A session on a new database in memory. It is a copy of one that was migrated once, because tests open many.
+#[allow(clippy::expect_used)] // see below
+pub(crate) fn in_memory() -> Session {
+    static TEMPLATE: LazyLock<Vec<u8>> = LazyLock::new(|| {
+        let template = || -> rusqlite::Result<Vec<u8>> {
+            let mut conn = Connection::open_in_memory()?;
+            schema::migrate(&mut conn, 0)?;
+            Ok(conn.serialize("main")?.to_vec())
+        };
+        // Without a file, nothing but memory can be missing.
+        template().expect("a database in memory can be migrated")
+    });
+    let open = || -> rusqlite::Result<Session> {
+        let mut conn = Connection::open_in_memory()?;
+        conn.deserialize_read_exact("main", TEMPLATE.as_slice(), TEMPLATE.len(), false)?;
+        conn.execute_batch("PRAGMA journal_mode = MEMORY; PRAGMA synchronous = OFF; PRAGMA temp_store = MEMORY;")?;
+        configure(&conn)?;
+        let counters = last_numbers(&conn)?;
+        Ok(Session::in_memory(conn, counters))
+    };
+    // As above.
+    open().expect("a database in memory can be opened")
+}
+
 /// Opens a connection for queries.
 pub(super) fn reader(path: &Path, options: &SqliteOptions) -> Result<Connection, StoreError> {
     let conn = connect(path, options).map_err(|error| opening_error(path, &error))?;
@@ -68,10 +90,14 @@ pub(super) fn reader(path: &Path, options: &SqliteOptions) -> Result<Connection,
 fn connect(path: &Path, options: &SqliteOptions) -> rusqlite::Result<Connection> {
     let conn = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
     conn.busy_timeout(options.busy_timeout)?;
+    configure(&conn)?;
+    Ok(conn)
+}
+
+fn configure(conn: &Connection) -> rusqlite::Result<()> {
     conn.set_prepared_statement_cache_capacity(STATEMENTS);
     // The SQLite that is compiled in turns them on, and no table has any.
-    conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_FKEY, false)?;
-    Ok(conn)
+    conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_FKEY, false).map(drop)
 }
 
 /// Checks the file, or creates it with mode 0600. Returns its size in bytes. If `expected` is
@@ -186,7 +212,7 @@ fn texts(conn: &Connection, sql: &str) -> rusqlite::Result<Vec<String>> {
     conn.prepare(sql)?.query_map([], |row| row.get(0))?.collect()
 }
 
-fn set_up(conn: &mut Connection, path: &Path, size: u64, options: &SqliteOptions) -> Result<WriteBuffer, StoreError> {
+fn set_up(conn: &mut Connection, path: &Path, size: u64, options: &SqliteOptions) -> Result<Counters, StoreError> {
     let sql_error = |error: rusqlite::Error| fault::from_sqlite(path, &error);
     let version = schema_version(conn, path, size <= CHECK_MAX, options.expected)?;
     let pages = options.page_limit.map_or(String::new(), |pages| format!("PRAGMA max_page_count = {pages};"));
@@ -197,13 +223,7 @@ fn set_up(conn: &mut Connection, path: &Path, size: u64, options: &SqliteOptions
     );
     conn.execute_batch(&pragmas).map_err(sql_error)?;
     schema::migrate(conn, version).map_err(sql_error)?;
-    let (counters, newest) = last_numbers(conn).map_err(sql_error)?;
-    let newest = newest
-        .map(|bytes| {
-            Uuid::from_slice(&bytes).map(MessageId).map_err(|error| unreadable("messages", "the largest id", error))
-        })
-        .transpose()?;
-    Ok(WriteBuffer::new(counters, newest))
+    last_numbers(conn).map_err(sql_error)
 }
 
 /// Checks that the database belongs to Ghost and is not newer than this program, and with `whole`
@@ -239,26 +259,26 @@ fn schema_version(conn: &Connection, path: &Path, whole: bool, expected: Option<
 }
 
 /// Reads the last number of each sequence (the largest stored one, or the one recorded when rows
-/// were pruned) and the largest mail id. One statement, because every start waits for it.
-fn last_numbers(conn: &Connection) -> rusqlite::Result<(Counters, Option<Vec<u8>>)> {
+/// were pruned). One statement, because every start waits for it.
+fn last_numbers(conn: &Connection) -> rusqlite::Result<Counters> {
     const SQL: &str = "SELECT (SELECT max(seq) FROM messages), (SELECT max(seq) FROM journal), (SELECT max(seq) FROM usage), \
-        (SELECT max(seq) FROM task_events), (SELECT max(seq) FROM events), (SELECT max(message_id) FROM messages), \
+        (SELECT max(seq) FROM task_events), (SELECT max(seq) FROM events), \
         (SELECT value FROM counters WHERE name = 'messages'), (SELECT value FROM counters WHERE name = 'journal'), \
         (SELECT value FROM counters WHERE name = 'usage'), (SELECT value FROM counters WHERE name = 'task_events'), \
-        (SELECT value FROM counters WHERE name = 'events')";
+        (SELECT value FROM counters WHERE name = 'events'), (SELECT sum(pending) FROM inboxes)";
     conn.query_row(SQL, [], |row| {
         let number = |stored: usize, kept: usize| -> rusqlite::Result<i64> {
             let (stored, kept): (Option<i64>, Option<i64>) = (row.get(stored)?, row.get(kept)?);
             Ok(stored.unwrap_or(0).max(kept.unwrap_or(0)))
         };
-        let counters = Counters {
-            messages: number(0, 6)?,
-            journal: number(1, 7)?,
-            usage: number(2, 8)?,
-            task_events: number(3, 9)?,
-            events: number(4, 10)?,
-        };
-        Ok((counters, row.get(5)?))
+        Ok(Counters {
+            messages: number(0, 5)?,
+            journal: number(1, 6)?,
+            usage: number(2, 7)?,
+            task_events: number(3, 8)?,
+            events: number(4, 9)?,
+            pending: row.get::<_, Option<i64>>(10)?.unwrap_or(0),
+        })
     })
 }
 

@@ -1,12 +1,7 @@
-//! Encodes domain types as rows and decodes them, and builds statements that write many rows at
-//! once.
+//! Encodes domain types as rows and decodes them.
 //!
 //! SQL text must never contain a value. The text consists of constants and question marks; values
 //! are bound.
-
-use std::collections::HashMap;
-use std::hash::Hash;
-use std::sync::Arc;
 
 use ghost_domain::Timestamp;
 use rusqlite::Statement;
@@ -18,18 +13,6 @@ use uuid::Uuid;
 use crate::StoreError;
 use crate::tables::Result;
 
-/// Maximum number of variables of one statement (SQLITE_MAX_VARIABLE_NUMBER).
-const VARIABLES_MAX: usize = 32_766;
-
-/// The possible numbers of rows in one statement. There are few, so that prepared statements are
-/// reused. All small numbers are included, because most batches write few rows to a table, and a
-/// second statement costs more than its rows. The large ones are close enough that any count up to
-/// 512 is a sum of at most three.
-const CHUNKS: [usize; 50] = [
-    512, 384, 256, 192, 128, 112, 96, 80, 72, 64, 56, 52, 48, 44, 40, 38, 36, 34, 32, 31, 30, 29, 28, 27, 26, 25, 24,
-    23, 22, 21, 20, 19, 18, 17, 16, 15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1,
-];
-
 /// Values to bind to a statement, in order.
 #[derive(Default)]
 pub(super) struct Args {
@@ -37,11 +20,6 @@ pub(super) struct Args {
 }
 
 impl Args {
-    /// Reserves space for this many values.
-    pub(super) fn reserve(&mut self, values: usize) {
-        self.values.reserve(values);
-    }
-
     /// The values, in order.
     #[cfg(test)]
     pub(super) fn values(&self) -> &[Value] {
@@ -197,85 +175,26 @@ impl<'r, T: FromColumn<'r>> FromColumn<'r> for Option<T> {
     }
 }
 
-/// A statement over a list of rows: `head (?, ..), (?, ..) tail`.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Shape {
-    pub(super) head: &'static str,
-    pub(super) columns: usize,
-    pub(super) tail: &'static str,
-}
-
-/// A row type that can be written many rows at a time.
-pub(super) trait Row: Clone + Send + Sync + 'static {
+/// A row type that can be written.
+pub(super) trait Row {
     /// Name of the table, for error messages.
     const TABLE: &'static str;
-    /// The statement that writes rows.
-    const SHAPE: Shape;
-    /// Binds the columns of the shape, in order.
+    /// The statement that writes a row.
+    const WRITE: &str;
+    /// Binds the values of the statement, in order.
     fn bind(&self, args: &mut Args) -> Result<()>;
 }
 
-/// A row type that is written by key and can be read back.
-pub(super) trait Keyed: Row {
+/// A row type that can be read by key.
+pub(super) trait Keyed: Sized {
     /// The key of a row.
-    type Key: Clone + Eq + Hash + Send + Sync + 'static;
+    type Key;
     /// The query that reads one row by its key.
     const SELECT: &'static str;
-    /// Rows in another table that are replaced together with this row.
-    const CHILDREN: Option<Children<Self>> = None;
-    /// The key of this row.
-    fn key(&self) -> Self::Key;
     /// Binds a key for `SELECT`.
     fn bind_key(key: &Self::Key, args: &mut Args);
     /// Decodes a row.
     fn read(row: &SqliteRow) -> Result<Self>;
-    /// Whether the row should be cached.
-    fn worth_caching(&self) -> bool {
-        true
-    }
-}
-
-/// Child rows that are replaced as a whole with their parent. Each is a pair of the parent's id and
-/// another id.
-pub(super) struct Children<R> {
-    pub(super) delete: Shape,
-    pub(super) insert: Shape,
-    pub(super) parent_of: fn(&R) -> Uuid,
-    pub(super) children_of: fn(&R) -> Vec<Uuid>,
-}
-
-/// The SQL text for each shape and number of rows, built once.
-#[derive(Default)]
-pub(super) struct SqlTexts {
-    made: HashMap<(&'static str, usize), Arc<str>>,
-}
-
-impl SqlTexts {
-    /// The SQL text for `rows` rows of `shape`.
-    pub(super) fn get(&mut self, shape: &Shape, rows: usize) -> Arc<str> {
-        self.made
-            .entry((shape.head, rows))
-            .or_insert_with(|| {
-                let one = format!("({})", vec!["?"; shape.columns].join(","));
-                // Without OR FAIL, SQLite copies each page before it changes it, to be able to undo
-                // half a statement. That is not needed here: if a statement fails, the whole batch
-                // is rolled back.
-                let head = shape.head.replacen("INSERT INTO", "INSERT OR FAIL INTO", 1);
-                format!("{}{}{}", head, vec![one; rows].join(","), shape.tail).into()
-            })
-            .clone()
-    }
-}
-
-/// Splits `rows` rows of `columns` columns into statements. Returns the number of rows in each, in
-/// order.
-pub(super) fn chunks(mut rows: usize, columns: usize) -> impl Iterator<Item = usize> {
-    let max_rows = (VARIABLES_MAX / columns.max(1)).max(1);
-    std::iter::from_fn(move || {
-        let size = CHUNKS.iter().copied().find(|size| *size <= rows && *size <= max_rows)?;
-        rows -= size;
-        Some(size)
-    })
 }
 
 /// Encodes a value as JSON.

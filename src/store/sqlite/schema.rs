@@ -26,6 +26,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("migrations/0013_approvals.sql"),
     include_str!("migrations/0014_grants.sql"),
     include_str!("migrations/0015_droids.sql"),
+    include_str!("migrations/0016_inboxes.sql"),
 ];
 
 /// The schema version of this program.

@@ -1,8 +1,7 @@
 //! One database connection, as a reader's snapshot or as the writer's batch. The table traits are
 //! implemented on it in `rows/`, once for both.
 //!
-//! This module must never write rows of accepted commands inside the savepoint of the running
-//! command, or continue a batch after a failed write.
+//! This module must never continue a batch after a statement has failed for another reason than the rule of a table.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,18 +12,12 @@ use ghost_domain::Event;
 use ghost_domain::ports::Signal;
 use rusqlite::Connection;
 
+use super::batch::{Batch, Counters};
 use super::fault;
 use super::file_check::FileCheck;
-use super::flush::{FlushTarget, execute};
-use super::row::{Args, SqlTexts, SqliteRow};
-use super::table_cache::Owner;
-use super::table_list::{CachedRow, table_set};
-use super::write_buffer::WriteBuffer;
+use super::row::{Args, Keyed, Row, SqliteRow};
 use crate::StoreError;
 use crate::tables::{Reads, Result, Writes};
-
-/// Rows that a command keeps in memory before they go to SQL. Few in tests, so that all of them spill.
-const SPILL_ROWS: usize = if cfg!(test) { 8 } else { 1_024 };
 
 /// How often damage must be found, and the time between.
 const CHECKS: u32 = 3;
@@ -34,14 +27,13 @@ const CHECK_AGAIN: Duration = Duration::from_millis(50);
 const STEPS: i32 = 4_096;
 
 /// A connection with its transaction state.
-pub(super) struct Session {
+pub(crate) struct Session {
     conn: Connection,
     path: Arc<Path>,
-    texts: SqlTexts,
     /// The check of the database's files. Only the writer has it.
     files: Option<FileCheck>,
-    /// The write buffer. Only the writer has it.
-    buffer: Option<Box<WriteBuffer>>,
+    /// The open batch. Only the writer has it.
+    batch: Option<Batch>,
     /// Whether a reader's statements share a snapshot. If not, each sees what is committed when it
     /// runs.
     snapshot: bool,
@@ -59,9 +51,8 @@ impl Session {
         Self {
             conn,
             path,
-            texts: SqlTexts::default(),
             files: None,
-            buffer: None,
+            batch: None,
             snapshot: true,
             in_transaction: false,
             in_savepoint: false,
@@ -70,27 +61,29 @@ impl Session {
     }
 
     /// Creates a session for the writer.
-    pub(super) fn writer(conn: Connection, path: Arc<Path>, buffer: WriteBuffer) -> Result<Self> {
+    pub(super) fn writer(conn: Connection, path: Arc<Path>, counters: Counters) -> Result<Self> {
         let files = Some(FileCheck::open(&path)?);
-        Ok(Self { files, buffer: Some(Box::new(buffer)), ..Self::reader(conn, path) })
+        Ok(Self { files, batch: Some(Batch::new(counters)), ..Self::reader(conn, path) })
     }
 
-    /// The write buffer, if this is the writer's session.
-    pub(super) fn buffer(&self) -> Option<&WriteBuffer> {
-        self.buffer.as_deref()
+    /// Creates a session that writes to a database in memory.
+    pub(super) fn in_memory(conn: Connection, counters: Counters) -> Self {
+        Self { batch: Some(Batch::new(counters)), ..Self::reader(conn, Path::new("memory").into()) }
     }
 
-    /// The write buffer, to change it. An error in a reader's session.
-    pub(super) fn buffer_mut(&mut self) -> Result<&mut WriteBuffer> {
-        self.buffer
-            .as_deref_mut()
-            .ok_or_else(|| StoreError::ReadOnly("this is a query; only a command may write".into()))
+    /// The sequence of the last event.
+    pub(crate) fn last_seq(&self) -> i64 {
+        self.batch.as_ref().map_or(0, |batch| batch.counters.events)
     }
 
-    /// Whether the running command has a savepoint. If so, SQL may contain rows that only this
-    /// command wrote.
-    pub(super) fn in_savepoint(&self) -> bool {
+    /// Whether the running command has written something.
+    pub(crate) fn has_written(&self) -> bool {
         self.in_savepoint
+    }
+
+    /// The open batch. An error in a reader's session.
+    pub(super) fn batch(&mut self) -> Result<&mut Batch> {
+        self.batch.as_mut().ok_or_else(|| StoreError::ReadOnly("this is a query; only a command may write".into()))
     }
 
     /// Whether the batch or the reader's connection has failed.
@@ -105,10 +98,7 @@ impl Session {
 
     /// Runs a query and returns its rows.
     pub(super) fn rows(&mut self, sql: impl AsRef<str>, args: Args) -> Result<Vec<SqliteRow>> {
-        if self.buffer.is_none() && self.snapshot && !self.in_transaction {
-            // A reader's snapshot begins with its first statement.
-            self.begin("BEGIN")?;
-        }
+        self.begin_if_needed()?;
         read(&self.conn, sql.as_ref(), &args).map_err(|error| self.fail(&error))
     }
 
@@ -117,100 +107,61 @@ impl Session {
         Ok(self.rows(sql, args)?.into_iter().next())
     }
 
-    /// Runs a query whose text was built from constants at run time.
-    pub(super) fn rows_dynamic(&mut self, sql: String, args: Args) -> Result<Vec<SqliteRow>> {
-        self.rows(sql, args)
-    }
-
-    /// Flushes the table of `R`, then runs a query and decodes its rows.
-    pub(super) fn list<R: CachedRow>(&mut self, sql: impl AsRef<str>, args: Args) -> Result<Vec<R>> {
-        self.flush_before_read(R::SET)?;
+    /// Runs a query and decodes its rows.
+    pub(super) fn list<R: Keyed>(&mut self, sql: impl AsRef<str>, args: Args) -> Result<Vec<R>> {
         self.rows(sql, args)?.iter().map(R::read).collect()
     }
 
-    /// Writes the rows of a running command that has many, such as a broadcast to a whole world, to SQL, and
-    /// drops them from memory.
-    pub(super) fn spill(&mut self) -> Result<()> {
-        if self.buffer().is_none_or(|buffer| buffer.command_rows < SPILL_ROWS) {
-            return Ok(());
-        }
-        self.open_savepoint()?;
-        self.flush(table_set::ALL, Owner::Command)?;
-        let buffer = self.buffer_mut()?;
-        buffer.command_rows = 0;
-        buffer.tables.spill();
-        Ok(())
-    }
-
-    /// Reads one row by its key, in the lookup order of the [`table_cache`](super::table_cache).
-    pub(super) fn get<R: CachedRow>(&mut self, key: &R::Key) -> Result<Option<R>> {
-        self.spill()?;
-        if let Some(found) = self.buffer().and_then(|buffer| R::table(&buffer.tables).get(key)) {
-            return Ok(Some(found.clone()));
-        }
-        if self.buffer().is_some_and(|buffer| R::table(&buffer.tables).known_absent(key)) {
-            return Ok(None);
-        }
+    /// Reads one row by its key.
+    pub(super) fn get<R: Keyed>(&mut self, key: &R::Key) -> Result<Option<R>> {
         let mut args = Args::default();
         R::bind_key(key, &mut args);
-        let Some(row) = self.row(R::SELECT, args)? else {
-            // Inside a savepoint the row may be missing only because this command deleted it, and a
-            // refusal would bring it back.
-            if !self.in_savepoint
-                && let Some(buffer) = self.buffer.as_deref_mut()
-            {
-                R::table_mut(&mut buffer.tables).cache_absent(key);
-            }
-            return Ok(None);
-        };
-        let found = R::read(&row)?;
-        let in_savepoint = self.in_savepoint;
-        if let Some(buffer) = self.buffer.as_deref_mut() {
-            R::table_mut(&mut buffer.tables).cache_row(found.clone(), in_savepoint);
-        }
-        Ok(Some(found))
+        self.row(R::SELECT, args)?.as_ref().map(R::read).transpose()
     }
 
-    /// Writes a row. It is flushed to SQL later.
-    pub(super) fn put<R: CachedRow>(&mut self, row: R) -> Result<()> {
-        let buffer = self.buffer_mut()?;
-        buffer.command_rows += 1;
-        R::table_mut(&mut buffer.tables).put(row);
-        Ok(())
+    /// Writes a row.
+    ///
+    /// Errors: [`StoreError::Row`] if it breaks a rule of its table, such as a unique name. Then nothing is written, and
+    /// the command may go on.
+    pub(super) fn put<R: Row>(&mut self, row: &R) -> Result<()> {
+        let mut args = Args::default();
+        row.bind(&mut args)?;
+        self.change(R::TABLE, R::WRITE, &args).map(drop)
     }
 
-    /// Runs a statement that changes rows in SQL at once, inside the command's savepoint. The
-    /// command's pending rows of the tables in `touched` are flushed first. Returns the number of
-    /// changed rows.
-    pub(super) fn execute_now(&mut self, touched: u64, sql: &'static str, args: Args) -> Result<u64> {
-        self.buffer_mut()?;
+    /// Runs a statement that changes rows. Returns the number of changed rows.
+    pub(super) fn execute(&mut self, sql: &'static str, args: Args) -> Result<u64> {
+        self.change("of this statement", sql, &args)
+    }
+
+    fn change(&mut self, table: &'static str, sql: &str, args: &Args) -> Result<u64> {
+        self.batch()?;
         self.open_savepoint()?;
-        self.flush(touched, Owner::Command)?;
-        execute(&self.conn, sql, &args).map(|changed| changed as u64).map_err(|error| self.fail(&error))
-    }
-
-    /// Flushes the pending rows of `tables`, so that a query sees them. Rows of the running command
-    /// are flushed inside its savepoint.
-    pub(super) fn flush_before_read(&mut self, tables: u64) -> Result<()> {
-        let Some(buffer) = self.buffer() else { return Ok(()) };
-        if buffer.has(tables, Owner::Command) {
-            self.open_savepoint()?;
-            self.flush(tables, Owner::Command)
-        } else {
-            self.flush(tables, Owner::Batch)
+        match execute(&self.conn, sql, args) {
+            Ok(changed) => Ok(changed as u64),
+            Err(error) if fault::is_constraint(&error) => {
+                Err(StoreError::Row { table, key: "a new row".to_owned(), what: error.to_string() })
+            }
+            Err(error) => Err(self.fail(&error)),
         }
     }
 
-    /// Opens the savepoint of the running command. All pending rows of earlier commands are flushed
-    /// before it: after it, a refusal of this command would undo them too.
+    /// Begins the batch, or the snapshot of a query that shares one.
+    fn begin_if_needed(&mut self) -> Result<()> {
+        match (self.in_transaction, &self.batch) {
+            (true, _) => Ok(()),
+            (false, Some(_)) => self.begin("BEGIN IMMEDIATE"),
+            (false, None) if self.snapshot => self.begin("BEGIN"),
+            (false, None) => Ok(()),
+        }
+    }
+
+    /// Opens the savepoint of the running command.
     fn open_savepoint(&mut self) -> Result<()> {
         if self.in_savepoint {
             return Ok(());
         }
-        self.flush(table_set::ALL, Owner::Batch)?;
-        if !self.in_transaction {
-            self.begin("BEGIN IMMEDIATE")?;
-        }
+        self.begin_if_needed()?;
         self.in_savepoint = true;
         self.run("SAVEPOINT command")
     }
@@ -244,33 +195,8 @@ impl Session {
         execute(&self.conn, sql, &Args::default()).map(drop).map_err(|error| self.fail(&error))
     }
 
-    fn flush(&mut self, tables: u64, owner: Owner) -> Result<()> {
-        if !self.buffer().is_some_and(|buffer| buffer.has(tables, owner)) {
-            return Ok(());
-        }
-        if !self.in_transaction {
-            self.begin("BEGIN IMMEDIATE")?;
-        }
-        let Some(buffer) = self.buffer.as_deref_mut() else { return Ok(()) };
-        // This error stays if the command panics half-way: then it is unknown which rows are in SQL.
-        self.failed.get_or_insert(StoreError::Database("a command was abandoned while its rows were written".into()));
-        let mut out = FlushTarget { conn: &self.conn, texts: &mut self.texts };
-        match buffer.flush(&mut out, tables, owner) {
-            Ok(()) => {
-                self.failed = None;
-                Ok(())
-            }
-            Err(error) => {
-                let error = error.into_store(&self.path);
-                self.failed = Some(fault::copy(&error));
-                Err(error)
-            }
-        }
-    }
-
-    /// Makes the batch fail, for tests of errors that cannot be provoked.
-    #[cfg(test)]
-    pub(super) fn fail_with(&mut self, error: StoreError) {
+    /// Makes the batch fail, for errors that cannot be provoked.
+    pub(crate) fn fail_with(&mut self, error: StoreError) {
         self.failed = Some(error);
     }
 
@@ -282,17 +208,17 @@ impl Session {
     }
 
     /// Accepts the running command: its writes become part of the batch.
-    pub(super) fn accept(&mut self) -> Result<()> {
+    pub(crate) fn accept(&mut self) -> Result<()> {
         if std::mem::take(&mut self.in_savepoint) {
             self.run("RELEASE command")?;
         }
-        self.buffer_mut()?.accept();
+        self.batch()?.accept();
         Ok(())
     }
 
     /// Undoes the writes of the running command. After a failure it does nothing, because the whole
     /// batch will be undone.
-    pub(super) fn reject(&mut self) -> Result<()> {
+    pub(crate) fn reject(&mut self) -> Result<()> {
         if self.has_failed() {
             return Ok(());
         }
@@ -300,15 +226,15 @@ impl Session {
             self.run("ROLLBACK TO command")?;
             self.run("RELEASE command")?;
         }
-        self.buffer_mut()?.reject();
+        self.batch()?.reject();
         Ok(())
     }
 
     /// Commits the batch. Returns the events and signals to publish. On failure the whole batch is
     /// undone.
-    pub(super) fn commit(&mut self) -> Result<(Vec<Event>, Vec<Signal>)> {
+    pub(crate) fn commit(&mut self) -> Result<(Vec<Event>, Vec<Signal>)> {
         match self.try_commit() {
-            Ok(()) => Ok(self.buffer_mut()?.committed()),
+            Ok(()) => Ok(self.batch()?.committed()),
             Err(error) => {
                 self.abandon()?;
                 Err(error)
@@ -320,7 +246,6 @@ impl Session {
         if let Some(error) = &self.failed {
             return Err(fault::copy(error));
         }
-        self.flush(table_set::ALL, Owner::Batch)?;
         if self.in_transaction {
             // SQLite would commit successfully into a deleted file, and the data would be lost.
             self.check_files(|files| files.present())?;
@@ -332,7 +257,7 @@ impl Session {
         }
     }
 
-    /// Undoes the whole batch and clears the write buffer.
+    /// Undoes the whole batch.
     fn abandon(&mut self) -> Result<()> {
         if std::mem::take(&mut self.in_transaction) {
             // ROLLBACK fails if SQLite has rolled back already, for example because the disk is
@@ -344,7 +269,7 @@ impl Session {
         }
         self.in_savepoint = false;
         self.failed = None;
-        self.buffer_mut()?.abandoned();
+        self.batch()?.abandoned();
         // What was undone may have been written to the log already.
         self.check_files(FileCheck::written)
     }
@@ -392,8 +317,8 @@ impl Reads for Session {}
 
 impl Writes for Session {
     fn signal(&mut self, signal: Signal) {
-        if let Some(buffer) = self.buffer.as_deref_mut() {
-            buffer.command_signals.push(signal);
+        if let Some(batch) = &mut self.batch {
+            batch.signals.push(signal);
         }
     }
 }
@@ -409,6 +334,13 @@ fn read(conn: &Connection, sql: &str, args: &Args) -> rusqlite::Result<Vec<Sqlit
         found.push(SqliteRow::copy(row, columns)?);
     }
     Ok(found)
+}
+
+/// Runs a statement that returns no rows. Returns the number of changed rows.
+fn execute(conn: &Connection, sql: &str, args: &Args) -> rusqlite::Result<usize> {
+    let mut statement = conn.prepare_cached(sql)?;
+    args.bind(&mut statement)?;
+    statement.raw_execute()
 }
 
 #[cfg(test)]

@@ -1,22 +1,17 @@
 //! Rows and queries of agents, and of facts about the world.
 
-use ghost_domain::{Agent, AgentId, AgentKind, Scope};
+use ghost_domain::{Agent, AgentId, AgentKind};
 
-use crate::sqlite::facts::OpenTurn;
 use crate::sqlite::internal_rows::Meta;
-use crate::sqlite::row::{Args, Keyed, Row, Shape, SqliteRow, from_record, get, get_count, get_parsed, to_json};
+use crate::sqlite::row::{Args, Keyed, Row, SqliteRow, from_record, get, get_count, get_parsed, to_json};
 use crate::sqlite::session::Session;
-use crate::sqlite::table_list::table_set;
 use crate::tables::{AgentReads, AgentWrites, Result};
 
 impl Row for Agent {
     const TABLE: &'static str = "agents";
-    const SHAPE: Shape = Shape {
-        head: "INSERT INTO agents (agent_id, kind, node, epoch, deleted_at, record) VALUES ",
-        columns: 6,
-        tail: " ON CONFLICT (agent_id) DO UPDATE SET kind = excluded.kind, node = excluded.node, epoch = excluded.epoch, \
-               deleted_at = excluded.deleted_at, record = excluded.record",
-    };
+    const WRITE: &str = "INSERT INTO agents (agent_id, kind, node, epoch, deleted_at, record) VALUES (?, ?, ?, ?, ?, ?) \
+        ON CONFLICT (agent_id) DO UPDATE SET kind = excluded.kind, node = excluded.node, epoch = \
+        excluded.epoch, deleted_at = excluded.deleted_at, record = excluded.record";
 
     fn bind(&self, args: &mut Args) -> Result<()> {
         args.text(self.agent_id.as_str())
@@ -33,10 +28,6 @@ impl Keyed for Agent {
     type Key = AgentId;
     const SELECT: &'static str = "SELECT record FROM agents WHERE agent_id = ?";
 
-    fn key(&self) -> AgentId {
-        self.agent_id.clone()
-    }
-
     fn bind_key(key: &AgentId, args: &mut Args) {
         args.text(key.as_str());
     }
@@ -48,11 +39,8 @@ impl Keyed for Agent {
 
 impl Row for Meta {
     const TABLE: &'static str = "world_meta";
-    const SHAPE: Shape = Shape {
-        head: "INSERT INTO world_meta (key, value) VALUES ",
-        columns: 2,
-        tail: " ON CONFLICT (key) DO UPDATE SET value = excluded.value",
-    };
+    const WRITE: &str =
+        "INSERT INTO world_meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value";
 
     fn bind(&self, args: &mut Args) -> Result<()> {
         args.text(&self.key).text(&self.value);
@@ -63,10 +51,6 @@ impl Row for Meta {
 impl Keyed for Meta {
     type Key = String;
     const SELECT: &'static str = "SELECT key, value FROM world_meta WHERE key = ?";
-
-    fn key(&self) -> String {
-        self.key.clone()
-    }
 
     fn bind_key(key: &String, args: &mut Args) {
         args.text(key);
@@ -92,7 +76,6 @@ impl AgentReads for Session {
     }
 
     fn agent_ids(&mut self, from: &str, limit: u32) -> Result<Vec<AgentId>> {
-        self.flush_before_read(table_set::AGENTS)?;
         let mut args = Args::default();
         args.text(from).int(i64::from(limit));
         let sql = "SELECT agent_id FROM agents WHERE agent_id >= ? AND deleted_at IS NULL ORDER BY agent_id LIMIT ?+0";
@@ -107,7 +90,6 @@ impl AgentReads for Session {
     }
 
     fn agents_among(&mut self, agent_ids: &[AgentId]) -> Result<Vec<AgentId>> {
-        self.flush_before_read(table_set::AGENTS)?;
         let mut args = Args::default();
         args.put(to_json(Agent::TABLE, "ids", &agent_ids)?);
         let sql = "SELECT agent_id FROM agents WHERE deleted_at IS NULL \
@@ -117,7 +99,6 @@ impl AgentReads for Session {
 
     fn agent_count_dynamic(&mut self) -> Result<u32> {
         debug_assert_eq!(AgentKind::Dynamic.as_str(), "dynamic");
-        self.flush_before_read(table_set::AGENTS)?;
         // Left to itself, SQLite reads each living agent.
         let sql = "SELECT count(*) FROM agents INDEXED BY agents_dynamic WHERE kind = 'dynamic' AND deleted_at IS NULL";
         let row = self.row(sql, Args::default())?;
@@ -131,21 +112,14 @@ impl AgentReads for Session {
 
 impl AgentWrites for Session {
     fn agent_put(&mut self, agent: &Agent) -> Result<()> {
-        self.put(agent.clone())
+        self.put(agent)
     }
 
     fn agent_add(&mut self, agent: &Agent) -> Result<()> {
-        let buffer = self.buffer_mut()?;
-        buffer.facts.inbox_depths.put(agent.agent_id.clone(), 0);
-        buffer.facts.open_turns.put(agent.agent_id.clone(), OpenTurn::None);
-        let account = Scope::Agent(agent.agent_id.clone());
-        for scope in account.daily().into_iter().chain([account]) {
-            buffer.tables.budgets.cache_absent(&scope);
-        }
         self.agent_put(agent)
     }
 
     fn meta_put(&mut self, key: &str, value: &str) -> Result<()> {
-        self.put(Meta { key: key.to_owned(), value: value.to_owned() })
+        self.put(&Meta { key: key.to_owned(), value: value.to_owned() })
     }
 }

@@ -3,21 +3,17 @@
 use ghost_domain::{AgentId, Approval, ApprovalId, ApprovalStatus, Timestamp, TurnId};
 
 use crate::sqlite::query::{Conditions, list_limit};
-use crate::sqlite::row::{Args, Keyed, Row, Shape, SqliteRow, from_record, get_count, to_json};
+use crate::sqlite::row::{Args, Keyed, Row, SqliteRow, from_record, get_count, to_json};
 use crate::sqlite::session::Session;
-use crate::sqlite::table_list::table_set;
 use crate::tables::{ApprovalFilter, ApprovalReads, ApprovalWrites, Result};
 
 impl Row for Approval {
     const TABLE: &'static str = "approvals";
-    const SHAPE: Shape = Shape {
-        head: "INSERT INTO approvals (approval_id, agent_id, turn_id, digest, status, always, requested_at, closed_at, \
-               record) VALUES ",
-        columns: 9,
-        tail: " ON CONFLICT (approval_id) DO UPDATE SET agent_id = excluded.agent_id, turn_id = excluded.turn_id, \
-               digest = excluded.digest, status = excluded.status, always = excluded.always, \
-               requested_at = excluded.requested_at, closed_at = excluded.closed_at, record = excluded.record",
-    };
+    const WRITE: &str = "INSERT INTO approvals (approval_id, agent_id, turn_id, digest, status, always, requested_at, \
+        closed_at, record) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (approval_id) DO UPDATE SET \
+        agent_id = excluded.agent_id, turn_id = excluded.turn_id, digest = excluded.digest, status = \
+        excluded.status, always = excluded.always, requested_at = excluded.requested_at, closed_at = \
+        excluded.closed_at, record = excluded.record";
 
     fn bind(&self, args: &mut Args) -> Result<()> {
         let pending = self.status == ApprovalStatus::Pending;
@@ -38,10 +34,6 @@ impl Row for Approval {
 impl Keyed for Approval {
     type Key = ApprovalId;
     const SELECT: &'static str = "SELECT record FROM approvals WHERE approval_id = ?";
-
-    fn key(&self) -> ApprovalId {
-        self.approval_id
-    }
 
     fn bind_key(key: &ApprovalId, args: &mut Args) {
         args.id(key.0);
@@ -84,7 +76,6 @@ impl ApprovalReads for Session {
     }
 
     fn approval_count_pending(&mut self) -> Result<u32> {
-        self.flush_before_read(table_set::APPROVALS)?;
         let row = self.row("SELECT count(*) FROM approvals WHERE status = 'pending'", Args::default())?;
         row.map_or(Ok(0), |row| get_count(Approval::TABLE, &row, 0))
     }
@@ -108,6 +99,6 @@ impl ApprovalReads for Session {
 
 impl ApprovalWrites for Session {
     fn approval_put(&mut self, approval: &Approval) -> Result<()> {
-        self.put(approval.clone())
+        self.put(approval)
     }
 }

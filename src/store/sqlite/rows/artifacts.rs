@@ -4,19 +4,15 @@ use ghost_domain::Artifact;
 
 use super::shared_state::end_of_prefix;
 use crate::sqlite::query::{Conditions, list_limit};
-use crate::sqlite::row::{Args, Keyed, Row, Shape, SqliteRow, from_record, to_json};
+use crate::sqlite::row::{Args, Keyed, Row, SqliteRow, from_record, to_json};
 use crate::sqlite::session::Session;
-use crate::sqlite::table_list::table_set;
 use crate::tables::{ArtifactFilter, ArtifactReads, ArtifactWrites, Result};
 
 impl Row for Artifact {
     const TABLE: &'static str = "artifacts";
-    const SHAPE: Shape = Shape {
-        head: "INSERT INTO artifacts (path, artifact_id, agent_id, record) VALUES ",
-        columns: 4,
-        tail: " ON CONFLICT (path) DO UPDATE SET artifact_id = excluded.artifact_id, agent_id = excluded.agent_id, \
-               record = excluded.record",
-    };
+    const WRITE: &str = "INSERT INTO artifacts (path, artifact_id, agent_id, record) VALUES (?, ?, ?, ?) ON CONFLICT \
+        (path) DO UPDATE SET artifact_id = excluded.artifact_id, agent_id = excluded.agent_id, record = \
+        excluded.record";
 
     fn bind(&self, args: &mut Args) -> Result<()> {
         args.text(&self.path)
@@ -30,10 +26,6 @@ impl Row for Artifact {
 impl Keyed for Artifact {
     type Key = String;
     const SELECT: &'static str = "SELECT record FROM artifacts WHERE path = ?";
-
-    fn key(&self) -> String {
-        self.path.clone()
-    }
 
     fn bind_key(key: &String, args: &mut Args) {
         args.text(key);
@@ -64,19 +56,18 @@ impl ArtifactReads for Session {
                 args.put(end);
             })
             .order("path", list_limit(filter.limit));
-        self.flush_before_read(table_set::ARTIFACTS)?;
-        self.rows_dynamic(sql, args)?.iter().map(Artifact::read).collect()
+        self.rows(sql, args)?.iter().map(Artifact::read).collect()
     }
 }
 
 impl ArtifactWrites for Session {
     fn artifact_put(&mut self, artifact: &Artifact) -> Result<()> {
-        self.put(artifact.clone())
+        self.put(artifact)
     }
 
     fn artifact_remove(&mut self, path: &str) -> Result<bool> {
         let mut args = Args::default();
         args.text(path);
-        Ok(self.execute_now(table_set::ARTIFACTS, "DELETE FROM artifacts WHERE path = ?", args)? > 0)
+        Ok(self.execute("DELETE FROM artifacts WHERE path = ?", args)? > 0)
     }
 }

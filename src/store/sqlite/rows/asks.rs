@@ -2,20 +2,16 @@
 
 use ghost_domain::{AgentId, Ask, AskId, AskStatus, TurnId};
 
-use crate::sqlite::row::{Args, Keyed, Row, Shape, SqliteRow, from_record, get_count, to_json};
+use crate::sqlite::row::{Args, Keyed, Row, SqliteRow, from_record, get_count, to_json};
 use crate::sqlite::session::Session;
-use crate::sqlite::table_list::table_set;
 use crate::tables::{AskReads, AskWrites, Result};
 
 impl Row for Ask {
     const TABLE: &'static str = "asks";
-    const SHAPE: Shape = Shape {
-        head: "INSERT INTO asks (ask_id, status, target, asker_turn, created_at, closed_at, record) VALUES ",
-        columns: 7,
-        tail: " ON CONFLICT (ask_id) DO UPDATE SET status = excluded.status, target = excluded.target, \
-               asker_turn = excluded.asker_turn, created_at = excluded.created_at, closed_at = excluded.closed_at, \
-               record = excluded.record",
-    };
+    const WRITE: &str = "INSERT INTO asks (ask_id, status, target, asker_turn, created_at, closed_at, record) VALUES (?, \
+        ?, ?, ?, ?, ?, ?) ON CONFLICT (ask_id) DO UPDATE SET status = excluded.status, target = \
+        excluded.target, asker_turn = excluded.asker_turn, created_at = excluded.created_at, closed_at = \
+        excluded.closed_at, record = excluded.record";
 
     fn bind(&self, args: &mut Args) -> Result<()> {
         let closed = (self.status != AskStatus::Open).then(|| self.closed_at.unwrap_or(self.created_at));
@@ -34,20 +30,12 @@ impl Keyed for Ask {
     type Key = AskId;
     const SELECT: &'static str = "SELECT record FROM asks WHERE ask_id = ?";
 
-    fn key(&self) -> AskId {
-        self.ask_id
-    }
-
     fn bind_key(key: &AskId, args: &mut Args) {
         args.id(key.0);
     }
 
     fn read(row: &SqliteRow) -> Result<Self> {
         from_record(Self::TABLE, row)
-    }
-
-    fn worth_caching(&self) -> bool {
-        self.status == AskStatus::Open
     }
 }
 
@@ -61,7 +49,6 @@ impl AskReads for Session {
     }
 
     fn ask_count_open(&mut self) -> Result<u32> {
-        self.flush_before_read(table_set::ASKS)?;
         let row = self.row("SELECT count(*) FROM asks WHERE status = 'open'", Args::default())?;
         row.map_or(Ok(0), |row| get_count(Ask::TABLE, &row, 0))
     }
@@ -83,6 +70,6 @@ impl AskReads for Session {
 
 impl AskWrites for Session {
     fn ask_put(&mut self, ask: &Ask) -> Result<()> {
-        self.put(ask.clone())
+        self.put(ask)
     }
 }

@@ -5,18 +5,14 @@ use ghost_domain::{Budget, Scope, ScopeSort};
 
 use crate::sqlite::internal_rows::Numbered;
 use crate::sqlite::query::{Conditions, list_limit};
-use crate::sqlite::row::{Args, Keyed, Row, Shape, SqliteRow, from_record, to_json};
+use crate::sqlite::row::{Args, Keyed, Row, SqliteRow, from_record, to_json};
 use crate::sqlite::session::Session;
-use crate::sqlite::table_list::table_set;
 use crate::tables::{BudgetFilter, BudgetReads, BudgetWrites, Result, UsageFilter};
 
 impl Row for Budget {
     const TABLE: &'static str = "budgets";
-    const SHAPE: Shape = Shape {
-        head: "INSERT INTO budgets (scope, limited, record) VALUES ",
-        columns: 3,
-        tail: " ON CONFLICT (scope) DO UPDATE SET limited = excluded.limited, record = excluded.record",
-    };
+    const WRITE: &str = "INSERT INTO budgets (scope, limited, record) VALUES (?, ?, ?) ON CONFLICT (scope) DO UPDATE SET \
+        limited = excluded.limited, record = excluded.record";
 
     fn bind(&self, args: &mut Args) -> Result<()> {
         let limited = self.limits.tokens.is_some() || self.limits.money.is_some();
@@ -28,10 +24,6 @@ impl Row for Budget {
 impl Keyed for Budget {
     type Key = Scope;
     const SELECT: &'static str = "SELECT record FROM budgets WHERE scope = ?";
-
-    fn key(&self) -> Scope {
-        self.scope.clone()
-    }
 
     fn bind_key(key: &Scope, args: &mut Args) {
         args.put(key.to_string());
@@ -87,12 +79,11 @@ impl BudgetReads for Session {
     }
 
     fn budget_list(&mut self, filter: &BudgetFilter) -> Result<Vec<Budget>> {
-        self.flush_before_read(table_set::BUDGETS)?;
         let (limit, mut found) = (list_limit(filter.limit), Vec::new());
         for range in ranges(filter) {
             let left = limit - i64::try_from(found.len()).unwrap_or(limit);
             let Some((sql, args)) = list(filter, *range, left) else { continue };
-            for row in self.rows_dynamic(sql, args)? {
+            for row in self.rows(sql, args)? {
                 found.push(Budget::read(&row)?);
             }
         }
@@ -106,14 +97,14 @@ impl BudgetReads for Session {
 
 impl BudgetWrites for Session {
     fn budget_put(&mut self, budget: &Budget) -> Result<()> {
-        self.put(budget.clone())
+        self.put(budget)
     }
 
     fn usage_append(&mut self, row: &UsageRow) -> Result<()> {
-        let buffer = self.buffer_mut()?;
-        buffer.counters.usage += 1;
-        buffer.tables.usage.push(Numbered { seq: buffer.counters.usage, row: row.clone() });
-        Ok(())
+        let batch = self.batch()?;
+        batch.counters.usage += 1;
+        let seq = batch.counters.usage;
+        self.put(&Numbered { seq, row: row.clone() })
     }
 }
 

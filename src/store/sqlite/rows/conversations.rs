@@ -3,21 +3,17 @@
 
 use ghost_domain::{AgentId, Conversation, ConversationEntry, ConversationId, Delivery, Timestamp, TurnId};
 
-use crate::StoreError;
 use crate::sqlite::query::{Conditions, list_limit};
-use crate::sqlite::row::{Args, Keyed, Row, Shape, SqliteRow, from_record, get, get_count, to_json};
+use crate::sqlite::row::{Args, Keyed, Row, SqliteRow, from_record, get, get_count, to_json};
 use crate::sqlite::session::Session;
-use crate::sqlite::table_list::table_set;
 use crate::tables::{ConversationReads, ConversationWrites, Result};
 
 impl Row for Conversation {
     const TABLE: &'static str = "conversations";
-    const SHAPE: Shape = Shape {
-        head: "INSERT INTO conversations (conversation_id, adapter, thread, owner, updated_at, record) VALUES ",
-        columns: 6,
-        tail: " ON CONFLICT (conversation_id) DO UPDATE SET adapter = excluded.adapter, thread = excluded.thread, \
-               owner = excluded.owner, updated_at = excluded.updated_at, record = excluded.record",
-    };
+    const WRITE: &str = "INSERT INTO conversations (conversation_id, adapter, thread, owner, updated_at, record) VALUES \
+        (?, ?, ?, ?, ?, ?) ON CONFLICT (conversation_id) DO UPDATE SET adapter = excluded.adapter, \
+        thread = excluded.thread, owner = excluded.owner, updated_at = excluded.updated_at, record = \
+        excluded.record";
 
     fn bind(&self, args: &mut Args) -> Result<()> {
         args.id(self.conversation_id.0)
@@ -34,10 +30,6 @@ impl Keyed for Conversation {
     type Key = ConversationId;
     const SELECT: &'static str = "SELECT record FROM conversations WHERE conversation_id = ?";
 
-    fn key(&self) -> ConversationId {
-        self.conversation_id
-    }
-
     fn bind_key(key: &ConversationId, args: &mut Args) {
         args.id(key.0);
     }
@@ -49,12 +41,10 @@ impl Keyed for Conversation {
 
 impl Row for ConversationEntry {
     const TABLE: &'static str = "conversation_entries";
-    const SHAPE: Shape = Shape {
-        head: "INSERT INTO conversation_entries (conversation_id, seq, turn_id, delivery, next_at, at, record) VALUES ",
-        columns: 7,
-        tail: " ON CONFLICT (conversation_id, seq) DO UPDATE SET turn_id = excluded.turn_id, \
-               delivery = excluded.delivery, next_at = excluded.next_at, at = excluded.at, record = excluded.record",
-    };
+    const WRITE: &str = "INSERT INTO conversation_entries (conversation_id, seq, turn_id, delivery, next_at, at, record) \
+        VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (conversation_id, seq) DO UPDATE SET turn_id = \
+        excluded.turn_id, delivery = excluded.delivery, next_at = excluded.next_at, at = excluded.at, \
+        record = excluded.record";
 
     fn bind(&self, args: &mut Args) -> Result<()> {
         // A waiting entry without a due time is due from the time it was written.
@@ -73,10 +63,6 @@ impl Row for ConversationEntry {
 impl Keyed for ConversationEntry {
     type Key = (ConversationId, i64);
     const SELECT: &'static str = "SELECT record FROM conversation_entries WHERE conversation_id = ? AND seq = ?";
-
-    fn key(&self) -> Self::Key {
-        (self.conversation_id, self.seq)
-    }
 
     fn bind_key(key: &Self::Key, args: &mut Args) {
         args.id(key.0.0).int(key.1);
@@ -105,10 +91,9 @@ impl ConversationReads for Session {
     }
 
     fn conversation_find(&mut self, adapter: &str, thread: &str) -> Result<Option<Conversation>> {
-        let wanted = |conversation: &Conversation| conversation.adapter == adapter && conversation.thread == thread;
         let mut args = Args::default();
         args.text(adapter).text(thread);
-        self.find("SELECT record FROM conversations WHERE adapter = ? AND thread = ?", args, wanted)
+        Ok(self.list("SELECT record FROM conversations WHERE adapter = ? AND thread = ?", args)?.into_iter().next())
     }
 
     fn conversation_list(
@@ -122,7 +107,6 @@ impl ConversationReads for Session {
     }
 
     fn conversation_count(&mut self) -> Result<u32> {
-        self.flush_before_read(table_set::CONVERSATIONS)?;
         let row = self.row("SELECT count(*) FROM conversations", Args::default())?;
         row.map_or(Ok(0), |row| get_count(Conversation::TABLE, &row, 0))
     }
@@ -137,14 +121,14 @@ impl ConversationReads for Session {
             "SELECT record FROM conversation_entries WHERE conversation_id = ? AND seq > ? ORDER BY seq LIMIT ?+0";
         let mut args = Args::default();
         args.id(conversation_id.0).int(after).int(i64::from(limit));
-        self.list_flushed(sql, args, |entry: &ConversationEntry| entry.conversation_id == conversation_id)
+        self.list(sql, args)
     }
 
     fn conversation_entries_of_turn(&mut self, turn_id: TurnId) -> Result<Vec<ConversationEntry>> {
         let sql = "SELECT record FROM conversation_entries WHERE turn_id = ? ORDER BY conversation_id, seq";
         let mut args = Args::default();
         args.id(turn_id.0);
-        self.list_merged(sql, args, |entry: &ConversationEntry| entry.turn_id == Some(turn_id))
+        self.list(sql, args)
     }
 
     fn deliveries_due(&mut self, now: Timestamp, passing: &[String], limit: u32) -> Result<Vec<ConversationEntry>> {
@@ -156,7 +140,6 @@ impl ConversationReads for Session {
                        ORDER BY next_at, conversation_id, seq LIMIT ?+0";
             return self.list(sql, args);
         }
-        self.flush_before_read(table_set::CONVERSATIONS)?;
         args.put(to_json(Conversation::TABLE, "passing", &passing)?).int(i64::from(limit));
         let sql = "SELECT record FROM conversation_entries AS e WHERE delivery = 'pending' AND next_at <= ? \
                    AND NOT EXISTS (SELECT 1 FROM conversations AS c WHERE c.conversation_id = e.conversation_id \
@@ -166,7 +149,6 @@ impl ConversationReads for Session {
     }
 
     fn delivery_next_at(&mut self) -> Result<Option<Timestamp>> {
-        self.flush_before_read(table_set::ENTRIES)?;
         let sql = "SELECT min(next_at) FROM conversation_entries WHERE delivery = 'pending'";
         let Some(row) = self.row(sql, Args::default())? else { return Ok(None) };
         Ok(get::<Option<i64>>(ConversationEntry::TABLE, &row, 0)?.map(Timestamp))
@@ -175,29 +157,11 @@ impl ConversationReads for Session {
 
 impl ConversationWrites for Session {
     fn conversation_put(&mut self, conversation: &Conversation) -> Result<()> {
-        let conversation_id = conversation.conversation_id;
-        let was = self.conversation_get(conversation_id)?;
-        let renamed = was.map(|was| was.adapter != conversation.adapter || was.thread != conversation.thread);
-        if renamed != Some(false)
-            && let Some(other) = self.conversation_find(&conversation.adapter, &conversation.thread)?
-            && other.conversation_id != conversation_id
-        {
-            return Err(StoreError::Row {
-                table: Conversation::TABLE,
-                key: conversation_id.to_string(),
-                what: format!("{} has another conversation for this thread", conversation.adapter),
-            });
-        }
-        self.buffer_mut()?.tables.conversations.put(conversation.clone());
-        if renamed == Some(true) {
-            // Flushed at once, so that the old name is free in SQL for the next command.
-            self.flush_before_read(table_set::CONVERSATIONS)?;
-        }
-        Ok(())
+        self.put(conversation)
     }
 
     fn conversation_entry_put(&mut self, entry: &ConversationEntry) -> Result<()> {
-        self.put(entry.clone())
+        self.put(entry)
     }
 }
 

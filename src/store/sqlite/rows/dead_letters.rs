@@ -3,21 +3,16 @@
 use ghost_domain::{AgentId, DeadLetter, DeadLetterId, DeadLetterStatus, Timestamp};
 
 use crate::sqlite::query::{Conditions, list_limit};
-use crate::sqlite::row::{Args, Children, Keyed, Row, Shape, SqliteRow, from_record, get_count, to_json};
+use crate::sqlite::row::{Args, Keyed, Row, SqliteRow, from_record, get_count, to_json};
 use crate::sqlite::session::Session;
-use crate::sqlite::table_list::table_set;
 use crate::tables::{DeadLetterReads, DeadLetterWrites, Result};
 
 impl Row for DeadLetter {
     const TABLE: &'static str = "dead_letters";
-    const SHAPE: Shape = Shape {
-        head: "INSERT INTO dead_letters (dead_letter_id, agent_id, turn_id, status, created_at, resolved_at, record) \
-               VALUES ",
-        columns: 7,
-        tail: " ON CONFLICT (dead_letter_id) DO UPDATE SET agent_id = excluded.agent_id, turn_id = excluded.turn_id, \
-               status = excluded.status, created_at = excluded.created_at, resolved_at = excluded.resolved_at, \
-               record = excluded.record",
-    };
+    const WRITE: &str = "INSERT INTO dead_letters (dead_letter_id, agent_id, turn_id, status, created_at, resolved_at, \
+        record) VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (dead_letter_id) DO UPDATE SET agent_id = \
+        excluded.agent_id, turn_id = excluded.turn_id, status = excluded.status, created_at = \
+        excluded.created_at, resolved_at = excluded.resolved_at, record = excluded.record";
 
     fn bind(&self, args: &mut Args) -> Result<()> {
         let held = self.status == DeadLetterStatus::Held;
@@ -36,20 +31,6 @@ impl Row for DeadLetter {
 impl Keyed for DeadLetter {
     type Key = DeadLetterId;
     const SELECT: &'static str = "SELECT record FROM dead_letters WHERE dead_letter_id = ?";
-    const CHILDREN: Option<Children<Self>> = Some(Children {
-        delete: Shape { head: "DELETE FROM dead_letter_mail WHERE dead_letter_id IN (VALUES ", columns: 1, tail: ")" },
-        insert: Shape {
-            head: "INSERT INTO dead_letter_mail (dead_letter_id, message_id) VALUES ",
-            columns: 2,
-            tail: " ON CONFLICT DO NOTHING",
-        },
-        parent_of: |letter| letter.dead_letter_id.0,
-        children_of: |letter| letter.messages.iter().map(|id| id.0).collect(),
-    });
-
-    fn key(&self) -> DeadLetterId {
-        self.dead_letter_id
-    }
 
     fn bind_key(key: &DeadLetterId, args: &mut Args) {
         args.id(key.0);
@@ -97,7 +78,6 @@ impl DeadLetterReads for Session {
     }
 
     fn dead_letter_count_held(&mut self, agent_id: Option<&AgentId>) -> Result<u32> {
-        self.flush_before_read(table_set::DEAD_LETTERS)?;
         let mut args = Args::default();
         let sql = match agent_id {
             None => "SELECT count(*) FROM dead_letters WHERE status = 'held'",
@@ -113,7 +93,18 @@ impl DeadLetterReads for Session {
 
 impl DeadLetterWrites for Session {
     fn dead_letter_put(&mut self, dead_letter: &DeadLetter) -> Result<()> {
-        self.put(dead_letter.clone())
+        self.put(dead_letter)?;
+        let dead_letter_id = dead_letter.dead_letter_id.0;
+        let mut args = Args::default();
+        args.id(dead_letter_id);
+        self.execute("DELETE FROM dead_letter_mail WHERE dead_letter_id = ?", args)?;
+        for message_id in &dead_letter.messages {
+            let mut args = Args::default();
+            args.id(dead_letter_id).id(message_id.0);
+            let sql = "INSERT INTO dead_letter_mail (dead_letter_id, message_id) VALUES (?, ?) ON CONFLICT DO NOTHING";
+            self.execute(sql, args)?;
+        }
+        Ok(())
     }
 }
 

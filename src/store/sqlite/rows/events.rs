@@ -7,9 +7,8 @@ use uuid::Uuid;
 
 use crate::StoreError;
 use crate::sqlite::query::Conditions;
-use crate::sqlite::row::{Args, Row, Shape, SqliteRow, get, get_id, get_maybe_id, get_parsed, to_json, unreadable};
+use crate::sqlite::row::{Args, Row, SqliteRow, get, get_id, get_maybe_id, get_parsed, to_json, unreadable};
 use crate::sqlite::session::Session;
-use crate::sqlite::table_list::table_set;
 use crate::tables::{EventReads, EventWrites, Result};
 
 /// Maximum number of sequence numbers that one read with a filter covers.
@@ -17,12 +16,8 @@ const READ_SPAN_MAX: i64 = 10_000;
 
 impl Row for Event {
     const TABLE: &'static str = "events";
-    const SHAPE: Shape = Shape {
-        head: "INSERT INTO events (seq, event_id, ts, kind, agent_id, channel, correlation_id, correlation, \
-               payload) VALUES ",
-        columns: 9,
-        tail: "",
-    };
+    const WRITE: &str = "INSERT INTO events (seq, event_id, ts, kind, agent_id, channel, correlation_id, correlation, \
+        payload) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)";
 
     fn bind(&self, args: &mut Args) -> Result<()> {
         let correlation = self.correlation_id.as_deref().and_then(identifier);
@@ -126,7 +121,7 @@ impl EventReads for Session {
             });
         }
         let (sql, args) = wanted.order("seq", i64::from(limit));
-        let rows = self.rows_dynamic(sql, args)?;
+        let rows = self.rows(sql, args)?;
         let mut found = Vec::with_capacity(rows.len());
         for row in &rows {
             match read(row) {
@@ -145,7 +140,6 @@ impl EventReads for Session {
     }
 
     fn event_bounds(&mut self) -> Result<(i64, i64)> {
-        self.flush_before_read(table_set::EVENTS)?;
         let sql = "SELECT (SELECT min(seq) FROM events), (SELECT max(seq) FROM events), \
                    (SELECT value FROM counters WHERE name = 'events')";
         let Some(row) = self.row(sql, Args::default())? else { return Ok((1, 0)) };
@@ -165,7 +159,7 @@ impl EventWrites for Session {
                 what: format!("{} is ephemeral: publish it, never store it", event.kind),
             });
         }
-        self.buffer_mut()?.command_events.push((event_id, at, event));
-        Ok(())
+        let event = self.batch()?.event(event_id, at, event).clone();
+        self.put(&event)
     }
 }

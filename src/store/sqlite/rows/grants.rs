@@ -3,19 +3,15 @@
 use ghost_domain::{AgentId, Grant, GrantId, Timestamp};
 
 use crate::sqlite::query::{Conditions, LIST_MAX, list_limit};
-use crate::sqlite::row::{Args, Keyed, Row, Shape, SqliteRow, from_record, to_json};
+use crate::sqlite::row::{Args, Keyed, Row, SqliteRow, from_record, to_json};
 use crate::sqlite::session::Session;
-use crate::sqlite::table_list::table_set;
 use crate::tables::{GrantReads, GrantWrites, Result};
 
 impl Row for Grant {
     const TABLE: &'static str = "acl_grants";
-    const SHAPE: Shape = Shape {
-        head: "INSERT INTO acl_grants (grant_id, agent_id, expires_at, record) VALUES ",
-        columns: 4,
-        tail: " ON CONFLICT (grant_id) DO UPDATE SET agent_id = excluded.agent_id, \
-               expires_at = excluded.expires_at, record = excluded.record",
-    };
+    const WRITE: &str = "INSERT INTO acl_grants (grant_id, agent_id, expires_at, record) VALUES (?, ?, ?, ?) ON CONFLICT \
+        (grant_id) DO UPDATE SET agent_id = excluded.agent_id, expires_at = excluded.expires_at, record \
+        = excluded.record";
 
     fn bind(&self, args: &mut Args) -> Result<()> {
         args.id(self.grant_id.0).text(self.agent_id.as_str()).int(self.expires_at.0).put(to_json(
@@ -30,10 +26,6 @@ impl Row for Grant {
 impl Keyed for Grant {
     type Key = GrantId;
     const SELECT: &'static str = "SELECT record FROM acl_grants WHERE grant_id = ?";
-
-    fn key(&self) -> GrantId {
-        self.grant_id
-    }
 
     fn bind_key(key: &GrantId, args: &mut Args) {
         args.id(key.0);
@@ -65,19 +57,18 @@ impl GrantReads for Session {
                 args.id(after.0);
             })
             .order("grant_id", list_limit(limit));
-        self.flush_before_read(table_set::GRANTS)?;
-        self.rows_dynamic(sql, args)?.iter().map(Grant::read).collect()
+        self.rows(sql, args)?.iter().map(Grant::read).collect()
     }
 }
 
 impl GrantWrites for Session {
     fn grant_put(&mut self, grant: &Grant) -> Result<()> {
-        self.put(grant.clone())
+        self.put(grant)
     }
 
     fn grant_remove(&mut self, grant_id: GrantId) -> Result<bool> {
         let mut args = Args::default();
         args.id(grant_id.0);
-        Ok(self.execute_now(table_set::GRANTS, "DELETE FROM acl_grants WHERE grant_id = ?", args)? > 0)
+        Ok(self.execute("DELETE FROM acl_grants WHERE grant_id = ?", args)? > 0)
     }
 }

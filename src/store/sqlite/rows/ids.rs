@@ -5,64 +5,44 @@ use uuid::Uuid;
 use crate::sqlite::query::LIST_MAX;
 use crate::sqlite::row::{Args, get_id};
 use crate::sqlite::session::Session;
-use crate::sqlite::table_list::table_set;
 use crate::tables::{IdKind, IdReads, Result};
 
-/// For a kind: its table, the tables to flush before a read, and the query.
-fn query(kind: IdKind) -> (&'static str, u64, &'static str) {
+/// For a kind: its table, and the query.
+fn query(kind: IdKind) -> (&'static str, &'static str) {
     match kind {
         IdKind::Approval => (
             "approvals",
-            table_set::APPROVALS,
             "SELECT approval_id FROM approvals WHERE approval_id BETWEEN ? AND ? ORDER BY approval_id LIMIT ?",
         ),
-        IdKind::Ask => {
-            ("asks", table_set::ASKS, "SELECT ask_id FROM asks WHERE ask_id BETWEEN ? AND ? ORDER BY ask_id LIMIT ?")
-        }
+        IdKind::Ask => ("asks", "SELECT ask_id FROM asks WHERE ask_id BETWEEN ? AND ? ORDER BY ask_id LIMIT ?"),
         IdKind::Conversation => (
             "conversations",
-            table_set::CONVERSATIONS,
             "SELECT conversation_id FROM conversations WHERE conversation_id BETWEEN ? AND ? \
              ORDER BY conversation_id LIMIT ?",
         ),
         IdKind::DeadLetter => (
             "dead_letters",
-            table_set::DEAD_LETTERS,
             "SELECT dead_letter_id FROM dead_letters WHERE dead_letter_id BETWEEN ? AND ? \
              ORDER BY dead_letter_id LIMIT ?",
         ),
-        IdKind::Grant => (
-            "acl_grants",
-            table_set::GRANTS,
-            "SELECT grant_id FROM acl_grants WHERE grant_id BETWEEN ? AND ? ORDER BY grant_id LIMIT ?",
-        ),
-        IdKind::Message => (
-            "messages",
-            table_set::MAIL | table_set::HEADS,
-            "SELECT message_id FROM messages WHERE message_id BETWEEN ? AND ? ORDER BY message_id LIMIT ?",
-        ),
+        IdKind::Grant => {
+            ("acl_grants", "SELECT grant_id FROM acl_grants WHERE grant_id BETWEEN ? AND ? ORDER BY grant_id LIMIT ?")
+        }
+        IdKind::Message => {
+            ("messages", "SELECT message_id FROM messages WHERE message_id BETWEEN ? AND ? ORDER BY message_id LIMIT ?")
+        }
         IdKind::Schedule => (
             "schedules",
-            table_set::SCHEDULES,
             "SELECT schedule_id FROM schedules WHERE schedule_id BETWEEN ? AND ? ORDER BY schedule_id LIMIT ?",
         ),
-        IdKind::Task => (
-            "tasks",
-            table_set::TASKS,
-            "SELECT task_id FROM tasks WHERE task_id BETWEEN ? AND ? ORDER BY task_id LIMIT ?",
-        ),
-        IdKind::Turn => (
-            "turns",
-            table_set::TURNS,
-            "SELECT turn_id FROM turns WHERE turn_id BETWEEN ? AND ? ORDER BY turn_id LIMIT ?",
-        ),
+        IdKind::Task => ("tasks", "SELECT task_id FROM tasks WHERE task_id BETWEEN ? AND ? ORDER BY task_id LIMIT ?"),
+        IdKind::Turn => ("turns", "SELECT turn_id FROM turns WHERE turn_id BETWEEN ? AND ? ORDER BY turn_id LIMIT ?"),
     }
 }
 
 impl IdReads for Session {
     fn ids_between(&mut self, kind: IdKind, first: Uuid, last: Uuid, limit: u32) -> Result<Vec<Uuid>> {
-        let (table, set, sql) = query(kind);
-        self.flush_before_read(set)?;
+        let (table, sql) = query(kind);
         let mut args = Args::default();
         args.id(first).id(last).int(i64::from(limit.min(LIST_MAX)));
         self.rows(sql, args)?.iter().map(|row| get_id(table, row, 0)).collect()
@@ -81,7 +61,7 @@ mod tests {
         let mut conn = Connection::open_in_memory().unwrap();
         schema::migrate(&mut conn, 0).unwrap();
         for kind in IdKind::ALL {
-            let (_, _, sql) = query(kind);
+            let (_, sql) = query(kind);
             let mut args = Args::default();
             args.id(Uuid::nil()).id(Uuid::max()).int(6);
             let mut explained = conn.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();

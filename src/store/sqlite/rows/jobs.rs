@@ -3,17 +3,14 @@
 use ghost_domain::{Job, TaskId, Timestamp};
 
 use crate::sqlite::query::{Conditions, list_limit};
-use crate::sqlite::row::{Args, Keyed, Row, Shape, SqliteRow, from_record, to_json};
+use crate::sqlite::row::{Args, Keyed, Row, SqliteRow, from_record, to_json};
 use crate::sqlite::session::Session;
 use crate::tables::{JobReads, JobWrites, Result};
 
 impl Row for Job {
     const TABLE: &'static str = "jobs";
-    const SHAPE: Shape = Shape {
-        head: "INSERT INTO jobs (job_id, started_at, record) VALUES ",
-        columns: 3,
-        tail: " ON CONFLICT (job_id) DO UPDATE SET started_at = excluded.started_at, record = excluded.record",
-    };
+    const WRITE: &str = "INSERT INTO jobs (job_id, started_at, record) VALUES (?, ?, ?) ON CONFLICT (job_id) DO UPDATE \
+        SET started_at = excluded.started_at, record = excluded.record";
 
     fn bind(&self, args: &mut Args) -> Result<()> {
         args.text(&self.job_id).int(self.started_at.0).put(to_json(Self::TABLE, &self.job_id, self)?);
@@ -24,10 +21,6 @@ impl Row for Job {
 impl Keyed for Job {
     type Key = String;
     const SELECT: &'static str = "SELECT record FROM jobs WHERE job_id = ?";
-
-    fn key(&self) -> String {
-        self.job_id.clone()
-    }
 
     fn bind_key(key: &String, args: &mut Args) {
         args.text(key);
@@ -69,7 +62,7 @@ impl JobReads for Session {
 
 impl JobWrites for Session {
     fn job_put(&mut self, job: &Job) -> Result<()> {
-        self.put(job.clone())
+        self.put(job)
     }
 }
 

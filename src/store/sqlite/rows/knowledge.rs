@@ -3,19 +3,15 @@
 
 use ghost_domain::{KnowledgeEntry, KnowledgeVersion};
 
-use crate::sqlite::row::{Args, Keyed, Row, Shape, SqliteRow, from_record, get_count, to_json};
+use crate::sqlite::row::{Args, Keyed, Row, SqliteRow, from_record, get_count, to_json};
 use crate::sqlite::session::Session;
-use crate::sqlite::table_list::table_set;
 use crate::tables::{KnowledgeReads, KnowledgeWrites, Result};
 
 impl Row for KnowledgeEntry {
     const TABLE: &'static str = "knowledge";
-    const SHAPE: Shape = Shape {
-        head: "INSERT INTO knowledge (entry_id, deleted, updated_at, record) VALUES ",
-        columns: 4,
-        tail: " ON CONFLICT (entry_id) DO UPDATE SET deleted = excluded.deleted, updated_at = excluded.updated_at, \
-               record = excluded.record",
-    };
+    const WRITE: &str = "INSERT INTO knowledge (entry_id, deleted, updated_at, record) VALUES (?, ?, ?, ?) ON CONFLICT \
+        (entry_id) DO UPDATE SET deleted = excluded.deleted, updated_at = excluded.updated_at, record = \
+        excluded.record";
 
     fn bind(&self, args: &mut Args) -> Result<()> {
         args.text(&self.entry_id).put(self.deleted).int(self.updated_at.0).put(to_json(
@@ -31,10 +27,6 @@ impl Keyed for KnowledgeEntry {
     type Key = String;
     const SELECT: &'static str = "SELECT record FROM knowledge WHERE entry_id = ?";
 
-    fn key(&self) -> String {
-        self.entry_id.clone()
-    }
-
     fn bind_key(key: &String, args: &mut Args) {
         args.text(key);
     }
@@ -46,11 +38,8 @@ impl Keyed for KnowledgeEntry {
 
 impl Row for KnowledgeVersion {
     const TABLE: &'static str = "knowledge_versions";
-    const SHAPE: Shape = Shape {
-        head: "INSERT INTO knowledge_versions (entry_id, version, record) VALUES ",
-        columns: 3,
-        tail: " ON CONFLICT (entry_id, version) DO UPDATE SET record = excluded.record",
-    };
+    const WRITE: &str = "INSERT INTO knowledge_versions (entry_id, version, record) VALUES (?, ?, ?) ON CONFLICT \
+        (entry_id, version) DO UPDATE SET record = excluded.record";
 
     fn bind(&self, args: &mut Args) -> Result<()> {
         args.text(&self.entry_id).int(self.version).put(to_json(Self::TABLE, &self.entry_id, self)?);
@@ -61,10 +50,6 @@ impl Row for KnowledgeVersion {
 impl Keyed for KnowledgeVersion {
     type Key = (String, i64);
     const SELECT: &'static str = "SELECT record FROM knowledge_versions WHERE entry_id = ? AND version = ?";
-
-    fn key(&self) -> Self::Key {
-        (self.entry_id.clone(), self.version)
-    }
 
     fn bind_key(key: &Self::Key, args: &mut Args) {
         args.text(&key.0).int(key.1);
@@ -88,7 +73,6 @@ impl KnowledgeReads for Session {
     }
 
     fn knowledge_count(&mut self) -> Result<u32> {
-        self.flush_before_read(table_set::KNOWLEDGE)?;
         let row = self.row("SELECT count(*) FROM knowledge WHERE deleted = 0", Args::default())?;
         row.map_or(Ok(0), |row| get_count(KnowledgeEntry::TABLE, &row, 0))
     }
@@ -97,23 +81,23 @@ impl KnowledgeReads for Session {
         let sql = "SELECT record FROM knowledge_versions WHERE entry_id = ? ORDER BY version DESC";
         let mut args = Args::default();
         args.text(entry_id);
-        self.list_flushed(sql, args, |version: &KnowledgeVersion| version.entry_id == entry_id)
+        self.list(sql, args)
     }
 }
 
 impl KnowledgeWrites for Session {
     fn knowledge_put(&mut self, entry: &KnowledgeEntry) -> Result<()> {
-        self.put(entry.clone())
+        self.put(entry)
     }
 
     fn knowledge_version_put(&mut self, version: &KnowledgeVersion) -> Result<()> {
-        self.put(version.clone())
+        self.put(version)
     }
 
     fn knowledge_versions_prune(&mut self, entry_id: &str, oldest_kept: i64) -> Result<()> {
         let mut args = Args::default();
         args.text(entry_id).int(oldest_kept);
         let sql = "DELETE FROM knowledge_versions WHERE entry_id = ? AND version < ?";
-        self.execute_now(table_set::KNOWLEDGE_VERSIONS, sql, args).map(|_| ())
+        self.execute(sql, args).map(|_| ())
     }
 }

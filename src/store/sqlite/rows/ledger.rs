@@ -6,11 +6,8 @@ use ghost_domain::{CallId, CallStatus, CallTotals, Code, LedgerRow, Money, Times
 use serde::{Deserialize, Serialize};
 
 use crate::sqlite::query::{Conditions, LIST_MAX, list_limit};
-use crate::sqlite::row::{
-    Args, Keyed, Row, Shape, SqliteRow, from_record, get, get_count, get_id, get_parsed, to_json,
-};
+use crate::sqlite::row::{Args, Keyed, Row, SqliteRow, from_record, get, get_count, get_id, get_parsed, to_json};
 use crate::sqlite::session::Session;
-use crate::sqlite::table_list::table_set;
 use crate::tables::{LedgerFilter, LedgerReads, LedgerWrites, Result};
 
 /// The JSON record of a ledger row: all fields that have no column. Older records contain the
@@ -61,13 +58,10 @@ macro_rules! select {
 
 impl Row for LedgerRow {
     const TABLE: &'static str = "ledger";
-    const SHAPE: Shape = Shape {
-        head: "INSERT INTO ledger (call_id, agent_id, turn_id, tool, status, started_at, ended_at, cost_micros, record) \
-               VALUES ",
-        columns: 9,
-        tail: " ON CONFLICT (call_id) DO UPDATE SET status = excluded.status, ended_at = excluded.ended_at, \
-               cost_micros = excluded.cost_micros, record = excluded.record",
-    };
+    const WRITE: &str = "INSERT INTO ledger (call_id, agent_id, turn_id, tool, status, started_at, ended_at, cost_micros, \
+        record) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (call_id) DO UPDATE SET status = \
+        excluded.status, ended_at = excluded.ended_at, cost_micros = excluded.cost_micros, record = \
+        excluded.record";
 
     fn bind(&self, args: &mut Args) -> Result<()> {
         let took = i64::try_from(self.duration_ms.unwrap_or(0)).unwrap_or(i64::MAX);
@@ -88,10 +82,6 @@ impl Row for LedgerRow {
 impl Keyed for LedgerRow {
     type Key = CallId;
     const SELECT: &'static str = concat!(select!(), " WHERE call_id = ?");
-
-    fn key(&self) -> CallId {
-        self.call_id
-    }
 
     fn bind_key(key: &CallId, args: &mut Args) {
         args.id(key.0);
@@ -121,9 +111,6 @@ impl Keyed for LedgerRow {
     }
 
     // Only the end of a call reads its row again.
-    fn worth_caching(&self) -> bool {
-        self.status == CallStatus::Started
-    }
 }
 
 /// The SQL condition for a status, in the words of the partial indexes of calls that did not
@@ -202,19 +189,17 @@ impl LedgerReads for Session {
                 args.int(at.0).id(id.0);
             })
             .order("started_at DESC, call_id DESC", list_limit(filter.limit));
-        self.flush_before_read(table_set::CALLS)?;
-        self.rows_dynamic(sql, args)?.iter().map(LedgerRow::read).collect()
+        self.rows(sql, args)?.iter().map(LedgerRow::read).collect()
     }
 
     fn call_totals(&mut self, filter: &LedgerFilter) -> Result<Vec<CallTotals>> {
         let (sql, args) = matching(TOTALS, filter).grouped("tool, status", "tool, status", i64::from(LIST_MAX));
-        self.flush_before_read(table_set::CALLS)?;
-        self.rows_dynamic(sql, args)?.iter().map(total).collect()
+        self.rows(sql, args)?.iter().map(total).collect()
     }
 }
 
 impl LedgerWrites for Session {
     fn call_put(&mut self, row: &LedgerRow) -> Result<()> {
-        self.put(row.clone())
+        self.put(row)
     }
 }

@@ -1,16 +1,13 @@
-//! The rows of messages in inboxes. The fixed and the changeable part of a message are written
-//! separately: the message itself once, its head (state, turn, crashes, wake flag) each time it
-//! changes.
+//! The rows of messages in inboxes.
 
-use ghost_domain::{AskId, ConversationId, Envelope, MailState, MessageId, RootId, Timestamp, TurnId};
+use ghost_domain::{AskId, ConversationId, Envelope, MessageId, RootId, Timestamp, TurnId};
 
-use crate::sqlite::internal_rows::Head;
 use crate::sqlite::row::{
-    Args, Keyed, Row, Shape, SqliteRow, get, get_count, get_id, get_maybe_id, get_parsed, to_json, unreadable,
+    Args, Keyed, Row, SqliteRow, get, get_count, get_id, get_maybe_id, get_parsed, to_json, unreadable,
 };
 use crate::tables::Result;
 
-/// The columns of a message, in the order of [`Envelope::SHAPE`].
+/// The columns of a message, in the order of its [`Row::WRITE`].
 macro_rules! columns {
     () => {
         "seq, message_id, to_agent, from_party, kind, subject, body, attachments, ask_id, conversation_id, root_id, \
@@ -21,8 +18,11 @@ pub(super) use columns;
 
 impl Row for Envelope {
     const TABLE: &'static str = "messages";
-    const SHAPE: Shape =
-        Shape { head: concat!("INSERT INTO messages (", columns!(), ") VALUES "), columns: 18, tail: "" };
+    const WRITE: &str = concat!(
+        "INSERT INTO messages (",
+        columns!(),
+        ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    );
 
     fn bind(&self, args: &mut Args) -> Result<()> {
         let attachments = match self.attachments.is_empty() {
@@ -54,10 +54,6 @@ impl Row for Envelope {
 impl Keyed for Envelope {
     type Key = MessageId;
     const SELECT: &'static str = concat!("SELECT ", columns!(), " FROM messages WHERE message_id = ?");
-
-    fn key(&self) -> MessageId {
-        self.message_id
-    }
 
     fn bind_key(key: &MessageId, args: &mut Args) {
         args.id(key.0);
@@ -98,54 +94,4 @@ fn conversation(row: &SqliteRow) -> Result<Option<ConversationId>> {
     const TABLE: &str = Envelope::TABLE;
     let text: Option<&str> = get(TABLE, row, 9)?;
     text.map(|text| text.parse().map_err(|error| unreadable(TABLE, text, error))).transpose()
-}
-
-impl Row for Head {
-    const TABLE: &'static str = "messages";
-    const SHAPE: Shape = Shape {
-        head: "UPDATE messages SET state = v.column2, turn_id = v.column3, crashes = v.column4, wake = v.column5, \
-               read_at = v.column6 FROM (VALUES ",
-        columns: 6,
-        tail: ") AS v WHERE messages.message_id = v.column1",
-    };
-
-    fn bind(&self, args: &mut Args) -> Result<()> {
-        args.id(self.message_id.0)
-            .text(self.state.as_str())
-            .maybe_id(self.turn_id.map(|id| id.0))
-            .int(i64::from(self.crashes))
-            .put(self.wake)
-            .maybe_at(self.read_at);
-        Ok(())
-    }
-}
-
-impl Keyed for Head {
-    type Key = MessageId;
-    const SELECT: &'static str =
-        "SELECT message_id, to_agent, state, turn_id, crashes, wake, read_at FROM messages WHERE message_id = ?";
-
-    fn key(&self) -> MessageId {
-        self.message_id
-    }
-
-    fn bind_key(key: &MessageId, args: &mut Args) {
-        args.id(key.0);
-    }
-
-    fn read(row: &SqliteRow) -> Result<Self> {
-        Ok(Self {
-            message_id: MessageId(get_id(Self::TABLE, row, 0)?),
-            to: get_parsed(Self::TABLE, row, 1)?,
-            state: get_parsed(Self::TABLE, row, 2)?,
-            turn_id: get_maybe_id(Self::TABLE, row, 3)?.map(TurnId),
-            crashes: get_count(Self::TABLE, row, 4)?,
-            wake: get(Self::TABLE, row, 5)?,
-            read_at: get::<Option<i64>>(Self::TABLE, row, 6)?.map(Timestamp),
-        })
-    }
-
-    fn worth_caching(&self) -> bool {
-        matches!(self.state, MailState::Pending | MailState::Taken)
-    }
 }

@@ -8,7 +8,6 @@ use ghost_domain::{Agent, Timestamp};
 
 use crate::sqlite::row::{Args, Row, get, to_json};
 use crate::sqlite::session::Session;
-use crate::sqlite::table_list::table_set;
 use crate::tables::{AgentWrites, Family, PROMPT_USE, PruneWrites, Result};
 
 /// Only the oldest events are deleted, so that the rest of the feed has no gap: up to the first row
@@ -73,6 +72,8 @@ const TOMBSTONES: &str = "WITH RECURSIVE creators (party) AS (\
     AND 'agent:' || agent_id NOT IN (SELECT party FROM creators WHERE party IS NOT NULL) \
     ORDER BY deleted_at, agent_id LIMIT ?2+0";
 const TOMBSTONES_OUT: &str = "DELETE FROM agents WHERE agent_id IN (SELECT value FROM json_each(?1))";
+
+const INBOXES_OUT: &str = "DELETE FROM inboxes WHERE pending = 0 AND agent_id IN (SELECT value FROM json_each(?1))";
 
 /// Accounts of deleted agents without a limit, and of agents without even a tombstone.
 const AGENT_BUDGETS: &str = "DELETE FROM budgets WHERE scope IN (SELECT b.scope FROM budgets AS b \
@@ -228,7 +229,7 @@ impl Session {
     fn delete_old(&mut self, sql: &'static str, before: Timestamp, limit: u32) -> Result<u64> {
         let mut args = Args::default();
         args.int(before.0).int(i64::from(limit));
-        self.execute_now(table_set::ALL, sql, args)
+        self.execute(sql, args)
     }
 
     /// Deletes the rows that the query `ids` finds, with their child rows. Returns the number of
@@ -240,7 +241,6 @@ impl Session {
         before: Timestamp,
         limit: u32,
     ) -> Result<u64> {
-        self.flush_before_read(table_set::ALL)?;
         let mut args = Args::default();
         args.int(before.0).int(i64::from(limit));
         let rows = self.rows(ids, args)?;
@@ -253,14 +253,13 @@ impl Session {
         for sql in deletes {
             let mut args = Args::default();
             args.text(&found);
-            deleted = self.execute_now(table_set::ALL, sql, args)?;
+            deleted = self.execute(sql, args)?;
         }
         Ok(deleted)
     }
 
     /// Deletes prompt parts that no journal names.
     fn delete_prompts(&mut self, before: Timestamp, limit: u32) -> Result<u64> {
-        self.flush_before_read(table_set::ALL)?;
         let mut args = Args::default();
         args.int(before.0);
         if self.row("SELECT 1 FROM prompts WHERE at < ? LIMIT 1", args)?.is_none() {
@@ -269,13 +268,13 @@ impl Session {
         let until = self.first_step_since(before.plus(PROMPT_USE))?;
         let mut args = Args::default();
         args.int(before.0).int(i64::from(limit)).int(until);
-        self.execute_now(table_set::ALL, PROMPTS, args)
+        self.execute(PROMPTS, args)
     }
 
     /// The sequence of the first journal step made at `at` or later, or one past the last step if
     /// there is none. A binary search, because steps are in order of time.
     fn first_step_since(&mut self, at: Timestamp) -> Result<i64> {
-        let (mut low, mut high) = (0, self.buffer_mut()?.counters.journal + 1);
+        let (mut low, mut high) = (0, self.batch()?.counters.journal + 1);
         while low < high {
             let middle = low + (high - low) / 2;
             let mut args = Args::default();
@@ -298,8 +297,13 @@ impl Session {
         self.agent_incarnation_raise(highest)?;
         let ids: Vec<&str> = old.iter().map(|agent| agent.agent_id.as_str()).collect();
         let mut args = Args::default();
-        args.text(&to_json(Agent::TABLE, "ids", &ids)?);
-        self.execute_now(table_set::ALL, TOMBSTONES_OUT, args)
+        let ids = to_json(Agent::TABLE, "ids", &ids)?;
+        args.text(&ids);
+        let deleted = self.execute(TOMBSTONES_OUT, args)?;
+        let mut args = Args::default();
+        args.text(&ids);
+        self.execute(INBOXES_OUT, args)?;
+        Ok(deleted)
     }
 
     /// Stores the last number of a sequence, so that it continues from there even if its last rows
@@ -309,7 +313,7 @@ impl Session {
         args.text(name).int(value);
         let sql =
             "INSERT INTO counters (name, value) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value";
-        self.execute_now(0, sql, args).map(|_| ())
+        self.execute(sql, args).map(|_| ())
     }
 }
 
@@ -317,12 +321,11 @@ impl PruneWrites for Session {
     fn prune_conversation_entries(&mut self, before: Timestamp, keep: u32, limit: u32) -> Result<u64> {
         let mut args = Args::default();
         args.int(before.0).int(i64::from(limit)).int(i64::from(keep));
-        self.execute_now(table_set::ALL, CONVERSATION_ENTRIES, args)
+        self.execute(CONVERSATION_ENTRIES, args)
     }
 
     fn prune_task_events(&mut self, keep: u32, limit: u32) -> Result<u64> {
         let keep = keep.max(1);
-        self.flush_before_read(table_set::TASK_EVENTS)?;
         let row = self.row(TASK_EVENTS_CUT, Args::default())?;
         let (cut, cut_to): (Option<i64>, Option<i64>) = match &row {
             Some(row) => (get("counters", row, 0)?, get("counters", row, 1)?),
@@ -330,13 +333,13 @@ impl PruneWrites for Session {
         };
         // With another length, every task must be read once.
         let cut = cut.filter(|_| cut_to == Some(i64::from(keep))).unwrap_or(0);
-        let last = self.buffer_mut()?.counters.task_events;
+        let last = self.batch()?.counters.task_events;
         if cut == last {
             return Ok(0);
         }
         let mut args = Args::default();
         args.int(i64::from(keep)).int(i64::from(limit)).int(cut);
-        let deleted = self.execute_now(table_set::TASK_EVENTS, TASK_EVENTS, args)?;
+        let deleted = self.execute(TASK_EVENTS, args)?;
         if deleted < u64::from(limit) {
             self.keep_counter("task_events_cut", last)?;
             self.keep_counter("task_events_cut_to", i64::from(keep))?;
@@ -345,14 +348,13 @@ impl PruneWrites for Session {
     }
 
     fn prune_rows(&mut self, family: Family) -> Result<u64> {
-        self.flush_before_read(table_set::ALL)?;
         let row = self.row(rows_of(family), Args::default())?;
         let rows = row.map_or(Ok(0), |row| get::<i64>("prune", &row, 0))?;
         Ok(u64::try_from(rows).unwrap_or(0))
     }
 
     fn prune(&mut self, family: Family, before: Timestamp, limit: u32) -> Result<u64> {
-        let counters = self.buffer_mut()?.counters;
+        let counters = self.batch()?.counters;
         let deleted = match family {
             Family::Events => {
                 let deleted = self.delete_old(EVENTS, before, limit)?;
@@ -394,48 +396,17 @@ impl PruneWrites for Session {
                 self.keep_counter("task_events", counters.task_events)?;
                 deleted
             }
-            Family::RootBudgets => {
-                let deleted = self.delete_old(ROOT_BUDGETS, before, limit)?;
-                self.buffer_mut()?.tables.budgets.clear_cache();
-                deleted
-            }
-            Family::AgentBudgets => {
-                let deleted = self.delete_old(AGENT_BUDGETS, before, limit)?;
-                self.buffer_mut()?.tables.budgets.clear_cache();
-                deleted
-            }
-            Family::Agents => {
-                let deleted = self.delete_tombstones(before, limit)?;
-                self.buffer_mut()?.tables.agents.clear_cache();
-                deleted
-            }
+            Family::RootBudgets => self.delete_old(ROOT_BUDGETS, before, limit)?,
+            Family::AgentBudgets => self.delete_old(AGENT_BUDGETS, before, limit)?,
+            Family::Agents => self.delete_tombstones(before, limit)?,
             Family::ChatPosts => self.delete_old(CHAT_POSTS, before, limit)?,
-            Family::Conversations => {
-                let deleted = self.delete_families(CONVERSATION_IDS, &CONVERSATIONS_OUT, before, limit)?;
-                self.buffer_mut()?.tables.conversations.clear_cache();
-                deleted
-            }
+            Family::Conversations => self.delete_families(CONVERSATION_IDS, &CONVERSATIONS_OUT, before, limit)?,
             Family::Knowledge => self.delete_old(KNOWLEDGE, before, limit)?,
             Family::ScheduleRuns => self.delete_old(SCHEDULE_RUNS, before, limit)?,
             Family::Grants => self.delete_old(GRANTS, before, limit)?,
-            Family::Droids => {
-                let deleted = self.delete_old(DROIDS, before, limit)?;
-                self.buffer_mut()?.tables.droids.clear_cache();
-                deleted
-            }
-            Family::Roots => {
-                let deleted = self.delete_old(ROOTS, before, limit)?;
-                self.buffer_mut()?.tables.roots.clear_cache();
-                deleted
-            }
+            Family::Droids => self.delete_old(DROIDS, before, limit)?,
+            Family::Roots => self.delete_old(ROOTS, before, limit)?,
         };
-        // Cached rows may have been deleted.
-        let buffer = self.buffer_mut()?;
-        buffer.tables.turns.clear_cache();
-        buffer.tables.prompts.clear_cache();
-        buffer.tables.heads.clear_cache();
-        buffer.tables.asks.clear_cache();
-        buffer.tables.tasks.clear_cache();
         Ok(deleted)
     }
 }

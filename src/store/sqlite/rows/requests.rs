@@ -2,17 +2,14 @@
 
 use ghost_domain::{Party, RequestId, StoredAnswer};
 
-use crate::sqlite::row::{Args, Keyed, Row, Shape, SqliteRow, from_record, to_json};
+use crate::sqlite::row::{Args, Keyed, Row, SqliteRow, from_record, to_json};
 use crate::sqlite::session::Session;
 use crate::tables::{RequestReads, RequestWrites, Result};
 
 impl Row for StoredAnswer {
     const TABLE: &'static str = "requests";
-    const SHAPE: Shape = Shape {
-        head: "INSERT INTO requests (principal, request_id, at, record) VALUES ",
-        columns: 4,
-        tail: " ON CONFLICT (principal, request_id) DO UPDATE SET at = excluded.at, record = excluded.record",
-    };
+    const WRITE: &str = "INSERT INTO requests (principal, request_id, at, record) VALUES (?, ?, ?, ?) ON CONFLICT \
+        (principal, request_id) DO UPDATE SET at = excluded.at, record = excluded.record";
 
     fn bind(&self, args: &mut Args) -> Result<()> {
         args.put(self.key.principal.to_string()).text(self.key.request_id.as_str()).int(self.at.0).put(to_json(
@@ -27,10 +24,6 @@ impl Row for StoredAnswer {
 impl Keyed for StoredAnswer {
     type Key = (Party, RequestId);
     const SELECT: &'static str = "SELECT record FROM requests WHERE principal = ? AND request_id = ?";
-
-    fn key(&self) -> Self::Key {
-        (self.key.principal.clone(), self.key.request_id.clone())
-    }
 
     fn bind_key(key: &Self::Key, args: &mut Args) {
         args.put(key.0.to_string()).text(key.1.as_str());
@@ -49,6 +42,6 @@ impl RequestReads for Session {
 
 impl RequestWrites for Session {
     fn request_put(&mut self, answer: &StoredAnswer) -> Result<()> {
-        self.put(answer.clone())
+        self.put(answer)
     }
 }

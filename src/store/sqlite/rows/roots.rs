@@ -4,18 +4,15 @@ use ghost_domain::RootId;
 use ghost_domain::root_tally::RootTally;
 
 use crate::sqlite::query::list_limit;
-use crate::sqlite::row::{Args, Keyed, Row, Shape, SqliteRow, from_record, to_json};
+use crate::sqlite::row::{Args, Keyed, Row, SqliteRow, from_record, to_json};
 use crate::sqlite::session::Session;
 use crate::tables::{Result, RootReads, RootWrites};
 
 impl Row for RootTally {
     const TABLE: &'static str = "roots";
-    const SHAPE: Shape = Shape {
-        head: "INSERT INTO roots (root_id, messages, updated_at, record) VALUES ",
-        columns: 4,
-        tail: " ON CONFLICT (root_id) DO UPDATE SET messages = excluded.messages, updated_at = excluded.updated_at, \
-               record = excluded.record",
-    };
+    const WRITE: &str = "INSERT INTO roots (root_id, messages, updated_at, record) VALUES (?, ?, ?, ?) ON CONFLICT \
+        (root_id) DO UPDATE SET messages = excluded.messages, updated_at = excluded.updated_at, record = \
+        excluded.record";
 
     fn bind(&self, args: &mut Args) -> Result<()> {
         args.id(self.root_id.0).count(self.messages).int(self.updated_at.0).put(to_json(
@@ -30,10 +27,6 @@ impl Row for RootTally {
 impl Keyed for RootTally {
     type Key = RootId;
     const SELECT: &'static str = "SELECT record FROM roots WHERE root_id = ?";
-
-    fn key(&self) -> RootId {
-        self.root_id
-    }
 
     fn bind_key(key: &RootId, args: &mut Args) {
         args.id(key.0);
@@ -58,6 +51,6 @@ impl RootReads for Session {
 
 impl RootWrites for Session {
     fn root_put(&mut self, tally: &RootTally) -> Result<()> {
-        self.put(tally.clone())
+        self.put(tally)
     }
 }

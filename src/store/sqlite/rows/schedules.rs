@@ -2,22 +2,17 @@
 
 use ghost_domain::{AgentId, MessageId, Schedule, ScheduleId, ScheduleKind, ScheduleRun, Timestamp, WatchSnapshot};
 
-use crate::StoreError;
 use crate::sqlite::internal_rows::WatchSnapshotRow;
 use crate::sqlite::query::{Conditions, LIST_MAX};
-use crate::sqlite::row::{Args, Keyed, Row, Shape, SqliteRow, from_record, get, get_count, get_id, to_json};
+use crate::sqlite::row::{Args, Keyed, Row, SqliteRow, from_record, get, get_count, get_id, to_json};
 use crate::sqlite::session::Session;
-use crate::sqlite::table_list::table_set;
 use crate::tables::{Result, SchedulePlace, ScheduleReads, ScheduleWrites};
 
 impl Row for Schedule {
     const TABLE: &'static str = "schedules";
-    const SHAPE: Shape = Shape {
-        head: "INSERT INTO schedules (schedule_id, agent_id, kind, name, next_at, record) VALUES ",
-        columns: 6,
-        tail: " ON CONFLICT (schedule_id) DO UPDATE SET agent_id = excluded.agent_id, kind = excluded.kind, \
-               name = excluded.name, next_at = excluded.next_at, record = excluded.record",
-    };
+    const WRITE: &str = "INSERT INTO schedules (schedule_id, agent_id, kind, name, next_at, record) VALUES (?, ?, ?, ?, \
+        ?, ?) ON CONFLICT (schedule_id) DO UPDATE SET agent_id = excluded.agent_id, kind = \
+        excluded.kind, name = excluded.name, next_at = excluded.next_at, record = excluded.record";
 
     fn bind(&self, args: &mut Args) -> Result<()> {
         args.id(self.schedule_id.0)
@@ -34,10 +29,6 @@ impl Keyed for Schedule {
     type Key = ScheduleId;
     const SELECT: &'static str = "SELECT record FROM schedules WHERE schedule_id = ?";
 
-    fn key(&self) -> ScheduleId {
-        self.schedule_id
-    }
-
     fn bind_key(key: &ScheduleId, args: &mut Args) {
         args.id(key.0);
     }
@@ -49,12 +40,9 @@ impl Keyed for Schedule {
 
 impl Row for ScheduleRun {
     const TABLE: &'static str = "schedule_runs";
-    const SHAPE: Shape = Shape {
-        head: "INSERT INTO schedule_runs (schedule_id, run, message_id, fired_at, record) VALUES ",
-        columns: 5,
-        tail: " ON CONFLICT (schedule_id, run) DO UPDATE SET message_id = excluded.message_id, \
-               fired_at = excluded.fired_at, record = excluded.record",
-    };
+    const WRITE: &str = "INSERT INTO schedule_runs (schedule_id, run, message_id, fired_at, record) VALUES (?, ?, ?, ?, \
+        ?) ON CONFLICT (schedule_id, run) DO UPDATE SET message_id = excluded.message_id, fired_at = \
+        excluded.fired_at, record = excluded.record";
 
     fn bind(&self, args: &mut Args) -> Result<()> {
         args.id(self.schedule_id.0)
@@ -69,10 +57,6 @@ impl Row for ScheduleRun {
 impl Keyed for ScheduleRun {
     type Key = (ScheduleId, i64);
     const SELECT: &'static str = "SELECT record FROM schedule_runs WHERE schedule_id = ? AND run = ?";
-
-    fn key(&self) -> Self::Key {
-        (self.schedule_id, self.run)
-    }
 
     fn bind_key(key: &Self::Key, args: &mut Args) {
         args.id(key.0.0).int(key.1);
@@ -90,11 +74,8 @@ const TRIM: &str = "DELETE FROM schedule_runs WHERE schedule_id = ?1 AND run <= 
 
 impl Row for WatchSnapshotRow {
     const TABLE: &'static str = "watch_snapshots";
-    const SHAPE: Shape = Shape {
-        head: "INSERT INTO watch_snapshots (schedule_id, record) VALUES ",
-        columns: 2,
-        tail: " ON CONFLICT (schedule_id) DO UPDATE SET record = excluded.record",
-    };
+    const WRITE: &str = "INSERT INTO watch_snapshots (schedule_id, record) VALUES (?, ?) ON CONFLICT (schedule_id) DO \
+        UPDATE SET record = excluded.record";
 
     fn bind(&self, args: &mut Args) -> Result<()> {
         args.id(self.schedule_id.0).put(to_json(Self::TABLE, self.schedule_id, &self.snapshot)?);
@@ -105,10 +86,6 @@ impl Row for WatchSnapshotRow {
 impl Keyed for WatchSnapshotRow {
     type Key = ScheduleId;
     const SELECT: &'static str = "SELECT record, schedule_id FROM watch_snapshots WHERE schedule_id = ?";
-
-    fn key(&self) -> ScheduleId {
-        self.schedule_id
-    }
 
     fn bind_key(key: &ScheduleId, args: &mut Args) {
         args.id(key.0);
@@ -125,11 +102,12 @@ impl ScheduleReads for Session {
     }
 
     fn schedule_find(&mut self, agent_id: &AgentId, kind: ScheduleKind, name: &str) -> Result<Option<Schedule>> {
-        let wanted =
-            |schedule: &Schedule| schedule.agent_id == *agent_id && schedule.kind == kind && schedule.name == name;
         let mut args = Args::default();
         args.text(agent_id.as_str()).text(kind.as_str()).text(name);
-        self.find("SELECT record FROM schedules WHERE agent_id = ? AND kind = ? AND name = ?", args, wanted)
+        Ok(self
+            .list("SELECT record FROM schedules WHERE agent_id = ? AND kind = ? AND name = ?", args)?
+            .into_iter()
+            .next())
     }
 
     fn schedule_list(
@@ -149,12 +127,10 @@ impl ScheduleReads for Session {
                 args.text(agent_id.as_str()).text(kind.as_str()).text(name);
             })
             .order("agent_id, kind, name", i64::from(LIST_MAX));
-        self.flush_before_read(table_set::SCHEDULES)?;
-        self.rows_dynamic(sql, args)?.iter().map(Schedule::read).collect()
+        self.rows(sql, args)?.iter().map(Schedule::read).collect()
     }
 
     fn schedule_count(&mut self, agent_id: &AgentId, kind: ScheduleKind) -> Result<u32> {
-        self.flush_before_read(table_set::SCHEDULES)?;
         let mut args = Args::default();
         args.text(agent_id.as_str()).text(kind.as_str());
         let row = self.row("SELECT count(*) FROM schedules WHERE agent_id = ? AND kind = ?", args)?;
@@ -170,7 +146,6 @@ impl ScheduleReads for Session {
     }
 
     fn schedule_next_at(&mut self) -> Result<Option<Timestamp>> {
-        self.flush_before_read(table_set::SCHEDULES)?;
         let sql = "SELECT min(next_at) FROM schedules WHERE next_at IS NOT NULL";
         let Some(row) = self.row(sql, Args::default())? else { return Ok(None) };
         Ok(get::<Option<i64>>(Schedule::TABLE, &row, 0)?.map(Timestamp))
@@ -180,14 +155,14 @@ impl ScheduleReads for Session {
         let sql = "SELECT record FROM schedule_runs WHERE schedule_id = ? ORDER BY run DESC LIMIT ?+0";
         let mut args = Args::default();
         args.id(schedule_id.0).int(i64::from(limit));
-        self.list_flushed(sql, args, |run: &ScheduleRun| run.schedule_id == schedule_id)
+        self.list(sql, args)
     }
 
     fn schedule_run_of(&mut self, message_id: MessageId) -> Result<Option<ScheduleRun>> {
         let sql = "SELECT record FROM schedule_runs WHERE message_id = ? ORDER BY schedule_id, run";
         let mut args = Args::default();
         args.id(message_id.0);
-        let runs = self.list_merged(sql, args, |run: &ScheduleRun| run.message_id == Some(message_id))?;
+        let runs = self.list(sql, args)?;
         Ok(runs.into_iter().next())
     }
 
@@ -198,29 +173,10 @@ impl ScheduleReads for Session {
 
 impl ScheduleWrites for Session {
     fn schedule_put(&mut self, schedule: &Schedule) -> Result<()> {
-        let name = |schedule: &Schedule| (schedule.agent_id.clone(), schedule.kind, schedule.name.clone());
-        let was = self.schedule_get(schedule.schedule_id)?;
-        let renamed = was.map(|was| name(&was) != name(schedule));
-        if renamed != Some(false)
-            && let Some(other) = self.schedule_find(&schedule.agent_id, schedule.kind, &schedule.name)?
-            && other.schedule_id != schedule.schedule_id
-        {
-            return Err(StoreError::Row {
-                table: Schedule::TABLE,
-                key: schedule.schedule_id.to_string(),
-                what: format!("{} has another {} named `{}`", schedule.agent_id, schedule.kind, schedule.name),
-            });
-        }
-        self.buffer_mut()?.tables.schedules.put(schedule.clone());
-        if renamed == Some(true) {
-            // Flushed at once, so that the old name is free in SQL for the next command.
-            self.flush_before_read(table_set::SCHEDULES)?;
-        }
-        Ok(())
+        self.put(schedule)
     }
 
     fn schedules_suspend_unreadable(&mut self, now: Timestamp, limit: u32) -> Result<Vec<(ScheduleId, String)>> {
-        self.flush_before_read(table_set::SCHEDULES)?;
         let mut args = Args::default();
         args.int(now.0).int(i64::from(limit));
         let sql = "SELECT record, schedule_id FROM schedules WHERE next_at IS NOT NULL AND next_at <= ? \
@@ -234,7 +190,7 @@ impl ScheduleWrites for Session {
         for (schedule_id, _) in &damaged {
             let mut args = Args::default();
             args.id(schedule_id.0);
-            self.execute_now(table_set::SCHEDULES, "UPDATE schedules SET next_at = NULL WHERE schedule_id = ?", args)?;
+            self.execute("UPDATE schedules SET next_at = NULL WHERE schedule_id = ?", args)?;
         }
         Ok(damaged)
     }
@@ -244,25 +200,22 @@ impl ScheduleWrites for Session {
         {
             let mut args = Args::default();
             args.id(schedule_id.0);
-            self.execute_now(table_set::SCHEDULES | table_set::SNAPSHOTS, sql, args)?;
+            self.execute(sql, args)?;
         }
-        let buffer = self.buffer_mut()?;
-        buffer.tables.schedules.forget_row(&schedule_id);
-        buffer.tables.snapshots.forget_row(&schedule_id);
         Ok(())
     }
 
     fn schedule_run_put(&mut self, run: &ScheduleRun) -> Result<()> {
-        self.put(run.clone())
+        self.put(run)
     }
 
     fn schedule_runs_trim(&mut self, schedule_id: ScheduleId, lines: u32, bytes: u64) -> Result<u64> {
         let mut args = Args::default();
         args.id(schedule_id.0).int(i64::from(lines)).int(i64::try_from(bytes).unwrap_or(i64::MAX));
-        self.execute_now(table_set::SCHEDULE_RUNS, TRIM, args)
+        self.execute(TRIM, args)
     }
 
     fn watch_snapshot_put(&mut self, schedule_id: ScheduleId, snapshot: &WatchSnapshot) -> Result<()> {
-        self.put(WatchSnapshotRow { schedule_id, snapshot: snapshot.clone() })
+        self.put(&WatchSnapshotRow { schedule_id, snapshot: snapshot.clone() })
     }
 }

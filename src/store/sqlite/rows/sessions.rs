@@ -3,9 +3,8 @@
 use ghost_domain::{AgentId, ConversationId, SessionStart, SessionSummary, Timestamp, Turn};
 
 use crate::sqlite::query::{Conditions, list_limit};
-use crate::sqlite::row::{Args, Keyed, Row, Shape, SqliteRow, from_record, get, get_count, to_json, unreadable};
+use crate::sqlite::row::{Args, Keyed, Row, SqliteRow, from_record, get, get_count, to_json, unreadable};
 use crate::sqlite::session::Session;
-use crate::sqlite::table_list::table_set;
 use crate::tables::{Result, SessionReads, SessionTurns, SessionWrites};
 
 /// The key of a session. The text is empty for the agent's own work.
@@ -15,12 +14,9 @@ fn conversation_key(conversation_id: Option<ConversationId>) -> String {
 
 impl Row for SessionStart {
     const TABLE: &'static str = "sessions";
-    const SHAPE: Shape = Shape {
-        head: "INSERT INTO sessions (agent_id, conversation_id, ended_at, record) VALUES ",
-        columns: 4,
-        tail: " ON CONFLICT (agent_id, conversation_id) DO UPDATE SET ended_at = excluded.ended_at, \
-               record = excluded.record",
-    };
+    const WRITE: &str = "INSERT INTO sessions (agent_id, conversation_id, ended_at, record) VALUES (?, ?, ?, ?) ON \
+        CONFLICT (agent_id, conversation_id) DO UPDATE SET ended_at = excluded.ended_at, record = \
+        excluded.record";
 
     fn bind(&self, args: &mut Args) -> Result<()> {
         let record = to_json(Self::TABLE, &self.agent_id, self)?;
@@ -35,10 +31,6 @@ impl Row for SessionStart {
 impl Keyed for SessionStart {
     type Key = (AgentId, Option<ConversationId>);
     const SELECT: &'static str = "SELECT record FROM sessions WHERE agent_id = ? AND conversation_id = ?";
-
-    fn key(&self) -> Self::Key {
-        (self.agent_id.clone(), self.conversation_id)
-    }
 
     fn bind_key(key: &Self::Key, args: &mut Args) {
         args.text(key.0.as_str()).text(&conversation_key(key.1));
@@ -123,7 +115,6 @@ impl SessionReads for Session {
         since: Timestamp,
         limit: u32,
     ) -> Result<Vec<SessionSummary>> {
-        self.flush_before_read(table_set::TURNS)?;
         let mut args = Args::default();
         args.text(agent_id.as_str()).int(since.0).int(list_limit(limit)).int(from.0);
         self.rows(LIST, args)?.iter().map(summary).collect()
@@ -132,7 +123,7 @@ impl SessionReads for Session {
 
 impl SessionWrites for Session {
     fn session_start_put(&mut self, start: &SessionStart) -> Result<()> {
-        self.put(start.clone())
+        self.put(start)
     }
 }
 

@@ -2,18 +2,14 @@
 
 use ghost_domain::StateEntry;
 
-use crate::sqlite::row::{Args, Keyed, Row, Shape, SqliteRow, from_record, get_count, to_json};
+use crate::sqlite::row::{Args, Keyed, Row, SqliteRow, from_record, get_count, to_json};
 use crate::sqlite::session::Session;
-use crate::sqlite::table_list::table_set;
 use crate::tables::{Result, StateReads, StateWrites};
 
 impl Row for StateEntry {
     const TABLE: &'static str = "shared_state";
-    const SHAPE: Shape = Shape {
-        head: "INSERT INTO shared_state (key, record) VALUES ",
-        columns: 2,
-        tail: " ON CONFLICT (key) DO UPDATE SET record = excluded.record",
-    };
+    const WRITE: &str =
+        "INSERT INTO shared_state (key, record) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET record = excluded.record";
 
     fn bind(&self, args: &mut Args) -> Result<()> {
         args.text(&self.key).put(to_json(Self::TABLE, &self.key, self)?);
@@ -24,10 +20,6 @@ impl Row for StateEntry {
 impl Keyed for StateEntry {
     type Key = String;
     const SELECT: &'static str = "SELECT record FROM shared_state WHERE key = ?";
-
-    fn key(&self) -> String {
-        self.key.clone()
-    }
 
     fn bind_key(key: &String, args: &mut Args) {
         args.text(key);
@@ -73,7 +65,6 @@ impl StateReads for Session {
     }
 
     fn state_count(&mut self) -> Result<u32> {
-        self.flush_before_read(table_set::STATE)?;
         let row = self.row("SELECT count(*) FROM shared_state", Args::default())?;
         row.map_or(Ok(0), |row| get_count(StateEntry::TABLE, &row, 0))
     }
@@ -81,13 +72,13 @@ impl StateReads for Session {
 
 impl StateWrites for Session {
     fn state_put(&mut self, entry: &StateEntry) -> Result<()> {
-        self.put(entry.clone())
+        self.put(entry)
     }
 
     fn state_remove(&mut self, key: &str) -> Result<bool> {
         let mut args = Args::default();
         args.text(key);
-        Ok(self.execute_now(table_set::STATE, "DELETE FROM shared_state WHERE key = ?", args)? > 0)
+        Ok(self.execute("DELETE FROM shared_state WHERE key = ?", args)? > 0)
     }
 }
 

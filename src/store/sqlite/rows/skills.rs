@@ -2,18 +2,14 @@
 
 use ghost_domain::{AgentId, HeldSkill};
 
-use crate::sqlite::row::{Args, Keyed, Row, Shape, SqliteRow, from_record, to_json};
+use crate::sqlite::row::{Args, Keyed, Row, SqliteRow, from_record, to_json};
 use crate::sqlite::session::Session;
-use crate::sqlite::table_list::table_set;
 use crate::tables::{Result, SkillReads, SkillWrites};
 
 impl Row for HeldSkill {
     const TABLE: &'static str = "agent_skills";
-    const SHAPE: Shape = Shape {
-        head: "INSERT INTO agent_skills (agent_id, skill, record) VALUES ",
-        columns: 3,
-        tail: " ON CONFLICT (agent_id, skill) DO UPDATE SET record = excluded.record",
-    };
+    const WRITE: &str = "INSERT INTO agent_skills (agent_id, skill, record) VALUES (?, ?, ?) ON CONFLICT (agent_id, \
+        skill) DO UPDATE SET record = excluded.record";
 
     fn bind(&self, args: &mut Args) -> Result<()> {
         args.text(self.agent_id.as_str()).text(&self.skill).put(to_json(Self::TABLE, &self.skill, self)?);
@@ -24,10 +20,6 @@ impl Row for HeldSkill {
 impl Keyed for HeldSkill {
     type Key = (AgentId, String);
     const SELECT: &'static str = "SELECT record FROM agent_skills WHERE agent_id = ? AND skill = ?";
-
-    fn key(&self) -> Self::Key {
-        (self.agent_id.clone(), self.skill.clone())
-    }
 
     fn bind_key(key: &Self::Key, args: &mut Args) {
         args.text(key.0.as_str()).text(&key.1);
@@ -48,13 +40,13 @@ impl SkillReads for Session {
 
 impl SkillWrites for Session {
     fn skill_put(&mut self, held: &HeldSkill) -> Result<()> {
-        self.put(held.clone())
+        self.put(held)
     }
 
     fn skill_remove(&mut self, agent_id: &AgentId, skill: &str) -> Result<bool> {
         let mut args = Args::default();
         args.text(agent_id.as_str()).text(skill);
         let sql = "DELETE FROM agent_skills WHERE agent_id = ? AND skill = ?";
-        Ok(self.execute_now(table_set::SKILLS, sql, args)? > 0)
+        Ok(self.execute(sql, args)? > 0)
     }
 }

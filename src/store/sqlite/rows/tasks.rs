@@ -4,21 +4,17 @@ use ghost_domain::{AgentId, Task, TaskEvent, TaskId};
 
 use crate::sqlite::internal_rows::TaskHistory;
 use crate::sqlite::query::{Conditions, list_limit};
-use crate::sqlite::row::{Args, Children, Keyed, Row, Shape, SqliteRow, from_record, get_count, to_json};
+use crate::sqlite::row::{Args, Keyed, Row, SqliteRow, from_record, get_count, to_json};
 use crate::sqlite::session::Session;
-use crate::sqlite::table_list::table_set;
 use crate::tables::{Result, TaskFilter, TaskPlace, TaskReads, TaskWrites};
 
 impl Row for Task {
     const TABLE: &'static str = "tasks";
-    const SHAPE: Shape = Shape {
-        head: "INSERT INTO tasks (task_id, owner, status, ended, parent_id, priority, created_at, updated_at, record) \
-               VALUES ",
-        columns: 9,
-        tail: " ON CONFLICT (task_id) DO UPDATE SET owner = excluded.owner, status = excluded.status, \
-               ended = excluded.ended, parent_id = excluded.parent_id, priority = excluded.priority, \
-               created_at = excluded.created_at, updated_at = excluded.updated_at, record = excluded.record",
-    };
+    const WRITE: &str = "INSERT INTO tasks (task_id, owner, status, ended, parent_id, priority, created_at, updated_at, \
+        record) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (task_id) DO UPDATE SET owner = \
+        excluded.owner, status = excluded.status, ended = excluded.ended, parent_id = \
+        excluded.parent_id, priority = excluded.priority, created_at = excluded.created_at, updated_at = \
+        excluded.updated_at, record = excluded.record";
 
     fn bind(&self, args: &mut Args) -> Result<()> {
         args.id(self.task_id.0)
@@ -37,20 +33,6 @@ impl Row for Task {
 impl Keyed for Task {
     type Key = TaskId;
     const SELECT: &'static str = "SELECT record FROM tasks WHERE task_id = ?";
-    const CHILDREN: Option<Children<Self>> = Some(Children {
-        delete: Shape { head: "DELETE FROM task_deps WHERE task_id IN (VALUES ", columns: 1, tail: ")" },
-        insert: Shape {
-            head: "INSERT INTO task_deps (task_id, depends_on) VALUES ",
-            columns: 2,
-            tail: " ON CONFLICT DO NOTHING",
-        },
-        parent_of: |task| task.task_id.0,
-        children_of: |task| task.depends_on.iter().map(|id| id.0).collect(),
-    });
-
-    fn key(&self) -> TaskId {
-        self.task_id
-    }
 
     fn bind_key(key: &TaskId, args: &mut Args) {
         args.id(key.0);
@@ -58,10 +40,6 @@ impl Keyed for Task {
 
     fn read(row: &SqliteRow) -> Result<Self> {
         from_record(Self::TABLE, row)
-    }
-
-    fn worth_caching(&self) -> bool {
-        !self.status.is_terminal()
     }
 }
 
@@ -141,7 +119,7 @@ fn list(filter: &TaskFilter, range: Range, left: i64) -> (String, Args) {
 
 impl Row for TaskHistory {
     const TABLE: &'static str = "task_events";
-    const SHAPE: Shape = Shape { head: "INSERT INTO task_events (seq, task_id, record) VALUES ", columns: 3, tail: "" };
+    const WRITE: &str = "INSERT INTO task_events (seq, task_id, record) VALUES (?, ?, ?)";
 
     fn bind(&self, args: &mut Args) -> Result<()> {
         args.int(self.seq).id(self.event.task_id.0).put(to_json(Self::TABLE, self.seq, &self.event)?);
@@ -155,11 +133,10 @@ impl TaskReads for Session {
     }
 
     fn task_list(&mut self, filter: &TaskFilter) -> Result<Vec<Task>> {
-        self.flush_before_read(table_set::TASKS)?;
         let (mut left, mut found) = (list_limit(filter.limit), Vec::new());
         for range in ranges(filter.after) {
             let (sql, args) = list(filter, range, left);
-            for row in self.rows_dynamic(sql, args)? {
+            for row in self.rows(sql, args)? {
                 found.push(Task::read(&row)?);
                 left -= 1;
             }
@@ -172,8 +149,7 @@ impl TaskReads for Session {
 
     fn tasks_open(&mut self, owner: Option<&AgentId>, after: Option<TaskId>, limit: u32) -> Result<Vec<Task>> {
         let (sql, args) = open_tasks(owner, after, limit);
-        self.flush_before_read(table_set::TASKS)?;
-        self.rows_dynamic(sql, args)?.iter().map(Task::read).collect()
+        self.rows(sql, args)?.iter().map(Task::read).collect()
     }
 
     fn task_dependants(&mut self, task_id: TaskId) -> Result<Vec<Task>> {
@@ -185,14 +161,12 @@ impl TaskReads for Session {
     }
 
     fn task_count_open(&mut self) -> Result<u32> {
-        self.flush_before_read(table_set::TASKS)?;
         let row = self.row("SELECT count(*) FROM tasks WHERE ended = 0", Args::default())?;
         row.map_or(Ok(0), |row| get_count(Task::TABLE, &row, 0))
     }
 
     fn task_events(&mut self, task_id: TaskId, limit: u32) -> Result<Vec<TaskEvent>> {
         const SQL: &str = "SELECT record FROM task_events WHERE task_id = ? ORDER BY seq DESC LIMIT ?+0";
-        self.flush_before_read(table_set::TASK_EVENTS)?;
         let mut args = Args::default();
         args.id(task_id.0).int(i64::from(limit));
         let rows = self.rows(SQL, args)?;
@@ -202,14 +176,24 @@ impl TaskReads for Session {
 
 impl TaskWrites for Session {
     fn task_put(&mut self, task: &Task) -> Result<()> {
-        self.put(task.clone())
+        self.put(task)?;
+        let mut parent = Args::default();
+        parent.id(task.task_id.0);
+        self.execute("DELETE FROM task_deps WHERE task_id = ?", parent)?;
+        for child in &task.depends_on {
+            let mut args = Args::default();
+            args.id(task.task_id.0).id(child.0);
+            let sql = "INSERT INTO task_deps (task_id, depends_on) VALUES (?, ?) ON CONFLICT DO NOTHING";
+            self.execute(sql, args)?;
+        }
+        Ok(())
     }
 
     fn task_event_append(&mut self, event: &TaskEvent) -> Result<()> {
-        let buffer = self.buffer_mut()?;
-        buffer.counters.task_events += 1;
-        buffer.tables.task_events.push(TaskHistory { seq: buffer.counters.task_events, event: event.clone() });
-        Ok(())
+        let batch = self.batch()?;
+        batch.counters.task_events += 1;
+        let seq = batch.counters.task_events;
+        self.put(&TaskHistory { seq, event: event.clone() })
     }
 }
 

@@ -3,26 +3,17 @@
 use ghost_domain::journal::{JournalRow, Step};
 use ghost_domain::{AgentId, Timestamp, Turn, TurnId, TurnStatus};
 
-use crate::sqlite::facts::OpenTurn;
 use crate::sqlite::internal_rows::Prompt;
 use crate::sqlite::query::{Conditions, list_limit};
-use crate::sqlite::row::{Args, Keyed, Row, Shape, SqliteRow, from_record, get, get_id, to_json};
+use crate::sqlite::row::{Args, Keyed, Row, SqliteRow, from_record, get, get_id, to_json};
 use crate::sqlite::session::Session;
-use crate::sqlite::table_list::table_set;
 use crate::tables::{PROMPT_USE, Result, TurnFilter, TurnReads, TurnWrites};
-
-/// The source of an operator's turn. Such a turn runs beside the agent's own turn, of which at most
-/// one is open.
-const OPERATOR: &str = "operator";
 
 impl Row for Turn {
     const TABLE: &'static str = "turns";
-    const SHAPE: Shape = Shape {
-        head: "INSERT INTO turns (turn_id, agent_id, source, status, started_at, ended_at, record) VALUES ",
-        columns: 7,
-        tail: " ON CONFLICT (turn_id) DO UPDATE SET status = excluded.status, ended_at = excluded.ended_at, \
-               record = excluded.record",
-    };
+    const WRITE: &str = "INSERT INTO turns (turn_id, agent_id, source, status, started_at, ended_at, record) VALUES (?, \
+        ?, ?, ?, ?, ?, ?) ON CONFLICT (turn_id) DO UPDATE SET status = excluded.status, ended_at = \
+        excluded.ended_at, record = excluded.record";
 
     fn bind(&self, args: &mut Args) -> Result<()> {
         let ended = (self.status != TurnStatus::Open).then(|| self.ended_at.unwrap_or(self.started_at));
@@ -41,10 +32,6 @@ impl Keyed for Turn {
     type Key = TurnId;
     const SELECT: &'static str = "SELECT record FROM turns WHERE turn_id = ?";
 
-    fn key(&self) -> TurnId {
-        self.turn_id
-    }
-
     fn bind_key(key: &TurnId, args: &mut Args) {
         args.id(key.0);
     }
@@ -52,19 +39,12 @@ impl Keyed for Turn {
     fn read(row: &SqliteRow) -> Result<Self> {
         from_record(Self::TABLE, row)
     }
-
-    fn worth_caching(&self) -> bool {
-        self.status == TurnStatus::Open
-    }
 }
 
 impl Row for JournalRow {
     const TABLE: &'static str = "journal";
-    const SHAPE: Shape = Shape {
-        head: "INSERT INTO journal (seq, turn_id, at, step, system_hash, briefing_hash) VALUES ",
-        columns: 6,
-        tail: "",
-    };
+    const WRITE: &str =
+        "INSERT INTO journal (seq, turn_id, at, step, system_hash, briefing_hash) VALUES (?, ?, ?, ?, ?, ?)";
 
     fn bind(&self, args: &mut Args) -> Result<()> {
         let (system, briefing) = match &self.step {
@@ -108,11 +88,8 @@ fn step_of(row: &SqliteRow) -> Result<Step> {
 
 impl Row for Prompt {
     const TABLE: &'static str = "prompts";
-    const SHAPE: Shape = Shape {
-        head: "INSERT INTO prompts (hash, text, at) VALUES ",
-        columns: 3,
-        tail: " ON CONFLICT (hash) DO UPDATE SET at = excluded.at WHERE excluded.at >= prompts.at + 86400000",
-    };
+    const WRITE: &str = "INSERT INTO prompts (hash, text, at) VALUES (?, ?, ?) ON CONFLICT (hash) DO UPDATE SET at = \
+        excluded.at WHERE excluded.at >= prompts.at + 86400000";
 
     fn bind(&self, args: &mut Args) -> Result<()> {
         args.text(&self.hash).text(&self.text).int(self.at.0);
@@ -123,10 +100,6 @@ impl Row for Prompt {
 impl Keyed for Prompt {
     type Key = String;
     const SELECT: &'static str = "SELECT hash, text, at FROM prompts WHERE hash = ?";
-
-    fn key(&self) -> String {
-        self.hash.clone()
-    }
 
     fn bind_key(key: &String, args: &mut Args) {
         args.text(key);
@@ -218,37 +191,14 @@ impl TurnReads for Session {
     }
 
     fn turn_open_of(&mut self, agent_id: &AgentId) -> Result<Option<Turn>> {
-        if let Some(known) = self.buffer().and_then(|buffer| buffer.facts.open_turns.get(agent_id)).copied() {
-            match known {
-                OpenTurn::Is(turn_id) => return self.get(&turn_id),
-                OpenTurn::None => return Ok(None),
-                OpenTurn::Unknown => {}
-            }
-        }
         let mut args = Args::default();
         args.text(agent_id.as_str());
         let sql = "SELECT record FROM turns INDEXED BY turns_open WHERE status = 'open' AND agent_id = ? \
                    AND source <> 'operator' ORDER BY started_at, turn_id";
-        let has_pending =
-            self.buffer().is_some_and(|buffer| buffer.tables.turns.any_pending(|turn| turn.agent_id == *agent_id));
-        if has_pending {
-            self.flush_before_read(table_set::TURNS)?;
-        }
-        let mut open = self.rows(sql, args)?.iter().map(Turn::read).collect::<Result<Vec<_>>>()?;
-        let any_parked = open.iter().any(Turn::is_in_background);
+        let mut open: Vec<Turn> = self.list(sql, args)?;
         let index =
             open.iter().position(|turn| !turn.is_in_background()).or_else(|| open.iter().position(Turn::is_ready));
-        let found = index.map(|index| open.swap_remove(index));
-        if let Ok(buffer) = self.buffer_mut() {
-            let known = match &found {
-                // The cache does not show which turn is next when this one ends.
-                _ if any_parked => OpenTurn::Unknown,
-                Some(turn) => OpenTurn::Is(turn.turn_id),
-                None => OpenTurn::None,
-            };
-            buffer.facts.open_turns.put(agent_id.clone(), known);
-        }
-        Ok(found)
+        Ok(index.map(|index| open.swap_remove(index)))
     }
 
     fn turns_open(&mut self) -> Result<Vec<Turn>> {
@@ -257,12 +207,10 @@ impl TurnReads for Session {
 
     fn turn_list(&mut self, filter: &TurnFilter) -> Result<Vec<Turn>> {
         let (sql, args) = list(filter);
-        self.flush_before_read(table_set::TURNS)?;
-        self.rows_dynamic(sql, args)?.iter().map(Turn::read).collect()
+        self.rows(sql, args)?.iter().map(Turn::read).collect()
     }
 
     fn journal_of(&mut self, turn_id: TurnId) -> Result<Vec<JournalRow>> {
-        self.flush_before_read(table_set::JOURNAL)?;
         let mut args = Args::default();
         args.id(turn_id.0);
         let sql =
@@ -287,45 +235,26 @@ impl TurnReads for Session {
 
 impl TurnWrites for Session {
     fn turn_put(&mut self, turn: &Turn) -> Result<()> {
-        let buffer = self.buffer_mut()?;
-        if turn.source != OPERATOR {
-            let known = buffer.facts.open_turns.get(&turn.agent_id).copied();
-            let next = match known {
-                _ if turn.is_in_background() => Some(OpenTurn::Unknown),
-                // Other turns are parked beside this one, so the next one can be read only from the
-                // table.
-                Some(OpenTurn::Unknown) => None,
-                _ if turn.status == TurnStatus::Open => Some(OpenTurn::Is(turn.turn_id)),
-                Some(OpenTurn::Is(open)) if open == turn.turn_id => Some(OpenTurn::None),
-                _ => None,
-            };
-            if let Some(next) = next {
-                buffer.facts.open_turns.put(turn.agent_id.clone(), next);
-            }
-        }
-        buffer.tables.turns.put(turn.clone());
-        Ok(())
+        self.put(turn)
     }
 
     fn journal_append(&mut self, turn_id: TurnId, step: &Step, at: Timestamp) -> Result<()> {
-        let buffer = self.buffer_mut()?;
-        buffer.counters.journal += 1;
-        buffer.tables.journal.push(JournalRow { turn_id, seq: buffer.counters.journal, step: step.clone(), at });
-        Ok(())
+        let batch = self.batch()?;
+        batch.counters.journal += 1;
+        let seq = batch.counters.journal;
+        self.put(&JournalRow { turn_id, seq, step: step.clone(), at })
     }
 
     fn prompt_put(&mut self, hash: &str, text: &str, at: Timestamp) -> Result<()> {
-        let buffer = self.buffer_mut()?;
-        let hash = hash.to_owned();
-        match buffer.tables.prompts.get(&hash) {
-            Some(prompt) if at < prompt.at.plus(PROMPT_USE) => {}
-            Some(prompt) => {
-                let updated = Prompt { at, ..prompt.clone() };
-                buffer.tables.prompts.put(updated);
-            }
-            None => buffer.tables.prompts.put(Prompt { hash, text: text.to_owned(), at }),
+        let mut args = Args::default();
+        args.text(hash);
+        // A text has tens of kilobytes, and most are there already.
+        let used = self.row("SELECT at FROM prompts WHERE hash = ?", args)?;
+        let used = used.map(|row| get(Prompt::TABLE, &row, 0).map(Timestamp)).transpose()?;
+        match used {
+            Some(used) if at < used.plus(PROMPT_USE) => Ok(()),
+            _ => self.put(&Prompt { hash: hash.to_owned(), text: text.to_owned(), at }),
         }
-        Ok(())
     }
 }
 

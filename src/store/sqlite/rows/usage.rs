@@ -9,9 +9,8 @@ use ghost_domain::transcript::TokenUsage;
 use ghost_domain::usage::{UsageRow, UsageSum};
 
 use crate::sqlite::internal_rows::Numbered;
-use crate::sqlite::row::{Args, Row, Shape, SqliteRow, get, get_count, get_parsed};
+use crate::sqlite::row::{Args, Row, SqliteRow, get, get_count, get_parsed};
 use crate::sqlite::session::Session;
-use crate::sqlite::table_list::table_set;
 use crate::tables::{Result, UsageFilter};
 
 /// Milliseconds of a day. Days are UTC days, counted from 1970.
@@ -30,12 +29,9 @@ const ONE: &str = "1 AS calls, input, output, cache_read, cache_write, cost, est
 
 impl Row for Numbered<UsageRow> {
     const TABLE: &'static str = "usage";
-    const SHAPE: Shape = Shape {
-        head: "INSERT INTO usage (seq, agent_id, turn_id, root_id, provider, model, input, output, cache_read, \
-               cache_write, cost, estimated, unpriced, free, duration_ms, at) VALUES ",
-        columns: 16,
-        tail: "",
-    };
+    const WRITE: &str = "INSERT INTO usage (seq, agent_id, turn_id, root_id, provider, model, input, output, cache_read, \
+        cache_write, cost, estimated, unpriced, free, duration_ms, at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, \
+        ?, ?, ?, ?, ?, ?, ?, ?)";
 
     fn bind(&self, args: &mut Args) -> Result<()> {
         let row = &self.row;
@@ -108,7 +104,6 @@ fn query(filter: &UsageFilter, days: Option<(i64, i64)>) -> String {
 impl Session {
     /// Sums of usage by agent and model.
     pub(super) fn sum_usage(&mut self, filter: &UsageFilter) -> Result<Vec<UsageSum>> {
-        self.flush_before_read(table_set::USAGE)?;
         let (since, before) = (filter.since.map(|at| at.0), filter.before.map(|at| at.0));
         let days = whole_days(since, before);
         let (first, end) = days.unwrap_or_default();
@@ -124,7 +119,7 @@ impl Session {
             .int(end.saturating_mul(DAY))
             .text(filter.from.as_ref().map_or("", |id| id.as_str()))
             .int(i64::from(filter.agents_max));
-        self.rows_dynamic(query(filter, days), args)?.iter().map(read_sum).collect()
+        self.rows(query(filter, days), args)?.iter().map(read_sum).collect()
     }
 }
 

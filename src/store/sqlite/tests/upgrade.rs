@@ -46,11 +46,9 @@ fn first_version(path: &Path) {
         let mut args = Args::default();
         Envelope { seq, ..mail(n, "a", "from before") }.bind(&mut args).unwrap();
         // Version 1 had no column `read_at`, the last one.
-        let head = Envelope::SHAPE.head.replace(", read_at", "").replace(" VALUES ", "");
-        let columns: Vec<String> = (1..Envelope::SHAPE.columns).map(|n| format!("column{n}")).collect();
-        let values = vec!["?"; Envelope::SHAPE.columns].join(",");
-        let sql = format!("{head} SELECT {} FROM (VALUES ({values}))", columns.join(","));
-        conn.execute(&sql, params_from_iter(args.values())).unwrap();
+        let sql = Envelope::WRITE.replace(", read_at", "").replace(", ?)", ")");
+        let values = &args.values()[..args.values().len() - 1];
+        conn.execute(&sql, params_from_iter(values)).unwrap();
     }
     conn.execute("INSERT INTO counters (name, value) VALUES ('messages', 40), ('events', 70)", []).unwrap();
     conn.close().unwrap();
@@ -253,7 +251,7 @@ async fn an_event_of_the_sixth_version_gets_its_new_name() {
     open(&path).await.close().await;
     let conn = connect(&path);
     let old = "PRAGMA user_version = 6; DROP INDEX jobs_task; DROP TABLE sessions; DROP TABLE approvals; ALTER TABLE messages DROP COLUMN read_at; DROP INDEX turns_session;
-        DROP TABLE acl_grants; DROP TABLE artifacts; DROP TABLE droids; ALTER TABLE ledger DROP COLUMN cost_micros;
+        DROP TABLE acl_grants; DROP TABLE artifacts; DROP TABLE droids; DROP TABLE inboxes; ALTER TABLE ledger DROP COLUMN cost_micros;
         CREATE INDEX turns_said ON turns (agent_id) WHERE status = 'finished';
         INSERT INTO events (seq, event_id, ts, kind, payload) VALUES (1, zeroblob(16), 5, 'storm.held', '{}');";
     conn.execute_batch(old).unwrap();
