@@ -90,6 +90,8 @@ impl Readers {
             if state.closed {
                 return Err(StoreError::Closed);
             }
+            // A caller that has left leaves its query behind. So no more of them wait than callers do (promise 7).
+            state.waiting.retain(|query| !query.has_left.load(Ordering::Acquire));
             state.waiting.push_back(Query { view, work, has_left: Arc::clone(&has_left), answer });
             if state.waiting.len() > state.idle {
                 self.start_thread(&mut state)?;

@@ -72,6 +72,8 @@ async fn nothing_is_acknowledged_into_deleted_files() {
         let path = dir.path().join("ghost.db");
         let store = open(&path).await;
         send(&store, 1, "a").await.unwrap();
+        // Its reader has opened the files that are then moved.
+        assert_eq!(depth(&store, "a").await, 1);
         let file = dir.path().join(name);
         fs::rename(&file, dir.path().join("aside")).unwrap();
         if replaced {
