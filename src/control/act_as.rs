@@ -11,7 +11,7 @@ use ghost_operations::chat::Speaker;
 use ghost_operations::droids;
 use ghost_operations::knowledge::Author;
 use ghost_operations::mail;
-use ghost_store::Reads;
+use ghost_store::Tx;
 use serde_json::json;
 
 use crate::convert::input;
@@ -27,7 +27,7 @@ pub fn acting_agent(as_agent: Option<&str>) -> Result<Option<AgentId>, Refusal> 
 /// If the agent does not exist, is a droid that has ended, or does not have `tool`. `tool` is the canonical name of the tool with
 /// which the agent itself would do the same.
 pub fn author(
-    r: &mut dyn Reads,
+    r: &mut Tx,
     plan: &Plan,
     operator: Party,
     as_agent: Option<&AgentId>,
@@ -45,7 +45,7 @@ pub fn author(
 
 /// The author of a chat message, under the same rules as [`author`].
 pub fn speaker(
-    r: &mut dyn Reads,
+    r: &mut Tx,
     plan: &Plan,
     operator: Party,
     as_agent: Option<&AgentId>,

@@ -11,7 +11,7 @@ use ghost_domain::{AgentId, Code, Refusal};
 use ghost_provider::{Providers, RecordedAnswer, Recording, Unbuilt};
 use ghost_store::sqlite::{SqliteOptions, open_store};
 use ghost_store::tables::{TurnFilter, UsageFilter};
-use ghost_store::{Reads, Store};
+use ghost_store::{Store, Tx};
 
 use crate::database;
 
@@ -103,7 +103,7 @@ async fn read(data_dir: &Path) -> Result<Recording, Refusal> {
 }
 
 /// The answers in the journals, by agent, oldest first.
-fn answers(r: &mut dyn Reads) -> Result<Recording, Refusal> {
+fn answers(r: &mut Tx) -> Result<Recording, Refusal> {
     // Ordered by time and id: the turns of an agent are serial, and ids grow with time.
     let mut turns = BTreeMap::new();
     let mut after = None;

@@ -5,7 +5,7 @@
 
 use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::{Agent, AgentId, AgentKind, AgentStatus, Code, Desired, Party, Refusal};
-use ghost_store::{Reads, Writes};
+use ghost_store::Tx;
 use serde_json::json;
 
 use crate::suggestion::{self, Unknown};
@@ -19,7 +19,7 @@ const LIST: &str = "list the agents to see which there are";
 ///
 /// # Errors
 /// `NotFound`.
-pub fn agent_named(r: &mut dyn Reads, agent_id: &AgentId) -> Result<Agent> {
+pub fn agent_named(r: &mut Tx, agent_id: &AgentId) -> Result<Agent> {
     agent_or(r, agent_id, Unknown::Agent, |_| LIST)
 }
 
@@ -27,7 +27,7 @@ pub fn agent_named(r: &mut dyn Reads, agent_id: &AgentId) -> Result<Agent> {
 ///
 /// # Errors
 /// `Conflict` for a droid that has ended.
-pub fn may_act(r: &mut dyn Reads, agent: &Agent) -> Result<()> {
+pub fn may_act(r: &mut Tx, agent: &Agent) -> Result<()> {
     if agent.kind != AgentKind::Droid {
         return Ok(());
     }
@@ -43,7 +43,7 @@ pub fn may_act(r: &mut dyn Reads, agent: &Agent) -> Result<()> {
 ///
 /// # Errors
 /// `NotFound`.
-pub fn agent_for(r: &mut dyn Reads, ctx: &OperationContext, by: &Party, agent_id: &AgentId) -> Result<Agent> {
+pub fn agent_for(r: &mut Tx, ctx: &OperationContext, by: &Party, agent_id: &AgentId) -> Result<Agent> {
     match by {
         Party::Operator(_) => agent_for_operator(r, |agent| ctx.may_run(agent), agent_id),
         Party::Agent(_) | Party::Outside(_) | Party::System => agent_named(r, agent_id),
@@ -56,7 +56,7 @@ pub fn agent_for(r: &mut dyn Reads, ctx: &OperationContext, by: &Party, agent_id
 /// # Errors
 /// `NotFound`.
 pub fn agent_for_operator(
-    r: &mut dyn Reads,
+    r: &mut Tx,
     may_run: impl Fn(&Agent) -> Result<()> + Send,
     agent_id: &AgentId,
 ) -> Result<Agent> {
@@ -74,7 +74,7 @@ pub fn agent_for_operator(
 /// Returns the record of a living agent. If it was deleted, `deleted_hint` gives the refusal's
 /// hint; if there was never one, `unknown` says for whom a similar name is searched.
 fn agent_or(
-    r: &mut dyn Reads,
+    r: &mut Tx,
     agent_id: &AgentId,
     unknown: impl FnOnce(String) -> Unknown + Send,
     deleted_hint: impl FnOnce(&Agent) -> &'static str + Send,
@@ -126,7 +126,7 @@ pub(crate) fn deleted(agent_id: &AgentId) -> Refusal {
 }
 
 /// Writes the changed record of an agent and sets its `updated_at`.
-pub(crate) fn put(w: &mut dyn Writes, ctx: &OperationContext, agent: &mut Agent) -> Result<()> {
+pub(crate) fn put(w: &mut Tx, ctx: &OperationContext, agent: &mut Agent) -> Result<()> {
     agent.updated_at = ctx.now();
     w.agent_put(agent)?;
     Ok(())
@@ -139,7 +139,7 @@ pub(crate) fn gone(agent: &Agent, how: &str) -> Refusal {
 }
 
 /// Writes the event that an agent has stopped.
-pub(crate) fn emit_stopped(w: &mut dyn Writes, ctx: &OperationContext, agent: &Agent) -> Result<()> {
+pub(crate) fn emit_stopped(w: &mut Tx, ctx: &OperationContext, agent: &Agent) -> Result<()> {
     let payload = json!({ "reason": agent.status_reason });
     ctx.emit(w, NewEvent::new(EventKind::AgentStopped, payload).agent(&agent.agent_id))
 }

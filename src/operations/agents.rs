@@ -11,7 +11,7 @@ use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::ports::Signal;
 use ghost_domain::text::{is_strange, shown};
 use ghost_domain::{Agent, AgentId, AgentKind, AgentStatus, Code, Desired, Kind, Money, Party, Refusal};
-use ghost_store::{Reads, Writes};
+use ghost_store::Tx;
 use serde_json::{Value, json};
 
 use crate::agent_lookup::{agent_named, put};
@@ -67,7 +67,7 @@ fn owner_of(by: &Party, new: &NewAgent) -> String {
 ///
 /// # Errors
 /// `NotFound` for an unknown agent, `AccessDenied` otherwise.
-pub fn may_own(r: &mut dyn Reads, creator: &AgentId, owner: &AgentId) -> Result<()> {
+pub fn may_own(r: &mut Tx, creator: &AgentId, owner: &AgentId) -> Result<()> {
     let mut agent = agent_named(r, owner)?;
     // A chain of creators is as long as the hops of a root at most; a longer one is refused.
     for _ in 0..OWNERS_MAX {
@@ -86,7 +86,7 @@ pub fn may_own(r: &mut dyn Reads, creator: &AgentId, owner: &AgentId) -> Result<
 /// Creates an agent, or returns the existing one if it is the same: same archetype, overrides, kind
 /// and name, and created by `by` if `by` is an agent. Also returns whether the agent is new. An
 /// agent with a goal must always be new, so that its goal is delivered.
-pub fn create_once(w: &mut dyn Writes, ctx: &OperationContext, by: &Party, new: NewAgent) -> Result<(Agent, bool)> {
+pub fn create_once(w: &mut Tx, ctx: &OperationContext, by: &Party, new: NewAgent) -> Result<(Agent, bool)> {
     let existing = w.agent_get(&new.agent_id)?.filter(|agent| !agent.is_deleted());
     let bare = |overrides: &Value| overrides.as_object().is_none_or(serde_json::Map::is_empty);
     let same = |existing: &Agent| {
@@ -113,7 +113,7 @@ pub fn create_once(w: &mut dyn Writes, ctx: &OperationContext, by: &Party, new: 
 /// # Errors
 /// `Conflict` if a living agent has the id; `RateLimited` if a limit of the world, of the root or
 /// of the creator is reached; `InvalidArguments` for an unusable name.
-pub fn create(w: &mut dyn Writes, ctx: &OperationContext, by: &Party, new: NewAgent) -> Result<Agent> {
+pub fn create(w: &mut Tx, ctx: &OperationContext, by: &Party, new: NewAgent) -> Result<Agent> {
     // Nothing ever had the id of a new droid.
     let is_droid = new.kind == AgentKind::Droid;
     let before = if is_droid { None } else { w.agent_get(&new.agent_id)? };
@@ -226,7 +226,7 @@ pub fn create(w: &mut dyn Writes, ctx: &OperationContext, by: &Party, new: NewAg
 
 /// Applies an agent's entry in `world-config.yaml` to its record. Returns whether anything changed.
 pub fn update(
-    w: &mut dyn Writes,
+    w: &mut Tx,
     ctx: &OperationContext,
     agent_id: &AgentId,
     archetype: &str,

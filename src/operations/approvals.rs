@@ -16,7 +16,7 @@ use ghost_domain::{
     AgentId, Approval, ApprovalId, ApprovalPlan, ApprovalStatus, Code, ConversationId, Party, Refusal, Turn, TurnId,
     TurnStatus,
 };
-use ghost_store::Writes;
+use ghost_store::Tx;
 use ghost_store::tables::ApprovalFilter;
 use serde_json::{Map, Value, json};
 
@@ -61,7 +61,7 @@ pub enum Decision {
 ///
 /// # Errors
 /// `RateLimited` if too many calls wait in this world.
-pub fn request(w: &mut dyn Writes, ctx: &OperationContext, turn: &Turn, new: NewApproval) -> Result<Approval> {
+pub fn request(w: &mut Tx, ctx: &OperationContext, turn: &Turn, new: NewApproval) -> Result<Approval> {
     let digest = new.plan.digest(&turn.agent_id);
     if let Some(standing) = w.approval_standing(&turn.agent_id, &digest)? {
         return Ok(standing);
@@ -128,7 +128,7 @@ pub fn request(w: &mut dyn Writes, ctx: &OperationContext, turn: &Turn, new: New
 ///
 /// # Errors
 /// Those of [`request`].
-pub fn ask(w: &mut dyn Writes, ctx: &OperationContext, turn: &mut Turn, mut new: NewApproval) -> Result<Approval> {
+pub fn ask(w: &mut Tx, ctx: &OperationContext, turn: &mut Turn, mut new: NewApproval) -> Result<Approval> {
     new.plan.once_only = Some("a program asks in the middle of its run".to_owned());
     let approval = request(w, ctx, turn, new)?;
     turn.questions.push(approval.approval_id);
@@ -178,7 +178,7 @@ impl ApproveCommand {
 /// # Errors
 /// Those of [`decide`], and `PolicyDenied` if the world file lists no approvers.
 pub fn decide_in_conversation(
-    w: &mut dyn Writes,
+    w: &mut Tx,
     ctx: &OperationContext,
     by: &Party,
     approvers: &BTreeSet<String>,
@@ -209,7 +209,7 @@ pub fn decide_in_conversation(
 /// # Errors
 /// `PolicyDenied` if `by` may not answer, `NotFound`, and `Conflict` if the request is closed.
 pub fn decide(
-    w: &mut dyn Writes,
+    w: &mut Tx,
     ctx: &OperationContext,
     by: &Party,
     approvers: &BTreeSet<String>,
@@ -285,7 +285,7 @@ fn filled(plan: &ApprovalPlan, decision: &Decision) -> Result<Option<Map<String,
 /// # Errors
 /// `PolicyDenied` if `by` may not answer, `NotFound`, and `Conflict` if it holds for one call only.
 pub fn revoke(
-    w: &mut dyn Writes,
+    w: &mut Tx,
     ctx: &OperationContext,
     by: &Party,
     approvers: &BTreeSet<String>,
@@ -309,7 +309,7 @@ pub fn revoke(
 }
 
 /// Closes a request that nobody has answered in time. Does nothing if it is closed or not due.
-pub fn expire(w: &mut dyn Writes, ctx: &OperationContext, approval_id: ApprovalId) -> Result<()> {
+pub fn expire(w: &mut Tx, ctx: &OperationContext, approval_id: ApprovalId) -> Result<()> {
     let Some(mut approval) = w.approval_get(approval_id)? else { return Ok(()) };
     if approval.status == ApprovalStatus::Pending && approval.expires_at <= ctx.now() {
         approval.status = ApprovalStatus::Expired;
@@ -319,7 +319,7 @@ pub fn expire(w: &mut dyn Writes, ctx: &OperationContext, approval_id: ApprovalI
 }
 
 /// Closes all requests whose time is over: their turns may not run any more.
-pub fn expire_due(w: &mut dyn Writes, ctx: &OperationContext) -> Result<()> {
+pub fn expire_due(w: &mut Tx, ctx: &OperationContext) -> Result<()> {
     let (now, filter) = (ctx.now(), ApprovalFilter { status: Some(ApprovalStatus::Pending), ..<_>::default() });
     let mut after = None;
     loop {
@@ -335,7 +335,7 @@ pub fn expire_due(w: &mut dyn Writes, ctx: &OperationContext) -> Result<()> {
 }
 
 /// Closes the requests that a turn still waits for when it ends.
-pub(crate) fn cancel(w: &mut dyn Writes, ctx: &OperationContext, turn_id: TurnId) -> Result<()> {
+pub(crate) fn cancel(w: &mut Tx, ctx: &OperationContext, turn_id: TurnId) -> Result<()> {
     for mut approval in w.approvals_pending_of_turn(turn_id)? {
         approval.status = ApprovalStatus::Cancelled;
         close(w, ctx, approval)?;
@@ -344,7 +344,7 @@ pub(crate) fn cancel(w: &mut dyn Writes, ctx: &OperationContext, turn_id: TurnId
 }
 
 /// Ends the standing approvals of a deleted agent, so that a later agent with its id has none of them.
-pub(crate) fn end_standing(w: &mut dyn Writes, agent_id: &AgentId) -> Result<()> {
+pub(crate) fn end_standing(w: &mut Tx, agent_id: &AgentId) -> Result<()> {
     let filter = ApprovalFilter { agent_id: Some(agent_id.clone()), always: true, ..ApprovalFilter::default() };
     loop {
         let standing = w.approval_list(&filter, None, SLICE)?;
@@ -389,7 +389,7 @@ fn may_answer(by: &Party, approvers: &BTreeSet<String>) -> Result<()> {
     }
 }
 
-fn named(w: &mut dyn Writes, approval_id: ApprovalId) -> Result<Approval> {
+fn named(w: &mut Tx, approval_id: ApprovalId) -> Result<Approval> {
     w.approval_get(approval_id)?.ok_or_else(|| {
         Refusal::new(Code::NotFound, format!("there is no approval {approval_id}"))
             .hint("`ghostctl approval list` shows them")

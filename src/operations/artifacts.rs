@@ -9,8 +9,8 @@ use ghost_domain::artifact::{Found, OUTPUT};
 use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::ids::ArtifactId;
 use ghost_domain::{AgentId, Artifact, ArtifactType, RootId, Turn, TurnId};
+use ghost_store::Tx;
 use ghost_store::tables::{ArtifactFilter, PAGE_MAX};
-use ghost_store::{Reads, Writes};
 use serde_json::json;
 
 use crate::{OperationContext, Result};
@@ -40,7 +40,7 @@ impl Origin {
 /// gone. A file whose content is the recorded one is no change, but with `always` it is an event too: somebody
 /// wrote it.
 pub fn index(
-    w: &mut dyn Writes,
+    w: &mut Tx,
     ctx: &OperationContext,
     origin: Option<&Origin>,
     found: Found,
@@ -92,7 +92,7 @@ fn event(kind: EventKind, payload: serde_json::Value, origin: Option<&Origin>) -
 }
 
 /// All artifacts, by path.
-pub fn all(r: &mut dyn Reads) -> Result<BTreeMap<String, Artifact>> {
+pub fn all(r: &mut Tx) -> Result<BTreeMap<String, Artifact>> {
     let mut all = BTreeMap::new();
     let mut filter = ArtifactFilter { prefix: OUTPUT.to_owned(), limit: PAGE_MAX, ..ArtifactFilter::default() };
     loop {

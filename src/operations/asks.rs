@@ -11,7 +11,7 @@ use ghost_domain::journal::CallOutcome;
 use ghost_domain::ports::Signal;
 use ghost_domain::reply_tokens::ends_exchange;
 use ghost_domain::{AgentId, AskId, CallId, Code, Party, Refusal, TurnId, TurnStatus};
-use ghost_store::Writes;
+use ghost_store::Tx;
 use serde_json::json;
 
 use crate::chain::Chain;
@@ -41,7 +41,7 @@ pub struct WaitingCall {
 // A struct would only repeat the names of the parameters.
 #[allow(clippy::too_many_arguments)]
 pub fn open(
-    w: &mut dyn Writes,
+    w: &mut Tx,
     ctx: &OperationContext,
     from: Party,
     waiting: Option<WaitingCall>,
@@ -127,7 +127,7 @@ pub fn open(
 
 /// Ends the asks of people to an agent that waits for a repair of its model, because only a person can help. The mail
 /// stays, and a late answer is stored.
-pub fn tell_people(w: &mut dyn Writes, ctx: &OperationContext, target: &AgentId, wait: &Wait) -> Result<()> {
+pub fn tell_people(w: &mut Tx, ctx: &OperationContext, target: &AgentId, wait: &Wait) -> Result<()> {
     let Some(repair) = needs_repair(target, wait) else { return Ok(()) };
     for ask in w.asks_open_to(target)? {
         if ask.asker.party.agent().is_none() {
@@ -162,7 +162,7 @@ pub fn unanswerable(ctx: &OperationContext, agent: &ghost_domain::Agent) -> Opti
 /// Answers an ask. The answer `REPLY_SKIP` means an empty reply and ends the exchange (HB-07). An
 /// answer after the deadline is stored but wakes nobody. `truncated` is true if the reply was
 /// truncated; the text says so too.
-pub fn answer(w: &mut dyn Writes, ctx: &OperationContext, ask_id: AskId, reply: &str, truncated: bool) -> Result<()> {
+pub fn answer(w: &mut Tx, ctx: &OperationContext, ask_id: AskId, reply: &str, truncated: bool) -> Result<()> {
     let Some(mut ask) = w.ask_get(ask_id)? else { return Ok(()) };
     if ask.status != AskStatus::Open {
         if ask.reply.is_none() {
@@ -203,7 +203,7 @@ pub fn answer(w: &mut dyn Writes, ctx: &OperationContext, ask_id: AskId, reply: 
 }
 
 /// Ends an open ask with an error.
-pub fn fail(w: &mut dyn Writes, ctx: &OperationContext, ask_id: AskId, refusal: &Refusal) -> Result<()> {
+pub fn fail(w: &mut Tx, ctx: &OperationContext, ask_id: AskId, refusal: &Refusal) -> Result<()> {
     let Some(mut ask) = w.ask_get(ask_id)? else { return Ok(()) };
     if ask.status != AskStatus::Open {
         return Ok(());
@@ -222,7 +222,7 @@ pub fn fail(w: &mut dyn Writes, ctx: &OperationContext, ask_id: AskId, refusal: 
 }
 
 /// Ends an ask whose deadline has passed. Does nothing if it is not open or not yet due.
-pub fn expire(w: &mut dyn Writes, ctx: &OperationContext, ask_id: AskId) -> Result<()> {
+pub fn expire(w: &mut Tx, ctx: &OperationContext, ask_id: AskId) -> Result<()> {
     let Some(ask) = w.ask_get(ask_id)? else { return Ok(()) };
     if ask.status == AskStatus::Open && ask.deadline_at <= ctx.now() {
         let waited = ask.deadline_at.since(ask.created_at).as_secs();
@@ -240,7 +240,7 @@ pub fn expire(w: &mut dyn Writes, ctx: &OperationContext, ask_id: AskId) -> Resu
 }
 
 /// Fails every ask to an agent, because it was stopped, failed or deleted.
-pub fn fail_all_to(w: &mut dyn Writes, ctx: &OperationContext, target: &AgentId, refusal: &Refusal) -> Result<()> {
+pub fn fail_all_to(w: &mut Tx, ctx: &OperationContext, target: &AgentId, refusal: &Refusal) -> Result<()> {
     for ask in w.asks_open_to(target)? {
         fail(w, ctx, ask.ask_id, refusal)?;
     }
@@ -248,7 +248,7 @@ pub fn fail_all_to(w: &mut dyn Writes, ctx: &OperationContext, target: &AgentId,
 }
 
 /// Closes the asks that a turn still waits for when it ends, because nobody will read the answers.
-pub fn abandon(w: &mut dyn Writes, ctx: &OperationContext, turn_id: TurnId) -> Result<()> {
+pub fn abandon(w: &mut Tx, ctx: &OperationContext, turn_id: TurnId) -> Result<()> {
     for mut ask in w.asks_open_of_turn(turn_id)? {
         ask.status = AskStatus::Failed;
         ask.error = Some("the asker's turn ended".into());
@@ -259,13 +259,7 @@ pub fn abandon(w: &mut dyn Writes, ctx: &OperationContext, turn_id: TurnId) -> R
     Ok(())
 }
 
-fn close(
-    w: &mut dyn Writes,
-    ctx: &OperationContext,
-    mut ask: Ask,
-    status: AskStatus,
-    outcome: CallOutcome,
-) -> Result<()> {
+fn close(w: &mut Tx, ctx: &OperationContext, mut ask: Ask, status: AskStatus, outcome: CallOutcome) -> Result<()> {
     let now = ctx.now();
     ask.status = status;
     ask.closed_at = Some(now);
@@ -283,7 +277,7 @@ fn close(
 }
 
 /// Emits the event that an ask is closed, and signals it to the waiting asker.
-fn closed(w: &mut dyn Writes, ctx: &OperationContext, ask: &Ask) -> Result<()> {
+fn closed(w: &mut Tx, ctx: &OperationContext, ask: &Ask) -> Result<()> {
     let (kind, payload) = match ask.status {
         AskStatus::Answered => (EventKind::AskAnswered, json!({ "ask_id": ask.ask_id, "asker": ask.asker.party })),
         _ => (

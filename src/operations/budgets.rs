@@ -19,8 +19,8 @@ use ghost_domain::transcript::TokenUsage;
 use ghost_domain::usage::{UsageRow, UsageSum};
 use ghost_domain::{Agent, Money, ReservationId, Turn};
 use ghost_domain::{Price, Scope};
+use ghost_store::Tx;
 use ghost_store::tables::UsageFilter;
-use ghost_store::{Reads, Writes};
 
 use accounts::{accounts, with_root_hint};
 pub(crate) use calls::charged;
@@ -76,7 +76,7 @@ pub enum Reserved {
 /// # Errors
 /// `BudgetExhausted` if a scope is spent, or if the model has no price and a scope limits money.
 pub fn reserve(
-    w: &mut dyn Writes,
+    w: &mut Tx,
     ctx: &OperationContext,
     agent: &Agent,
     turn: &mut Turn,
@@ -167,7 +167,7 @@ impl Charged {
 /// Settles a turn's reservation in all its scopes, adds the charge to the turn, and appends the
 /// usage row. A second settlement changes nothing and returns `None`.
 pub fn settle(
-    w: &mut dyn Writes,
+    w: &mut Tx,
     ctx: &OperationContext,
     turn: &mut Turn,
     reservation_id: ReservationId,
@@ -237,7 +237,7 @@ pub fn settle(
 }
 
 /// Charges the whole reservations of a turn, if the turn still has any, because its calls were interrupted (promise 2).
-pub fn forfeit_held(w: &mut dyn Writes, ctx: &OperationContext, turn: &mut Turn) -> Result<()> {
+pub fn forfeit_held(w: &mut Tx, ctx: &OperationContext, turn: &mut Turn) -> Result<()> {
     if let Some(reservation_id) = turn.held.as_ref().map(|held| held.reservation_id) {
         settle(w, ctx, turn, reservation_id, Settlement::Forfeited)?;
     }
@@ -245,6 +245,6 @@ pub fn forfeit_held(w: &mut dyn Writes, ctx: &OperationContext, turn: &mut Turn)
 }
 
 /// Sums the usage rows that match `filter`.
-pub fn usage(r: &mut dyn Reads, filter: &UsageFilter) -> Result<Vec<UsageSum>> {
+pub fn usage(r: &mut Tx, filter: &UsageFilter) -> Result<Vec<UsageSum>> {
     Ok(r.usage_sum(filter)?)
 }

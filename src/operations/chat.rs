@@ -25,7 +25,7 @@ use ghost_domain::chat::check_topic;
 use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::text::nearest;
 use ghost_domain::{AgentId, ChannelName, ChatChannel, ChatMember, Code, MailState, Party, Refusal};
-use ghost_store::{Reads, Writes};
+use ghost_store::Tx;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -76,7 +76,7 @@ pub struct Created {
 
 /// Creates a channel. Its name must be free and its members must exist. With `skip_creator`, the
 /// creating agent must not be among them.
-pub fn create(w: &mut dyn Writes, ctx: &OperationContext, by: &Speaker, new: NewChannel) -> Result<Created> {
+pub fn create(w: &mut Tx, ctx: &OperationContext, by: &Speaker, new: NewChannel) -> Result<Created> {
     let limits = ctx.limits();
     if w.chat_channel_get(&new.channel)?.is_some() {
         return Err(Refusal::new(Code::Conflict, format!("there is a channel `{}` already", new.channel))
@@ -153,7 +153,7 @@ fn too_many_members(channel: &ChannelName, limit: u32) -> Refusal {
     .hint("distribute them over several channels")
 }
 
-fn all_exist(w: &mut dyn Writes, ctx: &OperationContext, by: &Speaker, members: &BTreeSet<AgentId>) -> Result<()> {
+fn all_exist(w: &mut Tx, ctx: &OperationContext, by: &Speaker, members: &BTreeSet<AgentId>) -> Result<()> {
     if members.len() <= LOOKUPS_MAX {
         for agent_id in members {
             agent_for(w, ctx, by.reader(), agent_id)?;
@@ -169,7 +169,7 @@ fn all_exist(w: &mut dyn Writes, ctx: &OperationContext, by: &Speaker, members: 
 }
 
 /// Adds an agent. Its turns show chat messages from now on, and it may read earlier ones.
-fn join(w: &mut dyn Writes, ctx: &OperationContext, channel: &ChatChannel, agent_id: &AgentId) -> Result<()> {
+fn join(w: &mut Tx, ctx: &OperationContext, channel: &ChatChannel, agent_id: &AgentId) -> Result<()> {
     let member = ChatMember {
         channel: channel.channel.clone(),
         agent_id: agent_id.clone(),
@@ -183,7 +183,7 @@ fn join(w: &mut dyn Writes, ctx: &OperationContext, channel: &ChatChannel, agent
 /// Adds a member on behalf of the creator or an operator (CHAT-07). An agent that is a member
 /// already is not changed.
 pub fn invite(
-    w: &mut dyn Writes,
+    w: &mut Tx,
     ctx: &OperationContext,
     by: &Speaker,
     channel: &ChannelName,
@@ -212,7 +212,7 @@ pub fn invite(
 /// Writes nothing. A caller that invites several agents checks this first, so that either all of
 /// them are added or none.
 pub(crate) fn has_room(
-    w: &mut dyn Writes,
+    w: &mut Tx,
     ctx: &OperationContext,
     by: &Speaker,
     channel: &ChannelName,
@@ -240,7 +240,7 @@ pub(crate) fn has_room(
 
 /// Removes a member on behalf of the creator, an operator or itself. It loses all access (CHAT-13).
 pub fn remove(
-    w: &mut dyn Writes,
+    w: &mut Tx,
     ctx: &OperationContext,
     by: &Speaker,
     channel: &ChannelName,
@@ -262,7 +262,7 @@ pub fn remove(
 
 /// Changes whether a channel is gated, and its topic, on behalf of its creator or an operator.
 pub fn change(
-    w: &mut dyn Writes,
+    w: &mut Tx,
     ctx: &OperationContext,
     by: &Speaker,
     channel: &ChannelName,
@@ -285,7 +285,7 @@ pub fn change(
 }
 
 fn leave(
-    w: &mut dyn Writes,
+    w: &mut Tx,
     ctx: &OperationContext,
     by: &Speaker,
     channel: &mut ChatChannel,
@@ -307,7 +307,7 @@ fn leave(
 
 /// Removes a deleted agent from every channel. Channels that it created belong to the operators
 /// from then on, so that a later agent with the same id does not inherit its rights.
-pub(crate) fn leave_all(w: &mut dyn Writes, ctx: &OperationContext, by: &Party, agent_id: &AgentId) -> Result<()> {
+pub(crate) fn leave_all(w: &mut Tx, ctx: &OperationContext, by: &Party, agent_id: &AgentId) -> Result<()> {
     let by = Speaker::from(by.clone());
     for member in w.chat_memberships(agent_id)? {
         if let Some(mut channel) = w.chat_channel_get(&member.channel)? {
@@ -333,18 +333,13 @@ fn not_in_charge(channel: &ChatChannel, by: &Speaker, what: &str) -> Refusal {
 }
 
 /// Lists channels ordered by name: all, or the channels that an agent is in or has created.
-pub fn list(r: &mut dyn Reads, of: Option<&AgentId>) -> Result<Vec<ChannelView>> {
+pub fn list(r: &mut Tx, of: Option<&AgentId>) -> Result<Vec<ChannelView>> {
     Ok(list_after(r, of, "", usize::MAX)?.0)
 }
 
 /// Like [`list`], at most `limit` channels whose names come after `after`. Also returns whether
 /// more follow. Members are read only for these channels.
-pub fn list_after(
-    r: &mut dyn Reads,
-    of: Option<&AgentId>,
-    after: &str,
-    limit: usize,
-) -> Result<(Vec<ChannelView>, bool)> {
+pub fn list_after(r: &mut Tx, of: Option<&AgentId>, after: &str, limit: usize) -> Result<(Vec<ChannelView>, bool)> {
     let mut channels = r.chat_channel_list()?;
     if let Some(agent_id) = of {
         let joined: BTreeSet<ChannelName> =
@@ -361,14 +356,14 @@ pub fn list_after(
     Ok((views, more))
 }
 
-fn view(r: &mut dyn Reads, channel: ChatChannel, limit: usize) -> Result<ChannelView> {
+fn view(r: &mut Tx, channel: ChatChannel, limit: usize) -> Result<ChannelView> {
     let members = r.chat_members(&channel.channel)?;
     let members = members.into_iter().take(limit).map(|member| member.agent_id).collect();
     Ok(ChannelView { channel, members })
 }
 
 fn emit(
-    w: &mut dyn Writes,
+    w: &mut Tx,
     ctx: &OperationContext,
     kind: EventKind,
     channel: &ChannelName,

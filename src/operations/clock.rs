@@ -12,7 +12,7 @@ use ghost_domain::ports::Signal;
 use ghost_domain::wall_clock::{DOWN_MAX, Doubt, JUMP_MIN, Jump};
 use ghost_domain::{ApprovalStatus, GrantId, LogPlace, Party, Timestamp};
 use ghost_store::tables::{ApprovalFilter, BudgetFilter, PAGE_MAX, SchedulePlace, SessionTurns};
-use ghost_store::{Reads, StoreError, Writes};
+use ghost_store::{StoreError, Tx};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -65,13 +65,13 @@ fn text(ms: u64) -> String {
 }
 
 /// Reads what the world knows of its clock.
-pub fn state(r: &mut dyn Reads) -> Result<ClockState> {
+pub fn state(r: &mut Tx) -> Result<ClockState> {
     let stored = r.meta_get(STATE)?;
     // A text of a later version is no reason not to start.
     Ok(stored.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default())
 }
 
-fn put(w: &mut dyn Writes, state: ClockState) -> Result<()> {
+fn put(w: &mut Tx, state: ClockState) -> Result<()> {
     w.meta_put(STATE, &json!(state).to_string())?;
     Ok(())
 }
@@ -79,7 +79,7 @@ fn put(w: &mut dyn Writes, state: ClockState) -> Result<()> {
 /// Compares the clock with what is stored, at the start of a daemon: no monotonic clock survives it. A
 /// clock that shows less than the newest record was put back; one that is far ahead counts as a jump
 /// for retention.
-pub fn at_start(w: &mut dyn Writes, ctx: &OperationContext) -> Result<()> {
+pub fn at_start(w: &mut Tx, ctx: &OperationContext) -> Result<()> {
     let (before, now) = (state(w)?, ctx.now());
     let (_, last) = w.event_bounds()?;
     // One record that cannot be read must not keep a world from starting.
@@ -109,7 +109,7 @@ fn after(state: ClockState, jump: Jump) -> ClockState {
     ClockState { seen: jump.to, doubt: state.doubt.jumped(jump.by_ms()), jump: Some(jump), since_ms: 0 }
 }
 
-fn emit(w: &mut dyn Writes, ctx: &OperationContext, jump: Jump, found: &str) -> Result<()> {
+fn emit(w: &mut Tx, ctx: &OperationContext, jump: Jump, found: &str) -> Result<()> {
     let payload = json!({
         "from": jump.from.rfc3339(), "to": jump.to.rfc3339(), "by_ms": jump.by_ms(), "found": found,
     });
@@ -117,7 +117,7 @@ fn emit(w: &mut dyn Writes, ctx: &OperationContext, jump: Jump, found: &str) -> 
 }
 
 /// Records a jump, and computes again what was computed from the clock.
-pub fn jumped(w: &mut dyn Writes, ctx: &OperationContext, jump: Jump) -> Result<()> {
+pub fn jumped(w: &mut Tx, ctx: &OperationContext, jump: Jump) -> Result<()> {
     let before = state(w)?;
     put(w, after(before, jump))?;
     emit(w, ctx, jump, "running")?;
@@ -148,7 +148,7 @@ pub fn jumped(w: &mut dyn Writes, ctx: &OperationContext, jump: Jump) -> Result<
     set_schedules_right(w, Some(jump), jump.to)
 }
 
-fn move_approvals(w: &mut dyn Writes, jump: Jump) -> Result<()> {
+fn move_approvals(w: &mut Tx, jump: Jump) -> Result<()> {
     let filter = ApprovalFilter { status: Some(ApprovalStatus::Pending), ..ApprovalFilter::default() };
     let (mut pending, mut after) = (Vec::new(), None);
     loop {
@@ -165,7 +165,7 @@ fn move_approvals(w: &mut dyn Writes, jump: Jump) -> Result<()> {
     Ok(())
 }
 
-fn move_grants(w: &mut dyn Writes, jump: Jump) -> Result<()> {
+fn move_grants(w: &mut Tx, jump: Jump) -> Result<()> {
     let mut after: Option<GrantId> = None;
     loop {
         let page = w.grant_list(after, PAGE_MAX)?;
@@ -183,7 +183,7 @@ fn move_grants(w: &mut dyn Writes, jump: Jump) -> Result<()> {
 /// A session's log is in the order in which its turns ended, and begins at a place in it. What a clock
 /// that was ahead since `since` has put after the present goes to where it belongs, so that later turns
 /// follow it.
-fn move_sessions(w: &mut dyn Writes, jump: Jump, since: Timestamp) -> Result<()> {
+fn move_sessions(w: &mut Tx, jump: Jump, since: Timestamp) -> Result<()> {
     let right = |at: Timestamp| if at >= since.max(jump.to) { jump.moved(at).min(jump.to) } else { at };
     let place = |place: LogPlace| LogPlace { ended_at: right(place.ended_at), ..place };
     for mut agent in w.agent_list(false)? {
@@ -223,7 +223,7 @@ fn move_sessions(w: &mut dyn Writes, jump: Jump, since: Timestamp) -> Result<()>
 }
 
 /// Deliveries wait as long as they would have without the jump, and never longer than any wait lasts.
-fn set_deliveries_right(w: &mut dyn Writes, jump: Jump) -> Result<()> {
+fn set_deliveries_right(w: &mut Tx, jump: Jump) -> Result<()> {
     let now = jump.to;
     let latest = now.plus(DELIVERY_WAIT_MAX);
     for mut entry in w.deliveries_due(Timestamp(i64::MAX), &[], u32::MAX)? {
@@ -237,7 +237,7 @@ fn set_deliveries_right(w: &mut dyn Writes, jump: Jump) -> Result<()> {
 }
 
 /// Next slots follow from the rules again.
-fn set_schedules_right(w: &mut dyn Writes, jump: Option<Jump>, now: Timestamp) -> Result<()> {
+fn set_schedules_right(w: &mut Tx, jump: Option<Jump>, now: Timestamp) -> Result<()> {
     let mut after: Option<SchedulePlace> = None;
     loop {
         let page = match w.schedule_list(None, None, after.as_ref()) {
@@ -263,7 +263,7 @@ fn set_schedules_right(w: &mut dyn Writes, jump: Option<Jump>, now: Timestamp) -
 }
 
 /// Counts time that the daemon has run, for the trust of retention and for the warning.
-pub fn ran(w: &mut dyn Writes, now: Timestamp, time: Duration) -> Result<()> {
+pub fn ran(w: &mut Tx, now: Timestamp, time: Duration) -> Result<()> {
     let before = state(w)?;
     let since_ms = before.since_ms.saturating_add(u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
     let doubt = before.doubt.ran(time);
@@ -272,7 +272,7 @@ pub fn ran(w: &mut dyn Writes, now: Timestamp, time: Duration) -> Result<()> {
 }
 
 /// An operator confirms that the clock is right. Returns whether there was a doubt or a warning.
-pub fn confirm(w: &mut dyn Writes, ctx: &OperationContext, by: &Party) -> Result<bool> {
+pub fn confirm(w: &mut Tx, ctx: &OperationContext, by: &Party) -> Result<bool> {
     let before = state(w)?;
     if before.jump.is_none() && before.doubt.is_over() {
         return Ok(false);

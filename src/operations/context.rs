@@ -10,7 +10,7 @@ use ghost_domain::redact::Redactor;
 use ghost_domain::text::{clip, prefix_bytes, shown};
 use ghost_domain::wall_clock::WatchedClock;
 use ghost_domain::{Agent, AgentId, ChatWake, Clock, EventId, Limits, RootId, Timestamp};
-use ghost_store::Writes;
+use ghost_store::Tx;
 use tokio::sync::watch;
 use uuid::Uuid;
 
@@ -206,13 +206,13 @@ impl OperationContext {
     }
 
     /// Appends an event, redacted, in the transaction that makes the change it reports.
-    pub fn emit(&self, w: &mut dyn Writes, event: NewEvent) -> Result<()> {
+    pub fn emit(&self, w: &mut Tx, event: NewEvent) -> Result<()> {
         self.emit_at(w, self.now(), event)
     }
 
     /// Like [`OperationContext::emit`], with a given time, for an event whose record carries the same
     /// time.
-    pub fn emit_at(&self, w: &mut dyn Writes, at: Timestamp, event: NewEvent) -> Result<()> {
+    pub fn emit_at(&self, w: &mut Tx, at: Timestamp, event: NewEvent) -> Result<()> {
         let event = NewEvent { payload: self.redactor.clean_json(event.payload), ..event };
         w.event_append(EventId(self.id()), at, event)?;
         Ok(())
@@ -243,7 +243,7 @@ impl OperationContext {
     }
 
     /// Wakes an agent after commit, so that it reads its inbox.
-    pub fn wake(&self, w: &mut dyn Writes, agent_id: &AgentId) {
+    pub fn wake(&self, w: &mut Tx, agent_id: &AgentId) {
         w.signal(Signal::Wake(agent_id.clone()));
     }
 }

@@ -35,7 +35,7 @@ use ghost_domain::{
     AgentId, Attachment, Code, Conversation, ConversationEntry, ConversationId, Direction, Envelope, Kind, Party,
     Refusal,
 };
-use ghost_store::Writes;
+use ghost_store::Tx;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -87,7 +87,7 @@ pub struct Received {
 /// # Errors
 /// `Conflict` if the adapter already has a conversation with this thread name; `RateLimited` if the
 /// world has too many.
-pub fn begin(w: &mut dyn Writes, ctx: &OperationContext, start: Start) -> Result<Conversation> {
+pub fn begin(w: &mut Tx, ctx: &OperationContext, start: Start) -> Result<Conversation> {
     let (count, limit) = (w.conversation_count()?, ctx.limits().conversations_max);
     if count >= limit {
         return Err(Refusal::new(
@@ -150,7 +150,7 @@ fn named_thread(thread: &str) -> Result<String> {
 /// Adds a message to the conversation that the adapter has under this thread name. If there is
 /// none, begins it with `start`. Only the cron job itself may begin a thread whose name is reserved
 /// for cron jobs; otherwise another agent would receive the answers to the job.
-pub fn arrive(w: &mut dyn Writes, ctx: &OperationContext, start: Start, said: IncomingMessage) -> Result<Received> {
+pub fn arrive(w: &mut Tx, ctx: &OperationContext, start: Start, said: IncomingMessage) -> Result<Received> {
     let found = match &start.thread {
         Some(thread) => w.conversation_find(&start.adapter, thread)?,
         None => None,
@@ -173,7 +173,7 @@ pub fn arrive(w: &mut dyn Writes, ctx: &OperationContext, start: Start, said: In
 /// Adds a message over the control plane to a conversation that is held over it. Conversations of
 /// other adapters are refused, so that nobody can impersonate the party outside.
 pub fn say(
-    w: &mut dyn Writes,
+    w: &mut Tx,
     ctx: &OperationContext,
     conversation_id: ConversationId,
     said: IncomingMessage,
@@ -189,12 +189,7 @@ pub fn say(
     hear(w, ctx, conversation, said)
 }
 
-fn hear(
-    w: &mut dyn Writes,
-    ctx: &OperationContext,
-    mut conversation: Conversation,
-    said: IncomingMessage,
-) -> Result<Received> {
+fn hear(w: &mut Tx, ctx: &OperationContext, mut conversation: Conversation, said: IncomingMessage) -> Result<Received> {
     not_blank("content", &said.content)?;
     check_count(ctx, said.attachments.len())?;
     check_room(w, ctx, &conversation)?;
@@ -234,7 +229,7 @@ fn hear(
 }
 
 /// Adds a note to the conversations of mail that will not be processed.
-pub(crate) fn dropped(w: &mut dyn Writes, ctx: &OperationContext, mail: &[Envelope], why: &str) -> Result<()> {
+pub(crate) fn dropped(w: &mut Tx, ctx: &OperationContext, mail: &[Envelope], why: &str) -> Result<()> {
     let mut notified = std::collections::BTreeSet::new();
     for envelope in mail.iter().filter(|envelope| envelope.kind == Kind::Conversation) {
         let Some(id) = envelope.conversation_id else {

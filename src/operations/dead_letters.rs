@@ -5,7 +5,7 @@ use ghost_domain::journal::Step;
 use ghost_domain::{
     Code, DeadLetter, DeadLetterId, DeadLetterStatus, MailState, MessageId, Party, Refusal, Turn, TurnStatus,
 };
-use ghost_store::Writes;
+use ghost_store::Tx;
 use serde_json::{Value, json};
 
 use crate::agent_lookup::agent_for;
@@ -18,7 +18,7 @@ use crate::{OperationContext, Result, approvals, asks, budgets, conversations, s
 
 /// Turns a turn's mail into a dead letter and ends the turn. Askers are notified at once, with the reason and its code.
 pub fn end_turn(
-    w: &mut dyn Writes,
+    w: &mut Tx,
     ctx: &OperationContext,
     mut turn: Turn,
     messages: &[MessageId],
@@ -45,7 +45,7 @@ pub fn end_turn(
 
 /// Turns mail of a turn into a dead letter, without ending the turn. Askers are notified at once.
 pub(crate) fn create(
-    w: &mut dyn Writes,
+    w: &mut Tx,
     ctx: &OperationContext,
     turn: &Turn,
     messages: &[MessageId],
@@ -99,13 +99,7 @@ pub(crate) fn create(
 ///
 /// # Errors
 /// `NotFound`; `Conflict` if it is not held, if its agent was deleted and created again, or is a droid that has ended.
-pub fn retry(
-    w: &mut dyn Writes,
-    ctx: &OperationContext,
-    by: &Party,
-    id: DeadLetterId,
-    fresh: bool,
-) -> Result<DeadLetter> {
+pub fn retry(w: &mut Tx, ctx: &OperationContext, by: &Party, id: DeadLetterId, fresh: bool) -> Result<DeadLetter> {
     let mut dead_letter = held(w, id)?;
     let agent = agent_for(w, ctx, by, &dead_letter.agent_id)?;
     family::may_start(w, &agent)?;
@@ -142,14 +136,14 @@ pub fn retry(
 }
 
 /// Drops a dead letter. It stays readable until retention deletes it.
-pub fn discard(w: &mut dyn Writes, ctx: &OperationContext, by: &Party, id: DeadLetterId) -> Result<DeadLetter> {
+pub fn discard(w: &mut Tx, ctx: &OperationContext, by: &Party, id: DeadLetterId) -> Result<DeadLetter> {
     let mut dead_letter = held(w, id)?;
     w.message_mark(&dead_letter.messages, MailState::Consumed, Some(dead_letter.turn_id), 0)?;
     resolve(w, ctx, by, &mut dead_letter, DeadLetterStatus::Dropped, EventKind::DeadLetterDropped)?;
     Ok(dead_letter)
 }
 
-fn held(w: &mut dyn Writes, id: DeadLetterId) -> Result<DeadLetter> {
+fn held(w: &mut Tx, id: DeadLetterId) -> Result<DeadLetter> {
     match w.dead_letter_get(id)? {
         None => Err(Refusal::not_found("dead letter", &id.to_string(), None).hint("see `ghostctl dead list`")),
         Some(dead_letter) if dead_letter.status != DeadLetterStatus::Held => {
@@ -161,7 +155,7 @@ fn held(w: &mut dyn Writes, id: DeadLetterId) -> Result<DeadLetter> {
 }
 
 fn resolve(
-    w: &mut dyn Writes,
+    w: &mut Tx,
     ctx: &OperationContext,
     by: &Party,
     dead_letter: &mut DeadLetter,
@@ -174,13 +168,7 @@ fn resolve(
     emit(w, ctx, kind, dead_letter, json!({ "by": by }))
 }
 
-fn emit(
-    w: &mut dyn Writes,
-    ctx: &OperationContext,
-    kind: EventKind,
-    dead_letter: &DeadLetter,
-    more: Value,
-) -> Result<()> {
+fn emit(w: &mut Tx, ctx: &OperationContext, kind: EventKind, dead_letter: &DeadLetter, more: Value) -> Result<()> {
     let mut payload = json!({
         "dead_letter_id": dead_letter.dead_letter_id, "turn_id": dead_letter.turn_id, "messages": dead_letter.messages,
         "reason": dead_letter.reason, "crashes": dead_letter.crashes, "by": null,

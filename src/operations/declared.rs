@@ -17,7 +17,7 @@ use ghost_domain::{
     AgentId, ChannelName, Code, Declared, DeclaredChannel, DeclaredJob, Party, Refusal, Schedule, ScheduleId,
     ScheduleKind,
 };
-use ghost_store::{Reads, Writes};
+use ghost_store::Tx;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -93,7 +93,7 @@ pub struct Followed {
 ///
 /// # Errors
 /// An error of the store.
-pub fn would(r: &mut dyn Reads, ctx: &OperationContext, declared: &Declared) -> Result<Vec<String>> {
+pub fn would(r: &mut Tx, ctx: &OperationContext, declared: &Declared) -> Result<Vec<String>> {
     let last = last(r)?;
     Ok(steps(r, ctx, &last, declared)?.iter().filter_map(summary).collect())
 }
@@ -103,7 +103,7 @@ pub fn would(r: &mut dyn Reads, ctx: &OperationContext, declared: &Declared) -> 
 /// # Errors
 /// An error of the store. A refusal of a rule is reported as `world.warning` and tried again the
 /// next time.
-pub fn follow(w: &mut dyn Writes, ctx: &OperationContext, declared: &Declared) -> Result<Followed> {
+pub fn follow(w: &mut Tx, ctx: &OperationContext, declared: &Declared) -> Result<Followed> {
     let before = last(w)?;
     let mut after = before.clone();
     let mut done = Followed::default();
@@ -149,11 +149,11 @@ fn is_from_a_rule(refusal: &Refusal) -> bool {
     )
 }
 
-fn warn(w: &mut dyn Writes, ctx: &OperationContext, line: &str) -> Result<()> {
+fn warn(w: &mut Tx, ctx: &OperationContext, line: &str) -> Result<()> {
     ctx.emit(w, NewEvent::new(EventKind::WorldWarning, json!({ "warning": line.trim_start_matches(['!', '=', ' ']) })))
 }
 
-fn last(r: &mut dyn Reads) -> Result<Last> {
+fn last(r: &mut Tx) -> Result<Last> {
     let Some(text) = r.meta_get(LAST)? else { return Ok(Last::default()) };
     serde_json::from_str(&text).map_err(|error| {
         Refusal::new(Code::Internal, format!("the stored declarations of the world file cannot be read: {error}"))
@@ -162,7 +162,7 @@ fn last(r: &mut dyn Reads) -> Result<Last> {
 }
 
 /// The declared agents that exist, each with its incarnation.
-fn living(r: &mut dyn Reads, declared: &Declared) -> Result<BTreeMap<AgentId, u32>> {
+fn living(r: &mut Tx, declared: &Declared) -> Result<BTreeMap<AgentId, u32>> {
     let members = declared.channels.iter().flat_map(|channel| &channel.members);
     let wanted: BTreeSet<&AgentId> = members.chain(declared.jobs.iter().map(|job| &job.agent_id)).collect();
     let mut found = BTreeMap::new();
@@ -175,7 +175,7 @@ fn living(r: &mut dyn Reads, declared: &Declared) -> Result<BTreeMap<AgentId, u3
 }
 
 /// Computes the changes, channels first, because jobs may announce in them.
-fn steps(r: &mut dyn Reads, ctx: &OperationContext, last: &Last, declared: &Declared) -> Result<Vec<Step>> {
+fn steps(r: &mut Tx, ctx: &OperationContext, last: &Last, declared: &Declared) -> Result<Vec<Step>> {
     let mut steps = Vec::new();
     if last.channels.is_empty() && last.jobs.is_empty() && *declared == Declared::default() {
         return Ok(steps);
@@ -241,7 +241,7 @@ fn is_from_file(schedule: &Schedule, last: &LastJob) -> bool {
     Some(schedule.schedule_id) == last.schedule_id && schedule.creator == Party::System
 }
 
-fn apply(w: &mut dyn Writes, ctx: &OperationContext, last: &mut Last, step: Step) -> Result<()> {
+fn apply(w: &mut Tx, ctx: &OperationContext, last: &mut Last, step: Step) -> Result<()> {
     let by = Speaker::from(Party::System);
     match step {
         Step::Create(wanted) => {
@@ -314,7 +314,7 @@ fn apply(w: &mut dyn Writes, ctx: &OperationContext, last: &mut Last, step: Step
     Ok(())
 }
 
-fn remember(w: &mut dyn Writes, last: &mut Last, job: DeclaredJob, schedule_id: Option<ScheduleId>) -> Result<()> {
+fn remember(w: &mut Tx, last: &mut Last, job: DeclaredJob, schedule_id: Option<ScheduleId>) -> Result<()> {
     let incarnation = w.agent_get(&job.agent_id)?.map_or(0, |agent| agent.incarnation);
     last.jobs.retain(|last| !is_of(last, &job));
     last.jobs.push(LastJob { job, incarnation, schedule_id });
@@ -325,7 +325,7 @@ fn applied(wanted: DeclaredChannel, members: BTreeMap<AgentId, u32>) -> LastChan
     LastChannel { named: true, gated: wanted.gated, topic: wanted.topic, members }
 }
 
-fn incarnations(w: &mut dyn Writes, wanted: &DeclaredChannel) -> Result<BTreeMap<AgentId, u32>> {
+fn incarnations(w: &mut Tx, wanted: &DeclaredChannel) -> Result<BTreeMap<AgentId, u32>> {
     let mut found = BTreeMap::new();
     for agent_id in &wanted.members {
         let agent = w.agent_get(agent_id)?;
@@ -335,7 +335,7 @@ fn incarnations(w: &mut dyn Writes, wanted: &DeclaredChannel) -> Result<BTreeMap
 }
 
 fn remove_members<'a>(
-    w: &mut dyn Writes,
+    w: &mut Tx,
     ctx: &OperationContext,
     channel: &ChannelName,
     members: impl Iterator<Item = &'a AgentId>,

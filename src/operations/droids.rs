@@ -16,7 +16,7 @@ use ghost_domain::text::{clip, one_line};
 use ghost_domain::{
     AgentId, AgentKind, Code, Desired, Droid, DroidMode, DroidState, DroidTerms, DroidUse, Kind, Limits, Party, Refusal,
 };
-use ghost_store::Writes;
+use ghost_store::Tx;
 use serde_json::json;
 
 use crate::agent_lookup::agent_named;
@@ -62,7 +62,7 @@ pub struct NewDroid {
 /// # Errors
 /// `RateLimited` if a limit of the world, the root or the parent is reached, or the droid would be too deep;
 /// `InvalidArguments` for an unusable task or time; `Conflict` if the parent was told to stop.
-pub fn spawn(w: &mut dyn Writes, ctx: &OperationContext, new: NewDroid) -> Result<Droid> {
+pub fn spawn(w: &mut Tx, ctx: &OperationContext, new: NewDroid) -> Result<Droid> {
     check(&new)?;
     let parent = agent_named(w, &new.parent_id)?;
     if parent.desired == Desired::Stopped {
@@ -112,7 +112,7 @@ pub fn spawn(w: &mut dyn Writes, ctx: &OperationContext, new: NewDroid) -> Resul
 }
 
 /// Writes the records of a droid and delivers its task.
-fn begin(w: &mut dyn Writes, ctx: &OperationContext, droid: Droid, chain: Chain) -> Result<Droid> {
+fn begin(w: &mut Tx, ctx: &OperationContext, droid: Droid, chain: Chain) -> Result<Droid> {
     let by = Party::Agent(droid.parent_id.clone());
     let overrides = serde_json::to_value(&droid.terms)
         .map_err(|error| Refusal::new(Code::Internal, format!("a droid's terms cannot be written: {error}")))?;
@@ -185,7 +185,7 @@ fn at_most(limit: &str, wanted: u32, most: u32, what: &str) -> Result<()> {
 }
 
 /// An id that nothing ever had. So nothing must be looked for before it is used.
-fn next_id(w: &mut dyn Writes) -> Result<AgentId> {
+fn next_id(w: &mut Tx) -> Result<AgentId> {
     let last = match w.meta_get(COUNT)? {
         Some(text) => text
             .parse()
@@ -207,7 +207,7 @@ fn next_id(w: &mut dyn Writes) -> Result<AgentId> {
 /// # Errors
 /// `Conflict` if it has ended or works for another conversation; those of [`own`] and of [`mail::deliver`].
 pub fn steer(
-    w: &mut dyn Writes,
+    w: &mut Tx,
     ctx: &OperationContext,
     by: &Party,
     droid_id: &str,

@@ -6,7 +6,7 @@ use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::grant::NewGrant;
 use ghost_domain::ports::Signal;
 use ghost_domain::{AgentId, CallId, Code, Grant, GrantId, Party, Refusal, TurnId};
-use ghost_store::Writes;
+use ghost_store::Tx;
 use ghost_store::tables::PAGE_MAX;
 use serde_json::json;
 
@@ -17,7 +17,7 @@ use crate::{OperationContext, Result, agent_lookup};
 /// # Errors
 /// `NotFound` for an unknown or deleted agent; the errors of [`NewGrant::checked`]; `RateLimited` above
 /// `limits.grants_max`.
-pub fn add(w: &mut dyn Writes, ctx: &OperationContext, by: &Party, new: NewGrant) -> Result<Grant> {
+pub fn add(w: &mut Tx, ctx: &OperationContext, by: &Party, new: NewGrant) -> Result<Grant> {
     let agent = agent_lookup::agent_for(w, ctx, by, &new.agent_id)?;
     let grant = new.checked(GrantId(ctx.id()), by.clone(), ctx.now())?;
     let (live, most) = (w.grants_live(&agent.agent_id, ctx.now())?, ctx.limits().grants_max);
@@ -42,7 +42,7 @@ pub fn add(w: &mut dyn Writes, ctx: &OperationContext, by: &Party, new: NewGrant
 ///
 /// # Errors
 /// `NotFound` if there is no such grant, or none any more.
-pub fn revoke(w: &mut dyn Writes, ctx: &OperationContext, by: &Party, grant_id: GrantId) -> Result<Grant> {
+pub fn revoke(w: &mut Tx, ctx: &OperationContext, by: &Party, grant_id: GrantId) -> Result<Grant> {
     match w.grant_get(grant_id)? {
         Some(grant) if grant.is_live(ctx.now()) => take_back(w, ctx, by, grant),
         _ => Err(Refusal::not_found("write grant", &grant_id.to_string(), None)
@@ -52,7 +52,7 @@ pub fn revoke(w: &mut dyn Writes, ctx: &OperationContext, by: &Party, grant_id: 
 
 /// Takes all grants of an agent back, because the agent is deleted: the next agent of that id must not have
 /// them.
-pub(crate) fn revoke_all(w: &mut dyn Writes, ctx: &OperationContext, by: &Party, agent_id: &AgentId) -> Result<()> {
+pub(crate) fn revoke_all(w: &mut Tx, ctx: &OperationContext, by: &Party, agent_id: &AgentId) -> Result<()> {
     loop {
         let live = w.grants_live(agent_id, ctx.now())?;
         let last = live.len() < PAGE_MAX as usize;
@@ -65,7 +65,7 @@ pub(crate) fn revoke_all(w: &mut dyn Writes, ctx: &OperationContext, by: &Party,
     }
 }
 
-fn take_back(w: &mut dyn Writes, ctx: &OperationContext, by: &Party, grant: Grant) -> Result<Grant> {
+fn take_back(w: &mut Tx, ctx: &OperationContext, by: &Party, grant: Grant) -> Result<Grant> {
     w.grant_remove(grant.grant_id)?;
     let payload = json!({ "grant_id": grant.grant_id, "prefix": grant.prefix, "by": by });
     ctx.emit(w, NewEvent::new(EventKind::GrantRevoked, payload).agent(&grant.agent_id))?;

@@ -5,13 +5,13 @@
 use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::write_acl::WorkspacePath;
 use ghost_domain::{Code, Job, Refusal, Task, TaskStatus};
-use ghost_store::{Reads, Writes};
+use ghost_store::Tx;
 use serde_json::json;
 
 use crate::{OperationContext, Result};
 
 /// The job whose task this is.
-fn job_of(r: &mut dyn Reads, ctx: &OperationContext, task: &Task) -> Result<Option<Job>> {
+fn job_of(r: &mut Tx, ctx: &OperationContext, task: &Task) -> Result<Option<Job>> {
     if !ctx.jobs().contains(&task.root_id) {
         return Ok(None);
     }
@@ -22,7 +22,7 @@ fn job_of(r: &mut dyn Reads, ctx: &OperationContext, task: &Task) -> Result<Opti
 ///
 /// # Errors
 /// `InvalidArguments` with the directory in the hint.
-pub fn check(r: &mut dyn Reads, ctx: &OperationContext, task: &Task) -> Result<()> {
+pub fn check(r: &mut Tx, ctx: &OperationContext, task: &Task) -> Result<()> {
     let Some(job) = job_of(r, ctx, task)? else { return Ok(()) };
     let path = WorkspacePath::parse(task.result.as_deref().unwrap_or_default().trim(), false);
     let dir = format!("{}/", job.result_dir.trim_end_matches('/'));
@@ -34,7 +34,7 @@ pub fn check(r: &mut dyn Reads, ctx: &OperationContext, task: &Task) -> Result<(
 }
 
 /// Records the end of a job when its task ends, and that the job runs again when its task is reopened.
-pub fn follow(w: &mut dyn Writes, ctx: &OperationContext, task: &Task) -> Result<()> {
+pub fn follow(w: &mut Tx, ctx: &OperationContext, task: &Task) -> Result<()> {
     let Some(mut job) = job_of(w, ctx, task)? else { return Ok(()) };
     if task.status.is_terminal() == job.finished_at.is_some() {
         return Ok(());

@@ -2,8 +2,8 @@
 
 use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::{AgentId, Job, Party, RootId, Schedule, ScheduleKind};
+use ghost_store::Tx;
 use ghost_store::tables::PAGE_MAX;
-use ghost_store::{Reads, Writes};
 use serde_json::json;
 
 use crate::chain::Chain;
@@ -27,7 +27,7 @@ pub struct NewJob {
 
 /// Starts a job, or continues a job with the same input. An unfinished job without any running or
 /// waiting work is started again: the owners of its open tasks get them once more.
-pub fn begin(w: &mut dyn Writes, ctx: &OperationContext, new: NewJob) -> Result<Job> {
+pub fn begin(w: &mut Tx, ctx: &OperationContext, new: NewJob) -> Result<Job> {
     let known = w.job_get(&new.job_id)?;
     if let Some(job) = &known {
         if job.finished_at.is_some() {
@@ -78,7 +78,7 @@ pub fn begin(w: &mut dyn Writes, ctx: &OperationContext, new: NewJob) -> Result<
 }
 
 /// All jobs, newest first.
-pub fn all(r: &mut dyn Reads) -> Result<Vec<Job>> {
+pub fn all(r: &mut Tx) -> Result<Vec<Job>> {
     let mut jobs: Vec<Job> = Vec::new();
     loop {
         let after = jobs.last().map(|job| (job.started_at, job.job_id.as_str()));
@@ -91,13 +91,13 @@ pub fn all(r: &mut dyn Reads) -> Result<Vec<Job>> {
 }
 
 /// Makes the jobs of earlier daemons known to the rules.
-pub fn recall(r: &mut dyn Reads, ctx: &OperationContext) -> Result<()> {
+pub fn recall(r: &mut Tx, ctx: &OperationContext) -> Result<()> {
     ctx.add_jobs(all(r)?.into_iter().map(|job| job.root_id));
     Ok(())
 }
 
 /// Whether a turn of this root is open, mail of it waits, or a timer or watch of it is set.
-fn is_at_work(r: &mut dyn Reads, root_id: RootId) -> Result<bool> {
+fn is_at_work(r: &mut Tx, root_id: RootId) -> Result<bool> {
     let open = r.turns_open()?;
     Ok(open.iter().any(|turn| turn.root_id == root_id || turn.other_roots.contains(&root_id))
         || !r.inbox_waiting_of(root_id)?.is_empty()
@@ -105,7 +105,7 @@ fn is_at_work(r: &mut dyn Reads, root_id: RootId) -> Result<bool> {
 }
 
 /// The enabled timers and watches of this root, of all agents.
-pub fn due(r: &mut dyn Reads, root_id: RootId) -> Result<Vec<Schedule>> {
+pub fn due(r: &mut Tx, root_id: RootId) -> Result<Vec<Schedule>> {
     let mut due = schedules::all_of_kind(r, ScheduleKind::Timer)?;
     due.extend(schedules::all_of_kind(r, ScheduleKind::Watch)?);
     due.retain(|schedule| schedule.enabled && schedule.root_id == root_id);

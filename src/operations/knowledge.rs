@@ -9,7 +9,7 @@ use ghost_domain::grantee::GRANTEES_MAX;
 use ghost_domain::knowledge::{check_content, check_entry_id, check_tags, check_title};
 use ghost_domain::text::{nearest, one_line};
 use ghost_domain::{Code, Grantee, KnowledgeEntry, KnowledgeSeed, KnowledgeVersion, Party, Refusal, Viewer};
-use ghost_store::{Reads, Writes};
+use ghost_store::Tx;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -85,7 +85,7 @@ pub struct Writing {
 }
 
 /// Lists the entries that `viewer` may read and that match `wanted`.
-pub fn list(r: &mut dyn Reads, viewer: &Viewer, wanted: &Wanted) -> Result<Listed> {
+pub fn list(r: &mut Tx, viewer: &Viewer, wanted: &Wanted) -> Result<Listed> {
     let query = wanted.query.as_ref().map(|query| query.trim().to_lowercase()).filter(|query| !query.is_empty());
     let matches = |entry: &KnowledgeEntry| {
         let has = |text: &str, query: &str| text.to_lowercase().contains(query);
@@ -121,14 +121,14 @@ pub fn list(r: &mut dyn Reads, viewer: &Viewer, wanted: &Wanted) -> Result<Liste
 }
 
 /// Returns one entry, if `viewer` may read it.
-pub fn read(r: &mut dyn Reads, viewer: &Viewer, entry_id: &str, versions: bool) -> Result<WithVersions> {
+pub fn read(r: &mut Tx, viewer: &Viewer, entry_id: &str, versions: bool) -> Result<WithVersions> {
     let entry = readable(r, viewer, entry_id)?;
     let versions = if versions { r.knowledge_versions(entry_id)? } else { Vec::new() };
     Ok(WithVersions { entry, versions })
 }
 
 /// Creates or replaces an entry.
-pub fn write(w: &mut dyn Writes, ctx: &OperationContext, author: &Author, new: Writing) -> Result<KnowledgeEntry> {
+pub fn write(w: &mut Tx, ctx: &OperationContext, author: &Author, new: Writing) -> Result<KnowledgeEntry> {
     check_entry_id(&new.entry_id)?;
     let limits = ctx.limits();
     check_content(&new.content, limits.knowledge_bytes)?;
@@ -204,7 +204,7 @@ pub fn write(w: &mut dyn Writes, ctx: &OperationContext, author: &Author, new: W
 /// Deletes an entry. Its id and version stay; its content and earlier versions are deleted, so that
 /// a later user of the id does not see them.
 pub fn delete(
-    w: &mut dyn Writes,
+    w: &mut Tx,
     ctx: &OperationContext,
     author: &Author,
     entry_id: &str,
@@ -233,7 +233,7 @@ pub fn delete(
 
 /// Creates the entries in the world's files, unless they exist or existed before. Changed and
 /// deleted entries stay as they are. Returns the ids of new entries.
-pub fn seed(w: &mut dyn Writes, ctx: &OperationContext, seeds: &[KnowledgeSeed]) -> Result<Vec<String>> {
+pub fn seed(w: &mut Tx, ctx: &OperationContext, seeds: &[KnowledgeSeed]) -> Result<Vec<String>> {
     let system = Author { by: Party::System, viewer: Viewer::Everything, through: None };
     let mut new = Vec::new();
     for seed in seeds {
@@ -263,7 +263,7 @@ pub fn seed(w: &mut dyn Writes, ctx: &OperationContext, seeds: &[KnowledgeSeed])
 }
 
 /// Returns an entry that `viewer` may read. All other cases get the same refusal.
-fn readable(r: &mut dyn Reads, viewer: &Viewer, entry_id: &str) -> Result<KnowledgeEntry> {
+fn readable(r: &mut Tx, viewer: &Viewer, entry_id: &str) -> Result<KnowledgeEntry> {
     check_entry_id(entry_id)?;
     match r.knowledge_get(entry_id)? {
         Some(entry) if !entry.deleted && entry.may_read(viewer) => Ok(entry),
@@ -273,7 +273,7 @@ fn readable(r: &mut dyn Reads, viewer: &Viewer, entry_id: &str) -> Result<Knowle
 
 /// Builds the refusal for an entry that does not exist for `viewer`, with a suggestion among those
 /// that do.
-fn missing(r: &mut dyn Reads, viewer: &Viewer, entry_id: &str) -> Result<Refusal> {
+fn missing(r: &mut Tx, viewer: &Viewer, entry_id: &str) -> Result<Refusal> {
     let open = list(r, viewer, &Wanted { limit: NEAR_MAX, ..Wanted::default() })?.entries;
     let near = nearest(entry_id, open.iter().map(|entry| entry.entry_id.as_str()).filter(|near| *near != entry_id));
     let refusal = Refusal::not_found("knowledge entry", entry_id, near);
@@ -314,13 +314,7 @@ fn check_expected(expected: Option<i64>) -> Result<()> {
 }
 
 /// Checks that agents with access exist, because a typing mistake would silently exclude them.
-fn check_named(
-    r: &mut dyn Reads,
-    ctx: &OperationContext,
-    author: &Author,
-    field: &str,
-    list: &[Grantee],
-) -> Result<()> {
+fn check_named(r: &mut Tx, ctx: &OperationContext, author: &Author, field: &str, list: &[Grantee]) -> Result<()> {
     if list.len() > GRANTEES_MAX {
         return Err(Refusal::new(
             Code::InvalidArguments,
@@ -338,7 +332,7 @@ fn check_named(
 }
 
 /// Stores the previous version, and deletes versions beyond the limit.
-fn keep_version(w: &mut dyn Writes, before: KnowledgeEntry, version: i64, versions_max: u32) -> Result<()> {
+fn keep_version(w: &mut Tx, before: KnowledgeEntry, version: i64, versions_max: u32) -> Result<()> {
     let entry_id = before.entry_id.clone();
     if versions_max > 0 {
         let kept = KnowledgeVersion {
@@ -361,7 +355,7 @@ fn sorted(mut tags: Vec<String>) -> Vec<String> {
     tags
 }
 
-fn emit(w: &mut dyn Writes, ctx: &OperationContext, author: &Author, entry: &KnowledgeEntry) -> Result<()> {
+fn emit(w: &mut Tx, ctx: &OperationContext, author: &Author, entry: &KnowledgeEntry) -> Result<()> {
     let mut payload = json!({
         "entry_id": entry.entry_id, "version": entry.version, "by": author.by, "deleted": entry.deleted,
     });

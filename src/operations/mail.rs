@@ -5,7 +5,7 @@ use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::mail::session_of;
 use ghost_domain::ports::Signal;
 use ghost_domain::{Agent, AgentId, AgentKind, AskId, Code, MessageId, Party, Refusal, TurnId};
-use ghost_store::{Reads, Writes};
+use ghost_store::Tx;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -63,7 +63,7 @@ impl NewMessage {
 /// # Errors
 /// An unknown receiver, a full inbox, a chain that is too long, a body that is too large, or a
 /// limit of the chain ([`crate::root_limits`]).
-pub fn deliver(w: &mut dyn Writes, ctx: &OperationContext, new_message: NewMessage) -> Result<Envelope> {
+pub fn deliver(w: &mut Tx, ctx: &OperationContext, new_message: NewMessage) -> Result<Envelope> {
     let receiver = check(w, ctx, &new_message)?;
     // Counted last, because the caller may continue after a refusal and a refused message must not
     // be counted.
@@ -76,7 +76,7 @@ pub fn deliver(w: &mut dyn Writes, ctx: &OperationContext, new_message: NewMessa
 
 /// Checks whether [`deliver`] would accept this message now, without writing anything. Used before
 /// an effect outside the store that must not happen if the message is refused.
-pub fn would_deliver(r: &mut dyn Reads, ctx: &OperationContext, new_message: &NewMessage) -> Result<()> {
+pub fn would_deliver(r: &mut Tx, ctx: &OperationContext, new_message: &NewMessage) -> Result<()> {
     check(r, ctx, new_message)?;
     if new_message.kind == Kind::Message {
         root_limits::would_echo(r, ctx, &new_message.from, &new_message.to, &new_message.body, new_message.chain)?;
@@ -85,7 +85,7 @@ pub fn would_deliver(r: &mut dyn Reads, ctx: &OperationContext, new_message: &Ne
 }
 
 /// Checks the message and its receiver. Returns the receiver.
-fn check(w: &mut dyn Reads, ctx: &OperationContext, new_message: &NewMessage) -> Result<Agent> {
+fn check(w: &mut Tx, ctx: &OperationContext, new_message: &NewMessage) -> Result<Agent> {
     let limits = ctx.limits();
     let control = new_message.from == Party::System;
     if new_message.body.len() > limits.message_bytes as usize {
@@ -144,7 +144,7 @@ fn inbox_full(ctx: &OperationContext, receiver: &Agent, depth: u32, limit: u32) 
 }
 
 /// Puts a message that was checked and counted into its receiver's inbox.
-fn insert(w: &mut dyn Writes, ctx: &OperationContext, new_message: NewMessage, receiver: Agent) -> Result<Envelope> {
+fn insert(w: &mut Tx, ctx: &OperationContext, new_message: NewMessage, receiver: Agent) -> Result<Envelope> {
     // Mail from the system may exceed these limits. It is counted against the limits of all other
     // senders.
     let limits = ctx.limits();
@@ -227,7 +227,7 @@ pub struct Skipped {
 /// Delivers one message to every other agent (MSG-05). A receiver with a full inbox is reported and
 /// does not affect the others.
 pub fn broadcast(
-    w: &mut dyn Writes,
+    w: &mut Tx,
     ctx: &OperationContext,
     new_message: &NewMessage,
     exclude: &[AgentId],
@@ -311,13 +311,7 @@ pub fn join_window(limit: u32) -> u32 {
 /// Adds pending mail to an open turn. Mail that expects a reply or must run alone is never taken
 /// this way (BI-33 as corrected). The turn's hop rises to that of its mail, so that reading mail in
 /// an open turn does not evade the limit on hops.
-pub fn join(
-    w: &mut dyn Writes,
-    ctx: &OperationContext,
-    agent_id: &AgentId,
-    turn_id: TurnId,
-    limit: u32,
-) -> Result<Joined> {
+pub fn join(w: &mut Tx, ctx: &OperationContext, agent_id: &AgentId, turn_id: TurnId, limit: u32) -> Result<Joined> {
     let mut turn = open_turn(w, turn_id)?;
     let pending = w.inbox_pending(agent_id, join_window(limit))?;
     let of_session = pending.iter().filter(|mail| session_of(mail) == turn.conversation_id).count();

@@ -2,7 +2,7 @@
 //! (docs/design.md, "The way of a message").
 
 use ghost_domain::{Code, Refusal, RequestKey, StoredAnswer};
-use ghost_store::{Store, Writes};
+use ghost_store::{Store, Tx};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::json;
@@ -16,7 +16,7 @@ use crate::{OperationContext, Result};
 pub async fn once<T, F>(store: &Store, ctx: &OperationContext, key: RequestKey, work: F) -> Result<T>
 where
     T: Serialize + DeserializeOwned + Send + 'static,
-    F: FnOnce(&mut dyn Writes) -> Result<T> + Send + 'static,
+    F: FnOnce(&mut Tx) -> Result<T> + Send + 'static,
 {
     let at = ctx.now();
     let done = store

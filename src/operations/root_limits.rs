@@ -8,7 +8,7 @@
 use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::root_tally::RootTally;
 use ghost_domain::{AgentId, Code, Party, Refusal, RootId};
-use ghost_store::{Reads, Writes};
+use ghost_store::Tx;
 use serde_json::{Value, json};
 
 use crate::chain::Chain;
@@ -18,14 +18,14 @@ use crate::{OperationContext, Result};
 const ROOT_LIMITS: [&str; 6] =
     ["root_messages_max", "root_turns_max", "root_spawns_max", "hops_max", "echoes_max", "reply_rounds_max"];
 
-fn tally(r: &mut dyn Reads, ctx: &OperationContext, root_id: RootId) -> Result<RootTally> {
+fn tally(r: &mut Tx, ctx: &OperationContext, root_id: RootId) -> Result<RootTally> {
     Ok(match r.root_get(root_id)? {
         Some(tally) => tally,
         None => RootTally::new(root_id, ctx.now()),
     })
 }
 
-fn save(w: &mut dyn Writes, ctx: &OperationContext, mut tally: RootTally) -> Result<()> {
+fn save(w: &mut Tx, ctx: &OperationContext, mut tally: RootTally) -> Result<()> {
     tally.updated_at = ctx.now();
     w.root_put(&tally)?;
     Ok(())
@@ -33,7 +33,7 @@ fn save(w: &mut dyn Writes, ctx: &OperationContext, mut tally: RootTally) -> Res
 
 /// Counts `count` messages that an agent sends to agents or chat channels in a chain. Refuses over
 /// `limits.root_messages_max`.
-pub fn sent(w: &mut dyn Writes, ctx: &OperationContext, from: &Party, chain: Chain, count: u64) -> Result<()> {
+pub fn sent(w: &mut Tx, ctx: &OperationContext, from: &Party, chain: Chain, count: u64) -> Result<()> {
     let (Some(agent_id), true) = (from.agent(), chain.hop > 0) else { return Ok(()) };
     let most = u64::from(ctx.limits().root_messages_max);
     let mut tally = match with_sent(w, ctx, chain, count) {
@@ -47,7 +47,7 @@ pub fn sent(w: &mut dyn Writes, ctx: &OperationContext, from: &Party, chain: Cha
 }
 
 /// Returns the tally with `count` more messages, or the refusal.
-fn with_sent(r: &mut dyn Reads, ctx: &OperationContext, chain: Chain, count: u64) -> Result<RootTally> {
+fn with_sent(r: &mut Tx, ctx: &OperationContext, chain: Chain, count: u64) -> Result<RootTally> {
     let most = u64::from(ctx.limits().root_messages_max);
     let mut tally = tally(r, ctx, chain.root_id)?;
     let before = tally.messages;
@@ -60,7 +60,7 @@ fn with_sent(r: &mut dyn Reads, ctx: &OperationContext, chain: Chain, count: u64
 }
 
 /// Checks whether [`sent`] would refuse, without counting.
-pub fn would_send(r: &mut dyn Reads, ctx: &OperationContext, from: &Party, chain: Chain, count: u64) -> Result<()> {
+pub fn would_send(r: &mut Tx, ctx: &OperationContext, from: &Party, chain: Chain, count: u64) -> Result<()> {
     if from.agent().is_some() && chain.hop > 0 {
         with_sent(r, ctx, chain, count)?;
     }
@@ -69,14 +69,7 @@ pub fn would_send(r: &mut dyn Reads, ctx: &OperationContext, from: &Party, chain
 
 /// Counts repetitions: messages with the same text from one agent to the same other agent. Refuses
 /// over `limits.echoes_max`.
-pub fn echoed(
-    w: &mut dyn Writes,
-    ctx: &OperationContext,
-    from: &Party,
-    to: &AgentId,
-    text: &str,
-    chain: Chain,
-) -> Result<()> {
+pub fn echoed(w: &mut Tx, ctx: &OperationContext, from: &Party, to: &AgentId, text: &str, chain: Chain) -> Result<()> {
     let (Some(agent_id), true) = (from.agent(), chain.hop > 0) else { return Ok(()) };
     let most = ctx.limits().echoes_max;
     let (mut tally, count) = match with_echo(w, ctx, agent_id, to, text, chain) {
@@ -95,7 +88,7 @@ pub fn echoed(
 
 /// Returns the tally with this text counted, and the number of repetitions, or the refusal.
 fn with_echo(
-    r: &mut dyn Reads,
+    r: &mut Tx,
     ctx: &OperationContext,
     from: &AgentId,
     to: &AgentId,
@@ -118,7 +111,7 @@ fn with_echo(
 
 /// Checks whether [`echoed`] would refuse, without counting.
 pub fn would_echo(
-    r: &mut dyn Reads,
+    r: &mut Tx,
     ctx: &OperationContext,
     from: &Party,
     to: &AgentId,
@@ -133,7 +126,7 @@ pub fn would_echo(
 
 /// Counts an ask of one agent to another in a chain. Refuses over `limits.reply_rounds_max` in a
 /// row, and after the other agent has ended the exchange (HB-07).
-pub fn asked(w: &mut dyn Writes, ctx: &OperationContext, from: &Party, to: &AgentId, chain: Chain) -> Result<()> {
+pub fn asked(w: &mut Tx, ctx: &OperationContext, from: &Party, to: &AgentId, chain: Chain) -> Result<()> {
     let (Some(agent_id), true) = (from.agent(), chain.hop > 0) else { return Ok(()) };
     let most = ctx.limits().reply_rounds_max;
     let mut tally = tally(w, ctx, chain.root_id)?;
@@ -160,20 +153,14 @@ pub fn asked(w: &mut dyn Writes, ctx: &OperationContext, from: &Party, to: &Agen
 }
 
 /// Records that `to` has ended the exchange in which `from` asks it.
-pub fn exchange_over(
-    w: &mut dyn Writes,
-    ctx: &OperationContext,
-    root_id: RootId,
-    from: &AgentId,
-    to: &AgentId,
-) -> Result<()> {
+pub fn exchange_over(w: &mut Tx, ctx: &OperationContext, root_id: RootId, from: &AgentId, to: &AgentId) -> Result<()> {
     let Some(mut tally) = w.root_get(root_id)? else { return Ok(()) };
     tally.ended(from, to);
     save(w, ctx, tally)
 }
 
 /// Emits an event when a chain reaches the last allowed hop.
-pub fn last_hop(w: &mut dyn Writes, ctx: &OperationContext, from: &Party, to: &AgentId, chain: Chain) -> Result<()> {
+pub fn last_hop(w: &mut Tx, ctx: &OperationContext, from: &Party, to: &AgentId, chain: Chain) -> Result<()> {
     let most = ctx.limits().hops_max;
     let (Some(agent_id), true) = (from.agent(), chain.hop == most) else { return Ok(()) };
     let mut tally = tally(w, ctx, chain.root_id)?;
@@ -185,7 +172,7 @@ pub fn last_hop(w: &mut dyn Writes, ctx: &OperationContext, from: &Party, to: &A
 }
 
 /// Counts an agent that a chain creates. Refuses over `limits.root_spawns_max`.
-pub fn spawned(w: &mut dyn Writes, ctx: &OperationContext, by: &Party, chain: Chain) -> Result<()> {
+pub fn spawned(w: &mut Tx, ctx: &OperationContext, by: &Party, chain: Chain) -> Result<()> {
     let (Some(agent_id), true) = (by.agent(), chain.hop > 0) else { return Ok(()) };
     let most = ctx.limits().root_spawns_max;
     let mut tally = tally(w, ctx, chain.root_id)?;
@@ -204,7 +191,7 @@ pub fn spawned(w: &mut dyn Writes, ctx: &OperationContext, by: &Party, chain: Ch
 /// Returns why a turn of this chain must end at once, if its root has already opened
 /// `limits.root_turns_max` turns, not counting this one. The turn's mail is consumed, so that it
 /// does not wake the agent again.
-pub fn turns_spent(w: &mut dyn Writes, ctx: &OperationContext, root_id: RootId, hop: u32) -> Result<Option<Refusal>> {
+pub fn turns_spent(w: &mut Tx, ctx: &OperationContext, root_id: RootId, hop: u32) -> Result<Option<Refusal>> {
     if hop == 0 {
         return Ok(None);
     }
@@ -215,7 +202,7 @@ pub fn turns_spent(w: &mut dyn Writes, ctx: &OperationContext, root_id: RootId, 
 }
 
 /// Counts a turn that a chain opens.
-pub fn turn_opened(w: &mut dyn Writes, ctx: &OperationContext, agent_id: &AgentId, chain: Chain) -> Result<()> {
+pub fn turn_opened(w: &mut Tx, ctx: &OperationContext, agent_id: &AgentId, chain: Chain) -> Result<()> {
     if chain.hop == 0 {
         return Ok(());
     }
@@ -232,7 +219,7 @@ pub fn turn_opened(w: &mut dyn Writes, ctx: &OperationContext, agent_id: &AgentI
 /// the count before it. It is emitted when the limit fills, because a refusal rolls its transaction
 /// back and could leave no event.
 pub fn filled(
-    w: &mut dyn Writes,
+    w: &mut Tx,
     ctx: &OperationContext,
     limit: &str,
     about: Option<&AgentId>,
@@ -260,13 +247,7 @@ fn over(limit: &str, most: u64, so_far: &str, more: u64) -> Refusal {
 
 /// Returns the refusal and emits its event, for a caller that continues after the refusal. If the
 /// caller rolls back, the record of the refused call emits the event ([`refused`]).
-fn refuse<T>(
-    w: &mut dyn Writes,
-    ctx: &OperationContext,
-    agent_id: &AgentId,
-    chain: Chain,
-    refusal: Refusal,
-) -> Result<T> {
+fn refuse<T>(w: &mut Tx, ctx: &OperationContext, agent_id: &AgentId, chain: Chain, refusal: Refusal) -> Result<T> {
     refused(w, ctx, agent_id, chain, &refusal)?;
     Err(refusal)
 }
@@ -274,13 +255,7 @@ fn refuse<T>(
 /// Emits the event for a refusal over a limit of a root, unless it was emitted when the limit was
 /// reached. A step of more than one can exceed a limit without reaching it exactly, and so can a
 /// lowered limit.
-pub fn refused(
-    w: &mut dyn Writes,
-    ctx: &OperationContext,
-    agent_id: &AgentId,
-    chain: Chain,
-    refusal: &Refusal,
-) -> Result<()> {
+pub fn refused(w: &mut Tx, ctx: &OperationContext, agent_id: &AgentId, chain: Chain, refusal: &Refusal) -> Result<()> {
     let Some(Value::Object(details)) = &refusal.details else { return Ok(()) };
     let limit = details.get("limit").and_then(Value::as_str).filter(|limit| ROOT_LIMITS.contains(limit));
     let (Some(limit), Some(most)) = (limit, details.get("value").and_then(Value::as_u64)) else { return Ok(()) };
@@ -300,7 +275,7 @@ pub fn refused(
 /// Emits the event that a limit is reached, unless it was emitted before. Returns whether it was
 /// emitted now; the caller then has to save the tally.
 fn limit_reached(
-    w: &mut dyn Writes,
+    w: &mut Tx,
     ctx: &OperationContext,
     agent_id: &AgentId,
     limit: &str,
@@ -343,7 +318,7 @@ pub struct NearBound {
 
 /// Returns the limits of which at least four fifths are used, the fullest first, at most 50. `dynamic_agents` is the number
 /// of agents that were created at run time: the caller knows it, and the store would have to count them.
-pub fn near(r: &mut dyn Reads, ctx: &OperationContext, dynamic_agents: u64) -> Result<Vec<NearBound>> {
+pub fn near(r: &mut Tx, ctx: &OperationContext, dynamic_agents: u64) -> Result<Vec<NearBound>> {
     let limits = ctx.limits();
     let mut found = Vec::new();
     let mut check = |limit: &str, about: String, value: u64, most: u64| {

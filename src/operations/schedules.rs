@@ -29,7 +29,7 @@ use ghost_domain::schedule::words::{NAME_MAX, checked_name};
 use ghost_domain::schedule::{Change, JobMode, Missed, When};
 use ghost_domain::text::clip;
 use ghost_domain::{AgentId, Code, Party, Refusal, Schedule, ScheduleId, ScheduleKind, ScheduleRun, WatchSnapshot};
-use ghost_store::{Reads, Writes};
+use ghost_store::Tx;
 
 use crate::chain::Chain;
 use crate::suggestion::{self, Unknown};
@@ -75,7 +75,7 @@ pub struct NewSchedule {
 /// replace a schedule that someone else set; `Conflict` if an agent would give a schedule of another
 /// session a new text or new options; `HopLimit`; `TooLarge`; `PayloadMismatch` for options
 /// of a cron job on another kind.
-pub fn set(w: &mut dyn Writes, ctx: &OperationContext, by: &Party, mut new: NewSchedule) -> Result<Schedule> {
+pub fn set(w: &mut Tx, ctx: &OperationContext, by: &Party, mut new: NewSchedule) -> Result<Schedule> {
     let limits = ctx.limits();
     let agent = agent_lookup::agent_for(w, ctx, by, &new.agent_id)?;
     let name = checked_name(&new.name)?;
@@ -161,7 +161,7 @@ pub fn set(w: &mut dyn Writes, ctx: &OperationContext, by: &Party, mut new: NewS
 /// `NotFound`, also for a channel or conversation that the last text of a cron job goes to;
 /// `AccessDenied`; `InvalidArguments` if its only time has passed.
 pub fn enable(
-    w: &mut dyn Writes,
+    w: &mut Tx,
     ctx: &OperationContext,
     by: &Party,
     schedule_id: ScheduleId,
@@ -192,7 +192,7 @@ pub fn enable(
 ///
 /// # Errors
 /// `NotFound`, `AccessDenied`, `PolicyDenied` for a heartbeat.
-pub fn cancel(w: &mut dyn Writes, ctx: &OperationContext, by: &Party, schedule_id: ScheduleId) -> Result<Schedule> {
+pub fn cancel(w: &mut Tx, ctx: &OperationContext, by: &Party, schedule_id: ScheduleId) -> Result<Schedule> {
     let mut schedule = get(w, schedule_id)?;
     may_change(by, &schedule)?;
     if schedule.kind == ScheduleKind::Heartbeat && *by != Party::System {
@@ -209,7 +209,7 @@ pub fn cancel(w: &mut dyn Writes, ctx: &OperationContext, by: &Party, schedule_i
 }
 
 /// Cancels all schedules of an agent that is being deleted.
-pub(crate) fn cancel_all(w: &mut dyn Writes, ctx: &OperationContext, by: &Party, agent_id: &AgentId) -> Result<()> {
+pub(crate) fn cancel_all(w: &mut Tx, ctx: &OperationContext, by: &Party, agent_id: &AgentId) -> Result<()> {
     loop {
         let schedules = w.schedule_list(Some(agent_id), None, None)?;
         if schedules.is_empty() {
@@ -223,7 +223,7 @@ pub(crate) fn cancel_all(w: &mut dyn Writes, ctx: &OperationContext, by: &Party,
 
 /// Returns the schedule with this name. The refusal gets a suggestion; see
 /// [`with_nearest`](crate::mail::with_nearest).
-pub fn named(r: &mut dyn Reads, agent_id: &AgentId, kind: ScheduleKind, name: &str) -> Result<Schedule> {
+pub fn named(r: &mut Tx, agent_id: &AgentId, kind: ScheduleKind, name: &str) -> Result<Schedule> {
     if let Some(found) = r.schedule_find(agent_id, kind, name.trim())? {
         return Ok(found);
     }
@@ -239,7 +239,7 @@ pub fn named(r: &mut dyn Reads, agent_id: &AgentId, kind: ScheduleKind, name: &s
 ///
 /// # Errors
 /// `NotFound` if neither the schedule nor a run of it exists.
-pub fn runs(r: &mut dyn Reads, schedule_id: ScheduleId, limit: u32) -> Result<Vec<ScheduleRun>> {
+pub fn runs(r: &mut Tx, schedule_id: ScheduleId, limit: u32) -> Result<Vec<ScheduleRun>> {
     let runs = r.schedule_runs(schedule_id, limit.clamp(1, RUNS_MAX))?;
     if runs.is_empty() {
         get(r, schedule_id)?;
@@ -290,7 +290,7 @@ fn checked_when(kind: ScheduleKind, when: When) -> Result<When> {
 }
 
 /// Checks the limits on the number of schedules of a kind.
-fn check_count(w: &mut dyn Writes, ctx: &OperationContext, agent_id: &AgentId, kind: ScheduleKind) -> Result<()> {
+fn check_count(w: &mut Tx, ctx: &OperationContext, agent_id: &AgentId, kind: ScheduleKind) -> Result<()> {
     let limits = ctx.limits();
     let (limit, setting) = match kind {
         ScheduleKind::Timer => (limits.timers_max, "limits.timers_max"),

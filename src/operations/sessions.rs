@@ -9,8 +9,8 @@ use ghost_domain::{
     AgentId, Code, ConversationId, JournalRow, LogPlace, LogStart, Party, Refusal, SessionStart, SessionSummary, Step,
     Timestamp, Turn, TurnId,
 };
+use ghost_store::Tx;
 use ghost_store::tables::SessionTurns;
-use ghost_store::{Reads, Writes};
 use serde_json::json;
 
 use crate::{OperationContext, Result};
@@ -79,17 +79,13 @@ pub fn cut_page(turns: &[TurnId], fits: usize, earlier: Option<TurnId>) -> (usiz
     }
 }
 
-fn born(r: &mut dyn Reads, agent_id: &AgentId) -> Result<Timestamp> {
+fn born(r: &mut Tx, agent_id: &AgentId) -> Result<Timestamp> {
     Ok(r.agent_get(agent_id)?.map_or(Timestamp(i64::MIN), |agent| agent.created_at))
 }
 
 /// The first place of a session's history: after its last reset, and not before the agent was created. An earlier agent
 /// with this id had a session of its own.
-pub(crate) fn beginning(
-    r: &mut dyn Reads,
-    agent_id: &AgentId,
-    conversation_id: Option<ConversationId>,
-) -> Result<LogPlace> {
+pub(crate) fn beginning(r: &mut Tx, agent_id: &AgentId, conversation_id: Option<ConversationId>) -> Result<LogPlace> {
     let first = LogPlace::first_at(born(r, agent_id)?);
     let reset = r.session_start(agent_id, conversation_id)?.and_then(|found| found.reset_place());
     Ok(reset.map_or(first, |reset| reset.next().max(first)))
@@ -110,7 +106,7 @@ pub fn session_named(name: &str) -> Result<Option<ConversationId>> {
 ///
 /// # Errors
 /// When the store fails.
-pub fn list(r: &mut dyn Reads, agent_id: &AgentId, since: Timestamp, limit: u32) -> Result<Vec<SessionSummary>> {
+pub fn list(r: &mut Tx, agent_id: &AgentId, since: Timestamp, limit: u32) -> Result<Vec<SessionSummary>> {
     let born = born(r, agent_id)?;
     Ok(r.session_list(agent_id, born, since, limit)?)
 }
@@ -120,7 +116,7 @@ pub fn list(r: &mut dyn Reads, agent_id: &AgentId, since: Timestamp, limit: u32)
 /// # Errors
 /// `NotFound` if `before` is not an ended turn of the session, or if the session has no turns.
 pub fn history(
-    r: &mut dyn Reads,
+    r: &mut Tx,
     agent_id: &AgentId,
     conversation_id: Option<ConversationId>,
     before: Option<TurnId>,
@@ -162,7 +158,7 @@ pub fn history(
 /// # Errors
 /// When the store fails.
 pub fn reset(
-    w: &mut dyn Writes,
+    w: &mut Tx,
     ctx: &OperationContext,
     by: &Party,
     agent_id: &AgentId,
@@ -190,7 +186,7 @@ pub fn reset(
 }
 
 fn place_in(
-    r: &mut dyn Reads,
+    r: &mut Tx,
     agent_id: &AgentId,
     conversation_id: Option<ConversationId>,
     turn_id: TurnId,

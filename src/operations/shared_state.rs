@@ -8,7 +8,7 @@ use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::shared_state::{JsonText, check_key, check_prefix, is_system};
 use ghost_domain::text::nearest;
 use ghost_domain::{Code, Party, Refusal, StateEntry};
-use ghost_store::{Reads, Writes};
+use ghost_store::Tx;
 use serde_json::json;
 
 use crate::{OperationContext, Result};
@@ -43,7 +43,7 @@ pub struct Listed {
 ///
 /// # Errors
 /// `NotFound`; `InvalidArguments` for a malformed key.
-pub fn get(r: &mut dyn Reads, key: &str) -> Result<StateEntry> {
+pub fn get(r: &mut Tx, key: &str) -> Result<StateEntry> {
     check_key(key)?;
     match r.state_get(key)? {
         Some(entry) => Ok(entry),
@@ -52,7 +52,7 @@ pub fn get(r: &mut dyn Reads, key: &str) -> Result<StateEntry> {
 }
 
 /// Returns at most `limit` entries whose key begins with `prefix` and comes after `after`.
-pub fn list(r: &mut dyn Reads, prefix: &str, after: &str, limit: u32) -> Result<Listed> {
+pub fn list(r: &mut Tx, prefix: &str, after: &str, limit: u32) -> Result<Listed> {
     check_prefix(prefix)?;
     let mut entries = r.state_list(prefix, after, limit.saturating_add(1))?;
     let more = entries.len() > limit as usize;
@@ -64,7 +64,7 @@ pub fn list(r: &mut dyn Reads, prefix: &str, after: &str, limit: u32) -> Result<
 /// value and the next version. `through` is the operator that acts as the agent `by`, if there is
 /// one.
 pub fn set(
-    w: &mut dyn Writes,
+    w: &mut Tx,
     ctx: &OperationContext,
     by: &Party,
     through: Option<&Party>,
@@ -139,7 +139,7 @@ pub fn set(
     Ok(entry)
 }
 
-fn floor(r: &mut dyn Reads) -> Result<i64> {
+fn floor(r: &mut Tx) -> Result<i64> {
     let Some(text) = r.meta_get(FLOOR)? else { return Ok(0) };
     text.parse().map_err(|_| {
         Refusal::new(
@@ -149,7 +149,7 @@ fn floor(r: &mut dyn Reads) -> Result<i64> {
     })
 }
 
-fn missing(r: &mut dyn Reads, key: &str) -> Result<Refusal> {
+fn missing(r: &mut Tx, key: &str) -> Result<Refusal> {
     // A typing mistake is rarely in the first letter, and a world may have very many keys.
     let first: String = key.chars().take(1).collect();
     let near = r.state_list(&first, "", NEAR_MAX)?;

@@ -2,7 +2,7 @@
 
 use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::{AgentId, Code, HeldSkill, Refusal};
-use ghost_store::Writes;
+use ghost_store::Tx;
 use serde_json::json;
 
 use crate::{OperationContext, Result};
@@ -14,7 +14,7 @@ pub const HELD_MAX: usize = 64;
 ///
 /// # Errors
 /// `RateLimited` if the agent holds [`HELD_MAX`] skills.
-pub fn acquire(w: &mut dyn Writes, ctx: &OperationContext, agent_id: &AgentId, skill: &str) -> Result<bool> {
+pub fn acquire(w: &mut Tx, ctx: &OperationContext, agent_id: &AgentId, skill: &str) -> Result<bool> {
     let held = w.skills_held(agent_id)?;
     if held.iter().any(|held| held.skill == skill) {
         return Ok(false);
@@ -30,7 +30,7 @@ pub fn acquire(w: &mut dyn Writes, ctx: &OperationContext, agent_id: &AgentId, s
 }
 
 /// Marks a skill as active because its document was read. Acquires the skill first if needed.
-pub fn activate(w: &mut dyn Writes, ctx: &OperationContext, agent_id: &AgentId, skill: &str) -> Result<()> {
+pub fn activate(w: &mut Tx, ctx: &OperationContext, agent_id: &AgentId, skill: &str) -> Result<()> {
     acquire(w, ctx, agent_id, skill)?;
     for mut held in w.skills_held(agent_id)? {
         if held.skill == skill && !held.active {
@@ -46,7 +46,7 @@ pub fn activate(w: &mut dyn Writes, ctx: &OperationContext, agent_id: &AgentId, 
 ///
 /// # Errors
 /// `NotFound` if the agent does not hold it.
-pub fn drop_skill(w: &mut dyn Writes, ctx: &OperationContext, agent_id: &AgentId, skill: &str) -> Result<()> {
+pub fn drop_skill(w: &mut Tx, ctx: &OperationContext, agent_id: &AgentId, skill: &str) -> Result<()> {
     if !w.skill_remove(agent_id, skill)? {
         return Err(Refusal::new(Code::NotFound, format!("you do not hold the skill `{skill}`"))
             .hint("syscall.skill.list shows what you hold"));
@@ -54,6 +54,6 @@ pub fn drop_skill(w: &mut dyn Writes, ctx: &OperationContext, agent_id: &AgentId
     emit(w, ctx, EventKind::SkillDropped, agent_id, skill)
 }
 
-fn emit(w: &mut dyn Writes, ctx: &OperationContext, kind: EventKind, agent_id: &AgentId, skill: &str) -> Result<()> {
+fn emit(w: &mut Tx, ctx: &OperationContext, kind: EventKind, agent_id: &AgentId, skill: &str) -> Result<()> {
     ctx.emit(w, NewEvent::new(kind, json!({ "skill": skill })).agent(agent_id))
 }

@@ -1,7 +1,7 @@
 //! Figures about the whole world that come from the store, for the status and the metrics (CP-12).
 
 use ghost_domain::{Budget, Job, Timestamp};
-use ghost_store::Reads;
+use ghost_store::Tx;
 use ghost_store::tables::BudgetFilter;
 
 use crate::{Result, budgets};
@@ -28,7 +28,7 @@ pub struct Facts {
 
 impl Facts {
     /// Reads all counts.
-    pub fn read(r: &mut dyn Reads) -> Result<Self> {
+    pub fn read(r: &mut Tx) -> Result<Self> {
         let count = |length: usize| u32::try_from(length).unwrap_or(u32::MAX);
         let open = r.turns_open()?;
         Ok(Self {
@@ -44,16 +44,16 @@ impl Facts {
 
 /// The accounts with a limit as they are at `now`, except accounts of roots, which may be many, and
 /// of deleted agents.
-pub fn bounded(r: &mut dyn Reads, now: Timestamp) -> Result<Vec<Budget>> {
+pub fn bounded(r: &mut Tx, now: Timestamp) -> Result<Vec<Budget>> {
     limited(r, now, true, |_| true)
 }
 
 /// The accounts that are near or past a limit, including those of roots.
-pub fn near(r: &mut dyn Reads, now: Timestamp) -> Result<Vec<Budget>> {
+pub fn near(r: &mut Tx, now: Timestamp) -> Result<Vec<Budget>> {
     limited(r, now, false, is_near)
 }
 
-fn limited(r: &mut dyn Reads, now: Timestamp, no_roots: bool, wanted: fn(&Budget) -> bool) -> Result<Vec<Budget>> {
+fn limited(r: &mut Tx, now: Timestamp, no_roots: bool, wanted: fn(&Budget) -> bool) -> Result<Vec<Budget>> {
     let mut found = Vec::new();
     let filter = BudgetFilter { limited: true, no_roots, ..BudgetFilter::default() };
     budgets::each(r, filter, |budget| found.extend(Some(budget.at(now)).filter(wanted)))?;

@@ -10,7 +10,7 @@
 use ghost_domain::text::{clip, nearest};
 use ghost_domain::{AgentId, ChannelName, Refusal, ScheduleKind};
 use ghost_store::tables::SchedulePlace;
-use ghost_store::{Reads, Store, in_command};
+use ghost_store::{Store, Tx, in_command};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -51,7 +51,7 @@ pub(crate) enum Unknown {
 
 /// Adds a suggestion to a refusal about an unknown name. In a query it searches at once. In a
 /// command it only records the name, and [`with_nearest`] searches later.
-pub(crate) fn unknown_name(r: &mut dyn Reads, refusal: Refusal, name: Unknown) -> Result<Refusal> {
+pub(crate) fn unknown_name(r: &mut Tx, refusal: Refusal, name: Unknown) -> Result<Refusal> {
     let mut details = refusal.details.clone().unwrap_or_else(|| json!({}));
     details[UNKNOWN] = json!(name);
     let refusal = refusal.details(details);
@@ -59,7 +59,7 @@ pub(crate) fn unknown_name(r: &mut dyn Reads, refusal: Refusal, name: Unknown) -
 }
 
 /// Like [`unknown_name`], for a text that cannot be an agent's name.
-pub fn no_agent(r: &mut dyn Reads, refusal: Refusal, text: &str) -> Result<Refusal> {
+pub fn no_agent(r: &mut Tx, refusal: Refusal, text: &str) -> Result<Refusal> {
     unknown_name(r, refusal, Unknown::Agent(clip(text, TEXT_MAX)))
 }
 
@@ -84,7 +84,7 @@ fn unknown(details: &Value) -> Option<Unknown> {
     details.get(UNKNOWN).and_then(|name| Unknown::deserialize(name).ok()).or_else(mention)
 }
 
-fn add_suggestion(r: &mut dyn Reads, mut refusal: Refusal) -> Result<Refusal> {
+fn add_suggestion(r: &mut Tx, mut refusal: Refusal) -> Result<Refusal> {
     let Some(name) = refusal.details.as_ref().and_then(unknown) else { return Ok(refusal) };
     let near = match &name {
         Unknown::Agent(name) | Unknown::AgentForOperator(name) => agent(r, name)?,
@@ -118,7 +118,7 @@ fn starting_points(name: &str) -> [String; 2] {
 }
 
 /// The hint with all agents, if they are few. If no name is near, the one that is meant is among them.
-fn all_agents(r: &mut dyn Reads) -> Result<Option<String>> {
+fn all_agents(r: &mut Tx) -> Result<Option<String>> {
     let ids = r.agent_ids("", LISTED_MAX + 1)?;
     let few = !ids.is_empty() && ids.len() <= LISTED_MAX as usize;
     Ok(few.then(|| {
@@ -127,7 +127,7 @@ fn all_agents(r: &mut dyn Reads) -> Result<Option<String>> {
     }))
 }
 
-fn agent(r: &mut dyn Reads, name: &str) -> Result<Option<String>> {
+fn agent(r: &mut Tx, name: &str) -> Result<Option<String>> {
     for from in starting_points(name) {
         let ids = r.agent_ids(&from, NEAR_MAX)?;
         if let Some(near) = nearest(name, ids.iter().map(AgentId::as_str)) {
@@ -138,12 +138,12 @@ fn agent(r: &mut dyn Reads, name: &str) -> Result<Option<String>> {
 }
 
 /// `limits.chat_channels_max` limits the number of channels, so all are compared.
-fn channel(r: &mut dyn Reads, name: &ChannelName) -> Result<Option<String>> {
+fn channel(r: &mut Tx, name: &ChannelName) -> Result<Option<String>> {
     let all = r.chat_channel_list()?;
     Ok(nearest(name.as_str(), all.iter().map(|channel| channel.channel.as_str())).map(str::to_owned))
 }
 
-fn schedule(r: &mut dyn Reads, agent_id: &AgentId, kind: ScheduleKind, name: &str) -> Result<Option<String>> {
+fn schedule(r: &mut Tx, agent_id: &AgentId, kind: ScheduleKind, name: &str) -> Result<Option<String>> {
     for from in starting_points(name) {
         let behind: SchedulePlace = (agent_id.clone(), kind, from);
         let all = r.schedule_list(Some(agent_id), Some(kind), Some(&behind))?;

@@ -15,7 +15,7 @@ pub use read::{TaskWithHistory, get, get_with_history};
 use ghost_domain::event::EventKind;
 use ghost_domain::text::one_line;
 use ghost_domain::{AgentId, Code, Party, Refusal, Task, TaskId, TaskStatus, Timestamp};
-use ghost_store::Writes;
+use ghost_store::Tx;
 
 use crate::chain::Chain;
 use crate::{OperationContext, Result, agent_lookup, job_result, mail};
@@ -45,7 +45,7 @@ pub struct NewTask {
 }
 
 /// Creates a task and notifies its owner.
-pub fn create(w: &mut dyn Writes, ctx: &OperationContext, by: &Party, new: NewTask) -> Result<Task> {
+pub fn create(w: &mut Tx, ctx: &OperationContext, by: &Party, new: NewTask) -> Result<Task> {
     let limits = ctx.limits();
     let title = one_line(&new.title);
     if title.is_empty() || title.chars().count() > TITLE_MAX {
@@ -126,7 +126,7 @@ pub struct TaskChange {
 
 /// Changes a task and notifies its owner and its creator.
 pub fn update(
-    w: &mut dyn Writes,
+    w: &mut Tx,
     ctx: &OperationContext,
     by: &Party,
     task_id: TaskId,
@@ -200,7 +200,7 @@ pub fn update(
 }
 
 /// Unblocks the tasks that waited only for `done` (TASK-06).
-fn unblock(w: &mut dyn Writes, ctx: &OperationContext, done: &Task, chain: Chain) -> Result<()> {
+fn unblock(w: &mut Tx, ctx: &OperationContext, done: &Task, chain: Chain) -> Result<()> {
     for mut task in w.task_dependants(done.task_id)? {
         if task.status != TaskStatus::Blocked {
             continue;
@@ -226,7 +226,7 @@ fn unblock(w: &mut dyn Writes, ctx: &OperationContext, done: &Task, chain: Chain
 
 /// Blocks the pending tasks that depend on `reopened`. Tasks in progress continue, because their
 /// owner decides which part of the work is still valid.
-fn block(w: &mut dyn Writes, ctx: &OperationContext, reopened: &Task, chain: Chain) -> Result<()> {
+fn block(w: &mut Tx, ctx: &OperationContext, reopened: &Task, chain: Chain) -> Result<()> {
     for mut task in w.task_dependants(reopened.task_id)? {
         if task.status != TaskStatus::Pending {
             continue;
@@ -243,7 +243,7 @@ fn block(w: &mut dyn Writes, ctx: &OperationContext, reopened: &Task, chain: Cha
 /// Tells the owners and creators of the tasks that wait for `ended` that it will not be done (TASK-06). The tasks stay
 /// blocked: whether they make sense without it, only their people know. A new list `depends_on` without `ended` releases
 /// them.
-fn warn_dependants(w: &mut dyn Writes, ctx: &OperationContext, ended: &Task, chain: Chain) -> Result<()> {
+fn warn_dependants(w: &mut Tx, ctx: &OperationContext, ended: &Task, chain: Chain) -> Result<()> {
     for task in w.task_dependants(ended.task_id)? {
         if task.status != TaskStatus::Blocked {
             continue;
@@ -261,7 +261,7 @@ fn warn_dependants(w: &mut dyn Writes, ctx: &OperationContext, ended: &Task, cha
 
 /// Notifies the creator of a change that followed from another task. A creator that is also the
 /// owner was notified already.
-fn notify_of_change(w: &mut dyn Writes, ctx: &OperationContext, task: &Task, note: &str, chain: Chain) -> Result<()> {
+fn notify_of_change(w: &mut Tx, ctx: &OperationContext, task: &Task, note: &str, chain: Chain) -> Result<()> {
     if task.creator.agent() == Some(&task.owner) {
         return Ok(());
     }

@@ -31,7 +31,7 @@ use ghost_domain::{
     Agent, AgentId, AgentStatus, Code, ConversationId, Desired, Droid, Envelope, Kind, MailState, MessageId, Refusal,
     Turn, TurnId, TurnStatus,
 };
-use ghost_store::Writes;
+use ghost_store::Tx;
 use serde_json::json;
 
 use crate::chain::Chain;
@@ -67,12 +67,7 @@ pub struct Taken {
 /// `seen` is the mail that [`next`] found; without it, the inbox is read here. Unread chat of the
 /// agent is added to the mail. A chat message that is committed after that read stays unread. If it
 /// must wake the agent, it has its own wake-up.
-pub fn take(
-    w: &mut dyn Writes,
-    ctx: &OperationContext,
-    agent_id: &AgentId,
-    seen: Option<FoundMail>,
-) -> Result<Option<Taken>> {
+pub fn take(w: &mut Tx, ctx: &OperationContext, agent_id: &AgentId, seen: Option<FoundMail>) -> Result<Option<Taken>> {
     let agent = owned(w, ctx, agent_id)?;
     if agent.desired != Desired::Running || agent.status != AgentStatus::Running {
         return Ok(None);
@@ -142,7 +137,7 @@ fn ids(mail: &[Envelope]) -> Vec<MessageId> {
 /// Returns all mail if its root may still open turns. Otherwise returns only the mail of that root,
 /// and the reason why the turn must end at once. Mail of other roots stays for another turn.
 fn within_its_root(
-    w: &mut dyn Writes,
+    w: &mut Tx,
     ctx: &OperationContext,
     agent_id: &AgentId,
     mut mail: Vec<Envelope>,
@@ -163,7 +158,7 @@ fn within_its_root(
 
 /// Returns the unread chat that joins a turn with this mail. Mail that must run alone gets none.
 fn with_chat(
-    w: &mut dyn Writes,
+    w: &mut Tx,
     ctx: &OperationContext,
     agent_id: &AgentId,
     turn_id: TurnId,
@@ -195,7 +190,7 @@ struct Opening {
 }
 
 /// Opens a turn: writes its row, marks its mail as taken and emits `turn.started`.
-fn open(w: &mut dyn Writes, ctx: &OperationContext, agent: Agent, opening: Opening) -> Result<Taken> {
+fn open(w: &mut Tx, ctx: &OperationContext, agent: Agent, opening: Opening) -> Result<Taken> {
     let Opening { turn_id, mut mail, chat, earlier, over } = opening;
     let Some(first) = mail.iter().find(|envelope| envelope.wake).cloned() else {
         return Err(Refusal::new(Code::Internal, "mail that does not wake its agent cannot open a turn"));
@@ -245,7 +240,7 @@ fn open(w: &mut dyn Writes, ctx: &OperationContext, agent: Agent, opening: Openi
     Ok(Taken { agent, turn, mail, resumed: false, earlier, over, droid })
 }
 
-fn resume(w: &mut dyn Writes, ctx: &OperationContext, agent: Agent, mut turn: Turn) -> Result<Taken> {
+fn resume(w: &mut Tx, ctx: &OperationContext, agent: Agent, mut turn: Turn) -> Result<Taken> {
     crate::budgets::forfeit_held(w, ctx, &mut turn)?;
     crate::questions::end_all(w, ctx, &mut turn)?;
     if turn.is_in_background() {
@@ -273,13 +268,13 @@ fn resume(w: &mut dyn Writes, ctx: &OperationContext, agent: Agent, mut turn: Tu
 
 /// Opens a turn for an operator's tool call. It takes no mail and is independent of the agent's own
 /// turns.
-pub fn open_for_operator(w: &mut dyn Writes, ctx: &OperationContext, agent_id: &AgentId) -> Result<Turn> {
+pub fn open_for_operator(w: &mut Tx, ctx: &OperationContext, agent_id: &AgentId) -> Result<Turn> {
     operator_turn(w, ctx, agent_id, TurnId(ctx.id()))
 }
 
 /// Like [`open_for_operator`], with an id that the caller chooses. So a repeated request finds the
 /// turn that the daemon's death interrupted and opens it again with its journal.
-pub fn operator_turn(w: &mut dyn Writes, ctx: &OperationContext, agent_id: &AgentId, turn_id: TurnId) -> Result<Turn> {
+pub fn operator_turn(w: &mut Tx, ctx: &OperationContext, agent_id: &AgentId, turn_id: TurnId) -> Result<Turn> {
     let agent = owned(w, ctx, agent_id)?;
     let (turn, kind) = match w.turn_get(turn_id)? {
         Some(turn) if turn.source != OPERATOR || turn.agent_id != *agent_id => {

@@ -13,7 +13,7 @@ use tokio::sync::{broadcast, oneshot};
 
 use crate::error::StoreError;
 use crate::failing::Failing;
-use crate::tables::{Reads, Writes};
+use crate::tx::Tx;
 
 tokio::task_local! {
     /// Set while a command of [`Store::write`] runs.
@@ -37,10 +37,10 @@ pub type Ack = Box<dyn FnOnce(Result<(), StoreError>) + Send>;
 pub type Nack = Box<dyn FnOnce() + Send>;
 
 /// A command as a backend runs it: inside a transaction. `Ok` keeps its writes, `Err` undoes them.
-pub type Work = Box<dyn FnOnce(&mut dyn Writes) -> Result<Ack, Nack> + Send>;
+pub type Work = Box<dyn FnOnce(&mut Tx) -> Result<Ack, Nack> + Send>;
 
 /// A query as a backend runs it.
-pub type ReadWork = Box<dyn FnOnce(&mut dyn Reads) + Send>;
+pub type ReadWork = Box<dyn FnOnce(&mut Tx) + Send>;
 
 /// Which state the reads of one query see.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -161,7 +161,7 @@ impl Store {
     where
         T: Send + 'static,
         E: From<StoreError> + Send + 'static,
-        F: FnOnce(&mut dyn Writes) -> Result<T, E> + Send + 'static,
+        F: FnOnce(&mut Tx) -> Result<T, E> + Send + 'static,
     {
         // A nested command would wait for the writer, and the writer waits for the outer command.
         if in_command() {
@@ -196,7 +196,7 @@ impl Store {
     where
         T: Send + 'static,
         E: From<StoreError> + Send + 'static,
-        F: FnOnce(&mut dyn Reads) -> Result<T, E> + Send + 'static,
+        F: FnOnce(&mut Tx) -> Result<T, E> + Send + 'static,
     {
         self.query(View::Snapshot, work).await
     }
@@ -208,7 +208,7 @@ impl Store {
     where
         T: Send + 'static,
         E: From<StoreError> + Send + 'static,
-        F: FnOnce(&mut dyn Reads) -> Result<T, E> + Send + 'static,
+        F: FnOnce(&mut Tx) -> Result<T, E> + Send + 'static,
     {
         self.query(View::Latest, work).await
     }
@@ -217,7 +217,7 @@ impl Store {
     where
         T: Send + 'static,
         E: From<StoreError> + Send + 'static,
-        F: FnOnce(&mut dyn Reads) -> Result<T, E> + Send + 'static,
+        F: FnOnce(&mut Tx) -> Result<T, E> + Send + 'static,
     {
         let (answer, answered) = oneshot::channel::<Result<Result<T, E>, Box<dyn Any + Send>>>();
         let boxed: ReadWork = Box::new(move |reads| {

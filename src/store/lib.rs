@@ -1,6 +1,6 @@
 //! The store keeps the world's state in relational tables. [`Store::write`] runs a command as one
 //! transaction and returns after COMMIT. [`Store::read`] runs a query on one consistent snapshot.
-//! The traits in [`tables`] write and read rows, one file for each family of tables. World rules
+//! The functions of [`Tx`] in [`tables`] write and read rows, one file for each family of tables. World rules
 //! decide what a transaction does; they are in the `ghost-operations` crate and are written once for all
 //! backends.
 //!
@@ -8,16 +8,21 @@
 //! The refusal of one command must never undo the work of another (see `docs/design.md`, "The
 //! store").
 
+mod batch;
 mod error;
 mod failing;
 mod handle;
+mod internal_rows;
 pub mod memory;
+mod query;
+mod row;
 pub mod sqlite;
 pub mod tables;
+mod tx;
 
 pub use error::StoreError;
 pub use handle::{Ack, Backend, Committed, Nack, ReadWork, Store, View, Work, in_command};
-pub use tables::{Reads, Writes};
+pub use tx::Tx;
 
 #[cfg(any(test, feature = "testing"))]
 pub mod contract;

@@ -11,7 +11,7 @@ use ghost_domain::event::NewEvent;
 use ghost_domain::journal::{Effect, FilePlan};
 use ghost_domain::transcript::ToolSpec;
 use ghost_domain::{ApprovalPlan, Ask, Code, ImageFile, Money, Refusal};
-use ghost_store::Writes;
+use ghost_store::Tx;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
@@ -76,7 +76,7 @@ pub trait WorldTool: Send + Sync + 'static {
     }
 
     /// Applies the effect. Must await nothing but `w`.
-    fn apply(&self, call: &CallContext, params: Self::Params, w: &mut dyn Writes) -> Result<Output, Refusal>;
+    fn apply(&self, call: &CallContext, params: Self::Params, w: &mut Tx) -> Result<Output, Refusal>;
 }
 
 /// A tool with an effect outside. It is recorded before and after the call and never runs twice.
@@ -137,7 +137,7 @@ pub trait FileTool: Send + Sync + 'static {
         call: &CallContext,
         params: Self::Params,
         plans: &[FilePlan],
-        w: &mut dyn Writes,
+        w: &mut Tx,
     ) -> Result<Output, Refusal>;
 }
 
@@ -149,7 +149,7 @@ pub trait AskTool: Send + Sync + 'static {
     type Params: Params;
 
     /// Opens the ask.
-    fn open(&self, call: &CallContext, params: Self::Params, w: &mut dyn Writes) -> Result<Ask, Refusal>;
+    fn open(&self, call: &CallContext, params: Self::Params, w: &mut Tx) -> Result<Ask, Refusal>;
 }
 
 /// A [`ReadTool`] whose parameters are still JSON. The turn runs tools through these erased traits.
@@ -166,7 +166,7 @@ pub trait ErasedWorld: Send + Sync {
     async fn prepare(&self, call: &CallContext, arguments: Value) -> Result<Value, Refusal>;
 
     /// See [`WorldTool::apply`].
-    fn apply(&self, call: &CallContext, arguments: Value, w: &mut dyn Writes) -> Result<Output, Refusal>;
+    fn apply(&self, call: &CallContext, arguments: Value, w: &mut Tx) -> Result<Output, Refusal>;
 }
 
 /// Why an approval of this tool holds once only: the same arguments would reach other people in another conversation.
@@ -226,20 +226,14 @@ pub trait ErasedFile: Send + Sync {
     -> Result<FileWork, Refusal>;
 
     /// See [`FileTool::record`].
-    fn record(
-        &self,
-        call: &CallContext,
-        arguments: Value,
-        plans: &[FilePlan],
-        w: &mut dyn Writes,
-    ) -> Result<Output, Refusal>;
+    fn record(&self, call: &CallContext, arguments: Value, plans: &[FilePlan], w: &mut Tx) -> Result<Output, Refusal>;
 }
 
 /// An [`AskTool`] whose parameters are still JSON.
 #[async_trait]
 pub trait ErasedAsk: Send + Sync {
     /// See [`AskTool::open`].
-    fn open(&self, call: &CallContext, arguments: Value, w: &mut dyn Writes) -> Result<Ask, Refusal>;
+    fn open(&self, call: &CallContext, arguments: Value, w: &mut Tx) -> Result<Ask, Refusal>;
 }
 
 /// The kind of a tool, with its code.
@@ -531,7 +525,7 @@ impl<T: WorldTool> ErasedWorld for Typed<T> {
         self.0.prepare(call, arguments).await
     }
 
-    fn apply(&self, call: &CallContext, arguments: Value, w: &mut dyn Writes) -> Result<Output, Refusal> {
+    fn apply(&self, call: &CallContext, arguments: Value, w: &mut Tx) -> Result<Output, Refusal> {
         self.0.apply(call, parse(arguments)?, w)
     }
 }
@@ -558,20 +552,14 @@ impl<T: FileTool> ErasedFile for Typed<T> {
         self.0.prepare_rest(call, &parse(arguments.clone())?, rest).await
     }
 
-    fn record(
-        &self,
-        call: &CallContext,
-        arguments: Value,
-        plans: &[FilePlan],
-        w: &mut dyn Writes,
-    ) -> Result<Output, Refusal> {
+    fn record(&self, call: &CallContext, arguments: Value, plans: &[FilePlan], w: &mut Tx) -> Result<Output, Refusal> {
         self.0.record(call, parse(arguments)?, plans, w)
     }
 }
 
 #[async_trait]
 impl<T: AskTool> ErasedAsk for Typed<T> {
-    fn open(&self, call: &CallContext, arguments: Value, w: &mut dyn Writes) -> Result<Ask, Refusal> {
+    fn open(&self, call: &CallContext, arguments: Value, w: &mut Tx) -> Result<Ask, Refusal> {
         self.0.open(call, parse(arguments)?, w)
     }
 }

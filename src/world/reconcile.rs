@@ -15,7 +15,7 @@ use ghost_operations::mail::Chain;
 use ghost_operations::schedules;
 use ghost_operations::turns;
 use ghost_operations::{Fitness, OperationContext};
-use ghost_store::Writes;
+use ghost_store::Tx;
 use ghost_tools::heartbeats::wanted;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -76,7 +76,7 @@ fn of_dynamic_agents(heartbeats: &mut BTreeMap<AgentId, schedules::Wanted>, agen
 /// that the file no longer names is stopped and kept, and starts again when the file names it
 /// again. An agent that cannot run under the plan is failed.
 pub(crate) fn records(
-    w: &mut dyn Writes,
+    w: &mut Tx,
     ctx: &OperationContext,
     by: &Party,
     plan: &Plan,
@@ -160,7 +160,7 @@ pub(crate) fn records(
 /// (WORLD-07). Repairs agents that can run again. During a reload, an agent in a turn is left to its supervisor,
 /// which lets the turn finish within the grace period.
 pub(crate) fn apply_fitness(
-    w: &mut dyn Writes,
+    w: &mut Tx,
     ctx: &OperationContext,
     by: &Party,
     plan: &Plan,

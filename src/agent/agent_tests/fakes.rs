@@ -9,7 +9,7 @@ use ghost_config::plan::Plan;
 use ghost_domain::journal::FilePlan;
 use ghost_domain::write_acl::WorkspacePath;
 use ghost_domain::{Activity, AgentId, ApprovalPlan, Code, Refusal, Timestamp};
-use ghost_store::Writes;
+use ghost_store::Tx;
 use ghost_tools::approval::{Approvable, Need};
 use ghost_tools::tool::{AfterCrash, ErasedOutside, FileTool, FileWork, WorldTool};
 use ghost_tools::workspace::sha256_hex;
@@ -177,7 +177,7 @@ impl FileTool for NumberFileTool {
         Ok(FileWork::one(plan, bytes))
     }
 
-    fn record(&self, _: &CallContext, params: Number, _: &[FilePlan], _: &mut dyn Writes) -> Result<Output, Refusal> {
+    fn record(&self, _: &CallContext, params: Number, _: &[FilePlan], _: &mut Tx) -> Result<Output, Refusal> {
         match params.n {
             13 => Err(Refusal::new(Code::InboxFull, "no place").hint("wait")),
             n => Ok(json!({ "n": n }).into()),
@@ -196,7 +196,7 @@ impl WorldTool for ChangeTool {
         Ok(arguments)
     }
 
-    fn apply(&self, _: &CallContext, params: Number, _: &mut dyn Writes) -> Result<Output, Refusal> {
+    fn apply(&self, _: &CallContext, params: Number, _: &mut Tx) -> Result<Output, Refusal> {
         Ok(json!({ "n": params.n }).into())
     }
 }

@@ -13,7 +13,7 @@ use ghost_domain::transcript::{Message, Role};
 use ghost_domain::{CallId, Code, Refusal, ReservationId, Turn};
 use ghost_operations::turns::{self, Ending, ModelResult};
 use ghost_provider::{ModelAnswer, Stop};
-use ghost_store::Writes;
+use ghost_store::Tx;
 use serde_json::json;
 
 use super::parsed_answer::ParsedAnswer;
@@ -141,7 +141,7 @@ impl Runner {
     /// waits. If the daemon dies before the answer is stored, the attempt is still counted.
     async fn store_answer<F>(&self, model: &str, journal: F) -> Result<Turn, Refusal>
     where
-        F: FnOnce(&mut dyn Writes) -> Result<Turn, Refusal> + Clone + Send + 'static,
+        F: FnOnce(&mut Tx) -> Result<Turn, Refusal> + Clone + Send + 'static,
     {
         let (mut pauses, mut noted) = (Pauses::default(), false);
         let turn_id = self.turn.turn_id;

@@ -4,7 +4,7 @@ use ghost_domain::journal::CallOutcome;
 use ghost_domain::{CallId, Refusal, Turn};
 use ghost_operations::OperationContext;
 use ghost_operations::artifacts::{self, Origin};
-use ghost_store::Writes;
+use ghost_store::Tx;
 use ghost_tools::Output;
 
 /// The call whose end is recorded.
@@ -37,7 +37,7 @@ impl Ended {
 
 /// Records what an output has beside its content.
 pub(super) fn record_beside(
-    w: &mut dyn Writes,
+    w: &mut Tx,
     ctx: &OperationContext,
     turn: &Turn,
     output: &mut Output,

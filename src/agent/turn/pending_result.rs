@@ -4,7 +4,7 @@ use ghost_domain::journal::CallOutcome;
 use ghost_domain::{Refusal, TurnId};
 use ghost_operations::OperationContext;
 use ghost_operations::turns::{self, CallStart};
-use ghost_store::Writes;
+use ghost_store::Tx;
 use ghost_tools::Output;
 use ghost_tools::view::refused;
 
@@ -33,7 +33,7 @@ impl PendingResult {
     }
 
     /// Records the result, within a transaction of its turn.
-    pub(super) fn record(&self, w: &mut dyn Writes, ctx: &OperationContext, turn_id: TurnId) -> Result<(), Refusal> {
+    pub(super) fn record(&self, w: &mut Tx, ctx: &OperationContext, turn_id: TurnId) -> Result<(), Refusal> {
         let turn = turns::working_turn(w, ctx, turn_id)?;
         if let Some(start) = &self.start {
             turns::record_call_start(w, ctx, &turn, start)?;

@@ -7,7 +7,7 @@ use ghost_domain::journal::{CallOutcome, Effect, FilePlan};
 use ghost_domain::{CallId, Code, Refusal, Turn};
 use ghost_operations::OperationContext;
 use ghost_operations::turns::{self, CallStart};
-use ghost_store::{StoreError, Writes};
+use ghost_store::{StoreError, Tx};
 use ghost_tools::Output;
 use ghost_tools::view::refused;
 
@@ -143,7 +143,7 @@ impl Runner {
 
 /// Records a result, and the events and artifacts that belong to it.
 pub(super) fn record_end(
-    w: &mut dyn Writes,
+    w: &mut Tx,
     ctx: &OperationContext,
     turn: &Turn,
     ended: &Ended,
@@ -156,7 +156,7 @@ pub(super) fn record_end(
 }
 
 fn record_either(
-    w: &mut dyn Writes,
+    w: &mut Tx,
     ctx: &OperationContext,
     turn: &Turn,
     ended: &Ended,

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use ghost_domain::{Code, Refusal, TurnId};
-use ghost_store::{StoreError, Writes};
+use ghost_store::{StoreError, Tx};
 
 use super::runner::Runner;
 use crate::engine::Engine;
@@ -71,7 +71,7 @@ impl From<WriteError> for Refusal {
 pub(super) async fn attempt<T, F>(engine: &Engine, work: F) -> Result<T, WriteError>
 where
     T: Send + 'static,
-    F: FnOnce(&mut dyn Writes) -> Result<T, Refusal> + Send + 'static,
+    F: FnOnce(&mut Tx) -> Result<T, Refusal> + Send + 'static,
 {
     engine.services.store.write(move |w| work(w).map_err(WriteError::from)).await
 }
@@ -89,7 +89,7 @@ pub(super) async fn write_with_retry<T, F>(
 ) -> Result<T, Refusal>
 where
     T: Send + 'static,
-    F: FnOnce(&mut dyn Writes) -> Result<T, Refusal> + Clone + Send + 'static,
+    F: FnOnce(&mut Tx) -> Result<T, Refusal> + Clone + Send + 'static,
 {
     let mut pauses = Pauses::default();
     loop {
@@ -119,7 +119,7 @@ impl Runner {
     pub(super) async fn write_with_retry<T, F>(&self, work: F) -> Result<T, Refusal>
     where
         T: Send + 'static,
-        F: FnOnce(&mut dyn Writes) -> Result<T, Refusal> + Clone + Send + 'static,
+        F: FnOnce(&mut Tx) -> Result<T, Refusal> + Clone + Send + 'static,
     {
         if !self.reports_activity {
             return attempt(&self.engine, work).await.map_err(Refusal::from);

@@ -14,7 +14,7 @@ use futures_util::FutureExt;
 use ghost_agent::panics;
 use ghost_domain::{Action, ConversationId, Refusal, Timestamp};
 use ghost_operations::conversations::{self as rules, Outcome, OutgoingMessage};
-use ghost_store::Reads;
+use ghost_store::Tx;
 use ghost_world::World;
 use ghost_world::loops::DELIVERIES;
 use tokio::task::JoinSet;
@@ -111,7 +111,7 @@ async fn read_due(world: &World, under_way: &UnderWay) -> Result<Due, Refusal> {
 
 /// Chooses the entries that have been due longest, while there is capacity. Entries of an adapter
 /// without capacity are not read, so they do not hide entries of other adapters.
-fn choose(r: &mut dyn Reads, now: Timestamp, mut under_way: UnderWay) -> Result<Due, Refusal> {
+fn choose(r: &mut Tx, now: Timestamp, mut under_way: UnderWay) -> Result<Due, Refusal> {
     let mut chosen = Vec::new();
     let mut adapters: BTreeMap<ConversationId, String> = BTreeMap::new();
     loop {

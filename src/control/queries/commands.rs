@@ -7,7 +7,7 @@ use ghost_domain::{
     Envelope, Limits, Party, RequestKey, StoredAnswer, Task, TaskId, Timestamp, Turn, TurnId, TurnStatus,
 };
 use ghost_operations::{OperationContext, mail, tasks, turns};
-use ghost_store::Writes;
+use ghost_store::Tx;
 use ghost_world::World;
 
 use super::outcome::{Result, refused};
@@ -15,7 +15,7 @@ use super::turns::no_turn;
 
 /// Cancels an open turn. A turn that has ended stays as it is; the flag is then false.
 pub fn cancel_turn(
-    w: &mut dyn Writes,
+    w: &mut Tx,
     ctx: &OperationContext,
     by: &Party,
     turn_id: TurnId,
@@ -36,7 +36,7 @@ pub fn cancel_turn(
 }
 
 /// Delivers messages and returns them as they are stored, with their inbox positions.
-pub fn deliver(w: &mut dyn Writes, ctx: &OperationContext, new_message: mail::NewMessage) -> Result<Envelope> {
+pub fn deliver(w: &mut Tx, ctx: &OperationContext, new_message: mail::NewMessage) -> Result<Envelope> {
     let sent = mail::deliver(w, ctx, new_message)?;
     Ok(w.message_get(sent.message_id)?.unwrap_or(sent))
 }
@@ -56,7 +56,7 @@ pub struct TaskText {
 
 /// Changes the fields and the state of a task, with one entry in its history for both.
 pub fn edit_task(
-    w: &mut dyn Writes,
+    w: &mut Tx,
     ctx: &OperationContext,
     by: &Party,
     task_id: TaskId,

@@ -4,7 +4,7 @@
 //! The check must never run on a frequent path. It reads the pending messages of all agents.
 
 use ghost_domain::{Refusal, RootId, Scope};
-use ghost_store::Reads;
+use ghost_store::Tx;
 use ghost_store::tables::{TaskFilter, TurnFilter, UsageFilter};
 use ghost_world::World;
 
@@ -20,7 +20,7 @@ pub async fn root_named(world: &World, root_id: RootId) -> Result<()> {
     world.store().read(move |r| check(r, root_id, inbox_max)).await
 }
 
-fn check(r: &mut dyn Reads, root_id: RootId, inbox_max: u32) -> Result<()> {
+fn check(r: &mut Tx, root_id: RootId, inbox_max: u32) -> Result<()> {
     let usage = UsageFilter { root_id: Some(root_id), ..UsageFilter::default() };
     let turns = TurnFilter { root_id: Some(root_id), limit: 1, ..TurnFilter::default() };
     let tasks = TaskFilter { root_id: Some(root_id), limit: 1, ..TaskFilter::default() };

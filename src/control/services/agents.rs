@@ -15,7 +15,7 @@ use ghost_operations::mail::Chain;
 use ghost_operations::{OperationContext, requests};
 use ghost_proto::v1;
 use ghost_proto::v1::agents_server::Agents;
-use ghost_store::Writes;
+use ghost_store::Tx;
 use ghost_tools::AgentControl;
 use ghost_tools::heartbeats::wanted;
 use ghost_world::AgentCard;
@@ -90,7 +90,7 @@ impl CreateInput {
         })
     }
 
-    fn create(self, w: &mut dyn Writes, ctx: &OperationContext, by: &Party, plan: &Plan) -> Result<Created, Refusal> {
+    fn create(self, w: &mut Tx, ctx: &OperationContext, by: &Party, plan: &Plan) -> Result<Created, Refusal> {
         plan.check_overrides_of(&self.archetype, &self.overrides)?;
         let agent_id = match self.agent_id {
             Some(agent_id) => agent_id,

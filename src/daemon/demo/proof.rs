@@ -11,7 +11,7 @@ use ghost_domain::journal::Step;
 use ghost_domain::{Code, Refusal, Turn, TurnStatus};
 use ghost_store::sqlite::SqliteOptions;
 use ghost_store::tables::TurnFilter;
-use ghost_store::{Reads, StoreError};
+use ghost_store::{StoreError, Tx};
 
 use crate::data_dir::DataDir;
 use crate::database;
@@ -137,7 +137,7 @@ pub(super) fn read(data: &Path, plan: &JobPlan, files: &[String]) -> Result<Proo
 }
 
 /// The part of the proof that is in the database.
-fn recorded(r: &mut dyn Reads) -> Result<Proof, StoreError> {
+fn recorded(r: &mut Tx) -> Result<Proof, StoreError> {
     let mut proof = Proof { waiting: r.inbox_total()?, ..Proof::default() };
     proof.done = matches!(&r.job_list(None, 2)?[..], [job] if job.finished_at.is_some());
     let mut readers = BTreeMap::<_, usize>::new();
@@ -166,7 +166,7 @@ fn recorded(r: &mut dyn Reads) -> Result<Proof, StoreError> {
     Ok(proof)
 }
 
-fn all_turns(r: &mut dyn Reads) -> Result<Vec<Turn>, StoreError> {
+fn all_turns(r: &mut Tx) -> Result<Vec<Turn>, StoreError> {
     let mut turns: Vec<Turn> = Vec::new();
     loop {
         let after = turns.last().map(|turn| (turn.started_at, turn.turn_id));
@@ -179,7 +179,7 @@ fn all_turns(r: &mut dyn Reads) -> Result<Vec<Turn>, StoreError> {
 }
 
 /// Number of turns that resumed after a start.
-fn resumed(r: &mut dyn Reads) -> Result<usize, StoreError> {
+fn resumed(r: &mut Tx) -> Result<usize, StoreError> {
     let filter = EventFilter { kinds: vec![EventKind::TurnResumed.as_str().to_owned()], ..EventFilter::default() };
     let (mut turns, mut after) = (BTreeSet::new(), 0);
     loop {

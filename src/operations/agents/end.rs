@@ -8,7 +8,7 @@ use ghost_domain::ports::Signal;
 use ghost_domain::{
     Agent, AgentId, AgentKind, AgentStatus, Code, Desired, MailState, MessageId, Party, Refusal, RootId, Turn,
 };
-use ghost_store::{Reads, Store, Writes};
+use ghost_store::{Store, Tx};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -43,13 +43,13 @@ pub struct Deleted {
 /// the agent fail. Its tasks stay open and their creators are notified. The event lists the unread
 /// mail. The daily limit of its archetype is removed; a limit that an operator set for its id
 /// stays.
-pub fn delete(w: &mut dyn Writes, ctx: &OperationContext, by: &Party, agent_id: &AgentId) -> Result<Deleted> {
+pub fn delete(w: &mut Tx, ctx: &OperationContext, by: &Party, agent_id: &AgentId) -> Result<Deleted> {
     delete_because(w, ctx, by, agent_id, None)
 }
 
 /// Like [`delete`], with a reason that the tombstone and the event keep.
 pub fn delete_because(
-    w: &mut dyn Writes,
+    w: &mut Tx,
     ctx: &OperationContext,
     by: &Party,
     agent_id: &AgentId,
@@ -116,7 +116,7 @@ pub fn delete_because(
 /// # Errors
 /// `AccessDenied` if `by` did not create it, or if `world-config.yaml` declares it.
 pub fn delete_own(
-    w: &mut dyn Writes,
+    w: &mut Tx,
     ctx: &OperationContext,
     by: &Party,
     agent_id: &AgentId,
@@ -156,7 +156,7 @@ pub async fn end_helpers(store: &Store, ctx: &OperationContext, stopped: Vec<Age
 }
 
 /// Whether this agent is no longer needed, by the rules of [`end_helpers`].
-fn is_not_needed(r: &mut dyn Reads, agent_id: &AgentId) -> Result<bool> {
+fn is_not_needed(r: &mut Tx, agent_id: &AgentId) -> Result<bool> {
     let Some(agent) = r.agent_get(agent_id)?.filter(|agent| !agent.is_deleted()) else { return Ok(false) };
     let Some(root_id) = agent.helps else { return Ok(false) };
     if !agent.let_go || agent.status != AgentStatus::Stopped || agent.desired != Desired::Stopped {
@@ -170,7 +170,7 @@ fn is_not_needed(r: &mut dyn Reads, agent_id: &AgentId) -> Result<bool> {
 }
 
 /// Whether any work of a root is running or waiting, or the agent has an open turn.
-fn has_work_left(r: &mut dyn Reads, agent_id: &AgentId, root_id: RootId) -> Result<bool> {
+fn has_work_left(r: &mut Tx, agent_id: &AgentId, root_id: RootId) -> Result<bool> {
     let open = r.turns_open()?;
     let at_work =
         |turn: &Turn| turn.agent_id == *agent_id || turn.root_id == root_id || turn.other_roots.contains(&root_id);

@@ -6,7 +6,7 @@
 use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::ports::Signal;
 use ghost_domain::{Agent, AgentId, AgentStatus, Code, Desired, MailState, Party, Refusal};
-use ghost_store::Writes;
+use ghost_store::Tx;
 use serde_json::json;
 
 use crate::agent_lookup::{agent_for, agent_named, gone, put};
@@ -18,7 +18,7 @@ use crate::{OperationContext, Result, asks};
 /// # Errors
 /// `Conflict` if the agent cannot run with the world's files, because its turns would fail and lose
 /// its mail, or if it is a droid that has ended.
-pub fn start(w: &mut dyn Writes, ctx: &OperationContext, by: &Party, agent_id: &AgentId) -> Result<(Agent, bool)> {
+pub fn start(w: &mut Tx, ctx: &OperationContext, by: &Party, agent_id: &AgentId) -> Result<(Agent, bool)> {
     let mut agent = agent_for(w, ctx, by, agent_id)?;
     let runs = matches!(agent.status, AgentStatus::Running | AgentStatus::Restarting);
     if agent.desired == Desired::Running && runs {
@@ -34,7 +34,7 @@ pub fn start(w: &mut dyn Writes, ctx: &OperationContext, by: &Party, agent_id: &
 }
 
 /// Sets an agent to running, without checks.
-pub(super) fn set_going(w: &mut dyn Writes, ctx: &OperationContext, by: &Party, agent: &mut Agent) -> Result<()> {
+pub(super) fn set_going(w: &mut Tx, ctx: &OperationContext, by: &Party, agent: &mut Agent) -> Result<()> {
     agent.desired = Desired::Running;
     agent.status = AgentStatus::Running;
     agent.status_reason = None;
@@ -53,7 +53,7 @@ pub(super) fn set_going(w: &mut dyn Writes, ctx: &OperationContext, by: &Party, 
 /// [`super::stopped`]. Asks to the agent that are not yet in a turn fail at once. Also returns
 /// whether the order is new.
 pub fn stop(
-    w: &mut dyn Writes,
+    w: &mut Tx,
     ctx: &OperationContext,
     by: &Party,
     agent_id: &AgentId,
@@ -98,7 +98,7 @@ pub fn stop(
 
 /// Like [`stop`]; the agent's turn may still run for `grace_seconds`.
 pub fn stop_within(
-    w: &mut dyn Writes,
+    w: &mut Tx,
     ctx: &OperationContext,
     by: &Party,
     agent_id: &AgentId,
@@ -115,7 +115,7 @@ pub fn stop_within(
 
 /// Stops an agent that `world-config.yaml` no longer declares. The agent is kept, and
 /// [`named_again`] can start it again.
-pub fn drop_unnamed(w: &mut dyn Writes, ctx: &OperationContext, by: &Party, agent_id: &AgentId) -> Result<()> {
+pub fn drop_unnamed(w: &mut Tx, ctx: &OperationContext, by: &Party, agent_id: &AgentId) -> Result<()> {
     let (mut agent, _) = stop(w, ctx, by, agent_id, Some("the world file no longer names it"))?;
     agent.dropped = true;
     put(w, ctx, &mut agent)
@@ -125,7 +125,7 @@ pub fn drop_unnamed(w: &mut dyn Writes, ctx: &OperationContext, by: &Party, agen
 /// starts if `autostart` is set. Returns whether it was started. An agent that another order
 /// stopped stays stopped.
 pub fn named_again(
-    w: &mut dyn Writes,
+    w: &mut Tx,
     ctx: &OperationContext,
     by: &Party,
     agent_id: &AgentId,

@@ -2,7 +2,7 @@
 
 use ghost_domain::budget::Budget;
 use ghost_domain::{Agent, Refusal, Scope, Turn};
-use ghost_store::Reads;
+use ghost_store::Tx;
 
 use super::payers::payers;
 use crate::{OperationContext, Result};
@@ -10,7 +10,7 @@ use crate::{OperationContext, Result};
 /// Returns the accounts that a call of an agent is charged to. The world has an account from the
 /// first call on. A root has one too if roots have a default limit. Other scopes get an account
 /// when a limit is set for them; their earlier spending is in the usage rows.
-pub(super) fn accounts(r: &mut dyn Reads, ctx: &OperationContext, agent: &Agent, turn: &Turn) -> Result<Vec<Budget>> {
+pub(super) fn accounts(r: &mut Tx, ctx: &OperationContext, agent: &Agent, turn: &Turn) -> Result<Vec<Budget>> {
     let world = r.budget_get(&Scope::World)?.unwrap_or_else(|| Budget::open(Scope::World, ctx.now()));
     let mut budgets = vec![world];
     let scopes = payers(r, agent)?;

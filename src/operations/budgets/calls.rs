@@ -7,7 +7,7 @@ use ghost_domain::ports::Signal;
 use ghost_domain::transcript::TokenUsage;
 use ghost_domain::usage::UsageRow;
 use ghost_domain::{Agent, CallId, Code, Money, Refusal, Turn};
-use ghost_store::{Reads, Writes};
+use ghost_store::Tx;
 use serde_json::json;
 
 use super::accounts::{accounts, with_root_hint};
@@ -22,7 +22,7 @@ const TOOL: &str = "tool";
 ///
 /// # Errors
 /// `BudgetExhausted` if an account is spent.
-pub fn may_charge(r: &mut dyn Reads, ctx: &OperationContext, agent: &Agent, turn: &Turn) -> Result<()> {
+pub fn may_charge(r: &mut Tx, ctx: &OperationContext, agent: &Agent, turn: &Turn) -> Result<()> {
     let accounts = accounts(r, ctx, agent, turn)?;
     let root_tokens = ctx.limits().root_tokens_max;
     let bounds: Vec<Budget> = accounts.iter().map(|budget| budget.clone().with_default(root_tokens)).collect();
@@ -35,7 +35,7 @@ pub fn may_charge(r: &mut dyn Reads, ctx: &OperationContext, agent: &Agent, turn
 /// # Errors
 /// `BudgetExhausted` if an account has less left, or counts money and there is no `most`.
 pub fn hold(
-    w: &mut dyn Writes,
+    w: &mut Tx,
     ctx: &OperationContext,
     turn: &mut Turn,
     call_id: CallId,
@@ -74,7 +74,7 @@ fn without_budget(scope: &str, tool: &str) -> Refusal {
 }
 
 /// Releases the reservation of a call that did nothing.
-pub fn release(w: &mut dyn Writes, ctx: &OperationContext, turn: &mut Turn, call_id: CallId) -> Result<()> {
+pub fn release(w: &mut Tx, ctx: &OperationContext, turn: &mut Turn, call_id: CallId) -> Result<()> {
     if take(w, ctx, turn, call_id)?.is_some() {
         w.turn_put(turn)?;
     }
@@ -84,7 +84,7 @@ pub fn release(w: &mut dyn Writes, ctx: &OperationContext, turn: &mut Turn, call
 /// Charges what a call cost that has ended: the `cost` that it told, or else all that it holds. Returns the charge. The caller
 /// writes the turn.
 pub(crate) fn charged(
-    w: &mut dyn Writes,
+    w: &mut Tx,
     ctx: &OperationContext,
     turn: &mut Turn,
     (call_id, tool): (CallId, &str),
@@ -101,7 +101,7 @@ pub(crate) fn charged(
 }
 
 /// Charges all that the interrupted calls of a turn hold.
-pub(super) fn forfeit(w: &mut dyn Writes, ctx: &OperationContext, turn: &mut Turn) -> Result<()> {
+pub(super) fn forfeit(w: &mut Tx, ctx: &OperationContext, turn: &mut Turn) -> Result<()> {
     let calls: Vec<(CallId, String)> = turn.held_calls.iter().map(|held| (held.call_id, held.tool.clone())).collect();
     for (call_id, tool) in &calls {
         charged(w, ctx, turn, (*call_id, tool), None, 0)?;
@@ -113,12 +113,7 @@ pub(super) fn forfeit(w: &mut dyn Writes, ctx: &OperationContext, turn: &mut Tur
 }
 
 /// Takes the reservation of a call out of the turn and its accounts.
-fn take(
-    w: &mut dyn Writes,
-    ctx: &OperationContext,
-    turn: &mut Turn,
-    call_id: CallId,
-) -> Result<Option<CallReservation>> {
+fn take(w: &mut Tx, ctx: &OperationContext, turn: &mut Turn, call_id: CallId) -> Result<Option<CallReservation>> {
     let Some(at) = turn.held_calls.iter().position(|held| held.call_id == call_id) else { return Ok(None) };
     let held = turn.held_calls.remove(at);
     let mut freed = Vec::new();
@@ -140,7 +135,7 @@ fn take(
 
 /// Charges `cost` to the accounts of a turn, adds it to the turn, and appends the usage row.
 fn charge(
-    w: &mut dyn Writes,
+    w: &mut Tx,
     ctx: &OperationContext,
     turn: &mut Turn,
     tool: &str,

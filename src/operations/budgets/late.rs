@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use ghost_domain::budget::{Budget, this_day};
 use ghost_domain::usage::UsageSum;
 use ghost_domain::{AgentId, Money, Scope, Timestamp};
+use ghost_store::Tx;
 use ghost_store::tables::UsageFilter;
-use ghost_store::{Reads, Writes};
 
 use super::payers::{ALWAYS, AllAgents};
 use crate::{OperationContext, Result};
@@ -17,7 +17,7 @@ use crate::{OperationContext, Result};
 /// Returns new accounts for these scopes, not yet written. Running calls are added to their
 /// reservations, because these calls have no usage rows yet.
 pub(super) fn opened_late(
-    w: &mut dyn Writes,
+    w: &mut Tx,
     ctx: &OperationContext,
     scopes: &BTreeSet<Scope>,
 ) -> Result<BTreeMap<Scope, Budget>> {
@@ -70,7 +70,7 @@ pub(super) fn opened_late(
 /// Spending of an id before a scope began to pay for it was charged to others. So the time is split
 /// at each moment when a scope began to pay, and each usage row falls into exactly one interval.
 fn spent(
-    r: &mut dyn Reads,
+    r: &mut Tx,
     agents: &AllAgents,
     since: Option<Timestamp>,
     wanted: &BTreeMap<Scope, Scope>,
@@ -114,7 +114,7 @@ fn add(accounts: &mut BTreeMap<Scope, Budget>, scope: &Scope, sum: &UsageSum) {
     }
 }
 
-fn sums(r: &mut dyn Reads, filter: &UsageFilter) -> Result<Vec<UsageSum>> {
+fn sums(r: &mut Tx, filter: &UsageFilter) -> Result<Vec<UsageSum>> {
     #[cfg(test)]
     super::scans::count();
     Ok(r.usage_sum(filter)?)

@@ -10,8 +10,8 @@ use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::ports::Signal;
 use ghost_domain::text::nearest;
 use ghost_domain::{Agent, AgentId, Code, Money, Party, Refusal, Scope};
+use ghost_store::Tx;
 use ghost_store::tables::{BudgetFilter, PAGE_MAX};
-use ghost_store::{Reads, Writes};
 use serde_json::json;
 
 use super::late::opened_late;
@@ -52,7 +52,7 @@ impl Origin {
 /// # Errors
 /// `NotFound` for an agent or a team that never existed and has no account; `InvalidArguments` if
 /// no limit is given.
-pub fn set(w: &mut dyn Writes, ctx: &OperationContext, by: &Party, scope: &Scope, limits: NewLimits) -> Result<Budget> {
+pub fn set(w: &mut Tx, ctx: &OperationContext, by: &Party, scope: &Scope, limits: NewLimits) -> Result<Budget> {
     let account = match w.budget_get(scope)? {
         Some(account) => Some(account),
         None => {
@@ -82,7 +82,7 @@ pub fn set(w: &mut dyn Writes, ctx: &OperationContext, by: &Party, scope: &Scope
 }
 
 /// Refuses a scope that names an unknown agent or team, for example because of a typing mistake.
-fn names_something(w: &mut dyn Writes, scope: &Scope) -> Result<()> {
+fn names_something(w: &mut Tx, scope: &Scope) -> Result<()> {
     let whole = match scope {
         Scope::Day(daily) => &daily.whole(),
         whole => whole,
@@ -108,7 +108,7 @@ fn names_something(w: &mut dyn Writes, scope: &Scope) -> Result<()> {
 }
 
 /// Opens a new account with the spending of its scope.
-fn opened(w: &mut dyn Writes, ctx: &OperationContext, scope: &Scope) -> Result<Budget> {
+fn opened(w: &mut Tx, ctx: &OperationContext, scope: &Scope) -> Result<Budget> {
     let opened = opened_late(w, ctx, &BTreeSet::from([scope.clone()]))?.remove(scope);
     Ok(opened.unwrap_or_else(|| Budget::open(scope.clone(), ctx.now())))
 }
@@ -116,7 +116,7 @@ fn opened(w: &mut dyn Writes, ctx: &OperationContext, scope: &Scope) -> Result<B
 /// Applies limits to an account and writes it. Limits of `world-config.yaml` or of an archetype are
 /// replaced.
 fn put_limits(
-    w: &mut dyn Writes,
+    w: &mut Tx,
     ctx: &OperationContext,
     by: &Party,
     account: Budget,
@@ -168,7 +168,7 @@ fn put_limits(
 /// limit that an archetype set for an earlier agent of the id. A limit set by hand or by
 /// `world-config.yaml` takes precedence and stays.
 pub fn of_archetype(
-    w: &mut dyn Writes,
+    w: &mut Tx,
     ctx: &OperationContext,
     by: &Party,
     agent_id: &AgentId,
@@ -179,7 +179,7 @@ pub fn of_archetype(
 
 /// Like [`of_archetype`], for many agents. New accounts are opened together.
 pub fn of_archetypes(
-    w: &mut dyn Writes,
+    w: &mut Tx,
     ctx: &OperationContext,
     by: &Party,
     wanted: &[(AgentId, Option<Money>)],
@@ -209,7 +209,7 @@ pub fn of_archetypes(
 /// Like [`of_archetype`], for a new agent whose id has no record. Nothing was spent under it today,
 /// so no usage is read.
 pub(crate) fn of_first_archetype(
-    w: &mut dyn Writes,
+    w: &mut Tx,
     ctx: &OperationContext,
     by: &Party,
     agent_id: &AgentId,
@@ -225,7 +225,7 @@ pub(crate) fn of_first_archetype(
 }
 
 fn one_of_archetype(
-    w: &mut dyn Writes,
+    w: &mut Tx,
     ctx: &OperationContext,
     by: &Party,
     account: Budget,
@@ -249,12 +249,7 @@ fn one_of_archetype(
 /// Sets the limits in `world-config.yaml`, and removes limits that the file set earlier and no
 /// longer has. A limit that an operator has set in the meantime stays. Team names are not checked,
 /// because a team of the file may have no member yet.
-pub fn follow_file(
-    w: &mut dyn Writes,
-    ctx: &OperationContext,
-    by: &Party,
-    named: &[(Scope, BudgetLimits)],
-) -> Result<()> {
+pub fn follow_file(w: &mut Tx, ctx: &OperationContext, by: &Party, named: &[(Scope, BudgetLimits)]) -> Result<()> {
     let mut fresh = BTreeSet::new();
     for (scope, _) in named {
         if let Some(agent_id) = scope.agent() {
@@ -297,7 +292,7 @@ pub fn follow_file(
 }
 
 /// Passes every account that `filter` finds to `take`, page by page, ordered by scope text.
-pub fn each(r: &mut dyn Reads, mut filter: BudgetFilter, mut take: impl FnMut(Budget) + Send) -> Result<()> {
+pub fn each(r: &mut Tx, mut filter: BudgetFilter, mut take: impl FnMut(Budget) + Send) -> Result<()> {
     filter.limit = PAGE_MAX;
     loop {
         let page = r.budget_list(&filter)?;

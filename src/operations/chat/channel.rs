@@ -3,7 +3,7 @@
 //! This module must never change a channel.
 
 use ghost_domain::{ChannelName, ChatChannel, Code, Party, Refusal};
-use ghost_store::Reads;
+use ghost_store::Tx;
 
 use super::speaker::shown_name;
 use crate::Result;
@@ -14,7 +14,7 @@ pub(super) const CROWD: u32 = 3;
 
 /// Returns the channel of this name. The refusal gets a suggestion; see
 /// [`with_nearest`](crate::mail::with_nearest).
-pub fn channel_named(r: &mut dyn Reads, channel: &ChannelName) -> Result<ChatChannel> {
+pub fn channel_named(r: &mut Tx, channel: &ChannelName) -> Result<ChatChannel> {
     match r.chat_channel_get(channel)? {
         Some(found) => Ok(found),
         None => {

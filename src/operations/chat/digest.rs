@@ -5,7 +5,7 @@
 use ghost_domain::mail::{Room, bytes_of};
 use ghost_domain::text::cut_marked;
 use ghost_domain::{AgentId, ChatChannel, ChatMember, ChatPost, Envelope, Kind, MailState, MessageId, TurnId};
-use ghost_store::Writes;
+use ghost_store::Tx;
 
 use super::channel::CROWD;
 use super::speaker::shown_name;
@@ -30,7 +30,7 @@ pub(crate) struct ReadOn {
 /// and of other channels up to the capacity `room`. The other channels wait for a later turn. A
 /// digest that omits messages says so.
 pub(crate) fn read_on(
-    w: &mut dyn Writes,
+    w: &mut Tx,
     ctx: &OperationContext,
     agent_id: &AgentId,
     turn_id: TurnId,

@@ -2,7 +2,7 @@
 //! one is refused, so that a gap is never mistaken for silence.
 
 use ghost_domain::{ChannelName, ChatChannel, ChatPost, Code, Party, Refusal};
-use ghost_store::Reads;
+use ghost_store::Tx;
 use serde_json::json;
 
 use super::channel::{channel_named, not_a_member};
@@ -32,7 +32,7 @@ pub struct HistoryQuery {
 /// # Errors
 /// `invalid_arguments` for a limit out of range, `cursor_ahead` for a cursor beyond the newest
 /// message, `cursor_expired` for a cursor before the oldest kept message.
-pub fn history(r: &mut dyn Reads, reader: &Party, query: &HistoryQuery) -> Result<Vec<ChatPost>> {
+pub fn history(r: &mut Tx, reader: &Party, query: &HistoryQuery) -> Result<Vec<ChatPost>> {
     if !(1..=HISTORY_MAX).contains(&query.limit) {
         return Err(Refusal::new(
             Code::InvalidArguments,
@@ -104,12 +104,12 @@ pub fn history(r: &mut dyn Reads, reader: &Party, query: &HistoryQuery) -> Resul
     }
 }
 
-fn is_kept(r: &mut dyn Reads, channel: &ChatChannel, seq: i64) -> Result<bool> {
+fn is_kept(r: &mut Tx, channel: &ChatChannel, seq: i64) -> Result<bool> {
     Ok(!r.chat_posts(&channel.channel, seq - 1, seq.saturating_add(1), 1)?.is_empty())
 }
 
 /// Finds the oldest kept message. Pruning deletes the oldest first, so a binary search works.
-fn oldest_kept(r: &mut dyn Reads, channel: &ChatChannel) -> Result<Option<i64>> {
+fn oldest_kept(r: &mut Tx, channel: &ChatChannel) -> Result<Option<i64>> {
     let (mut gone, mut kept) = (0, channel.last_seq);
     if kept == 0 || !is_kept(r, channel, kept)? {
         return Ok(None);

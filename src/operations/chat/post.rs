@@ -8,7 +8,7 @@ use ghost_domain::{
     AgentId, ChannelName, ChatChannel, ChatMember, ChatPost, ChatWake, Code, Envelope, Kind, MailState, MessageId,
     Party, Refusal,
 };
-use ghost_store::Writes;
+use ghost_store::Tx;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -68,14 +68,14 @@ pub struct Skipped {
 /// Posts a chat message in a channel. In a gated channel it is only stored, unless an operator has
 /// it delivered. In an ungated channel the next turn of every other member shows it, and `wake`
 /// decides who also gets a wake-up. A mention of an unknown agent is refused.
-pub fn post(w: &mut dyn Writes, ctx: &OperationContext, by: &Speaker, wake: ChatWake, new: NewPost) -> Result<Posted> {
+pub fn post(w: &mut Tx, ctx: &OperationContext, by: &Speaker, wake: ChatWake, new: NewPost) -> Result<Posted> {
     post_with(w, ctx, by, wake, new, UnknownMention::Refused)
 }
 
 /// Like [`post`], for the last text of a turn. The agent can no longer correct the text, so a
 /// mention of an unknown agent is treated as text.
 pub(crate) fn post_last_text(
-    w: &mut dyn Writes,
+    w: &mut Tx,
     ctx: &OperationContext,
     by: &Speaker,
     wake: ChatWake,
@@ -92,7 +92,7 @@ enum UnknownMention {
 }
 
 fn post_with(
-    w: &mut dyn Writes,
+    w: &mut Tx,
     ctx: &OperationContext,
     by: &Speaker,
     wake: ChatWake,
@@ -214,7 +214,7 @@ struct Named {
 /// Splits the mentioned names into members and agents that are no members. Unknown names are
 /// refused or treated as text.
 fn addressed(
-    w: &mut dyn Writes,
+    w: &mut Tx,
     by: &Speaker,
     channel: &ChatChannel,
     members: &[ChatMember],
@@ -266,7 +266,7 @@ struct Reached {
 /// Puts a wake-up into the inboxes of the members that `wakes` selects, unless one is pending. The
 /// chat messages are read by cursor when the turn opens.
 fn wake_up(
-    w: &mut dyn Writes,
+    w: &mut Tx,
     ctx: &OperationContext,
     post: &ChatPost,
     others: &[ChatMember],
@@ -297,7 +297,7 @@ fn wake_up(
 /// Puts an operator's message itself into every inbox, because members read gated messages only on
 /// request.
 fn hand_out(
-    w: &mut dyn Writes,
+    w: &mut Tx,
     ctx: &OperationContext,
     post: &ChatPost,
     others: &[ChatMember],
@@ -331,7 +331,7 @@ struct FreeSpace {
 }
 
 impl FreeSpace {
-    fn read<'m>(w: &mut dyn Writes, ctx: &OperationContext, agents: impl Iterator<Item = &'m AgentId>) -> Result<Self> {
+    fn read<'m>(w: &mut Tx, ctx: &OperationContext, agents: impl Iterator<Item = &'m AgentId>) -> Result<Self> {
         let agents: Vec<AgentId> = agents.cloned().collect();
         let limits = ctx.limits();
         let (depths, world) = match agents.is_empty() {

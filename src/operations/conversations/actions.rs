@@ -10,7 +10,7 @@ use ghost_domain::{
     Action, ActionKind, AgentId, Code, Conversation, ConversationEntry, ConversationId, Delivery, Direction, Party,
     Reactions, Refusal, TurnId,
 };
-use ghost_store::Writes;
+use ghost_store::Tx;
 use serde_json::json;
 
 use super::bounds::check_room;
@@ -96,7 +96,7 @@ pub fn check_supported(conversation: &Conversation, can: &[ActionKind], kind: Ac
 /// party's message, `conflict` if the conversation belongs to another agent or the message was
 /// already deleted.
 pub fn act(
-    w: &mut dyn Writes,
+    w: &mut Tx,
     ctx: &OperationContext,
     agent_id: &AgentId,
     turn_id: TurnId,

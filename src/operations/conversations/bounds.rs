@@ -3,7 +3,7 @@
 //! This module must never write to the store.
 
 use ghost_domain::{Code, Conversation, Refusal};
-use ghost_store::Reads;
+use ghost_store::Tx;
 use serde_json::json;
 
 use crate::{OperationContext, Result};
@@ -12,7 +12,7 @@ use crate::{OperationContext, Result};
 /// old entry, for example with a dead letter, can block retention for ever. The last text of a turn
 /// and notes are still accepted: there are few of them, and the step that writes them must not
 /// fail.
-pub(super) fn check_room(r: &mut dyn Reads, ctx: &OperationContext, conversation: &Conversation) -> Result<()> {
+pub(super) fn check_room(r: &mut Tx, ctx: &OperationContext, conversation: &Conversation) -> Result<()> {
     let limit = i64::from(ctx.limits().conversation_entries_max).saturating_mul(2);
     if conversation.last_seq < limit {
         return Ok(());

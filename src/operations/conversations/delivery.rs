@@ -10,7 +10,7 @@ use ghost_domain::ports::Signal;
 use ghost_domain::{
     Code, Conversation, ConversationEntry, ConversationId, Delivery, Direction, Party, Refusal, Timestamp,
 };
-use ghost_store::{Reads, Writes};
+use ghost_store::Tx;
 use serde_json::json;
 
 use super::log::{NewEntry, append, emit, entry, get};
@@ -53,7 +53,7 @@ pub enum Outcome {
 /// Returns the due entries, the longest due first, without entries of the adapters in `passing`.
 /// Also returns the time when the next entry of any adapter is due.
 pub fn due(
-    r: &mut dyn Reads,
+    r: &mut Tx,
     now: Timestamp,
     passing: &[String],
     limit: u32,
@@ -65,7 +65,7 @@ pub fn due(
 /// longer pending. An entry without attempts left has failed: the daemon died in the last one.
 /// `jitter` is a number in `0..1_000`.
 pub fn attempt(
-    w: &mut dyn Writes,
+    w: &mut Tx,
     ctx: &OperationContext,
     conversation_id: ConversationId,
     seq: i64,
@@ -89,7 +89,7 @@ pub fn attempt(
 
 /// Records the result of an attempt.
 pub fn settle(
-    w: &mut dyn Writes,
+    w: &mut Tx,
     ctx: &OperationContext,
     conversation_id: ConversationId,
     seq: i64,
@@ -134,7 +134,7 @@ pub fn settle(
 }
 
 fn give_up(
-    w: &mut dyn Writes,
+    w: &mut Tx,
     ctx: &OperationContext,
     conversation: &Conversation,
     mut entry: ConversationEntry,
@@ -155,7 +155,7 @@ fn give_up(
 /// Restarts the delivery of a message that failed, or tries a pending one now. Its id stays the
 /// same.
 pub fn redeliver(
-    w: &mut dyn Writes,
+    w: &mut Tx,
     ctx: &OperationContext,
     by: &Party,
     conversation_id: ConversationId,

@@ -1,7 +1,7 @@
 //! Ends a conversation for an operator: no agent can speak in it until a message from outside opens it again (MSG-12).
 
 use ghost_domain::{Code, Conversation, ConversationId, Direction, Party, Refusal};
-use ghost_store::Writes;
+use ghost_store::Tx;
 
 use super::log::{NewEntry, append, get};
 use crate::{OperationContext, Result};
@@ -12,7 +12,7 @@ use crate::{OperationContext, Result};
 /// # Errors
 /// `NotFound`; `Conflict` if it has ended already.
 pub fn end(
-    w: &mut dyn Writes,
+    w: &mut Tx,
     ctx: &OperationContext,
     by: &Party,
     conversation_id: ConversationId,

@@ -7,7 +7,7 @@ use ghost_domain::{
     AgentId, Code, Conversation, ConversationEntry, ConversationId, Direction, Kind, MailState, MessageId, Party,
     Refusal, Turn,
 };
-use ghost_store::Writes;
+use ghost_store::Tx;
 use serde_json::json;
 
 use super::bounds::check_room;
@@ -41,7 +41,7 @@ pub struct Handover {
 /// Hands a conversation over to another agent, notifies it, and moves waiting mail of the
 /// conversation to it. An agent can hand over only a conversation that it owns.
 pub fn handoff(
-    w: &mut dyn Writes,
+    w: &mut Tx,
     ctx: &OperationContext,
     by: &Party,
     conversation_id: ConversationId,
@@ -108,7 +108,7 @@ pub fn handoff(
 /// Adds a note if the turn that took over a conversation has ended without a message in it, because
 /// no agent works on it any more.
 pub(crate) fn taken_over(
-    w: &mut dyn Writes,
+    w: &mut Tx,
     ctx: &OperationContext,
     turn: &Turn,
     conversation_id: ConversationId,
@@ -147,7 +147,7 @@ pub(crate) fn taken_over(
 /// Moves the waiting mail of a conversation from one inbox to another. Returns the number of
 /// messages.
 fn move_waiting(
-    w: &mut dyn Writes,
+    w: &mut Tx,
     ctx: &OperationContext,
     old: &AgentId,
     new: &AgentId,

@@ -8,7 +8,7 @@ use ghost_domain::{
     Action, AgentId, Attachment, Conversation, ConversationEntry, ConversationId, Delivery, Direction, MessageId,
     Party, Refusal, Timestamp, Turn, TurnId,
 };
-use ghost_store::{Reads, Writes};
+use ghost_store::Tx;
 use serde_json::json;
 
 use crate::chat::shown_name;
@@ -24,7 +24,7 @@ const SAID_BACK: i64 = 16;
 ///
 /// # Errors
 /// `NotFound`.
-pub fn get(r: &mut dyn Reads, conversation_id: ConversationId) -> Result<Conversation> {
+pub fn get(r: &mut Tx, conversation_id: ConversationId) -> Result<Conversation> {
     match r.conversation_get(conversation_id)? {
         Some(conversation) => Ok(conversation),
         None => Err(Refusal::not_found("conversation", &conversation_id.to_string(), None)
@@ -36,7 +36,7 @@ pub fn get(r: &mut dyn Reads, conversation_id: ConversationId) -> Result<Convers
 ///
 /// # Errors
 /// `NotFound`.
-pub fn entry(r: &mut dyn Reads, conversation_id: ConversationId, seq: i64) -> Result<ConversationEntry> {
+pub fn entry(r: &mut Tx, conversation_id: ConversationId, seq: i64) -> Result<ConversationEntry> {
     let found = r.conversation_entries(conversation_id, seq.saturating_sub(1), 1)?.into_iter().next();
     found.filter(|entry| entry.seq == seq).ok_or_else(|| {
         Refusal::not_found("entry", &format!("{conversation_id}/{seq}"), None)
@@ -77,7 +77,7 @@ impl NewEntry {
 
 /// Appends an entry with the conversation's next sequence and emits its event.
 pub(super) fn append(
-    w: &mut dyn Writes,
+    w: &mut Tx,
     ctx: &OperationContext,
     conversation: &mut Conversation,
     line: NewEntry,
@@ -122,7 +122,7 @@ pub(super) fn append(
 }
 
 pub(super) fn emit(
-    w: &mut dyn Writes,
+    w: &mut Tx,
     ctx: &OperationContext,
     kind: EventKind,
     conversation: &Conversation,
@@ -138,7 +138,7 @@ pub(super) fn emit(
 /// # Errors
 /// When the store fails.
 pub fn said_elsewhere(
-    r: &mut dyn Reads,
+    r: &mut Tx,
     agent_id: &AgentId,
     conversation_id: ConversationId,
     since: Timestamp,
@@ -163,7 +163,7 @@ pub fn said_elsewhere(
 }
 
 /// The last entries of a conversation, oldest first.
-pub(super) fn recent(r: &mut dyn Reads, conversation: &Conversation) -> Result<Vec<ConversationEntry>> {
+pub(super) fn recent(r: &mut Tx, conversation: &Conversation) -> Result<Vec<ConversationEntry>> {
     let after = conversation.last_seq.saturating_sub(LOOK_BACK);
     Ok(r.conversation_entries(conversation.conversation_id, after, u32::MAX)?)
 }

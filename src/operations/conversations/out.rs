@@ -8,7 +8,7 @@ use ghost_domain::{
     Action, AgentId, Attachment, Code, Conversation, ConversationEntry, ConversationId, Delivery, Direction, Kind,
     MessageId, Party, Refusal, Turn, TurnId,
 };
-use ghost_store::Writes;
+use ghost_store::Tx;
 use serde_json::json;
 
 use super::bounds::{check_count, check_room};
@@ -57,7 +57,7 @@ pub fn check_speaker(conversation: &Conversation, agent_id: &AgentId) -> Result<
 
 /// Sends a message at once, separate from the reply at the end of the turn (BI-34, BI-37).
 pub fn post(
-    w: &mut dyn Writes,
+    w: &mut Tx,
     ctx: &OperationContext,
     agent_id: &AgentId,
     turn_id: TurnId,
@@ -128,7 +128,7 @@ pub(super) fn outside_id(entry: &ConversationEntry) -> String {
 /// Attaches a workspace file to the reply at the end of the turn (BI-35). Until then the
 /// conversation holds it as a note in state draft.
 pub fn attach(
-    w: &mut dyn Writes,
+    w: &mut Tx,
     ctx: &OperationContext,
     agent_id: &AgentId,
     turn_id: TurnId,
@@ -168,7 +168,7 @@ fn drafts(entries: &[ConversationEntry], party: &Party) -> Vec<ConversationEntry
 }
 
 /// Ends the draft state of these entries, because they are sent now or never. Returns their files.
-fn settle_drafts(w: &mut dyn Writes, drafts: Vec<ConversationEntry>) -> Result<Vec<Attachment>> {
+fn settle_drafts(w: &mut Tx, drafts: Vec<ConversationEntry>) -> Result<Vec<Attachment>> {
     let mut files = Vec::new();
     for mut new_message in drafts {
         new_message.delivery = Delivery::None;
@@ -180,7 +180,7 @@ fn settle_drafts(w: &mut dyn Writes, drafts: Vec<ConversationEntry>) -> Result<V
 
 /// Turns a dead turn's attachments back into drafts when the turn continues, because its journal
 /// says that they are attached.
-pub(crate) fn restore_drafts(w: &mut dyn Writes, turn_id: TurnId) -> Result<()> {
+pub(crate) fn restore_drafts(w: &mut Tx, turn_id: TurnId) -> Result<()> {
     for mut entry in w.conversation_entries_of_turn(turn_id)? {
         let was_draft = entry.direction == Direction::Note && !entry.attachments.is_empty();
         if was_draft && entry.delivery == Delivery::None {
@@ -199,7 +199,7 @@ pub(crate) fn owed(held: &[HeldMail]) -> Option<ConversationId> {
 /// Sends the last text of a turn to the conversation that the turn answers, unless it is silent
 /// (HB-05, MSG-13). Runs in the transaction that ends the turn.
 pub(crate) fn answer(
-    w: &mut dyn Writes,
+    w: &mut Tx,
     ctx: &OperationContext,
     turn: &Turn,
     conversation_id: ConversationId,
@@ -245,7 +245,7 @@ pub(crate) fn answer(
 
 /// Adds a note that a turn ended without an answer, and why. Attached files are not sent.
 pub(crate) fn unanswered(
-    w: &mut dyn Writes,
+    w: &mut Tx,
     ctx: &OperationContext,
     turn: &Turn,
     conversation_id: ConversationId,

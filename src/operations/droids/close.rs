@@ -12,7 +12,7 @@ use ghost_domain::{
     Agent, AgentKind, AgentStatus, Code, Desired, Droid, DroidMode, DroidState, Kind, Limits, MailState, Party,
     Refusal, Turn, TurnStatus,
 };
-use ghost_store::Writes;
+use ghost_store::Tx;
 use serde_json::json;
 
 use super::record::emit;
@@ -24,7 +24,7 @@ use crate::{OperationContext, Result};
 
 /// Records the end of a droid's turn. A run ends with its turn, unless guidance has come that it has not read. A session
 /// reports and waits for more work.
-pub fn turn_ended(w: &mut dyn Writes, ctx: &OperationContext, turn: &Turn, ending: &Ending) -> Result<()> {
+pub fn turn_ended(w: &mut Tx, ctx: &OperationContext, turn: &Turn, ending: &Ending) -> Result<()> {
     let Some(mut droid) = w.droid_get(&turn.agent_id)?.filter(|droid| !droid.state.is_over()) else {
         return Ok(());
     };
@@ -71,7 +71,7 @@ pub fn turn_ended(w: &mut dyn Writes, ctx: &OperationContext, turn: &Turn, endin
 
 /// Ends a droid without an open turn, and tells its parent. Its supervisor then stops its actor.
 pub(crate) fn close(
-    w: &mut dyn Writes,
+    w: &mut Tx,
     ctx: &OperationContext,
     droid: Droid,
     state: DroidState,
@@ -84,7 +84,7 @@ pub(crate) fn close(
 
 /// Like [`close`], without a word to the parent.
 pub(crate) fn end(
-    w: &mut dyn Writes,
+    w: &mut Tx,
     ctx: &OperationContext,
     mut droid: Droid,
     state: DroidState,
@@ -143,7 +143,7 @@ pub(crate) fn words(state: DroidState) -> &'static str {
 }
 
 /// Tells the parent (DROID-14). A parent that is gone needs no word.
-pub(crate) fn report(w: &mut dyn Writes, ctx: &OperationContext, droid: &Droid, words: &str) -> Result<()> {
+pub(crate) fn report(w: &mut Tx, ctx: &OperationContext, droid: &Droid, words: &str) -> Result<()> {
     let is_over = |parent: &Agent| parent.kind == AgentKind::Droid && parent.desired == Desired::Stopped;
     if w.agent_get(&droid.parent_id)?.is_none_or(|parent| parent.is_deleted() || is_over(&parent)) {
         return Ok(());

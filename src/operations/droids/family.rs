@@ -5,7 +5,7 @@
 use ghost_domain::droid::OVERDUE;
 use ghost_domain::ports::Signal;
 use ghost_domain::{Agent, AgentId, AgentKind, Code, Droid, DroidMode, DroidState, Limits, Party, Refusal};
-use ghost_store::{Store, Writes};
+use ghost_store::{Store, Tx};
 
 use super::close::{end, report, words};
 use super::record::own;
@@ -18,13 +18,7 @@ use crate::{OperationContext, Result};
 ///
 /// # Errors
 /// Those of [`own`]. A droid that has ended stays as it is.
-pub fn kill(
-    w: &mut dyn Writes,
-    ctx: &OperationContext,
-    by: &Party,
-    droid_id: &str,
-    reason: Option<&str>,
-) -> Result<Droid> {
+pub fn kill(w: &mut Tx, ctx: &OperationContext, by: &Party, droid_id: &str, reason: Option<&str>) -> Result<Droid> {
     let droid = own(w, by, droid_id)?;
     if droid.state.is_over() {
         return Ok(droid);
@@ -48,7 +42,7 @@ pub enum Parent {
 }
 
 /// Ends all droids of an agent whose own work has ended, so that none is left without a parent.
-pub fn ended_with_parent(w: &mut dyn Writes, ctx: &OperationContext, parent_id: &AgentId, how: Parent) -> Result<()> {
+pub fn ended_with_parent(w: &mut Tx, ctx: &OperationContext, parent_id: &AgentId, how: Parent) -> Result<()> {
     let words = match how {
         Parent::Stopped => "was stopped",
         Parent::Failed => "has failed",
@@ -69,7 +63,7 @@ pub fn ended_with_parent(w: &mut dyn Writes, ctx: &OperationContext, parent_id: 
 }
 
 /// Ends a droid whose agent an operator stops or deletes. Other agents are left alone, and so are droids that have ended.
-pub fn agent_ended(w: &mut dyn Writes, ctx: &OperationContext, agent: &Agent) -> Result<()> {
+pub fn agent_ended(w: &mut Tx, ctx: &OperationContext, agent: &Agent) -> Result<()> {
     if agent.kind != AgentKind::Droid {
         return Ok(());
     }
@@ -83,12 +77,12 @@ pub fn agent_ended(w: &mut dyn Writes, ctx: &OperationContext, agent: &Agent) ->
 ///
 /// # Errors
 /// `Conflict` for a droid that has ended.
-pub fn may_start(w: &mut dyn Writes, agent: &Agent) -> Result<()> {
+pub fn may_start(w: &mut Tx, agent: &Agent) -> Result<()> {
     may_act(w, agent)
 }
 
 /// Ends a droid whose actor crashed, or whose task is a dead letter. A droid is not restarted; its parent decides.
-pub fn crashed(w: &mut dyn Writes, ctx: &OperationContext, droid_id: &AgentId, reason: &str) -> Result<()> {
+pub fn crashed(w: &mut Tx, ctx: &OperationContext, droid_id: &AgentId, reason: &str) -> Result<()> {
     let Some(droid) = w.droid_get(droid_id)?.filter(|droid| !droid.state.is_over()) else { return Ok(()) };
     let why = Refusal::new(Code::Unavailable, format!("it could not go on: {}", ctx.excerpt(reason, 500)))
         .hint("start another droid, with smaller or different work");
@@ -97,7 +91,7 @@ pub fn crashed(w: &mut dyn Writes, ctx: &OperationContext, droid_id: &AgentId, r
 
 /// Ends a droid with whatever it is at, and tells its parent.
 fn end_at_work(
-    w: &mut dyn Writes,
+    w: &mut Tx,
     ctx: &OperationContext,
     droid: Droid,
     state: DroidState,
@@ -110,7 +104,7 @@ fn end_at_work(
 
 /// Like [`end_at_work`], without a word to the parent.
 fn end_quietly(
-    w: &mut dyn Writes,
+    w: &mut Tx,
     ctx: &OperationContext,
     droid: Droid,
     state: DroidState,
@@ -155,7 +149,7 @@ pub async fn end_overdue(store: &Store, ctx: &OperationContext) -> Result<usize>
     Ok(ended)
 }
 
-fn end_late(w: &mut dyn Writes, ctx: &OperationContext, droid_id: &AgentId) -> Result<bool> {
+fn end_late(w: &mut Tx, ctx: &OperationContext, droid_id: &AgentId) -> Result<bool> {
     let Some(droid) = w.droid_get(droid_id)?.filter(|droid| !droid.state.is_over()) else { return Ok(false) };
     let late = || {
         let what = format!("it was still not done {} s after its time", OVERDUE.as_secs());

@@ -5,7 +5,7 @@
 
 use ghost_domain::journal::Step;
 use ghost_domain::{AgentId, Envelope, TurnId};
-use ghost_store::Writes;
+use ghost_store::Tx;
 
 use crate::turns::ownership::working_turn;
 use crate::{OperationContext, Result, mail};
@@ -17,7 +17,7 @@ const AT_ONCE: u32 = 16;
 ///
 /// # Errors
 /// If the store cannot be read.
-pub fn has_guidance(w: &mut dyn Writes, droid_id: &AgentId) -> Result<bool> {
+pub fn has_guidance(w: &mut Tx, droid_id: &AgentId) -> Result<bool> {
     Ok(w.inbox_depth(droid_id)? > 0)
 }
 
@@ -27,7 +27,7 @@ pub fn has_guidance(w: &mut dyn Writes, droid_id: &AgentId) -> Result<bool> {
 /// # Errors
 /// If the turn has ended, or another daemon owns its agent.
 pub fn take_guidance(
-    w: &mut dyn Writes,
+    w: &mut Tx,
     ctx: &OperationContext,
     turn_id: TurnId,
     shown: &(dyn Fn(&[Envelope]) -> String + Send + Sync),

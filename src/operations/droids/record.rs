@@ -2,7 +2,7 @@
 
 use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::{Code, Droid, DroidState, Party, Refusal, Turn, droid_id};
-use ghost_store::{Reads, Writes};
+use ghost_store::Tx;
 use serde_json::{Value, json};
 
 use crate::{OperationContext, Result};
@@ -11,7 +11,7 @@ use crate::{OperationContext, Result};
 ///
 /// # Errors
 /// `InvalidArguments` for an id of another form (DROID-02), `NotFound`.
-pub fn named(r: &mut dyn Reads, text: &str) -> Result<Droid> {
+pub fn named(r: &mut Tx, text: &str) -> Result<Droid> {
     let text = text.trim();
     if !droid_id::is_droid(text) {
         let what = format!("`{}` is not the id of a droid", ghost_domain::text::shown(text, 80));
@@ -27,7 +27,7 @@ pub fn named(r: &mut dyn Reads, text: &str) -> Result<Droid> {
 ///
 /// # Errors
 /// Those of [`named`]; `AccessDenied` for another agent's droid.
-pub fn own(r: &mut dyn Reads, by: &Party, text: &str) -> Result<Droid> {
+pub fn own(r: &mut Tx, by: &Party, text: &str) -> Result<Droid> {
     let droid = named(r, text)?;
     match by.agent() {
         Some(agent_id) if *agent_id != droid.parent_id => {
@@ -39,7 +39,7 @@ pub fn own(r: &mut dyn Reads, by: &Party, text: &str) -> Result<Droid> {
 }
 
 /// Records that a droid's turn was opened. Returns its record; `None` for the turn of another agent.
-pub(crate) fn turn_opened(w: &mut dyn Writes, turn: &Turn) -> Result<Option<Droid>> {
+pub(crate) fn turn_opened(w: &mut Tx, turn: &Turn) -> Result<Option<Droid>> {
     if !turn.agent_id.is_droid() {
         return Ok(None);
     }
@@ -52,7 +52,7 @@ pub(crate) fn turn_opened(w: &mut dyn Writes, turn: &Turn) -> Result<Option<Droi
 }
 
 pub(crate) fn emit(
-    w: &mut dyn Writes,
+    w: &mut Tx,
     ctx: &OperationContext,
     kind: EventKind,
     droid: &Droid,

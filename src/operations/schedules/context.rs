@@ -4,7 +4,7 @@
 use ghost_domain::reply_tokens::read_announcement;
 use ghost_domain::text::{clip, one_line, prefix_bytes};
 use ghost_domain::{AgentId, ConversationId, Limits, TurnStatus};
-use ghost_store::Writes;
+use ghost_store::Tx;
 use ghost_store::tables::SessionTurns;
 
 use crate::{Result, sessions};
@@ -12,7 +12,7 @@ use crate::{Result, sessions};
 /// Returns what the agent last heard and said in the session of the reminder, in turns over mail, one line each, oldest
 /// first, within `limits.reminder_messages`, `reminder_message_chars` and `reminder_chars`. Empty if there is nothing.
 pub(super) fn lately(
-    w: &mut dyn Writes,
+    w: &mut Tx,
     limits: &Limits,
     agent_id: &AgentId,
     conversation_id: Option<ConversationId>,

@@ -13,7 +13,7 @@ use ghost_domain::{
     AgentId, AgentStatus, Code, Kind, Party, Refusal, Schedule, ScheduleId, ScheduleKind, ScheduleRun, Timestamp,
     WatchSnapshot,
 };
-use ghost_store::{StoreError, Writes};
+use ghost_store::{StoreError, Tx};
 use serde_json::json;
 
 use super::context;
@@ -49,7 +49,7 @@ pub type Beats = dyn Fn(&AgentId, Timestamp) -> Beat + Send + Sync;
 
 /// Sets off the due schedules, a limited number of them. `since` is when this daemon started to
 /// check; a slot before it was missed. Returns whether there may be more.
-pub fn due(w: &mut dyn Writes, ctx: &OperationContext, since: Timestamp, beats: &Beats) -> Result<bool> {
+pub fn due(w: &mut Tx, ctx: &OperationContext, since: Timestamp, beats: &Beats) -> Result<bool> {
     let now = ctx.now();
     let schedules = match w.schedules_due(now, BATCH) {
         // A row that cannot be read must not block the others.
@@ -120,7 +120,7 @@ pub fn due(w: &mut dyn Writes, ctx: &OperationContext, since: Timestamp, beats: 
 
 /// Disables due schedules whose rows cannot be read, and emits an event for each. Returns whether
 /// there may be more.
-fn suspend_unreadable(w: &mut dyn Writes, ctx: &OperationContext, now: Timestamp) -> Result<bool> {
+fn suspend_unreadable(w: &mut Tx, ctx: &OperationContext, now: Timestamp) -> Result<bool> {
     let aside = w.schedules_suspend_unreadable(now, BATCH)?;
     if aside.is_empty() {
         // Another row caused the error, and a repetition does not help.
@@ -140,7 +140,7 @@ fn suspend_unreadable(w: &mut dyn Writes, ctx: &OperationContext, now: Timestamp
 /// `NotFound`; `AccessDenied`; `Conflict` while a run of it is in progress. A refusal of the
 /// receiver's limits is recorded in the run.
 pub fn run_now(
-    w: &mut dyn Writes,
+    w: &mut Tx,
     ctx: &OperationContext,
     by: &Party,
     schedule_id: ScheduleId,
@@ -168,7 +168,7 @@ pub fn run_now(
 /// `made` is the `created_at` of the watch that was checked. If the watch was replaced meanwhile,
 /// the result is discarded.
 pub fn changed(
-    w: &mut dyn Writes,
+    w: &mut Tx,
     ctx: &OperationContext,
     schedule_id: ScheduleId,
     made: Timestamp,
@@ -201,7 +201,7 @@ pub fn changed(
 /// Records that a watch cannot check its files, for example because there are too many. `made` is
 /// as in [`changed`].
 pub fn watch_refused(
-    w: &mut dyn Writes,
+    w: &mut Tx,
     ctx: &OperationContext,
     schedule_id: ScheduleId,
     made: Timestamp,
@@ -214,7 +214,7 @@ pub fn watch_refused(
 }
 
 /// Returns the watch, if it was not replaced meanwhile.
-fn watch(w: &mut dyn Writes, schedule_id: ScheduleId, made: Timestamp) -> Result<Option<Schedule>> {
+fn watch(w: &mut Tx, schedule_id: ScheduleId, made: Timestamp) -> Result<Option<Schedule>> {
     let found = w.schedule_get(schedule_id)?;
     Ok(found.filter(|schedule| schedule.enabled && schedule.created_at == made))
 }
@@ -227,7 +227,7 @@ fn chain_of(schedule: &Schedule) -> Chain {
 /// Delivers the mail of a run and records it. If a slot is tried several times, only the first
 /// refusal is recorded as a run.
 fn fire(
-    w: &mut dyn Writes,
+    w: &mut Tx,
     ctx: &OperationContext,
     schedule: &mut Schedule,
     run: Run,
@@ -310,7 +310,7 @@ fn fire(
 
 /// Tries a one-shot again later. Only the first attempt is recorded as a run.
 fn postpone(
-    w: &mut dyn Writes,
+    w: &mut Tx,
     ctx: &OperationContext,
     schedule: &mut Schedule,
     run: Run,
@@ -326,7 +326,7 @@ fn postpone(
 }
 
 /// Skips a slot because the last run has not ended. Consecutive skipped slots share one record.
-fn skip(w: &mut dyn Writes, ctx: &OperationContext, schedule: &mut Schedule, run: Run) -> Result<()> {
+fn skip(w: &mut Tx, ctx: &OperationContext, schedule: &mut Schedule, run: Run) -> Result<()> {
     let last = w.schedule_runs(schedule.schedule_id, 1)?.into_iter().next();
     match last {
         Some(last) if last.status == RunStatus::Skipped && last.note.as_deref() == Some(STILL_RUNS) => {
@@ -345,7 +345,7 @@ fn skip(w: &mut dyn Writes, ctx: &OperationContext, schedule: &mut Schedule, run
 }
 
 /// Sends a heartbeat if the agent has no other work and there is something to ask (HB-04).
-fn beat(w: &mut dyn Writes, ctx: &OperationContext, schedule: &mut Schedule, run: Run, beats: &Beats) -> Result<()> {
+fn beat(w: &mut Tx, ctx: &OperationContext, schedule: &mut Schedule, run: Run, beats: &Beats) -> Result<()> {
     let beat = beats(&schedule.agent_id, run.now);
     let why = match beat {
         // Outside active hours nothing is recorded.
@@ -371,12 +371,12 @@ fn beat(w: &mut dyn Writes, ctx: &OperationContext, schedule: &mut Schedule, run
 }
 
 /// Whether mail waits for an agent's next heartbeat.
-fn has_waiting_mail(w: &mut dyn Writes, agent_id: &AgentId) -> Result<bool> {
+fn has_waiting_mail(w: &mut Tx, agent_id: &AgentId) -> Result<bool> {
     Ok(w.inbox_pending(agent_id, 100)?.iter().any(waits_for_heartbeat))
 }
 
 /// Whether an agent has something to do, or does not run.
-fn busy(w: &mut dyn Writes, agent_id: &AgentId) -> Result<bool> {
+fn busy(w: &mut Tx, agent_id: &AgentId) -> Result<bool> {
     let runs = w.agent_get(agent_id)?.is_some_and(|agent| agent.status == AgentStatus::Running);
     Ok(!runs
         || w.turn_open_of(agent_id)?.is_some()

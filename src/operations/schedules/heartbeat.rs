@@ -7,7 +7,7 @@ use ghost_domain::mail::waits_for_heartbeat;
 use ghost_domain::schedule::slots::first_slot;
 use ghost_domain::schedule::{JobMode, Missed, When};
 use ghost_domain::{AgentId, MessageId, Party, RootId, Schedule, ScheduleId, ScheduleKind};
-use ghost_store::Writes;
+use ghost_store::Tx;
 
 use super::rows::{all_of_kind, remove, save};
 use crate::{OperationContext, Result};
@@ -25,14 +25,14 @@ pub struct Wanted {
 }
 
 /// Whether an agent has a heartbeat that is switched on.
-pub(super) fn has_heartbeat(w: &mut dyn Writes, agent_id: &AgentId) -> Result<bool> {
+pub(super) fn has_heartbeat(w: &mut Tx, agent_id: &AgentId) -> Result<bool> {
     let heartbeats = w.schedule_list(Some(agent_id), Some(ScheduleKind::Heartbeat), None)?;
     Ok(heartbeats.iter().any(|heartbeat| heartbeat.enabled))
 }
 
 /// Wakes an agent for mail that waits for its heartbeat, if it has no heartbeat any more. Otherwise
 /// this mail would wait for ever.
-pub(super) fn release_waiting_mail(w: &mut dyn Writes, ctx: &OperationContext, agent_id: &AgentId) -> Result<()> {
+pub(super) fn release_waiting_mail(w: &mut Tx, ctx: &OperationContext, agent_id: &AgentId) -> Result<()> {
     if has_heartbeat(w, agent_id)? {
         return Ok(());
     }
@@ -50,7 +50,7 @@ pub(super) fn release_waiting_mail(w: &mut dyn Writes, ctx: &OperationContext, a
 
 /// Applies the configured heartbeats. An unchanged heartbeat is left alone, even if it is switched
 /// off.
-pub fn heartbeats(w: &mut dyn Writes, ctx: &OperationContext, wanted: &BTreeMap<AgentId, Wanted>) -> Result<()> {
+pub fn heartbeats(w: &mut Tx, ctx: &OperationContext, wanted: &BTreeMap<AgentId, Wanted>) -> Result<()> {
     for schedule in all_of_kind(w, ScheduleKind::Heartbeat)? {
         if !wanted.contains_key(&schedule.agent_id) {
             remove(w, ctx, &Party::System, &schedule, Some("the world file no longer wants it"))?;
@@ -67,12 +67,7 @@ pub fn heartbeats(w: &mut dyn Writes, ctx: &OperationContext, wanted: &BTreeMap<
 }
 
 /// Gives an agent a heartbeat, unless it has the same one already.
-pub(crate) fn set_heartbeat(
-    w: &mut dyn Writes,
-    ctx: &OperationContext,
-    agent_id: &AgentId,
-    heartbeat: &Wanted,
-) -> Result<()> {
+pub(crate) fn set_heartbeat(w: &mut Tx, ctx: &OperationContext, agent_id: &AgentId, heartbeat: &Wanted) -> Result<()> {
     let before = w.schedule_find(agent_id, ScheduleKind::Heartbeat, NAME)?;
     let same = before.as_ref().is_some_and(|before| {
         let every = matches!(before.when, When::Every { every_ms, .. } if every_ms == heartbeat.every_ms);

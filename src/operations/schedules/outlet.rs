@@ -7,7 +7,7 @@ use ghost_domain::reply_tokens::read_announcement;
 use ghost_domain::schedule::Target;
 use ghost_domain::schedule::threads::{check_own_thread, check_thread};
 use ghost_domain::{ChannelName, Code, ConversationId, MessageId, Party, Refusal, ScheduleRun, Turn};
-use ghost_store::Writes;
+use ghost_store::Tx;
 use serde_json::json;
 
 use crate::chain::Chain;
@@ -28,7 +28,7 @@ pub(super) struct Source<'t> {
 
 /// Delivers the last text of a cron job's own turn. Returns why the delivery failed, if it did.
 pub(super) fn deliver(
-    w: &mut dyn Writes,
+    w: &mut Tx,
     ctx: &OperationContext,
     source: &Source<'_>,
     run: &ScheduleRun,
@@ -67,7 +67,7 @@ pub(super) fn reason(delivered: Result<()>) -> Result<Option<String>> {
 
 /// Delivers a text to its target.
 pub(super) fn deliver_text(
-    w: &mut dyn Writes,
+    w: &mut Tx,
     ctx: &OperationContext,
     source: &Source<'_>,
     target: &Target,
@@ -96,13 +96,7 @@ pub(super) fn deliver_text(
     Ok(())
 }
 
-fn post_in_channel(
-    w: &mut dyn Writes,
-    ctx: &OperationContext,
-    turn: &Turn,
-    channel: &ChannelName,
-    text: &str,
-) -> Result<()> {
+fn post_in_channel(w: &mut Tx, ctx: &OperationContext, turn: &Turn, channel: &ChannelName, text: &str) -> Result<()> {
     let new = NewPost {
         channel: channel.clone(),
         content: text.to_owned(),
@@ -121,7 +115,7 @@ fn post_in_channel(
 /// the thread: the world file may have removed the webhook or given it to another agent. Jobs set
 /// before this check existed may also name another job's own thread.
 fn thread_of_webhook(
-    w: &mut dyn Writes,
+    w: &mut Tx,
     ctx: &OperationContext,
     source: &Source<'_>,
     webhook: &str,

@@ -5,7 +5,7 @@
 use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::ports::Signal;
 use ghost_domain::{Code, Party, Refusal, Schedule, ScheduleId, ScheduleKind, Timestamp};
-use ghost_store::{Reads, Writes};
+use ghost_store::Tx;
 use serde_json::json;
 
 use crate::{OperationContext, Result};
@@ -14,7 +14,7 @@ use crate::{OperationContext, Result};
 ///
 /// # Errors
 /// `NotFound`.
-pub fn get(r: &mut dyn Reads, schedule_id: ScheduleId) -> Result<Schedule> {
+pub fn get(r: &mut Tx, schedule_id: ScheduleId) -> Result<Schedule> {
     let found = r.schedule_get(schedule_id)?;
     found.ok_or_else(|| {
         Refusal::not_found("schedule", &schedule_id.to_string(), None)
@@ -23,7 +23,7 @@ pub fn get(r: &mut dyn Reads, schedule_id: ScheduleId) -> Result<Schedule> {
 }
 
 /// Returns all schedules of a kind, of all agents.
-pub fn all_of_kind(r: &mut dyn Reads, kind: ScheduleKind) -> Result<Vec<Schedule>> {
+pub fn all_of_kind(r: &mut Tx, kind: ScheduleKind) -> Result<Vec<Schedule>> {
     let mut found: Vec<Schedule> = Vec::new();
     loop {
         let after = found.last().map(|last| (last.agent_id.clone(), last.kind, last.name.clone()));
@@ -49,7 +49,7 @@ pub(super) fn may_change(by: &Party, schedule: &Schedule) -> Result<()> {
 }
 
 /// Writes a new or changed schedule and emits its event.
-pub(super) fn save(w: &mut dyn Writes, ctx: &OperationContext, by: &Party, schedule: &Schedule) -> Result<()> {
+pub(super) fn save(w: &mut Tx, ctx: &OperationContext, by: &Party, schedule: &Schedule) -> Result<()> {
     w.schedule_put(schedule)?;
     let event = NewEvent::new(
         EventKind::ScheduleSet,
@@ -66,7 +66,7 @@ pub(super) fn save(w: &mut dyn Writes, ctx: &OperationContext, by: &Party, sched
 
 /// Deletes a schedule and emits its event.
 pub(super) fn remove(
-    w: &mut dyn Writes,
+    w: &mut Tx,
     ctx: &OperationContext,
     by: &Party,
     schedule: &Schedule,
@@ -85,6 +85,6 @@ pub(super) fn remove(
 }
 
 /// Emits an event about a schedule.
-pub(super) fn emit(w: &mut dyn Writes, ctx: &OperationContext, schedule: &Schedule, event: NewEvent) -> Result<()> {
+pub(super) fn emit(w: &mut Tx, ctx: &OperationContext, schedule: &Schedule, event: NewEvent) -> Result<()> {
     ctx.emit(w, event.agent(&schedule.agent_id).correlation(schedule.schedule_id))
 }

@@ -6,7 +6,7 @@ use ghost_domain::ports::Signal;
 use ghost_domain::reply_tokens::{HeartbeatReply, read_heartbeat};
 use ghost_domain::schedule::{RunStatus, Target};
 use ghost_domain::{Kind, MessageId, Schedule, ScheduleKind, ScheduleRun, Turn};
-use ghost_store::Writes;
+use ghost_store::Tx;
 use serde_json::json;
 
 use super::outlet::{self, Source};
@@ -25,7 +25,7 @@ pub(crate) fn is_of_schedule(kind: Kind) -> bool {
 
 /// Records the end of the run whose mail the turn held. Does nothing for other mail.
 pub fn turn_ended(
-    w: &mut dyn Writes,
+    w: &mut Tx,
     ctx: &OperationContext,
     turn: &Turn,
     message_id: MessageId,
@@ -83,7 +83,7 @@ pub fn turn_ended(
 
 /// Records that mail of a schedule will not be processed, because it became a dead letter or its
 /// agent was deleted.
-pub fn lost(w: &mut dyn Writes, ctx: &OperationContext, message_id: MessageId, kind: Kind, why: &str) -> Result<()> {
+pub fn lost(w: &mut Tx, ctx: &OperationContext, message_id: MessageId, kind: Kind, why: &str) -> Result<()> {
     if is_of_schedule(kind) {
         end_run(w, ctx, message_id, RunStatus::Failed, Some(ctx.excerpt(why, NOTE_MAX)))?;
     }
@@ -92,7 +92,7 @@ pub fn lost(w: &mut dyn Writes, ctx: &OperationContext, message_id: MessageId, k
 
 /// Records the end of a run. Returns the run, and its schedule if that still exists.
 fn end_run(
-    w: &mut dyn Writes,
+    w: &mut Tx,
     ctx: &OperationContext,
     message_id: MessageId,
     status: RunStatus,

@@ -3,7 +3,7 @@
 use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::schedule::RunStatus;
 use ghost_domain::{MailState, Refusal, Schedule, ScheduleKind, ScheduleRun, Timestamp};
-use ghost_store::Writes;
+use ghost_store::Tx;
 use serde_json::json;
 
 use super::rows::emit;
@@ -34,7 +34,7 @@ pub(super) fn blank(slot_at: Timestamp, now: Timestamp) -> Run {
 
 /// Returns the run that records that this slot could not go off earlier, because a limit refused
 /// its mail or another run was in progress.
-pub(super) fn held(w: &mut dyn Writes, schedule: &Schedule, slot_at: Timestamp) -> Result<Option<ScheduleRun>> {
+pub(super) fn held(w: &mut Tx, schedule: &Schedule, slot_at: Timestamp) -> Result<Option<ScheduleRun>> {
     let runs = w.schedule_runs(schedule.schedule_id, LOOK_BACK)?;
     Ok(runs.into_iter().find(|run| {
         let kept_back = match run.status {
@@ -49,7 +49,7 @@ pub(super) fn held(w: &mut dyn Writes, schedule: &Schedule, slot_at: Timestamp) 
 /// Records a run that a limit refused. A watch that is refused again for the same reason adds no
 /// run.
 pub(super) fn refused(
-    w: &mut dyn Writes,
+    w: &mut Tx,
     ctx: &OperationContext,
     schedule: &mut Schedule,
     run: Run,
@@ -68,7 +68,7 @@ pub(super) fn refused(
 
 /// Returns the run of a cron job whose mail still waits or is being processed. There is at most
 /// one.
-pub(super) fn under_way(w: &mut dyn Writes, schedule: &Schedule) -> Result<Option<ScheduleRun>> {
+pub(super) fn under_way(w: &mut Tx, schedule: &Schedule) -> Result<Option<ScheduleRun>> {
     let runs = w.schedule_runs(schedule.schedule_id, LOOK_BACK)?;
     let Some(last) = runs.into_iter().find(|run| run.status != RunStatus::Skipped) else { return Ok(None) };
     let (RunStatus::Queued, Some(message_id)) = (last.status, last.message_id) else { return Ok(None) };
@@ -95,12 +95,7 @@ pub(super) fn row(schedule: &Schedule, run: Run, status: RunStatus, note: Option
 
 /// Writes a run and the summary of it in the schedule, and deletes runs beyond the limits
 /// (SCHED-06).
-pub(super) fn write(
-    w: &mut dyn Writes,
-    ctx: &OperationContext,
-    schedule: &mut Schedule,
-    row: &ScheduleRun,
-) -> Result<()> {
+pub(super) fn write(w: &mut Tx, ctx: &OperationContext, schedule: &mut Schedule, row: &ScheduleRun) -> Result<()> {
     schedule.runs = row.run;
     schedule.last_at = Some(row.fired_at);
     schedule.last_status = Some(row.status);
@@ -118,7 +113,7 @@ pub(super) fn write(
 
 /// Records a slot that led to no mail.
 pub(super) fn record(
-    w: &mut dyn Writes,
+    w: &mut Tx,
     ctx: &OperationContext,
     schedule: &mut Schedule,
     run: Run,
@@ -131,12 +126,7 @@ pub(super) fn record(
     Ok(row)
 }
 
-pub(super) fn skipped(
-    w: &mut dyn Writes,
-    ctx: &OperationContext,
-    schedule: &Schedule,
-    row: &ScheduleRun,
-) -> Result<()> {
+pub(super) fn skipped(w: &mut Tx, ctx: &OperationContext, schedule: &Schedule, row: &ScheduleRun) -> Result<()> {
     let event = NewEvent::new(
         EventKind::ScheduleSkipped,
         json!({

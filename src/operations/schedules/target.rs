@@ -8,7 +8,7 @@ use ghost_domain::Refusal;
 use ghost_domain::schedule::mode::LAST;
 use ghost_domain::schedule::{JobMode, Target};
 use ghost_domain::text::nearest;
-use ghost_store::Reads;
+use ghost_store::Tx;
 use serde_json::json;
 
 use crate::suggestion::{self, Unknown};
@@ -19,7 +19,7 @@ use crate::{Result, conversations};
 ///
 /// # Errors
 /// `NotFound`, with a suggestion.
-pub(super) fn check(r: &mut dyn Reads, mode: &JobMode) -> Result<()> {
+pub(super) fn check(r: &mut Tx, mode: &JobMode) -> Result<()> {
     let with_field = |refusal: Refusal| refusal.details(json!({ "field": "to" }));
     let channel = match mode.own_turn().map(|turn| &turn.target) {
         Some(Target::Conversation(conversation_id)) => {

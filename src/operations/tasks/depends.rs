@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ghost_domain::{Code, Refusal, Task, TaskId, TaskStatus};
-use ghost_store::Writes;
+use ghost_store::Tx;
 use serde_json::json;
 
 use super::read::get;
@@ -19,7 +19,7 @@ const CYCLE_MAX: usize = 10_000;
 /// Replaces the dependencies of a task. With `follow` also sets the status that follows from them.
 /// Returns a description of the new dependencies. A cycle is refused (TASK-06), because its tasks
 /// would wait for ever.
-pub(super) fn depend(w: &mut dyn Writes, task: &mut Task, depends_on: Vec<TaskId>, follow: bool) -> Result<String> {
+pub(super) fn depend(w: &mut Tx, task: &mut Task, depends_on: Vec<TaskId>, follow: bool) -> Result<String> {
     if task.status.is_terminal() && follow {
         return Err(Refusal::new(Code::Conflict, format!("the task is {} and waits for nothing", task.status))
             .hint("to work on it again, reopen it with a note"));
@@ -41,7 +41,7 @@ pub(super) fn depend(w: &mut dyn Writes, task: &mut Task, depends_on: Vec<TaskId
 }
 
 /// Checks that all tasks of a list exist and removes duplicates.
-pub(super) fn dependencies(w: &mut dyn Writes, depends_on: Vec<TaskId>) -> Result<BTreeSet<TaskId>> {
+pub(super) fn dependencies(w: &mut Tx, depends_on: Vec<TaskId>) -> Result<BTreeSet<TaskId>> {
     if depends_on.len() > DEPENDS_MAX {
         return Err(Refusal::new(
             Code::InvalidArguments,
@@ -58,7 +58,7 @@ pub(super) fn dependencies(w: &mut dyn Writes, depends_on: Vec<TaskId>) -> Resul
 
 /// Returns the first of these tasks that is not done. A task that retention deleted ended long ago
 /// and is ignored.
-pub(super) fn unfinished(w: &mut dyn Writes, depends_on: &[TaskId]) -> Result<Option<TaskId>> {
+pub(super) fn unfinished(w: &mut Tx, depends_on: &[TaskId]) -> Result<Option<TaskId>> {
     for task_id in depends_on {
         if w.task_get(*task_id)?.is_some_and(|task| task.status != TaskStatus::Done) {
             return Ok(Some(*task_id));
@@ -68,7 +68,7 @@ pub(super) fn unfinished(w: &mut dyn Writes, depends_on: &[TaskId]) -> Result<Op
 }
 
 /// Refuses dependencies that lead back to `task_id`.
-fn check_cycle(w: &mut dyn Writes, task_id: TaskId, wanted: &BTreeSet<TaskId>) -> Result<()> {
+fn check_cycle(w: &mut Tx, task_id: TaskId, wanted: &BTreeSet<TaskId>) -> Result<()> {
     // Maps each visited task to the task that led to it, to report the path.
     let mut reached_from: BTreeMap<TaskId, TaskId> = BTreeMap::new();
     let mut open: Vec<(TaskId, TaskId)> = wanted.iter().map(|first| (task_id, *first)).collect();

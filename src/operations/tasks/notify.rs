@@ -5,7 +5,7 @@
 use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::text::clip;
 use ghost_domain::{AgentId, Code, Kind, Party, Task, TaskEvent};
-use ghost_store::Writes;
+use ghost_store::Tx;
 use serde_json::json;
 
 use crate::chain::Chain;
@@ -14,7 +14,7 @@ use crate::{OperationContext, Result, root_limits};
 
 /// Writes a changed task, its history entry and its event.
 pub(super) fn save(
-    w: &mut dyn Writes,
+    w: &mut Tx,
     ctx: &OperationContext,
     by: &Party,
     task: &Task,
@@ -49,7 +49,7 @@ fn in_session_of(task: &Task, chain: Chain) -> Chain {
 }
 
 /// Sends the task to its owner (TASK-03). An agent that assigns a task to itself gets no mail.
-pub(super) fn assign(w: &mut dyn Writes, ctx: &OperationContext, by: &Party, task: &Task, chain: Chain) -> Result<()> {
+pub(super) fn assign(w: &mut Tx, ctx: &OperationContext, by: &Party, task: &Task, chain: Chain) -> Result<()> {
     if by.agent() == Some(&task.owner) {
         return Ok(());
     }
@@ -64,7 +64,7 @@ pub(super) fn assign(w: &mut dyn Writes, ctx: &OperationContext, by: &Party, tas
 
 /// Notifies the creator of a task's new state, if possible.
 pub(super) fn notify_creator(
-    w: &mut dyn Writes,
+    w: &mut Tx,
     ctx: &OperationContext,
     by: &Party,
     task: &Task,
@@ -79,19 +79,13 @@ pub(super) fn notify_creator(
 }
 
 /// Notifies the owner of a task that something happened to what it waits for, if possible.
-pub(super) fn notify_owner(
-    w: &mut dyn Writes,
-    ctx: &OperationContext,
-    task: &Task,
-    note: &str,
-    chain: Chain,
-) -> Result<()> {
+pub(super) fn notify_owner(w: &mut Tx, ctx: &OperationContext, task: &Task, note: &str, chain: Chain) -> Result<()> {
     tell(w, ctx, &Party::System, &task.owner, task, Some(note), chain)
 }
 
 /// Sends a task's state to one agent, if possible.
 fn tell(
-    w: &mut dyn Writes,
+    w: &mut Tx,
     ctx: &OperationContext,
     by: &Party,
     to: &AgentId,
@@ -115,7 +109,7 @@ fn tell(
 
 /// Delivers a notice about a task, if possible. A full inbox or a deleted receiver must not prevent
 /// the change; lists of tasks and the feed show it.
-pub(super) fn try_to_notify(w: &mut dyn Writes, ctx: &OperationContext, new_message: NewMessage) -> Result<()> {
+pub(super) fn try_to_notify(w: &mut Tx, ctx: &OperationContext, new_message: NewMessage) -> Result<()> {
     let (from, chain) = (new_message.from.clone(), new_message.chain);
     match mail::deliver(w, ctx, new_message) {
         Err(refusal)

@@ -3,7 +3,7 @@
 //! A walk must never hold more than one page in memory.
 
 use ghost_domain::{AgentId, Task, TaskId};
-use ghost_store::Reads;
+use ghost_store::Tx;
 
 use crate::Result;
 
@@ -29,7 +29,7 @@ impl Open {
     }
 
     /// Returns the next page, or `None` at the end.
-    pub(super) fn page(&mut self, r: &mut dyn Reads) -> Result<Option<Vec<Task>>> {
+    pub(super) fn page(&mut self, r: &mut Tx) -> Result<Option<Vec<Task>>> {
         let page = r.tasks_open(self.owner.as_ref(), self.after, PAGE)?;
         let Some(last) = page.last() else { return Ok(None) };
         self.after = Some(last.task_id);

@@ -3,7 +3,7 @@
 //! This module must never change a task.
 
 use ghost_domain::{Refusal, Task, TaskEvent, TaskId};
-use ghost_store::{Reads, Writes};
+use ghost_store::Tx;
 use serde::{Deserialize, Serialize};
 
 use crate::Result;
@@ -30,7 +30,7 @@ const SHOWN_BYTES: usize = 1 << 20;
 ///
 /// # Errors
 /// `NotFound`.
-pub fn get(w: &mut dyn Writes, task_id: TaskId) -> Result<Task> {
+pub fn get(w: &mut Tx, task_id: TaskId) -> Result<Task> {
     let task = w.task_get(task_id)?;
     task.ok_or_else(|| {
         Refusal::not_found("task", &task_id.to_string(), None).hint("list the tasks to find its task_id")
@@ -41,7 +41,7 @@ pub fn get(w: &mut dyn Writes, task_id: TaskId) -> Result<Task> {
 ///
 /// # Errors
 /// `NotFound`.
-pub fn get_with_history(r: &mut dyn Reads, task_id: TaskId) -> Result<TaskWithHistory> {
+pub fn get_with_history(r: &mut Tx, task_id: TaskId) -> Result<TaskWithHistory> {
     let Some(task) = r.task_get(task_id)? else {
         return Err(Refusal::not_found("task", &task_id.to_string(), None).hint("list the tasks to find its task_id"));
     };

@@ -8,7 +8,7 @@ use ghost_domain::journal::{CallOutcome, Effect, FilePlan, Step};
 use ghost_domain::ledger::BYTES_PER_TOKEN;
 use ghost_domain::text::{clip, cut_json, cut_marked};
 use ghost_domain::{AskId, CallId, CallStatus, Code, LedgerRow, Refusal, Timestamp, Turn, TurnId};
-use ghost_store::Writes;
+use ghost_store::Tx;
 use ghost_store::tables::LedgerFilter;
 use serde_json::{Value, json};
 
@@ -41,7 +41,7 @@ pub struct CallStart {
 
 /// Records the start of a call. The journal only records starts of calls whose effects are not in
 /// the store: outside effects, file writes and asks.
-pub fn record_call_start(w: &mut dyn Writes, ctx: &OperationContext, turn: &Turn, call: &CallStart) -> Result<()> {
+pub fn record_call_start(w: &mut Tx, ctx: &OperationContext, turn: &Turn, call: &CallStart) -> Result<()> {
     let now = ctx.now();
     if matches!(call.effect, Effect::Outside | Effect::File | Effect::Wait) {
         let step = Step::CallStarted {
@@ -89,7 +89,7 @@ pub fn record_call_start(w: &mut dyn Writes, ctx: &OperationContext, turn: &Turn
 
 /// Records the result of a call. The turn must be open.
 pub fn record_call_end(
-    w: &mut dyn Writes,
+    w: &mut Tx,
     ctx: &OperationContext,
     turn: &Turn,
     call_id: CallId,
@@ -171,7 +171,7 @@ pub fn record_call_end(
 /// # Errors
 /// Those of the store, and the refusal of a turn that is over.
 pub fn record_call_session(
-    w: &mut dyn Writes,
+    w: &mut Tx,
     ctx: &OperationContext,
     turn_id: TurnId,
     (call_id, id): (CallId, &str),
@@ -201,7 +201,7 @@ pub fn ledger_status(outcome: &CallOutcome) -> CallStatus {
 
 /// Records a tool call that a model wrote as text. It never ran, but it stays visible in the ledger
 /// (TOOL-13).
-pub fn malformed(w: &mut dyn Writes, ctx: &OperationContext, turn: &Turn, fragment: &str) -> Result<()> {
+pub fn malformed(w: &mut Tx, ctx: &OperationContext, turn: &Turn, fragment: &str) -> Result<()> {
     let refusal = Refusal::new(Code::InvalidArguments, "a tool call written as text was not run");
     let arguments = ctx.excerpt(fragment, 500);
     // An ellipsis marks a truncation. Redaction may shorten the text but does not change its end.
@@ -230,7 +230,7 @@ pub fn malformed(w: &mut dyn Writes, ctx: &OperationContext, turn: &Turn, fragme
 /// Closes the ledger rows of calls that a turn started and will never finish. The outcome is
 /// unknown only for calls with outside effects or file writes. An ask has its own record, and other
 /// calls leave no partial effect.
-pub(crate) fn close_open_calls(w: &mut dyn Writes, ctx: &OperationContext, turn: &Turn) -> Result<()> {
+pub(crate) fn close_open_calls(w: &mut Tx, ctx: &OperationContext, turn: &Turn) -> Result<()> {
     let filter = LedgerFilter {
         turn_id: Some(turn.turn_id),
         status: Some(CallStatus::Started),

@@ -7,7 +7,7 @@ use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::{
     AgentId, AgentStatus, Code, Desired, Envelope, Kind, MailState, MessageId, Refusal, Turn, TurnId, TurnStatus,
 };
-use ghost_store::Writes;
+use ghost_store::Tx;
 use serde_json::json;
 
 use super::calls::close_open_calls;
@@ -21,7 +21,7 @@ use crate::{OperationContext, Result, approvals, asks, budgets, dead_letters, qu
 const CRASHED: Code = Code::Unavailable;
 
 /// Records a crash inside the process. The death of the daemon is not counted here.
-pub fn crashed(w: &mut dyn Writes, ctx: &OperationContext, agent_id: &AgentId, reason: &str) -> Result<()> {
+pub fn crashed(w: &mut Tx, ctx: &OperationContext, agent_id: &AgentId, reason: &str) -> Result<()> {
     let Some(mut turn) = w.turn_open_of(agent_id)? else { return Ok(()) };
     turn.crashes = turn.crashes.saturating_add(1);
     w.turn_put(&turn)?;
@@ -43,7 +43,7 @@ pub fn crashed(w: &mut dyn Writes, ctx: &OperationContext, agent_id: &AgentId, r
 /// Checks every open turn when the daemon starts. A turn that makes no progress over several starts
 /// becomes a dead letter, or is split. An operator's turn ends as failed, because its caller no
 /// longer waits.
-pub fn review_at_boot(w: &mut dyn Writes, ctx: &OperationContext) -> Result<()> {
+pub fn review_at_boot(w: &mut Tx, ctx: &OperationContext) -> Result<()> {
     for mut turn in w.turns_open()? {
         if turn.source == "operator" {
             let refusal = Refusal::new(Code::OutcomeUnknown, "the daemon stopped while this call was running")
@@ -93,7 +93,7 @@ pub fn review_at_boot(w: &mut dyn Writes, ctx: &OperationContext) -> Result<()> 
 /// Ends a turn that failed for good: no model can answer it, or it cannot run. If it has several messages, each is tried
 /// again alone. A single message becomes a dead letter, which an operator can retry. Heartbeats, cron turns and chat
 /// wake-ups are dropped, because the world creates them again.
-pub fn fail(w: &mut dyn Writes, ctx: &OperationContext, turn_id: TurnId, refusal: Refusal) -> Result<Turn> {
+pub fn fail(w: &mut Tx, ctx: &OperationContext, turn_id: TurnId, refusal: Refusal) -> Result<Turn> {
     let turn = working_turn(w, ctx, turn_id)?;
     let mail = taken_mail(w, &turn)?;
     let reason = refusal.to_string();
@@ -115,7 +115,7 @@ fn recurs(kind: Kind) -> bool {
     matches!(kind, Kind::Heartbeat | Kind::CronTurn)
 }
 
-fn runs(w: &mut dyn Writes, agent_id: &AgentId) -> Result<bool> {
+fn runs(w: &mut Tx, agent_id: &AgentId) -> Result<bool> {
     let agent = w.agent_get(agent_id)?;
     Ok(agent.is_some_and(|agent| agent.desired == Desired::Running && agent.status != AgentStatus::Failed))
 }
@@ -123,7 +123,7 @@ fn runs(w: &mut dyn Writes, agent_id: &AgentId) -> Result<bool> {
 /// Returns a turn's mail if it holds at most one message besides chat wake-ups. Returns `None` if
 /// there are several messages, to be tried separately. Chat wake-ups that came with a single message
 /// are consumed.
-fn single(w: &mut dyn Writes, turn: &Turn, mail: &[Envelope]) -> Result<Option<Vec<Envelope>>> {
+fn single(w: &mut Tx, turn: &Turn, mail: &[Envelope]) -> Result<Option<Vec<Envelope>>> {
     let (wakes, rest): (Vec<Envelope>, Vec<Envelope>) = mail.iter().cloned().partition(Envelope::is_chat_wake);
     match rest.len() {
         0 => Ok((wakes.len() < 2).then_some(wakes)),
@@ -136,7 +136,7 @@ fn single(w: &mut dyn Writes, turn: &Turn, mail: &[Envelope]) -> Result<Option<V
     }
 }
 
-fn taken_mail(w: &mut dyn Writes, turn: &Turn) -> Result<Vec<Envelope>> {
+fn taken_mail(w: &mut Tx, turn: &Turn) -> Result<Vec<Envelope>> {
     let mut mail = w.messages_of_turn(turn.turn_id)?;
     mail.retain(|envelope| envelope.state == MailState::Taken);
     Ok(mail)
@@ -147,7 +147,7 @@ fn taken_mail(w: &mut dyn Writes, turn: &Turn) -> Result<Vec<Envelope>> {
 /// too often becomes a dead letter instead. Otherwise mail that joins later could keep a poisoned
 /// message alive for ever.
 fn split(
-    w: &mut dyn Writes,
+    w: &mut Tx,
     ctx: &OperationContext,
     mut turn: Turn,
     mail: &[Envelope],

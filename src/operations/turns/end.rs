@@ -6,7 +6,7 @@ use std::time::Duration;
 use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::ports::Signal;
 use ghost_domain::{Agent, Code, Kind, MailState, MessageId, Party, Refusal, Timestamp, Turn, TurnId, TurnStatus};
-use ghost_store::Writes;
+use ghost_store::Tx;
 use ghost_store::tables::SessionTurns;
 use serde_json::json;
 
@@ -28,14 +28,14 @@ const TICK: Duration = Duration::from_millis(1);
 
 /// Ends an open turn: consumes its mail and sends the replies that its mail expects. Anyone may
 /// cancel a turn. Any other ending needs the daemon that owns the agent.
-pub fn finish(w: &mut dyn Writes, ctx: &OperationContext, turn_id: TurnId, ending: Ending) -> Result<Turn> {
+pub fn finish(w: &mut Tx, ctx: &OperationContext, turn_id: TurnId, ending: Ending) -> Result<Turn> {
     finish_held(w, ctx, turn_id, ending, None)
 }
 
 /// Like [`finish`], for a caller that knows the mail of the turn. A lookup inside the transaction
 /// would hold the writer for every turn.
 pub fn finish_held(
-    w: &mut dyn Writes,
+    w: &mut Tx,
     ctx: &OperationContext,
     turn_id: TurnId,
     ending: Ending,
@@ -138,7 +138,7 @@ pub fn finish_held(
 /// When a turn of this agent ends, by a clock that says `now`. The log of a session is in the order of these times. So a
 /// clock that is behind, or was ahead when the agent was created, puts no turn before the newest of its session or before
 /// its agent.
-fn end_of_turn(w: &mut dyn Writes, agent: &Agent, turn: &Turn, now: Timestamp) -> Result<Timestamp> {
+fn end_of_turn(w: &mut Tx, agent: &Agent, turn: &Turn, now: Timestamp) -> Result<Timestamp> {
     let mut at = now.max(agent.created_at);
     // Only a clock that is behind costs a read.
     if agent.last_active_at.is_some_and(|last| now < last) {
@@ -160,7 +160,7 @@ fn end_of_turn(w: &mut dyn Writes, agent: &Agent, turn: &Turn, now: Timestamp) -
 }
 
 /// Emits the event that a turn has ended.
-pub(crate) fn emit_end(w: &mut dyn Writes, ctx: &OperationContext, turn: &Turn) -> Result<()> {
+pub(crate) fn emit_end(w: &mut Tx, ctx: &OperationContext, turn: &Turn) -> Result<()> {
     let event = NewEvent::new(
         EventKind::TurnFinished,
         json!({
@@ -186,7 +186,7 @@ fn no_answer(ending: &Ending) -> String {
 }
 
 /// Cancels an open turn on behalf of `by`. Its mail is consumed and is not tried again.
-pub fn cancel(w: &mut dyn Writes, ctx: &OperationContext, by: &Party, turn_id: TurnId) -> Result<Turn> {
+pub fn cancel(w: &mut Tx, ctx: &OperationContext, by: &Party, turn_id: TurnId) -> Result<Turn> {
     match w.turn_get(turn_id)? {
         None => return Err(Refusal::not_found("turn", &turn_id.to_string(), None)),
         Some(turn) if turn.status != TurnStatus::Open => {

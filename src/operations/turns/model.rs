@@ -10,7 +10,7 @@ use ghost_domain::turn::ParkCause;
 use ghost_domain::{
     Code, LogRange, LogStart, Money, Refusal, ReservationId, Scope, SeenTools, SessionStart, Timestamp, Turn, TurnId,
 };
-use ghost_store::Writes;
+use ghost_store::Tx;
 use serde_json::json;
 
 use super::ownership::{open_turn, owned, working_turn};
@@ -30,7 +30,7 @@ pub struct BriefedLog {
 }
 
 /// Journals that a turn's tools have changed.
-pub fn tools_changed(w: &mut dyn Writes, ctx: &OperationContext, turn_id: TurnId, step: &Step) -> Result<()> {
+pub fn tools_changed(w: &mut Tx, ctx: &OperationContext, turn_id: TurnId, step: &Step) -> Result<()> {
     working_turn(w, ctx, turn_id)?;
     w.journal_append(turn_id, step, ctx.now())?;
     Ok(())
@@ -39,7 +39,7 @@ pub fn tools_changed(w: &mut dyn Writes, ctx: &OperationContext, turn_id: TurnId
 /// Journals the prompt of a turn. Its stable parts are stored once under their hashes; the rest is
 /// stored in the step.
 pub fn brief(
-    w: &mut dyn Writes,
+    w: &mut Tx,
     ctx: &OperationContext,
     turn_id: TurnId,
     system: (&str, &str),
@@ -73,7 +73,7 @@ pub fn brief(
 /// Journals that a model is about to be called, and reserves the budget for it. If a budget is
 /// spent, the turn is parked, unless it has another model to wait for. Nothing is journaled for a
 /// call that must wait for reservations of other calls.
-pub fn model_started(w: &mut dyn Writes, ctx: &OperationContext, turn_id: TurnId, demand: &Demand) -> Result<Reserved> {
+pub fn model_started(w: &mut Tx, ctx: &OperationContext, turn_id: TurnId, demand: &Demand) -> Result<Reserved> {
     let mut turn = open_turn(w, turn_id)?;
     let agent = owned(w, ctx, &turn.agent_id)?;
     let reserved = match budgets::reserve(w, ctx, &agent, &mut turn, demand) {
@@ -140,12 +140,7 @@ pub struct ModelResult {
 }
 
 /// Journals an answer and settles its budget. Returns the updated turn.
-pub fn model_answered(
-    w: &mut dyn Writes,
-    ctx: &OperationContext,
-    turn_id: TurnId,
-    result: ModelResult,
-) -> Result<Turn> {
+pub fn model_answered(w: &mut Tx, ctx: &OperationContext, turn_id: TurnId, result: ModelResult) -> Result<Turn> {
     let mut turn = working_turn(w, ctx, turn_id)?;
     let settlement = match result.usage {
         Some(tokens) => {
@@ -187,7 +182,7 @@ pub fn model_answered(
 
 /// Journals a model call that failed, and settles its budget as `settlement` says.
 pub fn model_failed(
-    w: &mut dyn Writes,
+    w: &mut Tx,
     ctx: &OperationContext,
     turn_id: TurnId,
     reservation_id: ReservationId,
@@ -212,7 +207,7 @@ pub fn model_failed(
 /// Journals that the conversation is limited to `context` bytes from here on, because the model
 /// refused it as too long. It must run in the transaction of that failure, or of the last fall-back
 /// model that is skipped for it, so that a resumed turn sees both or neither.
-pub fn shortened(w: &mut dyn Writes, ctx: &OperationContext, turn_id: TurnId, model: &str, context: u64) -> Result<()> {
+pub fn shortened(w: &mut Tx, ctx: &OperationContext, turn_id: TurnId, model: &str, context: u64) -> Result<()> {
     working_turn(w, ctx, turn_id)?;
     w.journal_append(turn_id, &Step::Shortened { model: model.to_owned(), context }, ctx.now())?;
     Ok(())
@@ -220,7 +215,7 @@ pub fn shortened(w: &mut dyn Writes, ctx: &OperationContext, turn_id: TurnId, mo
 
 /// Journals that the opaque state of the provider's earlier answers is omitted from here on,
 /// because the provider refuses it. It must run in the transaction of that failure.
-pub fn state_dropped(w: &mut dyn Writes, ctx: &OperationContext, turn_id: TurnId, model: &str) -> Result<()> {
+pub fn state_dropped(w: &mut Tx, ctx: &OperationContext, turn_id: TurnId, model: &str) -> Result<()> {
     let turn = working_turn(w, ctx, turn_id)?;
     w.journal_append(turn_id, &Step::StateDropped { model: model.to_owned() }, ctx.now())?;
     let event = NewEvent::new(EventKind::ModelStateDropped, json!({ "turn_id": turn_id, "model": model }))
@@ -231,7 +226,7 @@ pub fn state_dropped(w: &mut dyn Writes, ctx: &OperationContext, turn_id: TurnId
 
 /// Journals that the images so far are omitted from here on, because the provider refused a request that showed them. It
 /// must run in the transaction of that failure.
-pub fn images_dropped(w: &mut dyn Writes, ctx: &OperationContext, turn_id: TurnId, model: &str) -> Result<()> {
+pub fn images_dropped(w: &mut Tx, ctx: &OperationContext, turn_id: TurnId, model: &str) -> Result<()> {
     working_turn(w, ctx, turn_id)?;
     w.journal_append(turn_id, &Step::ImagesDropped { model: model.to_owned() }, ctx.now())?;
     Ok(())
@@ -239,14 +234,14 @@ pub fn images_dropped(w: &mut dyn Writes, ctx: &OperationContext, turn_id: TurnI
 
 /// Journals that the store does not accept an answer, so that the attempt is counted if the daemon
 /// dies. The reservation stays until the answer or a restart settles it.
-pub fn answer_waits(w: &mut dyn Writes, ctx: &OperationContext, turn_id: TurnId, model: &str, why: &str) -> Result<()> {
+pub fn answer_waits(w: &mut Tx, ctx: &OperationContext, turn_id: TurnId, model: &str, why: &str) -> Result<()> {
     let error = format!("its answer is kept in memory until the store accepts it: {why}");
     unsettled(w, ctx, turn_id, model, &error, true, |error| Step::ModelFailed { model: model.to_owned(), error })
 }
 
 /// Journals that a fall-back model was skipped because its call cannot be paid for. The event
 /// reports a failure without cost.
-pub fn passed_over(w: &mut dyn Writes, ctx: &OperationContext, turn_id: TurnId, model: &str, why: &str) -> Result<()> {
+pub fn passed_over(w: &mut Tx, ctx: &OperationContext, turn_id: TurnId, model: &str, why: &str) -> Result<()> {
     let error = format!("not asked: {why}");
     unsettled(w, ctx, turn_id, model, &error, false, |why| Step::PassedOver { model: model.to_owned(), why })
 }
@@ -254,7 +249,7 @@ pub fn passed_over(w: &mut dyn Writes, ctx: &OperationContext, turn_id: TurnId, 
 /// Journals a failure that settles no reservation. `kept` is true if an answer exists, so that a
 /// reader keeps the text streamed so far.
 fn unsettled(
-    w: &mut dyn Writes,
+    w: &mut Tx,
     ctx: &OperationContext,
     turn_id: TurnId,
     model: &str,
@@ -275,7 +270,7 @@ fn unsettled(
 }
 
 /// Journals a note of Ghost's own to the model.
-pub fn note(w: &mut dyn Writes, ctx: &OperationContext, turn_id: TurnId, text: &str) -> Result<()> {
+pub fn note(w: &mut Tx, ctx: &OperationContext, turn_id: TurnId, text: &str) -> Result<()> {
     working_turn(w, ctx, turn_id)?;
     w.journal_append(turn_id, &Step::Note { text: text.to_owned() }, ctx.now())?;
     Ok(())

@@ -5,7 +5,7 @@
 
 use ghost_domain::mail::{Room, left_behind, plan_turn};
 use ghost_domain::{AgentId, Envelope, HeldSkill, MailState, MessageId};
-use ghost_store::{Reads, Writes};
+use ghost_store::Tx;
 
 use crate::{OperationContext, Result};
 
@@ -54,7 +54,7 @@ pub struct FoundMail {
 /// `no_open_turn` is true if the caller has just ended the agent's last turn, so that none can be open.
 /// `bytes_max` is the maximum bytes of mail and chat in the turn.
 pub fn next(
-    r: &mut dyn Reads,
+    r: &mut Tx,
     ctx: &OperationContext,
     agent_id: &AgentId,
     no_open_turn: bool,
@@ -86,7 +86,7 @@ pub(super) fn window(ctx: &OperationContext) -> u32 {
 /// Chooses the mail of an agent's next turn from the beginning of its inbox. Also returns the mail that must be roused, and
 /// whether waking mail is left then.
 pub(super) fn choose(
-    r: &mut dyn Reads,
+    r: &mut Tx,
     ctx: &OperationContext,
     agent_id: &AgentId,
     mut pending: Vec<Envelope>,
@@ -109,7 +109,7 @@ pub(super) fn choose(
 
 /// Returns the mail that [`next`] found, with fresh turn ids and crash counts, if all of it still
 /// waits. Otherwise `None`.
-pub(super) fn refresh_if_pending(w: &mut dyn Writes, mut mail: Vec<Envelope>) -> Result<Option<Vec<Envelope>>> {
+pub(super) fn refresh_if_pending(w: &mut Tx, mut mail: Vec<Envelope>) -> Result<Option<Vec<Envelope>>> {
     for envelope in &mut mail {
         match w.message_state(envelope.message_id)? {
             Some((MailState::Pending, turn_id, crashes)) => (envelope.turn_id, envelope.crashes) = (turn_id, crashes),

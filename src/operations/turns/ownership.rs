@@ -3,7 +3,7 @@
 //! This module must never change the store.
 
 use ghost_domain::{Agent, AgentId, Code, Refusal, Turn, TurnId, TurnStatus};
-use ghost_store::Writes;
+use ghost_store::Tx;
 
 use crate::agent_lookup::agent_named;
 use crate::{OperationContext, Result};
@@ -13,7 +13,7 @@ use crate::{OperationContext, Result};
 ///
 /// # Errors
 /// `NotFound`; `Conflict` if another daemon owns the agent.
-pub fn owned(w: &mut dyn Writes, ctx: &OperationContext, agent_id: &AgentId) -> Result<Agent> {
+pub fn owned(w: &mut Tx, ctx: &OperationContext, agent_id: &AgentId) -> Result<Agent> {
     let agent = agent_named(w, agent_id)?;
     if agent.epoch != ctx.epoch || agent.node != *ctx.node {
         return Err(Refusal::new(
@@ -26,7 +26,7 @@ pub fn owned(w: &mut dyn Writes, ctx: &OperationContext, agent_id: &AgentId) -> 
 }
 
 /// Returns an open turn. A refusal means that the turn was ended while its agent worked.
-pub fn open_turn(w: &mut dyn Writes, turn_id: TurnId) -> Result<Turn> {
+pub fn open_turn(w: &mut Tx, turn_id: TurnId) -> Result<Turn> {
     match w.turn_get(turn_id)? {
         Some(turn) if turn.status == TurnStatus::Open => Ok(turn),
         Some(turn) => Err(Refusal::new(Code::Cancelled, format!("turn {turn_id} is {}", turn.status))),
@@ -36,7 +36,7 @@ pub fn open_turn(w: &mut dyn Writes, turn_id: TurnId) -> Result<Turn> {
 
 /// Returns an open turn of an agent that this daemon owns. Every write of a turn's own work begins
 /// with this check, so that a daemon which has lost an agent cannot write for it.
-pub fn working_turn(w: &mut dyn Writes, ctx: &OperationContext, turn_id: TurnId) -> Result<Turn> {
+pub fn working_turn(w: &mut Tx, ctx: &OperationContext, turn_id: TurnId) -> Result<Turn> {
     let turn = open_turn(w, turn_id)?;
     owned(w, ctx, &turn.agent_id)?;
     Ok(turn)

@@ -12,7 +12,7 @@ use ghost_domain::turn::{ParkCause, Parked, WaitMode};
 use ghost_domain::{
     Budget, Code, Envelope, MailState, MessageId, Party, Refusal, RootId, Scope, Turn, TurnId, TurnStatus,
 };
-use ghost_store::{Reads, Writes};
+use ghost_store::Tx;
 use serde_json::json;
 
 use super::ownership::working_turn;
@@ -26,7 +26,7 @@ const ROOT_DEFAULT: &str = "root_tokens_max";
 /// Parks a turn that needs a model which is down. `alone` is the number of rounds of attempts that
 /// failed while the model answered other turns.
 pub fn park_for_model(
-    w: &mut dyn Writes,
+    w: &mut Tx,
     ctx: &OperationContext,
     turn_id: TurnId,
     (provider, model): (String, String),
@@ -40,7 +40,7 @@ pub fn park_for_model(
 /// Parks a turn whose next call is refused because a budget is spent. If only the budget of its
 /// root is spent, its agent continues with other work.
 pub(super) fn park_for_budget(
-    w: &mut dyn Writes,
+    w: &mut Tx,
     ctx: &OperationContext,
     mut turn: Turn,
     scope: &Scope,
@@ -66,7 +66,7 @@ pub(super) fn park_for_budget(
 
 /// Returns mail of other roots to the inbox if a turn of a spent root has taken it, so that it gets
 /// a turn of its own. If a model has already seen the mail, it stays in this turn.
-fn leave_to_others(w: &mut dyn Writes, ctx: &OperationContext, turn: &mut Turn) -> Result<()> {
+fn leave_to_others(w: &mut Tx, ctx: &OperationContext, turn: &mut Turn) -> Result<()> {
     if turn.rounds > 0 || turn.calls > 0 {
         return Ok(());
     }
@@ -82,7 +82,7 @@ fn leave_to_others(w: &mut dyn Writes, ctx: &OperationContext, turn: &mut Turn) 
 }
 
 fn park(
-    w: &mut dyn Writes,
+    w: &mut Tx,
     ctx: &OperationContext,
     mut turn: Turn,
     cause: ParkCause,
@@ -117,7 +117,7 @@ fn park(
 ///
 /// # Errors
 /// `NotFound`; `Conflict` if the turn is not parked.
-pub fn retry(w: &mut dyn Writes, by: &Party, turn_id: TurnId) -> Result<Turn> {
+pub fn retry(w: &mut Tx, by: &Party, turn_id: TurnId) -> Result<Turn> {
     let turn = w.turn_get(turn_id)?.ok_or_else(|| Refusal::not_found("turn", &turn_id.to_string(), None))?;
     if turn.status != TurnStatus::Open || turn.parked.is_none() {
         let how = if turn.status == TurnStatus::Open { "under way" } else { turn.status.as_str() };
@@ -136,7 +136,7 @@ pub fn retry(w: &mut dyn Writes, by: &Party, turn_id: TurnId) -> Result<Turn> {
 
 /// Continues the turns that are parked because the budget of this root was spent. Called when the
 /// root's limit changes.
-pub(crate) fn root_changed(w: &mut dyn Writes, root_id: RootId) -> Result<()> {
+pub(crate) fn root_changed(w: &mut Tx, root_id: RootId) -> Result<()> {
     for turn in w.turns_open()? {
         if turn.root_id == root_id && turn.is_in_background() {
             go_on(w, turn)?;
@@ -148,7 +148,7 @@ pub(crate) fn root_changed(w: &mut dyn Writes, root_id: RootId) -> Result<()> {
 /// Continues the turns that are parked because their root has spent the default limit
 /// (`limits.root_tokens_max`), if the limit was raised since the last call and the root now has
 /// free budget. A root with its own limit does not follow the default.
-pub fn follow_root_default(w: &mut dyn Writes, ctx: &OperationContext) -> Result<()> {
+pub fn follow_root_default(w: &mut Tx, ctx: &OperationContext) -> Result<()> {
     let (now, before) = (ctx.limits().root_tokens_max, w.meta_get(ROOT_DEFAULT)?);
     if before.as_ref() == Some(&now.to_string()) {
         return Ok(());
@@ -178,7 +178,7 @@ pub fn follow_root_default(w: &mut dyn Writes, ctx: &OperationContext) -> Result
     Ok(())
 }
 
-fn go_on(w: &mut dyn Writes, mut turn: Turn) -> Result<Turn> {
+fn go_on(w: &mut Tx, mut turn: Turn) -> Result<Turn> {
     if turn.is_in_background()
         && let Some(parked) = &mut turn.parked
     {
@@ -191,7 +191,7 @@ fn go_on(w: &mut dyn Writes, mut turn: Turn) -> Result<Turn> {
 
 /// Returns why the answer to an ask is delayed: the reason of the parked turn that holds its mail
 /// or blocks its agent, or the reason why the target waits for a model.
-pub(crate) fn holds_up(r: &mut dyn Reads, ctx: &OperationContext, ask: &ghost_domain::Ask) -> Result<Option<String>> {
+pub(crate) fn holds_up(r: &mut Tx, ctx: &OperationContext, ask: &ghost_domain::Ask) -> Result<Option<String>> {
     let taken = match r.message_get(ask.message_id)?.and_then(|mail| mail.turn_id) {
         Some(turn_id) => r.turn_get(turn_id)?.filter(|turn| turn.status == TurnStatus::Open),
         None => None,
@@ -209,7 +209,7 @@ pub(crate) fn holds_up(r: &mut dyn Reads, ctx: &OperationContext, ask: &ghost_do
 
 /// The open turn of an ask's target and root that is parked because the budget of that root is
 /// spent.
-fn aside(r: &mut dyn Reads, ask: &ghost_domain::Ask) -> Result<Option<Turn>> {
+fn aside(r: &mut Tx, ask: &ghost_domain::Ask) -> Result<Option<Turn>> {
     let Some(mail) = r.message_get(ask.message_id)? else { return Ok(None) };
     let open = r.turns_open()?;
     Ok(open

@@ -6,7 +6,7 @@
 use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::ports::Signal;
 use ghost_domain::{CallId, CallStatus, Code, Kind, LedgerRow, Party, Refusal, TurnId, TurnStatus};
-use ghost_store::Writes;
+use ghost_store::Tx;
 use ghost_store::tables::LedgerFilter;
 use serde_json::json;
 
@@ -29,7 +29,7 @@ pub enum Settled {
 ///
 /// # Errors
 /// `NotFound`, and the refusal of a turn that is over.
-pub fn await_person(w: &mut dyn Writes, ctx: &OperationContext, turn_id: TurnId, call_id: CallId) -> Result<LedgerRow> {
+pub fn await_person(w: &mut Tx, ctx: &OperationContext, turn_id: TurnId, call_id: CallId) -> Result<LedgerRow> {
     let turn = working_turn(w, ctx, turn_id)?;
     let Some(mut row) = w.call_get(call_id)? else {
         return Err(Refusal::not_found("call", &call_id.to_string(), None));
@@ -56,7 +56,7 @@ pub fn was_unsettled(row: &LedgerRow) -> bool {
 }
 
 /// Whether a call of this turn waits for a person.
-pub(super) fn awaits_person(w: &mut dyn Writes, turn_id: TurnId) -> Result<bool> {
+pub(super) fn awaits_person(w: &mut Tx, turn_id: TurnId) -> Result<bool> {
     let filter = LedgerFilter {
         turn_id: Some(turn_id),
         status: Some(CallStatus::Unknown),
@@ -71,7 +71,7 @@ pub(super) fn awaits_person(w: &mut dyn Writes, turn_id: TurnId) -> Result<bool>
 /// # Errors
 /// `NotFound`; `Conflict` if its outcome was known.
 pub fn settle(
-    w: &mut dyn Writes,
+    w: &mut Tx,
     ctx: &OperationContext,
     by: &Party,
     call_id: CallId,

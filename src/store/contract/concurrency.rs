@@ -13,7 +13,7 @@ use serde_json::json;
 use super::Medium;
 use super::rows::{at, budget, event_id, id_of, mail, message_id};
 use super::tools::{Stop, catch_panic, keep, map_rows, open, published, raise_panic, reading, write};
-use crate::StoreError;
+use crate::error::StoreError;
 
 const TASKS: u64 = 16;
 const COMMANDS: u64 = 20;

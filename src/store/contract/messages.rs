@@ -1,5 +1,6 @@
 //! Durable inboxes.
 
+use crate::Tx;
 use std::sync::Arc;
 
 use ghost_domain::turn::WaitMode;
@@ -10,7 +11,7 @@ use super::rows::{AWKWARD, ask_id, at, id_of, mail, message_id, root_id, turn, t
 use super::rows_shared::conversation_id;
 use super::rows_shared::{channel, member};
 use super::tools::{keep, map_rows, open, reading, refuse};
-use crate::tables::{InboxState, Reads};
+use crate::tables::InboxState;
 use crate::{Store, StoreError};
 
 fn ids(mail: &[Envelope]) -> Vec<u64> {
@@ -228,7 +229,7 @@ pub(super) async fn mail_of_a_root_with_a_spent_budget_is_not_ready(medium: Arc<
     let store = open(&medium).await;
     let of = |n, to: &str, root| Envelope { root_id: root_id(root), ..mail(n, to) };
     let parked = |wait_mode| Turn { parked: Some(waits_for_root(wait_mode)), ..turn(1, "a", TurnStatus::Open) };
-    let ready = |r: &mut dyn Reads| {
+    let ready = |r: &mut Tx| {
         let a = id_of("a");
         let looked = r.inbox_state(&a, 9)?.mail;
         let found = r.inbox_ready(&a, 9)?;

@@ -1,5 +1,6 @@
 //! Random sequences of commands that can run on any store. They depend only on the seed.
 
+use crate::Tx;
 use ghost_domain::event::NewEvent;
 use ghost_domain::turn::WaitMode;
 use ghost_domain::{
@@ -14,7 +15,7 @@ use super::rows::{
     task, task_id, turn, turn_id, usage, waits_for_root,
 };
 use super::script_shared::SharedOp;
-use crate::tables::{BudgetFilter, Family, LedgerFilter, Result, TaskFilter, TurnFilter, UsageFilter, Writes};
+use crate::tables::{BudgetFilter, Family, LedgerFilter, Result, TaskFilter, TurnFilter, UsageFilter};
 
 /// The kind of an operation. Reads are included: a backend that buffers writes must still show
 /// them.
@@ -175,7 +176,7 @@ fn turn_of(numbers: OpNumbers) -> Turn {
 
 impl Op {
     /// Runs the operation. Returns what it read, as text.
-    pub(super) fn run(self, w: &mut dyn Writes) -> Result<String> {
+    pub(super) fn run(self, w: &mut Tx) -> Result<String> {
         if let OpKind::SharedOp(what) = self.what {
             return what.run(w, self.numbers);
         }
@@ -186,7 +187,7 @@ impl Op {
         self.compare(w)
     }
 
-    fn put(self, w: &mut dyn Writes) -> Option<Result<()>> {
+    fn put(self, w: &mut Tx) -> Option<Result<()>> {
         let Self { what, numbers } = self;
         let OpNumbers { n, a, b, c } = numbers;
         let name = one_of(&AGENTS, a);
@@ -280,7 +281,7 @@ impl Op {
         })
     }
 
-    fn compare(self, w: &mut dyn Writes) -> Result<String> {
+    fn compare(self, w: &mut Tx) -> Result<String> {
         let Self { what, numbers } = self;
         let OpNumbers { n, a, b, c } = numbers;
         let name = id_of(one_of(&AGENTS, a));

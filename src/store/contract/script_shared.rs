@@ -3,6 +3,7 @@
 //! A script must never break a rule of these tables (a chat message's sequence, unique names),
 //! because the behaviour of a backend is then undefined.
 
+use crate::Tx;
 use ghost_domain::schedule::RunStatus;
 use ghost_domain::{
     AgentId, Artifact, ChannelName, ChatChannel, ChatMember, ChatPost, Conversation, ConversationEntry, Delivery,
@@ -17,7 +18,7 @@ use super::rows_shared::{
     member, post, run, schedule, schedule_id, snapshot, state, version,
 };
 
-use crate::tables::{ArtifactFilter, Reads, Result, Writes};
+use crate::tables::{ArtifactFilter, Result};
 
 const CHANNELS: [&str; 3] = ["a", "a-b", "b"];
 const KNOWN: [&str; 4] = ["k", "k/1", "k/2", "l"];
@@ -86,7 +87,7 @@ impl SharedOp {
     ];
 
     /// Runs the operation. Returns what it read, as text.
-    pub(super) fn run(self, w: &mut dyn Writes, numbers: OpNumbers) -> Result<String> {
+    pub(super) fn run(self, w: &mut Tx, numbers: OpNumbers) -> Result<String> {
         if let Some(done) = self.chat_and_conversations(w, numbers) {
             return done.map(|()| String::new());
         }
@@ -96,7 +97,7 @@ impl SharedOp {
         self.compare(w, numbers)
     }
 
-    fn chat_and_conversations(self, w: &mut dyn Writes, numbers: OpNumbers) -> Option<Result<()>> {
+    fn chat_and_conversations(self, w: &mut Tx, numbers: OpNumbers) -> Option<Result<()>> {
         let OpNumbers { n, a, b, c } = numbers;
         let (in_channel, agent) = (one_of(&CHANNELS, a), one_of(&AGENTS, b));
         let number = a % 4;
@@ -128,7 +129,7 @@ impl SharedOp {
         })
     }
 
-    fn knowledge_and_schedules(self, w: &mut dyn Writes, numbers: OpNumbers) -> Option<Result<()>> {
+    fn knowledge_and_schedules(self, w: &mut Tx, numbers: OpNumbers) -> Option<Result<()>> {
         let OpNumbers { n, a, b, c } = numbers;
         let (agent, known) = (one_of(&AGENTS, b), one_of(&KNOWN, a));
         Some(match self {
@@ -178,7 +179,7 @@ impl SharedOp {
         })
     }
 
-    fn compare(self, w: &mut dyn Writes, numbers: OpNumbers) -> Result<String> {
+    fn compare(self, w: &mut Tx, numbers: OpNumbers) -> Result<String> {
         let OpNumbers { n, a, b, c } = numbers;
         let (in_channel, agent) = (channel_name(one_of(&CHANNELS, a)), id_of(one_of(&AGENTS, b)));
         let limit = u32::try_from(1 + c % 5).unwrap();
@@ -269,13 +270,13 @@ fn name(random: u64) -> String {
 }
 
 /// Writes a channel whose sequence does not decrease. Returns the sequence that is `more` higher.
-fn put_channel(w: &mut dyn Writes, in_channel: &str, gated: bool, more: i64) -> Result<i64> {
+fn put_channel(w: &mut Tx, in_channel: &str, gated: bool, more: i64) -> Result<i64> {
     let seq = w.chat_channel_get(&channel_name(in_channel))?.map_or(0, |found| found.last_seq) + more;
     w.chat_channel_put(&ChatChannel { gated, ..channel(in_channel, seq) })?;
     Ok(seq)
 }
 
-fn append_post(w: &mut dyn Writes, numbers: OpNumbers, in_channel: &str, agent: &str) -> Result<()> {
+fn append_post(w: &mut Tx, numbers: OpNumbers, in_channel: &str, agent: &str) -> Result<()> {
     let seq = put_channel(w, in_channel, numbers.c.is_multiple_of(5), 1)?;
     let mentions = if numbers.c.is_multiple_of(2) { vec![id_of(agent)] } else { Vec::new() };
     let row = post(in_channel, u64::try_from(seq).unwrap());
@@ -283,7 +284,7 @@ fn append_post(w: &mut dyn Writes, numbers: OpNumbers, in_channel: &str, agent: 
 }
 
 /// Replaces the schedule with this name, or adds one with a random id.
-fn put_schedule(w: &mut dyn Writes, numbers: OpNumbers, agent: &str) -> Result<()> {
+fn put_schedule(w: &mut Tx, numbers: OpNumbers, agent: &str) -> Result<()> {
     let OpNumbers { n, a, c, .. } = numbers;
     let (kind, name) = (one_of(ScheduleKind::ALL, c), name(a));
     let number = match w.schedule_find(&id_of(agent), kind, &name)? {
@@ -296,13 +297,7 @@ fn put_schedule(w: &mut dyn Writes, numbers: OpNumbers, agent: &str) -> Result<(
     w.schedule_put(&row)
 }
 
-fn chat<R: Reads + ?Sized>(
-    r: &mut R,
-    in_channel: &ChannelName,
-    agent: &AgentId,
-    cursor: i64,
-    limit: u32,
-) -> Result<String> {
+fn chat(r: &mut Tx, in_channel: &ChannelName, agent: &AgentId, cursor: i64, limit: u32) -> Result<String> {
     let found = (
         r.chat_channel_list()?,
         r.chat_channel_count()?,
@@ -316,7 +311,7 @@ fn chat<R: Reads + ?Sized>(
 }
 
 /// Everything that can be read from these tables, one fact per line.
-pub(super) fn observe(r: &mut dyn Reads) -> Result<Vec<String>> {
+pub(super) fn observe(r: &mut Tx) -> Result<Vec<String>> {
     let mut lines = Vec::new();
     for in_channel in CHANNELS {
         for agent in AGENTS {

@@ -1,5 +1,6 @@
 //! Helpers of the checks: short ways to write, refuse and read.
 
+use crate::Tx;
 use std::sync::{Arc, Mutex};
 
 use futures_util::FutureExt;
@@ -9,7 +10,6 @@ use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::TryRecvError;
 
 use super::Medium;
-use crate::tables::{Reads, Writes};
 use crate::{Store, StoreError};
 
 /// Why a command of a check failed.
@@ -34,7 +34,7 @@ pub(super) type Outcome<T> = Result<T, Stop>;
 pub(super) async fn write<T, F>(store: &Store, work: F) -> Outcome<T>
 where
     T: Send + 'static,
-    F: FnOnce(&mut dyn Writes) -> Outcome<T> + Send + 'static,
+    F: FnOnce(&mut Tx) -> Outcome<T> + Send + 'static,
 {
     store.write(work).await
 }
@@ -43,7 +43,7 @@ where
 pub(super) async fn read<T, F>(store: &Store, work: F) -> Outcome<T>
 where
     T: Send + 'static,
-    F: FnOnce(&mut dyn Reads) -> Outcome<T> + Send + 'static,
+    F: FnOnce(&mut Tx) -> Outcome<T> + Send + 'static,
 {
     store.read(work).await
 }

@@ -10,9 +10,10 @@ use async_trait::async_trait;
 
 use super::disk::{Disk, MemoryDisk};
 use super::outbox::{CommitOutput, Outbox};
-use crate::StoreError;
+use crate::error::StoreError;
 use crate::handle::{Ack, Backend, Committed, Nack, ReadWork, View, Work};
-use crate::sqlite::{Session, fault};
+use crate::sqlite::fault;
+use crate::tx::Tx;
 
 thread_local! {
     /// Whether this thread runs a command or a query, and so holds the lock.
@@ -39,7 +40,7 @@ impl Drop for InsideGuard {
 }
 
 /// Ends the transaction of a command that was undone, or of a query.
-fn end(session: &mut Session) {
+fn end(session: &mut Tx) {
     // Nothing was written, so an error is that of a statement, which the caller has got.
     if let Err(error) = session.commit() {
         tracing::debug!(%error, "ending a transaction without changes failed");

@@ -4,8 +4,9 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::StoreError;
-use crate::sqlite::{Session, in_memory};
+use crate::error::StoreError;
+use crate::sqlite::in_memory;
+use crate::tx::Tx;
 
 /// Faults that a test has planned.
 #[derive(Default)]
@@ -31,7 +32,7 @@ impl Faults {
 
 /// The content of a disk. A lock protects it.
 pub(super) struct Disk {
-    pub(super) session: Session,
+    pub(super) session: Tx,
     pub(super) faults: Faults,
     generation: u64,
 }

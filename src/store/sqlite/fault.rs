@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use crate::StoreError;
+use crate::error::StoreError;
 
 /// Primary result codes (<https://sqlite.org/rescode.html>).
 const ERROR: i32 = 1;
@@ -24,12 +24,12 @@ const IOERR_WRITE: i32 = 778;
 const MISSING: [&str; 3] = ["no such table", "no such column", "has no column named"];
 
 /// Whether a row broke a rule of its table, such as a unique name. Then the statement has changed nothing.
-pub(super) fn is_constraint(error: &rusqlite::Error) -> bool {
+pub(crate) fn is_constraint(error: &rusqlite::Error) -> bool {
     error.sqlite_error_code() == Some(rusqlite::ErrorCode::ConstraintViolation)
 }
 
 /// Maps an error of the database at `path`.
-pub(super) fn from_sqlite(path: &Path, error: &rusqlite::Error) -> StoreError {
+pub(crate) fn from_sqlite(path: &Path, error: &rusqlite::Error) -> StoreError {
     let code = match error {
         rusqlite::Error::SqliteFailure(error, _) => Some(error.extended_code),
         rusqlite::Error::SqlInputError { error, .. } => Some(error.extended_code),

@@ -11,7 +11,7 @@ use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
 use super::log_file::{FRAME, HEADER, beside, frame_at, log_of, number};
-use crate::StoreError;
+use crate::error::StoreError;
 
 /// Bytes at the start of a database that never change while it is open: the magic text, the size of a page and the
 /// versions of the format (<https://www.sqlite.org/fileformat.html#the_database_header>).
@@ -28,7 +28,7 @@ const INDEX_LISTS: u64 = 136;
 const BLOCK: (u64, u64) = (4_096, 32_768);
 
 /// Frames in the log from which a commit runs a checkpoint.
-pub(super) const CHECKPOINT_FRAMES: u32 = 4_000;
+pub(crate) const CHECKPOINT_FRAMES: u32 = 4_000;
 
 /// What is wrong with a file that SQLite did not write.
 const OVERWRITTEN: &str = "another program has written to it";
@@ -142,7 +142,7 @@ struct Last {
 }
 
 /// The files of an open database, as the last check found them.
-pub(super) struct FileCheck {
+pub(crate) struct FileCheck {
     database: Watched,
     log: Watched,
     index: Watched,
@@ -167,7 +167,7 @@ impl From<io::Error> for Fault {
 
 impl FileCheck {
     /// Opens the files of a database that SQLite has open and no one writes.
-    pub(super) fn open(database: &Path) -> Result<Self, StoreError> {
+    pub(crate) fn open(database: &Path) -> Result<Self, StoreError> {
         let damaged = |path: &Path, what: &str| StoreError::Damaged { path: path.to_owned(), what: what.into() };
         let [database, log, index] = [database.to_owned(), log_of(database), beside(database, "-shm")];
         let (database, log, index) = (Watched::open(database)?, Watched::open(log)?, Watched::open(index)?);
@@ -181,12 +181,12 @@ impl FileCheck {
     }
 
     /// Whether the database file was removed or replaced.
-    pub(super) fn is_gone(&self) -> bool {
+    pub(crate) fn is_gone(&self) -> bool {
         self.database.is_gone()
     }
 
     /// Returns [`StoreError::Gone`] if a file was removed or replaced.
-    pub(super) fn present(&self) -> Result<(), StoreError> {
+    pub(crate) fn present(&self) -> Result<(), StoreError> {
         match [&self.database, &self.log, &self.index].into_iter().find(|file| file.is_gone()) {
             Some(file) => Err(StoreError::Gone { path: file.path.clone() }),
             None => Ok(()),
@@ -194,7 +194,7 @@ impl FileCheck {
     }
 
     /// Checks the files before SQLite writes: since the last check, only another program can have written them.
-    pub(super) fn untouched(&self) -> Result<(), StoreError> {
+    pub(crate) fn untouched(&self) -> Result<(), StoreError> {
         self.present()?;
         let now = self.examine().map_err(|fault| self.error(fault))?;
         let Some(last) = self.last.as_ref().filter(|_| self.exact_times) else { return Ok(()) };
@@ -209,7 +209,7 @@ impl FileCheck {
 
     /// Checks the files after SQLite wrote, and takes their state as the present one. SQLite writes to the database
     /// only in a checkpoint, and runs one only at the end of a long log.
-    pub(super) fn written(&mut self) -> Result<(), StoreError> {
+    pub(crate) fn written(&mut self) -> Result<(), StoreError> {
         self.present()?;
         let now = self.examine().map_err(|fault| self.error(fault))?;
         if let Some(last) = self.last.as_ref().filter(|_| self.exact_times)

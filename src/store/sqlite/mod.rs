@@ -6,25 +6,19 @@
 //! This backend must never acknowledge a command before its COMMIT is durable
 //! (`synchronous = FULL`). Only one thread may write.
 
-mod batch;
 mod commit_delay;
 pub(crate) mod fault;
-mod file_check;
-mod internal_rows;
+pub(crate) mod file_check;
 mod log_file;
 mod open;
 mod options;
-mod query;
 mod queue;
 mod reader;
-mod row;
-mod rows;
-mod schema;
-mod session;
+pub(crate) mod schema;
 mod writer;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -36,10 +30,10 @@ pub(crate) use self::open::in_memory;
 pub use self::options::SqliteOptions;
 use self::queue::Queue;
 use self::reader::Readers;
-pub(crate) use self::session::Session;
 use self::writer::WriterState;
-use crate::StoreError;
+use crate::error::StoreError;
 use crate::handle::{Backend, Committed, ReadWork, Store, View, Work};
+use crate::tx::Tx;
 
 /// An open database file.
 pub struct SqliteBackend {
@@ -65,7 +59,7 @@ pub async fn open(path: &Path, options: SqliteOptions, committed: Committed) -> 
         move || {
             let (conn, counters) = open::writer(&path, &options)?;
             let last_seq = counters.events;
-            Ok((Session::writer(conn, path, counters)?, last_seq))
+            Ok((Tx::writer(conn, path, counters)?, last_seq))
         }
     });
     let (session, last_seq) = opened.await?;

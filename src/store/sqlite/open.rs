@@ -10,13 +10,13 @@ use std::sync::LazyLock;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
-use super::batch::Counters;
 use super::file_check::CHECKPOINT_FRAMES;
 use super::log_file::{self, log_of};
 use super::options::SqliteOptions;
-use super::session::Session;
 use super::{fault, schema};
-use crate::StoreError;
+use crate::batch::Counters;
+use crate::error::StoreError;
+use crate::tx::Tx;
 
 /// Files up to this size (4 MiB) are checked completely when they are opened, which takes a few
 /// milliseconds. A complete check of a larger file would slow the start, so its damage is detected
@@ -56,7 +56,7 @@ pub(super) fn is_current(path: &Path) -> bool {
 
 /// A session on a new database in memory. It is a copy of one that was migrated once, because tests open many.
 #[allow(clippy::expect_used)] // see below
-pub(crate) fn in_memory() -> Session {
+pub(crate) fn in_memory() -> Tx {
     static TEMPLATE: LazyLock<Vec<u8>> = LazyLock::new(|| {
         let template = || -> rusqlite::Result<Vec<u8>> {
             let mut conn = Connection::open_in_memory()?;
@@ -66,13 +66,13 @@ pub(crate) fn in_memory() -> Session {
         // Without a file, nothing but memory can be missing.
         template().expect("a database in memory can be migrated")
     });
-    let open = || -> rusqlite::Result<Session> {
+    let open = || -> rusqlite::Result<Tx> {
         let mut conn = Connection::open_in_memory()?;
         conn.deserialize_read_exact("main", TEMPLATE.as_slice(), TEMPLATE.len(), false)?;
         conn.execute_batch("PRAGMA journal_mode = MEMORY; PRAGMA synchronous = OFF; PRAGMA temp_store = MEMORY;")?;
         configure(&conn)?;
         let counters = last_numbers(&conn)?;
-        Ok(Session::in_memory(conn, counters))
+        Ok(Tx::in_memory(conn, counters))
     };
     // As above.
     open().expect("a database in memory can be opened")

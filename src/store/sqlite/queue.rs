@@ -8,7 +8,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use tokio::sync::Semaphore;
 
 use super::fault;
-use crate::StoreError;
+use crate::error::StoreError;
 use crate::handle::Work;
 
 /// What ends the writer, from least to most.

@@ -16,9 +16,9 @@ use tokio::sync::{oneshot, watch};
 use super::open;
 use super::options::SqliteOptions;
 use super::queue::Queue;
-use super::session::Session;
+use crate::error::StoreError;
 use crate::handle::{ReadWork, View};
-use crate::{Reads, StoreError};
+use crate::tx::Tx;
 
 /// How long `close` waits for running queries. Queries take milliseconds. One that hangs must not block the shutdown.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
@@ -156,9 +156,9 @@ impl Readers {
     }
 
     /// Runs a query. Returns whether its connection can run another one.
-    fn run_query(&self, session: &mut Session, view: View, work: ReadWork, has_left: Arc<AtomicBool>) -> bool {
+    fn run_query(&self, session: &mut Tx, view: View, work: ReadWork, has_left: Arc<AtomicBool>) -> bool {
         session.begin_query(view == View::Snapshot, has_left);
-        let reads: &mut dyn Reads = session;
+        let reads: &mut Tx = session;
         // The handle catches panics of its queries. This catches panics of other users of the backend.
         let ran = catch_unwind(AssertUnwindSafe(|| work(reads)));
         if ran.is_err() {
@@ -177,10 +177,10 @@ impl Readers {
         true
     }
 
-    fn open(&self) -> Result<Session, StoreError> {
+    fn open(&self) -> Result<Tx, StoreError> {
         let opened = open::reader(&self.path, &self.options);
         let conn = opened.inspect_err(|error| self.alarm.raise(error))?;
-        Ok(Session::reader(conn, Arc::clone(&self.path)))
+        Ok(Tx::reader(conn, Arc::clone(&self.path)))
     }
 
     /// The next query; waits for one. `None` when the pool closes.

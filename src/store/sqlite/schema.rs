@@ -33,7 +33,7 @@ const MIGRATIONS: &[&str] = &[
 pub(super) const VERSION: i64 = MIGRATIONS.len() as i64;
 
 /// Migrates a database from version `found` to [`VERSION`] in one transaction.
-pub(super) fn migrate(conn: &mut Connection, found: i64) -> rusqlite::Result<()> {
+pub(crate) fn migrate(conn: &mut Connection, found: i64) -> rusqlite::Result<()> {
     if found >= VERSION {
         return Ok(());
     }

@@ -15,9 +15,9 @@ use tokio::sync::watch;
 use super::commit_delay::{self, CommitDelay};
 use super::fault;
 use super::queue::Queue;
-use super::session::Session;
+use crate::error::StoreError;
 use crate::handle::{Ack, Committed, Work};
-use crate::{StoreError, Writes};
+use crate::tx::Tx;
 
 /// State of the writer.
 #[derive(Debug)]
@@ -43,7 +43,7 @@ impl WriterState {
 /// Starts the thread of the writer. It runs until the queue is closed and empty, then closes the connection; or until
 /// a failure ends it. It sets `state` in both cases, and drops it at the end.
 pub(super) fn start(
-    session: Session,
+    session: Tx,
     queue: Arc<Queue>,
     committed: Committed,
     batch_max: usize,
@@ -58,7 +58,7 @@ pub(super) fn start(
 
 /// The writer, on its thread.
 struct Writer {
-    session: Session,
+    session: Tx,
     queue: Arc<Queue>,
     committed: Committed,
     batch_max: usize,
@@ -165,7 +165,7 @@ impl Writer {
 
     /// Runs one command. Returns the callback for the result of the batch, unless the command refused.
     fn command(&mut self, work: Work) -> Option<Ack> {
-        let writes: &mut dyn Writes = &mut self.session;
+        let writes: &mut Tx = &mut self.session;
         // The handle catches panics of its commands. This catches panics of other users of the backend.
         let outcome = catch_unwind(AssertUnwindSafe(|| work(writes)));
         // If `accept` or `reject` fails, the session keeps the error and the batch fails.

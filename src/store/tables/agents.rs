@@ -1,42 +1,74 @@
-//! The `agents` and `world_meta` tables.
+//! Rows and queries of agents, and of facts about the world.
 
-use ghost_domain::{Agent, AgentId};
+use ghost_domain::{Agent, AgentId, AgentKind};
 
-use crate::error::Result;
-use crate::error::StoreError;
+use crate::error::{Result, StoreError};
+use crate::internal_rows::Meta;
+use crate::row::{Args, Keyed, Row, SqliteRow, from_record, get, get_count, get_parsed, to_json};
+use crate::tx::Tx;
 
 /// Key in `world_meta` of the incarnation floor.
 const INCARNATION_FLOOR: &str = "incarnation_floor";
 
-/// Reads of agents and of facts about the world. Single reads include tombstones, because the rules
-/// need their incarnations.
-pub trait AgentReads: Send {
-    /// The record of an agent, which may be a tombstone.
-    fn agent_get(&mut self, agent_id: &AgentId) -> Result<Option<Agent>>;
+impl Row for Agent {
+    const TABLE: &'static str = "agents";
+    const WRITE: &str = "INSERT INTO agents (agent_id, kind, node, epoch, deleted_at, record) VALUES (?, ?, ?, ?, ?, ?) \
+        ON CONFLICT (agent_id) DO UPDATE SET kind = excluded.kind, node = excluded.node, epoch = \
+        excluded.epoch, deleted_at = excluded.deleted_at, record = excluded.record";
 
-    /// All records in order of id. Tombstones are included only if `tombstones` is true.
-    fn agent_list(&mut self, tombstones: bool) -> Result<Vec<Agent>>;
+    fn bind(&self, args: &mut Args) -> Result<()> {
+        args.text(self.agent_id.as_str())
+            .text(self.kind.as_str())
+            .text(&self.node)
+            .int(self.epoch)
+            .maybe_at(self.deleted_at)
+            .put(to_json(Self::TABLE, &self.agent_id, self)?);
+        Ok(())
+    }
+}
 
-    /// Ids of agents without a tombstone, in order, starting at `from` (included), at most `limit`.
-    /// Reads no records.
-    fn agent_ids(&mut self, from: &str, limit: u32) -> Result<Vec<AgentId>>;
+impl Keyed for Agent {
+    type Key = AgentId;
+    const SELECT: &'static str = "SELECT record FROM agents WHERE agent_id = ?";
 
-    /// Bytes of storage in use, without free pages; 0 for a backend that stores nothing on disk.
-    fn store_bytes(&mut self) -> Result<u64>;
+    fn bind_key(key: &AgentId, args: &mut Args) {
+        args.text(key.as_str());
+    }
 
-    /// The given ids that belong to agents without a tombstone, in order. Reads no records.
-    fn agents_among(&mut self, agent_ids: &[AgentId]) -> Result<Vec<AgentId>>;
+    fn read(row: &SqliteRow) -> Result<Self> {
+        from_record(Self::TABLE, row)
+    }
+}
 
-    /// Number of dynamic agents, without tombstones.
-    fn agent_count_dynamic(&mut self) -> Result<u32>;
+impl Row for Meta {
+    const TABLE: &'static str = "world_meta";
+    const WRITE: &str =
+        "INSERT INTO world_meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value";
 
-    /// A fact about the world, such as its id.
-    fn meta_get(&mut self, key: &str) -> Result<Option<String>>;
+    fn bind(&self, args: &mut Args) -> Result<()> {
+        args.text(&self.key).text(&self.value);
+        Ok(())
+    }
+}
 
+impl Keyed for Meta {
+    type Key = String;
+    const SELECT: &'static str = "SELECT key, value FROM world_meta WHERE key = ?";
+
+    fn bind_key(key: &String, args: &mut Args) {
+        args.text(key);
+    }
+
+    fn read(row: &SqliteRow) -> Result<Self> {
+        Ok(Self { key: get(Self::TABLE, row, 0)?, value: get(Self::TABLE, row, 1)? })
+    }
+}
+
+impl Tx {
     /// The highest incarnation among all pruned tombstones; 0 if none was pruned. It never
     /// decreases. One number serves all ids, because a number for each id would keep as many rows
     /// as pruning deletes.
-    fn agent_incarnation_floor(&mut self) -> Result<u32> {
+    pub fn agent_incarnation_floor(&mut self) -> Result<u32> {
         let Some(text) = self.meta_get(INCARNATION_FLOOR)? else { return Ok(0) };
         text.parse().map_err(|error: std::num::ParseIntError| StoreError::Row {
             table: "world_meta",
@@ -44,28 +76,88 @@ pub trait AgentReads: Send {
             what: error.to_string(),
         })
     }
-}
-
-/// Writes of agents and of facts about the world.
-pub trait AgentWrites: AgentReads {
-    /// Inserts or replaces the record of an agent.
-    fn agent_put(&mut self, agent: &Agent) -> Result<()>;
-
-    /// Inserts the record of an agent whose id is new: no row names it, so it has no mail, no turn and no account. A backend
-    /// may then spare the reads that would find that out.
-    fn agent_add(&mut self, agent: &Agent) -> Result<()> {
-        self.agent_put(agent)
-    }
-
-    /// Sets a fact about the world.
-    fn meta_put(&mut self, key: &str, value: &str) -> Result<()>;
 
     /// Raises the incarnation floor to `incarnation` if it is lower. Backends call it when they
     /// prune tombstones.
-    fn agent_incarnation_raise(&mut self, incarnation: u32) -> Result<()> {
+    pub fn agent_incarnation_raise(&mut self, incarnation: u32) -> Result<()> {
         if self.agent_incarnation_floor()? < incarnation {
             self.meta_put(INCARNATION_FLOOR, &incarnation.to_string())?;
         }
         Ok(())
+    }
+}
+
+impl Tx {
+    /// The record of an agent, which may be a tombstone.
+    pub fn agent_get(&mut self, agent_id: &AgentId) -> Result<Option<Agent>> {
+        self.get(agent_id)
+    }
+
+    /// All records in order of id. Tombstones are included only if `tombstones` is true.
+    pub fn agent_list(&mut self, tombstones: bool) -> Result<Vec<Agent>> {
+        let sql = if tombstones {
+            "SELECT record FROM agents ORDER BY agent_id"
+        } else {
+            "SELECT record FROM agents WHERE deleted_at IS NULL ORDER BY agent_id"
+        };
+        self.list(sql, Args::default())
+    }
+
+    /// Ids of agents without a tombstone, in order, starting at `from` (included), at most `limit`.
+    /// Reads no records.
+    pub fn agent_ids(&mut self, from: &str, limit: u32) -> Result<Vec<AgentId>> {
+        let mut args = Args::default();
+        args.text(from).int(i64::from(limit));
+        let sql = "SELECT agent_id FROM agents WHERE agent_id >= ? AND deleted_at IS NULL ORDER BY agent_id LIMIT ?+0";
+        self.rows(sql, args)?.iter().map(|row| get_parsed(Agent::TABLE, row, 0)).collect()
+    }
+
+    /// Bytes of storage in use, without free pages; 0 for a backend that stores nothing on disk.
+    pub fn store_bytes(&mut self) -> Result<u64> {
+        let sql = "SELECT (pages.page_count - free.freelist_count) * size.page_size \
+                   FROM pragma_page_count AS pages, pragma_freelist_count AS free, pragma_page_size AS size";
+        let Some(row) = self.row(sql, Args::default())? else { return Ok(0) };
+        Ok(u64::try_from(get::<i64>("pragma", &row, 0)?).unwrap_or(0))
+    }
+
+    /// The given ids that belong to agents without a tombstone, in order. Reads no records.
+    pub fn agents_among(&mut self, agent_ids: &[AgentId]) -> Result<Vec<AgentId>> {
+        let mut args = Args::default();
+        args.put(to_json(Agent::TABLE, "ids", &agent_ids)?);
+        let sql = "SELECT agent_id FROM agents WHERE deleted_at IS NULL \
+                   AND agent_id IN (SELECT value FROM json_each(?)) ORDER BY agent_id";
+        self.rows(sql, args)?.iter().map(|row| get_parsed(Agent::TABLE, row, 0)).collect()
+    }
+
+    /// Number of dynamic agents, without tombstones.
+    pub fn agent_count_dynamic(&mut self) -> Result<u32> {
+        debug_assert_eq!(AgentKind::Dynamic.as_str(), "dynamic");
+        // Left to itself, SQLite reads each living agent.
+        let sql = "SELECT count(*) FROM agents INDEXED BY agents_dynamic WHERE kind = 'dynamic' AND deleted_at IS NULL";
+        let row = self.row(sql, Args::default())?;
+        row.map_or(Ok(0), |row| get_count(Agent::TABLE, &row, 0))
+    }
+
+    /// A fact about the world, such as its id.
+    pub fn meta_get(&mut self, key: &str) -> Result<Option<String>> {
+        Ok(self.get::<Meta>(&key.to_owned())?.map(|meta| meta.value))
+    }
+}
+
+impl Tx {
+    /// Inserts or replaces the record of an agent.
+    pub fn agent_put(&mut self, agent: &Agent) -> Result<()> {
+        self.put(agent)
+    }
+
+    /// Inserts the record of an agent whose id is new: no row names it, so it has no mail, no turn and no account. A backend
+    /// may then spare the reads that would find that out.
+    pub fn agent_add(&mut self, agent: &Agent) -> Result<()> {
+        self.agent_put(agent)
+    }
+
+    /// Sets a fact about the world.
+    pub fn meta_put(&mut self, key: &str, value: &str) -> Result<()> {
+        self.put(&Meta { key: key.to_owned(), value: value.to_owned() })
     }
 }

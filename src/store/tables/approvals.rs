@@ -1,8 +1,11 @@
-//! The `approvals` table.
+//! Rows and queries of approvals.
 
 use ghost_domain::{AgentId, Approval, ApprovalId, ApprovalStatus, Timestamp, TurnId};
 
 use crate::error::Result;
+use crate::query::{Conditions, list_limit};
+use crate::row::{Args, Keyed, Row, SqliteRow, from_record, get_count, to_json};
+use crate::tx::Tx;
 
 /// The filter of a list. An absent field does not filter.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -15,31 +18,104 @@ pub struct ApprovalFilter {
     pub always: bool,
 }
 
-/// Reads of approvals.
-pub trait ApprovalReads {
+impl Row for Approval {
+    const TABLE: &'static str = "approvals";
+    const WRITE: &str = "INSERT INTO approvals (approval_id, agent_id, turn_id, digest, status, always, requested_at, \
+        closed_at, record) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (approval_id) DO UPDATE SET \
+        agent_id = excluded.agent_id, turn_id = excluded.turn_id, digest = excluded.digest, status = \
+        excluded.status, always = excluded.always, requested_at = excluded.requested_at, closed_at = \
+        excluded.closed_at, record = excluded.record";
+
+    fn bind(&self, args: &mut Args) -> Result<()> {
+        let pending = self.status == ApprovalStatus::Pending;
+        let closed = (!pending).then(|| self.closed_at.unwrap_or(self.requested_at));
+        args.id(self.approval_id.0)
+            .text(self.agent_id.as_str())
+            .id(self.turn_id.0)
+            .text(&self.digest)
+            .text(self.status.as_str())
+            .int(self.always.into())
+            .int(self.requested_at.0)
+            .maybe_at(closed)
+            .put(to_json(Self::TABLE, self.approval_id, self)?);
+        Ok(())
+    }
+}
+
+impl Keyed for Approval {
+    type Key = ApprovalId;
+    const SELECT: &'static str = "SELECT record FROM approvals WHERE approval_id = ?";
+
+    fn bind_key(key: &ApprovalId, args: &mut Args) {
+        args.id(key.0);
+    }
+
+    fn read(row: &SqliteRow) -> Result<Self> {
+        from_record(Self::TABLE, row)
+    }
+}
+
+/// One page of the list, newest first.
+fn list(filter: &ApprovalFilter, after: Option<(Timestamp, ApprovalId)>, limit: u32) -> (String, Args) {
+    Conditions::new("SELECT record FROM approvals")
+        .when(filter.agent_id.as_ref(), "agent_id = ?", |id, args| {
+            args.text(id.as_str());
+        })
+        .when(filter.status, "status = ?", |status, args| {
+            args.text(status.as_str());
+        })
+        .when(filter.always.then_some(()), "always = 1", |(), _| {})
+        .when(after, "(requested_at, approval_id) < (?, ?)", |(at, id), args| {
+            args.int(at.0).id(id.0);
+        })
+        .order("requested_at DESC, approval_id DESC", list_limit(limit))
+}
+
+impl Tx {
     /// The approval with this id.
-    fn approval_get(&mut self, approval_id: ApprovalId) -> Result<Option<Approval>>;
+    pub fn approval_get(&mut self, approval_id: ApprovalId) -> Result<Option<Approval>> {
+        self.get(&approval_id)
+    }
 
     /// Approvals, newest first (then by id, highest first).
-    fn approval_list(
+    pub fn approval_list(
         &mut self,
         filter: &ApprovalFilter,
         after: Option<(Timestamp, ApprovalId)>,
         limit: u32,
-    ) -> Result<Vec<Approval>>;
+    ) -> Result<Vec<Approval>> {
+        let (sql, args) = list(filter, after, limit);
+        self.list(sql, args)
+    }
 
     /// Number of pending approvals.
-    fn approval_count_pending(&mut self) -> Result<u32>;
+    pub fn approval_count_pending(&mut self) -> Result<u32> {
+        let row = self.row("SELECT count(*) FROM approvals WHERE status = 'pending'", Args::default())?;
+        row.map_or(Ok(0), |row| get_count(Approval::TABLE, &row, 0))
+    }
 
     /// Pending approvals of the calls of a turn, oldest first.
-    fn approvals_pending_of_turn(&mut self, turn_id: TurnId) -> Result<Vec<Approval>>;
+    pub fn approvals_pending_of_turn(&mut self, turn_id: TurnId) -> Result<Vec<Approval>> {
+        let mut args = Args::default();
+        args.id(turn_id.0);
+        let sql = "SELECT record FROM approvals WHERE status = 'pending' AND turn_id = ? \
+                   ORDER BY requested_at, approval_id";
+        self.list(sql, args)
+    }
 
     /// The approval under which an agent may run the plan with this digest without asking again.
-    fn approval_standing(&mut self, agent_id: &AgentId, digest: &str) -> Result<Option<Approval>>;
+    pub fn approval_standing(&mut self, agent_id: &AgentId, digest: &str) -> Result<Option<Approval>> {
+        let mut args = Args::default();
+        args.text(agent_id.as_str()).text(digest);
+        let sql = "SELECT record FROM approvals WHERE always = 1 AND agent_id = ? AND digest = ? \
+                   ORDER BY requested_at, approval_id LIMIT 1";
+        Ok(self.list(sql, args)?.into_iter().next())
+    }
 }
 
-/// Writes of approvals.
-pub trait ApprovalWrites {
+impl Tx {
     /// Inserts or replaces an approval.
-    fn approval_put(&mut self, approval: &Approval) -> Result<()>;
+    pub fn approval_put(&mut self, approval: &Approval) -> Result<()> {
+        self.put(approval)
+    }
 }

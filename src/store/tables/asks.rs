@@ -1,29 +1,81 @@
-//! The `asks` table.
+//! Rows and queries of asks.
 
-use ghost_domain::{AgentId, Ask, AskId, TurnId};
+use ghost_domain::{AgentId, Ask, AskId, AskStatus, TurnId};
 
 use crate::error::Result;
+use crate::row::{Args, Keyed, Row, SqliteRow, from_record, get_count, to_json};
+use crate::tx::Tx;
 
-/// Reads of asks.
-pub trait AskReads {
-    /// The ask with this id.
-    fn ask_get(&mut self, ask_id: AskId) -> Result<Option<Ask>>;
+impl Row for Ask {
+    const TABLE: &'static str = "asks";
+    const WRITE: &str = "INSERT INTO asks (ask_id, status, target, asker_turn, created_at, closed_at, record) VALUES (?, \
+        ?, ?, ?, ?, ?, ?) ON CONFLICT (ask_id) DO UPDATE SET status = excluded.status, target = \
+        excluded.target, asker_turn = excluded.asker_turn, created_at = excluded.created_at, closed_at = \
+        excluded.closed_at, record = excluded.record";
 
-    /// All open asks, in order of creation.
-    fn asks_open(&mut self) -> Result<Vec<Ask>>;
-
-    /// Number of open asks.
-    fn ask_count_open(&mut self) -> Result<u32>;
-
-    /// Open asks that this agent must answer.
-    fn asks_open_to(&mut self, target: &AgentId) -> Result<Vec<Ask>>;
-
-    /// Open asks that this turn waits for.
-    fn asks_open_of_turn(&mut self, turn_id: TurnId) -> Result<Vec<Ask>>;
+    fn bind(&self, args: &mut Args) -> Result<()> {
+        let closed = (self.status != AskStatus::Open).then(|| self.closed_at.unwrap_or(self.created_at));
+        args.id(self.ask_id.0)
+            .text(self.status.as_str())
+            .text(self.target.as_str())
+            .maybe_id(self.asker.turn_id.map(|id| id.0))
+            .int(self.created_at.0)
+            .maybe_at(closed)
+            .put(to_json(Self::TABLE, self.ask_id, self)?);
+        Ok(())
+    }
 }
 
-/// Writes of asks.
-pub trait AskWrites {
+impl Keyed for Ask {
+    type Key = AskId;
+    const SELECT: &'static str = "SELECT record FROM asks WHERE ask_id = ?";
+
+    fn bind_key(key: &AskId, args: &mut Args) {
+        args.id(key.0);
+    }
+
+    fn read(row: &SqliteRow) -> Result<Self> {
+        from_record(Self::TABLE, row)
+    }
+}
+
+impl Tx {
+    /// The ask with this id.
+    pub fn ask_get(&mut self, ask_id: AskId) -> Result<Option<Ask>> {
+        self.get(&ask_id)
+    }
+
+    /// All open asks, in order of creation.
+    pub fn asks_open(&mut self) -> Result<Vec<Ask>> {
+        self.list("SELECT record FROM asks WHERE status = 'open' ORDER BY created_at, ask_id", Args::default())
+    }
+
+    /// Number of open asks.
+    pub fn ask_count_open(&mut self) -> Result<u32> {
+        let row = self.row("SELECT count(*) FROM asks WHERE status = 'open'", Args::default())?;
+        row.map_or(Ok(0), |row| get_count(Ask::TABLE, &row, 0))
+    }
+
+    /// Open asks that this agent must answer.
+    pub fn asks_open_to(&mut self, target: &AgentId) -> Result<Vec<Ask>> {
+        let mut args = Args::default();
+        args.text(target.as_str());
+        let sql = "SELECT record FROM asks WHERE status = 'open' AND target = ? ORDER BY created_at, ask_id";
+        self.list(sql, args)
+    }
+
+    /// Open asks that this turn waits for.
+    pub fn asks_open_of_turn(&mut self, turn_id: TurnId) -> Result<Vec<Ask>> {
+        let mut args = Args::default();
+        args.id(turn_id.0);
+        let sql = "SELECT record FROM asks WHERE status = 'open' AND asker_turn = ? ORDER BY created_at, ask_id";
+        self.list(sql, args)
+    }
+}
+
+impl Tx {
     /// Inserts or replaces an ask.
-    fn ask_put(&mut self, ask: &Ask) -> Result<()>;
+    pub fn ask_put(&mut self, ask: &Ask) -> Result<()> {
+        self.put(ask)
+    }
 }

@@ -1,10 +1,13 @@
-//! The `budgets` and `usage` tables. The reservation of a running model call is stored in the
-//! record of its turn, not here.
+//! Rows and queries of budgets. The sums of usage are in `usage.rs`.
 
 use ghost_domain::usage::{UsageRow, UsageSum};
 use ghost_domain::{AgentId, Budget, RootId, Scope, ScopeSort, Timestamp};
 
 use crate::error::Result;
+use crate::internal_rows::Numbered;
+use crate::query::{Conditions, list_limit};
+use crate::row::{Args, Keyed, Row, SqliteRow, from_record, to_json};
+use crate::tx::Tx;
 
 /// Which accounts a list contains. The default is all accounts.
 #[derive(Clone, Debug, Default)]
@@ -48,23 +51,125 @@ impl UsageFilter {
     }
 }
 
-/// Reads of budgets and usage.
-pub trait BudgetReads {
-    /// The account of this scope.
-    fn budget_get(&mut self, scope: &Scope) -> Result<Option<Budget>>;
+impl Row for Budget {
+    const TABLE: &'static str = "budgets";
+    const WRITE: &str = "INSERT INTO budgets (scope, limited, record) VALUES (?, ?, ?) ON CONFLICT (scope) DO UPDATE SET \
+        limited = excluded.limited, record = excluded.record";
 
-    /// Accounts in order of the scope's text.
-    fn budget_list(&mut self, filter: &BudgetFilter) -> Result<Vec<Budget>>;
-
-    /// Sums of usage for each agent and model, in that order.
-    fn usage_sum(&mut self, filter: &UsageFilter) -> Result<Vec<UsageSum>>;
+    fn bind(&self, args: &mut Args) -> Result<()> {
+        let limited = self.limits.tokens.is_some() || self.limits.money.is_some();
+        args.put(self.scope.to_string()).put(limited).put(to_json(Self::TABLE, &self.scope, self)?);
+        Ok(())
+    }
 }
 
-/// Writes of budgets and usage.
-pub trait BudgetWrites {
+impl Keyed for Budget {
+    type Key = Scope;
+    const SELECT: &'static str = "SELECT record FROM budgets WHERE scope = ?";
+
+    fn bind_key(key: &Scope, args: &mut Args) {
+        args.put(key.to_string());
+    }
+
+    fn read(row: &SqliteRow) -> Result<Self> {
+        from_record(Self::TABLE, row)
+    }
+}
+
+/// The ranges of scopes that a list reads, in order, without their ends. There may be very many
+/// accounts of roots, so the lists without them do not read past them.
+fn ranges(filter: &BudgetFilter) -> &'static [(&'static str, &'static str)] {
+    match filter.sort {
+        Some(ScopeSort::Root) if filter.no_roots => &[],
+        Some(ScopeSort::World) => &[("w", "world/")],
+        Some(ScopeSort::Team) => &[("team:", "team;")],
+        Some(ScopeSort::Agent) => &[("agent:", "agent;")],
+        Some(ScopeSort::Root) => &[("root:", "root;")],
+        Some(ScopeSort::Day) => &[("", "root:"), ("root;", "x")],
+        None if filter.no_roots => &[("", "root:"), ("root;", "x")],
+        None => &[("", "x")],
+    }
+}
+
+/// The part of a page that lies in one range; `None` if the page begins after it or has no rows left.
+fn list(filter: &BudgetFilter, (from, to): (&str, &str), left: i64) -> Option<(String, Args)> {
+    let after = filter.after.as_ref().map(Scope::to_string).unwrap_or_default();
+    let from = after.as_str().max(from);
+    if from >= to || left <= 0 {
+        return None;
+    }
+    let days = match filter.sort {
+        Some(ScopeSort::Day) => Some("scope GLOB '*/day'"),
+        Some(ScopeSort::Team | ScopeSort::Agent) => Some("scope NOT GLOB '*/day'"),
+        _ => None,
+    };
+    let query = Conditions::new("SELECT record FROM budgets")
+        .when(filter.limited.then_some(()), "limited = 1", |(), _| {})
+        .when(days.map(|_| ()), days.unwrap_or_default(), |(), _| {})
+        .when(Some(from), "scope > ?", |from, args| {
+            args.text(from);
+        })
+        .when(Some(to), "scope < ?", |to, args| {
+            args.text(to);
+        });
+    Some(query.order("scope", left))
+}
+
+impl Tx {
+    /// The account of this scope.
+    pub fn budget_get(&mut self, scope: &Scope) -> Result<Option<Budget>> {
+        self.get(scope)
+    }
+
+    /// Accounts in order of the scope's text.
+    pub fn budget_list(&mut self, filter: &BudgetFilter) -> Result<Vec<Budget>> {
+        let (limit, mut found) = (list_limit(filter.limit), Vec::new());
+        for range in ranges(filter) {
+            let left = limit - i64::try_from(found.len()).unwrap_or(limit);
+            let Some((sql, args)) = list(filter, *range, left) else { continue };
+            for row in self.rows(sql, args)? {
+                found.push(Budget::read(&row)?);
+            }
+        }
+        Ok(found)
+    }
+
+    /// Sums of usage for each agent and model, in that order.
+    pub fn usage_sum(&mut self, filter: &UsageFilter) -> Result<Vec<UsageSum>> {
+        self.sum_usage(filter)
+    }
+}
+
+impl Tx {
     /// Inserts or replaces an account.
-    fn budget_put(&mut self, budget: &Budget) -> Result<()>;
+    pub fn budget_put(&mut self, budget: &Budget) -> Result<()> {
+        self.put(budget)
+    }
 
     /// Appends a usage row.
-    fn usage_append(&mut self, row: &UsageRow) -> Result<()>;
+    pub fn usage_append(&mut self, row: &UsageRow) -> Result<()> {
+        let batch = self.batch()?;
+        batch.counters.usage += 1;
+        let seq = batch.counters.usage;
+        self.put(&Numbered { seq, row: row.clone() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sqlite::tests::plans::assert_indexed;
+
+    #[tokio::test]
+    async fn budgets_are_read_in_order_of_the_key() {
+        for sort in ScopeSort::ALL.iter().copied().map(Some).chain([None]) {
+            for (limited, no_roots) in [(false, false), (true, false), (false, true)] {
+                let filter = BudgetFilter { sort, limited, no_roots, ..BudgetFilter::default() };
+                for range in ranges(&filter) {
+                    let step = assert_indexed(list(&filter, *range, 9).unwrap()).await;
+                    assert!(step.ends_with("(scope>? AND scope<?)"), "{filter:?}: {step}");
+                }
+            }
+        }
+    }
 }

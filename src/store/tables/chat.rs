@@ -1,49 +1,232 @@
-//! The `chat_channels`, `chat_members` and `chat_posts` tables.
+//! Chat channels, their members and their chat messages. A chat message changes a row of every
+//! member that it wakes. So the writer keeps in memory the members of a channel and the channels of
+//! an agent.
+//!
+//! A member list must never stay in memory after an agent has joined or left the channel.
 
-use ghost_domain::{AgentId, ChannelName, ChatChannel, ChatMember, ChatPost};
+use ghost_domain::{AgentId, ChannelName, ChatChannel, ChatMember, ChatPost, MessageId, RootId, Timestamp};
 
 use crate::error::Result;
+use crate::row::{
+    Args, Keyed, Row, SqliteRow, from_record, get, get_count, get_id, get_maybe_id, get_parsed, to_json, unreadable,
+};
+use crate::tx::Tx;
 
-/// Reads of chat.
-pub trait ChatReads {
+impl Row for ChatChannel {
+    const TABLE: &'static str = "chat_channels";
+    const WRITE: &str = "INSERT INTO chat_channels (channel, gated, last_seq, record) VALUES (?, ?, ?, ?) ON CONFLICT \
+        (channel) DO UPDATE SET gated = excluded.gated, last_seq = excluded.last_seq, record = \
+        excluded.record";
+
+    fn bind(&self, args: &mut Args) -> Result<()> {
+        args.text(self.channel.as_str()).put(self.gated).int(self.last_seq).put(to_json(
+            Self::TABLE,
+            &self.channel,
+            self,
+        )?);
+        Ok(())
+    }
+}
+
+impl Keyed for ChatChannel {
+    type Key = ChannelName;
+    const SELECT: &'static str = "SELECT record FROM chat_channels WHERE channel = ?";
+
+    fn bind_key(key: &ChannelName, args: &mut Args) {
+        args.text(key.as_str());
+    }
+
+    fn read(row: &SqliteRow) -> Result<Self> {
+        from_record(Self::TABLE, row)
+    }
+}
+
+impl Row for ChatMember {
+    const TABLE: &'static str = "chat_members";
+    const WRITE: &str = "INSERT INTO chat_members (channel, agent_id, read_seq, wake_id, joined_at) VALUES (?, ?, ?, ?, \
+        ?) ON CONFLICT (channel, agent_id) DO UPDATE SET read_seq = excluded.read_seq, wake_id = \
+        excluded.wake_id, joined_at = excluded.joined_at";
+
+    fn bind(&self, args: &mut Args) -> Result<()> {
+        args.text(self.channel.as_str())
+            .text(self.agent_id.as_str())
+            .int(self.read_seq)
+            .maybe_id(self.wake_id.map(|id| id.0))
+            .int(self.joined_at.0);
+        Ok(())
+    }
+}
+
+impl Keyed for ChatMember {
+    type Key = (ChannelName, AgentId);
+    const SELECT: &'static str = "SELECT read_seq, wake_id, joined_at, channel, agent_id FROM chat_members \
+                                  WHERE channel = ? AND agent_id = ?";
+
+    fn bind_key(key: &Self::Key, args: &mut Args) {
+        args.text(key.0.as_str()).text(key.1.as_str());
+    }
+
+    fn read(row: &SqliteRow) -> Result<Self> {
+        member(row, get_parsed(Self::TABLE, row, 3)?, get_parsed(Self::TABLE, row, 4)?)
+    }
+}
+
+/// Decodes a membership. The first three columns are cursor, wake-up and join time.
+fn member(row: &SqliteRow, channel: ChannelName, agent_id: AgentId) -> Result<ChatMember> {
+    const TABLE: &str = ChatMember::TABLE;
+    Ok(ChatMember {
+        channel,
+        agent_id,
+        read_seq: get(TABLE, row, 0)?,
+        wake_id: get_maybe_id(TABLE, row, 1)?.map(MessageId),
+        joined_at: Timestamp(get(TABLE, row, 2)?),
+    })
+}
+
+impl Row for ChatPost {
+    const TABLE: &'static str = "chat_posts";
+    const WRITE: &str = "INSERT INTO chat_posts (channel, seq, message_id, from_party, content, mentions, reply_to, \
+        root_id, hop, ts) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
+
+    fn bind(&self, args: &mut Args) -> Result<()> {
+        let mentions = match self.mentions.is_empty() {
+            true => None,
+            false => Some(to_json(Self::TABLE, self.seq, &self.mentions)?),
+        };
+        args.text(self.channel.as_str())
+            .int(self.seq)
+            .id(self.message_id.0)
+            .put(self.from.to_string())
+            .text(&self.content)
+            .put(mentions)
+            .put(self.reply_to)
+            .id(self.root_id.0)
+            .int(i64::from(self.hop))
+            .int(self.ts.0);
+        Ok(())
+    }
+}
+
+/// Decodes a chat message of `channel`. The columns are those of its [`Row::WRITE`] without the
+/// channel.
+fn post(row: &SqliteRow, channel: &ChannelName) -> Result<ChatPost> {
+    const TABLE: &str = ChatPost::TABLE;
+    let mentions: Option<&str> = get(TABLE, row, 4)?;
+    let mentions = match mentions {
+        Some(text) => serde_json::from_str(text).map_err(|error| unreadable(TABLE, text, error))?,
+        None => Vec::new(),
+    };
+    Ok(ChatPost {
+        channel: channel.clone(),
+        seq: get(TABLE, row, 0)?,
+        message_id: MessageId(get_id(TABLE, row, 1)?),
+        from: get_parsed(TABLE, row, 2)?,
+        content: get(TABLE, row, 3)?,
+        mentions,
+        reply_to: get(TABLE, row, 5)?,
+        root_id: RootId(get_id(TABLE, row, 6)?),
+        hop: get_count(TABLE, row, 7)?,
+        ts: Timestamp(get(TABLE, row, 8)?),
+    })
+}
+
+impl Tx {
     /// The channel with this name.
-    fn chat_channel_get(&mut self, channel: &ChannelName) -> Result<Option<ChatChannel>>;
+    pub fn chat_channel_get(&mut self, channel: &ChannelName) -> Result<Option<ChatChannel>> {
+        self.get(channel)
+    }
 
     /// All channels in order of name, at most 1,000.
-    fn chat_channel_list(&mut self) -> Result<Vec<ChatChannel>>;
+    pub fn chat_channel_list(&mut self) -> Result<Vec<ChatChannel>> {
+        self.list("SELECT record FROM chat_channels ORDER BY channel LIMIT 1000", Args::default())
+    }
 
     /// Number of channels.
-    fn chat_channel_count(&mut self) -> Result<u32>;
+    pub fn chat_channel_count(&mut self) -> Result<u32> {
+        let row = self.row("SELECT count(*) FROM chat_channels", Args::default())?;
+        row.map_or(Ok(0), |row| get_count(ChatChannel::TABLE, &row, 0))
+    }
 
     /// The membership of an agent in a channel.
-    fn chat_member_get(&mut self, channel: &ChannelName, agent_id: &AgentId) -> Result<Option<ChatMember>>;
+    pub fn chat_member_get(&mut self, channel: &ChannelName, agent_id: &AgentId) -> Result<Option<ChatMember>> {
+        self.get(&(channel.clone(), agent_id.clone()))
+    }
 
     /// All members of a channel, in order of id.
-    fn chat_members(&mut self, channel: &ChannelName) -> Result<Vec<ChatMember>>;
+    pub fn chat_members(&mut self, channel: &ChannelName) -> Result<Vec<ChatMember>> {
+        let mut args = Args::default();
+        args.text(channel.as_str());
+        let sql = "SELECT read_seq, wake_id, joined_at, agent_id FROM chat_members WHERE channel = ? ORDER BY agent_id";
+        let rows = self.rows(sql, args)?;
+        let read = |row: &SqliteRow| member(row, channel.clone(), get_parsed(ChatMember::TABLE, row, 3)?);
+        rows.iter().map(read).collect()
+    }
 
     /// All memberships of an agent, in order of channel.
-    fn chat_memberships(&mut self, agent_id: &AgentId) -> Result<Vec<ChatMember>>;
+    pub fn chat_memberships(&mut self, agent_id: &AgentId) -> Result<Vec<ChatMember>> {
+        let mut args = Args::default();
+        args.text(agent_id.as_str());
+        let sql = "SELECT read_seq, wake_id, joined_at, channel FROM chat_members WHERE agent_id = ? ORDER BY channel";
+        let rows = self.rows(sql, args)?;
+        let read = |row: &SqliteRow| member(row, get_parsed(ChatMember::TABLE, row, 3)?, agent_id.clone());
+        rows.iter().map(read).collect()
+    }
 
     /// The ungated channels in which an agent has chat messages after its cursor, each with the
     /// agent's membership, in order of channel.
-    fn chat_unread(&mut self, agent_id: &AgentId) -> Result<Vec<(ChatMember, ChatChannel)>>;
+    pub fn chat_unread(&mut self, agent_id: &AgentId) -> Result<Vec<(ChatMember, ChatChannel)>> {
+        let mut args = Args::default();
+        args.text(agent_id.as_str());
+        // CROSS JOIN fixes the order: first the agent's few memberships, then the channel of each.
+        let sql = "SELECT m.read_seq, m.wake_id, m.joined_at, c.record FROM chat_members AS m \
+                   CROSS JOIN chat_channels AS c WHERE m.agent_id = ? AND c.channel = m.channel AND c.gated = 0 \
+                   AND c.last_seq > m.read_seq ORDER BY m.channel";
+        let rows = self.rows(sql, args)?;
+        rows.iter()
+            .map(|row| {
+                let text: &str = get(ChatChannel::TABLE, row, 3)?;
+                let channel: ChatChannel =
+                    serde_json::from_str(text).map_err(|error| unreadable(ChatChannel::TABLE, text, error))?;
+                Ok((member(row, channel.channel.clone(), agent_id.clone())?, channel))
+            })
+            .collect()
+    }
 
     /// The newest chat messages of a channel with `after < seq < before`, at most `limit`, in order
     /// of sequence. A `before` of 0 means no upper bound.
-    fn chat_posts(&mut self, channel: &ChannelName, after: i64, before: i64, limit: u32) -> Result<Vec<ChatPost>>;
+    pub fn chat_posts(&mut self, channel: &ChannelName, after: i64, before: i64, limit: u32) -> Result<Vec<ChatPost>> {
+        let before = if before == 0 { i64::MAX } else { before };
+        let mut args = Args::default();
+        args.text(channel.as_str()).int(after).int(before).int(i64::from(limit));
+        let sql = "SELECT seq, message_id, from_party, content, mentions, reply_to, root_id, hop, ts FROM chat_posts \
+                   WHERE channel = ? AND seq > ? AND seq < ? ORDER BY seq DESC LIMIT ?+0";
+        let rows = self.rows(sql, args)?;
+        rows.iter().rev().map(|row| post(row, channel)).collect()
+    }
 }
 
-/// Writes of chat.
-pub trait ChatWrites {
+impl Tx {
     /// Inserts or replaces a channel.
-    fn chat_channel_put(&mut self, channel: &ChatChannel) -> Result<()>;
+    pub fn chat_channel_put(&mut self, channel: &ChatChannel) -> Result<()> {
+        self.put(channel)
+    }
 
     /// Inserts or replaces a membership.
-    fn chat_member_put(&mut self, member: &ChatMember) -> Result<()>;
+    pub fn chat_member_put(&mut self, member: &ChatMember) -> Result<()> {
+        self.put(member)
+    }
 
     /// Removes a membership. Does nothing if it does not exist.
-    fn chat_member_delete(&mut self, channel: &ChannelName, agent_id: &AgentId) -> Result<()>;
+    pub fn chat_member_delete(&mut self, channel: &ChannelName, agent_id: &AgentId) -> Result<()> {
+        let mut args = Args::default();
+        args.text(channel.as_str()).text(agent_id.as_str());
+        let sql = "DELETE FROM chat_members WHERE channel = ? AND agent_id = ?";
+        self.execute(sql, args)?;
+        Ok(())
+    }
 
     /// Appends a chat message. The caller has taken its sequence from the channel.
-    fn chat_post_append(&mut self, post: &ChatPost) -> Result<()>;
+    pub fn chat_post_append(&mut self, post: &ChatPost) -> Result<()> {
+        self.put(post)
+    }
 }

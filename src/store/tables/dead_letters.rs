@@ -1,30 +1,132 @@
-//! The `dead_letters` table.
+//! Rows and queries of dead letters.
 
 use ghost_domain::{AgentId, DeadLetter, DeadLetterId, DeadLetterStatus, Timestamp};
 
 use crate::error::Result;
+use crate::query::{Conditions, list_limit};
+use crate::row::{Args, Keyed, Row, SqliteRow, from_record, get_count, to_json};
+use crate::tx::Tx;
 
-/// Reads of dead letters.
-pub trait DeadLetterReads {
+impl Row for DeadLetter {
+    const TABLE: &'static str = "dead_letters";
+    const WRITE: &str = "INSERT INTO dead_letters (dead_letter_id, agent_id, turn_id, status, created_at, resolved_at, \
+        record) VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (dead_letter_id) DO UPDATE SET agent_id = \
+        excluded.agent_id, turn_id = excluded.turn_id, status = excluded.status, created_at = \
+        excluded.created_at, resolved_at = excluded.resolved_at, record = excluded.record";
+
+    fn bind(&self, args: &mut Args) -> Result<()> {
+        let held = self.status == DeadLetterStatus::Held;
+        let resolved = (!held).then(|| self.resolved_at.unwrap_or(self.created_at));
+        args.id(self.dead_letter_id.0)
+            .text(self.agent_id.as_str())
+            .id(self.turn_id.0)
+            .text(self.status.as_str())
+            .int(self.created_at.0)
+            .maybe_at(resolved)
+            .put(to_json(Self::TABLE, self.dead_letter_id, self)?);
+        Ok(())
+    }
+}
+
+impl Keyed for DeadLetter {
+    type Key = DeadLetterId;
+    const SELECT: &'static str = "SELECT record FROM dead_letters WHERE dead_letter_id = ?";
+
+    fn bind_key(key: &DeadLetterId, args: &mut Args) {
+        args.id(key.0);
+    }
+
+    fn read(row: &SqliteRow) -> Result<Self> {
+        from_record(Self::TABLE, row)
+    }
+}
+
+/// One page of the list, newest first.
+fn list(
+    agent_id: Option<&AgentId>,
+    status: Option<DeadLetterStatus>,
+    after: Option<(Timestamp, DeadLetterId)>,
+    limit: u32,
+) -> (String, Args) {
+    Conditions::new("SELECT record FROM dead_letters")
+        .when(agent_id, "agent_id = ?", |id, args| {
+            args.text(id.as_str());
+        })
+        .when(status, "status = ?", |status, args| {
+            args.text(status.as_str());
+        })
+        .when(after, "(created_at, dead_letter_id) < (?, ?)", |(at, id), args| {
+            args.int(at.0).id(id.0);
+        })
+        .order("created_at DESC, dead_letter_id DESC", list_limit(limit))
+}
+
+impl Tx {
     /// The dead letter with this id.
-    fn dead_letter_get(&mut self, dead_letter_id: DeadLetterId) -> Result<Option<DeadLetter>>;
+    pub fn dead_letter_get(&mut self, dead_letter_id: DeadLetterId) -> Result<Option<DeadLetter>> {
+        self.get(&dead_letter_id)
+    }
 
     /// Dead letters, newest first (then by id, highest first); only those of this agent and this
     /// status, if given.
-    fn dead_letter_list(
+    pub fn dead_letter_list(
         &mut self,
         agent_id: Option<&AgentId>,
         status: Option<DeadLetterStatus>,
         after: Option<(Timestamp, DeadLetterId)>,
         limit: u32,
-    ) -> Result<Vec<DeadLetter>>;
+    ) -> Result<Vec<DeadLetter>> {
+        let (sql, args) = list(agent_id, status, after, limit);
+        self.list(sql, args)
+    }
 
     /// Number of held dead letters; only those of this agent, if given.
-    fn dead_letter_count_held(&mut self, agent_id: Option<&AgentId>) -> Result<u32>;
+    pub fn dead_letter_count_held(&mut self, agent_id: Option<&AgentId>) -> Result<u32> {
+        let mut args = Args::default();
+        let sql = match agent_id {
+            None => "SELECT count(*) FROM dead_letters WHERE status = 'held'",
+            Some(agent_id) => {
+                args.text(agent_id.as_str());
+                "SELECT count(*) FROM dead_letters WHERE status = 'held' AND agent_id = ?"
+            }
+        };
+        let row = self.row(sql, args)?;
+        row.map_or(Ok(0), |row| get_count(DeadLetter::TABLE, &row, 0))
+    }
 }
 
-/// Writes of dead letters.
-pub trait DeadLetterWrites {
+impl Tx {
     /// Inserts or replaces a dead letter.
-    fn dead_letter_put(&mut self, dead_letter: &DeadLetter) -> Result<()>;
+    pub fn dead_letter_put(&mut self, dead_letter: &DeadLetter) -> Result<()> {
+        self.put(dead_letter)?;
+        let dead_letter_id = dead_letter.dead_letter_id.0;
+        let mut args = Args::default();
+        args.id(dead_letter_id);
+        self.execute("DELETE FROM dead_letter_mail WHERE dead_letter_id = ?", args)?;
+        for message_id in &dead_letter.messages {
+            let mut args = Args::default();
+            args.id(dead_letter_id).id(message_id.0);
+            let sql = "INSERT INTO dead_letter_mail (dead_letter_id, message_id) VALUES (?, ?) ON CONFLICT DO NOTHING";
+            self.execute(sql, args)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sqlite::tests::plans::assert_indexed;
+
+    #[tokio::test]
+    async fn dead_letters_are_read_from_indexes() {
+        let bob: AgentId = "bob".parse().unwrap();
+        for agent_id in [None, Some(&bob)] {
+            for status in [None, Some(DeadLetterStatus::Held)] {
+                for after in [None, Some((Timestamp(1), DeadLetterId(uuid::Uuid::nil())))] {
+                    assert_indexed(list(agent_id, status, after, 9)).await;
+                }
+            }
+        }
+    }
 }

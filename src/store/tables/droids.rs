@@ -1,8 +1,13 @@
-//! The `droids` table: the records of droids, also of those whose agents are gone.
+//! Rows and queries of droids.
+
+use std::collections::BTreeMap;
 
 use ghost_domain::{AgentId, Droid};
 
 use crate::error::Result;
+use crate::query::{Conditions, PAGE_MAX, list_limit};
+use crate::row::{Args, Keyed, Row, SqliteRow, from_record, get_count, get_parsed, to_json};
+use crate::tx::Tx;
 
 /// How many droids have not ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -13,29 +18,86 @@ pub struct LiveDroids {
     pub all: u32,
 }
 
-/// Reads of droids.
-pub trait DroidReads {
+impl Row for Droid {
+    const TABLE: &'static str = "droids";
+    const WRITE: &str = "INSERT INTO droids (droid_id, parent_id, ended_at, record) VALUES (?, ?, ?, ?) ON CONFLICT \
+        (droid_id) DO UPDATE SET parent_id = excluded.parent_id, ended_at = excluded.ended_at, record = \
+        excluded.record";
+
+    fn bind(&self, args: &mut Args) -> Result<()> {
+        args.text(self.droid_id.as_str()).text(self.parent_id.as_str()).maybe_at(self.ended_at).put(to_json(
+            Self::TABLE,
+            &self.droid_id,
+            self,
+        )?);
+        Ok(())
+    }
+}
+
+impl Keyed for Droid {
+    type Key = AgentId;
+    const SELECT: &'static str = "SELECT record FROM droids WHERE droid_id = ?";
+
+    fn bind_key(key: &AgentId, args: &mut Args) {
+        args.text(key.as_str());
+    }
+
+    fn read(row: &SqliteRow) -> Result<Self> {
+        from_record(Self::TABLE, row)
+    }
+}
+
+fn count(live: &BTreeMap<AgentId, u32>, parent: &AgentId) -> LiveDroids {
+    LiveDroids { of_parent: live.get(parent).copied().unwrap_or(0), all: live.values().sum() }
+}
+
+impl Tx {
     /// The droid with this id.
-    fn droid_get(&mut self, droid_id: &AgentId) -> Result<Option<Droid>>;
+    pub fn droid_get(&mut self, droid_id: &AgentId) -> Result<Option<Droid>> {
+        self.get(droid_id)
+    }
 
     /// The droids that have not ended, in order of id, at most [`PAGE_MAX`](super::PAGE_MAX).
-    fn droids_live(&mut self) -> Result<Vec<Droid>>;
+    pub fn droids_live(&mut self) -> Result<Vec<Droid>> {
+        let mut args = Args::default();
+        args.int(i64::from(PAGE_MAX));
+        let sql = "SELECT record FROM droids INDEXED BY droids_live WHERE ended_at IS NULL ORDER BY droid_id LIMIT ?+0";
+        self.list(sql, args)
+    }
 
     /// The number of droids of `parent`, and of the world, that have not ended.
-    fn droids_live_count(&mut self, parent: &AgentId) -> Result<LiveDroids>;
+    pub fn droids_live_count(&mut self, parent: &AgentId) -> Result<LiveDroids> {
+        let sql =
+            "SELECT parent_id, count(*) FROM droids INDEXED BY droids_live WHERE ended_at IS NULL GROUP BY parent_id";
+        let rows = self.rows(sql, Args::default())?;
+        let one = |row| Ok((get_parsed(Droid::TABLE, row, 0)?, get_count(Droid::TABLE, row, 1)?));
+        let found = rows.iter().map(one).collect::<Result<BTreeMap<AgentId, u32>>>()?;
+        Ok(count(&found, parent))
+    }
 
     /// Droids in order of id, also those that have ended: those of `parent`, if it is given. Only droids after the id
     /// `after`.
-    fn droid_list(&mut self, parent: Option<&AgentId>, after: Option<&AgentId>, limit: u32) -> Result<Vec<Droid>>;
+    pub fn droid_list(&mut self, parent: Option<&AgentId>, after: Option<&AgentId>, limit: u32) -> Result<Vec<Droid>> {
+        let (sql, args) = Conditions::new("SELECT record FROM droids")
+            .when(parent, "parent_id = ?", |parent, args| {
+                args.text(parent.as_str());
+            })
+            .when(after, "droid_id > ?", |after, args| {
+                args.text(after.as_str());
+            })
+            .order("droid_id", list_limit(limit));
+        self.rows(sql, args)?.iter().map(Droid::read).collect()
+    }
 }
 
-/// Writes of droids.
-pub trait DroidWrites {
+impl Tx {
     /// Inserts or replaces a droid.
-    fn droid_put(&mut self, droid: &Droid) -> Result<()>;
+    pub fn droid_put(&mut self, droid: &Droid) -> Result<()> {
+        self.put(droid)
+    }
 
     /// Inserts a droid whose id no droid ever had. A backend may then spare the read that would find that out.
-    fn droid_add(&mut self, droid: &Droid) -> Result<()> {
-        self.droid_put(droid)
+    pub fn droid_add(&mut self, droid: &Droid) -> Result<()> {
+        self.put(droid)
     }
 }

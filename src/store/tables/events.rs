@@ -1,26 +1,172 @@
-//! The `events` table, which is the event feed.
+//! Rows and queries of the event feed.
 
+use ghost_domain::EventPayload;
 use ghost_domain::event::{Event, EventFilter, NewEvent};
 use ghost_domain::{EventId, Timestamp};
+use uuid::Uuid;
 
-use crate::error::Result;
+use crate::error::{Result, StoreError};
+use crate::query::Conditions;
+use crate::row::{Args, Row, SqliteRow, get, get_id, get_maybe_id, get_parsed, to_json, unreadable};
+use crate::tx::Tx;
 
-/// Reads of the feed.
-pub trait EventReads {
+/// Maximum number of sequence numbers that one read with a filter covers.
+const READ_SPAN_MAX: i64 = 10_000;
+
+impl Row for Event {
+    const TABLE: &'static str = "events";
+    const WRITE: &str = "INSERT INTO events (seq, event_id, ts, kind, agent_id, channel, correlation_id, correlation, \
+        payload) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)";
+
+    fn bind(&self, args: &mut Args) -> Result<()> {
+        let correlation = self.correlation_id.as_deref().and_then(identifier);
+        args.int(self.seq)
+            .id(self.event_id.0)
+            .int(self.ts.0)
+            .text(self.kind.as_str())
+            .maybe_text(self.agent_id.as_ref().map(|id| id.as_str()))
+            .maybe_text(self.channel.as_deref())
+            .maybe_text(self.correlation_id.as_deref().filter(|_| correlation.is_none()))
+            .maybe_id(correlation);
+        let payload = self.payload.text();
+        match &self.correlation_id {
+            Some(text) if correlation.is_some() => args.put(shortened(payload, text)),
+            _ => args.put(payload.to_owned()),
+        };
+        Ok(())
+    }
+}
+
+/// Replaces the event's correlation id in a stored payload. JSON text, as this program writes it,
+/// never contains this character.
+const CORRELATION_MARK: char = '\u{1}';
+
+/// Parses an id, but only if `text` has the form in which this program writes ids.
+fn identifier(text: &str) -> Option<Uuid> {
+    Uuid::parse_str(text).ok().filter(|id| id.as_hyphenated().encode_lower(&mut Uuid::encode_buffer()) == text)
+}
+
+/// The payload with its correlation id replaced by [`CORRELATION_MARK`]. Most payloads contain the
+/// id, so this saves space.
+fn shortened(payload: &str, id: &str) -> String {
+    payload.replace(id, CORRELATION_MARK.encode_utf8(&mut [0; 4]))
+}
+
+/// Decodes an event. An error names its sequence, so that a reader can continue after it.
+fn read(row: &SqliteRow) -> Result<Event> {
+    let seq: i64 = get(Event::TABLE, row, 0)?;
+    read_after_seq(row, seq).map_err(|error| match error {
+        StoreError::Row { table, what, .. } => StoreError::Row { table, key: seq.to_string(), what },
+        other => other,
+    })
+}
+
+fn read_after_seq(row: &SqliteRow, seq: i64) -> Result<Event> {
+    const TABLE: &str = Event::TABLE;
+    let agent_id: Option<&str> = get(TABLE, row, 4)?;
+    let payload: &str = get(TABLE, row, 7)?;
+    let correlation = get_maybe_id(TABLE, row, 8)?.map(|id| id.to_string());
+    let whole = match &correlation {
+        Some(id) if payload.contains(CORRELATION_MARK) => payload.replace(CORRELATION_MARK, id),
+        _ => payload.to_owned(),
+    };
+    Ok(Event {
+        seq,
+        event_id: EventId(get_id(TABLE, row, 1)?),
+        ts: Timestamp(get(TABLE, row, 2)?),
+        kind: get_parsed(TABLE, row, 3)?,
+        agent_id: agent_id.map(|id| id.parse().map_err(|error| unreadable(TABLE, id, error))).transpose()?,
+        channel: get(TABLE, row, 5)?,
+        correlation_id: match correlation {
+            Some(id) => Some(id),
+            None => get(TABLE, row, 6)?,
+        },
+        payload: EventPayload::read(whole).map_err(|error| unreadable(TABLE, payload, error))?,
+    })
+}
+
+impl Tx {
     /// Events after the sequence `after` that match the filter, in order, at most `limit`. The
     /// second value is the sequence up to which the feed was read; the next read continues there.
     /// If a row cannot be decoded, the reads before it return all earlier events, and the next read
     /// returns an error that names its sequence.
-    fn event_list(&mut self, after: i64, filter: &EventFilter, limit: u32) -> Result<(Vec<Event>, i64)>;
+    pub fn event_list(&mut self, after: i64, filter: &EventFilter, limit: u32) -> Result<(Vec<Event>, i64)> {
+        let (first, last) = self.event_bounds()?;
+        let from = after.max(first - 1);
+        if from >= last || limit == 0 {
+            return Ok((Vec::new(), from));
+        }
+        let everything = *filter == EventFilter::default();
+        let until = if everything { last } else { last.min(from.saturating_add(READ_SPAN_MAX)) };
+        let mut wanted = Conditions::new(
+            "SELECT seq, event_id, ts, kind, agent_id, channel, correlation_id, payload, correlation FROM events",
+        )
+        .when(Some(from), "seq > ?", |seq, args| {
+            args.int(seq);
+        })
+        .when(Some(until), "seq <= ?", |seq, args| {
+            args.int(seq);
+        })
+        .when(filter.agent_id.as_ref(), "agent_id = ?", |id, args| {
+            args.text(id.as_str());
+        })
+        .when(filter.channel.as_deref(), "channel = ?", |channel, args| {
+            args.text(channel);
+        });
+        if !filter.kinds.is_empty() {
+            // All kinds are one bound value, so the text of the statement does not depend on their
+            // number.
+            let kinds = to_json(Event::TABLE, "filter", &filter.kinds)?;
+            let condition = "EXISTS (SELECT 1 FROM json_each(?) AS k WHERE k.value = kind OR \
+                             (k.value LIKE '%.' AND substr(kind, 1, length(k.value)) = k.value))";
+            wanted = wanted.when(Some(kinds), condition, |kinds, args| {
+                args.put(kinds);
+            });
+        }
+        let (sql, args) = wanted.order("seq", i64::from(limit));
+        let rows = self.rows(sql, args)?;
+        let mut found = Vec::with_capacity(rows.len());
+        for row in &rows {
+            match read(row) {
+                Ok(event) => found.push(event),
+                Err(error) if found.is_empty() => return Err(error),
+                // Return the events before the damaged one. The next read starts with it and
+                // returns the error.
+                Err(_) => break,
+            }
+        }
+        let read_up_to = match found.last() {
+            Some(event) if found.len() < rows.len() || found.len() as u64 == u64::from(limit) => event.seq,
+            _ => until,
+        };
+        Ok((found, read_up_to))
+    }
 
     /// The first sequence that is still stored and the last one assigned; `(1, 0)` before any
     /// event.
-    fn event_bounds(&mut self) -> Result<(i64, i64)>;
+    pub fn event_bounds(&mut self) -> Result<(i64, i64)> {
+        let sql = "SELECT (SELECT min(seq) FROM events), (SELECT max(seq) FROM events), \
+                   (SELECT value FROM counters WHERE name = 'events')";
+        let Some(row) = self.row(sql, Args::default())? else { return Ok((1, 0)) };
+        let (first, last, floor): (Option<i64>, Option<i64>, Option<i64>) =
+            (get(Event::TABLE, &row, 0)?, get(Event::TABLE, &row, 1)?, get(Event::TABLE, &row, 2)?);
+        let last = last.unwrap_or(0).max(floor.unwrap_or(0));
+        Ok((first.unwrap_or(last + 1), last))
+    }
 }
 
-/// Writes of the feed.
-pub trait EventWrites {
+impl Tx {
     /// Appends an event. Its sequence is assigned at the end of the command, in the order of
     /// commands and of calls within one. An ephemeral kind is an error.
-    fn event_append(&mut self, event_id: EventId, at: Timestamp, event: NewEvent) -> Result<()>;
+    pub fn event_append(&mut self, event_id: EventId, at: Timestamp, event: NewEvent) -> Result<()> {
+        if event.kind.is_ephemeral() {
+            return Err(StoreError::Row {
+                table: Event::TABLE,
+                key: event_id.to_string(),
+                what: format!("{} is ephemeral: publish it, never store it", event.kind),
+            });
+        }
+        let event = self.batch()?.event(event_id, at, event).clone();
+        self.put(&event)
+    }
 }

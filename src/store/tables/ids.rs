@@ -1,8 +1,11 @@
-//! Ranges of ids of one kind. They resolve an id prefix that a person typed.
+//! Queries for the ids of one kind within a range.
 
 use uuid::Uuid;
 
 use crate::error::Result;
+use crate::query::PAGE_MAX;
+use crate::row::{Args, get_id};
+use crate::tx::Tx;
 
 /// The kinds of ids that people type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,10 +45,70 @@ impl IdKind {
     ];
 }
 
-/// Reads of ids.
-pub trait IdReads {
+/// For a kind: its table, and the query.
+fn query(kind: IdKind) -> (&'static str, &'static str) {
+    match kind {
+        IdKind::Approval => (
+            "approvals",
+            "SELECT approval_id FROM approvals WHERE approval_id BETWEEN ? AND ? ORDER BY approval_id LIMIT ?",
+        ),
+        IdKind::Ask => ("asks", "SELECT ask_id FROM asks WHERE ask_id BETWEEN ? AND ? ORDER BY ask_id LIMIT ?"),
+        IdKind::Conversation => (
+            "conversations",
+            "SELECT conversation_id FROM conversations WHERE conversation_id BETWEEN ? AND ? \
+             ORDER BY conversation_id LIMIT ?",
+        ),
+        IdKind::DeadLetter => (
+            "dead_letters",
+            "SELECT dead_letter_id FROM dead_letters WHERE dead_letter_id BETWEEN ? AND ? \
+             ORDER BY dead_letter_id LIMIT ?",
+        ),
+        IdKind::Grant => {
+            ("acl_grants", "SELECT grant_id FROM acl_grants WHERE grant_id BETWEEN ? AND ? ORDER BY grant_id LIMIT ?")
+        }
+        IdKind::Message => {
+            ("messages", "SELECT message_id FROM messages WHERE message_id BETWEEN ? AND ? ORDER BY message_id LIMIT ?")
+        }
+        IdKind::Schedule => (
+            "schedules",
+            "SELECT schedule_id FROM schedules WHERE schedule_id BETWEEN ? AND ? ORDER BY schedule_id LIMIT ?",
+        ),
+        IdKind::Task => ("tasks", "SELECT task_id FROM tasks WHERE task_id BETWEEN ? AND ? ORDER BY task_id LIMIT ?"),
+        IdKind::Turn => ("turns", "SELECT turn_id FROM turns WHERE turn_id BETWEEN ? AND ? ORDER BY turn_id LIMIT ?"),
+    }
+}
+
+impl Tx {
     /// The ids of this kind from `first` to `last`, both included, in ascending order, at most
     /// `limit` and never more than 1,000. It reads a range of the primary key, so the cost depends
     /// only on the number of ids returned.
-    fn ids_between(&mut self, kind: IdKind, first: Uuid, last: Uuid, limit: u32) -> Result<Vec<Uuid>>;
+    pub fn ids_between(&mut self, kind: IdKind, first: Uuid, last: Uuid, limit: u32) -> Result<Vec<Uuid>> {
+        let (table, sql) = query(kind);
+        let mut args = Args::default();
+        args.id(first).id(last).int(i64::from(limit.min(PAGE_MAX)));
+        self.rows(sql, args)?.iter().map(|row| get_id(table, row, 0)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rusqlite::{Connection, params_from_iter};
+
+    use super::*;
+    use crate::sqlite::schema;
+
+    #[test]
+    fn a_range_of_an_index_is_read_and_nothing_is_sorted() {
+        let mut conn = Connection::open_in_memory().unwrap();
+        schema::migrate(&mut conn, 0).unwrap();
+        for kind in IdKind::ALL {
+            let (_, sql) = query(kind);
+            let mut args = Args::default();
+            args.id(Uuid::nil()).id(Uuid::max()).int(6);
+            let mut explained = conn.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
+            let steps = explained.query_map(params_from_iter(args.values()), |row| row.get("detail")).unwrap();
+            let plan: Vec<String> = steps.collect::<rusqlite::Result<_>>().unwrap();
+            assert!(plan.len() == 1 && plan[0].starts_with("SEARCH "), "{kind:?}: {plan:?}");
+        }
+    }
 }

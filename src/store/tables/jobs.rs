@@ -1,23 +1,87 @@
-//! The `jobs` table.
+//! Rows and queries of main jobs.
 
 use ghost_domain::{Job, TaskId, Timestamp};
 
 use crate::error::Result;
+use crate::query::{Conditions, list_limit};
+use crate::row::{Args, Keyed, Row, SqliteRow, from_record, to_json};
+use crate::tx::Tx;
 
-/// Reads of jobs.
-pub trait JobReads {
-    /// The job with this id.
-    fn job_get(&mut self, job_id: &str) -> Result<Option<Job>>;
+impl Row for Job {
+    const TABLE: &'static str = "jobs";
+    const WRITE: &str = "INSERT INTO jobs (job_id, started_at, record) VALUES (?, ?, ?) ON CONFLICT (job_id) DO UPDATE \
+        SET started_at = excluded.started_at, record = excluded.record";
 
-    /// The job whose task this is.
-    fn job_of_task(&mut self, task_id: TaskId) -> Result<Option<Job>>;
-
-    /// Jobs, newest first (then by id, highest first).
-    fn job_list(&mut self, after: Option<(Timestamp, &str)>, limit: u32) -> Result<Vec<Job>>;
+    fn bind(&self, args: &mut Args) -> Result<()> {
+        args.text(&self.job_id).int(self.started_at.0).put(to_json(Self::TABLE, &self.job_id, self)?);
+        Ok(())
+    }
 }
 
-/// Writes of jobs.
-pub trait JobWrites {
+impl Keyed for Job {
+    type Key = String;
+    const SELECT: &'static str = "SELECT record FROM jobs WHERE job_id = ?";
+
+    fn bind_key(key: &String, args: &mut Args) {
+        args.text(key);
+    }
+
+    fn read(row: &SqliteRow) -> Result<Self> {
+        from_record(Self::TABLE, row)
+    }
+}
+
+/// The job of a task. The expression is that of the index `jobs_task`.
+const OF_TASK: &str = "SELECT record FROM jobs WHERE json_extract(record, '$.task_id') = ?";
+
+/// One page of the list, newest first.
+fn list(after: Option<(Timestamp, &str)>, limit: u32) -> (String, Args) {
+    Conditions::new("SELECT record FROM jobs")
+        .when(after, "(started_at, job_id) < (?, ?)", |(at, id), args| {
+            args.int(at.0).text(id);
+        })
+        .order("started_at DESC, job_id DESC", list_limit(limit))
+}
+
+impl Tx {
+    /// The job with this id.
+    pub fn job_get(&mut self, job_id: &str) -> Result<Option<Job>> {
+        self.get(&job_id.to_owned())
+    }
+
+    /// The job whose task this is.
+    pub fn job_of_task(&mut self, task_id: TaskId) -> Result<Option<Job>> {
+        let mut args = Args::default();
+        args.text(&task_id.to_string());
+        Ok(self.list(OF_TASK, args)?.into_iter().next())
+    }
+
+    /// Jobs, newest first (then by id, highest first).
+    pub fn job_list(&mut self, after: Option<(Timestamp, &str)>, limit: u32) -> Result<Vec<Job>> {
+        let (sql, args) = list(after, limit);
+        self.list(sql, args)
+    }
+}
+
+impl Tx {
     /// Inserts or replaces a job.
-    fn job_put(&mut self, job: &Job) -> Result<()>;
+    pub fn job_put(&mut self, job: &Job) -> Result<()> {
+        self.put(job)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sqlite::tests::plans::{assert_indexed, plan};
+
+    #[tokio::test]
+    async fn jobs_are_read_from_indexes() {
+        for after in [None, Some((Timestamp(1), "a"))] {
+            assert_indexed(list(after, 9)).await;
+        }
+        let mut args = Args::default();
+        args.text("x");
+        assert_eq!(plan((OF_TASK.to_owned(), args)).await, ["SEARCH jobs USING INDEX jobs_task (<expr>=?)"]);
+    }
 }

@@ -1,33 +1,110 @@
-//! The `knowledge` and `knowledge_versions` tables.
+//! Knowledge entries and their earlier versions. Their texts are large and rarely read, so they are
+//! not cached.
 
 use ghost_domain::{KnowledgeEntry, KnowledgeVersion};
 
 use crate::error::Result;
+use crate::row::{Args, Keyed, Row, SqliteRow, from_record, get_count, to_json};
+use crate::tx::Tx;
 
-/// Reads of knowledge. They check no access rights; `ghost-operations` decides which entries a party may
-/// read.
-pub trait KnowledgeReads {
-    /// The entry with this id, even if it is deleted.
-    fn knowledge_get(&mut self, entry_id: &str) -> Result<Option<KnowledgeEntry>>;
+impl Row for KnowledgeEntry {
+    const TABLE: &'static str = "knowledge";
+    const WRITE: &str = "INSERT INTO knowledge (entry_id, deleted, updated_at, record) VALUES (?, ?, ?, ?) ON CONFLICT \
+        (entry_id) DO UPDATE SET deleted = excluded.deleted, updated_at = excluded.updated_at, record = \
+        excluded.record";
 
-    /// Entries that are not deleted, in order of id, after the id `after`, at most `limit`.
-    fn knowledge_list(&mut self, after: &str, limit: u32) -> Result<Vec<KnowledgeEntry>>;
-
-    /// Number of entries that are not deleted.
-    fn knowledge_count(&mut self) -> Result<u32>;
-
-    /// The stored earlier versions of an entry, newest first.
-    fn knowledge_versions(&mut self, entry_id: &str) -> Result<Vec<KnowledgeVersion>>;
+    fn bind(&self, args: &mut Args) -> Result<()> {
+        args.text(&self.entry_id).put(self.deleted).int(self.updated_at.0).put(to_json(
+            Self::TABLE,
+            &self.entry_id,
+            self,
+        )?);
+        Ok(())
+    }
 }
 
-/// Writes of knowledge.
-pub trait KnowledgeWrites {
+impl Keyed for KnowledgeEntry {
+    type Key = String;
+    const SELECT: &'static str = "SELECT record FROM knowledge WHERE entry_id = ?";
+
+    fn bind_key(key: &String, args: &mut Args) {
+        args.text(key);
+    }
+
+    fn read(row: &SqliteRow) -> Result<Self> {
+        from_record(Self::TABLE, row)
+    }
+}
+
+impl Row for KnowledgeVersion {
+    const TABLE: &'static str = "knowledge_versions";
+    const WRITE: &str = "INSERT INTO knowledge_versions (entry_id, version, record) VALUES (?, ?, ?) ON CONFLICT \
+        (entry_id, version) DO UPDATE SET record = excluded.record";
+
+    fn bind(&self, args: &mut Args) -> Result<()> {
+        args.text(&self.entry_id).int(self.version).put(to_json(Self::TABLE, &self.entry_id, self)?);
+        Ok(())
+    }
+}
+
+impl Keyed for KnowledgeVersion {
+    type Key = (String, i64);
+    const SELECT: &'static str = "SELECT record FROM knowledge_versions WHERE entry_id = ? AND version = ?";
+
+    fn bind_key(key: &Self::Key, args: &mut Args) {
+        args.text(&key.0).int(key.1);
+    }
+
+    fn read(row: &SqliteRow) -> Result<Self> {
+        from_record(Self::TABLE, row)
+    }
+}
+
+impl Tx {
+    /// The entry with this id, even if it is deleted.
+    pub fn knowledge_get(&mut self, entry_id: &str) -> Result<Option<KnowledgeEntry>> {
+        self.get(&entry_id.to_owned())
+    }
+
+    /// Entries that are not deleted, in order of id, after the id `after`, at most `limit`.
+    pub fn knowledge_list(&mut self, after: &str, limit: u32) -> Result<Vec<KnowledgeEntry>> {
+        let mut args = Args::default();
+        args.text(after).int(i64::from(limit));
+        let sql = "SELECT record FROM knowledge WHERE deleted = 0 AND entry_id > ? ORDER BY entry_id LIMIT ?+0";
+        self.list(sql, args)
+    }
+
+    /// Number of entries that are not deleted.
+    pub fn knowledge_count(&mut self) -> Result<u32> {
+        let row = self.row("SELECT count(*) FROM knowledge WHERE deleted = 0", Args::default())?;
+        row.map_or(Ok(0), |row| get_count(KnowledgeEntry::TABLE, &row, 0))
+    }
+
+    /// The stored earlier versions of an entry, newest first.
+    pub fn knowledge_versions(&mut self, entry_id: &str) -> Result<Vec<KnowledgeVersion>> {
+        let sql = "SELECT record FROM knowledge_versions WHERE entry_id = ? ORDER BY version DESC";
+        let mut args = Args::default();
+        args.text(entry_id);
+        self.list(sql, args)
+    }
+}
+
+impl Tx {
     /// Inserts or replaces an entry.
-    fn knowledge_put(&mut self, entry: &KnowledgeEntry) -> Result<()>;
+    pub fn knowledge_put(&mut self, entry: &KnowledgeEntry) -> Result<()> {
+        self.put(entry)
+    }
 
     /// Inserts or replaces a version.
-    fn knowledge_version_put(&mut self, version: &KnowledgeVersion) -> Result<()>;
+    pub fn knowledge_version_put(&mut self, version: &KnowledgeVersion) -> Result<()> {
+        self.put(version)
+    }
 
     /// Deletes the versions of an entry that are older than `oldest_kept` (KNOW-04).
-    fn knowledge_versions_prune(&mut self, entry_id: &str, oldest_kept: i64) -> Result<()>;
+    pub fn knowledge_versions_prune(&mut self, entry_id: &str, oldest_kept: i64) -> Result<()> {
+        let mut args = Args::default();
+        args.text(entry_id).int(oldest_kept);
+        let sql = "DELETE FROM knowledge_versions WHERE entry_id = ? AND version < ?";
+        self.execute(sql, args).map(|_| ())
+    }
 }

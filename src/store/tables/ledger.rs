@@ -1,8 +1,14 @@
-//! The `ledger` table.
+//! Rows and queries of the ledger, the record of all tool calls.
 
-use ghost_domain::{AgentId, CallId, CallStatus, CallTotals, LedgerRow, Timestamp, TurnId};
+use std::borrow::Cow;
+
+use ghost_domain::{AgentId, CallId, CallStatus, CallTotals, Code, LedgerRow, Money, Timestamp, TurnId};
+use serde::{Deserialize, Serialize};
 
 use crate::error::Result;
+use crate::query::{Conditions, PAGE_MAX, list_limit};
+use crate::row::{Args, Keyed, Row, SqliteRow, from_record, get, get_count, get_id, get_parsed, to_json};
+use crate::tx::Tx;
 
 /// Which rows a list contains. `None` means any.
 #[derive(Clone, Debug, Default)]
@@ -25,22 +31,202 @@ pub struct LedgerFilter {
     pub limit: u32,
 }
 
-/// Reads of the ledger.
-pub trait LedgerReads {
+/// The JSON record of a ledger row: all fields that have no column. Older records contain the
+/// fields with columns too; these are ignored.
+#[derive(Serialize, Deserialize)]
+struct RecordFields<'a> {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    alias: Option<Cow<'a, str>>,
+    arguments: Cow<'a, str>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    result: Option<Cow<'a, str>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    error_code: Option<Code>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    duration_ms: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    bytes_in: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    bytes_out: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    tokens: Option<u64>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    truncated: bool,
+}
+
+impl<'a> RecordFields<'a> {
+    fn from_row(row: &'a LedgerRow) -> Self {
+        Self {
+            alias: row.alias.as_deref().map(Cow::Borrowed),
+            arguments: Cow::Borrowed(&row.arguments),
+            result: row.result.as_deref().map(Cow::Borrowed),
+            error_code: row.error_code,
+            duration_ms: row.duration_ms,
+            bytes_in: row.bytes_in,
+            bytes_out: row.bytes_out,
+            tokens: row.tokens,
+            truncated: row.truncated,
+        }
+    }
+}
+
+/// The columns of every query but that of sums, in this order.
+macro_rules! select {
+    () => {
+        "SELECT record, call_id, agent_id, turn_id, tool, status, started_at, cost_micros FROM ledger"
+    };
+}
+
+impl Row for LedgerRow {
+    const TABLE: &'static str = "ledger";
+    const WRITE: &str = "INSERT INTO ledger (call_id, agent_id, turn_id, tool, status, started_at, ended_at, cost_micros, \
+        record) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (call_id) DO UPDATE SET status = \
+        excluded.status, ended_at = excluded.ended_at, cost_micros = excluded.cost_micros, record = \
+        excluded.record";
+
+    fn bind(&self, args: &mut Args) -> Result<()> {
+        let took = i64::try_from(self.duration_ms.unwrap_or(0)).unwrap_or(i64::MAX);
+        let ended = (self.status != CallStatus::Started).then(|| self.started_at.0.saturating_add(took));
+        args.id(self.call_id.0)
+            .text(self.agent_id.as_str())
+            .id(self.turn_id.0)
+            .text(&self.tool)
+            .text(self.status.as_str())
+            .int(self.started_at.0)
+            .put(ended)
+            .put(self.cost.map(|Money(micros)| i64::try_from(micros).unwrap_or(i64::MAX)))
+            .put(to_json(Self::TABLE, self.call_id, &RecordFields::from_row(self))?);
+        Ok(())
+    }
+}
+
+impl Keyed for LedgerRow {
+    type Key = CallId;
+    const SELECT: &'static str = concat!(select!(), " WHERE call_id = ?");
+
+    fn bind_key(key: &CallId, args: &mut Args) {
+        args.id(key.0);
+    }
+
+    fn read(row: &SqliteRow) -> Result<Self> {
+        const TABLE: &str = LedgerRow::TABLE;
+        let rest: RecordFields<'static> = from_record(TABLE, row)?;
+        Ok(Self {
+            call_id: CallId(get_id(TABLE, row, 1)?),
+            agent_id: get_parsed(TABLE, row, 2)?,
+            turn_id: TurnId(get_id(TABLE, row, 3)?),
+            tool: get(TABLE, row, 4)?,
+            alias: rest.alias.map(Cow::into_owned),
+            arguments: rest.arguments.into_owned(),
+            result: rest.result.map(Cow::into_owned),
+            status: get_parsed(TABLE, row, 5)?,
+            error_code: rest.error_code,
+            started_at: Timestamp(get(TABLE, row, 6)?),
+            duration_ms: rest.duration_ms,
+            bytes_in: rest.bytes_in,
+            bytes_out: rest.bytes_out,
+            tokens: rest.tokens,
+            cost: get::<Option<i64>>(TABLE, row, 7)?.map(|micros| Money(u64::try_from(micros).unwrap_or_default())),
+            truncated: rest.truncated,
+        })
+    }
+
+    // Only the end of a call reads its row again.
+}
+
+/// The SQL condition for a status, in the words of the partial indexes of calls that did not
+/// succeed: SQLite uses a partial index only if the query repeats its condition.
+fn with_status(status: CallStatus) -> &'static str {
+    match status {
+        CallStatus::Ok => "status = 'ok'",
+        CallStatus::Started => "status = 'started' AND status <> 'ok'",
+        CallStatus::Failed => "status = 'failed' AND status <> 'ok'",
+        CallStatus::Unknown => "status = 'unknown' AND status <> 'ok'",
+    }
+}
+
+/// The index for a list. It is named, because SQLite does not know that a turn has few calls, that a tool is
+/// rare, or that few calls have failed.
+fn index_of(filter: &LedgerFilter) -> &'static str {
+    let failed = filter.status.is_some_and(|status| status != CallStatus::Ok);
+    match (filter.turn_id, &filter.agent_id, &filter.tool) {
+        (Some(_), ..) => " INDEXED BY ledger_turn",
+        (None, Some(_), _) if failed => " INDEXED BY ledger_agent_status",
+        (None, None, _) if failed => " INDEXED BY ledger_status",
+        (None, Some(_), Some(_)) => " INDEXED BY ledger_agent_tool",
+        (None, Some(_), None) => " INDEXED BY ledger_agent",
+        (None, None, Some(_)) => " INDEXED BY ledger_tool",
+        (None, None, None) => " INDEXED BY ledger_started",
+    }
+}
+
+/// The query for the rows that `filter` lets through, before order and limit.
+fn matching(select: &str, filter: &LedgerFilter) -> Conditions {
+    Conditions::new(&format!("{select}{}", index_of(filter)))
+        .when(filter.agent_id.as_ref(), "agent_id = ?", |id, args| {
+            args.text(id.as_str());
+        })
+        .when(filter.turn_id, "turn_id = ?", |id, args| {
+            args.id(id.0);
+        })
+        .when(filter.tool.as_deref(), "tool = ?", |tool, args| {
+            args.text(tool);
+        })
+        .when(filter.status, filter.status.map_or("", with_status), |_, _| {})
+        .when(filter.since, "started_at >= ?", |at, args| {
+            args.int(at.0);
+        })
+        .when(filter.before, "started_at < ?", |at, args| {
+            args.int(at.0);
+        })
+}
+
+const TOTALS: &str = "SELECT tool, status, count(*), coalesce(sum(record ->> '$.duration_ms'), 0), \
+    coalesce(sum(record ->> '$.bytes_in'), 0), coalesce(sum(record ->> '$.bytes_out'), 0), \
+    coalesce(sum(record ->> '$.tokens'), 0), coalesce(sum(cost_micros), 0) FROM ledger";
+
+fn total(row: &SqliteRow) -> Result<CallTotals> {
+    const TABLE: &str = LedgerRow::TABLE;
+    Ok(CallTotals {
+        tool: get(TABLE, row, 0)?,
+        status: get_parsed(TABLE, row, 1)?,
+        calls: get_count(TABLE, row, 2)?,
+        duration_ms: get_count(TABLE, row, 3)?,
+        bytes_in: get_count(TABLE, row, 4)?,
+        bytes_out: get_count(TABLE, row, 5)?,
+        tokens: get_count(TABLE, row, 6)?,
+        cost: Money(get_count(TABLE, row, 7)?),
+    })
+}
+
+impl Tx {
     /// The row of this call.
-    fn call_get(&mut self, call_id: CallId) -> Result<Option<LedgerRow>>;
+    pub fn call_get(&mut self, call_id: CallId) -> Result<Option<LedgerRow>> {
+        self.get(&call_id)
+    }
 
     /// Matching rows, newest first.
-    fn call_list(&mut self, filter: &LedgerFilter) -> Result<Vec<LedgerRow>>;
+    pub fn call_list(&mut self, filter: &LedgerFilter) -> Result<Vec<LedgerRow>> {
+        let (sql, args) = matching(select!(), filter)
+            .when(filter.after, "(started_at, call_id) < (?, ?)", |(at, id), args| {
+                args.int(at.0).id(id.0);
+            })
+            .order("started_at DESC, call_id DESC", list_limit(filter.limit));
+        self.rows(sql, args)?.iter().map(LedgerRow::read).collect()
+    }
 
     /// Sums over the matching rows by tool and status, in the order of both. `after` and `limit` of the filter do
     /// not apply: there are at most [`PAGE_MAX`](super::PAGE_MAX) sums.
-    fn call_totals(&mut self, filter: &LedgerFilter) -> Result<Vec<CallTotals>>;
+    pub fn call_totals(&mut self, filter: &LedgerFilter) -> Result<Vec<CallTotals>> {
+        let (sql, args) = matching(TOTALS, filter).grouped("tool, status", "tool, status", i64::from(PAGE_MAX));
+        self.rows(sql, args)?.iter().map(total).collect()
+    }
 }
 
-/// Writes of the ledger.
-pub trait LedgerWrites {
+impl Tx {
     /// Inserts a row, or replaces the changeable part of it. Agent, turn, tool and start time never
     /// change.
-    fn call_put(&mut self, row: &LedgerRow) -> Result<()>;
+    pub fn call_put(&mut self, row: &LedgerRow) -> Result<()> {
+        self.put(row)
+    }
 }

@@ -1,13 +1,18 @@
-//! The `messages` table: durable inboxes.
+//! Queries of the durable inboxes. The rows are in `mail.rs`.
+
+use std::collections::BTreeSet;
 
 use ghost_domain::{AgentId, Envelope, HeldSkill, MailState, MessageId, RootId, Timestamp, TurnId};
 
+use super::mail::columns;
 use crate::error::Result;
+use crate::row::{Args, Keyed, Row, get, get_count, get_maybe_id, get_parsed, to_json, unreadable};
+use crate::tx::Tx;
 
-/// Result of [`MessageReads::inbox_state`].
+/// Result of [`Tx::inbox_state`].
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct InboxState {
-    /// Mail that is ready ([`MessageReads::inbox_ready`]). If it is empty, the other fields are not
+    /// Mail that is ready ([`Tx::inbox_ready`]). If it is empty, the other fields are not
     /// filled in.
     pub mail: Vec<Envelope>,
     /// Whether the agent's chat channels have unread messages.
@@ -16,78 +21,282 @@ pub struct InboxState {
     pub skills: Vec<HeldSkill>,
 }
 
-/// Reads of mail.
-pub trait MessageReads {
+/// SQL condition for messages that are not ready; see [`Tx::inbox_ready`]. The inner
+/// queries do not depend on the row, so each runs once. The first condition alone decides nearly
+/// all messages, and it needs only the index of pending messages, not the rows.
+macro_rules! not_ready {
+    () => {
+        concat!(
+            "(to_agent IN (SELECT agent_id ",
+            parked_turns!(),
+            ") AND (to_agent, root_id) IN (SELECT agent_id, unhex(replace(record ->> '$.root_id', '-', '')) ",
+            parked_turns!(),
+            "))"
+        )
+    };
+}
+
+macro_rules! parked_turns {
+    () => {
+        "FROM turns INDEXED BY turns_open WHERE status = 'open' AND record ->> '$.parked.standing' IN ('aside', 'ready')"
+    };
+}
+
+impl Tx {
+    /// Runs a change on each message: the statement's first value is the id. An id without a message changes nothing.
+    fn change_mail(&mut self, message_ids: &[MessageId], sql: &'static str, bind: impl Fn(&mut Args)) -> Result<()> {
+        // A set, so that an id that is given twice is changed once.
+        for message_id in message_ids.iter().collect::<BTreeSet<_>>() {
+            let mut args = Args::default();
+            args.id(message_id.0);
+            bind(&mut args);
+            self.execute(sql, args)?;
+        }
+        Ok(())
+    }
+
+    /// Counts a message that begins to wait in an inbox.
+    fn enter_inbox(&mut self, agent_id: &AgentId) -> Result<()> {
+        self.batch()?.counters.pending += 1;
+        let mut args = Args::default();
+        args.text(agent_id.as_str());
+        let sql = "INSERT INTO inboxes (agent_id, pending) VALUES (?, 1) \
+                   ON CONFLICT (agent_id) DO UPDATE SET pending = pending + 1";
+        self.execute(sql, args).map(drop)
+    }
+
+    /// Counts a message that waits no longer.
+    fn leave_inbox(&mut self, agent_id: &AgentId) -> Result<()> {
+        self.batch()?.counters.pending -= 1;
+        let mut args = Args::default();
+        args.text(agent_id.as_str());
+        self.execute("UPDATE inboxes SET pending = pending - 1 WHERE agent_id = ?", args).map(drop)
+    }
+
+    /// Reads messages of an inbox. The arguments of the query are the agent and the limit.
+    fn inbox(&mut self, sql: &'static str, agent_id: &AgentId, limit: u32) -> Result<Vec<Envelope>> {
+        let mut args = Args::default();
+        args.text(agent_id.as_str()).int(i64::from(limit));
+        self.list(sql, args)
+    }
+}
+
+impl Tx {
     /// The message with this id.
-    fn message_get(&mut self, message_id: MessageId) -> Result<Option<Envelope>>;
+    pub fn message_get(&mut self, message_id: MessageId) -> Result<Option<Envelope>> {
+        self.get(&message_id)
+    }
 
     /// The state of a message, its turn, and how often its agent crashed on it.
-    fn message_state(&mut self, message_id: MessageId) -> Result<Option<(MailState, Option<TurnId>, u32)>>;
+    pub fn message_state(&mut self, message_id: MessageId) -> Result<Option<(MailState, Option<TurnId>, u32)>> {
+        let mut args = Args::default();
+        args.id(message_id.0);
+        let row = self.row("SELECT state, turn_id, crashes FROM messages WHERE message_id = ?", args)?;
+        const TABLE: &str = Envelope::TABLE;
+        row.map(|row| {
+            let turn_id = get_maybe_id(TABLE, &row, 1)?.map(TurnId);
+            Ok((get_parsed(TABLE, &row, 0)?, turn_id, get_count(TABLE, &row, 2)?))
+        })
+        .transpose()
+    }
 
     /// Number of pending messages in an inbox.
-    fn inbox_depth(&mut self, agent_id: &AgentId) -> Result<u32>;
+    pub fn inbox_depth(&mut self, agent_id: &AgentId) -> Result<u32> {
+        let mut args = Args::default();
+        args.text(agent_id.as_str());
+        let row = self.row("SELECT pending FROM inboxes WHERE agent_id = ?", args)?;
+        row.map_or(Ok(0), |row| get_count("inboxes", &row, 0))
+    }
 
     /// Number of pending messages in each of these inboxes, in the given order. A fan-out needs
     /// only one query.
-    fn inbox_depths(&mut self, agent_ids: &[AgentId]) -> Result<Vec<u32>>;
+    pub fn inbox_depths(&mut self, agent_ids: &[AgentId]) -> Result<Vec<u32>> {
+        agent_ids.iter().map(|agent_id| self.inbox_depth(agent_id)).collect()
+    }
 
     /// Pending mail of an inbox, in order, at most `limit`.
-    fn inbox_pending(&mut self, agent_id: &AgentId, limit: u32) -> Result<Vec<Envelope>>;
+    pub fn inbox_pending(&mut self, agent_id: &AgentId, limit: u32) -> Result<Vec<Envelope>> {
+        // `?+0`: see `Conditions::order`.
+        let sql = concat!(
+            "SELECT ",
+            columns!(),
+            " FROM messages WHERE state = 'pending' AND to_agent = ? ORDER BY seq LIMIT ?+0"
+        );
+        self.inbox(sql, agent_id, limit)
+    }
 
     /// Pending mail of an inbox that is ready, in order, at most `limit`. If a turn of the agent is
     /// parked because the budget of its root is spent, further mail of that root is not ready: it
     /// waits for that turn.
-    fn inbox_ready(&mut self, agent_id: &AgentId, limit: u32) -> Result<Vec<Envelope>>;
+    pub fn inbox_ready(&mut self, agent_id: &AgentId, limit: u32) -> Result<Vec<Envelope>> {
+        let sql = concat!(
+            "SELECT ",
+            columns!(),
+            " FROM messages WHERE state = 'pending' AND to_agent = ? AND NOT ",
+            not_ready!(),
+            " ORDER BY seq LIMIT ?+0"
+        );
+        self.inbox(sql, agent_id, limit)
+    }
 
     /// The data that an agent needs to open a turn: its ready mail, as
-    /// [`MessageReads::inbox_ready`] returns it, and the other fields of [`InboxState`]. One query,
+    /// [`Tx::inbox_ready`] returns it, and the other fields of [`InboxState`]. One query,
     /// because every turn begins with it.
-    fn inbox_state(&mut self, agent_id: &AgentId, limit: u32) -> Result<InboxState>;
+    pub fn inbox_state(&mut self, agent_id: &AgentId, limit: u32) -> Result<InboxState> {
+        let mut args = Args::default();
+        args.text(agent_id.as_str()).int(i64::from(limit));
+        // The inner queries do not depend on the row, so each runs once.
+        let sql = concat!(
+            "SELECT ",
+            columns!(),
+            ", EXISTS (SELECT 1 FROM chat_members AS m CROSS JOIN chat_channels AS c WHERE m.agent_id = ?1 ",
+            "AND c.channel = m.channel AND c.gated = 0 AND c.last_seq > m.read_seq), ",
+            "(SELECT json_group_array(json(record)) FROM ",
+            "(SELECT record FROM agent_skills WHERE agent_id = ?1 ORDER BY skill)) ",
+            "FROM messages WHERE state = 'pending' AND to_agent = ?1 AND NOT ",
+            not_ready!(),
+            " ORDER BY seq LIMIT ?2+0"
+        );
+        let rows = self.rows(sql, args)?;
+        let Some(first) = rows.first() else { return Ok(InboxState::default()) };
+        let (unread, skills) = (get(Envelope::TABLE, first, 18)?, get::<&str>(Envelope::TABLE, first, 19)?);
+        let skills = serde_json::from_str(skills).map_err(|error| unreadable("agent_skills", skills, error))?;
+        let mail = rows.iter().map(Envelope::read).collect::<Result<_>>()?;
+        Ok(InboxState { mail, unread, skills })
+    }
 
     /// Agents with ready mail that wakes, in order of id.
-    fn inbox_waiting(&mut self) -> Result<Vec<AgentId>>;
+    pub fn inbox_waiting(&mut self) -> Result<Vec<AgentId>> {
+        let sql = concat!(
+            "SELECT DISTINCT to_agent FROM messages WHERE state = 'pending' AND wake = 1 AND NOT ",
+            not_ready!(),
+            " ORDER BY to_agent"
+        );
+        let rows = self.rows(sql, Args::default())?;
+        rows.iter().map(|row| get_parsed(Envelope::TABLE, row, 0)).collect()
+    }
 
     /// The given agents that have ready mail that wakes, in order of id. Reads no envelopes.
-    fn inbox_waiting_among(&mut self, agent_ids: &[AgentId]) -> Result<Vec<AgentId>>;
+    pub fn inbox_waiting_among(&mut self, agent_ids: &[AgentId]) -> Result<Vec<AgentId>> {
+        let mut args = Args::default();
+        args.put(to_json(Envelope::TABLE, "inboxes", &agent_ids)?);
+        let sql = concat!(
+            "SELECT DISTINCT to_agent FROM messages WHERE state = 'pending' AND wake = 1 ",
+            "AND to_agent IN (SELECT value FROM json_each(?)) AND NOT ",
+            not_ready!(),
+            " ORDER BY to_agent"
+        );
+        self.rows(sql, args)?.iter().map(|row| get_parsed(Envelope::TABLE, row, 0)).collect()
+    }
 
     /// Agents with ready mail of this root that wakes, in order of id. Reads no envelopes, so the
     /// size of the mail does not matter.
-    fn inbox_waiting_of(&mut self, root_id: RootId) -> Result<Vec<AgentId>>;
+    pub fn inbox_waiting_of(&mut self, root_id: RootId) -> Result<Vec<AgentId>> {
+        let mut args = Args::default();
+        args.id(root_id.0);
+        let sql = concat!(
+            "SELECT DISTINCT to_agent FROM messages WHERE state = 'pending' AND wake = 1 AND root_id = ? AND NOT ",
+            not_ready!(),
+            " ORDER BY to_agent"
+        );
+        self.rows(sql, args)?.iter().map(|row| get_parsed(Envelope::TABLE, row, 0)).collect()
+    }
 
     /// Number of pending messages in the world.
-    fn inbox_total(&mut self) -> Result<u64>;
+    pub fn inbox_total(&mut self) -> Result<u64> {
+        if let Ok(batch) = self.batch() {
+            return Ok(u64::try_from(batch.counters.pending).unwrap_or(0));
+        }
+        let row = self.row("SELECT count(*) FROM messages WHERE state = 'pending'", Args::default())?;
+        row.map_or(Ok(0), |row| get_count(Envelope::TABLE, &row, 0))
+    }
 
     /// The mail that a turn took, in order.
-    fn messages_of_turn(&mut self, turn_id: TurnId) -> Result<Vec<Envelope>>;
+    pub fn messages_of_turn(&mut self, turn_id: TurnId) -> Result<Vec<Envelope>> {
+        let mut args = Args::default();
+        args.id(turn_id.0);
+        self.list(concat!("SELECT ", columns!(), " FROM messages WHERE turn_id = ? ORDER BY seq"), args)
+    }
 
     /// The newest mail of an agent in any state, newest first, at most `limit`.
-    fn messages_recent(&mut self, agent_id: &AgentId, limit: u32) -> Result<Vec<Envelope>>;
+    pub fn messages_recent(&mut self, agent_id: &AgentId, limit: u32) -> Result<Vec<Envelope>> {
+        let mut args = Args::default();
+        args.text(agent_id.as_str()).int(i64::from(limit));
+        // Each half has an index of its own. The newest rows of both together are the newest of
+        // all.
+        let sql = concat!(
+            "SELECT * FROM (SELECT ",
+            columns!(),
+            " FROM messages WHERE state = 'pending' AND to_agent = ?1 ORDER BY seq DESC LIMIT ?2+0) UNION ALL ",
+            "SELECT * FROM (SELECT ",
+            columns!(),
+            " FROM messages WHERE state <> 'pending' AND to_agent = ?1 ORDER BY seq DESC LIMIT ?2+0) ",
+            "ORDER BY seq DESC LIMIT ?2+0"
+        );
+        self.list(sql, args)
+    }
 }
 
-/// Writes of mail.
-pub trait MessageWrites {
+impl Tx {
     /// Appends a message to the inbox of its receiver. The store assigns `seq` and ignores the one
     /// in the envelope. Checks nothing.
-    fn message_append(&mut self, envelope: &Envelope) -> Result<()>;
+    pub fn message_append(&mut self, envelope: &Envelope) -> Result<()> {
+        let batch = self.batch()?;
+        batch.counters.messages += 1;
+        let seq = batch.counters.messages;
+        self.put(&Envelope { seq, ..envelope.clone() })?;
+        if envelope.state == MailState::Pending { self.enter_inbox(&envelope.to) } else { Ok(()) }
+    }
 
     /// Sets state and turn of messages and adds `add_crashes` to their crash counts. Besides these,
-    /// only the wake flag ([`MessageWrites::message_rouse`]) and the time of the last reading
-    /// ([`MessageWrites::message_read`]) of an envelope ever change. Ids that do not exist are ignored.
-    fn message_mark(
+    /// only the wake flag ([`Tx::message_rouse`]) and the time of the last reading
+    /// ([`Tx::message_read`]) of an envelope ever change. Ids that do not exist are ignored.
+    pub fn message_mark(
         &mut self,
         message_ids: &[MessageId],
         state: MailState,
         turn_id: Option<TurnId>,
         add_crashes: u32,
-    ) -> Result<()>;
+    ) -> Result<()> {
+        // A set, so that an id that is given twice is counted once.
+        for message_id in message_ids.iter().collect::<BTreeSet<_>>() {
+            let mut args = Args::default();
+            args.id(message_id.0);
+            let Some(row) = self.row("SELECT to_agent, state FROM messages WHERE message_id = ?", args)? else {
+                continue;
+            };
+            let (to, was): (AgentId, MailState) =
+                (get_parsed(Envelope::TABLE, &row, 0)?, get_parsed(Envelope::TABLE, &row, 1)?);
+            let mut args = Args::default();
+            args.id(message_id.0).text(state.as_str()).maybe_id(turn_id.map(|id| id.0)).int(i64::from(add_crashes));
+            // The column is read as a 32-bit number.
+            let sql = "UPDATE messages SET state = ?2, turn_id = ?3, crashes = min(crashes + ?4, 4294967295) \
+                       WHERE message_id = ?1";
+            self.execute(sql, args)?;
+            match (was == MailState::Pending, state == MailState::Pending) {
+                (true, false) => self.leave_inbox(&to)?,
+                (false, true) => self.enter_inbox(&to)?,
+                _ => {}
+            }
+        }
+        Ok(())
+    }
 
     /// Sets the time at which a turn took messages.
-    fn message_read(&mut self, message_ids: &[MessageId], at: Timestamp) -> Result<()>;
+    pub fn message_read(&mut self, message_ids: &[MessageId], at: Timestamp) -> Result<()> {
+        self.change_mail(message_ids, "UPDATE messages SET read_at = ?2 WHERE message_id = ?1", |args| {
+            args.int(at.0);
+        })
+    }
 
     /// Sets the crash count of messages to 0, for an operator who retries them.
-    fn message_forgive(&mut self, message_ids: &[MessageId]) -> Result<()>;
+    pub fn message_forgive(&mut self, message_ids: &[MessageId]) -> Result<()> {
+        self.change_mail(message_ids, "UPDATE messages SET crashes = 0 WHERE message_id = ?1", |_| {})
+    }
 
     /// Sets the wake flag of quiet messages: either the heartbeat that they waited for was removed,
     /// or they must be tried alone.
-    fn message_rouse(&mut self, message_ids: &[MessageId]) -> Result<()>;
+    pub fn message_rouse(&mut self, message_ids: &[MessageId]) -> Result<()> {
+        self.change_mail(message_ids, "UPDATE messages SET wake = 1 WHERE message_id = ?1", |_| {})
+    }
 }

@@ -1,8 +1,15 @@
-//! Retention: deletes old rows by age. All other deletes name their row.
+//! Retention: deletes old rows. All other deletes name their row: skills, chat members, schedules,
+//! old versions.
+//!
+//! Retention must never delete a row that an open turn, a waiting message, a held dead letter or an
+//! unfinished task needs. It must never let a sequence decrease.
 
-use ghost_domain::Timestamp;
+use ghost_domain::{Agent, Timestamp};
 
+use super::turns::PROMPT_USE;
 use crate::error::Result;
+use crate::row::{Args, Row, get, to_json};
+use crate::tx::Tx;
 
 /// The families of rows that can be pruned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -52,7 +59,7 @@ pub enum Family {
     /// Conversations without recent activity, with their entries. A conversation stays if one of
     /// its entries is still needed by a delivery, an open turn, waiting mail or a dead letter. A
     /// conversation is counted as one row. Entries of active conversations are deleted by
-    /// [`PruneWrites::prune_conversation_entries`].
+    /// [`Tx::prune_conversation_entries`].
     Conversations,
     /// Deleted knowledge entries, except entries from the world's files: they would be created
     /// again at the next boot.
@@ -94,15 +101,314 @@ impl Family {
     ];
 }
 
-/// Deletes old rows.
-pub trait PruneWrites {
-    /// Deletes rows of a family that ended before `before`, at most `limit`, oldest first unless
-    /// the comment of the family says otherwise. Returns the number of deleted rows.
-    fn prune(&mut self, family: Family, before: Timestamp, limit: u32) -> Result<u64>;
+/// Only the oldest events are deleted, so that the rest of the feed has no gap: up to the first row
+/// that is too young.
+const EVENTS: &str = "DELETE FROM events WHERE seq IN (SELECT seq FROM events ORDER BY seq LIMIT ?2+0) AND seq < ifnull(\
+    (SELECT min(seq) FROM (SELECT seq, ts FROM events ORDER BY seq LIMIT ?2+0) WHERE ts >= ?1), 9223372036854775807)";
 
-    /// Number of rows of the family's table, of those that may ever be pruned.
-    fn prune_rows(&mut self, family: Family) -> Result<u64>;
+/// Prompt parts that no journal names. The journals are only searched if a part has not been used
+/// for long, and only steps up to that age: the time of the last use has a precision of a day
+/// ([`PROMPT_USE`]), so no later step names the part.
+const PROMPTS: &str = "DELETE FROM prompts WHERE hash IN (SELECT hash FROM prompts WHERE at < ?1 \
+    AND hash NOT IN (SELECT system_hash FROM journal INDEXED BY journal_briefed WHERE system_hash IS NOT NULL AND seq < ?3) \
+    AND hash NOT IN (SELECT briefing_hash FROM journal INDEXED BY journal_briefed WHERE system_hash IS NOT NULL AND seq < ?3) \
+    ORDER BY at, hash LIMIT ?2+0)";
 
+/// Messages that are consumed or dead, whose turn has ended, and that no held dead letter names. A
+/// turn that no longer exists ended long ago.
+const MESSAGES: &str = "DELETE FROM messages WHERE seq IN (SELECT m.seq FROM messages AS m \
+    LEFT JOIN turns AS t ON t.turn_id = m.turn_id \
+    WHERE m.state IN ('consumed', 'dead') AND m.created_at < ?1 \
+    AND (t.turn_id IS NULL OR (t.status <> 'open' AND t.ended_at < ?1)) \
+    AND NOT EXISTS (SELECT 1 FROM dead_letter_mail AS h JOIN dead_letters AS d ON d.dead_letter_id = h.dead_letter_id \
+    WHERE h.message_id = m.message_id AND d.status = 'held') ORDER BY m.created_at, m.seq LIMIT ?2+0)";
+
+const ASKS: &str = "DELETE FROM asks WHERE ask_id IN (SELECT ask_id FROM asks WHERE status <> 'open' \
+    AND closed_at < ?1 ORDER BY closed_at, ask_id LIMIT ?2+0)";
+const APPROVALS: &str = "DELETE FROM approvals WHERE approval_id IN (SELECT approval_id FROM approvals \
+    WHERE status <> 'pending' AND always = 0 AND closed_at < ?1 ORDER BY closed_at, approval_id LIMIT ?2+0)";
+const LEDGER: &str = "DELETE FROM ledger WHERE call_id IN (SELECT call_id FROM ledger WHERE ended_at IS NOT NULL \
+    AND ended_at < ?1 ORDER BY ended_at, started_at, call_id LIMIT ?2+0)";
+const USAGE: &str = "DELETE FROM usage WHERE seq IN (SELECT seq FROM usage WHERE at < ?1 ORDER BY at, seq LIMIT ?2+0)";
+const REQUESTS: &str = "DELETE FROM requests WHERE (principal, request_id) IN (SELECT principal, request_id \
+    FROM requests WHERE at < ?1 ORDER BY at, principal, request_id LIMIT ?2+0)";
+
+/// Accounts of roots to which nothing can be charged any more. The query runs only if an account is
+/// old enough. It reads the few open rows by their partial indexes, the jobs, the schedules, and
+/// the tasks of that root.
+const ROOT_BUDGETS: &str = "DELETE FROM budgets WHERE scope IN (SELECT scope FROM budgets INDEXED BY budgets_roots \
+    WHERE scope > 'root:' AND scope < 'root;' AND json_extract(record, '$.updated_at') < ?1 \
+    AND json_extract(record, '$.reserved_tokens') = 0 AND json_extract(record, '$.reserved_money') = 0 \
+    AND unhex(replace(substr(scope, 6), '-', '')) NOT IN (\
+    SELECT unhex(replace(json_extract(record, '$.root_id'), '-', '')) FROM turns WHERE status = 'open' \
+    UNION ALL SELECT unhex(replace(json_extract(record, '$.root_id'), '-', '')) FROM jobs \
+    WHERE json_extract(record, '$.finished_at') IS NULL \
+    UNION ALL SELECT unhex(replace(json_extract(record, '$.root_id'), '-', '')) FROM schedules \
+    UNION ALL SELECT root_id FROM messages WHERE state = 'pending' \
+    UNION ALL SELECT m.root_id FROM turns AS t JOIN messages AS m ON m.turn_id = t.turn_id WHERE t.status = 'open' \
+    UNION ALL SELECT unhex(replace(json_extract(t.record, '$.root_id'), '-', '')) FROM dead_letters AS d \
+    JOIN turns AS t ON t.turn_id = d.turn_id WHERE d.status = 'held' \
+    UNION ALL SELECT m.root_id FROM dead_letters AS d JOIN dead_letter_mail AS h ON h.dead_letter_id = d.dead_letter_id \
+    JOIN messages AS m ON m.message_id = h.message_id WHERE d.status = 'held') \
+    AND NOT EXISTS (SELECT 1 FROM tasks AS w WHERE json_extract(w.record, '$.root_id') = substr(budgets.scope, 6)) \
+    ORDER BY json_extract(record, '$.updated_at'), scope LIMIT ?2+0)";
+
+/// Tombstones, except those of direct and indirect creators of living agents. Creators are searched
+/// only if a tombstone is old enough.
+const TOMBSTONES: &str = "WITH RECURSIVE creators (party) AS (\
+    SELECT json_extract(record, '$.owner') FROM agents WHERE deleted_at IS NULL \
+    UNION SELECT json_extract(a.record, '$.owner') FROM creators AS c JOIN agents AS a ON a.agent_id = substr(c.party, 7) \
+    WHERE c.party GLOB 'agent:*') \
+    SELECT record FROM agents INDEXED BY agents_gone WHERE deleted_at IS NOT NULL AND deleted_at < ?1 \
+    AND 'agent:' || agent_id NOT IN (SELECT party FROM creators WHERE party IS NOT NULL) \
+    ORDER BY deleted_at, agent_id LIMIT ?2+0";
+const TOMBSTONES_OUT: &str = "DELETE FROM agents WHERE agent_id IN (SELECT value FROM json_each(?1))";
+
+const INBOXES_OUT: &str = "DELETE FROM inboxes WHERE pending = 0 AND agent_id IN (SELECT value FROM json_each(?1))";
+
+/// Accounts of deleted agents without a limit, and of agents without even a tombstone.
+const AGENT_BUDGETS: &str = "DELETE FROM budgets WHERE scope IN (SELECT b.scope FROM budgets AS b \
+    LEFT JOIN agents AS a ON a.agent_id = substr(b.scope, 7, length(b.scope) - 6 - iif(b.scope GLOB '*/day', 4, 0)) \
+    WHERE b.scope > 'agent:' AND b.scope < 'agent;' AND json_extract(b.record, '$.updated_at') < ?1 \
+    AND json_extract(b.record, '$.reserved_tokens') = 0 AND json_extract(b.record, '$.reserved_money') = 0 \
+    AND (a.agent_id IS NULL OR (a.deleted_at IS NOT NULL AND b.limited = 0)) \
+    ORDER BY json_extract(b.record, '$.updated_at'), b.scope LIMIT ?2+0)";
+
+/// In each channel only the oldest chat messages are deleted, up to the first message that is too
+/// young. The query steps through the channels by key, and only if a message is old enough. In each
+/// channel it reads only the messages to delete and the first one to keep.
+const CHAT_POSTS: &str = "DELETE FROM chat_posts WHERE (channel, seq) IN (\
+    WITH RECURSIVE names (channel) AS (\
+    SELECT min(channel) FROM chat_posts WHERE EXISTS (SELECT 1 FROM chat_posts WHERE ts < ?1) \
+    UNION ALL SELECT (SELECT min(p.channel) FROM chat_posts AS p WHERE p.channel > names.channel) FROM names \
+    WHERE names.channel IS NOT NULL) \
+    SELECT p.channel, p.seq FROM names AS n CROSS JOIN chat_posts AS p ON p.channel = n.channel AND p.seq < ifnull((\
+    SELECT seq FROM (SELECT seq, ts FROM chat_posts AS o WHERE o.channel = n.channel ORDER BY seq LIMIT ?2+0) \
+    WHERE ts >= ?1 LIMIT 1), 9223372036854775807) \
+    ORDER BY p.channel, p.seq LIMIT ?2+0)";
+const KNOWLEDGE: &str = "DELETE FROM knowledge WHERE entry_id IN (SELECT entry_id FROM knowledge \
+    INDEXED BY knowledge_gone WHERE deleted = 1 \
+    AND updated_at < ?1 AND json_extract(record, '$.creator') <> 'system' ORDER BY updated_at, entry_id LIMIT ?2+0)";
+const SCHEDULE_RUNS: &str = "DELETE FROM schedule_runs WHERE (schedule_id, run) IN (SELECT schedule_id, run \
+    FROM schedule_runs WHERE fired_at < ?1 ORDER BY fired_at, schedule_id, run LIMIT ?2+0)";
+
+const SESSIONS: &str = "DELETE FROM sessions WHERE (agent_id, conversation_id) IN (SELECT agent_id, conversation_id \
+    FROM sessions WHERE ended_at < ?1 ORDER BY ended_at, agent_id, conversation_id LIMIT ?2+0)";
+const GRANTS: &str = "DELETE FROM acl_grants WHERE grant_id IN (SELECT grant_id FROM acl_grants \
+    WHERE expires_at < ?1 ORDER BY expires_at, grant_id LIMIT ?2+0)";
+const DROIDS: &str = "DELETE FROM droids WHERE droid_id IN (SELECT droid_id FROM droids \
+    WHERE ended_at IS NOT NULL AND ended_at < ?1 ORDER BY ended_at, droid_id LIMIT ?2+0)";
+const ROOTS: &str = "DELETE FROM roots WHERE root_id IN (SELECT root_id FROM roots WHERE updated_at < ?1 \
+    ORDER BY updated_at, root_id LIMIT ?2+0)";
+
+/// The queries named `.._IDS` return ids of rows that have child rows; several deletes use these
+/// ids. Messages of a retried dead letter wait for an ended turn, which continues from its journal.
+const TURN_IDS: &str = "SELECT hex(turn_id) FROM turns AS t WHERE status <> 'open' AND ended_at < ?1 \
+    AND NOT EXISTS (SELECT 1 FROM dead_letters AS d WHERE d.status = 'held' AND d.turn_id = t.turn_id) \
+    AND NOT EXISTS (SELECT 1 FROM messages AS m WHERE m.turn_id = t.turn_id AND m.state IN ('pending', 'taken')) \
+    AND (source = 'cron' OR NOT EXISTS (SELECT 1 FROM turns AS o INDEXED BY turns_open WHERE o.status = 'open' \
+    AND o.agent_id = t.agent_id AND o.record ->> '$.log_from' <= t.ended_at)) \
+    ORDER BY ended_at, turn_id LIMIT ?2+0";
+/// Turns of cron jobs only, by their partial index.
+const CRON_TURN_IDS: &str = "SELECT hex(turn_id) FROM turns AS t WHERE source = 'cron' AND status <> 'open' \
+    AND ended_at < ?1 AND NOT EXISTS (SELECT 1 FROM dead_letters AS d WHERE d.status = 'held' AND d.turn_id = t.turn_id) \
+    AND NOT EXISTS (SELECT 1 FROM messages AS m WHERE m.turn_id = t.turn_id AND m.state IN ('pending', 'taken')) \
+    ORDER BY ended_at, turn_id LIMIT ?2+0";
+const DEAD_LETTER_IDS: &str = "SELECT hex(id) FROM (\
+    SELECT dead_letter_id AS id, resolved_at AS over FROM dead_letters INDEXED BY dead_letters_resolved \
+    WHERE status <> 'held' AND resolved_at < ?1 \
+    UNION ALL SELECT dead_letter_id, created_at FROM dead_letters AS d INDEXED BY dead_letters_status \
+    WHERE status = 'held' AND created_at < ?1 AND NOT EXISTS (SELECT 1 FROM agents AS a WHERE a.agent_id = d.agent_id)) \
+    ORDER BY over, id LIMIT ?2+0";
+const TASK_IDS: &str = "SELECT hex(task_id) FROM tasks AS t WHERE ended = 1 AND updated_at < ?1 \
+    AND NOT EXISTS (SELECT 1 FROM task_deps AS d JOIN tasks AS u ON u.task_id = d.task_id \
+    WHERE d.depends_on = t.task_id AND u.ended = 0) ORDER BY updated_at, task_id LIMIT ?2+0";
+
+const CONVERSATION_IDS: &str = "SELECT hex(conversation_id) FROM conversations AS c WHERE updated_at < ?1 \
+    AND NOT EXISTS (SELECT 1 FROM conversation_entries AS e WHERE e.conversation_id = c.conversation_id \
+    AND (e.delivery IN ('draft', 'pending') \
+    OR EXISTS (SELECT 1 FROM turns AS t WHERE t.turn_id = e.turn_id AND t.status = 'open') \
+    OR EXISTS (SELECT 1 FROM messages AS m \
+    WHERE m.message_id = unhex(replace(json_extract(e.record, '$.message_id'), '-', '')) AND m.state <> 'consumed'))) \
+    ORDER BY updated_at, conversation_id LIMIT ?2+0";
+
+/// The oldest history rows of tasks that have too many. Reads only tasks that changed after a
+/// position in the history.
+const TASK_EVENTS: &str = "DELETE FROM task_events WHERE seq IN (SELECT e.seq FROM \
+    (SELECT DISTINCT task_id FROM task_events WHERE seq > ?3) AS t CROSS JOIN task_events AS e \
+    ON e.task_id = t.task_id AND e.seq < (SELECT seq FROM task_events AS k WHERE k.task_id = t.task_id \
+    ORDER BY seq DESC LIMIT 1 OFFSET ?1 - 1) ORDER BY e.task_id, e.seq LIMIT ?2+0)";
+
+/// The position up to which the history of tasks was deleted, and the length that was kept. A task
+/// that has not changed since then is not longer.
+const TASK_EVENTS_CUT: &str = "SELECT (SELECT value FROM counters WHERE name = 'task_events_cut'), \
+    (SELECT value FROM counters WHERE name = 'task_events_cut_to')";
+
+/// In each active conversation only the oldest entries are deleted, up to the first one that must
+/// stay. The query reads only conversations that have an entry which is old enough, or more entries
+/// than they keep.
+const CONVERSATION_ENTRIES: &str = "DELETE FROM conversation_entries WHERE (conversation_id, seq) IN (\
+    WITH ripe (id, kept) AS (SELECT c.conversation_id, (SELECT max(seq) FROM conversation_entries AS m \
+    WHERE m.conversation_id = c.conversation_id) - ?3 FROM conversations AS c \
+    WHERE c.conversation_id IN (SELECT conversation_id FROM conversation_entries WHERE at < ?1) \
+    OR (SELECT max(seq) FROM conversation_entries AS m WHERE m.conversation_id = c.conversation_id) - ?3 \
+    >= (SELECT min(seq) FROM conversation_entries AS m WHERE m.conversation_id = c.conversation_id)) \
+    SELECT e.conversation_id, e.seq FROM ripe AS r CROSS JOIN conversation_entries AS e \
+    ON e.conversation_id = r.id AND e.seq < (\
+    SELECT ifnull(min(CASE WHEN (o.at >= ?1 AND o.seq > r.kept) OR o.delivery IN ('draft', 'pending') \
+    OR EXISTS (SELECT 1 FROM turns AS t WHERE t.turn_id = o.turn_id AND t.status = 'open') \
+    OR EXISTS (SELECT 1 FROM messages AS m \
+    WHERE m.message_id = unhex(replace(json_extract(o.record, '$.message_id'), '-', '')) AND m.state <> 'consumed') \
+    THEN o.seq END), max(o.seq) + 1) FROM (\
+    SELECT seq, at, delivery, turn_id, record FROM conversation_entries AS p WHERE p.conversation_id = r.id \
+    ORDER BY seq LIMIT ?2+0) AS o) ORDER BY e.conversation_id, e.seq LIMIT ?2+0)";
+
+/// The deletes for a list of ids. The count of the last one is the result.
+const TURNS_OUT: [&str; 2] = [
+    "DELETE FROM journal WHERE turn_id IN (SELECT unhex(value) FROM json_each(?1))",
+    "DELETE FROM turns WHERE turn_id IN (SELECT unhex(value) FROM json_each(?1))",
+];
+const CRON_TURNS_OUT: [&str; 3] = [
+    "DELETE FROM messages WHERE turn_id IN (SELECT unhex(value) FROM json_each(?1)) AND kind = 'cron_turn' \
+    AND state = 'consumed'",
+    TURNS_OUT[0],
+    TURNS_OUT[1],
+];
+const DEAD_LETTERS_OUT: [&str; 2] = [
+    "DELETE FROM dead_letter_mail WHERE dead_letter_id IN (SELECT unhex(value) FROM json_each(?1))",
+    "DELETE FROM dead_letters WHERE dead_letter_id IN (SELECT unhex(value) FROM json_each(?1))",
+];
+const TASKS_OUT: [&str; 3] = [
+    "DELETE FROM task_deps WHERE task_id IN (SELECT unhex(value) FROM json_each(?1))",
+    "DELETE FROM task_events WHERE task_id IN (SELECT unhex(value) FROM json_each(?1))",
+    "DELETE FROM tasks WHERE task_id IN (SELECT unhex(value) FROM json_each(?1))",
+];
+const CONVERSATIONS_OUT: [&str; 2] = [
+    "DELETE FROM conversation_entries WHERE conversation_id IN (SELECT unhex(value) FROM json_each(?1))",
+    "DELETE FROM conversations WHERE conversation_id IN (SELECT unhex(value) FROM json_each(?1))",
+];
+
+/// The query for the number of a family's rows.
+fn rows_of(family: Family) -> &'static str {
+    match family {
+        Family::Events => "SELECT count(*) FROM events",
+        Family::Turns => "SELECT count(*) FROM turns",
+        Family::CronTurns => "SELECT count(*) FROM turns WHERE source = 'cron' AND status <> 'open'",
+        Family::Messages => "SELECT count(*) FROM messages",
+        Family::Asks => "SELECT count(*) FROM asks",
+        Family::Approvals => "SELECT count(*) FROM approvals",
+        Family::Ledger => "SELECT count(*) FROM ledger",
+        Family::Usage => "SELECT count(*) FROM usage",
+        Family::Requests => "SELECT count(*) FROM requests",
+        Family::DeadLetters => "SELECT count(*) FROM dead_letters",
+        Family::Tasks => "SELECT count(*) FROM tasks",
+        Family::RootBudgets => "SELECT count(*) FROM budgets WHERE scope > 'root:' AND scope < 'root;'",
+        Family::AgentBudgets => "SELECT count(*) FROM budgets WHERE scope > 'agent:' AND scope < 'agent;'",
+        Family::Agents => "SELECT count(*) FROM agents WHERE deleted_at IS NOT NULL",
+        Family::ChatPosts => "SELECT count(*) FROM chat_posts",
+        Family::Conversations => "SELECT count(*) FROM conversations",
+        Family::Knowledge => "SELECT count(*) FROM knowledge WHERE deleted = 1",
+        Family::ScheduleRuns => "SELECT count(*) FROM schedule_runs",
+        Family::Roots => "SELECT count(*) FROM roots",
+        Family::Grants => "SELECT count(*) FROM acl_grants",
+        Family::Droids => "SELECT count(*) FROM droids",
+    }
+}
+
+impl Tx {
+    /// Deletes at most `limit` rows that are older than `before`.
+    fn delete_old(&mut self, sql: &'static str, before: Timestamp, limit: u32) -> Result<u64> {
+        let mut args = Args::default();
+        args.int(before.0).int(i64::from(limit));
+        self.execute(sql, args)
+    }
+
+    /// Deletes the rows that the query `ids` finds, with their child rows. Returns the number of
+    /// deleted parent rows.
+    fn delete_families(
+        &mut self,
+        ids: &'static str,
+        deletes: &[&'static str],
+        before: Timestamp,
+        limit: u32,
+    ) -> Result<u64> {
+        let mut args = Args::default();
+        args.int(before.0).int(i64::from(limit));
+        let rows = self.rows(ids, args)?;
+        let found = rows.iter().map(|row| get::<&str>("prune", row, 0)).collect::<Result<Vec<_>>>()?;
+        if found.is_empty() {
+            return Ok(0);
+        }
+        let found = to_json("prune", "ids", &found)?;
+        let mut deleted = 0;
+        for sql in deletes {
+            let mut args = Args::default();
+            args.text(&found);
+            deleted = self.execute(sql, args)?;
+        }
+        Ok(deleted)
+    }
+
+    /// Deletes prompt parts that no journal names.
+    fn delete_prompts(&mut self, before: Timestamp, limit: u32) -> Result<u64> {
+        let mut args = Args::default();
+        args.int(before.0);
+        if self.row("SELECT 1 FROM prompts WHERE at < ? LIMIT 1", args)?.is_none() {
+            return Ok(0);
+        }
+        let until = self.first_step_since(before.plus(PROMPT_USE))?;
+        let mut args = Args::default();
+        args.int(before.0).int(i64::from(limit)).int(until);
+        self.execute(PROMPTS, args)
+    }
+
+    /// The sequence of the first journal step made at `at` or later, or one past the last step if
+    /// there is none. A binary search, because steps are in order of time.
+    fn first_step_since(&mut self, at: Timestamp) -> Result<i64> {
+        let (mut low, mut high) = (0, self.batch()?.counters.journal + 1);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            let mut args = Args::default();
+            args.int(middle);
+            let found = self.row("SELECT seq, at FROM journal WHERE seq >= ? ORDER BY seq LIMIT 1", args)?;
+            match &found {
+                Some(row) if get::<i64>("journal", row, 1)? < at.0 => low = get::<i64>("journal", row, 0)? + 1,
+                _ => high = middle,
+            }
+        }
+        Ok(low)
+    }
+
+    /// Deletes tombstones and raises the incarnation floor to theirs.
+    fn delete_tombstones(&mut self, before: Timestamp, limit: u32) -> Result<u64> {
+        let mut args = Args::default();
+        args.int(before.0).int(i64::from(limit));
+        let old: Vec<Agent> = self.list(TOMBSTONES, args)?;
+        let Some(highest) = old.iter().map(|agent| agent.incarnation).max() else { return Ok(0) };
+        self.agent_incarnation_raise(highest)?;
+        let ids: Vec<&str> = old.iter().map(|agent| agent.agent_id.as_str()).collect();
+        let mut args = Args::default();
+        let ids = to_json(Agent::TABLE, "ids", &ids)?;
+        args.text(&ids);
+        let deleted = self.execute(TOMBSTONES_OUT, args)?;
+        let mut args = Args::default();
+        args.text(&ids);
+        self.execute(INBOXES_OUT, args)?;
+        Ok(deleted)
+    }
+
+    /// Stores the last number of a sequence, so that it continues from there even if its last rows
+    /// are deleted.
+    fn keep_counter(&mut self, name: &'static str, value: i64) -> Result<()> {
+        let mut args = Args::default();
+        args.text(name).int(value);
+        let sql =
+            "INSERT INTO counters (name, value) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value";
+        self.execute(sql, args).map(|_| ())
+    }
+}
+
+impl Tx {
     /// Deletes entries of conversations, at most `limit`, by conversation in order of id. In each
     /// conversation it deletes from the start up to the first entry that must stay, so that the
     /// rest has no gap. The sequence of the conversation continues. Returns how many entries were
@@ -115,9 +421,100 @@ pub trait PruneWrites {
     /// - drafts and entries that wait for delivery;
     /// - entries of an open turn;
     /// - entries whose mail is not consumed: it waits, a turn has taken it, or it is dead.
-    fn prune_conversation_entries(&mut self, before: Timestamp, keep: u32, limit: u32) -> Result<u64>;
+    pub fn prune_conversation_entries(&mut self, before: Timestamp, keep: u32, limit: u32) -> Result<u64> {
+        let mut args = Args::default();
+        args.int(before.0).int(i64::from(limit)).int(i64::from(keep));
+        self.execute(CONVERSATION_ENTRIES, args)
+    }
 
     /// Deletes the oldest history rows of tasks that have more than `keep` (at least 1), at most
     /// `limit`, by task in order of id. Returns how many rows were deleted.
-    fn prune_task_events(&mut self, keep: u32, limit: u32) -> Result<u64>;
+    pub fn prune_task_events(&mut self, keep: u32, limit: u32) -> Result<u64> {
+        let keep = keep.max(1);
+        let row = self.row(TASK_EVENTS_CUT, Args::default())?;
+        let (cut, cut_to): (Option<i64>, Option<i64>) = match &row {
+            Some(row) => (get("counters", row, 0)?, get("counters", row, 1)?),
+            None => (None, None),
+        };
+        // With another length, every task must be read once.
+        let cut = cut.filter(|_| cut_to == Some(i64::from(keep))).unwrap_or(0);
+        let last = self.batch()?.counters.task_events;
+        if cut == last {
+            return Ok(0);
+        }
+        let mut args = Args::default();
+        args.int(i64::from(keep)).int(i64::from(limit)).int(cut);
+        let deleted = self.execute(TASK_EVENTS, args)?;
+        if deleted < u64::from(limit) {
+            self.keep_counter("task_events_cut", last)?;
+            self.keep_counter("task_events_cut_to", i64::from(keep))?;
+        }
+        Ok(deleted)
+    }
+
+    /// Number of rows of the family's table, of those that may ever be pruned.
+    pub fn prune_rows(&mut self, family: Family) -> Result<u64> {
+        let row = self.row(rows_of(family), Args::default())?;
+        let rows = row.map_or(Ok(0), |row| get::<i64>("prune", &row, 0))?;
+        Ok(u64::try_from(rows).unwrap_or(0))
+    }
+
+    /// Deletes rows of a family that ended before `before`, at most `limit`, oldest first unless
+    /// the comment of the family says otherwise. Returns the number of deleted rows.
+    pub fn prune(&mut self, family: Family, before: Timestamp, limit: u32) -> Result<u64> {
+        let counters = self.batch()?.counters;
+        let deleted = match family {
+            Family::Events => {
+                let deleted = self.delete_old(EVENTS, before, limit)?;
+                self.keep_counter("events", counters.events)?;
+                deleted
+            }
+            Family::Turns => {
+                let deleted = self.delete_families(TURN_IDS, &TURNS_OUT, before, limit)?;
+                let room = limit - u32::try_from(deleted).unwrap_or(limit).min(limit);
+                let prompts = self.delete_prompts(before, room)?;
+                let room = room - u32::try_from(prompts).unwrap_or(room).min(room);
+                let deleted = deleted + prompts + self.delete_old(SESSIONS, before, room)?;
+                self.keep_counter("journal", counters.journal)?;
+                deleted
+            }
+            Family::CronTurns => {
+                let deleted = self.delete_families(CRON_TURN_IDS, &CRON_TURNS_OUT, before, limit)?;
+                self.keep_counter("journal", counters.journal)?;
+                self.keep_counter("messages", counters.messages)?;
+                deleted
+            }
+            Family::Messages => {
+                let deleted = self.delete_old(MESSAGES, before, limit)?;
+                self.keep_counter("messages", counters.messages)?;
+                deleted
+            }
+            Family::Asks => self.delete_old(ASKS, before, limit)?,
+            Family::Approvals => self.delete_old(APPROVALS, before, limit)?,
+            Family::Ledger => self.delete_old(LEDGER, before, limit)?,
+            Family::Usage => {
+                let deleted = self.delete_old(USAGE, before, limit)?;
+                self.keep_counter("usage", counters.usage)?;
+                deleted
+            }
+            Family::Requests => self.delete_old(REQUESTS, before, limit)?,
+            Family::DeadLetters => self.delete_families(DEAD_LETTER_IDS, &DEAD_LETTERS_OUT, before, limit)?,
+            Family::Tasks => {
+                let deleted = self.delete_families(TASK_IDS, &TASKS_OUT, before, limit)?;
+                self.keep_counter("task_events", counters.task_events)?;
+                deleted
+            }
+            Family::RootBudgets => self.delete_old(ROOT_BUDGETS, before, limit)?,
+            Family::AgentBudgets => self.delete_old(AGENT_BUDGETS, before, limit)?,
+            Family::Agents => self.delete_tombstones(before, limit)?,
+            Family::ChatPosts => self.delete_old(CHAT_POSTS, before, limit)?,
+            Family::Conversations => self.delete_families(CONVERSATION_IDS, &CONVERSATIONS_OUT, before, limit)?,
+            Family::Knowledge => self.delete_old(KNOWLEDGE, before, limit)?,
+            Family::ScheduleRuns => self.delete_old(SCHEDULE_RUNS, before, limit)?,
+            Family::Grants => self.delete_old(GRANTS, before, limit)?,
+            Family::Droids => self.delete_old(DROIDS, before, limit)?,
+            Family::Roots => self.delete_old(ROOTS, before, limit)?,
+        };
+        Ok(deleted)
+    }
 }

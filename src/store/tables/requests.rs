@@ -1,18 +1,49 @@
-//! The `requests` table: stored answers to requests. If a client repeats a request, it gets the
-//! stored answer.
+//! Rows and queries of stored answers, for requests that may be sent twice.
 
 use ghost_domain::{Party, RequestId, StoredAnswer};
 
 use crate::error::Result;
+use crate::row::{Args, Keyed, Row, SqliteRow, from_record, to_json};
+use crate::tx::Tx;
 
-/// Reads of stored answers.
-pub trait RequestReads {
-    /// The stored answer to a request of this principal, for any method.
-    fn request_get(&mut self, principal: &Party, request_id: &RequestId) -> Result<Option<StoredAnswer>>;
+impl Row for StoredAnswer {
+    const TABLE: &'static str = "requests";
+    const WRITE: &str = "INSERT INTO requests (principal, request_id, at, record) VALUES (?, ?, ?, ?) ON CONFLICT \
+        (principal, request_id) DO UPDATE SET at = excluded.at, record = excluded.record";
+
+    fn bind(&self, args: &mut Args) -> Result<()> {
+        args.put(self.key.principal.to_string()).text(self.key.request_id.as_str()).int(self.at.0).put(to_json(
+            Self::TABLE,
+            self.key.request_id.as_str(),
+            self,
+        )?);
+        Ok(())
+    }
 }
 
-/// Writes of stored answers.
-pub trait RequestWrites {
+impl Keyed for StoredAnswer {
+    type Key = (Party, RequestId);
+    const SELECT: &'static str = "SELECT record FROM requests WHERE principal = ? AND request_id = ?";
+
+    fn bind_key(key: &Self::Key, args: &mut Args) {
+        args.put(key.0.to_string()).text(key.1.as_str());
+    }
+
+    fn read(row: &SqliteRow) -> Result<Self> {
+        from_record(Self::TABLE, row)
+    }
+}
+
+impl Tx {
+    /// The stored answer to a request of this principal, for any method.
+    pub fn request_get(&mut self, principal: &Party, request_id: &RequestId) -> Result<Option<StoredAnswer>> {
+        self.get(&(principal.clone(), request_id.clone()))
+    }
+}
+
+impl Tx {
     /// Stores the answer to a request.
-    fn request_put(&mut self, answer: &StoredAnswer) -> Result<()>;
+    pub fn request_put(&mut self, answer: &StoredAnswer) -> Result<()> {
+        self.put(answer)
+    }
 }

@@ -1,21 +1,59 @@
-//! The `roots` table: for each root, a tally of the work that it has caused.
+//! Rows and queries of the tallies of roots.
 
 use ghost_domain::RootId;
 use ghost_domain::root_tally::RootTally;
 
 use crate::error::Result;
+use crate::query::list_limit;
+use crate::row::{Args, Keyed, Row, SqliteRow, from_record, to_json};
+use crate::tx::Tx;
 
-/// Reads of tallies.
-pub trait RootReads {
-    /// The tally of a root; `None` if nothing was counted yet.
-    fn root_get(&mut self, root_id: RootId) -> Result<Option<RootTally>>;
+impl Row for RootTally {
+    const TABLE: &'static str = "roots";
+    const WRITE: &str = "INSERT INTO roots (root_id, messages, updated_at, record) VALUES (?, ?, ?, ?) ON CONFLICT \
+        (root_id) DO UPDATE SET messages = excluded.messages, updated_at = excluded.updated_at, record = \
+        excluded.record";
 
-    /// Tallies with the most messages first, at most `limit`.
-    fn root_list(&mut self, limit: u32) -> Result<Vec<RootTally>>;
+    fn bind(&self, args: &mut Args) -> Result<()> {
+        args.id(self.root_id.0).count(self.messages).int(self.updated_at.0).put(to_json(
+            Self::TABLE,
+            self.root_id,
+            self,
+        )?);
+        Ok(())
+    }
 }
 
-/// Writes of tallies.
-pub trait RootWrites {
+impl Keyed for RootTally {
+    type Key = RootId;
+    const SELECT: &'static str = "SELECT record FROM roots WHERE root_id = ?";
+
+    fn bind_key(key: &RootId, args: &mut Args) {
+        args.id(key.0);
+    }
+
+    fn read(row: &SqliteRow) -> Result<Self> {
+        from_record(Self::TABLE, row)
+    }
+}
+
+impl Tx {
+    /// The tally of a root; `None` if nothing was counted yet.
+    pub fn root_get(&mut self, root_id: RootId) -> Result<Option<RootTally>> {
+        self.get(&root_id)
+    }
+
+    /// Tallies with the most messages first, at most `limit`.
+    pub fn root_list(&mut self, limit: u32) -> Result<Vec<RootTally>> {
+        let mut args = Args::default();
+        args.int(list_limit(limit));
+        self.list("SELECT record FROM roots ORDER BY messages DESC, root_id LIMIT ?+0", args)
+    }
+}
+
+impl Tx {
     /// Inserts or replaces a tally.
-    fn root_put(&mut self, tally: &RootTally) -> Result<()>;
+    pub fn root_put(&mut self, tally: &RootTally) -> Result<()> {
+        self.put(tally)
+    }
 }

@@ -1,8 +1,11 @@
-//! The logs of sessions: the ended turns of a session, and the `sessions` table, which says where a log starts.
+//! Rows and queries of sessions and their logs.
 
 use ghost_domain::{AgentId, ConversationId, LogPlace, SessionStart, SessionSummary, Timestamp, Turn};
 
 use crate::error::Result;
+use crate::query::{Conditions, list_limit};
+use crate::row::{Args, Keyed, Row, SqliteRow, from_record, get, get_count, to_json, unreadable};
+use crate::tx::Tx;
 
 /// Which ended turns of a session a list contains.
 #[derive(Clone, Debug)]
@@ -21,32 +24,152 @@ pub struct SessionTurns {
     pub limit: u32,
 }
 
-/// Reads of sessions.
-pub trait SessionReads {
+/// The key of a session. The text is empty for the agent's own work.
+fn conversation_key(conversation_id: Option<ConversationId>) -> String {
+    conversation_id.map(|id| id.to_string()).unwrap_or_default()
+}
+
+impl Row for SessionStart {
+    const TABLE: &'static str = "sessions";
+    const WRITE: &str = "INSERT INTO sessions (agent_id, conversation_id, ended_at, record) VALUES (?, ?, ?, ?) ON \
+        CONFLICT (agent_id, conversation_id) DO UPDATE SET ended_at = excluded.ended_at, record = \
+        excluded.record";
+
+    fn bind(&self, args: &mut Args) -> Result<()> {
+        let record = to_json(Self::TABLE, &self.agent_id, self)?;
+        args.text(self.agent_id.as_str())
+            .text(&conversation_key(self.conversation_id))
+            .int(self.start.place.ended_at.0)
+            .put(record);
+        Ok(())
+    }
+}
+
+impl Keyed for SessionStart {
+    type Key = (AgentId, Option<ConversationId>);
+    const SELECT: &'static str = "SELECT record FROM sessions WHERE agent_id = ? AND conversation_id = ?";
+
+    fn bind_key(key: &Self::Key, args: &mut Args) {
+        args.text(key.0.as_str()).text(&conversation_key(key.1));
+    }
+
+    fn read(row: &SqliteRow) -> Result<Self> {
+        from_record(Self::TABLE, row)
+    }
+}
+
+/// The condition and the expression are those of the index.
+const LOGGED: &str = "SELECT record FROM turns INDEXED BY turns_session";
+
+fn turns(query: &SessionTurns) -> (String, Args) {
+    Conditions::new(LOGGED)
+        .when(
+            Some(()),
+            "status IN ('finished', 'failed', 'timed_out', 'cancelled') AND record ->> '$.rounds' > 0",
+            |(), _| {},
+        )
+        .when(Some(&query.agent_id), "agent_id = ?", |id, args| {
+            args.text(id.as_str());
+        })
+        .when(Some(query.source), "source = ?", |source, args| {
+            args.text(source);
+        })
+        .when(Some(query.conversation_id), "coalesce(record ->> '$.conversation_id', '') = ?", |id, args| {
+            args.text(&conversation_key(id));
+        })
+        .when(query.from, "(ended_at, turn_id) >= (?, ?)", |from, args| {
+            args.int(from.ended_at.0).id(from.turn_id.0);
+        })
+        .when(query.before, "(ended_at, turn_id) < (?, ?)", |before, args| {
+            args.int(before.ended_at.0).id(before.turn_id.0);
+        })
+        .order("ended_at DESC, turn_id DESC", list_limit(query.limit))
+}
+
+/// The sessions of an agent. The recursive part jumps from one session to the next in the index.
+const LIST: &str = "WITH RECURSIVE names (name) AS (\
+    SELECT min(coalesce(record ->> '$.conversation_id', '')) FROM turns INDEXED BY turns_session \
+    WHERE status IN ('finished', 'failed', 'timed_out', 'cancelled') AND record ->> '$.rounds' > 0 AND agent_id = ?1 AND source = 'mail' \
+    UNION ALL SELECT (SELECT min(coalesce(record ->> '$.conversation_id', '')) FROM turns INDEXED BY turns_session \
+    WHERE status IN ('finished', 'failed', 'timed_out', 'cancelled') AND record ->> '$.rounds' > 0 AND agent_id = ?1 AND source = 'mail' \
+    AND coalesce(record ->> '$.conversation_id', '') > names.name) FROM names WHERE names.name IS NOT NULL), \
+    ends (name, last_at) AS (SELECT name, (SELECT max(ended_at) FROM turns INDEXED BY turns_session \
+    WHERE status IN ('finished', 'failed', 'timed_out', 'cancelled') AND record ->> '$.rounds' > 0 AND agent_id = ?1 AND source = 'mail' \
+    AND coalesce(record ->> '$.conversation_id', '') = names.name) FROM names WHERE name IS NOT NULL) \
+    SELECT name, last_at, (SELECT count(*) FROM turns INDEXED BY turns_session \
+    WHERE status IN ('finished', 'failed', 'timed_out', 'cancelled') AND record ->> '$.rounds' > 0 AND agent_id = ?1 AND source = 'mail' \
+    AND coalesce(record ->> '$.conversation_id', '') = top.name AND ended_at >= ?4) \
+    FROM (SELECT name, last_at FROM ends WHERE last_at > ?2 AND last_at >= ?4 ORDER BY last_at DESC, name LIMIT ?3+0) AS top";
+
+fn summary(row: &SqliteRow) -> Result<SessionSummary> {
+    let name: &str = get(SessionStart::TABLE, row, 0)?;
+    let conversation_id = match name {
+        "" => None,
+        id => Some(id.parse().map_err(|error| unreadable(SessionStart::TABLE, id, error))?),
+    };
+    let last_at = Timestamp(get(SessionStart::TABLE, row, 1)?);
+    Ok(SessionSummary { conversation_id, turns: get_count(SessionStart::TABLE, row, 2)?, last_at })
+}
+
+impl Tx {
     /// Where the log of a session starts; `None` if at its first turn.
-    fn session_start(
+    pub fn session_start(
         &mut self,
         agent_id: &AgentId,
         conversation_id: Option<ConversationId>,
-    ) -> Result<Option<SessionStart>>;
+    ) -> Result<Option<SessionStart>> {
+        self.get(&(agent_id.clone(), conversation_id))
+    }
 
     /// The turns in the log of a session ([`Turn::is_in_log`]), in reverse order of their ends.
-    fn session_turns(&mut self, query: &SessionTurns) -> Result<Vec<Turn>>;
+    pub fn session_turns(&mut self, query: &SessionTurns) -> Result<Vec<Turn>> {
+        let (sql, args) = turns(query);
+        self.list(sql, args)
+    }
 
     /// The sessions of an agent whose logs have turns opened by mail, at most `limit`.
     /// The one whose last turn ended last is first. Turns that ended before `from` do not count. `since` leaves out
     /// sessions without a turn that ended later.
-    fn session_list(
+    pub fn session_list(
         &mut self,
         agent_id: &AgentId,
         from: Timestamp,
         since: Timestamp,
         limit: u32,
-    ) -> Result<Vec<SessionSummary>>;
+    ) -> Result<Vec<SessionSummary>> {
+        let mut args = Args::default();
+        args.text(agent_id.as_str()).int(since.0).int(list_limit(limit)).int(from.0);
+        self.rows(LIST, args)?.iter().map(summary).collect()
+    }
 }
 
-/// Writes of sessions.
-pub trait SessionWrites {
+impl Tx {
     /// Inserts or replaces the start of a session's log.
-    fn session_start_put(&mut self, start: &SessionStart) -> Result<()>;
+    pub fn session_start_put(&mut self, start: &SessionStart) -> Result<()> {
+        self.put(start)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ghost_domain::{LogPlace, TurnId};
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::sqlite::tests::plans::{assert_indexed, plan};
+
+    #[tokio::test]
+    async fn logs_are_read_from_their_index() {
+        let place = LogPlace { ended_at: Timestamp(1), turn_id: TurnId(Uuid::nil()) };
+        for (from, before) in [(None, None), (Some(place), None), (None, Some(place)), (Some(place), Some(place))] {
+            let agent_id = "a".parse().unwrap();
+            let query = SessionTurns { agent_id, conversation_id: None, source: "mail", from, before, limit: 9 };
+            assert_indexed(turns(&query)).await;
+        }
+        let mut args = Args::default();
+        args.text("a").int(0).int(9).int(0);
+        let steps = plan((LIST.to_owned(), args)).await;
+        let reads = steps.iter().filter(|step| step.contains(" turns ")).collect::<Vec<_>>();
+        assert!(reads.len() >= 4 && reads.iter().all(|step| step.contains("turns_session (agent_id=?")), "{steps:?}");
+    }
 }

@@ -1,27 +1,103 @@
-//! The `shared_state` table.
+//! Rows and queries of the shared state: values by key.
 
 use ghost_domain::StateEntry;
 
 use crate::error::Result;
+use crate::row::{Args, Keyed, Row, SqliteRow, from_record, get_count, to_json};
+use crate::tx::Tx;
 
-/// Reads of shared state.
-pub trait StateReads {
+impl Row for StateEntry {
+    const TABLE: &'static str = "shared_state";
+    const WRITE: &str =
+        "INSERT INTO shared_state (key, record) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET record = excluded.record";
+
+    fn bind(&self, args: &mut Args) -> Result<()> {
+        args.text(&self.key).put(to_json(Self::TABLE, &self.key, self)?);
+        Ok(())
+    }
+}
+
+impl Keyed for StateEntry {
+    type Key = String;
+    const SELECT: &'static str = "SELECT record FROM shared_state WHERE key = ?";
+
+    fn bind_key(key: &String, args: &mut Args) {
+        args.text(key);
+    }
+
+    fn read(row: &SqliteRow) -> Result<Self> {
+        from_record(Self::TABLE, row)
+    }
+}
+
+/// The smallest text that is larger than all texts with this prefix, if there is one. Texts are
+/// compared byte by byte, which for UTF-8 is the order of characters.
+pub(super) fn end_of_prefix(prefix: &str) -> Option<String> {
+    let mut rest = prefix.chars();
+    while let Some(last) = rest.next_back() {
+        // The code points from U+D800 to U+DFFF are surrogates and no characters.
+        let next = if last == '\u{d7ff}' { Some('\u{e000}') } else { char::from_u32(u32::from(last) + 1) };
+        if let Some(next) = next {
+            let mut text = rest.as_str().to_owned();
+            text.push(next);
+            return Some(text);
+        }
+    }
+    None
+}
+
+impl Tx {
     /// The value of this key.
-    fn state_get(&mut self, key: &str) -> Result<Option<StateEntry>>;
+    pub fn state_get(&mut self, key: &str) -> Result<Option<StateEntry>> {
+        self.get(&key.to_owned())
+    }
 
     /// Values whose key begins with `prefix`, in order of key, after the key `after`, at most
     /// `limit`.
-    fn state_list(&mut self, prefix: &str, after: &str, limit: u32) -> Result<Vec<StateEntry>>;
+    pub fn state_list(&mut self, prefix: &str, after: &str, limit: u32) -> Result<Vec<StateEntry>> {
+        let mut args = Args::default();
+        args.text(after).text(prefix);
+        let sql = if let Some(end_of_prefix) = end_of_prefix(prefix) {
+            args.put(end_of_prefix);
+            "SELECT record FROM shared_state WHERE key > ? AND key >= ? AND key < ? ORDER BY key LIMIT ?+0"
+        } else {
+            "SELECT record FROM shared_state WHERE key > ? AND key >= ? ORDER BY key LIMIT ?+0"
+        };
+        args.int(i64::from(limit));
+        self.list(sql, args)
+    }
 
     /// Number of keys.
-    fn state_count(&mut self) -> Result<u32>;
+    pub fn state_count(&mut self) -> Result<u32> {
+        let row = self.row("SELECT count(*) FROM shared_state", Args::default())?;
+        row.map_or(Ok(0), |row| get_count(StateEntry::TABLE, &row, 0))
+    }
 }
 
-/// Writes of shared state.
-pub trait StateWrites {
+impl Tx {
     /// Inserts or replaces a value.
-    fn state_put(&mut self, entry: &StateEntry) -> Result<()>;
+    pub fn state_put(&mut self, entry: &StateEntry) -> Result<()> {
+        self.put(entry)
+    }
 
     /// Deletes a value. Returns whether it existed.
-    fn state_remove(&mut self, key: &str) -> Result<bool>;
+    pub fn state_remove(&mut self, key: &str) -> Result<bool> {
+        let mut args = Args::default();
+        args.text(key);
+        Ok(self.execute("DELETE FROM shared_state WHERE key = ?", args)? > 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::end_of_prefix;
+
+    #[test]
+    fn a_prefix_ends_where_the_next_text_begins() {
+        assert_eq!(end_of_prefix("plan."), Some("plan/".to_owned()));
+        assert_eq!(end_of_prefix("a\u{d7ff}"), Some("a\u{e000}".to_owned()));
+        assert_eq!(end_of_prefix("a\u{10ffff}\u{10ffff}"), Some("b".to_owned()));
+        assert_eq!(end_of_prefix("\u{10ffff}"), None);
+        assert_eq!(end_of_prefix(""), None);
+    }
 }

@@ -1,20 +1,55 @@
-//! The `agent_skills` table: which agent holds which skill.
+//! Rows and queries of the skills that agents hold.
 
 use ghost_domain::{AgentId, HeldSkill};
 
 use crate::error::Result;
+use crate::row::{Args, Keyed, Row, SqliteRow, from_record, to_json};
+use crate::tx::Tx;
 
-/// Reads of held skills.
-pub trait SkillReads {
-    /// The skills that an agent holds, in order of name.
-    fn skills_held(&mut self, agent_id: &AgentId) -> Result<Vec<HeldSkill>>;
+impl Row for HeldSkill {
+    const TABLE: &'static str = "agent_skills";
+    const WRITE: &str = "INSERT INTO agent_skills (agent_id, skill, record) VALUES (?, ?, ?) ON CONFLICT (agent_id, \
+        skill) DO UPDATE SET record = excluded.record";
+
+    fn bind(&self, args: &mut Args) -> Result<()> {
+        args.text(self.agent_id.as_str()).text(&self.skill).put(to_json(Self::TABLE, &self.skill, self)?);
+        Ok(())
+    }
 }
 
-/// Writes of held skills.
-pub trait SkillWrites {
+impl Keyed for HeldSkill {
+    type Key = (AgentId, String);
+    const SELECT: &'static str = "SELECT record FROM agent_skills WHERE agent_id = ? AND skill = ?";
+
+    fn bind_key(key: &Self::Key, args: &mut Args) {
+        args.text(key.0.as_str()).text(&key.1);
+    }
+
+    fn read(row: &SqliteRow) -> Result<Self> {
+        from_record(Self::TABLE, row)
+    }
+}
+
+impl Tx {
+    /// The skills that an agent holds, in order of name.
+    pub fn skills_held(&mut self, agent_id: &AgentId) -> Result<Vec<HeldSkill>> {
+        let mut args = Args::default();
+        args.text(agent_id.as_str());
+        self.list("SELECT record FROM agent_skills WHERE agent_id = ? ORDER BY skill", args)
+    }
+}
+
+impl Tx {
     /// Inserts or replaces a held skill.
-    fn skill_put(&mut self, held: &HeldSkill) -> Result<()>;
+    pub fn skill_put(&mut self, held: &HeldSkill) -> Result<()> {
+        self.put(held)
+    }
 
     /// Removes a held skill. Returns whether it existed.
-    fn skill_remove(&mut self, agent_id: &AgentId, skill: &str) -> Result<bool>;
+    pub fn skill_remove(&mut self, agent_id: &AgentId, skill: &str) -> Result<bool> {
+        let mut args = Args::default();
+        args.text(agent_id.as_str()).text(skill);
+        let sql = "DELETE FROM agent_skills WHERE agent_id = ? AND skill = ?";
+        Ok(self.execute(sql, args)? > 0)
+    }
 }

@@ -1,11 +1,14 @@
-//! The `turns`, `journal` and `prompts` tables.
-
-use std::time::Duration;
+//! Rows and queries of turns, their journals, and prompt parts.
 
 use ghost_domain::journal::{JournalRow, Step};
 use ghost_domain::{AgentId, RootId, Timestamp, Turn, TurnId, TurnStatus};
+use std::time::Duration;
 
 use crate::error::Result;
+use crate::internal_rows::Prompt;
+use crate::query::{Conditions, list_limit};
+use crate::row::{Args, Keyed, Row, SqliteRow, from_record, get, get_id, to_json};
+use crate::tx::Tx;
 
 /// Which turns a list contains. `None` means any.
 #[derive(Clone, Debug, Default)]
@@ -29,38 +32,309 @@ pub struct TurnFilter {
 /// Precision of the stored time of a prompt part's last use.
 pub const PROMPT_USE: Duration = Duration::from_secs(86_400);
 
-/// Reads of turns.
-pub trait TurnReads {
+impl Row for Turn {
+    const TABLE: &'static str = "turns";
+    const WRITE: &str = "INSERT INTO turns (turn_id, agent_id, source, status, started_at, ended_at, record) VALUES (?, \
+        ?, ?, ?, ?, ?, ?) ON CONFLICT (turn_id) DO UPDATE SET status = excluded.status, ended_at = \
+        excluded.ended_at, record = excluded.record";
+
+    fn bind(&self, args: &mut Args) -> Result<()> {
+        let ended = (self.status != TurnStatus::Open).then(|| self.ended_at.unwrap_or(self.started_at));
+        args.id(self.turn_id.0)
+            .text(self.agent_id.as_str())
+            .text(&self.source)
+            .text(self.status.as_str())
+            .int(self.started_at.0)
+            .maybe_at(ended)
+            .put(to_json(Self::TABLE, self.turn_id, self)?);
+        Ok(())
+    }
+}
+
+impl Keyed for Turn {
+    type Key = TurnId;
+    const SELECT: &'static str = "SELECT record FROM turns WHERE turn_id = ?";
+
+    fn bind_key(key: &TurnId, args: &mut Args) {
+        args.id(key.0);
+    }
+
+    fn read(row: &SqliteRow) -> Result<Self> {
+        from_record(Self::TABLE, row)
+    }
+}
+
+impl Row for JournalRow {
+    const TABLE: &'static str = "journal";
+    const WRITE: &str =
+        "INSERT INTO journal (seq, turn_id, at, step, system_hash, briefing_hash) VALUES (?, ?, ?, ?, ?, ?)";
+
+    fn bind(&self, args: &mut Args) -> Result<()> {
+        let (system, briefing) = match &self.step {
+            Step::Briefed { system, briefing, .. } => (Some(system.as_str()), Some(briefing.as_str())),
+            _ => (None, None),
+        };
+        args.int(self.seq)
+            .id(self.turn_id.0)
+            .int(self.at.0)
+            .put(without_hashes(to_json(Self::TABLE, self.seq, &self.step)?, system, briefing))
+            .maybe_text(system)
+            .maybe_text(briefing);
+        Ok(())
+    }
+}
+
+/// The JSON record of a step, with its hashes emptied: they have columns of their own.
+fn without_hashes(mut step: String, system: Option<&str>, briefing: Option<&str>) -> String {
+    for (field, hash) in [("system", system), ("briefing", briefing)] {
+        let Some(hash) = hash else { continue };
+        let json_field = format!("\"{field}\":\"{hash}\"");
+        if let Some(position) = step.find(&json_field) {
+            step.replace_range(position..position + json_field.len(), &format!("\"{field}\":\"\""));
+        }
+    }
+    step
+}
+
+/// Decodes a step and fills in its hashes. Older records still contain the hashes.
+fn step_of(row: &SqliteRow) -> Result<Step> {
+    let mut step: Step = from_record(JournalRow::TABLE, row)?;
+    if let Step::Briefed { system, briefing, .. } = &mut step {
+        for (hash, column) in [(system, 4), (briefing, 5)] {
+            if hash.is_empty() {
+                *hash = get::<Option<String>>(JournalRow::TABLE, row, column)?.unwrap_or_default();
+            }
+        }
+    }
+    Ok(step)
+}
+
+impl Row for Prompt {
+    const TABLE: &'static str = "prompts";
+    const WRITE: &str = "INSERT INTO prompts (hash, text, at) VALUES (?, ?, ?) ON CONFLICT (hash) DO UPDATE SET at = \
+        excluded.at WHERE excluded.at >= prompts.at + 86400000";
+
+    fn bind(&self, args: &mut Args) -> Result<()> {
+        args.text(&self.hash).text(&self.text).int(self.at.0);
+        Ok(())
+    }
+}
+
+impl Keyed for Prompt {
+    type Key = String;
+    const SELECT: &'static str = "SELECT hash, text, at FROM prompts WHERE hash = ?";
+
+    fn bind_key(key: &String, args: &mut Args) {
+        args.text(key);
+    }
+
+    fn read(row: &SqliteRow) -> Result<Self> {
+        Ok(Self {
+            hash: get(Self::TABLE, row, 0)?,
+            text: get(Self::TABLE, row, 1)?,
+            at: Timestamp(get(Self::TABLE, row, 2)?),
+        })
+    }
+}
+
+/// The SQL condition for a status. The status is a literal, and the condition of the partial index
+/// is repeated: SQLite uses a partial index only if the query states its condition. With a bound
+/// status it would also plan the query anew for each value.
+fn with_status(status: TurnStatus) -> &'static str {
+    match status {
+        TurnStatus::Open => "status = 'open'",
+        TurnStatus::Finished => "status = 'finished' AND status <> 'open'",
+        TurnStatus::Failed => "status = 'failed' AND status <> 'open' AND status <> 'finished'",
+        TurnStatus::TimedOut => "status = 'timed_out' AND status <> 'open' AND status <> 'finished'",
+        TurnStatus::Cancelled => "status = 'cancelled' AND status <> 'open' AND status <> 'finished'",
+        TurnStatus::Split => "status = 'split' AND status <> 'open' AND status <> 'finished'",
+        TurnStatus::Dead => "status = 'dead' AND status <> 'open' AND status <> 'finished'",
+    }
+}
+
+/// The open turns. The index is named, because SQLite would rather read all turns in order than
+/// sort the few open ones. The same holds for the open turns of one agent.
+const OPEN: &str = "SELECT record FROM turns INDEXED BY turns_open WHERE status = 'open' ORDER BY started_at, turn_id";
+
+/// The query and index for a list, such that no unwanted turn is read. The index is named, because
+/// SQLite does not know how many turns an agent has had or how few have failed.
+fn list_source(filter: &TurnFilter) -> &'static str {
+    match (&filter.agent_id, filter.status) {
+        // A root has few turns (`limits.root_turns_max`), so sorting them is cheap.
+        _ if filter.root_id.is_some() => "SELECT record FROM turn_roots CROSS JOIN turns USING (turn_id)",
+        (_, Some(TurnStatus::Open)) => "SELECT record FROM turns INDEXED BY turns_open",
+        // Only open turns are parked.
+        _ if filter.parked == Some(true) => "SELECT record FROM turns INDEXED BY turns_open",
+        // Most turns finish, so few others lie between them.
+        (Some(_), None | Some(TurnStatus::Finished)) => "SELECT record FROM turns INDEXED BY turns_agent",
+        (Some(_), Some(_)) => "SELECT record FROM turns INDEXED BY turns_unfinished",
+        (None, Some(_)) => "SELECT record FROM turns INDEXED BY turns_status",
+        (None, None) => "SELECT record FROM turns INDEXED BY turns_started",
+    }
+}
+
+/// Whether a turn still belongs to the root. It may have returned the messages of that root.
+const OF_ROOT: &str =
+    "(record ->> '$.root_id' = ? OR EXISTS (SELECT 1 FROM json_each(record, '$.other_roots') WHERE value = ?))";
+
+/// The query for a list, newest first.
+fn list(filter: &TurnFilter) -> (String, Args) {
+    Conditions::new(list_source(filter))
+        .when(filter.root_id, "root_id = ?", |id, args| {
+            args.id(id.0);
+        })
+        .when(filter.root_id, OF_ROOT, |id, args| {
+            args.text(&id.to_string()).text(&id.to_string());
+        })
+        .when(filter.agent_id.as_ref(), "agent_id = ?", |id, args| {
+            args.text(id.as_str());
+        })
+        .when(filter.status, filter.status.map_or("", with_status), |_, _| {})
+        .when(filter.parked, filter.parked.map_or("", with_parked), |_, _| {})
+        .when(filter.before, "started_at < ?", |at, args| {
+            args.int(at.0);
+        })
+        .when(filter.after, "(started_at, turn_id) < (?, ?)", |(at, id), args| {
+            args.int(at.0).id(id.0);
+        })
+        .order("started_at DESC, turn_id DESC", list_limit(filter.limit))
+}
+
+/// The SQL condition for parked turns. Only open turns are parked, and there are few.
+fn with_parked(parked: bool) -> &'static str {
+    match parked {
+        true => "status = 'open' AND json_extract(record, '$.parked') IS NOT NULL",
+        false => "json_extract(record, '$.parked') IS NULL",
+    }
+}
+
+impl Tx {
     /// The turn with this id.
-    fn turn_get(&mut self, turn_id: TurnId) -> Result<Option<Turn>>;
+    pub fn turn_get(&mut self, turn_id: TurnId) -> Result<Option<Turn>> {
+        self.get(&turn_id)
+    }
 
     /// The open turn that the agent continues: the only one that is not aside, or else the oldest
     /// of the turns that were aside and may continue. A turn is aside if it is parked and its agent
     /// continues with other work ([`Turn::is_in_background`]). Turns of operators are ignored.
-    fn turn_open_of(&mut self, agent_id: &AgentId) -> Result<Option<Turn>>;
+    pub fn turn_open_of(&mut self, agent_id: &AgentId) -> Result<Option<Turn>> {
+        let mut args = Args::default();
+        args.text(agent_id.as_str());
+        let sql = "SELECT record FROM turns INDEXED BY turns_open WHERE status = 'open' AND agent_id = ? \
+                   AND source <> 'operator' ORDER BY started_at, turn_id";
+        let mut open: Vec<Turn> = self.list(sql, args)?;
+        let index =
+            open.iter().position(|turn| !turn.is_in_background()).or_else(|| open.iter().position(Turn::is_ready));
+        Ok(index.map(|index| open.swap_remove(index)))
+    }
 
     /// All open turns, in order of start.
-    fn turns_open(&mut self) -> Result<Vec<Turn>>;
+    pub fn turns_open(&mut self) -> Result<Vec<Turn>> {
+        self.list(OPEN, Args::default())
+    }
 
     /// Matching turns, newest first.
-    fn turn_list(&mut self, filter: &TurnFilter) -> Result<Vec<Turn>>;
+    pub fn turn_list(&mut self, filter: &TurnFilter) -> Result<Vec<Turn>> {
+        let (sql, args) = list(filter);
+        self.rows(sql, args)?.iter().map(Turn::read).collect()
+    }
 
     /// The journal of a turn, in order.
-    fn journal_of(&mut self, turn_id: TurnId) -> Result<Vec<JournalRow>>;
+    pub fn journal_of(&mut self, turn_id: TurnId) -> Result<Vec<JournalRow>> {
+        let mut args = Args::default();
+        args.id(turn_id.0);
+        let sql =
+            "SELECT step, seq, turn_id, at, system_hash, briefing_hash FROM journal WHERE turn_id = ? ORDER BY seq";
+        let rows = self.rows(sql, args)?;
+        rows.iter()
+            .map(|row| {
+                Ok(JournalRow {
+                    turn_id: TurnId(get_id(JournalRow::TABLE, row, 2)?),
+                    seq: get(JournalRow::TABLE, row, 1)?,
+                    step: step_of(row)?,
+                    at: Timestamp(get(JournalRow::TABLE, row, 3)?),
+                })
+            })
+            .collect()
+    }
 
     /// The text of a prompt part, by its hash.
-    fn prompt_get(&mut self, hash: &str) -> Result<Option<String>>;
+    pub fn prompt_get(&mut self, hash: &str) -> Result<Option<String>> {
+        Ok(self.get::<Prompt>(&hash.to_owned())?.map(|prompt| prompt.text))
+    }
 }
 
-/// Writes of turns.
-pub trait TurnWrites {
+impl Tx {
     /// Inserts or replaces a turn.
-    fn turn_put(&mut self, turn: &Turn) -> Result<()>;
+    pub fn turn_put(&mut self, turn: &Turn) -> Result<()> {
+        self.put(turn)
+    }
 
     /// Appends a step to a turn's journal.
-    fn journal_append(&mut self, turn_id: TurnId, step: &Step, at: Timestamp) -> Result<()>;
+    pub fn journal_append(&mut self, turn_id: TurnId, step: &Step, at: Timestamp) -> Result<()> {
+        let batch = self.batch()?;
+        batch.counters.journal += 1;
+        let seq = batch.counters.journal;
+        self.put(&JournalRow { turn_id, seq, step: step.clone(), at })
+    }
 
     /// Stores a prompt part under its hash. If the part exists, only the time of its last use
     /// changes, with the precision [`PROMPT_USE`].
-    fn prompt_put(&mut self, hash: &str, text: &str, at: Timestamp) -> Result<()>;
+    pub fn prompt_put(&mut self, hash: &str, text: &str, at: Timestamp) -> Result<()> {
+        let mut args = Args::default();
+        args.text(hash);
+        // A text has tens of kilobytes, and most are there already.
+        let used = self.row("SELECT at FROM prompts WHERE hash = ?", args)?;
+        let used = used.map(|row| get(Prompt::TABLE, &row, 0).map(Timestamp)).transpose()?;
+        match used {
+            Some(used) if at < used.plus(PROMPT_USE) => Ok(()),
+            _ => self.put(&Prompt { hash: hash.to_owned(), text: text.to_owned(), at }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ghost_domain::RootId;
+
+    use super::*;
+    use crate::sqlite::tests::plans::{assert_indexed, plan};
+
+    #[tokio::test]
+    async fn turns_of_a_root_are_found_by_it() {
+        for status in [None, Some(TurnStatus::Open), Some(TurnStatus::Finished)] {
+            let root_id = Some(RootId(uuid::Uuid::nil()));
+            let filter =
+                TurnFilter { root_id, status, agent_id: Some("bob".parse().unwrap()), ..TurnFilter::default() };
+            let plan = plan(list(&filter)).await;
+            let starts =
+                ["SEARCH turn_roots USING PRIMARY KEY (root_id=?)", "SEARCH turns USING PRIMARY KEY (turn_id=?)"];
+            assert!(plan.iter().zip(starts).all(|(step, start)| step.starts_with(start)), "{plan:?}");
+        }
+    }
+
+    /// Every filter uses an index that has the order of the list.
+    #[tokio::test]
+    async fn lists_of_turns_sort_nothing() {
+        let statuses = TurnStatus::ALL.iter().copied().filter(|status| *status != TurnStatus::Open);
+        for agent_id in [None, Some("bob".parse::<AgentId>().unwrap())] {
+            for status in statuses.clone().map(Some).chain([None]) {
+                let after = Some((Timestamp(9), TurnId(uuid::Uuid::nil())));
+                let narrowings = [(None, None), (Some(Timestamp(9)), None), (None, after)];
+                for (before, after) in narrowings {
+                    let filter = TurnFilter {
+                        agent_id: agent_id.clone(),
+                        status,
+                        before,
+                        after,
+                        limit: 9,
+                        ..TurnFilter::default()
+                    };
+                    let plan = assert_indexed(list(&filter)).await;
+                    let narrowed = agent_id.is_some() || status.is_some() || before.is_some() || after.is_some();
+                    assert!(plan.starts_with("SEARCH") || !narrowed, "{filter:?}: {plan}");
+                }
+            }
+        }
+    }
 }

@@ -8,7 +8,7 @@ use ghost_domain::{
 };
 use ghost_store::sqlite::{SqliteOptions, open_store};
 use ghost_store::tables::{Family, LedgerFilter, TurnFilter, UsageFilter};
-use ghost_store::{Store, StoreError, Writes};
+use ghost_store::{Store, StoreError, Tx};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -51,7 +51,7 @@ fn agent(n: u32) -> Agent {
 }
 
 /// Writes a turn with one message, a model call and a tool call.
-fn write_turn(w: &mut dyn Writes, n: u32) -> Result<(), StoreError> {
+fn write_turn(w: &mut Tx, n: u32) -> Result<(), StoreError> {
     let (turn_id, root_id) = (TurnId(id(n, 1)), RootId(id(n, 2)));
     let failed = n % 10 == 9;
     let turn: Turn = noun(json!({

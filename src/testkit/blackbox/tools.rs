@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use ghost_domain::{Code, Money, Refusal};
-use ghost_store::Writes;
+use ghost_store::Tx;
 use ghost_tools::CallContext;
 use ghost_tools::tool::{Output, OutsideTool, Run, Tool, WorldTool};
 use schemars::JsonSchema;
@@ -112,7 +112,7 @@ struct Poison {
 impl WorldTool for Poison {
     type Params = PoisonParams;
 
-    fn apply(&self, _: &CallContext, params: PoisonParams, _: &mut dyn Writes) -> Result<Output, Refusal> {
+    fn apply(&self, _: &CallContext, params: PoisonParams, _: &mut Tx) -> Result<Output, Refusal> {
         let poisoned = params.text.contains("poison") && !is_calm(self.calm.as_ref());
         assert!(!poisoned, "test.poison: {}", params.text);
         Ok(json!({ "swallowed": params.text }).into())

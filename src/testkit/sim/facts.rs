@@ -14,7 +14,7 @@ use ghost_domain::{
 };
 use ghost_store::memory::MemoryDisk;
 use ghost_store::tables::{BudgetFilter, LedgerFilter, PAGE_MAX, UsageFilter};
-use ghost_store::{Reads, StoreError};
+use ghost_store::{StoreError, Tx};
 use serde_json::Value;
 
 use super::error::SimError;
@@ -53,7 +53,7 @@ impl Facts {
         Ok(facts)
     }
 
-    fn read(r: &mut dyn Reads) -> Result<Self, StoreError> {
+    fn read(r: &mut Tx) -> Result<Self, StoreError> {
         let (events, _) = r.event_list(0, &EventFilter::default(), u32::MAX)?;
         let mut facts = Self { events, ..Self::default() };
         for agent in r.agent_list(true)? {

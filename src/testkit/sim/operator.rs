@@ -16,7 +16,7 @@ use ghost_operations::tasks::{self, NewTask};
 use ghost_operations::{OperationContext, asks, dead_letters, turns};
 use ghost_store::memory::MemoryDisk;
 use ghost_store::tables::PAGE_MAX;
-use ghost_store::{StoreError, Writes};
+use ghost_store::{StoreError, Tx};
 use ghost_world::{OperatorCall, World};
 use serde_json::json;
 use tokio::task::JoinHandle;
@@ -62,7 +62,7 @@ fn by() -> Party {
 async fn write<T, F>(world: &World, work: F) -> Result<T, Refusal>
 where
     T: Send + 'static,
-    F: for<'t> FnOnce(&'t mut dyn Writes, OperationContext) -> Result<T, Refusal> + Send + 'static,
+    F: for<'t> FnOnce(&'t mut Tx, OperationContext) -> Result<T, Refusal> + Send + 'static,
 {
     let ctx = world.ctx().clone();
     world.store().write(move |w| work(w, ctx)).await

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use ghost_domain::{AgentId, Code, Refusal, TurnId};
-use ghost_store::Writes;
+use ghost_store::Tx;
 use ghost_tools::{CallContext, Output, OutsideTool, Run, Tool, WorldTool};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -134,7 +134,7 @@ struct Mark;
 impl WorldTool for Mark {
     type Params = MarkParams;
 
-    fn apply(&self, _: &CallContext, params: MarkParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
+    fn apply(&self, _: &CallContext, params: MarkParams, w: &mut Tx) -> Result<Output, Refusal> {
         let key = mark_key(&params.token);
         let before = w.meta_get(&key)?.and_then(|text| text.parse::<u32>().ok()).unwrap_or(0);
         w.meta_put(&key, &(before + 1).to_string())?;
@@ -152,7 +152,7 @@ struct Poison(OutsideLog);
 impl WorldTool for Poison {
     type Params = PoisonParams;
 
-    fn apply(&self, call: &CallContext, _: PoisonParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
+    fn apply(&self, call: &CallContext, _: PoisonParams, w: &mut Tx) -> Result<Output, Refusal> {
         self.0.open().panicked.insert(call.caller.agent_id.clone());
         // This write must be rolled back.
         w.meta_put(&mark_key("poison"), "1")?;

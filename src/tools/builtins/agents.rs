@@ -11,7 +11,7 @@ use ghost_domain::write_acl::WorkspacePath;
 use ghost_domain::{Activity, Agent, AgentId, AgentKind, AgentStatus, Code, Desired, Refusal};
 use ghost_operations::agents::{self as rules, NewAgent};
 use ghost_operations::mail::agent_named;
-use ghost_store::Writes;
+use ghost_store::Tx;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -178,7 +178,7 @@ pub(super) struct Create;
 impl WorldTool for Create {
     type Params = CreateParams;
 
-    fn apply(&self, call: &CallContext, params: CreateParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
+    fn apply(&self, call: &CallContext, params: CreateParams, w: &mut Tx) -> Result<Output, Refusal> {
         let overrides = params.overrides.map_or(Value::Null, Value::Object);
         let plan = call.services.plan();
         plan.check_create(&params.archetype, &overrides)?;
@@ -235,7 +235,7 @@ pub(super) struct Start;
 impl WorldTool for Start {
     type Params = StartParams;
 
-    fn apply(&self, call: &CallContext, params: StartParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
+    fn apply(&self, call: &CallContext, params: StartParams, w: &mut Tx) -> Result<Output, Refusal> {
         let target = agent_id(w, &params.agent_id)?;
         let (agent, changed) = rules::start(w, &call.services.ctx, &call.party(), &target)?;
         Ok(json!({ "agent_id": agent.agent_id, "status": agent.status, "changed": changed }).into())
@@ -248,7 +248,7 @@ pub(super) struct Stop;
 impl WorldTool for Stop {
     type Params = StopParams;
 
-    fn apply(&self, call: &CallContext, params: StopParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
+    fn apply(&self, call: &CallContext, params: StopParams, w: &mut Tx) -> Result<Output, Refusal> {
         let target = agent_id(w, &params.agent_id)?;
         let reason = params.reason.as_deref().map(one_line).filter(|reason| !reason.is_empty());
         let (ctx, by, reason) = (&call.services.ctx, call.party(), reason.as_deref());
@@ -266,7 +266,7 @@ pub(super) struct Delete;
 impl WorldTool for Delete {
     type Params = DeleteParams;
 
-    fn apply(&self, call: &CallContext, params: DeleteParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
+    fn apply(&self, call: &CallContext, params: DeleteParams, w: &mut Tx) -> Result<Output, Refusal> {
         let target = agent_id(w, &params.agent_id)?;
         let reason = params.reason.as_deref().map(one_line).filter(|reason| !reason.is_empty());
         let gone = rules::delete_own(w, &call.services.ctx, &call.party(), &target, reason.as_deref())?;

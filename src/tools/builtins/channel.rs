@@ -9,7 +9,7 @@ use ghost_domain::text::clip;
 use ghost_domain::write_acl::WorkspacePath;
 use ghost_domain::{ApprovalPlan, Attachment, BoundFile, ChannelContext, Code, Refusal};
 use ghost_operations::conversations::{self as rules, Handover, Post};
-use ghost_store::Writes;
+use ghost_store::Tx;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -149,7 +149,7 @@ impl Approvable for SentFiles {
 
 /// Sends a message in the conversation. Besides its reply, this is an agent's only way to do so
 /// (CONF-04).
-fn send(call: &CallContext, post: Post, w: &mut dyn Writes) -> Result<Output, Refusal> {
+fn send(call: &CallContext, post: Post, w: &mut Tx) -> Result<Output, Refusal> {
     not_blank("content", &post.content)?;
     let conversation_id = channel(call)?.conversation_id;
     let entry = rules::post(w, &call.services.ctx, &call.caller.agent_id, call.turn_id, conversation_id, post)?;
@@ -166,7 +166,7 @@ pub(super) struct Send;
 impl WorldTool for Send {
     type Params = SendParams;
 
-    fn apply(&self, call: &CallContext, params: SendParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
+    fn apply(&self, call: &CallContext, params: SendParams, w: &mut Tx) -> Result<Output, Refusal> {
         let post = Post { content: params.content, attachments: Vec::new(), reply_to: params.reply_to };
         send(call, post, w)
     }
@@ -179,7 +179,7 @@ pub(super) struct SendOut;
 impl WorldTool for SendOut {
     type Params = SendOutParams;
 
-    fn apply(&self, call: &CallContext, params: SendOutParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
+    fn apply(&self, call: &CallContext, params: SendOutParams, w: &mut Tx) -> Result<Output, Refusal> {
         send_with_files(call, params.content, &params.attachments, w)
     }
 }
@@ -189,7 +189,7 @@ pub(super) fn send_with_files(
     call: &CallContext,
     content: String,
     paths: &[String],
-    w: &mut dyn Writes,
+    w: &mut Tx,
 ) -> Result<Output, Refusal> {
     channel(call)?;
     if paths.len() > PATHS_MAX {
@@ -210,7 +210,7 @@ pub(super) struct Attach;
 impl WorldTool for Attach {
     type Params = AttachParams;
 
-    fn apply(&self, call: &CallContext, params: AttachParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
+    fn apply(&self, call: &CallContext, params: AttachParams, w: &mut Tx) -> Result<Output, Refusal> {
         let channel = channel(call)?;
         if !channel.replies {
             return Err(Refusal::new(
@@ -235,7 +235,7 @@ pub(super) struct Handoff;
 impl WorldTool for Handoff {
     type Params = HandoffParams;
 
-    fn apply(&self, call: &CallContext, params: HandoffParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
+    fn apply(&self, call: &CallContext, params: HandoffParams, w: &mut Tx) -> Result<Output, Refusal> {
         let conversation_id = channel(call)?.conversation_id;
         let handover = Handover {
             to: agent_id(w, &params.agent_id)?,

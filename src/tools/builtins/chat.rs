@@ -6,7 +6,7 @@ use ghost_domain::{AgentId, ChannelName, ChatPost, Code, Refusal};
 use ghost_operations::chat::{
     self as rules, ChannelView, HISTORY_DEFAULT, HistoryQuery, NewChannel, NewPost, Speaker, shown_name,
 };
-use ghost_store::Writes;
+use ghost_store::Tx;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -103,7 +103,7 @@ pub(super) struct Create;
 impl WorldTool for Create {
     type Params = CreateParams;
 
-    fn apply(&self, call: &CallContext, params: CreateParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
+    fn apply(&self, call: &CallContext, params: CreateParams, w: &mut Tx) -> Result<Output, Refusal> {
         if params.members.len() > NAMES_MAX {
             return Err(Refusal::new(Code::InvalidArguments, format!("members may list {NAMES_MAX} agents at most"))
                 .hint("create the channel with some of them and invite the others"));
@@ -134,7 +134,7 @@ pub(super) struct Send;
 impl WorldTool for Send {
     type Params = SendParams;
 
-    fn apply(&self, call: &CallContext, params: SendParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
+    fn apply(&self, call: &CallContext, params: SendParams, w: &mut Tx) -> Result<Output, Refusal> {
         let new = NewPost {
             channel: channel_name(&params.channel)?,
             content: params.content,
@@ -165,7 +165,7 @@ pub(super) struct Member {
 impl WorldTool for Member {
     type Params = MemberParams;
 
-    fn apply(&self, call: &CallContext, params: MemberParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
+    fn apply(&self, call: &CallContext, params: MemberParams, w: &mut Tx) -> Result<Output, Refusal> {
         let (ctx, by, channel) = (&call.services.ctx, Speaker::from(call.party()), channel_name(&params.channel)?);
         let member: AgentId = agent_id(w, &params.agent_id)?;
         let view = match self.invite {

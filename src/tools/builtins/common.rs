@@ -5,7 +5,7 @@ use ghost_domain::transcript::TokenUsage;
 use ghost_domain::usage::{Spending, UsageSum};
 use ghost_domain::{AgentId, Refusal, TextEnum};
 use ghost_operations::mail::no_agent;
-use ghost_store::Reads;
+use ghost_store::Tx;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -25,7 +25,7 @@ pub(super) const WIDE_VIEW: u32 = 192 * 1024;
 pub(super) const LIST_BYTES: usize = 60 * 1024;
 
 /// Parses an agent id. If the text is not a valid id, the refusal suggests the nearest agent.
-pub(super) fn agent_id(r: &mut dyn Reads, text: &str) -> Result<AgentId, Refusal> {
+pub(super) fn agent_id(r: &mut Tx, text: &str) -> Result<AgentId, Refusal> {
     match text.trim().parse::<AgentId>() {
         Ok(agent_id) => Ok(agent_id),
         Err(refusal) => Err(no_agent(r, refusal, text.trim())?),

@@ -7,7 +7,7 @@ use ghost_domain::text::clip;
 use ghost_domain::{Code, Kind, Refusal, Schedule, ScheduleId, ScheduleKind, ScheduleRun, Timestamp};
 use ghost_operations::mail::{NewMessage, deliver};
 use ghost_operations::schedules::{self as rules, NewSchedule};
-use ghost_store::Writes;
+use ghost_store::Tx;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -142,7 +142,7 @@ pub(super) struct Cron;
 impl WorldTool for Cron {
     type Params = CronParams;
 
-    fn apply(&self, call: &CallContext, params: CronParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
+    fn apply(&self, call: &CallContext, params: CronParams, w: &mut Tx) -> Result<Output, Refusal> {
         match params.action {
             Action::Status | Action::List => overview(call, w),
             Action::Add => add(call, params, w),
@@ -180,7 +180,7 @@ impl WorldTool for Cron {
 }
 
 /// Everything that the agent has scheduled, and the next time.
-fn overview(call: &CallContext, w: &mut dyn Writes) -> Result<Output, Refusal> {
+fn overview(call: &CallContext, w: &mut Tx) -> Result<Output, Refusal> {
     let all = w.schedule_list(Some(&call.caller.agent_id), None, None)?;
     let of_kind = |kind: ScheduleKind| {
         all.iter().filter(move |schedule| schedule.kind == kind).map(|schedule| shown(call, schedule))
@@ -196,7 +196,7 @@ fn overview(call: &CallContext, w: &mut dyn Writes) -> Result<Output, Refusal> {
 }
 
 /// The job that the arguments select by id or by name.
-fn job(call: &CallContext, params: &CronParams, w: &mut dyn Writes) -> Result<Schedule, Refusal> {
+fn job(call: &CallContext, params: &CronParams, w: &mut Tx) -> Result<Schedule, Refusal> {
     let Some(named) = params.job_id.as_ref().or(params.name.as_ref()) else {
         return Err(wrong("give job_id", "action `list` shows the jobs with their job_id"));
     };
@@ -236,7 +236,7 @@ fn rule(call: &CallContext, rule: &Rule) -> Result<When, Refusal> {
     }
 }
 
-fn add(call: &CallContext, params: CronParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
+fn add(call: &CallContext, params: CronParams, w: &mut Tx) -> Result<Output, Refusal> {
     let job = match (params.job, params.name, params.schedule, params.message) {
         (Some(job), None, None, None) if params.options.is_none() => job,
         (None, Some(name), Some(schedule), Some(message)) => {
@@ -269,7 +269,7 @@ fn add(call: &CallContext, params: CronParams, w: &mut dyn Writes) -> Result<Out
     Ok(shown(call, &schedule).into())
 }
 
-fn update(call: &CallContext, params: CronParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
+fn update(call: &CallContext, params: CronParams, w: &mut Tx) -> Result<Output, Refusal> {
     let before = job(call, &params, w)?;
     let Some(patch) = params.patch else {
         return Err(wrong("update takes a patch", "for example patch: {\"enabled\": false}"));
@@ -298,7 +298,7 @@ fn update(call: &CallContext, params: CronParams, w: &mut dyn Writes) -> Result<
 }
 
 /// Sends a message to the agent itself, now or with its next heartbeat.
-fn wake(call: &CallContext, params: CronParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
+fn wake(call: &CallContext, params: CronParams, w: &mut Tx) -> Result<Output, Refusal> {
     let text = params.message.unwrap_or_default();
     not_blank("message", &text)?;
     let now = params.mode != Some(WakeMode::NextHeartbeat);

@@ -10,7 +10,7 @@ use ghost_domain::write_acl::WorkspacePath;
 use ghost_domain::{Code, Droid, DroidMode, DroidTerms, Refusal};
 use ghost_operations::droids::{self as rules, NewDroid};
 use ghost_operations::mail::agent_named;
-use ghost_store::{Reads, Writes};
+use ghost_store::Tx;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -100,7 +100,7 @@ pub(super) struct Spawn;
 impl WorldTool for Spawn {
     type Params = SpawnParams;
 
-    fn apply(&self, call: &CallContext, params: SpawnParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
+    fn apply(&self, call: &CallContext, params: SpawnParams, w: &mut Tx) -> Result<Output, Refusal> {
         let (plan, parent_id) = (call.services.plan(), &call.caller.agent_id);
         let wanted = params.tools.as_deref();
         if wanted.is_some_and(|words| words.len() > TOOLS_MAX) {
@@ -221,7 +221,7 @@ pub(super) struct Control;
 impl WorldTool for Control {
     type Params = ControlParams;
 
-    fn apply(&self, call: &CallContext, params: ControlParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
+    fn apply(&self, call: &CallContext, params: ControlParams, w: &mut Tx) -> Result<Output, Refusal> {
         let (ctx, by) = (&call.services.ctx, call.party());
         let message = params.message.as_deref();
         match params.action {
@@ -254,7 +254,7 @@ impl WorldTool for Control {
 }
 
 /// The ids that a word stands for.
-fn wanted(r: &mut dyn Reads, call: &CallContext, word: &str) -> Result<Vec<String>, Refusal> {
+fn wanted(r: &mut Tx, call: &CallContext, word: &str) -> Result<Vec<String>, Refusal> {
     if word != ALL {
         return Ok(vec![word.to_owned()]);
     }

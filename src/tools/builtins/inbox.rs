@@ -5,7 +5,7 @@ use async_trait::async_trait;
 use ghost_domain::mail::session_of;
 use ghost_domain::{Code, Envelope, Refusal, Step};
 use ghost_operations::mail;
-use ghost_store::Writes;
+use ghost_store::Tx;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -41,7 +41,7 @@ pub(super) struct Read;
 impl WorldTool for Read {
     type Params = ReadParams;
 
-    fn apply(&self, call: &CallContext, params: ReadParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
+    fn apply(&self, call: &CallContext, params: ReadParams, w: &mut Tx) -> Result<Output, Refusal> {
         let limit = params.limit.unwrap_or(LIMIT_DEFAULT);
         if !(1..=LIMIT_MAX).contains(&limit) {
             return Err(Refusal::new(Code::InvalidArguments, format!("limit is {limit}; it must be 1 to {LIMIT_MAX}"))

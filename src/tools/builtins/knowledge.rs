@@ -5,7 +5,7 @@ use async_trait::async_trait;
 use ghost_domain::grantee::grantees;
 use ghost_domain::{Code, Grantee, KnowledgeEntry, Refusal};
 use ghost_operations::knowledge::{self as rules, Author, Wanted, Writing};
-use ghost_store::Writes;
+use ghost_store::Tx;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -165,7 +165,7 @@ pub(super) struct Write;
 impl WorldTool for Write {
     type Params = WriteParams;
 
-    fn apply(&self, call: &CallContext, params: WriteParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
+    fn apply(&self, call: &CallContext, params: WriteParams, w: &mut Tx) -> Result<Output, Refusal> {
         let new = Writing {
             readers: people(call, "readers", params.readers.as_deref())?,
             writers: people(call, "writers", params.writers.as_deref())?,
@@ -187,7 +187,7 @@ pub(super) struct Delete;
 impl WorldTool for Delete {
     type Params = DeleteParams;
 
-    fn apply(&self, call: &CallContext, params: DeleteParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
+    fn apply(&self, call: &CallContext, params: DeleteParams, w: &mut Tx) -> Result<Output, Refusal> {
         let (ctx, by) = (&call.services.ctx, author(call));
         let entry = rules::delete(w, ctx, &by, &params.entry_id, params.expected_version)?;
         Ok(json!({ "entry_id": entry.entry_id, "version": entry.version, "deleted": true }).into())

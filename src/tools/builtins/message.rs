@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use ghost_domain::text::clip;
 use ghost_domain::{ActionKind, Code, Conversation, Refusal};
 use ghost_operations::conversations::{self as rules, AllowedActions, ChannelAction};
-use ghost_store::Writes;
+use ghost_store::Tx;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
@@ -151,7 +151,7 @@ pub(super) struct Message;
 impl WorldTool for Message {
     type Params = MessageParams;
 
-    fn apply(&self, call: &CallContext, params: MessageParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
+    fn apply(&self, call: &CallContext, params: MessageParams, w: &mut Tx) -> Result<Output, Refusal> {
         let conversation_id = channel(call)?.conversation_id;
         check_unused(&params)?;
         let conversation = rules::get(w, conversation_id)?;

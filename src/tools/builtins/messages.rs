@@ -11,7 +11,7 @@ use ghost_domain::write_acl::WorkspacePath;
 use ghost_domain::{AgentId, Ask, Code, Kind, Refusal};
 use ghost_operations::asks::{self, WaitingCall};
 use ghost_operations::mail::{self, NewMessage, agent_named};
-use ghost_store::Writes;
+use ghost_store::Tx;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -114,7 +114,7 @@ struct Send;
 impl WorldTool for Send {
     type Params = SendParams;
 
-    fn apply(&self, call: &CallContext, params: SendParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
+    fn apply(&self, call: &CallContext, params: SendParams, w: &mut Tx) -> Result<Output, Refusal> {
         not_blank("content", &params.content)?;
         if params.filename.is_some() {
             return Err(Refusal::new(Code::InvalidArguments, "filename and timeout_seconds exclude each other")
@@ -180,7 +180,7 @@ impl FileTool for SendFile {
         call: &CallContext,
         params: SendParams,
         plans: &[FilePlan],
-        w: &mut dyn Writes,
+        w: &mut Tx,
     ) -> Result<Output, Refusal> {
         let plan = only(plans)?;
         let to = agent_id(w, &params.to)?;
@@ -193,7 +193,7 @@ impl FileTool for SendFile {
 }
 
 /// Adds to the result of a send why the message waits, if its receiver is stopped or has failed.
-fn with_wait(r: &mut dyn Writes, call: &CallContext, to: &AgentId, mut content: Value) -> Result<Value, Refusal> {
+fn with_wait(r: &mut Tx, call: &CallContext, to: &AgentId, mut content: Value) -> Result<Value, Refusal> {
     let receiver = r.agent_get(to)?;
     if let Some(why) = receiver.and_then(|receiver| mail::why_mail_waits(&call.services.ctx, &receiver)) {
         content["waits"] = why.into();
@@ -240,13 +240,7 @@ fn file_name(given: &str) -> Result<String, Refusal> {
     Ok(clean)
 }
 
-fn open_ask(
-    call: &CallContext,
-    w: &mut dyn Writes,
-    target: &str,
-    body: String,
-    seconds: Option<u32>,
-) -> Result<Ask, Refusal> {
+fn open_ask(call: &CallContext, w: &mut Tx, target: &str, body: String, seconds: Option<u32>) -> Result<Ask, Refusal> {
     let seconds = seconds.unwrap_or_else(|| call.services.ctx.limits().ask_seconds);
     if !(1..=ASK_SECONDS_MAX).contains(&seconds) {
         return Err(Refusal::new(
@@ -272,7 +266,7 @@ struct SendAndWait;
 impl AskTool for SendAndWait {
     type Params = SendParams;
 
-    fn open(&self, call: &CallContext, params: SendParams, w: &mut dyn Writes) -> Result<Ask, Refusal> {
+    fn open(&self, call: &CallContext, params: SendParams, w: &mut Tx) -> Result<Ask, Refusal> {
         not_blank("content", &params.content)?;
         let body = match params.subject() {
             Some(subject) => format!("{subject}\n\n{}", params.content),
@@ -289,7 +283,7 @@ pub(super) struct Question;
 impl AskTool for Question {
     type Params = AskParams;
 
-    fn open(&self, call: &CallContext, params: AskParams, w: &mut dyn Writes) -> Result<Ask, Refusal> {
+    fn open(&self, call: &CallContext, params: AskParams, w: &mut Tx) -> Result<Ask, Refusal> {
         not_blank("message", &params.message)?;
         let body = match params.context.as_deref().filter(|context| !context.trim().is_empty()) {
             Some(context) => format!("{}\n\nContext:\n{context}", params.message),
@@ -306,7 +300,7 @@ pub(super) struct ToAll;
 impl WorldTool for ToAll {
     type Params = BroadcastParams;
 
-    fn apply(&self, call: &CallContext, params: BroadcastParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
+    fn apply(&self, call: &CallContext, params: BroadcastParams, w: &mut Tx) -> Result<Output, Refusal> {
         not_blank("message", &params.message)?;
         if params.exclude.len() > EXCLUDE_MAX {
             return Err(Refusal::new(Code::InvalidArguments, format!("exclude may name {EXCLUDE_MAX} agents at most"))

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use ghost_domain::journal::FilePlan;
 use ghost_domain::{Code, Refusal};
-use ghost_store::Writes;
+use ghost_store::Tx;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -152,13 +152,7 @@ impl FileTool for Apply {
         Ok(FileWork { writes })
     }
 
-    fn record(
-        &self,
-        call: &CallContext,
-        _: PatchParams,
-        plans: &[FilePlan],
-        w: &mut dyn Writes,
-    ) -> Result<Output, Refusal> {
+    fn record(&self, call: &CallContext, _: PatchParams, plans: &[FilePlan], w: &mut Tx) -> Result<Output, Refusal> {
         let mut files = Vec::with_capacity(plans.len());
         for plan in plans {
             let artifact_id = written(call, plan, w)?;

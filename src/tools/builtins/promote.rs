@@ -7,7 +7,7 @@ use ghost_domain::journal::FilePlan;
 use ghost_domain::write_acl::WorkspacePath;
 use ghost_domain::{AgentId, Code, DroidMode, Party, Refusal};
 use ghost_operations::droids;
-use ghost_store::Writes;
+use ghost_store::Tx;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
@@ -82,7 +82,7 @@ impl FileTool for Promote {
         call: &CallContext,
         params: PromoteParams,
         plans: &[FilePlan],
-        w: &mut dyn Writes,
+        w: &mut Tx,
     ) -> Result<Output, Refusal> {
         let from = resolve(call, &params.from, Scope::World, false)?;
         let (droid_id, plan) = (Self::droid_of(&from)?, only(plans)?);

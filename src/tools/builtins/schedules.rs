@@ -8,7 +8,7 @@ use ghost_domain::text::clip;
 use ghost_domain::write_acl::WorkspacePath;
 use ghost_domain::{Code, Refusal, Schedule, ScheduleKind, Timestamp, WatchSnapshot};
 use ghost_operations::schedules::{self as rules, NewSchedule};
-use ghost_store::Writes;
+use ghost_store::Tx;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -157,7 +157,7 @@ pub(super) struct Timer;
 impl WorldTool for Timer {
     type Params = TimerParams;
 
-    fn apply(&self, call: &CallContext, params: TimerParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
+    fn apply(&self, call: &CallContext, params: TimerParams, w: &mut Tx) -> Result<Output, Refusal> {
         let ctx = &call.services.ctx;
         if params.cancel {
             return cancelled(call, w, ScheduleKind::Timer, &params.name);
@@ -205,7 +205,7 @@ impl WorldTool for Watch {
         Ok(arguments)
     }
 
-    fn apply(&self, call: &CallContext, params: WatchParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
+    fn apply(&self, call: &CallContext, params: WatchParams, w: &mut Tx) -> Result<Output, Refusal> {
         not_empty(&params.path)?;
         let path = resolve(call, &params.path, params.scope, true)?;
         // A name contains no slash, because commands name a schedule as <agent>/<name>.
@@ -258,7 +258,7 @@ async fn baseline(call: &CallContext, path: &WorkspacePath, recursive: bool) -> 
     })
 }
 
-fn cancelled(call: &CallContext, w: &mut dyn Writes, kind: ScheduleKind, name: &str) -> Result<Output, Refusal> {
+fn cancelled(call: &CallContext, w: &mut Tx, kind: ScheduleKind, name: &str) -> Result<Output, Refusal> {
     let schedule = rules::named(w, &call.caller.agent_id, kind, name)?;
     let schedule = rules::cancel(w, &call.services.ctx, &call.party(), schedule.schedule_id)?;
     let mut content = shown(call, &schedule);

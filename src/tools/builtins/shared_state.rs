@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use ghost_domain::{Code, Refusal, StateEntry};
 use ghost_operations::shared_state::{self as rules, Setting};
-use ghost_store::Writes;
+use ghost_store::Tx;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -110,7 +110,7 @@ pub(super) struct Write;
 impl WorldTool for Write {
     type Params = WriteParams;
 
-    fn apply(&self, call: &CallContext, params: WriteParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
+    fn apply(&self, call: &CallContext, params: WriteParams, w: &mut Tx) -> Result<Output, Refusal> {
         let new = Setting { key: params.key, value: params.value.into(), expected_version: params.expected_version };
         let entry = rules::set(w, &call.services.ctx, &call.party(), None, new)?;
         let mut content = json!({ "key": entry.key, "version": entry.version });

@@ -8,7 +8,7 @@ use ghost_config::skills::{Skill, active_room};
 use ghost_domain::text::nearest;
 use ghost_domain::{Code, Refusal};
 use ghost_operations::skills as rules;
-use ghost_store::Writes;
+use ghost_store::Tx;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -111,7 +111,7 @@ pub(super) struct Acquire;
 impl WorldTool for Acquire {
     type Params = NameParams;
 
-    fn apply(&self, call: &CallContext, params: NameParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
+    fn apply(&self, call: &CallContext, params: NameParams, w: &mut Tx) -> Result<Output, Refusal> {
         let skill = usable(call, &params.name)?;
         let new = rules::acquire(w, &call.services.ctx, &call.caller.agent_id, &skill.name)?;
         let (tools, note) = (tools_of(call, &skill.name), tools_note(&skill, &tools_of(call, &skill.name)));
@@ -130,7 +130,7 @@ pub(super) struct Activate {
 impl WorldTool for Activate {
     type Params = NameParams;
 
-    fn apply(&self, call: &CallContext, params: NameParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
+    fn apply(&self, call: &CallContext, params: NameParams, w: &mut Tx) -> Result<Output, Refusal> {
         let skill = usable(call, &params.name)?;
         let own = &call.caller.agent_id;
         let held = w.skills_held(own)?;
@@ -178,7 +178,7 @@ impl WorldTool for Drop {
 
     // Checks only the skills that the agent holds, so that a skill whose folder was removed can be
     // dropped.
-    fn apply(&self, call: &CallContext, params: NameParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
+    fn apply(&self, call: &CallContext, params: NameParams, w: &mut Tx) -> Result<Output, Refusal> {
         let name = params.name.trim();
         rules::drop_skill(w, &call.services.ctx, &call.caller.agent_id, name)?;
         Ok(json!({ "name": name, "removed": tools_of(call, name) }).into())

@@ -6,7 +6,7 @@ use ghost_domain::schedule::words::instant;
 use ghost_domain::text::clip;
 use ghost_domain::{AgentId, Code, Refusal, Task, TaskEvent, TaskId, TaskStatus};
 use ghost_operations::tasks::{self as rules, NewTask, TaskChange};
-use ghost_store::Writes;
+use ghost_store::Tx;
 use ghost_store::tables::TaskFilter;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -158,7 +158,7 @@ pub(super) struct Create;
 impl WorldTool for Create {
     type Params = CreateParams;
 
-    fn apply(&self, call: &CallContext, params: CreateParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
+    fn apply(&self, call: &CallContext, params: CreateParams, w: &mut Tx) -> Result<Output, Refusal> {
         let owner: AgentId = match &params.owner {
             Some(name) => agent_id(w, name)?,
             None => call.caller.agent_id.clone(),
@@ -242,7 +242,7 @@ pub(super) struct Update;
 impl WorldTool for Update {
     type Params = UpdateParams;
 
-    fn apply(&self, call: &CallContext, params: UpdateParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
+    fn apply(&self, call: &CallContext, params: UpdateParams, w: &mut Tx) -> Result<Output, Refusal> {
         let task_id: TaskId = params.task_id.parse()?;
         if !call.caller.manages_tasks {
             check_own(call, &rules::get(w, task_id)?, &params)?;

@@ -12,7 +12,7 @@ use ghost_config::skills::Skill;
 use ghost_domain::journal::FilePlan;
 use ghost_domain::write_acl::WorkspacePath;
 use ghost_domain::{Code, GrantId, Refusal};
-use ghost_store::Writes;
+use ghost_store::Tx;
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -344,7 +344,7 @@ impl FileTool for Write {
         call: &CallContext,
         params: WriteParams,
         plans: &[FilePlan],
-        w: &mut dyn Writes,
+        w: &mut Tx,
     ) -> Result<Output, Refusal> {
         let bytes = params.content.len();
         let plan = only(plans)?;
@@ -399,7 +399,7 @@ impl FileTool for Edit {
         call: &CallContext,
         params: EditParams,
         plans: &[FilePlan],
-        w: &mut dyn Writes,
+        w: &mut Tx,
     ) -> Result<Output, Refusal> {
         // The number of occurrences is known only from the old text, which no longer exists after a
         // crash.

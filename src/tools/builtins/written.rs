@@ -6,7 +6,7 @@ use ghost_domain::journal::FilePlan;
 use ghost_domain::write_acl::WorkspacePath;
 use ghost_domain::{AgentId, Code, Refusal};
 use ghost_operations::artifacts::{self, Origin};
-use ghost_store::Writes;
+use ghost_store::Tx;
 
 use crate::context::CallContext;
 
@@ -20,7 +20,7 @@ pub(super) fn only(plans: &[FilePlan]) -> Result<&FilePlan, Refusal> {
 
 /// Indexes a written file. Returns the id of its artifact, if it is one. A file whose size cannot be read any more is
 /// not indexed: that must not fail the write.
-pub(super) fn written(call: &CallContext, plan: &FilePlan, w: &mut dyn Writes) -> Result<Option<ArtifactId>, Refusal> {
+pub(super) fn written(call: &CallContext, plan: &FilePlan, w: &mut Tx) -> Result<Option<ArtifactId>, Refusal> {
     written_by(call, plan, None, w)
 }
 
@@ -29,7 +29,7 @@ pub(super) fn written_by(
     call: &CallContext,
     plan: &FilePlan,
     droid_id: Option<AgentId>,
-    w: &mut dyn Writes,
+    w: &mut Tx,
 ) -> Result<Option<ArtifactId>, Refusal> {
     if !plan.path.starts_with(OUTPUT) {
         return Ok(None);

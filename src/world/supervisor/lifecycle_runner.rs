@@ -13,7 +13,7 @@ use ghost_config::plan::TeamPlan;
 use ghost_domain::restart::{Intensity, RestartWindow};
 use ghost_domain::{Agent, AgentId, AgentStatus, Code, Desired, Limits, Refusal};
 use ghost_operations::agents;
-use ghost_store::Writes;
+use ghost_store::Tx;
 use ractor::ActorRef;
 
 use crate::team_msg::{LifecycleStep, TeamMsg};
@@ -115,9 +115,7 @@ impl LifecycleRunner {
     pub(super) async fn write<T, F>(&self, work: F) -> Result<T, Refusal>
     where
         T: Send + 'static,
-        F: for<'t> FnOnce(&'t mut dyn Writes, ghost_operations::OperationContext) -> Result<T, Refusal>
-            + Send
-            + 'static,
+        F: for<'t> FnOnce(&'t mut Tx, ghost_operations::OperationContext) -> Result<T, Refusal> + Send + 'static,
     {
         let ctx = self.tree.engine.services.ctx.clone();
         self.tree.engine.services.store.write(move |w| work(w, ctx)).await

@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 use uuid::Uuid;
 
 use super::tools::{Stop, deliver, depth, dir, events, gate, hold, id_of, mail, open, send, store_with, together};
-use crate::StoreError;
+use crate::error::StoreError;
 use crate::sqlite::SqliteOptions;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -10,8 +10,8 @@ use super::tools::{deliver, depth, dir, events, hold, id_of, open, send};
 use crate::handle::{Committed, Store, Work};
 use crate::sqlite::queue::Queue;
 use crate::sqlite::writer::{self, WriterState};
-use crate::sqlite::{SqliteOptions, open as opening, session};
-use crate::{StoreError, Writes};
+use crate::sqlite::{SqliteOptions, open as opening};
+use crate::{StoreError, Tx};
 
 /// A receiver of signals that panics.
 struct PanickingReceiver;
@@ -85,12 +85,12 @@ async fn a_lost_connection_ends_the_writer() {
     let dir = dir();
     let path = dir.path().join("ghost.db");
     let (conn, buffer) = opening::writer(&path, &SqliteOptions::default()).unwrap();
-    let mut session = session::Session::writer(conn, path.clone().into(), buffer).unwrap();
+    let mut session = Tx::writer(conn, path.clone().into(), buffer).unwrap();
     session.fail_with(StoreError::Broken("its connection is lost".into()));
     let queue = Arc::new(Queue::new(4));
     let (state_sender, mut state) = watch::channel(WriterState::Running);
     let (sender, result) = oneshot::channel();
-    let work: Work = Box::new(move |_: &mut dyn Writes| {
+    let work: Work = Box::new(move |_: &mut Tx| {
         Ok(Box::new(move |result: Result<(), StoreError>| sender.send(result).unwrap()) as crate::Ack)
     });
     queue.submit(work).await.unwrap();
@@ -108,7 +108,7 @@ async fn a_query_with_a_failed_connection_fails_alone() {
     let path = dir.path().join("ghost.db");
     open(&path).await.close().await;
     let conn = opening::reader(&path, &SqliteOptions::default()).unwrap();
-    let mut session = session::Session::reader(conn, path.into());
+    let mut session = Tx::reader(conn, path.into());
     let failure = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_IOERR);
     let error = session.fail(&rusqlite::Error::SqliteFailure(failure, None));
     assert!(matches!(&error, StoreError::Busy(_)), "{error}");

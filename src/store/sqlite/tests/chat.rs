@@ -7,7 +7,7 @@ use ghost_domain::{AgentId, ChannelName, ChatChannel, ChatMember, ChatPost, Mess
 use uuid::Uuid;
 
 use super::tools::{Stop, dir, id_of, open, together};
-use crate::{Reads, Store, StoreError, Writes};
+use crate::{Store, StoreError, Tx};
 
 fn channel_name(name: &str) -> ChannelName {
     name.parse().unwrap()
@@ -58,7 +58,7 @@ const LAST: i64 = 50;
 type Model = BTreeMap<(ChannelName, AgentId), ChatMember>;
 
 /// Compares every read with the model.
-fn compare(r: &mut (impl Reads + ?Sized), model: &Model) -> Result<(), StoreError> {
+fn compare(r: &mut Tx, model: &Model) -> Result<(), StoreError> {
     for name in CHANNELS {
         let in_channel: Vec<_> =
             model.values().filter(|member| member.channel == channel_name(name)).cloned().collect();
@@ -92,7 +92,7 @@ impl Random {
 }
 
 /// Changes and reads a few memberships. Refuses one time in four.
-fn command(w: &mut dyn Writes, mut random: Random, shared: &Mutex<Model>) -> Result<(), Stop> {
+fn command(w: &mut Tx, mut random: Random, shared: &Mutex<Model>) -> Result<(), Stop> {
     let mut model = shared.lock().unwrap().clone();
     for _ in 0..=random.below(6) {
         let (name, agent_id) = (CHANNELS[random.below(4)], AGENTS[random.below(6)]);

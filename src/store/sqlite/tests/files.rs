@@ -7,7 +7,7 @@ use std::time::Duration;
 use rusqlite::Connection;
 
 use super::tools::{depth, events, open, send};
-use crate::StoreError;
+use crate::error::StoreError;
 use crate::sqlite::{SqliteOptions, open_store, schema};
 
 fn file(dir: &tempfile::TempDir) -> PathBuf {

@@ -5,10 +5,10 @@ use ghost_domain::{Party, RequestKey, StoredAnswer, Timestamp};
 use super::tools::{deliver, depth, dir, events, id_of, send, send_text, store_with, together};
 use crate::sqlite::SqliteOptions;
 use crate::tables::Family;
-use crate::{StoreError, Writes};
+use crate::{StoreError, Tx};
 
 /// Writes twenty stored answers of some pages each. They can be pruned without a free page.
-fn fill(w: &mut dyn Writes) -> Result<(), StoreError> {
+fn fill(w: &mut Tx) -> Result<(), StoreError> {
     for n in 0..20 {
         let key = RequestKey {
             principal: Party::System,

@@ -8,7 +8,7 @@ use ghost_domain::event::EventFilter;
 use rusqlite::Connection;
 
 use super::tools::{depth, dir, open, send};
-use crate::StoreError;
+use crate::error::StoreError;
 use crate::sqlite::{SqliteOptions, open_store};
 
 const HAS_RUN: Option<&str> = Some("a world has run in its directory");

@@ -10,6 +10,6 @@ mod files;
 mod full_disk;
 mod lost;
 mod names;
-pub(super) mod plans;
+pub(crate) mod plans;
 mod tools;
 mod upgrade;

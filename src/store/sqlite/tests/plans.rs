@@ -2,11 +2,11 @@
 
 use rusqlite::{Connection, params_from_iter};
 
-use crate::sqlite::row::Args;
+use crate::row::Args;
 use crate::sqlite::schema;
 
 /// The steps of the plan of a query.
-pub(in crate::sqlite) async fn plan((sql, args): (String, Args)) -> Vec<String> {
+pub(crate) async fn plan((sql, args): (String, Args)) -> Vec<String> {
     let mut conn = Connection::open_in_memory().unwrap();
     schema::migrate(&mut conn, 0).unwrap();
     let mut explained = conn.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
@@ -16,7 +16,7 @@ pub(in crate::sqlite) async fn plan((sql, args): (String, Args)) -> Vec<String> 
 
 /// Checks that a query reads one index in its order and sorts nothing. Returns the only step of its
 /// plan. A query without a condition scans an index, but only as far as its limit.
-pub(in crate::sqlite) async fn assert_indexed(query: (String, Args)) -> String {
+pub(crate) async fn assert_indexed(query: (String, Args)) -> String {
     let sql = query.0.clone();
     let plan = plan(query).await;
     let [step] = &plan[..] else { panic!("{sql}: {plan:?}") };

@@ -14,7 +14,7 @@ use tokio::sync::Notify;
 use uuid::Uuid;
 
 use crate::sqlite::{SqliteOptions, open_store};
-use crate::{Store, StoreError, Writes};
+use crate::{Store, StoreError, Tx};
 
 /// Why a command of a test failed.
 #[derive(Debug)]
@@ -67,7 +67,7 @@ pub(super) fn mail(n: u64, to: &str, body: &str) -> Envelope {
 }
 
 /// The send of these tests: a message and its event.
-pub(super) fn deliver(w: &mut dyn Writes, n: u64, to: &str, body: &str) -> Result<(), StoreError> {
+pub(super) fn deliver(w: &mut Tx, n: u64, to: &str, body: &str) -> Result<(), StoreError> {
     w.message_append(&mail(n, to, body))?;
     let event = NewEvent::new(EventKind::MessageDelivered, json!({ "n": n })).agent(&id_of(to));
     w.event_append(EventId(Uuid::from_u128(u128::from(n))), Timestamp(1), event)

@@ -9,9 +9,9 @@ use ghost_domain::{Agent, ChatChannel, Envelope, Money, Party, Scope, Timestamp}
 use rusqlite::{Connection, params_from_iter};
 
 use super::tools::{depth, id_of, mail, open, send};
-use crate::StoreError;
+use crate::error::StoreError;
+use crate::row::{Args, Row};
 use crate::sqlite::is_current;
-use crate::sqlite::row::{Args, Row};
 use crate::sqlite::schema;
 use crate::tables::UsageFilter;
 

@@ -10,25 +10,24 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use uuid::Uuid;
 
-use crate::StoreError;
-use crate::tables::Result;
+use crate::error::{Result, StoreError};
 
 /// Values to bind to a statement, in order.
 #[derive(Default)]
-pub(super) struct Args {
+pub(crate) struct Args {
     values: Vec<Value>,
 }
 
 impl Args {
     /// The values, in order.
     #[cfg(test)]
-    pub(super) fn values(&self) -> &[Value] {
+    pub(crate) fn values(&self) -> &[Value] {
         &self.values
     }
 
     /// Binds the values. A statement that was built from parts may use only some of them; one that has more parameters
     /// than values reads NULL there.
-    pub(super) fn bind(&self, statement: &mut Statement<'_>) -> rusqlite::Result<()> {
+    pub(crate) fn bind(&self, statement: &mut Statement<'_>) -> rusqlite::Result<()> {
         statement.clear_bindings();
         let parameters = statement.parameter_count();
         for (value, index) in self.values.iter().take(parameters).zip(1..) {
@@ -38,54 +37,54 @@ impl Args {
     }
 
     /// Adds a value.
-    pub(super) fn put(&mut self, value: impl Into<Value>) -> &mut Self {
+    pub(crate) fn put(&mut self, value: impl Into<Value>) -> &mut Self {
         self.values.push(value.into());
         self
     }
 
     /// Adds a text.
-    pub(super) fn text(&mut self, value: &str) -> &mut Self {
+    pub(crate) fn text(&mut self, value: &str) -> &mut Self {
         self.put(value.to_owned())
     }
 
     /// Adds a text or NULL.
-    pub(super) fn maybe_text(&mut self, value: Option<&str>) -> &mut Self {
+    pub(crate) fn maybe_text(&mut self, value: Option<&str>) -> &mut Self {
         self.put(value.map(str::to_owned))
     }
 
     /// Adds an id.
-    pub(super) fn id(&mut self, value: Uuid) -> &mut Self {
+    pub(crate) fn id(&mut self, value: Uuid) -> &mut Self {
         self.put(value.as_bytes().to_vec())
     }
 
     /// Adds an id or NULL.
-    pub(super) fn maybe_id(&mut self, value: Option<Uuid>) -> &mut Self {
+    pub(crate) fn maybe_id(&mut self, value: Option<Uuid>) -> &mut Self {
         self.put(value.map(|id| id.as_bytes().to_vec()))
     }
 
     /// Adds an integer.
-    pub(super) fn int(&mut self, value: i64) -> &mut Self {
+    pub(crate) fn int(&mut self, value: i64) -> &mut Self {
         self.put(value)
     }
 
     /// Adds a count. SQLite's largest integer is 2^63 - 1; a larger count is stored as that.
-    pub(super) fn count(&mut self, value: u64) -> &mut Self {
+    pub(crate) fn count(&mut self, value: u64) -> &mut Self {
         self.put(i64::try_from(value).unwrap_or(i64::MAX))
     }
 
     /// Adds a time or NULL.
-    pub(super) fn maybe_at(&mut self, value: Option<Timestamp>) -> &mut Self {
+    pub(crate) fn maybe_at(&mut self, value: Option<Timestamp>) -> &mut Self {
         self.put(value.map(|at| at.0))
     }
 }
 
 /// A row that was read. It owns its columns, because the statement that found it is run again before the row is decoded.
-pub(super) struct SqliteRow {
+pub(crate) struct SqliteRow {
     columns: Vec<Column>,
 }
 
 /// A column of a row. A text may be damaged, so it is not yet known to be UTF-8.
-pub(super) enum Column {
+pub(crate) enum Column {
     Null,
     Integer(i64),
     Real,
@@ -95,7 +94,7 @@ pub(super) enum Column {
 
 impl SqliteRow {
     /// Copies the first `columns` columns of the row that a statement has found.
-    pub(super) fn copy(row: &rusqlite::Row<'_>, columns: usize) -> rusqlite::Result<Self> {
+    pub(crate) fn copy(row: &rusqlite::Row<'_>, columns: usize) -> rusqlite::Result<Self> {
         let column = |index| {
             Ok(match row.get_ref(index)? {
                 ValueRef::Null => Column::Null,
@@ -110,7 +109,7 @@ impl SqliteRow {
 }
 
 /// A type that a column can be decoded as. The error says what the column holds instead.
-pub(super) trait FromColumn<'r>: Sized {
+pub(crate) trait FromColumn<'r>: Sized {
     fn from_column(column: &'r Column) -> std::result::Result<Self, String>;
 }
 
@@ -176,7 +175,7 @@ impl<'r, T: FromColumn<'r>> FromColumn<'r> for Option<T> {
 }
 
 /// A row type that can be written.
-pub(super) trait Row {
+pub(crate) trait Row {
     /// Name of the table, for error messages.
     const TABLE: &'static str;
     /// The statement that writes a row.
@@ -186,7 +185,7 @@ pub(super) trait Row {
 }
 
 /// A row type that can be read by key.
-pub(super) trait Keyed: Sized {
+pub(crate) trait Keyed: Sized {
     /// The key of a row.
     type Key;
     /// The query that reads one row by its key.
@@ -198,7 +197,7 @@ pub(super) trait Keyed: Sized {
 }
 
 /// Encodes a value as JSON.
-pub(super) fn to_json<T: Serialize>(table: &'static str, key: impl ToString, value: &T) -> Result<String> {
+pub(crate) fn to_json<T: Serialize>(table: &'static str, key: impl ToString, value: &T) -> Result<String> {
     let failed = |what: String| StoreError::Row { table, key: key.to_string(), what };
     // Most records have some hundred bytes. Growing the buffer step by step costs more than writing
     // them.
@@ -209,31 +208,31 @@ pub(super) fn to_json<T: Serialize>(table: &'static str, key: impl ToString, val
 
 /// Decodes a value from the `record` column, which is the first column of every query of such a
 /// table.
-pub(super) fn from_record<T: DeserializeOwned>(table: &'static str, row: &SqliteRow) -> Result<T> {
+pub(crate) fn from_record<T: DeserializeOwned>(table: &'static str, row: &SqliteRow) -> Result<T> {
     let text: &str = get(table, row, 0)?;
     serde_json::from_str(text).map_err(|error| unreadable(table, text, error))
 }
 
 /// Decodes one column.
-pub(super) fn get<'r, T: FromColumn<'r>>(table: &'static str, row: &'r SqliteRow, column: usize) -> Result<T> {
+pub(crate) fn get<'r, T: FromColumn<'r>>(table: &'static str, row: &'r SqliteRow, column: usize) -> Result<T> {
     let decoded = row.columns.get(column).ok_or_else(|| "it does not exist".to_owned()).and_then(T::from_column);
     decoded.map_err(|what| StoreError::Row { table, key: format!("column {column}"), what })
 }
 
 /// Decodes an id.
-pub(super) fn get_id(table: &'static str, row: &SqliteRow, column: usize) -> Result<Uuid> {
+pub(crate) fn get_id(table: &'static str, row: &SqliteRow, column: usize) -> Result<Uuid> {
     let bytes: &[u8] = get(table, row, column)?;
     Uuid::from_slice(bytes).map_err(|error| unreadable(table, &format!("column {column}"), error))
 }
 
 /// Decodes an id or NULL.
-pub(super) fn get_maybe_id(table: &'static str, row: &SqliteRow, column: usize) -> Result<Option<Uuid>> {
+pub(crate) fn get_maybe_id(table: &'static str, row: &SqliteRow, column: usize) -> Result<Option<Uuid>> {
     let bytes: Option<&[u8]> = get(table, row, column)?;
     bytes.map(|b| Uuid::from_slice(b).map_err(|e| unreadable(table, &format!("column {column}"), e))).transpose()
 }
 
 /// Decodes a text and parses it.
-pub(super) fn get_parsed<T>(table: &'static str, row: &SqliteRow, column: usize) -> Result<T>
+pub(crate) fn get_parsed<T>(table: &'static str, row: &SqliteRow, column: usize) -> Result<T>
 where
     T: std::str::FromStr,
     T::Err: std::fmt::Display,
@@ -243,12 +242,12 @@ where
 }
 
 /// Decodes an integer and converts it to `T`.
-pub(super) fn get_count<T: TryFrom<i64>>(table: &'static str, row: &SqliteRow, column: usize) -> Result<T> {
+pub(crate) fn get_count<T: TryFrom<i64>>(table: &'static str, row: &SqliteRow, column: usize) -> Result<T> {
     let number: i64 = get(table, row, column)?;
     T::try_from(number).map_err(|_| unreadable(table, &format!("column {column}"), "the number is out of range"))
 }
 
 /// The error for a row that cannot be decoded. `key` is clipped to 120 characters.
-pub(super) fn unreadable(table: &'static str, key: &str, what: impl std::fmt::Display) -> StoreError {
+pub(crate) fn unreadable(table: &'static str, key: &str, what: impl std::fmt::Display) -> StoreError {
     StoreError::Row { table, key: ghost_domain::text::clip(key, 120).to_string(), what: what.to_string() }
 }

@@ -10,20 +10,20 @@ use ghost_domain::{EventId, Timestamp};
 
 /// The last number assigned in each sequence of the world, and the number of messages that wait in it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Counters {
-    pub(super) messages: i64,
-    pub(super) journal: i64,
-    pub(super) usage: i64,
-    pub(super) task_events: i64,
-    pub(super) events: i64,
-    pub(super) pending: i64,
+pub(crate) struct Counters {
+    pub(crate) messages: i64,
+    pub(crate) journal: i64,
+    pub(crate) usage: i64,
+    pub(crate) task_events: i64,
+    pub(crate) events: i64,
+    pub(crate) pending: i64,
 }
 
 /// The open batch.
 #[derive(Debug)]
-pub(super) struct Batch {
-    pub(super) counters: Counters,
-    pub(super) signals: Vec<Signal>,
+pub(crate) struct Batch {
+    pub(crate) counters: Counters,
+    pub(crate) signals: Vec<Signal>,
     events: Vec<Event>,
     /// The state to which the refusal of the running command returns.
     at_command: Mark,
@@ -41,7 +41,7 @@ struct Mark {
 
 impl Batch {
     /// An empty batch after the last commit, which assigned these numbers.
-    pub(super) fn new(counters: Counters) -> Self {
+    pub(crate) fn new(counters: Counters) -> Self {
         Self {
             counters,
             signals: Vec::new(),
@@ -52,7 +52,7 @@ impl Batch {
     }
 
     /// Numbers an event of the running command. It is published if the batch is committed.
-    pub(super) fn event(&mut self, event_id: EventId, ts: Timestamp, new: NewEvent) -> &Event {
+    pub(crate) fn event(&mut self, event_id: EventId, ts: Timestamp, new: NewEvent) -> &Event {
         self.counters.events += 1;
         let event = Event {
             seq: self.counters.events,
@@ -69,25 +69,25 @@ impl Batch {
     }
 
     /// Keeps what the accepted command added.
-    pub(super) fn accept(&mut self) {
+    pub(crate) fn accept(&mut self) {
         self.at_command = Mark { counters: self.counters, events: self.events.len(), signals: self.signals.len() };
     }
 
     /// Takes back what the refused command added.
-    pub(super) fn reject(&mut self) {
+    pub(crate) fn reject(&mut self) {
         self.counters = self.at_command.counters;
         self.events.truncate(self.at_command.events);
         self.signals.truncate(self.at_command.signals);
     }
 
     /// Ends a committed batch. Returns the events and signals to publish.
-    pub(super) fn committed(&mut self) -> (Vec<Event>, Vec<Signal>) {
+    pub(crate) fn committed(&mut self) -> (Vec<Event>, Vec<Signal>) {
         let Self { events, signals, .. } = std::mem::replace(self, Self::new(self.counters));
         (events, signals)
     }
 
     /// Ends a failed batch: takes everything back.
-    pub(super) fn abandoned(&mut self) {
+    pub(crate) fn abandoned(&mut self) {
         *self = Self::new(self.at_commit);
     }
 }

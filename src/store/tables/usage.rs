@@ -8,10 +8,11 @@ use ghost_domain::Money;
 use ghost_domain::transcript::TokenUsage;
 use ghost_domain::usage::{UsageRow, UsageSum};
 
-use crate::sqlite::internal_rows::Numbered;
-use crate::sqlite::row::{Args, Row, SqliteRow, get, get_count, get_parsed};
-use crate::sqlite::session::Session;
-use crate::tables::{Result, UsageFilter};
+use super::budgets::UsageFilter;
+use crate::error::Result;
+use crate::internal_rows::Numbered;
+use crate::row::{Args, Row, SqliteRow, get, get_count, get_parsed};
+use crate::tx::Tx;
 
 /// Milliseconds of a day. Days are UTC days, counted from 1970.
 const DAY: i64 = 86_400_000;
@@ -101,7 +102,7 @@ fn query(filter: &UsageFilter, days: Option<(i64, i64)>) -> String {
     )
 }
 
-impl Session {
+impl Tx {
     /// Sums of usage by agent and model.
     pub(super) fn sum_usage(&mut self, filter: &UsageFilter) -> Result<Vec<UsageSum>> {
         let (since, before) = (filter.since.map(|at| at.0), filter.before.map(|at| at.0));

@@ -1,5 +1,5 @@
-//! One database connection, as a reader's snapshot or as the writer's batch. The table traits are
-//! implemented on it in `rows/`, once for both.
+//! A transaction: one database connection, as a reader's snapshot or as the writer's batch. The folder `tables` has its
+//! functions, once for both.
 //!
 //! This module must never continue a batch after a statement has failed for another reason than the rule of a table.
 
@@ -12,12 +12,11 @@ use ghost_domain::Event;
 use ghost_domain::ports::Signal;
 use rusqlite::Connection;
 
-use super::batch::{Batch, Counters};
-use super::fault;
-use super::file_check::FileCheck;
-use super::row::{Args, Keyed, Row, SqliteRow};
-use crate::StoreError;
-use crate::tables::{Reads, Result, Writes};
+use crate::batch::{Batch, Counters};
+use crate::error::{Result, StoreError};
+use crate::row::{Args, Keyed, Row, SqliteRow};
+use crate::sqlite::fault;
+use crate::sqlite::file_check::FileCheck;
 
 /// How often damage must be found, and the time between.
 const CHECKS: u32 = 3;
@@ -26,8 +25,8 @@ const CHECK_AGAIN: Duration = Duration::from_millis(50);
 /// Steps of SQLite's machine between two looks at whether the caller of a query still waits: some tens of microseconds.
 const STEPS: i32 = 4_096;
 
-/// A connection with its transaction state.
-pub(crate) struct Session {
+/// A transaction of the store: what a command writes and reads, or what a query reads.
+pub struct Tx {
     conn: Connection,
     path: Arc<Path>,
     /// The check of the database's files. Only the writer has it.
@@ -45,9 +44,9 @@ pub(crate) struct Session {
     failed: Option<StoreError>,
 }
 
-impl Session {
+impl Tx {
     /// Creates a session for queries.
-    pub(super) fn reader(conn: Connection, path: Arc<Path>) -> Self {
+    pub(crate) fn reader(conn: Connection, path: Arc<Path>) -> Self {
         Self {
             conn,
             path,
@@ -61,13 +60,13 @@ impl Session {
     }
 
     /// Creates a session for the writer.
-    pub(super) fn writer(conn: Connection, path: Arc<Path>, counters: Counters) -> Result<Self> {
+    pub(crate) fn writer(conn: Connection, path: Arc<Path>, counters: Counters) -> Result<Self> {
         let files = Some(FileCheck::open(&path)?);
         Ok(Self { files, batch: Some(Batch::new(counters)), ..Self::reader(conn, path) })
     }
 
     /// Creates a session that writes to a database in memory.
-    pub(super) fn in_memory(conn: Connection, counters: Counters) -> Self {
+    pub(crate) fn in_memory(conn: Connection, counters: Counters) -> Self {
         Self { batch: Some(Batch::new(counters)), ..Self::reader(conn, Path::new("memory").into()) }
     }
 
@@ -82,38 +81,38 @@ impl Session {
     }
 
     /// The open batch. An error in a reader's session.
-    pub(super) fn batch(&mut self) -> Result<&mut Batch> {
+    pub(crate) fn batch(&mut self) -> Result<&mut Batch> {
         self.batch.as_mut().ok_or_else(|| StoreError::ReadOnly("this is a query; only a command may write".into()))
     }
 
     /// Whether the batch or the reader's connection has failed.
-    pub(super) fn has_failed(&self) -> bool {
+    pub(crate) fn has_failed(&self) -> bool {
         self.failed.is_some()
     }
 
     /// Why the batch or the reader's connection has failed.
-    pub(super) fn failure(&self) -> Option<&StoreError> {
+    pub(crate) fn failure(&self) -> Option<&StoreError> {
         self.failed.as_ref()
     }
 
     /// Runs a query and returns its rows.
-    pub(super) fn rows(&mut self, sql: impl AsRef<str>, args: Args) -> Result<Vec<SqliteRow>> {
+    pub(crate) fn rows(&mut self, sql: impl AsRef<str>, args: Args) -> Result<Vec<SqliteRow>> {
         self.begin_if_needed()?;
         read(&self.conn, sql.as_ref(), &args).map_err(|error| self.fail(&error))
     }
 
     /// Runs a query and returns its first row.
-    pub(super) fn row(&mut self, sql: impl AsRef<str>, args: Args) -> Result<Option<SqliteRow>> {
+    pub(crate) fn row(&mut self, sql: impl AsRef<str>, args: Args) -> Result<Option<SqliteRow>> {
         Ok(self.rows(sql, args)?.into_iter().next())
     }
 
     /// Runs a query and decodes its rows.
-    pub(super) fn list<R: Keyed>(&mut self, sql: impl AsRef<str>, args: Args) -> Result<Vec<R>> {
+    pub(crate) fn list<R: Keyed>(&mut self, sql: impl AsRef<str>, args: Args) -> Result<Vec<R>> {
         self.rows(sql, args)?.iter().map(R::read).collect()
     }
 
     /// Reads one row by its key.
-    pub(super) fn get<R: Keyed>(&mut self, key: &R::Key) -> Result<Option<R>> {
+    pub(crate) fn get<R: Keyed>(&mut self, key: &R::Key) -> Result<Option<R>> {
         let mut args = Args::default();
         R::bind_key(key, &mut args);
         self.row(R::SELECT, args)?.as_ref().map(R::read).transpose()
@@ -123,14 +122,14 @@ impl Session {
     ///
     /// Errors: [`StoreError::Row`] if it breaks a rule of its table, such as a unique name. Then nothing is written, and
     /// the command may go on.
-    pub(super) fn put<R: Row>(&mut self, row: &R) -> Result<()> {
+    pub(crate) fn put<R: Row>(&mut self, row: &R) -> Result<()> {
         let mut args = Args::default();
         row.bind(&mut args)?;
         self.change(R::TABLE, R::WRITE, &args).map(drop)
     }
 
     /// Runs a statement that changes rows. Returns the number of changed rows.
-    pub(super) fn execute(&mut self, sql: &'static str, args: Args) -> Result<u64> {
+    pub(crate) fn execute(&mut self, sql: &'static str, args: Args) -> Result<u64> {
         self.change("of this statement", sql, &args)
     }
 
@@ -200,7 +199,7 @@ impl Session {
         self.failed = Some(error);
     }
 
-    pub(super) fn fail(&mut self, error: &rusqlite::Error) -> StoreError {
+    pub(crate) fn fail(&mut self, error: &rusqlite::Error) -> StoreError {
         let error = fault::from_sqlite(&self.path, error);
         // The first failure is the cause; later ones are its consequences.
         self.failed.get_or_insert(fault::copy(&error));
@@ -275,7 +274,7 @@ impl Session {
     }
 
     /// Begins a reader's query: whether its statements share a snapshot, and the flag that interrupts them.
-    pub(super) fn begin_query(&mut self, shared: bool, interrupted: Arc<AtomicBool>) {
+    pub(crate) fn begin_query(&mut self, shared: bool, interrupted: Arc<AtomicBool>) {
         self.snapshot = shared;
         if let Err(error) = self.conn.progress_handler(STEPS, Some(move || interrupted.load(Ordering::Acquire))) {
             tracing::debug!(%error, "a query cannot be interrupted");
@@ -283,7 +282,7 @@ impl Session {
     }
 
     /// Ends a reader's snapshot.
-    pub(super) fn end_snapshot(&mut self) -> Result<()> {
+    pub(crate) fn end_snapshot(&mut self) -> Result<()> {
         if std::mem::take(&mut self.in_transaction) {
             self.run("COMMIT")?;
         }
@@ -291,7 +290,7 @@ impl Session {
     }
 
     /// Closes the connection. If the files are damaged or the database is gone, it stays open instead.
-    pub(super) fn close(mut self) -> Result<()> {
+    pub(crate) fn close(mut self) -> Result<()> {
         if let Err(error @ StoreError::Damaged { .. }) = self.check_files(|files| files.untouched()) {
             self.leave_open();
             return Err(error);
@@ -308,15 +307,15 @@ impl Session {
     /// Leaks the connection until the process ends, as in a kill. The last connection that is closed copies the log
     /// into the database and removes it by name. A damaged log must not be copied, and by that name there may be the
     /// log of another database.
-    pub(super) fn leave_open(self) {
+    pub(crate) fn leave_open(self) {
         std::mem::forget(self);
     }
 }
 
-impl Reads for Session {}
-
-impl Writes for Session {
-    fn signal(&mut self, signal: Signal) {
+impl Tx {
+    /// Sends a signal to the running world after the commit. If the command is undone, the signal
+    /// is dropped.
+    pub fn signal(&mut self, signal: Signal) {
         if let Some(batch) = &mut self.batch {
             batch.signals.push(signal);
         }
@@ -350,7 +349,7 @@ mod tests {
     #[test]
     fn a_query_whose_caller_has_left_is_interrupted() {
         const ENDLESS: &str = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n";
-        let mut session = Session::reader(Connection::open_in_memory().unwrap(), Path::new("memory").into());
+        let mut session = Tx::reader(Connection::open_in_memory().unwrap(), Path::new("memory").into());
         let has_left = Arc::<AtomicBool>::default();
         session.begin_query(false, Arc::clone(&has_left));
         let query = std::thread::spawn(move || (session.rows(ENDLESS, Args::default()).is_err(), session.has_failed()));

@@ -2,10 +2,8 @@
 
 use ghost_domain::{AskId, ConversationId, Envelope, MessageId, RootId, Timestamp, TurnId};
 
-use crate::sqlite::row::{
-    Args, Keyed, Row, SqliteRow, get, get_count, get_id, get_maybe_id, get_parsed, to_json, unreadable,
-};
-use crate::tables::Result;
+use crate::error::Result;
+use crate::row::{Args, Keyed, Row, SqliteRow, get, get_count, get_id, get_maybe_id, get_parsed, to_json, unreadable};
 
 /// The columns of a message, in the order of its [`Row::WRITE`].
 macro_rules! columns {

@@ -2,19 +2,18 @@
 //!
 //! SQL text must never contain a value. Values are bound.
 
-use super::row::Args;
-use crate::tables::{PAGE_MAX, page_size};
+use crate::row::Args;
 
 /// The largest number of rows in one page of a list.
-pub(super) const LIST_MAX: u32 = PAGE_MAX;
+pub const PAGE_MAX: u32 = 1_000;
 
 /// The limit for SQL of a list's `limit`.
-pub(super) fn list_limit(limit: u32) -> i64 {
-    i64::from(page_size(limit))
+pub(crate) fn list_limit(limit: u32) -> i64 {
+    i64::from(if limit == 0 { 100 } else { limit.min(PAGE_MAX) })
 }
 
 /// A query that is being built, with its bound values.
-pub(super) struct Conditions {
+pub(crate) struct Conditions {
     sql: String,
     args: Args,
     any: bool,
@@ -22,12 +21,12 @@ pub(super) struct Conditions {
 
 impl Conditions {
     /// Starts a query with `select` and without conditions.
-    pub(super) fn new(select: &str) -> Self {
+    pub(crate) fn new(select: &str) -> Self {
         Self { sql: select.to_owned(), args: Args::default(), any: false }
     }
 
     /// Adds a condition with one value, if `value` is given.
-    pub(super) fn when<T>(
+    pub(crate) fn when<T>(
         mut self,
         value: Option<T>,
         condition: &'static str,
@@ -43,14 +42,14 @@ impl Conditions {
     }
 
     /// Adds groups, order and limit. Returns the SQL and the values.
-    pub(super) fn grouped(mut self, group: &'static str, order: &'static str, limit: i64) -> (String, Args) {
+    pub(crate) fn grouped(mut self, group: &'static str, order: &'static str, limit: i64) -> (String, Args) {
         self.sql.push_str(" GROUP BY ");
         self.sql.push_str(group);
         self.order(order, limit)
     }
 
     /// Adds order and limit. Returns the SQL and the values.
-    pub(super) fn order(mut self, order: &'static str, limit: i64) -> (String, Args) {
+    pub(crate) fn order(mut self, order: &'static str, limit: i64) -> (String, Args) {
         self.sql.push_str(" ORDER BY ");
         self.sql.push_str(order);
         // SQLite's planner reads the value bound to a bare `LIMIT ?` and plans the query anew for
