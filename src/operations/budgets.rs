@@ -165,7 +165,7 @@ impl Charged {
 }
 
 /// Settles a turn's reservation in all its scopes, adds the charge to the turn, and appends the
-/// usage row. A second settlement changes nothing and returns `None`.
+/// usage row. The caller writes the turn. A second settlement changes nothing and returns `None`.
 pub fn settle(
     w: &mut Tx,
     ctx: &OperationContext,
@@ -217,7 +217,6 @@ pub fn settle(
     turn.output_tokens = turn.output_tokens.saturating_add(charged.tokens.output);
     turn.cost = turn.cost.plus(money);
     turn.unpriced_tokens = turn.unpriced_tokens.saturating_add(unpriced);
-    w.turn_put(turn)?;
     if spent {
         w.usage_append(&UsageRow {
             agent_id: turn.agent_id.clone(),
@@ -240,6 +239,7 @@ pub fn settle(
 pub fn forfeit_held(w: &mut Tx, ctx: &OperationContext, turn: &mut Turn) -> Result<()> {
     if let Some(reservation_id) = turn.held.as_ref().map(|held| held.reservation_id) {
         settle(w, ctx, turn, reservation_id, Settlement::Forfeited)?;
+        w.turn_put(turn)?;
     }
     calls::forfeit(w, ctx, turn)
 }

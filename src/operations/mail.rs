@@ -64,14 +64,14 @@ impl NewMessage {
 /// An unknown receiver, a full inbox, a chain that is too long, a body that is too large, or a
 /// limit of the chain ([`crate::root_limits`]).
 pub fn deliver(w: &mut Tx, ctx: &OperationContext, new_message: NewMessage) -> Result<Envelope> {
-    let receiver = check(w, ctx, &new_message)?;
+    let inbox = check(w, ctx, &new_message)?;
     // Counted last, because the caller may continue after a refusal and a refused message must not
     // be counted.
     if new_message.kind == Kind::Message {
         root_limits::echoed(w, ctx, &new_message.from, &new_message.to, &new_message.body, new_message.chain)?;
     }
     root_limits::sent(w, ctx, &new_message.from, new_message.chain, 1)?;
-    insert(w, ctx, new_message, receiver)
+    insert(w, ctx, new_message, inbox)
 }
 
 /// Checks whether [`deliver`] would accept this message now, without writing anything. Used before
@@ -84,10 +84,33 @@ pub fn would_deliver(r: &mut Tx, ctx: &OperationContext, new_message: &NewMessag
     root_limits::would_send(r, ctx, &new_message.from, new_message.chain, 1)
 }
 
-/// Checks the message and its receiver. Returns the receiver.
-fn check(w: &mut Tx, ctx: &OperationContext, new_message: &NewMessage) -> Result<Agent> {
+/// How much mail waits before a message is delivered.
+#[derive(Clone, Copy)]
+struct Waiting {
+    /// In the receiver's inbox.
+    inbox: u32,
+    /// In the world.
+    world: u64,
+}
+
+/// Checks the message and its receiver. Returns how much mail waits.
+fn check(w: &mut Tx, ctx: &OperationContext, new_message: &NewMessage) -> Result<Waiting> {
+    check_message(ctx, new_message)?;
+    let kind = match w.agent_columns(&new_message.to)? {
+        Some(agent) if !agent.deleted => agent.kind,
+        // It says why there is none.
+        _ => agent_for(w, ctx, &new_message.from, &new_message.to)?.kind,
+    };
+    if kind == AgentKind::Droid && !matches!(new_message.kind, Kind::System | Kind::DroidDone) {
+        return Err(Refusal::new(Code::Unsupported, format!("{} is a droid, which takes no messages", new_message.to))
+            .hint("its parent and operators steer it: syscall.droid.control, or `ghostctl droid steer`"));
+    }
+    check_room(w, ctx, new_message)
+}
+
+/// Checks what does not depend on the receiver.
+fn check_message(ctx: &OperationContext, new_message: &NewMessage) -> Result<()> {
     let limits = ctx.limits();
-    let control = new_message.from == Party::System;
     if new_message.body.len() > limits.message_bytes as usize {
         return Err(Refusal::new(
             Code::TooLarge,
@@ -95,33 +118,32 @@ fn check(w: &mut Tx, ctx: &OperationContext, new_message: &NewMessage) -> Result
         )
         .hint("write the long part to a workspace file and send its path"));
     }
-    if new_message.chain.hop > limits.hops_max && !control {
+    if new_message.chain.hop > limits.hops_max && new_message.from != Party::System {
         return Err(hop_limit(new_message.chain.hop, limits.hops_max));
     }
-    let receiver = agent_for(w, ctx, &new_message.from, &new_message.to)?;
-    if receiver.kind == AgentKind::Droid && !matches!(new_message.kind, Kind::System | Kind::DroidDone) {
+    Ok(())
+}
+
+/// Checks whether the inbox and the world take one more message. Returns how much mail waits.
+fn check_room(w: &mut Tx, ctx: &OperationContext, new_message: &NewMessage) -> Result<Waiting> {
+    let limits = ctx.limits();
+    let waiting = Waiting { inbox: w.inbox_depth(&new_message.to)?, world: w.inbox_total()? };
+    if new_message.from == Party::System {
+        return Ok(waiting);
+    }
+    if waiting.world >= u64::from(limits.world_mail_max) {
         return Err(Refusal::new(
-            Code::Unsupported,
-            format!("{} is a droid, which takes no messages", receiver.agent_id),
+            Code::InboxFull,
+            format!("{} messages wait in this world, which is the limit (limits.world_mail_max)", waiting.world),
         )
-        .hint("its parent and operators steer it: syscall.droid.control, or `ghostctl droid steer`"));
+        .hint("try again when the agents have processed some of them")
+        .details(json!({ "limit": "world_mail_max", "value": limits.world_mail_max })));
     }
-    if !control {
-        let waiting = w.inbox_total()?;
-        if waiting >= u64::from(limits.world_mail_max) {
-            return Err(Refusal::new(
-                Code::InboxFull,
-                format!("{waiting} messages wait in this world, which is the limit (limits.world_mail_max)"),
-            )
-            .hint("try again when the agents have processed some of them")
-            .details(json!({ "limit": "world_mail_max", "value": limits.world_mail_max })));
-        }
-        let depth = w.inbox_depth(&new_message.to)?;
-        if depth >= limits.inbox_max {
-            return Err(inbox_full(ctx, &receiver, depth, limits.inbox_max));
-        }
+    if waiting.inbox >= limits.inbox_max {
+        let receiver = agent_for(w, ctx, &new_message.from, &new_message.to)?;
+        return Err(inbox_full(ctx, &receiver, waiting.inbox, limits.inbox_max));
     }
-    Ok(receiver)
+    Ok(waiting)
 }
 
 /// The refusal for an inbox at its limit, or above it because the limit was lowered. If its agent takes no mail, trying
@@ -144,17 +166,16 @@ fn inbox_full(ctx: &OperationContext, receiver: &Agent, depth: u32, limit: u32) 
 }
 
 /// Puts a message that was checked and counted into its receiver's inbox.
-fn insert(w: &mut Tx, ctx: &OperationContext, new_message: NewMessage, receiver: Agent) -> Result<Envelope> {
+fn insert(w: &mut Tx, ctx: &OperationContext, new_message: NewMessage, waiting: Waiting) -> Result<Envelope> {
     // Mail from the system may exceed these limits. It is counted against the limits of all other
     // senders.
     let limits = ctx.limits();
-    let (depth, waiting) = (w.inbox_depth(&new_message.to)?, w.inbox_total()?);
-    root_limits::filled(w, ctx, "inbox_max", Some(&new_message.to), depth.into(), limits.inbox_max.into())?;
-    root_limits::filled(w, ctx, "world_mail_max", None, waiting, limits.world_mail_max.into())?;
+    root_limits::filled(w, ctx, "inbox_max", Some(&new_message.to), waiting.inbox.into(), limits.inbox_max.into())?;
+    root_limits::filled(w, ctx, "world_mail_max", None, waiting.world, limits.world_mail_max.into())?;
     let envelope = Envelope {
         message_id: MessageId(ctx.id()),
         seq: 0,
-        to: receiver.agent_id,
+        to: new_message.to,
         from: new_message.from,
         kind: new_message.kind,
         subject: new_message.subject,
@@ -233,42 +254,34 @@ pub fn broadcast(
     exclude: &[AgentId],
     archetype: Option<&str>,
 ) -> Result<Broadcast> {
-    let mut result = Broadcast { delivered: 0, skipped: Vec::new() };
-    let agents = w.agent_list(false)?;
     for name in exclude {
-        if !agents.iter().any(|agent| agent.agent_id == *name) {
-            agent_for(w, ctx, &new_message.from, name)?;
-        }
+        agent_for(w, ctx, &new_message.from, name)?;
     }
-    let receivers: Vec<Agent> = agents
-        .into_iter()
-        .filter(|agent| {
-            let wanted = archetype.is_none_or(|archetype| agent.archetype == archetype);
-            wanted
-                && agent.kind != AgentKind::Droid
-                && new_message.from.agent() != Some(&agent.agent_id)
-                && !exclude.contains(&agent.agent_id)
-        })
-        .collect();
-    root_limits::sent(
-        w,
-        ctx,
-        &new_message.from,
-        new_message.chain,
-        u64::try_from(receivers.len()).unwrap_or(u64::MAX),
-    )?;
-    for agent in receivers {
-        let copy = NewMessage { to: agent.agent_id.clone(), ..new_message.clone() };
-        match check(w, ctx, &copy) {
-            Ok(receiver) => {
-                insert(w, ctx, copy, receiver)?;
+    check_message(ctx, new_message)?;
+    let mut receivers = match archetype {
+        None => w.agents_with_mail()?,
+        Some(archetype) => {
+            let agents = w.agent_list(false)?.into_iter();
+            let of = agents.filter(|agent| agent.archetype == archetype && agent.kind != AgentKind::Droid);
+            of.map(|agent| agent.agent_id).collect()
+        }
+    };
+    receivers.retain(|agent_id| new_message.from.agent() != Some(agent_id) && !exclude.contains(agent_id));
+    let count = u64::try_from(receivers.len()).unwrap_or(u64::MAX);
+    root_limits::sent(w, ctx, &new_message.from, new_message.chain, count)?;
+    let mut result = Broadcast { delivered: 0, skipped: Vec::new() };
+    for agent_id in receivers {
+        let copy = NewMessage { to: agent_id, ..new_message.clone() };
+        match check_room(w, ctx, &copy) {
+            Ok(waiting) => {
+                insert(w, ctx, copy, waiting)?;
                 result.delivered += 1;
             }
             // A full inbox concerns one receiver only. Any other refusal would be the same for all
             // receivers, so it ends the broadcast.
             Err(refusal) if refusal.code == Code::InboxFull => {
                 let (error_code, reason) = (refusal.code, refusal.message);
-                result.skipped.push(Skipped { agent_id: agent.agent_id, error_code, reason });
+                result.skipped.push(Skipped { agent_id: copy.to, error_code, reason });
             }
             Err(refusal) => return Err(refusal),
         }

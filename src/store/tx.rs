@@ -25,6 +25,16 @@ const CHECK_AGAIN: Duration = Duration::from_millis(50);
 /// Steps of SQLite's machine between two looks at whether the caller of a query still waits: some tens of microseconds.
 const STEPS: i32 = 4_096;
 
+/// How a command is undone that has written something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Undo {
+    /// It is the first one of its batch that writes: the transaction is rolled back. Most batches of a calm world have one
+    /// command, and a savepoint would cost it two statements and a copy of every page.
+    Transaction,
+    /// Commands before it have written: its savepoint is rolled back.
+    Savepoint,
+}
+
 /// A transaction of the store: what a command writes and reads, or what a query reads.
 pub struct Tx {
     conn: Connection,
@@ -38,8 +48,10 @@ pub struct Tx {
     snapshot: bool,
     /// Whether a transaction is open: a reader's snapshot or the writer's batch.
     in_transaction: bool,
-    /// Whether the running command has a savepoint.
-    in_savepoint: bool,
+    /// How the running command is undone; `None` if it has written nothing.
+    undo: Option<Undo>,
+    /// Whether an accepted command has written in the open batch.
+    has_accepted: bool,
     /// Why the batch cannot be committed, or why the reader's connection cannot be reused.
     failed: Option<StoreError>,
 }
@@ -54,7 +66,8 @@ impl Tx {
             batch: None,
             snapshot: true,
             in_transaction: false,
-            in_savepoint: false,
+            undo: None,
+            has_accepted: false,
             failed: None,
         }
     }
@@ -77,7 +90,7 @@ impl Tx {
 
     /// Whether the running command has written something.
     pub(crate) fn has_written(&self) -> bool {
-        self.in_savepoint
+        self.undo.is_some()
     }
 
     /// The open batch. An error in a reader's session.
@@ -135,7 +148,7 @@ impl Tx {
 
     fn change(&mut self, table: &'static str, sql: &str, args: &Args) -> Result<u64> {
         self.batch()?;
-        self.open_savepoint()?;
+        self.begin_command()?;
         match execute(&self.conn, sql, args) {
             Ok(changed) => Ok(changed as u64),
             Err(error) if fault::is_constraint(&error) => {
@@ -155,13 +168,17 @@ impl Tx {
         }
     }
 
-    /// Opens the savepoint of the running command.
-    fn open_savepoint(&mut self) -> Result<()> {
-        if self.in_savepoint {
+    /// Makes sure that the running command can be undone.
+    fn begin_command(&mut self) -> Result<()> {
+        if self.undo.is_some() {
             return Ok(());
         }
         self.begin_if_needed()?;
-        self.in_savepoint = true;
+        if !self.has_accepted {
+            self.undo = Some(Undo::Transaction);
+            return Ok(());
+        }
+        self.undo = Some(Undo::Savepoint);
         self.run("SAVEPOINT command")
     }
 
@@ -208,7 +225,9 @@ impl Tx {
 
     /// Accepts the running command: its writes become part of the batch.
     pub(crate) fn accept(&mut self) -> Result<()> {
-        if std::mem::take(&mut self.in_savepoint) {
+        let undo = self.undo.take();
+        self.has_accepted |= undo.is_some();
+        if undo == Some(Undo::Savepoint) {
             self.run("RELEASE command")?;
         }
         self.batch()?.accept();
@@ -221,9 +240,17 @@ impl Tx {
         if self.has_failed() {
             return Ok(());
         }
-        if std::mem::take(&mut self.in_savepoint) {
-            self.run("ROLLBACK TO command")?;
-            self.run("RELEASE command")?;
+        match self.undo.take() {
+            Some(Undo::Savepoint) => {
+                self.run("ROLLBACK TO command")?;
+                self.run("RELEASE command")?;
+            }
+            Some(Undo::Transaction) => {
+                self.run("ROLLBACK")?;
+                self.in_transaction = false;
+                self.check_files(FileCheck::written)?;
+            }
+            None => {}
         }
         self.batch()?.reject();
         Ok(())
@@ -249,7 +276,7 @@ impl Tx {
             // SQLite would commit successfully into a deleted file, and the data would be lost.
             self.check_files(|files| files.present())?;
             self.run("COMMIT")?;
-            self.in_transaction = false;
+            (self.in_transaction, self.has_accepted) = (false, false);
             self.check_files(FileCheck::written)
         } else {
             self.check_files(|files| files.untouched())
@@ -266,7 +293,7 @@ impl Tx {
                 tracing::debug!(%error, "the failed transaction was already rolled back");
             }
         }
-        self.in_savepoint = false;
+        (self.undo, self.has_accepted) = (None, false);
         self.failed = None;
         self.batch()?.abandoned();
         // What was undone may have been written to the log already.

@@ -192,6 +192,7 @@ pub fn model_failed(
 ) -> Result<()> {
     let mut turn = working_turn(w, ctx, turn_id)?;
     let charged = budgets::settle(w, ctx, &mut turn, reservation_id, settlement)?.unwrap_or(Charged::NOTHING);
+    w.turn_put(&turn)?;
     let error = ctx.excerpt(error, 1_000);
     let step = Step::ModelFailed { model: model.to_owned(), error: error.clone() };
     w.journal_append(turn_id, &step, ctx.now())?;

@@ -38,6 +38,10 @@ pub fn open_turn(w: &mut Tx, turn_id: TurnId) -> Result<Turn> {
 /// with this check, so that a daemon which has lost an agent cannot write for it.
 pub fn working_turn(w: &mut Tx, ctx: &OperationContext, turn_id: TurnId) -> Result<Turn> {
     let turn = open_turn(w, turn_id)?;
-    owned(w, ctx, &turn.agent_id)?;
+    let agent = w.agent_columns(&turn.agent_id)?;
+    if !agent.is_some_and(|agent| !agent.deleted && agent.epoch == ctx.epoch && agent.node == *ctx.node) {
+        // It says why not.
+        owned(w, ctx, &turn.agent_id)?;
+    }
     Ok(turn)
 }

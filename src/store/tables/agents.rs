@@ -7,6 +7,19 @@ use crate::internal_rows::Meta;
 use crate::row::{Args, Keyed, Row, SqliteRow, from_record, get, get_count, get_parsed, to_json};
 use crate::tx::Tx;
 
+/// The columns of an agent that most commands need. They cost a third of its record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AgentColumns {
+    /// Kind of the agent.
+    pub kind: AgentKind,
+    /// Name of the node that owns it.
+    pub node: String,
+    /// Fencing epoch of its owner.
+    pub epoch: i64,
+    /// Whether the row is a tombstone.
+    pub deleted: bool,
+}
+
 /// Key in `world_meta` of the incarnation floor.
 const INCARNATION_FLOOR: &str = "incarnation_floor";
 
@@ -93,6 +106,22 @@ impl Tx {
         self.get(agent_id)
     }
 
+    /// The columns of an agent, which may be a tombstone. Its record is not read.
+    pub fn agent_columns(&mut self, agent_id: &AgentId) -> Result<Option<AgentColumns>> {
+        let mut args = Args::default();
+        args.text(agent_id.as_str());
+        let Some(row) = self.row("SELECT kind, node, epoch, deleted_at FROM agents WHERE agent_id = ?", args)? else {
+            return Ok(None);
+        };
+        let deleted_at: Option<i64> = get(Agent::TABLE, &row, 3)?;
+        Ok(Some(AgentColumns {
+            kind: get_parsed(Agent::TABLE, &row, 0)?,
+            node: get(Agent::TABLE, &row, 1)?,
+            epoch: get(Agent::TABLE, &row, 2)?,
+            deleted: deleted_at.is_some(),
+        }))
+    }
+
     /// All records in order of id. Tombstones are included only if `tombstones` is true.
     pub fn agent_list(&mut self, tombstones: bool) -> Result<Vec<Agent>> {
         let sql = if tombstones {
@@ -110,6 +139,12 @@ impl Tx {
         args.text(from).int(i64::from(limit));
         let sql = "SELECT agent_id FROM agents WHERE agent_id >= ? AND deleted_at IS NULL ORDER BY agent_id LIMIT ?+0";
         self.rows(sql, args)?.iter().map(|row| get_parsed(Agent::TABLE, row, 0)).collect()
+    }
+
+    /// Ids of the agents that take mail, in order: those without a tombstone that are no droids. Reads no records.
+    pub fn agents_with_mail(&mut self) -> Result<Vec<AgentId>> {
+        let sql = "SELECT agent_id FROM agents WHERE deleted_at IS NULL AND kind <> 'droid' ORDER BY agent_id";
+        self.rows(sql, Args::default())?.iter().map(|row| get_parsed(Agent::TABLE, row, 0)).collect()
     }
 
     /// Bytes of storage in use, without free pages; 0 for a backend that stores nothing on disk.

@@ -267,6 +267,15 @@ impl Tx {
 impl Tx {
     /// Inserts or replaces a turn.
     pub fn turn_put(&mut self, turn: &Turn) -> Result<()> {
+        if turn.status == TurnStatus::Open {
+            // Most writes are of a turn that was open and stays so. Then no indexed column changes.
+            let mut args = Args::default();
+            args.id(turn.turn_id.0).put(to_json(Turn::TABLE, turn.turn_id, turn)?);
+            let sql = "UPDATE turns SET record = ?2 WHERE turn_id = ?1 AND status = 'open'";
+            if self.execute(sql, args)? > 0 {
+                return Ok(());
+            }
+        }
         self.put(turn)
     }
 
