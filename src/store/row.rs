@@ -13,9 +13,15 @@ use uuid::Uuid;
 use crate::error::{Result, StoreError};
 
 /// Values to bind to a statement, in order.
-#[derive(Default)]
 pub(crate) struct Args {
     values: Vec<Value>,
+}
+
+impl Default for Args {
+    fn default() -> Self {
+        // Enough for nearly all statements, so that the list does not grow step by step.
+        Self { values: Vec::with_capacity(12) }
+    }
 }
 
 impl Args {

@@ -37,12 +37,20 @@ const OVERWRITTEN: &str = "another program has written to it";
 /// ext2 to ext4, XFS, Btrfs, tmpfs, overlayfs.
 const EXACT_TIMES: [u32; 5] = [0xef53, 0x5846_5342, 0x9123_683e, 0x0102_1994, 0x794c_7630];
 
+/// Device and number of a file.
+pub(crate) type Identity = (u64, u64);
+
+/// The identity of the file at a path.
+pub(crate) fn identity(path: &Path) -> io::Result<Identity> {
+    std::fs::metadata(path).map(|meta| (meta.dev(), meta.ino()))
+}
+
 /// An open file. SQLite's own handles are locked; the system drops a process's locks on a file when any of its handles
 /// is closed. So these stay open as long as the database.
 struct Watched {
     path: PathBuf,
     file: File,
-    identity: (u64, u64),
+    identity: Identity,
 }
 
 /// Size and time of the last write of a file.
@@ -65,8 +73,8 @@ impl Watched {
     /// Whether the file was removed or replaced by another. A file is not gone only because its metadata cannot be
     /// read.
     fn is_gone(&self) -> bool {
-        match std::fs::metadata(&self.path) {
-            Ok(found) => (found.dev(), found.ino()) != self.identity,
+        match identity(&self.path) {
+            Ok(found) => found != self.identity,
             Err(error) => {
                 matches!(
                     error.kind(),

@@ -59,15 +59,17 @@ pub async fn open(path: &Path, options: SqliteOptions, committed: Committed) -> 
         move || {
             let (conn, counters) = open::writer(&path, &options)?;
             let last_seq = counters.events;
-            Ok((Tx::writer(conn, path, counters)?, last_seq))
+            let identity = file_check::identity(&path)
+                .map_err(|error| StoreError::Open { path: path.to_path_buf(), what: error.to_string() })?;
+            Ok((Tx::writer(conn, path, counters)?, last_seq, identity))
         }
     });
-    let (session, last_seq) = opened.await?;
+    let (session, last_seq, identity) = opened.await?;
     committed.opened(last_seq);
     let queue = Arc::new(Queue::new(options.queue));
     let (state_sender, writer_state) = watch::channel(WriterState::Running);
     writer::start(session, Arc::clone(&queue), committed, options.batch_max, state_sender)?;
-    let readers = Readers::new(path, options, Arc::clone(&queue));
+    let readers = Readers::new(path, identity, options, Arc::clone(&queue));
     readers.open_ahead();
     Ok(SqliteBackend { queue, writer_state, readers })
 }

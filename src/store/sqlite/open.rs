@@ -10,7 +10,7 @@ use std::sync::LazyLock;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
-use super::file_check::CHECKPOINT_FRAMES;
+use super::file_check::{self, CHECKPOINT_FRAMES, Identity};
 use super::log_file::{self, log_of};
 use super::options::SqliteOptions;
 use super::{fault, schema};
@@ -78,9 +78,14 @@ pub(crate) fn in_memory() -> Tx {
     open().expect("a database in memory can be opened")
 }
 
-/// Opens a connection for queries.
-pub(super) fn reader(path: &Path, options: &SqliteOptions) -> Result<Connection, StoreError> {
+/// Opens a connection for queries of the file with this identity. A connection to another file by that name would remove the
+/// log at its end, which is not its own.
+pub(super) fn reader(path: &Path, identity: Identity, options: &SqliteOptions) -> Result<Connection, StoreError> {
     let conn = connect(path, options).map_err(|error| opening_error(path, &error))?;
+    // SQLite has opened the file, and not its log.
+    if !file_check::identity(path).is_ok_and(|found| found == identity) {
+        return Err(StoreError::Gone { path: path.to_owned() });
+    }
     // The SELECT makes SQLite read the schema now, so that the first real query need not.
     const SET_UP: &str = "PRAGMA query_only = ON; PRAGMA cache_size = -2048; SELECT count(*) FROM sqlite_schema;";
     conn.execute_batch(SET_UP).map_err(|error| fault::from_sqlite(path, &error))?;

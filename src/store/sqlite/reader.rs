@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use tokio::sync::{oneshot, watch};
 
+use super::file_check::Identity;
 use super::open;
 use super::options::SqliteOptions;
 use super::queue::Queue;
@@ -26,6 +27,8 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 /// The pool of readers of one database. Their threads start when they are needed.
 pub(super) struct Readers {
     path: Arc<Path>,
+    /// Identity of the file that the writer has open.
+    identity: Identity,
     options: SqliteOptions,
     /// Told of damage that a query finds.
     alarm: Arc<Queue>,
@@ -65,9 +68,10 @@ impl Drop for Leave {
 
 impl Readers {
     /// A pool without threads for the database at `path`.
-    pub(super) fn new(path: Arc<Path>, options: SqliteOptions, alarm: Arc<Queue>) -> Arc<Self> {
+    pub(super) fn new(path: Arc<Path>, identity: Identity, options: SqliteOptions, alarm: Arc<Queue>) -> Arc<Self> {
         Arc::new(Self {
             path,
+            identity,
             options,
             alarm,
             state: Mutex::default(),
@@ -178,7 +182,7 @@ impl Readers {
     }
 
     fn open(&self) -> Result<Tx, StoreError> {
-        let opened = open::reader(&self.path, &self.options);
+        let opened = open::reader(&self.path, self.identity, &self.options);
         let conn = opened.inspect_err(|error| self.alarm.raise(error))?;
         Ok(Tx::reader(conn, Arc::clone(&self.path)))
     }

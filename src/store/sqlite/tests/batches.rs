@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use super::tools::{Stop, deliver, depth, dir, events, gate, hold, id_of, mail, open, send, store_with, together};
 use crate::error::StoreError;
-use crate::sqlite::SqliteOptions;
+use crate::sqlite::{SqliteOptions, file_check};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_panic_undoes_only_its_own_command() {
@@ -156,7 +156,8 @@ async fn a_connection_for_queries_cannot_write() {
     let dir = dir();
     let path = dir.path().join("ghost.db");
     open(&path).await.close().await;
-    let conn = crate::sqlite::open::reader(&path, &SqliteOptions::default()).unwrap();
+    let conn =
+        crate::sqlite::open::reader(&path, file_check::identity(&path).unwrap(), &SqliteOptions::default()).unwrap();
     let error = conn.execute("DELETE FROM events", []).unwrap_err();
     let error = crate::sqlite::fault::from_sqlite(&path, &error);
     assert!(matches!(&error, StoreError::ReadOnly(_)), "{error}");

@@ -10,7 +10,7 @@ use super::tools::{deliver, depth, dir, events, hold, id_of, open, send};
 use crate::handle::{Committed, Store, Work};
 use crate::sqlite::queue::Queue;
 use crate::sqlite::writer::{self, WriterState};
-use crate::sqlite::{SqliteOptions, open as opening};
+use crate::sqlite::{SqliteOptions, file_check, open as opening};
 use crate::{StoreError, Tx};
 
 /// A receiver of signals that panics.
@@ -107,7 +107,7 @@ async fn a_query_with_a_failed_connection_fails_alone() {
     let dir = dir();
     let path = dir.path().join("ghost.db");
     open(&path).await.close().await;
-    let conn = opening::reader(&path, &SqliteOptions::default()).unwrap();
+    let conn = opening::reader(&path, file_check::identity(&path).unwrap(), &SqliteOptions::default()).unwrap();
     let mut session = Tx::reader(conn, path.into());
     let failure = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_IOERR);
     let error = session.fail(&rusqlite::Error::SqliteFailure(failure, None));

@@ -9,7 +9,7 @@ use rusqlite::Connection;
 
 use super::tools::{depth, dir, open, send};
 use crate::error::StoreError;
-use crate::sqlite::{SqliteOptions, open_store};
+use crate::sqlite::{SqliteOptions, file_check, open_store};
 
 const HAS_RUN: Option<&str> = Some("a world has run in its directory");
 
@@ -90,6 +90,26 @@ async fn nothing_is_acknowledged_into_deleted_files() {
         }
         assert_eq!(depth(&open(&path).await, "a").await, 1, "{name}");
     }
+}
+
+/// A connection removes the log of its database when it is the last one that closes. The log by that name is not the log
+/// of a file that has taken the place of ours.
+#[tokio::test]
+async fn a_reader_opens_no_file_that_has_taken_the_place_of_ours() {
+    let dir = dir();
+    let path = dir.path().join("ghost.db");
+    let store = open(&path).await;
+    send(&store, 1, "a").await.unwrap();
+    let ours = file_check::identity(&path).unwrap();
+    fs::rename(&path, dir.path().join("aside")).unwrap();
+    fs::write(&path, "").unwrap();
+    let opened = crate::sqlite::open::reader(&path, ours, &SqliteOptions::default());
+    assert!(matches!(&opened, Err(StoreError::Gone { path: gone }) if *gone == path), "{opened:?}");
+    assert!(fs::metadata(dir.path().join("ghost.db-wal")).unwrap().len() > 0);
+    assert!(dir.path().join("ghost.db-shm").is_file());
+    fs::rename(dir.path().join("aside"), &path).unwrap();
+    store.close().await;
+    assert_eq!(depth(&open(&path).await, "a").await, 1);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
