@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use ghost_domain::{Activity, Agent, AgentId, Code, Refusal, TurnId};
+use ghost_domain::{Activity, AgentId, Code, Refusal, TurnId};
 use ghost_operations::Wait;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::task::JoinHandle;
@@ -65,8 +65,6 @@ pub struct Arguments {
     pub agent_id: AgentId,
     /// The services that all agents of the world share.
     pub engine: Arc<Engine>,
-    /// The agent's record, if it is as it was created, and the agent has had no turn.
-    pub newborn: Option<Box<Agent>>,
 }
 
 /// The actor's state.
@@ -176,7 +174,7 @@ impl Actor for AgentActor {
         Ok(State {
             agent_id: arguments.agent_id,
             engine: arguments.engine,
-            session: Arc::new(AgentSession::new(arguments.newborn)),
+            session: Arc::new(AgentSession::default()),
             task: None,
             tasks: 0,
             again: false,

@@ -61,6 +61,12 @@ pub fn replace(messages: &mut [Message], mut shown: impl FnMut(&ImageFile) -> Sh
 /// Why images are left out after a refusal.
 pub const REFUSED: &str = "left out, because your provider refused a request that showed it";
 
+/// Whether a conversation has images.
+#[must_use]
+pub fn has_images(messages: &[Message]) -> bool {
+    messages.iter().flat_map(|message| &message.blocks).any(|block| matches!(block, Block::ImageFile(_)))
+}
+
 /// Replaces all images with their texts.
 pub fn leave_out(messages: &mut [Message], why: Option<&str>) {
     replace(messages, |image| Shown::Note(image.note(why)));

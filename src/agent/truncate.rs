@@ -45,6 +45,14 @@ pub fn truncate(messages: &mut Vec<Message>, past: usize, limit: usize) -> usize
     past
 }
 
+/// Whether [`shorten_seen`] and [`truncate`] would leave a conversation as it is.
+#[must_use]
+pub fn is_short(messages: &[Message], past: usize, once: usize, limit: usize) -> bool {
+    let is_long = |block: &Block| matches!(block, Block::ToolResult { content, .. } if content.len() > once);
+    let turn = messages.iter().skip(past + 1).filter(|message| message.role == Role::Tool);
+    !turn.flat_map(|message| &message.blocks).any(is_long) && bytes_of(messages) <= limit
+}
+
 /// Replaces each result of more than `once` bytes with a note, if the model has made calls since it saw the result. The
 /// results of the last calls stay, so a model that has to correct its answer still has them. `past` is as in [`truncate`].
 pub fn shorten_seen(messages: &mut [Message], past: usize, once: usize) {
@@ -248,6 +256,34 @@ mod tests {
         let kept: Vec<bool> =
             messages.iter().map(|message| matches!(message.blocks.first(), Some(Block::Opaque(_)))).collect();
         assert_eq!(kept, [true, false, true, true], "the opening and the last round keep theirs");
+    }
+
+    #[test]
+    fn a_short_conversation_is_what_nothing_shortens() {
+        let result =
+            |bytes| Block::ToolResult { id: "1".into(), name: "t".into(), content: "z".repeat(bytes), is_error: false };
+        let text = |role| Message::text(role, "x".repeat(500));
+        let of = |bytes| {
+            vec![
+                text(Role::User),
+                text(Role::User),
+                text(Role::Assistant),
+                Message { role: Role::Tool, blocks: vec![result(bytes)] },
+            ]
+        };
+        for (bytes, rounds) in [(0, 1), (99, 1), (100, 2), (101, 1), (101, 2), (900, 3)] {
+            let whole: Vec<Message> = (0..rounds).flat_map(|_| of(bytes)).collect();
+            for limit in [bytes_of(&whole) - 1, bytes_of(&whole), bytes_of(&whole) + 1] {
+                let mut cut = whole.clone();
+                shorten_seen(&mut cut, 1, 100);
+                let past = truncate(&mut cut, 1, limit);
+                let is_same = (&cut, past) == (&whole, 1);
+                let short = is_short(&whole, 1, 100, limit);
+                assert!(!short || is_same, "{bytes} {rounds} {limit}");
+                // A copy is allowed where it is not needed, but not for what is short in every respect.
+                assert_eq!(short, bytes <= 100 && limit >= bytes_of(&whole), "{bytes} {rounds} {limit}");
+            }
+        }
     }
 
     #[test]

@@ -223,7 +223,8 @@ impl Runner {
         if !self.whole || self.turn.status != TurnStatus::Finished || self.turn.source == load_log::CRON {
             return;
         }
-        let messages = self.messages.split_off(self.past + 1);
+        let mail = self.past + 1;
+        let messages = self.messages_mut().split_off(mail);
         self.log.push(LoggedTurn::new(&self.turn, self.mail, messages));
         self.session.keep_log(self.turn.conversation_id, &self.plan, self.log_version, self.log);
     }

@@ -186,7 +186,7 @@ pub fn create(w: &mut Tx, ctx: &OperationContext, by: &Party, new: NewAgent) -> 
         stop_grace_seconds: None,
     };
     match (is_droid, first) {
-        (true, _) => w.agent_add(&agent)?,
+        (true, _) => w.agent_put(&agent)?,
         (false, true) => {
             w.agent_put(&agent)?;
             budgets::of_first_archetype(w, ctx, by, &agent.agent_id, new.daily_money)?;

@@ -3,7 +3,7 @@
 use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::journal::Step;
 use ghost_domain::{
-    Code, DeadLetter, DeadLetterId, DeadLetterStatus, MailState, MessageId, Party, Refusal, Turn, TurnStatus,
+    Code, DeadLetter, DeadLetterId, DeadLetterStatus, Kind, MailState, MessageId, Party, Refusal, Turn, TurnStatus,
 };
 use ghost_store::Tx;
 use serde_json::{Value, json};
@@ -13,7 +13,6 @@ use crate::agents::orders::stop;
 use crate::droids::family;
 use crate::turns::calls::close_open_calls;
 use crate::turns::end::emit_end;
-use crate::turns::ending::HeldMail;
 use crate::{OperationContext, Result, approvals, asks, budgets, conversations, schedules};
 
 /// Turns a turn's mail into a dead letter and ends the turn. Askers are notified at once, with the reason and its code.
@@ -64,7 +63,9 @@ pub(crate) fn create(
         if let Some(ask_id) = envelope.ask_id {
             asks::fail(w, ctx, ask_id, &refusal)?;
         }
-        if let Some(conversation_id) = conversations::owed(&[HeldMail::of(&envelope)]) {
+        if envelope.kind == Kind::Conversation
+            && let Some(conversation_id) = envelope.conversation_id
+        {
             let why = format!("{happened} this message, which is a dead letter now: {reason}");
             conversations::unanswered(w, ctx, turn, conversation_id, &why)?;
         }

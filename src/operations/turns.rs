@@ -13,8 +13,8 @@ mod settle;
 
 pub use calls::{CallStart, ledger_status, malformed, record_call_end, record_call_session, record_call_start};
 pub use crash::{crashed, fail, review_at_boot};
-pub use end::{cancel, finish, finish_held};
-pub use ending::{Ending, Held, HeldMail};
+pub use end::{cancel, finish};
+pub use ending::Ending;
 pub use model::{
     BriefedLog, ModelResult, answer_waits, brief, images_dropped, model_answered, model_failed, model_started, note,
     passed_over, shortened, state_dropped, tools_changed,

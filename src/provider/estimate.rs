@@ -71,7 +71,7 @@ const IMAGE_BYTES: usize = 3 * IMAGE_TOKENS;
 pub fn estimate_with(request: &ModelRequest, tools: usize) -> u64 {
     let mut bytes = request.system.len();
     let mut items: u64 = 1;
-    for message in &request.messages {
+    for message in request.messages.iter() {
         items += 1;
         let mut proven = false;
         for block in &message.blocks {

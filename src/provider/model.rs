@@ -32,7 +32,7 @@ pub struct ModelRequest {
     pub system: String,
     /// The conversation, oldest first. The first user message is the stable briefing and is marked cacheable where the
     /// provider has a prompt cache.
-    pub messages: Vec<Message>,
+    pub messages: Arc<Vec<Message>>,
     /// Number of messages before those of the turn itself: the briefing and the log of earlier turns.
     pub past: usize,
     /// The tools the model may call, by canonical name.
@@ -54,6 +54,11 @@ pub struct ModelRequest {
 }
 
 impl ModelRequest {
+    /// The messages, to be changed. They are copied if another request shares them.
+    pub fn messages_mut(&mut self) -> &mut Vec<Message> {
+        Arc::make_mut(&mut self.messages)
+    }
+
     /// How many tool calls the model has made in this conversation; ids for new calls continue from
     /// here.
     #[must_use]

@@ -60,11 +60,7 @@ impl State {
             Activation::Wake(actor) => return drop(actor.cast(AgentMsg::Wake)),
             Activation::Make => {}
         }
-        let arguments = Arguments {
-            agent_id: agent_id.clone(),
-            engine: Arc::clone(&self.tree.engine),
-            newborn: self.runner.take_newborn(&agent_id),
-        };
+        let arguments = Arguments { agent_id: agent_id.clone(), engine: Arc::clone(&self.tree.engine) };
         match Actor::spawn_linked(None, AgentActor, arguments, myself.get_cell()).await {
             Ok((actor, _)) => {
                 self.children.insert(actor.get_id(), agent_id.clone());

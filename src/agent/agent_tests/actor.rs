@@ -16,7 +16,7 @@ async fn acting(world: &AgentWorld) -> (ActorRef<AgentMsg>, tokio::task::JoinHan
     world.tool_state.hangs.store(true, Ordering::SeqCst);
     world.model.reply_with(|_, n| if n == 0 { call("test.look", json!({ "n": 1 })) } else { say("well") });
     world.send("ada", "go").await;
-    let arguments = Arguments { agent_id: id("ada"), engine: Arc::clone(&world.engine), newborn: None };
+    let arguments = Arguments { agent_id: id("ada"), engine: Arc::clone(&world.engine) };
     let spawned = Actor::spawn(None, AgentActor, arguments).await.unwrap();
     spawned.0.cast(AgentMsg::Wake).unwrap();
     world.tool_state.entered.notified().await;
@@ -79,7 +79,7 @@ async fn a_stop_does_not_wait_for_a_turn_that_begins_to_wait() {
         .model
         .reply_with(move |_, _| Reply::After(Arc::clone(&release), Box::new(call("test.look", json!({ "n": 1 })))));
     world.send("ada", "go").await;
-    let arguments = Arguments { agent_id: id("ada"), engine: Arc::clone(&world.engine), newborn: None };
+    let arguments = Arguments { agent_id: id("ada"), engine: Arc::clone(&world.engine) };
     let (actor, ended) = Actor::spawn(None, AgentActor, arguments).await.unwrap();
     actor.cast(AgentMsg::Wake).unwrap();
     world.model.stalled.notified().await;
@@ -106,7 +106,7 @@ async fn a_yielding_actor_repeats_no_model_call() {
         _ => say("well"),
     });
     world.send("ada", "go").await;
-    let arguments = || Arguments { agent_id: id("ada"), engine: Arc::clone(&world.engine), newborn: None };
+    let arguments = || Arguments { agent_id: id("ada"), engine: Arc::clone(&world.engine) };
     let (actor, ended) = Actor::spawn(None, AgentActor, arguments()).await.unwrap();
     actor.cast(AgentMsg::Wake).unwrap();
     world.model.stalled.notified().await;

@@ -164,7 +164,7 @@ async fn an_actor_retries_a_failing_store_with_growing_pauses() {
     world.send("ada", "go").await;
     let began = world.ctx().now();
     world.disk.fail_next_commits(6, || StoreError::Full);
-    let arguments = Arguments { agent_id: id("ada"), engine: Arc::clone(&world.engine), newborn: None };
+    let arguments = Arguments { agent_id: id("ada"), engine: Arc::clone(&world.engine) };
     let (actor, ended) = Actor::spawn(None, AgentActor, arguments).await.unwrap();
     actor.cast(AgentMsg::Wake).unwrap();
     let finished = async {

@@ -291,10 +291,6 @@ impl Runner {
 
     /// Runs a call that must not overlap with others.
     async fn run_one(&mut self, checked: Checked) -> Result<(String, CallOutcome), Refusal> {
-        if checked.tool.spec.name == INBOX_READ {
-            // This call may add mail to the turn, so only the store knows which mail it holds.
-            self.held = None;
-        }
         if let Some(refusal) = self.wait_for_sole_approval(&checked).await? {
             return self.recorded(&checked, CallResult::Refused(refusal)).await;
         }
@@ -514,7 +510,7 @@ impl Runner {
             }
             blocks.extend(result_blocks(id, name, self.view(&tool, &outcome), &outcome));
         }
-        self.messages.push(Message { role: Role::Tool, blocks });
+        self.messages_mut().push(Message { role: Role::Tool, blocks });
         if let Some(refusal) = stop {
             return Ok(Some(self.at_bound(refusal, false, None)));
         }
@@ -523,7 +519,7 @@ impl Runner {
             self.flush().await?;
             let (ctx, turn_id, note) = (self.engine.services.ctx.clone(), self.turn.turn_id, text.clone());
             self.engine.services.store.write(move |w| turns::note(w, &ctx, turn_id, &note)).await?;
-            self.messages.push(Message::text(Role::User, text));
+            self.messages_mut().push(Message::text(Role::User, text));
         }
         Ok(None)
     }

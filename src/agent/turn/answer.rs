@@ -99,7 +99,6 @@ impl Runner {
         }
         let (ctx, turn_id, note, ended) =
             (self.engine.services.ctx.clone(), self.turn.turn_id, flaw.clone(), ending.is_some());
-        let held = self.held.clone();
         let journaled = self.store_answer(&choice.model, move |w| {
             let turn = turns::model_answered(w, &ctx, turn_id, result)?;
             if let Some(warning) = warning {
@@ -116,12 +115,12 @@ impl Runner {
             }
             match ending {
                 Some(Ending::Failed(refusal)) => turns::fail(w, &ctx, turn_id, refusal),
-                Some(ending) => turns::finish_held(w, &ctx, turn_id, ending, held),
+                Some(ending) => turns::finish(w, &ctx, turn_id, ending),
                 None => Ok(turn),
             }
         });
         self.turn = journaled.await?;
-        self.messages.push(message);
+        self.messages_mut().push(message);
         if ended {
             return Ok(Thought::Ended);
         }
@@ -129,7 +128,7 @@ impl Runner {
         self.failures.clear();
         if let Some((_, note)) = flaw {
             self.corrections += 1;
-            self.messages.push(Message::text(Role::User, note));
+            self.messages_mut().push(Message::text(Role::User, note));
             return Ok(Thought::Corrected);
         }
         self.open = calls;

@@ -30,9 +30,7 @@ impl Runner {
         let (ctx, turn_id) = (self.engine.services.ctx.clone(), self.turn.turn_id);
         let taken = self.write_with_retry(move |w| droids::take_guidance(w, &ctx, turn_id, &prompt::inbox)).await?;
         let Some(text) = taken else { return Ok(false) };
-        self.messages.push(Message::text(Role::User, text));
-        // Only the store knows now which mail the turn has.
-        self.held = None;
+        self.messages_mut().push(Message::text(Role::User, text));
         Ok(true)
     }
 }

@@ -40,7 +40,7 @@ impl Runner {
             let step = Step::ToolsChanged { changes: Box::new(changes.clone()), text: text.clone() };
             self.write_with_retry(move |w| turns::tools_changed(w, &ctx, turn_id, &step)).await?;
             seen.apply(&changes);
-            self.messages.push(Message::text(Role::User, text));
+            self.messages_mut().push(Message::text(Role::User, text));
         }
         self.registry = profile.registry.clone().keeping(&seen);
         self.plan_of_tools = Arc::clone(&profile.plan);

@@ -15,7 +15,7 @@ use ghost_domain::{
     AgentId, AgentKind, ChannelContext, Code, Droid, Envelope, HeldSkill, Kind, MessageId, Party, Refusal, Turn,
 };
 use ghost_operations::mail::agent_for_operator;
-use ghost_operations::turns::{self, BriefedLog, HeldMail, Next, Taken};
+use ghost_operations::turns::{self, BriefedLog, Next, Taken};
 use ghost_provider::{Class, tool_bytes};
 use ghost_tools::loop_guard::LoopGuard;
 
@@ -222,9 +222,7 @@ impl Runner {
         let context = spec.limits.context_bytes as usize;
         let context = transcript.context.map_or(context, |shortened| shortened.min(context));
         let class = class(&taken.mail);
-        let held = (!taken.resumed).then(|| taken.mail.iter().map(HeldMail::of).collect());
         Ok(Ok(Self {
-            held,
             engine: Arc::clone(engine),
             agent_id: taken.turn.agent_id.clone(),
             turn: taken.turn,
@@ -237,7 +235,7 @@ impl Runner {
             log_version,
             mail,
             briefed,
-            messages,
+            messages: Arc::new(messages),
             past,
             whole: !taken.resumed,
             context,
@@ -350,13 +348,7 @@ pub(super) async fn read_next(
     session: &AgentSession,
 ) -> Result<Result<NextWork, Refusal>, Refusal> {
     let (ctx, id, plan) = (engine.services.ctx.clone(), agent_id.clone(), engine.services.plan());
-    let (no_open_turn, newborn) = (session.has_no_open_turn(), session.take_newborn());
-    let room = match (session.room(&plan), newborn.map(|agent| plan.spec_for(&agent))) {
-        (Some(room), _) => Some(room),
-        (None, Some(Ok(spec))) => Some(Room::of(&plan, &spec)),
-        (None, Some(Err(refusal))) => return Ok(Err(refusal)),
-        (None, None) => None,
-    };
+    let (no_open_turn, room) = (session.has_no_open_turn(), session.room(&plan));
     let work = engine
         .services
         .store

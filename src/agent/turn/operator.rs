@@ -116,7 +116,6 @@ pub async fn call_for_operator(
     let call = Block::ToolCall { id: CALL.into(), name: tool.clone(), arguments: arguments.clone() };
     let empty = Arc::new(Part::new(String::new()));
     let mut runner = Runner {
-        held: None,
         engine: Arc::clone(engine),
         agent_id,
         turn,
@@ -131,7 +130,7 @@ pub async fn call_for_operator(
         briefed_log: BriefedLog::default(),
         mail: String::new(),
         briefed: true,
-        messages: vec![Message { role: Role::Assistant, blocks: vec![call] }],
+        messages: Arc::new(vec![Message { role: Role::Assistant, blocks: vec![call] }]),
         past: 0,
         whole: false,
         context: engine.services.ctx.limits().context_bytes as usize,

@@ -10,7 +10,7 @@ use ghost_domain::journal::CallOutcome;
 use ghost_domain::time::Clock;
 use ghost_domain::transcript::Message;
 use ghost_domain::{Activity, AgentId, CallId, Code, Limits, Refusal, Turn};
-use ghost_operations::turns::{BriefedLog, Held};
+use ghost_operations::turns::BriefedLog;
 use ghost_provider::Class;
 use ghost_tools::loop_guard::LoopGuard;
 use ghost_tools::view::model_view;
@@ -49,7 +49,7 @@ pub(super) struct Runner {
     /// Whether the prompt is in the journal.
     pub(super) briefed: bool,
     /// The whole conversation.
-    pub(super) messages: Vec<Message>,
+    pub(super) messages: Arc<Vec<Message>>,
     /// Number of messages before the mail: the briefing and the log.
     pub(super) past: usize,
     /// Whether the messages after the mail are those of the journal, so that they may become part of the log in
@@ -64,9 +64,6 @@ pub(super) struct Runner {
     pub(super) prepared: Option<(Checking, Option<CallId>)>,
     /// A result that is journaled with the next write.
     pub(super) pending_result: Option<Arc<PendingResult>>,
-    /// The turn's mail; `None` if only the store knows it: after a restart, or when mail has joined
-    /// the turn.
-    pub(super) held: Option<Held>,
     pub(super) rounds: u32,
     pub(super) corrections: u32,
     pub(super) failures: Vec<Failure>,
@@ -100,6 +97,11 @@ pub(super) struct Runner {
 }
 
 impl Runner {
+    /// The conversation, to be changed. It is copied if a request still shares it.
+    pub(super) fn messages_mut(&mut self) -> &mut Vec<Message> {
+        Arc::make_mut(&mut self.messages)
+    }
+
     /// The refusal that ends the turn, if it has used its time.
     pub(super) fn out_of_time(&self) -> Option<Refusal> {
         let limit = self.spec.limits.turn_seconds;

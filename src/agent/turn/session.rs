@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use ghost_config::plan::Plan;
-use ghost_domain::{Activity, Agent, AgentId, ConversationId, Timestamp, TurnId};
+use ghost_domain::{Activity, AgentId, ConversationId, Timestamp, TurnId};
 use ghost_tools::workspace::Workspace;
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
@@ -51,7 +51,7 @@ pub struct AgentSession {
     /// Notified when an ask that this agent made, or an approval that its call waits for, has been closed.
     pub bell: Notify,
     current: Mutex<Option<TurnId>>,
-    /// Whether the agent certainly has no open turn, because this actor has ended its last one or the agent is new.
+    /// Whether the agent certainly has no open turn, because this actor has ended its last one.
     no_open_turn: AtomicBool,
     /// Whether an operator or the world has asked for a retry since the last read of the agent's
     /// next work.
@@ -80,22 +80,9 @@ pub struct AgentSession {
     busy: AtomicBool,
     /// See [`AgentSession::take_log`].
     log: Mutex<Option<LastLog>>,
-    /// See [`AgentSession::take_newborn`].
-    newborn: Mutex<Option<Box<Agent>>>,
 }
 
 impl AgentSession {
-    /// The session of a new actor. `newborn` is the agent's record, if it is as it was created, and the agent has had no
-    /// turn.
-    pub(crate) fn new(newborn: Option<Box<Agent>>) -> Self {
-        Self { no_open_turn: AtomicBool::new(newborn.is_some()), newborn: Mutex::new(newborn), ..Self::default() }
-    }
-
-    /// Takes the record of a new agent, which the first read of its work then need not look for.
-    pub(super) fn take_newborn(&self) -> Option<Box<Agent>> {
-        self.newborn.lock().unwrap_or_else(PoisonError::into_inner).take()
-    }
-
     /// The current turn.
     #[must_use]
     pub fn current(&self) -> Option<TurnId> {

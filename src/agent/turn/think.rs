@@ -26,9 +26,9 @@ use super::runner::Runner;
 use super::stream::Streamer;
 use super::wait::within;
 use crate::budget_queue::Ticket;
-use crate::images::{REFUSED, leave_out, select};
+use crate::images::{REFUSED, has_images, leave_out, select};
 use crate::transcript::drop_state;
-use crate::truncate::{bytes_of, shorten_seen, truncate};
+use crate::truncate::{bytes_of, is_short, shorten_seen, truncate};
 
 /// The result of asking models for an answer.
 pub(super) enum Thought {
@@ -217,6 +217,8 @@ impl Runner {
                     if let Some(first) = parsed.reasons_first {
                         self.engine.set_reasons_first(&choice.model, first);
                     }
+                    // The answer joins the messages, which this request would share.
+                    drop(request);
                     return self.answered(choice, reservation_id, answer, parsed, took).await;
                 }
                 Some(Err(error)) => error,
@@ -278,11 +280,11 @@ impl Runner {
                 match remedy {
                     Remedy::Shorten(context) => self.context = context,
                     Remedy::DropState => {
-                        drop_state(&mut self.messages);
+                        drop_state(self.messages_mut());
                         // The journal's order decides what the log keeps.
                         self.whole = false;
                     }
-                    Remedy::DropImages => leave_out(&mut self.messages, Some(REFUSED)),
+                    Remedy::DropImages => leave_out(self.messages_mut(), Some(REFUSED)),
                 }
                 // The remedy covers all failures so far.
                 failed = 0;
@@ -366,17 +368,24 @@ impl Runner {
 
     /// The conversation as a model gets it, in at most `limit` bytes as far as possible, and the number of messages before
     /// the mail. The bytes of its images are not loaded.
-    fn conversation(&self, choice: &Choice, limit: usize) -> (Vec<Message>, usize) {
-        let mut messages = self.messages.clone();
+    fn conversation(&self, choice: &Choice, limit: usize) -> (Arc<Vec<Message>>, usize) {
+        let once = self.spec.limits.result_once_bytes as usize;
+        if !has_images(&self.messages) && is_short(&self.messages, self.past, once, limit) {
+            // A copy of a long log costs as much as a request.
+            return (Arc::clone(&self.messages), self.past);
+        }
+        let mut messages = Vec::clone(&self.messages);
         select(&mut messages, choice.entry.plan.kind, &choice.facts);
-        shorten_seen(&mut messages, self.past, self.spec.limits.result_once_bytes as usize);
+        shorten_seen(&mut messages, self.past, once);
         let past = truncate(&mut messages, self.past, limit);
-        (messages, past)
+        (Arc::new(messages), past)
     }
 
     async fn request(&self, choice: &Choice) -> ModelRequest {
         let (mut messages, past) = self.conversation(choice, self.context);
-        images::load(&self.engine.services.workspace, &mut messages).await;
+        if has_images(&messages) {
+            images::load(&self.engine.services.workspace, Arc::<Vec<_>>::make_mut(&mut messages)).await;
+        }
         ModelRequest {
             agent_id: self.agent_id.clone(),
             turn_id: self.turn.turn_id,

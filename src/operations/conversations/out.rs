@@ -9,11 +9,11 @@ use ghost_domain::{
     MessageId, Party, Refusal, Turn, TurnId,
 };
 use ghost_store::Tx;
+use ghost_store::tables::TakenMail;
 use serde_json::json;
 
 use super::bounds::{check_count, check_room};
 use super::log::{NewEntry, append, get, recent};
-use crate::turns::ending::HeldMail;
 use crate::{OperationContext, Result};
 
 /// A message that an agent sends besides its reply.
@@ -192,8 +192,8 @@ pub(crate) fn restore_drafts(w: &mut Tx, turn_id: TurnId) -> Result<()> {
 }
 
 /// The conversation that a turn with this mail must answer.
-pub(crate) fn owed(held: &[HeldMail]) -> Option<ConversationId> {
-    held.iter().find(|mail| mail.kind == Kind::Conversation).and_then(|mail| mail.conversation_id)
+pub(crate) fn owed(taken: &[TakenMail]) -> Option<ConversationId> {
+    taken.iter().find(|mail| mail.kind == Kind::Conversation).and_then(|mail| mail.conversation_id)
 }
 
 /// Sends the last text of a turn to the conversation that the turn answers, unless it is silent

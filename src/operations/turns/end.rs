@@ -11,7 +11,7 @@ use ghost_store::tables::SessionTurns;
 use serde_json::json;
 
 use super::calls::close_open_calls;
-use super::ending::{Ending, Held, HeldMail};
+use super::ending::Ending;
 use super::ownership::{open_turn, owned};
 use crate::droids::close;
 use crate::{OperationContext, Result, approvals, asks, budgets, conversations, schedules};
@@ -29,18 +29,6 @@ const TICK: Duration = Duration::from_millis(1);
 /// Ends an open turn: consumes its mail and sends the replies that its mail expects. Anyone may
 /// cancel a turn. Any other ending needs the daemon that owns the agent.
 pub fn finish(w: &mut Tx, ctx: &OperationContext, turn_id: TurnId, ending: Ending) -> Result<Turn> {
-    finish_held(w, ctx, turn_id, ending, None)
-}
-
-/// Like [`finish`], for a caller that knows the mail of the turn. A lookup inside the transaction
-/// would hold the writer for every turn.
-pub fn finish_held(
-    w: &mut Tx,
-    ctx: &OperationContext,
-    turn_id: TurnId,
-    ending: Ending,
-    held: Option<Held>,
-) -> Result<Turn> {
     let mut turn = open_turn(w, turn_id)?;
     if !matches!(ending, Ending::Cancelled(_)) {
         owned(w, ctx, &turn.agent_id)?;
@@ -51,32 +39,25 @@ pub fn finish_held(
         (_, refusal) => refusal.map(|refusal| ctx.excerpt(&refusal.to_string(), REASON_MAX)),
     };
     let answer_text = ending.answer_text();
-    let held: Held = match held {
-        Some(held) => held,
-        None => {
-            let mail = w.messages_of_turn(turn_id)?;
-            let taken = mail.into_iter().filter(|envelope| envelope.state == MailState::Taken);
-            taken.map(|envelope| HeldMail::of(&envelope)).collect()
-        }
-    };
-    let ids: Vec<MessageId> = held.iter().map(|mail| mail.message_id).collect();
+    let taken = w.mail_taken(turn_id)?;
+    let ids: Vec<MessageId> = taken.iter().map(|mail| mail.message_id).collect();
     w.message_mark(&ids, MailState::Consumed, Some(turn_id), 0)?;
-    if let Some(conversation_id) = conversations::owed(&held) {
+    if let Some(conversation_id) = conversations::owed(&taken) {
         match &answer_text {
             Some(text) => conversations::answer(w, ctx, &turn, conversation_id, &ids, text)?,
             None => conversations::unanswered(w, ctx, &turn, conversation_id, &no_answer(&ending))?,
         }
     }
-    let answered = conversations::owed(&held);
-    for mail in held.iter().filter(|mail| mail.kind == Kind::Handoff) {
+    let answered = conversations::owed(&taken);
+    for mail in taken.iter().filter(|mail| mail.kind == Kind::Handoff) {
         if let Some(conversation_id) = mail.conversation_id.filter(|id| answered != Some(*id)) {
             conversations::taken_over(w, ctx, &turn, conversation_id, &ending)?;
         }
     }
-    for mail in &held {
+    for mail in &taken {
         schedules::turn_ended(w, ctx, &turn, mail.message_id, mail.kind, &ending)?;
     }
-    for ask_id in held.into_iter().filter_map(|mail| mail.ask_id) {
+    for ask_id in taken.into_iter().filter_map(|mail| mail.ask_id) {
         match &answer_text {
             Some(text) => asks::answer(w, ctx, ask_id, text, truncated)?,
             None => {

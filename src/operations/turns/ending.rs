@@ -1,11 +1,11 @@
-//! The kinds of a turn's end, and the facts about its mail that the end of the turn needs.
+//! The kinds of a turn's end.
 //!
 //! This module must never end a turn, or read or write the store.
 
 use std::borrow::Cow;
 
 use ghost_domain::turn::{CUT_MARK, bound_mark};
-use ghost_domain::{AskId, ConversationId, Envelope, Kind, MessageId, Refusal, TurnStatus};
+use ghost_domain::{Refusal, TurnStatus};
 
 /// How a turn ends.
 #[derive(Clone, Debug, PartialEq)]
@@ -78,35 +78,6 @@ impl Ending {
                 self.text().map(|text| Cow::Owned(format!("{text}\n\n{}", bound_mark(&refusal.message))))
             }
             Self::Failed(_) | Self::Cancelled(_) => None,
-        }
-    }
-}
-
-/// The mail of a turn, in the memory of the agent that runs the turn.
-pub type Held = Vec<HeldMail>;
-
-/// The facts about one envelope that the end of a turn needs.
-#[derive(Clone, Debug, PartialEq)]
-pub struct HeldMail {
-    /// Id of the message.
-    pub message_id: MessageId,
-    /// Kind of the message.
-    pub kind: Kind,
-    /// The ask that it carries, if any.
-    pub ask_id: Option<AskId>,
-    /// The conversation that it belongs to, if any.
-    pub conversation_id: Option<ConversationId>,
-}
-
-impl HeldMail {
-    /// Extracts these facts from `envelope`.
-    #[must_use]
-    pub fn of(envelope: &Envelope) -> Self {
-        Self {
-            message_id: envelope.message_id,
-            kind: envelope.kind,
-            ask_id: envelope.ask_id,
-            conversation_id: envelope.conversation_id,
         }
     }
 }

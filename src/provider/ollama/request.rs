@@ -40,7 +40,7 @@ pub(super) fn body<'a>(request: &'a ModelRequest, tools: Option<&'a RawValue>) -
     if !request.system.is_empty() {
         messages.push(json!({ "role": "system", "content": request.system }));
     }
-    for message in &request.messages {
+    for message in request.messages.iter() {
         match message.role {
             Role::User => {
                 messages.push(with_pictures(json!({ "role": "user", "content": message.visible_text() }), message));

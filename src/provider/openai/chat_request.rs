@@ -152,7 +152,7 @@ impl Serialize for Messages<'_> {
             let content = Content::Text(self.0.system.as_str().into());
             list.serialize_element(&Plain { role: "system", content, tool_call_id: None })?;
         }
-        for message in &self.0.messages {
+        for message in self.0.messages.iter() {
             match message.role {
                 Role::User => {
                     let content = content(&message.blocks).unwrap_or_else(|| Content::Text(text_of(message)));

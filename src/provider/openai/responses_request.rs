@@ -159,7 +159,7 @@ enum ContentPart<'a> {
 impl Serialize for Input<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut list = serializer.serialize_seq(None)?;
-        for message in &self.0.messages {
+        for message in self.0.messages.iter() {
             match message.role {
                 Role::User => list.serialize_element(&Plain { role: "user", content: content(&message.blocks) })?,
                 Role::Assistant => {

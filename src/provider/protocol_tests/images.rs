@@ -12,7 +12,7 @@ fn image(data: &str) -> Block {
 /// A conversation whose two results have two images and one.
 fn with_images() -> ModelRequest {
     let mut request = conversation("m");
-    let results = &mut request.messages[3].blocks;
+    let results = &mut request.messages_mut()[3].blocks;
     *results = vec![results[0].clone(), image("QQ=="), image("Qg=="), results[1].clone(), image("Qw==")];
     request
 }

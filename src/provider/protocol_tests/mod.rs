@@ -88,7 +88,7 @@ fn conversation(model: &str) -> ModelRequest {
     };
     ModelRequest {
         system: "You are careful.".to_owned(),
-        messages: vec![
+        messages: Arc::new(vec![
             Message::text(Role::User, "The briefing."),
             Message::text(Role::User, "The mail."),
             Message {
@@ -106,7 +106,7 @@ fn conversation(model: &str) -> ModelRequest {
                     result("c2", "workspace.list", "{\"error\":\"no\"}", true),
                 ],
             },
-        ],
+        ]),
         tools: Arc::from([spec("workspace.list"), spec("workspace.read")]),
         max_tokens: 777,
         temperature: Some(0.5),

@@ -156,7 +156,7 @@ async fn deviations_of_compatible_servers_are_handled() {
 async fn invented_names_and_arguments_are_sent_back_in_a_valid_form() {
     let server = FakeOpenAi::start(|_| FakeAnswer::say("well")).await.unwrap();
     let mut turn = conversation("m");
-    turn.messages[2].blocks =
+    turn.messages_mut()[2].blocks =
         vec![call("c1", "Read the File!", json!("{\"pa")), call("c2", "workspace.list", Value::Null)];
     ask(&adapter(ProviderKind::OpenAi, server.base_url()), &turn).await;
     let sent = server.requests().remove(0).body["messages"][3]["tool_calls"].clone();
@@ -237,11 +237,11 @@ async fn the_adapter_reads_the_fake_servers_answers() {
     let mut turn = ModelRequest { tools: conversation("m").tools, ..request("m", "a.md") };
     let first = ask(&adapter, &turn).await;
     assert_eq!(first.blocks, [call("c-1", "workspace.read", json!({ "path": "a.md" }))]);
-    turn.messages.push(Message { role: Role::Assistant, blocks: first.blocks });
+    turn.messages_mut().push(Message { role: Role::Assistant, blocks: first.blocks });
     let content = "words".to_owned();
     let result =
         Block::ToolResult { id: "c-1".to_owned(), name: "workspace.read".to_owned(), content, is_error: false };
-    turn.messages.push(Message { role: Role::Tool, blocks: vec![result] });
+    turn.messages_mut().push(Message { role: Role::Tool, blocks: vec![result] });
     let second = ask(&adapter, &turn).await;
     assert_eq!((second.blocks, second.stop), (vec![text("It says:\nwords")], Stop::EndTurn));
     assert!(second.usage.unwrap().input > 0);

@@ -216,8 +216,8 @@ async fn two_rounds_are_sent_back_byte_for_byte_and_in_order() {
     (turn.thinking, turn.facts) = (Some(Thinking::High), Arc::default());
     for ids in [&["call_1", "call_2"][..], &["call_3"]] {
         let answer = ask(&adding, &turn).await;
-        turn.messages.push(Message { role: Role::Assistant, blocks: answer.blocks });
-        turn.messages.push(results(ids));
+        turn.messages_mut().push(Message { role: Role::Assistant, blocks: answer.blocks });
+        turn.messages_mut().push(results(ids));
     }
     assert_eq!(ask(&adding, &turn).await.stop, Stop::EndTurn);
     let sent = server.requests().pop().unwrap();
@@ -325,8 +325,8 @@ async fn trailing_or_unencrypted_reasoning_is_not_sent_back() {
     assert_eq!(answer.stop, Stop::MaxTokens);
     assert_eq!(answer.blocks[0], thought("Hm."));
     assert!(answer.blocks.contains(&opaque("m", REASONING[0], false)));
-    turn.messages.push(Message { role: Role::Assistant, blocks: answer.blocks });
-    turn.messages.push(Message::text(Role::User, "Go on."));
+    turn.messages_mut().push(Message { role: Role::Assistant, blocks: answer.blocks });
+    turn.messages_mut().push(Message::text(Role::User, "Go on."));
     assert_eq!(ask(&adapter(&server), &turn).await.blocks.last(), Some(&text("Whole.")));
 }
 
@@ -338,7 +338,7 @@ async fn a_refusal_of_opaque_state_is_a_stale_state_error() {
         r#"{"type":"reasoning","id":"rs_1","summary":[],"content":[{"type":"reasoning_text","text":"x"}]}"#,
     ] {
         let mut turn = conversation("m");
-        turn.messages.push(Message { role: Role::Assistant, blocks: vec![opaque("m", json, false), text("x")] });
+        turn.messages_mut().push(Message { role: Role::Assistant, blocks: vec![opaque("m", json, false), text("x")] });
         let error = adapter(&server).complete(&turn, &mut NoDeltas).await.unwrap_err();
         assert_eq!((error.kind, error.charge), (ErrorKind::StaleState, Charge::Nothing), "{error}");
     }
@@ -356,9 +356,9 @@ async fn pictures_are_parts_of_a_message_and_of_a_result() {
     .await;
     let picture = || Block::Image { media_type: "image/png".to_owned(), data: "aGk=".to_owned() };
     let mut turn = conversation("m");
-    turn.messages[1].blocks.push(picture());
-    turn.messages[3].blocks.insert(1, picture());
-    turn.messages[3].blocks.insert(1, picture());
+    turn.messages_mut()[1].blocks.push(picture());
+    turn.messages_mut()[3].blocks.insert(1, picture());
+    turn.messages_mut()[3].blocks.insert(1, picture());
     ask(&adapter(&server), &turn).await;
     let sent = server.requests().remove(0).body;
     let image = json!({ "type": "input_image", "image_url": "data:image/png;base64,aGk=", "detail": "auto" });
@@ -400,7 +400,7 @@ async fn settings_match_what_the_model_accepts() {
     }
     let long = "i".repeat(100);
     let mut turn = conversation("m");
-    turn.messages[2].blocks = vec![call(&long, "n", Value::Null)];
-    turn.messages[3] = results(&[&long]);
+    turn.messages_mut()[2].blocks = vec![call(&long, "n", Value::Null)];
+    turn.messages_mut()[3] = results(&[&long]);
     ask(&adapter, &turn).await;
 }

@@ -43,7 +43,7 @@ pub(super) fn adapter_for(wire: Wire, url: String) -> Arc<dyn Provider> {
 
 fn turn() -> ModelRequest {
     let mut turn = conversation("model-x");
-    turn.messages.truncate(2);
+    turn.messages_mut().truncate(2);
     (turn.temperature, turn.thinking, turn.max_tokens) = (None, Some(Thinking::High), 32_000);
     turn
 }
@@ -62,9 +62,9 @@ async fn round(adapter: &Arc<dyn Provider>, turn: &mut ModelRequest) -> Stop {
         _ => None,
     };
     let results: Vec<Block> = blocks.iter().filter_map(results).collect();
-    turn.messages.push(Message { role: Role::Assistant, blocks });
+    turn.messages_mut().push(Message { role: Role::Assistant, blocks });
     if !results.is_empty() {
-        turn.messages.push(Message { role: Role::Tool, blocks: results });
+        turn.messages_mut().push(Message { role: Role::Tool, blocks: results });
     }
     answer.stop
 }
@@ -115,7 +115,7 @@ async fn changed_state_gives_a_stale_state_error() {
         let adapter = adapter_for(wire, server.base_url());
         let mut turn = turn();
         round(&adapter, &mut turn).await;
-        for block in turn.messages.iter_mut().flat_map(|message| &mut message.blocks) {
+        for block in turn.messages_mut().iter_mut().flat_map(|message| &mut message.blocks) {
             if let Block::Opaque(opaque) = block {
                 opaque.json = opaque.json.replace("c2ln", "c2lo").replace("gAAAA", "gBBBB");
             }

@@ -14,11 +14,11 @@ use crate::tables::Family;
 pub(super) async fn the_mail_and_the_turn_of_an_added_agent_are_found(medium: Arc<dyn Medium>) {
     let store = open(&medium).await;
     refuse!(&store, |w| {
-        w.agent_add(&agent("a"))?;
+        w.agent_put(&agent("a"))?;
         w.message_append(&mail(1, "a"))?;
     });
     keep!(&store, |w| {
-        w.agent_add(&agent("a"))?;
+        w.agent_put(&agent("a"))?;
         assert_eq!((w.inbox_depth(&id_of("a"))?, w.turn_open_of(&id_of("a"))?), (0, None));
         w.message_append(&mail(1, "a"))?;
     });

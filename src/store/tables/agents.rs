@@ -185,12 +185,6 @@ impl Tx {
         self.put(agent)
     }
 
-    /// Inserts the record of an agent whose id is new: no row names it, so it has no mail, no turn and no account. A backend
-    /// may then spare the reads that would find that out.
-    pub fn agent_add(&mut self, agent: &Agent) -> Result<()> {
-        self.agent_put(agent)
-    }
-
     /// Sets a fact about the world.
     pub fn meta_put(&mut self, key: &str, value: &str) -> Result<()> {
         self.put(&Meta { key: key.to_owned(), value: value.to_owned() })

@@ -2,11 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use ghost_domain::{AgentId, Envelope, HeldSkill, MailState, MessageId, RootId, Timestamp, TurnId};
+use ghost_domain::{
+    AgentId, AskId, ConversationId, Envelope, HeldSkill, Kind, MailState, MessageId, RootId, Timestamp, TurnId,
+};
 
 use super::mail::columns;
 use crate::error::Result;
-use crate::row::{Args, Keyed, Row, get, get_count, get_maybe_id, get_parsed, to_json, unreadable};
+use crate::row::{Args, Keyed, Row, get, get_count, get_id, get_maybe_id, get_parsed, to_json, unreadable};
 use crate::tx::Tx;
 
 /// Result of [`Tx::inbox_state`].
@@ -19,6 +21,19 @@ pub struct InboxState {
     pub unread: bool,
     /// The skills that the agent holds, in order of name.
     pub skills: Vec<HeldSkill>,
+}
+
+/// What the end of a turn needs of an envelope that the turn took. The text is not read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TakenMail {
+    /// Id of the message.
+    pub message_id: MessageId,
+    /// Kind of the message.
+    pub kind: Kind,
+    /// The ask that it carries, if any.
+    pub ask_id: Option<AskId>,
+    /// The conversation that it belongs to, if any.
+    pub conversation_id: Option<ConversationId>,
 }
 
 /// SQL condition for messages that are not ready; see [`Tx::inbox_ready`]. The inner
@@ -216,6 +231,28 @@ impl Tx {
         let mut args = Args::default();
         args.id(turn_id.0);
         self.list(concat!("SELECT ", columns!(), " FROM messages WHERE turn_id = ? ORDER BY seq"), args)
+    }
+
+    /// The mail that a turn took and has not consumed, in order.
+    pub fn mail_taken(&mut self, turn_id: TurnId) -> Result<Vec<TakenMail>> {
+        let mut args = Args::default();
+        args.id(turn_id.0);
+        let sql = "SELECT message_id, kind, ask_id, conversation_id FROM messages WHERE turn_id = ? AND state = 'taken' \
+                   ORDER BY seq";
+        self.rows(sql, args)?
+            .iter()
+            .map(|row| {
+                let conversation_id: Option<&str> = get(Envelope::TABLE, row, 3)?;
+                Ok(TakenMail {
+                    message_id: MessageId(get_id(Envelope::TABLE, row, 0)?),
+                    kind: get_parsed(Envelope::TABLE, row, 1)?,
+                    ask_id: get_maybe_id(Envelope::TABLE, row, 2)?.map(AskId),
+                    conversation_id: conversation_id
+                        .map(|id| id.parse().map_err(|error| unreadable(Envelope::TABLE, id, error)))
+                        .transpose()?,
+                })
+            })
+            .collect()
     }
 
     /// The newest mail of an agent in any state, newest first, at most `limit`.

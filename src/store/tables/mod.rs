@@ -44,7 +44,7 @@ pub use budgets::{BudgetFilter, UsageFilter};
 pub use droids::LiveDroids;
 pub use ids::IdKind;
 pub use ledger::LedgerFilter;
-pub use messages::InboxState;
+pub use messages::{InboxState, TakenMail};
 pub use prune::Family;
 pub use schedules::SchedulePlace;
 pub use sessions::SessionTurns;

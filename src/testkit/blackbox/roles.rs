@@ -136,7 +136,7 @@ impl ScriptedRoles {
             agent_id: agent.parse().expect("the request names its agent"),
             turn_id: TurnId(Default::default()),
             system,
-            messages,
+            messages: Arc::new(messages),
             past,
             tools: Arc::from([]),
             deferred: Arc::default(),

@@ -31,8 +31,6 @@ pub(super) struct Memory {
     pub(super) team_window: RestartWindow,
     /// Agents that have crashed and whose crash is not in the store yet.
     crashing: BTreeSet<AgentId>,
-    /// The records of droids whose actors were not made yet, as they were created.
-    newborn: BTreeMap<AgentId, Box<Agent>>,
 }
 
 /// The data that a supervisor's steps need.
@@ -55,7 +53,6 @@ impl LifecycleRunner {
             windows: BTreeMap::new(),
             team_window: RestartWindow::default(),
             crashing: BTreeSet::new(),
-            newborn: BTreeMap::new(),
         };
         Self { tree, myself, memory: Mutex::new(memory) }
     }
@@ -85,22 +82,11 @@ impl LifecycleRunner {
         self.memory().crashing.remove(agent_id);
     }
 
-    /// Takes the record of a droid whose actor is made for the first time, so that the actor need not read it.
-    pub(super) fn take_newborn(&self, agent_id: &AgentId) -> Option<Box<Agent>> {
-        self.memory().newborn.remove(agent_id)
-    }
-
     /// Runs a step.
     pub(super) async fn run(&self, agent_id: &AgentId, step: LifecycleStep) {
         match step {
             LifecycleStep::Reconcile => self.reconcile(agent_id).await,
-            LifecycleStep::DroidCreated(record) => {
-                // Before the directory has the droid, because its actor may be made then.
-                self.memory().newborn.insert(agent_id.clone(), record.clone());
-                self.enter(agent_id, Some(&record));
-                self.follow(&record).await;
-            }
-            LifecycleStep::DroidEnded(record) => {
+            LifecycleStep::DroidCreated(record) | LifecycleStep::DroidEnded(record) => {
                 self.show(agent_id, Some(&record));
                 self.follow(&record).await;
             }
@@ -132,12 +118,6 @@ impl LifecycleRunner {
 
     /// Puts an agent's record into the directory; `None` if it has none.
     fn show(&self, agent_id: &AgentId, record: Option<&Agent>) {
-        // A changed record is not that of a new agent.
-        self.memory().newborn.remove(agent_id);
-        self.enter(agent_id, record);
-    }
-
-    fn enter(&self, agent_id: &AgentId, record: Option<&Agent>) {
         let processes = &self.tree.engine.services.processes;
         let runs = |agent: &&Agent| {
             !agent.is_deleted() && agent.desired != Desired::Stopped && agent.status != AgentStatus::Failed
