@@ -84,97 +84,78 @@ impl Args {
     }
 }
 
-/// A row that was read. It owns its columns, because the statement that found it is run again before the row is decoded.
-pub(crate) struct SqliteRow {
-    columns: Vec<Column>,
+/// A row of a query, until the next one is read.
+pub(crate) struct ReadRow<'r> {
+    row: &'r rusqlite::Row<'r>,
 }
 
-/// A column of a row. A text may be damaged, so it is not yet known to be UTF-8.
-pub(crate) enum Column {
-    Null,
-    Integer(i64),
-    Real,
-    Text(Box<[u8]>),
-    Blob(Box<[u8]>),
-}
-
-impl SqliteRow {
-    /// Copies the first `columns` columns of the row that a statement has found.
-    pub(crate) fn copy(row: &rusqlite::Row<'_>, columns: usize) -> rusqlite::Result<Self> {
-        let column = |index| {
-            Ok(match row.get_ref(index)? {
-                ValueRef::Null => Column::Null,
-                ValueRef::Integer(number) => Column::Integer(number),
-                ValueRef::Real(_) => Column::Real,
-                ValueRef::Text(text) => Column::Text(text.into()),
-                ValueRef::Blob(bytes) => Column::Blob(bytes.into()),
-            })
-        };
-        Ok(Self { columns: (0..columns).map(column).collect::<rusqlite::Result<_>>()? })
+impl<'r> ReadRow<'r> {
+    /// The row at which a statement stands.
+    pub(crate) fn new(row: &'r rusqlite::Row<'r>) -> Self {
+        Self { row }
     }
 }
 
 /// A type that a column can be decoded as. The error says what the column holds instead.
 pub(crate) trait FromColumn<'r>: Sized {
-    fn from_column(column: &'r Column) -> std::result::Result<Self, String>;
+    fn from_column(column: ValueRef<'r>) -> std::result::Result<Self, String>;
 }
 
-impl Column {
-    fn unexpected<T>(&self, wanted: &str) -> std::result::Result<T, String> {
-        let found = match self {
-            Self::Null => "NULL",
-            Self::Integer(_) => "an integer",
-            Self::Real => "a real number",
-            Self::Text(_) => "a text",
-            Self::Blob(_) => "bytes",
-        };
-        Err(format!("{wanted} was expected, and it is {found}"))
-    }
+fn unexpected<T>(column: ValueRef<'_>, wanted: &str) -> std::result::Result<T, String> {
+    let found = match column {
+        ValueRef::Null => "NULL",
+        ValueRef::Integer(_) => "an integer",
+        ValueRef::Real(_) => "a real number",
+        ValueRef::Text(_) => "a text",
+        ValueRef::Blob(_) => "bytes",
+    };
+    Err(format!("{wanted} was expected, and it is {found}"))
 }
 
 impl FromColumn<'_> for i64 {
-    fn from_column(column: &Column) -> std::result::Result<Self, String> {
+    fn from_column(column: ValueRef<'_>) -> std::result::Result<Self, String> {
         match column {
-            Column::Integer(number) => Ok(*number),
-            other => other.unexpected("an integer"),
+            ValueRef::Integer(number) => Ok(number),
+            other => unexpected(other, "an integer"),
         }
     }
 }
 
 impl FromColumn<'_> for bool {
-    fn from_column(column: &Column) -> std::result::Result<Self, String> {
+    fn from_column(column: ValueRef<'_>) -> std::result::Result<Self, String> {
         i64::from_column(column).map(|number| number != 0)
     }
 }
 
 impl<'r> FromColumn<'r> for &'r str {
-    fn from_column(column: &'r Column) -> std::result::Result<Self, String> {
+    fn from_column(column: ValueRef<'r>) -> std::result::Result<Self, String> {
         match column {
-            Column::Text(text) => std::str::from_utf8(text).map_err(|error| error.to_string()),
-            other => other.unexpected("a text"),
+            // A text may be damaged.
+            ValueRef::Text(text) => std::str::from_utf8(text).map_err(|error| error.to_string()),
+            other => unexpected(other, "a text"),
         }
     }
 }
 
 impl FromColumn<'_> for String {
-    fn from_column(column: &Column) -> std::result::Result<Self, String> {
+    fn from_column(column: ValueRef<'_>) -> std::result::Result<Self, String> {
         <&str>::from_column(column).map(str::to_owned)
     }
 }
 
 impl<'r> FromColumn<'r> for &'r [u8] {
-    fn from_column(column: &'r Column) -> std::result::Result<Self, String> {
+    fn from_column(column: ValueRef<'r>) -> std::result::Result<Self, String> {
         match column {
-            Column::Blob(bytes) => Ok(bytes),
-            other => other.unexpected("bytes"),
+            ValueRef::Blob(bytes) => Ok(bytes),
+            other => unexpected(other, "bytes"),
         }
     }
 }
 
 impl<'r, T: FromColumn<'r>> FromColumn<'r> for Option<T> {
-    fn from_column(column: &'r Column) -> std::result::Result<Self, String> {
+    fn from_column(column: ValueRef<'r>) -> std::result::Result<Self, String> {
         match column {
-            Column::Null => Ok(None),
+            ValueRef::Null => Ok(None),
             other => T::from_column(other).map(Some),
         }
     }
@@ -199,7 +180,7 @@ pub(crate) trait Keyed: Sized {
     /// Binds a key for `SELECT`.
     fn bind_key(key: &Self::Key, args: &mut Args);
     /// Decodes a row.
-    fn read(row: &SqliteRow) -> Result<Self>;
+    fn read(row: &ReadRow<'_>) -> Result<Self>;
 }
 
 /// Encodes a value as JSON.
@@ -214,31 +195,31 @@ pub(crate) fn to_json<T: Serialize>(table: &'static str, key: impl ToString, val
 
 /// Decodes a value from the `record` column, which is the first column of every query of such a
 /// table.
-pub(crate) fn from_record<T: DeserializeOwned>(table: &'static str, row: &SqliteRow) -> Result<T> {
+pub(crate) fn from_record<T: DeserializeOwned>(table: &'static str, row: &ReadRow<'_>) -> Result<T> {
     let text: &str = get(table, row, 0)?;
     serde_json::from_str(text).map_err(|error| unreadable(table, text, error))
 }
 
 /// Decodes one column.
-pub(crate) fn get<'r, T: FromColumn<'r>>(table: &'static str, row: &'r SqliteRow, column: usize) -> Result<T> {
-    let decoded = row.columns.get(column).ok_or_else(|| "it does not exist".to_owned()).and_then(T::from_column);
+pub(crate) fn get<'r, T: FromColumn<'r>>(table: &'static str, row: &'r ReadRow<'_>, column: usize) -> Result<T> {
+    let decoded = row.row.get_ref(column).map_err(|error| error.to_string()).and_then(T::from_column);
     decoded.map_err(|what| StoreError::Row { table, key: format!("column {column}"), what })
 }
 
 /// Decodes an id.
-pub(crate) fn get_id(table: &'static str, row: &SqliteRow, column: usize) -> Result<Uuid> {
+pub(crate) fn get_id(table: &'static str, row: &ReadRow<'_>, column: usize) -> Result<Uuid> {
     let bytes: &[u8] = get(table, row, column)?;
     Uuid::from_slice(bytes).map_err(|error| unreadable(table, &format!("column {column}"), error))
 }
 
 /// Decodes an id or NULL.
-pub(crate) fn get_maybe_id(table: &'static str, row: &SqliteRow, column: usize) -> Result<Option<Uuid>> {
+pub(crate) fn get_maybe_id(table: &'static str, row: &ReadRow<'_>, column: usize) -> Result<Option<Uuid>> {
     let bytes: Option<&[u8]> = get(table, row, column)?;
     bytes.map(|b| Uuid::from_slice(b).map_err(|e| unreadable(table, &format!("column {column}"), e))).transpose()
 }
 
 /// Decodes a text and parses it.
-pub(crate) fn get_parsed<T>(table: &'static str, row: &SqliteRow, column: usize) -> Result<T>
+pub(crate) fn get_parsed<T>(table: &'static str, row: &ReadRow<'_>, column: usize) -> Result<T>
 where
     T: std::str::FromStr,
     T::Err: std::fmt::Display,
@@ -248,7 +229,7 @@ where
 }
 
 /// Decodes an integer and converts it to `T`.
-pub(crate) fn get_count<T: TryFrom<i64>>(table: &'static str, row: &SqliteRow, column: usize) -> Result<T> {
+pub(crate) fn get_count<T: TryFrom<i64>>(table: &'static str, row: &ReadRow<'_>, column: usize) -> Result<T> {
     let number: i64 = get(table, row, column)?;
     T::try_from(number).map_err(|_| unreadable(table, &format!("column {column}"), "the number is out of range"))
 }

@@ -14,7 +14,7 @@ use rusqlite::Connection;
 
 use crate::batch::{Batch, Counters};
 use crate::error::{Result, StoreError};
-use crate::row::{Args, Keyed, Row, SqliteRow};
+use crate::row::{Args, Keyed, ReadRow, Row, get_count};
 use crate::sqlite::fault;
 use crate::sqlite::file_check::FileCheck;
 
@@ -116,27 +116,65 @@ impl Tx {
         self.failed.as_ref()
     }
 
-    /// Runs a query and returns its rows.
-    pub(crate) fn rows(&mut self, sql: impl AsRef<str>, args: Args) -> Result<Vec<SqliteRow>> {
-        self.begin_if_needed()?;
-        read(&self.conn, sql.as_ref(), &args).map_err(|error| self.fail(&error))
+    /// Runs a query and decodes its rows. It ends with the first row that cannot be decoded.
+    pub(crate) fn rows<T>(
+        &mut self,
+        sql: impl AsRef<str>,
+        args: Args,
+        mut decode: impl FnMut(&ReadRow<'_>) -> Result<T>,
+    ) -> Result<Vec<T>> {
+        let mut found = Vec::new();
+        self.read(sql.as_ref(), &args, &mut |row| {
+            found.push(decode(row)?);
+            Ok(true)
+        })?;
+        Ok(found)
     }
 
-    /// Runs a query and returns its first row.
-    pub(crate) fn row(&mut self, sql: impl AsRef<str>, args: Args) -> Result<Option<SqliteRow>> {
-        Ok(self.rows(sql, args)?.into_iter().next())
+    /// Runs a query and decodes its first row.
+    pub(crate) fn row<T>(
+        &mut self,
+        sql: impl AsRef<str>,
+        args: Args,
+        mut decode: impl FnMut(&ReadRow<'_>) -> Result<T>,
+    ) -> Result<Option<T>> {
+        let mut found = None;
+        self.read(sql.as_ref(), &args, &mut |row| {
+            found = Some(decode(row)?);
+            Ok(false)
+        })?;
+        Ok(found)
+    }
+
+    /// Runs a query and shows its rows to `next`, until that returns `false` or an error.
+    fn read(&mut self, sql: &str, args: &Args, next: &mut dyn FnMut(&ReadRow<'_>) -> Result<bool>) -> Result<()> {
+        self.begin_if_needed()?;
+        match read(&self.conn, sql, args, next) {
+            Ok(decoded) => decoded,
+            Err(error) => Err(self.fail(&error)),
+        }
+    }
+
+    /// The number that a query returns; 0 if it returns none.
+    pub(crate) fn count<N: TryFrom<i64> + Default>(
+        &mut self,
+        table: &'static str,
+        sql: impl AsRef<str>,
+        args: Args,
+    ) -> Result<N> {
+        Ok(self.row(sql, args, |row| get_count(table, row, 0))?.unwrap_or_default())
     }
 
     /// Runs a query and decodes its rows.
     pub(crate) fn list<R: Keyed>(&mut self, sql: impl AsRef<str>, args: Args) -> Result<Vec<R>> {
-        self.rows(sql, args)?.iter().map(R::read).collect()
+        self.rows(sql, args, R::read)
     }
 
     /// Reads one row by its key.
     pub(crate) fn get<R: Keyed>(&mut self, key: &R::Key) -> Result<Option<R>> {
         let mut args = Args::default();
         R::bind_key(key, &mut args);
-        self.row(R::SELECT, args)?.as_ref().map(R::read).transpose()
+        self.row(R::SELECT, args, R::read)
     }
 
     /// Writes a row.
@@ -384,17 +422,24 @@ impl Tx {
     }
 }
 
-/// Runs a query and copies its rows.
-fn read(conn: &Connection, sql: &str, args: &Args) -> rusqlite::Result<Vec<SqliteRow>> {
+/// Runs a query and shows its rows to `next`, until that returns `false` or an error.
+fn read(
+    conn: &Connection,
+    sql: &str,
+    args: &Args,
+    next: &mut dyn FnMut(&ReadRow<'_>) -> Result<bool>,
+) -> rusqlite::Result<Result<()>> {
     let mut statement = conn.prepare_cached(sql)?;
-    let columns = statement.column_count();
     args.bind(&mut statement)?;
     let mut rows = statement.raw_query();
-    let mut found = Vec::new();
     while let Some(row) = rows.next()? {
-        found.push(SqliteRow::copy(row, columns)?);
+        match next(&ReadRow::new(row)) {
+            Ok(true) => {}
+            Ok(false) => break,
+            Err(error) => return Ok(Err(error)),
+        }
     }
-    Ok(found)
+    Ok(Ok(()))
 }
 
 /// Runs a statement that returns no rows. Returns the number of changed rows.
@@ -422,8 +467,8 @@ mod tests {
             tx.execute("INSERT INTO t VALUES (?, 1) ON CONFLICT (name) DO UPDATE SET n = n + 1", args).unwrap();
         };
         let names = |tx: &mut Tx| -> Vec<(String, i64)> {
-            let rows = tx.rows("SELECT name, n FROM t ORDER BY name", Args::default()).unwrap();
-            rows.iter().map(|row| (get("t", row, 0).unwrap(), get("t", row, 1).unwrap())).collect()
+            let sql = "SELECT name, n FROM t ORDER BY name";
+            tx.rows(sql, Args::default(), |row| Ok((get("t", row, 0)?, get("t", row, 1)?))).unwrap()
         };
         for (name, kept) in [("a", true), ("b", false), ("a", true), ("c", false), ("d", false), ("a", true)] {
             add(&mut tx, name);
@@ -444,7 +489,9 @@ mod tests {
         let mut session = Tx::reader(Connection::open_in_memory().unwrap(), Path::new("memory").into());
         let has_left = Arc::<AtomicBool>::default();
         session.begin_query(false, Arc::clone(&has_left));
-        let query = std::thread::spawn(move || (session.rows(ENDLESS, Args::default()).is_err(), session.has_failed()));
+        let query = std::thread::spawn(move || {
+            (session.count::<u64>("n", ENDLESS, Args::default()).is_err(), session.has_failed())
+        });
         has_left.store(true, Ordering::Release);
         assert_eq!(query.join().unwrap(), (true, true));
     }

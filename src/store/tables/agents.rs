@@ -4,7 +4,7 @@ use ghost_domain::{Agent, AgentId, AgentKind};
 
 use crate::error::{Result, StoreError};
 use crate::internal_rows::Meta;
-use crate::row::{Args, Keyed, Row, SqliteRow, from_record, get, get_count, get_parsed, to_json};
+use crate::row::{Args, Keyed, ReadRow, Row, from_record, get, get_parsed, to_json};
 use crate::tx::Tx;
 
 /// The columns of an agent that most commands need. They cost a third of its record.
@@ -48,7 +48,7 @@ impl Keyed for Agent {
         args.text(key.as_str());
     }
 
-    fn read(row: &SqliteRow) -> Result<Self> {
+    fn read(row: &ReadRow<'_>) -> Result<Self> {
         from_record(Self::TABLE, row)
     }
 }
@@ -72,7 +72,7 @@ impl Keyed for Meta {
         args.text(key);
     }
 
-    fn read(row: &SqliteRow) -> Result<Self> {
+    fn read(row: &ReadRow<'_>) -> Result<Self> {
         Ok(Self { key: get(Self::TABLE, row, 0)?, value: get(Self::TABLE, row, 1)? })
     }
 }
@@ -110,16 +110,15 @@ impl Tx {
     pub fn agent_columns(&mut self, agent_id: &AgentId) -> Result<Option<AgentColumns>> {
         let mut args = Args::default();
         args.text(agent_id.as_str());
-        let Some(row) = self.row("SELECT kind, node, epoch, deleted_at FROM agents WHERE agent_id = ?", args)? else {
-            return Ok(None);
-        };
-        let deleted_at: Option<i64> = get(Agent::TABLE, &row, 3)?;
-        Ok(Some(AgentColumns {
-            kind: get_parsed(Agent::TABLE, &row, 0)?,
-            node: get(Agent::TABLE, &row, 1)?,
-            epoch: get(Agent::TABLE, &row, 2)?,
-            deleted: deleted_at.is_some(),
-        }))
+        self.row("SELECT kind, node, epoch, deleted_at FROM agents WHERE agent_id = ?", args, |row| {
+            let deleted_at: Option<i64> = get(Agent::TABLE, row, 3)?;
+            Ok(AgentColumns {
+                kind: get_parsed(Agent::TABLE, row, 0)?,
+                node: get(Agent::TABLE, row, 1)?,
+                epoch: get(Agent::TABLE, row, 2)?,
+                deleted: deleted_at.is_some(),
+            })
+        })
     }
 
     /// All records in order of id. Tombstones are included only if `tombstones` is true.
@@ -138,21 +137,20 @@ impl Tx {
         let mut args = Args::default();
         args.text(from).int(i64::from(limit));
         let sql = "SELECT agent_id FROM agents WHERE agent_id >= ? AND deleted_at IS NULL ORDER BY agent_id LIMIT ?+0";
-        self.rows(sql, args)?.iter().map(|row| get_parsed(Agent::TABLE, row, 0)).collect()
+        self.rows(sql, args, |row| get_parsed(Agent::TABLE, row, 0))
     }
 
     /// Ids of the agents that take mail, in order: those without a tombstone that are no droids. Reads no records.
     pub fn agents_with_mail(&mut self) -> Result<Vec<AgentId>> {
         let sql = "SELECT agent_id FROM agents WHERE deleted_at IS NULL AND kind <> 'droid' ORDER BY agent_id";
-        self.rows(sql, Args::default())?.iter().map(|row| get_parsed(Agent::TABLE, row, 0)).collect()
+        self.rows(sql, Args::default(), |row| get_parsed(Agent::TABLE, row, 0))
     }
 
     /// Bytes of storage in use, without free pages; 0 for a backend that stores nothing on disk.
     pub fn store_bytes(&mut self) -> Result<u64> {
         let sql = "SELECT (pages.page_count - free.freelist_count) * size.page_size \
                    FROM pragma_page_count AS pages, pragma_freelist_count AS free, pragma_page_size AS size";
-        let Some(row) = self.row(sql, Args::default())? else { return Ok(0) };
-        Ok(u64::try_from(get::<i64>("pragma", &row, 0)?).unwrap_or(0))
+        self.count("pragma", sql, Args::default())
     }
 
     /// The given ids that belong to agents without a tombstone, in order. Reads no records.
@@ -161,7 +159,7 @@ impl Tx {
         args.put(to_json(Agent::TABLE, "ids", &agent_ids)?);
         let sql = "SELECT agent_id FROM agents WHERE deleted_at IS NULL \
                    AND agent_id IN (SELECT value FROM json_each(?)) ORDER BY agent_id";
-        self.rows(sql, args)?.iter().map(|row| get_parsed(Agent::TABLE, row, 0)).collect()
+        self.rows(sql, args, |row| get_parsed(Agent::TABLE, row, 0))
     }
 
     /// Number of dynamic agents, without tombstones.
@@ -169,8 +167,7 @@ impl Tx {
         debug_assert_eq!(AgentKind::Dynamic.as_str(), "dynamic");
         // Left to itself, SQLite reads each living agent.
         let sql = "SELECT count(*) FROM agents INDEXED BY agents_dynamic WHERE kind = 'dynamic' AND deleted_at IS NULL";
-        let row = self.row(sql, Args::default())?;
-        row.map_or(Ok(0), |row| get_count(Agent::TABLE, &row, 0))
+        self.count(Agent::TABLE, sql, Args::default())
     }
 
     /// A fact about the world, such as its id.

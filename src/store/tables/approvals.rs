@@ -4,7 +4,7 @@ use ghost_domain::{AgentId, Approval, ApprovalId, ApprovalStatus, Timestamp, Tur
 
 use crate::error::Result;
 use crate::query::{Conditions, list_limit};
-use crate::row::{Args, Keyed, Row, SqliteRow, from_record, get_count, to_json};
+use crate::row::{Args, Keyed, ReadRow, Row, from_record, to_json};
 use crate::tx::Tx;
 
 /// The filter of a list. An absent field does not filter.
@@ -50,7 +50,7 @@ impl Keyed for Approval {
         args.id(key.0);
     }
 
-    fn read(row: &SqliteRow) -> Result<Self> {
+    fn read(row: &ReadRow<'_>) -> Result<Self> {
         from_record(Self::TABLE, row)
     }
 }
@@ -90,8 +90,7 @@ impl Tx {
 
     /// Number of pending approvals.
     pub fn approval_count_pending(&mut self) -> Result<u32> {
-        let row = self.row("SELECT count(*) FROM approvals WHERE status = 'pending'", Args::default())?;
-        row.map_or(Ok(0), |row| get_count(Approval::TABLE, &row, 0))
+        self.count(Approval::TABLE, "SELECT count(*) FROM approvals WHERE status = 'pending'", Args::default())
     }
 
     /// Pending approvals of the calls of a turn, oldest first.

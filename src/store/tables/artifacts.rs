@@ -5,7 +5,7 @@ use ghost_domain::{AgentId, Artifact};
 use super::shared_state::end_of_prefix;
 use crate::error::Result;
 use crate::query::{Conditions, list_limit};
-use crate::row::{Args, Keyed, Row, SqliteRow, from_record, to_json};
+use crate::row::{Args, Keyed, ReadRow, Row, from_record, to_json};
 use crate::tx::Tx;
 
 /// Which artifacts a list contains.
@@ -44,7 +44,7 @@ impl Keyed for Artifact {
         args.text(key);
     }
 
-    fn read(row: &SqliteRow) -> Result<Self> {
+    fn read(row: &ReadRow<'_>) -> Result<Self> {
         from_record(Self::TABLE, row)
     }
 }
@@ -71,7 +71,7 @@ impl Tx {
                 args.put(end);
             })
             .order("path", list_limit(filter.limit));
-        self.rows(sql, args)?.iter().map(Artifact::read).collect()
+        self.rows(sql, args, Artifact::read)
     }
 }
 

@@ -3,7 +3,7 @@
 use ghost_domain::{AgentId, Ask, AskId, AskStatus, TurnId};
 
 use crate::error::Result;
-use crate::row::{Args, Keyed, Row, SqliteRow, from_record, get_count, to_json};
+use crate::row::{Args, Keyed, ReadRow, Row, from_record, to_json};
 use crate::tx::Tx;
 
 impl Row for Ask {
@@ -34,7 +34,7 @@ impl Keyed for Ask {
         args.id(key.0);
     }
 
-    fn read(row: &SqliteRow) -> Result<Self> {
+    fn read(row: &ReadRow<'_>) -> Result<Self> {
         from_record(Self::TABLE, row)
     }
 }
@@ -52,8 +52,7 @@ impl Tx {
 
     /// Number of open asks.
     pub fn ask_count_open(&mut self) -> Result<u32> {
-        let row = self.row("SELECT count(*) FROM asks WHERE status = 'open'", Args::default())?;
-        row.map_or(Ok(0), |row| get_count(Ask::TABLE, &row, 0))
+        self.count(Ask::TABLE, "SELECT count(*) FROM asks WHERE status = 'open'", Args::default())
     }
 
     /// Open asks that this agent must answer.

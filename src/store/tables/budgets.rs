@@ -6,7 +6,7 @@ use ghost_domain::{AgentId, Budget, RootId, Scope, ScopeSort, Timestamp};
 use crate::error::Result;
 use crate::internal_rows::Numbered;
 use crate::query::{Conditions, list_limit};
-use crate::row::{Args, Keyed, Row, SqliteRow, from_record, to_json};
+use crate::row::{Args, Keyed, ReadRow, Row, from_record, to_json};
 use crate::tx::Tx;
 
 /// Which accounts a list contains. The default is all accounts.
@@ -71,7 +71,7 @@ impl Keyed for Budget {
         args.put(key.to_string());
     }
 
-    fn read(row: &SqliteRow) -> Result<Self> {
+    fn read(row: &ReadRow<'_>) -> Result<Self> {
         from_record(Self::TABLE, row)
     }
 }
@@ -127,9 +127,7 @@ impl Tx {
         for range in ranges(filter) {
             let left = limit - i64::try_from(found.len()).unwrap_or(limit);
             let Some((sql, args)) = list(filter, *range, left) else { continue };
-            for row in self.rows(sql, args)? {
-                found.push(Budget::read(&row)?);
-            }
+            found.extend(self.list::<Budget>(sql, args)?);
         }
         Ok(found)
     }

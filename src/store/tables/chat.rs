@@ -8,7 +8,7 @@ use ghost_domain::{AgentId, ChannelName, ChatChannel, ChatMember, ChatPost, Mess
 
 use crate::error::Result;
 use crate::row::{
-    Args, Keyed, Row, SqliteRow, from_record, get, get_count, get_id, get_maybe_id, get_parsed, to_json, unreadable,
+    Args, Keyed, ReadRow, Row, from_record, get, get_count, get_id, get_maybe_id, get_parsed, to_json, unreadable,
 };
 use crate::tx::Tx;
 
@@ -36,7 +36,7 @@ impl Keyed for ChatChannel {
         args.text(key.as_str());
     }
 
-    fn read(row: &SqliteRow) -> Result<Self> {
+    fn read(row: &ReadRow<'_>) -> Result<Self> {
         from_record(Self::TABLE, row)
     }
 }
@@ -66,13 +66,13 @@ impl Keyed for ChatMember {
         args.text(key.0.as_str()).text(key.1.as_str());
     }
 
-    fn read(row: &SqliteRow) -> Result<Self> {
+    fn read(row: &ReadRow<'_>) -> Result<Self> {
         member(row, get_parsed(Self::TABLE, row, 3)?, get_parsed(Self::TABLE, row, 4)?)
     }
 }
 
 /// Decodes a membership. The first three columns are cursor, wake-up and join time.
-fn member(row: &SqliteRow, channel: ChannelName, agent_id: AgentId) -> Result<ChatMember> {
+fn member(row: &ReadRow<'_>, channel: ChannelName, agent_id: AgentId) -> Result<ChatMember> {
     const TABLE: &str = ChatMember::TABLE;
     Ok(ChatMember {
         channel,
@@ -109,7 +109,7 @@ impl Row for ChatPost {
 
 /// Decodes a chat message of `channel`. The columns are those of its [`Row::WRITE`] without the
 /// channel.
-fn post(row: &SqliteRow, channel: &ChannelName) -> Result<ChatPost> {
+fn post(row: &ReadRow<'_>, channel: &ChannelName) -> Result<ChatPost> {
     const TABLE: &str = ChatPost::TABLE;
     let mentions: Option<&str> = get(TABLE, row, 4)?;
     let mentions = match mentions {
@@ -143,8 +143,7 @@ impl Tx {
 
     /// Number of channels.
     pub fn chat_channel_count(&mut self) -> Result<u32> {
-        let row = self.row("SELECT count(*) FROM chat_channels", Args::default())?;
-        row.map_or(Ok(0), |row| get_count(ChatChannel::TABLE, &row, 0))
+        self.count(ChatChannel::TABLE, "SELECT count(*) FROM chat_channels", Args::default())
     }
 
     /// The membership of an agent in a channel.
@@ -157,9 +156,8 @@ impl Tx {
         let mut args = Args::default();
         args.text(channel.as_str());
         let sql = "SELECT read_seq, wake_id, joined_at, agent_id FROM chat_members WHERE channel = ? ORDER BY agent_id";
-        let rows = self.rows(sql, args)?;
-        let read = |row: &SqliteRow| member(row, channel.clone(), get_parsed(ChatMember::TABLE, row, 3)?);
-        rows.iter().map(read).collect()
+        let read = |row: &ReadRow<'_>| member(row, channel.clone(), get_parsed(ChatMember::TABLE, row, 3)?);
+        self.rows(sql, args, read)
     }
 
     /// All memberships of an agent, in order of channel.
@@ -167,9 +165,8 @@ impl Tx {
         let mut args = Args::default();
         args.text(agent_id.as_str());
         let sql = "SELECT read_seq, wake_id, joined_at, channel FROM chat_members WHERE agent_id = ? ORDER BY channel";
-        let rows = self.rows(sql, args)?;
-        let read = |row: &SqliteRow| member(row, get_parsed(ChatMember::TABLE, row, 3)?, agent_id.clone());
-        rows.iter().map(read).collect()
+        let read = |row: &ReadRow<'_>| member(row, get_parsed(ChatMember::TABLE, row, 3)?, agent_id.clone());
+        self.rows(sql, args, read)
     }
 
     /// The ungated channels in which an agent has chat messages after its cursor, each with the
@@ -181,15 +178,12 @@ impl Tx {
         let sql = "SELECT m.read_seq, m.wake_id, m.joined_at, c.record FROM chat_members AS m \
                    CROSS JOIN chat_channels AS c WHERE m.agent_id = ? AND c.channel = m.channel AND c.gated = 0 \
                    AND c.last_seq > m.read_seq ORDER BY m.channel";
-        let rows = self.rows(sql, args)?;
-        rows.iter()
-            .map(|row| {
-                let text: &str = get(ChatChannel::TABLE, row, 3)?;
-                let channel: ChatChannel =
-                    serde_json::from_str(text).map_err(|error| unreadable(ChatChannel::TABLE, text, error))?;
-                Ok((member(row, channel.channel.clone(), agent_id.clone())?, channel))
-            })
-            .collect()
+        self.rows(sql, args, |row| {
+            let text: &str = get(ChatChannel::TABLE, row, 3)?;
+            let channel: ChatChannel =
+                serde_json::from_str(text).map_err(|error| unreadable(ChatChannel::TABLE, text, error))?;
+            Ok((member(row, channel.channel.clone(), agent_id.clone())?, channel))
+        })
     }
 
     /// The newest chat messages of a channel with `after < seq < before`, at most `limit`, in order
@@ -200,8 +194,9 @@ impl Tx {
         args.text(channel.as_str()).int(after).int(before).int(i64::from(limit));
         let sql = "SELECT seq, message_id, from_party, content, mentions, reply_to, root_id, hop, ts FROM chat_posts \
                    WHERE channel = ? AND seq > ? AND seq < ? ORDER BY seq DESC LIMIT ?+0";
-        let rows = self.rows(sql, args)?;
-        rows.iter().rev().map(|row| post(row, channel)).collect()
+        let mut posts = self.rows(sql, args, |row| post(row, channel))?;
+        posts.reverse();
+        Ok(posts)
     }
 }
 

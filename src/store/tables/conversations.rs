@@ -5,7 +5,7 @@ use ghost_domain::{AgentId, Conversation, ConversationEntry, ConversationId, Del
 
 use crate::error::Result;
 use crate::query::{Conditions, list_limit};
-use crate::row::{Args, Keyed, Row, SqliteRow, from_record, get, get_count, to_json};
+use crate::row::{Args, Keyed, ReadRow, Row, from_record, get, to_json};
 use crate::tx::Tx;
 
 impl Row for Conversation {
@@ -34,7 +34,7 @@ impl Keyed for Conversation {
         args.id(key.0);
     }
 
-    fn read(row: &SqliteRow) -> Result<Self> {
+    fn read(row: &ReadRow<'_>) -> Result<Self> {
         from_record(Self::TABLE, row)
     }
 }
@@ -68,7 +68,7 @@ impl Keyed for ConversationEntry {
         args.id(key.0.0).int(key.1);
     }
 
-    fn read(row: &SqliteRow) -> Result<Self> {
+    fn read(row: &ReadRow<'_>) -> Result<Self> {
         from_record(Self::TABLE, row)
     }
 }
@@ -112,8 +112,7 @@ impl Tx {
 
     /// Number of conversations.
     pub fn conversation_count(&mut self) -> Result<u32> {
-        let row = self.row("SELECT count(*) FROM conversations", Args::default())?;
-        row.map_or(Ok(0), |row| get_count(Conversation::TABLE, &row, 0))
+        self.count(Conversation::TABLE, "SELECT count(*) FROM conversations", Args::default())
     }
 
     /// Entries of a conversation after the sequence `after`, in order, at most `limit`.
@@ -161,8 +160,8 @@ impl Tx {
     /// When the next waiting entry is due; `None` if no entry waits.
     pub fn delivery_next_at(&mut self) -> Result<Option<Timestamp>> {
         let sql = "SELECT min(next_at) FROM conversation_entries WHERE delivery = 'pending'";
-        let Some(row) = self.row(sql, Args::default())? else { return Ok(None) };
-        Ok(get::<Option<i64>>(ConversationEntry::TABLE, &row, 0)?.map(Timestamp))
+        let at = self.row(sql, Args::default(), |row| get::<Option<i64>>(ConversationEntry::TABLE, row, 0))?;
+        Ok(at.flatten().map(Timestamp))
     }
 }
 

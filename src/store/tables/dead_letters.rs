@@ -4,7 +4,7 @@ use ghost_domain::{AgentId, DeadLetter, DeadLetterId, DeadLetterStatus, Timestam
 
 use crate::error::Result;
 use crate::query::{Conditions, list_limit};
-use crate::row::{Args, Keyed, Row, SqliteRow, from_record, get_count, to_json};
+use crate::row::{Args, Keyed, ReadRow, Row, from_record, to_json};
 use crate::tx::Tx;
 
 impl Row for DeadLetter {
@@ -36,7 +36,7 @@ impl Keyed for DeadLetter {
         args.id(key.0);
     }
 
-    fn read(row: &SqliteRow) -> Result<Self> {
+    fn read(row: &ReadRow<'_>) -> Result<Self> {
         from_record(Self::TABLE, row)
     }
 }
@@ -90,8 +90,7 @@ impl Tx {
                 "SELECT count(*) FROM dead_letters WHERE status = 'held' AND agent_id = ?"
             }
         };
-        let row = self.row(sql, args)?;
-        row.map_or(Ok(0), |row| get_count(DeadLetter::TABLE, &row, 0))
+        self.count(DeadLetter::TABLE, sql, args)
     }
 }
 

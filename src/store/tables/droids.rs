@@ -6,7 +6,7 @@ use ghost_domain::{AgentId, Droid};
 
 use crate::error::Result;
 use crate::query::{Conditions, PAGE_MAX, list_limit};
-use crate::row::{Args, Keyed, Row, SqliteRow, from_record, get_count, get_parsed, to_json};
+use crate::row::{Args, Keyed, ReadRow, Row, from_record, get_count, get_parsed, to_json};
 use crate::tx::Tx;
 
 /// How many droids have not ended.
@@ -42,7 +42,7 @@ impl Keyed for Droid {
         args.text(key.as_str());
     }
 
-    fn read(row: &SqliteRow) -> Result<Self> {
+    fn read(row: &ReadRow<'_>) -> Result<Self> {
         from_record(Self::TABLE, row)
     }
 }
@@ -69,9 +69,10 @@ impl Tx {
     pub fn droids_live_count(&mut self, parent: &AgentId) -> Result<LiveDroids> {
         let sql =
             "SELECT parent_id, count(*) FROM droids INDEXED BY droids_live WHERE ended_at IS NULL GROUP BY parent_id";
-        let rows = self.rows(sql, Args::default())?;
-        let one = |row| Ok((get_parsed(Droid::TABLE, row, 0)?, get_count(Droid::TABLE, row, 1)?));
-        let found = rows.iter().map(one).collect::<Result<BTreeMap<AgentId, u32>>>()?;
+        let found = self.rows(sql, Args::default(), |row| {
+            Ok((get_parsed(Droid::TABLE, row, 0)?, get_count(Droid::TABLE, row, 1)?))
+        })?;
+        let found: BTreeMap<AgentId, u32> = found.into_iter().collect();
         Ok(count(&found, parent))
     }
 
@@ -86,7 +87,7 @@ impl Tx {
                 args.text(after.as_str());
             })
             .order("droid_id", list_limit(limit));
-        self.rows(sql, args)?.iter().map(Droid::read).collect()
+        self.rows(sql, args, Droid::read)
     }
 }
 

@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use crate::error::{Result, StoreError};
 use crate::query::Conditions;
-use crate::row::{Args, Row, SqliteRow, get, get_id, get_maybe_id, get_parsed, to_json, unreadable};
+use crate::row::{Args, ReadRow, Row, get, get_id, get_maybe_id, get_parsed, to_json, unreadable};
 use crate::tx::Tx;
 
 /// Maximum number of sequence numbers that one read with a filter covers.
@@ -53,7 +53,7 @@ fn shortened(payload: &str, id: &str) -> String {
 }
 
 /// Decodes an event. An error names its sequence, so that a reader can continue after it.
-fn read(row: &SqliteRow) -> Result<Event> {
+fn read(row: &ReadRow<'_>) -> Result<Event> {
     let seq: i64 = get(Event::TABLE, row, 0)?;
     read_after_seq(row, seq).map_err(|error| match error {
         StoreError::Row { table, what, .. } => StoreError::Row { table, key: seq.to_string(), what },
@@ -61,7 +61,7 @@ fn read(row: &SqliteRow) -> Result<Event> {
     })
 }
 
-fn read_after_seq(row: &SqliteRow, seq: i64) -> Result<Event> {
+fn read_after_seq(row: &ReadRow<'_>, seq: i64) -> Result<Event> {
     const TABLE: &str = Event::TABLE;
     let agent_id: Option<&str> = get(TABLE, row, 4)?;
     let payload: &str = get(TABLE, row, 7)?;
@@ -124,10 +124,11 @@ impl Tx {
             });
         }
         let (sql, args) = wanted.order("seq", i64::from(limit));
-        let rows = self.rows(sql, args)?;
-        let mut found = Vec::with_capacity(rows.len());
-        for row in &rows {
-            match read(row) {
+        let rows = self.rows(sql, args, |row| Ok(read(row)))?;
+        let count = rows.len();
+        let mut found = Vec::with_capacity(count);
+        for event in rows {
+            match event {
                 Ok(event) => found.push(event),
                 Err(error) if found.is_empty() => return Err(error),
                 // Return the events before the damaged one. The next read starts with it and
@@ -136,7 +137,7 @@ impl Tx {
             }
         }
         let read_up_to = match found.last() {
-            Some(event) if found.len() < rows.len() || found.len() as u64 == u64::from(limit) => event.seq,
+            Some(event) if found.len() < count || found.len() as u64 == u64::from(limit) => event.seq,
             _ => until,
         };
         Ok((found, read_up_to))
@@ -147,9 +148,11 @@ impl Tx {
     pub fn event_bounds(&mut self) -> Result<(i64, i64)> {
         let sql = "SELECT (SELECT min(seq) FROM events), (SELECT max(seq) FROM events), \
                    (SELECT value FROM counters WHERE name = 'events')";
-        let Some(row) = self.row(sql, Args::default())? else { return Ok((1, 0)) };
-        let (first, last, floor): (Option<i64>, Option<i64>, Option<i64>) =
-            (get(Event::TABLE, &row, 0)?, get(Event::TABLE, &row, 1)?, get(Event::TABLE, &row, 2)?);
+        let (first, last, floor): (Option<i64>, Option<i64>, Option<i64>) = self
+            .row(sql, Args::default(), |row| {
+                Ok((get(Event::TABLE, row, 0)?, get(Event::TABLE, row, 1)?, get(Event::TABLE, row, 2)?))
+            })?
+            .unwrap_or_default();
         let last = last.unwrap_or(0).max(floor.unwrap_or(0));
         Ok((first.unwrap_or(last + 1), last))
     }

@@ -4,7 +4,7 @@ use ghost_domain::{AgentId, Grant, GrantId, Timestamp};
 
 use crate::error::Result;
 use crate::query::{Conditions, PAGE_MAX, list_limit};
-use crate::row::{Args, Keyed, Row, SqliteRow, from_record, to_json};
+use crate::row::{Args, Keyed, ReadRow, Row, from_record, to_json};
 use crate::tx::Tx;
 
 impl Row for Grant {
@@ -31,7 +31,7 @@ impl Keyed for Grant {
         args.id(key.0);
     }
 
-    fn read(row: &SqliteRow) -> Result<Self> {
+    fn read(row: &ReadRow<'_>) -> Result<Self> {
         from_record(Self::TABLE, row)
     }
 }
@@ -61,7 +61,7 @@ impl Tx {
                 args.id(after.0);
             })
             .order("grant_id", list_limit(limit));
-        self.rows(sql, args)?.iter().map(Grant::read).collect()
+        self.rows(sql, args, Grant::read)
     }
 }
 

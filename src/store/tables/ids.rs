@@ -86,7 +86,7 @@ impl Tx {
         let (table, sql) = query(kind);
         let mut args = Args::default();
         args.id(first).id(last).int(i64::from(limit.min(PAGE_MAX)));
-        self.rows(sql, args)?.iter().map(|row| get_id(table, row, 0)).collect()
+        self.rows(sql, args, |row| get_id(table, row, 0))
     }
 }
 

@@ -4,7 +4,7 @@
 use ghost_domain::{KnowledgeEntry, KnowledgeVersion};
 
 use crate::error::Result;
-use crate::row::{Args, Keyed, Row, SqliteRow, from_record, get_count, to_json};
+use crate::row::{Args, Keyed, ReadRow, Row, from_record, to_json};
 use crate::tx::Tx;
 
 impl Row for KnowledgeEntry {
@@ -31,7 +31,7 @@ impl Keyed for KnowledgeEntry {
         args.text(key);
     }
 
-    fn read(row: &SqliteRow) -> Result<Self> {
+    fn read(row: &ReadRow<'_>) -> Result<Self> {
         from_record(Self::TABLE, row)
     }
 }
@@ -55,7 +55,7 @@ impl Keyed for KnowledgeVersion {
         args.text(&key.0).int(key.1);
     }
 
-    fn read(row: &SqliteRow) -> Result<Self> {
+    fn read(row: &ReadRow<'_>) -> Result<Self> {
         from_record(Self::TABLE, row)
     }
 }
@@ -76,8 +76,7 @@ impl Tx {
 
     /// Number of entries that are not deleted.
     pub fn knowledge_count(&mut self) -> Result<u32> {
-        let row = self.row("SELECT count(*) FROM knowledge WHERE deleted = 0", Args::default())?;
-        row.map_or(Ok(0), |row| get_count(KnowledgeEntry::TABLE, &row, 0))
+        self.count(KnowledgeEntry::TABLE, "SELECT count(*) FROM knowledge WHERE deleted = 0", Args::default())
     }
 
     /// The stored earlier versions of an entry, newest first.

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::Result;
 use crate::query::{Conditions, PAGE_MAX, list_limit};
-use crate::row::{Args, Keyed, Row, SqliteRow, from_record, get, get_count, get_id, get_parsed, to_json};
+use crate::row::{Args, Keyed, ReadRow, Row, from_record, get, get_count, get_id, get_parsed, to_json};
 use crate::tx::Tx;
 
 /// Which rows a list contains. `None` means any.
@@ -108,7 +108,7 @@ impl Keyed for LedgerRow {
         args.id(key.0);
     }
 
-    fn read(row: &SqliteRow) -> Result<Self> {
+    fn read(row: &ReadRow<'_>) -> Result<Self> {
         const TABLE: &str = LedgerRow::TABLE;
         let rest: RecordFields<'static> = from_record(TABLE, row)?;
         Ok(Self {
@@ -185,7 +185,7 @@ const TOTALS: &str = "SELECT tool, status, count(*), coalesce(sum(record ->> '$.
     coalesce(sum(record ->> '$.bytes_in'), 0), coalesce(sum(record ->> '$.bytes_out'), 0), \
     coalesce(sum(record ->> '$.tokens'), 0), coalesce(sum(cost_micros), 0) FROM ledger";
 
-fn total(row: &SqliteRow) -> Result<CallTotals> {
+fn total(row: &ReadRow<'_>) -> Result<CallTotals> {
     const TABLE: &str = LedgerRow::TABLE;
     Ok(CallTotals {
         tool: get(TABLE, row, 0)?,
@@ -212,14 +212,14 @@ impl Tx {
                 args.int(at.0).id(id.0);
             })
             .order("started_at DESC, call_id DESC", list_limit(filter.limit));
-        self.rows(sql, args)?.iter().map(LedgerRow::read).collect()
+        self.rows(sql, args, LedgerRow::read)
     }
 
     /// Sums over the matching rows by tool and status, in the order of both. `after` and `limit` of the filter do
     /// not apply: there are at most [`PAGE_MAX`](super::PAGE_MAX) sums.
     pub fn call_totals(&mut self, filter: &LedgerFilter) -> Result<Vec<CallTotals>> {
         let (sql, args) = matching(TOTALS, filter).grouped("tool, status", "tool, status", i64::from(PAGE_MAX));
-        self.rows(sql, args)?.iter().map(total).collect()
+        self.rows(sql, args, total)
     }
 }
 

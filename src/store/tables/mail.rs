@@ -3,7 +3,7 @@
 use ghost_domain::{AskId, ConversationId, Envelope, MessageId, RootId, Timestamp, TurnId};
 
 use crate::error::Result;
-use crate::row::{Args, Keyed, Row, SqliteRow, get, get_count, get_id, get_maybe_id, get_parsed, to_json, unreadable};
+use crate::row::{Args, Keyed, ReadRow, Row, get, get_count, get_id, get_maybe_id, get_parsed, to_json, unreadable};
 
 /// The columns of a message, in the order of its [`Row::WRITE`].
 macro_rules! columns {
@@ -57,7 +57,7 @@ impl Keyed for Envelope {
         args.id(key.0);
     }
 
-    fn read(row: &SqliteRow) -> Result<Self> {
+    fn read(row: &ReadRow<'_>) -> Result<Self> {
         const TABLE: &str = Envelope::TABLE;
         let attachments: Option<&str> = get(TABLE, row, 7)?;
         let attachments = match attachments {
@@ -88,7 +88,7 @@ impl Keyed for Envelope {
 }
 
 /// The conversation of a message. The column holds its id as text.
-fn conversation(row: &SqliteRow) -> Result<Option<ConversationId>> {
+fn conversation(row: &ReadRow<'_>) -> Result<Option<ConversationId>> {
     const TABLE: &str = Envelope::TABLE;
     let text: Option<&str> = get(TABLE, row, 9)?;
     text.map(|text| text.parse().map_err(|error| unreadable(TABLE, text, error))).transpose()

@@ -106,21 +106,18 @@ impl Tx {
     pub fn message_state(&mut self, message_id: MessageId) -> Result<Option<(MailState, Option<TurnId>, u32)>> {
         let mut args = Args::default();
         args.id(message_id.0);
-        let row = self.row("SELECT state, turn_id, crashes FROM messages WHERE message_id = ?", args)?;
         const TABLE: &str = Envelope::TABLE;
-        row.map(|row| {
-            let turn_id = get_maybe_id(TABLE, &row, 1)?.map(TurnId);
-            Ok((get_parsed(TABLE, &row, 0)?, turn_id, get_count(TABLE, &row, 2)?))
+        self.row("SELECT state, turn_id, crashes FROM messages WHERE message_id = ?", args, |row| {
+            let turn_id = get_maybe_id(TABLE, row, 1)?.map(TurnId);
+            Ok((get_parsed(TABLE, row, 0)?, turn_id, get_count(TABLE, row, 2)?))
         })
-        .transpose()
     }
 
     /// Number of pending messages in an inbox.
     pub fn inbox_depth(&mut self, agent_id: &AgentId) -> Result<u32> {
         let mut args = Args::default();
         args.text(agent_id.as_str());
-        let row = self.row("SELECT pending FROM inboxes WHERE agent_id = ?", args)?;
-        row.map_or(Ok(0), |row| get_count("inboxes", &row, 0))
+        self.count("inboxes", "SELECT pending FROM inboxes WHERE agent_id = ?", args)
     }
 
     /// Number of pending messages in each of these inboxes, in the given order. A fan-out needs
@@ -172,12 +169,18 @@ impl Tx {
             not_ready!(),
             " ORDER BY seq LIMIT ?2+0"
         );
-        let rows = self.rows(sql, args)?;
-        let Some(first) = rows.first() else { return Ok(InboxState::default()) };
-        let (unread, skills) = (get(Envelope::TABLE, first, 18)?, get::<&str>(Envelope::TABLE, first, 19)?);
-        let skills = serde_json::from_str(skills).map_err(|error| unreadable("agent_skills", skills, error))?;
-        let mail = rows.iter().map(Envelope::read).collect::<Result<_>>()?;
-        Ok(InboxState { mail, unread, skills })
+        let mut state = InboxState::default();
+        let mut is_first = true;
+        state.mail = self.rows(sql, args, |row| {
+            if std::mem::take(&mut is_first) {
+                let skills: &str = get(Envelope::TABLE, row, 19)?;
+                state.unread = get(Envelope::TABLE, row, 18)?;
+                state.skills =
+                    serde_json::from_str(skills).map_err(|error| unreadable("agent_skills", skills, error))?;
+            }
+            Envelope::read(row)
+        })?;
+        Ok(state)
     }
 
     /// Agents with ready mail that wakes, in order of id.
@@ -187,8 +190,7 @@ impl Tx {
             not_ready!(),
             " ORDER BY to_agent"
         );
-        let rows = self.rows(sql, Args::default())?;
-        rows.iter().map(|row| get_parsed(Envelope::TABLE, row, 0)).collect()
+        self.rows(sql, Args::default(), |row| get_parsed(Envelope::TABLE, row, 0))
     }
 
     /// The given agents that have ready mail that wakes, in order of id. Reads no envelopes.
@@ -201,7 +203,7 @@ impl Tx {
             not_ready!(),
             " ORDER BY to_agent"
         );
-        self.rows(sql, args)?.iter().map(|row| get_parsed(Envelope::TABLE, row, 0)).collect()
+        self.rows(sql, args, |row| get_parsed(Envelope::TABLE, row, 0))
     }
 
     /// Agents with ready mail of this root that wakes, in order of id. Reads no envelopes, so the
@@ -214,7 +216,7 @@ impl Tx {
             not_ready!(),
             " ORDER BY to_agent"
         );
-        self.rows(sql, args)?.iter().map(|row| get_parsed(Envelope::TABLE, row, 0)).collect()
+        self.rows(sql, args, |row| get_parsed(Envelope::TABLE, row, 0))
     }
 
     /// Number of pending messages in the world.
@@ -222,8 +224,7 @@ impl Tx {
         if let Ok(batch) = self.batch() {
             return Ok(u64::try_from(batch.counters.pending).unwrap_or(0));
         }
-        let row = self.row("SELECT count(*) FROM messages WHERE state = 'pending'", Args::default())?;
-        row.map_or(Ok(0), |row| get_count(Envelope::TABLE, &row, 0))
+        self.count(Envelope::TABLE, "SELECT count(*) FROM messages WHERE state = 'pending'", Args::default())
     }
 
     /// The mail that a turn took, in order.
@@ -239,20 +240,17 @@ impl Tx {
         args.id(turn_id.0);
         let sql = "SELECT message_id, kind, ask_id, conversation_id FROM messages WHERE turn_id = ? AND state = 'taken' \
                    ORDER BY seq";
-        self.rows(sql, args)?
-            .iter()
-            .map(|row| {
-                let conversation_id: Option<&str> = get(Envelope::TABLE, row, 3)?;
-                Ok(TakenMail {
-                    message_id: MessageId(get_id(Envelope::TABLE, row, 0)?),
-                    kind: get_parsed(Envelope::TABLE, row, 1)?,
-                    ask_id: get_maybe_id(Envelope::TABLE, row, 2)?.map(AskId),
-                    conversation_id: conversation_id
-                        .map(|id| id.parse().map_err(|error| unreadable(Envelope::TABLE, id, error)))
-                        .transpose()?,
-                })
+        self.rows(sql, args, |row| {
+            let conversation_id: Option<&str> = get(Envelope::TABLE, row, 3)?;
+            Ok(TakenMail {
+                message_id: MessageId(get_id(Envelope::TABLE, row, 0)?),
+                kind: get_parsed(Envelope::TABLE, row, 1)?,
+                ask_id: get_maybe_id(Envelope::TABLE, row, 2)?.map(AskId),
+                conversation_id: conversation_id
+                    .map(|id| id.parse().map_err(|error| unreadable(Envelope::TABLE, id, error)))
+                    .transpose()?,
             })
-            .collect()
+        })
     }
 
     /// The newest mail of an agent in any state, newest first, at most `limit`.
@@ -299,11 +297,11 @@ impl Tx {
         for message_id in message_ids.iter().collect::<BTreeSet<_>>() {
             let mut args = Args::default();
             args.id(message_id.0);
-            let Some(row) = self.row("SELECT to_agent, state FROM messages WHERE message_id = ?", args)? else {
-                continue;
-            };
-            let (to, was): (AgentId, MailState) =
-                (get_parsed(Envelope::TABLE, &row, 0)?, get_parsed(Envelope::TABLE, &row, 1)?);
+            let found = self.row("SELECT to_agent, state FROM messages WHERE message_id = ?", args, |row| {
+                let to: AgentId = get_parsed(Envelope::TABLE, row, 0)?;
+                Ok((to, get_parsed::<MailState>(Envelope::TABLE, row, 1)?))
+            })?;
+            let Some((to, was)) = found else { continue };
             let mut args = Args::default();
             args.id(message_id.0).text(state.as_str()).maybe_id(turn_id.map(|id| id.0)).int(i64::from(add_crashes));
             // The column is read as a 32-bit number.

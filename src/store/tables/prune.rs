@@ -334,8 +334,7 @@ impl Tx {
     ) -> Result<u64> {
         let mut args = Args::default();
         args.int(before.0).int(i64::from(limit));
-        let rows = self.rows(ids, args)?;
-        let found = rows.iter().map(|row| get::<&str>("prune", row, 0)).collect::<Result<Vec<_>>>()?;
+        let found = self.rows(ids, args, |row| get::<String>("prune", row, 0))?;
         if found.is_empty() {
             return Ok(0);
         }
@@ -353,7 +352,7 @@ impl Tx {
     fn delete_prompts(&mut self, before: Timestamp, limit: u32) -> Result<u64> {
         let mut args = Args::default();
         args.int(before.0);
-        if self.row("SELECT 1 FROM prompts WHERE at < ? LIMIT 1", args)?.is_none() {
+        if self.row("SELECT 1 FROM prompts WHERE at < ? LIMIT 1", args, |_| Ok(()))?.is_none() {
             return Ok(0);
         }
         let until = self.first_step_since(before.plus(PROMPT_USE))?;
@@ -370,9 +369,11 @@ impl Tx {
             let middle = low + (high - low) / 2;
             let mut args = Args::default();
             args.int(middle);
-            let found = self.row("SELECT seq, at FROM journal WHERE seq >= ? ORDER BY seq LIMIT 1", args)?;
-            match &found {
-                Some(row) if get::<i64>("journal", row, 1)? < at.0 => low = get::<i64>("journal", row, 0)? + 1,
+            let found = self.row("SELECT seq, at FROM journal WHERE seq >= ? ORDER BY seq LIMIT 1", args, |row| {
+                Ok((get::<i64>("journal", row, 0)?, get::<i64>("journal", row, 1)?))
+            })?;
+            match found {
+                Some((seq, made)) if made < at.0 => low = seq + 1,
                 _ => high = middle,
             }
         }
@@ -431,11 +432,9 @@ impl Tx {
     /// `limit`, by task in order of id. Returns how many rows were deleted.
     pub fn prune_task_events(&mut self, keep: u32, limit: u32) -> Result<u64> {
         let keep = keep.max(1);
-        let row = self.row(TASK_EVENTS_CUT, Args::default())?;
-        let (cut, cut_to): (Option<i64>, Option<i64>) = match &row {
-            Some(row) => (get("counters", row, 0)?, get("counters", row, 1)?),
-            None => (None, None),
-        };
+        let (cut, cut_to): (Option<i64>, Option<i64>) = self
+            .row(TASK_EVENTS_CUT, Args::default(), |row| Ok((get("counters", row, 0)?, get("counters", row, 1)?)))?
+            .unwrap_or_default();
         // With another length, every task must be read once.
         let cut = cut.filter(|_| cut_to == Some(i64::from(keep))).unwrap_or(0);
         let last = self.batch()?.counters.task_events;
@@ -454,9 +453,7 @@ impl Tx {
 
     /// Number of rows of the family's table, of those that may ever be pruned.
     pub fn prune_rows(&mut self, family: Family) -> Result<u64> {
-        let row = self.row(rows_of(family), Args::default())?;
-        let rows = row.map_or(Ok(0), |row| get::<i64>("prune", &row, 0))?;
-        Ok(u64::try_from(rows).unwrap_or(0))
+        self.count("prune", rows_of(family), Args::default())
     }
 
     /// Deletes rows of a family that ended before `before`, at most `limit`, oldest first unless

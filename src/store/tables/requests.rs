@@ -3,7 +3,7 @@
 use ghost_domain::{Party, RequestId, StoredAnswer};
 
 use crate::error::Result;
-use crate::row::{Args, Keyed, Row, SqliteRow, from_record, to_json};
+use crate::row::{Args, Keyed, ReadRow, Row, from_record, to_json};
 use crate::tx::Tx;
 
 impl Row for StoredAnswer {
@@ -29,7 +29,7 @@ impl Keyed for StoredAnswer {
         args.put(key.0.to_string()).text(key.1.as_str());
     }
 
-    fn read(row: &SqliteRow) -> Result<Self> {
+    fn read(row: &ReadRow<'_>) -> Result<Self> {
         from_record(Self::TABLE, row)
     }
 }

@@ -5,7 +5,7 @@ use ghost_domain::root_tally::RootTally;
 
 use crate::error::Result;
 use crate::query::list_limit;
-use crate::row::{Args, Keyed, Row, SqliteRow, from_record, to_json};
+use crate::row::{Args, Keyed, ReadRow, Row, from_record, to_json};
 use crate::tx::Tx;
 
 impl Row for RootTally {
@@ -32,7 +32,7 @@ impl Keyed for RootTally {
         args.id(key.0);
     }
 
-    fn read(row: &SqliteRow) -> Result<Self> {
+    fn read(row: &ReadRow<'_>) -> Result<Self> {
         from_record(Self::TABLE, row)
     }
 }

@@ -5,7 +5,7 @@ use ghost_domain::{AgentId, MessageId, Schedule, ScheduleId, ScheduleKind, Sched
 use crate::error::Result;
 use crate::internal_rows::WatchSnapshotRow;
 use crate::query::{Conditions, PAGE_MAX};
-use crate::row::{Args, Keyed, Row, SqliteRow, from_record, get, get_count, get_id, to_json};
+use crate::row::{Args, Keyed, ReadRow, Row, from_record, get, get_id, to_json};
 use crate::tx::Tx;
 
 /// A position in the list of schedules: agent, kind and name. The schedule itself need not exist
@@ -37,7 +37,7 @@ impl Keyed for Schedule {
         args.id(key.0);
     }
 
-    fn read(row: &SqliteRow) -> Result<Self> {
+    fn read(row: &ReadRow<'_>) -> Result<Self> {
         from_record(Self::TABLE, row)
     }
 }
@@ -66,7 +66,7 @@ impl Keyed for ScheduleRun {
         args.id(key.0.0).int(key.1);
     }
 
-    fn read(row: &SqliteRow) -> Result<Self> {
+    fn read(row: &ReadRow<'_>) -> Result<Self> {
         from_record(Self::TABLE, row)
     }
 }
@@ -95,7 +95,7 @@ impl Keyed for WatchSnapshotRow {
         args.id(key.0);
     }
 
-    fn read(row: &SqliteRow) -> Result<Self> {
+    fn read(row: &ReadRow<'_>) -> Result<Self> {
         Ok(Self { schedule_id: ScheduleId(get_id(Self::TABLE, row, 1)?), snapshot: from_record(Self::TABLE, row)? })
     }
 }
@@ -135,15 +135,14 @@ impl Tx {
                 args.text(agent_id.as_str()).text(kind.as_str()).text(name);
             })
             .order("agent_id, kind, name", i64::from(PAGE_MAX));
-        self.rows(sql, args)?.iter().map(Schedule::read).collect()
+        self.rows(sql, args, Schedule::read)
     }
 
     /// Number of schedules of a kind that an agent has.
     pub fn schedule_count(&mut self, agent_id: &AgentId, kind: ScheduleKind) -> Result<u32> {
         let mut args = Args::default();
         args.text(agent_id.as_str()).text(kind.as_str());
-        let row = self.row("SELECT count(*) FROM schedules WHERE agent_id = ? AND kind = ?", args)?;
-        row.map_or(Ok(0), |row| get_count(Schedule::TABLE, &row, 0))
+        self.count(Schedule::TABLE, "SELECT count(*) FROM schedules WHERE agent_id = ? AND kind = ?", args)
     }
 
     /// Schedules that are due at `now`, in order of due time (then id), at most `limit`.
@@ -158,8 +157,8 @@ impl Tx {
     /// When the next schedule is due; `None` if no schedule has a due time.
     pub fn schedule_next_at(&mut self) -> Result<Option<Timestamp>> {
         let sql = "SELECT min(next_at) FROM schedules WHERE next_at IS NOT NULL";
-        let Some(row) = self.row(sql, Args::default())? else { return Ok(None) };
-        Ok(get::<Option<i64>>(Schedule::TABLE, &row, 0)?.map(Timestamp))
+        let at = self.row(sql, Args::default(), |row| get::<Option<i64>>(Schedule::TABLE, row, 0))?;
+        Ok(at.flatten().map(Timestamp))
     }
 
     /// Runs of a schedule, newest first, at most `limit`.
@@ -199,12 +198,11 @@ impl Tx {
         args.int(now.0).int(i64::from(limit));
         let sql = "SELECT record, schedule_id FROM schedules WHERE next_at IS NOT NULL AND next_at <= ? \
                    ORDER BY next_at, schedule_id LIMIT ?+0";
-        let mut damaged = Vec::new();
-        for row in self.rows(sql, args)? {
-            if let Err(error) = Schedule::read(&row) {
-                damaged.push((ScheduleId(get_id(Schedule::TABLE, &row, 1)?), error.to_string()));
-            }
-        }
+        let due = self.rows(sql, args, |row| match Schedule::read(row) {
+            Ok(_) => Ok(None),
+            Err(error) => Ok(Some((ScheduleId(get_id(Schedule::TABLE, row, 1)?), error.to_string()))),
+        })?;
+        let damaged: Vec<_> = due.into_iter().flatten().collect();
         for (schedule_id, _) in &damaged {
             let mut args = Args::default();
             args.id(schedule_id.0);

@@ -4,7 +4,7 @@ use ghost_domain::{AgentId, ConversationId, LogPlace, SessionStart, SessionSumma
 
 use crate::error::Result;
 use crate::query::{Conditions, list_limit};
-use crate::row::{Args, Keyed, Row, SqliteRow, from_record, get, get_count, to_json, unreadable};
+use crate::row::{Args, Keyed, ReadRow, Row, from_record, get, get_count, to_json, unreadable};
 use crate::tx::Tx;
 
 /// Which ended turns of a session a list contains.
@@ -53,7 +53,7 @@ impl Keyed for SessionStart {
         args.text(key.0.as_str()).text(&conversation_key(key.1));
     }
 
-    fn read(row: &SqliteRow) -> Result<Self> {
+    fn read(row: &ReadRow<'_>) -> Result<Self> {
         from_record(Self::TABLE, row)
     }
 }
@@ -101,7 +101,7 @@ const LIST: &str = "WITH RECURSIVE names (name) AS (\
     AND coalesce(record ->> '$.conversation_id', '') = top.name AND ended_at >= ?4) \
     FROM (SELECT name, last_at FROM ends WHERE last_at > ?2 AND last_at >= ?4 ORDER BY last_at DESC, name LIMIT ?3+0) AS top";
 
-fn summary(row: &SqliteRow) -> Result<SessionSummary> {
+fn summary(row: &ReadRow<'_>) -> Result<SessionSummary> {
     let name: &str = get(SessionStart::TABLE, row, 0)?;
     let conversation_id = match name {
         "" => None,
@@ -139,7 +139,7 @@ impl Tx {
     ) -> Result<Vec<SessionSummary>> {
         let mut args = Args::default();
         args.text(agent_id.as_str()).int(since.0).int(list_limit(limit)).int(from.0);
-        self.rows(LIST, args)?.iter().map(summary).collect()
+        self.rows(LIST, args, summary)
     }
 }
 

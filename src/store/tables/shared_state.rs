@@ -3,7 +3,7 @@
 use ghost_domain::StateEntry;
 
 use crate::error::Result;
-use crate::row::{Args, Keyed, Row, SqliteRow, from_record, get_count, to_json};
+use crate::row::{Args, Keyed, ReadRow, Row, from_record, to_json};
 use crate::tx::Tx;
 
 impl Row for StateEntry {
@@ -25,7 +25,7 @@ impl Keyed for StateEntry {
         args.text(key);
     }
 
-    fn read(row: &SqliteRow) -> Result<Self> {
+    fn read(row: &ReadRow<'_>) -> Result<Self> {
         from_record(Self::TABLE, row)
     }
 }
@@ -69,8 +69,7 @@ impl Tx {
 
     /// Number of keys.
     pub fn state_count(&mut self) -> Result<u32> {
-        let row = self.row("SELECT count(*) FROM shared_state", Args::default())?;
-        row.map_or(Ok(0), |row| get_count(StateEntry::TABLE, &row, 0))
+        self.count(StateEntry::TABLE, "SELECT count(*) FROM shared_state", Args::default())
     }
 }
 

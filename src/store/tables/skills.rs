@@ -3,7 +3,7 @@
 use ghost_domain::{AgentId, HeldSkill};
 
 use crate::error::Result;
-use crate::row::{Args, Keyed, Row, SqliteRow, from_record, to_json};
+use crate::row::{Args, Keyed, ReadRow, Row, from_record, to_json};
 use crate::tx::Tx;
 
 impl Row for HeldSkill {
@@ -25,7 +25,7 @@ impl Keyed for HeldSkill {
         args.text(key.0.as_str()).text(&key.1);
     }
 
-    fn read(row: &SqliteRow) -> Result<Self> {
+    fn read(row: &ReadRow<'_>) -> Result<Self> {
         from_record(Self::TABLE, row)
     }
 }

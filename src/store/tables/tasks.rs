@@ -5,7 +5,7 @@ use ghost_domain::{AgentId, RootId, Task, TaskEvent, TaskId, TaskStatus, Timesta
 use crate::error::Result;
 use crate::internal_rows::TaskHistory;
 use crate::query::{Conditions, list_limit};
-use crate::row::{Args, Keyed, Row, SqliteRow, from_record, get_count, to_json};
+use crate::row::{Args, Keyed, ReadRow, Row, from_record, to_json};
 use crate::tx::Tx;
 
 /// A position in the list of tasks: priority, time of creation and id.
@@ -58,7 +58,7 @@ impl Keyed for Task {
         args.id(key.0);
     }
 
-    fn read(row: &SqliteRow) -> Result<Self> {
+    fn read(row: &ReadRow<'_>) -> Result<Self> {
         from_record(Self::TABLE, row)
     }
 }
@@ -158,10 +158,9 @@ impl Tx {
         let (mut left, mut found) = (list_limit(filter.limit), Vec::new());
         for range in ranges(filter.after) {
             let (sql, args) = list(filter, range, left);
-            for row in self.rows(sql, args)? {
-                found.push(Task::read(&row)?);
-                left -= 1;
-            }
+            let tasks = self.list::<Task>(sql, args)?;
+            left -= tasks.len() as i64;
+            found.extend(tasks);
             if left == 0 {
                 break;
             }
@@ -172,7 +171,7 @@ impl Tx {
     /// Tasks that have not ended, in order of id; only those of this owner, if given.
     pub fn tasks_open(&mut self, owner: Option<&AgentId>, after: Option<TaskId>, limit: u32) -> Result<Vec<Task>> {
         let (sql, args) = open_tasks(owner, after, limit);
-        self.rows(sql, args)?.iter().map(Task::read).collect()
+        self.rows(sql, args, Task::read)
     }
 
     /// Tasks that depend on this one, in order of id.
@@ -186,8 +185,7 @@ impl Tx {
 
     /// Number of tasks that have not ended.
     pub fn task_count_open(&mut self) -> Result<u32> {
-        let row = self.row("SELECT count(*) FROM tasks WHERE ended = 0", Args::default())?;
-        row.map_or(Ok(0), |row| get_count(Task::TABLE, &row, 0))
+        self.count(Task::TABLE, "SELECT count(*) FROM tasks WHERE ended = 0", Args::default())
     }
 
     /// The newest `limit` history rows of a task, oldest first.
@@ -195,8 +193,9 @@ impl Tx {
         const SQL: &str = "SELECT record FROM task_events WHERE task_id = ? ORDER BY seq DESC LIMIT ?+0";
         let mut args = Args::default();
         args.id(task_id.0).int(i64::from(limit));
-        let rows = self.rows(SQL, args)?;
-        rows.iter().rev().map(|row| from_record(TaskHistory::TABLE, row)).collect()
+        let mut history = self.rows(SQL, args, |row| from_record(TaskHistory::TABLE, row))?;
+        history.reverse();
+        Ok(history)
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::error::Result;
 use crate::internal_rows::Prompt;
 use crate::query::{Conditions, list_limit};
-use crate::row::{Args, Keyed, Row, SqliteRow, from_record, get, get_id, to_json};
+use crate::row::{Args, Keyed, ReadRow, Row, from_record, get, get_id, to_json};
 use crate::tx::Tx;
 
 /// Which turns a list contains. `None` means any.
@@ -59,7 +59,7 @@ impl Keyed for Turn {
         args.id(key.0);
     }
 
-    fn read(row: &SqliteRow) -> Result<Self> {
+    fn read(row: &ReadRow<'_>) -> Result<Self> {
         from_record(Self::TABLE, row)
     }
 }
@@ -97,7 +97,7 @@ fn without_hashes(mut step: String, system: Option<&str>, briefing: Option<&str>
 }
 
 /// Decodes a step and fills in its hashes. Older records still contain the hashes.
-fn step_of(row: &SqliteRow) -> Result<Step> {
+fn step_of(row: &ReadRow<'_>) -> Result<Step> {
     let mut step: Step = from_record(JournalRow::TABLE, row)?;
     if let Step::Briefed { system, briefing, .. } = &mut step {
         for (hash, column) in [(system, 4), (briefing, 5)] {
@@ -128,7 +128,7 @@ impl Keyed for Prompt {
         args.text(key);
     }
 
-    fn read(row: &SqliteRow) -> Result<Self> {
+    fn read(row: &ReadRow<'_>) -> Result<Self> {
         Ok(Self {
             hash: get(Self::TABLE, row, 0)?,
             text: get(Self::TABLE, row, 1)?,
@@ -236,7 +236,7 @@ impl Tx {
     /// Matching turns, newest first.
     pub fn turn_list(&mut self, filter: &TurnFilter) -> Result<Vec<Turn>> {
         let (sql, args) = list(filter);
-        self.rows(sql, args)?.iter().map(Turn::read).collect()
+        self.rows(sql, args, Turn::read)
     }
 
     /// The journal of a turn, in order.
@@ -245,17 +245,14 @@ impl Tx {
         args.id(turn_id.0);
         let sql =
             "SELECT step, seq, turn_id, at, system_hash, briefing_hash FROM journal WHERE turn_id = ? ORDER BY seq";
-        let rows = self.rows(sql, args)?;
-        rows.iter()
-            .map(|row| {
-                Ok(JournalRow {
-                    turn_id: TurnId(get_id(JournalRow::TABLE, row, 2)?),
-                    seq: get(JournalRow::TABLE, row, 1)?,
-                    step: step_of(row)?,
-                    at: Timestamp(get(JournalRow::TABLE, row, 3)?),
-                })
+        self.rows(sql, args, |row| {
+            Ok(JournalRow {
+                turn_id: TurnId(get_id(JournalRow::TABLE, row, 2)?),
+                seq: get(JournalRow::TABLE, row, 1)?,
+                step: step_of(row)?,
+                at: Timestamp(get(JournalRow::TABLE, row, 3)?),
             })
-            .collect()
+        })
     }
 
     /// The text of a prompt part, by its hash.
@@ -293,8 +290,8 @@ impl Tx {
         let mut args = Args::default();
         args.text(hash);
         // A text has tens of kilobytes, and most are there already.
-        let used = self.row("SELECT at FROM prompts WHERE hash = ?", args)?;
-        let used = used.map(|row| get(Prompt::TABLE, &row, 0).map(Timestamp)).transpose()?;
+        let sql = "SELECT at FROM prompts WHERE hash = ?";
+        let used = self.row(sql, args, |row| get(Prompt::TABLE, row, 0).map(Timestamp))?;
         match used {
             Some(used) if at < used.plus(PROMPT_USE) => Ok(()),
             _ => self.put(&Prompt { hash: hash.to_owned(), text: text.to_owned(), at }),

@@ -11,7 +11,7 @@ use ghost_domain::usage::{UsageRow, UsageSum};
 use super::budgets::UsageFilter;
 use crate::error::Result;
 use crate::internal_rows::Numbered;
-use crate::row::{Args, Row, SqliteRow, get, get_count, get_parsed};
+use crate::row::{Args, ReadRow, Row, get, get_count, get_parsed};
 use crate::tx::Tx;
 
 /// Milliseconds of a day. Days are UTC days, counted from 1970.
@@ -120,11 +120,11 @@ impl Tx {
             .int(end.saturating_mul(DAY))
             .text(filter.from.as_ref().map_or("", |id| id.as_str()))
             .int(i64::from(filter.agents_max));
-        self.rows(query(filter, days), args)?.iter().map(read_sum).collect()
+        self.rows(query(filter, days), args, read_sum)
     }
 }
 
-fn read_sum(row: &SqliteRow) -> Result<UsageSum> {
+fn read_sum(row: &ReadRow<'_>) -> Result<UsageSum> {
     let count = |column| get_count::<u64>("usage", row, column);
     Ok(UsageSum {
         agent_id: get_parsed("usage", row, 0)?,
