@@ -1,6 +1,6 @@
 //! The performance budgets: `cargo bench` prints one table. Each figure is beside a floor that the same run measured.
 //! `cargo bench -- NAME` runs one of them: sends, chat, gating, turn, read, memory, many, ready, streams, cache, tokens,
-//! age, sandbox, fetch, toolbox, coding, mcp, droids, joining.
+//! age, sandbox, fetch, toolbox, coding, mcp, droids, joining, waits.
 //!
 //! A missed budget must never fail this program. The table shows it, and a person decides.
 
@@ -29,7 +29,7 @@ static ALLOCATOR: alloc::Counting = alloc::Counting;
 type Measure = (&'static str, fn() -> Outcome<Vec<Line>>);
 
 /// All measurements, in the order of the table.
-const MEASURES: [Measure; 20] = [
+const MEASURES: [Measure; 21] = [
     ("sends", rows::durable_sends::measure),
     ("chat", rows::chat_fanout::measure),
     ("broadcast", rows::broadcast::measure),
@@ -50,6 +50,7 @@ const MEASURES: [Measure; 20] = [
     ("mcp", rows::mcp::measure),
     ("droids", rows::droids::measure),
     ("joining", rows::joining::measure),
+    ("waits", rows::waits::measure),
 ];
 
 fn main() -> ExitCode {

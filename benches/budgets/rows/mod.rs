@@ -24,3 +24,4 @@ pub mod sandbox;
 pub mod streams;
 pub mod tokens;
 pub mod toolbox;
+pub mod waits;
