@@ -97,7 +97,7 @@ async fn read(data_dir: &Path) -> Result<Recording, Refusal> {
     }
     let file = data_dir.join(database::FILE);
     let store = open_store(&file, SqliteOptions::default()).await?;
-    let recording = store.read(|r| answers(r)).await;
+    let recording = store.read(answers).await;
     store.close().await;
     recording
 }

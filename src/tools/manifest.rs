@@ -62,7 +62,7 @@ pub async fn append(services: &WorldServices, lines: String) -> Result<(), Refus
 /// Those of [`Workspace::write_atomic`](crate::workspace::Workspace::write_atomic); `Unavailable` if the store cannot
 /// be read.
 pub async fn rewrite(services: &WorldServices) -> Result<usize, Refusal> {
-    let all = services.store.read(|r| artifacts::all(r)).await?;
+    let all = services.store.read(artifacts::all).await?;
     let path = index()?;
     if all.is_empty() && services.workspace.size_now(&path).is_err() {
         return Ok(0);
@@ -84,7 +84,7 @@ pub async fn differences(services: &WorldServices) -> Result<Vec<Found>, Refusal
     let limit = services.ctx.limits().output_files_max as usize;
     let output = WorkspacePath::parse(OUTPUT, false)?;
     let there = services.workspace.stamps(&output, true, limit).await?.unwrap_or_default();
-    let known: BTreeMap<String, Artifact> = services.store.read(|r| artifacts::all(r)).await?;
+    let known: BTreeMap<String, Artifact> = services.store.read(artifacts::all).await?;
     let mut found: Vec<Found> = known
         .keys()
         .filter(|path| !there.files.contains_key(*path))

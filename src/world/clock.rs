@@ -91,7 +91,7 @@ impl Drop for Undo<'_> {
 /// Counts the time that the daemon has run, if the clock is in doubt.
 async fn count(tree: &Tree, time: Duration) -> Result<(), Refusal> {
     let (store, now) = (&tree.engine.services.store, tree.engine.services.ctx.now());
-    let state = store.read(|r| clock::state(r)).await?;
+    let state = store.read(clock::state).await?;
     if state.jump.is_some() || !state.doubt.is_over() {
         store.write(move |w| clock::ran(w, now, time)).await?;
     }

@@ -356,7 +356,7 @@ impl WorldService {
     }
 
     async fn open_turns(&self) -> Result<u64, Refusal> {
-        let facts = self.0.world.store().read(|r| Facts::read(r)).await?;
+        let facts = self.0.world.store().read(Facts::read).await?;
         Ok(facts.open_turns.into())
     }
 }

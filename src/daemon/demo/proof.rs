@@ -117,7 +117,7 @@ pub(super) fn read(data: &Path, plan: &JobPlan, files: &[String]) -> Result<Proo
         let ports = system_ports();
         let data_dir = DataDir::lock(data, &*ports.clock).await?;
         let store = database::open(&data_dir, &WorkspaceDir::within(&data_dir), SqliteOptions::default()).await?;
-        let proof = store.read(|r| recorded(r)).await;
+        let proof = store.read(recorded).await;
         store.close().await;
         proof.map_err(Refusal::from)
     })?;

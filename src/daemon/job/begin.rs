@@ -31,7 +31,7 @@ async fn place(workspace: &Workspace, files: &[Input]) -> Result<(), Refusal> {
 /// When the workspace or the store refuses.
 pub async fn put_back(store: &Store, workspace: &Workspace, files: &[Input]) -> Result<(), Refusal> {
     let own = job_id(files);
-    let jobs = store.read_latest(|r| jobs::all(r)).await?;
+    let jobs = store.read_latest(jobs::all).await?;
     for job in jobs.iter().filter(|job| job.finished_at.is_none()) {
         let id = &job.job_id;
         if *id == own {

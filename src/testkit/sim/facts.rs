@@ -47,7 +47,7 @@ impl Facts {
     pub(crate) fn gather(disk: &MemoryDisk, workspace: &Path) -> Result<Self, SimError> {
         let store = disk.open();
         let runtime = tokio::runtime::Builder::new_current_thread().build()?;
-        let gathered = runtime.block_on(store.read(|r| Self::read(r))).map_err(Refusal::from)?;
+        let gathered = runtime.block_on(store.read(Self::read)).map_err(Refusal::from)?;
         let mut facts = gathered;
         read_files(workspace, workspace, &mut facts.files)?;
         Ok(facts)

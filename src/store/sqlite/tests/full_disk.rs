@@ -26,7 +26,7 @@ async fn a_full_disk_refuses_and_loses_nothing() {
     let dir = dir();
     let full = SqliteOptions { page_limit: Some(210), ..SqliteOptions::default() };
     let store = store_with(dir.path(), full.clone()).await;
-    store.write::<_, StoreError, _>(|w| fill(w)).await.unwrap();
+    store.write::<_, StoreError, _>(fill).await.unwrap();
     let (mut kept, mut n) = (Vec::new(), 0);
     let refused = loop {
         n += 1;
