@@ -31,6 +31,16 @@ impl Args {
         &self.values
     }
 
+    /// Bytes that the values take in memory, about.
+    pub(crate) fn bytes(&self) -> usize {
+        let outside = self.values.iter().map(|value| match value {
+            Value::Text(text) => text.len(),
+            Value::Blob(bytes) => bytes.len(),
+            Value::Null | Value::Integer(_) | Value::Real(_) => 0,
+        });
+        size_of_val(self.values.as_slice()) + outside.sum::<usize>()
+    }
+
     /// Binds the values. A statement that was built from parts may use only some of them; one that has more parameters
     /// than values reads NULL there.
     pub(crate) fn bind(&self, statement: &mut Statement<'_>) -> rusqlite::Result<()> {

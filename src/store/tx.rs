@@ -32,10 +32,15 @@ enum Undo {
     /// refuse after a write, and a savepoint would cost every command two statements and a copy of each page that it
     /// changes: a seventh of the writer's time.
     Rewrite,
-    /// Its savepoint is rolled back. So are commands undone after the first one of their batch, or a flood of
-    /// refusals would write each batch again and again.
+    /// Its savepoint is rolled back. So is each command that comes in its batch after one that was undone, or a flood of
+    /// refusals would write the batch again and again; and after [`WRITTEN_MAX`], because what was written is not
+    /// remembered then.
     Savepoint,
 }
+
+/// How many bytes of written values an open batch remembers at most (promise 7). A broadcast to all agents writes its text
+/// once for each.
+const WRITTEN_MAX: usize = 4 * 1024 * 1024;
 
 /// A transaction of the store: what a command writes and reads, or what a query reads.
 pub struct Tx {
@@ -56,8 +61,10 @@ pub struct Tx {
     written: Vec<(&'static str, Args)>,
     /// How many of them belong to accepted commands.
     accepted: usize,
-    /// Whether a command of the open batch was undone after it had written.
-    has_undone: bool,
+    /// Bytes of the values that the open batch has written; see [`WRITTEN_MAX`].
+    written_bytes: usize,
+    /// Whether the next commands of the open batch have savepoints.
+    needs_savepoints: bool,
     /// Why the batch cannot be committed, or why the reader's connection cannot be reused.
     failed: Option<StoreError>,
 }
@@ -75,7 +82,8 @@ impl Tx {
             undo: None,
             written: Vec::new(),
             accepted: 0,
-            has_undone: false,
+            written_bytes: 0,
+            needs_savepoints: false,
             failed: None,
         }
     }
@@ -198,7 +206,7 @@ impl Tx {
         match execute(&self.conn, sql, &args) {
             Ok(changed) => {
                 if self.undo == Some(Undo::Rewrite) {
-                    self.written.push((sql, args));
+                    self.remember(sql, args);
                 }
                 Ok(changed as u64)
             }
@@ -206,6 +214,17 @@ impl Tx {
                 Err(StoreError::Row { table, key: "a new row".to_owned(), what: error.to_string() })
             }
             Err(error) => Err(self.fail(&error)),
+        }
+    }
+
+    /// Remembers a statement of the running command, for the case that it is accepted and a later one is undone.
+    fn remember(&mut self, sql: &'static str, args: Args) {
+        self.written_bytes = self.written_bytes.saturating_add(args.bytes());
+        if self.written_bytes <= WRITTEN_MAX {
+            self.written.push((sql, args));
+        } else {
+            // To undo the running command, only those of the others are needed.
+            self.written.truncate(self.accepted);
         }
     }
 
@@ -225,7 +244,7 @@ impl Tx {
             return Ok(());
         }
         self.begin_if_needed()?;
-        if !self.has_undone {
+        if !self.needs_savepoints {
             self.undo = Some(Undo::Rewrite);
             return Ok(());
         }
@@ -279,6 +298,11 @@ impl Tx {
         if self.undo.take() == Some(Undo::Savepoint) {
             self.run("RELEASE command")?;
         }
+        if self.written_bytes > WRITTEN_MAX {
+            // Not all that it wrote is remembered.
+            self.needs_savepoints = true;
+            self.written.clear();
+        }
         self.accepted = self.written.len();
         self.batch()?.accept();
         Ok(())
@@ -310,7 +334,7 @@ impl Tx {
         self.check_files(FileCheck::written)?;
         let mut written = std::mem::take(&mut self.written);
         written.truncate(std::mem::take(&mut self.accepted));
-        self.has_undone = true;
+        self.needs_savepoints = true;
         if !written.is_empty() {
             self.begin_if_needed()?;
         }
@@ -322,7 +346,7 @@ impl Tx {
 
     /// Forgets what the batch has written, at its end.
     fn forget(&mut self) {
-        (self.undo, self.accepted, self.has_undone) = (None, 0, false);
+        (self.undo, self.accepted, self.written_bytes, self.needs_savepoints) = (None, 0, 0, false);
         self.written.clear();
     }
 
@@ -481,6 +505,39 @@ mod tests {
         add(&mut tx, "z");
         tx.reject().unwrap();
         assert_eq!(names(&mut tx), [("a".to_owned(), 3), ("aa".to_owned(), 3)]);
+    }
+
+    /// Neither a large command nor many small ones make a batch remember more than its bound, whichever way they end.
+    #[test]
+    fn what_a_batch_remembers_is_bounded() {
+        for (size, count) in [(WRITTEN_MAX + 1, 1), (WRITTEN_MAX / 4, 9), (WRITTEN_MAX / 3, 2)] {
+            let conn = Connection::open_in_memory().unwrap();
+            conn.execute_batch("CREATE TABLE t (name TEXT, n INTEGER)").unwrap();
+            let mut tx = Tx::in_memory(conn, Counters::default());
+            let add = |tx: &mut Tx, text: &str| {
+                let mut args = Args::default();
+                args.text(text);
+                tx.execute("INSERT INTO t VALUES (?, 1)", args).unwrap();
+                let remembered: usize = tx.written.iter().map(|(_, args)| args.bytes()).sum();
+                assert!(remembered <= WRITTEN_MAX, "{remembered}");
+            };
+            let rows = |tx: &mut Tx| tx.count::<usize>("t", "SELECT count(*) FROM t", Args::default()).unwrap();
+            add(&mut tx, "small");
+            tx.accept().unwrap();
+            let large = "x".repeat(size);
+            (0..count).for_each(|_| add(&mut tx, &large));
+            tx.accept().unwrap();
+            add(&mut tx, "undone");
+            tx.reject().unwrap();
+            assert_eq!(rows(&mut tx), 1 + count);
+            tx.commit().unwrap();
+            // The large command is the one that is undone.
+            add(&mut tx, "small");
+            tx.accept().unwrap();
+            (0..count).for_each(|_| add(&mut tx, &large));
+            tx.reject().unwrap();
+            assert_eq!(rows(&mut tx), 2 + count);
+        }
     }
 
     #[test]
