@@ -4,18 +4,39 @@ use std::path::Path;
 use std::sync::Arc;
 
 use ghost_domain::ports::Ports;
-use ghost_domain::{Code, Refusal};
+use ghost_domain::{AgentId, AgentKind, Code, Desired, Refusal};
+use ghost_operations::agents::NewAgent;
+use ghost_operations::mail::Chain;
 use ghost_provider::Providers;
 use ghost_sandbox::Sandbox;
 use ghost_store::sqlite::{SqliteOptions, open_store};
 use ghost_tools::Tool;
 use ghost_tools::workspace::Workspace;
 use ghost_world::{Boot, World};
+use serde_json::Value;
 
 use crate::measure::Outcome;
 
 /// Agents that a world file lists one by one; more are one entry.
 const LISTED_MAX: usize = 1_000;
+
+/// A worker to be created at run time.
+pub fn worker(agent_id: AgentId, kind: AgentKind, chain: Chain) -> NewAgent {
+    NewAgent {
+        name: agent_id.to_string(),
+        agent_id,
+        archetype: "worker".into(),
+        team: None,
+        kind,
+        desired: Desired::Running,
+        overrides: Value::Null,
+        daily_money: None,
+        heartbeat: None,
+        owner: None,
+        goal: None,
+        chain,
+    }
+}
 
 /// Writes a world of `agents` workers whose model server is at `model`.
 pub fn write_world(dir: &Path, agents: usize, model: &str) -> Outcome<()> {

@@ -2,18 +2,18 @@
 //! rows in one plain transaction for each chat message, with prepared statements on the calling thread.
 
 use ghost_domain::redact::Redactor;
-use ghost_domain::{AgentId, AgentKind, ChannelName, ChatMember, ChatWake, Desired, Limits, MailState, Party, Refusal};
+use ghost_domain::{AgentId, AgentKind, ChannelName, ChatMember, ChatWake, Limits, MailState, Party, Refusal};
 use ghost_operations::OperationContext;
-use ghost_operations::agents::{self, NewAgent};
+use ghost_operations::agents;
 use ghost_operations::chat::{self, NewChannel, NewPost, Speaker};
 use ghost_operations::mail::Chain;
 use ghost_store::Store;
 use ghost_store::sqlite::{SqliteOptions, open_store};
 use rusqlite::types::Value as Cell;
 use rusqlite::{Connection, params_from_iter};
-use serde_json::Value;
 
 use super::durable_sends::{EVENTS, MESSAGES, Table, connect, last, rows};
+use crate::fixture::worker;
 use crate::measure::{Outcome, median, now, runtime};
 use crate::table::{Line, Sense};
 
@@ -91,20 +91,7 @@ pub(super) async fn gather(store: &Store, ctx: &OperationContext, hall: &Channel
     store
         .write(move |w| {
             for agent_id in &members {
-                let new = NewAgent {
-                    agent_id: agent_id.clone(),
-                    archetype: "worker".into(),
-                    name: agent_id.to_string(),
-                    team: None,
-                    kind: AgentKind::Persistent,
-                    desired: Desired::Running,
-                    overrides: Value::Null,
-                    daily_money: None,
-                    heartbeat: None,
-                    owner: None,
-                    goal: None,
-                    chain: Chain::root(&ctx),
-                };
+                let new = worker(agent_id.clone(), AgentKind::Persistent, Chain::root(&ctx));
                 agents::create(w, &ctx, &Party::System, new)?;
             }
             let new = NewChannel { channel, members, gated: false, skip_creator: false, topic: None };

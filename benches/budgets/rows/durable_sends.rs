@@ -6,16 +6,16 @@ use std::path::Path;
 use std::sync::Arc;
 
 use ghost_domain::redact::Redactor;
-use ghost_domain::{AgentId, AgentKind, Desired, Kind, Limits, Party, Refusal};
+use ghost_domain::{AgentId, AgentKind, Kind, Limits, Party, Refusal};
 use ghost_operations::OperationContext;
-use ghost_operations::agents::{self, NewAgent};
+use ghost_operations::agents;
 use ghost_operations::mail::{self, Chain, NewMessage};
 use ghost_store::Store;
 use ghost_store::sqlite::{SqliteOptions, open_store};
 use rusqlite::types::Value as Cell;
 use rusqlite::{Connection, params_from_iter};
-use serde_json::Value;
 
+use crate::fixture::worker;
 use crate::measure::{Outcome, median, now, runtime};
 use crate::table::{Line, Sense};
 
@@ -84,20 +84,7 @@ async fn population(store: &Store, ctx: &OperationContext) -> Outcome<Vec<AgentI
     for receiver in 0..RECEIVERS {
         let agent_id: AgentId = format!("receiver-{receiver}").parse()?;
         receivers.push(agent_id.clone());
-        let new = NewAgent {
-            name: agent_id.to_string(),
-            agent_id,
-            archetype: "worker".into(),
-            team: None,
-            kind: AgentKind::Persistent,
-            desired: Desired::Running,
-            overrides: Value::Null,
-            daily_money: None,
-            heartbeat: None,
-            owner: None,
-            goal: None,
-            chain: Chain::root(ctx),
-        };
+        let new = worker(agent_id, AgentKind::Persistent, Chain::root(ctx));
         let ctx = ctx.clone();
         store.write(move |w| agents::create(w, &ctx, &Party::System, new).map(drop)).await?;
     }

@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use ghost_domain::ports::Ports;
 use ghost_domain::testing::ManualClock;
-use ghost_domain::{Activity, AgentId, AgentKind, Desired, Party};
-use ghost_operations::agents::{self, NewAgent};
+use ghost_domain::{Activity, AgentId, AgentKind, Party};
+use ghost_operations::agents;
 use ghost_operations::mail::Chain;
 use ghost_world::World;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
-use serde_json::Value;
 
 use crate::child::Child;
+use crate::fixture::worker;
 use crate::measure::{Outcome, pause, runtime};
 use crate::table::{Line, Sense};
 use crate::{alloc, fixture};
@@ -125,20 +125,7 @@ pub fn ours(count: usize) -> Outcome<()> {
 async fn populate(world: &World, name: &str, count: usize) -> Outcome<()> {
     for agent in 0..count {
         let agent_id: AgentId = format!("{name}-{agent}").parse()?;
-        let new = NewAgent {
-            name: agent_id.to_string(),
-            agent_id,
-            archetype: "worker".into(),
-            team: None,
-            kind: AgentKind::Dynamic,
-            desired: Desired::Running,
-            overrides: Value::Null,
-            daily_money: None,
-            heartbeat: None,
-            owner: None,
-            goal: None,
-            chain: Chain::root(world.ctx()),
-        };
+        let new = worker(agent_id, AgentKind::Dynamic, Chain::root(world.ctx()));
         let ctx = world.ctx().clone();
         world.store().write(move |w| agents::create(w, &ctx, &Party::Operator("bench".into()), new).map(drop)).await?;
     }

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use ghost_domain::redact::Redactor;
-use ghost_domain::{AgentId, AgentKind, Desired, Kind, Limits, MailState, MessageId, Party, Refusal};
+use ghost_domain::{AgentId, AgentKind, Kind, Limits, MailState, MessageId, Party, Refusal};
 use ghost_operations::OperationContext;
-use ghost_operations::agents::{self, NewAgent};
+use ghost_operations::agents;
 use ghost_operations::mail::{self, Chain, NewMessage};
 use ghost_store::Store;
 use ghost_store::sqlite::{SqliteOptions, open_store};
-use serde_json::Value;
 
+use crate::fixture::worker;
 use crate::measure::{Outcome, median, now, runtime};
 use crate::table::{Line, Sense};
 
@@ -55,20 +55,7 @@ async fn create(store: &Store, ctx: &OperationContext, first: usize) -> Outcome<
     let ctx = ctx.clone();
     let create = move |w: &mut ghost_store::Tx| {
         for agent_id in ids {
-            let new = NewAgent {
-                name: agent_id.to_string(),
-                agent_id,
-                archetype: "worker".into(),
-                team: None,
-                kind: AgentKind::Persistent,
-                desired: Desired::Running,
-                overrides: Value::Null,
-                daily_money: None,
-                heartbeat: None,
-                owner: None,
-                goal: None,
-                chain: Chain::root(&ctx),
-            };
+            let new = worker(agent_id, AgentKind::Persistent, Chain::root(&ctx));
             agents::create(w, &ctx, &Party::System, new)?;
         }
         Ok::<_, Refusal>(())
