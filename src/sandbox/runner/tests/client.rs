@@ -92,6 +92,14 @@ pub fn put(into: &mut Vec<u8>, text: &str) {
     into.extend(text.as_bytes());
 }
 
+pub fn frame(kind: u8, id: u32, body: &[u8]) -> Vec<u8> {
+    let mut frame = (body.len() as u32).to_le_bytes().to_vec();
+    frame.push(kind);
+    frame.extend(id.to_le_bytes());
+    frame.extend(body);
+    frame
+}
+
 impl Client {
     pub fn new(mode: Mode) -> Client {
         Client::under(mode, &[])
@@ -148,15 +156,12 @@ impl Client {
         client.send(1, 0, &3u16.to_le_bytes());
         client
     }
+    /// Writes to a runner that may have ended: its frames say whether it did, and why.
     pub fn raw(&mut self, bytes: &[u8]) {
         let _ = self.to.as_mut().unwrap().write_all(bytes);
     }
     pub fn send(&mut self, kind: u8, id: u32, body: &[u8]) {
-        let mut frame = (body.len() as u32).to_le_bytes().to_vec();
-        frame.push(kind);
-        frame.extend(id.to_le_bytes());
-        frame.extend(body);
-        self.to.as_mut().unwrap().write_all(&frame).unwrap();
+        self.to.as_mut().unwrap().write_all(&frame(kind, id, body)).unwrap();
     }
     pub fn credit(&mut self, id: u32, channel: u8, amount: u32) {
         let mut body = vec![channel];
