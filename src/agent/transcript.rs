@@ -26,6 +26,14 @@ pub struct Begun {
     pub ask_id: Option<AskId>,
     /// The session that the call worked in, if it can be continued.
     pub session: Option<String>,
+    /// What a call with an effect in the store has done so far, if it is not the whole.
+    pub progress: Option<Value>,
+}
+
+impl Begun {
+    pub(crate) fn new(call_id: CallId, effect: Effect) -> Self {
+        Self { call_id, effect, files: Vec::new(), ask_id: None, session: None, progress: None }
+    }
 }
 
 /// A call of the model's last answer that has no result yet.
@@ -149,8 +157,12 @@ impl Transcript {
                 }
                 Step::CallStarted { call_id, id, effect, files, ask_id, .. } => {
                     let (files, ask_id) = (files.clone(), *ask_id);
-                    begun
-                        .insert(id.clone(), Begun { call_id: *call_id, effect: *effect, files, ask_id, session: None });
+                    let begin = Begun { files, ask_id, ..Begun::new(*call_id, *effect) };
+                    begun.insert(id.clone(), begin);
+                }
+                Step::CallSliced { call_id, id, progress } => {
+                    let begin = Begun { progress: Some(progress.clone()), ..Begun::new(*call_id, Effect::World) };
+                    begun.insert(id.clone(), begin);
                 }
                 Step::CallSession { id, session, .. } => {
                     if let Some(begun) = begun.get_mut(id) {

@@ -208,6 +208,16 @@ pub enum Step {
         /// The program's id of the session.
         session: String,
     },
+    /// A part of a call's effect in the store was applied, which is too large for one transaction. A resumed turn applies
+    /// the rest.
+    CallSliced {
+        /// Ghost's id of the call.
+        call_id: CallId,
+        /// The provider's id of the call.
+        id: String,
+        /// What was done so far, as the tool needs it.
+        progress: Value,
+    },
     /// A call ended, with a result or a refusal.
     CallFinished {
         /// Ghost's id of the call.
@@ -257,6 +267,7 @@ impl Step {
             Self::CallStarted { .. } => "call_started",
             Self::ApprovalRequested { .. } => "approval_requested",
             Self::CallSession { .. } => "call_session",
+            Self::CallSliced { .. } => "call_sliced",
             Self::CallFinished { .. } => "call_finished",
             Self::Parked { .. } => "parked",
             Self::ToolsChanged { .. } => "tools_changed",

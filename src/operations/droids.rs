@@ -117,7 +117,7 @@ fn begin(w: &mut Tx, ctx: &OperationContext, droid: Droid, chain: Chain) -> Resu
     let overrides = serde_json::to_value(&droid.terms)
         .map_err(|error| Refusal::new(Code::Internal, format!("a droid's terms cannot be written: {error}")))?;
     // Before the agent, whose mail is checked against it.
-    w.droid_add(&droid)?;
+    w.droid_put(&droid)?;
     let agent = NewAgent {
         agent_id: droid.droid_id.clone(),
         archetype: ARCHETYPE.to_owned(),

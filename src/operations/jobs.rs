@@ -1,9 +1,9 @@
 //! Main jobs: a set of input files is accepted once, and its lead gets a task for it.
 
 use ghost_domain::event::{EventKind, NewEvent};
-use ghost_domain::{AgentId, Job, Party, RootId, Schedule, ScheduleKind};
+use ghost_domain::{AgentId, Job, Party, RootId, Schedule, ScheduleKind, TurnStatus};
 use ghost_store::Tx;
-use ghost_store::tables::PAGE_MAX;
+use ghost_store::tables::{PAGE_MAX, TurnFilter};
 use serde_json::json;
 
 use crate::chain::Chain;
@@ -97,11 +97,9 @@ pub fn recall(r: &mut Tx, ctx: &OperationContext) -> Result<()> {
 }
 
 /// Whether a turn of this root is open, mail of it waits, or a timer or watch of it is set.
-fn is_at_work(r: &mut Tx, root_id: RootId) -> Result<bool> {
-    let open = r.turns_open()?;
-    Ok(open.iter().any(|turn| turn.root_id == root_id || turn.other_roots.contains(&root_id))
-        || !r.inbox_waiting_of(root_id)?.is_empty()
-        || !due(r, root_id)?.is_empty())
+pub(crate) fn is_at_work(r: &mut Tx, root_id: RootId) -> Result<bool> {
+    let open = TurnFilter { root_id: Some(root_id), status: Some(TurnStatus::Open), limit: 1, ..TurnFilter::default() };
+    Ok(!r.turn_list(&open)?.is_empty() || !r.inbox_waiting_of(root_id)?.is_empty() || !due(r, root_id)?.is_empty())
 }
 
 /// The enabled timers and watches of this root, of all agents.

@@ -225,13 +225,31 @@ pub(crate) fn hop_limit(hop: u32, limit: u32) -> Refusal {
         .details(json!({ "limit": "hops_max", "value": limit }))
 }
 
-/// The result of a broadcast.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// Receivers of one transaction of a broadcast. It is some milliseconds of the writer's time, so that no other command
+/// waits for a broadcast to all.
+const SLICE: u32 = 1_000;
+
+/// How many skipped receivers a broadcast names.
+const NAMED: usize = 100;
+
+/// What a broadcast has done so far.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Broadcast {
     /// Number of inboxes that received it.
     pub delivered: u32,
-    /// The receivers that did not get the message, with reasons.
+    /// The first hundred receivers that did not get the message, with reasons.
     pub skipped: Vec<Skipped>,
+    /// How many more did not get it.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub more_skipped: u32,
+    /// The last agent that was looked at, if others come after it. `None` if the broadcast is complete.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rest: Option<AgentId>,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
+fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 /// A receiver that did not get a broadcast.
@@ -247,30 +265,37 @@ pub struct Skipped {
 
 /// Delivers one message to every other agent (MSG-05). A receiver with a full inbox is reported and
 /// does not affect the others.
+///
+/// One call looks at a thousand receivers at most. If it leaves a [`Broadcast::rest`], the caller commits and calls again
+/// with that result as `so_far`. The root is charged for all receivers before the first gets it, so a limit refuses all or
+/// none.
 pub fn broadcast(
     w: &mut Tx,
     ctx: &OperationContext,
     new_message: &NewMessage,
     exclude: &[AgentId],
     archetype: Option<&str>,
+    so_far: Option<Broadcast>,
 ) -> Result<Broadcast> {
-    for name in exclude {
-        agent_for(w, ctx, &new_message.from, name)?;
-    }
-    check_message(ctx, new_message)?;
-    let mut receivers = match archetype {
-        None => w.agents_with_mail()?,
-        Some(archetype) => {
-            let agents = w.agent_list(false)?.into_iter();
-            let of = agents.filter(|agent| agent.archetype == archetype && agent.kind != AgentKind::Droid);
-            of.map(|agent| agent.agent_id).collect()
+    let is_receiver = |id: &AgentId| new_message.from.agent() != Some(id) && !exclude.contains(id);
+    let mut result = so_far.unwrap_or_default();
+    let receivers = match result.rest.take() {
+        Some(after) => w.agents_with_mail(archetype, after.as_str(), SLICE)?,
+        None => {
+            for name in exclude {
+                agent_for(w, ctx, &new_message.from, name)?;
+            }
+            check_message(ctx, new_message)?;
+            let mut all = w.agents_with_mail(archetype, "", u32::MAX)?;
+            let count = all.iter().filter(|id| is_receiver(id)).count();
+            let count = u64::try_from(count).unwrap_or(u64::MAX);
+            root_limits::sent(w, ctx, &new_message.from, new_message.chain, count)?;
+            all.truncate(SLICE as usize);
+            all
         }
     };
-    receivers.retain(|agent_id| new_message.from.agent() != Some(agent_id) && !exclude.contains(agent_id));
-    let count = u64::try_from(receivers.len()).unwrap_or(u64::MAX);
-    root_limits::sent(w, ctx, &new_message.from, new_message.chain, count)?;
-    let mut result = Broadcast { delivered: 0, skipped: Vec::new() };
-    for agent_id in receivers {
+    result.rest = receivers.last().filter(|_| receivers.len() == SLICE as usize).cloned();
+    for agent_id in receivers.into_iter().filter(is_receiver) {
         let copy = NewMessage { to: agent_id, ..new_message.clone() };
         match check_room(w, ctx, &copy) {
             Ok(waiting) => {
@@ -281,7 +306,11 @@ pub fn broadcast(
             // receivers, so it ends the broadcast.
             Err(refusal) if refusal.code == Code::InboxFull => {
                 let (error_code, reason) = (refusal.code, refusal.message);
-                result.skipped.push(Skipped { agent_id: copy.to, error_code, reason });
+                if result.skipped.len() < NAMED {
+                    result.skipped.push(Skipped { agent_id: copy.to, error_code, reason });
+                } else {
+                    result.more_skipped = result.more_skipped.saturating_add(1);
+                }
             }
             Err(refusal) => return Err(refusal),
         }

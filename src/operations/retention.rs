@@ -167,7 +167,7 @@ impl Slice {
         if gone < slice {
             return Ok(gone);
         }
-        let left: u64 = store.write(move |w| w.prune_rows(family)).await.map_err(Refusal::from)?;
+        let left: u64 = store.read_latest(move |r| r.prune_rows(family)).await.map_err(Refusal::from)?;
         let most = left.saturating_add(gone) / SHARE;
         Ok(gone + self.prune(store, most.saturating_sub(gone)).await?)
     }

@@ -18,7 +18,7 @@ mod text;
 
 pub use fire::{Beat, Beats, changed, due, run_now, watch_refused};
 pub(crate) use heartbeat::set_heartbeat;
-pub use heartbeat::{Wanted, heartbeats};
+pub use heartbeat::{Wanted, follow_heartbeat};
 pub use rows::{all_of_kind, get};
 use rows::{may_change, remove, save};
 pub use run_end::{lost, turn_ended};

@@ -238,6 +238,7 @@ fn entries_of(turn: &Turn, journal: Vec<JournalRow>, entries: &mut Vec<SessionEn
             | Step::ImagesDropped { .. }
             | Step::ApprovalRequested { .. }
             | Step::CallSession { .. }
+            | Step::CallSliced { .. }
             | Step::Parked { .. }
             | Step::CallStarted { .. } => {}
         }

@@ -31,7 +31,9 @@ macro_rules! write_in_test {
             .store()
             .write(move |$w| {
                 let _ = &$ctx;
-                $body
+                let done = $body;
+                assert_eq!($w.wrong_counts().unwrap(), [], "counts differ from the rows");
+                done
             })
             .await
     }};

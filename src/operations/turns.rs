@@ -11,7 +11,9 @@ pub(crate) mod ownership;
 pub(crate) mod parking;
 mod settle;
 
-pub use calls::{CallStart, ledger_status, malformed, record_call_end, record_call_session, record_call_start};
+pub use calls::{
+    CallStart, ledger_status, malformed, record_call_end, record_call_session, record_call_slice, record_call_start,
+};
 pub use crash::{crashed, fail, review_at_boot};
 pub use end::{cancel, finish};
 pub use ending::Ending;

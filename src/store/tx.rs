@@ -12,7 +12,7 @@ use ghost_domain::Event;
 use ghost_domain::ports::Signal;
 use rusqlite::Connection;
 
-use crate::batch::{Batch, Counters};
+use crate::batch::{Batch, Counters, Sequence};
 use crate::error::{Result, StoreError};
 use crate::row::{Args, Keyed, ReadRow, Row, get_count};
 use crate::sqlite::fault;
@@ -112,6 +112,11 @@ impl Tx {
     /// The open batch. An error in a reader's session.
     pub(crate) fn batch(&mut self) -> Result<&mut Batch> {
         self.batch.as_mut().ok_or_else(|| StoreError::ReadOnly("this is a query; only a command may write".into()))
+    }
+
+    /// The next number of a sequence of the world. It is taken back if the command is undone.
+    pub(crate) fn next(&mut self, of: Sequence) -> Result<i64> {
+        Ok(self.batch()?.counters.next(of))
     }
 
     /// Whether the batch or the reader's connection has failed.

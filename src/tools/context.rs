@@ -18,7 +18,7 @@ use ghost_operations::mail::Chain;
 use ghost_sandbox::Sandbox;
 use ghost_store::Store;
 use ghost_web::Web;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::grant_cache::GrantCache;
 use crate::mcp::pool::McpConnections;
@@ -238,6 +238,8 @@ pub struct CallContext {
     pub provider_call_id: String,
     /// Whether an operator has approved exactly this call, or makes it.
     pub approved: bool,
+    /// What earlier transactions of this call have done; see [`Output::progress`](crate::Output::progress).
+    pub progress: Option<Value>,
 }
 
 impl CallContext {

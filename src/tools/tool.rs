@@ -45,6 +45,9 @@ pub struct Output {
     pub cost: Option<Money>,
     /// Why the call counts as failed although it has a result.
     pub failed: Option<Code>,
+    /// What a [`WorldTool`] has done so far, if the effect is too large for one transaction: the call is applied again in
+    /// the next one, with this as [`CallContext::progress`]. The content is not used then.
+    pub progress: Option<Value>,
 }
 
 impl From<Value> for Output {

@@ -26,7 +26,7 @@ use crate::loops::{self, Loops};
 use crate::maintenance;
 use crate::manifest;
 use crate::pause::{PAUSED, agents_with_work};
-use crate::reconcile::{self, Stage};
+use crate::reconcile::{self, Reconciling, Stage};
 use crate::root::{Root, RootMsg};
 use crate::schedules;
 use crate::signal_router::SignalRouter;
@@ -224,7 +224,8 @@ async fn prepare(tree: &Tree, plan: &Arc<Plan>, started: Value) -> Result<bool, 
             w.meta_put(EPOCH, &ctx.epoch.to_string())?;
             ghost_operations::clock::at_start(w, &ctx)?;
             agents::claim_all(w, &ctx)?;
-            reconcile::records(w, &ctx, &Party::System, &plan, Stage::Boot)?;
+            let mut reconciling = Reconciling::new(plan, Party::System, Stage::Boot);
+            while reconciling.slice(w, &ctx)? {}
             turns::review_at_boot(w, &ctx)?;
             jobs::recall(w, &ctx)?;
             ctx.emit(w, NewEvent::new(EventKind::WorldStarted, started))?;

@@ -1,9 +1,8 @@
 //! Makes a world's records agree with `world-config.yaml`, at boot and at every reload.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use ghost_config::plan::Plan;
+use ghost_config::plan::{AgentPlan, Plan};
 use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::ports::Signal;
 use ghost_domain::{Agent, AgentId, AgentKind, Desired, Money, Party, Refusal};
@@ -63,121 +62,176 @@ pub(crate) fn log_access(plan: &Plan) {
     }
 }
 
-/// Adds the heartbeats of agents that were created at run time.
-fn of_dynamic_agents(heartbeats: &mut BTreeMap<AgentId, schedules::Wanted>, agents: Vec<Agent>, plan: &Plan) {
-    for agent in agents.into_iter().filter(|agent| agent.kind == AgentKind::Dynamic) {
-        if let Some(heartbeat) = plan.heartbeat(&agent.agent_id, &agent.archetype) {
-            heartbeats.insert(agent.agent_id, wanted(heartbeat));
-        }
-    }
+/// Records that one transaction of a reload looks at. It is some milliseconds of the writer's time.
+const SLICE: usize = 500;
+
+/// Where a reconciliation goes on.
+enum Place {
+    /// The agents that the file names, from this one on.
+    Named(usize),
+    /// Limits of the file that are not those of one agent.
+    Limits,
+    /// All agents after this id.
+    Agents(String),
+    /// What the file says beside its agents.
+    Rest,
 }
 
-/// Makes the records agree with `plan`. An agent that an operator stopped stays stopped. An agent
-/// that the file no longer names is stopped and kept, and starts again when the file names it
-/// again. An agent that cannot run under the plan is failed.
-pub(crate) fn records(
-    w: &mut Tx,
-    ctx: &OperationContext,
-    by: &Party,
-    plan: &Plan,
+/// A reconciliation. It makes the records agree with a plan, slice by slice, so that a reload of a world with many agents
+/// stops none of them. A world of some hundred agents is one slice. Each slice is complete in itself: after a crash the
+/// next boot reconciles again from the start, and after a refusal the records follow the plan before.
+///
+/// An agent that an operator stopped stays stopped. An agent that the file no longer names is stopped and kept, and starts
+/// again when the file names it again. An agent that cannot run under the plan is failed.
+pub(crate) struct Reconciling {
+    plan: Arc<Plan>,
+    by: Party,
     stage: Stage,
-) -> Result<Reconciled, Refusal> {
-    let mut done = Reconciled::default();
-    for named in &plan.agents {
-        let living = w.agent_get(&named.agent_id)?.filter(|agent| !agent.is_deleted());
-        match living {
-            None => {
-                let new = NewAgent {
-                    agent_id: named.agent_id.clone(),
-                    archetype: named.archetype.clone(),
-                    name: named.name.clone(),
-                    team: named.team.clone(),
-                    kind: AgentKind::Persistent,
-                    desired: if named.autostart { Desired::Running } else { Desired::Stopped },
-                    overrides: serde_json::Value::Null,
-                    daily_money: None,
-                    heartbeat: None,
-                    owner: None,
-                    goal: None,
-                    chain: Chain::root(ctx),
-                };
-                agents::create(w, ctx, by, new)?;
-                done.created.push(named.agent_id.clone());
-            }
-            Some(_) => {
-                let changed =
-                    agents::update(w, ctx, &named.agent_id, &named.archetype, &named.name, named.team.as_deref())?;
-                if changed {
-                    done.updated.push(named.agent_id.clone());
-                }
-                if agents::named_again(w, ctx, by, &named.agent_id, named.autostart)? {
-                    done.started.push(named.agent_id.clone());
-                }
-            }
-        }
-    }
-    for agent in w.agent_list(false)? {
-        let named = plan.agent(&agent.agent_id).is_some();
-        if agent.kind == AgentKind::Persistent && !named && agent.desired == Desired::Running {
-            agents::drop_unnamed(w, ctx, by, &agent.agent_id)?;
-            done.stopped.push(agent.agent_id);
-        }
-    }
-    apply_fitness(w, ctx, by, plan, stage)?;
-    budgets::follow_file(w, ctx, by, &plan.budgets)?;
-    turns::follow_root_default(w, ctx)?;
-    // For agents in the file, the file sets the daily budget. Other agents keep the budget of their
-    // archetype, even if the archetype no longer exists.
-    let daily = |agent: Agent| match agent.kind {
-        // Removes the budget that an archetype gave the agent before the file named it.
-        AgentKind::Persistent => Some((agent.agent_id, None)),
-        AgentKind::Droid => None,
-        AgentKind::Dynamic => {
-            plan.archetypes.get(&agent.archetype).map(|archetype| (agent.agent_id, archetype.config.daily_money))
-        }
-    };
-    let daily: Vec<(AgentId, Option<Money>)> = w.agent_list(false)?.into_iter().filter_map(daily).collect();
-    budgets::of_archetypes(w, ctx, by, &daily)?;
-    done.knowledge = knowledge::seed(w, ctx, &plan.knowledge)?;
-    done.refused = declared::follow(w, ctx, &plan.declared)?.refused;
-    for line in &done.refused {
-        tracing::warn!("{line}");
-    }
-    let mut heartbeats: BTreeMap<_, _> =
-        plan.heartbeats.iter().map(|(id, heartbeat)| (id.clone(), wanted(heartbeat))).collect();
-    if !plan.archetype_heartbeats.is_empty() {
-        of_dynamic_agents(&mut heartbeats, w.agent_list(false)?, plan);
-    }
-    schedules::heartbeats(w, ctx, &heartbeats)?;
-    for warning in &plan.warnings {
-        let event = NewEvent::new(EventKind::WorldWarning, json!({ "warning": warning.bare().to_string() }));
-        ctx.emit(w, event)?;
-    }
-    Ok(done)
+    place: Place,
+    pub(crate) done: Reconciled,
 }
 
-/// Fails each agent that should run but cannot under the plan, before it takes more mail, and records the reason
-/// (WORLD-07). Repairs agents that can run again. During a reload, an agent in a turn is left to its supervisor,
+impl Reconciling {
+    pub(crate) fn new(plan: Arc<Plan>, by: Party, stage: Stage) -> Self {
+        Self { plan, by, stage, place: Place::Named(0), done: Reconciled::default() }
+    }
+
+    /// Reconciles what one transaction takes. Returns whether something is left.
+    pub(crate) fn slice(&mut self, w: &mut Tx, ctx: &OperationContext) -> Result<bool, Refusal> {
+        let (plan, mut room) = (Arc::clone(&self.plan), SLICE);
+        while room > 0 {
+            self.place = match &self.place {
+                Place::Named(from) => {
+                    let next = (from + room).min(plan.agents.len());
+                    room -= next - from;
+                    plan.agents.iter().take(next).skip(*from).try_for_each(|named| self.named(w, ctx, named))?;
+                    if next < plan.agents.len() { Place::Named(next) } else { Place::Limits }
+                }
+                Place::Limits => {
+                    budgets::follow_file(w, ctx, &self.by, &plan.budgets)?;
+                    turns::follow_root_default(w, ctx)?;
+                    Place::Agents(String::new())
+                }
+                Place::Agents(after) => {
+                    let agents = w.agent_page(after, u32::try_from(room).unwrap_or(u32::MAX))?;
+                    let last = agents.last().filter(|_| agents.len() == room).map(|agent| agent.agent_id.to_string());
+                    room -= agents.len();
+                    self.agents(w, ctx, agents)?;
+                    last.map_or(Place::Rest, Place::Agents)
+                }
+                Place::Rest => {
+                    self.rest(w, ctx)?;
+                    return Ok(false);
+                }
+            };
+        }
+        Ok(true)
+    }
+
+    /// Creates or changes an agent that the file names.
+    fn named(&mut self, w: &mut Tx, ctx: &OperationContext, named: &AgentPlan) -> Result<(), Refusal> {
+        if w.agent_get(&named.agent_id)?.is_none_or(|agent| agent.is_deleted()) {
+            let new = NewAgent {
+                agent_id: named.agent_id.clone(),
+                archetype: named.archetype.clone(),
+                name: named.name.clone(),
+                team: named.team.clone(),
+                kind: AgentKind::Persistent,
+                desired: if named.autostart { Desired::Running } else { Desired::Stopped },
+                overrides: serde_json::Value::Null,
+                daily_money: None,
+                heartbeat: None,
+                owner: None,
+                goal: None,
+                chain: Chain::root(ctx),
+            };
+            agents::create(w, ctx, &self.by, new)?;
+            self.done.created.push(named.agent_id.clone());
+            return Ok(());
+        }
+        let team = named.team.as_deref();
+        if agents::update(w, ctx, &named.agent_id, &named.archetype, &named.name, team)? {
+            self.done.updated.push(named.agent_id.clone());
+        }
+        if agents::named_again(w, ctx, &self.by, &named.agent_id, named.autostart)? {
+            self.done.started.push(named.agent_id.clone());
+        }
+        Ok(())
+    }
+
+    /// Applies to agents what the plan says of each: whether it is still named and can run, its daily budget and its
+    /// heartbeat.
+    fn agents(&mut self, w: &mut Tx, ctx: &OperationContext, mut agents: Vec<Agent>) -> Result<(), Refusal> {
+        let plan = Arc::clone(&self.plan);
+        for agent in &mut agents {
+            let named = plan.agent(&agent.agent_id).is_some();
+            if agent.kind == AgentKind::Persistent && !named && agent.desired == Desired::Running {
+                agents::drop_unnamed(w, ctx, &self.by, &agent.agent_id)?;
+                agent.desired = Desired::Stopped;
+                self.done.stopped.push(agent.agent_id.clone());
+            }
+            apply_fitness(w, ctx, &self.by, &plan, self.stage, agent)?;
+        }
+        // For agents in the file, the file sets the daily budget. Other agents keep the budget of their
+        // archetype, even if the archetype no longer exists.
+        let daily = |agent: &Agent| match agent.kind {
+            // Removes the budget that an archetype gave the agent before the file named it.
+            AgentKind::Persistent => Some((agent.agent_id.clone(), None)),
+            AgentKind::Droid => None,
+            AgentKind::Dynamic => {
+                let archetype = plan.archetypes.get(&agent.archetype)?;
+                Some((agent.agent_id.clone(), archetype.config.daily_money))
+            }
+        };
+        let daily: Vec<(AgentId, Option<Money>)> = agents.iter().filter_map(daily).collect();
+        budgets::of_archetypes(w, ctx, &self.by, &daily)?;
+        for agent in &agents {
+            let heartbeat = match agent.kind {
+                // An agent that was created at run time has that of its archetype.
+                AgentKind::Dynamic => plan.heartbeat(&agent.agent_id, &agent.archetype),
+                _ => plan.heartbeats.get(&agent.agent_id),
+            };
+            schedules::follow_heartbeat(w, ctx, &agent.agent_id, heartbeat.map(wanted).as_ref())?;
+        }
+        Ok(())
+    }
+
+    /// Applies what the file says beside its agents.
+    fn rest(&mut self, w: &mut Tx, ctx: &OperationContext) -> Result<(), Refusal> {
+        self.done.knowledge = knowledge::seed(w, ctx, &self.plan.knowledge)?;
+        self.done.refused = declared::follow(w, ctx, &self.plan.declared)?.refused;
+        for line in &self.done.refused {
+            tracing::warn!("{line}");
+        }
+        for warning in &self.plan.warnings {
+            let event = NewEvent::new(EventKind::WorldWarning, json!({ "warning": warning.bare().to_string() }));
+            ctx.emit(w, event)?;
+        }
+        Ok(())
+    }
+}
+
+/// Fails an agent that should run but cannot under the plan, before it takes more mail, and records the reason
+/// (WORLD-07). Repairs one that can run again. During a reload, an agent in a turn is left to its supervisor,
 /// which lets the turn finish within the grace period.
-pub(crate) fn apply_fitness(
+fn apply_fitness(
     w: &mut Tx,
     ctx: &OperationContext,
     by: &Party,
     plan: &Plan,
     stage: Stage,
+    agent: &Agent,
 ) -> Result<(), Refusal> {
-    for agent in w.agent_list(false)? {
-        if agent.desired != Desired::Running {
-            continue;
-        }
-        match plan.may_run(&agent) {
-            Ok(()) if agent.cannot_run => drop(agents::repaired(w, ctx, by, &agent.agent_id)?),
-            Ok(()) => {}
-            Err(_) if stage == Stage::Reload && w.turn_open_of(&agent.agent_id)?.is_some() => {
-                w.signal(Signal::Reconcile(agent.agent_id));
-            }
-            Err(refusal) => agents::cannot_run(w, ctx, &agent.agent_id, &refusal)?,
-        }
+    if agent.desired != Desired::Running {
+        return Ok(());
     }
-    Ok(())
+    match plan.may_run(agent) {
+        Ok(()) if agent.cannot_run => agents::repaired(w, ctx, by, &agent.agent_id).map(drop),
+        Ok(()) => Ok(()),
+        Err(_) if stage == Stage::Reload && w.turn_open_of(&agent.agent_id)?.is_some() => {
+            w.signal(Signal::Reconcile(agent.agent_id.clone()));
+            Ok(())
+        }
+        Err(refusal) => agents::cannot_run(w, ctx, &agent.agent_id, &refusal),
+    }
 }

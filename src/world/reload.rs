@@ -15,11 +15,12 @@ use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::{Agent, AgentId, AgentKind, AgentStatus, Code, Desired, Party, Refusal};
 use ghost_operations::declared;
 use ghost_provider::Providers;
+use ghost_store::Tx;
 use serde_json::json;
 use tokio::sync::oneshot;
 use tokio::task::spawn_blocking;
 
-use crate::reconcile::{self, Reconciled, Stage};
+use crate::reconcile::{self, Reconciled, Reconciling, Stage};
 use crate::root::RootMsg;
 use crate::team_msg::TeamMsg;
 use crate::toolboxes;
@@ -75,26 +76,14 @@ impl World {
         let providers_before = self.tree.engine.providers();
         providers.keep_pools(&providers_before);
         self.apply_plan(&plan, Arc::new(providers)).await;
-        let (ctx, by) = (self.ctx().clone(), by.clone());
-        let (wanted, text) = (Arc::clone(&plan), words.clone());
-        let recorded = self
-            .store()
-            .write(move |w| {
-                let done = reconcile::records(w, &ctx, &by, &wanted, Stage::Reload)?;
-                let payload = json!({
-                    "by": by, "created": first(&done.created), "updated": first(&done.updated),
-                    "started": first(&done.started), "stopped": first(&done.stopped), "plan": text,
-                });
-                ctx.emit(w, NewEvent::new(EventKind::WorldReloaded, payload))?;
-                Ok::<_, Refusal>(done)
-            })
-            .await;
-        let mut done = match recorded {
+        let mut done = match self.reconcile(&plan, by, Some(words.clone())).await {
             Ok(done) => done,
             Err(refusal) => {
                 // The records could not be written, so the old plan becomes current again.
                 self.apply_plan(&before, providers_before).await;
-                self.reapply_fitness(&before).await;
+                if let Err(error) = self.reconcile(&before, &Party::System, None).await {
+                    tracing::warn!(%error, "records that follow the refused files do so until the next reload");
+                }
                 return Err(refusal);
             }
         };
@@ -112,13 +101,29 @@ impl World {
         Ok(done)
     }
 
-    /// Repairs the agents that failed under a plan which was withdrawn.
-    async fn reapply_fitness(&self, plan: &Arc<Plan>) {
-        let (ctx, plan) = (self.ctx().clone(), Arc::clone(plan));
-        let judged =
-            self.store().write(move |w| reconcile::apply_fitness(w, &ctx, &Party::System, &plan, Stage::Reload)).await;
-        if let Err(error) = judged {
-            tracing::warn!(%error, "agents that failed under the refused files stay failed until the next reload");
+    /// Makes the records agree with a plan. With the text of the changes, the last transaction writes the event of the
+    /// reload.
+    async fn reconcile(&self, plan: &Arc<Plan>, by: &Party, mut text: Option<String>) -> Result<Reconciled, Refusal> {
+        let mut reconciling = Reconciling::new(Arc::clone(plan), by.clone(), Stage::Reload);
+        loop {
+            let (ctx, by, now) = (self.ctx().clone(), by.clone(), text.take());
+            let slice = move |w: &mut Tx| {
+                let more = reconciling.slice(w, &ctx)?;
+                if let Some(text) = now.as_ref().filter(|_| !more) {
+                    let done = &reconciling.done;
+                    let payload = json!({
+                        "by": by, "created": first(&done.created), "updated": first(&done.updated),
+                        "started": first(&done.started), "stopped": first(&done.stopped), "plan": text,
+                    });
+                    ctx.emit(w, NewEvent::new(EventKind::WorldReloaded, payload))?;
+                }
+                Ok::<_, Refusal>((reconciling, more, now))
+            };
+            let more;
+            (reconciling, more, text) = self.store().write(slice).await?;
+            if !more {
+                return Ok(reconciling.done);
+            }
         }
     }
 

@@ -86,7 +86,7 @@ async fn send(store: &Store, ctx: &OperationContext, to: &AgentId) -> Outcome<()
 async fn broadcast(store: &Store, ctx: &OperationContext, full: &AgentId) -> Outcome<f64> {
     let (ctx, new_message) = (ctx.clone(), new_message(ctx, full));
     let began = now();
-    let sent = store.write(move |w| mail::broadcast(w, &ctx, &new_message, &[], None)).await?;
+    let sent = store.write(move |w| mail::broadcast(w, &ctx, &new_message, &[], None, None)).await?;
     let seconds = began.elapsed().as_secs_f64();
     match (sent.delivered as usize, sent.skipped.as_slice()) {
         (delivered, [skipped])

@@ -132,9 +132,17 @@ async fn pause(store: &Store, ctx: &OperationContext) -> Outcome<Line> {
         .collect();
     let all = agent(0)?;
     for _ in 0..BROADCASTS {
-        let (ctx, new_message) = (ctx.clone(), new_message(ctx, &all));
+        let new_message = new_message(ctx, &all);
         runs.store(true, Ordering::Release);
-        store.write(move |w| mail::broadcast(w, &ctx, &new_message, &[], None)).await?;
+        let mut so_far = None;
+        loop {
+            let (ctx, new_message, before) = (ctx.clone(), new_message.clone(), so_far.take());
+            let sent = store.write(move |w| mail::broadcast(w, &ctx, &new_message, &[], None, before)).await?;
+            if sent.rest.is_none() {
+                break;
+            }
+            so_far = Some(sent);
+        }
         runs.store(false, Ordering::Release);
     }
     ended.store(true, Ordering::Release);

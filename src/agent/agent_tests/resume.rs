@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use ghost_config::plan::Plan;
+use ghost_domain::journal::Step;
 use ghost_domain::{AskStatus, CallStatus, DeadLetterStatus, EventKind, Refusal, TurnStatus};
 use ghost_operations::turns::Settled;
 use ghost_operations::{agents, dead_letters, turns};
@@ -240,4 +241,48 @@ async fn a_daemon_that_no_longer_owns_the_agent_leaves_its_turn_open() {
     assert_eq!(lost.code, ghost_domain::Code::Conflict);
     assert_eq!(world.turn("ada").await.status, TurnStatus::Open);
     assert!(world.model.requests().is_empty());
+}
+
+/// A call whose effect takes several transactions goes on where it was cut.
+#[tokio::test]
+async fn a_call_in_slices_goes_on_where_it_was_cut() {
+    let world = AgentWorld::new().await;
+    write!(world, |w, ctx| {
+        let bob = w.agent_get(&id("bob"))?.unwrap();
+        (0..2_500).try_for_each(|n| {
+            let agent_id = id(&format!("b{n:04}"));
+            w.agent_put(&ghost_domain::Agent { agent_id, ..bob.clone() })
+        })?;
+        Ok::<_, ghost_store::StoreError>(drop(ctx))
+    })
+    .unwrap();
+    let disk = world.disk.clone();
+    world.model.reply_with(move |_, n| match n {
+        0 => {
+            // The answer, and the first slice.
+            disk.spare_next_commits(2);
+            disk.fail_next_commits(1, || ghost_store::StoreError::Full);
+            call("syscall.broadcast", json!({ "message": "all hands" }))
+        }
+        _ => say("told"),
+    });
+    world.send("ada", "go").await;
+    assert_eq!(world.work("ada").await.unwrap_err().code, ghost_domain::Code::Unavailable);
+    assert_eq!(read!(world, |r| r.inbox_total()?), 999, "one slice is stored, of which one is the sender");
+    write!(world, |w, ctx| turns::review_at_boot(w, &ctx)).unwrap();
+    world.work("ada").await.unwrap();
+    // Each has it once: as many messages as agents, and an inbox that has one.
+    assert_eq!(read!(world, |r| r.inbox_total()?), 2_502);
+    for name in ["bob", "b0000", "b0997", "b0998", "b0999", "b1998", "b2499", "cyd"] {
+        assert_eq!(world.inbox(name).await.len(), 1, "{name}");
+    }
+    let rows = world.ledger().await;
+    assert_eq!(rows.iter().map(|row| row.status).collect::<Vec<_>>(), [CallStatus::Ok], "one call");
+    let steps = world.steps("ada").await;
+    let names: Vec<&str> = steps.iter().map(Step::name).filter(|name| name.starts_with("call")).collect();
+    assert_eq!(names, ["call_sliced", "call_sliced", "call_finished"]);
+    let requests = world.model.requests();
+    let seen = results(requests.last().unwrap());
+    assert_eq!(seen[0]["delivered"], json!(2_502), "{seen:?}");
+    assert_eq!(world.turn("ada").await.status, TurnStatus::Finished);
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use ghost_domain::journal::{CallOutcome, JournalRow, Step};
+use ghost_domain::journal::{CallOutcome, Effect, JournalRow, Step};
 use ghost_domain::transcript::{Block, Message, Role};
 use ghost_domain::{AgentId, Code, Refusal, TurnId};
 use ghost_operations::droids;
@@ -58,7 +58,10 @@ impl CallProgress {
             match row.step {
                 Step::CallFinished { outcome, .. } => return Self::Ended(outcome),
                 Step::CallStarted { call_id, effect, files, ask_id, .. } => {
-                    progress = Self::Begun(Begun { call_id, effect, files, ask_id, session: None });
+                    progress = Self::Begun(Begun { files, ask_id, ..Begun::new(call_id, effect) });
+                }
+                Step::CallSliced { call_id, progress: done, .. } => {
+                    progress = Self::Begun(Begun { progress: Some(done), ..Begun::new(call_id, Effect::World) });
                 }
                 _ => {}
             }

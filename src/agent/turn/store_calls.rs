@@ -10,7 +10,7 @@ use ghost_domain::journal::CallOutcome;
 use ghost_domain::{CallId, Code, Refusal, Turn};
 use ghost_operations::mail::with_nearest;
 use ghost_operations::turns::{self, CallStart};
-use ghost_store::StoreError;
+use ghost_store::{StoreError, Tx};
 use ghost_tools::tool::ErasedWorld;
 use ghost_tools::{CallContext, Run};
 use serde_json::Value;
@@ -51,10 +51,22 @@ impl Order {
         Err(InTransaction::Turn(refusal))
     }
 
+    /// A part of the call at `place` was applied, and it goes on.
+    fn sliced(&self, place: usize) {
+        self.next.store(place, Ordering::Relaxed);
+    }
+
     fn applied(&self, turn: &Turn, place: usize) {
         self.calls.store(turn.calls.saturating_add(1), Ordering::Relaxed);
         self.next.store(place + 1, Ordering::Relaxed);
     }
+}
+
+/// What a transaction has done of a call.
+enum Part {
+    Whole(CallOutcome),
+    /// The call goes on.
+    More(Box<Ready>),
 }
 
 /// Why a call was not applied.
@@ -154,44 +166,73 @@ impl Runner {
         if let Some(refusal) = self.lost(checked).await? {
             return Err(refusal);
         }
-        let start = self.call_start(checked, CallId(self.engine.services.ctx.id()), Vec::new());
+        let begun = checked.call.begun.as_ref().map(|begun| begun.call_id);
+        let call_id = begun.unwrap_or_else(|| CallId(self.engine.services.ctx.id()));
+        let start = self.call_start(checked, call_id, Vec::new());
         let context = self.call_context(start.call_id, checked);
         let arguments = self.in_time(checked, tool.prepare(&context, start.arguments.clone())).await?;
         Ok(Ready { tool: Arc::clone(tool), start, context, arguments })
     }
 
-    /// Applies one call. `None` if it was held back. If the tool refuses, only the refusal is recorded, by the caller.
+    /// Applies one call, in as many transactions as its tool needs. `None` if it was held back. If the tool refuses, only
+    /// the refusal is recorded, by the caller unless a part was applied before.
     async fn apply(
         &self,
         checked: &Checked,
-        ready: Ready,
+        mut ready: Ready,
         (place, order): (usize, Arc<Order>),
     ) -> Result<Option<CallResult>, Refusal> {
-        let Ready { tool, start, context, arguments } = ready;
-        let (ctx, turn_id) = (self.engine.services.ctx.clone(), self.turn.turn_id);
-        let ended = self.ended(checked, start.call_id);
-        let done = self
-            .engine
-            .services
-            .store
-            .write(move |w| {
-                order.begin(place)?;
-                let turn = turns::working_turn(w, &ctx, turn_id).map_err(InTransaction::Turn)?;
-                order.check(&turn)?;
-                turns::record_call_start(w, &ctx, &turn, &start).map_err(InTransaction::Turn)?;
-                let output = tool.apply(&context, arguments, w).map_err(InTransaction::Tool)?;
-                let outcome = record_end(w, &ctx, &turn, &ended, output).map_err(InTransaction::Turn)?;
-                order.applied(&turn, place);
-                Ok(outcome)
-            })
-            .await;
-        match done {
-            Ok(outcome) => Ok(Some(CallResult::Recorded(outcome))),
-            Err(NotApplied::HeldBack) => Ok(None),
-            Err(NotApplied::Refused(InTransaction::Tool(refusal))) => {
-                Ok(Some(CallResult::Refused(with_nearest(&self.engine.services.store, refusal).await)))
+        let call_id = ready.start.call_id;
+        loop {
+            let has_begun = ready.context.progress.is_some();
+            match self.apply_part(checked, ready, (place, Arc::clone(&order))).await {
+                Ok(Part::Whole(outcome)) => return Ok(Some(CallResult::Recorded(outcome))),
+                Ok(Part::More(rest)) => ready = *rest,
+                Err(NotApplied::HeldBack) => return Ok(None),
+                Err(NotApplied::Refused(InTransaction::Turn(refusal))) => return Err(refusal),
+                Err(NotApplied::Refused(InTransaction::Tool(refusal))) => {
+                    let refusal = with_nearest(&self.engine.services.store, refusal).await;
+                    if !has_begun {
+                        return Ok(Some(CallResult::Refused(refusal)));
+                    }
+                    let recorded = self.record_result(self.ended(checked, call_id), Err(refusal)).await?;
+                    return Ok(Some(CallResult::Recorded(recorded)));
+                }
             }
-            Err(NotApplied::Refused(InTransaction::Turn(refusal))) => Err(refusal),
         }
+    }
+
+    /// Applies what one transaction takes of a call.
+    async fn apply_part(
+        &self,
+        checked: &Checked,
+        mut ready: Ready,
+        (place, order): (usize, Arc<Order>),
+    ) -> Result<Part, NotApplied> {
+        let (ctx, turn_id) = (self.engine.services.ctx.clone(), self.turn.turn_id);
+        let ended = self.ended(checked, ready.start.call_id);
+        let part = move |w: &mut Tx| {
+            order.begin(place)?;
+            let turn = turns::working_turn(w, &ctx, turn_id).map_err(InTransaction::Turn)?;
+            order.check(&turn)?;
+            let Ready { tool, start, context, arguments } = &mut ready;
+            if context.progress.is_none() {
+                turns::record_call_start(w, &ctx, &turn, start).map_err(InTransaction::Turn)?;
+            }
+            let arguments = arguments.clone();
+            let mut output = tool.apply(context, arguments, w).map_err(InTransaction::Tool)?;
+            if let Some(progress) = output.progress.take() {
+                let call = (start.call_id, start.id.as_str());
+                let journaled = turns::record_call_slice(w, &ctx, &turn, call, progress.clone());
+                journaled.map_err(InTransaction::Turn)?;
+                context.progress = Some(progress);
+                order.sliced(place);
+                return Ok(Part::More(Box::new(ready)));
+            }
+            let outcome = record_end(w, &ctx, &turn, &ended, output).map_err(InTransaction::Turn)?;
+            order.applied(&turn, place);
+            Ok(Part::Whole(outcome))
+        };
+        self.engine.services.store.write(part).await
     }
 }

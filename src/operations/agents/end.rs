@@ -5,9 +5,7 @@
 
 use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::ports::Signal;
-use ghost_domain::{
-    Agent, AgentId, AgentKind, AgentStatus, Code, Desired, MailState, MessageId, Party, Refusal, RootId, Turn,
-};
+use ghost_domain::{Agent, AgentId, AgentKind, AgentStatus, Code, Desired, MailState, MessageId, Party, Refusal};
 use ghost_store::{Store, Tx};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -64,7 +62,7 @@ pub fn delete_because(
     family::ended_with_parent(w, ctx, agent_id, Parent::Deleted)?;
     family::agent_ended(w, ctx, &agent)?;
     // These include turns that run an operator's tool calls for the agent.
-    for turn in w.turns_open()?.into_iter().filter(|turn| turn.agent_id == *agent_id) {
+    for turn in w.turns_open_of(agent_id)? {
         turns::finish(w, ctx, turn.turn_id, Ending::Cancelled(ending.clone()))?;
         w.signal(Signal::TurnCancelled { agent_id: agent_id.clone(), turn_id: turn.turn_id });
     }
@@ -165,14 +163,7 @@ fn is_not_needed(r: &mut Tx, agent_id: &AgentId) -> Result<bool> {
     let busy = r.inbox_depth(agent_id)? > 0
         || !r.tasks_open(Some(agent_id), None, 1)?.is_empty()
         || r.dead_letter_count_held(Some(agent_id))? > 0
-        || has_work_left(r, agent_id, root_id)?;
+        || !r.turns_open_of(agent_id)?.is_empty()
+        || jobs::is_at_work(r, root_id)?;
     Ok(!busy)
-}
-
-/// Whether any work of a root is running or waiting, or the agent has an open turn.
-fn has_work_left(r: &mut Tx, agent_id: &AgentId, root_id: RootId) -> Result<bool> {
-    let open = r.turns_open()?;
-    let at_work =
-        |turn: &Turn| turn.agent_id == *agent_id || turn.root_id == root_id || turn.other_roots.contains(&root_id);
-    Ok(open.iter().any(at_work) || !r.inbox_waiting_of(root_id)?.is_empty() || !jobs::due(r, root_id)?.is_empty())
 }

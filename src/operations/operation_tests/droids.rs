@@ -330,7 +330,7 @@ async fn a_droid_gets_no_mail_but_its_task_and_guidance() {
         assert_eq!(code(world.deliver(mail).await), Code::Unsupported, "{kind}");
     }
     let all = NewMessage::new(&id("ada"), party("bob"), Kind::Broadcast, "hi", chain);
-    let done = write!(&world, |w, ctx| crate::mail::broadcast(w, &ctx, &all, &[], None)).unwrap();
+    let done = write!(&world, |w, ctx| crate::mail::broadcast(w, &ctx, &all, &[], None, None)).unwrap();
     assert_eq!((done.delivered, done.skipped.len()), (2, 0), "ada and cyd");
     let taken = super::operation_world::new_agent(&world.ctx, "droid-12345678");
     let made = write!(&world, |w, ctx| agents::create(w, &ctx, &operator(), taken));

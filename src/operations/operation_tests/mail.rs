@@ -124,19 +124,64 @@ async fn a_broadcast_reaches_all_others_and_reports_skipped_receivers() {
     world.send("bob", "fills the inbox").await;
     let all = new_message(&world, "ada", party("ada"));
     let copy = all.clone();
-    let sent = write!(world, |w, ctx| mail::broadcast(w, &ctx, &copy, &[], None)).unwrap();
+    let sent = write!(world, |w, ctx| mail::broadcast(w, &ctx, &copy, &[], None, None)).unwrap();
     assert_eq!(sent.delivered, 1);
     assert_eq!(sent.skipped.iter().map(|skipped| skipped.agent_id.as_str()).collect::<Vec<_>>(), ["bob"]);
     assert_eq!(world.inbox("cyd").await.len(), 1);
     assert!(world.inbox("ada").await.is_empty(), "never the sender (MSG-05)");
     let copy = all.clone();
-    let none = write!(world, |w, ctx| mail::broadcast(w, &ctx, &copy, &[id("cyd"), id("bob")], None)).unwrap();
+    let none = write!(world, |w, ctx| mail::broadcast(w, &ctx, &copy, &[id("cyd"), id("bob")], None, None)).unwrap();
     assert_eq!((none.delivered, none.skipped.len()), (0, 0));
     let copy = all.clone();
-    let other = write!(world, |w, ctx| mail::broadcast(w, &ctx, &copy, &[], Some("king"))).unwrap();
+    let other = write!(world, |w, ctx| mail::broadcast(w, &ctx, &copy, &[], Some("king"), None)).unwrap();
     assert_eq!(other.delivered, 0);
-    let unknown = write!(world, |w, ctx| mail::broadcast(w, &ctx, &all, &[id("cid")], None));
+    let unknown = write!(world, |w, ctx| mail::broadcast(w, &ctx, &all, &[id("cid")], None, None));
     assert_eq!(code(unknown), Code::NotFound);
+}
+
+/// A broadcast to more agents than one transaction takes reaches each once, and one limit refuses all or none.
+#[tokio::test]
+async fn a_large_broadcast_goes_in_slices() {
+    let world = OperationWorld::new().await;
+    write!(world, |w, ctx| {
+        let agent = w.agent_get(&id("bob"))?.unwrap();
+        (0..2_300).try_for_each(|n| {
+            let agent_id = id(&format!("b{n:04}"));
+            w.agent_put(&ghost_domain::Agent { agent_id, archetype: "crowd".to_owned(), ..agent.clone() })
+        })?;
+        Ok::<_, ghost_store::StoreError>(drop(ctx))
+    })
+    .unwrap();
+    for (archetype, all, slices) in [(None, 2_302, 3), (Some("crowd"), 2_300, 3), (Some("king"), 0, 1)] {
+        let new_message = new_message(&world, "ada", party("ada"));
+        let before = read!(world, |r| r.inbox_total()?);
+        let (mut sent, mut parts) = (None, 0);
+        loop {
+            let copy = new_message.clone();
+            let part = write!(world, |w, ctx| mail::broadcast(w, &ctx, &copy, &[], archetype, sent)).unwrap();
+            parts += 1;
+            let waiting = read!(world, |r| r.inbox_total()?) - before;
+            assert_eq!(u64::from(part.delivered), waiting, "each transaction is complete in itself");
+            assert!(waiting <= 1_000 * parts);
+            sent = Some(part.clone());
+            if part.rest.is_none() {
+                assert_eq!((part.delivered, part.skipped.len(), parts), (all, 0, slices));
+                break;
+            }
+        }
+    }
+    world.limits(|limits| limits.root_messages_max = 2_301);
+    let chain = Chain { hop: 1, ..Chain::root(&world.ctx) };
+    let refused = NewMessage { chain, ..new_message(&world, "ada", party("ada")) };
+    let before = read!(world, |r| r.inbox_total()?);
+    let refused = write!(world, |w, ctx| mail::broadcast(w, &ctx, &refused, &[], None, None));
+    assert_eq!(code(refused), Code::RateLimited);
+    assert_eq!(read!(world, |r| r.inbox_total()?), before);
+    // Only so many of those with a full inbox are named.
+    world.limits(|limits| limits.inbox_max = 1);
+    let full = new_message(&world, "ada", party("ada"));
+    let full = write!(world, |w, ctx| mail::broadcast(w, &ctx, &full, &[], None, None)).unwrap();
+    assert_eq!((full.delivered, full.skipped.len(), full.more_skipped), (0, 100, 899));
 }
 
 // covers: BI-33

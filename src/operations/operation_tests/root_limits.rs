@@ -47,9 +47,9 @@ async fn a_broadcast_counts_once_for_each_receiver() {
     world.limits(|limits| limits.root_messages_max = 3);
     let new_message = NewMessage { kind: Kind::Broadcast, ..message("ada", "ada", "all hands", 1) };
     let first = new_message.clone();
-    let sent = write!(world, |w, ctx| mail::broadcast(w, &ctx, &first, &[], None)).unwrap();
+    let sent = write!(world, |w, ctx| mail::broadcast(w, &ctx, &first, &[], None, None)).unwrap();
     assert_eq!(sent.delivered, 2);
-    let again = write!(world, |w, ctx| mail::broadcast(w, &ctx, &new_message, &[], None));
+    let again = write!(world, |w, ctx| mail::broadcast(w, &ctx, &new_message, &[], None, None));
     assert_eq!(code(again), Code::RateLimited);
     assert_eq!(read!(world, |r| r.inbox_total()?), 2, "nothing of the second one was sent");
 }
@@ -83,10 +83,10 @@ async fn a_limit_exceeded_in_one_step_is_reported_with_the_record_of_the_refused
     let chain = Chain::after(&turn);
     let new_message = NewMessage { kind: Kind::Broadcast, chain, ..message("ada", "ada", "all hands", 1) };
     let first = new_message.clone();
-    write!(world, |w, ctx| mail::broadcast(w, &ctx, &first, &[], None)).unwrap();
+    write!(world, |w, ctx| mail::broadcast(w, &ctx, &first, &[], None, None)).unwrap();
     for _ in 0..2 {
         let again = new_message.clone();
-        let refusal = write!(world, |w, ctx| mail::broadcast(w, &ctx, &again, &[], None)).unwrap_err();
+        let refusal = write!(world, |w, ctx| mail::broadcast(w, &ctx, &again, &[], None, None)).unwrap_err();
         let words = "has caused 2 messages; 2 more would exceed the limit of 3 (limits.root_messages_max)";
         assert!(refusal.message.ends_with(words), "{refusal}");
         recorded(&world, &turn, &refusal).await;

@@ -294,9 +294,8 @@ async fn an_alert_in_a_channel_wakes_members_by_the_chat_setting() {
     };
     let by = crate::chat::Speaker::from(party("ada"));
     write!(world, |w, ctx| crate::chat::create(w, &ctx, &by, channel)).unwrap();
-    let wanted = [(id("ada"), schedules::Wanted { every_ms: 1_800_000, target: "alerts".into() })];
-    let wanted = wanted.into_iter().collect();
-    write!(world, |w, ctx| schedules::heartbeats(w, &ctx, &wanted)).unwrap();
+    let wanted = schedules::Wanted { every_ms: 1_800_000, target: "alerts".into() };
+    write!(world, |w, ctx| schedules::follow_heartbeat(w, &ctx, &id("ada"), Some(&wanted))).unwrap();
     for (wake, woken) in [(ChatWake::None, 0), (ChatWake::Mentions, 0), (ChatWake::All, 1)] {
         world.ctx.set_chat_wake(wake);
         world.pass(MINUTE * 30);
@@ -310,37 +309,13 @@ async fn an_alert_in_a_channel_wakes_members_by_the_chat_setting() {
     assert_eq!(posts.len(), 3);
 }
 
-#[tokio::test]
-async fn heartbeats_removed_from_the_file_are_removed_however_many_there_are() {
-    let world = OperationWorld::new().await;
-    let wanted = async |agents: &[&str]| {
-        let heartbeat = schedules::Wanted { every_ms: 1_800_000, target: "none".into() };
-        let wanted = agents.iter().map(|name| (id(name), heartbeat.clone())).collect();
-        write!(world, |w, ctx| schedules::heartbeats(w, &ctx, &wanted)).unwrap();
-    };
-    wanted(&["ada", "cyd"]).await;
-    write!(world, |w, ctx| {
-        let model = w.schedule_find(&id("ada"), ScheduleKind::Heartbeat, "heartbeat")?.unwrap();
-        for n in 0..2_300 {
-            let (schedule_id, agent_id) = (ghost_domain::ScheduleId(ctx.id()), id(&format!("b{n:04}")));
-            w.schedule_put(&ghost_domain::Schedule { schedule_id, agent_id, ..model.clone() })?;
-        }
-        Ok::<_, ghost_domain::Refusal>(())
-    })
-    .unwrap();
-    wanted(&["cyd"]).await;
-    let left = read!(world, |r| r.schedule_list(None, Some(ScheduleKind::Heartbeat), None)?);
-    assert_eq!(left.iter().map(|left| left.agent_id.as_str()).collect::<Vec<_>>(), ["cyd"]);
-}
-
 // covers: HB-01, HB-02, HB-04
 #[tokio::test]
 async fn heartbeats_follow_the_configuration_and_are_skipped_when_there_is_nothing_to_ask() {
     let world = OperationWorld::new().await;
     let want = async |every_ms: Option<u64>| {
         let wanted = every_ms.map(|every_ms| schedules::Wanted { every_ms, target: "last".into() });
-        let wanted = wanted.into_iter().map(|wanted| (id("ada"), wanted)).collect();
-        write!(world, |w, ctx| schedules::heartbeats(w, &ctx, &wanted)).unwrap();
+        write!(world, |w, ctx| schedules::follow_heartbeat(w, &ctx, &id("ada"), wanted.as_ref())).unwrap();
     };
     want(Some(1_800_000)).await;
     want(Some(1_800_000)).await;

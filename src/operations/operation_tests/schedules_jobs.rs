@@ -298,8 +298,8 @@ async fn mail_for_the_next_heartbeat_is_taken_with_it() {
     assert!(world.inbox("ada").await[0].wake);
     let turn = world.take("ada").await.turn;
     world.finish(turn.turn_id, "").await.unwrap();
-    let wanted = [(id("ada"), schedules::Wanted { every_ms: 1_800_000, target: "none".into() })].into_iter().collect();
-    write!(world, |w, ctx| schedules::heartbeats(w, &ctx, &wanted)).unwrap();
+    let wanted = schedules::Wanted { every_ms: 1_800_000, target: "none".into() };
+    write!(world, |w, ctx| schedules::follow_heartbeat(w, &ctx, &id("ada"), Some(&wanted))).unwrap();
     world.pass(MINUTE * 10);
     due(&world).await;
     assert!(!world.inbox("ada").await[0].wake && world.try_take("ada").await.unwrap().is_none());

@@ -1,7 +1,6 @@
 //! Jobs that wait for a heartbeat: after a crash of their turn, after they became a dead letter,
 //! and after the heartbeat was removed (SCHED-06, HB-01).
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use ghost_domain::ports::Signal;
@@ -17,11 +16,8 @@ const MINUTE: Duration = Duration::from_secs(60);
 
 /// Configures ada's heartbeat: every half hour, or none.
 async fn heartbeat(world: &OperationWorld, beats: bool) {
-    let wanted: BTreeMap<_, _> = beats
-        .then(|| (id("ada"), schedules::Wanted { every_ms: 1_800_000, target: "none".into() }))
-        .into_iter()
-        .collect();
-    write!(world, |w, ctx| schedules::heartbeats(w, &ctx, &wanted)).unwrap();
+    let wanted = beats.then(|| schedules::Wanted { every_ms: 1_800_000, target: "none".into() });
+    write!(world, |w, ctx| schedules::follow_heartbeat(w, &ctx, &id("ada"), wanted.as_ref())).unwrap();
 }
 
 /// A job of ada every ten minutes that waits for its heartbeat, with one waiting run.

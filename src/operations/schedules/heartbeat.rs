@@ -1,15 +1,13 @@
 //! Applies the heartbeats of the world file (HB-01, HB-04): one schedule for each agent that has
 //! one.
 
-use std::collections::BTreeMap;
-
 use ghost_domain::mail::waits_for_heartbeat;
 use ghost_domain::schedule::slots::first_slot;
 use ghost_domain::schedule::{JobMode, Missed, When};
 use ghost_domain::{AgentId, MessageId, Party, RootId, Schedule, ScheduleId, ScheduleKind};
 use ghost_store::Tx;
 
-use super::rows::{all_of_kind, remove, save};
+use super::rows::{remove, save};
 use crate::{OperationContext, Result};
 
 /// The name that every heartbeat has.
@@ -48,22 +46,15 @@ pub(super) fn release_waiting_mail(w: &mut Tx, ctx: &OperationContext, agent_id:
     Ok(())
 }
 
-/// Applies the configured heartbeats. An unchanged heartbeat is left alone, even if it is switched
-/// off.
-pub fn heartbeats(w: &mut Tx, ctx: &OperationContext, wanted: &BTreeMap<AgentId, Wanted>) -> Result<()> {
-    for schedule in all_of_kind(w, ScheduleKind::Heartbeat)? {
-        if !wanted.contains_key(&schedule.agent_id) {
-            remove(w, ctx, &Party::System, &schedule, Some("the world file no longer wants it"))?;
-            release_waiting_mail(w, ctx, &schedule.agent_id)?;
-        }
+/// Applies the configured heartbeat of an agent that is not deleted, or that it has none. An unchanged heartbeat is left
+/// alone, even if it is switched off.
+pub fn follow_heartbeat(w: &mut Tx, ctx: &OperationContext, agent_id: &AgentId, wanted: Option<&Wanted>) -> Result<()> {
+    if let Some(wanted) = wanted {
+        return set_heartbeat(w, ctx, agent_id, wanted);
     }
-    for (agent_id, heartbeat) in wanted {
-        if w.agent_get(agent_id)?.is_none_or(|agent| agent.is_deleted()) {
-            continue;
-        }
-        set_heartbeat(w, ctx, agent_id, heartbeat)?;
-    }
-    Ok(())
+    let Some(schedule) = w.schedule_find(agent_id, ScheduleKind::Heartbeat, NAME)? else { return Ok(()) };
+    remove(w, ctx, &Party::System, &schedule, Some("the world file no longer wants it"))?;
+    release_waiting_mail(w, ctx, agent_id)
 }
 
 /// Gives an agent a heartbeat, unless it has the same one already.

@@ -183,6 +183,21 @@ pub fn record_call_session(
     Ok(())
 }
 
+/// Journals how far the effect of a call has come, in the transaction that applied this part of it.
+///
+/// # Errors
+/// Those of the store.
+pub fn record_call_slice(
+    w: &mut Tx,
+    ctx: &OperationContext,
+    turn: &Turn,
+    (call_id, id): (CallId, &str),
+    progress: Value,
+) -> Result<()> {
+    let step = Step::CallSliced { call_id, id: id.to_owned(), progress };
+    Ok(w.journal_append(turn.turn_id, &step, ctx.now())?)
+}
+
 /// Bytes of a text.
 fn length(text: &str) -> u64 {
     u64::try_from(text.len()).unwrap_or(u64::MAX)
@@ -255,10 +270,11 @@ pub(crate) fn close_open_calls(w: &mut Tx, ctx: &OperationContext, turn: &Turn) 
     Ok(())
 }
 
-/// The id of the call that this step started, if its effect is outside the store.
+/// The id of the call that this step started, if its effect is outside the store, or applied in part.
 fn acts_outside(step: &Step) -> Option<CallId> {
     match step {
-        Step::CallStarted { call_id, effect: Effect::Outside | Effect::File, .. } => Some(*call_id),
+        Step::CallStarted { call_id, effect: Effect::Outside | Effect::File, .. }
+        | Step::CallSliced { call_id, .. } => Some(*call_id),
         _ => None,
     }
 }

@@ -211,8 +211,6 @@ pub(crate) fn holds_up(r: &mut Tx, ctx: &OperationContext, ask: &ghost_domain::A
 /// spent.
 fn aside(r: &mut Tx, ask: &ghost_domain::Ask) -> Result<Option<Turn>> {
     let Some(mail) = r.message_get(ask.message_id)? else { return Ok(None) };
-    let open = r.turns_open()?;
-    Ok(open
-        .into_iter()
-        .find(|turn| turn.is_in_background() && turn.agent_id == mail.to && turn.root_id == mail.root_id))
+    let open = r.turns_open_of(&mail.to)?;
+    Ok(open.into_iter().find(|turn| turn.is_in_background() && turn.root_id == mail.root_id))
 }

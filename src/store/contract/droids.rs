@@ -53,7 +53,7 @@ pub(super) async fn live_droids_are_counted_through_every_change(medium: Arc<dyn
     keep!(&store, |w| {
         assert_eq!(w.droids_live_count(&id_of("a"))?, counted(0, 0));
         for (n, parent, ended) in [(1, "a", None), (2, "a", None), (3, "b", None), (4, "a", Some(4))] {
-            w.droid_add(&droid(n, parent, ended))?;
+            w.droid_put(&droid(n, parent, ended))?;
         }
         assert_eq!(
             (w.droids_live_count(&id_of("a"))?, w.droids_live_count(&id_of("b"))?),

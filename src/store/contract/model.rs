@@ -116,6 +116,7 @@ async fn observe(store: &Store, ops: u64) -> Vec<String> {
             line!(hash, r.prompt_get(hash)?);
         }
         lines.extend(script_shared::observe(r)?);
+        assert_eq!(r.wrong_counts()?, []);
         lines
     })
 }

@@ -214,6 +214,8 @@ impl Op {
                 let status = one_of(DeadLetterStatus::ALL, c);
                 let resolved_at = (status != DeadLetterStatus::Held).then(|| moment(n));
                 let messages = vec![message_id(1 + b % n), message_id(1 + c % n)];
+                // The agent of a dead letter never changes.
+                let name = one_of(&AGENTS, a % 4);
                 w.dead_letter_put(&DeadLetter { messages, resolved_at, ..letter(a % 4, name, status) })
             }
             OpKind::PutBudget => {

@@ -27,6 +27,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("migrations/0014_grants.sql"),
     include_str!("migrations/0015_droids.sql"),
     include_str!("migrations/0016_inboxes.sql"),
+    include_str!("migrations/0017_counts.sql"),
 ];
 
 /// The schema version of this program.

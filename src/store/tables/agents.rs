@@ -23,15 +23,19 @@ pub struct AgentColumns {
 /// Key in `world_meta` of the incarnation floor.
 const INCARNATION_FLOOR: &str = "incarnation_floor";
 
+/// The count of dynamic agents, without tombstones.
+const DYNAMIC: &str = "agents_dynamic";
+
 impl Row for Agent {
     const TABLE: &'static str = "agents";
-    const WRITE: &str = "INSERT INTO agents (agent_id, kind, node, epoch, deleted_at, record) VALUES (?, ?, ?, ?, ?, ?) \
-        ON CONFLICT (agent_id) DO UPDATE SET kind = excluded.kind, node = excluded.node, epoch = \
+    const WRITE: &str = "INSERT INTO agents (agent_id, kind, archetype, node, epoch, deleted_at, record) VALUES (?, ?, ?, ?, ?, ?, ?) \
+        ON CONFLICT (agent_id) DO UPDATE SET kind = excluded.kind, archetype = excluded.archetype, node = excluded.node, epoch = \
         excluded.epoch, deleted_at = excluded.deleted_at, record = excluded.record";
 
     fn bind(&self, args: &mut Args) -> Result<()> {
         args.text(self.agent_id.as_str())
             .text(self.kind.as_str())
+            .text(&self.archetype)
             .text(&self.node)
             .int(self.epoch)
             .maybe_at(self.deleted_at)
@@ -131,6 +135,14 @@ impl Tx {
         self.list(sql, Args::default())
     }
 
+    /// Records of agents without a tombstone, in order of id: those after the id `after`, at most `limit`.
+    pub fn agent_page(&mut self, after: &str, limit: u32) -> Result<Vec<Agent>> {
+        let mut args = Args::default();
+        args.text(after).int(i64::from(limit));
+        let sql = "SELECT record FROM agents WHERE agent_id > ? AND deleted_at IS NULL ORDER BY agent_id LIMIT ?+0";
+        self.list(sql, args)
+    }
+
     /// Ids of agents without a tombstone, in order, starting at `from` (included), at most `limit`.
     /// Reads no records.
     pub fn agent_ids(&mut self, from: &str, limit: u32) -> Result<Vec<AgentId>> {
@@ -140,10 +152,14 @@ impl Tx {
         self.rows(sql, args, |row| get_parsed(Agent::TABLE, row, 0))
     }
 
-    /// Ids of the agents that take mail, in order: those without a tombstone that are no droids. Reads no records.
-    pub fn agents_with_mail(&mut self) -> Result<Vec<AgentId>> {
-        let sql = "SELECT agent_id FROM agents WHERE deleted_at IS NULL AND kind <> 'droid' ORDER BY agent_id";
-        self.rows(sql, Args::default(), |row| get_parsed(Agent::TABLE, row, 0))
+    /// Ids of the agents that take mail, in order: those without a tombstone that are no droids; only those of this
+    /// archetype, if given. Only ids after `after`, at most `limit`. Reads no records.
+    pub fn agents_with_mail(&mut self, archetype: Option<&str>, after: &str, limit: u32) -> Result<Vec<AgentId>> {
+        let mut args = Args::default();
+        args.maybe_text(archetype).text(after).int(i64::from(limit));
+        let sql = "SELECT agent_id FROM agents WHERE agent_id > ?2 AND deleted_at IS NULL AND kind <> 'droid' \
+                   AND (?1 IS NULL OR archetype = ?1) ORDER BY agent_id LIMIT ?3+0";
+        self.rows(sql, args, |row| get_parsed(Agent::TABLE, row, 0))
     }
 
     /// Bytes of storage in use, without free pages; 0 for a backend that stores nothing on disk.
@@ -164,10 +180,7 @@ impl Tx {
 
     /// Number of dynamic agents, without tombstones.
     pub fn agent_count_dynamic(&mut self) -> Result<u32> {
-        debug_assert_eq!(AgentKind::Dynamic.as_str(), "dynamic");
-        // Left to itself, SQLite reads each living agent.
-        let sql = "SELECT count(*) FROM agents INDEXED BY agents_dynamic WHERE kind = 'dynamic' AND deleted_at IS NULL";
-        self.count(Agent::TABLE, sql, Args::default())
+        self.counted(DYNAMIC)
     }
 
     /// A fact about the world, such as its id.
@@ -179,7 +192,10 @@ impl Tx {
 impl Tx {
     /// Inserts or replaces the record of an agent.
     pub fn agent_put(&mut self, agent: &Agent) -> Result<()> {
-        self.put(agent)
+        let count = (agent.kind == AgentKind::Dynamic && !agent.is_deleted()).then_some(DYNAMIC);
+        let stored =
+            "SELECT 'agents_dynamic' FROM agents WHERE agent_id = ? AND kind = 'dynamic' AND deleted_at IS NULL";
+        self.put_counted(agent, &agent.agent_id, stored, count)
     }
 
     /// Sets a fact about the world.

@@ -18,6 +18,9 @@ pub struct ApprovalFilter {
     pub always: bool,
 }
 
+/// The count of pending approvals.
+const PENDING: &str = "approvals_pending";
+
 impl Row for Approval {
     const TABLE: &'static str = "approvals";
     const WRITE: &str = "INSERT INTO approvals (approval_id, agent_id, turn_id, digest, status, always, requested_at, \
@@ -90,7 +93,7 @@ impl Tx {
 
     /// Number of pending approvals.
     pub fn approval_count_pending(&mut self) -> Result<u32> {
-        self.count(Approval::TABLE, "SELECT count(*) FROM approvals WHERE status = 'pending'", Args::default())
+        self.counted(PENDING)
     }
 
     /// Pending approvals of the calls of a turn, oldest first.
@@ -115,6 +118,12 @@ impl Tx {
 impl Tx {
     /// Inserts or replaces an approval.
     pub fn approval_put(&mut self, approval: &Approval) -> Result<()> {
-        self.put(approval)
+        let stored = "SELECT 'approvals_pending' FROM approvals WHERE approval_id = ? AND status = 'pending'";
+        self.put_counted(
+            approval,
+            &approval.approval_id,
+            stored,
+            (approval.status == ApprovalStatus::Pending).then_some(PENDING),
+        )
     }
 }

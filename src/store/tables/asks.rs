@@ -6,6 +6,9 @@ use crate::error::Result;
 use crate::row::{Args, Keyed, ReadRow, Row, from_record, to_json};
 use crate::tx::Tx;
 
+/// The count of open asks.
+const OPEN: &str = "asks_open";
+
 impl Row for Ask {
     const TABLE: &'static str = "asks";
     const WRITE: &str = "INSERT INTO asks (ask_id, status, target, asker_turn, created_at, closed_at, record) VALUES (?, \
@@ -52,7 +55,7 @@ impl Tx {
 
     /// Number of open asks.
     pub fn ask_count_open(&mut self) -> Result<u32> {
-        self.count(Ask::TABLE, "SELECT count(*) FROM asks WHERE status = 'open'", Args::default())
+        self.counted(OPEN)
     }
 
     /// Open asks that this agent must answer.
@@ -75,6 +78,7 @@ impl Tx {
 impl Tx {
     /// Inserts or replaces an ask.
     pub fn ask_put(&mut self, ask: &Ask) -> Result<()> {
-        self.put(ask)
+        let stored = "SELECT 'asks_open' FROM asks WHERE ask_id = ? AND status = 'open'";
+        self.put_counted(ask, &ask.ask_id, stored, (ask.status == AskStatus::Open).then_some(OPEN))
     }
 }

@@ -3,6 +3,7 @@
 use ghost_domain::usage::{UsageRow, UsageSum};
 use ghost_domain::{AgentId, Budget, RootId, Scope, ScopeSort, Timestamp};
 
+use crate::batch::Sequence;
 use crate::error::Result;
 use crate::internal_rows::Numbered;
 use crate::query::{Conditions, list_limit};
@@ -146,9 +147,7 @@ impl Tx {
 
     /// Appends a usage row.
     pub fn usage_append(&mut self, row: &UsageRow) -> Result<()> {
-        let batch = self.batch()?;
-        batch.counters.usage += 1;
-        let seq = batch.counters.usage;
+        let seq = self.next(Sequence::Usage)?;
         self.put(&Numbered { seq, row: row.clone() })
     }
 }

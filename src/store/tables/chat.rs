@@ -12,6 +12,9 @@ use crate::row::{
 };
 use crate::tx::Tx;
 
+/// The count of channels.
+const CHANNELS: &str = "chat_channels";
+
 impl Row for ChatChannel {
     const TABLE: &'static str = "chat_channels";
     const WRITE: &str = "INSERT INTO chat_channels (channel, gated, last_seq, record) VALUES (?, ?, ?, ?) ON CONFLICT \
@@ -143,7 +146,7 @@ impl Tx {
 
     /// Number of channels.
     pub fn chat_channel_count(&mut self) -> Result<u32> {
-        self.count(ChatChannel::TABLE, "SELECT count(*) FROM chat_channels", Args::default())
+        self.counted(CHANNELS)
     }
 
     /// The membership of an agent in a channel.
@@ -203,7 +206,8 @@ impl Tx {
 impl Tx {
     /// Inserts or replaces a channel.
     pub fn chat_channel_put(&mut self, channel: &ChatChannel) -> Result<()> {
-        self.put(channel)
+        let stored = "SELECT 'chat_channels' FROM chat_channels WHERE channel = ?";
+        self.put_counted(channel, &channel.channel, stored, Some(CHANNELS))
     }
 
     /// Inserts or replaces a membership.

@@ -8,6 +8,9 @@ use crate::query::{Conditions, list_limit};
 use crate::row::{Args, Keyed, ReadRow, Row, from_record, get, to_json};
 use crate::tx::Tx;
 
+/// The count of conversations.
+pub(super) const CONVERSATIONS: &str = "conversations";
+
 impl Row for Conversation {
     const TABLE: &'static str = "conversations";
     const WRITE: &str = "INSERT INTO conversations (conversation_id, adapter, thread, owner, updated_at, record) VALUES \
@@ -112,7 +115,7 @@ impl Tx {
 
     /// Number of conversations.
     pub fn conversation_count(&mut self) -> Result<u32> {
-        self.count(Conversation::TABLE, "SELECT count(*) FROM conversations", Args::default())
+        self.counted(CONVERSATIONS)
     }
 
     /// Entries of a conversation after the sequence `after`, in order, at most `limit`.
@@ -168,7 +171,8 @@ impl Tx {
 impl Tx {
     /// Inserts or replaces a conversation.
     pub fn conversation_put(&mut self, conversation: &Conversation) -> Result<()> {
-        self.put(conversation)
+        let stored = "SELECT 'conversations' FROM conversations WHERE conversation_id = ?";
+        self.put_counted(conversation, &conversation.conversation_id, stored, Some(CONVERSATIONS))
     }
 
     /// Inserts or replaces an entry. The caller has taken its sequence from the conversation.

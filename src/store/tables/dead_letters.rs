@@ -2,10 +2,14 @@
 
 use ghost_domain::{AgentId, DeadLetter, DeadLetterId, DeadLetterStatus, Timestamp};
 
+use super::counts::of;
 use crate::error::Result;
 use crate::query::{Conditions, list_limit};
 use crate::row::{Args, Keyed, ReadRow, Row, from_record, to_json};
 use crate::tx::Tx;
+
+/// The count of held dead letters, of the world and of an agent.
+pub(super) const HELD: &str = "dead_letters_held";
 
 impl Row for DeadLetter {
     const TABLE: &'static str = "dead_letters";
@@ -82,22 +86,20 @@ impl Tx {
 
     /// Number of held dead letters; only those of this agent, if given.
     pub fn dead_letter_count_held(&mut self, agent_id: Option<&AgentId>) -> Result<u32> {
-        let mut args = Args::default();
-        let sql = match agent_id {
-            None => "SELECT count(*) FROM dead_letters WHERE status = 'held'",
-            Some(agent_id) => {
-                args.text(agent_id.as_str());
-                "SELECT count(*) FROM dead_letters WHERE status = 'held' AND agent_id = ?"
-            }
-        };
-        self.count(DeadLetter::TABLE, sql, args)
+        match agent_id {
+            None => self.counted(HELD),
+            Some(agent_id) => self.counted(&of(HELD, agent_id)),
+        }
     }
 }
 
 impl Tx {
     /// Inserts or replaces a dead letter.
     pub fn dead_letter_put(&mut self, dead_letter: &DeadLetter) -> Result<()> {
-        self.put(dead_letter)?;
+        let stored =
+            "SELECT 'dead_letters_held/' || agent_id FROM dead_letters WHERE dead_letter_id = ? AND status = 'held'";
+        let count = (dead_letter.status == DeadLetterStatus::Held).then(|| of(HELD, &dead_letter.agent_id));
+        self.put_counted(dead_letter, &dead_letter.dead_letter_id, stored, count.as_deref())?;
         let dead_letter_id = dead_letter.dead_letter_id.0;
         let mut args = Args::default();
         args.id(dead_letter_id);

@@ -1,12 +1,11 @@
 //! Rows and queries of droids.
 
-use std::collections::BTreeMap;
-
 use ghost_domain::{AgentId, Droid};
 
+use super::counts::of;
 use crate::error::Result;
 use crate::query::{Conditions, PAGE_MAX, list_limit};
-use crate::row::{Args, Keyed, ReadRow, Row, from_record, get_count, get_parsed, to_json};
+use crate::row::{Args, Keyed, ReadRow, Row, from_record, to_json};
 use crate::tx::Tx;
 
 /// How many droids have not ended.
@@ -17,6 +16,9 @@ pub struct LiveDroids {
     /// Those of the world.
     pub all: u32,
 }
+
+/// The count of droids that have not ended, of the world and of a parent.
+const LIVE: &str = "droids_live";
 
 impl Row for Droid {
     const TABLE: &'static str = "droids";
@@ -47,10 +49,6 @@ impl Keyed for Droid {
     }
 }
 
-fn count(live: &BTreeMap<AgentId, u32>, parent: &AgentId) -> LiveDroids {
-    LiveDroids { of_parent: live.get(parent).copied().unwrap_or(0), all: live.values().sum() }
-}
-
 impl Tx {
     /// The droid with this id.
     pub fn droid_get(&mut self, droid_id: &AgentId) -> Result<Option<Droid>> {
@@ -67,13 +65,7 @@ impl Tx {
 
     /// The number of droids of `parent`, and of the world, that have not ended.
     pub fn droids_live_count(&mut self, parent: &AgentId) -> Result<LiveDroids> {
-        let sql =
-            "SELECT parent_id, count(*) FROM droids INDEXED BY droids_live WHERE ended_at IS NULL GROUP BY parent_id";
-        let found = self.rows(sql, Args::default(), |row| {
-            Ok((get_parsed(Droid::TABLE, row, 0)?, get_count(Droid::TABLE, row, 1)?))
-        })?;
-        let found: BTreeMap<AgentId, u32> = found.into_iter().collect();
-        Ok(count(&found, parent))
+        Ok(LiveDroids { of_parent: self.counted(&of(LIVE, parent))?, all: self.counted(LIVE)? })
     }
 
     /// Droids in order of id, also those that have ended: those of `parent`, if it is given. Only droids after the id
@@ -94,11 +86,8 @@ impl Tx {
 impl Tx {
     /// Inserts or replaces a droid.
     pub fn droid_put(&mut self, droid: &Droid) -> Result<()> {
-        self.put(droid)
-    }
-
-    /// Inserts a droid whose id no droid ever had. A backend may then spare the read that would find that out.
-    pub fn droid_add(&mut self, droid: &Droid) -> Result<()> {
-        self.put(droid)
+        let stored = "SELECT 'droids_live/' || parent_id FROM droids WHERE droid_id = ? AND ended_at IS NULL";
+        let count = droid.ended_at.is_none().then(|| of(LIVE, &droid.parent_id));
+        self.put_counted(droid, &droid.droid_id, stored, count.as_deref())
     }
 }

@@ -7,6 +7,9 @@ use crate::error::Result;
 use crate::row::{Args, Keyed, ReadRow, Row, from_record, to_json};
 use crate::tx::Tx;
 
+/// The count of entries that are not deleted.
+const KNOWLEDGE: &str = "knowledge";
+
 impl Row for KnowledgeEntry {
     const TABLE: &'static str = "knowledge";
     const WRITE: &str = "INSERT INTO knowledge (entry_id, deleted, updated_at, record) VALUES (?, ?, ?, ?) ON CONFLICT \
@@ -76,7 +79,7 @@ impl Tx {
 
     /// Number of entries that are not deleted.
     pub fn knowledge_count(&mut self) -> Result<u32> {
-        self.count(KnowledgeEntry::TABLE, "SELECT count(*) FROM knowledge WHERE deleted = 0", Args::default())
+        self.counted(KNOWLEDGE)
     }
 
     /// The stored earlier versions of an entry, newest first.
@@ -91,7 +94,8 @@ impl Tx {
 impl Tx {
     /// Inserts or replaces an entry.
     pub fn knowledge_put(&mut self, entry: &KnowledgeEntry) -> Result<()> {
-        self.put(entry)
+        let stored = "SELECT 'knowledge' FROM knowledge WHERE entry_id = ? AND deleted = 0";
+        self.put_counted(entry, &entry.entry_id, stored, (!entry.deleted).then_some(KNOWLEDGE))
     }
 
     /// Inserts or replaces a version.

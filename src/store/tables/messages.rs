@@ -7,6 +7,7 @@ use ghost_domain::{
 };
 
 use super::mail::columns;
+use crate::batch::Sequence;
 use crate::error::Result;
 use crate::row::{Args, Keyed, Row, get, get_count, get_id, get_maybe_id, get_parsed, to_json, unreadable};
 use crate::tx::Tx;
@@ -276,9 +277,7 @@ impl Tx {
     /// Appends a message to the inbox of its receiver. The store assigns `seq` and ignores the one
     /// in the envelope. Checks nothing.
     pub fn message_append(&mut self, envelope: &Envelope) -> Result<()> {
-        let batch = self.batch()?;
-        batch.counters.messages += 1;
-        let seq = batch.counters.messages;
+        let seq = self.next(Sequence::Messages)?;
         self.put(&Envelope { seq, ..envelope.clone() })?;
         if envelope.state == MailState::Pending { self.enter_inbox(&envelope.to) } else { Ok(()) }
     }

@@ -17,6 +17,7 @@ mod asks;
 mod budgets;
 mod chat;
 mod conversations;
+mod counts;
 mod dead_letters;
 mod droids;
 mod events;

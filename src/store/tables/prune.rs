@@ -4,11 +4,14 @@
 //! Retention must never delete a row that an open turn, a waiting message, a held dead letter or an
 //! unfinished task needs. It must never let a sequence decrease.
 
-use ghost_domain::{Agent, Timestamp};
+use ghost_domain::{Agent, AgentId, Timestamp};
 
+use super::conversations::CONVERSATIONS;
+use super::counts;
+use super::dead_letters::HELD;
 use super::turns::PROMPT_USE;
 use crate::error::Result;
-use crate::row::{Args, Row, get, to_json};
+use crate::row::{Args, Row, get, get_parsed, to_json};
 use crate::tx::Tx;
 
 /// The families of rows that can be pruned.
@@ -263,6 +266,10 @@ const CONVERSATION_ENTRIES: &str = "DELETE FROM conversation_entries WHERE (conv
     SELECT seq, at, delivery, turn_id, record FROM conversation_entries AS p WHERE p.conversation_id = r.id \
     ORDER BY seq LIMIT ?2+0) AS o) ORDER BY e.conversation_id, e.seq LIMIT ?2+0)";
 
+/// The agents of the held dead letters of a list of ids.
+const HELD_OF: &str = "SELECT agent_id FROM dead_letters WHERE status = 'held' \
+    AND dead_letter_id IN (SELECT unhex(value) FROM json_each(?1))";
+
 /// The deletes for a list of ids. The count of the last one is the result.
 const TURNS_OUT: [&str; 2] = [
     "DELETE FROM journal WHERE turn_id IN (SELECT unhex(value) FROM json_each(?1))",
@@ -332,9 +339,19 @@ impl Tx {
         before: Timestamp,
         limit: u32,
     ) -> Result<u64> {
+        let found = self.old_ids(ids, before, limit)?;
+        self.delete_ids(&found, deletes)
+    }
+
+    /// The ids that a query of rows older than `before` finds.
+    fn old_ids(&mut self, ids: &'static str, before: Timestamp, limit: u32) -> Result<Vec<String>> {
         let mut args = Args::default();
         args.int(before.0).int(i64::from(limit));
-        let found = self.rows(ids, args, |row| get::<String>("prune", row, 0))?;
+        self.rows(ids, args, |row| get::<String>("prune", row, 0))
+    }
+
+    /// Deletes rows by their ids, with their child rows. Returns what the last statement deleted.
+    fn delete_ids(&mut self, found: &[String], deletes: &[&'static str]) -> Result<u64> {
         if found.is_empty() {
             return Ok(0);
         }
@@ -346,6 +363,18 @@ impl Tx {
             deleted = self.execute(sql, args)?;
         }
         Ok(deleted)
+    }
+
+    /// Deletes dead letters. Those that are held belong to agents without even a tombstone.
+    fn delete_dead_letters(&mut self, before: Timestamp, limit: u32) -> Result<u64> {
+        let found = self.old_ids(DEAD_LETTER_IDS, before, limit)?;
+        let mut args = Args::default();
+        args.put(to_json("prune", "ids", &found)?);
+        let held = self.rows(HELD_OF, args, |row| get_parsed::<AgentId>("prune", row, 0))?;
+        for agent_id in held {
+            self.change_count(&counts::of(HELD, &agent_id), -1)?;
+        }
+        self.delete_ids(&found, &DEAD_LETTERS_OUT)
     }
 
     /// Deletes prompt parts that no journal names.
@@ -495,7 +524,7 @@ impl Tx {
                 deleted
             }
             Family::Requests => self.delete_old(REQUESTS, before, limit)?,
-            Family::DeadLetters => self.delete_families(DEAD_LETTER_IDS, &DEAD_LETTERS_OUT, before, limit)?,
+            Family::DeadLetters => self.delete_dead_letters(before, limit)?,
             Family::Tasks => {
                 let deleted = self.delete_families(TASK_IDS, &TASKS_OUT, before, limit)?;
                 self.keep_counter("task_events", counters.task_events)?;
@@ -505,7 +534,11 @@ impl Tx {
             Family::AgentBudgets => self.delete_old(AGENT_BUDGETS, before, limit)?,
             Family::Agents => self.delete_tombstones(before, limit)?,
             Family::ChatPosts => self.delete_old(CHAT_POSTS, before, limit)?,
-            Family::Conversations => self.delete_families(CONVERSATION_IDS, &CONVERSATIONS_OUT, before, limit)?,
+            Family::Conversations => {
+                let deleted = self.delete_families(CONVERSATION_IDS, &CONVERSATIONS_OUT, before, limit)?;
+                self.change_count(CONVERSATIONS, -i64::try_from(deleted).unwrap_or(i64::MAX))?;
+                deleted
+            }
             Family::Knowledge => self.delete_old(KNOWLEDGE, before, limit)?,
             Family::ScheduleRuns => self.delete_old(SCHEDULE_RUNS, before, limit)?,
             Family::Grants => self.delete_old(GRANTS, before, limit)?,

@@ -5,12 +5,17 @@ use ghost_domain::{AgentId, MessageId, Schedule, ScheduleId, ScheduleKind, Sched
 use crate::error::Result;
 use crate::internal_rows::WatchSnapshotRow;
 use crate::query::{Conditions, PAGE_MAX};
-use crate::row::{Args, Keyed, ReadRow, Row, from_record, get, get_id, to_json};
+use crate::row::{Args, Keyed, ReadRow, Row, from_record, get, get_id, get_parsed, to_json};
 use crate::tx::Tx;
 
 /// A position in the list of schedules: agent, kind and name. The schedule itself need not exist
 /// any more.
 pub type SchedulePlace = (AgentId, ScheduleKind, String);
+
+/// The count of an agent's schedules of a kind.
+fn count_of(agent_id: &AgentId, kind: ScheduleKind) -> String {
+    format!("schedules/{agent_id}/{}", kind.as_str())
+}
 
 impl Row for Schedule {
     const TABLE: &'static str = "schedules";
@@ -140,9 +145,7 @@ impl Tx {
 
     /// Number of schedules of a kind that an agent has.
     pub fn schedule_count(&mut self, agent_id: &AgentId, kind: ScheduleKind) -> Result<u32> {
-        let mut args = Args::default();
-        args.text(agent_id.as_str()).text(kind.as_str());
-        self.count(Schedule::TABLE, "SELECT count(*) FROM schedules WHERE agent_id = ? AND kind = ?", args)
+        self.counted(&count_of(agent_id, kind))
     }
 
     /// Schedules that are due at `now`, in order of due time (then id), at most `limit`.
@@ -187,7 +190,8 @@ impl Tx {
 impl Tx {
     /// Inserts or replaces a schedule.
     pub fn schedule_put(&mut self, schedule: &Schedule) -> Result<()> {
-        self.put(schedule)
+        let stored = "SELECT 'schedules/' || agent_id || '/' || kind FROM schedules WHERE schedule_id = ?";
+        self.put_counted(schedule, &schedule.schedule_id, stored, Some(&count_of(&schedule.agent_id, schedule.kind)))
     }
 
     /// Finds damaged schedules, whose records cannot be decoded, among the first `limit` due ones.
@@ -213,13 +217,19 @@ impl Tx {
 
     /// Removes a schedule and its snapshot. Its runs stay until they are pruned.
     pub fn schedule_delete(&mut self, schedule_id: ScheduleId) -> Result<()> {
-        for sql in ["DELETE FROM watch_snapshots WHERE schedule_id = ?", "DELETE FROM schedules WHERE schedule_id = ?"]
-        {
+        let key = || {
             let mut args = Args::default();
             args.id(schedule_id.0);
-            self.execute(sql, args)?;
-        }
-        Ok(())
+            args
+        };
+        self.execute("DELETE FROM watch_snapshots WHERE schedule_id = ?", key())?;
+        let sql = "SELECT agent_id, kind FROM schedules WHERE schedule_id = ?";
+        let found = self.row(sql, key(), |row| {
+            Ok(count_of(&get_parsed(Schedule::TABLE, row, 0)?, get_parsed(Schedule::TABLE, row, 1)?))
+        })?;
+        let Some(count) = found else { return Ok(()) };
+        self.execute("DELETE FROM schedules WHERE schedule_id = ?", key())?;
+        self.change_count(&count, -1)
     }
 
     /// Inserts or replaces a run.

@@ -6,6 +6,9 @@ use crate::error::Result;
 use crate::row::{Args, Keyed, ReadRow, Row, from_record, to_json};
 use crate::tx::Tx;
 
+/// The count of keys.
+const KEYS: &str = "state_keys";
+
 impl Row for StateEntry {
     const TABLE: &'static str = "shared_state";
     const WRITE: &str =
@@ -69,21 +72,26 @@ impl Tx {
 
     /// Number of keys.
     pub fn state_count(&mut self) -> Result<u32> {
-        self.count(StateEntry::TABLE, "SELECT count(*) FROM shared_state", Args::default())
+        self.counted(KEYS)
     }
 }
 
 impl Tx {
     /// Inserts or replaces a value.
     pub fn state_put(&mut self, entry: &StateEntry) -> Result<()> {
-        self.put(entry)
+        let stored = "SELECT 'state_keys' FROM shared_state WHERE key = ?";
+        self.put_counted(entry, &entry.key, stored, Some(KEYS))
     }
 
     /// Deletes a value. Returns whether it existed.
     pub fn state_remove(&mut self, key: &str) -> Result<bool> {
         let mut args = Args::default();
         args.text(key);
-        Ok(self.execute("DELETE FROM shared_state WHERE key = ?", args)? > 0)
+        let existed = self.execute("DELETE FROM shared_state WHERE key = ?", args)? > 0;
+        if existed {
+            self.change_count(KEYS, -1)?;
+        }
+        Ok(existed)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use ghost_domain::{AgentId, RootId, Task, TaskEvent, TaskId, TaskStatus, Timestamp};
 
+use crate::batch::Sequence;
 use crate::error::Result;
 use crate::internal_rows::TaskHistory;
 use crate::query::{Conditions, list_limit};
@@ -27,6 +28,9 @@ pub struct TaskFilter {
     /// At most this many tasks.
     pub limit: u32,
 }
+
+/// The count of tasks that have not ended.
+const OPEN: &str = "tasks_open";
 
 impl Row for Task {
     const TABLE: &'static str = "tasks";
@@ -185,7 +189,7 @@ impl Tx {
 
     /// Number of tasks that have not ended.
     pub fn task_count_open(&mut self) -> Result<u32> {
-        self.count(Task::TABLE, "SELECT count(*) FROM tasks WHERE ended = 0", Args::default())
+        self.counted(OPEN)
     }
 
     /// The newest `limit` history rows of a task, oldest first.
@@ -202,7 +206,8 @@ impl Tx {
 impl Tx {
     /// Inserts or replaces a task and its dependencies.
     pub fn task_put(&mut self, task: &Task) -> Result<()> {
-        self.put(task)?;
+        let stored = "SELECT 'tasks_open' FROM tasks WHERE task_id = ? AND ended = 0";
+        self.put_counted(task, &task.task_id, stored, (!task.status.is_terminal()).then_some(OPEN))?;
         let mut parent = Args::default();
         parent.id(task.task_id.0);
         self.execute("DELETE FROM task_deps WHERE task_id = ?", parent)?;
@@ -217,9 +222,7 @@ impl Tx {
 
     /// Appends a row to a task's history.
     pub fn task_event_append(&mut self, event: &TaskEvent) -> Result<()> {
-        let batch = self.batch()?;
-        batch.counters.task_events += 1;
-        let seq = batch.counters.task_events;
+        let seq = self.next(Sequence::TaskEvents)?;
         self.put(&TaskHistory { seq, event: event.clone() })
     }
 }

@@ -4,6 +4,7 @@ use ghost_domain::journal::{JournalRow, Step};
 use ghost_domain::{AgentId, RootId, Timestamp, Turn, TurnId, TurnStatus};
 use std::time::Duration;
 
+use crate::batch::Sequence;
 use crate::error::Result;
 use crate::internal_rows::Prompt;
 use crate::query::{Conditions, list_limit};
@@ -228,6 +229,15 @@ impl Tx {
         Ok(index.map(|index| open.swap_remove(index)))
     }
 
+    /// All open turns of an agent, also those of operators, in order of start.
+    pub fn turns_open_of(&mut self, agent_id: &AgentId) -> Result<Vec<Turn>> {
+        let mut args = Args::default();
+        args.text(agent_id.as_str());
+        let sql = "SELECT record FROM turns INDEXED BY turns_open WHERE status = 'open' AND agent_id = ? \
+                   ORDER BY started_at, turn_id";
+        self.list(sql, args)
+    }
+
     /// All open turns, in order of start.
     pub fn turns_open(&mut self) -> Result<Vec<Turn>> {
         self.list(OPEN, Args::default())
@@ -278,9 +288,7 @@ impl Tx {
 
     /// Appends a step to a turn's journal.
     pub fn journal_append(&mut self, turn_id: TurnId, step: &Step, at: Timestamp) -> Result<()> {
-        let batch = self.batch()?;
-        batch.counters.journal += 1;
-        let seq = batch.counters.journal;
+        let seq = self.next(Sequence::Journal)?;
         self.put(&JournalRow { turn_id, seq, step: step.clone(), at })
     }
 

@@ -51,6 +51,8 @@ pub(crate) fn check(evidence: &Evidence) -> Vec<String> {
     budgets(facts, wrongs);
     turns_and_usage(facts, wrongs);
     dead_letters(facts, asked, wrongs);
+    let wrong_count = |(name, count, rows): &(String, i64, i64)| format!("the count {name} is {count}, of {rows} rows");
+    wrongs.extend(facts.wrong_counts.iter().map(wrong_count));
     found
 }
 

@@ -38,6 +38,8 @@ pub(crate) struct Facts {
     pub(crate) usage: Vec<UsageSum>,
     /// Number of effects of each mark, by token. Contains every token that appeared in a call.
     pub(crate) marks: BTreeMap<String, u32>,
+    /// The counts that differ from the rows that they count: name, count, rows.
+    pub(crate) wrong_counts: Vec<(String, i64, i64)>,
     /// Text files of the workspace, by path.
     pub(crate) files: BTreeMap<String, String>,
 }
@@ -88,6 +90,7 @@ impl Facts {
         facts.dead_letters = r.dead_letter_list(None, None, None, PAGE_MAX)?;
         facts.budgets = r.budget_list(&BudgetFilter { limit: PAGE_MAX, ..BudgetFilter::default() })?;
         facts.usage = r.usage_sum(&UsageFilter::default())?;
+        facts.wrong_counts = r.wrong_counts()?;
         for token in facts.mark_tokens() {
             let count = r.meta_get(&mark_key(&token))?.and_then(|text| text.parse().ok()).unwrap_or(0);
             facts.marks.insert(token, count);

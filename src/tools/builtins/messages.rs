@@ -10,7 +10,7 @@ use ghost_domain::text::clip;
 use ghost_domain::write_acl::WorkspacePath;
 use ghost_domain::{AgentId, Ask, Code, Kind, Refusal};
 use ghost_operations::asks::{self, WaitingCall};
-use ghost_operations::mail::{self, NewMessage, agent_named};
+use ghost_operations::mail::{self, Broadcast, NewMessage, agent_named};
 use ghost_store::Tx;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -313,9 +313,21 @@ impl WorldTool for ToAll {
         // `broadcast` sets the receiver of each copy.
         let new_message =
             NewMessage::new(&call.caller.agent_id, call.party(), Kind::Broadcast, params.message, call.chain());
-        let result = mail::broadcast(w, &call.services.ctx, &new_message, &exclude, params.archetype.as_deref())?;
+        let unreadable = |error: serde_json::Error| {
+            Refusal::new(Code::Internal, format!("the progress of the broadcast is unreadable: {error}"))
+        };
+        let so_far: Option<Broadcast> =
+            call.progress.clone().map(serde_json::from_value).transpose().map_err(unreadable)?;
+        let (ctx, archetype) = (&call.services.ctx, params.archetype.as_deref());
+        let result = mail::broadcast(w, ctx, &new_message, &exclude, archetype, so_far)?;
+        if result.rest.is_some() {
+            let progress = serde_json::to_value(result).map_err(unreadable)?;
+            return Ok(Output { progress: Some(progress), ..Output::default() });
+        }
         let note = (result.delivered == 0).then_some("no agent matches: see syscall.agent.list");
-        let content = json!({ "delivered": result.delivered, "skipped": result.skipped, "note": note });
+        let more = (result.more_skipped > 0).then_some(result.more_skipped);
+        let content =
+            json!({ "delivered": result.delivered, "skipped": result.skipped, "more_skipped": more, "note": note });
         Ok(without_nulls(content).into())
     }
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use ghost_config::plan::Plan;
 use ghost_domain::budget::BudgetLimits;
 use ghost_domain::event::EventFilter;
-use ghost_domain::{Agent, AgentStatus, Code, Desired, Event, EventKind, Money, Scope};
+use ghost_domain::{Agent, AgentStatus, Code, Desired, Event, EventKind, Money, ScheduleKind, Scope};
 use ghost_operations::agents;
 use ghost_provider::Class;
 
@@ -95,6 +95,45 @@ async fn a_reload_whose_records_fail_is_undone_completely() {
     assert_eq!(world.ctx().limits().hops_max, 7);
     assert_eq!(ask(&world, "cyd", "whose are you?").await.reply.unwrap(), "of the new plan");
     assert_eq!(events(&world, EventKind::WorldReloaded).await.len(), 1);
+}
+
+/// A reload of many agents takes several transactions. It ends with one event, and a refusal in a later one leaves no
+/// agent that the plan before does not know at work.
+#[tokio::test]
+async fn a_reload_of_many_agents_goes_in_slices() {
+    let many = |agents: usize, beats: &str| {
+        let more: String =
+            (0..agents).map(|n| format!("  - {{ id: crowd{n:04}, archetype: worker, autostart: false }}\n")).collect();
+        file(7, "one_for_one", &more).replace("limits:", &format!("{beats}limits:"))
+    };
+    let beats = "heartbeat: { every: 30m }\n";
+    let test_world = TestWorld::new(&first());
+    let mut broken = test_world.plan(&many(1_300, ""));
+    broken.budgets.push((Scope::Agent(id("nobody")), BudgetLimits { tokens: Some(1), money: None }));
+    let plans = vec![
+        broken,
+        test_world.plan(&many(1_300, beats)),
+        test_world.plan(&many(1_300, "")),
+        test_world.plan(&many(3, "")),
+    ];
+    test_world.plan(&first());
+    let model = fake_model(|_| say("well"));
+    let reloader = reloader(&test_world, plans, &model);
+    let (world, _) = test_world.boot_to_reload(|_| say("well"), reloader).await;
+    let before = world.plan();
+    assert_eq!(world.reload(&operator(), false).await.unwrap_err().code, Code::NotFound);
+    assert!(Arc::ptr_eq(&world.plan(), &before));
+    assert!(events(&world, EventKind::WorldReloaded).await.is_empty());
+    assert_eq!(record(&world, "crowd0700").await.unwrap().desired, Desired::Stopped);
+    let beating = async || read!(world, |r| r.schedule_list(None, Some(ScheduleKind::Heartbeat), None)?).len();
+    let done = world.reload(&operator(), false).await.unwrap();
+    assert_eq!(done.created.len(), 302, "two slices of the refused reload stay, and that of the refusal was undone");
+    assert_eq!(beating().await, 1_000, "a page of them");
+    world.reload(&operator(), false).await.unwrap();
+    assert_eq!(beating().await, 0);
+    world.reload(&operator(), false).await.unwrap();
+    assert_eq!(events(&world, EventKind::WorldReloaded).await.len(), 3);
+    assert_eq!(record(&world, "ada").await.unwrap().status, AgentStatus::Running);
 }
 
 #[tokio::test]

@@ -203,6 +203,7 @@ async fn call_by(services: &Arc<WorldServices>, rules: &OperationWorld, name: &s
         call_id: CallId(Uuid::nil()),
         provider_call_id: "c".into(),
         approved: false,
+        progress: None,
     }
 }
 
