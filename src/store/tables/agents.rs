@@ -5,6 +5,7 @@ use ghost_domain::{Agent, AgentId, AgentKind};
 use crate::error::{Result, StoreError};
 use crate::internal_rows::Meta;
 use crate::row::{Args, Keyed, ReadRow, Row, from_record, get, get_parsed, to_json};
+use crate::sql::{Sql, sql};
 use crate::tx::Tx;
 
 /// The columns of an agent that most commands need. They cost a third of its record.
@@ -25,9 +26,11 @@ const INCARNATION_FLOOR: &str = "incarnation_floor";
 
 impl Row for Agent {
     const TABLE: &'static str = "agents";
-    const WRITE: &str = "INSERT INTO agents (agent_id, kind, node, epoch, deleted_at, record) VALUES (?, ?, ?, ?, ?, ?) \
+    const WRITE: Sql = sql!(
+        "INSERT INTO agents (agent_id, kind, node, epoch, deleted_at, record) VALUES ($1, $2, $3, $4, $5, $6) \
         ON CONFLICT (agent_id) DO UPDATE SET kind = excluded.kind, node = excluded.node, epoch = \
-        excluded.epoch, deleted_at = excluded.deleted_at, record = excluded.record";
+        excluded.epoch, deleted_at = excluded.deleted_at, record = excluded.record"
+    );
 
     fn bind(&self, args: &mut Args) -> Result<()> {
         args.text(self.agent_id.as_str())
@@ -42,7 +45,7 @@ impl Row for Agent {
 
 impl Keyed for Agent {
     type Key = AgentId;
-    const SELECT: &'static str = "SELECT record FROM agents WHERE agent_id = ?";
+    const SELECT: Sql = sql!("SELECT record FROM agents WHERE agent_id = $1");
 
     fn bind_key(key: &AgentId, args: &mut Args) {
         args.text(key.as_str());
@@ -55,8 +58,9 @@ impl Keyed for Agent {
 
 impl Row for Meta {
     const TABLE: &'static str = "world_meta";
-    const WRITE: &str =
-        "INSERT INTO world_meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value";
+    const WRITE: Sql = sql!(
+        "INSERT INTO world_meta (key, value) VALUES ($1, $2) ON CONFLICT (key) DO UPDATE SET value = excluded.value"
+    );
 
     fn bind(&self, args: &mut Args) -> Result<()> {
         args.text(&self.key).text(&self.value);
@@ -66,7 +70,7 @@ impl Row for Meta {
 
 impl Keyed for Meta {
     type Key = String;
-    const SELECT: &'static str = "SELECT key, value FROM world_meta WHERE key = ?";
+    const SELECT: Sql = sql!("SELECT key, value FROM world_meta WHERE key = $1");
 
     fn bind_key(key: &String, args: &mut Args) {
         args.text(key);
@@ -110,7 +114,7 @@ impl Tx {
     pub fn agent_columns(&mut self, agent_id: &AgentId) -> Result<Option<AgentColumns>> {
         let mut args = Args::default();
         args.text(agent_id.as_str());
-        self.row("SELECT kind, node, epoch, deleted_at FROM agents WHERE agent_id = ?", args, |row| {
+        self.row(sql!("SELECT kind, node, epoch, deleted_at FROM agents WHERE agent_id = $1"), args, |row| {
             let deleted_at: Option<i64> = get(Agent::TABLE, row, 3)?;
             Ok(AgentColumns {
                 kind: get_parsed(Agent::TABLE, row, 0)?,
@@ -124,9 +128,9 @@ impl Tx {
     /// All records in order of id. Tombstones are included only if `tombstones` is true.
     pub fn agent_list(&mut self, tombstones: bool) -> Result<Vec<Agent>> {
         let sql = if tombstones {
-            "SELECT record FROM agents ORDER BY agent_id"
+            sql!("SELECT record FROM agents ORDER BY agent_id")
         } else {
-            "SELECT record FROM agents WHERE deleted_at IS NULL ORDER BY agent_id"
+            sql!("SELECT record FROM agents WHERE deleted_at IS NULL ORDER BY agent_id")
         };
         self.list(sql, Args::default())
     }
@@ -136,20 +140,21 @@ impl Tx {
     pub fn agent_ids(&mut self, from: &str, limit: u32) -> Result<Vec<AgentId>> {
         let mut args = Args::default();
         args.text(from).int(i64::from(limit));
-        let sql = "SELECT agent_id FROM agents WHERE agent_id >= ? AND deleted_at IS NULL ORDER BY agent_id LIMIT ?+0";
+        let sql = sql!(
+            "SELECT agent_id FROM agents WHERE agent_id >= $1 AND deleted_at IS NULL ORDER BY agent_id {limit $2}"
+        );
         self.rows(sql, args, |row| get_parsed(Agent::TABLE, row, 0))
     }
 
     /// Ids of the agents that take mail, in order: those without a tombstone that are no droids. Reads no records.
     pub fn agents_with_mail(&mut self) -> Result<Vec<AgentId>> {
-        let sql = "SELECT agent_id FROM agents WHERE deleted_at IS NULL AND kind <> 'droid' ORDER BY agent_id";
+        let sql = sql!("SELECT agent_id FROM agents WHERE deleted_at IS NULL AND kind <> 'droid' ORDER BY agent_id");
         self.rows(sql, Args::default(), |row| get_parsed(Agent::TABLE, row, 0))
     }
 
     /// Bytes of storage in use, without free pages; 0 for a backend that stores nothing on disk.
     pub fn store_bytes(&mut self) -> Result<u64> {
-        let sql = "SELECT (pages.page_count - free.freelist_count) * size.page_size \
-                   FROM pragma_page_count AS pages, pragma_freelist_count AS free, pragma_page_size AS size";
+        let sql = sql!("SELECT {bytes}");
         self.count("pragma", sql, Args::default())
     }
 
@@ -157,8 +162,10 @@ impl Tx {
     pub fn agents_among(&mut self, agent_ids: &[AgentId]) -> Result<Vec<AgentId>> {
         let mut args = Args::default();
         args.put(to_json(Agent::TABLE, "ids", &agent_ids)?);
-        let sql = "SELECT agent_id FROM agents WHERE deleted_at IS NULL \
-                   AND agent_id IN (SELECT value FROM json_each(?)) ORDER BY agent_id";
+        let sql = sql!(
+            "SELECT agent_id FROM agents WHERE deleted_at IS NULL \
+                   AND agent_id {in $1} ORDER BY agent_id"
+        );
         self.rows(sql, args, |row| get_parsed(Agent::TABLE, row, 0))
     }
 
@@ -166,7 +173,8 @@ impl Tx {
     pub fn agent_count_dynamic(&mut self) -> Result<u32> {
         debug_assert_eq!(AgentKind::Dynamic.as_str(), "dynamic");
         // Left to itself, SQLite reads each living agent.
-        let sql = "SELECT count(*) FROM agents INDEXED BY agents_dynamic WHERE kind = 'dynamic' AND deleted_at IS NULL";
+        let sql =
+            sql!("SELECT count(*) FROM agents{index agents_dynamic} WHERE kind = 'dynamic' AND deleted_at IS NULL");
         self.count(Agent::TABLE, sql, Args::default())
     }
 

@@ -5,14 +5,17 @@ use ghost_domain::{AgentId, DeadLetter, DeadLetterId, DeadLetterStatus, Timestam
 use crate::error::Result;
 use crate::query::{Conditions, list_limit};
 use crate::row::{Args, Keyed, ReadRow, Row, from_record, to_json};
+use crate::sql::{Sql, Statement, sql};
 use crate::tx::Tx;
 
 impl Row for DeadLetter {
     const TABLE: &'static str = "dead_letters";
-    const WRITE: &str = "INSERT INTO dead_letters (dead_letter_id, agent_id, turn_id, status, created_at, resolved_at, \
-        record) VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (dead_letter_id) DO UPDATE SET agent_id = \
+    const WRITE: Sql = sql!(
+        "INSERT INTO dead_letters (dead_letter_id, agent_id, turn_id, status, created_at, resolved_at, \
+        record) VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (dead_letter_id) DO UPDATE SET agent_id = \
         excluded.agent_id, turn_id = excluded.turn_id, status = excluded.status, created_at = \
-        excluded.created_at, resolved_at = excluded.resolved_at, record = excluded.record";
+        excluded.created_at, resolved_at = excluded.resolved_at, record = excluded.record"
+    );
 
     fn bind(&self, args: &mut Args) -> Result<()> {
         let held = self.status == DeadLetterStatus::Held;
@@ -30,7 +33,7 @@ impl Row for DeadLetter {
 
 impl Keyed for DeadLetter {
     type Key = DeadLetterId;
-    const SELECT: &'static str = "SELECT record FROM dead_letters WHERE dead_letter_id = ?";
+    const SELECT: Sql = sql!("SELECT record FROM dead_letters WHERE dead_letter_id = $1");
 
     fn bind_key(key: &DeadLetterId, args: &mut Args) {
         args.id(key.0);
@@ -47,15 +50,15 @@ fn list(
     status: Option<DeadLetterStatus>,
     after: Option<(Timestamp, DeadLetterId)>,
     limit: u32,
-) -> (String, Args) {
+) -> (Statement, Args) {
     Conditions::new("SELECT record FROM dead_letters")
-        .when(agent_id, "agent_id = ?", |id, args| {
+        .when(agent_id, "agent_id = $1", |id, args| {
             args.text(id.as_str());
         })
-        .when(status, "status = ?", |status, args| {
+        .when(status, "status = $1", |status, args| {
             args.text(status.as_str());
         })
-        .when(after, "(created_at, dead_letter_id) < (?, ?)", |(at, id), args| {
+        .when(after, "(created_at, dead_letter_id) < ($1, $2)", |(at, id), args| {
             args.int(at.0).id(id.0);
         })
         .order("created_at DESC, dead_letter_id DESC", list_limit(limit))
@@ -84,10 +87,10 @@ impl Tx {
     pub fn dead_letter_count_held(&mut self, agent_id: Option<&AgentId>) -> Result<u32> {
         let mut args = Args::default();
         let sql = match agent_id {
-            None => "SELECT count(*) FROM dead_letters WHERE status = 'held'",
+            None => sql!("SELECT count(*) FROM dead_letters WHERE status = 'held'"),
             Some(agent_id) => {
                 args.text(agent_id.as_str());
-                "SELECT count(*) FROM dead_letters WHERE status = 'held' AND agent_id = ?"
+                sql!("SELECT count(*) FROM dead_letters WHERE status = 'held' AND agent_id = $1")
             }
         };
         self.count(DeadLetter::TABLE, sql, args)
@@ -101,11 +104,13 @@ impl Tx {
         let dead_letter_id = dead_letter.dead_letter_id.0;
         let mut args = Args::default();
         args.id(dead_letter_id);
-        self.execute("DELETE FROM dead_letter_mail WHERE dead_letter_id = ?", args)?;
+        self.execute(sql!("DELETE FROM dead_letter_mail WHERE dead_letter_id = $1"), args)?;
         for message_id in &dead_letter.messages {
             let mut args = Args::default();
             args.id(dead_letter_id).id(message_id.0);
-            let sql = "INSERT INTO dead_letter_mail (dead_letter_id, message_id) VALUES (?, ?) ON CONFLICT DO NOTHING";
+            let sql = sql!(
+                "INSERT INTO dead_letter_mail (dead_letter_id, message_id) VALUES ($1, $2) ON CONFLICT DO NOTHING"
+            );
             self.execute(sql, args)?;
         }
         Ok(())

@@ -7,6 +7,7 @@ use ghost_domain::{AgentId, Droid};
 use crate::error::Result;
 use crate::query::{Conditions, PAGE_MAX, list_limit};
 use crate::row::{Args, Keyed, ReadRow, Row, from_record, get_count, get_parsed, to_json};
+use crate::sql::{Sql, sql};
 use crate::tx::Tx;
 
 /// How many droids have not ended.
@@ -20,9 +21,11 @@ pub struct LiveDroids {
 
 impl Row for Droid {
     const TABLE: &'static str = "droids";
-    const WRITE: &str = "INSERT INTO droids (droid_id, parent_id, ended_at, record) VALUES (?, ?, ?, ?) ON CONFLICT \
+    const WRITE: Sql = sql!(
+        "INSERT INTO droids (droid_id, parent_id, ended_at, record) VALUES ($1, $2, $3, $4) ON CONFLICT \
         (droid_id) DO UPDATE SET parent_id = excluded.parent_id, ended_at = excluded.ended_at, record = \
-        excluded.record";
+        excluded.record"
+    );
 
     fn bind(&self, args: &mut Args) -> Result<()> {
         args.text(self.droid_id.as_str()).text(self.parent_id.as_str()).maybe_at(self.ended_at).put(to_json(
@@ -36,7 +39,7 @@ impl Row for Droid {
 
 impl Keyed for Droid {
     type Key = AgentId;
-    const SELECT: &'static str = "SELECT record FROM droids WHERE droid_id = ?";
+    const SELECT: Sql = sql!("SELECT record FROM droids WHERE droid_id = $1");
 
     fn bind_key(key: &AgentId, args: &mut Args) {
         args.text(key.as_str());
@@ -61,14 +64,15 @@ impl Tx {
     pub fn droids_live(&mut self) -> Result<Vec<Droid>> {
         let mut args = Args::default();
         args.int(i64::from(PAGE_MAX));
-        let sql = "SELECT record FROM droids INDEXED BY droids_live WHERE ended_at IS NULL ORDER BY droid_id LIMIT ?+0";
+        let sql =
+            sql!("SELECT record FROM droids{index droids_live} WHERE ended_at IS NULL ORDER BY droid_id {limit $1}");
         self.list(sql, args)
     }
 
     /// The number of droids of `parent`, and of the world, that have not ended.
     pub fn droids_live_count(&mut self, parent: &AgentId) -> Result<LiveDroids> {
         let sql =
-            "SELECT parent_id, count(*) FROM droids INDEXED BY droids_live WHERE ended_at IS NULL GROUP BY parent_id";
+            sql!("SELECT parent_id, count(*) FROM droids{index droids_live} WHERE ended_at IS NULL GROUP BY parent_id");
         let found = self.rows(sql, Args::default(), |row| {
             Ok((get_parsed(Droid::TABLE, row, 0)?, get_count(Droid::TABLE, row, 1)?))
         })?;
@@ -80,10 +84,10 @@ impl Tx {
     /// `after`.
     pub fn droid_list(&mut self, parent: Option<&AgentId>, after: Option<&AgentId>, limit: u32) -> Result<Vec<Droid>> {
         let (sql, args) = Conditions::new("SELECT record FROM droids")
-            .when(parent, "parent_id = ?", |parent, args| {
+            .when(parent, "parent_id = $1", |parent, args| {
                 args.text(parent.as_str());
             })
-            .when(after, "droid_id > ?", |after, args| {
+            .when(after, "droid_id > $1", |after, args| {
                 args.text(after.as_str());
             })
             .order("droid_id", list_limit(limit));

@@ -4,12 +4,14 @@ use ghost_domain::StateEntry;
 
 use crate::error::Result;
 use crate::row::{Args, Keyed, ReadRow, Row, from_record, to_json};
+use crate::sql::{Sql, sql};
 use crate::tx::Tx;
 
 impl Row for StateEntry {
     const TABLE: &'static str = "shared_state";
-    const WRITE: &str =
-        "INSERT INTO shared_state (key, record) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET record = excluded.record";
+    const WRITE: Sql = sql!(
+        "INSERT INTO shared_state (key, record) VALUES ($1, $2) ON CONFLICT (key) DO UPDATE SET record = excluded.record"
+    );
 
     fn bind(&self, args: &mut Args) -> Result<()> {
         args.text(&self.key).put(to_json(Self::TABLE, &self.key, self)?);
@@ -19,7 +21,7 @@ impl Row for StateEntry {
 
 impl Keyed for StateEntry {
     type Key = String;
-    const SELECT: &'static str = "SELECT record FROM shared_state WHERE key = ?";
+    const SELECT: Sql = sql!("SELECT record FROM shared_state WHERE key = $1");
 
     fn bind_key(key: &String, args: &mut Args) {
         args.text(key);
@@ -59,9 +61,9 @@ impl Tx {
         args.text(after).text(prefix);
         let sql = if let Some(end_of_prefix) = end_of_prefix(prefix) {
             args.put(end_of_prefix);
-            "SELECT record FROM shared_state WHERE key > ? AND key >= ? AND key < ? ORDER BY key LIMIT ?+0"
+            sql!("SELECT record FROM shared_state WHERE key > $1 AND key >= $2 AND key < $3 ORDER BY key {limit $4}")
         } else {
-            "SELECT record FROM shared_state WHERE key > ? AND key >= ? ORDER BY key LIMIT ?+0"
+            sql!("SELECT record FROM shared_state WHERE key > $1 AND key >= $2 ORDER BY key {limit $3}")
         };
         args.int(i64::from(limit));
         self.list(sql, args)
@@ -69,7 +71,7 @@ impl Tx {
 
     /// Number of keys.
     pub fn state_count(&mut self) -> Result<u32> {
-        self.count(StateEntry::TABLE, "SELECT count(*) FROM shared_state", Args::default())
+        self.count(StateEntry::TABLE, sql!("SELECT count(*) FROM shared_state"), Args::default())
     }
 }
 
@@ -83,7 +85,7 @@ impl Tx {
     pub fn state_remove(&mut self, key: &str) -> Result<bool> {
         let mut args = Args::default();
         args.text(key);
-        Ok(self.execute("DELETE FROM shared_state WHERE key = ?", args)? > 0)
+        Ok(self.execute(sql!("DELETE FROM shared_state WHERE key = $1"), args)? > 0)
     }
 }
 
