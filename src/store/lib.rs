@@ -16,6 +16,7 @@ mod internal_rows;
 pub mod memory;
 mod query;
 mod row;
+mod sql;
 pub mod sqlite;
 pub mod tables;
 mod tx;

@@ -3,6 +3,7 @@
 //! SQL text must never contain a value. Values are bound.
 
 use crate::row::Args;
+use crate::sql::Statement;
 
 /// The largest number of rows in one page of a list.
 pub const PAGE_MAX: u32 = 1_000;
@@ -12,7 +13,7 @@ pub(crate) fn list_limit(limit: u32) -> i64 {
     i64::from(if limit == 0 { 100 } else { limit.min(PAGE_MAX) })
 }
 
-/// A query that is being built, with its bound values.
+/// A query that is being built, with its bound values. The text has the marks of [`crate::sql`].
 pub(crate) struct Conditions {
     sql: String,
     args: Args,
@@ -25,7 +26,17 @@ impl Conditions {
         Self { sql: select.to_owned(), args: Args::default(), any: false }
     }
 
-    /// Adds a condition with one value, if `value` is given.
+    /// Starts a part of a query, after the values of the parts before it.
+    pub(crate) fn after(select: &str, args: Args) -> Self {
+        Self { args, ..Self::new(select) }
+    }
+
+    /// The text and the values, without order and limit.
+    pub(crate) fn unordered(self) -> (String, Args) {
+        (self.sql, self.args)
+    }
+
+    /// Adds a condition, if `value` is given. The condition numbers its own values from `$1`.
     pub(crate) fn when<T>(
         mut self,
         value: Option<T>,
@@ -34,28 +45,40 @@ impl Conditions {
     ) -> Self {
         if let Some(value) = value {
             self.sql.push_str(if self.any { " AND " } else { " WHERE " });
-            self.sql.push_str(condition);
+            self.part(condition);
             self.any = true;
             bind(value, &mut self.args);
         }
         self
     }
 
-    /// Adds groups, order and limit. Returns the SQL and the values.
-    pub(crate) fn grouped(mut self, group: &'static str, order: &'static str, limit: i64) -> (String, Args) {
+    /// Adds groups, order and limit. Returns the statement and the values.
+    pub(crate) fn grouped(mut self, group: &'static str, order: &'static str, limit: i64) -> (Statement, Args) {
         self.sql.push_str(" GROUP BY ");
         self.sql.push_str(group);
         self.order(order, limit)
     }
 
-    /// Adds order and limit. Returns the SQL and the values.
-    pub(crate) fn order(mut self, order: &'static str, limit: i64) -> (String, Args) {
+    /// Adds order and limit. Returns the statement and the values.
+    pub(crate) fn order(mut self, order: &'static str, limit: i64) -> (Statement, Args) {
         self.sql.push_str(" ORDER BY ");
         self.sql.push_str(order);
-        // SQLite's planner reads the value bound to a bare `LIMIT ?` and plans the query anew for
-        // each value. The expression `?+0` avoids that.
-        self.sql.push_str(" LIMIT ?+0");
+        self.part(" {limit $1}");
         self.args.int(limit);
-        (self.sql, self.args)
+        (Statement::Built(self.sql), self.args)
+    }
+
+    /// Adds a part, whose values follow those that are bound.
+    fn part(&mut self, part: &str) {
+        let mut pieces = part.split('$');
+        self.sql.push_str(pieces.next().unwrap_or_default());
+        for piece in pieces {
+            // A part has less than ten values.
+            let (number, rest) = piece.split_at(piece.len().min(1));
+            match number.parse::<usize>() {
+                Ok(number) => self.sql.push_str(&format!("${}{rest}", number + self.args.len())),
+                Err(_) => self.sql.push_str(&format!("${piece}")),
+            }
+        }
     }
 }

@@ -1,7 +1,6 @@
 //! Encodes domain types as rows and decodes them.
 //!
-//! SQL text must never contain a value. The text consists of constants and question marks; values
-//! are bound.
+//! SQL text must never contain a value. The text consists of constants and numbers of values; values are bound.
 
 use ghost_domain::Timestamp;
 use rusqlite::Statement;
@@ -11,6 +10,7 @@ use serde::de::DeserializeOwned;
 use uuid::Uuid;
 
 use crate::error::{Result, StoreError};
+use crate::sql::Sql;
 
 /// Values to bind to a statement, in order.
 pub(crate) struct Args {
@@ -41,12 +41,15 @@ impl Args {
         size_of_val(self.values.as_slice()) + outside.sum::<usize>()
     }
 
-    /// Binds the values. A statement that was built from parts may use only some of them; one that has more parameters
-    /// than values reads NULL there.
+    /// The number of values.
+    pub(crate) fn len(&self) -> usize {
+        self.values.len()
+    }
+
+    /// Binds the values. A value that the statement does not have is an error.
     pub(crate) fn bind(&self, statement: &mut Statement<'_>) -> rusqlite::Result<()> {
-        statement.clear_bindings();
-        let parameters = statement.parameter_count();
-        for (value, index) in self.values.iter().take(parameters).zip(1..) {
+        debug_assert_eq!(statement.parameter_count(), self.values.len(), "{:?}", statement.expanded_sql());
+        for (value, index) in self.values.iter().zip(1..) {
             statement.raw_bind_parameter(index, value)?;
         }
         Ok(())
@@ -176,7 +179,7 @@ pub(crate) trait Row {
     /// Name of the table, for error messages.
     const TABLE: &'static str;
     /// The statement that writes a row.
-    const WRITE: &str;
+    const WRITE: Sql;
     /// Binds the values of the statement, in order.
     fn bind(&self, args: &mut Args) -> Result<()>;
 }
@@ -186,7 +189,7 @@ pub(crate) trait Keyed: Sized {
     /// The key of a row.
     type Key;
     /// The query that reads one row by its key.
-    const SELECT: &'static str;
+    const SELECT: Sql;
     /// Binds a key for `SELECT`.
     fn bind_key(key: &Self::Key, args: &mut Args);
     /// Decodes a row.

@@ -15,6 +15,7 @@ use rusqlite::Connection;
 use crate::batch::{Batch, Counters, Sequence};
 use crate::error::{Result, StoreError};
 use crate::row::{Args, Keyed, ReadRow, Row, get_count};
+use crate::sql::{Dialect, Sql, Statement};
 use crate::sqlite::fault;
 use crate::sqlite::file_check::FileCheck;
 
@@ -58,7 +59,7 @@ pub struct Tx {
     /// How the running command is undone; `None` if it has written nothing.
     undo: Option<Undo>,
     /// The statements of the open batch that changed rows, in order; see [`Undo::Rewrite`].
-    written: Vec<(&'static str, Args)>,
+    written: Vec<(Sql, Args)>,
     /// How many of them belong to accepted commands.
     accepted: usize,
     /// Bytes of the values that the open batch has written; see [`WRITTEN_MAX`].
@@ -132,12 +133,12 @@ impl Tx {
     /// Runs a query and decodes its rows. It ends with the first row that cannot be decoded.
     pub(crate) fn rows<T>(
         &mut self,
-        sql: impl AsRef<str>,
+        sql: impl Into<Statement>,
         args: Args,
         mut decode: impl FnMut(&ReadRow<'_>) -> Result<T>,
     ) -> Result<Vec<T>> {
         let mut found = Vec::new();
-        self.read(sql.as_ref(), &args, &mut |row| {
+        self.read(&sql.into(), &args, &mut |row| {
             found.push(decode(row)?);
             Ok(true)
         })?;
@@ -147,12 +148,12 @@ impl Tx {
     /// Runs a query and decodes its first row.
     pub(crate) fn row<T>(
         &mut self,
-        sql: impl AsRef<str>,
+        sql: impl Into<Statement>,
         args: Args,
         mut decode: impl FnMut(&ReadRow<'_>) -> Result<T>,
     ) -> Result<Option<T>> {
         let mut found = None;
-        self.read(sql.as_ref(), &args, &mut |row| {
+        self.read(&sql.into(), &args, &mut |row| {
             found = Some(decode(row)?);
             Ok(false)
         })?;
@@ -160,9 +161,9 @@ impl Tx {
     }
 
     /// Runs a query and shows its rows to `next`, until that returns `false` or an error.
-    fn read(&mut self, sql: &str, args: &Args, next: &mut dyn FnMut(&ReadRow<'_>) -> Result<bool>) -> Result<()> {
+    fn read(&mut self, sql: &Statement, args: &Args, next: &mut dyn FnMut(&ReadRow<'_>) -> Result<bool>) -> Result<()> {
         self.begin_if_needed()?;
-        match read(&self.conn, sql, args, next) {
+        match read(&self.conn, &sql.text(Dialect::Sqlite), args, next) {
             Ok(decoded) => decoded,
             Err(error) => Err(self.fail(&error)),
         }
@@ -172,14 +173,14 @@ impl Tx {
     pub(crate) fn count<N: TryFrom<i64> + Default>(
         &mut self,
         table: &'static str,
-        sql: impl AsRef<str>,
+        sql: impl Into<Statement>,
         args: Args,
     ) -> Result<N> {
         Ok(self.row(sql, args, |row| get_count(table, row, 0))?.unwrap_or_default())
     }
 
     /// Runs a query and decodes its rows.
-    pub(crate) fn list<R: Keyed>(&mut self, sql: impl AsRef<str>, args: Args) -> Result<Vec<R>> {
+    pub(crate) fn list<R: Keyed>(&mut self, sql: impl Into<Statement>, args: Args) -> Result<Vec<R>> {
         self.rows(sql, args, R::read)
     }
 
@@ -201,14 +202,14 @@ impl Tx {
     }
 
     /// Runs a statement that changes rows. Returns the number of changed rows.
-    pub(crate) fn execute(&mut self, sql: &'static str, args: Args) -> Result<u64> {
+    pub(crate) fn execute(&mut self, sql: Sql, args: Args) -> Result<u64> {
         self.change("of this statement", sql, args)
     }
 
-    fn change(&mut self, table: &'static str, sql: &'static str, args: Args) -> Result<u64> {
+    fn change(&mut self, table: &'static str, sql: Sql, args: Args) -> Result<u64> {
         self.batch()?;
         self.begin_command()?;
-        match execute(&self.conn, sql, &args) {
+        match execute(&self.conn, sql.sqlite(), &args) {
             Ok(changed) => {
                 if self.undo == Some(Undo::Rewrite) {
                     self.remember(sql, args);
@@ -223,7 +224,7 @@ impl Tx {
     }
 
     /// Remembers a statement of the running command, for the case that it is accepted and a later one is undone.
-    fn remember(&mut self, sql: &'static str, args: Args) {
+    fn remember(&mut self, sql: Sql, args: Args) {
         self.written_bytes = self.written_bytes.saturating_add(args.bytes());
         if self.written_bytes <= WRITTEN_MAX {
             self.written.push((sql, args));
@@ -344,7 +345,7 @@ impl Tx {
             self.begin_if_needed()?;
         }
         for (sql, args) in &written {
-            execute(&self.conn, sql, args).map_err(|error| self.fail(&error))?;
+            execute(&self.conn, sql.sqlite(), args).map_err(|error| self.fail(&error))?;
         }
         Ok(())
     }
@@ -482,6 +483,7 @@ fn execute(conn: &Connection, sql: &str, args: &Args) -> rusqlite::Result<usize>
 mod tests {
     use super::*;
     use crate::row::get;
+    use crate::sql::text;
 
     /// The first command that is undone after a write makes the batch write again what others wrote; the next ones have
     /// savepoints. Either way only their own rows go.
@@ -493,10 +495,11 @@ mod tests {
         let add = |tx: &mut Tx, name: &str| {
             let mut args = Args::default();
             args.text(name);
-            tx.execute("INSERT INTO t VALUES (?, 1) ON CONFLICT (name) DO UPDATE SET n = n + 1", args).unwrap();
+            tx.execute(text!("INSERT INTO t VALUES ($1, 1) ON CONFLICT (name) DO UPDATE SET n = t.n + 1"), args)
+                .unwrap();
         };
         let names = |tx: &mut Tx| -> Vec<(String, i64)> {
-            let sql = "SELECT name, n FROM t ORDER BY name";
+            let sql = text!("SELECT name, n FROM t ORDER BY name");
             tx.rows(sql, Args::default(), |row| Ok((get("t", row, 0)?, get("t", row, 1)?))).unwrap()
         };
         for (name, kept) in [("a", true), ("b", false), ("a", true), ("c", false), ("d", false), ("a", true)] {
@@ -522,11 +525,11 @@ mod tests {
             let add = |tx: &mut Tx, text: &str| {
                 let mut args = Args::default();
                 args.text(text);
-                tx.execute("INSERT INTO t VALUES (?, 1)", args).unwrap();
+                tx.execute(text!("INSERT INTO t VALUES ($1, 1)"), args).unwrap();
                 let remembered: usize = tx.written.iter().map(|(_, args)| args.bytes()).sum();
                 assert!(remembered <= WRITTEN_MAX, "{remembered}");
             };
-            let rows = |tx: &mut Tx| tx.count::<usize>("t", "SELECT count(*) FROM t", Args::default()).unwrap();
+            let rows = |tx: &mut Tx| tx.count::<usize>("t", text!("SELECT count(*) FROM t"), Args::default()).unwrap();
             add(&mut tx, "small");
             tx.accept().unwrap();
             let large = "x".repeat(size);
@@ -547,7 +550,8 @@ mod tests {
 
     #[test]
     fn a_query_whose_caller_has_left_is_interrupted() {
-        const ENDLESS: &str = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n";
+        const ENDLESS: Sql =
+            text!("WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n");
         let mut session = Tx::reader(Connection::open_in_memory().unwrap(), Path::new("memory").into());
         let has_left = Arc::<AtomicBool>::default();
         session.begin_query(false, Arc::clone(&has_left));

@@ -5,6 +5,7 @@ use ghost_domain::{Agent, AgentId, AgentKind};
 use crate::error::{Result, StoreError};
 use crate::internal_rows::Meta;
 use crate::row::{Args, Keyed, ReadRow, Row, from_record, get, get_parsed, to_json};
+use crate::sql::{Sql, sql};
 use crate::tx::Tx;
 
 /// The columns of an agent that most commands need. They cost a third of its record.
@@ -28,9 +29,11 @@ const DYNAMIC: &str = "agents_dynamic";
 
 impl Row for Agent {
     const TABLE: &'static str = "agents";
-    const WRITE: &str = "INSERT INTO agents (agent_id, kind, archetype, node, epoch, deleted_at, record) VALUES (?, ?, ?, ?, ?, ?, ?) \
-        ON CONFLICT (agent_id) DO UPDATE SET kind = excluded.kind, archetype = excluded.archetype, node = excluded.node, epoch = \
-        excluded.epoch, deleted_at = excluded.deleted_at, record = excluded.record";
+    const WRITE: Sql = sql!(
+        "INSERT INTO agents (agent_id, kind, archetype, node, epoch, deleted_at, record) VALUES ($1, $2, $3, $4, $5, $6, \
+        $7) ON CONFLICT (agent_id) DO UPDATE SET kind = excluded.kind, archetype = excluded.archetype, node = \
+        excluded.node, epoch = excluded.epoch, deleted_at = excluded.deleted_at, record = excluded.record"
+    );
 
     fn bind(&self, args: &mut Args) -> Result<()> {
         args.text(self.agent_id.as_str())
@@ -46,7 +49,7 @@ impl Row for Agent {
 
 impl Keyed for Agent {
     type Key = AgentId;
-    const SELECT: &'static str = "SELECT record FROM agents WHERE agent_id = ?";
+    const SELECT: Sql = sql!("SELECT record FROM agents WHERE agent_id = $1");
 
     fn bind_key(key: &AgentId, args: &mut Args) {
         args.text(key.as_str());
@@ -59,8 +62,9 @@ impl Keyed for Agent {
 
 impl Row for Meta {
     const TABLE: &'static str = "world_meta";
-    const WRITE: &str =
-        "INSERT INTO world_meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value";
+    const WRITE: Sql = sql!(
+        "INSERT INTO world_meta (key, value) VALUES ($1, $2) ON CONFLICT (key) DO UPDATE SET value = excluded.value"
+    );
 
     fn bind(&self, args: &mut Args) -> Result<()> {
         args.text(&self.key).text(&self.value);
@@ -70,7 +74,7 @@ impl Row for Meta {
 
 impl Keyed for Meta {
     type Key = String;
-    const SELECT: &'static str = "SELECT key, value FROM world_meta WHERE key = ?";
+    const SELECT: Sql = sql!("SELECT key, value FROM world_meta WHERE key = $1");
 
     fn bind_key(key: &String, args: &mut Args) {
         args.text(key);
@@ -114,7 +118,7 @@ impl Tx {
     pub fn agent_columns(&mut self, agent_id: &AgentId) -> Result<Option<AgentColumns>> {
         let mut args = Args::default();
         args.text(agent_id.as_str());
-        self.row("SELECT kind, node, epoch, deleted_at FROM agents WHERE agent_id = ?", args, |row| {
+        self.row(sql!("SELECT kind, node, epoch, deleted_at FROM agents WHERE agent_id = $1"), args, |row| {
             let deleted_at: Option<i64> = get(Agent::TABLE, row, 3)?;
             Ok(AgentColumns {
                 kind: get_parsed(Agent::TABLE, row, 0)?,
@@ -128,9 +132,9 @@ impl Tx {
     /// All records in order of id. Tombstones are included only if `tombstones` is true.
     pub fn agent_list(&mut self, tombstones: bool) -> Result<Vec<Agent>> {
         let sql = if tombstones {
-            "SELECT record FROM agents ORDER BY agent_id"
+            sql!("SELECT record FROM agents ORDER BY agent_id")
         } else {
-            "SELECT record FROM agents WHERE deleted_at IS NULL ORDER BY agent_id"
+            sql!("SELECT record FROM agents WHERE deleted_at IS NULL ORDER BY agent_id")
         };
         self.list(sql, Args::default())
     }
@@ -139,7 +143,8 @@ impl Tx {
     pub fn agent_page(&mut self, after: &str, limit: u32) -> Result<Vec<Agent>> {
         let mut args = Args::default();
         args.text(after).int(i64::from(limit));
-        let sql = "SELECT record FROM agents WHERE agent_id > ? AND deleted_at IS NULL ORDER BY agent_id LIMIT ?+0";
+        let sql =
+            sql!("SELECT record FROM agents WHERE agent_id > $1 AND deleted_at IS NULL ORDER BY agent_id {limit $2}");
         self.list(sql, args)
     }
 
@@ -148,7 +153,9 @@ impl Tx {
     pub fn agent_ids(&mut self, from: &str, limit: u32) -> Result<Vec<AgentId>> {
         let mut args = Args::default();
         args.text(from).int(i64::from(limit));
-        let sql = "SELECT agent_id FROM agents WHERE agent_id >= ? AND deleted_at IS NULL ORDER BY agent_id LIMIT ?+0";
+        let sql = sql!(
+            "SELECT agent_id FROM agents WHERE agent_id >= $1 AND deleted_at IS NULL ORDER BY agent_id {limit $2}"
+        );
         self.rows(sql, args, |row| get_parsed(Agent::TABLE, row, 0))
     }
 
@@ -157,15 +164,16 @@ impl Tx {
     pub fn agents_with_mail(&mut self, archetype: Option<&str>, after: &str, limit: u32) -> Result<Vec<AgentId>> {
         let mut args = Args::default();
         args.maybe_text(archetype).text(after).int(i64::from(limit));
-        let sql = "SELECT agent_id FROM agents WHERE agent_id > ?2 AND deleted_at IS NULL AND kind <> 'droid' \
-                   AND (?1 IS NULL OR archetype = ?1) ORDER BY agent_id LIMIT ?3+0";
+        let sql = sql!(
+            "SELECT agent_id FROM agents WHERE agent_id > $2 AND deleted_at IS NULL AND kind <> 'droid' \
+            AND ($1 IS NULL OR archetype = $1) ORDER BY agent_id {limit $3}"
+        );
         self.rows(sql, args, |row| get_parsed(Agent::TABLE, row, 0))
     }
 
     /// Bytes of storage in use, without free pages; 0 for a backend that stores nothing on disk.
     pub fn store_bytes(&mut self) -> Result<u64> {
-        let sql = "SELECT (pages.page_count - free.freelist_count) * size.page_size \
-                   FROM pragma_page_count AS pages, pragma_freelist_count AS free, pragma_page_size AS size";
+        let sql = sql!("SELECT {bytes}");
         self.count("pragma", sql, Args::default())
     }
 
@@ -173,8 +181,10 @@ impl Tx {
     pub fn agents_among(&mut self, agent_ids: &[AgentId]) -> Result<Vec<AgentId>> {
         let mut args = Args::default();
         args.put(to_json(Agent::TABLE, "ids", &agent_ids)?);
-        let sql = "SELECT agent_id FROM agents WHERE deleted_at IS NULL \
-                   AND agent_id IN (SELECT value FROM json_each(?)) ORDER BY agent_id";
+        let sql = sql!(
+            "SELECT agent_id FROM agents WHERE deleted_at IS NULL \
+                   AND agent_id {in $1} ORDER BY agent_id"
+        );
         self.rows(sql, args, |row| get_parsed(Agent::TABLE, row, 0))
     }
 
@@ -194,7 +204,7 @@ impl Tx {
     pub fn agent_put(&mut self, agent: &Agent) -> Result<()> {
         let count = (agent.kind == AgentKind::Dynamic && !agent.is_deleted()).then_some(DYNAMIC);
         let stored =
-            "SELECT 'agents_dynamic' FROM agents WHERE agent_id = ? AND kind = 'dynamic' AND deleted_at IS NULL";
+            sql!("SELECT 'agents_dynamic' FROM agents WHERE agent_id = $1 AND kind = 'dynamic' AND deleted_at IS NULL");
         self.put_counted(agent, &agent.agent_id, stored, count)
     }
 

@@ -5,6 +5,7 @@ use ghost_domain::{AgentId, Approval, ApprovalId, ApprovalStatus, Timestamp, Tur
 use crate::error::Result;
 use crate::query::{Conditions, list_limit};
 use crate::row::{Args, Keyed, ReadRow, Row, from_record, to_json};
+use crate::sql::{Sql, Statement, sql};
 use crate::tx::Tx;
 
 /// The filter of a list. An absent field does not filter.
@@ -23,11 +24,13 @@ const PENDING: &str = "approvals_pending";
 
 impl Row for Approval {
     const TABLE: &'static str = "approvals";
-    const WRITE: &str = "INSERT INTO approvals (approval_id, agent_id, turn_id, digest, status, always, requested_at, \
-        closed_at, record) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (approval_id) DO UPDATE SET \
+    const WRITE: Sql = sql!(
+        "INSERT INTO approvals (approval_id, agent_id, turn_id, digest, status, always, requested_at, \
+        closed_at, record) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT (approval_id) DO UPDATE SET \
         agent_id = excluded.agent_id, turn_id = excluded.turn_id, digest = excluded.digest, status = \
         excluded.status, always = excluded.always, requested_at = excluded.requested_at, closed_at = \
-        excluded.closed_at, record = excluded.record";
+        excluded.closed_at, record = excluded.record"
+    );
 
     fn bind(&self, args: &mut Args) -> Result<()> {
         let pending = self.status == ApprovalStatus::Pending;
@@ -47,7 +50,7 @@ impl Row for Approval {
 
 impl Keyed for Approval {
     type Key = ApprovalId;
-    const SELECT: &'static str = "SELECT record FROM approvals WHERE approval_id = ?";
+    const SELECT: Sql = sql!("SELECT record FROM approvals WHERE approval_id = $1");
 
     fn bind_key(key: &ApprovalId, args: &mut Args) {
         args.id(key.0);
@@ -59,16 +62,16 @@ impl Keyed for Approval {
 }
 
 /// One page of the list, newest first.
-fn list(filter: &ApprovalFilter, after: Option<(Timestamp, ApprovalId)>, limit: u32) -> (String, Args) {
+fn list(filter: &ApprovalFilter, after: Option<(Timestamp, ApprovalId)>, limit: u32) -> (Statement, Args) {
     Conditions::new("SELECT record FROM approvals")
-        .when(filter.agent_id.as_ref(), "agent_id = ?", |id, args| {
+        .when(filter.agent_id.as_ref(), "agent_id = $1", |id, args| {
             args.text(id.as_str());
         })
-        .when(filter.status, "status = ?", |status, args| {
+        .when(filter.status, "status = $1", |status, args| {
             args.text(status.as_str());
         })
         .when(filter.always.then_some(()), "always = 1", |(), _| {})
-        .when(after, "(requested_at, approval_id) < (?, ?)", |(at, id), args| {
+        .when(after, "(requested_at, approval_id) < ($1, $2)", |(at, id), args| {
             args.int(at.0).id(id.0);
         })
         .order("requested_at DESC, approval_id DESC", list_limit(limit))
@@ -100,8 +103,10 @@ impl Tx {
     pub fn approvals_pending_of_turn(&mut self, turn_id: TurnId) -> Result<Vec<Approval>> {
         let mut args = Args::default();
         args.id(turn_id.0);
-        let sql = "SELECT record FROM approvals WHERE status = 'pending' AND turn_id = ? \
-                   ORDER BY requested_at, approval_id";
+        let sql = sql!(
+            "SELECT record FROM approvals WHERE status = 'pending' AND turn_id = $1 \
+                   ORDER BY requested_at, approval_id"
+        );
         self.list(sql, args)
     }
 
@@ -109,8 +114,10 @@ impl Tx {
     pub fn approval_standing(&mut self, agent_id: &AgentId, digest: &str) -> Result<Option<Approval>> {
         let mut args = Args::default();
         args.text(agent_id.as_str()).text(digest);
-        let sql = "SELECT record FROM approvals WHERE always = 1 AND agent_id = ? AND digest = ? \
-                   ORDER BY requested_at, approval_id LIMIT 1";
+        let sql = sql!(
+            "SELECT record FROM approvals WHERE always = 1 AND agent_id = $1 AND digest = $2 \
+                   ORDER BY requested_at, approval_id LIMIT 1"
+        );
         Ok(self.list(sql, args)?.into_iter().next())
     }
 }
@@ -118,7 +125,7 @@ impl Tx {
 impl Tx {
     /// Inserts or replaces an approval.
     pub fn approval_put(&mut self, approval: &Approval) -> Result<()> {
-        let stored = "SELECT 'approvals_pending' FROM approvals WHERE approval_id = ? AND status = 'pending'";
+        let stored = sql!("SELECT 'approvals_pending' FROM approvals WHERE approval_id = $1 AND status = 'pending'");
         self.put_counted(
             approval,
             &approval.approval_id,

@@ -6,6 +6,7 @@ use super::shared_state::end_of_prefix;
 use crate::error::Result;
 use crate::query::{Conditions, list_limit};
 use crate::row::{Args, Keyed, ReadRow, Row, from_record, to_json};
+use crate::sql::{Sql, sql};
 use crate::tx::Tx;
 
 /// Which artifacts a list contains.
@@ -23,9 +24,11 @@ pub struct ArtifactFilter {
 
 impl Row for Artifact {
     const TABLE: &'static str = "artifacts";
-    const WRITE: &str = "INSERT INTO artifacts (path, artifact_id, agent_id, record) VALUES (?, ?, ?, ?) ON CONFLICT \
+    const WRITE: Sql = sql!(
+        "INSERT INTO artifacts (path, artifact_id, agent_id, record) VALUES ($1, $2, $3, $4) ON CONFLICT \
         (path) DO UPDATE SET artifact_id = excluded.artifact_id, agent_id = excluded.agent_id, record = \
-        excluded.record";
+        excluded.record"
+    );
 
     fn bind(&self, args: &mut Args) -> Result<()> {
         args.text(&self.path)
@@ -38,7 +41,7 @@ impl Row for Artifact {
 
 impl Keyed for Artifact {
     type Key = String;
-    const SELECT: &'static str = "SELECT record FROM artifacts WHERE path = ?";
+    const SELECT: Sql = sql!("SELECT record FROM artifacts WHERE path = $1");
 
     fn bind_key(key: &String, args: &mut Args) {
         args.text(key);
@@ -58,16 +61,16 @@ impl Tx {
     /// Matching artifacts in order of path.
     pub fn artifact_list(&mut self, filter: &ArtifactFilter) -> Result<Vec<Artifact>> {
         let (sql, args) = Conditions::new("SELECT record FROM artifacts")
-            .when(filter.agent_id.as_ref(), "agent_id = ?", |agent_id, args| {
+            .when(filter.agent_id.as_ref(), "agent_id = $1", |agent_id, args| {
                 args.text(agent_id.as_str());
             })
-            .when(Some(&filter.after), "path > ?", |after, args| {
+            .when(Some(&filter.after), "path > $1", |after, args| {
                 args.text(after);
             })
-            .when(Some(&filter.prefix), "path >= ?", |prefix, args| {
+            .when(Some(&filter.prefix), "path >= $1", |prefix, args| {
                 args.text(prefix);
             })
-            .when(end_of_prefix(&filter.prefix), "path < ?", |end, args| {
+            .when(end_of_prefix(&filter.prefix), "path < $1", |end, args| {
                 args.put(end);
             })
             .order("path", list_limit(filter.limit));
@@ -85,6 +88,6 @@ impl Tx {
     pub fn artifact_remove(&mut self, path: &str) -> Result<bool> {
         let mut args = Args::default();
         args.text(path);
-        Ok(self.execute("DELETE FROM artifacts WHERE path = ?", args)? > 0)
+        Ok(self.execute(sql!("DELETE FROM artifacts WHERE path = $1"), args)? > 0)
     }
 }

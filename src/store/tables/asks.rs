@@ -4,6 +4,7 @@ use ghost_domain::{AgentId, Ask, AskId, AskStatus, TurnId};
 
 use crate::error::Result;
 use crate::row::{Args, Keyed, ReadRow, Row, from_record, to_json};
+use crate::sql::{Sql, sql};
 use crate::tx::Tx;
 
 /// The count of open asks.
@@ -11,10 +12,12 @@ const OPEN: &str = "asks_open";
 
 impl Row for Ask {
     const TABLE: &'static str = "asks";
-    const WRITE: &str = "INSERT INTO asks (ask_id, status, target, asker_turn, created_at, closed_at, record) VALUES (?, \
-        ?, ?, ?, ?, ?, ?) ON CONFLICT (ask_id) DO UPDATE SET status = excluded.status, target = \
+    const WRITE: Sql = sql!(
+        "INSERT INTO asks (ask_id, status, target, asker_turn, created_at, closed_at, record) VALUES ($1, \
+        $2, $3, $4, $5, $6, $7) ON CONFLICT (ask_id) DO UPDATE SET status = excluded.status, target = \
         excluded.target, asker_turn = excluded.asker_turn, created_at = excluded.created_at, closed_at = \
-        excluded.closed_at, record = excluded.record";
+        excluded.closed_at, record = excluded.record"
+    );
 
     fn bind(&self, args: &mut Args) -> Result<()> {
         let closed = (self.status != AskStatus::Open).then(|| self.closed_at.unwrap_or(self.created_at));
@@ -31,7 +34,7 @@ impl Row for Ask {
 
 impl Keyed for Ask {
     type Key = AskId;
-    const SELECT: &'static str = "SELECT record FROM asks WHERE ask_id = ?";
+    const SELECT: Sql = sql!("SELECT record FROM asks WHERE ask_id = $1");
 
     fn bind_key(key: &AskId, args: &mut Args) {
         args.id(key.0);
@@ -50,7 +53,7 @@ impl Tx {
 
     /// All open asks, in order of creation.
     pub fn asks_open(&mut self) -> Result<Vec<Ask>> {
-        self.list("SELECT record FROM asks WHERE status = 'open' ORDER BY created_at, ask_id", Args::default())
+        self.list(sql!("SELECT record FROM asks WHERE status = 'open' ORDER BY created_at, ask_id"), Args::default())
     }
 
     /// Number of open asks.
@@ -62,7 +65,7 @@ impl Tx {
     pub fn asks_open_to(&mut self, target: &AgentId) -> Result<Vec<Ask>> {
         let mut args = Args::default();
         args.text(target.as_str());
-        let sql = "SELECT record FROM asks WHERE status = 'open' AND target = ? ORDER BY created_at, ask_id";
+        let sql = sql!("SELECT record FROM asks WHERE status = 'open' AND target = $1 ORDER BY created_at, ask_id");
         self.list(sql, args)
     }
 
@@ -70,7 +73,7 @@ impl Tx {
     pub fn asks_open_of_turn(&mut self, turn_id: TurnId) -> Result<Vec<Ask>> {
         let mut args = Args::default();
         args.id(turn_id.0);
-        let sql = "SELECT record FROM asks WHERE status = 'open' AND asker_turn = ? ORDER BY created_at, ask_id";
+        let sql = sql!("SELECT record FROM asks WHERE status = 'open' AND asker_turn = $1 ORDER BY created_at, ask_id");
         self.list(sql, args)
     }
 }
@@ -78,7 +81,7 @@ impl Tx {
 impl Tx {
     /// Inserts or replaces an ask.
     pub fn ask_put(&mut self, ask: &Ask) -> Result<()> {
-        let stored = "SELECT 'asks_open' FROM asks WHERE ask_id = ? AND status = 'open'";
+        let stored = sql!("SELECT 'asks_open' FROM asks WHERE ask_id = $1 AND status = 'open'");
         self.put_counted(ask, &ask.ask_id, stored, (ask.status == AskStatus::Open).then_some(OPEN))
     }
 }

@@ -8,6 +8,7 @@ use crate::error::Result;
 use crate::internal_rows::Numbered;
 use crate::query::{Conditions, list_limit};
 use crate::row::{Args, Keyed, ReadRow, Row, from_record, to_json};
+use crate::sql::{Sql, Statement, sql};
 use crate::tx::Tx;
 
 /// Which accounts a list contains. The default is all accounts.
@@ -54,8 +55,10 @@ impl UsageFilter {
 
 impl Row for Budget {
     const TABLE: &'static str = "budgets";
-    const WRITE: &str = "INSERT INTO budgets (scope, limited, record) VALUES (?, ?, ?) ON CONFLICT (scope) DO UPDATE SET \
-        limited = excluded.limited, record = excluded.record";
+    const WRITE: Sql = sql!(
+        "INSERT INTO budgets (scope, limited, record) VALUES ($1, $2, $3) ON CONFLICT (scope) DO UPDATE SET \
+        limited = excluded.limited, record = excluded.record"
+    );
 
     fn bind(&self, args: &mut Args) -> Result<()> {
         let limited = self.limits.tokens.is_some() || self.limits.money.is_some();
@@ -66,7 +69,7 @@ impl Row for Budget {
 
 impl Keyed for Budget {
     type Key = Scope;
-    const SELECT: &'static str = "SELECT record FROM budgets WHERE scope = ?";
+    const SELECT: Sql = sql!("SELECT record FROM budgets WHERE scope = $1");
 
     fn bind_key(key: &Scope, args: &mut Args) {
         args.put(key.to_string());
@@ -93,24 +96,24 @@ fn ranges(filter: &BudgetFilter) -> &'static [(&'static str, &'static str)] {
 }
 
 /// The part of a page that lies in one range; `None` if the page begins after it or has no rows left.
-fn list(filter: &BudgetFilter, (from, to): (&str, &str), left: i64) -> Option<(String, Args)> {
+fn list(filter: &BudgetFilter, (from, to): (&str, &str), left: i64) -> Option<(Statement, Args)> {
     let after = filter.after.as_ref().map(Scope::to_string).unwrap_or_default();
     let from = after.as_str().max(from);
     if from >= to || left <= 0 {
         return None;
     }
     let days = match filter.sort {
-        Some(ScopeSort::Day) => Some("scope GLOB '*/day'"),
-        Some(ScopeSort::Team | ScopeSort::Agent) => Some("scope NOT GLOB '*/day'"),
+        Some(ScopeSort::Day) => Some("substr(scope, length(scope) - 3) = '/day'"),
+        Some(ScopeSort::Team | ScopeSort::Agent) => Some("substr(scope, length(scope) - 3) <> '/day'"),
         _ => None,
     };
     let query = Conditions::new("SELECT record FROM budgets")
         .when(filter.limited.then_some(()), "limited = 1", |(), _| {})
         .when(days.map(|_| ()), days.unwrap_or_default(), |(), _| {})
-        .when(Some(from), "scope > ?", |from, args| {
+        .when(Some(from), "scope > $1", |from, args| {
             args.text(from);
         })
-        .when(Some(to), "scope < ?", |to, args| {
+        .when(Some(to), "scope < $1", |to, args| {
             args.text(to);
         });
     Some(query.order("scope", left))

@@ -10,6 +10,7 @@ use crate::error::Result;
 use crate::row::{
     Args, Keyed, ReadRow, Row, from_record, get, get_count, get_id, get_maybe_id, get_parsed, to_json, unreadable,
 };
+use crate::sql::{Sql, sql};
 use crate::tx::Tx;
 
 /// The count of channels.
@@ -17,9 +18,11 @@ const CHANNELS: &str = "chat_channels";
 
 impl Row for ChatChannel {
     const TABLE: &'static str = "chat_channels";
-    const WRITE: &str = "INSERT INTO chat_channels (channel, gated, last_seq, record) VALUES (?, ?, ?, ?) ON CONFLICT \
+    const WRITE: Sql = sql!(
+        "INSERT INTO chat_channels (channel, gated, last_seq, record) VALUES ($1, $2, $3, $4) ON CONFLICT \
         (channel) DO UPDATE SET gated = excluded.gated, last_seq = excluded.last_seq, record = \
-        excluded.record";
+        excluded.record"
+    );
 
     fn bind(&self, args: &mut Args) -> Result<()> {
         args.text(self.channel.as_str()).put(self.gated).int(self.last_seq).put(to_json(
@@ -33,7 +36,7 @@ impl Row for ChatChannel {
 
 impl Keyed for ChatChannel {
     type Key = ChannelName;
-    const SELECT: &'static str = "SELECT record FROM chat_channels WHERE channel = ?";
+    const SELECT: Sql = sql!("SELECT record FROM chat_channels WHERE channel = $1");
 
     fn bind_key(key: &ChannelName, args: &mut Args) {
         args.text(key.as_str());
@@ -46,9 +49,11 @@ impl Keyed for ChatChannel {
 
 impl Row for ChatMember {
     const TABLE: &'static str = "chat_members";
-    const WRITE: &str = "INSERT INTO chat_members (channel, agent_id, read_seq, wake_id, joined_at) VALUES (?, ?, ?, ?, \
-        ?) ON CONFLICT (channel, agent_id) DO UPDATE SET read_seq = excluded.read_seq, wake_id = \
-        excluded.wake_id, joined_at = excluded.joined_at";
+    const WRITE: Sql = sql!(
+        "INSERT INTO chat_members (channel, agent_id, read_seq, wake_id, joined_at) VALUES ($1, $2, $3, $4, \
+        $5) ON CONFLICT (channel, agent_id) DO UPDATE SET read_seq = excluded.read_seq, wake_id = \
+        excluded.wake_id, joined_at = excluded.joined_at"
+    );
 
     fn bind(&self, args: &mut Args) -> Result<()> {
         args.text(self.channel.as_str())
@@ -62,8 +67,10 @@ impl Row for ChatMember {
 
 impl Keyed for ChatMember {
     type Key = (ChannelName, AgentId);
-    const SELECT: &'static str = "SELECT read_seq, wake_id, joined_at, channel, agent_id FROM chat_members \
-                                  WHERE channel = ? AND agent_id = ?";
+    const SELECT: Sql = sql!(
+        "SELECT read_seq, wake_id, joined_at, channel, agent_id FROM chat_members \
+                                  WHERE channel = $1 AND agent_id = $2"
+    );
 
     fn bind_key(key: &Self::Key, args: &mut Args) {
         args.text(key.0.as_str()).text(key.1.as_str());
@@ -88,8 +95,10 @@ fn member(row: &ReadRow<'_>, channel: ChannelName, agent_id: AgentId) -> Result<
 
 impl Row for ChatPost {
     const TABLE: &'static str = "chat_posts";
-    const WRITE: &str = "INSERT INTO chat_posts (channel, seq, message_id, from_party, content, mentions, reply_to, \
-        root_id, hop, ts) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
+    const WRITE: Sql = sql!(
+        "INSERT INTO chat_posts (channel, seq, message_id, from_party, content, mentions, reply_to, \
+        root_id, hop, ts) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
+    );
 
     fn bind(&self, args: &mut Args) -> Result<()> {
         let mentions = match self.mentions.is_empty() {
@@ -141,7 +150,7 @@ impl Tx {
 
     /// All channels in order of name, at most 1,000.
     pub fn chat_channel_list(&mut self) -> Result<Vec<ChatChannel>> {
-        self.list("SELECT record FROM chat_channels ORDER BY channel LIMIT 1000", Args::default())
+        self.list(sql!("SELECT record FROM chat_channels ORDER BY channel LIMIT 1000"), Args::default())
     }
 
     /// Number of channels.
@@ -158,7 +167,9 @@ impl Tx {
     pub fn chat_members(&mut self, channel: &ChannelName) -> Result<Vec<ChatMember>> {
         let mut args = Args::default();
         args.text(channel.as_str());
-        let sql = "SELECT read_seq, wake_id, joined_at, agent_id FROM chat_members WHERE channel = ? ORDER BY agent_id";
+        let sql = sql!(
+            "SELECT read_seq, wake_id, joined_at, agent_id FROM chat_members WHERE channel = $1 ORDER BY agent_id"
+        );
         let read = |row: &ReadRow<'_>| member(row, channel.clone(), get_parsed(ChatMember::TABLE, row, 3)?);
         self.rows(sql, args, read)
     }
@@ -167,7 +178,8 @@ impl Tx {
     pub fn chat_memberships(&mut self, agent_id: &AgentId) -> Result<Vec<ChatMember>> {
         let mut args = Args::default();
         args.text(agent_id.as_str());
-        let sql = "SELECT read_seq, wake_id, joined_at, channel FROM chat_members WHERE agent_id = ? ORDER BY channel";
+        let sql =
+            sql!("SELECT read_seq, wake_id, joined_at, channel FROM chat_members WHERE agent_id = $1 ORDER BY channel");
         let read = |row: &ReadRow<'_>| member(row, get_parsed(ChatMember::TABLE, row, 3)?, agent_id.clone());
         self.rows(sql, args, read)
     }
@@ -178,9 +190,11 @@ impl Tx {
         let mut args = Args::default();
         args.text(agent_id.as_str());
         // CROSS JOIN fixes the order: first the agent's few memberships, then the channel of each.
-        let sql = "SELECT m.read_seq, m.wake_id, m.joined_at, c.record FROM chat_members AS m \
-                   CROSS JOIN chat_channels AS c WHERE m.agent_id = ? AND c.channel = m.channel AND c.gated = 0 \
-                   AND c.last_seq > m.read_seq ORDER BY m.channel";
+        let sql = sql!(
+            "SELECT m.read_seq, m.wake_id, m.joined_at, c.record FROM chat_members AS m \
+                   CROSS JOIN chat_channels AS c WHERE m.agent_id = $1 AND c.channel = m.channel AND c.gated = 0 \
+                   AND c.last_seq > m.read_seq ORDER BY m.channel"
+        );
         self.rows(sql, args, |row| {
             let text: &str = get(ChatChannel::TABLE, row, 3)?;
             let channel: ChatChannel =
@@ -195,8 +209,10 @@ impl Tx {
         let before = if before == 0 { i64::MAX } else { before };
         let mut args = Args::default();
         args.text(channel.as_str()).int(after).int(before).int(i64::from(limit));
-        let sql = "SELECT seq, message_id, from_party, content, mentions, reply_to, root_id, hop, ts FROM chat_posts \
-                   WHERE channel = ? AND seq > ? AND seq < ? ORDER BY seq DESC LIMIT ?+0";
+        let sql = sql!(
+            "SELECT seq, message_id, from_party, content, mentions, reply_to, root_id, hop, ts FROM chat_posts \
+                   WHERE channel = $1 AND seq > $2 AND seq < $3 ORDER BY seq DESC {limit $4}"
+        );
         let mut posts = self.rows(sql, args, |row| post(row, channel))?;
         posts.reverse();
         Ok(posts)
@@ -206,7 +222,7 @@ impl Tx {
 impl Tx {
     /// Inserts or replaces a channel.
     pub fn chat_channel_put(&mut self, channel: &ChatChannel) -> Result<()> {
-        let stored = "SELECT 'chat_channels' FROM chat_channels WHERE channel = ?";
+        let stored = sql!("SELECT 'chat_channels' FROM chat_channels WHERE channel = $1");
         self.put_counted(channel, &channel.channel, stored, Some(CHANNELS))
     }
 
@@ -219,7 +235,7 @@ impl Tx {
     pub fn chat_member_delete(&mut self, channel: &ChannelName, agent_id: &AgentId) -> Result<()> {
         let mut args = Args::default();
         args.text(channel.as_str()).text(agent_id.as_str());
-        let sql = "DELETE FROM chat_members WHERE channel = ? AND agent_id = ?";
+        let sql = sql!("DELETE FROM chat_members WHERE channel = $1 AND agent_id = $2");
         self.execute(sql, args)?;
         Ok(())
     }

@@ -6,6 +6,7 @@ use ghost_domain::{AgentId, Conversation, ConversationEntry, ConversationId, Del
 use crate::error::Result;
 use crate::query::{Conditions, list_limit};
 use crate::row::{Args, Keyed, ReadRow, Row, from_record, get, to_json};
+use crate::sql::{Sql, Statement, sql};
 use crate::tx::Tx;
 
 /// The count of conversations.
@@ -13,10 +14,12 @@ pub(super) const CONVERSATIONS: &str = "conversations";
 
 impl Row for Conversation {
     const TABLE: &'static str = "conversations";
-    const WRITE: &str = "INSERT INTO conversations (conversation_id, adapter, thread, owner, updated_at, record) VALUES \
-        (?, ?, ?, ?, ?, ?) ON CONFLICT (conversation_id) DO UPDATE SET adapter = excluded.adapter, \
+    const WRITE: Sql = sql!(
+        "INSERT INTO conversations (conversation_id, adapter, thread, owner, updated_at, record) VALUES \
+        ($1, $2, $3, $4, $5, $6) ON CONFLICT (conversation_id) DO UPDATE SET adapter = excluded.adapter, \
         thread = excluded.thread, owner = excluded.owner, updated_at = excluded.updated_at, record = \
-        excluded.record";
+        excluded.record"
+    );
 
     fn bind(&self, args: &mut Args) -> Result<()> {
         args.id(self.conversation_id.0)
@@ -31,7 +34,7 @@ impl Row for Conversation {
 
 impl Keyed for Conversation {
     type Key = ConversationId;
-    const SELECT: &'static str = "SELECT record FROM conversations WHERE conversation_id = ?";
+    const SELECT: Sql = sql!("SELECT record FROM conversations WHERE conversation_id = $1");
 
     fn bind_key(key: &ConversationId, args: &mut Args) {
         args.id(key.0);
@@ -44,10 +47,12 @@ impl Keyed for Conversation {
 
 impl Row for ConversationEntry {
     const TABLE: &'static str = "conversation_entries";
-    const WRITE: &str = "INSERT INTO conversation_entries (conversation_id, seq, turn_id, delivery, next_at, at, record) \
-        VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (conversation_id, seq) DO UPDATE SET turn_id = \
+    const WRITE: Sql = sql!(
+        "INSERT INTO conversation_entries (conversation_id, seq, turn_id, delivery, next_at, at, record) \
+        VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (conversation_id, seq) DO UPDATE SET turn_id = \
         excluded.turn_id, delivery = excluded.delivery, next_at = excluded.next_at, at = excluded.at, \
-        record = excluded.record";
+        record = excluded.record"
+    );
 
     fn bind(&self, args: &mut Args) -> Result<()> {
         // A waiting entry without a due time is due from the time it was written.
@@ -65,7 +70,7 @@ impl Row for ConversationEntry {
 
 impl Keyed for ConversationEntry {
     type Key = (ConversationId, i64);
-    const SELECT: &'static str = "SELECT record FROM conversation_entries WHERE conversation_id = ? AND seq = ?";
+    const SELECT: Sql = sql!("SELECT record FROM conversation_entries WHERE conversation_id = $1 AND seq = $2");
 
     fn bind_key(key: &Self::Key, args: &mut Args) {
         args.id(key.0.0).int(key.1);
@@ -77,12 +82,12 @@ impl Keyed for ConversationEntry {
 }
 
 /// One page of the list, latest activity first.
-fn list(owner: Option<&AgentId>, after: Option<(Timestamp, ConversationId)>, limit: u32) -> (String, Args) {
+fn list(owner: Option<&AgentId>, after: Option<(Timestamp, ConversationId)>, limit: u32) -> (Statement, Args) {
     Conditions::new("SELECT record FROM conversations")
-        .when(owner, "owner = ?", |id, args| {
+        .when(owner, "owner = $1", |id, args| {
             args.text(id.as_str());
         })
-        .when(after, "(updated_at, conversation_id) < (?, ?)", |(at, id), args| {
+        .when(after, "(updated_at, conversation_id) < ($1, $2)", |(at, id), args| {
             args.int(at.0).id(id.0);
         })
         .order("updated_at DESC, conversation_id DESC", list_limit(limit))
@@ -98,7 +103,10 @@ impl Tx {
     pub fn conversation_find(&mut self, adapter: &str, thread: &str) -> Result<Option<Conversation>> {
         let mut args = Args::default();
         args.text(adapter).text(thread);
-        Ok(self.list("SELECT record FROM conversations WHERE adapter = ? AND thread = ?", args)?.into_iter().next())
+        Ok(self
+            .list(sql!("SELECT record FROM conversations WHERE adapter = $1 AND thread = $2"), args)?
+            .into_iter()
+            .next())
     }
 
     /// Conversations with the latest activity first (then by id, highest first); only those of this
@@ -125,8 +133,9 @@ impl Tx {
         after: i64,
         limit: u32,
     ) -> Result<Vec<ConversationEntry>> {
-        let sql =
-            "SELECT record FROM conversation_entries WHERE conversation_id = ? AND seq > ? ORDER BY seq LIMIT ?+0";
+        let sql = sql!(
+            "SELECT record FROM conversation_entries WHERE conversation_id = $1 AND seq > $2 ORDER BY seq {limit $3}"
+        );
         let mut args = Args::default();
         args.id(conversation_id.0).int(after).int(i64::from(limit));
         self.list(sql, args)
@@ -134,7 +143,7 @@ impl Tx {
 
     /// Entries that a turn wrote, in order of conversation and sequence.
     pub fn conversation_entries_of_turn(&mut self, turn_id: TurnId) -> Result<Vec<ConversationEntry>> {
-        let sql = "SELECT record FROM conversation_entries WHERE turn_id = ? ORDER BY conversation_id, seq";
+        let sql = sql!("SELECT record FROM conversation_entries WHERE turn_id = $1 ORDER BY conversation_id, seq");
         let mut args = Args::default();
         args.id(turn_id.0);
         self.list(sql, args)
@@ -148,21 +157,25 @@ impl Tx {
         args.int(now.0);
         if passing.is_empty() {
             args.int(i64::from(limit));
-            let sql = "SELECT record FROM conversation_entries WHERE delivery = 'pending' AND next_at <= ? \
-                       ORDER BY next_at, conversation_id, seq LIMIT ?+0";
+            let sql = sql!(
+                "SELECT record FROM conversation_entries WHERE delivery = 'pending' AND next_at <= $1 \
+                       ORDER BY next_at, conversation_id, seq {limit $2}"
+            );
             return self.list(sql, args);
         }
         args.put(to_json(Conversation::TABLE, "passing", &passing)?).int(i64::from(limit));
-        let sql = "SELECT record FROM conversation_entries AS e WHERE delivery = 'pending' AND next_at <= ? \
+        let sql = sql!(
+            "SELECT record FROM conversation_entries AS e WHERE delivery = 'pending' AND next_at <= $1 \
                    AND NOT EXISTS (SELECT 1 FROM conversations AS c WHERE c.conversation_id = e.conversation_id \
-                   AND c.adapter IN (SELECT value FROM json_each(?))) \
-                   ORDER BY next_at, conversation_id, seq LIMIT ?+0";
+                   AND c.adapter {in $2}) \
+                   ORDER BY next_at, conversation_id, seq {limit $3}"
+        );
         self.list(sql, args)
     }
 
     /// When the next waiting entry is due; `None` if no entry waits.
     pub fn delivery_next_at(&mut self) -> Result<Option<Timestamp>> {
-        let sql = "SELECT min(next_at) FROM conversation_entries WHERE delivery = 'pending'";
+        let sql = sql!("SELECT min(next_at) FROM conversation_entries WHERE delivery = 'pending'");
         let at = self.row(sql, Args::default(), |row| get::<Option<i64>>(ConversationEntry::TABLE, row, 0))?;
         Ok(at.flatten().map(Timestamp))
     }
@@ -171,7 +184,7 @@ impl Tx {
 impl Tx {
     /// Inserts or replaces a conversation.
     pub fn conversation_put(&mut self, conversation: &Conversation) -> Result<()> {
-        let stored = "SELECT 'conversations' FROM conversations WHERE conversation_id = ?";
+        let stored = sql!("SELECT 'conversations' FROM conversations WHERE conversation_id = $1");
         self.put_counted(conversation, &conversation.conversation_id, stored, Some(CONVERSATIONS))
     }
 

@@ -8,6 +8,7 @@ use ghost_domain::AgentId;
 
 use crate::error::Result;
 use crate::row::{Args, Keyed, Row, get};
+use crate::sql::{Sql, sql};
 use crate::tx::Tx;
 
 /// The name of a count of one agent.
@@ -22,7 +23,7 @@ impl Tx {
         &mut self,
         row: &R,
         key: &R::Key,
-        stored: &'static str,
+        stored: Sql,
         count: Option<&str>,
     ) -> Result<()> {
         let mut args = Args::default();
@@ -48,17 +49,20 @@ impl Tx {
             let mut args = Args::default();
             args.text(name).int(change.abs());
             if change > 0 {
-                let sql = "INSERT INTO counters (name, value) VALUES (?, ?) \
-                           ON CONFLICT (name) DO UPDATE SET value = counters.value + excluded.value";
+                let sql = sql!(
+                    "INSERT INTO counters (name, value) VALUES ($1, $2) \
+                    ON CONFLICT (name) DO UPDATE SET value = counters.value + excluded.value"
+                );
                 self.execute(sql, args)?;
                 continue;
             }
             // A count that is wrong must not refuse commands.
-            let sql = "UPDATE counters SET value = CASE WHEN value > ?2 THEN value - ?2 ELSE 0 END WHERE name = ?1";
+            let sql =
+                sql!("UPDATE counters SET value = CASE WHEN value > $2 THEN value - $2 ELSE 0 END WHERE name = $1");
             self.execute(sql, args)?;
             let mut args = Args::default();
             args.text(name);
-            self.execute("DELETE FROM counters WHERE name = ? AND value = 0", args)?;
+            self.execute(sql!("DELETE FROM counters WHERE name = $1 AND value = 0"), args)?;
         }
         Ok(())
     }
@@ -67,31 +71,42 @@ impl Tx {
     pub(super) fn counted(&mut self, name: &str) -> Result<u32> {
         let mut args = Args::default();
         args.text(name);
-        self.count("counters", "SELECT value FROM counters WHERE name = ?", args)
+        self.count("counters", sql!("SELECT value FROM counters WHERE name = $1"), args)
     }
 
     /// The counts that differ from the rows that they count: name, stored value, rows. It reads whole tables.
     pub fn wrong_counts(&mut self) -> Result<Vec<(String, i64, i64)>> {
-        const ROWS: &str = "SELECT 'agents_dynamic' AS name, count(*) AS value FROM agents \
-            WHERE kind = 'dynamic' AND deleted_at IS NULL \
-            UNION ALL SELECT 'chat_channels', count(*) FROM chat_channels \
-            UNION ALL SELECT 'conversations', count(*) FROM conversations \
-            UNION ALL SELECT 'knowledge', count(*) FROM knowledge WHERE deleted = 0 \
-            UNION ALL SELECT 'state_keys', count(*) FROM shared_state \
-            UNION ALL SELECT 'approvals_pending', count(*) FROM approvals WHERE status = 'pending' \
-            UNION ALL SELECT 'asks_open', count(*) FROM asks WHERE status = 'open' \
-            UNION ALL SELECT 'tasks_open', count(*) FROM tasks WHERE ended = 0 \
-            UNION ALL SELECT 'schedules', count(*) FROM schedules \
-            UNION ALL SELECT 'schedules/' || agent_id || '/' || kind, count(*) FROM schedules GROUP BY agent_id, kind \
-            UNION ALL SELECT 'dead_letters_held', count(*) FROM dead_letters WHERE status = 'held' \
-            UNION ALL SELECT 'dead_letters_held/' || agent_id, count(*) FROM dead_letters WHERE status = 'held' GROUP BY agent_id \
-            UNION ALL SELECT 'droids_live', count(*) FROM droids WHERE ended_at IS NULL \
-            UNION ALL SELECT 'droids_live/' || parent_id, count(*) FROM droids WHERE ended_at IS NULL GROUP BY parent_id";
-        let sql = format!(
-            "SELECT r.name, coalesce(c.value, 0), r.value FROM ({ROWS}) AS r LEFT JOIN counters AS c ON c.name = r.name \
-             WHERE coalesce(c.value, 0) <> r.value \
-             UNION ALL SELECT c.name, c.value, 0 FROM counters AS c WHERE c.name LIKE '%/%' AND c.value <> 0 \
-             AND c.name NOT IN (SELECT name FROM ({ROWS}) AS r)"
+        // A macro, because the compiler joins literals only.
+        macro_rules! counted_rows {
+            () => {
+                "SELECT 'agents_dynamic' AS name, count(*) AS value FROM agents \
+                WHERE kind = 'dynamic' AND deleted_at IS NULL \
+                UNION ALL SELECT 'chat_channels', count(*) FROM chat_channels \
+                UNION ALL SELECT 'conversations', count(*) FROM conversations \
+                UNION ALL SELECT 'knowledge', count(*) FROM knowledge WHERE deleted = 0 \
+                UNION ALL SELECT 'state_keys', count(*) FROM shared_state \
+                UNION ALL SELECT 'approvals_pending', count(*) FROM approvals WHERE status = 'pending' \
+                UNION ALL SELECT 'asks_open', count(*) FROM asks WHERE status = 'open' \
+                UNION ALL SELECT 'tasks_open', count(*) FROM tasks WHERE ended = 0 \
+                UNION ALL SELECT 'schedules', count(*) FROM schedules \
+                UNION ALL SELECT 'schedules/' || agent_id || '/' || kind, count(*) FROM schedules \
+                GROUP BY agent_id, kind \
+                UNION ALL SELECT 'dead_letters_held', count(*) FROM dead_letters WHERE status = 'held' \
+                UNION ALL SELECT 'dead_letters_held/' || agent_id, count(*) FROM dead_letters WHERE status = 'held' \
+                GROUP BY agent_id \
+                UNION ALL SELECT 'droids_live', count(*) FROM droids WHERE ended_at IS NULL \
+                UNION ALL SELECT 'droids_live/' || parent_id, count(*) FROM droids WHERE ended_at IS NULL \
+                GROUP BY parent_id"
+            };
+        }
+        let sql = sql!(
+            "SELECT r.name, coalesce(c.value, 0), r.value FROM (",
+            counted_rows!(),
+            ") AS r LEFT JOIN counters AS c ON c.name = r.name WHERE coalesce(c.value, 0) <> r.value \
+            UNION ALL SELECT c.name, c.value, 0 FROM counters AS c WHERE replace(c.name, '/', '') <> c.name \
+            AND c.value <> 0 AND c.name NOT IN (SELECT r.name FROM (",
+            counted_rows!(),
+            ") AS r)"
         );
         self.rows(sql, Args::default(), |row| {
             Ok((get("counters", row, 0)?, get("counters", row, 1)?, get("counters", row, 2)?))

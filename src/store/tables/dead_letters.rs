@@ -6,6 +6,7 @@ use super::counts::of;
 use crate::error::Result;
 use crate::query::{Conditions, list_limit};
 use crate::row::{Args, Keyed, ReadRow, Row, from_record, to_json};
+use crate::sql::{Sql, Statement, sql};
 use crate::tx::Tx;
 
 /// The count of held dead letters, of the world and of an agent.
@@ -13,10 +14,12 @@ pub(super) const HELD: &str = "dead_letters_held";
 
 impl Row for DeadLetter {
     const TABLE: &'static str = "dead_letters";
-    const WRITE: &str = "INSERT INTO dead_letters (dead_letter_id, agent_id, turn_id, status, created_at, resolved_at, \
-        record) VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (dead_letter_id) DO UPDATE SET agent_id = \
+    const WRITE: Sql = sql!(
+        "INSERT INTO dead_letters (dead_letter_id, agent_id, turn_id, status, created_at, resolved_at, \
+        record) VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (dead_letter_id) DO UPDATE SET agent_id = \
         excluded.agent_id, turn_id = excluded.turn_id, status = excluded.status, created_at = \
-        excluded.created_at, resolved_at = excluded.resolved_at, record = excluded.record";
+        excluded.created_at, resolved_at = excluded.resolved_at, record = excluded.record"
+    );
 
     fn bind(&self, args: &mut Args) -> Result<()> {
         let held = self.status == DeadLetterStatus::Held;
@@ -34,7 +37,7 @@ impl Row for DeadLetter {
 
 impl Keyed for DeadLetter {
     type Key = DeadLetterId;
-    const SELECT: &'static str = "SELECT record FROM dead_letters WHERE dead_letter_id = ?";
+    const SELECT: Sql = sql!("SELECT record FROM dead_letters WHERE dead_letter_id = $1");
 
     fn bind_key(key: &DeadLetterId, args: &mut Args) {
         args.id(key.0);
@@ -51,15 +54,15 @@ fn list(
     status: Option<DeadLetterStatus>,
     after: Option<(Timestamp, DeadLetterId)>,
     limit: u32,
-) -> (String, Args) {
+) -> (Statement, Args) {
     Conditions::new("SELECT record FROM dead_letters")
-        .when(agent_id, "agent_id = ?", |id, args| {
+        .when(agent_id, "agent_id = $1", |id, args| {
             args.text(id.as_str());
         })
-        .when(status, "status = ?", |status, args| {
+        .when(status, "status = $1", |status, args| {
             args.text(status.as_str());
         })
-        .when(after, "(created_at, dead_letter_id) < (?, ?)", |(at, id), args| {
+        .when(after, "(created_at, dead_letter_id) < ($1, $2)", |(at, id), args| {
             args.int(at.0).id(id.0);
         })
         .order("created_at DESC, dead_letter_id DESC", list_limit(limit))
@@ -96,18 +99,21 @@ impl Tx {
 impl Tx {
     /// Inserts or replaces a dead letter.
     pub fn dead_letter_put(&mut self, dead_letter: &DeadLetter) -> Result<()> {
-        let stored =
-            "SELECT 'dead_letters_held/' || agent_id FROM dead_letters WHERE dead_letter_id = ? AND status = 'held'";
+        let stored = sql!(
+            "SELECT 'dead_letters_held/' || agent_id FROM dead_letters WHERE dead_letter_id = $1 AND status = 'held'"
+        );
         let count = (dead_letter.status == DeadLetterStatus::Held).then(|| of(HELD, &dead_letter.agent_id));
         self.put_counted(dead_letter, &dead_letter.dead_letter_id, stored, count.as_deref())?;
         let dead_letter_id = dead_letter.dead_letter_id.0;
         let mut args = Args::default();
         args.id(dead_letter_id);
-        self.execute("DELETE FROM dead_letter_mail WHERE dead_letter_id = ?", args)?;
+        self.execute(sql!("DELETE FROM dead_letter_mail WHERE dead_letter_id = $1"), args)?;
         for message_id in &dead_letter.messages {
             let mut args = Args::default();
             args.id(dead_letter_id).id(message_id.0);
-            let sql = "INSERT INTO dead_letter_mail (dead_letter_id, message_id) VALUES (?, ?) ON CONFLICT DO NOTHING";
+            let sql = sql!(
+                "INSERT INTO dead_letter_mail (dead_letter_id, message_id) VALUES ($1, $2) ON CONFLICT DO NOTHING"
+            );
             self.execute(sql, args)?;
         }
         Ok(())

@@ -6,6 +6,7 @@ use super::counts::of;
 use crate::error::Result;
 use crate::query::{Conditions, PAGE_MAX, list_limit};
 use crate::row::{Args, Keyed, ReadRow, Row, from_record, to_json};
+use crate::sql::{Sql, sql};
 use crate::tx::Tx;
 
 /// How many droids have not ended.
@@ -22,9 +23,11 @@ const LIVE: &str = "droids_live";
 
 impl Row for Droid {
     const TABLE: &'static str = "droids";
-    const WRITE: &str = "INSERT INTO droids (droid_id, parent_id, ended_at, record) VALUES (?, ?, ?, ?) ON CONFLICT \
+    const WRITE: Sql = sql!(
+        "INSERT INTO droids (droid_id, parent_id, ended_at, record) VALUES ($1, $2, $3, $4) ON CONFLICT \
         (droid_id) DO UPDATE SET parent_id = excluded.parent_id, ended_at = excluded.ended_at, record = \
-        excluded.record";
+        excluded.record"
+    );
 
     fn bind(&self, args: &mut Args) -> Result<()> {
         args.text(self.droid_id.as_str()).text(self.parent_id.as_str()).maybe_at(self.ended_at).put(to_json(
@@ -38,7 +41,7 @@ impl Row for Droid {
 
 impl Keyed for Droid {
     type Key = AgentId;
-    const SELECT: &'static str = "SELECT record FROM droids WHERE droid_id = ?";
+    const SELECT: Sql = sql!("SELECT record FROM droids WHERE droid_id = $1");
 
     fn bind_key(key: &AgentId, args: &mut Args) {
         args.text(key.as_str());
@@ -59,7 +62,8 @@ impl Tx {
     pub fn droids_live(&mut self) -> Result<Vec<Droid>> {
         let mut args = Args::default();
         args.int(i64::from(PAGE_MAX));
-        let sql = "SELECT record FROM droids INDEXED BY droids_live WHERE ended_at IS NULL ORDER BY droid_id LIMIT ?+0";
+        let sql =
+            sql!("SELECT record FROM droids{index droids_live} WHERE ended_at IS NULL ORDER BY droid_id {limit $1}");
         self.list(sql, args)
     }
 
@@ -72,10 +76,10 @@ impl Tx {
     /// `after`.
     pub fn droid_list(&mut self, parent: Option<&AgentId>, after: Option<&AgentId>, limit: u32) -> Result<Vec<Droid>> {
         let (sql, args) = Conditions::new("SELECT record FROM droids")
-            .when(parent, "parent_id = ?", |parent, args| {
+            .when(parent, "parent_id = $1", |parent, args| {
                 args.text(parent.as_str());
             })
-            .when(after, "droid_id > ?", |after, args| {
+            .when(after, "droid_id > $1", |after, args| {
                 args.text(after.as_str());
             })
             .order("droid_id", list_limit(limit));
@@ -86,7 +90,7 @@ impl Tx {
 impl Tx {
     /// Inserts or replaces a droid.
     pub fn droid_put(&mut self, droid: &Droid) -> Result<()> {
-        let stored = "SELECT 'droids_live/' || parent_id FROM droids WHERE droid_id = ? AND ended_at IS NULL";
+        let stored = sql!("SELECT 'droids_live/' || parent_id FROM droids WHERE droid_id = $1 AND ended_at IS NULL");
         let count = droid.ended_at.is_none().then(|| of(LIVE, &droid.parent_id));
         self.put_counted(droid, &droid.droid_id, stored, count.as_deref())
     }

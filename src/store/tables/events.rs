@@ -8,6 +8,7 @@ use uuid::Uuid;
 use crate::error::{Result, StoreError};
 use crate::query::Conditions;
 use crate::row::{Args, ReadRow, Row, get, get_id, get_maybe_id, get_parsed, to_json, unreadable};
+use crate::sql::{Sql, sql};
 use crate::tx::Tx;
 
 /// Maximum number of sequence numbers that one read with a filter covers.
@@ -15,8 +16,10 @@ const READ_SPAN_MAX: i64 = 10_000;
 
 impl Row for Event {
     const TABLE: &'static str = "events";
-    const WRITE: &str = "INSERT INTO events (seq, event_id, ts, kind, agent_id, channel, correlation_id, correlation, \
-        payload) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)";
+    const WRITE: Sql = sql!(
+        "INSERT INTO events (seq, event_id, ts, kind, agent_id, channel, correlation_id, correlation, \
+        payload) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)"
+    );
 
     fn bind(&self, args: &mut Args) -> Result<()> {
         let correlation = self.correlation_id.as_deref().and_then(identifier);
@@ -101,24 +104,24 @@ impl Tx {
         let mut wanted = Conditions::new(
             "SELECT seq, event_id, ts, kind, agent_id, channel, correlation_id, payload, correlation FROM events",
         )
-        .when(Some(from), "seq > ?", |seq, args| {
+        .when(Some(from), "seq > $1", |seq, args| {
             args.int(seq);
         })
-        .when(Some(until), "seq <= ?", |seq, args| {
+        .when(Some(until), "seq <= $1", |seq, args| {
             args.int(seq);
         })
-        .when(filter.agent_id.as_ref(), "agent_id = ?", |id, args| {
+        .when(filter.agent_id.as_ref(), "agent_id = $1", |id, args| {
             args.text(id.as_str());
         })
-        .when(filter.channel.as_deref(), "channel = ?", |channel, args| {
+        .when(filter.channel.as_deref(), "channel = $1", |channel, args| {
             args.text(channel);
         });
         if !filter.kinds.is_empty() {
             // All kinds are one bound value, so the text of the statement does not depend on their
             // number.
             let kinds = to_json(Event::TABLE, "filter", &filter.kinds)?;
-            let condition = "EXISTS (SELECT 1 FROM json_each(?) AS k WHERE k.value = kind OR \
-                             (k.value LIKE '%.' AND substr(kind, 1, length(k.value)) = k.value))";
+            let condition = "EXISTS (SELECT 1 FROM {each $1} AS k WHERE k.value = kind OR (substr(k.value, length(k.value)) = '.' \
+                             AND substr(kind, 1, length(k.value)) = k.value))";
             wanted = wanted.when(Some(kinds), condition, |kinds, args| {
                 args.put(kinds);
             });
@@ -146,8 +149,10 @@ impl Tx {
     /// The first sequence that is still stored and the last one assigned; `(1, 0)` before any
     /// event.
     pub fn event_bounds(&mut self) -> Result<(i64, i64)> {
-        let sql = "SELECT (SELECT min(seq) FROM events), (SELECT max(seq) FROM events), \
-                   (SELECT value FROM counters WHERE name = 'events')";
+        let sql = sql!(
+            "SELECT (SELECT min(seq) FROM events), (SELECT max(seq) FROM events), \
+                   (SELECT value FROM counters WHERE name = 'events')"
+        );
         let (first, last, floor): (Option<i64>, Option<i64>, Option<i64>) = self
             .row(sql, Args::default(), |row| {
                 Ok((get(Event::TABLE, row, 0)?, get(Event::TABLE, row, 1)?, get(Event::TABLE, row, 2)?))

@@ -5,13 +5,16 @@ use ghost_domain::{AgentId, Grant, GrantId, Timestamp};
 use crate::error::Result;
 use crate::query::{Conditions, PAGE_MAX, list_limit};
 use crate::row::{Args, Keyed, ReadRow, Row, from_record, to_json};
+use crate::sql::{Sql, sql};
 use crate::tx::Tx;
 
 impl Row for Grant {
     const TABLE: &'static str = "acl_grants";
-    const WRITE: &str = "INSERT INTO acl_grants (grant_id, agent_id, expires_at, record) VALUES (?, ?, ?, ?) ON CONFLICT \
+    const WRITE: Sql = sql!(
+        "INSERT INTO acl_grants (grant_id, agent_id, expires_at, record) VALUES ($1, $2, $3, $4) ON CONFLICT \
         (grant_id) DO UPDATE SET agent_id = excluded.agent_id, expires_at = excluded.expires_at, record \
-        = excluded.record";
+        = excluded.record"
+    );
 
     fn bind(&self, args: &mut Args) -> Result<()> {
         args.id(self.grant_id.0).text(self.agent_id.as_str()).int(self.expires_at.0).put(to_json(
@@ -25,7 +28,7 @@ impl Row for Grant {
 
 impl Keyed for Grant {
     type Key = GrantId;
-    const SELECT: &'static str = "SELECT record FROM acl_grants WHERE grant_id = ?";
+    const SELECT: Sql = sql!("SELECT record FROM acl_grants WHERE grant_id = $1");
 
     fn bind_key(key: &GrantId, args: &mut Args) {
         args.id(key.0);
@@ -48,8 +51,10 @@ impl Tx {
         let mut args = Args::default();
         args.text(agent_id.as_str()).int(now.0).int(i64::from(PAGE_MAX));
         self.list(
-            "SELECT record FROM acl_grants INDEXED BY acl_grants_agent WHERE agent_id = ? AND expires_at > ? \
-             ORDER BY grant_id LIMIT ?+0",
+            sql!(
+                "SELECT record FROM acl_grants{index acl_grants_agent} WHERE agent_id = $1 AND expires_at > $2 \
+             ORDER BY grant_id {limit $3}"
+            ),
             args,
         )
     }
@@ -57,7 +62,7 @@ impl Tx {
     /// All stored grants in order of id, also those that have ended. Only grants after the id `after`.
     pub fn grant_list(&mut self, after: Option<GrantId>, limit: u32) -> Result<Vec<Grant>> {
         let (sql, args) = Conditions::new("SELECT record FROM acl_grants")
-            .when(after, "grant_id > ?", |after, args| {
+            .when(after, "grant_id > $1", |after, args| {
                 args.id(after.0);
             })
             .order("grant_id", list_limit(limit));
@@ -75,6 +80,6 @@ impl Tx {
     pub fn grant_remove(&mut self, grant_id: GrantId) -> Result<bool> {
         let mut args = Args::default();
         args.id(grant_id.0);
-        Ok(self.execute("DELETE FROM acl_grants WHERE grant_id = ?", args)? > 0)
+        Ok(self.execute(sql!("DELETE FROM acl_grants WHERE grant_id = $1"), args)? > 0)
     }
 }

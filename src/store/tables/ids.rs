@@ -5,6 +5,7 @@ use uuid::Uuid;
 use crate::error::Result;
 use crate::query::PAGE_MAX;
 use crate::row::{Args, get_id};
+use crate::sql::{Sql, sql};
 use crate::tx::Tx;
 
 /// The kinds of ids that people type.
@@ -46,35 +47,51 @@ impl IdKind {
 }
 
 /// For a kind: its table, and the query.
-fn query(kind: IdKind) -> (&'static str, &'static str) {
+fn query(kind: IdKind) -> (&'static str, Sql) {
     match kind {
         IdKind::Approval => (
             "approvals",
-            "SELECT approval_id FROM approvals WHERE approval_id BETWEEN ? AND ? ORDER BY approval_id LIMIT ?",
+            sql!(
+                "SELECT approval_id FROM approvals WHERE approval_id BETWEEN $1 AND $2 ORDER BY approval_id {limit $3}"
+            ),
         ),
-        IdKind::Ask => ("asks", "SELECT ask_id FROM asks WHERE ask_id BETWEEN ? AND ? ORDER BY ask_id LIMIT ?"),
+        IdKind::Ask => {
+            ("asks", sql!("SELECT ask_id FROM asks WHERE ask_id BETWEEN $1 AND $2 ORDER BY ask_id {limit $3}"))
+        }
         IdKind::Conversation => (
             "conversations",
-            "SELECT conversation_id FROM conversations WHERE conversation_id BETWEEN ? AND ? \
-             ORDER BY conversation_id LIMIT ?",
+            sql!(
+                "SELECT conversation_id FROM conversations WHERE conversation_id BETWEEN $1 AND $2 \
+             ORDER BY conversation_id {limit $3}"
+            ),
         ),
         IdKind::DeadLetter => (
             "dead_letters",
-            "SELECT dead_letter_id FROM dead_letters WHERE dead_letter_id BETWEEN ? AND ? \
-             ORDER BY dead_letter_id LIMIT ?",
+            sql!(
+                "SELECT dead_letter_id FROM dead_letters WHERE dead_letter_id BETWEEN $1 AND $2 \
+             ORDER BY dead_letter_id {limit $3}"
+            ),
         ),
-        IdKind::Grant => {
-            ("acl_grants", "SELECT grant_id FROM acl_grants WHERE grant_id BETWEEN ? AND ? ORDER BY grant_id LIMIT ?")
-        }
-        IdKind::Message => {
-            ("messages", "SELECT message_id FROM messages WHERE message_id BETWEEN ? AND ? ORDER BY message_id LIMIT ?")
-        }
+        IdKind::Grant => (
+            "acl_grants",
+            sql!("SELECT grant_id FROM acl_grants WHERE grant_id BETWEEN $1 AND $2 ORDER BY grant_id {limit $3}"),
+        ),
+        IdKind::Message => (
+            "messages",
+            sql!("SELECT message_id FROM messages WHERE message_id BETWEEN $1 AND $2 ORDER BY message_id {limit $3}"),
+        ),
         IdKind::Schedule => (
             "schedules",
-            "SELECT schedule_id FROM schedules WHERE schedule_id BETWEEN ? AND ? ORDER BY schedule_id LIMIT ?",
+            sql!(
+                "SELECT schedule_id FROM schedules WHERE schedule_id BETWEEN $1 AND $2 ORDER BY schedule_id {limit $3}"
+            ),
         ),
-        IdKind::Task => ("tasks", "SELECT task_id FROM tasks WHERE task_id BETWEEN ? AND ? ORDER BY task_id LIMIT ?"),
-        IdKind::Turn => ("turns", "SELECT turn_id FROM turns WHERE turn_id BETWEEN ? AND ? ORDER BY turn_id LIMIT ?"),
+        IdKind::Task => {
+            ("tasks", sql!("SELECT task_id FROM tasks WHERE task_id BETWEEN $1 AND $2 ORDER BY task_id {limit $3}"))
+        }
+        IdKind::Turn => {
+            ("turns", sql!("SELECT turn_id FROM turns WHERE turn_id BETWEEN $1 AND $2 ORDER BY turn_id {limit $3}"))
+        }
     }
 }
 
@@ -105,7 +122,7 @@ mod tests {
             let (_, sql) = query(kind);
             let mut args = Args::default();
             args.id(Uuid::nil()).id(Uuid::max()).int(6);
-            let mut explained = conn.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
+            let mut explained = conn.prepare(&format!("EXPLAIN QUERY PLAN {}", sql.sqlite())).unwrap();
             let steps = explained.query_map(params_from_iter(args.values()), |row| row.get("detail")).unwrap();
             let plan: Vec<String> = steps.collect::<rusqlite::Result<_>>().unwrap();
             assert!(plan.len() == 1 && plan[0].starts_with("SEARCH "), "{kind:?}: {plan:?}");

@@ -5,12 +5,15 @@ use ghost_domain::{Job, TaskId, Timestamp};
 use crate::error::Result;
 use crate::query::{Conditions, list_limit};
 use crate::row::{Args, Keyed, ReadRow, Row, from_record, to_json};
+use crate::sql::{Sql, Statement, sql};
 use crate::tx::Tx;
 
 impl Row for Job {
     const TABLE: &'static str = "jobs";
-    const WRITE: &str = "INSERT INTO jobs (job_id, started_at, record) VALUES (?, ?, ?) ON CONFLICT (job_id) DO UPDATE \
-        SET started_at = excluded.started_at, record = excluded.record";
+    const WRITE: Sql = sql!(
+        "INSERT INTO jobs (job_id, started_at, record) VALUES ($1, $2, $3) ON CONFLICT (job_id) DO UPDATE \
+        SET started_at = excluded.started_at, record = excluded.record"
+    );
 
     fn bind(&self, args: &mut Args) -> Result<()> {
         args.text(&self.job_id).int(self.started_at.0).put(to_json(Self::TABLE, &self.job_id, self)?);
@@ -20,7 +23,7 @@ impl Row for Job {
 
 impl Keyed for Job {
     type Key = String;
-    const SELECT: &'static str = "SELECT record FROM jobs WHERE job_id = ?";
+    const SELECT: Sql = sql!("SELECT record FROM jobs WHERE job_id = $1");
 
     fn bind_key(key: &String, args: &mut Args) {
         args.text(key);
@@ -32,12 +35,12 @@ impl Keyed for Job {
 }
 
 /// The job of a task. The expression is that of the index `jobs_task`.
-const OF_TASK: &str = "SELECT record FROM jobs WHERE json_extract(record, '$.task_id') = ?";
+const OF_TASK: Sql = sql!("SELECT record FROM jobs WHERE json_extract(record, '$.task_id') = $1");
 
 /// One page of the list, newest first.
-fn list(after: Option<(Timestamp, &str)>, limit: u32) -> (String, Args) {
+fn list(after: Option<(Timestamp, &str)>, limit: u32) -> (Statement, Args) {
     Conditions::new("SELECT record FROM jobs")
-        .when(after, "(started_at, job_id) < (?, ?)", |(at, id), args| {
+        .when(after, "(started_at, job_id) < ($1, $2)", |(at, id), args| {
             args.int(at.0).text(id);
         })
         .order("started_at DESC, job_id DESC", list_limit(limit))
@@ -82,6 +85,6 @@ mod tests {
         }
         let mut args = Args::default();
         args.text("x");
-        assert_eq!(plan((OF_TASK.to_owned(), args)).await, ["SEARCH jobs USING INDEX jobs_task (<expr>=?)"]);
+        assert_eq!(plan((OF_TASK, args)).await, ["SEARCH jobs USING INDEX jobs_task (<expr>=?)"]);
     }
 }

@@ -5,6 +5,7 @@ use ghost_domain::{KnowledgeEntry, KnowledgeVersion};
 
 use crate::error::Result;
 use crate::row::{Args, Keyed, ReadRow, Row, from_record, to_json};
+use crate::sql::{Sql, sql};
 use crate::tx::Tx;
 
 /// The count of entries that are not deleted.
@@ -12,9 +13,11 @@ const KNOWLEDGE: &str = "knowledge";
 
 impl Row for KnowledgeEntry {
     const TABLE: &'static str = "knowledge";
-    const WRITE: &str = "INSERT INTO knowledge (entry_id, deleted, updated_at, record) VALUES (?, ?, ?, ?) ON CONFLICT \
+    const WRITE: Sql = sql!(
+        "INSERT INTO knowledge (entry_id, deleted, updated_at, record) VALUES ($1, $2, $3, $4) ON CONFLICT \
         (entry_id) DO UPDATE SET deleted = excluded.deleted, updated_at = excluded.updated_at, record = \
-        excluded.record";
+        excluded.record"
+    );
 
     fn bind(&self, args: &mut Args) -> Result<()> {
         args.text(&self.entry_id).put(self.deleted).int(self.updated_at.0).put(to_json(
@@ -28,7 +31,7 @@ impl Row for KnowledgeEntry {
 
 impl Keyed for KnowledgeEntry {
     type Key = String;
-    const SELECT: &'static str = "SELECT record FROM knowledge WHERE entry_id = ?";
+    const SELECT: Sql = sql!("SELECT record FROM knowledge WHERE entry_id = $1");
 
     fn bind_key(key: &String, args: &mut Args) {
         args.text(key);
@@ -41,8 +44,10 @@ impl Keyed for KnowledgeEntry {
 
 impl Row for KnowledgeVersion {
     const TABLE: &'static str = "knowledge_versions";
-    const WRITE: &str = "INSERT INTO knowledge_versions (entry_id, version, record) VALUES (?, ?, ?) ON CONFLICT \
-        (entry_id, version) DO UPDATE SET record = excluded.record";
+    const WRITE: Sql = sql!(
+        "INSERT INTO knowledge_versions (entry_id, version, record) VALUES ($1, $2, $3) ON CONFLICT \
+        (entry_id, version) DO UPDATE SET record = excluded.record"
+    );
 
     fn bind(&self, args: &mut Args) -> Result<()> {
         args.text(&self.entry_id).int(self.version).put(to_json(Self::TABLE, &self.entry_id, self)?);
@@ -52,7 +57,7 @@ impl Row for KnowledgeVersion {
 
 impl Keyed for KnowledgeVersion {
     type Key = (String, i64);
-    const SELECT: &'static str = "SELECT record FROM knowledge_versions WHERE entry_id = ? AND version = ?";
+    const SELECT: Sql = sql!("SELECT record FROM knowledge_versions WHERE entry_id = $1 AND version = $2");
 
     fn bind_key(key: &Self::Key, args: &mut Args) {
         args.text(&key.0).int(key.1);
@@ -73,7 +78,7 @@ impl Tx {
     pub fn knowledge_list(&mut self, after: &str, limit: u32) -> Result<Vec<KnowledgeEntry>> {
         let mut args = Args::default();
         args.text(after).int(i64::from(limit));
-        let sql = "SELECT record FROM knowledge WHERE deleted = 0 AND entry_id > ? ORDER BY entry_id LIMIT ?+0";
+        let sql = sql!("SELECT record FROM knowledge WHERE deleted = 0 AND entry_id > $1 ORDER BY entry_id {limit $2}");
         self.list(sql, args)
     }
 
@@ -84,7 +89,7 @@ impl Tx {
 
     /// The stored earlier versions of an entry, newest first.
     pub fn knowledge_versions(&mut self, entry_id: &str) -> Result<Vec<KnowledgeVersion>> {
-        let sql = "SELECT record FROM knowledge_versions WHERE entry_id = ? ORDER BY version DESC";
+        let sql = sql!("SELECT record FROM knowledge_versions WHERE entry_id = $1 ORDER BY version DESC");
         let mut args = Args::default();
         args.text(entry_id);
         self.list(sql, args)
@@ -94,7 +99,7 @@ impl Tx {
 impl Tx {
     /// Inserts or replaces an entry.
     pub fn knowledge_put(&mut self, entry: &KnowledgeEntry) -> Result<()> {
-        let stored = "SELECT 'knowledge' FROM knowledge WHERE entry_id = ? AND deleted = 0";
+        let stored = sql!("SELECT 'knowledge' FROM knowledge WHERE entry_id = $1 AND deleted = 0");
         self.put_counted(entry, &entry.entry_id, stored, (!entry.deleted).then_some(KNOWLEDGE))
     }
 
@@ -107,7 +112,7 @@ impl Tx {
     pub fn knowledge_versions_prune(&mut self, entry_id: &str, oldest_kept: i64) -> Result<()> {
         let mut args = Args::default();
         args.text(entry_id).int(oldest_kept);
-        let sql = "DELETE FROM knowledge_versions WHERE entry_id = ? AND version < ?";
+        let sql = sql!("DELETE FROM knowledge_versions WHERE entry_id = $1 AND version < $2");
         self.execute(sql, args).map(|_| ())
     }
 }

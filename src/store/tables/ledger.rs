@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::Result;
 use crate::query::{Conditions, PAGE_MAX, list_limit};
 use crate::row::{Args, Keyed, ReadRow, Row, from_record, get, get_count, get_id, get_parsed, to_json};
+use crate::sql::{Sql, sql};
 use crate::tx::Tx;
 
 /// Which rows a list contains. `None` means any.
@@ -79,10 +80,12 @@ macro_rules! select {
 
 impl Row for LedgerRow {
     const TABLE: &'static str = "ledger";
-    const WRITE: &str = "INSERT INTO ledger (call_id, agent_id, turn_id, tool, status, started_at, ended_at, cost_micros, \
-        record) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (call_id) DO UPDATE SET status = \
+    const WRITE: Sql = sql!(
+        "INSERT INTO ledger (call_id, agent_id, turn_id, tool, status, started_at, ended_at, cost_micros, \
+        record) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT (call_id) DO UPDATE SET status = \
         excluded.status, ended_at = excluded.ended_at, cost_micros = excluded.cost_micros, record = \
-        excluded.record";
+        excluded.record"
+    );
 
     fn bind(&self, args: &mut Args) -> Result<()> {
         let took = i64::try_from(self.duration_ms.unwrap_or(0)).unwrap_or(i64::MAX);
@@ -102,7 +105,7 @@ impl Row for LedgerRow {
 
 impl Keyed for LedgerRow {
     type Key = CallId;
-    const SELECT: &'static str = concat!(select!(), " WHERE call_id = ?");
+    const SELECT: Sql = sql!(select!(), " WHERE call_id = $1");
 
     fn bind_key(key: &CallId, args: &mut Args) {
         args.id(key.0);
@@ -150,40 +153,40 @@ fn with_status(status: CallStatus) -> &'static str {
 fn index_of(filter: &LedgerFilter) -> &'static str {
     let failed = filter.status.is_some_and(|status| status != CallStatus::Ok);
     match (filter.turn_id, &filter.agent_id, &filter.tool) {
-        (Some(_), ..) => " INDEXED BY ledger_turn",
-        (None, Some(_), _) if failed => " INDEXED BY ledger_agent_status",
-        (None, None, _) if failed => " INDEXED BY ledger_status",
-        (None, Some(_), Some(_)) => " INDEXED BY ledger_agent_tool",
-        (None, Some(_), None) => " INDEXED BY ledger_agent",
-        (None, None, Some(_)) => " INDEXED BY ledger_tool",
-        (None, None, None) => " INDEXED BY ledger_started",
+        (Some(_), ..) => "{index ledger_turn}",
+        (None, Some(_), _) if failed => "{index ledger_agent_status}",
+        (None, None, _) if failed => "{index ledger_status}",
+        (None, Some(_), Some(_)) => "{index ledger_agent_tool}",
+        (None, Some(_), None) => "{index ledger_agent}",
+        (None, None, Some(_)) => "{index ledger_tool}",
+        (None, None, None) => "{index ledger_started}",
     }
 }
 
 /// The query for the rows that `filter` lets through, before order and limit.
 fn matching(select: &str, filter: &LedgerFilter) -> Conditions {
     Conditions::new(&format!("{select}{}", index_of(filter)))
-        .when(filter.agent_id.as_ref(), "agent_id = ?", |id, args| {
+        .when(filter.agent_id.as_ref(), "agent_id = $1", |id, args| {
             args.text(id.as_str());
         })
-        .when(filter.turn_id, "turn_id = ?", |id, args| {
+        .when(filter.turn_id, "turn_id = $1", |id, args| {
             args.id(id.0);
         })
-        .when(filter.tool.as_deref(), "tool = ?", |tool, args| {
+        .when(filter.tool.as_deref(), "tool = $1", |tool, args| {
             args.text(tool);
         })
         .when(filter.status, filter.status.map_or("", with_status), |_, _| {})
-        .when(filter.since, "started_at >= ?", |at, args| {
+        .when(filter.since, "started_at >= $1", |at, args| {
             args.int(at.0);
         })
-        .when(filter.before, "started_at < ?", |at, args| {
+        .when(filter.before, "started_at < $1", |at, args| {
             args.int(at.0);
         })
 }
 
-const TOTALS: &str = "SELECT tool, status, count(*), coalesce(sum(record ->> '$.duration_ms'), 0), \
-    coalesce(sum(record ->> '$.bytes_in'), 0), coalesce(sum(record ->> '$.bytes_out'), 0), \
-    coalesce(sum(record ->> '$.tokens'), 0), coalesce(sum(cost_micros), 0) FROM ledger";
+const TOTALS: &str = "SELECT tool, status, count(*), CAST(coalesce(sum(record ->> '$.duration_ms'), 0) AS BIGINT), \
+    CAST(coalesce(sum(record ->> '$.bytes_in'), 0) AS BIGINT), CAST(coalesce(sum(record ->> '$.bytes_out'), 0) AS BIGINT), \
+    CAST(coalesce(sum(record ->> '$.tokens'), 0) AS BIGINT), CAST(coalesce(sum(cost_micros), 0) AS BIGINT) FROM ledger";
 
 fn total(row: &ReadRow<'_>) -> Result<CallTotals> {
     const TABLE: &str = LedgerRow::TABLE;
@@ -208,7 +211,7 @@ impl Tx {
     /// Matching rows, newest first.
     pub fn call_list(&mut self, filter: &LedgerFilter) -> Result<Vec<LedgerRow>> {
         let (sql, args) = matching(select!(), filter)
-            .when(filter.after, "(started_at, call_id) < (?, ?)", |(at, id), args| {
+            .when(filter.after, "(started_at, call_id) < ($1, $2)", |(at, id), args| {
                 args.int(at.0).id(id.0);
             })
             .order("started_at DESC, call_id DESC", list_limit(filter.limit));

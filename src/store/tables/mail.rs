@@ -4,6 +4,7 @@ use ghost_domain::{AskId, ConversationId, Envelope, MessageId, RootId, Timestamp
 
 use crate::error::Result;
 use crate::row::{Args, Keyed, ReadRow, Row, get, get_count, get_id, get_maybe_id, get_parsed, to_json, unreadable};
+use crate::sql::{Sql, sql};
 
 /// The columns of a message, in the order of its [`Row::WRITE`].
 macro_rules! columns {
@@ -16,10 +17,10 @@ pub(super) use columns;
 
 impl Row for Envelope {
     const TABLE: &'static str = "messages";
-    const WRITE: &str = concat!(
+    const WRITE: Sql = sql!(
         "INSERT INTO messages (",
         columns!(),
-        ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+        ") VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)"
     );
 
     fn bind(&self, args: &mut Args) -> Result<()> {
@@ -51,7 +52,7 @@ impl Row for Envelope {
 
 impl Keyed for Envelope {
     type Key = MessageId;
-    const SELECT: &'static str = concat!("SELECT ", columns!(), " FROM messages WHERE message_id = ?");
+    const SELECT: Sql = sql!("SELECT ", columns!(), " FROM messages WHERE message_id = $1");
 
     fn bind_key(key: &MessageId, args: &mut Args) {
         args.id(key.0);

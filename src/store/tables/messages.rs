@@ -10,6 +10,7 @@ use super::mail::columns;
 use crate::batch::Sequence;
 use crate::error::Result;
 use crate::row::{Args, Keyed, Row, get, get_count, get_id, get_maybe_id, get_parsed, to_json, unreadable};
+use crate::sql::{Sql, sql};
 use crate::tx::Tx;
 
 /// Result of [`Tx::inbox_state`].
@@ -54,13 +55,13 @@ macro_rules! not_ready {
 
 macro_rules! parked_turns {
     () => {
-        "FROM turns INDEXED BY turns_open WHERE status = 'open' AND record ->> '$.parked.standing' IN ('aside', 'ready')"
+        "FROM turns{index turns_open} WHERE status = 'open' AND record ->> '$.parked.standing' IN ('aside', 'ready')"
     };
 }
 
 impl Tx {
     /// Runs a change on each message: the statement's first value is the id. An id without a message changes nothing.
-    fn change_mail(&mut self, message_ids: &[MessageId], sql: &'static str, bind: impl Fn(&mut Args)) -> Result<()> {
+    fn change_mail(&mut self, message_ids: &[MessageId], sql: Sql, bind: impl Fn(&mut Args)) -> Result<()> {
         // A set, so that an id that is given twice is changed once.
         for message_id in message_ids.iter().collect::<BTreeSet<_>>() {
             let mut args = Args::default();
@@ -76,8 +77,10 @@ impl Tx {
         self.batch()?.counters.pending += 1;
         let mut args = Args::default();
         args.text(agent_id.as_str());
-        let sql = "INSERT INTO inboxes (agent_id, pending) VALUES (?, 1) \
-                   ON CONFLICT (agent_id) DO UPDATE SET pending = pending + 1";
+        let sql = sql!(
+            "INSERT INTO inboxes (agent_id, pending) VALUES ($1, 1) \
+                   ON CONFLICT (agent_id) DO UPDATE SET pending = inboxes.pending + 1"
+        );
         self.execute(sql, args).map(drop)
     }
 
@@ -86,11 +89,11 @@ impl Tx {
         self.batch()?.counters.pending -= 1;
         let mut args = Args::default();
         args.text(agent_id.as_str());
-        self.execute("UPDATE inboxes SET pending = pending - 1 WHERE agent_id = ?", args).map(drop)
+        self.execute(sql!("UPDATE inboxes SET pending = pending - 1 WHERE agent_id = $1"), args).map(drop)
     }
 
     /// Reads messages of an inbox. The arguments of the query are the agent and the limit.
-    fn inbox(&mut self, sql: &'static str, agent_id: &AgentId, limit: u32) -> Result<Vec<Envelope>> {
+    fn inbox(&mut self, sql: Sql, agent_id: &AgentId, limit: u32) -> Result<Vec<Envelope>> {
         let mut args = Args::default();
         args.text(agent_id.as_str()).int(i64::from(limit));
         self.list(sql, args)
@@ -108,7 +111,7 @@ impl Tx {
         let mut args = Args::default();
         args.id(message_id.0);
         const TABLE: &str = Envelope::TABLE;
-        self.row("SELECT state, turn_id, crashes FROM messages WHERE message_id = ?", args, |row| {
+        self.row(sql!("SELECT state, turn_id, crashes FROM messages WHERE message_id = $1"), args, |row| {
             let turn_id = get_maybe_id(TABLE, row, 1)?.map(TurnId);
             Ok((get_parsed(TABLE, row, 0)?, turn_id, get_count(TABLE, row, 2)?))
         })
@@ -118,7 +121,7 @@ impl Tx {
     pub fn inbox_depth(&mut self, agent_id: &AgentId) -> Result<u32> {
         let mut args = Args::default();
         args.text(agent_id.as_str());
-        self.count("inboxes", "SELECT pending FROM inboxes WHERE agent_id = ?", args)
+        self.count("inboxes", sql!("SELECT pending FROM inboxes WHERE agent_id = $1"), args)
     }
 
     /// Number of pending messages in each of these inboxes, in the given order. A fan-out needs
@@ -129,11 +132,10 @@ impl Tx {
 
     /// Pending mail of an inbox, in order, at most `limit`.
     pub fn inbox_pending(&mut self, agent_id: &AgentId, limit: u32) -> Result<Vec<Envelope>> {
-        // `?+0`: see `Conditions::order`.
-        let sql = concat!(
+        let sql = sql!(
             "SELECT ",
             columns!(),
-            " FROM messages WHERE state = 'pending' AND to_agent = ? ORDER BY seq LIMIT ?+0"
+            " FROM messages WHERE state = 'pending' AND to_agent = $1 ORDER BY seq {limit $2}"
         );
         self.inbox(sql, agent_id, limit)
     }
@@ -142,12 +144,12 @@ impl Tx {
     /// parked because the budget of its root is spent, further mail of that root is not ready: it
     /// waits for that turn.
     pub fn inbox_ready(&mut self, agent_id: &AgentId, limit: u32) -> Result<Vec<Envelope>> {
-        let sql = concat!(
+        let sql = sql!(
             "SELECT ",
             columns!(),
-            " FROM messages WHERE state = 'pending' AND to_agent = ? AND NOT ",
+            " FROM messages WHERE state = 'pending' AND to_agent = $1 AND NOT ",
             not_ready!(),
-            " ORDER BY seq LIMIT ?+0"
+            " ORDER BY seq {limit $2}"
         );
         self.inbox(sql, agent_id, limit)
     }
@@ -159,25 +161,26 @@ impl Tx {
         let mut args = Args::default();
         args.text(agent_id.as_str()).int(i64::from(limit));
         // The inner queries do not depend on the row, so each runs once.
-        let sql = concat!(
+        let sql = sql!(
             "SELECT ",
             columns!(),
-            ", EXISTS (SELECT 1 FROM chat_members AS m CROSS JOIN chat_channels AS c WHERE m.agent_id = ?1 ",
-            "AND c.channel = m.channel AND c.gated = 0 AND c.last_seq > m.read_seq), ",
-            "(SELECT json_group_array(json(record)) FROM ",
-            "(SELECT record FROM agent_skills WHERE agent_id = ?1 ORDER BY skill)) ",
-            "FROM messages WHERE state = 'pending' AND to_agent = ?1 AND NOT ",
+            ", CAST(CASE WHEN EXISTS (SELECT 1 FROM chat_members AS m CROSS JOIN chat_channels AS c WHERE m.agent_id = $1 ",
+            "AND c.channel = m.channel AND c.gated = 0 AND c.last_seq > m.read_seq) THEN 1 ELSE 0 END AS BIGINT), ",
+            "(SELECT string_agg(record, ',') FROM agent_skills WHERE agent_id = $1) ",
+            "FROM messages WHERE state = 'pending' AND to_agent = $1 AND NOT ",
             not_ready!(),
-            " ORDER BY seq LIMIT ?2+0"
+            " ORDER BY seq {limit $2}"
         );
         let mut state = InboxState::default();
         let mut is_first = true;
         state.mail = self.rows(sql, args, |row| {
             if std::mem::take(&mut is_first) {
-                let skills: &str = get(Envelope::TABLE, row, 19)?;
                 state.unread = get(Envelope::TABLE, row, 18)?;
-                state.skills =
-                    serde_json::from_str(skills).map_err(|error| unreadable("agent_skills", skills, error))?;
+                if let Some(records) = get::<Option<&str>>(Envelope::TABLE, row, 19)? {
+                    let read = serde_json::from_str(&format!("[{records}]"));
+                    state.skills = read.map_err(|error| unreadable(HeldSkill::TABLE, records, error))?;
+                    state.skills.sort_by(|one, other| one.skill.cmp(&other.skill));
+                }
             }
             Envelope::read(row)
         })?;
@@ -186,7 +189,7 @@ impl Tx {
 
     /// Agents with ready mail that wakes, in order of id.
     pub fn inbox_waiting(&mut self) -> Result<Vec<AgentId>> {
-        let sql = concat!(
+        let sql = sql!(
             "SELECT DISTINCT to_agent FROM messages WHERE state = 'pending' AND wake = 1 AND NOT ",
             not_ready!(),
             " ORDER BY to_agent"
@@ -198,9 +201,9 @@ impl Tx {
     pub fn inbox_waiting_among(&mut self, agent_ids: &[AgentId]) -> Result<Vec<AgentId>> {
         let mut args = Args::default();
         args.put(to_json(Envelope::TABLE, "inboxes", &agent_ids)?);
-        let sql = concat!(
+        let sql = sql!(
             "SELECT DISTINCT to_agent FROM messages WHERE state = 'pending' AND wake = 1 ",
-            "AND to_agent IN (SELECT value FROM json_each(?)) AND NOT ",
+            "AND to_agent {in $1} AND NOT ",
             not_ready!(),
             " ORDER BY to_agent"
         );
@@ -212,8 +215,8 @@ impl Tx {
     pub fn inbox_waiting_of(&mut self, root_id: RootId) -> Result<Vec<AgentId>> {
         let mut args = Args::default();
         args.id(root_id.0);
-        let sql = concat!(
-            "SELECT DISTINCT to_agent FROM messages WHERE state = 'pending' AND wake = 1 AND root_id = ? AND NOT ",
+        let sql = sql!(
+            "SELECT DISTINCT to_agent FROM messages WHERE state = 'pending' AND wake = 1 AND root_id = $1 AND NOT ",
             not_ready!(),
             " ORDER BY to_agent"
         );
@@ -225,22 +228,24 @@ impl Tx {
         if let Ok(batch) = self.batch() {
             return Ok(u64::try_from(batch.counters.pending).unwrap_or(0));
         }
-        self.count(Envelope::TABLE, "SELECT count(*) FROM messages WHERE state = 'pending'", Args::default())
+        self.count(Envelope::TABLE, sql!("SELECT count(*) FROM messages WHERE state = 'pending'"), Args::default())
     }
 
     /// The mail that a turn took, in order.
     pub fn messages_of_turn(&mut self, turn_id: TurnId) -> Result<Vec<Envelope>> {
         let mut args = Args::default();
         args.id(turn_id.0);
-        self.list(concat!("SELECT ", columns!(), " FROM messages WHERE turn_id = ? ORDER BY seq"), args)
+        self.list(sql!("SELECT ", columns!(), " FROM messages WHERE turn_id = $1 ORDER BY seq"), args)
     }
 
     /// The mail that a turn took and has not consumed, in order.
     pub fn mail_taken(&mut self, turn_id: TurnId) -> Result<Vec<TakenMail>> {
         let mut args = Args::default();
         args.id(turn_id.0);
-        let sql = "SELECT message_id, kind, ask_id, conversation_id FROM messages WHERE turn_id = ? AND state = 'taken' \
-                   ORDER BY seq";
+        let sql = sql!(
+            "SELECT message_id, kind, ask_id, conversation_id FROM messages WHERE turn_id = $1 AND state = 'taken' \
+                   ORDER BY seq"
+        );
         self.rows(sql, args, |row| {
             let conversation_id: Option<&str> = get(Envelope::TABLE, row, 3)?;
             Ok(TakenMail {
@@ -260,14 +265,14 @@ impl Tx {
         args.text(agent_id.as_str()).int(i64::from(limit));
         // Each half has an index of its own. The newest rows of both together are the newest of
         // all.
-        let sql = concat!(
+        let sql = sql!(
             "SELECT * FROM (SELECT ",
             columns!(),
-            " FROM messages WHERE state = 'pending' AND to_agent = ?1 ORDER BY seq DESC LIMIT ?2+0) UNION ALL ",
+            " FROM messages WHERE state = 'pending' AND to_agent = $1 ORDER BY seq DESC {limit $2}) AS waiting UNION ALL ",
             "SELECT * FROM (SELECT ",
             columns!(),
-            " FROM messages WHERE state <> 'pending' AND to_agent = ?1 ORDER BY seq DESC LIMIT ?2+0) ",
-            "ORDER BY seq DESC LIMIT ?2+0"
+            " FROM messages WHERE state <> 'pending' AND to_agent = $1 ORDER BY seq DESC {limit $2}) AS past ",
+            "ORDER BY seq DESC {limit $2}"
         );
         self.list(sql, args)
     }
@@ -296,7 +301,7 @@ impl Tx {
         for message_id in message_ids.iter().collect::<BTreeSet<_>>() {
             let mut args = Args::default();
             args.id(message_id.0);
-            let found = self.row("SELECT to_agent, state FROM messages WHERE message_id = ?", args, |row| {
+            let found = self.row(sql!("SELECT to_agent, state FROM messages WHERE message_id = $1"), args, |row| {
                 let to: AgentId = get_parsed(Envelope::TABLE, row, 0)?;
                 Ok((to, get_parsed::<MailState>(Envelope::TABLE, row, 1)?))
             })?;
@@ -304,8 +309,11 @@ impl Tx {
             let mut args = Args::default();
             args.id(message_id.0).text(state.as_str()).maybe_id(turn_id.map(|id| id.0)).int(i64::from(add_crashes));
             // The column is read as a 32-bit number.
-            let sql = "UPDATE messages SET state = ?2, turn_id = ?3, crashes = min(crashes + ?4, 4294967295) \
-                       WHERE message_id = ?1";
+            let sql = sql!(
+                "UPDATE messages SET state = $2, turn_id = $3, crashes = \
+                       CASE WHEN crashes + $4 > 4294967295 THEN 4294967295 ELSE crashes + $4 END \
+                       WHERE message_id = $1"
+            );
             self.execute(sql, args)?;
             match (was == MailState::Pending, state == MailState::Pending) {
                 (true, false) => self.leave_inbox(&to)?,
@@ -318,19 +326,19 @@ impl Tx {
 
     /// Sets the time at which a turn took messages.
     pub fn message_read(&mut self, message_ids: &[MessageId], at: Timestamp) -> Result<()> {
-        self.change_mail(message_ids, "UPDATE messages SET read_at = ?2 WHERE message_id = ?1", |args| {
+        self.change_mail(message_ids, sql!("UPDATE messages SET read_at = $2 WHERE message_id = $1"), |args| {
             args.int(at.0);
         })
     }
 
     /// Sets the crash count of messages to 0, for an operator who retries them.
     pub fn message_forgive(&mut self, message_ids: &[MessageId]) -> Result<()> {
-        self.change_mail(message_ids, "UPDATE messages SET crashes = 0 WHERE message_id = ?1", |_| {})
+        self.change_mail(message_ids, sql!("UPDATE messages SET crashes = 0 WHERE message_id = $1"), |_| {})
     }
 
     /// Sets the wake flag of quiet messages: either the heartbeat that they waited for was removed,
     /// or they must be tried alone.
     pub fn message_rouse(&mut self, message_ids: &[MessageId]) -> Result<()> {
-        self.change_mail(message_ids, "UPDATE messages SET wake = 1 WHERE message_id = ?1", |_| {})
+        self.change_mail(message_ids, sql!("UPDATE messages SET wake = 1 WHERE message_id = $1"), |_| {})
     }
 }

@@ -11,7 +11,8 @@ use super::counts;
 use super::dead_letters::HELD;
 use super::turns::PROMPT_USE;
 use crate::error::Result;
-use crate::row::{Args, Row, get, get_parsed, to_json};
+use crate::row::{Args, Row, get, get_id, get_parsed, to_json};
+use crate::sql::{Sql, sql};
 use crate::tx::Tx;
 
 /// The families of rows that can be pruned.
@@ -106,41 +107,57 @@ impl Family {
 
 /// Only the oldest events are deleted, so that the rest of the feed has no gap: up to the first row
 /// that is too young.
-const EVENTS: &str = "DELETE FROM events WHERE seq IN (SELECT seq FROM events ORDER BY seq LIMIT ?2+0) AND seq < ifnull(\
-    (SELECT min(seq) FROM (SELECT seq, ts FROM events ORDER BY seq LIMIT ?2+0) WHERE ts >= ?1), 9223372036854775807)";
+const EVENTS: Sql = sql!(
+    "DELETE FROM events WHERE seq IN (SELECT seq FROM events ORDER BY seq {limit $2}) AND seq < coalesce(\
+    (SELECT min(seq) FROM (SELECT seq, ts FROM events ORDER BY seq {limit $2}) AS oldest WHERE ts >= $1), 9223372036854775807)"
+);
 
 /// Prompt parts that no journal names. The journals are only searched if a part has not been used
 /// for long, and only steps up to that age: the time of the last use has a precision of a day
 /// ([`PROMPT_USE`]), so no later step names the part.
-const PROMPTS: &str = "DELETE FROM prompts WHERE hash IN (SELECT hash FROM prompts WHERE at < ?1 \
-    AND hash NOT IN (SELECT system_hash FROM journal INDEXED BY journal_briefed WHERE system_hash IS NOT NULL AND seq < ?3) \
-    AND hash NOT IN (SELECT briefing_hash FROM journal INDEXED BY journal_briefed WHERE system_hash IS NOT NULL AND seq < ?3) \
-    ORDER BY at, hash LIMIT ?2+0)";
+const PROMPTS: Sql = sql!(
+    "DELETE FROM prompts WHERE hash IN (SELECT hash FROM prompts WHERE at < $1 \
+    AND hash NOT IN (SELECT system_hash FROM journal{index journal_briefed} WHERE system_hash IS NOT NULL AND seq < $3) \
+    AND hash NOT IN (SELECT briefing_hash FROM journal{index journal_briefed} WHERE system_hash IS NOT NULL AND seq < $3) \
+    ORDER BY at, hash {limit $2})"
+);
 
 /// Messages that are consumed or dead, whose turn has ended, and that no held dead letter names. A
 /// turn that no longer exists ended long ago.
-const MESSAGES: &str = "DELETE FROM messages WHERE seq IN (SELECT m.seq FROM messages AS m \
+const MESSAGES: Sql = sql!(
+    "DELETE FROM messages WHERE seq IN (SELECT m.seq FROM messages AS m \
     LEFT JOIN turns AS t ON t.turn_id = m.turn_id \
-    WHERE m.state IN ('consumed', 'dead') AND m.created_at < ?1 \
-    AND (t.turn_id IS NULL OR (t.status <> 'open' AND t.ended_at < ?1)) \
+    WHERE m.state IN ('consumed', 'dead') AND m.created_at < $1 \
+    AND (t.turn_id IS NULL OR (t.status <> 'open' AND t.ended_at < $1)) \
     AND NOT EXISTS (SELECT 1 FROM dead_letter_mail AS h JOIN dead_letters AS d ON d.dead_letter_id = h.dead_letter_id \
-    WHERE h.message_id = m.message_id AND d.status = 'held') ORDER BY m.created_at, m.seq LIMIT ?2+0)";
+    WHERE h.message_id = m.message_id AND d.status = 'held') ORDER BY m.created_at, m.seq {limit $2})"
+);
 
-const ASKS: &str = "DELETE FROM asks WHERE ask_id IN (SELECT ask_id FROM asks WHERE status <> 'open' \
-    AND closed_at < ?1 ORDER BY closed_at, ask_id LIMIT ?2+0)";
-const APPROVALS: &str = "DELETE FROM approvals WHERE approval_id IN (SELECT approval_id FROM approvals \
-    WHERE status <> 'pending' AND always = 0 AND closed_at < ?1 ORDER BY closed_at, approval_id LIMIT ?2+0)";
-const LEDGER: &str = "DELETE FROM ledger WHERE call_id IN (SELECT call_id FROM ledger WHERE ended_at IS NOT NULL \
-    AND ended_at < ?1 ORDER BY ended_at, started_at, call_id LIMIT ?2+0)";
-const USAGE: &str = "DELETE FROM usage WHERE seq IN (SELECT seq FROM usage WHERE at < ?1 ORDER BY at, seq LIMIT ?2+0)";
-const REQUESTS: &str = "DELETE FROM requests WHERE (principal, request_id) IN (SELECT principal, request_id \
-    FROM requests WHERE at < ?1 ORDER BY at, principal, request_id LIMIT ?2+0)";
+const ASKS: Sql = sql!(
+    "DELETE FROM asks WHERE ask_id IN (SELECT ask_id FROM asks WHERE status <> 'open' \
+    AND closed_at < $1 ORDER BY closed_at, ask_id {limit $2})"
+);
+const APPROVALS: Sql = sql!(
+    "DELETE FROM approvals WHERE approval_id IN (SELECT approval_id FROM approvals \
+    WHERE status <> 'pending' AND always = 0 AND closed_at < $1 ORDER BY closed_at, approval_id {limit $2})"
+);
+const LEDGER: Sql = sql!(
+    "DELETE FROM ledger WHERE call_id IN (SELECT call_id FROM ledger WHERE ended_at IS NOT NULL \
+    AND ended_at < $1 ORDER BY ended_at, started_at, call_id {limit $2})"
+);
+const USAGE: Sql =
+    sql!("DELETE FROM usage WHERE seq IN (SELECT seq FROM usage WHERE at < $1 ORDER BY at, seq {limit $2})");
+const REQUESTS: Sql = sql!(
+    "DELETE FROM requests WHERE (principal, request_id) IN (SELECT principal, request_id \
+    FROM requests WHERE at < $1 ORDER BY at, principal, request_id {limit $2})"
+);
 
 /// Accounts of roots to which nothing can be charged any more. The query runs only if an account is
 /// old enough. It reads the few open rows by their partial indexes, the jobs, the schedules, and
 /// the tasks of that root.
-const ROOT_BUDGETS: &str = "DELETE FROM budgets WHERE scope IN (SELECT scope FROM budgets INDEXED BY budgets_roots \
-    WHERE scope > 'root:' AND scope < 'root;' AND json_extract(record, '$.updated_at') < ?1 \
+const ROOT_BUDGETS: Sql = sql!(
+    "DELETE FROM budgets WHERE scope IN (SELECT scope FROM budgets{index budgets_roots} \
+    WHERE scope > 'root:' AND scope < 'root;' AND json_extract(record, '$.updated_at') < $1 \
     AND json_extract(record, '$.reserved_tokens') = 0 AND json_extract(record, '$.reserved_money') = 0 \
     AND unhex(replace(substr(scope, 6), '-', '')) NOT IN (\
     SELECT unhex(replace(json_extract(record, '$.root_id'), '-', '')) FROM turns WHERE status = 'open' \
@@ -154,177 +171,211 @@ const ROOT_BUDGETS: &str = "DELETE FROM budgets WHERE scope IN (SELECT scope FRO
     UNION ALL SELECT m.root_id FROM dead_letters AS d JOIN dead_letter_mail AS h ON h.dead_letter_id = d.dead_letter_id \
     JOIN messages AS m ON m.message_id = h.message_id WHERE d.status = 'held') \
     AND NOT EXISTS (SELECT 1 FROM tasks AS w WHERE json_extract(w.record, '$.root_id') = substr(budgets.scope, 6)) \
-    ORDER BY json_extract(record, '$.updated_at'), scope LIMIT ?2+0)";
+    ORDER BY json_extract(record, '$.updated_at'), scope {limit $2})"
+);
 
 /// Tombstones, except those of direct and indirect creators of living agents. Creators are searched
 /// only if a tombstone is old enough.
-const TOMBSTONES: &str = "WITH RECURSIVE creators (party) AS (\
+const TOMBSTONES: Sql = sql!(
+    "WITH RECURSIVE creators (party) AS (\
     SELECT json_extract(record, '$.owner') FROM agents WHERE deleted_at IS NULL \
     UNION SELECT json_extract(a.record, '$.owner') FROM creators AS c JOIN agents AS a ON a.agent_id = substr(c.party, 7) \
-    WHERE c.party GLOB 'agent:*') \
-    SELECT record FROM agents INDEXED BY agents_gone WHERE deleted_at IS NOT NULL AND deleted_at < ?1 \
-    AND 'agent:' || agent_id NOT IN (SELECT party FROM creators WHERE party IS NOT NULL) \
-    ORDER BY deleted_at, agent_id LIMIT ?2+0";
-const TOMBSTONES_OUT: &str = "DELETE FROM agents WHERE agent_id IN (SELECT value FROM json_each(?1))";
+    WHERE substr(c.party, 1, 6) = 'agent:') \
+    SELECT record FROM agents{index agents_gone} WHERE deleted_at IS NOT NULL AND deleted_at < $1 \
+    AND ('agent:' || agent_id) NOT IN (SELECT party FROM creators WHERE party IS NOT NULL) \
+    ORDER BY deleted_at, agent_id {limit $2}"
+);
+const TOMBSTONES_OUT: Sql = sql!("DELETE FROM agents WHERE agent_id {in $1}");
 
-const INBOXES_OUT: &str = "DELETE FROM inboxes WHERE pending = 0 AND agent_id IN (SELECT value FROM json_each(?1))";
+const INBOXES_OUT: Sql = sql!("DELETE FROM inboxes WHERE pending = 0 AND agent_id {in $1}");
 
 /// Accounts of deleted agents without a limit, and of agents without even a tombstone.
-const AGENT_BUDGETS: &str = "DELETE FROM budgets WHERE scope IN (SELECT b.scope FROM budgets AS b \
-    LEFT JOIN agents AS a ON a.agent_id = substr(b.scope, 7, length(b.scope) - 6 - iif(b.scope GLOB '*/day', 4, 0)) \
-    WHERE b.scope > 'agent:' AND b.scope < 'agent;' AND json_extract(b.record, '$.updated_at') < ?1 \
+const AGENT_BUDGETS: Sql = sql!(
+    "DELETE FROM budgets WHERE scope IN (SELECT b.scope FROM budgets AS b \
+    LEFT JOIN agents AS a ON a.agent_id = substr(b.scope, 7, length(b.scope) - 6 - \
+    CASE WHEN substr(b.scope, length(b.scope) - 3) = '/day' THEN 4 ELSE 0 END) \
+    WHERE b.scope > 'agent:' AND b.scope < 'agent;' AND json_extract(b.record, '$.updated_at') < $1 \
     AND json_extract(b.record, '$.reserved_tokens') = 0 AND json_extract(b.record, '$.reserved_money') = 0 \
     AND (a.agent_id IS NULL OR (a.deleted_at IS NOT NULL AND b.limited = 0)) \
-    ORDER BY json_extract(b.record, '$.updated_at'), b.scope LIMIT ?2+0)";
+    ORDER BY json_extract(b.record, '$.updated_at'), b.scope {limit $2})"
+);
 
 /// In each channel only the oldest chat messages are deleted, up to the first message that is too
 /// young. The query steps through the channels by key, and only if a message is old enough. In each
 /// channel it reads only the messages to delete and the first one to keep.
-const CHAT_POSTS: &str = "DELETE FROM chat_posts WHERE (channel, seq) IN (\
+const CHAT_POSTS: Sql = sql!(
+    "DELETE FROM chat_posts WHERE (channel, seq) IN (\
     WITH RECURSIVE names (channel) AS (\
-    SELECT min(channel) FROM chat_posts WHERE EXISTS (SELECT 1 FROM chat_posts WHERE ts < ?1) \
+    SELECT min(channel) FROM chat_posts WHERE EXISTS (SELECT 1 FROM chat_posts WHERE ts < $1) \
     UNION ALL SELECT (SELECT min(p.channel) FROM chat_posts AS p WHERE p.channel > names.channel) FROM names \
     WHERE names.channel IS NOT NULL) \
-    SELECT p.channel, p.seq FROM names AS n CROSS JOIN chat_posts AS p ON p.channel = n.channel AND p.seq < ifnull((\
-    SELECT seq FROM (SELECT seq, ts FROM chat_posts AS o WHERE o.channel = n.channel ORDER BY seq LIMIT ?2+0) \
-    WHERE ts >= ?1 LIMIT 1), 9223372036854775807) \
-    ORDER BY p.channel, p.seq LIMIT ?2+0)";
-const KNOWLEDGE: &str = "DELETE FROM knowledge WHERE entry_id IN (SELECT entry_id FROM knowledge \
-    INDEXED BY knowledge_gone WHERE deleted = 1 \
-    AND updated_at < ?1 AND json_extract(record, '$.creator') <> 'system' ORDER BY updated_at, entry_id LIMIT ?2+0)";
-const SCHEDULE_RUNS: &str = "DELETE FROM schedule_runs WHERE (schedule_id, run) IN (SELECT schedule_id, run \
-    FROM schedule_runs WHERE fired_at < ?1 ORDER BY fired_at, schedule_id, run LIMIT ?2+0)";
+    SELECT p.channel, p.seq FROM names AS n CROSS JOIN chat_posts AS p WHERE p.channel = n.channel AND p.seq < coalesce((\
+    SELECT seq FROM (SELECT seq, ts FROM chat_posts AS o WHERE o.channel = n.channel ORDER BY seq {limit $2}) AS oldest \
+    WHERE ts >= $1 ORDER BY seq LIMIT 1), 9223372036854775807) \
+    ORDER BY p.channel, p.seq {limit $2})"
+);
+const KNOWLEDGE: Sql = sql!(
+    "DELETE FROM knowledge WHERE entry_id IN (SELECT entry_id FROM knowledge{index knowledge_gone} WHERE deleted = 1 \
+    AND updated_at < $1 AND json_extract(record, '$.creator') <> 'system' ORDER BY updated_at, entry_id {limit $2})"
+);
+const SCHEDULE_RUNS: Sql = sql!(
+    "DELETE FROM schedule_runs WHERE (schedule_id, run) IN (SELECT schedule_id, run \
+    FROM schedule_runs WHERE fired_at < $1 ORDER BY fired_at, schedule_id, run {limit $2})"
+);
 
-const SESSIONS: &str = "DELETE FROM sessions WHERE (agent_id, conversation_id) IN (SELECT agent_id, conversation_id \
-    FROM sessions WHERE ended_at < ?1 ORDER BY ended_at, agent_id, conversation_id LIMIT ?2+0)";
-const GRANTS: &str = "DELETE FROM acl_grants WHERE grant_id IN (SELECT grant_id FROM acl_grants \
-    WHERE expires_at < ?1 ORDER BY expires_at, grant_id LIMIT ?2+0)";
-const DROIDS: &str = "DELETE FROM droids WHERE droid_id IN (SELECT droid_id FROM droids \
-    WHERE ended_at IS NOT NULL AND ended_at < ?1 ORDER BY ended_at, droid_id LIMIT ?2+0)";
-const ROOTS: &str = "DELETE FROM roots WHERE root_id IN (SELECT root_id FROM roots WHERE updated_at < ?1 \
-    ORDER BY updated_at, root_id LIMIT ?2+0)";
+const SESSIONS: Sql = sql!(
+    "DELETE FROM sessions WHERE (agent_id, conversation_id) IN (SELECT agent_id, conversation_id \
+    FROM sessions WHERE ended_at < $1 ORDER BY ended_at, agent_id, conversation_id {limit $2})"
+);
+const GRANTS: Sql = sql!(
+    "DELETE FROM acl_grants WHERE grant_id IN (SELECT grant_id FROM acl_grants \
+    WHERE expires_at < $1 ORDER BY expires_at, grant_id {limit $2})"
+);
+const DROIDS: Sql = sql!(
+    "DELETE FROM droids WHERE droid_id IN (SELECT droid_id FROM droids \
+    WHERE ended_at IS NOT NULL AND ended_at < $1 ORDER BY ended_at, droid_id {limit $2})"
+);
+const ROOTS: Sql = sql!(
+    "DELETE FROM roots WHERE root_id IN (SELECT root_id FROM roots WHERE updated_at < $1 \
+    ORDER BY updated_at, root_id {limit $2})"
+);
 
 /// The queries named `.._IDS` return ids of rows that have child rows; several deletes use these
 /// ids. Messages of a retried dead letter wait for an ended turn, which continues from its journal.
-const TURN_IDS: &str = "SELECT hex(turn_id) FROM turns AS t WHERE status <> 'open' AND ended_at < ?1 \
+const TURN_IDS: Sql = sql!(
+    "SELECT turn_id FROM turns AS t WHERE status <> 'open' AND ended_at < $1 \
     AND NOT EXISTS (SELECT 1 FROM dead_letters AS d WHERE d.status = 'held' AND d.turn_id = t.turn_id) \
     AND NOT EXISTS (SELECT 1 FROM messages AS m WHERE m.turn_id = t.turn_id AND m.state IN ('pending', 'taken')) \
-    AND (source = 'cron' OR NOT EXISTS (SELECT 1 FROM turns AS o INDEXED BY turns_open WHERE o.status = 'open' \
+    AND (source = 'cron' OR NOT EXISTS (SELECT 1 FROM turns AS o{index turns_open} WHERE o.status = 'open' \
     AND o.agent_id = t.agent_id AND o.record ->> '$.log_from' <= t.ended_at)) \
-    ORDER BY ended_at, turn_id LIMIT ?2+0";
+    ORDER BY ended_at, turn_id {limit $2}"
+);
 /// Turns of cron jobs only, by their partial index.
-const CRON_TURN_IDS: &str = "SELECT hex(turn_id) FROM turns AS t WHERE source = 'cron' AND status <> 'open' \
-    AND ended_at < ?1 AND NOT EXISTS (SELECT 1 FROM dead_letters AS d WHERE d.status = 'held' AND d.turn_id = t.turn_id) \
+const CRON_TURN_IDS: Sql = sql!(
+    "SELECT turn_id FROM turns AS t WHERE source = 'cron' AND status <> 'open' \
+    AND ended_at < $1 AND NOT EXISTS (SELECT 1 FROM dead_letters AS d WHERE d.status = 'held' AND d.turn_id = t.turn_id) \
     AND NOT EXISTS (SELECT 1 FROM messages AS m WHERE m.turn_id = t.turn_id AND m.state IN ('pending', 'taken')) \
-    ORDER BY ended_at, turn_id LIMIT ?2+0";
-const DEAD_LETTER_IDS: &str = "SELECT hex(id) FROM (\
-    SELECT dead_letter_id AS id, resolved_at AS over FROM dead_letters INDEXED BY dead_letters_resolved \
-    WHERE status <> 'held' AND resolved_at < ?1 \
-    UNION ALL SELECT dead_letter_id, created_at FROM dead_letters AS d INDEXED BY dead_letters_status \
-    WHERE status = 'held' AND created_at < ?1 AND NOT EXISTS (SELECT 1 FROM agents AS a WHERE a.agent_id = d.agent_id)) \
-    ORDER BY over, id LIMIT ?2+0";
-const TASK_IDS: &str = "SELECT hex(task_id) FROM tasks AS t WHERE ended = 1 AND updated_at < ?1 \
+    ORDER BY ended_at, turn_id {limit $2}"
+);
+const DEAD_LETTER_IDS: Sql = sql!(
+    "SELECT id FROM (\
+    SELECT dead_letter_id AS id, resolved_at AS ended_at FROM dead_letters{index dead_letters_resolved} \
+    WHERE status <> 'held' AND resolved_at < $1 \
+    UNION ALL SELECT dead_letter_id, created_at FROM dead_letters AS d{index dead_letters_status} \
+    WHERE status = 'held' AND created_at < $1 AND NOT EXISTS (SELECT 1 FROM agents AS a WHERE a.agent_id = d.agent_id)) AS old \
+    ORDER BY ended_at, id {limit $2}"
+);
+const TASK_IDS: Sql = sql!(
+    "SELECT task_id FROM tasks AS t WHERE ended = 1 AND updated_at < $1 \
     AND NOT EXISTS (SELECT 1 FROM task_deps AS d JOIN tasks AS u ON u.task_id = d.task_id \
-    WHERE d.depends_on = t.task_id AND u.ended = 0) ORDER BY updated_at, task_id LIMIT ?2+0";
+    WHERE d.depends_on = t.task_id AND u.ended = 0) ORDER BY updated_at, task_id {limit $2}"
+);
 
-const CONVERSATION_IDS: &str = "SELECT hex(conversation_id) FROM conversations AS c WHERE updated_at < ?1 \
+const CONVERSATION_IDS: Sql = sql!(
+    "SELECT conversation_id FROM conversations AS c WHERE updated_at < $1 \
     AND NOT EXISTS (SELECT 1 FROM conversation_entries AS e WHERE e.conversation_id = c.conversation_id \
     AND (e.delivery IN ('draft', 'pending') \
     OR EXISTS (SELECT 1 FROM turns AS t WHERE t.turn_id = e.turn_id AND t.status = 'open') \
     OR EXISTS (SELECT 1 FROM messages AS m \
     WHERE m.message_id = unhex(replace(json_extract(e.record, '$.message_id'), '-', '')) AND m.state <> 'consumed'))) \
-    ORDER BY updated_at, conversation_id LIMIT ?2+0";
+    ORDER BY updated_at, conversation_id {limit $2}"
+);
 
 /// The oldest history rows of tasks that have too many. Reads only tasks that changed after a
 /// position in the history.
-const TASK_EVENTS: &str = "DELETE FROM task_events WHERE seq IN (SELECT e.seq FROM \
-    (SELECT DISTINCT task_id FROM task_events WHERE seq > ?3) AS t CROSS JOIN task_events AS e \
-    ON e.task_id = t.task_id AND e.seq < (SELECT seq FROM task_events AS k WHERE k.task_id = t.task_id \
-    ORDER BY seq DESC LIMIT 1 OFFSET ?1 - 1) ORDER BY e.task_id, e.seq LIMIT ?2+0)";
+const TASK_EVENTS: Sql = sql!(
+    "DELETE FROM task_events WHERE seq IN (SELECT e.seq FROM \
+    (SELECT DISTINCT task_id FROM task_events WHERE seq > $3) AS t CROSS JOIN task_events AS e \
+    WHERE e.task_id = t.task_id AND e.seq < (SELECT seq FROM task_events AS k WHERE k.task_id = t.task_id \
+    ORDER BY seq DESC LIMIT 1 OFFSET $1) ORDER BY e.task_id, e.seq {limit $2})"
+);
 
 /// The position up to which the history of tasks was deleted, and the length that was kept. A task
 /// that has not changed since then is not longer.
-const TASK_EVENTS_CUT: &str = "SELECT (SELECT value FROM counters WHERE name = 'task_events_cut'), \
-    (SELECT value FROM counters WHERE name = 'task_events_cut_to')";
+const TASK_EVENTS_CUT: Sql = sql!(
+    "SELECT (SELECT value FROM counters WHERE name = 'task_events_cut'), \
+    (SELECT value FROM counters WHERE name = 'task_events_cut_to')"
+);
 
 /// In each active conversation only the oldest entries are deleted, up to the first one that must
 /// stay. The query reads only conversations that have an entry which is old enough, or more entries
 /// than they keep.
-const CONVERSATION_ENTRIES: &str = "DELETE FROM conversation_entries WHERE (conversation_id, seq) IN (\
+const CONVERSATION_ENTRIES: Sql = sql!(
+    "DELETE FROM conversation_entries WHERE (conversation_id, seq) IN (\
     WITH ripe (id, kept) AS (SELECT c.conversation_id, (SELECT max(seq) FROM conversation_entries AS m \
-    WHERE m.conversation_id = c.conversation_id) - ?3 FROM conversations AS c \
-    WHERE c.conversation_id IN (SELECT conversation_id FROM conversation_entries WHERE at < ?1) \
-    OR (SELECT max(seq) FROM conversation_entries AS m WHERE m.conversation_id = c.conversation_id) - ?3 \
+    WHERE m.conversation_id = c.conversation_id) - $3 FROM conversations AS c \
+    WHERE c.conversation_id IN (SELECT conversation_id FROM conversation_entries WHERE at < $1) \
+    OR (SELECT max(seq) FROM conversation_entries AS m WHERE m.conversation_id = c.conversation_id) - $3 \
     >= (SELECT min(seq) FROM conversation_entries AS m WHERE m.conversation_id = c.conversation_id)) \
     SELECT e.conversation_id, e.seq FROM ripe AS r CROSS JOIN conversation_entries AS e \
-    ON e.conversation_id = r.id AND e.seq < (\
-    SELECT ifnull(min(CASE WHEN (o.at >= ?1 AND o.seq > r.kept) OR o.delivery IN ('draft', 'pending') \
+    WHERE e.conversation_id = r.id AND e.seq < (\
+    SELECT coalesce(min(CASE WHEN (o.at >= $1 AND o.seq > r.kept) OR o.delivery IN ('draft', 'pending') \
     OR EXISTS (SELECT 1 FROM turns AS t WHERE t.turn_id = o.turn_id AND t.status = 'open') \
     OR EXISTS (SELECT 1 FROM messages AS m \
     WHERE m.message_id = unhex(replace(json_extract(o.record, '$.message_id'), '-', '')) AND m.state <> 'consumed') \
     THEN o.seq END), max(o.seq) + 1) FROM (\
     SELECT seq, at, delivery, turn_id, record FROM conversation_entries AS p WHERE p.conversation_id = r.id \
-    ORDER BY seq LIMIT ?2+0) AS o) ORDER BY e.conversation_id, e.seq LIMIT ?2+0)";
+    ORDER BY seq {limit $2}) AS o) ORDER BY e.conversation_id, e.seq {limit $2})"
+);
 
 /// The agents of the held dead letters of a list of ids.
-const HELD_OF: &str = "SELECT agent_id FROM dead_letters WHERE status = 'held' \
-    AND dead_letter_id IN (SELECT unhex(value) FROM json_each(?1))";
+const HELD_OF: Sql = sql!("SELECT agent_id FROM dead_letters WHERE status = 'held' AND dead_letter_id {ids $1}");
 
 /// The deletes for a list of ids. The count of the last one is the result.
-const TURNS_OUT: [&str; 2] = [
-    "DELETE FROM journal WHERE turn_id IN (SELECT unhex(value) FROM json_each(?1))",
-    "DELETE FROM turns WHERE turn_id IN (SELECT unhex(value) FROM json_each(?1))",
-];
-const CRON_TURNS_OUT: [&str; 3] = [
-    "DELETE FROM messages WHERE turn_id IN (SELECT unhex(value) FROM json_each(?1)) AND kind = 'cron_turn' \
-    AND state = 'consumed'",
+const TURNS_OUT: [Sql; 2] =
+    [sql!("DELETE FROM journal WHERE turn_id {ids $1}"), sql!("DELETE FROM turns WHERE turn_id {ids $1}")];
+const CRON_TURNS_OUT: [Sql; 3] = [
+    sql!(
+        "DELETE FROM messages WHERE turn_id {ids $1} AND kind = 'cron_turn' \
+    AND state = 'consumed'"
+    ),
     TURNS_OUT[0],
     TURNS_OUT[1],
 ];
-const DEAD_LETTERS_OUT: [&str; 2] = [
-    "DELETE FROM dead_letter_mail WHERE dead_letter_id IN (SELECT unhex(value) FROM json_each(?1))",
-    "DELETE FROM dead_letters WHERE dead_letter_id IN (SELECT unhex(value) FROM json_each(?1))",
+const DEAD_LETTERS_OUT: [Sql; 2] = [
+    sql!("DELETE FROM dead_letter_mail WHERE dead_letter_id {ids $1}"),
+    sql!("DELETE FROM dead_letters WHERE dead_letter_id {ids $1}"),
 ];
-const TASKS_OUT: [&str; 3] = [
-    "DELETE FROM task_deps WHERE task_id IN (SELECT unhex(value) FROM json_each(?1))",
-    "DELETE FROM task_events WHERE task_id IN (SELECT unhex(value) FROM json_each(?1))",
-    "DELETE FROM tasks WHERE task_id IN (SELECT unhex(value) FROM json_each(?1))",
+const TASKS_OUT: [Sql; 3] = [
+    sql!("DELETE FROM task_deps WHERE task_id {ids $1}"),
+    sql!("DELETE FROM task_events WHERE task_id {ids $1}"),
+    sql!("DELETE FROM tasks WHERE task_id {ids $1}"),
 ];
-const CONVERSATIONS_OUT: [&str; 2] = [
-    "DELETE FROM conversation_entries WHERE conversation_id IN (SELECT unhex(value) FROM json_each(?1))",
-    "DELETE FROM conversations WHERE conversation_id IN (SELECT unhex(value) FROM json_each(?1))",
+const CONVERSATIONS_OUT: [Sql; 2] = [
+    sql!("DELETE FROM conversation_entries WHERE conversation_id {ids $1}"),
+    sql!("DELETE FROM conversations WHERE conversation_id {ids $1}"),
 ];
 
 /// The query for the number of a family's rows.
-fn rows_of(family: Family) -> &'static str {
+fn rows_of(family: Family) -> Sql {
     match family {
-        Family::Events => "SELECT count(*) FROM events",
-        Family::Turns => "SELECT count(*) FROM turns",
-        Family::CronTurns => "SELECT count(*) FROM turns WHERE source = 'cron' AND status <> 'open'",
-        Family::Messages => "SELECT count(*) FROM messages",
-        Family::Asks => "SELECT count(*) FROM asks",
-        Family::Approvals => "SELECT count(*) FROM approvals",
-        Family::Ledger => "SELECT count(*) FROM ledger",
-        Family::Usage => "SELECT count(*) FROM usage",
-        Family::Requests => "SELECT count(*) FROM requests",
-        Family::DeadLetters => "SELECT count(*) FROM dead_letters",
-        Family::Tasks => "SELECT count(*) FROM tasks",
-        Family::RootBudgets => "SELECT count(*) FROM budgets WHERE scope > 'root:' AND scope < 'root;'",
-        Family::AgentBudgets => "SELECT count(*) FROM budgets WHERE scope > 'agent:' AND scope < 'agent;'",
-        Family::Agents => "SELECT count(*) FROM agents WHERE deleted_at IS NOT NULL",
-        Family::ChatPosts => "SELECT count(*) FROM chat_posts",
-        Family::Conversations => "SELECT count(*) FROM conversations",
-        Family::Knowledge => "SELECT count(*) FROM knowledge WHERE deleted = 1",
-        Family::ScheduleRuns => "SELECT count(*) FROM schedule_runs",
-        Family::Roots => "SELECT count(*) FROM roots",
-        Family::Grants => "SELECT count(*) FROM acl_grants",
-        Family::Droids => "SELECT count(*) FROM droids",
+        Family::Events => sql!("SELECT count(*) FROM events"),
+        Family::Turns => sql!("SELECT count(*) FROM turns"),
+        Family::CronTurns => sql!("SELECT count(*) FROM turns WHERE source = 'cron' AND status <> 'open'"),
+        Family::Messages => sql!("SELECT count(*) FROM messages"),
+        Family::Asks => sql!("SELECT count(*) FROM asks"),
+        Family::Approvals => sql!("SELECT count(*) FROM approvals"),
+        Family::Ledger => sql!("SELECT count(*) FROM ledger"),
+        Family::Usage => sql!("SELECT count(*) FROM usage"),
+        Family::Requests => sql!("SELECT count(*) FROM requests"),
+        Family::DeadLetters => sql!("SELECT count(*) FROM dead_letters"),
+        Family::Tasks => sql!("SELECT count(*) FROM tasks"),
+        Family::RootBudgets => sql!("SELECT count(*) FROM budgets WHERE scope > 'root:' AND scope < 'root;'"),
+        Family::AgentBudgets => sql!("SELECT count(*) FROM budgets WHERE scope > 'agent:' AND scope < 'agent;'"),
+        Family::Agents => sql!("SELECT count(*) FROM agents WHERE deleted_at IS NOT NULL"),
+        Family::ChatPosts => sql!("SELECT count(*) FROM chat_posts"),
+        Family::Conversations => sql!("SELECT count(*) FROM conversations"),
+        Family::Knowledge => sql!("SELECT count(*) FROM knowledge WHERE deleted = 1"),
+        Family::ScheduleRuns => sql!("SELECT count(*) FROM schedule_runs"),
+        Family::Roots => sql!("SELECT count(*) FROM roots"),
+        Family::Grants => sql!("SELECT count(*) FROM acl_grants"),
+        Family::Droids => sql!("SELECT count(*) FROM droids"),
     }
 }
 
 impl Tx {
     /// Deletes at most `limit` rows that are older than `before`.
-    fn delete_old(&mut self, sql: &'static str, before: Timestamp, limit: u32) -> Result<u64> {
+    fn delete_old(&mut self, sql: Sql, before: Timestamp, limit: u32) -> Result<u64> {
         let mut args = Args::default();
         args.int(before.0).int(i64::from(limit));
         self.execute(sql, args)
@@ -332,26 +383,20 @@ impl Tx {
 
     /// Deletes the rows that the query `ids` finds, with their child rows. Returns the number of
     /// deleted parent rows.
-    fn delete_families(
-        &mut self,
-        ids: &'static str,
-        deletes: &[&'static str],
-        before: Timestamp,
-        limit: u32,
-    ) -> Result<u64> {
+    fn delete_families(&mut self, ids: Sql, deletes: &[Sql], before: Timestamp, limit: u32) -> Result<u64> {
         let found = self.old_ids(ids, before, limit)?;
         self.delete_ids(&found, deletes)
     }
 
     /// The ids that a query of rows older than `before` finds.
-    fn old_ids(&mut self, ids: &'static str, before: Timestamp, limit: u32) -> Result<Vec<String>> {
+    fn old_ids(&mut self, ids: Sql, before: Timestamp, limit: u32) -> Result<Vec<String>> {
         let mut args = Args::default();
         args.int(before.0).int(i64::from(limit));
-        self.rows(ids, args, |row| get::<String>("prune", row, 0))
+        self.rows(ids, args, |row| Ok(get_id("prune", row, 0)?.simple().to_string()))
     }
 
     /// Deletes rows by their ids, with their child rows. Returns what the last statement deleted.
-    fn delete_ids(&mut self, found: &[String], deletes: &[&'static str]) -> Result<u64> {
+    fn delete_ids(&mut self, found: &[String], deletes: &[Sql]) -> Result<u64> {
         if found.is_empty() {
             return Ok(0);
         }
@@ -360,7 +405,7 @@ impl Tx {
         for sql in deletes {
             let mut args = Args::default();
             args.text(&found);
-            deleted = self.execute(sql, args)?;
+            deleted = self.execute(*sql, args)?;
         }
         Ok(deleted)
     }
@@ -381,7 +426,7 @@ impl Tx {
     fn delete_prompts(&mut self, before: Timestamp, limit: u32) -> Result<u64> {
         let mut args = Args::default();
         args.int(before.0);
-        if self.row("SELECT 1 FROM prompts WHERE at < ? LIMIT 1", args, |_| Ok(()))?.is_none() {
+        if self.row(sql!("SELECT 1 FROM prompts WHERE at < $1 LIMIT 1"), args, |_| Ok(()))?.is_none() {
             return Ok(0);
         }
         let until = self.first_step_since(before.plus(PROMPT_USE))?;
@@ -398,9 +443,10 @@ impl Tx {
             let middle = low + (high - low) / 2;
             let mut args = Args::default();
             args.int(middle);
-            let found = self.row("SELECT seq, at FROM journal WHERE seq >= ? ORDER BY seq LIMIT 1", args, |row| {
-                Ok((get::<i64>("journal", row, 0)?, get::<i64>("journal", row, 1)?))
-            })?;
+            let found =
+                self.row(sql!("SELECT seq, at FROM journal WHERE seq >= $1 ORDER BY seq LIMIT 1"), args, |row| {
+                    Ok((get::<i64>("journal", row, 0)?, get::<i64>("journal", row, 1)?))
+                })?;
             match found {
                 Some((seq, made)) if made < at.0 => low = seq + 1,
                 _ => high = middle,
@@ -432,8 +478,9 @@ impl Tx {
     fn keep_counter(&mut self, name: &'static str, value: i64) -> Result<()> {
         let mut args = Args::default();
         args.text(name).int(value);
-        let sql =
-            "INSERT INTO counters (name, value) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value";
+        let sql = sql!(
+            "INSERT INTO counters (name, value) VALUES ($1, $2) ON CONFLICT (name) DO UPDATE SET value = excluded.value"
+        );
         self.execute(sql, args).map(|_| ())
     }
 }
@@ -471,7 +518,7 @@ impl Tx {
             return Ok(0);
         }
         let mut args = Args::default();
-        args.int(i64::from(keep)).int(i64::from(limit)).int(cut);
+        args.int(i64::from(keep) - 1).int(i64::from(limit)).int(cut);
         let deleted = self.execute(TASK_EVENTS, args)?;
         if deleted < u64::from(limit) {
             self.keep_counter("task_events_cut", last)?;

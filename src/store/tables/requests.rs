@@ -4,12 +4,15 @@ use ghost_domain::{Party, RequestId, StoredAnswer};
 
 use crate::error::Result;
 use crate::row::{Args, Keyed, ReadRow, Row, from_record, to_json};
+use crate::sql::{Sql, sql};
 use crate::tx::Tx;
 
 impl Row for StoredAnswer {
     const TABLE: &'static str = "requests";
-    const WRITE: &str = "INSERT INTO requests (principal, request_id, at, record) VALUES (?, ?, ?, ?) ON CONFLICT \
-        (principal, request_id) DO UPDATE SET at = excluded.at, record = excluded.record";
+    const WRITE: Sql = sql!(
+        "INSERT INTO requests (principal, request_id, at, record) VALUES ($1, $2, $3, $4) ON CONFLICT \
+        (principal, request_id) DO UPDATE SET at = excluded.at, record = excluded.record"
+    );
 
     fn bind(&self, args: &mut Args) -> Result<()> {
         args.put(self.key.principal.to_string()).text(self.key.request_id.as_str()).int(self.at.0).put(to_json(
@@ -23,7 +26,7 @@ impl Row for StoredAnswer {
 
 impl Keyed for StoredAnswer {
     type Key = (Party, RequestId);
-    const SELECT: &'static str = "SELECT record FROM requests WHERE principal = ? AND request_id = ?";
+    const SELECT: Sql = sql!("SELECT record FROM requests WHERE principal = $1 AND request_id = $2");
 
     fn bind_key(key: &Self::Key, args: &mut Args) {
         args.put(key.0.to_string()).text(key.1.as_str());

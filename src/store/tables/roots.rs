@@ -6,13 +6,16 @@ use ghost_domain::root_tally::RootTally;
 use crate::error::Result;
 use crate::query::list_limit;
 use crate::row::{Args, Keyed, ReadRow, Row, from_record, to_json};
+use crate::sql::{Sql, sql};
 use crate::tx::Tx;
 
 impl Row for RootTally {
     const TABLE: &'static str = "roots";
-    const WRITE: &str = "INSERT INTO roots (root_id, messages, updated_at, record) VALUES (?, ?, ?, ?) ON CONFLICT \
+    const WRITE: Sql = sql!(
+        "INSERT INTO roots (root_id, messages, updated_at, record) VALUES ($1, $2, $3, $4) ON CONFLICT \
         (root_id) DO UPDATE SET messages = excluded.messages, updated_at = excluded.updated_at, record = \
-        excluded.record";
+        excluded.record"
+    );
 
     fn bind(&self, args: &mut Args) -> Result<()> {
         args.id(self.root_id.0).count(self.messages).int(self.updated_at.0).put(to_json(
@@ -26,7 +29,7 @@ impl Row for RootTally {
 
 impl Keyed for RootTally {
     type Key = RootId;
-    const SELECT: &'static str = "SELECT record FROM roots WHERE root_id = ?";
+    const SELECT: Sql = sql!("SELECT record FROM roots WHERE root_id = $1");
 
     fn bind_key(key: &RootId, args: &mut Args) {
         args.id(key.0);
@@ -47,7 +50,7 @@ impl Tx {
     pub fn root_list(&mut self, limit: u32) -> Result<Vec<RootTally>> {
         let mut args = Args::default();
         args.int(list_limit(limit));
-        self.list("SELECT record FROM roots ORDER BY messages DESC, root_id LIMIT ?+0", args)
+        self.list(sql!("SELECT record FROM roots ORDER BY messages DESC, root_id {limit $1}"), args)
     }
 }
 

@@ -6,6 +6,7 @@ use crate::error::Result;
 use crate::internal_rows::WatchSnapshotRow;
 use crate::query::{Conditions, PAGE_MAX};
 use crate::row::{Args, Keyed, ReadRow, Row, from_record, get, get_id, get_parsed, to_json};
+use crate::sql::{Sql, sql};
 use crate::tx::Tx;
 
 /// A position in the list of schedules: agent, kind and name. The schedule itself need not exist
@@ -19,9 +20,11 @@ fn count_of(agent_id: &AgentId, kind: ScheduleKind) -> String {
 
 impl Row for Schedule {
     const TABLE: &'static str = "schedules";
-    const WRITE: &str = "INSERT INTO schedules (schedule_id, agent_id, kind, name, next_at, record) VALUES (?, ?, ?, ?, \
-        ?, ?) ON CONFLICT (schedule_id) DO UPDATE SET agent_id = excluded.agent_id, kind = \
-        excluded.kind, name = excluded.name, next_at = excluded.next_at, record = excluded.record";
+    const WRITE: Sql = sql!(
+        "INSERT INTO schedules (schedule_id, agent_id, kind, name, next_at, record) VALUES ($1, $2, $3, $4, \
+        $5, $6) ON CONFLICT (schedule_id) DO UPDATE SET agent_id = excluded.agent_id, kind = \
+        excluded.kind, name = excluded.name, next_at = excluded.next_at, record = excluded.record"
+    );
 
     fn bind(&self, args: &mut Args) -> Result<()> {
         args.id(self.schedule_id.0)
@@ -36,7 +39,7 @@ impl Row for Schedule {
 
 impl Keyed for Schedule {
     type Key = ScheduleId;
-    const SELECT: &'static str = "SELECT record FROM schedules WHERE schedule_id = ?";
+    const SELECT: Sql = sql!("SELECT record FROM schedules WHERE schedule_id = $1");
 
     fn bind_key(key: &ScheduleId, args: &mut Args) {
         args.id(key.0);
@@ -49,9 +52,11 @@ impl Keyed for Schedule {
 
 impl Row for ScheduleRun {
     const TABLE: &'static str = "schedule_runs";
-    const WRITE: &str = "INSERT INTO schedule_runs (schedule_id, run, message_id, fired_at, record) VALUES (?, ?, ?, ?, \
-        ?) ON CONFLICT (schedule_id, run) DO UPDATE SET message_id = excluded.message_id, fired_at = \
-        excluded.fired_at, record = excluded.record";
+    const WRITE: Sql = sql!(
+        "INSERT INTO schedule_runs (schedule_id, run, message_id, fired_at, record) VALUES ($1, $2, $3, $4, \
+        $5) ON CONFLICT (schedule_id, run) DO UPDATE SET message_id = excluded.message_id, fired_at = \
+        excluded.fired_at, record = excluded.record"
+    );
 
     fn bind(&self, args: &mut Args) -> Result<()> {
         args.id(self.schedule_id.0)
@@ -65,7 +70,7 @@ impl Row for ScheduleRun {
 
 impl Keyed for ScheduleRun {
     type Key = (ScheduleId, i64);
-    const SELECT: &'static str = "SELECT record FROM schedule_runs WHERE schedule_id = ? AND run = ?";
+    const SELECT: Sql = sql!("SELECT record FROM schedule_runs WHERE schedule_id = $1 AND run = $2");
 
     fn bind_key(key: &Self::Key, args: &mut Args) {
         args.id(key.0.0).int(key.1);
@@ -77,14 +82,18 @@ impl Keyed for ScheduleRun {
 }
 
 /// Keeps the newest runs, up to a number of runs and a number of bytes.
-const TRIM: &str = "DELETE FROM schedule_runs WHERE schedule_id = ?1 AND run <= (SELECT max(run) FROM (SELECT run, \
-    row_number() OVER newest AS line, sum(octet_length(record)) OVER newest AS bytes FROM schedule_runs \
-    WHERE schedule_id = ?1 WINDOW newest AS (ORDER BY run DESC)) WHERE line > ?2 OR bytes > ?3)";
+const TRIM: Sql = sql!(
+    "DELETE FROM schedule_runs WHERE schedule_id = $1 AND run <= (SELECT max(run) FROM (SELECT run, \
+    row_number() OVER newest AS line, CAST(sum(octet_length(record)) OVER newest AS BIGINT) AS bytes FROM schedule_runs \
+    WHERE schedule_id = $1 WINDOW newest AS (ORDER BY run DESC)) AS runs WHERE line > $2 OR bytes > $3)"
+);
 
 impl Row for WatchSnapshotRow {
     const TABLE: &'static str = "watch_snapshots";
-    const WRITE: &str = "INSERT INTO watch_snapshots (schedule_id, record) VALUES (?, ?) ON CONFLICT (schedule_id) DO \
-        UPDATE SET record = excluded.record";
+    const WRITE: Sql = sql!(
+        "INSERT INTO watch_snapshots (schedule_id, record) VALUES ($1, $2) ON CONFLICT (schedule_id) DO \
+        UPDATE SET record = excluded.record"
+    );
 
     fn bind(&self, args: &mut Args) -> Result<()> {
         args.id(self.schedule_id.0).put(to_json(Self::TABLE, self.schedule_id, &self.snapshot)?);
@@ -94,7 +103,7 @@ impl Row for WatchSnapshotRow {
 
 impl Keyed for WatchSnapshotRow {
     type Key = ScheduleId;
-    const SELECT: &'static str = "SELECT record, schedule_id FROM watch_snapshots WHERE schedule_id = ?";
+    const SELECT: Sql = sql!("SELECT record, schedule_id FROM watch_snapshots WHERE schedule_id = $1");
 
     fn bind_key(key: &ScheduleId, args: &mut Args) {
         args.id(key.0);
@@ -116,7 +125,7 @@ impl Tx {
         let mut args = Args::default();
         args.text(agent_id.as_str()).text(kind.as_str()).text(name);
         Ok(self
-            .list("SELECT record FROM schedules WHERE agent_id = ? AND kind = ? AND name = ?", args)?
+            .list(sql!("SELECT record FROM schedules WHERE agent_id = $1 AND kind = $2 AND name = $3"), args)?
             .into_iter()
             .next())
     }
@@ -130,13 +139,13 @@ impl Tx {
         after: Option<&SchedulePlace>,
     ) -> Result<Vec<Schedule>> {
         let (sql, args) = Conditions::new("SELECT record FROM schedules")
-            .when(agent_id, "agent_id = ?", |id, args| {
+            .when(agent_id, "agent_id = $1", |id, args| {
                 args.text(id.as_str());
             })
-            .when(kind, "kind = ?", |kind, args| {
+            .when(kind, "kind = $1", |kind, args| {
                 args.text(kind.as_str());
             })
-            .when(after, "(agent_id, kind, name) > (?, ?, ?)", |(agent_id, kind, name), args| {
+            .when(after, "(agent_id, kind, name) > ($1, $2, $3)", |(agent_id, kind, name), args| {
                 args.text(agent_id.as_str()).text(kind.as_str()).text(name);
             })
             .order("agent_id, kind, name", i64::from(PAGE_MAX));
@@ -152,21 +161,23 @@ impl Tx {
     pub fn schedules_due(&mut self, now: Timestamp, limit: u32) -> Result<Vec<Schedule>> {
         let mut args = Args::default();
         args.int(now.0).int(i64::from(limit));
-        let sql = "SELECT record FROM schedules WHERE next_at IS NOT NULL AND next_at <= ? \
-                   ORDER BY next_at, schedule_id LIMIT ?+0";
+        let sql = sql!(
+            "SELECT record FROM schedules WHERE next_at IS NOT NULL AND next_at <= $1 \
+                   ORDER BY next_at, schedule_id {limit $2}"
+        );
         self.list(sql, args)
     }
 
     /// When the next schedule is due; `None` if no schedule has a due time.
     pub fn schedule_next_at(&mut self) -> Result<Option<Timestamp>> {
-        let sql = "SELECT min(next_at) FROM schedules WHERE next_at IS NOT NULL";
+        let sql = sql!("SELECT min(next_at) FROM schedules WHERE next_at IS NOT NULL");
         let at = self.row(sql, Args::default(), |row| get::<Option<i64>>(Schedule::TABLE, row, 0))?;
         Ok(at.flatten().map(Timestamp))
     }
 
     /// Runs of a schedule, newest first, at most `limit`.
     pub fn schedule_runs(&mut self, schedule_id: ScheduleId, limit: u32) -> Result<Vec<ScheduleRun>> {
-        let sql = "SELECT record FROM schedule_runs WHERE schedule_id = ? ORDER BY run DESC LIMIT ?+0";
+        let sql = sql!("SELECT record FROM schedule_runs WHERE schedule_id = $1 ORDER BY run DESC {limit $2}");
         let mut args = Args::default();
         args.id(schedule_id.0).int(i64::from(limit));
         self.list(sql, args)
@@ -174,7 +185,7 @@ impl Tx {
 
     /// The run that sent this mail.
     pub fn schedule_run_of(&mut self, message_id: MessageId) -> Result<Option<ScheduleRun>> {
-        let sql = "SELECT record FROM schedule_runs WHERE message_id = ? ORDER BY schedule_id, run";
+        let sql = sql!("SELECT record FROM schedule_runs WHERE message_id = $1 ORDER BY schedule_id, run");
         let mut args = Args::default();
         args.id(message_id.0);
         let runs = self.list(sql, args)?;
@@ -190,7 +201,7 @@ impl Tx {
 impl Tx {
     /// Inserts or replaces a schedule.
     pub fn schedule_put(&mut self, schedule: &Schedule) -> Result<()> {
-        let stored = "SELECT 'schedules/' || agent_id || '/' || kind FROM schedules WHERE schedule_id = ?";
+        let stored = sql!("SELECT 'schedules/' || agent_id || '/' || kind FROM schedules WHERE schedule_id = $1");
         self.put_counted(schedule, &schedule.schedule_id, stored, Some(&count_of(&schedule.agent_id, schedule.kind)))
     }
 
@@ -200,8 +211,10 @@ impl Tx {
     pub fn schedules_suspend_unreadable(&mut self, now: Timestamp, limit: u32) -> Result<Vec<(ScheduleId, String)>> {
         let mut args = Args::default();
         args.int(now.0).int(i64::from(limit));
-        let sql = "SELECT record, schedule_id FROM schedules WHERE next_at IS NOT NULL AND next_at <= ? \
-                   ORDER BY next_at, schedule_id LIMIT ?+0";
+        let sql = sql!(
+            "SELECT record, schedule_id FROM schedules WHERE next_at IS NOT NULL AND next_at <= $1 \
+                   ORDER BY next_at, schedule_id {limit $2}"
+        );
         let due = self.rows(sql, args, |row| match Schedule::read(row) {
             Ok(_) => Ok(None),
             Err(error) => Ok(Some((ScheduleId(get_id(Schedule::TABLE, row, 1)?), error.to_string()))),
@@ -210,7 +223,7 @@ impl Tx {
         for (schedule_id, _) in &damaged {
             let mut args = Args::default();
             args.id(schedule_id.0);
-            self.execute("UPDATE schedules SET next_at = NULL WHERE schedule_id = ?", args)?;
+            self.execute(sql!("UPDATE schedules SET next_at = NULL WHERE schedule_id = $1"), args)?;
         }
         Ok(damaged)
     }
@@ -222,13 +235,13 @@ impl Tx {
             args.id(schedule_id.0);
             args
         };
-        self.execute("DELETE FROM watch_snapshots WHERE schedule_id = ?", key())?;
-        let sql = "SELECT agent_id, kind FROM schedules WHERE schedule_id = ?";
+        self.execute(sql!("DELETE FROM watch_snapshots WHERE schedule_id = $1"), key())?;
+        let sql = sql!("SELECT agent_id, kind FROM schedules WHERE schedule_id = $1");
         let found = self.row(sql, key(), |row| {
             Ok(count_of(&get_parsed(Schedule::TABLE, row, 0)?, get_parsed(Schedule::TABLE, row, 1)?))
         })?;
         let Some(count) = found else { return Ok(()) };
-        self.execute("DELETE FROM schedules WHERE schedule_id = ?", key())?;
+        self.execute(sql!("DELETE FROM schedules WHERE schedule_id = $1"), key())?;
         self.change_count(&count, -1)
     }
 

@@ -5,6 +5,7 @@ use ghost_domain::{AgentId, ConversationId, LogPlace, SessionStart, SessionSumma
 use crate::error::Result;
 use crate::query::{Conditions, list_limit};
 use crate::row::{Args, Keyed, ReadRow, Row, from_record, get, get_count, to_json, unreadable};
+use crate::sql::{Sql, Statement, sql};
 use crate::tx::Tx;
 
 /// Which ended turns of a session a list contains.
@@ -31,9 +32,11 @@ fn conversation_key(conversation_id: Option<ConversationId>) -> String {
 
 impl Row for SessionStart {
     const TABLE: &'static str = "sessions";
-    const WRITE: &str = "INSERT INTO sessions (agent_id, conversation_id, ended_at, record) VALUES (?, ?, ?, ?) ON \
+    const WRITE: Sql = sql!(
+        "INSERT INTO sessions (agent_id, conversation_id, ended_at, record) VALUES ($1, $2, $3, $4) ON \
         CONFLICT (agent_id, conversation_id) DO UPDATE SET ended_at = excluded.ended_at, record = \
-        excluded.record";
+        excluded.record"
+    );
 
     fn bind(&self, args: &mut Args) -> Result<()> {
         let record = to_json(Self::TABLE, &self.agent_id, self)?;
@@ -47,7 +50,7 @@ impl Row for SessionStart {
 
 impl Keyed for SessionStart {
     type Key = (AgentId, Option<ConversationId>);
-    const SELECT: &'static str = "SELECT record FROM sessions WHERE agent_id = ? AND conversation_id = ?";
+    const SELECT: Sql = sql!("SELECT record FROM sessions WHERE agent_id = $1 AND conversation_id = $2");
 
     fn bind_key(key: &Self::Key, args: &mut Args) {
         args.text(key.0.as_str()).text(&conversation_key(key.1));
@@ -59,47 +62,49 @@ impl Keyed for SessionStart {
 }
 
 /// The condition and the expression are those of the index.
-const LOGGED: &str = "SELECT record FROM turns INDEXED BY turns_session";
+const LOGGED: &str = "SELECT record FROM turns{index turns_session}";
 
-fn turns(query: &SessionTurns) -> (String, Args) {
+fn turns(query: &SessionTurns) -> (Statement, Args) {
     Conditions::new(LOGGED)
         .when(
             Some(()),
             "status IN ('finished', 'failed', 'timed_out', 'cancelled') AND record ->> '$.rounds' > 0",
             |(), _| {},
         )
-        .when(Some(&query.agent_id), "agent_id = ?", |id, args| {
+        .when(Some(&query.agent_id), "agent_id = $1", |id, args| {
             args.text(id.as_str());
         })
-        .when(Some(query.source), "source = ?", |source, args| {
+        .when(Some(query.source), "source = $1", |source, args| {
             args.text(source);
         })
-        .when(Some(query.conversation_id), "coalesce(record ->> '$.conversation_id', '') = ?", |id, args| {
+        .when(Some(query.conversation_id), "coalesce(record ->> '$.conversation_id', '') = $1", |id, args| {
             args.text(&conversation_key(id));
         })
-        .when(query.from, "(ended_at, turn_id) >= (?, ?)", |from, args| {
+        .when(query.from, "(ended_at, turn_id) >= ($1, $2)", |from, args| {
             args.int(from.ended_at.0).id(from.turn_id.0);
         })
-        .when(query.before, "(ended_at, turn_id) < (?, ?)", |before, args| {
+        .when(query.before, "(ended_at, turn_id) < ($1, $2)", |before, args| {
             args.int(before.ended_at.0).id(before.turn_id.0);
         })
         .order("ended_at DESC, turn_id DESC", list_limit(query.limit))
 }
 
 /// The sessions of an agent. The recursive part jumps from one session to the next in the index.
-const LIST: &str = "WITH RECURSIVE names (name) AS (\
-    SELECT min(coalesce(record ->> '$.conversation_id', '')) FROM turns INDEXED BY turns_session \
-    WHERE status IN ('finished', 'failed', 'timed_out', 'cancelled') AND record ->> '$.rounds' > 0 AND agent_id = ?1 AND source = 'mail' \
-    UNION ALL SELECT (SELECT min(coalesce(record ->> '$.conversation_id', '')) FROM turns INDEXED BY turns_session \
-    WHERE status IN ('finished', 'failed', 'timed_out', 'cancelled') AND record ->> '$.rounds' > 0 AND agent_id = ?1 AND source = 'mail' \
+const LIST: Sql = sql!(
+    "WITH RECURSIVE names (name) AS (\
+    SELECT min(coalesce(record ->> '$.conversation_id', '')) FROM turns{index turns_session} \
+    WHERE status IN ('finished', 'failed', 'timed_out', 'cancelled') AND record ->> '$.rounds' > 0 AND agent_id = $1 AND source = 'mail' \
+    UNION ALL SELECT (SELECT min(coalesce(record ->> '$.conversation_id', '')) FROM turns{index turns_session} \
+    WHERE status IN ('finished', 'failed', 'timed_out', 'cancelled') AND record ->> '$.rounds' > 0 AND agent_id = $1 AND source = 'mail' \
     AND coalesce(record ->> '$.conversation_id', '') > names.name) FROM names WHERE names.name IS NOT NULL), \
-    ends (name, last_at) AS (SELECT name, (SELECT max(ended_at) FROM turns INDEXED BY turns_session \
-    WHERE status IN ('finished', 'failed', 'timed_out', 'cancelled') AND record ->> '$.rounds' > 0 AND agent_id = ?1 AND source = 'mail' \
+    ends (name, last_at) AS (SELECT name, (SELECT max(ended_at) FROM turns{index turns_session} \
+    WHERE status IN ('finished', 'failed', 'timed_out', 'cancelled') AND record ->> '$.rounds' > 0 AND agent_id = $1 AND source = 'mail' \
     AND coalesce(record ->> '$.conversation_id', '') = names.name) FROM names WHERE name IS NOT NULL) \
-    SELECT name, last_at, (SELECT count(*) FROM turns INDEXED BY turns_session \
-    WHERE status IN ('finished', 'failed', 'timed_out', 'cancelled') AND record ->> '$.rounds' > 0 AND agent_id = ?1 AND source = 'mail' \
-    AND coalesce(record ->> '$.conversation_id', '') = top.name AND ended_at >= ?4) \
-    FROM (SELECT name, last_at FROM ends WHERE last_at > ?2 AND last_at >= ?4 ORDER BY last_at DESC, name LIMIT ?3+0) AS top";
+    SELECT name, last_at, (SELECT count(*) FROM turns{index turns_session} \
+    WHERE status IN ('finished', 'failed', 'timed_out', 'cancelled') AND record ->> '$.rounds' > 0 AND agent_id = $1 AND source = 'mail' \
+    AND coalesce(record ->> '$.conversation_id', '') = top.name AND ended_at >= $4) \
+    FROM (SELECT name, last_at FROM ends WHERE last_at > $2 AND last_at >= $4 ORDER BY last_at DESC, name {limit $3}) AS top"
+);
 
 fn summary(row: &ReadRow<'_>) -> Result<SessionSummary> {
     let name: &str = get(SessionStart::TABLE, row, 0)?;
@@ -168,7 +173,7 @@ mod tests {
         }
         let mut args = Args::default();
         args.text("a").int(0).int(9).int(0);
-        let steps = plan((LIST.to_owned(), args)).await;
+        let steps = plan((LIST, args)).await;
         let reads = steps.iter().filter(|step| step.contains(" turns ")).collect::<Vec<_>>();
         assert!(reads.len() >= 4 && reads.iter().all(|step| step.contains("turns_session (agent_id=?")), "{steps:?}");
     }

@@ -4,6 +4,7 @@ use ghost_domain::StateEntry;
 
 use crate::error::Result;
 use crate::row::{Args, Keyed, ReadRow, Row, from_record, to_json};
+use crate::sql::{Sql, sql};
 use crate::tx::Tx;
 
 /// The count of keys.
@@ -11,8 +12,9 @@ const KEYS: &str = "state_keys";
 
 impl Row for StateEntry {
     const TABLE: &'static str = "shared_state";
-    const WRITE: &str =
-        "INSERT INTO shared_state (key, record) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET record = excluded.record";
+    const WRITE: Sql = sql!(
+        "INSERT INTO shared_state (key, record) VALUES ($1, $2) ON CONFLICT (key) DO UPDATE SET record = excluded.record"
+    );
 
     fn bind(&self, args: &mut Args) -> Result<()> {
         args.text(&self.key).put(to_json(Self::TABLE, &self.key, self)?);
@@ -22,7 +24,7 @@ impl Row for StateEntry {
 
 impl Keyed for StateEntry {
     type Key = String;
-    const SELECT: &'static str = "SELECT record FROM shared_state WHERE key = ?";
+    const SELECT: Sql = sql!("SELECT record FROM shared_state WHERE key = $1");
 
     fn bind_key(key: &String, args: &mut Args) {
         args.text(key);
@@ -62,9 +64,9 @@ impl Tx {
         args.text(after).text(prefix);
         let sql = if let Some(end_of_prefix) = end_of_prefix(prefix) {
             args.put(end_of_prefix);
-            "SELECT record FROM shared_state WHERE key > ? AND key >= ? AND key < ? ORDER BY key LIMIT ?+0"
+            sql!("SELECT record FROM shared_state WHERE key > $1 AND key >= $2 AND key < $3 ORDER BY key {limit $4}")
         } else {
-            "SELECT record FROM shared_state WHERE key > ? AND key >= ? ORDER BY key LIMIT ?+0"
+            sql!("SELECT record FROM shared_state WHERE key > $1 AND key >= $2 ORDER BY key {limit $3}")
         };
         args.int(i64::from(limit));
         self.list(sql, args)
@@ -79,7 +81,7 @@ impl Tx {
 impl Tx {
     /// Inserts or replaces a value.
     pub fn state_put(&mut self, entry: &StateEntry) -> Result<()> {
-        let stored = "SELECT 'state_keys' FROM shared_state WHERE key = ?";
+        let stored = sql!("SELECT 'state_keys' FROM shared_state WHERE key = $1");
         self.put_counted(entry, &entry.key, stored, Some(KEYS))
     }
 
@@ -87,7 +89,7 @@ impl Tx {
     pub fn state_remove(&mut self, key: &str) -> Result<bool> {
         let mut args = Args::default();
         args.text(key);
-        let existed = self.execute("DELETE FROM shared_state WHERE key = ?", args)? > 0;
+        let existed = self.execute(sql!("DELETE FROM shared_state WHERE key = $1"), args)? > 0;
         if existed {
             self.change_count(KEYS, -1)?;
         }

@@ -4,12 +4,15 @@ use ghost_domain::{AgentId, HeldSkill};
 
 use crate::error::Result;
 use crate::row::{Args, Keyed, ReadRow, Row, from_record, to_json};
+use crate::sql::{Sql, sql};
 use crate::tx::Tx;
 
 impl Row for HeldSkill {
     const TABLE: &'static str = "agent_skills";
-    const WRITE: &str = "INSERT INTO agent_skills (agent_id, skill, record) VALUES (?, ?, ?) ON CONFLICT (agent_id, \
-        skill) DO UPDATE SET record = excluded.record";
+    const WRITE: Sql = sql!(
+        "INSERT INTO agent_skills (agent_id, skill, record) VALUES ($1, $2, $3) ON CONFLICT (agent_id, \
+        skill) DO UPDATE SET record = excluded.record"
+    );
 
     fn bind(&self, args: &mut Args) -> Result<()> {
         args.text(self.agent_id.as_str()).text(&self.skill).put(to_json(Self::TABLE, &self.skill, self)?);
@@ -19,7 +22,7 @@ impl Row for HeldSkill {
 
 impl Keyed for HeldSkill {
     type Key = (AgentId, String);
-    const SELECT: &'static str = "SELECT record FROM agent_skills WHERE agent_id = ? AND skill = ?";
+    const SELECT: Sql = sql!("SELECT record FROM agent_skills WHERE agent_id = $1 AND skill = $2");
 
     fn bind_key(key: &Self::Key, args: &mut Args) {
         args.text(key.0.as_str()).text(&key.1);
@@ -35,7 +38,7 @@ impl Tx {
     pub fn skills_held(&mut self, agent_id: &AgentId) -> Result<Vec<HeldSkill>> {
         let mut args = Args::default();
         args.text(agent_id.as_str());
-        self.list("SELECT record FROM agent_skills WHERE agent_id = ? ORDER BY skill", args)
+        self.list(sql!("SELECT record FROM agent_skills WHERE agent_id = $1 ORDER BY skill"), args)
     }
 }
 
@@ -49,7 +52,7 @@ impl Tx {
     pub fn skill_remove(&mut self, agent_id: &AgentId, skill: &str) -> Result<bool> {
         let mut args = Args::default();
         args.text(agent_id.as_str()).text(skill);
-        let sql = "DELETE FROM agent_skills WHERE agent_id = ? AND skill = ?";
+        let sql = sql!("DELETE FROM agent_skills WHERE agent_id = $1 AND skill = $2");
         Ok(self.execute(sql, args)? > 0)
     }
 }

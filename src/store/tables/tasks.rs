@@ -7,6 +7,7 @@ use crate::error::Result;
 use crate::internal_rows::TaskHistory;
 use crate::query::{Conditions, list_limit};
 use crate::row::{Args, Keyed, ReadRow, Row, from_record, to_json};
+use crate::sql::{Sql, Statement, sql};
 use crate::tx::Tx;
 
 /// A position in the list of tasks: priority, time of creation and id.
@@ -34,11 +35,13 @@ const OPEN: &str = "tasks_open";
 
 impl Row for Task {
     const TABLE: &'static str = "tasks";
-    const WRITE: &str = "INSERT INTO tasks (task_id, owner, status, ended, parent_id, priority, created_at, updated_at, \
-        record) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (task_id) DO UPDATE SET owner = \
+    const WRITE: Sql = sql!(
+        "INSERT INTO tasks (task_id, owner, status, ended, parent_id, priority, created_at, updated_at, \
+        record) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT (task_id) DO UPDATE SET owner = \
         excluded.owner, status = excluded.status, ended = excluded.ended, parent_id = \
         excluded.parent_id, priority = excluded.priority, created_at = excluded.created_at, updated_at = \
-        excluded.updated_at, record = excluded.record";
+        excluded.updated_at, record = excluded.record"
+    );
 
     fn bind(&self, args: &mut Args) -> Result<()> {
         args.id(self.task_id.0)
@@ -56,7 +59,7 @@ impl Row for Task {
 
 impl Keyed for Task {
     type Key = TaskId;
-    const SELECT: &'static str = "SELECT record FROM tasks WHERE task_id = ?";
+    const SELECT: Sql = sql!("SELECT record FROM tasks WHERE task_id = $1");
 
     fn bind_key(key: &TaskId, args: &mut Args) {
         args.id(key.0);
@@ -67,16 +70,15 @@ impl Keyed for Task {
     }
 }
 
-/// One page of the open tasks. SQLite finds them by the literal `ended = 0`, in the index of open
-/// tasks. The plus in `+owner` keeps it from the owner's index: there every page would read and
-/// sort all tasks that the agent ever owned.
-fn open_tasks(owner: Option<&AgentId>, after: Option<TaskId>, limit: u32) -> (String, Args) {
-    Conditions::new("SELECT record FROM tasks")
+/// One page of the open tasks. The index is named, because by the owner's index every page would read and sort all tasks
+/// that the agent ever owned.
+fn open_tasks(owner: Option<&AgentId>, after: Option<TaskId>, limit: u32) -> (Statement, Args) {
+    Conditions::new("SELECT record FROM tasks{index tasks_open}")
         .when(Some(()), "ended = 0", |(), _| {})
-        .when(owner, "+owner = ?", |id, args| {
+        .when(owner, "owner = $1", |id, args| {
             args.text(id.as_str());
         })
-        .when(after, "task_id > ?", |id, args| {
+        .when(after, "task_id > $1", |id, args| {
             args.id(id.0);
         })
         .order("task_id", list_limit(limit))
@@ -87,12 +89,12 @@ fn open_tasks(owner: Option<&AgentId>, after: Option<TaskId>, limit: u32) -> (St
 fn list_source(filter: &TaskFilter) -> &'static str {
     match (filter.parent_id, &filter.owner, filter.status) {
         // The tasks of one root are few enough to be sorted.
-        _ if filter.root_id.is_some() => "SELECT record FROM tasks INDEXED BY tasks_root",
-        (Some(_), ..) => "SELECT record FROM tasks INDEXED BY tasks_parent",
-        (None, Some(_), Some(_)) => "SELECT record FROM tasks INDEXED BY tasks_owner_status",
-        (None, Some(_), None) => "SELECT record FROM tasks INDEXED BY tasks_owner",
-        (None, None, Some(_)) => "SELECT record FROM tasks INDEXED BY tasks_status",
-        (None, None, None) => "SELECT record FROM tasks INDEXED BY tasks_order",
+        _ if filter.root_id.is_some() => "SELECT record FROM tasks{index tasks_root}",
+        (Some(_), ..) => "SELECT record FROM tasks{index tasks_parent}",
+        (None, Some(_), Some(_)) => "SELECT record FROM tasks{index tasks_owner_status}",
+        (None, Some(_), None) => "SELECT record FROM tasks{index tasks_owner}",
+        (None, None, Some(_)) => "SELECT record FROM tasks{index tasks_status}",
+        (None, None, None) => "SELECT record FROM tasks{index tasks_order}",
     }
 }
 
@@ -111,30 +113,30 @@ fn ranges(after: Option<TaskPlace>) -> Vec<Range> {
 }
 
 /// The part of a page that lies in one range.
-fn list(filter: &TaskFilter, range: Range, left: i64) -> (String, Args) {
+fn list(filter: &TaskFilter, range: Range, left: i64) -> (Statement, Args) {
     let query = Conditions::new(list_source(filter))
-        .when(filter.root_id, "json_extract(record, '$.root_id') = ?", |id, args| {
+        .when(filter.root_id, "json_extract(record, '$.root_id') = $1", |id, args| {
             args.text(&id.to_string());
         })
-        .when(filter.owner.as_ref(), "owner = ?", |id, args| {
+        .when(filter.owner.as_ref(), "owner = $1", |id, args| {
             args.text(id.as_str());
         })
-        .when(filter.status, "status = ?", |status, args| {
+        .when(filter.status, "status = $1", |status, args| {
             args.text(status.as_str());
         })
-        .when(filter.parent_id, "parent_id = ?", |id, args| {
+        .when(filter.parent_id, "parent_id = $1", |id, args| {
             args.id(id.0);
         });
     let query = match range {
         Range::All => query,
         Range::Rest((priority, created_at, task_id)) => query
-            .when(Some(priority), "priority = ?", |priority, args| {
+            .when(Some(priority), "priority = $1", |priority, args| {
                 args.int(i64::from(priority));
             })
-            .when(Some((created_at, task_id)), "(created_at, task_id) > (?, ?)", |(at, id), args| {
+            .when(Some((created_at, task_id)), "(created_at, task_id) > ($1, $2)", |(at, id), args| {
                 args.int(at.0).id(id.0);
             }),
-        Range::Below(priority) => query.when(Some(priority), "priority < ?", |priority, args| {
+        Range::Below(priority) => query.when(Some(priority), "priority < $1", |priority, args| {
             args.int(i64::from(priority));
         }),
     };
@@ -143,7 +145,7 @@ fn list(filter: &TaskFilter, range: Range, left: i64) -> (String, Args) {
 
 impl Row for TaskHistory {
     const TABLE: &'static str = "task_events";
-    const WRITE: &str = "INSERT INTO task_events (seq, task_id, record) VALUES (?, ?, ?)";
+    const WRITE: Sql = sql!("INSERT INTO task_events (seq, task_id, record) VALUES ($1, $2, $3)");
 
     fn bind(&self, args: &mut Args) -> Result<()> {
         args.int(self.seq).id(self.event.task_id.0).put(to_json(Self::TABLE, self.seq, &self.event)?);
@@ -182,8 +184,10 @@ impl Tx {
     pub fn task_dependants(&mut self, task_id: TaskId) -> Result<Vec<Task>> {
         let mut args = Args::default();
         args.id(task_id.0);
-        let sql = "SELECT t.record FROM task_deps AS d JOIN tasks AS t ON t.task_id = d.task_id \
-                   WHERE d.depends_on = ? ORDER BY d.task_id";
+        let sql = sql!(
+            "SELECT t.record FROM task_deps AS d JOIN tasks AS t ON t.task_id = d.task_id \
+                   WHERE d.depends_on = $1 ORDER BY d.task_id"
+        );
         self.list(sql, args)
     }
 
@@ -194,7 +198,7 @@ impl Tx {
 
     /// The newest `limit` history rows of a task, oldest first.
     pub fn task_events(&mut self, task_id: TaskId, limit: u32) -> Result<Vec<TaskEvent>> {
-        const SQL: &str = "SELECT record FROM task_events WHERE task_id = ? ORDER BY seq DESC LIMIT ?+0";
+        const SQL: Sql = sql!("SELECT record FROM task_events WHERE task_id = $1 ORDER BY seq DESC {limit $2}");
         let mut args = Args::default();
         args.id(task_id.0).int(i64::from(limit));
         let mut history = self.rows(SQL, args, |row| from_record(TaskHistory::TABLE, row))?;
@@ -206,15 +210,15 @@ impl Tx {
 impl Tx {
     /// Inserts or replaces a task and its dependencies.
     pub fn task_put(&mut self, task: &Task) -> Result<()> {
-        let stored = "SELECT 'tasks_open' FROM tasks WHERE task_id = ? AND ended = 0";
+        let stored = sql!("SELECT 'tasks_open' FROM tasks WHERE task_id = $1 AND ended = 0");
         self.put_counted(task, &task.task_id, stored, (!task.status.is_terminal()).then_some(OPEN))?;
         let mut parent = Args::default();
         parent.id(task.task_id.0);
-        self.execute("DELETE FROM task_deps WHERE task_id = ?", parent)?;
+        self.execute(sql!("DELETE FROM task_deps WHERE task_id = $1"), parent)?;
         for child in &task.depends_on {
             let mut args = Args::default();
             args.id(task.task_id.0).id(child.0);
-            let sql = "INSERT INTO task_deps (task_id, depends_on) VALUES (?, ?) ON CONFLICT DO NOTHING";
+            let sql = sql!("INSERT INTO task_deps (task_id, depends_on) VALUES ($1, $2) ON CONFLICT DO NOTHING");
             self.execute(sql, args)?;
         }
         Ok(())

@@ -9,6 +9,7 @@ use crate::error::Result;
 use crate::internal_rows::Prompt;
 use crate::query::{Conditions, list_limit};
 use crate::row::{Args, Keyed, ReadRow, Row, from_record, get, get_id, to_json};
+use crate::sql::{Sql, Statement, sql};
 use crate::tx::Tx;
 
 /// Which turns a list contains. `None` means any.
@@ -35,9 +36,11 @@ pub const PROMPT_USE: Duration = Duration::from_secs(86_400);
 
 impl Row for Turn {
     const TABLE: &'static str = "turns";
-    const WRITE: &str = "INSERT INTO turns (turn_id, agent_id, source, status, started_at, ended_at, record) VALUES (?, \
-        ?, ?, ?, ?, ?, ?) ON CONFLICT (turn_id) DO UPDATE SET status = excluded.status, ended_at = \
-        excluded.ended_at, record = excluded.record";
+    const WRITE: Sql = sql!(
+        "INSERT INTO turns (turn_id, agent_id, source, status, started_at, ended_at, record) VALUES ($1, \
+        $2, $3, $4, $5, $6, $7) ON CONFLICT (turn_id) DO UPDATE SET status = excluded.status, ended_at = \
+        excluded.ended_at, record = excluded.record"
+    );
 
     fn bind(&self, args: &mut Args) -> Result<()> {
         let ended = (self.status != TurnStatus::Open).then(|| self.ended_at.unwrap_or(self.started_at));
@@ -54,7 +57,7 @@ impl Row for Turn {
 
 impl Keyed for Turn {
     type Key = TurnId;
-    const SELECT: &'static str = "SELECT record FROM turns WHERE turn_id = ?";
+    const SELECT: Sql = sql!("SELECT record FROM turns WHERE turn_id = $1");
 
     fn bind_key(key: &TurnId, args: &mut Args) {
         args.id(key.0);
@@ -67,8 +70,9 @@ impl Keyed for Turn {
 
 impl Row for JournalRow {
     const TABLE: &'static str = "journal";
-    const WRITE: &str =
-        "INSERT INTO journal (seq, turn_id, at, step, system_hash, briefing_hash) VALUES (?, ?, ?, ?, ?, ?)";
+    const WRITE: Sql = sql!(
+        "INSERT INTO journal (seq, turn_id, at, step, system_hash, briefing_hash) VALUES ($1, $2, $3, $4, $5, $6)"
+    );
 
     fn bind(&self, args: &mut Args) -> Result<()> {
         let (system, briefing) = match &self.step {
@@ -112,8 +116,10 @@ fn step_of(row: &ReadRow<'_>) -> Result<Step> {
 
 impl Row for Prompt {
     const TABLE: &'static str = "prompts";
-    const WRITE: &str = "INSERT INTO prompts (hash, text, at) VALUES (?, ?, ?) ON CONFLICT (hash) DO UPDATE SET at = \
-        excluded.at WHERE excluded.at >= prompts.at + 86400000";
+    const WRITE: Sql = sql!(
+        "INSERT INTO prompts (hash, text, at) VALUES ($1, $2, $3) ON CONFLICT (hash) DO UPDATE SET at = \
+        excluded.at WHERE excluded.at >= prompts.at + 86400000"
+    );
 
     fn bind(&self, args: &mut Args) -> Result<()> {
         args.text(&self.hash).text(&self.text).int(self.at.0);
@@ -123,7 +129,7 @@ impl Row for Prompt {
 
 impl Keyed for Prompt {
     type Key = String;
-    const SELECT: &'static str = "SELECT hash, text, at FROM prompts WHERE hash = ?";
+    const SELECT: Sql = sql!("SELECT hash, text, at FROM prompts WHERE hash = $1");
 
     fn bind_key(key: &String, args: &mut Args) {
         args.text(key);
@@ -155,50 +161,50 @@ fn with_status(status: TurnStatus) -> &'static str {
 
 /// The open turns. The index is named, because SQLite would rather read all turns in order than
 /// sort the few open ones. The same holds for the open turns of one agent.
-const OPEN: &str = "SELECT record FROM turns INDEXED BY turns_open WHERE status = 'open' ORDER BY started_at, turn_id";
+const OPEN: Sql = sql!("SELECT record FROM turns{index turns_open} WHERE status = 'open' ORDER BY started_at, turn_id");
 
 /// The query and index for a list, such that no unwanted turn is read. The index is named, because
 /// SQLite does not know how many turns an agent has had or how few have failed.
 fn list_source(filter: &TurnFilter) -> &'static str {
     match (&filter.agent_id, filter.status) {
         // A root has few turns (`limits.root_turns_max`), so sorting them is cheap.
-        _ if filter.root_id.is_some() => "SELECT record FROM turn_roots CROSS JOIN turns USING (turn_id)",
-        (_, Some(TurnStatus::Open)) => "SELECT record FROM turns INDEXED BY turns_open",
+        _ if filter.root_id.is_some() => "SELECT record FROM turn_roots CROSS JOIN turns",
+        (_, Some(TurnStatus::Open)) => "SELECT record FROM turns{index turns_open}",
         // Only open turns are parked.
-        _ if filter.parked == Some(true) => "SELECT record FROM turns INDEXED BY turns_open",
+        _ if filter.parked == Some(true) => "SELECT record FROM turns{index turns_open}",
         // Most turns finish, so few others lie between them.
-        (Some(_), None | Some(TurnStatus::Finished)) => "SELECT record FROM turns INDEXED BY turns_agent",
-        (Some(_), Some(_)) => "SELECT record FROM turns INDEXED BY turns_unfinished",
-        (None, Some(_)) => "SELECT record FROM turns INDEXED BY turns_status",
-        (None, None) => "SELECT record FROM turns INDEXED BY turns_started",
+        (Some(_), None | Some(TurnStatus::Finished)) => "SELECT record FROM turns{index turns_agent}",
+        (Some(_), Some(_)) => "SELECT record FROM turns{index turns_unfinished}",
+        (None, Some(_)) => "SELECT record FROM turns{index turns_status}",
+        (None, None) => "SELECT record FROM turns{index turns_started}",
     }
 }
 
 /// Whether a turn still belongs to the root. It may have returned the messages of that root.
 const OF_ROOT: &str =
-    "(record ->> '$.root_id' = ? OR EXISTS (SELECT 1 FROM json_each(record, '$.other_roots') WHERE value = ?))";
+    "(record ->> '$.root_id' = $1 OR EXISTS (SELECT 1 FROM json_each(record, '$.other_roots') WHERE value = $2))";
 
 /// The query for a list, newest first.
-fn list(filter: &TurnFilter) -> (String, Args) {
+fn list(filter: &TurnFilter) -> (Statement, Args) {
     Conditions::new(list_source(filter))
-        .when(filter.root_id, "root_id = ?", |id, args| {
+        .when(filter.root_id, "turns.turn_id = turn_roots.turn_id AND turn_roots.root_id = $1", |id, args| {
             args.id(id.0);
         })
         .when(filter.root_id, OF_ROOT, |id, args| {
             args.text(&id.to_string()).text(&id.to_string());
         })
-        .when(filter.agent_id.as_ref(), "agent_id = ?", |id, args| {
+        .when(filter.agent_id.as_ref(), "agent_id = $1", |id, args| {
             args.text(id.as_str());
         })
         .when(filter.status, filter.status.map_or("", with_status), |_, _| {})
         .when(filter.parked, filter.parked.map_or("", with_parked), |_, _| {})
-        .when(filter.before, "started_at < ?", |at, args| {
+        .when(filter.before, "started_at < $1", |at, args| {
             args.int(at.0);
         })
-        .when(filter.after, "(started_at, turn_id) < (?, ?)", |(at, id), args| {
+        .when(filter.after, "(started_at, turns.turn_id) < ($1, $2)", |(at, id), args| {
             args.int(at.0).id(id.0);
         })
-        .order("started_at DESC, turn_id DESC", list_limit(filter.limit))
+        .order("started_at DESC, turns.turn_id DESC", list_limit(filter.limit))
 }
 
 /// The SQL condition for parked turns. Only open turns are parked, and there are few.
@@ -221,8 +227,10 @@ impl Tx {
     pub fn turn_open_of(&mut self, agent_id: &AgentId) -> Result<Option<Turn>> {
         let mut args = Args::default();
         args.text(agent_id.as_str());
-        let sql = "SELECT record FROM turns INDEXED BY turns_open WHERE status = 'open' AND agent_id = ? \
-                   AND source <> 'operator' ORDER BY started_at, turn_id";
+        let sql = sql!(
+            "SELECT record FROM turns{index turns_open} WHERE status = 'open' AND agent_id = $1 \
+                   AND source <> 'operator' ORDER BY started_at, turn_id"
+        );
         let mut open: Vec<Turn> = self.list(sql, args)?;
         let index =
             open.iter().position(|turn| !turn.is_in_background()).or_else(|| open.iter().position(Turn::is_ready));
@@ -233,8 +241,9 @@ impl Tx {
     pub fn turns_open_of(&mut self, agent_id: &AgentId) -> Result<Vec<Turn>> {
         let mut args = Args::default();
         args.text(agent_id.as_str());
-        let sql = "SELECT record FROM turns INDEXED BY turns_open WHERE status = 'open' AND agent_id = ? \
-                   ORDER BY started_at, turn_id";
+        let sql = sql!(
+            "SELECT record FROM turns{index turns_open} WHERE status = 'open' AND agent_id = $1 ORDER BY started_at, turn_id"
+        );
         self.list(sql, args)
     }
 
@@ -253,8 +262,9 @@ impl Tx {
     pub fn journal_of(&mut self, turn_id: TurnId) -> Result<Vec<JournalRow>> {
         let mut args = Args::default();
         args.id(turn_id.0);
-        let sql =
-            "SELECT step, seq, turn_id, at, system_hash, briefing_hash FROM journal WHERE turn_id = ? ORDER BY seq";
+        let sql = sql!(
+            "SELECT step, seq, turn_id, at, system_hash, briefing_hash FROM journal WHERE turn_id = $1 ORDER BY seq"
+        );
         self.rows(sql, args, |row| {
             Ok(JournalRow {
                 turn_id: TurnId(get_id(JournalRow::TABLE, row, 2)?),
@@ -278,7 +288,7 @@ impl Tx {
             // Most writes are of a turn that was open and stays so. Then no indexed column changes.
             let mut args = Args::default();
             args.id(turn.turn_id.0).put(to_json(Turn::TABLE, turn.turn_id, turn)?);
-            let sql = "UPDATE turns SET record = ?2 WHERE turn_id = ?1 AND status = 'open'";
+            let sql = sql!("UPDATE turns SET record = $2 WHERE turn_id = $1 AND status = 'open'");
             if self.execute(sql, args)? > 0 {
                 return Ok(());
             }
@@ -298,7 +308,7 @@ impl Tx {
         let mut args = Args::default();
         args.text(hash);
         // A text has tens of kilobytes, and most are there already.
-        let sql = "SELECT at FROM prompts WHERE hash = ?";
+        let sql = sql!("SELECT at FROM prompts WHERE hash = $1");
         let used = self.row(sql, args, |row| get(Prompt::TABLE, row, 0).map(Timestamp))?;
         match used {
             Some(used) if at < used.plus(PROMPT_USE) => Ok(()),

@@ -11,7 +11,9 @@ use ghost_domain::usage::{UsageRow, UsageSum};
 use super::budgets::UsageFilter;
 use crate::error::Result;
 use crate::internal_rows::Numbered;
+use crate::query::Conditions;
 use crate::row::{Args, ReadRow, Row, get, get_count, get_parsed};
+use crate::sql::{Sql, Statement, sql};
 use crate::tx::Tx;
 
 /// Milliseconds of a day. Days are UTC days, counted from 1970.
@@ -20,19 +22,23 @@ const DAY: i64 = 86_400_000;
 /// The columns of a total.
 const SUMMED: &str = "calls, input, output, cache_read, cache_write, cost, estimated, estimated_cost, unpriced, free";
 
-/// Ends the list at the last agent of a page. The agents are the first part of the key, so that no others are read.
-const LAST_AGENT: &str = " AND agent_id <= (SELECT max(agent_id) FROM (SELECT DISTINCT agent_id FROM usage_totals \
-    WHERE agent_id >= ?10 ORDER BY agent_id LIMIT ?11))";
-
 /// The same columns, computed from one usage row.
-const ONE: &str = "1 AS calls, input, output, cache_read, cache_write, cost, estimated, iif(estimated, cost, 0) AS \
-    estimated_cost, iif(unpriced, input + output, 0) AS unpriced, iif(free, input + output, 0) AS free";
+const ONE: &str = "1 AS calls, input, output, cache_read, cache_write, cost, estimated, \
+    CASE WHEN estimated = 1 THEN cost ELSE 0 END AS estimated_cost, \
+    CASE WHEN unpriced = 1 THEN input + output ELSE 0 END AS unpriced, \
+    CASE WHEN free = 1 THEN input + output ELSE 0 END AS free";
+
+/// Ends the list at the last agent of a page. The agents are the first part of the key, so that no others are read.
+const LAST_AGENT: &str = "agent_id <= (SELECT max(agent_id) FROM (SELECT DISTINCT agent_id FROM usage_totals \
+    WHERE agent_id >= $1 ORDER BY agent_id {limit $2}) AS page)";
 
 impl Row for Numbered<UsageRow> {
     const TABLE: &'static str = "usage";
-    const WRITE: &str = "INSERT INTO usage (seq, agent_id, turn_id, root_id, provider, model, input, output, cache_read, \
-        cache_write, cost, estimated, unpriced, free, duration_ms, at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, \
-        ?, ?, ?, ?, ?, ?, ?, ?)";
+    const WRITE: Sql = sql!(
+        "INSERT INTO usage (seq, agent_id, turn_id, root_id, provider, model, input, output, cache_read, \
+        cache_write, cost, estimated, unpriced, free, duration_ms, at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, \
+        $9, $10, $11, $12, $13, $14, $15, $16)"
+    );
 
     fn bind(&self, args: &mut Args) -> Result<()> {
         let row = &self.row;
@@ -64,63 +70,90 @@ fn whole_days(since: Option<i64>, before: Option<i64>) -> Option<(i64, i64)> {
     (first <= end).then_some((first, end))
 }
 
-/// The query for a filter. Its parameters have fixed numbers: agent, root, provider, since, before,
-/// first whole day, the day after the last, the times at which these two begin, the first agent, and the number of
-/// agents.
-fn query(filter: &UsageFilter, days: Option<(i64, i64)>) -> String {
-    let filters = [
-        (filter.agent_id.is_some(), " AND agent_id = ?1"),
-        (filter.root_id.is_some(), " AND root_id = ?2"),
-        (filter.provider.is_some(), " AND provider = ?3"),
-        (filter.from.is_some(), " AND agent_id >= ?10"),
-        (filter.bounded().is_some(), LAST_AGENT),
-    ];
-    let filters: String = filters.iter().filter(|(wanted, _)| *wanted).map(|(_, condition)| *condition).collect();
-    let has_span = filter.since.is_some() || filter.before.is_some();
-    let mut parts = Vec::new();
-    let rows =
-        |span: &str| format!("SELECT agent_id, model, {ONE} FROM usage INDEXED BY usage_at WHERE {span}{filters}");
-    if !has_span && filter.root_id.is_none() {
-        parts.push(format!("SELECT agent_id, model, {SUMMED} FROM usage_totals WHERE true{filters}"));
-    } else if days.is_some() {
-        let table = if filter.root_id.is_some() { "usage_roots" } else { "usage_days" };
-        let span = "day >= ?6 AND day < ?7";
-        parts.push(format!("SELECT agent_id, model, {SUMMED} FROM {table} WHERE {span}{filters}"));
-        if filter.since.is_some() {
-            parts.push(rows("at >= ?4 AND at < ?8"));
+/// The query for a filter: the sums of totals, and of the rows of the two days that the span covers in part.
+fn query(filter: &UsageFilter) -> (Statement, Args) {
+    let (since, before) = (filter.since.map(|at| at.0), filter.before.map(|at| at.0));
+    let days = whole_days(since, before);
+    let mut sums = Sums::default();
+    match days {
+        Some(_) if since.is_none() && before.is_none() && filter.root_id.is_none() => {
+            sums.add(filter, &format!("SELECT agent_id, model, {SUMMED} FROM usage_totals"), "true", &[]);
         }
-        if filter.before.is_some() {
-            parts.push(rows("at >= ?9 AND at < ?5"));
+        Some((first, end)) => {
+            let table = if filter.root_id.is_some() { "usage_roots" } else { "usage_days" };
+            let select = format!("SELECT agent_id, model, {SUMMED} FROM {table}");
+            sums.add(filter, &select, "day >= $1 AND day < $2", &[first, end]);
+            if let Some(since) = since {
+                sums.rows(filter, since, first.saturating_mul(DAY));
+            }
+            if let Some(before) = before {
+                sums.rows(filter, end.saturating_mul(DAY), before);
+            }
         }
-    } else {
-        parts.push(rows("at >= ?4 AND at < ?5"));
+        None => sums.rows(filter, since.unwrap_or(i64::MIN), before.unwrap_or(i64::MAX)),
     }
-    format!(
-        "SELECT agent_id, model, sum(calls), sum(input), sum(output), sum(cache_read), sum(cache_write), sum(cost), \
-         sum(estimated), sum(estimated_cost), sum(unpriced), sum(free) FROM ({}) GROUP BY agent_id, model ORDER BY agent_id, model",
-        parts.join(" UNION ALL ")
-    )
+    sums.end()
+}
+
+/// The parts of such a query.
+#[derive(Default)]
+struct Sums {
+    parts: Vec<String>,
+    args: Args,
+}
+
+impl Sums {
+    /// Adds the rows of a time span.
+    fn rows(&mut self, filter: &UsageFilter, from: i64, to: i64) {
+        let select = format!("SELECT agent_id, model, {ONE} FROM usage{{index usage_at}}");
+        self.add(filter, &select, "at >= $1 AND at < $2", &[from, to]);
+    }
+
+    /// Adds a part: those of the selected rows that the filter lets through.
+    fn add(&mut self, filter: &UsageFilter, select: &str, span: &'static str, values: &[i64]) {
+        let args = std::mem::take(&mut self.args);
+        let part = Conditions::after(select, args)
+            .when(Some(values), span, |values, args| {
+                values.iter().for_each(|value| {
+                    args.int(*value);
+                });
+            })
+            .when(filter.agent_id.as_ref(), "agent_id = $1", |id, args| {
+                args.text(id.as_str());
+            })
+            .when(filter.root_id, "root_id = $1", |id, args| {
+                args.id(id.0);
+            })
+            .when(filter.provider.as_deref(), "provider = $1", |provider, args| {
+                args.text(provider);
+            })
+            .when(filter.from.as_ref(), "agent_id >= $1", |from, args| {
+                args.text(from.as_str());
+            })
+            .when(filter.bounded(), LAST_AGENT, |agents, args| {
+                args.text(filter.from.as_ref().map_or("", |id| id.as_str())).int(i64::from(agents));
+            });
+        let (text, args) = part.unordered();
+        self.parts.push(text);
+        self.args = args;
+    }
+
+    /// The statement and its values.
+    fn end(self) -> (Statement, Args) {
+        let sums: String = SUMMED.split(", ").map(|column| format!(", CAST(sum({column}) AS BIGINT)")).collect();
+        let parts = self.parts.join(" UNION ALL ");
+        let sql = format!(
+            "SELECT agent_id, model{sums} FROM ({parts}) AS parts GROUP BY agent_id, model ORDER BY agent_id, model"
+        );
+        (Statement::Built(sql), self.args)
+    }
 }
 
 impl Tx {
     /// Sums of usage by agent and model.
     pub(super) fn sum_usage(&mut self, filter: &UsageFilter) -> Result<Vec<UsageSum>> {
-        let (since, before) = (filter.since.map(|at| at.0), filter.before.map(|at| at.0));
-        let days = whole_days(since, before);
-        let (first, end) = days.unwrap_or_default();
-        let mut args = Args::default();
-        args.maybe_text(filter.agent_id.as_ref().map(|id| id.as_str()))
-            .maybe_id(filter.root_id.map(|id| id.0))
-            .maybe_text(filter.provider.as_deref())
-            .put(since)
-            .put(before)
-            .int(first)
-            .int(end)
-            .int(first.saturating_mul(DAY))
-            .int(end.saturating_mul(DAY))
-            .text(filter.from.as_ref().map_or("", |id| id.as_str()))
-            .int(i64::from(filter.agents_max));
-        self.rows(query(filter, days), args, read_sum)
+        let (sql, args) = query(filter);
+        self.rows(sql, args, read_sum)
     }
 }
 
@@ -142,9 +175,10 @@ fn read_sum(row: &ReadRow<'_>) -> Result<UsageSum> {
 #[cfg(test)]
 mod tests {
     use ghost_domain::Timestamp;
-    use rusqlite::Connection;
+    use rusqlite::{Connection, params_from_iter};
 
     use super::*;
+    use crate::sql::Dialect;
     use crate::sqlite::schema;
 
     #[test]
@@ -175,10 +209,10 @@ mod tests {
             (UsageFilter { since, before: Some(Timestamp(9 * DAY + 1)), ..any() }, 2),
             (UsageFilter { root_id: root, since, before: Some(Timestamp(DAY / 2 + 1)), ..any() }, 1),
         ] {
-            let days = whole_days(filter.since.map(|at| at.0), filter.before.map(|at| at.0));
-            let mut explained = conn.prepare(&format!("EXPLAIN QUERY PLAN {}", query(&filter, days))).unwrap();
-            // No value is bound, so each parameter is NULL. `query` would require a value for each.
-            let steps = explained.raw_query().mapped(|row| row.get("detail"));
+            let (sql, args) = query(&filter);
+            let sql = sql.text(Dialect::Sqlite);
+            let mut explained = conn.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
+            let steps = explained.query_map(params_from_iter(args.values()), |row| row.get("detail")).unwrap();
             let plan: Vec<String> = steps.collect::<rusqlite::Result<_>>().unwrap();
             assert!(!plan.iter().any(|step| step.starts_with("SCAN usage ") || *step == "SCAN usage"), "{plan:?}");
             if filter.bounded().is_some() {

@@ -46,7 +46,7 @@ fn first_version(path: &Path) {
         let mut args = Args::default();
         Envelope { seq, ..mail(n, "a", "from before") }.bind(&mut args).unwrap();
         // Version 1 had no column `read_at`, the last one.
-        let sql = Envelope::WRITE.replace(", read_at", "").replace(", ?)", ")");
+        let sql = Envelope::WRITE.sqlite().replace(", read_at", "").replace(", ?18)", ")");
         let values = &args.values()[..args.values().len() - 1];
         conn.execute(&sql, params_from_iter(values)).unwrap();
     }
