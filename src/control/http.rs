@@ -31,7 +31,7 @@ use std::sync::Arc;
 
 use axum::extract::{DefaultBodyLimit, Request};
 use axum::http::StatusCode;
-use axum::middleware::from_fn_with_state;
+use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::{Json, Router};
 use ghost_domain::text::clip;
@@ -82,7 +82,13 @@ pub fn router(control: Control, token: Option<Arc<str>>, (bound, has_tls): (Sock
     // The sender signs these requests, so neither host nor token is checked.
     signed
         .fold(router, |router, route| router.route(route.path, (route.serve)().fallback(hooks::method_not_allowed)))
+        .layer(from_fn(as_people))
         .with_state(rest)
+}
+
+/// Runs a request as one of people; see [`ghost_store::for_people`].
+pub(crate) async fn as_people(request: Request, next: Next) -> Response {
+    ghost_store::for_people(next.run(request)).await
 }
 
 async fn not_found(request: Request) -> Failed {

@@ -1,6 +1,7 @@
 //! Binds the listeners and serves the control plane. Everything is bound before the world runs, so a
 //! port or socket in use is an error before anything has started.
 
+use axum::middleware::from_fn;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
@@ -458,5 +459,6 @@ where
         .add_service(gated!(ToolsServer, ToolsService(control.clone())))
         .add_service(gated!(TurnsServer, TurnsService(control.clone())))
         .add_service(gated!(WorldServer, WorldService(control.clone())));
-    Ok(routes.routes().prepare())
+    let router = routes.routes().into_axum_router().layer(from_fn(http::as_people));
+    Ok(Routes::from(router).prepare())
 }

@@ -18,6 +18,7 @@ use ghost_domain::text::{clip, nearest};
 use ghost_domain::{ChannelName, Code, Refusal};
 use ghost_operations::chat::channel_named;
 use ghost_operations::feed::Subscription;
+use ghost_store::for_people;
 use serde_json::json;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -113,7 +114,7 @@ pub(crate) async fn open(control: &Control, request: StreamRequest) -> Result<St
     let final_slot =
         sender.clone().try_reserve_owned().map_err(|_| Refusal::new(Code::Internal, "a new queue is full"))?;
     let feeder = feeder::Feeder::new(control, subscription, sender, request.ephemeral);
-    Ok(Stream { items, feeder: tokio::spawn(feeder.run(final_slot, Arc::clone(&permit))), permit })
+    Ok(Stream { items, feeder: tokio::spawn(for_people(feeder.run(final_slot, Arc::clone(&permit)))), permit })
 }
 
 /// Checks the filter of a request. With an unknown kind the stream would stay silent.

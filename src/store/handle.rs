@@ -18,6 +18,19 @@ use crate::tx::Tx;
 tokio::task_local! {
     /// Set while a command of [`Store::write`] runs.
     static COMMAND: ();
+    /// Set in the requests of people and their programs.
+    static PEOPLE: ();
+}
+
+/// Runs the work of a request of a person or a program outside. Its queries share a part of the readers, so that no number
+/// of them holds up turns. Tasks that the work spawns are not part of it.
+pub async fn for_people<F: Future>(work: F) -> F::Output {
+    PEOPLE.scope((), work).await
+}
+
+/// Whether the calling task runs inside [`for_people`].
+pub(crate) fn is_for_people() -> bool {
+    PEOPLE.try_with(|()| ()).is_ok()
 }
 
 /// Whether the calling task runs inside a command. All other commits wait while a command reads.

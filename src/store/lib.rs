@@ -22,7 +22,7 @@ pub mod tables;
 mod tx;
 
 pub use error::StoreError;
-pub use handle::{Ack, Backend, Committed, Nack, ReadWork, Store, View, Work, in_command};
+pub use handle::{Ack, Backend, Committed, Nack, ReadWork, Store, View, Work, for_people, in_command};
 pub use tx::Tx;
 
 #[cfg(any(test, feature = "testing"))]

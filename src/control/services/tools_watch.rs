@@ -11,6 +11,7 @@ use ghost_domain::event::EventFilter;
 use ghost_domain::{AgentId, Code, Limits, Refusal};
 use ghost_operations::feed::Subscription;
 use ghost_proto::v1;
+use ghost_store::for_people;
 use ghost_world::World;
 use tokio::sync::{mpsc, watch};
 use tonic::Status;
@@ -46,7 +47,7 @@ pub(super) async fn open(
     let (sender, items) = mpsc::channel(QUEUE);
     let closed = control.closed.clone();
     let watcher = Watcher { world, agent_id, live, feed, sender, stall_timeout, closed, seen };
-    let feeder = tokio::spawn(watcher.run(Arc::clone(&permit)));
+    let feeder = tokio::spawn(for_people(watcher.run(Arc::clone(&permit))));
     Ok(PermitStream::new(items, feeder, permit, clock, stall_timeout, peer))
 }
 

@@ -11,7 +11,7 @@ pub struct SqliteOptions {
     /// Maximum size of the file in pages of 4,096 bytes; `None` means SQLite's own limit. At the
     /// limit, writes fail as on a full disk.
     pub page_limit: Option<u32>,
-    /// Number of connections for queries; at least 1.
+    /// Number of connections for queries; at least 1. People's requests get half of them at most, and one at least.
     pub reader_connections: usize,
     /// Maximum number of commands in one batch; at least 1.
     pub batch_max: usize,

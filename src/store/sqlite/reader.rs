@@ -18,7 +18,7 @@ use super::open;
 use super::options::SqliteOptions;
 use super::queue::Queue;
 use crate::error::StoreError;
-use crate::handle::{ReadWork, View};
+use crate::handle::{ReadWork, View, is_for_people};
 use crate::tx::Tx;
 
 /// How long `close` waits for running queries. Queries take milliseconds. One that hangs must not block the shutdown.
@@ -41,15 +41,35 @@ pub(super) struct Readers {
 
 #[derive(Default)]
 struct State {
+    /// Queries of turns and of the daemon itself.
     waiting: VecDeque<Query>,
+    /// Queries of people.
+    of_people: VecDeque<Query>,
+    /// How many of those run.
+    people_served: usize,
     /// Number of threads that wait for a query.
     idle: usize,
     threads: usize,
     closed: bool,
 }
 
+impl State {
+    /// The next query for a thread that is free. One query of people goes first, so that they are always served; at most
+    /// `people_max` of them run at once.
+    fn take(&mut self, people_max: usize) -> Option<Query> {
+        let people_first = self.people_served == 0 && !self.of_people.is_empty();
+        if !people_first && let Some(query) = self.waiting.pop_front() {
+            return Some(query);
+        }
+        let query = (self.people_served < people_max).then(|| self.of_people.pop_front()).flatten()?;
+        self.people_served += 1;
+        Some(query)
+    }
+}
+
 /// A query that waits or runs.
 struct Query {
+    for_people: bool,
     view: View,
     work: ReadWork,
     /// Set when its caller waits no longer.
@@ -95,9 +115,11 @@ impl Readers {
                 return Err(StoreError::Closed);
             }
             // A caller that has left leaves its query behind. So no more of them wait than callers do (promise 7).
-            state.waiting.retain(|query| !query.has_left.load(Ordering::Acquire));
-            state.waiting.push_back(Query { view, work, has_left: Arc::clone(&has_left), answer });
-            if state.waiting.len() > state.idle {
+            let for_people = is_for_people();
+            let queue = if for_people { &mut state.of_people } else { &mut state.waiting };
+            queue.retain(|query| !query.has_left.load(Ordering::Acquire));
+            queue.push_back(Query { for_people, view, work, has_left: Arc::clone(&has_left), answer });
+            if state.waiting.len() + state.of_people.len() > state.idle {
                 self.start_thread(&mut state)?;
             }
             self.changed.notify_one();
@@ -129,6 +151,7 @@ impl Readers {
             Err(_) if state.threads > 0 => Ok(()),
             Err(error) => {
                 state.waiting.clear();
+                state.of_people.clear();
                 Err(StoreError::Busy(format!("the system gives the store no thread: {error}")))
             }
         }
@@ -137,8 +160,10 @@ impl Readers {
     /// The work of one thread.
     fn run(&self) {
         let mut session = self.open().ok();
-        while let Some(query) = self.next() {
-            let Query { view, work, has_left, answer } = query;
+        let mut served_people = false;
+        while let Some(query) = self.next(served_people) {
+            let Query { for_people, view, work, has_left, answer } = query;
+            served_people = for_people;
             if has_left.load(Ordering::Acquire) {
                 continue;
             }
@@ -187,14 +212,17 @@ impl Readers {
         Ok(Tx::reader(conn, Arc::clone(&self.path)))
     }
 
-    /// The next query; waits for one. `None` when the pool closes.
-    fn next(&self) -> Option<Query> {
+    /// The next query; waits for one. `None` when the pool closes. `served_people`: whether the thread's last query was of
+    /// people.
+    fn next(&self, served_people: bool) -> Option<Query> {
+        let people_max = (self.options.reader_connections / 2).max(1);
         let mut state = self.lock();
+        state.people_served -= usize::from(served_people);
         loop {
             if state.closed {
                 return None;
             }
-            if let Some(query) = state.waiting.pop_front() {
+            if let Some(query) = state.take(people_max) {
                 return Some(query);
             }
             state.idle += 1;
@@ -208,7 +236,8 @@ impl Readers {
         let waiting = {
             let mut state = self.lock();
             state.closed = true;
-            std::mem::take(&mut state.waiting)
+            let of_people = std::mem::take(&mut state.of_people);
+            (std::mem::take(&mut state.waiting), of_people)
         };
         self.changed.notify_all();
         // Dropped without the lock, because it wakes their callers.

@@ -13,6 +13,7 @@ use ghost_domain::{
 };
 use ghost_operations::feed::Subscription;
 use ghost_proto::v1::{ToolProgress, TurnOver, WatchConversationResponse, watch_conversation_response::What};
+use ghost_store::for_people;
 use ghost_world::World;
 use tokio::sync::{mpsc, watch};
 use tonic::Status;
@@ -64,7 +65,7 @@ pub(super) async fn open(
         sent_seq: after,
         turns: BTreeMap::new(),
     };
-    let feeder = tokio::spawn(watcher.run(final_slot, Arc::clone(&permit)));
+    let feeder = tokio::spawn(for_people(watcher.run(final_slot, Arc::clone(&permit))));
     Ok(PermitStream::new(items, feeder, permit, clock, stall_timeout, peer))
 }
 

@@ -18,4 +18,4 @@ INSERT INTO counters (name, value) SELECT name, value FROM (
 
 -- A broadcast to an archetype must not read the records of all agents.
 ALTER TABLE agents ADD COLUMN archetype TEXT NOT NULL DEFAULT '';
-UPDATE agents SET archetype = coalesce(record ->> '$.archetype', '');
+UPDATE agents SET archetype = coalesce(record ->> '$.archetype', '') WHERE json_valid(record);

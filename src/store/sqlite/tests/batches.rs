@@ -12,6 +12,7 @@ use uuid::Uuid;
 
 use super::tools::{Stop, deliver, depth, dir, events, gate, hold, id_of, mail, open, send, store_with, together};
 use crate::error::StoreError;
+use crate::handle::for_people;
 use crate::sqlite::{SqliteOptions, file_check};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -219,6 +220,49 @@ async fn a_waiting_read_continues_after_others_are_cancelled() {
         for read in waiting {
             assert_eq!(read.await.unwrap(), 1);
         }
+    }
+}
+
+/// Queries of people that hang leave readers to turns, and turns that hang leave one to people.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn people_and_turns_cannot_take_each_others_readers() {
+    for people_hang in [true, false] {
+        let dir = dir();
+        let store = store_with(dir.path(), SqliteOptions { reader_connections: 4, ..SqliteOptions::default() }).await;
+        send(&store, 1, "a").await.unwrap();
+        let (release, released) = std::sync::mpsc::sync_channel::<()>(1);
+        let released = std::sync::Arc::new(std::sync::Mutex::new(released));
+        let mut stuck = Vec::new();
+        for _ in 0..9 {
+            let (store, released) = (store.clone(), std::sync::Arc::clone(&released));
+            let hang = async move {
+                let work = move |r: &mut crate::Tx| {
+                    r.inbox_total()?;
+                    // Ends when the sender is dropped.
+                    let _ = released.lock().unwrap().recv();
+                    Ok::<_, StoreError>(())
+                };
+                store.read(work).await
+            };
+            stuck.push(tokio::spawn(async move { if people_hang { for_people(hang).await } else { hang.await } }));
+        }
+        if people_hang {
+            for _ in 0..3 {
+                assert_eq!(depth(&store, "a").await, 1);
+            }
+        } else {
+            // A query of people takes the first reader that is free.
+            let asked = store.clone();
+            let asked = tokio::spawn(async move { for_people(depth(&asked, "a")).await });
+            tokio::task::yield_now().await;
+            release.send(()).unwrap();
+            assert_eq!(asked.await.unwrap(), 1);
+        }
+        drop(release);
+        for query in stuck {
+            query.await.unwrap().unwrap();
+        }
+        assert_eq!(for_people(depth(&store, "a")).await, 1);
     }
 }
 
