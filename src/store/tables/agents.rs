@@ -27,14 +27,15 @@ const INCARNATION_FLOOR: &str = "incarnation_floor";
 impl Row for Agent {
     const TABLE: &'static str = "agents";
     const WRITE: Sql = sql!(
-        "INSERT INTO agents (agent_id, kind, node, epoch, deleted_at, record) VALUES ($1, $2, $3, $4, $5, $6) \
-        ON CONFLICT (agent_id) DO UPDATE SET kind = excluded.kind, node = excluded.node, epoch = \
+        "INSERT INTO agents (agent_id, kind, owner, node, epoch, deleted_at, record) VALUES ($1, $2, $3, $4, $5, $6, $7) \
+        ON CONFLICT (agent_id) DO UPDATE SET kind = excluded.kind, owner = excluded.owner, node = excluded.node, epoch = \
         excluded.epoch, deleted_at = excluded.deleted_at, record = excluded.record"
     );
 
     fn bind(&self, args: &mut Args) -> Result<()> {
         args.text(self.agent_id.as_str())
             .text(self.kind.as_str())
+            .maybe_text(self.owner.as_deref())
             .text(&self.node)
             .int(self.epoch)
             .maybe_at(self.deleted_at)
