@@ -102,6 +102,7 @@ fn summary(passed: &[&str]) {
     // Tests that were skipped have said so. `.ci/run` sets these variables, so that there they fail instead.
     for (variable, what) in [
         ("GHOST_SANDBOX", "the sandbox"),
+        ("GHOST_POSTGRES", "PostgreSQL"),
         ("GHOST_DOCKER", "containers"),
         ("GHOST_CHROMIUM", "the browser"),
         ("GHOST_CLIENTS", "clients"),

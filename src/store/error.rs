@@ -39,6 +39,20 @@ pub enum StoreError {
         /// Newest schema version that this program knows.
         known: i64,
     },
+    /// The file system has too little space for the upgrade of the database. Nothing was changed.
+    #[error(
+        "the database {path} must be upgraded, which needs {} MiB of free space for a while, and its file system has {} MiB",
+        needed.div_ceil(1 << 20),
+        free >> 20
+    )]
+    NoRoom {
+        /// Path of the database file.
+        path: PathBuf,
+        /// Bytes that the upgrade may need.
+        needed: u64,
+        /// Bytes that are free.
+        free: u64,
+    },
     /// The database is damaged. The store never deletes or repairs a damaged database.
     #[error(
         "the database {path} is damaged: {what}: restore it from a backup, or move the whole directory away to start an empty world"
@@ -91,6 +105,7 @@ impl From<StoreError> for Refusal {
     fn from(error: StoreError) -> Self {
         let code = match &error {
             StoreError::Closed
+            | StoreError::NoRoom { .. }
             | StoreError::Full
             | StoreError::ReadOnly(_)
             | StoreError::Busy(_)
@@ -111,6 +126,9 @@ impl From<StoreError> for Refusal {
             }
             StoreError::Open { .. } => {
                 Some("repair what is named here, or restore the file from a backup; then start again")
+            }
+            StoreError::NoRoom { .. } => {
+                Some("nothing was changed: free some space and start again; the program that ran before still works")
             }
             StoreError::Row { .. } => Some(
                 "if the record cannot be read, it is damaged: stop the daemon and restore the database from a backup",

@@ -14,6 +14,8 @@ mod failing;
 mod handle;
 mod internal_rows;
 pub mod memory;
+#[cfg(test)]
+mod postgres;
 mod query;
 mod row;
 mod sql;

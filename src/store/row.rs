@@ -91,6 +91,11 @@ impl Args {
         self.put(i64::try_from(value).unwrap_or(i64::MAX))
     }
 
+    /// Adds a count or NULL.
+    pub(crate) fn maybe_count(&mut self, value: Option<u64>) -> &mut Self {
+        self.put(value.map(|count| i64::try_from(count).unwrap_or(i64::MAX)))
+    }
+
     /// Adds a time or NULL.
     pub(crate) fn maybe_at(&mut self, value: Option<Timestamp>) -> &mut Self {
         self.put(value.map(|at| at.0))
@@ -245,6 +250,13 @@ where
 pub(crate) fn get_count<T: TryFrom<i64>>(table: &'static str, row: &ReadRow<'_>, column: usize) -> Result<T> {
     let number: i64 = get(table, row, column)?;
     T::try_from(number).map_err(|_| unreadable(table, &format!("column {column}"), "the number is out of range"))
+}
+
+/// Decodes a count or NULL.
+pub(crate) fn get_maybe_count(table: &'static str, row: &ReadRow<'_>, column: usize) -> Result<Option<u64>> {
+    let number: Option<i64> = get(table, row, column)?;
+    let count = |number| u64::try_from(number).map_err(|error| unreadable(table, &format!("column {column}"), error));
+    number.map(count).transpose()
 }
 
 /// The error for a row that cannot be decoded. `key` is clipped to 120 characters.

@@ -16,7 +16,21 @@ use rusqlite::{Connection, OpenFlags};
 pub type Outcome<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
 /// The tables with rows for every turn.
-const TABLES: [&str; 8] = ["turns", "journal", "messages", "ledger", "usage", "roots", "events", "asks"];
+const TABLES: [&str; 9] = ["turns", "turn_roots", "journal", "messages", "ledger", "usage", "roots", "events", "asks"];
+
+/// Computes the totals of usage again, and says up to which row they are.
+const TOTALS: &str = "DELETE FROM usage_totals; DELETE FROM usage_days; DELETE FROM usage_roots;
+    INSERT INTO usage_roots SELECT root_id, (at - (at % 86400000 + 86400000) % 86400000) / 86400000, agent_id, provider, model,
+        count(*), sum(input), sum(output), sum(cache_read), sum(cache_write), sum(cost), sum(estimated),
+        sum(iif(estimated, cost, 0)), sum(iif(unpriced, input + output, 0)), sum(iif(free, input + output, 0))
+        FROM usage GROUP BY 1, 2, 3, 4, 5;
+    INSERT INTO usage_days SELECT day, agent_id, provider, model, sum(calls), sum(input), sum(output), sum(cache_read),
+        sum(cache_write), sum(cost), sum(estimated), sum(estimated_cost), sum(unpriced), sum(free)
+        FROM usage_roots GROUP BY 1, 2, 3, 4;
+    INSERT INTO usage_totals SELECT agent_id, provider, model, sum(calls), sum(input), sum(output), sum(cache_read),
+        sum(cache_write), sum(cost), sum(estimated), sum(estimated_cost), sum(unpriced), sum(free)
+        FROM usage_days GROUP BY 1, 2, 3;
+    INSERT OR REPLACE INTO counters (name, value) SELECT 'usage_totals', max(seq) FROM usage;";
 
 /// Distance between two copies, in units of the first 32 bits of an id. One unit is 65,536 ms.
 const STEP: i64 = 8;
@@ -53,7 +67,6 @@ pub fn age(young: &Path, old: &Path, turns: u64) -> Outcome<Aged> {
     }
     let copies = i64::try_from(turns.div_ceil(young_turns))?.max(1);
     let prefixes = prefixes(&conn)?;
-    // The triggers subtract the deleted rows from the totals.
     let attach = format!("ATTACH DATABASE '{}' AS young;", young.display().to_string().replace('\'', "''"));
     conn.execute_batch(&(attach + &TABLES.map(|table| format!("DELETE FROM main.{table};")).concat()))?;
     let mut plans = Vec::new();
@@ -72,6 +85,7 @@ pub fn age(young: &Path, old: &Path, turns: u64) -> Outcome<Aged> {
         }
     }
     let turns = u64::try_from(number(&conn, "SELECT count(*) FROM main.turns")?)?;
+    conn.execute_batch(TOTALS)?;
     conn.execute_batch("DETACH DATABASE young; PRAGMA journal_mode = WAL;")?;
     closed(conn)?;
     Ok(Aged { turns, young_turns, bytes: std::fs::metadata(old)?.len(), young_bytes: std::fs::metadata(young)?.len() })
@@ -84,7 +98,6 @@ pub fn age(young: &Path, old: &Path, turns: u64) -> Outcome<Aged> {
 /// If the file cannot be written.
 pub fn spread(database: &Path, agents: usize) -> Outcome<()> {
     let conn = Connection::open(database)?;
-    // The triggers move the totals of usage with the rows.
     let sql = format!(
         "PRAGMA synchronous = OFF; BEGIN;
          DELETE FROM agents WHERE CAST(substr(agent_id, 8) AS INTEGER) >= {agents};
@@ -92,10 +105,8 @@ pub fn spread(database: &Path, agents: usize) -> Outcome<()> {
          CREATE INDEX temp.numbered_turn ON numbered (turn_id);
          UPDATE turns SET agent_id = 'worker-' || (SELECT n % {agents} FROM numbered WHERE numbered.turn_id = turns.turn_id);
          UPDATE turns SET record = json_set(record, '$.agent_id', agent_id);
-         CREATE TEMP TABLE spread AS SELECT * FROM usage;
-         DELETE FROM usage;
-         UPDATE spread SET agent_id = 'worker-' || (seq % {agents});
-         INSERT INTO usage SELECT * FROM spread;
+         UPDATE usage SET agent_id = 'worker-' || (seq % {agents});
+         {TOTALS}
          COMMIT;"
     );
     conn.execute_batch(&sql)?;
@@ -175,7 +186,7 @@ fn copy_of(table: &str, columns: &[String], prefixes: &[i64], back: i64, offset:
                 cases.collect::<String>()
             )
         }
-        "at" | "ts" | "created_at" | "started_at" | "ended_at" | "closed_at" | "updated_at" => {
+        "at" | "ts" | "created_at" | "started_at" | "ended_at" | "closed_at" | "updated_at" | "log_from" => {
             format!("{column} - {shift}")
         }
         // The times in a record are the times in its columns, if it has such columns.

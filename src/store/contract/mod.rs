@@ -121,7 +121,7 @@ macro_rules! for_each_check {
                 a_closed_store_returns_closed, acknowledged_commands_survive_reopening;
             turns: turns_round_trip, open_turns_are_found, turn_lists_are_filtered, turns_of_a_root_are_listed, journals_are_in_order,
                 prompts_are_stored_once;
-            usage: totals_equal_sums, totals_survive_pruning_of_the_feed;
+            usage: totals_equal_sums, totals_stop_at_the_largest_number, totals_survive_pruning_of_the_feed;
         }
     };
 }
@@ -153,6 +153,12 @@ pub(crate) use {as_tests, for_each_check};
 
 /// All checks, with their names.
 pub const CHECKS: &[(&str, Check)] = for_each_check!(as_table);
+
+/// Gives a store rows in all tables.
+#[cfg(test)]
+pub(crate) async fn fill(store: &crate::Store) {
+    model::fill(store).await;
+}
 
 /// Runs the check with this name.
 #[cfg(test)]

@@ -56,6 +56,25 @@ async fn play(store: &Store, command: &Command) -> (CommandResult, Vec<String>) 
     (result, reads)
 }
 
+/// Runs random commands on a store, for tests that need rows of all tables.
+#[cfg(test)]
+pub(super) async fn fill(store: &Store) {
+    use ghost_domain::turn::WaitMode;
+    use ghost_domain::{Turn, TurnStatus};
+    for command in script(7, 400) {
+        play(store, &command).await;
+    }
+    let parked = Some(super::rows::waits_for_root(WaitMode::Background));
+    let turn = Turn {
+        parked,
+        conversation_id: Some(super::rows_shared::conversation_id(1)),
+        log_from: Some(super::rows::at(3)),
+        other_roots: vec![root_id(2), root_id(3)],
+        ..super::rows::turn(9, "a", TurnStatus::Open)
+    };
+    write(store, move |w| Ok(w.turn_put(&turn)?)).await.unwrap();
+}
+
 /// Everything that can be read from a store, one fact per line, without the numbers that a backend
 /// may choose.
 async fn observe(store: &Store, ops: u64) -> Vec<String> {

@@ -14,6 +14,7 @@ use super::rows::{
     agent, answer, ask, briefed, budget, call, event_id, held, id_of, job, letter, mail, message_id, note, root_id,
     task, task_id, turn, turn_id, usage, waits_for_root,
 };
+use super::rows_shared::conversation_id;
 use super::script_shared::SharedOp;
 use crate::tables::{BudgetFilter, Family, LedgerFilter, Result, TaskFilter, TurnFilter, UsageFilter};
 
@@ -167,6 +168,9 @@ fn turn_of(numbers: OpNumbers) -> Turn {
     let parked = wait_mode.filter(|_| number < 3 && status == TurnStatus::Open);
     Turn {
         parked: parked.map(waits_for_root),
+        conversation_id: (number % 2 == 1).then(|| conversation_id(number)),
+        log_from: (numbers.b % 2 == 1).then(|| moment(numbers.b)),
+        other_roots: (2..2 + numbers.c % 3).map(root_id).collect(),
         source: if number < 3 { "mail" } else { "operator" }.to_owned(),
         rounds: u32::try_from(numbers.n).unwrap(),
         ended_at: (status != TurnStatus::Open).then(|| moment(numbers.n)),

@@ -107,6 +107,9 @@ pub(super) async fn turns_of_a_root_are_listed(medium: Arc<dyn Medium>) {
     // The turn returned the mail.
     keep!(&store, |w| { w.turn_put(&Turn { other_roots: Vec::new(), ..took() })? });
     assert_eq!(found(&store, of(7)).await, ids(&[6]));
+    // It takes mail of another root while it runs.
+    keep!(&store, |w| { w.turn_put(&Turn { other_roots: vec![root_id(9)], ..took() })? });
+    assert_eq!((found(&store, of(9)).await, found(&store, of(8)).await), (ids(&[5]), ids(&[])));
     keep!(&store, |w| {
         w.prune(Family::Turns, at(1_000_000), 100)?;
     });

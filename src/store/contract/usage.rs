@@ -143,6 +143,27 @@ pub(super) async fn totals_equal_sums(medium: Arc<dyn Medium>) {
     agree(&store, &[], &mut random).await;
 }
 
+/// Neither the sum of many rows nor that of two totals overflows, and what is pruned comes off.
+pub(super) async fn totals_stop_at_the_largest_number(medium: Arc<dyn Medium>) {
+    const MOST: u64 = i64::MAX.unsigned_abs();
+    let store = open(&medium).await;
+    for _ in 0..2 {
+        // More rows than are added to the totals at once.
+        keep!(&store, |w| {
+            for second in 0..300 {
+                w.usage_append(&UsageRow { free: true, ..usage(second, "a", "m", u64::MAX) })?;
+            }
+        });
+        let found = reading!(&store, |r| { r.usage_sum(&UsageFilter::default())? });
+        assert_eq!((found[0].tokens.input, found[0].free_tokens), (MOST, MOST));
+    }
+    assert_eq!(reading!(&store, |r| { r.usage_sum(&UsageFilter::default())?[0].calls }), 600);
+    keep!(&store, |w| { w.usage_append(&usage(1_000, "b", "m", 5))? });
+    keep!(&store, |w| { w.prune(Family::Usage, Timestamp(1_000_000), 1_000)? });
+    let left = reading!(&store, |r| { r.usage_sum(&UsageFilter::default())? });
+    assert_eq!(left.iter().map(|sum| (sum.calls, sum.tokens.input)).collect::<Vec<_>>(), [(1, 5)]);
+}
+
 /// Usage stays correct after the feed and the journals are pruned.
 pub(super) async fn totals_survive_pruning_of_the_feed(medium: Arc<dyn Medium>) {
     let store = open(&medium).await;

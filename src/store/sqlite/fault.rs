@@ -74,6 +74,9 @@ pub(crate) fn copy(error: &StoreError) -> StoreError {
         StoreError::Newer { path, found, known } => {
             StoreError::Newer { path: path.clone(), found: *found, known: *known }
         }
+        StoreError::NoRoom { path, needed, free } => {
+            StoreError::NoRoom { path: path.clone(), needed: *needed, free: *free }
+        }
         StoreError::Damaged { path, what } => StoreError::Damaged { path: path.clone(), what: what.clone() },
         StoreError::Gone { path } => StoreError::Gone { path: path.clone() },
         StoreError::Full => StoreError::Full,

@@ -227,8 +227,27 @@ fn set_up(conn: &mut Connection, path: &Path, size: u64, options: &SqliteOptions
          PRAGMA wal_autocheckpoint = {CHECKPOINT_FRAMES}; PRAGMA cache_size = -16384; {pages}"
     );
     conn.execute_batch(&pragmas).map_err(sql_error)?;
+    if version > 0 {
+        check_room(conn, path, version, options.page_limit)?;
+    }
     schema::migrate(conn, version).map_err(sql_error)?;
     last_numbers(conn).map_err(sql_error)
+}
+
+/// Refuses to migrate a database whose file system has too little space for it. A full disk would undo the migration, but
+/// only after it has taken all space from every other program.
+fn check_room(conn: &Connection, path: &Path, version: i64, limit: Option<u32>) -> Result<(), StoreError> {
+    let number = |sql: &str| conn.query_row(sql, [], |row| row.get::<_, u32>(0));
+    let sql_error = |error: rusqlite::Error| fault::from_sqlite(path, &error);
+    let (pages, page) =
+        (number("PRAGMA page_count").map_err(sql_error)?, number("PRAGMA page_size").map_err(sql_error)?);
+    let bytes = |pages: u32| u64::from(pages) * u64::from(page);
+    let needed = schema::room_needed(version, bytes(pages));
+    let found = rustix::fs::statvfs(path)
+        .map_err(|error| StoreError::Open { path: path.to_owned(), what: format!("its file system: {error}") })?;
+    let free =
+        (found.f_bavail * found.f_frsize).min(limit.map_or(u64::MAX, |limit| bytes(limit.saturating_sub(pages))));
+    if free < needed { Err(StoreError::NoRoom { path: path.to_owned(), needed, free }) } else { Ok(()) }
 }
 
 /// Checks that the database belongs to Ghost and is not newer than this program, and with `whole`

@@ -30,15 +30,17 @@ const DYNAMIC: &str = "agents_dynamic";
 impl Row for Agent {
     const TABLE: &'static str = "agents";
     const WRITE: Sql = sql!(
-        "INSERT INTO agents (agent_id, kind, archetype, node, epoch, deleted_at, record) VALUES ($1, $2, $3, $4, $5, $6, \
-        $7) ON CONFLICT (agent_id) DO UPDATE SET kind = excluded.kind, archetype = excluded.archetype, node = \
-        excluded.node, epoch = excluded.epoch, deleted_at = excluded.deleted_at, record = excluded.record"
+        "INSERT INTO agents (agent_id, kind, archetype, owner, node, epoch, deleted_at, record) VALUES ($1, $2, $3, $4, $5, \
+        $6, $7, $8) ON CONFLICT (agent_id) DO UPDATE SET kind = excluded.kind, archetype = excluded.archetype, owner = \
+        excluded.owner, node = excluded.node, epoch = excluded.epoch, deleted_at = excluded.deleted_at, record = \
+        excluded.record"
     );
 
     fn bind(&self, args: &mut Args) -> Result<()> {
         args.text(self.agent_id.as_str())
             .text(self.kind.as_str())
             .text(&self.archetype)
+            .maybe_text(self.owner.as_deref())
             .text(&self.node)
             .int(self.epoch)
             .maybe_at(self.deleted_at)
@@ -166,7 +168,7 @@ impl Tx {
         args.maybe_text(archetype).text(after).int(i64::from(limit));
         let sql = sql!(
             "SELECT agent_id FROM agents WHERE agent_id > $2 AND deleted_at IS NULL AND kind <> 'droid' \
-            AND ($1 IS NULL OR archetype = $1) ORDER BY agent_id {limit $3}"
+            AND (CAST($1 AS TEXT) IS NULL OR archetype = $1) ORDER BY agent_id {limit $3}"
         );
         self.rows(sql, args, |row| get_parsed(Agent::TABLE, row, 0))
     }

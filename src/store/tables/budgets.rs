@@ -1,11 +1,9 @@
 //! Rows and queries of budgets. The sums of usage are in `usage.rs`.
 
-use ghost_domain::usage::{UsageRow, UsageSum};
+use ghost_domain::usage::UsageSum;
 use ghost_domain::{AgentId, Budget, RootId, Scope, ScopeSort, Timestamp};
 
-use crate::batch::Sequence;
 use crate::error::Result;
-use crate::internal_rows::Numbered;
 use crate::query::{Conditions, list_limit};
 use crate::row::{Args, Keyed, ReadRow, Row, from_record, to_json};
 use crate::sql::{Sql, Statement, sql};
@@ -56,13 +54,22 @@ impl UsageFilter {
 impl Row for Budget {
     const TABLE: &'static str = "budgets";
     const WRITE: Sql = sql!(
-        "INSERT INTO budgets (scope, limited, record) VALUES ($1, $2, $3) ON CONFLICT (scope) DO UPDATE SET \
-        limited = excluded.limited, record = excluded.record"
+        "INSERT INTO budgets (scope, root_id, limited, reserved, updated_at, record) VALUES ($1, $2, $3, $4, $5, $6) \
+         ON CONFLICT (scope) DO UPDATE SET limited = excluded.limited, reserved = excluded.reserved, \
+         updated_at = excluded.updated_at, record = excluded.record"
     );
 
     fn bind(&self, args: &mut Args) -> Result<()> {
-        let limited = self.limits.tokens.is_some() || self.limits.money.is_some();
-        args.put(self.scope.to_string()).put(limited).put(to_json(Self::TABLE, &self.scope, self)?);
+        let root_id = match &self.scope {
+            Scope::Root(root_id) => Some(root_id.0),
+            _ => None,
+        };
+        args.put(self.scope.to_string())
+            .maybe_id(root_id)
+            .put(self.limits.tokens.is_some() || self.limits.money.is_some())
+            .put(self.reserved_tokens > 0 || self.reserved_money.0 > 0)
+            .int(self.updated_at.0)
+            .put(to_json(Self::TABLE, &self.scope, self)?);
         Ok(())
     }
 }
@@ -146,12 +153,6 @@ impl Tx {
     /// Inserts or replaces an account.
     pub fn budget_put(&mut self, budget: &Budget) -> Result<()> {
         self.put(budget)
-    }
-
-    /// Appends a usage row.
-    pub fn usage_append(&mut self, row: &UsageRow) -> Result<()> {
-        let seq = self.next(Sequence::Usage)?;
-        self.put(&Numbered { seq, row: row.clone() })
     }
 }
 

@@ -48,9 +48,9 @@ impl Keyed for Conversation {
 impl Row for ConversationEntry {
     const TABLE: &'static str = "conversation_entries";
     const WRITE: Sql = sql!(
-        "INSERT INTO conversation_entries (conversation_id, seq, turn_id, delivery, next_at, at, record) \
-        VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (conversation_id, seq) DO UPDATE SET turn_id = \
-        excluded.turn_id, delivery = excluded.delivery, next_at = excluded.next_at, at = excluded.at, \
+        "INSERT INTO conversation_entries (conversation_id, seq, turn_id, message_id, delivery, next_at, at, record) \
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (conversation_id, seq) DO UPDATE SET turn_id = \
+        excluded.turn_id, message_id = excluded.message_id, delivery = excluded.delivery, next_at = excluded.next_at, at = excluded.at, \
         record = excluded.record"
     );
 
@@ -60,6 +60,7 @@ impl Row for ConversationEntry {
         args.id(self.conversation_id.0)
             .int(self.seq)
             .maybe_id(self.turn_id.map(|id| id.0))
+            .id(self.message_id.0)
             .text(self.delivery.as_str())
             .maybe_at(due)
             .int(self.at.0)

@@ -11,12 +11,18 @@ use crate::tx::Tx;
 impl Row for Job {
     const TABLE: &'static str = "jobs";
     const WRITE: Sql = sql!(
-        "INSERT INTO jobs (job_id, started_at, record) VALUES ($1, $2, $3) ON CONFLICT (job_id) DO UPDATE \
-        SET started_at = excluded.started_at, record = excluded.record"
+        "INSERT INTO jobs (job_id, task_id, root_id, started_at, finished_at, record) VALUES ($1, $2, $3, $4, $5, $6) \
+         ON CONFLICT (job_id) DO UPDATE SET task_id = excluded.task_id, root_id = excluded.root_id, \
+         started_at = excluded.started_at, finished_at = excluded.finished_at, record = excluded.record"
     );
 
     fn bind(&self, args: &mut Args) -> Result<()> {
-        args.text(&self.job_id).int(self.started_at.0).put(to_json(Self::TABLE, &self.job_id, self)?);
+        args.text(&self.job_id)
+            .maybe_id(self.task_id.map(|id| id.0))
+            .id(self.root_id.0)
+            .int(self.started_at.0)
+            .maybe_at(self.finished_at)
+            .put(to_json(Self::TABLE, &self.job_id, self)?);
         Ok(())
     }
 }
@@ -34,8 +40,8 @@ impl Keyed for Job {
     }
 }
 
-/// The job of a task. The expression is that of the index `jobs_task`.
-const OF_TASK: Sql = sql!("SELECT record FROM jobs WHERE json_extract(record, '$.task_id') = $1");
+/// The job of a task.
+const OF_TASK: Sql = sql!("SELECT record FROM jobs WHERE task_id = $1");
 
 /// One page of the list, newest first.
 fn list(after: Option<(Timestamp, &str)>, limit: u32) -> (Statement, Args) {
@@ -55,7 +61,7 @@ impl Tx {
     /// The job whose task this is.
     pub fn job_of_task(&mut self, task_id: TaskId) -> Result<Option<Job>> {
         let mut args = Args::default();
-        args.text(&task_id.to_string());
+        args.id(task_id.0);
         Ok(self.list(OF_TASK, args)?.into_iter().next())
     }
 
@@ -85,6 +91,6 @@ mod tests {
         }
         let mut args = Args::default();
         args.text("x");
-        assert_eq!(plan((OF_TASK, args)).await, ["SEARCH jobs USING INDEX jobs_task (<expr>=?)"]);
+        assert_eq!(plan((OF_TASK, args)).await, ["SEARCH jobs USING INDEX jobs_task (task_id=?)"]);
     }
 }

@@ -14,13 +14,13 @@ const KNOWLEDGE: &str = "knowledge";
 impl Row for KnowledgeEntry {
     const TABLE: &'static str = "knowledge";
     const WRITE: Sql = sql!(
-        "INSERT INTO knowledge (entry_id, deleted, updated_at, record) VALUES ($1, $2, $3, $4) ON CONFLICT \
-        (entry_id) DO UPDATE SET deleted = excluded.deleted, updated_at = excluded.updated_at, record = \
+        "INSERT INTO knowledge (entry_id, deleted, creator, updated_at, record) VALUES ($1, $2, $3, $4, $5) ON CONFLICT \
+        (entry_id) DO UPDATE SET deleted = excluded.deleted, creator = excluded.creator, updated_at = excluded.updated_at, record = \
         excluded.record"
     );
 
     fn bind(&self, args: &mut Args) -> Result<()> {
-        args.text(&self.entry_id).put(self.deleted).int(self.updated_at.0).put(to_json(
+        args.text(&self.entry_id).put(self.deleted).put(self.creator.to_string()).int(self.updated_at.0).put(to_json(
             Self::TABLE,
             &self.entry_id,
             self,

@@ -7,7 +7,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::Result;
 use crate::query::{Conditions, PAGE_MAX, list_limit};
-use crate::row::{Args, Keyed, ReadRow, Row, from_record, get, get_count, get_id, get_parsed, to_json};
+use crate::row::{
+    Args, Keyed, ReadRow, Row, from_record, get, get_count, get_id, get_maybe_count, get_parsed, to_json,
+};
 use crate::sql::{Sql, sql};
 use crate::tx::Tx;
 
@@ -43,14 +45,6 @@ struct RecordFields<'a> {
     result: Option<Cow<'a, str>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     error_code: Option<Code>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    duration_ms: Option<u64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    bytes_in: Option<u64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    bytes_out: Option<u64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    tokens: Option<u64>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     truncated: bool,
 }
@@ -62,10 +56,6 @@ impl<'a> RecordFields<'a> {
             arguments: Cow::Borrowed(&row.arguments),
             result: row.result.as_deref().map(Cow::Borrowed),
             error_code: row.error_code,
-            duration_ms: row.duration_ms,
-            bytes_in: row.bytes_in,
-            bytes_out: row.bytes_out,
-            tokens: row.tokens,
             truncated: row.truncated,
         }
     }
@@ -74,17 +64,19 @@ impl<'a> RecordFields<'a> {
 /// The columns of every query but that of sums, in this order.
 macro_rules! select {
     () => {
-        "SELECT record, call_id, agent_id, turn_id, tool, status, started_at, cost_micros FROM ledger"
+        "SELECT record, call_id, agent_id, turn_id, tool, status, started_at, cost_micros, duration_ms, bytes_in, \
+         bytes_out, tokens FROM ledger"
     };
 }
 
 impl Row for LedgerRow {
     const TABLE: &'static str = "ledger";
     const WRITE: Sql = sql!(
-        "INSERT INTO ledger (call_id, agent_id, turn_id, tool, status, started_at, ended_at, cost_micros, \
-        record) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT (call_id) DO UPDATE SET status = \
-        excluded.status, ended_at = excluded.ended_at, cost_micros = excluded.cost_micros, record = \
-        excluded.record"
+        "INSERT INTO ledger (call_id, agent_id, turn_id, tool, status, started_at, ended_at, cost_micros, duration_ms, \
+         bytes_in, bytes_out, tokens, record) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13) \
+         ON CONFLICT (call_id) DO UPDATE SET status = excluded.status, ended_at = excluded.ended_at, \
+         cost_micros = excluded.cost_micros, duration_ms = excluded.duration_ms, bytes_in = excluded.bytes_in, \
+         bytes_out = excluded.bytes_out, tokens = excluded.tokens, record = excluded.record"
     );
 
     fn bind(&self, args: &mut Args) -> Result<()> {
@@ -97,7 +89,11 @@ impl Row for LedgerRow {
             .text(self.status.as_str())
             .int(self.started_at.0)
             .put(ended)
-            .put(self.cost.map(|Money(micros)| i64::try_from(micros).unwrap_or(i64::MAX)))
+            .maybe_count(self.cost.map(|cost| cost.0))
+            .maybe_count(self.duration_ms)
+            .maybe_count(self.bytes_in)
+            .maybe_count(self.bytes_out)
+            .maybe_count(self.tokens)
             .put(to_json(Self::TABLE, self.call_id, &RecordFields::from_row(self))?);
         Ok(())
     }
@@ -125,11 +121,11 @@ impl Keyed for LedgerRow {
             status: get_parsed(TABLE, row, 5)?,
             error_code: rest.error_code,
             started_at: Timestamp(get(TABLE, row, 6)?),
-            duration_ms: rest.duration_ms,
-            bytes_in: rest.bytes_in,
-            bytes_out: rest.bytes_out,
-            tokens: rest.tokens,
-            cost: get::<Option<i64>>(TABLE, row, 7)?.map(|micros| Money(u64::try_from(micros).unwrap_or_default())),
+            duration_ms: get_maybe_count(TABLE, row, 8)?,
+            bytes_in: get_maybe_count(TABLE, row, 9)?,
+            bytes_out: get_maybe_count(TABLE, row, 10)?,
+            tokens: get_maybe_count(TABLE, row, 11)?,
+            cost: get_maybe_count(TABLE, row, 7)?.map(Money),
             truncated: rest.truncated,
         })
     }
@@ -184,9 +180,10 @@ fn matching(select: &str, filter: &LedgerFilter) -> Conditions {
         })
 }
 
-const TOTALS: &str = "SELECT tool, status, count(*), CAST(coalesce(sum(record ->> '$.duration_ms'), 0) AS BIGINT), \
-    CAST(coalesce(sum(record ->> '$.bytes_in'), 0) AS BIGINT), CAST(coalesce(sum(record ->> '$.bytes_out'), 0) AS BIGINT), \
-    CAST(coalesce(sum(record ->> '$.tokens'), 0) AS BIGINT), CAST(coalesce(sum(cost_micros), 0) AS BIGINT) FROM ledger";
+/// Sums by tool and status.
+const TOTALS: &str = "SELECT tool, status, count(*), CAST(coalesce(sum(duration_ms), 0) AS BIGINT), \
+    CAST(coalesce(sum(bytes_in), 0) AS BIGINT), CAST(coalesce(sum(bytes_out), 0) AS BIGINT), \
+    CAST(coalesce(sum(tokens), 0) AS BIGINT), CAST(coalesce(sum(cost_micros), 0) AS BIGINT) FROM ledger";
 
 fn total(row: &ReadRow<'_>) -> Result<CallTotals> {
     const TABLE: &str = LedgerRow::TABLE;

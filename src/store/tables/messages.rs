@@ -46,7 +46,7 @@ macro_rules! not_ready {
         concat!(
             "(to_agent IN (SELECT agent_id ",
             parked_turns!(),
-            ") AND (to_agent, root_id) IN (SELECT agent_id, unhex(replace(record ->> '$.root_id', '-', '')) ",
+            ") AND (to_agent, root_id) IN (SELECT agent_id, root_id ",
             parked_turns!(),
             "))"
         )
@@ -55,7 +55,7 @@ macro_rules! not_ready {
 
 macro_rules! parked_turns {
     () => {
-        "FROM turns{index turns_open} WHERE status = 'open' AND record ->> '$.parked.standing' IN ('aside', 'ready')"
+        "FROM turns{index turns_open} WHERE status = 'open' AND standing IN ('aside', 'ready')"
     };
 }
 

@@ -9,101 +9,12 @@ use ghost_domain::{Agent, AgentId, Timestamp};
 use super::conversations::CONVERSATIONS;
 use super::counts;
 use super::dead_letters::HELD;
-use super::turns::PROMPT_USE;
+use super::families::Family;
+use super::turns::{PROMPT_USE, ROOTS_OUT, TURN_OUT};
 use crate::error::Result;
 use crate::row::{Args, Row, get, get_id, get_parsed, to_json};
 use crate::sql::{Sql, sql};
 use crate::tx::Tx;
-
-/// The families of rows that can be pruned.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Family {
-    /// The event feed. Its sequence continues.
-    Events,
-    /// Ended turns with their journals, prompt parts that no journal names, and starts of sessions at such turns. Turns
-    /// that the prompt of an open turn quotes stay ([`Turn::log_from`](ghost_domain::Turn::log_from)).
-    Turns,
-    /// Ended turns of cron jobs that have a turn of their own
-    /// ([`Turn::source`](ghost_domain::Turn::source) is `cron`), with their journals and the mail
-    /// that opened them. A turn with all rows that are deleted with it is counted as one row.
-    CronTurns,
-    /// Mail whose turn has ended, except mail of held dead letters.
-    Messages,
-    /// Closed asks.
-    Asks,
-    /// Approvals that are not pending, except those that hold for later calls.
-    Approvals,
-    /// Ledger rows of calls that have ended.
-    Ledger,
-    /// Usage rows. The sums in budgets stay.
-    Usage,
-    /// Stored answers to requests.
-    Requests,
-    /// Dead letters that are no longer held, and those of agents without even a tombstone, because
-    /// nobody can retry them.
-    DeadLetters,
-    /// Ended tasks and their history, unless a task that has not ended depends on them.
-    Tasks,
-    /// Accounts of finished roots. Such an account holds no reservation. Its root has no open turn,
-    /// no mail that waits or belongs to an open turn, no task, no schedule, no unfinished job and
-    /// no held dead letter.
-    RootBudgets,
-    /// Tombstones of agents. A tombstone stays if the agent is a direct or indirect creator of a
-    /// living agent, because creators pay for the agents they created. The incarnation floor
-    /// ([`agent_incarnation_floor`](super::AgentReads::agent_incarnation_floor)) rises to the
-    /// deleted incarnations.
-    Agents,
-    /// Accounts of agents, daily and total, that hold no reservation: those of deleted agents if
-    /// they have no limit, and all those of agents without even a tombstone. Accounts of living
-    /// agents, teams and the world stay.
-    AgentBudgets,
-    /// Chat messages. In each channel they are deleted from the start up to the first message that
-    /// is too young, so that the rest has no gap. The sequence of the channel continues.
-    ChatPosts,
-    /// Conversations without recent activity, with their entries. A conversation stays if one of
-    /// its entries is still needed by a delivery, an open turn, waiting mail or a dead letter. A
-    /// conversation is counted as one row. Entries of active conversations are deleted by
-    /// [`Tx::prune_conversation_entries`].
-    Conversations,
-    /// Deleted knowledge entries, except entries from the world's files: they would be created
-    /// again at the next boot.
-    Knowledge,
-    /// Runs of schedules, by the time they fired.
-    ScheduleRuns,
-    /// Tallies of roots, by the time of their last change.
-    Roots,
-    /// Write grants, by their end.
-    Grants,
-    /// Droids that have ended, by their end.
-    Droids,
-}
-
-impl Family {
-    /// All families.
-    pub const ALL: [Self; 21] = [
-        Self::Events,
-        Self::Turns,
-        Self::CronTurns,
-        Self::Messages,
-        Self::Asks,
-        Self::Approvals,
-        Self::Ledger,
-        Self::Usage,
-        Self::Requests,
-        Self::DeadLetters,
-        Self::Tasks,
-        Self::RootBudgets,
-        Self::Agents,
-        Self::AgentBudgets,
-        Self::ChatPosts,
-        Self::Conversations,
-        Self::Knowledge,
-        Self::ScheduleRuns,
-        Self::Roots,
-        Self::Grants,
-        Self::Droids,
-    ];
-}
 
 /// Only the oldest events are deleted, so that the rest of the feed has no gap: up to the first row
 /// that is too young.
@@ -145,8 +56,6 @@ const LEDGER: Sql = sql!(
     "DELETE FROM ledger WHERE call_id IN (SELECT call_id FROM ledger WHERE ended_at IS NOT NULL \
     AND ended_at < $1 ORDER BY ended_at, started_at, call_id {limit $2})"
 );
-const USAGE: Sql =
-    sql!("DELETE FROM usage WHERE seq IN (SELECT seq FROM usage WHERE at < $1 ORDER BY at, seq {limit $2})");
 const REQUESTS: Sql = sql!(
     "DELETE FROM requests WHERE (principal, request_id) IN (SELECT principal, request_id \
     FROM requests WHERE at < $1 ORDER BY at, principal, request_id {limit $2})"
@@ -157,29 +66,26 @@ const REQUESTS: Sql = sql!(
 /// the tasks of that root.
 const ROOT_BUDGETS: Sql = sql!(
     "DELETE FROM budgets WHERE scope IN (SELECT scope FROM budgets{index budgets_roots} \
-    WHERE scope > 'root:' AND scope < 'root;' AND json_extract(record, '$.updated_at') < $1 \
-    AND json_extract(record, '$.reserved_tokens') = 0 AND json_extract(record, '$.reserved_money') = 0 \
-    AND unhex(replace(substr(scope, 6), '-', '')) NOT IN (\
-    SELECT unhex(replace(json_extract(record, '$.root_id'), '-', '')) FROM turns WHERE status = 'open' \
-    UNION ALL SELECT unhex(replace(json_extract(record, '$.root_id'), '-', '')) FROM jobs \
-    WHERE json_extract(record, '$.finished_at') IS NULL \
-    UNION ALL SELECT unhex(replace(json_extract(record, '$.root_id'), '-', '')) FROM schedules \
+    WHERE root_id IS NOT NULL AND updated_at < $1 AND reserved = 0 AND root_id NOT IN (\
+    SELECT root_id FROM turns WHERE status = 'open' \
+    UNION ALL SELECT root_id FROM jobs WHERE finished_at IS NULL \
+    UNION ALL SELECT root_id FROM schedules \
     UNION ALL SELECT root_id FROM messages WHERE state = 'pending' \
     UNION ALL SELECT m.root_id FROM turns AS t JOIN messages AS m ON m.turn_id = t.turn_id WHERE t.status = 'open' \
-    UNION ALL SELECT unhex(replace(json_extract(t.record, '$.root_id'), '-', '')) FROM dead_letters AS d \
+    UNION ALL SELECT t.root_id FROM dead_letters AS d \
     JOIN turns AS t ON t.turn_id = d.turn_id WHERE d.status = 'held' \
     UNION ALL SELECT m.root_id FROM dead_letters AS d JOIN dead_letter_mail AS h ON h.dead_letter_id = d.dead_letter_id \
     JOIN messages AS m ON m.message_id = h.message_id WHERE d.status = 'held') \
-    AND NOT EXISTS (SELECT 1 FROM tasks AS w WHERE json_extract(w.record, '$.root_id') = substr(budgets.scope, 6)) \
-    ORDER BY json_extract(record, '$.updated_at'), scope {limit $2})"
+    AND NOT EXISTS (SELECT 1 FROM tasks AS w WHERE w.root_id = budgets.root_id) \
+    ORDER BY updated_at, scope {limit $2})"
 );
 
 /// Tombstones, except those of direct and indirect creators of living agents. Creators are searched
 /// only if a tombstone is old enough.
 const TOMBSTONES: Sql = sql!(
     "WITH RECURSIVE creators (party) AS (\
-    SELECT json_extract(record, '$.owner') FROM agents WHERE deleted_at IS NULL \
-    UNION SELECT json_extract(a.record, '$.owner') FROM creators AS c JOIN agents AS a ON a.agent_id = substr(c.party, 7) \
+    SELECT owner FROM agents WHERE deleted_at IS NULL \
+    UNION SELECT a.owner FROM creators AS c JOIN agents AS a ON a.agent_id = substr(c.party, 7) \
     WHERE substr(c.party, 1, 6) = 'agent:') \
     SELECT record FROM agents{index agents_gone} WHERE deleted_at IS NOT NULL AND deleted_at < $1 \
     AND ('agent:' || agent_id) NOT IN (SELECT party FROM creators WHERE party IS NOT NULL) \
@@ -194,10 +100,9 @@ const AGENT_BUDGETS: Sql = sql!(
     "DELETE FROM budgets WHERE scope IN (SELECT b.scope FROM budgets AS b \
     LEFT JOIN agents AS a ON a.agent_id = substr(b.scope, 7, length(b.scope) - 6 - \
     CASE WHEN substr(b.scope, length(b.scope) - 3) = '/day' THEN 4 ELSE 0 END) \
-    WHERE b.scope > 'agent:' AND b.scope < 'agent;' AND json_extract(b.record, '$.updated_at') < $1 \
-    AND json_extract(b.record, '$.reserved_tokens') = 0 AND json_extract(b.record, '$.reserved_money') = 0 \
+    WHERE b.scope > 'agent:' AND b.scope < 'agent;' AND b.updated_at < $1 AND b.reserved = 0 \
     AND (a.agent_id IS NULL OR (a.deleted_at IS NOT NULL AND b.limited = 0)) \
-    ORDER BY json_extract(b.record, '$.updated_at'), b.scope {limit $2})"
+    ORDER BY b.updated_at, b.scope {limit $2})"
 );
 
 /// In each channel only the oldest chat messages are deleted, up to the first message that is too
@@ -216,7 +121,7 @@ const CHAT_POSTS: Sql = sql!(
 );
 const KNOWLEDGE: Sql = sql!(
     "DELETE FROM knowledge WHERE entry_id IN (SELECT entry_id FROM knowledge{index knowledge_gone} WHERE deleted = 1 \
-    AND updated_at < $1 AND json_extract(record, '$.creator') <> 'system' ORDER BY updated_at, entry_id {limit $2})"
+    AND updated_at < $1 AND creator <> 'system' ORDER BY updated_at, entry_id {limit $2})"
 );
 const SCHEDULE_RUNS: Sql = sql!(
     "DELETE FROM schedule_runs WHERE (schedule_id, run) IN (SELECT schedule_id, run \
@@ -247,7 +152,7 @@ const TURN_IDS: Sql = sql!(
     AND NOT EXISTS (SELECT 1 FROM dead_letters AS d WHERE d.status = 'held' AND d.turn_id = t.turn_id) \
     AND NOT EXISTS (SELECT 1 FROM messages AS m WHERE m.turn_id = t.turn_id AND m.state IN ('pending', 'taken')) \
     AND (source = 'cron' OR NOT EXISTS (SELECT 1 FROM turns AS o{index turns_open} WHERE o.status = 'open' \
-    AND o.agent_id = t.agent_id AND o.record ->> '$.log_from' <= t.ended_at)) \
+    AND o.agent_id = t.agent_id AND o.log_from <= t.ended_at)) \
     ORDER BY ended_at, turn_id {limit $2}"
 );
 /// Turns of cron jobs only, by their partial index.
@@ -277,7 +182,7 @@ const CONVERSATION_IDS: Sql = sql!(
     AND (e.delivery IN ('draft', 'pending') \
     OR EXISTS (SELECT 1 FROM turns AS t WHERE t.turn_id = e.turn_id AND t.status = 'open') \
     OR EXISTS (SELECT 1 FROM messages AS m \
-    WHERE m.message_id = unhex(replace(json_extract(e.record, '$.message_id'), '-', '')) AND m.state <> 'consumed'))) \
+    WHERE m.message_id = e.message_id AND m.state <> 'consumed'))) \
     ORDER BY updated_at, conversation_id {limit $2}"
 );
 
@@ -312,9 +217,9 @@ const CONVERSATION_ENTRIES: Sql = sql!(
     SELECT coalesce(min(CASE WHEN (o.at >= $1 AND o.seq > r.kept) OR o.delivery IN ('draft', 'pending') \
     OR EXISTS (SELECT 1 FROM turns AS t WHERE t.turn_id = o.turn_id AND t.status = 'open') \
     OR EXISTS (SELECT 1 FROM messages AS m \
-    WHERE m.message_id = unhex(replace(json_extract(o.record, '$.message_id'), '-', '')) AND m.state <> 'consumed') \
+    WHERE m.message_id = o.message_id AND m.state <> 'consumed') \
     THEN o.seq END), max(o.seq) + 1) FROM (\
-    SELECT seq, at, delivery, turn_id, record FROM conversation_entries AS p WHERE p.conversation_id = r.id \
+    SELECT seq, at, delivery, turn_id, message_id FROM conversation_entries AS p WHERE p.conversation_id = r.id \
     ORDER BY seq {limit $2}) AS o) ORDER BY e.conversation_id, e.seq {limit $2})"
 );
 
@@ -322,15 +227,12 @@ const CONVERSATION_ENTRIES: Sql = sql!(
 const HELD_OF: Sql = sql!("SELECT agent_id FROM dead_letters WHERE status = 'held' AND dead_letter_id {ids $1}");
 
 /// The deletes for a list of ids. The count of the last one is the result.
-const TURNS_OUT: [Sql; 2] =
-    [sql!("DELETE FROM journal WHERE turn_id {ids $1}"), sql!("DELETE FROM turns WHERE turn_id {ids $1}")];
-const CRON_TURNS_OUT: [Sql; 3] = [
-    sql!(
-        "DELETE FROM messages WHERE turn_id {ids $1} AND kind = 'cron_turn' \
-    AND state = 'consumed'"
-    ),
+const TURNS_OUT: [Sql; 3] = [sql!("DELETE FROM journal WHERE turn_id {ids $1}"), ROOTS_OUT, TURN_OUT];
+const CRON_TURNS_OUT: [Sql; 4] = [
+    sql!("DELETE FROM messages WHERE turn_id {ids $1} AND kind = 'cron_turn' AND state = 'consumed'"),
     TURNS_OUT[0],
     TURNS_OUT[1],
+    TURNS_OUT[2],
 ];
 const DEAD_LETTERS_OUT: [Sql; 2] = [
     sql!("DELETE FROM dead_letter_mail WHERE dead_letter_id {ids $1}"),
@@ -345,33 +247,6 @@ const CONVERSATIONS_OUT: [Sql; 2] = [
     sql!("DELETE FROM conversation_entries WHERE conversation_id {ids $1}"),
     sql!("DELETE FROM conversations WHERE conversation_id {ids $1}"),
 ];
-
-/// The query for the number of a family's rows.
-fn rows_of(family: Family) -> Sql {
-    match family {
-        Family::Events => sql!("SELECT count(*) FROM events"),
-        Family::Turns => sql!("SELECT count(*) FROM turns"),
-        Family::CronTurns => sql!("SELECT count(*) FROM turns WHERE source = 'cron' AND status <> 'open'"),
-        Family::Messages => sql!("SELECT count(*) FROM messages"),
-        Family::Asks => sql!("SELECT count(*) FROM asks"),
-        Family::Approvals => sql!("SELECT count(*) FROM approvals"),
-        Family::Ledger => sql!("SELECT count(*) FROM ledger"),
-        Family::Usage => sql!("SELECT count(*) FROM usage"),
-        Family::Requests => sql!("SELECT count(*) FROM requests"),
-        Family::DeadLetters => sql!("SELECT count(*) FROM dead_letters"),
-        Family::Tasks => sql!("SELECT count(*) FROM tasks"),
-        Family::RootBudgets => sql!("SELECT count(*) FROM budgets WHERE scope > 'root:' AND scope < 'root;'"),
-        Family::AgentBudgets => sql!("SELECT count(*) FROM budgets WHERE scope > 'agent:' AND scope < 'agent;'"),
-        Family::Agents => sql!("SELECT count(*) FROM agents WHERE deleted_at IS NOT NULL"),
-        Family::ChatPosts => sql!("SELECT count(*) FROM chat_posts"),
-        Family::Conversations => sql!("SELECT count(*) FROM conversations"),
-        Family::Knowledge => sql!("SELECT count(*) FROM knowledge WHERE deleted = 1"),
-        Family::ScheduleRuns => sql!("SELECT count(*) FROM schedule_runs"),
-        Family::Roots => sql!("SELECT count(*) FROM roots"),
-        Family::Grants => sql!("SELECT count(*) FROM acl_grants"),
-        Family::Droids => sql!("SELECT count(*) FROM droids"),
-    }
-}
 
 impl Tx {
     /// Deletes at most `limit` rows that are older than `before`.
@@ -426,7 +301,7 @@ impl Tx {
     fn delete_prompts(&mut self, before: Timestamp, limit: u32) -> Result<u64> {
         let mut args = Args::default();
         args.int(before.0);
-        if self.row(sql!("SELECT 1 FROM prompts WHERE at < $1 LIMIT 1"), args, |_| Ok(()))?.is_none() {
+        if self.row(sql!("SELECT at FROM prompts WHERE at < $1 LIMIT 1"), args, |_| Ok(()))?.is_none() {
             return Ok(0);
         }
         let until = self.first_step_since(before.plus(PROMPT_USE))?;
@@ -475,7 +350,7 @@ impl Tx {
 
     /// Stores the last number of a sequence, so that it continues from there even if its last rows
     /// are deleted.
-    fn keep_counter(&mut self, name: &'static str, value: i64) -> Result<()> {
+    pub(super) fn keep_counter(&mut self, name: &'static str, value: i64) -> Result<()> {
         let mut args = Args::default();
         args.text(name).int(value);
         let sql = sql!(
@@ -527,11 +402,6 @@ impl Tx {
         Ok(deleted)
     }
 
-    /// Number of rows of the family's table, of those that may ever be pruned.
-    pub fn prune_rows(&mut self, family: Family) -> Result<u64> {
-        self.count("prune", rows_of(family), Args::default())
-    }
-
     /// Deletes rows of a family that ended before `before`, at most `limit`, oldest first unless
     /// the comment of the family says otherwise. Returns the number of deleted rows.
     pub fn prune(&mut self, family: Family, before: Timestamp, limit: u32) -> Result<u64> {
@@ -566,7 +436,7 @@ impl Tx {
             Family::Approvals => self.delete_old(APPROVALS, before, limit)?,
             Family::Ledger => self.delete_old(LEDGER, before, limit)?,
             Family::Usage => {
-                let deleted = self.delete_old(USAGE, before, limit)?;
+                let deleted = self.usage_prune(before, limit)?;
                 self.keep_counter("usage", counters.usage)?;
                 deleted
             }

@@ -21,9 +21,9 @@ fn count_of(agent_id: &AgentId, kind: ScheduleKind) -> String {
 impl Row for Schedule {
     const TABLE: &'static str = "schedules";
     const WRITE: Sql = sql!(
-        "INSERT INTO schedules (schedule_id, agent_id, kind, name, next_at, record) VALUES ($1, $2, $3, $4, \
-        $5, $6) ON CONFLICT (schedule_id) DO UPDATE SET agent_id = excluded.agent_id, kind = \
-        excluded.kind, name = excluded.name, next_at = excluded.next_at, record = excluded.record"
+        "INSERT INTO schedules (schedule_id, agent_id, kind, name, next_at, root_id, record) VALUES ($1, $2, $3, $4, \
+        $5, $6, $7) ON CONFLICT (schedule_id) DO UPDATE SET agent_id = excluded.agent_id, kind = \
+        excluded.kind, name = excluded.name, next_at = excluded.next_at, root_id = excluded.root_id, record = excluded.record"
     );
 
     fn bind(&self, args: &mut Args) -> Result<()> {
@@ -32,6 +32,7 @@ impl Row for Schedule {
             .text(self.kind.as_str())
             .text(&self.name)
             .maybe_at(self.next_at)
+            .id(self.root_id.0)
             .put(to_json(Self::TABLE, self.schedule_id, self)?);
         Ok(())
     }

@@ -2,9 +2,10 @@
 
 use ghost_domain::{AgentId, ConversationId, LogPlace, SessionStart, SessionSummary, Timestamp, Turn};
 
+use super::turns::conversation_key;
 use crate::error::Result;
 use crate::query::{Conditions, list_limit};
-use crate::row::{Args, Keyed, ReadRow, Row, from_record, get, get_count, to_json, unreadable};
+use crate::row::{Args, Keyed, ReadRow, Row, from_record, get, get_count, get_id, to_json};
 use crate::sql::{Sql, Statement, sql};
 use crate::tx::Tx;
 
@@ -25,8 +26,8 @@ pub struct SessionTurns {
     pub limit: u32,
 }
 
-/// The key of a session. The text is empty for the agent's own work.
-fn conversation_key(conversation_id: Option<ConversationId>) -> String {
+/// The conversation in the key of a session. The text is empty for the agent's own work.
+fn session_key(conversation_id: Option<ConversationId>) -> String {
     conversation_id.map(|id| id.to_string()).unwrap_or_default()
 }
 
@@ -41,7 +42,7 @@ impl Row for SessionStart {
     fn bind(&self, args: &mut Args) -> Result<()> {
         let record = to_json(Self::TABLE, &self.agent_id, self)?;
         args.text(self.agent_id.as_str())
-            .text(&conversation_key(self.conversation_id))
+            .text(&session_key(self.conversation_id))
             .int(self.start.place.ended_at.0)
             .put(record);
         Ok(())
@@ -53,7 +54,7 @@ impl Keyed for SessionStart {
     const SELECT: Sql = sql!("SELECT record FROM sessions WHERE agent_id = $1 AND conversation_id = $2");
 
     fn bind_key(key: &Self::Key, args: &mut Args) {
-        args.text(key.0.as_str()).text(&conversation_key(key.1));
+        args.text(key.0.as_str()).text(&session_key(key.1));
     }
 
     fn read(row: &ReadRow<'_>) -> Result<Self> {
@@ -61,24 +62,16 @@ impl Keyed for SessionStart {
     }
 }
 
-/// The condition and the expression are those of the index.
-const LOGGED: &str = "SELECT record FROM turns{index turns_session}";
-
 fn turns(query: &SessionTurns) -> (Statement, Args) {
-    Conditions::new(LOGGED)
-        .when(
-            Some(()),
-            "status IN ('finished', 'failed', 'timed_out', 'cancelled') AND record ->> '$.rounds' > 0",
-            |(), _| {},
-        )
-        .when(Some(&query.agent_id), "agent_id = $1", |id, args| {
+    Conditions::new("SELECT record FROM turns{index turns_session}")
+        .when(Some(&query.agent_id), "in_log = 1 AND agent_id = $1", |id, args| {
             args.text(id.as_str());
         })
         .when(Some(query.source), "source = $1", |source, args| {
             args.text(source);
         })
-        .when(Some(query.conversation_id), "coalesce(record ->> '$.conversation_id', '') = $1", |id, args| {
-            args.text(&conversation_key(id));
+        .when(Some(query.conversation_id), "conversation_id = $1", |id, args| {
+            args.put(conversation_key(id));
         })
         .when(query.from, "(ended_at, turn_id) >= ($1, $2)", |from, args| {
             args.int(from.ended_at.0).id(from.turn_id.0);
@@ -89,28 +82,34 @@ fn turns(query: &SessionTurns) -> (Statement, Args) {
         .order("ended_at DESC, turn_id DESC", list_limit(query.limit))
 }
 
+/// The turns in the logs of an agent that mail opened.
+macro_rules! logged {
+    () => {
+        "FROM turns{index turns_session} WHERE in_log = 1 AND agent_id = $1 AND source = 'mail'"
+    };
+}
+
 /// The sessions of an agent. The recursive part jumps from one session to the next in the index.
 const LIST: Sql = sql!(
-    "WITH RECURSIVE names (name) AS (\
-    SELECT min(coalesce(record ->> '$.conversation_id', '')) FROM turns{index turns_session} \
-    WHERE status IN ('finished', 'failed', 'timed_out', 'cancelled') AND record ->> '$.rounds' > 0 AND agent_id = $1 AND source = 'mail' \
-    UNION ALL SELECT (SELECT min(coalesce(record ->> '$.conversation_id', '')) FROM turns{index turns_session} \
-    WHERE status IN ('finished', 'failed', 'timed_out', 'cancelled') AND record ->> '$.rounds' > 0 AND agent_id = $1 AND source = 'mail' \
-    AND coalesce(record ->> '$.conversation_id', '') > names.name) FROM names WHERE names.name IS NOT NULL), \
-    ends (name, last_at) AS (SELECT name, (SELECT max(ended_at) FROM turns{index turns_session} \
-    WHERE status IN ('finished', 'failed', 'timed_out', 'cancelled') AND record ->> '$.rounds' > 0 AND agent_id = $1 AND source = 'mail' \
-    AND coalesce(record ->> '$.conversation_id', '') = names.name) FROM names WHERE name IS NOT NULL) \
-    SELECT name, last_at, (SELECT count(*) FROM turns{index turns_session} \
-    WHERE status IN ('finished', 'failed', 'timed_out', 'cancelled') AND record ->> '$.rounds' > 0 AND agent_id = $1 AND source = 'mail' \
-    AND coalesce(record ->> '$.conversation_id', '') = top.name AND ended_at >= $4) \
-    FROM (SELECT name, last_at FROM ends WHERE last_at > $2 AND last_at >= $4 ORDER BY last_at DESC, name {limit $3}) AS top"
+    "WITH RECURSIVE names (name) AS (SELECT (SELECT conversation_id ",
+    logged!(),
+    " ORDER BY conversation_id LIMIT 1) UNION ALL SELECT (SELECT conversation_id ",
+    logged!(),
+    " AND conversation_id > names.name ORDER BY conversation_id LIMIT 1) FROM names WHERE names.name IS NOT NULL), ",
+    "ends (name, last_at) AS (SELECT name, (SELECT max(ended_at) ",
+    logged!(),
+    " AND conversation_id = names.name) FROM names WHERE name IS NOT NULL) ",
+    "SELECT name, last_at, (SELECT count(*) ",
+    logged!(),
+    " AND conversation_id = top.name AND ended_at >= $4) FROM (SELECT name, last_at FROM ends ",
+    "WHERE last_at > $2 AND last_at >= $4 ORDER BY last_at DESC, name {limit $3}) AS top ORDER BY last_at DESC, name"
 );
 
 fn summary(row: &ReadRow<'_>) -> Result<SessionSummary> {
-    let name: &str = get(SessionStart::TABLE, row, 0)?;
+    let name: &[u8] = get(SessionStart::TABLE, row, 0)?;
     let conversation_id = match name {
-        "" => None,
-        id => Some(id.parse().map_err(|error| unreadable(SessionStart::TABLE, id, error))?),
+        [] => None,
+        _ => Some(ConversationId(get_id(SessionStart::TABLE, row, 0)?)),
     };
     let last_at = Timestamp(get(SessionStart::TABLE, row, 1)?);
     Ok(SessionSummary { conversation_id, turns: get_count(SessionStart::TABLE, row, 2)?, last_at })

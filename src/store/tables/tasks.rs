@@ -36,10 +36,10 @@ const OPEN: &str = "tasks_open";
 impl Row for Task {
     const TABLE: &'static str = "tasks";
     const WRITE: Sql = sql!(
-        "INSERT INTO tasks (task_id, owner, status, ended, parent_id, priority, created_at, updated_at, \
-        record) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT (task_id) DO UPDATE SET owner = \
+        "INSERT INTO tasks (task_id, owner, status, ended, parent_id, root_id, priority, created_at, updated_at, \
+        record) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) ON CONFLICT (task_id) DO UPDATE SET owner = \
         excluded.owner, status = excluded.status, ended = excluded.ended, parent_id = \
-        excluded.parent_id, priority = excluded.priority, created_at = excluded.created_at, updated_at = \
+        excluded.parent_id, root_id = excluded.root_id, priority = excluded.priority, created_at = excluded.created_at, updated_at = \
         excluded.updated_at, record = excluded.record"
     );
 
@@ -49,6 +49,7 @@ impl Row for Task {
             .text(self.status.as_str())
             .put(self.status.is_terminal())
             .maybe_id(self.parent_id.map(|id| id.0))
+            .id(self.root_id.0)
             .int(i64::from(self.priority))
             .int(self.created_at.0)
             .int(self.updated_at.0)
@@ -115,8 +116,8 @@ fn ranges(after: Option<TaskPlace>) -> Vec<Range> {
 /// The part of a page that lies in one range.
 fn list(filter: &TaskFilter, range: Range, left: i64) -> (Statement, Args) {
     let query = Conditions::new(list_source(filter))
-        .when(filter.root_id, "json_extract(record, '$.root_id') = $1", |id, args| {
-            args.text(&id.to_string());
+        .when(filter.root_id, "root_id = $1", |id, args| {
+            args.id(id.0);
         })
         .when(filter.owner.as_ref(), "owner = $1", |id, args| {
             args.text(id.as_str());
@@ -269,6 +270,6 @@ mod tests {
         }
         let of_root = TaskFilter { root_id: Some(RootId(Uuid::nil())), ..TaskFilter::default() };
         let plan = plan(list(&of_root, Range::All, 9)).await;
-        assert_eq!(plan[0], "SEARCH tasks USING INDEX tasks_root (<expr>=?)");
+        assert_eq!(plan[0], "SEARCH tasks USING INDEX tasks_root (root_id=?)");
     }
 }

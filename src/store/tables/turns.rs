@@ -1,7 +1,8 @@
 //! Rows and queries of turns, their journals, and prompt parts.
 
 use ghost_domain::journal::{JournalRow, Step};
-use ghost_domain::{AgentId, RootId, Timestamp, Turn, TurnId, TurnStatus};
+use ghost_domain::turn::WaitMode;
+use ghost_domain::{AgentId, ConversationId, RootId, Timestamp, Turn, TurnId, TurnStatus};
 use std::time::Duration;
 
 use crate::batch::Sequence;
@@ -37,23 +38,61 @@ pub const PROMPT_USE: Duration = Duration::from_secs(86_400);
 impl Row for Turn {
     const TABLE: &'static str = "turns";
     const WRITE: Sql = sql!(
-        "INSERT INTO turns (turn_id, agent_id, source, status, started_at, ended_at, record) VALUES ($1, \
-        $2, $3, $4, $5, $6, $7) ON CONFLICT (turn_id) DO UPDATE SET status = excluded.status, ended_at = \
-        excluded.ended_at, record = excluded.record"
+        "INSERT INTO turns (turn_id, agent_id, source, started_at, conversation_id, root_id, other_roots, status, \
+         ended_at, in_log, standing, log_from, record) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13) \
+         ON CONFLICT (turn_id) DO NOTHING"
     );
 
     fn bind(&self, args: &mut Args) -> Result<()> {
-        let ended = (self.status != TurnStatus::Open).then(|| self.ended_at.unwrap_or(self.started_at));
         args.id(self.turn_id.0)
             .text(self.agent_id.as_str())
             .text(&self.source)
-            .text(self.status.as_str())
             .int(self.started_at.0)
-            .maybe_at(ended)
+            .put(conversation_key(self.conversation_id))
+            .id(self.root_id.0)
+            .put(other_roots(self))
+            .text(self.status.as_str())
+            .maybe_at(ended_at(self))
+            .put(self.is_in_log())
+            .maybe_text(standing(self))
+            .maybe_at(self.log_from)
             .put(to_json(Self::TABLE, self.turn_id, self)?);
         Ok(())
     }
 }
+
+/// When a turn ended; `None` while it is open.
+fn ended_at(turn: &Turn) -> Option<Timestamp> {
+    (turn.status != TurnStatus::Open).then(|| turn.ended_at.unwrap_or(turn.started_at))
+}
+
+/// How a parked turn waits, in the words of its record.
+fn standing(turn: &Turn) -> Option<&'static str> {
+    turn.parked.as_ref().map(|parked| match parked.wait_mode {
+        WaitMode::Blocking => "in_line",
+        WaitMode::Background => "aside",
+        WaitMode::Ready => "ready",
+    })
+}
+
+/// The conversation of a turn, as a key. It is empty for the agent's own work.
+pub(super) fn conversation_key(conversation_id: Option<ConversationId>) -> Vec<u8> {
+    conversation_id.map(|id| id.0.as_bytes().to_vec()).unwrap_or_default()
+}
+
+/// The other roots of a turn, 16 bytes each.
+fn other_roots(turn: &Turn) -> Vec<u8> {
+    turn.other_roots.iter().flat_map(|root_id| root_id.0.into_bytes()).collect()
+}
+
+/// Takes turns out of the lists of their roots.
+pub(super) const ROOTS_OUT: Sql = sql!(
+    "DELETE FROM turn_roots WHERE (root_id, turn_id) IN (WITH RECURSIVE parts (turn_id, root_id, rest) AS (\
+     SELECT turn_id, root_id, other_roots FROM turns WHERE turn_id {ids $1} UNION ALL \
+     SELECT turn_id, substr(rest, 1, 16), substr(rest, 17) FROM parts WHERE length(rest) > 0) \
+     SELECT root_id, turn_id FROM parts)"
+);
+pub(super) const TURN_OUT: Sql = sql!("DELETE FROM turns WHERE turn_id {ids $1}");
 
 impl Keyed for Turn {
     type Key = TurnId;
@@ -180,18 +219,11 @@ fn list_source(filter: &TurnFilter) -> &'static str {
     }
 }
 
-/// Whether a turn still belongs to the root. It may have returned the messages of that root.
-const OF_ROOT: &str =
-    "(record ->> '$.root_id' = $1 OR EXISTS (SELECT 1 FROM json_each(record, '$.other_roots') WHERE value = $2))";
-
 /// The query for a list, newest first.
 fn list(filter: &TurnFilter) -> (Statement, Args) {
     Conditions::new(list_source(filter))
         .when(filter.root_id, "turns.turn_id = turn_roots.turn_id AND turn_roots.root_id = $1", |id, args| {
             args.id(id.0);
-        })
-        .when(filter.root_id, OF_ROOT, |id, args| {
-            args.text(&id.to_string()).text(&id.to_string());
         })
         .when(filter.agent_id.as_ref(), "agent_id = $1", |id, args| {
             args.text(id.as_str());
@@ -210,8 +242,8 @@ fn list(filter: &TurnFilter) -> (Statement, Args) {
 /// The SQL condition for parked turns. Only open turns are parked, and there are few.
 fn with_parked(parked: bool) -> &'static str {
     match parked {
-        true => "status = 'open' AND json_extract(record, '$.parked') IS NOT NULL",
-        false => "json_extract(record, '$.parked') IS NULL",
+        true => "status = 'open' AND standing IS NOT NULL",
+        false => "standing IS NULL",
     }
 }
 
@@ -284,16 +316,57 @@ impl Tx {
 impl Tx {
     /// Inserts or replaces a turn.
     pub fn turn_put(&mut self, turn: &Turn) -> Result<()> {
-        if turn.status == TurnStatus::Open {
-            // Most writes are of a turn that was open and stays so. Then no indexed column changes.
-            let mut args = Args::default();
-            args.id(turn.turn_id.0).put(to_json(Turn::TABLE, turn.turn_id, turn)?);
-            let sql = sql!("UPDATE turns SET record = $2 WHERE turn_id = $1 AND status = 'open'");
-            if self.execute(sql, args)? > 0 {
-                return Ok(());
-            }
+        if self.turn_change(turn)? {
+            return Ok(());
         }
-        self.put(turn)
+        if !self.turn_insert(turn)? {
+            // Its roots have changed, or it is open again.
+            let ids = to_json(Turn::TABLE, turn.turn_id, &[turn.turn_id.0.simple()])?;
+            for sql in [ROOTS_OUT, TURN_OUT] {
+                let mut args = Args::default();
+                args.text(&ids);
+                self.execute(sql, args)?;
+            }
+            self.turn_insert(turn)?;
+        }
+        for root_id in std::iter::once(&turn.root_id).chain(&turn.other_roots) {
+            let mut args = Args::default();
+            args.id(root_id.0).id(turn.turn_id.0);
+            let sql = sql!("INSERT INTO turn_roots (root_id, turn_id) VALUES ($1, $2) ON CONFLICT DO NOTHING");
+            self.execute(sql, args)?;
+        }
+        Ok(())
+    }
+
+    /// Changes a turn whose roots stay, which is nearly every write. Returns whether there was one to change.
+    fn turn_change(&mut self, turn: &Turn) -> Result<bool> {
+        let mut args = Args::default();
+        args.id(turn.turn_id.0)
+            .id(turn.root_id.0)
+            .put(other_roots(turn))
+            .put(to_json(Turn::TABLE, turn.turn_id, turn)?)
+            .maybe_text(standing(turn))
+            .maybe_at(turn.log_from);
+        // A turn that was open and stays so changes no indexed column.
+        let mut sql = sql!(
+            "UPDATE turns SET record = $4, standing = $5, log_from = $6 \
+             WHERE turn_id = $1 AND status = 'open' AND root_id = $2 AND other_roots = $3"
+        );
+        if turn.status != TurnStatus::Open {
+            args.text(turn.status.as_str()).maybe_at(ended_at(turn)).put(turn.is_in_log());
+            sql = sql!(
+                "UPDATE turns SET record = $4, standing = $5, log_from = $6, status = $7, ended_at = $8, in_log = $9 \
+                 WHERE turn_id = $1 AND root_id = $2 AND other_roots = $3"
+            );
+        }
+        Ok(self.execute(sql, args)? > 0)
+    }
+
+    /// Inserts a turn. Returns whether it was not there.
+    fn turn_insert(&mut self, turn: &Turn) -> Result<bool> {
+        let mut args = Args::default();
+        turn.bind(&mut args)?;
+        Ok(self.execute(Turn::WRITE, args)? > 0)
     }
 
     /// Appends a step to a turn's journal.

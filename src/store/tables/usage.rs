@@ -1,5 +1,4 @@
-//! Usage rows, and their totals: overall, by day and by root. Triggers update the totals when rows
-//! are inserted or deleted (migration 6).
+//! Usage rows, and their sums. The totals are in `usage_totals.rs`.
 //!
 //! A sum must never read rows that a total contains. Single rows are read only at the two ends of a
 //! time span, where it covers part of a day.
@@ -9,6 +8,7 @@ use ghost_domain::transcript::TokenUsage;
 use ghost_domain::usage::{UsageRow, UsageSum};
 
 use super::budgets::UsageFilter;
+use super::usage_totals::{each, name, one, sum, waiting};
 use crate::error::Result;
 use crate::internal_rows::Numbered;
 use crate::query::Conditions;
@@ -19,18 +19,16 @@ use crate::tx::Tx;
 /// Milliseconds of a day. Days are UTC days, counted from 1970.
 const DAY: i64 = 86_400_000;
 
-/// The columns of a total.
-const SUMMED: &str = "calls, input, output, cache_read, cache_write, cost, estimated, estimated_cost, unpriced, free";
-
-/// The same columns, computed from one usage row.
-const ONE: &str = "1 AS calls, input, output, cache_read, cache_write, cost, estimated, \
-    CASE WHEN estimated = 1 THEN cost ELSE 0 END AS estimated_cost, \
-    CASE WHEN unpriced = 1 THEN input + output ELSE 0 END AS unpriced, \
-    CASE WHEN free = 1 THEN input + output ELSE 0 END AS free";
-
 /// Ends the list at the last agent of a page. The agents are the first part of the key, so that no others are read.
-const LAST_AGENT: &str = "agent_id <= (SELECT max(agent_id) FROM (SELECT DISTINCT agent_id FROM usage_totals \
-    WHERE agent_id >= $1 ORDER BY agent_id {limit $2}) AS page)";
+const LAST_AGENT: &str = concat!(
+    "agent_id <= (SELECT max(agent_id) FROM (SELECT agent_id FROM (SELECT DISTINCT agent_id FROM usage_totals ",
+    "WHERE agent_id >= $1 ORDER BY agent_id {limit $2}) AS summed UNION SELECT agent_id FROM usage WHERE agent_id >= $1 AND ",
+    waiting!(),
+    " ORDER BY agent_id {limit $2}) AS page)"
+);
+
+/// The select of single rows.
+const ROWS: &str = concat!("SELECT agent_id, model, ", one!(), " FROM usage");
 
 impl Row for Numbered<UsageRow> {
     const TABLE: &'static str = "usage";
@@ -70,27 +68,30 @@ fn whole_days(since: Option<i64>, before: Option<i64>) -> Option<(i64, i64)> {
     (first <= end).then_some((first, end))
 }
 
-/// The query for a filter: the sums of totals, and of the rows of the two days that the span covers in part.
+/// The query for a filter: the sums of totals, of the rows that are not in them yet, and of the rows of the two days that
+/// the span covers in part.
 fn query(filter: &UsageFilter) -> (Statement, Args) {
     let (since, before) = (filter.since.map(|at| at.0), filter.before.map(|at| at.0));
-    let days = whole_days(since, before);
     let mut sums = Sums::default();
-    match days {
-        Some(_) if since.is_none() && before.is_none() && filter.root_id.is_none() => {
-            sums.add(filter, &format!("SELECT agent_id, model, {SUMMED} FROM usage_totals"), "true", &[]);
-        }
-        Some((first, end)) => {
-            let table = if filter.root_id.is_some() { "usage_roots" } else { "usage_days" };
-            let select = format!("SELECT agent_id, model, {SUMMED} FROM {table}");
-            sums.add(filter, &select, "day >= $1 AND day < $2", &[first, end]);
-            if let Some(since) = since {
-                sums.rows(filter, since, first.saturating_mul(DAY));
-            }
-            if let Some(before) = before {
-                sums.rows(filter, end.saturating_mul(DAY), before);
-            }
-        }
-        None => sums.rows(filter, since.unwrap_or(i64::MIN), before.unwrap_or(i64::MAX)),
+    let Some((first, end)) = whole_days(since, before) else {
+        sums.rows(filter, since.unwrap_or(i64::MIN), before.unwrap_or(i64::MAX));
+        return sums.end();
+    };
+    let table = match (filter.root_id, since.or(before)) {
+        (Some(_), _) => "usage_roots",
+        (None, Some(_)) => "usage_days",
+        (None, None) => "usage_totals",
+    };
+    let days = if table == "usage_totals" { None } else { Some((first, end)) };
+    sums.add(filter, &format!("SELECT agent_id, model, {} FROM {table}", each!(name)), "day >= $1 AND day < $2", days);
+    let (from, to) = (first.saturating_mul(DAY), end.saturating_mul(DAY));
+    // The plus keeps SQLite from the index of times: few rows wait, and it would read all of the span.
+    sums.add(filter, ROWS, concat!(waiting!(), " AND +at >= $1 AND +at < $2"), Some((from, to)));
+    if let Some(since) = since {
+        sums.rows(filter, since, from);
+    }
+    if let Some(before) = before {
+        sums.rows(filter, to, before);
     }
     sums.end()
 }
@@ -105,18 +106,14 @@ struct Sums {
 impl Sums {
     /// Adds the rows of a time span.
     fn rows(&mut self, filter: &UsageFilter, from: i64, to: i64) {
-        let select = format!("SELECT agent_id, model, {ONE} FROM usage{{index usage_at}}");
-        self.add(filter, &select, "at >= $1 AND at < $2", &[from, to]);
+        self.add(filter, &format!("{ROWS}{{index usage_at}}"), "at >= $1 AND at < $2", Some((from, to)));
     }
 
-    /// Adds a part: those of the selected rows that the filter lets through.
-    fn add(&mut self, filter: &UsageFilter, select: &str, span: &'static str, values: &[i64]) {
-        let args = std::mem::take(&mut self.args);
-        let part = Conditions::after(select, args)
-            .when(Some(values), span, |values, args| {
-                values.iter().for_each(|value| {
-                    args.int(*value);
-                });
+    /// Adds a part: those of the selected rows that are within the span, and that the filter lets through.
+    fn add(&mut self, filter: &UsageFilter, select: &str, within: &'static str, span: Option<(i64, i64)>) {
+        let part = Conditions::after(select, std::mem::take(&mut self.args))
+            .when(span, within, |(from, to), args| {
+                args.int(from).int(to);
             })
             .when(filter.agent_id.as_ref(), "agent_id = $1", |id, args| {
                 args.text(id.as_str());
@@ -140,10 +137,10 @@ impl Sums {
 
     /// The statement and its values.
     fn end(self) -> (Statement, Args) {
-        let sums: String = SUMMED.split(", ").map(|column| format!(", CAST(sum({column}) AS BIGINT)")).collect();
-        let parts = self.parts.join(" UNION ALL ");
         let sql = format!(
-            "SELECT agent_id, model{sums} FROM ({parts}) AS parts GROUP BY agent_id, model ORDER BY agent_id, model"
+            "SELECT agent_id, model, {} FROM ({}) AS parts GROUP BY agent_id, model ORDER BY agent_id, model",
+            each!(sum),
+            self.parts.join(" UNION ALL ")
         );
         (Statement::Built(sql), self.args)
     }

@@ -11,15 +11,8 @@ use rusqlite::{Connection, params_from_iter};
 use super::tools::{depth, id_of, mail, open, send};
 use crate::error::StoreError;
 use crate::row::{Args, Row};
-use crate::sqlite::is_current;
-use crate::sqlite::schema;
+use crate::sqlite::{SqliteOptions, is_current, open_store, schema};
 use crate::tables::UsageFilter;
-
-const FIRST: &str = include_str!("../migrations/0001_spine.sql");
-const SECOND: &str = include_str!("../migrations/0002_together.sql");
-const THIRD: &str = include_str!("../migrations/0003_lean.sql");
-const FOURTH: &str = include_str!("../migrations/0004_cron_turns.sql");
-const FIFTH: &str = include_str!("../migrations/0005_unpriced.sql");
 
 /// An agent record as version 1 wrote it.
 const AGENT: &str = r#"{"agent_id":"a","incarnation":3,"archetype":"writer","name":"Ann","team":null,"owner":null,
@@ -34,10 +27,22 @@ fn number(conn: &Connection, sql: &str) -> i64 {
     conn.query_row(sql, [], |row| row.get(0)).unwrap()
 }
 
+/// The first column of a query's rows.
+fn texts(conn: &Connection, sql: &str) -> Vec<String> {
+    let mut statement = conn.prepare(sql).unwrap();
+    let rows = statement.query_map([], |row| row.get(0)).unwrap();
+    rows.collect::<rusqlite::Result<_>>().unwrap()
+}
+
+/// The columns of a table.
+fn columns(conn: &Connection, database: &str, table: &str) -> Vec<String> {
+    texts(conn, &format!("SELECT name FROM pragma_table_info('{table}', '{database}') ORDER BY cid"))
+}
+
 /// A file as version 1 left it: an agent, two messages, and pruned sequences.
 fn first_version(path: &Path) {
     let conn = connect(path);
-    conn.execute_batch(FIRST).unwrap();
+    conn.execute_batch(schema::MIGRATIONS[0]).unwrap();
     let stamp = format!("PRAGMA application_id = {}; PRAGMA user_version = 1;", schema::APPLICATION_ID);
     conn.execute_batch(&stamp).unwrap();
     let agent = "INSERT INTO agents (agent_id, kind, node, epoch, deleted_at, record) VALUES ('a', 'persistent', 'n', 0, NULL, ?)";
@@ -51,6 +56,16 @@ fn first_version(path: &Path) {
         conn.execute(&sql, params_from_iter(values)).unwrap();
     }
     conn.execute("INSERT INTO counters (name, value) VALUES ('messages', 40), ('events', 70)", []).unwrap();
+    conn.close().unwrap();
+}
+
+/// Brings such a file to a later version, with rows that were written then.
+fn later_version(path: &Path, version: usize, rows: &str) {
+    let conn = connect(path);
+    let stamp = format!("PRAGMA user_version = {version}");
+    for sql in schema::MIGRATIONS[1..version].iter().copied().chain([rows, &stamp]) {
+        conn.execute_batch(sql).unwrap();
+    }
     conn.close().unwrap();
 }
 
@@ -98,16 +113,12 @@ async fn a_database_of_the_second_version_counts_what_was_held_and_keeps_its_sta
     let path = dir.path().join("ghost.db");
     first_version(&path);
     assert!(!is_current(&path));
-    let conn = connect(&path);
-    conn.execute_batch(SECOND).unwrap();
-    let rows = r#"PRAGMA user_version = 2;
-        INSERT INTO budgets (scope, limited, record) VALUES ('world', 1, '{"scope":"world","limits":{"tokens":900,
+    let rows = r#"INSERT INTO budgets (scope, limited, record) VALUES ('world', 1, '{"scope":"world","limits":{"tokens":900,
             "money":null},"spent_tokens":100,"spent_money":7,"reserved_tokens":30,"reserved_money":2,"updated_at":5}');
         INSERT INTO shared_state (key, record) VALUES
             ('a', '{"key":"a","value":{"n":[1,2]},"version":3,"writer":"agent:a","updated_at":5}'),
             ('b', '{"key":"b","value":"calm","version":1,"writer":"agent:a","updated_at":5}');"#;
-    conn.execute_batch(rows).unwrap();
-    conn.close().unwrap();
+    later_version(&path, 2, rows);
     let store = open(&path).await;
     let (budget, a, b) = store
         .read::<_, StoreError, _>(|r| Ok((r.budget_get(&Scope::World)?, r.state_get("a")?, r.state_get("b")?)))
@@ -153,10 +164,8 @@ async fn every_database_of_the_third_version_gets_the_index_of_turns_of_cron_job
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("ghost.db");
         first_version(&path);
+        later_version(&path, 3, more);
         let conn = connect(&path);
-        for sql in [SECOND, THIRD, more, "PRAGMA user_version = 3"] {
-            conn.execute_batch(sql).unwrap();
-        }
         assert_eq!(number(&conn, index), count);
         conn.close().unwrap();
         assert!(!is_current(&path));
@@ -175,13 +184,9 @@ async fn a_database_of_the_fourth_version_keeps_its_usage() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("ghost.db");
     first_version(&path);
-    let conn = connect(&path);
     let row = "INSERT INTO usage (seq, agent_id, turn_id, root_id, provider, model, input, output, cache_read, cache_write, cost, \
         estimated, duration_ms, at) VALUES (1, 'a', zeroblob(16), zeroblob(16), 'p', 'm', 90, 10, 0, 0, 7, 1, 3, 5)";
-    for sql in [SECOND, THIRD, FOURTH, row, "PRAGMA user_version = 4"] {
-        conn.execute_batch(sql).unwrap();
-    }
-    conn.close().unwrap();
+    later_version(&path, 4, row);
     let store = open(&path).await;
     let sums = store.read::<_, StoreError, _>(|r| r.usage_sum(&UsageFilter::default())).await.unwrap();
     let was = UsageSum {
@@ -203,7 +208,6 @@ async fn a_database_of_the_fifth_version_gets_its_totals() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("ghost.db");
     first_version(&path);
-    let conn = connect(&path);
     let rows = format!(
         "INSERT INTO usage (seq, agent_id, turn_id, root_id, provider, model, input, output, cache_read, cache_write, cost, \
          estimated, unpriced, duration_ms, at) VALUES \
@@ -214,12 +218,7 @@ async fn a_database_of_the_fifth_version_gets_its_totals() {
         DAY,
         DAY * 3 + 1
     );
-    for sql in [SECOND, THIRD, FOURTH, FIFTH] {
-        conn.execute_batch(sql).unwrap();
-    }
-    conn.execute_batch(&rows).unwrap();
-    conn.execute_batch("PRAGMA user_version = 5").unwrap();
-    conn.close().unwrap();
+    later_version(&path, 5, &rows);
     let store = open(&path).await;
     let calls = async |filter: UsageFilter| {
         let sums = store.read::<_, StoreError, _>(move |r| r.usage_sum(&filter)).await.unwrap();
@@ -248,16 +247,110 @@ async fn a_database_of_the_fifth_version_gets_its_totals() {
 async fn an_event_of_the_sixth_version_gets_its_new_name() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("ghost.db");
-    open(&path).await.close().await;
-    let conn = connect(&path);
-    let old = "PRAGMA user_version = 6; DROP INDEX jobs_task; DROP TABLE sessions; DROP TABLE approvals; ALTER TABLE messages DROP COLUMN read_at; DROP INDEX turns_session;
-        DROP TABLE acl_grants; DROP TABLE artifacts; DROP TABLE droids; DROP TABLE inboxes; ALTER TABLE ledger DROP COLUMN cost_micros;
-        CREATE INDEX turns_said ON turns (agent_id) WHERE status = 'finished';
-        INSERT INTO events (seq, event_id, ts, kind, payload) VALUES (1, zeroblob(16), 5, 'storm.held', '{}');";
-    conn.execute_batch(old).unwrap();
-    conn.close().unwrap();
+    first_version(&path);
+    let event =
+        "INSERT INTO events (seq, event_id, ts, kind, payload) VALUES (71, zeroblob(16), 5, 'storm.held', '{}')";
+    later_version(&path, 6, event);
     let store = open(&path).await;
     let found = store.read::<_, StoreError, _>(|r| r.event_list(0, &EventFilter::default(), 9)).await.unwrap();
     assert_eq!(found.0.iter().map(|event| event.kind).collect::<Vec<_>>(), [EventKind::LimitReached]);
+    store.close().await;
+}
+
+/// Version 17 took from the records what statements read of them. It finds what a row of today has in its columns.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_database_of_the_sixteenth_version_gets_its_columns() {
+    const VERSION: usize = 16;
+    /// What the later version changes or counts in its own way.
+    const OTHERS: [&str; 4] = ["turn_roots", "usage_totals", "usage_days", "usage_roots"];
+    let dir = tempfile::tempdir().unwrap();
+    let (old, new) = (dir.path().join("old.db"), dir.path().join("new.db"));
+    let store = open(&new).await;
+    crate::contract::fill(&store).await;
+    let sums = store.read::<_, StoreError, _>(|r| r.usage_sum(&UsageFilter::default())).await.unwrap();
+    store.close().await;
+    let conn = connect(&old);
+    for sql in &schema::MIGRATIONS[..VERSION] {
+        conn.execute_batch(sql).unwrap();
+    }
+    conn.execute_batch(&format!("ATTACH DATABASE '{}' AS new", new.display())).unwrap();
+    let tables = texts(&conn, "SELECT name FROM main.sqlite_schema WHERE type = 'table' ORDER BY name");
+    for table in tables.iter().filter(|table| !OTHERS.contains(&table.as_str())) {
+        let columns = columns(&conn, "main", table).join(", ");
+        // Then a record had what now is in columns.
+        let values = match table.as_str() {
+            "ledger" => columns.replace(
+                "record",
+                "json_patch(record, json_object('duration_ms', duration_ms, 'bytes_in', bytes_in, 'bytes_out', bytes_out, \
+                 'tokens', tokens))",
+            ),
+            _ => columns.clone(),
+        };
+        conn.execute_batch(&format!("INSERT INTO main.{table} ({columns}) SELECT {values} FROM new.{table}")).unwrap();
+    }
+    // The triggers listed no root that a turn took on later, and kept those that it gave back.
+    let more = format!(
+        "DELETE FROM main.counters WHERE name = 'usage_totals';
+         DELETE FROM main.turn_roots WHERE root_id = (SELECT max(root_id) FROM main.turn_roots);
+         INSERT INTO main.turn_roots SELECT zeroblob(16), turn_id FROM main.turns;
+         PRAGMA main.application_id = {}; PRAGMA main.user_version = {VERSION};",
+        schema::APPLICATION_ID
+    );
+    conn.execute_batch(&more).unwrap();
+    conn.close().unwrap();
+    let store = open(&old).await;
+    assert_eq!(store.read::<_, StoreError, _>(|r| r.usage_sum(&UsageFilter::default())).await.unwrap(), sums);
+    assert_eq!(store.read::<_, StoreError, _>(crate::Tx::wrong_counts).await.unwrap(), []);
+    store.close().await;
+    let conn = connect(&old);
+    conn.execute_batch(&format!("ATTACH DATABASE '{}' AS new", new.display())).unwrap();
+    for table in tables.iter().filter(|table| *table == "turn_roots" || !OTHERS.contains(&table.as_str())) {
+        let columns = columns(&conn, "new", table);
+        // A record of the ledger keeps what it had, and the counters have one of the totals.
+        let compared: Vec<&str> = columns.iter().map(String::as_str).filter(|name| *name != "record").collect();
+        let columns = if table == "ledger" { compared.join(", ") } else { columns.join(", ") };
+        let but = if table == "counters" { " WHERE name <> 'usage_totals'" } else { "" };
+        for (one, other) in [("main", "new"), ("new", "main")] {
+            let sql = format!(
+                "SELECT count(*) FROM (SELECT {columns} FROM {one}.{table}{but} EXCEPT SELECT {columns} FROM {other}.{table})"
+            );
+            assert_eq!(number(&conn, &sql), 0, "{table}: {one} has more");
+        }
+    }
+    for rows in [
+        "turns WHERE standing IS NOT NULL",
+        "turns WHERE log_from IS NOT NULL AND length(other_roots) = 32 AND length(conversation_id) = 16",
+        "turns WHERE in_log = 1",
+        "turn_roots WHERE root_id <> (SELECT min(root_id) FROM turn_roots)",
+        "ledger WHERE duration_ms IS NOT NULL",
+        "budgets WHERE length(root_id) = 16 AND updated_at > 0",
+        "tasks WHERE length(root_id) = 16",
+        "jobs WHERE length(root_id) = 16",
+        "schedules WHERE length(root_id) = 16",
+        "knowledge WHERE creator <> ''",
+        "conversation_entries WHERE length(message_id) = 16",
+    ] {
+        assert!(number(&conn, &format!("SELECT count(*) FROM main.{rows}")) > 0, "{rows}");
+    }
+    conn.close().unwrap();
+}
+
+/// Without room for it, an upgrade does not begin.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_database_without_room_for_its_upgrade_is_left_as_it_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("ghost.db");
+    first_version(&path);
+    later_version(&path, 16, "");
+    let before = std::fs::read(&path).unwrap();
+    let pages = u32::try_from(before.len() / 4_096).unwrap();
+    let options = SqliteOptions { page_limit: Some(pages + 1), ..SqliteOptions::default() };
+    let refused = open_store(&path, options).await.err().unwrap();
+    assert!(matches!(refused, StoreError::NoRoom { free: 4_096, .. }), "{refused}");
+    let conn = connect(&path);
+    assert_eq!(number(&conn, "PRAGMA user_version"), 16);
+    conn.close().unwrap();
+    let store = open(&path).await;
+    assert_eq!(depth(&store, "a").await, 2);
     store.close().await;
 }

@@ -14,7 +14,7 @@ INSERT INTO counters (name, value) SELECT name, value FROM (
     UNION ALL SELECT 'dead_letters_held/' || agent_id, count(*) FROM dead_letters WHERE status = 'held' GROUP BY agent_id
     UNION ALL SELECT 'droids_live', count(*) FROM droids WHERE ended_at IS NULL
     UNION ALL SELECT 'droids_live/' || parent_id, count(*) FROM droids WHERE ended_at IS NULL GROUP BY parent_id
-) AS counted WHERE true ON CONFLICT (name) DO UPDATE SET value = excluded.value;
+) AS counted WHERE value > 0 ON CONFLICT (name) DO UPDATE SET value = excluded.value;
 
 -- A broadcast to an archetype must not read the records of all agents.
 ALTER TABLE agents ADD COLUMN archetype TEXT NOT NULL DEFAULT '';
