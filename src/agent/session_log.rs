@@ -6,8 +6,7 @@ use std::sync::Arc;
 
 use ghost_domain::journal::{CallOutcome, JournalRow};
 use ghost_domain::{
-    AgentId, ConversationEntry, ConversationId, Limits, LogPlace, LogRange, LogStart, Refusal, Timestamp, Turn,
-    TurnStatus,
+    Agent, ConversationEntry, ConversationId, Limits, LogPlace, LogRange, LogStart, Refusal, Turn, TurnStatus,
 };
 use ghost_operations::conversations::said_elsewhere;
 use ghost_operations::turns::BriefedLog;
@@ -31,10 +30,9 @@ const JOBS_MAX: u32 = 6;
 pub(crate) struct SessionLog<'e> {
     pub(crate) engine: &'e Arc<Engine>,
     pub(crate) registry: &'e Registry,
-    pub(crate) agent_id: &'e AgentId,
+    /// Turns of an earlier agent with this id are not in its logs.
+    pub(crate) agent: &'e Agent,
     pub(crate) conversation_id: Option<ConversationId>,
-    /// When the agent was created. Turns of an earlier agent with this id are not in its logs.
-    pub(crate) born: Timestamp,
     /// Bytes of a result that the agent sees.
     pub(crate) view_bytes: u32,
 }
@@ -50,13 +48,13 @@ impl SessionLog<'_> {
         if room == 0 {
             return Ok(Log::default());
         }
-        let (agent_id, conversation_id) = (self.agent_id.clone(), self.conversation_id);
+        let (agent_id, conversation_id) = (self.agent.agent_id.clone(), self.conversation_id);
         let store = &self.engine.services.store;
         let start = store
             .read_latest(move |r| r.session_start(&agent_id, conversation_id))
             .await?
             .map(|start| start.start)
-            .filter(|start| start.place.ended_at >= self.born);
+            .filter(|start| start.place.ended_at >= self.agent.created_at);
         self.read(start, None, room).await
     }
 
@@ -69,11 +67,11 @@ impl SessionLog<'_> {
     async fn read(&self, start: Option<LogStart>, mut before: Option<LogPlace>, room: usize) -> Result<Log, Refusal> {
         let limits = self.engine.services.ctx.limits();
         let shown = |tool: &str, outcome: &_| view(self.registry, &limits, self.view_bytes, tool, outcome);
-        let first = LogPlace::first_at(self.born);
+        let first = LogPlace::first_at(self.agent.created_at);
         let (mut turns, mut bytes) = (Vec::new(), 0);
         loop {
             let query = SessionTurns {
-                agent_id: self.agent_id.clone(),
+                agent_id: self.agent.agent_id.clone(),
                 conversation_id: self.conversation_id,
                 source: "mail",
                 from: Some(start.map_or(first, |start| start.place)),
@@ -118,7 +116,8 @@ impl SessionLog<'_> {
     /// What the agent has said in the session's conversation since the end of `log`, in other sessions.
     pub(crate) async fn said_since(&self, log: &Log) -> Result<Vec<ConversationEntry>, Refusal> {
         let Some(conversation_id) = self.conversation_id else { return Ok(Vec::new()) };
-        let (agent_id, since) = (self.agent_id.clone(), log.end().map_or(self.born, |end| end.next().ended_at));
+        let (agent_id, since) =
+            (self.agent.agent_id.clone(), log.end().map_or(self.agent.created_at, |end| end.next().ended_at));
         let store = &self.engine.services.store;
         let read = store.read_latest(move |r| said_elsewhere(r, &agent_id, conversation_id, since));
         read.await
@@ -127,10 +126,10 @@ impl SessionLog<'_> {
     /// Finished turns of the session's cron jobs since the end of `log`, newest first.
     pub(crate) async fn jobs_since(&self, log: &Log) -> Result<Vec<Turn>, Refusal> {
         let query = SessionTurns {
-            agent_id: self.agent_id.clone(),
+            agent_id: self.agent.agent_id.clone(),
             conversation_id: self.conversation_id,
             source: CRON,
-            from: Some(log.end().unwrap_or(LogPlace::first_at(self.born))),
+            from: Some(log.end().unwrap_or(LogPlace::first_at(self.agent.created_at))),
             before: None,
             limit: JOBS_MAX,
         };

@@ -32,8 +32,9 @@ pub use operator::{OperatorCall, call_for_operator};
 use std::sync::Arc;
 
 use ghost_domain::{AgentId, Code, Refusal, Turn, TurnId, TurnStatus};
-use ghost_operations::agents;
 use ghost_operations::turns::{self, Ending};
+use ghost_operations::{OperationContext, agents};
+use ghost_store::Tx;
 
 use self::admit::{NextTurn, Start};
 use self::answer::Thought;
@@ -92,24 +93,21 @@ async fn cannot_run(engine: &Arc<Engine>, agent_id: &AgentId, why: Refusal) -> R
 }
 
 /// What a turn does. Each phase owns what exists only in it.
-// One value in a boxed future.
 enum Phase {
     /// Its prompt is made.
     Prompt(Box<Start>),
     /// A model is asked for the next answer.
-    Call(Box<Runner>, NextCall),
+    Call {
+        runner: Box<Runner>,
+        /// A pass and a slot, if the turn has them already.
+        admission: Option<Admission>,
+        /// Whether guidance that has come for a droid goes before the call.
+        may_guide: bool,
+    },
     /// The calls of the last answer run.
     Act(Box<Runner>, Calls),
     /// It runs no further.
     End(Box<Runner>, End),
-}
-
-/// The next call of a model.
-struct NextCall {
-    /// Its pass and its slot, if the turn has them.
-    admission: Option<Admission>,
-    /// Whether guidance that has come for a droid goes before it.
-    may_guide: bool,
 }
 
 /// How an agent leaves a turn.
@@ -133,12 +131,12 @@ async fn run(engine: &Arc<Engine>, session: &Arc<AgentSession>, start: Box<Start
                 Ok(phase) => phase,
                 Err(left) => return Ok(left),
             },
-            Phase::Call(mut runner, NextCall { admission, may_guide }) => {
+            Phase::Call { mut runner, admission, may_guide } => {
                 let thought = runner.call(admission, may_guide).await;
                 after_call(runner, thought)
             }
             Phase::Act(mut runner, calls) => match runner.act(calls).await {
-                Ok(()) => Phase::Call(runner, NextCall::default()),
+                Ok(()) => Phase::call(runner),
                 Err(end) => Phase::End(runner, end),
             },
             Phase::End(runner, end) => return leave(runner, end).await,
@@ -146,9 +144,10 @@ async fn run(engine: &Arc<Engine>, session: &Arc<AgentSession>, start: Box<Start
     }
 }
 
-impl Default for NextCall {
-    fn default() -> Self {
-        Self { admission: None, may_guide: true }
+impl Phase {
+    /// The next call of a model.
+    fn call(runner: Box<Runner>) -> Self {
+        Self::Call { runner, admission: None, may_guide: true }
     }
 }
 
@@ -164,9 +163,7 @@ async fn prompt(
     }
     let admission = start.admission.take();
     match open::open(engine, session, start).await {
-        Ok((runner, calls)) if calls.is_empty() => {
-            Ok(Ok(Phase::Call(runner, NextCall { admission, ..NextCall::default() })))
-        }
+        Ok((runner, calls)) if calls.is_empty() => Ok(Ok(Phase::Call { runner, admission, may_guide: true })),
         // Calls without a result, from before a crash.
         Ok((runner, calls)) => Ok(Ok(Phase::Act(runner, Calls::Unchecked(calls)))),
         // The plan has changed since the agent's next work was read.
@@ -189,8 +186,8 @@ fn after_call(runner: Box<Runner>, thought: Thought) -> Phase {
                 false => Phase::Act(runner, calls),
             }
         }
-        Thought::Corrected => Phase::Call(runner, NextCall::default()),
-        Thought::Guided(joined) => Phase::Call(runner, NextCall { may_guide: joined, admission: None }),
+        Thought::Corrected => Phase::call(runner),
+        Thought::Guided(joined) => Phase::Call { runner, admission: None, may_guide: joined },
         Thought::End(end) => Phase::End(runner, end),
     }
 }
@@ -227,24 +224,25 @@ fn keep_log(runner: Box<Runner>) {
     session.keep_log(turn.conversation_id, &terms.plan, prompt.log_version, log);
 }
 
-/// Ends a turn that failed for good: its mail is held (see [`turns::fail`]). If the store is unavailable, the write is
-/// retried.
+/// Ends a turn that failed for good: its mail is held (see [`turns::fail`]).
 async fn fail(engine: &Arc<Engine>, turn_id: TurnId, refusal: Refusal) -> Result<(), Refusal> {
-    let ctx = engine.services.ctx.clone();
-    ended(write_with_retry(engine, turn_id, move |w| turns::fail(w, &ctx, turn_id, refusal), drop).await)
+    write_end(engine, turn_id, move |w, ctx| turns::fail(w, ctx, turn_id, refusal)).await
 }
 
-/// Ends a turn. If the store is unavailable, the write is retried.
+/// Ends a turn.
 async fn end(engine: &Arc<Engine>, turn_id: TurnId, ending: Ending) -> Result<(), Refusal> {
-    let ctx = engine.services.ctx.clone();
-    ended(write_with_retry(engine, turn_id, move |w| turns::finish(w, &ctx, turn_id, ending), drop).await)
+    write_end(engine, turn_id, move |w, ctx| turns::finish(w, ctx, turn_id, ending)).await
 }
 
-/// A turn that was ended from outside needs no other end.
-fn ended(write: Result<Turn, Refusal>) -> Result<(), Refusal> {
-    match write {
-        Ok(_) => Ok(()),
-        Err(refusal) if refusal.code == Code::Cancelled => Ok(()),
-        Err(refusal) => Err(refusal),
+/// Writes the end of a turn. If the store is unavailable, the write is retried. A turn that was ended from outside needs no
+/// other end.
+async fn write_end<F>(engine: &Arc<Engine>, turn_id: TurnId, work: F) -> Result<(), Refusal>
+where
+    F: FnOnce(&mut Tx, &OperationContext) -> Result<Turn, Refusal> + Clone + Send + 'static,
+{
+    let ctx = engine.services.ctx.clone();
+    match write_with_retry(engine, turn_id, move |w| work(w, &ctx), drop).await {
+        Err(refusal) if refusal.code != Code::Cancelled => Err(refusal),
+        _ => Ok(()),
     }
 }

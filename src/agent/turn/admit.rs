@@ -17,8 +17,8 @@ use ghost_operations::turns::{self, FoundMail, Next, Taken};
 use ghost_provider::{Admitted, Class, Entry, Slot};
 use serde_json::json;
 
-use super::gate::{Admission, Change, Changes, Waiting, Worker, earlier, model_order, registered, why_down};
-use crate::session::{AgentSession, Room};
+use super::gate::{Admission, Change, Changes, Waiting, Worker, model_order, registered, why_down};
+use crate::session::Room;
 
 /// What a turn begins with.
 pub(super) struct Start {
@@ -179,7 +179,7 @@ impl Worker<'_> {
     /// Waits for a slot of a provider, before a turn is opened.
     async fn wait_for_slot(self, entry: &Entry, class: Class) -> Slot {
         self.engine.activity.show(self.agent_id, Activity::Queued);
-        let _wait = InQueue { session: self.session, wait: self.session.begin_wait() };
+        let _wait = Waiting::in_queue(self);
         entry.pool.admit(class).await
     }
 
@@ -200,7 +200,7 @@ impl Worker<'_> {
                 .filter_map(|(provider, model)| Some((providers.get(provider)?, model.as_str())))
                 .collect();
             let breakers = entries.iter().map(|(entry, _)| registered(entry.breaker.changed()));
-            let changes = Changes::begin(self, breakers.collect());
+            let changes = Changes::begin(self.engine, self.session, breakers.collect());
             if !Arc::ptr_eq(plan, &self.engine.services.plan()) {
                 return Ok(Opening::Waited);
             }
@@ -225,7 +225,7 @@ impl Worker<'_> {
                             None => Opening::Queue(Arc::clone(entry)),
                         });
                     }
-                    Admitted::Wait(at) => until = earlier(until, at),
+                    Admitted::Wait(due) => until = until.into_iter().chain(due).min(),
                 }
             }
             *slot = None;
@@ -234,23 +234,11 @@ impl Worker<'_> {
                 self.engine.activity.show(self.agent_id, Activity::Queued);
                 waiting = Some(Waiting::for_models(self, why).await?);
             }
-            match changes.next(until).await {
+            match changes.until(until).await {
                 Change::Availability => {}
                 Change::RetryRequested => entries.iter().for_each(|(entry, model)| entry.breaker.probe_now(model)),
                 Change::PlanChanged => return Ok(Opening::Waited),
             }
         }
-    }
-}
-
-/// Marks a session as waiting for a slot until it is dropped, so that a stop need not wait for it.
-struct InQueue<'a> {
-    session: &'a AgentSession,
-    wait: u64,
-}
-
-impl Drop for InQueue<'_> {
-    fn drop(&mut self) {
-        self.session.end_wait(self.wait);
     }
 }

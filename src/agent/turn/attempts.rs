@@ -130,6 +130,8 @@ pub(super) enum RoundEnd {
 /// The attempts of one call.
 #[derive(Debug)]
 pub(super) struct Attempts {
+    /// Number of models.
+    models: usize,
     /// Index of the model that is asked.
     at: usize,
     /// Its failed attempts.
@@ -187,7 +189,7 @@ impl Attempts {
             };
         }
         let round = Round { answers, ..Round::default() };
-        Ok(Self { at, failed, refused: BTreeSet::new(), last: None, guessed: false, round })
+        Ok(Self { models: models.len(), at, failed, refused: BTreeSet::new(), last: None, guessed: false, round })
     }
 
     /// Index of the model that is asked.
@@ -206,13 +208,13 @@ impl Attempts {
     }
 
     /// Whether all models have refused this conversation permanently.
-    pub(super) fn all_refused(&self, models: &[impl Candidate]) -> bool {
-        (0..models.len()).all(|index| self.refused.contains(&index))
+    pub(super) fn all_refused(&self) -> bool {
+        (0..self.models).all(|index| self.refused.contains(&index))
     }
 
     /// Whether the model that is asked is a fall-back, and there is another to wait for.
-    pub(super) fn has_another(&self, models: &[impl Candidate]) -> bool {
-        self.at > 0 && (0..models.len()).any(|other| other != self.at && self.may_ask(other))
+    pub(super) fn has_another(&self) -> bool {
+        self.at > 0 && (0..self.models).any(|other| other != self.at && self.may_ask(other))
     }
 
     /// The gate has let this model through. Those before it are down; they may answer in the next round.
@@ -249,21 +251,21 @@ impl Attempts {
     }
 
     /// The model that refused the conversation as too long, if only the fall-back that is asked was left.
-    pub(super) fn too_long_for(&self, models: &[impl Candidate]) -> Option<usize> {
+    pub(super) fn too_long_for(&self) -> Option<usize> {
         let (of, error) = self.last()?;
-        (self.at + 1 == models.len() && error.kind == ErrorKind::ContextTooLong).then_some(of)
+        (self.at + 1 == self.models && error.kind == ErrorKind::ContextTooLong).then_some(of)
     }
 
     /// Passes over the fall-back that is asked, because it has no price. With `shortened_for`, the conversation was shortened
     /// for that model instead.
-    pub(super) fn pass_over(&mut self, models: &[impl Candidate], shortened_for: Option<usize>) -> Step {
+    pub(super) fn pass_over(&mut self, shortened_for: Option<usize>) -> Step {
         self.refused.insert(self.at);
         self.begin_at(self.at + 1);
         if let Some(of) = shortened_for {
             self.refused.remove(&of);
             self.at = of;
         }
-        match self.at < models.len() {
+        match self.at < self.models {
             true => Step::Ask,
             false if self.round.transient => Step::NextRound { down: false },
             false => Step::GiveUp,
@@ -610,9 +612,9 @@ mod tests {
     fn a_fall_back_without_budget_or_price_is_left_out() {
         let models = models();
         let mut attempts = begin(&models);
-        assert!(!attempts.has_another(&models), "the first model waits for its budget");
+        assert!(!attempts.has_another(), "the first model waits for its budget");
         attempts.opened(1);
-        assert!(attempts.has_another(&models));
+        assert!(attempts.has_another());
         attempts.cannot_afford(7);
         assert!(attempts.at() == 0 && !attempts.may_ask(1));
         attempts.recheck_budgets(7);
@@ -620,13 +622,13 @@ mod tests {
         attempts.recheck_budgets(8);
         assert!(attempts.may_ask(1));
         attempts.opened(2);
-        assert_eq!(attempts.pass_over(&models, None), Step::NextRound { down: false }, "the first two are only down");
+        assert_eq!(attempts.pass_over(None), Step::NextRound { down: false }, "the first two are only down");
         assert!(!attempts.may_ask(2));
         // Only the fall-back without a price was left for a conversation that is too long.
         let mut attempts = begin(&models[..2]);
         fail(&mut attempts, &models[..2], ErrorKind::ContextTooLong, Facts::default(), &Talk::default());
-        assert_eq!((attempts.at(), attempts.too_long_for(&models[..2])), (1, Some(0)));
-        assert_eq!(attempts.pass_over(&models[..2], Some(0)), Step::Ask);
+        assert_eq!((attempts.at(), attempts.too_long_for()), (1, Some(0)));
+        assert_eq!(attempts.pass_over(Some(0)), Step::Ask);
         assert!(attempts.at() == 0 && attempts.may_ask(0) && !attempts.may_ask(1));
     }
 
@@ -669,7 +671,7 @@ mod tests {
                                 attempts.next_round(&models, vec![0; 3], &mut alone);
                                 in_round = 0;
                                 let Some(first) = (0..3).find(|index| attempts.may_ask(*index)) else {
-                                    prop_assert!(attempts.all_refused(&models));
+                                    prop_assert!(attempts.all_refused());
                                     return Ok(());
                                 };
                                 attempts.opened(first);

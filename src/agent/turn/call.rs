@@ -17,6 +17,7 @@ use ghost_tools::{Output, Run, Tool};
 use crate::transcript::OpenCall;
 
 /// The calls of an answer that are to run.
+#[allow(clippy::large_enum_variant, reason = "a turn has one, and a box would be an allocation for most answers")]
 pub(super) enum Calls {
     /// They are not checked yet.
     Unchecked(Vec<OpenCall>),
@@ -117,18 +118,8 @@ impl Ended {
             }
             Err(refusal) => refused(refusal),
         };
-        self.record_outcome(w, ctx, turn, &outcome)?;
+        turns::record_call_end(w, ctx, turn, self.call_id, &self.id, &self.tool, &outcome)?;
         Ok(outcome)
-    }
-
-    fn record_outcome(
-        &self,
-        w: &mut Tx,
-        ctx: &OperationContext,
-        turn: &Turn,
-        outcome: &CallOutcome,
-    ) -> Result<(), Refusal> {
-        turns::record_call_end(w, ctx, turn, self.call_id, &self.id, &self.tool, outcome)
     }
 }
 
@@ -172,7 +163,8 @@ impl PendingResult {
             turns::record_call_start(w, ctx, &turn, start)?;
         }
         record_beside(w, ctx, &turn, &mut self.beside.clone())?;
-        self.ended.record_outcome(w, ctx, &turn, &self.outcome)
+        let Ended { call_id, id, tool, .. } = &self.ended;
+        turns::record_call_end(w, ctx, &turn, *call_id, id, tool, &self.outcome)
     }
 }
 

@@ -19,7 +19,7 @@ use ghost_store::StoreError;
 use ghost_tools::tool::{AfterCrash, ErasedFile, ErasedOutside, ErasedRead, ErasedWorld};
 use ghost_tools::workspace::is_out_of_room;
 use ghost_tools::{CallContext, FileWork, Output, Run, saved};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::call::{CallResult, Checked, InTransaction, outcome_unknown};
 use super::runner::{Runner, within};
@@ -146,7 +146,8 @@ impl Runner {
         work: impl Future<Output = Result<T, Refusal>>,
     ) -> Result<T, Refusal> {
         let seconds = checked.tool.seconds.unwrap_or(self.limits().call_seconds);
-        let limit = self.capped(Limits::seconds(seconds));
+        let limit = Limits::seconds(seconds);
+        let limit = if self.terms.timed { limit.min(self.time_left()) } else { limit };
         match within(&**self.clock(), limit, work).await {
             Some(result) => result,
             None => Err(Refusal::new(
@@ -280,17 +281,21 @@ impl Runner {
         }
     }
 
+    /// Writes files. What a crash has left of the writes decides what is still to be done.
     pub(super) async fn file(&self, checked: &Checked, tool: &Arc<dyn ErasedFile>) -> Result<CallResult, Refusal> {
-        let (call_id, plans) = match &checked.call.begun {
-            Some(Begun { call_id, files, .. }) if !files.is_empty() => (*call_id, files.clone()),
-            Some(_) => return Ok(CallResult::Refused(outcome_unknown(&checked.tool.spec.name))),
-            None => return self.write(checked, tool, None).await,
-        };
+        let begun = checked.call.begun.as_ref();
+        let call_id = begun.map_or_else(|| self.call_id(), |begun| begun.call_id);
+        let call = FileCall { runner: self, checked, tool, call_id };
+        let Some(Begun { files: plans, .. }) = begun else { return call.write().await };
         // If a file cannot be read, it is unknown whether the write has happened.
-        match self.in_time(checked, self.left(&plans)).await.unwrap_or(Left::Unknown) {
-            Left::Written => self.recorded_file(checked, tool, call_id, plans).await,
-            Left::Unwritten => self.write(checked, tool, Some(call_id)).await,
-            Left::Part(rest) => self.write_rest(checked, tool, call_id, plans, &rest).await,
+        let left = match plans.is_empty() {
+            true => Left::Unknown,
+            false => self.in_time(checked, self.left(plans)).await.unwrap_or(Left::Unknown),
+        };
+        match left {
+            Left::Written => call.record(plans.clone()).await,
+            Left::Unwritten => call.write().await,
+            Left::Part(rest) => call.write_rest(plans.clone(), &rest).await,
             Left::Unknown => Ok(CallResult::Refused(outcome_unknown(&checked.tool.spec.name))),
         }
     }
@@ -315,43 +320,42 @@ impl Runner {
             (_, false) => Left::Part(rest),
         })
     }
+}
 
-    /// Prepares the writes, journals them, carries them out and records their result. With `begun`, the
-    /// call's start is in the journal already and nothing was written.
-    async fn write(
-        &self,
-        checked: &Checked,
-        tool: &Arc<dyn ErasedFile>,
-        begun: Option<CallId>,
-    ) -> Result<CallResult, Refusal> {
-        let call_id = begun.unwrap_or_else(|| self.call_id());
-        let call_context = self.call_context(call_id, checked);
-        let work = match self.in_time(checked, tool.prepare(&call_context, &checked.call.arguments)).await {
+/// A call that writes files.
+struct FileCall<'a> {
+    runner: &'a Runner,
+    checked: &'a Checked,
+    tool: &'a Arc<dyn ErasedFile>,
+    call_id: CallId,
+}
+
+impl FileCall<'_> {
+    fn context(&self) -> CallContext {
+        self.runner.call_context(self.call_id, self.checked)
+    }
+
+    /// Prepares the writes, journals them, carries them out and records their result. Nothing was written before.
+    async fn write(&self) -> Result<CallResult, Refusal> {
+        let (runner, context) = (self.runner, self.context());
+        let prepared = self.tool.prepare(&context, &self.checked.call.arguments);
+        let work = match runner.in_time(self.checked, prepared).await {
             Ok(work) => work,
             Err(refusal) => return Ok(CallResult::Refused(refusal)),
         };
         let plans = work.plans();
         // A resumed write is journaled again, because the files may have changed since.
-        self.record_start(self.call_start(checked, call_id, plans.clone())).await?;
-        self.carry_out(checked, tool, call_id, work, plans).await
+        runner.record_start(runner.call_start(self.checked, self.call_id, plans.clone())).await?;
+        self.carry_out(work, plans).await
     }
 
     /// Completes a call of which a crash left a part. What it may not do any more stays undone, and the model gets to
     /// know which files were changed.
-    async fn write_rest(
-        &self,
-        checked: &Checked,
-        tool: &Arc<dyn ErasedFile>,
-        call_id: CallId,
-        plans: Vec<FilePlan>,
-        rest: &[FilePlan],
-    ) -> Result<CallResult, Refusal> {
-        let call_context = self.call_context(call_id, checked);
-        let prepared = tool.prepare_rest(&call_context, &checked.call.arguments, rest);
-        let why = match self.in_time(checked, prepared).await {
-            Ok(work) if is_same(&work.plans(), rest) => {
-                return self.carry_out(checked, tool, call_id, work, plans).await;
-            }
+    async fn write_rest(&self, plans: Vec<FilePlan>, rest: &[FilePlan]) -> Result<CallResult, Refusal> {
+        let context = self.context();
+        let prepared = self.tool.prepare_rest(&context, &self.checked.call.arguments, rest);
+        let why = match self.runner.in_time(self.checked, prepared).await {
+            Ok(work) if is_same(&work.plans(), rest) => return self.carry_out(work, plans).await,
             Ok(_) => "the rest would not be what was planned".to_owned(),
             Err(refusal) => refusal.message,
         };
@@ -360,91 +364,63 @@ impl Runner {
             plans.iter().filter(is_done).map(|plan| plan.path.as_str()).collect()
         };
         let (changed, unchanged) = (named(true), named(false));
-        let refusal = Refusal::new(
-            Code::OutcomeUnknown,
-            format!(
-                "the daemon stopped in the middle of {}, and it cannot be completed: {why}",
-                checked.tool.spec.name
-            ),
-        )
-        .hint(format!("changed: {}; unchanged: {}", changed.join(", "), unchanged.join(", ")))
-        .details(serde_json::json!({ "changed": changed, "unchanged": unchanged }));
+        let tool = &self.checked.tool.spec.name;
+        let what = format!("the daemon stopped in the middle of {tool}, and it cannot be completed: {why}");
+        let refusal = Refusal::new(Code::OutcomeUnknown, what)
+            .hint(format!("changed: {}; unchanged: {}", changed.join(", "), unchanged.join(", ")))
+            .details(json!({ "changed": changed, "unchanged": unchanged }));
         Ok(CallResult::Refused(refusal))
     }
 
     /// Makes the writes and records the result. `plans` are those of the whole call.
-    async fn carry_out(
-        &self,
-        checked: &Checked,
-        tool: &Arc<dyn ErasedFile>,
-        call_id: CallId,
-        work: FileWork,
-        plans: Vec<FilePlan>,
-    ) -> Result<CallResult, Refusal> {
-        let written = self.engine.services.workspace.carry_out(work.writes);
-        if let Err(refusal) = self.in_time(checked, written).await {
+    async fn carry_out(&self, work: FileWork, plans: Vec<FilePlan>) -> Result<CallResult, Refusal> {
+        let written = self.runner.engine.services.workspace.carry_out(work.writes);
+        let refusal = match self.runner.in_time(self.checked, written).await {
+            Ok(_) => return self.record(plans).await,
             // Not the model's affair: the turn goes on here, from its journal, when there is room again.
-            if !self.terms.for_operator && is_out_of_room(&refusal) {
-                return Err(refusal);
-            }
+            Err(refusal) if !self.runner.terms.for_operator && is_out_of_room(&refusal) => return Err(refusal),
             // The disk may still complete a write that has timed out.
-            let refusal = match refusal.code {
-                Code::Timeout => Refusal::new(Code::OutcomeUnknown, refusal.message)
-                    .hint("it may or may not be written yet: read the file before you write it again"),
-                _ => refusal,
-            };
-            return self.refused_after_start(checked, call_id, refusal).await;
-        }
-        self.recorded_file(checked, tool, call_id, plans).await
+            Err(refusal) if refusal.code == Code::Timeout => Refusal::new(Code::OutcomeUnknown, refusal.message)
+                .hint("it may or may not be written yet: read the file before you write it again"),
+            Err(refusal) => refusal,
+        };
+        self.record_refusal(refusal).await
     }
 
-    async fn recorded_file(
-        &self,
-        checked: &Checked,
-        tool: &Arc<dyn ErasedFile>,
-        call_id: CallId,
-        plans: Vec<FilePlan>,
-    ) -> Result<CallResult, Refusal> {
-        let call_context = self.call_context(call_id, checked);
-        let (ctx, recorder, turn_id) = (self.engine.services.ctx.clone(), Arc::clone(tool), self.turn.turn_id);
-        let ended = self.ended(checked, call_id);
-        let (arguments, written_plans) = (checked.call.arguments.clone(), plans.clone());
-        let recorded = self.engine.services.store.write(move |w| {
+    /// Records the result of the writes. If the tool refuses them, they are reverted: a refused call must have no effect.
+    async fn record(&self, plans: Vec<FilePlan>) -> Result<CallResult, Refusal> {
+        let (context, services, call_id) = (self.context(), &self.runner.engine.services, self.call_id);
+        let (ctx, recorder, turn_id) = (services.ctx.clone(), Arc::clone(self.tool), context.turn_id);
+        let ended = self.runner.ended(self.checked, call_id);
+        let (arguments, written) = (self.checked.call.arguments.clone(), plans.clone());
+        let recorded = services.store.write(move |w| {
             let turn = turns::working_turn(w, &ctx, turn_id).map_err(InTransaction::Turn)?;
-            let mut output = recorder.record(&call_context, arguments, &plans, w).map_err(InTransaction::Tool)?;
+            let mut output = recorder.record(&context, arguments, &plans, w).map_err(InTransaction::Tool)?;
             for plan in &plans {
                 let Some(grant_id) = plan.grant_id else { continue };
                 output.events.push(grants::used(&turn.agent_id, turn_id, call_id, grant_id, Some(&plan.path)));
             }
             ended.record(w, &ctx, &turn, Ok(output)).map_err(InTransaction::Turn)
         });
-        match recorded.await {
-            Ok(outcome) => Ok(CallResult::Recorded(outcome)),
-            Err(InTransaction::Tool(refusal)) => {
-                // The tool refused, so the write is reverted: a refused call must have no effect.
-                let taken_back = self.in_time(checked, self.engine.services.workspace.take_back(&written_plans)).await;
-                let refusal = match taken_back {
-                    Ok(true) => refusal,
-                    Ok(false) | Err(_) => {
-                        let hint = refusal.hint.clone().unwrap_or_else(|| "nothing else was done".into());
-                        let paths: Vec<String> = written_plans.iter().map(|plan| format!("`{}`", plan.path)).collect();
-                        refusal.hint(format!("{hint}; {} was written and is still there", paths.join(", ")))
-                    }
-                };
-                self.refused_after_start(checked, call_id, refusal).await
+        let refusal = match recorded.await {
+            Ok(outcome) => return Ok(CallResult::Recorded(outcome)),
+            Err(InTransaction::Turn(refusal)) => return Err(refusal),
+            Err(InTransaction::Tool(refusal)) => refusal,
+        };
+        let refusal = match self.runner.in_time(self.checked, services.workspace.take_back(&written)).await {
+            Ok(true) => refusal,
+            Ok(false) | Err(_) => {
+                let hint = refusal.hint.clone().unwrap_or_else(|| "nothing else was done".into());
+                let paths: Vec<String> = written.iter().map(|plan| format!("`{}`", plan.path)).collect();
+                refusal.hint(format!("{hint}; {} was written and is still there", paths.join(", ")))
             }
-            Err(InTransaction::Turn(refusal)) => Err(refusal),
-        }
+        };
+        self.record_refusal(refusal).await
     }
 
-    async fn refused_after_start(
-        &self,
-        checked: &Checked,
-        call_id: CallId,
-        refusal: Refusal,
-    ) -> Result<CallResult, Refusal> {
-        let recorded = self.record_result(None, self.ended(checked, call_id), Err(refusal)).await;
-        recorded.map(CallResult::Recorded)
+    async fn record_refusal(&self, refusal: Refusal) -> Result<CallResult, Refusal> {
+        let ended = self.runner.ended(self.checked, self.call_id);
+        self.runner.record_result(None, ended, Err(refusal)).await.map(CallResult::Recorded)
     }
 }
 

@@ -50,11 +50,12 @@ impl Worker<'_> {
     }
 }
 
-/// Marks an agent as waiting until it is dropped. A stop need not let a waiting agent finish, and
-/// askers see why they get no answer.
+/// Marks an agent as waiting until it is dropped. A stop need not let a waiting agent finish.
 pub(super) struct Waiting<'a> {
     worker: Worker<'a>,
     wait: u64,
+    /// Whether askers see why they get no answer.
+    is_shown: bool,
     /// What a person must repair before the models can answer.
     pub(super) repair: Option<&'static str>,
 }
@@ -65,7 +66,12 @@ impl<'a> Waiting<'a> {
         worker.engine.services.ctx.set_waiting(worker.agent_id, Some(why));
         // Agents that cannot work must not keep others from it.
         worker.engine.activity.set_waits(worker.agent_id, true);
-        Self { worker, wait: worker.session.begin_wait(), repair }
+        Self { worker, wait: worker.session.begin_wait(), is_shown: true, repair }
+    }
+
+    /// Begins a wait for a slot, which every agent that works has.
+    pub(super) fn in_queue(worker: Worker<'a>) -> Self {
+        Self { worker, wait: worker.session.begin_wait(), is_shown: false, repair: None }
     }
 
     /// Begins a wait for models. If a person must repair one, people who wait for an answer learn it at once.
@@ -82,7 +88,7 @@ impl<'a> Waiting<'a> {
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         let Worker { engine, agent_id, session } = self.worker;
-        if session.end_wait(self.wait) {
+        if session.end_wait(self.wait) && self.is_shown {
             engine.activity.set_waits(agent_id, false);
             engine.services.ctx.set_waiting(agent_id, None);
         }
@@ -99,7 +105,7 @@ pub(super) fn registered(notification: Notified<'_>) -> Notification<'_> {
     notification
 }
 
-/// What may let a model be asked. It is noticed from here on, so this is created before the breakers are read.
+/// What may let a model be asked. It is noticed from here on, so this is created before breakers and budgets are read.
 pub(super) struct Changes<'a> {
     engine: &'a Engine,
     /// Breakers and budget limits.
@@ -119,20 +125,25 @@ pub(super) enum Change {
 }
 
 impl<'a> Changes<'a> {
-    pub(super) fn begin(Worker { engine, session, .. }: Worker<'a>, available: Vec<Notification<'a>>) -> Self {
+    pub(super) fn begin(engine: &'a Engine, session: &'a AgentSession, available: Vec<Notification<'a>>) -> Self {
         let retry_now = registered(session.retry_now.notified());
         Self { engine, available, retry_now, plan_changed: registered(engine.plan_changed.notified()) }
     }
 
     /// Waits for a change, at most until this time.
-    pub(super) async fn next(self, until: Option<Timestamp>) -> Change {
-        let clock = &self.engine.services.ctx.ports.clock;
+    pub(super) async fn until(self, until: Option<Timestamp>) -> Change {
+        let clock = Arc::clone(&self.engine.services.ctx.ports.clock);
         let due = async {
             match until {
                 Some(until) => clock.sleep(until.since(clock.steady())).await,
                 None => std::future::pending().await,
             }
         };
+        self.or(due).await
+    }
+
+    /// Waits for a change. `due` counts as one.
+    async fn or(self, due: impl Future<Output = ()>) -> Change {
         tokio::select! {
             biased;
             () = self.plan_changed => Change::PlanChanged,
@@ -140,14 +151,6 @@ impl<'a> Changes<'a> {
             _ = select_all(self.available) => Change::Availability,
             () = due => Change::Availability,
         }
-    }
-}
-
-/// The earlier of two times; `None` means never.
-pub(super) fn earlier(a: Option<Timestamp>, b: Option<Timestamp>) -> Option<Timestamp> {
-    match (a, b) {
-        (Some(a), Some(b)) => Some(a.min(b)),
-        (a, b) => a.or(b),
     }
 }
 
@@ -261,26 +264,6 @@ impl ModelCall {
     }
 }
 
-/// What ends a wait for budget. It is noticed from here on, so this is created before the budget is read.
-pub(super) struct BudgetChanges<'a> {
-    limits_changed: Notification<'a>,
-    retry_now: Notification<'a>,
-    plan_changed: Notification<'a>,
-    /// When the next day begins. The day may end before the turn waits.
-    next_day: Timestamp,
-}
-
-impl<'a> BudgetChanges<'a> {
-    pub(super) fn begin(engine: &'a Engine, session: &'a AgentSession) -> Self {
-        Self {
-            limits_changed: registered(engine.queue.limits_changed.notified()),
-            retry_now: registered(session.retry_now.notified()),
-            plan_changed: registered(engine.plan_changed.notified()),
-            next_day: budget::next_day(engine.services.ctx.now()),
-        }
-    }
-}
-
 /// Why an attempt gave no answer.
 pub(super) enum Unanswered {
     /// Another attempt follows.
@@ -330,7 +313,7 @@ impl Runner {
     /// begins with the model of the last attempt, and skips those that have refused this conversation or do not fit a
     /// budget. The turn parks while no model may be asked.
     pub(super) async fn gate(&mut self, call: &mut ModelCall) -> Result<(Pass, Option<Slot>), Unanswered> {
-        if call.attempts.all_refused(&call.choices) {
+        if call.attempts.all_refused() {
             return Err(Unanswered::End(End::Failed(call.refused())));
         }
         let (engine, session) = (Arc::clone(&self.engine), Arc::clone(&self.session));
@@ -353,12 +336,21 @@ impl Runner {
         loop {
             let breakers = choices.iter().map(|choice| choice.entry.breaker.changed());
             let available = breakers.chain([engine.queue.limits_changed.notified()]).map(registered);
-            let mut changes = Changes::begin(worker, available.collect());
+            let mut changes = Changes::begin(&engine, &session, available.collect());
             call.attempts.recheck_budgets(engine.queue.limit_changes());
-            let until = match admitted(choices, &mut call.attempts) {
-                Ok(pass) => return Ok((pass, None)),
-                Err(until) => until,
-            };
+            let mut until = None;
+            for (at, choice) in choices.iter().enumerate().skip(call.attempts.at()) {
+                if !call.attempts.may_ask(at) {
+                    continue;
+                }
+                match choice.entry.breaker.admit(&choice.model) {
+                    Admitted::Pass(pass) => {
+                        call.attempts.opened(at);
+                        return Ok((pass, None));
+                    }
+                    Admitted::Wait(due) => until = until.into_iter().chain(due).min(),
+                }
+            }
             if call.attempts.at() > 0 {
                 // The first models may answer in the next round.
                 return Err(Unanswered::RoundOver);
@@ -381,7 +373,7 @@ impl Runner {
                 }
                 continue;
             }
-            match changes.next(until).await {
+            match changes.until(until).await {
                 Change::Availability => {}
                 Change::RetryRequested => probe_now(),
                 Change::PlanChanged => return Err(Unanswered::End(End::Reopened)),
@@ -402,14 +394,13 @@ impl Runner {
 
     /// Waits before another attempt with a model that fails this turn but answers others.
     async fn wait_before_retry(&mut self, choice: &Choice, reason: &str, pause: Duration) -> Result<(), Refusal> {
-        let (engine, session) = (Arc::clone(&self.engine), Arc::clone(&self.session));
-        let worker = Worker { engine: &engine, agent_id: &self.turn.agent_id.clone(), session: &session };
+        let session = Arc::clone(&self.session);
         // Registered before the writes, so that a retry requested during them is not missed.
         let retry_now = registered(session.retry_now.notified());
         self.flush().await?;
         self.park(choice, reason).await?;
         self.show(Activity::Queued);
-        let _waiting = Waiting::begin(worker, Wait::for_reason(reason));
+        let _waiting = Waiting::begin(self.worker(), Wait::for_reason(reason));
         tokio::select! {
             biased;
             () = retry_now => {}
@@ -419,8 +410,9 @@ impl Runner {
     }
 
     /// Waits until the limit of a spent budget is raised, a retry is requested or, for a day's
-    /// budget, the next day begins. Returns true if another plan is current.
-    pub(super) async fn wait_for_budget(&self, scope: &Scope, changes: BudgetChanges<'_>) -> bool {
+    /// budget, `next_day` begins. The caller created `changes` and computed `next_day` before it read the budget. Returns
+    /// true if another plan is current.
+    pub(super) async fn wait_for_budget(&self, scope: &Scope, next_day: Timestamp, changes: Changes<'_>) -> bool {
         self.show(Activity::Queued);
         let _waiting = Waiting::begin(self.worker(), Wait::for_reason(format!("budget {scope} is spent")));
         let clock = self.clock();
@@ -428,20 +420,14 @@ impl Runner {
             match scope {
                 // Short steps, so that a clock that jumps to another day is noticed.
                 Scope::Day(_) => {
-                    while budget::next_day(clock.now()) == changes.next_day {
-                        clock.sleep_until(changes.next_day.min(clock.now().plus(DAY_STEP))).await;
+                    while budget::next_day(clock.now()) == next_day {
+                        clock.sleep_until(next_day.min(clock.now().plus(DAY_STEP))).await;
                     }
                 }
                 _ => std::future::pending().await,
             }
         };
-        tokio::select! {
-            biased;
-            () = changes.plan_changed => true,
-            () = changes.retry_now => false,
-            () = changes.limits_changed => false,
-            () = day => false,
-        }
+        matches!(changes.or(day).await, Change::PlanChanged)
     }
 
     /// Ends a round in which every model that could be asked failed, at least one for a transient
@@ -495,25 +481,6 @@ impl Runner {
     async fn write_event(&self, event: NewEvent) -> Result<(), Refusal> {
         self.write_with_retry(move |w, ctx, _| ctx.emit(w, event)).await
     }
-}
-
-/// The pass of the first model that may be asked and is not down, beginning with the one that is asked. Otherwise the time
-/// at which to try again.
-fn admitted(choices: &[Choice], attempts: &mut Attempts) -> Result<Pass, Option<Timestamp>> {
-    let mut until = None;
-    for (at, choice) in choices.iter().enumerate().skip(attempts.at()) {
-        if !attempts.may_ask(at) {
-            continue;
-        }
-        match choice.entry.breaker.admit(&choice.model) {
-            Admitted::Pass(pass) => {
-                attempts.opened(at);
-                return Ok(pass);
-            }
-            Admitted::Wait(due) => until = earlier(until, due),
-        }
-    }
-    Err(until)
 }
 
 /// The refusal with which a turn ends when no model has answered.

@@ -11,7 +11,7 @@ use ghost_domain::journal::{JournalRow, Step};
 use ghost_domain::mail::channel_of;
 use ghost_domain::schedule::OwnTurn;
 use ghost_domain::transcript::{Message, Role, ToolSpec};
-use ghost_domain::{AgentId, AgentKind, ChannelContext, Code, Droid, Kind, MessageId, Refusal};
+use ghost_domain::{AgentId, AgentKind, ChannelContext, Code, Kind, MessageId, Refusal};
 use ghost_operations::mail::agent_for_operator;
 use ghost_operations::turns::{self, BriefedLog, Taken};
 use ghost_provider::tool_bytes;
@@ -177,7 +177,8 @@ async fn make_home(engine: &Engine, session: &AgentSession, taken: &Taken) -> Re
         droid.output_path,
         droid.task.trim_end(),
     );
-    let is_first = is_first_turn(taken, droid);
+    // No turn of the droid has begun before.
+    let is_first = !taken.resumed && taken.earlier.is_empty() && droid.used.turns == 0;
     engine.services.workspace.ensure_droid(&droid.droid_id, task, is_first).await.map_err(OpenError::Failed)
 }
 
@@ -186,9 +187,8 @@ impl Opening<'_> {
         SessionLog {
             engine: self.engine,
             registry: self.registry,
-            agent_id: &self.taken.turn.agent_id,
+            agent: &self.taken.agent,
             conversation_id: self.taken.turn.conversation_id,
-            born: self.taken.agent.created_at,
             view_bytes: self.spec.limits.result_view_bytes,
         }
     }
@@ -283,11 +283,6 @@ impl Opening<'_> {
         }
         Ok(log)
     }
-}
-
-/// Whether no turn of the droid has begun before.
-fn is_first_turn(taken: &Taken, droid: &Droid) -> bool {
-    !taken.resumed && taken.earlier.is_empty() && droid.used.turns == 0
 }
 
 /// The own turn of a cron job that this turn is.
@@ -400,14 +395,7 @@ pub async fn preview(engine: &Arc<Engine>, agent_id: &AgentId) -> Result<Preview
     let system = prompt::system(&engine.services.plan(), &agent, &spec);
     let briefing = prompt::briefing(&spec, &registry.offer().deferred, &engine.services.plan().skills, &held);
     let (limits, view_bytes) = (engine.services.ctx.limits(), spec.limits.result_view_bytes);
-    let session_log = SessionLog {
-        engine,
-        registry: &registry,
-        agent_id: &agent.agent_id,
-        conversation_id: None,
-        born: agent.created_at,
-        view_bytes,
-    };
+    let session_log = SessionLog { engine, registry: &registry, agent: &agent, conversation_id: None, view_bytes };
     let room = log_room(&limits, spec.limits.context_bytes);
     let mut log = session_log.newest(room).await?;
     log.fit(room);

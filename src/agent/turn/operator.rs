@@ -3,6 +3,7 @@
 //!
 //! Nothing here may be retried for long or wait for a person: the operator waits for the answer.
 
+use std::ops::ControlFlow;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
@@ -46,28 +47,20 @@ pub struct OperatorCall {
     pub arguments: Value,
 }
 
-/// The recorded progress of a call that may have been interrupted.
-enum CallProgress {
-    Ended(CallOutcome),
-    Begun(Begun),
-    /// Nothing is recorded, so nothing has happened: effects in the store commit with their record.
-    NotStarted,
-}
-
-impl CallProgress {
-    fn read(journal: Vec<JournalRow>) -> Self {
-        let mut progress = Self::NotStarted;
-        for row in journal {
-            match row.step {
-                Step::CallFinished { outcome, .. } => return Self::Ended(outcome),
-                Step::CallStarted { call_id, effect, files, ask_id, .. } => {
-                    progress = Self::Begun(Begun { call_id, effect, files, ask_id, session: None });
-                }
-                _ => {}
+/// What a journal tells of a call that may have been interrupted: its outcome, or its start. Without either, nothing has
+/// happened: effects in the store commit with their record.
+fn progress(journal: Vec<JournalRow>) -> ControlFlow<CallOutcome, Option<Begun>> {
+    let mut begun = None;
+    for row in journal {
+        match row.step {
+            Step::CallFinished { outcome, .. } => return ControlFlow::Break(outcome),
+            Step::CallStarted { call_id, effect, files, ask_id, .. } => {
+                begun = Some(Begun { call_id, effect, files, ask_id, session: None });
             }
+            _ => {}
         }
-        progress
     }
+    ControlFlow::Continue(begun)
 }
 
 /// Calls a tool as an agent. The outcome may be a refusal by the tool, which is recorded like any
@@ -84,18 +77,14 @@ pub async fn call_for_operator(
     session: &Arc<AgentSession>,
 ) -> Result<CallOutcome, Refusal> {
     let OperatorCall { turn_id, again, agent_id, tool, arguments } = call;
-    let progress = match again {
-        true => {
-            let read = engine.services.store.read(move |r| r.journal_of(turn_id)).await;
-            CallProgress::read(read.map_err(Refusal::from)?)
-        }
-        false => CallProgress::NotStarted,
+    let journal = match again {
+        true => engine.services.store.read(move |r| r.journal_of(turn_id)).await.map_err(Refusal::from)?,
+        false => Vec::new(),
     };
-    let begun = match progress {
+    let begun = match progress(journal) {
         // Returned even if the agent is deleted by now.
-        CallProgress::Ended(outcome) => return Ok(outcome),
-        CallProgress::Begun(begun) => Some(begun),
-        CallProgress::NotStarted => None,
+        ControlFlow::Break(outcome) => return Ok(outcome),
+        ControlFlow::Continue(begun) => begun,
     };
     let (ctx, id, is_new) = (engine.services.ctx.clone(), agent_id.clone(), begun.is_none());
     let read = engine.services.store.read(move |r| {

@@ -164,11 +164,6 @@ impl Runner {
         Some(refusal.details(json!({ "limit": "timeout_seconds", "value": limit })))
     }
 
-    /// `duration`, or the job's remaining time if that is less.
-    pub(super) fn capped(&self, duration: Duration) -> Duration {
-        if self.terms.timed { duration.min(self.time_left()) } else { duration }
-    }
-
     /// The remaining time of the turn.
     pub(super) fn time_left(&self) -> Duration {
         Limits::seconds(self.terms.spec.limits.turn_seconds).saturating_sub(self.progress.worked)

@@ -12,7 +12,7 @@ use futures_util::future::poll_immediate;
 use ghost_domain::admission::is_unpriced;
 use ghost_domain::model_facts::{ModelFacts, Thinking, ThinkingControl};
 use ghost_domain::transcript::Block;
-use ghost_domain::{Activity, Code, Limits, Refusal, ReservationId, Scope};
+use ghost_domain::{Activity, Code, Limits, Refusal, ReservationId, Scope, budget};
 use ghost_operations::budgets::{Demand, Reserved, Settlement, Taken};
 use ghost_operations::{droids, turns};
 use ghost_provider::{Charge, ErrorKind, ModelAnswer, ModelRequest, Pass, ProviderError, Slot, estimate_with, is_long};
@@ -20,21 +20,12 @@ use ghost_provider::{Charge, ErrorKind, ModelAnswer, ModelRequest, Pass, Provide
 use super::answer::{ParsedAnswer, Thought};
 use super::attempts::{Attempts, Facts, Remedy, Sent, Step};
 use super::conversation::Reader;
-use super::gate::{Admission, BudgetChanges, Choice, ModelCall, Unanswered, answers_of, unanswered};
+use super::gate::{Admission, Changes, Choice, ModelCall, Unanswered, answers_of, registered, unanswered};
 use super::runner::{End, Prompt, Runner, limit_reached, within};
 use crate::budget_queue::Ticket;
 use crate::images;
 use crate::prompt;
 use crate::stream::{Partial, Streamer};
-
-/// Whether a model call may begin.
-enum Started {
-    Reserved(Reserved),
-    /// The budget refuses it.
-    Refused(Refusal),
-    /// Guidance has come for the droid.
-    Guided,
-}
 
 /// A call that failed.
 struct Failed {
@@ -195,44 +186,45 @@ impl Runner {
     ) -> Result<(ReservationId, Admission), Unanswered> {
         let (engine, session) = (Arc::clone(&self.engine), Arc::clone(&self.session));
         let behind = call.ticket.check();
-        let changes = BudgetChanges::begin(&engine, &session);
+        let changes = Changes::begin(&engine, &session, vec![registered(engine.queue.limits_changed.notified())]);
+        // The day may end before the turn waits.
+        let next_day = budget::next_day(engine.services.ctx.now());
         let limit_changes = engine.queue.limit_changes();
         // If a fall-back does not fit the budget, the turn does not wait for budget while
         // another model may answer again.
-        let another = call.attempts.has_another(&call.choices);
+        let another = call.attempts.has_another();
         let demand = self.demand(call.choice(), request, behind, another);
         match self.start(demand, call.may_guide).await? {
-            Started::Guided => return Err(Unanswered::Guided),
-            Started::Reserved(Reserved::Granted(reservation_id, allowance)) => {
+            Ok(Reserved::Granted(reservation_id, allowance)) => {
                 call.ticket.leave();
                 request.max_tokens = allowance.max_tokens;
                 return Ok((reservation_id, admission));
             }
-            Started::Reserved(Reserved::Waits(scope)) => {
+            Ok(Reserved::Waits(scope)) => {
                 drop(admission);
                 call.ticket.wait(scope).await;
             }
-            Started::Reserved(Reserved::Spent(_)) if another => {
+            Ok(Reserved::Spent(_)) if another => {
                 drop(admission);
                 call.ticket.leave();
                 call.attempts.cannot_afford(limit_changes);
             }
-            Started::Reserved(Reserved::Spent(Scope::Root(_))) => return Err(Unanswered::End(End::SetAside)),
-            Started::Reserved(Reserved::Spent(scope)) => {
+            Ok(Reserved::Spent(Scope::Root(_))) => return Err(Unanswered::End(End::SetAside)),
+            Ok(Reserved::Spent(scope)) => {
                 drop(admission);
                 call.ticket.leave();
-                if self.wait_for_budget(&scope, changes).await {
+                if self.wait_for_budget(&scope, next_day, changes).await {
                     return Err(Unanswered::End(End::Reopened));
                 }
                 call.attempts.restart();
             }
             // A fall-back without a price is skipped; the next one may have one.
-            Started::Refused(refusal) if call.attempts.at() > 0 && is_unpriced(&refusal) => {
+            Err(refusal) if call.attempts.at() > 0 && is_unpriced(&refusal) => {
                 // The writes and the waits that follow may take long.
                 drop(admission);
                 return Err(self.pass_over(call, request, &refusal).await?);
             }
-            Started::Refused(refusal) => {
+            Err(refusal) => {
                 let ending = self.at_bound(refusal.clone(), false, None);
                 let has_text = ending.text().is_some();
                 return Err(Unanswered::End(if has_text { End::With(ending) } else { End::Failed(refusal) }));
@@ -352,7 +344,7 @@ impl Runner {
         refusal: &Refusal,
     ) -> Result<Unanswered, Refusal> {
         let choice = call.choice();
-        let refused_by = call.attempts.too_long_for(&call.choices);
+        let refused_by = call.attempts.too_long_for();
         let shorter = refused_by.and_then(|_| self.conversation.shorter(&self.reader(choice), &request.messages));
         let shortened = refused_by.zip(shorter);
         let shortened_of = shortened.map(|(of, limit)| (call.choices[of].model.clone(), limit));
@@ -368,7 +360,7 @@ impl Runner {
         if let Some((_, limit)) = shortened {
             self.conversation.apply(Remedy::Shorten(limit));
         }
-        let step = call.attempts.pass_over(&call.choices, shortened.map(|(of, _)| of));
+        let step = call.attempts.pass_over(shortened.map(|(of, _)| of));
         self.follow(call, step, None).await
     }
 
@@ -435,9 +427,9 @@ impl Runner {
     }
 
     /// Journals the start of the call with its budget reservation, and the prompt if it is not
-    /// journaled yet. Writes nothing if the call must wait for budget. With `may_guide`, it does not begin if
+    /// journaled yet. Writes nothing if the call must wait for budget. The inner error is the budget's refusal. With `may_guide`, it does not begin if
     /// guidance has come for the droid: only this transaction knows that at no cost.
-    async fn start(&mut self, demand: Demand, may_guide: bool) -> Result<Started, Refusal> {
+    async fn start(&mut self, demand: Demand, may_guide: bool) -> Result<Result<Reserved, Refusal>, Unanswered> {
         let (ctx, turn_id) = (self.engine.services.ctx.clone(), self.turn.turn_id);
         let pending_result = self.pending_result.clone();
         let Prompt { system, mail, unwritten, .. } = &self.prompt;
@@ -458,19 +450,18 @@ impl Runner {
             if let Some(droid_id) = droid_id
                 && droids::has_guidance(w, &droid_id)?
             {
-                return Ok(Started::Guided);
+                return Ok(None);
             }
-            turns::model_started(w, &ctx, turn_id, &demand).map(Started::Reserved)
+            turns::model_started(w, &ctx, turn_id, &demand).map(Some)
         });
-        match written.await {
-            Ok(started) => {
-                self.prompt.unwritten = None;
-                self.pending_result = None;
-                Ok(started)
-            }
-            Err(refusal) if refusal.code == Code::BudgetExhausted => Ok(Started::Refused(refusal)),
-            Err(refusal) => Err(refusal),
-        }
+        let started = match written.await {
+            Ok(started) => started,
+            Err(refusal) if refusal.code == Code::BudgetExhausted => return Ok(Err(refusal)),
+            Err(refusal) => return Err(refusal.into()),
+        };
+        self.prompt.unwritten = None;
+        self.pending_result = None;
+        started.map(Ok).ok_or(Unanswered::Guided)
     }
 
     /// Journals that a call failed, with what it cost and the remedy.

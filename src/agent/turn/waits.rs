@@ -8,9 +8,7 @@
 use std::sync::Arc;
 
 use ghost_domain::journal::{CallOutcome, Effect, Step};
-use ghost_domain::{
-    Activity, Approval, ApprovalPlan, ApprovalStatus, AskId, AskStatus, CallId, CallStatus, Code, LedgerRow, Refusal,
-};
+use ghost_domain::{Activity, Approval, ApprovalPlan, ApprovalStatus, AskId, AskStatus, CallStatus, Code, Refusal};
 use ghost_operations::approvals::{self, NewApproval};
 use ghost_operations::mail::with_nearest;
 use ghost_operations::turns::{self, CallStart};
@@ -227,23 +225,14 @@ impl Runner {
 
     /// Waits as [`Self::wait_for_person`] does, and records the end of the call.
     pub(super) async fn wait_for_word(&self, ended: Ended) -> Result<CallOutcome, Refusal> {
-        let row = self.settled_by_person(ended.call_id, &ended.tool).await?;
-        let said = row.result.unwrap_or_default();
-        let result = match row.status {
-            CallStatus::Ok => Ok(Output::from(json!(said))),
-            _ => Err(Refusal::new(Code::Cancelled, said).hint("make the call again if it is still needed")),
-        };
-        self.record_result(None, ended, result).await
-    }
-
-    async fn settled_by_person(&self, call_id: CallId, tool: &str) -> Result<LedgerRow, Refusal> {
-        loop {
+        let (call_id, tool) = (ended.call_id, &ended.tool);
+        let row = loop {
             // Registered before the read, so that an answer in between is not missed.
             let settled = registered(self.session.bell.notified());
             let read = self.write_with_retry(move |w, ctx, turn_id| turns::await_person(w, ctx, turn_id, call_id));
             let row = read.await?;
             if row.status != CallStatus::Unknown {
-                return Ok(row);
+                break row;
             }
             let why = format!(
                 "a person must say what became of a call of {tool} that the daemon's death cut off: \
@@ -251,6 +240,12 @@ impl Runner {
             );
             let _waiting = Waiting::begin(self.worker(), Wait::for_reason(why));
             settled.await;
-        }
+        };
+        let said = row.result.unwrap_or_default();
+        let result = match row.status {
+            CallStatus::Ok => Ok(Output::from(json!(said))),
+            _ => Err(Refusal::new(Code::Cancelled, said).hint("make the call again if it is still needed")),
+        };
+        self.record_result(None, ended, result).await
     }
 }
