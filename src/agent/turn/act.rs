@@ -17,7 +17,7 @@ use ghost_tools::loop_guard::{Call, Verdict, is_own};
 use serde_json::Value;
 use tokio::sync::Semaphore;
 
-use super::call::{CallResult, Calls, Checked, Checking, Ended, PendingResult, Unfit, outcome_unknown};
+use super::call::{CallResult, Calls, Checked, Checking, Ended, PendingResult, Unfit, outcome_unknown, start_of};
 use super::runner::{End, Runner};
 use crate::transcript::{OpenCall, result_blocks};
 
@@ -146,18 +146,8 @@ impl Runner {
         refusal: Refusal,
     ) -> Result<CallOutcome, Refusal> {
         let call_id = call.begun.as_ref().map_or_else(|| self.call_id(), |begun| begun.call_id);
-        let start = call.begun.is_none().then(|| CallStart {
-            call_id,
-            id: call.id.clone(),
-            tool: tool.to_owned(),
-            alias,
-            arguments: call.arguments.clone(),
-            // The journal gets no start of a call that is refused at once.
-            effect: Effect::Read,
-            files: Vec::new(),
-            ask_id: None,
-            begun_at: None,
-        });
+        // The journal gets no start of a call that is refused at once: it has no effect.
+        let start = call.begun.is_none().then(|| start_of(call_id, call, tool, alias, Effect::Read));
         let ended = Ended { call_id, id: call.id.clone(), tool: tool.to_owned(), view_bytes: None };
         self.record_result(start, ended, Err(refusal)).await
     }

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use ghost_domain::journal::CallOutcome;
+use ghost_domain::journal::{CallOutcome, Effect};
 use ghost_domain::{CallId, Code, Refusal, Turn, TurnId};
 use ghost_operations::OperationContext;
 use ghost_operations::artifacts::{self, Origin};
@@ -50,6 +50,18 @@ impl Unfit {
     pub(super) fn new(call: OpenCall, refusal: Refusal) -> Box<Self> {
         Box::new(Self { call, refusal, ends_turn: false })
     }
+}
+
+/// The start of a call as it is recorded.
+pub(super) fn start_of(
+    call_id: CallId,
+    call: &OpenCall,
+    tool: &str,
+    alias: Option<String>,
+    effect: Effect,
+) -> CallStart {
+    let (id, tool, arguments) = (call.id.clone(), tool.to_owned(), call.arguments.clone());
+    CallStart { call_id, id, tool, alias, arguments, effect, files: Vec::new(), ask_id: None, begun_at: None }
 }
 
 /// The result of checking a call.

@@ -19,7 +19,7 @@ use ghost_tools::loop_guard::LoopGuard;
 use ghost_tools::{CallContext, Output, Registry};
 use serde_json::json;
 
-use super::call::{Checked, Ended, PendingResult};
+use super::call::{Checked, Ended, PendingResult, start_of};
 use super::conversation::Conversation;
 use crate::engine::Engine;
 use crate::log::Log;
@@ -257,17 +257,8 @@ impl Runner {
     }
 
     pub(super) fn call_start(&self, checked: &Checked, call_id: CallId, files: Vec<FilePlan>) -> CallStart {
-        CallStart {
-            call_id,
-            id: checked.call.id.clone(),
-            tool: checked.tool.spec.name.clone(),
-            alias: checked.alias.clone(),
-            arguments: checked.call.arguments.clone(),
-            effect: checked.run.effect(),
-            files,
-            ask_id: None,
-            begun_at: None,
-        }
+        let Checked { call, tool, alias, run, .. } = checked;
+        CallStart { files, ..start_of(call_id, call, &tool.spec.name, alias.clone(), run.effect()) }
     }
 
     pub(super) fn ended(&self, checked: &Checked, call_id: CallId) -> Ended {
