@@ -17,7 +17,9 @@ use tokio::task::JoinHandle;
 
 use crate::engine::Engine;
 use crate::panics;
-use crate::turn::{self, AgentSession, Pauses};
+use crate::retry_write::Pauses;
+use crate::session::AgentSession;
+use crate::turn;
 
 /// The messages of an agent's actor.
 #[derive(Debug)]
@@ -152,6 +154,47 @@ impl State {
         });
     }
 
+    /// Continues after the end of the task.
+    fn worked(
+        &mut self,
+        myself: &ActorRef<AgentMsg>,
+        result: Result<Result<(), Refusal>, String>,
+    ) -> Result<(), ActorProcessingErr> {
+        self.task = None;
+        let (agent_id, ctx) = (&self.agent_id, &self.engine.services.ctx);
+        match result {
+            Err(panic) => return Err(format!("panic: {panic}").into()),
+            Ok(Err(refusal)) if refusal.code == Code::Unavailable => {
+                tracing::warn!(%agent_id, %refusal, "the store or the workspace is unavailable; the agent's work is tried again");
+                ctx.set_waiting(agent_id, Some(Wait::for_reason(&*refusal.message)));
+                self.engine.activity.show(agent_id, Activity::Idle);
+                if self.stopping {
+                    myself.stop(None);
+                } else {
+                    self.again = true;
+                    let pause = self.pauses.next();
+                    self.later(myself, pause, AgentMsg::Wake);
+                }
+                return Ok(());
+            }
+            Ok(Err(refusal)) if matches!(refusal.code, Code::Conflict | Code::NotFound) => {
+                // Another daemon owns the agent now, or it is deleted: this actor must not
+                // act for it any more.
+                tracing::warn!(%agent_id, %refusal, "the agent is deleted or another daemon owns it; stopping its actor");
+                myself.stop(None);
+                return Ok(());
+            }
+            Ok(Err(refusal)) => return Err(refusal.to_string().into()),
+            Ok(Ok(())) => self.pauses = Pauses::default(),
+        }
+        if self.stopping {
+            myself.stop(None);
+        } else if !self.engine.activity.try_rest(&self.agent_id, self.seen) {
+            self.begin(myself);
+        }
+        Ok(())
+    }
+
     fn later(&self, myself: &ActorRef<AgentMsg>, after: Duration, message: AgentMsg) {
         let sleep = self.engine.services.ctx.ports.clock.sleep(after);
         let myself = myself.clone();
@@ -247,43 +290,7 @@ impl Actor for AgentActor {
                 myself.stop(None);
             }
             AgentMsg::Worked { task, .. } if state.task.is_none() || task != state.tasks => {}
-            AgentMsg::Worked { result, .. } => {
-                state.task = None;
-                match result {
-                    Err(panic) => return Err(format!("panic: {panic}").into()),
-                    Ok(Err(refusal)) if refusal.code == Code::Unavailable => {
-                        tracing::warn!(agent_id = %state.agent_id, %refusal, "the store or the workspace is unavailable; the agent's work is tried again");
-                        state
-                            .engine
-                            .services
-                            .ctx
-                            .set_waiting(&state.agent_id, Some(Wait::for_reason(&*refusal.message)));
-                        state.engine.activity.show(&state.agent_id, Activity::Idle);
-                        if state.stopping {
-                            myself.stop(None);
-                        } else {
-                            state.again = true;
-                            let pause = state.pauses.next();
-                            state.later(&myself, pause, AgentMsg::Wake);
-                        }
-                        return Ok(());
-                    }
-                    Ok(Err(refusal)) if matches!(refusal.code, Code::Conflict | Code::NotFound) => {
-                        // Another daemon owns the agent now, or it is deleted: this actor must not
-                        // act for it any more.
-                        tracing::warn!(agent_id = %state.agent_id, %refusal, "the agent is deleted or another daemon owns it; stopping its actor");
-                        myself.stop(None);
-                        return Ok(());
-                    }
-                    Ok(Err(refusal)) => return Err(refusal.to_string().into()),
-                    Ok(Ok(())) => state.pauses = Pauses::default(),
-                }
-                if state.stopping {
-                    myself.stop(None);
-                } else if !state.engine.activity.try_rest(&state.agent_id, state.seen) {
-                    state.begin(&myself);
-                }
-            }
+            AgentMsg::Worked { result, .. } => state.worked(&myself, result)?,
         }
         Ok(())
     }

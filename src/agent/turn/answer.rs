@@ -1,30 +1,108 @@
-//! Decides what follows from an answer: the turn ends, its calls run, or the model gets a
+//! Reads an answer and decides what follows from it: the turn ends, its calls run, or the model gets a
 //! correction. The answer is journaled together with that decision, and the write is retried while
 //! the store is unavailable.
 //!
 //! A failure of the store must never lose an answer that was paid for or cause a second request for
-//! it.
+//! it. Reading a long text must never block the runtime's threads.
 
 use std::time::Duration;
 
 use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::journal::Effect;
-use ghost_domain::transcript::{Message, Role};
-use ghost_domain::{CallId, Code, Refusal, ReservationId, Turn};
+use ghost_domain::reply_tokens::{Reply, read_reply};
+use ghost_domain::transcript::{Block, Message, Role, visible_text};
+use ghost_domain::{Code, Refusal, ReservationId, Turn};
 use ghost_operations::turns::{self, Ending, ModelResult};
-use ghost_provider::{ModelAnswer, Stop};
+use ghost_provider::{ModelAnswer, Stop, Visible, malformed_tool_call};
 use ghost_store::Tx;
 use serde_json::json;
 
-use super::parsed_answer::ParsedAnswer;
-use super::retry_write::{self, Pauses, WriteError};
-use super::round::Choice;
-use super::runner::Runner;
-use super::think::Thought;
+use super::call::Calls;
+use super::gate::Choice;
+use super::runner::{End, Runner};
+use crate::retry_write::{self, Pauses, WriteError};
 use crate::transcript::{OpenCall, with_unique_ids};
 
 /// Corrections of malformed answers before the turn ends.
 const CORRECTIONS_MAX: u32 = 3;
+/// Longest text, in bytes, that is read on the turn's own task; longer text is read on a blocking
+/// thread.
+const INLINE_MAX: usize = 64 * 1_024;
+
+/// What follows from asking for an answer.
+pub(super) enum Thought {
+    /// The model calls tools.
+    Calls(Calls),
+    /// The answer was malformed, and the model got a correction.
+    Corrected,
+    /// Guidance has come for the droid, and no model was asked. The flag says whether it joined the turn; if not, the next
+    /// call does not look for it.
+    Guided(bool),
+    /// The turn runs no further.
+    End(End),
+}
+
+/// The parsed content of an answer's text.
+pub(super) struct ParsedAnswer {
+    /// The part that people may read.
+    pub(super) text: String,
+    /// Whether the text closes a reasoning block that it never opened. `None` if the answer does
+    /// not show it: it is empty, or may have been truncated before the closing tag.
+    pub(super) reasons_first: Option<bool>,
+    /// An excerpt of a tool call written as text, in an answer without real calls (TOOL-13).
+    pub(super) malformed: Option<String>,
+}
+
+impl ParsedAnswer {
+    /// Reads the text of an answer. `reasoned` says whether the model's last answer began within
+    /// reasoning.
+    ///
+    /// # Errors
+    /// Unavailable when the daemon stops meanwhile.
+    pub(super) async fn read(answer: &ModelAnswer, reasoned: bool) -> Result<Self, Refusal> {
+        let text = visible_text(&answer.blocks);
+        let calls = answer.blocks.iter().any(|block| matches!(block, Block::ToolCall { .. }));
+        let stop = answer.stop.clone();
+        let inline = text.len() <= INLINE_MAX;
+        let read = move || Self::parse(&text, calls, &stop, reasoned);
+        if inline {
+            return Ok(read());
+        }
+        let error = match tokio::task::spawn_blocking(read).await {
+            Ok(parsed) => return Ok(parsed),
+            Err(error) => error,
+        };
+        match error.try_into_panic() {
+            // Continue the panic as if the text had been read here: the agent's supervisor handles
+            // it.
+            Ok(panic) => std::panic::resume_unwind(panic),
+            Err(_) => Err(Refusal::new(Code::Unavailable, "the daemon stopped before the answer was read")),
+        }
+    }
+
+    fn parse(text: &str, calls: bool, stop: &Stop, reasoned: bool) -> Self {
+        // If the answer of such a model was truncated before it closed its reasoning, none of its
+        // text is visible.
+        let cut = stop.is_cut();
+        let visible = if cut && reasoned { Visible::from_reasoning(text) } else { Visible::of(text) };
+        let is_conclusive = !cut && !text.trim().is_empty();
+        let text_may_hold_call = !calls && !matches!(stop, Stop::Refused(_));
+        Self {
+            text: visible.text,
+            reasons_first: is_conclusive.then_some(visible.closes_unopened),
+            malformed: if text_may_hold_call { malformed_tool_call(text) } else { None },
+        }
+    }
+}
+
+/// The flaw of an answer that cannot end the turn.
+#[derive(Clone)]
+struct Flaw {
+    /// An excerpt of a call written as text, for the ledger.
+    malformed: Option<String>,
+    /// The correction for the model.
+    note: String,
+}
 
 impl Runner {
     /// Journals an answer together with the decision that follows from it.
@@ -37,40 +115,14 @@ impl Runner {
         took: Duration,
     ) -> Result<Thought, Refusal> {
         self.guard.answered();
+        let warning = self.unknown_stop(choice, &answer.stop);
         let blocks = with_unique_ids(answer.blocks);
         let message = Message { role: Role::Assistant, blocks: blocks.clone() };
-        let calls: Vec<OpenCall> =
+        let mut calls: Vec<OpenCall> =
             message.calls().map(|(id, name, arguments)| OpenCall::new(id, name, arguments, None)).collect();
-        let ParsedAnswer { text, malformed, .. } = parsed;
-        let refused = matches!(answer.stop, Stop::Refused(_));
-        let flaw = if calls.is_empty() && !refused { flaw(malformed, &text, &answer.stop) } else { None };
-        let hopeless = flaw.is_some() && self.corrections >= CORRECTIONS_MAX;
-        let ending = match (&flaw, calls.is_empty()) {
-            (Some(_), _) if hopeless => Some(Ending::Failed(
-                Refusal::new(
-                    Code::InvalidArguments,
-                    format!("{} was corrected {CORRECTIONS_MAX} times and still gave no complete answer", choice.model),
-                )
-                .hint("see its last answers with `ghostctl turn show`, or use another model"),
-            )),
-            // The model or its provider refused, so the text is not an answer and the calls do not
-            // run.
-            _ if refused => Some(Ending::Failed(refusal(&choice.model, &answer.stop, calls.len(), &text))),
-            (None, true) if answer.stop.is_cut() => Some(Ending::Cut(text)),
-            (None, true) => Some(Ending::Finished(text)),
-            _ => None,
-        };
-        let unknown = answer
-            .stop
-            .word()
-            .filter(|word| answer.stop.is_unknown() && self.engine.warns_of_stop(&choice.model, word));
-        let warning = unknown.map(|word| {
-            let (model, provider) = (&choice.model, &choice.entry.name);
-            let warning =
-                format!("{model} ({provider}) stopped with `{word}`, which Ghost does not know; its answer is used");
-            let payload = json!({ "warning": warning, "model": model, "provider": provider, "reason": word });
-            NewEvent::new(EventKind::WorldWarning, payload).agent(&self.agent_id)
-        });
+        let is_refused = matches!(answer.stop, Stop::Refused(_));
+        let flaw = if calls.is_empty() && !is_refused { flaw(&parsed, &answer.stop) } else { None };
+        let ending = self.ending(&choice.model, &answer.stop, parsed.text, calls.len(), flaw.is_some());
         let result = ModelResult {
             reservation_id,
             provider: choice.entry.name.clone(),
@@ -83,28 +135,28 @@ impl Runner {
             duration_ms: u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
         };
         // The start of a sole outside call is recorded in the transaction that journals the answer.
-        let mut start = None;
+        let (mut sole, mut start) = (None, None);
         if ending.is_none()
-            && flaw.is_none()
-            && let [call] = calls.as_slice()
+            && calls.len() == 1
+            && let Some(call) = calls.pop()
         {
-            let checked = self.check_whole(call.clone()).await?;
-            start = match &checked {
-                Ok(checked) if checked.run.effect() == Effect::Outside && checked.needs_approval.is_none() => {
-                    Some(self.call_start(checked, CallId(self.engine.services.ctx.id()), Vec::new()))
-                }
-                _ => None,
-            };
-            self.prepared = Some((checked, start.as_ref().map(|start| start.call_id)));
+            let checking = self.check_whole(call).await?;
+            if let Ok(checked) = &checking
+                && checked.run.effect() == Effect::Outside
+                && checked.needs_approval.is_none()
+            {
+                start = Some(self.call_start(checked, self.call_id(), Vec::new()));
+            }
+            sole = Some(Calls::Sole(checking, start.as_ref().map(|start| start.call_id)));
         }
-        let (ctx, turn_id, note, ended) =
-            (self.engine.services.ctx.clone(), self.turn.turn_id, flaw.clone(), ending.is_some());
+        let (ctx, turn_id, noted) = (self.engine.services.ctx.clone(), self.turn.turn_id, flaw.clone());
+        let is_end = ending.is_some();
         let journaled = self.store_answer(&choice.model, move |w| {
             let turn = turns::model_answered(w, &ctx, turn_id, result)?;
             if let Some(warning) = warning {
                 ctx.emit(w, warning)?;
             }
-            if let Some((malformed, note)) = note {
+            if let Some(Flaw { malformed, note }) = noted {
                 if let Some(fragment) = malformed {
                     turns::malformed(w, &ctx, &turn, &fragment)?;
                 }
@@ -120,19 +172,46 @@ impl Runner {
             }
         });
         self.turn = journaled.await?;
-        self.messages_mut().push(message);
-        if ended {
-            return Ok(Thought::Ended);
+        self.conversation.push(message);
+        if is_end {
+            return Ok(Thought::End(End::Written));
         }
-        self.rounds += 1;
-        self.failures.clear();
-        if let Some((_, note)) = flaw {
-            self.corrections += 1;
-            self.messages_mut().push(Message::text(Role::User, note));
-            return Ok(Thought::Corrected);
+        self.progress.rounds += 1;
+        self.progress.failures.clear();
+        let Some(flaw) = flaw else { return Ok(Thought::Calls(sole.unwrap_or(Calls::Unchecked(calls)))) };
+        self.progress.corrections += 1;
+        self.conversation.tell(flaw.note);
+        Ok(Thought::Corrected)
+    }
+
+    /// How the turn ends with an answer that makes so many calls; `None` if it goes on.
+    fn ending(&self, model: &str, stop: &Stop, text: String, calls: usize, is_flawed: bool) -> Option<Ending> {
+        if is_flawed {
+            let is_hopeless = self.progress.corrections >= CORRECTIONS_MAX;
+            return is_hopeless.then(|| {
+                let what = format!("{model} was corrected {CORRECTIONS_MAX} times and still gave no complete answer");
+                let hint = "see its last answers with `ghostctl turn show`, or use another model";
+                Ending::Failed(Refusal::new(Code::InvalidArguments, what).hint(hint))
+            });
         }
-        self.open = calls;
-        Ok(Thought::Calls)
+        match stop {
+            // The model or its provider refused, so the text is not an answer and the calls do not
+            // run.
+            Stop::Refused(_) => Some(Ending::Failed(refusal(model, stop, calls, &text))),
+            _ if calls > 0 => None,
+            _ if stop.is_cut() => Some(Ending::Cut(text)),
+            _ => Some(Ending::Finished(text)),
+        }
+    }
+
+    /// The warning that Ghost does not know why the model stopped, if it is due.
+    fn unknown_stop(&self, choice: &Choice, stop: &Stop) -> Option<NewEvent> {
+        let (model, provider) = (&choice.model, &choice.entry.name);
+        let word = stop.word().filter(|word| stop.is_unknown() && self.engine.warns_of_stop(model, word))?;
+        let warning =
+            format!("{model} ({provider}) stopped with `{word}`, which Ghost does not know; its answer is used");
+        let payload = json!({ "warning": warning, "model": model, "provider": provider, "reason": word });
+        Some(NewEvent::new(EventKind::WorldWarning, payload).agent(&self.turn.agent_id))
     }
 
     /// Journals an answer and retries while the store is unavailable, because asking again would
@@ -163,6 +242,27 @@ impl Runner {
             retry_write::wait(&self.engine, turn_id, &mut pauses, &refusal).await;
         }
     }
+
+    /// The end of the turn at a bound, with the last text that its model wrote for a reader (LOOP-03). It comes from the
+    /// journaled answers, so a resumed turn ends with the same text; `partial` is what arrived of an answer that the turn's
+    /// time interrupted. `timed_out` says whether the bound is the turn's own, of time or of model calls.
+    pub(super) fn at_bound(&self, refusal: Refusal, timed_out: bool, partial: Option<String>) -> Ending {
+        let partial = partial.filter(|text| is_for_reader(text));
+        let text = partial.or_else(|| last_text(self.conversation.own())).unwrap_or_default();
+        Ending::AtBound { refusal, timed_out, text }
+    }
+}
+
+/// The last text for a reader in the answers of a turn. An answer without calls that did not end the turn was faulty;
+/// its text does not count.
+fn last_text(messages: &[Message]) -> Option<String> {
+    let answers = messages.iter().rev().filter(|message| message.role == Role::Assistant);
+    let mut texts = answers.filter(|answer| answer.calls().next().is_some()).map(Message::visible_text);
+    texts.find_map(|text| Some(Visible::of(&text).text).filter(|text| is_for_reader(text)))
+}
+
+fn is_for_reader(text: &str) -> bool {
+    matches!(read_reply(text), Reply::Message { .. })
 }
 
 /// The refusal with which a turn ends if the model or its provider refused to continue.
@@ -182,17 +282,56 @@ fn refusal(model: &str, stop: &Stop, calls: usize, text: &str) -> Refusal {
 }
 
 /// The flaw of an answer without calls that cannot end the turn: the answer contains a call written
-/// as text (TOOL-13), or it was truncated before any text. Returns the fragment of the call, for
-/// the ledger, and the correction for the model.
-fn flaw(malformed: Option<String>, text: &str, stop: &Stop) -> Option<(Option<String>, String)> {
-    if let Some(fragment) = malformed {
-        let note = "Your last answer held a tool call written as text. Nothing was run. Make the call through the tool \
-                    interface, or answer in plain words.";
-        return Some((Some(fragment), note.to_owned()));
+/// as text (TOOL-13), or it was truncated before any text.
+fn flaw(parsed: &ParsedAnswer, stop: &Stop) -> Option<Flaw> {
+    let flaw = |note: &str| Some(Flaw { malformed: parsed.malformed.clone(), note: note.to_owned() });
+    if parsed.malformed.is_some() {
+        return flaw(
+            "Your last answer held a tool call written as text. Nothing was run. Make the call through the tool \
+             interface, or answer in plain words.",
+        );
     }
-    if stop.is_cut() && text.trim().is_empty() {
-        let note = "Your last answer was cut before it had any text. Answer again, and more briefly.";
-        return Some((None, note.to_owned()));
+    if stop.is_cut() && parsed.text.trim().is_empty() {
+        return flaw("Your last answer was cut before it had any text. Answer again, and more briefly.");
     }
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(text: String) -> ModelAnswer {
+        ModelAnswer {
+            model: "m".into(),
+            blocks: vec![Block::Text { text }],
+            usage: None,
+            estimated: false,
+            stop: Stop::EndTurn,
+        }
+    }
+
+    #[test]
+    fn long_text_is_read_on_a_blocking_thread_with_the_same_result() {
+        let runtime = tokio::runtime::Builder::new_current_thread().max_blocking_threads(1).build().unwrap();
+        runtime.block_on(async {
+            let short = ParsedAnswer::read(&answer("a</think>b <tool_call>".into()), false).await.unwrap();
+            assert_eq!((short.text.as_str(), short.reasons_first), ("b", Some(true)));
+            assert_eq!(short.malformed.as_deref(), Some("<tool_call>"));
+            // The only blocking thread is occupied. The long read waits for it, while this thread
+            // continues.
+            let (go, released) = std::sync::mpsc::sync_channel::<()>(1);
+            let occupied = tokio::task::spawn_blocking(move || released.recv());
+            let long = answer(format!("{}</think>b <tool_call>", "< ".repeat(INLINE_MAX)));
+            let mut reading = std::pin::pin!(ParsedAnswer::read(&long, false));
+            assert!(futures_util::poll!(reading.as_mut()).is_pending());
+            go.send(()).unwrap();
+            occupied.await.unwrap().unwrap();
+            let long = reading.await.unwrap();
+            assert_eq!(
+                (long.text, long.reasons_first, long.malformed),
+                (short.text, short.reasons_first, short.malformed)
+            );
+        });
+    }
 }

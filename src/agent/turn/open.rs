@@ -1,9 +1,9 @@
-//! Opens a turn: from its journal if it has one, otherwise with a new prompt.
+//! Opens a turn: makes its prompt, from its journal if it has one, otherwise anew.
+//!
+//! A resumed turn must get the prompt that it had. Only its tools and rights are those of now.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
-use std::time::Duration;
 
 use ghost_config::plan::Plan;
 use ghost_config::spec::AgentSpec;
@@ -11,261 +11,278 @@ use ghost_domain::journal::{JournalRow, Step};
 use ghost_domain::mail::channel_of;
 use ghost_domain::schedule::OwnTurn;
 use ghost_domain::transcript::{Message, Role, ToolSpec};
-use ghost_domain::{
-    AgentId, AgentKind, ChannelContext, Code, Droid, Envelope, HeldSkill, Kind, MessageId, Party, Refusal, Turn,
-};
+use ghost_domain::{AgentId, AgentKind, ChannelContext, Code, Kind, MessageId, Refusal};
 use ghost_operations::mail::agent_for_operator;
-use ghost_operations::turns::{self, BriefedLog, Next, Taken};
-use ghost_provider::{Class, tool_bytes};
+use ghost_operations::turns::{self, BriefedLog, Taken};
+use ghost_provider::tool_bytes;
+use ghost_tools::Registry;
 use ghost_tools::loop_guard::LoopGuard;
 
-use super::droid;
-use super::load_log::{self, CRON, SessionLog, log_room};
-use super::runner::{Runner, view};
-use super::session::{AgentSession, Room};
-use super::turn_tools::{TurnTools, seen_before};
+use super::admit::{Sources, Start, class};
+use super::conversation::Conversation;
+use super::runner::{LiveTools, Progress, Prompt, Runner, Terms, TurnTools, Unwritten};
+use super::tools::seen_before;
 use crate::engine::Engine;
 use crate::log::Log;
+use crate::profile::AgentProfile;
 use crate::prompt::{self, Part, Section, Size};
-use crate::transcript::{Transcript, drop_state};
+use crate::session::{AgentSession, Room};
+use crate::session_log::{self, CRON, SessionLog, log_room, view};
+use crate::transcript::{OpenCall, Transcript, drop_state};
 
-/// The data from the store that a prompt needs.
-#[derive(Default)]
-pub(super) struct Sources {
-    held: Vec<HeldSkill>,
-    earlier: Vec<Vec<JournalRow>>,
-    journal: Vec<JournalRow>,
-    stored: Option<(String, String)>,
-}
-
-/// Why the agent's next turn cannot run.
+/// Why a turn cannot be opened.
 pub(super) enum OpenError {
     /// The agent cannot run under the current plan. The turn stays open until it can.
     CannotRun(Refusal),
     /// This turn cannot run; it fails.
     Failed(Refusal),
+    /// The store cannot be read.
+    Broken(Refusal),
 }
 
-/// The agent's next work, the prompt's sources if they were read, and the mail capacity and models
-/// of the turn.
-pub(super) type NextWork = (Next, Option<Sources>, Room);
-
-impl Room {
-    /// The mail capacity and the models of an agent with this spec under `plan`.
-    pub(super) fn of(plan: &Plan, spec: &AgentSpec) -> Self {
-        Self { bytes: turns::mail_room(spec.limits.context_bytes), models: model_order(plan, spec).into() }
+impl From<Refusal> for OpenError {
+    fn from(refusal: Refusal) -> Self {
+        Self::Broken(refusal)
     }
 }
 
-/// The models that an agent asks, in order: provider and model.
-pub(super) fn model_order(plan: &Plan, spec: &AgentSpec) -> Vec<(String, String)> {
-    let first = spec.model.provider.clone().unwrap_or_else(|| plan.llm.default_provider.clone());
-    let model = spec.model.model.clone().unwrap_or_else(|| plan.llm.default_model.clone());
-    let fallbacks = spec.model.fallback_models.iter().map(|fallback| {
-        let (provider, model) = plan.llm.fallback_target(&first, fallback);
-        (provider.to_owned(), model.to_owned())
+/// What the prompt of a turn is made from.
+struct Opening<'a> {
+    engine: &'a Arc<Engine>,
+    taken: &'a Taken,
+    registry: &'a Registry,
+    spec: &'a AgentSpec,
+    profile: &'a AgentProfile,
+    place: Place,
+}
+
+/// The conversation of a turn.
+#[derive(Clone, Copy)]
+struct Place {
+    /// What the turn may do in it. `None` if the turn has no outside conversation, or its agent may not speak there.
+    channel: Option<ChannelContext>,
+    /// Whether the conversation no longer exists.
+    has_ended: bool,
+}
+
+/// A prompt with its briefing.
+type Briefed = (Prompt, Arc<Part>);
+
+/// Opens a turn, if it can run. Returns it with the calls of its last answer that have no result yet.
+pub(super) async fn open(
+    engine: &Arc<Engine>,
+    session: &Arc<AgentSession>,
+    start: Start,
+) -> Result<(Box<Runner>, Vec<OpenCall>), OpenError> {
+    let Start { taken, sources, .. } = start;
+    let sources = match sources {
+        // Read for a new turn. A turn with a journal, or mail that was in an earlier turn,
+        // needs more.
+        Some(sources) if !taken.resumed && taken.earlier.is_empty() => sources,
+        _ => read_sources(engine, &taken).await?,
+    };
+    let place = place(engine, &taken, &sources.journal).await?;
+    let profile = engine.profile(&taken.agent, place.channel, &sources.held).map_err(OpenError::CannotRun)?;
+    let tools = tools(&profile, &taken, &sources);
+    let job = job(engine, &taken).await?;
+    make_home(engine, session, &taken).await?;
+    let timed = taken.agent.kind == AgentKind::Droid || job.as_ref().is_some_and(|job| job.timeout_seconds.is_some());
+    let spec = spec_of(engine, &profile, job.as_ref()).map_err(OpenError::Failed)?;
+    session.set_room(&profile.plan, Room::of(&profile.plan, &profile.spec));
+    let limits = engine.services.ctx.limits();
+    let shown = |tool: &str, outcome: &_| view(&tools.registry, &limits, spec.limits.result_view_bytes, tool, outcome);
+    let mut transcript = Transcript::unfold(&sources.journal, &shown);
+    let opening = Opening { engine, taken: &taken, registry: &tools.registry, spec: &spec, profile: &profile, place };
+    // The log of the last turn is taken by every turn, because every turn makes it stale.
+    let log_version = engine.log_version();
+    let last_log = session.take_log(taken.turn.conversation_id, &profile.plan, log_version);
+    let (prompt, briefing) = match opening.journaled(&mut transcript, sources.stored).await? {
+        Some(briefed) => briefed,
+        None => opening.fresh(&sources.earlier, last_log, job.is_some()).await?,
+    };
+    let prompt = Prompt { log_version, ..prompt };
+    let guard = LoopGuard::replay(&limits, &sources.journal, &|name, arguments| tools.registry.nature(name, arguments));
+    let context = spec.limits.context_bytes as usize;
+    let context = transcript.context.map_or(context, |shortened| shortened.min(context));
+    let messages = [Message::text(Role::User, briefing.text.clone())].into_iter().chain(prompt.log.messages());
+    let mut messages: Vec<Message> = messages.collect();
+    if transcript.state_dropped {
+        drop_state(&mut messages);
+    }
+    let past = messages.len();
+    messages.push(Message::text(Role::User, prompt.mail.clone()));
+    messages.extend(transcript.messages);
+    let progress = Progress {
+        rounds: transcript.rounds,
+        corrections: transcript.corrections,
+        failures: transcript.failures,
+        alone: taken.turn.parked.as_ref().map_or(0, |parked| parked.alone),
+        ..Progress::default()
+    };
+    let class = class(&taken.mail);
+    let plan = Arc::clone(&profile.plan);
+    let runner = Runner {
+        engine: Arc::clone(engine),
+        session: Arc::clone(session),
+        terms: Terms { spec, plan, class, timed, for_operator: false },
+        tools,
+        prompt,
+        conversation: Conversation::new(messages, past, !taken.resumed, context),
+        progress,
+        guard,
+        pending_result: None,
+        turn: taken.turn,
+    };
+    Ok((Box::new(runner), transcript.open))
+}
+
+/// The tools of a turn: for a resumed turn those that its model has seen, as far as the agent still has them.
+fn tools(profile: &AgentProfile, taken: &Taken, sources: &Sources) -> TurnTools {
+    let mut registry = profile.registry.clone();
+    let seen = match sources.journal.iter().any(|row| matches!(row.step, Step::Briefed { .. })) {
+        true => seen_before(&sources.journal),
+        false => registry.is_live().then(|| registry.seen()),
+    };
+    if let Some(seen) = &seen {
+        registry = registry.keeping(seen);
+    }
+    let live = seen.map(|seen| LiveTools {
+        agent: taken.agent.clone(),
+        held: sources.held.clone(),
+        seen,
+        skills_changed: false,
     });
-    let fallbacks: Vec<_> = fallbacks.collect();
-    std::iter::once((first, model)).chain(fallbacks).collect()
+    TurnTools { registry, plan: Arc::clone(&profile.plan), live }
 }
 
-/// Whether a turn over this mail calls its model for a person or for a machine.
-pub(super) fn class(mail: &[Envelope]) -> Class {
-    let person =
-        |envelope: &Envelope| envelope.kind == Kind::Conversation || matches!(envelope.from, Party::Operator(_));
-    if mail.iter().any(person) { Class::Person } else { Class::Machine }
+/// The spec of a turn: the agent's, with the limits and the model of a cron job's own turn.
+fn spec_of(engine: &Engine, profile: &AgentProfile, job: Option<&OwnTurn>) -> Result<Arc<AgentSpec>, Refusal> {
+    let Some(job) = job else { return Ok(Arc::clone(&profile.spec)) };
+    let mut own = AgentSpec::clone(&profile.spec);
+    apply_job(&mut own, &engine.services.plan(), job)?;
+    Ok(Arc::new(own))
 }
 
-impl Runner {
-    /// Opens the turn, if it can run.
-    pub(super) async fn open(
-        engine: &Arc<Engine>,
-        taken: Taken,
-        sources: Option<Sources>,
-        session: &Arc<AgentSession>,
-    ) -> Result<Result<Self, OpenError>, Refusal> {
-        let sources = match sources {
-            // Read for a new turn. A turn with a journal, or mail that was in an earlier turn,
-            // needs more.
-            Some(sources) if !taken.resumed && taken.earlier.is_empty() => sources,
-            _ => read_sources(engine, &taken).await?,
-        };
-        let (channel, has_ended) = match channel(&taken, &sources.journal) {
-            Some(channel) => (Some(channel), false),
-            None => own_conversation(engine, &taken.turn).await?,
-        };
-        let profile = match engine.profile(&taken.agent, channel, &sources.held) {
-            Ok(profile) => profile,
-            Err(refusal) => return Ok(Err(OpenError::CannotRun(refusal))),
-        };
-        let (mut spec, mut registry) = (Arc::clone(&profile.spec), profile.registry.clone());
-        let seen = match sources.journal.iter().any(|row| matches!(row.step, Step::Briefed { .. })) {
-            true => seen_before(&sources.journal),
-            false => registry.is_live().then(|| registry.seen()),
-        };
-        if let Some(seen) = &seen {
-            registry = registry.keeping(seen);
-        }
-        let live = seen.map(|seen| TurnTools::new(taken.agent.clone(), sources.held.clone(), seen));
-        let job = job(engine, &taken).await?;
-        let is_droid = taken.agent.kind == AgentKind::Droid;
-        if !is_droid {
-            session.make_home(&engine.services.workspace, &taken.agent.agent_id).await;
-        } else if let Some(droid) = &taken.droid
-            && let Err(refusal) = droid::prepare(engine, droid, is_first_turn(&taken, droid)).await
-        {
-            return Ok(Err(OpenError::Failed(refusal)));
-        }
-        let timed = is_droid || job.as_ref().is_some_and(|job| job.timeout_seconds.is_some());
-        if let Some(job) = &job {
-            let mut own = AgentSpec::clone(&spec);
-            if let Err(refusal) = apply_job(&mut own, &engine.services.plan(), job) {
-                return Ok(Err(OpenError::Failed(refusal)));
-            }
-            spec = Arc::new(own);
-        }
-        session.set_room(&profile.plan, Room::of(&profile.plan, &profile.spec));
-        let limits = engine.services.ctx.limits();
-        let own_view = spec.limits.result_view_bytes;
-        let alone = taken.turn.parked.as_ref().map_or(0, |parked| parked.alone);
-        let transcript =
-            Transcript::unfold(&sources.journal, &|tool, outcome| view(&registry, &limits, own_view, tool, outcome));
-        let briefed = transcript.opening.is_some();
-        let session_log = SessionLog {
-            engine,
-            registry: &registry,
-            agent_id: &taken.turn.agent_id,
-            conversation_id: taken.turn.conversation_id,
-            born: taken.agent.created_at,
-            view_bytes: own_view,
-        };
-        let mut briefed_log = BriefedLog::default();
-        // Taken by every turn, because every turn makes it stale.
-        let log_version = engine.log_version();
-        let last_log = session.take_log(taken.turn.conversation_id, &profile.plan, log_version);
-        let (system, briefing, log, mail) = match (transcript.prompt, transcript.opening, sources.stored) {
-            (Some((system_hash, briefing_hash)), Some((range, mail)), Some((system, briefing))) => {
-                let system = Part { hash: system_hash, text: system };
-                let briefing = Part { hash: briefing_hash, text: briefing };
-                let log = match range {
-                    Some(range) => session_log.range(range).await?,
-                    None => Log::default(),
-                };
-                (Arc::new(system), Arc::new(briefing), log, mail)
-            }
-            (Some(_), ..) => {
-                return Err(Refusal::new(
-                    Code::Internal,
-                    format!("the prompt of turn {} is missing", taken.turn.turn_id),
-                ));
-            }
-            (None, ..) => {
-                let mut mail = prompt::inbox(&taken.mail);
-                if has_ended {
-                    mail = format!("{mail}\n{}", prompt::ENDED_CONVERSATION);
-                }
-                // The mail of a job says where the last text of its own turn goes.
-                if let Some(channel) = channel.filter(|channel| channel.replies || taken.turn.source != CRON) {
-                    let channel_options = channel_options(engine, channel, &spec.archetype.name).await?;
-                    mail = format!("{mail}\n{}", prompt::channel(channel, &channel_options));
-                }
-                for journal in &sources.earlier {
-                    if let Some(note) = prompt::earlier_note(journal) {
-                        mail = format!("{note}\n{mail}");
-                    }
-                }
-                // A cron job's own turn has no past, and no other turn quotes it (SCHED-05).
-                let mut log = Log::default();
-                if taken.turn.source != CRON {
-                    let room = log_room(&limits, spec.limits.context_bytes);
-                    log = match last_log {
-                        // No job of this agent has run since the log was remembered.
-                        Some(log) => log,
-                        // No turn of this agent has ended.
-                        None if taken.agent.last_active_at.is_none() => Log::default(),
-                        None => {
-                            let log = session_log.newest(room).await?;
-                            let jobs = prompt::jobs(&session_log.jobs_since(&log).await?);
-                            // The mail of a turn leaves half of the context to its log and its work.
-                            let left = turns::mail_room(spec.limits.context_bytes).saturating_sub(mail.len());
-                            let said = prompt::said(&session_log.said_since(&log).await?, left);
-                            for block in [jobs, said] {
-                                if !block.is_empty() {
-                                    mail = format!("{block}\n{mail}");
-                                }
-                            }
-                            log
-                        }
-                    };
-                    briefed_log = load_log::briefed(&mut log, room);
-                }
-                // A job may set a model of its own, which the system part names.
-                let system = match job {
-                    Some(_) => {
-                        let sections = prompt::system(&engine.services.plan(), &taken.agent, &spec);
-                        Arc::new(Part::new(prompt::join(&sections)))
-                    }
-                    None => Arc::clone(&profile.system),
-                };
-                (system, Arc::clone(&profile.briefing), log, mail)
-            }
-        };
-        let mut messages = vec![Message::text(Role::User, briefing.text.clone())];
-        messages.extend(log.messages());
-        if transcript.state_dropped {
-            drop_state(&mut messages);
-        }
-        let past = messages.len();
-        messages.push(Message::text(Role::User, mail.clone()));
-        messages.extend(transcript.messages);
-        let guard = LoopGuard::replay(&limits, &sources.journal, &|name, arguments| registry.nature(name, arguments));
-        let context = spec.limits.context_bytes as usize;
-        let context = transcript.context.map_or(context, |shortened| shortened.min(context));
-        let class = class(&taken.mail);
-        Ok(Ok(Self {
-            engine: Arc::clone(engine),
-            agent_id: taken.turn.agent_id.clone(),
-            turn: taken.turn,
-            spec,
-            registry,
-            system,
-            briefing,
-            log,
-            briefed_log,
-            log_version,
-            mail,
-            briefed,
-            messages: Arc::new(messages),
-            past,
-            whole: !taken.resumed,
-            context,
-            open: transcript.open,
-            prepared: None,
-            pending_result: None,
-            rounds: transcript.rounds,
-            corrections: transcript.corrections,
-            failures: transcript.failures,
-            guard,
-            loop_stop: None,
-            worked: Duration::ZERO,
-            paused_ms: AtomicU64::new(0),
-            session: Arc::clone(session),
-            timed,
-            class,
-            alone,
-            admission: None,
-            plan: Arc::clone(&profile.plan),
-            plan_of_tools: Arc::clone(&profile.plan),
-            live,
-            reopen: false,
-            reports_activity: true,
-        }))
+/// Makes the directories of the agent. A droid gets one with its task (DROID-07).
+async fn make_home(engine: &Engine, session: &AgentSession, taken: &Taken) -> Result<(), OpenError> {
+    if taken.agent.kind != AgentKind::Droid {
+        session.make_home(&engine.services.workspace, &taken.agent.agent_id).await;
+        return Ok(());
     }
+    let Some(droid) = &taken.droid else { return Ok(()) };
+    let task = format!(
+        "id: {}\ntime: {}\nexpected output: {}\n\n{}\n",
+        droid.droid_id,
+        droid.created_at.rfc3339(),
+        droid.output_path,
+        droid.task.trim_end(),
+    );
+    // No turn of the droid has begun before.
+    let is_first = !taken.resumed && taken.earlier.is_empty() && droid.used.turns == 0;
+    engine.services.workspace.ensure_droid(&droid.droid_id, task, is_first).await.map_err(OpenError::Failed)
 }
 
-/// Whether no turn of the droid has begun before.
-fn is_first_turn(taken: &Taken, droid: &Droid) -> bool {
-    !taken.resumed && taken.earlier.is_empty() && droid.used.turns == 0
+impl Opening<'_> {
+    fn session_log(&self) -> SessionLog<'_> {
+        SessionLog {
+            engine: self.engine,
+            registry: self.registry,
+            agent: &self.taken.agent,
+            conversation_id: self.taken.turn.conversation_id,
+            view_bytes: self.spec.limits.result_view_bytes,
+        }
+    }
+
+    /// The prompt as the turn's journal has it. `None` if it has none.
+    async fn journaled(
+        &self,
+        transcript: &mut Transcript,
+        stored: Option<(String, String)>,
+    ) -> Result<Option<Briefed>, Refusal> {
+        let Some((system_hash, briefing_hash)) = transcript.prompt.take() else { return Ok(None) };
+        let (Some((range, mail)), Some((system, briefing))) = (transcript.opening.take(), stored) else {
+            let what = format!("the prompt of turn {} is missing", self.taken.turn.turn_id);
+            return Err(Refusal::new(Code::Internal, what));
+        };
+        let log = match range {
+            Some(range) => self.session_log().range(range).await?,
+            None => Log::default(),
+        };
+        let system = Arc::new(Part { hash: system_hash, text: system });
+        let briefing = Arc::new(Part { hash: briefing_hash, text: briefing });
+        Ok(Some((Prompt { system, mail, log, log_version: 0, unwritten: None }, briefing)))
+    }
+
+    /// A new prompt. `last_log` is the log in memory.
+    async fn fresh(
+        &self,
+        earlier: &[Vec<JournalRow>],
+        last_log: Option<Log>,
+        is_job: bool,
+    ) -> Result<Briefed, Refusal> {
+        let mut mail = self.mail().await?;
+        for note in earlier.iter().filter_map(|journal| prompt::earlier_note(journal)) {
+            mail = format!("{note}\n{mail}");
+        }
+        // A cron job's own turn has no past, and no other turn quotes it (SCHED-05).
+        let (log, briefed_log) = match self.taken.turn.source == CRON {
+            true => (Log::default(), BriefedLog::default()),
+            false => {
+                let room = log_room(&self.engine.services.ctx.limits(), self.spec.limits.context_bytes);
+                let mut log = self.log(last_log, room, &mut mail).await?;
+                let briefed_log = session_log::briefed(&mut log, room);
+                (log, briefed_log)
+            }
+        };
+        // A job may set a model of its own, which the system part names.
+        let system = match is_job {
+            true => {
+                let sections = prompt::system(&self.engine.services.plan(), &self.taken.agent, self.spec);
+                Arc::new(Part::new(prompt::join(&sections)))
+            }
+            false => Arc::clone(&self.profile.system),
+        };
+        let briefing = Arc::clone(&self.profile.briefing);
+        let unwritten = Some(Unwritten { briefing: Arc::clone(&briefing), log: briefed_log });
+        Ok((Prompt { system, mail, log, log_version: 0, unwritten }, briefing))
+    }
+
+    /// The mail as the model reads it, with what it may do in the turn's conversation.
+    async fn mail(&self) -> Result<String, Refusal> {
+        let mut mail = prompt::inbox(&self.taken.mail);
+        if self.place.has_ended {
+            mail = format!("{mail}\n{}", prompt::ENDED_CONVERSATION);
+        }
+        // The mail of a job says where the last text of its own turn goes.
+        let speaks = |channel: &ChannelContext| channel.replies || self.taken.turn.source != CRON;
+        if let Some(channel) = self.place.channel.filter(speaks) {
+            let options = channel_options(self.engine, channel, &self.spec.archetype.name).await?;
+            mail = format!("{mail}\n{}", prompt::channel(channel, &options));
+        }
+        Ok(mail)
+    }
+
+    /// The log of the session. If it must be read, what has happened beside it since is put before the mail.
+    async fn log(&self, last_log: Option<Log>, room: usize, mail: &mut String) -> Result<Log, Refusal> {
+        if let Some(log) = last_log {
+            // No job of this agent has run since the log was remembered.
+            return Ok(log);
+        }
+        if self.taken.agent.last_active_at.is_none() {
+            // No turn of this agent has ended.
+            return Ok(Log::default());
+        }
+        let session_log = self.session_log();
+        let log = session_log.newest(room).await?;
+        let jobs = prompt::jobs(&session_log.jobs_since(&log).await?);
+        // The mail of a turn leaves half of the context to its log and its work.
+        let left = turns::mail_room(self.spec.limits.context_bytes).saturating_sub(mail.len());
+        let said = prompt::said(&session_log.said_since(&log).await?, left);
+        for block in [jobs, said].iter().filter(|block| !block.is_empty()) {
+            *mail = format!("{block}\n{mail}");
+        }
+        Ok(log)
+    }
 }
 
 /// The own turn of a cron job that this turn is.
@@ -329,77 +346,37 @@ fn channel(taken: &Taken, journal: &[JournalRow]) -> Option<ChannelContext> {
     channel_of(taken.mail.iter().filter(|envelope| !joined.contains(&envelope.message_id)))
 }
 
-/// The conversation of the turn's session, if the turn's agent answers in it (MSG-12). The turn may speak there without
-/// owing a reply. Any other agent of the chain may not. The flag says whether the conversation no longer exists.
-async fn own_conversation(engine: &Arc<Engine>, turn: &Turn) -> Result<(Option<ChannelContext>, bool), Refusal> {
-    let Some(conversation_id) = turn.conversation_id else { return Ok((None, false)) };
-    let store = &engine.services.store;
-    let found = store.read(move |r| r.conversation_get(conversation_id)).await?;
-    let own = found.as_ref().is_some_and(|conversation| conversation.owner == turn.agent_id);
-    Ok((own.then_some(ChannelContext { conversation_id, replies: false }), found.is_none()))
+/// The conversation that a turn comes from, or else that of its session, if the turn's agent answers in it (MSG-12). The
+/// turn may speak there without owing a reply. Any other agent of the chain may not.
+async fn place(engine: &Engine, taken: &Taken, journal: &[JournalRow]) -> Result<Place, Refusal> {
+    let channel = channel(taken, journal);
+    let Some(conversation_id) = taken.turn.conversation_id.filter(|_| channel.is_none()) else {
+        return Ok(Place { channel, has_ended: false });
+    };
+    let found = engine.services.store.read(move |r| r.conversation_get(conversation_id)).await?;
+    let own = found.as_ref().is_some_and(|conversation| conversation.owner == taken.turn.agent_id);
+    let channel = own.then_some(ChannelContext { conversation_id, replies: false });
+    Ok(Place { channel, has_ended: found.is_none() })
 }
 
-/// Reads the agent's next work and, in the same read, the sources for the prompt of a new turn. It
-/// takes no snapshot: only the agent's own turns change these rows, and none is running. The inner
-/// refusal says why the agent cannot run at all.
-pub(super) async fn read_next(
-    engine: &Arc<Engine>,
-    agent_id: &AgentId,
-    session: &AgentSession,
-) -> Result<Result<NextWork, Refusal>, Refusal> {
-    let (ctx, id, plan) = (engine.services.ctx.clone(), agent_id.clone(), engine.services.plan());
-    let (no_open_turn, room) = (session.has_no_open_turn(), session.room(&plan));
-    let work = engine
-        .services
-        .store
-        .read_latest(move |r| {
-            let room = match room {
-                Some(room) => room,
-                None => {
-                    let spec = r.agent_get(&id)?.map(|agent| plan.spec_for(&agent));
-                    match spec {
-                        Some(Ok(spec)) => Room::of(&plan, &spec),
-                        Some(Err(refusal)) => return Ok(Err(refusal)),
-                        None => Room { bytes: turns::mail_room(ctx.limits().context_bytes), models: Arc::default() },
-                    }
+async fn read_sources(engine: &Engine, taken: &Taken) -> Result<Sources, Refusal> {
+    let (turn_id, agent_id) = (taken.turn.turn_id, taken.turn.agent_id.clone());
+    let (resumed, earlier) = (taken.resumed, taken.earlier.clone());
+    let read = engine.services.store.read(move |r| {
+        let journal = if resumed { r.journal_of(turn_id)? } else { Vec::new() };
+        let prompt = Transcript::unfold(&journal, &|_, _| (String::new(), false)).prompt;
+        let mut sources = Sources { held: r.skills_held(&agent_id)?, journal, ..Sources::default() };
+        match prompt {
+            Some((system, briefing)) => sources.stored = r.prompt_get(&system)?.zip(r.prompt_get(&briefing)?),
+            None => {
+                for turn_id in earlier {
+                    sources.earlier.push(r.journal_of(turn_id)?);
                 }
-            };
-            let mut next = turns::next(r, &ctx, &id, no_open_turn, room.bytes)?;
-            let sources = match &mut next {
-                Next::Mail { skills, .. } => Some(Sources { held: std::mem::take(skills), ..Sources::default() }),
-                Next::Nothing | Next::Resume => None,
-            };
-            Ok(Ok((next, sources, room)))
-        })
-        .await;
-    if work.is_err() {
-        // The request to try an open turn again was consumed by this read, so it is restored.
-        session.forget_no_open_turn();
-    }
-    work
-}
-
-async fn read_sources(engine: &Arc<Engine>, taken: &Taken) -> Result<Sources, Refusal> {
-    let (turn, resumed, earlier) = (taken.turn.clone(), taken.resumed, taken.earlier.clone());
-    engine
-        .services
-        .store
-        .read(move |r| {
-            let journal = if resumed { r.journal_of(turn.turn_id)? } else { Vec::new() };
-            let hashes = Transcript::unfold(&journal, &|_, _| (String::new(), false)).prompt;
-            if let Some((system, briefing)) = hashes {
-                let stored = r.prompt_get(&system)?.zip(r.prompt_get(&briefing)?);
-                let held = r.skills_held(&turn.agent_id)?;
-                return Ok(Sources { held, journal, stored, ..Sources::default() });
             }
-            let held = r.skills_held(&turn.agent_id)?;
-            let mut sources = Sources { held, journal, ..Sources::default() };
-            for turn_id in earlier {
-                sources.earlier.push(r.journal_of(turn_id)?);
-            }
-            Ok::<_, Refusal>(sources)
-        })
-        .await
+        }
+        Ok::<_, Refusal>(sources)
+    });
+    read.await
 }
 
 /// The prompt that the agent would get now, without mail, section by section (ARCH-15).
@@ -418,14 +395,7 @@ pub async fn preview(engine: &Arc<Engine>, agent_id: &AgentId) -> Result<Preview
     let system = prompt::system(&engine.services.plan(), &agent, &spec);
     let briefing = prompt::briefing(&spec, &registry.offer().deferred, &engine.services.plan().skills, &held);
     let (limits, view_bytes) = (engine.services.ctx.limits(), spec.limits.result_view_bytes);
-    let session_log = SessionLog {
-        engine,
-        registry: &registry,
-        agent_id: &agent.agent_id,
-        conversation_id: None,
-        born: agent.created_at,
-        view_bytes,
-    };
+    let session_log = SessionLog { engine, registry: &registry, agent: &agent, conversation_id: None, view_bytes };
     let room = log_room(&limits, spec.limits.context_bytes);
     let mut log = session_log.newest(room).await?;
     log.fit(room);

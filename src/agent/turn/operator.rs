@@ -1,27 +1,31 @@
 //! Runs a tool call from the control plane. The tool runs as the agent, through the agent's
 //! registry, in a turn of its own that is marked as the operator's.
+//!
+//! Nothing here may be retried for long or wait for a person: the operator waits for the answer.
 
+use std::ops::ControlFlow;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
-use std::time::Duration;
 
 use futures_util::FutureExt;
+use ghost_config::spec::AgentSpec;
 use ghost_domain::journal::{CallOutcome, Effect, JournalRow, Step};
 use ghost_domain::transcript::{Block, Message, Role};
-use ghost_domain::{AgentId, Code, Refusal, TurnId};
+use ghost_domain::{AgentId, Code, Refusal, Turn, TurnId};
 use ghost_operations::droids;
 use ghost_operations::mail::agent_for_operator;
-use ghost_operations::turns::{self, BriefedLog, Ending};
+use ghost_operations::turns::{self, Ending};
 use ghost_provider::Class;
+use ghost_tools::Registry;
 use ghost_tools::loop_guard::LoopGuard;
 use serde_json::Value;
 
-use super::runner::Runner;
-use super::session::AgentSession;
+use super::conversation::Conversation;
+use super::runner::{Progress, Prompt, Runner, Terms, TurnTools};
 use crate::engine::Engine;
 use crate::log::Log;
 use crate::prompt::Part;
+use crate::session::AgentSession;
 use crate::transcript::{Begun, OpenCall};
 
 /// Id of an operator's single call in the journal of its turn.
@@ -43,31 +47,23 @@ pub struct OperatorCall {
     pub arguments: Value,
 }
 
-/// The recorded progress of a call that may have been interrupted.
-enum CallProgress {
-    Ended(CallOutcome),
-    Begun(Begun),
-    /// Nothing is recorded, so nothing has happened: effects in the store commit with their record.
-    NotStarted,
-}
-
-impl CallProgress {
-    fn read(journal: Vec<JournalRow>) -> Self {
-        let mut progress = Self::NotStarted;
-        for row in journal {
-            match row.step {
-                Step::CallFinished { outcome, .. } => return Self::Ended(outcome),
-                Step::CallStarted { call_id, effect, files, ask_id, .. } => {
-                    progress = Self::Begun(Begun { files, ask_id, ..Begun::new(call_id, effect) });
-                }
-                Step::CallSliced { call_id, progress: done, .. } => {
-                    progress = Self::Begun(Begun { progress: Some(done), ..Begun::new(call_id, Effect::World) });
-                }
-                _ => {}
+/// What a journal tells of a call that may have been interrupted: its outcome, or its start. Without either, nothing has
+/// happened: effects in the store commit with their record.
+fn progress(journal: Vec<JournalRow>) -> ControlFlow<CallOutcome, Option<Begun>> {
+    let mut begun = None;
+    for row in journal {
+        match row.step {
+            Step::CallFinished { outcome, .. } => return ControlFlow::Break(outcome),
+            Step::CallStarted { call_id, effect, files, ask_id, .. } => {
+                begun = Some(Begun { files, ask_id, ..Begun::new(call_id, effect) });
             }
+            Step::CallSliced { call_id, progress, .. } => {
+                begun = Some(Begun { progress: Some(progress), ..Begun::new(call_id, Effect::World) });
+            }
+            _ => {}
         }
-        progress
     }
+    ControlFlow::Continue(begun)
 }
 
 /// Calls a tool as an agent. The outcome may be a refusal by the tool, which is recorded like any
@@ -84,80 +80,35 @@ pub async fn call_for_operator(
     session: &Arc<AgentSession>,
 ) -> Result<CallOutcome, Refusal> {
     let OperatorCall { turn_id, again, agent_id, tool, arguments } = call;
-    let progress = match again {
-        true => {
-            let read = engine.services.store.read(move |r| r.journal_of(turn_id)).await;
-            CallProgress::read(read.map_err(Refusal::from)?)
-        }
-        false => CallProgress::NotStarted,
+    let journal = match again {
+        true => engine.services.store.read(move |r| r.journal_of(turn_id)).await.map_err(Refusal::from)?,
+        false => Vec::new(),
     };
-    let begun = match progress {
+    let begun = match progress(journal) {
         // Returned even if the agent is deleted by now.
-        CallProgress::Ended(outcome) => return Ok(outcome),
-        CallProgress::Begun(begun) => Some(begun),
-        CallProgress::NotStarted => None,
+        ControlFlow::Break(outcome) => return Ok(outcome),
+        ControlFlow::Continue(begun) => begun,
     };
     let (ctx, id, is_new) = (engine.services.ctx.clone(), agent_id.clone(), begun.is_none());
-    let agent = engine
-        .services
-        .store
-        .read(move |r| {
-            let agent = agent_for_operator(r, |agent| ctx.may_run(agent), &id)?;
-            // What has begun is only looked at: its outcome is recorded.
-            if is_new {
-                droids::may_act(r, &agent)?;
-            }
-            Ok::<_, Refusal>(agent)
-        })
-        .await?;
+    let read = engine.services.store.read(move |r| {
+        let agent = agent_for_operator(r, |agent| ctx.may_run(agent), &id)?;
+        // What has begun is only looked at: its outcome is recorded.
+        if is_new {
+            droids::may_act(r, &agent)?;
+        }
+        Ok::<_, Refusal>(agent)
+    });
+    let agent = read.await?;
     let (spec, registry) = engine.spec_and_tools(&agent).await?;
     // Checked before a turn is opened, so that a typing error leaves no turn behind.
     let (found, alias) = registry.find(&tool)?;
     found.validate(&found.normalise(alias.as_deref(), arguments.clone()))?;
-    let (ctx, id) = (engine.services.ctx.clone(), agent_id.clone());
-    let turn = engine.services.store.write(move |w| turns::operator_turn(w, &ctx, &id, turn_id)).await?;
-    let call = Block::ToolCall { id: CALL.into(), name: tool.clone(), arguments: arguments.clone() };
-    let empty = Arc::new(Part::new(String::new()));
-    let mut runner = Runner {
-        engine: Arc::clone(engine),
-        agent_id,
-        turn,
-        guard: LoopGuard::new(&engine.services.ctx.limits()),
-        loop_stop: None,
-        spec: Arc::new(spec),
-        registry,
-        system: Arc::clone(&empty),
-        briefing: empty,
-        log: Log::default(),
-        log_version: 0,
-        briefed_log: BriefedLog::default(),
-        mail: String::new(),
-        briefed: true,
-        messages: Arc::new(vec![Message { role: Role::Assistant, blocks: vec![call] }]),
-        past: 0,
-        whole: false,
-        context: engine.services.ctx.limits().context_bytes as usize,
-        open: vec![OpenCall { id: CALL.into(), name: tool.clone(), arguments, begun, approval_id: None }],
-        prepared: None,
-        pending_result: None,
-        rounds: 0,
-        corrections: 0,
-        failures: Vec::new(),
-        worked: Duration::ZERO,
-        paused_ms: AtomicU64::new(0),
-        session: Arc::clone(session),
-        timed: false,
-        class: Class::Person,
-        alone: 0,
-        admission: None,
-        plan: engine.services.plan(),
-        plan_of_tools: engine.services.plan(),
-        reopen: false,
-        reports_activity: false,
-        live: None,
-    };
+    let ctx = engine.services.ctx.clone();
+    let turn = engine.services.store.write(move |w| turns::operator_turn(w, &ctx, &agent_id, turn_id)).await?;
+    let call = OpenCall { id: CALL.into(), name: tool.clone(), arguments, begun, approval_id: None };
+    let mut runner = runner(engine, session, turn, (spec, registry), &call);
     // A panic of the tool must not end the control plane's task or leave the turn open.
-    let outcomes = match AssertUnwindSafe(runner.act_once()).catch_unwind().await {
+    let outcomes = match AssertUnwindSafe(runner.act_once(call)).catch_unwind().await {
         Ok(outcomes) => outcomes,
         Err(panic) => {
             let text = engine.services.ctx.excerpt(&crate::panics::text(&*panic), 300);
@@ -165,13 +116,8 @@ pub async fn call_for_operator(
                 .hint("it may or may not have happened; check which effects it had"))
         }
     };
-    let ending = match &outcomes {
-        Ok(outcome) => match &outcome.refusal {
-            None => Ending::Finished(String::new()),
-            Some(refusal) => Ending::Failed(refusal.clone()),
-        },
-        Err(refusal) => Ending::Failed(refusal.clone()),
-    };
+    let refusal = outcomes.as_ref().map_or_else(Some, |outcome| outcome.refusal.as_ref());
+    let ending = refusal.map_or_else(|| Ending::Finished(String::new()), |refusal| Ending::Failed(refusal.clone()));
     let ctx = engine.services.ctx.clone();
     // Written once and not retried, because the operator waits for the answer. If the write fails,
     // the turn stays open until the daemon's next start ends it.
@@ -182,4 +128,41 @@ pub async fn call_for_operator(
         Err(refusal) => return Err(refusal),
     }
     outcomes
+}
+
+/// The turn of a call: no model is asked in it.
+fn runner(
+    engine: &Arc<Engine>,
+    session: &Arc<AgentSession>,
+    turn: Turn,
+    (spec, registry): (AgentSpec, Registry),
+    call: &OpenCall,
+) -> Runner {
+    let (limits, plan) = (engine.services.ctx.limits(), engine.services.plan());
+    let block = Block::ToolCall { id: call.id.clone(), name: call.name.clone(), arguments: call.arguments.clone() };
+    let messages = vec![Message { role: Role::Assistant, blocks: vec![block] }];
+    Runner {
+        engine: Arc::clone(engine),
+        session: Arc::clone(session),
+        turn,
+        terms: Terms {
+            spec: Arc::new(spec),
+            plan: Arc::clone(&plan),
+            class: Class::Person,
+            timed: false,
+            for_operator: true,
+        },
+        tools: TurnTools { registry, plan, live: None },
+        prompt: Prompt {
+            system: Arc::new(Part::new(String::new())),
+            mail: String::new(),
+            log: Log::default(),
+            log_version: 0,
+            unwritten: None,
+        },
+        conversation: Conversation::new(messages, 0, false, limits.context_bytes as usize),
+        progress: Progress::default(),
+        guard: LoopGuard::new(&limits),
+        pending_result: None,
+    }
 }

@@ -4,22 +4,21 @@
 
 use std::sync::Arc;
 
-use ghost_domain::journal::JournalRow;
+use ghost_domain::journal::{CallOutcome, JournalRow};
 use ghost_domain::{
-    AgentId, ConversationEntry, ConversationId, Limits, LogPlace, LogRange, LogStart, Refusal, Timestamp, Turn,
-    TurnStatus,
+    Agent, ConversationEntry, ConversationId, Limits, LogPlace, LogRange, LogStart, Refusal, Turn, TurnStatus,
 };
 use ghost_operations::conversations::said_elsewhere;
 use ghost_operations::turns::BriefedLog;
 use ghost_store::tables::SessionTurns;
 use ghost_tools::Registry;
+use ghost_tools::view::model_view;
 
-use super::runner::view;
 use crate::engine::Engine;
 use crate::log::{Log, LoggedTurn};
 
 /// Source of a cron job's own turn.
-pub(super) const CRON: &str = "cron";
+pub(crate) const CRON: &str = "cron";
 /// Turns that are read at a time. A turn may have large results, and all of its journal is read.
 const PAGE: u32 = 4;
 /// Bytes of text that count as one token.
@@ -28,40 +27,39 @@ const TOKEN_BYTES: usize = 4;
 const JOBS_MAX: u32 = 6;
 
 /// A session, and how its results are shown.
-pub(super) struct SessionLog<'e> {
-    pub(super) engine: &'e Arc<Engine>,
-    pub(super) registry: &'e Registry,
-    pub(super) agent_id: &'e AgentId,
-    pub(super) conversation_id: Option<ConversationId>,
-    /// When the agent was created. Turns of an earlier agent with this id are not in its logs.
-    pub(super) born: Timestamp,
+pub(crate) struct SessionLog<'e> {
+    pub(crate) engine: &'e Arc<Engine>,
+    pub(crate) registry: &'e Registry,
+    /// Turns of an earlier agent with this id are not in its logs.
+    pub(crate) agent: &'e Agent,
+    pub(crate) conversation_id: Option<ConversationId>,
     /// Bytes of a result that the agent sees.
-    pub(super) view_bytes: u32,
+    pub(crate) view_bytes: u32,
 }
 
 /// Maximum bytes of a log in a prompt of an agent whose conversation may have `context_bytes`.
-pub(super) fn log_room(limits: &Limits, context_bytes: u32) -> usize {
+pub(crate) fn log_room(limits: &Limits, context_bytes: u32) -> usize {
     (limits.session_tokens as usize).saturating_mul(TOKEN_BYTES).min(context_bytes as usize / 4)
 }
 
 impl SessionLog<'_> {
     /// The log for a new turn, at least up to `room` bytes.
-    pub(super) async fn newest(&self, room: usize) -> Result<Log, Refusal> {
+    pub(crate) async fn newest(&self, room: usize) -> Result<Log, Refusal> {
         if room == 0 {
             return Ok(Log::default());
         }
-        let (agent_id, conversation_id) = (self.agent_id.clone(), self.conversation_id);
+        let (agent_id, conversation_id) = (self.agent.agent_id.clone(), self.conversation_id);
         let store = &self.engine.services.store;
         let start = store
             .read_latest(move |r| r.session_start(&agent_id, conversation_id))
             .await?
             .map(|start| start.start)
-            .filter(|start| start.place.ended_at >= self.born);
+            .filter(|start| start.place.ended_at >= self.agent.created_at);
         self.read(start, None, room).await
     }
 
     /// The log that the prompt of a turn held.
-    pub(super) async fn range(&self, range: LogRange) -> Result<Log, Refusal> {
+    pub(crate) async fn range(&self, range: LogRange) -> Result<Log, Refusal> {
         self.read(range.start, Some(range.end.next()), usize::MAX).await
     }
 
@@ -69,11 +67,11 @@ impl SessionLog<'_> {
     async fn read(&self, start: Option<LogStart>, mut before: Option<LogPlace>, room: usize) -> Result<Log, Refusal> {
         let limits = self.engine.services.ctx.limits();
         let shown = |tool: &str, outcome: &_| view(self.registry, &limits, self.view_bytes, tool, outcome);
-        let first = LogPlace::first_at(self.born);
+        let first = LogPlace::first_at(self.agent.created_at);
         let (mut turns, mut bytes) = (Vec::new(), 0);
         loop {
             let query = SessionTurns {
-                agent_id: self.agent_id.clone(),
+                agent_id: self.agent.agent_id.clone(),
                 conversation_id: self.conversation_id,
                 source: "mail",
                 from: Some(start.map_or(first, |start| start.place)),
@@ -116,21 +114,22 @@ impl SessionLog<'_> {
     }
 
     /// What the agent has said in the session's conversation since the end of `log`, in other sessions.
-    pub(super) async fn said_since(&self, log: &Log) -> Result<Vec<ConversationEntry>, Refusal> {
+    pub(crate) async fn said_since(&self, log: &Log) -> Result<Vec<ConversationEntry>, Refusal> {
         let Some(conversation_id) = self.conversation_id else { return Ok(Vec::new()) };
-        let (agent_id, since) = (self.agent_id.clone(), log.end().map_or(self.born, |end| end.next().ended_at));
+        let (agent_id, since) =
+            (self.agent.agent_id.clone(), log.end().map_or(self.agent.created_at, |end| end.next().ended_at));
         let store = &self.engine.services.store;
         let read = store.read_latest(move |r| said_elsewhere(r, &agent_id, conversation_id, since));
         read.await
     }
 
     /// Finished turns of the session's cron jobs since the end of `log`, newest first.
-    pub(super) async fn jobs_since(&self, log: &Log) -> Result<Vec<Turn>, Refusal> {
+    pub(crate) async fn jobs_since(&self, log: &Log) -> Result<Vec<Turn>, Refusal> {
         let query = SessionTurns {
-            agent_id: self.agent_id.clone(),
+            agent_id: self.agent.agent_id.clone(),
             conversation_id: self.conversation_id,
             source: CRON,
-            from: Some(log.end().unwrap_or(LogPlace::first_at(self.born))),
+            from: Some(log.end().unwrap_or(LogPlace::first_at(self.agent.created_at))),
             before: None,
             limit: JOBS_MAX,
         };
@@ -141,8 +140,21 @@ impl SessionLog<'_> {
     }
 }
 
+/// The text of an outcome for the model, of which it sees `own` bytes unless the tool says otherwise; and whether it is a
+/// refusal.
+pub(crate) fn view(
+    registry: &Registry,
+    limits: &Limits,
+    own: u32,
+    tool: &str,
+    outcome: &CallOutcome,
+) -> (String, bool) {
+    let bytes = registry.find(tool).ok().and_then(|(tool, _)| tool.view_bytes).unwrap_or(own);
+    model_view(outcome, Some(bytes), limits)
+}
+
 /// What a new turn journals of its log, once the log has room.
-pub(super) fn briefed(log: &mut Log, room: usize) -> BriefedLog {
+pub(crate) fn briefed(log: &mut Log, room: usize) -> BriefedLog {
     let new_start = log.fit(room);
     BriefedLog { range: log.range(), first: log.first().map(|place| place.ended_at), new_start }
 }

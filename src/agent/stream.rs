@@ -12,11 +12,10 @@ use std::sync::Arc;
 use ghost_domain::event::{Event, EventKind};
 use ghost_domain::redact::Redactor;
 use ghost_domain::text::prefix_bytes;
-use ghost_domain::{AgentId, EventId, TurnId};
-use ghost_provider::{Cleaner, Deltas};
+use ghost_domain::{AgentId, EventId, Turn, TurnId};
+use ghost_provider::{Cleaner, Deltas, malformed_tool_call};
 use serde_json::{Value, json};
 
-use super::runner::Runner;
 use crate::engine::Engine;
 
 /// Text is sent in pieces of at least this many bytes, because an event for each token would cost
@@ -82,7 +81,7 @@ impl HeldText {
 }
 
 /// Sends an answer to subscribers while it arrives.
-pub(super) struct Streamer {
+pub(crate) struct Streamer {
     engine: Arc<Engine>,
     agent_id: AgentId,
     turn_id: TurnId,
@@ -95,14 +94,14 @@ pub(super) struct Streamer {
 }
 
 impl Streamer {
-    pub(super) fn new(runner: &Runner, model: &str) -> Self {
-        let engine = Arc::clone(&runner.engine);
+    pub(crate) fn new(engine: &Arc<Engine>, turn: &Turn, model: &str) -> Self {
+        let engine = Arc::clone(engine);
         let cleaner = if engine.reasons_first(model) { Cleaner::within_reasoning() } else { Cleaner::default() };
         Self {
             watched: engine.services.store.has_listeners(),
             engine,
-            agent_id: runner.agent_id.clone(),
-            turn_id: runner.turn.turn_id,
+            agent_id: turn.agent_id.clone(),
+            turn_id: turn.turn_id,
             model: model.to_owned(),
             cleaner,
             shown: false,
@@ -111,7 +110,7 @@ impl Streamer {
     }
 
     /// Sends the held text, because the answer is complete or was interrupted.
-    pub(super) fn end(&mut self) {
+    pub(crate) fn end(&mut self) {
         let mut visible = String::new();
         self.cleaner.end(&mut visible);
         self.show(&visible);
@@ -167,6 +166,47 @@ impl Deltas for Streamer {
     }
 
     fn thinking(&mut self, _: &str) {}
+}
+
+/// Passes an answer on to subscribers, and keeps its visible text in case the turn's time ends first.
+pub(crate) struct Partial {
+    streamer: Streamer,
+    /// `None` if the text is not needed.
+    kept: Option<Kept>,
+}
+
+struct Kept {
+    cleaner: Cleaner,
+    text: String,
+}
+
+impl Partial {
+    /// `within_reasoning` says whether the model's answers begin with reasoning.
+    pub(crate) fn new(streamer: Streamer, keep: bool, within_reasoning: bool) -> Self {
+        let cleaner = if within_reasoning { Cleaner::within_reasoning() } else { Cleaner::default() };
+        Self { streamer, kept: keep.then(|| Kept { cleaner, text: String::new() }) }
+    }
+
+    /// Ends the stream. Returns the visible text that was kept.
+    pub(crate) fn end(mut self) -> Option<String> {
+        self.streamer.end();
+        let mut kept = self.kept?;
+        kept.cleaner.end(&mut kept.text);
+        (malformed_tool_call(&kept.text).is_none() && !kept.text.trim().is_empty()).then_some(kept.text)
+    }
+}
+
+impl Deltas for Partial {
+    fn text(&mut self, text: &str) {
+        self.streamer.text(text);
+        if let Some(kept) = &mut self.kept {
+            kept.cleaner.push(text, &mut kept.text);
+        }
+    }
+
+    fn thinking(&mut self, text: &str) {
+        self.streamer.thinking(text);
+    }
 }
 
 #[cfg(test)]

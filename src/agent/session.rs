@@ -28,11 +28,11 @@ struct Pace {
 
 /// The mail capacity and the models of an agent's next turn, known before the turn is opened.
 #[derive(Clone)]
-pub(super) struct Room {
+pub(crate) struct Room {
     /// Maximum bytes of mail in the turn.
-    pub(super) bytes: usize,
+    pub(crate) bytes: usize,
     /// The models that it may ask, in order: provider and model.
-    pub(super) models: Arc<[(String, String)]>,
+    pub(crate) models: Arc<[(String, String)]>,
 }
 
 /// The log of the session of the agent's last turn.
@@ -43,6 +43,17 @@ struct LastLog {
     /// See [`Engine::log_version`](crate::Engine::log_version).
     version: u64,
     log: Log,
+}
+
+/// The waits of the agent's task for a model or a budget. The task may be cancelled during one without loss.
+#[derive(Default)]
+struct Waits {
+    /// Number of the current one; 0 if there is none.
+    current: AtomicU64,
+    /// Their number so far.
+    count: AtomicU64,
+    /// Notified when one begins.
+    begun: Notify,
 }
 
 /// State that an actor shares with the task that runs its agent's turns.
@@ -59,22 +70,14 @@ pub struct AgentSession {
     /// See [`AgentSession::room`].
     room: Mutex<Option<(Weak<Plan>, Room)>>,
     /// Notified when a parked turn must be tried again at once.
-    pub(super) retry_now: Notify,
+    pub(crate) retry_now: Notify,
     /// Whether the agent's directories have been made since this actor began.
     has_home: AtomicBool,
-    /// Number of the current wait for a model or a budget; 0 if there is none. The task may be
-    /// cancelled during a wait without loss.
-    parked: AtomicU64,
-    /// Number of waits so far.
-    wait_count: AtomicU64,
-    /// Notified when a wait begins.
-    wait_begun: Notify,
+    waits: Waits,
     pace: Mutex<Pace>,
     /// Whether the turn must stop at its next step, because the agent is restarted through no fault
     /// of its own.
     yield_requested: AtomicBool,
-    /// Whether the turn has stopped at that step.
-    yielded: AtomicBool,
     /// Whether a model or tool call is running. A cancelled call would have to be paid for or done
     /// again.
     busy: AtomicBool,
@@ -91,7 +94,7 @@ impl AgentSession {
 
     /// Makes the agent's directories, once for each actor (ART-04). A failure is logged only: a write makes the
     /// directories that it needs, and says what stops it.
-    pub(super) async fn make_home(&self, workspace: &Workspace, agent_id: &AgentId) {
+    pub(crate) async fn make_home(&self, workspace: &Workspace, agent_id: &AgentId) {
         if self.has_home.swap(true, Ordering::AcqRel) {
             return;
         }
@@ -107,53 +110,39 @@ impl AgentSession {
         self.busy.load(Ordering::Acquire)
     }
 
-    /// Whether no other turn may be opened.
-    pub(super) fn yield_requested(&self) -> bool {
+    /// Whether the current turn must stop at its next step, and no other may be opened.
+    pub(crate) fn must_yield(&self) -> bool {
         self.yield_requested.load(Ordering::Acquire)
     }
 
-    /// Whether the turn must stop here. If so, the turn is recorded as stopped.
-    pub(super) fn must_yield(&self) -> bool {
-        let requested = self.yield_requested();
-        if requested {
-            self.yielded.store(true, Ordering::Release);
-        }
-        requested
-    }
-
-    /// Whether the turn has stopped and is still open.
-    pub(super) fn has_yielded(&self) -> bool {
-        self.yielded.load(Ordering::Acquire)
-    }
-
-    pub(super) fn set_activity(&self, activity: Activity) {
+    pub(crate) fn set_activity(&self, activity: Activity) {
         self.busy.store(matches!(activity, Activity::Thinking | Activity::Acting), Ordering::Release);
     }
 
-    pub(super) fn has_no_open_turn(&self) -> bool {
+    pub(crate) fn has_no_open_turn(&self) -> bool {
         // A retry that was requested during a turn must not be lost when that turn ends.
         !self.ready.swap(false, Ordering::AcqRel) && self.no_open_turn.load(Ordering::Acquire)
     }
 
     /// The mail capacity and the models of the agent's next turn under this plan. `None` until a
     /// turn under this plan was opened, which also showed that the agent can run.
-    pub(super) fn room(&self, plan: &Arc<Plan>) -> Option<Room> {
+    pub(crate) fn room(&self, plan: &Arc<Plan>) -> Option<Room> {
         let known = self.room.lock().unwrap_or_else(PoisonError::into_inner);
         known.as_ref().filter(|(of, _)| std::ptr::eq(of.as_ptr(), Arc::as_ptr(plan))).map(|(_, room)| room.clone())
     }
 
-    pub(super) fn set_room(&self, plan: &Arc<Plan>, room: Room) {
+    pub(crate) fn set_room(&self, plan: &Arc<Plan>, room: Room) {
         *self.room.lock().unwrap_or_else(PoisonError::into_inner) = Some((Arc::downgrade(plan), room));
     }
 
-    pub(super) fn set_no_open_turn(&self) {
+    pub(crate) fn set_no_open_turn(&self) {
         self.no_open_turn.store(true, Ordering::Release);
     }
 
     /// How long the agent must wait before it may open another turn, if it has opened `limit` turns
     /// within a minute. The flag is true once for each such minute: the limit must then be
     /// reported.
-    pub(super) fn pace(&self, now: Timestamp, limit: u32) -> Option<(Duration, bool)> {
+    pub(crate) fn pace(&self, now: Timestamp, limit: u32) -> Option<(Duration, bool)> {
         let mut pace = self.pace.lock().unwrap_or_else(PoisonError::into_inner);
         let end = pace.began.plus(MINUTE);
         if now >= end || now < pace.began {
@@ -165,11 +154,11 @@ impl AgentSession {
         }
         let report = !std::mem::replace(&mut pace.reported, true);
         pace.waiting = true;
-        self.wait_begun.notify_waiters();
+        self.waits.begun.notify_waiters();
         Some((end.since(now), report))
     }
 
-    pub(super) fn end_pace_wait(&self) {
+    pub(crate) fn end_pace_wait(&self) {
         self.pace.lock().unwrap_or_else(PoisonError::into_inner).waiting = false;
     }
 
@@ -177,12 +166,13 @@ impl AgentSession {
     /// may be cancelled without loss.
     #[must_use]
     pub fn is_held_back(&self) -> bool {
-        self.parked.load(Ordering::Acquire) > 0 || self.pace.lock().unwrap_or_else(PoisonError::into_inner).waiting
+        self.waits.current.load(Ordering::Acquire) > 0
+            || self.pace.lock().unwrap_or_else(PoisonError::into_inner).waiting
     }
 
     /// Ends when the agent is held back again.
     pub(crate) fn wait_begun(&self) -> Notified<'_> {
-        self.wait_begun.notified()
+        self.waits.begun.notified()
     }
 
     /// Makes all waits check again, and makes the next read ask the store for an open turn.
@@ -193,27 +183,27 @@ impl AgentSession {
     }
 
     /// Begins a wait and returns its number.
-    pub(super) fn begin_wait(&self) -> u64 {
-        let wait = self.wait_count.fetch_add(1, Ordering::AcqRel) + 1;
-        self.parked.store(wait, Ordering::Release);
-        self.wait_begun.notify_waiters();
+    pub(crate) fn begin_wait(&self) -> u64 {
+        let wait = self.waits.count.fetch_add(1, Ordering::AcqRel) + 1;
+        self.waits.current.store(wait, Ordering::Release);
+        self.waits.begun.notify_waiters();
         wait
     }
 
     /// Ends a wait. Returns whether it was the current one: a cancelled task may end its wait after
     /// the next task has begun one.
-    pub(super) fn end_wait(&self, wait: u64) -> bool {
-        self.parked.compare_exchange(wait, 0, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    pub(crate) fn end_wait(&self, wait: u64) -> bool {
+        self.waits.current.compare_exchange(wait, 0, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
     /// Makes the next read ask the store for an open turn.
-    pub(super) fn forget_no_open_turn(&self) {
+    pub(crate) fn forget_no_open_turn(&self) {
         self.no_open_turn.store(false, Ordering::Release);
     }
 
     /// Takes the log that the agent's last turn left, if it is of this session and this plan. Any other turn drops it, so
     /// that a log in memory is never older than the store.
-    pub(super) fn take_log(
+    pub(crate) fn take_log(
         &self,
         conversation_id: Option<ConversationId>,
         plan: &Arc<Plan>,
@@ -225,12 +215,12 @@ impl AgentSession {
     }
 
     /// Remembers the log for the agent's next turn, so that a busy agent need not read it for every turn.
-    pub(super) fn keep_log(&self, conversation_id: Option<ConversationId>, plan: &Arc<Plan>, version: u64, log: Log) {
+    pub(crate) fn keep_log(&self, conversation_id: Option<ConversationId>, plan: &Arc<Plan>, version: u64, log: Log) {
         let last = LastLog { conversation_id, plan: Arc::downgrade(plan), version, log };
         *self.log.lock().unwrap_or_else(PoisonError::into_inner) = Some(last);
     }
 
-    pub(super) fn set(&self, turn_id: Option<TurnId>) {
+    pub(crate) fn set(&self, turn_id: Option<TurnId>) {
         if turn_id.is_some() {
             self.no_open_turn.store(false, Ordering::Release);
             self.pace.lock().unwrap_or_else(PoisonError::into_inner).opened += 1;

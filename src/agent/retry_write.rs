@@ -5,13 +5,11 @@
 //! the database. It must never repeat a write that was refused for another reason.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use ghost_domain::{Code, Refusal, TurnId};
 use ghost_store::{StoreError, Tx};
 
-use super::runner::Runner;
 use crate::engine::Engine;
 
 /// The first pause after a failed write, and the longest.
@@ -32,7 +30,7 @@ impl Pauses {
 }
 
 /// Why a write failed.
-pub(super) enum WriteError {
+pub(crate) enum WriteError {
     /// The store is unavailable for now: the disk is full, or another program locks the database.
     Transient(Refusal),
     /// The write is refused, or the store is closed.
@@ -68,7 +66,7 @@ impl From<WriteError> for Refusal {
 }
 
 /// Writes once. The error says whether a retry may succeed.
-pub(super) async fn attempt<T, F>(engine: &Engine, work: F) -> Result<T, WriteError>
+pub(crate) async fn attempt<T, F>(engine: &Engine, work: F) -> Result<T, WriteError>
 where
     T: Send + 'static,
     F: FnOnce(&mut Tx) -> Result<T, Refusal> + Send + 'static,
@@ -81,7 +79,7 @@ where
 ///
 /// # Errors
 /// When the write is refused: the turn was ended, or another daemon owns the agent.
-pub(super) async fn write_with_retry<T, F>(
+pub(crate) async fn write_with_retry<T, F>(
     engine: &Arc<Engine>,
     turn_id: TurnId,
     work: F,
@@ -107,35 +105,10 @@ where
 }
 
 /// Logs that the store is unavailable for a write, and waits before the next attempt.
-pub(super) async fn wait(engine: &Engine, turn_id: TurnId, pauses: &mut Pauses, refusal: &Refusal) {
+pub(crate) async fn wait(engine: &Engine, turn_id: TurnId, pauses: &mut Pauses, refusal: &Refusal) {
     let pause = pauses.next();
     tracing::warn!(%turn_id, %refusal, seconds = pause.as_secs(), "the store is unavailable; the turn's write is kept and retried");
     engine.services.ctx.ports.clock.sleep(pause).await;
-}
-
-impl Runner {
-    /// Writes, and retries until the store commits the write. An operator's call is written only
-    /// once, because the operator waits for the answer.
-    pub(super) async fn write_with_retry<T, F>(&self, work: F) -> Result<T, Refusal>
-    where
-        T: Send + 'static,
-        F: FnOnce(&mut Tx) -> Result<T, Refusal> + Clone + Send + 'static,
-    {
-        if !self.reports_activity {
-            return attempt(&self.engine, work).await.map_err(Refusal::from);
-        }
-        let paused = |pause: Duration| {
-            let took = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
-            self.paused_ms.fetch_add(took, Ordering::Relaxed);
-        };
-        write_with_retry(&self.engine, self.turn.turn_id, work, paused).await
-    }
-
-    /// How long the turn's writes have waited for an unavailable store, in total. Parallel waits
-    /// are added up.
-    pub(super) fn paused(&self) -> Duration {
-        Duration::from_millis(self.paused_ms.load(Ordering::Relaxed))
-    }
 }
 
 #[cfg(test)]
