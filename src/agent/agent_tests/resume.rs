@@ -253,7 +253,8 @@ async fn a_call_in_slices_goes_on_where_it_was_cut() {
             let agent_id = id(&format!("b{n:04}"));
             w.agent_put(&ghost_domain::Agent { agent_id, ..bob.clone() })
         })?;
-        Ok::<_, ghost_store::StoreError>(drop(ctx))
+        drop(ctx);
+        Ok::<_, ghost_store::StoreError>(())
     })
     .unwrap();
     let disk = world.disk.clone();

@@ -149,7 +149,8 @@ async fn a_large_broadcast_goes_in_slices() {
             let agent_id = id(&format!("b{n:04}"));
             w.agent_put(&ghost_domain::Agent { agent_id, archetype: "crowd".to_owned(), ..agent.clone() })
         })?;
-        Ok::<_, ghost_store::StoreError>(drop(ctx))
+        drop(ctx);
+        Ok::<_, ghost_store::StoreError>(())
     })
     .unwrap();
     for (archetype, all, slices) in [(None, 2_302, 3), (Some("crowd"), 2_300, 3), (Some("king"), 0, 1)] {
