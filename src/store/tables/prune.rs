@@ -107,7 +107,8 @@ const AGENT_BUDGETS: Sql = sql!(
 
 /// In each channel only the oldest chat messages are deleted, up to the first message that is too
 /// young. The query steps through the channels by key, and only if a message is old enough. In each
-/// channel it reads only the messages to delete and the first one to keep.
+/// channel it reads only the messages to delete and the first one to keep: a condition keeps the order of the subquery under
+/// it, and another ORDER BY would read all of that.
 const CHAT_POSTS: Sql = sql!(
     "DELETE FROM chat_posts WHERE (channel, seq) IN (\
     WITH RECURSIVE names (channel) AS (\
@@ -116,7 +117,7 @@ const CHAT_POSTS: Sql = sql!(
     WHERE names.channel IS NOT NULL) \
     SELECT p.channel, p.seq FROM names AS n CROSS JOIN chat_posts AS p WHERE p.channel = n.channel AND p.seq < coalesce((\
     SELECT seq FROM (SELECT seq, ts FROM chat_posts AS o WHERE o.channel = n.channel ORDER BY seq {limit $2}) AS oldest \
-    WHERE ts >= $1 ORDER BY seq LIMIT 1), 9223372036854775807) \
+    WHERE ts >= $1 LIMIT 1), 9223372036854775807) \
     ORDER BY p.channel, p.seq {limit $2})"
 );
 const KNOWLEDGE: Sql = sql!(

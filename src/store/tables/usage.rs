@@ -1,7 +1,7 @@
 //! Usage rows, and their sums. The totals are in `usage_totals.rs`.
 //!
-//! A sum must never read rows that a total contains. Single rows are read only at the two ends of a
-//! time span, where it covers part of a day.
+//! A sum must never read rows that a total contains. Single rows are read only while they wait for the totals, and at the
+//! two ends of a time span, where it covers part of a day.
 
 use ghost_domain::Money;
 use ghost_domain::transcript::TokenUsage;
