@@ -27,7 +27,7 @@ pub struct Begun {
     /// The session that the call worked in, if it can be continued.
     pub session: Option<String>,
     /// What a call with an effect in the store has done so far, if it is not the whole.
-    pub progress: Option<Value>,
+    pub progress: Option<Box<Value>>,
 }
 
 impl Begun {
@@ -161,7 +161,8 @@ impl Transcript {
                     begun.insert(id.clone(), begin);
                 }
                 Step::CallSliced { call_id, id, progress } => {
-                    let begin = Begun { progress: Some(progress.clone()), ..Begun::new(*call_id, Effect::World) };
+                    let begin =
+                        Begun { progress: Some(Box::new(progress.clone())), ..Begun::new(*call_id, Effect::World) };
                     begun.insert(id.clone(), begin);
                 }
                 Step::CallSession { id, session, .. } => {

@@ -5,6 +5,7 @@
 //! This module must never apply a call in the store before one that comes earlier in the model's answer. It must never
 //! repeat an outside effect.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
@@ -68,13 +69,6 @@ impl Order {
         self.calls.store(turn.calls.saturating_add(1), Ordering::Relaxed);
         self.next.store(place + 1, Ordering::Relaxed);
     }
-}
-
-/// What a transaction has done of a call.
-enum Part {
-    Whole(CallOutcome),
-    /// The call goes on.
-    More(Box<Ready>),
 }
 
 /// Why a call was not applied.
@@ -277,8 +271,8 @@ impl Runner {
         loop {
             let has_begun = ready.context.progress.is_some();
             match self.apply_part(checked, ready, (place, Arc::clone(&order))).await {
-                Ok(Part::Whole(outcome)) => return Ok(Some(CallResult::Recorded(outcome))),
-                Ok(Part::More(rest)) => ready = *rest,
+                Ok(ControlFlow::Break(outcome)) => return Ok(Some(CallResult::Recorded(outcome))),
+                Ok(ControlFlow::Continue(rest)) => ready = *rest,
                 Err(NotApplied::HeldBack) => return Ok(None),
                 Err(NotApplied::Refused(InTransaction::Turn(refusal))) => return Err(refusal),
                 Err(NotApplied::Refused(InTransaction::Tool(refusal))) => {
@@ -293,13 +287,13 @@ impl Runner {
         }
     }
 
-    /// Applies what one transaction takes of a call.
+    /// Applies what one transaction takes of a call. Continues with the rest, if there is any.
     async fn apply_part(
         &self,
         checked: &Checked,
         mut ready: Ready,
         (place, order): (usize, Arc<Order>),
-    ) -> Result<Part, NotApplied> {
+    ) -> Result<ControlFlow<CallOutcome, Box<Ready>>, NotApplied> {
         let (ctx, turn_id) = (self.engine.services.ctx.clone(), self.turn.turn_id);
         let ended = self.ended(checked, ready.start.call_id);
         let part = move |w: &mut Tx| {
@@ -317,11 +311,11 @@ impl Runner {
                 journaled.map_err(InTransaction::Turn)?;
                 context.progress = Some(progress);
                 order.sliced(place);
-                return Ok(Part::More(Box::new(ready)));
+                return Ok(ControlFlow::Continue(Box::new(ready)));
             }
             let outcome = ended.record(w, &ctx, &turn, Ok(output)).map_err(InTransaction::Turn)?;
             order.applied(&turn, place);
-            Ok(Part::Whole(outcome))
+            Ok(ControlFlow::Break(outcome))
         };
         self.engine.services.store.write(part).await
     }

@@ -58,7 +58,7 @@ fn progress(journal: Vec<JournalRow>) -> ControlFlow<CallOutcome, Option<Begun>>
                 begun = Some(Begun { files, ask_id, ..Begun::new(call_id, effect) });
             }
             Step::CallSliced { call_id, progress, .. } => {
-                begun = Some(Begun { progress: Some(progress), ..Begun::new(call_id, Effect::World) });
+                begun = Some(Begun { progress: Some(Box::new(progress)), ..Begun::new(call_id, Effect::World) });
             }
             _ => {}
         }

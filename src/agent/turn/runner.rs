@@ -284,7 +284,7 @@ impl Runner {
             call_id,
             provider_call_id: checked.call.id.clone(),
             approved: checked.needs_approval.is_some(),
-            progress: checked.call.begun.as_ref().and_then(|begun| begun.progress.clone()),
+            progress: checked.call.begun.as_ref().and_then(|begun| begun.progress.as_deref().cloned()),
         }
     }
 

@@ -58,6 +58,7 @@ impl Cluster {
 
     /// Runs a program of PostgreSQL. Returns what it wrote to its output; the error is what it wrote as errors.
     fn run(&self, program: &str, arguments: &[&str]) -> Result<String, String> {
+        #[allow(clippy::disallowed_methods, reason = "a test starts a database of its own")]
         let mut command = Command::new(self.programs.join(program));
         command.args(arguments).current_dir(self.dir.path());
         if let Some(uid) = self.uid {
