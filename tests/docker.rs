@@ -386,6 +386,13 @@ fn droids_and_mcp_servers_run_in_containers_too() {
     let seen = std::fs::read_to_string(workspace.join(format!("droids/{id}/where"))).unwrap();
     assert_eq!(seen, format!("/.dockerenv\n/workspace/droids/{id}\n"));
     assert!(!workspace.join("agents/ada/stolen").exists(), "its parent's directory is not its own");
-    let new = boxes.containers().into_iter().filter(|container| !before.contains(container)).count();
-    assert_eq!(new, 1, "a container of its own, and no other");
+    // Its end has woken ada, whose turn may have begun a container of her own.
+    let new: Vec<String> = boxes.containers().into_iter().filter(|found| !before.contains(found)).collect();
+    let own = format!("{}:/workspace/droids/{id}", workspace.canonicalize().unwrap().join("droids").join(id).display());
+    let mounted = new.iter().filter(|container| {
+        let format = "{{range .Mounts}}{{.Source}}:{{.Destination}} {{end}}";
+        let done = Command::new("docker").args(["inspect", "--format", format, container]).output().unwrap();
+        String::from_utf8_lossy(&done.stdout).split(' ').any(|mount| mount == own)
+    });
+    assert_eq!(mounted.count(), 1, "a container of its own: {own} {new:?}");
 }

@@ -23,7 +23,7 @@ mod ids;
 mod knowledge;
 mod ledger;
 mod messages;
-mod model;
+pub(crate) mod model;
 mod pages;
 mod prune;
 mod prune_mail;
@@ -153,12 +153,6 @@ pub(crate) use {as_tests, for_each_check};
 
 /// All checks, with their names.
 pub const CHECKS: &[(&str, Check)] = for_each_check!(as_table);
-
-/// Gives a store rows in all tables.
-#[cfg(test)]
-pub(crate) async fn fill(store: &crate::Store) {
-    model::fill(store).await;
-}
 
 /// Runs the check with this name.
 #[cfg(test)]

@@ -58,7 +58,7 @@ async fn play(store: &Store, command: &Command) -> (CommandResult, Vec<String>) 
 
 /// Runs random commands on a store, for tests that need rows of all tables.
 #[cfg(test)]
-pub(super) async fn fill(store: &Store) {
+pub(crate) async fn fill(store: &Store) {
     use ghost_domain::turn::WaitMode;
     use ghost_domain::{Turn, TurnStatus};
     for command in script(7, 400) {

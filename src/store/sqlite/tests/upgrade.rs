@@ -266,7 +266,7 @@ async fn a_database_of_the_sixteenth_version_gets_its_columns() {
     let dir = tempfile::tempdir().unwrap();
     let (old, new) = (dir.path().join("old.db"), dir.path().join("new.db"));
     let store = open(&new).await;
-    crate::contract::fill(&store).await;
+    crate::contract::model::fill(&store).await;
     let sums = store.read::<_, StoreError, _>(|r| r.usage_sum(&UsageFilter::default())).await.unwrap();
     store.close().await;
     let conn = connect(&old);
