@@ -1,7 +1,6 @@
 //! Binds the listeners and serves the control plane. Everything is bound before the world runs, so a
 //! port or socket in use is an error before anything has started.
 
-use axum::middleware::from_fn;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
@@ -10,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::middleware::from_fn;
 use ghost_config::plan::ListenAddress;
 use ghost_domain::bearer::check_token;
 use ghost_domain::{Code, Party, Refusal};

@@ -76,7 +76,7 @@ macro_rules! sql {
     ($($part:tt)+) => {{
         const STATEMENT: $crate::sql::Sql = $crate::sql::text!($($part)+);
         #[cfg(test)]
-        #[allow(unsafe_code)] // the section of the program that holds the list
+        #[allow(unsafe_code, reason = "linkme names the section of a test program that holds the list")]
         const _: () = {
             #[linkme::distributed_slice($crate::sql::STATEMENTS)]
             static LISTED: $crate::sql::Sql = STATEMENT;
@@ -88,7 +88,7 @@ pub(crate) use {sql, text};
 
 /// All constant statements of the tables.
 #[cfg(test)]
-#[allow(unsafe_code)] // as above
+#[allow(unsafe_code, reason = "as above")]
 #[linkme::distributed_slice]
 pub(crate) static STATEMENTS: [Sql];
 

@@ -214,7 +214,7 @@ impl Reconciling {
 /// Fails an agent that should run but cannot under the plan, before it takes more mail, and records the reason
 /// (WORLD-07). Repairs one that can run again. During a reload, an agent in a turn is left to its supervisor,
 /// which lets the turn finish within the grace period.
-fn apply_fitness(
+pub(crate) fn apply_fitness(
     w: &mut Tx,
     ctx: &OperationContext,
     by: &Party,

@@ -20,7 +20,7 @@ use serde_json::json;
 use tokio::sync::oneshot;
 use tokio::task::spawn_blocking;
 
-use crate::reconcile::{self, Reconciled, Reconciling, Stage};
+use crate::reconcile::{self, Reconciled, Reconciling, Stage, apply_fitness};
 use crate::root::RootMsg;
 use crate::team_msg::TeamMsg;
 use crate::toolboxes;
@@ -78,12 +78,10 @@ impl World {
         self.apply_plan(&plan, Arc::new(providers)).await;
         let mut done = match self.reconcile(&plan, by, Some(words.clone())).await {
             Ok(done) => done,
-            Err(refusal) => {
+            Err((refusal, has_written)) => {
                 // The records could not be written, so the old plan becomes current again.
                 self.apply_plan(&before, providers_before).await;
-                if let Err(error) = self.reconcile(&before, &Party::System, None).await {
-                    tracing::warn!(%error, "records that follow the refused files do so until the next reload");
-                }
+                self.follow_again(&before, has_written).await;
                 return Err(refusal);
             }
         };
@@ -103,8 +101,17 @@ impl World {
 
     /// Makes the records agree with a plan. With the text of the changes, the last transaction writes the event of the
     /// reload.
-    async fn reconcile(&self, plan: &Arc<Plan>, by: &Party, mut text: Option<String>) -> Result<Reconciled, Refusal> {
+    ///
+    /// # Errors
+    /// The refusal, and whether an earlier transaction has written: that of the refusal has not.
+    async fn reconcile(
+        &self,
+        plan: &Arc<Plan>,
+        by: &Party,
+        mut text: Option<String>,
+    ) -> Result<Reconciled, (Refusal, bool)> {
         let mut reconciling = Reconciling::new(Arc::clone(plan), by.clone(), Stage::Reload);
+        let mut has_written = false;
         loop {
             let (ctx, by, now) = (self.ctx().clone(), by.clone(), text.take());
             let slice = move |w: &mut Tx| {
@@ -120,10 +127,29 @@ impl World {
                 Ok::<_, Refusal>((reconciling, more, now))
             };
             let more;
-            (reconciling, more, text) = self.store().write(slice).await?;
+            (reconciling, more, text) = self.store().write(slice).await.map_err(|refusal| (refusal, has_written))?;
             if !more {
                 return Ok(reconciling.done);
             }
+            has_written = true;
+        }
+    }
+
+    /// Makes the records follow the plan that is current again. If nothing was written under the withdrawn one, only the
+    /// agents that its supervisors failed are repaired: a refused reload must change nothing else.
+    async fn follow_again(&self, plan: &Arc<Plan>, has_written: bool) {
+        let followed = if has_written {
+            self.reconcile(plan, &Party::System, None).await.map(drop).map_err(|(refusal, _)| refusal)
+        } else {
+            let (ctx, plan) = (self.ctx().clone(), Arc::clone(plan));
+            let judge = move |w: &mut Tx| {
+                let agents = w.agent_list(false)?;
+                agents.iter().try_for_each(|agent| apply_fitness(w, &ctx, &Party::System, &plan, Stage::Reload, agent))
+            };
+            self.store().write(judge).await
+        };
+        if let Err(error) = followed {
+            tracing::warn!(%error, "records that follow the refused files do so until the next reload");
         }
     }
 

@@ -136,6 +136,23 @@ async fn a_reload_of_many_agents_goes_in_slices() {
     assert_eq!(record(&world, "ada").await.unwrap().status, AgentStatus::Running);
 }
 
+/// A reload creates an agent again that an operator deleted and the file still names. A refused one must not.
+#[tokio::test]
+async fn a_refused_reload_brings_no_deleted_agent_back() {
+    let test_world = TestWorld::new(&first());
+    let mut broken = test_world.plan(&first());
+    broken.budgets.push((Scope::Agent(id("nobody")), BudgetLimits { tokens: Some(1), money: None }));
+    let good = test_world.plan(&first());
+    let model = fake_model(|_| say("well"));
+    let reloader = reloader(&test_world, vec![broken, good], &model);
+    let (world, _) = test_world.boot_to_reload(|_| say("well"), reloader).await;
+    let ctx = world.ctx().clone();
+    world.store().write(move |w| agents::delete(w, &ctx, &operator(), &id("ben"))).await.unwrap();
+    assert_eq!(world.reload(&operator(), false).await.unwrap_err().code, Code::NotFound);
+    assert!(record(&world, "ben").await.unwrap().is_deleted());
+    assert_eq!(world.reload(&operator(), false).await.unwrap().created, [id("ben")]);
+}
+
 #[tokio::test]
 async fn the_second_of_two_reloads_waits_for_the_first() {
     let test_world = TestWorld::new(&first());
