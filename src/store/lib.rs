@@ -14,8 +14,7 @@ mod failing;
 mod handle;
 mod internal_rows;
 pub mod memory;
-#[cfg(test)]
-mod postgres;
+pub mod postgres;
 mod query;
 mod row;
 mod sql;
