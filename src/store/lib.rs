@@ -9,6 +9,8 @@
 //! store").
 
 mod batch;
+mod driver;
+mod engine;
 mod error;
 mod failing;
 mod handle;

@@ -1,4 +1,13 @@
-//! The PostgreSQL backend: one schema a world, one connection that writes, and several for readers.
+//! The PostgreSQL backend: one schema a world, one connection that writes, and several for readers. See
+//! `docs/design.md`, "The store".
+//!
+//! This backend must never write to a schema that another daemon has open, and never show the URL, which may hold a
+//! password.
+
+mod connect;
+mod driver;
+mod fault;
+mod schema;
 
 #[cfg(any(test, feature = "testing"))]
 pub mod cluster;
@@ -6,28 +15,38 @@ pub mod cluster;
 #[cfg(test)]
 mod tests;
 
+use std::sync::Arc;
+
+use self::connect::{Link, Target};
+use self::driver::PostgresDriver;
+use crate::engine::{Opener, Sizes};
 use crate::error::StoreError;
 use crate::handle::Store;
+use crate::tx::Tx;
+
+/// The oldest version of PostgreSQL that works, as the server numbers it.
+const OLDEST: i64 = 150_000;
 
 /// Options for opening a world's schema.
 #[derive(Clone)]
 pub struct PostgresOptions {
     /// The connection URL: `postgres://user:password@host:port/database`. It is never shown.
     pub url: String,
-    /// The schema of the world. It is created if it does not exist.
+    /// The schema of the world: lower-case letters, digits and `_`, at most 63. It is created if it does not exist.
     pub schema: String,
-    /// Number of connections for queries; at least 1.
+    /// Number of connections for queries; at least 1. People's requests get half of them at most, and one at least.
     pub reader_connections: usize,
     /// Maximum number of commands in one batch; at least 1.
     pub batch_max: usize,
     /// Maximum number of queued commands; further callers wait for space. At least 1.
     pub queue: usize,
-    /// If set, the schema must exist already and hold data. The text is the reason.
+    /// If set, the schema must exist already and hold data; otherwise opening is refused and nothing is created. The text
+    /// is the reason, for example `a world has run in its directory`.
     pub expected: Option<&'static str>,
 }
 
 impl PostgresOptions {
-    /// The options for a world.
+    /// The options for a schema of the database at a URL.
     #[must_use]
     pub fn new(url: impl Into<String>, schema: impl Into<String>) -> Self {
         Self {
@@ -41,8 +60,22 @@ impl PostgresOptions {
     }
 }
 
-/// Opens the store of a world.
+/// Opens the store in a schema, creating it if it does not exist, and starts its writer.
+///
+/// Errors: [`StoreError::Open`] if the database cannot be reached, refuses the role, is too old, or another daemon has the
+/// schema open; [`StoreError::Newer`] if a newer ghostd wrote it; [`StoreError::Damaged`] if the schema belongs to another
+/// program, or is empty or missing although `options.expected` shows that it held data. Nothing is changed in all these
+/// cases.
 pub async fn open_store(options: PostgresOptions) -> Result<Store, StoreError> {
-    let _ = options;
-    Err(StoreError::Database("not built".to_owned()))
+    let sizes = Sizes { readers: options.reader_connections, batch: options.batch_max, queue: options.queue };
+    crate::engine::open_store(sizes, move || {
+        let target = Arc::new(Target::parse(&options.url, &options.schema)?);
+        let mut link = Link::new(Arc::clone(&target))?;
+        let found = schema::open(&mut link, options.expected)?;
+        let writer = Tx::writer(Box::new(PostgresDriver::writer(link, found.batches)), found.counters);
+        let opener: Opener =
+            Box::new(move || Ok(Tx::reader(Box::new(PostgresDriver::reader(Link::new(Arc::clone(&target))?)))));
+        Ok((writer, opener))
+    })
+    .await
 }
