@@ -111,32 +111,61 @@ impl Cluster {
         format!("postgres://ghost@localhost/postgres?host={}", self.dir.path().display())
     }
 
-    /// Runs a program of PostgreSQL. Returns what it wrote to its output; the error is what it wrote as errors.
     fn run(&self, program: &str, arguments: &[&str]) -> Result<String, String> {
-        #[allow(clippy::disallowed_methods, reason = "a test starts a database of its own")]
-        let mut command = Command::new(self.programs.join(program));
-        command.args(arguments).current_dir(self.dir.path());
-        if let Some(uid) = self.uid {
-            command.uid(uid).gid(uid);
-        }
-        // The server outlives `pg_ctl`, so it must not have a pipe that is read to its end.
-        let (mut out, mut errors) = (tempfile::tempfile().unwrap(), tempfile::tempfile().unwrap());
-        let status = command.stdout(out.try_clone().unwrap()).stderr(errors.try_clone().unwrap()).status().unwrap();
-        let text = |file: &mut File| {
-            file.rewind().unwrap();
-            std::io::read_to_string(file).unwrap()
-        };
-        if status.success() { Ok(text(&mut out)) } else { Err(format!("{program}: {}", text(&mut errors))) }
+        run(&self.programs.join(program), arguments, self.uid)
     }
 
-    /// Runs statements in one session. Stops at the first that fails.
-    ///
-    /// # Panics
-    /// If psql is not there.
+    /// Runs statements in one session; see [`psql`].
     pub fn psql(&self, sql: &str) -> Result<String, String> {
-        let dir = self.dir.path().display().to_string();
-        self.run("psql", &["-XqAt", "-v", "ON_ERROR_STOP=1", "-h", &dir, "-U", "ghost", "-d", "postgres", "-c", sql])
+        psql(&self.url(), sql)
     }
+}
+
+/// Runs a program. Returns what it wrote to its output; the error is what it wrote as errors.
+fn run(program: &Path, arguments: &[&str], uid: Option<u32>) -> Result<String, String> {
+    #[allow(clippy::disallowed_methods, reason = "a test starts a database of its own")]
+    let mut command = Command::new(program);
+    // The directory of the test may be one that the other user cannot enter.
+    command.args(arguments).current_dir("/");
+    if let Some(uid) = uid {
+        command.uid(uid).gid(uid);
+    }
+    // The server outlives `pg_ctl`, so it must not have a pipe that is read to its end.
+    let (mut out, mut errors) = (tempfile::tempfile().unwrap(), tempfile::tempfile().unwrap());
+    let status = command.stdout(out.try_clone().unwrap()).stderr(errors.try_clone().unwrap()).status().unwrap();
+    let text = |file: &mut File| {
+        file.rewind().unwrap();
+        std::io::read_to_string(file).unwrap()
+    };
+    if status.success() { Ok(text(&mut out)) } else { Err(format!("{}: {}", program.display(), text(&mut errors))) }
+}
+
+/// Runs statements in one session, at a URL. Stops at the first that fails. Returns the rows, a line each.
+///
+/// # Panics
+/// If psql is not there.
+pub fn psql(url: &str, sql: &str) -> Result<String, String> {
+    let psql = programs().unwrap().join("psql");
+    run(&psql, &["-XqAt", "-v", "ON_ERROR_STOP=1", "-d", url, "-c", sql], None)
+}
+
+/// Makes a schema at a URL as if it were new, if it is there. To make another one would take ten times as long.
+///
+/// # Panics
+/// If a statement fails.
+pub fn empty(url: &str, schema: &str) {
+    let there = format!("SELECT count(*) FROM pg_tables WHERE schemaname = '{schema}' AND tablename = 'counters'");
+    if psql(url, &there).unwrap().trim() != "1" {
+        return;
+    }
+    let kept = format!(
+        "CREATE TEMP TABLE kept AS SELECT * FROM {schema}.counters WHERE name IN ('batches', 'schema_version')"
+    );
+    let empty = format!(
+        "DO $$ DECLARE t TEXT; BEGIN FOR t IN SELECT tablename FROM pg_tables WHERE schemaname = '{schema}' LOOP \
+         EXECUTE format('DELETE FROM {schema}.%I', t); END LOOP; END $$"
+    );
+    psql(url, &format!("{kept}; {empty}; INSERT INTO {schema}.counters SELECT * FROM kept")).unwrap();
 }
 
 impl Drop for Cluster {

@@ -9,7 +9,7 @@ use std::thread;
 
 use ghost_domain::time::BoxFuture;
 
-use super::cluster::Cluster;
+use super::cluster::{Cluster, empty};
 use super::{PostgresOptions, open_store};
 use crate::contract::{CHECKS, Medium};
 use crate::row::Args;
@@ -36,24 +36,6 @@ struct Schema {
     name: String,
 }
 
-impl Schema {
-    /// Makes it as if it were new. To make another one would take ten times as long.
-    fn empty(&self) {
-        let name = &self.name;
-        let empty = format!(
-            "DO $$ DECLARE t TEXT; BEGIN FOR t IN SELECT tablename FROM pg_tables WHERE schemaname = '{name}' LOOP \
-             EXECUTE format('DELETE FROM {name}.%I', t); END LOOP; END $$"
-        );
-        let kept = format!(
-            "CREATE TEMP TABLE kept AS SELECT * FROM {name}.counters WHERE name IN ('batches', 'schema_version')"
-        );
-        let there = format!("SELECT count(*) FROM pg_tables WHERE schemaname = '{name}' AND tablename = 'counters'");
-        if self.cluster.psql(&there).unwrap().trim() == "1" {
-            self.cluster.psql(&format!("{kept}; {empty}; INSERT INTO {name}.counters SELECT * FROM kept")).unwrap();
-        }
-    }
-}
-
 impl Medium for Schema {
     fn open(&self) -> BoxFuture<'_, Result<Store, StoreError>> {
         Box::pin(open_store(PostgresOptions::new(self.cluster.url(), &self.name)))
@@ -70,7 +52,7 @@ async fn the_contract_holds_on_postgresql() {
         tokio::spawn(async move {
             let next = || checks.lock().unwrap().next();
             while let Some((name, check)) = next() {
-                medium.empty();
+                empty(&medium.cluster.url(), &medium.name);
                 if tokio::spawn(check(medium.clone())).await.is_err() {
                     failed.lock().unwrap().push(*name);
                 }
