@@ -193,9 +193,10 @@ impl Encode<'_, Postgres> for Bound<'_> {
     }
 }
 
-fn bind(args: &Args) -> std::result::Result<PgArguments, sqlx::Error> {
+/// The values of a statement, as `sqlx` takes them.
+pub(super) fn bind(values: &[Value]) -> std::result::Result<PgArguments, sqlx::Error> {
     let mut bound = PgArguments::default();
-    for value in args.values() {
+    for value in values {
         bound.add(Bound(value)).map_err(sqlx::Error::Encode)?;
     }
     Ok(bound)
@@ -323,7 +324,7 @@ impl Driver for PostgresDriver {
             };
             let mut shown = false;
             let done = self.link.with(async |conn| {
-                let args = bind(args)?;
+                let args = bind(args.values())?;
                 let mut next = |row: &ReadRow<'_>| {
                     shown = true;
                     next(row)
@@ -350,7 +351,7 @@ impl Driver for PostgresDriver {
             *wrote = true;
         }
         let done = self.link.with(async |conn| {
-            let statement = sqlx::query_with(sql.postgres(), bind(args)?);
+            let statement = sqlx::query_with(sql.postgres(), bind(args.values())?);
             conn.execute(statement).await.map(|done| done.rows_affected())
         });
         done.map_err(|error| match fault::broken_rule(&error) {
