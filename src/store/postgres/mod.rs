@@ -91,11 +91,11 @@ where
     F: FnOnce(Box<dyn Driver>) -> Box<dyn Driver> + Send + 'static,
 {
     let sizes = Sizes { readers: options.reader_connections, batch: options.batch_max, queue: options.queue };
-    crate::engine::open_store(sizes, move || {
+    crate::engine::open_store(sizes, move |closing| {
         let target = Arc::new(Target::parse(&options.url, &options.schema)?);
         let mut link = Link::new(Arc::clone(&target))?;
         let found = schema::open(&mut link, options.expected)?;
-        let writer = Tx::writer(wrap(Box::new(PostgresDriver::writer(link, found.batches))), found.counters);
+        let writer = Tx::writer(wrap(Box::new(PostgresDriver::writer(link, found.batches, closing))), found.counters);
         let opener: Opener =
             Box::new(move || Ok(Tx::reader(Box::new(PostgresDriver::reader(Link::new(Arc::clone(&target))?)))));
         Ok((writer, opener))
