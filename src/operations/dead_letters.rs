@@ -1,24 +1,17 @@
 //! Dead letters: mail that its agent could not process, kept for an operator (promise 3).
 
-use ghost_domain::event::{EventKind, NewEvent};
-use ghost_domain::journal::Step;
-use ghost_domain::{
-    Code, DeadLetter, DeadLetterId, DeadLetterStatus, Kind, MailState, MessageId, Party, Refusal, Turn, TurnStatus,
-};
-use ghost_store::Tx;
-use serde_json::{Value, json};
-
 use crate::agent_lookup::agent_for;
 use crate::agents::orders::stop;
 use crate::droids::family;
+use crate::prelude::*;
 use crate::turns::calls::close_open_calls;
 use crate::turns::end::emit_end;
-use crate::{OperationContext, Result, approvals, asks, budgets, conversations, schedules};
+use crate::{approvals, asks, budgets, conversations, schedules};
 
 /// Turns a turn's mail into a dead letter and ends the turn. Askers are notified at once, with the reason and its code.
 pub fn end_turn(
     w: &mut Tx,
-    ctx: &OperationContext,
+    ctx: &Context,
     mut turn: Turn,
     messages: &[MessageId],
     why: (&str, Code),
@@ -45,7 +38,7 @@ pub fn end_turn(
 /// Turns mail of a turn into a dead letter, without ending the turn. Askers are notified at once.
 pub(crate) fn create(
     w: &mut Tx,
-    ctx: &OperationContext,
+    ctx: &Context,
     turn: &Turn,
     messages: &[MessageId],
     (reason, code): (&str, Code),
@@ -100,15 +93,16 @@ pub(crate) fn create(
 ///
 /// # Errors
 /// `NotFound`; `Conflict` if it is not held, if its agent was deleted and created again, or is a droid that has ended.
-pub fn retry(w: &mut Tx, ctx: &OperationContext, by: &Party, id: DeadLetterId, fresh: bool) -> Result<DeadLetter> {
+pub fn retry(w: &mut Tx, ctx: &Context, by: &Party, id: DeadLetterId, fresh: bool) -> Result<DeadLetter> {
     let mut dead_letter = held(w, id)?;
     let agent = agent_for(w, ctx, by, &dead_letter.agent_id)?;
     family::may_start(w, &agent)?;
     if let Some(mut turn) = w.turn_get(dead_letter.turn_id)? {
         if turn.incarnation != agent.incarnation {
-            return Err(Refusal::new(
-                Code::Conflict,
-                format!("dead letter {id} belongs to an earlier agent {}, which was deleted", agent.agent_id),
+            return Err(refusal!(
+                Conflict,
+                "dead letter {id} belongs to an earlier agent {}, which was deleted",
+                agent.agent_id
             )
             .hint(format!("read it with `ghostctl dead show {id}`, and drop it")));
         }
@@ -137,7 +131,7 @@ pub fn retry(w: &mut Tx, ctx: &OperationContext, by: &Party, id: DeadLetterId, f
 }
 
 /// Drops a dead letter. It stays readable until retention deletes it.
-pub fn discard(w: &mut Tx, ctx: &OperationContext, by: &Party, id: DeadLetterId) -> Result<DeadLetter> {
+pub fn discard(w: &mut Tx, ctx: &Context, by: &Party, id: DeadLetterId) -> Result<DeadLetter> {
     let mut dead_letter = held(w, id)?;
     w.message_mark(&dead_letter.messages, MailState::Consumed, Some(dead_letter.turn_id), 0)?;
     resolve(w, ctx, by, &mut dead_letter, DeadLetterStatus::Dropped, EventKind::DeadLetterDropped)?;
@@ -148,7 +142,7 @@ fn held(w: &mut Tx, id: DeadLetterId) -> Result<DeadLetter> {
     match w.dead_letter_get(id)? {
         None => Err(Refusal::not_found("dead letter", &id.to_string(), None).hint("see `ghostctl dead list`")),
         Some(dead_letter) if dead_letter.status != DeadLetterStatus::Held => {
-            Err(Refusal::new(Code::Conflict, format!("dead letter {id} was already {}", dead_letter.status))
+            Err(refusal!(Conflict, "dead letter {id} was already {}", dead_letter.status)
                 .hint("only a held dead letter can be retried or dropped; the turns of its agent show what it did"))
         }
         Some(dead_letter) => Ok(dead_letter),
@@ -157,7 +151,7 @@ fn held(w: &mut Tx, id: DeadLetterId) -> Result<DeadLetter> {
 
 fn resolve(
     w: &mut Tx,
-    ctx: &OperationContext,
+    ctx: &Context,
     by: &Party,
     dead_letter: &mut DeadLetter,
     status: DeadLetterStatus,
@@ -169,7 +163,7 @@ fn resolve(
     emit(w, ctx, kind, dead_letter, json!({ "by": by }))
 }
 
-fn emit(w: &mut Tx, ctx: &OperationContext, kind: EventKind, dead_letter: &DeadLetter, more: Value) -> Result<()> {
+fn emit(w: &mut Tx, ctx: &Context, kind: EventKind, dead_letter: &DeadLetter, more: Value) -> Result<()> {
     let mut payload = json!({
         "dead_letter_id": dead_letter.dead_letter_id, "turn_id": dead_letter.turn_id, "messages": dead_letter.messages,
         "reason": dead_letter.reason, "crashes": dead_letter.crashes, "by": null,

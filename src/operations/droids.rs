@@ -10,28 +10,18 @@ mod guidance;
 pub(crate) mod record;
 
 use ghost_domain::droid::{self, ARCHETYPE, TASK_BYTES, TIMEOUT_MAX};
-use ghost_domain::droid_id;
-use ghost_domain::event::EventKind;
-use ghost_domain::text::{clip, one_line};
-use ghost_domain::{
-    AgentId, AgentKind, Code, Desired, Droid, DroidMode, DroidState, DroidTerms, DroidUse, Kind, Limits, Party, Refusal,
-};
-use ghost_store::Tx;
-use serde_json::json;
+use record::emit;
 
 use crate::agent_lookup::agent_named;
 use crate::agents::{self, NewAgent};
-use crate::chain::Chain;
 use crate::mail::{self, NewMessage};
-use crate::{OperationContext, Result};
+use crate::prelude::*;
 
 pub use crate::agent_lookup::may_act;
 pub use archive::archive;
 pub use family::{end_overdue, kill};
 pub use guidance::{has_guidance, take_guidance};
 pub use record::{named, own};
-
-use record::emit;
 
 /// Characters of a label.
 const LABEL_CHARS: usize = 80;
@@ -62,15 +52,12 @@ pub struct NewDroid {
 /// # Errors
 /// `RateLimited` if a limit of the world, the root or the parent is reached, or the droid would be too deep;
 /// `InvalidArguments` for an unusable task or time; `Conflict` if the parent was told to stop.
-pub fn spawn(w: &mut Tx, ctx: &OperationContext, new: NewDroid) -> Result<Droid> {
+pub fn spawn(w: &mut Tx, ctx: &Context, new: NewDroid) -> Result<Droid> {
     check(&new)?;
     let parent = agent_named(w, &new.parent_id)?;
     if parent.desired == Desired::Stopped {
-        return Err(Refusal::new(
-            Code::Conflict,
-            format!("{} was told to stop, and a droid ends with its parent", parent.agent_id),
-        )
-        .hint("finish what you do without a droid"));
+        return Err(refusal!(Conflict, "{} was told to stop, and a droid ends with its parent", parent.agent_id)
+            .hint("finish what you do without a droid"));
     }
     let limits = ctx.limits();
     let depth = match parent.agent_id.is_droid() {
@@ -112,10 +99,10 @@ pub fn spawn(w: &mut Tx, ctx: &OperationContext, new: NewDroid) -> Result<Droid>
 }
 
 /// Writes the records of a droid and delivers its task.
-fn begin(w: &mut Tx, ctx: &OperationContext, droid: Droid, chain: Chain) -> Result<Droid> {
+fn begin(w: &mut Tx, ctx: &Context, droid: Droid, chain: Chain) -> Result<Droid> {
     let by = Party::Agent(droid.parent_id.clone());
     let overrides = serde_json::to_value(&droid.terms)
-        .map_err(|error| Refusal::new(Code::Internal, format!("a droid's terms cannot be written: {error}")))?;
+        .map_err(|error| refusal!(Internal, "a droid's terms cannot be written: {error}"))?;
     // Before the agent, whose mail is checked against it.
     w.droid_put(&droid)?;
     let agent = NewAgent {
@@ -179,7 +166,7 @@ fn at_most(limit: &str, wanted: u32, most: u32, what: &str) -> Result<()> {
     if wanted <= most {
         return Ok(());
     }
-    Err(Refusal::new(Code::RateLimited, format!("this would be {wanted} {what}; the limit is {most}"))
+    Err(refusal!(RateLimited, "this would be {wanted} {what}; the limit is {most}")
         .hint("wait for one to end, end one that you do not need, or do the work yourself")
         .details(json!({ "limit": limit, "value": most })))
 }
@@ -187,13 +174,11 @@ fn at_most(limit: &str, wanted: u32, most: u32, what: &str) -> Result<()> {
 /// An id that nothing ever had. So nothing must be looked for before it is used.
 fn next_id(w: &mut Tx) -> Result<AgentId> {
     let last = match w.meta_get(COUNT)? {
-        Some(text) => text
-            .parse()
-            .map_err(|error| Refusal::new(Code::Internal, format!("the count of droids is `{text}`: {error}")))?,
+        Some(text) => text.parse().map_err(|error| refusal!(Internal, "the count of droids is `{text}`: {error}"))?,
         None => 0_u32,
     };
     let Some(n) = last.checked_add(1) else {
-        return Err(Refusal::new(Code::RateLimited, format!("this world has had {last} droids, which is the limit"))
+        return Err(refusal!(RateLimited, "this world has had {last} droids, which is the limit")
             .hint("do the work yourself, or ask an operator to begin a new world"));
     };
     w.meta_put(COUNT, &n.to_string())?;
@@ -208,7 +193,7 @@ fn next_id(w: &mut Tx) -> Result<AgentId> {
 /// `Conflict` if it has ended or works for another conversation; those of [`own`] and of [`mail::deliver`].
 pub fn steer(
     w: &mut Tx,
-    ctx: &OperationContext,
+    ctx: &Context,
     by: &Party,
     droid_id: &str,
     message: &str,
@@ -216,15 +201,15 @@ pub fn steer(
 ) -> Result<Droid> {
     let mut droid = own(w, by, droid_id)?;
     if droid.state.is_over() {
-        return Err(Refusal::new(Code::Conflict, format!("{} has ended: it is {}", droid.droid_id, droid.state))
+        return Err(refusal!(Conflict, "{} has ended: it is {}", droid.droid_id, droid.state)
             .hint("check its result, and start another droid if there is more to do"));
     }
     if message.trim().is_empty() {
-        return Err(Refusal::new(Code::InvalidArguments, "the message is empty").details(json!({ "field": "message" })));
+        return Err(refusal!(InvalidArguments, "the message is empty").details(json!({ "field": "message" })));
     }
     if let Some(chain) = chain {
         if chain.conversation_id != droid.conversation_id {
-            return Err(Refusal::new(Code::Conflict, format!("{} works for another conversation", droid.droid_id))
+            return Err(refusal!(Conflict, "{} works for another conversation", droid.droid_id)
                 .hint("start a droid for this one"));
         }
         droid.root_id = chain.root_id;

@@ -4,14 +4,10 @@
 //! deletes only what is old by the time that passed since ([`Doubt`]), and no sweep deletes more of a
 //! family than a share of it.
 
-use std::time::Duration;
-
 use ghost_domain::wall_clock::Doubt;
-use ghost_domain::{Limits, Refusal, Timestamp};
-use ghost_store::Store;
-use ghost_store::tables::Family;
 
-use crate::{OperationContext, Result, clock};
+use crate::clock;
+use crate::prelude::*;
 
 /// Rows deleted in one transaction. It is small, so that pruning does not delay the agents.
 const SLICE: u32 = 500;
@@ -65,7 +61,7 @@ const SHARE: u64 = 4;
 ///
 /// # Errors
 /// The first refusal, after all families were tried.
-pub async fn sweep(store: &Store, ctx: &OperationContext) -> Result<u64> {
+pub async fn sweep(store: &Store, ctx: &Context) -> Result<u64> {
     let (mut gone, mut first) = (0, Ok(()));
     let (doubt, now) = doubt(store, ctx).await?;
     let limits = ctx.limits();
@@ -84,7 +80,7 @@ pub async fn sweep(store: &Store, ctx: &OperationContext) -> Result<u64> {
 
 /// How far the clock may be ahead, and what it shows. A jump is followed in a write transaction, so another one sees both
 /// from before it or both from after it.
-async fn doubt(store: &Store, ctx: &OperationContext) -> Result<(Doubt, Timestamp)> {
+async fn doubt(store: &Store, ctx: &Context) -> Result<(Doubt, Timestamp)> {
     let ctx = ctx.clone();
     store.write(move |w| Ok((clock::state(w)?.doubt, ctx.now()))).await
 }
@@ -108,7 +104,7 @@ pub struct Stored {
 }
 
 /// Reads the size of the storage.
-pub async fn stored(store: &Store, ctx: &OperationContext) -> Result<Stored> {
+pub async fn stored(store: &Store, ctx: &Context) -> Result<Stored> {
     let bytes = store.read_latest(|r| r.store_bytes()).await.map_err(Refusal::from)?;
     let limits = ctx.limits();
     let over = |bound: u64| bound > 0 && bytes > bound;
@@ -118,7 +114,7 @@ pub async fn stored(store: &Store, ctx: &OperationContext) -> Result<Stored> {
 /// Prunes history earlier than its retention says, until the data are no larger than
 /// `limits.store_bytes_max`. Each round halves the retention time. Rows younger than an hour are
 /// kept. Returns the number of deleted rows.
-pub async fn sweep_bytes(store: &Store, ctx: &OperationContext) -> Result<u64> {
+pub async fn sweep_bytes(store: &Store, ctx: &Context) -> Result<u64> {
     let (mut gone, mut halves) = (0, 0);
     while stored(store, ctx).await?.over {
         halves += 1;

@@ -7,14 +7,9 @@
 //! This module must never search an unbounded number of names, or replace a refusal because no
 //! suggestion was found.
 
-use ghost_domain::text::{clip, nearest};
-use ghost_domain::{AgentId, ChannelName, Refusal, ScheduleKind};
-use ghost_store::tables::SchedulePlace;
-use ghost_store::{Store, Tx, in_command};
-use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use ghost_store::in_command;
 
-use crate::Result;
+use crate::prelude::*;
 
 /// The most names that one search compares.
 const NEAR_MAX: u32 = 2_000;

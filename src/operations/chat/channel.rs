@@ -2,11 +2,8 @@
 //!
 //! This module must never change a channel.
 
-use ghost_domain::{ChannelName, ChatChannel, Code, Party, Refusal};
-use ghost_store::Tx;
-
 use super::speaker::shown_name;
-use crate::Result;
+use crate::prelude::*;
 use crate::suggestion::{self, Unknown};
 
 /// The number of members from which a new ungated channel gets a warning (CHAT-10).
@@ -28,6 +25,6 @@ pub fn channel_named(r: &mut Tx, channel: &ChannelName) -> Result<ChatChannel> {
 /// Builds the refusal for a party that is not in a channel and wants to do `what` there.
 pub(super) fn not_a_member(channel: &ChatChannel, party: &Party, what: &str) -> Refusal {
     let creator = channel.creator.agent().map(|creator| format!(", its creator {creator}")).unwrap_or_default();
-    Refusal::new(Code::AccessDenied, format!("{} is no member of #{}", shown_name(party), channel.channel))
+    refusal!(AccessDenied, "{} is no member of #{}", shown_name(party), channel.channel)
         .hint(format!("only its members{creator} and operators may {what}"))
 }

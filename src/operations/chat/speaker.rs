@@ -2,7 +2,7 @@
 //!
 //! This module must never decide which actions a speaker may take. That depends on the channel.
 
-use ghost_domain::Party;
+use crate::prelude::*;
 
 /// The party that acts in a channel, and on whose behalf.
 #[derive(Clone, Debug, PartialEq, Eq)]

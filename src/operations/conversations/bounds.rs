@@ -2,17 +2,13 @@
 //!
 //! This module must never write to the store.
 
-use ghost_domain::{Code, Conversation, Refusal};
-use ghost_store::Tx;
-use serde_json::json;
-
-use crate::{OperationContext, Result};
+use crate::prelude::*;
 
 /// Refuses new entries if a conversation has twice the number of entries that retention keeps. An
 /// old entry, for example with a dead letter, can block retention for ever. The last text of a turn
 /// and notes are still accepted: there are few of them, and the step that writes them must not
 /// fail.
-pub(super) fn check_room(r: &mut Tx, ctx: &OperationContext, conversation: &Conversation) -> Result<()> {
+pub(super) fn check_room(r: &mut Tx, ctx: &Context, conversation: &Conversation) -> Result<()> {
     let limit = i64::from(ctx.limits().conversation_entries_max).saturating_mul(2);
     if conversation.last_seq < limit {
         return Ok(());
@@ -34,10 +30,10 @@ pub(super) fn check_room(r: &mut Tx, ctx: &OperationContext, conversation: &Conv
 }
 
 /// Refuses a message with too many files.
-pub(super) fn check_count(ctx: &OperationContext, count: usize) -> Result<()> {
+pub(super) fn check_count(ctx: &Context, count: usize) -> Result<()> {
     let limit = ctx.limits().attachments_max;
     if count > limit as usize {
-        return Err(Refusal::new(Code::TooLarge, format!("{count} files are attached; the limit is {limit}"))
+        return Err(refusal!(TooLarge, "{count} files are attached; the limit is {limit}")
             .hint("send the rest with another message")
             .details(json!({ "limit": "attachments_max" })));
     }

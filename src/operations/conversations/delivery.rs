@@ -2,19 +2,10 @@
 //! between attempts. An attempt is recorded before it is made. So a daemon that dies in every
 //! attempt does not try for ever.
 
-use std::time::Duration;
-
 use ghost_domain::conversation::delivery_wait;
-use ghost_domain::event::EventKind;
-use ghost_domain::ports::Signal;
-use ghost_domain::{
-    Code, Conversation, ConversationEntry, ConversationId, Delivery, Direction, Party, Refusal, Timestamp,
-};
-use ghost_store::Tx;
-use serde_json::json;
 
 use super::log::{NewEntry, append, emit, entry, get};
-use crate::{OperationContext, Result};
+use crate::prelude::*;
 
 /// The longest stored error, in characters.
 const ERROR_MAX: usize = 500;
@@ -66,7 +57,7 @@ pub fn due(
 /// `jitter` is a number in `0..1_000`.
 pub fn attempt(
     w: &mut Tx,
-    ctx: &OperationContext,
+    ctx: &Context,
     conversation_id: ConversationId,
     seq: i64,
     jitter: u64,
@@ -88,13 +79,7 @@ pub fn attempt(
 }
 
 /// Records the result of an attempt.
-pub fn settle(
-    w: &mut Tx,
-    ctx: &OperationContext,
-    conversation_id: ConversationId,
-    seq: i64,
-    outcome: Outcome,
-) -> Result<()> {
+pub fn settle(w: &mut Tx, ctx: &Context, conversation_id: ConversationId, seq: i64, outcome: Outcome) -> Result<()> {
     let mut conversation = get(w, conversation_id)?;
     let mut entry = entry(w, conversation_id, seq)?;
     if entry.delivery != Delivery::Pending {
@@ -135,7 +120,7 @@ pub fn settle(
 
 fn give_up(
     w: &mut Tx,
-    ctx: &OperationContext,
+    ctx: &Context,
     conversation: &Conversation,
     mut entry: ConversationEntry,
     error: &str,
@@ -156,7 +141,7 @@ fn give_up(
 /// same.
 pub fn redeliver(
     w: &mut Tx,
-    ctx: &OperationContext,
+    ctx: &Context,
     by: &Party,
     conversation_id: ConversationId,
     seq: i64,
@@ -172,7 +157,7 @@ pub fn redeliver(
             Direction::Out => format!("is {}", entry.delivery),
             _ => "never goes out".to_owned(),
         };
-        return Err(Refusal::new(Code::Conflict, format!("entry {seq} of conversation {conversation_id} {what}"))
+        return Err(refusal!(Conflict, "entry {seq} of conversation {conversation_id} {what}")
             .hint(format!("`ghostctl conversation show {conversation_id}` shows which entries were not delivered")));
     }
     entry.delivery = Delivery::Pending;

@@ -1,10 +1,7 @@
 //! Ends a conversation for an operator: no agent can speak in it until a message from outside opens it again (MSG-12).
 
-use ghost_domain::{Code, Conversation, ConversationId, Direction, Party, Refusal};
-use ghost_store::Tx;
-
 use super::log::{NewEntry, append, get};
-use crate::{OperationContext, Result};
+use crate::prelude::*;
 
 /// Ends a conversation, with a note in it. Replies of open turns and to pending mail are not sent: a note stands there
 /// instead.
@@ -13,14 +10,14 @@ use crate::{OperationContext, Result};
 /// `NotFound`; `Conflict` if it has ended already.
 pub fn end(
     w: &mut Tx,
-    ctx: &OperationContext,
+    ctx: &Context,
     by: &Party,
     conversation_id: ConversationId,
     reason: Option<&str>,
 ) -> Result<Conversation> {
     let mut conversation = get(w, conversation_id)?;
     if let Some(at) = conversation.ended_at {
-        return Err(Refusal::new(Code::Conflict, format!("conversation {conversation_id} ended at {}", at.rfc3339()))
+        return Err(refusal!(Conflict, "conversation {conversation_id} ended at {}", at.rfc3339())
             .hint("a message from outside opens it again"));
     }
     conversation.ended_at = Some(ctx.now());

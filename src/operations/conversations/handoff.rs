@@ -1,22 +1,13 @@
 //! Hands a conversation over to another agent (BI-36). Later messages from outside go to the new
 //! owner. Mail of the conversation that the old owner has not taken is moved to the new owner.
 
-use ghost_domain::event::EventKind;
-use ghost_domain::text::clip;
-use ghost_domain::{
-    AgentId, Code, Conversation, ConversationEntry, ConversationId, Direction, Kind, MailState, MessageId, Party,
-    Refusal, Turn,
-};
-use ghost_store::Tx;
-use serde_json::json;
-
 use super::bounds::check_room;
 use super::log::{NewEntry, append, emit, get, recent};
 use super::out::check_speaker;
-use crate::chain::Chain;
 use crate::mail::{self, NewMessage};
+use crate::prelude::*;
 use crate::turns::ending::Ending;
-use crate::{OperationContext, Result, agent_lookup, asks};
+use crate::{agent_lookup, asks};
 
 /// The longest reason, in characters.
 const REASON_MAX: usize = 1_000;
@@ -42,7 +33,7 @@ pub struct Handover {
 /// conversation to it. An agent can hand over only a conversation that it owns.
 pub fn handoff(
     w: &mut Tx,
-    ctx: &OperationContext,
+    ctx: &Context,
     by: &Party,
     conversation_id: ConversationId,
     handover: Handover,
@@ -54,13 +45,13 @@ pub fn handoff(
     }
     for (field, text, most) in [("reason", &handover.reason, REASON_MAX), ("summary", &handover.summary, SUMMARY_MAX)] {
         if text.as_ref().is_some_and(|text| text.chars().count() > most) {
-            return Err(Refusal::new(Code::TooLarge, format!("{field} has more than {most} characters"))
+            return Err(refusal!(TooLarge, "{field} has more than {most} characters")
                 .hint("write the long part to a workspace file and name its path"));
         }
     }
     let to = agent_lookup::agent_for(w, ctx, by, &handover.to)?;
     if to.agent_id == conversation.owner {
-        return Err(Refusal::new(Code::Conflict, format!("{} has this conversation already", to.agent_id))
+        return Err(refusal!(Conflict, "{} has this conversation already", to.agent_id)
             .hint("name another agent, or answer yourself"));
     }
     if let Some(refusal) = asks::unanswerable(ctx, &to) {
@@ -109,7 +100,7 @@ pub fn handoff(
 /// no agent works on it any more.
 pub(crate) fn taken_over(
     w: &mut Tx,
-    ctx: &OperationContext,
+    ctx: &Context,
     turn: &Turn,
     conversation_id: ConversationId,
     ending: &Ending,
@@ -148,7 +139,7 @@ pub(crate) fn taken_over(
 /// messages.
 fn move_waiting(
     w: &mut Tx,
-    ctx: &OperationContext,
+    ctx: &Context,
     old: &AgentId,
     new: &AgentId,
     conversation_id: ConversationId,

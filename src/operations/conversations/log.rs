@@ -2,17 +2,8 @@
 //!
 //! This module must never decide whether an entry is allowed. The caller does.
 
-use ghost_domain::event::{EventKind, NewEvent};
-use ghost_domain::ports::Signal;
-use ghost_domain::{
-    Action, AgentId, Attachment, Conversation, ConversationEntry, ConversationId, Delivery, Direction, MessageId,
-    Party, Refusal, Timestamp, Turn, TurnId,
-};
-use ghost_store::Tx;
-use serde_json::json;
-
 use crate::chat::shown_name;
-use crate::{OperationContext, Result};
+use crate::prelude::*;
 
 /// Number of the newest entries that are searched for attached files and for a message that a reply
 /// refers to.
@@ -78,7 +69,7 @@ impl NewEntry {
 /// Appends an entry with the conversation's next sequence and emits its event.
 pub(super) fn append(
     w: &mut Tx,
-    ctx: &OperationContext,
+    ctx: &Context,
     conversation: &mut Conversation,
     line: NewEntry,
 ) -> Result<ConversationEntry> {
@@ -123,7 +114,7 @@ pub(super) fn append(
 
 pub(super) fn emit(
     w: &mut Tx,
-    ctx: &OperationContext,
+    ctx: &Context,
     kind: EventKind,
     conversation: &Conversation,
     payload: serde_json::Value,

@@ -1,10 +1,7 @@
 //! Notes: entries that people and programs read in a conversation's log, and that no model gets and no adapter delivers.
 
-use ghost_domain::{Conversation, ConversationEntry, ConversationId, Direction, Party, TurnId};
-use ghost_store::Tx;
-
 use super::log::{NewEntry, append};
-use crate::{OperationContext, Result};
+use crate::prelude::*;
 
 /// Characters of a note.
 const NOTE_MAX: usize = 1_000;
@@ -12,7 +9,7 @@ const NOTE_MAX: usize = 1_000;
 /// Adds a note to a conversation. `None` if the conversation no longer exists.
 pub(crate) fn note(
     w: &mut Tx,
-    ctx: &OperationContext,
+    ctx: &Context,
     conversation_id: ConversationId,
     (from, turn_id): (Party, Option<TurnId>),
     text: &str,

@@ -1,20 +1,11 @@
 //! Outgoing messages of agents in a conversation: the reply at the end of a turn, separate
 //! messages, and files attached to the reply.
 
-use ghost_domain::conversation::CONTROL;
-use ghost_domain::refusal::not_blank;
 use ghost_domain::reply_tokens::{Reply, ReplyTo, read_reply};
-use ghost_domain::{
-    Action, AgentId, Attachment, Code, Conversation, ConversationEntry, ConversationId, Delivery, Direction, Kind,
-    MessageId, Party, Refusal, Turn, TurnId,
-};
-use ghost_store::Tx;
-use ghost_store::tables::TakenMail;
-use serde_json::json;
 
 use super::bounds::{check_count, check_room};
 use super::log::{NewEntry, append, get, recent};
-use crate::{OperationContext, Result};
+use crate::prelude::*;
 
 /// A message that an agent sends besides its reply.
 #[derive(Clone, Debug)]
@@ -48,17 +39,14 @@ pub fn check_speaker(conversation: &Conversation, agent_id: &AgentId) -> Result<
     if conversation.owner == *agent_id {
         return Ok(());
     }
-    Err(Refusal::new(
-        Code::Conflict,
-        format!("conversation {} belongs to {} now", conversation.conversation_id, conversation.owner),
-    )
-    .hint("the last text of this turn still goes there; the new owner sends everything else"))
+    Err(refusal!(Conflict, "conversation {} belongs to {} now", conversation.conversation_id, conversation.owner)
+        .hint("the last text of this turn still goes there; the new owner sends everything else"))
 }
 
 /// Sends a message at once, separate from the reply at the end of the turn (BI-34, BI-37).
 pub fn post(
     w: &mut Tx,
-    ctx: &OperationContext,
+    ctx: &Context,
     agent_id: &AgentId,
     turn_id: TurnId,
     conversation_id: ConversationId,
@@ -72,11 +60,8 @@ pub fn post(
     let reply_to = match post.reply_to {
         None => None,
         Some(id) => Some(outside_id_of(&recent(w, &conversation)?, &id).ok_or_else(|| {
-            Refusal::new(
-                Code::NotFound,
-                format!("no message `{}` is in this conversation", ghost_domain::text::clip(&id, 80)),
-            )
-            .hint("give the message_id of a message that you were shown, or leave reply_to out")
+            refusal!(NotFound, "no message `{}` is in this conversation", ghost_domain::text::clip(&id, 80))
+                .hint("give the message_id of a message that you were shown, or leave reply_to out")
         })?),
     };
     let line = NewEntry {
@@ -108,15 +93,12 @@ pub(super) fn is_message(entry: &ConversationEntry) -> bool {
 }
 
 /// Refuses a text that is empty or too long.
-pub(crate) fn check_length(ctx: &OperationContext, content: &str) -> Result<()> {
+pub(crate) fn check_length(ctx: &Context, content: &str) -> Result<()> {
     let limit = ctx.limits().message_bytes;
     if content.len() > limit as usize {
-        return Err(Refusal::new(
-            Code::TooLarge,
-            format!("the message has {} bytes; the limit is {limit}", content.len()),
-        )
-        .hint("write the long part to a workspace file and attach it")
-        .details(json!({ "limit": "message_bytes" })));
+        return Err(refusal!(TooLarge, "the message has {} bytes; the limit is {limit}", content.len())
+            .hint("write the long part to a workspace file and attach it")
+            .details(json!({ "limit": "message_bytes" })));
     }
     not_blank("text", content)
 }
@@ -129,7 +111,7 @@ pub(super) fn outside_id(entry: &ConversationEntry) -> String {
 /// conversation holds it as a note in state draft.
 pub fn attach(
     w: &mut Tx,
-    ctx: &OperationContext,
+    ctx: &Context,
     agent_id: &AgentId,
     turn_id: TurnId,
     conversation_id: ConversationId,
@@ -138,20 +120,18 @@ pub fn attach(
     let mut conversation = get(w, conversation_id)?;
     let limit = ctx.limits().attachment_bytes;
     if file.bytes > u64::from(limit) {
-        return Err(Refusal::new(
-            Code::TooLarge,
-            format!("`{}` has {} bytes; the limit is {limit}", file.path, file.bytes),
-        )
-        .hint("attach a smaller file, or a part of it")
-        .details(json!({ "limit": "attachment_bytes" })));
+        return Err(refusal!(TooLarge, "`{}` has {} bytes; the limit is {limit}", file.path, file.bytes)
+            .hint("attach a smaller file, or a part of it")
+            .details(json!({ "limit": "attachment_bytes" })));
     }
     check_room(w, ctx, &conversation)?;
     let party = Party::Agent(agent_id.clone());
     let drafts = drafts(&recent(w, &conversation)?, &party);
     check_count(ctx, drafts.len() + 1)?;
     if drafts.iter().any(|new_message| new_message.attachments.iter().any(|other| other.name == file.name)) {
-        return Err(Refusal::new(Code::Conflict, format!("a file named `{}` is attached already", file.name))
-            .hint("give this one another name"));
+        return Err(
+            refusal!(Conflict, "a file named `{}` is attached already", file.name).hint("give this one another name")
+        );
     }
     let line = NewEntry {
         turn_id: Some(turn_id),
@@ -200,7 +180,7 @@ pub(crate) fn owed(taken: &[TakenMail]) -> Option<ConversationId> {
 /// (HB-05, MSG-13). Runs in the transaction that ends the turn.
 pub(crate) fn answer(
     w: &mut Tx,
-    ctx: &OperationContext,
+    ctx: &Context,
     turn: &Turn,
     conversation_id: ConversationId,
     mail: &[MessageId],
@@ -246,7 +226,7 @@ pub(crate) fn answer(
 /// Adds a note that a turn ended without an answer, and why. Attached files are not sent.
 pub(crate) fn unanswered(
     w: &mut Tx,
-    ctx: &OperationContext,
+    ctx: &Context,
     turn: &Turn,
     conversation_id: ConversationId,
     why: &str,

@@ -1,14 +1,11 @@
 //! Droids that ended some time ago (DROID-16).
 
-use ghost_domain::{AgentId, AgentKind, AgentStatus, Limits, Party, Refusal};
-use ghost_store::Store;
-
-use crate::OperationContext;
 use crate::agents::delete_because;
+use crate::prelude::*;
 
 /// Deletes the agents of droids that ended some time ago (DROID-16). Their records and files stay. Returns how many.
 /// The next round tries again what the store refused.
-pub async fn archive(store: &Store, ctx: &OperationContext, stopped: Vec<AgentId>) -> usize {
+pub async fn archive(store: &Store, ctx: &Context, stopped: Vec<AgentId>) -> usize {
     let before = ctx.now().minus(Limits::seconds(ctx.limits().droid_archive_seconds));
     let mut archived = 0;
     for droid_id in stopped {

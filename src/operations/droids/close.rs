@@ -4,27 +4,17 @@
 //! from what happened, never from the droid's words.
 
 use ghost_domain::droid::RESULT_BYTES;
-use ghost_domain::event::EventKind;
-use ghost_domain::ports::Signal;
 use ghost_domain::reply_tokens::SILENT;
-use ghost_domain::text::prefix_bytes;
-use ghost_domain::{
-    Agent, AgentKind, AgentStatus, Code, Desired, Droid, DroidMode, DroidState, Kind, Limits, MailState, Party,
-    Refusal, Turn, TurnStatus,
-};
-use ghost_store::Tx;
-use serde_json::json;
 
 use super::record::emit;
 use crate::agent_lookup::{emit_stopped, put};
-use crate::chain::Chain;
 use crate::mail::{self, NewMessage};
+use crate::prelude::*;
 use crate::turns::ending::Ending;
-use crate::{OperationContext, Result};
 
 /// Records the end of a droid's turn. A run ends with its turn, unless guidance has come that it has not read. A session
 /// reports and waits for more work.
-pub fn turn_ended(w: &mut Tx, ctx: &OperationContext, turn: &Turn, ending: &Ending) -> Result<()> {
+pub fn turn_ended(w: &mut Tx, ctx: &Context, turn: &Turn, ending: &Ending) -> Result<()> {
     let Some(mut droid) = w.droid_get(&turn.agent_id)?.filter(|droid| !droid.state.is_over()) else {
         return Ok(());
     };
@@ -45,7 +35,7 @@ pub fn turn_ended(w: &mut Tx, ctx: &OperationContext, turn: &Turn, ending: &Endi
         _ => DroidState::Failed,
     };
     let error = match ending {
-        Ending::Cancelled(why) => Some(Refusal::new(Code::Cancelled, format!("its turn was cancelled: {why}"))),
+        Ending::Cancelled(why) => Some(refusal!(Cancelled, "its turn was cancelled: {why}")),
         _ => ending.refusal().cloned(),
     };
     let is_last = match droid.mode {
@@ -72,7 +62,7 @@ pub fn turn_ended(w: &mut Tx, ctx: &OperationContext, turn: &Turn, ending: &Endi
 /// Ends a droid without an open turn, and tells its parent. Its supervisor then stops its actor.
 pub(crate) fn close(
     w: &mut Tx,
-    ctx: &OperationContext,
+    ctx: &Context,
     droid: Droid,
     state: DroidState,
     error: Option<Refusal>,
@@ -85,7 +75,7 @@ pub(crate) fn close(
 /// Like [`close`], without a word to the parent.
 pub(crate) fn end(
     w: &mut Tx,
-    ctx: &OperationContext,
+    ctx: &Context,
     mut droid: Droid,
     state: DroidState,
     error: Option<Refusal>,
@@ -143,7 +133,7 @@ pub(crate) fn words(state: DroidState) -> &'static str {
 }
 
 /// Tells the parent (DROID-14). A parent that is gone needs no word.
-pub(crate) fn report(w: &mut Tx, ctx: &OperationContext, droid: &Droid, words: &str) -> Result<()> {
+pub(crate) fn report(w: &mut Tx, ctx: &Context, droid: &Droid, words: &str) -> Result<()> {
     let is_over = |parent: &Agent| parent.kind == AgentKind::Droid && parent.desired == Desired::Stopped;
     if w.agent_get(&droid.parent_id)?.is_none_or(|parent| parent.is_deleted() || is_over(&parent)) {
         return Ok(());

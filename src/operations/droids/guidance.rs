@@ -3,12 +3,9 @@
 //! The mail joins the turn in the transaction that journals what the model reads of it, so that a resumed turn shows it
 //! once and only once.
 
-use ghost_domain::journal::Step;
-use ghost_domain::{AgentId, Envelope, TurnId};
-use ghost_store::Tx;
-
+use crate::mail;
+use crate::prelude::*;
 use crate::turns::ownership::working_turn;
-use crate::{OperationContext, Result, mail};
 
 /// Messages that join at once.
 const AT_ONCE: u32 = 16;
@@ -28,7 +25,7 @@ pub fn has_guidance(w: &mut Tx, droid_id: &AgentId) -> Result<bool> {
 /// If the turn has ended, or another daemon owns its agent.
 pub fn take_guidance(
     w: &mut Tx,
-    ctx: &OperationContext,
+    ctx: &Context,
     turn_id: TurnId,
     shown: &(dyn Fn(&[Envelope]) -> String + Send + Sync),
 ) -> Result<Option<String>> {

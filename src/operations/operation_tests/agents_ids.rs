@@ -1,15 +1,8 @@
 //! The refusals for an id that is taken and for an agent that cannot answer: their hints must help.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use ghost_domain::{AgentKind, AgentStatus, Code, Desired, Kind, Party, Refusal};
-
-use super::operation_world::{OperationWorld, id, new_agent, operator, party, read, write};
-use crate::agents::{self, NewAgent};
-use crate::asks;
-use crate::mail::{self, Chain, NewMessage};
-use crate::tasks::{self, NewTask};
+use super::operation_world::*;
 
 /// The hint, and the status for programs, that a party gets that wants an id.
 async fn refusal_for(world: &OperationWorld, by: Party, name: &'static str, of_file: bool) -> (String, String) {
@@ -17,7 +10,7 @@ async fn refusal_for(world: &OperationWorld, by: Party, name: &'static str, of_f
     let refusal = if of_file {
         agents::reserved(&world.ctx, &by, &id(name), there.as_ref())
     } else {
-        write!(world, |w, ctx| agents::create(w, &ctx, &by, new_agent(&ctx, name))).unwrap_err()
+        run!(world, |w, ctx| agents::create(w, &ctx, &by, new_agent(&ctx, name))).unwrap_err()
     };
     assert_eq!(refusal.code, Code::Conflict, "{refusal}");
     let details = refusal.details.clone().unwrap();
@@ -26,15 +19,14 @@ async fn refusal_for(world: &OperationWorld, by: Party, name: &'static str, of_f
 }
 
 async fn stop(world: &OperationWorld, name: &'static str) {
-    write!(world, |w, ctx| agents::stop(w, &ctx, &operator(), &id(name), None)).unwrap();
-    write!(world, |w, ctx| agents::stopped(w, &ctx, &id(name))).unwrap();
+    world.stop(name).await;
 }
 
 #[tokio::test]
 async fn the_refusal_for_a_taken_id_has_a_fitting_hint() {
     let world = OperationWorld::new().await;
     let named = NewAgent { kind: AgentKind::Persistent, ..new_agent(&world.ctx, "zoe") };
-    write!(world, |w, ctx| agents::create(w, &ctx, &Party::System, named)).unwrap();
+    run!(world, |w, ctx| agents::create(w, &ctx, &Party::System, named)).unwrap();
     // The file names zoe, so deleting that agent would not free its id.
     let commands = |hint: &str, name: &str, starts: bool| {
         assert_eq!(hint.contains(&format!("`ghostctl agent start {name}`")), starts, "{hint}");
@@ -48,7 +40,7 @@ async fn the_refusal_for_a_taken_id_has_a_fitting_hint() {
     for status in [AgentStatus::Failed, AgentStatus::Stopped] {
         for name in ["zoe", "ada"] {
             if status == AgentStatus::Failed {
-                write!(world, |w, ctx| agents::failed(w, &ctx, &id(name), "too often")).unwrap();
+                run!(world, |w, ctx| agents::failed(w, &ctx, &id(name), "too often")).unwrap();
             } else {
                 stop(&world, name).await;
             }
@@ -68,12 +60,12 @@ async fn the_refusal_for_a_taken_id_has_a_fitting_hint() {
     // A deleted agent of the file returns with a reload; any other deleted agent leaves its id
     // free.
     for name in ["zoe", "ada"] {
-        write!(world, |w, ctx| agents::delete(w, &ctx, &operator(), &id(name))).unwrap();
+        delete(&world, name).await;
     }
     let (hint, said) = refusal_for(&world, operator(), "zoe", true).await;
     assert!(said == "deleted" && hint.contains("reload"), "{hint}");
     assert_eq!(refusal_for(&world, operator(), "new", true).await.1, "", "it was never there");
-    write!(world, |w, ctx| agents::create(w, &ctx, &operator(), new_agent(&ctx, "ada"))).unwrap();
+    world.add_agent(new_agent(&world.ctx, "ada")).await;
 
     // An agent cannot use these commands.
     for (name, of_file) in [("zoe", true), ("ada", false)] {
@@ -102,7 +94,7 @@ async fn missed(world: &OperationWorld, by: Party, name: &'static str) -> (Strin
     let mut refusal_for = Vec::new();
     for way in 0..6 {
         let by = by.clone();
-        let refused = write!(world, |w, ctx| {
+        let refused = run!(world, |w, ctx| {
             let (to, chain) = (id(name), Chain::root(&ctx));
             match way {
                 0 => agents::start(w, &ctx, &by, &to).map(drop),
@@ -141,9 +133,9 @@ async fn missed(world: &OperationWorld, by: Party, name: &'static str) -> (Strin
 async fn work_for_a_deleted_agent_is_refused_with_a_hint_how_to_bring_it_back() {
     let world = OperationWorld::new().await;
     let named = NewAgent { kind: AgentKind::Persistent, ..new_agent(&world.ctx, "zoe") };
-    write!(world, |w, ctx| agents::create(w, &ctx, &Party::System, named)).unwrap();
+    run!(world, |w, ctx| agents::create(w, &ctx, &Party::System, named)).unwrap();
     for name in ["zoe", "ada"] {
-        write!(world, |w, ctx| agents::delete(w, &ctx, &operator(), &id(name))).unwrap();
+        delete(&world, name).await;
     }
     let told = async |by, name| {
         let (message, hint) = missed(&world, by, name).await;

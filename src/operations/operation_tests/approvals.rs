@@ -1,14 +1,4 @@
-use std::collections::BTreeSet;
-use std::time::Duration;
-
-use ghost_domain::event::EventKind;
-use ghost_domain::ports::Signal;
-use ghost_domain::{Approval, ApprovalPlan, ApprovalStatus, Code, Party, Turn};
-use serde_json::json;
-
-use super::operation_world::{OperationWorld, code, delete, id, new_agent, operator, party, read, write};
-use crate::Result;
-use crate::approvals::{self, Decision, NewApproval};
+use super::operation_world::*;
 
 const APPROVE: Decision = Decision::Approve { always: false };
 
@@ -23,7 +13,7 @@ fn new(n: u32) -> NewApproval {
 
 async fn request(world: &OperationWorld, turn: &Turn, n: u32) -> Result<Approval> {
     let turn = turn.clone();
-    write!(world, |w, ctx| approvals::request(w, &ctx, &turn, new(n)))
+    run!(world, |w, ctx| approvals::request(w, &ctx, &turn, new(n)))
 }
 
 async fn decide(
@@ -34,7 +24,7 @@ async fn decide(
     decision: Decision,
 ) -> Result<Approval> {
     let (approval_id, approvers) = (approval.approval_id, approvers.iter().map(|name| (*name).to_owned()).collect());
-    write!(world, |w, ctx| approvals::decide(w, &ctx, &by, &approvers, approval_id, decision, None))
+    run!(world, |w, ctx| approvals::decide(w, &ctx, &by, &approvers, approval_id, decision, None))
 }
 
 // covers: EXEC-10, EXEC-12
@@ -67,7 +57,7 @@ async fn an_answer_after_the_expiry_is_refused_and_too_many_requests_are() {
     world.pass(Duration::from_secs(60));
     assert_eq!(code(decide(&world, operator(), &[], &approval, APPROVE).await), Code::Conflict);
     let approval_id = approval.approval_id;
-    write!(world, |w, ctx| approvals::expire(w, &ctx, approval_id)).unwrap();
+    run!(world, |w, ctx| approvals::expire(w, &ctx, approval_id)).unwrap();
     let approval = read!(world, |r| r.approval_get(approval_id)?).unwrap();
     assert_eq!(approval.status, ApprovalStatus::Expired);
     assert_eq!(approvals::refusal(&approval).unwrap().code, Code::Timeout);
@@ -86,7 +76,7 @@ async fn a_standing_approval_is_the_agents_own_until_it_is_revoked_or_the_agent_
     assert_eq!(request(&world, &other, 1).await.unwrap().status, ApprovalStatus::Pending, "bob asks for himself");
     assert_eq!(request(&world, &turn, 2).await.unwrap().status, ApprovalStatus::Pending, "another plan asks");
     let approval_id = approval.approval_id;
-    let revoke = write!(world, |w, ctx| approvals::revoke(w, &ctx, &operator(), &BTreeSet::new(), approval_id));
+    let revoke = run!(world, |w, ctx| approvals::revoke(w, &ctx, &operator(), &BTreeSet::new(), approval_id));
     assert!(!revoke.unwrap().always);
     let again = request(&world, &turn, 1).await.unwrap();
     assert_eq!(again.status, ApprovalStatus::Pending);
@@ -108,11 +98,11 @@ async fn requests_that_nobody_waits_for_are_closed_and_bounded_by_agent() {
     // The turn ends without its call.
     world.finish(ada.turn_id, "done").await.unwrap();
     assert_eq!(code(decide(&world, operator(), &[], &approval, APPROVE).await), Code::Conflict);
-    write!(world, |w, ctx| approvals::expire_due(w, &ctx)).unwrap();
+    run!(world, |w, ctx| approvals::expire_due(w, &ctx)).unwrap();
     let pending = || async { read!(world, |r| r.approval_count_pending()?) };
     assert_eq!(pending().await, 2, "they are not due");
     world.pass(Duration::from_secs(60));
-    write!(world, |w, ctx| approvals::expire_due(w, &ctx)).unwrap();
+    run!(world, |w, ctx| approvals::expire_due(w, &ctx)).unwrap();
     assert_eq!(pending().await, 0);
 }
 
@@ -123,7 +113,7 @@ async fn a_plan_that_does_not_hold_all_that_runs_is_approved_once_only() {
     let turn = world.busy("ada").await;
     let mut plan = new(1);
     plan.plan.once_only = Some("a word is known only when it runs".into());
-    let approval = write!(world, |w, ctx| approvals::request(w, &ctx, &turn, plan)).unwrap();
+    let approval = run!(world, |w, ctx| approvals::request(w, &ctx, &turn, plan)).unwrap();
     let always = Decision::Approve { always: true };
     assert_eq!(code(decide(&world, operator(), &[], &approval, always).await), Code::InvalidArguments);
     assert_eq!(decide(&world, operator(), &[], &approval, APPROVE).await.unwrap().status, ApprovalStatus::Approved);
@@ -167,7 +157,7 @@ async fn nobody_but_an_approver_revokes_and_nobody_twice() {
     let revoke = async |by: Party, approvers: &[&str]| {
         let (approval_id, approvers) =
             (approval.approval_id, approvers.iter().map(|name| (*name).to_owned()).collect());
-        write!(world, |w, ctx| approvals::revoke(w, &ctx, &by, &approvers, approval_id))
+        run!(world, |w, ctx| approvals::revoke(w, &ctx, &by, &approvers, approval_id))
     };
     assert_eq!(code(revoke(operator(), &[]).await), Code::Conflict, "nothing holds for later calls yet");
     decide(&world, operator(), &[], &approval, Decision::Approve { always: true }).await.unwrap();
@@ -212,12 +202,12 @@ async fn an_expiry_that_passes_while_the_daemon_is_down_holds_for_every_answer()
     let approval = request(&world, &turn, 1).await.unwrap();
     world.pass(Duration::from_secs(61));
     // The daemon starts again; nobody has closed the request yet.
-    write!(world, |w, ctx| crate::turns::review_at_boot(w, &ctx)).unwrap();
+    run!(world, |w, ctx| turns::review_at_boot(w, &ctx)).unwrap();
     for decision in [APPROVE, Decision::Approve { always: true }, Decision::Deny] {
         assert_eq!(code(decide(&world, operator(), &[], &approval, decision).await), Code::Conflict);
     }
     // A clock that goes back opens no request that was closed.
-    write!(world, |w, ctx| approvals::expire_due(w, &ctx)).unwrap();
+    run!(world, |w, ctx| approvals::expire_due(w, &ctx)).unwrap();
     world.set_back(Duration::from_secs(61));
     assert_eq!(code(decide(&world, operator(), &[], &approval, APPROVE).await), Code::Conflict);
     let approval_id = approval.approval_id;

@@ -1,14 +1,12 @@
 use ghost_domain::artifact::Found;
-use ghost_domain::{Artifact, EventKind};
-use serde_json::json;
 
-use super::operation_world::{OperationWorld, id, read, write};
-use crate::artifacts::{self, Origin};
+use super::operation_world::*;
+use crate::artifacts::Origin;
 
 async fn found(world: &OperationWorld, origin: Option<Origin>, path: &str, content: Option<&str>) -> Option<Artifact> {
     let content = content.map(|text| (text.to_owned(), text.len() as u64));
     let found = Found { path: path.into(), content };
-    write!(world, |w, ctx| artifacts::index(w, &ctx, origin.as_ref(), found, false)).unwrap()
+    run!(world, |w, ctx| artifacts::index(w, &ctx, origin.as_ref(), found, false)).unwrap()
 }
 
 // covers: ART-01, ART-03

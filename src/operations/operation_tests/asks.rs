@@ -1,13 +1,6 @@
-use std::time::Duration;
-
-use ghost_domain::journal::Step;
-use ghost_domain::ports::Signal;
 use ghost_domain::turn::CUT_MARK;
-use ghost_domain::{AskStatus, CallStatus, Code, EventKind, MailState};
 
-use super::operation_world::{OperationWorld, code, id, operator, write};
-use crate::turns::Ending;
-use crate::{agents, asks, turns};
+use super::operation_world::*;
 
 // covers: BI-30, MSG-02
 #[tokio::test]
@@ -78,11 +71,11 @@ async fn an_ask_from_outside_closes_no_cycle() {
 #[tokio::test]
 async fn asks_to_a_stopped_target_and_too_many_asks_are_refused() {
     let world = OperationWorld::new().await;
-    write!(world, |w, ctx| agents::stop(w, &ctx, &operator(), &id("bob"), None)).unwrap();
+    run!(world, |w, ctx| agents::stop(w, &ctx, &operator(), &id("bob"), None)).unwrap();
     assert_eq!(code(world.outside_ask("bob").await), Code::Conflict, "stopping");
-    write!(world, |w, ctx| agents::stopped(w, &ctx, &id("bob"))).unwrap();
+    run!(world, |w, ctx| agents::stopped(w, &ctx, &id("bob"))).unwrap();
     assert_eq!(code(world.outside_ask("bob").await), Code::Conflict, "stopped");
-    write!(world, |w, ctx| agents::failed(w, &ctx, &id("cyd"), "too often")).unwrap();
+    run!(world, |w, ctx| agents::failed(w, &ctx, &id("cyd"), "too often")).unwrap();
     assert_eq!(code(world.outside_ask("cyd").await), Code::Conflict, "failed");
     world.limits(|limits| limits.asks_open_max = 1);
     world.outside_ask("ada").await.unwrap();
@@ -97,10 +90,10 @@ async fn a_deadline_ends_the_ask_and_a_late_answer_is_stored_and_wakes_nobody() 
     let turn = world.busy("ada").await;
     let (ask, call_id) = world.ask_by(&turn, "bob", "syscall.ask").await.unwrap();
     let ask_id = ask.ask_id;
-    write!(world, |w, ctx| asks::expire(w, &ctx, ask_id)).unwrap();
+    run!(world, |w, ctx| asks::expire(w, &ctx, ask_id)).unwrap();
     assert_eq!(world.ask_row(ask_id).await.status, AskStatus::Open, "not due yet");
     world.pass(Duration::from_secs(60));
-    write!(world, |w, ctx| asks::expire(w, &ctx, ask_id)).unwrap();
+    run!(world, |w, ctx| asks::expire(w, &ctx, ask_id)).unwrap();
     assert_eq!(world.ask_row(ask_id).await.status, AskStatus::TimedOut);
     let (_, content, refusal) = world.outcome(turn.turn_id, call_id).await.unwrap();
     assert_eq!((content["status"].as_str(), refusal.unwrap().code), (Some("timeout"), Code::Timeout));
@@ -125,7 +118,7 @@ async fn the_timeout_of_an_ask_in_a_paused_world_names_the_pause() {
         let turn = world.busy("ada").await;
         let (ask, _) = world.ask_by(&turn, "bob", "syscall.ask").await.unwrap();
         world.pass(Duration::from_secs(3_600));
-        write!(world, |w, ctx| {
+        run!(world, |w, ctx| {
             w.meta_put(crate::PAUSED, paused)?;
             asks::expire(w, &ctx, ask.ask_id)
         })
@@ -142,8 +135,7 @@ async fn a_cut_answer_is_marked_as_cut() {
     let turn = world.busy("ada").await;
     let (ask, call_id) = world.ask_by(&turn, "bob", "syscall.ask").await.unwrap();
     let asked = world.take("bob").await.turn.turn_id;
-    let ending = Ending::Cut("first, the harbour is".to_owned());
-    write!(world, |w, ctx| turns::finish(w, &ctx, asked, ending)).unwrap();
+    world.end(asked, Ending::Cut("first, the harbour is".to_owned())).await;
     let ended = world.turn(asked).await;
     assert!(ended.truncated && ended.text.as_deref() == Some("first, the harbour is"));
     let row = world.ask_row(ask.ask_id).await;
@@ -151,7 +143,6 @@ async fn a_cut_answer_is_marked_as_cut() {
     let (_, content, _) = world.outcome(turn.turn_id, call_id).await.unwrap();
     assert_eq!(content["truncated"], true);
     assert!(content["reply"].as_str().unwrap().starts_with("first, the harbour is\n"));
-    let events = world.events().await;
-    let finished = events.iter().find(|event| event.kind == EventKind::TurnFinished).unwrap();
+    let finished = world.event(EventKind::TurnFinished).await;
     assert_eq!(finished.payload["truncated"], true);
 }

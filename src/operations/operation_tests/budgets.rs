@@ -1,17 +1,12 @@
 use ghost_domain::budget::next_day;
-use ghost_domain::ports::Signal;
-use ghost_domain::{BudgetLimits, Code, Money, Scope, TurnStatus};
-use ghost_store::tables::UsageFilter;
 
-use super::operation_world::{OperationWorld, PRICE, code, demand, id, new_agent, operator, party, read, used, write};
-use crate::agents::{self, NewAgent};
-use crate::budgets::{self, Demand, NewLimits, OWNERS_MAX, Reserved, Settlement, Taken};
-use crate::turns::{self, ModelResult};
+use super::operation_world::*;
+use crate::budgets::Taken;
 
 async fn limit(world: &OperationWorld, scope: &Scope, tokens: Option<u64>, money: Option<u64>) {
     let (scope, limits) =
         (scope.clone(), NewLimits { tokens: tokens.map(Some), money: money.map(|money| Some(Money(money))) });
-    write!(world, |w, ctx| budgets::set(w, &ctx, &operator(), &scope, limits)).unwrap();
+    run!(world, |w, ctx| budgets::set(w, &ctx, &operator(), &scope, limits)).unwrap();
 }
 
 /// Reserved and spent tokens of an account.
@@ -41,8 +36,7 @@ async fn a_call_is_reserved_in_every_scope_and_charged_its_usage() {
     let other = account(&world, &Scope::Agent(id("bob"))).await;
     assert_eq!(other, (0, 0));
     // If the provider reports no usage, the whole reservation is charged.
-    let (held, _) = world.model_start(turn.turn_id, demand(100, 50)).await.unwrap();
-    let turn = world.model_answer(turn.turn_id, held, None).await.unwrap();
+    let turn = world.model_call(turn.turn_id, demand(100, 50), None).await;
     assert_eq!(account(&world, &Scope::World).await, (0, 260));
     assert_eq!((turn.input_tokens, turn.output_tokens, turn.cost), (190, 70, Money(260)));
 }
@@ -70,8 +64,8 @@ async fn a_small_remainder_shrinks_the_answer_then_refuses_until_the_limit_is_ra
 }
 
 /// Tries to start a model call, which may have to wait.
-async fn try_start(world: &OperationWorld, turn_id: ghost_domain::TurnId, demand: Demand) -> crate::Result<Reserved> {
-    write!(world, |w, ctx| turns::model_started(w, &ctx, turn_id, &demand))
+async fn try_start(world: &OperationWorld, turn_id: TurnId, demand: Demand) -> Result<Reserved> {
+    run!(world, |w, ctx| turns::model_started(w, &ctx, turn_id, &demand))
 }
 
 #[tokio::test]
@@ -98,7 +92,7 @@ async fn a_call_waits_for_reservations_of_others_and_is_signalled_when_they_end(
     assert_eq!(most, 100);
     // However the turn ends, calls that wait for its reservation are signalled.
     assert_eq!(try_start(&world, ada, demand(700, 100)).await, Ok(Reserved::Waits(team.clone())));
-    write!(world, |w, ctx| turns::cancel(w, &ctx, &operator(), bob)).unwrap();
+    run!(world, |w, ctx| turns::cancel(w, &ctx, &operator(), bob)).unwrap();
     assert!(world.signals().contains(&Signal::BudgetsFreed(vec![own, team.clone()])));
     assert_eq!(code(world.model_answer(bob, held, used(50, 10)).await), Code::Cancelled);
     // They are also signalled when a limit changes.
@@ -123,13 +117,13 @@ async fn a_failed_call_releases_or_forfeits_its_reservation() {
     let world = OperationWorld::new().await;
     let turn = world.busy("ada").await.turn_id;
     let (held, _) = world.model_start(turn, demand(100, 50)).await.unwrap();
-    write!(world, |w, ctx| turns::model_failed(w, &ctx, turn, held, "m", "429", Settlement::Released)).unwrap();
+    run!(world, |w, ctx| turns::model_failed(w, &ctx, turn, held, "m", "429", Settlement::Released)).unwrap();
     assert_eq!(account(&world, &Scope::World).await, (0, 0));
     let (held, _) = world.model_start(turn, demand(100, 50)).await.unwrap();
-    write!(world, |w, ctx| turns::model_failed(w, &ctx, turn, held, "m", "broken", Settlement::Forfeited)).unwrap();
+    run!(world, |w, ctx| turns::model_failed(w, &ctx, turn, held, "m", "broken", Settlement::Forfeited)).unwrap();
     assert_eq!(account(&world, &Scope::World).await, (0, 150));
     // A second settlement changes nothing.
-    let again = write!(world, |w, ctx| {
+    let again = run!(world, |w, ctx| {
         let mut turn = turns::open_turn(w, turn)?;
         budgets::settle(w, &ctx, &mut turn, held, Settlement::Released)
     });
@@ -150,8 +144,7 @@ async fn a_new_account_starts_with_the_spending_and_reservations_of_its_scope() 
     // No root has an account of its own.
     world.limits(|limits| limits.root_tokens_max = 0);
     let turn = world.busy("ada").await;
-    let (held, _) = world.model_start(turn.turn_id, demand(100, 50)).await.unwrap();
-    world.model_answer(turn.turn_id, held, used(100, 20)).await.unwrap();
+    world.model_call(turn.turn_id, demand(100, 50), used(100, 20)).await;
     let (held, _) = world.model_start(turn.turn_id, demand(100, 50)).await.unwrap();
     let scopes = [Scope::Root(turn.root_id), Scope::Agent(id("ada")), Scope::Team("crew".into())];
     for scope in &scopes {
@@ -173,7 +166,7 @@ async fn a_limit_removed_from_the_file_is_lifted_and_one_set_by_hand_stays() {
     let world = OperationWorld::new().await;
     let limits = |tokens, money: Option<u64>| BudgetLimits { tokens, money: money.map(Money) };
     let follow = async |named: Vec<(Scope, BudgetLimits)>| {
-        write!(world, |w, ctx| budgets::follow_file(w, &ctx, &operator(), &named)).unwrap();
+        run!(world, |w, ctx| budgets::follow_file(w, &ctx, &operator(), &named)).unwrap();
     };
     let of = async |scope: &Scope| {
         let scope = scope.clone();
@@ -198,7 +191,7 @@ async fn limits_need_an_existing_scope_and_a_value() {
     let world = OperationWorld::new().await;
     let set = async |scope: &str, limits: NewLimits| {
         let scope: Scope = scope.parse().unwrap();
-        write!(world, |w, ctx| budgets::set(w, &ctx, &operator(), &scope, limits))
+        run!(world, |w, ctx| budgets::set(w, &ctx, &operator(), &scope, limits))
     };
     let some = NewLimits { tokens: Some(Some(5)), money: None };
     let near = world.with_suggestion(set("agent:adda", some).await.unwrap_err()).await;
@@ -222,8 +215,7 @@ async fn a_daily_budget_starts_again_at_midnight() {
     let (day, team, whole) = ("agent:ada/day", "team:crew/day", "world/day");
     let scope = |text: &str| text.parse::<Scope>().unwrap();
     // Today's spending is included, whenever the limit is set.
-    let (held, _) = world.model_start(ada, demand(50, 50)).await.unwrap();
-    world.model_answer(ada, held, used(40, 10)).await.unwrap();
+    world.model_call(ada, demand(50, 50), used(40, 10)).await;
     limit(&world, &scope(day), Some(200), None).await;
     limit(&world, &scope(team), Some(1_000), None).await;
     assert_eq!((account(&world, &scope(day)).await, account(&world, &scope(team)).await), ((0, 50), (0, 50)));
@@ -241,7 +233,7 @@ async fn a_daily_budget_starts_again_at_midnight() {
     world.model_answer(ada, held, used(90, 20)).await.unwrap();
     assert_eq!(account(&world, &scope(day)).await, (0, 110));
     let tomorrow = next_day(world.ctx.now());
-    let listed = read!(world, |r| crate::status::bounded(r, tomorrow)?);
+    let listed = read!(world, |r| status::bounded(r, tomorrow)?);
     let shown = listed.iter().find(|budget| budget.scope == scope(day)).unwrap();
     assert_eq!((shown.spent_tokens, shown.limits.tokens), (0, Some(200)));
     assert_eq!(world.model_start(ada, demand(50, 500)).await.unwrap().1, 40);
@@ -262,7 +254,7 @@ async fn a_failed_call_with_known_usage_is_charged_that_usage() {
         let tokens = used(100, 5).unwrap();
         let taken = Taken { model: "m".into(), tokens, price: Some(PRICE), duration_ms: 7 };
         let settlement = Settlement::Used(taken);
-        write!(world, |w, ctx| turns::model_failed(w, &ctx, turn, held, "m", "empty", settlement)).unwrap();
+        run!(world, |w, ctx| turns::model_failed(w, &ctx, turn, held, "m", "empty", settlement)).unwrap();
     }
     assert_eq!(account(&world, &Scope::World).await, (0, 315));
     let sums = read!(world, |r| r.usage_sum(&UsageFilter::default())?);
@@ -287,12 +279,11 @@ async fn an_answer_with_partly_estimated_usage_is_charged_and_marked() {
         price: Some(PRICE),
         duration_ms: 7,
     };
-    write!(world, |w, ctx| turns::model_answered(w, &ctx, turn, result)).unwrap();
+    run!(world, |w, ctx| turns::model_answered(w, &ctx, turn, result)).unwrap();
     assert_eq!(account(&world, &Scope::World).await, (0, 105));
     let sums = read!(world, |r| r.usage_sum(&UsageFilter::default())?);
     assert_eq!((sums[0].calls, sums[0].estimated_calls, sums[0].estimated_cost), (1, 1, Money(105)));
-    let events = world.events().await;
-    let finished = events.iter().find(|event| event.kind == ghost_domain::EventKind::ModelFinished).unwrap();
+    let finished = world.event(EventKind::ModelFinished).await;
     assert_eq!((&finished.payload["input_tokens"], &finished.payload["estimated"]), (&100.into(), &true.into()));
 }
 
@@ -300,19 +291,17 @@ async fn an_answer_with_partly_estimated_usage_is_charged_and_marked() {
 async fn forfeited_usage_is_in_the_turn_and_marked() {
     let world = OperationWorld::new().await;
     let turn = world.busy("ada").await.turn_id;
-    let (held, _) = world.model_start(turn, demand(100, 50)).await.unwrap();
-    world.model_answer(turn, held, used(90, 20)).await.unwrap();
+    world.model_call(turn, demand(100, 50), used(90, 20)).await;
     // A crash during one call, and a cancellation during another.
     world.model_start(turn, demand(7, 3)).await.unwrap();
     world.take("ada").await;
     world.model_start(turn, demand(700, 300)).await.unwrap();
-    let ended = write!(world, |w, ctx| turns::cancel(w, &ctx, &operator(), turn)).unwrap();
+    let ended = run!(world, |w, ctx| turns::cancel(w, &ctx, &operator(), turn)).unwrap();
     assert_eq!((ended.input_tokens, ended.output_tokens, ended.cost), (797, 323, Money(1_120)));
     let sums = read!(world, |r| r.usage_sum(&UsageFilter::default())?);
     assert_eq!((sums[0].tokens.input, sums[0].tokens.output, sums[0].cost), (797, 323, Money(1_120)));
     assert_eq!((sums[0].calls, sums[0].estimated_calls, sums[0].estimated_cost), (3, 2, Money(1_010)));
-    let events = world.events().await;
-    let finished = events.iter().find(|event| event.kind == ghost_domain::EventKind::TurnFinished).unwrap();
+    let finished = world.event(EventKind::TurnFinished).await;
     assert_eq!((&finished.payload["output_tokens"], &finished.payload["cost_usd"]), (&323.into(), &0.001_12.into()));
 }
 
@@ -324,7 +313,7 @@ async fn tokens_without_a_price_are_counted_separately() {
     let (held, _) = world.model_start(turn, unknown()).await.unwrap();
     let taken = Taken { model: "m".into(), tokens: used(90, 20).unwrap(), price: None, duration_ms: 7 };
     let settlement = Settlement::Used(taken);
-    write!(world, |w, ctx| turns::model_failed(w, &ctx, turn, held, "m", "empty", settlement)).unwrap();
+    run!(world, |w, ctx| turns::model_failed(w, &ctx, turn, held, "m", "empty", settlement)).unwrap();
     world.model_start(turn, unknown()).await.unwrap();
     world.take("ada").await;
     // A price of zero is a price.
@@ -333,21 +322,21 @@ async fn tokens_without_a_price_are_counted_separately() {
     let taken =
         Taken { model: "m".into(), tokens: used(8, 2).unwrap(), price: Some(Default::default()), duration_ms: 7 };
     let settlement = Settlement::Used(taken);
-    write!(world, |w, ctx| turns::model_failed(w, &ctx, turn, held, "m", "empty", settlement)).unwrap();
+    run!(world, |w, ctx| turns::model_failed(w, &ctx, turn, held, "m", "empty", settlement)).unwrap();
     let sums = read!(world, |r| r.usage_sum(&UsageFilter::default())?);
     assert_eq!((sums[0].unpriced_tokens, sums[0].cost, sums[0].tokens.total()), (260, Money(0), 270));
     assert_eq!(world.turn(turn).await.unpriced_tokens, 260);
     let limits = NewLimits { tokens: None, money: Some(Some(Money(9))) };
     for scope in [Scope::World, Scope::Agent(id("ada")), Scope::Team("crew".into())] {
-        let set = write!(world, |w, ctx| budgets::set(w, &ctx, &operator(), &scope, limits)).unwrap();
+        let set = run!(world, |w, ctx| budgets::set(w, &ctx, &operator(), &scope, limits)).unwrap();
         assert_eq!((set.unpriced_tokens, set.spent_money, set.spent_tokens), (260, Money(0), 270));
     }
 }
 
 /// An agent that `by` creates, without a team.
-async fn child(world: &OperationWorld, by: &str, name: &str) -> crate::Result<ghost_domain::Agent> {
+async fn child(world: &OperationWorld, by: &str, name: &str) -> Result<Agent> {
     let (by, new) = (party(by), NewAgent { team: None, ..new_agent(&world.ctx, name) });
-    write!(world, |w, ctx| agents::create(w, &ctx, &by, new))
+    run!(world, |w, ctx| agents::create(w, &ctx, &by, new))
 }
 
 #[tokio::test]
@@ -360,8 +349,7 @@ async fn an_agent_pays_for_those_that_it_creates() {
     limit(&world, &crew, Some(2_000), None).await;
     limit(&world, &ada.daily().unwrap(), Some(3_000), None).await;
     let turn = world.busy("under-helper").await.turn_id;
-    let (held, _) = world.model_start(turn, demand(500, 100)).await.unwrap();
-    world.model_answer(turn, held, used(500, 100)).await.unwrap();
+    world.model_call(turn, demand(500, 100), used(500, 100)).await;
     for scope in [&ada, &crew, &ada.daily().unwrap()] {
         assert_eq!(account(&world, scope).await, (0, 600), "{scope}");
     }
@@ -379,7 +367,7 @@ async fn an_agent_pays_for_those_that_it_creates() {
     }
     // It also stays when they are deleted.
     let gone = id("under-helper");
-    write!(world, |w, ctx| agents::delete(w, &ctx, &operator(), &gone)).unwrap();
+    run!(world, |w, ctx| agents::delete(w, &ctx, &operator(), &gone)).unwrap();
     let other = Scope::Team("crew".into()).daily().unwrap();
     limit(&world, &other, Some(9_000), None).await;
     assert_eq!(account(&world, &other).await, (0, 800));
@@ -390,9 +378,8 @@ async fn an_agent_pays_for_those_that_it_creates() {
 async fn spending_of_deleted_team_members_still_counts() {
     let world = OperationWorld::new().await;
     let turn = world.busy("bob").await.turn_id;
-    let (held, _) = world.model_start(turn, demand(100, 50)).await.unwrap();
-    world.model_answer(turn, held, used(100, 20)).await.unwrap();
-    write!(world, |w, ctx| agents::delete(w, &ctx, &operator(), &id("bob"))).unwrap();
+    world.model_call(turn, demand(100, 50), used(100, 20)).await;
+    delete(&world, "bob").await;
     limit(&world, &Scope::Team("crew".into()), Some(1_000), None).await;
     assert_eq!(account(&world, &Scope::Team("crew".into())).await, (0, 120));
 }
@@ -415,7 +402,7 @@ async fn the_chain_of_creators_has_a_limit() {
     assert_eq!(code(world.model_start(turn, demand(100, 100)).await), Code::BudgetExhausted);
     // An agent cannot evade this by creating its creator again, or by having another agent pay for
     // it.
-    write!(world, |w, ctx| agents::delete(w, &ctx, &operator(), &id("n2"))).unwrap();
+    delete(&world, "n2").await;
     for by in ["n3", "bob"] {
         let refusal = child(&world, by, "n2").await.unwrap_err();
         assert!(refusal.code == Code::Conflict && refusal.message.contains("`n3`"), "{by}: {refusal}");
@@ -425,8 +412,8 @@ async fn the_chain_of_creators_has_a_limit() {
     child(&world, "ada", "n2").await.unwrap();
     assert_eq!(code(world.model_start(turn, demand(100, 100)).await), Code::BudgetExhausted);
     // An operator may create it again; then no other agent pays.
-    write!(world, |w, ctx| agents::delete(w, &ctx, &operator(), &id("n2"))).unwrap();
-    write!(world, |w, ctx| agents::create(w, &ctx, &operator(), new_agent(&ctx, "n2"))).unwrap();
+    delete(&world, "n2").await;
+    world.add_agent(new_agent(&world.ctx, "n2")).await;
     assert!(world.model_start(turn, demand(100, 100)).await.is_ok());
 }
 
@@ -435,16 +422,14 @@ async fn agents_that_created_one_another_pay_for_one_another_once() {
     let world = OperationWorld::new().await;
     child(&world, "ada", "bud").await.unwrap();
     // A database of an earlier version may contain this.
-    write!(world, |w, ctx| {
+    run!(world, |w, ctx| {
         let ada = w.agent_get(&id("ada"))?.unwrap();
-        w.agent_put(&ghost_domain::Agent { owner: Some("agent:bud".into()), ..ada })
-            .map_err(ghost_domain::Refusal::from)
+        w.agent_put(&Agent { owner: Some("agent:bud".into()), ..ada }).map_err(Refusal::from)
     })
     .unwrap();
     limit(&world, &Scope::Agent(id("ada")), Some(1_000), None).await;
     let turn = world.busy("bud").await.turn_id;
-    let (held, _) = world.model_start(turn, demand(100, 100)).await.unwrap();
-    world.model_answer(turn, held, used(100, 0)).await.unwrap();
+    world.model_call(turn, demand(100, 100), used(100, 0)).await;
     assert_eq!(account(&world, &Scope::Agent(id("ada"))).await, (0, 100));
 }
 
@@ -454,7 +439,7 @@ async fn a_call_does_not_overtake_others_that_wait_for_the_same_account() {
     let turn = world.busy("ada").await.turn_id;
     let waits = async |scope: Scope| {
         let demand = Demand { behind: [scope].into(), ..demand(10, 10) };
-        let reserved = write!(world, |w, ctx| turns::model_started(w, &ctx, turn, &demand)).unwrap();
+        let reserved = run!(world, |w, ctx| turns::model_started(w, &ctx, turn, &demand)).unwrap();
         reserved == Reserved::Waits(Scope::World)
     };
     assert!(!waits(Scope::World).await, "where nothing is limited nobody waits any more");

@@ -1,14 +1,7 @@
 //! Accounts that are opened after their scope has spent something: whose spending it was, and how
 //! much is read to find out.
 
-use std::time::Duration;
-
-use ghost_domain::{AgentId, BudgetLimits, Money, Party, Scope, Timestamp};
-use ghost_store::tables::Family;
-
-use super::operation_world::{OperationWorld, delete, demand, id, new_agent, operator, party, read, scope, write};
-use crate::agents::{self, NewAgent};
-use crate::budgets::{self, NewLimits, scans};
+use super::operation_world::*;
 
 async fn spent(world: &OperationWorld, text: &str) -> u64 {
     let scope = scope(text);
@@ -18,12 +11,12 @@ async fn spent(world: &OperationWorld, text: &str) -> u64 {
 /// Opens an account and returns its first balance.
 async fn open(world: &OperationWorld, text: &str) -> u64 {
     let (scope, limits) = (scope(text), NewLimits { tokens: Some(Some(1_000_000)), money: None });
-    write!(world, |w, ctx| budgets::set(w, &ctx, &operator(), &scope, limits)).unwrap().spent_tokens
+    run!(world, |w, ctx| budgets::set(w, &ctx, &operator(), &scope, limits)).unwrap().spent_tokens
 }
 
 async fn create(world: &OperationWorld, by: Party, name: &str) {
     let new = NewAgent { team: None, ..new_agent(&world.ctx, name) };
-    write!(world, |w, ctx| agents::create(w, &ctx, &by, new)).unwrap();
+    run!(world, |w, ctx| agents::create(w, &ctx, &by, new)).unwrap();
 }
 
 #[tokio::test]
@@ -32,16 +25,16 @@ async fn a_change_of_team_keeps_the_creator_paying_and_a_change_of_creator_the_t
     create(&world, party("ada"), "dan").await;
     world.spend("dan", 50).await;
     world.pass(Duration::from_secs(60));
-    assert!(write!(world, |w, ctx| agents::update(w, &ctx, &id("dan"), "worker", "dan", Some("desk"))).unwrap());
+    assert!(run!(world, |w, ctx| agents::update(w, &ctx, &id("dan"), "worker", "dan", Some("desk"))).unwrap());
     world.spend("dan", 7).await;
     assert_eq!((open(&world, "agent:ada").await, open(&world, "team:desk").await), (57, 7));
 
     // The other way round: eve is in the crew again, and created by ada now.
-    write!(world, |w, ctx| agents::create(w, &ctx, &party("bob"), new_agent(&ctx, "eve"))).unwrap();
+    run!(world, |w, ctx| agents::create(w, &ctx, &party("bob"), new_agent(&ctx, "eve"))).unwrap();
     world.spend("eve", 100).await;
     delete(&world, "eve").await;
     world.pass(Duration::from_secs(60));
-    write!(world, |w, ctx| agents::create(w, &ctx, &party("cyd"), new_agent(&ctx, "eve"))).unwrap();
+    run!(world, |w, ctx| agents::create(w, &ctx, &party("cyd"), new_agent(&ctx, "eve"))).unwrap();
     world.spend("eve", 3).await;
     assert_eq!((open(&world, "agent:bob").await, open(&world, "agent:cyd").await), (0, 3));
     // The crew pays for ada, who also created dan.
@@ -58,9 +51,9 @@ async fn spending_of_a_pruned_agent_is_not_charged_to_the_creator_of_the_next_on
     delete(&world, "dan").await;
     world.pass(Duration::from_secs(60));
     let now: Timestamp = world.ctx.now();
-    assert_eq!(write!(world, |w, _cx| Ok::<_, ghost_domain::Refusal>(w.prune(Family::Agents, now, 9)?)).unwrap(), 1);
+    assert_eq!(run!(world, |w, _cx| Ok::<_, Refusal>(w.prune(Family::Agents, now, 9)?)).unwrap(), 1);
     let new = NewAgent { team: Some("desk".into()), ..new_agent(&world.ctx, "dan") };
-    write!(world, |w, ctx| agents::create(w, &ctx, &party("bob"), new)).unwrap();
+    run!(world, |w, ctx| agents::create(w, &ctx, &party("bob"), new)).unwrap();
     assert_eq!(world.agent("dan").await.incarnation, 2);
     world.spend("dan", 5).await;
     let begins = async |text| (text, open(&world, text).await);
@@ -75,12 +68,12 @@ async fn daily_limits_of_many_agents_are_opened_in_one_pass() {
     let world = OperationWorld::new().await;
     world.limits(|limits| limits.dynamic_agents_max = 1_000);
     let names: Vec<AgentId> = (0..400).map(|n| id(&format!("d{n:03}"))).collect();
-    write!(world, |w, ctx| {
+    run!(world, |w, ctx| {
         for agent_id in &names {
             let new = NewAgent { agent_id: agent_id.clone(), ..new_agent(&ctx, "x") };
             agents::create(w, &ctx, &operator(), new)?;
         }
-        Ok::<_, ghost_domain::Refusal>(names)
+        Ok::<_, Refusal>(names)
     })
     .unwrap();
     create(&world, party("d007"), "child").await;
@@ -100,7 +93,7 @@ async fn daily_limits_of_many_agents_are_opened_in_one_pass() {
         read!(world, |r| r.agent_list(false)?).into_iter().map(|agent| (agent.agent_id, Some(Money(5_000)))).collect();
     scans::taken();
     let daily = all.clone();
-    write!(world, |w, ctx| budgets::of_archetypes(w, &ctx, &operator(), &daily)).unwrap();
+    run!(world, |w, ctx| budgets::of_archetypes(w, &ctx, &operator(), &daily)).unwrap();
     assert_eq!(scans::taken(), 2, "the agents and today's usage, however many accounts are opened");
     for (name, tokens) in [("d000", 30), ("d007", 24), ("child", 4), ("d399", 1), ("d002", 0), ("ada", 0)] {
         assert_eq!(spent(&world, &format!("agent:{name}/day")).await, tokens, "{name}");
@@ -114,7 +107,7 @@ async fn daily_limits_of_many_agents_are_opened_in_one_pass() {
     let agents = all.iter().map(|(agent_id, _)| Scope::Agent(agent_id.clone()));
     let named: Vec<(Scope, BudgetLimits)> = agents.chain(teams).map(|scope| (scope, limits)).collect();
     let follow = async |named: Vec<(Scope, BudgetLimits)>| {
-        write!(world, |w, ctx| budgets::follow_file(w, &ctx, &operator(), &named)).unwrap();
+        run!(world, |w, ctx| budgets::follow_file(w, &ctx, &operator(), &named)).unwrap();
         scans::taken()
     };
     assert_eq!(follow(named.clone()).await, 3, "the agents, the usage of all time and today's");
@@ -137,7 +130,7 @@ async fn a_new_agent_with_a_daily_limit_needs_no_scan_of_the_others() {
     let world = OperationWorld::new().await;
     let create = async |name: &str| {
         let new = NewAgent { daily_money: Some(Money(500)), ..new_agent(&world.ctx, name) };
-        write!(world, |w, ctx| agents::create(w, &ctx, &party("ada"), new)).unwrap();
+        run!(world, |w, ctx| agents::create(w, &ctx, &party("ada"), new)).unwrap();
     };
     let day = async |name: &str| {
         let scope = scope(&format!("agent:{name}/day"));
@@ -173,14 +166,14 @@ async fn accounts_opened_together_start_like_accounts_opened_alone() {
         create(world, party("eve"), "fay").await;
         world.spend("eve", 3).await;
         world.spend("fay", 1).await;
-        assert!(write!(world, |w, ctx| agents::update(w, &ctx, &id("dan"), "w", "d", Some("desk"))).unwrap());
+        assert!(run!(world, |w, ctx| agents::update(w, &ctx, &id("dan"), "w", "d", Some("desk"))).unwrap());
         world.spend("fay", 2).await;
     }
     let whole = ["agent:ada", "agent:bob", "agent:dan", "agent:eve", "agent:fay", "team:crew", "team:desk"];
     let texts: Vec<String> = whole.iter().flat_map(|text| [(*text).to_owned(), format!("{text}/day")]).collect();
     let limits = BudgetLimits { tokens: Some(1_000_000), money: None };
     let named: Vec<(Scope, BudgetLimits)> = texts.iter().map(|text| (scope(text), limits)).collect();
-    write!(together, |w, ctx| budgets::follow_file(w, &ctx, &operator(), &named)).unwrap();
+    run!(together, |w, ctx| budgets::follow_file(w, &ctx, &operator(), &named)).unwrap();
     for text in &texts {
         assert_eq!(spent(&together, text).await, open(&alone, text).await, "{text}");
     }

@@ -1,14 +1,6 @@
 //! The owner of a limit, its lifetime, and the accounts that earlier spending is charged to.
 
-use std::time::Duration;
-
-use ghost_domain::{Budget, BudgetLimits, Money, RootId, Scope};
-use ghost_store::tables::BudgetFilter;
-
-use super::operation_world::{OperationWorld, delete, demand, id, new_agent, operator, party, read, scope, write};
-use crate::agents::{self, NewAgent};
-use crate::budgets::{self, NewLimits};
-use crate::status;
+use super::operation_world::*;
 
 async fn account(world: &OperationWorld, text: &str) -> Option<Budget> {
     let scope = scope(text);
@@ -21,11 +13,11 @@ async fn money_limit(world: &OperationWorld, text: &str) -> Option<u64> {
 
 async fn set(world: &OperationWorld, text: &str, money: Option<u64>) -> Budget {
     let (scope, limits) = (scope(text), NewLimits { tokens: None, money: Some(money.map(Money)) });
-    write!(world, |w, ctx| budgets::set(w, &ctx, &operator(), &scope, limits)).unwrap()
+    run!(world, |w, ctx| budgets::set(w, &ctx, &operator(), &scope, limits)).unwrap()
 }
 
 async fn follow(world: &OperationWorld, named: Vec<(Scope, BudgetLimits)>) {
-    write!(world, |w, ctx| budgets::follow_file(w, &ctx, &operator(), &named)).unwrap();
+    run!(world, |w, ctx| budgets::follow_file(w, &ctx, &operator(), &named)).unwrap();
 }
 
 /// An agent created by `by`, without a team, whose archetype allows `daily` millionths of a dollar
@@ -33,7 +25,7 @@ async fn follow(world: &OperationWorld, named: Vec<(Scope, BudgetLimits)>) {
 async fn create(world: &OperationWorld, by: &str, name: &str, daily: Option<u64>) {
     let new = NewAgent { team: None, daily_money: daily.map(Money), ..new_agent(&world.ctx, name) };
     let by = party(by);
-    write!(world, |w, ctx| agents::create(w, &ctx, &by, new)).unwrap();
+    run!(world, |w, ctx| agents::create(w, &ctx, &by, new)).unwrap();
 }
 
 #[tokio::test]
@@ -69,14 +61,14 @@ async fn a_limit_of_the_archetype_ends_with_the_agent_and_one_set_by_hand_stays(
     // limit of the next agent counts again.
     set(&world, "agent:dan/day", None).await;
     let dan = id("dan");
-    write!(world, |w, ctx| budgets::of_archetype(w, &ctx, &operator(), &dan, Some(Money(1_000)))).unwrap();
+    run!(world, |w, ctx| budgets::of_archetype(w, &ctx, &operator(), &dan, Some(Money(1_000)))).unwrap();
     assert_eq!(money_limit(&world, "agent:dan/day").await, None);
     delete(&world, "dan").await;
     create(&world, "ada", "dan", Some(300)).await;
     assert_eq!(money_limit(&world, "agent:dan/day").await, Some(300));
     // A limit of tokens is independent of it.
     let (day, tokens) = (scope("agent:dan/day"), NewLimits { tokens: Some(Some(9_000)), money: None });
-    write!(world, |w, ctx| budgets::set(w, &ctx, &operator(), &day, tokens)).unwrap();
+    run!(world, |w, ctx| budgets::set(w, &ctx, &operator(), &day, tokens)).unwrap();
     delete(&world, "dan").await;
     let left = account(&world, "agent:dan/day").await.unwrap().limits;
     assert_eq!(left, BudgetLimits { tokens: Some(9_000), money: None });
@@ -84,7 +76,7 @@ async fn a_limit_of_the_archetype_ends_with_the_agent_and_one_set_by_hand_stays(
         .events()
         .await
         .iter()
-        .filter(|event| event.kind == ghost_domain::EventKind::BudgetSet)
+        .filter(|event| event.kind == EventKind::BudgetSet)
         .map(|event| event.payload["origin"].as_str().unwrap().to_owned())
         .collect();
     assert_eq!((origins[0].as_str(), origins[1].as_str()), ("archetype", "archetype"));
@@ -110,18 +102,18 @@ async fn limits_of_the_file_and_warnings_work_with_more_accounts_than_one_page()
     let file = BudgetLimits { tokens: Some(100), money: None };
     follow(&world, vec![(team.clone(), file), (scope("agent:cyd/day"), file), (scope("world/day"), file)]).await;
     // 1,200 accounts come before them in the list.
-    write!(world, |w, ctx| {
+    run!(world, |w, ctx| {
         let ada = w.agent_get(&id("ada"))?.unwrap();
         for n in 0..1_200 {
             let agent_id = format!("a{n:04}").parse()?;
-            w.agent_put(&ghost_domain::Agent { agent_id, ..ada.clone() })?;
+            w.agent_put(&Agent { agent_id, ..ada.clone() })?;
             let limits = BudgetLimits { tokens: Some(5), money: None };
             let scope = Scope::Agent(format!("a{n:04}").parse()?);
             w.budget_put(&Budget { limits, ..Budget::open(scope, ctx.now()) })?;
-            let root = Scope::Root(RootId(uuid::Uuid::from_u128(u128::MAX - n)));
+            let root = Scope::Root(RootId(Uuid::from_u128(u128::MAX - n)));
             w.budget_put(&Budget { limits, spent_tokens: 5, ..Budget::open(root, ctx.now()) })?;
         }
-        Ok::<_, ghost_domain::Refusal>(())
+        Ok::<_, Refusal>(())
     })
     .unwrap();
     world.spend("ada", 60).await;
@@ -158,7 +150,7 @@ async fn a_limit_can_be_set_for_every_listed_account_and_for_a_deleted_agent() {
     // It holds for the next agent with this id. A limit lifted while there is no agent leaves
     // nothing for the next one.
     assert!(!set(&world, "agent:dan/day", None).await.money_lifted);
-    write!(world, |w, ctx| agents::create(w, &ctx, &operator(), new_agent(&ctx, "ada"))).unwrap();
+    world.add_agent(new_agent(&world.ctx, "ada")).await;
     create(&world, "ada", "dan", Some(200)).await;
     assert_eq!(money_limit(&world, "agent:dan").await, Some(70));
     assert_eq!(money_limit(&world, "agent:dan/day").await, Some(200));
@@ -171,9 +163,9 @@ async fn a_limit_can_be_set_for_every_listed_account_and_for_a_deleted_agent() {
         ("team:desk", "`teams:`"),
     ] {
         let (scope, limits) = (scope(text), NewLimits { tokens: Some(Some(1)), money: None });
-        let refused = write!(world, |w, ctx| budgets::set(w, &ctx, &operator(), &scope, limits));
+        let refused = run!(world, |w, ctx| budgets::set(w, &ctx, &operator(), &scope, limits));
         let refusal = world.with_suggestion(refused.unwrap_err()).await;
-        assert_eq!(refusal.code, ghost_domain::Code::NotFound, "{text}");
+        assert_eq!(refusal.code, Code::NotFound, "{text}");
         assert!(refusal.hint.as_ref().unwrap().contains(near), "{text}: {refusal:?}");
     }
 }
@@ -245,14 +237,14 @@ async fn a_new_team_member_brings_no_spending_but_one_created_again_in_the_team_
     let world = OperationWorld::new().await;
     world.spend("cyd", 50).await;
     world.pass(Duration::from_secs(60));
-    let moved = write!(world, |w, ctx| agents::update(w, &ctx, &id("cyd"), "worker", "cyd", Some("desk"))).unwrap();
+    let moved = run!(world, |w, ctx| agents::update(w, &ctx, &id("cyd"), "worker", "cyd", Some("desk"))).unwrap();
     assert!(moved);
     world.spend("cyd", 7).await;
     world.spend("bob", 4).await;
     assert_eq!(set(&world, "team:desk/day", Some(9_000)).await.spent_tokens, 7);
     delete(&world, "bob").await;
     world.pass(Duration::from_secs(60));
-    write!(world, |w, ctx| agents::create(w, &ctx, &operator(), new_agent(&ctx, "bob"))).unwrap();
+    world.add_agent(new_agent(&world.ctx, "bob")).await;
     assert_eq!(set(&world, "team:crew", Some(9_000)).await.spent_tokens, 4);
     let all = read!(world, |r| r.budget_list(&BudgetFilter::default())?);
     assert_eq!(all.iter().find(|budget| budget.scope == Scope::World).unwrap().spent_tokens, 61);

@@ -1,14 +1,9 @@
 //! Property test: for any order of calls, crashes, reloads, deletions and clock changes, one day
 //! costs no more than the daily limit.
 
-use std::time::Duration;
-
-use ghost_domain::{BudgetLimits, Code, Money, ReservationId, Scope, Turn};
-use ghost_store::tables::UsageFilter;
 use proptest::prelude::*;
 
-use super::operation_world::{OperationWorld, demand, id, new_agent, operator, read, used, write};
-use crate::{agents, budgets, turns};
+use super::operation_world::*;
 
 const AGENTS: [&str; 2] = ["ada", "bob"];
 const LIMIT: u64 = 1_000;
@@ -52,7 +47,7 @@ impl Night {
     async fn reload(&self, named: bool) {
         let limits = BudgetLimits { tokens: Some(LIMIT), money: Some(Money(LIMIT)) };
         let file = if named { vec![(Scope::World.daily().unwrap(), limits)] } else { Vec::new() };
-        write!(self.world, |w, ctx| budgets::follow_file(w, &ctx, &operator(), &file)).unwrap();
+        run!(self.world, |w, ctx| budgets::follow_file(w, &ctx, &operator(), &file)).unwrap();
     }
 
     async fn play(&mut self, step: Action) {
@@ -67,7 +62,7 @@ impl Night {
                 }
             }
             Action::End(who, 2, _) => {
-                write!(self.world, |w, ctx| turns::review_at_boot(w, &ctx)).unwrap();
+                run!(self.world, |w, ctx| turns::review_at_boot(w, &ctx)).unwrap();
                 self.held = [None, None];
                 self.turns[who] = self.world.take(AGENTS[who]).await.turn;
             }
@@ -81,7 +76,7 @@ impl Night {
                 if minutes < 0 { self.world.set_back(time) } else { self.world.pass(time) }
             }
             Action::Anew(who) => {
-                write!(self.world, |w, ctx| {
+                run!(self.world, |w, ctx| {
                     agents::delete(w, &ctx, &operator(), &id(AGENTS[who]))?;
                     agents::create(w, &ctx, &operator(), new_agent(&ctx, AGENTS[who]))
                 })
@@ -95,7 +90,7 @@ impl Night {
                 }
                 self.reload(true).await;
             }
-            Action::Sweep => drop(crate::retention::sweep(&self.world.store, &self.world.ctx).await.unwrap()),
+            Action::Sweep => drop(retention::sweep(&self.world.store, &self.world.ctx).await.unwrap()),
         }
     }
 }

@@ -1,20 +1,12 @@
 //! The default budget of roots, and free calls.
 
-use ghost_domain::event::EventKind;
-use ghost_domain::ports::Signal;
 use ghost_domain::turn::WaitMode;
-use ghost_domain::{Code, Envelope, Kind, MessageId, Scope, Turn};
-use ghost_store::tables::UsageFilter;
 
-use super::operation_world::{OperationWorld, code, demand, id, operator, read, used, write};
-use crate::budgets::{self, Demand, NewLimits};
-use crate::chain::Chain;
-use crate::mail::NewMessage;
-use crate::turns;
+use super::operation_world::*;
 
 async fn set_tokens(world: &OperationWorld, scope: &Scope, tokens: Option<u64>) {
     let (scope, limits) = (scope.clone(), NewLimits { tokens: Some(tokens), money: None });
-    write!(world, |w, ctx| budgets::set(w, &ctx, &operator(), &scope, limits)).unwrap();
+    run!(world, |w, ctx| budgets::set(w, &ctx, &operator(), &scope, limits)).unwrap();
 }
 
 #[tokio::test]
@@ -70,7 +62,7 @@ async fn a_script_uses_no_budget_but_is_counted_as_usage() {
     // An interrupted call is counted with its worst case and still uses no budget.
     world.model_start(turn.turn_id, free()).await.unwrap();
     let mut turn = world.turn(turn.turn_id).await;
-    write!(world, |w, ctx| budgets::forfeit_held(w, &ctx, &mut turn)).unwrap();
+    run!(world, |w, ctx| budgets::forfeit_held(w, &ctx, &mut turn)).unwrap();
     for scope in scopes {
         let account = read!(world, |r| r.budget_get(&scope)?.unwrap());
         assert_eq!((account.spent_tokens, account.reserved_tokens), (0, 0), "{}", account.scope);
@@ -123,7 +115,7 @@ async fn an_account_opened_late_equals_one_opened_at_the_start() {
 async fn followed(world: &OperationWorld, tokens: u64) -> Vec<String> {
     world.limits(|limits| limits.root_tokens_max = tokens);
     world.signals();
-    write!(world, |w, ctx| turns::follow_root_default(w, &ctx)).unwrap();
+    run!(world, |w, ctx| turns::follow_root_default(w, &ctx)).unwrap();
     let retried = world.signals().into_iter().filter_map(|signal| match signal {
         Signal::TurnRetry { agent_id, .. } => Some(agent_id.to_string()),
         _ => None,
@@ -197,8 +189,7 @@ async fn a_turn_that_called_a_model_keeps_its_mail() {
     world.send("ada", "one").await;
     world.send("ada", "two").await;
     let turn = world.take("ada").await.turn;
-    let (held, _) = world.model_start(turn.turn_id, demand(10, 16)).await.unwrap();
-    world.model_answer(turn.turn_id, held, used(10, 16)).await.unwrap();
+    world.model_call(turn.turn_id, demand(10, 16), used(10, 16)).await;
     aside(&world, &turn).await;
     assert_eq!(world.inbox("ada").await, []);
     assert!(world.try_take("ada").await.unwrap().is_none());
@@ -210,7 +201,7 @@ async fn mail_of_a_spent_root_waits_for_the_parked_turn_of_that_root() {
     world.limits(|limits| limits.root_tokens_max = 100);
     let turn = world.busy("ada").await;
     aside(&world, &turn).await;
-    let chain = Chain { root_id: turn.root_id, hop: 1, conversation_id: None };
+    let chain = at_hop(turn.root_id, 1);
     let more =
         world.deliver(NewMessage::new(&id("ada"), operator(), Kind::Message, "more of it", chain)).await.unwrap();
     let opened = world.count(EventKind::TurnStarted).await;
@@ -225,7 +216,7 @@ async fn mail_of_a_spent_root_waits_for_the_parked_turn_of_that_root() {
     );
     // When it is cancelled, the mail is released and the agent is woken.
     world.signals();
-    write!(world, |w, ctx| turns::cancel(w, &ctx, &operator(), turn.turn_id)).unwrap();
+    run!(world, |w, ctx| turns::cancel(w, &ctx, &operator(), turn.turn_id)).unwrap();
     assert!(world.signals().contains(&Signal::Wake(id("ada"))));
     assert_eq!(ids(&world.take("ada").await.mail), [more.message_id]);
 }

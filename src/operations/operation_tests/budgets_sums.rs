@@ -1,13 +1,9 @@
 //! Property test: for any order of concurrent calls, no account exceeds its limit, and accounts and
 //! usage rows agree.
 
-use ghost_domain::{Budget, Money, ReservationId, Scope};
-use ghost_store::tables::{BudgetFilter, UsageFilter};
 use proptest::prelude::*;
 
-use super::operation_world::{OperationWorld, demand, id, operator, read, used, write};
-use crate::budgets::{self, NewLimits, Settlement};
-use crate::turns;
+use super::operation_world::*;
 
 #[derive(Clone, Debug)]
 enum Action {
@@ -62,7 +58,7 @@ async fn run(actions: Vec<Action>, tokens: u64, money: u64) {
         (Scope::Agent(id("ada")), NewLimits { tokens: Some(Some(tokens / 2)), money: None }),
         (Scope::Agent(id("bob")), NewLimits { tokens: Some(None), money: None }),
     ] {
-        write!(world, |w, ctx| budgets::set(w, &ctx, &operator(), &scope, limits)).unwrap();
+        run!(world, |w, ctx| budgets::set(w, &ctx, &operator(), &scope, limits)).unwrap();
     }
     let turns = [world.busy("ada").await, world.busy("bob").await];
     let mut held: Vec<(usize, ReservationId, u64, u64)> = Vec::new();
@@ -84,7 +80,7 @@ async fn run(actions: Vec<Action>, tokens: u64, money: u64) {
                 match how {
                     0 => drop(world.model_answer(turn, reservation, used(input, most * share / 100)).await.unwrap()),
                     1 => drop(world.model_answer(turn, reservation, None).await.unwrap()),
-                    2 => write!(world, |w, ctx| turns::model_failed(
+                    2 => run!(world, |w, ctx| turns::model_failed(
                         w,
                         &ctx,
                         turn,
@@ -94,7 +90,7 @@ async fn run(actions: Vec<Action>, tokens: u64, money: u64) {
                         Settlement::Released
                     ))
                     .unwrap(),
-                    3 => write!(world, |w, ctx| turns::model_failed(
+                    3 => run!(world, |w, ctx| turns::model_failed(
                         w,
                         &ctx,
                         turn,
@@ -116,7 +112,7 @@ async fn run(actions: Vec<Action>, tokens: u64, money: u64) {
             Action::Root(who) => {
                 let scope = Scope::Root(turns[who].root_id);
                 let limits = NewLimits { tokens: Some(None), money: None };
-                write!(world, |w, ctx| budgets::set(w, &ctx, &operator(), &scope, limits)).unwrap();
+                run!(world, |w, ctx| budgets::set(w, &ctx, &operator(), &scope, limits)).unwrap();
             }
         }
         check(&world, &held).await;

@@ -1,19 +1,13 @@
 //! The wall clock jumps: what retention deletes after it, and what a start finds.
 
-use std::time::Duration;
+use ghost_domain::grant::NewGrant;
 
-use ghost_domain::event::NewEvent;
-use ghost_domain::grant::{GrantSource, NewGrant};
-use ghost_domain::{EventKind, Limits, Refusal, Timestamp};
-use serde_json::json;
-
-use super::operation_world::{OperationWorld, id, operator, read, write};
-use crate::{clock, grants, retention};
+use super::operation_world::*;
 
 const DAY_MS: i64 = 86_400_000;
 
 async fn emit(world: &OperationWorld, count: u32) {
-    write!(world, |w, ctx| {
+    run!(world, |w, ctx| {
         for n in 0..count {
             ctx.emit(w, NewEvent::new(EventKind::LimitReached, json!({ "n": n })))?;
         }
@@ -35,7 +29,7 @@ async fn sweep(world: &OperationWorld) -> usize {
 /// The clock jumps, and the world follows it.
 async fn jump(world: &OperationWorld, by_ms: i64) {
     world.clock.jump(by_ms);
-    write!(world, |w, ctx| {
+    run!(world, |w, ctx| {
         let jump = ctx.clock.jump().unwrap();
         ctx.clock.follow(jump.by_ms());
         clock::jumped(w, &ctx, jump)
@@ -47,11 +41,11 @@ async fn jump(world: &OperationWorld, by_ms: i64) {
 async fn run(world: &OperationWorld, time: Duration) {
     world.pass(time);
     let now = world.ctx.now();
-    write!(world, |w, _ctx| clock::ran(w, now, time)).unwrap();
+    run!(world, |w, _ctx| clock::ran(w, now, time)).unwrap();
 }
 
 async fn start(world: &OperationWorld) {
-    write!(world, |w, ctx| clock::at_start(w, &ctx)).unwrap();
+    run!(world, |w, ctx| clock::at_start(w, &ctx)).unwrap();
 }
 
 #[tokio::test]
@@ -65,10 +59,10 @@ async fn retention_waits_after_a_jump_until_it_has_run_as_long_or_an_operator_co
     start(&world).await;
     assert_eq!(sweep(&world).await, 10, "over a restart, too");
     assert!(read!(world, |r| clock::state(r)?).warning().unwrap().contains("37 d"));
-    assert!(write!(world, |w, ctx| clock::confirm(w, &ctx, &operator())).unwrap());
+    assert!(run!(world, |w, ctx| clock::confirm(w, &ctx, &operator())).unwrap());
     assert_eq!(sweep(&world).await, 0);
     assert_eq!(world.count(EventKind::WorldClockConfirmed).await, 1);
-    assert!(!write!(world, |w, ctx| clock::confirm(w, &ctx, &operator())).unwrap());
+    assert!(!run!(world, |w, ctx| clock::confirm(w, &ctx, &operator())).unwrap());
 
     // Nobody confirms: they go when they are old by the time that has passed.
     emit(&world, 10).await;
@@ -152,7 +146,7 @@ async fn a_grant_that_is_over_stays_over_when_the_clock_goes_back() {
         reason: None,
         lasts: Duration::from_secs(60),
     };
-    let grant = write!(world, |w, ctx| grants::add(w, &ctx, &operator(), new)).unwrap();
+    let grant = run!(world, |w, ctx| grants::add(w, &ctx, &operator(), new)).unwrap();
     world.pass(Duration::from_secs(61));
     jump(&world, -4_000 * DAY_MS).await;
     let grant = read!(world, |r| r.grant_get(grant.grant_id)?).unwrap();

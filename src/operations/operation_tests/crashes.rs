@@ -1,21 +1,11 @@
-use std::time::Duration;
-
-use ghost_domain::journal::{CallOutcome, Effect};
-use ghost_domain::{
-    CallId, CallStatus, Code, DeadLetterStatus, EventKind, Kind, MailState, Refusal, TurnId, TurnStatus,
-};
-use serde_json::json;
-
-use super::operation_world::{OperationWorld, call_start, id, operator, read, write};
-use crate::mail::{self, Chain, NewMessage};
-use crate::{agents, turns};
+use super::operation_world::*;
 
 async fn boot(world: &OperationWorld) {
-    write!(world, |w, ctx| turns::review_at_boot(w, &ctx)).unwrap();
+    run!(world, |w, ctx| turns::review_at_boot(w, &ctx)).unwrap();
 }
 
-async fn held(world: &OperationWorld) -> Vec<ghost_domain::DeadLetter> {
-    read!(world, |r| r.dead_letter_list(None, Some(DeadLetterStatus::Held), None, 1_000)?)
+async fn held(world: &OperationWorld) -> Vec<DeadLetter> {
+    world.dead_letters().await
 }
 
 #[tokio::test]
@@ -25,7 +15,7 @@ async fn a_turn_with_several_messages_is_split_and_its_effects_are_remembered() 
     let first = world.take("ada").await.turn;
     let call_id = CallId(world.ctx.id());
     let (began, start) = (first.clone(), call_start(call_id, "syscall.task.create", Effect::Outside));
-    write!(world, |w, ctx| turns::record_call_start(w, &ctx, &began, &start)).unwrap();
+    run!(world, |w, ctx| turns::record_call_start(w, &ctx, &began, &start)).unwrap();
     world.crash("ada", "it fell over").await;
     let split = world.turn(first.turn_id).await;
     assert_eq!((split.status, split.reason.as_deref()), (TurnStatus::Split, Some("it fell over")));
@@ -57,11 +47,10 @@ async fn a_single_message_resumes_from_its_journal_until_it_is_a_dead_letter() {
     let dead = held(&world).await;
     assert_eq!((dead.len(), dead[0].crashes, dead[0].turn_id), (1, 3, turn_id));
     assert!(world.try_take("ada").await.unwrap().is_none());
-    let answer: Vec<_> =
-        world.events().await.into_iter().filter(|event| event.kind == EventKind::DeadLetterHeld).collect();
+    let answer: Vec<_> = world.events_of(EventKind::DeadLetterHeld).await;
     let roots: Vec<_> = answer.iter().map(|event| event.payload["root_id"].as_str().unwrap().to_owned()).collect();
     assert_eq!(roots, [poison.root_id.to_string()], "whose work it was");
-    assert_eq!(world.agent("ada").await.status, ghost_domain::AgentStatus::Running);
+    assert_eq!(world.agent("ada").await.status, AgentStatus::Running);
 }
 
 #[tokio::test]
@@ -74,7 +63,7 @@ async fn joining_mail_does_not_keep_a_poisoned_message_alive() {
         assert_eq!(taken.mail.iter().map(|m| m.message_id).collect::<Vec<_>>(), [poison.message_id], "{round}");
         innocent.push(world.send("ada", "read on").await);
         let (agent_id, turn_id) = (id("ada"), taken.turn.turn_id);
-        let joined = write!(world, |w, ctx| mail::join(w, &ctx, &agent_id, turn_id, 10)).unwrap();
+        let joined = run!(world, |w, ctx| mail::join(w, &ctx, &agent_id, turn_id, 10)).unwrap();
         assert_eq!(joined.mail.len(), 1);
         world.crash("ada", "it fell over").await;
     }
@@ -104,8 +93,8 @@ async fn only_starts_without_progress_count() {
     boot(&world).await;
     assert_eq!(stalled(turn.turn_id).await, 2);
     let began = turn.clone();
-    let outcome = CallOutcome { content: json!("x"), refusal: None, truncated: false, ..CallOutcome::default() };
-    write!(world, |w, ctx| {
+    let outcome = CallOutcome { content: json!("x"), ..CallOutcome::default() };
+    run!(world, |w, ctx| {
         let call_id = CallId(ctx.id());
         turns::record_call_end(w, &ctx, &began, call_id, "c", "t", &outcome)
     })
@@ -127,8 +116,7 @@ async fn a_turn_that_waits_for_an_ask_or_is_stopped_is_not_stalled() {
     let turn = world.busy("ada").await;
     world.ask_by(&turn, "bob", "syscall.ask").await.unwrap();
     let stopped = world.busy("cyd").await;
-    write!(world, |w, ctx| agents::stop(w, &ctx, &operator(), &id("cyd"), None)).unwrap();
-    write!(world, |w, ctx| agents::stopped(w, &ctx, &id("cyd"))).unwrap();
+    world.stop("cyd").await;
     for _ in 0..6 {
         world.pass(Duration::from_secs(1));
         boot(&world).await;
@@ -158,7 +146,7 @@ async fn mail_that_fits_no_model_is_tried_alone_and_then_becomes_a_dead_letter()
     let world = OperationWorld::new().await;
     let too_long = async |turn_id: TurnId| {
         let refusal = Refusal::new(Code::TooLarge, "it does not fit the model");
-        write!(world, |w, ctx| turns::fail(w, &ctx, turn_id, refusal)).unwrap().status
+        run!(world, |w, ctx| turns::fail(w, &ctx, turn_id, refusal)).unwrap().status
     };
     let ask = world.outside_ask("ada").await.unwrap();
     world.send("ada", "one").await;
@@ -184,13 +172,13 @@ async fn an_agent_with_too_many_dead_letters_is_stopped_with_a_reason() {
         world.send("ada", "poison").await;
         world.take("ada").await;
         let (ada, reason) = (id("ada"), "it fell over");
-        let dead_lettered = write!(world, |w, ctx| agents::crashed(w, &ctx, &ada, reason)).unwrap();
+        let dead_lettered = run!(world, |w, ctx| agents::crashed(w, &ctx, &ada, reason)).unwrap();
         assert!(dead_lettered);
         let record = world.agent("ada").await;
-        assert_eq!(record.desired == ghost_domain::Desired::Stopped, letters == 2, "{record:?}");
+        assert_eq!(record.desired == Desired::Stopped, letters == 2, "{record:?}");
         if letters < 2 {
             let ada = id("ada");
-            write!(world, |w, ctx| agents::restarted(w, &ctx, &ada)).unwrap();
+            run!(world, |w, ctx| agents::restarted(w, &ctx, &ada)).unwrap();
         }
     }
     let why = world.agent("ada").await.status_reason.unwrap();

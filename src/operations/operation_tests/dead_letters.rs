@@ -1,24 +1,17 @@
-use ghost_domain::conversation::CONTROL;
-use ghost_domain::{
-    AskStatus, Attachment, Code, ConversationId, DeadLetter, DeadLetterStatus, Direction, EventKind, MailState, Turn,
-    TurnStatus,
-};
-
-use super::operation_world::{OperationWorld, code, id, new_agent, operator, read, write};
-use crate::{agents, conversations, dead_letters};
+use super::operation_world::*;
 
 /// Creates a dead letter of ada.
 async fn dead(world: &OperationWorld) -> DeadLetter {
     world.limits(|limits| limits.crashes_max = 1);
     world.take("ada").await;
     world.crash("ada", "it fell over").await;
-    let mut held = read!(world, |r| r.dead_letter_list(None, Some(DeadLetterStatus::Held), None, 1_000)?);
+    let mut held = world.dead_letters().await;
     held.remove(0)
 }
 
-async fn retry(world: &OperationWorld, dead: &DeadLetter, fresh: bool) -> crate::Result<DeadLetter> {
+async fn retry(world: &OperationWorld, dead: &DeadLetter, fresh: bool) -> Result<DeadLetter> {
     let dead_letter_id = dead.dead_letter_id;
-    write!(world, |w, ctx| dead_letters::retry(w, &ctx, &operator(), dead_letter_id, fresh))
+    run!(world, |w, ctx| dead_letters::retry(w, &ctx, &operator(), dead_letter_id, fresh))
 }
 
 #[tokio::test]
@@ -59,7 +52,7 @@ async fn a_dropped_dead_letter_is_consumed_and_stays_readable() {
     let sent = world.send("ada", "work").await;
     let dead = dead(&world).await;
     let dead_letter_id = dead.dead_letter_id;
-    let dropped = write!(world, |w, ctx| dead_letters::discard(w, &ctx, &operator(), dead_letter_id)).unwrap();
+    let dropped = run!(world, |w, ctx| dead_letters::discard(w, &ctx, &operator(), dead_letter_id)).unwrap();
     assert_eq!(dropped.status, DeadLetterStatus::Dropped);
     assert_eq!(world.message(sent.message_id).await.state, MailState::Consumed);
     assert!(world.try_take("ada").await.unwrap().is_none());
@@ -71,9 +64,9 @@ async fn a_later_agent_does_not_get_dead_letters_of_an_earlier_one() {
     let world = OperationWorld::new().await;
     world.send("ada", "work").await;
     let dead = dead(&world).await;
-    write!(world, |w, ctx| agents::delete(w, &ctx, &operator(), &id("ada"))).unwrap();
+    delete(&world, "ada").await;
     assert_eq!(code(retry(&world, &dead, false).await), Code::NotFound);
-    write!(world, |w, ctx| agents::create(w, &ctx, &operator(), new_agent(&ctx, "ada"))).unwrap();
+    world.add_agent(new_agent(&world.ctx, "ada")).await;
     assert_eq!(code(retry(&world, &dead, true).await), Code::Conflict);
     assert!(world.try_take("ada").await.unwrap().is_none());
 }
@@ -90,14 +83,14 @@ async fn message_from_outside(world: &OperationWorld, text: &str) -> Conversatio
         reply_to: None,
         external_id: None,
     };
-    let heard = write!(world, |w, ctx| conversations::arrive(w, &ctx, start, message_from_outside)).unwrap();
+    let heard = run!(world, |w, ctx| conversations::arrive(w, &ctx, start, message_from_outside)).unwrap();
     heard.conversation.conversation_id
 }
 
 async fn attach(world: &OperationWorld, turn: &Turn, conversation_id: ConversationId, name: &str) {
     let file = Attachment { path: name.into(), name: name.into(), mime_type: "text/plain".into(), bytes: 3 };
     let turn_id = turn.turn_id;
-    write!(world, |w, ctx| conversations::attach(w, &ctx, &id("ada"), turn_id, conversation_id, file)).unwrap();
+    run!(world, |w, ctx| conversations::attach(w, &ctx, &id("ada"), turn_id, conversation_id, file)).unwrap();
 }
 
 #[tokio::test]
@@ -108,7 +101,7 @@ async fn files_of_a_dead_turn_are_sent_with_its_own_reply() {
     let first = world.take("ada").await.turn;
     attach(&world, &first, conversation_id, "first.txt").await;
     world.crash("ada", "it fell over").await;
-    let dead = read!(world, |r| r.dead_letter_list(None, Some(DeadLetterStatus::Held), None, 1_000)?).remove(0);
+    let dead = world.dead_letters().await.remove(0);
     message_from_outside(&world, "the second").await;
     let second = world.take("ada").await.turn;
     attach(&world, &second, conversation_id, "second.txt").await;

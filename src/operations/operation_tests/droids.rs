@@ -1,18 +1,8 @@
 //! Tests of droids: their bounds, their ends, and what their parents hear.
 
-use std::time::Duration;
-
 use ghost_domain::droid::{OVERDUE, TASK_BYTES};
-use ghost_domain::{
-    AgentId, AgentStatus, Code, ConversationId, Desired, Droid, DroidMode, DroidState, DroidTerms, EventKind, Kind,
-    Party, Turn, TurnStatus,
-};
 
-use super::operation_world::{OperationWorld, code, delete, id, operator, party, read, write};
-use crate::droids::{self, NewDroid};
-use crate::mail::{Chain, NewMessage};
-use crate::turns::Ending;
-use crate::{Result, agents, turns};
+use super::operation_world::*;
 
 fn new(world: &OperationWorld, parent: &str, mode: DroidMode) -> NewDroid {
     let terms = DroidTerms {
@@ -35,7 +25,7 @@ fn new(world: &OperationWorld, parent: &str, mode: DroidMode) -> NewDroid {
 }
 
 async fn spawn(world: &OperationWorld, new: NewDroid) -> Result<Droid> {
-    write!(world, |w, ctx| droids::spawn(w, &ctx, new))
+    run!(world, |w, ctx| droids::spawn(w, &ctx, new))
 }
 
 async fn run_of(world: &OperationWorld, parent: &str) -> Droid {
@@ -53,7 +43,7 @@ async fn take(world: &OperationWorld, droid: &Droid) -> Turn {
 
 async fn end(world: &OperationWorld, turn: &Turn, ending: Ending) {
     let turn_id = turn.turn_id;
-    write!(world, |w, ctx| turns::finish(w, &ctx, turn_id, ending)).unwrap();
+    run!(world, |w, ctx| turns::finish(w, &ctx, turn_id, ending)).unwrap();
 }
 
 /// What has come for a parent: subjects and bodies.
@@ -73,7 +63,7 @@ async fn status(world: &OperationWorld, droid_id: &AgentId) -> AgentStatus {
 #[tokio::test]
 async fn a_run_ends_with_its_turn_and_its_parent_is_told_what_happened() {
     let world = OperationWorld::new().await;
-    let cut = |why: &str| ghost_domain::Refusal::new(Code::LoopGuard, why);
+    let cut = |why: &str| Refusal::new(Code::LoopGuard, why);
     let at_bound = Ending::AtBound { refusal: cut("time"), timed_out: true, text: "half".into() };
     for (ending, state, code, words) in [
         (Ending::Finished("42 words".into()), DroidState::Succeeded, None, "42 words"),
@@ -104,7 +94,7 @@ async fn a_run_ends_with_its_turn_and_its_parent_is_told_what_happened() {
     let at_work = run_of(&world, "ada").await;
     take(&world, &at_work).await;
     let droid_id = at_work.droid_id.to_string();
-    write!(&world, |w, ctx| droids::kill(w, &ctx, &Party::Agent(id("ada")), &droid_id, None)).unwrap();
+    run!(&world, |w, ctx| droids::kill(w, &ctx, &Party::Agent(id("ada")), &droid_id, None)).unwrap();
     assert_eq!(status(&world, &at_work.droid_id).await, AgentStatus::Stopping, "its supervisor stops its actor");
 }
 
@@ -143,7 +133,7 @@ async fn a_session_reports_waits_for_more_and_ends_when_it_is_idle() {
     let droid = spawn(&world, new(&world, "ada", DroidMode::Session)).await.unwrap();
     let steer = async |by: Party, words: &'static str| {
         let droid_id = droid.droid_id.to_string();
-        write!(&world, |w, ctx| droids::steer(w, &ctx, &by, &droid_id, words, None))
+        run!(&world, |w, ctx| droids::steer(w, &ctx, &by, &droid_id, words, None))
     };
     let turn = take(&world, &droid).await;
     end(&world, &turn, Ending::Finished("first".into())).await;
@@ -173,13 +163,13 @@ async fn guidance_joins_a_running_turn_and_keeps_a_run_alive_that_has_not_read_i
     let droid = run_of(&world, "ada").await;
     let steer = async |words: &'static str| {
         let droid_id = droid.droid_id.to_string();
-        write!(&world, |w, ctx| droids::steer(w, &ctx, &party("ada"), &droid_id, words, None)).unwrap();
+        run!(&world, |w, ctx| droids::steer(w, &ctx, &party("ada"), &droid_id, words, None)).unwrap();
     };
     let turn = take(&world, &droid).await;
     let turn_id = turn.turn_id;
     let guided = async || {
-        let shown = |mail: &[ghost_domain::Envelope]| mail.iter().map(|mail| mail.body.clone()).collect();
-        write!(&world, |w, ctx| droids::take_guidance(w, &ctx, turn_id, &shown)).unwrap()
+        let shown = |mail: &[Envelope]| mail.iter().map(|mail| mail.body.clone()).collect();
+        run!(&world, |w, ctx| droids::take_guidance(w, &ctx, turn_id, &shown)).unwrap()
     };
     assert_eq!(guided().await, None);
     steer("count the lines, too").await;
@@ -209,7 +199,7 @@ async fn a_run_that_is_overdue_is_ended_and_the_agent_of_an_old_one_is_deleted()
     let turn_id = turn.turn_id;
     assert_eq!(read!(&world, |r| r.turn_get(turn_id)?).unwrap().status, TurnStatus::Cancelled);
     let droid_id = droid.droid_id.clone();
-    write!(&world, |w, ctx| agents::stopped(w, &ctx, &droid_id)).unwrap();
+    run!(&world, |w, ctx| agents::stopped(w, &ctx, &droid_id)).unwrap();
     let old = || vec![droid.droid_id.clone(), id("bob")];
     assert_eq!(droids::archive(&world.store, &world.ctx, old()).await, 0);
     world.pass(Duration::from_secs(3_600));
@@ -231,18 +221,18 @@ async fn no_droid_is_left_without_a_parent_that_works() {
     // A crash ends a droid: nothing restarts it.
     let droid_id = three.droid_id.clone();
     take(&world, &three).await;
-    write!(&world, |w, ctx| agents::crashed(w, &ctx, &droid_id, "boom")).unwrap();
+    run!(&world, |w, ctx| agents::crashed(w, &ctx, &droid_id, "boom")).unwrap();
     let droid_id = three.droid_id.clone();
-    write!(&world, |w, ctx| agents::failed(w, &ctx, &droid_id, "it is temporary: boom")).unwrap();
+    run!(&world, |w, ctx| agents::failed(w, &ctx, &droid_id, "it is temporary: boom")).unwrap();
     assert_eq!(now(&world, &three).await.state, DroidState::Failed);
     assert!(told(&world, "cyd").await[0].1.contains("boom"));
     let bob = id("bob");
-    write!(&world, |w, ctx| agents::stop(w, &ctx, &operator(), &bob, None)).unwrap();
+    run!(&world, |w, ctx| agents::stop(w, &ctx, &operator(), &bob, None)).unwrap();
     assert_eq!(code(spawn(&world, new(&world, "bob", DroidMode::Run)).await), Code::Conflict, "it was told to stop");
     assert_eq!(now(&world, &two).await.state, DroidState::Killed);
     // The supervisor has stopped the droid, and so its own ones end.
     let droid_id = two.droid_id.clone();
-    write!(&world, |w, ctx| agents::stopped(w, &ctx, &droid_id)).unwrap();
+    run!(&world, |w, ctx| agents::stopped(w, &ctx, &droid_id)).unwrap();
     assert_eq!(now(&world, &below).await.state, DroidState::Killed);
     assert_eq!(read!(&world, |r| r.droids_live()?), []);
 }
@@ -255,23 +245,23 @@ async fn a_droid_that_has_ended_stays_ended() {
     let one = run_of(&world, "ada").await;
     let two = run_of(&world, one.droid_id.as_str()).await;
     let three = run_of(&world, two.droid_id.as_str()).await;
-    let ended = write!(&world, |w, ctx| droids::kill(w, &ctx, &operator(), one.droid_id.as_str(), None)).unwrap();
+    let ended = run!(&world, |w, ctx| droids::kill(w, &ctx, &operator(), one.droid_id.as_str(), None)).unwrap();
     assert_eq!(ended.state, DroidState::Killed);
     let droid_id = ended.droid_id.clone();
     assert_eq!(read!(&world, |r| r.inbox_depth(&droid_id)?), 0, "its task starts no turn");
     let start = async || {
         let droid_id = ended.droid_id.clone();
-        code(write!(&world, |w, ctx| agents::start(w, &ctx, &operator(), &droid_id)))
+        code(run!(&world, |w, ctx| agents::start(w, &ctx, &operator(), &droid_id)))
     };
     assert_eq!(start().await, Code::Conflict);
     // Nor does an operator act as it.
     let acts = async |droid_id: &AgentId| {
         let droid_id = droid_id.clone();
-        write!(&world, |w, ctx| turns::open_for_operator(w, &ctx, &droid_id))
+        run!(&world, |w, ctx| turns::open_for_operator(w, &ctx, &droid_id))
     };
     assert_eq!(code(acts(&ended.droid_id).await), Code::Conflict);
     // The daemon dies before the supervisor has stopped it. The next one ends all that are below it.
-    let claimed = write!(&world, |w, ctx| agents::claim_all(w, &ctx)).unwrap();
+    let claimed = run!(&world, |w, ctx| agents::claim_all(w, &ctx)).unwrap();
     for droid in [&ended, &two, &three] {
         assert_eq!(now(&world, droid).await.state, DroidState::Killed);
         assert_eq!(status(&world, &droid.droid_id).await, AgentStatus::Stopped);
@@ -301,7 +291,7 @@ async fn guidance_raises_the_hop_and_the_work_is_for_the_one_who_asks() {
     let droid = spawn(&world, new(&world, "ada", DroidMode::Session)).await.unwrap();
     let steer = async |chain: Chain| {
         let droid_id = droid.droid_id.to_string();
-        write!(&world, |w, ctx| droids::steer(w, &ctx, &party("ada"), &droid_id, "more", Some(chain)))
+        run!(&world, |w, ctx| droids::steer(w, &ctx, &party("ada"), &droid_id, "more", Some(chain)))
     };
     let other = Chain { hop: 5, ..Chain::root(&world.ctx) };
     let elsewhere = Chain { conversation_id: Some(ConversationId(world.ctx.id())), ..other };
@@ -330,9 +320,9 @@ async fn a_droid_gets_no_mail_but_its_task_and_guidance() {
         assert_eq!(code(world.deliver(mail).await), Code::Unsupported, "{kind}");
     }
     let all = NewMessage::new(&id("ada"), party("bob"), Kind::Broadcast, "hi", chain);
-    let done = write!(&world, |w, ctx| crate::mail::broadcast(w, &ctx, &all, &[], None, None)).unwrap();
+    let done = run!(&world, |w, ctx| mail::broadcast(w, &ctx, &all, &[], None, None)).unwrap();
     assert_eq!((done.delivered, done.skipped.len()), (2, 0), "ada and cyd");
-    let taken = super::operation_world::new_agent(&world.ctx, "droid-12345678");
-    let made = write!(&world, |w, ctx| agents::create(w, &ctx, &operator(), taken));
+    let taken = new_agent(&world.ctx, "droid-12345678");
+    let made = run!(&world, |w, ctx| agents::create(w, &ctx, &operator(), taken));
     assert_eq!(code(made), Code::InvalidArguments, "the form of the id is for droids");
 }

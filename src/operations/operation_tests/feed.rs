@@ -1,18 +1,8 @@
 use ghost_domain::event::EventFilter;
-use ghost_domain::{Code, Event, EventId, EventKind, Limits};
-use serde_json::json;
-use uuid::Uuid;
 
-use super::operation_world::{OperationWorld, code, id};
-use crate::feed::Subscription;
-use crate::retention;
+use super::operation_world::*;
 
-async fn open(
-    world: &OperationWorld,
-    after: Option<i64>,
-    filter: EventFilter,
-    follow: bool,
-) -> crate::Result<Subscription> {
+async fn open(world: &OperationWorld, after: Option<i64>, filter: EventFilter, follow: bool) -> Result<Subscription> {
     Subscription::open(&world.store, after, filter, follow).await
 }
 

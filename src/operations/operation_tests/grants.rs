@@ -1,15 +1,6 @@
-use std::time::Duration;
-
 use ghost_domain::grant::NewGrant;
-use ghost_domain::ids::GrantId;
-use ghost_domain::ports::Signal;
-use ghost_domain::{Code, EventKind, Grant, GrantSource, Party};
-use ghost_store::tables::Family;
-use serde_json::json;
-use uuid::Uuid;
 
-use super::operation_world::{OperationWorld, code, delete, id, operator, party, read, write};
-use crate::{Result, grants, retention};
+use super::operation_world::*;
 
 async fn add(world: &OperationWorld, by: Party, agent: &str, prefix: &str, seconds: u64) -> Result<Grant> {
     let new = NewGrant {
@@ -19,11 +10,11 @@ async fn add(world: &OperationWorld, by: Party, agent: &str, prefix: &str, secon
         reason: None,
         lasts: Duration::from_secs(seconds),
     };
-    write!(world, |w, ctx| grants::add(w, &ctx, &by, new))
+    run!(world, |w, ctx| grants::add(w, &ctx, &by, new))
 }
 
 async fn revoke(world: &OperationWorld, grant_id: GrantId) -> Result<Grant> {
-    write!(world, |w, ctx| grants::revoke(w, &ctx, &operator(), grant_id))
+    run!(world, |w, ctx| grants::revoke(w, &ctx, &operator(), grant_id))
 }
 
 async fn live(world: &OperationWorld, agent: &str) -> Vec<Grant> {

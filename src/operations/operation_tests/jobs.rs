@@ -1,13 +1,6 @@
 //! Main jobs: their task, their end, and the conditions under which they start again.
 
-use ghost_domain::event::EventKind;
-use ghost_domain::{Code, Job, Refusal, RootId, Task, TaskStatus};
-
-use super::operation_world::{OperationWorld, id, operator, party, read, write};
-use crate::chain::Chain;
-use crate::jobs::{self, NewJob};
-use crate::tasks::{self, NewTask, TaskChange};
-use crate::turns::{self, Ending};
+use super::operation_world::*;
 
 const JOB: &str = "0123456789abcdef";
 
@@ -22,16 +15,16 @@ fn new_job() -> NewJob {
 }
 
 async fn begin(world: &OperationWorld) -> Job {
-    write!(world, |w, ctx| jobs::begin(w, &ctx, new_job())).unwrap()
+    run!(world, |w, ctx| jobs::begin(w, &ctx, new_job())).unwrap()
 }
 
 async fn recorded(world: &OperationWorld) -> Job {
     read!(world, |r| r.job_get(JOB)?.unwrap())
 }
 
-async fn set(world: &OperationWorld, job: &Job, change: TaskChange) -> Result<Task, Refusal> {
-    let (task_id, chain) = (job.task_id.unwrap(), Chain { root_id: job.root_id, hop: 1, conversation_id: None });
-    write!(world, |w, ctx| tasks::update(w, &ctx, &party("ada"), task_id, change, chain))
+async fn set(world: &OperationWorld, job: &Job, change: TaskChange) -> Result<Task> {
+    let (task_id, chain) = (job.task_id.unwrap(), at_hop(job.root_id, 1));
+    run!(world, |w, ctx| tasks::update(w, &ctx, &party("ada"), task_id, change, chain))
 }
 
 fn done(result: Option<&str>) -> TaskChange {
@@ -78,8 +71,8 @@ async fn a_job_is_done_when_its_lead_closes_the_task_with_the_path_of_the_result
 async fn a_job_ends_also_after_very_many_later_ones() {
     let world = OperationWorld::new().await;
     let job = begin(&world).await;
-    let other = Job { task_id: None, root_id: RootId(uuid::Uuid::max()), started_at: world.ctx.now(), ..job.clone() };
-    write!(world, |w, _ctx| {
+    let other = Job { task_id: None, root_id: RootId(Uuid::max()), started_at: world.ctx.now(), ..job.clone() };
+    run!(world, |w, _ctx| {
         for n in 0..1_001 {
             w.job_put(&Job { job_id: format!("f{n}"), ..other.clone() })?;
         }
@@ -99,8 +92,7 @@ async fn a_job_whose_task_is_given_up_ends_without_a_result() {
         set(&world, &job, TaskChange { status: Some(status), ..TaskChange::default() }).await.unwrap();
         let ended = recorded(&world).await;
         assert!(ended.finished_at.is_some() && ended.result_path.is_none());
-        let events = world.events().await;
-        let event = events.iter().find(|event| event.kind == EventKind::JobFinished).unwrap();
+        let event = world.event(EventKind::JobFinished).await;
         assert_eq!(event.payload["status"], status.as_str());
     }
 }
@@ -120,15 +112,14 @@ async fn a_job_on_which_nothing_works_is_started_again_with_its_open_tasks() {
         depends_on: Vec::new(),
         parent_id: job.task_id,
         due_at: None,
-        chain: Chain { root_id: job.root_id, hop: 1, conversation_id: None },
+        chain: at_hop(job.root_id, 1),
     };
-    write!(world, |w, ctx| tasks::create(w, &ctx, &party("ada"), part)).unwrap();
+    run!(world, |w, ctx| tasks::create(w, &ctx, &party("ada"), part)).unwrap();
     world.finish(lead.turn_id, "shared out").await.unwrap();
     begin(&world).await;
     assert_eq!(world.inbox("ada").await.len(), 0, "mail waits for bob");
     let failed = world.take("bob").await.turn;
-    let ending = Ending::Failed(Refusal::new(Code::Internal, "it broke"));
-    write!(world, |w, ctx| turns::finish(w, &ctx, failed.turn_id, ending)).unwrap();
+    world.end(failed.turn_id, Ending::Failed(Refusal::new(Code::Internal, "it broke"))).await;
 
     begin(&world).await;
     for owner in ["ada", "bob"] {
@@ -137,7 +128,7 @@ async fn a_job_on_which_nothing_works_is_started_again_with_its_open_tasks() {
     }
     begin(&world).await;
     assert_eq!(world.inbox("ada").await.len(), 1, "once");
-    write!(world, |w, ctx| tasks::update(
+    run!(world, |w, ctx| tasks::update(
         w,
         &ctx,
         &operator(),
@@ -155,7 +146,7 @@ async fn a_job_of_an_older_version_gets_its_task() {
     let world = OperationWorld::new().await;
     let job = begin(&world).await;
     let old = Job { task_id: None, result_dir: String::new(), ..job.clone() };
-    write!(world, |w, _ctx| Ok::<_, Refusal>(w.job_put(&old)?)).unwrap();
+    run!(world, |w, _ctx| Ok::<_, Refusal>(w.job_put(&old)?)).unwrap();
     let again = begin(&world).await;
     assert!(again.task_id.is_some() && again.task_id != job.task_id);
     assert_eq!((again.root_id, again.started_at), (job.root_id, job.started_at));

@@ -1,11 +1,5 @@
-use std::collections::BTreeSet;
-
-use ghost_domain::{Code, EventKind, Grantee, KnowledgeEntry, KnowledgeSeed, Party, Refusal, Viewer};
-use serde_json::json;
-
-use super::operation_world::{OperationWorld, code, id, operator, party, read, write};
-use crate::Result;
-use crate::knowledge::{self, Author, Listed, Wanted, WithVersions, Writing};
+use super::operation_world::*;
+use crate::knowledge::{Author, Listed, Wanted, WithVersions, Writing};
 
 fn viewer(name: &str, archetype: &str, groups: &[&str]) -> Viewer {
     let groups: BTreeSet<String> = groups.iter().map(|group| (*group).to_owned()).collect();
@@ -25,7 +19,7 @@ fn text(entry_id: &str, content: &str) -> Writing {
 }
 
 async fn put(world: &OperationWorld, author: Author, new: Writing) -> Result<KnowledgeEntry> {
-    write!(world, |w, ctx| knowledge::write(w, &ctx, &author, new))
+    run!(world, |w, ctx| knowledge::write(w, &ctx, &author, new))
 }
 
 async fn delete(
@@ -35,7 +29,7 @@ async fn delete(
     expected: Option<i64>,
 ) -> Result<KnowledgeEntry> {
     let entry_id = entry_id.to_owned();
-    write!(world, |w, ctx| knowledge::delete(w, &ctx, &author, &entry_id, expected))
+    run!(world, |w, ctx| knowledge::delete(w, &ctx, &author, &entry_id, expected))
 }
 
 async fn see(world: &OperationWorld, viewer: Viewer, entry_id: &str) -> Result<WithVersions> {
@@ -101,7 +95,7 @@ async fn an_entry_is_written_read_replaced_and_listed() {
         let wanted = Wanted { query: query.map(Into::into), tag: tag.map(Into::into), ..all() };
         assert_eq!(ids(&world, Viewer::Everything, wanted).await, found, "{query:?} {tag:?}");
     }
-    let changes = world.events().await.into_iter().filter(|event| event.kind == EventKind::KnowledgeChanged);
+    let changes = world.events_of(EventKind::KnowledgeChanged).await.into_iter();
     let first = changes.map(|event| event.payload).next().unwrap();
     assert_eq!(first, json!({ "entry_id": "style/guide", "version": 1, "by": "agent:ada", "deleted": false }));
 }
@@ -246,7 +240,7 @@ async fn seeds_are_created_once() {
     };
     let put_seeds = async |ids: &[&str]| {
         let seeds: Vec<KnowledgeSeed> = ids.iter().map(|id| seed(id)).collect();
-        write!(world, |w, ctx| knowledge::seed(w, &ctx, &seeds)).unwrap()
+        run!(world, |w, ctx| knowledge::seed(w, &ctx, &seeds)).unwrap()
     };
     assert_eq!(put_seeds(&["a", "b"]).await, ["a", "b"]);
     put(&world, author("ada"), text("a", "changed")).await.unwrap();

@@ -1,21 +1,10 @@
 //! The rows of agents and accounts that retention deletes, and the rows that it must keep for later
 //! agents.
 
-use std::time::Duration;
-
-use ghost_domain::event::NewEvent;
-use ghost_domain::schedule::{RunStatus, Target};
-use ghost_domain::{Budget, Code, EventKind, Limits, Money, Refusal, RootId, Scope, Turn, TurnStatus};
 use ghost_store::sqlite::{SqliteOptions, open_store};
-use serde_json::json;
 
-use super::operation_world::{
-    OperationWorld, code, create, delete, demand, id, new_agent, operator, party, read, used, write,
-};
-use super::schedule_helpers::{own_turn, run_next_hour, runs};
-use crate::agents::{self, NewAgent};
-use crate::budgets::{self, NewLimits};
-use crate::{retention, turns};
+use super::operation_world::*;
+use super::schedule_helpers::*;
 
 async fn sweep(world: &OperationWorld) {
     retention::sweep(&world.store, &world.ctx).await.unwrap();
@@ -32,7 +21,7 @@ async fn account(world: &OperationWorld, root_id: RootId) -> Option<Budget> {
 
 async fn limit(world: &OperationWorld, root_id: RootId) {
     let limits = NewLimits { tokens: Some(Some(1_000)), money: None };
-    write!(world, |w, ctx| budgets::set(w, &ctx, &operator(), &Scope::Root(root_id), limits)).unwrap();
+    run!(world, |w, ctx| budgets::set(w, &ctx, &operator(), &Scope::Root(root_id), limits)).unwrap();
 }
 
 #[tokio::test]
@@ -69,11 +58,11 @@ async fn a_dead_letter_older_than_a_tombstone_does_not_belong_to_a_later_agent()
     delete(&world, "bob").await;
     world.pass(Limits::days(3_650));
     sweep(&world).await;
-    let held = read!(world, |r| r.dead_letter_list(None, None, None, 1_000)?).remove(0).dead_letter_id;
+    let held = world.dead_letters().await.remove(0).dead_letter_id;
     assert!(tombstones(&world).await.is_empty());
     let heir = create(&world, new_agent(&world.ctx, "bob")).await.unwrap();
     assert_ne!(heir.incarnation, turn.incarnation);
-    let retried = write!(world, |w, ctx| crate::dead_letters::retry(w, &ctx, &operator(), held, false));
+    let retried = run!(world, |w, ctx| dead_letters::retry(w, &ctx, &operator(), held, false));
     assert_eq!(code(retried), Code::Conflict);
 }
 
@@ -88,7 +77,7 @@ async fn a_dead_letter_that_cannot_be_retried_is_deleted_after_its_agent() {
     delete(&world, "bob").await;
     world.pass(Limits::days(399));
     sweep(&world).await;
-    let held = async || read!(world, |r| r.dead_letter_list(None, None, None, 1_000)?).len();
+    let held = async || world.dead_letters().await.len();
     assert_eq!(held().await, 2, "bob is remembered");
     world.pass(Limits::days(2));
     // The first sweep deletes the tombstone, the next one the dead letter without an agent, and the
@@ -97,7 +86,7 @@ async fn a_dead_letter_that_cannot_be_retried_is_deleted_after_its_agent() {
         sweep(&world).await;
     }
     assert_eq!((held().await, tombstones(&world).await.len()), (1, 0), "cyd's waits for an operator");
-    let turns = read!(world, |r| r.turn_list(&ghost_store::tables::TurnFilter::default())?);
+    let turns = read!(world, |r| r.turn_list(&TurnFilter::default())?);
     assert_eq!(turns.iter().map(|turn| turn.agent_id.to_string()).collect::<Vec<_>>(), ["cyd"]);
 }
 
@@ -108,7 +97,7 @@ async fn accounts_of_deleted_agents_are_deleted_and_their_payers_keep_their_sums
     let set = async |scope: &str| {
         let (scope, limits): (Scope, _) =
             (scope.parse().unwrap(), NewLimits { tokens: Some(Some(100_000)), money: None });
-        write!(world, |w, ctx| budgets::set(w, &ctx, &operator(), &scope, limits)).unwrap();
+        run!(world, |w, ctx| budgets::set(w, &ctx, &operator(), &scope, limits)).unwrap();
     };
     set("agent:ada").await;
     set("team:crew/day").await;
@@ -118,8 +107,7 @@ async fn accounts_of_deleted_agents_are_deleted_and_their_payers_keep_their_sums
         let new = NewAgent { team: None, daily_money: Some(Money(1_000)), ..new_agent(&world.ctx, &name) };
         create(&world, new).await.unwrap();
         let turn = world.busy(&name).await.turn_id;
-        let (held, _) = world.model_start(turn, demand(20, 16)).await.unwrap();
-        world.model_answer(turn, held, used(20, 5)).await.unwrap();
+        world.model_call(turn, demand(20, 16), used(20, 5)).await;
         delete(&world, &name).await;
     }
     let new = NewAgent { team: None, ..new_agent(&world.ctx, "kept") };
@@ -127,7 +115,7 @@ async fn accounts_of_deleted_agents_are_deleted_and_their_payers_keep_their_sums
     set("agent:kept").await;
     delete(&world, "kept").await;
     let scopes = async || {
-        let all = read!(world, |r| r.budget_list(&ghost_store::tables::BudgetFilter::default())?);
+        let all = read!(world, |r| r.budget_list(&BudgetFilter::default())?);
         all.iter().map(|budget| (budget.scope.to_string(), budget.spent_tokens)).collect::<Vec<_>>()
     };
     assert_eq!(scopes().await.len(), 40 + 4);
@@ -151,13 +139,13 @@ async fn a_payer_for_a_living_agent_is_kept() {
     let world = OperationWorld::new().await;
     let child = async |by: &str, name: &str| {
         let (by, new) = (party(by), NewAgent { team: None, ..new_agent(&world.ctx, name) });
-        write!(world, |w, ctx| agents::create(w, &ctx, &by, new)).unwrap();
+        run!(world, |w, ctx| agents::create(w, &ctx, &by, new)).unwrap();
     };
     child("ada", "middle").await;
     child("middle", "last").await;
     delete(&world, "middle").await;
     let limits = NewLimits { tokens: Some(Some(100)), money: None };
-    write!(world, |w, ctx| budgets::set(w, &ctx, &operator(), &Scope::Agent(id("ada")), limits)).unwrap();
+    run!(world, |w, ctx| budgets::set(w, &ctx, &operator(), &Scope::Agent(id("ada")), limits)).unwrap();
     world.pass(Limits::days(3_650));
     sweep(&world).await;
     assert_eq!(tombstones(&world).await, ["middle"]);
@@ -234,7 +222,7 @@ async fn the_account_of_a_root_is_deleted_when_the_root_is_over() {
     assert_eq!(kept.spent_tokens, 15);
     limit(&world, turn.root_id).await;
     assert_eq!(account(&world, turn.root_id).await.unwrap().spent_tokens, 15);
-    let taken = write!(world, |w, ctx| turns::take(w, &ctx, &id("bob"), None)).unwrap().unwrap();
+    let taken = run!(world, |w, ctx| turns::take(w, &ctx, &id("bob"), None)).unwrap().unwrap();
     assert_eq!(taken.turn.root_id, waits.root_id);
 }
 
@@ -251,7 +239,7 @@ async fn a_full_store_deletes_history_early_but_keeps_the_last_hour() {
     };
     bounds(0);
     let fill = async || {
-        write!(world, |w, ctx| {
+        run!(world, |w, ctx| {
             for n in 0..2_000 {
                 let payload = json!({ "n": n, "text": "x".repeat(200) });
                 ctx.emit(w, NewEvent::new(EventKind::WorldWarning, payload))?;
@@ -274,7 +262,7 @@ async fn a_full_store_deletes_history_early_but_keeps_the_last_hour() {
     bounds(full.bytes * 3 / 4);
     assert!(retention::stored(&world.store, &world.ctx).await.unwrap().warns);
     let ctx = world.ctx.clone();
-    let near = read!(world, |r| crate::root_limits::near(r, &ctx, 0)?);
+    let near = read!(world, |r| root_limits::near(r, &ctx, 0)?);
     let names: Vec<&str> = near.iter().map(|near| near.limit.as_str()).collect();
     assert_eq!(names, ["store_bytes_max", "store_bytes_warn"]);
     assert_eq!(retention::sweep_bytes(&world.store, &world.ctx).await.unwrap(), 2_000, "the day before");

@@ -1,17 +1,6 @@
 //! Helpers for the tests of schedules.
 
-use std::time::Duration;
-
-use ghost_domain::conversation::CONTROL;
-use ghost_domain::schedule::{JobMode, Missed, Target, When};
-use ghost_domain::{
-    Conversation, ConversationEntry, Party, RootId, Schedule, ScheduleKind, ScheduleRun, Timestamp, Turn,
-};
-
-use super::operation_world::{OperationWorld, id, operator, party, read, write};
-use crate::chain::Chain;
-use crate::schedules::{self, Beat, NewSchedule};
-use crate::{Result, conversations};
+use super::operation_world::*;
 
 const HOUR: Duration = Duration::from_secs(3_600);
 
@@ -31,7 +20,7 @@ pub(super) fn new(world: &OperationWorld, kind: ScheduleKind, name: &str, when: 
 }
 
 pub(super) async fn set(world: &OperationWorld, by: Party, new: NewSchedule) -> Result<Schedule> {
-    match write!(world, |w, ctx| schedules::set(w, &ctx, &by, new)) {
+    match run!(world, |w, ctx| schedules::set(w, &ctx, &by, new)) {
         Err(refusal) => Err(world.with_suggestion(refusal).await),
         set => set,
     }
@@ -48,11 +37,17 @@ pub(super) fn cron(expression: &str) -> When {
 
 /// Sets off due schedules, as a daemon that started to check at `since`.
 pub(super) async fn due_since(world: &OperationWorld, since: Timestamp) -> bool {
-    write!(world, |w, ctx| schedules::due(w, &ctx, since, &|_, _| Beat::Prompt(Some("Look.".into())))).unwrap()
+    run!(world, |w, ctx| schedules::due(w, &ctx, since, &|_, _| Beat::Prompt(Some("Look.".into())))).unwrap()
 }
 
 pub(super) async fn due(world: &OperationWorld) -> bool {
     due_since(world, Timestamp(0)).await
+}
+
+/// Sets off what is due after this time.
+pub(super) async fn due_after(world: &OperationWorld, time: Duration) -> bool {
+    world.pass(time);
+    due(world).await
 }
 
 pub(super) async fn runs(world: &OperationWorld, schedule: &Schedule) -> Vec<ScheduleRun> {
@@ -109,9 +104,8 @@ pub(super) async fn answered_conversation(world: &OperationWorld, thread: &str) 
         reply_to: None,
         external_id: None,
     };
-    let heard = write!(world, |w, ctx| conversations::arrive(w, &ctx, start, said)).unwrap();
-    let turn = world.take("ada").await.turn;
-    world.finish(turn.turn_id, "NO_REPLY").await.unwrap();
+    let heard = run!(world, |w, ctx| conversations::arrive(w, &ctx, start, said)).unwrap();
+    world.done("ada", "NO_REPLY").await;
     heard.conversation
 }
 

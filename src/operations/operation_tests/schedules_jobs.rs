@@ -2,27 +2,16 @@
 //! recent context in reminders, waiting for a heartbeat, the limits of the run log, and the end of
 //! an exchange of asks (SCHED-05..08, HB-07).
 
-use std::time::Duration;
+use ghost_domain::schedule::WakeMode;
 
-use ghost_domain::schedule::{JobMode, RunStatus, Target, WakeMode, When};
-use ghost_domain::{Code, Delivery, EventKind, Kind, Refusal, ScheduleKind, Timestamp};
-use serde_json::{Value, json};
-
-use super::operation_world::{OperationWorld, code, demand, id, operator, party, read, used, write};
-use super::schedule_helpers::{
-    announce, answered_conversation, conversations_of_ada, due, every, find, new, ops, own_turn, run_next_hour, runs,
-    set, timer,
-};
-use crate::chat;
-use crate::mail::Chain;
-use crate::schedules::{self, Beat, NewSchedule};
-use crate::turns::{self, Ending};
+use super::operation_world::*;
+use super::schedule_helpers::*;
 
 const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(3_600);
 
 async fn delivered(world: &OperationWorld) -> Vec<Value> {
-    let events = world.events().await.into_iter().filter(|event| event.kind == EventKind::ScheduleDelivered);
+    let events = world.events_of(EventKind::ScheduleDelivered).await.into_iter();
     events.map(|event| (*event.payload).clone()).collect()
 }
 
@@ -38,10 +27,9 @@ async fn an_own_turn_holds_no_other_mail_and_is_announced_in_a_channel() {
         topic: None,
     };
     let by = chat::Speaker::from(party("ada"));
-    write!(world, |w, ctx| chat::create(w, &ctx, &by, channel)).unwrap();
+    run!(world, |w, ctx| chat::create(w, &ctx, &by, channel)).unwrap();
     let job = own_turn(&world, announce("news")).await;
-    world.pass(HOUR);
-    due(&world).await;
+    due_after(&world, HOUR).await;
     world.send("ada", "something else").await;
     let taken = world.take("ada").await;
     assert_eq!((taken.mail.len(), taken.mail[0].kind, taken.turn.source.as_str()), (1, Kind::CronTurn, "cron"));
@@ -72,10 +60,9 @@ async fn an_announcement_goes_to_the_last_conversation_and_a_failure_is_in_the_r
     run_next_hour(&world, "It is noon.").await;
     run_next_hour(&world, "NO_REPLY").await;
     let ended = Ending::Failed(Refusal::new(Code::Timeout, "too slow"));
-    world.pass(HOUR);
-    due(&world).await;
+    due_after(&world, HOUR).await;
     let turn = world.take("ada").await.turn;
-    write!(world, |w, ctx| turns::finish(w, &ctx, turn.turn_id, ended)).unwrap();
+    run!(world, |w, ctx| turns::finish(w, &ctx, turn.turn_id, ended)).unwrap();
     let said = conversations_of_ada(&world).await.remove(0).1;
     assert_eq!((said.len(), said[1].content.as_str()), (2, "It is noon."));
     own_turn(&world, Target::Conversation(talk.conversation_id)).await;
@@ -121,12 +108,10 @@ async fn a_webhook_gets_results_in_one_thread_as_conversation_deliveries() {
     let job = own_turn(&world, ops("cron:ada/report")).await;
     run_next_hour(&world, "One.").await;
     // The job is cancelled before its turn ends; its result is still delivered.
-    world.pass(HOUR);
-    due(&world).await;
+    due_after(&world, HOUR).await;
     let schedule_id = job.schedule_id;
-    write!(world, |w, ctx| schedules::cancel(w, &ctx, &operator(), schedule_id)).unwrap();
-    let turn = world.take("ada").await.turn;
-    world.finish(turn.turn_id, "Two.").await.unwrap();
+    run!(world, |w, ctx| schedules::cancel(w, &ctx, &operator(), schedule_id)).unwrap();
+    world.done("ada", "Two.").await;
     let talks = conversations_of_ada(&world).await;
     let (conversation, said) = &talks[0];
     assert_eq!((talks.len(), conversation.adapter.as_str()), (1, "webhook:ops"));
@@ -153,13 +138,11 @@ async fn a_reminder_shows_recent_messages_within_its_limits() {
         world.send("ada", &format!("question {n} {}", "x".repeat(300))).await;
         let turn = world.take("ada").await.turn;
         world.pass(Duration::from_secs(1));
-        let (held, _) = world.model_start(turn.turn_id, demand(1, 1)).await.unwrap();
-        world.model_answer(turn.turn_id, held, used(1, 1)).await.unwrap();
+        world.model_call(turn.turn_id, demand(1, 1), used(1, 1)).await;
         world.finish(turn.turn_id, if n == 6 { "NO_REPLY" } else { "short" }).await.unwrap();
     }
     own_turn(&world, Target::Nowhere).await;
-    world.pass(HOUR);
-    due(&world).await;
+    due_after(&world, HOUR).await;
     let mail = world.inbox("ada").await;
     let (reminder, own) = (&mail[0].body, &mail[1].body);
     let lines: Vec<&str> = reminder.lines().filter(|line| line.starts_with("- you ")).collect();
@@ -172,8 +155,7 @@ async fn a_reminder_shows_recent_messages_within_its_limits() {
     assert!(!own.contains("- you heard"), "a turn of its own recalls nothing");
     assert!(!reminder.contains("long ago"), "{reminder}");
     world.limits(|limits| (limits.reminder_messages, limits.reminder_message_chars) = (2, 20));
-    world.pass(HOUR * 24);
-    due(&world).await;
+    due_after(&world, HOUR * 24).await;
     let mail = world.inbox("ada").await;
     let old = mail.iter().find(|mail| mail.subject.as_deref().is_some_and(|s| s.contains("old"))).unwrap();
     assert_eq!(old.body.lines().filter(|line| line.starts_with("- you ")).count(), 2, "{}", old.body);
@@ -186,15 +168,14 @@ async fn a_one_shot_due_during_a_run_by_hand_goes_off_after_it() {
     let when = When::At { at: world.ctx.now().plus(MINUTE) };
     let job = set(&world, operator(), new(&world, ScheduleKind::Cron, "once", when)).await.unwrap();
     let schedule_id = job.schedule_id;
-    write!(world, |w, ctx| {
+    run!(world, |w, ctx| {
         let chain = Chain::root(&ctx);
         schedules::run_now(w, &ctx, &operator(), schedule_id, chain)
     })
     .unwrap();
     let by_hand = world.take("ada").await.turn;
     for _ in 0..3 {
-        world.pass(MINUTE);
-        due(&world).await;
+        due_after(&world, MINUTE).await;
     }
     assert!(find(&world, &job).await.unwrap().next_at.is_some());
     assert_eq!(runs(&world, &job).await.len(), 2, "its wait is recorded once");
@@ -205,8 +186,7 @@ async fn a_one_shot_due_during_a_run_by_hand_goes_off_after_it() {
     let mail = world.inbox("ada").await;
     assert_eq!(mail.len(), 1);
     assert!(mail[0].body.contains("late by 2m: another run of it had not ended"), "{}", mail[0].body);
-    let turn = world.take("ada").await.turn;
-    world.finish(turn.turn_id, "done").await.unwrap();
+    world.done("ada", "done").await;
     assert!(find(&world, &job).await.is_none());
     let statuses: Vec<RunStatus> = runs(&world, &job).await.iter().map(|run| run.status).collect();
     assert_eq!(statuses, [RunStatus::Done, RunStatus::Skipped, RunStatus::Done]);
@@ -219,24 +199,21 @@ async fn a_one_shot_is_deleted_after_success_and_switched_off_after_failure() {
     let when = When::At { at: world.ctx.now().plus(MINUTE) };
     let job = set(&world, operator(), new(&world, ScheduleKind::Cron, "once", when)).await.unwrap();
     let (schedule_id, run) = (job.schedule_id, async || {
-        write!(world, |w, ctx| {
+        run!(world, |w, ctx| {
             let chain = Chain::root(&ctx);
             schedules::run_now(w, &ctx, &operator(), job.schedule_id, chain)
         })
     });
     // Set off by hand before its time, it still goes off at its time.
     run().await.unwrap();
-    let turn = world.take("ada").await.turn;
-    world.finish(turn.turn_id, "").await.unwrap();
+    world.done("ada", "").await;
     assert!(find(&world, &job).await.unwrap().next_at.is_some());
-    world.pass(MINUTE);
-    due(&world).await;
+    due_after(&world, MINUTE).await;
     let turn = world.take("ada").await.turn;
-    let ended = Ending::Failed(Refusal::new(Code::Timeout, "too slow"));
-    write!(world, |w, ctx| turns::finish(w, &ctx, turn.turn_id, ended)).unwrap();
+    world.end(turn.turn_id, Ending::Failed(Refusal::new(Code::Timeout, "too slow"))).await;
     let kept = find(&world, &job).await.unwrap();
     assert_eq!((kept.enabled, kept.next_at, kept.last_status), (false, None, Some(RunStatus::Failed)));
-    let on = write!(world, |w, ctx| schedules::enable(w, &ctx, &operator(), schedule_id, true));
+    let on = run!(world, |w, ctx| schedules::enable(w, &ctx, &operator(), schedule_id, true));
     assert_eq!(code(on), Code::InvalidArguments);
     // Its message can still be changed, but not with a time that has passed.
     let repaired = || NewSchedule {
@@ -257,8 +234,7 @@ async fn a_one_shot_is_deleted_after_success_and_switched_off_after_failure() {
         Code::InvalidArguments
     );
     run().await.unwrap();
-    let turn = world.take("ada").await.turn;
-    world.finish(turn.turn_id, "").await.unwrap();
+    world.done("ada", "").await;
     assert!(find(&world, &job).await.is_none());
 }
 
@@ -293,19 +269,16 @@ async fn mail_for_the_next_heartbeat_is_taken_with_it() {
     let job = NewSchedule { mode, ..new(&world, ScheduleKind::Cron, "mail", every(&world, MINUTE * 10)) };
     let job = set(&world, party("ada"), job).await.unwrap();
     // Without a heartbeat, it would wait for ever.
-    world.pass(MINUTE * 10);
-    due(&world).await;
+    due_after(&world, MINUTE * 10).await;
     assert!(world.inbox("ada").await[0].wake);
-    let turn = world.take("ada").await.turn;
-    world.finish(turn.turn_id, "").await.unwrap();
+    world.done("ada", "").await;
     let wanted = schedules::Wanted { every_ms: 1_800_000, target: "none".into() };
-    write!(world, |w, ctx| schedules::follow_heartbeat(w, &ctx, &id("ada"), Some(&wanted))).unwrap();
-    world.pass(MINUTE * 10);
-    due(&world).await;
+    run!(world, |w, ctx| schedules::follow_heartbeat(w, &ctx, &id("ada"), Some(&wanted))).unwrap();
+    due_after(&world, MINUTE * 10).await;
     assert!(!world.inbox("ada").await[0].wake && world.try_take("ada").await.unwrap().is_none());
     world.pass(MINUTE * 20);
     // An empty HEARTBEAT.md asks nothing, but mail waits.
-    write!(world, |w, ctx| schedules::due(w, &ctx, Timestamp(0), &|_, _| Beat::Empty)).unwrap();
+    run!(world, |w, ctx| schedules::due(w, &ctx, Timestamp(0), &|_, _| Beat::Empty)).unwrap();
     let taken = world.take("ada").await;
     let kinds: Vec<Kind> = taken.mail.iter().map(|mail| mail.kind).collect();
     assert_eq!(kinds, [Kind::Cron, Kind::Heartbeat]);

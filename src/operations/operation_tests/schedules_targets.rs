@@ -2,20 +2,8 @@
 //! webhooks, and webhooks that the world file removes or gives to another agent. Also blank
 //! messages.
 
-use std::time::Duration;
-
-use ghost_domain::schedule::{RunStatus, Target, When};
-use ghost_domain::{Code, Party, Schedule, ScheduleKind};
-use serde_json::json;
-
-use super::operation_world::{OperationWorld, code, id, operator, party, write};
-use super::schedule_helpers::{
-    announce, answered_conversation, conversations_of_ada, due, every, find, new, ops, own_turn, run_next_hour, runs,
-    set,
-};
-use crate::conversations::{self, IncomingMessage, Received, Start};
-use crate::schedules::NewSchedule;
-use crate::{Result, chat, schedules};
+use super::operation_world::*;
+use super::schedule_helpers::*;
 
 const HOUR: Duration = Duration::from_secs(3_600);
 
@@ -32,12 +20,12 @@ async fn channel(world: &OperationWorld, name: &str) {
         topic: None,
     };
     let by = chat::Speaker::from(party("ada"));
-    write!(world, |w, ctx| chat::create(w, &ctx, &by, channel)).unwrap();
+    run!(world, |w, ctx| chat::create(w, &ctx, &by, channel)).unwrap();
 }
 
 async fn enable(world: &OperationWorld, job: &Schedule, enabled: bool) -> Result<Schedule> {
     let schedule_id = job.schedule_id;
-    write!(world, |w, ctx| schedules::enable(w, &ctx, &operator(), schedule_id, enabled))
+    run!(world, |w, ctx| schedules::enable(w, &ctx, &operator(), schedule_id, enabled))
 }
 
 /// A message from outside over the webhook, whose conversations belong to `owner`.
@@ -47,7 +35,7 @@ async fn arrives(world: &OperationWorld, owner: &str, thread: &str) -> Result<Re
         Start { adapter: "webhook:ops".into(), thread: Some(thread.into()), owner: id(owner), party: from.clone() };
     let entries =
         IncomingMessage { from, content: "hello".into(), attachments: Vec::new(), reply_to: None, external_id: None };
-    write!(world, |w, ctx| conversations::arrive(w, &ctx, start, entries))
+    run!(world, |w, ctx| conversations::arrive(w, &ctx, start, entries))
 }
 
 /// The note of the newest run.
@@ -85,7 +73,7 @@ async fn a_target_must_exist_when_a_job_is_set_or_changed() {
     let conversation = set(&world, operator(), job(&world, announce(&talk))).await.unwrap();
     world.limits(|limits| limits.conversation_days = 1);
     world.pass(Duration::from_secs(2 * 86_400));
-    crate::retention::sweep(&world.store, &world.ctx).await.unwrap();
+    retention::sweep(&world.store, &world.ctx).await.unwrap();
     assert_eq!(code(set(&world, operator(), job(&world, announce(&talk))).await), Code::NotFound);
     let off = NewSchedule { enabled: false, ..job(&world, announce(&talk)) };
     let off = set(&world, operator(), off).await.unwrap();
@@ -133,8 +121,7 @@ async fn the_outside_cannot_begin_the_thread_of_a_job_but_can_answer_in_it() {
     // Now it is an ordinary conversation of ada.
     let heard = arrives(&world, "bob", "cron:ada/report").await.unwrap();
     assert_eq!(heard.conversation.owner, id("ada"));
-    let turn = world.take("ada").await.turn;
-    world.finish(turn.turn_id, "Thanks.").await.unwrap();
+    world.done("ada", "Thanks.").await;
     let entries = conversations_of_ada(&world).await.remove(0).1;
     assert_eq!(entries.iter().map(|entry| entry.content.as_str()).collect::<Vec<_>>(), ["One.", "hello", "Thanks."]);
 }
@@ -159,10 +146,8 @@ async fn a_webhook_given_to_another_agent_fails_the_delivery_unless_the_thread_i
     assert_eq!(note(&world, &any).await, None);
     // The world file no longer has the webhook.
     world.ctx.set_webhooks(std::collections::BTreeMap::new());
-    world.pass(HOUR);
-    due(&world).await;
-    let turn = world.take("ada").await.turn;
-    world.finish(turn.turn_id, "Five.").await.unwrap();
+    due_after(&world, HOUR).await;
+    world.done("ada", "Five.").await;
     assert!(note(&world, &any).await.unwrap().contains("there is no webhook `ops`"));
     assert_eq!(conversations_of_ada(&world).await.len(), 3);
 }
@@ -184,11 +169,10 @@ async fn a_job_set_to_another_jobs_thread_is_not_delivered_and_its_run_has_a_not
     run_next_hour(&world, "Two.").await;
     assert_eq!((note(&world, &once).await, find(&world, &once).await), (None, None));
     let cancelled = set(&world, operator(), own()).await.unwrap();
-    world.pass(HOUR);
-    due(&world).await;
+    due_after(&world, HOUR).await;
     let turn = world.take("ada").await.turn;
     let schedule_id = cancelled.schedule_id;
-    write!(world, |w, ctx| schedules::cancel(w, &ctx, &operator(), schedule_id)).unwrap();
+    run!(world, |w, ctx| schedules::cancel(w, &ctx, &operator(), schedule_id)).unwrap();
     world.finish(turn.turn_id, "Three.").await.unwrap();
     assert_eq!(note(&world, &cancelled).await, None);
     let entries = conversations_of_ada(&world).await.remove(0).1;

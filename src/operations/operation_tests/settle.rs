@@ -1,10 +1,7 @@
 //! An operator settles calls whose outcome nobody knew.
 
-use ghost_domain::journal::{CallOutcome, Effect};
-use ghost_domain::{CallId, CallStatus, Code, EventKind, Refusal};
-
-use super::operation_world::{OperationWorld, call_start, code, operator, write};
-use crate::turns::{self, Settled};
+use super::operation_world::*;
+use crate::turns::Settled;
 
 #[tokio::test]
 async fn what_an_operator_finds_out_is_in_the_ledger_and_the_agent_hears_it() {
@@ -14,7 +11,7 @@ async fn what_an_operator_finds_out_is_in_the_ledger_and_the_agent_hears_it() {
         let (call_id, began) = (CallId(world.ctx.id()), turn.clone());
         let start = call_start(call_id, "t", Effect::Outside);
         let outcome = CallOutcome { refusal: refusal.map(|code| Refusal::new(code, "x")), ..CallOutcome::default() };
-        write!(world, |w, ctx| {
+        run!(world, |w, ctx| {
             turns::record_call_start(w, &ctx, &began, &start)?;
             turns::record_call_end(w, &ctx, &began, call_id, "c1", "t", &outcome)
         })
@@ -22,7 +19,7 @@ async fn what_an_operator_finds_out_is_in_the_ledger_and_the_agent_hears_it() {
         call_id
     };
     let settle = async |call_id, settled, note: Option<&'static str>| {
-        write!(world, |w, ctx| turns::settle(w, &ctx, &operator(), call_id, (settled, note)))
+        run!(world, |w, ctx| turns::settle(w, &ctx, &operator(), call_id, (settled, note)))
     };
     let (paid, lost, known) =
         (call(Some(Code::OutcomeUnknown)).await, call(Some(Code::OutcomeUnknown)).await, call(None).await);

@@ -1,13 +1,9 @@
-use ghost_domain::{Code, EventKind, Party, StateEntry};
-use serde_json::{Value, json};
-
-use super::operation_world::{OperationWorld, code, operator, party, write};
-use crate::Result;
-use crate::shared_state::{self, Listed, Setting};
+use super::operation_world::*;
+use crate::shared_state::{Listed, Setting};
 
 async fn set(world: &OperationWorld, by: Party, key: &str, value: Value, expected: Option<i64>) -> Result<StateEntry> {
     let new = Setting { key: key.into(), value: value.into(), expected_version: expected };
-    write!(world, |w, ctx| shared_state::set(w, &ctx, &by, None, new))
+    run!(world, |w, ctx| shared_state::set(w, &ctx, &by, None, new))
 }
 
 async fn get(world: &OperationWorld, key: &str) -> Result<StateEntry> {

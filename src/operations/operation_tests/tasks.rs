@@ -1,9 +1,4 @@
-use ghost_domain::{Code, Kind, Party, Task, TaskId, TaskStatus};
-
-use super::operation_world::{OperationWorld, code, id, operator, party, read, write};
-use crate::Result;
-use crate::mail::Chain;
-use crate::tasks::{self, NewTask, TaskChange};
+use super::operation_world::*;
 
 pub(super) async fn create(
     world: &OperationWorld,
@@ -13,7 +8,7 @@ pub(super) async fn create(
     hop: u32,
 ) -> Result<Task> {
     let (owner, depends_on) = (id(owner), depends_on.to_vec());
-    write!(world, |w, ctx| {
+    run!(world, |w, ctx| {
         let new = NewTask {
             title: "count\nthe sheep".into(),
             description: "all of them".into(),
@@ -30,7 +25,7 @@ pub(super) async fn create(
 
 pub(super) async fn change(world: &OperationWorld, by: Party, task: &Task, change: TaskChange) -> Result<Task> {
     let task_id = task.task_id;
-    write!(world, |w, ctx| tasks::update(w, &ctx, &by, task_id, change, Chain::root(&ctx)))
+    run!(world, |w, ctx| tasks::update(w, &ctx, &by, task_id, change, Chain::root(&ctx)))
 }
 
 pub(super) async fn set(world: &OperationWorld, by: &str, task: &Task, status: TaskStatus) -> Result<Task> {
@@ -116,7 +111,7 @@ async fn dependencies_block_and_the_last_one_done_unblocks() {
     // cycle can be made.
     let ready = create(&world, party("ada"), "bob", &[first.task_id], 1).await.unwrap();
     assert_eq!(ready.status, TaskStatus::Pending);
-    let nobody = TaskId(uuid::Uuid::nil());
+    let nobody = TaskId(Uuid::nil());
     assert_eq!(code(create(&world, party("ada"), "bob", &[nobody], 1).await), Code::NotFound);
     // A cancelled dependency unblocks nothing.
     let gone = create(&world, party("ada"), "ada", &[], 1).await.unwrap();
@@ -168,7 +163,7 @@ async fn a_creator_that_cannot_be_notified_does_not_stop_the_owner() {
     // But a task for an owner that cannot be notified is refused.
     assert_eq!(code(create(&world, party("bob"), "ada", &[], 1).await), Code::InboxFull);
     let other = create(&world, party("ada"), "cyd", &[], 1).await.unwrap();
-    write!(world, |w, ctx| crate::agents::delete(w, &ctx, &operator(), &id("ada"))).unwrap();
+    delete(&world, "ada").await;
     set(&world, "cyd", &other, TaskStatus::Done).await.unwrap();
 }
 
@@ -193,7 +188,7 @@ async fn a_deleted_owner_does_not_stop_the_agent_that_its_task_waited_for() {
     let first = create(&world, party("ada"), "ada", &[], 1).await.unwrap();
     let orphan = create(&world, party("ada"), "bob", &[first.task_id], 1).await.unwrap();
     let other = create(&world, party("ada"), "cyd", &[first.task_id], 1).await.unwrap();
-    write!(world, |w, ctx| crate::agents::delete(w, &ctx, &operator(), &id("bob"))).unwrap();
+    delete(&world, "bob").await;
     set(&world, "ada", &first, TaskStatus::Done).await.unwrap();
     // The board shows it as ready, and the owners of later tasks are notified.
     assert_eq!(status(&world, &first).await, TaskStatus::Done);

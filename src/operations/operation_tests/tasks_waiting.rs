@@ -1,13 +1,7 @@
 //! Tasks that depend on one another.
 
-use ghost_domain::{Code, Task, TaskId, TaskStatus};
-use serde_json::json;
-
-use super::operation_world::{OperationWorld, code, party, read, write};
+use super::operation_world::*;
 use super::tasks::status;
-use crate::Result;
-use crate::mail::Chain;
-use crate::tasks::{self, TaskChange};
 
 async fn create(world: &OperationWorld, owner: &str, depends_on: &[TaskId]) -> Task {
     super::tasks::create(world, party("ada"), owner, depends_on, 0).await.unwrap()
@@ -78,7 +72,7 @@ async fn no_task_waits_for_itself() {
     // Two paths to the same task are no cycle.
     let d = create(&world, "ada", &[a.task_id, b.task_id]).await;
     change(&world, &d, on(&[&a, &b, &c])).await.unwrap();
-    let nobody = TaskChange { depends_on: Some(vec![TaskId(uuid::Uuid::nil())]), ..TaskChange::default() };
+    let nobody = TaskChange { depends_on: Some(vec![TaskId(Uuid::nil())]), ..TaskChange::default() };
     assert_eq!(code(change(&world, &d, nobody).await), Code::NotFound);
     let many = TaskChange { depends_on: Some(vec![a.task_id; 65]), ..TaskChange::default() };
     assert_eq!(code(change(&world, &d, many).await), Code::InvalidArguments);
@@ -108,7 +102,7 @@ async fn the_creator_is_notified_when_a_task_is_unblocked() {
     create(&world, "cyd", &[first.task_id]).await;
     let task_id = first.task_id;
     let done = TaskChange { status: Some(TaskStatus::Done), ..TaskChange::default() };
-    write!(world, |w, ctx| tasks::update(w, &ctx, &party("bob"), task_id, done, Chain::root(&ctx))).unwrap();
+    run!(world, |w, ctx| tasks::update(w, &ctx, &party("bob"), task_id, done, Chain::root(&ctx))).unwrap();
     let subjects: Vec<String> = world.inbox("ada").await.into_iter().filter_map(|mail| mail.subject).collect();
     assert!(subjects.len() == 2 && subjects[0].contains("done") && subjects[1].contains("pending"), "{subjects:?}");
 }

@@ -1,11 +1,4 @@
-use ghost_domain::journal::Effect;
-use ghost_domain::{CallId, Code, EventKind, Kind, MailState, Party, RootId, TurnStatus};
-use uuid::Uuid;
-
-use super::operation_world::{OperationWorld, call_start, code, demand, id, operator, read, used, write};
-use crate::jobs::{self, NewJob};
-use crate::mail::{Chain, NewMessage};
-use crate::{agents, turns};
+use super::operation_world::*;
 
 // covers: LOOP-06
 #[tokio::test]
@@ -39,8 +32,7 @@ async fn a_clock_that_is_behind_ends_no_turn_before_an_earlier_one_or_before_its
     let ended = async || {
         let turn = world.busy("ada").await;
         // A turn without a model's answer is in no log.
-        let (reservation_id, _) = world.model_start(turn.turn_id, demand(1, 10)).await.unwrap();
-        world.model_answer(turn.turn_id, reservation_id, used(1, 1)).await.unwrap();
+        world.model_call(turn.turn_id, demand(1, 10), used(1, 1)).await;
         world.finish(turn.turn_id, "done").await.unwrap().ended_at.unwrap()
     };
     let day = std::time::Duration::from_secs(86_400);
@@ -70,11 +62,11 @@ async fn jobs_that_start_together_are_charged_separately() {
     let begun = async |name: &'static str| {
         let (job_id, brief, result_dir) = (name.to_owned(), "brief".to_owned(), "output".to_owned());
         let new = NewJob { job_id, files: 1, lead: id("ada"), brief, result_dir };
-        write!(world, |w, ctx| jobs::begin(w, &ctx, new))
+        run!(world, |w, ctx| jobs::begin(w, &ctx, new))
     };
     let one = begun("0000000000000001").await.unwrap();
     let two = begun("0000000000000002").await.unwrap();
-    let chain = |root_id| Chain { root_id, hop: 1, conversation_id: None };
+    let chain = |root_id| at_hop(root_id, 1);
     world.deliver(NewMessage::new(&id("ada"), operator(), Kind::Task, "done", chain(one.root_id))).await.unwrap();
     for (job, letters) in [(one, 2), (two, 1)] {
         let turn = world.take("ada").await;
@@ -103,12 +95,11 @@ async fn quiet_mail_opens_no_turn_and_does_not_hide_waking_mail() {
 async fn a_stopped_agent_takes_no_mail_and_keeps_its_turn() {
     let world = OperationWorld::new().await;
     let turn = world.busy("ada").await;
-    write!(world, |w, ctx| agents::stop(w, &ctx, &operator(), &id("ada"), None)).unwrap();
-    write!(world, |w, ctx| agents::stopped(w, &ctx, &id("ada"))).unwrap();
+    world.stop("ada").await;
     world.send("ada", "later").await;
     assert!(world.try_take("ada").await.unwrap().is_none());
     assert_eq!(world.turn(turn.turn_id).await.status, TurnStatus::Open);
-    write!(world, |w, ctx| agents::start(w, &ctx, &operator(), &id("ada"))).unwrap();
+    run!(world, |w, ctx| agents::start(w, &ctx, &operator(), &id("ada"))).unwrap();
     assert_eq!(world.take("ada").await.turn.turn_id, turn.turn_id);
 }
 
@@ -119,33 +110,33 @@ async fn an_ended_turn_accepts_no_more_steps() {
     let turn_id = turn.turn_id;
     let call_id = CallId(world.ctx.id());
     let (began, start) = (turn.clone(), call_start(call_id, "t", Effect::Outside));
-    write!(world, |w, ctx| turns::record_call_start(w, &ctx, &began, &start)).unwrap();
+    run!(world, |w, ctx| turns::record_call_start(w, &ctx, &began, &start)).unwrap();
     world.signals();
-    write!(world, |w, ctx| turns::cancel(w, &ctx, &operator(), turn_id)).unwrap();
+    run!(world, |w, ctx| turns::cancel(w, &ctx, &operator(), turn_id)).unwrap();
     assert!(world.signals().iter().any(|signal| matches!(
-        signal, ghost_domain::ports::Signal::TurnCancelled { turn_id: ended, .. } if *ended == turn_id
+        signal, Signal::TurnCancelled { turn_id: ended, .. } if *ended == turn_id
     )));
     let ended = world.turn(turn_id).await;
     assert_eq!((ended.status, ended.reason.as_deref()), (TurnStatus::Cancelled, Some("by operator:test")));
     let row = world.call(call_id).await;
-    assert_eq!((row.status, row.error_code), (ghost_domain::CallStatus::Unknown, Some(Code::OutcomeUnknown)));
+    assert_eq!((row.status, row.error_code), (CallStatus::Unknown, Some(Code::OutcomeUnknown)));
     assert_eq!(code(world.finish(turn_id, "but").await), Code::Cancelled);
-    assert_eq!(code(write!(world, |w, ctx| turns::note(w, &ctx, turn_id, "but"))), Code::Cancelled);
-    assert_eq!(code(world.model_start(turn_id, super::operation_world::demand(1, 16)).await), Code::Cancelled);
+    assert_eq!(code(run!(world, |w, ctx| turns::note(w, &ctx, turn_id, "but"))), Code::Cancelled);
+    assert_eq!(code(world.model_start(turn_id, demand(1, 16)).await), Code::Cancelled);
     assert!(world.inbox("ada").await.is_empty(), "its mail is not tried again");
-    let nobody = ghost_domain::TurnId(Uuid::nil());
-    assert_eq!(code(write!(world, |w, ctx| turns::cancel(w, &ctx, &Party::System, nobody))), Code::NotFound);
+    let nobody = TurnId(Uuid::nil());
+    assert_eq!(code(run!(world, |w, ctx| turns::cancel(w, &ctx, &Party::System, nobody))), Code::NotFound);
 }
 
 #[tokio::test]
 async fn an_operators_turn_is_independent_of_the_agents_own() {
     let world = OperationWorld::new().await;
     let own = world.busy("ada").await.turn_id;
-    let beside = write!(world, |w, ctx| turns::open_for_operator(w, &ctx, &id("ada"))).unwrap();
+    let beside = run!(world, |w, ctx| turns::open_for_operator(w, &ctx, &id("ada"))).unwrap();
     assert_eq!(read!(world, |r| r.turn_open_of(&id("ada"))?).unwrap().turn_id, own);
     world.finish(own, "done").await.unwrap();
     assert!(world.try_take("ada").await.unwrap().is_none(), "it is not the agent's to go on with");
-    write!(world, |w, ctx| turns::review_at_boot(w, &ctx)).unwrap();
+    run!(world, |w, ctx| turns::review_at_boot(w, &ctx)).unwrap();
     let ended = world.turn(beside.turn_id).await;
     assert_eq!(ended.status, TurnStatus::Failed, "nobody waits for it any more");
     assert!(ended.reason.unwrap().contains("outcome_unknown"));

@@ -2,12 +2,9 @@
 //! reminder goes off, not when it was set.
 
 use ghost_domain::reply_tokens::read_announcement;
-use ghost_domain::text::{clip, one_line, prefix_bytes};
-use ghost_domain::{AgentId, ConversationId, Limits, TurnStatus};
-use ghost_store::Tx;
-use ghost_store::tables::SessionTurns;
 
-use crate::{Result, sessions};
+use crate::prelude::*;
+use crate::sessions;
 
 /// Returns what the agent last heard and said in the session of the reminder, in turns over mail, one line each, oldest
 /// first, within `limits.reminder_messages`, `reminder_message_chars` and `reminder_chars`. Empty if there is nothing.

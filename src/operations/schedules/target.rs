@@ -4,15 +4,11 @@
 //! This module must never check who may post there. That may change before the job runs, and the
 //! record of the run reports it.
 
-use ghost_domain::Refusal;
 use ghost_domain::schedule::mode::LAST;
-use ghost_domain::schedule::{JobMode, Target};
-use ghost_domain::text::nearest;
-use ghost_store::Tx;
-use serde_json::json;
 
+use crate::conversations;
+use crate::prelude::*;
 use crate::suggestion::{self, Unknown};
-use crate::{Result, conversations};
 
 /// Refuses a chat channel or conversation that does not exist. The last conversation is found when
 /// the job ends, and webhooks belong to the world file.

@@ -1,12 +1,10 @@
 //! The text of a schedule's mail: a reminder that says what was set, when, by whom and why, and how
 //! late it is (SCHED-07).
 
-use std::time::Duration;
-
 use ghost_domain::reply_tokens::ANNOUNCE_SKIP;
 use ghost_domain::schedule::words::duration_text;
-use ghost_domain::schedule::{JobMode, Target, When};
-use ghost_domain::{Party, Schedule, ScheduleKind, Timestamp};
+
+use crate::prelude::*;
 
 /// The facts about a run that its mail mentions.
 pub(super) struct Moment<'t> {

@@ -2,10 +2,7 @@
 //!
 //! A walk must never hold more than one page in memory.
 
-use ghost_domain::{AgentId, Task, TaskId};
-use ghost_store::Tx;
-
-use crate::Result;
+use crate::prelude::*;
 
 /// The number of tasks in one page. Each may be as large as a message.
 const PAGE: u32 = 250;

@@ -5,18 +5,11 @@
 //! are many. `limits.tasks_open_max` limits their number.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
-
-use ghost_domain::event::EventKind;
-use ghost_domain::text::clip;
-use ghost_domain::{AgentId, Code, Kind, Party, RootId, Task, TaskId, TaskStatus, Timestamp};
-use ghost_store::Tx;
 
 use super::notify::{assign, bounded, save, try_to_notify};
 use super::open::Open;
-use crate::chain::Chain;
 use crate::mail::NewMessage;
-use crate::{OperationContext, Result};
+use crate::prelude::*;
 
 /// Maximum tasks that one message lists.
 const NAMED: usize = 20;
@@ -49,7 +42,7 @@ impl Entry {
 /// Records the deletion of an owner in its open tasks, and notifies each creator once for each
 /// chain of work. The tasks stay open, for another owner or for a later agent with the same id.
 /// Returns their ids.
-pub fn left_behind(w: &mut Tx, ctx: &OperationContext, owner: &AgentId) -> Result<Vec<TaskId>> {
+pub fn left_behind(w: &mut Tx, ctx: &Context, owner: &AgentId) -> Result<Vec<TaskId>> {
     let mut creators: BTreeMap<(AgentId, Chain), Vec<Entry>> = BTreeMap::new();
     let mut left = Vec::new();
     let mut open = Open::of(owner);
@@ -81,7 +74,7 @@ pub fn left_behind(w: &mut Tx, ctx: &OperationContext, owner: &AgentId) -> Resul
 
 /// Sends a new agent the tasks that an earlier agent with its id owned, except blocked ones: the
 /// first ones in full, as if they were assigned now, the rest in a list for each chain of work.
-pub fn handed_on(w: &mut Tx, ctx: &OperationContext, owner: &AgentId) -> Result<()> {
+pub fn handed_on(w: &mut Tx, ctx: &Context, owner: &AgentId) -> Result<()> {
     let mut ready = Vec::new();
     let mut open = Open::of(owner);
     while let Some(page) = open.page(w)? {
@@ -100,7 +93,7 @@ pub fn handed_on(w: &mut Tx, ctx: &OperationContext, owner: &AgentId) -> Result<
 /// Sends the owners of a root's open tasks these tasks again: the first ones in full, in equal
 /// shares for each owner, the rest in a list. Used when work has stopped, because mail of a failed
 /// turn is not tried again by itself. Returns the number of tasks.
-pub fn remind(w: &mut Tx, ctx: &OperationContext, root_id: RootId) -> Result<usize> {
+pub fn remind(w: &mut Tx, ctx: &Context, root_id: RootId) -> Result<usize> {
     let mut due: BTreeMap<AgentId, Vec<Entry>> = BTreeMap::new();
     let mut open = Open::all();
     while let Some(page) = open.page(w)? {
@@ -128,7 +121,7 @@ pub fn remind(w: &mut Tx, ctx: &OperationContext, root_id: RootId) -> Result<usi
 /// `rest_intro` in a list for each chain of work.
 fn give(
     w: &mut Tx,
-    ctx: &OperationContext,
+    ctx: &Context,
     owner: &AgentId,
     mut tasks: Vec<Entry>,
     in_full: usize,

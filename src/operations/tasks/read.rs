@@ -2,11 +2,7 @@
 //!
 //! This module must never change a task.
 
-use ghost_domain::{Refusal, Task, TaskEvent, TaskId};
-use ghost_store::Tx;
-use serde::{Deserialize, Serialize};
-
-use crate::Result;
+use crate::prelude::*;
 
 /// A task with its history.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

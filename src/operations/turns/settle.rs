@@ -3,17 +3,9 @@
 //!
 //! This must never change a call whose outcome is known, and never make a call.
 
-use ghost_domain::event::{EventKind, NewEvent};
-use ghost_domain::ports::Signal;
-use ghost_domain::{CallId, CallStatus, Code, Kind, LedgerRow, Party, Refusal, TurnId, TurnStatus};
-use ghost_store::Tx;
-use ghost_store::tables::LedgerFilter;
-use serde_json::json;
-
 use super::ownership::working_turn;
-use crate::chain::Chain;
 use crate::mail::{self, NewMessage};
-use crate::{OperationContext, Result};
+use crate::prelude::*;
 
 /// What became of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +21,7 @@ pub enum Settled {
 ///
 /// # Errors
 /// `NotFound`, and the refusal of a turn that is over.
-pub fn await_person(w: &mut Tx, ctx: &OperationContext, turn_id: TurnId, call_id: CallId) -> Result<LedgerRow> {
+pub fn await_person(w: &mut Tx, ctx: &Context, turn_id: TurnId, call_id: CallId) -> Result<LedgerRow> {
     let turn = working_turn(w, ctx, turn_id)?;
     let Some(mut row) = w.call_get(call_id)? else {
         return Err(Refusal::not_found("call", &call_id.to_string(), None));
@@ -72,7 +64,7 @@ pub(super) fn awaits_person(w: &mut Tx, turn_id: TurnId) -> Result<bool> {
 /// `NotFound`; `Conflict` if its outcome was known.
 pub fn settle(
     w: &mut Tx,
-    ctx: &OperationContext,
+    ctx: &Context,
     by: &Party,
     call_id: CallId,
     (settled, note): (Settled, Option<&str>),
@@ -82,11 +74,11 @@ pub fn settle(
             .hint("`ghostctl ledger --status unknown` lists the calls whose outcome nobody knows"));
     };
     if row.status == CallStatus::Started {
-        return Err(Refusal::new(Code::Conflict, format!("call {call_id} is still running"))
+        return Err(refusal!(Conflict, "call {call_id} is still running")
             .hint("wait for its end, or end its turn with `ghostctl turn cancel`"));
     }
     if row.status != CallStatus::Unknown {
-        return Err(Refusal::new(Code::Conflict, format!("the outcome of call {call_id} is known: {}", row.status))
+        return Err(refusal!(Conflict, "the outcome of call {call_id} is known: {}", row.status)
             .hint("`ghostctl ledger --status unknown` lists the calls whose outcome nobody knows"));
     }
     let what = match settled {

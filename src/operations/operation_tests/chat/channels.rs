@@ -1,9 +1,5 @@
-use ghost_domain::{Code, EventKind, MailState, Party};
-
-use super::super::operation_world::{OperationWorld, code, id, operator, write};
 use super::{ids, name};
-use crate::agents;
-use crate::chat::{self, NewChannel};
+use crate::operation_tests::operation_world::*;
 
 fn new(channel: &str, members: &[&str]) -> NewChannel {
     NewChannel {
@@ -29,8 +25,7 @@ async fn a_channel_has_each_member_once_and_its_creator_unless_skipped() {
     let two = world.create("", NewChannel { skip_creator: true, ..new("two", &["bob", "cyd"]) }).await.unwrap();
     assert_eq!((two.advisory, two.view.channel.creator), (None, operator()));
     assert_eq!(world.count(EventKind::ChatCreated).await, 3);
-    let events = world.events().await;
-    let event = events.iter().find(|event| event.kind == EventKind::ChatCreated).unwrap();
+    let event = world.event(EventKind::ChatCreated).await;
     assert_eq!((event.channel.as_deref(), event.payload["member_count"].as_u64()), (Some("room"), Some(3)));
     assert_eq!(event.payload["by"], "agent:ada");
 }
@@ -111,12 +106,11 @@ async fn a_deleted_agent_leaves_every_channel_and_a_later_agent_inherits_no_righ
     world.open_channel("bob", "other", &["ada"], false).await.unwrap();
     world.post_in("bob", "room", "@ada hello").await.unwrap();
     let wake = world.inbox("ada").await.remove(0);
-    write!(world, |w, ctx| agents::delete(w, &ctx, &operator(), &id("ada"))).unwrap();
+    delete(&world, "ada").await;
     assert_eq!(world.message(wake.message_id).await.state, MailState::Consumed);
     assert!(world.member("room", "ada").await.is_none() && world.member("other", "ada").await.is_none());
     assert_eq!(world.count(EventKind::ChatMemberRemoved).await, 2);
-    write!(world, |w, ctx| agents::create(w, &ctx, &operator(), super::super::operation_world::new_agent(&ctx, "ada")))
-        .unwrap();
+    world.add_agent(new_agent(&world.ctx, "ada")).await;
     assert_eq!(code(world.post_in("ada", "room", "it is me").await), Code::AccessDenied);
     assert_eq!(code(world.invite("ada", "room", "ada").await), Code::AccessDenied);
     let view = world.invite("", "room", "ada").await.unwrap();

@@ -1,12 +1,5 @@
-use ghost_domain::ports::Signal;
-use ghost_domain::{ChatWake, Code, Desired, EventKind, Kind, RootId};
-use uuid::Uuid;
-
-use super::super::operation_world::{OperationWorld, SECRET, code, id, new_agent, operator, read, write};
 use super::{codes, name};
-use crate::agents;
-use crate::chat::NewPost;
-use crate::mail::Chain;
+use crate::operation_tests::operation_world::*;
 
 // covers: CHAT-04, CHAT-14, TEST-02
 #[tokio::test]
@@ -18,8 +11,7 @@ async fn a_gated_post_is_stored_and_emitted_and_wakes_nobody() {
     assert_eq!((posted.post.seq, posted.delivered, posted.woken, posted.skipped.len()), (1, 0, 0, 0));
     assert!(world.inbox("bob").await.is_empty() && world.signals().is_empty());
     assert!(world.try_take("bob").await.unwrap().is_none(), "no turn (CHAT-04)");
-    let events = world.events().await;
-    let event = events.iter().find(|event| event.kind == EventKind::ChatMessage).unwrap();
+    let event = world.event(EventKind::ChatMessage).await;
     assert_eq!((event.channel.as_deref(), event.agent_id.clone()), (Some("room"), Some(id("ada"))));
     assert_eq!((event.payload["seq"].as_i64(), &event.payload["content"]), (Some(1), &"@bob @all: begin".into()));
     assert_eq!((&event.payload["gated"], &event.payload["from"]), (&true.into(), &"ada".into()));
@@ -132,10 +124,10 @@ async fn a_refused_post_uses_no_sequence() {
 async fn a_member_with_a_full_inbox_is_reported_and_the_others_are_woken() {
     let world = OperationWorld::new().await;
     world.limits(|limits| limits.inbox_max = 1);
-    write!(world, |w, ctx| agents::create(w, &ctx, &operator(), new_agent(&ctx, "dan"))).unwrap();
+    world.add_agent(new_agent(&world.ctx, "dan")).await;
     world.open_channel("ada", "room", &["bob", "cyd"], false).await.unwrap();
     world.send("bob", "fills the inbox").await;
-    write!(world, |w, ctx| agents::stop(w, &ctx, &operator(), &id("cyd"), None)).unwrap();
+    run!(world, |w, ctx| agents::stop(w, &ctx, &operator(), &id("cyd"), None)).unwrap();
     let posted = world.post_in("ada", "room", "@all @dan @ada dan@nobody.example").await.unwrap();
     assert_eq!(codes(&posted), [("dan", Code::NotFound), ("bob", Code::InboxFull)]);
     assert_eq!((posted.delivered, posted.woken), (1, 1), "a stopped member's wake-up waits (CHAT-13)");
@@ -154,8 +146,8 @@ async fn a_member_with_a_full_inbox_is_reported_and_the_others_are_woken() {
 #[tokio::test]
 async fn a_mention_of_an_unknown_agent_is_refused_and_nothing_is_posted() {
     let world = OperationWorld::new().await;
-    write!(world, |w, ctx| agents::create(w, &ctx, &operator(), new_agent(&ctx, "dan"))).unwrap();
-    write!(world, |w, ctx| agents::delete(w, &ctx, &operator(), &id("dan"))).unwrap();
+    world.add_agent(new_agent(&world.ctx, "dan")).await;
+    delete(&world, "dan").await;
     world.open_channel("ada", "room", &["bob", "cyd"], false).await.unwrap();
     let crowd: String = (0..100).map(|n| format!("@nobody-{n} ")).collect();
     for (text, name, near) in [
@@ -183,11 +175,11 @@ async fn a_post_to_a_thousand_members_is_one_event_and_one_row_for_each() {
     let names: Vec<String> = (0..1_000).map(|n| format!("m{n:04}")).collect();
     world.limits(|limits| limits.dynamic_agents_max = 2_000);
     let all = names.clone();
-    write!(world, |w, ctx| {
+    run!(world, |w, ctx| {
         for name in &all {
             agents::create(w, &ctx, &operator(), new_agent(&ctx, name))?;
         }
-        Ok::<_, ghost_domain::Refusal>(())
+        Ok::<_, Refusal>(())
     })
     .unwrap();
     let members: Vec<&str> = names.iter().map(String::as_str).collect();
@@ -216,15 +208,14 @@ async fn no_event_of_a_channel_shows_a_secret() {
 async fn an_operator_acting_as_an_agent_has_the_agents_rights_and_is_named_in_the_feed() {
     let world = OperationWorld::new().await;
     world.open_channel("ada", "room", &["bob"], true).await.unwrap();
-    let by = crate::chat::Speaker { via: Some(operator()), ..super::speaker("bob") };
+    let by = chat::Speaker { via: Some(operator()), ..super::speaker("bob") };
     let new = NewPost { deliver: true, ..world.new_post("room", "as bob") };
     let (again, copy) = (by.clone(), new.clone());
-    let refused = write!(world, |w, ctx| crate::chat::post(w, &ctx, &again, ChatWake::All, copy));
+    let refused = run!(world, |w, ctx| chat::post(w, &ctx, &again, ChatWake::All, copy));
     assert_eq!(code(refused), Code::AccessDenied);
     let new = NewPost { deliver: false, ..new };
-    write!(world, |w, ctx| crate::chat::post(w, &ctx, &by, ChatWake::All, new)).unwrap();
-    let events = world.events().await;
-    let event = events.iter().find(|event| event.kind == EventKind::ChatMessage).unwrap();
+    run!(world, |w, ctx| chat::post(w, &ctx, &by, ChatWake::All, new)).unwrap();
+    let event = world.event(EventKind::ChatMessage).await;
     assert_eq!((&event.payload["from"], &event.payload["via"]), (&"bob".into(), &"operator:test".into()));
     assert_eq!(event.channel.as_deref(), Some(name("room").as_str()));
 }

@@ -1,13 +1,10 @@
 //! Property test: for any order of events, the sequence has no gap, every member is shown every
 //! post of the others once and in order, and no agent with a pending wake-up stays asleep.
 
-use std::collections::BTreeMap;
-
-use ghost_domain::{ChatWake, TurnId};
 use proptest::prelude::*;
 
-use super::super::operation_world::OperationWorld;
 use super::digests;
+use crate::operation_tests::operation_world::*;
 
 const AGENTS: [&str; 3] = ["ada", "bob", "cyd"];
 

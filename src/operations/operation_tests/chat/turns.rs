@@ -1,11 +1,6 @@
-use ghost_domain::{Code, EventKind, Kind, MailState, RootId, TurnStatus};
-use uuid::Uuid;
-
-use super::super::operation_world::{OperationWorld, id, operator, party, read, write};
 use super::digests;
-use crate::chat::NewPost;
-use crate::mail::{self, Chain, NewMessage};
-use crate::turns::{self, FoundMail, Next};
+use crate::operation_tests::operation_world::*;
+use crate::turns::{FoundMail, Next};
 
 /// The capacity of a turn in bytes.
 const ROOM: usize = 100_000;
@@ -89,8 +84,8 @@ async fn a_turn_has_the_largest_hop_of_what_it_is_shown() {
     let world = OperationWorld::new().await;
     room(&world).await;
     let root_id = RootId(Uuid::from_u128(77));
-    let far = NewPost { chain: Chain { root_id, hop: 9, conversation_id: None }, ..world.new_post("room", "far") };
-    world.post_with("ada", ghost_domain::ChatWake::Mentions, far).await.unwrap();
+    let far = NewPost { chain: at_hop(root_id, 9), ..world.new_post("room", "far") };
+    world.post_with("ada", ChatWake::Mentions, far).await.unwrap();
     world.post_in("", "room", "near").await.unwrap();
     let turn = world.busy("bob").await;
     assert_eq!(turn.hop, 9);
@@ -163,10 +158,10 @@ async fn a_digest_that_crashes_its_agent_is_a_dead_letter_and_can_come_back() {
         world.crash("bob", "bang").await;
     }
     assert!(world.try_take("bob").await.unwrap().is_none());
-    let letters = read!(world, |r| r.dead_letter_list(None, None, None, 1_000)?);
+    let letters = world.dead_letters().await;
     assert_eq!(letters.len(), 1);
     let dead_letter_id = letters[0].dead_letter_id;
-    write!(world, |w, ctx| crate::dead_letters::retry(w, &ctx, &operator(), dead_letter_id, true)).unwrap();
+    run!(world, |w, ctx| dead_letters::retry(w, &ctx, &operator(), dead_letter_id, true)).unwrap();
     assert!(world.take("bob").await.mail[0].body.contains("@bob poison"));
 }
 
@@ -182,7 +177,7 @@ async fn mail_that_runs_alone_brings_no_chat_with_it() {
     let alone = world.take("bob").await;
     assert_eq!(alone.mail.len(), 1);
     world.finish(alone.turn.turn_id, "ok").await.unwrap();
-    world.finish(world.take("bob").await.turn.turn_id, "ok").await.unwrap();
+    world.done("bob", "ok").await;
     world.send("bob", "three").await;
     assert_eq!(digests(&world.take("bob").await.mail).len(), 1);
 }
@@ -222,7 +217,7 @@ async fn posts_between_the_read_and_the_turn_are_not_lost() {
     };
     let open = async |seen: FoundMail| {
         let agent_id = id("bob");
-        write!(world, |w, ctx| turns::take(w, &ctx, &agent_id, Some(seen))).unwrap().unwrap()
+        run!(world, |w, ctx| turns::take(w, &ctx, &agent_id, Some(seen))).unwrap().unwrap()
     };
     let seen = look().await;
     assert!(!seen.unread);
@@ -254,7 +249,7 @@ async fn an_open_turn_leaves_wake_ups_to_the_next_turn() {
     let turn = world.busy("bob").await;
     world.post_in("ada", "room", "@bob look").await.unwrap();
     let (agent_id, turn_id) = (id("bob"), turn.turn_id);
-    let joined = write!(world, |w, ctx| mail::join(w, &ctx, &agent_id, turn_id, 10)).unwrap();
+    let joined = run!(world, |w, ctx| mail::join(w, &ctx, &agent_id, turn_id, 10)).unwrap();
     assert_eq!((joined.mail.len(), joined.remaining), (0, 1));
     world.finish(turn_id, "done").await.unwrap();
     assert_eq!(digests(&world.take("bob").await.mail).len(), 1);
@@ -288,9 +283,9 @@ async fn two_agents_that_answer_each_other_are_stopped_by_a_limit() {
         for (agent, words) in [("ada", "thank you"), ("bob", "no, thank you")] {
             let Some(taken) = world.try_take(agent).await.unwrap() else { break 'talk };
             turns += 1;
-            let chain = Chain { root_id: taken.turn.root_id, hop: taken.turn.hop + 1, conversation_id: None };
+            let chain = at_hop(taken.turn.root_id, taken.turn.hop + 1);
             let new = NewPost { chain, ..world.new_post("duo", words) };
-            let posted = world.post_with(agent, ghost_domain::ChatWake::Mentions, new).await;
+            let posted = world.post_with(agent, ChatWake::Mentions, new).await;
             refusals.extend(posted.err().map(|refusal| refusal.code));
             world.finish(taken.turn.turn_id, "ok").await.unwrap();
         }
