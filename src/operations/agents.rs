@@ -7,17 +7,17 @@ mod ids;
 mod life;
 pub(crate) mod orders;
 
+pub use end::{Deleted, Left, delete, delete_because, delete_own, end_helpers};
+pub use ids::{free_id, reserved};
+pub use life::{cannot_run, claim_all, crashed, failed, repaired, restarted, stopped};
+pub use orders::{drop_unnamed, named_again, start, stop, stop_within};
+
 use crate::agent_lookup::{agent_named, put};
 use crate::budgets::Since;
 use crate::mail::{self, NewMessage};
 use crate::prelude::*;
 use crate::schedules::{self, Wanted};
 use crate::{budgets, tasks};
-
-pub use end::{Deleted, Left, delete, delete_because, delete_own, end_helpers};
-pub use ids::{free_id, reserved};
-pub use life::{cannot_run, claim_all, crashed, failed, repaired, restarted, stopped};
-pub use orders::{drop_unnamed, named_again, start, stop, stop_within};
 
 /// Longest chain of creators that is followed.
 const OWNERS_MAX: usize = 32;
@@ -51,8 +51,8 @@ pub struct NewAgent {
     pub chain: Chain,
 }
 
-fn owner_of(by: &Party, new: &NewAgent) -> String {
-    new.owner.clone().map_or_else(|| by.clone(), Party::Agent).to_string()
+fn owner_of(by: &Party, new: &NewAgent) -> Party {
+    new.owner.clone().map_or_else(|| by.clone(), Party::Agent)
 }
 
 /// Checks that an agent may make `owner` the owner of a new agent: itself, or one that it created, directly or
@@ -83,7 +83,7 @@ pub fn create_once(w: &mut Tx, ctx: &Context, by: &Party, new: NewAgent) -> Resu
     let existing = w.agent_get(&new.agent_id)?.filter(|agent| !agent.is_deleted());
     let bare = |overrides: &Value| overrides.as_object().is_none_or(serde_json::Map::is_empty);
     let same = |existing: &Agent| {
-        let own = by.agent().is_none() || existing.owner == Some(owner_of(by, &new));
+        let own = by.agent().is_none() || existing.owner == Some(owner_of(by, &new).to_string());
         // An agent without a given name has its id as name.
         let called = existing.name == new.name || new.name == new.agent_id.as_str();
         let overrides = existing.overrides == new.overrides || (bare(&existing.overrides) && bare(&new.overrides));
@@ -123,7 +123,7 @@ pub fn create(w: &mut Tx, ctx: &Context, by: &Party, new: NewAgent) -> Result<Ag
             .details(json!({ "field": "name" })));
     }
     if new.kind != AgentKind::Persistent {
-        let owner = new.owner.clone().map_or_else(|| by.clone(), Party::Agent);
+        let owner = owner_of(by, &new);
         ids::check_former_owner(w, &owner, before.as_ref())?;
         crate::root_limits::spawned(w, ctx, by, new.chain)?;
         budgets::may_create(w, &owner, &new.agent_id)?;
@@ -137,7 +137,7 @@ pub fn create(w: &mut Tx, ctx: &Context, by: &Party, new: NewAgent) -> Result<Ag
         crate::root_limits::filled(w, ctx, "dynamic_agents_max", None, count.into(), limit.into())?;
     }
     let now = ctx.now();
-    let owner = (new.kind != AgentKind::Persistent).then(|| owner_of(by, &new));
+    let owner = (new.kind != AgentKind::Persistent).then(|| owner_of(by, &new).to_string());
     let first = before.is_none();
     let (last, since) = match before {
         Some(old) => (old.incarnation, Since::after(&old, new.team.as_deref(), owner.as_deref(), now)),
@@ -190,10 +190,8 @@ pub fn create(w: &mut Tx, ctx: &Context, by: &Party, new: NewAgent) -> Result<Ag
         ctx.emit(w, NewEvent::new(EventKind::AgentStarted, json!({ "by": by })).agent(&agent.agent_id))?;
     }
     if let Some(goal) = new.goal {
-        let new_message = NewMessage {
-            subject: Some("Your first goal".into()),
-            ..NewMessage::new(&agent.agent_id, by.clone(), Kind::System, goal, new.chain)
-        };
+        let new_message =
+            NewMessage::new(&agent.agent_id, by.clone(), Kind::System, goal, new.chain).subject("Your first goal");
         mail::deliver(w, ctx, new_message)?;
     }
     if let Some(heartbeat) = &new.heartbeat {

@@ -13,8 +13,6 @@ use crate::questions::{close, emit, event};
 
 /// Bytes of an operator's note.
 const NOTE_BYTES: usize = 2_000;
-/// Standing approvals of a deleted agent that one step ends.
-const SLICE: u32 = 500;
 
 /// A call that needs an approval.
 #[derive(Clone, Debug)]
@@ -53,11 +51,14 @@ pub fn request(w: &mut Tx, ctx: &Context, turn: &Turn, new: NewApproval) -> Resu
     if let Some(standing) = w.approval_standing(&turn.agent_id, &digest)? {
         return Ok(standing);
     }
+    let full = |what: Refusal, limit: &str, most: u32| {
+        what.hint("do it without this call, or wait until an operator has answered the others")
+            .details(json!({ "limit": limit, "value": most }))
+    };
     let (pending, most) = (w.approval_count_pending()?, ctx.limits().approvals_pending_max);
     if pending >= most {
-        return Err(refusal!(RateLimited, "{pending} calls wait for an operator, which is the limit")
-            .hint("do it without this call, or wait until an operator has answered the others")
-            .details(json!({ "limit": "approvals_pending_max", "value": most })));
+        let what = refusal!(RateLimited, "{pending} calls wait for an operator, which is the limit");
+        return Err(full(what, "approvals_pending_max", most));
     }
     let most = ctx.limits().approvals_per_agent;
     let filter = ApprovalFilter {
@@ -66,10 +67,8 @@ pub fn request(w: &mut Tx, ctx: &Context, turn: &Turn, new: NewApproval) -> Resu
         ..ApprovalFilter::default()
     };
     if w.approval_list(&filter, None, most)?.len() >= most as usize {
-        let what = format!("{most} calls of {} wait for an operator, which is the limit", turn.agent_id);
-        return Err(Refusal::new(Code::RateLimited, what)
-            .hint("do it without this call, or wait until an operator has answered the others")
-            .details(json!({ "limit": "approvals_per_agent", "value": most })));
+        let what = refusal!(RateLimited, "{most} calls of {} wait for an operator, which is the limit", turn.agent_id);
+        return Err(full(what, "approvals_per_agent", most));
     }
     let now = ctx.now();
     let approval = Approval {
@@ -295,18 +294,23 @@ pub fn expire(w: &mut Tx, ctx: &Context, approval_id: ApprovalId) -> Result<()> 
 
 /// Closes all requests whose time is over: their turns may not run any more.
 pub fn expire_due(w: &mut Tx, ctx: &Context) -> Result<()> {
-    let (now, filter) = (ctx.now(), ApprovalFilter { status: Some(ApprovalStatus::Pending), ..<_>::default() });
-    let mut after = None;
-    loop {
-        let page = w.approval_list(&filter, after, SLICE)?;
-        let Some(last) = page.last() else { return Ok(()) };
-        after = Some((last.requested_at, last.approval_id));
-        for approval in page {
-            if approval.expires_at <= now {
-                close(w, ctx, Approval { status: ApprovalStatus::Expired, ..approval })?;
-            }
+    for approval in pending(w)? {
+        if approval.expires_at <= ctx.now() {
+            close(w, ctx, Approval { status: ApprovalStatus::Expired, ..approval })?;
         }
     }
+    Ok(())
+}
+
+/// All requests that wait for an operator; `limits.approvals_pending_max` bounds them.
+pub(crate) fn pending(r: &mut Tx) -> Result<Vec<Approval>> {
+    all(r, &ApprovalFilter { status: Some(ApprovalStatus::Pending), ..ApprovalFilter::default() })
+}
+
+fn all(r: &mut Tx, filter: &ApprovalFilter) -> Result<Vec<Approval>> {
+    read_all(|last: Option<&Approval>| {
+        r.approval_list(filter, last.map(|last| (last.requested_at, last.approval_id)), PAGE_MAX)
+    })
 }
 
 /// Closes the requests that a turn still waits for when it ends.
@@ -321,16 +325,10 @@ pub(crate) fn cancel(w: &mut Tx, ctx: &Context, turn_id: TurnId) -> Result<()> {
 /// Ends the standing approvals of a deleted agent, so that a later agent with its id has none of them.
 pub(crate) fn end_standing(w: &mut Tx, agent_id: &AgentId) -> Result<()> {
     let filter = ApprovalFilter { agent_id: Some(agent_id.clone()), always: true, ..ApprovalFilter::default() };
-    loop {
-        let standing = w.approval_list(&filter, None, SLICE)?;
-        if standing.is_empty() {
-            return Ok(());
-        }
-        for mut approval in standing {
-            approval.always = false;
-            w.approval_put(&approval)?;
-        }
+    for approval in all(w, &filter)? {
+        w.approval_put(&Approval { always: false, ..approval })?;
     }
+    Ok(())
 }
 
 /// The refusal that the model gets if its call may not run; `None` if it may.

@@ -10,12 +10,6 @@ mod payers;
 #[cfg(test)]
 pub(crate) mod scans;
 
-use accounts::{accounts, append_usage, checked, freed, save};
-use ghost_domain::admission::{Admission, Allowance, allow};
-use ghost_domain::usage::UsageSum;
-
-use crate::prelude::*;
-
 pub use accounts::Charged;
 pub(crate) use calls::charged;
 pub use calls::{hold, may_charge, release};
@@ -23,6 +17,12 @@ pub(crate) use limits::of_first_archetype;
 pub use limits::{NewLimits, each, follow_file, of_archetype, of_archetypes, set};
 pub use payers::OWNERS_MAX;
 pub(crate) use payers::{Since, may_create};
+
+use ghost_domain::admission::{Admission, Allowance, allow};
+use ghost_domain::usage::UsageSum;
+
+use crate::prelude::*;
+use accounts::{accounts, append_usage, checked, freed, save};
 
 /// The smallest answer, in tokens, that is worth a model call.
 pub const ANSWER_FLOOR: u64 = 16;

@@ -8,22 +8,22 @@ mod channel;
 mod digest;
 mod history;
 mod post;
-mod speaker;
 
-use channel::CROWD;
+pub use channel::{Speaker, channel_named, shown_name};
+pub(crate) use digest::{ReadOn, read_on};
+pub use ghost_domain::chat::TOPIC_MAX;
+pub use history::{HISTORY_DEFAULT, HISTORY_MAX, HistoryQuery, history};
+pub(crate) use post::post_last_text;
+pub use post::{NewPost, Posted, post};
+
+pub use crate::mail::Skipped;
+
 use ghost_domain::chat::check_topic;
 
 use crate::agent_lookup::agent_for;
 use crate::prelude::*;
 use crate::root_limits;
-pub use channel::channel_named;
-pub(crate) use digest::{ReadOn, read_on};
-pub use history::{HISTORY_DEFAULT, HISTORY_MAX, HistoryQuery, history};
-pub(crate) use post::post_last_text;
-pub use post::{NewPost, Posted, Skipped, post};
-pub use speaker::{Speaker, shown_name};
-
-pub use ghost_domain::chat::TOPIC_MAX;
+use channel::CROWD;
 
 /// Maximum members that an answer about one channel lists.
 pub const MEMBERS_SHOWN: usize = 1_000;
@@ -175,14 +175,8 @@ fn join(w: &mut Tx, ctx: &Context, channel: &ChatChannel, agent_id: &AgentId) ->
 
 /// Adds a member on behalf of the creator or an operator (CHAT-07). An agent that is a member
 /// already is not changed.
-pub fn invite(
-    w: &mut Tx,
-    ctx: &Context,
-    by: &Speaker,
-    channel: &ChannelName,
-    agent_id: &AgentId,
-) -> Result<ChannelView> {
-    let mut channel = channel_named(w, channel)?;
+pub fn invite(w: &mut Tx, ctx: &Context, by: &Speaker, name: &ChannelName, agent_id: &AgentId) -> Result<ChannelView> {
+    let mut channel = channel_named(w, name)?;
     if !channel.is_run_by(&by.party) {
         return Err(not_in_charge(&channel, by, "invite"));
     }
@@ -232,14 +226,8 @@ pub(crate) fn has_room(
 }
 
 /// Removes a member on behalf of the creator, an operator or itself. It loses all access (CHAT-13).
-pub fn remove(
-    w: &mut Tx,
-    ctx: &Context,
-    by: &Speaker,
-    channel: &ChannelName,
-    agent_id: &AgentId,
-) -> Result<ChannelView> {
-    let mut channel = channel_named(w, channel)?;
+pub fn remove(w: &mut Tx, ctx: &Context, by: &Speaker, name: &ChannelName, agent_id: &AgentId) -> Result<ChannelView> {
+    let mut channel = channel_named(w, name)?;
     if !channel.is_run_by(&by.party) && by.party.agent() != Some(agent_id) {
         return Err(not_in_charge(&channel, by, "remove others"));
     }
@@ -370,12 +358,5 @@ fn emit(
             facts.insert("via".into(), via.to_string().into());
         }
     }
-    let event = NewEvent::new(kind, facts).channel(channel);
-    ctx.emit(
-        w,
-        match about {
-            Some(agent_id) => event.agent(agent_id),
-            None => event,
-        },
-    )
+    ctx.emit(w, NewEvent { agent_id: about.cloned(), ..NewEvent::new(kind, facts).channel(channel) })
 }

@@ -8,8 +8,8 @@ use ghost_domain::conversation::DELIVERY_WAIT_MAX;
 use ghost_domain::event::EventFilter;
 use ghost_domain::wall_clock::{DOWN_MAX, Doubt, JUMP_MIN, Jump};
 
-use crate::budgets;
 use crate::prelude::*;
+use crate::{approvals, budgets};
 
 /// The world fact that holds the [`ClockState`].
 const STATE: &str = "clock";
@@ -118,7 +118,11 @@ pub fn jumped(w: &mut Tx, ctx: &Context, jump: Jump) -> Result<()> {
         (ask.created_at, ask.deadline_at) = (jump.moved(ask.created_at), jump.moved(ask.deadline_at));
         w.ask_put(&ask)?;
     }
-    move_approvals(w, jump)?;
+    for mut approval in approvals::pending(w)? {
+        approval.requested_at = jump.moved(approval.requested_at);
+        approval.expires_at = jump.moved(approval.expires_at);
+        w.approval_put(&approval)?;
+    }
     for mut droid in w.droids_live()? {
         (droid.created_at, droid.deadline_at) = (jump.moved(droid.created_at), jump.moved(droid.deadline_at));
         w.droid_put(&droid)?;
@@ -139,23 +143,6 @@ pub fn jumped(w: &mut Tx, ctx: &Context, jump: Jump) -> Result<()> {
     }
     w.signal(Signal::LimitsSet);
     set_schedules_right(w, Some(jump), jump.to)
-}
-
-fn move_approvals(w: &mut Tx, jump: Jump) -> Result<()> {
-    let filter = ApprovalFilter { status: Some(ApprovalStatus::Pending), ..ApprovalFilter::default() };
-    let (mut pending, mut after) = (Vec::new(), None);
-    loop {
-        let page = w.approval_list(&filter, after, PAGE_MAX)?;
-        let Some(last) = page.last() else { break };
-        after = Some((last.requested_at, last.approval_id));
-        pending.extend(page);
-    }
-    for mut approval in pending {
-        approval.requested_at = jump.moved(approval.requested_at);
-        approval.expires_at = jump.moved(approval.expires_at);
-        w.approval_put(&approval)?;
-    }
-    Ok(())
 }
 
 fn move_grants(w: &mut Tx, jump: Jump) -> Result<()> {

@@ -6,30 +6,27 @@
 //! the control layer deliver them.
 
 mod actions;
-mod bounds;
 mod delivery;
-mod end;
 mod handoff;
 mod log;
-mod notes;
 mod out;
 
 pub use actions::{AllowedActions, ChannelAction, act, check_supported};
-use bounds::{check_count, check_room};
+pub use delivery::{Outcome, OutgoingMessage, attempt, due, redeliver, settle};
+pub(crate) use handoff::taken_over;
+pub use handoff::{Handover, handoff};
+pub(crate) use log::note;
+pub use log::{entry, get, said_elsewhere};
+pub use out::{Post, attach, check_speaker, post};
+pub(crate) use out::{answer, check_length, owed, restore_drafts, unanswered};
+
 use ghost_domain::schedule::threads::OWN_THREADS;
-use log::{NewEntry, append, emit};
 
 use crate::mail::{self, NewMessage};
 use crate::prelude::*;
 use crate::{agent_lookup, asks};
-pub use delivery::{Outcome, OutgoingMessage, attempt, due, redeliver, settle};
-pub use end::end;
-pub(crate) use handoff::taken_over;
-pub use handoff::{Handover, handoff};
-pub use log::{entry, get, said_elsewhere};
-pub(crate) use notes::note;
-pub use out::{Post, attach, check_speaker, post};
-pub(crate) use out::{answer, check_length, owed, restore_drafts, unanswered};
+use log::{add_note, append, emit, new_entry};
+use out::{check_count, check_room};
 
 /// The longest thread name, in characters.
 const THREAD_MAX: usize = 200;
@@ -192,34 +189,56 @@ fn hear(w: &mut Tx, ctx: &Context, mut conversation: Conversation, said: Incomin
     conversation.passed_on.clear();
     conversation.ended_at = None;
     conversation.heard_at = Some(ctx.now());
-    let entry = NewEntry {
-        message_id: Some(envelope.message_id),
+    let entry = ConversationEntry {
+        message_id: envelope.message_id,
         attachments: said.attachments,
         reply_to: said.reply_to,
         external_id: said.external_id,
-        ..NewEntry::new(Direction::In, said.from, said.content)
+        ..new_entry(ctx, &conversation, Direction::In, said.from, said.content)
     };
     let entry = append(w, ctx, &mut conversation, entry)?;
     if let Some(refusal) = asks::unanswerable(ctx, &owner) {
         // The party is notified now, because the answer may take long.
         let text = format!("{}: this waits until it is started again", refusal.message);
-        append(w, ctx, &mut conversation, NewEntry::new(Direction::Note, Party::System, text))?;
+        add_note(w, ctx, &mut conversation, (Party::System, None), text)?;
     }
     Ok(Received { conversation, entry })
 }
 
 /// Adds a note to the conversations of mail that will not be processed.
 pub(crate) fn dropped(w: &mut Tx, ctx: &Context, mail: &[Envelope], why: &str) -> Result<()> {
-    let mut notified = std::collections::BTreeSet::new();
-    for envelope in mail.iter().filter(|envelope| envelope.kind == Kind::Conversation) {
-        let Some(id) = envelope.conversation_id else {
-            continue;
-        };
-        if notified.insert(id)
-            && let Some(mut conversation) = w.conversation_get(id)?
-        {
-            append(w, ctx, &mut conversation, NewEntry::new(Direction::Note, Party::System, why.to_owned()))?;
+    let mut notified = BTreeSet::new();
+    let of_talks = mail.iter().filter(|envelope| envelope.kind == Kind::Conversation);
+    for conversation_id in of_talks.filter_map(|envelope| envelope.conversation_id).filter(|id| notified.insert(*id)) {
+        if let Some(mut conversation) = w.conversation_get(conversation_id)? {
+            add_note(w, ctx, &mut conversation, (Party::System, None), why.to_owned())?;
         }
     }
     Ok(())
+}
+
+/// Ends a conversation, with a note in it. Replies of open turns and to pending mail are not sent: a note stands there
+/// instead.
+///
+/// # Errors
+/// `NotFound`; `Conflict` if it has ended already.
+pub fn end(
+    w: &mut Tx,
+    ctx: &Context,
+    by: &Party,
+    conversation_id: ConversationId,
+    reason: Option<&str>,
+) -> Result<Conversation> {
+    let mut conversation = get(w, conversation_id)?;
+    if let Some(at) = conversation.ended_at {
+        return Err(refusal!(Conflict, "conversation {conversation_id} ended at {}", at.rfc3339())
+            .hint("a message from outside opens it again"));
+    }
+    conversation.ended_at = Some(ctx.now());
+    let text = match reason.map(str::trim).filter(|reason| !reason.is_empty()) {
+        Some(reason) => format!("{by} ends this conversation: {reason}"),
+        None => format!("{by} ends this conversation"),
+    };
+    add_note(w, ctx, &mut conversation, (by.clone(), None), text)?;
+    Ok(conversation)
 }

@@ -1,12 +1,11 @@
 //! Dead letters: mail that its agent could not process, kept for an operator (promise 3).
 
-use crate::agent_lookup::agent_for;
+use crate::agent_lookup::{agent_for, may_act};
 use crate::agents::orders::stop;
 use crate::droids::family;
 use crate::prelude::*;
-use crate::turns::calls::close_open_calls;
-use crate::turns::end::emit_end;
-use crate::{approvals, asks, budgets, conversations, schedules};
+use crate::turns::end::{emit_end, let_go};
+use crate::{asks, conversations, schedules};
 
 /// Turns a turn's mail into a dead letter and ends the turn. Askers are notified at once, with the reason and its code.
 pub fn end_turn(
@@ -18,10 +17,7 @@ pub fn end_turn(
     crashes: u32,
 ) -> Result<DeadLetter> {
     let dead_letter = create(w, ctx, &turn, messages, why, crashes)?;
-    asks::abandon(w, ctx, turn.turn_id)?;
-    approvals::cancel(w, ctx, turn.turn_id)?;
-    budgets::forfeit_held(w, ctx, &mut turn)?;
-    close_open_calls(w, ctx, &turn)?;
+    let_go(w, ctx, &mut turn)?;
     turn.status = TurnStatus::Dead;
     turn.parked = None;
     turn.reason = Some(dead_letter.reason.clone());
@@ -75,7 +71,7 @@ pub(crate) fn create(
         resolved_at: None,
     };
     w.dead_letter_put(&dead_letter)?;
-    emit(w, ctx, EventKind::DeadLetterHeld, &dead_letter, json!({ "root_id": turn.root_id }))?;
+    emit(w, ctx, EventKind::DeadLetterHeld, &dead_letter, ("root_id", json!(turn.root_id)))?;
     let held = w.dead_letter_count_held(Some(&turn.agent_id))?;
     if held >= ctx.limits().dead_letters_max {
         // A dead letter is kept with its mail and journal until an operator decides. An agent that
@@ -96,7 +92,7 @@ pub(crate) fn create(
 pub fn retry(w: &mut Tx, ctx: &Context, by: &Party, id: DeadLetterId, fresh: bool) -> Result<DeadLetter> {
     let mut dead_letter = held(w, id)?;
     let agent = agent_for(w, ctx, by, &dead_letter.agent_id)?;
-    family::may_start(w, &agent)?;
+    may_act(w, &agent)?;
     if let Some(mut turn) = w.turn_get(dead_letter.turn_id)? {
         if turn.incarnation != agent.incarnation {
             return Err(refusal!(
@@ -160,17 +156,21 @@ fn resolve(
     dead_letter.status = status;
     dead_letter.resolved_at = Some(ctx.now());
     w.dead_letter_put(dead_letter)?;
-    emit(w, ctx, kind, dead_letter, json!({ "by": by }))
+    emit(w, ctx, kind, dead_letter, ("by", json!(by)))
 }
 
-fn emit(w: &mut Tx, ctx: &Context, kind: EventKind, dead_letter: &DeadLetter, more: Value) -> Result<()> {
+/// Emits an event with one more fact.
+fn emit(
+    w: &mut Tx,
+    ctx: &Context,
+    kind: EventKind,
+    dead_letter: &DeadLetter,
+    (field, fact): (&str, Value),
+) -> Result<()> {
     let mut payload = json!({
         "dead_letter_id": dead_letter.dead_letter_id, "turn_id": dead_letter.turn_id, "messages": dead_letter.messages,
         "reason": dead_letter.reason, "crashes": dead_letter.crashes, "by": null,
     });
-    if let (Some(payload), Value::Object(more)) = (payload.as_object_mut(), more) {
-        payload.extend(more);
-    }
-    let event = NewEvent::new(kind, payload).agent(&dead_letter.agent_id).correlation(dead_letter.turn_id);
-    ctx.emit(w, event)
+    payload[field] = fact;
+    ctx.emit(w, NewEvent::new(kind, payload).agent(&dead_letter.agent_id).correlation(dead_letter.turn_id))
 }

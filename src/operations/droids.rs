@@ -3,30 +3,30 @@
 //!
 //! A droid must never outlive its parent, and never act after its end.
 
-mod archive;
 pub(crate) mod close;
 pub(crate) mod family;
-mod guidance;
 pub(crate) mod record;
 
+pub use crate::agent_lookup::may_act;
+pub use family::{end_overdue, kill};
+pub use record::{named, own};
+
 use ghost_domain::droid::{self, ARCHETYPE, TASK_BYTES, TIMEOUT_MAX};
-use record::emit;
 
 use crate::agent_lookup::agent_named;
-use crate::agents::{self, NewAgent};
+use crate::agents::{self, NewAgent, delete_because};
 use crate::mail::{self, NewMessage};
 use crate::prelude::*;
-
-pub use crate::agent_lookup::may_act;
-pub use archive::archive;
-pub use family::{end_overdue, kill};
-pub use guidance::{has_guidance, take_guidance};
-pub use record::{named, own};
+use crate::turns::ownership::working_turn;
+use record::emit;
 
 /// Characters of a label.
 const LABEL_CHARS: usize = 80;
 /// The fact about the world that counts its droids.
 const COUNT: &str = "droids";
+
+/// Messages that join a turn at once.
+const AT_ONCE: u32 = 16;
 
 /// The parameters of a new droid.
 #[derive(Clone, Debug)]
@@ -122,11 +122,7 @@ fn begin(w: &mut Tx, ctx: &Context, droid: Droid, chain: Chain) -> Result<Droid>
     agents::create(w, ctx, &by, agent)?;
     let body =
         format!("{}\n\nYour id: {}\nExpected output: {}", droid.task.trim_end(), droid.droid_id, droid.output_path);
-    let task = NewMessage {
-        subject: Some("Your task".to_owned()),
-        ..NewMessage::new(&droid.droid_id, by, Kind::System, body, chain)
-    };
-    mail::deliver(w, ctx, task)?;
+    mail::deliver(w, ctx, NewMessage::new(&droid.droid_id, by, Kind::System, body, chain).subject("Your task"))?;
     emit(
         w,
         ctx,
@@ -191,20 +187,13 @@ fn next_id(w: &mut Tx) -> Result<AgentId> {
 ///
 /// # Errors
 /// `Conflict` if it has ended or works for another conversation; those of [`own`] and of [`mail::deliver`].
-pub fn steer(
-    w: &mut Tx,
-    ctx: &Context,
-    by: &Party,
-    droid_id: &str,
-    message: &str,
-    chain: Option<Chain>,
-) -> Result<Droid> {
+pub fn steer(w: &mut Tx, ctx: &Context, by: &Party, droid_id: &str, text: &str, chain: Option<Chain>) -> Result<Droid> {
     let mut droid = own(w, by, droid_id)?;
     if droid.state.is_over() {
         return Err(refusal!(Conflict, "{} has ended: it is {}", droid.droid_id, droid.state)
             .hint("check its result, and start another droid if there is more to do"));
     }
-    if message.trim().is_empty() {
+    if text.trim().is_empty() {
         return Err(refusal!(InvalidArguments, "the message is empty").details(json!({ "field": "message" })));
     }
     if let Some(chain) = chain {
@@ -216,15 +205,74 @@ pub fn steer(
         droid.hop = droid.hop.max(chain.hop);
     }
     let chain = Chain { root_id: droid.root_id, hop: droid.hop, conversation_id: droid.conversation_id };
-    let guidance = NewMessage {
-        subject: Some("Guidance".to_owned()),
-        ..NewMessage::new(&droid.droid_id, by.clone(), Kind::System, message, chain)
-    };
+    let guidance = NewMessage::new(&droid.droid_id, by.clone(), Kind::System, text, chain).subject("Guidance");
     mail::deliver(w, ctx, guidance)?;
     if droid.mode == DroidMode::Session {
         droid.deadline_at = ctx.now().plus(Limits::seconds(ctx.limits().droid_idle_seconds));
     }
     w.droid_put(&droid)?;
-    emit(w, ctx, EventKind::DroidSteered, &droid, json!({ "by": by, "message": ctx.excerpt(message, 400) }))?;
+    emit(w, ctx, EventKind::DroidSteered, &droid, json!({ "by": by, "message": ctx.excerpt(text, 400) }))?;
     Ok(droid)
+}
+
+/// Whether mail has come for a droid since its turn took its mail. It reads nothing that the writer does not know.
+///
+/// # Errors
+/// If the store cannot be read.
+pub fn has_guidance(w: &mut Tx, droid_id: &AgentId) -> Result<bool> {
+    Ok(w.inbox_depth(droid_id)? > 0)
+}
+
+/// Takes the mail that has come for the turn's droid. It joins the turn in the transaction that journals what the model
+/// reads of it, so that a resumed turn shows it once and only once. Returns what the model reads of it, in the words of `shown`; `None`
+/// if there was none.
+///
+/// # Errors
+/// If the turn has ended, or another daemon owns its agent.
+pub fn take_guidance(
+    w: &mut Tx,
+    ctx: &Context,
+    turn_id: TurnId,
+    shown: &(dyn Fn(&[Envelope]) -> String + Send + Sync),
+) -> Result<Option<String>> {
+    let turn = working_turn(w, ctx, turn_id)?;
+    let joined = mail::join(w, ctx, &turn.agent_id, turn_id, AT_ONCE)?;
+    if joined.mail.is_empty() {
+        return Ok(None);
+    }
+    let text = shown(&joined.mail);
+    let messages = joined.mail.iter().map(|envelope| envelope.message_id).collect();
+    w.journal_append(turn_id, &Step::MailJoined { messages }, ctx.now())?;
+    w.journal_append(turn_id, &Step::Note { text: text.clone() }, ctx.now())?;
+    Ok(Some(text))
+}
+
+/// Deletes the agents of droids that ended some time ago (DROID-16). Their records and files stay. Returns how many.
+/// The next round tries again what the store refused.
+pub async fn archive(store: &Store, ctx: &Context, stopped: Vec<AgentId>) -> usize {
+    let before = ctx.now().minus(Limits::seconds(ctx.limits().droid_archive_seconds));
+    let mut archived = 0;
+    for droid_id in stopped {
+        let ctx = ctx.clone();
+        let gone = store.write(move |w| {
+            let droid = w.droid_get(&droid_id)?;
+            // A record that is gone was old enough to be deleted.
+            if droid.is_some_and(|droid| droid.ended_at.is_none_or(|at| at > before)) {
+                return Ok(false);
+            }
+            let agent = w.agent_get(&droid_id)?;
+            let is_done = agent.is_some_and(|agent| {
+                agent.kind == AgentKind::Droid && agent.status == AgentStatus::Stopped && !agent.is_deleted()
+            });
+            if is_done {
+                delete_because(w, &ctx, &Party::System, &droid_id, Some("it ended some time ago"))?;
+            }
+            Ok::<_, Refusal>(is_done)
+        });
+        match gone.await {
+            Ok(is_gone) => archived += usize::from(is_gone),
+            Err(refusal) => tracing::warn!(%refusal, "the agent of an ended droid could not be deleted"),
+        }
+    }
+    archived
 }

@@ -150,16 +150,13 @@ impl Subscription {
 
     fn take_batch(&mut self, batch: &Arc<[Event]>) {
         for (at, event) in batch.iter().enumerate() {
-            let shared = || FeedEvent { batch: Arc::clone(batch), at };
-            if event.kind.is_ephemeral() {
-                if event.seq >= self.seen && self.filter.matches(event) {
-                    self.ready.push_back(shared());
-                }
-            } else if event.seq > self.seen {
-                self.seen = event.seq;
-                if self.filter.matches(event) {
-                    self.ready.push_back(shared());
-                }
+            let stored = !event.kind.is_ephemeral();
+            let is_new = event.seq > self.seen || (event.seq == self.seen && !stored);
+            if stored {
+                self.seen = self.seen.max(event.seq);
+            }
+            if is_new && self.filter.matches(event) {
+                self.ready.push_back(FeedEvent { batch: Arc::clone(batch), at });
             }
         }
     }

@@ -73,15 +73,7 @@ pub fn begin(w: &mut Tx, ctx: &Context, new: NewJob) -> Result<Job> {
 
 /// All jobs, newest first.
 pub fn all(r: &mut Tx) -> Result<Vec<Job>> {
-    let mut jobs: Vec<Job> = Vec::new();
-    loop {
-        let after = jobs.last().map(|job| (job.started_at, job.job_id.as_str()));
-        let page = r.job_list(after, PAGE_MAX)?;
-        if page.is_empty() {
-            return Ok(jobs);
-        }
-        jobs.extend(page);
-    }
+    read_all(|last: Option<&Job>| r.job_list(last.map(|job| (job.started_at, job.job_id.as_str())), PAGE_MAX))
 }
 
 /// Makes the jobs of earlier daemons known to the rules.

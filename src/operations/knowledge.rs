@@ -173,20 +173,15 @@ pub fn write(w: &mut Tx, ctx: &Context, author: &Author, new: Writing) -> Result
                 )
                 .hint("extend an existing entry, or delete one that is no longer needed"));
             }
-            KnowledgeEntry {
+            let seed = KnowledgeSeed {
                 title: title.unwrap_or_else(|| new.entry_id.clone()),
                 entry_id: new.entry_id,
                 content: new.content,
-                tags: new.tags.map(sorted).unwrap_or_default(),
+                tags: new.tags.unwrap_or_default(),
                 readers: new.readers.unwrap_or_default(),
                 writers: new.writers.unwrap_or_default(),
-                version: stored.map_or(1, |gone| gone.version + 1),
-                creator: author.by.clone(),
-                updated_by: author.by.clone(),
-                created_at: now,
-                updated_at: now,
-                deleted: false,
-            }
+            };
+            new_entry(seed, stored.map_or(1, |gone| gone.version + 1), &author.by, now)
         }
     };
     w.knowledge_put(&entry)?;
@@ -233,21 +228,7 @@ pub fn seed(w: &mut Tx, ctx: &Context, seeds: &[KnowledgeSeed]) -> Result<Vec<St
         if w.knowledge_get(&seed.entry_id)?.is_some() {
             continue;
         }
-        let now = ctx.now();
-        let entry = KnowledgeEntry {
-            entry_id: seed.entry_id.clone(),
-            title: seed.title.clone(),
-            content: seed.content.clone(),
-            tags: sorted(seed.tags.clone()),
-            readers: seed.readers.clone(),
-            writers: seed.writers.clone(),
-            version: 1,
-            creator: Party::System,
-            updated_by: Party::System,
-            created_at: now,
-            updated_at: now,
-            deleted: false,
-        };
+        let entry = new_entry(seed.clone(), 1, &Party::System, ctx.now());
         w.knowledge_put(&entry)?;
         emit(w, ctx, &system, &entry)?;
         new.push(entry.entry_id);
@@ -341,6 +322,23 @@ fn keep_version(w: &mut Tx, before: KnowledgeEntry, version: i64, versions_max: 
     Ok(())
 }
 
+fn new_entry(seed: KnowledgeSeed, version: i64, creator: &Party, now: Timestamp) -> KnowledgeEntry {
+    KnowledgeEntry {
+        entry_id: seed.entry_id,
+        title: seed.title,
+        content: seed.content,
+        tags: sorted(seed.tags),
+        readers: seed.readers,
+        writers: seed.writers,
+        version,
+        creator: creator.clone(),
+        updated_by: creator.clone(),
+        created_at: now,
+        updated_at: now,
+        deleted: false,
+    }
+}
+
 fn sorted(mut tags: Vec<String>) -> Vec<String> {
     tags.sort_unstable();
     tags.dedup();
@@ -354,9 +352,6 @@ fn emit(w: &mut Tx, ctx: &Context, author: &Author, entry: &KnowledgeEntry) -> R
     if let Some(through) = &author.through {
         payload["through"] = json!(through);
     }
-    let mut event = NewEvent::new(EventKind::KnowledgeChanged, payload);
-    if let Some(agent_id) = author.by.agent() {
-        event = event.agent(agent_id);
-    }
-    ctx.emit(w, event)
+    let event = NewEvent::new(EventKind::KnowledgeChanged, payload);
+    ctx.emit(w, NewEvent { agent_id: author.by.agent().cloned(), ..event })
 }

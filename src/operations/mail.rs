@@ -50,6 +50,12 @@ impl NewMessage {
         }
     }
 
+    /// Sets the subject.
+    #[must_use]
+    pub fn subject(self, subject: impl Into<String>) -> Self {
+        Self { subject: Some(subject.into()), ..self }
+    }
+
     /// The pending envelope of this message.
     pub(crate) fn envelope(self, ctx: &Context) -> Envelope {
         Envelope {
@@ -250,7 +256,7 @@ fn is_zero(number: &u32) -> bool {
     *number == 0
 }
 
-/// A receiver that did not get a broadcast.
+/// An agent that a broadcast or a chat message did not reach.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Skipped {
     /// Id of the agent.

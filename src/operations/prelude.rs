@@ -21,4 +21,4 @@ pub(crate) use serde_json::{Value, json};
 
 pub(crate) use crate::chain::Chain;
 pub(crate) use crate::context::Context;
-pub(crate) use crate::result::{Result, refusal};
+pub(crate) use crate::result::{Result, read_all, refusal};

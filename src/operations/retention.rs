@@ -33,10 +33,12 @@ fn kept(family: Family, limits: &Limits) -> Duration {
         | Family::DeadLetters
         | Family::Tasks
         | Family::RootBudgets
-        | Family::AgentBudgets => limits.journal_days,
+        | Family::AgentBudgets
+        | Family::Droids
+        | Family::Roots
         // A deleted entry is kept as long as a writer may still refer to a version that it has
         // read.
-        Family::Knowledge => limits.journal_days,
+        | Family::Knowledge => limits.journal_days,
         Family::Ledger => limits.ledger_days,
         Family::Usage => limits.usage_days,
         Family::Requests => limits.requests_days,
@@ -44,9 +46,7 @@ fn kept(family: Family, limits: &Limits) -> Duration {
         Family::Conversations => limits.conversation_days,
         // A grant holds until its end, and its events tell of it.
         Family::Grants => 0,
-        Family::Droids => limits.journal_days,
         Family::ScheduleRuns => limits.schedule_run_days,
-        Family::Roots => limits.journal_days,
         // A tombstone is kept as long as any record may name the agent.
         Family::Agents => limits.events_days.max(limits.journal_days).max(limits.ledger_days).max(limits.usage_days),
     })

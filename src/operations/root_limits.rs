@@ -208,11 +208,7 @@ pub fn filled(w: &mut Tx, ctx: &Context, limit: &str, about: Option<&AgentId>, b
         return Ok(());
     }
     let event = NewEvent::new(EventKind::LimitReached, json!({ "limit": limit, "value": most }));
-    let event = match about {
-        Some(agent_id) => event.agent(agent_id),
-        None => event,
-    };
-    ctx.emit(w, event)
+    ctx.emit(w, NewEvent { agent_id: about.cloned(), ..event })
 }
 
 /// Builds the refusal for `more` that would exceed a limit of a root; `so_far` describes the
@@ -276,8 +272,7 @@ fn limit_reached(
     if let (Some(payload), Value::Object(more)) = (payload.as_object_mut(), more) {
         payload.extend(more);
     }
-    let event = NewEvent::new(EventKind::LimitReached, payload).agent(agent_id).correlation(tally.root_id);
-    ctx.emit(w, event)?;
+    ctx.emit(w, NewEvent::new(EventKind::LimitReached, payload).agent(agent_id).correlation(tally.root_id))?;
     Ok(true)
 }
 

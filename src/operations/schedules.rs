@@ -6,29 +6,29 @@
 //! start a new chain. A slot is one planned time of a schedule. Each slot of a timer or a cron job
 //! is covered by a recorded run, whether it ran, was refused by a limit, or was skipped.
 
-mod context;
 mod fire;
 mod heartbeat;
 mod outlet;
 mod rows;
 mod run_end;
 mod runs;
-mod target;
 mod text;
 
 pub use fire::{Beat, Beats, changed, due, run_now, watch_refused};
-use ghost_domain::schedule::Change;
-use ghost_domain::schedule::slots::first_slot;
-use ghost_domain::schedule::words::{NAME_MAX, checked_name};
 pub(crate) use heartbeat::set_heartbeat;
 pub use heartbeat::{Wanted, follow_heartbeat};
 pub use rows::{all_of_kind, get};
-use rows::{may_change, remove, save};
+pub use run_end::{lost, turn_ended};
+
+use ghost_domain::schedule::Change;
+use ghost_domain::schedule::mode::LAST;
+use ghost_domain::schedule::slots::first_slot;
+use ghost_domain::schedule::words::{NAME_MAX, checked_name};
 
 use crate::prelude::*;
 use crate::suggestion::{self, Unknown};
-use crate::{agent_lookup, mail};
-pub use run_end::{lost, turn_ended};
+use crate::{agent_lookup, conversations, mail};
+use rows::{may_change, remove, save};
 
 /// The longest watched path, in bytes.
 const PATH_MAX: usize = 1_024;
@@ -113,7 +113,7 @@ pub fn set(w: &mut Tx, ctx: &Context, by: &Party, mut new: NewSchedule) -> Resul
     // could not be switched off.
     let kept = before.as_ref().is_some_and(|before| before.mode == new.mode);
     if new.enabled || !kept {
-        target::check(w, &new.mode)?;
+        check_target(w, &new.mode)?;
     }
     let schedule = Schedule {
         schedule_id: before.as_ref().map_or_else(|| ScheduleId(ctx.id()), |before| before.schedule_id),
@@ -156,7 +156,7 @@ pub fn enable(w: &mut Tx, ctx: &Context, by: &Party, schedule_id: ScheduleId, en
         return Ok(schedule);
     }
     if enabled {
-        target::check(w, &schedule.mode)?;
+        check_target(w, &schedule.mode)?;
     }
     schedule.enabled = enabled;
     schedule.next_at = match schedule.kind {
@@ -297,4 +297,32 @@ fn check_count(w: &mut Tx, ctx: &Context, agent_id: &AgentId, kind: ScheduleKind
         }
     }
     Ok(())
+}
+
+/// Refuses a chat channel or conversation that does not exist. The last conversation is found when
+/// the job ends, and webhooks belong to the world file.
+///
+/// # Errors
+/// `NotFound`, with a suggestion.
+fn check_target(r: &mut Tx, mode: &JobMode) -> Result<()> {
+    let with_field = |refusal: Refusal| refusal.details(json!({ "field": "to" }));
+    let channel = match mode.own_turn().map(|turn| &turn.target) {
+        Some(Target::Conversation(conversation_id)) => {
+            return conversations::get(r, *conversation_id).map(drop).map_err(with_field);
+        }
+        Some(Target::Channel(channel)) => channel,
+        Some(Target::Nowhere | Target::Last | Target::Webhook { .. }) | None => return Ok(()),
+    };
+    if r.chat_channel_get(channel)?.is_some() {
+        return Ok(());
+    }
+    let near = nearest(channel.as_str(), [LAST]);
+    let refusal = with_field(Refusal::not_found("channel", channel.as_str(), near));
+    Err(match near {
+        Some(_) => refusal,
+        None => {
+            let refusal = refusal.hint("give last, the name of a chat channel or the id of a conversation");
+            suggestion::unknown_name(r, refusal, Unknown::Channel(channel.clone()))?
+        }
+    })
 }

@@ -118,11 +118,8 @@ pub fn set(w: &mut Tx, ctx: &Context, by: &Party, through: Option<&Party>, new: 
     if let Some(through) = through {
         payload["through"] = json!(through);
     }
-    let mut event = NewEvent::new(EventKind::StateChanged, payload);
-    if let Some(agent_id) = by.agent() {
-        event = event.agent(agent_id);
-    }
-    ctx.emit(w, event)?;
+    let event = NewEvent::new(EventKind::StateChanged, payload);
+    ctx.emit(w, NewEvent { agent_id: by.agent().cloned(), ..event })?;
     Ok(entry)
 }
 

@@ -3,17 +3,16 @@
 
 mod depends;
 mod notify;
-mod open;
 mod owners;
 mod read;
 
-use depends::{depend, dependencies, unfinished};
-use notify::{assign, notify_creator, notify_owner, save};
+pub use owners::{handed_on, left_behind, remind};
+pub use read::{TaskWithHistory, get, get_with_history};
 
 use crate::prelude::*;
 use crate::{agent_lookup, job_result, mail};
-pub use owners::{handed_on, left_behind, remind};
-pub use read::{TaskWithHistory, get, get_with_history};
+use depends::{depend, dependencies, unfinished};
+use notify::{assign, notify_creator, notify_owner, save};
 
 /// The longest title, in characters.
 const TITLE_MAX: usize = 200;
@@ -119,39 +118,32 @@ pub struct TaskChange {
 }
 
 /// Changes a task and notifies its owner and its creator.
-pub fn update(
-    w: &mut Tx,
-    ctx: &Context,
-    by: &Party,
-    task_id: TaskId,
-    change: TaskChange,
-    chain: Chain,
-) -> Result<Task> {
+pub fn update(w: &mut Tx, ctx: &Context, by: &Party, task_id: TaskId, new: TaskChange, chain: Chain) -> Result<Task> {
     let mut task = get(w, task_id)?;
     let limit = ctx.limits().message_bytes as usize;
-    for (field, text) in [("note", &change.note), ("result", &change.result)] {
+    for (field, text) in [("note", &new.note), ("result", &new.result)] {
         if text.as_ref().is_some_and(|text| text.len() > limit) {
             return Err(refusal!(TooLarge, "{field} is longer than {limit} bytes")
                 .hint("write it to a workspace file and name its path"));
         }
     }
-    let says_nothing = change.status.is_none() && change.note.is_none() && change.result.is_none();
-    if says_nothing && change.owner.is_none() && change.depends_on.is_none() {
+    let says_nothing = new.status.is_none() && new.note.is_none() && new.result.is_none();
+    if says_nothing && new.owner.is_none() && new.depends_on.is_none() {
         return Err(
             refusal!(InvalidArguments, "nothing to change").hint("give status, owner, note, result or depends_on")
         );
     }
     let before = task.status;
-    let mut note = change.note.clone();
-    if let Some(depends_on) = change.depends_on {
-        let description = depend(w, &mut task, depends_on, change.status.is_none())?;
+    let mut note = new.note.clone();
+    if let Some(depends_on) = new.depends_on {
+        let description = depend(w, &mut task, depends_on, new.status.is_none())?;
         note.get_or_insert(description);
     }
     // Naming the same owner again reminds it, because the first notice may have been lost with a
     // failed turn.
-    let given = change.owner.is_some();
-    if let Some(status) = change.status {
-        let noted = change.reopen && change.note.as_ref().is_some_and(|note| !note.trim().is_empty());
+    let given = new.owner.is_some();
+    if let Some(status) = new.status {
+        let noted = new.reopen && new.note.as_ref().is_some_and(|note| !note.trim().is_empty());
         task.status.check_change(status, noted)?;
         if matches!(status, TaskStatus::Pending | TaskStatus::InProgress | TaskStatus::Done)
             && let Some(dependency) = unfinished(w, &task.depends_on)?
@@ -160,11 +152,11 @@ pub fn update(
         }
         task.status = status;
     }
-    if let Some(owner) = change.owner {
+    if let Some(owner) = new.owner {
         agent_lookup::agent_for(w, ctx, by, &owner)?;
         task.owner = owner;
     }
-    if let Some(result) = change.result {
+    if let Some(result) = new.result {
         task.result = Some(result);
     }
     if task.status == TaskStatus::Done && before != TaskStatus::Done {
@@ -196,10 +188,7 @@ pub fn update(
 /// Unblocks the tasks that waited only for `done` (TASK-06).
 fn unblock(w: &mut Tx, ctx: &Context, done: &Task, chain: Chain) -> Result<()> {
     for mut task in w.task_dependants(done.task_id)? {
-        if task.status != TaskStatus::Blocked {
-            continue;
-        }
-        if unfinished(w, &task.depends_on)?.is_some() {
+        if task.status != TaskStatus::Blocked || unfinished(w, &task.depends_on)?.is_some() {
             continue;
         }
         task.status = TaskStatus::Pending;

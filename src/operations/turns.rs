@@ -17,19 +17,20 @@ pub use calls::{
 pub use crash::{crashed, fail, review_at_boot};
 pub use end::{cancel, finish};
 pub use ending::Ending;
-use ghost_domain::mail::{Room, bytes_of, channel_of, runs_alone, session_of};
 pub use model::{
     BriefedLog, ModelResult, answer_waits, brief, images_dropped, model_answered, model_failed, model_started, note,
     passed_over, shortened, state_dropped, tools_changed,
 };
 pub use next::{FoundMail, Next, mail_room, next};
-use next::{choose, refresh_if_pending, window};
-
-use crate::chat::{ReadOn, read_on};
-use crate::prelude::*;
 pub use ownership::{open_turn, owned, working_turn};
 pub use parking::{follow_root_default, park_for_model, retry};
 pub use settle::{Settled, await_person, settle, was_unsettled};
+
+use ghost_domain::mail::{Room, bytes_of, channel_of, runs_alone, session_of};
+
+use crate::chat::{ReadOn, read_on};
+use crate::prelude::*;
+use next::{choose, refresh_if_pending, window};
 
 /// The `source` of a turn that runs an operator's tool call.
 const OPERATOR: &str = "operator";

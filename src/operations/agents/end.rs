@@ -40,13 +40,7 @@ pub fn delete(w: &mut Tx, ctx: &Context, by: &Party, agent_id: &AgentId) -> Resu
 }
 
 /// Like [`delete`], with a reason that the tombstone and the event keep.
-pub fn delete_because(
-    w: &mut Tx,
-    ctx: &Context,
-    by: &Party,
-    agent_id: &AgentId,
-    reason: Option<&str>,
-) -> Result<Deleted> {
+pub fn delete_because(w: &mut Tx, ctx: &Context, by: &Party, agent_id: &AgentId, why: Option<&str>) -> Result<Deleted> {
     let mut agent = agent_for(w, ctx, by, agent_id)?;
     let ending = format!("{agent_id} was deleted by {by}");
     // Done before the agent's turns end. Otherwise an asker would learn that the turn was
@@ -85,7 +79,7 @@ pub fn delete_because(
     budgets::of_archetype(w, ctx, by, agent_id, None)?;
     agent.desired = Desired::Stopped;
     agent.status = AgentStatus::Stopped;
-    let reason = reason.map(|reason| ctx.excerpt(reason, 300)).filter(|reason| !reason.is_empty());
+    let reason = why.map(|reason| ctx.excerpt(reason, 300)).filter(|reason| !reason.is_empty());
     agent.status_reason = Some(match &reason {
         Some(reason) => format!("deleted by {by}: {reason}"),
         None => format!("deleted by {by}"),

@@ -61,8 +61,7 @@ pub fn restarted(w: &mut Tx, ctx: &Context, agent_id: &AgentId) -> Result<()> {
     agent.restarts = agent.restarts.saturating_add(1);
     agent.started_at = Some(ctx.now());
     put(w, ctx, &mut agent)?;
-    let payload = json!({ "restarts": agent.restarts });
-    ctx.emit(w, NewEvent::new(EventKind::AgentRestarted, payload).agent(agent_id))?;
+    ctx.emit(w, NewEvent::new(EventKind::AgentRestarted, json!({ "restarts": agent.restarts })).agent(agent_id))?;
     ctx.wake(w, agent_id);
     Ok(())
 }

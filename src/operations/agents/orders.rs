@@ -3,7 +3,7 @@
 //!
 //! This module must never execute an order. The supervisor does, and lets an open turn finish.
 
-use crate::agent_lookup::{agent_for, agent_named, gone, put};
+use crate::agent_lookup::{agent_for, agent_named, gone, may_act, put};
 use crate::asks;
 use crate::droids::family::{self, Parent};
 use crate::prelude::*;
@@ -19,7 +19,7 @@ pub fn start(w: &mut Tx, ctx: &Context, by: &Party, agent_id: &AgentId) -> Resul
     if agent.desired == Desired::Running && runs {
         return Ok((agent, false));
     }
-    family::may_start(w, &agent)?;
+    may_act(w, &agent)?;
     if let Err(refusal) = ctx.may_run(&agent) {
         let details = json!({ "agent_id": agent_id, "status": agent.status });
         return Err(Refusal { code: Code::Conflict, ..refusal }.details(details));

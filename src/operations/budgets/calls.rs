@@ -24,20 +24,13 @@ pub fn may_charge(r: &mut Tx, ctx: &Context, agent: &Agent, turn: &Turn) -> Resu
 ///
 /// # Errors
 /// `BudgetExhausted` if an account has less left, or counts money and there is no `most`.
-pub fn hold(
-    w: &mut Tx,
-    ctx: &Context,
-    turn: &mut Turn,
-    call_id: CallId,
-    tool: &str,
-    most: Option<Money>,
-) -> Result<()> {
+pub fn hold(w: &mut Tx, ctx: &Context, turn: &mut Turn, call_id: CallId, tool: &str, max: Option<Money>) -> Result<()> {
     if turn.held_calls.iter().any(|held| held.call_id == call_id) {
         return Ok(());
     }
     let agent = agent_named(w, &turn.agent_id)?;
     let accounts = accounts(w, ctx, &agent, turn)?;
-    let Some(most) = most else {
+    let Some(most) = max else {
         let counts = accounts.iter().find(|budget| budget.limits.money.is_some());
         return counts.map_or(Ok(()), |budget| Err(without_budget(&budget.scope.to_string(), tool)));
     };

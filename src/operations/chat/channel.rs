@@ -1,8 +1,7 @@
-//! Finds a channel, and builds the refusal for non-members.
+//! Finds a channel, names who acts in it, and builds the refusal for non-members.
 //!
 //! This module must never change a channel.
 
-use super::speaker::shown_name;
 use crate::prelude::*;
 use crate::suggestion::{self, Unknown};
 
@@ -27,4 +26,33 @@ pub(super) fn not_a_member(channel: &ChatChannel, party: &Party, what: &str) -> 
     let creator = channel.creator.agent().map(|creator| format!(", its creator {creator}")).unwrap_or_default();
     refusal!(AccessDenied, "{} is no member of #{}", shown_name(party), channel.channel)
         .hint(format!("only its members{creator} and operators may {what}"))
+}
+
+/// The party that acts in a channel, and on whose behalf.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Speaker {
+    /// The party in whose name it acts, with that party's rights.
+    pub party: Party,
+    /// The operator on whose behalf the action happens, if an operator acts as an agent.
+    pub via: Option<Party>,
+}
+
+impl Speaker {
+    /// The party that reads the refusals. Their hints are written for it.
+    #[must_use]
+    pub fn reader(&self) -> &Party {
+        self.via.as_ref().unwrap_or(&self.party)
+    }
+}
+
+impl From<Party> for Speaker {
+    fn from(party: Party) -> Self {
+        Self { party, via: None }
+    }
+}
+
+/// The name that is shown with a chat message: an agent's id, or the party as text.
+#[must_use]
+pub fn shown_name(party: &Party) -> String {
+    party.agent().map_or_else(|| party.to_string(), ToString::to_string)
 }

@@ -5,8 +5,7 @@
 use ghost_domain::mail::{Room, bytes_of};
 use ghost_domain::text::cut_marked;
 
-use super::channel::CROWD;
-use super::speaker::shown_name;
+use super::channel::{CROWD, shown_name};
 use crate::mail::NewMessage;
 use crate::prelude::*;
 
@@ -74,10 +73,8 @@ fn digest(
     let chain = Chain { root_id: newest.root_id, hop, conversation_id: None };
     // An envelope in a turn wakes nobody. But if a crash returns it to the inbox, it must be tried like the turn's other
     // mail, so it keeps the wake-up that a new message has.
-    let new = NewMessage {
-        subject: Some(format!("#{}", channel.channel)),
-        ..NewMessage::new(&member.agent_id, newest.from.clone(), Kind::Chat, body, chain)
-    };
+    let new = NewMessage::new(&member.agent_id, newest.from.clone(), Kind::Chat, body, chain)
+        .subject(format!("#{}", channel.channel));
     let (state, turn_id, read_at) = (MailState::Taken, Some(turn_id), Some(ctx.now()));
     Some(Envelope { state, turn_id, read_at, ..new.envelope(ctx) })
 }

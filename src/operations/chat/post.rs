@@ -3,9 +3,8 @@
 
 use ghost_domain::chat::{EVERYONE, check_content, mentions};
 
-use super::channel::{channel_named, not_a_member};
-use super::speaker::{Speaker, shown_name};
-use crate::mail::{NewMessage, hop_limit};
+use super::channel::{Speaker, channel_named, not_a_member, shown_name};
+use crate::mail::{NewMessage, Skipped, hop_limit};
 use crate::prelude::*;
 use crate::root_limits;
 
@@ -43,17 +42,6 @@ pub struct Posted {
     /// delivered.
     #[serde(default)]
     pub held: bool,
-}
-
-/// An agent that a chat message did not reach.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Skipped {
-    /// Id of the agent.
-    pub agent_id: AgentId,
-    /// The reason as a code, for programs.
-    pub error_code: Code,
-    /// The reason as text.
-    pub reason: String,
 }
 
 /// Posts a chat message in a channel. In a gated channel it is only stored, unless an operator has
@@ -165,14 +153,7 @@ fn post_with(
         "skipped": skipped.len(), "via": by.via,
     });
     let event = NewEvent::new(EventKind::ChatMessage, payload).channel(&channel.channel).correlation(post.root_id);
-    ctx.emit_at(
-        w,
-        post.ts,
-        match by.party.agent() {
-            Some(agent_id) => event.agent(agent_id),
-            None => event,
-        },
-    )?;
+    ctx.emit_at(w, post.ts, NewEvent { agent_id: by.party.agent().cloned(), ..event })?;
     Ok(Posted { post, delivered: reached.delivered, woken: reached.woken, skipped, held: !handed_out })
 }
 

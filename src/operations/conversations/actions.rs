@@ -6,9 +6,8 @@
 
 use ghost_domain::conversation::is_reaction;
 
-use super::bounds::check_room;
-use super::log::{NewEntry, append, get, recent};
-use super::out::{check_length, check_speaker, first_delivery, is_message, outside_id};
+use super::log::{append, get, new_entry, recent};
+use super::out::{check_length, check_room, check_speaker, first_delivery, is_message, outside_id};
 use crate::prelude::*;
 
 /// The number of options that a poll may have.
@@ -171,13 +170,9 @@ pub fn act(
     if let Some(entry) = &taken_back {
         w.conversation_entry_put(entry)?;
     }
-    let line = NewEntry {
-        delivery,
-        turn_id: Some(turn_id),
-        action: Some(action),
-        ..NewEntry::new(Direction::Out, Party::Agent(agent_id.clone()), content)
-    };
-    append(w, ctx, &mut conversation, line)
+    let (turn_id, action) = (Some(turn_id), Some(action));
+    let entry = new_entry(ctx, &conversation, Direction::Out, Party::Agent(agent_id.clone()), content);
+    append(w, ctx, &mut conversation, ConversationEntry { delivery, turn_id, action, ..entry })
 }
 
 /// Returns the message with this id, if it was not deleted.

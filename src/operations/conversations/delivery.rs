@@ -4,7 +4,7 @@
 
 use ghost_domain::conversation::delivery_wait;
 
-use super::log::{NewEntry, append, emit, entry, get};
+use super::log::{add_note, emit, entry, get};
 use crate::prelude::*;
 
 /// The longest stored error, in characters.
@@ -98,8 +98,7 @@ pub fn settle(w: &mut Tx, ctx: &Context, conversation_id: ConversationId, seq: i
             emit(w, ctx, EventKind::ConversationDelivered, &conversation, payload)?;
             if !missing.is_empty() {
                 let text = ctx.excerpt(&format!("not all of it was delivered: {}", missing.join("; ")), 2_000);
-                let line = NewEntry { turn_id: entry.turn_id, ..NewEntry::new(Direction::Note, Party::System, text) };
-                append(w, ctx, &mut conversation, line)?;
+                add_note(w, ctx, &mut conversation, (Party::System, entry.turn_id), text)?;
             }
         }
         Outcome::Gone { error } => give_up(w, ctx, &conversation, entry, &error)?,
@@ -164,8 +163,7 @@ pub fn redeliver(
     entry.attempts = 0;
     entry.next_at = Some(ctx.now());
     w.conversation_entry_put(&entry)?;
-    let text = format!("{by} has message {seq} delivered again");
-    append(w, ctx, &mut conversation, NewEntry::new(Direction::Note, by.clone(), text))?;
+    add_note(w, ctx, &mut conversation, (by.clone(), None), format!("{by} has message {seq} delivered again"))?;
     w.signal(Signal::Delivery);
     Ok(entry)
 }

@@ -1,9 +1,8 @@
 //! Hands a conversation over to another agent (BI-36). Later messages from outside go to the new
 //! owner. Mail of the conversation that the old owner has not taken is moved to the new owner.
 
-use super::bounds::check_room;
-use super::log::{NewEntry, append, emit, get, recent};
-use super::out::check_speaker;
+use super::log::{add_note, emit, get, recent};
+use super::out::{check_room, check_speaker};
 use crate::mail::{self, NewMessage};
 use crate::prelude::*;
 use crate::turns::ending::Ending;
@@ -77,15 +76,13 @@ pub fn handoff(
         None => format!("{by} gives this conversation from {old} to {}", to.agent_id),
     };
     let history = recent(w, &conversation)?;
-    append(w, ctx, &mut conversation, NewEntry::new(Direction::Note, by.clone(), summary_line.clone()))?;
+    add_note(w, ctx, &mut conversation, (by.clone(), None), summary_line.clone())?;
     // The rest of a message's room is for the summary, whose characters may have several bytes, and the frame.
     let room = ctx.limits().message_bytes as usize / 4;
     let body = handoff_text(&conversation, &summary_line, handover.summary.as_deref(), &history, room);
     let chain = Chain { conversation_id: Some(conversation_id), ..handover.chain };
-    let new_message = NewMessage {
-        subject: Some("A conversation is yours now".into()),
-        ..NewMessage::new(&to.agent_id, by.clone(), Kind::Handoff, body, chain)
-    };
+    let new_message =
+        NewMessage::new(&to.agent_id, by.clone(), Kind::Handoff, body, chain).subject("A conversation is yours now");
     mail::deliver(w, ctx, new_message)?;
     let moved = move_waiting(w, ctx, &old, &to.agent_id, conversation_id)?;
     let payload = json!({
@@ -130,9 +127,7 @@ pub(crate) fn taken_over(
         Ending::Cancelled(why) => format!("has the conversation now, and its turn was cancelled: {why}"),
     };
     let text = ctx.excerpt(&format!("{owner} {why}"), 1_000);
-    let line = NewEntry { turn_id: Some(turn.turn_id), ..NewEntry::new(Direction::Note, Party::System, text) };
-    append(w, ctx, &mut conversation, line)?;
-    Ok(())
+    add_note(w, ctx, &mut conversation, (Party::System, Some(turn.turn_id)), text).map(drop)
 }
 
 /// Moves the waiting mail of a conversation from one inbox to another. Returns the number of

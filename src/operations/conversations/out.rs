@@ -1,10 +1,9 @@
 //! Outgoing messages of agents in a conversation: the reply at the end of a turn, separate
-//! messages, and files attached to the reply.
+//! messages, and files attached to the reply. Also the limits on the size of a conversation and of one message in it.
 
 use ghost_domain::reply_tokens::{Reply, ReplyTo, read_reply};
 
-use super::bounds::{check_count, check_room};
-use super::log::{NewEntry, append, get, recent};
+use super::log::{add_note, append, get, new_entry, recent};
 use crate::prelude::*;
 
 /// A message that an agent sends besides its reply.
@@ -60,18 +59,18 @@ pub fn post(
     let reply_to = match post.reply_to {
         None => None,
         Some(id) => Some(outside_id_of(&recent(w, &conversation)?, &id).ok_or_else(|| {
-            refusal!(NotFound, "no message `{}` is in this conversation", ghost_domain::text::clip(&id, 80))
+            refusal!(NotFound, "no message `{}` is in this conversation", clip(&id, 80))
                 .hint("give the message_id of a message that you were shown, or leave reply_to out")
         })?),
     };
-    let line = NewEntry {
+    let entry = ConversationEntry {
         delivery: first_delivery(&conversation, &post.attachments),
         attachments: post.attachments,
         reply_to,
         turn_id: Some(turn_id),
-        ..NewEntry::new(Direction::Out, Party::Agent(agent_id.clone()), post.content)
+        ..new_entry(ctx, &conversation, Direction::Out, Party::Agent(agent_id.clone()), post.content)
     };
-    append(w, ctx, &mut conversation, line)
+    append(w, ctx, &mut conversation, entry)
 }
 
 /// The outside's id of the message with this id.
@@ -107,6 +106,42 @@ pub(super) fn outside_id(entry: &ConversationEntry) -> String {
     entry.external_id.clone().unwrap_or_else(|| entry.message_id.to_string())
 }
 
+/// Refuses new entries if a conversation has twice the number of entries that retention keeps. An
+/// old entry, for example with a dead letter, can block retention for ever. The last text of a turn
+/// and notes are still accepted: there are few of them, and the step that writes them must not
+/// fail.
+pub(super) fn check_room(r: &mut Tx, ctx: &Context, conversation: &Conversation) -> Result<()> {
+    let limit = i64::from(ctx.limits().conversation_entries_max).saturating_mul(2);
+    if conversation.last_seq < limit {
+        return Ok(());
+    }
+    let id = conversation.conversation_id;
+    let first = r.conversation_entries(id, 0, 1)?.into_iter().next();
+    let count = first.map_or(0, |first| conversation.last_seq.saturating_sub(first.seq).saturating_add(1));
+    if count < limit {
+        return Ok(());
+    }
+    let what = format!("conversation {id} has {count} entries, twice the number that retention keeps");
+    Err(Refusal::new(Code::RateLimited, what)
+        .hint(
+            "old entries are deleted within the hour unless a dead letter or a delivery needs them; an operator \
+             can check with `ghostctl dead list` and `ghostctl conversation show`; otherwise continue in another \
+             conversation",
+        )
+        .details(json!({ "limit": "conversation_entries_max" })))
+}
+
+/// Refuses a message with too many files.
+pub(super) fn check_count(ctx: &Context, count: usize) -> Result<()> {
+    let limit = ctx.limits().attachments_max;
+    if count > limit as usize {
+        return Err(refusal!(TooLarge, "{count} files are attached; the limit is {limit}")
+            .hint("send the rest with another message")
+            .details(json!({ "limit": "attachments_max" })));
+    }
+    Ok(())
+}
+
 /// Attaches a workspace file to the reply at the end of the turn (BI-35). Until then the
 /// conversation holds it as a note in state draft.
 pub fn attach(
@@ -133,12 +168,10 @@ pub fn attach(
             refusal!(Conflict, "a file named `{}` is attached already", file.name).hint("give this one another name")
         );
     }
-    let line = NewEntry {
-        turn_id: Some(turn_id),
-        delivery: Delivery::Draft,
-        ..NewEntry::new(Direction::Note, party, format!("{agent_id} attaches {} to its reply", file.name))
-    };
-    append(w, ctx, &mut conversation, NewEntry { attachments: vec![file], ..line })
+    let text = format!("{agent_id} attaches {} to its reply", file.name);
+    let note = new_entry(ctx, &conversation, Direction::Note, party, text);
+    let (turn_id, delivery, attachments) = (Some(turn_id), Delivery::Draft, vec![file]);
+    append(w, ctx, &mut conversation, ConversationEntry { turn_id, delivery, attachments, ..note })
 }
 
 /// The files that an agent has attached and not sent. Its turns are serial, so all of them belong
@@ -212,15 +245,14 @@ pub(crate) fn answer(
             held.or_else(|| heard().next()).map(outside_id)
         }
     };
-    let line = NewEntry {
+    let entry = ConversationEntry {
         delivery: first_delivery(&conversation, &files),
         attachments: files,
         reply_to,
         turn_id: Some(turn.turn_id),
-        ..NewEntry::new(Direction::Out, party, text)
+        ..new_entry(ctx, &conversation, Direction::Out, party, text)
     };
-    append(w, ctx, &mut conversation, line)?;
-    Ok(())
+    append(w, ctx, &mut conversation, entry).map(drop)
 }
 
 /// Adds a note that a turn ended without an answer, and why. Attached files are not sent.
@@ -235,7 +267,5 @@ pub(crate) fn unanswered(
     let entries = recent(w, &conversation)?;
     settle_drafts(w, drafts(&entries, &Party::Agent(turn.agent_id.clone())))?;
     let text = ctx.excerpt(&format!("{}'s turn {why}", turn.agent_id), 1_000);
-    let line = NewEntry { turn_id: Some(turn.turn_id), ..NewEntry::new(Direction::Note, Party::System, text) };
-    append(w, ctx, &mut conversation, line)?;
-    Ok(())
+    add_note(w, ctx, &mut conversation, (Party::System, Some(turn.turn_id)), text).map(drop)
 }

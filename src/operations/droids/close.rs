@@ -43,7 +43,8 @@ pub fn turn_ended(w: &mut Tx, ctx: &Context, turn: &Turn, ending: &Ending) -> Re
         DroidMode::Session => state == DroidState::Killed,
     };
     if is_last {
-        return close(w, ctx, droid, state, error).map(drop);
+        let droid = end(w, ctx, droid, state, error)?;
+        return report(w, ctx, &droid, words(state));
     }
     if droid.mode == DroidMode::Session {
         droid.deadline_at = ctx.now().plus(Limits::seconds(ctx.limits().droid_idle_seconds));
@@ -59,20 +60,7 @@ pub fn turn_ended(w: &mut Tx, ctx: &Context, turn: &Turn, ending: &Ending) -> Re
     Ok(())
 }
 
-/// Ends a droid without an open turn, and tells its parent. Its supervisor then stops its actor.
-pub(crate) fn close(
-    w: &mut Tx,
-    ctx: &Context,
-    droid: Droid,
-    state: DroidState,
-    error: Option<Refusal>,
-) -> Result<Droid> {
-    let droid = end(w, ctx, droid, state, error)?;
-    report(w, ctx, &droid, words(state))?;
-    Ok(droid)
-}
-
-/// Like [`close`], without a word to the parent.
+/// Ends a droid without an open turn and without a word to its parent. Its supervisor then stops its actor.
 pub(crate) fn end(
     w: &mut Tx,
     ctx: &Context,
@@ -163,9 +151,7 @@ pub(crate) fn report(w: &mut Tx, ctx: &Context, droid: &Droid, words: &str) -> R
     let body = format!("{}{silent}", prefix_bytes(&body, room));
     // No hop more than the droid's own: a chain that may start a droid must hear of its end.
     let chain = Chain { root_id: droid.root_id, hop: droid.hop, conversation_id: droid.conversation_id };
-    let message = NewMessage {
-        subject: Some(format!("{}{label} {words}", droid.droid_id)),
-        ..NewMessage::new(&droid.parent_id, Party::System, Kind::DroidDone, body, chain)
-    };
+    let message = NewMessage::new(&droid.parent_id, Party::System, Kind::DroidDone, body, chain)
+        .subject(format!("{}{label} {words}", droid.droid_id));
     mail::deliver(w, ctx, message).map(drop)
 }

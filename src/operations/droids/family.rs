@@ -6,7 +6,6 @@ use ghost_domain::droid::OVERDUE;
 
 use super::close::{end, report, words};
 use super::record::own;
-use crate::agent_lookup::may_act;
 use crate::prelude::*;
 use crate::turns::end::finish;
 use crate::turns::ending::Ending;
@@ -68,14 +67,6 @@ pub fn agent_ended(w: &mut Tx, ctx: &Context, agent: &Agent) -> Result<()> {
     let why = refusal!(Cancelled, "its agent was stopped or deleted");
     let ended = end_quietly(w, ctx, droid, DroidState::Killed, Some(why))?;
     report(w, ctx, &ended, "was ended")
-}
-
-/// Checks that an agent may be started: a droid that has ended stays ended.
-///
-/// # Errors
-/// `Conflict` for a droid that has ended.
-pub fn may_start(w: &mut Tx, agent: &Agent) -> Result<()> {
-    may_act(w, agent)
 }
 
 /// Ends a droid whose actor crashed, or whose task is a dead letter. A droid is not restarted; its parent decides.

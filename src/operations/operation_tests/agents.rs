@@ -1,9 +1,7 @@
 use super::operation_world::*;
 
 // covers: BI-22, WORLD-14
-#[tokio::test]
-async fn an_agent_is_created_once_and_may_get_a_first_goal() {
-    let world = OperationWorld::new().await;
+world_test!(an_agent_is_created_once_and_may_get_a_first_goal, async |world| {
     let dan = create(&world, NewAgent { goal: Some("count".into()), ..new_agent(&world.ctx, "dan") }).await.unwrap();
     assert_eq!((dan.incarnation, dan.owner.as_deref()), (1, Some("agent:ada")));
     assert!(world.signals().contains(&Signal::Reconcile(id("dan"))));
@@ -21,12 +19,10 @@ async fn an_agent_is_created_once_and_may_get_a_first_goal() {
     assert_eq!(code(create(&world, new_agent(&world.ctx, "gus")).await), Code::RateLimited);
     let named = NewAgent { kind: AgentKind::Persistent, ..new_agent(&world.ctx, "gus") };
     assert_eq!(create(&world, named).await.unwrap().owner, None);
-}
+});
 
 // covers: BI-23, BI-24, WORLD-13
-#[tokio::test]
-async fn start_and_stop_return_whether_they_changed_anything() {
-    let world = OperationWorld::new().await;
+world_test!(start_and_stop_return_whether_they_changed_anything, async |world| {
     let start = async || run!(world, |w, ctx| agents::start(w, &ctx, &operator(), &id("ada"))).unwrap();
     let stop = async || run!(world, |w, ctx| agents::stop(w, &ctx, &operator(), &id("ada"), Some("rest"))).unwrap();
     assert!(!start().await.1);
@@ -46,11 +42,9 @@ async fn start_and_stop_return_whether_they_changed_anything() {
     // A failed agent can be started again.
     run!(world, |w, ctx| agents::failed(w, &ctx, &id("ada"), "too often")).unwrap();
     assert!(start().await.1);
-}
+});
 
-#[tokio::test]
-async fn deletion_leaves_a_tombstone_and_nothing_for_a_later_agent() {
-    let world = OperationWorld::new().await;
+world_test!(deletion_leaves_a_tombstone_and_nothing_for_a_later_agent, async |world| {
     let turn = world.busy("ada").await.turn_id;
     let beside = run!(world, |w, ctx| turns::open_for_operator(w, &ctx, &id("ada"))).unwrap().turn_id;
     let unread = world.send("ada", "unread").await;
@@ -68,12 +62,10 @@ async fn deletion_leaves_a_tombstone_and_nothing_for_a_later_agent() {
     assert_eq!((next.incarnation, next.deleted_at), (2, None));
     assert!(world.try_take("ada").await.unwrap().is_none());
     assert!(read!(world, |r| r.skills_held(&id("ada"))?).is_empty());
-}
+});
 
 // covers: WORLD-12
-#[tokio::test]
-async fn a_crash_is_followed_by_one_restart_unless_the_agent_was_stopped() {
-    let world = OperationWorld::new().await;
+world_test!(a_crash_is_followed_by_one_restart_unless_the_agent_was_stopped, async |world| {
     run!(world, |w, ctx| agents::crashed(w, &ctx, &id("ada"), "fell")).unwrap();
     let ada = world.agent("ada").await;
     assert_eq!((ada.status, ada.status_reason.as_deref()), (AgentStatus::Restarting, Some("fell")));
@@ -86,11 +78,9 @@ async fn a_crash_is_followed_by_one_restart_unless_the_agent_was_stopped() {
     run!(world, |w, ctx| agents::stop(w, &ctx, &operator(), &id("ada"), None)).unwrap();
     run!(world, |w, ctx| agents::crashed(w, &ctx, &id("ada"), "fell")).unwrap();
     assert_eq!(world.agent("ada").await.status, AgentStatus::Stopping);
-}
+});
 
-#[tokio::test]
-async fn held_skills_are_counted_once() {
-    let world = OperationWorld::new().await;
+world_test!(held_skills_are_counted_once, async |world| {
     let acquire = async |skill: String| run!(world, |w, ctx| skills::acquire(w, &ctx, &id("ada"), &skill));
     assert!(acquire("git".into()).await.unwrap());
     assert!(!acquire("git".into()).await.unwrap());
@@ -104,16 +94,14 @@ async fn held_skills_are_counted_once() {
     assert_eq!(code(acquire("more".into()).await), Code::RateLimited);
     run!(world, |w, ctx| skills::drop_skill(w, &ctx, &id("ada"), "git")).unwrap();
     assert_eq!(code(run!(world, |w, ctx| skills::drop_skill(w, &ctx, &id("ada"), "git"))), Code::NotFound);
-}
+});
 
 async fn free_id(world: &OperationWorld, archetype: &str) -> Result<String> {
     let archetype = archetype.to_owned();
     run!(world, |w, _cx| agents::free_id(w, &archetype).map(|agent_id| agent_id.to_string()))
 }
 
-#[tokio::test]
-async fn a_free_id_is_new_even_after_earlier_records_were_pruned() {
-    let world = OperationWorld::new().await;
+world_test!(a_free_id_is_new_even_after_earlier_records_were_pruned, async |world| {
     assert_eq!(free_id(&world, "worker").await.unwrap(), "worker-1");
     // An id is given out only once.
     assert_eq!(free_id(&world, "worker").await.unwrap(), "worker-2");
@@ -135,11 +123,9 @@ async fn a_free_id_is_new_even_after_earlier_records_were_pruned() {
     });
     assert_eq!(code(refused), Code::Cancelled);
     assert_eq!(free_id(&world, "worker").await.unwrap(), "worker-6");
-}
+});
 
-#[tokio::test]
-async fn a_free_id_takes_few_lookups_however_many_are_taken() {
-    let world = OperationWorld::new().await;
+world_test!(a_free_id_takes_few_lookups_however_many_are_taken, async |world| {
     world.limits(|limits| limits.dynamic_agents_max = 10_000);
     for number in 1..=400 {
         create(&world, new_agent(&world.ctx, &format!("worker-{number}"))).await.unwrap();
@@ -155,14 +141,10 @@ async fn a_free_id_takes_few_lookups_however_many_are_taken() {
         step *= if tries >= 16 { 2 } else { 1 };
         create(&world, new_agent(&world.ctx, &format!("helper-{next}"))).await.unwrap();
     }
-    let refused = free_id(&world, "helper").await.unwrap_err();
-    assert_eq!(refused.code, Code::Conflict);
-    assert!(refused.hint.unwrap().contains("agent_id"));
-}
+    assert!(hint_of(free_id(&world, "helper").await.unwrap_err(), Code::Conflict).contains("agent_id"));
+});
 
-#[tokio::test]
-async fn a_record_holds_the_time_of_the_last_start() {
-    let world = OperationWorld::new().await;
+world_test!(a_record_holds_the_time_of_the_last_start, async |world| {
     let second = std::time::Duration::from_secs(1);
     let created = world.agent("ada").await;
     assert_eq!(created.started_at, Some(created.created_at));
@@ -184,19 +166,16 @@ async fn a_record_holds_the_time_of_the_last_start() {
     let mut old = serde_json::to_value(&created).unwrap();
     old.as_object_mut().unwrap().remove("started_at");
     assert_eq!(serde_json::from_value::<Agent>(old).unwrap().started_at, None);
-}
+});
 
 /// An agent that ada creates in one of its turns.
 async fn helper(world: &OperationWorld, name: &str) -> Turn {
     let turn = world.busy("ada").await;
-    let chain = at_hop(turn.root_id, 1);
-    create(world, NewAgent { chain, ..new_agent(&world.ctx, name) }).await.unwrap();
+    create(world, NewAgent { chain: at_hop(turn.root_id, 1), ..new_agent(&world.ctx, name) }).await.unwrap();
     turn
 }
 
-#[tokio::test]
-async fn only_the_creator_of_an_agent_can_delete_it() {
-    let world = OperationWorld::new().await;
+world_test!(only_the_creator_of_an_agent_can_delete_it, async |world| {
     helper(&world, "dan").await;
     for (by, who) in [("bob", "dan"), ("ada", "bob"), ("ada", "ada")] {
         let denied = run!(world, |w, ctx| agents::delete_own(w, &ctx, &party(by), &id(who), None));
@@ -204,11 +183,9 @@ async fn only_the_creator_of_an_agent_can_delete_it() {
     }
     let gone = run!(world, |w, ctx| agents::delete_own(w, &ctx, &party("ada"), &id("dan"), Some("done"))).unwrap();
     assert_eq!(gone.agent.status_reason.as_deref().map(|why| why.ends_with("agent:ada: done")), Some(true));
-}
+});
 
-#[tokio::test]
-async fn an_agent_stopped_by_its_creator_is_deleted_when_its_root_is_over() {
-    let world = OperationWorld::new().await;
+world_test!(an_agent_stopped_by_its_creator_is_deleted_when_its_root_is_over, async |world| {
     let turn = helper(&world, "dan").await;
     let end = async || agents::end_helpers(&world.store, &world.ctx, vec![id("dan"), id("bob")]).await.unwrap();
     let stop = async |by: Party| {
@@ -228,4 +205,4 @@ async fn an_agent_stopped_by_its_creator_is_deleted_when_its_root_is_over() {
     assert_eq!(end().await, 1);
     assert!(world.agent("dan").await.is_deleted());
     assert_eq!(end().await, 0);
-}
+});

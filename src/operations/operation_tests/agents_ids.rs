@@ -18,13 +18,7 @@ async fn refusal_for(world: &OperationWorld, by: Party, name: &'static str, of_f
     (refusal.hint.unwrap(), details["status"].as_str().unwrap_or_default().to_owned())
 }
 
-async fn stop(world: &OperationWorld, name: &'static str) {
-    world.stop(name).await;
-}
-
-#[tokio::test]
-async fn the_refusal_for_a_taken_id_has_a_fitting_hint() {
-    let world = OperationWorld::new().await;
+world_test!(the_refusal_for_a_taken_id_has_a_fitting_hint, async |world| {
     let named = NewAgent { kind: AgentKind::Persistent, ..new_agent(&world.ctx, "zoe") };
     run!(world, |w, ctx| agents::create(w, &ctx, &Party::System, named)).unwrap();
     // The file names zoe, so deleting that agent would not free its id.
@@ -42,7 +36,7 @@ async fn the_refusal_for_a_taken_id_has_a_fitting_hint() {
             if status == AgentStatus::Failed {
                 run!(world, |w, ctx| agents::failed(w, &ctx, &id(name), "too often")).unwrap();
             } else {
-                stop(&world, name).await;
+                world.stop(name).await;
             }
             let (hint, said) = refusal_for(&world, operator(), name, name == "zoe").await;
             commands(&hint, name, true);
@@ -72,12 +66,10 @@ async fn the_refusal_for_a_taken_id_has_a_fitting_hint() {
         let (hint, _) = refusal_for(&world, party("bob"), name, of_file).await;
         assert!(!hint.contains("ghostctl"), "{hint}");
     }
-}
+});
 
-#[tokio::test]
-async fn the_refusal_of_an_ask_to_an_agent_that_cannot_start_has_a_fitting_hint() {
-    let world = OperationWorld::new().await;
-    stop(&world, "bob").await;
+world_test!(the_refusal_of_an_ask_to_an_agent_that_cannot_start_has_a_fitting_hint, async |world| {
+    world.stop("bob").await;
     let hint = async || world.outside_ask("bob").await.unwrap_err().hint.unwrap();
     assert!(hint().await.contains("`ghostctl agent start bob`"));
     world.ctx.set_fitness(Arc::new(|_| {
@@ -87,7 +79,7 @@ async fn the_refusal_of_an_ask_to_an_agent_that_cannot_start_has_a_fitting_hint(
     assert!(told.contains("does not name `bob`") && told.contains("name it again"), "the reason and its hint: {told}");
     assert!(!told.contains("ghostctl"), "{told}");
     assert_eq!(world.agent("bob").await.desired, Desired::Stopped);
-}
+});
 
 /// The refusal for work for a missing agent, which is the same for all ways to send work.
 async fn missed(world: &OperationWorld, by: Party, name: &'static str) -> (String, String) {
@@ -100,22 +92,10 @@ async fn missed(world: &OperationWorld, by: Party, name: &'static str) -> (Strin
                 0 => agents::start(w, &ctx, &by, &to).map(drop),
                 1 => agents::stop(w, &ctx, &by, &to, None).map(drop),
                 2 => agents::delete(w, &ctx, &by, &to).map(drop),
-                3 => {
-                    let wait = Duration::from_secs(60);
-                    asks::open(w, &ctx, by, None, &to, "how many?".into(), wait, chain).map(drop)
-                }
+                3 => asks::open(w, &ctx, by, None, &to, "how many?".into(), Duration::from_secs(60), chain).map(drop),
                 4 => mail::deliver(w, &ctx, NewMessage::new(&to, by, Kind::Message, "hi", chain)).map(drop),
                 _ => {
-                    let new = NewTask {
-                        title: "Count them".into(),
-                        description: String::new(),
-                        owner: to,
-                        priority: 0,
-                        depends_on: Vec::new(),
-                        parent_id: None,
-                        due_at: None,
-                        chain,
-                    };
+                    let new = new_task(name, "Count them", chain);
                     tasks::create(w, &ctx, &by, new).map(drop)
                 }
             }
@@ -129,9 +109,7 @@ async fn missed(world: &OperationWorld, by: Party, name: &'static str) -> (Strin
     first
 }
 
-#[tokio::test]
-async fn work_for_a_deleted_agent_is_refused_with_a_hint_how_to_bring_it_back() {
-    let world = OperationWorld::new().await;
+world_test!(work_for_a_deleted_agent_is_refused_with_a_hint_how_to_bring_it_back, async |world| {
     let named = NewAgent { kind: AgentKind::Persistent, ..new_agent(&world.ctx, "zoe") };
     run!(world, |w, ctx| agents::create(w, &ctx, &Party::System, named)).unwrap();
     for name in ["zoe", "ada"] {
@@ -152,4 +130,4 @@ async fn work_for_a_deleted_agent_is_refused_with_a_hint_how_to_bring_it_back() 
     // The name of an agent that never existed is a typing mistake. The suggestion is searched after
     // the command (see `with_nearest`).
     assert_ne!(told(operator(), "bobb").await.0.replace("`bobb`", "`zoe`"), gone);
-}
+});

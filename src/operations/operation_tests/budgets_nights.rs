@@ -47,7 +47,7 @@ impl Night {
     async fn reload(&self, named: bool) {
         let limits = BudgetLimits { tokens: Some(LIMIT), money: Some(Money(LIMIT)) };
         let file = if named { vec![(Scope::World.daily().unwrap(), limits)] } else { Vec::new() };
-        run!(self.world, |w, ctx| budgets::follow_file(w, &ctx, &operator(), &file)).unwrap();
+        self.world.follow_file(file).await;
     }
 
     async fn play(&mut self, step: Action) {
@@ -106,14 +106,14 @@ async fn run(actions: Vec<Action>) {
     for step in actions {
         night.play(step.clone()).await;
         latest = latest.max(day(&night));
-        let account = read!(night.world, |r| r.budget_get(&Scope::World.daily().unwrap())?).unwrap();
+        let account = night.world.budget(&Scope::World.daily().unwrap()).await.unwrap();
         assert!(account.spent_tokens + account.reserved_tokens <= LIMIT, "{step:?}: {account:?}");
         assert!(account.spent_money.plus(account.reserved_money).0 <= LIMIT + 2, "{step:?}: {account:?}");
         let sums = read!(night.world, |r| r.usage_sum(&UsageFilter::default())?);
         let spent: u64 = sums.iter().map(|sum| sum.tokens.total()).sum();
         let days = u64::try_from(latest - first).unwrap() + 1;
         assert!(spent <= LIMIT * days, "{spent} tokens in {days} days: {step:?}");
-        let world = read!(night.world, |r| r.budget_get(&Scope::World)?);
+        let world = night.world.budget(&Scope::World).await;
         assert_eq!(world.map_or(0, |world| world.spent_tokens), spent, "{step:?}");
     }
 }
@@ -122,7 +122,6 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
     #[test]
     fn a_day_costs_no_more_than_its_limit(actions in actions()) {
-        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        runtime.block_on(run(actions));
+        tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(run(actions));
     }
 }

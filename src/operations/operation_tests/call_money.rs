@@ -13,8 +13,7 @@ async fn counting() -> (OperationWorld, Turn) {
     let world = OperationWorld::new().await;
     let turn = world.busy("ada").await;
     for scope in [Scope::World, Scope::Root(turn.root_id)] {
-        let limits = NewLimits { tokens: None, money: Some(Some(Money(10))) };
-        run!(world, |w, ctx| budgets::set(w, &ctx, &operator(), &scope, limits)).unwrap();
+        world.set_limits(&scope, super::operation_world::money(10)).await.unwrap();
     }
     (world, turn)
 }
@@ -33,15 +32,10 @@ async fn end(world: &OperationWorld, turn: &Turn, n: u128, cost: Option<u64>) {
 
 /// Spent and reserved money of the world and of the root, which must agree.
 async fn money(world: &OperationWorld, turn: &Turn) -> (u64, u64) {
-    let root = Scope::Root(turn.root_id);
-    let (one, other) = read!(world, |r| (r.budget_get(&Scope::World)?, r.budget_get(&root)?));
-    let figures = |budget: Option<Budget>| {
-        let budget = budget.unwrap();
-        (budget.spent_money.0, budget.reserved_money.0)
-    };
-    let world_money = figures(one);
-    assert_eq!(world_money, figures(other));
-    world_money
+    let of = async |scope| world.budget(&scope).await.map(|budget| (budget.spent_money.0, budget.reserved_money.0));
+    let world_money = of(Scope::World).await;
+    assert_eq!(world_money, of(Scope::Root(turn.root_id)).await);
+    world_money.unwrap()
 }
 
 #[tokio::test]

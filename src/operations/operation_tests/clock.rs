@@ -48,9 +48,7 @@ async fn start(world: &OperationWorld) {
     run!(world, |w, ctx| clock::at_start(w, &ctx)).unwrap();
 }
 
-#[tokio::test]
-async fn retention_waits_after_a_jump_until_it_has_run_as_long_or_an_operator_confirms() {
-    let world = OperationWorld::new().await;
+world_test!(retention_waits_after_a_jump_until_it_has_run_as_long_or_an_operator_confirms, async |world| {
     emit(&world, 10).await;
     jump(&world, 40 * DAY_MS).await;
     assert_eq!(sweep(&world).await, 10);
@@ -83,7 +81,7 @@ async fn retention_waits_after_a_jump_until_it_has_run_as_long_or_an_operator_co
     jump(&world, 40 * DAY_MS).await;
     jump(&world, -40 * DAY_MS).await;
     assert_eq!(read!(world, |r| clock::state(r)?).doubt.ahead_ms, before.ahead_ms);
-}
+});
 
 #[tokio::test]
 async fn a_start_far_ahead_of_the_newest_record_deletes_nothing() {
@@ -103,9 +101,7 @@ async fn a_start_far_ahead_of_the_newest_record_deletes_nothing() {
     }
 }
 
-#[tokio::test]
-async fn one_sweep_deletes_no_more_than_a_share() {
-    let world = OperationWorld::new().await;
+world_test!(one_sweep_deletes_no_more_than_a_share, async |world| {
     emit(&world, 6_000).await;
     world.pass(Limits::days(30));
     let mut left = 6_000;
@@ -118,11 +114,9 @@ async fn one_sweep_deletes_no_more_than_a_share() {
         left = sweep(&world).await;
     }
     assert_eq!(left, 0, "a slice is never too much");
-}
+});
 
-#[tokio::test]
-async fn a_warning_ends_after_a_day_and_clocks_at_the_ends_of_time_harm_nothing() {
-    let world = OperationWorld::new().await;
+world_test!(a_warning_ends_after_a_day_and_clocks_at_the_ends_of_time_harm_nothing, async |world| {
     start(&world).await;
     jump(&world, -400 * DAY_MS).await;
     assert!(read!(world, |r| clock::state(r)?).warning().unwrap().contains("back by 400 d"));
@@ -134,11 +128,9 @@ async fn a_warning_ends_after_a_day_and_clocks_at_the_ends_of_time_harm_nothing(
         start(&world).await;
         assert_eq!(sweep(&world).await, 10, "by {by}");
     }
-}
+});
 
-#[tokio::test]
-async fn a_grant_that_is_over_stays_over_when_the_clock_goes_back() {
-    let world = OperationWorld::new().await;
+world_test!(a_grant_that_is_over_stays_over_when_the_clock_goes_back, async |world| {
     let new = NewGrant {
         agent_id: id("ada"),
         prefix: "shared/".into(),
@@ -151,4 +143,4 @@ async fn a_grant_that_is_over_stays_over_when_the_clock_goes_back() {
     jump(&world, -4_000 * DAY_MS).await;
     let grant = read!(world, |r| r.grant_get(grant.grant_id)?).unwrap();
     assert!(!grant.is_live(world.ctx.now()), "{grant:?}");
-}
+});

@@ -2,15 +2,12 @@
 
 use ghost_domain::conversation::{CONTROL_ACTIONS, WEBHOOK_ACTIONS};
 
+use super::conversations;
 use super::operation_world::*;
 use crate::conversations::{self as rules, AllowedActions, ChannelAction};
 
 async fn arrive(world: &OperationWorld, adapter: &str, text: &str) -> Received {
-    let from = Party::Outside("eve".into());
-    let start = Start { adapter: adapter.into(), thread: Some("t".into()), owner: id("ada"), party: from.clone() };
-    let external_id = Some(format!("ext-{text}"));
-    let said = IncomingMessage { from, content: text.into(), attachments: vec![], reply_to: None, external_id };
-    run!(world, |w, ctx| rules::arrive(w, &ctx, start, said)).unwrap()
+    conversations::arrive(world, adapter, "t", text).await.unwrap()
 }
 
 fn means(reactions: Reactions) -> AllowedActions {
@@ -29,9 +26,7 @@ async fn act(
 }
 
 async fn post(world: &OperationWorld, turn: &Turn, conversation: ConversationId) -> ConversationEntry {
-    let (agent, turn_id) = (turn.agent_id.clone(), turn.turn_id);
-    let post = Post { content: "oops".into(), attachments: vec![], reply_to: None };
-    run!(world, |w, ctx| rules::post(w, &ctx, &agent, turn_id, conversation, post)).unwrap()
+    conversations::post(world, turn, conversation, "oops", None).await.unwrap()
 }
 
 async fn entries(world: &OperationWorld, id: ConversationId) -> Vec<ConversationEntry> {
@@ -50,9 +45,7 @@ async fn exchange(world: &OperationWorld, text: &str) -> ConversationId {
 }
 
 // covers: LIM-19, MSG-14
-#[tokio::test]
-async fn reactions_are_rare_where_they_are_minimal() {
-    let world = OperationWorld::new().await;
+world_test!(reactions_are_rare_where_they_are_minimal, async |world| {
     let id = arrive(&world, CONTROL, "0").await.conversation.conversation_id;
     let turn = world.take("ada").await.turn;
     let first = act(&world, &turn, id, means(Reactions::Minimal), react(Some("ext-0"))).await.unwrap();
@@ -71,11 +64,9 @@ async fn reactions_are_rare_where_they_are_minimal() {
     assert_eq!(reacted.action.unwrap().message_id(), Some("ext-5"), "the newest from outside");
     world.limits(|limits| limits.reaction_gap = 1);
     assert_eq!(code(act(&world, &turn, id, means(Reactions::Minimal), react(None)).await), Code::RateLimited);
-}
+});
 
-#[tokio::test]
-async fn a_message_deleted_before_delivery_is_never_delivered() {
-    let world = OperationWorld::new().await;
+world_test!(a_message_deleted_before_delivery_is_never_delivered, async |world| {
     let id = arrive(&world, "webhook:shop", "hello").await.conversation.conversation_id;
     let turn = world.take("ada").await.turn;
     let can = || AllowedActions { actions: WEBHOOK_ACTIONS.to_vec(), reactions: Reactions::Minimal };
@@ -115,11 +106,9 @@ async fn a_message_deleted_before_delivery_is_never_delivered() {
     world.send("bob", "x").await;
     let other = world.take("bob").await.turn;
     assert_eq!(code(act(&world, &other, id, can(), react(None)).await), Code::Conflict);
-}
+});
 
-#[tokio::test]
-async fn an_always_active_conversation_loses_its_oldest_entries() {
-    let world = OperationWorld::new().await;
+world_test!(an_always_active_conversation_loses_its_oldest_entries, async |world| {
     world.limits(|limits| (limits.conversation_days, limits.conversation_entries_max) = (2, 1_000));
     let mut id = exchange(&world, "first").await;
     for day in 0..3 {
@@ -144,7 +133,7 @@ async fn an_always_active_conversation_loses_its_oldest_entries() {
     assert_eq!(entries(&world, id).await.iter().map(|entry| entry.seq).collect::<Vec<_>>(), [waits.seq]);
     world.done("ada", "[[reply_to_current]] At last.").await;
     assert_eq!(entries(&world, id).await.last().unwrap().reply_to.as_deref(), Some("ext-waits"));
-}
+});
 
 #[tokio::test]
 async fn a_retried_dead_letter_still_has_its_attachments() {
@@ -170,9 +159,7 @@ async fn a_retried_dead_letter_still_has_its_attachments() {
     }
 }
 
-#[tokio::test]
-async fn a_conversation_with_a_dead_letter_grows_to_twice_its_limit_at_most() {
-    let world = OperationWorld::new().await;
+world_test!(a_conversation_with_a_dead_letter_grows_to_twice_its_limit_at_most, async |world| {
     world.limits(|limits| (limits.crashes_max, limits.conversation_entries_max) = (1, 4));
     arrive(&world, CONTROL, "poison").await;
     world.take("ada").await;
@@ -195,8 +182,7 @@ async fn a_conversation_with_a_dead_letter_grows_to_twice_its_limit_at_most() {
     let more = Post { content: "more".into(), attachments: vec![], reply_to: None };
     full(run!(world, |w, ctx| rules::post(w, &ctx, &agent, turn_id, id, more)).unwrap_err());
     full(act(&world, &turn, id, means(Reactions::Extensive), react(None)).await.unwrap_err());
-    let from = Party::Outside("eve".into());
-    let said = IncomingMessage { from, content: "more".into(), attachments: vec![], reply_to: None, external_id: None };
+    let said = said(Party::Outside("eve".into()), "more");
     let again = said.clone();
     full(run!(world, |w, ctx| rules::say(w, &ctx, id, said)).unwrap_err());
     // The last text of the turn is still accepted.
@@ -207,4 +193,4 @@ async fn a_conversation_with_a_dead_letter_grows_to_twice_its_limit_at_most() {
     retention::sweep(&world.store, &world.ctx).await.unwrap();
     assert_eq!(entries(&world, id).await.len(), 4);
     run!(world, |w, ctx| rules::say(w, &ctx, id, again)).unwrap();
-}
+});

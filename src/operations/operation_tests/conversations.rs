@@ -2,27 +2,30 @@ use super::operation_world::*;
 use crate::conversations as rules;
 
 fn from_outside(text: &str) -> IncomingMessage {
-    IncomingMessage {
-        from: Party::Outside("eve".into()),
-        content: text.into(),
-        attachments: vec![],
-        reply_to: None,
-        external_id: Some(format!("ext-{text}")),
-    }
+    IncomingMessage { external_id: Some(format!("ext-{text}")), ..said(Party::Outside("eve".into()), text) }
 }
 
 fn file(name: &str) -> Attachment {
     Attachment { path: format!("output/{name}"), name: name.into(), mime_type: "text/plain".into(), bytes: 3 }
 }
 
-async fn arrive(world: &OperationWorld, adapter: &str, thread: &str, text: &str) -> Result<Received> {
-    let (start, from_outside) = (start(adapter, thread), from_outside(text));
-    run!(world, |w, ctx| rules::arrive(w, &ctx, start, from_outside))
+pub(super) async fn arrive(world: &OperationWorld, adapter: &str, thread: &str, text: &str) -> Result<Received> {
+    let (party, message) = (Party::Outside("eve".into()), from_outside(text));
+    let start = Start { adapter: adapter.into(), thread: Some(thread.into()), owner: id("ada"), party };
+    run!(world, |w, ctx| rules::arrive(w, &ctx, start, message))
 }
 
-fn start(adapter: &str, thread: &str) -> Start {
-    let party = Party::Outside("eve".into());
-    Start { adapter: adapter.into(), thread: Some(thread.into()), owner: id("ada"), party }
+/// The conversation that a first message begins.
+async fn begun(world: &OperationWorld, adapter: &str, text: &str) -> ConversationId {
+    arrive(world, adapter, "t", text).await.unwrap().conversation.conversation_id
+}
+
+async fn try_out(world: &OperationWorld, talk: ConversationId, seq: i64) -> Option<rules::OutgoingMessage> {
+    run!(world, |w, ctx| rules::attempt(w, &ctx, talk, seq, 0)).unwrap()
+}
+
+async fn settle(world: &OperationWorld, talk: ConversationId, seq: i64, outcome: Outcome) {
+    run!(world, |w, ctx| rules::settle(w, &ctx, talk, seq, outcome)).unwrap();
 }
 
 async fn entries(world: &OperationWorld, talk: ConversationId) -> Vec<ConversationEntry> {
@@ -54,7 +57,7 @@ async fn attach(
     run!(world, |w, ctx| rules::attach(w, &ctx, &agent, turn_id, conversation, file))
 }
 
-async fn post(
+pub(super) async fn post(
     world: &OperationWorld,
     turn: &Turn,
     conversation: ConversationId,
@@ -67,9 +70,7 @@ async fn post(
 }
 
 // covers: LOOP-02, MSG-11
-#[tokio::test]
-async fn a_message_from_outside_is_mail_and_the_last_text_goes_out_with_the_turns_end() {
-    let world = OperationWorld::new().await;
+world_test!(a_message_from_outside_is_mail_and_the_last_text_goes_out_with_the_turns_end, async |world| {
     let first = arrive(&world, CONTROL, "t", "one").await.unwrap();
     let talk = first.conversation.conversation_id;
     let second = arrive(&world, CONTROL, "t", "two").await.unwrap();
@@ -93,14 +94,11 @@ async fn a_message_from_outside_is_mail_and_the_last_text_goes_out_with_the_turn
     assert!(at(EventKind::ConversationMessage) < at(EventKind::TurnFinished), "first the words, then the end");
     let began = events.iter().find(|event| event.kind == EventKind::TurnStarted).unwrap();
     assert_eq!(began.payload["conversation_id"], talk.to_string());
-}
+});
 
 // covers: MSG-12
-#[tokio::test]
-async fn mail_that_was_pending_when_a_conversation_ended_gets_no_reply_in_it() {
-    let world = OperationWorld::new().await;
-    let heard = arrive(&world, CONTROL, "t", "one").await.unwrap();
-    let talk = heard.conversation.conversation_id;
+world_test!(mail_that_was_pending_when_a_conversation_ended_gets_no_reply_in_it, async |world| {
+    let talk = begun(&world, CONTROL, "one").await;
     run!(world, |w, ctx| rules::end(w, &ctx, &operator(), talk, None)).unwrap();
     let taken = world.take("ada").await;
     world.finish(taken.turn.turn_id, "Heard.").await.unwrap();
@@ -112,19 +110,17 @@ async fn mail_that_was_pending_when_a_conversation_ended_gets_no_reply_in_it() {
     arrive(&world, CONTROL, "t", "two").await.unwrap();
     world.done("ada", "Heard.").await;
     assert_eq!(entries(&world, talk).await.last().unwrap().direction, Direction::Out);
-}
+});
 
 // covers: HB-05
-#[tokio::test]
-async fn a_silent_reply_and_a_failed_turn_differ() {
-    let world = OperationWorld::new().await;
+world_test!(a_silent_reply_and_a_failed_turn_differ, async |world| {
     for silent in ["%%NO_REPLY%%", " NO_REPLY ", ""] {
         let heard = arrive(&world, CONTROL, "silent", "psst").await.unwrap();
         world.done("ada", silent).await;
         let all = entries(&world, heard.conversation.conversation_id).await;
         assert!(all.iter().all(|entry| entry.direction == Direction::In), "{silent:?}");
     }
-    let talk = arrive(&world, "webhook:shop", "t", "hello").await.unwrap().conversation.conversation_id;
+    let talk = begun(&world, "webhook:shop", "hello").await;
     let turn = world.take("ada").await.turn;
     attach(&world, &turn, talk, file("a.txt")).await.unwrap();
     world.end(turn.turn_id, Ending::Failed(Refusal::new(Code::Unavailable, format!("no model: {SECRET}")))).await;
@@ -133,14 +129,12 @@ async fn a_silent_reply_and_a_failed_turn_differ() {
     assert_eq!((note.direction, note.delivery, &note.from), (Direction::Note, Delivery::None, &Party::System));
     assert!(note.content.contains("no model") && !note.content.contains(SECRET), "{}", note.content);
     assert!(all.iter().all(|entry| entry.delivery != Delivery::Draft), "what was attached is let go");
-}
+});
 
 // covers: BI-35
-#[tokio::test]
-async fn files_are_sent_with_the_reply_and_can_be_the_whole_reply() {
-    let world = OperationWorld::new().await;
+world_test!(files_are_sent_with_the_reply_and_can_be_the_whole_reply, async |world| {
     world.limits(|limits| limits.attachments_max = 2);
-    let talk = arrive(&world, CONTROL, "t", "files please").await.unwrap().conversation.conversation_id;
+    let talk = begun(&world, CONTROL, "files please").await;
     let turn = world.take("ada").await.turn;
     attach(&world, &turn, talk, file("a.txt")).await.unwrap();
     assert_eq!(code(attach(&world, &turn, talk, file("a.txt")).await), Code::Conflict);
@@ -155,22 +149,21 @@ async fn files_are_sent_with_the_reply_and_can_be_the_whole_reply() {
     // The files must still be checked.
     assert_eq!(reply.delivery, Delivery::Pending);
     assert!(world.signals().contains(&Signal::Delivery));
-}
+});
 
 // covers: BI-36
-#[tokio::test]
-async fn a_handoff_moves_waiting_and_later_mail() {
-    let world = OperationWorld::new().await;
-    let talk = arrive(&world, CONTROL, "t", "one").await.unwrap().conversation.conversation_id;
+world_test!(a_handoff_moves_waiting_and_later_mail, async |world| {
+    let talk = begun(&world, CONTROL, "one").await;
     let turn = world.take("ada").await.turn;
     arrive(&world, CONTROL, "t", "two").await.unwrap();
     assert_eq!(code(handoff(&world, party("bob"), talk, "cyd").await), Code::Conflict, "not bob's to give");
     assert_eq!(code(handoff(&world, party("ada"), talk, "ada").await), Code::Conflict);
-    let unknown = world.with_suggestion(handoff(&world, party("ada"), talk, "bop").await.unwrap_err()).await;
-    assert_eq!(unknown.code, Code::NotFound);
-    assert!(unknown.hint.unwrap().contains("`bob`"));
-    let cyd = id("cyd");
-    run!(world, |w, ctx| agents::stop(w, &ctx, &operator(), &cyd, None)).unwrap();
+    let hint = hint_of(
+        world.with_suggestion(handoff(&world, party("ada"), talk, "bop").await.unwrap_err()).await,
+        Code::NotFound,
+    );
+    assert!(hint.contains("`bob`"));
+    world.stop("cyd").await;
     assert_eq!(code(handoff(&world, party("ada"), talk, "cyd").await), Code::Conflict, "stopped");
     assert_eq!(conversation(&world, talk).await.owner, id("ada"), "a refusal changes nothing");
 
@@ -200,40 +193,30 @@ async fn a_handoff_moves_waiting_and_later_mail() {
     assert_eq!(out, [("Bob will see to it.", &party("ada")), ("Here they are.", &party("bob"))]);
     assert_eq!(all.last().unwrap().reply_to.as_deref(), Some("ext-three"));
     assert_eq!(world.count(EventKind::ConversationHandedOver).await, 1);
-}
+});
 
-#[tokio::test]
-async fn the_conversation_of_a_deleted_owner_waits_for_an_operator() {
-    let world = OperationWorld::new().await;
-    let talk = arrive(&world, CONTROL, "t", "one").await.unwrap().conversation.conversation_id;
-    let ada = id("ada");
-    run!(world, |w, ctx| agents::delete(w, &ctx, &operator(), &ada)).unwrap();
+world_test!(the_conversation_of_a_deleted_owner_waits_for_an_operator, async |world| {
+    let talk = begun(&world, CONTROL, "one").await;
+    delete(&world, "ada").await;
     let note = entries(&world, talk).await.pop().unwrap();
     assert!(note.direction == Direction::Note && note.content.contains("ada"), "{}", note.content);
-    let refusal = arrive(&world, CONTROL, "t", "two").await.unwrap_err();
-    assert_eq!(refusal.code, Code::Conflict);
-    assert!(refusal.hint.unwrap().contains("ghostctl conversation handoff"));
+    let hint = hint_of(arrive(&world, CONTROL, "t", "two").await.unwrap_err(), Code::Conflict);
+    assert!(hint.contains("ghostctl conversation handoff"));
     assert_eq!(entries(&world, talk).await.len(), 2, "nothing half done");
     handoff(&world, operator(), talk, "bob").await.unwrap();
     arrive(&world, CONTROL, "t", "three").await.unwrap();
     assert_eq!(world.inbox("bob").await.len(), 2);
-}
+});
 
-#[tokio::test]
-async fn a_stopped_owner_is_reported_and_its_mail_waits() {
-    let world = OperationWorld::new().await;
-    let ada = id("ada");
-    run!(world, |w, ctx| agents::stop(w, &ctx, &operator(), &ada, None)).unwrap();
-    let talk = arrive(&world, CONTROL, "t", "hello").await.unwrap().conversation.conversation_id;
-    let note = entries(&world, talk).await.pop().unwrap();
+world_test!(a_stopped_owner_is_reported_and_its_mail_waits, async |world| {
+    world.stop("ada").await;
+    let note = entries(&world, begun(&world, CONTROL, "hello").await).await.pop().unwrap();
     assert!(note.direction == Direction::Note && note.content.contains("ada"), "{}", note.content);
     assert_eq!(world.inbox("ada").await.len(), 1);
-}
+});
 
 // covers: BI-34, MSG-13
-#[tokio::test]
-async fn separate_messages_name_the_message_that_they_answer() {
-    let world = OperationWorld::new().await;
+world_test!(separate_messages_name_the_message_that_they_answer, async |world| {
     let heard = arrive(&world, "webhook:shop", "t", "one").await.unwrap();
     let talk = heard.conversation.conversation_id;
     let turn = world.take("ada").await.turn;
@@ -247,11 +230,9 @@ async fn separate_messages_name_the_message_that_they_answer() {
     world.finish(turn.turn_id, "[[reply_to:nothing]] Done.").await.unwrap();
     let reply = entries(&world, talk).await.pop().unwrap();
     assert_eq!((reply.content.as_str(), reply.reply_to), ("Done.", None));
-}
+});
 
-#[tokio::test]
-async fn exceeded_limits_are_refused() {
-    let world = OperationWorld::new().await;
+world_test!(exceeded_limits_are_refused, async |world| {
     world.limits(|limits| (limits.conversations_max, limits.message_bytes) = (1, 100));
     arrive(&world, CONTROL, "t", "one").await.unwrap();
     let refusal = arrive(&world, CONTROL, "other", "one").await.unwrap_err();
@@ -266,17 +247,15 @@ async fn exceeded_limits_are_refused() {
         assert_eq!(code(arrive(&world, "webhook:shop", thread, "one").await), Code::InvalidArguments, "{thread:?}");
     }
     assert_eq!(code(arrive(&world, "webhook:shop", &"x".repeat(201), "one").await), Code::TooLarge);
-    let talk = arrive(&world, "webhook:shop", "t", "one").await.unwrap().conversation.conversation_id;
+    let talk = begun(&world, "webhook:shop", "one").await;
     let by_hand = from_outside("as if I were eve");
     let refusal = run!(world, |w, ctx| rules::say(w, &ctx, talk, by_hand)).unwrap_err();
     assert_eq!(refusal.code, Code::Conflict, "nobody speaks for the outside from here");
-}
+});
 
-#[tokio::test]
-async fn delivery_is_retried_with_growing_waits_until_it_fails() {
-    let world = OperationWorld::new().await;
+world_test!(delivery_is_retried_with_growing_waits_until_it_fails, async |world| {
     world.limits(|limits| limits.delivery_attempts_max = 3);
-    let talk = arrive(&world, "webhook:shop", "t", "one").await.unwrap().conversation.conversation_id;
+    let talk = begun(&world, "webhook:shop", "one").await;
     world.done("ada", "Yes.").await;
     let mut waits = Vec::new();
     let mut ids = Vec::new();
@@ -285,14 +264,13 @@ async fn delivery_is_retried_with_growing_waits_until_it_fails() {
         let (due, next) = read!(world, |r| rules::due(r, now, &[], 10)?);
         assert_eq!((due.len(), next), (1, due[0].next_at), "attempt {attempt}");
         let seq = due[0].seq;
-        let outgoing = run!(world, |w, ctx| rules::attempt(w, &ctx, talk, seq, 0)).unwrap().unwrap();
+        let outgoing = try_out(&world, talk, seq).await.unwrap();
         assert_eq!(outgoing.entry.attempts, attempt);
         ids.push(outgoing.entry.message_id);
         // If the daemon dies here, the entry is due again later, and not earlier.
         let wait = outgoing.entry.next_at.unwrap().since(now);
         waits.push(wait);
-        let outcome = Outcome::Retry { error: format!("503 {SECRET}"), after: None };
-        run!(world, |w, ctx| rules::settle(w, &ctx, talk, seq, outcome)).unwrap();
+        settle(&world, talk, seq, Outcome::Retry { error: format!("503 {SECRET}"), after: None }).await;
         world.pass(wait);
     }
     assert_eq!(waits, [1, 4, 16].map(Duration::from_secs));
@@ -304,55 +282,46 @@ async fn delivery_is_retried_with_growing_waits_until_it_fails() {
 
     let seq = failed.seq;
     run!(world, |w, ctx| rules::redeliver(w, &ctx, &operator(), talk, seq)).unwrap();
-    run!(world, |w, ctx| rules::attempt(w, &ctx, talk, seq, 0)).unwrap().unwrap();
-    let outcome = Outcome::Delivered { missing: vec!["a.txt: gone".into()] };
-    run!(world, |w, ctx| rules::settle(w, &ctx, talk, seq, outcome)).unwrap();
+    try_out(&world, talk, seq).await.unwrap();
+    settle(&world, talk, seq, Outcome::Delivered { missing: vec!["a.txt: gone".into()] }).await;
     let all = entries(&world, talk).await;
     assert_eq!(all[usize::try_from(seq).unwrap() - 1].delivery, Delivery::Delivered);
     assert!(all.last().unwrap().content.contains("a.txt: gone"));
     assert_eq!(world.count(EventKind::ConversationDelivered).await, 1);
     let again = run!(world, |w, ctx| rules::redeliver(w, &ctx, &operator(), talk, seq));
     assert_eq!(code(again), Code::Conflict, "delivered once is enough");
-}
+});
 
-#[tokio::test]
-async fn a_permanent_failure_ends_the_delivery_and_retry_after_is_respected() {
-    let world = OperationWorld::new().await;
-    let talk = arrive(&world, "webhook:shop", "t", "one").await.unwrap().conversation.conversation_id;
+world_test!(a_permanent_failure_ends_the_delivery_and_retry_after_is_respected, async |world| {
+    let talk = begun(&world, "webhook:shop", "one").await;
     let turn = world.take("ada").await.turn;
     let patient = post(&world, &turn, talk, "first", None).await.unwrap().seq;
     let gone = post(&world, &turn, talk, "second", None).await.unwrap().seq;
     for seq in [patient, gone] {
-        run!(world, |w, ctx| rules::attempt(w, &ctx, talk, seq, 0)).unwrap().unwrap();
+        try_out(&world, talk, seq).await.unwrap();
     }
-    let later = Outcome::Retry { error: "503".into(), after: Some(Duration::from_secs(900)) };
-    run!(world, |w, ctx| rules::settle(w, &ctx, talk, patient, later)).unwrap();
-    run!(world, |w, ctx| rules::settle(w, &ctx, talk, gone, Outcome::Gone { error: "410".into() })).unwrap();
+    settle(&world, talk, patient, Outcome::Retry { error: "503".into(), after: Some(Duration::from_secs(900)) }).await;
+    settle(&world, talk, gone, Outcome::Gone { error: "410".into() }).await;
     let all = entries(&world, talk).await;
     let of = |seq: i64| &all[usize::try_from(seq).unwrap() - 1];
     assert_eq!(of(patient).next_at, Some(world.ctx.now().plus(Duration::from_secs(900))));
     assert_eq!((of(gone).delivery, of(gone).attempts), (Delivery::Failed, 1));
     // If the daemon dies in every attempt, the delivery ends as failed.
     world.limits(|limits| limits.delivery_attempts_max = 1);
-    let none = run!(world, |w, ctx| rules::attempt(w, &ctx, talk, patient, 0)).unwrap();
-    assert_eq!(none, None);
+    assert_eq!(try_out(&world, talk, patient).await, None);
     assert_eq!(entries(&world, talk).await[usize::try_from(patient).unwrap() - 1].delivery, Delivery::Failed);
-}
+});
 
-#[tokio::test]
-async fn a_dead_letter_adds_a_note_to_its_conversation() {
-    let world = OperationWorld::new().await;
+world_test!(a_dead_letter_adds_a_note_to_its_conversation, async |world| {
     world.limits(|limits| limits.crashes_max = 1);
-    let talk = arrive(&world, CONTROL, "t", "poison").await.unwrap().conversation.conversation_id;
+    let talk = begun(&world, CONTROL, "poison").await;
     world.take("ada").await;
     world.crash("ada", "boom").await;
     let note = entries(&world, talk).await.pop().unwrap();
     assert!(note.direction == Direction::Note && note.content.contains("boom"), "{}", note.content);
-}
+});
 
-#[tokio::test]
-async fn a_conversation_is_not_handed_back_and_an_unanswered_handoff_adds_a_note() {
-    let world = OperationWorld::new().await;
+world_test!(a_conversation_is_not_handed_back_and_an_unanswered_handoff_adds_a_note, async |world| {
     let heard = arrive(&world, CONTROL, "ring", "who knows?").await.unwrap();
     let talk = heard.conversation.conversation_id;
     let turn = world.take("ada").await.turn;
@@ -388,4 +357,4 @@ async fn a_conversation_is_not_handed_back_and_an_unanswered_handoff_adds_a_note
     assert_eq!(notes().await.len(), 1);
     // An operator may hand it to any agent.
     handoff(&world, operator(), talk, "cyd").await.unwrap();
-}
+});

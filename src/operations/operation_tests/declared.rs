@@ -75,9 +75,7 @@ async fn set_by_hand(world: &OperationWorld, job: DeclaredJob) {
     .unwrap();
 }
 
-#[tokio::test]
-async fn channels_are_created_changed_and_left_as_the_file_says() {
-    let world = OperationWorld::new().await;
+world_test!(channels_are_created_changed_and_left_as_the_file_says, async |world| {
     let done = follow(&world, &file(vec![channel("desk", &["ada", "bob"])], vec![])).await;
     assert_eq!((done.lines.len(), done.refused.len()), (1, 0));
     let (desk, members) = there(&world, "desk").await;
@@ -103,34 +101,19 @@ async fn channels_are_created_changed_and_left_as_the_file_says() {
     follow(&world, &file(vec![channel("desk", &["ada", "bob"])], vec![])).await;
     let (desk, members) = there(&world, "desk").await;
     assert_eq!((desk.gated, members), (true, vec![id("ada"), id("bob"), id("cyd")]));
-}
+});
 
-#[tokio::test]
-async fn a_channel_of_another_creator_is_left_alone_and_reported() {
-    let world = OperationWorld::new().await;
-    let by = Speaker::from(Party::Agent(id("cyd")));
-    run!(world, |w, ctx| {
-        let new = NewChannel {
-            channel: "desk".parse().unwrap(),
-            members: vec![],
-            gated: false,
-            skip_creator: false,
-            topic: None,
-        };
-        chat::create(w, &ctx, &by, new)
-    })
-    .unwrap();
+world_test!(a_channel_of_another_creator_is_left_alone_and_reported, async |world| {
+    world.channel(party("cyd"), new_channel("desk", &[])).await.unwrap();
     let done = follow(&world, &file(vec![channel("desk", &["ada"])], vec![])).await;
     assert!(done.lines[0].starts_with("= channel desk"), "{done:?}");
     assert!(world.count(EventKind::WorldWarning).await > 0);
     follow(&world, &Declared::default()).await;
     let (desk, members) = there(&world, "desk").await;
     assert_eq!((desk.gated, members), (false, vec![id("cyd")]));
-}
+});
 
-#[tokio::test]
-async fn jobs_are_set_changed_and_cancelled_as_the_file_says() {
-    let world = OperationWorld::new().await;
+world_test!(jobs_are_set_changed_and_cancelled_as_the_file_says, async |world| {
     follow(&world, &file(vec![], vec![job("ada", "pulse"), job("bob", "pulse")])).await;
     let first = schedule(&world, "ada", "pulse").await.unwrap();
     assert_eq!(first.next_at.map(|at| at.0 % 3_600_000), Some(0));
@@ -159,11 +142,9 @@ async fn jobs_are_set_changed_and_cancelled_as_the_file_says() {
     world.add_agent(new_agent(&world.ctx, "ada")).await;
     follow(&world, &file(vec![], vec![job("ada", "pulse")])).await;
     assert!(schedule(&world, "ada", "pulse").await.is_some());
-}
+});
 
-#[tokio::test]
-async fn a_job_set_by_hand_is_left_alone_and_a_past_one_is_reported_once() {
-    let world = OperationWorld::new().await;
+world_test!(a_job_set_by_hand_is_left_alone_and_a_past_one_is_reported_once, async |world| {
     set_by_hand(&world, job("ada", "pulse")).await;
     let done = follow(&world, &file(vec![], vec![job("ada", "pulse")])).await;
     assert!(done.lines[0].starts_with("= cron ada/pulse"), "{done:?}");
@@ -180,11 +161,9 @@ async fn a_job_set_by_hand_is_left_alone_and_a_past_one_is_reported_once() {
     assert_eq!(follow(&world, &wanted).await.lines.len(), 1);
     assert_eq!(follow(&world, &wanted).await, Followed::default());
     assert_eq!(schedule(&world, "cyd", "once").await, None);
-}
+});
 
-#[tokio::test]
-async fn a_refused_declaration_affects_no_other_and_is_tried_again() {
-    let world = OperationWorld::new().await;
+world_test!(a_refused_declaration_affects_no_other_and_is_tried_again, async |world| {
     world.limits(|limits| limits.crons_max = 1);
     let wanted = file(vec![channel("desk", &["ada"])], vec![job("ada", "one"), job("ada", "two")]);
     let (ctx, first) = (world.ctx.clone(), wanted.clone());
@@ -197,11 +176,9 @@ async fn a_refused_declaration_affects_no_other_and_is_tried_again() {
     world.limits(|limits| limits.crons_max = 2);
     assert_eq!(follow(&world, &wanted).await.lines.len(), 1);
     assert!(schedule(&world, "ada", "two").await.is_some());
-}
+});
 
-#[tokio::test]
-async fn a_refused_change_of_a_channel_changes_nothing() {
-    let world = OperationWorld::new().await;
+world_test!(a_refused_change_of_a_channel_changes_nothing, async |world| {
     follow(&world, &file(vec![channel("desk", &["ada", "bob"])], vec![])).await;
     world.add_agent(new_agent(&world.ctx, "dan")).await;
     world.limits(|limits| limits.chat_members_max = 3);
@@ -228,4 +205,4 @@ async fn a_refused_change_of_a_channel_changes_nothing() {
     world.limits(|limits| limits.chat_members_max = 2);
     follow(&world, &file(vec![channel("desk", &["cyd", "dan"])], vec![])).await;
     assert_eq!(there(&world, "desk").await.1, [id("cyd"), id("dan")]);
-}
+});

@@ -26,6 +26,18 @@ pub(crate) use crate::{
     shared_state, skills, status,
 };
 
+/// A test in a new world with the agents ada, bob and cyd.
+macro_rules! world_test {
+    ($name:ident, async |$world:ident| $body:block) => {
+        #[tokio::test]
+        async fn $name() {
+            let $world = OperationWorld::new().await;
+            $body
+        }
+    };
+}
+pub(crate) use world_test;
+
 pub(crate) fn party(name: &str) -> Party {
     Party::Agent(id(name))
 }
@@ -34,13 +46,23 @@ pub(crate) fn code<T: std::fmt::Debug>(result: Result<T>) -> Code {
     result.unwrap_err().code
 }
 
+/// The hint of a refusal with this code.
+pub(crate) fn hint_of(refusal: Refusal, code: Code) -> String {
+    assert_eq!(refusal.code, code, "{refusal}");
+    refusal.hint.unwrap()
+}
+
 pub(crate) fn scope(text: &str) -> Scope {
     text.parse().unwrap()
 }
 
 /// Creates an agent in the name of ada.
 pub(crate) async fn create(world: &OperationWorld, new: NewAgent) -> Result<Agent> {
-    run!(world, |w, ctx| agents::create(w, &ctx, &party("ada"), new))
+    create_by(world, party("ada"), new).await
+}
+
+pub(crate) async fn create_by(world: &OperationWorld, by: Party, new: NewAgent) -> Result<Agent> {
+    run!(world, |w, ctx| agents::create(w, &ctx, &by, new))
 }
 
 pub(crate) async fn delete(world: &OperationWorld, name: &str) -> agents::Deleted {
@@ -129,6 +151,12 @@ impl OperationWorld {
         self.finish(turn_id, text).await.unwrap()
     }
 
+    /// The supervisor says that an agent has stopped.
+    pub(crate) async fn stopped(&self, agent_id: &AgentId) {
+        let agent_id = agent_id.clone();
+        run!(self, |w, ctx| agents::stopped(w, &ctx, &agent_id)).unwrap();
+    }
+
     /// Stops an agent, and its supervisor says that it has stopped.
     pub(crate) async fn stop(&self, name: &str) {
         let agent_id = id(name);
@@ -144,6 +172,30 @@ impl OperationWorld {
         run!(self, |w, ctx| agents::crashed(w, &ctx, &agent_id, &reason)).unwrap();
         let agent_id = id(name);
         run!(self, |w, ctx| agents::restarted(w, &ctx, &agent_id)).unwrap();
+    }
+
+    /// Records the start of a call with the provider's id `c1`.
+    pub(crate) async fn start_call(&self, turn: &Turn, start: &CallStart) {
+        let (turn, start) = (turn.clone(), start.clone());
+        run!(self, |w, ctx| turns::record_call_start(w, &ctx, &turn, &start)).unwrap();
+    }
+
+    /// Records the result of a call with the provider's id `c1` of the tool `t`.
+    pub(crate) async fn end_call(&self, turn: &Turn, call_id: CallId, outcome: CallOutcome) {
+        let turn = turn.clone();
+        run!(self, |w, ctx| turns::record_call_end(w, &ctx, &turn, call_id, "c1", "t", &outcome)).unwrap();
+    }
+
+    /// Adds mail to an open turn of an agent.
+    pub(crate) async fn join(&self, name: &str, turn_id: TurnId, limit: u32) -> Result<mail::Joined> {
+        let agent_id = id(name);
+        run!(self, |w, ctx| mail::join(w, &ctx, &agent_id, turn_id, limit))
+    }
+
+    /// The first slice of a broadcast.
+    pub(crate) async fn broadcast(&self, new: &NewMessage, exclude: &[&str]) -> Result<mail::Broadcast> {
+        let (new, exclude) = (new.clone(), exclude.iter().map(|name| id(name)).collect::<Vec<_>>());
+        run!(self, |w, ctx| mail::broadcast(w, &ctx, &new, &exclude, None, None))
     }
 
     pub(crate) async fn outside_ask(&self, target: &str) -> Result<Ask> {
@@ -191,6 +243,10 @@ impl OperationWorld {
         read!(self, |r| r.journal_of(turn_id)?)
     }
 
+    pub(crate) async fn approval(&self, approval_id: ApprovalId) -> Approval {
+        read!(self, |r| r.approval_get(approval_id)?.unwrap())
+    }
+
     /// The dead letters that wait for an operator.
     pub(crate) async fn dead_letters(&self) -> Vec<DeadLetter> {
         read!(self, |r| r.dead_letter_list(None, Some(DeadLetterStatus::Held), None, 1_000)?)
@@ -216,6 +272,17 @@ impl OperationWorld {
     pub(crate) async fn set_limits(&self, scope: &Scope, limits: NewLimits) -> Result<Budget> {
         let scope = scope.clone();
         run!(self, |w, ctx| budgets::set(w, &ctx, &operator(), &scope, limits))
+    }
+
+    /// Sets the limits that the world file names.
+    pub(crate) async fn follow_file(&self, named: Vec<(Scope, BudgetLimits)>) {
+        run!(self, |w, ctx| budgets::follow_file(w, &ctx, &operator(), &named)).unwrap();
+    }
+
+    /// What an operator sees of budgets: those that are nearly spent, and all that are limited.
+    pub(crate) async fn budgets_shown(&self) -> (Vec<Budget>, Vec<Budget>) {
+        let now = self.ctx.now();
+        read!(self, |r| (status::near(r, now)?, status::bounded(r, now)?))
     }
 
     /// Opens a channel.

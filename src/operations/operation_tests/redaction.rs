@@ -8,9 +8,7 @@ fn text_with_secret(before: usize) -> String {
 }
 
 // covers: TOOL-24
-#[tokio::test]
-async fn no_event_ledger_row_or_dead_letter_shows_a_secret_or_part_of_one() {
-    let world = OperationWorld::new().await;
+world_test!(no_event_ledger_row_or_dead_letter_shows_a_secret_or_part_of_one, async |world| {
     world.limits(|limits| limits.crashes_max = 1);
     // Texts are truncated at 160, 200, 300, 400, 500 and 1,000 characters; the secret crosses each
     // of these positions.
@@ -36,16 +34,8 @@ async fn no_event_ledger_row_or_dead_letter_shows_a_secret_or_part_of_one() {
             turns::malformed(w, &ctx, &began, &said)?;
             turns::model_failed(w, &ctx, began.turn_id, held, "m", &said, budgets::Settlement::Released)?;
             skills::acquire(w, &ctx, &began.agent_id, &said)?;
-            let new = NewTask {
-                title: said.chars().take(150).collect(),
-                description: said.clone(),
-                owner: id("bob"),
-                priority: 0,
-                depends_on: vec![],
-                parent_id: None,
-                due_at: None,
-                chain: Chain::root(&ctx),
-            };
+            let title: String = said.chars().take(150).collect();
+            let new = NewTask { description: said.clone(), ..new_task("bob", &title, Chain::root(&ctx)) };
             let task = tasks::create(w, &ctx, &party("ada"), new)?;
             let change = TaskChange { note: Some(said.clone()), result: Some(said.clone()), ..TaskChange::default() };
             tasks::update(w, &ctx, &party("bob"), task.task_id, change, Chain::root(&ctx))
@@ -82,11 +72,9 @@ async fn no_event_ledger_row_or_dead_letter_shows_a_secret_or_part_of_one() {
     assert!(!format!("{dead:?}").contains("hunter2"));
     // The journal and the mail keep the raw text, because work goes on with it.
     assert!(read!(world, |r| r.messages_recent(&id("ada"), 1)?)[0].body.contains(SECRET));
-}
+});
 
-#[tokio::test]
-async fn an_excerpt_has_a_maximum_length_and_marks_a_cut() {
-    let world = OperationWorld::new().await;
+world_test!(an_excerpt_has_a_maximum_length_and_marks_a_cut, async |world| {
     assert_eq!(world.ctx.excerpt("short", 10), "short");
     assert_eq!(world.ctx.excerpt("ééééé", 3), "ééé…");
     assert_eq!(world.ctx.excerpt(&format!("my {SECRET}"), 100), "my [redacted]");
@@ -94,4 +82,4 @@ async fn an_excerpt_has_a_maximum_length_and_marks_a_cut() {
     let many = SECRET.repeat(1_000);
     let excerpt = world.ctx.excerpt(&many, 400);
     assert!(!excerpt.contains("hunter2") && excerpt.ends_with('…') && excerpt.chars().count() <= 401, "{excerpt}");
-}
+});

@@ -18,33 +18,26 @@ async fn send_once(world: &OperationWorld, key: RequestKey, body: &str) -> Resul
     .await
 }
 
-#[tokio::test]
-async fn a_repetition_gets_the_first_answer_and_other_content_is_a_conflict() {
-    let world = OperationWorld::new().await;
+world_test!(a_repetition_gets_the_first_answer_and_other_content_is_a_conflict, async |world| {
     let first = send_once(&world, key("r1", "send", "d1"), "hello").await.unwrap();
-    let again = send_once(&world, key("r1", "send", "d1"), "hello").await.unwrap();
-    assert_eq!(first, again);
+    assert_eq!(first, send_once(&world, key("r1", "send", "d1"), "hello").await.unwrap());
     assert_eq!(world.inbox("ada").await.len(), 1);
     assert_eq!(code(send_once(&world, key("r1", "send", "d2"), "other").await), Code::Conflict);
     assert_eq!(code(send_once(&world, key("r1", "stop", "d1"), "hello").await), Code::Conflict);
     let other = RequestKey { principal: Party::Operator("other".into()), ..key("r1", "send", "d1") };
     send_once(&world, other, "hello").await.unwrap();
     assert_eq!(world.inbox("ada").await.len(), 2, "an id is unique to its caller");
-}
+});
 
-#[tokio::test]
-async fn a_refusal_is_not_stored_and_changes_nothing() {
-    let world = OperationWorld::new().await;
+world_test!(a_refusal_is_not_stored_and_changes_nothing, async |world| {
     world.limits(|limits| limits.message_bytes = 3);
     assert_eq!(code(send_once(&world, key("r1", "send", "d1"), "hello").await), Code::TooLarge);
     world.limits(|limits| limits.message_bytes = 30);
     send_once(&world, key("r1", "send", "d1"), "hello").await.unwrap();
     assert_eq!(world.inbox("ada").await.len(), 1);
-}
+});
 
-#[tokio::test]
-async fn the_sweep_deletes_finished_work_and_keeps_open_work() {
-    let world = OperationWorld::new().await;
+world_test!(the_sweep_deletes_finished_work_and_keeps_open_work, async |world| {
     world.limits(|limits| limits.crashes_max = 1);
     let done = world.busy("ada").await.turn_id;
     world.finish(done, "done").await.unwrap();
@@ -69,4 +62,4 @@ async fn the_sweep_deletes_finished_work_and_keeps_open_work() {
     world.finish(open, "at last").await.unwrap();
     assert_eq!(world.events().await[0].seq, last + 1);
     send_once(&world, key("r1", "send", "d2"), "x").await.unwrap();
-}
+});

@@ -2,7 +2,8 @@
 
 use super::operation_world::*;
 
-const HOUR: Duration = Duration::from_secs(3_600);
+pub(super) const MINUTE: Duration = Duration::from_secs(60);
+pub(super) const HOUR: Duration = Duration::from_secs(3_600);
 
 pub(super) fn new(world: &OperationWorld, kind: ScheduleKind, name: &str, when: When) -> NewSchedule {
     NewSchedule {
@@ -55,6 +56,11 @@ pub(super) async fn runs(world: &OperationWorld, schedule: &Schedule) -> Vec<Sch
     read!(world, |r| r.schedule_runs(schedule_id, 100)?)
 }
 
+/// The operator sets a schedule off by hand.
+pub(super) async fn run_now(world: &OperationWorld, schedule_id: ScheduleId) -> Result<ScheduleRun> {
+    run!(world, |w, ctx| schedules::run_now(w, &ctx, &operator(), schedule_id, Chain::root(&ctx)))
+}
+
 pub(super) async fn find(world: &OperationWorld, schedule: &Schedule) -> Option<Schedule> {
     let schedule_id = schedule.schedule_id;
     read!(world, |r| r.schedule_get(schedule_id)?)
@@ -72,10 +78,8 @@ pub(super) async fn own_turn(world: &OperationWorld, target: Target) -> Schedule
 
 /// Runs the next slot of an hourly job and ends its turn with this text.
 pub(super) async fn run_next_hour(world: &OperationWorld, words: &str) -> Turn {
-    world.pass(HOUR);
-    due(world).await;
-    let turn = world.take("ada").await.turn;
-    world.finish(turn.turn_id, words).await.unwrap()
+    due_after(world, HOUR).await;
+    world.finish(world.take("ada").await.turn.turn_id, words).await.unwrap()
 }
 
 pub(super) async fn conversations_of_ada(world: &OperationWorld) -> Vec<(Conversation, Vec<ConversationEntry>)> {
@@ -90,20 +94,8 @@ pub(super) async fn conversations_of_ada(world: &OperationWorld) -> Vec<(Convers
 
 /// A conversation of ada that began outside and whose message ada has processed.
 pub(super) async fn answered_conversation(world: &OperationWorld, thread: &str) -> Conversation {
-    let party = operator();
-    let start = conversations::Start {
-        adapter: CONTROL.into(),
-        thread: Some(thread.into()),
-        owner: id("ada"),
-        party: party.clone(),
-    };
-    let said = conversations::IncomingMessage {
-        from: party,
-        content: "hello".into(),
-        attachments: Vec::new(),
-        reply_to: None,
-        external_id: None,
-    };
+    let (adapter, thread) = (CONTROL.to_owned(), Some(thread.to_owned()));
+    let (start, said) = (Start { adapter, thread, owner: id("ada"), party: operator() }, said(operator(), "hello"));
     let heard = run!(world, |w, ctx| conversations::arrive(w, &ctx, start, said)).unwrap();
     world.done("ada", "NO_REPLY").await;
     heard.conversation

@@ -6,12 +6,8 @@ use ghost_domain::schedule::{Change, FileStamp};
 use super::operation_world::*;
 use super::schedule_helpers::*;
 
-const MINUTE: Duration = Duration::from_secs(60);
-
 // covers: SCHED-02, SCHED-09
-#[tokio::test]
-async fn a_timer_goes_off_once_in_its_chain_and_its_run_ends_with_the_turn() {
-    let world = OperationWorld::new().await;
+world_test!(a_timer_goes_off_once_in_its_chain_and_its_run_ends_with_the_turn, async |world| {
     let tea = timer(&world, "tea", MINUTE).await;
     due(&world).await;
     assert!(world.inbox("ada").await.is_empty());
@@ -29,12 +25,10 @@ async fn a_timer_goes_off_once_in_its_chain_and_its_run_ends_with_the_turn() {
     let run = &runs(&world, &tea).await[0];
     assert_eq!((run.run, run.status, run.late), (1, RunStatus::Done, false));
     assert_eq!(world.count(EventKind::ScheduleFired).await, 1);
-}
+});
 
 // covers: SCHED-06
-#[tokio::test]
-async fn a_cron_job_starts_new_roots_and_has_one_run_at_a_time() {
-    let world = OperationWorld::new().await;
+world_test!(a_cron_job_starts_new_roots_and_has_one_run_at_a_time, async |world| {
     let job = set(&world, party("ada"), new(&world, ScheduleKind::Cron, "mail", cron("* * * * *"))).await.unwrap();
     for _ in 0..3 {
         due_after(&world, MINUTE).await;
@@ -45,8 +39,7 @@ async fn a_cron_job_starts_new_roots_and_has_one_run_at_a_time() {
     let record = runs(&world, &job).await;
     assert_eq!(record.len(), 2);
     assert_eq!((record[0].status, record[0].missed), (RunStatus::Skipped, 2));
-    let turn = world.take("ada").await.turn;
-    world.end(turn.turn_id, Ending::Failed(Refusal::new(Code::Timeout, "too slow"))).await;
+    world.end(world.take("ada").await.turn.turn_id, Ending::Failed(Refusal::new(Code::Timeout, "too slow"))).await;
     let failed = &runs(&world, &job).await[1];
     assert_eq!(failed.status, RunStatus::Failed);
     assert!(failed.note.as_ref().unwrap().contains("too slow"));
@@ -54,14 +47,11 @@ async fn a_cron_job_starts_new_roots_and_has_one_run_at_a_time() {
     assert_eq!(world.inbox("ada").await.len(), 1);
     let job = find(&world, &job).await.unwrap();
     assert_eq!((job.runs, job.last_status), (3, Some(RunStatus::Queued)));
-}
+});
 
-#[tokio::test]
-async fn setting_again_replaces_an_own_schedule_but_not_one_of_another_party() {
-    let world = OperationWorld::new().await;
+world_test!(setting_again_replaces_an_own_schedule_but_not_one_of_another_party, async |world| {
     let first = timer(&world, "tea", MINUTE).await;
-    let again = timer(&world, "tea", MINUTE * 5).await;
-    assert_eq!(first.schedule_id, again.schedule_id);
+    assert_eq!(first.schedule_id, timer(&world, "tea", MINUTE * 5).await.schedule_id);
     assert_eq!(find(&world, &first).await.unwrap().next_at, Some(world.ctx.now().plus(MINUTE * 5)));
     let job = set(&world, operator(), new(&world, ScheduleKind::Cron, "report", cron("0 9 * * *"))).await.unwrap();
     let mine = set(&world, party("ada"), new(&world, ScheduleKind::Cron, "report", cron("0 8 * * *"))).await;
@@ -76,12 +66,10 @@ async fn setting_again_replaces_an_own_schedule_but_not_one_of_another_party() {
     assert_eq!(code(run!(world, |w, ctx| schedules::cancel(w, &ctx, &operator(), schedule_id))), Code::NotFound);
     let near = read!(world, |r| schedules::named(r, &id("ada"), ScheduleKind::Timer, "tee").unwrap_err());
     assert_eq!(near.hint.unwrap(), "did you mean `tea`?");
-}
+});
 
 // covers: SCHED-04
-#[tokio::test]
-async fn exceeded_limits_and_bad_input_are_refused_without_effect() {
-    let world = OperationWorld::new().await;
+world_test!(exceeded_limits_and_bad_input_are_refused_without_effect, async |world| {
     world.limits(|limits| (limits.timers_max, limits.message_bytes) = (1, 100));
     timer(&world, "one", MINUTE).await;
     let at = When::At { at: world.ctx.now().plus(MINUTE) };
@@ -101,12 +89,10 @@ async fn exceeded_limits_and_bad_input_are_refused_without_effect() {
     assert_eq!(try_with(&|new| new.when = cron("* * * * *")).await, Code::InvalidArguments);
     assert_eq!(try_with(&|new| new.when = When::At { at: Timestamp(5) }).await, Code::InvalidArguments);
     assert_eq!(world.count(EventKind::ScheduleSet).await, 1);
-}
+});
 
 // covers: SCHED-09
-#[tokio::test]
-async fn a_full_inbox_is_a_refused_run_and_the_next_slot_runs() {
-    let world = OperationWorld::new().await;
+world_test!(a_full_inbox_is_a_refused_run_and_the_next_slot_runs, async |world| {
     world.limits(|limits| limits.inbox_max = 1);
     world.send("ada", "work").await;
     let job = set(&world, party("ada"), new(&world, ScheduleKind::Cron, "mail", cron("* * * * *"))).await.unwrap();
@@ -117,19 +103,16 @@ async fn a_full_inbox_is_a_refused_run_and_the_next_slot_runs() {
     world.done("ada", "").await;
     due_after(&world, MINUTE).await;
     assert_eq!(world.inbox("ada").await.len(), 1);
-}
+});
 
-#[tokio::test]
-async fn a_one_shot_waits_for_a_free_inbox_and_goes_off_once() {
-    let world = OperationWorld::new().await;
+world_test!(a_one_shot_waits_for_a_free_inbox_and_goes_off_once, async |world| {
     world.limits(|limits| limits.inbox_max = 1);
     world.send("ada", "work").await;
     let tea = timer(&world, "tea", MINUTE).await;
     let when = When::At { at: world.ctx.now().plus(MINUTE) };
     let job = set(&world, party("ada"), new(&world, ScheduleKind::Cron, "once", when)).await.unwrap();
     due_after(&world, MINUTE).await;
-    let again = find(&world, &tea).await.unwrap();
-    assert_eq!(again.next_at, Some(world.ctx.now().plus(MINUTE / 2)));
+    assert_eq!(find(&world, &tea).await.unwrap().next_at, Some(world.ctx.now().plus(MINUTE / 2)));
     due(&world).await;
     for _ in 0..3 {
         due_after(&world, MINUTE / 2).await;
@@ -154,39 +137,28 @@ async fn a_one_shot_waits_for_a_free_inbox_and_goes_off_once() {
     let mail = world.inbox("ada").await;
     assert_eq!(mail.len(), 3);
     assert!(mail[1].body.contains("late by 2m: its mail was refused until now (inbox_full"), "{}", mail[1].body);
-}
+});
 
-#[tokio::test]
-async fn a_timer_whose_chain_is_too_long_ends_with_a_refused_run() {
-    let world = OperationWorld::new().await;
+world_test!(a_timer_whose_chain_is_too_long_ends_with_a_refused_run, async |world| {
     let tea = timer(&world, "tea", MINUTE).await;
     world.limits(|limits| limits.hops_max = 2);
     due_after(&world, MINUTE).await;
     assert!(find(&world, &tea).await.is_none());
     assert!(runs(&world, &tea).await[0].note.as_ref().unwrap().contains("hop_limit"));
-}
+});
 
 // covers: SCHED-06
-#[tokio::test]
-async fn a_schedule_set_off_by_hand_has_one_run_at_a_time() {
-    let world = OperationWorld::new().await;
+world_test!(a_schedule_set_off_by_hand_has_one_run_at_a_time, async |world| {
     let job = set(&world, operator(), new(&world, ScheduleKind::Cron, "mail", cron("0 9 * * *"))).await.unwrap();
     let schedule_id = job.schedule_id;
-    let run = async || {
-        run!(world, |w, ctx| {
-            let chain = Chain::root(&ctx);
-            schedules::run_now(w, &ctx, &operator(), schedule_id, chain)
-        })
-    };
+    let run = async || run_now(&world, schedule_id).await;
     assert_eq!(run().await.unwrap().status, RunStatus::Queued);
     assert_eq!(code(run().await), Code::Conflict);
     assert_eq!(find(&world, &job).await.unwrap().next_at, job.next_at);
     assert!(world.inbox("ada").await[0].body.contains("by hand by operator:test"));
-}
+});
 
-#[tokio::test]
-async fn schedules_of_a_deleted_agent_are_cancelled_and_a_stopped_agent_gets_its_mail() {
-    let world = OperationWorld::new().await;
+world_test!(schedules_of_a_deleted_agent_are_cancelled_and_a_stopped_agent_gets_its_mail, async |world| {
     let one = timer(&world, "one", MINUTE).await;
     let two = timer(&world, "two", MINUTE * 9).await;
     let ada = id("ada");
@@ -198,12 +170,10 @@ async fn schedules_of_a_deleted_agent_are_cancelled_and_a_stopped_agent_gets_its
     assert!(find(&world, &two).await.is_none());
     assert_eq!(runs(&world, &one).await[0].status, RunStatus::Failed);
     assert_eq!(world.count(EventKind::ScheduleCancelled).await, 1);
-}
+});
 
 // covers: SCHED-03
-#[tokio::test]
-async fn a_watch_reports_each_change_once_and_repeats_changes_that_a_limit_refused() {
-    let world = OperationWorld::new().await;
+world_test!(a_watch_reports_each_change_once_and_repeats_changes_that_a_limit_refused, async |world| {
     let seen = |names: &[&str]| WatchSnapshot {
         files: names
             .iter()
@@ -232,11 +202,9 @@ async fn a_watch_reports_each_change_once_and_repeats_changes_that_a_limit_refus
     let mail = world.inbox("ada").await;
     assert!(mail[1].body.contains("- created bb"), "{}", mail[1].body);
     assert_eq!((mail[1].kind, mail[1].hop, mail[1].root_id), (Kind::Watch, 3, watch.root_id));
-}
+});
 
-#[tokio::test]
-async fn a_check_of_a_replaced_watch_does_not_affect_the_new_watch() {
-    let world = OperationWorld::new().await;
+world_test!(a_check_of_a_replaced_watch_does_not_affect_the_new_watch, async |world| {
     let seen = |name: &str| WatchSnapshot {
         files: [(name.to_owned(), FileStamp { bytes: 1, changed_ns: 1, inode: name.len() as u64 })]
             .into_iter()
@@ -260,21 +228,11 @@ async fn a_check_of_a_replaced_watch_does_not_affect_the_new_watch() {
     assert_eq!(read!(world, |r| r.watch_snapshot_get(schedule_id)?), Some(seen("there.md")));
     let (made, now) = (new.created_at, seen("new.md"));
     assert!(run!(world, |w, ctx| schedules::changed(w, &ctx, schedule_id, made, &now, false)).unwrap().is_some());
-}
+});
 
 // covers: HB-04
-#[tokio::test]
-async fn an_alert_in_a_channel_wakes_members_by_the_chat_setting() {
-    let world = OperationWorld::new().await;
-    let channel = chat::NewChannel {
-        channel: "alerts".parse().unwrap(),
-        members: vec![id("ada"), id("bob"), id("cyd")],
-        gated: false,
-        skip_creator: false,
-        topic: None,
-    };
-    let by = chat::Speaker::from(party("ada"));
-    run!(world, |w, ctx| chat::create(w, &ctx, &by, channel)).unwrap();
+world_test!(an_alert_in_a_channel_wakes_members_by_the_chat_setting, async |world| {
+    world.channel(party("ada"), new_channel("alerts", &["bob", "cyd"])).await.unwrap();
     let wanted = schedules::Wanted { every_ms: 1_800_000, target: "alerts".into() };
     run!(world, |w, ctx| schedules::follow_heartbeat(w, &ctx, &id("ada"), Some(&wanted))).unwrap();
     for (wake, woken) in [(ChatWake::None, 0), (ChatWake::Mentions, 0), (ChatWake::All, 1)] {
@@ -286,12 +244,10 @@ async fn an_alert_in_a_channel_wakes_members_by_the_chat_setting() {
     }
     let posts = read!(world, |r| r.chat_posts(&"alerts".parse().unwrap(), 0, 0, 9)?);
     assert_eq!(posts.len(), 3);
-}
+});
 
 // covers: HB-01, HB-02, HB-04
-#[tokio::test]
-async fn heartbeats_follow_the_configuration_and_are_skipped_when_there_is_nothing_to_ask() {
-    let world = OperationWorld::new().await;
+world_test!(heartbeats_follow_the_configuration_and_are_skipped_when_there_is_nothing_to_ask, async |world| {
     let want = async |every_ms: Option<u64>| {
         let wanted = every_ms.map(|every_ms| schedules::Wanted { every_ms, target: "last".into() });
         run!(world, |w, ctx| schedules::follow_heartbeat(w, &ctx, &id("ada"), wanted.as_ref())).unwrap();
@@ -326,4 +282,4 @@ async fn heartbeats_follow_the_configuration_and_are_skipped_when_there_is_nothi
     want(None).await;
     due_after(&world, MINUTE * 60).await;
     assert_eq!(world.count(EventKind::HeartbeatSkipped).await, 1);
-}
+});

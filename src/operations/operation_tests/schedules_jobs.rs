@@ -7,27 +7,14 @@ use ghost_domain::schedule::WakeMode;
 use super::operation_world::*;
 use super::schedule_helpers::*;
 
-const MINUTE: Duration = Duration::from_secs(60);
-const HOUR: Duration = Duration::from_secs(3_600);
-
 async fn delivered(world: &OperationWorld) -> Vec<Value> {
     let events = world.events_of(EventKind::ScheduleDelivered).await.into_iter();
     events.map(|event| (*event.payload).clone()).collect()
 }
 
 // covers: SCHED-05
-#[tokio::test]
-async fn an_own_turn_holds_no_other_mail_and_is_announced_in_a_channel() {
-    let world = OperationWorld::new().await;
-    let channel = chat::NewChannel {
-        channel: "news".parse().unwrap(),
-        members: vec![id("ada"), id("bob"), id("cyd")],
-        gated: false,
-        skip_creator: false,
-        topic: None,
-    };
-    let by = chat::Speaker::from(party("ada"));
-    run!(world, |w, ctx| chat::create(w, &ctx, &by, channel)).unwrap();
+world_test!(an_own_turn_holds_no_other_mail_and_is_announced_in_a_channel, async |world| {
+    world.channel(party("ada"), new_channel("news", &["bob", "cyd"])).await.unwrap();
     let job = own_turn(&world, announce("news")).await;
     due_after(&world, HOUR).await;
     world.send("ada", "something else").await;
@@ -46,11 +33,9 @@ async fn an_own_turn_holds_no_other_mail_and_is_announced_in_a_channel() {
     assert!(runs(&world, &job).await.iter().all(|run| run.status == RunStatus::Done && run.note.is_none()));
     let delivered_events = delivered(&world).await;
     assert_eq!((&delivered_events[0]["silent"], &delivered_events[1]["silent"]), (&json!(false), &json!(true)));
-}
+});
 
-#[tokio::test]
-async fn an_announcement_goes_to_the_last_conversation_and_a_failure_is_in_the_run() {
-    let world = OperationWorld::new().await;
+world_test!(an_announcement_goes_to_the_last_conversation_and_a_failure_is_in_the_run, async |world| {
     let job = own_turn(&world, Target::Last).await;
     run_next_hour(&world, "Nobody hears this.").await;
     let run = &runs(&world, &job).await[0];
@@ -68,11 +53,9 @@ async fn an_announcement_goes_to_the_last_conversation_and_a_failure_is_in_the_r
     own_turn(&world, Target::Conversation(talk.conversation_id)).await;
     run_next_hour(&world, "It is late.").await;
     assert_eq!(conversations_of_ada(&world).await.remove(0).1[2].content, "It is late.");
-}
+});
 
-#[tokio::test]
-async fn the_last_conversation_is_the_one_with_the_newest_message_from_outside() {
-    let world = OperationWorld::new().await;
+world_test!(the_last_conversation_is_the_one_with_the_newest_message_from_outside, async |world| {
     let first = answered_conversation(&world, "one").await.conversation_id;
     world.pass(MINUTE);
     let second = answered_conversation(&world, "two").await.conversation_id;
@@ -88,29 +71,24 @@ async fn the_last_conversation_is_the_one_with_the_newest_message_from_outside()
     let said = &found.iter().find(|(talk, _)| talk.conversation_id == second).unwrap().1;
     assert_eq!(said.last().unwrap().content, "To the second.");
     assert_eq!(found.len(), 3);
-}
+});
 
-#[tokio::test]
-async fn a_thread_is_not_begun_for_a_text_that_is_too_long() {
-    let world = OperationWorld::new().await;
+world_test!(a_thread_is_not_begun_for_a_text_that_is_too_long, async |world| {
     let job = own_turn(&world, ops("cron:ada/report")).await;
     world.limits(|limits| limits.message_bytes = 400);
     run_next_hour(&world, &"x".repeat(401)).await;
     let note = runs(&world, &job).await[0].note.clone().unwrap();
     assert!(note.contains("not delivered") && note.contains("the limit is 400"), "{note}");
     assert!(conversations_of_ada(&world).await.is_empty());
-}
+});
 
 // covers: SCHED-05
-#[tokio::test]
-async fn a_webhook_gets_results_in_one_thread_as_conversation_deliveries() {
-    let world = OperationWorld::new().await;
+world_test!(a_webhook_gets_results_in_one_thread_as_conversation_deliveries, async |world| {
     let job = own_turn(&world, ops("cron:ada/report")).await;
     run_next_hour(&world, "One.").await;
     // The job is cancelled before its turn ends; its result is still delivered.
     due_after(&world, HOUR).await;
-    let schedule_id = job.schedule_id;
-    run!(world, |w, ctx| schedules::cancel(w, &ctx, &operator(), schedule_id)).unwrap();
+    run!(world, |w, ctx| schedules::cancel(w, &ctx, &operator(), job.schedule_id)).unwrap();
     world.done("ada", "Two.").await;
     let talks = conversations_of_ada(&world).await;
     let (conversation, said) = &talks[0];
@@ -118,20 +96,16 @@ async fn a_webhook_gets_results_in_one_thread_as_conversation_deliveries() {
     assert_eq!((conversation.thread.as_str(), &conversation.owner), ("cron:ada/report", &id("ada")));
     let texts: Vec<_> = said.iter().map(|entry| (entry.content.as_str(), entry.delivery)).collect();
     assert_eq!(texts, [("One.", Delivery::Pending), ("Two.", Delivery::Pending)]);
-}
+});
 
-#[tokio::test]
-async fn only_a_cron_job_has_a_turn_of_its_own() {
-    let world = OperationWorld::new().await;
+world_test!(only_a_cron_job_has_a_turn_of_its_own, async |world| {
     let at = When::At { at: world.ctx.now().plus(HOUR) };
     let wanted = NewSchedule { mode: Target::Nowhere.into(), ..new(&world, ScheduleKind::Timer, "tea", at) };
     assert_eq!(code(set(&world, party("ada"), wanted).await), Code::PayloadMismatch);
-}
+});
 
 // covers: SCHED-07
-#[tokio::test]
-async fn a_reminder_shows_recent_messages_within_its_limits() {
-    let world = OperationWorld::new().await;
+world_test!(a_reminder_shows_recent_messages_within_its_limits, async |world| {
     timer(&world, "tea", HOUR).await;
     timer(&world, "old", HOUR * 25).await;
     for n in 0..7 {
@@ -160,19 +134,12 @@ async fn a_reminder_shows_recent_messages_within_its_limits() {
     let old = mail.iter().find(|mail| mail.subject.as_deref().is_some_and(|s| s.contains("old"))).unwrap();
     assert_eq!(old.body.lines().filter(|line| line.starts_with("- you ")).count(), 2, "{}", old.body);
     assert!(old.body.contains("That is long ago"), "{}", old.body);
-}
+});
 
-#[tokio::test]
-async fn a_one_shot_due_during_a_run_by_hand_goes_off_after_it() {
-    let world = OperationWorld::new().await;
+world_test!(a_one_shot_due_during_a_run_by_hand_goes_off_after_it, async |world| {
     let when = When::At { at: world.ctx.now().plus(MINUTE) };
     let job = set(&world, operator(), new(&world, ScheduleKind::Cron, "once", when)).await.unwrap();
-    let schedule_id = job.schedule_id;
-    run!(world, |w, ctx| {
-        let chain = Chain::root(&ctx);
-        schedules::run_now(w, &ctx, &operator(), schedule_id, chain)
-    })
-    .unwrap();
+    run_now(&world, job.schedule_id).await.unwrap();
     let by_hand = world.take("ada").await.turn;
     for _ in 0..3 {
         due_after(&world, MINUTE).await;
@@ -190,27 +157,19 @@ async fn a_one_shot_due_during_a_run_by_hand_goes_off_after_it() {
     assert!(find(&world, &job).await.is_none());
     let statuses: Vec<RunStatus> = runs(&world, &job).await.iter().map(|run| run.status).collect();
     assert_eq!(statuses, [RunStatus::Done, RunStatus::Skipped, RunStatus::Done]);
-}
+});
 
 // covers: SCHED-06
-#[tokio::test]
-async fn a_one_shot_is_deleted_after_success_and_switched_off_after_failure() {
-    let world = OperationWorld::new().await;
+world_test!(a_one_shot_is_deleted_after_success_and_switched_off_after_failure, async |world| {
     let when = When::At { at: world.ctx.now().plus(MINUTE) };
     let job = set(&world, operator(), new(&world, ScheduleKind::Cron, "once", when)).await.unwrap();
-    let (schedule_id, run) = (job.schedule_id, async || {
-        run!(world, |w, ctx| {
-            let chain = Chain::root(&ctx);
-            schedules::run_now(w, &ctx, &operator(), job.schedule_id, chain)
-        })
-    });
+    let (schedule_id, run) = (job.schedule_id, async || run_now(&world, job.schedule_id).await);
     // Set off by hand before its time, it still goes off at its time.
     run().await.unwrap();
     world.done("ada", "").await;
     assert!(find(&world, &job).await.unwrap().next_at.is_some());
     due_after(&world, MINUTE).await;
-    let turn = world.take("ada").await.turn;
-    world.end(turn.turn_id, Ending::Failed(Refusal::new(Code::Timeout, "too slow"))).await;
+    world.end(world.take("ada").await.turn.turn_id, Ending::Failed(Refusal::new(Code::Timeout, "too slow"))).await;
     let kept = find(&world, &job).await.unwrap();
     assert_eq!((kept.enabled, kept.next_at, kept.last_status), (false, None, Some(RunStatus::Failed)));
     let on = run!(world, |w, ctx| schedules::enable(w, &ctx, &operator(), schedule_id, true));
@@ -236,19 +195,16 @@ async fn a_one_shot_is_deleted_after_success_and_switched_off_after_failure() {
     run().await.unwrap();
     world.done("ada", "").await;
     assert!(find(&world, &job).await.is_none());
-}
+});
 
 // covers: SCHED-06
-#[tokio::test]
-async fn the_run_log_stays_within_its_limits() {
-    let world = OperationWorld::new().await;
+world_test!(the_run_log_stays_within_its_limits, async |world| {
     world.limits(|limits| limits.schedule_run_lines = 96);
     let job = own_turn(&world, Target::Nowhere).await;
     let mut most = 0;
     for _ in 0..120 {
         run_next_hour(&world, "").await;
-        let schedule_id = job.schedule_id;
-        most = most.max(read!(world, |r| r.schedule_runs(schedule_id, 1_000)?).len());
+        most = most.max(read!(world, |r| r.schedule_runs(job.schedule_id, 1_000)?).len());
     }
     assert!((90..=96).contains(&most), "{most}");
     let record = runs(&world, &job).await;
@@ -259,12 +215,10 @@ async fn the_run_log_stays_within_its_limits() {
     }
     let bytes: usize = runs(&world, &job).await.iter().map(|run| serde_json::to_vec(run).unwrap().len()).sum();
     assert!((1_500..=4_000).contains(&bytes), "{bytes}");
-}
+});
 
 // covers: SCHED-06
-#[tokio::test]
-async fn mail_for_the_next_heartbeat_is_taken_with_it() {
-    let world = OperationWorld::new().await;
+world_test!(mail_for_the_next_heartbeat_is_taken_with_it, async |world| {
     let mode = JobMode::Mail { wake: WakeMode::NextHeartbeat };
     let job = NewSchedule { mode, ..new(&world, ScheduleKind::Cron, "mail", every(&world, MINUTE * 10)) };
     let job = set(&world, party("ada"), job).await.unwrap();
@@ -287,17 +241,14 @@ async fn mail_for_the_next_heartbeat_is_taken_with_it() {
     let done = record.iter().filter(|run| run.status == RunStatus::Done).count();
     assert_eq!(done, 2, "{record:#?}");
     assert_eq!(world.count(EventKind::HeartbeatQuiet).await, 1);
-}
+});
 
 // covers: HB-07
-#[tokio::test]
-async fn an_exchange_of_asks_ends_at_its_limit_or_when_the_other_agent_ends_it() {
-    let world = OperationWorld::new().await;
+world_test!(an_exchange_of_asks_ends_at_its_limit_or_when_the_other_agent_ends_it, async |world| {
     let ada = world.busy("ada").await;
     let round = async |target: &str, words: &str| {
         let (ask, call_id) = world.ask_by(&ada, target, "syscall.ask").await?;
-        let turn = world.take(target).await.turn;
-        world.finish(turn.turn_id, words).await?;
+        world.finish(world.take(target).await.turn.turn_id, words).await?;
         let (_, content, _) = world.outcome(ada.turn_id, call_id).await.unwrap();
         assert_eq!(content["message_id"], json!(ask.message_id));
         Ok::<Value, Refusal>(content)
@@ -318,4 +269,4 @@ async fn an_exchange_of_asks_ends_at_its_limit_or_when_the_other_agent_ends_it()
     let refusal = round("bob", "more").await.unwrap_err();
     assert!(refusal.code == Code::LoopGuard && refusal.message.contains("bob has ended"), "{refusal}");
     assert!(world.inbox("bob").await.is_empty());
-}
+});

@@ -6,8 +6,6 @@ use ghost_domain::schedule::WakeMode;
 use super::operation_world::*;
 use super::schedule_helpers::*;
 
-const MINUTE: Duration = Duration::from_secs(60);
-
 /// Configures ada's heartbeat: every half hour, or none.
 async fn heartbeat(world: &OperationWorld, beats: bool) {
     let wanted = beats.then(|| schedules::Wanted { every_ms: 1_800_000, target: "none".into() });
@@ -21,8 +19,7 @@ async fn waiting(world: &OperationWorld) -> Schedule {
     let when = When::Every { every_ms: 600_000, anchor: world.ctx.now() };
     let job = NewSchedule { mode, ..new(world, ScheduleKind::Cron, "mail", when) };
     let job = set(world, party("ada"), job).await.unwrap();
-    world.pass(MINUTE * 10);
-    due(world).await;
+    due_after(world, MINUTE * 10).await;
     assert!(world.try_take("ada").await.unwrap().is_none(), "it waits");
     job
 }
@@ -34,15 +31,12 @@ async fn waited(world: &OperationWorld, job: &Schedule) -> ScheduleRun {
 
 /// Opens the turn of a heartbeat with the mail that waited for it.
 async fn beat(world: &OperationWorld) {
-    world.pass(MINUTE * 20);
-    due(world).await;
+    due_after(world, MINUTE * 20).await;
     let kinds: Vec<Kind> = world.take("ada").await.mail.iter().map(|mail| mail.kind).collect();
     assert_eq!(kinds, [Kind::Cron, Kind::Heartbeat]);
 }
 
-#[tokio::test]
-async fn mail_of_a_crashed_heartbeat_turn_is_tried_alone_and_its_job_goes_on() {
-    let world = OperationWorld::new().await;
+world_test!(mail_of_a_crashed_heartbeat_turn_is_tried_alone_and_its_job_goes_on, async |world| {
     let job = waiting(&world).await;
     beat(&world).await;
     world.crash("ada", "it fell over").await;
@@ -55,7 +49,7 @@ async fn mail_of_a_crashed_heartbeat_turn_is_tried_alone_and_its_job_goes_on() {
     assert_eq!(waited(&world, &job).await.status, RunStatus::Done);
     due_after(&world, MINUTE * 10).await;
     assert_eq!(runs(&world, &job).await[0].status, RunStatus::Queued, "the next slot is not passed over");
-}
+});
 
 #[tokio::test]
 async fn a_waiting_run_in_a_dead_letter_runs_when_it_is_retried() {
@@ -90,8 +84,7 @@ async fn waiting_mail_wakes_the_agent_when_the_heartbeat_is_removed() {
             heartbeat(&world, false).await;
         } else {
             let beats = read!(world, |r| r.schedule_find(&id("ada"), ScheduleKind::Heartbeat, "heartbeat")?.unwrap());
-            let schedule_id = beats.schedule_id;
-            run!(world, |w, ctx| schedules::enable(w, &ctx, &operator(), schedule_id, false)).unwrap();
+            run!(world, |w, ctx| schedules::enable(w, &ctx, &operator(), beats.schedule_id, false)).unwrap();
         }
         assert!(world.signals().contains(&Signal::Wake(id("ada"))), "reloaded: {reloaded}");
         assert!(!world.message(quiet.message_id).await.wake);

@@ -5,22 +5,8 @@
 use super::operation_world::*;
 use super::schedule_helpers::*;
 
-const HOUR: Duration = Duration::from_secs(3_600);
-
 fn job(world: &OperationWorld, target: Target) -> NewSchedule {
     NewSchedule { mode: target.into(), ..new(world, ScheduleKind::Cron, "report", every(world, HOUR)) }
-}
-
-async fn channel(world: &OperationWorld, name: &str) {
-    let channel = chat::NewChannel {
-        channel: name.parse().unwrap(),
-        members: vec![id("ada"), id("bob")],
-        gated: false,
-        skip_creator: false,
-        topic: None,
-    };
-    let by = chat::Speaker::from(party("ada"));
-    run!(world, |w, ctx| chat::create(w, &ctx, &by, channel)).unwrap();
 }
 
 async fn enable(world: &OperationWorld, job: &Schedule, enabled: bool) -> Result<Schedule> {
@@ -33,9 +19,8 @@ async fn arrives(world: &OperationWorld, owner: &str, thread: &str) -> Result<Re
     let from = Party::Outside("caller".into());
     let start =
         Start { adapter: "webhook:ops".into(), thread: Some(thread.into()), owner: id(owner), party: from.clone() };
-    let entries =
-        IncomingMessage { from, content: "hello".into(), attachments: Vec::new(), reply_to: None, external_id: None };
-    run!(world, |w, ctx| conversations::arrive(w, &ctx, start, entries))
+    let said = said(from, "hello");
+    run!(world, |w, ctx| conversations::arrive(w, &ctx, start, said))
 }
 
 /// The note of the newest run.
@@ -49,10 +34,8 @@ fn webhook_of(world: &OperationWorld, agent: &str) {
     world.ctx.set_webhooks([("ops".to_owned(), id(agent))].into());
 }
 
-#[tokio::test]
-async fn a_target_must_exist_when_a_job_is_set_or_changed() {
-    let world = OperationWorld::new().await;
-    channel(&world, "news").await;
+world_test!(a_target_must_exist_when_a_job_is_set_or_changed, async |world| {
+    world.channel(party("ada"), new_channel("news", &["bob"])).await.unwrap();
     let talk = answered_conversation(&world, "one").await.conversation_id.to_string();
     for (to, hint) in [
         ("newz", "did you mean `news`?"),
@@ -67,8 +50,7 @@ async fn a_target_must_exist_when_a_job_is_set_or_changed() {
     for to in ["news", "last", talk.as_str()] {
         set(&world, party("ada"), job(&world, announce(to))).await.unwrap();
     }
-    let slip = set(&world, operator(), job(&world, announce("newss"))).await;
-    assert_eq!(code(slip), Code::NotFound);
+    assert_eq!(code(set(&world, operator(), job(&world, announce("newss"))).await), Code::NotFound);
     // A job whose target is gone can be switched off, but not on.
     let conversation = set(&world, operator(), job(&world, announce(&talk))).await.unwrap();
     world.limits(|limits| limits.conversation_days = 1);
@@ -86,11 +68,9 @@ async fn a_target_must_exist_when_a_job_is_set_or_changed() {
     for enabled in [false, true] {
         assert_eq!(enable(&world, &on, enabled).await.unwrap().enabled, enabled);
     }
-}
+});
 
-#[tokio::test]
-async fn a_blank_message_gets_the_same_refusal_from_timers_and_jobs() {
-    let world = OperationWorld::new().await;
+world_test!(a_blank_message_gets_the_same_refusal_from_timers_and_jobs, async |world| {
     let at = When::At { at: world.ctx.now().plus(HOUR) };
     let says = |kind, message: &str| NewSchedule { message: message.into(), ..new(&world, kind, " x", at.clone()) };
     for (kind, blank) in [(ScheduleKind::Timer, " \n\t"), (ScheduleKind::Cron, " \n\t"), (ScheduleKind::Cron, "")] {
@@ -99,11 +79,9 @@ async fn a_blank_message_gets_the_same_refusal_from_timers_and_jobs() {
     }
     let timer = set(&world, operator(), says(ScheduleKind::Timer, "")).await.unwrap();
     assert_eq!(timer.message, "x", "one that was given none reminds of its name");
-}
+});
 
-#[tokio::test]
-async fn the_outside_cannot_begin_the_thread_of_a_job_but_can_answer_in_it() {
-    let world = OperationWorld::new().await;
+world_test!(the_outside_cannot_begin_the_thread_of_a_job_but_can_answer_in_it, async |world| {
     webhook_of(&world, "bob");
     for thread in ["cron:ada/report", "cron:", "cron:nobody/x"] {
         let refusal = arrives(&world, "bob", thread).await.unwrap_err();
@@ -119,16 +97,13 @@ async fn the_outside_cannot_begin_the_thread_of_a_job_but_can_answer_in_it() {
     run_next_hour(&world, "One.").await;
     assert_eq!(note(&world, &job).await, None);
     // Now it is an ordinary conversation of ada.
-    let heard = arrives(&world, "bob", "cron:ada/report").await.unwrap();
-    assert_eq!(heard.conversation.owner, id("ada"));
+    assert_eq!(arrives(&world, "bob", "cron:ada/report").await.unwrap().conversation.owner, id("ada"));
     world.done("ada", "Thanks.").await;
     let entries = conversations_of_ada(&world).await.remove(0).1;
     assert_eq!(entries.iter().map(|entry| entry.content.as_str()).collect::<Vec<_>>(), ["One.", "hello", "Thanks."]);
-}
+});
 
-#[tokio::test]
-async fn a_webhook_given_to_another_agent_fails_the_delivery_unless_the_thread_is_the_jobs_own() {
-    let world = OperationWorld::new().await;
+world_test!(a_webhook_given_to_another_agent_fails_the_delivery_unless_the_thread_is_the_jobs_own, async |world| {
     let free = own_turn(&world, ops("free")).await;
     run_next_hour(&world, "One.").await;
     assert_eq!(note(&world, &free).await, None);
@@ -150,11 +125,9 @@ async fn a_webhook_given_to_another_agent_fails_the_delivery_unless_the_thread_i
     world.done("ada", "Five.").await;
     assert!(note(&world, &any).await.unwrap().contains("there is no webhook `ops`"));
     assert_eq!(conversations_of_ada(&world).await.len(), 3);
-}
+});
 
-#[tokio::test]
-async fn a_job_set_to_another_jobs_thread_is_not_delivered_and_its_run_has_a_note() {
-    let world = OperationWorld::new().await;
+world_test!(a_job_set_to_another_jobs_thread_is_not_delivered_and_its_run_has_a_note, async |world| {
     for foreign in ["cron:ada/other", "cron:bob/report"] {
         let job = set(&world, operator(), job(&world, ops(foreign))).await.unwrap();
         run_next_hour(&world, "One.").await;
@@ -171,10 +144,9 @@ async fn a_job_set_to_another_jobs_thread_is_not_delivered_and_its_run_has_a_not
     let cancelled = set(&world, operator(), own()).await.unwrap();
     due_after(&world, HOUR).await;
     let turn = world.take("ada").await.turn;
-    let schedule_id = cancelled.schedule_id;
-    run!(world, |w, ctx| schedules::cancel(w, &ctx, &operator(), schedule_id)).unwrap();
+    run!(world, |w, ctx| schedules::cancel(w, &ctx, &operator(), cancelled.schedule_id)).unwrap();
     world.finish(turn.turn_id, "Three.").await.unwrap();
     assert_eq!(note(&world, &cancelled).await, None);
     let entries = conversations_of_ada(&world).await.remove(0).1;
     assert_eq!(entries.iter().map(|entry| entry.content.as_str()).collect::<Vec<_>>(), ["Two.", "Three."]);
-}
+});

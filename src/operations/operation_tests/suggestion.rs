@@ -3,9 +3,7 @@
 use super::operation_world::*;
 use super::schedule_helpers::*;
 
-#[tokio::test]
-async fn suggestions_for_schedules_and_channels_are_searched_after_the_command() {
-    let world = OperationWorld::new().await;
+world_test!(suggestions_for_schedules_and_channels_are_searched_after_the_command, async |world| {
     world.limits(|limits| limits.timers_max = 3_000);
     // The first names of the list do not include the intended one.
     for n in 0..1_100 {
@@ -23,15 +21,7 @@ async fn suggestions_for_schedules_and_channels_are_searched_after_the_command()
     let refusal = world.with_suggestion(far.clone()).await;
     assert_eq!((refusal.hint, refusal.details), (far.hint, None));
 
-    let news = chat::NewChannel {
-        channel: "news".parse().unwrap(),
-        members: vec![id("ada"), id("bob")],
-        gated: false,
-        skip_creator: false,
-        topic: None,
-    };
-    let by = chat::Speaker::from(party("ada"));
-    run!(world, |w, ctx| chat::create(w, &ctx, &by, news)).unwrap();
+    world.channel(party("ada"), new_channel("news", &["bob"])).await.unwrap();
     let wanted: ChannelName = "newz".parse().unwrap();
     let name = wanted.clone();
     let within = run!(world, |w, ctx| chat::channel_named(w, &name)).unwrap_err();
@@ -42,4 +32,4 @@ async fn suggestions_for_schedules_and_channels_are_searched_after_the_command()
     let queried = read!(world, |r| chat::channel_named(r, &wanted).unwrap_err());
     assert_eq!(queried.details, None);
     assert!(queried.hint.unwrap().contains("`news`"));
-}
+});

@@ -3,26 +3,12 @@
 use super::operation_world::*;
 
 async fn task(world: &OperationWorld, by: Party, title: &str, depends_on: &[TaskId]) -> Task {
-    let (title, depends_on) = (title.to_owned(), depends_on.to_vec());
-    run!(world, |w, ctx| {
-        let new = NewTask {
-            title,
-            description: "all of it".into(),
-            owner: id("bob"),
-            priority: 0,
-            depends_on,
-            parent_id: None,
-            due_at: None,
-            chain: Chain { root_id: RootId(Uuid::from_u128(7)), hop: 1, conversation_id: None },
-        };
-        tasks::create(w, &ctx, &by, new)
-    })
-    .unwrap()
+    let new = new_task("bob", title, at_hop(RootId(Uuid::from_u128(7)), 1));
+    let new = NewTask { depends_on: depends_on.to_vec(), ..new };
+    run!(world, |w, ctx| tasks::create(w, &ctx, &by, new)).unwrap()
 }
 
-#[tokio::test]
-async fn the_creators_of_a_deleted_agents_tasks_are_notified_and_a_later_agent_gets_them() {
-    let world = OperationWorld::new().await;
+world_test!(the_creators_of_a_deleted_agents_tasks_are_notified_and_a_later_agent_gets_them, async |world| {
     let first = task(&world, party("ada"), "count", &[]).await;
     let second = task(&world, party("ada"), "sum up", &[first.task_id]).await;
     let own = task(&world, operator(), "rest", &[]).await;
@@ -56,7 +42,7 @@ async fn the_creators_of_a_deleted_agents_tasks_are_notified_and_a_later_agent_g
     run!(world, |w, ctx| agents::create(w, &ctx, &Party::System, named)).unwrap();
     let subjects: Vec<String> = world.inbox("bob").await.into_iter().filter_map(|mail| mail.subject).collect();
     assert!(subjects.len() == 2 && subjects[0].ends_with(": count") && subjects[1].ends_with(": rest"), "{subjects:?}");
-}
+});
 
 /// Reminds the owners of the tasks of this root.
 async fn remind(world: &OperationWorld, task: &Task) -> usize {
@@ -80,14 +66,10 @@ async fn many(world: &OperationWorld, count: i32) -> Task {
     first
 }
 
-#[tokio::test]
-async fn all_tasks_of_a_deleted_agent_are_reported_however_many() {
-    let world = OperationWorld::new().await;
+world_test!(all_tasks_of_a_deleted_agent_are_reported_however_many, async |world| {
     let first = many(&world, 1_500).await;
-    let gone = delete(&world, "bob").await;
-    assert_eq!(gone.left.tasks_left, 1_500);
-    let end = world.event(EventKind::AgentDeleted).await;
-    assert_eq!(end.payload["tasks_left"], 1_500);
+    assert_eq!(delete(&world, "bob").await.left.tasks_left, 1_500);
+    assert_eq!(world.event(EventKind::AgentDeleted).await.payload["tasks_left"], 1_500);
     let unsaid = read!(world, |r| {
         let (mut unsaid, mut after) = (0, None);
         loop {
@@ -124,11 +106,9 @@ async fn all_tasks_of_a_deleted_agent_are_reported_however_many() {
     assert!(mail.len() == 201 && says(mail[0].subject.as_deref().unwrap(), &["number 1499"]));
     assert!(says(last.subject.as_deref().unwrap(), &["1300 "]) && last.root_id == first.root_id);
     assert!(says(&last.body, &["title: number 1299\n"]), "{}", last.body);
-}
+});
 
-#[tokio::test]
-async fn many_reminded_owners_share_the_tasks_that_are_sent_in_full() {
-    let world = OperationWorld::new().await;
+world_test!(many_reminded_owners_share_the_tasks_that_are_sent_in_full, async |world| {
     let first = many(&world, 300).await;
     let one = task(&world, party("bob"), "small", &[]).await;
     let root_id = first.root_id;
@@ -148,21 +128,17 @@ async fn many_reminded_owners_share_the_tasks_that_are_sent_in_full() {
     assert!(told.len() == 1 && told[0].ends_with(": small"), "{told:?}");
     let reminded = subjects(world.inbox("cyd").await);
     assert!(reminded.len() == 67 && reminded[66].contains("234 "), "{reminded:?}");
-}
+});
 
-#[tokio::test]
-async fn a_deleted_creator_or_a_full_inbox_does_not_prevent_a_deletion() {
-    let world = OperationWorld::new().await;
+world_test!(a_deleted_creator_or_a_full_inbox_does_not_prevent_a_deletion, async |world| {
     task(&world, party("ada"), "count", &[]).await;
     task(&world, party("bob"), "note", &[]).await;
     delete(&world, "ada").await;
     delete(&world, "bob").await;
     assert!(world.inbox("cyd").await.is_empty());
-}
+});
 
-#[tokio::test]
-async fn creating_the_same_agent_again_returns_the_existing_one() {
-    let world = OperationWorld::new().await;
+world_test!(creating_the_same_agent_again_returns_the_existing_one, async |world| {
     let once = async |by: Party, new: NewAgent| run!(world, |w, ctx| agents::create_once(w, &ctx, &by, new));
     let (dan, new) = once(party("ada"), new_agent(&world.ctx, "dan")).await.unwrap();
     assert!(new);
@@ -182,4 +158,4 @@ async fn creating_the_same_agent_again_returns_the_existing_one() {
     for name in ["system", "all"] {
         assert_eq!(code(once(operator(), new_agent(&world.ctx, name)).await), Code::InvalidArguments);
     }
-}
+});

@@ -6,7 +6,6 @@ use ghost_domain::schedule::again::TRY_AGAIN;
 use ghost_domain::schedule::changes::{FileChange, report};
 use ghost_domain::schedule::slots::{MISSED_MAX, Slots};
 
-use super::context;
 use super::heartbeat::has_heartbeat;
 use super::rows::{emit, get, may_change};
 use super::runs::{NOTE_MAX, Run, WAITS, blank, held, record, refused, row, skipped, under_way, write};
@@ -228,7 +227,7 @@ fn fire(
         ScheduleKind::Watch | ScheduleKind::Heartbeat => false,
     };
     let lately = match reminds {
-        true => context::lately(w, &limits, &schedule.agent_id, schedule.conversation_id)?,
+        true => text::lately(w, &limits, &schedule.agent_id, schedule.conversation_id)?,
         false => String::new(),
     };
     let moment = Moment {
@@ -269,8 +268,7 @@ fn fire(
                 "message_id": envelope.message_id, "next_at": schedule.next_at.map(Timestamp::rfc3339),
                 "by": by_hand,
             });
-            let event = NewEvent::new(EventKind::ScheduleFired, payload);
-            emit(w, ctx, schedule, event)?;
+            emit(w, ctx, schedule, EventKind::ScheduleFired, payload)?;
             Ok(row)
         }
         // An error of the store fails the whole batch, which is tried again. A limit only concerns
@@ -343,8 +341,7 @@ fn beat(w: &mut Tx, ctx: &Context, schedule: &mut Schedule, run: Run, beats: &Be
     w.schedule_put(schedule)?;
     let payload =
         json!({ "schedule_id": schedule.schedule_id, "why": why, "next_at": schedule.next_at.map(Timestamp::rfc3339) });
-    let event = NewEvent::new(EventKind::HeartbeatSkipped, payload);
-    emit(w, ctx, schedule, event)
+    emit(w, ctx, schedule, EventKind::HeartbeatSkipped, payload)
 }
 
 /// Whether mail waits for an agent's next heartbeat.

@@ -18,15 +18,10 @@ pub fn get(r: &mut Tx, schedule_id: ScheduleId) -> Result<Schedule> {
 
 /// Returns all schedules of a kind, of all agents.
 pub fn all_of_kind(r: &mut Tx, kind: ScheduleKind) -> Result<Vec<Schedule>> {
-    let mut found: Vec<Schedule> = Vec::new();
-    loop {
-        let after = found.last().map(|last| (last.agent_id.clone(), last.kind, last.name.clone()));
-        let page = r.schedule_list(None, Some(kind), after.as_ref())?;
-        if page.is_empty() {
-            return Ok(found);
-        }
-        found.extend(page);
-    }
+    read_all(|last: Option<&Schedule>| {
+        let after = last.map(|last| (last.agent_id.clone(), last.kind, last.name.clone()));
+        r.schedule_list(None, Some(kind), after.as_ref())
+    })
 }
 
 /// Checks that `by` may change a schedule. An agent may change the schedules that it set for
@@ -49,8 +44,7 @@ pub(super) fn save(w: &mut Tx, ctx: &Context, by: &Party, schedule: &Schedule) -
         "when": schedule.when.shown(), "options": (schedule.kind == ScheduleKind::Cron).then_some(&schedule.mode),
         "enabled": schedule.enabled, "next_at": schedule.next_at.map(Timestamp::rfc3339), "by": by,
     });
-    let event = NewEvent::new(EventKind::ScheduleSet, payload);
-    emit(w, ctx, schedule, event)?;
+    emit(w, ctx, schedule, EventKind::ScheduleSet, payload)?;
     w.signal(Signal::Schedules);
     Ok(())
 }
@@ -61,13 +55,12 @@ pub(super) fn remove(w: &mut Tx, ctx: &Context, by: &Party, schedule: &Schedule,
     let payload = json!({
         "schedule_id": schedule.schedule_id, "kind": schedule.kind, "name": schedule.name, "by": by, "why": why,
     });
-    let event = NewEvent::new(EventKind::ScheduleCancelled, payload);
-    emit(w, ctx, schedule, event)?;
+    emit(w, ctx, schedule, EventKind::ScheduleCancelled, payload)?;
     w.signal(Signal::Schedules);
     Ok(())
 }
 
 /// Emits an event about a schedule.
-pub(super) fn emit(w: &mut Tx, ctx: &Context, schedule: &Schedule, event: NewEvent) -> Result<()> {
-    ctx.emit(w, event.agent(&schedule.agent_id).correlation(schedule.schedule_id))
+pub(super) fn emit(w: &mut Tx, ctx: &Context, schedule: &Schedule, kind: EventKind, payload: Value) -> Result<()> {
+    ctx.emit(w, NewEvent::new(kind, payload).agent(&schedule.agent_id).correlation(schedule.schedule_id))
 }

@@ -54,23 +54,21 @@ pub fn turn_ended(
     if kind == Kind::Heartbeat {
         // The `message` field of a heartbeat holds its target.
         let target = schedule.as_ref().map_or("none", |heartbeat| heartbeat.message.as_str());
-        let event = match read_heartbeat(&text, ctx.limits().heartbeat_ack_chars as usize) {
-            HeartbeatReply::Quiet => NewEvent::new(EventKind::HeartbeatQuiet, json!({ "turn_id": turn.turn_id })),
+        let (kind, payload) = match read_heartbeat(&text, ctx.limits().heartbeat_ack_chars as usize) {
+            HeartbeatReply::Quiet => (EventKind::HeartbeatQuiet, json!({ "turn_id": turn.turn_id })),
             HeartbeatReply::Alert(alert) => {
                 let delivered = match Target::of_alerts(target) {
                     Ok(target) => outlet::deliver_text(w, ctx, &source, &target, &alert),
                     Err(refusal) => Err(refusal),
                 };
-                NewEvent::new(
-                    EventKind::HeartbeatAlert,
-                    json!({
-                        "turn_id": turn.turn_id, "target": target, "text": ctx.excerpt(&alert, ALERT_MAX),
-                        "not_delivered": outlet::reason(delivered)?,
-                    }),
-                )
+                let payload = json!({
+                    "turn_id": turn.turn_id, "target": target, "text": ctx.excerpt(&alert, ALERT_MAX),
+                    "not_delivered": outlet::reason(delivered)?,
+                });
+                (EventKind::HeartbeatAlert, payload)
             }
         };
-        ctx.emit(w, event.agent(&turn.agent_id).correlation(turn.turn_id))?;
+        ctx.emit_of(w, turn, kind, payload)?;
     }
     Ok(())
 }

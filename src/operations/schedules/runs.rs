@@ -126,6 +126,5 @@ pub(super) fn skipped(w: &mut Tx, ctx: &Context, schedule: &Schedule, row: &Sche
         "slot_at": row.slot_at.rfc3339(), "missed": row.missed, "status": row.status, "why": row.note,
         "next_at": schedule.next_at.map(Timestamp::rfc3339),
     });
-    let event = NewEvent::new(EventKind::ScheduleSkipped, payload);
-    emit(w, ctx, schedule, event)
+    emit(w, ctx, schedule, EventKind::ScheduleSkipped, payload)
 }

@@ -43,10 +43,9 @@ pub(super) fn assign(w: &mut Tx, ctx: &Context, by: &Party, task: &Task, chain: 
         return Ok(());
     }
     let body = format!("task_id: {}\ntitle: {}\n\n{}", task.task_id, task.title, task.description);
-    let new_message = NewMessage {
-        subject: Some(format!("Task for you: {}", clip(&task.title, 120))),
-        ..NewMessage::new(&task.owner, by.clone(), Kind::Task, bounded(ctx, body), in_session_of(task, chain))
-    };
+    let new_message =
+        NewMessage::new(&task.owner, by.clone(), Kind::Task, bounded(ctx, body), in_session_of(task, chain))
+            .subject(format!("Task for you: {}", clip(&task.title, 120)));
     mail::deliver(w, ctx, new_message)?;
     Ok(())
 }
@@ -89,10 +88,8 @@ fn tell(
             body.push_str(&format!("\n{field}: {text}"));
         }
     }
-    let new_message = NewMessage {
-        subject: Some(format!("Task {}: {}", task.status, clip(&task.title, 120))),
-        ..NewMessage::new(to, by.clone(), Kind::Task, bounded(ctx, body), in_session_of(task, chain))
-    };
+    let new_message = NewMessage::new(to, by.clone(), Kind::Task, bounded(ctx, body), in_session_of(task, chain))
+        .subject(format!("Task {}: {}", task.status, clip(&task.title, 120)));
     try_to_notify(w, ctx, new_message)
 }
 

@@ -7,7 +7,6 @@
 use std::cmp::Reverse;
 
 use super::notify::{assign, bounded, save, try_to_notify};
-use super::open::Open;
 use crate::mail::NewMessage;
 use crate::prelude::*;
 
@@ -17,6 +16,36 @@ const NAMED: usize = 20;
 /// Maximum tasks that one transaction sends in full; the others are sent in lists. Each may be as
 /// large as a message.
 const SENT_IN_FULL: usize = 200;
+
+/// The number of tasks in one page. Each may be as large as a message.
+const PAGE: u32 = 250;
+
+/// A walk over the open tasks, ordered by id. Changes to the tasks of one page do not affect the
+/// next page.
+struct Open {
+    owner: Option<AgentId>,
+    after: Option<TaskId>,
+}
+
+impl Open {
+    /// All open tasks of the world.
+    fn all() -> Self {
+        Self { owner: None, after: None }
+    }
+
+    /// All open tasks of one agent.
+    fn of(owner: &AgentId) -> Self {
+        Self { owner: Some(owner.clone()), after: None }
+    }
+
+    /// Returns the next page, or `None` at the end.
+    fn page(&mut self, r: &mut Tx) -> Result<Option<Vec<Task>>> {
+        let page = r.tasks_open(self.owner.as_ref(), self.after, PAGE)?;
+        let Some(last) = page.last() else { return Ok(None) };
+        self.after = Some(last.task_id);
+        Ok(Some(page))
+    }
+}
 
 /// The fields of a task that a list shows. Complete tasks may be large, and there may be many.
 struct Entry {
@@ -63,10 +92,9 @@ pub fn left_behind(w: &mut Tx, ctx: &Context, owner: &AgentId) -> Result<Vec<Tas
              agent; you can also cancel them. A new agent with the id {owner} receives them.\n"
         );
         let subject = format!("{owner} was deleted with {} of yours", tasks_of(tasks.len()));
-        let new_message = NewMessage {
-            subject: Some(clip(&subject, 200)),
-            ..NewMessage::new(&creator, Party::System, Kind::Task, bounded(ctx, what + &list(&mut tasks)), chain)
-        };
+        let new_message =
+            NewMessage::new(&creator, Party::System, Kind::Task, bounded(ctx, what + &list(&mut tasks)), chain)
+                .subject(clip(&subject, 200));
         try_to_notify(w, ctx, new_message)?;
     }
     Ok(left)
@@ -141,10 +169,7 @@ fn give(
     for (chain, mut tasks) in chains {
         let what = format!("{rest_intro} The task board shows them in full.\n{}", list(&mut tasks));
         let subject = format!("{} more for you", tasks_of(tasks.len()));
-        let new_message = NewMessage {
-            subject: Some(subject),
-            ..NewMessage::new(owner, Party::System, Kind::Task, bounded(ctx, what), chain)
-        };
+        let new_message = NewMessage::new(owner, Party::System, Kind::Task, bounded(ctx, what), chain).subject(subject);
         crate::mail::deliver(w, ctx, new_message)?;
     }
     Ok(())

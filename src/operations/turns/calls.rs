@@ -167,8 +167,7 @@ pub fn record_call_slice(
     (call_id, id): (CallId, &str),
     progress: Value,
 ) -> Result<()> {
-    let step = Step::CallSliced { call_id, id: id.to_owned(), progress };
-    Ok(w.journal_append(turn.turn_id, &step, ctx.now())?)
+    Ok(w.journal_append(turn.turn_id, &Step::CallSliced { call_id, id: id.to_owned(), progress }, ctx.now())?)
 }
 
 /// Bytes of a text.
@@ -210,13 +209,7 @@ pub fn malformed(w: &mut Tx, ctx: &Context, turn: &Turn, fragment: &str) -> Resu
 /// unknown only for calls with outside effects or file writes. An ask has its own record, and other
 /// calls leave no partial effect.
 pub(crate) fn close_open_calls(w: &mut Tx, ctx: &Context, turn: &Turn) -> Result<()> {
-    let filter = LedgerFilter {
-        turn_id: Some(turn.turn_id),
-        status: Some(CallStatus::Started),
-        limit: 1_000,
-        ..LedgerFilter::default()
-    };
-    let rows = w.call_list(&filter)?;
+    let rows = calls_of(w, turn.turn_id, CallStatus::Started)?;
     if rows.is_empty() {
         return Ok(());
     }
@@ -232,6 +225,12 @@ pub(crate) fn close_open_calls(w: &mut Tx, ctx: &Context, turn: &Turn) -> Result
         w.call_put(&row)?;
     }
     Ok(())
+}
+
+/// The calls of a turn in this state.
+pub(super) fn calls_of(r: &mut Tx, turn_id: TurnId, status: CallStatus) -> Result<Vec<LedgerRow>> {
+    let (turn_id, status) = (Some(turn_id), Some(status));
+    Ok(r.call_list(&LedgerFilter { turn_id, status, limit: 1_000, ..LedgerFilter::default() })?)
 }
 
 /// The id of the call that this step started, if its effect is outside the store, or applied in part.

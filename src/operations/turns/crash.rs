@@ -3,13 +3,12 @@
 //! journal after a crash. The message becomes a dead letter if its turn keeps crashing or fails for
 //! good. Mail is consumed by an answer, or held.
 
-use super::calls::close_open_calls;
-use super::end::finish;
+use super::end::{finish, let_go};
 use super::ending::Ending;
 use super::ownership::working_turn;
 use super::settle::awaits_person;
 use crate::prelude::*;
-use crate::{approvals, asks, budgets, dead_letters, questions};
+use crate::{budgets, dead_letters, questions};
 
 /// The code of the error that an asker gets when a turn crashed or stalled.
 const CRASHED: Code = Code::Unavailable;
@@ -164,10 +163,7 @@ fn split(
         let times = envelope.crashes.saturating_add(crashes);
         dead_letters::create(w, ctx, &turn, &[envelope.message_id], (reason, code), times)?;
     }
-    asks::abandon(w, ctx, turn.turn_id)?;
-    approvals::cancel(w, ctx, turn.turn_id)?;
-    budgets::forfeit_held(w, ctx, &mut turn)?;
-    close_open_calls(w, ctx, &turn)?;
+    let_go(w, ctx, &mut turn)?;
     turn.status = TurnStatus::Split;
     turn.parked = None;
     turn.reason = Some(ctx.excerpt(reason, 500));

@@ -61,10 +61,7 @@ pub fn finish(w: &mut Tx, ctx: &Context, turn_id: TurnId, ending: Ending) -> Res
     // A turn finishes only after all its calls have ended. So it waits for no ask and holds no
     // reservation. A check would hold the writer for every turn.
     if status != TurnStatus::Finished {
-        asks::abandon(w, ctx, turn_id)?;
-        approvals::cancel(w, ctx, turn_id)?;
-        budgets::forfeit_held(w, ctx, &mut turn)?;
-        close_open_calls(w, ctx, &turn)?;
+        let_go(w, ctx, &mut turn)?;
     }
     if turn.is_in_background() {
         // Mail of its root waited for this turn.
@@ -101,6 +98,14 @@ pub fn finish(w: &mut Tx, ctx: &Context, turn_id: TurnId, ending: Ending) -> Res
         close::turn_ended(w, ctx, &turn, &ending)?;
     }
     Ok(turn)
+}
+
+/// Ends what a turn waits for and holds, because it ends before its work does.
+pub(crate) fn let_go(w: &mut Tx, ctx: &Context, turn: &mut Turn) -> Result<()> {
+    asks::abandon(w, ctx, turn.turn_id)?;
+    approvals::cancel(w, ctx, turn.turn_id)?;
+    budgets::forfeit_held(w, ctx, turn)?;
+    close_open_calls(w, ctx, turn)
 }
 
 /// When a turn of this agent ends, by a clock that says `now`. The log of a session is in the order of these times. So a

@@ -62,8 +62,7 @@ pub fn brief(
     w.prompt_put(system.0, system.1, now)?;
     w.prompt_put(briefing.0, briefing.1, now)?;
     let (system, briefing, tools) = (system.0.to_owned(), briefing.0.to_owned(), tools.map(Box::new));
-    let step = Step::Briefed { system, briefing, log: log.range, mail, tools };
-    w.journal_append(turn_id, &step, now)?;
+    w.journal_append(turn_id, &Step::Briefed { system, briefing, log: log.range, mail, tools }, now)?;
     Ok(())
 }
 
@@ -91,8 +90,7 @@ pub fn model_started(w: &mut Tx, ctx: &Context, turn_id: TurnId, demand: &Demand
         // answers.
         w.turn_put(&turn)?;
     }
-    let step = Step::ModelStarted { model: demand.model.clone(), reservation_id };
-    w.journal_append(turn_id, &step, ctx.now())?;
+    w.journal_append(turn_id, &Step::ModelStarted { model: demand.model.clone(), reservation_id }, ctx.now())?;
     let payload = json!({ "turn_id": turn_id, "model": demand.model, "max_tokens": allowance.max_tokens });
     ctx.emit_of(w, &turn, EventKind::ModelStarted, payload)?;
     Ok(reserved)
@@ -151,8 +149,7 @@ pub fn model_answered(w: &mut Tx, ctx: &Context, turn_id: TurnId, result: ModelR
     let tokens = charged.tokens;
     let calls = result.blocks.iter().filter(|block| matches!(block, Block::ToolCall { .. })).count();
     let (model, blocks, stop) = (result.model.clone(), result.blocks, result.stop);
-    let step = Step::ModelAnswered { model, blocks, usage: tokens, stop };
-    w.journal_append(turn_id, &step, ctx.now())?;
+    w.journal_append(turn_id, &Step::ModelAnswered { model, blocks, usage: tokens, stop }, ctx.now())?;
     turn.rounds = turn.rounds.saturating_add(1);
     turn.parked = None;
     turn.model = Some(result.model.clone());
@@ -181,8 +178,7 @@ pub fn model_failed(
     let charged = budgets::settle(w, ctx, &mut turn, reservation_id, settlement)?.unwrap_or(Charged::NOTHING);
     w.turn_put(&turn)?;
     let error = ctx.excerpt(error, 1_000);
-    let step = Step::ModelFailed { model: model.to_owned(), error: error.clone() };
-    w.journal_append(turn_id, &step, ctx.now())?;
+    w.journal_append(turn_id, &Step::ModelFailed { model: model.to_owned(), error: error.clone() }, ctx.now())?;
     let payload = json!({
         "turn_id": turn_id, "model": model, "error": error,
         "input_tokens": charged.tokens.input, "output_tokens": charged.tokens.output,

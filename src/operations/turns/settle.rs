@@ -3,6 +3,7 @@
 //!
 //! This must never change a call whose outcome is known, and never make a call.
 
+use super::calls::calls_of;
 use super::ownership::working_turn;
 use crate::mail::{self, NewMessage};
 use crate::prelude::*;
@@ -30,8 +31,7 @@ pub fn await_person(w: &mut Tx, ctx: &Context, turn_id: TurnId, call_id: CallId)
         (row.status, row.error_code) = (CallStatus::Unknown, Some(Code::OutcomeUnknown));
         w.call_put(&row)?;
         let payload = json!({ "turn_id": turn_id, "call_id": call_id, "tool": row.tool });
-        let event = NewEvent::new(EventKind::ToolUnsettled, payload);
-        ctx.emit(w, event.agent(&turn.agent_id).correlation(turn_id))?;
+        ctx.emit_of(w, &turn, EventKind::ToolUnsettled, payload)?;
     }
     Ok(row)
 }
@@ -49,13 +49,7 @@ pub fn was_unsettled(row: &LedgerRow) -> bool {
 
 /// Whether a call of this turn waits for a person.
 pub(super) fn awaits_person(w: &mut Tx, turn_id: TurnId) -> Result<bool> {
-    let filter = LedgerFilter {
-        turn_id: Some(turn_id),
-        status: Some(CallStatus::Unknown),
-        limit: 1_000,
-        ..LedgerFilter::default()
-    };
-    Ok(w.call_list(&filter)?.iter().any(is_awaited))
+    Ok(calls_of(w, turn_id, CallStatus::Unknown)?.iter().any(is_awaited))
 }
 
 /// Records what became of a call. A person who settles it twice in the same way changes nothing.

@@ -20,14 +20,7 @@ fn speaker(who: &str) -> Speaker {
 
 impl OperationWorld {
     async fn open_channel(&self, by: &str, channel: &str, members: &[&str], gated: bool) -> Result<Created> {
-        let new = NewChannel {
-            channel: name(channel),
-            members: members.iter().map(|member| id(member)).collect(),
-            gated,
-            skip_creator: false,
-            topic: None,
-        };
-        self.create(by, new).await
+        self.create(by, NewChannel { gated, ..new_channel(channel, members) }).await
     }
 
     async fn create(&self, by: &str, new: NewChannel) -> Result<Created> {

@@ -2,9 +2,7 @@ use super::{codes, name};
 use crate::operation_tests::operation_world::*;
 
 // covers: CHAT-04, CHAT-14, TEST-02
-#[tokio::test]
-async fn a_gated_post_is_stored_and_emitted_and_wakes_nobody() {
-    let world = OperationWorld::new().await;
+world_test!(a_gated_post_is_stored_and_emitted_and_wakes_nobody, async |world| {
     world.open_channel("ada", "room", &["bob", "cyd"], true).await.unwrap();
     world.signals();
     let posted = world.post_in("ada", "room", "@bob @all: begin").await.unwrap();
@@ -16,12 +14,10 @@ async fn a_gated_post_is_stored_and_emitted_and_wakes_nobody() {
     assert_eq!((event.payload["seq"].as_i64(), &event.payload["content"]), (Some(1), &"@bob @all: begin".into()));
     assert_eq!((&event.payload["gated"], &event.payload["from"]), (&true.into(), &"ada".into()));
     assert_eq!(world.count(EventKind::MessageDelivered).await, 0);
-}
+});
 
 // covers: CHAT-15
-#[tokio::test]
-async fn an_operator_may_have_a_gated_post_delivered() {
-    let world = OperationWorld::new().await;
+world_test!(an_operator_may_have_a_gated_post_delivered, async |world| {
     world.open_channel("ada", "room", &["bob", "cyd"], true).await.unwrap();
     let plain = world.post_in("", "room", "@bob a word").await.unwrap();
     assert_eq!((plain.delivered, world.inbox("bob").await.len()), (0, 0), "operators are gated too (CHAT-15)");
@@ -35,12 +31,10 @@ async fn an_operator_may_have_a_gated_post_delivered() {
     let inbox = world.inbox("cyd").await;
     assert_eq!((inbox[0].body.as_str(), inbox[0].wake, inbox[0].kind), ("@bob stop", false, Kind::Chat));
     assert_eq!(world.take("bob").await.mail[0].body, "@bob stop");
-}
+});
 
 // covers: CHAT-05, CHAT-11
-#[tokio::test]
-async fn mentions_wake_the_mentioned_members_only() {
-    let world = OperationWorld::new().await;
+world_test!(mentions_wake_the_mentioned_members_only, async |world| {
     world.open_channel("ada", "room", &["bob", "cyd"], false).await.unwrap();
     world.signals();
     let quiet = world.post_in("ada", "room", "thinking aloud").await.unwrap();
@@ -57,32 +51,25 @@ async fn mentions_wake_the_mentioned_members_only() {
     assert_eq!((world.inbox("bob").await.len(), world.inbox("cyd").await.len()), (1, 0));
     let all = world.post_in("cyd", "room", "@all").await.unwrap();
     assert_eq!((all.woken, all.post.mentions.len()), (1, 0), "ada; bob is woken already");
-}
+});
 
 // covers: CHAT-11
-#[tokio::test]
-async fn the_chat_setting_decides_whom_a_post_wakes() {
-    let world = OperationWorld::new().await;
+world_test!(the_chat_setting_decides_whom_a_post_wakes, async |world| {
     world.open_channel("ada", "room", &["bob", "cyd"], false).await.unwrap();
     world.open_channel("ada", "duo", &["bob"], false).await.unwrap();
     let post = async |channel: &str, wake| {
-        let posted = world.post_with("ada", wake, world.new_post(channel, "@bob hello")).await.unwrap();
-        posted.woken
+        world.post_with("ada", wake, world.new_post(channel, "@bob hello")).await.unwrap().woken
     };
     assert_eq!(post("room", ChatWake::None).await, 0);
     assert_eq!(post("room", ChatWake::All).await, 2);
     assert_eq!(post("duo", ChatWake::None).await, 1, "a channel of two wakes the other");
     let outside = world.post_with("", ChatWake::Mentions, world.new_post("duo", "both of you")).await.unwrap();
     assert_eq!(outside.woken, 1, "ada; bob is woken already");
-}
+});
 
-#[tokio::test]
-async fn only_members_the_creator_and_operators_post() {
-    let world = OperationWorld::new().await;
+world_test!(only_members_the_creator_and_operators_post, async |world| {
     world.open_channel("ada", "room", &["bob"], true).await.unwrap();
-    let refusal = world.post_in("cyd", "room", "let me in").await.unwrap_err();
-    assert_eq!(refusal.code, Code::AccessDenied);
-    assert!(refusal.hint.unwrap().contains("ada"));
+    assert!(hint_of(world.post_in("cyd", "room", "let me in").await.unwrap_err(), Code::AccessDenied).contains("ada"));
     let refusal = world.post_in("ada", "rooms", "hello").await.unwrap_err();
     assert_eq!((refusal.code, refusal.hint.unwrap().contains("`room`")), (Code::NotFound, true));
     world.expel("", "room", "ada").await.unwrap();
@@ -90,12 +77,10 @@ async fn only_members_the_creator_and_operators_post() {
     assert_eq!(world.post_in("", "room", "and I watch").await.unwrap().post.seq, 2);
     world.expel("", "room", "bob").await.unwrap();
     assert_eq!(code(world.post_in("bob", "room", "hello?").await), Code::AccessDenied);
-}
+});
 
 // covers: CHAT-12
-#[tokio::test]
-async fn a_refused_post_uses_no_sequence() {
-    let world = OperationWorld::new().await;
+world_test!(a_refused_post_uses_no_sequence, async |world| {
     world.limits(|limits| {
         limits.chat_post_bytes = 8;
         limits.hops_max = 3;
@@ -117,12 +102,10 @@ async fn a_refused_post_uses_no_sequence() {
     assert_eq!(world.post_in("ada", "room", "first").await.unwrap().post.seq, 1);
     let reply = NewPost { reply_to: Some(1), ..world.new_post("room", "re") };
     assert_eq!(world.post_with("bob", ChatWake::All, reply).await.unwrap().post.seq, 2);
-}
+});
 
 // covers: CHAT-13
-#[tokio::test]
-async fn a_member_with_a_full_inbox_is_reported_and_the_others_are_woken() {
-    let world = OperationWorld::new().await;
+world_test!(a_member_with_a_full_inbox_is_reported_and_the_others_are_woken, async |world| {
     world.limits(|limits| limits.inbox_max = 1);
     world.add_agent(new_agent(&world.ctx, "dan")).await;
     world.open_channel("ada", "room", &["bob", "cyd"], false).await.unwrap();
@@ -141,11 +124,9 @@ async fn a_member_with_a_full_inbox_is_reported_and_the_others_are_woken() {
     let posted = world.post_in("ada", "room", "@bob now?").await.unwrap();
     assert_eq!(codes(&posted), [("bob", Code::InboxFull)], "the world is full");
     assert!(posted.skipped[0].reason.contains("world_mail_max"));
-}
+});
 
-#[tokio::test]
-async fn a_mention_of_an_unknown_agent_is_refused_and_nothing_is_posted() {
-    let world = OperationWorld::new().await;
+world_test!(a_mention_of_an_unknown_agent_is_refused_and_nothing_is_posted, async |world| {
     world.add_agent(new_agent(&world.ctx, "dan")).await;
     delete(&world, "dan").await;
     world.open_channel("ada", "room", &["bob", "cyd"], false).await.unwrap();
@@ -167,11 +148,9 @@ async fn a_mention_of_an_unknown_agent_is_refused_and_nothing_is_posted() {
     assert_eq!(world.count(EventKind::ChatMessage).await, 0);
     assert!(world.inbox("cyd").await.is_empty());
     assert_eq!(world.post_in("ada", "room", "bop and bob@nobody.example").await.unwrap().post.seq, 1);
-}
+});
 
-#[tokio::test]
-async fn a_post_to_a_thousand_members_is_one_event_and_one_row_for_each() {
-    let world = OperationWorld::new().await;
+world_test!(a_post_to_a_thousand_members_is_one_event_and_one_row_for_each, async |world| {
     let names: Vec<String> = (0..1_000).map(|n| format!("m{n:04}")).collect();
     world.limits(|limits| limits.dynamic_agents_max = 2_000);
     let all = names.clone();
@@ -193,20 +172,16 @@ async fn a_post_to_a_thousand_members_is_one_event_and_one_row_for_each() {
     assert_eq!(read!(world, |r| r.inbox_total()?), 1_000);
     assert_eq!(world.post_in("ada", "hall", "@all again").await.unwrap().woken, 0);
     assert_eq!(read!(world, |r| r.inbox_total()?), 1_000);
-}
+});
 
-#[tokio::test]
-async fn no_event_of_a_channel_shows_a_secret() {
-    let world = OperationWorld::new().await;
+world_test!(no_event_of_a_channel_shows_a_secret, async |world| {
     world.open_channel("ada", "room", &["bob"], true).await.unwrap();
     world.post_in("ada", "room", &format!("the password is {SECRET}")).await.unwrap();
     let payloads = serde_json::to_string(&world.events().await).unwrap();
     assert!(payloads.contains("the password is") && !payloads.contains(SECRET));
-}
+});
 
-#[tokio::test]
-async fn an_operator_acting_as_an_agent_has_the_agents_rights_and_is_named_in_the_feed() {
-    let world = OperationWorld::new().await;
+world_test!(an_operator_acting_as_an_agent_has_the_agents_rights_and_is_named_in_the_feed, async |world| {
     world.open_channel("ada", "room", &["bob"], true).await.unwrap();
     let by = chat::Speaker { via: Some(operator()), ..super::speaker("bob") };
     let new = NewPost { deliver: true, ..world.new_post("room", "as bob") };
@@ -218,4 +193,4 @@ async fn an_operator_acting_as_an_agent_has_the_agents_rights_and_is_named_in_th
     let event = world.event(EventKind::ChatMessage).await;
     assert_eq!((&event.payload["from"], &event.payload["via"]), (&"bob".into(), &"operator:test".into()));
     assert_eq!(event.channel.as_deref(), Some(name("room").as_str()));
-}
+});

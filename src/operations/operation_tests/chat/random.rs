@@ -67,8 +67,7 @@ async fn run(acts: Vec<Act>) {
             step(&world, &mut model, Act::Take(agent)).await;
             step(&world, &mut model, Act::Finish(agent)).await;
         }
-        let member = world.member("room", name).await.unwrap();
-        assert!(member.wake_id.is_none());
+        assert!(world.member("room", name).await.unwrap().wake_id.is_none());
         let mut seen = model.seen.remove(&agent).unwrap_or_default();
         // Mail returned by a crash is tried alone and may come after newer mail.
         seen.sort_unstable();
