@@ -12,7 +12,6 @@ mod batch;
 mod error;
 mod failing;
 mod handle;
-mod internal_rows;
 pub mod memory;
 #[cfg(test)]
 mod postgres;

@@ -60,55 +60,16 @@ impl Args {
         Ok(())
     }
 
-    /// Adds a value.
-    pub(crate) fn push(&mut self, value: impl IntoValue) {
-        self.values.push(value.into_value());
-    }
-
-    /// Adds a value.
-    pub(crate) fn put(&mut self, value: impl Into<Value>) -> &mut Self {
-        self.values.push(value.into());
+    /// Adds a text.
+    #[cfg(test)]
+    pub(crate) fn text(&mut self, value: &str) -> &mut Self {
+        self.push(value);
         self
     }
 
-    /// Adds a text.
-    pub(crate) fn text(&mut self, value: &str) -> &mut Self {
-        self.put(value.to_owned())
-    }
-
-    /// Adds a text or NULL.
-    pub(crate) fn maybe_text(&mut self, value: Option<&str>) -> &mut Self {
-        self.put(value.map(str::to_owned))
-    }
-
-    /// Adds an id.
-    pub(crate) fn id(&mut self, value: Uuid) -> &mut Self {
-        self.put(value.as_bytes().to_vec())
-    }
-
-    /// Adds an id or NULL.
-    pub(crate) fn maybe_id(&mut self, value: Option<Uuid>) -> &mut Self {
-        self.put(value.map(|id| id.as_bytes().to_vec()))
-    }
-
-    /// Adds an integer.
-    pub(crate) fn int(&mut self, value: i64) -> &mut Self {
-        self.put(value)
-    }
-
-    /// Adds a count. SQLite's largest integer is 2^63 - 1; a larger count is stored as that.
-    pub(crate) fn count(&mut self, value: u64) -> &mut Self {
-        self.put(i64::try_from(value).unwrap_or(i64::MAX))
-    }
-
-    /// Adds a count or NULL.
-    pub(crate) fn maybe_count(&mut self, value: Option<u64>) -> &mut Self {
-        self.put(value.map(|count| i64::try_from(count).unwrap_or(i64::MAX)))
-    }
-
-    /// Adds a time or NULL.
-    pub(crate) fn maybe_at(&mut self, value: Option<Timestamp>) -> &mut Self {
-        self.put(value.map(|at| at.0))
+    /// Adds a value.
+    pub(crate) fn push(&mut self, value: impl IntoValue) {
+        self.values.push(value.into_value());
     }
 }
 

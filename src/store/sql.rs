@@ -292,7 +292,7 @@ mod tests {
 
     use super::*;
     use crate::batch::Counters;
-    use crate::row::{Args, get};
+    use crate::row::{args, get};
     use crate::sqlite::schema;
     use crate::tx::Tx;
 
@@ -353,10 +353,8 @@ mod tests {
     fn values_have_the_numbers_that_are_written() {
         let conn = Connection::open_in_memory().unwrap();
         let mut tx = Tx::in_memory(conn, Counters::default());
-        let mut args = Args::default();
-        args.text("one").text("two");
         let sql = text!("SELECT $2 || ' ' || $1 || ' ' || $2");
-        let found: Option<String> = tx.row(sql, args, |row| get("none", row, 0)).unwrap();
+        let found: Option<String> = tx.row(sql, args!["one", "two"], |row| get("none", row, 0)).unwrap();
         assert_eq!(found.as_deref(), Some("two one two"));
     }
 

@@ -1,16 +1,12 @@
 //! Asks and dead letters.
 
-use std::sync::Arc;
-
 use ghost_domain::ask::Asker;
 use ghost_domain::{Ask, AskStatus, DeadLetter, DeadLetterStatus, Party};
 
-use super::Medium;
 use super::rows::{AWKWARD, ask, ask_id, at, id_of, letter, letter_id, message_id, turn_id};
-use super::tools::{keep, map_rows, open, reading};
+use super::tools::{Bench, keep, map_rows, reading, shows};
 
-pub(super) async fn asks_round_trip(medium: Arc<dyn Medium>) {
-    let store = open(&medium).await;
+pub(super) async fn asks_round_trip(store: Bench) {
     let outside = Ask {
         asker: Asker {
             party: Party::Operator("uid-1000".to_owned()),
@@ -36,8 +32,7 @@ pub(super) async fn asks_round_trip(medium: Arc<dyn Medium>) {
     assert_eq!(got, wanted);
 }
 
-pub(super) async fn open_asks_are_found(medium: Arc<dyn Medium>) {
-    let store = open(&medium).await;
+pub(super) async fn open_asks_are_found(store: Bench) {
     let inside = keep!(&store, |w| {
         for n in [3, 1, 2] {
             w.ask_put(&ask(n, "a", "b", AskStatus::Open))?;
@@ -68,20 +63,18 @@ pub(super) async fn open_asks_are_found(medium: Arc<dyn Medium>) {
     assert_eq!((ids(&of_turn), ids(&of_closed)), (vec![ask_id(4)], vec![]));
 }
 
-pub(super) async fn dead_letters_are_newest_first(medium: Arc<dyn Medium>) {
-    let store = open(&medium).await;
-    let many = DeadLetter {
+pub(super) async fn dead_letters_are_newest_first(store: Bench) {
+    let many = || DeadLetter {
         messages: vec![message_id(3), message_id(1), message_id(2)],
         ..letter(2, "a", DeadLetterStatus::Retried)
     };
-    let wanted = many.clone();
     keep!(&store, |w| {
         w.dead_letter_put(&letter(3, "b", DeadLetterStatus::Held))?;
         w.dead_letter_put(&letter(1, "a", DeadLetterStatus::Held))?;
         w.dead_letter_put(&letter(2, "a", DeadLetterStatus::Held))?;
-        w.dead_letter_put(&many)?;
+        w.dead_letter_put(&many())?;
     });
-    assert_eq!(reading!(&store, |r| { r.dead_letter_get(letter_id(2))? }), Some(wanted));
+    assert_eq!(reading!(&store, |r| { r.dead_letter_get(letter_id(2))? }), Some(many()));
     assert_eq!(reading!(&store, |r| { r.dead_letter_get(letter_id(4))? }), None);
     let (all, of_a, held_of_a, dropped) = reading!(&store, |r| {
         (
@@ -96,12 +89,9 @@ pub(super) async fn dead_letters_are_newest_first(medium: Arc<dyn Medium>) {
     assert_eq!(ids(&of_a), [letter_id(2), letter_id(1)]);
     assert_eq!((ids(&held_of_a), ids(&dropped)), (vec![letter_id(1)], vec![]));
     assert_eq!(all[2].created_at, at(1));
-    let counts = reading!(&store, |r| {
-        (
-            r.dead_letter_count_held(None)?,
-            r.dead_letter_count_held(Some(&id_of("a")))?,
-            r.dead_letter_count_held(Some(&id_of("c")))?,
-        )
+    shows!(&store, |r| {
+        r.dead_letter_count_held(None)? => 2;
+        r.dead_letter_count_held(Some(&id_of("a")))? => 1;
+        r.dead_letter_count_held(Some(&id_of("c")))? => 0;
     });
-    assert_eq!(counts, (2, 1, 0));
 }

@@ -1,13 +1,10 @@
 //! Write grants.
 
-use std::sync::Arc;
-
 use ghost_domain::{Grant, GrantId};
 
-use super::Medium;
-use super::rows::{at, id_of};
-use super::rows_shared::{grant, grant_id};
-use super::tools::{keep, map_rows, open, reading, refuse};
+use super::rows::{at, grant_id, id_of};
+use super::rows_shared::grant;
+use super::tools::{Bench, keep, map_rows, reading, refuse, shows};
 use crate::Store;
 use crate::tables::Family;
 
@@ -20,8 +17,7 @@ fn ids(numbers: &[u64]) -> Vec<GrantId> {
 }
 
 // covers: ACL-04
-pub(super) async fn live_grants_of_an_agent_are_found(medium: Arc<dyn Medium>) {
-    let store = open(&medium).await;
+pub(super) async fn live_grants_of_an_agent_are_found(store: Bench) {
     keep!(&store, |w| {
         for n in [3, 1, 5] {
             w.grant_put(&grant(n, "a"))?;
@@ -35,14 +31,15 @@ pub(super) async fn live_grants_of_an_agent_are_found(medium: Arc<dyn Medium>) {
     assert_eq!(live(0).await, ids(&[1, 3, 5]));
     assert_eq!(live(3).await, ids(&[5]), "a grant does not hold at its end");
     assert_eq!(live(5).await, []);
-    let (one, none) = reading!(&store, |r| { (r.grant_get(grant_id(3))?, r.grant_get(grant_id(9))?) });
-    assert_eq!((one, none), (Some(grant(3, "a")), None));
+    shows!(&store, |r| {
+        r.grant_get(grant_id(3))? => Some(grant(3, "a"));
+        r.grant_get(grant_id(9))? => None;
+    });
     let page = reading!(&store, |r| { r.grant_list(Some(grant_id(1)), 2)? });
     assert_eq!(map_rows(&page, |grant| grant.grant_id), ids(&[3, 4]));
 }
 
-pub(super) async fn grants_are_replaced_removed_and_pruned(medium: Arc<dyn Medium>) {
-    let store = open(&medium).await;
+pub(super) async fn grants_are_replaced_removed_and_pruned(mut store: Bench) {
     keep!(&store, |w| {
         for n in 1..=4 {
             w.grant_put(&grant(n, "a"))?;
@@ -65,6 +62,6 @@ pub(super) async fn grants_are_replaced_removed_and_pruned(medium: Arc<dyn Mediu
     assert_eq!(stored(&store).await, ids(&[1, 3, 4]));
     assert_eq!(keep!(&store, |w| { w.prune(Family::Grants, at(4), 9)? }), 1);
     assert_eq!(stored(&store).await, ids(&[1, 4]));
-    drop(store);
-    assert_eq!(stored(&open(&medium).await).await, ids(&[1, 4]));
+    store.reopen().await;
+    assert_eq!(stored(&store).await, ids(&[1, 4]));
 }

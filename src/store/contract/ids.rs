@@ -1,23 +1,19 @@
 //! Ranges of ids.
 
-use std::sync::Arc;
-
 use ghost_domain::{ApprovalStatus, AskStatus, DeadLetterStatus, ScheduleKind, TaskStatus, TurnStatus};
 use uuid::Uuid;
 
-use super::Medium;
 use super::approvals::approval;
 use super::rows::{ask, letter, mail, task, turn};
 use super::rows_shared::{conversation, grant, schedule};
-use super::tools::{keep, open, reading};
+use super::tools::{Bench, keep, reading};
 use crate::tables::IdKind;
 
 fn ids(numbers: &[u128]) -> Vec<Uuid> {
     numbers.iter().copied().map(Uuid::from_u128).collect()
 }
 
-pub(super) async fn ids_are_read_by_range(medium: Arc<dyn Medium>) {
-    let store = open(&medium).await;
+pub(super) async fn ids_are_read_by_range(store: Bench) {
     let inside = keep!(&store, |w| {
         for n in [7, 3, 5, 4] {
             let name = format!("a{n}");

@@ -74,7 +74,7 @@ macro_rules! for_each_check {
             budgets: budgets_are_listed_by_scope, budgets_are_listed_by_sort_and_page,
                 accounts_of_deleted_agents_are_pruned, usage_is_summed, lists_are_bounded;
             chat: channels_are_listed_by_name, members_are_listed_both_ways, members_leave_and_come_back,
-                unread_channels_follow_the_cursor, posts_are_read_by_cursor, a_command_updates_a_thousand_members;
+                unread_channels_follow_the_cursor, posts_are_read_by_cursor, commands_update_a_thousand_members;
             concurrency: concurrent_commands_keep_one_order, reads_see_whole_commits_only,
                 a_cancelled_caller_affects_no_other, a_nested_write_is_refused_at_once;
             conversations: conversations_are_found_by_thread, conversations_are_listed_latest_first,
@@ -128,7 +128,9 @@ macro_rules! for_each_check {
 
 macro_rules! as_table {
     (() $($family:ident: $($check:ident),+;)+) => {
-        &[$($((concat!(stringify!($family), "::", stringify!($check)), |medium| Box::pin($family::$check(medium)))),+),+]
+        &[$($((concat!(stringify!($family), "::", stringify!($check)), |medium| {
+            Box::pin(async move { $family::$check(tools::Bench::on(medium).await).await })
+        })),+),+]
     };
 }
 

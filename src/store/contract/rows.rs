@@ -5,10 +5,11 @@ use ghost_domain::journal::Step;
 use ghost_domain::transcript::TokenUsage;
 use ghost_domain::turn::{ParkCause, Parked, WaitMode};
 use ghost_domain::{
-    Agent, AgentId, AgentKind, AgentStatus, Ask, AskId, AskStatus, Budget, BudgetLimits, CallId, CallStatus,
-    DeadLetter, DeadLetterId, DeadLetterStatus, Desired, Envelope, EventId, HeldSkill, Job, Kind, LedgerRow, LogPlace,
-    LogRange, LogStart, MailState, MessageId, Money, Party, RequestKey, Reservation, ReservationId, RootId, Scope,
-    StoredAnswer, Task, TaskId, TaskStatus, Timestamp, Turn, TurnId, TurnStatus, UsageRow,
+    Agent, AgentId, AgentKind, AgentStatus, ApprovalId, Ask, AskId, AskStatus, Budget, BudgetLimits, CallId,
+    CallStatus, ConversationId, DeadLetter, DeadLetterId, DeadLetterStatus, Desired, Envelope, EventId, GrantId,
+    HeldSkill, Job, Kind, LedgerRow, LogPlace, LogRange, LogStart, MailState, MessageId, Money, Party, RequestKey,
+    Reservation, ReservationId, RootId, ScheduleId, Scope, StoredAnswer, Task, TaskId, TaskStatus, Timestamp, Turn,
+    TurnId, TurnStatus, UsageRow,
 };
 use serde_json::json;
 use uuid::Uuid;
@@ -32,40 +33,14 @@ pub(super) fn uuid(n: u64) -> Uuid {
     Uuid::from_u128(u128::from(n))
 }
 
-pub(super) fn message_id(n: u64) -> MessageId {
-    MessageId(uuid(n))
+macro_rules! numbered {
+    ($($name:ident: $id:ident),+ $(,)?) => { $(pub(super) fn $name(n: u64) -> $id { $id(uuid(n)) })+ };
 }
 
-pub(super) fn turn_id(n: u64) -> TurnId {
-    TurnId(uuid(n))
-}
-
-pub(super) fn call_id(n: u64) -> CallId {
-    CallId(uuid(n))
-}
-
-pub(super) fn ask_id(n: u64) -> AskId {
-    AskId(uuid(n))
-}
-
-pub(super) fn root_id(n: u64) -> RootId {
-    RootId(uuid(n))
-}
-
-pub(super) fn task_id(n: u64) -> TaskId {
-    TaskId(uuid(n))
-}
-
-pub(super) fn event_id(n: u64) -> EventId {
-    EventId(uuid(n))
-}
-
-pub(super) fn letter_id(n: u64) -> DeadLetterId {
-    DeadLetterId(uuid(n))
-}
-
-pub(super) fn reservation_id(n: u64) -> ReservationId {
-    ReservationId(uuid(n))
+numbered! {
+    approval_id: ApprovalId, ask_id: AskId, call_id: CallId, conversation_id: ConversationId, event_id: EventId,
+    grant_id: GrantId, letter_id: DeadLetterId, message_id: MessageId, reservation_id: ReservationId, root_id: RootId,
+    schedule_id: ScheduleId, task_id: TaskId, turn_id: TurnId,
 }
 
 pub(super) fn agent(name: &str) -> Agent {

@@ -5,33 +5,21 @@ use std::collections::BTreeMap;
 use ghost_domain::schedule::{FileStamp, Missed, When};
 use ghost_domain::{
     AgentId, Artifact, ArtifactId, ChannelName, ChatChannel, ChatMember, ChatPost, Conversation, ConversationEntry,
-    ConversationId, Delivery, Direction, Droid, DroidMode, DroidState, DroidTerms, DroidUse, Grant, GrantId,
-    GrantSource, Grantee, KnowledgeEntry, KnowledgeVersion, Party, Schedule, ScheduleId, ScheduleKind, ScheduleRun,
-    StateEntry, WatchSnapshot,
+    Delivery, Direction, Droid, DroidMode, DroidState, DroidTerms, DroidUse, Grant, GrantSource, Grantee,
+    KnowledgeEntry, KnowledgeVersion, Party, Schedule, ScheduleKind, ScheduleRun, StateEntry, WatchSnapshot,
 };
 use serde_json::{Value, json};
-use uuid::Uuid;
 
-use super::rows::{at, id_of, message_id, root_id};
+use super::rows::{
+    AWKWARD, LARGE, at, conversation_id, grant_id, id_of, message_id, root_id, schedule_id, turn_id, uuid,
+};
 
-fn uuid(n: u64) -> Uuid {
-    Uuid::from_u128(u128::from(n))
-}
-
-fn number(n: u64) -> i64 {
+pub(super) fn number(n: u64) -> i64 {
     i64::try_from(n).unwrap()
 }
 
 pub(super) fn channel_name(channel: &str) -> ChannelName {
     channel.parse().unwrap()
-}
-
-pub(super) fn conversation_id(n: u64) -> ConversationId {
-    ConversationId(uuid(n))
-}
-
-pub(super) fn schedule_id(n: u64) -> ScheduleId {
-    ScheduleId(uuid(n))
 }
 
 /// An ungated channel whose last chat message is `last_seq`.
@@ -183,7 +171,7 @@ pub(super) fn run(n: u64, run: u64) -> ScheduleRun {
 }
 
 pub(super) fn droid_id(n: u64) -> AgentId {
-    super::rows::id_of(&format!("droid-{n:08x}"))
+    id_of(&format!("droid-{n:08x}"))
 }
 
 /// Droid `n` of an agent, which ended at second `ended`.
@@ -198,14 +186,14 @@ pub(super) fn droid(n: u64, parent: &str, ended: Option<u64>) -> Droid {
     };
     Droid {
         droid_id: droid_id(n),
-        parent_id: super::rows::id_of(parent),
+        parent_id: id_of(parent),
         label: None,
-        task: super::rows::AWKWARD.to_owned(),
+        task: AWKWARD.to_owned(),
         mode: DroidMode::Run,
         state: if ended.is_some() { DroidState::Succeeded } else { DroidState::Running },
         output_path: "droids/x/output.md".to_owned(),
         terms,
-        root_id: super::rows::root_id(1),
+        root_id: root_id(1),
         conversation_id: None,
         hop: 1,
         created_at: at(0),
@@ -217,10 +205,6 @@ pub(super) fn droid(n: u64, parent: &str, ended: Option<u64>) -> Droid {
     }
 }
 
-pub(super) fn grant_id(n: u64) -> GrantId {
-    GrantId(uuid(n))
-}
-
 /// Grant `n`, which ends at second `n`.
 pub(super) fn grant(n: u64, agent: &str) -> Grant {
     Grant {
@@ -228,7 +212,7 @@ pub(super) fn grant(n: u64, agent: &str) -> Grant {
         agent_id: id_of(agent),
         prefix: "output/".to_owned(),
         source: GrantSource::Manual,
-        reason: Some(super::rows::AWKWARD.to_owned()),
+        reason: Some(AWKWARD.to_owned()),
         created_by: Party::System,
         created_at: at(0),
         expires_at: at(n),
@@ -243,7 +227,7 @@ pub(super) fn artifact(path: &str, n: u64) -> Artifact {
         path: path.to_owned(),
         kind: ghost_domain::ArtifactType::Report,
         agent_id: Some(id_of("a")),
-        turn_id: Some(super::rows::turn_id(n)),
+        turn_id: Some(turn_id(n)),
         bytes: n,
         sha256: "00".to_owned(),
         created_at: at(n),
@@ -261,5 +245,5 @@ pub(super) fn snapshot(files: u64) -> WatchSnapshot {
 
 /// A value that a careless backend would break.
 pub(super) fn deep() -> Value {
-    json!({"n": super::rows::LARGE, "list": [null, true, 1.5, -7], "text": super::rows::AWKWARD, "empty": {}})
+    json!({"n": LARGE, "list": [null, true, 1.5, -7], "text": AWKWARD, "empty": {}})
 }

@@ -84,10 +84,45 @@ macro_rules! reading {
     };
 }
 
-pub(super) use {keep, reading, refuse};
+/// Checks what a query reads, fact by fact: `shows!(&store, |r| { r.ask_count_open()? => 3; });`.
+macro_rules! shows {
+    ($store:expr, |$r:ident| { $($found:expr => $wanted:expr $(, $message:expr)?;)+ }) => {
+        $crate::contract::tools::read($store, move |$r| {
+            $(assert_eq!($found, $wanted $(, $message)?);)+
+            Ok(())
+        })
+        .await
+        .expect("the query succeeds")
+    };
+}
 
-pub(super) async fn open(medium: &Arc<dyn Medium>) -> Store {
-    medium.open().await.expect("the store opens")
+pub(super) use {keep, reading, refuse, shows};
+
+/// The store under check, and where its data is.
+pub(crate) struct Bench {
+    medium: Arc<dyn Medium>,
+    store: Store,
+}
+
+impl Bench {
+    /// Opens the store.
+    pub(super) async fn on(medium: Arc<dyn Medium>) -> Self {
+        Self { store: medium.open().await.expect("the store opens"), medium }
+    }
+
+    /// Closes the store and opens it again.
+    pub(super) async fn reopen(&mut self) {
+        self.store.close().await;
+        self.store = self.medium.open().await.expect("the store opens");
+    }
+}
+
+impl std::ops::Deref for Bench {
+    type Target = Store;
+
+    fn deref(&self) -> &Store {
+        &self.store
+    }
 }
 
 /// Runs a command that panics. Returns the payload that its caller caught.

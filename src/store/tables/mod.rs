@@ -30,6 +30,7 @@ mod ledger;
 mod mail;
 mod messages;
 mod prune;
+mod record;
 mod requests;
 mod roots;
 mod schedules;

@@ -3,13 +3,13 @@
 //!
 //! A total must never overflow: it stops at the largest integer. It must never keep a row that was pruned.
 
-use ghost_domain::Timestamp;
+use ghost_domain::transcript::TokenUsage;
 use ghost_domain::usage::UsageRow;
+use ghost_domain::{Money, Timestamp};
 
 use crate::batch::Sequence;
 use crate::error::Result;
-use crate::internal_rows::Numbered;
-use crate::row::Args;
+use crate::row::args;
 use crate::sql::{Sql, sql};
 use crate::tx::Tx;
 
@@ -177,21 +177,33 @@ impl Tx {
     /// Appends a usage row.
     pub fn usage_append(&mut self, row: &UsageRow) -> Result<()> {
         let seq = self.next(Sequence::Usage)?;
-        self.put(&Numbered { seq, row: row.clone() })?;
+        let sql = sql!(
+            "INSERT INTO usage (seq, agent_id, turn_id, root_id, provider, model, input, output, cache_read, cache_write, \
+            cost, estimated, unpriced, free, duration_ms, at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, \
+            $13, $14, $15, $16)"
+        );
+        let UsageRow { agent_id, turn_id, root_id, provider, model, tokens, cost, estimated, free, duration_ms, at } =
+            row;
+        let TokenUsage { input, output, cache_read, cache_write } = tokens;
+        let (unpriced, cost) = (cost.is_none(), cost.unwrap_or(Money(0)));
+        #[rustfmt::skip] // in the order of the columns
+        let args = args![
+            seq, agent_id, turn_id, root_id, provider, model, input, output, cache_read, cache_write,
+            cost, estimated, unpriced, free, duration_ms, at
+        ];
+        self.execute(sql, args)?;
         if seq % WAITING_MAX == 0 { self.usage_add() } else { Ok(()) }
     }
 
     /// Adds the rows that wait to the totals.
     fn usage_add(&mut self) -> Result<()> {
         let sql = sql!("SELECT value FROM counters WHERE name = 'usage_totals'");
-        let (last, added) = (self.batch()?.counters.usage, self.count("counters", sql, Args::default())?);
+        let (last, added): (_, i64) = (self.batch()?.counters.usage, self.count("counters", sql, args![])?);
         if last == added {
             return Ok(());
         }
         for sql in ADD {
-            let mut args = Args::default();
-            args.int(added);
-            self.execute(sql, args)?;
+            self.execute(sql, args![added])?;
         }
         self.keep_counter("usage_totals", last)
     }
@@ -201,9 +213,7 @@ impl Tx {
         self.usage_add()?;
         let mut deleted = 0;
         for sql in PRUNE {
-            let mut args = Args::default();
-            args.int(before.0).int(i64::from(limit));
-            deleted = self.execute(sql, args)?;
+            deleted = self.execute(sql, args![before, limit])?;
         }
         Ok(deleted)
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use rusqlite::Connection;
 
-use super::tools::{deliver, depth, dir, id_of, open, send, send_text};
+use super::tools::{deliver, depth, dir, id_of, open, place, send, send_text};
 use crate::sqlite::{open_store, verify};
 use crate::{Store, StoreError};
 
@@ -64,8 +64,7 @@ async fn a_damaged_file_acknowledges_nothing_and_ends_the_writer() {
         ("index overwritten", "-shm", |file| overwrite(file, 0, 4_096)),
     ];
     for (what, end, damage) in kinds {
-        let dir = dir();
-        let path = dir.path().join("ghost.db");
+        let (dir, path) = place();
         let store = filled(&path).await;
         let file = dir.path().join(format!("ghost.db{end}"));
         damage(&file);
@@ -92,8 +91,7 @@ async fn a_batch_during_which_a_file_is_damaged_is_not_acknowledged() {
         ("database's middle", "", |file| overwrite(file, size(file) / 2, 4_096)),
     ];
     for (what, end, damage) in kinds {
-        let dir = dir();
-        let path = dir.path().join("ghost.db");
+        let (dir, path) = place();
         let store = filled(&path).await;
         let file = dir.path().join(format!("ghost.db{end}"));
         let refused = store.write::<_, StoreError, _>(move |w| {
@@ -111,15 +109,13 @@ async fn a_batch_during_which_a_file_is_damaged_is_not_acknowledged() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_store_that_writes_nothing_notices_damage_too() {
-    let dir = dir();
-    let path = dir.path().join("ghost.db");
+    let (dir, path) = place();
     let store = filled(&path).await;
     cut(&dir.path().join("ghost.db-wal"), 0);
     assert!(matches!(store.answers().await, Err(StoreError::Damaged { .. })));
     assert!(matches!(store.broken().await, StoreError::Damaged { .. }));
 
-    let dir = self::dir();
-    let path = dir.path().join("ghost.db");
+    let (dir, path) = place();
     let store = filled(&path).await;
     cut(&dir.path().join("ghost.db-wal"), 0);
     store.close().await;
@@ -129,8 +125,7 @@ async fn a_store_that_writes_nothing_notices_damage_too() {
 /// The damage was there before the open, so only a query can find it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn damage_that_a_query_finds_ends_the_writer() {
-    let dir = dir();
-    let path = dir.path().join("ghost.db");
+    let (_dir, path) = place();
     let store = open(&path).await;
     for n in 0..400 {
         send_text(&store, n, "a", "x".repeat(12_000)).await.unwrap();
@@ -156,8 +151,7 @@ async fn damage_that_a_query_finds_ends_the_writer() {
 /// is undone.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_sqlite_does_itself_is_no_damage() {
-    let dir = dir();
-    let path = dir.path().join("ghost.db");
+    let (_dir, path) = place();
     let store = open(&path).await;
     let mut sent = 0;
     for round in 0..3 {
@@ -223,8 +217,7 @@ async fn a_log_with_damage_before_later_commits_is_refused_and_kept() {
 
 #[tokio::test]
 async fn a_check_at_rest_finds_a_missing_table_and_another_program() {
-    let dir = dir();
-    let path = dir.path().join("ghost.db");
+    let (_dir, path) = place();
     assert!(matches!(verify(&path, None).await, Err(StoreError::Open { .. })));
     assert!(matches!(verify(&path, Some("it was there")).await, Err(StoreError::Damaged { .. })));
     open(&path).await.close().await;

@@ -93,6 +93,13 @@ pub(super) fn dir() -> tempfile::TempDir {
     tempfile::tempdir().unwrap()
 }
 
+/// The path of a database that does not exist yet, in a new directory.
+pub(super) fn place() -> (tempfile::TempDir, std::path::PathBuf) {
+    let dir = dir();
+    let path = dir.path().join("ghost.db");
+    (dir, path)
+}
+
 pub(super) async fn store_with(path: &Path, options: SqliteOptions) -> Store {
     open_store(&path.join("ghost.db"), options).await.unwrap()
 }
