@@ -9,7 +9,7 @@ use serde_json::json;
 pub type Result<T> = std::result::Result<T, StoreError>;
 
 /// A failure of the store. If a rule refuses a request, the error is a [`Refusal`] instead.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 pub enum StoreError {
     /// The store is closed. Nothing that the command wrote is stored, except after a simulated
     /// crash right after a commit (`MemoryDisk::crash_after_commits`).

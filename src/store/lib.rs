@@ -9,12 +9,13 @@
 //! store").
 
 mod batch;
+mod driver;
+mod engine;
 mod error;
 mod failing;
 mod handle;
 pub mod memory;
-#[cfg(test)]
-mod postgres;
+pub mod postgres;
 mod query;
 mod row;
 mod sql;

@@ -8,12 +8,12 @@ use ghost_domain::{
     Money, Party, RequestId, RootId, ScheduleId, ScheduleKind, Scope, TaskId, TaskStatus, Timestamp, TurnId,
     TurnStatus,
 };
-use rusqlite::Statement;
 use rusqlite::types::{Value, ValueRef};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use uuid::Uuid;
 
+use crate::driver::Columns;
 use crate::error::{Result, StoreError};
 use crate::sql::Sql;
 
@@ -31,7 +31,6 @@ impl Default for Args {
 
 impl Args {
     /// The values, in order.
-    #[cfg(test)]
     pub(crate) fn values(&self) -> &[Value] {
         &self.values
     }
@@ -49,15 +48,6 @@ impl Args {
     /// The number of values.
     pub(crate) fn len(&self) -> usize {
         self.values.len()
-    }
-
-    /// Binds the values. A value that the statement does not have is an error.
-    pub(crate) fn bind(&self, statement: &mut Statement<'_>) -> rusqlite::Result<()> {
-        debug_assert_eq!(statement.parameter_count(), self.values.len(), "{:?}", statement.expanded_sql());
-        for (value, index) in self.values.iter().zip(1..) {
-            statement.raw_bind_parameter(index, value)?;
-        }
-        Ok(())
     }
 
     /// Adds a text.
@@ -195,13 +185,13 @@ impl<A: IntoValue, B: IntoValue, C: IntoValue> Bind for (A, B, C) {
 
 /// A row of a query, until the next one is read.
 pub(crate) struct ReadRow<'r> {
-    row: &'r rusqlite::Row<'r>,
+    columns: &'r dyn Columns,
 }
 
 impl<'r> ReadRow<'r> {
     /// The row at which a statement stands.
-    pub(crate) fn new(row: &'r rusqlite::Row<'r>) -> Self {
-        Self { row }
+    pub(crate) fn new(columns: &'r dyn Columns) -> Self {
+        Self { columns }
     }
 }
 
@@ -311,7 +301,7 @@ pub(crate) fn from_record<T: DeserializeOwned>(table: &'static str, row: &ReadRo
 
 /// Decodes one column.
 pub(crate) fn get<'r, T: FromColumn<'r>>(table: &'static str, row: &'r ReadRow<'_>, column: usize) -> Result<T> {
-    let decoded = row.row.get_ref(column).map_err(|error| error.to_string()).and_then(T::from_column);
+    let decoded = row.columns.value(column).and_then(T::from_column);
     decoded.map_err(|what| StoreError::Row { table, key: format!("column {column}"), what })
 }
 

@@ -24,8 +24,6 @@ use std::borrow::Cow;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Dialect {
     Sqlite,
-    // The driver for it is not there yet. Its texts are made and checked.
-    #[cfg_attr(not(test), allow(dead_code))]
     Postgres,
 }
 
@@ -33,7 +31,6 @@ pub(crate) enum Dialect {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Sql {
     sqlite: &'static str,
-    #[cfg_attr(not(test), allow(dead_code))]
     postgres: &'static str,
 }
 
@@ -53,7 +50,6 @@ impl Sql {
     }
 
     /// The text for PostgreSQL.
-    #[cfg(test)]
     pub(crate) const fn postgres(self) -> &'static str {
         self.postgres
     }
@@ -293,7 +289,7 @@ mod tests {
     use super::*;
     use crate::batch::Counters;
     use crate::row::{args, get};
-    use crate::sqlite::schema;
+    use crate::sqlite::{SqliteDriver, schema};
     use crate::tx::Tx;
 
     #[test]
@@ -352,7 +348,8 @@ mod tests {
     #[test]
     fn values_have_the_numbers_that_are_written() {
         let conn = Connection::open_in_memory().unwrap();
-        let mut tx = Tx::in_memory(conn, Counters::default());
+        let driver = SqliteDriver::new(conn, std::path::Path::new("memory").into());
+        let mut tx = Tx::writer(Box::new(driver), Counters::default());
         let sql = text!("SELECT $2 || ' ' || $1 || ' ' || $2");
         let found: Option<String> = tx.row(sql, args!["one", "two"], |row| get("none", row, 0)).unwrap();
         assert_eq!(found.as_deref(), Some("two one two"));

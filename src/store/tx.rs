@@ -3,28 +3,17 @@
 //!
 //! This module must never continue a batch after a statement has failed for another reason than the rule of a table.
 
-use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::sync::atomic::AtomicBool;
 
 use ghost_domain::Event;
 use ghost_domain::ports::Signal;
-use rusqlite::Connection;
 
 use crate::batch::{Batch, Counters, Sequence};
+use crate::driver::{Driver, Failure, NextRow, Order};
 use crate::error::{Result, StoreError};
 use crate::row::{Args, Keyed, ReadRow, Row, get_count};
-use crate::sql::{Dialect, Sql, Statement};
-use crate::sqlite::fault;
-use crate::sqlite::file_check::FileCheck;
-
-/// How often damage must be found, and the time between.
-const CHECKS: u32 = 3;
-const CHECK_AGAIN: Duration = Duration::from_millis(50);
-
-/// Steps of SQLite's machine between two looks at whether the caller of a query still waits: some tens of microseconds.
-const STEPS: i32 = 4_096;
+use crate::sql::{Sql, Statement};
 
 /// How a command is undone that has written something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,10 +34,7 @@ const WRITTEN_MAX: usize = 4 * 1024 * 1024;
 
 /// A transaction of the store: what a command writes and reads, or what a query reads.
 pub struct Tx {
-    conn: Connection,
-    path: Arc<Path>,
-    /// The check of the database's files. Only the writer has it.
-    files: Option<FileCheck>,
+    driver: Box<dyn Driver>,
     /// The open batch. Only the writer has it.
     batch: Option<Batch>,
     /// Whether a reader's statements share a snapshot. If not, each sees what is committed when it
@@ -66,17 +52,17 @@ pub struct Tx {
     written_bytes: usize,
     /// Whether the next commands of the open batch have savepoints.
     needs_savepoints: bool,
+    /// The rule of a table that the running command broke. It must refuse: PostgreSQL runs no further statement of it.
+    broke: Option<StoreError>,
     /// Why the batch cannot be committed, or why the reader's connection cannot be reused.
     failed: Option<StoreError>,
 }
 
 impl Tx {
     /// Creates a session for queries.
-    pub(crate) fn reader(conn: Connection, path: Arc<Path>) -> Self {
+    pub(crate) fn reader(driver: Box<dyn Driver>) -> Self {
         Self {
-            conn,
-            path,
-            files: None,
+            driver,
             batch: None,
             snapshot: true,
             in_transaction: false,
@@ -85,19 +71,14 @@ impl Tx {
             accepted: 0,
             written_bytes: 0,
             needs_savepoints: false,
+            broke: None,
             failed: None,
         }
     }
 
-    /// Creates a session for the writer.
-    pub(crate) fn writer(conn: Connection, path: Arc<Path>, counters: Counters) -> Result<Self> {
-        let files = Some(FileCheck::open(&path)?);
-        Ok(Self { files, batch: Some(Batch::new(counters)), ..Self::reader(conn, path) })
-    }
-
-    /// Creates a session that writes to a database in memory.
-    pub(crate) fn in_memory(conn: Connection, counters: Counters) -> Self {
-        Self { batch: Some(Batch::new(counters)), ..Self::reader(conn, Path::new("memory").into()) }
+    /// Creates a session for commands.
+    pub(crate) fn writer(driver: Box<dyn Driver>, counters: Counters) -> Self {
+        Self { batch: Some(Batch::new(counters)), ..Self::reader(driver) }
     }
 
     /// The sequence of the last event.
@@ -161,11 +142,11 @@ impl Tx {
     }
 
     /// Runs a query and shows its rows to `next`, until that returns `false` or an error.
-    fn read(&mut self, sql: &Statement, args: &Args, next: &mut dyn FnMut(&ReadRow<'_>) -> Result<bool>) -> Result<()> {
+    fn read(&mut self, sql: &Statement, args: &Args, next: &mut NextRow<'_>) -> Result<()> {
         self.begin_if_needed()?;
-        match read(&self.conn, &sql.text(Dialect::Sqlite), args, next) {
+        match self.driver.read(sql, args, next) {
             Ok(decoded) => decoded,
-            Err(error) => Err(self.fail(&error)),
+            Err(error) => Err(self.fail(error)),
         }
     }
 
@@ -193,8 +174,8 @@ impl Tx {
 
     /// Writes a row.
     ///
-    /// Errors: [`StoreError::Row`] if it breaks a rule of its table, such as a unique name. Then nothing is written, and
-    /// the command may go on.
+    /// Errors: [`StoreError::Row`] if it breaks a rule of its table, such as a unique name. Then the command must refuse:
+    /// whatever else it does fails with the same error.
     pub(crate) fn put<R: Row>(&mut self, row: &R) -> Result<()> {
         let mut args = Args::default();
         row.bind(&mut args)?;
@@ -209,17 +190,19 @@ impl Tx {
     fn change(&mut self, table: &'static str, sql: Sql, args: Args) -> Result<u64> {
         self.batch()?;
         self.begin_command()?;
-        match execute(&self.conn, sql.sqlite(), &args) {
+        match self.driver.execute(sql, &args) {
             Ok(changed) => {
                 if self.undo == Some(Undo::Rewrite) {
                     self.remember(sql, args);
                 }
-                Ok(changed as u64)
+                Ok(changed)
             }
-            Err(error) if fault::is_constraint(&error) => {
-                Err(StoreError::Row { table, key: "a new row".to_owned(), what: error.to_string() })
+            Err(Failure::Rule(what)) => {
+                let error = StoreError::Row { table, key: "a new row".to_owned(), what };
+                self.broke = Some(error.clone());
+                Err(error)
             }
-            Err(error) => Err(self.fail(&error)),
+            Err(Failure::Store(error)) => Err(self.fail(error)),
         }
     }
 
@@ -236,73 +219,70 @@ impl Tx {
 
     /// Begins the batch, or the snapshot of a query that shares one.
     fn begin_if_needed(&mut self) -> Result<()> {
+        if let Some(error) = &self.broke {
+            return Err(error.clone());
+        }
         match (self.in_transaction, &self.batch) {
             (true, _) => Ok(()),
-            (false, Some(_)) => self.begin("BEGIN IMMEDIATE"),
-            (false, None) if self.snapshot => self.begin("BEGIN"),
+            (false, Some(_)) => self.begin(Order::Begin),
+            (false, None) if self.snapshot => self.begin(Order::BeginSnapshot),
             (false, None) => Ok(()),
         }
     }
 
     /// Makes sure that the running command can be undone.
     fn begin_command(&mut self) -> Result<()> {
+        self.begin_if_needed()?;
         if self.undo.is_some() {
             return Ok(());
         }
-        self.begin_if_needed()?;
         if !self.needs_savepoints {
             self.undo = Some(Undo::Rewrite);
             return Ok(());
         }
         self.undo = Some(Undo::Savepoint);
-        self.run("SAVEPOINT command")
+        self.order(Order::Savepoint)
     }
 
-    fn begin(&mut self, sql: &'static str) -> Result<()> {
-        self.check_files(|files| files.untouched())?;
+    fn begin(&mut self, order: Order) -> Result<()> {
         self.in_transaction = true;
-        self.run(sql)
+        self.order(order)
     }
 
-    /// Runs a check of the files, if this is the writer's session. Damage must be found several times, because another
-    /// program that uses SQLite may be in the middle of a checkpoint.
-    fn check_files(&mut self, check: impl Fn(&mut FileCheck) -> Result<()>) -> Result<()> {
-        let Some(files) = &mut self.files else { return Ok(()) };
-        let mut result = check(files);
-        for _ in 1..CHECKS {
-            if !matches!(result, Err(StoreError::Damaged { .. })) {
-                break;
-            }
-            // The thread of the writer waits, and with it all commands. The simulation has its own backend.
-            #[allow(clippy::disallowed_methods)]
-            std::thread::sleep(CHECK_AGAIN);
-            result = check(files);
-        }
-        result.inspect_err(|error| {
-            self.failed.get_or_insert(fault::copy(error));
-        })
+    fn order(&mut self, order: Order) -> Result<()> {
+        self.driver.order(order).map_err(|error| self.fail(error))
     }
 
-    fn run(&mut self, sql: &'static str) -> Result<()> {
-        execute(&self.conn, sql, &Args::default()).map(drop).map_err(|error| self.fail(&error))
-    }
-
-    /// Makes the batch fail, for errors that cannot be provoked.
-    pub(crate) fn fail_with(&mut self, error: StoreError) {
-        self.failed = Some(error);
-    }
-
-    pub(crate) fn fail(&mut self, error: &rusqlite::Error) -> StoreError {
-        let error = fault::from_sqlite(&self.path, error);
-        // The first failure is the cause; later ones are its consequences.
-        self.failed.get_or_insert(fault::copy(&error));
+    /// Makes the batch fail. The first failure is the cause; later ones are its consequences.
+    pub(crate) fn fail(&mut self, error: StoreError) -> StoreError {
+        self.failed.get_or_insert(error.clone());
         error
     }
 
+    /// Keeps what the running command has written. If it went on after it broke a rule of a table, it is undone instead,
+    /// and this is the error. After any other failure the batch will fail.
+    pub(crate) fn keep_command(&mut self) -> Result<()> {
+        if let Some(error) = self.broke.clone() {
+            self.undo_command();
+            return Err(error);
+        }
+        if let Err(error) = self.accept() {
+            tracing::debug!(%error, "accepting a command failed, and with it its batch");
+        }
+        Ok(())
+    }
+
+    /// Undoes what the running command has written.
+    pub(crate) fn undo_command(&mut self) {
+        if let Err(error) = self.reject() {
+            tracing::debug!(%error, "undoing a command failed, and with it its batch");
+        }
+    }
+
     /// Accepts the running command: its writes become part of the batch.
-    pub(crate) fn accept(&mut self) -> Result<()> {
+    fn accept(&mut self) -> Result<()> {
         if self.undo.take() == Some(Undo::Savepoint) {
-            self.run("RELEASE command")?;
+            self.order(Order::Release)?;
         }
         if self.written_bytes > WRITTEN_MAX {
             // Not all that it wrote is remembered.
@@ -316,15 +296,13 @@ impl Tx {
 
     /// Undoes the writes of the running command. After a failure it does nothing, because the whole
     /// batch will be undone.
-    pub(crate) fn reject(&mut self) -> Result<()> {
+    fn reject(&mut self) -> Result<()> {
+        self.broke = None;
         if self.has_failed() {
             return Ok(());
         }
         match self.undo.take() {
-            Some(Undo::Savepoint) => {
-                self.run("ROLLBACK TO command")?;
-                self.run("RELEASE command")?;
-            }
+            Some(Undo::Savepoint) => self.order(Order::UndoCommand)?,
             Some(Undo::Rewrite) => self.rewrite()?,
             None => {}
         }
@@ -335,9 +313,8 @@ impl Tx {
     /// Rolls the transaction back and writes again what the accepted commands wrote. The rows are as they were, so each
     /// statement does what it did before.
     fn rewrite(&mut self) -> Result<()> {
-        self.run("ROLLBACK")?;
+        self.order(Order::Rollback)?;
         self.in_transaction = false;
-        self.check_files(FileCheck::written)?;
         let mut written = std::mem::take(&mut self.written);
         written.truncate(std::mem::take(&mut self.accepted));
         self.needs_savepoints = true;
@@ -345,14 +322,19 @@ impl Tx {
             self.begin_if_needed()?;
         }
         for (sql, args) in &written {
-            execute(&self.conn, sql.sqlite(), args).map_err(|error| self.fail(&error))?;
+            let again = self.driver.execute(*sql, args);
+            again.map_err(|failure| match failure {
+                Failure::Store(error) => self.fail(error),
+                Failure::Rule(what) => self.fail(StoreError::Database(format!("a batch cannot be repeated: {what}"))),
+            })?;
         }
         Ok(())
     }
 
     /// Forgets what the batch has written, at its end.
     fn forget(&mut self) {
-        (self.undo, self.accepted, self.written_bytes, self.needs_savepoints) = (None, 0, 0, false);
+        (self.undo, self.broke) = (None, None);
+        (self.accepted, self.written_bytes, self.needs_savepoints) = (0, 0, false);
         self.written.clear();
     }
 
@@ -373,72 +355,47 @@ impl Tx {
 
     fn try_commit(&mut self) -> Result<()> {
         if let Some(error) = &self.failed {
-            return Err(fault::copy(error));
+            return Err(error.clone());
         }
-        if self.in_transaction {
-            // SQLite would commit successfully into a deleted file, and the data would be lost.
-            self.check_files(|files| files.present())?;
-            self.run("COMMIT")?;
-            self.in_transaction = false;
-            self.check_files(FileCheck::written)
-        } else {
-            self.check_files(|files| files.untouched())
+        if !self.in_transaction {
+            return self.driver.check();
         }
+        self.driver.order(Order::Commit)?;
+        self.in_transaction = false;
+        Ok(())
     }
 
     /// Undoes the whole batch.
     fn abandon(&mut self) -> Result<()> {
-        if std::mem::take(&mut self.in_transaction) {
-            // ROLLBACK fails if SQLite has rolled back already, for example because the disk is
-            // full. If a transaction is still open after all, the next BEGIN fails and the batch is
-            // abandoned again.
-            if let Err(error) = execute(&self.conn, "ROLLBACK", &Args::default()) {
-                tracing::debug!(%error, "the failed transaction was already rolled back");
-            }
-        }
+        self.in_transaction = false;
         self.forget();
         self.failed = None;
         self.batch()?.abandoned();
-        // What was undone may have been written to the log already.
-        self.check_files(FileCheck::written)
+        self.driver.order(Order::Rollback)
     }
 
     /// Begins a reader's query: whether its statements share a snapshot, and the flag that interrupts them.
-    pub(crate) fn begin_query(&mut self, shared: bool, interrupted: Arc<AtomicBool>) {
+    pub(crate) fn begin_query(&mut self, shared: bool, has_left: Arc<AtomicBool>) {
         self.snapshot = shared;
-        if let Err(error) = self.conn.progress_handler(STEPS, Some(move || interrupted.load(Ordering::Acquire))) {
-            tracing::debug!(%error, "a query cannot be interrupted");
-        }
+        self.driver.interrupt_when(has_left);
     }
 
     /// Ends a reader's snapshot.
     pub(crate) fn end_snapshot(&mut self) -> Result<()> {
         if std::mem::take(&mut self.in_transaction) {
-            self.run("COMMIT")?;
+            self.order(Order::Commit)?;
         }
         Ok(())
     }
 
     /// Closes the connection. If the files are damaged or the database is gone, it stays open instead.
-    pub(crate) fn close(mut self) -> Result<()> {
-        if let Err(error @ StoreError::Damaged { .. }) = self.check_files(|files| files.untouched()) {
-            self.leave_open();
-            return Err(error);
-        }
-        if self.files.as_ref().is_some_and(FileCheck::is_gone) {
-            self.leave_open();
-            return Ok(());
-        }
-        // The check's handles are closed after SQLite's.
-        let Self { conn, path, files: _files, .. } = self;
-        conn.close().map_err(|(_, error)| fault::from_sqlite(&path, &error))
+    pub(crate) fn close(self) -> Result<()> {
+        self.driver.close()
     }
 
-    /// Leaks the connection until the process ends, as in a kill. The last connection that is closed copies the log
-    /// into the database and removes it by name. A damaged log must not be copied, and by that name there may be the
-    /// log of another database.
+    /// Leaks the connection until the process ends, as in a kill.
     pub(crate) fn leave_open(self) {
-        std::mem::forget(self);
+        self.driver.leave_open();
     }
 }
 
@@ -452,46 +409,29 @@ impl Tx {
     }
 }
 
-/// Runs a query and shows its rows to `next`, until that returns `false` or an error.
-fn read(
-    conn: &Connection,
-    sql: &str,
-    args: &Args,
-    next: &mut dyn FnMut(&ReadRow<'_>) -> Result<bool>,
-) -> rusqlite::Result<Result<()>> {
-    let mut statement = conn.prepare_cached(sql)?;
-    args.bind(&mut statement)?;
-    let mut rows = statement.raw_query();
-    while let Some(row) = rows.next()? {
-        match next(&ReadRow::new(row)) {
-            Ok(true) => {}
-            Ok(false) => break,
-            Err(error) => return Ok(Err(error)),
-        }
-    }
-    Ok(Ok(()))
-}
-
-/// Runs a statement that returns no rows. Returns the number of changed rows.
-fn execute(conn: &Connection, sql: &str, args: &Args) -> rusqlite::Result<usize> {
-    let mut statement = conn.prepare_cached(sql)?;
-    args.bind(&mut statement)?;
-    statement.raw_execute()
-}
-
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+    use std::sync::atomic::Ordering;
+
+    use rusqlite::Connection;
+
     use super::*;
     use crate::row::get;
     use crate::sql::text;
+    use crate::sqlite::SqliteDriver;
+
+    fn in_memory(tables: &str) -> Tx {
+        let conn = Connection::open_in_memory().unwrap();
+        conn.execute_batch(tables).unwrap();
+        Tx::writer(Box::new(SqliteDriver::new(conn, Path::new("memory").into())), Counters::default())
+    }
 
     /// The first command that is undone after a write makes the batch write again what others wrote; the next ones have
     /// savepoints. Either way only their own rows go.
     #[test]
     fn commands_that_are_undone_take_only_their_own_rows() {
-        let conn = Connection::open_in_memory().unwrap();
-        conn.execute_batch("CREATE TABLE t (name TEXT PRIMARY KEY, n INTEGER)").unwrap();
-        let mut tx = Tx::in_memory(conn, Counters::default());
+        let mut tx = in_memory("CREATE TABLE t (name TEXT PRIMARY KEY, n INTEGER)");
         let add = |tx: &mut Tx, name: &str| {
             let mut args = Args::default();
             args.text(name);
@@ -519,9 +459,7 @@ mod tests {
     #[test]
     fn what_a_batch_remembers_is_bounded() {
         for (size, count) in [(WRITTEN_MAX + 1, 1), (WRITTEN_MAX / 4, 9), (WRITTEN_MAX / 3, 2)] {
-            let conn = Connection::open_in_memory().unwrap();
-            conn.execute_batch("CREATE TABLE t (name TEXT, n INTEGER)").unwrap();
-            let mut tx = Tx::in_memory(conn, Counters::default());
+            let mut tx = in_memory("CREATE TABLE t (name TEXT, n INTEGER)");
             let add = |tx: &mut Tx, text: &str| {
                 let mut args = Args::default();
                 args.text(text);
@@ -552,7 +490,8 @@ mod tests {
     fn a_query_whose_caller_has_left_is_interrupted() {
         const ENDLESS: Sql =
             text!("WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n");
-        let mut session = Tx::reader(Connection::open_in_memory().unwrap(), Path::new("memory").into());
+        let conn = Connection::open_in_memory().unwrap();
+        let mut session = Tx::reader(Box::new(SqliteDriver::new(conn, Path::new("memory").into())));
         let has_left = Arc::<AtomicBool>::default();
         session.begin_query(false, Arc::clone(&has_left));
         let query = std::thread::spawn(move || {

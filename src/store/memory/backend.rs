@@ -12,7 +12,6 @@ use super::disk::{Disk, MemoryDisk};
 use super::outbox::{CommitOutput, Outbox};
 use crate::error::StoreError;
 use crate::handle::{Ack, Backend, Committed, Nack, ReadWork, View, Work};
-use crate::sqlite::fault;
 use crate::tx::Tx;
 
 thread_local! {
@@ -94,24 +93,27 @@ impl MemoryBackend {
         let Disk { session, faults, .. } = disk;
         let answer = catch_unwind(AssertUnwindSafe(|| work(session)));
         let wrote = session.has_written();
-        let ended = if matches!(answer, Ok(Ok(_))) { session.accept() } else { session.reject() };
-        // If this fails, the session keeps the error, and the commit fails.
-        if let Err(error) = ended {
-            tracing::debug!(%error, "ending a command failed");
-        }
         let ack = match answer {
-            Ok(Ok(ack)) => ack,
+            Ok(Ok(ack)) => match session.keep_command() {
+                Ok(()) => ack,
+                Err(error) => {
+                    end(session);
+                    return Outcome::Failed(ack, error);
+                }
+            },
             Ok(Err(nack)) => {
+                session.undo_command();
                 end(session);
                 return Outcome::Refused(nack);
             }
             Err(panic) => {
+                session.undo_command();
                 end(session);
                 return Outcome::Panicked(panic);
             }
         };
         if wrote && let Some(error) = faults.next_commit_fails() {
-            session.fail_with(fault::copy(&error));
+            session.fail(error.clone());
         }
         let (events, signals) = match session.commit() {
             Ok(committed) => committed,

@@ -1,111 +1,81 @@
-//! PostgreSQL's schema. There is no driver for it yet, so only a test uses this: it shows that PostgreSQL 15 takes the
-//! schema and prepares every statement of the tables, with values of three types alone.
+//! The PostgreSQL backend: one schema a world, one connection that writes, and several for readers. See
+//! `docs/design.md`, "The store".
 //!
-//! Its cluster belongs to the test, and must never run as root, listen to a network, or stay.
+//! This backend must never write to a schema that another daemon has open, and never show the URL, which may hold a
+//! password.
 
-use std::os::unix::process::CommandExt as _;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+mod connect;
+mod driver;
+mod fault;
+mod schema;
 
-use tempfile::TempDir;
+#[cfg(any(test, feature = "testing"))]
+pub mod cluster;
 
-use crate::sql::STATEMENTS;
+#[cfg(test)]
+mod tests;
 
-const SCHEMA: &str = include_str!("migrations/0001_base.sql");
+use std::sync::Arc;
 
-/// A cluster in a directory of its own. It ends with the test.
-struct Cluster {
-    programs: PathBuf,
-    /// Who runs it, if not the user of the test.
-    uid: Option<u32>,
-    dir: TempDir,
+use self::connect::{Link, Target};
+use self::driver::PostgresDriver;
+use crate::engine::{Opener, Sizes};
+use crate::error::StoreError;
+use crate::handle::Store;
+use crate::tx::Tx;
+
+/// The oldest version of PostgreSQL that works, as the server numbers it.
+const OLDEST: i64 = 150_000;
+
+/// Options for opening a world's schema.
+#[derive(Clone)]
+pub struct PostgresOptions {
+    /// The connection URL: `postgres://user:password@host:port/database`. It is never shown.
+    pub url: String,
+    /// The schema of the world: lower-case letters, digits and `_`, at most 63. It is created if it does not exist.
+    pub schema: String,
+    /// Number of connections for queries; at least 1. People's requests get half of them at most, and one at least.
+    pub reader_connections: usize,
+    /// Maximum number of commands in one batch; at least 1.
+    pub batch_max: usize,
+    /// Maximum number of queued commands; further callers wait for space. At least 1.
+    pub queue: usize,
+    /// If set, the schema must exist already and hold data; otherwise opening is refused and nothing is created. The text
+    /// is the reason, for example `a world has run in its directory`.
+    pub expected: Option<&'static str>,
 }
 
-/// Debian keeps the programs of each version apart, and not in PATH.
-fn programs() -> Result<PathBuf, String> {
-    let versions = std::fs::read_dir("/usr/lib/postgresql").map_err(|error| format!("/usr/lib/postgresql: {error}"))?;
-    let mut found: Vec<PathBuf> = versions.filter_map(|entry| Some(entry.ok()?.path().join("bin"))).collect();
-    found.retain(|dir| ["initdb", "pg_ctl", "psql"].iter().all(|program| dir.join(program).is_file()));
-    found.sort();
-    found.pop().ok_or_else(|| "PostgreSQL is not installed".to_owned())
-}
-
-/// The user of the cluster: that of the test, or the one that `GHOST_TEST_UID` names if the test runs as root.
-fn user(dir: &Path) -> Result<Option<u32>, String> {
-    use std::os::unix::fs::{MetadataExt as _, chown};
-    let own = std::fs::metadata(dir).map_err(|error| error.to_string())?.uid();
-    if own != 0 {
-        return Ok(None);
-    }
-    let uid = std::env::var("GHOST_TEST_UID").ok().and_then(|uid| uid.parse().ok());
-    let uid: u32 = uid.ok_or("PostgreSQL refuses to run as root; name another user in GHOST_TEST_UID")?;
-    chown(dir, Some(uid), Some(uid)).map_err(|error| error.to_string())?;
-    Ok(Some(uid))
-}
-
-impl Cluster {
-    fn start() -> Result<Self, String> {
-        let dir = tempfile::tempdir().map_err(|error| error.to_string())?;
-        let cluster = Self { programs: programs()?, uid: user(dir.path())?, dir };
-        let data = cluster.dir.path().join("data").display().to_string();
-        let made = ["-D", &data, "-U", "ghost", "-A", "trust", "-E", "UTF8", "--locale=C.UTF-8", "--no-sync"];
-        cluster.run("initdb", &made).unwrap();
-        let options = format!("-c fsync=off -c listen_addresses= -k {}", cluster.dir.path().display());
-        let log = cluster.dir.path().join("log").display().to_string();
-        cluster.run("pg_ctl", &["-D", &data, "-l", &log, "-o", &options, "-w", "start"]).unwrap();
-        Ok(cluster)
-    }
-
-    /// Runs a program of PostgreSQL. Returns what it wrote to its output; the error is what it wrote as errors.
-    fn run(&self, program: &str, arguments: &[&str]) -> Result<String, String> {
-        #[allow(clippy::disallowed_methods, reason = "a test starts a database of its own")]
-        let mut command = Command::new(self.programs.join(program));
-        command.args(arguments).current_dir(self.dir.path());
-        if let Some(uid) = self.uid {
-            command.uid(uid).gid(uid);
+impl PostgresOptions {
+    /// The options for a schema of the database at a URL.
+    #[must_use]
+    pub fn new(url: impl Into<String>, schema: impl Into<String>) -> Self {
+        Self {
+            url: url.into(),
+            schema: schema.into(),
+            reader_connections: 4,
+            batch_max: 512,
+            queue: 1_024,
+            expected: None,
         }
-        // The server outlives `pg_ctl`, so it must not have a pipe that is read to its end.
-        let (out, errors) = (self.dir.path().join("out"), self.dir.path().join("errors"));
-        let file = |path: &Path| std::fs::File::create(path).unwrap();
-        let status = command.stdout(file(&out)).stderr(file(&errors)).status().unwrap();
-        let text = |path: &Path| std::fs::read_to_string(path).unwrap();
-        if status.success() { Ok(text(&out)) } else { Err(format!("{program}: {}", text(&errors))) }
-    }
-
-    /// Runs statements in one session. Stops at the first that fails.
-    fn psql(&self, sql: &str) -> Result<String, String> {
-        let (dir, script) = (self.dir.path().display().to_string(), self.dir.path().join("script.sql"));
-        std::fs::write(&script, sql).unwrap();
-        let script = script.display().to_string();
-        self.run(
-            "psql",
-            &["-XqAt", "-v", "ON_ERROR_STOP=1", "-h", &dir, "-U", "ghost", "-d", "postgres", "-f", &script],
-        )
     }
 }
 
-impl Drop for Cluster {
-    fn drop(&mut self) {
-        let data = self.dir.path().join("data").display().to_string();
-        drop(self.run("pg_ctl", &["-D", &data, "-m", "immediate", "-w", "stop"]));
-    }
-}
-
-#[test]
-fn postgresql_prepares_every_statement() {
-    let cluster = match Cluster::start() {
-        Ok(cluster) => cluster,
-        Err(why) => {
-            assert!(std::env::var("GHOST_POSTGRES").is_err(), "GHOST_POSTGRES=required: {why}");
-            #[allow(clippy::print_stderr, reason = "a skipped test says so")]
-            return eprintln!("skipped: {why}");
-        }
-    };
-    cluster.psql(SCHEMA).unwrap();
-    let statements = STATEMENTS.iter().enumerate();
-    let prepared: String = statements.map(|(n, sql)| format!("PREPARE s{n} AS {};\n", sql.postgres())).collect();
-    // A value of another type could not be bound as an integer, a text or bytes.
-    let others = "SELECT statement FROM pg_prepared_statements \
-                  WHERE NOT parameter_types::text[] <@ '{bigint,text,bytea}'::text[];";
-    assert_eq!(cluster.psql(&(prepared + others)).unwrap(), "");
+/// Opens the store in a schema, creating it if it does not exist, and starts its writer.
+///
+/// Errors: [`StoreError::Open`] if the database cannot be reached, refuses the role, is too old, or another daemon has the
+/// schema open; [`StoreError::Newer`] if a newer ghostd wrote it; [`StoreError::Damaged`] if the schema belongs to another
+/// program, or is empty or missing although `options.expected` shows that it held data. Nothing is changed in all these
+/// cases.
+pub async fn open_store(options: PostgresOptions) -> Result<Store, StoreError> {
+    let sizes = Sizes { readers: options.reader_connections, batch: options.batch_max, queue: options.queue };
+    crate::engine::open_store(sizes, move || {
+        let target = Arc::new(Target::parse(&options.url, &options.schema)?);
+        let mut link = Link::new(Arc::clone(&target))?;
+        let found = schema::open(&mut link, options.expected)?;
+        let writer = Tx::writer(Box::new(PostgresDriver::writer(link, found.batches)), found.counters);
+        let opener: Opener =
+            Box::new(move || Ok(Tx::reader(Box::new(PostgresDriver::reader(Link::new(Arc::clone(&target))?)))));
+        Ok((writer, opener))
+    })
+    .await
 }

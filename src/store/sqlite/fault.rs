@@ -64,26 +64,3 @@ pub(crate) fn from_sqlite(path: &Path, error: &rusqlite::Error) -> StoreError {
         None => StoreError::Database(format!("{text} ({})", path.display())),
     }
 }
-
-/// A copy of an error. All commands of a failed batch get the same error.
-pub(crate) fn copy(error: &StoreError) -> StoreError {
-    match error {
-        StoreError::Closed => StoreError::Closed,
-        StoreError::Nested => StoreError::Nested,
-        StoreError::Open { path, what } => StoreError::Open { path: path.clone(), what: what.clone() },
-        StoreError::Newer { path, found, known } => {
-            StoreError::Newer { path: path.clone(), found: *found, known: *known }
-        }
-        StoreError::NoRoom { path, needed, free } => {
-            StoreError::NoRoom { path: path.clone(), needed: *needed, free: *free }
-        }
-        StoreError::Damaged { path, what } => StoreError::Damaged { path: path.clone(), what: what.clone() },
-        StoreError::Gone { path } => StoreError::Gone { path: path.clone() },
-        StoreError::Full => StoreError::Full,
-        StoreError::ReadOnly(what) => StoreError::ReadOnly(what.clone()),
-        StoreError::Row { table, key, what } => StoreError::Row { table, key: key.clone(), what: what.clone() },
-        StoreError::Database(what) => StoreError::Database(what.clone()),
-        StoreError::Busy(what) => StoreError::Busy(what.clone()),
-        StoreError::Broken(what) => StoreError::Broken(what.clone()),
-    }
-}

@@ -10,6 +10,7 @@ use std::sync::LazyLock;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
+use super::driver::SqliteDriver;
 use super::file_check::{self, CHECKPOINT_FRAMES, Identity};
 use super::log_file::{self, log_of};
 use super::options::SqliteOptions;
@@ -72,7 +73,7 @@ pub(crate) fn in_memory() -> Tx {
         conn.execute_batch("PRAGMA journal_mode = MEMORY; PRAGMA synchronous = OFF; PRAGMA temp_store = MEMORY;")?;
         configure(&conn)?;
         let counters = last_numbers(&conn)?;
-        Ok(Tx::in_memory(conn, counters))
+        Ok(Tx::writer(Box::new(SqliteDriver::new(conn, Path::new("memory").into())), counters))
     };
     // As above.
     open().expect("a database in memory can be opened")

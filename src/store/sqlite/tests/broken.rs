@@ -4,13 +4,10 @@ use std::sync::Arc;
 
 use futures_util::FutureExt as _;
 use ghost_domain::ports::{Signal, Wake};
-use tokio::sync::{oneshot, watch};
 
 use super::tools::{deliver, depth, dir, events, hold, id_of, open, send};
-use crate::handle::{Committed, Store, Work};
-use crate::sqlite::queue::Queue;
-use crate::sqlite::writer::{self, WriterState};
-use crate::sqlite::{SqliteOptions, file_check, open as opening};
+use crate::handle::Store;
+use crate::sqlite::{SqliteDriver, SqliteOptions, fault, file_check, open as opening};
 use crate::{StoreError, Tx};
 
 /// A receiver of signals that panics.
@@ -79,38 +76,15 @@ async fn a_panic_in_a_result_callback_affects_no_other() {
     assert_eq!(depth(&store, "a").await, 2);
 }
 
-/// The failure is set by hand: no error of SQLite means that a connection is lost.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_lost_connection_ends_the_writer() {
-    let dir = dir();
-    let path = dir.path().join("ghost.db");
-    let (conn, buffer) = opening::writer(&path, &SqliteOptions::default()).unwrap();
-    let mut session = Tx::writer(conn, path.clone().into(), buffer).unwrap();
-    session.fail_with(StoreError::Broken("its connection is lost".into()));
-    let queue = Arc::new(Queue::new(4));
-    let (state_sender, mut state) = watch::channel(WriterState::Running);
-    let (sender, result) = oneshot::channel();
-    let work: Work = Box::new(move |_: &mut Tx| {
-        Ok(Box::new(move |result: Result<(), StoreError>| sender.send(result).unwrap()) as crate::Ack)
-    });
-    queue.submit(work).await.unwrap();
-    queue.close();
-    writer::start(session, Arc::clone(&queue), Committed::new(), 8, state_sender).unwrap();
-    let result = result.await.unwrap().unwrap_err();
-    assert!(matches!(result, StoreError::Broken(_)), "{result}");
-    let end = state.wait_for(|state| !matches!(state, WriterState::Running)).await.unwrap();
-    assert!(matches!(*end, WriterState::Broken(_)), "{:?}", *end);
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_query_with_a_failed_connection_fails_alone() {
     let dir = dir();
     let path = dir.path().join("ghost.db");
     open(&path).await.close().await;
     let conn = opening::reader(&path, file_check::identity(&path).unwrap(), &SqliteOptions::default()).unwrap();
-    let mut session = Tx::reader(conn, path.into());
+    let mut session = Tx::reader(Box::new(SqliteDriver::new(conn, path.clone().into())));
     let failure = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_IOERR);
-    let error = session.fail(&rusqlite::Error::SqliteFailure(failure, None));
+    let error = session.fail(fault::from_sqlite(&path, &rusqlite::Error::SqliteFailure(failure, None)));
     assert!(matches!(&error, StoreError::Busy(_)), "{error}");
     assert!(session.has_failed(), "its connection is not used again");
 }

@@ -13,7 +13,6 @@ use std::sync::Arc;
 use tokio::sync::watch;
 
 use super::commit_delay::{self, CommitDelay};
-use super::fault;
 use super::queue::Queue;
 use crate::error::StoreError;
 use crate::handle::{Ack, Committed, Work};
@@ -84,7 +83,7 @@ impl Writer {
                 Ok(()) => WriterState::Closed,
             },
             Ok(Err(error)) => {
-                let kept = fault::copy(&error);
+                let kept = error.clone();
                 state.send_replace(WriterState::Broken(error));
                 // The last connection that is closed removes the log, so this one waits for those of the readers.
                 self.queue.wait_for_close();
@@ -124,7 +123,7 @@ impl Writer {
             if commands < self.batch_max && !self.session.has_failed() {
                 next = self.queue.try_next();
                 while next.is_none() && commit_delay.should_wait(commands) {
-                    // No result depends on this wait, and the simulation has its own backend. It does not wait on
+                    // No result depends on this wait, and the simulation has no writer. It does not wait on
                     // the queue itself, because the delay exists to avoid a wake-up for each command.
                     #[allow(clippy::disallowed_methods)]
                     std::thread::sleep(commit_delay::PAUSE);
@@ -149,7 +148,7 @@ impl Writer {
                 if let Some(batches) = self.committed.failed(&error.to_string()) {
                     tracing::error!(%error, batches, commands = acks.len(), "a batch could not be committed");
                 }
-                acks.into_iter().for_each(|ack| call_back(|| ack(Err(fault::copy(&error)))));
+                acks.into_iter().for_each(|ack| call_back(|| ack(Err(error.clone()))));
                 match error {
                     StoreError::Broken(_) | StoreError::Damaged { .. } | StoreError::Gone { .. } => Err(error),
                     _ => Ok(()),
@@ -157,7 +156,7 @@ impl Writer {
             }
             Err(panic) => {
                 let error = StoreError::Broken(format!("it failed in a commit: {}", panic_text(&*panic)));
-                acks.into_iter().for_each(|ack| call_back(|| ack(Err(fault::copy(&error)))));
+                acks.into_iter().for_each(|ack| call_back(|| ack(Err(error.clone()))));
                 resume_unwind(panic)
             }
         }
@@ -168,30 +167,24 @@ impl Writer {
         let writes: &mut Tx = &mut self.session;
         // The handle catches panics of its commands. This catches panics of other users of the backend.
         let outcome = catch_unwind(AssertUnwindSafe(|| work(writes)));
-        // If `accept` or `reject` fails, the session keeps the error and the batch fails.
         match outcome {
-            Ok(Ok(ack)) => {
-                if let Err(error) = self.session.accept() {
-                    tracing::debug!(%error, "accepting a command failed");
+            Ok(Ok(ack)) => match self.session.keep_command() {
+                Ok(()) => Some(ack),
+                Err(error) => {
+                    call_back(|| ack(Err(error)));
+                    None
                 }
-                Some(ack)
-            }
+            },
             Ok(Err(nack)) => {
-                self.undo();
+                self.session.undo_command();
                 call_back(nack);
                 None
             }
             Err(_) => {
                 tracing::error!("a command panicked; its writes are undone");
-                self.undo();
+                self.session.undo_command();
                 None
             }
-        }
-    }
-
-    fn undo(&mut self) {
-        if let Err(error) = self.session.reject() {
-            tracing::debug!(%error, "undoing a command failed");
         }
     }
 }
@@ -200,5 +193,32 @@ impl Writer {
 fn call_back(callback: impl FnOnce()) {
     if catch_unwind(AssertUnwindSafe(callback)).is_err() {
         tracing::error!("the result callback of a command panicked");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::oneshot;
+
+    use super::*;
+
+    /// The failure is set by hand: no error of SQLite means that a connection is lost.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_lost_connection_ends_the_writer() {
+        let mut session = crate::sqlite::in_memory();
+        session.fail(StoreError::Broken("its connection is lost".into()));
+        let queue = Arc::new(Queue::new(4));
+        let (state_sender, mut state) = watch::channel(WriterState::Running);
+        let (sender, result) = oneshot::channel();
+        let work: Work = Box::new(move |_: &mut Tx| {
+            Ok(Box::new(move |result: Result<(), StoreError>| sender.send(result).unwrap()) as Ack)
+        });
+        queue.submit(work).await.unwrap();
+        queue.close();
+        start(session, Arc::clone(&queue), Committed::new(), 8, state_sender).unwrap();
+        let result = result.await.unwrap().unwrap_err();
+        assert!(matches!(result, StoreError::Broken(_)), "{result}");
+        let end = state.wait_for(|state| !matches!(state, WriterState::Running)).await.unwrap();
+        assert!(matches!(*end, WriterState::Broken(_)), "{:?}", *end);
     }
 }

@@ -7,7 +7,6 @@ use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use tokio::sync::Semaphore;
 
-use super::fault;
 use crate::error::StoreError;
 use crate::handle::Work;
 
@@ -106,14 +105,14 @@ impl Queue {
     pub(super) fn raise(&self, error: &StoreError) {
         if matches!(error, StoreError::Damaged { .. }) {
             // The first damage is the cause; later ones are the same or its consequences.
-            let _ = self.damage.set(fault::copy(error));
+            let _ = self.damage.set(error.clone());
             self.stop(Stop::Damaged);
         }
     }
 
     /// Returns the damage that a query has found.
     pub(super) fn check(&self) -> Result<(), StoreError> {
-        self.damage.get().map_or(Ok(()), |damage| Err(fault::copy(damage)))
+        self.damage.get().map_or(Ok(()), |damage| Err(damage.clone()))
     }
 
     /// Refuses all further commands and drops those that wait. Only the writer calls this, when it runs none any more.

@@ -6,16 +6,12 @@
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{oneshot, watch};
 
-use super::file_check::Identity;
-use super::open;
-use super::options::SqliteOptions;
 use super::queue::Queue;
 use crate::error::StoreError;
 use crate::handle::{ReadWork, View, is_for_people};
@@ -24,12 +20,14 @@ use crate::tx::Tx;
 /// How long `close` waits for running queries. Queries take milliseconds. One that hangs must not block the shutdown.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 
+/// Opens a session for queries.
+pub(crate) type Opener = Box<dyn Fn() -> Result<Tx, StoreError> + Send + Sync>;
+
 /// The pool of readers of one database. Their threads start when they are needed.
 pub(super) struct Readers {
-    path: Arc<Path>,
-    /// Identity of the file that the writer has open.
-    identity: Identity,
-    options: SqliteOptions,
+    opener: Opener,
+    /// The largest number of threads.
+    max: usize,
     /// Told of damage that a query finds.
     alarm: Arc<Queue>,
     state: Mutex<State>,
@@ -87,12 +85,11 @@ impl Drop for Leave {
 }
 
 impl Readers {
-    /// A pool without threads for the database at `path`.
-    pub(super) fn new(path: Arc<Path>, identity: Identity, options: SqliteOptions, alarm: Arc<Queue>) -> Arc<Self> {
+    /// A pool without threads, which will have `max` at most.
+    pub(super) fn new(opener: Opener, max: usize, alarm: Arc<Queue>) -> Arc<Self> {
         Arc::new(Self {
-            path,
-            identity,
-            options,
+            opener,
+            max: max.max(1),
             alarm,
             state: Mutex::default(),
             changed: Condvar::new(),
@@ -137,7 +134,7 @@ impl Readers {
 
     /// Starts another thread, unless the limit is reached. An error only if there is none at all.
     fn start_thread(self: &Arc<Self>, state: &mut State) -> Result<(), StoreError> {
-        if state.threads >= self.options.reader_connections.max(1) {
+        if state.threads >= self.max {
             return Ok(());
         }
         let readers = Arc::clone(self);
@@ -207,15 +204,13 @@ impl Readers {
     }
 
     fn open(&self) -> Result<Tx, StoreError> {
-        let opened = open::reader(&self.path, self.identity, &self.options);
-        let conn = opened.inspect_err(|error| self.alarm.raise(error))?;
-        Ok(Tx::reader(conn, Arc::clone(&self.path)))
+        (self.opener)().inspect_err(|error| self.alarm.raise(error))
     }
 
     /// The next query; waits for one. `None` when the pool closes. `served_people`: whether the thread's last query was of
     /// people.
     fn next(&self, served_people: bool) -> Option<Query> {
-        let people_max = (self.options.reader_connections / 2).max(1);
+        let people_max = (self.max / 2).max(1);
         let mut state = self.lock();
         state.people_served -= usize::from(served_people);
         loop {
