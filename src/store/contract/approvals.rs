@@ -3,32 +3,19 @@
 use ghost_domain::{Approval, ApprovalPlan, ApprovalStatus, Party};
 use serde_json::json;
 
-use super::rows::{AWKWARD, approval_id, at, id_of, root_id, turn_id};
-use super::tools::{Bench, keep, map_rows, reading, shows};
+use super::tools::*;
 use crate::tables::{ApprovalFilter, Family};
 
 /// Approval `n` of turn `n`, requested at second `n`. A closed one was closed a second later.
 pub(super) fn approval(n: u64, agent: &str, status: ApprovalStatus) -> Approval {
     let plan = ApprovalPlan { tool: "tool.cli".into(), arguments: json!({ "command": AWKWARD }), ..<_>::default() };
-    Approval {
-        approval_id: approval_id(n),
-        agent_id: id_of(agent),
-        turn_id: turn_id(n),
-        root_id: root_id(1),
-        conversation_id: None,
-        provider_call_id: format!("call-{n}"),
-        digest: plan.digest(&id_of(agent)),
-        plan,
-        reason: AWKWARD.into(),
-        status,
-        always: false,
-        decided_by: (status == ApprovalStatus::Approved).then(|| Party::Operator("uid-1000".into())),
-        note: None,
-        fields: None,
-        requested_at: at(n),
-        expires_at: at(n + 100),
-        closed_at: (status != ApprovalStatus::Pending).then(|| at(n + 1)),
-    }
+    row(json!({
+        "approval_id": approval_id(n), "agent_id": agent, "turn_id": turn_id(n), "root_id": root_id(1),
+        "provider_call_id": format!("call-{n}"), "digest": plan.digest(&id_of(agent)), "plan": plan, "reason": AWKWARD,
+        "status": status, "decided_by": (status == ApprovalStatus::Approved).then(|| Party::Operator("uid-1000".into())),
+        "requested_at": at(n), "expires_at": at(n + 100),
+        "closed_at": (status != ApprovalStatus::Pending).then(|| at(n + 1)),
+    }))
 }
 
 pub(super) async fn approvals_round_trip_and_are_listed(store: Bench) {

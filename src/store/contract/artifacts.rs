@@ -2,9 +2,7 @@
 
 use ghost_domain::Artifact;
 
-use super::rows::{AWKWARD, LARGE, at, id_of};
-use super::rows_shared::artifact;
-use super::tools::{Bench, keep, map_rows, reading};
+use super::tools::*;
 use crate::tables::ArtifactFilter;
 
 // covers: ART-03

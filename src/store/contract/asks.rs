@@ -3,8 +3,7 @@
 use ghost_domain::ask::Asker;
 use ghost_domain::{Ask, AskStatus, DeadLetter, DeadLetterStatus, Party};
 
-use super::rows::{AWKWARD, ask, ask_id, at, id_of, letter, letter_id, message_id, turn_id};
-use super::tools::{Bench, keep, map_rows, reading, shows};
+use super::tools::*;
 
 pub(super) async fn asks_round_trip(store: Bench) {
     let outside = Ask {
@@ -28,8 +27,7 @@ pub(super) async fn asks_round_trip(store: Bench) {
         w.ask_put(&ask(2, "a", "b", AskStatus::Open))?;
         w.ask_put(&late)?;
     });
-    let got = reading!(&store, |r| { (r.ask_get(ask_id(1))?, r.ask_get(ask_id(2))?, r.ask_get(ask_id(3))?) });
-    assert_eq!(got, wanted);
+    assert_eq!(reading!(&store, |r| { (r.ask_get(ask_id(1))?, r.ask_get(ask_id(2))?, r.ask_get(ask_id(3))?) }), wanted);
 }
 
 pub(super) async fn open_asks_are_found(store: Bench) {

@@ -7,11 +7,7 @@ use ghost_domain::{
     Scope, ScopeSort, Task, TaskStatus, Turn, TurnStatus, UsageRow,
 };
 
-use super::rows::{
-    LARGE, agent, at, budget, id_of, job, letter, mail, message_id, root_id, task, turn, turn_id, usage,
-};
-use super::rows_shared::schedule;
-use super::tools::{Bench, keep, map_rows, reading, refuse};
+use super::tools::*;
 use crate::Store;
 use crate::tables::{BudgetFilter, Family, UsageFilter};
 
@@ -199,8 +195,7 @@ pub(super) async fn accounts_of_deleted_agents_are_pruned(store: Bench) {
     refuse!(&store, |w| { assert_eq!(w.prune(Family::AgentBudgets, at(4), 9)?, 2) });
     assert_eq!(keep!(&store, |w| { w.prune(Family::AgentBudgets, at(4), 9)? }), 2);
     assert_eq!(left().await, kept);
-    let inside = keep!(&store, |w| { w.budget_get(&scope("gone"))? });
-    assert_eq!(inside, None, "cached rows are pruned too");
+    assert_eq!(keep!(&store, |w| { w.budget_get(&scope("gone"))? }), None, "cached rows are pruned too");
     // An account with a limit stays as long as the tombstone.
     keep!(&store, |w| {
         w.agent_put(&Agent { incarnation: 2, ..agent("gone") })?;
@@ -229,8 +224,6 @@ pub(super) async fn usage_is_summed(store: Bench) {
         w.usage_append(&UsageRow { cost: Some(Money(0)), free: true, ..usage(6, "d", "m", 30) })?;
     });
     let unlike = UsageSum {
-        agent_id: id_of("d"),
-        model: "m".to_owned(),
         calls: 5,
         tokens: TokenUsage { input: 290, output: 5, cache_read: 10, cache_write: 15 },
         cost: Money(9),
@@ -238,17 +231,11 @@ pub(super) async fn usage_is_summed(store: Bench) {
         estimated_cost: Money(9),
         unpriced_tokens: 122,
         free_tokens: 31,
+        ..UsageSum::new(&id_of("d"), "m")
     };
-    let sum = |agent: &str, model: &str, calls: u64, input: u64| UsageSum {
-        agent_id: id_of(agent),
-        model: model.to_owned(),
-        calls,
-        tokens: TokenUsage { input, output: calls, cache_read: 2 * calls, cache_write: 3 * calls },
-        cost: Money(7 * calls),
-        estimated_calls: 0,
-        estimated_cost: Money(0),
-        unpriced_tokens: 0,
-        free_tokens: 0,
+    let sum = |agent: &str, model: &str, calls: u64, input: u64| {
+        let tokens = TokenUsage { input, output: calls, cache_read: 2 * calls, cache_write: 3 * calls };
+        UsageSum { calls, tokens, cost: Money(7 * calls), ..UsageSum::new(&id_of(agent), model) }
     };
     let sums = |agent_id: Option<AgentId>, root: Option<u64>, since: Option<u64>| {
         let filter =

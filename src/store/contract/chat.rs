@@ -3,9 +3,7 @@
 use futures_util::future::join_all;
 use ghost_domain::{ChatChannel, ChatMember, ChatPost, Envelope, Party};
 
-use super::rows::{AWKWARD, at, id_of, mail, message_id};
-use super::rows_shared::{channel, channel_name, member, number, post};
-use super::tools::{Bench, keep, map_rows, reading, refuse, shows};
+use super::tools::*;
 use crate::Store;
 
 /// Names, in order, where one is the beginning of the next.
@@ -195,8 +193,7 @@ pub(super) async fn posts_are_read_by_cursor(store: Bench) {
         assert_eq!(seqs(&store, after, before, limit).await, [] as [i64; 0], "{after} {before} {limit}");
     }
     assert_eq!(seqs(&store, 0, 0, u32::MAX).await.len(), 6);
-    let posts = reading!(&store, |r| { r.chat_posts(&channel_name("a"), 4, 0, 9)? });
-    assert_eq!(posts, [post("a", 5), full()]);
+    assert_eq!(reading!(&store, |r| { r.chat_posts(&channel_name("a"), 4, 0, 9)? }), [post("a", 5), full()]);
     assert_eq!(reading!(&store, |r| { r.chat_posts(&channel_name("none"), 0, 0, 9)? }), []);
 }
 

@@ -10,8 +10,7 @@ use ghost_domain::event::{EventFilter, NewEvent};
 use ghost_domain::{Budget, EventKind, Scope};
 use serde_json::json;
 
-use super::rows::{at, budget, event_id, id_of, mail, message_id};
-use super::tools::{Bench, Stop, catch_panic, keep, map_rows, published, raise_panic, reading, write};
+use super::tools::*;
 use crate::error::StoreError;
 
 const TASKS: u64 = 16;

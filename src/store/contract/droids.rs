@@ -2,9 +2,7 @@
 
 use ghost_domain::{AgentId, Droid, DroidState};
 
-use super::rows::{at, id_of};
-use super::rows_shared::{droid, droid_id};
-use super::tools::{Bench, keep, map_rows, reading, refuse, shows};
+use super::tools::*;
 use crate::Store;
 use crate::tables::{Family, LiveDroids};
 

@@ -5,8 +5,7 @@ use ghost_domain::event::{Event, EventFilter, NewEvent};
 use ghost_domain::{EventId, EventKind};
 use serde_json::json;
 
-use super::rows::{AWKWARD, at, event_id, id_of, mail, message_id};
-use super::tools::{Bench, Outcome, Stop, catch_panic, keep, map_rows, published, raise_panic, reading, refuse, write};
+use super::tools::*;
 use crate::Store;
 use crate::tables::Family;
 

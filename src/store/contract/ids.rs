@@ -4,9 +4,7 @@ use ghost_domain::{ApprovalStatus, AskStatus, DeadLetterStatus, ScheduleKind, Ta
 use uuid::Uuid;
 
 use super::approvals::approval;
-use super::rows::{ask, letter, mail, task, turn};
-use super::rows_shared::{conversation, grant, schedule};
-use super::tools::{Bench, keep, reading};
+use super::tools::*;
 use crate::tables::IdKind;
 
 fn ids(numbers: &[u128]) -> Vec<Uuid> {

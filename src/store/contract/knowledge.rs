@@ -2,9 +2,7 @@
 
 use ghost_domain::{Grantee, KnowledgeEntry, KnowledgeVersion, Party};
 
-use super::rows::{AWKWARD, at, id_of};
-use super::rows_shared::{knowledge, version};
-use super::tools::{Bench, keep, map_rows, reading, refuse, shows};
+use super::tools::*;
 use crate::Store;
 
 pub(super) async fn entries_round_trip(mut store: Bench) {

@@ -2,8 +2,7 @@
 
 use ghost_domain::{CallId, CallStatus, CallTotals, Code, LedgerRow, Money};
 
-use super::rows::{AWKWARD, at, call, call_id, id_of, turn_id};
-use super::tools::{Bench, keep, map_rows, reading};
+use super::tools::*;
 use crate::Store;
 use crate::tables::LedgerFilter;
 

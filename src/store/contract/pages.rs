@@ -7,9 +7,7 @@ use ghost_domain::{
 };
 use serde_json::json;
 
-use super::rows::{at, budget, call, id_of, job, letter, root_id, task, task_id, turn};
-use super::rows_shared::{conversation, knowledge, state};
-use super::tools::{Bench, keep, map_rows, reading};
+use super::tools::*;
 use crate::tables::{BudgetFilter, LedgerFilter, TaskFilter, TurnFilter};
 
 /// The number of row `n`. Numbers do not rise in the order of writing.

@@ -3,21 +3,12 @@
 use ghost_domain::{DeadLetter, DeadLetterStatus, Envelope, Kind, MailState, Turn, TurnStatus};
 
 use super::prune::prune_all;
-use super::rows::{at, id_of, letter, mail, message_id, note, turn, turn_id};
-use super::tools::{Bench, keep, reading};
+use super::tools::*;
 use crate::Store;
 use crate::tables::Family;
 
 async fn kept(store: &Store, numbers: &'static [u64]) -> Vec<u64> {
-    reading!(store, |r| {
-        let mut kept = Vec::new();
-        for n in numbers {
-            if r.message_get(message_id(*n))?.is_some() {
-                kept.push(*n);
-            }
-        }
-        kept
-    })
+    found!(store, numbers.iter().copied(), |r, n| r.message_get(message_id(n))?)
 }
 
 pub(super) async fn only_consumed_mail_is_pruned(store: Bench) {
@@ -118,12 +109,11 @@ pub(super) async fn only_turns_of_cron_jobs_are_pruned_with_their_mail(store: Be
         let there = matches!(n, 4..=7);
         assert_eq!((turn.is_some(), steps.len()), (there, usize::from(there)), "turn {n}");
     }
-    let seq = keep!(&store, |w| {
+    keep!(&store, |w| {
         w.message_append(&mail(10, "a"))?;
         w.journal_append(turn_id(5), &note("y"), at(99))?;
-        w.message_get(message_id(10))?.unwrap().seq
+        assert_eq!(w.message_get(message_id(10))?.unwrap().seq, 10, "sequences continue");
     });
-    assert_eq!(seq, 10, "sequences continue");
 }
 
 pub(super) async fn a_turn_with_waiting_mail_is_kept(store: Bench) {

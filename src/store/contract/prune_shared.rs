@@ -6,9 +6,7 @@ use ghost_domain::{
 };
 
 use super::prune::prune_all;
-use super::rows::{at, conversation_id, id_of, mail, message_id, schedule_id, turn, turn_id};
-use super::rows_shared::{channel, channel_name, conversation, entry, knowledge, member, post, run, schedule};
-use super::tools::{Bench, keep, map_rows, reading, refuse};
+use super::tools::*;
 use crate::Store;
 use crate::tables::Family;
 

@@ -2,8 +2,7 @@
 
 use ghost_domain::root_tally::RootTally;
 
-use super::rows::{at, id_of, root_id};
-use super::tools::{Bench, keep, reading};
+use super::tools::*;
 use crate::tables::Family;
 
 fn tally(root: u64, messages: u64) -> RootTally {

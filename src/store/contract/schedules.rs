@@ -3,9 +3,7 @@
 use ghost_domain::schedule::{Change, JobMode, Missed, OwnTurn, RunStatus, Target, When};
 use ghost_domain::{Party, Schedule, ScheduleKind, ScheduleRun, WatchSnapshot};
 
-use super::rows::{AWKWARD, LARGE, at, id_of, message_id, root_id, schedule_id};
-use super::rows_shared::{run, schedule, snapshot};
-use super::tools::{Bench, keep, map_rows, reading, refuse, shows};
+use super::tools::*;
 use crate::Store;
 
 /// One schedule time of each kind.

@@ -2,8 +2,7 @@
 
 use ghost_domain::{LogStart, SessionStart, Turn, TurnStatus};
 
-use super::rows::{at, conversation_id, id_of, log_place, turn, turn_id};
-use super::tools::{Bench, keep, map_rows, reading, shows};
+use super::tools::*;
 use crate::tables::{Family, SessionTurns};
 
 /// Turn `n` of agent a, which ended at second `n`, in a conversation or in its own work.

@@ -3,9 +3,7 @@
 use ghost_domain::{Party, StateEntry};
 use serde_json::{Value, json};
 
-use super::rows::{at, id_of};
-use super::rows_shared::{deep, state};
-use super::tools::{Bench, keep, map_rows, reading, refuse, shows};
+use super::tools::*;
 use crate::Store;
 
 pub(super) async fn values_round_trip(mut store: Bench) {

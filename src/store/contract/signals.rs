@@ -2,8 +2,7 @@
 
 use ghost_domain::ports::Signal;
 
-use super::rows::{agent, ask_id, id_of};
-use super::tools::{Bench, SignalLog, catch_panic, keep, raise_panic, refuse, write};
+use super::tools::*;
 
 pub(super) async fn signals_follow_commits_in_order(store: Bench) {
     let heard = SignalLog::on(&store);

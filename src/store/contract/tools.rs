@@ -1,4 +1,4 @@
-//! Helpers of the checks: short ways to write, refuse and read.
+//! What the checks use: rows, and short ways to write, refuse and read.
 
 use crate::Tx;
 use std::sync::{Arc, Mutex};
@@ -10,11 +10,13 @@ use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::TryRecvError;
 
 use super::Medium;
+pub(super) use super::rows::*;
+pub(super) use super::rows_shared::*;
 use crate::{Store, StoreError};
 
 /// Why a command of a check failed.
 #[derive(Debug)]
-pub(super) enum Stop {
+pub(crate) enum Stop {
     /// It refused, as the check wanted.
     Refused,
     /// The store failed.
@@ -96,7 +98,22 @@ macro_rules! shows {
     };
 }
 
-pub(super) use {keep, reading, refuse, shows};
+/// Those of some numbers or names for which a query finds a row.
+macro_rules! found {
+    ($store:expr, $all:expr, |$r:ident, $one:ident| $get:expr) => {
+        $crate::contract::tools::reading!($store, |$r| {
+            let mut found = Vec::new();
+            for $one in $all {
+                if $get.is_some() {
+                    found.push($one);
+                }
+            }
+            found
+        })
+    };
+}
+
+pub(super) use {found, keep, reading, refuse, shows};
 
 /// The store under check, and where its data is.
 pub(crate) struct Bench {

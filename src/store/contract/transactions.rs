@@ -3,25 +3,9 @@
 use futures_util::future::join_all;
 use ghost_domain::{Agent, MailState, Scope, TaskStatus, TurnStatus};
 
-use super::rows::{agent, at, budget, id_of, mail, message_id, note, task, task_id, turn, turn_id};
-use super::tools::{Bench, Outcome, Stop, catch_panic, keep, map_rows, raise_panic, read, reading, refuse, write};
+use super::tools::*;
 use crate::tables::{BudgetFilter, TaskFilter, TurnFilter};
 use crate::{Store, StoreError};
-
-pub(super) async fn commands_see_their_own_writes(store: Bench) {
-    keep!(&store, |w| {
-        for name in ["one", "two"] {
-            w.agent_put(&Agent { name: name.to_owned(), ..agent("a") })?;
-            assert_eq!(w.agent_get(&id_of("a"))?.map(|agent| agent.name).as_deref(), Some(name));
-        }
-        w.budget_put(&budget(Scope::World, Some(1), None))?;
-        assert_eq!(w.budget_get(&Scope::World)?, Some(budget(Scope::World, Some(1), None)));
-        w.message_append(&mail(1, "a"))?;
-        w.message_mark(&[message_id(1)], MailState::Taken, Some(turn_id(1)), 2)?;
-        let taken = w.message_get(message_id(1))?.unwrap();
-        assert_eq!((taken.state, taken.turn_id, taken.crashes), (MailState::Taken, Some(turn_id(1)), 2));
-    });
-}
 
 pub(super) async fn scans_see_writes_before_them(store: Bench) {
     keep!(&store, |w| {
@@ -89,8 +73,7 @@ async fn check_refusals(store: Bench, scan: bool) {
     let wanted: Vec<_> = [1, 2].into_iter().chain(kept().map(|n| 10 + n)).map(task_id).collect();
     assert_eq!(ids, wanted);
     for n in 1..=9 {
-        let taken = reading!(&store, |r| { r.messages_of_turn(turn_id(n))? });
-        assert_eq!(taken.len(), usize::from(!n.is_multiple_of(3)));
+        assert_eq!(reading!(&store, |r| { r.messages_of_turn(turn_id(n))? }).len(), usize::from(!n.is_multiple_of(3)));
     }
 }
 

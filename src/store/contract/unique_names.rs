@@ -4,9 +4,7 @@
 use futures_util::future::join_all;
 use ghost_domain::{ChatPost, Conversation, ScheduleKind};
 
-use super::rows::{conversation_id, id_of, schedule_id};
-use super::rows_shared::{channel_name, conversation, post, schedule, state};
-use super::tools::{Bench, Outcome, Stop, keep, shows, write};
+use super::tools::*;
 use crate::{Store, StoreError};
 
 /// A kind of unique name.
@@ -85,7 +83,7 @@ pub(super) async fn released_names_are_free(mut store: Bench) {
         }
     });
     join_all(commands).await;
-    let inside = keep!(&store, |w| {
+    keep!(&store, |w| {
         let found = (w.conversation_find("control", "x")?, w.conversation_find("control", "y")?);
         let (x, y) = (found.0.map(|c| c.conversation_id), found.1.map(|c| c.conversation_id));
         assert_eq!((x, y), (Some(conversation_id(2)), Some(conversation_id(1))));
@@ -94,9 +92,9 @@ pub(super) async fn released_names_are_free(mut store: Bench) {
             w.schedule_find(&id_of("a"), timer, "x")?.map(|found| found.schedule_id),
             w.schedule_find(&id_of("a"), timer, "y")?.map(|found| found.schedule_id),
         );
-        (found, w.schedule_count(&id_of("a"), timer)?)
+        assert_eq!(found, (Some(schedule_id(2)), Some(schedule_id(1))));
+        assert_eq!(w.schedule_count(&id_of("a"), timer)?, 2);
     });
-    assert_eq!(inside, ((Some(schedule_id(2)), Some(schedule_id(1))), 2));
     store.reopen().await;
     shows!(&store, |r| {
         r.conversation_find("control", "x")? => Some(threaded(2, "x"));

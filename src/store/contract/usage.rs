@@ -8,8 +8,7 @@ use ghost_domain::usage::{UsageRow, UsageSum};
 use ghost_domain::{AgentId, Money, Timestamp};
 
 use super::random::{AGENTS, Random, one_of};
-use super::rows::{LARGE, id_of, root_id, usage};
-use super::tools::{Bench, keep, reading, refuse};
+use super::tools::*;
 use crate::Store;
 use crate::tables::{Family, UsageFilter};
 
@@ -89,8 +88,7 @@ async fn agree(store: &Store, rows: &[UsageRow], random: &mut Random) {
     for turn in 0..24 {
         let filter = if turn == 0 { UsageFilter::default() } else { any_filter(random) };
         let asked = filter.clone();
-        let found = reading!(store, |r| { r.usage_sum(&asked)? });
-        assert_eq!(found, sums(rows, &filter), "{filter:?}");
+        assert_eq!(reading!(store, |r| { r.usage_sum(&asked)? }), sums(rows, &filter), "{filter:?}");
     }
 }
 

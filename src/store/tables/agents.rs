@@ -2,11 +2,7 @@
 
 use ghost_domain::{Agent, AgentId, AgentKind};
 
-use super::record::record;
-use crate::error::{Result, StoreError};
-use crate::row::{Row, args, get, get_parsed, to_json};
-use crate::sql::sql;
-use crate::tx::Tx;
+use super::prelude::*;
 
 /// The columns of an agent that most commands need. They cost a third of its record.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -2,12 +2,7 @@
 
 use ghost_domain::{AgentId, Approval, ApprovalId, ApprovalStatus, Timestamp, TurnId};
 
-use super::record::record;
-use crate::error::Result;
-use crate::query::{Conditions, list_limit};
-use crate::row::{Args, args};
-use crate::sql::{Statement, sql};
-use crate::tx::Tx;
+use super::prelude::*;
 
 /// The filter of a list. An absent field does not filter.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -2,13 +2,8 @@
 
 use ghost_domain::{AgentId, Artifact};
 
-use super::record::record;
+use super::prelude::*;
 use super::shared_state::end_of_prefix;
-use crate::error::Result;
-use crate::query::{Conditions, list_limit};
-use crate::row::args;
-use crate::sql::sql;
-use crate::tx::Tx;
 
 /// Which artifacts a list contains.
 #[derive(Clone, Debug, Default)]

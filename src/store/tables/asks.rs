@@ -2,11 +2,7 @@
 
 use ghost_domain::{AgentId, Ask, AskId, AskStatus, TurnId};
 
-use super::record::record;
-use crate::error::Result;
-use crate::row::args;
-use crate::sql::sql;
-use crate::tx::Tx;
+use super::prelude::*;
 
 /// The count of open asks.
 const OPEN: &str = "asks_open";

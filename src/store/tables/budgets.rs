@@ -1,14 +1,8 @@
 //! Rows and queries of budgets. The sums of usage are in `usage.rs`.
 
-use ghost_domain::usage::UsageSum;
 use ghost_domain::{AgentId, Budget, RootId, Scope, ScopeSort, Timestamp};
 
-use super::record::record;
-use crate::error::Result;
-use crate::query::{Conditions, list_limit};
-use crate::row::Args;
-use crate::sql::Statement;
-use crate::tx::Tx;
+use super::prelude::*;
 
 /// Which accounts a list contains. The default is all accounts.
 #[derive(Clone, Debug, Default)]
@@ -117,11 +111,6 @@ impl Tx {
             found.extend(self.page::<Budget>(part)?);
         }
         Ok(found)
-    }
-
-    /// Sums of usage for each agent and model, in that order.
-    pub fn usage_sum(&mut self, filter: &UsageFilter) -> Result<Vec<UsageSum>> {
-        self.sum_usage(filter)
     }
 
     /// Inserts or replaces an account.

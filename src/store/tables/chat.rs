@@ -6,13 +6,7 @@
 
 use ghost_domain::{AgentId, ChannelName, ChatChannel, ChatMember, ChatPost, MessageId, RootId, Timestamp};
 
-use super::record::{insert, record};
-use crate::error::Result;
-use crate::row::{
-    Args, Bind, Keyed, ReadRow, Row, args, get, get_count, get_id, get_maybe_id, get_parsed, to_json, unreadable,
-};
-use crate::sql::{Sql, sql};
-use crate::tx::Tx;
+use super::prelude::*;
 
 /// The count of channels.
 const CHANNELS: &str = "chat_channels";

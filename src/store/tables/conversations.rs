@@ -3,12 +3,7 @@
 
 use ghost_domain::{AgentId, Conversation, ConversationEntry, ConversationId, Delivery, Timestamp, TurnId};
 
-use super::record::record;
-use crate::error::Result;
-use crate::query::{Conditions, list_limit};
-use crate::row::{Args, Row, args, get, to_json};
-use crate::sql::{Statement, sql};
-use crate::tx::Tx;
+use super::prelude::*;
 
 /// The count of conversations.
 pub(super) const CONVERSATIONS: &str = "conversations";

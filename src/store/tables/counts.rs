@@ -6,10 +6,7 @@
 
 use ghost_domain::AgentId;
 
-use crate::error::Result;
-use crate::row::{Keyed, Row, args, get};
-use crate::sql::{Sql, sql};
-use crate::tx::Tx;
+use super::prelude::*;
 
 /// The name of a count of one agent.
 pub(super) fn of(name: &str, agent_id: &AgentId) -> String {

@@ -3,12 +3,7 @@
 use ghost_domain::{AgentId, DeadLetter, DeadLetterId, DeadLetterStatus, Timestamp};
 
 use super::counts::of;
-use super::record::record;
-use crate::error::Result;
-use crate::query::{Conditions, list_limit};
-use crate::row::{Args, args};
-use crate::sql::{Statement, sql};
-use crate::tx::Tx;
+use super::prelude::*;
 
 /// The count of held dead letters, of the world and of an agent.
 pub(super) const HELD: &str = "dead_letters_held";

@@ -3,12 +3,7 @@
 use ghost_domain::{AgentId, Droid};
 
 use super::counts::of;
-use super::record::record;
-use crate::error::Result;
-use crate::query::{Conditions, PAGE_MAX, list_limit};
-use crate::row::args;
-use crate::sql::sql;
-use crate::tx::Tx;
+use super::prelude::*;
 
 /// How many droids have not ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -5,12 +5,7 @@ use ghost_domain::event::{Event, EventFilter, NewEvent};
 use ghost_domain::{EventId, Timestamp};
 use uuid::Uuid;
 
-use super::record::insert;
-use crate::error::{Result, StoreError};
-use crate::query::Conditions;
-use crate::row::{ReadRow, Row, args, get, get_id, get_maybe_id, get_parsed, to_json, unreadable};
-use crate::sql::sql;
-use crate::tx::Tx;
+use super::prelude::*;
 
 /// Maximum number of sequence numbers that one read with a filter covers.
 const READ_SPAN_MAX: i64 = 10_000;

@@ -2,10 +2,7 @@
 //!
 //! This module must never delete a row: `prune.rs` does.
 
-use crate::error::Result;
-use crate::row::args;
-use crate::sql::{Sql, sql};
-use crate::tx::Tx;
+use super::prelude::*;
 
 /// The families, each with the query for the number of its rows.
 macro_rules! families {

@@ -2,12 +2,7 @@
 
 use ghost_domain::{AgentId, Grant, GrantId, Timestamp};
 
-use super::record::record;
-use crate::error::Result;
-use crate::query::{Conditions, PAGE_MAX, list_limit};
-use crate::row::args;
-use crate::sql::sql;
-use crate::tx::Tx;
+use super::prelude::*;
 
 record! { grant: Grant, "acl_grants"; key grant_id: GrantId; agent_id, expires_at }
 

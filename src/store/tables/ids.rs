@@ -2,11 +2,7 @@
 
 use uuid::Uuid;
 
-use crate::error::Result;
-use crate::query::PAGE_MAX;
-use crate::row::{args, get_id};
-use crate::sql::{Sql, sql};
-use crate::tx::Tx;
+use super::prelude::*;
 
 /// The kinds of ids, each with its table and column.
 macro_rules! kinds {

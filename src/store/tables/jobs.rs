@@ -2,12 +2,7 @@
 
 use ghost_domain::{Job, TaskId, Timestamp};
 
-use super::record::record;
-use crate::error::Result;
-use crate::query::{Conditions, list_limit};
-use crate::row::{Args, args};
-use crate::sql::{Sql, Statement, sql};
-use crate::tx::Tx;
+use super::prelude::*;
 
 record! { job: Job, "jobs"; key job_id: str; task_id, root_id, started_at, finished_at }
 

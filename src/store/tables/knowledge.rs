@@ -3,11 +3,7 @@
 
 use ghost_domain::{KnowledgeEntry, KnowledgeVersion};
 
-use super::record::record;
-use crate::error::Result;
-use crate::row::args;
-use crate::sql::sql;
-use crate::tx::Tx;
+use super::prelude::*;
 
 /// The count of entries that are not deleted.
 const KNOWLEDGE: &str = "knowledge";

@@ -5,14 +5,7 @@ use std::borrow::Cow;
 use ghost_domain::{AgentId, CallId, CallStatus, CallTotals, Code, LedgerRow, Money, Timestamp, TurnId};
 use serde::{Deserialize, Serialize};
 
-use super::record::insert;
-use crate::error::Result;
-use crate::query::{Conditions, PAGE_MAX, list_limit};
-use crate::row::{
-    Args, Keyed, ReadRow, Row, from_record, get, get_count, get_id, get_maybe_count, get_parsed, to_json,
-};
-use crate::sql::{Sql, sql};
-use crate::tx::Tx;
+use super::prelude::*;
 
 /// Which rows a list contains. `None` means any.
 #[derive(Clone, Debug, Default)]

@@ -2,10 +2,7 @@
 
 use ghost_domain::{AskId, ConversationId, Envelope, MessageId, RootId, Timestamp, TurnId};
 
-use super::record::insert;
-use crate::error::Result;
-use crate::row::{Args, Keyed, ReadRow, Row, get, get_count, get_id, get_maybe_id, get_parsed, to_json, unreadable};
-use crate::sql::{Sql, sql};
+use super::prelude::*;
 
 /// The columns of a message, in the order of its [`Row::WRITE`].
 macro_rules! columns {
@@ -15,6 +12,13 @@ macro_rules! columns {
     };
 }
 pub(super) use columns;
+
+macro_rules! select {
+    () => {
+        concat!("SELECT ", columns!(), " FROM messages")
+    };
+}
+pub(super) use select;
 
 insert! {
     mail: Envelope, "messages";
@@ -29,7 +33,7 @@ insert! {
 
 impl Keyed for Envelope {
     type Key = MessageId;
-    const SELECT: Sql = sql!("SELECT ", columns!(), " FROM messages WHERE message_id = $1");
+    const SELECT: Sql = sql!(select!(), " WHERE message_id = $1");
 
     fn bind_key(key: &MessageId, args: &mut Args) {
         args.push(key);

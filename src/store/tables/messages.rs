@@ -6,12 +6,8 @@ use ghost_domain::{
     AgentId, AskId, ConversationId, Envelope, HeldSkill, Kind, MailState, MessageId, RootId, Timestamp, TurnId,
 };
 
-use super::mail::columns;
-use crate::batch::Sequence;
-use crate::error::Result;
-use crate::row::{Bind, Keyed, Row, args, get, get_count, get_id, get_maybe_id, get_parsed, to_json, unreadable};
-use crate::sql::{Sql, sql};
-use crate::tx::Tx;
+use super::mail::{columns, select};
+use super::prelude::*;
 
 /// Result of [`Tx::inbox_state`].
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -38,17 +34,27 @@ pub struct TakenMail {
     pub conversation_id: Option<ConversationId>,
 }
 
-/// SQL condition for messages that are not ready; see [`Tx::inbox_ready`]. The inner
+/// SQL condition for messages that are ready; see [`Tx::inbox_ready`]. The inner
 /// queries do not depend on the row, so each runs once. The first condition alone decides nearly
 /// all messages, and it needs only the index of pending messages, not the rows.
-macro_rules! not_ready {
+macro_rules! ready {
     () => {
         concat!(
-            "(to_agent IN (SELECT agent_id ",
+            "NOT (to_agent IN (SELECT agent_id ",
             parked_turns!(),
             ") AND (to_agent, root_id) IN (SELECT agent_id, root_id ",
             parked_turns!(),
             "))"
+        )
+    };
+}
+
+/// Selects the receivers of ready mail that wakes; a further condition begins with AND.
+macro_rules! waiting {
+    ($($and:literal)?) => {
+        sql!(
+            "SELECT DISTINCT to_agent FROM messages WHERE state = 'pending' AND wake = 1 ", $($and,)? "AND ", ready!(),
+            " ORDER BY to_agent"
         )
     };
 }
@@ -87,9 +93,9 @@ impl Tx {
         self.execute(sql!("UPDATE inboxes SET pending = pending - 1 WHERE agent_id = $1"), args![agent_id]).map(drop)
     }
 
-    /// Reads messages of an inbox. The arguments of the query are the agent and the limit.
-    fn inbox(&mut self, sql: Sql, agent_id: &AgentId, limit: u32) -> Result<Vec<Envelope>> {
-        self.list(sql, args![agent_id, limit])
+    /// Reads ids of receivers.
+    fn receivers(&mut self, sql: Sql, args: Args) -> Result<Vec<AgentId>> {
+        self.rows(sql, args, |row| get_parsed(Envelope::TABLE, row, 0))
     }
 
     /// The message with this id.
@@ -119,26 +125,17 @@ impl Tx {
 
     /// Pending mail of an inbox, in order, at most `limit`.
     pub fn inbox_pending(&mut self, agent_id: &AgentId, limit: u32) -> Result<Vec<Envelope>> {
-        let sql = sql!(
-            "SELECT ",
-            columns!(),
-            " FROM messages WHERE state = 'pending' AND to_agent = $1 ORDER BY seq {limit $2}"
-        );
-        self.inbox(sql, agent_id, limit)
+        let sql = sql!(select!(), " WHERE state = 'pending' AND to_agent = $1 ORDER BY seq {limit $2}");
+        self.list(sql, args![agent_id, limit])
     }
 
     /// Pending mail of an inbox that is ready, in order, at most `limit`. If a turn of the agent is
     /// parked because the budget of its root is spent, further mail of that root is not ready: it
     /// waits for that turn.
     pub fn inbox_ready(&mut self, agent_id: &AgentId, limit: u32) -> Result<Vec<Envelope>> {
-        let sql = sql!(
-            "SELECT ",
-            columns!(),
-            " FROM messages WHERE state = 'pending' AND to_agent = $1 AND NOT ",
-            not_ready!(),
-            " ORDER BY seq {limit $2}"
-        );
-        self.inbox(sql, agent_id, limit)
+        let sql =
+            sql!(select!(), " WHERE state = 'pending' AND to_agent = $1 AND ", ready!(), " ORDER BY seq {limit $2}");
+        self.list(sql, args![agent_id, limit])
     }
 
     /// The data that an agent needs to open a turn: its ready mail, as
@@ -152,8 +149,8 @@ impl Tx {
             ", CAST(CASE WHEN EXISTS (SELECT 1 FROM chat_members AS m CROSS JOIN chat_channels AS c WHERE m.agent_id = $1 ",
             "AND c.channel = m.channel AND c.gated = 0 AND c.last_seq > m.read_seq) THEN 1 ELSE 0 END AS BIGINT), ",
             "(SELECT string_agg(record, ',') FROM agent_skills WHERE agent_id = $1) ",
-            "FROM messages WHERE state = 'pending' AND to_agent = $1 AND NOT ",
-            not_ready!(),
+            "FROM messages WHERE state = 'pending' AND to_agent = $1 AND ",
+            ready!(),
             " ORDER BY seq {limit $2}"
         );
         let mut state = InboxState::default();
@@ -174,36 +171,19 @@ impl Tx {
 
     /// Agents with ready mail that wakes, in order of id.
     pub fn inbox_waiting(&mut self) -> Result<Vec<AgentId>> {
-        let sql = sql!(
-            "SELECT DISTINCT to_agent FROM messages WHERE state = 'pending' AND wake = 1 AND NOT ",
-            not_ready!(),
-            " ORDER BY to_agent"
-        );
-        self.rows(sql, args![], |row| get_parsed(Envelope::TABLE, row, 0))
+        self.receivers(waiting!(), args![])
     }
 
     /// The given agents that have ready mail that wakes, in order of id. Reads no envelopes.
     pub fn inbox_waiting_among(&mut self, agent_ids: &[AgentId]) -> Result<Vec<AgentId>> {
-        let sql = sql!(
-            "SELECT DISTINCT to_agent FROM messages WHERE state = 'pending' AND wake = 1 ",
-            "AND to_agent {in $1} AND NOT ",
-            not_ready!(),
-            " ORDER BY to_agent"
-        );
-        self.rows(sql, args![to_json(Envelope::TABLE, "inboxes", &agent_ids)?], |row| {
-            get_parsed(Envelope::TABLE, row, 0)
-        })
+        let among = to_json(Envelope::TABLE, "inboxes", &agent_ids)?;
+        self.receivers(waiting!("AND to_agent {in $1} "), args![among])
     }
 
     /// Agents with ready mail of this root that wakes, in order of id. Reads no envelopes, so the
     /// size of the mail does not matter.
     pub fn inbox_waiting_of(&mut self, root_id: RootId) -> Result<Vec<AgentId>> {
-        let sql = sql!(
-            "SELECT DISTINCT to_agent FROM messages WHERE state = 'pending' AND wake = 1 AND root_id = $1 AND NOT ",
-            not_ready!(),
-            " ORDER BY to_agent"
-        );
-        self.rows(sql, args![root_id], |row| get_parsed(Envelope::TABLE, row, 0))
+        self.receivers(waiting!("AND root_id = $1 "), args![root_id])
     }
 
     /// Number of pending messages in the world.
@@ -216,7 +196,7 @@ impl Tx {
 
     /// The mail that a turn took, in order.
     pub fn messages_of_turn(&mut self, turn_id: TurnId) -> Result<Vec<Envelope>> {
-        self.list(sql!("SELECT ", columns!(), " FROM messages WHERE turn_id = $1 ORDER BY seq"), args![turn_id])
+        self.list(sql!(select!(), " WHERE turn_id = $1 ORDER BY seq"), args![turn_id])
     }
 
     /// The mail that a turn took and has not consumed, in order.
@@ -243,12 +223,11 @@ impl Tx {
         // Each half has an index of its own. The newest rows of both together are the newest of
         // all.
         let sql = sql!(
-            "SELECT * FROM (SELECT ",
-            columns!(),
-            " FROM messages WHERE state = 'pending' AND to_agent = $1 ORDER BY seq DESC {limit $2}) AS waiting UNION ALL ",
-            "SELECT * FROM (SELECT ",
-            columns!(),
-            " FROM messages WHERE state <> 'pending' AND to_agent = $1 ORDER BY seq DESC {limit $2}) AS past ",
+            "SELECT * FROM (",
+            select!(),
+            " WHERE state = 'pending' AND to_agent = $1 ORDER BY seq DESC {limit $2}) AS waiting UNION ALL SELECT * FROM (",
+            select!(),
+            " WHERE state <> 'pending' AND to_agent = $1 ORDER BY seq DESC {limit $2}) AS past ",
             "ORDER BY seq DESC {limit $2}"
         );
         self.list(sql, args![agent_id, limit])

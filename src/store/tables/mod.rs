@@ -29,6 +29,7 @@ mod knowledge;
 mod ledger;
 mod mail;
 mod messages;
+mod prelude;
 mod prune;
 mod record;
 mod requests;

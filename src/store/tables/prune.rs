@@ -10,11 +10,8 @@ use super::conversations::CONVERSATIONS;
 use super::counts;
 use super::dead_letters::HELD;
 use super::families::Family;
+use super::prelude::*;
 use super::turns::{PROMPT_USE, ROOTS_OUT, TURN_OUT};
-use crate::error::Result;
-use crate::row::{Row, args, get, get_id, get_parsed, to_json};
-use crate::sql::{Sql, sql};
-use crate::tx::Tx;
 
 /// Deletes the oldest `$2` rows that a condition finds: by table, key, condition, order, and the index that is read.
 macro_rules! oldest {
@@ -138,23 +135,27 @@ const GRANTS: Sql = oldest!("acl_grants", "grant_id", "expires_at < $1", "expire
 const DROIDS: Sql = oldest!("droids", "droid_id", "ended_at IS NOT NULL AND ended_at < $1", "ended_at, droid_id");
 const ROOTS: Sql = oldest!("roots", "root_id", "updated_at < $1", "updated_at, root_id");
 
-/// The queries named `.._IDS` return ids of rows that have child rows; several deletes use these
-/// ids. Messages of a retried dead letter wait for an ended turn, which continues from its journal.
-const TURN_IDS: Sql = sql!(
-    "SELECT turn_id FROM turns AS t WHERE status <> 'open' AND ended_at < $1 \
-    AND NOT EXISTS (SELECT 1 FROM dead_letters AS d WHERE d.status = 'held' AND d.turn_id = t.turn_id) \
-    AND NOT EXISTS (SELECT 1 FROM messages AS m WHERE m.turn_id = t.turn_id AND m.state IN ('pending', 'taken')) \
-    AND (source = 'cron' OR NOT EXISTS (SELECT 1 FROM turns AS o{index turns_open} WHERE o.status = 'open' \
-    AND o.agent_id = t.agent_id AND o.log_from <= t.ended_at)) \
-    ORDER BY ended_at, turn_id {limit $2}"
+/// Ended turns without a held dead letter or waiting mail: messages of a retried dead letter wait for an ended turn, which
+/// continues from its journal.
+macro_rules! turn_ids {
+    ($of:literal, $and:literal) => {
+        sql!(
+            "SELECT turn_id FROM turns AS t WHERE ", $of, "status <> 'open' AND ended_at < $1 \
+            AND NOT EXISTS (SELECT 1 FROM dead_letters AS d WHERE d.status = 'held' AND d.turn_id = t.turn_id) \
+            AND NOT EXISTS (SELECT 1 FROM messages AS m WHERE m.turn_id = t.turn_id AND m.state IN ('pending', 'taken')) ",
+            $and, "ORDER BY ended_at, turn_id {limit $2}"
+        )
+    };
+}
+
+/// The queries named `.._IDS` return ids of rows that have child rows; several deletes use these ids.
+const TURN_IDS: Sql = turn_ids!(
+    "",
+    "AND (source = 'cron' OR NOT EXISTS (SELECT 1 FROM turns AS o{index turns_open} WHERE o.status = 'open' \
+    AND o.agent_id = t.agent_id AND o.log_from <= t.ended_at)) "
 );
 /// Turns of cron jobs only, by their partial index.
-const CRON_TURN_IDS: Sql = sql!(
-    "SELECT turn_id FROM turns AS t WHERE source = 'cron' AND status <> 'open' \
-    AND ended_at < $1 AND NOT EXISTS (SELECT 1 FROM dead_letters AS d WHERE d.status = 'held' AND d.turn_id = t.turn_id) \
-    AND NOT EXISTS (SELECT 1 FROM messages AS m WHERE m.turn_id = t.turn_id AND m.state IN ('pending', 'taken')) \
-    ORDER BY ended_at, turn_id {limit $2}"
-);
+const CRON_TURN_IDS: Sql = turn_ids!("source = 'cron' AND ", "");
 const DEAD_LETTER_IDS: Sql = sql!(
     "SELECT id FROM (\
     SELECT dead_letter_id AS id, resolved_at AS ended_at FROM dead_letters{index dead_letters_resolved} \

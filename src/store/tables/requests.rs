@@ -2,9 +2,7 @@
 
 use ghost_domain::{Party, RequestId, StoredAnswer};
 
-use super::record::record;
-use crate::error::Result;
-use crate::tx::Tx;
+use super::prelude::*;
 
 record! {
     answer: StoredAnswer, "requests";

@@ -3,12 +3,7 @@
 use ghost_domain::RootId;
 use ghost_domain::root_tally::RootTally;
 
-use super::record::record;
-use crate::error::Result;
-use crate::query::list_limit;
-use crate::row::args;
-use crate::sql::sql;
-use crate::tx::Tx;
+use super::prelude::*;
 
 record! { tally: RootTally, "roots"; key root_id: RootId; messages, updated_at }
 

@@ -2,12 +2,7 @@
 
 use ghost_domain::{AgentId, MessageId, Schedule, ScheduleId, ScheduleKind, ScheduleRun, Timestamp, WatchSnapshot};
 
-use super::record::record;
-use crate::error::Result;
-use crate::query::{Conditions, PAGE_MAX};
-use crate::row::{Keyed, Row, args, from_record, get, get_id, get_parsed, to_json};
-use crate::sql::{Sql, sql};
-use crate::tx::Tx;
+use super::prelude::*;
 
 /// A position in the list of schedules: agent, kind and name. The schedule itself need not exist
 /// any more.

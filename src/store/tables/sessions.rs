@@ -2,13 +2,8 @@
 
 use ghost_domain::{AgentId, ConversationId, LogPlace, SessionStart, SessionSummary, Timestamp, Turn};
 
-use super::record::record;
+use super::prelude::*;
 use super::turns::conversation_key;
-use crate::error::Result;
-use crate::query::{Conditions, list_limit};
-use crate::row::{Args, ReadRow, Row, args, get, get_count, get_id};
-use crate::sql::{Sql, Statement, sql};
-use crate::tx::Tx;
 
 /// Which ended turns of a session a list contains.
 #[derive(Clone, Debug)]

@@ -2,11 +2,7 @@
 
 use ghost_domain::{AgentId, HeldSkill};
 
-use super::record::record;
-use crate::error::Result;
-use crate::row::args;
-use crate::sql::sql;
-use crate::tx::Tx;
+use super::prelude::*;
 
 record! { held: HeldSkill, "agent_skills"; key agent_id: AgentId, skill: String; }
 

@@ -2,13 +2,7 @@
 
 use ghost_domain::{AgentId, RootId, Task, TaskEvent, TaskId, TaskStatus, Timestamp};
 
-use super::record::record;
-use crate::batch::Sequence;
-use crate::error::Result;
-use crate::query::{Conditions, list_limit};
-use crate::row::{Args, args, from_record, to_json};
-use crate::sql::{Statement, sql};
-use crate::tx::Tx;
+use super::prelude::*;
 
 /// A position in the list of tasks: priority, time of creation and id.
 pub type TaskPlace = (i32, Timestamp, TaskId);

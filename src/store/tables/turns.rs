@@ -5,13 +5,7 @@ use ghost_domain::turn::WaitMode;
 use ghost_domain::{AgentId, ConversationId, RootId, Timestamp, Turn, TurnId, TurnStatus};
 use std::time::Duration;
 
-use super::record::insert;
-use crate::batch::Sequence;
-use crate::error::Result;
-use crate::query::{Conditions, list_limit};
-use crate::row::{Args, Bind, Keyed, ReadRow, Row, args, from_record, get, get_id, to_json};
-use crate::sql::{Sql, Statement, sql};
-use crate::tx::Tx;
+use super::prelude::*;
 
 /// Which turns a list contains. `None` means any.
 #[derive(Clone, Debug, Default)]

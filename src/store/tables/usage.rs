@@ -8,12 +8,8 @@ use ghost_domain::transcript::TokenUsage;
 use ghost_domain::usage::UsageSum;
 
 use super::budgets::UsageFilter;
+use super::prelude::*;
 use super::usage_totals::{each, name, one, sum, waiting};
-use crate::error::Result;
-use crate::query::Conditions;
-use crate::row::{Args, ReadRow, get, get_count, get_parsed};
-use crate::sql::Statement;
-use crate::tx::Tx;
 
 /// Milliseconds of a day. Days are UTC days, counted from 1970.
 const DAY: i64 = 86_400_000;
@@ -105,8 +101,8 @@ impl Sums {
 }
 
 impl Tx {
-    /// Sums of usage by agent and model.
-    pub(super) fn sum_usage(&mut self, filter: &UsageFilter) -> Result<Vec<UsageSum>> {
+    /// Sums of usage for each agent and model, in that order.
+    pub fn usage_sum(&mut self, filter: &UsageFilter) -> Result<Vec<UsageSum>> {
         let (sql, args) = query(filter);
         self.rows(sql, args, read_sum)
     }

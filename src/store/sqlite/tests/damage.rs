@@ -47,23 +47,25 @@ async fn filled(path: &Path) -> Store {
     store
 }
 
+/// Each sort of damage: the file by the end of its name, whether a batch may have begun, and what is done to it.
+type Damage = (&'static str, &'static str, bool, fn(&Path));
+const DAMAGE: [Damage; 11] = [
+    ("log emptied", "-wal", true, |file| cut(file, 0)),
+    ("log cut in the middle", "-wal", true, |file| cut(file, size(file) / 2)),
+    ("log cut by a byte", "-wal", false, |file| cut(file, size(file) - 1)),
+    ("log's header", "-wal", true, |file| overwrite(file, 0, 32)),
+    ("log's newest frame", "-wal", false, |file| overwrite(file, size(file) - 4_120, 24)),
+    ("log's middle", "-wal", false, |file| overwrite(file, size(file) / 2, 4_096)),
+    ("database emptied", "", false, |file| cut(file, 0)),
+    ("database cut", "", true, |file| cut(file, size(file) / 2)),
+    ("database's header", "", false, |file| overwrite(file, 0, 100)),
+    ("database's middle", "", true, |file| overwrite(file, size(file) / 2, 4_096)),
+    ("index overwritten", "-shm", false, |file| overwrite(file, 0, 4_096)),
+];
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_damaged_file_acknowledges_nothing_and_ends_the_writer() {
-    type Damage = fn(&Path);
-    let kinds: [(&str, &str, Damage); 11] = [
-        ("log emptied", "-wal", |file| cut(file, 0)),
-        ("log cut in the middle", "-wal", |file| cut(file, size(file) / 2)),
-        ("log cut by a byte", "-wal", |file| cut(file, size(file) - 1)),
-        ("log's header", "-wal", |file| overwrite(file, 0, 32)),
-        ("log's newest frame", "-wal", |file| overwrite(file, size(file) - 4_120, 24)),
-        ("log's middle", "-wal", |file| overwrite(file, size(file) / 2, 4_096)),
-        ("database emptied", "", |file| cut(file, 0)),
-        ("database cut", "", |file| cut(file, size(file) / 2)),
-        ("database's header", "", |file| overwrite(file, 0, 100)),
-        ("database's middle", "", |file| overwrite(file, size(file) / 2, 4_096)),
-        ("index overwritten", "-shm", |file| overwrite(file, 0, 4_096)),
-    ];
-    for (what, end, damage) in kinds {
+    for (what, end, _, damage) in DAMAGE {
         let (dir, path) = place();
         let store = filled(&path).await;
         let file = dir.path().join(format!("ghost.db{end}"));
@@ -82,15 +84,7 @@ async fn a_damaged_file_acknowledges_nothing_and_ends_the_writer() {
 /// The damage is done after the batch has begun, and before its commit.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_batch_during_which_a_file_is_damaged_is_not_acknowledged() {
-    type Damage = fn(&Path);
-    let kinds: [(&str, &str, Damage); 5] = [
-        ("log emptied", "-wal", |file| cut(file, 0)),
-        ("log cut in the middle", "-wal", |file| cut(file, size(file) / 2)),
-        ("log's header", "-wal", |file| overwrite(file, 0, 32)),
-        ("database cut", "", |file| cut(file, size(file) / 2)),
-        ("database's middle", "", |file| overwrite(file, size(file) / 2, 4_096)),
-    ];
-    for (what, end, damage) in kinds {
+    for (what, end, _, damage) in DAMAGE.into_iter().filter(|(_, _, within, _)| *within) {
         let (dir, path) = place();
         let store = filled(&path).await;
         let file = dir.path().join(format!("ghost.db{end}"));
