@@ -6,6 +6,7 @@
 // Only the feature `testing` builds this. A failed set-up must end the test.
 #![allow(clippy::unwrap_used)]
 
+use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -92,6 +93,8 @@ pub struct OperationWorld {
     pub clock: Arc<ManualClock>,
     /// The signals of the store, if a test registers it there.
     pub signals: Arc<SignalLog>,
+    /// What ends with the world.
+    pub held: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 impl OperationWorld {
@@ -100,7 +103,7 @@ impl OperationWorld {
     pub fn without_agents(store: Store, limits: Limits) -> Self {
         let clock = ManualClock::at(START_MS);
         let ctx = OperationContext::new(clock.ports(), Redactor::new([SECRET.to_owned()]), "node", 1, limits);
-        Self { store, ctx, clock, signals: Arc::default() }
+        Self { store, ctx, clock, signals: Arc::default(), held: None }
     }
 
     /// The store.

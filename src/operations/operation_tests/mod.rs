@@ -1,4 +1,4 @@
-//! Tests of the rules against the memory store, with a clock and ids that the tests control.
+//! Tests of the rules against the store in memory and against PostgreSQL, with a clock and ids that the tests control.
 
 mod agents;
 mod agents_ids;
@@ -28,6 +28,7 @@ mod jobs;
 mod knowledge;
 mod mail;
 mod operation_world;
+mod postgres;
 mod redaction;
 mod requests;
 mod retention;

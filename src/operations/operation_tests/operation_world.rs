@@ -1,5 +1,6 @@
 //! The world of these tests: three agents, and helpers for turns, calls and budgets.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use ghost_domain::Price;
@@ -15,6 +16,7 @@ use ghost_store::Store;
 use ghost_store::memory::MemoryStore;
 use serde_json::{Value, json};
 
+use super::postgres;
 use crate::agents::{self, NewAgent};
 use crate::asks::{self, WaitingCall};
 use crate::budgets::{Demand, Reserved};
@@ -57,7 +59,8 @@ impl OperationWorld {
 
     /// A world with the agents ada, bob and cyd, all running in the team `crew`.
     pub(crate) async fn new() -> Self {
-        Self::with_store(MemoryStore::open()).await
+        let Some((store, lease)) = postgres::open().await else { return Self::with_store(MemoryStore::open()).await };
+        Self { held: Some(Arc::new(lease)), ..Self::with_store(store).await }
     }
 
     /// The same world in a given empty store.
@@ -91,7 +94,13 @@ impl OperationWorld {
     /// The same store as seen by a daemon that has lost its agents to a later epoch.
     pub(crate) fn stale(&self) -> Self {
         let ctx = OperationContext::new(self.ctx.ports.clone(), Redactor::default(), "node", 0, Limits::default());
-        Self { store: self.store.clone(), ctx, clock: self.clock.clone(), signals: self.signals.clone() }
+        Self {
+            store: self.store.clone(),
+            ctx,
+            clock: self.clock.clone(),
+            signals: self.signals.clone(),
+            held: self.held.clone(),
+        }
     }
 
     /// The signals since the last call.

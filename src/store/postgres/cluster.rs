@@ -2,6 +2,11 @@
 //!
 //! It must never run as root, listen to a network, or stay after the test.
 
+// This is part of tests. It is also compiled for those of other crates, with the feature `testing`.
+#![allow(clippy::unwrap_used)]
+
+use std::fs::File;
+use std::io::Seek as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -46,13 +51,39 @@ impl Cluster {
     pub fn start() -> Result<Self, String> {
         let dir = tempfile::tempdir().map_err(|error| error.to_string())?;
         let cluster = Self { programs: programs()?, uid: user(dir.path())?, dir };
-        let data = cluster.dir.path().join("data").display().to_string();
-        let made = ["-D", &data, "-U", "ghost", "-A", "trust", "-E", "UTF8", "--locale=C.UTF-8", "--no-sync"];
+        let made =
+            ["-D", &cluster.path("data"), "-U", "ghost", "-A", "trust", "-E", "UTF8", "--locale=C.UTF-8", "--no-sync"];
         cluster.run("initdb", &made).unwrap();
-        let options = format!("-c fsync=off -c listen_addresses= -k {}", cluster.dir.path().display());
-        let log = cluster.dir.path().join("log").display().to_string();
-        cluster.run("pg_ctl", &["-D", &data, "-l", &log, "-o", &options, "-w", "start"]).unwrap();
+        cluster.resume();
         Ok(cluster)
+    }
+
+    /// Starts the server again after [`stop`](Self::stop).
+    ///
+    /// # Panics
+    /// If it does not start.
+    pub fn resume(&self) {
+        let options = format!("-c fsync=off -c listen_addresses= -k {}", self.dir.path().display());
+        let (data, log) = (self.path("data"), self.path("log"));
+        self.run("pg_ctl", &["-D", &data, "-l", &log, "-o", &options, "-w", "start"]).unwrap();
+    }
+
+    /// Stops the server at once, as a crash of its machine does.
+    ///
+    /// # Panics
+    /// If it does not run.
+    pub fn stop(&self) {
+        self.run("pg_ctl", &["-D", &self.path("data"), "-m", "immediate", "-w", "stop"]).unwrap();
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.dir.path().join(name).display().to_string()
+    }
+
+    /// The directory of its socket.
+    #[must_use]
+    pub fn directory(&self) -> &Path {
+        self.dir.path()
     }
 
     /// Starts one, or says that the calling test is skipped and returns `None`.
@@ -80,40 +111,66 @@ impl Cluster {
         format!("postgres://ghost@localhost/postgres?host={}", self.dir.path().display())
     }
 
-    /// Runs a program of PostgreSQL. Returns what it wrote to its output; the error is what it wrote as errors.
     fn run(&self, program: &str, arguments: &[&str]) -> Result<String, String> {
-        #[allow(clippy::disallowed_methods, reason = "a test starts a database of its own")]
-        let mut command = Command::new(self.programs.join(program));
-        command.args(arguments).current_dir(self.dir.path());
-        if let Some(uid) = self.uid {
-            command.uid(uid).gid(uid);
-        }
-        // The server outlives `pg_ctl`, so it must not have a pipe that is read to its end.
-        let (out, errors) = (self.dir.path().join("out"), self.dir.path().join("errors"));
-        let file = |path: &Path| std::fs::File::create(path).unwrap();
-        let status = command.stdout(file(&out)).stderr(file(&errors)).status().unwrap();
-        let text = |path: &Path| std::fs::read_to_string(path).unwrap();
-        if status.success() { Ok(text(&out)) } else { Err(format!("{program}: {}", text(&errors))) }
+        run(&self.programs.join(program), arguments, self.uid)
     }
 
-    /// Runs statements in one session. Stops at the first that fails.
-    ///
-    /// # Panics
-    /// If the script cannot be written.
+    /// Runs statements in one session; see [`psql`].
     pub fn psql(&self, sql: &str) -> Result<String, String> {
-        let (dir, script) = (self.dir.path().display().to_string(), self.dir.path().join("script.sql"));
-        std::fs::write(&script, sql).unwrap();
-        let script = script.display().to_string();
-        self.run(
-            "psql",
-            &["-XqAt", "-v", "ON_ERROR_STOP=1", "-h", &dir, "-U", "ghost", "-d", "postgres", "-f", &script],
-        )
+        psql(&self.url(), sql)
     }
+}
+
+/// Runs a program. Returns what it wrote to its output; the error is what it wrote as errors.
+fn run(program: &Path, arguments: &[&str], uid: Option<u32>) -> Result<String, String> {
+    #[allow(clippy::disallowed_methods, reason = "a test starts a database of its own")]
+    let mut command = Command::new(program);
+    // The directory of the test may be one that the other user cannot enter.
+    command.args(arguments).current_dir("/");
+    if let Some(uid) = uid {
+        command.uid(uid).gid(uid);
+    }
+    // The server outlives `pg_ctl`, so it must not have a pipe that is read to its end.
+    let (mut out, mut errors) = (tempfile::tempfile().unwrap(), tempfile::tempfile().unwrap());
+    let status = command.stdout(out.try_clone().unwrap()).stderr(errors.try_clone().unwrap()).status().unwrap();
+    let text = |file: &mut File| {
+        file.rewind().unwrap();
+        std::io::read_to_string(file).unwrap()
+    };
+    if status.success() { Ok(text(&mut out)) } else { Err(format!("{}: {}", program.display(), text(&mut errors))) }
+}
+
+/// Runs statements in one session, at a URL. Stops at the first that fails. Returns the rows, a line each.
+///
+/// # Panics
+/// If psql is not there.
+pub fn psql(url: &str, sql: &str) -> Result<String, String> {
+    let psql = programs().unwrap().join("psql");
+    run(&psql, &["-XqAt", "-v", "ON_ERROR_STOP=1", "-d", url, "-c", sql], None)
+}
+
+/// Makes a schema at a URL as if it were new, if it is there. To make another one would take ten times as long.
+///
+/// # Panics
+/// If a statement fails.
+pub fn empty(url: &str, schema: &str) {
+    let there = format!("SELECT count(*) FROM pg_tables WHERE schemaname = '{schema}' AND tablename = 'counters'");
+    if psql(url, &there).unwrap().trim() != "1" {
+        return;
+    }
+    let kept = format!(
+        "CREATE TEMP TABLE kept AS SELECT * FROM {schema}.counters WHERE name IN ('batches', 'schema_version')"
+    );
+    let empty = format!(
+        "DO $$ DECLARE t TEXT; BEGIN FOR t IN SELECT tablename FROM pg_tables WHERE schemaname = '{schema}' LOOP \
+         EXECUTE format('DELETE FROM {schema}.%I', t); END LOOP; END $$"
+    );
+    psql(url, &format!("{kept}; {empty}; INSERT INTO {schema}.counters SELECT * FROM kept")).unwrap();
 }
 
 impl Drop for Cluster {
     fn drop(&mut self) {
-        let data = self.dir.path().join("data").display().to_string();
-        drop(self.run("pg_ctl", &["-D", &data, "-m", "immediate", "-w", "stop"]));
+        // A test may have stopped it.
+        drop(self.run("pg_ctl", &["-D", &self.path("data"), "-m", "immediate", "-w", "stop"]));
     }
 }
