@@ -140,7 +140,8 @@ macro_rules! bound_as {
 }
 
 bound_as! {
-    bool, i32, u32, i64: |number| i64::from(*number);
+    i64: |number| *number;
+    bool, i32, u32: |number| i64::from(*number);
     // SQLite's largest integer is 2^63 - 1; a larger count is stored as that.
     u64: |count| i64::try_from(*count).unwrap_or(i64::MAX);
     Money: |money| i64::try_from(money.0).unwrap_or(i64::MAX);

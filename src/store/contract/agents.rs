@@ -98,7 +98,7 @@ async fn tombstones_are_pruned(store: &Store) {
     }
     keep!(store, |w| {
         assert_eq!(w.agent_get(&id_of("c"))?, None);
-        assert_eq!(w.agent_get(&id_of("a"))?, Some(agent("a")), "cached rows are pruned too");
+        assert_eq!(w.agent_get(&id_of("a"))?, Some(agent("a")), "in a command, too");
     });
     // The floor never decreases.
     keep!(store, |w| {
@@ -168,8 +168,8 @@ pub(super) async fn skills_are_held_and_removed(store: Bench) {
         w.skill_put(&held("aa", "editing"))?;
         w.skill_put(&held("a", "reading"))?;
         w.skill_put(&HeldSkill { active: true, acquired_at: at(5), ..held("a", "writing") })?;
-        assert_eq!(w.skill_remove(&id_of("a"), "reading")?, true);
-        assert_eq!(w.skill_remove(&id_of("b"), "editing")?, false);
+        assert!(w.skill_remove(&id_of("a"), "reading")?);
+        assert!(!w.skill_remove(&id_of("b"), "editing")?);
     });
     shows!(&store, |r| {
         r.skills_held(&id_of("a"))?

@@ -217,7 +217,7 @@ pub(super) async fn old_runs_are_pruned(store: Bench) {
     keep!(&store, |w| {
         assert_eq!(w.schedule_run_of(message_id(1_001))?, None);
         assert_eq!(w.schedule_run_of(message_id(1_004))?, Some(run(1, 4)));
-        assert_eq!(w.schedule_get(schedule_id(1))?.is_some(), true);
+        assert!(w.schedule_get(schedule_id(1))?.is_some());
     });
     assert_eq!((runs(&store, 1).await, runs(&store, 2).await), (vec![4], vec![1]));
 }
