@@ -31,7 +31,8 @@ pub(super) async fn asks_round_trip(store: Bench) {
 }
 
 pub(super) async fn open_asks_are_found(store: Bench) {
-    let inside = keep!(&store, |w| {
+    let ids = |asks: &[Ask]| map_rows(asks, |ask| ask.ask_id);
+    keep!(&store, |w| {
         for n in [3, 1, 2] {
             w.ask_put(&ask(n, "a", "b", AskStatus::Open))?;
         }
@@ -39,26 +40,17 @@ pub(super) async fn open_asks_are_found(store: Bench) {
         for (n, status) in [(5, AskStatus::Answered), (6, AskStatus::Failed), (7, AskStatus::TimedOut)] {
             w.ask_put(&ask(n, "a", "b", status))?;
         }
-        (w.asks_open()?, w.ask_count_open()?)
+        assert_eq!((ids(&w.asks_open()?), w.ask_count_open()?), ([1, 2, 3, 4].map(ask_id).to_vec(), 4));
     });
-    let ids = |asks: &[Ask]| map_rows(asks, |ask| ask.ask_id);
-    assert_eq!((ids(&inside.0), inside.1), (vec![ask_id(1), ask_id(2), ask_id(3), ask_id(4)], 4));
-
     keep!(&store, |w| { w.ask_put(&ask(2, "a", "b", AskStatus::Answered))? });
-    let (open, count, mut to_b, to_d, of_turn, of_closed) = reading!(&store, |r| {
-        (
-            r.asks_open()?,
-            r.ask_count_open()?,
-            r.asks_open_to(&id_of("b"))?,
-            r.asks_open_to(&id_of("d"))?,
-            r.asks_open_of_turn(turn_id(4))?,
-            r.asks_open_of_turn(turn_id(2))?,
-        )
+    shows!(&store, |r| {
+        ids(&r.asks_open()?) => [1, 3, 4].map(ask_id);
+        r.ask_count_open()? => 3;
+        ids(&r.asks_open_to(&id_of("b"))?) => [1, 3].map(ask_id);
+        r.asks_open_to(&id_of("d"))? => [];
+        ids(&r.asks_open_of_turn(turn_id(4))?) => [ask_id(4)];
+        r.asks_open_of_turn(turn_id(2))? => [];
     });
-    to_b.sort_by_key(|ask| ask.ask_id);
-    assert_eq!((ids(&open), count), (vec![ask_id(1), ask_id(3), ask_id(4)], 3));
-    assert_eq!((ids(&to_b), ids(&to_d)), (vec![ask_id(1), ask_id(3)], vec![]));
-    assert_eq!((ids(&of_turn), ids(&of_closed)), (vec![ask_id(4)], vec![]));
 }
 
 pub(super) async fn dead_letters_are_newest_first(store: Bench) {
@@ -74,20 +66,12 @@ pub(super) async fn dead_letters_are_newest_first(store: Bench) {
     });
     assert_eq!(reading!(&store, |r| { r.dead_letter_get(letter_id(2))? }), Some(many()));
     assert_eq!(reading!(&store, |r| { r.dead_letter_get(letter_id(4))? }), None);
-    let (all, of_a, held_of_a, dropped) = reading!(&store, |r| {
-        (
-            r.dead_letter_list(None, None, None, 1_000)?,
-            r.dead_letter_list(Some(&id_of("a")), None, None, 1_000)?,
-            r.dead_letter_list(Some(&id_of("a")), Some(DeadLetterStatus::Held), None, 1_000)?,
-            r.dead_letter_list(None, Some(DeadLetterStatus::Dropped), None, 1_000)?,
-        )
-    });
     let ids = |letters: &[DeadLetter]| map_rows(letters, |letter| letter.dead_letter_id);
-    assert_eq!(ids(&all), [letter_id(3), letter_id(2), letter_id(1)]);
-    assert_eq!(ids(&of_a), [letter_id(2), letter_id(1)]);
-    assert_eq!((ids(&held_of_a), ids(&dropped)), (vec![letter_id(1)], vec![]));
-    assert_eq!(all[2].created_at, at(1));
     shows!(&store, |r| {
+        ids(&r.dead_letter_list(None, None, None, 1_000)?) => [3, 2, 1].map(letter_id);
+        ids(&r.dead_letter_list(Some(&id_of("a")), None, None, 1_000)?) => [2, 1].map(letter_id);
+        ids(&r.dead_letter_list(Some(&id_of("a")), Some(DeadLetterStatus::Held), None, 1_000)?) => [letter_id(1)];
+        r.dead_letter_list(None, Some(DeadLetterStatus::Dropped), None, 1_000)? => [];
         r.dead_letter_count_held(None)? => 2;
         r.dead_letter_count_held(Some(&id_of("a")))? => 1;
         r.dead_letter_count_held(Some(&id_of("c")))? => 0;

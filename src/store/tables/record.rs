@@ -27,8 +27,8 @@ macro_rules! numbers {
     };
     (($($done:literal)+); $($number:literal)*) => { concat!($($done),+) };
     ($($column:ident)+) => {
-        $crate::tables::record::numbers!(() $($column)+; "$1" ", $2" ", $3" ", $4" ", $5" ", $6" ", $7" ", $8" ", $9" ", $10" ", $11" ", $12"
-            ", $13" ", $14" ", $15" ", $16" ", $17" ", $18")
+        $crate::tables::record::numbers!(() $($column)+; "$1" ", $2" ", $3" ", $4" ", $5" ", $6" ", $7" ", $8" ", $9" ", $10"
+            ", $11" ", $12" ", $13" ", $14" ", $15" ", $16" ", $17" ", $18")
     };
 }
 pub(super) use numbers;
