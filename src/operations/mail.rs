@@ -105,7 +105,8 @@ fn check(w: &mut Tx, ctx: &OperationContext, new_message: &NewMessage) -> Result
         return Err(Refusal::new(Code::Unsupported, format!("{} is a droid, which takes no messages", new_message.to))
             .hint("its parent and operators steer it: syscall.droid.control, or `ghostctl droid steer`"));
     }
-    check_room(w, ctx, new_message)
+    let depth = w.inbox_depth(&new_message.to)?;
+    check_room(w, ctx, new_message, depth)
 }
 
 /// Checks what does not depend on the receiver.
@@ -124,10 +125,10 @@ fn check_message(ctx: &OperationContext, new_message: &NewMessage) -> Result<()>
     Ok(())
 }
 
-/// Checks whether the inbox and the world take one more message. Returns how much mail waits.
-fn check_room(w: &mut Tx, ctx: &OperationContext, new_message: &NewMessage) -> Result<Waiting> {
+/// Checks whether an inbox that holds `depth` messages and the world take one more. Returns how much mail waits.
+fn check_room(w: &mut Tx, ctx: &OperationContext, new_message: &NewMessage, depth: u32) -> Result<Waiting> {
     let limits = ctx.limits();
-    let waiting = Waiting { inbox: w.inbox_depth(&new_message.to)?, world: w.inbox_total()? };
+    let waiting = Waiting { inbox: depth, world: w.inbox_total()? };
     if new_message.from == Party::System {
         return Ok(waiting);
     }
@@ -295,9 +296,11 @@ pub fn broadcast(
         }
     };
     result.rest = receivers.last().filter(|_| receivers.len() == SLICE as usize).cloned();
-    for agent_id in receivers.into_iter().filter(is_receiver) {
+    // Each receiver gets one message, so the depths stay true.
+    let depths = w.inbox_depths(&receivers)?;
+    for (agent_id, depth) in receivers.into_iter().zip(depths).filter(|(agent_id, _)| is_receiver(agent_id)) {
         let copy = NewMessage { to: agent_id, ..new_message.clone() };
-        match check_room(w, ctx, &copy) {
+        match check_room(w, ctx, &copy, depth) {
             Ok(waiting) => {
                 insert(w, ctx, copy, waiting)?;
                 result.delivered += 1;

@@ -1,6 +1,6 @@
 //! Queries of the durable inboxes. The rows are in `mail.rs`.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 use ghost_domain::{
     AgentId, AskId, ConversationId, Envelope, HeldSkill, Kind, MailState, MessageId, RootId, Timestamp, TurnId,
@@ -120,7 +120,13 @@ impl Tx {
     /// Number of pending messages in each of these inboxes, in the given order. A fan-out needs
     /// only one query.
     pub fn inbox_depths(&mut self, agent_ids: &[AgentId]) -> Result<Vec<u32>> {
-        agent_ids.iter().map(|agent_id| self.inbox_depth(agent_id)).collect()
+        let mut args = Args::default();
+        args.put(to_json("inboxes", "ids", &agent_ids)?);
+        let sql = sql!("SELECT agent_id, pending FROM inboxes WHERE agent_id {in $1}");
+        let found =
+            self.rows(sql, args, |row| Ok((get::<String>("inboxes", row, 0)?, get_count("inboxes", row, 1)?)))?;
+        let depths: HashMap<String, u32> = found.into_iter().collect();
+        Ok(agent_ids.iter().map(|agent_id| depths.get(agent_id.as_str()).copied().unwrap_or(0)).collect())
     }
 
     /// Pending mail of an inbox, in order, at most `limit`.
