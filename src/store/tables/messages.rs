@@ -120,12 +120,12 @@ impl Tx {
     /// Number of pending messages in each of these inboxes, in the given order. A fan-out needs
     /// only one query.
     pub fn inbox_depths(&mut self, agent_ids: &[AgentId]) -> Result<Vec<u32>> {
-        let mut args = Args::default();
-        args.put(to_json("inboxes", "ids", &agent_ids)?);
+        let among = to_json("inboxes", "ids", &agent_ids)?;
         let sql = sql!("SELECT agent_id, pending FROM inboxes WHERE agent_id {in $1}");
-        let found =
-            self.rows(sql, args, |row| Ok((get::<String>("inboxes", row, 0)?, get_count("inboxes", row, 1)?)))?;
-        let depths: HashMap<String, u32> = found.into_iter().collect();
+        let found = self.rows(sql, args![among], |row| {
+            Ok((get::<String>("inboxes", row, 0)?, get_count::<u32>("inboxes", row, 1)?))
+        })?;
+        let depths: HashMap<_, _> = found.into_iter().collect();
         Ok(agent_ids.iter().map(|agent_id| depths.get(agent_id.as_str()).copied().unwrap_or(0)).collect())
     }
 
