@@ -102,8 +102,11 @@ fn comment(line: &str) -> Option<&str> {
     line.split_once("//").filter(|(before, _)| before.is_empty() || before.ends_with(' ')).map(|(_, comment)| comment)
 }
 
-/// The name of the function that a line declares.
+/// The name of the function that a line declares, or of a test in a new world.
 fn function(line: &str) -> Option<&str> {
+    if let Some(test) = line.strip_prefix("world_test!(") {
+        return test.split(',').next();
+    }
     let (before, rest) = line.split_once("fn ")?;
     let declared = before.split_whitespace().all(|word| word.starts_with("pub") || word == "async" || word == "const");
     declared.then(|| rest.split(|c: char| !c.is_alphanumeric() && c != '_').next()).flatten()

@@ -1,6 +1,6 @@
 //! The performance budgets: `cargo bench` prints one table. Each figure is beside a floor that the same run measured.
 //! `cargo bench -- NAME` runs one of them: sends, chat, gating, turn, read, memory, many, ready, streams, cache, tokens,
-//! age, sandbox, fetch, toolbox, coding, mcp, droids, joining, waits.
+//! age, sandbox, fetch, toolbox, coding, mcp, droids, joining, waits, postgres.
 //!
 //! A missed budget must never fail this program. The table shows it, and a person decides.
 
@@ -29,7 +29,7 @@ static ALLOCATOR: alloc::Counting = alloc::Counting;
 type Measure = (&'static str, fn() -> Outcome<Vec<Line>>);
 
 /// All measurements, in the order of the table.
-const MEASURES: [Measure; 21] = [
+const MEASURES: [Measure; 22] = [
     ("sends", rows::durable_sends::measure),
     ("chat", rows::chat_fanout::measure),
     ("broadcast", rows::broadcast::measure),
@@ -51,6 +51,7 @@ const MEASURES: [Measure; 21] = [
     ("droids", rows::droids::measure),
     ("joining", rows::joining::measure),
     ("waits", rows::waits::measure),
+    ("postgres", rows::postgres::measure),
 ];
 
 fn main() -> ExitCode {

@@ -3,13 +3,8 @@
 //!
 //! This module must never give or execute an order. [`crate::agents`] does that.
 
-use ghost_domain::event::{EventKind, NewEvent};
-use ghost_domain::{Agent, AgentId, AgentKind, AgentStatus, Code, Desired, Party, Refusal};
-use ghost_store::Tx;
-use serde_json::json;
-
+use crate::prelude::*;
 use crate::suggestion::{self, Unknown};
-use crate::{OperationContext, Result};
 
 /// The hint of a refusal about an unknown agent for which no similar name is found.
 const LIST: &str = "list the agents to see which there are";
@@ -33,7 +28,7 @@ pub fn may_act(r: &mut Tx, agent: &Agent) -> Result<()> {
     }
     match r.droid_get(&agent.agent_id)? {
         Some(droid) if !droid.state.is_over() => Ok(()),
-        _ => Err(Refusal::new(Code::Conflict, format!("{} is a droid that has ended", agent.agent_id))
+        _ => Err(refusal!(Conflict, "{} is a droid that has ended", agent.agent_id)
             .hint("its parent can start another one; `ghostctl droid show` has what it did")),
     }
 }
@@ -43,7 +38,7 @@ pub fn may_act(r: &mut Tx, agent: &Agent) -> Result<()> {
 ///
 /// # Errors
 /// `NotFound`.
-pub fn agent_for(r: &mut Tx, ctx: &OperationContext, by: &Party, agent_id: &AgentId) -> Result<Agent> {
+pub fn agent_for(r: &mut Tx, ctx: &Context, by: &Party, agent_id: &AgentId) -> Result<Agent> {
     match by {
         Party::Operator(_) => agent_for_operator(r, |agent| ctx.may_run(agent), agent_id),
         Party::Agent(_) | Party::Outside(_) | Party::System => agent_named(r, agent_id),
@@ -51,7 +46,7 @@ pub fn agent_for(r: &mut Tx, ctx: &OperationContext, by: &Party, agent_id: &Agen
 }
 
 /// Like [`agent_named`], for an operator. `may_run` checks the world's files, like
-/// [`OperationContext::may_run`].
+/// [`Context::may_run`].
 ///
 /// # Errors
 /// `NotFound`.
@@ -92,7 +87,7 @@ fn agent_or(
 /// Why the mail of an agent waits, and until when, as text; `None` if the agent takes its mail. It is for answers to
 /// senders: the message is accepted, so this is no refusal.
 #[must_use]
-pub fn why_mail_waits(ctx: &OperationContext, agent: &Agent) -> Option<String> {
+pub fn why_mail_waits(ctx: &Context, agent: &Agent) -> Option<String> {
     let agent_id = &agent.agent_id;
     let why = out_of_service(agent)?;
     Some(match ctx.may_run(agent) {
@@ -126,7 +121,7 @@ pub(crate) fn deleted(agent_id: &AgentId) -> Refusal {
 }
 
 /// Writes the changed record of an agent and sets its `updated_at`.
-pub(crate) fn put(w: &mut Tx, ctx: &OperationContext, agent: &mut Agent) -> Result<()> {
+pub(crate) fn put(w: &mut Tx, ctx: &Context, agent: &mut Agent) -> Result<()> {
     agent.updated_at = ctx.now();
     w.agent_put(agent)?;
     Ok(())
@@ -135,11 +130,11 @@ pub(crate) fn put(w: &mut Tx, ctx: &OperationContext, agent: &mut Agent) -> Resu
 /// The refusal for callers that wait for an agent which is no longer available. `how` is the
 /// reason, for example "was stopped".
 pub(crate) fn gone(agent: &Agent, how: &str) -> Refusal {
-    Refusal::new(Code::Unavailable, format!("{} {how}", agent.agent_id)).hint("ask someone else, or try later")
+    refusal!(Unavailable, "{} {how}", agent.agent_id).hint("ask someone else, or try later")
 }
 
 /// Writes the event that an agent has stopped.
-pub(crate) fn emit_stopped(w: &mut Tx, ctx: &OperationContext, agent: &Agent) -> Result<()> {
+pub(crate) fn emit_stopped(w: &mut Tx, ctx: &Context, agent: &Agent) -> Result<()> {
     let payload = json!({ "reason": agent.status_reason });
     ctx.emit(w, NewEvent::new(EventKind::AgentStopped, payload).agent(&agent.agent_id))
 }

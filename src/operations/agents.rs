@@ -7,24 +7,17 @@ mod ids;
 mod life;
 pub(crate) mod orders;
 
-use ghost_domain::event::{EventKind, NewEvent};
-use ghost_domain::ports::Signal;
-use ghost_domain::text::{is_strange, shown};
-use ghost_domain::{Agent, AgentId, AgentKind, AgentStatus, Code, Desired, Kind, Money, Party, Refusal};
-use ghost_store::Tx;
-use serde_json::{Value, json};
-
-use crate::agent_lookup::{agent_named, put};
-use crate::budgets::Since;
-use crate::chain::Chain;
-use crate::mail::{self, NewMessage};
-use crate::schedules::{self, Wanted};
-use crate::{OperationContext, Result, budgets, tasks};
-
 pub use end::{Deleted, Left, delete, delete_because, delete_own, end_helpers};
 pub use ids::{free_id, reserved};
 pub use life::{cannot_run, claim_all, crashed, failed, repaired, restarted, stopped};
 pub use orders::{drop_unnamed, named_again, start, stop, stop_within};
+
+use crate::agent_lookup::{agent_named, put};
+use crate::budgets::Since;
+use crate::mail::{self, NewMessage};
+use crate::prelude::*;
+use crate::schedules::{self, Wanted};
+use crate::{budgets, tasks};
 
 /// Longest chain of creators that is followed.
 const OWNERS_MAX: usize = 32;
@@ -58,8 +51,8 @@ pub struct NewAgent {
     pub chain: Chain,
 }
 
-fn owner_of(by: &Party, new: &NewAgent) -> String {
-    new.owner.clone().map_or_else(|| by.clone(), Party::Agent).to_string()
+fn owner_of(by: &Party, new: &NewAgent) -> Party {
+    new.owner.clone().map_or_else(|| by.clone(), Party::Agent)
 }
 
 /// Checks that an agent may make `owner` the owner of a new agent: itself, or one that it created, directly or
@@ -79,18 +72,18 @@ pub fn may_own(r: &mut Tx, creator: &AgentId, owner: &AgentId) -> Result<()> {
         let Some(found) = r.agent_get(&above)?.filter(|agent| !agent.is_deleted()) else { break };
         agent = found;
     }
-    Err(Refusal::new(Code::AccessDenied, format!("{creator} did not create {owner}"))
+    Err(refusal!(AccessDenied, "{creator} did not create {owner}")
         .hint("the owner is you, or an agent that you created"))
 }
 
 /// Creates an agent, or returns the existing one if it is the same: same archetype, overrides, kind
 /// and name, and created by `by` if `by` is an agent. Also returns whether the agent is new. An
 /// agent with a goal must always be new, so that its goal is delivered.
-pub fn create_once(w: &mut Tx, ctx: &OperationContext, by: &Party, new: NewAgent) -> Result<(Agent, bool)> {
+pub fn create_once(w: &mut Tx, ctx: &Context, by: &Party, new: NewAgent) -> Result<(Agent, bool)> {
     let existing = w.agent_get(&new.agent_id)?.filter(|agent| !agent.is_deleted());
     let bare = |overrides: &Value| overrides.as_object().is_none_or(serde_json::Map::is_empty);
     let same = |existing: &Agent| {
-        let own = by.agent().is_none() || existing.owner == Some(owner_of(by, &new));
+        let own = by.agent().is_none() || existing.owner == Some(owner_of(by, &new).to_string());
         // An agent without a given name has its id as name.
         let called = existing.name == new.name || new.name == new.agent_id.as_str();
         let overrides = existing.overrides == new.overrides || (bare(&existing.overrides) && bare(&new.overrides));
@@ -113,7 +106,7 @@ pub fn create_once(w: &mut Tx, ctx: &OperationContext, by: &Party, new: NewAgent
 /// # Errors
 /// `Conflict` if a living agent has the id; `RateLimited` if a limit of the world, of the root or
 /// of the creator is reached; `InvalidArguments` for an unusable name.
-pub fn create(w: &mut Tx, ctx: &OperationContext, by: &Party, new: NewAgent) -> Result<Agent> {
+pub fn create(w: &mut Tx, ctx: &Context, by: &Party, new: NewAgent) -> Result<Agent> {
     // Nothing ever had the id of a new droid.
     let is_droid = new.kind == AgentKind::Droid;
     let before = if is_droid { None } else { w.agent_get(&new.agent_id)? };
@@ -130,7 +123,7 @@ pub fn create(w: &mut Tx, ctx: &OperationContext, by: &Party, new: NewAgent) -> 
             .details(json!({ "field": "name" })));
     }
     if new.kind != AgentKind::Persistent {
-        let owner = new.owner.clone().map_or_else(|| by.clone(), Party::Agent);
+        let owner = owner_of(by, &new);
         ids::check_former_owner(w, &owner, before.as_ref())?;
         crate::root_limits::spawned(w, ctx, by, new.chain)?;
         budgets::may_create(w, &owner, &new.agent_id)?;
@@ -138,16 +131,13 @@ pub fn create(w: &mut Tx, ctx: &OperationContext, by: &Party, new: NewAgent) -> 
     if new.kind == AgentKind::Dynamic {
         let (count, limit) = (w.agent_count_dynamic()?, ctx.limits().dynamic_agents_max);
         if count >= limit {
-            return Err(Refusal::new(
-                Code::RateLimited,
-                format!("the world has {count} dynamic agents, which is the limit"),
-            )
-            .hint("delete some that you created (syscall.agent.delete), or raise limits.dynamic_agents_max"));
+            return Err(refusal!(RateLimited, "the world has {count} dynamic agents, which is the limit")
+                .hint("delete some that you created (syscall.agent.delete), or raise limits.dynamic_agents_max"));
         }
         crate::root_limits::filled(w, ctx, "dynamic_agents_max", None, count.into(), limit.into())?;
     }
     let now = ctx.now();
-    let owner = (new.kind != AgentKind::Persistent).then(|| owner_of(by, &new));
+    let owner = (new.kind != AgentKind::Persistent).then(|| owner_of(by, &new).to_string());
     let first = before.is_none();
     let (last, since) = match before {
         Some(old) => (old.incarnation, Since::after(&old, new.team.as_deref(), owner.as_deref(), now)),
@@ -185,17 +175,12 @@ pub fn create(w: &mut Tx, ctx: &OperationContext, by: &Party, new: NewAgent) -> 
         let_go: false,
         stop_grace_seconds: None,
     };
-    match (is_droid, first) {
-        (true, _) => w.agent_put(&agent)?,
-        (false, true) => {
-            w.agent_put(&agent)?;
-            budgets::of_first_archetype(w, ctx, by, &agent.agent_id, new.daily_money)?;
-        }
-        (false, false) => {
-            w.agent_put(&agent)?;
-            // An agent that is created again under its id keeps today's spending.
-            budgets::of_archetype(w, ctx, by, &agent.agent_id, new.daily_money)?;
-        }
+    w.agent_put(&agent)?;
+    match first {
+        _ if is_droid => {}
+        true => budgets::of_first_archetype(w, ctx, by, &agent.agent_id, new.daily_money)?,
+        // An agent that is created again under its id keeps today's spending.
+        false => budgets::of_archetype(w, ctx, by, &agent.agent_id, new.daily_money)?,
     }
     let payload = json!({
         "archetype": agent.archetype, "kind": agent.kind, "by": by, "incarnation": agent.incarnation,
@@ -205,10 +190,8 @@ pub fn create(w: &mut Tx, ctx: &OperationContext, by: &Party, new: NewAgent) -> 
         ctx.emit(w, NewEvent::new(EventKind::AgentStarted, json!({ "by": by })).agent(&agent.agent_id))?;
     }
     if let Some(goal) = new.goal {
-        let new_message = NewMessage {
-            subject: Some("Your first goal".into()),
-            ..NewMessage::new(&agent.agent_id, by.clone(), Kind::System, goal, new.chain)
-        };
+        let new_message =
+            NewMessage::new(&agent.agent_id, by.clone(), Kind::System, goal, new.chain).subject("Your first goal");
         mail::deliver(w, ctx, new_message)?;
     }
     if let Some(heartbeat) = &new.heartbeat {
@@ -227,7 +210,7 @@ pub fn create(w: &mut Tx, ctx: &OperationContext, by: &Party, new: NewAgent) -> 
 /// Applies an agent's entry in `world-config.yaml` to its record. Returns whether anything changed.
 pub fn update(
     w: &mut Tx,
-    ctx: &OperationContext,
+    ctx: &Context,
     agent_id: &AgentId,
     archetype: &str,
     name: &str,

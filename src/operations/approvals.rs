@@ -4,30 +4,15 @@
 //! These rules must never let an agent or a person outside answer, and never let an answer hold for another plan than
 //! the one that was shown.
 
-use std::collections::BTreeSet;
-use std::time::Duration;
-
 use ghost_domain::approval::SHOWN_MAX;
-use ghost_domain::conversation::CONTROL;
-use ghost_domain::event::EventKind;
-use ghost_domain::form;
-use ghost_domain::journal::Step;
-use ghost_domain::{
-    AgentId, Approval, ApprovalId, ApprovalPlan, ApprovalStatus, Code, ConversationId, Party, Refusal, Turn, TurnId,
-    TurnStatus,
-};
-use ghost_store::Tx;
-use ghost_store::tables::ApprovalFilter;
-use serde_json::{Map, Value, json};
+use serde_json::Map;
 
 use crate::conversations::{self, Received};
+use crate::prelude::*;
 use crate::questions::{close, emit, event};
-use crate::{OperationContext, Result};
 
 /// Bytes of an operator's note.
 const NOTE_BYTES: usize = 2_000;
-/// Standing approvals of a deleted agent that one step ends.
-const SLICE: u32 = 500;
 
 /// A call that needs an approval.
 #[derive(Clone, Debug)]
@@ -61,19 +46,19 @@ pub enum Decision {
 ///
 /// # Errors
 /// `RateLimited` if too many calls wait in this world.
-pub fn request(w: &mut Tx, ctx: &OperationContext, turn: &Turn, new: NewApproval) -> Result<Approval> {
+pub fn request(w: &mut Tx, ctx: &Context, turn: &Turn, new: NewApproval) -> Result<Approval> {
     let digest = new.plan.digest(&turn.agent_id);
     if let Some(standing) = w.approval_standing(&turn.agent_id, &digest)? {
         return Ok(standing);
     }
+    let full = |what: Refusal, limit: &str, most: u32| {
+        what.hint("do it without this call, or wait until an operator has answered the others")
+            .details(json!({ "limit": limit, "value": most }))
+    };
     let (pending, most) = (w.approval_count_pending()?, ctx.limits().approvals_pending_max);
     if pending >= most {
-        return Err(Refusal::new(
-            Code::RateLimited,
-            format!("{pending} calls wait for an operator, which is the limit"),
-        )
-        .hint("do it without this call, or wait until an operator has answered the others")
-        .details(json!({ "limit": "approvals_pending_max", "value": most })));
+        let what = refusal!(RateLimited, "{pending} calls wait for an operator, which is the limit");
+        return Err(full(what, "approvals_pending_max", most));
     }
     let most = ctx.limits().approvals_per_agent;
     let filter = ApprovalFilter {
@@ -82,10 +67,8 @@ pub fn request(w: &mut Tx, ctx: &OperationContext, turn: &Turn, new: NewApproval
         ..ApprovalFilter::default()
     };
     if w.approval_list(&filter, None, most)?.len() >= most as usize {
-        let what = format!("{most} calls of {} wait for an operator, which is the limit", turn.agent_id);
-        return Err(Refusal::new(Code::RateLimited, what)
-            .hint("do it without this call, or wait until an operator has answered the others")
-            .details(json!({ "limit": "approvals_per_agent", "value": most })));
+        let what = refusal!(RateLimited, "{most} calls of {} wait for an operator, which is the limit", turn.agent_id);
+        return Err(full(what, "approvals_per_agent", most));
     }
     let now = ctx.now();
     let approval = Approval {
@@ -128,7 +111,7 @@ pub fn request(w: &mut Tx, ctx: &OperationContext, turn: &Turn, new: NewApproval
 ///
 /// # Errors
 /// Those of [`request`].
-pub fn ask(w: &mut Tx, ctx: &OperationContext, turn: &mut Turn, mut new: NewApproval) -> Result<Approval> {
+pub fn ask(w: &mut Tx, ctx: &Context, turn: &mut Turn, mut new: NewApproval) -> Result<Approval> {
     new.plan.once_only = Some("a program asks in the middle of its run".to_owned());
     let approval = request(w, ctx, turn, new)?;
     turn.questions.push(approval.approval_id);
@@ -156,7 +139,7 @@ impl ApproveCommand {
             return None;
         }
         let wrong = || {
-            Refusal::new(Code::InvalidArguments, "`/approve` needs an id and an answer")
+            refusal!(InvalidArguments, "`/approve` needs an id and an answer")
                 .hint("write /approve ID allow-once, /approve ID allow-always or /approve ID deny [note]")
         };
         let (Some(typed_id), Some(answer)) = (words.next(), words.next()) else { return Some(Err(wrong())) };
@@ -179,7 +162,7 @@ impl ApproveCommand {
 /// Those of [`decide`], and `PolicyDenied` if the world file lists no approvers.
 pub fn decide_in_conversation(
     w: &mut Tx,
-    ctx: &OperationContext,
+    ctx: &Context,
     by: &Party,
     approvers: &BTreeSet<String>,
     conversation_id: ConversationId,
@@ -187,12 +170,12 @@ pub fn decide_in_conversation(
 ) -> Result<Received> {
     let conversation = conversations::get(w, conversation_id)?;
     if approvers.is_empty() || conversation.adapter != CONTROL {
-        return Err(Refusal::new(Code::PolicyDenied, "approvals cannot be answered in this conversation")
+        return Err(refusal!(PolicyDenied, "approvals cannot be answered in this conversation")
             .hint("name your principal under `approvals.approvers` in the world file, or use `ghostctl approval`"));
     }
     let shown = named(w, approval_id)?.plan.is_shown_whole();
     if !shown && decision != Decision::Deny {
-        return Err(Refusal::new(Code::PolicyDenied, "this request is not shown whole here").hint(format!(
+        return Err(refusal!(PolicyDenied, "this request is not shown whole here").hint(format!(
             "see it with `ghostctl approval show {approval_id}`, and approve it with `ghostctl approval`"
         )));
     }
@@ -210,7 +193,7 @@ pub fn decide_in_conversation(
 /// `PolicyDenied` if `by` may not answer, `NotFound`, and `Conflict` if the request is closed.
 pub fn decide(
     w: &mut Tx,
-    ctx: &OperationContext,
+    ctx: &Context,
     by: &Party,
     approvers: &BTreeSet<String>,
     approval_id: ApprovalId,
@@ -221,31 +204,25 @@ pub fn decide(
     let mut approval = named(w, approval_id)?;
     if approval.status != ApprovalStatus::Pending {
         let who = approval.decided_by.as_ref().map(|who| format!(" by {who}")).unwrap_or_default();
-        return Err(Refusal::new(
-            Code::Conflict,
-            format!("this approval is {} already{who}", approval.status.as_str()),
-        )
-        .hint("`ghostctl approval list` shows what waits"));
+        return Err(refusal!(Conflict, "this approval is {} already{who}", approval.status.as_str())
+            .hint("`ghostctl approval list` shows what waits"));
     }
     if !approval.is_open(ctx.now()) {
-        return Err(Refusal::new(Code::Conflict, "this request has expired; its call does not run")
+        return Err(refusal!(Conflict, "this request has expired; its call does not run")
             .hint("the agent may make the call again"));
     }
     if let Some(note) = note.as_ref().filter(|note| note.len() > NOTE_BYTES) {
-        return Err(Refusal::new(
-            Code::TooLarge,
-            format!("the note has {} bytes; at most {NOTE_BYTES} are taken", note.len()),
-        )
-        .hint("write a shorter note, or send the agent a message"));
+        return Err(refusal!(TooLarge, "the note has {} bytes; at most {NOTE_BYTES} are taken", note.len())
+            .hint("write a shorter note, or send the agent a message"));
     }
     if decision == (Decision::Approve { always: true })
         && let Some(why) = &approval.plan.once_only
     {
-        return Err(Refusal::new(Code::InvalidArguments, format!("this call can be approved once only: {why}"))
+        return Err(refusal!(InvalidArguments, "this call can be approved once only: {why}")
             .hint("approve it without `--always`"));
     }
     if w.turn_get(approval.turn_id)?.is_none_or(|turn| turn.status != TurnStatus::Open) {
-        return Err(Refusal::new(Code::Conflict, "the turn of this call has ended, so it does not run any more")
+        return Err(refusal!(Conflict, "the turn of this call has ended, so it does not run any more")
             .hint("the agent may make the call again"));
     }
     approval.fields = filled(&approval.plan, &decision)?;
@@ -264,7 +241,7 @@ fn filled(plan: &ApprovalPlan, decision: &Decision) -> Result<Option<Map<String,
     let given = match (&plan.form, decision) {
         (_, Decision::Deny) | (None, Decision::Approve { .. }) => return Ok(None),
         (None, Decision::Fill(_)) => {
-            return Err(Refusal::new(Code::InvalidArguments, "this request has no form").hint("answer without fields"));
+            return Err(refusal!(InvalidArguments, "this request has no form").hint("answer without fields"));
         }
         (Some(_), Decision::Approve { .. }) => Map::new(),
         (Some(_), Decision::Fill(given)) => given.clone(),
@@ -275,7 +252,7 @@ fn filled(plan: &ApprovalPlan, decision: &Decision) -> Result<Option<Map<String,
     form::fill(schema, &mut fields);
     match form::problem(schema, &fields) {
         None => Ok(Some(fields)),
-        Some(problem) => Err(Refusal::new(Code::InvalidArguments, format!("the answer does not fit: {problem}"))
+        Some(problem) => Err(refusal!(InvalidArguments, "the answer does not fit: {problem}")
             .hint("`ghostctl approval show` has the form; answer with `--field NAME=VALUE` for each field")),
     }
 }
@@ -286,7 +263,7 @@ fn filled(plan: &ApprovalPlan, decision: &Decision) -> Result<Option<Map<String,
 /// `PolicyDenied` if `by` may not answer, `NotFound`, and `Conflict` if it holds for one call only.
 pub fn revoke(
     w: &mut Tx,
-    ctx: &OperationContext,
+    ctx: &Context,
     by: &Party,
     approvers: &BTreeSet<String>,
     approval_id: ApprovalId,
@@ -294,11 +271,8 @@ pub fn revoke(
     may_answer(by, approvers)?;
     let mut approval = named(w, approval_id)?;
     if !approval.always {
-        return Err(Refusal::new(
-            Code::Conflict,
-            "this approval holds for one call only, so nothing is left to revoke",
-        )
-        .hint("`ghostctl approval list --always` shows those that hold for later calls"));
+        return Err(refusal!(Conflict, "this approval holds for one call only, so nothing is left to revoke")
+            .hint("`ghostctl approval list --always` shows those that hold for later calls"));
     }
     approval.always = false;
     w.approval_put(&approval)?;
@@ -309,7 +283,7 @@ pub fn revoke(
 }
 
 /// Closes a request that nobody has answered in time. Does nothing if it is closed or not due.
-pub fn expire(w: &mut Tx, ctx: &OperationContext, approval_id: ApprovalId) -> Result<()> {
+pub fn expire(w: &mut Tx, ctx: &Context, approval_id: ApprovalId) -> Result<()> {
     let Some(mut approval) = w.approval_get(approval_id)? else { return Ok(()) };
     if approval.status == ApprovalStatus::Pending && approval.expires_at <= ctx.now() {
         approval.status = ApprovalStatus::Expired;
@@ -319,23 +293,28 @@ pub fn expire(w: &mut Tx, ctx: &OperationContext, approval_id: ApprovalId) -> Re
 }
 
 /// Closes all requests whose time is over: their turns may not run any more.
-pub fn expire_due(w: &mut Tx, ctx: &OperationContext) -> Result<()> {
-    let (now, filter) = (ctx.now(), ApprovalFilter { status: Some(ApprovalStatus::Pending), ..<_>::default() });
-    let mut after = None;
-    loop {
-        let page = w.approval_list(&filter, after, SLICE)?;
-        let Some(last) = page.last() else { return Ok(()) };
-        after = Some((last.requested_at, last.approval_id));
-        for approval in page {
-            if approval.expires_at <= now {
-                close(w, ctx, Approval { status: ApprovalStatus::Expired, ..approval })?;
-            }
+pub fn expire_due(w: &mut Tx, ctx: &Context) -> Result<()> {
+    for approval in pending(w)? {
+        if approval.expires_at <= ctx.now() {
+            close(w, ctx, Approval { status: ApprovalStatus::Expired, ..approval })?;
         }
     }
+    Ok(())
+}
+
+/// All requests that wait for an operator; `limits.approvals_pending_max` bounds them.
+pub(crate) fn pending(r: &mut Tx) -> Result<Vec<Approval>> {
+    all(r, &ApprovalFilter { status: Some(ApprovalStatus::Pending), ..ApprovalFilter::default() })
+}
+
+fn all(r: &mut Tx, filter: &ApprovalFilter) -> Result<Vec<Approval>> {
+    read_all(|last: Option<&Approval>| {
+        r.approval_list(filter, last.map(|last| (last.requested_at, last.approval_id)), PAGE_MAX)
+    })
 }
 
 /// Closes the requests that a turn still waits for when it ends.
-pub(crate) fn cancel(w: &mut Tx, ctx: &OperationContext, turn_id: TurnId) -> Result<()> {
+pub(crate) fn cancel(w: &mut Tx, ctx: &Context, turn_id: TurnId) -> Result<()> {
     for mut approval in w.approvals_pending_of_turn(turn_id)? {
         approval.status = ApprovalStatus::Cancelled;
         close(w, ctx, approval)?;
@@ -346,16 +325,10 @@ pub(crate) fn cancel(w: &mut Tx, ctx: &OperationContext, turn_id: TurnId) -> Res
 /// Ends the standing approvals of a deleted agent, so that a later agent with its id has none of them.
 pub(crate) fn end_standing(w: &mut Tx, agent_id: &AgentId) -> Result<()> {
     let filter = ApprovalFilter { agent_id: Some(agent_id.clone()), always: true, ..ApprovalFilter::default() };
-    loop {
-        let standing = w.approval_list(&filter, None, SLICE)?;
-        if standing.is_empty() {
-            return Ok(());
-        }
-        for mut approval in standing {
-            approval.always = false;
-            w.approval_put(&approval)?;
-        }
+    for approval in all(w, &filter)? {
+        w.approval_put(&Approval { always: false, ..approval })?;
     }
+    Ok(())
 }
 
 /// The refusal that the model gets if its call may not run; `None` if it may.
@@ -366,33 +339,29 @@ pub fn refusal(approval: &Approval) -> Option<Refusal> {
         ApprovalStatus::Approved => return None,
         ApprovalStatus::Denied => {
             let note = approval.note.as_ref().map(|note| format!(": {note}")).unwrap_or_default();
-            Refusal::new(Code::ApprovalDenied, format!("an operator denied this call of {what}{note}"))
+            refusal!(ApprovalDenied, "an operator denied this call of {what}{note}")
                 .hint("nothing was run; do not try the same call again")
         }
         ApprovalStatus::Pending | ApprovalStatus::Expired => {
             let waited = approval.expires_at.since(approval.requested_at).as_secs();
-            Refusal::new(
-                Code::Timeout,
-                format!("no operator answered within {waited} s, so this call of {what} did not run"),
-            )
-            .hint("do it in another way, or say what you need approved")
+            refusal!(Timeout, "no operator answered within {waited} s, so this call of {what} did not run")
+                .hint("do it in another way, or say what you need approved")
         }
-        ApprovalStatus::Cancelled => Refusal::new(Code::Cancelled, "the turn of this call ended, so it did not run"),
+        ApprovalStatus::Cancelled => refusal!(Cancelled, "the turn of this call ended, so it did not run"),
     })
 }
 
 fn may_answer(by: &Party, approvers: &BTreeSet<String>) -> Result<()> {
     match by {
         Party::Operator(name) if approvers.is_empty() || approvers.contains(name) => Ok(()),
-        _ => Err(Refusal::new(Code::PolicyDenied, format!("{by} may not answer approvals"))
+        _ => Err(refusal!(PolicyDenied, "{by} may not answer approvals")
             .hint("the world file lists who may under `approvals.approvers`")),
     }
 }
 
 fn named(w: &mut Tx, approval_id: ApprovalId) -> Result<Approval> {
     w.approval_get(approval_id)?.ok_or_else(|| {
-        Refusal::new(Code::NotFound, format!("there is no approval {approval_id}"))
-            .hint("`ghostctl approval list` shows them")
+        refusal!(NotFound, "there is no approval {approval_id}").hint("`ghostctl approval list` shows them")
     })
 }
 

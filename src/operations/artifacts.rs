@@ -3,17 +3,9 @@
 //! A file keeps its artifact id until it is removed. The record follows the files: it must never be used to
 //! decide whether a file exists.
 
-use std::collections::BTreeMap;
-
 use ghost_domain::artifact::{Found, OUTPUT};
-use ghost_domain::event::{EventKind, NewEvent};
-use ghost_domain::ids::ArtifactId;
-use ghost_domain::{AgentId, Artifact, ArtifactType, RootId, Turn, TurnId};
-use ghost_store::Tx;
-use ghost_store::tables::{ArtifactFilter, PAGE_MAX};
-use serde_json::json;
 
-use crate::{OperationContext, Result};
+use crate::prelude::*;
 
 /// Who changed a file, if that is known.
 #[derive(Clone, Debug)]
@@ -41,7 +33,7 @@ impl Origin {
 /// wrote it.
 pub fn index(
     w: &mut Tx,
-    ctx: &OperationContext,
+    ctx: &Context,
     origin: Option<&Origin>,
     found: Found,
     always: bool,

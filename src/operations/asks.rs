@@ -2,23 +2,14 @@
 //! MSG-02..04). The answer does not pass through the asker's inbox. The transaction that ends the
 //! target's turn also completes the waiting step.
 
-use std::time::Duration;
-
-use ghost_domain::ask::{Ask, AskStatus, Asker, cycle};
-use ghost_domain::envelope::Kind;
-use ghost_domain::event::{EventKind, NewEvent};
-use ghost_domain::journal::CallOutcome;
-use ghost_domain::ports::Signal;
+use ghost_domain::ask::cycle;
 use ghost_domain::reply_tokens::ends_exchange;
-use ghost_domain::{AgentId, AskId, CallId, Code, Party, Refusal, TurnId, TurnStatus};
-use ghost_store::Tx;
-use serde_json::json;
 
-use crate::chain::Chain;
 use crate::mail::{self, NewMessage};
+use crate::prelude::*;
 use crate::turns::calls::record_call_end;
 use crate::turns::parking::holds_up;
-use crate::{OperationContext, PAUSED, Result, Wait, agent_lookup};
+use crate::{PAUSED, Wait, agent_lookup};
 
 /// The tool call of an agent that waits for the answer.
 #[derive(Clone, Debug)]
@@ -42,7 +33,7 @@ pub struct WaitingCall {
 #[allow(clippy::too_many_arguments)]
 pub fn open(
     w: &mut Tx,
-    ctx: &OperationContext,
+    ctx: &Context,
     from: Party,
     waiting: Option<WaitingCall>,
     target: &AgentId,
@@ -56,7 +47,7 @@ pub fn open(
     }
     if let Some(call) = &waiting {
         if call.agent_id == *target {
-            return Err(Refusal::new(Code::Conflict, format!("{target} cannot ask itself"))
+            return Err(refusal!(Conflict, "{target} cannot ask itself")
                 .hint("think it through in this turn, or send yourself a message"));
         }
         let mut edges = Vec::new();
@@ -71,17 +62,14 @@ pub fn open(
         }
         if let Some(path) = cycle(&call.agent_id, target, &edges) {
             let names: Vec<String> = path.iter().map(ToString::to_string).collect();
-            return Err(Refusal::new(
-                Code::Conflict,
-                format!("asking {target} would wait for ever: {}", names.join(" → ")),
-            )
-            .hint("send it a message instead, and let it answer when it can")
-            .details(json!({ "cycle": names })));
+            return Err(refusal!(Conflict, "asking {target} would wait for ever: {}", names.join(" → "))
+                .hint("send it a message instead, and let it answer when it can")
+                .details(json!({ "cycle": names })));
         }
     }
     let open = w.ask_count_open()?;
     if open >= ctx.limits().asks_open_max {
-        return Err(Refusal::new(Code::RateLimited, format!("{open} asks are open in this world, which is the limit"))
+        return Err(refusal!(RateLimited, "{open} asks are open in this world, which is the limit")
             .hint("wait for some to be answered"));
     }
     crate::root_limits::filled(w, ctx, "asks_open_max", None, open.into(), ctx.limits().asks_open_max.into())?;
@@ -127,7 +115,7 @@ pub fn open(
 
 /// Ends the asks of people to an agent that waits for a repair of its model, because only a person can help. The mail
 /// stays, and a late answer is stored.
-pub fn tell_people(w: &mut Tx, ctx: &OperationContext, target: &AgentId, wait: &Wait) -> Result<()> {
+pub fn tell_people(w: &mut Tx, ctx: &Context, target: &AgentId, wait: &Wait) -> Result<()> {
     let Some(repair) = needs_repair(target, wait) else { return Ok(()) };
     for ask in w.asks_open_to(target)? {
         if ask.asker.party.agent().is_none() {
@@ -139,7 +127,7 @@ pub fn tell_people(w: &mut Tx, ctx: &OperationContext, target: &AgentId, wait: &
 
 fn needs_repair(target: &AgentId, wait: &Wait) -> Option<Refusal> {
     let repair = wait.repair?;
-    let refusal = Refusal::new(Code::Unavailable, format!("{target} cannot answer now: {}", wait.reason));
+    let refusal = refusal!(Unavailable, "{target} cannot answer now: {}", wait.reason);
     // The model may be right again since the last try. It is tried by itself.
     Some(
         refusal
@@ -150,9 +138,9 @@ fn needs_repair(target: &AgentId, wait: &Wait) -> Option<Refusal> {
 /// Returns the refusal if an agent cannot answer now. Its hint says how to start the agent, or what
 /// to repair first.
 #[must_use]
-pub fn unanswerable(ctx: &OperationContext, agent: &ghost_domain::Agent) -> Option<Refusal> {
+pub fn unanswerable(ctx: &Context, agent: &ghost_domain::Agent) -> Option<Refusal> {
     let why = agent_lookup::out_of_service(agent)?;
-    let refusal = Refusal::new(Code::Conflict, format!("{} {why} and cannot answer", agent.agent_id));
+    let refusal = refusal!(Conflict, "{} {why} and cannot answer", agent.agent_id);
     Some(match ctx.may_run(agent) {
         Err(why) => refusal.hint(why.in_words()),
         Ok(()) => refusal.hint(format!("start it with `ghostctl agent start {}`, or ask someone else", agent.agent_id)),
@@ -162,24 +150,19 @@ pub fn unanswerable(ctx: &OperationContext, agent: &ghost_domain::Agent) -> Opti
 /// Answers an ask. The answer `REPLY_SKIP` means an empty reply and ends the exchange (HB-07). An
 /// answer after the deadline is stored but wakes nobody. `truncated` is true if the reply was
 /// truncated; the text says so too.
-pub fn answer(w: &mut Tx, ctx: &OperationContext, ask_id: AskId, reply: &str, truncated: bool) -> Result<()> {
+pub fn answer(w: &mut Tx, ctx: &Context, ask_id: AskId, reply: &str, truncated: bool) -> Result<()> {
     let Some(mut ask) = w.ask_get(ask_id)? else { return Ok(()) };
     if ask.status != AskStatus::Open {
         if ask.reply.is_none() {
             ask.reply = Some(reply.to_owned());
             ask.truncated = truncated;
             w.ask_put(&ask)?;
-            let event = NewEvent::new(
-                EventKind::AskLate,
-                json!({
-                    "ask_id": ask_id, "status": ask.status, "message_id": ask.message_id,
-                    "reply": ctx.excerpt(reply, 2_000),
-                    "truncated": truncated,
-                }),
-            )
-            .agent(&ask.target)
-            .correlation(ask_id);
-            ctx.emit(w, event)?;
+            let payload = json!({
+                "ask_id": ask_id, "status": ask.status, "message_id": ask.message_id,
+                "reply": ctx.excerpt(reply, 2_000),
+                "truncated": truncated,
+            });
+            ctx.emit(w, NewEvent::new(EventKind::AskLate, payload).agent(&ask.target).correlation(ask_id))?;
         }
         return Ok(());
     }
@@ -203,7 +186,7 @@ pub fn answer(w: &mut Tx, ctx: &OperationContext, ask_id: AskId, reply: &str, tr
 }
 
 /// Ends an open ask with an error.
-pub fn fail(w: &mut Tx, ctx: &OperationContext, ask_id: AskId, refusal: &Refusal) -> Result<()> {
+pub fn fail(w: &mut Tx, ctx: &Context, ask_id: AskId, refusal: &Refusal) -> Result<()> {
     let Some(mut ask) = w.ask_get(ask_id)? else { return Ok(()) };
     if ask.status != AskStatus::Open {
         return Ok(());
@@ -222,7 +205,7 @@ pub fn fail(w: &mut Tx, ctx: &OperationContext, ask_id: AskId, refusal: &Refusal
 }
 
 /// Ends an ask whose deadline has passed. Does nothing if it is not open or not yet due.
-pub fn expire(w: &mut Tx, ctx: &OperationContext, ask_id: AskId) -> Result<()> {
+pub fn expire(w: &mut Tx, ctx: &Context, ask_id: AskId) -> Result<()> {
     let Some(ask) = w.ask_get(ask_id)? else { return Ok(()) };
     if ask.status == AskStatus::Open && ask.deadline_at <= ctx.now() {
         let waited = ask.deadline_at.since(ask.created_at).as_secs();
@@ -240,7 +223,7 @@ pub fn expire(w: &mut Tx, ctx: &OperationContext, ask_id: AskId) -> Result<()> {
 }
 
 /// Fails every ask to an agent, because it was stopped, failed or deleted.
-pub fn fail_all_to(w: &mut Tx, ctx: &OperationContext, target: &AgentId, refusal: &Refusal) -> Result<()> {
+pub fn fail_all_to(w: &mut Tx, ctx: &Context, target: &AgentId, refusal: &Refusal) -> Result<()> {
     for ask in w.asks_open_to(target)? {
         fail(w, ctx, ask.ask_id, refusal)?;
     }
@@ -248,7 +231,7 @@ pub fn fail_all_to(w: &mut Tx, ctx: &OperationContext, target: &AgentId, refusal
 }
 
 /// Closes the asks that a turn still waits for when it ends, because nobody will read the answers.
-pub fn abandon(w: &mut Tx, ctx: &OperationContext, turn_id: TurnId) -> Result<()> {
+pub fn abandon(w: &mut Tx, ctx: &Context, turn_id: TurnId) -> Result<()> {
     for mut ask in w.asks_open_of_turn(turn_id)? {
         ask.status = AskStatus::Failed;
         ask.error = Some("the asker's turn ended".into());
@@ -259,7 +242,7 @@ pub fn abandon(w: &mut Tx, ctx: &OperationContext, turn_id: TurnId) -> Result<()
     Ok(())
 }
 
-fn close(w: &mut Tx, ctx: &OperationContext, mut ask: Ask, status: AskStatus, outcome: CallOutcome) -> Result<()> {
+fn close(w: &mut Tx, ctx: &Context, mut ask: Ask, status: AskStatus, outcome: CallOutcome) -> Result<()> {
     let now = ctx.now();
     ask.status = status;
     ask.closed_at = Some(now);
@@ -277,7 +260,7 @@ fn close(w: &mut Tx, ctx: &OperationContext, mut ask: Ask, status: AskStatus, ou
 }
 
 /// Emits the event that an ask is closed, and signals it to the waiting asker.
-fn closed(w: &mut Tx, ctx: &OperationContext, ask: &Ask) -> Result<()> {
+fn closed(w: &mut Tx, ctx: &Context, ask: &Ask) -> Result<()> {
     let (kind, payload) = match ask.status {
         AskStatus::Answered => (EventKind::AskAnswered, json!({ "ask_id": ask.ask_id, "asker": ask.asker.party })),
         _ => (

@@ -10,19 +10,7 @@ mod payers;
 #[cfg(test)]
 pub(crate) mod scans;
 
-use std::collections::BTreeSet;
-
-use ghost_domain::admission::{Admission, Allowance, allow};
-use ghost_domain::budget::{Budget, Reservation};
-use ghost_domain::ports::Signal;
-use ghost_domain::transcript::TokenUsage;
-use ghost_domain::usage::{UsageRow, UsageSum};
-use ghost_domain::{Agent, Money, ReservationId, Turn};
-use ghost_domain::{Price, Scope};
-use ghost_store::Tx;
-use ghost_store::tables::UsageFilter;
-
-use accounts::{accounts, with_root_hint};
+pub use accounts::Charged;
 pub(crate) use calls::charged;
 pub use calls::{hold, may_charge, release};
 pub(crate) use limits::of_first_archetype;
@@ -30,7 +18,11 @@ pub use limits::{NewLimits, each, follow_file, of_archetype, of_archetypes, set}
 pub use payers::OWNERS_MAX;
 pub(crate) use payers::{Since, may_create};
 
-use crate::{OperationContext, Result};
+use ghost_domain::admission::{Admission, Allowance, allow};
+use ghost_domain::usage::UsageSum;
+
+use crate::prelude::*;
+use accounts::{accounts, append_usage, checked, freed, save};
 
 /// The smallest answer, in tokens, that is worth a model call.
 pub const ANSWER_FLOOR: u64 = 16;
@@ -75,34 +67,29 @@ pub enum Reserved {
 ///
 /// # Errors
 /// `BudgetExhausted` if a scope is spent, or if the model has no price and a scope limits money.
-pub fn reserve(
-    w: &mut Tx,
-    ctx: &OperationContext,
-    agent: &Agent,
-    turn: &mut Turn,
-    demand: &Demand,
-) -> Result<Reserved> {
+pub fn reserve(w: &mut Tx, ctx: &Context, agent: &Agent, turn: &mut Turn, demand: &Demand) -> Result<Reserved> {
     // No running call can settle an earlier reservation of this turn any more.
     forfeit_held(w, ctx, turn)?;
     let price = demand.price.as_ref();
     // The usage of a free call is still recorded.
     let mut budgets = if demand.free { Vec::new() } else { accounts(w, ctx, agent, turn)? };
-    let root_tokens = ctx.limits().root_tokens_max;
-    let bounds: Vec<Budget> = budgets.iter().map(|budget| budget.clone().with_default(root_tokens)).collect();
     let model = format!("{}/{}", demand.provider, demand.model);
-    let allowed = allow(&bounds, &model, demand.input, demand.max_tokens, ANSWER_FLOOR, price);
-    let allowance = match allowed.map_err(|refusal| with_root_hint(refusal, &budgets, root_tokens))? {
+    let admission = checked(ctx, &budgets, |bounds| {
+        let admission = allow(bounds, &model, demand.input, demand.max_tokens, ANSWER_FLOOR, price)?;
+        let queued = bounds.iter().find(|budget| !budget.limits.is_none() && demand.behind.contains(&budget.scope));
+        Ok(match (admission, queued) {
+            (Admission::Granted(_), Some(queued)) => Admission::Held(queued.scope.clone()),
+            (admission, _) => admission,
+        })
+    })?;
+    let allowance = match admission {
         Admission::Granted(allowance) => allowance,
         Admission::Held(scope) => return Ok(Reserved::Waits(scope)),
     };
-    if let Some(full) = bounds.iter().find(|budget| !budget.limits.is_none() && demand.behind.contains(&budget.scope)) {
-        return Ok(Reserved::Waits(full.scope.clone()));
-    }
     for budget in &mut budgets {
         budget.reserved_tokens = budget.reserved_tokens.saturating_add(allowance.tokens);
         budget.reserved_money = budget.reserved_money.plus(allowance.money);
-        budget.updated_at = ctx.now();
-        w.budget_put(budget)?;
+        save(w, ctx, budget)?;
     }
     let reservation_id = ReservationId(ctx.id());
     turn.held = Some(Reservation {
@@ -144,31 +131,11 @@ pub enum Settlement {
     Forfeited,
 }
 
-/// The charge for a settled call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Charged {
-    /// The tokens used.
-    pub tokens: TokenUsage,
-    /// Their cost; `None` if the price is unknown.
-    pub cost: Option<Money>,
-    /// Whether the numbers are an estimate, or the whole reservation because the usage is unknown.
-    pub estimated: bool,
-}
-
-impl Charged {
-    /// No charge.
-    pub const NOTHING: Self = Self {
-        tokens: TokenUsage { input: 0, output: 0, cache_read: 0, cache_write: 0 },
-        cost: Some(Money(0)),
-        estimated: false,
-    };
-}
-
 /// Settles a turn's reservation in all its scopes, adds the charge to the turn, and appends the
 /// usage row. The caller writes the turn. A second settlement changes nothing and returns `None`.
 pub fn settle(
     w: &mut Tx,
-    ctx: &OperationContext,
+    ctx: &Context,
     turn: &mut Turn,
     reservation_id: ReservationId,
     settlement: Settlement,
@@ -179,10 +146,9 @@ pub fn settle(
     let spent = settlement != Settlement::Released;
     let estimated = matches!(settlement, Settlement::Estimated(_));
     let (model, charged, duration_ms) = match settlement {
-        Settlement::Used(taken) | Settlement::Estimated(taken) => {
-            let Taken { model, tokens, price, duration_ms } = taken;
-            let cost = price.map(|price| price.of(tokens));
-            (model, Charged { tokens, cost, estimated }, duration_ms)
+        Settlement::Used(Taken { model, tokens, price, duration_ms })
+        | Settlement::Estimated(Taken { model, tokens, price, duration_ms }) => {
+            (model, Charged { tokens, cost: price.map(|price| price.of(tokens)), estimated }, duration_ms)
         }
         Settlement::Released => (String::new(), Charged::NOTHING, 0),
         Settlement::Forfeited => {
@@ -193,7 +159,7 @@ pub fn settle(
     let (tokens, money) = (charged.tokens.total(), charged.cost.unwrap_or(Money(0)));
     let unpriced = if charged.cost.is_none() { tokens } else { 0 };
     // No call waits for a scope without a limit.
-    let mut freed = Vec::new();
+    let mut with_limits = Vec::new();
     for scope in &held.scopes {
         let mut budget = match w.budget_get(scope)? {
             Some(budget) => budget.at(ctx.now()),
@@ -204,39 +170,24 @@ pub fn settle(
         budget.spent_tokens = budget.spent_tokens.saturating_add(tokens);
         budget.spent_money = budget.spent_money.plus(money);
         budget.unpriced_tokens = budget.unpriced_tokens.saturating_add(unpriced);
-        budget.updated_at = ctx.now();
-        w.budget_put(&budget)?;
+        save(w, ctx, &mut budget)?;
         if !budget.clone().with_default(ctx.limits().root_tokens_max).limits.is_none() {
-            freed.push(budget.scope);
+            with_limits.push(budget.scope);
         }
     }
-    if !freed.is_empty() {
-        w.signal(Signal::BudgetsFreed(freed));
-    }
+    freed(w, with_limits);
     turn.input_tokens = turn.input_tokens.saturating_add(charged.tokens.input);
     turn.output_tokens = turn.output_tokens.saturating_add(charged.tokens.output);
     turn.cost = turn.cost.plus(money);
     turn.unpriced_tokens = turn.unpriced_tokens.saturating_add(unpriced);
     if spent {
-        w.usage_append(&UsageRow {
-            agent_id: turn.agent_id.clone(),
-            turn_id: turn.turn_id,
-            root_id: turn.root_id,
-            provider: held.provider,
-            model,
-            tokens: charged.tokens,
-            cost: charged.cost,
-            estimated: charged.estimated,
-            free,
-            duration_ms,
-            at: ctx.now(),
-        })?;
+        append_usage(w, ctx, turn, (held.provider, model), charged, (free, duration_ms))?;
     }
     Ok(Some(charged))
 }
 
 /// Charges the whole reservations of a turn, if the turn still has any, because its calls were interrupted (promise 2).
-pub fn forfeit_held(w: &mut Tx, ctx: &OperationContext, turn: &mut Turn) -> Result<()> {
+pub fn forfeit_held(w: &mut Tx, ctx: &Context, turn: &mut Turn) -> Result<()> {
     if let Some(reservation_id) = turn.held.as_ref().map(|held| held.reservation_id) {
         settle(w, ctx, turn, reservation_id, Settlement::Forfeited)?;
         w.turn_put(turn)?;

@@ -9,7 +9,7 @@ use ghost_domain::task::Task;
 use ghost_domain::{ConversationId, RootId, Turn};
 use serde::{Deserialize, Serialize};
 
-use crate::OperationContext;
+use crate::context::Context;
 
 /// The position of a message in a chain of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -44,7 +44,7 @@ impl Chain {
 
     /// Starts a new chain, for an event from outside the world.
     #[must_use]
-    pub fn root(ctx: &OperationContext) -> Self {
+    pub fn root(ctx: &Context) -> Self {
         Self { root_id: RootId(ctx.id()), hop: 0, conversation_id: None }
     }
 }

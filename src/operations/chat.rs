@@ -8,29 +8,22 @@ mod channel;
 mod digest;
 mod history;
 mod post;
-mod speaker;
 
-use channel::CROWD;
-pub use channel::channel_named;
+pub use channel::{Speaker, channel_named, shown_name};
 pub(crate) use digest::{ReadOn, read_on};
+pub use ghost_domain::chat::TOPIC_MAX;
 pub use history::{HISTORY_DEFAULT, HISTORY_MAX, HistoryQuery, history};
 pub(crate) use post::post_last_text;
-pub use post::{NewPost, Posted, Skipped, post};
-pub use speaker::{Speaker, shown_name};
+pub use post::{NewPost, Posted, post};
 
-use std::collections::BTreeSet;
+pub use crate::mail::Skipped;
 
-pub use ghost_domain::chat::TOPIC_MAX;
 use ghost_domain::chat::check_topic;
-use ghost_domain::event::{EventKind, NewEvent};
-use ghost_domain::text::nearest;
-use ghost_domain::{AgentId, ChannelName, ChatChannel, ChatMember, Code, MailState, Party, Refusal};
-use ghost_store::Tx;
-use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
 
 use crate::agent_lookup::agent_for;
-use crate::{OperationContext, Result, root_limits};
+use crate::prelude::*;
+use crate::root_limits;
+use channel::CROWD;
 
 /// Maximum members that an answer about one channel lists.
 pub const MEMBERS_SHOWN: usize = 1_000;
@@ -76,10 +69,10 @@ pub struct Created {
 
 /// Creates a channel. Its name must be free and its members must exist. With `skip_creator`, the
 /// creating agent must not be among them.
-pub fn create(w: &mut Tx, ctx: &OperationContext, by: &Speaker, new: NewChannel) -> Result<Created> {
+pub fn create(w: &mut Tx, ctx: &Context, by: &Speaker, new: NewChannel) -> Result<Created> {
     let limits = ctx.limits();
     if w.chat_channel_get(&new.channel)?.is_some() {
-        return Err(Refusal::new(Code::Conflict, format!("there is a channel `{}` already", new.channel))
+        return Err(refusal!(Conflict, "there is a channel `{}` already", new.channel)
             .hint("choose another name, or ask its creator to invite you"));
     }
     let topic = new.topic.as_deref().map(check_topic).transpose()?;
@@ -88,16 +81,16 @@ pub fn create(w: &mut Tx, ctx: &OperationContext, by: &Speaker, new: NewChannel)
         if !new.skip_creator {
             members.insert(creator.clone());
         } else if members.contains(creator) {
-            return Err(Refusal::new(
-                Code::InvalidArguments,
-                format!("members names {creator}, who creates the channel and is to stay out of it (skip_creator)"),
+            return Err(refusal!(
+                InvalidArguments,
+                "members names {creator}, who creates the channel and is to stay out of it (skip_creator)"
             )
             .hint(format!("leave {creator} out of members, or leave out skip_creator"))
             .details(json!({ "field": "members" })));
         }
     }
     if members.is_empty() {
-        return Err(Refusal::new(Code::InvalidArguments, "the channel would have no members")
+        return Err(refusal!(InvalidArguments, "the channel would have no members")
             .hint("name at least one agent in members")
             .details(json!({ "field": "members" })));
     }
@@ -107,9 +100,9 @@ pub fn create(w: &mut Tx, ctx: &OperationContext, by: &Speaker, new: NewChannel)
     }
     let channels = w.chat_channel_count()?;
     if channels >= limits.chat_channels_max {
-        return Err(Refusal::new(
-            Code::RateLimited,
-            format!("the world has {channels} channels, which is the limit (limits.chat_channels_max)"),
+        return Err(refusal!(
+            RateLimited,
+            "the world has {channels} channels, which is the limit (limits.chat_channels_max)"
         )
         .hint("post in an existing channel"));
     }
@@ -146,14 +139,14 @@ pub fn create(w: &mut Tx, ctx: &OperationContext, by: &Speaker, new: NewChannel)
 }
 
 fn too_many_members(channel: &ChannelName, limit: u32) -> Refusal {
-    Refusal::new(
-        Code::RateLimited,
-        format!("#{channel} would have more than {limit} members, which is the limit (limits.chat_members_max)"),
+    refusal!(
+        RateLimited,
+        "#{channel} would have more than {limit} members, which is the limit (limits.chat_members_max)"
     )
     .hint("distribute them over several channels")
 }
 
-fn all_exist(w: &mut Tx, ctx: &OperationContext, by: &Speaker, members: &BTreeSet<AgentId>) -> Result<()> {
+fn all_exist(w: &mut Tx, ctx: &Context, by: &Speaker, members: &BTreeSet<AgentId>) -> Result<()> {
     if members.len() <= LOOKUPS_MAX {
         for agent_id in members {
             agent_for(w, ctx, by.reader(), agent_id)?;
@@ -169,7 +162,7 @@ fn all_exist(w: &mut Tx, ctx: &OperationContext, by: &Speaker, members: &BTreeSe
 }
 
 /// Adds an agent. Its turns show chat messages from now on, and it may read earlier ones.
-fn join(w: &mut Tx, ctx: &OperationContext, channel: &ChatChannel, agent_id: &AgentId) -> Result<()> {
+fn join(w: &mut Tx, ctx: &Context, channel: &ChatChannel, agent_id: &AgentId) -> Result<()> {
     let member = ChatMember {
         channel: channel.channel.clone(),
         agent_id: agent_id.clone(),
@@ -182,14 +175,8 @@ fn join(w: &mut Tx, ctx: &OperationContext, channel: &ChatChannel, agent_id: &Ag
 
 /// Adds a member on behalf of the creator or an operator (CHAT-07). An agent that is a member
 /// already is not changed.
-pub fn invite(
-    w: &mut Tx,
-    ctx: &OperationContext,
-    by: &Speaker,
-    channel: &ChannelName,
-    agent_id: &AgentId,
-) -> Result<ChannelView> {
-    let mut channel = channel_named(w, channel)?;
+pub fn invite(w: &mut Tx, ctx: &Context, by: &Speaker, name: &ChannelName, agent_id: &AgentId) -> Result<ChannelView> {
+    let mut channel = channel_named(w, name)?;
     if !channel.is_run_by(&by.party) {
         return Err(not_in_charge(&channel, by, "invite"));
     }
@@ -213,7 +200,7 @@ pub fn invite(
 /// them are added or none.
 pub(crate) fn has_room(
     w: &mut Tx,
-    ctx: &OperationContext,
+    ctx: &Context,
     by: &Speaker,
     channel: &ChannelName,
     joining: &BTreeSet<AgentId>,
@@ -239,14 +226,8 @@ pub(crate) fn has_room(
 }
 
 /// Removes a member on behalf of the creator, an operator or itself. It loses all access (CHAT-13).
-pub fn remove(
-    w: &mut Tx,
-    ctx: &OperationContext,
-    by: &Speaker,
-    channel: &ChannelName,
-    agent_id: &AgentId,
-) -> Result<ChannelView> {
-    let mut channel = channel_named(w, channel)?;
+pub fn remove(w: &mut Tx, ctx: &Context, by: &Speaker, name: &ChannelName, agent_id: &AgentId) -> Result<ChannelView> {
+    let mut channel = channel_named(w, name)?;
     if !channel.is_run_by(&by.party) && by.party.agent() != Some(agent_id) {
         return Err(not_in_charge(&channel, by, "remove others"));
     }
@@ -263,7 +244,7 @@ pub fn remove(
 /// Changes whether a channel is gated, and its topic, on behalf of its creator or an operator.
 pub fn change(
     w: &mut Tx,
-    ctx: &OperationContext,
+    ctx: &Context,
     by: &Speaker,
     channel: &ChannelName,
     gated: bool,
@@ -286,7 +267,7 @@ pub fn change(
 
 fn leave(
     w: &mut Tx,
-    ctx: &OperationContext,
+    ctx: &Context,
     by: &Speaker,
     channel: &mut ChatChannel,
     member: ChatMember,
@@ -307,7 +288,7 @@ fn leave(
 
 /// Removes a deleted agent from every channel. Channels that it created belong to the operators
 /// from then on, so that a later agent with the same id does not inherit its rights.
-pub(crate) fn leave_all(w: &mut Tx, ctx: &OperationContext, by: &Party, agent_id: &AgentId) -> Result<()> {
+pub(crate) fn leave_all(w: &mut Tx, ctx: &Context, by: &Party, agent_id: &AgentId) -> Result<()> {
     let by = Speaker::from(by.clone());
     for member in w.chat_memberships(agent_id)? {
         if let Some(mut channel) = w.chat_channel_get(&member.channel)? {
@@ -324,7 +305,7 @@ pub(crate) fn leave_all(w: &mut Tx, ctx: &OperationContext, by: &Party, agent_id
 }
 
 fn not_in_charge(channel: &ChatChannel, by: &Speaker, what: &str) -> Refusal {
-    Refusal::new(Code::AccessDenied, format!("{} may not {what} in #{}", shown_name(&by.party), channel.channel)).hint(
+    refusal!(AccessDenied, "{} may not {what} in #{}", shown_name(&by.party), channel.channel).hint(
         match channel.creator.agent() {
             Some(creator) => format!("its creator {creator} may, and operators; ask {creator}"),
             None => "operators may".to_owned(),
@@ -364,7 +345,7 @@ fn view(r: &mut Tx, channel: ChatChannel, limit: usize) -> Result<ChannelView> {
 
 fn emit(
     w: &mut Tx,
-    ctx: &OperationContext,
+    ctx: &Context,
     kind: EventKind,
     channel: &ChannelName,
     by: &Speaker,
@@ -377,12 +358,5 @@ fn emit(
             facts.insert("via".into(), via.to_string().into());
         }
     }
-    let event = NewEvent::new(kind, facts).channel(channel);
-    ctx.emit(
-        w,
-        match about {
-            Some(agent_id) => event.agent(agent_id),
-            None => event,
-        },
-    )
+    ctx.emit(w, NewEvent { agent_id: about.cloned(), ..NewEvent::new(kind, facts).channel(channel) })
 }

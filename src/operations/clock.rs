@@ -4,19 +4,12 @@
 //!
 //! These rules must never move a date that a person gave, and never delete anything.
 
-use std::time::Duration;
-
 use ghost_domain::conversation::DELIVERY_WAIT_MAX;
-use ghost_domain::event::{EventFilter, EventKind, NewEvent};
-use ghost_domain::ports::Signal;
+use ghost_domain::event::EventFilter;
 use ghost_domain::wall_clock::{DOWN_MAX, Doubt, JUMP_MIN, Jump};
-use ghost_domain::{ApprovalStatus, GrantId, LogPlace, Party, Timestamp};
-use ghost_store::tables::{ApprovalFilter, BudgetFilter, PAGE_MAX, SchedulePlace, SessionTurns};
-use ghost_store::{StoreError, Tx};
-use serde::{Deserialize, Serialize};
-use serde_json::json;
 
-use crate::{OperationContext, Result, budgets};
+use crate::prelude::*;
+use crate::{approvals, budgets};
 
 /// The world fact that holds the [`ClockState`].
 const STATE: &str = "clock";
@@ -79,7 +72,7 @@ fn put(w: &mut Tx, state: ClockState) -> Result<()> {
 /// Compares the clock with what is stored, at the start of a daemon: no monotonic clock survives it. A
 /// clock that shows less than the newest record was put back; one that is far ahead counts as a jump
 /// for retention.
-pub fn at_start(w: &mut Tx, ctx: &OperationContext) -> Result<()> {
+pub fn at_start(w: &mut Tx, ctx: &Context) -> Result<()> {
     let (before, now) = (state(w)?, ctx.now());
     let (_, last) = w.event_bounds()?;
     // One record that cannot be read must not keep a world from starting.
@@ -109,7 +102,7 @@ fn after(state: ClockState, jump: Jump) -> ClockState {
     ClockState { seen: jump.to, doubt: state.doubt.jumped(jump.by_ms()), jump: Some(jump), since_ms: 0 }
 }
 
-fn emit(w: &mut Tx, ctx: &OperationContext, jump: Jump, found: &str) -> Result<()> {
+fn emit(w: &mut Tx, ctx: &Context, jump: Jump, found: &str) -> Result<()> {
     let payload = json!({
         "from": jump.from.rfc3339(), "to": jump.to.rfc3339(), "by_ms": jump.by_ms(), "found": found,
     });
@@ -117,7 +110,7 @@ fn emit(w: &mut Tx, ctx: &OperationContext, jump: Jump, found: &str) -> Result<(
 }
 
 /// Records a jump, and computes again what was computed from the clock.
-pub fn jumped(w: &mut Tx, ctx: &OperationContext, jump: Jump) -> Result<()> {
+pub fn jumped(w: &mut Tx, ctx: &Context, jump: Jump) -> Result<()> {
     let before = state(w)?;
     put(w, after(before, jump))?;
     emit(w, ctx, jump, "running")?;
@@ -125,7 +118,11 @@ pub fn jumped(w: &mut Tx, ctx: &OperationContext, jump: Jump) -> Result<()> {
         (ask.created_at, ask.deadline_at) = (jump.moved(ask.created_at), jump.moved(ask.deadline_at));
         w.ask_put(&ask)?;
     }
-    move_approvals(w, jump)?;
+    for mut approval in approvals::pending(w)? {
+        approval.requested_at = jump.moved(approval.requested_at);
+        approval.expires_at = jump.moved(approval.expires_at);
+        w.approval_put(&approval)?;
+    }
     for mut droid in w.droids_live()? {
         (droid.created_at, droid.deadline_at) = (jump.moved(droid.created_at), jump.moved(droid.deadline_at));
         w.droid_put(&droid)?;
@@ -146,23 +143,6 @@ pub fn jumped(w: &mut Tx, ctx: &OperationContext, jump: Jump) -> Result<()> {
     }
     w.signal(Signal::LimitsSet);
     set_schedules_right(w, Some(jump), jump.to)
-}
-
-fn move_approvals(w: &mut Tx, jump: Jump) -> Result<()> {
-    let filter = ApprovalFilter { status: Some(ApprovalStatus::Pending), ..ApprovalFilter::default() };
-    let (mut pending, mut after) = (Vec::new(), None);
-    loop {
-        let page = w.approval_list(&filter, after, PAGE_MAX)?;
-        let Some(last) = page.last() else { break };
-        after = Some((last.requested_at, last.approval_id));
-        pending.extend(page);
-    }
-    for mut approval in pending {
-        approval.requested_at = jump.moved(approval.requested_at);
-        approval.expires_at = jump.moved(approval.expires_at);
-        w.approval_put(&approval)?;
-    }
-    Ok(())
 }
 
 fn move_grants(w: &mut Tx, jump: Jump) -> Result<()> {
@@ -272,7 +252,7 @@ pub fn ran(w: &mut Tx, now: Timestamp, time: Duration) -> Result<()> {
 }
 
 /// An operator confirms that the clock is right. Returns whether there was a doubt or a warning.
-pub fn confirm(w: &mut Tx, ctx: &OperationContext, by: &Party) -> Result<bool> {
+pub fn confirm(w: &mut Tx, ctx: &Context, by: &Party) -> Result<bool> {
     let before = state(w)?;
     if before.jump.is_none() && before.doubt.is_over() {
         return Ok(false);

@@ -4,13 +4,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use ghost_domain::event::NewEvent;
+use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::ports::{Ports, Signal};
 use ghost_domain::redact::Redactor;
 use ghost_domain::text::{clip, prefix_bytes, shown};
 use ghost_domain::wall_clock::WatchedClock;
-use ghost_domain::{Agent, AgentId, ChatWake, Clock, EventId, Limits, RootId, Timestamp};
+use ghost_domain::{Agent, AgentId, ChatWake, Clock, EventId, Limits, RootId, Timestamp, Turn};
 use ghost_store::Tx;
+use serde_json::Value;
 use tokio::sync::watch;
 use uuid::Uuid;
 
@@ -50,8 +51,8 @@ impl Wait {
 /// reload changes the limits, the chat setting, the webhooks and the check of which agents can run
 /// for all of them at once.
 #[derive(Clone)]
-pub struct OperationContext {
-    /// The ports for the clock, ids and jitter. The clock is [`OperationContext::clock`].
+pub struct Context {
+    /// The ports for the clock, ids and jitter. The clock is [`Context::clock`].
     pub ports: Ports,
     /// The wall clock, watched for jumps. Until the world follows a jump, time goes on without it.
     pub clock: Arc<WatchedClock>,
@@ -70,10 +71,10 @@ pub struct OperationContext {
     fitness: Arc<RwLock<Fitness>>,
 }
 
-impl OperationContext {
+impl Context {
     /// Creates a context with these defaults: chat wakes the mentioned members
-    /// ([`OperationContext::set_chat_wake`]), there are no webhooks ([`OperationContext::set_webhooks`]), and
-    /// every agent can run ([`OperationContext::set_fitness`]).
+    /// ([`Context::set_chat_wake`]), there are no webhooks ([`Context::set_webhooks`]), and
+    /// every agent can run ([`Context::set_fitness`]).
     #[must_use]
     pub fn new(ports: Ports, redactor: Redactor, node: &str, epoch: i64, limits: Limits) -> Self {
         let clock = Arc::new(WatchedClock::over(ports.clock));
@@ -111,13 +112,13 @@ impl OperationContext {
         };
     }
 
-    /// The reason why an agent opens no turn, if there is one; see [`OperationContext::set_waiting`].
+    /// The reason why an agent opens no turn, if there is one; see [`Context::set_waiting`].
     #[must_use]
     pub fn waiting(&self, agent_id: &AgentId) -> Option<Wait> {
         self.waiting.read().unwrap_or_else(PoisonError::into_inner).get(agent_id).cloned()
     }
 
-    /// The number of agents that wait; see [`OperationContext::set_waiting`].
+    /// The number of agents that wait; see [`Context::set_waiting`].
     #[must_use]
     pub fn waiting_agents(&self) -> usize {
         self.waiting.read().unwrap_or_else(PoisonError::into_inner).len()
@@ -132,7 +133,7 @@ impl OperationContext {
         });
     }
 
-    /// Why all turns are held back, if they are; see [`OperationContext::hold`].
+    /// Why all turns are held back, if they are; see [`Context::hold`].
     #[must_use]
     pub fn held(&self) -> watch::Receiver<Option<Arc<str>>> {
         self.held.subscribe()
@@ -210,7 +211,12 @@ impl OperationContext {
         self.emit_at(w, self.now(), event)
     }
 
-    /// Like [`OperationContext::emit`], with a given time, for an event whose record carries the same
+    /// Appends an event of a turn: about its agent, and found by the turn's id.
+    pub(crate) fn emit_of(&self, w: &mut Tx, turn: &Turn, kind: EventKind, payload: Value) -> Result<()> {
+        self.emit(w, NewEvent::new(kind, payload).agent(&turn.agent_id).correlation(turn.turn_id))
+    }
+
+    /// Like [`Context::emit`], with a given time, for an event whose record carries the same
     /// time.
     pub fn emit_at(&self, w: &mut Tx, at: Timestamp, event: NewEvent) -> Result<()> {
         let event = NewEvent { payload: self.redactor.clean_json(event.payload), ..event };

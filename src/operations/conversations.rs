@@ -6,42 +6,27 @@
 //! the control layer deliver them.
 
 mod actions;
-mod bounds;
 mod delivery;
-mod end;
 mod handoff;
 mod log;
-mod notes;
 mod out;
 
 pub use actions::{AllowedActions, ChannelAction, act, check_supported};
-use bounds::{check_count, check_room};
 pub use delivery::{Outcome, OutgoingMessage, attempt, due, redeliver, settle};
-pub use end::end;
 pub(crate) use handoff::taken_over;
 pub use handoff::{Handover, handoff};
-use log::{NewEntry, append, emit};
+pub(crate) use log::note;
 pub use log::{entry, get, said_elsewhere};
-pub(crate) use notes::note;
 pub use out::{Post, attach, check_speaker, post};
 pub(crate) use out::{answer, check_length, owed, restore_drafts, unanswered};
 
-use ghost_domain::conversation::CONTROL;
-use ghost_domain::event::EventKind;
-use ghost_domain::refusal::not_blank;
 use ghost_domain::schedule::threads::OWN_THREADS;
-use ghost_domain::text::{is_strange, shown};
-use ghost_domain::{
-    AgentId, Attachment, Code, Conversation, ConversationEntry, ConversationId, Direction, Envelope, Kind, Party,
-    Refusal,
-};
-use ghost_store::Tx;
-use serde::{Deserialize, Serialize};
-use serde_json::json;
 
-use crate::chain::Chain;
 use crate::mail::{self, NewMessage};
-use crate::{OperationContext, Result, agent_lookup, asks};
+use crate::prelude::*;
+use crate::{agent_lookup, asks};
+use log::{add_note, append, emit, new_entry};
+use out::{check_count, check_room};
 
 /// The longest thread name, in characters.
 const THREAD_MAX: usize = 200;
@@ -87,15 +72,12 @@ pub struct Received {
 /// # Errors
 /// `Conflict` if the adapter already has a conversation with this thread name; `RateLimited` if the
 /// world has too many.
-pub fn begin(w: &mut Tx, ctx: &OperationContext, start: Start) -> Result<Conversation> {
+pub fn begin(w: &mut Tx, ctx: &Context, start: Start) -> Result<Conversation> {
     let (count, limit) = (w.conversation_count()?, ctx.limits().conversations_max);
     if count >= limit {
-        return Err(Refusal::new(
-            Code::RateLimited,
-            format!("the world has {count} conversations, which is the limit"),
-        )
-        .hint("continue one of them, or raise limits.conversations_max")
-        .details(json!({ "limit": "conversations_max" })));
+        return Err(refusal!(RateLimited, "the world has {count} conversations, which is the limit")
+            .hint("continue one of them, or raise limits.conversations_max")
+            .details(json!({ "limit": "conversations_max" })));
     }
     let owner = agent_lookup::agent_for(w, ctx, &start.party, &start.owner)?.agent_id;
     let conversation_id = ConversationId(ctx.id());
@@ -150,7 +132,7 @@ fn named_thread(thread: &str) -> Result<String> {
 /// Adds a message to the conversation that the adapter has under this thread name. If there is
 /// none, begins it with `start`. Only the cron job itself may begin a thread whose name is reserved
 /// for cron jobs; otherwise another agent would receive the answers to the job.
-pub fn arrive(w: &mut Tx, ctx: &OperationContext, start: Start, said: IncomingMessage) -> Result<Received> {
+pub fn arrive(w: &mut Tx, ctx: &Context, start: Start, said: IncomingMessage) -> Result<Received> {
     let found = match &start.thread {
         Some(thread) => w.conversation_find(&start.adapter, thread)?,
         None => None,
@@ -172,34 +154,29 @@ pub fn arrive(w: &mut Tx, ctx: &OperationContext, start: Start, said: IncomingMe
 
 /// Adds a message over the control plane to a conversation that is held over it. Conversations of
 /// other adapters are refused, so that nobody can impersonate the party outside.
-pub fn say(
-    w: &mut Tx,
-    ctx: &OperationContext,
-    conversation_id: ConversationId,
-    said: IncomingMessage,
-) -> Result<Received> {
+pub fn say(w: &mut Tx, ctx: &Context, conversation_id: ConversationId, said: IncomingMessage) -> Result<Received> {
     let conversation = get(w, conversation_id)?;
     if conversation.adapter != CONTROL {
-        return Err(Refusal::new(
-            Code::Conflict,
-            format!("conversation {conversation_id} is held over {}, not over the control plane", conversation.adapter),
+        return Err(refusal!(
+            Conflict,
+            "conversation {conversation_id} is held over {}, not over the control plane",
+            conversation.adapter
         )
         .hint(format!("send {} a message, or begin a conversation of your own with it", conversation.owner)));
     }
     hear(w, ctx, conversation, said)
 }
 
-fn hear(w: &mut Tx, ctx: &OperationContext, mut conversation: Conversation, said: IncomingMessage) -> Result<Received> {
+fn hear(w: &mut Tx, ctx: &Context, mut conversation: Conversation, said: IncomingMessage) -> Result<Received> {
     not_blank("content", &said.content)?;
     check_count(ctx, said.attachments.len())?;
     check_room(w, ctx, &conversation)?;
     let Some(owner) = w.agent_get(&conversation.owner)?.filter(|agent| !agent.is_deleted()) else {
         let (id, owner) = (conversation.conversation_id, &conversation.owner);
-        return Err(Refusal::new(
-            Code::Conflict,
-            format!("conversation {id} belongs to {owner}, which was deleted: nobody would answer"),
-        )
-        .hint(format!("an operator can give it to another agent: `ghostctl conversation handoff {id} <agent-id>`")));
+        return Err(refusal!(Conflict, "conversation {id} belongs to {owner}, which was deleted: nobody would answer")
+            .hint(format!(
+                "an operator can give it to another agent: `ghostctl conversation handoff {id} <agent-id>`"
+            )));
     };
     let chain = Chain { conversation_id: Some(conversation.conversation_id), ..Chain::root(ctx) };
     let paths = said.attachments.iter().map(|file| file.path.clone()).collect();
@@ -212,34 +189,56 @@ fn hear(w: &mut Tx, ctx: &OperationContext, mut conversation: Conversation, said
     conversation.passed_on.clear();
     conversation.ended_at = None;
     conversation.heard_at = Some(ctx.now());
-    let entry = NewEntry {
-        message_id: Some(envelope.message_id),
+    let entry = ConversationEntry {
+        message_id: envelope.message_id,
         attachments: said.attachments,
         reply_to: said.reply_to,
         external_id: said.external_id,
-        ..NewEntry::new(Direction::In, said.from, said.content)
+        ..new_entry(ctx, &conversation, Direction::In, said.from, said.content)
     };
     let entry = append(w, ctx, &mut conversation, entry)?;
     if let Some(refusal) = asks::unanswerable(ctx, &owner) {
         // The party is notified now, because the answer may take long.
         let text = format!("{}: this waits until it is started again", refusal.message);
-        append(w, ctx, &mut conversation, NewEntry::new(Direction::Note, Party::System, text))?;
+        add_note(w, ctx, &mut conversation, (Party::System, None), text)?;
     }
     Ok(Received { conversation, entry })
 }
 
 /// Adds a note to the conversations of mail that will not be processed.
-pub(crate) fn dropped(w: &mut Tx, ctx: &OperationContext, mail: &[Envelope], why: &str) -> Result<()> {
-    let mut notified = std::collections::BTreeSet::new();
-    for envelope in mail.iter().filter(|envelope| envelope.kind == Kind::Conversation) {
-        let Some(id) = envelope.conversation_id else {
-            continue;
-        };
-        if notified.insert(id)
-            && let Some(mut conversation) = w.conversation_get(id)?
-        {
-            append(w, ctx, &mut conversation, NewEntry::new(Direction::Note, Party::System, why.to_owned()))?;
+pub(crate) fn dropped(w: &mut Tx, ctx: &Context, mail: &[Envelope], why: &str) -> Result<()> {
+    let mut notified = BTreeSet::new();
+    let of_talks = mail.iter().filter(|envelope| envelope.kind == Kind::Conversation);
+    for conversation_id in of_talks.filter_map(|envelope| envelope.conversation_id).filter(|id| notified.insert(*id)) {
+        if let Some(mut conversation) = w.conversation_get(conversation_id)? {
+            add_note(w, ctx, &mut conversation, (Party::System, None), why.to_owned())?;
         }
     }
     Ok(())
+}
+
+/// Ends a conversation, with a note in it. Replies of open turns and to pending mail are not sent: a note stands there
+/// instead.
+///
+/// # Errors
+/// `NotFound`; `Conflict` if it has ended already.
+pub fn end(
+    w: &mut Tx,
+    ctx: &Context,
+    by: &Party,
+    conversation_id: ConversationId,
+    reason: Option<&str>,
+) -> Result<Conversation> {
+    let mut conversation = get(w, conversation_id)?;
+    if let Some(at) = conversation.ended_at {
+        return Err(refusal!(Conflict, "conversation {conversation_id} ended at {}", at.rfc3339())
+            .hint("a message from outside opens it again"));
+    }
+    conversation.ended_at = Some(ctx.now());
+    let text = match reason.map(str::trim).filter(|reason| !reason.is_empty()) {
+        Some(reason) => format!("{by} ends this conversation: {reason}"),
+        None => format!("{by} ends this conversation"),
+    };
+    add_note(w, ctx, &mut conversation, (by.clone(), None), text)?;
+    Ok(conversation)
 }

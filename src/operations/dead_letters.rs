@@ -1,34 +1,23 @@
 //! Dead letters: mail that its agent could not process, kept for an operator (promise 3).
 
-use ghost_domain::event::{EventKind, NewEvent};
-use ghost_domain::journal::Step;
-use ghost_domain::{
-    Code, DeadLetter, DeadLetterId, DeadLetterStatus, Kind, MailState, MessageId, Party, Refusal, Turn, TurnStatus,
-};
-use ghost_store::Tx;
-use serde_json::{Value, json};
-
-use crate::agent_lookup::agent_for;
+use crate::agent_lookup::{agent_for, may_act};
 use crate::agents::orders::stop;
 use crate::droids::family;
-use crate::turns::calls::close_open_calls;
-use crate::turns::end::emit_end;
-use crate::{OperationContext, Result, approvals, asks, budgets, conversations, schedules};
+use crate::prelude::*;
+use crate::turns::end::{emit_end, let_go};
+use crate::{asks, conversations, schedules};
 
 /// Turns a turn's mail into a dead letter and ends the turn. Askers are notified at once, with the reason and its code.
 pub fn end_turn(
     w: &mut Tx,
-    ctx: &OperationContext,
+    ctx: &Context,
     mut turn: Turn,
     messages: &[MessageId],
     why: (&str, Code),
     crashes: u32,
 ) -> Result<DeadLetter> {
     let dead_letter = create(w, ctx, &turn, messages, why, crashes)?;
-    asks::abandon(w, ctx, turn.turn_id)?;
-    approvals::cancel(w, ctx, turn.turn_id)?;
-    budgets::forfeit_held(w, ctx, &mut turn)?;
-    close_open_calls(w, ctx, &turn)?;
+    let_go(w, ctx, &mut turn)?;
     turn.status = TurnStatus::Dead;
     turn.parked = None;
     turn.reason = Some(dead_letter.reason.clone());
@@ -45,7 +34,7 @@ pub fn end_turn(
 /// Turns mail of a turn into a dead letter, without ending the turn. Askers are notified at once.
 pub(crate) fn create(
     w: &mut Tx,
-    ctx: &OperationContext,
+    ctx: &Context,
     turn: &Turn,
     messages: &[MessageId],
     (reason, code): (&str, Code),
@@ -82,7 +71,7 @@ pub(crate) fn create(
         resolved_at: None,
     };
     w.dead_letter_put(&dead_letter)?;
-    emit(w, ctx, EventKind::DeadLetterHeld, &dead_letter, json!({ "root_id": turn.root_id }))?;
+    emit(w, ctx, EventKind::DeadLetterHeld, &dead_letter, ("root_id", json!(turn.root_id)))?;
     let held = w.dead_letter_count_held(Some(&turn.agent_id))?;
     if held >= ctx.limits().dead_letters_max {
         // A dead letter is kept with its mail and journal until an operator decides. An agent that
@@ -100,15 +89,16 @@ pub(crate) fn create(
 ///
 /// # Errors
 /// `NotFound`; `Conflict` if it is not held, if its agent was deleted and created again, or is a droid that has ended.
-pub fn retry(w: &mut Tx, ctx: &OperationContext, by: &Party, id: DeadLetterId, fresh: bool) -> Result<DeadLetter> {
+pub fn retry(w: &mut Tx, ctx: &Context, by: &Party, id: DeadLetterId, fresh: bool) -> Result<DeadLetter> {
     let mut dead_letter = held(w, id)?;
     let agent = agent_for(w, ctx, by, &dead_letter.agent_id)?;
-    family::may_start(w, &agent)?;
+    may_act(w, &agent)?;
     if let Some(mut turn) = w.turn_get(dead_letter.turn_id)? {
         if turn.incarnation != agent.incarnation {
-            return Err(Refusal::new(
-                Code::Conflict,
-                format!("dead letter {id} belongs to an earlier agent {}, which was deleted", agent.agent_id),
+            return Err(refusal!(
+                Conflict,
+                "dead letter {id} belongs to an earlier agent {}, which was deleted",
+                agent.agent_id
             )
             .hint(format!("read it with `ghostctl dead show {id}`, and drop it")));
         }
@@ -137,7 +127,7 @@ pub fn retry(w: &mut Tx, ctx: &OperationContext, by: &Party, id: DeadLetterId, f
 }
 
 /// Drops a dead letter. It stays readable until retention deletes it.
-pub fn discard(w: &mut Tx, ctx: &OperationContext, by: &Party, id: DeadLetterId) -> Result<DeadLetter> {
+pub fn discard(w: &mut Tx, ctx: &Context, by: &Party, id: DeadLetterId) -> Result<DeadLetter> {
     let mut dead_letter = held(w, id)?;
     w.message_mark(&dead_letter.messages, MailState::Consumed, Some(dead_letter.turn_id), 0)?;
     resolve(w, ctx, by, &mut dead_letter, DeadLetterStatus::Dropped, EventKind::DeadLetterDropped)?;
@@ -148,7 +138,7 @@ fn held(w: &mut Tx, id: DeadLetterId) -> Result<DeadLetter> {
     match w.dead_letter_get(id)? {
         None => Err(Refusal::not_found("dead letter", &id.to_string(), None).hint("see `ghostctl dead list`")),
         Some(dead_letter) if dead_letter.status != DeadLetterStatus::Held => {
-            Err(Refusal::new(Code::Conflict, format!("dead letter {id} was already {}", dead_letter.status))
+            Err(refusal!(Conflict, "dead letter {id} was already {}", dead_letter.status)
                 .hint("only a held dead letter can be retried or dropped; the turns of its agent show what it did"))
         }
         Some(dead_letter) => Ok(dead_letter),
@@ -157,7 +147,7 @@ fn held(w: &mut Tx, id: DeadLetterId) -> Result<DeadLetter> {
 
 fn resolve(
     w: &mut Tx,
-    ctx: &OperationContext,
+    ctx: &Context,
     by: &Party,
     dead_letter: &mut DeadLetter,
     status: DeadLetterStatus,
@@ -166,17 +156,21 @@ fn resolve(
     dead_letter.status = status;
     dead_letter.resolved_at = Some(ctx.now());
     w.dead_letter_put(dead_letter)?;
-    emit(w, ctx, kind, dead_letter, json!({ "by": by }))
+    emit(w, ctx, kind, dead_letter, ("by", json!(by)))
 }
 
-fn emit(w: &mut Tx, ctx: &OperationContext, kind: EventKind, dead_letter: &DeadLetter, more: Value) -> Result<()> {
+/// Emits an event with one more fact.
+fn emit(
+    w: &mut Tx,
+    ctx: &Context,
+    kind: EventKind,
+    dead_letter: &DeadLetter,
+    (field, fact): (&str, Value),
+) -> Result<()> {
     let mut payload = json!({
         "dead_letter_id": dead_letter.dead_letter_id, "turn_id": dead_letter.turn_id, "messages": dead_letter.messages,
         "reason": dead_letter.reason, "crashes": dead_letter.crashes, "by": null,
     });
-    if let (Some(payload), Value::Object(more)) = (payload.as_object_mut(), more) {
-        payload.extend(more);
-    }
-    let event = NewEvent::new(kind, payload).agent(&dead_letter.agent_id).correlation(dead_letter.turn_id);
-    ctx.emit(w, event)
+    payload[field] = fact;
+    ctx.emit(w, NewEvent::new(kind, payload).agent(&dead_letter.agent_id).correlation(dead_letter.turn_id))
 }

@@ -9,22 +9,9 @@
 //! A declaration that cannot be applied must never fail a start or a reload. It is reported and
 //! tried again the next time.
 
-use std::collections::{BTreeMap, BTreeSet};
-
-use ghost_domain::event::{EventKind, NewEvent};
-use ghost_domain::schedule::When;
-use ghost_domain::{
-    AgentId, ChannelName, Code, Declared, DeclaredChannel, DeclaredJob, Party, Refusal, Schedule, ScheduleId,
-    ScheduleKind,
-};
-use ghost_store::Tx;
-use serde::{Deserialize, Serialize};
-use serde_json::json;
-
-use crate::chain::Chain;
 use crate::chat::{self, NewChannel, Speaker};
+use crate::prelude::*;
 use crate::schedules::{self, NewSchedule};
-use crate::{OperationContext, Result};
 
 /// The world fact that stores the declarations that were applied last.
 const LAST: &str = "world_file.declared";
@@ -93,7 +80,7 @@ pub struct Followed {
 ///
 /// # Errors
 /// An error of the store.
-pub fn would(r: &mut Tx, ctx: &OperationContext, declared: &Declared) -> Result<Vec<String>> {
+pub fn would(r: &mut Tx, ctx: &Context, declared: &Declared) -> Result<Vec<String>> {
     let last = last(r)?;
     Ok(steps(r, ctx, &last, declared)?.iter().filter_map(summary).collect())
 }
@@ -103,7 +90,7 @@ pub fn would(r: &mut Tx, ctx: &OperationContext, declared: &Declared) -> Result<
 /// # Errors
 /// An error of the store. A refusal of a rule is reported as `world.warning` and tried again the
 /// next time.
-pub fn follow(w: &mut Tx, ctx: &OperationContext, declared: &Declared) -> Result<Followed> {
+pub fn follow(w: &mut Tx, ctx: &Context, declared: &Declared) -> Result<Followed> {
     let before = last(w)?;
     let mut after = before.clone();
     let mut done = Followed::default();
@@ -123,9 +110,8 @@ pub fn follow(w: &mut Tx, ctx: &OperationContext, declared: &Declared) -> Result
         }
     }
     let text = |last: &Last| {
-        serde_json::to_string(last).map_err(|error| {
-            Refusal::new(Code::Internal, format!("the declarations of the world file cannot be stored: {error}"))
-        })
+        serde_json::to_string(last)
+            .map_err(|error| refusal!(Internal, "the declarations of the world file cannot be stored: {error}"))
     };
     let (was, is) = (text(&before)?, text(&after)?);
     if was != is {
@@ -149,14 +135,14 @@ fn is_from_a_rule(refusal: &Refusal) -> bool {
     )
 }
 
-fn warn(w: &mut Tx, ctx: &OperationContext, line: &str) -> Result<()> {
+fn warn(w: &mut Tx, ctx: &Context, line: &str) -> Result<()> {
     ctx.emit(w, NewEvent::new(EventKind::WorldWarning, json!({ "warning": line.trim_start_matches(['!', '=', ' ']) })))
 }
 
 fn last(r: &mut Tx) -> Result<Last> {
     let Some(text) = r.meta_get(LAST)? else { return Ok(Last::default()) };
     serde_json::from_str(&text).map_err(|error| {
-        Refusal::new(Code::Internal, format!("the stored declarations of the world file cannot be read: {error}"))
+        refusal!(Internal, "the stored declarations of the world file cannot be read: {error}")
             .hint("the database was changed by something else; restore it from a copy")
     })
 }
@@ -175,7 +161,7 @@ fn living(r: &mut Tx, declared: &Declared) -> Result<BTreeMap<AgentId, u32>> {
 }
 
 /// Computes the changes, channels first, because jobs may announce in them.
-fn steps(r: &mut Tx, ctx: &OperationContext, last: &Last, declared: &Declared) -> Result<Vec<Step>> {
+fn steps(r: &mut Tx, ctx: &Context, last: &Last, declared: &Declared) -> Result<Vec<Step>> {
     let mut steps = Vec::new();
     if last.channels.is_empty() && last.jobs.is_empty() && *declared == Declared::default() {
         return Ok(steps);
@@ -241,7 +227,7 @@ fn is_from_file(schedule: &Schedule, last: &LastJob) -> bool {
     Some(schedule.schedule_id) == last.schedule_id && schedule.creator == Party::System
 }
 
-fn apply(w: &mut Tx, ctx: &OperationContext, last: &mut Last, step: Step) -> Result<()> {
+fn apply(w: &mut Tx, ctx: &Context, last: &mut Last, step: Step) -> Result<()> {
     let by = Speaker::from(Party::System);
     match step {
         Step::Create(wanted) => {
@@ -336,7 +322,7 @@ fn incarnations(w: &mut Tx, wanted: &DeclaredChannel) -> Result<BTreeMap<AgentId
 
 fn remove_members<'a>(
     w: &mut Tx,
-    ctx: &OperationContext,
+    ctx: &Context,
     channel: &ChannelName,
     members: impl Iterator<Item = &'a AgentId>,
 ) -> Result<()> {

@@ -3,40 +3,30 @@
 //!
 //! A droid must never outlive its parent, and never act after its end.
 
-mod archive;
 pub(crate) mod close;
 pub(crate) mod family;
-mod guidance;
 pub(crate) mod record;
 
-use ghost_domain::droid::{self, ARCHETYPE, TASK_BYTES, TIMEOUT_MAX};
-use ghost_domain::droid_id;
-use ghost_domain::event::EventKind;
-use ghost_domain::text::{clip, one_line};
-use ghost_domain::{
-    AgentId, AgentKind, Code, Desired, Droid, DroidMode, DroidState, DroidTerms, DroidUse, Kind, Limits, Party, Refusal,
-};
-use ghost_store::Tx;
-use serde_json::json;
-
-use crate::agent_lookup::agent_named;
-use crate::agents::{self, NewAgent};
-use crate::chain::Chain;
-use crate::mail::{self, NewMessage};
-use crate::{OperationContext, Result};
-
 pub use crate::agent_lookup::may_act;
-pub use archive::archive;
 pub use family::{end_overdue, kill};
-pub use guidance::{has_guidance, take_guidance};
 pub use record::{named, own};
 
+use ghost_domain::droid::{self, ARCHETYPE, TASK_BYTES, TIMEOUT_MAX};
+
+use crate::agent_lookup::agent_named;
+use crate::agents::{self, NewAgent, delete_because};
+use crate::mail::{self, NewMessage};
+use crate::prelude::*;
+use crate::turns::ownership::working_turn;
 use record::emit;
 
 /// Characters of a label.
 const LABEL_CHARS: usize = 80;
 /// The fact about the world that counts its droids.
 const COUNT: &str = "droids";
+
+/// Messages that join a turn at once.
+const AT_ONCE: u32 = 16;
 
 /// The parameters of a new droid.
 #[derive(Clone, Debug)]
@@ -62,15 +52,12 @@ pub struct NewDroid {
 /// # Errors
 /// `RateLimited` if a limit of the world, the root or the parent is reached, or the droid would be too deep;
 /// `InvalidArguments` for an unusable task or time; `Conflict` if the parent was told to stop.
-pub fn spawn(w: &mut Tx, ctx: &OperationContext, new: NewDroid) -> Result<Droid> {
+pub fn spawn(w: &mut Tx, ctx: &Context, new: NewDroid) -> Result<Droid> {
     check(&new)?;
     let parent = agent_named(w, &new.parent_id)?;
     if parent.desired == Desired::Stopped {
-        return Err(Refusal::new(
-            Code::Conflict,
-            format!("{} was told to stop, and a droid ends with its parent", parent.agent_id),
-        )
-        .hint("finish what you do without a droid"));
+        return Err(refusal!(Conflict, "{} was told to stop, and a droid ends with its parent", parent.agent_id)
+            .hint("finish what you do without a droid"));
     }
     let limits = ctx.limits();
     let depth = match parent.agent_id.is_droid() {
@@ -112,10 +99,10 @@ pub fn spawn(w: &mut Tx, ctx: &OperationContext, new: NewDroid) -> Result<Droid>
 }
 
 /// Writes the records of a droid and delivers its task.
-fn begin(w: &mut Tx, ctx: &OperationContext, droid: Droid, chain: Chain) -> Result<Droid> {
+fn begin(w: &mut Tx, ctx: &Context, droid: Droid, chain: Chain) -> Result<Droid> {
     let by = Party::Agent(droid.parent_id.clone());
     let overrides = serde_json::to_value(&droid.terms)
-        .map_err(|error| Refusal::new(Code::Internal, format!("a droid's terms cannot be written: {error}")))?;
+        .map_err(|error| refusal!(Internal, "a droid's terms cannot be written: {error}"))?;
     // Before the agent, whose mail is checked against it.
     w.droid_put(&droid)?;
     let agent = NewAgent {
@@ -135,11 +122,7 @@ fn begin(w: &mut Tx, ctx: &OperationContext, droid: Droid, chain: Chain) -> Resu
     agents::create(w, ctx, &by, agent)?;
     let body =
         format!("{}\n\nYour id: {}\nExpected output: {}", droid.task.trim_end(), droid.droid_id, droid.output_path);
-    let task = NewMessage {
-        subject: Some("Your task".to_owned()),
-        ..NewMessage::new(&droid.droid_id, by, Kind::System, body, chain)
-    };
-    mail::deliver(w, ctx, task)?;
+    mail::deliver(w, ctx, NewMessage::new(&droid.droid_id, by, Kind::System, body, chain).subject("Your task"))?;
     emit(
         w,
         ctx,
@@ -179,7 +162,7 @@ fn at_most(limit: &str, wanted: u32, most: u32, what: &str) -> Result<()> {
     if wanted <= most {
         return Ok(());
     }
-    Err(Refusal::new(Code::RateLimited, format!("this would be {wanted} {what}; the limit is {most}"))
+    Err(refusal!(RateLimited, "this would be {wanted} {what}; the limit is {most}")
         .hint("wait for one to end, end one that you do not need, or do the work yourself")
         .details(json!({ "limit": limit, "value": most })))
 }
@@ -187,13 +170,11 @@ fn at_most(limit: &str, wanted: u32, most: u32, what: &str) -> Result<()> {
 /// An id that nothing ever had. So nothing must be looked for before it is used.
 fn next_id(w: &mut Tx) -> Result<AgentId> {
     let last = match w.meta_get(COUNT)? {
-        Some(text) => text
-            .parse()
-            .map_err(|error| Refusal::new(Code::Internal, format!("the count of droids is `{text}`: {error}")))?,
+        Some(text) => text.parse().map_err(|error| refusal!(Internal, "the count of droids is `{text}`: {error}"))?,
         None => 0_u32,
     };
     let Some(n) = last.checked_add(1) else {
-        return Err(Refusal::new(Code::RateLimited, format!("this world has had {last} droids, which is the limit"))
+        return Err(refusal!(RateLimited, "this world has had {last} droids, which is the limit")
             .hint("do the work yourself, or ask an operator to begin a new world"));
     };
     w.meta_put(COUNT, &n.to_string())?;
@@ -206,40 +187,92 @@ fn next_id(w: &mut Tx) -> Result<AgentId> {
 ///
 /// # Errors
 /// `Conflict` if it has ended or works for another conversation; those of [`own`] and of [`mail::deliver`].
-pub fn steer(
-    w: &mut Tx,
-    ctx: &OperationContext,
-    by: &Party,
-    droid_id: &str,
-    message: &str,
-    chain: Option<Chain>,
-) -> Result<Droid> {
+pub fn steer(w: &mut Tx, ctx: &Context, by: &Party, droid_id: &str, text: &str, chain: Option<Chain>) -> Result<Droid> {
     let mut droid = own(w, by, droid_id)?;
     if droid.state.is_over() {
-        return Err(Refusal::new(Code::Conflict, format!("{} has ended: it is {}", droid.droid_id, droid.state))
+        return Err(refusal!(Conflict, "{} has ended: it is {}", droid.droid_id, droid.state)
             .hint("check its result, and start another droid if there is more to do"));
     }
-    if message.trim().is_empty() {
-        return Err(Refusal::new(Code::InvalidArguments, "the message is empty").details(json!({ "field": "message" })));
+    if text.trim().is_empty() {
+        return Err(refusal!(InvalidArguments, "the message is empty").details(json!({ "field": "message" })));
     }
     if let Some(chain) = chain {
         if chain.conversation_id != droid.conversation_id {
-            return Err(Refusal::new(Code::Conflict, format!("{} works for another conversation", droid.droid_id))
+            return Err(refusal!(Conflict, "{} works for another conversation", droid.droid_id)
                 .hint("start a droid for this one"));
         }
         droid.root_id = chain.root_id;
         droid.hop = droid.hop.max(chain.hop);
     }
     let chain = Chain { root_id: droid.root_id, hop: droid.hop, conversation_id: droid.conversation_id };
-    let guidance = NewMessage {
-        subject: Some("Guidance".to_owned()),
-        ..NewMessage::new(&droid.droid_id, by.clone(), Kind::System, message, chain)
-    };
+    let guidance = NewMessage::new(&droid.droid_id, by.clone(), Kind::System, text, chain).subject("Guidance");
     mail::deliver(w, ctx, guidance)?;
     if droid.mode == DroidMode::Session {
         droid.deadline_at = ctx.now().plus(Limits::seconds(ctx.limits().droid_idle_seconds));
     }
     w.droid_put(&droid)?;
-    emit(w, ctx, EventKind::DroidSteered, &droid, json!({ "by": by, "message": ctx.excerpt(message, 400) }))?;
+    emit(w, ctx, EventKind::DroidSteered, &droid, json!({ "by": by, "message": ctx.excerpt(text, 400) }))?;
     Ok(droid)
+}
+
+/// Whether mail has come for a droid since its turn took its mail. It reads nothing that the writer does not know.
+///
+/// # Errors
+/// If the store cannot be read.
+pub fn has_guidance(w: &mut Tx, droid_id: &AgentId) -> Result<bool> {
+    Ok(w.inbox_depth(droid_id)? > 0)
+}
+
+/// Takes the mail that has come for the turn's droid. It joins the turn in the transaction that journals what the model
+/// reads of it, so that a resumed turn shows it once and only once. Returns what the model reads of it, in the words of `shown`; `None`
+/// if there was none.
+///
+/// # Errors
+/// If the turn has ended, or another daemon owns its agent.
+pub fn take_guidance(
+    w: &mut Tx,
+    ctx: &Context,
+    turn_id: TurnId,
+    shown: &(dyn Fn(&[Envelope]) -> String + Send + Sync),
+) -> Result<Option<String>> {
+    let turn = working_turn(w, ctx, turn_id)?;
+    let joined = mail::join(w, ctx, &turn.agent_id, turn_id, AT_ONCE)?;
+    if joined.mail.is_empty() {
+        return Ok(None);
+    }
+    let text = shown(&joined.mail);
+    let messages = joined.mail.iter().map(|envelope| envelope.message_id).collect();
+    w.journal_append(turn_id, &Step::MailJoined { messages }, ctx.now())?;
+    w.journal_append(turn_id, &Step::Note { text: text.clone() }, ctx.now())?;
+    Ok(Some(text))
+}
+
+/// Deletes the agents of droids that ended some time ago (DROID-16). Their records and files stay. Returns how many.
+/// The next round tries again what the store refused.
+pub async fn archive(store: &Store, ctx: &Context, stopped: Vec<AgentId>) -> usize {
+    let before = ctx.now().minus(Limits::seconds(ctx.limits().droid_archive_seconds));
+    let mut archived = 0;
+    for droid_id in stopped {
+        let ctx = ctx.clone();
+        let gone = store.write(move |w| {
+            let droid = w.droid_get(&droid_id)?;
+            // A record that is gone was old enough to be deleted.
+            if droid.is_some_and(|droid| droid.ended_at.is_none_or(|at| at > before)) {
+                return Ok(false);
+            }
+            let agent = w.agent_get(&droid_id)?;
+            let is_done = agent.is_some_and(|agent| {
+                agent.kind == AgentKind::Droid && agent.status == AgentStatus::Stopped && !agent.is_deleted()
+            });
+            if is_done {
+                delete_because(w, &ctx, &Party::System, &droid_id, Some("it ended some time ago"))?;
+            }
+            Ok::<_, Refusal>(is_done)
+        });
+        match gone.await {
+            Ok(is_gone) => archived += usize::from(is_gone),
+            Err(refusal) => tracing::warn!(%refusal, "the agent of an ended droid could not be deleted"),
+        }
+    }
+    archived
 }

@@ -5,14 +5,11 @@ use std::collections::VecDeque;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use ghost_domain::event::{Event, EventFilter};
-use ghost_domain::{Code, Refusal};
-use ghost_store::{Store, StoreError};
-use serde_json::json;
+use ghost_domain::event::EventFilter;
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 
-use crate::Result;
+use crate::prelude::*;
 
 /// The number of events read from storage at a time.
 const PAGE: u32 = 256;
@@ -68,12 +65,12 @@ impl Subscription {
             None => last,
             Some(0) => first - 1,
             Some(after) if after > last => {
-                return Err(Refusal::new(Code::CursorAhead, format!("the feed has reached {last}, not {after}"))
+                return Err(refusal!(CursorAhead, "the feed has reached {last}, not {after}")
                     .hint("resume from a sequence that you have seen")
                     .details(json!({ "first_seq": first, "last_seq": last })));
             }
             Some(after) if after < 0 => {
-                return Err(Refusal::new(Code::InvalidArguments, format!("{after} is not a sequence"))
+                return Err(refusal!(InvalidArguments, "{after} is not a sequence")
                     .hint("resume from the seq of an event, or from 0"));
             }
             Some(after) if after + 1 < first => {
@@ -153,16 +150,13 @@ impl Subscription {
 
     fn take_batch(&mut self, batch: &Arc<[Event]>) {
         for (at, event) in batch.iter().enumerate() {
-            let shared = || FeedEvent { batch: Arc::clone(batch), at };
-            if event.kind.is_ephemeral() {
-                if event.seq >= self.seen && self.filter.matches(event) {
-                    self.ready.push_back(shared());
-                }
-            } else if event.seq > self.seen {
-                self.seen = event.seq;
-                if self.filter.matches(event) {
-                    self.ready.push_back(shared());
-                }
+            let stored = !event.kind.is_ephemeral();
+            let is_new = event.seq > self.seen || (event.seq == self.seen && !stored);
+            if stored {
+                self.seen = self.seen.max(event.seq);
+            }
+            if is_new && self.filter.matches(event) {
+                self.ready.push_back(FeedEvent { batch: Arc::clone(batch), at });
             }
         }
     }
@@ -201,7 +195,7 @@ impl Subscription {
     /// reader gets them from there if it continues.
     fn lagged(&mut self) -> Refusal {
         self.stored_until = self.store.last_seq();
-        Refusal::new(Code::RateLimited, format!("this reader fell too far behind after sequence {}", self.seen))
+        refusal!(RateLimited, "this reader fell too far behind after sequence {}", self.seen)
             .hint("resume from that sequence; nothing is lost")
             .details(json!({ "lagged": true, "last_seq": self.seen }))
     }
@@ -225,10 +219,7 @@ fn unreadable(error: StoreError) -> Refusal {
 
 /// Builds the refusal for a reader whose next events were deleted.
 fn expired(after: i64, first: i64, last: i64) -> Refusal {
-    Refusal::new(
-        Code::CursorExpired,
-        format!("events after {after} are no longer kept; the oldest one kept is {first}"),
-    )
-    .hint(format!("resume after {} or from `oldest`; earlier events were deleted", first - 1))
-    .details(json!({ "first_seq": first, "last_seq": last }))
+    refusal!(CursorExpired, "events after {after} are no longer kept; the oldest one kept is {first}")
+        .hint(format!("resume after {} or from `oldest`; earlier events were deleted", first - 1))
+        .details(json!({ "first_seq": first, "last_seq": last }))
 }

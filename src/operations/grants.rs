@@ -2,29 +2,26 @@
 //!
 //! Every change is an event and a signal, so that no agent's rights are remembered for longer than they hold.
 
-use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::grant::NewGrant;
-use ghost_domain::ports::Signal;
-use ghost_domain::{AgentId, CallId, Code, Grant, GrantId, Party, Refusal, TurnId};
-use ghost_store::Tx;
-use ghost_store::tables::PAGE_MAX;
-use serde_json::json;
 
-use crate::{OperationContext, Result, agent_lookup};
+use crate::agent_lookup;
+use crate::prelude::*;
 
 /// Makes a grant. It holds from the next call of the agent.
 ///
 /// # Errors
 /// `NotFound` for an unknown or deleted agent; the errors of [`NewGrant::checked`]; `RateLimited` above
 /// `limits.grants_max`.
-pub fn add(w: &mut Tx, ctx: &OperationContext, by: &Party, new: NewGrant) -> Result<Grant> {
+pub fn add(w: &mut Tx, ctx: &Context, by: &Party, new: NewGrant) -> Result<Grant> {
     let agent = agent_lookup::agent_for(w, ctx, by, &new.agent_id)?;
     let grant = new.checked(GrantId(ctx.id()), by.clone(), ctx.now())?;
     let (live, most) = (w.grants_live(&agent.agent_id, ctx.now())?, ctx.limits().grants_max);
     if live.len() >= most as usize {
-        return Err(Refusal::new(
-            Code::RateLimited,
-            format!("{} has {} write grants, which is the limit (limits.grants_max)", agent.agent_id, live.len()),
+        return Err(refusal!(
+            RateLimited,
+            "{} has {} write grants, which is the limit (limits.grants_max)",
+            agent.agent_id,
+            live.len()
         )
         .hint("revoke one, or grant a directory above several"));
     }
@@ -42,7 +39,7 @@ pub fn add(w: &mut Tx, ctx: &OperationContext, by: &Party, new: NewGrant) -> Res
 ///
 /// # Errors
 /// `NotFound` if there is no such grant, or none any more.
-pub fn revoke(w: &mut Tx, ctx: &OperationContext, by: &Party, grant_id: GrantId) -> Result<Grant> {
+pub fn revoke(w: &mut Tx, ctx: &Context, by: &Party, grant_id: GrantId) -> Result<Grant> {
     match w.grant_get(grant_id)? {
         Some(grant) if grant.is_live(ctx.now()) => take_back(w, ctx, by, grant),
         _ => Err(Refusal::not_found("write grant", &grant_id.to_string(), None)
@@ -52,7 +49,7 @@ pub fn revoke(w: &mut Tx, ctx: &OperationContext, by: &Party, grant_id: GrantId)
 
 /// Takes all grants of an agent back, because the agent is deleted: the next agent of that id must not have
 /// them.
-pub(crate) fn revoke_all(w: &mut Tx, ctx: &OperationContext, by: &Party, agent_id: &AgentId) -> Result<()> {
+pub(crate) fn revoke_all(w: &mut Tx, ctx: &Context, by: &Party, agent_id: &AgentId) -> Result<()> {
     loop {
         let live = w.grants_live(agent_id, ctx.now())?;
         let last = live.len() < PAGE_MAX as usize;
@@ -65,7 +62,7 @@ pub(crate) fn revoke_all(w: &mut Tx, ctx: &OperationContext, by: &Party, agent_i
     }
 }
 
-fn take_back(w: &mut Tx, ctx: &OperationContext, by: &Party, grant: Grant) -> Result<Grant> {
+fn take_back(w: &mut Tx, ctx: &Context, by: &Party, grant: Grant) -> Result<Grant> {
     w.grant_remove(grant.grant_id)?;
     let payload = json!({ "grant_id": grant.grant_id, "prefix": grant.prefix, "by": by });
     ctx.emit(w, NewEvent::new(EventKind::GrantRevoked, payload).agent(&grant.agent_id))?;

@@ -2,16 +2,12 @@
 //!
 //! A job without a named result must never be recorded as finished successfully.
 
-use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::write_acl::WorkspacePath;
-use ghost_domain::{Code, Job, Refusal, Task, TaskStatus};
-use ghost_store::Tx;
-use serde_json::json;
 
-use crate::{OperationContext, Result};
+use crate::prelude::*;
 
 /// The job whose task this is.
-fn job_of(r: &mut Tx, ctx: &OperationContext, task: &Task) -> Result<Option<Job>> {
+fn job_of(r: &mut Tx, ctx: &Context, task: &Task) -> Result<Option<Job>> {
     if !ctx.jobs().contains(&task.root_id) {
         return Ok(None);
     }
@@ -22,19 +18,19 @@ fn job_of(r: &mut Tx, ctx: &OperationContext, task: &Task) -> Result<Option<Job>
 ///
 /// # Errors
 /// `InvalidArguments` with the directory in the hint.
-pub fn check(r: &mut Tx, ctx: &OperationContext, task: &Task) -> Result<()> {
+pub fn check(r: &mut Tx, ctx: &Context, task: &Task) -> Result<()> {
     let Some(job) = job_of(r, ctx, task)? else { return Ok(()) };
     let path = WorkspacePath::parse(task.result.as_deref().unwrap_or_default().trim(), false);
     let dir = format!("{}/", job.result_dir.trim_end_matches('/'));
     if path.is_ok_and(|path| path.as_str().starts_with(&dir)) {
         return Ok(());
     }
-    Err(Refusal::new(Code::InvalidArguments, format!("the result of job {} is not a path under {dir}", job.job_id))
+    Err(refusal!(InvalidArguments, "the result of job {} is not a path under {dir}", job.job_id)
         .hint("set `result` to the path of the file that you wrote, in the same call that sets the status to done"))
 }
 
 /// Records the end of a job when its task ends, and that the job runs again when its task is reopened.
-pub fn follow(w: &mut Tx, ctx: &OperationContext, task: &Task) -> Result<()> {
+pub fn follow(w: &mut Tx, ctx: &Context, task: &Task) -> Result<()> {
     let Some(mut job) = job_of(w, ctx, task)? else { return Ok(()) };
     if task.status.is_terminal() == job.finished_at.is_some() {
         return Ok(());

@@ -1,14 +1,8 @@
 //! Main jobs: a set of input files is accepted once, and its lead gets a task for it.
 
-use ghost_domain::event::{EventKind, NewEvent};
-use ghost_domain::{AgentId, Job, Party, RootId, Schedule, ScheduleKind, TurnStatus};
-use ghost_store::Tx;
-use ghost_store::tables::{PAGE_MAX, TurnFilter};
-use serde_json::json;
-
-use crate::chain::Chain;
+use crate::prelude::*;
+use crate::schedules;
 use crate::tasks::{self, NewTask};
-use crate::{OperationContext, Result, schedules};
 
 /// A job to be started.
 #[derive(Clone, Debug)]
@@ -27,7 +21,7 @@ pub struct NewJob {
 
 /// Starts a job, or continues a job with the same input. An unfinished job without any running or
 /// waiting work is started again: the owners of its open tasks get them once more.
-pub fn begin(w: &mut Tx, ctx: &OperationContext, new: NewJob) -> Result<Job> {
+pub fn begin(w: &mut Tx, ctx: &Context, new: NewJob) -> Result<Job> {
     let known = w.job_get(&new.job_id)?;
     if let Some(job) = &known {
         if job.finished_at.is_some() {
@@ -79,19 +73,11 @@ pub fn begin(w: &mut Tx, ctx: &OperationContext, new: NewJob) -> Result<Job> {
 
 /// All jobs, newest first.
 pub fn all(r: &mut Tx) -> Result<Vec<Job>> {
-    let mut jobs: Vec<Job> = Vec::new();
-    loop {
-        let after = jobs.last().map(|job| (job.started_at, job.job_id.as_str()));
-        let page = r.job_list(after, PAGE_MAX)?;
-        if page.is_empty() {
-            return Ok(jobs);
-        }
-        jobs.extend(page);
-    }
+    read_all(|last: Option<&Job>| r.job_list(last.map(|job| (job.started_at, job.job_id.as_str())), PAGE_MAX))
 }
 
 /// Makes the jobs of earlier daemons known to the rules.
-pub fn recall(r: &mut Tx, ctx: &OperationContext) -> Result<()> {
+pub fn recall(r: &mut Tx, ctx: &Context) -> Result<()> {
     ctx.add_jobs(all(r)?.into_iter().map(|job| job.root_id));
     Ok(())
 }

@@ -4,16 +4,11 @@
 //! refused with the same text as an entry that does not exist, and suggestions only name entries
 //! that the caller may read.
 
-use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::grantee::GRANTEES_MAX;
 use ghost_domain::knowledge::{check_content, check_entry_id, check_tags, check_title};
-use ghost_domain::text::{nearest, one_line};
-use ghost_domain::{Code, Grantee, KnowledgeEntry, KnowledgeSeed, KnowledgeVersion, Party, Refusal, Viewer};
-use ghost_store::Tx;
-use serde::{Deserialize, Serialize};
-use serde_json::json;
 
-use crate::{OperationContext, Result, agent_lookup};
+use crate::agent_lookup;
+use crate::prelude::*;
 
 /// The number of entries that one step of a list reads. Their texts are large.
 const STEP: u32 = 64;
@@ -128,7 +123,7 @@ pub fn read(r: &mut Tx, viewer: &Viewer, entry_id: &str, versions: bool) -> Resu
 }
 
 /// Creates or replaces an entry.
-pub fn write(w: &mut Tx, ctx: &OperationContext, author: &Author, new: Writing) -> Result<KnowledgeEntry> {
+pub fn write(w: &mut Tx, ctx: &Context, author: &Author, new: Writing) -> Result<KnowledgeEntry> {
     check_entry_id(&new.entry_id)?;
     let limits = ctx.limits();
     check_content(&new.content, limits.knowledge_bytes)?;
@@ -172,28 +167,21 @@ pub fn write(w: &mut Tx, ctx: &OperationContext, author: &Author, new: Writing) 
         None => {
             let count = w.knowledge_count()?;
             if count >= limits.knowledge_entries_max {
-                return Err(Refusal::new(
-                    Code::RateLimited,
-                    format!(
-                        "this world has {count} knowledge entries, which is the limit (limits.knowledge_entries_max)"
-                    ),
+                return Err(refusal!(
+                    RateLimited,
+                    "this world has {count} knowledge entries, which is the limit (limits.knowledge_entries_max)"
                 )
                 .hint("extend an existing entry, or delete one that is no longer needed"));
             }
-            KnowledgeEntry {
+            let seed = KnowledgeSeed {
                 title: title.unwrap_or_else(|| new.entry_id.clone()),
                 entry_id: new.entry_id,
                 content: new.content,
-                tags: new.tags.map(sorted).unwrap_or_default(),
+                tags: new.tags.unwrap_or_default(),
                 readers: new.readers.unwrap_or_default(),
                 writers: new.writers.unwrap_or_default(),
-                version: stored.map_or(1, |gone| gone.version + 1),
-                creator: author.by.clone(),
-                updated_by: author.by.clone(),
-                created_at: now,
-                updated_at: now,
-                deleted: false,
-            }
+            };
+            new_entry(seed, stored.map_or(1, |gone| gone.version + 1), &author.by, now)
         }
     };
     w.knowledge_put(&entry)?;
@@ -205,7 +193,7 @@ pub fn write(w: &mut Tx, ctx: &OperationContext, author: &Author, new: Writing) 
 /// a later user of the id does not see them.
 pub fn delete(
     w: &mut Tx,
-    ctx: &OperationContext,
+    ctx: &Context,
     author: &Author,
     entry_id: &str,
     expected_version: Option<i64>,
@@ -233,28 +221,14 @@ pub fn delete(
 
 /// Creates the entries in the world's files, unless they exist or existed before. Changed and
 /// deleted entries stay as they are. Returns the ids of new entries.
-pub fn seed(w: &mut Tx, ctx: &OperationContext, seeds: &[KnowledgeSeed]) -> Result<Vec<String>> {
+pub fn seed(w: &mut Tx, ctx: &Context, seeds: &[KnowledgeSeed]) -> Result<Vec<String>> {
     let system = Author { by: Party::System, viewer: Viewer::Everything, through: None };
     let mut new = Vec::new();
     for seed in seeds {
         if w.knowledge_get(&seed.entry_id)?.is_some() {
             continue;
         }
-        let now = ctx.now();
-        let entry = KnowledgeEntry {
-            entry_id: seed.entry_id.clone(),
-            title: seed.title.clone(),
-            content: seed.content.clone(),
-            tags: sorted(seed.tags.clone()),
-            readers: seed.readers.clone(),
-            writers: seed.writers.clone(),
-            version: 1,
-            creator: Party::System,
-            updated_by: Party::System,
-            created_at: now,
-            updated_at: now,
-            deleted: false,
-        };
+        let entry = new_entry(seed.clone(), 1, &Party::System, ctx.now());
         w.knowledge_put(&entry)?;
         emit(w, ctx, &system, &entry)?;
         new.push(entry.entry_id);
@@ -286,16 +260,20 @@ fn missing(r: &mut Tx, viewer: &Viewer, entry_id: &str) -> Result<Refusal> {
 /// Returns `entry` if the author may change it and has read its current version.
 fn check_change<'e>(entry: &'e KnowledgeEntry, author: &Author, expected: Option<i64>) -> Result<&'e KnowledgeEntry> {
     if !entry.may_write(&author.viewer) {
-        return Err(Refusal::new(
-            Code::AccessDenied,
-            format!("{} may read the knowledge entry `{}`, but not change it", author.by, entry.entry_id),
+        return Err(refusal!(
+            AccessDenied,
+            "{} may read the knowledge entry `{}`, but not change it",
+            author.by,
+            entry.entry_id
         )
         .hint(format!("ask its creator, {}, or create your own entry", entry.creator)));
     }
     match expected {
-        Some(expected) if expected != entry.version => Err(Refusal::new(
-            Code::Conflict,
-            format!("the knowledge entry `{}` is at version {}, not at {expected}", entry.entry_id, entry.version),
+        Some(expected) if expected != entry.version => Err(refusal!(
+            Conflict,
+            "the knowledge entry `{}` is at version {}, not at {expected}",
+            entry.entry_id,
+            entry.version
         )
         .hint("read it again, and write the new content with that version")
         .details(json!({ "entry_id": entry.entry_id, "version": entry.version }))),
@@ -305,22 +283,17 @@ fn check_change<'e>(entry: &'e KnowledgeEntry, author: &Author, expected: Option
 
 fn check_expected(expected: Option<i64>) -> Result<()> {
     match expected {
-        Some(version) if version < 0 => {
-            Err(Refusal::new(Code::InvalidArguments, format!("expected_version is {version}"))
-                .hint("give the version that you have read, or 0 if the entry must not exist yet"))
-        }
+        Some(version) if version < 0 => Err(refusal!(InvalidArguments, "expected_version is {version}")
+            .hint("give the version that you have read, or 0 if the entry must not exist yet")),
         _ => Ok(()),
     }
 }
 
 /// Checks that agents with access exist, because a typing mistake would silently exclude them.
-fn check_named(r: &mut Tx, ctx: &OperationContext, author: &Author, field: &str, list: &[Grantee]) -> Result<()> {
+fn check_named(r: &mut Tx, ctx: &Context, author: &Author, field: &str, list: &[Grantee]) -> Result<()> {
     if list.len() > GRANTEES_MAX {
-        return Err(Refusal::new(
-            Code::InvalidArguments,
-            format!("{field} has {} entries; the limit is {GRANTEES_MAX}", list.len()),
-        )
-        .hint("name an archetype or a privilege group instead of its agents"));
+        return Err(refusal!(InvalidArguments, "{field} has {} entries; the limit is {GRANTEES_MAX}", list.len())
+            .hint("name an archetype or a privilege group instead of its agents"));
     }
     for grantee in list {
         if let Grantee::Agent(agent_id) = grantee {
@@ -349,22 +322,36 @@ fn keep_version(w: &mut Tx, before: KnowledgeEntry, version: i64, versions_max: 
     Ok(())
 }
 
+fn new_entry(seed: KnowledgeSeed, version: i64, creator: &Party, now: Timestamp) -> KnowledgeEntry {
+    KnowledgeEntry {
+        entry_id: seed.entry_id,
+        title: seed.title,
+        content: seed.content,
+        tags: sorted(seed.tags),
+        readers: seed.readers,
+        writers: seed.writers,
+        version,
+        creator: creator.clone(),
+        updated_by: creator.clone(),
+        created_at: now,
+        updated_at: now,
+        deleted: false,
+    }
+}
+
 fn sorted(mut tags: Vec<String>) -> Vec<String> {
     tags.sort_unstable();
     tags.dedup();
     tags
 }
 
-fn emit(w: &mut Tx, ctx: &OperationContext, author: &Author, entry: &KnowledgeEntry) -> Result<()> {
+fn emit(w: &mut Tx, ctx: &Context, author: &Author, entry: &KnowledgeEntry) -> Result<()> {
     let mut payload = json!({
         "entry_id": entry.entry_id, "version": entry.version, "by": author.by, "deleted": entry.deleted,
     });
     if let Some(through) = &author.through {
         payload["through"] = json!(through);
     }
-    let mut event = NewEvent::new(EventKind::KnowledgeChanged, payload);
-    if let Some(agent_id) = author.by.agent() {
-        event = event.agent(agent_id);
-    }
-    ctx.emit(w, event)
+    let event = NewEvent::new(EventKind::KnowledgeChanged, payload);
+    ctx.emit(w, NewEvent { agent_id: author.by.agent().cloned(), ..event })
 }

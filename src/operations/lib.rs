@@ -30,6 +30,7 @@ mod job_result;
 pub mod jobs;
 pub mod knowledge;
 pub mod mail;
+mod prelude;
 mod questions;
 pub mod requests;
 mod result;
@@ -49,5 +50,5 @@ pub mod turns;
 #[cfg(test)]
 mod operation_tests;
 
-pub use context::{Fitness, OperationContext, PAUSED, Wait};
+pub use context::{Context as OperationContext, Fitness, PAUSED, Wait};
 pub use result::Result;

@@ -1,20 +1,14 @@
 //! Mailboxes. All mail to agents is delivered by this module (MSG-01, MSG-05, MSG-08..10).
 
-use ghost_domain::envelope::{Envelope, Kind, MailState};
-use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::mail::session_of;
-use ghost_domain::ports::Signal;
-use ghost_domain::{Agent, AgentId, AgentKind, AskId, Code, MessageId, Party, Refusal, TurnId};
-use ghost_store::Tx;
-use serde::{Deserialize, Serialize};
-use serde_json::json;
+
+use crate::prelude::*;
+use crate::root_limits;
+use crate::turns::ownership::open_turn;
 
 pub use crate::agent_lookup::{agent_for, agent_for_operator, agent_named, deleted_words, why_mail_waits};
 pub use crate::chain::Chain;
 pub use crate::suggestion::{no_agent, with_nearest};
-
-use crate::turns::ownership::open_turn;
-use crate::{OperationContext, Result, root_limits};
 
 /// A message to be delivered.
 #[derive(Clone, Debug)]
@@ -55,6 +49,36 @@ impl NewMessage {
             chain,
         }
     }
+
+    /// Sets the subject.
+    #[must_use]
+    pub fn subject(self, subject: impl Into<String>) -> Self {
+        Self { subject: Some(subject.into()), ..self }
+    }
+
+    /// The pending envelope of this message.
+    pub(crate) fn envelope(self, ctx: &Context) -> Envelope {
+        Envelope {
+            message_id: MessageId(ctx.id()),
+            seq: 0,
+            to: self.to,
+            from: self.from,
+            kind: self.kind,
+            subject: self.subject,
+            body: self.body,
+            attachments: self.attachments,
+            ask_id: self.ask_id,
+            conversation_id: self.chain.conversation_id,
+            root_id: self.chain.root_id,
+            hop: self.chain.hop,
+            wake: self.wake,
+            created_at: ctx.now(),
+            read_at: None,
+            state: MailState::Pending,
+            turn_id: None,
+            crashes: 0,
+        }
+    }
 }
 
 /// Puts a message into its receiver's inbox. Mail from the system ignores the limits on inboxes and
@@ -63,7 +87,7 @@ impl NewMessage {
 /// # Errors
 /// An unknown receiver, a full inbox, a chain that is too long, a body that is too large, or a
 /// limit of the chain ([`crate::root_limits`]).
-pub fn deliver(w: &mut Tx, ctx: &OperationContext, new_message: NewMessage) -> Result<Envelope> {
+pub fn deliver(w: &mut Tx, ctx: &Context, new_message: NewMessage) -> Result<Envelope> {
     let inbox = check(w, ctx, &new_message)?;
     // Counted last, because the caller may continue after a refusal and a refused message must not
     // be counted.
@@ -76,7 +100,7 @@ pub fn deliver(w: &mut Tx, ctx: &OperationContext, new_message: NewMessage) -> R
 
 /// Checks whether [`deliver`] would accept this message now, without writing anything. Used before
 /// an effect outside the store that must not happen if the message is refused.
-pub fn would_deliver(r: &mut Tx, ctx: &OperationContext, new_message: &NewMessage) -> Result<()> {
+pub fn would_deliver(r: &mut Tx, ctx: &Context, new_message: &NewMessage) -> Result<()> {
     check(r, ctx, new_message)?;
     if new_message.kind == Kind::Message {
         root_limits::would_echo(r, ctx, &new_message.from, &new_message.to, &new_message.body, new_message.chain)?;
@@ -94,7 +118,7 @@ struct Waiting {
 }
 
 /// Checks the message and its receiver. Returns how much mail waits.
-fn check(w: &mut Tx, ctx: &OperationContext, new_message: &NewMessage) -> Result<Waiting> {
+fn check(w: &mut Tx, ctx: &Context, new_message: &NewMessage) -> Result<Waiting> {
     check_message(ctx, new_message)?;
     let kind = match w.agent_columns(&new_message.to)? {
         Some(agent) if !agent.deleted => agent.kind,
@@ -102,19 +126,22 @@ fn check(w: &mut Tx, ctx: &OperationContext, new_message: &NewMessage) -> Result
         _ => agent_for(w, ctx, &new_message.from, &new_message.to)?.kind,
     };
     if kind == AgentKind::Droid && !matches!(new_message.kind, Kind::System | Kind::DroidDone) {
-        return Err(Refusal::new(Code::Unsupported, format!("{} is a droid, which takes no messages", new_message.to))
+        return Err(refusal!(Unsupported, "{} is a droid, which takes no messages", new_message.to)
             .hint("its parent and operators steer it: syscall.droid.control, or `ghostctl droid steer`"));
     }
-    check_room(w, ctx, new_message)
+    let depth = w.inbox_depth(&new_message.to)?;
+    check_room(w, ctx, new_message, depth)
 }
 
 /// Checks what does not depend on the receiver.
-fn check_message(ctx: &OperationContext, new_message: &NewMessage) -> Result<()> {
+fn check_message(ctx: &Context, new_message: &NewMessage) -> Result<()> {
     let limits = ctx.limits();
     if new_message.body.len() > limits.message_bytes as usize {
-        return Err(Refusal::new(
-            Code::TooLarge,
-            format!("the message has {} bytes; the limit is {}", new_message.body.len(), limits.message_bytes),
+        return Err(refusal!(
+            TooLarge,
+            "the message has {} bytes; the limit is {}",
+            new_message.body.len(),
+            limits.message_bytes
         )
         .hint("write the long part to a workspace file and send its path"));
     }
@@ -124,17 +151,18 @@ fn check_message(ctx: &OperationContext, new_message: &NewMessage) -> Result<()>
     Ok(())
 }
 
-/// Checks whether the inbox and the world take one more message. Returns how much mail waits.
-fn check_room(w: &mut Tx, ctx: &OperationContext, new_message: &NewMessage) -> Result<Waiting> {
+/// Checks whether an inbox that holds `depth` messages and the world take one more. Returns how much mail waits.
+fn check_room(w: &mut Tx, ctx: &Context, new_message: &NewMessage, depth: u32) -> Result<Waiting> {
     let limits = ctx.limits();
-    let waiting = Waiting { inbox: w.inbox_depth(&new_message.to)?, world: w.inbox_total()? };
+    let waiting = Waiting { inbox: depth, world: w.inbox_total()? };
     if new_message.from == Party::System {
         return Ok(waiting);
     }
     if waiting.world >= u64::from(limits.world_mail_max) {
-        return Err(Refusal::new(
-            Code::InboxFull,
-            format!("{} messages wait in this world, which is the limit (limits.world_mail_max)", waiting.world),
+        return Err(refusal!(
+            InboxFull,
+            "{} messages wait in this world, which is the limit (limits.world_mail_max)",
+            waiting.world
         )
         .hint("try again when the agents have processed some of them")
         .details(json!({ "limit": "world_mail_max", "value": limits.world_mail_max })));
@@ -148,7 +176,7 @@ fn check_room(w: &mut Tx, ctx: &OperationContext, new_message: &NewMessage) -> R
 
 /// The refusal for an inbox at its limit, or above it because the limit was lowered. If its agent takes no mail, trying
 /// again does not help until it is started.
-fn inbox_full(ctx: &OperationContext, receiver: &Agent, depth: u32, limit: u32) -> Refusal {
+fn inbox_full(ctx: &Context, receiver: &Agent, depth: u32, limit: u32) -> Refusal {
     let (message, hint) = match why_mail_waits(ctx, receiver) {
         Some(why) => {
             let agent_id = &receiver.agent_id;
@@ -166,48 +194,25 @@ fn inbox_full(ctx: &OperationContext, receiver: &Agent, depth: u32, limit: u32) 
 }
 
 /// Puts a message that was checked and counted into its receiver's inbox.
-fn insert(w: &mut Tx, ctx: &OperationContext, new_message: NewMessage, waiting: Waiting) -> Result<Envelope> {
+fn insert(w: &mut Tx, ctx: &Context, new_message: NewMessage, waiting: Waiting) -> Result<Envelope> {
     // Mail from the system may exceed these limits. It is counted against the limits of all other
     // senders.
     let limits = ctx.limits();
     root_limits::filled(w, ctx, "inbox_max", Some(&new_message.to), waiting.inbox.into(), limits.inbox_max.into())?;
     root_limits::filled(w, ctx, "world_mail_max", None, waiting.world, limits.world_mail_max.into())?;
-    let envelope = Envelope {
-        message_id: MessageId(ctx.id()),
-        seq: 0,
-        to: new_message.to,
-        from: new_message.from,
-        kind: new_message.kind,
-        subject: new_message.subject,
-        body: new_message.body,
-        attachments: new_message.attachments,
-        ask_id: new_message.ask_id,
-        conversation_id: new_message.chain.conversation_id,
-        root_id: new_message.chain.root_id,
-        hop: new_message.chain.hop,
-        wake: new_message.wake,
-        created_at: ctx.now(),
-        read_at: None,
-        state: MailState::Pending,
-        turn_id: None,
-        crashes: 0,
-    };
+    let chain = new_message.chain;
+    let envelope = new_message.envelope(ctx);
     w.message_append(&envelope)?;
-    root_limits::last_hop(w, ctx, &envelope.from, &envelope.to, new_message.chain)?;
-    let event = NewEvent::new(
-        EventKind::MessageDelivered,
-        json!({
-            "message_id": envelope.message_id,
-            "from": envelope.from,
-            "kind": envelope.kind,
-            "subject": envelope.subject,
-            "preview": ctx.excerpt(&envelope.body, 200),
-            "hop": envelope.hop,
-        }),
-    )
-    .agent(&envelope.to)
-    .correlation(envelope.root_id);
-    ctx.emit(w, event)?;
+    root_limits::last_hop(w, ctx, &envelope.from, &envelope.to, chain)?;
+    let payload = json!({
+        "message_id": envelope.message_id,
+        "from": envelope.from,
+        "kind": envelope.kind,
+        "subject": envelope.subject,
+        "preview": ctx.excerpt(&envelope.body, 200),
+        "hop": envelope.hop,
+    });
+    ctx.emit(w, NewEvent::new(EventKind::MessageDelivered, payload).agent(&envelope.to).correlation(envelope.root_id))?;
     if envelope.wake {
         let for_person = envelope.from.agent().is_none() && envelope.from != Party::System;
         w.signal(match for_person || envelope.kind == Kind::Conversation {
@@ -220,7 +225,7 @@ fn insert(w: &mut Tx, ctx: &OperationContext, new_message: NewMessage, waiting: 
 
 /// Builds the refusal for a chain of work that is too long.
 pub(crate) fn hop_limit(hop: u32, limit: u32) -> Refusal {
-    Refusal::new(Code::HopLimit, format!("this would be hop {hop} of its chain; the limit is {limit}"))
+    refusal!(HopLimit, "this would be hop {hop} of its chain; the limit is {limit}")
         .hint("end the exchange here; new work from outside starts a new chain")
         .details(json!({ "limit": "hops_max", "value": limit }))
 }
@@ -252,7 +257,7 @@ fn is_zero(number: &u32) -> bool {
     *number == 0
 }
 
-/// A receiver that did not get a broadcast.
+/// An agent that a broadcast or a chat message did not reach.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Skipped {
     /// Id of the agent.
@@ -271,7 +276,7 @@ pub struct Skipped {
 /// none.
 pub fn broadcast(
     w: &mut Tx,
-    ctx: &OperationContext,
+    ctx: &Context,
     new_message: &NewMessage,
     exclude: &[AgentId],
     archetype: Option<&str>,
@@ -295,9 +300,11 @@ pub fn broadcast(
         }
     };
     result.rest = receivers.last().filter(|_| receivers.len() == SLICE as usize).cloned();
-    for agent_id in receivers.into_iter().filter(is_receiver) {
+    // Each receiver gets one message, so the depths stay true.
+    let depths = w.inbox_depths(&receivers)?;
+    for (agent_id, depth) in receivers.into_iter().zip(depths).filter(|(agent_id, _)| is_receiver(agent_id)) {
         let copy = NewMessage { to: agent_id, ..new_message.clone() };
-        match check_room(w, ctx, &copy) {
+        match check_room(w, ctx, &copy, depth) {
             Ok(waiting) => {
                 insert(w, ctx, copy, waiting)?;
                 result.delivered += 1;
@@ -331,7 +338,7 @@ pub struct Joined {
 /// it opens reads the posts. Waking mail of another root may not join if either root belongs to a
 /// main job, so that the job's cost is known.
 #[must_use]
-pub fn joinable(ctx: &OperationContext, turn: Chain, envelope: &Envelope) -> bool {
+pub fn joinable(ctx: &Context, turn: Chain, envelope: &Envelope) -> bool {
     let root_id = turn.root_id;
     let jobs = ctx.jobs();
     let separate =
@@ -353,7 +360,7 @@ pub fn join_window(limit: u32) -> u32 {
 /// Adds pending mail to an open turn. Mail that expects a reply or must run alone is never taken
 /// this way (BI-33 as corrected). The turn's hop rises to that of its mail, so that reading mail in
 /// an open turn does not evade the limit on hops.
-pub fn join(w: &mut Tx, ctx: &OperationContext, agent_id: &AgentId, turn_id: TurnId, limit: u32) -> Result<Joined> {
+pub fn join(w: &mut Tx, ctx: &Context, agent_id: &AgentId, turn_id: TurnId, limit: u32) -> Result<Joined> {
     let mut turn = open_turn(w, turn_id)?;
     let pending = w.inbox_pending(agent_id, join_window(limit))?;
     let of_session = pending.iter().filter(|mail| session_of(mail) == turn.conversation_id).count();

@@ -3,16 +3,11 @@
 //! Nothing here may decide about an approval.
 
 use ghost_domain::approval::SHOWN_MAX;
-use ghost_domain::event::{EventKind, NewEvent};
-use ghost_domain::ports::Signal;
-use ghost_domain::{Approval, ApprovalId, ApprovalStatus, Turn};
-use ghost_store::Tx;
-use serde_json::json;
 
-use crate::{OperationContext, Result};
+use crate::prelude::*;
 
 /// Takes back a question that nobody needs an answer to any more. Does nothing if it is closed.
-fn withdraw(w: &mut Tx, ctx: &OperationContext, approval_id: ApprovalId) -> Result<()> {
+fn withdraw(w: &mut Tx, ctx: &Context, approval_id: ApprovalId) -> Result<()> {
     let Some(mut approval) = w.approval_get(approval_id)? else { return Ok(()) };
     if approval.status == ApprovalStatus::Pending {
         approval.status = ApprovalStatus::Cancelled;
@@ -22,7 +17,7 @@ fn withdraw(w: &mut Tx, ctx: &OperationContext, approval_id: ApprovalId) -> Resu
 }
 
 /// Takes back the questions of a call that has ended; with `None`, those of all calls. The caller writes the turn.
-pub(crate) fn close_questions(w: &mut Tx, ctx: &OperationContext, turn: &mut Turn, of: Option<&str>) -> Result<()> {
+pub(crate) fn close_questions(w: &mut Tx, ctx: &Context, turn: &mut Turn, of: Option<&str>) -> Result<()> {
     let mut left = Vec::new();
     for approval_id in std::mem::take(&mut turn.questions) {
         match w.approval_get(approval_id)? {
@@ -35,7 +30,7 @@ pub(crate) fn close_questions(w: &mut Tx, ctx: &OperationContext, turn: &mut Tur
 }
 
 /// Takes back the questions of a turn whose calls were interrupted: their programs are gone.
-pub(crate) fn end_all(w: &mut Tx, ctx: &OperationContext, turn: &mut Turn) -> Result<()> {
+pub(crate) fn end_all(w: &mut Tx, ctx: &Context, turn: &mut Turn) -> Result<()> {
     if turn.questions.is_empty() {
         return Ok(());
     }
@@ -45,7 +40,7 @@ pub(crate) fn end_all(w: &mut Tx, ctx: &OperationContext, turn: &mut Turn) -> Re
 }
 
 /// Closes an approval.
-pub(crate) fn close(w: &mut Tx, ctx: &OperationContext, mut approval: Approval) -> Result<Approval> {
+pub(crate) fn close(w: &mut Tx, ctx: &Context, mut approval: Approval) -> Result<Approval> {
     approval.closed_at = Some(ctx.now());
     w.approval_put(&approval)?;
     emit(w, ctx, EventKind::ApprovalClosed, &approval)?;
@@ -54,12 +49,12 @@ pub(crate) fn close(w: &mut Tx, ctx: &OperationContext, mut approval: Approval) 
 }
 
 /// Writes an event of an approval.
-pub(crate) fn emit(w: &mut Tx, ctx: &OperationContext, kind: EventKind, approval: &Approval) -> Result<()> {
+pub(crate) fn emit(w: &mut Tx, ctx: &Context, kind: EventKind, approval: &Approval) -> Result<()> {
     ctx.emit(w, event(ctx, kind, approval))
 }
 
 /// An event of an approval.
-pub(crate) fn event(ctx: &OperationContext, kind: EventKind, approval: &Approval) -> NewEvent {
+pub(crate) fn event(ctx: &Context, kind: EventKind, approval: &Approval) -> NewEvent {
     let payload = json!({
         "approval_id": approval.approval_id, "status": approval.status, "turn_id": approval.turn_id,
         "conversation_id": approval.conversation_id, "tool": approval.plan.tool,

@@ -1,6 +1,28 @@
-//! The result type of all rules.
+//! The result type of all rules, their refusals, and the reading of a whole list.
 //!
 //! This module must never import anything from this crate, because every other module imports it.
 
 /// The result of a rule: a value, or a typed refusal.
 pub type Result<T> = std::result::Result<T, ghost_domain::Refusal>;
+
+/// Reads a list to its end. `page` reads what follows the last item that was read.
+pub(crate) fn read_all<T>(
+    mut page: impl FnMut(Option<&T>) -> std::result::Result<Vec<T>, ghost_store::StoreError>,
+) -> Result<Vec<T>> {
+    let mut all: Vec<T> = Vec::new();
+    loop {
+        let next = page(all.last())?;
+        if next.is_empty() {
+            return Ok(all);
+        }
+        all.extend(next);
+    }
+}
+
+/// A refusal with a code and a formatted message, for example `refusal!(Conflict, "{name} has ended")`.
+macro_rules! refusal {
+    ($code:ident, $($message:tt)+) => {
+        ghost_domain::Refusal::new(ghost_domain::Code::$code, format!($($message)+))
+    };
+}
+pub(crate) use refusal;

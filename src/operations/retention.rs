@@ -4,14 +4,10 @@
 //! deletes only what is old by the time that passed since ([`Doubt`]), and no sweep deletes more of a
 //! family than a share of it.
 
-use std::time::Duration;
-
 use ghost_domain::wall_clock::Doubt;
-use ghost_domain::{Limits, Refusal, Timestamp};
-use ghost_store::Store;
-use ghost_store::tables::Family;
 
-use crate::{OperationContext, Result, clock};
+use crate::clock;
+use crate::prelude::*;
 
 /// Rows deleted in one transaction. It is small, so that pruning does not delay the agents.
 const SLICE: u32 = 500;
@@ -37,10 +33,12 @@ fn kept(family: Family, limits: &Limits) -> Duration {
         | Family::DeadLetters
         | Family::Tasks
         | Family::RootBudgets
-        | Family::AgentBudgets => limits.journal_days,
+        | Family::AgentBudgets
+        | Family::Droids
+        | Family::Roots
         // A deleted entry is kept as long as a writer may still refer to a version that it has
         // read.
-        Family::Knowledge => limits.journal_days,
+        | Family::Knowledge => limits.journal_days,
         Family::Ledger => limits.ledger_days,
         Family::Usage => limits.usage_days,
         Family::Requests => limits.requests_days,
@@ -48,9 +46,7 @@ fn kept(family: Family, limits: &Limits) -> Duration {
         Family::Conversations => limits.conversation_days,
         // A grant holds until its end, and its events tell of it.
         Family::Grants => 0,
-        Family::Droids => limits.journal_days,
         Family::ScheduleRuns => limits.schedule_run_days,
-        Family::Roots => limits.journal_days,
         // A tombstone is kept as long as any record may name the agent.
         Family::Agents => limits.events_days.max(limits.journal_days).max(limits.ledger_days).max(limits.usage_days),
     })
@@ -65,7 +61,7 @@ const SHARE: u64 = 4;
 ///
 /// # Errors
 /// The first refusal, after all families were tried.
-pub async fn sweep(store: &Store, ctx: &OperationContext) -> Result<u64> {
+pub async fn sweep(store: &Store, ctx: &Context) -> Result<u64> {
     let (mut gone, mut first) = (0, Ok(()));
     let (doubt, now) = doubt(store, ctx).await?;
     let limits = ctx.limits();
@@ -84,7 +80,7 @@ pub async fn sweep(store: &Store, ctx: &OperationContext) -> Result<u64> {
 
 /// How far the clock may be ahead, and what it shows. A jump is followed in a write transaction, so another one sees both
 /// from before it or both from after it.
-async fn doubt(store: &Store, ctx: &OperationContext) -> Result<(Doubt, Timestamp)> {
+async fn doubt(store: &Store, ctx: &Context) -> Result<(Doubt, Timestamp)> {
     let ctx = ctx.clone();
     store.write(move |w| Ok((clock::state(w)?.doubt, ctx.now()))).await
 }
@@ -108,7 +104,7 @@ pub struct Stored {
 }
 
 /// Reads the size of the storage.
-pub async fn stored(store: &Store, ctx: &OperationContext) -> Result<Stored> {
+pub async fn stored(store: &Store, ctx: &Context) -> Result<Stored> {
     let bytes = store.read_latest(|r| r.store_bytes()).await.map_err(Refusal::from)?;
     let limits = ctx.limits();
     let over = |bound: u64| bound > 0 && bytes > bound;
@@ -118,7 +114,7 @@ pub async fn stored(store: &Store, ctx: &OperationContext) -> Result<Stored> {
 /// Prunes history earlier than its retention says, until the data are no larger than
 /// `limits.store_bytes_max`. Each round halves the retention time. Rows younger than an hour are
 /// kept. Returns the number of deleted rows.
-pub async fn sweep_bytes(store: &Store, ctx: &OperationContext) -> Result<u64> {
+pub async fn sweep_bytes(store: &Store, ctx: &Context) -> Result<u64> {
     let (mut gone, mut halves) = (0, 0);
     while stored(store, ctx).await?.over {
         halves += 1;

@@ -5,27 +5,22 @@
 //! These rules must never refuse actions of an operator or of the system, or count a repeated
 //! request twice.
 
-use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::root_tally::RootTally;
-use ghost_domain::{AgentId, Code, Party, Refusal, RootId};
-use ghost_store::Tx;
-use serde_json::{Value, json};
 
-use crate::chain::Chain;
-use crate::{OperationContext, Result};
+use crate::prelude::*;
 
 /// The names of the limits that are counted for each root.
 const ROOT_LIMITS: [&str; 6] =
     ["root_messages_max", "root_turns_max", "root_spawns_max", "hops_max", "echoes_max", "reply_rounds_max"];
 
-fn tally(r: &mut Tx, ctx: &OperationContext, root_id: RootId) -> Result<RootTally> {
+fn tally(r: &mut Tx, ctx: &Context, root_id: RootId) -> Result<RootTally> {
     Ok(match r.root_get(root_id)? {
         Some(tally) => tally,
         None => RootTally::new(root_id, ctx.now()),
     })
 }
 
-fn save(w: &mut Tx, ctx: &OperationContext, mut tally: RootTally) -> Result<()> {
+fn save(w: &mut Tx, ctx: &Context, mut tally: RootTally) -> Result<()> {
     tally.updated_at = ctx.now();
     w.root_put(&tally)?;
     Ok(())
@@ -33,7 +28,7 @@ fn save(w: &mut Tx, ctx: &OperationContext, mut tally: RootTally) -> Result<()> 
 
 /// Counts `count` messages that an agent sends to agents or chat channels in a chain. Refuses over
 /// `limits.root_messages_max`.
-pub fn sent(w: &mut Tx, ctx: &OperationContext, from: &Party, chain: Chain, count: u64) -> Result<()> {
+pub fn sent(w: &mut Tx, ctx: &Context, from: &Party, chain: Chain, count: u64) -> Result<()> {
     let (Some(agent_id), true) = (from.agent(), chain.hop > 0) else { return Ok(()) };
     let most = u64::from(ctx.limits().root_messages_max);
     let mut tally = match with_sent(w, ctx, chain, count) {
@@ -47,7 +42,7 @@ pub fn sent(w: &mut Tx, ctx: &OperationContext, from: &Party, chain: Chain, coun
 }
 
 /// Returns the tally with `count` more messages, or the refusal.
-fn with_sent(r: &mut Tx, ctx: &OperationContext, chain: Chain, count: u64) -> Result<RootTally> {
+fn with_sent(r: &mut Tx, ctx: &Context, chain: Chain, count: u64) -> Result<RootTally> {
     let most = u64::from(ctx.limits().root_messages_max);
     let mut tally = tally(r, ctx, chain.root_id)?;
     let before = tally.messages;
@@ -60,7 +55,7 @@ fn with_sent(r: &mut Tx, ctx: &OperationContext, chain: Chain, count: u64) -> Re
 }
 
 /// Checks whether [`sent`] would refuse, without counting.
-pub fn would_send(r: &mut Tx, ctx: &OperationContext, from: &Party, chain: Chain, count: u64) -> Result<()> {
+pub fn would_send(r: &mut Tx, ctx: &Context, from: &Party, chain: Chain, count: u64) -> Result<()> {
     if from.agent().is_some() && chain.hop > 0 {
         with_sent(r, ctx, chain, count)?;
     }
@@ -69,7 +64,7 @@ pub fn would_send(r: &mut Tx, ctx: &OperationContext, from: &Party, chain: Chain
 
 /// Counts repetitions: messages with the same text from one agent to the same other agent. Refuses
 /// over `limits.echoes_max`.
-pub fn echoed(w: &mut Tx, ctx: &OperationContext, from: &Party, to: &AgentId, text: &str, chain: Chain) -> Result<()> {
+pub fn echoed(w: &mut Tx, ctx: &Context, from: &Party, to: &AgentId, text: &str, chain: Chain) -> Result<()> {
     let (Some(agent_id), true) = (from.agent(), chain.hop > 0) else { return Ok(()) };
     let most = ctx.limits().echoes_max;
     let (mut tally, count) = match with_echo(w, ctx, agent_id, to, text, chain) {
@@ -89,7 +84,7 @@ pub fn echoed(w: &mut Tx, ctx: &OperationContext, from: &Party, to: &AgentId, te
 /// Returns the tally with this text counted, and the number of repetitions, or the refusal.
 fn with_echo(
     r: &mut Tx,
-    ctx: &OperationContext,
+    ctx: &Context,
     from: &AgentId,
     to: &AgentId,
     text: &str,
@@ -99,25 +94,15 @@ fn with_echo(
     let mut tally = tally(r, ctx, chain.root_id)?;
     let count = tally.echo(from, to, text);
     if count > most {
-        return Err(Refusal::new(
-            Code::LoopGuard,
-            format!("you have sent {to} the same words {most} times in this exchange"),
-        )
-        .hint("it needs no further answer: end your turn, or write something that is new")
-        .details(json!({ "limit": "echoes_max", "value": most, "to": to })));
+        return Err(refusal!(LoopGuard, "you have sent {to} the same words {most} times in this exchange")
+            .hint("it needs no further answer: end your turn, or write something that is new")
+            .details(json!({ "limit": "echoes_max", "value": most, "to": to })));
     }
     Ok((tally, count))
 }
 
 /// Checks whether [`echoed`] would refuse, without counting.
-pub fn would_echo(
-    r: &mut Tx,
-    ctx: &OperationContext,
-    from: &Party,
-    to: &AgentId,
-    text: &str,
-    chain: Chain,
-) -> Result<()> {
+pub fn would_echo(r: &mut Tx, ctx: &Context, from: &Party, to: &AgentId, text: &str, chain: Chain) -> Result<()> {
     if let (Some(agent_id), true) = (from.agent(), chain.hop > 0) {
         with_echo(r, ctx, agent_id, to, text, chain)?;
     }
@@ -126,7 +111,7 @@ pub fn would_echo(
 
 /// Counts an ask of one agent to another in a chain. Refuses over `limits.reply_rounds_max` in a
 /// row, and after the other agent has ended the exchange (HB-07).
-pub fn asked(w: &mut Tx, ctx: &OperationContext, from: &Party, to: &AgentId, chain: Chain) -> Result<()> {
+pub fn asked(w: &mut Tx, ctx: &Context, from: &Party, to: &AgentId, chain: Chain) -> Result<()> {
     let (Some(agent_id), true) = (from.agent(), chain.hop > 0) else { return Ok(()) };
     let most = ctx.limits().reply_rounds_max;
     let mut tally = tally(w, ctx, chain.root_id)?;
@@ -153,14 +138,14 @@ pub fn asked(w: &mut Tx, ctx: &OperationContext, from: &Party, to: &AgentId, cha
 }
 
 /// Records that `to` has ended the exchange in which `from` asks it.
-pub fn exchange_over(w: &mut Tx, ctx: &OperationContext, root_id: RootId, from: &AgentId, to: &AgentId) -> Result<()> {
+pub fn exchange_over(w: &mut Tx, ctx: &Context, root_id: RootId, from: &AgentId, to: &AgentId) -> Result<()> {
     let Some(mut tally) = w.root_get(root_id)? else { return Ok(()) };
     tally.ended(from, to);
     save(w, ctx, tally)
 }
 
 /// Emits an event when a chain reaches the last allowed hop.
-pub fn last_hop(w: &mut Tx, ctx: &OperationContext, from: &Party, to: &AgentId, chain: Chain) -> Result<()> {
+pub fn last_hop(w: &mut Tx, ctx: &Context, from: &Party, to: &AgentId, chain: Chain) -> Result<()> {
     let most = ctx.limits().hops_max;
     let (Some(agent_id), true) = (from.agent(), chain.hop == most) else { return Ok(()) };
     let mut tally = tally(w, ctx, chain.root_id)?;
@@ -172,7 +157,7 @@ pub fn last_hop(w: &mut Tx, ctx: &OperationContext, from: &Party, to: &AgentId, 
 }
 
 /// Counts an agent that a chain creates. Refuses over `limits.root_spawns_max`.
-pub fn spawned(w: &mut Tx, ctx: &OperationContext, by: &Party, chain: Chain) -> Result<()> {
+pub fn spawned(w: &mut Tx, ctx: &Context, by: &Party, chain: Chain) -> Result<()> {
     let (Some(agent_id), true) = (by.agent(), chain.hop > 0) else { return Ok(()) };
     let most = ctx.limits().root_spawns_max;
     let mut tally = tally(w, ctx, chain.root_id)?;
@@ -191,7 +176,7 @@ pub fn spawned(w: &mut Tx, ctx: &OperationContext, by: &Party, chain: Chain) -> 
 /// Returns why a turn of this chain must end at once, if its root has already opened
 /// `limits.root_turns_max` turns, not counting this one. The turn's mail is consumed, so that it
 /// does not wake the agent again.
-pub fn turns_spent(w: &mut Tx, ctx: &OperationContext, root_id: RootId, hop: u32) -> Result<Option<Refusal>> {
+pub fn turns_spent(w: &mut Tx, ctx: &Context, root_id: RootId, hop: u32) -> Result<Option<Refusal>> {
     if hop == 0 {
         return Ok(None);
     }
@@ -202,7 +187,7 @@ pub fn turns_spent(w: &mut Tx, ctx: &OperationContext, root_id: RootId, hop: u32
 }
 
 /// Counts a turn that a chain opens.
-pub fn turn_opened(w: &mut Tx, ctx: &OperationContext, agent_id: &AgentId, chain: Chain) -> Result<()> {
+pub fn turn_opened(w: &mut Tx, ctx: &Context, agent_id: &AgentId, chain: Chain) -> Result<()> {
     if chain.hop == 0 {
         return Ok(());
     }
@@ -218,36 +203,25 @@ pub fn turn_opened(w: &mut Tx, ctx: &OperationContext, agent_id: &AgentId, chain
 /// Emits an event when the next addition reaches a limit of the world or of one agent; `before` is
 /// the count before it. It is emitted when the limit fills, because a refusal rolls its transaction
 /// back and could leave no event.
-pub fn filled(
-    w: &mut Tx,
-    ctx: &OperationContext,
-    limit: &str,
-    about: Option<&AgentId>,
-    before: u64,
-    most: u64,
-) -> Result<()> {
+pub fn filled(w: &mut Tx, ctx: &Context, limit: &str, about: Option<&AgentId>, before: u64, most: u64) -> Result<()> {
     if before.saturating_add(1) != most {
         return Ok(());
     }
     let event = NewEvent::new(EventKind::LimitReached, json!({ "limit": limit, "value": most }));
-    let event = match about {
-        Some(agent_id) => event.agent(agent_id),
-        None => event,
-    };
-    ctx.emit(w, event)
+    ctx.emit(w, NewEvent { agent_id: about.cloned(), ..event })
 }
 
 /// Builds the refusal for `more` that would exceed a limit of a root; `so_far` describes the
 /// current count.
 fn over(limit: &str, most: u64, so_far: &str, more: u64) -> Refusal {
-    Refusal::new(Code::RateLimited, format!("{so_far}; {more} more would exceed the limit of {most} (limits.{limit})"))
+    refusal!(RateLimited, "{so_far}; {more} more would exceed the limit of {most} (limits.{limit})")
         .hint("end the work here and report its state; new work from outside starts a new root")
         .details(json!({ "limit": limit, "value": most, "more": more }))
 }
 
 /// Returns the refusal and emits its event, for a caller that continues after the refusal. If the
 /// caller rolls back, the record of the refused call emits the event ([`refused`]).
-fn refuse<T>(w: &mut Tx, ctx: &OperationContext, agent_id: &AgentId, chain: Chain, refusal: Refusal) -> Result<T> {
+fn refuse<T>(w: &mut Tx, ctx: &Context, agent_id: &AgentId, chain: Chain, refusal: Refusal) -> Result<T> {
     refused(w, ctx, agent_id, chain, &refusal)?;
     Err(refusal)
 }
@@ -255,7 +229,7 @@ fn refuse<T>(w: &mut Tx, ctx: &OperationContext, agent_id: &AgentId, chain: Chai
 /// Emits the event for a refusal over a limit of a root, unless it was emitted when the limit was
 /// reached. A step of more than one can exceed a limit without reaching it exactly, and so can a
 /// lowered limit.
-pub fn refused(w: &mut Tx, ctx: &OperationContext, agent_id: &AgentId, chain: Chain, refusal: &Refusal) -> Result<()> {
+pub fn refused(w: &mut Tx, ctx: &Context, agent_id: &AgentId, chain: Chain, refusal: &Refusal) -> Result<()> {
     let Some(Value::Object(details)) = &refusal.details else { return Ok(()) };
     let limit = details.get("limit").and_then(Value::as_str).filter(|limit| ROOT_LIMITS.contains(limit));
     let (Some(limit), Some(most)) = (limit, details.get("value").and_then(Value::as_u64)) else { return Ok(()) };
@@ -276,7 +250,7 @@ pub fn refused(w: &mut Tx, ctx: &OperationContext, agent_id: &AgentId, chain: Ch
 /// emitted now; the caller then has to save the tally.
 fn limit_reached(
     w: &mut Tx,
-    ctx: &OperationContext,
+    ctx: &Context,
     agent_id: &AgentId,
     limit: &str,
     most: u64,
@@ -298,8 +272,7 @@ fn limit_reached(
     if let (Some(payload), Value::Object(more)) = (payload.as_object_mut(), more) {
         payload.extend(more);
     }
-    let event = NewEvent::new(EventKind::LimitReached, payload).agent(agent_id).correlation(tally.root_id);
-    ctx.emit(w, event)?;
+    ctx.emit(w, NewEvent::new(EventKind::LimitReached, payload).agent(agent_id).correlation(tally.root_id))?;
     Ok(true)
 }
 
@@ -318,7 +291,7 @@ pub struct NearBound {
 
 /// Returns the limits of which at least four fifths are used, the fullest first, at most 50. `dynamic_agents` is the number
 /// of agents that were created at run time: the caller knows it, and the store would have to count them.
-pub fn near(r: &mut Tx, ctx: &OperationContext, dynamic_agents: u64) -> Result<Vec<NearBound>> {
+pub fn near(r: &mut Tx, ctx: &Context, dynamic_agents: u64) -> Result<Vec<NearBound>> {
     let limits = ctx.limits();
     let mut found = Vec::new();
     let mut check = |limit: &str, about: String, value: u64, most: u64| {

@@ -6,34 +6,29 @@
 //! start a new chain. A slot is one planned time of a schedule. Each slot of a timer or a cron job
 //! is covered by a recorded run, whether it ran, was refused by a limit, or was skipped.
 
-mod context;
 mod fire;
 mod heartbeat;
 mod outlet;
 mod rows;
 mod run_end;
 mod runs;
-mod target;
 mod text;
 
 pub use fire::{Beat, Beats, changed, due, run_now, watch_refused};
 pub(crate) use heartbeat::set_heartbeat;
 pub use heartbeat::{Wanted, follow_heartbeat};
 pub use rows::{all_of_kind, get};
-use rows::{may_change, remove, save};
 pub use run_end::{lost, turn_ended};
 
-use ghost_domain::refusal::not_blank;
+use ghost_domain::schedule::Change;
+use ghost_domain::schedule::mode::LAST;
 use ghost_domain::schedule::slots::first_slot;
 use ghost_domain::schedule::words::{NAME_MAX, checked_name};
-use ghost_domain::schedule::{Change, JobMode, Missed, When};
-use ghost_domain::text::clip;
-use ghost_domain::{AgentId, Code, Party, Refusal, Schedule, ScheduleId, ScheduleKind, ScheduleRun, WatchSnapshot};
-use ghost_store::Tx;
 
-use crate::chain::Chain;
+use crate::prelude::*;
 use crate::suggestion::{self, Unknown};
-use crate::{OperationContext, Result, agent_lookup, mail};
+use crate::{agent_lookup, conversations, mail};
+use rows::{may_change, remove, save};
 
 /// The longest watched path, in bytes.
 const PATH_MAX: usize = 1_024;
@@ -75,7 +70,7 @@ pub struct NewSchedule {
 /// replace a schedule that someone else set; `Conflict` if an agent would give a schedule of another
 /// session a new text or new options; `HopLimit`; `TooLarge`; `PayloadMismatch` for options
 /// of a cron job on another kind.
-pub fn set(w: &mut Tx, ctx: &OperationContext, by: &Party, mut new: NewSchedule) -> Result<Schedule> {
+pub fn set(w: &mut Tx, ctx: &Context, by: &Party, mut new: NewSchedule) -> Result<Schedule> {
     let limits = ctx.limits();
     let agent = agent_lookup::agent_for(w, ctx, by, &new.agent_id)?;
     let name = checked_name(&new.name)?;
@@ -87,21 +82,15 @@ pub fn set(w: &mut Tx, ctx: &OperationContext, by: &Party, mut new: NewSchedule)
     }
     let max_bytes = limits.message_bytes as usize / 2;
     if new.message.len() > max_bytes {
-        return Err(Refusal::new(
-            Code::TooLarge,
-            format!("the message has {} bytes; the limit is {max_bytes}", new.message.len()),
-        )
-        .hint("write the long part to a workspace file and name its path"));
+        return Err(refusal!(TooLarge, "the message has {} bytes; the limit is {max_bytes}", new.message.len())
+            .hint("write the long part to a workspace file and name its path"));
     }
     if new.chain.hop > limits.hops_max && *by != Party::System {
         return Err(mail::hop_limit(new.chain.hop, limits.hops_max));
     }
     if new.kind != ScheduleKind::Cron && new.mode != JobMode::default() {
-        return Err(Refusal::new(
-            Code::PayloadMismatch,
-            format!("the options of a cron job cannot be used with a {}", new.kind),
-        )
-        .hint("set a cron job for that time instead; it can run once, in a turn of its own"));
+        return Err(refusal!(PayloadMismatch, "the options of a cron job cannot be used with a {}", new.kind)
+            .hint("set a cron job for that time instead; it can run once, in a turn of its own"));
     }
     let now = ctx.now();
     let when = checked_when(new.kind, new.when.clone())?;
@@ -124,7 +113,7 @@ pub fn set(w: &mut Tx, ctx: &OperationContext, by: &Party, mut new: NewSchedule)
     // could not be switched off.
     let kept = before.as_ref().is_some_and(|before| before.mode == new.mode);
     if new.enabled || !kept {
-        target::check(w, &new.mode)?;
+        check_target(w, &new.mode)?;
     }
     let schedule = Schedule {
         schedule_id: before.as_ref().map_or_else(|| ScheduleId(ctx.id()), |before| before.schedule_id),
@@ -160,20 +149,14 @@ pub fn set(w: &mut Tx, ctx: &OperationContext, by: &Party, mut new: NewSchedule)
 /// # Errors
 /// `NotFound`, also for a channel or conversation that the last text of a cron job goes to;
 /// `AccessDenied`; `InvalidArguments` if its only time has passed.
-pub fn enable(
-    w: &mut Tx,
-    ctx: &OperationContext,
-    by: &Party,
-    schedule_id: ScheduleId,
-    enabled: bool,
-) -> Result<Schedule> {
+pub fn enable(w: &mut Tx, ctx: &Context, by: &Party, schedule_id: ScheduleId, enabled: bool) -> Result<Schedule> {
     let mut schedule = get(w, schedule_id)?;
     may_change(by, &schedule)?;
     if schedule.enabled == enabled {
         return Ok(schedule);
     }
     if enabled {
-        target::check(w, &schedule.mode)?;
+        check_target(w, &schedule.mode)?;
     }
     schedule.enabled = enabled;
     schedule.next_at = match schedule.kind {
@@ -192,11 +175,11 @@ pub fn enable(
 ///
 /// # Errors
 /// `NotFound`, `AccessDenied`, `PolicyDenied` for a heartbeat.
-pub fn cancel(w: &mut Tx, ctx: &OperationContext, by: &Party, schedule_id: ScheduleId) -> Result<Schedule> {
+pub fn cancel(w: &mut Tx, ctx: &Context, by: &Party, schedule_id: ScheduleId) -> Result<Schedule> {
     let mut schedule = get(w, schedule_id)?;
     may_change(by, &schedule)?;
     if schedule.kind == ScheduleKind::Heartbeat && *by != Party::System {
-        return Err(Refusal::new(Code::PolicyDenied, "a heartbeat is set by the world file and cannot be cancelled")
+        return Err(refusal!(PolicyDenied, "a heartbeat is set by the world file and cannot be cancelled")
             .hint("change `heartbeat:` there and reload, or disable it until the next reload"));
     }
     remove(w, ctx, by, &schedule, None)?;
@@ -209,7 +192,7 @@ pub fn cancel(w: &mut Tx, ctx: &OperationContext, by: &Party, schedule_id: Sched
 }
 
 /// Cancels all schedules of an agent that is being deleted.
-pub(crate) fn cancel_all(w: &mut Tx, ctx: &OperationContext, by: &Party, agent_id: &AgentId) -> Result<()> {
+pub(crate) fn cancel_all(w: &mut Tx, ctx: &Context, by: &Party, agent_id: &AgentId) -> Result<()> {
     loop {
         let schedules = w.schedule_list(Some(agent_id), None, None)?;
         if schedules.is_empty() {
@@ -257,7 +240,7 @@ fn keeps_session(by: &Party, before: &Schedule, new: &NewSchedule) -> Result<()>
     }
     // The other conversation is not named here, because this text is for another person's session.
     let other = before.conversation_id.map_or("your own work", |_| "another conversation");
-    Err(Refusal::new(Code::Conflict, format!("the {} `{}` belongs to {other}", before.kind, before.name))
+    Err(refusal!(Conflict, "the {} `{}` belongs to {other}", before.kind, before.name)
         .hint("choose another name, or cancel that one first"))
 }
 
@@ -266,15 +249,12 @@ fn checked_when(kind: ScheduleKind, when: When) -> Result<When> {
     match (kind, when) {
         (ScheduleKind::Watch, When::Change { path, recursive, changes, debounce_ms }) => {
             if path.len() > PATH_MAX {
-                return Err(Refusal::new(Code::TooLarge, format!("path is longer than {PATH_MAX} bytes"))
+                return Err(refusal!(TooLarge, "path is longer than {PATH_MAX} bytes")
                     .hint("watch a directory nearer to the root"));
             }
             if !(50..=60_000).contains(&debounce_ms) {
-                return Err(Refusal::new(
-                    Code::InvalidArguments,
-                    format!("debounce_ms is {debounce_ms}; it must be 50 to 60000"),
-                )
-                .hint("changes within this time are reported together; 250 is usual"));
+                return Err(refusal!(InvalidArguments, "debounce_ms is {debounce_ms}; it must be 50 to 60000")
+                    .hint("changes within this time are reported together; 250 is usual"));
             }
             let mut wanted: Vec<Change> = if changes.is_empty() { Change::ALL.to_vec() } else { changes };
             wanted.sort_unstable();
@@ -284,13 +264,13 @@ fn checked_when(kind: ScheduleKind, when: When) -> Result<When> {
         (ScheduleKind::Timer, when @ (When::At { .. } | When::After { .. }))
         | (ScheduleKind::Cron, when @ (When::At { .. } | When::Every { .. } | When::Cron { .. }))
         | (ScheduleKind::Heartbeat, when @ When::Every { .. }) => Ok(when),
-        (kind, _) => Err(Refusal::new(Code::InvalidArguments, format!("this rule does not fit a {kind}"))
+        (kind, _) => Err(refusal!(InvalidArguments, "this rule does not fit a {kind}")
             .hint("a timer needs a time, a cron job a time, an interval or an expression, a watch a path")),
     }
 }
 
 /// Checks the limits on the number of schedules of a kind.
-fn check_count(w: &mut Tx, ctx: &OperationContext, agent_id: &AgentId, kind: ScheduleKind) -> Result<()> {
+fn check_count(w: &mut Tx, ctx: &Context, agent_id: &AgentId, kind: ScheduleKind) -> Result<()> {
     let limits = ctx.limits();
     let (limit, setting) = match kind {
         ScheduleKind::Timer => (limits.timers_max, "limits.timers_max"),
@@ -300,21 +280,49 @@ fn check_count(w: &mut Tx, ctx: &OperationContext, agent_id: &AgentId, kind: Sch
     };
     let count = w.schedule_count(agent_id, kind)?;
     if count >= limit {
-        return Err(Refusal::new(
-            Code::RateLimited,
-            format!("{agent_id} has {count} schedules of kind {kind}, which is the limit ({setting})"),
+        return Err(refusal!(
+            RateLimited,
+            "{agent_id} has {count} schedules of kind {kind}, which is the limit ({setting})"
         )
         .hint("cancel one that you no longer need, or replace one by using its name"));
     }
     if kind == ScheduleKind::Watch {
         let all = w.schedule_list(None, Some(kind), None)?.len();
         if all >= limits.world_watches_max as usize {
-            return Err(Refusal::new(
-                Code::RateLimited,
-                format!("the world has {all} watches, which is the limit (limits.world_watches_max)"),
+            return Err(refusal!(
+                RateLimited,
+                "the world has {all} watches, which is the limit (limits.world_watches_max)"
             )
             .hint("cancel one that is no longer needed"));
         }
     }
     Ok(())
+}
+
+/// Refuses a chat channel or conversation that does not exist. The last conversation is found when
+/// the job ends, and webhooks belong to the world file.
+///
+/// # Errors
+/// `NotFound`, with a suggestion.
+fn check_target(r: &mut Tx, mode: &JobMode) -> Result<()> {
+    let with_field = |refusal: Refusal| refusal.details(json!({ "field": "to" }));
+    let channel = match mode.own_turn().map(|turn| &turn.target) {
+        Some(Target::Conversation(conversation_id)) => {
+            return conversations::get(r, *conversation_id).map(drop).map_err(with_field);
+        }
+        Some(Target::Channel(channel)) => channel,
+        Some(Target::Nowhere | Target::Last | Target::Webhook { .. }) | None => return Ok(()),
+    };
+    if r.chat_channel_get(channel)?.is_some() {
+        return Ok(());
+    }
+    let near = nearest(channel.as_str(), [LAST]);
+    let refusal = with_field(Refusal::not_found("channel", channel.as_str(), near));
+    Err(match near {
+        Some(_) => refusal,
+        None => {
+            let refusal = refusal.hint("give last, the name of a chat channel or the id of a conversation");
+            suggestion::unknown_name(r, refusal, Unknown::Channel(channel.clone()))?
+        }
+    })
 }

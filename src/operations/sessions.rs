@@ -2,18 +2,10 @@
 //!
 //! This module must never return entries of another session than the one that it is asked for.
 
-use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::session::{name_of, named};
 use ghost_domain::transcript::{Block, visible_text};
-use ghost_domain::{
-    AgentId, Code, ConversationId, JournalRow, LogPlace, LogStart, Party, Refusal, SessionStart, SessionSummary, Step,
-    Timestamp, Turn, TurnId,
-};
-use ghost_store::Tx;
-use ghost_store::tables::SessionTurns;
-use serde_json::json;
 
-use crate::{OperationContext, Result};
+use crate::prelude::*;
 
 /// The largest number of turns in one page of a session's history.
 pub const HISTORY_MAX: u32 = 100;
@@ -97,7 +89,7 @@ pub(crate) fn beginning(r: &mut Tx, agent_id: &AgentId, conversation_id: Option<
 /// `InvalidArguments` if it is neither `own` nor the id of a conversation.
 pub fn session_named(name: &str) -> Result<Option<ConversationId>> {
     named(name.trim()).ok_or_else(|| {
-        Refusal::new(Code::InvalidArguments, format!("`{}` is no session", ghost_domain::text::clip(name, 80)))
+        refusal!(InvalidArguments, "`{}` is no session", ghost_domain::text::clip(name, 80))
             .hint("use `own` for the agent's own work, or the id of a conversation; syscall.session.list and `ghostctl session list` show them")
     })
 }
@@ -159,7 +151,7 @@ pub fn history(
 /// When the store fails.
 pub fn reset(
     w: &mut Tx,
-    ctx: &OperationContext,
+    ctx: &Context,
     by: &Party,
     agent_id: &AgentId,
     conversation_id: Option<ConversationId>,
@@ -194,7 +186,7 @@ fn place_in(
     let turn = r.turn_get(turn_id)?;
     let own = turn.filter(|turn| turn.agent_id == *agent_id && turn.conversation_id == conversation_id);
     own.map(|turn| turn.log_place()).ok_or_else(|| {
-        Refusal::new(Code::NotFound, format!("session `{}` has no turn {turn_id}", name_of(conversation_id)))
+        refusal!(NotFound, "session `{}` has no turn {turn_id}", name_of(conversation_id))
             .hint("use the value of `earlier` from the page before, for the same session")
     })
 }

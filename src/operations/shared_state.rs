@@ -4,14 +4,9 @@
 //! A version of a key must never be used twice. A deleted key leaves no row, so the highest version
 //! of any deleted key is stored, and new keys start above it.
 
-use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::shared_state::{JsonText, check_key, check_prefix, is_system};
-use ghost_domain::text::nearest;
-use ghost_domain::{Code, Party, Refusal, StateEntry};
-use ghost_store::Tx;
-use serde_json::json;
 
-use crate::{OperationContext, Result};
+use crate::prelude::*;
 
 /// The world fact that stores the highest version of any deleted key.
 const FLOOR: &str = "state_version_floor";
@@ -63,31 +58,23 @@ pub fn list(r: &mut Tx, prefix: &str, after: &str, limit: u32) -> Result<Listed>
 /// Writes one value, or deletes it if the value is null. A deletion returns the entry with a null
 /// value and the next version. `through` is the operator that acts as the agent `by`, if there is
 /// one.
-pub fn set(
-    w: &mut Tx,
-    ctx: &OperationContext,
-    by: &Party,
-    through: Option<&Party>,
-    new: Setting,
-) -> Result<StateEntry> {
+pub fn set(w: &mut Tx, ctx: &Context, by: &Party, through: Option<&Party>, new: Setting) -> Result<StateEntry> {
     check_key(&new.key)?;
     if by.agent().is_some() && is_system(&new.key) {
-        return Err(Refusal::new(
-            Code::AccessDenied,
-            format!("`{}` is read-only: agents cannot write keys under `system.`", new.key),
-        )
-        .hint("use another key"));
+        return Err(refusal!(AccessDenied, "`{}` is read-only: agents cannot write keys under `system.`", new.key)
+            .hint("use another key"));
     }
     if let Some(version) = new.expected_version.filter(|version| *version < 0) {
-        return Err(Refusal::new(Code::InvalidArguments, format!("expected_version is {version}"))
+        return Err(refusal!(InvalidArguments, "expected_version is {version}")
             .hint("give the version that you have read, or 0 if the key must not exist yet"));
     }
     let limits = ctx.limits();
     let bytes = new.value.as_str().len();
     if bytes > limits.state_bytes as usize {
-        return Err(Refusal::new(
-            Code::TooLarge,
-            format!("the value has {bytes} bytes as JSON; the limit is {} (limits.state_bytes)", limits.state_bytes),
+        return Err(refusal!(
+            TooLarge,
+            "the value has {bytes} bytes as JSON; the limit is {} (limits.state_bytes)",
+            limits.state_bytes
         )
         .hint("split it over several keys, or write a workspace file and store its path"));
     }
@@ -109,9 +96,9 @@ pub fn set(
         None => {
             let count = w.state_count()?;
             if count >= limits.state_keys_max {
-                return Err(Refusal::new(
-                    Code::RateLimited,
-                    format!("the shared state has {count} keys, which is the limit (limits.state_keys_max)"),
+                return Err(refusal!(
+                    RateLimited,
+                    "the shared state has {count} keys, which is the limit (limits.state_keys_max)"
                 )
                 .hint("delete a key by writing null to it, or combine several values in one key"));
             }
@@ -131,22 +118,15 @@ pub fn set(
     if let Some(through) = through {
         payload["through"] = json!(through);
     }
-    let mut event = NewEvent::new(EventKind::StateChanged, payload);
-    if let Some(agent_id) = by.agent() {
-        event = event.agent(agent_id);
-    }
-    ctx.emit(w, event)?;
+    let event = NewEvent::new(EventKind::StateChanged, payload);
+    ctx.emit(w, NewEvent { agent_id: by.agent().cloned(), ..event })?;
     Ok(entry)
 }
 
 fn floor(r: &mut Tx) -> Result<i64> {
     let Some(text) = r.meta_get(FLOOR)? else { return Ok(0) };
-    text.parse().map_err(|_| {
-        Refusal::new(
-            Code::Internal,
-            format!("`{text}` is stored as a version of the shared state, but is not a number"),
-        )
-    })
+    text.parse()
+        .map_err(|_| refusal!(Internal, "`{text}` is stored as a version of the shared state, but is not a number"))
 }
 
 fn missing(r: &mut Tx, key: &str) -> Result<Refusal> {

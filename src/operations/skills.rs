@@ -1,11 +1,6 @@
 //! The skills that agents hold (SKILL-41). They survive restarts.
 
-use ghost_domain::event::{EventKind, NewEvent};
-use ghost_domain::{AgentId, Code, HeldSkill, Refusal};
-use ghost_store::Tx;
-use serde_json::json;
-
-use crate::{OperationContext, Result};
+use crate::prelude::*;
 
 /// Maximum skills that one agent may hold.
 pub const HELD_MAX: usize = 64;
@@ -14,13 +9,13 @@ pub const HELD_MAX: usize = 64;
 ///
 /// # Errors
 /// `RateLimited` if the agent holds [`HELD_MAX`] skills.
-pub fn acquire(w: &mut Tx, ctx: &OperationContext, agent_id: &AgentId, skill: &str) -> Result<bool> {
+pub fn acquire(w: &mut Tx, ctx: &Context, agent_id: &AgentId, skill: &str) -> Result<bool> {
     let held = w.skills_held(agent_id)?;
     if held.iter().any(|held| held.skill == skill) {
         return Ok(false);
     }
     if held.len() >= HELD_MAX {
-        return Err(Refusal::new(Code::RateLimited, format!("you hold {HELD_MAX} skills, which is the bound"))
+        return Err(refusal!(RateLimited, "you hold {HELD_MAX} skills, which is the bound")
             .hint("drop one with syscall.skill.drop"));
     }
     let hold = HeldSkill { agent_id: agent_id.clone(), skill: skill.to_owned(), active: false, acquired_at: ctx.now() };
@@ -30,7 +25,7 @@ pub fn acquire(w: &mut Tx, ctx: &OperationContext, agent_id: &AgentId, skill: &s
 }
 
 /// Marks a skill as active because its document was read. Acquires the skill first if needed.
-pub fn activate(w: &mut Tx, ctx: &OperationContext, agent_id: &AgentId, skill: &str) -> Result<()> {
+pub fn activate(w: &mut Tx, ctx: &Context, agent_id: &AgentId, skill: &str) -> Result<()> {
     acquire(w, ctx, agent_id, skill)?;
     for mut held in w.skills_held(agent_id)? {
         if held.skill == skill && !held.active {
@@ -46,14 +41,15 @@ pub fn activate(w: &mut Tx, ctx: &OperationContext, agent_id: &AgentId, skill: &
 ///
 /// # Errors
 /// `NotFound` if the agent does not hold it.
-pub fn drop_skill(w: &mut Tx, ctx: &OperationContext, agent_id: &AgentId, skill: &str) -> Result<()> {
+pub fn drop_skill(w: &mut Tx, ctx: &Context, agent_id: &AgentId, skill: &str) -> Result<()> {
     if !w.skill_remove(agent_id, skill)? {
-        return Err(Refusal::new(Code::NotFound, format!("you do not hold the skill `{skill}`"))
-            .hint("syscall.skill.list shows what you hold"));
+        return Err(
+            refusal!(NotFound, "you do not hold the skill `{skill}`").hint("syscall.skill.list shows what you hold")
+        );
     }
     emit(w, ctx, EventKind::SkillDropped, agent_id, skill)
 }
 
-fn emit(w: &mut Tx, ctx: &OperationContext, kind: EventKind, agent_id: &AgentId, skill: &str) -> Result<()> {
+fn emit(w: &mut Tx, ctx: &Context, kind: EventKind, agent_id: &AgentId, skill: &str) -> Result<()> {
     ctx.emit(w, NewEvent::new(kind, json!({ "skill": skill })).agent(agent_id))
 }

@@ -1,10 +1,7 @@
 //! Figures about the whole world that come from the store, for the status and the metrics (CP-12).
 
-use ghost_domain::{Budget, Job, Timestamp};
-use ghost_store::Tx;
-use ghost_store::tables::BudgetFilter;
-
-use crate::{Result, budgets};
+use crate::budgets;
+use crate::prelude::*;
 
 /// A budget is near its limit if this share of it is spent or reserved.
 const NEAR: f64 = 0.8;

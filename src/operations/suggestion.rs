@@ -7,14 +7,9 @@
 //! This module must never search an unbounded number of names, or replace a refusal because no
 //! suggestion was found.
 
-use ghost_domain::text::{clip, nearest};
-use ghost_domain::{AgentId, ChannelName, Refusal, ScheduleKind};
-use ghost_store::tables::SchedulePlace;
-use ghost_store::{Store, Tx, in_command};
-use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use ghost_store::in_command;
 
-use crate::Result;
+use crate::prelude::*;
 
 /// The most names that one search compares.
 const NEAR_MAX: u32 = 2_000;
@@ -111,10 +106,16 @@ fn add_suggestion(r: &mut Tx, mut refusal: Refusal) -> Result<Refusal> {
     })
 }
 
-/// The starting points of the search: first names that begin with the same letter, because a typing
-/// mistake is rarely in the first letter, then all names.
-fn starting_points(name: &str) -> [String; 2] {
-    [name.chars().next().map(String::from).unwrap_or_default(), String::new()]
+/// Searches first among names that begin with the same letter, because a typing mistake is rarely in the first letter, then
+/// among all names. `list` gives names from a starting point on.
+fn search(name: &str, mut list: impl FnMut(String) -> Result<Vec<String>> + Send) -> Result<Option<String>> {
+    for from in [name.chars().next().map(String::from).unwrap_or_default(), String::new()] {
+        let names = list(from)?;
+        if let Some(near) = nearest(name, names.iter().map(String::as_str)) {
+            return Ok(Some(near.to_owned()));
+        }
+    }
+    Ok(None)
 }
 
 /// The hint with all agents, if they are few. If no name is near, the one that is meant is among them.
@@ -128,13 +129,7 @@ fn all_agents(r: &mut Tx) -> Result<Option<String>> {
 }
 
 fn agent(r: &mut Tx, name: &str) -> Result<Option<String>> {
-    for from in starting_points(name) {
-        let ids = r.agent_ids(&from, NEAR_MAX)?;
-        if let Some(near) = nearest(name, ids.iter().map(AgentId::as_str)) {
-            return Ok(Some(near.to_owned()));
-        }
-    }
-    Ok(None)
+    search(name, |from| Ok(r.agent_ids(&from, NEAR_MAX)?.into_iter().map(|agent_id| agent_id.to_string()).collect()))
 }
 
 /// `limits.chat_channels_max` limits the number of channels, so all are compared.
@@ -144,12 +139,8 @@ fn channel(r: &mut Tx, name: &ChannelName) -> Result<Option<String>> {
 }
 
 fn schedule(r: &mut Tx, agent_id: &AgentId, kind: ScheduleKind, name: &str) -> Result<Option<String>> {
-    for from in starting_points(name) {
-        let behind: SchedulePlace = (agent_id.clone(), kind, from);
-        let all = r.schedule_list(Some(agent_id), Some(kind), Some(&behind))?;
-        if let Some(near) = nearest(name, all.iter().map(|schedule| schedule.name.as_str())) {
-            return Ok(Some(near.to_owned()));
-        }
-    }
-    Ok(None)
+    search(name, |from| {
+        let all = r.schedule_list(Some(agent_id), Some(kind), Some(&(agent_id.clone(), kind, from)))?;
+        Ok(all.into_iter().map(|schedule| schedule.name).collect())
+    })
 }

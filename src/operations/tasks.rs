@@ -3,22 +3,16 @@
 
 mod depends;
 mod notify;
-mod open;
 mod owners;
 mod read;
 
-use depends::{depend, dependencies, unfinished};
-use notify::{assign, notify_creator, notify_owner, save};
 pub use owners::{handed_on, left_behind, remind};
 pub use read::{TaskWithHistory, get, get_with_history};
 
-use ghost_domain::event::EventKind;
-use ghost_domain::text::one_line;
-use ghost_domain::{AgentId, Code, Party, Refusal, Task, TaskId, TaskStatus, Timestamp};
-use ghost_store::Tx;
-
-use crate::chain::Chain;
-use crate::{OperationContext, Result, agent_lookup, job_result, mail};
+use crate::prelude::*;
+use crate::{agent_lookup, job_result, mail};
+use depends::{depend, dependencies, unfinished};
+use notify::{assign, notify_creator, notify_owner, save};
 
 /// The longest title, in characters.
 const TITLE_MAX: usize = 200;
@@ -45,7 +39,7 @@ pub struct NewTask {
 }
 
 /// Creates a task and notifies its owner.
-pub fn create(w: &mut Tx, ctx: &OperationContext, by: &Party, new: NewTask) -> Result<Task> {
+pub fn create(w: &mut Tx, ctx: &Context, by: &Party, new: NewTask) -> Result<Task> {
     let limits = ctx.limits();
     let title = one_line(&new.title);
     if title.is_empty() || title.chars().count() > TITLE_MAX {
@@ -54,9 +48,11 @@ pub fn create(w: &mut Tx, ctx: &OperationContext, by: &Party, new: NewTask) -> R
             .hint("say in one line what to do, and the rest in description"));
     }
     if new.description.len() > limits.message_bytes as usize {
-        return Err(Refusal::new(
-            Code::TooLarge,
-            format!("description has {} bytes; the limit is {}", new.description.len(), limits.message_bytes),
+        return Err(refusal!(
+            TooLarge,
+            "description has {} bytes; the limit is {}",
+            new.description.len(),
+            limits.message_bytes
         )
         .hint("write the long part to a workspace file and name its path"));
     }
@@ -69,11 +65,8 @@ pub fn create(w: &mut Tx, ctx: &OperationContext, by: &Party, new: NewTask) -> R
     agent_lookup::agent_for(w, ctx, by, &new.owner)?;
     let open = w.task_count_open()?;
     if open >= limits.tasks_open_max {
-        return Err(Refusal::new(
-            Code::RateLimited,
-            format!("{open} tasks are open in this world, which is the limit"),
-        )
-        .hint("finish or cancel some first"));
+        return Err(refusal!(RateLimited, "{open} tasks are open in this world, which is the limit")
+            .hint("finish or cancel some first"));
     }
     crate::root_limits::filled(w, ctx, "tasks_open_max", None, open.into(), limits.tasks_open_max.into())?;
     if let Some(parent) = new.parent_id {
@@ -125,52 +118,45 @@ pub struct TaskChange {
 }
 
 /// Changes a task and notifies its owner and its creator.
-pub fn update(
-    w: &mut Tx,
-    ctx: &OperationContext,
-    by: &Party,
-    task_id: TaskId,
-    change: TaskChange,
-    chain: Chain,
-) -> Result<Task> {
+pub fn update(w: &mut Tx, ctx: &Context, by: &Party, task_id: TaskId, new: TaskChange, chain: Chain) -> Result<Task> {
     let mut task = get(w, task_id)?;
     let limit = ctx.limits().message_bytes as usize;
-    for (field, text) in [("note", &change.note), ("result", &change.result)] {
+    for (field, text) in [("note", &new.note), ("result", &new.result)] {
         if text.as_ref().is_some_and(|text| text.len() > limit) {
-            return Err(Refusal::new(Code::TooLarge, format!("{field} is longer than {limit} bytes"))
+            return Err(refusal!(TooLarge, "{field} is longer than {limit} bytes")
                 .hint("write it to a workspace file and name its path"));
         }
     }
-    let says_nothing = change.status.is_none() && change.note.is_none() && change.result.is_none();
-    if says_nothing && change.owner.is_none() && change.depends_on.is_none() {
-        return Err(Refusal::new(Code::InvalidArguments, "nothing to change")
-            .hint("give status, owner, note, result or depends_on"));
+    let says_nothing = new.status.is_none() && new.note.is_none() && new.result.is_none();
+    if says_nothing && new.owner.is_none() && new.depends_on.is_none() {
+        return Err(
+            refusal!(InvalidArguments, "nothing to change").hint("give status, owner, note, result or depends_on")
+        );
     }
     let before = task.status;
-    let mut note = change.note.clone();
-    if let Some(depends_on) = change.depends_on {
-        let description = depend(w, &mut task, depends_on, change.status.is_none())?;
+    let mut note = new.note.clone();
+    if let Some(depends_on) = new.depends_on {
+        let description = depend(w, &mut task, depends_on, new.status.is_none())?;
         note.get_or_insert(description);
     }
     // Naming the same owner again reminds it, because the first notice may have been lost with a
     // failed turn.
-    let given = change.owner.is_some();
-    if let Some(status) = change.status {
-        let noted = change.reopen && change.note.as_ref().is_some_and(|note| !note.trim().is_empty());
+    let given = new.owner.is_some();
+    if let Some(status) = new.status {
+        let noted = new.reopen && new.note.as_ref().is_some_and(|note| !note.trim().is_empty());
         task.status.check_change(status, noted)?;
         if matches!(status, TaskStatus::Pending | TaskStatus::InProgress | TaskStatus::Done)
             && let Some(dependency) = unfinished(w, &task.depends_on)?
         {
-            return Err(Refusal::new(Code::Conflict, format!("task {task_id} waits for task {dependency}"))
-                .hint("finish that one first"));
+            return Err(refusal!(Conflict, "task {task_id} waits for task {dependency}").hint("finish that one first"));
         }
         task.status = status;
     }
-    if let Some(owner) = change.owner {
+    if let Some(owner) = new.owner {
         agent_lookup::agent_for(w, ctx, by, &owner)?;
         task.owner = owner;
     }
-    if let Some(result) = change.result {
+    if let Some(result) = new.result {
         task.result = Some(result);
     }
     if task.status == TaskStatus::Done && before != TaskStatus::Done {
@@ -200,12 +186,9 @@ pub fn update(
 }
 
 /// Unblocks the tasks that waited only for `done` (TASK-06).
-fn unblock(w: &mut Tx, ctx: &OperationContext, done: &Task, chain: Chain) -> Result<()> {
+fn unblock(w: &mut Tx, ctx: &Context, done: &Task, chain: Chain) -> Result<()> {
     for mut task in w.task_dependants(done.task_id)? {
-        if task.status != TaskStatus::Blocked {
-            continue;
-        }
-        if unfinished(w, &task.depends_on)?.is_some() {
+        if task.status != TaskStatus::Blocked || unfinished(w, &task.depends_on)?.is_some() {
             continue;
         }
         task.status = TaskStatus::Pending;
@@ -226,7 +209,7 @@ fn unblock(w: &mut Tx, ctx: &OperationContext, done: &Task, chain: Chain) -> Res
 
 /// Blocks the pending tasks that depend on `reopened`. Tasks in progress continue, because their
 /// owner decides which part of the work is still valid.
-fn block(w: &mut Tx, ctx: &OperationContext, reopened: &Task, chain: Chain) -> Result<()> {
+fn block(w: &mut Tx, ctx: &Context, reopened: &Task, chain: Chain) -> Result<()> {
     for mut task in w.task_dependants(reopened.task_id)? {
         if task.status != TaskStatus::Pending {
             continue;
@@ -243,7 +226,7 @@ fn block(w: &mut Tx, ctx: &OperationContext, reopened: &Task, chain: Chain) -> R
 /// Tells the owners and creators of the tasks that wait for `ended` that it will not be done (TASK-06). The tasks stay
 /// blocked: whether they make sense without it, only their people know. A new list `depends_on` without `ended` releases
 /// them.
-fn warn_dependants(w: &mut Tx, ctx: &OperationContext, ended: &Task, chain: Chain) -> Result<()> {
+fn warn_dependants(w: &mut Tx, ctx: &Context, ended: &Task, chain: Chain) -> Result<()> {
     for task in w.task_dependants(ended.task_id)? {
         if task.status != TaskStatus::Blocked {
             continue;
@@ -261,7 +244,7 @@ fn warn_dependants(w: &mut Tx, ctx: &OperationContext, ended: &Task, chain: Chai
 
 /// Notifies the creator of a change that followed from another task. A creator that is also the
 /// owner was notified already.
-fn notify_of_change(w: &mut Tx, ctx: &OperationContext, task: &Task, note: &str, chain: Chain) -> Result<()> {
+fn notify_of_change(w: &mut Tx, ctx: &Context, task: &Task, note: &str, chain: Chain) -> Result<()> {
     if task.creator.agent() == Some(&task.owner) {
         return Ok(());
     }

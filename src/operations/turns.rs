@@ -22,23 +22,15 @@ pub use model::{
     passed_over, shortened, state_dropped, tools_changed,
 };
 pub use next::{FoundMail, Next, mail_room, next};
-use next::{choose, refresh_if_pending, window};
 pub use ownership::{open_turn, owned, working_turn};
 pub use parking::{follow_root_default, park_for_model, retry};
 pub use settle::{Settled, await_person, settle, was_unsettled};
 
-use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::mail::{Room, bytes_of, channel_of, runs_alone, session_of};
-use ghost_domain::{
-    Agent, AgentId, AgentStatus, Code, ConversationId, Desired, Droid, Envelope, Kind, MailState, MessageId, Refusal,
-    Turn, TurnId, TurnStatus,
-};
-use ghost_store::Tx;
-use serde_json::json;
 
-use crate::chain::Chain;
 use crate::chat::{ReadOn, read_on};
-use crate::{OperationContext, Result};
+use crate::prelude::*;
+use next::{choose, refresh_if_pending, window};
 
 /// The `source` of a turn that runs an operator's tool call.
 const OPERATOR: &str = "operator";
@@ -69,7 +61,7 @@ pub struct Taken {
 /// `seen` is the mail that [`next`] found; without it, the inbox is read here. Unread chat of the
 /// agent is added to the mail. A chat message that is committed after that read stays unread. If it
 /// must wake the agent, it has its own wake-up.
-pub fn take(w: &mut Tx, ctx: &OperationContext, agent_id: &AgentId, seen: Option<FoundMail>) -> Result<Option<Taken>> {
+pub fn take(w: &mut Tx, ctx: &Context, agent_id: &AgentId, seen: Option<FoundMail>) -> Result<Option<Taken>> {
     let agent = owned(w, ctx, agent_id)?;
     if agent.desired != Desired::Running || agent.status != AgentStatus::Running {
         return Ok(None);
@@ -140,7 +132,7 @@ fn ids(mail: &[Envelope]) -> Vec<MessageId> {
 /// and the reason why the turn must end at once. Mail of other roots stays for another turn.
 fn within_its_root(
     w: &mut Tx,
-    ctx: &OperationContext,
+    ctx: &Context,
     agent_id: &AgentId,
     mut mail: Vec<Envelope>,
 ) -> Result<(Vec<Envelope>, Option<Refusal>)> {
@@ -161,7 +153,7 @@ fn within_its_root(
 /// Returns the unread chat that joins a turn with this mail. Mail that must run alone gets none.
 fn with_chat(
     w: &mut Tx,
-    ctx: &OperationContext,
+    ctx: &Context,
     agent_id: &AgentId,
     turn_id: TurnId,
     mail: &[Envelope],
@@ -192,10 +184,10 @@ struct Opening {
 }
 
 /// Opens a turn: writes its row, marks its mail as taken and emits `turn.started`.
-fn open(w: &mut Tx, ctx: &OperationContext, agent: Agent, opening: Opening) -> Result<Taken> {
+fn open(w: &mut Tx, ctx: &Context, agent: Agent, opening: Opening) -> Result<Taken> {
     let Opening { turn_id, mut mail, chat, earlier, over } = opening;
     let Some(first) = mail.iter().find(|envelope| envelope.wake).cloned() else {
-        return Err(Refusal::new(Code::Internal, "mail that does not wake its agent cannot open a turn"));
+        return Err(refusal!(Internal, "mail that does not wake its agent cannot open a turn"));
     };
     // A chat wake-up has no text, so the turn's description comes from its digest.
     let subject = match first.is_chat_wake() {
@@ -226,23 +218,18 @@ fn open(w: &mut Tx, ctx: &OperationContext, agent: Agent, opening: Opening) -> R
     };
     w.turn_put(&turn)?;
     let kinds: Vec<&str> = mail.iter().map(|envelope| envelope.kind.as_str()).collect();
-    let event = NewEvent::new(
-        EventKind::TurnStarted,
-        json!({
-            "turn_id": turn.turn_id, "messages": ids(&mail), "kinds": kinds, "root_id": turn.root_id, "hop": turn.hop,
-            "conversation_id": answered(&mail),
-        }),
-    )
-    .agent(&agent.agent_id)
-    .correlation(turn.turn_id);
-    ctx.emit(w, event)?;
+    let payload = json!({
+        "turn_id": turn.turn_id, "messages": ids(&mail), "kinds": kinds, "root_id": turn.root_id, "hop": turn.hop,
+        "conversation_id": answered(&mail),
+    });
+    ctx.emit_of(w, &turn, EventKind::TurnStarted, payload)?;
     let chain = Chain::of(&turn);
     crate::root_limits::turn_opened(w, ctx, &agent.agent_id, chain)?;
     let droid = crate::droids::record::turn_opened(w, &turn)?.map(Box::new);
     Ok(Taken { agent, turn, mail, resumed: false, earlier, over, droid })
 }
 
-fn resume(w: &mut Tx, ctx: &OperationContext, agent: Agent, mut turn: Turn) -> Result<Taken> {
+fn resume(w: &mut Tx, ctx: &Context, agent: Agent, mut turn: Turn) -> Result<Taken> {
     crate::budgets::forfeit_held(w, ctx, &mut turn)?;
     crate::questions::end_all(w, ctx, &mut turn)?;
     if turn.is_in_background() {
@@ -252,8 +239,7 @@ fn resume(w: &mut Tx, ctx: &OperationContext, agent: Agent, mut turn: Turn) -> R
     let mut mail = w.messages_of_turn(turn.turn_id)?;
     mail.retain(|envelope| envelope.state == MailState::Taken);
     let payload = json!({ "turn_id": turn.turn_id, "crashes": turn.crashes, "conversation_id": answered(&mail) });
-    let event = NewEvent::new(EventKind::TurnResumed, payload).agent(&turn.agent_id).correlation(turn.turn_id);
-    ctx.emit(w, event)?;
+    ctx.emit_of(w, &turn, EventKind::TurnResumed, payload)?;
     // A turn that was opened only to be ended, when the daemon died before it could end it.
     let over = match turn.rounds.saturating_add(turn.calls) {
         0 => {
@@ -270,20 +256,17 @@ fn resume(w: &mut Tx, ctx: &OperationContext, agent: Agent, mut turn: Turn) -> R
 
 /// Opens a turn for an operator's tool call. It takes no mail and is independent of the agent's own
 /// turns.
-pub fn open_for_operator(w: &mut Tx, ctx: &OperationContext, agent_id: &AgentId) -> Result<Turn> {
+pub fn open_for_operator(w: &mut Tx, ctx: &Context, agent_id: &AgentId) -> Result<Turn> {
     operator_turn(w, ctx, agent_id, TurnId(ctx.id()))
 }
 
 /// Like [`open_for_operator`], with an id that the caller chooses. So a repeated request finds the
 /// turn that the daemon's death interrupted and opens it again with its journal.
-pub fn operator_turn(w: &mut Tx, ctx: &OperationContext, agent_id: &AgentId, turn_id: TurnId) -> Result<Turn> {
+pub fn operator_turn(w: &mut Tx, ctx: &Context, agent_id: &AgentId, turn_id: TurnId) -> Result<Turn> {
     let agent = owned(w, ctx, agent_id)?;
     let (turn, kind) = match w.turn_get(turn_id)? {
         Some(turn) if turn.source != OPERATOR || turn.agent_id != *agent_id => {
-            return Err(Refusal::new(
-                Code::Conflict,
-                format!("turn {turn_id} is not an operator's call of {agent_id}"),
-            ));
+            return Err(refusal!(Conflict, "turn {turn_id} is not an operator's call of {agent_id}"));
         }
         Some(turn) => (Turn { status: TurnStatus::Open, reason: None, ended_at: None, ..turn }, EventKind::TurnResumed),
         None => {
@@ -321,7 +304,7 @@ fn about(envelope: &Envelope) -> String {
     ghost_domain::text::clip(&ghost_domain::text::one_line(ghost_domain::text::prefix_bytes(&words, 2_000)), 300)
 }
 
-fn blank(ctx: &OperationContext, agent_id: &AgentId) -> Turn {
+fn blank(ctx: &Context, agent_id: &AgentId) -> Turn {
     Turn {
         turn_id: TurnId(uuid::Uuid::nil()),
         agent_id: agent_id.clone(),

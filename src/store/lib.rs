@@ -14,7 +14,6 @@ mod engine;
 mod error;
 mod failing;
 mod handle;
-mod internal_rows;
 pub mod memory;
 pub mod postgres;
 mod query;

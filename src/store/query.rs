@@ -2,8 +2,10 @@
 //!
 //! SQL text must never contain a value. Values are bound.
 
-use crate::row::Args;
-use crate::sql::Statement;
+use crate::error::Result;
+use crate::row::{Args, Bind, Keyed};
+use crate::sql::{Sql, Statement};
+use crate::tx::Tx;
 
 /// The largest number of rows in one page of a list.
 pub const PAGE_MAX: u32 = 1_000;
@@ -36,20 +38,23 @@ impl Conditions {
         (self.sql, self.args)
     }
 
-    /// Adds a condition, if `value` is given. The condition numbers its own values from `$1`.
-    pub(crate) fn when<T>(
-        mut self,
-        value: Option<T>,
-        condition: &'static str,
-        bind: impl FnOnce(T, &mut Args),
-    ) -> Self {
-        if let Some(value) = value {
+    /// Adds a condition, if its values are given. The condition numbers them from `$1`.
+    pub(crate) fn when(mut self, values: Option<impl Bind>, condition: &'static str) -> Self {
+        if let Some(values) = values {
             self.sql.push_str(if self.any { " AND " } else { " WHERE " });
             self.part(condition);
             self.any = true;
-            bind(value, &mut self.args);
+            values.bind(&mut self.args);
         }
         self
+    }
+
+    /// Adds a condition without values, if it is given.
+    pub(crate) fn and(self, condition: Option<&'static str>) -> Self {
+        match condition {
+            Some(condition) => self.when(Some(()), condition),
+            None => self,
+        }
     }
 
     /// Adds groups, order and limit. Returns the statement and the values.
@@ -64,7 +69,7 @@ impl Conditions {
         self.sql.push_str(" ORDER BY ");
         self.sql.push_str(order);
         self.part(" {limit $1}");
-        self.args.int(limit);
+        self.args.push(limit);
         (Statement::Built(self.sql), self.args)
     }
 
@@ -80,5 +85,17 @@ impl Conditions {
                 Err(_) => self.sql.push_str(&format!("${piece}")),
             }
         }
+    }
+}
+
+impl Tx {
+    /// Runs a query and decodes its first row.
+    pub(crate) fn first<R: Keyed>(&mut self, sql: Sql, args: Args) -> Result<Option<R>> {
+        self.row(sql, args, R::read)
+    }
+
+    /// Runs a query that was built and decodes its rows.
+    pub(crate) fn page<R: Keyed>(&mut self, (sql, args): (Statement, Args)) -> Result<Vec<R>> {
+        self.list(sql, args)
     }
 }

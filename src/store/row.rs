@@ -2,7 +2,12 @@
 //!
 //! SQL text must never contain a value. The text consists of constants and numbers of values; values are bound.
 
-use ghost_domain::Timestamp;
+use ghost_domain::{
+    AgentId, AgentKind, ApprovalId, ApprovalStatus, ArtifactId, AskId, AskStatus, CallId, CallStatus, ChannelName,
+    ConversationId, DeadLetterId, DeadLetterStatus, Delivery, EventId, EventKind, GrantId, Kind, MailState, MessageId,
+    Money, Party, RequestId, RootId, ScheduleId, ScheduleKind, Scope, TaskId, TaskStatus, Timestamp, TurnId,
+    TurnStatus,
+};
 use rusqlite::types::{Value, ValueRef};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -45,50 +50,137 @@ impl Args {
         self.values.len()
     }
 
-    /// Adds a value.
-    pub(crate) fn put(&mut self, value: impl Into<Value>) -> &mut Self {
-        self.values.push(value.into());
+    /// Adds a text.
+    #[cfg(test)]
+    pub(crate) fn text(&mut self, value: &str) -> &mut Self {
+        self.push(value);
         self
     }
 
-    /// Adds a text.
-    pub(crate) fn text(&mut self, value: &str) -> &mut Self {
-        self.put(value.to_owned())
+    /// Adds a value.
+    pub(crate) fn push(&mut self, value: impl IntoValue) {
+        self.values.push(value.into_value());
     }
+}
 
-    /// Adds a text or NULL.
-    pub(crate) fn maybe_text(&mut self, value: Option<&str>) -> &mut Self {
-        self.put(value.map(str::to_owned))
+impl<const N: usize> From<[Value; N]> for Args {
+    fn from(values: [Value; N]) -> Self {
+        Self { values: values.into() }
     }
+}
 
-    /// Adds an id.
-    pub(crate) fn id(&mut self, value: Uuid) -> &mut Self {
-        self.put(value.as_bytes().to_vec())
+/// The values of a statement, in order.
+macro_rules! args {
+    ($($value:expr),* $(,)?) => { $crate::row::Args::from([$($crate::row::IntoValue::into_value($value)),*]) };
+}
+pub(crate) use args;
+
+/// What can be bound to a statement. Each type is bound in one way, wherever it stands.
+pub(crate) trait IntoValue {
+    fn into_value(self) -> Value;
+}
+
+impl IntoValue for &str {
+    fn into_value(self) -> Value {
+        Value::Text(self.to_owned())
     }
+}
 
-    /// Adds an id or NULL.
-    pub(crate) fn maybe_id(&mut self, value: Option<Uuid>) -> &mut Self {
-        self.put(value.map(|id| id.as_bytes().to_vec()))
+impl IntoValue for String {
+    fn into_value(self) -> Value {
+        Value::Text(self)
     }
+}
 
-    /// Adds an integer.
-    pub(crate) fn int(&mut self, value: i64) -> &mut Self {
-        self.put(value)
+impl IntoValue for &String {
+    fn into_value(self) -> Value {
+        Value::Text(self.clone())
     }
+}
 
-    /// Adds a count. SQLite's largest integer is 2^63 - 1; a larger count is stored as that.
-    pub(crate) fn count(&mut self, value: u64) -> &mut Self {
-        self.put(i64::try_from(value).unwrap_or(i64::MAX))
+impl IntoValue for Vec<u8> {
+    fn into_value(self) -> Value {
+        Value::Blob(self)
     }
+}
 
-    /// Adds a count or NULL.
-    pub(crate) fn maybe_count(&mut self, value: Option<u64>) -> &mut Self {
-        self.put(value.map(|count| i64::try_from(count).unwrap_or(i64::MAX)))
+impl<T: IntoValue> IntoValue for Option<T> {
+    fn into_value(self) -> Value {
+        self.map_or(Value::Null, T::into_value)
     }
+}
 
-    /// Adds a time or NULL.
-    pub(crate) fn maybe_at(&mut self, value: Option<Timestamp>) -> &mut Self {
-        self.put(value.map(|at| at.0))
+impl<'v, T> IntoValue for &'v Option<T>
+where
+    &'v T: IntoValue,
+{
+    fn into_value(self) -> Value {
+        self.as_ref().into_value()
+    }
+}
+
+/// Binds types, and references to them, as an expression of the reference.
+macro_rules! bound_as {
+    ($($($type:ty),+: |$value:ident| $bound:expr;)+) => {
+        $($(
+            impl IntoValue for &$type {
+                fn into_value(self) -> Value {
+                    let $value = self;
+                    Value::from($bound)
+                }
+            }
+
+            impl IntoValue for $type {
+                fn into_value(self) -> Value {
+                    (&self).into_value()
+                }
+            }
+        )+)+
+    };
+}
+
+bound_as! {
+    i64: |number| *number;
+    bool, i32, u32: |number| i64::from(*number);
+    // SQLite's largest integer is 2^63 - 1; a larger count is stored as that.
+    u64: |count| i64::try_from(*count).unwrap_or(i64::MAX);
+    Money: |money| i64::try_from(money.0).unwrap_or(i64::MAX);
+    Timestamp: |at| at.0;
+    Uuid: |id| id.as_bytes().to_vec();
+    ApprovalId, ArtifactId, AskId, CallId, ConversationId, DeadLetterId, EventId, GrantId, MessageId, RootId, ScheduleId,
+    TaskId, TurnId: |id| id.0.as_bytes().to_vec();
+    AgentId, ChannelName, RequestId: |name| name.as_str().to_owned();
+    AgentKind, ApprovalStatus, AskStatus, CallStatus, DeadLetterStatus, Delivery, EventKind, Kind, MailState,
+    ScheduleKind, TaskStatus, TurnStatus: |value| value.as_str().to_owned();
+    Party, Scope: |value| value.to_string();
+}
+
+/// The values of one condition: none, one, or a tuple.
+pub(crate) trait Bind {
+    fn bind(self, args: &mut Args);
+}
+
+impl Bind for () {
+    fn bind(self, _: &mut Args) {}
+}
+
+impl<T: IntoValue> Bind for T {
+    fn bind(self, args: &mut Args) {
+        args.push(self);
+    }
+}
+
+impl<A: IntoValue, B: IntoValue> Bind for (A, B) {
+    fn bind(self, args: &mut Args) {
+        args.push(self.0);
+        args.push(self.1);
+    }
+}
+
+impl<A: IntoValue, B: IntoValue, C: IntoValue> Bind for (A, B, C) {
+    fn bind(self, args: &mut Args) {
+        (self.0, self.1).bind(args);
+        args.push(self.2);
     }
 }
 
@@ -182,7 +274,7 @@ pub(crate) trait Row {
 /// A row type that can be read by key.
 pub(crate) trait Keyed: Sized {
     /// The key of a row.
-    type Key;
+    type Key: ?Sized;
     /// The query that reads one row by its key.
     const SELECT: Sql;
     /// Binds a key for `SELECT`.

@@ -288,7 +288,7 @@ mod tests {
 
     use super::*;
     use crate::batch::Counters;
-    use crate::row::{Args, get};
+    use crate::row::{args, get};
     use crate::sqlite::{SqliteDriver, schema};
     use crate::tx::Tx;
 
@@ -350,10 +350,8 @@ mod tests {
         let conn = Connection::open_in_memory().unwrap();
         let driver = SqliteDriver::new(conn, std::path::Path::new("memory").into());
         let mut tx = Tx::writer(Box::new(driver), Counters::default());
-        let mut args = Args::default();
-        args.text("one").text("two");
         let sql = text!("SELECT $2 || ' ' || $1 || ' ' || $2");
-        let found: Option<String> = tx.row(sql, args, |row| get("none", row, 0)).unwrap();
+        let found: Option<String> = tx.row(sql, args!["one", "two"], |row| get("none", row, 0)).unwrap();
         assert_eq!(found.as_deref(), Some("two one two"));
     }
 

@@ -10,7 +10,7 @@ use ghost_store::Store;
 use ghost_store::sqlite::{SqliteOptions, open_store};
 
 use super::chat_fanout::{MEMBERS, gather, insert_all};
-use super::durable_sends::{EVENTS, MESSAGES, connect, last, rows};
+use super::durable_sends::{COUNTED, EVENTS, INBOXES, MESSAGES, connect, counted, last, rows};
 use crate::measure::{Outcome, median, now, runtime};
 use crate::table::{Line, Sense};
 
@@ -44,6 +44,9 @@ pub fn measure() -> Outcome<Vec<Line>> {
                     let rows = rows(&reader, &sql, table.count)?;
                     if rows.len() != (MEMBERS - 1) * each {
                         return Err(format!("a broadcast wrote {} rows of {}", rows.len(), table.name).into());
+                    }
+                    if each == 1 {
+                        written.push((&INBOXES, COUNTED, counted(&rows)));
                     }
                     written.push((table, "", rows));
                 }

@@ -12,7 +12,7 @@ use ghost_store::sqlite::{SqliteOptions, open_store};
 use rusqlite::types::Value as Cell;
 use rusqlite::{Connection, params_from_iter};
 
-use super::durable_sends::{EVENTS, MESSAGES, Table, connect, last, rows};
+use super::durable_sends::{COUNTED, EVENTS, INBOXES, MESSAGES, Table, connect, counted, last, rows};
 use crate::fixture::worker;
 use crate::measure::{Outcome, median, now, runtime};
 use crate::table::{Line, Sense};
@@ -54,7 +54,7 @@ pub fn measure() -> Outcome<Vec<Line>> {
                 posting += post(&store, &ctx, &hall).await?;
                 let written = written(&reader, before)?;
                 let counts: Vec<usize> = written.iter().map(|(_, _, rows)| rows.len()).collect();
-                if counts != [MEMBERS, MEMBERS, 1, 1, 1] {
+                if counts != [MEMBERS, MEMBERS, 1, 1, 1, MEMBERS] {
                     return Err(format!("a post to {MEMBERS} members wrote {counts:?} rows").into());
                 }
                 inserting += insert_all(&raw, &written)?;
@@ -162,6 +162,8 @@ fn written(reader: &Connection, before: (i64, i64)) -> Outcome<Written> {
         let sql = format!("SELECT {} FROM {} WHERE {wanted}", table.columns, table.name);
         read.push((table, on_conflict, rows(reader, &sql, table.count)?));
     }
+    let counted = counted(&read[0].2);
+    read.push((&INBOXES, COUNTED, counted));
     Ok(read)
 }
 

@@ -1,6 +1,6 @@
 //! Durable sends: 64 senders send messages through the rules and the store, and each waits for its
 //! commits. The floor writes the same rows with prepared statements on the calling thread, one commit
-//! for 64 messages and their events.
+//! for 64 messages, their events, and the counts of their inboxes.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -30,11 +30,17 @@ const TOGETHER: usize = 64;
 pub(super) const MESSAGES: Table = Table {
     name: "messages",
     columns: "seq, message_id, to_agent, from_party, kind, subject, body, attachments, ask_id, conversation_id, \
-              root_id, hop, wake, created_at, state, turn_id, crashes",
-    count: 17,
+              root_id, hop, wake, created_at, state, turn_id, crashes, read_at",
+    count: 18,
 };
-pub(super) const EVENTS: Table =
-    Table { name: "events", columns: "seq, event_id, ts, kind, agent_id, channel, correlation_id, payload", count: 8 };
+pub(super) const EVENTS: Table = Table {
+    name: "events",
+    columns: "seq, event_id, ts, kind, agent_id, channel, correlation_id, correlation, payload",
+    count: 9,
+};
+/// Each message counts in the inbox of its receiver.
+pub(super) const INBOXES: Table = Table { name: "inboxes", columns: "agent_id, pending", count: 2 };
+pub(super) const COUNTED: &str = " ON CONFLICT (agent_id) DO UPDATE SET pending = inboxes.pending + 1";
 
 /// Measures the row of this module.
 pub fn measure() -> Outcome<Vec<Line>> {
@@ -117,6 +123,14 @@ async fn send(store: Store, ctx: OperationContext, receivers: Arc<Vec<AgentId>>,
     Ok(())
 }
 
+/// The column of [`MESSAGES`] that names the receiver.
+const RECEIVER: usize = 2;
+
+/// The rows that count messages in their inboxes.
+pub(super) fn counted(messages: &[Vec<Cell>]) -> Vec<Vec<Cell>> {
+    messages.iter().map(|row| vec![row[RECEIVER].clone(), Cell::Integer(1)]).collect()
+}
+
 /// A table to copy.
 pub(super) struct Table {
     pub(super) name: &'static str,
@@ -165,11 +179,13 @@ fn insert_all(raw: &Connection, messages: &[Vec<Cell>], events: &[Vec<Cell>]) ->
     // The cache keeps them prepared from round to round.
     let (mut begin, mut commit) = (raw.prepare_cached("BEGIN IMMEDIATE")?, raw.prepare_cached("COMMIT")?);
     let (mut message, mut event) = (raw.prepare_cached(&MESSAGES.insert())?, raw.prepare_cached(&EVENTS.insert())?);
+    let mut inbox = raw.prepare_cached(&format!("{}{COUNTED}", INBOXES.insert()))?;
     let began = now();
     for (messages, events) in messages.chunks_exact(TOGETHER).zip(events.chunks_exact(TOGETHER)) {
         begin.execute([])?;
         for row in messages {
             message.execute(params_from_iter(row))?;
+            inbox.execute((&row[RECEIVER], 1))?;
         }
         for row in events {
             event.execute(params_from_iter(row))?;

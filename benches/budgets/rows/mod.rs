@@ -19,6 +19,7 @@ pub mod joining;
 pub mod journaled_turn;
 pub mod many_agents;
 pub mod mcp;
+pub mod postgres;
 pub mod ready;
 pub mod sandbox;
 pub mod streams;

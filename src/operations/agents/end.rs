@@ -3,17 +3,11 @@
 //!
 //! After a deletion, nothing must wait for the deleted agent.
 
-use ghost_domain::event::{EventKind, NewEvent};
-use ghost_domain::ports::Signal;
-use ghost_domain::{Agent, AgentId, AgentKind, AgentStatus, Code, Desired, MailState, MessageId, Party, Refusal};
-use ghost_store::{Store, Tx};
-use serde::{Deserialize, Serialize};
-use serde_json::json;
-
 use crate::agent_lookup::{agent_for, deleted, put};
 use crate::droids::family::{self, Parent};
+use crate::prelude::*;
 use crate::turns::{self, Ending};
-use crate::{OperationContext, Result, approvals, asks, budgets, chat, conversations, grants, jobs, schedules, tasks};
+use crate::{approvals, asks, budgets, chat, conversations, grants, jobs, schedules, tasks};
 
 /// Maximum messages, and maximum tasks, that a deletion event lists by id. It always gives the full
 /// counts.
@@ -41,18 +35,12 @@ pub struct Deleted {
 /// the agent fail. Its tasks stay open and their creators are notified. The event lists the unread
 /// mail. The daily limit of its archetype is removed; a limit that an operator set for its id
 /// stays.
-pub fn delete(w: &mut Tx, ctx: &OperationContext, by: &Party, agent_id: &AgentId) -> Result<Deleted> {
+pub fn delete(w: &mut Tx, ctx: &Context, by: &Party, agent_id: &AgentId) -> Result<Deleted> {
     delete_because(w, ctx, by, agent_id, None)
 }
 
 /// Like [`delete`], with a reason that the tombstone and the event keep.
-pub fn delete_because(
-    w: &mut Tx,
-    ctx: &OperationContext,
-    by: &Party,
-    agent_id: &AgentId,
-    reason: Option<&str>,
-) -> Result<Deleted> {
+pub fn delete_because(w: &mut Tx, ctx: &Context, by: &Party, agent_id: &AgentId, why: Option<&str>) -> Result<Deleted> {
     let mut agent = agent_for(w, ctx, by, agent_id)?;
     let ending = format!("{agent_id} was deleted by {by}");
     // Done before the agent's turns end. Otherwise an asker would learn that the turn was
@@ -91,7 +79,7 @@ pub fn delete_because(
     budgets::of_archetype(w, ctx, by, agent_id, None)?;
     agent.desired = Desired::Stopped;
     agent.status = AgentStatus::Stopped;
-    let reason = reason.map(|reason| ctx.excerpt(reason, 300)).filter(|reason| !reason.is_empty());
+    let reason = why.map(|reason| ctx.excerpt(reason, 300)).filter(|reason| !reason.is_empty());
     agent.status_reason = Some(match &reason {
         Some(reason) => format!("deleted by {by}: {reason}"),
         None => format!("deleted by {by}"),
@@ -113,16 +101,10 @@ pub fn delete_because(
 ///
 /// # Errors
 /// `AccessDenied` if `by` did not create it, or if `world-config.yaml` declares it.
-pub fn delete_own(
-    w: &mut Tx,
-    ctx: &OperationContext,
-    by: &Party,
-    agent_id: &AgentId,
-    reason: Option<&str>,
-) -> Result<Deleted> {
+pub fn delete_own(w: &mut Tx, ctx: &Context, by: &Party, agent_id: &AgentId, reason: Option<&str>) -> Result<Deleted> {
     let agent = agent_for(w, ctx, by, agent_id)?;
     if agent.kind != AgentKind::Dynamic || agent.owner != Some(by.to_string()) {
-        return Err(Refusal::new(Code::AccessDenied, format!("{by} did not create {agent_id}"))
+        return Err(refusal!(AccessDenied, "{by} did not create {agent_id}")
             .hint("only the creator of an agent can delete it; anyone else can ask an operator"));
     }
     delete_because(w, ctx, by, agent_id, reason)
@@ -132,7 +114,7 @@ pub fn delete_own(
 /// when the work of the root for which they were created has ended. Returns the number of deleted
 /// agents. An agent with mail, open tasks or dead letters is kept, and so is an agent that an
 /// operator stopped.
-pub async fn end_helpers(store: &Store, ctx: &OperationContext, stopped: Vec<AgentId>) -> Result<usize> {
+pub async fn end_helpers(store: &Store, ctx: &Context, stopped: Vec<AgentId>) -> Result<usize> {
     let mut ended = 0;
     for agent_id in stopped {
         let id = agent_id.clone();

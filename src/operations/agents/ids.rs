@@ -3,12 +3,7 @@
 //! This module must never create an agent or suggest a command that does not help with the id in
 //! question.
 
-use ghost_domain::text::clip;
-use ghost_domain::{Agent, AgentId, AgentKind, AgentStatus, Code, Party, Refusal};
-use ghost_store::Tx;
-use serde_json::{Value, json};
-
-use crate::{OperationContext, Result};
+use crate::prelude::*;
 
 /// The prefix of the world fact that stores the last number used for an archetype.
 const NUMBER: &str = "agent_number:";
@@ -34,9 +29,9 @@ pub fn free_id(w: &mut Tx, archetype: &str) -> Result<AgentId> {
     let key = format!("{NUMBER}{base}");
     let mut number: u64 = match w.meta_get(&key)? {
         None => 0,
-        Some(text) => text.parse().map_err(|error| {
-            Refusal::new(Code::Internal, format!("the fact `{key}` is `{}`: {error}", clip(&text, 40)))
-        })?,
+        Some(text) => {
+            text.parse().map_err(|error| refusal!(Internal, "the fact `{key}` is `{}`: {error}", clip(&text, 40)))?
+        }
     };
     let mut step = 1;
     for tries in 0..TRIES {
@@ -50,21 +45,20 @@ pub fn free_id(w: &mut Tx, archetype: &str) -> Result<AgentId> {
             return Ok(agent_id);
         }
     }
-    Err(Refusal::new(Code::Conflict, format!("no free id was found for an agent of {archetype}"))
-        .hint("choose an agent_id yourself"))
+    Err(refusal!(Conflict, "no free id was found for an agent of {archetype}").hint("choose an agent_id yourself"))
 }
 
 /// Builds the refusal for an id that a living agent has.
-pub(super) fn id_taken(ctx: &OperationContext, by: &Party, there: &Agent) -> Refusal {
+pub(super) fn id_taken(ctx: &Context, by: &Party, there: &Agent) -> Refusal {
     let Agent { agent_id, status, .. } = there;
-    let refusal = Refusal::new(Code::Conflict, format!("there is an agent `{agent_id}` already; it is {status}"));
+    let refusal = refusal!(Conflict, "there is an agent `{agent_id}` already; it is {status}");
     refusal.hint(hint_for_taken_id(ctx, by, there)).details(details(agent_id, Some(there)))
 }
 
 /// Builds the refusal for an id that `world-config.yaml` declares. `there` is the record of that
 /// agent, if one exists.
 #[must_use]
-pub fn reserved(ctx: &OperationContext, by: &Party, agent_id: &AgentId, there: Option<&Agent>) -> Refusal {
+pub fn reserved(ctx: &Context, by: &Party, agent_id: &AgentId, there: Option<&Agent>) -> Refusal {
     if let Some(living) = there.filter(|agent| !agent.is_deleted()) {
         return id_taken(ctx, by, living);
     }
@@ -73,13 +67,11 @@ pub fn reserved(ctx: &OperationContext, by: &Party, agent_id: &AgentId, there: O
         Some(_) => "choose another id",
         None => "reload the world to have that agent back, or choose another id",
     };
-    Refusal::new(Code::Conflict, format!("the world file names an agent `{agent_id}`{gone}"))
-        .hint(hint)
-        .details(details(agent_id, there))
+    refusal!(Conflict, "the world file names an agent `{agent_id}`{gone}").hint(hint).details(details(agent_id, there))
 }
 
 /// The hint for a caller that wants an id which a living agent has.
-fn hint_for_taken_id(ctx: &OperationContext, by: &Party, there: &Agent) -> String {
+fn hint_for_taken_id(ctx: &Context, by: &Party, there: &Agent) -> String {
     if by.agent().is_some() {
         return "choose another id, or use that agent".to_owned();
     }

@@ -3,20 +3,15 @@
 //!
 //! This module must never give an agent an order. [`super::orders`] does that.
 
-use ghost_domain::event::{EventKind, NewEvent};
-use ghost_domain::ports::Signal;
-use ghost_domain::{Agent, AgentId, AgentKind, AgentStatus, Desired, Party, Refusal, TurnStatus};
-use ghost_store::Tx;
-use serde_json::json;
-
 use super::orders::set_going;
 use crate::agent_lookup::{emit_stopped, gone, put};
 use crate::droids::family::{self, Parent};
-use crate::{OperationContext, Result, asks, budgets, questions, turns};
+use crate::prelude::*;
+use crate::{asks, budgets, questions, turns};
 
 /// Records that an agent has stopped. An open turn stays open and continues when the agent is
 /// started again. Returns the record, which is unchanged if the agent has stopped before or is to run.
-pub fn stopped(w: &mut Tx, ctx: &OperationContext, agent_id: &AgentId) -> Result<Agent> {
+pub fn stopped(w: &mut Tx, ctx: &Context, agent_id: &AgentId) -> Result<Agent> {
     let mut agent = turns::owned(w, ctx, agent_id)?;
     if agent.desired != Desired::Stopped || agent.status == AgentStatus::Stopped {
         return Ok(agent);
@@ -35,7 +30,7 @@ pub fn stopped(w: &mut Tx, ctx: &OperationContext, agent_id: &AgentId) -> Result
 
 /// Records a crash of an agent and of its open turn, and that a restart follows. Returns whether
 /// its mail became a dead letter. The cause of the crash is then removed.
-pub fn crashed(w: &mut Tx, ctx: &OperationContext, agent_id: &AgentId, reason: &str) -> Result<bool> {
+pub fn crashed(w: &mut Tx, ctx: &Context, agent_id: &AgentId, reason: &str) -> Result<bool> {
     turns::owned(w, ctx, agent_id)?;
     let turn_id = w.turn_open_of(agent_id)?.map(|turn| turn.turn_id);
     turns::crashed(w, ctx, agent_id, reason)?;
@@ -56,7 +51,7 @@ pub fn crashed(w: &mut Tx, ctx: &OperationContext, agent_id: &AgentId, reason: &
 }
 
 /// Records that a crashed agent runs again.
-pub fn restarted(w: &mut Tx, ctx: &OperationContext, agent_id: &AgentId) -> Result<()> {
+pub fn restarted(w: &mut Tx, ctx: &Context, agent_id: &AgentId) -> Result<()> {
     let mut agent = turns::owned(w, ctx, agent_id)?;
     if agent.status != AgentStatus::Restarting {
         return Ok(());
@@ -66,14 +61,13 @@ pub fn restarted(w: &mut Tx, ctx: &OperationContext, agent_id: &AgentId) -> Resu
     agent.restarts = agent.restarts.saturating_add(1);
     agent.started_at = Some(ctx.now());
     put(w, ctx, &mut agent)?;
-    let payload = json!({ "restarts": agent.restarts });
-    ctx.emit(w, NewEvent::new(EventKind::AgentRestarted, payload).agent(agent_id))?;
+    ctx.emit(w, NewEvent::new(EventKind::AgentRestarted, json!({ "restarts": agent.restarts })).agent(agent_id))?;
     ctx.wake(w, agent_id);
     Ok(())
 }
 
 /// Records that an agent has failed and is not restarted any more.
-pub fn failed(w: &mut Tx, ctx: &OperationContext, agent_id: &AgentId, reason: &str) -> Result<()> {
+pub fn failed(w: &mut Tx, ctx: &Context, agent_id: &AgentId, reason: &str) -> Result<()> {
     let agent = turns::owned(w, ctx, agent_id)?;
     fail(w, ctx, agent, false, reason)
 }
@@ -81,7 +75,7 @@ pub fn failed(w: &mut Tx, ctx: &OperationContext, agent_id: &AgentId, reason: &s
 /// Records that an agent cannot run with the world's files as they are. Its status is `failed`
 /// until the files are repaired and [`repaired`] is called. Meanwhile it takes no mail and its open
 /// turn stays open, so nothing is lost.
-pub fn cannot_run(w: &mut Tx, ctx: &OperationContext, agent_id: &AgentId, why: &Refusal) -> Result<()> {
+pub fn cannot_run(w: &mut Tx, ctx: &Context, agent_id: &AgentId, why: &Refusal) -> Result<()> {
     let agent = turns::owned(w, ctx, agent_id)?;
     let runs = matches!(agent.status, AgentStatus::Running | AgentStatus::Restarting);
     if agent.desired != Desired::Running || !runs {
@@ -100,7 +94,7 @@ pub fn cannot_run(w: &mut Tx, ctx: &OperationContext, agent_id: &AgentId, why: &
 /// Starts an agent again that was marked by [`cannot_run`], because it can run with the world's files
 /// now. Returns whether it was started. An agent that failed for another reason, or that was
 /// stopped by an order, stays as it is.
-pub fn repaired(w: &mut Tx, ctx: &OperationContext, by: &Party, agent_id: &AgentId) -> Result<bool> {
+pub fn repaired(w: &mut Tx, ctx: &Context, by: &Party, agent_id: &AgentId) -> Result<bool> {
     let mut agent = turns::owned(w, ctx, agent_id)?;
     if !agent.cannot_run || agent.desired != Desired::Running {
         return Ok(false);
@@ -109,7 +103,7 @@ pub fn repaired(w: &mut Tx, ctx: &OperationContext, by: &Party, agent_id: &Agent
     Ok(true)
 }
 
-fn fail(w: &mut Tx, ctx: &OperationContext, mut agent: Agent, cannot_run: bool, reason: &str) -> Result<()> {
+fn fail(w: &mut Tx, ctx: &Context, mut agent: Agent, cannot_run: bool, reason: &str) -> Result<()> {
     let agent_id = &agent.agent_id.clone();
     let reason = ctx.excerpt(reason, 1_000);
     agent.cannot_run = cannot_run;
@@ -127,7 +121,7 @@ fn fail(w: &mut Tx, ctx: &OperationContext, mut agent: Agent, cannot_run: bool, 
 
 /// Takes ownership of every agent for this daemon's epoch. Completes the stops that an earlier
 /// daemon had begun. Returns the agents.
-pub fn claim_all(w: &mut Tx, ctx: &OperationContext) -> Result<Vec<Agent>> {
+pub fn claim_all(w: &mut Tx, ctx: &Context) -> Result<Vec<Agent>> {
     let mut agents = w.agent_list(false)?;
     for agent in &mut agents {
         agent.node = ctx.node.to_string();
@@ -154,7 +148,7 @@ pub fn claim_all(w: &mut Tx, ctx: &OperationContext) -> Result<Vec<Agent>> {
 
 /// Books the reservations of a stopped agent's open turn as spent and takes its questions back. Its calls were interrupted,
 /// and it may take long until the turn continues.
-fn interrupt_open_turn(w: &mut Tx, ctx: &OperationContext, agent_id: &AgentId) -> Result<()> {
+fn interrupt_open_turn(w: &mut Tx, ctx: &Context, agent_id: &AgentId) -> Result<()> {
     if let Some(mut turn) = w.turn_open_of(agent_id)? {
         budgets::forfeit_held(w, ctx, &mut turn)?;
         questions::end_all(w, ctx, &mut turn)?;

@@ -3,28 +3,23 @@
 //!
 //! This module must never execute an order. The supervisor does, and lets an open turn finish.
 
-use ghost_domain::event::{EventKind, NewEvent};
-use ghost_domain::ports::Signal;
-use ghost_domain::{Agent, AgentId, AgentStatus, Code, Desired, MailState, Party, Refusal};
-use ghost_store::Tx;
-use serde_json::json;
-
-use crate::agent_lookup::{agent_for, agent_named, gone, put};
+use crate::agent_lookup::{agent_for, agent_named, gone, may_act, put};
+use crate::asks;
 use crate::droids::family::{self, Parent};
-use crate::{OperationContext, Result, asks};
+use crate::prelude::*;
 
 /// Orders an agent to run. Also returns whether that changed anything.
 ///
 /// # Errors
 /// `Conflict` if the agent cannot run with the world's files, because its turns would fail and lose
 /// its mail, or if it is a droid that has ended.
-pub fn start(w: &mut Tx, ctx: &OperationContext, by: &Party, agent_id: &AgentId) -> Result<(Agent, bool)> {
+pub fn start(w: &mut Tx, ctx: &Context, by: &Party, agent_id: &AgentId) -> Result<(Agent, bool)> {
     let mut agent = agent_for(w, ctx, by, agent_id)?;
     let runs = matches!(agent.status, AgentStatus::Running | AgentStatus::Restarting);
     if agent.desired == Desired::Running && runs {
         return Ok((agent, false));
     }
-    family::may_start(w, &agent)?;
+    may_act(w, &agent)?;
     if let Err(refusal) = ctx.may_run(&agent) {
         let details = json!({ "agent_id": agent_id, "status": agent.status });
         return Err(Refusal { code: Code::Conflict, ..refusal }.details(details));
@@ -34,7 +29,7 @@ pub fn start(w: &mut Tx, ctx: &OperationContext, by: &Party, agent_id: &AgentId)
 }
 
 /// Sets an agent to running, without checks.
-pub(super) fn set_going(w: &mut Tx, ctx: &OperationContext, by: &Party, agent: &mut Agent) -> Result<()> {
+pub(super) fn set_going(w: &mut Tx, ctx: &Context, by: &Party, agent: &mut Agent) -> Result<()> {
     agent.desired = Desired::Running;
     agent.status = AgentStatus::Running;
     agent.status_reason = None;
@@ -52,13 +47,7 @@ pub(super) fn set_going(w: &mut Tx, ctx: &OperationContext, by: &Party, agent: &
 /// Orders an agent to stop. The supervisor lets its turn finish and then records
 /// [`super::stopped`]. Asks to the agent that are not yet in a turn fail at once. Also returns
 /// whether the order is new.
-pub fn stop(
-    w: &mut Tx,
-    ctx: &OperationContext,
-    by: &Party,
-    agent_id: &AgentId,
-    reason: Option<&str>,
-) -> Result<(Agent, bool)> {
+pub fn stop(w: &mut Tx, ctx: &Context, by: &Party, agent_id: &AgentId, reason: Option<&str>) -> Result<(Agent, bool)> {
     let mut agent = agent_for(w, ctx, by, agent_id)?;
     if agent.desired == Desired::Stopped && agent.status == AgentStatus::Stopped {
         let let_go = by.agent().is_some();
@@ -99,7 +88,7 @@ pub fn stop(
 /// Like [`stop`]; the agent's turn may still run for `grace_seconds`.
 pub fn stop_within(
     w: &mut Tx,
-    ctx: &OperationContext,
+    ctx: &Context,
     by: &Party,
     agent_id: &AgentId,
     reason: Option<&str>,
@@ -115,7 +104,7 @@ pub fn stop_within(
 
 /// Stops an agent that `world-config.yaml` no longer declares. The agent is kept, and
 /// [`named_again`] can start it again.
-pub fn drop_unnamed(w: &mut Tx, ctx: &OperationContext, by: &Party, agent_id: &AgentId) -> Result<()> {
+pub fn drop_unnamed(w: &mut Tx, ctx: &Context, by: &Party, agent_id: &AgentId) -> Result<()> {
     let (mut agent, _) = stop(w, ctx, by, agent_id, Some("the world file no longer names it"))?;
     agent.dropped = true;
     put(w, ctx, &mut agent)
@@ -124,13 +113,7 @@ pub fn drop_unnamed(w: &mut Tx, ctx: &OperationContext, by: &Party, agent_id: &A
 /// Handles an agent that `world-config.yaml` declares again. If [`drop_unnamed`] had stopped it, it
 /// starts if `autostart` is set. Returns whether it was started. An agent that another order
 /// stopped stays stopped.
-pub fn named_again(
-    w: &mut Tx,
-    ctx: &OperationContext,
-    by: &Party,
-    agent_id: &AgentId,
-    autostart: bool,
-) -> Result<bool> {
+pub fn named_again(w: &mut Tx, ctx: &Context, by: &Party, agent_id: &AgentId, autostart: bool) -> Result<bool> {
     let mut agent = agent_named(w, agent_id)?;
     if !agent.dropped {
         return Ok(false);

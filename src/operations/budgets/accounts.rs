@@ -1,16 +1,32 @@
 //! The accounts that a call is charged to.
 
-use ghost_domain::budget::Budget;
-use ghost_domain::{Agent, Refusal, Scope, Turn};
-use ghost_store::Tx;
-
 use super::payers::payers;
-use crate::{OperationContext, Result};
+use crate::prelude::*;
+
+/// The charge for a settled call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Charged {
+    /// The tokens used.
+    pub tokens: TokenUsage,
+    /// Their cost; `None` if the price is unknown.
+    pub cost: Option<Money>,
+    /// Whether the numbers are an estimate, or the whole reservation because the usage is unknown.
+    pub estimated: bool,
+}
+
+impl Charged {
+    /// No charge.
+    pub const NOTHING: Self = Self {
+        tokens: TokenUsage { input: 0, output: 0, cache_read: 0, cache_write: 0 },
+        cost: Some(Money(0)),
+        estimated: false,
+    };
+}
 
 /// Returns the accounts that a call of an agent is charged to. The world has an account from the
 /// first call on. A root has one too if roots have a default limit. Other scopes get an account
 /// when a limit is set for them; their earlier spending is in the usage rows.
-pub(super) fn accounts(r: &mut Tx, ctx: &OperationContext, agent: &Agent, turn: &Turn) -> Result<Vec<Budget>> {
+pub(super) fn accounts(r: &mut Tx, ctx: &Context, agent: &Agent, turn: &Turn) -> Result<Vec<Budget>> {
     let world = r.budget_get(&Scope::World)?.unwrap_or_else(|| Budget::open(Scope::World, ctx.now()));
     let mut budgets = vec![world];
     let scopes = payers(r, agent)?;
@@ -25,9 +41,53 @@ pub(super) fn accounts(r: &mut Tx, ctx: &OperationContext, agent: &Agent, turn: 
     Ok(budgets)
 }
 
+/// Runs a check over these accounts, with the default limit of roots where it holds.
+pub(super) fn checked<T>(ctx: &Context, accounts: &[Budget], check: impl FnOnce(&[Budget]) -> Result<T>) -> Result<T> {
+    let root_tokens = ctx.limits().root_tokens_max;
+    let bounds: Vec<Budget> = accounts.iter().map(|budget| budget.clone().with_default(root_tokens)).collect();
+    check(&bounds).map_err(|refusal| with_root_hint(refusal, accounts, root_tokens))
+}
+
+/// Writes a changed account.
+pub(super) fn save(w: &mut Tx, ctx: &Context, budget: &mut Budget) -> Result<()> {
+    budget.updated_at = ctx.now();
+    Ok(w.budget_put(budget)?)
+}
+
+/// Tells those who wait that these accounts have more left.
+pub(super) fn freed(w: &mut Tx, scopes: Vec<Scope>) {
+    if !scopes.is_empty() {
+        w.signal(Signal::BudgetsFreed(scopes));
+    }
+}
+
+/// Appends what a call of this turn has used.
+pub(super) fn append_usage(
+    w: &mut Tx,
+    ctx: &Context,
+    turn: &Turn,
+    (provider, model): (String, String),
+    charged: Charged,
+    (free, duration_ms): (bool, u64),
+) -> Result<()> {
+    Ok(w.usage_append(&UsageRow {
+        agent_id: turn.agent_id.clone(),
+        turn_id: turn.turn_id,
+        root_id: turn.root_id,
+        provider,
+        model,
+        tokens: charged.tokens,
+        cost: charged.cost,
+        estimated: charged.estimated,
+        free,
+        duration_ms,
+        at: ctx.now(),
+    })?)
+}
+
 /// Adds a hint to the refusal of a root that has reached the default limit of roots: it says how to
 /// raise it.
-pub(super) fn with_root_hint(refusal: Refusal, budgets: &[Budget], root_tokens: u64) -> Refusal {
+fn with_root_hint(refusal: Refusal, budgets: &[Budget], root_tokens: u64) -> Refusal {
     let reached = |budget: &&Budget| {
         let named = refusal.details.as_ref().and_then(|details| details["scope"].as_str());
         named.is_some_and(|scope| scope == budget.scope.to_string())

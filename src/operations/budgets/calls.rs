@@ -2,17 +2,10 @@
 //! call that tells no cost is charged all of it (promise 2).
 
 use ghost_domain::admission::{any_left, has_left};
-use ghost_domain::budget::{Budget, CallReservation};
-use ghost_domain::ports::Signal;
-use ghost_domain::transcript::TokenUsage;
-use ghost_domain::usage::UsageRow;
-use ghost_domain::{Agent, CallId, Code, Money, Refusal, Turn};
-use ghost_store::Tx;
-use serde_json::json;
 
-use super::accounts::{accounts, with_root_hint};
+use super::accounts::{Charged, accounts, append_usage, checked, freed, save};
 use crate::agent_lookup::agent_named;
-use crate::{OperationContext, Result};
+use crate::prelude::*;
 
 /// The provider in the usage rows of tool calls; their model is the name of the tool.
 const TOOL: &str = "tool";
@@ -22,11 +15,8 @@ const TOOL: &str = "tool";
 ///
 /// # Errors
 /// `BudgetExhausted` if an account is spent.
-pub fn may_charge(r: &mut Tx, ctx: &OperationContext, agent: &Agent, turn: &Turn) -> Result<()> {
-    let accounts = accounts(r, ctx, agent, turn)?;
-    let root_tokens = ctx.limits().root_tokens_max;
-    let bounds: Vec<Budget> = accounts.iter().map(|budget| budget.clone().with_default(root_tokens)).collect();
-    any_left(&bounds).map_err(|refusal| with_root_hint(refusal, &accounts, root_tokens))
+pub fn may_charge(r: &mut Tx, ctx: &Context, agent: &Agent, turn: &Turn) -> Result<()> {
+    checked(ctx, &accounts(r, ctx, agent, turn)?, any_left)
 }
 
 /// Reserves `most` for a running call of `tool` in all accounts of its turn. Without a `most`, nothing is reserved, and the
@@ -34,31 +24,21 @@ pub fn may_charge(r: &mut Tx, ctx: &OperationContext, agent: &Agent, turn: &Turn
 ///
 /// # Errors
 /// `BudgetExhausted` if an account has less left, or counts money and there is no `most`.
-pub fn hold(
-    w: &mut Tx,
-    ctx: &OperationContext,
-    turn: &mut Turn,
-    call_id: CallId,
-    tool: &str,
-    most: Option<Money>,
-) -> Result<()> {
+pub fn hold(w: &mut Tx, ctx: &Context, turn: &mut Turn, call_id: CallId, tool: &str, max: Option<Money>) -> Result<()> {
     if turn.held_calls.iter().any(|held| held.call_id == call_id) {
         return Ok(());
     }
     let agent = agent_named(w, &turn.agent_id)?;
     let accounts = accounts(w, ctx, &agent, turn)?;
-    let Some(most) = most else {
+    let Some(most) = max else {
         let counts = accounts.iter().find(|budget| budget.limits.money.is_some());
         return counts.map_or(Ok(()), |budget| Err(without_budget(&budget.scope.to_string(), tool)));
     };
-    let root_tokens = ctx.limits().root_tokens_max;
-    let bounds: Vec<Budget> = accounts.iter().map(|budget| budget.clone().with_default(root_tokens)).collect();
-    has_left(&bounds, most).map_err(|refusal| with_root_hint(refusal, &accounts, root_tokens))?;
+    checked(ctx, &accounts, |bounds| has_left(bounds, most))?;
     let mut scopes = Vec::with_capacity(accounts.len());
     for mut budget in accounts {
         budget.reserved_money = budget.reserved_money.plus(most);
-        budget.updated_at = ctx.now();
-        w.budget_put(&budget)?;
+        save(w, ctx, &mut budget)?;
         scopes.push(budget.scope);
     }
     turn.held_calls.push(CallReservation { call_id, tool: tool.to_owned(), scopes, money: most });
@@ -67,14 +47,13 @@ pub fn hold(
 }
 
 fn without_budget(scope: &str, tool: &str) -> Refusal {
-    let what = format!("budget {scope} counts money, and what a run of {tool} may cost is not known");
-    Refusal::new(Code::BudgetExhausted, what)
+    refusal!(BudgetExhausted, "budget {scope} counts money, and what a run of {tool} may cost is not known")
         .hint("set `coding: { run_budget: 2.00 }` in world-config.yaml, or limit the scope by tokens")
         .details(json!({ "scope": scope, "unset": "coding.run_budget" }))
 }
 
 /// Releases the reservation of a call that did nothing.
-pub fn release(w: &mut Tx, ctx: &OperationContext, turn: &mut Turn, call_id: CallId) -> Result<()> {
+pub fn release(w: &mut Tx, ctx: &Context, turn: &mut Turn, call_id: CallId) -> Result<()> {
     if take(w, ctx, turn, call_id)?.is_some() {
         w.turn_put(turn)?;
     }
@@ -85,7 +64,7 @@ pub fn release(w: &mut Tx, ctx: &OperationContext, turn: &mut Turn, call_id: Cal
 /// writes the turn.
 pub(crate) fn charged(
     w: &mut Tx,
-    ctx: &OperationContext,
+    ctx: &Context,
     turn: &mut Turn,
     (call_id, tool): (CallId, &str),
     cost: Option<Money>,
@@ -95,13 +74,20 @@ pub(crate) fn charged(
     let estimated = cost.is_none() && held.is_some();
     let Some(due) = cost.or(held.map(|held| held.money)) else { return Ok(None) };
     if due != Money(0) {
-        charge(w, ctx, turn, tool, due, (estimated, duration_ms))?;
+        let agent = agent_named(w, &turn.agent_id)?;
+        for mut budget in accounts(w, ctx, &agent, turn)? {
+            budget.spent_money = budget.spent_money.plus(due);
+            save(w, ctx, &mut budget)?;
+        }
+        turn.cost = turn.cost.plus(due);
+        let charged = Charged { tokens: TokenUsage::default(), cost: Some(due), estimated };
+        append_usage(w, ctx, turn, (TOOL.to_owned(), tool.to_owned()), charged, (false, duration_ms))?;
     }
     Ok(Some(due))
 }
 
 /// Charges all that the interrupted calls of a turn hold.
-pub(super) fn forfeit(w: &mut Tx, ctx: &OperationContext, turn: &mut Turn) -> Result<()> {
+pub(super) fn forfeit(w: &mut Tx, ctx: &Context, turn: &mut Turn) -> Result<()> {
     let calls: Vec<(CallId, String)> = turn.held_calls.iter().map(|held| (held.call_id, held.tool.clone())).collect();
     for (call_id, tool) in &calls {
         charged(w, ctx, turn, (*call_id, tool), None, 0)?;
@@ -113,54 +99,19 @@ pub(super) fn forfeit(w: &mut Tx, ctx: &OperationContext, turn: &mut Turn) -> Re
 }
 
 /// Takes the reservation of a call out of the turn and its accounts.
-fn take(w: &mut Tx, ctx: &OperationContext, turn: &mut Turn, call_id: CallId) -> Result<Option<CallReservation>> {
+fn take(w: &mut Tx, ctx: &Context, turn: &mut Turn, call_id: CallId) -> Result<Option<CallReservation>> {
     let Some(at) = turn.held_calls.iter().position(|held| held.call_id == call_id) else { return Ok(None) };
     let held = turn.held_calls.remove(at);
-    let mut freed = Vec::new();
+    let mut with_limits = Vec::new();
     for scope in &held.scopes {
         let Some(budget) = w.budget_get(scope)? else { continue };
         let mut budget = budget.at(ctx.now());
         budget.reserved_money = budget.reserved_money.minus(held.money);
-        budget.updated_at = ctx.now();
-        w.budget_put(&budget)?;
+        save(w, ctx, &mut budget)?;
         if budget.limits.money.is_some() {
-            freed.push(budget.scope);
+            with_limits.push(budget.scope);
         }
     }
-    if !freed.is_empty() {
-        w.signal(Signal::BudgetsFreed(freed));
-    }
+    freed(w, with_limits);
     Ok(Some(held))
-}
-
-/// Charges `cost` to the accounts of a turn, adds it to the turn, and appends the usage row.
-fn charge(
-    w: &mut Tx,
-    ctx: &OperationContext,
-    turn: &mut Turn,
-    tool: &str,
-    cost: Money,
-    (estimated, duration_ms): (bool, u64),
-) -> Result<()> {
-    let agent = agent_named(w, &turn.agent_id)?;
-    for mut budget in accounts(w, ctx, &agent, turn)? {
-        budget.spent_money = budget.spent_money.plus(cost);
-        budget.updated_at = ctx.now();
-        w.budget_put(&budget)?;
-    }
-    turn.cost = turn.cost.plus(cost);
-    w.usage_append(&UsageRow {
-        agent_id: turn.agent_id.clone(),
-        turn_id: turn.turn_id,
-        root_id: turn.root_id,
-        provider: TOOL.to_owned(),
-        model: tool.to_owned(),
-        tokens: TokenUsage::default(),
-        cost: Some(cost),
-        estimated,
-        free: false,
-        duration_ms,
-        at: ctx.now(),
-    })?;
-    Ok(())
 }

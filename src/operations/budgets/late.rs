@@ -3,24 +3,15 @@
 //! This module must never scan the world once for each account. For any number of accounts, the
 //! agents, their usage and the open turns are read once.
 
-use std::collections::{BTreeMap, BTreeSet};
-
-use ghost_domain::budget::{Budget, this_day};
+use ghost_domain::budget::this_day;
 use ghost_domain::usage::UsageSum;
-use ghost_domain::{AgentId, Money, Scope, Timestamp};
-use ghost_store::Tx;
-use ghost_store::tables::UsageFilter;
 
 use super::payers::{ALWAYS, AllAgents};
-use crate::{OperationContext, Result};
+use crate::prelude::*;
 
 /// Returns new accounts for these scopes, not yet written. Running calls are added to their
 /// reservations, because these calls have no usage rows yet.
-pub(super) fn opened_late(
-    w: &mut Tx,
-    ctx: &OperationContext,
-    scopes: &BTreeSet<Scope>,
-) -> Result<BTreeMap<Scope, Budget>> {
+pub(super) fn opened_late(w: &mut Tx, ctx: &Context, scopes: &BTreeSet<Scope>) -> Result<BTreeMap<Scope, Budget>> {
     let open = |scope: &Scope| (scope.clone(), Budget::open(scope.clone(), ctx.now()));
     let mut accounts: BTreeMap<Scope, Budget> = scopes.iter().map(open).collect();
     if accounts.is_empty() {

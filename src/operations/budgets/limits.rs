@@ -3,19 +3,8 @@
 //!
 //! A change of a limit must never reset the spending.
 
-use std::collections::BTreeSet;
-
-use ghost_domain::budget::{Budget, BudgetLimits};
-use ghost_domain::event::{EventKind, NewEvent};
-use ghost_domain::ports::Signal;
-use ghost_domain::text::nearest;
-use ghost_domain::{Agent, AgentId, Code, Money, Party, Refusal, Scope};
-use ghost_store::Tx;
-use ghost_store::tables::{BudgetFilter, PAGE_MAX};
-use serde_json::json;
-
 use super::late::opened_late;
-use crate::{OperationContext, Result};
+use crate::prelude::*;
 
 /// New limits for a scope. `None` leaves a limit as it is, `Some(None)` removes it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -27,21 +16,12 @@ pub struct NewLimits {
 }
 
 /// The origin of a limit: the `origin` in [`EventKind::BudgetSet`].
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Serialize)]
+#[serde(rename_all = "snake_case")]
 enum Origin {
     Hand,
     File,
     Archetype,
-}
-
-impl Origin {
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::Hand => "hand",
-            Self::File => "file",
-            Self::Archetype => "archetype",
-        }
-    }
 }
 
 /// Sets limits by hand and returns the account. A new account starts with the spending of its
@@ -52,22 +32,20 @@ impl Origin {
 /// # Errors
 /// `NotFound` for an agent or a team that never existed and has no account; `InvalidArguments` if
 /// no limit is given.
-pub fn set(w: &mut Tx, ctx: &OperationContext, by: &Party, scope: &Scope, limits: NewLimits) -> Result<Budget> {
-    let account = match w.budget_get(scope)? {
-        Some(account) => Some(account),
-        None => {
-            names_something(w, scope)?;
-            None
-        }
-    };
+pub fn set(w: &mut Tx, ctx: &Context, by: &Party, scope: &Scope, limits: NewLimits) -> Result<Budget> {
+    let account = w.budget_get(scope)?;
+    if account.is_none() {
+        names_something(w, scope)?;
+    }
     if limits == NewLimits::default() {
-        return Err(
-            Refusal::new(Code::InvalidArguments, "no limit was given").hint("give limit_tokens, limit_micros or both")
-        );
+        return Err(refusal!(InvalidArguments, "no limit was given").hint("give limit_tokens, limit_micros or both"));
     }
     let account = match account {
         Some(account) => account,
-        None => opened(w, ctx, scope)?,
+        None => {
+            let opened = opened_late(w, ctx, &BTreeSet::from([scope.clone()]))?.remove(scope);
+            opened.unwrap_or_else(|| Budget::open(scope.clone(), ctx.now()))
+        }
     };
     let mut budget = put_limits(w, ctx, by, account, limits, Origin::Hand)?;
     if budget.money_lifted
@@ -107,17 +85,11 @@ fn names_something(w: &mut Tx, scope: &Scope) -> Result<()> {
     }
 }
 
-/// Opens a new account with the spending of its scope.
-fn opened(w: &mut Tx, ctx: &OperationContext, scope: &Scope) -> Result<Budget> {
-    let opened = opened_late(w, ctx, &BTreeSet::from([scope.clone()]))?.remove(scope);
-    Ok(opened.unwrap_or_else(|| Budget::open(scope.clone(), ctx.now())))
-}
-
 /// Applies limits to an account and writes it. Limits of `world-config.yaml` or of an archetype are
 /// replaced.
 fn put_limits(
     w: &mut Tx,
-    ctx: &OperationContext,
+    ctx: &Context,
     by: &Party,
     account: Budget,
     limits: NewLimits,
@@ -158,7 +130,7 @@ fn put_limits(
     }
     let payload = json!({
         "scope": budget.scope, "tokens": budget.limits.tokens, "usd": budget.limits.money.map(Money::usd), "by": by,
-        "origin": origin.as_str(),
+        "origin": origin,
     });
     ctx.emit(w, NewEvent::new(EventKind::BudgetSet, payload))?;
     Ok(budget)
@@ -167,23 +139,12 @@ fn put_limits(
 /// Sets the daily money limit that an archetype gives to one of its agents. `None` removes the
 /// limit that an archetype set for an earlier agent of the id. A limit set by hand or by
 /// `world-config.yaml` takes precedence and stays.
-pub fn of_archetype(
-    w: &mut Tx,
-    ctx: &OperationContext,
-    by: &Party,
-    agent_id: &AgentId,
-    money: Option<Money>,
-) -> Result<()> {
+pub fn of_archetype(w: &mut Tx, ctx: &Context, by: &Party, agent_id: &AgentId, money: Option<Money>) -> Result<()> {
     of_archetypes(w, ctx, by, &[(agent_id.clone(), money)])
 }
 
 /// Like [`of_archetype`], for many agents. New accounts are opened together.
-pub fn of_archetypes(
-    w: &mut Tx,
-    ctx: &OperationContext,
-    by: &Party,
-    wanted: &[(AgentId, Option<Money>)],
-) -> Result<()> {
+pub fn of_archetypes(w: &mut Tx, ctx: &Context, by: &Party, wanted: &[(AgentId, Option<Money>)]) -> Result<()> {
     let day = |agent_id: &AgentId| Scope::Agent(agent_id.clone()).daily();
     let mut fresh = BTreeSet::new();
     for scope in wanted.iter().filter(|(_, money)| money.is_some()).filter_map(|(agent_id, _)| day(agent_id)) {
@@ -195,13 +156,12 @@ pub fn of_archetypes(
     for (agent_id, money) in wanted {
         let Some(day) = day(agent_id) else { continue };
         let account = match fresh.remove(&day) {
-            Some(account) => account,
-            None => match w.budget_get(&day)? {
-                Some(account) => account,
-                None => continue,
-            },
+            Some(account) => Some(account),
+            None => w.budget_get(&day)?,
         };
-        one_of_archetype(w, ctx, by, account, *money)?;
+        if let Some(account) = account {
+            one_of_archetype(w, ctx, by, account, *money)?;
+        }
     }
     Ok(())
 }
@@ -210,27 +170,17 @@ pub fn of_archetypes(
 /// so no usage is read.
 pub(crate) fn of_first_archetype(
     w: &mut Tx,
-    ctx: &OperationContext,
+    ctx: &Context,
     by: &Party,
     agent_id: &AgentId,
     money: Option<Money>,
 ) -> Result<()> {
     let Some(day) = Scope::Agent(agent_id.clone()).daily() else { return Ok(()) };
-    let account = match (w.budget_get(&day)?, money) {
-        (Some(account), _) => account,
-        (None, Some(_)) => Budget::open(day, ctx.now()),
-        (None, None) => return Ok(()),
-    };
-    one_of_archetype(w, ctx, by, account, money)
+    let account = w.budget_get(&day)?.or_else(|| money.map(|_| Budget::open(day, ctx.now())));
+    account.map_or(Ok(()), |account| one_of_archetype(w, ctx, by, account, money))
 }
 
-fn one_of_archetype(
-    w: &mut Tx,
-    ctx: &OperationContext,
-    by: &Party,
-    account: Budget,
-    money: Option<Money>,
-) -> Result<()> {
+fn one_of_archetype(w: &mut Tx, ctx: &Context, by: &Party, account: Budget, money: Option<Money>) -> Result<()> {
     if account.money_lifted {
         // The limit was removed by hand. That removal ends with the agent.
         if money.is_none() {
@@ -249,7 +199,7 @@ fn one_of_archetype(
 /// Sets the limits in `world-config.yaml`, and removes limits that the file set earlier and no
 /// longer has. A limit that an operator has set in the meantime stays. Team names are not checked,
 /// because a team of the file may have no member yet.
-pub fn follow_file(w: &mut Tx, ctx: &OperationContext, by: &Party, named: &[(Scope, BudgetLimits)]) -> Result<()> {
+pub fn follow_file(w: &mut Tx, ctx: &Context, by: &Party, named: &[(Scope, BudgetLimits)]) -> Result<()> {
     let mut fresh = BTreeSet::new();
     for (scope, _) in named {
         if let Some(agent_id) = scope.agent() {

@@ -2,12 +2,7 @@
 //! its team, and the chain of agents that created it, with their teams. So an agent cannot evade
 //! its own budget by creating other agents.
 
-use std::collections::BTreeMap;
-
-use ghost_domain::{Agent, AgentId, Code, Party, Refusal, Scope, Timestamp};
-use ghost_store::Tx;
-
-use crate::Result;
+use crate::prelude::*;
 
 /// The longest chain of agents in which each created the next. All of them pay for the last one, so
 /// the length is limited.
@@ -106,18 +101,16 @@ pub(crate) fn may_create(r: &mut Tx, owner: &Party, new_id: &AgentId) -> Result<
     let payers = all(r, &creator)?;
     // An agent that is made again by its own last turn pays for itself.
     if creator.agent_id != *new_id && payers.has(&Scope::Agent(new_id.clone())) {
-        return Err(Refusal::new(
-            Code::Conflict,
-            format!("an agent `{new_id}` created {owner}, directly or through others"),
-        )
-        .hint("choose another id"));
+        return Err(refusal!(Conflict, "an agent `{new_id}` created {owner}, directly or through others")
+            .hint("choose another id"));
     }
     if payers.agents < OWNERS_MAX {
         return Ok(());
     }
-    Err(Refusal::new(
-        Code::RateLimited,
-        format!("{} is the last of {OWNERS_MAX} agents that created one another, which is the limit", owner),
+    Err(refusal!(
+        RateLimited,
+        "{} is the last of {OWNERS_MAX} agents that created one another, which is the limit",
+        owner
     )
     .hint("let an agent that the world file names create it"))
 }

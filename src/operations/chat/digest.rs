@@ -4,12 +4,10 @@
 
 use ghost_domain::mail::{Room, bytes_of};
 use ghost_domain::text::cut_marked;
-use ghost_domain::{AgentId, ChatChannel, ChatMember, ChatPost, Envelope, Kind, MailState, MessageId, TurnId};
-use ghost_store::Tx;
 
-use super::channel::CROWD;
-use super::speaker::shown_name;
-use crate::{OperationContext, Result};
+use super::channel::{CROWD, shown_name};
+use crate::mail::NewMessage;
+use crate::prelude::*;
 
 /// Minimum capacity, in bytes, for the digest of a channel that woke the agent, however full its
 /// turn is.
@@ -31,7 +29,7 @@ pub(crate) struct ReadOn {
 /// digest that omits messages says so.
 pub(crate) fn read_on(
     w: &mut Tx,
-    ctx: &OperationContext,
+    ctx: &Context,
     agent_id: &AgentId,
     turn_id: TurnId,
     woken: &[MessageId],
@@ -61,7 +59,7 @@ pub(crate) fn read_on(
 }
 
 fn digest(
-    ctx: &OperationContext,
+    ctx: &Context,
     max_bytes: usize,
     member: &ChatMember,
     channel: &ChatChannel,
@@ -71,28 +69,14 @@ fn digest(
     let others: Vec<&ChatPost> = posts.iter().filter(|post| post.from.agent() != Some(&member.agent_id)).collect();
     let newest = others.last()?;
     let body = render(max_bytes, member, channel, posts, &others);
-    Some(Envelope {
-        message_id: MessageId(ctx.id()),
-        seq: 0,
-        to: member.agent_id.clone(),
-        from: newest.from.clone(),
-        kind: Kind::Chat,
-        subject: Some(format!("#{}", channel.channel)),
-        body,
-        attachments: Vec::new(),
-        ask_id: None,
-        conversation_id: None,
-        root_id: newest.root_id,
-        hop: others.iter().map(|post| post.hop).max().unwrap_or(0),
-        // An envelope in a turn wakes nobody. But if a crash returns it to the inbox, it must be
-        // tried like the turn's other mail.
-        wake: true,
-        created_at: ctx.now(),
-        read_at: Some(ctx.now()),
-        state: MailState::Taken,
-        turn_id: Some(turn_id),
-        crashes: 0,
-    })
+    let hop = others.iter().map(|post| post.hop).max().unwrap_or(0);
+    let chain = Chain { root_id: newest.root_id, hop, conversation_id: None };
+    // An envelope in a turn wakes nobody. But if a crash returns it to the inbox, it must be tried like the turn's other
+    // mail, so it keeps the wake-up that a new message has.
+    let new = NewMessage::new(&member.agent_id, newest.from.clone(), Kind::Chat, body, chain)
+        .subject(format!("#{}", channel.channel));
+    let (state, turn_id, read_at) = (MailState::Taken, Some(turn_id), Some(ctx.now()));
+    Some(Envelope { state, turn_id, read_at, ..new.envelope(ctx) })
 }
 
 fn render(

@@ -1,12 +1,8 @@
 //! Reads past chat messages (CHAT-08). A cursor before the oldest kept message or after the newest
 //! one is refused, so that a gap is never mistaken for silence.
 
-use ghost_domain::{ChannelName, ChatChannel, ChatPost, Code, Party, Refusal};
-use ghost_store::Tx;
-use serde_json::json;
-
 use super::channel::{channel_named, not_a_member};
-use crate::Result;
+use crate::prelude::*;
 
 /// The default number of chat messages.
 pub const HISTORY_DEFAULT: u32 = 50;
@@ -34,12 +30,9 @@ pub struct HistoryQuery {
 /// message, `cursor_expired` for a cursor before the oldest kept message.
 pub fn history(r: &mut Tx, reader: &Party, query: &HistoryQuery) -> Result<Vec<ChatPost>> {
     if !(1..=HISTORY_MAX).contains(&query.limit) {
-        return Err(Refusal::new(
-            Code::InvalidArguments,
-            format!("limit is {}; it must be 1 to {HISTORY_MAX}", query.limit),
-        )
-        .hint("read on with before_seq or after_seq")
-        .details(json!({ "field": "limit" })));
+        return Err(refusal!(InvalidArguments, "limit is {}; it must be 1 to {HISTORY_MAX}", query.limit)
+            .hint("read on with before_seq or after_seq")
+            .details(json!({ "field": "limit" })));
     }
     let channel = channel_named(r, &query.channel)?;
     let is_member = match reader.agent() {
@@ -55,17 +48,15 @@ pub fn history(r: &mut Tx, reader: &Party, query: &HistoryQuery) -> Result<Vec<C
     {
         let Some(cursor) = cursor else { continue };
         if cursor < least {
-            return Err(Refusal::new(
-                Code::InvalidArguments,
-                format!("{field} is {cursor}; it must be {least} or more"),
-            )
-            .hint(format!("the newest post is {last}"))
-            .details(json!({ "field": field, "last_seq": last })));
+            return Err(refusal!(InvalidArguments, "{field} is {cursor}; it must be {least} or more")
+                .hint(format!("the newest post is {last}"))
+                .details(json!({ "field": field, "last_seq": last })));
         }
         if cursor > most {
-            return Err(Refusal::new(
-                Code::CursorAhead,
-                format!("{field} is {cursor}, which #{} has not reached: its newest post is {last}", channel.channel),
+            return Err(refusal!(
+                CursorAhead,
+                "{field} is {cursor}, which #{} has not reached: its newest post is {last}",
+                channel.channel
             )
             .hint("use a sequence that you got from this channel")
             .details(json!({ "field": field, "last_seq": last })));
@@ -91,15 +82,12 @@ pub fn history(r: &mut Tx, reader: &Party, query: &HistoryQuery) -> Result<Vec<C
         None => Ok(posts),
         Some(field) => {
             let oldest = oldest_kept(r, &channel)?;
-            Err(Refusal::new(
-                Code::CursorExpired,
-                format!("{field} points to posts of #{} that are no longer kept", channel.channel),
-            )
-            .hint(match oldest {
-                Some(oldest) => format!("the oldest that is kept is {oldest}; limits.chat_days says for how long"),
-                None => "none are kept; limits.chat_days says for how long".to_owned(),
-            })
-            .details(json!({ "field": field, "oldest_seq": oldest, "last_seq": last })))
+            Err(refusal!(CursorExpired, "{field} points to posts of #{} that are no longer kept", channel.channel)
+                .hint(match oldest {
+                    Some(oldest) => format!("the oldest that is kept is {oldest}; limits.chat_days says for how long"),
+                    None => "none are kept; limits.chat_days says for how long".to_owned(),
+                })
+                .details(json!({ "field": field, "oldest_seq": oldest, "last_seq": last })))
         }
     }
 }

@@ -2,21 +2,11 @@
 //! members that the message addresses (CHAT-03, CHAT-04, CHAT-11).
 
 use ghost_domain::chat::{EVERYONE, check_content, mentions};
-use ghost_domain::event::{EventKind, NewEvent};
-use ghost_domain::text::nearest;
-use ghost_domain::{
-    AgentId, ChannelName, ChatChannel, ChatMember, ChatPost, ChatWake, Code, Envelope, Kind, MailState, MessageId,
-    Party, Refusal,
-};
-use ghost_store::Tx;
-use serde::{Deserialize, Serialize};
-use serde_json::json;
 
-use super::channel::{channel_named, not_a_member};
-use super::speaker::{Speaker, shown_name};
-use crate::chain::Chain;
-use crate::mail::hop_limit;
-use crate::{OperationContext, Result, root_limits};
+use super::channel::{Speaker, channel_named, not_a_member, shown_name};
+use crate::mail::{NewMessage, Skipped, hop_limit};
+use crate::prelude::*;
+use crate::root_limits;
 
 /// Maximum mentioned non-members that the result of a post reports.
 const NON_MEMBERS_MAX: usize = 32;
@@ -54,33 +44,16 @@ pub struct Posted {
     pub held: bool,
 }
 
-/// An agent that a chat message did not reach.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Skipped {
-    /// Id of the agent.
-    pub agent_id: AgentId,
-    /// The reason as a code, for programs.
-    pub error_code: Code,
-    /// The reason as text.
-    pub reason: String,
-}
-
 /// Posts a chat message in a channel. In a gated channel it is only stored, unless an operator has
 /// it delivered. In an ungated channel the next turn of every other member shows it, and `wake`
 /// decides who also gets a wake-up. A mention of an unknown agent is refused.
-pub fn post(w: &mut Tx, ctx: &OperationContext, by: &Speaker, wake: ChatWake, new: NewPost) -> Result<Posted> {
+pub fn post(w: &mut Tx, ctx: &Context, by: &Speaker, wake: ChatWake, new: NewPost) -> Result<Posted> {
     post_with(w, ctx, by, wake, new, UnknownMention::Refused)
 }
 
 /// Like [`post`], for the last text of a turn. The agent can no longer correct the text, so a
 /// mention of an unknown agent is treated as text.
-pub(crate) fn post_last_text(
-    w: &mut Tx,
-    ctx: &OperationContext,
-    by: &Speaker,
-    wake: ChatWake,
-    new: NewPost,
-) -> Result<Posted> {
+pub(crate) fn post_last_text(w: &mut Tx, ctx: &Context, by: &Speaker, wake: ChatWake, new: NewPost) -> Result<Posted> {
     post_with(w, ctx, by, wake, new, UnknownMention::Text)
 }
 
@@ -93,7 +66,7 @@ enum UnknownMention {
 
 fn post_with(
     w: &mut Tx,
-    ctx: &OperationContext,
+    ctx: &Context,
     by: &Speaker,
     wake: ChatWake,
     new: NewPost,
@@ -108,7 +81,7 @@ fn post_with(
         return Err(not_a_member(&channel, &by.party, "post in it"));
     }
     if new.deliver && !matches!(by.party, Party::Operator(_) | Party::System) {
-        return Err(Refusal::new(Code::AccessDenied, "only an operator may have a gated post delivered")
+        return Err(refusal!(AccessDenied, "only an operator may have a gated post delivered")
             .hint("post without deliver, and ask whom you want to speak next with syscall.ask"));
     }
     if new.chain.hop > limits.hops_max && by.party != Party::System {
@@ -165,36 +138,22 @@ fn post_with(
         // The author's own message need not be shown to it.
         w.chat_member_put(&ChatMember { read_seq: post.seq, ..own })?;
     }
-    let reached = if !channel.gated {
-        wake_up(w, ctx, &post, &others, wakes, &mut skipped)?
-    } else if new.deliver {
-        hand_out(w, ctx, &post, &others, wakes, &mut skipped)?
-    } else {
-        Reached::default()
+    let reached = match handed_out {
+        true => put_into_inboxes(w, ctx, &post, &others, (channel.gated, wakes), &mut skipped)?,
+        false => Reached::default(),
     };
     if let Some(member) = others.first().filter(|_| reached.woken > 0) {
         root_limits::last_hop(w, ctx, &by.party, &member.agent_id, chain)?;
     }
-    let event = NewEvent::new(
-        EventKind::ChatMessage,
-        json!({
-            "seq": post.seq, "message_id": post.message_id, "from": shown_name(&post.from), "content": post.content,
-            "mentions": post.mentioned().collect::<Vec<_>>(), "mentions_all": named.all, "reply_to": post.reply_to,
-            "gated": channel.gated,
-            "hop": post.hop, "delivered": reached.delivered, "woken": reached.woken, "waiting": reached.waiting,
-            "skipped": skipped.len(), "via": by.via,
-        }),
-    )
-    .channel(&channel.channel)
-    .correlation(post.root_id);
-    ctx.emit_at(
-        w,
-        post.ts,
-        match by.party.agent() {
-            Some(agent_id) => event.agent(agent_id),
-            None => event,
-        },
-    )?;
+    let payload = json!({
+        "seq": post.seq, "message_id": post.message_id, "from": shown_name(&post.from), "content": post.content,
+        "mentions": post.mentioned().collect::<Vec<_>>(), "mentions_all": named.all, "reply_to": post.reply_to,
+        "gated": channel.gated,
+        "hop": post.hop, "delivered": reached.delivered, "woken": reached.woken, "waiting": reached.waiting,
+        "skipped": skipped.len(), "via": by.via,
+    });
+    let event = NewEvent::new(EventKind::ChatMessage, payload).channel(&channel.channel).correlation(post.root_id);
+    ctx.emit_at(w, post.ts, NewEvent { agent_id: by.party.agent().cloned(), ..event })?;
     Ok(Posted { post, delivered: reached.delivered, woken: reached.woken, skipped, held: !handed_out })
 }
 
@@ -249,7 +208,7 @@ fn addressed(
 fn unknown_agent(name: &AgentId) -> Refusal {
     let near = nearest(name.as_str(), [EVERYONE]);
     let suggestion = near.map(|near| format!("did you mean `@{near}`? ")).unwrap_or_default();
-    Refusal::new(Code::InvalidArguments, format!("content mentions @{name}, and there is no agent of that id"))
+    refusal!(InvalidArguments, "content mentions @{name}, and there is no agent of that id")
         .hint(format!("{suggestion}if you mean no agent, write the name without the @; put code between backticks"))
         .details(json!({ "field": "content", "mention": name }))
 }
@@ -263,57 +222,41 @@ struct Reached {
     waiting: u32,
 }
 
-/// Puts a wake-up into the inboxes of the members that `wakes` selects, unless one is pending. The
-/// chat messages are read by cursor when the turn opens.
-fn wake_up(
+/// Puts a wake-up into the inboxes of the members that `wakes` selects, unless one is pending: the chat messages are read
+/// by cursor when the turn opens. With `whole`, every inbox gets the message itself, because members read gated messages
+/// only on request.
+fn put_into_inboxes(
     w: &mut Tx,
-    ctx: &OperationContext,
+    ctx: &Context,
     post: &ChatPost,
     others: &[ChatMember],
-    wakes: impl Fn(&ChatMember) -> bool + Send,
+    (whole, wakes): (bool, impl Fn(&ChatMember) -> bool + Send),
     skipped: &mut Vec<Skipped>,
 ) -> Result<Reached> {
-    let mut reached = Reached { delivered: count(others), ..Reached::default() };
     let (waiting, fresh): (Vec<&ChatMember>, Vec<&ChatMember>) =
-        others.iter().filter(|member| wakes(member)).partition(|member| member.wake_id.is_some());
-    reached.waiting = count(&waiting);
+        others.iter().filter(|member| whole || wakes(member)).partition(|member| !whole && member.wake_id.is_some());
+    let mut reached = Reached { delivered: count(others), waiting: count(&waiting), woken: 0 };
     let mut free = FreeSpace::read(w, ctx, fresh.iter().map(|member| &member.agent_id))?;
+    let missed = if whole { "does not get the post" } else { "is not woken, and sees the post in its next turn" };
     for member in fresh {
         if let Some(full) = free.take() {
-            let reason = format!("{full}: {} is not woken, and sees the post in its next turn", member.agent_id);
-            skipped.push(skipped_for(&member.agent_id, reason));
+            let reason = format!("{full}: {} {missed}", member.agent_id);
+            skipped.push(Skipped { agent_id: member.agent_id.clone(), error_code: Code::InboxFull, reason });
             reached.delivered -= 1;
             continue;
         }
-        let envelope = envelope(ctx, post, &member.agent_id, String::new(), true);
+        let (body, wake) = (if whole { post.content.clone() } else { String::new() }, wakes(member));
+        let chain = Chain { root_id: post.root_id, hop: post.hop, conversation_id: None };
+        let new = NewMessage {
+            subject: Some(format!("#{}", post.channel)),
+            wake,
+            ..NewMessage::new(&member.agent_id, post.from.clone(), Kind::Chat, body, chain)
+        };
+        let envelope = Envelope { created_at: post.ts, ..new.envelope(ctx) };
         w.message_append(&envelope)?;
-        w.chat_member_put(&ChatMember { wake_id: Some(envelope.message_id), ..member.clone() })?;
-        ctx.wake(w, &member.agent_id);
-        reached.woken += 1;
-    }
-    Ok(reached)
-}
-
-/// Puts an operator's message itself into every inbox, because members read gated messages only on
-/// request.
-fn hand_out(
-    w: &mut Tx,
-    ctx: &OperationContext,
-    post: &ChatPost,
-    others: &[ChatMember],
-    wakes: impl Fn(&ChatMember) -> bool + Send,
-    skipped: &mut Vec<Skipped>,
-) -> Result<Reached> {
-    let mut reached = Reached::default();
-    let mut free = FreeSpace::read(w, ctx, others.iter().map(|member| &member.agent_id))?;
-    for member in others {
-        if let Some(full) = free.take() {
-            skipped.push(skipped_for(&member.agent_id, format!("{full}: {} does not get the post", member.agent_id)));
-            continue;
+        if !whole {
+            w.chat_member_put(&ChatMember { wake_id: Some(envelope.message_id), ..member.clone() })?;
         }
-        let wake = wakes(member);
-        w.message_append(&envelope(ctx, post, &member.agent_id, post.content.clone(), wake))?;
-        reached.delivered += 1;
         if wake {
             ctx.wake(w, &member.agent_id);
             reached.woken += 1;
@@ -331,7 +274,7 @@ struct FreeSpace {
 }
 
 impl FreeSpace {
-    fn read<'m>(w: &mut Tx, ctx: &OperationContext, agents: impl Iterator<Item = &'m AgentId>) -> Result<Self> {
+    fn read<'m>(w: &mut Tx, ctx: &Context, agents: impl Iterator<Item = &'m AgentId>) -> Result<Self> {
         let agents: Vec<AgentId> = agents.cloned().collect();
         let limits = ctx.limits();
         let (depths, world) = match agents.is_empty() {
@@ -358,33 +301,6 @@ impl FreeSpace {
     }
 }
 
-fn skipped_for(agent_id: &AgentId, reason: String) -> Skipped {
-    Skipped { agent_id: agent_id.clone(), error_code: Code::InboxFull, reason }
-}
-
 fn count<T>(items: &[T]) -> u32 {
     u32::try_from(items.len()).unwrap_or(u32::MAX)
-}
-
-fn envelope(ctx: &OperationContext, post: &ChatPost, to: &AgentId, body: String, wake: bool) -> Envelope {
-    Envelope {
-        message_id: MessageId(ctx.id()),
-        seq: 0,
-        to: to.clone(),
-        from: post.from.clone(),
-        kind: Kind::Chat,
-        subject: Some(format!("#{}", post.channel)),
-        body,
-        attachments: Vec::new(),
-        ask_id: None,
-        conversation_id: None,
-        root_id: post.root_id,
-        hop: post.hop,
-        wake,
-        created_at: post.ts,
-        read_at: None,
-        state: MailState::Pending,
-        turn_id: None,
-        crashes: 0,
-    }
 }

@@ -5,18 +5,10 @@
 //! delete another party's message.
 
 use ghost_domain::conversation::is_reaction;
-use ghost_domain::text::{clip, is_strange};
-use ghost_domain::{
-    Action, ActionKind, AgentId, Code, Conversation, ConversationEntry, ConversationId, Delivery, Direction, Party,
-    Reactions, Refusal, TurnId,
-};
-use ghost_store::Tx;
-use serde_json::json;
 
-use super::bounds::check_room;
-use super::log::{NewEntry, append, get, recent};
-use super::out::{check_length, check_speaker, first_delivery, is_message, outside_id};
-use crate::{OperationContext, Result};
+use super::log::{append, get, new_entry, recent};
+use super::out::{check_length, check_room, check_speaker, first_delivery, is_message, outside_id};
+use crate::prelude::*;
 
 /// The number of options that a poll may have.
 const OPTIONS: std::ops::RangeInclusive<usize> = 2..=10;
@@ -80,7 +72,7 @@ pub fn check_supported(conversation: &Conversation, can: &[ActionKind], kind: Ac
     }
     let adapter = &conversation.adapter;
     let names: Vec<&str> = can.iter().map(|kind| kind.as_str()).collect();
-    let refusal = Refusal::new(Code::Unsupported, format!("{adapter} cannot {kind}"))
+    let refusal = refusal!(Unsupported, "{adapter} cannot {kind}")
         .details(json!({ "adapter": adapter, "action": kind, "supported": names }));
     Err(match names.is_empty() {
         true => refusal.hint("the world no longer has this channel; end the turn, or tell an agent that can help"),
@@ -97,7 +89,7 @@ pub fn check_supported(conversation: &Conversation, can: &[ActionKind], kind: Ac
 /// already deleted.
 pub fn act(
     w: &mut Tx,
-    ctx: &OperationContext,
+    ctx: &Context,
     agent_id: &AgentId,
     turn_id: TurnId,
     conversation_id: ConversationId,
@@ -114,11 +106,8 @@ pub fn act(
         ChannelAction::Delete { message_id } => {
             let mut target = named(&entries, &message_id)?.clone();
             if target.direction != Direction::Out || target.from != Party::Agent(agent_id.clone()) {
-                return Err(Refusal::new(
-                    Code::AccessDenied,
-                    format!("message {} was said by {}", target.seq, target.from),
-                )
-                .hint("you can delete only your own messages"));
+                return Err(refusal!(AccessDenied, "message {} was said by {}", target.seq, target.from)
+                    .hint("you can delete only your own messages"));
             }
             let (message_id, seq) = (outside_id(&target), target.seq);
             if target.delivery == Delivery::Pending {
@@ -138,9 +127,10 @@ pub fn act(
         }
         ChannelAction::React { message_id, emoji, remove } => {
             if !is_reaction(&emoji) {
-                return Err(Refusal::new(
-                    Code::InvalidArguments,
-                    format!("`{}` is not a reaction", ghost_domain::text::shown(&emoji, 80)),
+                return Err(refusal!(
+                    InvalidArguments,
+                    "`{}` is not a reaction",
+                    ghost_domain::text::shown(&emoji, 80)
                 )
                 .hint("give emoji as one emoji or a name, for example :eyes:, without spaces")
                 .details(json!({ "field": "emoji" })));
@@ -180,13 +170,9 @@ pub fn act(
     if let Some(entry) = &taken_back {
         w.conversation_entry_put(entry)?;
     }
-    let line = NewEntry {
-        delivery,
-        turn_id: Some(turn_id),
-        action: Some(action),
-        ..NewEntry::new(Direction::Out, Party::Agent(agent_id.clone()), content)
-    };
-    append(w, ctx, &mut conversation, line)
+    let (turn_id, action) = (Some(turn_id), Some(action));
+    let entry = new_entry(ctx, &conversation, Direction::Out, Party::Agent(agent_id.clone()), content);
+    append(w, ctx, &mut conversation, ConversationEntry { delivery, turn_id, action, ..entry })
 }
 
 /// Returns the message with this id, if it was not deleted.
@@ -196,34 +182,32 @@ fn named<'e>(entries: &'e [ConversationEntry], id: &str) -> Result<&'e Conversat
     let found = entries.iter().rev().filter(|entry| entry.direction != Direction::Note).find(matches_id);
     match found {
         Some(entry) if entry.deleted => {
-            Err(Refusal::new(Code::Conflict, format!("message {} was taken back already", entry.seq))
-                .hint("name another message"))
+            Err(refusal!(Conflict, "message {} was taken back already", entry.seq).hint("name another message"))
         }
         Some(entry) if is_message(entry) => Ok(entry),
-        Some(_) | None => Err(Refusal::new(
-            Code::NotFound,
-            format!("no message `{}` is among the last messages of this conversation", clip(id, 80)),
-        )
-        .hint("give the message_id of a message that you were shown, or that sending one gave you")
-        .details(json!({ "field": "message_id" }))),
+        Some(_) | None => {
+            Err(refusal!(NotFound, "no message `{}` is among the last messages of this conversation", clip(id, 80))
+                .hint("give the message_id of a message that you were shown, or that sending one gave you")
+                .details(json!({ "field": "message_id" })))
+        }
     }
 }
 
 fn newest_from_outside(entries: &[ConversationEntry]) -> Result<&ConversationEntry> {
     entries.iter().rev().find(|entry| entry.direction == Direction::In).ok_or_else(|| {
-        Refusal::new(Code::NotFound, "there is no recent message from outside")
+        refusal!(NotFound, "there is no recent message from outside")
             .hint("give the message_id of the message to react to")
     })
 }
 
 /// Refuses a reaction if there were too many (MSG-14).
-fn may_react(ctx: &OperationContext, conversation: &Conversation, level: Reactions) -> Result<()> {
+fn may_react(ctx: &Context, conversation: &Conversation, level: Reactions) -> Result<()> {
     let gap = u64::from(ctx.limits().reaction_gap);
     let since = conversation.reacted.map(|reacted| conversation.heard.saturating_sub(reacted));
     match (level, since) {
-        (Reactions::Minimal, Some(since)) if since < gap => Err(Refusal::new(
-            Code::RateLimited,
-            format!("the last reaction was {since} messages ago; at most one in {gap} messages is allowed here"),
+        (Reactions::Minimal, Some(since)) if since < gap => Err(refusal!(
+            RateLimited,
+            "the last reaction was {since} messages ago; at most one in {gap} messages is allowed here"
         )
         .hint("do not react, or write a message instead")
         .details(json!({ "limit": "reaction_gap" }))),

@@ -2,19 +2,10 @@
 //! between attempts. An attempt is recorded before it is made. So a daemon that dies in every
 //! attempt does not try for ever.
 
-use std::time::Duration;
-
 use ghost_domain::conversation::delivery_wait;
-use ghost_domain::event::EventKind;
-use ghost_domain::ports::Signal;
-use ghost_domain::{
-    Code, Conversation, ConversationEntry, ConversationId, Delivery, Direction, Party, Refusal, Timestamp,
-};
-use ghost_store::Tx;
-use serde_json::json;
 
-use super::log::{NewEntry, append, emit, entry, get};
-use crate::{OperationContext, Result};
+use super::log::{add_note, emit, entry, get};
+use crate::prelude::*;
 
 /// The longest stored error, in characters.
 const ERROR_MAX: usize = 500;
@@ -66,7 +57,7 @@ pub fn due(
 /// `jitter` is a number in `0..1_000`.
 pub fn attempt(
     w: &mut Tx,
-    ctx: &OperationContext,
+    ctx: &Context,
     conversation_id: ConversationId,
     seq: i64,
     jitter: u64,
@@ -88,13 +79,7 @@ pub fn attempt(
 }
 
 /// Records the result of an attempt.
-pub fn settle(
-    w: &mut Tx,
-    ctx: &OperationContext,
-    conversation_id: ConversationId,
-    seq: i64,
-    outcome: Outcome,
-) -> Result<()> {
+pub fn settle(w: &mut Tx, ctx: &Context, conversation_id: ConversationId, seq: i64, outcome: Outcome) -> Result<()> {
     let mut conversation = get(w, conversation_id)?;
     let mut entry = entry(w, conversation_id, seq)?;
     if entry.delivery != Delivery::Pending {
@@ -113,8 +98,7 @@ pub fn settle(
             emit(w, ctx, EventKind::ConversationDelivered, &conversation, payload)?;
             if !missing.is_empty() {
                 let text = ctx.excerpt(&format!("not all of it was delivered: {}", missing.join("; ")), 2_000);
-                let line = NewEntry { turn_id: entry.turn_id, ..NewEntry::new(Direction::Note, Party::System, text) };
-                append(w, ctx, &mut conversation, line)?;
+                add_note(w, ctx, &mut conversation, (Party::System, entry.turn_id), text)?;
             }
         }
         Outcome::Gone { error } => give_up(w, ctx, &conversation, entry, &error)?,
@@ -135,7 +119,7 @@ pub fn settle(
 
 fn give_up(
     w: &mut Tx,
-    ctx: &OperationContext,
+    ctx: &Context,
     conversation: &Conversation,
     mut entry: ConversationEntry,
     error: &str,
@@ -156,7 +140,7 @@ fn give_up(
 /// same.
 pub fn redeliver(
     w: &mut Tx,
-    ctx: &OperationContext,
+    ctx: &Context,
     by: &Party,
     conversation_id: ConversationId,
     seq: i64,
@@ -172,15 +156,14 @@ pub fn redeliver(
             Direction::Out => format!("is {}", entry.delivery),
             _ => "never goes out".to_owned(),
         };
-        return Err(Refusal::new(Code::Conflict, format!("entry {seq} of conversation {conversation_id} {what}"))
+        return Err(refusal!(Conflict, "entry {seq} of conversation {conversation_id} {what}")
             .hint(format!("`ghostctl conversation show {conversation_id}` shows which entries were not delivered")));
     }
     entry.delivery = Delivery::Pending;
     entry.attempts = 0;
     entry.next_at = Some(ctx.now());
     w.conversation_entry_put(&entry)?;
-    let text = format!("{by} has message {seq} delivered again");
-    append(w, ctx, &mut conversation, NewEntry::new(Direction::Note, by.clone(), text))?;
+    add_note(w, ctx, &mut conversation, (by.clone(), None), format!("{by} has message {seq} delivered again"))?;
     w.signal(Signal::Delivery);
     Ok(entry)
 }

@@ -1,22 +1,12 @@
 //! Hands a conversation over to another agent (BI-36). Later messages from outside go to the new
 //! owner. Mail of the conversation that the old owner has not taken is moved to the new owner.
 
-use ghost_domain::event::EventKind;
-use ghost_domain::text::clip;
-use ghost_domain::{
-    AgentId, Code, Conversation, ConversationEntry, ConversationId, Direction, Kind, MailState, MessageId, Party,
-    Refusal, Turn,
-};
-use ghost_store::Tx;
-use serde_json::json;
-
-use super::bounds::check_room;
-use super::log::{NewEntry, append, emit, get, recent};
-use super::out::check_speaker;
-use crate::chain::Chain;
+use super::log::{add_note, emit, get, recent};
+use super::out::{check_room, check_speaker};
 use crate::mail::{self, NewMessage};
+use crate::prelude::*;
 use crate::turns::ending::Ending;
-use crate::{OperationContext, Result, agent_lookup, asks};
+use crate::{agent_lookup, asks};
 
 /// The longest reason, in characters.
 const REASON_MAX: usize = 1_000;
@@ -42,7 +32,7 @@ pub struct Handover {
 /// conversation to it. An agent can hand over only a conversation that it owns.
 pub fn handoff(
     w: &mut Tx,
-    ctx: &OperationContext,
+    ctx: &Context,
     by: &Party,
     conversation_id: ConversationId,
     handover: Handover,
@@ -54,13 +44,13 @@ pub fn handoff(
     }
     for (field, text, most) in [("reason", &handover.reason, REASON_MAX), ("summary", &handover.summary, SUMMARY_MAX)] {
         if text.as_ref().is_some_and(|text| text.chars().count() > most) {
-            return Err(Refusal::new(Code::TooLarge, format!("{field} has more than {most} characters"))
+            return Err(refusal!(TooLarge, "{field} has more than {most} characters")
                 .hint("write the long part to a workspace file and name its path"));
         }
     }
     let to = agent_lookup::agent_for(w, ctx, by, &handover.to)?;
     if to.agent_id == conversation.owner {
-        return Err(Refusal::new(Code::Conflict, format!("{} has this conversation already", to.agent_id))
+        return Err(refusal!(Conflict, "{} has this conversation already", to.agent_id)
             .hint("name another agent, or answer yourself"));
     }
     if let Some(refusal) = asks::unanswerable(ctx, &to) {
@@ -86,15 +76,13 @@ pub fn handoff(
         None => format!("{by} gives this conversation from {old} to {}", to.agent_id),
     };
     let history = recent(w, &conversation)?;
-    append(w, ctx, &mut conversation, NewEntry::new(Direction::Note, by.clone(), summary_line.clone()))?;
+    add_note(w, ctx, &mut conversation, (by.clone(), None), summary_line.clone())?;
     // The rest of a message's room is for the summary, whose characters may have several bytes, and the frame.
     let room = ctx.limits().message_bytes as usize / 4;
     let body = handoff_text(&conversation, &summary_line, handover.summary.as_deref(), &history, room);
     let chain = Chain { conversation_id: Some(conversation_id), ..handover.chain };
-    let new_message = NewMessage {
-        subject: Some("A conversation is yours now".into()),
-        ..NewMessage::new(&to.agent_id, by.clone(), Kind::Handoff, body, chain)
-    };
+    let new_message =
+        NewMessage::new(&to.agent_id, by.clone(), Kind::Handoff, body, chain).subject("A conversation is yours now");
     mail::deliver(w, ctx, new_message)?;
     let moved = move_waiting(w, ctx, &old, &to.agent_id, conversation_id)?;
     let payload = json!({
@@ -109,7 +97,7 @@ pub fn handoff(
 /// no agent works on it any more.
 pub(crate) fn taken_over(
     w: &mut Tx,
-    ctx: &OperationContext,
+    ctx: &Context,
     turn: &Turn,
     conversation_id: ConversationId,
     ending: &Ending,
@@ -139,16 +127,14 @@ pub(crate) fn taken_over(
         Ending::Cancelled(why) => format!("has the conversation now, and its turn was cancelled: {why}"),
     };
     let text = ctx.excerpt(&format!("{owner} {why}"), 1_000);
-    let line = NewEntry { turn_id: Some(turn.turn_id), ..NewEntry::new(Direction::Note, Party::System, text) };
-    append(w, ctx, &mut conversation, line)?;
-    Ok(())
+    add_note(w, ctx, &mut conversation, (Party::System, Some(turn.turn_id)), text).map(drop)
 }
 
 /// Moves the waiting mail of a conversation from one inbox to another. Returns the number of
 /// messages.
 fn move_waiting(
     w: &mut Tx,
-    ctx: &OperationContext,
+    ctx: &Context,
     old: &AgentId,
     new: &AgentId,
     conversation_id: ConversationId,

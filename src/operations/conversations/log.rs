@@ -2,21 +2,14 @@
 //!
 //! This module must never decide whether an entry is allowed. The caller does.
 
-use ghost_domain::event::{EventKind, NewEvent};
-use ghost_domain::ports::Signal;
-use ghost_domain::{
-    Action, AgentId, Attachment, Conversation, ConversationEntry, ConversationId, Delivery, Direction, MessageId,
-    Party, Refusal, Timestamp, Turn, TurnId,
-};
-use ghost_store::Tx;
-use serde_json::json;
-
 use crate::chat::shown_name;
-use crate::{OperationContext, Result};
+use crate::prelude::*;
 
 /// Number of the newest entries that are searched for attached files and for a message that a reply
 /// refers to.
 const LOOK_BACK: i64 = 256;
+/// Characters of a note.
+const NOTE_MAX: usize = 1_000;
 /// Number of the newest entries that are searched for what the agent has said in other sessions.
 const SAID_BACK: i64 = 16;
 
@@ -44,67 +37,45 @@ pub fn entry(r: &mut Tx, conversation_id: ConversationId, seq: i64) -> Result<Co
     })
 }
 
-/// The parameters of a new entry.
-pub(super) struct NewEntry {
-    pub(super) message_id: Option<MessageId>,
-    pub(super) direction: Direction,
-    pub(super) from: Party,
-    pub(super) content: String,
-    pub(super) attachments: Vec<Attachment>,
-    pub(super) reply_to: Option<String>,
-    pub(super) external_id: Option<String>,
-    pub(super) turn_id: Option<TurnId>,
-    pub(super) delivery: Delivery,
-    pub(super) action: Option<Action>,
-}
-
-impl NewEntry {
-    pub(super) fn new(direction: Direction, from: Party, content: String) -> Self {
-        Self {
-            message_id: None,
-            direction,
-            from,
-            content,
-            attachments: Vec::new(),
-            reply_to: None,
-            external_id: None,
-            turn_id: None,
-            delivery: Delivery::None,
-            action: None,
-        }
+/// The next entry of a conversation, to be completed for [`append`].
+pub(super) fn new_entry(
+    ctx: &Context,
+    conversation: &Conversation,
+    direction: Direction,
+    from: Party,
+    content: String,
+) -> ConversationEntry {
+    ConversationEntry {
+        conversation_id: conversation.conversation_id,
+        seq: conversation.last_seq + 1,
+        message_id: MessageId(ctx.id()),
+        direction,
+        from,
+        content,
+        attachments: Vec::new(),
+        reply_to: None,
+        external_id: None,
+        turn_id: None,
+        delivery: Delivery::None,
+        attempts: 0,
+        next_at: None,
+        error: None,
+        at: ctx.now(),
+        action: None,
+        deleted: false,
     }
 }
 
-/// Appends an entry with the conversation's next sequence and emits its event.
+/// Appends the conversation's next entry and emits its event.
 pub(super) fn append(
     w: &mut Tx,
-    ctx: &OperationContext,
+    ctx: &Context,
     conversation: &mut Conversation,
-    line: NewEntry,
+    mut entry: ConversationEntry,
 ) -> Result<ConversationEntry> {
-    let now = ctx.now();
-    conversation.last_seq += 1;
-    conversation.updated_at = now;
-    let pending = line.delivery == Delivery::Pending;
-    let entry = ConversationEntry {
-        conversation_id: conversation.conversation_id,
-        seq: conversation.last_seq,
-        message_id: line.message_id.unwrap_or_else(|| MessageId(ctx.id())),
-        direction: line.direction,
-        from: line.from,
-        content: line.content,
-        attachments: line.attachments,
-        reply_to: line.reply_to,
-        external_id: line.external_id,
-        turn_id: line.turn_id,
-        delivery: line.delivery,
-        attempts: 0,
-        next_at: pending.then_some(now),
-        error: None,
-        at: now,
-        action: line.action,
-        deleted: false,
-    };
+    (conversation.last_seq, conversation.updated_at) = (entry.seq, entry.at);
+    let pending = entry.delivery == Delivery::Pending;
+    entry.next_at = pending.then_some(entry.at);
     w.conversation_put(conversation)?;
     w.conversation_entry_put(&entry)?;
     let files: Vec<&str> = entry.attachments.iter().map(|file| file.path.as_str()).collect();
@@ -123,13 +94,37 @@ pub(super) fn append(
 
 pub(super) fn emit(
     w: &mut Tx,
-    ctx: &OperationContext,
+    ctx: &Context,
     kind: EventKind,
     conversation: &Conversation,
-    payload: serde_json::Value,
+    payload: Value,
 ) -> Result<()> {
-    let event = NewEvent::new(kind, payload).agent(&conversation.owner).correlation(conversation.conversation_id);
-    ctx.emit(w, event)
+    ctx.emit(w, NewEvent::new(kind, payload).agent(&conversation.owner).correlation(conversation.conversation_id))
+}
+
+/// Appends a note: people and programs read it in the log, no model gets it, and no adapter delivers it.
+pub(super) fn add_note(
+    w: &mut Tx,
+    ctx: &Context,
+    conversation: &mut Conversation,
+    (from, turn_id): (Party, Option<TurnId>),
+    text: String,
+) -> Result<ConversationEntry> {
+    let note = new_entry(ctx, conversation, Direction::Note, from, text);
+    append(w, ctx, conversation, ConversationEntry { turn_id, ..note })
+}
+
+/// Adds a note to a conversation. `None` if the conversation no longer exists.
+pub(crate) fn note(
+    w: &mut Tx,
+    ctx: &Context,
+    conversation_id: ConversationId,
+    from: (Party, Option<TurnId>),
+    text: &str,
+) -> Result<Option<(Conversation, ConversationEntry)>> {
+    let Some(mut conversation) = w.conversation_get(conversation_id)? else { return Ok(None) };
+    let entry = add_note(w, ctx, &mut conversation, from, ctx.excerpt(text, NOTE_MAX))?;
+    Ok(Some((conversation, entry)))
 }
 
 /// What an agent has said in a conversation since `since` in turns that are not in the log of its session, oldest first: in

@@ -1,20 +1,10 @@
 //! Outgoing messages of agents in a conversation: the reply at the end of a turn, separate
-//! messages, and files attached to the reply.
+//! messages, and files attached to the reply. Also the limits on the size of a conversation and of one message in it.
 
-use ghost_domain::conversation::CONTROL;
-use ghost_domain::refusal::not_blank;
 use ghost_domain::reply_tokens::{Reply, ReplyTo, read_reply};
-use ghost_domain::{
-    Action, AgentId, Attachment, Code, Conversation, ConversationEntry, ConversationId, Delivery, Direction, Kind,
-    MessageId, Party, Refusal, Turn, TurnId,
-};
-use ghost_store::Tx;
-use ghost_store::tables::TakenMail;
-use serde_json::json;
 
-use super::bounds::{check_count, check_room};
-use super::log::{NewEntry, append, get, recent};
-use crate::{OperationContext, Result};
+use super::log::{add_note, append, get, new_entry, recent};
+use crate::prelude::*;
 
 /// A message that an agent sends besides its reply.
 #[derive(Clone, Debug)]
@@ -48,17 +38,14 @@ pub fn check_speaker(conversation: &Conversation, agent_id: &AgentId) -> Result<
     if conversation.owner == *agent_id {
         return Ok(());
     }
-    Err(Refusal::new(
-        Code::Conflict,
-        format!("conversation {} belongs to {} now", conversation.conversation_id, conversation.owner),
-    )
-    .hint("the last text of this turn still goes there; the new owner sends everything else"))
+    Err(refusal!(Conflict, "conversation {} belongs to {} now", conversation.conversation_id, conversation.owner)
+        .hint("the last text of this turn still goes there; the new owner sends everything else"))
 }
 
 /// Sends a message at once, separate from the reply at the end of the turn (BI-34, BI-37).
 pub fn post(
     w: &mut Tx,
-    ctx: &OperationContext,
+    ctx: &Context,
     agent_id: &AgentId,
     turn_id: TurnId,
     conversation_id: ConversationId,
@@ -72,21 +59,18 @@ pub fn post(
     let reply_to = match post.reply_to {
         None => None,
         Some(id) => Some(outside_id_of(&recent(w, &conversation)?, &id).ok_or_else(|| {
-            Refusal::new(
-                Code::NotFound,
-                format!("no message `{}` is in this conversation", ghost_domain::text::clip(&id, 80)),
-            )
-            .hint("give the message_id of a message that you were shown, or leave reply_to out")
+            refusal!(NotFound, "no message `{}` is in this conversation", clip(&id, 80))
+                .hint("give the message_id of a message that you were shown, or leave reply_to out")
         })?),
     };
-    let line = NewEntry {
+    let entry = ConversationEntry {
         delivery: first_delivery(&conversation, &post.attachments),
         attachments: post.attachments,
         reply_to,
         turn_id: Some(turn_id),
-        ..NewEntry::new(Direction::Out, Party::Agent(agent_id.clone()), post.content)
+        ..new_entry(ctx, &conversation, Direction::Out, Party::Agent(agent_id.clone()), post.content)
     };
-    append(w, ctx, &mut conversation, line)
+    append(w, ctx, &mut conversation, entry)
 }
 
 /// The outside's id of the message with this id.
@@ -108,15 +92,12 @@ pub(super) fn is_message(entry: &ConversationEntry) -> bool {
 }
 
 /// Refuses a text that is empty or too long.
-pub(crate) fn check_length(ctx: &OperationContext, content: &str) -> Result<()> {
+pub(crate) fn check_length(ctx: &Context, content: &str) -> Result<()> {
     let limit = ctx.limits().message_bytes;
     if content.len() > limit as usize {
-        return Err(Refusal::new(
-            Code::TooLarge,
-            format!("the message has {} bytes; the limit is {limit}", content.len()),
-        )
-        .hint("write the long part to a workspace file and attach it")
-        .details(json!({ "limit": "message_bytes" })));
+        return Err(refusal!(TooLarge, "the message has {} bytes; the limit is {limit}", content.len())
+            .hint("write the long part to a workspace file and attach it")
+            .details(json!({ "limit": "message_bytes" })));
     }
     not_blank("text", content)
 }
@@ -125,11 +106,47 @@ pub(super) fn outside_id(entry: &ConversationEntry) -> String {
     entry.external_id.clone().unwrap_or_else(|| entry.message_id.to_string())
 }
 
+/// Refuses new entries if a conversation has twice the number of entries that retention keeps. An
+/// old entry, for example with a dead letter, can block retention for ever. The last text of a turn
+/// and notes are still accepted: there are few of them, and the step that writes them must not
+/// fail.
+pub(super) fn check_room(r: &mut Tx, ctx: &Context, conversation: &Conversation) -> Result<()> {
+    let limit = i64::from(ctx.limits().conversation_entries_max).saturating_mul(2);
+    if conversation.last_seq < limit {
+        return Ok(());
+    }
+    let id = conversation.conversation_id;
+    let first = r.conversation_entries(id, 0, 1)?.into_iter().next();
+    let count = first.map_or(0, |first| conversation.last_seq.saturating_sub(first.seq).saturating_add(1));
+    if count < limit {
+        return Ok(());
+    }
+    let what = format!("conversation {id} has {count} entries, twice the number that retention keeps");
+    Err(Refusal::new(Code::RateLimited, what)
+        .hint(
+            "old entries are deleted within the hour unless a dead letter or a delivery needs them; an operator \
+             can check with `ghostctl dead list` and `ghostctl conversation show`; otherwise continue in another \
+             conversation",
+        )
+        .details(json!({ "limit": "conversation_entries_max" })))
+}
+
+/// Refuses a message with too many files.
+pub(super) fn check_count(ctx: &Context, count: usize) -> Result<()> {
+    let limit = ctx.limits().attachments_max;
+    if count > limit as usize {
+        return Err(refusal!(TooLarge, "{count} files are attached; the limit is {limit}")
+            .hint("send the rest with another message")
+            .details(json!({ "limit": "attachments_max" })));
+    }
+    Ok(())
+}
+
 /// Attaches a workspace file to the reply at the end of the turn (BI-35). Until then the
 /// conversation holds it as a note in state draft.
 pub fn attach(
     w: &mut Tx,
-    ctx: &OperationContext,
+    ctx: &Context,
     agent_id: &AgentId,
     turn_id: TurnId,
     conversation_id: ConversationId,
@@ -138,27 +155,23 @@ pub fn attach(
     let mut conversation = get(w, conversation_id)?;
     let limit = ctx.limits().attachment_bytes;
     if file.bytes > u64::from(limit) {
-        return Err(Refusal::new(
-            Code::TooLarge,
-            format!("`{}` has {} bytes; the limit is {limit}", file.path, file.bytes),
-        )
-        .hint("attach a smaller file, or a part of it")
-        .details(json!({ "limit": "attachment_bytes" })));
+        return Err(refusal!(TooLarge, "`{}` has {} bytes; the limit is {limit}", file.path, file.bytes)
+            .hint("attach a smaller file, or a part of it")
+            .details(json!({ "limit": "attachment_bytes" })));
     }
     check_room(w, ctx, &conversation)?;
     let party = Party::Agent(agent_id.clone());
     let drafts = drafts(&recent(w, &conversation)?, &party);
     check_count(ctx, drafts.len() + 1)?;
     if drafts.iter().any(|new_message| new_message.attachments.iter().any(|other| other.name == file.name)) {
-        return Err(Refusal::new(Code::Conflict, format!("a file named `{}` is attached already", file.name))
-            .hint("give this one another name"));
+        return Err(
+            refusal!(Conflict, "a file named `{}` is attached already", file.name).hint("give this one another name")
+        );
     }
-    let line = NewEntry {
-        turn_id: Some(turn_id),
-        delivery: Delivery::Draft,
-        ..NewEntry::new(Direction::Note, party, format!("{agent_id} attaches {} to its reply", file.name))
-    };
-    append(w, ctx, &mut conversation, NewEntry { attachments: vec![file], ..line })
+    let text = format!("{agent_id} attaches {} to its reply", file.name);
+    let note = new_entry(ctx, &conversation, Direction::Note, party, text);
+    let (turn_id, delivery, attachments) = (Some(turn_id), Delivery::Draft, vec![file]);
+    append(w, ctx, &mut conversation, ConversationEntry { turn_id, delivery, attachments, ..note })
 }
 
 /// The files that an agent has attached and not sent. Its turns are serial, so all of them belong
@@ -200,7 +213,7 @@ pub(crate) fn owed(taken: &[TakenMail]) -> Option<ConversationId> {
 /// (HB-05, MSG-13). Runs in the transaction that ends the turn.
 pub(crate) fn answer(
     w: &mut Tx,
-    ctx: &OperationContext,
+    ctx: &Context,
     turn: &Turn,
     conversation_id: ConversationId,
     mail: &[MessageId],
@@ -232,21 +245,20 @@ pub(crate) fn answer(
             held.or_else(|| heard().next()).map(outside_id)
         }
     };
-    let line = NewEntry {
+    let entry = ConversationEntry {
         delivery: first_delivery(&conversation, &files),
         attachments: files,
         reply_to,
         turn_id: Some(turn.turn_id),
-        ..NewEntry::new(Direction::Out, party, text)
+        ..new_entry(ctx, &conversation, Direction::Out, party, text)
     };
-    append(w, ctx, &mut conversation, line)?;
-    Ok(())
+    append(w, ctx, &mut conversation, entry).map(drop)
 }
 
 /// Adds a note that a turn ended without an answer, and why. Attached files are not sent.
 pub(crate) fn unanswered(
     w: &mut Tx,
-    ctx: &OperationContext,
+    ctx: &Context,
     turn: &Turn,
     conversation_id: ConversationId,
     why: &str,
@@ -255,7 +267,5 @@ pub(crate) fn unanswered(
     let entries = recent(w, &conversation)?;
     settle_drafts(w, drafts(&entries, &Party::Agent(turn.agent_id.clone())))?;
     let text = ctx.excerpt(&format!("{}'s turn {why}", turn.agent_id), 1_000);
-    let line = NewEntry { turn_id: Some(turn.turn_id), ..NewEntry::new(Direction::Note, Party::System, text) };
-    append(w, ctx, &mut conversation, line)?;
-    Ok(())
+    add_note(w, ctx, &mut conversation, (Party::System, Some(turn.turn_id)), text).map(drop)
 }

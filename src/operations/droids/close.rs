@@ -4,27 +4,17 @@
 //! from what happened, never from the droid's words.
 
 use ghost_domain::droid::RESULT_BYTES;
-use ghost_domain::event::EventKind;
-use ghost_domain::ports::Signal;
 use ghost_domain::reply_tokens::SILENT;
-use ghost_domain::text::prefix_bytes;
-use ghost_domain::{
-    Agent, AgentKind, AgentStatus, Code, Desired, Droid, DroidMode, DroidState, Kind, Limits, MailState, Party,
-    Refusal, Turn, TurnStatus,
-};
-use ghost_store::Tx;
-use serde_json::json;
 
 use super::record::emit;
 use crate::agent_lookup::{emit_stopped, put};
-use crate::chain::Chain;
 use crate::mail::{self, NewMessage};
+use crate::prelude::*;
 use crate::turns::ending::Ending;
-use crate::{OperationContext, Result};
 
 /// Records the end of a droid's turn. A run ends with its turn, unless guidance has come that it has not read. A session
 /// reports and waits for more work.
-pub fn turn_ended(w: &mut Tx, ctx: &OperationContext, turn: &Turn, ending: &Ending) -> Result<()> {
+pub fn turn_ended(w: &mut Tx, ctx: &Context, turn: &Turn, ending: &Ending) -> Result<()> {
     let Some(mut droid) = w.droid_get(&turn.agent_id)?.filter(|droid| !droid.state.is_over()) else {
         return Ok(());
     };
@@ -45,7 +35,7 @@ pub fn turn_ended(w: &mut Tx, ctx: &OperationContext, turn: &Turn, ending: &Endi
         _ => DroidState::Failed,
     };
     let error = match ending {
-        Ending::Cancelled(why) => Some(Refusal::new(Code::Cancelled, format!("its turn was cancelled: {why}"))),
+        Ending::Cancelled(why) => Some(refusal!(Cancelled, "its turn was cancelled: {why}")),
         _ => ending.refusal().cloned(),
     };
     let is_last = match droid.mode {
@@ -53,7 +43,8 @@ pub fn turn_ended(w: &mut Tx, ctx: &OperationContext, turn: &Turn, ending: &Endi
         DroidMode::Session => state == DroidState::Killed,
     };
     if is_last {
-        return close(w, ctx, droid, state, error).map(drop);
+        let droid = end(w, ctx, droid, state, error)?;
+        return report(w, ctx, &droid, words(state));
     }
     if droid.mode == DroidMode::Session {
         droid.deadline_at = ctx.now().plus(Limits::seconds(ctx.limits().droid_idle_seconds));
@@ -69,23 +60,10 @@ pub fn turn_ended(w: &mut Tx, ctx: &OperationContext, turn: &Turn, ending: &Endi
     Ok(())
 }
 
-/// Ends a droid without an open turn, and tells its parent. Its supervisor then stops its actor.
-pub(crate) fn close(
-    w: &mut Tx,
-    ctx: &OperationContext,
-    droid: Droid,
-    state: DroidState,
-    error: Option<Refusal>,
-) -> Result<Droid> {
-    let droid = end(w, ctx, droid, state, error)?;
-    report(w, ctx, &droid, words(state))?;
-    Ok(droid)
-}
-
-/// Like [`close`], without a word to the parent.
+/// Ends a droid without an open turn and without a word to its parent. Its supervisor then stops its actor.
 pub(crate) fn end(
     w: &mut Tx,
-    ctx: &OperationContext,
+    ctx: &Context,
     mut droid: Droid,
     state: DroidState,
     error: Option<Refusal>,
@@ -143,7 +121,7 @@ pub(crate) fn words(state: DroidState) -> &'static str {
 }
 
 /// Tells the parent (DROID-14). A parent that is gone needs no word.
-pub(crate) fn report(w: &mut Tx, ctx: &OperationContext, droid: &Droid, words: &str) -> Result<()> {
+pub(crate) fn report(w: &mut Tx, ctx: &Context, droid: &Droid, words: &str) -> Result<()> {
     let is_over = |parent: &Agent| parent.kind == AgentKind::Droid && parent.desired == Desired::Stopped;
     if w.agent_get(&droid.parent_id)?.is_none_or(|parent| parent.is_deleted() || is_over(&parent)) {
         return Ok(());
@@ -173,9 +151,7 @@ pub(crate) fn report(w: &mut Tx, ctx: &OperationContext, droid: &Droid, words: &
     let body = format!("{}{silent}", prefix_bytes(&body, room));
     // No hop more than the droid's own: a chain that may start a droid must hear of its end.
     let chain = Chain { root_id: droid.root_id, hop: droid.hop, conversation_id: droid.conversation_id };
-    let message = NewMessage {
-        subject: Some(format!("{}{label} {words}", droid.droid_id)),
-        ..NewMessage::new(&droid.parent_id, Party::System, Kind::DroidDone, body, chain)
-    };
+    let message = NewMessage::new(&droid.parent_id, Party::System, Kind::DroidDone, body, chain)
+        .subject(format!("{}{label} {words}", droid.droid_id));
     mail::deliver(w, ctx, message).map(drop)
 }

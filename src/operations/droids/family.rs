@@ -3,22 +3,18 @@
 //! A droid must never be left without a parent that works.
 
 use ghost_domain::droid::OVERDUE;
-use ghost_domain::ports::Signal;
-use ghost_domain::{Agent, AgentId, AgentKind, Code, Droid, DroidMode, DroidState, Limits, Party, Refusal};
-use ghost_store::{Store, Tx};
 
 use super::close::{end, report, words};
 use super::record::own;
-use crate::agent_lookup::may_act;
+use crate::prelude::*;
 use crate::turns::end::finish;
 use crate::turns::ending::Ending;
-use crate::{OperationContext, Result};
 
 /// Ends a droid for `by`.
 ///
 /// # Errors
 /// Those of [`own`]. A droid that has ended stays as it is.
-pub fn kill(w: &mut Tx, ctx: &OperationContext, by: &Party, droid_id: &str, reason: Option<&str>) -> Result<Droid> {
+pub fn kill(w: &mut Tx, ctx: &Context, by: &Party, droid_id: &str, reason: Option<&str>) -> Result<Droid> {
     let droid = own(w, by, droid_id)?;
     if droid.state.is_over() {
         return Ok(droid);
@@ -42,7 +38,7 @@ pub enum Parent {
 }
 
 /// Ends all droids of an agent whose own work has ended, so that none is left without a parent.
-pub fn ended_with_parent(w: &mut Tx, ctx: &OperationContext, parent_id: &AgentId, how: Parent) -> Result<()> {
+pub fn ended_with_parent(w: &mut Tx, ctx: &Context, parent_id: &AgentId, how: Parent) -> Result<()> {
     let words = match how {
         Parent::Stopped => "was stopped",
         Parent::Failed => "has failed",
@@ -53,7 +49,7 @@ pub fn ended_with_parent(w: &mut Tx, ctx: &OperationContext, parent_id: &AgentId
     }
     let live = w.droids_live()?;
     for droid in live.into_iter().filter(|droid| droid.parent_id == *parent_id) {
-        let why = Refusal::new(Code::Cancelled, format!("its parent {parent_id} {words}"));
+        let why = refusal!(Cancelled, "its parent {parent_id} {words}");
         let ended = end_quietly(w, ctx, droid, DroidState::Killed, Some(why))?;
         if how != Parent::Deleted {
             report(w, ctx, &ended, "was ended")?;
@@ -63,53 +59,33 @@ pub fn ended_with_parent(w: &mut Tx, ctx: &OperationContext, parent_id: &AgentId
 }
 
 /// Ends a droid whose agent an operator stops or deletes. Other agents are left alone, and so are droids that have ended.
-pub fn agent_ended(w: &mut Tx, ctx: &OperationContext, agent: &Agent) -> Result<()> {
+pub fn agent_ended(w: &mut Tx, ctx: &Context, agent: &Agent) -> Result<()> {
     if agent.kind != AgentKind::Droid {
         return Ok(());
     }
     let Some(droid) = w.droid_get(&agent.agent_id)?.filter(|droid| !droid.state.is_over()) else { return Ok(()) };
-    let why = Refusal::new(Code::Cancelled, "its agent was stopped or deleted");
+    let why = refusal!(Cancelled, "its agent was stopped or deleted");
     let ended = end_quietly(w, ctx, droid, DroidState::Killed, Some(why))?;
     report(w, ctx, &ended, "was ended")
 }
 
-/// Checks that an agent may be started: a droid that has ended stays ended.
-///
-/// # Errors
-/// `Conflict` for a droid that has ended.
-pub fn may_start(w: &mut Tx, agent: &Agent) -> Result<()> {
-    may_act(w, agent)
-}
-
 /// Ends a droid whose actor crashed, or whose task is a dead letter. A droid is not restarted; its parent decides.
-pub fn crashed(w: &mut Tx, ctx: &OperationContext, droid_id: &AgentId, reason: &str) -> Result<()> {
+pub fn crashed(w: &mut Tx, ctx: &Context, droid_id: &AgentId, reason: &str) -> Result<()> {
     let Some(droid) = w.droid_get(droid_id)?.filter(|droid| !droid.state.is_over()) else { return Ok(()) };
-    let why = Refusal::new(Code::Unavailable, format!("it could not go on: {}", ctx.excerpt(reason, 500)))
+    let why = refusal!(Unavailable, "it could not go on: {}", ctx.excerpt(reason, 500))
         .hint("start another droid, with smaller or different work");
     end_at_work(w, ctx, droid, DroidState::Failed, Some(why)).map(drop)
 }
 
 /// Ends a droid with whatever it is at, and tells its parent.
-fn end_at_work(
-    w: &mut Tx,
-    ctx: &OperationContext,
-    droid: Droid,
-    state: DroidState,
-    error: Option<Refusal>,
-) -> Result<Droid> {
+fn end_at_work(w: &mut Tx, ctx: &Context, droid: Droid, state: DroidState, error: Option<Refusal>) -> Result<Droid> {
     let droid = end_quietly(w, ctx, droid, state, error)?;
     report(w, ctx, &droid, words(state))?;
     Ok(droid)
 }
 
 /// Like [`end_at_work`], without a word to the parent.
-fn end_quietly(
-    w: &mut Tx,
-    ctx: &OperationContext,
-    droid: Droid,
-    state: DroidState,
-    error: Option<Refusal>,
-) -> Result<Droid> {
+fn end_quietly(w: &mut Tx, ctx: &Context, droid: Droid, state: DroidState, error: Option<Refusal>) -> Result<Droid> {
     // First, so that the end of its turn finds it ended.
     let droid = end(w, ctx, droid, state, error)?;
     if let Some(turn) = w.turn_open_of(&droid.droid_id)? {
@@ -125,7 +101,7 @@ fn end_quietly(
 ///
 /// # Errors
 /// If the store cannot be read.
-pub async fn end_overdue(store: &Store, ctx: &OperationContext) -> Result<usize> {
+pub async fn end_overdue(store: &Store, ctx: &Context) -> Result<usize> {
     let now = ctx.now();
     let live = store.read_latest(|r| r.droids_live()).await.map_err(Refusal::from)?;
     let is_due = |droid: &Droid| match droid.mode {
@@ -149,7 +125,7 @@ pub async fn end_overdue(store: &Store, ctx: &OperationContext) -> Result<usize>
     Ok(ended)
 }
 
-fn end_late(w: &mut Tx, ctx: &OperationContext, droid_id: &AgentId) -> Result<bool> {
+fn end_late(w: &mut Tx, ctx: &Context, droid_id: &AgentId) -> Result<bool> {
     let Some(droid) = w.droid_get(droid_id)?.filter(|droid| !droid.state.is_over()) else { return Ok(false) };
     let late = || {
         let what = format!("it was still not done {} s after its time", OVERDUE.as_secs());

@@ -1,11 +1,6 @@
 //! Records of droids: found by id, and their events.
 
-use ghost_domain::event::{EventKind, NewEvent};
-use ghost_domain::{Code, Droid, DroidState, Party, Refusal, Turn, droid_id};
-use ghost_store::Tx;
-use serde_json::{Value, json};
-
-use crate::{OperationContext, Result};
+use crate::prelude::*;
 
 /// Finds a droid.
 ///
@@ -31,7 +26,7 @@ pub fn own(r: &mut Tx, by: &Party, text: &str) -> Result<Droid> {
     let droid = named(r, text)?;
     match by.agent() {
         Some(agent_id) if *agent_id != droid.parent_id => {
-            Err(Refusal::new(Code::AccessDenied, format!("{} is a droid of {}", droid.droid_id, droid.parent_id))
+            Err(refusal!(AccessDenied, "{} is a droid of {}", droid.droid_id, droid.parent_id)
                 .hint("only its parent and operators steer and end it; you may check on it"))
         }
         _ => Ok(droid),
@@ -51,13 +46,7 @@ pub(crate) fn turn_opened(w: &mut Tx, turn: &Turn) -> Result<Option<Droid>> {
     Ok(Some(droid))
 }
 
-pub(crate) fn emit(
-    w: &mut Tx,
-    ctx: &OperationContext,
-    kind: EventKind,
-    droid: &Droid,
-    mut payload: Value,
-) -> Result<()> {
+pub(crate) fn emit(w: &mut Tx, ctx: &Context, kind: EventKind, droid: &Droid, mut payload: Value) -> Result<()> {
     payload["parent_id"] = json!(droid.parent_id);
     payload["label"] = json!(droid.label);
     ctx.emit(w, NewEvent::new(kind, payload).agent(&droid.droid_id).correlation(droid.root_id))

@@ -1,15 +1,7 @@
-use ghost_domain::ports::Signal;
-use ghost_domain::{AgentStatus, Code, Desired, EventKind, Kind, MailState, TurnStatus};
-
-use super::operation_world::{OperationWorld, code, create, id, new_agent, operator, party, read, write};
-use crate::agents::{self, NewAgent};
-use crate::mail::Chain;
-use crate::{skills, turns};
+use super::operation_world::*;
 
 // covers: BI-22, WORLD-14
-#[tokio::test]
-async fn an_agent_is_created_once_and_may_get_a_first_goal() {
-    let world = OperationWorld::new().await;
+world_test!(an_agent_is_created_once_and_may_get_a_first_goal, async |world| {
     let dan = create(&world, NewAgent { goal: Some("count".into()), ..new_agent(&world.ctx, "dan") }).await.unwrap();
     assert_eq!((dan.incarnation, dan.owner.as_deref()), (1, Some("agent:ada")));
     assert!(world.signals().contains(&Signal::Reconcile(id("dan"))));
@@ -25,101 +17,91 @@ async fn an_agent_is_created_once_and_may_get_a_first_goal() {
     assert_eq!(code(create(&world, new).await), Code::HopLimit);
     world.limits(|limits| limits.dynamic_agents_max = 5);
     assert_eq!(code(create(&world, new_agent(&world.ctx, "gus")).await), Code::RateLimited);
-    let named = NewAgent { kind: ghost_domain::AgentKind::Persistent, ..new_agent(&world.ctx, "gus") };
+    let named = NewAgent { kind: AgentKind::Persistent, ..new_agent(&world.ctx, "gus") };
     assert_eq!(create(&world, named).await.unwrap().owner, None);
-}
+});
 
 // covers: BI-23, BI-24, WORLD-13
-#[tokio::test]
-async fn start_and_stop_return_whether_they_changed_anything() {
-    let world = OperationWorld::new().await;
-    let start = async || write!(world, |w, ctx| agents::start(w, &ctx, &operator(), &id("ada"))).unwrap();
-    let stop = async || write!(world, |w, ctx| agents::stop(w, &ctx, &operator(), &id("ada"), Some("rest"))).unwrap();
+world_test!(start_and_stop_return_whether_they_changed_anything, async |world| {
+    let start = async || run!(world, |w, ctx| agents::start(w, &ctx, &operator(), &id("ada"))).unwrap();
+    let stop = async || run!(world, |w, ctx| agents::stop(w, &ctx, &operator(), &id("ada"), Some("rest"))).unwrap();
     assert!(!start().await.1);
     let (stopping, changed) = stop().await;
     assert_eq!((stopping.status, changed), (AgentStatus::Stopping, true));
     assert!(!stop().await.1);
-    write!(world, |w, ctx| agents::stopped(w, &ctx, &id("ada"))).unwrap();
-    write!(world, |w, ctx| agents::stopped(w, &ctx, &id("ada"))).unwrap();
+    run!(world, |w, ctx| agents::stopped(w, &ctx, &id("ada"))).unwrap();
+    run!(world, |w, ctx| agents::stopped(w, &ctx, &id("ada"))).unwrap();
     assert_eq!(world.count(EventKind::AgentStopped).await, 1);
     assert!(!stop().await.1);
     assert_eq!(world.agent("ada").await.status_reason.as_deref(), Some("by operator:test: rest"));
     // An agent that an operator stopped stays stopped after a restart of the daemon.
-    let claimed = write!(world, |w, ctx| agents::claim_all(w, &ctx)).unwrap();
+    let claimed = run!(world, |w, ctx| agents::claim_all(w, &ctx)).unwrap();
     assert_eq!(claimed[0].status, AgentStatus::Stopped);
     let (running, changed) = start().await;
     assert_eq!((running.status, running.status_reason, changed), (AgentStatus::Running, None, true));
     // A failed agent can be started again.
-    write!(world, |w, ctx| agents::failed(w, &ctx, &id("ada"), "too often")).unwrap();
+    run!(world, |w, ctx| agents::failed(w, &ctx, &id("ada"), "too often")).unwrap();
     assert!(start().await.1);
-}
+});
 
-#[tokio::test]
-async fn deletion_leaves_a_tombstone_and_nothing_for_a_later_agent() {
-    let world = OperationWorld::new().await;
+world_test!(deletion_leaves_a_tombstone_and_nothing_for_a_later_agent, async |world| {
     let turn = world.busy("ada").await.turn_id;
-    let beside = write!(world, |w, ctx| turns::open_for_operator(w, &ctx, &id("ada"))).unwrap().turn_id;
+    let beside = run!(world, |w, ctx| turns::open_for_operator(w, &ctx, &id("ada"))).unwrap().turn_id;
     let unread = world.send("ada", "unread").await;
-    write!(world, |w, ctx| skills::acquire(w, &ctx, &id("ada"), "git")).unwrap();
-    let gone = write!(world, |w, ctx| agents::delete(w, &ctx, &operator(), &id("ada"))).unwrap();
+    run!(world, |w, ctx| skills::acquire(w, &ctx, &id("ada"), "git")).unwrap();
+    let gone = delete(&world, "ada").await;
     assert!(gone.agent.is_deleted());
     assert_eq!(gone.left, agents::Left { mail_dropped: 1, tasks_left: 0 });
     assert_eq!(world.turn(turn).await.status, TurnStatus::Cancelled);
     assert_eq!(world.turn(beside).await.status, TurnStatus::Cancelled);
     assert_eq!(world.message(unread.message_id).await.state, MailState::Consumed);
     assert_eq!(code(world.try_take("ada").await), Code::NotFound);
-    let again = write!(world, |w, ctx| agents::delete(w, &ctx, &operator(), &id("ada")));
+    let again = run!(world, |w, ctx| agents::delete(w, &ctx, &operator(), &id("ada")));
     assert_eq!(code(again), Code::NotFound);
     let next = create(&world, new_agent(&world.ctx, "ada")).await.unwrap();
     assert_eq!((next.incarnation, next.deleted_at), (2, None));
     assert!(world.try_take("ada").await.unwrap().is_none());
     assert!(read!(world, |r| r.skills_held(&id("ada"))?).is_empty());
-}
+});
 
 // covers: WORLD-12
-#[tokio::test]
-async fn a_crash_is_followed_by_one_restart_unless_the_agent_was_stopped() {
-    let world = OperationWorld::new().await;
-    write!(world, |w, ctx| agents::crashed(w, &ctx, &id("ada"), "fell")).unwrap();
+world_test!(a_crash_is_followed_by_one_restart_unless_the_agent_was_stopped, async |world| {
+    run!(world, |w, ctx| agents::crashed(w, &ctx, &id("ada"), "fell")).unwrap();
     let ada = world.agent("ada").await;
     assert_eq!((ada.status, ada.status_reason.as_deref()), (AgentStatus::Restarting, Some("fell")));
     assert!(world.try_take("ada").await.unwrap().is_none(), "not during the back-off");
-    assert!(!write!(world, |w, ctx| agents::start(w, &ctx, &operator(), &id("ada"))).unwrap().1);
+    assert!(!run!(world, |w, ctx| agents::start(w, &ctx, &operator(), &id("ada"))).unwrap().1);
     for _ in 0..2 {
-        write!(world, |w, ctx| agents::restarted(w, &ctx, &id("ada"))).unwrap();
+        run!(world, |w, ctx| agents::restarted(w, &ctx, &id("ada"))).unwrap();
     }
     assert_eq!(world.agent("ada").await.restarts, 1);
-    write!(world, |w, ctx| agents::stop(w, &ctx, &operator(), &id("ada"), None)).unwrap();
-    write!(world, |w, ctx| agents::crashed(w, &ctx, &id("ada"), "fell")).unwrap();
+    run!(world, |w, ctx| agents::stop(w, &ctx, &operator(), &id("ada"), None)).unwrap();
+    run!(world, |w, ctx| agents::crashed(w, &ctx, &id("ada"), "fell")).unwrap();
     assert_eq!(world.agent("ada").await.status, AgentStatus::Stopping);
-}
+});
 
-#[tokio::test]
-async fn held_skills_are_counted_once() {
-    let world = OperationWorld::new().await;
-    let acquire = async |skill: String| write!(world, |w, ctx| skills::acquire(w, &ctx, &id("ada"), &skill));
+world_test!(held_skills_are_counted_once, async |world| {
+    let acquire = async |skill: String| run!(world, |w, ctx| skills::acquire(w, &ctx, &id("ada"), &skill));
     assert!(acquire("git".into()).await.unwrap());
     assert!(!acquire("git".into()).await.unwrap());
     for _ in 0..2 {
-        write!(world, |w, ctx| skills::activate(w, &ctx, &id("ada"), "git")).unwrap();
+        run!(world, |w, ctx| skills::activate(w, &ctx, &id("ada"), "git")).unwrap();
     }
     assert_eq!(world.count(EventKind::SkillActivated).await, 1);
     for n in 1..skills::HELD_MAX {
         acquire(format!("s{n}")).await.unwrap();
     }
     assert_eq!(code(acquire("more".into()).await), Code::RateLimited);
-    write!(world, |w, ctx| skills::drop_skill(w, &ctx, &id("ada"), "git")).unwrap();
-    assert_eq!(code(write!(world, |w, ctx| skills::drop_skill(w, &ctx, &id("ada"), "git"))), Code::NotFound);
-}
+    run!(world, |w, ctx| skills::drop_skill(w, &ctx, &id("ada"), "git")).unwrap();
+    assert_eq!(code(run!(world, |w, ctx| skills::drop_skill(w, &ctx, &id("ada"), "git"))), Code::NotFound);
+});
 
-async fn free_id(world: &OperationWorld, archetype: &str) -> crate::Result<String> {
+async fn free_id(world: &OperationWorld, archetype: &str) -> Result<String> {
     let archetype = archetype.to_owned();
-    write!(world, |w, _cx| agents::free_id(w, &archetype).map(|agent_id| agent_id.to_string()))
+    run!(world, |w, _cx| agents::free_id(w, &archetype).map(|agent_id| agent_id.to_string()))
 }
 
-#[tokio::test]
-async fn a_free_id_is_new_even_after_earlier_records_were_pruned() {
-    let world = OperationWorld::new().await;
+world_test!(a_free_id_is_new_even_after_earlier_records_were_pruned, async |world| {
     assert_eq!(free_id(&world, "worker").await.unwrap(), "worker-1");
     // An id is given out only once.
     assert_eq!(free_id(&world, "worker").await.unwrap(), "worker-2");
@@ -127,7 +109,7 @@ async fn a_free_id_is_new_even_after_earlier_records_were_pruned() {
     for name in ["worker-3", "worker-4"] {
         create(&world, new_agent(&world.ctx, name)).await.unwrap();
     }
-    write!(world, |w, ctx| agents::delete(w, &ctx, &operator(), &id("worker-4"))).unwrap();
+    run!(world, |w, ctx| agents::delete(w, &ctx, &operator(), &id("worker-4"))).unwrap();
     assert_eq!(free_id(&world, "worker").await.unwrap(), "worker-5");
     // Each archetype has its own count, and every archetype name yields a valid id.
     assert_eq!(free_id(&world, "Ünder Writer").await.unwrap(), "nder-writer-1");
@@ -135,17 +117,15 @@ async fn a_free_id_is_new_even_after_earlier_records_were_pruned() {
     assert_eq!(free_id(&world, "日本").await.unwrap(), "agent-1");
     assert!(free_id(&world, &"long".repeat(100)).await.unwrap().ends_with("-1"));
     // A refused command uses up no id.
-    let refused: crate::Result<()> = write!(world, |w, _cx| {
+    let refused: Result<()> = run!(world, |w, _cx| {
         agents::free_id(w, "worker")?;
-        Err(ghost_domain::Refusal::new(Code::Cancelled, "no"))
+        Err(Refusal::new(Code::Cancelled, "no"))
     });
     assert_eq!(code(refused), Code::Cancelled);
     assert_eq!(free_id(&world, "worker").await.unwrap(), "worker-6");
-}
+});
 
-#[tokio::test]
-async fn a_free_id_takes_few_lookups_however_many_are_taken() {
-    let world = OperationWorld::new().await;
+world_test!(a_free_id_takes_few_lookups_however_many_are_taken, async |world| {
     world.limits(|limits| limits.dynamic_agents_max = 10_000);
     for number in 1..=400 {
         create(&world, new_agent(&world.ctx, &format!("worker-{number}"))).await.unwrap();
@@ -161,66 +141,56 @@ async fn a_free_id_takes_few_lookups_however_many_are_taken() {
         step *= if tries >= 16 { 2 } else { 1 };
         create(&world, new_agent(&world.ctx, &format!("helper-{next}"))).await.unwrap();
     }
-    let refused = free_id(&world, "helper").await.unwrap_err();
-    assert_eq!(refused.code, Code::Conflict);
-    assert!(refused.hint.unwrap().contains("agent_id"));
-}
+    assert!(hint_of(free_id(&world, "helper").await.unwrap_err(), Code::Conflict).contains("agent_id"));
+});
 
-#[tokio::test]
-async fn a_record_holds_the_time_of_the_last_start() {
-    let world = OperationWorld::new().await;
+world_test!(a_record_holds_the_time_of_the_last_start, async |world| {
     let second = std::time::Duration::from_secs(1);
     let created = world.agent("ada").await;
     assert_eq!(created.started_at, Some(created.created_at));
     world.pass(second);
-    write!(world, |w, ctx| agents::start(w, &ctx, &operator(), &id("ada"))).unwrap();
+    run!(world, |w, ctx| agents::start(w, &ctx, &operator(), &id("ada"))).unwrap();
     assert_eq!(world.agent("ada").await.started_at, created.started_at, "it runs already");
-    write!(world, |w, ctx| agents::stop(w, &ctx, &operator(), &id("ada"), None)).unwrap();
-    write!(world, |w, ctx| agents::stopped(w, &ctx, &id("ada"))).unwrap();
+    world.stop("ada").await;
     world.pass(second);
-    write!(world, |w, ctx| agents::start(w, &ctx, &operator(), &id("ada"))).unwrap();
+    run!(world, |w, ctx| agents::start(w, &ctx, &operator(), &id("ada"))).unwrap();
     assert_eq!(world.agent("ada").await.started_at, Some(world.ctx.now()));
     world.pass(second);
-    write!(world, |w, ctx| agents::crashed(w, &ctx, &id("ada"), "fell")).unwrap();
+    run!(world, |w, ctx| agents::crashed(w, &ctx, &id("ada"), "fell")).unwrap();
     world.pass(second);
-    write!(world, |w, ctx| agents::restarted(w, &ctx, &id("ada"))).unwrap();
+    run!(world, |w, ctx| agents::restarted(w, &ctx, &id("ada"))).unwrap();
     assert_eq!(world.agent("ada").await.started_at, Some(world.ctx.now()));
     let waits = NewAgent { desired: Desired::Stopped, ..new_agent(&world.ctx, "eve") };
     assert_eq!(create(&world, waits).await.unwrap().started_at, None);
     // A record of an earlier version has no such time.
     let mut old = serde_json::to_value(&created).unwrap();
     old.as_object_mut().unwrap().remove("started_at");
-    assert_eq!(serde_json::from_value::<ghost_domain::Agent>(old).unwrap().started_at, None);
-}
+    assert_eq!(serde_json::from_value::<Agent>(old).unwrap().started_at, None);
+});
 
 /// An agent that ada creates in one of its turns.
-async fn helper(world: &OperationWorld, name: &str) -> ghost_domain::Turn {
+async fn helper(world: &OperationWorld, name: &str) -> Turn {
     let turn = world.busy("ada").await;
-    let chain = Chain { root_id: turn.root_id, hop: 1, conversation_id: None };
-    create(world, NewAgent { chain, ..new_agent(&world.ctx, name) }).await.unwrap();
+    create(world, NewAgent { chain: at_hop(turn.root_id, 1), ..new_agent(&world.ctx, name) }).await.unwrap();
     turn
 }
 
-#[tokio::test]
-async fn only_the_creator_of_an_agent_can_delete_it() {
-    let world = OperationWorld::new().await;
+world_test!(only_the_creator_of_an_agent_can_delete_it, async |world| {
     helper(&world, "dan").await;
     for (by, who) in [("bob", "dan"), ("ada", "bob"), ("ada", "ada")] {
-        let denied = write!(world, |w, ctx| agents::delete_own(w, &ctx, &party(by), &id(who), None));
+        let denied = run!(world, |w, ctx| agents::delete_own(w, &ctx, &party(by), &id(who), None));
         assert_eq!(denied.unwrap_err().code, Code::AccessDenied, "{by} {who}");
     }
-    let gone = write!(world, |w, ctx| agents::delete_own(w, &ctx, &party("ada"), &id("dan"), Some("done"))).unwrap();
+    let gone = run!(world, |w, ctx| agents::delete_own(w, &ctx, &party("ada"), &id("dan"), Some("done"))).unwrap();
     assert_eq!(gone.agent.status_reason.as_deref().map(|why| why.ends_with("agent:ada: done")), Some(true));
-}
+});
 
-#[tokio::test]
-async fn an_agent_stopped_by_its_creator_is_deleted_when_its_root_is_over() {
-    let world = OperationWorld::new().await;
+world_test!(an_agent_stopped_by_its_creator_is_deleted_when_its_root_is_over, async |world| {
     let turn = helper(&world, "dan").await;
     let end = async || agents::end_helpers(&world.store, &world.ctx, vec![id("dan"), id("bob")]).await.unwrap();
-    let stop = async |by: ghost_domain::Party| {
-        write!(world, |w, ctx| agents::stop(w, &ctx, &by, &id("dan"), None)).unwrap();
-        write!(world, |w, ctx| agents::stopped(w, &ctx, &id("dan"))).unwrap();
+    let stop = async |by: Party| {
+        run!(world, |w, ctx| agents::stop(w, &ctx, &by, &id("dan"), None)).unwrap();
+        run!(world, |w, ctx| agents::stopped(w, &ctx, &id("dan"))).unwrap();
     };
     assert_eq!(end().await, 0, "it runs");
     stop(party("ada")).await;
@@ -228,11 +198,11 @@ async fn an_agent_stopped_by_its_creator_is_deleted_when_its_root_is_over() {
     world.finish(turn.turn_id, "done").await.unwrap();
     let late = world.send("dan", "one more thing").await;
     assert_eq!(end().await, 0, "it has mail");
-    write!(world, |w, _cx| w.message_mark(&[late.message_id], MailState::Consumed, None, 0)).unwrap();
+    run!(world, |w, _cx| w.message_mark(&[late.message_id], MailState::Consumed, None, 0)).unwrap();
     stop(operator()).await;
     assert_eq!(end().await, 0, "an operator keeps it");
     stop(party("ada")).await;
     assert_eq!(end().await, 1);
     assert!(world.agent("dan").await.is_deleted());
     assert_eq!(end().await, 0);
-}
+});

@@ -1,15 +1,8 @@
 //! The refusals for an id that is taken and for an agent that cannot answer: their hints must help.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use ghost_domain::{AgentKind, AgentStatus, Code, Desired, Kind, Party, Refusal};
-
-use super::operation_world::{OperationWorld, id, new_agent, operator, party, read, write};
-use crate::agents::{self, NewAgent};
-use crate::asks;
-use crate::mail::{self, Chain, NewMessage};
-use crate::tasks::{self, NewTask};
+use super::operation_world::*;
 
 /// The hint, and the status for programs, that a party gets that wants an id.
 async fn refusal_for(world: &OperationWorld, by: Party, name: &'static str, of_file: bool) -> (String, String) {
@@ -17,7 +10,7 @@ async fn refusal_for(world: &OperationWorld, by: Party, name: &'static str, of_f
     let refusal = if of_file {
         agents::reserved(&world.ctx, &by, &id(name), there.as_ref())
     } else {
-        write!(world, |w, ctx| agents::create(w, &ctx, &by, new_agent(&ctx, name))).unwrap_err()
+        run!(world, |w, ctx| agents::create(w, &ctx, &by, new_agent(&ctx, name))).unwrap_err()
     };
     assert_eq!(refusal.code, Code::Conflict, "{refusal}");
     let details = refusal.details.clone().unwrap();
@@ -25,16 +18,9 @@ async fn refusal_for(world: &OperationWorld, by: Party, name: &'static str, of_f
     (refusal.hint.unwrap(), details["status"].as_str().unwrap_or_default().to_owned())
 }
 
-async fn stop(world: &OperationWorld, name: &'static str) {
-    write!(world, |w, ctx| agents::stop(w, &ctx, &operator(), &id(name), None)).unwrap();
-    write!(world, |w, ctx| agents::stopped(w, &ctx, &id(name))).unwrap();
-}
-
-#[tokio::test]
-async fn the_refusal_for_a_taken_id_has_a_fitting_hint() {
-    let world = OperationWorld::new().await;
+world_test!(the_refusal_for_a_taken_id_has_a_fitting_hint, async |world| {
     let named = NewAgent { kind: AgentKind::Persistent, ..new_agent(&world.ctx, "zoe") };
-    write!(world, |w, ctx| agents::create(w, &ctx, &Party::System, named)).unwrap();
+    run!(world, |w, ctx| agents::create(w, &ctx, &Party::System, named)).unwrap();
     // The file names zoe, so deleting that agent would not free its id.
     let commands = |hint: &str, name: &str, starts: bool| {
         assert_eq!(hint.contains(&format!("`ghostctl agent start {name}`")), starts, "{hint}");
@@ -48,9 +34,9 @@ async fn the_refusal_for_a_taken_id_has_a_fitting_hint() {
     for status in [AgentStatus::Failed, AgentStatus::Stopped] {
         for name in ["zoe", "ada"] {
             if status == AgentStatus::Failed {
-                write!(world, |w, ctx| agents::failed(w, &ctx, &id(name), "too often")).unwrap();
+                run!(world, |w, ctx| agents::failed(w, &ctx, &id(name), "too often")).unwrap();
             } else {
-                stop(&world, name).await;
+                world.stop(name).await;
             }
             let (hint, said) = refusal_for(&world, operator(), name, name == "zoe").await;
             commands(&hint, name, true);
@@ -68,24 +54,22 @@ async fn the_refusal_for_a_taken_id_has_a_fitting_hint() {
     // A deleted agent of the file returns with a reload; any other deleted agent leaves its id
     // free.
     for name in ["zoe", "ada"] {
-        write!(world, |w, ctx| agents::delete(w, &ctx, &operator(), &id(name))).unwrap();
+        delete(&world, name).await;
     }
     let (hint, said) = refusal_for(&world, operator(), "zoe", true).await;
     assert!(said == "deleted" && hint.contains("reload"), "{hint}");
     assert_eq!(refusal_for(&world, operator(), "new", true).await.1, "", "it was never there");
-    write!(world, |w, ctx| agents::create(w, &ctx, &operator(), new_agent(&ctx, "ada"))).unwrap();
+    world.add_agent(new_agent(&world.ctx, "ada")).await;
 
     // An agent cannot use these commands.
     for (name, of_file) in [("zoe", true), ("ada", false)] {
         let (hint, _) = refusal_for(&world, party("bob"), name, of_file).await;
         assert!(!hint.contains("ghostctl"), "{hint}");
     }
-}
+});
 
-#[tokio::test]
-async fn the_refusal_of_an_ask_to_an_agent_that_cannot_start_has_a_fitting_hint() {
-    let world = OperationWorld::new().await;
-    stop(&world, "bob").await;
+world_test!(the_refusal_of_an_ask_to_an_agent_that_cannot_start_has_a_fitting_hint, async |world| {
+    world.stop("bob").await;
     let hint = async || world.outside_ask("bob").await.unwrap_err().hint.unwrap();
     assert!(hint().await.contains("`ghostctl agent start bob`"));
     world.ctx.set_fitness(Arc::new(|_| {
@@ -95,35 +79,23 @@ async fn the_refusal_of_an_ask_to_an_agent_that_cannot_start_has_a_fitting_hint(
     assert!(told.contains("does not name `bob`") && told.contains("name it again"), "the reason and its hint: {told}");
     assert!(!told.contains("ghostctl"), "{told}");
     assert_eq!(world.agent("bob").await.desired, Desired::Stopped);
-}
+});
 
 /// The refusal for work for a missing agent, which is the same for all ways to send work.
 async fn missed(world: &OperationWorld, by: Party, name: &'static str) -> (String, String) {
     let mut refusal_for = Vec::new();
     for way in 0..6 {
         let by = by.clone();
-        let refused = write!(world, |w, ctx| {
+        let refused = run!(world, |w, ctx| {
             let (to, chain) = (id(name), Chain::root(&ctx));
             match way {
                 0 => agents::start(w, &ctx, &by, &to).map(drop),
                 1 => agents::stop(w, &ctx, &by, &to, None).map(drop),
                 2 => agents::delete(w, &ctx, &by, &to).map(drop),
-                3 => {
-                    let wait = Duration::from_secs(60);
-                    asks::open(w, &ctx, by, None, &to, "how many?".into(), wait, chain).map(drop)
-                }
+                3 => asks::open(w, &ctx, by, None, &to, "how many?".into(), Duration::from_secs(60), chain).map(drop),
                 4 => mail::deliver(w, &ctx, NewMessage::new(&to, by, Kind::Message, "hi", chain)).map(drop),
                 _ => {
-                    let new = NewTask {
-                        title: "Count them".into(),
-                        description: String::new(),
-                        owner: to,
-                        priority: 0,
-                        depends_on: Vec::new(),
-                        parent_id: None,
-                        due_at: None,
-                        chain,
-                    };
+                    let new = new_task(name, "Count them", chain);
                     tasks::create(w, &ctx, &by, new).map(drop)
                 }
             }
@@ -137,13 +109,11 @@ async fn missed(world: &OperationWorld, by: Party, name: &'static str) -> (Strin
     first
 }
 
-#[tokio::test]
-async fn work_for_a_deleted_agent_is_refused_with_a_hint_how_to_bring_it_back() {
-    let world = OperationWorld::new().await;
+world_test!(work_for_a_deleted_agent_is_refused_with_a_hint_how_to_bring_it_back, async |world| {
     let named = NewAgent { kind: AgentKind::Persistent, ..new_agent(&world.ctx, "zoe") };
-    write!(world, |w, ctx| agents::create(w, &ctx, &Party::System, named)).unwrap();
+    run!(world, |w, ctx| agents::create(w, &ctx, &Party::System, named)).unwrap();
     for name in ["zoe", "ada"] {
-        write!(world, |w, ctx| agents::delete(w, &ctx, &operator(), &id(name))).unwrap();
+        delete(&world, name).await;
     }
     let told = async |by, name| {
         let (message, hint) = missed(&world, by, name).await;
@@ -160,4 +130,4 @@ async fn work_for_a_deleted_agent_is_refused_with_a_hint_how_to_bring_it_back() 
     // The name of an agent that never existed is a typing mistake. The suggestion is searched after
     // the command (see `with_nearest`).
     assert_ne!(told(operator(), "bobb").await.0.replace("`bobb`", "`zoe`"), gone);
-}
+});

@@ -1,16 +1,7 @@
-use std::collections::BTreeSet;
-use std::time::Duration;
-
-use ghost_domain::event::EventKind;
-use ghost_domain::ports::Signal;
-use ghost_domain::{Approval, ApprovalPlan, ApprovalStatus, Code, Party, Turn};
-use serde_json::json;
-
-use super::operation_world::{OperationWorld, code, delete, id, new_agent, operator, party, read, write};
-use crate::Result;
-use crate::approvals::{self, Decision, NewApproval};
+use super::operation_world::*;
 
 const APPROVE: Decision = Decision::Approve { always: false };
+const ALWAYS: Decision = Decision::Approve { always: true };
 
 fn new(n: u32) -> NewApproval {
     NewApproval {
@@ -21,9 +12,25 @@ fn new(n: u32) -> NewApproval {
     }
 }
 
+fn names(approvers: &[&str]) -> BTreeSet<String> {
+    approvers.iter().map(|name| (*name).to_owned()).collect()
+}
+
 async fn request(world: &OperationWorld, turn: &Turn, n: u32) -> Result<Approval> {
     let turn = turn.clone();
-    write!(world, |w, ctx| approvals::request(w, &ctx, &turn, new(n)))
+    run!(world, |w, ctx| approvals::request(w, &ctx, &turn, new(n)))
+}
+
+/// An answer of the operator, in a world that lists no approvers.
+async fn answer(world: &OperationWorld, approval: &Approval, decision: Decision) -> Result<Approval> {
+    decide(world, operator(), &[], approval, decision).await
+}
+
+/// A turn of ada with a call that waits.
+async fn waiting(world: &OperationWorld) -> (Turn, Approval) {
+    let turn = world.busy("ada").await;
+    let approval = request(world, &turn, 1).await.unwrap();
+    (turn, approval)
 }
 
 async fn decide(
@@ -33,16 +40,13 @@ async fn decide(
     approval: &Approval,
     decision: Decision,
 ) -> Result<Approval> {
-    let (approval_id, approvers) = (approval.approval_id, approvers.iter().map(|name| (*name).to_owned()).collect());
-    write!(world, |w, ctx| approvals::decide(w, &ctx, &by, &approvers, approval_id, decision, None))
+    let (approval_id, approvers) = (approval.approval_id, names(approvers));
+    run!(world, |w, ctx| approvals::decide(w, &ctx, &by, &approvers, approval_id, decision, None))
 }
 
 // covers: EXEC-10, EXEC-12
-#[tokio::test]
-async fn only_approvers_answer_and_only_once() {
-    let world = OperationWorld::new().await;
-    let turn = world.busy("ada").await;
-    let approval = request(&world, &turn, 1).await.unwrap();
+world_test!(only_approvers_answer_and_only_once, async |world| {
+    let (_, approval) = waiting(&world).await;
     assert_eq!(world.count(EventKind::ApprovalRequested).await, 1);
     for by in [party("ada"), Party::Outside("operator".into()), Party::System, Party::Operator("mallory".into())] {
         assert_eq!(code(decide(&world, by, &["uid-7"], &approval, APPROVE).await), Code::PolicyDenied);
@@ -52,54 +56,45 @@ async fn only_approvers_answer_and_only_once() {
     let decided = decide(&world, Party::Operator("uid-7".into()), &["uid-7"], &approval, APPROVE).await.unwrap();
     assert_eq!((decided.status, decided.decided_by), (ApprovalStatus::Approved, Some(Party::Operator("uid-7".into()))));
     assert!(world.signals().contains(&Signal::ApprovalClosed(id("ada"))));
-    assert_eq!(code(decide(&world, operator(), &[], &approval, Decision::Deny).await), Code::Conflict);
+    assert_eq!(code(answer(&world, &approval, Decision::Deny).await), Code::Conflict);
     assert_eq!(world.count(EventKind::ApprovalClosed).await, 1);
-}
+});
 
 // covers: EXEC-10
-#[tokio::test]
-async fn an_answer_after_the_expiry_is_refused_and_too_many_requests_are() {
-    let world = OperationWorld::new().await;
+world_test!(an_answer_after_the_expiry_is_refused_and_too_many_requests_are, async |world| {
     let turn = world.busy("ada").await;
     world.limits(|limits| limits.approvals_pending_max = 1);
     let approval = request(&world, &turn, 1).await.unwrap();
     assert_eq!(code(request(&world, &turn, 2).await), Code::RateLimited);
     world.pass(Duration::from_secs(60));
-    assert_eq!(code(decide(&world, operator(), &[], &approval, APPROVE).await), Code::Conflict);
-    let approval_id = approval.approval_id;
-    write!(world, |w, ctx| approvals::expire(w, &ctx, approval_id)).unwrap();
-    let approval = read!(world, |r| r.approval_get(approval_id)?).unwrap();
+    assert_eq!(code(answer(&world, &approval, APPROVE).await), Code::Conflict);
+    run!(world, |w, ctx| approvals::expire(w, &ctx, approval.approval_id)).unwrap();
+    let approval = world.approval(approval.approval_id).await;
     assert_eq!(approval.status, ApprovalStatus::Expired);
     assert_eq!(approvals::refusal(&approval).unwrap().code, Code::Timeout);
-}
+});
 
 // covers: EXEC-10
-#[tokio::test]
-async fn a_standing_approval_is_the_agents_own_until_it_is_revoked_or_the_agent_deleted() {
-    let world = OperationWorld::new().await;
-    let turn = world.busy("ada").await;
-    let approval = request(&world, &turn, 1).await.unwrap();
-    let always = Decision::Approve { always: true };
-    decide(&world, operator(), &[], &approval, always.clone()).await.unwrap();
+world_test!(a_standing_approval_is_the_agents_own_until_it_is_revoked_or_the_agent_deleted, async |world| {
+    let (turn, approval) = waiting(&world).await;
+    answer(&world, &approval, ALWAYS).await.unwrap();
     assert_eq!(request(&world, &turn, 1).await.unwrap().approval_id, approval.approval_id);
     let other = world.busy("bob").await;
     assert_eq!(request(&world, &other, 1).await.unwrap().status, ApprovalStatus::Pending, "bob asks for himself");
     assert_eq!(request(&world, &turn, 2).await.unwrap().status, ApprovalStatus::Pending, "another plan asks");
-    let approval_id = approval.approval_id;
-    let revoke = write!(world, |w, ctx| approvals::revoke(w, &ctx, &operator(), &BTreeSet::new(), approval_id));
-    assert!(!revoke.unwrap().always);
+    let none = BTreeSet::new();
+    let revoked = run!(world, |w, ctx| approvals::revoke(w, &ctx, &operator(), &none, approval.approval_id)).unwrap();
+    assert!(!revoked.always);
     let again = request(&world, &turn, 1).await.unwrap();
     assert_eq!(again.status, ApprovalStatus::Pending);
-    decide(&world, operator(), &[], &again, always).await.unwrap();
+    answer(&world, &again, ALWAYS).await.unwrap();
     delete(&world, "ada").await;
     let digest = again.digest.clone();
     assert_eq!(read!(world, |r| r.approval_standing(&id("ada"), &digest)?), None);
-}
+});
 
 // covers: EXEC-10
-#[tokio::test]
-async fn requests_that_nobody_waits_for_are_closed_and_bounded_by_agent() {
-    let world = OperationWorld::new().await;
+world_test!(requests_that_nobody_waits_for_are_closed_and_bounded_by_agent, async |world| {
     let (ada, bob) = (world.busy("ada").await, world.busy("bob").await);
     world.limits(|limits| limits.approvals_per_agent = 1);
     let approval = request(&world, &ada, 1).await.unwrap();
@@ -107,36 +102,31 @@ async fn requests_that_nobody_waits_for_are_closed_and_bounded_by_agent() {
     assert_eq!(request(&world, &bob, 2).await.unwrap().status, ApprovalStatus::Pending);
     // The turn ends without its call.
     world.finish(ada.turn_id, "done").await.unwrap();
-    assert_eq!(code(decide(&world, operator(), &[], &approval, APPROVE).await), Code::Conflict);
-    write!(world, |w, ctx| approvals::expire_due(w, &ctx)).unwrap();
+    assert_eq!(code(answer(&world, &approval, APPROVE).await), Code::Conflict);
+    run!(world, |w, ctx| approvals::expire_due(w, &ctx)).unwrap();
     let pending = || async { read!(world, |r| r.approval_count_pending()?) };
     assert_eq!(pending().await, 2, "they are not due");
     world.pass(Duration::from_secs(60));
-    write!(world, |w, ctx| approvals::expire_due(w, &ctx)).unwrap();
+    run!(world, |w, ctx| approvals::expire_due(w, &ctx)).unwrap();
     assert_eq!(pending().await, 0);
-}
+});
 
 // covers: EXEC-10
-#[tokio::test]
-async fn a_plan_that_does_not_hold_all_that_runs_is_approved_once_only() {
-    let world = OperationWorld::new().await;
+world_test!(a_plan_that_does_not_hold_all_that_runs_is_approved_once_only, async |world| {
     let turn = world.busy("ada").await;
     let mut plan = new(1);
     plan.plan.once_only = Some("a word is known only when it runs".into());
-    let approval = write!(world, |w, ctx| approvals::request(w, &ctx, &turn, plan)).unwrap();
-    let always = Decision::Approve { always: true };
-    assert_eq!(code(decide(&world, operator(), &[], &approval, always).await), Code::InvalidArguments);
-    assert_eq!(decide(&world, operator(), &[], &approval, APPROVE).await.unwrap().status, ApprovalStatus::Approved);
-}
+    let approval = run!(world, |w, ctx| approvals::request(w, &ctx, &turn, plan)).unwrap();
+    assert_eq!(code(answer(&world, &approval, ALWAYS).await), Code::InvalidArguments);
+    assert_eq!(answer(&world, &approval, APPROVE).await.unwrap().status, ApprovalStatus::Approved);
+});
 
 // covers: EXEC-10
-#[tokio::test]
-async fn an_answer_never_reaches_a_later_agent_of_the_same_id() {
-    let world = OperationWorld::new().await;
+world_test!(an_answer_never_reaches_a_later_agent_of_the_same_id, async |world| {
     let turn = world.busy("ada").await;
     let asked = request(&world, &turn, 1).await.unwrap();
     let answered = request(&world, &turn, 2).await.unwrap();
-    decide(&world, operator(), &[], &answered, Decision::Approve { always: true }).await.unwrap();
+    answer(&world, &answered, ALWAYS).await.unwrap();
     delete(&world, "ada").await;
     world.add_agent(new_agent(&world.ctx, "ada")).await;
     assert_eq!(world.agent("ada").await.incarnation, 2);
@@ -148,29 +138,24 @@ async fn an_answer_never_reaches_a_later_agent_of_the_same_id() {
         assert_ne!(again.approval_id, before.approval_id);
     }
     // An answer to what its predecessor asked comes too late, and changes nothing.
-    for decision in [APPROVE, Decision::Approve { always: true }, Decision::Deny] {
-        assert_eq!(code(decide(&world, operator(), &[], &asked, decision).await), Code::Conflict);
+    for decision in [APPROVE, ALWAYS, Decision::Deny] {
+        assert_eq!(code(answer(&world, &asked, decision).await), Code::Conflict);
     }
-    let approval_id = asked.approval_id;
-    assert_eq!(read!(world, |r| r.approval_get(approval_id)?).unwrap().status, ApprovalStatus::Cancelled);
+    assert_eq!(world.approval(asked.approval_id).await.status, ApprovalStatus::Cancelled);
     assert_eq!(read!(world, |r| r.approval_count_pending()?), 2);
     let digest = asked.digest.clone();
     assert_eq!(read!(world, |r| r.approval_standing(&id("ada"), &digest)?), None);
-}
+});
 
 // covers: EXEC-10, EXEC-12
-#[tokio::test]
-async fn nobody_but_an_approver_revokes_and_nobody_twice() {
-    let world = OperationWorld::new().await;
-    let turn = world.busy("ada").await;
-    let approval = request(&world, &turn, 1).await.unwrap();
+world_test!(nobody_but_an_approver_revokes_and_nobody_twice, async |world| {
+    let (_, approval) = waiting(&world).await;
     let revoke = async |by: Party, approvers: &[&str]| {
-        let (approval_id, approvers) =
-            (approval.approval_id, approvers.iter().map(|name| (*name).to_owned()).collect());
-        write!(world, |w, ctx| approvals::revoke(w, &ctx, &by, &approvers, approval_id))
+        let approvers = names(approvers);
+        run!(world, |w, ctx| approvals::revoke(w, &ctx, &by, &approvers, approval.approval_id))
     };
     assert_eq!(code(revoke(operator(), &[]).await), Code::Conflict, "nothing holds for later calls yet");
-    decide(&world, operator(), &[], &approval, Decision::Approve { always: true }).await.unwrap();
+    answer(&world, &approval, ALWAYS).await.unwrap();
     for by in [party("ada"), party("bob"), Party::Outside("uid-7".into()), Party::System] {
         assert_eq!(code(revoke(by, &[]).await), Code::PolicyDenied);
     }
@@ -180,14 +165,11 @@ async fn nobody_but_an_approver_revokes_and_nobody_twice() {
     assert_eq!(code(revoke(by, &["uid-7"]).await), Code::Conflict);
     assert_eq!(world.count(EventKind::ApprovalRevoked).await, 1);
     // A call that ran under it keeps its answer.
-    let approval_id = approval.approval_id;
-    assert_eq!(read!(world, |r| r.approval_get(approval_id)?).unwrap().status, ApprovalStatus::Approved);
-}
+    assert_eq!(world.approval(approval.approval_id).await.status, ApprovalStatus::Approved);
+});
 
 // covers: EXEC-10
-#[tokio::test]
-async fn two_answers_at_once_are_one_and_the_other_learns_who_was_first() {
-    let world = OperationWorld::new().await;
+world_test!(two_answers_at_once_are_one_and_the_other_learns_who_was_first, async |world| {
     let turn = world.busy("ada").await;
     for (n, decisions) in [[APPROVE, Decision::Deny], [Decision::Deny, APPROVE]].into_iter().enumerate() {
         let approval = request(&world, &turn, u32::try_from(n).unwrap()).await.unwrap();
@@ -197,29 +179,23 @@ async fn two_answers_at_once_are_one_and_the_other_learns_who_was_first() {
         let (first, second) = tokio::join!(first, second);
         let (won, lost) = if first.is_ok() { (first, second) } else { (second, first) };
         assert_eq!(code(lost), Code::Conflict);
-        let won = won.unwrap();
-        let approval_id = approval.approval_id;
-        assert_eq!(read!(world, |r| r.approval_get(approval_id)?), Some(won));
+        assert_eq!(world.approval(approval.approval_id).await, won.unwrap());
     }
     assert_eq!(world.count(EventKind::ApprovalClosed).await, 2);
-}
+});
 
 // covers: EXEC-10
-#[tokio::test]
-async fn an_expiry_that_passes_while_the_daemon_is_down_holds_for_every_answer() {
-    let world = OperationWorld::new().await;
-    let turn = world.busy("ada").await;
-    let approval = request(&world, &turn, 1).await.unwrap();
+world_test!(an_expiry_that_passes_while_the_daemon_is_down_holds_for_every_answer, async |world| {
+    let (_, approval) = waiting(&world).await;
     world.pass(Duration::from_secs(61));
     // The daemon starts again; nobody has closed the request yet.
-    write!(world, |w, ctx| crate::turns::review_at_boot(w, &ctx)).unwrap();
-    for decision in [APPROVE, Decision::Approve { always: true }, Decision::Deny] {
-        assert_eq!(code(decide(&world, operator(), &[], &approval, decision).await), Code::Conflict);
+    run!(world, |w, ctx| turns::review_at_boot(w, &ctx)).unwrap();
+    for decision in [APPROVE, ALWAYS, Decision::Deny] {
+        assert_eq!(code(answer(&world, &approval, decision).await), Code::Conflict);
     }
     // A clock that goes back opens no request that was closed.
-    write!(world, |w, ctx| approvals::expire_due(w, &ctx)).unwrap();
+    run!(world, |w, ctx| approvals::expire_due(w, &ctx)).unwrap();
     world.set_back(Duration::from_secs(61));
-    assert_eq!(code(decide(&world, operator(), &[], &approval, APPROVE).await), Code::Conflict);
-    let approval_id = approval.approval_id;
-    assert_eq!(read!(world, |r| r.approval_get(approval_id)?).unwrap().status, ApprovalStatus::Expired);
-}
+    assert_eq!(code(answer(&world, &approval, APPROVE).await), Code::Conflict);
+    assert_eq!(world.approval(approval.approval_id).await.status, ApprovalStatus::Expired);
+});

@@ -1,20 +1,16 @@
 use ghost_domain::artifact::Found;
-use ghost_domain::{Artifact, EventKind};
-use serde_json::json;
 
-use super::operation_world::{OperationWorld, id, read, write};
-use crate::artifacts::{self, Origin};
+use super::operation_world::*;
+use crate::artifacts::Origin;
 
 async fn found(world: &OperationWorld, origin: Option<Origin>, path: &str, content: Option<&str>) -> Option<Artifact> {
     let content = content.map(|text| (text.to_owned(), text.len() as u64));
     let found = Found { path: path.into(), content };
-    write!(world, |w, ctx| artifacts::index(w, &ctx, origin.as_ref(), found, false)).unwrap()
+    run!(world, |w, ctx| artifacts::index(w, &ctx, origin.as_ref(), found, false)).unwrap()
 }
 
 // covers: ART-01, ART-03
-#[tokio::test]
-async fn a_file_keeps_its_id_until_it_is_removed() {
-    let world = OperationWorld::new().await;
+world_test!(a_file_keeps_its_id_until_it_is_removed, async |world| {
     let turn = world.busy("ada").await;
     let ada = Some(Origin::of(&turn));
     let path = "output/reports/a.md";
@@ -31,8 +27,7 @@ async fn a_file_keeps_its_id_until_it_is_removed() {
     assert_eq!(found(&world, ada.clone(), path, None).await, None);
     assert_eq!(found(&world, ada.clone(), path, None).await, None, "a file that is gone is gone once");
     assert!(read!(world, |r| artifacts::all(r)?).is_empty());
-    let third = found(&world, ada.clone(), path, Some("one")).await.unwrap();
-    assert_ne!(third.artifact_id, first.artifact_id);
+    assert_ne!(found(&world, ada.clone(), path, Some("one")).await.unwrap().artifact_id, first.artifact_id);
     // Files elsewhere are none.
     assert_eq!(found(&world, ada, "shared/a.md", Some("one")).await, None);
     let events = world.events().await;
@@ -46,4 +41,4 @@ async fn a_file_keeps_its_id_until_it_is_removed() {
     assert_eq!((&made[0].agent_id, &made[1].agent_id), (&Some(id("ada")), &None));
     assert_eq!(made[0].payload["turn_id"], json!(turn.turn_id));
     assert_eq!(gone[0].payload["artifact_id"], json!(first.artifact_id));
-}
+});

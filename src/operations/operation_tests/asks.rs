@@ -1,18 +1,9 @@
-use std::time::Duration;
-
-use ghost_domain::journal::Step;
-use ghost_domain::ports::Signal;
 use ghost_domain::turn::CUT_MARK;
-use ghost_domain::{AskStatus, CallStatus, Code, EventKind, MailState};
 
-use super::operation_world::{OperationWorld, code, id, operator, write};
-use crate::turns::Ending;
-use crate::{agents, asks, turns};
+use super::operation_world::*;
 
 // covers: BI-30, MSG-02
-#[tokio::test]
-async fn an_answer_ends_the_waiting_call_in_the_transaction_that_ends_the_turn() {
-    let world = OperationWorld::new().await;
+world_test!(an_answer_ends_the_waiting_call_in_the_transaction_that_ends_the_turn, async |world| {
     let turn = world.busy("ada").await;
     let (ask, call_id) = world.ask_by(&turn, "bob", "syscall.message.send").await.unwrap();
     assert!(world.journal(turn.turn_id).await.iter().any(|row| matches!(
@@ -37,15 +28,12 @@ async fn an_answer_ends_the_waiting_call_in_the_transaction_that_ends_the_turn()
     assert_eq!(world.message(ask.message_id).await.state, MailState::Consumed);
     // A reply does not raise the asker's hop.
     assert_eq!(world.turn(turn.turn_id).await.hop, turn.hop);
-}
+});
 
 // covers: MSG-03, MSG-04, TEST-07
-#[tokio::test]
-async fn an_ask_that_can_never_be_answered_is_refused() {
-    let world = OperationWorld::new().await;
+world_test!(an_ask_that_can_never_be_answered_is_refused, async |world| {
     let ada = world.busy("ada").await;
-    let oneself = world.ask_by(&ada, "ada", "syscall.ask").await.unwrap_err();
-    assert_eq!(oneself.code, Code::Conflict);
+    assert_eq!(world.ask_by(&ada, "ada", "syscall.ask").await.unwrap_err().code, Code::Conflict);
     assert_eq!(code(world.ask_by(&ada, "bop", "syscall.ask").await), Code::NotFound);
     world.ask_by(&ada, "bob", "syscall.ask").await.unwrap();
     let bob = world.take("bob").await.turn;
@@ -62,46 +50,39 @@ async fn an_ask_that_can_never_be_answered_is_refused() {
     world.finish(bob.turn_id, "b").await.unwrap();
     let cyd = world.busy("cyd").await;
     world.ask_by(&cyd, "ada", "syscall.ask").await.unwrap();
-}
+});
 
-#[tokio::test]
-async fn an_ask_from_outside_closes_no_cycle() {
-    let world = OperationWorld::new().await;
+world_test!(an_ask_from_outside_closes_no_cycle, async |world| {
     world.outside_ask("ada").await.unwrap();
     let ada = world.take("ada").await.turn;
     world.ask_by(&ada, "bob", "syscall.ask").await.unwrap();
     world.outside_ask("ada").await.unwrap();
     world.outside_ask("bob").await.unwrap();
-}
+});
 
 // covers: MSG-04, TEST-07
-#[tokio::test]
-async fn asks_to_a_stopped_target_and_too_many_asks_are_refused() {
-    let world = OperationWorld::new().await;
-    write!(world, |w, ctx| agents::stop(w, &ctx, &operator(), &id("bob"), None)).unwrap();
+world_test!(asks_to_a_stopped_target_and_too_many_asks_are_refused, async |world| {
+    run!(world, |w, ctx| agents::stop(w, &ctx, &operator(), &id("bob"), None)).unwrap();
     assert_eq!(code(world.outside_ask("bob").await), Code::Conflict, "stopping");
-    write!(world, |w, ctx| agents::stopped(w, &ctx, &id("bob"))).unwrap();
+    run!(world, |w, ctx| agents::stopped(w, &ctx, &id("bob"))).unwrap();
     assert_eq!(code(world.outside_ask("bob").await), Code::Conflict, "stopped");
-    write!(world, |w, ctx| agents::failed(w, &ctx, &id("cyd"), "too often")).unwrap();
+    run!(world, |w, ctx| agents::failed(w, &ctx, &id("cyd"), "too often")).unwrap();
     assert_eq!(code(world.outside_ask("cyd").await), Code::Conflict, "failed");
     world.limits(|limits| limits.asks_open_max = 1);
     world.outside_ask("ada").await.unwrap();
     assert_eq!(code(world.outside_ask("ada").await), Code::RateLimited);
     assert_eq!(world.inbox("ada").await.len(), 1);
-}
+});
 
 // covers: MSG-02, TEST-07
-#[tokio::test]
-async fn a_deadline_ends_the_ask_and_a_late_answer_is_stored_and_wakes_nobody() {
-    let world = OperationWorld::new().await;
+world_test!(a_deadline_ends_the_ask_and_a_late_answer_is_stored_and_wakes_nobody, async |world| {
     let turn = world.busy("ada").await;
     let (ask, call_id) = world.ask_by(&turn, "bob", "syscall.ask").await.unwrap();
-    let ask_id = ask.ask_id;
-    write!(world, |w, ctx| asks::expire(w, &ctx, ask_id)).unwrap();
-    assert_eq!(world.ask_row(ask_id).await.status, AskStatus::Open, "not due yet");
+    run!(world, |w, ctx| asks::expire(w, &ctx, ask.ask_id)).unwrap();
+    assert_eq!(world.ask_row(ask.ask_id).await.status, AskStatus::Open, "not due yet");
     world.pass(Duration::from_secs(60));
-    write!(world, |w, ctx| asks::expire(w, &ctx, ask_id)).unwrap();
-    assert_eq!(world.ask_row(ask_id).await.status, AskStatus::TimedOut);
+    run!(world, |w, ctx| asks::expire(w, &ctx, ask.ask_id)).unwrap();
+    assert_eq!(world.ask_row(ask.ask_id).await.status, AskStatus::TimedOut);
     let (_, content, refusal) = world.outcome(turn.turn_id, call_id).await.unwrap();
     assert_eq!((content["status"].as_str(), refusal.unwrap().code), (Some("timeout"), Code::Timeout));
     assert_eq!(world.call(call_id).await.error_code, Some(Code::Timeout));
@@ -109,23 +90,21 @@ async fn a_deadline_ends_the_ask_and_a_late_answer_is_stored_and_wakes_nobody() 
     let asked = world.take("bob").await;
     world.signals();
     world.finish(asked.turn.turn_id, "at last").await.unwrap();
-    let row = world.ask_row(ask_id).await;
+    let row = world.ask_row(ask.ask_id).await;
     assert_eq!((row.status, row.reply.as_deref()), (AskStatus::TimedOut, Some("at last")));
     assert_eq!(world.count(EventKind::AskLate).await, 1);
     assert_eq!(world.count(EventKind::AskAnswered).await, 0);
     assert!(world.signals().is_empty());
     let ends = world.journal(turn.turn_id).await;
     assert_eq!(ends.iter().filter(|row| matches!(row.step, Step::CallFinished { .. })).count(), 1);
-}
+});
 
-#[tokio::test]
-async fn the_timeout_of_an_ask_in_a_paused_world_names_the_pause() {
-    let world = OperationWorld::new().await;
+world_test!(the_timeout_of_an_ask_in_a_paused_world_names_the_pause, async |world| {
     for (paused, names_pause) in [("0", false), ("1", true)] {
         let turn = world.busy("ada").await;
         let (ask, _) = world.ask_by(&turn, "bob", "syscall.ask").await.unwrap();
         world.pass(Duration::from_secs(3_600));
-        write!(world, |w, ctx| {
+        run!(world, |w, ctx| {
             w.meta_put(crate::PAUSED, paused)?;
             asks::expire(w, &ctx, ask.ask_id)
         })
@@ -134,16 +113,13 @@ async fn the_timeout_of_an_ask_in_a_paused_world_names_the_pause() {
         assert_eq!(error.contains("ghostctl resume"), names_pause, "{error}");
         world.finish(turn.turn_id, "done").await.unwrap();
     }
-}
+});
 
-#[tokio::test]
-async fn a_cut_answer_is_marked_as_cut() {
-    let world = OperationWorld::new().await;
+world_test!(a_cut_answer_is_marked_as_cut, async |world| {
     let turn = world.busy("ada").await;
     let (ask, call_id) = world.ask_by(&turn, "bob", "syscall.ask").await.unwrap();
     let asked = world.take("bob").await.turn.turn_id;
-    let ending = Ending::Cut("first, the harbour is".to_owned());
-    write!(world, |w, ctx| turns::finish(w, &ctx, asked, ending)).unwrap();
+    world.end(asked, Ending::Cut("first, the harbour is".to_owned())).await;
     let ended = world.turn(asked).await;
     assert!(ended.truncated && ended.text.as_deref() == Some("first, the harbour is"));
     let row = world.ask_row(ask.ask_id).await;
@@ -151,7 +127,5 @@ async fn a_cut_answer_is_marked_as_cut() {
     let (_, content, _) = world.outcome(turn.turn_id, call_id).await.unwrap();
     assert_eq!(content["truncated"], true);
     assert!(content["reply"].as_str().unwrap().starts_with("first, the harbour is\n"));
-    let events = world.events().await;
-    let finished = events.iter().find(|event| event.kind == EventKind::TurnFinished).unwrap();
-    assert_eq!(finished.payload["truncated"], true);
-}
+    assert_eq!(world.event(EventKind::TurnFinished).await.payload["truncated"], true);
+});

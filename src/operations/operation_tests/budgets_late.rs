@@ -1,56 +1,42 @@
 //! Accounts that are opened after their scope has spent something: whose spending it was, and how
 //! much is read to find out.
 
-use std::time::Duration;
-
-use ghost_domain::{AgentId, BudgetLimits, Money, Party, Scope, Timestamp};
-use ghost_store::tables::Family;
-
-use super::operation_world::{OperationWorld, delete, demand, id, new_agent, operator, party, read, scope, write};
-use crate::agents::{self, NewAgent};
-use crate::budgets::{self, NewLimits, scans};
+use super::operation_world::*;
 
 async fn spent(world: &OperationWorld, text: &str) -> u64 {
-    let scope = scope(text);
-    read!(world, |r| r.budget_get(&scope)?.map_or(0, |budget| budget.spent_tokens))
+    world.budget(&scope(text)).await.map_or(0, |budget| budget.spent_tokens)
 }
 
 /// Opens an account and returns its first balance.
 async fn open(world: &OperationWorld, text: &str) -> u64 {
-    let (scope, limits) = (scope(text), NewLimits { tokens: Some(Some(1_000_000)), money: None });
-    write!(world, |w, ctx| budgets::set(w, &ctx, &operator(), &scope, limits)).unwrap().spent_tokens
+    world.set_limits(&scope(text), tokens(1_000_000)).await.unwrap().spent_tokens
 }
 
 async fn create(world: &OperationWorld, by: Party, name: &str) {
-    let new = NewAgent { team: None, ..new_agent(&world.ctx, name) };
-    write!(world, |w, ctx| agents::create(w, &ctx, &by, new)).unwrap();
+    create_by(world, by, NewAgent { team: None, ..new_agent(&world.ctx, name) }).await.unwrap();
 }
 
-#[tokio::test]
-async fn a_change_of_team_keeps_the_creator_paying_and_a_change_of_creator_the_team() {
-    let world = OperationWorld::new().await;
+world_test!(a_change_of_team_keeps_the_creator_paying_and_a_change_of_creator_the_team, async |world| {
     create(&world, party("ada"), "dan").await;
     world.spend("dan", 50).await;
     world.pass(Duration::from_secs(60));
-    assert!(write!(world, |w, ctx| agents::update(w, &ctx, &id("dan"), "worker", "dan", Some("desk"))).unwrap());
+    assert!(run!(world, |w, ctx| agents::update(w, &ctx, &id("dan"), "worker", "dan", Some("desk"))).unwrap());
     world.spend("dan", 7).await;
     assert_eq!((open(&world, "agent:ada").await, open(&world, "team:desk").await), (57, 7));
 
     // The other way round: eve is in the crew again, and created by ada now.
-    write!(world, |w, ctx| agents::create(w, &ctx, &party("bob"), new_agent(&ctx, "eve"))).unwrap();
+    create_by(&world, party("bob"), new_agent(&world.ctx, "eve")).await.unwrap();
     world.spend("eve", 100).await;
     delete(&world, "eve").await;
     world.pass(Duration::from_secs(60));
-    write!(world, |w, ctx| agents::create(w, &ctx, &party("cyd"), new_agent(&ctx, "eve"))).unwrap();
+    create_by(&world, party("cyd"), new_agent(&world.ctx, "eve")).await.unwrap();
     world.spend("eve", 3).await;
     assert_eq!((open(&world, "agent:bob").await, open(&world, "agent:cyd").await), (0, 3));
     // The crew pays for ada, who also created dan.
     assert_eq!(open(&world, "team:crew").await, 57 + 103);
-}
+});
 
-#[tokio::test]
-async fn spending_of_a_pruned_agent_is_not_charged_to_the_creator_of_the_next_one() {
-    let world = OperationWorld::new().await;
+world_test!(spending_of_a_pruned_agent_is_not_charged_to_the_creator_of_the_next_one, async |world| {
     // The first agent ever: no earlier agent can have had the id.
     create(&world, party("ada"), "dan").await;
     assert_eq!(world.agent("dan").await.paid_since, None);
@@ -58,9 +44,9 @@ async fn spending_of_a_pruned_agent_is_not_charged_to_the_creator_of_the_next_on
     delete(&world, "dan").await;
     world.pass(Duration::from_secs(60));
     let now: Timestamp = world.ctx.now();
-    assert_eq!(write!(world, |w, _cx| Ok::<_, ghost_domain::Refusal>(w.prune(Family::Agents, now, 9)?)).unwrap(), 1);
+    assert_eq!(run!(world, |w, _cx| Ok::<_, Refusal>(w.prune(Family::Agents, now, 9)?)).unwrap(), 1);
     let new = NewAgent { team: Some("desk".into()), ..new_agent(&world.ctx, "dan") };
-    write!(world, |w, ctx| agents::create(w, &ctx, &party("bob"), new)).unwrap();
+    create_by(&world, party("bob"), new).await.unwrap();
     assert_eq!(world.agent("dan").await.incarnation, 2);
     world.spend("dan", 5).await;
     let begins = async |text| (text, open(&world, text).await);
@@ -68,19 +54,17 @@ async fn spending_of_a_pruned_agent_is_not_charged_to_the_creator_of_the_next_on
     {
         assert_eq!(begins(text).await, (text, tokens));
     }
-}
+});
 
-#[tokio::test]
-async fn daily_limits_of_many_agents_are_opened_in_one_pass() {
-    let world = OperationWorld::new().await;
+world_test!(daily_limits_of_many_agents_are_opened_in_one_pass, async |world| {
     world.limits(|limits| limits.dynamic_agents_max = 1_000);
     let names: Vec<AgentId> = (0..400).map(|n| id(&format!("d{n:03}"))).collect();
-    write!(world, |w, ctx| {
+    run!(world, |w, ctx| {
         for agent_id in &names {
             let new = NewAgent { agent_id: agent_id.clone(), ..new_agent(&ctx, "x") };
             agents::create(w, &ctx, &operator(), new)?;
         }
-        Ok::<_, ghost_domain::Refusal>(names)
+        Ok::<_, Refusal>(names)
     })
     .unwrap();
     create(&world, party("d007"), "child").await;
@@ -93,19 +77,18 @@ async fn daily_limits_of_many_agents_are_opened_in_one_pass() {
     for (name, tokens) in [("d000", 30), ("d007", 20), ("child", 4), ("d399", 1)] {
         world.spend(name, tokens).await;
     }
-    let turn = world.busy("d001").await.turn_id;
-    world.model_start(turn, demand(20, 16)).await.unwrap();
+    world.model_start(world.busy("d001").await.turn_id, demand(20, 16)).await.unwrap();
 
     let all: Vec<(AgentId, Option<Money>)> =
         read!(world, |r| r.agent_list(false)?).into_iter().map(|agent| (agent.agent_id, Some(Money(5_000)))).collect();
     scans::taken();
     let daily = all.clone();
-    write!(world, |w, ctx| budgets::of_archetypes(w, &ctx, &operator(), &daily)).unwrap();
+    run!(world, |w, ctx| budgets::of_archetypes(w, &ctx, &operator(), &daily)).unwrap();
     assert_eq!(scans::taken(), 2, "the agents and today's usage, however many accounts are opened");
     for (name, tokens) in [("d000", 30), ("d007", 24), ("child", 4), ("d399", 1), ("d002", 0), ("ada", 0)] {
         assert_eq!(spent(&world, &format!("agent:{name}/day")).await, tokens, "{name}");
     }
-    let held = read!(world, |r| r.budget_get(&"agent:d001/day".parse()?)?.unwrap());
+    let held = world.budget(&scope("agent:d001/day")).await.unwrap();
     assert_eq!((held.reserved_tokens, held.limits.money), (36, Some(Money(5_000))));
 
     // The same applies to limits of `world-config.yaml`.
@@ -114,7 +97,7 @@ async fn daily_limits_of_many_agents_are_opened_in_one_pass() {
     let agents = all.iter().map(|(agent_id, _)| Scope::Agent(agent_id.clone()));
     let named: Vec<(Scope, BudgetLimits)> = agents.chain(teams).map(|scope| (scope, limits)).collect();
     let follow = async |named: Vec<(Scope, BudgetLimits)>| {
-        write!(world, |w, ctx| budgets::follow_file(w, &ctx, &operator(), &named)).unwrap();
+        world.follow_file(named).await;
         scans::taken()
     };
     assert_eq!(follow(named.clone()).await, 3, "the agents, the usage of all time and today's");
@@ -130,18 +113,16 @@ async fn daily_limits_of_many_agents_are_opened_in_one_pass() {
     }
     // No account is opened twice.
     assert_eq!(follow(named).await, 0);
-}
+});
 
-#[tokio::test]
-async fn a_new_agent_with_a_daily_limit_needs_no_scan_of_the_others() {
-    let world = OperationWorld::new().await;
+world_test!(a_new_agent_with_a_daily_limit_needs_no_scan_of_the_others, async |world| {
     let create = async |name: &str| {
         let new = NewAgent { daily_money: Some(Money(500)), ..new_agent(&world.ctx, name) };
-        write!(world, |w, ctx| agents::create(w, &ctx, &party("ada"), new)).unwrap();
+        create_by(&world, party("ada"), new).await.unwrap();
     };
     let day = async |name: &str| {
-        let scope = scope(&format!("agent:{name}/day"));
-        read!(world, |r| r.budget_get(&scope)?.map(|budget| (budget.limits.money, budget.spent_tokens)))
+        let account = world.budget(&scope(&format!("agent:{name}/day"))).await;
+        account.map(|budget| (budget.limits.money, budget.spent_tokens))
     };
     scans::taken();
     create("dan").await;
@@ -152,7 +133,7 @@ async fn a_new_agent_with_a_daily_limit_needs_no_scan_of_the_others() {
     delete(&world, "eve").await;
     create("eve").await;
     assert_eq!((scans::taken(), day("eve").await), (2, Some((Some(Money(500)), 9))));
-}
+});
 
 #[tokio::test]
 async fn accounts_opened_together_start_like_accounts_opened_alone() {
@@ -173,14 +154,14 @@ async fn accounts_opened_together_start_like_accounts_opened_alone() {
         create(world, party("eve"), "fay").await;
         world.spend("eve", 3).await;
         world.spend("fay", 1).await;
-        assert!(write!(world, |w, ctx| agents::update(w, &ctx, &id("dan"), "w", "d", Some("desk"))).unwrap());
+        assert!(run!(world, |w, ctx| agents::update(w, &ctx, &id("dan"), "w", "d", Some("desk"))).unwrap());
         world.spend("fay", 2).await;
     }
     let whole = ["agent:ada", "agent:bob", "agent:dan", "agent:eve", "agent:fay", "team:crew", "team:desk"];
     let texts: Vec<String> = whole.iter().flat_map(|text| [(*text).to_owned(), format!("{text}/day")]).collect();
     let limits = BudgetLimits { tokens: Some(1_000_000), money: None };
     let named: Vec<(Scope, BudgetLimits)> = texts.iter().map(|text| (scope(text), limits)).collect();
-    write!(together, |w, ctx| budgets::follow_file(w, &ctx, &operator(), &named)).unwrap();
+    together.follow_file(named).await;
     for text in &texts {
         assert_eq!(spent(&together, text).await, open(&alone, text).await, "{text}");
     }

@@ -1,18 +1,9 @@
 //! The owner of a limit, its lifetime, and the accounts that earlier spending is charged to.
 
-use std::time::Duration;
-
-use ghost_domain::{Budget, BudgetLimits, Money, RootId, Scope};
-use ghost_store::tables::BudgetFilter;
-
-use super::operation_world::{OperationWorld, delete, demand, id, new_agent, operator, party, read, scope, write};
-use crate::agents::{self, NewAgent};
-use crate::budgets::{self, NewLimits};
-use crate::status;
+use super::operation_world::*;
 
 async fn account(world: &OperationWorld, text: &str) -> Option<Budget> {
-    let scope = scope(text);
-    read!(world, |r| r.budget_get(&scope)?)
+    world.budget(&scope(text)).await
 }
 
 async fn money_limit(world: &OperationWorld, text: &str) -> Option<u64> {
@@ -20,25 +11,17 @@ async fn money_limit(world: &OperationWorld, text: &str) -> Option<u64> {
 }
 
 async fn set(world: &OperationWorld, text: &str, money: Option<u64>) -> Budget {
-    let (scope, limits) = (scope(text), NewLimits { tokens: None, money: Some(money.map(Money)) });
-    write!(world, |w, ctx| budgets::set(w, &ctx, &operator(), &scope, limits)).unwrap()
-}
-
-async fn follow(world: &OperationWorld, named: Vec<(Scope, BudgetLimits)>) {
-    write!(world, |w, ctx| budgets::follow_file(w, &ctx, &operator(), &named)).unwrap();
+    world.set_limits(&scope(text), NewLimits { tokens: None, money: Some(money.map(Money)) }).await.unwrap()
 }
 
 /// An agent created by `by`, without a team, whose archetype allows `daily` millionths of a dollar
 /// a day.
 async fn create(world: &OperationWorld, by: &str, name: &str, daily: Option<u64>) {
     let new = NewAgent { team: None, daily_money: daily.map(Money), ..new_agent(&world.ctx, name) };
-    let by = party(by);
-    write!(world, |w, ctx| agents::create(w, &ctx, &by, new)).unwrap();
+    create_by(world, party(by), new).await.unwrap();
 }
 
-#[tokio::test]
-async fn a_limit_of_the_archetype_ends_with_the_agent_and_one_set_by_hand_stays() {
-    let world = OperationWorld::new().await;
+world_test!(a_limit_of_the_archetype_ends_with_the_agent_and_one_set_by_hand_stays, async |world| {
     create(&world, "ada", "dan", Some(500)).await;
     assert_eq!(money_limit(&world, "agent:dan/day").await, Some(500));
     world.spend("dan", 120).await;
@@ -69,82 +52,66 @@ async fn a_limit_of_the_archetype_ends_with_the_agent_and_one_set_by_hand_stays(
     // limit of the next agent counts again.
     set(&world, "agent:dan/day", None).await;
     let dan = id("dan");
-    write!(world, |w, ctx| budgets::of_archetype(w, &ctx, &operator(), &dan, Some(Money(1_000)))).unwrap();
+    run!(world, |w, ctx| budgets::of_archetype(w, &ctx, &operator(), &dan, Some(Money(1_000)))).unwrap();
     assert_eq!(money_limit(&world, "agent:dan/day").await, None);
     delete(&world, "dan").await;
     create(&world, "ada", "dan", Some(300)).await;
     assert_eq!(money_limit(&world, "agent:dan/day").await, Some(300));
     // A limit of tokens is independent of it.
-    let (day, tokens) = (scope("agent:dan/day"), NewLimits { tokens: Some(Some(9_000)), money: None });
-    write!(world, |w, ctx| budgets::set(w, &ctx, &operator(), &day, tokens)).unwrap();
+    world.set_limits(&scope("agent:dan/day"), tokens(9_000)).await.unwrap();
     delete(&world, "dan").await;
     let left = account(&world, "agent:dan/day").await.unwrap().limits;
     assert_eq!(left, BudgetLimits { tokens: Some(9_000), money: None });
-    let origins: Vec<String> = world
-        .events()
-        .await
-        .iter()
-        .filter(|event| event.kind == ghost_domain::EventKind::BudgetSet)
-        .map(|event| event.payload["origin"].as_str().unwrap().to_owned())
-        .collect();
-    assert_eq!((origins[0].as_str(), origins[1].as_str()), ("archetype", "archetype"));
-    assert!(origins.iter().any(|origin| origin == "hand"));
-}
+    let set = world.events_of(EventKind::BudgetSet).await;
+    let origins: Vec<&str> = set.iter().map(|event| event.payload["origin"].as_str().unwrap()).collect();
+    assert!(origins.starts_with(&["archetype", "archetype"]) && origins.contains(&"hand"), "{origins:?}");
+});
 
-#[tokio::test]
-async fn the_file_replaces_and_releases_a_limit_of_the_archetype() {
-    let world = OperationWorld::new().await;
+world_test!(the_file_replaces_and_releases_a_limit_of_the_archetype, async |world| {
     create(&world, "ada", "dan", Some(500)).await;
-    let limits = BudgetLimits { tokens: None, money: Some(Money(500)) };
-    follow(&world, vec![(scope("agent:dan/day"), limits)]).await;
+    world.follow_file(vec![(scope("agent:dan/day"), BudgetLimits { tokens: None, money: Some(Money(500)) })]).await;
     delete(&world, "dan").await;
     assert_eq!(money_limit(&world, "agent:dan/day").await, Some(500), "it is the file's now");
-    follow(&world, vec![]).await;
+    world.follow_file(vec![]).await;
     assert_eq!(money_limit(&world, "agent:dan/day").await, None);
-}
+});
 
-#[tokio::test]
-async fn limits_of_the_file_and_warnings_work_with_more_accounts_than_one_page() {
-    let world = OperationWorld::new().await;
+world_test!(limits_of_the_file_and_warnings_work_with_more_accounts_than_one_page, async |world| {
     let team = scope("team:crew");
     let file = BudgetLimits { tokens: Some(100), money: None };
-    follow(&world, vec![(team.clone(), file), (scope("agent:cyd/day"), file), (scope("world/day"), file)]).await;
+    world.follow_file(vec![(team.clone(), file), (scope("agent:cyd/day"), file), (scope("world/day"), file)]).await;
     // 1,200 accounts come before them in the list.
-    write!(world, |w, ctx| {
+    run!(world, |w, ctx| {
         let ada = w.agent_get(&id("ada"))?.unwrap();
         for n in 0..1_200 {
             let agent_id = format!("a{n:04}").parse()?;
-            w.agent_put(&ghost_domain::Agent { agent_id, ..ada.clone() })?;
+            w.agent_put(&Agent { agent_id, ..ada.clone() })?;
             let limits = BudgetLimits { tokens: Some(5), money: None };
             let scope = Scope::Agent(format!("a{n:04}").parse()?);
             w.budget_put(&Budget { limits, ..Budget::open(scope, ctx.now()) })?;
-            let root = Scope::Root(RootId(uuid::Uuid::from_u128(u128::MAX - n)));
+            let root = Scope::Root(RootId(Uuid::from_u128(u128::MAX - n)));
             w.budget_put(&Budget { limits, spent_tokens: 5, ..Budget::open(root, ctx.now()) })?;
         }
-        Ok::<_, ghost_domain::Refusal>(())
+        Ok::<_, Refusal>(())
     })
     .unwrap();
     world.spend("ada", 60).await;
-    let turn = world.busy("ada").await.turn_id;
-    world.model_start(turn, demand(20, 16)).await.unwrap();
-    let now = world.ctx.now();
-    let (near, bounded) = read!(world, |r| (status::near(r, now)?, status::bounded(r, now)?));
+    world.model_start(world.busy("ada").await.turn_id, demand(20, 16)).await.unwrap();
+    let (near, bounded) = world.budgets_shown().await;
     let roots = near.iter().filter(|budget| matches!(budget.scope, Scope::Root(_))).count();
     let others: Vec<String> =
         near.iter().map(|budget| budget.scope.to_string()).filter(|text| !text.starts_with("root:")).collect();
     assert_eq!((roots, others), (1_200, vec!["team:crew".to_owned(), "world/day".to_owned()]));
     assert_eq!(bounded.len(), 1_203, "roots have no place in a list of what lasts");
-    follow(&world, vec![(scope("world/day"), file)]).await;
+    world.follow_file(vec![(scope("world/day"), file)]).await;
     for (text, left) in
         [("team:crew", None), ("agent:cyd/day", None), ("world/day", Some(100)), ("agent:a1199", Some(5))]
     {
         assert_eq!(account(&world, text).await.unwrap().limits.tokens, left, "{text}");
     }
-}
+});
 
-#[tokio::test]
-async fn a_limit_can_be_set_for_every_listed_account_and_for_a_deleted_agent() {
-    let world = OperationWorld::new().await;
+world_test!(a_limit_can_be_set_for_every_listed_account_and_for_a_deleted_agent, async |world| {
     create(&world, "ada", "dan", Some(500)).await;
     create(&world, "ada", "eve", None).await;
     world.spend("dan", 30).await;
@@ -158,7 +125,7 @@ async fn a_limit_can_be_set_for_every_listed_account_and_for_a_deleted_agent() {
     // It holds for the next agent with this id. A limit lifted while there is no agent leaves
     // nothing for the next one.
     assert!(!set(&world, "agent:dan/day", None).await.money_lifted);
-    write!(world, |w, ctx| agents::create(w, &ctx, &operator(), new_agent(&ctx, "ada"))).unwrap();
+    world.add_agent(new_agent(&world.ctx, "ada")).await;
     create(&world, "ada", "dan", Some(200)).await;
     assert_eq!(money_limit(&world, "agent:dan").await, Some(70));
     assert_eq!(money_limit(&world, "agent:dan/day").await, Some(200));
@@ -170,38 +137,28 @@ async fn a_limit_can_be_set_for_every_listed_account_and_for_a_deleted_agent() {
         ("team:crew/dya", "`crew/day`"),
         ("team:desk", "`teams:`"),
     ] {
-        let (scope, limits) = (scope(text), NewLimits { tokens: Some(Some(1)), money: None });
-        let refused = write!(world, |w, ctx| budgets::set(w, &ctx, &operator(), &scope, limits));
-        let refusal = world.with_suggestion(refused.unwrap_err()).await;
-        assert_eq!(refusal.code, ghost_domain::Code::NotFound, "{text}");
+        let refusal = world.with_suggestion(world.set_limits(&scope(text), tokens(1)).await.unwrap_err()).await;
+        assert_eq!(refusal.code, Code::NotFound, "{text}");
         assert!(refusal.hint.as_ref().unwrap().contains(near), "{text}: {refusal:?}");
     }
-}
+});
 
-#[tokio::test]
-async fn a_money_limit_of_zero_warns_once_money_is_spent() {
-    let world = OperationWorld::new().await;
+world_test!(a_money_limit_of_zero_warns_once_money_is_spent, async |world| {
     assert_eq!(set(&world, "world", Some(0)).await.passed(), Vec::<&str>::new());
-    let near = async || {
-        let now = world.ctx.now();
-        read!(world, |r| status::near(r, now)?.len())
-    };
+    let near = async || world.budgets_shown().await.0.len();
     assert_eq!(near().await, 0);
     set(&world, "world", None).await;
     world.spend("ada", 20).await;
     assert_eq!((set(&world, "world", Some(0)).await.passed(), near().await), (vec!["usd"], 1));
-}
+});
 
-#[tokio::test]
-async fn accounts_of_deleted_agents_give_no_warning() {
-    let world = OperationWorld::new().await;
+world_test!(accounts_of_deleted_agents_give_no_warning, async |world| {
     create(&world, "ada", "dan", None).await;
     world.spend("dan", 90).await;
     set(&world, "agent:dan", Some(100)).await;
     set(&world, "agent:dan/day", Some(100)).await;
     let warned = async || {
-        let now = world.ctx.now();
-        let (near, bounded) = read!(world, |r| (status::near(r, now)?, status::bounded(r, now)?));
+        let (near, bounded) = world.budgets_shown().await;
         (near.len(), bounded.len())
     };
     assert_eq!(warned().await, (2, 2));
@@ -209,19 +166,15 @@ async fn accounts_of_deleted_agents_give_no_warning() {
     assert_eq!(warned().await, (0, 0));
     create(&world, "ada", "dan", None).await;
     assert_eq!(warned().await, (2, 2), "a limit set for the id holds for the next agent with it");
-}
+});
 
-#[tokio::test]
-async fn a_team_that_has_no_member_yet_may_have_a_budget_in_the_file() {
-    let world = OperationWorld::new().await;
+world_test!(a_team_that_has_no_member_yet_may_have_a_budget_in_the_file, async |world| {
     let limits = BudgetLimits { tokens: Some(5), money: None };
-    follow(&world, vec![(scope("team:empty"), limits), (scope("team:empty/day"), limits)]).await;
+    world.follow_file(vec![(scope("team:empty"), limits), (scope("team:empty/day"), limits)]).await;
     assert_eq!(account(&world, "team:empty/day").await.unwrap().limits, limits);
-}
+});
 
-#[tokio::test]
-async fn spending_of_an_earlier_agent_is_not_charged_to_the_creator_of_the_next_one() {
-    let world = OperationWorld::new().await;
+world_test!(spending_of_an_earlier_agent_is_not_charged_to_the_creator_of_the_next_one, async |world| {
     create(&world, "ada", "dan", None).await;
     create(&world, "dan", "eve", None).await;
     world.spend("dan", 100).await;
@@ -238,29 +191,25 @@ async fn spending_of_an_earlier_agent_is_not_charged_to_the_creator_of_the_next_
     {
         assert_eq!(set(&world, text, Some(9_000)).await.spent_tokens, spent, "{text}");
     }
-}
+});
 
-#[tokio::test]
-async fn a_new_team_member_brings_no_spending_but_one_created_again_in_the_team_does() {
-    let world = OperationWorld::new().await;
+world_test!(a_new_team_member_brings_no_spending_but_one_created_again_in_the_team_does, async |world| {
     world.spend("cyd", 50).await;
     world.pass(Duration::from_secs(60));
-    let moved = write!(world, |w, ctx| agents::update(w, &ctx, &id("cyd"), "worker", "cyd", Some("desk"))).unwrap();
+    let moved = run!(world, |w, ctx| agents::update(w, &ctx, &id("cyd"), "worker", "cyd", Some("desk"))).unwrap();
     assert!(moved);
     world.spend("cyd", 7).await;
     world.spend("bob", 4).await;
     assert_eq!(set(&world, "team:desk/day", Some(9_000)).await.spent_tokens, 7);
     delete(&world, "bob").await;
     world.pass(Duration::from_secs(60));
-    write!(world, |w, ctx| agents::create(w, &ctx, &operator(), new_agent(&ctx, "bob"))).unwrap();
+    world.add_agent(new_agent(&world.ctx, "bob")).await;
     assert_eq!(set(&world, "team:crew", Some(9_000)).await.spent_tokens, 4);
     let all = read!(world, |r| r.budget_list(&BudgetFilter::default())?);
     assert_eq!(all.iter().find(|budget| budget.scope == Scope::World).unwrap().spent_tokens, 61);
-}
+});
 
-#[tokio::test]
-async fn a_daily_account_from_the_future_is_corrected_when_a_limit_is_set() {
-    let world = OperationWorld::new().await;
+world_test!(a_daily_account_from_the_future_is_corrected_when_a_limit_is_set, async |world| {
     set(&world, "world/day", Some(1_000)).await;
     world.pass(Duration::from_secs(86_400 * 10_000));
     world.spend("ada", 900).await;
@@ -273,4 +222,4 @@ async fn a_daily_account_from_the_future_is_corrected_when_a_limit_is_set() {
     assert!(!left(200).await);
     world.pass(Duration::from_secs(86_400));
     assert!(left(200).await);
-}
+});

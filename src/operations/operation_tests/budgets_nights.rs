@@ -1,14 +1,9 @@
 //! Property test: for any order of calls, crashes, reloads, deletions and clock changes, one day
 //! costs no more than the daily limit.
 
-use std::time::Duration;
-
-use ghost_domain::{BudgetLimits, Code, Money, ReservationId, Scope, Turn};
-use ghost_store::tables::UsageFilter;
 use proptest::prelude::*;
 
-use super::operation_world::{OperationWorld, demand, id, new_agent, operator, read, used, write};
-use crate::{agents, budgets, turns};
+use super::operation_world::*;
 
 const AGENTS: [&str; 2] = ["ada", "bob"];
 const LIMIT: u64 = 1_000;
@@ -52,7 +47,7 @@ impl Night {
     async fn reload(&self, named: bool) {
         let limits = BudgetLimits { tokens: Some(LIMIT), money: Some(Money(LIMIT)) };
         let file = if named { vec![(Scope::World.daily().unwrap(), limits)] } else { Vec::new() };
-        write!(self.world, |w, ctx| budgets::follow_file(w, &ctx, &operator(), &file)).unwrap();
+        self.world.follow_file(file).await;
     }
 
     async fn play(&mut self, step: Action) {
@@ -67,7 +62,7 @@ impl Night {
                 }
             }
             Action::End(who, 2, _) => {
-                write!(self.world, |w, ctx| turns::review_at_boot(w, &ctx)).unwrap();
+                run!(self.world, |w, ctx| turns::review_at_boot(w, &ctx)).unwrap();
                 self.held = [None, None];
                 self.turns[who] = self.world.take(AGENTS[who]).await.turn;
             }
@@ -81,7 +76,7 @@ impl Night {
                 if minutes < 0 { self.world.set_back(time) } else { self.world.pass(time) }
             }
             Action::Anew(who) => {
-                write!(self.world, |w, ctx| {
+                run!(self.world, |w, ctx| {
                     agents::delete(w, &ctx, &operator(), &id(AGENTS[who]))?;
                     agents::create(w, &ctx, &operator(), new_agent(&ctx, AGENTS[who]))
                 })
@@ -95,7 +90,7 @@ impl Night {
                 }
                 self.reload(true).await;
             }
-            Action::Sweep => drop(crate::retention::sweep(&self.world.store, &self.world.ctx).await.unwrap()),
+            Action::Sweep => drop(retention::sweep(&self.world.store, &self.world.ctx).await.unwrap()),
         }
     }
 }
@@ -111,14 +106,14 @@ async fn run(actions: Vec<Action>) {
     for step in actions {
         night.play(step.clone()).await;
         latest = latest.max(day(&night));
-        let account = read!(night.world, |r| r.budget_get(&Scope::World.daily().unwrap())?).unwrap();
+        let account = night.world.budget(&Scope::World.daily().unwrap()).await.unwrap();
         assert!(account.spent_tokens + account.reserved_tokens <= LIMIT, "{step:?}: {account:?}");
         assert!(account.spent_money.plus(account.reserved_money).0 <= LIMIT + 2, "{step:?}: {account:?}");
         let sums = read!(night.world, |r| r.usage_sum(&UsageFilter::default())?);
         let spent: u64 = sums.iter().map(|sum| sum.tokens.total()).sum();
         let days = u64::try_from(latest - first).unwrap() + 1;
         assert!(spent <= LIMIT * days, "{spent} tokens in {days} days: {step:?}");
-        let world = read!(night.world, |r| r.budget_get(&Scope::World)?);
+        let world = night.world.budget(&Scope::World).await;
         assert_eq!(world.map_or(0, |world| world.spent_tokens), spent, "{step:?}");
     }
 }
@@ -127,7 +122,6 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
     #[test]
     fn a_day_costs_no_more_than_its_limit(actions in actions()) {
-        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        runtime.block_on(run(actions));
+        tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(run(actions));
     }
 }

@@ -1,25 +1,14 @@
 //! The default budget of roots, and free calls.
 
-use ghost_domain::event::EventKind;
-use ghost_domain::ports::Signal;
 use ghost_domain::turn::WaitMode;
-use ghost_domain::{Code, Envelope, Kind, MessageId, Scope, Turn};
-use ghost_store::tables::UsageFilter;
 
-use super::operation_world::{OperationWorld, code, demand, id, operator, read, used, write};
-use crate::budgets::{self, Demand, NewLimits};
-use crate::chain::Chain;
-use crate::mail::NewMessage;
-use crate::turns;
+use super::operation_world::*;
 
 async fn set_tokens(world: &OperationWorld, scope: &Scope, tokens: Option<u64>) {
-    let (scope, limits) = (scope.clone(), NewLimits { tokens: Some(tokens), money: None });
-    write!(world, |w, ctx| budgets::set(w, &ctx, &operator(), &scope, limits)).unwrap();
+    world.set_limits(scope, NewLimits { tokens: Some(tokens), money: None }).await.unwrap();
 }
 
-#[tokio::test]
-async fn every_root_has_a_budget_that_is_raised_and_lifted_for_one() {
-    let world = OperationWorld::new().await;
+world_test!(every_root_has_a_budget_that_is_raised_and_lifted_for_one, async |world| {
     world.limits(|limits| limits.root_tokens_max = 200);
     let turn = world.busy("ada").await;
     let root = Scope::Root(turn.root_id);
@@ -33,8 +22,7 @@ async fn every_root_has_a_budget_that_is_raised_and_lifted_for_one() {
         assert!(hint.contains(&words), "{hint}");
     }
     // The default is not stored in the account, so a world that raises it raises it for all roots.
-    let scope = root.clone();
-    let account = read!(world, |r| r.budget_get(&scope)?.unwrap());
+    let account = world.budget(&root).await.unwrap();
     assert_eq!((account.limits.tokens, account.spent_tokens), (None, 200));
     world.limits(|limits| limits.root_tokens_max = 300);
     let (held, most) = world.model_start(turn.turn_id, demand(1, 4_096)).await.unwrap();
@@ -50,11 +38,9 @@ async fn every_root_has_a_budget_that_is_raised_and_lifted_for_one() {
     assert_eq!(code(world.model_start(other.turn_id, demand(300, 16)).await), Code::BudgetExhausted);
     world.limits(|limits| limits.root_tokens_max = 0);
     assert_eq!(world.model_start(other.turn_id, demand(300, 16)).await.unwrap().1, 16, "0 is no bound");
-}
+});
 
-#[tokio::test]
-async fn a_script_uses_no_budget_but_is_counted_as_usage() {
-    let world = OperationWorld::new().await;
+world_test!(a_script_uses_no_budget_but_is_counted_as_usage, async |world| {
     world.limits(|limits| limits.root_tokens_max = 10);
     let turn = world.busy("ada").await;
     let scopes = [Scope::World, Scope::Agent(id("ada")), Scope::Root(turn.root_id)];
@@ -70,9 +56,9 @@ async fn a_script_uses_no_budget_but_is_counted_as_usage() {
     // An interrupted call is counted with its worst case and still uses no budget.
     world.model_start(turn.turn_id, free()).await.unwrap();
     let mut turn = world.turn(turn.turn_id).await;
-    write!(world, |w, ctx| budgets::forfeit_held(w, &ctx, &mut turn)).unwrap();
+    run!(world, |w, ctx| budgets::forfeit_held(w, &ctx, &mut turn)).unwrap();
     for scope in scopes {
-        let account = read!(world, |r| r.budget_get(&scope)?.unwrap());
+        let account = world.budget(&scope).await.unwrap();
         assert_eq!((account.spent_tokens, account.reserved_tokens), (0, 0), "{}", account.scope);
     }
     let sums = read!(world, |r| budgets::usage(r, &UsageFilter::default())?);
@@ -80,12 +66,10 @@ async fn a_script_uses_no_budget_but_is_counted_as_usage() {
     assert_eq!(tokens, 2 * 1_400 + 1_500);
     // An account that is opened later does not include it either.
     set_tokens(&world, &Scope::Team("crew".into()), Some(10)).await;
-    assert_eq!(read!(world, |r| r.budget_get(&Scope::Team("crew".into()))?.unwrap()).spent_tokens, 0);
-}
+    assert_eq!(world.budget(&Scope::Team("crew".into())).await.unwrap().spent_tokens, 0);
+});
 
-#[tokio::test]
-async fn an_account_opened_late_equals_one_opened_at_the_start() {
-    let world = OperationWorld::new().await;
+world_test!(an_account_opened_late_equals_one_opened_at_the_start, async |world| {
     world.limits(|limits| limits.root_tokens_max = 0);
     let turn = world.busy("ada").await;
     let ada = Scope::Agent(id("ada"));
@@ -99,8 +83,7 @@ async fn an_account_opened_late_equals_one_opened_at_the_start() {
     }
     let late = [Scope::Team("crew".into()), Scope::Root(turn.root_id), "agent:ada/day".parse().unwrap()];
     let account = async |scope: &Scope| {
-        let scope = scope.clone();
-        let account = read!(world, |r| r.budget_get(&scope)?.unwrap());
+        let account = world.budget(scope).await.unwrap();
         (account.spent_tokens, account.reserved_tokens, account.spent_money, account.unpriced_tokens)
     };
     // A running call to a script reserves nothing either.
@@ -116,14 +99,14 @@ async fn an_account_opened_late_equals_one_opened_at_the_start() {
     for scope in late.iter().chain([&ada, &Scope::World]) {
         assert_eq!(account(scope).await, (1_028, 0, Default::default(), 0), "{scope}");
     }
-}
+});
 
 /// The agents whose turns are retried after `world-config.yaml` has set a new default limit for
 /// roots.
 async fn followed(world: &OperationWorld, tokens: u64) -> Vec<String> {
     world.limits(|limits| limits.root_tokens_max = tokens);
     world.signals();
-    write!(world, |w, ctx| turns::follow_root_default(w, &ctx)).unwrap();
+    run!(world, |w, ctx| turns::follow_root_default(w, &ctx)).unwrap();
     let retried = world.signals().into_iter().filter_map(|signal| match signal {
         Signal::TurnRetry { agent_id, .. } => Some(agent_id.to_string()),
         _ => None,
@@ -131,9 +114,7 @@ async fn followed(world: &OperationWorld, tokens: u64) -> Vec<String> {
     retried.collect()
 }
 
-#[tokio::test]
-async fn a_higher_default_limit_of_roots_continues_parked_turns() {
-    let world = OperationWorld::new().await;
+world_test!(a_higher_default_limit_of_roots_continues_parked_turns, async |world| {
     assert_eq!(followed(&world, 100).await, [""; 0]);
     let spent = async |name: &str| {
         let turn = world.busy(name).await;
@@ -157,7 +138,7 @@ async fn a_higher_default_limit_of_roots_continues_parked_turns() {
     let cyd = world.busy("cyd").await;
     assert_eq!(code(world.model_start(cyd.turn_id, demand(600, 16)).await), Code::BudgetExhausted);
     assert_eq!(followed(&world, 0).await, ["cyd"]);
-}
+});
 
 /// Parks a turn because the budget of its root is spent.
 async fn aside(world: &OperationWorld, turn: &Turn) {
@@ -169,9 +150,7 @@ fn ids(mail: &[Envelope]) -> Vec<MessageId> {
     mail.iter().map(|envelope| envelope.message_id).collect()
 }
 
-#[tokio::test]
-async fn a_turn_of_a_spent_root_returns_mail_of_other_roots() {
-    let world = OperationWorld::new().await;
+world_test!(a_turn_of_a_spent_root_returns_mail_of_other_roots, async |world| {
     world.limits(|limits| limits.root_tokens_max = 100);
     let (first, second) = (world.send("ada", "one").await, world.send("ada", "two").await);
     let turn = world.take("ada").await.turn;
@@ -188,29 +167,24 @@ async fn a_turn_of_a_spent_root_returns_mail_of_other_roots() {
     set_tokens(&world, &Scope::Root(first.root_id), None).await;
     let resumed = world.take("ada").await;
     assert_eq!((resumed.turn.turn_id, ids(&resumed.mail)), (turn.turn_id, vec![first.message_id]));
-}
+});
 
-#[tokio::test]
-async fn a_turn_that_called_a_model_keeps_its_mail() {
-    let world = OperationWorld::new().await;
+world_test!(a_turn_that_called_a_model_keeps_its_mail, async |world| {
     world.limits(|limits| limits.root_tokens_max = 100);
     world.send("ada", "one").await;
     world.send("ada", "two").await;
     let turn = world.take("ada").await.turn;
-    let (held, _) = world.model_start(turn.turn_id, demand(10, 16)).await.unwrap();
-    world.model_answer(turn.turn_id, held, used(10, 16)).await.unwrap();
+    world.model_call(turn.turn_id, demand(10, 16), used(10, 16)).await;
     aside(&world, &turn).await;
     assert_eq!(world.inbox("ada").await, []);
     assert!(world.try_take("ada").await.unwrap().is_none());
-}
+});
 
-#[tokio::test]
-async fn mail_of_a_spent_root_waits_for_the_parked_turn_of_that_root() {
-    let world = OperationWorld::new().await;
+world_test!(mail_of_a_spent_root_waits_for_the_parked_turn_of_that_root, async |world| {
     world.limits(|limits| limits.root_tokens_max = 100);
     let turn = world.busy("ada").await;
     aside(&world, &turn).await;
-    let chain = Chain { root_id: turn.root_id, hop: 1, conversation_id: None };
+    let chain = at_hop(turn.root_id, 1);
     let more =
         world.deliver(NewMessage::new(&id("ada"), operator(), Kind::Message, "more of it", chain)).await.unwrap();
     let opened = world.count(EventKind::TurnStarted).await;
@@ -225,7 +199,7 @@ async fn mail_of_a_spent_root_waits_for_the_parked_turn_of_that_root() {
     );
     // When it is cancelled, the mail is released and the agent is woken.
     world.signals();
-    write!(world, |w, ctx| turns::cancel(w, &ctx, &operator(), turn.turn_id)).unwrap();
+    run!(world, |w, ctx| turns::cancel(w, &ctx, &operator(), turn.turn_id)).unwrap();
     assert!(world.signals().contains(&Signal::Wake(id("ada"))));
     assert_eq!(ids(&world.take("ada").await.mail), [more.message_id]);
-}
+});

@@ -1,13 +1,9 @@
 //! Property test: for any order of concurrent calls, no account exceeds its limit, and accounts and
 //! usage rows agree.
 
-use ghost_domain::{Budget, Money, ReservationId, Scope};
-use ghost_store::tables::{BudgetFilter, UsageFilter};
 use proptest::prelude::*;
 
-use super::operation_world::{OperationWorld, demand, id, operator, read, used, write};
-use crate::budgets::{self, NewLimits, Settlement};
-use crate::turns;
+use super::operation_world::*;
 
 #[derive(Clone, Debug)]
 enum Action {
@@ -62,7 +58,7 @@ async fn run(actions: Vec<Action>, tokens: u64, money: u64) {
         (Scope::Agent(id("ada")), NewLimits { tokens: Some(Some(tokens / 2)), money: None }),
         (Scope::Agent(id("bob")), NewLimits { tokens: Some(None), money: None }),
     ] {
-        write!(world, |w, ctx| budgets::set(w, &ctx, &operator(), &scope, limits)).unwrap();
+        world.set_limits(&scope, limits).await.unwrap();
     }
     let turns = [world.busy("ada").await, world.busy("bob").await];
     let mut held: Vec<(usize, ReservationId, u64, u64)> = Vec::new();
@@ -84,26 +80,11 @@ async fn run(actions: Vec<Action>, tokens: u64, money: u64) {
                 match how {
                     0 => drop(world.model_answer(turn, reservation, used(input, most * share / 100)).await.unwrap()),
                     1 => drop(world.model_answer(turn, reservation, None).await.unwrap()),
-                    2 => write!(world, |w, ctx| turns::model_failed(
-                        w,
-                        &ctx,
-                        turn,
-                        reservation,
-                        "m",
-                        "x",
-                        Settlement::Released
-                    ))
-                    .unwrap(),
-                    3 => write!(world, |w, ctx| turns::model_failed(
-                        w,
-                        &ctx,
-                        turn,
-                        reservation,
-                        "m",
-                        "x",
-                        Settlement::Forfeited
-                    ))
-                    .unwrap(),
+                    2 | 3 => {
+                        let settlement = if how == 2 { Settlement::Released } else { Settlement::Forfeited };
+                        run!(world, |w, ctx| turns::model_failed(w, &ctx, turn, reservation, "m", "x", settlement))
+                            .unwrap();
+                    }
                     _ => drop(world.take(["ada", "bob"][who]).await),
                 }
                 if how < 3 {
@@ -115,8 +96,7 @@ async fn run(actions: Vec<Action>, tokens: u64, money: u64) {
             Action::End(..) => {}
             Action::Root(who) => {
                 let scope = Scope::Root(turns[who].root_id);
-                let limits = NewLimits { tokens: Some(None), money: None };
-                write!(world, |w, ctx| budgets::set(w, &ctx, &operator(), &scope, limits)).unwrap();
+                world.set_limits(&scope, NewLimits { tokens: Some(None), money: None }).await.unwrap();
             }
         }
         check(&world, &held).await;
@@ -127,7 +107,6 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
     #[test]
     fn no_account_passes_its_limit_and_all_agree(actions in actions(), tokens in 0u64..3_000, money in 0u64..3_000) {
-        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        runtime.block_on(run(actions, tokens, money));
+        tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(run(actions, tokens, money));
     }
 }

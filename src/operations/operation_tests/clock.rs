@@ -1,19 +1,13 @@
 //! The wall clock jumps: what retention deletes after it, and what a start finds.
 
-use std::time::Duration;
+use ghost_domain::grant::NewGrant;
 
-use ghost_domain::event::NewEvent;
-use ghost_domain::grant::{GrantSource, NewGrant};
-use ghost_domain::{EventKind, Limits, Refusal, Timestamp};
-use serde_json::json;
-
-use super::operation_world::{OperationWorld, id, operator, read, write};
-use crate::{clock, grants, retention};
+use super::operation_world::*;
 
 const DAY_MS: i64 = 86_400_000;
 
 async fn emit(world: &OperationWorld, count: u32) {
-    write!(world, |w, ctx| {
+    run!(world, |w, ctx| {
         for n in 0..count {
             ctx.emit(w, NewEvent::new(EventKind::LimitReached, json!({ "n": n })))?;
         }
@@ -35,7 +29,7 @@ async fn sweep(world: &OperationWorld) -> usize {
 /// The clock jumps, and the world follows it.
 async fn jump(world: &OperationWorld, by_ms: i64) {
     world.clock.jump(by_ms);
-    write!(world, |w, ctx| {
+    run!(world, |w, ctx| {
         let jump = ctx.clock.jump().unwrap();
         ctx.clock.follow(jump.by_ms());
         clock::jumped(w, &ctx, jump)
@@ -47,16 +41,14 @@ async fn jump(world: &OperationWorld, by_ms: i64) {
 async fn run(world: &OperationWorld, time: Duration) {
     world.pass(time);
     let now = world.ctx.now();
-    write!(world, |w, _ctx| clock::ran(w, now, time)).unwrap();
+    run!(world, |w, _ctx| clock::ran(w, now, time)).unwrap();
 }
 
 async fn start(world: &OperationWorld) {
-    write!(world, |w, ctx| clock::at_start(w, &ctx)).unwrap();
+    run!(world, |w, ctx| clock::at_start(w, &ctx)).unwrap();
 }
 
-#[tokio::test]
-async fn retention_waits_after_a_jump_until_it_has_run_as_long_or_an_operator_confirms() {
-    let world = OperationWorld::new().await;
+world_test!(retention_waits_after_a_jump_until_it_has_run_as_long_or_an_operator_confirms, async |world| {
     emit(&world, 10).await;
     jump(&world, 40 * DAY_MS).await;
     assert_eq!(sweep(&world).await, 10);
@@ -65,10 +57,10 @@ async fn retention_waits_after_a_jump_until_it_has_run_as_long_or_an_operator_co
     start(&world).await;
     assert_eq!(sweep(&world).await, 10, "over a restart, too");
     assert!(read!(world, |r| clock::state(r)?).warning().unwrap().contains("37 d"));
-    assert!(write!(world, |w, ctx| clock::confirm(w, &ctx, &operator())).unwrap());
+    assert!(run!(world, |w, ctx| clock::confirm(w, &ctx, &operator())).unwrap());
     assert_eq!(sweep(&world).await, 0);
     assert_eq!(world.count(EventKind::WorldClockConfirmed).await, 1);
-    assert!(!write!(world, |w, ctx| clock::confirm(w, &ctx, &operator())).unwrap());
+    assert!(!run!(world, |w, ctx| clock::confirm(w, &ctx, &operator())).unwrap());
 
     // Nobody confirms: they go when they are old by the time that has passed.
     emit(&world, 10).await;
@@ -89,7 +81,7 @@ async fn retention_waits_after_a_jump_until_it_has_run_as_long_or_an_operator_co
     jump(&world, 40 * DAY_MS).await;
     jump(&world, -40 * DAY_MS).await;
     assert_eq!(read!(world, |r| clock::state(r)?).doubt.ahead_ms, before.ahead_ms);
-}
+});
 
 #[tokio::test]
 async fn a_start_far_ahead_of_the_newest_record_deletes_nothing() {
@@ -109,9 +101,7 @@ async fn a_start_far_ahead_of_the_newest_record_deletes_nothing() {
     }
 }
 
-#[tokio::test]
-async fn one_sweep_deletes_no_more_than_a_share() {
-    let world = OperationWorld::new().await;
+world_test!(one_sweep_deletes_no_more_than_a_share, async |world| {
     emit(&world, 6_000).await;
     world.pass(Limits::days(30));
     let mut left = 6_000;
@@ -124,11 +114,9 @@ async fn one_sweep_deletes_no_more_than_a_share() {
         left = sweep(&world).await;
     }
     assert_eq!(left, 0, "a slice is never too much");
-}
+});
 
-#[tokio::test]
-async fn a_warning_ends_after_a_day_and_clocks_at_the_ends_of_time_harm_nothing() {
-    let world = OperationWorld::new().await;
+world_test!(a_warning_ends_after_a_day_and_clocks_at_the_ends_of_time_harm_nothing, async |world| {
     start(&world).await;
     jump(&world, -400 * DAY_MS).await;
     assert!(read!(world, |r| clock::state(r)?).warning().unwrap().contains("back by 400 d"));
@@ -140,11 +128,9 @@ async fn a_warning_ends_after_a_day_and_clocks_at_the_ends_of_time_harm_nothing(
         start(&world).await;
         assert_eq!(sweep(&world).await, 10, "by {by}");
     }
-}
+});
 
-#[tokio::test]
-async fn a_grant_that_is_over_stays_over_when_the_clock_goes_back() {
-    let world = OperationWorld::new().await;
+world_test!(a_grant_that_is_over_stays_over_when_the_clock_goes_back, async |world| {
     let new = NewGrant {
         agent_id: id("ada"),
         prefix: "shared/".into(),
@@ -152,9 +138,9 @@ async fn a_grant_that_is_over_stays_over_when_the_clock_goes_back() {
         reason: None,
         lasts: Duration::from_secs(60),
     };
-    let grant = write!(world, |w, ctx| grants::add(w, &ctx, &operator(), new)).unwrap();
+    let grant = run!(world, |w, ctx| grants::add(w, &ctx, &operator(), new)).unwrap();
     world.pass(Duration::from_secs(61));
     jump(&world, -4_000 * DAY_MS).await;
     let grant = read!(world, |r| r.grant_get(grant.grant_id)?).unwrap();
     assert!(!grant.is_live(world.ctx.now()), "{grant:?}");
-}
+});

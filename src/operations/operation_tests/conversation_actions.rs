@@ -1,24 +1,13 @@
 //! The actions of agents in conversations, and retention of conversations that always stay active.
 
-use ghost_domain::conversation::{CONTROL, CONTROL_ACTIONS, WEBHOOK_ACTIONS};
-use ghost_domain::{
-    Action, Attachment, Code, ConversationEntry, ConversationId, DeadLetterStatus, Delivery, Direction, Limits, Party,
-    Reactions, Turn,
-};
-use serde_json::json;
+use ghost_domain::conversation::{CONTROL_ACTIONS, WEBHOOK_ACTIONS};
 
-use super::operation_world::{OperationWorld, code, id, operator, party, read, write};
-use crate::conversations::{
-    self as rules, AllowedActions, ChannelAction, IncomingMessage, Outcome, Post, Received, Start,
-};
-use crate::{Result, dead_letters, retention};
+use super::conversations;
+use super::operation_world::*;
+use crate::conversations::{self as rules, AllowedActions, ChannelAction};
 
 async fn arrive(world: &OperationWorld, adapter: &str, text: &str) -> Received {
-    let from = Party::Outside("eve".into());
-    let start = Start { adapter: adapter.into(), thread: Some("t".into()), owner: id("ada"), party: from.clone() };
-    let external_id = Some(format!("ext-{text}"));
-    let said = IncomingMessage { from, content: text.into(), attachments: vec![], reply_to: None, external_id };
-    write!(world, |w, ctx| rules::arrive(w, &ctx, start, said)).unwrap()
+    conversations::arrive(world, adapter, "t", text).await.unwrap()
 }
 
 fn means(reactions: Reactions) -> AllowedActions {
@@ -33,13 +22,11 @@ async fn act(
     deed: ChannelAction,
 ) -> Result<ConversationEntry> {
     let (agent, turn_id) = (turn.agent_id.clone(), turn.turn_id);
-    write!(world, |w, ctx| rules::act(w, &ctx, &agent, turn_id, conversation, &means, deed))
+    run!(world, |w, ctx| rules::act(w, &ctx, &agent, turn_id, conversation, &means, deed))
 }
 
 async fn post(world: &OperationWorld, turn: &Turn, conversation: ConversationId) -> ConversationEntry {
-    let (agent, turn_id) = (turn.agent_id.clone(), turn.turn_id);
-    let post = Post { content: "oops".into(), attachments: vec![], reply_to: None };
-    write!(world, |w, ctx| rules::post(w, &ctx, &agent, turn_id, conversation, post)).unwrap()
+    conversations::post(world, turn, conversation, "oops", None).await.unwrap()
 }
 
 async fn entries(world: &OperationWorld, id: ConversationId) -> Vec<ConversationEntry> {
@@ -53,15 +40,12 @@ fn react(to: Option<&str>) -> ChannelAction {
 /// One message from outside that ada has processed.
 async fn exchange(world: &OperationWorld, text: &str) -> ConversationId {
     let id = arrive(world, CONTROL, text).await.conversation.conversation_id;
-    let turn = world.take("ada").await.turn;
-    world.finish(turn.turn_id, "Yes.").await.unwrap();
+    world.done("ada", "Yes.").await;
     id
 }
 
 // covers: LIM-19, MSG-14
-#[tokio::test]
-async fn reactions_are_rare_where_they_are_minimal() {
-    let world = OperationWorld::new().await;
+world_test!(reactions_are_rare_where_they_are_minimal, async |world| {
     let id = arrive(&world, CONTROL, "0").await.conversation.conversation_id;
     let turn = world.take("ada").await.turn;
     let first = act(&world, &turn, id, means(Reactions::Minimal), react(Some("ext-0"))).await.unwrap();
@@ -80,11 +64,9 @@ async fn reactions_are_rare_where_they_are_minimal() {
     assert_eq!(reacted.action.unwrap().message_id(), Some("ext-5"), "the newest from outside");
     world.limits(|limits| limits.reaction_gap = 1);
     assert_eq!(code(act(&world, &turn, id, means(Reactions::Minimal), react(None)).await), Code::RateLimited);
-}
+});
 
-#[tokio::test]
-async fn a_message_deleted_before_delivery_is_never_delivered() {
-    let world = OperationWorld::new().await;
+world_test!(a_message_deleted_before_delivery_is_never_delivered, async |world| {
     let id = arrive(&world, "webhook:shop", "hello").await.conversation.conversation_id;
     let turn = world.take("ada").await.turn;
     let can = || AllowedActions { actions: WEBHOOK_ACTIONS.to_vec(), reactions: Reactions::Minimal };
@@ -98,14 +80,14 @@ async fn a_message_deleted_before_delivery_is_never_delivered() {
     // A message that may have been delivered is deleted outside, too.
     let late = post(&world, &turn, id).await;
     let seq = late.seq;
-    let outgoing = write!(world, |w, ctx| rules::attempt(w, &ctx, id, seq, 0)).unwrap().unwrap();
+    let outgoing = run!(world, |w, ctx| rules::attempt(w, &ctx, id, seq, 0)).unwrap().unwrap();
     assert_eq!(outgoing.entry.message_id, late.message_id);
     let told = act(&world, &turn, id, can(), delete(&late)).await.unwrap();
     assert_eq!(told.delivery, Delivery::Pending);
     assert_eq!(told.action.unwrap().message_id(), Some(late.message_id.to_string().as_str()));
     let outcome = Outcome::Retry { error: "busy".into(), after: None };
-    write!(world, |w, ctx| rules::settle(w, &ctx, id, seq, outcome)).unwrap();
-    let again = write!(world, |w, ctx| rules::redeliver(w, &ctx, &operator(), id, seq));
+    run!(world, |w, ctx| rules::settle(w, &ctx, id, seq, outcome)).unwrap();
+    let again = run!(world, |w, ctx| rules::redeliver(w, &ctx, &operator(), id, seq));
     assert_eq!(code(again), Code::Conflict);
     assert_eq!(code(act(&world, &turn, id, can(), delete(&late)).await), Code::Conflict, "once");
     // A message of another party cannot be deleted, and an unsupported action is refused.
@@ -124,11 +106,9 @@ async fn a_message_deleted_before_delivery_is_never_delivered() {
     world.send("bob", "x").await;
     let other = world.take("bob").await.turn;
     assert_eq!(code(act(&world, &other, id, can(), react(None)).await), Code::Conflict);
-}
+});
 
-#[tokio::test]
-async fn an_always_active_conversation_loses_its_oldest_entries() {
-    let world = OperationWorld::new().await;
+world_test!(an_always_active_conversation_loses_its_oldest_entries, async |world| {
     world.limits(|limits| (limits.conversation_days, limits.conversation_entries_max) = (2, 1_000));
     let mut id = exchange(&world, "first").await;
     for day in 0..3 {
@@ -151,10 +131,9 @@ async fn an_always_active_conversation_loses_its_oldest_entries() {
     world.pass(Limits::days(3));
     retention::sweep(&world.store, &world.ctx).await.unwrap();
     assert_eq!(entries(&world, id).await.iter().map(|entry| entry.seq).collect::<Vec<_>>(), [waits.seq]);
-    let turn = world.take("ada").await.turn;
-    world.finish(turn.turn_id, "[[reply_to_current]] At last.").await.unwrap();
+    world.done("ada", "[[reply_to_current]] At last.").await;
     assert_eq!(entries(&world, id).await.last().unwrap().reply_to.as_deref(), Some("ext-waits"));
-}
+});
 
 #[tokio::test]
 async fn a_retried_dead_letter_still_has_its_attachments() {
@@ -165,11 +144,11 @@ async fn a_retried_dead_letter_still_has_its_attachments() {
         let turn = world.take("ada").await.turn;
         let (agent, turn_id) = (turn.agent_id.clone(), turn.turn_id);
         let file = Attachment { path: "output/a".into(), name: "a".into(), mime_type: "text/plain".into(), bytes: 3 };
-        write!(world, |w, ctx| rules::attach(w, &ctx, &agent, turn_id, conversation, file)).unwrap();
+        run!(world, |w, ctx| rules::attach(w, &ctx, &agent, turn_id, conversation, file)).unwrap();
         world.crash("ada", "it fell over").await;
         assert!(entries(&world, conversation).await.iter().all(|entry| entry.delivery != Delivery::Draft));
-        let held = read!(world, |r| r.dead_letter_list(None, Some(DeadLetterStatus::Held), None, 1_000)?).remove(0);
-        write!(world, |w, ctx| dead_letters::retry(w, &ctx, &operator(), held.dead_letter_id, fresh)).unwrap();
+        let held = world.dead_letters().await.remove(0);
+        run!(world, |w, ctx| dead_letters::retry(w, &ctx, &operator(), held.dead_letter_id, fresh)).unwrap();
         let again = world.take("ada").await;
         assert_eq!(again.resumed, !fresh);
         world.finish(again.turn.turn_id, "Here it is.").await.unwrap();
@@ -180,9 +159,7 @@ async fn a_retried_dead_letter_still_has_its_attachments() {
     }
 }
 
-#[tokio::test]
-async fn a_conversation_with_a_dead_letter_grows_to_twice_its_limit_at_most() {
-    let world = OperationWorld::new().await;
+world_test!(a_conversation_with_a_dead_letter_grows_to_twice_its_limit_at_most, async |world| {
     world.limits(|limits| (limits.crashes_max, limits.conversation_entries_max) = (1, 4));
     arrive(&world, CONTROL, "poison").await;
     world.take("ada").await;
@@ -194,7 +171,7 @@ async fn a_conversation_with_a_dead_letter_grows_to_twice_its_limit_at_most() {
     post(&world, &turn, id).await;
     retention::sweep(&world.store, &world.ctx).await.unwrap();
     assert_eq!(entries(&world, id).await.len(), 8, "nothing can go");
-    let full = |refusal: ghost_domain::Refusal| {
+    let full = |refusal: Refusal| {
         assert_eq!(
             (refusal.code, &refusal.details.unwrap()["limit"]),
             (Code::RateLimited, &json!("conversation_entries_max"))
@@ -203,18 +180,17 @@ async fn a_conversation_with_a_dead_letter_grows_to_twice_its_limit_at_most() {
     };
     let (agent, turn_id) = (turn.agent_id.clone(), turn.turn_id);
     let more = Post { content: "more".into(), attachments: vec![], reply_to: None };
-    full(write!(world, |w, ctx| rules::post(w, &ctx, &agent, turn_id, id, more)).unwrap_err());
+    full(run!(world, |w, ctx| rules::post(w, &ctx, &agent, turn_id, id, more)).unwrap_err());
     full(act(&world, &turn, id, means(Reactions::Extensive), react(None)).await.unwrap_err());
-    let from = Party::Outside("eve".into());
-    let said = IncomingMessage { from, content: "more".into(), attachments: vec![], reply_to: None, external_id: None };
+    let said = said(Party::Outside("eve".into()), "more");
     let again = said.clone();
-    full(write!(world, |w, ctx| rules::say(w, &ctx, id, said)).unwrap_err());
+    full(run!(world, |w, ctx| rules::say(w, &ctx, id, said)).unwrap_err());
     // The last text of the turn is still accepted.
     world.finish(turn.turn_id, "Yes.").await.unwrap();
     assert_eq!(entries(&world, id).await.len(), 9);
-    let held = read!(world, |r| r.dead_letter_list(None, Some(DeadLetterStatus::Held), None, 1_000)?).remove(0);
-    write!(world, |w, ctx| dead_letters::discard(w, &ctx, &operator(), held.dead_letter_id)).unwrap();
+    let held = world.dead_letters().await.remove(0);
+    run!(world, |w, ctx| dead_letters::discard(w, &ctx, &operator(), held.dead_letter_id)).unwrap();
     retention::sweep(&world.store, &world.ctx).await.unwrap();
     assert_eq!(entries(&world, id).await.len(), 4);
-    write!(world, |w, ctx| rules::say(w, &ctx, id, again)).unwrap();
-}
+    run!(world, |w, ctx| rules::say(w, &ctx, id, again)).unwrap();
+});

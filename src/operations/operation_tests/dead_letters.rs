@@ -1,34 +1,23 @@
-use ghost_domain::conversation::CONTROL;
-use ghost_domain::{
-    AskStatus, Attachment, Code, ConversationId, DeadLetter, DeadLetterStatus, Direction, EventKind, MailState, Turn,
-    TurnStatus,
-};
-
-use super::operation_world::{OperationWorld, code, id, new_agent, operator, read, write};
-use crate::{agents, conversations, dead_letters};
+use super::operation_world::*;
 
 /// Creates a dead letter of ada.
 async fn dead(world: &OperationWorld) -> DeadLetter {
     world.limits(|limits| limits.crashes_max = 1);
     world.take("ada").await;
     world.crash("ada", "it fell over").await;
-    let mut held = read!(world, |r| r.dead_letter_list(None, Some(DeadLetterStatus::Held), None, 1_000)?);
-    held.remove(0)
+    world.dead_letters().await.remove(0)
 }
 
-async fn retry(world: &OperationWorld, dead: &DeadLetter, fresh: bool) -> crate::Result<DeadLetter> {
+async fn retry(world: &OperationWorld, dead: &DeadLetter, fresh: bool) -> Result<DeadLetter> {
     let dead_letter_id = dead.dead_letter_id;
-    write!(world, |w, ctx| dead_letters::retry(w, &ctx, &operator(), dead_letter_id, fresh))
+    run!(world, |w, ctx| dead_letters::retry(w, &ctx, &operator(), dead_letter_id, fresh))
 }
 
-#[tokio::test]
-async fn a_retry_goes_on_with_the_same_turn_and_its_answer_is_late() {
-    let world = OperationWorld::new().await;
+world_test!(a_retry_goes_on_with_the_same_turn_and_its_answer_is_late, async |world| {
     let ask = world.outside_ask("ada").await.unwrap();
     let dead = dead(&world).await;
     assert_eq!(world.ask_row(ask.ask_id).await.status, AskStatus::Failed);
-    let retried = retry(&world, &dead, false).await.unwrap();
-    assert_eq!(retried.status, DeadLetterStatus::Retried);
+    assert_eq!(retry(&world, &dead, false).await.unwrap().status, DeadLetterStatus::Retried);
     assert_eq!(code(retry(&world, &dead, false).await), Code::Conflict, "once");
     world.send("ada", "rides in a turn of its own").await;
     let taken = world.take("ada").await;
@@ -40,75 +29,58 @@ async fn a_retry_goes_on_with_the_same_turn_and_its_answer_is_late() {
     assert_eq!(world.count(EventKind::AskLate).await, 1);
     // It may crash again as often as other mail before it becomes a dead letter again.
     assert_eq!(world.count(EventKind::DeadLetterRetried).await, 1);
-}
+});
 
-#[tokio::test]
-async fn a_fresh_retry_opens_a_new_turn() {
-    let world = OperationWorld::new().await;
+world_test!(a_fresh_retry_opens_a_new_turn, async |world| {
     world.send("ada", "work").await;
     let dead = dead(&world).await;
     retry(&world, &dead, true).await.unwrap();
     let taken = world.take("ada").await;
     assert!(!taken.resumed && taken.turn.turn_id != dead.turn_id && taken.earlier.is_empty());
     assert_eq!(world.turn(dead.turn_id).await.status, TurnStatus::Dead);
-}
+});
 
-#[tokio::test]
-async fn a_dropped_dead_letter_is_consumed_and_stays_readable() {
-    let world = OperationWorld::new().await;
+world_test!(a_dropped_dead_letter_is_consumed_and_stays_readable, async |world| {
     let sent = world.send("ada", "work").await;
     let dead = dead(&world).await;
-    let dead_letter_id = dead.dead_letter_id;
-    let dropped = write!(world, |w, ctx| dead_letters::discard(w, &ctx, &operator(), dead_letter_id)).unwrap();
+    let dropped = run!(world, |w, ctx| dead_letters::discard(w, &ctx, &operator(), dead.dead_letter_id)).unwrap();
     assert_eq!(dropped.status, DeadLetterStatus::Dropped);
     assert_eq!(world.message(sent.message_id).await.state, MailState::Consumed);
     assert!(world.try_take("ada").await.unwrap().is_none());
     assert_eq!(code(retry(&world, &dead, false).await), Code::Conflict);
-}
+});
 
-#[tokio::test]
-async fn a_later_agent_does_not_get_dead_letters_of_an_earlier_one() {
-    let world = OperationWorld::new().await;
+world_test!(a_later_agent_does_not_get_dead_letters_of_an_earlier_one, async |world| {
     world.send("ada", "work").await;
     let dead = dead(&world).await;
-    write!(world, |w, ctx| agents::delete(w, &ctx, &operator(), &id("ada"))).unwrap();
+    delete(&world, "ada").await;
     assert_eq!(code(retry(&world, &dead, false).await), Code::NotFound);
-    write!(world, |w, ctx| agents::create(w, &ctx, &operator(), new_agent(&ctx, "ada"))).unwrap();
+    world.add_agent(new_agent(&world.ctx, "ada")).await;
     assert_eq!(code(retry(&world, &dead, true).await), Code::Conflict);
     assert!(world.try_take("ada").await.unwrap().is_none());
-}
+});
 
 /// A message from outside to ada in a conversation.
 async fn message_from_outside(world: &OperationWorld, text: &str) -> ConversationId {
     let (adapter, thread) = (CONTROL.to_owned(), Some("t".to_owned()));
     let start = conversations::Start { adapter, thread, owner: id("ada"), party: operator() };
-    let content = text.to_owned();
-    let message_from_outside = conversations::IncomingMessage {
-        from: operator(),
-        content,
-        attachments: vec![],
-        reply_to: None,
-        external_id: None,
-    };
-    let heard = write!(world, |w, ctx| conversations::arrive(w, &ctx, start, message_from_outside)).unwrap();
-    heard.conversation.conversation_id
+    let said = said(operator(), text);
+    run!(world, |w, ctx| conversations::arrive(w, &ctx, start, said)).unwrap().conversation.conversation_id
 }
 
 async fn attach(world: &OperationWorld, turn: &Turn, conversation_id: ConversationId, name: &str) {
     let file = Attachment { path: name.into(), name: name.into(), mime_type: "text/plain".into(), bytes: 3 };
     let turn_id = turn.turn_id;
-    write!(world, |w, ctx| conversations::attach(w, &ctx, &id("ada"), turn_id, conversation_id, file)).unwrap();
+    run!(world, |w, ctx| conversations::attach(w, &ctx, &id("ada"), turn_id, conversation_id, file)).unwrap();
 }
 
-#[tokio::test]
-async fn files_of_a_dead_turn_are_sent_with_its_own_reply() {
-    let world = OperationWorld::new().await;
+world_test!(files_of_a_dead_turn_are_sent_with_its_own_reply, async |world| {
     world.limits(|limits| limits.crashes_max = 1);
     let conversation_id = message_from_outside(&world, "the first").await;
     let first = world.take("ada").await.turn;
     attach(&world, &first, conversation_id, "first.txt").await;
     world.crash("ada", "it fell over").await;
-    let dead = read!(world, |r| r.dead_letter_list(None, Some(DeadLetterStatus::Held), None, 1_000)?).remove(0);
+    let dead = world.dead_letters().await.remove(0);
     message_from_outside(&world, "the second").await;
     let second = world.take("ada").await.turn;
     attach(&world, &second, conversation_id, "second.txt").await;
@@ -122,4 +94,4 @@ async fn files_of_a_dead_turn_are_sent_with_its_own_reply() {
         .map(|entry| (entry.content.as_str(), entry.attachments.iter().map(|file| file.name.as_str()).collect()))
         .collect();
     assert_eq!(sent, [("To the second.", vec!["second.txt"]), ("To the first.", vec!["first.txt"])]);
-}
+});

@@ -1,19 +1,8 @@
 //! Channels and jobs of `world-config.yaml`: changes in the file change the records, and changes by
 //! hand stay.
 
-use std::time::Duration;
-
-use ghost_domain::chat::ChatChannel;
-use ghost_domain::schedule::{JobMode, Missed, When};
-use ghost_domain::{
-    AgentId, Code, Declared, DeclaredChannel, DeclaredJob, EventKind, Party, Schedule, ScheduleKind, Timestamp,
-};
-
-use super::operation_world::{OperationWorld, id, new_agent, operator, read, write};
-use crate::agents;
-use crate::chat::{self, NewChannel, Speaker};
-use crate::declared::{self, Followed};
-use crate::schedules::{self, NewSchedule};
+use super::operation_world::*;
+use crate::declared::Followed;
 
 fn channel(name: &str, members: &[&str]) -> DeclaredChannel {
     DeclaredChannel {
@@ -46,10 +35,10 @@ async fn follow(world: &OperationWorld, declared: &Declared) -> Followed {
     let (ctx, wanted) = (world.ctx.clone(), declared.clone());
     let would = read!(world, |r| declared::would(r, &ctx, &wanted)?);
     let wanted = declared.clone();
-    let done = write!(world, |w, ctx| declared::follow(w, &ctx, &wanted)).unwrap();
+    let done = run!(world, |w, ctx| declared::follow(w, &ctx, &wanted)).unwrap();
     assert_eq!(would.len(), done.lines.len() + done.refused.len());
     let wanted = declared.clone();
-    let again = write!(world, |w, ctx| declared::follow(w, &ctx, &wanted)).unwrap();
+    let again = run!(world, |w, ctx| declared::follow(w, &ctx, &wanted)).unwrap();
     assert!(again.lines.iter().all(|line| line.starts_with('=')), "{again:?}");
     done
 }
@@ -68,7 +57,7 @@ async fn schedule(world: &OperationWorld, agent: &str, name: &'static str) -> Op
 }
 
 async fn set_by_hand(world: &OperationWorld, job: DeclaredJob) {
-    write!(world, |w, ctx| {
+    run!(world, |w, ctx| {
         let new = NewSchedule {
             kind: ScheduleKind::Cron,
             agent_id: job.agent_id,
@@ -78,7 +67,7 @@ async fn set_by_hand(world: &OperationWorld, job: DeclaredJob) {
             missed: job.missed,
             mode: job.mode,
             enabled: true,
-            chain: crate::mail::Chain::root(&ctx),
+            chain: mail::Chain::root(&ctx),
             baseline: None,
         };
         schedules::set(w, &ctx, &operator(), new)
@@ -86,16 +75,14 @@ async fn set_by_hand(world: &OperationWorld, job: DeclaredJob) {
     .unwrap();
 }
 
-#[tokio::test]
-async fn channels_are_created_changed_and_left_as_the_file_says() {
-    let world = OperationWorld::new().await;
+world_test!(channels_are_created_changed_and_left_as_the_file_says, async |world| {
     let done = follow(&world, &file(vec![channel("desk", &["ada", "bob"])], vec![])).await;
     assert_eq!((done.lines.len(), done.refused.len()), (1, 0));
     let (desk, members) = there(&world, "desk").await;
     assert_eq!((desk.gated, desk.topic.as_deref(), desk.creator), (true, Some("news"), Party::System));
     assert_eq!(members, [id("ada"), id("bob")]);
     // cyd is invited and bob removed by hand; the file then changes neither.
-    write!(world, |w, ctx| {
+    run!(world, |w, ctx| {
         let (by, desk) = (Speaker::from(operator()), "desk".parse().unwrap());
         chat::invite(w, &ctx, &by, &desk, &id("cyd"))?;
         chat::remove(w, &ctx, &by, &desk, &id("bob"))
@@ -114,34 +101,19 @@ async fn channels_are_created_changed_and_left_as_the_file_says() {
     follow(&world, &file(vec![channel("desk", &["ada", "bob"])], vec![])).await;
     let (desk, members) = there(&world, "desk").await;
     assert_eq!((desk.gated, members), (true, vec![id("ada"), id("bob"), id("cyd")]));
-}
+});
 
-#[tokio::test]
-async fn a_channel_of_another_creator_is_left_alone_and_reported() {
-    let world = OperationWorld::new().await;
-    let by = Speaker::from(Party::Agent(id("cyd")));
-    write!(world, |w, ctx| {
-        let new = NewChannel {
-            channel: "desk".parse().unwrap(),
-            members: vec![],
-            gated: false,
-            skip_creator: false,
-            topic: None,
-        };
-        chat::create(w, &ctx, &by, new)
-    })
-    .unwrap();
+world_test!(a_channel_of_another_creator_is_left_alone_and_reported, async |world| {
+    world.channel(party("cyd"), new_channel("desk", &[])).await.unwrap();
     let done = follow(&world, &file(vec![channel("desk", &["ada"])], vec![])).await;
     assert!(done.lines[0].starts_with("= channel desk"), "{done:?}");
     assert!(world.count(EventKind::WorldWarning).await > 0);
     follow(&world, &Declared::default()).await;
     let (desk, members) = there(&world, "desk").await;
     assert_eq!((desk.gated, members), (false, vec![id("cyd")]));
-}
+});
 
-#[tokio::test]
-async fn jobs_are_set_changed_and_cancelled_as_the_file_says() {
-    let world = OperationWorld::new().await;
+world_test!(jobs_are_set_changed_and_cancelled_as_the_file_says, async |world| {
     follow(&world, &file(vec![], vec![job("ada", "pulse"), job("bob", "pulse")])).await;
     let first = schedule(&world, "ada", "pulse").await.unwrap();
     assert_eq!(first.next_at.map(|at| at.0 % 3_600_000), Some(0));
@@ -152,29 +124,27 @@ async fn jobs_are_set_changed_and_cancelled_as_the_file_says() {
     assert_eq!((second.schedule_id, second.message.as_str()), (first.schedule_id, "look again"));
     assert_eq!(schedule(&world, "bob", "pulse").await, None);
     // Switched off by hand, it stays off although the file changes another field.
-    write!(world, |w, ctx| schedules::enable(w, &ctx, &operator(), first.schedule_id, false)).unwrap();
+    run!(world, |w, ctx| schedules::enable(w, &ctx, &operator(), first.schedule_id, false)).unwrap();
     changed.message = "look once more".into();
     follow(&world, &file(vec![], vec![changed.clone()])).await;
     let third = schedule(&world, "ada", "pulse").await.unwrap();
     assert_eq!((third.enabled, third.message.as_str()), (false, "look once more"));
     // Cancelled by hand, it stays cancelled until the file changes it.
-    write!(world, |w, ctx| schedules::cancel(w, &ctx, &operator(), first.schedule_id)).unwrap();
+    run!(world, |w, ctx| schedules::cancel(w, &ctx, &operator(), first.schedule_id)).unwrap();
     follow(&world, &file(vec![], vec![changed.clone()])).await;
     assert_eq!(schedule(&world, "ada", "pulse").await, None);
     changed.message = "look".into();
     follow(&world, &file(vec![], vec![changed])).await;
     assert!(schedule(&world, "ada", "pulse").await.is_some());
     // An agent that is created again gets its jobs again.
-    write!(world, |w, ctx| agents::delete(w, &ctx, &operator(), &id("ada"))).unwrap();
+    delete(&world, "ada").await;
     assert_eq!(schedule(&world, "ada", "pulse").await, None);
-    write!(world, |w, ctx| agents::create(w, &ctx, &operator(), new_agent(&ctx, "ada"))).unwrap();
+    world.add_agent(new_agent(&world.ctx, "ada")).await;
     follow(&world, &file(vec![], vec![job("ada", "pulse")])).await;
     assert!(schedule(&world, "ada", "pulse").await.is_some());
-}
+});
 
-#[tokio::test]
-async fn a_job_set_by_hand_is_left_alone_and_a_past_one_is_reported_once() {
-    let world = OperationWorld::new().await;
+world_test!(a_job_set_by_hand_is_left_alone_and_a_past_one_is_reported_once, async |world| {
     set_by_hand(&world, job("ada", "pulse")).await;
     let done = follow(&world, &file(vec![], vec![job("ada", "pulse")])).await;
     assert!(done.lines[0].starts_with("= cron ada/pulse"), "{done:?}");
@@ -191,15 +161,13 @@ async fn a_job_set_by_hand_is_left_alone_and_a_past_one_is_reported_once() {
     assert_eq!(follow(&world, &wanted).await.lines.len(), 1);
     assert_eq!(follow(&world, &wanted).await, Followed::default());
     assert_eq!(schedule(&world, "cyd", "once").await, None);
-}
+});
 
-#[tokio::test]
-async fn a_refused_declaration_affects_no_other_and_is_tried_again() {
-    let world = OperationWorld::new().await;
+world_test!(a_refused_declaration_affects_no_other_and_is_tried_again, async |world| {
     world.limits(|limits| limits.crons_max = 1);
     let wanted = file(vec![channel("desk", &["ada"])], vec![job("ada", "one"), job("ada", "two")]);
     let (ctx, first) = (world.ctx.clone(), wanted.clone());
-    let done = write!(world, |w, ctx| declared::follow(w, &ctx, &first)).unwrap();
+    let done = run!(world, |w, ctx| declared::follow(w, &ctx, &first)).unwrap();
     assert_eq!((done.lines.len(), done.refused.len()), (2, 1), "{done:?}");
     assert!(done.refused[0].contains(&Code::RateLimited.to_string()) || done.refused[0].contains("crons_max"));
     assert!(schedule(&world, "ada", "one").await.is_some() && schedule(&world, "ada", "two").await.is_none());
@@ -208,13 +176,11 @@ async fn a_refused_declaration_affects_no_other_and_is_tried_again() {
     world.limits(|limits| limits.crons_max = 2);
     assert_eq!(follow(&world, &wanted).await.lines.len(), 1);
     assert!(schedule(&world, "ada", "two").await.is_some());
-}
+});
 
-#[tokio::test]
-async fn a_refused_change_of_a_channel_changes_nothing() {
-    let world = OperationWorld::new().await;
+world_test!(a_refused_change_of_a_channel_changes_nothing, async |world| {
     follow(&world, &file(vec![channel("desk", &["ada", "bob"])], vec![])).await;
-    write!(world, |w, ctx| agents::create(w, &ctx, &operator(), new_agent(&ctx, "dan"))).unwrap();
+    world.add_agent(new_agent(&world.ctx, "dan")).await;
     world.limits(|limits| limits.chat_members_max = 3);
     let before = there(&world, "desk").await;
     let events = async || {
@@ -230,7 +196,7 @@ async fn a_refused_change_of_a_channel_changes_nothing() {
         let mut wanted = channel("desk", members);
         (wanted.gated, wanted.topic) = (false, Some("other".into()));
         let wanted = file(vec![wanted], vec![]);
-        let done = write!(world, |w, ctx| declared::follow(w, &ctx, &wanted)).unwrap();
+        let done = run!(world, |w, ctx| declared::follow(w, &ctx, &wanted)).unwrap();
         assert_eq!((done.lines.len(), done.refused.len()), (0, 1), "{done:?}");
         assert!(done.refused[0].contains(why), "{done:?}");
         assert_eq!((there(&world, "desk").await, events().await), (before.clone(), 0), "{members:?}");
@@ -239,4 +205,4 @@ async fn a_refused_change_of_a_channel_changes_nothing() {
     world.limits(|limits| limits.chat_members_max = 2);
     follow(&world, &file(vec![channel("desk", &["cyd", "dan"])], vec![])).await;
     assert_eq!(there(&world, "desk").await.1, [id("cyd"), id("dan")]);
-}
+});

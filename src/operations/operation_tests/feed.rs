@@ -1,18 +1,8 @@
 use ghost_domain::event::EventFilter;
-use ghost_domain::{Code, Event, EventId, EventKind, Limits};
-use serde_json::json;
-use uuid::Uuid;
 
-use super::operation_world::{OperationWorld, code, id};
-use crate::feed::Subscription;
-use crate::retention;
+use super::operation_world::*;
 
-async fn open(
-    world: &OperationWorld,
-    after: Option<i64>,
-    filter: EventFilter,
-    follow: bool,
-) -> crate::Result<Subscription> {
+async fn open(world: &OperationWorld, after: Option<i64>, filter: EventFilter, follow: bool) -> Result<Subscription> {
     Subscription::open(&world.store, after, filter, follow).await
 }
 
@@ -29,9 +19,7 @@ fn delivered() -> EventFilter {
 }
 
 // covers: CP-06
-#[tokio::test]
-async fn a_reader_resumes_and_gets_only_matching_events() {
-    let world = OperationWorld::new().await;
+world_test!(a_reader_resumes_and_gets_only_matching_events, async |world| {
     for n in 0..600 {
         world.limits(|limits| limits.inbox_max = 10_000);
         world.send(if n % 2 == 0 { "ada" } else { "bob" }, "hello").await;
@@ -47,11 +35,9 @@ async fn a_reader_resumes_and_gets_only_matching_events() {
     let mut none = open(&world, None, EventFilter::default(), false).await.unwrap();
     assert!(rest(&mut none).await.is_empty());
     assert_eq!(none.seen(), last);
-}
+});
 
-#[tokio::test]
-async fn no_event_is_lost_between_storage_and_the_live_feed() {
-    let world = OperationWorld::new().await;
+world_test!(no_event_is_lost_between_storage_and_the_live_feed, async |world| {
     world.send("ada", "stored").await;
     let before = world.store.last_seq();
     let mut feed = open(&world, Some(0), EventFilter::default(), true).await.unwrap();
@@ -84,7 +70,7 @@ async fn no_event_is_lost_between_storage_and_the_live_feed() {
     world.store.publish_ephemeral(ephemeral.clone());
     assert_eq!(feed.next().await.unwrap().as_deref(), Some(&ephemeral));
     assert_eq!(feed.seen(), world.store.last_seq());
-}
+});
 
 // covers: CP-08
 #[tokio::test]
@@ -111,9 +97,7 @@ async fn a_slow_reader_is_refused_and_finds_the_rest_in_storage() {
     }
 }
 
-#[tokio::test]
-async fn cursors_outside_the_feed_are_refused() {
-    let world = OperationWorld::new().await;
+world_test!(cursors_outside_the_feed_are_refused, async |world| {
     let last = world.store.last_seq();
     assert_eq!(code(open(&world, Some(last + 1), EventFilter::default(), true).await.map(drop)), Code::CursorAhead);
     assert_eq!(code(open(&world, Some(-1), EventFilter::default(), true).await.map(drop)), Code::InvalidArguments);
@@ -126,11 +110,9 @@ async fn cursors_outside_the_feed_are_refused() {
     let mut kept = open(&world, Some(0), EventFilter::default(), false).await.unwrap();
     assert_eq!(rest(&mut kept).await, [last + 1]);
     open(&world, Some(last), EventFilter::default(), false).await.unwrap();
-}
+});
 
-#[tokio::test]
-async fn a_reader_overtaken_by_retention_gets_an_error() {
-    let world = OperationWorld::new().await;
+world_test!(a_reader_overtaken_by_retention_gets_an_error, async |world| {
     world.limits(|limits| limits.inbox_max = 10_000);
     for _ in 0..600 {
         world.send("ada", "hello").await;
@@ -161,4 +143,4 @@ async fn a_reader_overtaken_by_retention_gets_an_error() {
     assert_eq!(code(resumed.next().await.map(drop)), Code::CursorExpired);
     // A reader that starts at the oldest kept event has no gap.
     assert_eq!(rest(&mut oldest).await, [last + 1]);
-}
+});

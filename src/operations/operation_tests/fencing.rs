@@ -1,16 +1,8 @@
 //! A daemon that has lost an agent to another daemon cannot write for it any more.
 
-use ghost_domain::journal::{CallOutcome, Effect};
-use ghost_domain::{CallId, CallStatus, Code, EventKind, Money, Refusal, TurnStatus};
-use serde_json::{Value, json};
+use super::operation_world::*;
 
-use super::operation_world::{OperationWorld, call_start, code, demand, id, used, write};
-use crate::agents;
-use crate::turns::{self, Ending};
-
-#[tokio::test]
-async fn an_older_epoch_is_refused_everywhere() {
-    let world = OperationWorld::new().await;
+world_test!(an_older_epoch_is_refused_everywhere, async |world| {
     let turn = world.busy("ada").await;
     let turn_id = turn.turn_id;
     let (held, _) = world.model_start(turn_id, demand(10, 16)).await.unwrap();
@@ -21,36 +13,28 @@ async fn an_older_epoch_is_refused_everywhere() {
         code(old.try_take("ada").await),
         code(old.model_start(turn_id, demand(1, 16)).await),
         code(old.model_answer(turn_id, held, used(1, 1)).await),
-        code(write!(old, |w, ctx| turns::model_failed(
-            w,
-            &ctx,
-            turn_id,
-            held,
-            "m",
-            "x",
-            crate::budgets::Settlement::Forfeited
-        ))),
-        code(write!(old, |w, ctx| turns::note(w, &ctx, turn_id, "x"))),
-        code(write!(old, |w, ctx| {
+        code(run!(old, |w, ctx| turns::model_failed(w, &ctx, turn_id, held, "m", "x", budgets::Settlement::Forfeited))),
+        code(run!(old, |w, ctx| turns::note(w, &ctx, turn_id, "x"))),
+        code(run!(old, |w, ctx| {
             turns::brief(w, &ctx, turn_id, ("a", "a"), ("b", "b"), Default::default(), (String::new(), None))
         })),
-        code(write!(old, |w, ctx| turns::working_turn(w, &ctx, turn_id))),
+        code(run!(old, |w, ctx| turns::working_turn(w, &ctx, turn_id))),
         code(old.finish(turn_id, "mine").await),
-        code(write!(old, |w, ctx| turns::finish(w, &ctx, turn_id, failed()))),
-        code(write!(old, |w, ctx| turns::open_for_operator(w, &ctx, &id("ada")))),
-        code(write!(old, |w, ctx| agents::crashed(w, &ctx, &id("ada"), "x"))),
-        code(write!(old, |w, ctx| agents::restarted(w, &ctx, &id("ada")))),
-        code(write!(old, |w, ctx| agents::stopped(w, &ctx, &id("ada")))),
-        code(write!(old, |w, ctx| agents::failed(w, &ctx, &id("ada"), "x"))),
+        code(run!(old, |w, ctx| turns::finish(w, &ctx, turn_id, failed()))),
+        code(run!(old, |w, ctx| turns::open_for_operator(w, &ctx, &id("ada")))),
+        code(run!(old, |w, ctx| agents::crashed(w, &ctx, &id("ada"), "x"))),
+        code(run!(old, |w, ctx| agents::restarted(w, &ctx, &id("ada")))),
+        code(run!(old, |w, ctx| agents::stopped(w, &ctx, &id("ada")))),
+        code(run!(old, |w, ctx| agents::failed(w, &ctx, &id("ada"), "x"))),
     ];
     assert_eq!(refusals, [Code::Conflict; 14]);
     assert_eq!((world.journal(turn_id).await, world.events().await.len()), before, "nothing was written");
     assert_eq!(world.turn(turn_id).await.status, TurnStatus::Open);
-    assert_eq!(world.agent("ada").await.status, ghost_domain::AgentStatus::Running);
+    assert_eq!(world.agent("ada").await.status, AgentStatus::Running);
     // The owner can still write.
     world.model_answer(turn_id, held, used(1, 1)).await.unwrap();
     world.finish(turn_id, "done").await.unwrap();
-}
+});
 
 #[tokio::test]
 async fn the_end_of_a_turn_completes_an_ask_of_another_owners_agent() {
@@ -60,28 +44,23 @@ async fn the_end_of_a_turn_completes_an_ask_of_another_owners_agent() {
     let (_, call_id) = world.ask_by(&turn, "bob", "syscall.ask").await.unwrap();
     let mut ada = world.agent("ada").await;
     ada.epoch = 2;
-    write!(world, |w, _cx| Ok::<_, Refusal>(w.agent_put(&ada)?)).unwrap();
-    let asked = world.take("bob").await.turn.turn_id;
-    world.finish(asked, "seven").await.unwrap();
+    run!(world, |w, _cx| Ok::<_, Refusal>(w.agent_put(&ada)?)).unwrap();
+    world.finish(world.take("bob").await.turn.turn_id, "seven").await.unwrap();
     assert!(world.outcome(turn.turn_id, call_id).await.is_some());
 }
 
 // covers: TOOL-09, TOOL-16
-#[tokio::test]
-async fn the_records_of_a_call_are_consistent() {
-    let world = OperationWorld::new().await;
+world_test!(the_records_of_a_call_are_consistent, async |world| {
     let turn = world.busy("ada").await;
-    let (call_id, began) = (CallId(world.ctx.id()), turn.clone());
+    let call_id = CallId(world.ctx.id());
     let start = call_start(call_id, "t", Effect::World);
     let start_bytes = u64::try_from(start.arguments.to_string().len()).unwrap();
-    write!(world, |w, ctx| turns::record_call_start(w, &ctx, &began, &start)).unwrap();
+    world.start_call(&turn, &start).await;
     assert!(world.journal(turn.turn_id).await.is_empty(), "the store holds the effect itself");
     world.pass(std::time::Duration::from_millis(40));
     world.limits(|limits| limits.ledger_result_bytes = 5);
-    let outcome =
-        CallOutcome { content: Value::from("ééééé"), refusal: None, truncated: false, ..CallOutcome::default() };
-    let began = turn.clone();
-    write!(world, |w, ctx| turns::record_call_end(w, &ctx, &began, call_id, "c1", "t", &outcome)).unwrap();
+    let outcome = CallOutcome { content: Value::from("ééééé"), ..CallOutcome::default() };
+    world.end_call(&turn, call_id, outcome).await;
     let row = world.call(call_id).await;
     let result = Some("éé\n[cut: 4 of 10 bytes shown]");
     assert_eq!((row.duration_ms, row.result.as_deref(), row.truncated), (Some(40), result, true));
@@ -90,23 +69,18 @@ async fn the_records_of_a_call_are_consistent() {
     assert_eq!(row.tokens, Some((bytes_in + 10).div_ceil(3)));
     assert_eq!(world.turn(turn.turn_id).await.calls, 1);
     assert_eq!(world.journal(turn.turn_id).await.len(), 1);
-}
+});
 
 // covers: TOOL-09, TOOL-16
-#[tokio::test]
-async fn a_call_that_failed_or_charged_says_so() {
-    let world = OperationWorld::new().await;
+world_test!(a_call_that_failed_or_charged_says_so, async |world| {
     world.limits(|limits| limits.result_view_bytes = 300);
     let turn = world.busy("ada").await;
     let of = async |outcome: CallOutcome| {
-        let (call_id, began) = (CallId(world.ctx.id()), turn.clone());
+        let call_id = CallId(world.ctx.id());
         let start = call_start(call_id, "t", Effect::Outside);
         let bytes_in = u64::try_from(start.arguments.to_string().len()).unwrap();
-        write!(world, |w, ctx| {
-            turns::record_call_start(w, &ctx, &began, &start)?;
-            turns::record_call_end(w, &ctx, &began, call_id, "c1", "t", &outcome)
-        })
-        .unwrap();
+        world.start_call(&turn, &start).await;
+        world.end_call(&turn, call_id, outcome).await;
         (world.call(call_id).await, bytes_in)
     };
     let content = Value::from("x".repeat(900));
@@ -125,27 +99,22 @@ async fn a_call_that_failed_or_charged_says_so() {
         (&finished.payload["status"], &finished.payload["error_code"]),
         (&json!("failed"), &json!("exec_failed"))
     );
-}
+});
 
 // covers: TOOL-14
-#[tokio::test]
-async fn cut_arguments_stay_json_and_are_marked() {
-    let world = OperationWorld::new().await;
+world_test!(cut_arguments_stay_json_and_are_marked, async |world| {
     world.limits(|limits| limits.ledger_result_bytes = 600);
     let turn = world.busy("ada").await;
     for (text, cut) in [("x".repeat(300), false), ("é".repeat(3_000), true)] {
-        let (call_id, began) = (CallId(world.ctx.id()), turn.clone());
+        let call_id = CallId(world.ctx.id());
         let arguments = json!({ "path": "notes/a.md", "content": text });
         let start = turns::CallStart { arguments: arguments.clone(), ..call_start(call_id, "t", Effect::World) };
-        write!(world, |w, ctx| turns::record_call_start(w, &ctx, &began, &start)).unwrap();
-        let outcome =
-            CallOutcome { content: Value::from("short"), refusal: None, truncated: false, ..CallOutcome::default() };
-        let began = turn.clone();
-        write!(world, |w, ctx| turns::record_call_end(w, &ctx, &began, call_id, "c1", "t", &outcome)).unwrap();
+        world.start_call(&turn, &start).await;
+        world.end_call(&turn, call_id, CallOutcome { content: Value::from("short"), ..CallOutcome::default() }).await;
         let row = world.call(call_id).await;
         let kept: Value = serde_json::from_str(&row.arguments).unwrap();
         assert_eq!((row.truncated, kept == arguments, &kept["path"]), (cut, !cut, &json!("notes/a.md")));
         assert_eq!(kept["content"].as_str().unwrap().contains("bytes shown]"), cut);
         assert!(row.arguments.len() <= 600, "{}", row.arguments.len());
     }
-}
+});

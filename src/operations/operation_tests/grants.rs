@@ -1,15 +1,6 @@
-use std::time::Duration;
-
 use ghost_domain::grant::NewGrant;
-use ghost_domain::ids::GrantId;
-use ghost_domain::ports::Signal;
-use ghost_domain::{Code, EventKind, Grant, GrantSource, Party};
-use ghost_store::tables::Family;
-use serde_json::json;
-use uuid::Uuid;
 
-use super::operation_world::{OperationWorld, code, delete, id, operator, party, read, write};
-use crate::{Result, grants, retention};
+use super::operation_world::*;
 
 async fn add(world: &OperationWorld, by: Party, agent: &str, prefix: &str, seconds: u64) -> Result<Grant> {
     let new = NewGrant {
@@ -19,11 +10,11 @@ async fn add(world: &OperationWorld, by: Party, agent: &str, prefix: &str, secon
         reason: None,
         lasts: Duration::from_secs(seconds),
     };
-    write!(world, |w, ctx| grants::add(w, &ctx, &by, new))
+    run!(world, |w, ctx| grants::add(w, &ctx, &by, new))
 }
 
 async fn revoke(world: &OperationWorld, grant_id: GrantId) -> Result<Grant> {
-    write!(world, |w, ctx| grants::revoke(w, &ctx, &operator(), grant_id))
+    run!(world, |w, ctx| grants::revoke(w, &ctx, &operator(), grant_id))
 }
 
 async fn live(world: &OperationWorld, agent: &str) -> Vec<Grant> {
@@ -32,9 +23,7 @@ async fn live(world: &OperationWorld, agent: &str) -> Vec<Grant> {
 }
 
 // covers: ACL-04, ACL-10, TEST-10
-#[tokio::test]
-async fn grants_are_made_and_revoked_with_events_and_signals() {
-    let world = OperationWorld::new().await;
+world_test!(grants_are_made_and_revoked_with_events_and_signals, async |world| {
     world.signals();
     let grant = add(&world, operator(), "ada", "output/reports/", 60).await.unwrap();
     assert_eq!(world.signals(), [Signal::Grants(id("ada"))]);
@@ -51,12 +40,10 @@ async fn grants_are_made_and_revoked_with_events_and_signals() {
     assert_eq!(made.payload["prefix"], "output/reports/");
     assert_eq!(made.payload["expires_at"], json!(grant.expires_at));
     assert_eq!((&taken.payload["grant_id"], &taken.payload["by"]), (&json!(grant.grant_id), &json!(operator())));
-}
+});
 
 // covers: ACL-03, ACL-04
-#[tokio::test]
-async fn a_grant_that_may_not_be_is_refused_and_leaves_nothing() {
-    let world = OperationWorld::new().await;
+world_test!(a_grant_that_may_not_be_is_refused_and_leaves_nothing, async |world| {
     world.limits(|limits| limits.grants_max = 2);
     for (agent, prefix, seconds, wanted) in [
         ("nobody", "output/", 60, Code::NotFound),
@@ -76,11 +63,9 @@ async fn a_grant_that_may_not_be_is_refused_and_leaves_nothing() {
     // One that is over does not count.
     world.pass(Duration::from_secs(60));
     add(&world, operator(), "ada", "c/", 60).await.unwrap();
-}
+});
 
-#[tokio::test]
-async fn a_grant_that_is_over_is_pruned_and_cannot_be_revoked() {
-    let world = OperationWorld::new().await;
+world_test!(a_grant_that_is_over_is_pruned_and_cannot_be_revoked, async |world| {
     let short = add(&world, operator(), "ada", "a/", 60).await.unwrap();
     let long = add(&world, operator(), "ada", "b/", 120).await.unwrap();
     world.pass(Duration::from_secs(60));
@@ -90,11 +75,9 @@ async fn a_grant_that_is_over_is_pruned_and_cannot_be_revoked() {
     retention::sweep(&world.store, &world.ctx).await.unwrap();
     assert_eq!(read!(world, |r| r.grant_list(None, 0)?), [long]);
     assert!(Family::ALL.contains(&Family::Grants));
-}
+});
 
-#[tokio::test]
-async fn an_agent_made_again_has_none_of_the_grants_of_the_deleted_one() {
-    let world = OperationWorld::new().await;
+world_test!(an_agent_made_again_has_none_of_the_grants_of_the_deleted_one, async |world| {
     for prefix in ["a/", "b/"] {
         add(&world, party("bob"), "ada", prefix, 60).await.unwrap();
     }
@@ -105,4 +88,4 @@ async fn an_agent_made_again_has_none_of_the_grants_of_the_deleted_one() {
     assert_eq!((live(&world, "ada").await.len(), live(&world, "bob").await.len()), (0, 1));
     assert_eq!(world.count(EventKind::GrantRevoked).await, 2);
     assert_eq!(code(add(&world, operator(), "ada", "a/", 60).await), Code::NotFound);
-}
+});

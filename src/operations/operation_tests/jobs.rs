@@ -1,13 +1,6 @@
 //! Main jobs: their task, their end, and the conditions under which they start again.
 
-use ghost_domain::event::EventKind;
-use ghost_domain::{Code, Job, Refusal, RootId, Task, TaskStatus};
-
-use super::operation_world::{OperationWorld, id, operator, party, read, write};
-use crate::chain::Chain;
-use crate::jobs::{self, NewJob};
-use crate::tasks::{self, NewTask, TaskChange};
-use crate::turns::{self, Ending};
+use super::operation_world::*;
 
 const JOB: &str = "0123456789abcdef";
 
@@ -22,25 +15,23 @@ fn new_job() -> NewJob {
 }
 
 async fn begin(world: &OperationWorld) -> Job {
-    write!(world, |w, ctx| jobs::begin(w, &ctx, new_job())).unwrap()
+    run!(world, |w, ctx| jobs::begin(w, &ctx, new_job())).unwrap()
 }
 
 async fn recorded(world: &OperationWorld) -> Job {
     read!(world, |r| r.job_get(JOB)?.unwrap())
 }
 
-async fn set(world: &OperationWorld, job: &Job, change: TaskChange) -> Result<Task, Refusal> {
-    let (task_id, chain) = (job.task_id.unwrap(), Chain { root_id: job.root_id, hop: 1, conversation_id: None });
-    write!(world, |w, ctx| tasks::update(w, &ctx, &party("ada"), task_id, change, chain))
+async fn set(world: &OperationWorld, job: &Job, change: TaskChange) -> Result<Task> {
+    let (task_id, chain) = (job.task_id.unwrap(), at_hop(job.root_id, 1));
+    run!(world, |w, ctx| tasks::update(w, &ctx, &party("ada"), task_id, change, chain))
 }
 
 fn done(result: Option<&str>) -> TaskChange {
     TaskChange { status: Some(TaskStatus::Done), result: result.map(str::to_owned), ..TaskChange::default() }
 }
 
-#[tokio::test]
-async fn a_job_is_a_task_of_its_lead_and_begins_once() {
-    let world = OperationWorld::new().await;
+world_test!(a_job_is_a_task_of_its_lead_and_begins_once, async |world| {
     let job = begin(&world).await;
     assert_eq!(begin(&world).await, job);
     let inbox = world.inbox("ada").await;
@@ -50,11 +41,9 @@ async fn a_job_is_a_task_of_its_lead_and_begins_once() {
     let task = read!(world, |r| r.task_get(task_id)?.unwrap());
     assert_eq!((task.owner, task.status, task.root_id), (id("ada"), TaskStatus::Pending, job.root_id));
     assert_eq!(world.count(EventKind::JobStarted).await, 1);
-}
+});
 
-#[tokio::test]
-async fn a_job_is_done_when_its_lead_closes_the_task_with_the_path_of_the_result() {
-    let world = OperationWorld::new().await;
+world_test!(a_job_is_done_when_its_lead_closes_the_task_with_the_path_of_the_result, async |world| {
     let job = begin(&world).await;
     for wrong in [None, Some(""), Some("It is done."), Some("output/report.md"), Some("output/reports/../x.md")] {
         assert_eq!(set(&world, &job, done(wrong)).await.unwrap_err().code, Code::InvalidArguments, "{wrong:?}");
@@ -72,14 +61,12 @@ async fn a_job_is_done_when_its_lead_closes_the_task_with_the_path_of_the_result
     let reopen = TaskChange { status: Some(TaskStatus::InProgress), note, reopen: true, ..TaskChange::default() };
     set(&world, &job, reopen).await.unwrap();
     assert_eq!((recorded(&world).await.finished_at, recorded(&world).await.result_path), (None, None));
-}
+});
 
-#[tokio::test]
-async fn a_job_ends_also_after_very_many_later_ones() {
-    let world = OperationWorld::new().await;
+world_test!(a_job_ends_also_after_very_many_later_ones, async |world| {
     let job = begin(&world).await;
-    let other = Job { task_id: None, root_id: RootId(uuid::Uuid::max()), started_at: world.ctx.now(), ..job.clone() };
-    write!(world, |w, _ctx| {
+    let other = Job { task_id: None, root_id: RootId(Uuid::max()), started_at: world.ctx.now(), ..job.clone() };
+    run!(world, |w, _ctx| {
         for n in 0..1_001 {
             w.job_put(&Job { job_id: format!("f{n}"), ..other.clone() })?;
         }
@@ -89,7 +76,7 @@ async fn a_job_ends_also_after_very_many_later_ones() {
     set(&world, &job, done(Some("output/reports/a.md"))).await.unwrap();
     assert!(recorded(&world).await.finished_at.is_some());
     assert_eq!(read!(world, |r| jobs::all(r).unwrap().len()), 1_002);
-}
+});
 
 #[tokio::test]
 async fn a_job_whose_task_is_given_up_ends_without_a_result() {
@@ -99,36 +86,21 @@ async fn a_job_whose_task_is_given_up_ends_without_a_result() {
         set(&world, &job, TaskChange { status: Some(status), ..TaskChange::default() }).await.unwrap();
         let ended = recorded(&world).await;
         assert!(ended.finished_at.is_some() && ended.result_path.is_none());
-        let events = world.events().await;
-        let event = events.iter().find(|event| event.kind == EventKind::JobFinished).unwrap();
-        assert_eq!(event.payload["status"], status.as_str());
+        assert_eq!(world.event(EventKind::JobFinished).await.payload["status"], status.as_str());
     }
 }
 
-#[tokio::test]
-async fn a_job_on_which_nothing_works_is_started_again_with_its_open_tasks() {
-    let world = OperationWorld::new().await;
+world_test!(a_job_on_which_nothing_works_is_started_again_with_its_open_tasks, async |world| {
     let job = begin(&world).await;
     let lead = world.take("ada").await.turn;
     begin(&world).await;
     assert_eq!(world.inbox("ada").await.len(), 0, "its lead is at work");
-    let part = NewTask {
-        title: "read a.md".into(),
-        description: String::new(),
-        owner: id("bob"),
-        priority: 0,
-        depends_on: Vec::new(),
-        parent_id: job.task_id,
-        due_at: None,
-        chain: Chain { root_id: job.root_id, hop: 1, conversation_id: None },
-    };
-    write!(world, |w, ctx| tasks::create(w, &ctx, &party("ada"), part)).unwrap();
+    let part = NewTask { parent_id: job.task_id, ..new_task("bob", "read a.md", at_hop(job.root_id, 1)) };
+    run!(world, |w, ctx| tasks::create(w, &ctx, &party("ada"), part)).unwrap();
     world.finish(lead.turn_id, "shared out").await.unwrap();
     begin(&world).await;
     assert_eq!(world.inbox("ada").await.len(), 0, "mail waits for bob");
-    let failed = world.take("bob").await.turn;
-    let ending = Ending::Failed(Refusal::new(Code::Internal, "it broke"));
-    write!(world, |w, ctx| turns::finish(w, &ctx, failed.turn_id, ending)).unwrap();
+    world.end(world.take("bob").await.turn.turn_id, Ending::Failed(Refusal::new(Code::Internal, "it broke"))).await;
 
     begin(&world).await;
     for owner in ["ada", "bob"] {
@@ -137,26 +109,18 @@ async fn a_job_on_which_nothing_works_is_started_again_with_its_open_tasks() {
     }
     begin(&world).await;
     assert_eq!(world.inbox("ada").await.len(), 1, "once");
-    write!(world, |w, ctx| tasks::update(
-        w,
-        &ctx,
-        &operator(),
-        job.task_id.unwrap(),
-        TaskChange { status: Some(TaskStatus::Cancelled), ..TaskChange::default() },
-        Chain::root(&ctx)
-    ))
-    .unwrap();
+    let given_up = TaskChange { status: Some(TaskStatus::Cancelled), ..TaskChange::default() };
+    run!(world, |w, ctx| tasks::update(w, &ctx, &operator(), job.task_id.unwrap(), given_up, Chain::root(&ctx)))
+        .unwrap();
     begin(&world).await;
     assert_eq!(world.inbox("ada").await.len(), 1, "a job that has ended is not started again");
-}
+});
 
-#[tokio::test]
-async fn a_job_of_an_older_version_gets_its_task() {
-    let world = OperationWorld::new().await;
+world_test!(a_job_of_an_older_version_gets_its_task, async |world| {
     let job = begin(&world).await;
     let old = Job { task_id: None, result_dir: String::new(), ..job.clone() };
-    write!(world, |w, _ctx| Ok::<_, Refusal>(w.job_put(&old)?)).unwrap();
+    run!(world, |w, _ctx| Ok::<_, Refusal>(w.job_put(&old)?)).unwrap();
     let again = begin(&world).await;
     assert!(again.task_id.is_some() && again.task_id != job.task_id);
     assert_eq!((again.root_id, again.started_at), (job.root_id, job.started_at));
-}
+});

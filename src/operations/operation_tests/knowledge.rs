@@ -1,11 +1,5 @@
-use std::collections::BTreeSet;
-
-use ghost_domain::{Code, EventKind, Grantee, KnowledgeEntry, KnowledgeSeed, Party, Refusal, Viewer};
-use serde_json::json;
-
-use super::operation_world::{OperationWorld, code, id, operator, party, read, write};
-use crate::Result;
-use crate::knowledge::{self, Author, Listed, Wanted, WithVersions, Writing};
+use super::operation_world::*;
+use crate::knowledge::{Author, Listed, Wanted, WithVersions, Writing};
 
 fn viewer(name: &str, archetype: &str, groups: &[&str]) -> Viewer {
     let groups: BTreeSet<String> = groups.iter().map(|group| (*group).to_owned()).collect();
@@ -25,7 +19,7 @@ fn text(entry_id: &str, content: &str) -> Writing {
 }
 
 async fn put(world: &OperationWorld, author: Author, new: Writing) -> Result<KnowledgeEntry> {
-    write!(world, |w, ctx| knowledge::write(w, &ctx, &author, new))
+    run!(world, |w, ctx| knowledge::write(w, &ctx, &author, new))
 }
 
 async fn delete(
@@ -35,7 +29,7 @@ async fn delete(
     expected: Option<i64>,
 ) -> Result<KnowledgeEntry> {
     let entry_id = entry_id.to_owned();
-    write!(world, |w, ctx| knowledge::delete(w, &ctx, &author, &entry_id, expected))
+    run!(world, |w, ctx| knowledge::delete(w, &ctx, &author, &entry_id, expected))
 }
 
 async fn see(world: &OperationWorld, viewer: Viewer, entry_id: &str) -> Result<WithVersions> {
@@ -57,9 +51,7 @@ fn all() -> Wanted {
 }
 
 // covers: KNOW-01
-#[tokio::test]
-async fn an_entry_is_written_read_replaced_and_listed() {
-    let world = OperationWorld::new().await;
+world_test!(an_entry_is_written_read_replaced_and_listed, async |world| {
     let new = Writing {
         title: Some("How we\nwrite".into()),
         tags: Some(vec!["style".into(), "house".into(), "style".into()]),
@@ -101,15 +93,13 @@ async fn an_entry_is_written_read_replaced_and_listed() {
         let wanted = Wanted { query: query.map(Into::into), tag: tag.map(Into::into), ..all() };
         assert_eq!(ids(&world, Viewer::Everything, wanted).await, found, "{query:?} {tag:?}");
     }
-    let changes = world.events().await.into_iter().filter(|event| event.kind == EventKind::KnowledgeChanged);
+    let changes = world.events_of(EventKind::KnowledgeChanged).await.into_iter();
     let first = changes.map(|event| event.payload).next().unwrap();
     assert_eq!(first, json!({ "entry_id": "style/guide", "version": 1, "by": "agent:ada", "deleted": false }));
-}
+});
 
 // covers: KNOW-05
-#[tokio::test]
-async fn an_unreadable_entry_looks_like_a_missing_one() {
-    let world = OperationWorld::new().await;
+world_test!(an_unreadable_entry_looks_like_a_missing_one, async |world| {
     put(&world, author("ada"), text("secret-plan", "x")).await.unwrap();
     let (bob, none) = (viewer("bob", "worker", &[]), "secret-plam");
     // The refusals of an existing and a missing entry are equal, and no suggestion reveals a name.
@@ -130,15 +120,12 @@ async fn an_unreadable_entry_looks_like_a_missing_one() {
     assert_eq!(words(delete(&world, author("bob"), none, None).await.unwrap_err(), none), unknown);
     assert!(ids(&world, bob, all()).await.is_empty());
     // A reader gets a suggestion.
-    let slip = see(&world, Viewer::Everything, none).await.unwrap_err();
-    assert!(slip.hint.unwrap().contains(hidden));
+    assert!(see(&world, Viewer::Everything, none).await.unwrap_err().hint.unwrap().contains(hidden));
     assert_eq!(see(&world, Viewer::Everything, hidden).await.unwrap().entry.version, 1, "nothing of it was done");
-}
+});
 
 // covers: KNOW-02
-#[tokio::test]
-async fn a_reader_without_write_access_is_denied() {
-    let world = OperationWorld::new().await;
+world_test!(a_reader_without_write_access_is_denied, async |world| {
     let open = Writing { readers: Some(vec![Grantee::Archetype("worker".into())]), ..text("open", "x") };
     put(&world, author("ada"), open).await.unwrap();
     assert_eq!(code(put(&world, author("bob"), text("open", "y")).await), Code::AccessDenied);
@@ -148,12 +135,10 @@ async fn a_reader_without_write_access_is_denied() {
     assert_eq!(code(put(&world, author("bob"), versioned).await), Code::AccessDenied);
     put(&world, above(), text("open", "z")).await.unwrap();
     delete(&world, above(), "open", None).await.unwrap();
-}
+});
 
 // covers: KNOW-04
-#[tokio::test]
-async fn versions_are_checked_stored_and_continue_after_a_deletion() {
-    let world = OperationWorld::new().await;
+world_test!(versions_are_checked_stored_and_continue_after_a_deletion, async |world| {
     world.limits(|limits| limits.knowledge_versions = 2);
     let at = |expected, content: &str| Writing { expected_version: Some(expected), ..text("e", content) };
     assert_eq!(put(&world, author("ada"), at(0, "one")).await.unwrap().version, 1);
@@ -180,11 +165,9 @@ async fn versions_are_checked_stored_and_continue_after_a_deletion() {
     world.limits(|limits| limits.knowledge_versions = 0);
     put(&world, author("bob"), text("e", "newer")).await.unwrap();
     assert!(see(&world, Viewer::Everything, "e").await.unwrap().versions.is_empty());
-}
+});
 
-#[tokio::test]
-async fn exceeded_limits_are_refused_by_name() {
-    let world = OperationWorld::new().await;
+world_test!(exceeded_limits_are_refused_by_name, async |world| {
     world.limits(|limits| (limits.knowledge_bytes, limits.knowledge_entries_max) = (4, 2));
     assert_eq!(code(put(&world, author("ada"), text("e", "12345")).await), Code::TooLarge);
     for bad in [
@@ -208,11 +191,9 @@ async fn exceeded_limits_are_refused_by_name() {
     put(&world, author("ada"), text("b", "2")).await.unwrap();
     delete(&world, author("ada"), "a", None).await.unwrap();
     put(&world, author("ada"), text("c", "1")).await.unwrap();
-}
+});
 
-#[tokio::test]
-async fn a_long_list_is_paged_without_gaps_or_duplicates() {
-    let world = OperationWorld::new().await;
+world_test!(a_long_list_is_paged_without_gaps_or_duplicates, async |world| {
     for n in 0..150 {
         let readers = (n % 2 == 0).then(|| vec![Grantee::Agent(id("bob"))]);
         put(&world, author("ada"), Writing { readers, ..text(&format!("e{n:03}"), "x") }).await.unwrap();
@@ -230,12 +211,10 @@ async fn a_long_list_is_paged_without_gaps_or_duplicates() {
     let expected: Vec<String> = (0..150).step_by(2).map(|n| format!("e{n:03}")).collect();
     assert_eq!(found, expected);
     assert!(!list(&world, bob(), Wanted { limit: 75, ..Wanted::default() }).await.more, "75 are all that there are");
-}
+});
 
 // covers: KNOW-06
-#[tokio::test]
-async fn seeds_are_created_once() {
-    let world = OperationWorld::new().await;
+world_test!(seeds_are_created_once, async |world| {
     let seed = |entry_id: &str| KnowledgeSeed {
         entry_id: entry_id.into(),
         title: "T".into(),
@@ -246,7 +225,7 @@ async fn seeds_are_created_once() {
     };
     let put_seeds = async |ids: &[&str]| {
         let seeds: Vec<KnowledgeSeed> = ids.iter().map(|id| seed(id)).collect();
-        write!(world, |w, ctx| knowledge::seed(w, &ctx, &seeds)).unwrap()
+        run!(world, |w, ctx| knowledge::seed(w, &ctx, &seeds)).unwrap()
     };
     assert_eq!(put_seeds(&["a", "b"]).await, ["a", "b"]);
     put(&world, author("ada"), text("a", "changed")).await.unwrap();
@@ -256,11 +235,9 @@ async fn seeds_are_created_once() {
     assert_eq!((seen.content.as_str(), &seen.creator), ("changed", &Party::System));
     assert_eq!(code(put(&world, author("bob"), text("a", "x")).await), Code::AccessDenied);
     assert_eq!(code(see(&world, Viewer::Everything, "b").await), Code::NotFound);
-}
+});
 
-#[tokio::test]
-async fn an_operator_acting_as_an_agent_has_the_agents_rights_and_is_named() {
-    let world = OperationWorld::new().await;
+world_test!(an_operator_acting_as_an_agent_has_the_agents_rights_and_is_named, async |world| {
     put(&world, above(), text("ours", "x")).await.unwrap();
     let through = Author { through: Some(operator()), ..author("ada") };
     assert_eq!(code(put(&world, through.clone(), text("ours", "y")).await), Code::NotFound);
@@ -269,4 +246,4 @@ async fn an_operator_acting_as_an_agent_has_the_agents_rights_and_is_named() {
     let last = events.last().unwrap();
     assert_eq!((&last.payload["by"], &last.payload["through"]), (&json!("agent:ada"), &json!("operator:test")));
     assert_eq!(last.agent_id, Some(id("ada")));
-}
+});

@@ -1,29 +1,45 @@
 //! The world of these tests: three agents, and helpers for turns, calls and budgets.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use ghost_domain::Price;
-use ghost_domain::journal::{Effect, JournalRow, Step};
-use ghost_domain::ports::Signal;
+use ghost_domain::journal::JournalRow;
 use ghost_domain::redact::Redactor;
-use ghost_domain::transcript::{Block, TokenUsage};
-use ghost_domain::{
-    Agent, Ask, CallId, Code, Envelope, LedgerRow, Limits, MessageId, Money, Party, Refusal, ReservationId, Scope,
-    Turn, TurnId,
-};
-use ghost_store::Store;
+use ghost_domain::transcript::Block;
 use ghost_store::memory::MemoryStore;
-use serde_json::{Value, json};
+pub(crate) use uuid::Uuid;
 
 use super::postgres;
-use crate::agents::{self, NewAgent};
-use crate::asks::{self, WaitingCall};
-use crate::budgets::{Demand, Reserved};
-use crate::mail::{self, Chain};
-pub(crate) use crate::testing::{OperationWorld, SECRET, id, new_agent, operator, read, write};
-use crate::turns::{self, CallStart, Ending, ModelResult};
-use crate::{OperationContext, Result};
+pub(crate) use crate::agents::{self, NewAgent};
+pub(crate) use crate::approvals::{self, Decision, NewApproval};
+pub(crate) use crate::asks::{self, WaitingCall};
+pub(crate) use crate::budgets::{self, Demand, NewLimits, OWNERS_MAX, Reserved, Settlement, scans};
+pub(crate) use crate::chat::{self, HistoryQuery, NewChannel, NewPost, Speaker};
+pub(crate) use crate::conversations::{self, Handover, IncomingMessage, Outcome, Post, Received, Start};
+pub(crate) use crate::droids::{self, NewDroid};
+pub(crate) use crate::feed::Subscription;
+pub(crate) use crate::jobs::{self, NewJob};
+pub(crate) use crate::mail::{self, NewMessage};
+pub(crate) use crate::prelude::*;
+pub(crate) use crate::schedules::{self, Beat, NewSchedule};
+pub(crate) use crate::tasks::{self, NewTask, TaskChange};
+pub(crate) use crate::testing::{OperationWorld, SECRET, id, new_agent, operator, read, write as run};
+pub(crate) use crate::turns::{self, CallStart, Ending, ModelResult};
+pub(crate) use crate::{
+    artifacts, clock, dead_letters, declared, grants, knowledge, requests, retention, root_limits, sessions,
+    shared_state, skills, status,
+};
+
+/// A test in a new world with the agents ada, bob and cyd.
+macro_rules! world_test {
+    ($name:ident, async |$world:ident| $body:block) => {
+        #[tokio::test]
+        async fn $name() {
+            let $world = OperationWorld::new().await;
+            $body
+        }
+    };
+}
+pub(crate) use world_test;
 
 pub(crate) fn party(name: &str) -> Party {
     Party::Agent(id(name))
@@ -33,18 +49,28 @@ pub(crate) fn code<T: std::fmt::Debug>(result: Result<T>) -> Code {
     result.unwrap_err().code
 }
 
+/// The hint of a refusal with this code.
+pub(crate) fn hint_of(refusal: Refusal, code: Code) -> String {
+    assert_eq!(refusal.code, code, "{refusal}");
+    refusal.hint.unwrap()
+}
+
 pub(crate) fn scope(text: &str) -> Scope {
     text.parse().unwrap()
 }
 
 /// Creates an agent in the name of ada.
 pub(crate) async fn create(world: &OperationWorld, new: NewAgent) -> Result<Agent> {
-    write!(world, |w, ctx| agents::create(w, &ctx, &party("ada"), new))
+    create_by(world, party("ada"), new).await
 }
 
-pub(crate) async fn delete(world: &OperationWorld, name: &str) {
+pub(crate) async fn create_by(world: &OperationWorld, by: Party, new: NewAgent) -> Result<Agent> {
+    run!(world, |w, ctx| agents::create(w, &ctx, &by, new))
+}
+
+pub(crate) async fn delete(world: &OperationWorld, name: &str) -> agents::Deleted {
     let agent_id = id(name);
-    write!(world, |w, ctx| agents::delete(w, &ctx, &operator(), &agent_id)).unwrap();
+    run!(world, |w, ctx| agents::delete(w, &ctx, &operator(), &agent_id)).unwrap()
 }
 
 impl OperationWorld {
@@ -93,7 +119,7 @@ impl OperationWorld {
 
     /// The same store as seen by a daemon that has lost its agents to a later epoch.
     pub(crate) fn stale(&self) -> Self {
-        let ctx = OperationContext::new(self.ctx.ports.clone(), Redactor::default(), "node", 0, Limits::default());
+        let ctx = Context::new(self.ctx.ports.clone(), Redactor::default(), "node", 0, Limits::default());
         Self {
             store: self.store.clone(),
             ctx,
@@ -121,14 +147,65 @@ impl OperationWorld {
 
     pub(crate) async fn finish(&self, turn_id: TurnId, text: &str) -> Result<Turn> {
         let ending = Ending::Finished(text.to_owned());
-        write!(self, |w, ctx| turns::finish(w, &ctx, turn_id, ending))
+        run!(self, |w, ctx| turns::finish(w, &ctx, turn_id, ending))
+    }
+
+    /// Ends a turn in another way.
+    pub(crate) async fn end(&self, turn_id: TurnId, ending: Ending) -> Turn {
+        run!(self, |w, ctx| turns::finish(w, &ctx, turn_id, ending)).unwrap()
+    }
+
+    /// Opens the next turn of an agent and ends it with this text.
+    pub(crate) async fn done(&self, name: &str, text: &str) -> Turn {
+        let turn_id = self.take(name).await.turn.turn_id;
+        self.finish(turn_id, text).await.unwrap()
+    }
+
+    /// The supervisor says that an agent has stopped.
+    pub(crate) async fn stopped(&self, agent_id: &AgentId) {
+        let agent_id = agent_id.clone();
+        run!(self, |w, ctx| agents::stopped(w, &ctx, &agent_id)).unwrap();
+    }
+
+    /// Stops an agent, and its supervisor says that it has stopped.
+    pub(crate) async fn stop(&self, name: &str) {
+        let agent_id = id(name);
+        run!(self, |w, ctx| {
+            agents::stop(w, &ctx, &operator(), &agent_id, None)?;
+            agents::stopped(w, &ctx, &agent_id)
+        })
+        .unwrap();
     }
 
     pub(crate) async fn crash(&self, name: &str, reason: &str) {
         let (agent_id, reason) = (id(name), reason.to_owned());
-        write!(self, |w, ctx| agents::crashed(w, &ctx, &agent_id, &reason)).unwrap();
+        run!(self, |w, ctx| agents::crashed(w, &ctx, &agent_id, &reason)).unwrap();
         let agent_id = id(name);
-        write!(self, |w, ctx| agents::restarted(w, &ctx, &agent_id)).unwrap();
+        run!(self, |w, ctx| agents::restarted(w, &ctx, &agent_id)).unwrap();
+    }
+
+    /// Records the start of a call with the provider's id `c1`.
+    pub(crate) async fn start_call(&self, turn: &Turn, start: &CallStart) {
+        let (turn, start) = (turn.clone(), start.clone());
+        run!(self, |w, ctx| turns::record_call_start(w, &ctx, &turn, &start)).unwrap();
+    }
+
+    /// Records the result of a call with the provider's id `c1` of the tool `t`.
+    pub(crate) async fn end_call(&self, turn: &Turn, call_id: CallId, outcome: CallOutcome) {
+        let turn = turn.clone();
+        run!(self, |w, ctx| turns::record_call_end(w, &ctx, &turn, call_id, "c1", "t", &outcome)).unwrap();
+    }
+
+    /// Adds mail to an open turn of an agent.
+    pub(crate) async fn join(&self, name: &str, turn_id: TurnId, limit: u32) -> Result<mail::Joined> {
+        let agent_id = id(name);
+        run!(self, |w, ctx| mail::join(w, &ctx, &agent_id, turn_id, limit))
+    }
+
+    /// The first slice of a broadcast.
+    pub(crate) async fn broadcast(&self, new: &NewMessage, exclude: &[&str]) -> Result<mail::Broadcast> {
+        let (new, exclude) = (new.clone(), exclude.iter().map(|name| id(name)).collect::<Vec<_>>());
+        run!(self, |w, ctx| mail::broadcast(w, &ctx, &new, &exclude, None, None))
     }
 
     pub(crate) async fn outside_ask(&self, target: &str) -> Result<Ask> {
@@ -138,7 +215,7 @@ impl OperationWorld {
     /// Opens an ask from a turn with the tool `tool`, and records the call.
     pub(crate) async fn ask_by(&self, turn: &Turn, target: &str, tool: &str) -> Result<(Ask, CallId)> {
         let (turn, target, tool) = (turn.clone(), id(target), tool.to_owned());
-        write!(self, |w, ctx| {
+        run!(self, |w, ctx| {
             let call_id = CallId(ctx.id());
             let waiting = WaitingCall {
                 agent_id: turn.agent_id.clone(),
@@ -176,6 +253,53 @@ impl OperationWorld {
         read!(self, |r| r.journal_of(turn_id)?)
     }
 
+    pub(crate) async fn approval(&self, approval_id: ApprovalId) -> Approval {
+        read!(self, |r| r.approval_get(approval_id)?.unwrap())
+    }
+
+    /// The dead letters that wait for an operator.
+    pub(crate) async fn dead_letters(&self) -> Vec<DeadLetter> {
+        read!(self, |r| r.dead_letter_list(None, Some(DeadLetterStatus::Held), None, 1_000)?)
+    }
+
+    /// The events of this kind.
+    pub(crate) async fn events_of(&self, kind: EventKind) -> Vec<Event> {
+        self.events().await.into_iter().filter(|event| event.kind == kind).collect()
+    }
+
+    /// The first event of this kind.
+    pub(crate) async fn event(&self, kind: EventKind) -> Event {
+        self.events_of(kind).await.remove(0)
+    }
+
+    /// An account, if there is one.
+    pub(crate) async fn budget(&self, scope: &Scope) -> Option<Budget> {
+        let scope = scope.clone();
+        read!(self, |r| r.budget_get(&scope)?)
+    }
+
+    /// Sets limits by hand.
+    pub(crate) async fn set_limits(&self, scope: &Scope, limits: NewLimits) -> Result<Budget> {
+        let scope = scope.clone();
+        run!(self, |w, ctx| budgets::set(w, &ctx, &operator(), &scope, limits))
+    }
+
+    /// Sets the limits that the world file names.
+    pub(crate) async fn follow_file(&self, named: Vec<(Scope, BudgetLimits)>) {
+        run!(self, |w, ctx| budgets::follow_file(w, &ctx, &operator(), &named)).unwrap();
+    }
+
+    /// What an operator sees of budgets: those that are nearly spent, and all that are limited.
+    pub(crate) async fn budgets_shown(&self) -> (Vec<Budget>, Vec<Budget>) {
+        let now = self.ctx.now();
+        read!(self, |r| (status::near(r, now)?, status::bounded(r, now)?))
+    }
+
+    /// Opens a channel.
+    pub(crate) async fn channel(&self, by: Party, new: NewChannel) -> Result<chat::Created> {
+        run!(self, |w, ctx| chat::create(w, &ctx, &by.into(), new))
+    }
+
     /// The result of a call in a turn's journal.
     pub(crate) async fn outcome(&self, turn_id: TurnId, call_id: CallId) -> Option<(String, Value, Option<Refusal>)> {
         self.journal(turn_id).await.into_iter().find_map(|row| match row.step {
@@ -189,15 +313,21 @@ impl OperationWorld {
     /// Starts a model call of at most `output` tokens after `input` tokens. A call that has to wait
     /// returns `Unavailable`.
     pub(crate) async fn model_start(&self, turn_id: TurnId, demand: Demand) -> Result<(ReservationId, u64)> {
-        match write!(self, |w, ctx| turns::model_started(w, &ctx, turn_id, &demand))? {
+        match run!(self, |w, ctx| turns::model_started(w, &ctx, turn_id, &demand))? {
             Reserved::Granted(reservation_id, allowance) => Ok((reservation_id, allowance.max_tokens)),
             Reserved::Spent(scope) => {
                 let parked = self.turn(turn_id).await.parked.map(|parked| parked.reason).unwrap_or_default();
-                let details = serde_json::json!({ "scope": scope });
+                let details = json!({ "scope": scope });
                 Err(Refusal::new(Code::BudgetExhausted, parked.clone()).hint(parked).details(details))
             }
             Reserved::Waits(scope) => Err(Refusal::new(Code::Unavailable, format!("it waits for budget {scope}"))),
         }
+    }
+
+    /// A model call that was answered.
+    pub(crate) async fn model_call(&self, turn_id: TurnId, demand: Demand, usage: Option<TokenUsage>) -> Turn {
+        let (held, _) = self.model_start(turn_id, demand).await.unwrap();
+        self.model_answer(turn_id, held, usage).await.unwrap()
     }
 
     pub(crate) async fn model_answer(
@@ -227,7 +357,7 @@ impl OperationWorld {
             price,
             duration_ms: 7,
         };
-        write!(self, |w, ctx| turns::model_answered(w, &ctx, turn_id, result))
+        run!(self, |w, ctx| turns::model_answered(w, &ctx, turn_id, result))
     }
 }
 
@@ -264,4 +394,49 @@ pub(crate) fn call_start(call_id: CallId, tool: &str, effect: Effect) -> CallSta
         ask_id: None,
         begun_at: None,
     }
+}
+
+/// A position in a chain that no conversation started.
+pub(crate) fn at_hop(root_id: RootId, hop: u32) -> Chain {
+    Chain { root_id, hop, conversation_id: None }
+}
+
+/// A limit of tokens alone.
+pub(crate) fn tokens(most: u64) -> NewLimits {
+    NewLimits { tokens: Some(Some(most)), money: None }
+}
+
+/// A limit of money alone, in millionths of a dollar.
+pub(crate) fn money(most: u64) -> NewLimits {
+    NewLimits { tokens: None, money: Some(Some(Money(most))) }
+}
+
+/// An ungated channel without a topic.
+pub(crate) fn new_channel(name: &str, members: &[&str]) -> NewChannel {
+    NewChannel {
+        channel: name.parse().unwrap(),
+        members: members.iter().map(|member| id(member)).collect(),
+        gated: false,
+        skip_creator: false,
+        topic: None,
+    }
+}
+
+/// A task that waits for no other.
+pub(crate) fn new_task(owner: &str, title: &str, chain: Chain) -> NewTask {
+    NewTask {
+        title: title.to_owned(),
+        description: "all of them".into(),
+        owner: id(owner),
+        priority: 0,
+        depends_on: Vec::new(),
+        parent_id: None,
+        due_at: None,
+        chain,
+    }
+}
+
+/// A message of a party outside, without files.
+pub(crate) fn said(from: Party, text: &str) -> IncomingMessage {
+    IncomingMessage { from, content: text.to_owned(), attachments: Vec::new(), reply_to: None, external_id: None }
 }

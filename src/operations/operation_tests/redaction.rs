@@ -1,15 +1,6 @@
 //! A secret from any input appears in no record that people read.
 
-use ghost_domain::journal::{CallOutcome, Effect};
-use ghost_domain::{CallId, Code, Kind, Refusal};
-use ghost_store::tables::LedgerFilter;
-use serde_json::json;
-
-use super::operation_world::{OperationWorld, SECRET, call_start, demand, id, operator, party, read, write};
-use crate::mail::{Chain, NewMessage};
-use crate::tasks::{self, NewTask, TaskChange};
-use crate::turns::{self, CallStart, Ending};
-use crate::{agents, skills};
+use super::operation_world::*;
 
 /// A text with the secret after `before` bytes, so that a cut falls into it.
 fn text_with_secret(before: usize) -> String {
@@ -17,9 +8,7 @@ fn text_with_secret(before: usize) -> String {
 }
 
 // covers: TOOL-24
-#[tokio::test]
-async fn no_event_ledger_row_or_dead_letter_shows_a_secret_or_part_of_one() {
-    let world = OperationWorld::new().await;
+world_test!(no_event_ledger_row_or_dead_letter_shows_a_secret_or_part_of_one, async |world| {
     world.limits(|limits| limits.crashes_max = 1);
     // Texts are truncated at 160, 200, 300, 400, 500 and 1,000 characters; the secret crosses each
     // of these positions.
@@ -30,36 +19,23 @@ async fn no_event_ledger_row_or_dead_letter_shows_a_secret_or_part_of_one() {
         let turn = world.take("ada").await.turn;
         let (held, _) = world.model_start(turn.turn_id, demand(1, 16)).await.unwrap();
         let (began, said) = (turn.clone(), text.clone());
-        write!(world, |w, ctx| {
+        run!(world, |w, ctx| {
             let call_id = CallId(ctx.id());
             let arguments = json!({ "said": said, (said.clone()): [said] });
             let start = CallStart { arguments, ..call_start(call_id, "t", Effect::Outside) };
             turns::record_call_start(w, &ctx, &began, &start)?;
             let refusal = Refusal::new(Code::ExecFailed, said.clone()).details(json!({ "x": said }));
-            let outcome = CallOutcome {
-                content: json!({ "a": said }),
-                refusal: Some(refusal),
-                truncated: false,
-                ..CallOutcome::default()
-            };
+            let outcome =
+                CallOutcome { content: json!({ "a": said }), refusal: Some(refusal), ..CallOutcome::default() };
             turns::record_call_end(w, &ctx, &began, call_id, "c1", "t", &outcome)?;
             let call_id = CallId(ctx.id());
-            let outcome =
-                CallOutcome { content: json!(said), refusal: None, truncated: false, ..CallOutcome::default() };
+            let outcome = CallOutcome { content: json!(said), ..CallOutcome::default() };
             turns::record_call_end(w, &ctx, &began, call_id, "c2", "t", &outcome)?;
             turns::malformed(w, &ctx, &began, &said)?;
-            turns::model_failed(w, &ctx, began.turn_id, held, "m", &said, crate::budgets::Settlement::Released)?;
+            turns::model_failed(w, &ctx, began.turn_id, held, "m", &said, budgets::Settlement::Released)?;
             skills::acquire(w, &ctx, &began.agent_id, &said)?;
-            let new = NewTask {
-                title: said.chars().take(150).collect(),
-                description: said.clone(),
-                owner: id("bob"),
-                priority: 0,
-                depends_on: vec![],
-                parent_id: None,
-                due_at: None,
-                chain: Chain::root(&ctx),
-            };
+            let title: String = said.chars().take(150).collect();
+            let new = NewTask { description: said.clone(), ..new_task("bob", &title, Chain::root(&ctx)) };
             let task = tasks::create(w, &ctx, &party("ada"), new)?;
             let change = TaskChange { note: Some(said.clone()), result: Some(said.clone()), ..TaskChange::default() };
             tasks::update(w, &ctx, &party("bob"), task.task_id, change, Chain::root(&ctx))
@@ -69,18 +45,19 @@ async fn no_event_ledger_row_or_dead_letter_shows_a_secret_or_part_of_one() {
         let (finished, failed) = (world.busy("cyd").await.turn_id, text.clone());
         world.finish(finished, &text).await.unwrap();
         let turn_id = world.busy("cyd").await.turn_id;
-        let ending = Ending::Failed(Refusal::new(Code::BudgetExhausted, failed).details(json!({ "x": text })));
-        write!(world, |w, ctx| turns::finish(w, &ctx, turn_id, ending)).unwrap();
+        world
+            .end(turn_id, Ending::Failed(Refusal::new(Code::BudgetExhausted, failed).details(json!({ "x": text }))))
+            .await;
         let why = text_with_secret(before);
-        write!(world, |w, ctx| agents::failed(w, &ctx, &id("cyd"), &why)).unwrap();
+        run!(world, |w, ctx| agents::failed(w, &ctx, &id("cyd"), &why)).unwrap();
         let shown = format!("{:?}", world.agent("cyd").await);
         assert!(!shown.contains("hunter2"), "{before}: {shown}");
         let why = text_with_secret(before);
-        write!(world, |w, ctx| agents::stop(w, &ctx, &operator(), &id("cyd"), Some(&why))).unwrap();
-        write!(world, |w, ctx| agents::stopped(w, &ctx, &id("cyd"))).unwrap();
+        run!(world, |w, ctx| agents::stop(w, &ctx, &operator(), &id("cyd"), Some(&why))).unwrap();
+        run!(world, |w, ctx| agents::stopped(w, &ctx, &id("cyd"))).unwrap();
         let shown = format!("{:?} {:?}", world.agent("cyd").await.status_reason, world.turn(turn_id).await.reason);
         assert!(!shown.contains("hunter2"), "{before}: {shown}");
-        write!(world, |w, ctx| agents::start(w, &ctx, &operator(), &id("cyd"))).unwrap();
+        run!(world, |w, ctx| agents::start(w, &ctx, &operator(), &id("cyd"))).unwrap();
     }
     for event in world.events().await {
         assert!(!format!("{event:?}").contains("hunter2"), "{event:?}");
@@ -90,16 +67,14 @@ async fn no_event_ledger_row_or_dead_letter_shows_a_secret_or_part_of_one() {
     for row in rows {
         assert!(!format!("{row:?}").contains("hunter2"), "{row:?}");
     }
-    let dead = read!(world, |r| r.dead_letter_list(None, None, None, 1_000)?);
+    let dead = world.dead_letters().await;
     assert_eq!(dead.len(), 8);
     assert!(!format!("{dead:?}").contains("hunter2"));
     // The journal and the mail keep the raw text, because work goes on with it.
     assert!(read!(world, |r| r.messages_recent(&id("ada"), 1)?)[0].body.contains(SECRET));
-}
+});
 
-#[tokio::test]
-async fn an_excerpt_has_a_maximum_length_and_marks_a_cut() {
-    let world = OperationWorld::new().await;
+world_test!(an_excerpt_has_a_maximum_length_and_marks_a_cut, async |world| {
     assert_eq!(world.ctx.excerpt("short", 10), "short");
     assert_eq!(world.ctx.excerpt("ééééé", 3), "ééé…");
     assert_eq!(world.ctx.excerpt(&format!("my {SECRET}"), 100), "my [redacted]");
@@ -107,4 +82,4 @@ async fn an_excerpt_has_a_maximum_length_and_marks_a_cut() {
     let many = SECRET.repeat(1_000);
     let excerpt = world.ctx.excerpt(&many, 400);
     assert!(!excerpt.contains("hunter2") && excerpt.ends_with('…') && excerpt.chars().count() <= 401, "{excerpt}");
-}
+});

@@ -1,8 +1,4 @@
-use ghost_domain::{Code, Envelope, Kind, Limits, RequestKey, TurnStatus};
-
-use super::operation_world::{OperationWorld, code, id, operator, read};
-use crate::mail::{self, Chain, NewMessage};
-use crate::{requests, retention};
+use super::operation_world::*;
 
 fn key(request_id: &str, method: &str, digest: &str) -> RequestKey {
     RequestKey {
@@ -13,7 +9,7 @@ fn key(request_id: &str, method: &str, digest: &str) -> RequestKey {
     }
 }
 
-async fn send_once(world: &OperationWorld, key: RequestKey, body: &str) -> crate::Result<Envelope> {
+async fn send_once(world: &OperationWorld, key: RequestKey, body: &str) -> Result<Envelope> {
     let (ctx, body) = (world.ctx.clone(), body.to_owned());
     requests::once(&world.store, &world.ctx, key, move |w| {
         let chain = Chain::root(&ctx);
@@ -22,33 +18,26 @@ async fn send_once(world: &OperationWorld, key: RequestKey, body: &str) -> crate
     .await
 }
 
-#[tokio::test]
-async fn a_repetition_gets_the_first_answer_and_other_content_is_a_conflict() {
-    let world = OperationWorld::new().await;
+world_test!(a_repetition_gets_the_first_answer_and_other_content_is_a_conflict, async |world| {
     let first = send_once(&world, key("r1", "send", "d1"), "hello").await.unwrap();
-    let again = send_once(&world, key("r1", "send", "d1"), "hello").await.unwrap();
-    assert_eq!(first, again);
+    assert_eq!(first, send_once(&world, key("r1", "send", "d1"), "hello").await.unwrap());
     assert_eq!(world.inbox("ada").await.len(), 1);
     assert_eq!(code(send_once(&world, key("r1", "send", "d2"), "other").await), Code::Conflict);
     assert_eq!(code(send_once(&world, key("r1", "stop", "d1"), "hello").await), Code::Conflict);
-    let other = RequestKey { principal: ghost_domain::Party::Operator("other".into()), ..key("r1", "send", "d1") };
+    let other = RequestKey { principal: Party::Operator("other".into()), ..key("r1", "send", "d1") };
     send_once(&world, other, "hello").await.unwrap();
     assert_eq!(world.inbox("ada").await.len(), 2, "an id is unique to its caller");
-}
+});
 
-#[tokio::test]
-async fn a_refusal_is_not_stored_and_changes_nothing() {
-    let world = OperationWorld::new().await;
+world_test!(a_refusal_is_not_stored_and_changes_nothing, async |world| {
     world.limits(|limits| limits.message_bytes = 3);
     assert_eq!(code(send_once(&world, key("r1", "send", "d1"), "hello").await), Code::TooLarge);
     world.limits(|limits| limits.message_bytes = 30);
     send_once(&world, key("r1", "send", "d1"), "hello").await.unwrap();
     assert_eq!(world.inbox("ada").await.len(), 1);
-}
+});
 
-#[tokio::test]
-async fn the_sweep_deletes_finished_work_and_keeps_open_work() {
-    let world = OperationWorld::new().await;
+world_test!(the_sweep_deletes_finished_work_and_keeps_open_work, async |world| {
     world.limits(|limits| limits.crashes_max = 1);
     let done = world.busy("ada").await.turn_id;
     world.finish(done, "done").await.unwrap();
@@ -64,13 +53,13 @@ async fn the_sweep_deletes_finished_work_and_keeps_open_work() {
     assert!(world.events().await.is_empty());
     assert!(read!(world, |r| r.turn_get(done)?).is_none());
     assert_eq!(world.turn(open).await.status, TurnStatus::Open);
-    assert_eq!(world.message(waiting.message_id).await.state, ghost_domain::MailState::Pending);
-    assert_eq!(world.ask_row(asked.ask_id).await.status, ghost_domain::AskStatus::Open);
-    assert_eq!(read!(world, |r| r.dead_letter_list(None, None, None, 1_000)?).len(), 1, "held");
+    assert_eq!(world.message(waiting.message_id).await.state, MailState::Pending);
+    assert_eq!(world.ask_row(asked.ask_id).await.status, AskStatus::Open);
+    assert_eq!(world.dead_letters().await.len(), 1, "held");
     assert_eq!(world.turn(poison).await.status, TurnStatus::Dead, "its journal is kept for a retry");
     assert_eq!(retention::sweep(&world.store, &world.ctx).await.unwrap(), 0);
     // The sequence and the kept work go on; the stored answer is deleted.
     world.finish(open, "at last").await.unwrap();
     assert_eq!(world.events().await[0].seq, last + 1);
     send_once(&world, key("r1", "send", "d2"), "x").await.unwrap();
-}
+});

@@ -1,19 +1,9 @@
 //! Helpers for the tests of schedules.
 
-use std::time::Duration;
+use super::operation_world::*;
 
-use ghost_domain::conversation::CONTROL;
-use ghost_domain::schedule::{JobMode, Missed, Target, When};
-use ghost_domain::{
-    Conversation, ConversationEntry, Party, RootId, Schedule, ScheduleKind, ScheduleRun, Timestamp, Turn,
-};
-
-use super::operation_world::{OperationWorld, id, operator, party, read, write};
-use crate::chain::Chain;
-use crate::schedules::{self, Beat, NewSchedule};
-use crate::{Result, conversations};
-
-const HOUR: Duration = Duration::from_secs(3_600);
+pub(super) const MINUTE: Duration = Duration::from_secs(60);
+pub(super) const HOUR: Duration = Duration::from_secs(3_600);
 
 pub(super) fn new(world: &OperationWorld, kind: ScheduleKind, name: &str, when: When) -> NewSchedule {
     NewSchedule {
@@ -31,7 +21,7 @@ pub(super) fn new(world: &OperationWorld, kind: ScheduleKind, name: &str, when: 
 }
 
 pub(super) async fn set(world: &OperationWorld, by: Party, new: NewSchedule) -> Result<Schedule> {
-    match write!(world, |w, ctx| schedules::set(w, &ctx, &by, new)) {
+    match run!(world, |w, ctx| schedules::set(w, &ctx, &by, new)) {
         Err(refusal) => Err(world.with_suggestion(refusal).await),
         set => set,
     }
@@ -48,16 +38,27 @@ pub(super) fn cron(expression: &str) -> When {
 
 /// Sets off due schedules, as a daemon that started to check at `since`.
 pub(super) async fn due_since(world: &OperationWorld, since: Timestamp) -> bool {
-    write!(world, |w, ctx| schedules::due(w, &ctx, since, &|_, _| Beat::Prompt(Some("Look.".into())))).unwrap()
+    run!(world, |w, ctx| schedules::due(w, &ctx, since, &|_, _| Beat::Prompt(Some("Look.".into())))).unwrap()
 }
 
 pub(super) async fn due(world: &OperationWorld) -> bool {
     due_since(world, Timestamp(0)).await
 }
 
+/// Sets off what is due after this time.
+pub(super) async fn due_after(world: &OperationWorld, time: Duration) -> bool {
+    world.pass(time);
+    due(world).await
+}
+
 pub(super) async fn runs(world: &OperationWorld, schedule: &Schedule) -> Vec<ScheduleRun> {
     let schedule_id = schedule.schedule_id;
     read!(world, |r| r.schedule_runs(schedule_id, 100)?)
+}
+
+/// The operator sets a schedule off by hand.
+pub(super) async fn run_now(world: &OperationWorld, schedule_id: ScheduleId) -> Result<ScheduleRun> {
+    run!(world, |w, ctx| schedules::run_now(w, &ctx, &operator(), schedule_id, Chain::root(&ctx)))
 }
 
 pub(super) async fn find(world: &OperationWorld, schedule: &Schedule) -> Option<Schedule> {
@@ -77,10 +78,8 @@ pub(super) async fn own_turn(world: &OperationWorld, target: Target) -> Schedule
 
 /// Runs the next slot of an hourly job and ends its turn with this text.
 pub(super) async fn run_next_hour(world: &OperationWorld, words: &str) -> Turn {
-    world.pass(HOUR);
-    due(world).await;
-    let turn = world.take("ada").await.turn;
-    world.finish(turn.turn_id, words).await.unwrap()
+    due_after(world, HOUR).await;
+    world.finish(world.take("ada").await.turn.turn_id, words).await.unwrap()
 }
 
 pub(super) async fn conversations_of_ada(world: &OperationWorld) -> Vec<(Conversation, Vec<ConversationEntry>)> {
@@ -95,23 +94,10 @@ pub(super) async fn conversations_of_ada(world: &OperationWorld) -> Vec<(Convers
 
 /// A conversation of ada that began outside and whose message ada has processed.
 pub(super) async fn answered_conversation(world: &OperationWorld, thread: &str) -> Conversation {
-    let party = operator();
-    let start = conversations::Start {
-        adapter: CONTROL.into(),
-        thread: Some(thread.into()),
-        owner: id("ada"),
-        party: party.clone(),
-    };
-    let said = conversations::IncomingMessage {
-        from: party,
-        content: "hello".into(),
-        attachments: Vec::new(),
-        reply_to: None,
-        external_id: None,
-    };
-    let heard = write!(world, |w, ctx| conversations::arrive(w, &ctx, start, said)).unwrap();
-    let turn = world.take("ada").await.turn;
-    world.finish(turn.turn_id, "NO_REPLY").await.unwrap();
+    let (adapter, thread) = (CONTROL.to_owned(), Some(thread.to_owned()));
+    let (start, said) = (Start { adapter, thread, owner: id("ada"), party: operator() }, said(operator(), "hello"));
+    let heard = run!(world, |w, ctx| conversations::arrive(w, &ctx, start, said)).unwrap();
+    world.done("ada", "NO_REPLY").await;
     heard.conversation
 }
 

@@ -1,28 +1,17 @@
 //! Schedules: setting them, their limits, going off once, and the records and ends of their runs
 //! (SCHED-02..09).
 
-use std::time::Duration;
+use ghost_domain::schedule::{Change, FileStamp};
 
-use ghost_domain::schedule::{Change, FileStamp, RunStatus, When};
-use ghost_domain::{ChatWake, Code, EventKind, Kind, ScheduleKind, Timestamp, WatchSnapshot};
-
-use super::operation_world::{OperationWorld, code, id, operator, party, read, write};
-use super::schedule_helpers::{answered_conversation, cron, due, find, new, runs, set, timer};
-use crate::mail::Chain;
-use crate::schedules::{self, NewSchedule};
-use crate::turns::{self, Ending};
-
-const MINUTE: Duration = Duration::from_secs(60);
+use super::operation_world::*;
+use super::schedule_helpers::*;
 
 // covers: SCHED-02, SCHED-09
-#[tokio::test]
-async fn a_timer_goes_off_once_in_its_chain_and_its_run_ends_with_the_turn() {
-    let world = OperationWorld::new().await;
+world_test!(a_timer_goes_off_once_in_its_chain_and_its_run_ends_with_the_turn, async |world| {
     let tea = timer(&world, "tea", MINUTE).await;
     due(&world).await;
     assert!(world.inbox("ada").await.is_empty());
-    world.pass(MINUTE);
-    due(&world).await;
+    due_after(&world, MINUTE).await;
     due(&world).await;
     let mail = world.inbox("ada").await;
     assert_eq!(mail.len(), 1);
@@ -32,21 +21,17 @@ async fn a_timer_goes_off_once_in_its_chain_and_its_run_ends_with_the_turn() {
     }
     assert!(find(&world, &tea).await.is_none());
     assert_eq!(runs(&world, &tea).await[0].status, RunStatus::Queued);
-    let turn = world.take("ada").await.turn;
-    world.finish(turn.turn_id, "done").await.unwrap();
+    world.done("ada", "done").await;
     let run = &runs(&world, &tea).await[0];
     assert_eq!((run.run, run.status, run.late), (1, RunStatus::Done, false));
     assert_eq!(world.count(EventKind::ScheduleFired).await, 1);
-}
+});
 
 // covers: SCHED-06
-#[tokio::test]
-async fn a_cron_job_starts_new_roots_and_has_one_run_at_a_time() {
-    let world = OperationWorld::new().await;
+world_test!(a_cron_job_starts_new_roots_and_has_one_run_at_a_time, async |world| {
     let job = set(&world, party("ada"), new(&world, ScheduleKind::Cron, "mail", cron("* * * * *"))).await.unwrap();
     for _ in 0..3 {
-        world.pass(MINUTE);
-        due(&world).await;
+        due_after(&world, MINUTE).await;
     }
     let mail = world.inbox("ada").await;
     assert_eq!(mail.len(), 1);
@@ -54,45 +39,37 @@ async fn a_cron_job_starts_new_roots_and_has_one_run_at_a_time() {
     let record = runs(&world, &job).await;
     assert_eq!(record.len(), 2);
     assert_eq!((record[0].status, record[0].missed), (RunStatus::Skipped, 2));
-    let turn = world.take("ada").await.turn;
-    let ending = Ending::Failed(ghost_domain::Refusal::new(Code::Timeout, "too slow"));
-    write!(world, |w, ctx| turns::finish(w, &ctx, turn.turn_id, ending)).unwrap();
+    world.end(world.take("ada").await.turn.turn_id, Ending::Failed(Refusal::new(Code::Timeout, "too slow"))).await;
     let failed = &runs(&world, &job).await[1];
     assert_eq!(failed.status, RunStatus::Failed);
     assert!(failed.note.as_ref().unwrap().contains("too slow"));
-    world.pass(MINUTE);
-    due(&world).await;
+    due_after(&world, MINUTE).await;
     assert_eq!(world.inbox("ada").await.len(), 1);
     let job = find(&world, &job).await.unwrap();
     assert_eq!((job.runs, job.last_status), (3, Some(RunStatus::Queued)));
-}
+});
 
-#[tokio::test]
-async fn setting_again_replaces_an_own_schedule_but_not_one_of_another_party() {
-    let world = OperationWorld::new().await;
+world_test!(setting_again_replaces_an_own_schedule_but_not_one_of_another_party, async |world| {
     let first = timer(&world, "tea", MINUTE).await;
-    let again = timer(&world, "tea", MINUTE * 5).await;
-    assert_eq!(first.schedule_id, again.schedule_id);
+    assert_eq!(first.schedule_id, timer(&world, "tea", MINUTE * 5).await.schedule_id);
     assert_eq!(find(&world, &first).await.unwrap().next_at, Some(world.ctx.now().plus(MINUTE * 5)));
     let job = set(&world, operator(), new(&world, ScheduleKind::Cron, "report", cron("0 9 * * *"))).await.unwrap();
     let mine = set(&world, party("ada"), new(&world, ScheduleKind::Cron, "report", cron("0 8 * * *"))).await;
     assert_eq!(code(mine), Code::AccessDenied);
     let (schedule_id, ada) = (job.schedule_id, party("ada"));
-    assert_eq!(code(write!(world, |w, ctx| schedules::cancel(w, &ctx, &ada, schedule_id))), Code::AccessDenied);
-    let off = write!(world, |w, ctx| schedules::enable(w, &ctx, &operator(), schedule_id, false)).unwrap();
+    assert_eq!(code(run!(world, |w, ctx| schedules::cancel(w, &ctx, &ada, schedule_id))), Code::AccessDenied);
+    let off = run!(world, |w, ctx| schedules::enable(w, &ctx, &operator(), schedule_id, false)).unwrap();
     assert_eq!((off.enabled, off.next_at), (false, None));
-    let on = write!(world, |w, ctx| schedules::enable(w, &ctx, &operator(), schedule_id, true)).unwrap();
+    let on = run!(world, |w, ctx| schedules::enable(w, &ctx, &operator(), schedule_id, true)).unwrap();
     assert_eq!(on.next_at, job.next_at);
-    write!(world, |w, ctx| schedules::cancel(w, &ctx, &operator(), schedule_id)).unwrap();
-    assert_eq!(code(write!(world, |w, ctx| schedules::cancel(w, &ctx, &operator(), schedule_id))), Code::NotFound);
+    run!(world, |w, ctx| schedules::cancel(w, &ctx, &operator(), schedule_id)).unwrap();
+    assert_eq!(code(run!(world, |w, ctx| schedules::cancel(w, &ctx, &operator(), schedule_id))), Code::NotFound);
     let near = read!(world, |r| schedules::named(r, &id("ada"), ScheduleKind::Timer, "tee").unwrap_err());
     assert_eq!(near.hint.unwrap(), "did you mean `tea`?");
-}
+});
 
 // covers: SCHED-04
-#[tokio::test]
-async fn exceeded_limits_and_bad_input_are_refused_without_effect() {
-    let world = OperationWorld::new().await;
+world_test!(exceeded_limits_and_bad_input_are_refused_without_effect, async |world| {
     world.limits(|limits| (limits.timers_max, limits.message_bytes) = (1, 100));
     timer(&world, "one", MINUTE).await;
     let at = When::At { at: world.ctx.now().plus(MINUTE) };
@@ -112,43 +89,33 @@ async fn exceeded_limits_and_bad_input_are_refused_without_effect() {
     assert_eq!(try_with(&|new| new.when = cron("* * * * *")).await, Code::InvalidArguments);
     assert_eq!(try_with(&|new| new.when = When::At { at: Timestamp(5) }).await, Code::InvalidArguments);
     assert_eq!(world.count(EventKind::ScheduleSet).await, 1);
-}
+});
 
 // covers: SCHED-09
-#[tokio::test]
-async fn a_full_inbox_is_a_refused_run_and_the_next_slot_runs() {
-    let world = OperationWorld::new().await;
+world_test!(a_full_inbox_is_a_refused_run_and_the_next_slot_runs, async |world| {
     world.limits(|limits| limits.inbox_max = 1);
     world.send("ada", "work").await;
     let job = set(&world, party("ada"), new(&world, ScheduleKind::Cron, "mail", cron("* * * * *"))).await.unwrap();
-    world.pass(MINUTE);
-    due(&world).await;
+    due_after(&world, MINUTE).await;
     let refused = &runs(&world, &job).await[0];
     assert_eq!(refused.status, RunStatus::Refused);
     assert!(refused.note.as_ref().unwrap().contains("inbox_full"));
-    let turn = world.take("ada").await.turn;
-    world.finish(turn.turn_id, "").await.unwrap();
-    world.pass(MINUTE);
-    due(&world).await;
+    world.done("ada", "").await;
+    due_after(&world, MINUTE).await;
     assert_eq!(world.inbox("ada").await.len(), 1);
-}
+});
 
-#[tokio::test]
-async fn a_one_shot_waits_for_a_free_inbox_and_goes_off_once() {
-    let world = OperationWorld::new().await;
+world_test!(a_one_shot_waits_for_a_free_inbox_and_goes_off_once, async |world| {
     world.limits(|limits| limits.inbox_max = 1);
     world.send("ada", "work").await;
     let tea = timer(&world, "tea", MINUTE).await;
     let when = When::At { at: world.ctx.now().plus(MINUTE) };
     let job = set(&world, party("ada"), new(&world, ScheduleKind::Cron, "once", when)).await.unwrap();
-    world.pass(MINUTE);
-    due(&world).await;
-    let again = find(&world, &tea).await.unwrap();
-    assert_eq!(again.next_at, Some(world.ctx.now().plus(MINUTE / 2)));
+    due_after(&world, MINUTE).await;
+    assert_eq!(find(&world, &tea).await.unwrap().next_at, Some(world.ctx.now().plus(MINUTE / 2)));
     due(&world).await;
     for _ in 0..3 {
-        world.pass(MINUTE / 2);
-        due(&world).await;
+        due_after(&world, MINUTE / 2).await;
     }
     for schedule in [&tea, &job] {
         let record = runs(&world, schedule).await;
@@ -158,8 +125,7 @@ async fn a_one_shot_waits_for_a_free_inbox_and_goes_off_once() {
     assert_eq!(world.count(EventKind::ScheduleSkipped).await, 2, "recorded at the first refusal only");
     world.limits(|limits| limits.inbox_max = 9);
     for _ in 0..3 {
-        world.pass(MINUTE / 2);
-        due(&world).await;
+        due_after(&world, MINUTE / 2).await;
     }
     assert!(find(&world, &tea).await.is_none());
     assert_eq!(find(&world, &job).await.unwrap().next_at, None, "it stays until its run has ended well");
@@ -171,58 +137,43 @@ async fn a_one_shot_waits_for_a_free_inbox_and_goes_off_once() {
     let mail = world.inbox("ada").await;
     assert_eq!(mail.len(), 3);
     assert!(mail[1].body.contains("late by 2m: its mail was refused until now (inbox_full"), "{}", mail[1].body);
-}
+});
 
-#[tokio::test]
-async fn a_timer_whose_chain_is_too_long_ends_with_a_refused_run() {
-    let world = OperationWorld::new().await;
+world_test!(a_timer_whose_chain_is_too_long_ends_with_a_refused_run, async |world| {
     let tea = timer(&world, "tea", MINUTE).await;
     world.limits(|limits| limits.hops_max = 2);
-    world.pass(MINUTE);
-    due(&world).await;
+    due_after(&world, MINUTE).await;
     assert!(find(&world, &tea).await.is_none());
     assert!(runs(&world, &tea).await[0].note.as_ref().unwrap().contains("hop_limit"));
-}
+});
 
 // covers: SCHED-06
-#[tokio::test]
-async fn a_schedule_set_off_by_hand_has_one_run_at_a_time() {
-    let world = OperationWorld::new().await;
+world_test!(a_schedule_set_off_by_hand_has_one_run_at_a_time, async |world| {
     let job = set(&world, operator(), new(&world, ScheduleKind::Cron, "mail", cron("0 9 * * *"))).await.unwrap();
     let schedule_id = job.schedule_id;
-    let run = async || {
-        write!(world, |w, ctx| {
-            let chain = Chain::root(&ctx);
-            schedules::run_now(w, &ctx, &operator(), schedule_id, chain)
-        })
-    };
+    let run = async || run_now(&world, schedule_id).await;
     assert_eq!(run().await.unwrap().status, RunStatus::Queued);
     assert_eq!(code(run().await), Code::Conflict);
     assert_eq!(find(&world, &job).await.unwrap().next_at, job.next_at);
     assert!(world.inbox("ada").await[0].body.contains("by hand by operator:test"));
-}
+});
 
-#[tokio::test]
-async fn schedules_of_a_deleted_agent_are_cancelled_and_a_stopped_agent_gets_its_mail() {
-    let world = OperationWorld::new().await;
+world_test!(schedules_of_a_deleted_agent_are_cancelled_and_a_stopped_agent_gets_its_mail, async |world| {
     let one = timer(&world, "one", MINUTE).await;
     let two = timer(&world, "two", MINUTE * 9).await;
     let ada = id("ada");
-    write!(world, |w, ctx| crate::agents::stop(w, &ctx, &operator(), &ada, None)).unwrap();
-    world.pass(MINUTE);
-    due(&world).await;
+    run!(world, |w, ctx| agents::stop(w, &ctx, &operator(), &ada, None)).unwrap();
+    due_after(&world, MINUTE).await;
     assert_eq!(world.inbox("ada").await.len(), 1);
     let ada = id("ada");
-    write!(world, |w, ctx| crate::agents::delete(w, &ctx, &operator(), &ada)).unwrap();
+    run!(world, |w, ctx| agents::delete(w, &ctx, &operator(), &ada)).unwrap();
     assert!(find(&world, &two).await.is_none());
     assert_eq!(runs(&world, &one).await[0].status, RunStatus::Failed);
     assert_eq!(world.count(EventKind::ScheduleCancelled).await, 1);
-}
+});
 
 // covers: SCHED-03
-#[tokio::test]
-async fn a_watch_reports_each_change_once_and_repeats_changes_that_a_limit_refused() {
-    let world = OperationWorld::new().await;
+world_test!(a_watch_reports_each_change_once_and_repeats_changes_that_a_limit_refused, async |world| {
     let seen = |names: &[&str]| WatchSnapshot {
         files: names
             .iter()
@@ -236,7 +187,7 @@ async fn a_watch_reports_each_change_once_and_repeats_changes_that_a_limit_refus
     let (schedule_id, made) = (watch.schedule_id, watch.created_at);
     let check = async |names: &[&str]| {
         let now = seen(names);
-        write!(world, |w, ctx| schedules::changed(w, &ctx, schedule_id, made, &now, false)).unwrap()
+        run!(world, |w, ctx| schedules::changed(w, &ctx, schedule_id, made, &now, false)).unwrap()
     };
     assert!(check(&["a"]).await.is_none());
     world.limits(|limits| limits.inbox_max = 1);
@@ -251,11 +202,9 @@ async fn a_watch_reports_each_change_once_and_repeats_changes_that_a_limit_refus
     let mail = world.inbox("ada").await;
     assert!(mail[1].body.contains("- created bb"), "{}", mail[1].body);
     assert_eq!((mail[1].kind, mail[1].hop, mail[1].root_id), (Kind::Watch, 3, watch.root_id));
-}
+});
 
-#[tokio::test]
-async fn a_check_of_a_replaced_watch_does_not_affect_the_new_watch() {
-    let world = OperationWorld::new().await;
+world_test!(a_check_of_a_replaced_watch_does_not_affect_the_new_watch, async |world| {
     let seen = |name: &str| WatchSnapshot {
         files: [(name.to_owned(), FileStamp { bytes: 1, changed_ns: 1, inode: name.len() as u64 })]
             .into_iter()
@@ -272,57 +221,42 @@ async fn a_check_of_a_replaced_watch_does_not_affect_the_new_watch() {
     let new = watch("there", "there.md").await;
     assert_eq!(old.schedule_id, new.schedule_id);
     let (schedule_id, made, now) = (old.schedule_id, old.created_at, seen("new.md"));
-    assert!(write!(world, |w, ctx| schedules::changed(w, &ctx, schedule_id, made, &now, false)).unwrap().is_none());
-    let refusal = ghost_domain::Refusal::new(Code::TooLarge, "too many files");
-    write!(world, |w, ctx| schedules::watch_refused(w, &ctx, schedule_id, made, &refusal)).unwrap();
+    assert!(run!(world, |w, ctx| schedules::changed(w, &ctx, schedule_id, made, &now, false)).unwrap().is_none());
+    let refusal = Refusal::new(Code::TooLarge, "too many files");
+    run!(world, |w, ctx| schedules::watch_refused(w, &ctx, schedule_id, made, &refusal)).unwrap();
     assert!(world.inbox("ada").await.is_empty() && runs(&world, &new).await.is_empty());
     assert_eq!(read!(world, |r| r.watch_snapshot_get(schedule_id)?), Some(seen("there.md")));
     let (made, now) = (new.created_at, seen("new.md"));
-    assert!(write!(world, |w, ctx| schedules::changed(w, &ctx, schedule_id, made, &now, false)).unwrap().is_some());
-}
+    assert!(run!(world, |w, ctx| schedules::changed(w, &ctx, schedule_id, made, &now, false)).unwrap().is_some());
+});
 
 // covers: HB-04
-#[tokio::test]
-async fn an_alert_in_a_channel_wakes_members_by_the_chat_setting() {
-    let world = OperationWorld::new().await;
-    let channel = crate::chat::NewChannel {
-        channel: "alerts".parse().unwrap(),
-        members: vec![id("ada"), id("bob"), id("cyd")],
-        gated: false,
-        skip_creator: false,
-        topic: None,
-    };
-    let by = crate::chat::Speaker::from(party("ada"));
-    write!(world, |w, ctx| crate::chat::create(w, &ctx, &by, channel)).unwrap();
+world_test!(an_alert_in_a_channel_wakes_members_by_the_chat_setting, async |world| {
+    world.channel(party("ada"), new_channel("alerts", &["bob", "cyd"])).await.unwrap();
     let wanted = schedules::Wanted { every_ms: 1_800_000, target: "alerts".into() };
-    write!(world, |w, ctx| schedules::follow_heartbeat(w, &ctx, &id("ada"), Some(&wanted))).unwrap();
+    run!(world, |w, ctx| schedules::follow_heartbeat(w, &ctx, &id("ada"), Some(&wanted))).unwrap();
     for (wake, woken) in [(ChatWake::None, 0), (ChatWake::Mentions, 0), (ChatWake::All, 1)] {
         world.ctx.set_chat_wake(wake);
-        world.pass(MINUTE * 30);
-        due(&world).await;
-        let turn = world.take("ada").await.turn;
-        world.finish(turn.turn_id, "The mail for @nobody is late.").await.unwrap();
+        due_after(&world, MINUTE * 30).await;
+        world.done("ada", "The mail for @nobody is late.").await;
         let wakes = world.inbox("bob").await.iter().filter(|mail| mail.is_chat_wake()).count();
         assert_eq!(wakes, woken, "{wake:?}");
     }
     let posts = read!(world, |r| r.chat_posts(&"alerts".parse().unwrap(), 0, 0, 9)?);
     assert_eq!(posts.len(), 3);
-}
+});
 
 // covers: HB-01, HB-02, HB-04
-#[tokio::test]
-async fn heartbeats_follow_the_configuration_and_are_skipped_when_there_is_nothing_to_ask() {
-    let world = OperationWorld::new().await;
+world_test!(heartbeats_follow_the_configuration_and_are_skipped_when_there_is_nothing_to_ask, async |world| {
     let want = async |every_ms: Option<u64>| {
         let wanted = every_ms.map(|every_ms| schedules::Wanted { every_ms, target: "last".into() });
-        write!(world, |w, ctx| schedules::follow_heartbeat(w, &ctx, &id("ada"), wanted.as_ref())).unwrap();
+        run!(world, |w, ctx| schedules::follow_heartbeat(w, &ctx, &id("ada"), wanted.as_ref())).unwrap();
     };
     want(Some(1_800_000)).await;
     want(Some(1_800_000)).await;
     assert_eq!(world.count(EventKind::ScheduleSet).await, 1);
     let beat = async |text: &str| {
-        world.pass(MINUTE * 30);
-        due(&world).await;
+        due_after(&world, MINUTE * 30).await;
         let taken = world.take("ada").await;
         let (kind, body) = (taken.mail[0].kind, taken.mail[0].body.as_str());
         assert!(kind == Kind::Heartbeat && body.starts_with("Look.\n") && body.contains("HEARTBEAT_OK"), "{body}");
@@ -331,7 +265,7 @@ async fn heartbeats_follow_the_configuration_and_are_skipped_when_there_is_nothi
     beat("HEARTBEAT_OK all well").await;
     beat("The mail is late.").await;
     // Nobody outside has written to ada yet.
-    let alert = world.events().await.into_iter().find(|event| event.kind == EventKind::HeartbeatAlert).unwrap();
+    let alert = world.event(EventKind::HeartbeatAlert).await;
     assert_eq!(
         (alert.payload["text"].as_str(), alert.payload["target"].as_str()),
         (Some("The mail is late."), Some("last"))
@@ -343,11 +277,9 @@ async fn heartbeats_follow_the_configuration_and_are_skipped_when_there_is_nothi
     let entries = read!(world, |r| r.conversation_entries(talk.conversation_id, 0, 10)?);
     assert_eq!(entries.last().unwrap().content, "It is still late.");
     world.busy("ada").await;
-    world.pass(MINUTE * 30);
-    due(&world).await;
+    due_after(&world, MINUTE * 30).await;
     assert_eq!(world.count(EventKind::HeartbeatSkipped).await, 1);
     want(None).await;
-    world.pass(MINUTE * 60);
-    due(&world).await;
+    due_after(&world, MINUTE * 60).await;
     assert_eq!(world.count(EventKind::HeartbeatSkipped).await, 1);
-}
+});

@@ -1,23 +1,15 @@
 //! Jobs that wait for a heartbeat: after a crash of their turn, after they became a dead letter,
 //! and after the heartbeat was removed (SCHED-06, HB-01).
 
-use std::time::Duration;
+use ghost_domain::schedule::WakeMode;
 
-use ghost_domain::ports::Signal;
-use ghost_domain::schedule::{JobMode, RunStatus, WakeMode, When};
-use ghost_domain::{DeadLetterStatus, Kind, Schedule, ScheduleKind, ScheduleRun};
-
-use super::operation_world::{OperationWorld, id, operator, party, read, write};
-use super::schedule_helpers::{due, new, runs, set};
-use crate::schedules::{self, NewSchedule};
-use crate::{dead_letters, mail};
-
-const MINUTE: Duration = Duration::from_secs(60);
+use super::operation_world::*;
+use super::schedule_helpers::*;
 
 /// Configures ada's heartbeat: every half hour, or none.
 async fn heartbeat(world: &OperationWorld, beats: bool) {
     let wanted = beats.then(|| schedules::Wanted { every_ms: 1_800_000, target: "none".into() });
-    write!(world, |w, ctx| schedules::follow_heartbeat(w, &ctx, &id("ada"), wanted.as_ref())).unwrap();
+    run!(world, |w, ctx| schedules::follow_heartbeat(w, &ctx, &id("ada"), wanted.as_ref())).unwrap();
 }
 
 /// A job of ada every ten minutes that waits for its heartbeat, with one waiting run.
@@ -27,8 +19,7 @@ async fn waiting(world: &OperationWorld) -> Schedule {
     let when = When::Every { every_ms: 600_000, anchor: world.ctx.now() };
     let job = NewSchedule { mode, ..new(world, ScheduleKind::Cron, "mail", when) };
     let job = set(world, party("ada"), job).await.unwrap();
-    world.pass(MINUTE * 10);
-    due(world).await;
+    due_after(world, MINUTE * 10).await;
     assert!(world.try_take("ada").await.unwrap().is_none(), "it waits");
     job
 }
@@ -40,15 +31,12 @@ async fn waited(world: &OperationWorld, job: &Schedule) -> ScheduleRun {
 
 /// Opens the turn of a heartbeat with the mail that waited for it.
 async fn beat(world: &OperationWorld) {
-    world.pass(MINUTE * 20);
-    due(world).await;
+    due_after(world, MINUTE * 20).await;
     let kinds: Vec<Kind> = world.take("ada").await.mail.iter().map(|mail| mail.kind).collect();
     assert_eq!(kinds, [Kind::Cron, Kind::Heartbeat]);
 }
 
-#[tokio::test]
-async fn mail_of_a_crashed_heartbeat_turn_is_tried_alone_and_its_job_goes_on() {
-    let world = OperationWorld::new().await;
+world_test!(mail_of_a_crashed_heartbeat_turn_is_tried_alone_and_its_job_goes_on, async |world| {
     let job = waiting(&world).await;
     beat(&world).await;
     world.crash("ada", "it fell over").await;
@@ -59,10 +47,9 @@ async fn mail_of_a_crashed_heartbeat_turn_is_tried_alone_and_its_job_goes_on() {
     }
     assert!(world.inbox("ada").await.is_empty());
     assert_eq!(waited(&world, &job).await.status, RunStatus::Done);
-    world.pass(MINUTE * 10);
-    due(&world).await;
+    due_after(&world, MINUTE * 10).await;
     assert_eq!(runs(&world, &job).await[0].status, RunStatus::Queued, "the next slot is not passed over");
-}
+});
 
 #[tokio::test]
 async fn a_waiting_run_in_a_dead_letter_runs_when_it_is_retried() {
@@ -72,10 +59,10 @@ async fn a_waiting_run_in_a_dead_letter_runs_when_it_is_retried() {
         let job = waiting(&world).await;
         beat(&world).await;
         world.crash("ada", "it fell over").await;
-        let held = read!(world, |r| r.dead_letter_list(None, Some(DeadLetterStatus::Held), None, 1_000)?);
+        let held = world.dead_letters().await;
         let quiet = waited(&world, &job).await.message_id.unwrap();
         let letter = held.iter().find(|letter| letter.messages == [quiet]).unwrap().dead_letter_id;
-        write!(world, |w, ctx| dead_letters::retry(w, &ctx, &operator(), letter, fresh)).unwrap();
+        run!(world, |w, ctx| dead_letters::retry(w, &ctx, &operator(), letter, fresh)).unwrap();
         let taken = world.take("ada").await;
         assert_eq!(taken.mail.iter().map(|mail| mail.message_id).collect::<Vec<_>>(), [quiet], "fresh: {fresh}");
         world.finish(taken.turn.turn_id, "").await.unwrap();
@@ -97,8 +84,7 @@ async fn waiting_mail_wakes_the_agent_when_the_heartbeat_is_removed() {
             heartbeat(&world, false).await;
         } else {
             let beats = read!(world, |r| r.schedule_find(&id("ada"), ScheduleKind::Heartbeat, "heartbeat")?.unwrap());
-            let schedule_id = beats.schedule_id;
-            write!(world, |w, ctx| schedules::enable(w, &ctx, &operator(), schedule_id, false)).unwrap();
+            run!(world, |w, ctx| schedules::enable(w, &ctx, &operator(), beats.schedule_id, false)).unwrap();
         }
         assert!(world.signals().contains(&Signal::Wake(id("ada"))), "reloaded: {reloaded}");
         assert!(!world.message(quiet.message_id).await.wake);

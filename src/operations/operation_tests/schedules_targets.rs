@@ -2,42 +2,16 @@
 //! webhooks, and webhooks that the world file removes or gives to another agent. Also blank
 //! messages.
 
-use std::time::Duration;
-
-use ghost_domain::schedule::{RunStatus, Target, When};
-use ghost_domain::{Code, Party, Schedule, ScheduleKind};
-use serde_json::json;
-
-use super::operation_world::{OperationWorld, code, id, operator, party, write};
-use super::schedule_helpers::{
-    announce, answered_conversation, conversations_of_ada, due, every, find, new, ops, own_turn, run_next_hour, runs,
-    set,
-};
-use crate::conversations::{self, IncomingMessage, Received, Start};
-use crate::schedules::NewSchedule;
-use crate::{Result, chat, schedules};
-
-const HOUR: Duration = Duration::from_secs(3_600);
+use super::operation_world::*;
+use super::schedule_helpers::*;
 
 fn job(world: &OperationWorld, target: Target) -> NewSchedule {
     NewSchedule { mode: target.into(), ..new(world, ScheduleKind::Cron, "report", every(world, HOUR)) }
 }
 
-async fn channel(world: &OperationWorld, name: &str) {
-    let channel = chat::NewChannel {
-        channel: name.parse().unwrap(),
-        members: vec![id("ada"), id("bob")],
-        gated: false,
-        skip_creator: false,
-        topic: None,
-    };
-    let by = chat::Speaker::from(party("ada"));
-    write!(world, |w, ctx| chat::create(w, &ctx, &by, channel)).unwrap();
-}
-
 async fn enable(world: &OperationWorld, job: &Schedule, enabled: bool) -> Result<Schedule> {
     let schedule_id = job.schedule_id;
-    write!(world, |w, ctx| schedules::enable(w, &ctx, &operator(), schedule_id, enabled))
+    run!(world, |w, ctx| schedules::enable(w, &ctx, &operator(), schedule_id, enabled))
 }
 
 /// A message from outside over the webhook, whose conversations belong to `owner`.
@@ -45,9 +19,8 @@ async fn arrives(world: &OperationWorld, owner: &str, thread: &str) -> Result<Re
     let from = Party::Outside("caller".into());
     let start =
         Start { adapter: "webhook:ops".into(), thread: Some(thread.into()), owner: id(owner), party: from.clone() };
-    let entries =
-        IncomingMessage { from, content: "hello".into(), attachments: Vec::new(), reply_to: None, external_id: None };
-    write!(world, |w, ctx| conversations::arrive(w, &ctx, start, entries))
+    let said = said(from, "hello");
+    run!(world, |w, ctx| conversations::arrive(w, &ctx, start, said))
 }
 
 /// The note of the newest run.
@@ -61,10 +34,8 @@ fn webhook_of(world: &OperationWorld, agent: &str) {
     world.ctx.set_webhooks([("ops".to_owned(), id(agent))].into());
 }
 
-#[tokio::test]
-async fn a_target_must_exist_when_a_job_is_set_or_changed() {
-    let world = OperationWorld::new().await;
-    channel(&world, "news").await;
+world_test!(a_target_must_exist_when_a_job_is_set_or_changed, async |world| {
+    world.channel(party("ada"), new_channel("news", &["bob"])).await.unwrap();
     let talk = answered_conversation(&world, "one").await.conversation_id.to_string();
     for (to, hint) in [
         ("newz", "did you mean `news`?"),
@@ -79,13 +50,12 @@ async fn a_target_must_exist_when_a_job_is_set_or_changed() {
     for to in ["news", "last", talk.as_str()] {
         set(&world, party("ada"), job(&world, announce(to))).await.unwrap();
     }
-    let slip = set(&world, operator(), job(&world, announce("newss"))).await;
-    assert_eq!(code(slip), Code::NotFound);
+    assert_eq!(code(set(&world, operator(), job(&world, announce("newss"))).await), Code::NotFound);
     // A job whose target is gone can be switched off, but not on.
     let conversation = set(&world, operator(), job(&world, announce(&talk))).await.unwrap();
     world.limits(|limits| limits.conversation_days = 1);
     world.pass(Duration::from_secs(2 * 86_400));
-    crate::retention::sweep(&world.store, &world.ctx).await.unwrap();
+    retention::sweep(&world.store, &world.ctx).await.unwrap();
     assert_eq!(code(set(&world, operator(), job(&world, announce(&talk))).await), Code::NotFound);
     let off = NewSchedule { enabled: false, ..job(&world, announce(&talk)) };
     let off = set(&world, operator(), off).await.unwrap();
@@ -98,11 +68,9 @@ async fn a_target_must_exist_when_a_job_is_set_or_changed() {
     for enabled in [false, true] {
         assert_eq!(enable(&world, &on, enabled).await.unwrap().enabled, enabled);
     }
-}
+});
 
-#[tokio::test]
-async fn a_blank_message_gets_the_same_refusal_from_timers_and_jobs() {
-    let world = OperationWorld::new().await;
+world_test!(a_blank_message_gets_the_same_refusal_from_timers_and_jobs, async |world| {
     let at = When::At { at: world.ctx.now().plus(HOUR) };
     let says = |kind, message: &str| NewSchedule { message: message.into(), ..new(&world, kind, " x", at.clone()) };
     for (kind, blank) in [(ScheduleKind::Timer, " \n\t"), (ScheduleKind::Cron, " \n\t"), (ScheduleKind::Cron, "")] {
@@ -111,11 +79,9 @@ async fn a_blank_message_gets_the_same_refusal_from_timers_and_jobs() {
     }
     let timer = set(&world, operator(), says(ScheduleKind::Timer, "")).await.unwrap();
     assert_eq!(timer.message, "x", "one that was given none reminds of its name");
-}
+});
 
-#[tokio::test]
-async fn the_outside_cannot_begin_the_thread_of_a_job_but_can_answer_in_it() {
-    let world = OperationWorld::new().await;
+world_test!(the_outside_cannot_begin_the_thread_of_a_job_but_can_answer_in_it, async |world| {
     webhook_of(&world, "bob");
     for thread in ["cron:ada/report", "cron:", "cron:nobody/x"] {
         let refusal = arrives(&world, "bob", thread).await.unwrap_err();
@@ -131,17 +97,13 @@ async fn the_outside_cannot_begin_the_thread_of_a_job_but_can_answer_in_it() {
     run_next_hour(&world, "One.").await;
     assert_eq!(note(&world, &job).await, None);
     // Now it is an ordinary conversation of ada.
-    let heard = arrives(&world, "bob", "cron:ada/report").await.unwrap();
-    assert_eq!(heard.conversation.owner, id("ada"));
-    let turn = world.take("ada").await.turn;
-    world.finish(turn.turn_id, "Thanks.").await.unwrap();
+    assert_eq!(arrives(&world, "bob", "cron:ada/report").await.unwrap().conversation.owner, id("ada"));
+    world.done("ada", "Thanks.").await;
     let entries = conversations_of_ada(&world).await.remove(0).1;
     assert_eq!(entries.iter().map(|entry| entry.content.as_str()).collect::<Vec<_>>(), ["One.", "hello", "Thanks."]);
-}
+});
 
-#[tokio::test]
-async fn a_webhook_given_to_another_agent_fails_the_delivery_unless_the_thread_is_the_jobs_own() {
-    let world = OperationWorld::new().await;
+world_test!(a_webhook_given_to_another_agent_fails_the_delivery_unless_the_thread_is_the_jobs_own, async |world| {
     let free = own_turn(&world, ops("free")).await;
     run_next_hour(&world, "One.").await;
     assert_eq!(note(&world, &free).await, None);
@@ -159,17 +121,13 @@ async fn a_webhook_given_to_another_agent_fails_the_delivery_unless_the_thread_i
     assert_eq!(note(&world, &any).await, None);
     // The world file no longer has the webhook.
     world.ctx.set_webhooks(std::collections::BTreeMap::new());
-    world.pass(HOUR);
-    due(&world).await;
-    let turn = world.take("ada").await.turn;
-    world.finish(turn.turn_id, "Five.").await.unwrap();
+    due_after(&world, HOUR).await;
+    world.done("ada", "Five.").await;
     assert!(note(&world, &any).await.unwrap().contains("there is no webhook `ops`"));
     assert_eq!(conversations_of_ada(&world).await.len(), 3);
-}
+});
 
-#[tokio::test]
-async fn a_job_set_to_another_jobs_thread_is_not_delivered_and_its_run_has_a_note() {
-    let world = OperationWorld::new().await;
+world_test!(a_job_set_to_another_jobs_thread_is_not_delivered_and_its_run_has_a_note, async |world| {
     for foreign in ["cron:ada/other", "cron:bob/report"] {
         let job = set(&world, operator(), job(&world, ops(foreign))).await.unwrap();
         run_next_hour(&world, "One.").await;
@@ -184,13 +142,11 @@ async fn a_job_set_to_another_jobs_thread_is_not_delivered_and_its_run_has_a_not
     run_next_hour(&world, "Two.").await;
     assert_eq!((note(&world, &once).await, find(&world, &once).await), (None, None));
     let cancelled = set(&world, operator(), own()).await.unwrap();
-    world.pass(HOUR);
-    due(&world).await;
+    due_after(&world, HOUR).await;
     let turn = world.take("ada").await.turn;
-    let schedule_id = cancelled.schedule_id;
-    write!(world, |w, ctx| schedules::cancel(w, &ctx, &operator(), schedule_id)).unwrap();
+    run!(world, |w, ctx| schedules::cancel(w, &ctx, &operator(), cancelled.schedule_id)).unwrap();
     world.finish(turn.turn_id, "Three.").await.unwrap();
     assert_eq!(note(&world, &cancelled).await, None);
     let entries = conversations_of_ada(&world).await.remove(0).1;
     assert_eq!(entries.iter().map(|entry| entry.content.as_str()).collect::<Vec<_>>(), ["Two.", "Three."]);
-}
+});

@@ -1,17 +1,7 @@
-use ghost_domain::schedule::When;
-use ghost_domain::{
-    Code, ConversationId, EventKind, Kind, LogPlace, LogStart, ScheduleKind, TaskStatus, Timestamp, Turn, TurnId,
-};
-use uuid::Uuid;
-
-use super::operation_world::{OperationWorld, code, delete, id, new_agent, operator, party, read, write};
-use super::schedule_helpers::{cron, due, new, set, timer};
-use crate::mail::{Chain, NewMessage};
-use crate::schedules::{self, NewSchedule};
-use crate::sessions::{self, Author, History};
-use crate::tasks::{self, NewTask};
+use super::operation_world::*;
+use super::schedule_helpers::*;
+use crate::sessions::{Author, History};
 use crate::turns::BriefedLog;
-use crate::{Result, turns};
 
 const TALK: Option<ConversationId> = Some(ConversationId(Uuid::from_u128(1)));
 
@@ -20,13 +10,11 @@ async fn turn(world: &OperationWorld, conversation_id: Option<ConversationId>, t
     let chain = Chain { conversation_id, ..Chain::root(&world.ctx) };
     world.deliver(NewMessage::new(&id("ada"), operator(), Kind::Message, text, chain)).await.unwrap();
     let turn_id = world.take("ada").await.turn.turn_id;
-    write!(world, |w, ctx| {
-        let log = BriefedLog::default();
-        turns::brief(w, &ctx, turn_id, ("a", "a"), ("b", "b"), log, (text.to_owned(), None))
+    run!(world, |w, ctx| {
+        turns::brief(w, &ctx, turn_id, ("a", "a"), ("b", "b"), BriefedLog::default(), (text.to_owned(), None))
     })
     .unwrap();
-    let (reservation_id, _) = world.model_start(turn_id, super::operation_world::demand(1, 16)).await.unwrap();
-    world.model_answer(turn_id, reservation_id, None).await.unwrap();
+    world.model_call(turn_id, demand(1, 16), None).await;
     world.pass(std::time::Duration::from_secs(1));
     world.finish(turn_id, "done").await.unwrap()
 }
@@ -46,9 +34,7 @@ fn mail_in(history: &History) -> Vec<&str> {
 }
 
 // covers: BI-78
-#[tokio::test]
-async fn a_session_is_read_in_pages_of_its_own_turns() {
-    let world = OperationWorld::new().await;
+world_test!(a_session_is_read_in_pages_of_its_own_turns, async |world| {
     let one = turn(&world, None, "one").await;
     turn(&world, TALK, "aside").await;
     let two = turn(&world, None, "two").await;
@@ -63,13 +49,11 @@ async fn a_session_is_read_in_pages_of_its_own_turns() {
     let list = read!(world, |r| sessions::list(r, &id("ada"), Timestamp(0), 9).unwrap());
     assert_eq!(list.iter().map(|row| (row.conversation_id, row.turns)).collect::<Vec<_>>(), [(None, 3), (TALK, 1)]);
     assert_eq!(read!(world, |r| sessions::list(r, &id("ada"), since, 9).unwrap()).len(), 1);
-}
+});
 
 // covers: LOOP-01
-#[tokio::test]
-async fn a_reset_leaves_the_past_of_one_session_behind() {
-    let world = OperationWorld::new().await;
-    let reset = async |session| write!(world, |w, ctx| sessions::reset(w, &ctx, &operator(), &id("ada"), session));
+world_test!(a_reset_leaves_the_past_of_one_session_behind, async |world| {
+    let reset = async |session| run!(world, |w, ctx| sessions::reset(w, &ctx, &operator(), &id("ada"), session));
     assert!(!reset(None).await.unwrap(), "there is nothing to leave behind");
     turn(&world, None, "one").await;
     turn(&world, TALK, "aside").await;
@@ -80,7 +64,7 @@ async fn a_reset_leaves_the_past_of_one_session_behind() {
     assert_eq!(mail_in(&history(&world, TALK, None, 9).await.unwrap()), ["aside"]);
     turn(&world, None, "two").await;
     assert_eq!(mail_in(&history(&world, None, None, 9).await.unwrap()), ["two"]);
-}
+});
 
 #[test]
 fn a_session_has_a_name() {
@@ -89,9 +73,7 @@ fn a_session_has_a_name() {
     assert_eq!(code(sessions::session_named("owm")), Code::InvalidArguments);
 }
 
-#[tokio::test]
-async fn a_new_agent_has_no_session_of_an_earlier_one_with_its_id() {
-    let world = OperationWorld::new().await;
+world_test!(a_new_agent_has_no_session_of_an_earlier_one_with_its_id, async |world| {
     turn(&world, None, "one").await;
     turn(&world, TALK, "aside").await;
     delete(&world, "ada").await;
@@ -106,42 +88,36 @@ async fn a_new_agent_has_no_session_of_an_earlier_one_with_its_id() {
     assert_eq!(mail_in(&history(&world, TALK, None, 9).await.unwrap()), ["two"]);
     assert_eq!(list().await.iter().map(|row| (row.conversation_id, row.turns)).collect::<Vec<_>>(), [(TALK, 1)]);
     timer(&world, "tea", std::time::Duration::from_secs(60)).await;
-    world.pass(std::time::Duration::from_secs(60));
-    due(&world).await;
+    due_after(&world, std::time::Duration::from_secs(60)).await;
     let reminder = world.inbox("ada").await.remove(0).body;
     assert!(!reminder.contains("you heard"), "{reminder}");
-}
+});
 
-#[tokio::test]
-async fn a_cut_from_before_a_reset_does_not_undo_it() {
-    let world = OperationWorld::new().await;
+world_test!(a_cut_from_before_a_reset_does_not_undo_it, async |world| {
     let one = turn(&world, None, "one").await.log_place();
     let two = turn(&world, None, "two").await.log_place();
     world.send("ada", "three").await;
     let turn_id = world.take("ada").await.turn.turn_id;
-    write!(world, |w, ctx| sessions::reset(w, &ctx, &operator(), &id("ada"), None)).unwrap();
+    run!(world, |w, ctx| sessions::reset(w, &ctx, &operator(), &id("ada"), None)).unwrap();
     for place in [one, two] {
         brief_with_cut(&world, turn_id, place).await;
         let start = read!(world, |r| r.session_start(&id("ada"), None)?.unwrap().start);
         assert!(!start.cut && start.place > two, "{start:?}");
     }
-}
+});
 
 /// Journals the prompt of ada's open turn, whose log was cut at `place`.
 async fn brief_with_cut(world: &OperationWorld, turn_id: TurnId, place: LogPlace) {
-    write!(world, |w, ctx| {
-        let start = LogStart { place, round: 1, cut: true };
-        let log = BriefedLog { new_start: Some(start), ..BriefedLog::default() };
+    run!(world, |w, ctx| {
+        let log = BriefedLog { new_start: Some(LogStart { place, round: 1, cut: true }), ..BriefedLog::default() };
         turns::brief(w, &ctx, turn_id, ("a", "a"), ("b", "b"), log, ("three".to_owned(), None))
     })
     .unwrap();
 }
 
-#[tokio::test]
-async fn a_cut_after_a_reset_does_not_bring_back_the_history_before_it() {
-    let world = OperationWorld::new().await;
+world_test!(a_cut_after_a_reset_does_not_bring_back_the_history_before_it, async |world| {
     turn(&world, None, "one").await;
-    write!(world, |w, ctx| sessions::reset(w, &ctx, &operator(), &id("ada"), None)).unwrap();
+    run!(world, |w, ctx| sessions::reset(w, &ctx, &operator(), &id("ada"), None)).unwrap();
     world.pass(std::time::Duration::from_secs(1));
     turn(&world, None, "two").await;
     let three = turn(&world, None, "three").await.log_place();
@@ -153,24 +129,13 @@ async fn a_cut_after_a_reset_does_not_bring_back_the_history_before_it() {
         assert_eq!(read!(world, |r| r.session_start(&id("ada"), None)?.unwrap().start.place), three);
         assert_eq!(mail_in(&history(&world, None, None, 9).await.unwrap()), ["two", "three"]);
     }
-}
+});
 
 // covers: MSG-12
-#[tokio::test]
-async fn a_task_and_a_schedule_stay_in_their_session_whoever_changes_them() {
-    let world = OperationWorld::new().await;
-    let task = write!(world, |w, ctx| {
-        let new = NewTask {
-            title: "count".into(),
-            description: "all".into(),
-            owner: id("bob"),
-            priority: 0,
-            depends_on: vec![],
-            parent_id: None,
-            due_at: None,
-            chain: Chain { conversation_id: TALK, ..Chain::root(&ctx) },
-        };
-        tasks::create(w, &ctx, &party("ada"), new)
+world_test!(a_task_and_a_schedule_stay_in_their_session_whoever_changes_them, async |world| {
+    let task = run!(world, |w, ctx| {
+        let chain = Chain { conversation_id: TALK, ..Chain::root(&ctx) };
+        tasks::create(w, &ctx, &party("ada"), new_task("bob", "count", chain))
     })
     .unwrap();
     super::tasks::set(&world, "bob", &task, TaskStatus::Done).await.unwrap();
@@ -184,19 +149,12 @@ async fn a_task_and_a_schedule_stay_in_their_session_whoever_changes_them() {
     let job = set(&world, party("ada"), wanted(TALK)).await.unwrap();
     let again = set(&world, operator(), wanted(None)).await.unwrap();
     assert_eq!((again.schedule_id, again.conversation_id), (job.schedule_id, TALK));
-    let schedule_id = job.schedule_id;
-    write!(world, |w, ctx| {
-        let chain = Chain::root(&ctx);
-        schedules::run_now(w, &ctx, &operator(), schedule_id, chain)
-    })
-    .unwrap();
+    run_now(&world, job.schedule_id).await.unwrap();
     assert_eq!(world.inbox("ada").await.last().unwrap().conversation_id, TALK);
-}
+});
 
 // covers: MSG-12
-#[tokio::test]
-async fn no_session_puts_its_words_into_a_schedule_of_another() {
-    let world = OperationWorld::new().await;
+world_test!(no_session_puts_its_words_into_a_schedule_of_another, async |world| {
     let at = When::At { at: world.ctx.now().plus(std::time::Duration::from_secs(60)) };
     let wanted = |kind, conversation_id, message: &str| {
         let when = if kind == ScheduleKind::Timer { at.clone() } else { cron("0 9 * * *") };
@@ -222,7 +180,7 @@ async fn no_session_puts_its_words_into_a_schedule_of_another() {
         (false, TALK),
         "only the text and the options belong to the session"
     );
-}
+});
 
 #[test]
 fn a_page_of_a_history_ends_between_turns() {

@@ -1,28 +1,19 @@
 //! An operator settles calls whose outcome nobody knew.
 
-use ghost_domain::journal::{CallOutcome, Effect};
-use ghost_domain::{CallId, CallStatus, Code, EventKind, Refusal};
+use super::operation_world::*;
+use crate::turns::Settled;
 
-use super::operation_world::{OperationWorld, call_start, code, operator, write};
-use crate::turns::{self, Settled};
-
-#[tokio::test]
-async fn what_an_operator_finds_out_is_in_the_ledger_and_the_agent_hears_it() {
-    let world = OperationWorld::new().await;
+world_test!(what_an_operator_finds_out_is_in_the_ledger_and_the_agent_hears_it, async |world| {
     let turn = world.busy("ada").await;
     let call = async |refusal: Option<Code>| {
-        let (call_id, began) = (CallId(world.ctx.id()), turn.clone());
-        let start = call_start(call_id, "t", Effect::Outside);
+        let call_id = CallId(world.ctx.id());
+        world.start_call(&turn, &call_start(call_id, "t", Effect::Outside)).await;
         let outcome = CallOutcome { refusal: refusal.map(|code| Refusal::new(code, "x")), ..CallOutcome::default() };
-        write!(world, |w, ctx| {
-            turns::record_call_start(w, &ctx, &began, &start)?;
-            turns::record_call_end(w, &ctx, &began, call_id, "c1", "t", &outcome)
-        })
-        .unwrap();
+        world.end_call(&turn, call_id, outcome).await;
         call_id
     };
     let settle = async |call_id, settled, note: Option<&'static str>| {
-        write!(world, |w, ctx| turns::settle(w, &ctx, &operator(), call_id, (settled, note)))
+        run!(world, |w, ctx| turns::settle(w, &ctx, &operator(), call_id, (settled, note)))
     };
     let (paid, lost, known) =
         (call(Some(Code::OutcomeUnknown)).await, call(Some(Code::OutcomeUnknown)).await, call(None).await);
@@ -40,4 +31,4 @@ async fn what_an_operator_finds_out_is_in_the_ledger_and_the_agent_hears_it() {
     let told: Vec<String> = world.inbox("ada").await.into_iter().map(|mail| mail.body).collect();
     assert_eq!(told.len(), 2);
     assert!(told[0].contains(&paid.to_string()) && told[1].contains(&lost.to_string()), "{told:?}");
-}
+});

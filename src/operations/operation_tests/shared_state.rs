@@ -1,13 +1,9 @@
-use ghost_domain::{Code, EventKind, Party, StateEntry};
-use serde_json::{Value, json};
-
-use super::operation_world::{OperationWorld, code, operator, party, write};
-use crate::Result;
-use crate::shared_state::{self, Listed, Setting};
+use super::operation_world::*;
+use crate::shared_state::{Listed, Setting};
 
 async fn set(world: &OperationWorld, by: Party, key: &str, value: Value, expected: Option<i64>) -> Result<StateEntry> {
     let new = Setting { key: key.into(), value: value.into(), expected_version: expected };
-    write!(world, |w, ctx| shared_state::set(w, &ctx, &by, None, new))
+    run!(world, |w, ctx| shared_state::set(w, &ctx, &by, None, new))
 }
 
 async fn get(world: &OperationWorld, key: &str) -> Result<StateEntry> {
@@ -25,9 +21,7 @@ fn keys(listed: &Listed) -> Vec<&str> {
 }
 
 // covers: STATE-01, STATE-03
-#[tokio::test]
-async fn values_are_set_read_and_listed_by_prefix() {
-    let world = OperationWorld::new().await;
+world_test!(values_are_set_read_and_listed_by_prefix, async |world| {
     let first = set(&world, party("ada"), "plan.step", json!({ "n": 1 }), None).await.unwrap();
     assert_eq!((first.version, &first.writer), (1, &party("ada")));
     set(&world, operator(), "plan.step", json!([2]), None).await.unwrap();
@@ -43,20 +37,16 @@ async fn values_are_set_read_and_listed_by_prefix() {
     let rest = list(&world, "", "plan", 3).await.unwrap();
     assert_eq!((keys(&rest), rest.more), (vec!["plan.a", "plan.step", "planet"], false));
     assert_eq!(code(list(&world, "a b", "", 2).await), Code::InvalidArguments);
-    let refusal = get(&world, "plan.stpe").await.unwrap_err();
-    assert_eq!(refusal.code, Code::NotFound);
-    assert!(refusal.hint.unwrap().contains("`plan.step`"));
+    assert!(hint_of(get(&world, "plan.stpe").await.unwrap_err(), Code::NotFound).contains("`plan.step`"));
     let events = world.events().await;
     let told: Vec<&Value> =
         events.iter().filter(|event| event.kind == EventKind::StateChanged).map(|event| &*event.payload).collect();
     let first = json!({ "key": "plan.step", "version": 1, "writer": "agent:ada", "deleted": false });
     assert_eq!((told.len(), told[0]), (6, &first));
-}
+});
 
 // covers: STATE-02
-#[tokio::test]
-async fn one_of_two_compare_and_set_writes_wins() {
-    let world = OperationWorld::new().await;
+world_test!(one_of_two_compare_and_set_writes_wins, async |world| {
     assert_eq!(set(&world, party("ada"), "k", json!(1), Some(0)).await.unwrap().version, 1);
     let late = set(&world, party("bob"), "k", json!(2), Some(0)).await.unwrap_err();
     assert_eq!((late.code, late.details), (Code::Conflict, Some(json!({ "key": "k", "version": 1 }))));
@@ -65,12 +55,10 @@ async fn one_of_two_compare_and_set_writes_wins() {
     assert_eq!(code(set(&world, party("ada"), "none", json!(3), Some(1)).await), Code::Conflict);
     assert_eq!(code(set(&world, party("ada"), "k", json!(3), Some(-1)).await), Code::InvalidArguments);
     assert_eq!(get(&world, "k").await.unwrap().value.value(), json!(2));
-}
+});
 
 // covers: BI-66
-#[tokio::test]
-async fn null_deletes_and_no_version_is_used_twice() {
-    let world = OperationWorld::new().await;
+world_test!(null_deletes_and_no_version_is_used_twice, async |world| {
     for n in 1..=3 {
         set(&world, party("ada"), "k", json!(n), None).await.unwrap();
     }
@@ -89,12 +77,10 @@ async fn null_deletes_and_no_version_is_used_twice() {
     assert_eq!(again.version, 6);
     let deleted = world.events().await.into_iter().filter(|event| event.payload["deleted"] == true).count();
     assert_eq!(deleted, 2);
-}
+});
 
 // covers: LIM-40, STATE-02, STATE-04
-#[tokio::test]
-async fn exceeded_limits_and_system_keys_are_refused() {
-    let world = OperationWorld::new().await;
+world_test!(exceeded_limits_and_system_keys_are_refused, async |world| {
     set(&world, operator(), "system.mode", json!("calm"), None).await.unwrap();
     set(&world, Party::System, "system.mode", json!("busy"), None).await.unwrap();
     for key in ["system", "system.mode", "system.x.y"] {
@@ -112,4 +98,4 @@ async fn exceeded_limits_and_system_keys_are_refused() {
     set(&world, party("ada"), "systems", json!("1234"), None).await.unwrap();
     set(&world, party("ada"), "systems", Value::Null, None).await.unwrap();
     set(&world, party("ada"), "k", json!(1), None).await.unwrap();
-}
+});

@@ -3,8 +3,7 @@
 
 use std::path::PathBuf;
 
-use ghost_domain::{Code, Refusal};
-use ghost_store::StoreError;
+use super::operation_world::*;
 
 #[test]
 fn temporary_errors_are_unavailable_and_all_others_are_internal() {

@@ -1,46 +1,30 @@
 //! Suggestions are searched outside the writer, among a limited number of names.
 
-use std::time::Duration;
+use super::operation_world::*;
+use super::schedule_helpers::*;
 
-use ghost_domain::{ChannelName, Code, ScheduleKind};
-use serde_json::json;
-
-use super::operation_world::{OperationWorld, id, party, read, write};
-use super::schedule_helpers::timer;
-use crate::{chat, schedules};
-
-#[tokio::test]
-async fn suggestions_for_schedules_and_channels_are_searched_after_the_command() {
-    let world = OperationWorld::new().await;
+world_test!(suggestions_for_schedules_and_channels_are_searched_after_the_command, async |world| {
     world.limits(|limits| limits.timers_max = 3_000);
     // The first names of the list do not include the intended one.
     for n in 0..1_100 {
         timer(&world, &format!("a{n:04}"), Duration::from_secs(60)).await;
     }
     timer(&world, "tea", Duration::from_secs(60)).await;
-    let within = write!(world, |w, ctx| schedules::named(w, &id("ada"), ScheduleKind::Timer, "tee")).unwrap_err();
+    let within = run!(world, |w, ctx| schedules::named(w, &id("ada"), ScheduleKind::Timer, "tee")).unwrap_err();
     let unknown = json!({ "unknown": { "schedule": { "agent_id": "ada", "kind": "timer", "name": "tee" } } });
     assert_eq!((within.code, within.details.clone()), (Code::NotFound, Some(unknown)), "nothing is looked for in it");
     let refusal = world.with_suggestion(within).await;
     assert_eq!((refusal.code, refusal.details), (Code::NotFound, None));
     assert!(refusal.hint.unwrap().contains("`tea`"));
     // A name without a similar one keeps its own hint.
-    let far = write!(world, |w, ctx| schedules::named(w, &id("ada"), ScheduleKind::Timer, "zzzzzz")).unwrap_err();
+    let far = run!(world, |w, ctx| schedules::named(w, &id("ada"), ScheduleKind::Timer, "zzzzzz")).unwrap_err();
     let refusal = world.with_suggestion(far.clone()).await;
     assert_eq!((refusal.hint, refusal.details), (far.hint, None));
 
-    let news = chat::NewChannel {
-        channel: "news".parse().unwrap(),
-        members: vec![id("ada"), id("bob")],
-        gated: false,
-        skip_creator: false,
-        topic: None,
-    };
-    let by = chat::Speaker::from(party("ada"));
-    write!(world, |w, ctx| chat::create(w, &ctx, &by, news)).unwrap();
+    world.channel(party("ada"), new_channel("news", &["bob"])).await.unwrap();
     let wanted: ChannelName = "newz".parse().unwrap();
     let name = wanted.clone();
-    let within = write!(world, |w, ctx| chat::channel_named(w, &name)).unwrap_err();
+    let within = run!(world, |w, ctx| chat::channel_named(w, &name)).unwrap_err();
     assert_eq!(within.details, Some(json!({ "unknown": { "channel": "newz" } })), "nothing is looked for in it");
     let refusal = world.with_suggestion(within).await;
     assert_eq!((refusal.code, refusal.details), (Code::NotFound, None));
@@ -48,4 +32,4 @@ async fn suggestions_for_schedules_and_channels_are_searched_after_the_command()
     let queried = read!(world, |r| chat::channel_named(r, &wanted).unwrap_err());
     assert_eq!(queried.details, None);
     assert!(queried.hint.unwrap().contains("`news`"));
-}
+});

@@ -1,9 +1,4 @@
-use ghost_domain::{Code, Kind, Party, Task, TaskId, TaskStatus};
-
-use super::operation_world::{OperationWorld, code, id, operator, party, read, write};
-use crate::Result;
-use crate::mail::Chain;
-use crate::tasks::{self, NewTask, TaskChange};
+use super::operation_world::*;
 
 pub(super) async fn create(
     world: &OperationWorld,
@@ -12,25 +7,14 @@ pub(super) async fn create(
     depends_on: &[TaskId],
     hop: u32,
 ) -> Result<Task> {
-    let (owner, depends_on) = (id(owner), depends_on.to_vec());
-    write!(world, |w, ctx| {
-        let new = NewTask {
-            title: "count\nthe sheep".into(),
-            description: "all of them".into(),
-            owner,
-            priority: 0,
-            depends_on,
-            parent_id: None,
-            due_at: None,
-            chain: Chain { hop, ..Chain::root(&ctx) },
-        };
-        tasks::create(w, &ctx, &by, new)
-    })
+    let new = new_task(owner, "count\nthe sheep", Chain { hop, ..Chain::root(&world.ctx) });
+    let new = NewTask { depends_on: depends_on.to_vec(), ..new };
+    run!(world, |w, ctx| tasks::create(w, &ctx, &by, new))
 }
 
 pub(super) async fn change(world: &OperationWorld, by: Party, task: &Task, change: TaskChange) -> Result<Task> {
     let task_id = task.task_id;
-    write!(world, |w, ctx| tasks::update(w, &ctx, &by, task_id, change, Chain::root(&ctx)))
+    run!(world, |w, ctx| tasks::update(w, &ctx, &by, task_id, change, Chain::root(&ctx)))
 }
 
 pub(super) async fn set(world: &OperationWorld, by: &str, task: &Task, status: TaskStatus) -> Result<Task> {
@@ -50,9 +34,7 @@ async fn task_subjects(world: &OperationWorld, name: &str) -> Vec<String> {
 }
 
 // covers: TASK-01, TASK-03
-#[tokio::test]
-async fn the_owner_is_notified_of_its_work_and_the_creator_of_changes() {
-    let world = OperationWorld::new().await;
+world_test!(the_owner_is_notified_of_its_work_and_the_creator_of_changes, async |world| {
     let task = create(&world, party("ada"), "bob", &[], 1).await.unwrap();
     assert_eq!((task.status, task.title.as_str()), (TaskStatus::Pending, "count the sheep"));
     let subjects = task_subjects(&world, "bob").await;
@@ -69,8 +51,7 @@ async fn the_owner_is_notified_of_its_work_and_the_creator_of_changes() {
     assert!(subjects.len() == 2 && subjects[0].contains("in_progress") && subjects[1].contains("done"), "{subjects:?}");
     let body = world.inbox("ada").await.pop().unwrap().body;
     assert!(body.contains("note: easy") && body.contains("result: seven"), "{body}");
-    let task_id = task.task_id;
-    let whole = world.store.read(move |r| tasks::get_with_history(r, task_id)).await.unwrap();
+    let whole = world.store.read(move |r| tasks::get_with_history(r, task.task_id)).await.unwrap();
     assert_eq!(
         whole.history.iter().map(|event| event.status).collect::<Vec<_>>(),
         [TaskStatus::Pending, TaskStatus::InProgress, TaskStatus::Done]
@@ -82,8 +63,7 @@ async fn the_owner_is_notified_of_its_work_and_the_creator_of_changes() {
     for _ in 0..3 {
         change(&world, party("bob"), &open, note.clone()).await.unwrap();
     }
-    let task_id = open.task_id;
-    let whole = world.store.read(move |r| tasks::get_with_history(r, task_id)).await.unwrap();
+    let whole = world.store.read(move |r| tasks::get_with_history(r, open.task_id)).await.unwrap();
     assert_eq!((whole.history.len(), whole.history_truncated), (2, true));
     // Reassigned: the new owner is notified, and the task no longer belongs to the old one.
     let task = create(&world, party("ada"), "bob", &[], 1).await.unwrap();
@@ -93,12 +73,10 @@ async fn the_owner_is_notified_of_its_work_and_the_creator_of_changes() {
     let own = create(&world, party("cyd"), "cyd", &[], 1).await.unwrap();
     set(&world, "cyd", &own, TaskStatus::Done).await.unwrap();
     assert_eq!(task_subjects(&world, "cyd").await.len(), 1);
-}
+});
 
 // covers: TASK-06
-#[tokio::test]
-async fn dependencies_block_and_the_last_one_done_unblocks() {
-    let world = OperationWorld::new().await;
+world_test!(dependencies_block_and_the_last_one_done_unblocks, async |world| {
     let first = create(&world, party("ada"), "ada", &[], 1).await.unwrap();
     let second = create(&world, party("ada"), "ada", &[], 1).await.unwrap();
     let needs = [first.task_id, second.task_id, first.task_id];
@@ -114,10 +92,8 @@ async fn dependencies_block_and_the_last_one_done_unblocks() {
     assert_eq!(task_subjects(&world, "bob").await.len(), 1);
     // A finished dependency blocks nothing. A new task can only depend on existing tasks, so no
     // cycle can be made.
-    let ready = create(&world, party("ada"), "bob", &[first.task_id], 1).await.unwrap();
-    assert_eq!(ready.status, TaskStatus::Pending);
-    let nobody = TaskId(uuid::Uuid::nil());
-    assert_eq!(code(create(&world, party("ada"), "bob", &[nobody], 1).await), Code::NotFound);
+    assert_eq!(create(&world, party("ada"), "bob", &[first.task_id], 1).await.unwrap().status, TaskStatus::Pending);
+    assert_eq!(code(create(&world, party("ada"), "bob", &[TaskId(Uuid::nil())], 1).await), Code::NotFound);
     // A cancelled dependency unblocks nothing.
     let gone = create(&world, party("ada"), "ada", &[], 1).await.unwrap();
     let stuck = create(&world, party("ada"), "cyd", &[gone.task_id], 1).await.unwrap();
@@ -135,12 +111,10 @@ async fn dependencies_block_and_the_last_one_done_unblocks() {
     let before = task_subjects(&world, "bob").await.len();
     set(&world, "ada", &gone, TaskStatus::Cancelled).await.unwrap();
     assert_eq!(task_subjects(&world, "bob").await.len(), before + 1, "a cancelled dependency is told, too");
-}
+});
 
 // covers: TASK-02
-#[tokio::test]
-async fn an_ended_task_is_reopened_with_a_note_and_its_owner_is_notified() {
-    let world = OperationWorld::new().await;
+world_test!(an_ended_task_is_reopened_with_a_note_and_its_owner_is_notified, async |world| {
     let task = create(&world, party("ada"), "bob", &[], 1).await.unwrap();
     set(&world, "bob", &task, TaskStatus::Done).await.unwrap();
     assert_eq!(code(set(&world, "ada", &task, TaskStatus::Failed).await), Code::Conflict);
@@ -155,11 +129,9 @@ async fn an_ended_task_is_reopened_with_a_note_and_its_owner_is_notified() {
     change(&world, party("ada"), &task, reopen("count again")).await.unwrap();
     assert_eq!(task_subjects(&world, "bob").await.len(), 2, "its work is to be done again");
     assert_eq!(code(change(&world, party("ada"), &task, TaskChange::default()).await), Code::InvalidArguments);
-}
+});
 
-#[tokio::test]
-async fn a_creator_that_cannot_be_notified_does_not_stop_the_owner() {
-    let world = OperationWorld::new().await;
+world_test!(a_creator_that_cannot_be_notified_does_not_stop_the_owner, async |world| {
     let task = create(&world, party("ada"), "bob", &[], 1).await.unwrap();
     world.limits(|limits| limits.inbox_max = 1);
     world.send("ada", "full").await;
@@ -168,32 +140,27 @@ async fn a_creator_that_cannot_be_notified_does_not_stop_the_owner() {
     // But a task for an owner that cannot be notified is refused.
     assert_eq!(code(create(&world, party("bob"), "ada", &[], 1).await), Code::InboxFull);
     let other = create(&world, party("ada"), "cyd", &[], 1).await.unwrap();
-    write!(world, |w, ctx| crate::agents::delete(w, &ctx, &operator(), &id("ada"))).unwrap();
+    delete(&world, "ada").await;
     set(&world, "cyd", &other, TaskStatus::Done).await.unwrap();
-}
+});
 
-#[tokio::test]
-async fn open_tasks_are_limited_and_do_not_extend_a_chain_past_its_limit() {
-    let world = OperationWorld::new().await;
+world_test!(open_tasks_are_limited_and_do_not_extend_a_chain_past_its_limit, async |world| {
     world.limits(|limits| limits.hops_max = 3);
     let own = create(&world, party("ada"), "ada", &[], 3).await.unwrap();
     for (owner, needs) in [("bob", vec![]), ("ada", vec![]), ("bob", vec![own.task_id])] {
-        let far = create(&world, party("ada"), owner, &needs, 4).await;
-        assert_eq!(code(far), Code::HopLimit, "{owner} {needs:?}");
+        assert_eq!(code(create(&world, party("ada"), owner, &needs, 4).await), Code::HopLimit, "{owner} {needs:?}");
     }
     world.limits(|limits| limits.tasks_open_max = 1);
     assert_eq!(code(create(&world, party("ada"), "bob", &[], 1).await), Code::RateLimited);
     world.limits(|limits| limits.message_bytes = 4);
     assert_eq!(code(create(&world, party("ada"), "bob", &[], 1).await), Code::TooLarge);
-}
+});
 
-#[tokio::test]
-async fn a_deleted_owner_does_not_stop_the_agent_that_its_task_waited_for() {
-    let world = OperationWorld::new().await;
+world_test!(a_deleted_owner_does_not_stop_the_agent_that_its_task_waited_for, async |world| {
     let first = create(&world, party("ada"), "ada", &[], 1).await.unwrap();
     let orphan = create(&world, party("ada"), "bob", &[first.task_id], 1).await.unwrap();
     let other = create(&world, party("ada"), "cyd", &[first.task_id], 1).await.unwrap();
-    write!(world, |w, ctx| crate::agents::delete(w, &ctx, &operator(), &id("bob"))).unwrap();
+    delete(&world, "bob").await;
     set(&world, "ada", &first, TaskStatus::Done).await.unwrap();
     // The board shows it as ready, and the owners of later tasks are notified.
     assert_eq!(status(&world, &first).await, TaskStatus::Done);
@@ -201,4 +168,4 @@ async fn a_deleted_owner_does_not_stop_the_agent_that_its_task_waited_for() {
     assert_eq!(status(&world, &other).await, TaskStatus::Pending);
     assert_eq!(task_subjects(&world, "cyd").await.len(), 1);
     assert!(world.inbox("bob").await.is_empty());
-}
+});

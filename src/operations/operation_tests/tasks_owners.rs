@@ -1,33 +1,14 @@
 //! Tasks whose owner is deleted, and the later agent with the same id.
 
-use ghost_domain::{AgentKind, Code, EventKind, Kind, Party, Task, TaskId, TaskStatus};
-
-use super::operation_world::{OperationWorld, code, delete, id, new_agent, operator, party, read, write};
-use crate::agents::{self, NewAgent};
-use crate::mail::Chain;
-use crate::tasks::{self, NewTask};
+use super::operation_world::*;
 
 async fn task(world: &OperationWorld, by: Party, title: &str, depends_on: &[TaskId]) -> Task {
-    let (title, depends_on) = (title.to_owned(), depends_on.to_vec());
-    write!(world, |w, ctx| {
-        let new = NewTask {
-            title,
-            description: "all of it".into(),
-            owner: id("bob"),
-            priority: 0,
-            depends_on,
-            parent_id: None,
-            due_at: None,
-            chain: Chain { root_id: ghost_domain::RootId(uuid::Uuid::from_u128(7)), hop: 1, conversation_id: None },
-        };
-        tasks::create(w, &ctx, &by, new)
-    })
-    .unwrap()
+    let new = new_task("bob", title, at_hop(RootId(Uuid::from_u128(7)), 1));
+    let new = NewTask { depends_on: depends_on.to_vec(), ..new };
+    run!(world, |w, ctx| tasks::create(w, &ctx, &by, new)).unwrap()
 }
 
-#[tokio::test]
-async fn the_creators_of_a_deleted_agents_tasks_are_notified_and_a_later_agent_gets_them() {
-    let world = OperationWorld::new().await;
+world_test!(the_creators_of_a_deleted_agents_tasks_are_notified_and_a_later_agent_gets_them, async |world| {
     let first = task(&world, party("ada"), "count", &[]).await;
     let second = task(&world, party("ada"), "sum up", &[first.task_id]).await;
     let own = task(&world, operator(), "rest", &[]).await;
@@ -49,8 +30,7 @@ async fn the_creators_of_a_deleted_agents_tasks_are_notified_and_a_later_agent_g
     for task in [&first, &second] {
         assert!(mail[0].body.contains(&task.task_id.to_string()), "{}", mail[0].body);
     }
-    let ends = world.events().await;
-    let end = ends.iter().find(|event| event.kind == EventKind::AgentDeleted).unwrap();
+    let end = world.event(EventKind::AgentDeleted).await;
     assert_eq!((&end.payload["tasks_left"], &end.payload["mail_dropped"]), (&3.into(), &3.into()));
     assert!(end.payload["messages"].to_string().contains(&letter.message_id.to_string()), "{}", end.payload);
     assert!(end.payload["tasks"].to_string().contains(&own.task_id.to_string()), "{}", end.payload);
@@ -59,42 +39,37 @@ async fn the_creators_of_a_deleted_agents_tasks_are_notified_and_a_later_agent_g
 
     // The new agent with the id gets the tasks that are ready.
     let named = NewAgent { kind: AgentKind::Persistent, ..new_agent(&world.ctx, "bob") };
-    write!(world, |w, ctx| agents::create(w, &ctx, &Party::System, named)).unwrap();
+    run!(world, |w, ctx| agents::create(w, &ctx, &Party::System, named)).unwrap();
     let subjects: Vec<String> = world.inbox("bob").await.into_iter().filter_map(|mail| mail.subject).collect();
     assert!(subjects.len() == 2 && subjects[0].ends_with(": count") && subjects[1].ends_with(": rest"), "{subjects:?}");
-}
+});
 
 /// Reminds the owners of the tasks of this root.
 async fn remind(world: &OperationWorld, task: &Task) -> usize {
     let root_id = task.root_id;
-    write!(world, |w, ctx| tasks::remind(w, &ctx, root_id)).unwrap()
+    run!(world, |w, ctx| tasks::remind(w, &ctx, root_id)).unwrap()
 }
 
 /// `count` tasks of bob, created by ada in one chain of work.
 async fn many(world: &OperationWorld, count: i32) -> Task {
     let first = task(world, party("ada"), "one of many", &[]).await;
     let model = first.clone();
-    write!(world, |w, ctx| {
+    run!(world, |w, ctx| {
         for n in 1..count {
             let task_id = TaskId(ctx.id());
             // Newer tasks have a higher priority.
             w.task_put(&Task { task_id, title: format!("number {n}"), priority: n, ..model.clone() })?;
         }
-        Ok::<_, ghost_domain::Refusal>(())
+        Ok::<_, Refusal>(())
     })
     .unwrap();
     first
 }
 
-#[tokio::test]
-async fn all_tasks_of_a_deleted_agent_are_reported_however_many() {
-    let world = OperationWorld::new().await;
+world_test!(all_tasks_of_a_deleted_agent_are_reported_however_many, async |world| {
     let first = many(&world, 1_500).await;
-    let gone = write!(world, |w, ctx| agents::delete(w, &ctx, &operator(), &id("bob"))).unwrap();
-    assert_eq!(gone.left.tasks_left, 1_500);
-    let ends = world.events().await;
-    let end = ends.iter().find(|event| event.kind == EventKind::AgentDeleted).unwrap();
-    assert_eq!(end.payload["tasks_left"], 1_500);
+    assert_eq!(delete(&world, "bob").await.left.tasks_left, 1_500);
+    assert_eq!(world.event(EventKind::AgentDeleted).await.payload["tasks_left"], 1_500);
     let unsaid = read!(world, |r| {
         let (mut unsaid, mut after) = (0, None);
         loop {
@@ -116,7 +91,7 @@ async fn all_tasks_of_a_deleted_agent_are_reported_however_many() {
     assert!(says(&mail[0].body, &["title: number 1499\n", "\n1480 more "]), "{}", mail[0].body);
 
     // The later agent gets the first tasks in full and the rest in a list.
-    write!(world, |w, ctx| agents::create(w, &ctx, &operator(), new_agent(&ctx, "bob"))).unwrap();
+    world.add_agent(new_agent(&world.ctx, "bob")).await;
     let mail = world.inbox("bob").await;
     let last = mail.last().unwrap();
     assert!(mail.len() == 201 && says(mail[0].subject.as_deref().unwrap(), &["number 1499"]));
@@ -131,15 +106,13 @@ async fn all_tasks_of_a_deleted_agent_are_reported_however_many() {
     assert!(mail.len() == 201 && says(mail[0].subject.as_deref().unwrap(), &["number 1499"]));
     assert!(says(last.subject.as_deref().unwrap(), &["1300 "]) && last.root_id == first.root_id);
     assert!(says(&last.body, &["title: number 1299\n"]), "{}", last.body);
-}
+});
 
-#[tokio::test]
-async fn many_reminded_owners_share_the_tasks_that_are_sent_in_full() {
-    let world = OperationWorld::new().await;
+world_test!(many_reminded_owners_share_the_tasks_that_are_sent_in_full, async |world| {
     let first = many(&world, 300).await;
     let one = task(&world, party("bob"), "small", &[]).await;
     let root_id = first.root_id;
-    write!(world, |w, ctx| {
+    run!(world, |w, ctx| {
         for n in 0..300 {
             let task_id = TaskId(ctx.id());
             w.task_put(&Task { task_id, owner: id("cyd"), title: format!("number {n}"), ..first.clone() })?;
@@ -148,31 +121,25 @@ async fn many_reminded_owners_share_the_tasks_that_are_sent_in_full() {
     })
     .unwrap();
     let known = (world.inbox("ada").await.len(), world.inbox("bob").await.len());
-    let count = write!(world, |w, ctx| tasks::remind(w, &ctx, root_id)).unwrap();
+    let count = run!(world, |w, ctx| tasks::remind(w, &ctx, root_id)).unwrap();
     assert_eq!((count, world.inbox("bob").await.len()), (601, known.1 + 67));
-    let subjects = |mail: Vec<ghost_domain::Envelope>| -> Vec<String> {
-        mail.into_iter().filter_map(|mail| mail.subject).collect()
-    };
+    let subjects = |mail: Vec<Envelope>| -> Vec<String> { mail.into_iter().filter_map(|mail| mail.subject).collect() };
     let told = subjects(world.inbox("ada").await.split_off(known.0));
     assert!(told.len() == 1 && told[0].ends_with(": small"), "{told:?}");
     let reminded = subjects(world.inbox("cyd").await);
     assert!(reminded.len() == 67 && reminded[66].contains("234 "), "{reminded:?}");
-}
+});
 
-#[tokio::test]
-async fn a_deleted_creator_or_a_full_inbox_does_not_prevent_a_deletion() {
-    let world = OperationWorld::new().await;
+world_test!(a_deleted_creator_or_a_full_inbox_does_not_prevent_a_deletion, async |world| {
     task(&world, party("ada"), "count", &[]).await;
     task(&world, party("bob"), "note", &[]).await;
     delete(&world, "ada").await;
     delete(&world, "bob").await;
     assert!(world.inbox("cyd").await.is_empty());
-}
+});
 
-#[tokio::test]
-async fn creating_the_same_agent_again_returns_the_existing_one() {
-    let world = OperationWorld::new().await;
-    let once = async |by: Party, new: NewAgent| write!(world, |w, ctx| agents::create_once(w, &ctx, &by, new));
+world_test!(creating_the_same_agent_again_returns_the_existing_one, async |world| {
+    let once = async |by: Party, new: NewAgent| run!(world, |w, ctx| agents::create_once(w, &ctx, &by, new));
     let (dan, new) = once(party("ada"), new_agent(&world.ctx, "dan")).await.unwrap();
     assert!(new);
     let (again, new) = once(party("ada"), new_agent(&world.ctx, "dan")).await.unwrap();
@@ -191,4 +158,4 @@ async fn creating_the_same_agent_again_returns_the_existing_one() {
     for name in ["system", "all"] {
         assert_eq!(code(once(operator(), new_agent(&world.ctx, name)).await), Code::InvalidArguments);
     }
-}
+});

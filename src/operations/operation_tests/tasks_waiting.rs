@@ -1,13 +1,7 @@
 //! Tasks that depend on one another.
 
-use ghost_domain::{Code, Task, TaskId, TaskStatus};
-use serde_json::json;
-
-use super::operation_world::{OperationWorld, code, party, read, write};
+use super::operation_world::*;
 use super::tasks::status;
-use crate::Result;
-use crate::mail::Chain;
-use crate::tasks::{self, TaskChange};
 
 async fn create(world: &OperationWorld, owner: &str, depends_on: &[TaskId]) -> Task {
     super::tasks::create(world, party("ada"), owner, depends_on, 0).await.unwrap()
@@ -36,9 +30,7 @@ fn on(depends_on: &[&Task]) -> TaskChange {
 }
 
 // covers: TASK-06
-#[tokio::test]
-async fn changed_dependencies_block_and_unblock() {
-    let world = OperationWorld::new().await;
+world_test!(changed_dependencies_block_and_unblock, async |world| {
     let (first, second) = (create(&world, "ada", &[]).await, create(&world, "ada", &[]).await);
     let task = create(&world, "bob", &[]).await;
     assert_eq!(world.inbox("bob").await.len(), 1);
@@ -49,11 +41,9 @@ async fn changed_dependencies_block_and_unblock() {
     // The remaining dependency failed; without it the task can start.
     set(&world, &second, TaskStatus::Failed).await.unwrap();
     assert_eq!(status(&world, &task).await, TaskStatus::Blocked);
-    let free = change(&world, &task, on(&[&first])).await.unwrap();
-    assert_eq!(free.status, TaskStatus::Pending);
+    assert_eq!(change(&world, &task, on(&[&first])).await.unwrap().status, TaskStatus::Pending);
     assert_eq!(world.inbox("bob").await.len(), 3, "its owner is told of the failed dependency, then that it can start");
-    let task_id = task.task_id;
-    let history: Vec<_> = read!(world, |r| r.task_events(task_id, 100)?);
+    let history: Vec<_> = read!(world, |r| r.task_events(task.task_id, 100)?);
     assert!(history.last().unwrap().note.as_ref().unwrap().contains(&first.task_id.to_string()));
     // A task that someone has blocked for another reason stays blocked.
     set(&world, &task, TaskStatus::Blocked).await.unwrap();
@@ -61,12 +51,10 @@ async fn changed_dependencies_block_and_unblock() {
     set(&world, &task, TaskStatus::Pending).await.unwrap();
     set(&world, &task, TaskStatus::Done).await.unwrap();
     assert_eq!(code(change(&world, &task, on(&[&first])).await), Code::Conflict, "it has ended");
-}
+});
 
 // covers: TASK-06
-#[tokio::test]
-async fn no_task_waits_for_itself() {
-    let world = OperationWorld::new().await;
+world_test!(no_task_waits_for_itself, async |world| {
     let a = create(&world, "ada", &[]).await;
     let b = create(&world, "ada", &[a.task_id]).await;
     let c = create(&world, "ada", &[b.task_id]).await;
@@ -78,15 +66,13 @@ async fn no_task_waits_for_itself() {
     // Two paths to the same task are no cycle.
     let d = create(&world, "ada", &[a.task_id, b.task_id]).await;
     change(&world, &d, on(&[&a, &b, &c])).await.unwrap();
-    let nobody = TaskChange { depends_on: Some(vec![TaskId(uuid::Uuid::nil())]), ..TaskChange::default() };
+    let nobody = TaskChange { depends_on: Some(vec![TaskId(Uuid::nil())]), ..TaskChange::default() };
     assert_eq!(code(change(&world, &d, nobody).await), Code::NotFound);
     let many = TaskChange { depends_on: Some(vec![a.task_id; 65]), ..TaskChange::default() };
     assert_eq!(code(change(&world, &d, many).await), Code::InvalidArguments);
-}
+});
 
-#[tokio::test]
-async fn a_reopened_task_blocks_pending_tasks_and_leaves_tasks_in_progress() {
-    let world = OperationWorld::new().await;
+world_test!(a_reopened_task_blocks_pending_tasks_and_leaves_tasks_in_progress, async |world| {
     let first = create(&world, "ada", &[]).await;
     let (ready, begun) = (create(&world, "bob", &[first.task_id]).await, create(&world, "cyd", &[first.task_id]).await);
     set(&world, &first, TaskStatus::Done).await.unwrap();
@@ -99,16 +85,13 @@ async fn a_reopened_task_blocks_pending_tasks_and_leaves_tasks_in_progress() {
     set(&world, &first, TaskStatus::Done).await.unwrap();
     assert_eq!(status(&world, &ready).await, TaskStatus::Pending);
     assert_eq!(world.inbox("bob").await.len(), 2);
-}
+});
 
-#[tokio::test]
-async fn the_creator_is_notified_when_a_task_is_unblocked() {
-    let world = OperationWorld::new().await;
+world_test!(the_creator_is_notified_when_a_task_is_unblocked, async |world| {
     let first = create(&world, "bob", &[]).await;
     create(&world, "cyd", &[first.task_id]).await;
-    let task_id = first.task_id;
     let done = TaskChange { status: Some(TaskStatus::Done), ..TaskChange::default() };
-    write!(world, |w, ctx| tasks::update(w, &ctx, &party("bob"), task_id, done, Chain::root(&ctx))).unwrap();
+    run!(world, |w, ctx| tasks::update(w, &ctx, &party("bob"), first.task_id, done, Chain::root(&ctx))).unwrap();
     let subjects: Vec<String> = world.inbox("ada").await.into_iter().filter_map(|mail| mail.subject).collect();
     assert!(subjects.len() == 2 && subjects[0].contains("done") && subjects[1].contains("pending"), "{subjects:?}");
-}
+});

@@ -1,16 +1,7 @@
-use ghost_domain::journal::Effect;
-use ghost_domain::{CallId, Code, EventKind, Kind, MailState, Party, RootId, TurnStatus};
-use uuid::Uuid;
-
-use super::operation_world::{OperationWorld, call_start, code, demand, id, operator, read, used, write};
-use crate::jobs::{self, NewJob};
-use crate::mail::{Chain, NewMessage};
-use crate::{agents, turns};
+use super::operation_world::*;
 
 // covers: LOOP-06
-#[tokio::test]
-async fn a_turn_takes_mail_that_belongs_together() {
-    let world = OperationWorld::new().await;
+world_test!(a_turn_takes_mail_that_belongs_together, async |world| {
     assert!(world.try_take("ada").await.unwrap().is_none(), "nothing to do");
     let first = world.outside_ask("ada").await.unwrap();
     let chain = Chain { root_id: RootId(Uuid::from_u128(9)), hop: 5, conversation_id: None };
@@ -30,17 +21,14 @@ async fn a_turn_takes_mail_that_belongs_together() {
     assert_eq!(world.count(EventKind::TurnStarted).await, 1);
     world.finish(taken.turn.turn_id, "done").await.unwrap();
     assert_eq!(world.take("ada").await.mail[0].message_id, second.message_id);
-}
+});
 
-/// A session's log is in the order in which its turns ended, and begins with the life of its agent.
-#[tokio::test]
-async fn a_clock_that_is_behind_ends_no_turn_before_an_earlier_one_or_before_its_agent() {
-    let world = OperationWorld::new().await;
+// A session's log is in the order in which its turns ended, and begins with the life of its agent.
+world_test!(a_clock_that_is_behind_ends_no_turn_before_an_earlier_one_or_before_its_agent, async |world| {
     let ended = async || {
         let turn = world.busy("ada").await;
         // A turn without a model's answer is in no log.
-        let (reservation_id, _) = world.model_start(turn.turn_id, demand(1, 10)).await.unwrap();
-        world.model_answer(turn.turn_id, reservation_id, used(1, 1)).await.unwrap();
+        world.model_call(turn.turn_id, demand(1, 10), used(1, 1)).await;
         world.finish(turn.turn_id, "done").await.unwrap().ended_at.unwrap()
     };
     let day = std::time::Duration::from_secs(86_400);
@@ -62,19 +50,17 @@ async fn a_clock_that_is_behind_ends_no_turn_before_an_earlier_one_or_before_its
     assert!(last.since(began) <= std::time::Duration::from_secs(61), "{began:?} to {last:?}");
     world.pass(day * 500);
     assert_eq!(ended().await, world.ctx.now(), "a clock that is right again is followed");
-}
+});
 
-#[tokio::test]
-async fn jobs_that_start_together_are_charged_separately() {
-    let world = OperationWorld::new().await;
+world_test!(jobs_that_start_together_are_charged_separately, async |world| {
     let begun = async |name: &'static str| {
         let (job_id, brief, result_dir) = (name.to_owned(), "brief".to_owned(), "output".to_owned());
         let new = NewJob { job_id, files: 1, lead: id("ada"), brief, result_dir };
-        write!(world, |w, ctx| jobs::begin(w, &ctx, new))
+        run!(world, |w, ctx| jobs::begin(w, &ctx, new))
     };
     let one = begun("0000000000000001").await.unwrap();
     let two = begun("0000000000000002").await.unwrap();
-    let chain = |root_id| Chain { root_id, hop: 1, conversation_id: None };
+    let chain = |root_id| at_hop(root_id, 1);
     world.deliver(NewMessage::new(&id("ada"), operator(), Kind::Task, "done", chain(one.root_id))).await.unwrap();
     for (job, letters) in [(one, 2), (two, 1)] {
         let turn = world.take("ada").await;
@@ -82,11 +68,9 @@ async fn jobs_that_start_together_are_charged_separately() {
         assert!(turn.turn.other_roots.is_empty());
         world.finish(turn.turn.turn_id, "done").await.unwrap();
     }
-}
+});
 
-#[tokio::test]
-async fn quiet_mail_opens_no_turn_and_does_not_hide_waking_mail() {
-    let world = OperationWorld::new().await;
+world_test!(quiet_mail_opens_no_turn_and_does_not_hide_waking_mail, async |world| {
     world.limits(|limits| limits.turn_mail_max = 2);
     for _ in 0..5 {
         let new_message = NewMessage::new(&id("ada"), operator(), Kind::Chat, "psst", Chain::root(&world.ctx));
@@ -97,56 +81,48 @@ async fn quiet_mail_opens_no_turn_and_does_not_hide_waking_mail() {
     let taken = world.take("ada").await;
     assert_eq!(taken.mail.len(), 2);
     assert!(taken.mail.iter().any(|mail| mail.message_id == loud.message_id));
-}
+});
 
-#[tokio::test]
-async fn a_stopped_agent_takes_no_mail_and_keeps_its_turn() {
-    let world = OperationWorld::new().await;
+world_test!(a_stopped_agent_takes_no_mail_and_keeps_its_turn, async |world| {
     let turn = world.busy("ada").await;
-    write!(world, |w, ctx| agents::stop(w, &ctx, &operator(), &id("ada"), None)).unwrap();
-    write!(world, |w, ctx| agents::stopped(w, &ctx, &id("ada"))).unwrap();
+    world.stop("ada").await;
     world.send("ada", "later").await;
     assert!(world.try_take("ada").await.unwrap().is_none());
     assert_eq!(world.turn(turn.turn_id).await.status, TurnStatus::Open);
-    write!(world, |w, ctx| agents::start(w, &ctx, &operator(), &id("ada"))).unwrap();
+    run!(world, |w, ctx| agents::start(w, &ctx, &operator(), &id("ada"))).unwrap();
     assert_eq!(world.take("ada").await.turn.turn_id, turn.turn_id);
-}
+});
 
-#[tokio::test]
-async fn an_ended_turn_accepts_no_more_steps() {
-    let world = OperationWorld::new().await;
+world_test!(an_ended_turn_accepts_no_more_steps, async |world| {
     let turn = world.busy("ada").await;
     let turn_id = turn.turn_id;
     let call_id = CallId(world.ctx.id());
-    let (began, start) = (turn.clone(), call_start(call_id, "t", Effect::Outside));
-    write!(world, |w, ctx| turns::record_call_start(w, &ctx, &began, &start)).unwrap();
+    world.start_call(&turn, &call_start(call_id, "t", Effect::Outside)).await;
     world.signals();
-    write!(world, |w, ctx| turns::cancel(w, &ctx, &operator(), turn_id)).unwrap();
+    run!(world, |w, ctx| turns::cancel(w, &ctx, &operator(), turn_id)).unwrap();
     assert!(world.signals().iter().any(|signal| matches!(
-        signal, ghost_domain::ports::Signal::TurnCancelled { turn_id: ended, .. } if *ended == turn_id
+        signal, Signal::TurnCancelled { turn_id: ended, .. } if *ended == turn_id
     )));
     let ended = world.turn(turn_id).await;
     assert_eq!((ended.status, ended.reason.as_deref()), (TurnStatus::Cancelled, Some("by operator:test")));
     let row = world.call(call_id).await;
-    assert_eq!((row.status, row.error_code), (ghost_domain::CallStatus::Unknown, Some(Code::OutcomeUnknown)));
+    assert_eq!((row.status, row.error_code), (CallStatus::Unknown, Some(Code::OutcomeUnknown)));
     assert_eq!(code(world.finish(turn_id, "but").await), Code::Cancelled);
-    assert_eq!(code(write!(world, |w, ctx| turns::note(w, &ctx, turn_id, "but"))), Code::Cancelled);
-    assert_eq!(code(world.model_start(turn_id, super::operation_world::demand(1, 16)).await), Code::Cancelled);
+    assert_eq!(code(run!(world, |w, ctx| turns::note(w, &ctx, turn_id, "but"))), Code::Cancelled);
+    assert_eq!(code(world.model_start(turn_id, demand(1, 16)).await), Code::Cancelled);
     assert!(world.inbox("ada").await.is_empty(), "its mail is not tried again");
-    let nobody = ghost_domain::TurnId(Uuid::nil());
-    assert_eq!(code(write!(world, |w, ctx| turns::cancel(w, &ctx, &Party::System, nobody))), Code::NotFound);
-}
+    let nobody = TurnId(Uuid::nil());
+    assert_eq!(code(run!(world, |w, ctx| turns::cancel(w, &ctx, &Party::System, nobody))), Code::NotFound);
+});
 
-#[tokio::test]
-async fn an_operators_turn_is_independent_of_the_agents_own() {
-    let world = OperationWorld::new().await;
+world_test!(an_operators_turn_is_independent_of_the_agents_own, async |world| {
     let own = world.busy("ada").await.turn_id;
-    let beside = write!(world, |w, ctx| turns::open_for_operator(w, &ctx, &id("ada"))).unwrap();
+    let beside = run!(world, |w, ctx| turns::open_for_operator(w, &ctx, &id("ada"))).unwrap();
     assert_eq!(read!(world, |r| r.turn_open_of(&id("ada"))?).unwrap().turn_id, own);
     world.finish(own, "done").await.unwrap();
     assert!(world.try_take("ada").await.unwrap().is_none(), "it is not the agent's to go on with");
-    write!(world, |w, ctx| turns::review_at_boot(w, &ctx)).unwrap();
+    run!(world, |w, ctx| turns::review_at_boot(w, &ctx)).unwrap();
     let ended = world.turn(beside.turn_id).await;
     assert_eq!(ended.status, TurnStatus::Failed, "nobody waits for it any more");
     assert!(ended.reason.unwrap().contains("outcome_unknown"));
-}
+});

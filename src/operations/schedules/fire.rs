@@ -1,29 +1,17 @@
 //! Sets schedules off: mail, run and next time in one transaction (SCHED-02, SCHED-09).
 
-use std::time::Duration;
-
-use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::mail::waits_for_heartbeat;
+use ghost_domain::schedule::WakeMode;
 use ghost_domain::schedule::again::TRY_AGAIN;
 use ghost_domain::schedule::changes::{FileChange, report};
 use ghost_domain::schedule::slots::{MISSED_MAX, Slots};
-use ghost_domain::schedule::{JobMode, Missed, RunStatus, WakeMode, When};
-use ghost_domain::text::prefix_bytes;
-use ghost_domain::{
-    AgentId, AgentStatus, Code, Kind, Party, Refusal, Schedule, ScheduleId, ScheduleKind, ScheduleRun, Timestamp,
-    WatchSnapshot,
-};
-use ghost_store::{StoreError, Tx};
-use serde_json::json;
 
-use super::context;
 use super::heartbeat::has_heartbeat;
 use super::rows::{emit, get, may_change};
 use super::runs::{NOTE_MAX, Run, WAITS, blank, held, record, refused, row, skipped, under_way, write};
 use super::text::{self, Moment};
-use crate::chain::Chain;
 use crate::mail::{self, NewMessage};
-use crate::{OperationContext, Result};
+use crate::prelude::*;
 
 /// The most schedules that one transaction sets off.
 const BATCH: u32 = 32;
@@ -49,7 +37,7 @@ pub type Beats = dyn Fn(&AgentId, Timestamp) -> Beat + Send + Sync;
 
 /// Sets off the due schedules, a limited number of them. `since` is when this daemon started to
 /// check; a slot before it was missed. Returns whether there may be more.
-pub fn due(w: &mut Tx, ctx: &OperationContext, since: Timestamp, beats: &Beats) -> Result<bool> {
+pub fn due(w: &mut Tx, ctx: &Context, since: Timestamp, beats: &Beats) -> Result<bool> {
     let now = ctx.now();
     let schedules = match w.schedules_due(now, BATCH) {
         // A row that cannot be read must not block the others.
@@ -120,7 +108,7 @@ pub fn due(w: &mut Tx, ctx: &OperationContext, since: Timestamp, beats: &Beats) 
 
 /// Disables due schedules whose rows cannot be read, and emits an event for each. Returns whether
 /// there may be more.
-fn suspend_unreadable(w: &mut Tx, ctx: &OperationContext, now: Timestamp) -> Result<bool> {
+fn suspend_unreadable(w: &mut Tx, ctx: &Context, now: Timestamp) -> Result<bool> {
     let aside = w.schedules_suspend_unreadable(now, BATCH)?;
     if aside.is_empty() {
         // Another row caused the error, and a repetition does not help.
@@ -139,21 +127,12 @@ fn suspend_unreadable(w: &mut Tx, ctx: &OperationContext, now: Timestamp) -> Res
 /// # Errors
 /// `NotFound`; `AccessDenied`; `Conflict` while a run of it is in progress. A refusal of the
 /// receiver's limits is recorded in the run.
-pub fn run_now(
-    w: &mut Tx,
-    ctx: &OperationContext,
-    by: &Party,
-    schedule_id: ScheduleId,
-    chain: Chain,
-) -> Result<ScheduleRun> {
+pub fn run_now(w: &mut Tx, ctx: &Context, by: &Party, schedule_id: ScheduleId, chain: Chain) -> Result<ScheduleRun> {
     let mut schedule = get(w, schedule_id)?;
     may_change(by, &schedule)?;
     if let Some(run) = under_way(w, &schedule)? {
-        return Err(Refusal::new(
-            Code::Conflict,
-            format!("run {} of {} `{}` has not ended", run.run, schedule.kind, schedule.name),
-        )
-        .hint("wait until it has ended, or cancel its turn"));
+        return Err(refusal!(Conflict, "run {} of {} `{}` has not ended", run.run, schedule.kind, schedule.name)
+            .hint("wait until it has ended, or cancel its turn"));
     }
     let now = ctx.now();
     // The run belongs to the session of the schedule, whoever asks for it.
@@ -169,7 +148,7 @@ pub fn run_now(
 /// the result is discarded.
 pub fn changed(
     w: &mut Tx,
-    ctx: &OperationContext,
+    ctx: &Context,
     schedule_id: ScheduleId,
     made: Timestamp,
     seen: &WatchSnapshot,
@@ -202,7 +181,7 @@ pub fn changed(
 /// as in [`changed`].
 pub fn watch_refused(
     w: &mut Tx,
-    ctx: &OperationContext,
+    ctx: &Context,
     schedule_id: ScheduleId,
     made: Timestamp,
     refusal: &Refusal,
@@ -228,7 +207,7 @@ fn chain_of(schedule: &Schedule) -> Chain {
 /// refusal is recorded as a run.
 fn fire(
     w: &mut Tx,
-    ctx: &OperationContext,
+    ctx: &Context,
     schedule: &mut Schedule,
     run: Run,
     chain: Chain,
@@ -248,7 +227,7 @@ fn fire(
         ScheduleKind::Watch | ScheduleKind::Heartbeat => false,
     };
     let lately = match reminds {
-        true => context::lately(w, &limits, &schedule.agent_id, schedule.conversation_id)?,
+        true => text::lately(w, &limits, &schedule.agent_id, schedule.conversation_id)?,
         false => String::new(),
     };
     let moment = Moment {
@@ -283,16 +262,13 @@ fn fire(
             let row =
                 ScheduleRun { message_id: Some(envelope.message_id), ..row(schedule, run, RunStatus::Queued, None) };
             write(w, ctx, schedule, &row)?;
-            let event = NewEvent::new(
-                EventKind::ScheduleFired,
-                json!({
-                    "schedule_id": schedule.schedule_id, "kind": schedule.kind, "name": schedule.name, "run": row.run,
-                    "slot_at": row.slot_at.rfc3339(), "late": row.late, "missed": row.missed,
-                    "message_id": envelope.message_id, "next_at": schedule.next_at.map(Timestamp::rfc3339),
-                    "by": by_hand,
-                }),
-            );
-            emit(w, ctx, schedule, event)?;
+            let payload = json!({
+                "schedule_id": schedule.schedule_id, "kind": schedule.kind, "name": schedule.name, "run": row.run,
+                "slot_at": row.slot_at.rfc3339(), "late": row.late, "missed": row.missed,
+                "message_id": envelope.message_id, "next_at": schedule.next_at.map(Timestamp::rfc3339),
+                "by": by_hand,
+            });
+            emit(w, ctx, schedule, EventKind::ScheduleFired, payload)?;
             Ok(row)
         }
         // An error of the store fails the whole batch, which is tried again. A limit only concerns
@@ -311,7 +287,7 @@ fn fire(
 /// Tries a one-shot again later. Only the first attempt is recorded as a run.
 fn postpone(
     w: &mut Tx,
-    ctx: &OperationContext,
+    ctx: &Context,
     schedule: &mut Schedule,
     run: Run,
     status: RunStatus,
@@ -326,7 +302,7 @@ fn postpone(
 }
 
 /// Skips a slot because the last run has not ended. Consecutive skipped slots share one record.
-fn skip(w: &mut Tx, ctx: &OperationContext, schedule: &mut Schedule, run: Run) -> Result<()> {
+fn skip(w: &mut Tx, ctx: &Context, schedule: &mut Schedule, run: Run) -> Result<()> {
     let last = w.schedule_runs(schedule.schedule_id, 1)?.into_iter().next();
     match last {
         Some(last) if last.status == RunStatus::Skipped && last.note.as_deref() == Some(STILL_RUNS) => {
@@ -345,7 +321,7 @@ fn skip(w: &mut Tx, ctx: &OperationContext, schedule: &mut Schedule, run: Run) -
 }
 
 /// Sends a heartbeat if the agent has no other work and there is something to ask (HB-04).
-fn beat(w: &mut Tx, ctx: &OperationContext, schedule: &mut Schedule, run: Run, beats: &Beats) -> Result<()> {
+fn beat(w: &mut Tx, ctx: &Context, schedule: &mut Schedule, run: Run, beats: &Beats) -> Result<()> {
     let beat = beats(&schedule.agent_id, run.now);
     let why = match beat {
         // Outside active hours nothing is recorded.
@@ -363,11 +339,9 @@ fn beat(w: &mut Tx, ctx: &OperationContext, schedule: &mut Schedule, run: Run, b
     schedule.last_at = Some(run.now);
     schedule.last_status = Some(RunStatus::Skipped);
     w.schedule_put(schedule)?;
-    let event = NewEvent::new(
-        EventKind::HeartbeatSkipped,
-        json!({ "schedule_id": schedule.schedule_id, "why": why, "next_at": schedule.next_at.map(Timestamp::rfc3339) }),
-    );
-    emit(w, ctx, schedule, event)
+    let payload =
+        json!({ "schedule_id": schedule.schedule_id, "why": why, "next_at": schedule.next_at.map(Timestamp::rfc3339) });
+    emit(w, ctx, schedule, EventKind::HeartbeatSkipped, payload)
 }
 
 /// Whether mail waits for an agent's next heartbeat.

@@ -3,12 +3,9 @@
 
 use ghost_domain::mail::waits_for_heartbeat;
 use ghost_domain::schedule::slots::first_slot;
-use ghost_domain::schedule::{JobMode, Missed, When};
-use ghost_domain::{AgentId, MessageId, Party, RootId, Schedule, ScheduleId, ScheduleKind};
-use ghost_store::Tx;
 
 use super::rows::{remove, save};
-use crate::{OperationContext, Result};
+use crate::prelude::*;
 
 /// The name that every heartbeat has.
 const NAME: &str = "heartbeat";
@@ -30,7 +27,7 @@ pub(super) fn has_heartbeat(w: &mut Tx, agent_id: &AgentId) -> Result<bool> {
 
 /// Wakes an agent for mail that waits for its heartbeat, if it has no heartbeat any more. Otherwise
 /// this mail would wait for ever.
-pub(super) fn release_waiting_mail(w: &mut Tx, ctx: &OperationContext, agent_id: &AgentId) -> Result<()> {
+pub(super) fn release_waiting_mail(w: &mut Tx, ctx: &Context, agent_id: &AgentId) -> Result<()> {
     if has_heartbeat(w, agent_id)? {
         return Ok(());
     }
@@ -48,7 +45,7 @@ pub(super) fn release_waiting_mail(w: &mut Tx, ctx: &OperationContext, agent_id:
 
 /// Applies the configured heartbeat of an agent that is not deleted, or that it has none. An unchanged heartbeat is left
 /// alone, even if it is switched off.
-pub fn follow_heartbeat(w: &mut Tx, ctx: &OperationContext, agent_id: &AgentId, wanted: Option<&Wanted>) -> Result<()> {
+pub fn follow_heartbeat(w: &mut Tx, ctx: &Context, agent_id: &AgentId, wanted: Option<&Wanted>) -> Result<()> {
     if let Some(wanted) = wanted {
         return set_heartbeat(w, ctx, agent_id, wanted);
     }
@@ -58,7 +55,7 @@ pub fn follow_heartbeat(w: &mut Tx, ctx: &OperationContext, agent_id: &AgentId, 
 }
 
 /// Gives an agent a heartbeat, unless it has the same one already.
-pub(crate) fn set_heartbeat(w: &mut Tx, ctx: &OperationContext, agent_id: &AgentId, heartbeat: &Wanted) -> Result<()> {
+pub(crate) fn set_heartbeat(w: &mut Tx, ctx: &Context, agent_id: &AgentId, heartbeat: &Wanted) -> Result<()> {
     let before = w.schedule_find(agent_id, ScheduleKind::Heartbeat, NAME)?;
     let same = before.as_ref().is_some_and(|before| {
         let every = matches!(before.when, When::Every { every_ms, .. } if every_ms == heartbeat.every_ms);

@@ -2,17 +2,12 @@
 //! turn (SCHED-05, HB-07). A missing target is recorded and does not fail the turn.
 
 use ghost_domain::conversation::WEBHOOK;
-use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::reply_tokens::read_announcement;
-use ghost_domain::schedule::Target;
 use ghost_domain::schedule::threads::{check_own_thread, check_thread};
-use ghost_domain::{ChannelName, Code, ConversationId, MessageId, Party, Refusal, ScheduleRun, Turn};
-use ghost_store::Tx;
-use serde_json::json;
 
-use crate::chain::Chain;
 use crate::chat::{self, NewPost, Speaker};
-use crate::{OperationContext, Result, conversations};
+use crate::conversations;
+use crate::prelude::*;
 
 /// The longest text in an event, in characters.
 const TEXT_MAX: usize = 400;
@@ -29,7 +24,7 @@ pub(super) struct Source<'t> {
 /// Delivers the last text of a cron job's own turn. Returns why the delivery failed, if it did.
 pub(super) fn deliver(
     w: &mut Tx,
-    ctx: &OperationContext,
+    ctx: &Context,
     source: &Source<'_>,
     run: &ScheduleRun,
     target: &Target,
@@ -44,14 +39,12 @@ pub(super) fn deliver(
         Some(spoken) => reason(deliver_text(w, ctx, source, target, spoken))?,
     };
     let turn = source.turn;
-    let event = NewEvent::new(
-        EventKind::ScheduleDelivered,
-        json!({
-            "schedule_id": run.schedule_id, "run": run.run, "turn_id": turn.turn_id, "deliver": target.deliver(),
-            "to": target.to(), "silent": spoken.is_none(), "not_delivered": not_delivered,
-            "text": spoken.map(|spoken| ctx.excerpt(&spoken, TEXT_MAX)),
-        }),
-    );
+    let payload = json!({
+        "schedule_id": run.schedule_id, "run": run.run, "turn_id": turn.turn_id, "deliver": target.deliver(),
+        "to": target.to(), "silent": spoken.is_none(), "not_delivered": not_delivered,
+        "text": spoken.map(|spoken| ctx.excerpt(&spoken, TEXT_MAX)),
+    });
+    let event = NewEvent::new(EventKind::ScheduleDelivered, payload);
     ctx.emit(w, event.agent(&turn.agent_id).correlation(run.schedule_id))?;
     Ok(not_delivered)
 }
@@ -66,13 +59,7 @@ pub(super) fn reason(delivered: Result<()>) -> Result<Option<String>> {
 }
 
 /// Delivers a text to its target.
-pub(super) fn deliver_text(
-    w: &mut Tx,
-    ctx: &OperationContext,
-    source: &Source<'_>,
-    target: &Target,
-    text: &str,
-) -> Result<()> {
+pub(super) fn deliver_text(w: &mut Tx, ctx: &Context, source: &Source<'_>, target: &Target, text: &str) -> Result<()> {
     let turn = source.turn;
     let conversation_id = match target {
         Target::Nowhere => return Ok(()),
@@ -84,7 +71,7 @@ pub(super) fn deliver_text(
             let heard = all.into_iter().filter(|conversation| conversation.heard_at.is_some());
             let last = heard.max_by_key(|conversation| (conversation.heard_at, conversation.conversation_id));
             let last = last.ok_or_else(|| {
-                Refusal::new(Code::NotFound, format!("{} has no conversation with anyone outside", turn.agent_id))
+                refusal!(NotFound, "{} has no conversation with anyone outside", turn.agent_id)
                     .hint("nobody outside has written to this agent yet; name another target")
             })?;
             last.conversation_id
@@ -96,7 +83,7 @@ pub(super) fn deliver_text(
     Ok(())
 }
 
-fn post_in_channel(w: &mut Tx, ctx: &OperationContext, turn: &Turn, channel: &ChannelName, text: &str) -> Result<()> {
+fn post_in_channel(w: &mut Tx, ctx: &Context, turn: &Turn, channel: &ChannelName, text: &str) -> Result<()> {
     let new = NewPost {
         channel: channel.clone(),
         content: text.to_owned(),
@@ -116,7 +103,7 @@ fn post_in_channel(w: &mut Tx, ctx: &OperationContext, turn: &Turn, channel: &Ch
 /// before this check existed may also name another job's own thread.
 fn thread_of_webhook(
     w: &mut Tx,
-    ctx: &OperationContext,
+    ctx: &Context,
     source: &Source<'_>,
     webhook: &str,
     thread: &str,

@@ -2,13 +2,7 @@
 //!
 //! This module must never check a schedule's rule, or set one off.
 
-use ghost_domain::event::{EventKind, NewEvent};
-use ghost_domain::ports::Signal;
-use ghost_domain::{Code, Party, Refusal, Schedule, ScheduleId, ScheduleKind, Timestamp};
-use ghost_store::Tx;
-use serde_json::json;
-
-use crate::{OperationContext, Result};
+use crate::prelude::*;
 
 /// Returns a schedule.
 ///
@@ -24,67 +18,49 @@ pub fn get(r: &mut Tx, schedule_id: ScheduleId) -> Result<Schedule> {
 
 /// Returns all schedules of a kind, of all agents.
 pub fn all_of_kind(r: &mut Tx, kind: ScheduleKind) -> Result<Vec<Schedule>> {
-    let mut found: Vec<Schedule> = Vec::new();
-    loop {
-        let after = found.last().map(|last| (last.agent_id.clone(), last.kind, last.name.clone()));
-        let page = r.schedule_list(None, Some(kind), after.as_ref())?;
-        if page.is_empty() {
-            return Ok(found);
-        }
-        found.extend(page);
-    }
+    read_all(|last: Option<&Schedule>| {
+        let after = last.map(|last| (last.agent_id.clone(), last.kind, last.name.clone()));
+        r.schedule_list(None, Some(kind), after.as_ref())
+    })
 }
 
 /// Checks that `by` may change a schedule. An agent may change the schedules that it set for
 /// itself, an operator all of them.
 pub(super) fn may_change(by: &Party, schedule: &Schedule) -> Result<()> {
     match by.agent() {
-        Some(agent_id) if *by != schedule.creator || *agent_id != schedule.agent_id => Err(Refusal::new(
-            Code::AccessDenied,
-            format!("{} `{}` was set by {}", schedule.kind, schedule.name, schedule.creator),
-        )
-        .hint("choose another name for your own schedule, or ask the operator to change this one")),
+        Some(agent_id) if *by != schedule.creator || *agent_id != schedule.agent_id => {
+            Err(refusal!(AccessDenied, "{} `{}` was set by {}", schedule.kind, schedule.name, schedule.creator)
+                .hint("choose another name for your own schedule, or ask the operator to change this one"))
+        }
         _ => Ok(()),
     }
 }
 
 /// Writes a new or changed schedule and emits its event.
-pub(super) fn save(w: &mut Tx, ctx: &OperationContext, by: &Party, schedule: &Schedule) -> Result<()> {
+pub(super) fn save(w: &mut Tx, ctx: &Context, by: &Party, schedule: &Schedule) -> Result<()> {
     w.schedule_put(schedule)?;
-    let event = NewEvent::new(
-        EventKind::ScheduleSet,
-        json!({
-            "schedule_id": schedule.schedule_id, "kind": schedule.kind, "name": schedule.name,
-            "when": schedule.when.shown(), "options": (schedule.kind == ScheduleKind::Cron).then_some(&schedule.mode),
-            "enabled": schedule.enabled, "next_at": schedule.next_at.map(Timestamp::rfc3339), "by": by,
-        }),
-    );
-    emit(w, ctx, schedule, event)?;
+    let payload = json!({
+        "schedule_id": schedule.schedule_id, "kind": schedule.kind, "name": schedule.name,
+        "when": schedule.when.shown(), "options": (schedule.kind == ScheduleKind::Cron).then_some(&schedule.mode),
+        "enabled": schedule.enabled, "next_at": schedule.next_at.map(Timestamp::rfc3339), "by": by,
+    });
+    emit(w, ctx, schedule, EventKind::ScheduleSet, payload)?;
     w.signal(Signal::Schedules);
     Ok(())
 }
 
 /// Deletes a schedule and emits its event.
-pub(super) fn remove(
-    w: &mut Tx,
-    ctx: &OperationContext,
-    by: &Party,
-    schedule: &Schedule,
-    why: Option<&str>,
-) -> Result<()> {
+pub(super) fn remove(w: &mut Tx, ctx: &Context, by: &Party, schedule: &Schedule, why: Option<&str>) -> Result<()> {
     w.schedule_delete(schedule.schedule_id)?;
-    let event = NewEvent::new(
-        EventKind::ScheduleCancelled,
-        json!({
-            "schedule_id": schedule.schedule_id, "kind": schedule.kind, "name": schedule.name, "by": by, "why": why,
-        }),
-    );
-    emit(w, ctx, schedule, event)?;
+    let payload = json!({
+        "schedule_id": schedule.schedule_id, "kind": schedule.kind, "name": schedule.name, "by": by, "why": why,
+    });
+    emit(w, ctx, schedule, EventKind::ScheduleCancelled, payload)?;
     w.signal(Signal::Schedules);
     Ok(())
 }
 
 /// Emits an event about a schedule.
-pub(super) fn emit(w: &mut Tx, ctx: &OperationContext, schedule: &Schedule, event: NewEvent) -> Result<()> {
-    ctx.emit(w, event.agent(&schedule.agent_id).correlation(schedule.schedule_id))
+pub(super) fn emit(w: &mut Tx, ctx: &Context, schedule: &Schedule, kind: EventKind, payload: Value) -> Result<()> {
+    ctx.emit(w, NewEvent::new(kind, payload).agent(&schedule.agent_id).correlation(schedule.schedule_id))
 }

@@ -1,18 +1,12 @@
 //! The end of a run: the turn that took its mail ends it (SCHED-09). Also handles the last text of
 //! a heartbeat (HB-02..06) and the end of a one-shot job (SCHED-06).
 
-use ghost_domain::event::{EventKind, NewEvent};
-use ghost_domain::ports::Signal;
 use ghost_domain::reply_tokens::{HeartbeatReply, read_heartbeat};
-use ghost_domain::schedule::{RunStatus, Target};
-use ghost_domain::{Kind, MessageId, Schedule, ScheduleKind, ScheduleRun, Turn};
-use ghost_store::Tx;
-use serde_json::json;
 
 use super::outlet::{self, Source};
 use super::runs::NOTE_MAX;
+use crate::prelude::*;
 use crate::turns::ending::Ending;
-use crate::{OperationContext, Result};
 
 /// The longest alert text in an event, in characters.
 const ALERT_MAX: usize = 4_000;
@@ -26,7 +20,7 @@ pub(crate) fn is_of_schedule(kind: Kind) -> bool {
 /// Records the end of the run whose mail the turn held. Does nothing for other mail.
 pub fn turn_ended(
     w: &mut Tx,
-    ctx: &OperationContext,
+    ctx: &Context,
     turn: &Turn,
     message_id: MessageId,
     kind: Kind,
@@ -60,30 +54,28 @@ pub fn turn_ended(
     if kind == Kind::Heartbeat {
         // The `message` field of a heartbeat holds its target.
         let target = schedule.as_ref().map_or("none", |heartbeat| heartbeat.message.as_str());
-        let event = match read_heartbeat(&text, ctx.limits().heartbeat_ack_chars as usize) {
-            HeartbeatReply::Quiet => NewEvent::new(EventKind::HeartbeatQuiet, json!({ "turn_id": turn.turn_id })),
+        let (kind, payload) = match read_heartbeat(&text, ctx.limits().heartbeat_ack_chars as usize) {
+            HeartbeatReply::Quiet => (EventKind::HeartbeatQuiet, json!({ "turn_id": turn.turn_id })),
             HeartbeatReply::Alert(alert) => {
                 let delivered = match Target::of_alerts(target) {
                     Ok(target) => outlet::deliver_text(w, ctx, &source, &target, &alert),
                     Err(refusal) => Err(refusal),
                 };
-                NewEvent::new(
-                    EventKind::HeartbeatAlert,
-                    json!({
-                        "turn_id": turn.turn_id, "target": target, "text": ctx.excerpt(&alert, ALERT_MAX),
-                        "not_delivered": outlet::reason(delivered)?,
-                    }),
-                )
+                let payload = json!({
+                    "turn_id": turn.turn_id, "target": target, "text": ctx.excerpt(&alert, ALERT_MAX),
+                    "not_delivered": outlet::reason(delivered)?,
+                });
+                (EventKind::HeartbeatAlert, payload)
             }
         };
-        ctx.emit(w, event.agent(&turn.agent_id).correlation(turn.turn_id))?;
+        ctx.emit_of(w, turn, kind, payload)?;
     }
     Ok(())
 }
 
 /// Records that mail of a schedule will not be processed, because it became a dead letter or its
 /// agent was deleted.
-pub fn lost(w: &mut Tx, ctx: &OperationContext, message_id: MessageId, kind: Kind, why: &str) -> Result<()> {
+pub fn lost(w: &mut Tx, ctx: &Context, message_id: MessageId, kind: Kind, why: &str) -> Result<()> {
     if is_of_schedule(kind) {
         end_run(w, ctx, message_id, RunStatus::Failed, Some(ctx.excerpt(why, NOTE_MAX)))?;
     }
@@ -93,7 +85,7 @@ pub fn lost(w: &mut Tx, ctx: &OperationContext, message_id: MessageId, kind: Kin
 /// Records the end of a run. Returns the run, and its schedule if that still exists.
 fn end_run(
     w: &mut Tx,
-    ctx: &OperationContext,
+    ctx: &Context,
     message_id: MessageId,
     status: RunStatus,
     note: Option<String>,

@@ -1,13 +1,7 @@
 //! The records of runs (SCHED-06, SCHED-09).
 
-use ghost_domain::event::{EventKind, NewEvent};
-use ghost_domain::schedule::RunStatus;
-use ghost_domain::{MailState, Refusal, Schedule, ScheduleKind, ScheduleRun, Timestamp};
-use ghost_store::Tx;
-use serde_json::json;
-
 use super::rows::emit;
-use crate::{OperationContext, Result};
+use crate::prelude::*;
 
 /// The longest note in a run, in characters.
 pub(super) const NOTE_MAX: usize = 300;
@@ -50,7 +44,7 @@ pub(super) fn held(w: &mut Tx, schedule: &Schedule, slot_at: Timestamp) -> Resul
 /// run.
 pub(super) fn refused(
     w: &mut Tx,
-    ctx: &OperationContext,
+    ctx: &Context,
     schedule: &mut Schedule,
     run: Run,
     refusal: &Refusal,
@@ -95,7 +89,7 @@ pub(super) fn row(schedule: &Schedule, run: Run, status: RunStatus, note: Option
 
 /// Writes a run and the summary of it in the schedule, and deletes runs beyond the limits
 /// (SCHED-06).
-pub(super) fn write(w: &mut Tx, ctx: &OperationContext, schedule: &mut Schedule, row: &ScheduleRun) -> Result<()> {
+pub(super) fn write(w: &mut Tx, ctx: &Context, schedule: &mut Schedule, row: &ScheduleRun) -> Result<()> {
     schedule.runs = row.run;
     schedule.last_at = Some(row.fired_at);
     schedule.last_status = Some(row.status);
@@ -114,7 +108,7 @@ pub(super) fn write(w: &mut Tx, ctx: &OperationContext, schedule: &mut Schedule,
 /// Records a slot that led to no mail.
 pub(super) fn record(
     w: &mut Tx,
-    ctx: &OperationContext,
+    ctx: &Context,
     schedule: &mut Schedule,
     run: Run,
     status: RunStatus,
@@ -126,14 +120,11 @@ pub(super) fn record(
     Ok(row)
 }
 
-pub(super) fn skipped(w: &mut Tx, ctx: &OperationContext, schedule: &Schedule, row: &ScheduleRun) -> Result<()> {
-    let event = NewEvent::new(
-        EventKind::ScheduleSkipped,
-        json!({
-            "schedule_id": schedule.schedule_id, "kind": schedule.kind, "name": schedule.name, "run": row.run,
-            "slot_at": row.slot_at.rfc3339(), "missed": row.missed, "status": row.status, "why": row.note,
-            "next_at": schedule.next_at.map(Timestamp::rfc3339),
-        }),
-    );
-    emit(w, ctx, schedule, event)
+pub(super) fn skipped(w: &mut Tx, ctx: &Context, schedule: &Schedule, row: &ScheduleRun) -> Result<()> {
+    let payload = json!({
+        "schedule_id": schedule.schedule_id, "kind": schedule.kind, "name": schedule.name, "run": row.run,
+        "slot_at": row.slot_at.rfc3339(), "missed": row.missed, "status": row.status, "why": row.note,
+        "next_at": schedule.next_at.map(Timestamp::rfc3339),
+    });
+    emit(w, ctx, schedule, EventKind::ScheduleSkipped, payload)
 }

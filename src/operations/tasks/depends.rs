@@ -2,14 +2,8 @@
 //!
 //! This module must never notify a party or write a task; the caller does both.
 
-use std::collections::{BTreeMap, BTreeSet};
-
-use ghost_domain::{Code, Refusal, Task, TaskId, TaskStatus};
-use ghost_store::Tx;
-use serde_json::json;
-
 use super::read::get;
-use crate::Result;
+use crate::prelude::*;
 
 /// Maximum dependencies of one task.
 const DEPENDS_MAX: usize = 64;
@@ -21,7 +15,7 @@ const CYCLE_MAX: usize = 10_000;
 /// would wait for ever.
 pub(super) fn depend(w: &mut Tx, task: &mut Task, depends_on: Vec<TaskId>, follow: bool) -> Result<String> {
     if task.status.is_terminal() && follow {
-        return Err(Refusal::new(Code::Conflict, format!("the task is {} and waits for nothing", task.status))
+        return Err(refusal!(Conflict, "the task is {} and waits for nothing", task.status)
             .hint("to work on it again, reopen it with a note"));
     }
     let wanted = dependencies(w, depends_on)?;
@@ -43,9 +37,10 @@ pub(super) fn depend(w: &mut Tx, task: &mut Task, depends_on: Vec<TaskId>, follo
 /// Checks that all tasks of a list exist and removes duplicates.
 pub(super) fn dependencies(w: &mut Tx, depends_on: Vec<TaskId>) -> Result<BTreeSet<TaskId>> {
     if depends_on.len() > DEPENDS_MAX {
-        return Err(Refusal::new(
-            Code::InvalidArguments,
-            format!("depends_on has {} entries; it may name {DEPENDS_MAX} tasks at most", depends_on.len()),
+        return Err(refusal!(
+            InvalidArguments,
+            "depends_on has {} entries; it may name {DEPENDS_MAX} tasks at most",
+            depends_on.len()
         )
         .hint("let some of these tasks depend on others of them instead"));
     }
@@ -82,7 +77,7 @@ fn check_cycle(w: &mut Tx, task_id: TaskId, wanted: &BTreeSet<TaskId>) -> Result
             }
             cycle.push(task_id);
             cycle.reverse();
-            return Err(Refusal::new(Code::Conflict, format!("task {task_id} would wait for itself"))
+            return Err(refusal!(Conflict, "task {task_id} would wait for itself")
                 .hint("leave out the dependency that leads back to it")
                 .details(json!({ "cycle": cycle })));
         }
@@ -91,11 +86,8 @@ fn check_cycle(w: &mut Tx, task_id: TaskId, wanted: &BTreeSet<TaskId>) -> Result
         }
         reached_from.insert(to, from);
         if reached_from.len() > CYCLE_MAX {
-            return Err(Refusal::new(
-                Code::TooLarge,
-                format!("the search for a cycle would have to visit more than {CYCLE_MAX} tasks"),
-            )
-            .hint("let the task depend on fewer others"));
+            return Err(refusal!(TooLarge, "the search for a cycle would have to visit more than {CYCLE_MAX} tasks")
+                .hint("let the task depend on fewer others"));
         }
         let next = w.task_get(to)?.map(|task| task.depends_on).unwrap_or_default();
         open.extend(next.into_iter().map(|next| (to, next)));

@@ -2,20 +2,14 @@
 //!
 //! This module must never decide about a task.
 
-use ghost_domain::event::{EventKind, NewEvent};
-use ghost_domain::text::clip;
-use ghost_domain::{AgentId, Code, Kind, Party, Task, TaskEvent};
-use ghost_store::Tx;
-use serde_json::json;
-
-use crate::chain::Chain;
 use crate::mail::{self, NewMessage};
-use crate::{OperationContext, Result, root_limits};
+use crate::prelude::*;
+use crate::root_limits;
 
 /// Writes a changed task, its history entry and its event.
 pub(super) fn save(
     w: &mut Tx,
-    ctx: &OperationContext,
+    ctx: &Context,
     by: &Party,
     task: &Task,
     note: Option<&str>,
@@ -30,17 +24,12 @@ pub(super) fn save(
         owner: task.owner.clone(),
         note: note.map(str::to_owned),
     })?;
-    let event = NewEvent::new(
-        kind,
-        json!({
-            "task_id": task.task_id, "title": task.title, "owner": task.owner, "status": task.status, "by": by,
-            "note": note.map(|note| ctx.excerpt(note, 200)),
-            "result": task.result.as_deref().map(|text| ctx.excerpt(text, 200)),
-        }),
-    )
-    .agent(&task.owner)
-    .correlation(task.root_id);
-    ctx.emit(w, event)
+    let payload = json!({
+        "task_id": task.task_id, "title": task.title, "owner": task.owner, "status": task.status, "by": by,
+        "note": note.map(|note| ctx.excerpt(note, 200)),
+        "result": task.result.as_deref().map(|text| ctx.excerpt(text, 200)),
+    });
+    ctx.emit(w, NewEvent::new(kind, payload).agent(&task.owner).correlation(task.root_id))
 }
 
 /// A task's mail belongs to the session in which it was created, whoever changes it from where.
@@ -49,15 +38,14 @@ fn in_session_of(task: &Task, chain: Chain) -> Chain {
 }
 
 /// Sends the task to its owner (TASK-03). An agent that assigns a task to itself gets no mail.
-pub(super) fn assign(w: &mut Tx, ctx: &OperationContext, by: &Party, task: &Task, chain: Chain) -> Result<()> {
+pub(super) fn assign(w: &mut Tx, ctx: &Context, by: &Party, task: &Task, chain: Chain) -> Result<()> {
     if by.agent() == Some(&task.owner) {
         return Ok(());
     }
     let body = format!("task_id: {}\ntitle: {}\n\n{}", task.task_id, task.title, task.description);
-    let new_message = NewMessage {
-        subject: Some(format!("Task for you: {}", clip(&task.title, 120))),
-        ..NewMessage::new(&task.owner, by.clone(), Kind::Task, bounded(ctx, body), in_session_of(task, chain))
-    };
+    let new_message =
+        NewMessage::new(&task.owner, by.clone(), Kind::Task, bounded(ctx, body), in_session_of(task, chain))
+            .subject(format!("Task for you: {}", clip(&task.title, 120)));
     mail::deliver(w, ctx, new_message)?;
     Ok(())
 }
@@ -65,7 +53,7 @@ pub(super) fn assign(w: &mut Tx, ctx: &OperationContext, by: &Party, task: &Task
 /// Notifies the creator of a task's new state, if possible.
 pub(super) fn notify_creator(
     w: &mut Tx,
-    ctx: &OperationContext,
+    ctx: &Context,
     by: &Party,
     task: &Task,
     note: Option<&str>,
@@ -79,14 +67,14 @@ pub(super) fn notify_creator(
 }
 
 /// Notifies the owner of a task that something happened to what it waits for, if possible.
-pub(super) fn notify_owner(w: &mut Tx, ctx: &OperationContext, task: &Task, note: &str, chain: Chain) -> Result<()> {
+pub(super) fn notify_owner(w: &mut Tx, ctx: &Context, task: &Task, note: &str, chain: Chain) -> Result<()> {
     tell(w, ctx, &Party::System, &task.owner, task, Some(note), chain)
 }
 
 /// Sends a task's state to one agent, if possible.
 fn tell(
     w: &mut Tx,
-    ctx: &OperationContext,
+    ctx: &Context,
     by: &Party,
     to: &AgentId,
     task: &Task,
@@ -100,16 +88,14 @@ fn tell(
             body.push_str(&format!("\n{field}: {text}"));
         }
     }
-    let new_message = NewMessage {
-        subject: Some(format!("Task {}: {}", task.status, clip(&task.title, 120))),
-        ..NewMessage::new(to, by.clone(), Kind::Task, bounded(ctx, body), in_session_of(task, chain))
-    };
+    let new_message = NewMessage::new(to, by.clone(), Kind::Task, bounded(ctx, body), in_session_of(task, chain))
+        .subject(format!("Task {}: {}", task.status, clip(&task.title, 120)));
     try_to_notify(w, ctx, new_message)
 }
 
 /// Delivers a notice about a task, if possible. A full inbox or a deleted receiver must not prevent
 /// the change; lists of tasks and the feed show it.
-pub(super) fn try_to_notify(w: &mut Tx, ctx: &OperationContext, new_message: NewMessage) -> Result<()> {
+pub(super) fn try_to_notify(w: &mut Tx, ctx: &Context, new_message: NewMessage) -> Result<()> {
     let (from, chain) = (new_message.from.clone(), new_message.chain);
     match mail::deliver(w, ctx, new_message) {
         Err(refusal)
@@ -129,7 +115,7 @@ pub(super) fn try_to_notify(w: &mut Tx, ctx: &OperationContext, new_message: New
 }
 
 /// Truncates a body to the maximum size of a message.
-pub(super) fn bounded(ctx: &OperationContext, body: String) -> String {
+pub(super) fn bounded(ctx: &Context, body: String) -> String {
     let limit = ctx.limits().message_bytes as usize;
     if body.len() <= limit { body } else { ghost_domain::text::prefix_bytes(&body, limit).to_owned() }
 }

@@ -5,18 +5,10 @@
 //! are many. `limits.tasks_open_max` limits their number.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
-
-use ghost_domain::event::EventKind;
-use ghost_domain::text::clip;
-use ghost_domain::{AgentId, Code, Kind, Party, RootId, Task, TaskId, TaskStatus, Timestamp};
-use ghost_store::Tx;
 
 use super::notify::{assign, bounded, save, try_to_notify};
-use super::open::Open;
-use crate::chain::Chain;
 use crate::mail::NewMessage;
-use crate::{OperationContext, Result};
+use crate::prelude::*;
 
 /// Maximum tasks that one message lists.
 const NAMED: usize = 20;
@@ -24,6 +16,36 @@ const NAMED: usize = 20;
 /// Maximum tasks that one transaction sends in full; the others are sent in lists. Each may be as
 /// large as a message.
 const SENT_IN_FULL: usize = 200;
+
+/// The number of tasks in one page. Each may be as large as a message.
+const PAGE: u32 = 250;
+
+/// A walk over the open tasks, ordered by id. Changes to the tasks of one page do not affect the
+/// next page.
+struct Open {
+    owner: Option<AgentId>,
+    after: Option<TaskId>,
+}
+
+impl Open {
+    /// All open tasks of the world.
+    fn all() -> Self {
+        Self { owner: None, after: None }
+    }
+
+    /// All open tasks of one agent.
+    fn of(owner: &AgentId) -> Self {
+        Self { owner: Some(owner.clone()), after: None }
+    }
+
+    /// Returns the next page, or `None` at the end.
+    fn page(&mut self, r: &mut Tx) -> Result<Option<Vec<Task>>> {
+        let page = r.tasks_open(self.owner.as_ref(), self.after, PAGE)?;
+        let Some(last) = page.last() else { return Ok(None) };
+        self.after = Some(last.task_id);
+        Ok(Some(page))
+    }
+}
 
 /// The fields of a task that a list shows. Complete tasks may be large, and there may be many.
 struct Entry {
@@ -49,7 +71,7 @@ impl Entry {
 /// Records the deletion of an owner in its open tasks, and notifies each creator once for each
 /// chain of work. The tasks stay open, for another owner or for a later agent with the same id.
 /// Returns their ids.
-pub fn left_behind(w: &mut Tx, ctx: &OperationContext, owner: &AgentId) -> Result<Vec<TaskId>> {
+pub fn left_behind(w: &mut Tx, ctx: &Context, owner: &AgentId) -> Result<Vec<TaskId>> {
     let mut creators: BTreeMap<(AgentId, Chain), Vec<Entry>> = BTreeMap::new();
     let mut left = Vec::new();
     let mut open = Open::of(owner);
@@ -70,10 +92,9 @@ pub fn left_behind(w: &mut Tx, ctx: &OperationContext, owner: &AgentId) -> Resul
              agent; you can also cancel them. A new agent with the id {owner} receives them.\n"
         );
         let subject = format!("{owner} was deleted with {} of yours", tasks_of(tasks.len()));
-        let new_message = NewMessage {
-            subject: Some(clip(&subject, 200)),
-            ..NewMessage::new(&creator, Party::System, Kind::Task, bounded(ctx, what + &list(&mut tasks)), chain)
-        };
+        let new_message =
+            NewMessage::new(&creator, Party::System, Kind::Task, bounded(ctx, what + &list(&mut tasks)), chain)
+                .subject(clip(&subject, 200));
         try_to_notify(w, ctx, new_message)?;
     }
     Ok(left)
@@ -81,7 +102,7 @@ pub fn left_behind(w: &mut Tx, ctx: &OperationContext, owner: &AgentId) -> Resul
 
 /// Sends a new agent the tasks that an earlier agent with its id owned, except blocked ones: the
 /// first ones in full, as if they were assigned now, the rest in a list for each chain of work.
-pub fn handed_on(w: &mut Tx, ctx: &OperationContext, owner: &AgentId) -> Result<()> {
+pub fn handed_on(w: &mut Tx, ctx: &Context, owner: &AgentId) -> Result<()> {
     let mut ready = Vec::new();
     let mut open = Open::of(owner);
     while let Some(page) = open.page(w)? {
@@ -100,7 +121,7 @@ pub fn handed_on(w: &mut Tx, ctx: &OperationContext, owner: &AgentId) -> Result<
 /// Sends the owners of a root's open tasks these tasks again: the first ones in full, in equal
 /// shares for each owner, the rest in a list. Used when work has stopped, because mail of a failed
 /// turn is not tried again by itself. Returns the number of tasks.
-pub fn remind(w: &mut Tx, ctx: &OperationContext, root_id: RootId) -> Result<usize> {
+pub fn remind(w: &mut Tx, ctx: &Context, root_id: RootId) -> Result<usize> {
     let mut due: BTreeMap<AgentId, Vec<Entry>> = BTreeMap::new();
     let mut open = Open::all();
     while let Some(page) = open.page(w)? {
@@ -128,7 +149,7 @@ pub fn remind(w: &mut Tx, ctx: &OperationContext, root_id: RootId) -> Result<usi
 /// `rest_intro` in a list for each chain of work.
 fn give(
     w: &mut Tx,
-    ctx: &OperationContext,
+    ctx: &Context,
     owner: &AgentId,
     mut tasks: Vec<Entry>,
     in_full: usize,
@@ -148,10 +169,7 @@ fn give(
     for (chain, mut tasks) in chains {
         let what = format!("{rest_intro} The task board shows them in full.\n{}", list(&mut tasks));
         let subject = format!("{} more for you", tasks_of(tasks.len()));
-        let new_message = NewMessage {
-            subject: Some(subject),
-            ..NewMessage::new(owner, Party::System, Kind::Task, bounded(ctx, what), chain)
-        };
+        let new_message = NewMessage::new(owner, Party::System, Kind::Task, bounded(ctx, what), chain).subject(subject);
         crate::mail::deliver(w, ctx, new_message)?;
     }
     Ok(())

@@ -2,11 +2,7 @@
 //!
 //! This module must never change a task.
 
-use ghost_domain::{Refusal, Task, TaskEvent, TaskId};
-use ghost_store::Tx;
-use serde::{Deserialize, Serialize};
-
-use crate::Result;
+use crate::prelude::*;
 
 /// A task with its history.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -42,9 +38,7 @@ pub fn get(w: &mut Tx, task_id: TaskId) -> Result<Task> {
 /// # Errors
 /// `NotFound`.
 pub fn get_with_history(r: &mut Tx, task_id: TaskId) -> Result<TaskWithHistory> {
-    let Some(task) = r.task_get(task_id)? else {
-        return Err(Refusal::not_found("task", &task_id.to_string(), None).hint("list the tasks to find its task_id"));
-    };
+    let task = get(r, task_id)?;
     let mut history = r.task_events(task_id, SHOWN + 1)?;
     let mut bytes = 0_usize;
     let fits = |event: &&TaskEvent| {

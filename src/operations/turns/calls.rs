@@ -1,20 +1,13 @@
 //! The records of tool calls: the journal to resume from, the ledger to read, and the feed to
 //! watch.
 
-use std::collections::BTreeSet;
-
-use ghost_domain::event::{EventKind, NewEvent};
-use ghost_domain::journal::{CallOutcome, Effect, FilePlan, Step};
+use ghost_domain::journal::FilePlan;
 use ghost_domain::ledger::BYTES_PER_TOKEN;
-use ghost_domain::text::{clip, cut_json, cut_marked};
-use ghost_domain::{AskId, CallId, CallStatus, Code, LedgerRow, Refusal, Timestamp, Turn, TurnId};
-use ghost_store::Tx;
-use ghost_store::tables::LedgerFilter;
-use serde_json::{Value, json};
+use ghost_domain::text::{cut_json, cut_marked};
 
 use super::ownership::working_turn;
-use crate::chain::Chain;
-use crate::{OperationContext, Result, budgets, questions, root_limits};
+use crate::prelude::*;
+use crate::{budgets, questions, root_limits};
 
 /// A tool call that is about to run.
 #[derive(Clone, Debug)]
@@ -41,7 +34,7 @@ pub struct CallStart {
 
 /// Records the start of a call. The journal only records starts of calls whose effects are not in
 /// the store: outside effects, file writes and asks.
-pub fn record_call_start(w: &mut Tx, ctx: &OperationContext, turn: &Turn, call: &CallStart) -> Result<()> {
+pub fn record_call_start(w: &mut Tx, ctx: &Context, turn: &Turn, call: &CallStart) -> Result<()> {
     let now = ctx.now();
     if matches!(call.effect, Effect::Outside | Effect::File | Effect::Wait) {
         let step = Step::CallStarted {
@@ -59,38 +52,43 @@ pub fn record_call_start(w: &mut Tx, ctx: &OperationContext, turn: &Turn, call: 
     let (arguments, truncated) = cut_json(&arguments, ctx.limits().ledger_result_bytes as usize);
     let summary = clip(&arguments, 160);
     w.call_put(&LedgerRow {
-        call_id: call.call_id,
-        agent_id: turn.agent_id.clone(),
-        turn_id: turn.turn_id,
-        tool: call.tool.clone(),
         alias: call.alias.clone(),
         arguments,
+        started_at: call.begun_at.unwrap_or(now),
+        bytes_in: Some(bytes_in),
+        truncated,
+        ..new_row(turn, call.call_id, &call.tool, now)
+    })?;
+    let payload = json!({ "turn_id": turn.turn_id, "call_id": call.call_id, "tool": call.tool, "summary": summary });
+    ctx.emit_of(w, turn, EventKind::ToolStarted, payload)
+}
+
+/// The ledger row of a call that starts now, without arguments.
+fn new_row(turn: &Turn, call_id: CallId, tool: &str, now: Timestamp) -> LedgerRow {
+    LedgerRow {
+        call_id,
+        agent_id: turn.agent_id.clone(),
+        turn_id: turn.turn_id,
+        tool: tool.to_owned(),
+        alias: None,
+        arguments: "{}".into(),
         result: None,
         status: CallStatus::Started,
         error_code: None,
-        started_at: call.begun_at.unwrap_or(now),
+        started_at: now,
         duration_ms: None,
-        bytes_in: Some(bytes_in),
+        bytes_in: None,
         bytes_out: None,
         tokens: None,
         cost: None,
-        truncated,
-    })?;
-    let event = NewEvent::new(
-        EventKind::ToolStarted,
-        json!({
-            "turn_id": turn.turn_id, "call_id": call.call_id, "tool": call.tool, "summary": summary,
-        }),
-    )
-    .agent(&turn.agent_id)
-    .correlation(turn.turn_id);
-    ctx.emit(w, event)
+        truncated: false,
+    }
 }
 
 /// Records the result of a call. The turn must be open.
 pub fn record_call_end(
     w: &mut Tx,
-    ctx: &OperationContext,
+    ctx: &Context,
     turn: &Turn,
     call_id: CallId,
     id: &str,
@@ -108,24 +106,7 @@ pub fn record_call_end(
         (other, _) => ctx.redactor.redact_json(other).to_string(),
     };
     let started = w.call_get(call_id)?;
-    let mut row = started.unwrap_or_else(|| LedgerRow {
-        call_id,
-        agent_id: turn.agent_id.clone(),
-        turn_id: turn.turn_id,
-        tool: tool.to_owned(),
-        alias: None,
-        arguments: "{}".into(),
-        result: None,
-        status: CallStatus::Started,
-        error_code: None,
-        started_at: now,
-        duration_ms: None,
-        bytes_in: None,
-        bytes_out: None,
-        tokens: None,
-        cost: None,
-        truncated: false,
-    });
+    let mut row = started.unwrap_or_else(|| new_row(turn, call_id, tool, now));
     let duration_ms = u64::try_from(now.since(row.started_at).as_millis()).unwrap_or(u64::MAX);
     row.status = ledger_status(outcome);
     row.error_code = outcome.refusal.as_ref().map(|refusal| refusal.code).or(outcome.failed);
@@ -144,24 +125,16 @@ pub fn record_call_end(
     row.result = Some(result);
     row.duration_ms = Some(duration_ms);
     w.call_put(&row)?;
-    let event = NewEvent::new(
-        EventKind::ToolFinished,
-        json!({
-            "turn_id": turn.turn_id, "call_id": call_id, "tool": tool, "status": row.status,
-            "error_code": row.error_code, "error": outcome.refusal.as_ref().map(|r| ctx.excerpt(&r.message, 200)),
-            "duration_ms": duration_ms,
-        }),
-    )
-    .agent(&turn.agent_id)
-    .correlation(turn.turn_id);
-    ctx.emit(w, event)?;
+    let payload = json!({
+        "turn_id": turn.turn_id, "call_id": call_id, "tool": tool, "status": row.status,
+        "error_code": row.error_code, "error": outcome.refusal.as_ref().map(|r| ctx.excerpt(&r.message, 200)),
+        "duration_ms": duration_ms,
+    });
+    ctx.emit_of(w, turn, EventKind::ToolFinished, payload)?;
     // The writes of a refused call are undone, so the limit that refused it can only be reported
     // here.
     match &outcome.refusal {
-        Some(refusal) => {
-            let chain = Chain::after(turn);
-            root_limits::refused(w, ctx, &turn.agent_id, chain, refusal)
-        }
+        Some(refusal) => root_limits::refused(w, ctx, &turn.agent_id, Chain::after(turn), refusal),
         None => Ok(()),
     }
 }
@@ -172,7 +145,7 @@ pub fn record_call_end(
 /// Those of the store, and the refusal of a turn that is over.
 pub fn record_call_session(
     w: &mut Tx,
-    ctx: &OperationContext,
+    ctx: &Context,
     turn_id: TurnId,
     (call_id, id): (CallId, &str),
     session: &str,
@@ -189,13 +162,12 @@ pub fn record_call_session(
 /// Those of the store.
 pub fn record_call_slice(
     w: &mut Tx,
-    ctx: &OperationContext,
+    ctx: &Context,
     turn: &Turn,
     (call_id, id): (CallId, &str),
     progress: Value,
 ) -> Result<()> {
-    let step = Step::CallSliced { call_id, id: id.to_owned(), progress };
-    Ok(w.journal_append(turn.turn_id, &step, ctx.now())?)
+    Ok(w.journal_append(turn.turn_id, &Step::CallSliced { call_id, id: id.to_owned(), progress }, ctx.now())?)
 }
 
 /// Bytes of a text.
@@ -216,28 +188,19 @@ pub fn ledger_status(outcome: &CallOutcome) -> CallStatus {
 
 /// Records a tool call that a model wrote as text. It never ran, but it stays visible in the ledger
 /// (TOOL-13).
-pub fn malformed(w: &mut Tx, ctx: &OperationContext, turn: &Turn, fragment: &str) -> Result<()> {
-    let refusal = Refusal::new(Code::InvalidArguments, "a tool call written as text was not run");
+pub fn malformed(w: &mut Tx, ctx: &Context, turn: &Turn, fragment: &str) -> Result<()> {
+    let refusal = refusal!(InvalidArguments, "a tool call written as text was not run");
     let arguments = ctx.excerpt(fragment, 500);
     // An ellipsis marks a truncation. Redaction may shorten the text but does not change its end.
     let truncated = fragment.chars().count() > 500 && arguments.ends_with('…');
     w.call_put(&LedgerRow {
-        call_id: CallId(ctx.id()),
-        agent_id: turn.agent_id.clone(),
-        turn_id: turn.turn_id,
-        tool: "malformed".into(),
-        alias: None,
         arguments,
         result: Some(refusal.message),
         status: CallStatus::Failed,
         error_code: Some(refusal.code),
-        started_at: ctx.now(),
         duration_ms: Some(0),
-        bytes_in: None,
-        bytes_out: None,
-        tokens: None,
-        cost: None,
         truncated,
+        ..new_row(turn, CallId(ctx.id()), "malformed", ctx.now())
     })?;
     Ok(())
 }
@@ -245,14 +208,8 @@ pub fn malformed(w: &mut Tx, ctx: &OperationContext, turn: &Turn, fragment: &str
 /// Closes the ledger rows of calls that a turn started and will never finish. The outcome is
 /// unknown only for calls with outside effects or file writes. An ask has its own record, and other
 /// calls leave no partial effect.
-pub(crate) fn close_open_calls(w: &mut Tx, ctx: &OperationContext, turn: &Turn) -> Result<()> {
-    let filter = LedgerFilter {
-        turn_id: Some(turn.turn_id),
-        status: Some(CallStatus::Started),
-        limit: 1_000,
-        ..LedgerFilter::default()
-    };
-    let rows = w.call_list(&filter)?;
+pub(crate) fn close_open_calls(w: &mut Tx, ctx: &Context, turn: &Turn) -> Result<()> {
+    let rows = calls_of(w, turn.turn_id, CallStatus::Started)?;
     if rows.is_empty() {
         return Ok(());
     }
@@ -268,6 +225,12 @@ pub(crate) fn close_open_calls(w: &mut Tx, ctx: &OperationContext, turn: &Turn) 
         w.call_put(&row)?;
     }
     Ok(())
+}
+
+/// The calls of a turn in this state.
+pub(super) fn calls_of(r: &mut Tx, turn_id: TurnId, status: CallStatus) -> Result<Vec<LedgerRow>> {
+    let (turn_id, status) = (Some(turn_id), Some(status));
+    Ok(r.call_list(&LedgerFilter { turn_id, status, limit: 1_000, ..LedgerFilter::default() })?)
 }
 
 /// The id of the call that this step started, if its effect is outside the store, or applied in part.

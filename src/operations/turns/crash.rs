@@ -3,25 +3,18 @@
 //! journal after a crash. The message becomes a dead letter if its turn keeps crashing or fails for
 //! good. Mail is consumed by an answer, or held.
 
-use ghost_domain::event::{EventKind, NewEvent};
-use ghost_domain::{
-    AgentId, AgentStatus, Code, Desired, Envelope, Kind, MailState, MessageId, Refusal, Turn, TurnId, TurnStatus,
-};
-use ghost_store::Tx;
-use serde_json::json;
-
-use super::calls::close_open_calls;
-use super::end::finish;
+use super::end::{finish, let_go};
 use super::ending::Ending;
 use super::ownership::working_turn;
 use super::settle::awaits_person;
-use crate::{OperationContext, Result, approvals, asks, budgets, dead_letters, questions};
+use crate::prelude::*;
+use crate::{budgets, dead_letters, questions};
 
 /// The code of the error that an asker gets when a turn crashed or stalled.
 const CRASHED: Code = Code::Unavailable;
 
 /// Records a crash inside the process. The death of the daemon is not counted here.
-pub fn crashed(w: &mut Tx, ctx: &OperationContext, agent_id: &AgentId, reason: &str) -> Result<()> {
+pub fn crashed(w: &mut Tx, ctx: &Context, agent_id: &AgentId, reason: &str) -> Result<()> {
     let Some(mut turn) = w.turn_open_of(agent_id)? else { return Ok(()) };
     turn.crashes = turn.crashes.saturating_add(1);
     w.turn_put(&turn)?;
@@ -43,10 +36,10 @@ pub fn crashed(w: &mut Tx, ctx: &OperationContext, agent_id: &AgentId, reason: &
 /// Checks every open turn when the daemon starts. A turn that makes no progress over several starts
 /// becomes a dead letter, or is split. An operator's turn ends as failed, because its caller no
 /// longer waits.
-pub fn review_at_boot(w: &mut Tx, ctx: &OperationContext) -> Result<()> {
+pub fn review_at_boot(w: &mut Tx, ctx: &Context) -> Result<()> {
     for mut turn in w.turns_open()? {
         if turn.source == "operator" {
-            let refusal = Refusal::new(Code::OutcomeUnknown, "the daemon stopped while this call was running")
+            let refusal = refusal!(OutcomeUnknown, "the daemon stopped while this call was running")
                 .hint("check what it changed before you try again");
             finish(w, ctx, turn.turn_id, Ending::Failed(refusal))?;
             continue;
@@ -93,7 +86,7 @@ pub fn review_at_boot(w: &mut Tx, ctx: &OperationContext) -> Result<()> {
 /// Ends a turn that failed for good: no model can answer it, or it cannot run. If it has several messages, each is tried
 /// again alone. A single message becomes a dead letter, which an operator can retry. Heartbeats, cron turns and chat
 /// wake-ups are dropped, because the world creates them again.
-pub fn fail(w: &mut Tx, ctx: &OperationContext, turn_id: TurnId, refusal: Refusal) -> Result<Turn> {
+pub fn fail(w: &mut Tx, ctx: &Context, turn_id: TurnId, refusal: Refusal) -> Result<Turn> {
     let turn = working_turn(w, ctx, turn_id)?;
     let mail = taken_mail(w, &turn)?;
     let reason = refusal.to_string();
@@ -148,7 +141,7 @@ fn taken_mail(w: &mut Tx, turn: &Turn) -> Result<Vec<Envelope>> {
 /// message alive for ever.
 fn split(
     w: &mut Tx,
-    ctx: &OperationContext,
+    ctx: &Context,
     mut turn: Turn,
     mail: &[Envelope],
     (reason, code): (&str, Code),
@@ -170,22 +163,14 @@ fn split(
         let times = envelope.crashes.saturating_add(crashes);
         dead_letters::create(w, ctx, &turn, &[envelope.message_id], (reason, code), times)?;
     }
-    asks::abandon(w, ctx, turn.turn_id)?;
-    approvals::cancel(w, ctx, turn.turn_id)?;
-    budgets::forfeit_held(w, ctx, &mut turn)?;
-    close_open_calls(w, ctx, &turn)?;
+    let_go(w, ctx, &mut turn)?;
     turn.status = TurnStatus::Split;
     turn.parked = None;
     turn.reason = Some(ctx.excerpt(reason, 500));
     turn.ended_at = Some(ctx.now());
     w.turn_put(&turn)?;
-    let event = NewEvent::new(
-        EventKind::TurnFinished,
-        json!({ "turn_id": turn.turn_id, "status": turn.status, "reason": turn.reason, "messages": ids }),
-    )
-    .agent(&turn.agent_id)
-    .correlation(turn.turn_id);
-    ctx.emit(w, event)?;
+    let payload = json!({ "turn_id": turn.turn_id, "status": turn.status, "reason": turn.reason, "messages": ids });
+    ctx.emit_of(w, &turn, EventKind::TurnFinished, payload)?;
     ctx.wake(w, &turn.agent_id);
     Ok(())
 }

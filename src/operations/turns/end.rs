@@ -1,20 +1,12 @@
 //! The end of a turn. One transaction records its status, consumes its mail and sends the replies
 //! that its mail expects.
 
-use std::time::Duration;
-
-use ghost_domain::event::{EventKind, NewEvent};
-use ghost_domain::ports::Signal;
-use ghost_domain::{Agent, Code, Kind, MailState, MessageId, Party, Refusal, Timestamp, Turn, TurnId, TurnStatus};
-use ghost_store::Tx;
-use ghost_store::tables::SessionTurns;
-use serde_json::json;
-
 use super::calls::close_open_calls;
 use super::ending::Ending;
 use super::ownership::{open_turn, owned};
 use crate::droids::close;
-use crate::{OperationContext, Result, approvals, asks, budgets, conversations, schedules};
+use crate::prelude::*;
+use crate::{approvals, asks, budgets, conversations, schedules};
 
 /// The longest reason, in characters, that is stored for a turn that did not finish.
 const REASON_MAX: usize = 2_000;
@@ -28,7 +20,7 @@ const TICK: Duration = Duration::from_millis(1);
 
 /// Ends an open turn: consumes its mail and sends the replies that its mail expects. Anyone may
 /// cancel a turn. Any other ending needs the daemon that owns the agent.
-pub fn finish(w: &mut Tx, ctx: &OperationContext, turn_id: TurnId, ending: Ending) -> Result<Turn> {
+pub fn finish(w: &mut Tx, ctx: &Context, turn_id: TurnId, ending: Ending) -> Result<Turn> {
     let mut turn = open_turn(w, turn_id)?;
     if !matches!(ending, Ending::Cancelled(_)) {
         owned(w, ctx, &turn.agent_id)?;
@@ -61,7 +53,7 @@ pub fn finish(w: &mut Tx, ctx: &OperationContext, turn_id: TurnId, ending: Endin
         match &answer_text {
             Some(text) => asks::answer(w, ctx, ask_id, text, truncated)?,
             None => {
-                let why = || Refusal::new(Code::Cancelled, format!("{}'s turn {}", turn.agent_id, no_answer(&ending)));
+                let why = || refusal!(Cancelled, "{}'s turn {}", turn.agent_id, no_answer(&ending));
                 asks::fail(w, ctx, ask_id, &ending.refusal().cloned().unwrap_or_else(why))?;
             }
         }
@@ -69,10 +61,7 @@ pub fn finish(w: &mut Tx, ctx: &OperationContext, turn_id: TurnId, ending: Endin
     // A turn finishes only after all its calls have ended. So it waits for no ask and holds no
     // reservation. A check would hold the writer for every turn.
     if status != TurnStatus::Finished {
-        asks::abandon(w, ctx, turn_id)?;
-        approvals::cancel(w, ctx, turn_id)?;
-        budgets::forfeit_held(w, ctx, &mut turn)?;
-        close_open_calls(w, ctx, &turn)?;
+        let_go(w, ctx, &mut turn)?;
     }
     if turn.is_in_background() {
         // Mail of its root waited for this turn.
@@ -99,21 +88,24 @@ pub fn finish(w: &mut Tx, ctx: &OperationContext, turn_id: TurnId, ending: Endin
     if let Some(refusal) = ending.refusal()
         && refusal.code == Code::BudgetExhausted
     {
-        let event = NewEvent::new(
-            EventKind::BudgetExhausted,
-            json!({
-                "turn_id": turn_id, "reason": refusal.message, "details": refusal.details, "root_id": turn.root_id,
-            }),
-        )
-        .agent(&turn.agent_id)
-        .correlation(turn_id);
-        ctx.emit(w, event)?;
+        let payload = json!({
+            "turn_id": turn_id, "reason": refusal.message, "details": refusal.details, "root_id": turn.root_id,
+        });
+        ctx.emit_of(w, &turn, EventKind::BudgetExhausted, payload)?;
     }
     emit_end(w, ctx, &turn)?;
     if turn.agent_id.is_droid() && turn.source != "operator" {
         close::turn_ended(w, ctx, &turn, &ending)?;
     }
     Ok(turn)
+}
+
+/// Ends what a turn waits for and holds, because it ends before its work does.
+pub(crate) fn let_go(w: &mut Tx, ctx: &Context, turn: &mut Turn) -> Result<()> {
+    asks::abandon(w, ctx, turn.turn_id)?;
+    approvals::cancel(w, ctx, turn.turn_id)?;
+    budgets::forfeit_held(w, ctx, turn)?;
+    close_open_calls(w, ctx, turn)
 }
 
 /// When a turn of this agent ends, by a clock that says `now`. The log of a session is in the order of these times. So a
@@ -141,20 +133,15 @@ fn end_of_turn(w: &mut Tx, agent: &Agent, turn: &Turn, now: Timestamp) -> Result
 }
 
 /// Emits the event that a turn has ended.
-pub(crate) fn emit_end(w: &mut Tx, ctx: &OperationContext, turn: &Turn) -> Result<()> {
-    let event = NewEvent::new(
-        EventKind::TurnFinished,
-        json!({
-            "turn_id": turn.turn_id, "status": turn.status, "reason": turn.reason, "rounds": turn.rounds,
-            "calls": turn.calls, "input_tokens": turn.input_tokens, "output_tokens": turn.output_tokens,
-            "cost_usd": turn.cost.usd(), "unpriced_tokens": turn.unpriced_tokens,
-            "text": turn.text.as_deref().map(|text| ctx.excerpt(text, 400)), "truncated": turn.truncated,
-            "root_id": turn.root_id,
-        }),
-    )
-    .agent(&turn.agent_id)
-    .correlation(turn.turn_id);
-    ctx.emit(w, event)
+pub(crate) fn emit_end(w: &mut Tx, ctx: &Context, turn: &Turn) -> Result<()> {
+    let payload = json!({
+        "turn_id": turn.turn_id, "status": turn.status, "reason": turn.reason, "rounds": turn.rounds,
+        "calls": turn.calls, "input_tokens": turn.input_tokens, "output_tokens": turn.output_tokens,
+        "cost_usd": turn.cost.usd(), "unpriced_tokens": turn.unpriced_tokens,
+        "text": turn.text.as_deref().map(|text| ctx.excerpt(text, 400)), "truncated": turn.truncated,
+        "root_id": turn.root_id,
+    });
+    ctx.emit_of(w, turn, EventKind::TurnFinished, payload)
 }
 
 /// Why a turn gave no answer, as the predicate of a sentence about it.
@@ -167,11 +154,11 @@ fn no_answer(ending: &Ending) -> String {
 }
 
 /// Cancels an open turn on behalf of `by`. Its mail is consumed and is not tried again.
-pub fn cancel(w: &mut Tx, ctx: &OperationContext, by: &Party, turn_id: TurnId) -> Result<Turn> {
+pub fn cancel(w: &mut Tx, ctx: &Context, by: &Party, turn_id: TurnId) -> Result<Turn> {
     match w.turn_get(turn_id)? {
         None => return Err(Refusal::not_found("turn", &turn_id.to_string(), None)),
         Some(turn) if turn.status != TurnStatus::Open => {
-            return Err(Refusal::new(Code::Conflict, format!("turn {turn_id} is already {}", turn.status))
+            return Err(refusal!(Conflict, "turn {turn_id} is already {}", turn.status)
                 .hint("only an open turn can be cancelled"));
         }
         Some(_) => {}

@@ -5,7 +5,8 @@
 use std::borrow::Cow;
 
 use ghost_domain::turn::{CUT_MARK, bound_mark};
-use ghost_domain::{Refusal, TurnStatus};
+
+use crate::prelude::*;
 
 /// How a turn ends.
 #[derive(Clone, Debug, PartialEq)]

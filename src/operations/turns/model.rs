@@ -1,22 +1,14 @@
 //! Model calls. The transaction that journals the start of a call also reserves its budget. The
 //! transaction that journals the end charges the call and releases the reservation.
 
-use ghost_domain::Price;
 use ghost_domain::admission::is_unpriced;
-use ghost_domain::event::{EventKind, NewEvent};
-use ghost_domain::journal::Step;
-use ghost_domain::transcript::{Block, TokenUsage};
+use ghost_domain::transcript::Block;
 use ghost_domain::turn::ParkCause;
-use ghost_domain::{
-    Code, LogRange, LogStart, Money, Refusal, ReservationId, Scope, SeenTools, SessionStart, Timestamp, Turn, TurnId,
-};
-use ghost_store::Tx;
-use serde_json::json;
 
 use super::ownership::{open_turn, owned, working_turn};
 use super::parking::park_for_budget;
 use crate::budgets::{self, Charged, Demand, Reserved, Settlement, Taken};
-use crate::{OperationContext, Result};
+use crate::prelude::*;
 
 /// The log of a turn's session, as its prompt holds it.
 #[derive(Clone, Copy, Debug, Default)]
@@ -29,18 +21,23 @@ pub struct BriefedLog {
     pub new_start: Option<LogStart>,
 }
 
-/// Journals that a turn's tools have changed.
-pub fn tools_changed(w: &mut Tx, ctx: &OperationContext, turn_id: TurnId, step: &Step) -> Result<()> {
-    working_turn(w, ctx, turn_id)?;
+/// Journals a step of a turn's own work. Returns the turn.
+fn journal(w: &mut Tx, ctx: &Context, turn_id: TurnId, step: &Step) -> Result<Turn> {
+    let turn = working_turn(w, ctx, turn_id)?;
     w.journal_append(turn_id, step, ctx.now())?;
-    Ok(())
+    Ok(turn)
+}
+
+/// Journals that a turn's tools have changed.
+pub fn tools_changed(w: &mut Tx, ctx: &Context, turn_id: TurnId, step: &Step) -> Result<()> {
+    journal(w, ctx, turn_id, step).map(drop)
 }
 
 /// Journals the prompt of a turn. Its stable parts are stored once under their hashes; the rest is
 /// stored in the step.
 pub fn brief(
     w: &mut Tx,
-    ctx: &OperationContext,
+    ctx: &Context,
     turn_id: TurnId,
     system: (&str, &str),
     briefing: (&str, &str),
@@ -65,15 +62,14 @@ pub fn brief(
     w.prompt_put(system.0, system.1, now)?;
     w.prompt_put(briefing.0, briefing.1, now)?;
     let (system, briefing, tools) = (system.0.to_owned(), briefing.0.to_owned(), tools.map(Box::new));
-    let step = Step::Briefed { system, briefing, log: log.range, mail, tools };
-    w.journal_append(turn_id, &step, now)?;
+    w.journal_append(turn_id, &Step::Briefed { system, briefing, log: log.range, mail, tools }, now)?;
     Ok(())
 }
 
 /// Journals that a model is about to be called, and reserves the budget for it. If a budget is
 /// spent, the turn is parked, unless it has another model to wait for. Nothing is journaled for a
 /// call that must wait for reservations of other calls.
-pub fn model_started(w: &mut Tx, ctx: &OperationContext, turn_id: TurnId, demand: &Demand) -> Result<Reserved> {
+pub fn model_started(w: &mut Tx, ctx: &Context, turn_id: TurnId, demand: &Demand) -> Result<Reserved> {
     let mut turn = open_turn(w, turn_id)?;
     let agent = owned(w, ctx, &turn.agent_id)?;
     let reserved = match budgets::reserve(w, ctx, &agent, &mut turn, demand) {
@@ -94,15 +90,9 @@ pub fn model_started(w: &mut Tx, ctx: &OperationContext, turn_id: TurnId, demand
         // answers.
         w.turn_put(&turn)?;
     }
-    let step = Step::ModelStarted { model: demand.model.clone(), reservation_id };
-    w.journal_append(turn_id, &step, ctx.now())?;
-    let event = NewEvent::new(
-        EventKind::ModelStarted,
-        json!({ "turn_id": turn_id, "model": demand.model, "max_tokens": allowance.max_tokens }),
-    )
-    .agent(&turn.agent_id)
-    .correlation(turn_id);
-    ctx.emit(w, event)?;
+    w.journal_append(turn_id, &Step::ModelStarted { model: demand.model.clone(), reservation_id }, ctx.now())?;
+    let payload = json!({ "turn_id": turn_id, "model": demand.model, "max_tokens": allowance.max_tokens });
+    ctx.emit_of(w, &turn, EventKind::ModelStarted, payload)?;
     Ok(reserved)
 }
 
@@ -140,7 +130,7 @@ pub struct ModelResult {
 }
 
 /// Journals an answer and settles its budget. Returns the updated turn.
-pub fn model_answered(w: &mut Tx, ctx: &OperationContext, turn_id: TurnId, result: ModelResult) -> Result<Turn> {
+pub fn model_answered(w: &mut Tx, ctx: &Context, turn_id: TurnId, result: ModelResult) -> Result<Turn> {
     let mut turn = working_turn(w, ctx, turn_id)?;
     let settlement = match result.usage {
         Some(tokens) => {
@@ -159,31 +149,25 @@ pub fn model_answered(w: &mut Tx, ctx: &OperationContext, turn_id: TurnId, resul
     let tokens = charged.tokens;
     let calls = result.blocks.iter().filter(|block| matches!(block, Block::ToolCall { .. })).count();
     let (model, blocks, stop) = (result.model.clone(), result.blocks, result.stop);
-    let step = Step::ModelAnswered { model, blocks, usage: tokens, stop };
-    w.journal_append(turn_id, &step, ctx.now())?;
+    w.journal_append(turn_id, &Step::ModelAnswered { model, blocks, usage: tokens, stop }, ctx.now())?;
     turn.rounds = turn.rounds.saturating_add(1);
     turn.parked = None;
     turn.model = Some(result.model.clone());
     w.turn_put(&turn)?;
-    let event = NewEvent::new(
-        EventKind::ModelFinished,
-        json!({
-            "turn_id": turn_id, "model": result.model, "input_tokens": tokens.input, "output_tokens": tokens.output,
-            "cache_read": tokens.cache_read, "cache_write": tokens.cache_write,
-            "cost_usd": charged.cost.map(Money::usd), "estimated": charged.estimated,
-            "duration_ms": result.duration_ms, "tool_calls": calls,
-        }),
-    )
-    .agent(&turn.agent_id)
-    .correlation(turn_id);
-    ctx.emit(w, event)?;
+    let payload = json!({
+        "turn_id": turn_id, "model": result.model, "input_tokens": tokens.input, "output_tokens": tokens.output,
+        "cache_read": tokens.cache_read, "cache_write": tokens.cache_write,
+        "cost_usd": charged.cost.map(Money::usd), "estimated": charged.estimated,
+        "duration_ms": result.duration_ms, "tool_calls": calls,
+    });
+    ctx.emit_of(w, &turn, EventKind::ModelFinished, payload)?;
     Ok(turn)
 }
 
 /// Journals a model call that failed, and settles its budget as `settlement` says.
 pub fn model_failed(
     w: &mut Tx,
-    ctx: &OperationContext,
+    ctx: &Context,
     turn_id: TurnId,
     reservation_id: ReservationId,
     model: &str,
@@ -194,55 +178,45 @@ pub fn model_failed(
     let charged = budgets::settle(w, ctx, &mut turn, reservation_id, settlement)?.unwrap_or(Charged::NOTHING);
     w.turn_put(&turn)?;
     let error = ctx.excerpt(error, 1_000);
-    let step = Step::ModelFailed { model: model.to_owned(), error: error.clone() };
-    w.journal_append(turn_id, &step, ctx.now())?;
+    w.journal_append(turn_id, &Step::ModelFailed { model: model.to_owned(), error: error.clone() }, ctx.now())?;
     let payload = json!({
         "turn_id": turn_id, "model": model, "error": error,
         "input_tokens": charged.tokens.input, "output_tokens": charged.tokens.output,
         "cost_usd": charged.cost.map(Money::usd), "estimated": charged.estimated,
     });
-    let event = NewEvent::new(EventKind::ModelFailed, payload).agent(&turn.agent_id).correlation(turn_id);
-    ctx.emit(w, event)
+    ctx.emit_of(w, &turn, EventKind::ModelFailed, payload)
 }
 
 /// Journals that the conversation is limited to `context` bytes from here on, because the model
 /// refused it as too long. It must run in the transaction of that failure, or of the last fall-back
 /// model that is skipped for it, so that a resumed turn sees both or neither.
-pub fn shortened(w: &mut Tx, ctx: &OperationContext, turn_id: TurnId, model: &str, context: u64) -> Result<()> {
-    working_turn(w, ctx, turn_id)?;
-    w.journal_append(turn_id, &Step::Shortened { model: model.to_owned(), context }, ctx.now())?;
-    Ok(())
+pub fn shortened(w: &mut Tx, ctx: &Context, turn_id: TurnId, model: &str, context: u64) -> Result<()> {
+    journal(w, ctx, turn_id, &Step::Shortened { model: model.to_owned(), context }).map(drop)
 }
 
 /// Journals that the opaque state of the provider's earlier answers is omitted from here on,
 /// because the provider refuses it. It must run in the transaction of that failure.
-pub fn state_dropped(w: &mut Tx, ctx: &OperationContext, turn_id: TurnId, model: &str) -> Result<()> {
-    let turn = working_turn(w, ctx, turn_id)?;
-    w.journal_append(turn_id, &Step::StateDropped { model: model.to_owned() }, ctx.now())?;
-    let event = NewEvent::new(EventKind::ModelStateDropped, json!({ "turn_id": turn_id, "model": model }))
-        .agent(&turn.agent_id)
-        .correlation(turn_id);
-    ctx.emit(w, event)
+pub fn state_dropped(w: &mut Tx, ctx: &Context, turn_id: TurnId, model: &str) -> Result<()> {
+    let turn = journal(w, ctx, turn_id, &Step::StateDropped { model: model.to_owned() })?;
+    ctx.emit_of(w, &turn, EventKind::ModelStateDropped, json!({ "turn_id": turn_id, "model": model }))
 }
 
 /// Journals that the images so far are omitted from here on, because the provider refused a request that showed them. It
 /// must run in the transaction of that failure.
-pub fn images_dropped(w: &mut Tx, ctx: &OperationContext, turn_id: TurnId, model: &str) -> Result<()> {
-    working_turn(w, ctx, turn_id)?;
-    w.journal_append(turn_id, &Step::ImagesDropped { model: model.to_owned() }, ctx.now())?;
-    Ok(())
+pub fn images_dropped(w: &mut Tx, ctx: &Context, turn_id: TurnId, model: &str) -> Result<()> {
+    journal(w, ctx, turn_id, &Step::ImagesDropped { model: model.to_owned() }).map(drop)
 }
 
 /// Journals that the store does not accept an answer, so that the attempt is counted if the daemon
 /// dies. The reservation stays until the answer or a restart settles it.
-pub fn answer_waits(w: &mut Tx, ctx: &OperationContext, turn_id: TurnId, model: &str, why: &str) -> Result<()> {
+pub fn answer_waits(w: &mut Tx, ctx: &Context, turn_id: TurnId, model: &str, why: &str) -> Result<()> {
     let error = format!("its answer is kept in memory until the store accepts it: {why}");
     unsettled(w, ctx, turn_id, model, &error, true, |error| Step::ModelFailed { model: model.to_owned(), error })
 }
 
 /// Journals that a fall-back model was skipped because its call cannot be paid for. The event
 /// reports a failure without cost.
-pub fn passed_over(w: &mut Tx, ctx: &OperationContext, turn_id: TurnId, model: &str, why: &str) -> Result<()> {
+pub fn passed_over(w: &mut Tx, ctx: &Context, turn_id: TurnId, model: &str, why: &str) -> Result<()> {
     let error = format!("not asked: {why}");
     unsettled(w, ctx, turn_id, model, &error, false, |why| Step::PassedOver { model: model.to_owned(), why })
 }
@@ -251,28 +225,20 @@ pub fn passed_over(w: &mut Tx, ctx: &OperationContext, turn_id: TurnId, model: &
 /// reader keeps the text streamed so far.
 fn unsettled(
     w: &mut Tx,
-    ctx: &OperationContext,
+    ctx: &Context,
     turn_id: TurnId,
     model: &str,
     error: &str,
     kept: bool,
     step: impl FnOnce(String) -> Step + Send,
 ) -> Result<()> {
-    let turn = working_turn(w, ctx, turn_id)?;
     let error = ctx.excerpt(error, 300);
-    w.journal_append(turn_id, &step(error.clone()), ctx.now())?;
-    let event = NewEvent::new(
-        EventKind::ModelFailed,
-        json!({ "turn_id": turn_id, "model": model, "error": error, "kept": kept }),
-    )
-    .agent(&turn.agent_id)
-    .correlation(turn_id);
-    ctx.emit(w, event)
+    let turn = journal(w, ctx, turn_id, &step(error.clone()))?;
+    let payload = json!({ "turn_id": turn_id, "model": model, "error": error, "kept": kept });
+    ctx.emit_of(w, &turn, EventKind::ModelFailed, payload)
 }
 
 /// Journals a note of Ghost's own to the model.
-pub fn note(w: &mut Tx, ctx: &OperationContext, turn_id: TurnId, text: &str) -> Result<()> {
-    working_turn(w, ctx, turn_id)?;
-    w.journal_append(turn_id, &Step::Note { text: text.to_owned() }, ctx.now())?;
-    Ok(())
+pub fn note(w: &mut Tx, ctx: &Context, turn_id: TurnId, text: &str) -> Result<()> {
+    journal(w, ctx, turn_id, &Step::Note { text: text.to_owned() }).map(drop)
 }

@@ -4,10 +4,8 @@
 //! the mail.
 
 use ghost_domain::mail::{Room, left_behind, plan_turn};
-use ghost_domain::{AgentId, Envelope, HeldSkill, MailState, MessageId};
-use ghost_store::Tx;
 
-use crate::{OperationContext, Result};
+use crate::prelude::*;
 
 /// An agent's next work, as a read of the store shows it.
 #[derive(Clone, Debug, PartialEq)]
@@ -53,13 +51,7 @@ pub struct FoundMail {
 ///
 /// `no_open_turn` is true if the caller has just ended the agent's last turn, so that none can be open.
 /// `bytes_max` is the maximum bytes of mail and chat in the turn.
-pub fn next(
-    r: &mut Tx,
-    ctx: &OperationContext,
-    agent_id: &AgentId,
-    no_open_turn: bool,
-    bytes_max: usize,
-) -> Result<Next> {
+pub fn next(r: &mut Tx, ctx: &Context, agent_id: &AgentId, no_open_turn: bool, bytes_max: usize) -> Result<Next> {
     if !no_open_turn && r.turn_open_of(agent_id)?.is_some() {
         return Ok(Next::Resume);
     }
@@ -79,7 +71,7 @@ pub fn mail_room(context_bytes: u32) -> usize {
 }
 
 /// The number of envelopes that are read from an inbox first.
-pub(super) fn window(ctx: &OperationContext) -> u32 {
+pub(super) fn window(ctx: &Context) -> u32 {
     ctx.limits().turn_mail_max.saturating_mul(2)
 }
 
@@ -87,7 +79,7 @@ pub(super) fn window(ctx: &OperationContext) -> u32 {
 /// whether waking mail is left then.
 pub(super) fn choose(
     r: &mut Tx,
-    ctx: &OperationContext,
+    ctx: &Context,
     agent_id: &AgentId,
     mut pending: Vec<Envelope>,
     bytes: usize,

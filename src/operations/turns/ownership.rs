@@ -2,25 +2,19 @@
 //!
 //! This module must never change the store.
 
-use ghost_domain::{Agent, AgentId, Code, Refusal, Turn, TurnId, TurnStatus};
-use ghost_store::Tx;
-
 use crate::agent_lookup::agent_named;
-use crate::{OperationContext, Result};
+use crate::prelude::*;
 
 /// Returns the record of an agent that this daemon may act for: the agent exists and carries this
 /// daemon's fencing epoch.
 ///
 /// # Errors
 /// `NotFound`; `Conflict` if another daemon owns the agent.
-pub fn owned(w: &mut Tx, ctx: &OperationContext, agent_id: &AgentId) -> Result<Agent> {
+pub fn owned(w: &mut Tx, ctx: &Context, agent_id: &AgentId) -> Result<Agent> {
     let agent = agent_named(w, agent_id)?;
     if agent.epoch != ctx.epoch || agent.node != *ctx.node {
-        return Err(Refusal::new(
-            Code::Conflict,
-            format!("{agent_id} belongs to node {} (epoch {}) now", agent.node, agent.epoch),
-        )
-        .hint("another daemon has taken the agent over; this daemon must stop working for it"));
+        return Err(refusal!(Conflict, "{agent_id} belongs to node {} (epoch {}) now", agent.node, agent.epoch)
+            .hint("another daemon has taken the agent over; this daemon must stop working for it"));
     }
     Ok(agent)
 }
@@ -29,14 +23,14 @@ pub fn owned(w: &mut Tx, ctx: &OperationContext, agent_id: &AgentId) -> Result<A
 pub fn open_turn(w: &mut Tx, turn_id: TurnId) -> Result<Turn> {
     match w.turn_get(turn_id)? {
         Some(turn) if turn.status == TurnStatus::Open => Ok(turn),
-        Some(turn) => Err(Refusal::new(Code::Cancelled, format!("turn {turn_id} is {}", turn.status))),
+        Some(turn) => Err(refusal!(Cancelled, "turn {turn_id} is {}", turn.status)),
         None => Err(Refusal::not_found("turn", &turn_id.to_string(), None)),
     }
 }
 
 /// Returns an open turn of an agent that this daemon owns. Every write of a turn's own work begins
 /// with this check, so that a daemon which has lost an agent cannot write for it.
-pub fn working_turn(w: &mut Tx, ctx: &OperationContext, turn_id: TurnId) -> Result<Turn> {
+pub fn working_turn(w: &mut Tx, ctx: &Context, turn_id: TurnId) -> Result<Turn> {
     let turn = open_turn(w, turn_id)?;
     let agent = w.agent_columns(&turn.agent_id)?;
     if !agent.is_some_and(|agent| !agent.deleted && agent.epoch == ctx.epoch && agent.node == *ctx.node) {

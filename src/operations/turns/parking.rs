@@ -3,20 +3,10 @@
 //!
 //! This module must never end a turn or consume mail.
 
-use std::collections::BTreeSet;
-
-use ghost_domain::event::{EventKind, NewEvent};
-use ghost_domain::journal::Step;
-use ghost_domain::ports::Signal;
 use ghost_domain::turn::{ParkCause, Parked, WaitMode};
-use ghost_domain::{
-    Budget, Code, Envelope, MailState, MessageId, Party, Refusal, RootId, Scope, Turn, TurnId, TurnStatus,
-};
-use ghost_store::Tx;
-use serde_json::json;
 
 use super::ownership::working_turn;
-use crate::{OperationContext, Result};
+use crate::prelude::*;
 
 /// The longest stored reason, in characters.
 const REASON_MAX: usize = 500;
@@ -27,7 +17,7 @@ const ROOT_DEFAULT: &str = "root_tokens_max";
 /// failed while the model answered other turns.
 pub fn park_for_model(
     w: &mut Tx,
-    ctx: &OperationContext,
+    ctx: &Context,
     turn_id: TurnId,
     (provider, model): (String, String),
     reason: &str,
@@ -41,7 +31,7 @@ pub fn park_for_model(
 /// root is spent, its agent continues with other work.
 pub(super) fn park_for_budget(
     w: &mut Tx,
-    ctx: &OperationContext,
+    ctx: &Context,
     mut turn: Turn,
     scope: &Scope,
     refusal: &Refusal,
@@ -55,8 +45,7 @@ pub(super) fn park_for_budget(
         let payload = json!({
             "turn_id": turn.turn_id, "reason": refusal.message, "details": refusal.details, "root_id": turn.root_id,
         });
-        let event = NewEvent::new(EventKind::BudgetExhausted, payload).agent(&turn.agent_id).correlation(turn.turn_id);
-        ctx.emit(w, event)?;
+        ctx.emit_of(w, &turn, EventKind::BudgetExhausted, payload)?;
     }
     if wait_mode == WaitMode::Background {
         leave_to_others(w, ctx, &mut turn)?;
@@ -66,7 +55,7 @@ pub(super) fn park_for_budget(
 
 /// Returns mail of other roots to the inbox if a turn of a spent root has taken it, so that it gets
 /// a turn of its own. If a model has already seen the mail, it stays in this turn.
-fn leave_to_others(w: &mut Tx, ctx: &OperationContext, turn: &mut Turn) -> Result<()> {
+fn leave_to_others(w: &mut Tx, ctx: &Context, turn: &mut Turn) -> Result<()> {
     if turn.rounds > 0 || turn.calls > 0 {
         return Ok(());
     }
@@ -83,7 +72,7 @@ fn leave_to_others(w: &mut Tx, ctx: &OperationContext, turn: &mut Turn) -> Resul
 
 fn park(
     w: &mut Tx,
-    ctx: &OperationContext,
+    ctx: &Context,
     mut turn: Turn,
     cause: ParkCause,
     reason: &str,
@@ -105,8 +94,7 @@ fn park(
             "turn_id": turn.turn_id, "root_id": turn.root_id, "reason": reason, "waits_for": parked.cause,
             "standing": parked.wait_mode,
         });
-        let event = NewEvent::new(EventKind::TurnParked, payload).agent(&turn.agent_id).correlation(turn.turn_id);
-        ctx.emit(w, event)?;
+        ctx.emit_of(w, &turn, EventKind::TurnParked, payload)?;
     }
     turn.parked = Some(parked);
     w.turn_put(&turn)?;
@@ -121,15 +109,13 @@ pub fn retry(w: &mut Tx, by: &Party, turn_id: TurnId) -> Result<Turn> {
     let turn = w.turn_get(turn_id)?.ok_or_else(|| Refusal::not_found("turn", &turn_id.to_string(), None))?;
     if turn.status != TurnStatus::Open || turn.parked.is_none() {
         let how = if turn.status == TurnStatus::Open { "under way" } else { turn.status.as_str() };
-        return Err(Refusal::new(
-            Code::Conflict,
-            format!("turn {turn_id} is {how}, not parked, so {by} cannot retry it"),
-        )
-        .hint(match turn.status {
-            TurnStatus::Dead => "its mail is in a dead letter: `ghostctl dead list`, then `ghostctl dead retry`",
-            TurnStatus::Failed => "`ghostctl turn retry --failed` retries turns that failed for good",
-            _ => "`ghostctl turn list --status parked` lists the parked turns",
-        }));
+        return Err(refusal!(Conflict, "turn {turn_id} is {how}, not parked, so {by} cannot retry it").hint(
+            match turn.status {
+                TurnStatus::Dead => "its mail is in a dead letter: `ghostctl dead list`, then `ghostctl dead retry`",
+                TurnStatus::Failed => "`ghostctl turn retry --failed` retries turns that failed for good",
+                _ => "`ghostctl turn list --status parked` lists the parked turns",
+            },
+        ));
     }
     go_on(w, turn)
 }
@@ -148,7 +134,7 @@ pub(crate) fn root_changed(w: &mut Tx, root_id: RootId) -> Result<()> {
 /// Continues the turns that are parked because their root has spent the default limit
 /// (`limits.root_tokens_max`), if the limit was raised since the last call and the root now has
 /// free budget. A root with its own limit does not follow the default.
-pub fn follow_root_default(w: &mut Tx, ctx: &OperationContext) -> Result<()> {
+pub fn follow_root_default(w: &mut Tx, ctx: &Context) -> Result<()> {
     let (now, before) = (ctx.limits().root_tokens_max, w.meta_get(ROOT_DEFAULT)?);
     if before.as_ref() == Some(&now.to_string()) {
         return Ok(());
@@ -191,7 +177,7 @@ fn go_on(w: &mut Tx, mut turn: Turn) -> Result<Turn> {
 
 /// Returns why the answer to an ask is delayed: the reason of the parked turn that holds its mail
 /// or blocks its agent, or the reason why the target waits for a model.
-pub(crate) fn holds_up(r: &mut Tx, ctx: &OperationContext, ask: &ghost_domain::Ask) -> Result<Option<String>> {
+pub(crate) fn holds_up(r: &mut Tx, ctx: &Context, ask: &ghost_domain::Ask) -> Result<Option<String>> {
     let taken = match r.message_get(ask.message_id)?.and_then(|mail| mail.turn_id) {
         Some(turn_id) => r.turn_get(turn_id)?.filter(|turn| turn.status == TurnStatus::Open),
         None => None,

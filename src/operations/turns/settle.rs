@@ -3,17 +3,10 @@
 //!
 //! This must never change a call whose outcome is known, and never make a call.
 
-use ghost_domain::event::{EventKind, NewEvent};
-use ghost_domain::ports::Signal;
-use ghost_domain::{CallId, CallStatus, Code, Kind, LedgerRow, Party, Refusal, TurnId, TurnStatus};
-use ghost_store::Tx;
-use ghost_store::tables::LedgerFilter;
-use serde_json::json;
-
+use super::calls::calls_of;
 use super::ownership::working_turn;
-use crate::chain::Chain;
 use crate::mail::{self, NewMessage};
-use crate::{OperationContext, Result};
+use crate::prelude::*;
 
 /// What became of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +22,7 @@ pub enum Settled {
 ///
 /// # Errors
 /// `NotFound`, and the refusal of a turn that is over.
-pub fn await_person(w: &mut Tx, ctx: &OperationContext, turn_id: TurnId, call_id: CallId) -> Result<LedgerRow> {
+pub fn await_person(w: &mut Tx, ctx: &Context, turn_id: TurnId, call_id: CallId) -> Result<LedgerRow> {
     let turn = working_turn(w, ctx, turn_id)?;
     let Some(mut row) = w.call_get(call_id)? else {
         return Err(Refusal::not_found("call", &call_id.to_string(), None));
@@ -38,8 +31,7 @@ pub fn await_person(w: &mut Tx, ctx: &OperationContext, turn_id: TurnId, call_id
         (row.status, row.error_code) = (CallStatus::Unknown, Some(Code::OutcomeUnknown));
         w.call_put(&row)?;
         let payload = json!({ "turn_id": turn_id, "call_id": call_id, "tool": row.tool });
-        let event = NewEvent::new(EventKind::ToolUnsettled, payload);
-        ctx.emit(w, event.agent(&turn.agent_id).correlation(turn_id))?;
+        ctx.emit_of(w, &turn, EventKind::ToolUnsettled, payload)?;
     }
     Ok(row)
 }
@@ -57,13 +49,7 @@ pub fn was_unsettled(row: &LedgerRow) -> bool {
 
 /// Whether a call of this turn waits for a person.
 pub(super) fn awaits_person(w: &mut Tx, turn_id: TurnId) -> Result<bool> {
-    let filter = LedgerFilter {
-        turn_id: Some(turn_id),
-        status: Some(CallStatus::Unknown),
-        limit: 1_000,
-        ..LedgerFilter::default()
-    };
-    Ok(w.call_list(&filter)?.iter().any(is_awaited))
+    Ok(calls_of(w, turn_id, CallStatus::Unknown)?.iter().any(is_awaited))
 }
 
 /// Records what became of a call. A person who settles it twice in the same way changes nothing.
@@ -72,7 +58,7 @@ pub(super) fn awaits_person(w: &mut Tx, turn_id: TurnId) -> Result<bool> {
 /// `NotFound`; `Conflict` if its outcome was known.
 pub fn settle(
     w: &mut Tx,
-    ctx: &OperationContext,
+    ctx: &Context,
     by: &Party,
     call_id: CallId,
     (settled, note): (Settled, Option<&str>),
@@ -82,11 +68,11 @@ pub fn settle(
             .hint("`ghostctl ledger --status unknown` lists the calls whose outcome nobody knows"));
     };
     if row.status == CallStatus::Started {
-        return Err(Refusal::new(Code::Conflict, format!("call {call_id} is still running"))
+        return Err(refusal!(Conflict, "call {call_id} is still running")
             .hint("wait for its end, or end its turn with `ghostctl turn cancel`"));
     }
     if row.status != CallStatus::Unknown {
-        return Err(Refusal::new(Code::Conflict, format!("the outcome of call {call_id} is known: {}", row.status))
+        return Err(refusal!(Conflict, "the outcome of call {call_id} is known: {}", row.status)
             .hint("`ghostctl ledger --status unknown` lists the calls whose outcome nobody knows"));
     }
     let what = match settled {

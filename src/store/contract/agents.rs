@@ -1,18 +1,13 @@
 //! Agents, facts about the world, held skills, jobs and stored answers.
 
-use std::sync::Arc;
-
 use ghost_domain::{Agent, AgentKind, AgentStatus, Desired, HeldSkill, Job, Party, TurnStatus};
 use serde_json::json;
 
-use super::Medium;
-use super::rows::{AWKWARD, agent, answer, at, held, id_of, job, mail, task_id, turn, turn_id};
-use super::tools::{keep, map_rows, open, reading, refuse};
+use super::tools::*;
 use crate::Store;
 use crate::tables::Family;
 
-pub(super) async fn the_mail_and_the_turn_of_an_added_agent_are_found(medium: Arc<dyn Medium>) {
-    let store = open(&medium).await;
+pub(super) async fn the_mail_and_the_turn_of_an_added_agent_are_found(store: Bench) {
     refuse!(&store, |w| {
         w.agent_put(&agent("a"))?;
         w.message_append(&mail(1, "a"))?;
@@ -26,17 +21,15 @@ pub(super) async fn the_mail_and_the_turn_of_an_added_agent_are_found(medium: Ar
         assert_eq!(w.inbox_depth(&id_of("a"))?, 1);
         w.turn_put(&turn(1, "a", TurnStatus::Open))?;
     });
-    let open_turn = keep!(&store, |w| { w.turn_open_of(&id_of("a"))? });
-    assert_eq!(open_turn.map(|turn| turn.turn_id), Some(turn_id(1)));
+    assert_eq!(keep!(&store, |w| { w.turn_open_of(&id_of("a"))? }).map(|turn| turn.turn_id), Some(turn_id(1)));
     let found = reading!(&store, |r| {
         (r.agent_get(&id_of("a"))?, r.inbox_depth(&id_of("a"))?, r.turn_open_of(&id_of("a"))?)
     });
     assert_eq!((found.0, found.1, found.2.map(|turn| turn.turn_id)), (Some(agent("a")), 1, Some(turn_id(1))));
 }
 
-pub(super) async fn agents_are_put_and_listed(medium: Arc<dyn Medium>) {
-    let store = open(&medium).await;
-    let full = Agent {
+pub(super) async fn agents_are_put_and_listed(store: Bench) {
+    let full = || Agent {
         incarnation: 7,
         name: AWKWARD.to_owned(),
         team: Some("news".to_owned()),
@@ -53,19 +46,20 @@ pub(super) async fn agents_are_put_and_listed(medium: Arc<dyn Medium>) {
         deleted_at: Some(at(4)),
         ..agent("c")
     };
-    let wanted = full.clone();
     keep!(&store, |w| {
         w.agent_put(&agent("b"))?;
         w.agent_put(&agent("c"))?;
         w.agent_put(&agent("a"))?;
-        w.agent_put(&full)?;
+        w.agent_put(&full())?;
+        assert_eq!(w.agent_get(&id_of("c"))?, Some(full()), "its own write");
     });
-    assert_eq!(reading!(&store, |r| { r.agent_get(&id_of("c"))? }), Some(wanted));
+    assert_eq!(reading!(&store, |r| { r.agent_get(&id_of("c"))? }), Some(full()));
     assert_eq!(reading!(&store, |r| { r.agent_get(&id_of("b"))? }), Some(agent("b")));
     assert_eq!(reading!(&store, |r| { r.agent_get(&id_of("nobody"))? }), None);
-    let (all, living) = reading!(&store, |r| { (r.agent_list(true)?, r.agent_list(false)?) });
-    assert_eq!(map_rows(&all, |agent| agent.agent_id.clone()), [id_of("a"), id_of("b"), id_of("c")]);
-    assert_eq!(map_rows(&living, |agent| agent.agent_id.clone()), [id_of("a"), id_of("b")]);
+    shows!(&store, |r| {
+        map_rows(&r.agent_list(true)?, |agent| agent.agent_id.clone()) => [id_of("a"), id_of("b"), id_of("c")];
+        map_rows(&r.agent_list(false)?, |agent| agent.agent_id.clone()) => [id_of("a"), id_of("b")];
+    });
     refuse!(&store, |w| {
         w.agent_put(&agent("bb"))?;
         assert_eq!(w.agent_ids("b", 9)?, [id_of("b"), id_of("bb")], "the command's own writes count");
@@ -102,8 +96,10 @@ async fn tombstones_are_pruned(store: &Store) {
         assert_eq!(map_rows(&all, |agent| agent.agent_id.to_string()).join(" "), left);
         assert_eq!(floor().await, risen);
     }
-    let inside = keep!(store, |w| { (w.agent_get(&id_of("c"))?, w.agent_get(&id_of("a"))?) });
-    assert_eq!(inside, (None, Some(agent("a"))), "cached rows are pruned too");
+    keep!(store, |w| {
+        assert_eq!(w.agent_get(&id_of("c"))?, None);
+        assert_eq!(w.agent_get(&id_of("a"))?, Some(agent("a")), "in a command, too");
+    });
     // The floor never decreases.
     keep!(store, |w| {
         w.agent_put(&Agent { deleted_at: Some(at(3)), ..agent("d") })?;
@@ -112,8 +108,7 @@ async fn tombstones_are_pruned(store: &Store) {
     assert_eq!(floor().await, 7);
 }
 
-pub(super) async fn tombstones_of_creators_of_living_agents_are_kept(medium: Arc<dyn Medium>) {
-    let store = open(&medium).await;
+pub(super) async fn tombstones_of_creators_of_living_agents_are_kept(store: Bench) {
     let gone =
         |name: &str, owner: &str| Agent { owner: Some(owner.to_owned()), deleted_at: Some(at(2)), ..agent(name) };
     keep!(&store, |w| {
@@ -135,26 +130,23 @@ pub(super) async fn tombstones_of_creators_of_living_agents_are_kept(medium: Arc
     assert_eq!(prune().await, (3, String::new()));
 }
 
-pub(super) async fn dynamic_agents_are_counted(medium: Arc<dyn Medium>) {
-    let store = open(&medium).await;
+pub(super) async fn dynamic_agents_are_counted(store: Bench) {
     assert_eq!(reading!(&store, |r| { r.agent_count_dynamic()? }), 0);
-    let inside = keep!(&store, |w| {
+    keep!(&store, |w| {
         w.agent_put(&agent("a"))?;
         w.agent_put(&Agent { kind: AgentKind::Dynamic, ..agent("b") })?;
         w.agent_put(&Agent { kind: AgentKind::Dynamic, ..agent("c") })?;
         w.agent_put(&Agent { kind: AgentKind::Dynamic, deleted_at: Some(at(2)), ..agent("d") })?;
-        w.agent_count_dynamic()?
+        assert_eq!(w.agent_count_dynamic()?, 2);
     });
-    assert_eq!(inside, 2);
-    let inside = keep!(&store, |w| {
+    keep!(&store, |w| {
         w.agent_put(&Agent { kind: AgentKind::Dynamic, deleted_at: Some(at(2)), ..agent("b") })?;
-        w.agent_count_dynamic()?
+        assert_eq!(w.agent_count_dynamic()?, 1);
     });
-    assert_eq!((inside, reading!(&store, |r| { r.agent_count_dynamic()? })), (1, 1));
+    assert_eq!(reading!(&store, |r| { r.agent_count_dynamic()? }), 1);
 }
 
-pub(super) async fn meta_is_kept(medium: Arc<dyn Medium>) {
-    let store = open(&medium).await;
+pub(super) async fn meta_is_kept(store: Bench) {
     assert_eq!(reading!(&store, |r| { r.meta_get("world_id")? }), None);
     keep!(&store, |w| {
         w.meta_put("world_id", "one")?;
@@ -162,71 +154,68 @@ pub(super) async fn meta_is_kept(medium: Arc<dyn Medium>) {
         w.meta_put("world_id", "two")?;
         assert_eq!(w.meta_get("world_id")?.as_deref(), Some("two"));
     });
-    let kept = reading!(&store, |r| { (r.meta_get("world_id")?, r.meta_get("other")?) });
-    assert_eq!(kept, (Some("two".to_owned()), Some(AWKWARD.to_owned())));
+    shows!(&store, |r| {
+        r.meta_get("world_id")? => Some("two".to_owned());
+        r.meta_get("other")? => Some(AWKWARD.to_owned());
+    });
 }
 
 // covers: SKILL-41
-pub(super) async fn skills_are_held_and_removed(medium: Arc<dyn Medium>) {
-    let store = open(&medium).await;
-    let removed = keep!(&store, |w| {
+pub(super) async fn skills_are_held_and_removed(store: Bench) {
+    keep!(&store, |w| {
         w.skill_put(&held("a", "writing"))?;
         w.skill_put(&held("a", "editing"))?;
         w.skill_put(&held("aa", "editing"))?;
         w.skill_put(&held("a", "reading"))?;
         w.skill_put(&HeldSkill { active: true, acquired_at: at(5), ..held("a", "writing") })?;
-        (w.skill_remove(&id_of("a"), "reading")?, w.skill_remove(&id_of("b"), "editing")?)
+        assert!(w.skill_remove(&id_of("a"), "reading")?);
+        assert!(!w.skill_remove(&id_of("b"), "editing")?);
     });
-    assert_eq!(removed, (true, false));
-    let (a, aa, b) = reading!(&store, |r| {
-        (r.skills_held(&id_of("a"))?, r.skills_held(&id_of("aa"))?, r.skills_held(&id_of("b"))?)
+    shows!(&store, |r| {
+        r.skills_held(&id_of("a"))?
+            => [held("a", "editing"), HeldSkill { active: true, acquired_at: at(5), ..held("a", "writing") }];
+        r.skills_held(&id_of("aa"))? => vec![held("aa", "editing")];
+        r.skills_held(&id_of("b"))? => vec![];
     });
-    assert_eq!(a, [held("a", "editing"), HeldSkill { active: true, acquired_at: at(5), ..held("a", "writing") }]);
-    assert_eq!((aa, b), (vec![held("aa", "editing")], vec![]));
     assert!(!keep!(&store, |w| { w.skill_remove(&id_of("a"), "reading")? }));
 }
 
-pub(super) async fn jobs_are_newest_first(medium: Arc<dyn Medium>) {
-    let store = open(&medium).await;
-    let done = Job {
+pub(super) async fn jobs_are_newest_first(store: Bench) {
+    let done = || Job {
         task_id: Some(task_id(7)),
         finished_at: Some(at(9)),
         result_path: Some("output/briefings/x.md".to_owned()),
         ..job("bb", 2)
     };
-    let wanted = done.clone();
     keep!(&store, |w| {
         w.job_put(&job("aa", 1))?;
         w.job_put(&job("cc", 3))?;
         w.job_put(&job("bb", 2))?;
-        w.job_put(&done)?;
-        assert_eq!(w.job_of_task(task_id(7))?, Some(done), "its own write");
+        w.job_put(&done())?;
+        assert_eq!(w.job_of_task(task_id(7))?, Some(done()), "its own write");
     });
-    let (of_task, of_none) = reading!(&store, |r| { (r.job_of_task(task_id(7))?, r.job_of_task(task_id(8))?) });
-    assert_eq!((of_task.as_ref(), of_none), (Some(&wanted), None));
-    assert_eq!(reading!(&store, |r| { r.job_list(None, 1_000)? }), [job("cc", 3), wanted.clone(), job("aa", 1)]);
-    assert_eq!(reading!(&store, |r| { r.job_get("bb")? }), Some(wanted));
+    shows!(&store, |r| {
+        r.job_of_task(task_id(7))?.as_ref() => Some(&done());
+        r.job_of_task(task_id(8))? => None;
+    });
+    assert_eq!(reading!(&store, |r| { r.job_list(None, 1_000)? }), [job("cc", 3), done(), job("aa", 1)]);
+    assert_eq!(reading!(&store, |r| { r.job_get("bb")? }), Some(done()));
     assert_eq!(reading!(&store, |r| { r.job_get("dd")? }), None);
 }
 
-pub(super) async fn requests_are_kept_by_principal(medium: Arc<dyn Medium>) {
-    let store = open(&medium).await;
+pub(super) async fn requests_are_kept_by_principal(store: Bench) {
+    let of = |name: &str, second| answer(Party::Operator(name.to_owned()), "r-1", second);
+    keep!(&store, |w| {
+        let (one, two) = (of("one", 1), of("two", 2));
+        w.request_put(&one)?;
+        w.request_put(&two)?;
+        assert_eq!(w.request_get(&one.key.principal, &one.key.request_id)?, Some(one));
+    });
     let (one, two) = (Party::Operator("one".to_owned()), Party::Operator("two".to_owned()));
-    let (first, second) = (answer(one.clone(), "r-1", 1), answer(two.clone(), "r-1", 2));
-    let wanted = (Some(first.clone()), Some(second.clone()), None);
-    let inside = keep!(&store, |w| {
-        w.request_put(&first)?;
-        w.request_put(&second)?;
-        w.request_get(&first.key.principal, &first.key.request_id)?
+    shows!(&store, |r| {
+        r.request_get(&one, &"r-1".parse().unwrap())? => Some(of("one", 1));
+        r.request_get(&two, &"r-1".parse().unwrap())? => Some(of("two", 2));
+        r.request_get(&one, &"r-2".parse().unwrap())? => None;
+        r.request_get(&Party::Agent(id_of("one")), &"r-1".parse().unwrap())? => None;
     });
-    assert_eq!(inside, wanted.0);
-    let got = reading!(&store, |r| {
-        let (known, unknown) = ("r-1".parse().unwrap(), "r-2".parse().unwrap());
-        (
-            r.request_get(&one, &known)?,
-            r.request_get(&two, &known)?,
-            r.request_get(&Party::Agent(id_of("one")), &known)?.or(r.request_get(&one, &unknown)?),
-        )
-    });
-    assert_eq!(got, wanted);
 }

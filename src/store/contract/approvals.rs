@@ -1,45 +1,24 @@
 //! Approvals.
 
-use std::sync::Arc;
-
-use ghost_domain::{Approval, ApprovalId, ApprovalPlan, ApprovalStatus, Party};
+use ghost_domain::{Approval, ApprovalPlan, ApprovalStatus, Party};
 use serde_json::json;
 
-use super::Medium;
-use super::rows::{AWKWARD, at, id_of, root_id, turn_id, uuid};
-use super::tools::{keep, map_rows, open, reading};
+use super::tools::*;
 use crate::tables::{ApprovalFilter, Family};
-
-fn approval_id(n: u64) -> ApprovalId {
-    ApprovalId(uuid(n))
-}
 
 /// Approval `n` of turn `n`, requested at second `n`. A closed one was closed a second later.
 pub(super) fn approval(n: u64, agent: &str, status: ApprovalStatus) -> Approval {
     let plan = ApprovalPlan { tool: "tool.cli".into(), arguments: json!({ "command": AWKWARD }), ..<_>::default() };
-    Approval {
-        approval_id: approval_id(n),
-        agent_id: id_of(agent),
-        turn_id: turn_id(n),
-        root_id: root_id(1),
-        conversation_id: None,
-        provider_call_id: format!("call-{n}"),
-        digest: plan.digest(&id_of(agent)),
-        plan,
-        reason: AWKWARD.into(),
-        status,
-        always: false,
-        decided_by: (status == ApprovalStatus::Approved).then(|| Party::Operator("uid-1000".into())),
-        note: None,
-        fields: None,
-        requested_at: at(n),
-        expires_at: at(n + 100),
-        closed_at: (status != ApprovalStatus::Pending).then(|| at(n + 1)),
-    }
+    row(json!({
+        "approval_id": approval_id(n), "agent_id": agent, "turn_id": turn_id(n), "root_id": root_id(1),
+        "provider_call_id": format!("call-{n}"), "digest": plan.digest(&id_of(agent)), "plan": plan, "reason": AWKWARD,
+        "status": status, "decided_by": (status == ApprovalStatus::Approved).then(|| Party::Operator("uid-1000".into())),
+        "requested_at": at(n), "expires_at": at(n + 100),
+        "closed_at": (status != ApprovalStatus::Pending).then(|| at(n + 1)),
+    }))
 }
 
-pub(super) async fn approvals_round_trip_and_are_listed(medium: Arc<dyn Medium>) {
-    let store = open(&medium).await;
+pub(super) async fn approvals_round_trip_and_are_listed(store: Bench) {
     let (first, second) = (approval(1, "a", ApprovalStatus::Approved), approval(2, "b", ApprovalStatus::Pending));
     let wanted = (Some(first.clone()), Some(second.clone()), None);
     keep!(&store, |w| {
@@ -55,48 +34,34 @@ pub(super) async fn approvals_round_trip_and_are_listed(medium: Arc<dyn Medium>)
     let ids = |rows: Vec<Approval>| map_rows(&rows, |row| row.approval_id);
     let of_b = ApprovalFilter { agent_id: Some(id_of("b")), ..<_>::default() };
     let pending = ApprovalFilter { status: Some(ApprovalStatus::Pending), ..<_>::default() };
-    let (all, page, of_b, pending, count, of_turn, of_other) = reading!(&store, |r| {
-        (
-            r.approval_list(&ApprovalFilter::default(), None, 0)?,
-            r.approval_list(&ApprovalFilter::default(), Some((at(3), approval_id(3))), 1)?,
-            r.approval_list(&of_b, None, 0)?,
-            r.approval_list(&pending, None, 0)?,
-            r.approval_count_pending()?,
-            r.approvals_pending_of_turn(turn_id(2))?,
-            r.approvals_pending_of_turn(turn_id(3))?,
-        )
+    shows!(&store, |r| {
+        ids(r.approval_list(&ApprovalFilter::default(), None, 0)?) => [3, 2, 1].map(approval_id);
+        ids(r.approval_list(&ApprovalFilter::default(), Some((at(3), approval_id(3))), 1)?) => [approval_id(2)];
+        ids(r.approval_list(&of_b, None, 0)?) => [3, 2].map(approval_id);
+        ids(r.approval_list(&pending, None, 0)?) => vec![approval_id(2)];
+        r.approval_count_pending()? => 1;
+        ids(r.approvals_pending_of_turn(turn_id(2))?) => vec![approval_id(2)];
+        ids(r.approvals_pending_of_turn(turn_id(3))?) => Vec::new();
     });
-    assert_eq!(ids(all), [3, 2, 1].map(approval_id));
-    assert_eq!(ids(page), [approval_id(2)]);
-    assert_eq!(ids(of_b), [3, 2].map(approval_id));
-    assert_eq!((ids(pending), count), (vec![approval_id(2)], 1));
-    assert_eq!((ids(of_turn), ids(of_other)), (vec![approval_id(2)], Vec::new()));
 }
 
-pub(super) async fn standing_approvals_are_found(medium: Arc<dyn Medium>) {
-    let store = open(&medium).await;
+pub(super) async fn standing_approvals_are_found(store: Bench) {
     let standing = Approval { always: true, ..approval(1, "a", ApprovalStatus::Approved) };
     let (digest, wanted) = (standing.digest.clone(), standing.clone());
     keep!(&store, |w| {
         w.approval_put(&standing)?;
         w.approval_put(&approval(2, "b", ApprovalStatus::Approved))?;
     });
-    let (found, other_agent, other_plan, once, always) = reading!(&store, |r| {
-        (
-            r.approval_standing(&id_of("a"), &digest)?,
-            r.approval_standing(&id_of("b"), &digest)?,
-            r.approval_standing(&id_of("a"), "0")?,
-            r.approval_standing(&id_of("b"), &approval(2, "b", ApprovalStatus::Approved).digest)?,
-            r.approval_list(&ApprovalFilter { always: true, ..<_>::default() }, None, 0)?,
-        )
+    shows!(&store, |r| {
+        r.approval_standing(&id_of("a"), &digest)?.as_ref() => Some(&wanted);
+        r.approval_standing(&id_of("b"), &digest)? => None;
+        r.approval_standing(&id_of("a"), "0")? => None;
+        r.approval_standing(&id_of("b"), &approval(2, "b", ApprovalStatus::Approved).digest)? => None;
+        r.approval_list(&ApprovalFilter { always: true, ..<_>::default() }, None, 0)? => [wanted];
     });
-    assert_eq!(found.as_ref(), Some(&wanted));
-    assert_eq!((other_agent, other_plan, once), (None, None, None));
-    assert_eq!(always, [wanted]);
 }
 
-pub(super) async fn closed_approvals_are_pruned(medium: Arc<dyn Medium>) {
-    let store = open(&medium).await;
+pub(super) async fn closed_approvals_are_pruned(store: Bench) {
     keep!(&store, |w| {
         w.approval_put(&approval(1, "a", ApprovalStatus::Pending))?;
         w.approval_put(&approval(2, "a", ApprovalStatus::Expired))?;

@@ -1,18 +1,12 @@
 //! Artifacts.
 
-use std::sync::Arc;
-
 use ghost_domain::Artifact;
 
-use super::Medium;
-use super::rows::{AWKWARD, LARGE, at, id_of};
-use super::rows_shared::artifact;
-use super::tools::{keep, map_rows, open, reading};
+use super::tools::*;
 use crate::tables::ArtifactFilter;
 
 // covers: ART-03
-pub(super) async fn artifacts_are_kept_by_path(medium: Arc<dyn Medium>) {
-    let store = open(&medium).await;
+pub(super) async fn artifacts_are_kept_by_path(mut store: Bench) {
     let full = Artifact { bytes: LARGE, sha256: AWKWARD.to_owned(), updated_at: at(9), ..artifact("output/b", 2) };
     let unknown = Artifact { agent_id: None, turn_id: None, ..artifact("output/a", 1) };
     let wanted = (full.clone(), unknown.clone());
@@ -24,15 +18,14 @@ pub(super) async fn artifacts_are_kept_by_path(medium: Arc<dyn Medium>) {
         assert!(w.artifact_remove("output/c")? && !w.artifact_remove("output/c")?);
         assert_eq!(w.artifact_list(&ArtifactFilter::default())?.len(), 2);
     });
-    drop(store);
-    let found = reading!(&open(&medium).await, |r| {
+    store.reopen().await;
+    let found = reading!(&store, |r| {
         (r.artifact_get("output/b")?, r.artifact_get("output/a")?, r.artifact_get("output/c")?)
     });
     assert_eq!(found, (Some(wanted.0), Some(wanted.1), None));
 }
 
-pub(super) async fn artifacts_are_listed_by_prefix_and_agent(medium: Arc<dyn Medium>) {
-    let store = open(&medium).await;
+pub(super) async fn artifacts_are_listed_by_prefix_and_agent(store: Bench) {
     let paths = ["output/a/1", "output/a/2", "output/a_", "output/b/1", "output/é/1"];
     keep!(&store, |w| {
         for (n, path) in (0..).zip(paths) {

@@ -1,16 +1,11 @@
 //! Asks and dead letters.
 
-use std::sync::Arc;
-
 use ghost_domain::ask::Asker;
 use ghost_domain::{Ask, AskStatus, DeadLetter, DeadLetterStatus, Party};
 
-use super::Medium;
-use super::rows::{AWKWARD, ask, ask_id, at, id_of, letter, letter_id, message_id, turn_id};
-use super::tools::{keep, map_rows, open, reading};
+use super::tools::*;
 
-pub(super) async fn asks_round_trip(medium: Arc<dyn Medium>) {
-    let store = open(&medium).await;
+pub(super) async fn asks_round_trip(store: Bench) {
     let outside = Ask {
         asker: Asker {
             party: Party::Operator("uid-1000".to_owned()),
@@ -32,13 +27,12 @@ pub(super) async fn asks_round_trip(medium: Arc<dyn Medium>) {
         w.ask_put(&ask(2, "a", "b", AskStatus::Open))?;
         w.ask_put(&late)?;
     });
-    let got = reading!(&store, |r| { (r.ask_get(ask_id(1))?, r.ask_get(ask_id(2))?, r.ask_get(ask_id(3))?) });
-    assert_eq!(got, wanted);
+    assert_eq!(reading!(&store, |r| { (r.ask_get(ask_id(1))?, r.ask_get(ask_id(2))?, r.ask_get(ask_id(3))?) }), wanted);
 }
 
-pub(super) async fn open_asks_are_found(medium: Arc<dyn Medium>) {
-    let store = open(&medium).await;
-    let inside = keep!(&store, |w| {
+pub(super) async fn open_asks_are_found(store: Bench) {
+    let ids = |asks: &[Ask]| map_rows(asks, |ask| ask.ask_id);
+    keep!(&store, |w| {
         for n in [3, 1, 2] {
             w.ask_put(&ask(n, "a", "b", AskStatus::Open))?;
         }
@@ -46,62 +40,40 @@ pub(super) async fn open_asks_are_found(medium: Arc<dyn Medium>) {
         for (n, status) in [(5, AskStatus::Answered), (6, AskStatus::Failed), (7, AskStatus::TimedOut)] {
             w.ask_put(&ask(n, "a", "b", status))?;
         }
-        (w.asks_open()?, w.ask_count_open()?)
+        assert_eq!((ids(&w.asks_open()?), w.ask_count_open()?), ([1, 2, 3, 4].map(ask_id).to_vec(), 4));
     });
-    let ids = |asks: &[Ask]| map_rows(asks, |ask| ask.ask_id);
-    assert_eq!((ids(&inside.0), inside.1), (vec![ask_id(1), ask_id(2), ask_id(3), ask_id(4)], 4));
-
     keep!(&store, |w| { w.ask_put(&ask(2, "a", "b", AskStatus::Answered))? });
-    let (open, count, mut to_b, to_d, of_turn, of_closed) = reading!(&store, |r| {
-        (
-            r.asks_open()?,
-            r.ask_count_open()?,
-            r.asks_open_to(&id_of("b"))?,
-            r.asks_open_to(&id_of("d"))?,
-            r.asks_open_of_turn(turn_id(4))?,
-            r.asks_open_of_turn(turn_id(2))?,
-        )
+    shows!(&store, |r| {
+        ids(&r.asks_open()?) => [1, 3, 4].map(ask_id);
+        r.ask_count_open()? => 3;
+        ids(&r.asks_open_to(&id_of("b"))?) => [1, 3].map(ask_id);
+        r.asks_open_to(&id_of("d"))? => [];
+        ids(&r.asks_open_of_turn(turn_id(4))?) => [ask_id(4)];
+        r.asks_open_of_turn(turn_id(2))? => [];
     });
-    to_b.sort_by_key(|ask| ask.ask_id);
-    assert_eq!((ids(&open), count), (vec![ask_id(1), ask_id(3), ask_id(4)], 3));
-    assert_eq!((ids(&to_b), ids(&to_d)), (vec![ask_id(1), ask_id(3)], vec![]));
-    assert_eq!((ids(&of_turn), ids(&of_closed)), (vec![ask_id(4)], vec![]));
 }
 
-pub(super) async fn dead_letters_are_newest_first(medium: Arc<dyn Medium>) {
-    let store = open(&medium).await;
-    let many = DeadLetter {
+pub(super) async fn dead_letters_are_newest_first(store: Bench) {
+    let many = || DeadLetter {
         messages: vec![message_id(3), message_id(1), message_id(2)],
         ..letter(2, "a", DeadLetterStatus::Retried)
     };
-    let wanted = many.clone();
     keep!(&store, |w| {
         w.dead_letter_put(&letter(3, "b", DeadLetterStatus::Held))?;
         w.dead_letter_put(&letter(1, "a", DeadLetterStatus::Held))?;
         w.dead_letter_put(&letter(2, "a", DeadLetterStatus::Held))?;
-        w.dead_letter_put(&many)?;
+        w.dead_letter_put(&many())?;
     });
-    assert_eq!(reading!(&store, |r| { r.dead_letter_get(letter_id(2))? }), Some(wanted));
+    assert_eq!(reading!(&store, |r| { r.dead_letter_get(letter_id(2))? }), Some(many()));
     assert_eq!(reading!(&store, |r| { r.dead_letter_get(letter_id(4))? }), None);
-    let (all, of_a, held_of_a, dropped) = reading!(&store, |r| {
-        (
-            r.dead_letter_list(None, None, None, 1_000)?,
-            r.dead_letter_list(Some(&id_of("a")), None, None, 1_000)?,
-            r.dead_letter_list(Some(&id_of("a")), Some(DeadLetterStatus::Held), None, 1_000)?,
-            r.dead_letter_list(None, Some(DeadLetterStatus::Dropped), None, 1_000)?,
-        )
-    });
     let ids = |letters: &[DeadLetter]| map_rows(letters, |letter| letter.dead_letter_id);
-    assert_eq!(ids(&all), [letter_id(3), letter_id(2), letter_id(1)]);
-    assert_eq!(ids(&of_a), [letter_id(2), letter_id(1)]);
-    assert_eq!((ids(&held_of_a), ids(&dropped)), (vec![letter_id(1)], vec![]));
-    assert_eq!(all[2].created_at, at(1));
-    let counts = reading!(&store, |r| {
-        (
-            r.dead_letter_count_held(None)?,
-            r.dead_letter_count_held(Some(&id_of("a")))?,
-            r.dead_letter_count_held(Some(&id_of("c")))?,
-        )
+    shows!(&store, |r| {
+        ids(&r.dead_letter_list(None, None, None, 1_000)?) => [3, 2, 1].map(letter_id);
+        ids(&r.dead_letter_list(Some(&id_of("a")), None, None, 1_000)?) => [2, 1].map(letter_id);
+        ids(&r.dead_letter_list(Some(&id_of("a")), Some(DeadLetterStatus::Held), None, 1_000)?) => [letter_id(1)];
+        r.dead_letter_list(None, Some(DeadLetterStatus::Dropped), None, 1_000)? => [];
+        r.dead_letter_count_held(None)? => 2;
+        r.dead_letter_count_held(Some(&id_of("a")))? => 1;
+        r.dead_letter_count_held(Some(&id_of("c")))? => 0;
     });
-    assert_eq!(counts, (2, 1, 0));
 }

@@ -1,43 +1,37 @@
 //! Chat: channels, their members, and chat messages by cursor.
 
-use std::sync::Arc;
+use futures_util::future::join_all;
+use ghost_domain::{ChatChannel, ChatMember, ChatPost, Envelope, Party};
 
-use ghost_domain::{ChatChannel, ChatMember, ChatPost, Party};
-
-use super::Medium;
-use super::rows::{AWKWARD, at, id_of, message_id};
-use super::rows_shared::{channel, channel_name, member, post};
-use super::tools::{keep, map_rows, open, reading, refuse};
+use super::tools::*;
 use crate::Store;
 
 /// Names, in order, where one is the beginning of the next.
 const ALIKE: [&str; 5] = ["a", "a-b", "a.b", "a0", "aa"];
 
-pub(super) async fn channels_are_listed_by_name(medium: Arc<dyn Medium>) {
-    let store = open(&medium).await;
-    let full = ChatChannel {
+pub(super) async fn channels_are_listed_by_name(store: Bench) {
+    let full = || ChatChannel {
         creator: Party::Operator(AWKWARD.to_owned()),
         gated: true,
         topic: Some(AWKWARD.to_owned()),
         members: u32::MAX,
         ..channel("b", i64::MAX)
     };
-    let wanted = full.clone();
     keep!(&store, |w| {
         w.chat_channel_put(&channel("b", 1))?;
         assert_eq!(w.chat_channel_get(&channel_name("b"))?, Some(channel("b", 1)));
-        w.chat_channel_put(&full)?;
+        w.chat_channel_put(&full())?;
         w.chat_channel_put(&channel("c", 0))?;
         w.chat_channel_put(&channel("a", 0))?;
-        assert_eq!(w.chat_channel_get(&channel_name("b"))?.as_ref(), Some(&full));
+        assert_eq!(w.chat_channel_get(&channel_name("b"))?.as_ref(), Some(&full()));
         let list = w.chat_channel_list()?;
         assert_eq!(map_rows(&list, |channel| channel.channel.to_string()), ["a", "b", "c"]);
         assert_eq!(w.chat_channel_count()?, 3);
     });
     let (b, none) =
         reading!(&store, |r| { (r.chat_channel_get(&channel_name("b"))?, r.chat_channel_get(&channel_name("x"))?) });
-    assert_eq!((b.as_ref(), none), (Some(&wanted), None));
-    assert_eq!(reading!(&store, |r| { r.chat_channel_list()? })[1], wanted);
+    assert_eq!((b.as_ref(), none), (Some(&full()), None));
+    assert_eq!(reading!(&store, |r| { r.chat_channel_list()? })[1], full());
 
     keep!(&store, |w| {
         for n in 0..1_000 {
@@ -57,8 +51,7 @@ async fn of_agent(store: &Store, name: &'static str) -> Vec<String> {
     map_rows(&reading!(store, |r| { r.chat_memberships(&id_of(name))? }), |member| member.channel.to_string())
 }
 
-pub(super) async fn members_are_listed_both_ways(medium: Arc<dyn Medium>) {
-    let store = open(&medium).await;
+pub(super) async fn members_are_listed_both_ways(store: Bench) {
     keep!(&store, |w| {
         for name in ALIKE.into_iter().rev() {
             for agent in ALIKE {
@@ -78,15 +71,14 @@ pub(super) async fn members_are_listed_both_ways(medium: Arc<dyn Medium>) {
     assert_eq!((in_channel(&store, "none").await, of_agent(&store, "none").await), (vec![], vec![]));
 
     let woken =
-        ChatMember { read_seq: i64::MAX, wake_id: Some(message_id(7)), joined_at: at(9), ..member("a", "a-b", 0) };
-    let wanted = woken.clone();
+        || ChatMember { read_seq: i64::MAX, wake_id: Some(message_id(7)), joined_at: at(9), ..member("a", "a-b", 0) };
     keep!(&store, |w| {
-        w.chat_member_put(&woken)?;
-        assert_eq!(w.chat_member_get(&channel_name("a"), &id_of("a-b"))?.as_ref(), Some(&woken));
+        w.chat_member_put(&woken())?;
+        assert_eq!(w.chat_member_get(&channel_name("a"), &id_of("a-b"))?.as_ref(), Some(&woken()));
         assert_eq!(w.chat_member_get(&channel_name("a"), &id_of("b"))?, None);
     });
-    assert_eq!(reading!(&store, |r| { r.chat_member_get(&channel_name("a"), &id_of("a-b"))? }), Some(wanted.clone()));
-    assert_eq!(reading!(&store, |r| { r.chat_members(&channel_name("a"))? })[1], wanted);
+    assert_eq!(reading!(&store, |r| { r.chat_member_get(&channel_name("a"), &id_of("a-b"))? }), Some(woken()));
+    assert_eq!(reading!(&store, |r| { r.chat_members(&channel_name("a"))? })[1], woken());
     keep!(&store, |w| { w.chat_member_put(&member("a", "a-b", 3))? });
     assert_eq!(
         keep!(&store, |w| { w.chat_member_get(&channel_name("a"), &id_of("a-b"))? }),
@@ -94,8 +86,7 @@ pub(super) async fn members_are_listed_both_ways(medium: Arc<dyn Medium>) {
     );
 }
 
-pub(super) async fn members_leave_and_come_back(medium: Arc<dyn Medium>) {
-    let store = open(&medium).await;
+pub(super) async fn members_leave_and_come_back(mut store: Bench) {
     keep!(&store, |w| {
         for agent in ["a", "b", "c"] {
             w.chat_member_put(&member("x", agent, 1))?;
@@ -119,10 +110,10 @@ pub(super) async fn members_leave_and_come_back(medium: Arc<dyn Medium>) {
         w.chat_member_put(&member("x", "a", 5))?;
         w.chat_member_delete(&channel_name("x"), &id_of("a"))?;
     });
-    let inside = keep!(&store, |w| {
-        (w.chat_member_get(&channel_name("x"), &id_of("a"))?, w.chat_member_get(&channel_name("x"), &id_of("b"))?)
+    keep!(&store, |w| {
+        assert_eq!(w.chat_member_get(&channel_name("x"), &id_of("a"))?, Some(member("x", "a", 1)));
+        assert_eq!(w.chat_member_get(&channel_name("x"), &id_of("b"))?, None);
     });
-    assert_eq!(inside, (Some(member("x", "a", 1)), None));
     assert_eq!(in_channel(&store, "x").await, ["a", "c"]);
     keep!(&store, |w| {
         w.chat_member_delete(&channel_name("x"), &id_of("a"))?;
@@ -132,13 +123,11 @@ pub(super) async fn members_leave_and_come_back(medium: Arc<dyn Medium>) {
     });
     assert_eq!(reading!(&store, |r| { r.chat_members(&channel_name("x"))? }), [member("x", "a", 9)]);
     assert_eq!(keep!(&store, |w| { w.chat_member_get(&channel_name("x"), &id_of("c"))? }), None);
-    store.close().await;
-    let store = open(&medium).await;
+    store.reopen().await;
     assert_eq!((in_channel(&store, "x").await, of_agent(&store, "c").await), (vec!["a".to_owned()], vec![]));
 }
 
-pub(super) async fn unread_channels_follow_the_cursor(medium: Arc<dyn Medium>) {
-    let store = open(&medium).await;
+pub(super) async fn unread_channels_follow_the_cursor(store: Bench) {
     keep!(&store, |w| {
         for (name, gated, last_seq, read_seq) in [
             ("c", false, 3, 2),
@@ -176,9 +165,8 @@ async fn seqs(store: &Store, after: i64, before: i64, limit: u32) -> Vec<i64> {
     map_rows(&reading!(store, |r| { r.chat_posts(&channel_name("a"), after, before, limit)? }), |post| post.seq)
 }
 
-pub(super) async fn posts_are_read_by_cursor(medium: Arc<dyn Medium>) {
-    let store = open(&medium).await;
-    let full = ChatPost {
+pub(super) async fn posts_are_read_by_cursor(store: Bench) {
+    let full = || ChatPost {
         from: Party::Operator("me".to_owned()),
         content: AWKWARD.to_owned(),
         mentions: vec![id_of("b"), id_of("c")],
@@ -186,15 +174,14 @@ pub(super) async fn posts_are_read_by_cursor(medium: Arc<dyn Medium>) {
         hop: u32::MAX,
         ..post("a", 6)
     };
-    let wanted = full.clone();
     keep!(&store, |w| {
         for seq in 1..=5 {
             w.chat_post_append(&post("a", seq))?;
             w.chat_post_append(&post("aa", seq))?;
             assert_eq!(w.chat_posts(&channel_name("a"), 0, 0, 99)?.len(), usize::try_from(seq).unwrap());
         }
-        w.chat_post_append(&full)?;
-        assert_eq!(w.chat_posts(&channel_name("a"), 5, 0, 9)?, [full]);
+        w.chat_post_append(&full())?;
+        assert_eq!(w.chat_posts(&channel_name("a"), 5, 0, 9)?, [full()]);
     });
     assert_eq!(seqs(&store, 0, 0, 99).await, [1, 2, 3, 4, 5, 6]);
     assert_eq!(seqs(&store, 0, 0, 2).await, [5, 6], "the newest, in order");
@@ -206,37 +193,44 @@ pub(super) async fn posts_are_read_by_cursor(medium: Arc<dyn Medium>) {
         assert_eq!(seqs(&store, after, before, limit).await, [] as [i64; 0], "{after} {before} {limit}");
     }
     assert_eq!(seqs(&store, 0, 0, u32::MAX).await.len(), 6);
-    let posts = reading!(&store, |r| { r.chat_posts(&channel_name("a"), 4, 0, 9)? });
-    assert_eq!(posts, [post("a", 5), wanted]);
+    assert_eq!(reading!(&store, |r| { r.chat_posts(&channel_name("a"), 4, 0, 9)? }), [post("a", 5), full()]);
     assert_eq!(reading!(&store, |r| { r.chat_posts(&channel_name("none"), 0, 0, 9)? }), []);
 }
 
-/// One command that changes the rows of a thousand members, like a chat message that wakes them
-/// all.
-pub(super) async fn a_command_updates_a_thousand_members(medium: Arc<dyn Medium>) {
-    let store = open(&medium).await;
+/// Commands that each change the rows of a thousand members, like chat messages that wake them all. They are queued at
+/// once, so that a backend with group commit runs them in one batch.
+pub(super) async fn commands_update_a_thousand_members(store: Bench) {
     keep!(&store, |w| {
         w.chat_channel_put(&channel("all", 0))?;
         for n in 0..1_000 {
             w.chat_member_put(&member("all", &format!("m{n:03}"), 0))?;
         }
     });
-    keep!(&store, |w| {
-        let members = w.chat_members(&channel_name("all"))?;
-        assert_eq!(members.len(), 1_000);
-        w.chat_post_append(&post("all", 1))?;
-        w.chat_channel_put(&channel("all", 1))?;
-        for (member, n) in members.into_iter().zip(1..) {
-            let woken = ChatMember { wake_id: Some(message_id(n)), ..member };
-            w.chat_member_put(&woken)?;
-            assert_eq!(w.chat_member_get(&woken.channel, &woken.agent_id)?.as_ref(), Some(&woken));
-            let mail = ghost_domain::Envelope { to: woken.agent_id, ..super::rows::mail(n, "a") };
-            w.message_append(&mail)?;
+    let posts = (1..=3).map(|seq: u64| {
+        let store = store.clone();
+        async move {
+            keep!(&store, |w| {
+                let members = w.chat_members(&channel_name("all"))?;
+                assert_eq!(members.len(), 1_000);
+                w.chat_post_append(&post("all", seq))?;
+                w.chat_channel_put(&channel("all", number(seq)))?;
+                for (member, n) in members.into_iter().zip(1..) {
+                    assert_eq!(member.wake_id, (seq > 1).then(|| message_id(1_000 * (seq - 1) + n)));
+                    let woken = ChatMember { wake_id: Some(message_id(1_000 * seq + n)), ..member };
+                    w.chat_member_put(&woken)?;
+                    assert_eq!(w.chat_member_get(&woken.channel, &woken.agent_id)?.as_ref(), Some(&woken));
+                    w.message_append(&Envelope { to: woken.agent_id, ..mail(1_000 * seq + n, "a") })?;
+                }
+            });
         }
     });
-    let (members, total, unread) = reading!(&store, |r| {
-        (r.chat_members(&channel_name("all"))?, r.inbox_total()?, r.chat_unread(&id_of("m500"))?)
+    join_all(posts).await;
+    let members = reading!(&store, |r| { r.chat_members(&channel_name("all"))? });
+    assert!(members.iter().zip(1..).all(|(member, n)| member.wake_id == Some(message_id(3_000 + n))));
+    shows!(&store, |r| {
+        r.chat_members(&channel_name("all"))?.len() => 1_000;
+        r.chat_posts(&channel_name("all"), 1, 3, 9)? => [post("all", 2)];
+        r.inbox_total()? => 3_000;
+        r.chat_unread(&id_of("m500"))?.len() => 1;
     });
-    assert!(members.iter().zip(1..).all(|(member, n)| member.wake_id == Some(message_id(n))));
-    assert_eq!((members.len(), total, unread.len()), (1_000, 1_000, 1));
 }

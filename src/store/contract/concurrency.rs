@@ -10,17 +10,14 @@ use ghost_domain::event::{EventFilter, NewEvent};
 use ghost_domain::{Budget, EventKind, Scope};
 use serde_json::json;
 
-use super::Medium;
-use super::rows::{at, budget, event_id, id_of, mail, message_id};
-use super::tools::{Stop, catch_panic, keep, map_rows, open, published, raise_panic, reading, write};
+use super::tools::*;
 use crate::error::StoreError;
 
 const TASKS: u64 = 16;
 const COMMANDS: u64 = 20;
 
 /// Each command appends two events and one message. Some commands refuse, some panic.
-pub(super) async fn concurrent_commands_keep_one_order(medium: Arc<dyn Medium>) {
-    let store = open(&medium).await;
+pub(super) async fn concurrent_commands_keep_one_order(store: Bench) {
     let mut feed = store.feed();
     let tasks: Vec<_> = (0..TASKS)
         .map(|task| {
@@ -75,8 +72,7 @@ pub(super) async fn concurrent_commands_keep_one_order(medium: Arc<dyn Medium>) 
 }
 
 /// A command that calls the store gets an error at once; otherwise it would wait for itself.
-pub(super) async fn a_nested_write_is_refused_at_once(medium: Arc<dyn Medium>) {
-    let store = open(&medium).await;
+pub(super) async fn a_nested_write_is_refused_at_once(store: Bench) {
     let inner = store.clone();
     keep!(&store, |w| {
         w.message_append(&mail(1, "a"))?;
@@ -90,8 +86,7 @@ pub(super) async fn a_nested_write_is_refused_at_once(medium: Arc<dyn Medium>) {
 }
 
 /// Two accounts whose sum stays the same. Commands move tokens between them; some refuse half-way.
-pub(super) async fn reads_see_whole_commits_only(medium: Arc<dyn Medium>) {
-    let store = open(&medium).await;
+pub(super) async fn reads_see_whole_commits_only(store: Bench) {
     let account =
         |agent: &str, tokens: u64| Budget { spent_tokens: tokens, ..budget(Scope::Agent(id_of(agent)), Some(1), None) };
     keep!(&store, |w| {
@@ -136,8 +131,7 @@ pub(super) async fn reads_see_whole_commits_only(medium: Arc<dyn Medium>) {
     reader.await.unwrap();
 }
 
-pub(super) async fn a_cancelled_caller_affects_no_other(medium: Arc<dyn Medium>) {
-    let store = open(&medium).await;
+pub(super) async fn a_cancelled_caller_affects_no_other(store: Bench) {
     for n in 0..50 {
         // Polled once. After that the command may be queued, running or done.
         let gone = write(&store, move |w| {

@@ -1,13 +1,8 @@
 //! Droids.
 
-use std::sync::Arc;
-
 use ghost_domain::{AgentId, Droid, DroidState};
 
-use super::Medium;
-use super::rows::{at, id_of};
-use super::rows_shared::{droid, droid_id};
-use super::tools::{keep, map_rows, open, reading, refuse};
+use super::tools::*;
 use crate::Store;
 use crate::tables::{Family, LiveDroids};
 
@@ -24,21 +19,20 @@ async fn stored(store: &Store) -> Vec<AgentId> {
 }
 
 // covers: DROID-10
-pub(super) async fn droids_are_listed_by_parent_and_by_life(medium: Arc<dyn Medium>) {
-    let store = open(&medium).await;
+pub(super) async fn droids_are_listed_by_parent_and_by_life(store: Bench) {
     keep!(&store, |w| {
         for (n, parent, ended) in [(3, "a", None), (1, "b", Some(4)), (2, "a", Some(9)), (5, "aa", None)] {
             w.droid_put(&droid(n, parent, ended))?;
         }
     });
     let of_a = id_of("a");
-    let (live, all, page) = reading!(&store, |r| {
-        let after = droid_id(2);
-        (r.droids_live()?, r.droid_list(Some(&of_a), None, 0)?, r.droid_list(None, Some(&after), 1)?)
+    shows!(&store, |r| {
+        ids_of(&r.droids_live()?) => ids(&[3, 5]);
+        ids_of(&r.droid_list(Some(&of_a), None, 0)?) => ids(&[2, 3]);
+        ids_of(&r.droid_list(None, Some(&droid_id(2)), 1)?) => ids(&[3]);
+        r.droid_get(&droid_id(3))? => Some(droid(3, "a", None));
+        r.droid_get(&droid_id(9))? => None;
     });
-    assert_eq!((ids_of(&live), ids_of(&all), ids_of(&page)), (ids(&[3, 5]), ids(&[2, 3]), ids(&[3])));
-    let (one, none) = reading!(&store, |r| { (r.droid_get(&droid_id(3))?, r.droid_get(&droid_id(9))?) });
-    assert_eq!((one, none), (Some(droid(3, "a", None)), None));
     let inside = keep!(&store, |w| {
         w.droid_put(&Droid { state: DroidState::Killed, ..droid(3, "a", Some(7)) })?;
         (w.droids_live()?.len(), w.droid_get(&droid_id(3))?.map(|droid| droid.state))
@@ -47,8 +41,7 @@ pub(super) async fn droids_are_listed_by_parent_and_by_life(medium: Arc<dyn Medi
 }
 
 // covers: DROID-16
-pub(super) async fn live_droids_are_counted_through_every_change(medium: Arc<dyn Medium>) {
-    let store = open(&medium).await;
+pub(super) async fn live_droids_are_counted_through_every_change(mut store: Bench) {
     let counted = |of_parent, all| LiveDroids { of_parent, all };
     keep!(&store, |w| {
         assert_eq!(w.droids_live_count(&id_of("a"))?, counted(0, 0));
@@ -77,13 +70,11 @@ pub(super) async fn live_droids_are_counted_through_every_change(medium: Arc<dyn
         w.prune(Family::Droids, at(9), 9)?;
     });
     assert_eq!(reading!(&store, |r| { r.droids_live_count(&id_of("a"))? }), counted(2, 2));
-    drop(store);
-    let store = open(&medium).await;
+    store.reopen().await;
     assert_eq!(keep!(&store, |w| { w.droids_live_count(&id_of("b"))? }), counted(0, 2));
 }
 
-pub(super) async fn droids_that_ended_are_pruned(medium: Arc<dyn Medium>) {
-    let store = open(&medium).await;
+pub(super) async fn droids_that_ended_are_pruned(mut store: Bench) {
     keep!(&store, |w| {
         for (n, ended) in [(1, Some(3)), (2, None), (3, Some(1)), (4, Some(5))] {
             w.droid_put(&droid(n, "a", ended))?;
@@ -95,6 +86,6 @@ pub(super) async fn droids_that_ended_are_pruned(medium: Arc<dyn Medium>) {
     assert_eq!(keep!(&store, |w| { w.prune(Family::Droids, at(5), 1)? }), 1, "the first to end goes first");
     assert_eq!(stored(&store).await, ids(&[1, 2, 4]));
     assert_eq!(keep!(&store, |w| { w.prune(Family::Droids, at(5), 9)? }), 1);
-    drop(store);
-    assert_eq!(stored(&open(&medium).await).await, ids(&[2, 4]));
+    store.reopen().await;
+    assert_eq!(stored(&store).await, ids(&[2, 4]));
 }

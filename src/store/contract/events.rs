@@ -1,15 +1,11 @@
 //! The event feed: one order, no gaps, published after the commit.
 
-use std::sync::Arc;
-
 use futures_util::future::join_all;
 use ghost_domain::event::{Event, EventFilter, NewEvent};
 use ghost_domain::{EventId, EventKind};
 use serde_json::json;
 
-use super::Medium;
-use super::rows::{AWKWARD, at, event_id, id_of, mail, message_id};
-use super::tools::{Outcome, Stop, catch_panic, keep, map_rows, open, published, raise_panic, reading, refuse, write};
+use super::tools::*;
 use crate::Store;
 use crate::tables::Family;
 
@@ -37,8 +33,7 @@ fn seq_and_number(events: &[Event]) -> Vec<(i64, u64)> {
 }
 
 // covers: CP-07
-pub(super) async fn events_are_gapless_and_in_order(medium: Arc<dyn Medium>) {
-    let store = open(&medium).await;
+pub(super) async fn events_are_gapless_and_in_order(store: Bench) {
     assert_eq!((reading!(&store, |r| { r.event_bounds()? }), store.last_seq()), ((1, 0), 0));
     assert_eq!(all(&store).await, []);
     let full =
@@ -66,8 +61,7 @@ pub(super) async fn events_are_gapless_and_in_order(medium: Arc<dyn Medium>) {
 
 /// A correlation id, and a payload that contains it, are read back unchanged, however a backend
 /// stores them.
-pub(super) async fn correlation_ids_are_read_back(medium: Arc<dyn Medium>) {
-    let store = open(&medium).await;
+pub(super) async fn correlation_ids_are_read_back(store: Bench) {
     let id = message_id(3).to_string();
     let all_of = [Some(id.clone()), Some(id.to_uppercase()), Some("no id".to_owned()), Some(String::new()), None];
     let mut wanted = Vec::new();
@@ -81,8 +75,7 @@ pub(super) async fn correlation_ids_are_read_back(medium: Arc<dyn Medium>) {
     assert_eq!(found, wanted);
 }
 
-pub(super) async fn refused_commands_use_no_sequence(medium: Arc<dyn Medium>) {
-    let store = open(&medium).await;
+pub(super) async fn refused_commands_use_no_sequence(store: Bench) {
     // All are queued at once, so that a backend with group commit runs them in one batch.
     let commands = (1..=12_u64).map(|n| {
         let store = store.clone();
@@ -116,8 +109,7 @@ pub(super) async fn refused_commands_use_no_sequence(medium: Arc<dyn Medium>) {
 }
 
 // covers: STORE-03
-pub(super) async fn events_are_published_after_commit(medium: Arc<dyn Medium>) {
-    let store = open(&medium).await;
+pub(super) async fn events_are_published_after_commit(store: Bench) {
     let mut feed = store.feed();
     let mut inside = store.feed();
     let outcome: Outcome<usize> = write(&store, move |w| {
@@ -149,8 +141,7 @@ pub(super) async fn events_are_published_after_commit(medium: Arc<dyn Medium>) {
     assert_eq!(store.last_seq(), 4);
 }
 
-pub(super) async fn ephemeral_kinds_are_refused(medium: Arc<dyn Medium>) {
-    let store = open(&medium).await;
+pub(super) async fn ephemeral_kinds_are_refused(store: Bench) {
     for kind in EventKind::ALL.iter().copied().filter(|kind| kind.is_ephemeral()) {
         keep!(&store, |w| {
             let stated = w.event_append(event_id(1), at(1), NewEvent::new(kind, json!({})));
@@ -164,8 +155,7 @@ pub(super) async fn ephemeral_kinds_are_refused(medium: Arc<dyn Medium>) {
     assert_eq!(reading!(&store, |r| { r.meta_get("went")? }).as_deref(), Some("on"));
 }
 
-pub(super) async fn events_are_paged(medium: Arc<dyn Medium>) {
-    let store = open(&medium).await;
+pub(super) async fn events_are_paged(store: Bench) {
     state(&store, &(1..=25).collect::<Vec<_>>()).await;
     let (mut after, mut seen) = (0, Vec::new());
     for _ in 0..4 {
@@ -179,8 +169,7 @@ pub(super) async fn events_are_paged(medium: Arc<dyn Medium>) {
     assert_eq!(after, 25);
 }
 
-pub(super) async fn a_filter_with_few_matches_reads_to_the_end(medium: Arc<dyn Medium>) {
-    let store = open(&medium).await;
+pub(super) async fn a_filter_with_few_matches_reads_to_the_end(store: Bench) {
     keep!(&store, |w| {
         for n in 1..=2_500 {
             let kind = if n == 1_700 { EventKind::TurnFinished } else { EventKind::MessageDelivered };
@@ -218,8 +207,7 @@ pub(super) async fn a_filter_with_few_matches_reads_to_the_end(medium: Arc<dyn M
     }
 }
 
-pub(super) async fn bounds_follow_pruning(medium: Arc<dyn Medium>) {
-    let store = open(&medium).await;
+pub(super) async fn bounds_follow_pruning(store: Bench) {
     state(&store, &(1..=10).collect::<Vec<_>>()).await;
     let bounds = async |store: &Store| reading!(store, |r| { r.event_bounds()? });
     assert_eq!(keep!(&store, |w| { w.prune(Family::Events, at(6), 3)? }), 3);
@@ -236,13 +224,10 @@ pub(super) async fn bounds_follow_pruning(medium: Arc<dyn Medium>) {
     assert_eq!((bounds(&store).await, seq_and_number(&all(&store).await)), ((11, 11), vec![(11, 11)]));
 }
 
-pub(super) async fn the_sequence_continues_after_reopening(medium: Arc<dyn Medium>) {
-    let store = open(&medium).await;
+pub(super) async fn the_sequence_continues_after_reopening(mut store: Bench) {
     state(&store, &[1, 2, 3]).await;
     keep!(&store, |w| { w.prune(Family::Events, at(100), 100)? });
-    store.close().await;
-    drop(store);
-    let store = open(&medium).await;
+    store.reopen().await;
     assert_eq!((store.last_seq(), reading!(&store, |r| { r.event_bounds()? })), (3, (4, 3)));
     state(&store, &[4]).await;
     assert_eq!((seq_and_number(&all(&store).await), store.last_seq()), (vec![(4, 4)], 4));

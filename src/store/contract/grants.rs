@@ -1,13 +1,8 @@
 //! Write grants.
 
-use std::sync::Arc;
-
 use ghost_domain::{Grant, GrantId};
 
-use super::Medium;
-use super::rows::{at, id_of};
-use super::rows_shared::{grant, grant_id};
-use super::tools::{keep, map_rows, open, reading, refuse};
+use super::tools::*;
 use crate::Store;
 use crate::tables::Family;
 
@@ -20,8 +15,7 @@ fn ids(numbers: &[u64]) -> Vec<GrantId> {
 }
 
 // covers: ACL-04
-pub(super) async fn live_grants_of_an_agent_are_found(medium: Arc<dyn Medium>) {
-    let store = open(&medium).await;
+pub(super) async fn live_grants_of_an_agent_are_found(store: Bench) {
     keep!(&store, |w| {
         for n in [3, 1, 5] {
             w.grant_put(&grant(n, "a"))?;
@@ -35,14 +29,15 @@ pub(super) async fn live_grants_of_an_agent_are_found(medium: Arc<dyn Medium>) {
     assert_eq!(live(0).await, ids(&[1, 3, 5]));
     assert_eq!(live(3).await, ids(&[5]), "a grant does not hold at its end");
     assert_eq!(live(5).await, []);
-    let (one, none) = reading!(&store, |r| { (r.grant_get(grant_id(3))?, r.grant_get(grant_id(9))?) });
-    assert_eq!((one, none), (Some(grant(3, "a")), None));
+    shows!(&store, |r| {
+        r.grant_get(grant_id(3))? => Some(grant(3, "a"));
+        r.grant_get(grant_id(9))? => None;
+    });
     let page = reading!(&store, |r| { r.grant_list(Some(grant_id(1)), 2)? });
     assert_eq!(map_rows(&page, |grant| grant.grant_id), ids(&[3, 4]));
 }
 
-pub(super) async fn grants_are_replaced_removed_and_pruned(medium: Arc<dyn Medium>) {
-    let store = open(&medium).await;
+pub(super) async fn grants_are_replaced_removed_and_pruned(mut store: Bench) {
     keep!(&store, |w| {
         for n in 1..=4 {
             w.grant_put(&grant(n, "a"))?;
@@ -54,17 +49,17 @@ pub(super) async fn grants_are_replaced_removed_and_pruned(medium: Arc<dyn Mediu
         assert_eq!(w.prune(Family::Grants, at(9), 9)?, 3);
     });
     assert_eq!(stored(&store).await, ids(&[1, 2, 3, 4]));
-    let inside = keep!(&store, |w| {
+    keep!(&store, |w| {
         w.grant_put(&Grant { expires_at: at(9), ..grant(1, "a") })?;
         w.grant_put(&grant(7, "a"))?;
         let removed = (w.grant_remove(grant_id(7))?, w.grant_remove(grant_id(7))?);
-        (removed, w.grants_live(&id_of("a"), at(8))?.len())
+        assert_eq!(removed, (true, false));
+        assert_eq!(w.grants_live(&id_of("a"), at(8))?.len(), 1, "a command sees its own writes");
     });
-    assert_eq!(inside, ((true, false), 1), "a command sees its own writes");
     assert_eq!(keep!(&store, |w| { w.prune(Family::Grants, at(4), 1)? }), 1, "the first to end goes first");
     assert_eq!(stored(&store).await, ids(&[1, 3, 4]));
     assert_eq!(keep!(&store, |w| { w.prune(Family::Grants, at(4), 9)? }), 1);
     assert_eq!(stored(&store).await, ids(&[1, 4]));
-    drop(store);
-    assert_eq!(stored(&open(&medium).await).await, ids(&[1, 4]));
+    store.reopen().await;
+    assert_eq!(stored(&store).await, ids(&[1, 4]));
 }

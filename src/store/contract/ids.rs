@@ -1,23 +1,18 @@
 //! Ranges of ids.
 
-use std::sync::Arc;
-
 use ghost_domain::{ApprovalStatus, AskStatus, DeadLetterStatus, ScheduleKind, TaskStatus, TurnStatus};
 use uuid::Uuid;
 
-use super::Medium;
 use super::approvals::approval;
-use super::rows::{ask, letter, mail, task, turn};
-use super::rows_shared::{conversation, grant, schedule};
-use super::tools::{keep, open, reading};
+use super::tools::*;
+use crate::Tx;
 use crate::tables::IdKind;
 
 fn ids(numbers: &[u128]) -> Vec<Uuid> {
     numbers.iter().copied().map(Uuid::from_u128).collect()
 }
 
-pub(super) async fn ids_are_read_by_range(medium: Arc<dyn Medium>) {
-    let store = open(&medium).await;
+pub(super) async fn ids_are_read_by_range(store: Bench) {
     let inside = keep!(&store, |w| {
         for n in [7, 3, 5, 4] {
             let name = format!("a{n}");
@@ -35,18 +30,15 @@ pub(super) async fn ids_are_read_by_range(medium: Arc<dyn Medium>) {
     });
     assert_eq!(inside, ids(&[4, 5]), "a command sees what it wrote");
     for kind in IdKind::ALL {
-        let (some, few, none, backwards, all) = reading!(&store, |r| {
-            let mut between =
-                |first, last, most| r.ids_between(kind, Uuid::from_u128(first), Uuid::from_u128(last), most);
-            (
-                between(4, 7, 9)?,
-                between(0, u128::MAX, 2)?,
-                between(8, 100, 9)?,
-                between(7, 4, 9)?,
-                between(0, u128::MAX, u32::MAX)?,
-            )
+        let between = move |r: &mut Tx, first, last, most| {
+            r.ids_between(kind, Uuid::from_u128(first), Uuid::from_u128(last), most)
+        };
+        shows!(&store, |r| {
+            between(r, 4, 7, 9)? => ids(&[4, 5, 7]), "{kind:?}";
+            between(r, 0, u128::MAX, 2)? => ids(&[3, 4]), "{kind:?}";
+            between(r, 8, 100, 9)? => ids(&[]), "{kind:?}";
+            between(r, 7, 4, 9)? => ids(&[]), "{kind:?}";
+            between(r, 0, u128::MAX, u32::MAX)? => ids(&[3, 4, 5, 7]), "{kind:?}";
         });
-        assert_eq!((some, few), (ids(&[4, 5, 7]), ids(&[3, 4])), "{kind:?}");
-        assert_eq!((none, backwards, all), (ids(&[]), ids(&[]), ids(&[3, 4, 5, 7])), "{kind:?}");
     }
 }

@@ -1,18 +1,12 @@
 //! Knowledge entries and their earlier versions.
 
-use std::sync::Arc;
-
 use ghost_domain::{Grantee, KnowledgeEntry, KnowledgeVersion, Party};
 
-use super::Medium;
-use super::rows::{AWKWARD, at, id_of};
-use super::rows_shared::{knowledge, version};
-use super::tools::{keep, map_rows, open, reading, refuse};
+use super::tools::*;
 use crate::Store;
 
-pub(super) async fn entries_round_trip(medium: Arc<dyn Medium>) {
-    let store = open(&medium).await;
-    let full = KnowledgeEntry {
+pub(super) async fn entries_round_trip(mut store: Bench) {
+    let full = || KnowledgeEntry {
         title: AWKWARD.to_owned(),
         content: AWKWARD.to_owned(),
         tags: vec![AWKWARD.to_owned(), "b".to_owned(), "a".to_owned()],
@@ -25,32 +19,33 @@ pub(super) async fn entries_round_trip(medium: Arc<dyn Medium>) {
         deleted: true,
         ..knowledge("style/guide.v1", i64::MAX)
     };
-    let wanted = full.clone();
     keep!(&store, |w| {
         w.knowledge_put(&knowledge("style/guide.v1", 1))?;
         assert_eq!(w.knowledge_get("style/guide.v1")?, Some(knowledge("style/guide.v1", 1)));
-        w.knowledge_put(&full)?;
-        assert_eq!(w.knowledge_get("style/guide.v1")?.as_ref(), Some(&full));
+        w.knowledge_put(&full())?;
+        assert_eq!(w.knowledge_get("style/guide.v1")?.as_ref(), Some(&full()));
     });
     refuse!(&store, |w| {
         w.knowledge_put(&knowledge("style/guide.v1", 2))?;
         w.knowledge_put(&knowledge("new", 1))?;
         assert_eq!(w.knowledge_count()?, 2);
     });
-    let got = keep!(&store, |w| { (w.knowledge_get("style/guide.v1")?, w.knowledge_get("new")?) });
-    assert_eq!(got, (Some(wanted.clone()), None));
-    store.close().await;
-    let store = open(&medium).await;
-    let got = reading!(&store, |r| { (r.knowledge_get("style/guide.v1")?, r.knowledge_get("style")?) });
-    assert_eq!(got, (Some(wanted), None));
+    keep!(&store, |w| {
+        assert_eq!(w.knowledge_get("style/guide.v1")?, Some(full()));
+        assert_eq!(w.knowledge_get("new")?, None);
+    });
+    store.reopen().await;
+    shows!(&store, |r| {
+        r.knowledge_get("style/guide.v1")? => Some(full());
+        r.knowledge_get("style")? => None;
+    });
 }
 
 async fn listed(store: &Store, after: &'static str, limit: u32) -> Vec<String> {
     map_rows(&reading!(store, |r| { r.knowledge_list(after, limit)? }), |entry| entry.entry_id.clone())
 }
 
-pub(super) async fn entries_that_are_not_deleted_are_listed(medium: Arc<dyn Medium>) {
-    let store = open(&medium).await;
+pub(super) async fn entries_that_are_not_deleted_are_listed(store: Bench) {
     keep!(&store, |w| {
         for entry_id in ["b", "a/b", "a", "c", "a-b"] {
             w.knowledge_put(&knowledge(entry_id, 1))?;
@@ -72,24 +67,22 @@ pub(super) async fn entries_that_are_not_deleted_are_listed(medium: Arc<dyn Medi
 }
 
 // covers: KNOW-04
-pub(super) async fn versions_are_newest_first(medium: Arc<dyn Medium>) {
-    let store = open(&medium).await;
-    let full = KnowledgeVersion {
+pub(super) async fn versions_are_newest_first(mut store: Bench) {
+    let full = || KnowledgeVersion {
         title: AWKWARD.to_owned(),
         content: AWKWARD.to_owned(),
         by: Party::Agent(id_of("b")),
         at: at(7),
         ..version("a", 3)
     };
-    let wanted = full.clone();
     keep!(&store, |w| {
         for n in [2, 4, 1, 3] {
             w.knowledge_version_put(&version("a", n))?;
             w.knowledge_version_put(&version("a/b", n))?;
         }
         assert_eq!(w.knowledge_versions("a")?.len(), 4);
-        w.knowledge_version_put(&full)?;
-        assert_eq!(w.knowledge_versions("a")?, [version("a", 4), full, version("a", 2), version("a", 1)]);
+        w.knowledge_version_put(&full())?;
+        assert_eq!(w.knowledge_versions("a")?, [version("a", 4), full(), version("a", 2), version("a", 1)]);
     });
     refuse!(&store, |w| {
         w.knowledge_version_put(&version("a", 5))?;
@@ -106,12 +99,13 @@ pub(super) async fn versions_are_newest_first(medium: Arc<dyn Medium>) {
         w.knowledge_version_put(&version("a", 0))?;
         w.knowledge_versions_prune("a", 3)?;
     });
-    assert_eq!(versions("a").await, [version("a", 5), version("a", 4), wanted]);
+    assert_eq!(versions("a").await, [version("a", 5), version("a", 4), full()]);
     assert_eq!(map_rows(&versions("a/b").await, |version| version.version), [4, 3, 2, 1]);
     assert_eq!(versions("b").await, []);
     keep!(&store, |w| { w.knowledge_versions_prune("a", i64::MAX)? });
-    store.close().await;
-    let store = open(&medium).await;
-    let left = reading!(&store, |r| { (r.knowledge_versions("a")?.len(), r.knowledge_versions("a/b")?.len()) });
-    assert_eq!(left, (0, 4));
+    store.reopen().await;
+    shows!(&store, |r| {
+        r.knowledge_versions("a")?.len() => 0;
+        r.knowledge_versions("a/b")?.len() => 4;
+    });
 }

@@ -1,17 +1,12 @@
 //! The ledger.
 
-use std::sync::Arc;
-
 use ghost_domain::{CallId, CallStatus, CallTotals, Code, LedgerRow, Money};
 
-use super::Medium;
-use super::rows::{AWKWARD, at, call, call_id, id_of, turn_id};
-use super::tools::{keep, map_rows, open, reading};
+use super::tools::*;
 use crate::Store;
 use crate::tables::LedgerFilter;
 
-pub(super) async fn calls_round_trip(medium: Arc<dyn Medium>) {
-    let store = open(&medium).await;
+pub(super) async fn calls_round_trip(store: Bench) {
     let full = LedgerRow {
         alias: Some("read_file".to_owned()),
         arguments: AWKWARD.to_owned(),
@@ -40,8 +35,7 @@ async fn found(store: &Store, filter: LedgerFilter) -> Vec<CallId> {
 }
 
 // covers: LIM-29, TOOL-17
-pub(super) async fn calls_are_filtered(medium: Arc<dyn Medium>) {
-    let store = open(&medium).await;
+pub(super) async fn calls_are_filtered(store: Bench) {
     keep!(&store, |w| {
         w.call_put(&call(2, "a", CallStatus::Failed))?;
         w.call_put(&call(4, "b", CallStatus::Ok))?;
@@ -65,8 +59,7 @@ pub(super) async fn calls_are_filtered(medium: Arc<dyn Medium>) {
 }
 
 // covers: TOOL-16
-pub(super) async fn calls_are_summed(medium: Arc<dyn Medium>) {
-    let store = open(&medium).await;
+pub(super) async fn calls_are_summed(store: Bench) {
     let cli = |n, status| LedgerRow {
         tool: "tool.cli".to_owned(),
         bytes_in: Some(n),
@@ -109,8 +102,7 @@ pub(super) async fn calls_are_summed(medium: Arc<dyn Medium>) {
     assert_eq!(sums(LedgerFilter { turn_id: Some(turn_id(9)), ..any() }).await, []);
 }
 
-pub(super) async fn call_lists_are_bounded(medium: Arc<dyn Medium>) {
-    let store = open(&medium).await;
+pub(super) async fn call_lists_are_bounded(store: Bench) {
     keep!(&store, |w| {
         for n in 1..=1_005 {
             w.call_put(&call(n, "a", CallStatus::Ok))?;

@@ -1,16 +1,10 @@
 //! Durable inboxes.
 
 use crate::Tx;
-use std::sync::Arc;
-
 use ghost_domain::turn::WaitMode;
 use ghost_domain::{Envelope, HeldSkill, Kind, MailState, Party, Turn, TurnStatus};
 
-use super::Medium;
-use super::rows::{AWKWARD, ask_id, at, id_of, mail, message_id, root_id, turn, turn_id, waits_for_root};
-use super::rows_shared::conversation_id;
-use super::rows_shared::{channel, member};
-use super::tools::{keep, map_rows, open, reading, refuse};
+use super::tools::*;
 use crate::tables::InboxState;
 use crate::{Store, StoreError};
 
@@ -24,9 +18,8 @@ async fn pending(store: &Store, agent: &str) -> Vec<u64> {
 }
 
 // covers: MSG-08
-pub(super) async fn mail_round_trips(medium: Arc<dyn Medium>) {
-    let store = open(&medium).await;
-    let full = Envelope {
+pub(super) async fn mail_round_trips(store: Bench) {
+    let full = || Envelope {
         seq: 77,
         from: Party::Outside("web".to_owned()),
         kind: Kind::Conversation,
@@ -39,9 +32,8 @@ pub(super) async fn mail_round_trips(medium: Arc<dyn Medium>) {
         wake: false,
         ..mail(1, "a")
     };
-    let wanted = full.clone();
     let inside = keep!(&store, |w| {
-        w.message_append(&full)?;
+        w.message_append(&full())?;
         w.message_append(&mail(2, "a"))?;
         (w.message_get(message_id(1))?, w.inbox_pending(&id_of("a"), 10)?)
     });
@@ -50,12 +42,11 @@ pub(super) async fn mail_round_trips(medium: Arc<dyn Medium>) {
     });
     assert!(one.seq > 0 && one.seq != 77 && two.seq > one.seq, "the store gives the order: {} {}", one.seq, two.seq);
     assert_eq!((inside.0, inside.1), (Some(one.clone()), vec![one.clone(), two.clone()]));
-    assert_eq!(one, Envelope { seq: one.seq, ..wanted });
+    assert_eq!(one, Envelope { seq: one.seq, ..full() });
     assert_eq!((two.clone(), none), (Envelope { seq: two.seq, ..mail(2, "a") }, None));
 }
 
-pub(super) async fn inboxes_are_in_order_of_append(medium: Arc<dyn Medium>) {
-    let store = open(&medium).await;
+pub(super) async fn inboxes_are_in_order_of_append(store: Bench) {
     // Neither ids nor times rise, so only the order of appends explains the result.
     for batch in [[9, 3], [7, 1], [5, 8]] {
         keep!(&store, |w| {
@@ -67,17 +58,16 @@ pub(super) async fn inboxes_are_in_order_of_append(medium: Arc<dyn Medium>) {
     }
     assert_eq!(pending(&store, "a").await, [9, 3, 7, 1, 5, 8]);
     assert_eq!(pending(&store, "b").await, [109, 103, 107, 101, 105, 108]);
-    let (first, none, all) = reading!(&store, |r| {
-        (r.inbox_pending(&id_of("a"), 2)?, r.inbox_pending(&id_of("c"), 9)?, r.inbox_pending(&id_of("a"), 9)?)
+    shows!(&store, |r| {
+        ids(&r.inbox_pending(&id_of("a"), 2)?) => [9, 3];
+        r.inbox_pending(&id_of("c"), 9)? => [];
+        map_rows(&r.inbox_pending(&id_of("a"), 9)?, |mail| mail.seq).is_sorted_by(|one, next| one < next) => true;
     });
-    assert_eq!((ids(&first), ids(&none)), (vec![9, 3], vec![]));
-    assert!(all.windows(2).all(|pair| pair[0].seq < pair[1].seq));
 }
 
-pub(super) async fn the_depth_is_exact(medium: Arc<dyn Medium>) {
-    let store = open(&medium).await;
+pub(super) async fn the_depth_is_exact(store: Bench) {
     let a = || id_of("a");
-    let inside = keep!(&store, |w| {
+    keep!(&store, |w| {
         let mut depths = vec![w.inbox_depth(&a())?];
         for n in 1..=4 {
             w.message_append(&mail(n, "a"))?;
@@ -86,9 +76,8 @@ pub(super) async fn the_depth_is_exact(medium: Arc<dyn Medium>) {
         w.message_append(&mail(5, "b"))?;
         w.message_mark(&[message_id(1), message_id(2)], MailState::Taken, Some(turn_id(1)), 0)?;
         depths.push(w.inbox_depth(&a())?);
-        depths
+        assert_eq!(depths, [0, 1, 2, 3, 4, 2]);
     });
-    assert_eq!(inside, [0, 1, 2, 3, 4, 2]);
     refuse!(&store, |w| {
         w.message_append(&mail(6, "a"))?;
         w.message_mark(&[message_id(1)], MailState::Pending, None, 1)?;
@@ -96,20 +85,23 @@ pub(super) async fn the_depth_is_exact(medium: Arc<dyn Medium>) {
         w.message_mark(&[message_id(3), message_id(4), message_id(5)], MailState::Consumed, None, 0)?;
         assert_eq!((w.inbox_depth(&a())?, w.inbox_depth(&id_of("b"))?), (2, 0));
     });
-    let depths = reading!(&store, |r| { (r.inbox_depth(&a())?, r.inbox_depth(&id_of("b"))?, r.inbox_total()?) });
-    assert_eq!(depths, (2, 1, 3));
+    shows!(&store, |r| {
+        r.inbox_depth(&a())? => 2;
+        r.inbox_depth(&id_of("b"))? => 1;
+        r.inbox_total()? => 3;
+    });
     let many = move || [id_of("b"), id_of("nobody"), a(), id_of("b")];
     assert_eq!(reading!(&store, |r| { r.inbox_depths(&many())? }), [1, 0, 2, 1]);
-    let (first, second) = keep!(&store, |w| {
+    keep!(&store, |w| {
         let first = w.inbox_depths(&many())?;
         w.message_append(&mail(7, "nobody"))?;
         w.message_mark(&[message_id(7)], MailState::Consumed, None, 0)?;
         w.message_append(&mail(8, "nobody"))?;
         let second = w.inbox_depths(&many())?;
         w.message_mark(&[message_id(8)], MailState::Consumed, None, 0)?;
-        (first, second)
+        assert_eq!(first, vec![1, 0, 2, 1]);
+        assert_eq!(second, vec![1, 1, 2, 1]);
     });
-    assert_eq!((first, second), (vec![1, 0, 2, 1], vec![1, 1, 2, 1]));
     let inside = keep!(&store, |w| {
         let before = w.inbox_depth(&a())?;
         // Marked with its present state, then as pending again, twice in one command.
@@ -125,15 +117,15 @@ pub(super) async fn the_depth_is_exact(medium: Arc<dyn Medium>) {
     assert_eq!(pending(&store, "a").await, [3, 4]);
 }
 
-pub(super) async fn marking_moves_mail(medium: Arc<dyn Medium>) {
-    let store = open(&medium).await;
+pub(super) async fn marking_moves_mail(store: Bench) {
     keep!(&store, |w| {
         for n in [1, 2, 3] {
             w.message_append(&mail(n, "a"))?;
         }
         let ids = [message_id(3), message_id(1), message_id(99)];
         w.message_mark(&ids, MailState::Taken, Some(turn_id(1)), 0)?;
-        assert_eq!(w.messages_of_turn(turn_id(1))?.len(), 2);
+        let taken = w.messages_of_turn(turn_id(1))?;
+        assert_eq!(map_rows(&taken, |mail| mail.state), [MailState::Taken; 2], "its own writes");
     });
     let (of_turn, of_other) =
         reading!(&store, |r| { (r.messages_of_turn(turn_id(1))?, r.messages_of_turn(turn_id(2))?) });
@@ -150,8 +142,7 @@ pub(super) async fn marking_moves_mail(medium: Arc<dyn Medium>) {
     assert_eq!(pending(&store, "a").await, [1, 2]);
 }
 
-pub(super) async fn crash_counts_add_up_and_are_reset(medium: Arc<dyn Medium>) {
-    let store = open(&medium).await;
+pub(super) async fn crash_counts_add_up_and_are_reset(store: Bench) {
     keep!(&store, |w| {
         for n in [1, 2, 3] {
             w.message_append(&mail(n, "a"))?;
@@ -177,8 +168,7 @@ pub(super) async fn crash_counts_add_up_and_are_reset(medium: Arc<dyn Medium>) {
     assert_eq!((forgiven.crashes, forgiven.state), (0, MailState::Dead));
 }
 
-pub(super) async fn waiting_agents_have_waking_mail(medium: Arc<dyn Medium>) {
-    let store = open(&medium).await;
+pub(super) async fn waiting_agents_have_waking_mail(store: Bench) {
     keep!(&store, |w| {
         w.message_append(&mail(1, "c"))?;
         w.message_append(&mail(2, "a"))?;
@@ -196,8 +186,7 @@ pub(super) async fn waiting_agents_have_waking_mail(medium: Arc<dyn Medium>) {
     assert_eq!(reading!(&store, |r| { r.inbox_waiting()? }), [id_of("c")]);
 }
 
-pub(super) async fn agents_with_waking_mail_of_a_root_are_found(medium: Arc<dyn Medium>) {
-    let store = open(&medium).await;
+pub(super) async fn agents_with_waking_mail_of_a_root_are_found(store: Bench) {
     let of = |n, to: &str, root| Envelope { root_id: root_id(root), ..mail(n, to) };
     keep!(&store, |w| {
         // After more mail than any caller would read.
@@ -213,11 +202,11 @@ pub(super) async fn agents_with_waking_mail_of_a_root_are_found(medium: Arc<dyn 
         w.message_mark(&[message_id(1_205)], MailState::Taken, Some(turn_id(1)), 0)?;
         assert_eq!(w.inbox_waiting_of(root_id(2))?, [id_of("a"), id_of("c")], "its own writes");
     });
-    let waiting = reading!(&store, |r| {
+    reading!(&store, |r| {
         let of_each = (r.inbox_waiting_of(root_id(2))?, r.inbox_waiting_of(root_id(1))?);
-        (of_each, r.inbox_waiting_of(root_id(3))?)
+        assert_eq!(of_each, (vec![id_of("a"), id_of("c")], vec![id_of("c")]));
+        assert_eq!(r.inbox_waiting_of(root_id(3))?, vec![]);
     });
-    assert_eq!(waiting, ((vec![id_of("a"), id_of("c")], vec![id_of("c")]), vec![]));
     keep!(&store, |w| {
         w.message_mark(&[message_id(1_203)], MailState::Consumed, None, 0)?;
         w.message_rouse(&[message_id(1_204)])?
@@ -225,8 +214,7 @@ pub(super) async fn agents_with_waking_mail_of_a_root_are_found(medium: Arc<dyn 
     assert_eq!(reading!(&store, |r| { r.inbox_waiting_of(root_id(2))? }), [id_of("b"), id_of("c")]);
 }
 
-pub(super) async fn mail_of_a_root_with_a_spent_budget_is_not_ready(medium: Arc<dyn Medium>) {
-    let store = open(&medium).await;
+pub(super) async fn mail_of_a_root_with_a_spent_budget_is_not_ready(store: Bench) {
     let of = |n, to: &str, root| Envelope { root_id: root_id(root), ..mail(n, to) };
     let parked = |wait_mode| Turn { parked: Some(waits_for_root(wait_mode)), ..turn(1, "a", TurnStatus::Open) };
     let ready = |r: &mut Tx| {
@@ -271,8 +259,7 @@ pub(super) async fn mail_of_a_root_with_a_spent_budget_is_not_ready(medium: Arc<
     assert_eq!(reading!(&store, |r| { ready(r)? }), all());
 }
 
-pub(super) async fn quiet_mail_is_made_to_wake(medium: Arc<dyn Medium>) {
-    let store = open(&medium).await;
+pub(super) async fn quiet_mail_is_made_to_wake(store: Bench) {
     keep!(&store, |w| {
         for n in [1, 2] {
             w.message_append(&Envelope { wake: false, ..mail(n, "a") })?;
@@ -292,12 +279,10 @@ pub(super) async fn quiet_mail_is_made_to_wake(medium: Arc<dyn Medium>) {
     assert_eq!(stand, [(true, 1, Some(turn_id(1))), (false, 0, None)]);
 }
 
-pub(super) async fn inbox_state_equals_the_single_queries(medium: Arc<dyn Medium>) {
-    let store = open(&medium).await;
-    let skill = HeldSkill { agent_id: id_of("a"), skill: "moderator".into(), active: true, acquired_at: at(3) };
-    let held = skill.clone();
+pub(super) async fn inbox_state_equals_the_single_queries(store: Bench) {
+    let skill = || HeldSkill { agent_id: id_of("a"), skill: "moderator".into(), active: true, acquired_at: at(3) };
     keep!(&store, |w| {
-        w.skill_put(&held)?;
+        w.skill_put(&skill())?;
         w.chat_channel_put(&channel("news", 2))?;
         w.chat_member_put(&member("news", "a", 1))?;
         assert_eq!(w.inbox_state(&id_of("a"), 9)?, InboxState::default(), "nothing else is read without mail");
@@ -305,10 +290,10 @@ pub(super) async fn inbox_state_equals_the_single_queries(medium: Arc<dyn Medium
             w.message_append(&mail(n, "a"))?;
         }
         let state = w.inbox_state(&id_of("a"), 2)?;
-        assert_eq!((ids(&state.mail), state.unread, state.skills), (vec![1, 2], true, vec![held]));
+        assert_eq!((ids(&state.mail), state.unread, state.skills), (vec![1, 2], true, vec![skill()]));
     });
     let state = reading!(&store, |r| { r.inbox_state(&id_of("a"), 2)? });
-    assert_eq!((ids(&state.mail), state.unread, state.skills), (vec![1, 2], true, vec![skill]));
+    assert_eq!((ids(&state.mail), state.unread, state.skills), (vec![1, 2], true, vec![skill()]));
     keep!(&store, |w| {
         w.chat_member_put(&member("news", "a", 2))?;
         w.message_append(&mail(4, "b"))?;
@@ -318,8 +303,7 @@ pub(super) async fn inbox_state_equals_the_single_queries(medium: Arc<dyn Medium
     assert_eq!((ids(&b.mail), b.unread, b.skills), (vec![4], false, Vec::new()));
 }
 
-pub(super) async fn recent_mail_is_newest_first(medium: Arc<dyn Medium>) {
-    let store = open(&medium).await;
+pub(super) async fn recent_mail_is_newest_first(store: Bench) {
     keep!(&store, |w| {
         for n in [4, 2, 3, 1] {
             w.message_append(&mail(n, "a"))?;
@@ -332,15 +316,12 @@ pub(super) async fn recent_mail_is_newest_first(medium: Arc<dyn Medium>) {
     assert_eq!(ids(&reading!(&store, |r| { r.messages_recent(&id_of("a"), 9)? })), [1, 3, 2, 4]);
 }
 
-pub(super) async fn the_order_continues_after_reopening(medium: Arc<dyn Medium>) {
-    let store = open(&medium).await;
+pub(super) async fn the_order_continues_after_reopening(mut store: Bench) {
     keep!(&store, |w| {
         w.message_append(&mail(1, "a"))?;
         w.journal_append(turn_id(1), &super::rows::note("one"), super::rows::at(1))?;
     });
-    store.close().await;
-    drop(store);
-    let store = open(&medium).await;
+    store.reopen().await;
     keep!(&store, |w| {
         assert_eq!(w.inbox_depth(&id_of("a"))?, 1);
         w.message_append(&mail(2, "a"))?;

@@ -10,12 +10,11 @@ use futures_util::future::join_all;
 use ghost_domain::Party;
 use ghost_domain::event::EventFilter;
 
-use super::Medium;
 use super::random::Random;
 use super::rows::{ask_id, id_of, message_id, root_id, task_id, turn_id};
 use super::script::{Command, End, script};
 use super::script_shared;
-use super::tools::{Stop, open, raise_panic, reading, write};
+use super::tools::{Bench, Stop, raise_panic, reading, write};
 use crate::Store;
 use crate::memory::MemoryStore;
 use crate::tables::{BudgetFilter, LedgerFilter, TaskFilter, TurnFilter, UsageFilter};
@@ -67,7 +66,7 @@ pub(crate) async fn fill(store: &Store) {
     let parked = Some(super::rows::waits_for_root(WaitMode::Background));
     let turn = Turn {
         parked,
-        conversation_id: Some(super::rows_shared::conversation_id(1)),
+        conversation_id: Some(super::rows::conversation_id(1)),
         log_from: Some(super::rows::at(3)),
         other_roots: vec![root_id(2), root_id(3)],
         ..super::rows::turn(9, "a", TurnStatus::Open)
@@ -164,9 +163,9 @@ fn ops(script: &[Command]) -> u64 {
 
 /// Runs one command after the other. Compares each result, and every tenth state. Reopens the store
 /// from time to time.
-pub(super) async fn sequences_equal_memory(medium: Arc<dyn Medium>) {
+pub(super) async fn sequences_equal_memory(mut store: Bench) {
     let script = script(1, 350);
-    let (mut store, model) = (open(&medium).await, MemoryStore::open());
+    let model = MemoryStore::open();
     let ops = ops(&script);
     for (at, command) in script.iter().enumerate() {
         let context = format!("command {at}: {command:?}");
@@ -177,19 +176,17 @@ pub(super) async fn sequences_equal_memory(medium: Arc<dyn Medium>) {
             assert_same(&store, &model, ops, &context).await;
         }
         if at % 60 == 59 {
-            store.close().await;
-            drop(store);
-            store = open(&medium).await;
+            store.reopen().await;
         }
     }
     assert_same(&store, &model, ops, "at the end").await;
 }
 
 /// Queues several commands at once, so that a backend with group commit runs them in one batch.
-pub(super) async fn batches_equal_memory(medium: Arc<dyn Medium>) {
+pub(super) async fn batches_equal_memory(store: Bench) {
     let mut random = Random::new(7);
     let script = script(2, 600);
-    let (store, model) = (open(&medium).await, MemoryStore::open());
+    let model = MemoryStore::open();
     let ops = ops(&script);
     let mut rest = script.as_slice();
     while !rest.is_empty() {

@@ -1,18 +1,13 @@
 //! Pages of lists: they join without a gap or a duplicate, however small they are, and also if rows
 //! are written between them.
 
-use std::sync::Arc;
-
 use ghost_domain::{
     AgentId, CallStatus, Conversation, DeadLetter, DeadLetterStatus, LedgerRow, Scope, ScopeSort, Task, TaskStatus,
     Timestamp, Turn, TurnStatus,
 };
 use serde_json::json;
 
-use super::Medium;
-use super::rows::{at, budget, call, id_of, job, letter, root_id, task, task_id, turn};
-use super::rows_shared::{conversation, knowledge, state};
-use super::tools::{keep, map_rows, open, reading};
+use super::tools::*;
 use crate::tables::{BudgetFilter, LedgerFilter, TaskFilter, TurnFilter};
 
 /// The number of row `n`. Numbers do not rise in the order of writing.
@@ -74,9 +69,9 @@ where
 
 /// Checks the pages of a list with each of some filters.
 macro_rules! check_pages {
-    ($medium:expr, $filters:expr, |$w:ident, $n:ident| $put:expr,
+    ($store:expr, $filters:expr, |$w:ident, $n:ident| $put:expr,
      |$r:ident, $filter:ident, $after:ident, $limit:ident| $list:expr, $place:expr) => {{
-        let store = open(&$medium).await;
+        let store = &$store;
         let mut first = 0;
         for filter in $filters {
             let put = |$n: u64| {
@@ -93,7 +88,7 @@ macro_rules! check_pages {
     }};
 }
 
-pub(super) async fn budgets_are_paged(medium: Arc<dyn Medium>) {
+pub(super) async fn budgets_are_paged(store: Bench) {
     let scope = |n: u64| match n % 5 {
         0 | 1 => Scope::Root(root_id(number(n))),
         2 => Scope::Team(format!("t{:03}", number(n))),
@@ -104,7 +99,7 @@ pub(super) async fn budgets_are_paged(medium: Arc<dyn Medium>) {
     let any = BudgetFilter::default;
     let filters = [any(), BudgetFilter { no_roots: true, ..any() }, of(ScopeSort::Root), of(ScopeSort::Day)];
     check_pages!(
-        medium,
+        store,
         filters,
         |w, n| w.budget_put(&budget(scope(n), None, None))?,
         |r, filter, after, limit| r.budget_list(&BudgetFilter { after, limit, ..filter })?,
@@ -112,11 +107,11 @@ pub(super) async fn budgets_are_paged(medium: Arc<dyn Medium>) {
     );
 }
 
-pub(super) async fn calls_are_paged(medium: Arc<dyn Medium>) {
+pub(super) async fn calls_are_paged(store: Bench) {
     let any = LedgerFilter::default;
     let ok = Some(CallStatus::Ok);
     check_pages!(
-        medium,
+        store,
         [any(), LedgerFilter { agent_id: b(), ..any() }, LedgerFilter { status: ok, agent_id: b(), ..any() }],
         |w, n| w.call_put(&LedgerRow { started_at: moment(n), ..call(number(n), owner(n), CallStatus::Ok) })?,
         |r, filter, after, limit| r.call_list(&LedgerFilter { after, limit, ..filter })?,
@@ -124,9 +119,9 @@ pub(super) async fn calls_are_paged(medium: Arc<dyn Medium>) {
     );
 }
 
-pub(super) async fn conversations_are_paged(medium: Arc<dyn Medium>) {
+pub(super) async fn conversations_are_paged(store: Bench) {
     check_pages!(
-        medium,
+        store,
         [None, b()],
         |w, n| w.conversation_put(&Conversation { updated_at: moment(n), ..conversation(number(n), owner(n)) })?,
         |r, of, after, limit| r.conversation_list(of.as_ref(), after, limit)?,
@@ -134,10 +129,10 @@ pub(super) async fn conversations_are_paged(medium: Arc<dyn Medium>) {
     );
 }
 
-pub(super) async fn dead_letters_are_paged(medium: Arc<dyn Medium>) {
+pub(super) async fn dead_letters_are_paged(store: Bench) {
     let held = Some(DeadLetterStatus::Held);
     check_pages!(
-        medium,
+        store,
         [(None, None), (b(), None), (None, held), (b(), held)],
         |w, n| {
             let row = letter(number(n), owner(n), DeadLetterStatus::Held);
@@ -148,9 +143,9 @@ pub(super) async fn dead_letters_are_paged(medium: Arc<dyn Medium>) {
     );
 }
 
-pub(super) async fn jobs_are_paged(medium: Arc<dyn Medium>) {
+pub(super) async fn jobs_are_paged(store: Bench) {
     check_pages!(
-        medium,
+        store,
         [()],
         |w, n| w.job_put(&job(&format!("j{:03}", number(n)), 1 + n % 2))?,
         |r, _filter, after, limit| {
@@ -161,9 +156,9 @@ pub(super) async fn jobs_are_paged(medium: Arc<dyn Medium>) {
     );
 }
 
-pub(super) async fn knowledge_is_paged(medium: Arc<dyn Medium>) {
+pub(super) async fn knowledge_is_paged(store: Bench) {
     check_pages!(
-        medium,
+        store,
         [()],
         |w, n| w.knowledge_put(&knowledge(&format!("k{:03}", number(n)), 1))?,
         |r, _filter, after, limit| r.knowledge_list(&Option::<String>::unwrap_or_default(after), limit)?,
@@ -171,9 +166,9 @@ pub(super) async fn knowledge_is_paged(medium: Arc<dyn Medium>) {
     );
 }
 
-pub(super) async fn state_is_paged(medium: Arc<dyn Medium>) {
+pub(super) async fn state_is_paged(store: Bench) {
     check_pages!(
-        medium,
+        store,
         ["", "b"],
         |w, n| w.state_put(&state(&format!("{}{:03}", owner(n), number(n)), json!(1)))?,
         |r, prefix, after, limit| r.state_list(prefix, &Option::<String>::unwrap_or_default(after), limit)?,
@@ -191,7 +186,7 @@ fn task_row(n: u64) -> Task {
     }
 }
 
-pub(super) async fn tasks_are_paged(medium: Arc<dyn Medium>) {
+pub(super) async fn tasks_are_paged(store: Bench) {
     let (any, status) = (TaskFilter::default, Some(TaskStatus::Pending));
     let filters = [
         any(),
@@ -202,7 +197,7 @@ pub(super) async fn tasks_are_paged(medium: Arc<dyn Medium>) {
         TaskFilter { root_id: Some(root_id(1)), ..any() },
     ];
     check_pages!(
-        medium,
+        store,
         filters,
         |w, n| w.task_put(&task_row(n))?,
         |r, filter, after, limit| r.task_list(&TaskFilter { after, limit, ..filter })?,
@@ -210,9 +205,9 @@ pub(super) async fn tasks_are_paged(medium: Arc<dyn Medium>) {
     );
 }
 
-pub(super) async fn open_tasks_are_paged(medium: Arc<dyn Medium>) {
+pub(super) async fn open_tasks_are_paged(store: Bench) {
     check_pages!(
-        medium,
+        store,
         [None, b()],
         |w, n| w.task_put(&task_row(n))?,
         |r, of, after, limit| r.tasks_open(of.as_ref(), after, limit)?,
@@ -220,7 +215,7 @@ pub(super) async fn open_tasks_are_paged(medium: Arc<dyn Medium>) {
     );
 }
 
-pub(super) async fn turns_are_paged(medium: Arc<dyn Medium>) {
+pub(super) async fn turns_are_paged(store: Bench) {
     let (any, status) = (TurnFilter::default, Some(TurnStatus::Failed));
     let filters = [
         any(),
@@ -230,7 +225,7 @@ pub(super) async fn turns_are_paged(medium: Arc<dyn Medium>) {
         TurnFilter { root_id: Some(root_id(1)), ..any() },
     ];
     check_pages!(
-        medium,
+        store,
         filters,
         |w, n| w.turn_put(&Turn { started_at: moment(n), ..turn(number(n), owner(n), TurnStatus::Failed) })?,
         |r, filter, after, limit| r.turn_list(&TurnFilter { after, limit, ..filter })?,

@@ -1,15 +1,8 @@
 //! Retention: which rows are deleted, and which must stay regardless of their age.
 
-use std::sync::Arc;
-
 use ghost_domain::{AskStatus, CallStatus, DeadLetterStatus, Party, Task, TaskEvent, TaskStatus, TurnStatus};
 
-use super::Medium;
-use super::rows::{
-    agent, answer, ask, ask_id, at, briefed, budget, call, call_id, id_of, letter, letter_id, note, task, task_id,
-    turn, turn_id, usage,
-};
-use super::tools::{keep, map_rows, open, reading, refuse};
+use super::tools::*;
 use crate::Store;
 use crate::tables::{Family, LedgerFilter, TaskFilter, TurnFilter, UsageFilter};
 
@@ -24,8 +17,7 @@ pub(super) async fn prune_all(store: &Store, family: Family, before: u64) {
     panic!("{family:?} never comes to an end");
 }
 
-pub(super) async fn pruned_turns_take_their_journals(medium: Arc<dyn Medium>) {
-    let store = open(&medium).await;
+pub(super) async fn pruned_turns_take_their_journals(store: Bench) {
     keep!(&store, |w| {
         for n in [1, 5, 9] {
             w.turn_put(&turn(n, "a", TurnStatus::Finished))?;
@@ -37,15 +29,15 @@ pub(super) async fn pruned_turns_take_their_journals(medium: Arc<dyn Medium>) {
     let turns = reading!(&store, |r| { r.turn_list(&TurnFilter::default())? });
     assert_eq!(map_rows(&turns, |turn| turn.turn_id), [turn_id(9)]);
     for (n, kept) in [(1, 0), (5, 0), (9, 1)] {
-        let steps = reading!(&store, |r| { r.journal_of(turn_id(n))? });
-        assert_eq!(steps.len(), kept, "turn {n}");
+        assert_eq!(reading!(&store, |r| { r.journal_of(turn_id(n))? }).len(), kept, "turn {n}");
     }
-    let inside = keep!(&store, |w| { (w.turn_get(turn_id(1))?, w.turn_get(turn_id(9))?.is_some()) });
-    assert_eq!(inside, (None, true), "cached rows are pruned too");
+    keep!(&store, |w| {
+        assert_eq!(w.turn_get(turn_id(1))?, None);
+        assert!(w.turn_get(turn_id(9))?.is_some(), "in a command, too");
+    });
 }
 
-pub(super) async fn open_turns_and_held_letters_keep_journals(medium: Arc<dyn Medium>) {
-    let store = open(&medium).await;
+pub(super) async fn open_turns_and_held_letters_keep_journals(store: Bench) {
     keep!(&store, |w| {
         w.turn_put(&turn(1, "a", TurnStatus::Open))?;
         w.turn_put(&turn(2, "a", TurnStatus::Dead))?;
@@ -58,13 +50,14 @@ pub(super) async fn open_turns_and_held_letters_keep_journals(medium: Arc<dyn Me
     });
     prune_all(&store, Family::Turns, 1_000).await;
     for (n, kept) in [(1, 1), (2, 1), (3, 0)] {
-        let (turn, steps) = reading!(&store, |r| { (r.turn_get(turn_id(n))?, r.journal_of(turn_id(n))?) });
-        assert_eq!((usize::from(turn.is_some()), steps.len()), (kept, kept), "turn {n}");
+        shows!(&store, |r| {
+            usize::from(r.turn_get(turn_id(n))?.is_some()) => kept;
+            r.journal_of(turn_id(n))?.len() => kept, "turn {n}";
+        });
     }
 }
 
-pub(super) async fn prompts_are_kept_while_a_journal_names_them(medium: Arc<dyn Medium>) {
-    let store = open(&medium).await;
+pub(super) async fn prompts_are_kept_while_a_journal_names_them(store: Bench) {
     keep!(&store, |w| {
         for hash in ["system", "old", "open", "unnamed"] {
             w.prompt_put(hash, hash, at(1))?;
@@ -76,15 +69,7 @@ pub(super) async fn prompts_are_kept_while_a_journal_names_them(medium: Arc<dyn 
         w.journal_append(turn_id(2), &briefed("system", "open"), at(2))?;
     });
     let kept = async |store: &Store| {
-        reading!(store, |r| {
-            let mut kept = Vec::new();
-            for hash in ["system", "old", "open", "unnamed", "fresh"] {
-                if r.prompt_get(hash)?.is_some() {
-                    kept.push(hash);
-                }
-            }
-            kept
-        })
+        found!(store, ["system", "old", "open", "unnamed", "fresh"], |r, hash| r.prompt_get(hash)?)
     };
     prune_all(&store, Family::Turns, 50).await;
     assert_eq!(kept(&store).await, ["system", "open", "fresh"]);
@@ -98,8 +83,7 @@ pub(super) async fn prompts_are_kept_while_a_journal_names_them(medium: Arc<dyn 
     assert_eq!(reading!(&store, |r| { r.prompt_get("old")? }).as_deref(), Some("new"));
 }
 
-pub(super) async fn open_asks_are_kept(medium: Arc<dyn Medium>) {
-    let store = open(&medium).await;
+pub(super) async fn open_asks_are_kept(store: Bench) {
     keep!(&store, |w| {
         w.ask_put(&ask(1, "a", "b", AskStatus::Open))?;
         for (n, status) in [(2, AskStatus::Answered), (3, AskStatus::Failed), (4, AskStatus::TimedOut)] {
@@ -108,20 +92,11 @@ pub(super) async fn open_asks_are_kept(medium: Arc<dyn Medium>) {
         w.ask_put(&ask(50, "a", "b", AskStatus::Answered))?;
     });
     prune_all(&store, Family::Asks, 40).await;
-    let kept = reading!(&store, |r| {
-        let mut kept = Vec::new();
-        for n in [1, 2, 3, 4, 50] {
-            if r.ask_get(ask_id(n))?.is_some() {
-                kept.push(n);
-            }
-        }
-        kept
-    });
+    let kept = found!(&store, [1, 2, 3, 4, 50], |r, n| r.ask_get(ask_id(n))?);
     assert_eq!(kept, [1, 50]);
 }
 
-pub(super) async fn running_calls_are_kept(medium: Arc<dyn Medium>) {
-    let store = open(&medium).await;
+pub(super) async fn running_calls_are_kept(store: Bench) {
     keep!(&store, |w| {
         w.call_put(&call(1, "a", CallStatus::Started))?;
         for (n, status) in [(2, CallStatus::Ok), (3, CallStatus::Failed), (4, CallStatus::Unknown)] {
@@ -134,8 +109,7 @@ pub(super) async fn running_calls_are_kept(medium: Arc<dyn Medium>) {
     assert_eq!(map_rows(&kept, |row| row.call_id), [call_id(50), call_id(1)]);
 }
 
-pub(super) async fn usage_and_requests_are_pruned(medium: Arc<dyn Medium>) {
-    let store = open(&medium).await;
+pub(super) async fn usage_and_requests_are_pruned(store: Bench) {
     let principal = Party::Operator("one".to_owned());
     let (old, new) = (answer(principal.clone(), "old", 1), answer(principal.clone(), "new", 50));
     keep!(&store, |w| {
@@ -148,15 +122,14 @@ pub(super) async fn usage_and_requests_are_pruned(medium: Arc<dyn Medium>) {
     prune_all(&store, Family::Requests, 40).await;
     let sums = reading!(&store, |r| { r.usage_sum(&UsageFilter::default())? });
     assert_eq!(map_rows(&sums, |sum| (sum.calls, sum.tokens.input)), [(1, 20)]);
-    let kept = keep!(&store, |w| {
+    keep!(&store, |w| {
         let (old, new) = ("old".parse().unwrap(), "new".parse().unwrap());
-        (w.request_get(&principal, &old)?.is_some(), w.request_get(&principal, &new)?.is_some())
+        assert!(w.request_get(&principal, &old)?.is_none());
+        assert!(w.request_get(&principal, &new)?.is_some());
     });
-    assert_eq!(kept, (false, true));
 }
 
-pub(super) async fn held_letters_are_kept(medium: Arc<dyn Medium>) {
-    let store = open(&medium).await;
+pub(super) async fn held_letters_are_kept(store: Bench) {
     keep!(&store, |w| {
         w.dead_letter_put(&letter(1, "a", DeadLetterStatus::Held))?;
         w.dead_letter_put(&letter(2, "a", DeadLetterStatus::Retried))?;
@@ -177,8 +150,7 @@ pub(super) async fn held_letters_are_kept(medium: Arc<dyn Medium>) {
     );
 }
 
-pub(super) async fn needed_tasks_are_kept(medium: Arc<dyn Medium>) {
-    let store = open(&medium).await;
+pub(super) async fn needed_tasks_are_kept(store: Bench) {
     let on = |n, needs: u64, status| Task { depends_on: vec![task_id(needs)], ..task(n, "a", status) };
     keep!(&store, |w| {
         w.task_put(&task(1, "a", TaskStatus::Done))?;
@@ -210,8 +182,7 @@ pub(super) async fn needed_tasks_are_kept(medium: Arc<dyn Medium>) {
     assert_eq!(kept(&store).await, [task_id(5), task_id(50)]);
 }
 
-pub(super) async fn a_prune_is_bounded(medium: Arc<dyn Medium>) {
-    let store = open(&medium).await;
+pub(super) async fn a_prune_is_bounded(store: Bench) {
     keep!(&store, |w| {
         // Not in order of age, to check "oldest first".
         for n in [4, 2, 5, 1, 3] {
@@ -232,28 +203,16 @@ pub(super) async fn a_prune_is_bounded(medium: Arc<dyn Medium>) {
     for family in Family::ALL {
         keep!(&store, |w| { w.prune_rows(family)? });
     }
-    let left = reading!(&store, |r| {
-        let tasks = r.task_list(&TaskFilter::default())?;
-        let letters = r.dead_letter_list(None, None, None, 1_000)?;
-        let calls = r.call_list(&LedgerFilter::default())?;
-        let turns = r.turn_list(&TurnFilter::default())?;
-        let asks = [r.ask_get(ask_id(2))?, r.ask_get(ask_id(3))?];
-        [
-            map_rows(&tasks, |task| task.task_id.0),
-            map_rows(&letters, |letter| letter.dead_letter_id.0).into_iter().rev().collect(),
-            map_rows(&calls, |call| call.call_id.0).into_iter().rev().collect(),
-            map_rows(&turns, |turn| turn.turn_id.0).into_iter().rev().collect(),
-            vec![ask_id(3).0, ask_id(4).0, ask_id(5).0]
-                .into_iter()
-                .filter(|_| asks[0].is_none() && asks[1].is_some())
-                .collect(),
-        ]
+    shows!(&store, |r| {
+        map_rows(&r.task_list(&TaskFilter::default())?, |task| task.task_id) => [3, 4, 5].map(task_id);
+        map_rows(&r.dead_letter_list(None, None, None, 9)?, |row| row.dead_letter_id) => [5, 4, 3].map(letter_id);
+        map_rows(&r.call_list(&LedgerFilter::default())?, |call| call.call_id) => [5, 4, 3].map(call_id);
+        map_rows(&r.turn_list(&TurnFilter::default())?, |turn| turn.turn_id) => [5, 4, 3].map(turn_id);
     });
-    assert!(left.iter().all(|ids| *ids == [task_id(3).0, task_id(4).0, task_id(5).0]), "{left:?}");
+    assert_eq!(found!(&store, 1..=5, |r, n| r.ask_get(ask_id(n))?), [3, 4, 5]);
 }
 
-pub(super) async fn a_refused_prune_deletes_nothing(medium: Arc<dyn Medium>) {
-    let store = open(&medium).await;
+pub(super) async fn a_refused_prune_deletes_nothing(store: Bench) {
     keep!(&store, |w| {
         w.task_put(&task(1, "a", TaskStatus::Done))?;
         w.turn_put(&turn(1, "a", TurnStatus::Finished))?;
@@ -267,8 +226,12 @@ pub(super) async fn a_refused_prune_deletes_nothing(medium: Arc<dyn Medium>) {
         assert_eq!((w.task_get(task_id(1))?, w.task_get(task_id(2))?), (None, None));
         w.task_put(&task(3, "a", TaskStatus::Done))?;
     });
-    let inside = keep!(&store, |w| { (w.task_get(task_id(1))?, w.turn_get(turn_id(1))?) });
-    assert_eq!(inside, (Some(task(1, "a", TaskStatus::Done)), Some(turn(1, "a", TurnStatus::Finished))));
-    let (tasks, steps) = reading!(&store, |r| { (r.task_list(&TaskFilter::default())?, r.journal_of(turn_id(1))?) });
-    assert_eq!((map_rows(&tasks, |task| task.task_id), steps.len()), (vec![task_id(1)], 1));
+    keep!(&store, |w| {
+        assert_eq!(w.task_get(task_id(1))?, Some(task(1, "a", TaskStatus::Done)));
+        assert_eq!(w.turn_get(turn_id(1))?, Some(turn(1, "a", TurnStatus::Finished)));
+    });
+    shows!(&store, |r| {
+        map_rows(&r.task_list(&TaskFilter::default())?, |task| task.task_id) => vec![task_id(1)];
+        r.journal_of(turn_id(1))?.len() => 1;
+    });
 }

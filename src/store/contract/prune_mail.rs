@@ -1,30 +1,17 @@
 //! Retention of mail: it stays as long as a turn or a dead letter needs it.
 
-use std::sync::Arc;
-
 use ghost_domain::{DeadLetter, DeadLetterStatus, Envelope, Kind, MailState, Turn, TurnStatus};
 
-use super::Medium;
 use super::prune::prune_all;
-use super::rows::{at, id_of, letter, mail, message_id, note, turn, turn_id};
-use super::tools::{keep, open, reading};
+use super::tools::*;
 use crate::Store;
 use crate::tables::Family;
 
 async fn kept(store: &Store, numbers: &'static [u64]) -> Vec<u64> {
-    reading!(store, |r| {
-        let mut kept = Vec::new();
-        for n in numbers {
-            if r.message_get(message_id(*n))?.is_some() {
-                kept.push(*n);
-            }
-        }
-        kept
-    })
+    found!(store, numbers.iter().copied(), |r, n| r.message_get(message_id(n))?)
 }
 
-pub(super) async fn only_consumed_mail_is_pruned(medium: Arc<dyn Medium>) {
-    let store = open(&medium).await;
+pub(super) async fn only_consumed_mail_is_pruned(store: Bench) {
     keep!(&store, |w| {
         for n in 1..=5 {
             w.message_append(&mail(n, "a"))?;
@@ -45,8 +32,7 @@ pub(super) async fn only_consumed_mail_is_pruned(medium: Arc<dyn Medium>) {
     assert_eq!(keep!(&store, |w| { (w.inbox_depth(&id_of("a"))?, w.message_get(message_id(3))?) }), (2, None));
 }
 
-pub(super) async fn mail_of_held_letters_is_kept(medium: Arc<dyn Medium>) {
-    let store = open(&medium).await;
+pub(super) async fn mail_of_held_letters_is_kept(store: Bench) {
     keep!(&store, |w| {
         for n in [1, 2, 3] {
             w.message_append(&mail(n, "a"))?;
@@ -61,8 +47,7 @@ pub(super) async fn mail_of_held_letters_is_kept(medium: Arc<dyn Medium>) {
     assert_eq!(kept(&store, &[1, 2, 3]).await, [1, 2]);
 }
 
-pub(super) async fn mail_is_kept_until_its_turn_has_ended(medium: Arc<dyn Medium>) {
-    let store = open(&medium).await;
+pub(super) async fn mail_is_kept_until_its_turn_has_ended(store: Bench) {
     keep!(&store, |w| {
         for n in [1, 2] {
             w.message_append(&mail(n, "a"))?;
@@ -80,8 +65,7 @@ pub(super) async fn mail_is_kept_until_its_turn_has_ended(medium: Arc<dyn Medium
     assert_eq!(kept(&store, &[1, 2]).await, [] as [u64; 0], "mail of a deleted turn is pruned too");
 }
 
-pub(super) async fn only_turns_of_cron_jobs_are_pruned_with_their_mail(medium: Arc<dyn Medium>) {
-    let store = open(&medium).await;
+pub(super) async fn only_turns_of_cron_jobs_are_pruned_with_their_mail(store: Bench) {
     let cron = |n: u64, status| Turn { source: "cron".to_owned(), ..turn(n, "a", status) };
     keep!(&store, |w| {
         // Turns 1 to 3 have ended. Turn 4 has a held dead letter, 5 is open, 6 is not a cron job's,
@@ -125,16 +109,14 @@ pub(super) async fn only_turns_of_cron_jobs_are_pruned_with_their_mail(medium: A
         let there = matches!(n, 4..=7);
         assert_eq!((turn.is_some(), steps.len()), (there, usize::from(there)), "turn {n}");
     }
-    let seq = keep!(&store, |w| {
+    keep!(&store, |w| {
         w.message_append(&mail(10, "a"))?;
         w.journal_append(turn_id(5), &note("y"), at(99))?;
-        w.message_get(message_id(10))?.unwrap().seq
+        assert_eq!(w.message_get(message_id(10))?.unwrap().seq, 10, "sequences continue");
     });
-    assert_eq!(seq, 10, "sequences continue");
 }
 
-pub(super) async fn a_turn_with_waiting_mail_is_kept(medium: Arc<dyn Medium>) {
-    let store = open(&medium).await;
+pub(super) async fn a_turn_with_waiting_mail_is_kept(store: Bench) {
     // Turns 1 and 3 are cron jobs' own turns. All dead letters were retried. The mail of 1 and 2
     // continues its turn; that of 3 and 4 starts afresh.
     keep!(&store, |w| {

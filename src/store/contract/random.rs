@@ -1,6 +1,11 @@
 //! Random numbers for the scripts of commands. They depend only on the seed.
 
+use std::fmt::Debug;
+
 use ghost_domain::Timestamp;
+
+use crate::Tx;
+use crate::tables::Result;
 
 pub(super) const AGENTS: [&str; 3] = ["a", "b", "c"];
 
@@ -45,4 +50,12 @@ pub(super) fn one_of<T: Copy>(all: &[T], random: u64) -> T {
 /// The time of operation `n`. Later operations have later times.
 pub(super) fn moment(n: u64) -> Timestamp {
     Timestamp(1_000_000 + i64::try_from(n).unwrap())
+}
+
+/// Runs an operation of a script. Returns what it read, as text.
+pub(super) type Run = fn(&mut Tx, OpNumbers) -> Result<String>;
+
+/// What an operation read, as text.
+pub(super) fn show(read: impl Debug) -> Result<String> {
+    Ok(format!("{read:?}"))
 }

@@ -1,12 +1,8 @@
 //! Tallies of roots.
 
-use std::sync::Arc;
-
 use ghost_domain::root_tally::RootTally;
 
-use super::Medium;
-use super::rows::{at, id_of, root_id};
-use super::tools::{keep, reading};
+use super::tools::*;
 use crate::tables::Family;
 
 fn tally(root: u64, messages: u64) -> RootTally {
@@ -15,8 +11,7 @@ fn tally(root: u64, messages: u64) -> RootTally {
     tally
 }
 
-pub(super) async fn tallies_are_kept_and_pruned(medium: Arc<dyn Medium>) {
-    let store = medium.open().await.unwrap();
+pub(super) async fn tallies_are_kept_and_pruned(mut store: Bench) {
     keep!(&store, |w| {
         assert_eq!(w.root_get(root_id(1))?, None);
         w.root_put(&tally(1, 5))?;
@@ -25,8 +20,7 @@ pub(super) async fn tallies_are_kept_and_pruned(medium: Arc<dyn Medium>) {
         w.root_put(&tally(3, 5))?
     });
     keep!(&store, |w| { w.root_put(&tally(1, 6))? });
-    store.close().await;
-    let store = medium.open().await.unwrap();
+    store.reopen().await;
     let listed = reading!(&store, |r| { r.root_list(10)? });
     assert_eq!(listed, [tally(2, 9), tally(1, 6), tally(3, 5)], "the most messages first");
     assert_eq!(reading!(&store, |r| { r.root_list(1)? }).len(), 1);

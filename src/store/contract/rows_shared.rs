@@ -4,21 +4,17 @@ use std::collections::BTreeMap;
 
 use ghost_domain::schedule::{FileStamp, Missed, When};
 use ghost_domain::{
-    AgentId, Artifact, ArtifactId, ChannelName, ChatChannel, ChatMember, ChatPost, Conversation, ConversationEntry,
-    ConversationId, Delivery, Direction, Droid, DroidMode, DroidState, DroidTerms, DroidUse, Grant, GrantId,
-    GrantSource, Grantee, KnowledgeEntry, KnowledgeVersion, Party, Schedule, ScheduleId, ScheduleKind, ScheduleRun,
-    StateEntry, WatchSnapshot,
+    AgentId, Artifact, ChannelName, ChatChannel, ChatMember, ChatPost, Conversation, ConversationEntry, Delivery,
+    Droid, Grant, Grantee, KnowledgeEntry, KnowledgeVersion, Party, Schedule, ScheduleKind, ScheduleRun, StateEntry,
+    WatchSnapshot,
 };
 use serde_json::{Value, json};
-use uuid::Uuid;
 
-use super::rows::{at, id_of, message_id, root_id};
+use super::rows::{
+    AWKWARD, LARGE, at, conversation_id, grant_id, id_of, message_id, root_id, row, schedule_id, turn_id, uuid,
+};
 
-fn uuid(n: u64) -> Uuid {
-    Uuid::from_u128(u128::from(n))
-}
-
-fn number(n: u64) -> i64 {
+pub(super) fn number(n: u64) -> i64 {
     i64::try_from(n).unwrap()
 }
 
@@ -26,25 +22,11 @@ pub(super) fn channel_name(channel: &str) -> ChannelName {
     channel.parse().unwrap()
 }
 
-pub(super) fn conversation_id(n: u64) -> ConversationId {
-    ConversationId(uuid(n))
-}
-
-pub(super) fn schedule_id(n: u64) -> ScheduleId {
-    ScheduleId(uuid(n))
-}
-
 /// An ungated channel whose last chat message is `last_seq`.
 pub(super) fn channel(name: &str, last_seq: i64) -> ChatChannel {
-    ChatChannel {
-        channel: channel_name(name),
-        creator: Party::System,
-        gated: false,
-        topic: None,
-        members: 0,
-        last_seq,
-        created_at: at(1),
-    }
+    row(json!({
+        "channel": name, "creator": Party::System, "gated": false, "members": 0, "last_seq": last_seq, "created_at": at(1),
+    }))
 }
 
 pub(super) fn member(channel: &str, agent: &str, read_seq: i64) -> ChatMember {
@@ -53,88 +35,41 @@ pub(super) fn member(channel: &str, agent: &str, read_seq: i64) -> ChatMember {
 
 /// Chat message `seq` of a channel, at second `seq`.
 pub(super) fn post(channel: &str, seq: u64) -> ChatPost {
-    ChatPost {
-        channel: channel_name(channel),
-        seq: number(seq),
-        message_id: message_id(seq),
-        from: Party::Agent(id_of("a")),
-        content: format!("post {seq}"),
-        mentions: Vec::new(),
-        reply_to: None,
-        root_id: root_id(1),
-        hop: 0,
-        ts: at(seq),
-    }
+    row(json!({
+        "channel": channel, "seq": seq, "message_id": message_id(seq), "from": Party::Agent(id_of("a")),
+        "content": format!("post {seq}"), "root_id": root_id(1), "hop": 0, "ts": at(seq),
+    }))
 }
 
 /// Conversation `n` of the control adapter, last active at second `n`.
 pub(super) fn conversation(n: u64, owner: &str) -> Conversation {
-    Conversation {
-        conversation_id: conversation_id(n),
-        adapter: "control".to_owned(),
-        thread: format!("thread {n}"),
-        owner: id_of(owner),
-        party: Party::Outside("web".to_owned()),
-        last_seq: 0,
-        created_at: at(1),
-        updated_at: at(n),
-        heard: n,
-        heard_at: (n > 1).then(|| at(n)),
-        reacted: None,
-        passed_on: Vec::new(),
-        ended_at: None,
-    }
+    row(json!({
+        "conversation_id": conversation_id(n), "adapter": "control", "thread": format!("thread {n}"), "owner": owner,
+        "party": Party::Outside("web".to_owned()), "last_seq": 0, "created_at": at(1), "updated_at": at(n), "heard": n,
+        "heard_at": (n > 1).then(|| at(n)),
+    }))
 }
 
 /// Outgoing entry `seq` of conversation `n`, at second `seq`.
 pub(super) fn entry(n: u64, seq: u64, delivery: Delivery) -> ConversationEntry {
-    ConversationEntry {
-        conversation_id: conversation_id(n),
-        seq: number(seq),
-        message_id: message_id(1_000 * n + seq),
-        direction: Direction::Out,
-        from: Party::Agent(id_of("a")),
-        content: format!("entry {seq}"),
-        attachments: Vec::new(),
-        reply_to: None,
-        external_id: None,
-        turn_id: None,
-        delivery,
-        attempts: 0,
-        next_at: None,
-        error: None,
-        at: at(seq),
-        action: None,
-        deleted: false,
-    }
+    row(json!({
+        "conversation_id": conversation_id(n), "seq": seq, "message_id": message_id(1_000 * n + seq), "direction": "out",
+        "from": Party::Agent(id_of("a")), "content": format!("entry {seq}"), "delivery": delivery, "attempts": 0,
+        "at": at(seq),
+    }))
 }
 
 pub(super) fn knowledge(entry_id: &str, version: i64) -> KnowledgeEntry {
-    KnowledgeEntry {
-        entry_id: entry_id.to_owned(),
-        title: format!("title of {entry_id}"),
-        content: format!("version {version}"),
-        tags: Vec::new(),
-        readers: vec![Grantee::Everyone],
-        writers: Vec::new(),
-        version,
-        creator: Party::System,
-        updated_by: Party::System,
-        created_at: at(1),
-        updated_at: at(1),
-        deleted: false,
-    }
+    row(json!({
+        "entry_id": entry_id, "title": format!("title of {entry_id}"), "content": format!("version {version}"),
+        "readers": [Grantee::Everyone], "writers": [], "version": version, "creator": Party::System,
+        "updated_by": Party::System, "created_at": at(1), "updated_at": at(1), "deleted": false,
+    }))
 }
 
 pub(super) fn version(entry_id: &str, version: i64) -> KnowledgeVersion {
-    KnowledgeVersion {
-        entry_id: entry_id.to_owned(),
-        version,
-        title: format!("title of {entry_id}"),
-        content: format!("version {version}"),
-        by: Party::System,
-        at: at(1),
-    }
+    let (title, content) = (format!("title of {entry_id}"), format!("version {version}"));
+    KnowledgeVersion { entry_id: entry_id.to_owned(), version, title, content, by: Party::System, at: at(1) }
 }
 
 pub(super) fn state(key: &str, value: Value) -> StateEntry {
@@ -143,112 +78,52 @@ pub(super) fn state(key: &str, value: Value) -> StateEntry {
 
 /// Schedule `n`, due at second `n`; a watch is never due.
 pub(super) fn schedule(n: u64, agent: &str, kind: ScheduleKind, name: &str) -> Schedule {
-    Schedule {
-        schedule_id: schedule_id(n),
-        kind,
-        agent_id: id_of(agent),
-        name: name.to_owned(),
-        when: When::At { at: at(n) },
-        message: format!("schedule {n}"),
-        missed: Missed::Skip,
-        mode: ghost_domain::schedule::JobMode::default(),
-        enabled: true,
-        root_id: root_id(1),
-        hop: 0,
-        conversation_id: Some(conversation_id(3)),
-        next_at: (kind != ScheduleKind::Watch).then(|| at(n)),
-        last_at: None,
-        last_status: None,
-        runs: 0,
-        creator: Party::System,
-        created_at: at(1),
-    }
+    row(json!({
+        "schedule_id": schedule_id(n), "kind": kind, "agent_id": agent, "name": name, "when": When::At { at: at(n) },
+        "message": format!("schedule {n}"), "missed": Missed::Skip, "enabled": true, "root_id": root_id(1), "hop": 0,
+        "conversation_id": conversation_id(3), "next_at": (kind != ScheduleKind::Watch).then(|| at(n)), "runs": 0,
+        "creator": Party::System, "created_at": at(1),
+    }))
 }
 
 /// Run `run` of schedule `n`, at second `run`. Each run has mail of its own.
 pub(super) fn run(n: u64, run: u64) -> ScheduleRun {
-    ScheduleRun {
-        schedule_id: schedule_id(n),
-        run: number(run),
-        agent_id: id_of("a"),
-        slot_at: at(run),
-        fired_at: at(run),
-        late: false,
-        missed: 0,
-        status: ghost_domain::schedule::RunStatus::Queued,
-        message_id: Some(message_id(1_000 * n + run)),
-        note: None,
-        own_turn: None,
-    }
+    row(json!({
+        "schedule_id": schedule_id(n), "run": run, "agent_id": "a", "slot_at": at(run), "fired_at": at(run),
+        "late": false, "missed": 0, "status": "queued", "message_id": message_id(1_000 * n + run),
+    }))
 }
 
 pub(super) fn droid_id(n: u64) -> AgentId {
-    super::rows::id_of(&format!("droid-{n:08x}"))
+    id_of(&format!("droid-{n:08x}"))
 }
 
 /// Droid `n` of an agent, which ended at second `ended`.
 pub(super) fn droid(n: u64, parent: &str, ended: Option<u64>) -> Droid {
-    let terms = DroidTerms {
-        tools: std::iter::once("workspace.read".to_owned()).collect(),
-        groups: std::iter::once("ops".to_owned()).collect(),
-        model: None,
-        parent_model: "p/m".to_owned(),
-        turn_seconds: 120,
-        depth: 1,
-    };
-    Droid {
-        droid_id: droid_id(n),
-        parent_id: super::rows::id_of(parent),
-        label: None,
-        task: super::rows::AWKWARD.to_owned(),
-        mode: DroidMode::Run,
-        state: if ended.is_some() { DroidState::Succeeded } else { DroidState::Running },
-        output_path: "droids/x/output.md".to_owned(),
-        terms,
-        root_id: super::rows::root_id(1),
-        conversation_id: None,
-        hop: 1,
-        created_at: at(0),
-        deadline_at: at(n),
-        ended_at: ended.map(at),
-        error: None,
-        result: None,
-        used: DroidUse::default(),
-    }
-}
-
-pub(super) fn grant_id(n: u64) -> GrantId {
-    GrantId(uuid(n))
+    row(json!({
+        "droid_id": droid_id(n), "parent_id": parent, "task": AWKWARD, "mode": "run",
+        "state": if ended.is_some() { "succeeded" } else { "running" }, "output_path": "droids/x/output.md",
+        "terms": {
+            "tools": ["workspace.read"], "groups": ["ops"], "parent_model": "p/m", "turn_seconds": 120, "depth": 1,
+        },
+        "root_id": root_id(1), "hop": 1, "created_at": at(0), "deadline_at": at(n), "ended_at": ended.map(at),
+    }))
 }
 
 /// Grant `n`, which ends at second `n`.
 pub(super) fn grant(n: u64, agent: &str) -> Grant {
-    Grant {
-        grant_id: grant_id(n),
-        agent_id: id_of(agent),
-        prefix: "output/".to_owned(),
-        source: GrantSource::Manual,
-        reason: Some(super::rows::AWKWARD.to_owned()),
-        created_by: Party::System,
-        created_at: at(0),
-        expires_at: at(n),
-    }
+    row(json!({
+        "grant_id": grant_id(n), "agent_id": agent, "prefix": "output/", "source": "manual", "reason": AWKWARD,
+        "created_by": Party::System, "created_at": at(0), "expires_at": at(n),
+    }))
 }
 
 /// Artifact `n` of agent `a`, indexed at second `n`.
 pub(super) fn artifact(path: &str, n: u64) -> Artifact {
-    Artifact {
-        droid_id: None,
-        artifact_id: ArtifactId(uuid(n)),
-        path: path.to_owned(),
-        kind: ghost_domain::ArtifactType::Report,
-        agent_id: Some(id_of("a")),
-        turn_id: Some(super::rows::turn_id(n)),
-        bytes: n,
-        sha256: "00".to_owned(),
-        created_at: at(n),
-        updated_at: at(n),
-    }
+    row(json!({
+        "artifact_id": uuid(n), "path": path, "type": "report", "agent_id": "a", "turn_id": turn_id(n), "bytes": n,
+        "sha256": "00", "created_at": at(n), "updated_at": at(n),
+    }))
 }
 
 /// A watch snapshot of `files` files. The first one changed long before 1970.
@@ -261,5 +136,5 @@ pub(super) fn snapshot(files: u64) -> WatchSnapshot {
 
 /// A value that a careless backend would break.
 pub(super) fn deep() -> Value {
-    json!({"n": super::rows::LARGE, "list": [null, true, 1.5, -7], "text": super::rows::AWKWARD, "empty": {}})
+    json!({"n": LARGE, "list": [null, true, 1.5, -7], "text": AWKWARD, "empty": {}})
 }

@@ -1,14 +1,9 @@
 //! Schedules, their runs, and the snapshots of watches.
 
-use std::sync::Arc;
-
 use ghost_domain::schedule::{Change, JobMode, Missed, OwnTurn, RunStatus, Target, When};
 use ghost_domain::{Party, Schedule, ScheduleKind, ScheduleRun, WatchSnapshot};
 
-use super::Medium;
-use super::rows::{AWKWARD, LARGE, at, id_of, message_id, root_id};
-use super::rows_shared::{run, schedule, schedule_id, snapshot};
-use super::tools::{keep, map_rows, open, reading, refuse};
+use super::tools::*;
 use crate::Store;
 
 /// One schedule time of each kind.
@@ -36,9 +31,11 @@ fn own_turn() -> OwnTurn {
     }
 }
 
-pub(super) async fn schedules_round_trip(medium: Arc<dyn Medium>) {
-    let store = open(&medium).await;
-    let full = Schedule {
+pub(super) async fn schedules_round_trip(store: Bench) {
+    let full = |n: usize| Schedule {
+        schedule_id: schedule_id(n as u64),
+        name: format!("{n}{AWKWARD}"),
+        when: whens()[n].clone(),
         message: AWKWARD.to_owned(),
         missed: Missed::RunOnce,
         mode: JobMode::OwnTurn(own_turn()),
@@ -53,32 +50,28 @@ pub(super) async fn schedules_round_trip(medium: Arc<dyn Medium>) {
         created_at: at(6),
         ..schedule(1, "a", ScheduleKind::Cron, AWKWARD)
     };
-    for (when, n) in whens().into_iter().zip(1..) {
-        let full = Schedule { schedule_id: schedule_id(n), name: format!("{n}{AWKWARD}"), when, ..full.clone() };
-        let wanted = full.clone();
+    for n in 0..whens().len() {
         keep!(&store, |w| {
-            w.schedule_put(&schedule(n, "a", ScheduleKind::Cron, "before"))?;
+            w.schedule_put(&schedule(n as u64, "a", ScheduleKind::Cron, "before"))?;
             assert_eq!(w.schedule_find(&id_of("a"), ScheduleKind::Cron, "before")?.map(|s| s.runs), Some(0));
-            w.schedule_put(&full)?;
-            assert_eq!(w.schedule_get(schedule_id(n))?.as_ref(), Some(&full));
+            w.schedule_put(&full(n))?;
+            assert_eq!(w.schedule_get(schedule_id(n as u64))?.as_ref(), Some(&full(n)));
             assert_eq!(w.schedule_find(&id_of("a"), ScheduleKind::Cron, "before")?, None);
-            assert_eq!(w.schedule_find(&id_of("a"), ScheduleKind::Cron, &full.name)?.as_ref(), Some(&full));
+            assert_eq!(w.schedule_find(&id_of("a"), ScheduleKind::Cron, &full(n).name)?.as_ref(), Some(&full(n)));
         });
-        let name = wanted.name.clone();
-        let got = reading!(&store, |r| {
-            (r.schedule_get(schedule_id(n))?, r.schedule_find(&id_of("a"), ScheduleKind::Cron, &name)?)
+        shows!(&store, |r| {
+            r.schedule_get(schedule_id(n as u64))? => Some(full(n));
+            r.schedule_find(&id_of("a"), ScheduleKind::Cron, &full(n).name)? => Some(full(n));
         });
-        assert_eq!(got, (Some(wanted.clone()), Some(wanted)));
     }
-    let none = reading!(&store, |r| {
-        (r.schedule_get(schedule_id(9))?, r.schedule_find(&id_of("a"), ScheduleKind::Timer, "before")?)
+    shows!(&store, |r| {
+        r.schedule_get(schedule_id(9))? => None;
+        r.schedule_find(&id_of("a"), ScheduleKind::Timer, "before")? => None;
     });
-    assert_eq!(none, (None, None));
 }
 
-pub(super) async fn schedules_are_listed_and_counted(medium: Arc<dyn Medium>) {
+pub(super) async fn schedules_are_listed_and_counted(store: Bench) {
     use ScheduleKind::{Cron, Heartbeat, Timer, Watch};
-    let store = open(&medium).await;
     keep!(&store, |w| {
         for (n, agent, kind, name) in [
             (1, "b", Cron, "x"),
@@ -94,36 +87,26 @@ pub(super) async fn schedules_are_listed_and_counted(medium: Arc<dyn Medium>) {
         assert_eq!((w.schedule_list(None, None, None)?.len(), w.schedule_count(&id_of("a"), Timer)?), (7, 2));
     });
     let numbers = |found: &[Schedule]| map_rows(found, |schedule| schedule.schedule_id.0.as_u128());
-    let (all, of_a, timers, both, none) = reading!(&store, |r| {
-        (
-            r.schedule_list(None, None, None)?,
-            r.schedule_list(Some(&id_of("a")), None, None)?,
-            r.schedule_list(None, Some(Timer), None)?,
-            r.schedule_list(Some(&id_of("a")), Some(Timer), None)?,
-            r.schedule_list(Some(&id_of("b")), Some(Timer), None)?,
-        )
+    shows!(&store, |r| {
+        numbers(&r.schedule_list(None, None, None)?) => [6, 5, 3, 2, 4, 7, 1];
+        numbers(&r.schedule_list(Some(&id_of("a")), None, None)?) => [6, 5, 3, 2, 4];
+        numbers(&r.schedule_list(None, Some(Timer), None)?) => [3, 2, 7];
+        numbers(&r.schedule_list(Some(&id_of("a")), Some(Timer), None)?) => [3, 2];
+        r.schedule_list(Some(&id_of("b")), Some(Timer), None)? => [];
+        r.schedule_count(&id_of("a"), Timer)? => 2;
+        r.schedule_count(&id_of("b"), Cron)? => 1;
+        r.schedule_count(&id_of("b"), Timer)? => 0;
     });
-    assert_eq!(numbers(&all), [6, 5, 3, 2, 4, 7, 1]);
-    assert_eq!((numbers(&of_a), numbers(&timers), numbers(&both)), (vec![6, 5, 3, 2, 4], vec![3, 2, 7], vec![3, 2]));
-    assert_eq!(none, []);
-    let counts = reading!(&store, |r| {
-        (
-            r.schedule_count(&id_of("a"), Timer)?,
-            r.schedule_count(&id_of("b"), Cron)?,
-            r.schedule_count(&id_of("b"), Timer)?,
-        )
-    });
-    assert_eq!(counts, (2, 1, 0));
     keep!(&store, |w| {
         for n in 100..=1_100 {
             w.schedule_put(&schedule(n, "c", Timer, &format!("{n}")))?;
         }
         assert_eq!(w.schedule_count(&id_of("c"), Timer)?, 1_001);
     });
-    let (all, of_c) = reading!(&store, |r| {
-        (r.schedule_list(None, None, None)?.len(), r.schedule_list(Some(&id_of("c")), Some(Timer), None)?.len())
+    shows!(&store, |r| {
+        r.schedule_list(None, None, None)?.len() => 1_000;
+        r.schedule_list(Some(&id_of("c")), Some(Timer), None)?.len() => 1_000;
     });
-    assert_eq!((all, of_c), (1_000, 1_000));
     // Page by page, no schedule is missing and none comes twice. A page can continue after a
     // schedule that no longer exists.
     let place = |last: &Schedule| (last.agent_id.clone(), last.kind, last.name.clone());
@@ -147,8 +130,7 @@ pub(super) async fn schedules_are_listed_and_counted(medium: Arc<dyn Medium>) {
     assert_eq!(numbers(&of_b)[..4], [4, 7, 1, 100]);
 }
 
-pub(super) async fn schedules_are_removed(medium: Arc<dyn Medium>) {
-    let store = open(&medium).await;
+pub(super) async fn schedules_are_removed(mut store: Bench) {
     let timer_named_x = |n| schedule(n, "a", ScheduleKind::Timer, "x");
     keep!(&store, |w| {
         w.schedule_put(&timer_named_x(1))?;
@@ -164,10 +146,11 @@ pub(super) async fn schedules_are_removed(medium: Arc<dyn Medium>) {
         assert_eq!((w.schedule_get(schedule_id(1))?, w.watch_snapshot_get(schedule_id(1))?), (None, None));
         assert_eq!((w.schedule_next_at()?, w.schedule_list(None, None, None)?), (None, vec![]));
     });
-    let inside = keep!(&store, |w| {
-        (w.schedule_get(schedule_id(1))?, w.watch_snapshot_get(schedule_id(1))?, w.schedule_next_at()?)
+    keep!(&store, |w| {
+        assert_eq!(w.schedule_get(schedule_id(1))?, Some(timer_named_x(1)));
+        assert_eq!(w.watch_snapshot_get(schedule_id(1))?, Some(snapshot(1)));
+        assert_eq!(w.schedule_next_at()?, Some(at(1)));
     });
-    assert_eq!(inside, (Some(timer_named_x(1)), Some(snapshot(1)), Some(at(1))));
     // The name is free at once for another schedule.
     keep!(&store, |w| {
         w.schedule_delete(schedule_id(1))?;
@@ -175,16 +158,18 @@ pub(super) async fn schedules_are_removed(medium: Arc<dyn Medium>) {
         assert_eq!(w.schedule_find(&id_of("a"), ScheduleKind::Timer, "x")?, Some(timer_named_x(3)));
         assert_eq!(w.schedule_count(&id_of("a"), ScheduleKind::Timer)?, 1);
     });
-    let removed = keep!(&store, |w| { (w.schedule_get(schedule_id(1))?, w.watch_snapshot_get(schedule_id(1))?) });
-    assert_eq!(removed, (None, None));
+    keep!(&store, |w| {
+        assert_eq!(w.schedule_get(schedule_id(1))?, None);
+        assert_eq!(w.watch_snapshot_get(schedule_id(1))?, None);
+    });
     keep!(&store, |w| { w.schedule_delete(schedule_id(3))? });
     keep!(&store, |w| { w.schedule_put(&timer_named_x(1))? });
-    store.close().await;
-    let store = open(&medium).await;
-    let (list, runs, saw) = reading!(&store, |r| {
-        (r.schedule_list(None, None, None)?, r.schedule_runs(schedule_id(1), 9)?, r.watch_snapshot_get(schedule_id(1))?)
+    store.reopen().await;
+    shows!(&store, |r| {
+        r.schedule_list(None, None, None)? => vec![timer_named_x(1)];
+        r.schedule_runs(schedule_id(1), 9)? => vec![run(1, 1)];
+        r.watch_snapshot_get(schedule_id(1))? => None, "runs outlive their schedule";
     });
-    assert_eq!((list, runs, saw), (vec![timer_named_x(1)], vec![run(1, 1)], None), "runs outlive their schedule");
 }
 
 async fn due(store: &Store, now: u64, limit: u32) -> Vec<u128> {
@@ -192,8 +177,7 @@ async fn due(store: &Store, now: u64, limit: u32) -> Vec<u128> {
     map_rows(&due, |schedule| schedule.schedule_id.0.as_u128())
 }
 
-pub(super) async fn schedules_fall_due(medium: Arc<dyn Medium>) {
-    let store = open(&medium).await;
+pub(super) async fn schedules_fall_due(mut store: Bench) {
     let until = |n: u64, second: u64| Schedule {
         next_at: Some(at(second)),
         ..schedule(n, "a", ScheduleKind::Cron, &format!("{n}"))
@@ -220,15 +204,13 @@ pub(super) async fn schedules_fall_due(medium: Arc<dyn Medium>) {
         w.schedule_put(&until(1, 50))?;
         assert_eq!(w.schedule_next_at()?, Some(at(40)));
     });
-    store.close().await;
-    let store = open(&medium).await;
+    store.reopen().await;
     assert_eq!(due(&store, 99, 9).await, [4, 1, 2]);
     assert_eq!(reading!(&store, |r| { r.schedule_next_at()? }), Some(at(20)));
 }
 
-pub(super) async fn runs_are_newest_first(medium: Arc<dyn Medium>) {
-    let store = open(&medium).await;
-    let full = ScheduleRun {
+pub(super) async fn runs_are_newest_first(mut store: Bench) {
+    let full = || ScheduleRun {
         slot_at: at(40),
         late: true,
         missed: u32::MAX,
@@ -238,7 +220,6 @@ pub(super) async fn runs_are_newest_first(medium: Arc<dyn Medium>) {
         own_turn: Some(own_turn()),
         ..run(1, 2)
     };
-    let wanted = full.clone();
     let quiet = |n, number| ScheduleRun { message_id: None, status: RunStatus::Skipped, ..run(n, number) };
     keep!(&store, |w| {
         for number in [3, 1, 2] {
@@ -246,37 +227,34 @@ pub(super) async fn runs_are_newest_first(medium: Arc<dyn Medium>) {
             w.schedule_run_put(&run(2, number))?;
         }
         assert_eq!(w.schedule_run_of(message_id(7))?, None);
-        w.schedule_run_put(&full)?;
-        assert_eq!(w.schedule_run_of(message_id(7))?.as_ref(), Some(&full));
-        assert_eq!(w.schedule_runs(schedule_id(1), 9)?, [quiet(1, 3), full, quiet(1, 1)]);
+        w.schedule_run_put(&full())?;
+        assert_eq!(w.schedule_run_of(message_id(7))?.as_ref(), Some(&full()));
+        assert_eq!(w.schedule_runs(schedule_id(1), 9)?, [quiet(1, 3), full(), quiet(1, 1)]);
     });
-    let (all, two, none) = reading!(&store, |r| {
-        (
-            r.schedule_runs(schedule_id(1), u32::MAX)?,
-            r.schedule_runs(schedule_id(2), 2)?,
-            (r.schedule_runs(schedule_id(2), 0)?, r.schedule_runs(schedule_id(3), 9)?),
-        )
+    shows!(&store, |r| {
+        r.schedule_runs(schedule_id(1), u32::MAX)? => vec![quiet(1, 3), full(), quiet(1, 1)];
+        r.schedule_runs(schedule_id(2), 2)? => vec![run(2, 3), run(2, 2)];
+        r.schedule_runs(schedule_id(2), 0)? => vec![];
+        r.schedule_runs(schedule_id(3), 9)? => vec![];
     });
-    assert_eq!((all, two), (vec![quiet(1, 3), wanted.clone(), quiet(1, 1)], vec![run(2, 3), run(2, 2)]));
-    assert_eq!(none, (vec![], vec![]));
     refuse!(&store, |w| {
         w.schedule_run_put(&quiet(1, 2))?;
         w.schedule_run_put(&run(1, 4))?;
         assert_eq!(w.schedule_run_of(message_id(7))?, None);
     });
-    let inside = keep!(&store, |w| { (w.schedule_run_of(message_id(7))?, w.schedule_run_of(message_id(1_004))?) });
-    assert_eq!(inside, (Some(wanted.clone()), None));
-    keep!(&store, |w| { w.schedule_run_put(&ScheduleRun { status: RunStatus::Done, ..run(2, 1) })? });
-    store.close().await;
-    let store = open(&medium).await;
-    let (of, done) = reading!(&store, |r| {
-        (r.schedule_run_of(message_id(7))?, r.schedule_run_of(message_id(2_001))?.map(|run| run.status))
+    keep!(&store, |w| {
+        assert_eq!(w.schedule_run_of(message_id(7))?, Some(full()));
+        assert_eq!(w.schedule_run_of(message_id(1_004))?, None);
     });
-    assert_eq!((of, done), (Some(wanted), Some(RunStatus::Done)));
+    keep!(&store, |w| { w.schedule_run_put(&ScheduleRun { status: RunStatus::Done, ..run(2, 1) })? });
+    store.reopen().await;
+    shows!(&store, |r| {
+        r.schedule_run_of(message_id(7))? => Some(full());
+        r.schedule_run_of(message_id(2_001))?.map(|run| run.status) => Some(RunStatus::Done);
+    });
 }
 
-pub(super) async fn runs_are_trimmed(medium: Arc<dyn Medium>) {
-    let store = open(&medium).await;
+pub(super) async fn runs_are_trimmed(mut store: Bench) {
     let left = async |n| {
         let runs = reading!(&store, |r| { r.schedule_runs(schedule_id(n), 99)? });
         map_rows(&runs, |run| run.run)
@@ -307,8 +285,7 @@ pub(super) async fn runs_are_trimmed(medium: Arc<dyn Medium>) {
         assert_eq!(w.schedule_runs_trim(schedule_id(2), 99, each_has * 3)?, 8);
         assert_eq!(w.schedule_runs_trim(schedule_id(2), 0, 0)?, 1);
     });
-    store.close().await;
-    let store = open(&medium).await;
+    store.reopen().await;
     let (one, two) =
         reading!(&store, |r| { (r.schedule_runs(schedule_id(1), 9)?, r.schedule_runs(schedule_id(2), 9)?) });
     assert_eq!((map_rows(&one, |run| run.run), two), (vec![9, 8], vec![]));
@@ -318,8 +295,7 @@ async fn seen(store: &Store, n: u64) -> Option<WatchSnapshot> {
     reading!(store, |r| { r.watch_snapshot_get(schedule_id(n))? })
 }
 
-pub(super) async fn snapshots_are_replaced(medium: Arc<dyn Medium>) {
-    let store = open(&medium).await;
+pub(super) async fn snapshots_are_replaced(mut store: Bench) {
     keep!(&store, |w| {
         w.watch_snapshot_put(schedule_id(1), &snapshot(3))?;
         w.watch_snapshot_put(schedule_id(2), &snapshot(0))?;
@@ -329,7 +305,6 @@ pub(super) async fn snapshots_are_replaced(medium: Arc<dyn Medium>) {
     refuse!(&store, |w| { w.watch_snapshot_put(schedule_id(1), &snapshot(5))? });
     assert_eq!(keep!(&store, |w| { w.watch_snapshot_get(schedule_id(1))? }), Some(snapshot(3)));
     keep!(&store, |w| { w.watch_snapshot_put(schedule_id(1), &snapshot(2))? });
-    store.close().await;
-    let store = open(&medium).await;
+    store.reopen().await;
     assert_eq!((seen(&store, 1).await, seen(&store, 3).await), (Some(snapshot(2)), None));
 }

@@ -1,13 +1,8 @@
 //! The logs of sessions.
 
-use std::sync::Arc;
-
 use ghost_domain::{LogStart, SessionStart, Turn, TurnStatus};
 
-use super::Medium;
-use super::rows::{at, id_of, log_place, turn, turn_id};
-use super::rows_shared::conversation_id;
-use super::tools::{keep, map_rows, open, reading};
+use super::tools::*;
 use crate::tables::{Family, SessionTurns};
 
 /// Turn `n` of agent a, which ended at second `n`, in a conversation or in its own work.
@@ -42,8 +37,7 @@ fn start(conversation: Option<u64>, n: u64) -> SessionStart {
 }
 
 // covers: LOOP-01
-pub(super) async fn a_session_has_its_own_ended_turns(medium: Arc<dyn Medium>) {
-    let store = open(&medium).await;
+pub(super) async fn a_session_has_its_own_ended_turns(store: Bench) {
     keep!(&store, |w| {
         for (n, conversation, status) in [
             (1, None, TurnStatus::Finished),
@@ -87,27 +81,22 @@ pub(super) async fn a_session_has_its_own_ended_turns(medium: Arc<dyn Medium>) {
     assert_eq!(list(3, 9).await, rows[..1]);
 }
 
-pub(super) async fn the_start_of_a_session_round_trips(medium: Arc<dyn Medium>) {
-    let store = open(&medium).await;
+pub(super) async fn the_start_of_a_session_round_trips(store: Bench) {
     keep!(&store, |w| {
         w.session_start_put(&start(None, 1))?;
         w.session_start_put(&start(Some(1), 2))?;
         w.session_start_put(&start(Some(1), 3))?;
         assert_eq!(w.session_start(&id_of("a"), None)?, Some(start(None, 1)));
     });
-    let found = reading!(&store, |r| {
-        (
-            r.session_start(&id_of("a"), Some(conversation_id(1)))?,
-            r.session_start(&id_of("a"), None)?,
-            r.session_start(&id_of("b"), None)?,
-        )
+    shows!(&store, |r| {
+        r.session_start(&id_of("a"), Some(conversation_id(1)))? => Some(start(Some(1), 3));
+        r.session_start(&id_of("a"), None)? => Some(start(None, 1));
+        r.session_start(&id_of("b"), None)? => None;
     });
-    assert_eq!(found, (Some(start(Some(1), 3)), Some(start(None, 1)), None));
 }
 
 // covers: LOOP-01
-pub(super) async fn turns_that_an_open_turn_quotes_are_kept(medium: Arc<dyn Medium>) {
-    let store = open(&medium).await;
+pub(super) async fn turns_that_an_open_turn_quotes_are_kept(store: Bench) {
     keep!(&store, |w| {
         for n in 1..=4 {
             w.turn_put(&ended(n, None, TurnStatus::Finished))?;
@@ -121,10 +110,10 @@ pub(super) async fn turns_that_an_open_turn_quotes_are_kept(medium: Arc<dyn Medi
     assert_eq!(pruned, 4, "turns 1, 2 and 5, and the start at turn 2");
     let left = async || map_rows(&reading!(&store, |r| { r.session_turns(&query(None))? }), |turn| turn.turn_id);
     assert_eq!(left().await, [turn_id(4), turn_id(3)]);
-    let starts = reading!(&store, |r| {
-        (r.session_start(&id_of("a"), None)?, r.session_start(&id_of("a"), Some(conversation_id(1)))?)
+    shows!(&store, |r| {
+        r.session_start(&id_of("a"), None)? => None;
+        r.session_start(&id_of("a"), Some(conversation_id(1)))? => Some(start(Some(1), 50));
     });
-    assert_eq!(starts, (None, Some(start(Some(1), 50))));
     keep!(&store, |w| { w.turn_put(&ended(6, None, TurnStatus::Finished))? });
     assert_eq!(keep!(&store, |w| { w.prune(Family::Turns, at(40), 100)? }), 3);
 }

@@ -1,31 +1,24 @@
 //! Shared state: values by key.
 
-use std::sync::Arc;
-
 use ghost_domain::{Party, StateEntry};
 use serde_json::{Value, json};
 
-use super::Medium;
-use super::rows::{at, id_of};
-use super::rows_shared::{deep, state};
-use super::tools::{keep, map_rows, open, reading, refuse};
+use super::tools::*;
 use crate::Store;
 
-pub(super) async fn values_round_trip(medium: Arc<dyn Medium>) {
-    let store = open(&medium).await;
-    let full = StateEntry {
+pub(super) async fn values_round_trip(mut store: Bench) {
+    let full = || StateEntry {
         version: i64::MAX,
         writer: Party::Agent(id_of("b")),
         updated_at: at(5),
         ..state("plan.step-1_Owner", deep())
     };
-    let wanted = full.clone();
     keep!(&store, |w| {
         w.state_put(&state("plan.step-1_Owner", Value::Null))?;
         assert_eq!(w.state_get("plan.step-1_Owner")?, Some(state("plan.step-1_Owner", Value::Null)));
-        w.state_put(&full)?;
+        w.state_put(&full())?;
         w.state_put(&state("null", Value::Null))?;
-        assert_eq!(w.state_get("plan.step-1_Owner")?.as_ref(), Some(&full));
+        assert_eq!(w.state_get("plan.step-1_Owner")?.as_ref(), Some(&full()));
         assert_eq!(w.state_count()?, 2);
     });
     refuse!(&store, |w| {
@@ -33,17 +26,20 @@ pub(super) async fn values_round_trip(medium: Arc<dyn Medium>) {
         w.state_put(&state("new", json!(1)))?;
         assert_eq!((w.state_count()?, w.state_list("", "", 9)?.len()), (3, 3));
     });
-    let got = keep!(&store, |w| { (w.state_get("plan.step-1_Owner")?, w.state_get("new")?) });
-    assert_eq!(got, (Some(wanted.clone()), None));
-    store.close().await;
-    let store = open(&medium).await;
-    let got = reading!(&store, |r| { (r.state_get("plan.step-1_Owner")?, r.state_get("null")?, r.state_get("plan")?) });
-    assert_eq!(got, (Some(wanted), Some(state("null", Value::Null)), None));
+    keep!(&store, |w| {
+        assert_eq!(w.state_get("plan.step-1_Owner")?, Some(full()));
+        assert_eq!(w.state_get("new")?, None);
+    });
+    store.reopen().await;
+    shows!(&store, |r| {
+        r.state_get("plan.step-1_Owner")? => Some(full());
+        r.state_get("null")? => Some(state("null", Value::Null));
+        r.state_get("plan")? => None;
+    });
     assert_eq!(reading!(&store, |r| { r.state_count()? }), 2);
 }
 
-pub(super) async fn values_are_removed(medium: Arc<dyn Medium>) {
-    let store = open(&medium).await;
+pub(super) async fn values_are_removed(mut store: Bench) {
     keep!(&store, |w| {
         w.state_put(&state("a", json!(1)))?;
         w.state_put(&state("b", json!(2)))?;
@@ -53,10 +49,11 @@ pub(super) async fn values_are_removed(medium: Arc<dyn Medium>) {
     });
     refuse!(&store, |w| { assert!(w.state_remove("a")?) });
     assert_eq!(keys(&store, "", "", 9).await, ["a", "b"]);
-    let removed = keep!(&store, |w| { (w.state_remove("a")?, w.state_remove("a")?) });
-    assert_eq!(removed, (true, false));
-    store.close().await;
-    let store = open(&medium).await;
+    keep!(&store, |w| {
+        assert!(w.state_remove("a")?);
+        assert!(!w.state_remove("a")?);
+    });
+    store.reopen().await;
     assert_eq!(keys(&store, "", "", 9).await, ["b"]);
 }
 
@@ -64,8 +61,7 @@ async fn keys(store: &Store, prefix: &'static str, after: &'static str, limit: u
     map_rows(&reading!(store, |r| { r.state_list(prefix, after, limit)? }), |entry| entry.key.clone())
 }
 
-pub(super) async fn keys_are_listed_by_prefix(medium: Arc<dyn Medium>) {
-    let store = open(&medium).await;
+pub(super) async fn keys_are_listed_by_prefix(store: Bench) {
     const ALL: [&str; 8] = ["A.b", "a", "a-b", "a.b", "a.c", "a_b", "ab", "b"];
     keep!(&store, |w| {
         for key in ALL.into_iter().rev() {

@@ -1,15 +1,10 @@
 //! Signals that a commit sends to the running world.
 
-use std::sync::Arc;
-
 use ghost_domain::ports::Signal;
 
-use super::Medium;
-use super::rows::{agent, ask_id, id_of};
-use super::tools::{SignalLog, catch_panic, keep, open, raise_panic, refuse, write};
+use super::tools::*;
 
-pub(super) async fn signals_follow_commits_in_order(medium: Arc<dyn Medium>) {
-    let store = open(&medium).await;
+pub(super) async fn signals_follow_commits_in_order(store: Bench) {
     let heard = SignalLog::on(&store);
     let all = [
         Signal::Wake(id_of("b")),
@@ -31,8 +26,7 @@ pub(super) async fn signals_follow_commits_in_order(medium: Arc<dyn Medium>) {
     assert_eq!(heard.signals(), all);
 }
 
-pub(super) async fn signals_of_undone_commands_are_dropped(medium: Arc<dyn Medium>) {
-    let store = open(&medium).await;
+pub(super) async fn signals_of_undone_commands_are_dropped(store: Bench) {
     let heard = SignalLog::on(&store);
     refuse!(&store, |w| { w.signal(Signal::Wake(id_of("a"))) });
     let command = write::<(), _>(&store, |w| {

@@ -1,18 +1,13 @@
 //! Tasks and their history.
 
-use std::sync::Arc;
-
 use ghost_domain::{Party, Task, TaskEvent, TaskId, TaskStatus};
 
-use super::Medium;
-use super::rows::{AWKWARD, at, id_of, task, task_id};
-use super::tools::{keep, map_rows, open, reading};
+use super::tools::*;
 use crate::Store;
 use crate::tables::TaskFilter;
 
-pub(super) async fn tasks_round_trip(medium: Arc<dyn Medium>) {
-    let store = open(&medium).await;
-    let full = Task {
+pub(super) async fn tasks_round_trip(store: Bench) {
+    let full = || Task {
         title: AWKWARD.to_owned(),
         description: AWKWARD.to_owned(),
         creator: Party::Agent(id_of("b")),
@@ -23,13 +18,12 @@ pub(super) async fn tasks_round_trip(medium: Arc<dyn Medium>) {
         result: Some(AWKWARD.to_owned()),
         ..task(1, "a", TaskStatus::Blocked)
     };
-    let wanted = full.clone();
     keep!(&store, |w| {
         w.task_put(&Task { depends_on: vec![task_id(9)], ..task(1, "z", TaskStatus::Pending) })?;
-        w.task_put(&full)?;
-        assert_eq!(w.task_get(task_id(1))?.as_ref(), Some(&full));
+        w.task_put(&full())?;
+        assert_eq!(w.task_get(task_id(1))?.as_ref(), Some(&full()));
     });
-    assert_eq!(reading!(&store, |r| { r.task_get(task_id(1))? }), Some(wanted));
+    assert_eq!(reading!(&store, |r| { r.task_get(task_id(1))? }), Some(full()));
     assert_eq!(reading!(&store, |r| { r.task_get(task_id(2))? }), None);
 }
 
@@ -37,8 +31,7 @@ async fn found(store: &Store, filter: TaskFilter) -> Vec<TaskId> {
     map_rows(&reading!(store, |r| { r.task_list(&filter)? }), |task| task.task_id)
 }
 
-pub(super) async fn tasks_are_listed_by_priority(medium: Arc<dyn Medium>) {
-    let store = open(&medium).await;
+pub(super) async fn tasks_are_listed_by_priority(store: Bench) {
     let inside = keep!(&store, |w| {
         w.task_put(&Task { created_at: at(8), ..task(1, "a", TaskStatus::Pending) })?;
         w.task_put(&Task { priority: 5, ..task(4, "a", TaskStatus::Done) })?;
@@ -68,31 +61,15 @@ pub(super) async fn tasks_are_listed_by_priority(medium: Arc<dyn Medium>) {
     assert_eq!(found(&store, any()).await.len(), 100);
     assert_eq!(found(&store, TaskFilter { limit: 2_000, ..any() }).await.len(), 1_000);
 
-    // Open tasks are read completely, page by page, although they change meanwhile.
-    let (open, of_b, cut) = keep!(&store, |w| {
-        let (mut open, mut after) = (Vec::new(), None);
-        loop {
-            let page = w.tasks_open(None, after, 2_000)?;
-            let Some(last) = page.last() else { break };
-            after = Some(last.task_id);
-            for task in &page {
-                w.task_put(&Task { updated_at: at(99), ..task.clone() })?;
-            }
-            open.extend(page);
-        }
-        (open, w.tasks_open(Some(&id_of("b")), None, 10)?, w.tasks_open(None, Some(task_id(5)), 2)?)
+    shows!(&store, |r| {
+        r.tasks_open(None, None, 2_000)?.len() => 1_000;
+        map_rows(&r.tasks_open(Some(&id_of("b")), None, 10)?, |task| task.task_id) => ids(&[2, 6]);
+        map_rows(&r.tasks_open(None, Some(task_id(5)), 2)?, |task| task.task_id) => ids(&[6, 7]);
+        r.tasks_open(Some(&id_of("c")), None, 0)?.len() => 100;
     });
-    let wanted: Vec<u64> = [2, 5, 6].into_iter().chain(7..=1_007).collect();
-    assert_eq!(map_rows(&open, |task| task.task_id), ids(&wanted));
-    assert_eq!(
-        (map_rows(&of_b, |task| task.task_id), map_rows(&cut, |task| task.task_id)),
-        (ids(&[2, 6]), ids(&[6, 7]))
-    );
-    assert_eq!(reading!(&store, |r| { r.tasks_open(Some(&id_of("c")), None, 0)?.len() }), 100);
 }
 
-pub(super) async fn dependants_are_found(medium: Arc<dyn Medium>) {
-    let store = open(&medium).await;
+pub(super) async fn dependants_are_found(store: Bench) {
     let on = |n, depends_on: &[u64]| Task {
         depends_on: map_rows(depends_on, |n| task_id(*n)),
         ..task(n, "a", TaskStatus::Blocked)
@@ -106,17 +83,15 @@ pub(super) async fn dependants_are_found(medium: Arc<dyn Medium>) {
         w.task_put(&on(6, &[2]))?;
         assert_eq!(map_rows(&w.task_dependants(task_id(1))?, |task| task.task_id), [task_id(3), task_id(4)]);
     });
-    let (one, two, six) = reading!(&store, |r| {
-        (r.task_dependants(task_id(1))?, r.task_dependants(task_id(2))?, r.task_dependants(task_id(6))?)
+    shows!(&store, |r| {
+        r.task_dependants(task_id(1))? => [on(3, &[1]), on(4, &[1, 2])];
+        map_rows(&r.task_dependants(task_id(2))?, |task| task.task_id) => [task_id(4), task_id(5), task_id(6)];
+        r.task_dependants(task_id(6))? => [];
     });
-    assert_eq!(one, [on(3, &[1]), on(4, &[1, 2])]);
-    assert_eq!(map_rows(&two, |task| task.task_id), [task_id(4), task_id(5), task_id(6)]);
-    assert_eq!(six, []);
 }
 
 // covers: TASK-04
-pub(super) async fn history_is_in_order(medium: Arc<dyn Medium>) {
-    let store = open(&medium).await;
+pub(super) async fn history_is_in_order(store: Bench) {
     let event = |n: u64, task: u64, status| TaskEvent {
         task_id: task_id(task),
         by: Party::Agent(id_of("a")),
@@ -151,7 +126,8 @@ pub(super) async fn history_is_in_order(medium: Arc<dyn Medium>) {
         assert_eq!(w.prune_task_events(2, 2)?, 0);
         w.task_event_append(&event(4, 1, TaskStatus::Done))?;
     });
-    let (one, two) = reading!(&store, |r| { (r.task_events(task_id(1), 100)?, r.task_events(task_id(2), 100)?) });
-    assert_eq!(one, [wanted[1].clone(), wanted[2].clone(), wanted[2].clone()]);
-    assert_eq!(two, [event(2, 2, TaskStatus::Pending), event(2, 2, TaskStatus::Pending)]);
+    shows!(&store, |r| {
+        r.task_events(task_id(1), 100)? => [wanted[1].clone(), wanted[2].clone(), wanted[2].clone()];
+        r.task_events(task_id(2), 100)? => [event(2, 2, TaskStatus::Pending), event(2, 2, TaskStatus::Pending)];
+    });
 }

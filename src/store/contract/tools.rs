@@ -1,4 +1,4 @@
-//! Helpers of the checks: short ways to write, refuse and read.
+//! What the checks use: rows, and short ways to write, refuse and read.
 
 use crate::Tx;
 use std::sync::{Arc, Mutex};
@@ -10,11 +10,13 @@ use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::TryRecvError;
 
 use super::Medium;
+pub(super) use super::rows::*;
+pub(super) use super::rows_shared::*;
 use crate::{Store, StoreError};
 
 /// Why a command of a check failed.
 #[derive(Debug)]
-pub(super) enum Stop {
+pub(crate) enum Stop {
     /// It refused, as the check wanted.
     Refused,
     /// The store failed.
@@ -84,10 +86,60 @@ macro_rules! reading {
     };
 }
 
-pub(super) use {keep, reading, refuse};
+/// Checks what a query reads, fact by fact: `shows!(&store, |r| { r.ask_count_open()? => 3; });`.
+macro_rules! shows {
+    ($store:expr, |$r:ident| { $($found:expr => $wanted:expr $(, $message:expr)?;)+ }) => {
+        $crate::contract::tools::read($store, move |$r| {
+            $(assert_eq!($found, $wanted $(, $message)?);)+
+            Ok(())
+        })
+        .await
+        .expect("the query succeeds")
+    };
+}
 
-pub(super) async fn open(medium: &Arc<dyn Medium>) -> Store {
-    medium.open().await.expect("the store opens")
+/// Those of some numbers or names for which a query finds a row.
+macro_rules! found {
+    ($store:expr, $all:expr, |$r:ident, $one:ident| $get:expr) => {
+        $crate::contract::tools::reading!($store, |$r| {
+            let mut found = Vec::new();
+            for $one in $all {
+                if $get.is_some() {
+                    found.push($one);
+                }
+            }
+            found
+        })
+    };
+}
+
+pub(super) use {found, keep, reading, refuse, shows};
+
+/// The store under check, and where its data is.
+pub(crate) struct Bench {
+    medium: Arc<dyn Medium>,
+    store: Store,
+}
+
+impl Bench {
+    /// Opens the store.
+    pub(super) async fn on(medium: Arc<dyn Medium>) -> Self {
+        Self { store: medium.open().await.expect("the store opens"), medium }
+    }
+
+    /// Closes the store and opens it again.
+    pub(super) async fn reopen(&mut self) {
+        self.store.close().await;
+        self.store = self.medium.open().await.expect("the store opens");
+    }
+}
+
+impl std::ops::Deref for Bench {
+    type Target = Store;
+
+    fn deref(&self) -> &Store {
+        &self.store
+    }
 }
 
 /// Runs a command that panics. Returns the payload that its caller caught.

@@ -1,34 +1,13 @@
 //! Transactions: all or nothing, own writes are visible, and other commands are not affected.
 
-use std::sync::Arc;
-
 use futures_util::future::join_all;
 use ghost_domain::{Agent, MailState, Scope, TaskStatus, TurnStatus};
 
-use super::Medium;
-use super::rows::{agent, at, budget, id_of, mail, message_id, note, task, task_id, turn, turn_id};
-use super::tools::{Outcome, Stop, catch_panic, keep, map_rows, open, raise_panic, read, reading, refuse, write};
+use super::tools::*;
 use crate::tables::{BudgetFilter, TaskFilter, TurnFilter};
 use crate::{Store, StoreError};
 
-pub(super) async fn commands_see_their_own_writes(medium: Arc<dyn Medium>) {
-    let store = open(&medium).await;
-    keep!(&store, |w| {
-        for name in ["one", "two"] {
-            w.agent_put(&Agent { name: name.to_owned(), ..agent("a") })?;
-            assert_eq!(w.agent_get(&id_of("a"))?.map(|agent| agent.name).as_deref(), Some(name));
-        }
-        w.budget_put(&budget(Scope::World, Some(1), None))?;
-        assert_eq!(w.budget_get(&Scope::World)?, Some(budget(Scope::World, Some(1), None)));
-        w.message_append(&mail(1, "a"))?;
-        w.message_mark(&[message_id(1)], MailState::Taken, Some(turn_id(1)), 2)?;
-        let taken = w.message_get(message_id(1))?.unwrap();
-        assert_eq!((taken.state, taken.turn_id, taken.crashes), (MailState::Taken, Some(turn_id(1)), 2));
-    });
-}
-
-pub(super) async fn scans_see_writes_before_them(medium: Arc<dyn Medium>) {
-    let store = open(&medium).await;
+pub(super) async fn scans_see_writes_before_them(store: Bench) {
     keep!(&store, |w| {
         for n in 1..=3 {
             w.agent_put(&agent(&format!("a{n}")))?;
@@ -56,8 +35,7 @@ pub(super) async fn scans_see_writes_before_them(medium: Arc<dyn Medium>) {
 
 /// Queues commands 1 to 9 at once. Every third one refuses after its writes. With `scan` they also
 /// scan tables in between.
-async fn check_refusals(medium: Arc<dyn Medium>, scan: bool) {
-    let store = open(&medium).await;
+async fn check_refusals(store: Bench, scan: bool) {
     let command = async |store: Store, n: u64| {
         write(&store, move |w| {
             w.message_append(&mail(n, "a"))?;
@@ -95,21 +73,19 @@ async fn check_refusals(medium: Arc<dyn Medium>, scan: bool) {
     let wanted: Vec<_> = [1, 2].into_iter().chain(kept().map(|n| 10 + n)).map(task_id).collect();
     assert_eq!(ids, wanted);
     for n in 1..=9 {
-        let taken = reading!(&store, |r| { r.messages_of_turn(turn_id(n))? });
-        assert_eq!(taken.len(), usize::from(!n.is_multiple_of(3)));
+        assert_eq!(reading!(&store, |r| { r.messages_of_turn(turn_id(n))? }).len(), usize::from(!n.is_multiple_of(3)));
     }
 }
 
-pub(super) async fn a_refusal_undoes_its_writes_alone(medium: Arc<dyn Medium>) {
-    check_refusals(medium, false).await;
+pub(super) async fn a_refusal_undoes_its_writes_alone(store: Bench) {
+    check_refusals(store, false).await;
 }
 
-pub(super) async fn a_refusal_after_scans_undoes_its_writes_alone(medium: Arc<dyn Medium>) {
-    check_refusals(medium, true).await;
+pub(super) async fn a_refusal_after_scans_undoes_its_writes_alone(store: Bench) {
+    check_refusals(store, true).await;
 }
 
-pub(super) async fn a_refusal_restores_replaced_rows(medium: Arc<dyn Medium>) {
-    let store = open(&medium).await;
+pub(super) async fn a_refusal_restores_replaced_rows(store: Bench) {
     keep!(&store, |w| {
         w.agent_put(&agent("a"))?;
         w.budget_put(&budget(Scope::World, Some(5), None))?;
@@ -146,8 +122,7 @@ pub(super) async fn a_refusal_restores_replaced_rows(medium: Arc<dyn Medium>) {
     }
 }
 
-pub(super) async fn a_panic_is_undone_and_continues_in_the_caller(medium: Arc<dyn Medium>) {
-    let store = open(&medium).await;
+pub(super) async fn a_panic_is_undone_and_continues_in_the_caller(store: Bench) {
     for scan in [false, true] {
         let command = write::<(), _>(&store, move |w| {
             w.agent_put(&agent("a"))?;
@@ -168,8 +143,7 @@ pub(super) async fn a_panic_is_undone_and_continues_in_the_caller(medium: Arc<dy
     assert_eq!(reading!(&store, |r| { r.agent_list(true)? }), [agent("c")]);
 }
 
-pub(super) async fn failed_queries_do_not_use_up_the_readers(medium: Arc<dyn Medium>) {
-    let store = open(&medium).await;
+pub(super) async fn failed_queries_do_not_use_up_the_readers(store: Bench) {
     keep!(&store, |w| { w.agent_put(&agent("a"))? });
     // More often than the number of readers in a pool.
     for _ in 0..20 {
@@ -187,8 +161,7 @@ pub(super) async fn failed_queries_do_not_use_up_the_readers(medium: Arc<dyn Med
     keep!(&store, |w| { w.agent_put(&agent("b"))? });
 }
 
-pub(super) async fn answers_are_returned(medium: Arc<dyn Medium>) {
-    let store = open(&medium).await;
+pub(super) async fn answers_are_returned(store: Bench) {
     assert_eq!(keep!(&store, |_w| { "nothing written".to_owned() }), "nothing written");
     let answers = join_all((0..100_u64).map(|n| {
         let store = store.clone();
@@ -204,8 +177,7 @@ pub(super) async fn answers_are_returned(medium: Arc<dyn Medium>) {
     assert_eq!(reading!(&store, |r| { r.inbox_depth(&id_of("a"))? }), 100);
 }
 
-pub(super) async fn a_closed_store_returns_closed(medium: Arc<dyn Medium>) {
-    let store = open(&medium).await;
+pub(super) async fn a_closed_store_returns_closed(mut store: Bench) {
     keep!(&store, |w| { w.agent_put(&agent("a"))? });
     store.close().await;
     store.close().await;
@@ -213,14 +185,12 @@ pub(super) async fn a_closed_store_returns_closed(medium: Arc<dyn Medium>) {
     assert!(matches!(refused, Err(Stop::Store(StoreError::Closed))), "{refused:?}");
     let refused = read(&store, |r| Ok(r.agent_list(true)?)).await;
     assert!(matches!(refused, Err(Stop::Store(StoreError::Closed))), "{refused:?}");
-    drop(store);
-    let store = open(&medium).await;
+    store.reopen().await;
     assert_eq!(reading!(&store, |r| { r.agent_list(true)? }), [agent("a")]);
 }
 
-pub(super) async fn acknowledged_commands_survive_reopening(medium: Arc<dyn Medium>) {
+pub(super) async fn acknowledged_commands_survive_reopening(mut store: Bench) {
     for n in 1..=5 {
-        let store = open(&medium).await;
         keep!(&store, |w| {
             assert_eq!(u64::from(w.inbox_depth(&id_of("a"))?), n - 1);
             w.message_append(&mail(n, "a"))?;
@@ -228,6 +198,6 @@ pub(super) async fn acknowledged_commands_survive_reopening(medium: Arc<dyn Medi
         refuse!(&store, |w| { w.message_append(&mail(100 + n, "a"))? });
         let ids = map_rows(&reading!(&store, |r| { r.inbox_pending(&id_of("a"), 99)? }), |mail| mail.message_id);
         assert_eq!(ids, (1..=n).map(message_id).collect::<Vec<_>>());
-        store.close().await;
+        store.reopen().await;
     }
 }

@@ -1,25 +1,17 @@
 //! Turns, journals and prompts.
 
-use std::sync::Arc;
-
 use ghost_domain::journal::{CallOutcome, Effect, FilePlan, Step};
 use ghost_domain::transcript::{Block, TokenUsage};
 use ghost_domain::{Code, Money, Refusal, Turn, TurnId, TurnStatus};
 use serde_json::json;
 
-use super::Medium;
-use super::rows::{
-    AWKWARD, LARGE, ask_id, at, briefed, call_id, id_of, message_id, note, reservation, reservation_id, root_id, turn,
-    turn_id,
-};
-use super::tools::{keep, map_rows, open, reading};
+use super::tools::*;
 use crate::Store;
 use crate::tables::{Family, TurnFilter};
 
 // covers: LOOP-04
-pub(super) async fn turns_round_trip(medium: Arc<dyn Medium>) {
-    let store = open(&medium).await;
-    let full = Turn {
+pub(super) async fn turns_round_trip(store: Bench) {
+    let full = || Turn {
         incarnation: 2,
         other_roots: vec![root_id(3), root_id(2)],
         hop: 5,
@@ -47,19 +39,17 @@ pub(super) async fn turns_round_trip(medium: Arc<dyn Medium>) {
         }),
         ..turn(1, "a", TurnStatus::Split)
     };
-    let wanted = full.clone();
     keep!(&store, |w| {
         w.turn_put(&turn(1, "a", TurnStatus::Open))?;
         assert_eq!(w.turn_get(turn_id(1))?, Some(turn(1, "a", TurnStatus::Open)));
-        w.turn_put(&full)?;
-        assert_eq!(w.turn_get(turn_id(1))?.as_ref(), Some(&full));
+        w.turn_put(&full())?;
+        assert_eq!(w.turn_get(turn_id(1))?.as_ref(), Some(&full()));
     });
-    assert_eq!(reading!(&store, |r| { r.turn_get(turn_id(1))? }), Some(wanted));
+    assert_eq!(reading!(&store, |r| { r.turn_get(turn_id(1))? }), Some(full()));
     assert_eq!(reading!(&store, |r| { r.turn_get(turn_id(2))? }), None);
 }
 
-pub(super) async fn open_turns_are_found(medium: Arc<dyn Medium>) {
-    let store = open(&medium).await;
+pub(super) async fn open_turns_are_found(store: Bench) {
     let by_operator = |n, agent| Turn { source: "operator".to_owned(), ..turn(n, agent, TurnStatus::Open) };
     keep!(&store, |w| {
         w.turn_put(&turn(5, "a", TurnStatus::Open))?;
@@ -88,8 +78,7 @@ async fn found(store: &Store, filter: TurnFilter) -> Vec<TurnId> {
     map_rows(&reading!(store, |r| { r.turn_list(&filter)? }), |turn| turn.turn_id)
 }
 
-pub(super) async fn turns_of_a_root_are_listed(medium: Arc<dyn Medium>) {
-    let store = open(&medium).await;
+pub(super) async fn turns_of_a_root_are_listed(store: Bench) {
     let ids = |numbers: &[u64]| map_rows(numbers, |n| turn_id(*n));
     let other = Turn { root_id: root_id(7), ..turn(6, "b", TurnStatus::Finished) };
     let took = || Turn { other_roots: vec![root_id(8), root_id(7)], ..turn(5, "b", TurnStatus::Open) };
@@ -116,8 +105,7 @@ pub(super) async fn turns_of_a_root_are_listed(medium: Arc<dyn Medium>) {
     assert_eq!(found(&store, of(7)).await, []);
 }
 
-pub(super) async fn turn_lists_are_filtered(medium: Arc<dyn Medium>) {
-    let store = open(&medium).await;
+pub(super) async fn turn_lists_are_filtered(store: Bench) {
     keep!(&store, |w| {
         w.turn_put(&turn(3, "a", TurnStatus::Finished))?;
         w.turn_put(&turn(1, "a", TurnStatus::Failed))?;
@@ -207,17 +195,15 @@ fn steps() -> Vec<Step> {
 }
 
 // covers: LOOP-04
-pub(super) async fn journals_are_in_order(medium: Arc<dyn Medium>) {
-    let store = open(&medium).await;
+pub(super) async fn journals_are_in_order(store: Bench) {
     for (n, step) in steps().into_iter().enumerate() {
         let n = u64::try_from(n).unwrap();
         // Times decrease, and another turn writes in between. Neither changes the order.
-        let inside = keep!(&store, |w| {
+        keep!(&store, |w| {
             w.journal_append(turn_id(1), &step, at(100 - n))?;
             w.journal_append(turn_id(2), &note("other"), at(n))?;
-            w.journal_of(turn_id(1))?
+            assert_eq!(u64::try_from(w.journal_of(turn_id(1))?.len()).unwrap(), n + 1);
         });
-        assert_eq!(u64::try_from(inside.len()).unwrap(), n + 1);
     }
     let (one, two, none) =
         reading!(&store, |r| { (r.journal_of(turn_id(1))?, r.journal_of(turn_id(2))?, r.journal_of(turn_id(3))?) });
@@ -228,8 +214,7 @@ pub(super) async fn journals_are_in_order(medium: Arc<dyn Medium>) {
     assert_eq!((two.len(), none.len()), (steps().len(), 0));
 }
 
-pub(super) async fn prompts_are_stored_once(medium: Arc<dyn Medium>) {
-    let store = open(&medium).await;
+pub(super) async fn prompts_are_stored_once(store: Bench) {
     keep!(&store, |w| {
         w.prompt_put("h1", AWKWARD, at(1))?;
         w.prompt_put("h1", "another", at(2))?;
@@ -240,6 +225,9 @@ pub(super) async fn prompts_are_stored_once(medium: Arc<dyn Medium>) {
         w.prompt_put("h2", "", at(3))?;
         assert_eq!(w.prompt_get("h1")?.as_deref(), Some(AWKWARD));
     });
-    let got = reading!(&store, |r| { (r.prompt_get("h1")?, r.prompt_get("h2")?, r.prompt_get("h3")?) });
-    assert_eq!(got, (Some(AWKWARD.to_owned()), Some(String::new()), None));
+    shows!(&store, |r| {
+        r.prompt_get("h1")? => Some(AWKWARD.to_owned());
+        r.prompt_get("h2")? => Some(String::new());
+        r.prompt_get("h3")? => None;
+    });
 }

@@ -1,15 +1,10 @@
 //! Unique names and sequence numbers: a command that uses one twice fails, and no other command is
 //! affected.
 
-use std::sync::Arc;
-
 use futures_util::future::join_all;
 use ghost_domain::{ChatPost, Conversation, ScheduleKind};
 
-use super::Medium;
-use super::rows::id_of;
-use super::rows_shared::{channel_name, conversation, conversation_id, post, schedule, schedule_id, state};
-use super::tools::{Outcome, Stop, keep, open, reading, write};
+use super::tools::*;
 use crate::{Store, StoreError};
 
 /// A kind of unique name.
@@ -41,8 +36,7 @@ fn assert_taken(outcome: &Outcome<()>) {
     assert!(matches!(outcome, Err(Stop::Store(StoreError::Row { .. }))), "{outcome:?}");
 }
 
-pub(super) async fn a_taken_name_fails_its_command_only(medium: Arc<dyn Medium>) {
-    let store = open(&medium).await;
+pub(super) async fn a_taken_name_fails_its_command_only(mut store: Bench) {
     let all = [Take::Thread, Take::ScheduleName, Take::PostSequence];
     // Round 0: in one batch with the command that uses the names first. Round 1: with cached rows.
     // Round 2: with stored rows.
@@ -61,39 +55,35 @@ pub(super) async fn a_taken_name_fails_its_command_only(medium: Arc<dyn Medium>)
         let (_, outcomes) = futures_util::future::join(first, others).await;
         outcomes.iter().for_each(assert_taken);
     }
-    store.close().await;
-    let store = open(&medium).await;
+    store.reopen().await;
     for what in all {
         assert_taken(&take(&store, what).await);
     }
-    let (found, scheduled, posts, lost) = reading!(&store, |r| {
-        (
-            r.conversation_find("control", "thread 1")?,
-            r.schedule_list(None, None, None)?,
-            r.chat_posts(&channel_name("a"), 0, 0, 9)?,
-            r.state_get("lost")?,
-        )
+    shows!(&store, |r| {
+        r.conversation_find("control", "thread 1")? => Some(conversation(1, "a"));
+        r.schedule_list(None, None, None)? => [schedule(1, "a", ScheduleKind::Timer, "x")];
+        r.chat_posts(&channel_name("a"), 0, 0, 9)? => vec![post("a", 1)];
+        r.state_get("lost")? => None;
     });
-    assert_eq!(found, Some(conversation(1, "a")));
-    assert_eq!(scheduled, [schedule(1, "a", ScheduleKind::Timer, "x")]);
-    assert_eq!((posts, lost), (vec![post("a", 1)], None));
 }
 
-pub(super) async fn released_names_are_free(medium: Arc<dyn Medium>) {
-    let store = open(&medium).await;
+pub(super) async fn released_names_are_free(mut store: Bench) {
     let threaded = |n, thread: &str| Conversation { thread: thread.to_owned(), ..conversation(n, "a") };
     let timed = |n, name| schedule(n, "a", ScheduleKind::Timer, name);
-    keep!(&store, |w| {
-        w.conversation_put(&threaded(1, "x"))?;
-        w.schedule_put(&timed(1, "x"))?;
+    // In one batch, if the backend has group commit.
+    let commands = [vec![(1, "x")], vec![(1, "y"), (2, "x")]].map(|given| {
+        let store = store.clone();
+        async move {
+            keep!(&store, |w| {
+                for (n, name) in given {
+                    w.conversation_put(&threaded(n, name))?;
+                    w.schedule_put(&timed(n, name))?;
+                }
+            });
+        }
     });
+    join_all(commands).await;
     keep!(&store, |w| {
-        w.conversation_put(&threaded(1, "y"))?;
-        w.conversation_put(&threaded(2, "x"))?;
-        w.schedule_put(&timed(1, "y"))?;
-        w.schedule_put(&timed(2, "x"))?;
-    });
-    let inside = keep!(&store, |w| {
         let found = (w.conversation_find("control", "x")?, w.conversation_find("control", "y")?);
         let (x, y) = (found.0.map(|c| c.conversation_id), found.1.map(|c| c.conversation_id));
         assert_eq!((x, y), (Some(conversation_id(2)), Some(conversation_id(1))));
@@ -102,11 +92,12 @@ pub(super) async fn released_names_are_free(medium: Arc<dyn Medium>) {
             w.schedule_find(&id_of("a"), timer, "x")?.map(|found| found.schedule_id),
             w.schedule_find(&id_of("a"), timer, "y")?.map(|found| found.schedule_id),
         );
-        (found, w.schedule_count(&id_of("a"), timer)?)
+        assert_eq!(found, (Some(schedule_id(2)), Some(schedule_id(1))));
+        assert_eq!(w.schedule_count(&id_of("a"), timer)?, 2);
     });
-    assert_eq!(inside, ((Some(schedule_id(2)), Some(schedule_id(1))), 2));
-    store.close().await;
-    let store = open(&medium).await;
-    let stored = reading!(&store, |r| { (r.conversation_find("control", "x")?, r.schedule_list(None, None, None)?) });
-    assert_eq!(stored, (Some(threaded(2, "x")), vec![timed(2, "x"), timed(1, "y")]));
+    store.reopen().await;
+    shows!(&store, |r| {
+        r.conversation_find("control", "x")? => Some(threaded(2, "x"));
+        r.schedule_list(None, None, None)? => vec![timed(2, "x"), timed(1, "y")];
+    });
 }

@@ -2,16 +2,13 @@
 //! before.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use ghost_domain::transcript::TokenUsage;
 use ghost_domain::usage::{UsageRow, UsageSum};
 use ghost_domain::{AgentId, Money, Timestamp};
 
-use super::Medium;
 use super::random::{AGENTS, Random, one_of};
-use super::rows::{LARGE, id_of, root_id, usage};
-use super::tools::{keep, open, reading, refuse};
+use super::tools::*;
 use crate::Store;
 use crate::tables::{Family, UsageFilter};
 
@@ -91,13 +88,11 @@ async fn agree(store: &Store, rows: &[UsageRow], random: &mut Random) {
     for turn in 0..24 {
         let filter = if turn == 0 { UsageFilter::default() } else { any_filter(random) };
         let asked = filter.clone();
-        let found = reading!(store, |r| { r.usage_sum(&asked)? });
-        assert_eq!(found, sums(rows, &filter), "{filter:?}");
+        assert_eq!(reading!(store, |r| { r.usage_sum(&asked)? }), sums(rows, &filter), "{filter:?}");
     }
 }
 
-pub(super) async fn totals_equal_sums(medium: Arc<dyn Medium>) {
-    let mut store = open(&medium).await;
+pub(super) async fn totals_equal_sums(mut store: Bench) {
     let mut random = Random::new(18);
     let mut rows: Vec<UsageRow> = Vec::new();
     for round in 0..12_u32 {
@@ -133,8 +128,7 @@ pub(super) async fn totals_equal_sums(medium: Arc<dyn Medium>) {
         rows = rows.into_iter().enumerate().filter(|(at, _)| !order.contains(at)).map(|(_, row)| row).collect();
         agree(&store, &rows, &mut random).await;
         if round % 4 == 3 {
-            store.close().await;
-            store = open(&medium).await;
+            store.reopen().await;
         }
     }
     assert!(rows.len() > 100);
@@ -144,9 +138,8 @@ pub(super) async fn totals_equal_sums(medium: Arc<dyn Medium>) {
 }
 
 /// Neither the sum of many rows nor that of two totals overflows, and what is pruned comes off.
-pub(super) async fn totals_stop_at_the_largest_number(medium: Arc<dyn Medium>) {
+pub(super) async fn totals_stop_at_the_largest_number(store: Bench) {
     const MOST: u64 = i64::MAX.unsigned_abs();
-    let store = open(&medium).await;
     for _ in 0..2 {
         // More rows than are added to the totals at once.
         keep!(&store, |w| {
@@ -165,8 +158,7 @@ pub(super) async fn totals_stop_at_the_largest_number(medium: Arc<dyn Medium>) {
 }
 
 /// Usage stays correct after the feed and the journals are pruned.
-pub(super) async fn totals_survive_pruning_of_the_feed(medium: Arc<dyn Medium>) {
-    let store = open(&medium).await;
+pub(super) async fn totals_survive_pruning_of_the_feed(store: Bench) {
     keep!(&store, |w| {
         w.usage_append(&usage(1, "a", "m", 10))?;
         w.usage_append(&usage(2, "a", "m", LARGE))?;

@@ -10,6 +10,7 @@ mod reader;
 mod writer;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
 use tokio::sync::watch;
@@ -38,12 +39,16 @@ pub(crate) struct Engine {
     queue: Arc<Queue>,
     writer_state: watch::Receiver<WriterState>,
     readers: Arc<Readers>,
+    closing: Closing,
 }
+
+/// Set when the store closes: a driver must not wait for its server any longer.
+pub(crate) type Closing = Arc<AtomicBool>;
 
 /// Opens a store. `open` runs on a thread that may wait; it returns the writer's session and what opens the readers'.
 pub(crate) async fn open_store<F>(sizes: Sizes, open: F) -> Result<Store>
 where
-    F: FnOnce() -> Result<(Tx, Opener)> + Send + 'static,
+    F: FnOnce(Closing) -> Result<(Tx, Opener)> + Send + 'static,
 {
     Store::open(|committed| Engine::open(sizes, committed, open)).await
 }
@@ -51,16 +56,18 @@ where
 impl Engine {
     async fn open<F>(sizes: Sizes, committed: Committed, open: F) -> Result<Self>
     where
-        F: FnOnce() -> Result<(Tx, Opener)> + Send + 'static,
+        F: FnOnce(Closing) -> Result<(Tx, Opener)> + Send + 'static,
     {
-        let (session, opener) = in_background(open).await?;
+        let closing = Closing::default();
+        let for_driver = Arc::clone(&closing);
+        let (session, opener) = in_background(move || open(for_driver)).await?;
         committed.opened(session.last_seq());
         let queue = Arc::new(Queue::new(sizes.queue));
         let (state_sender, writer_state) = watch::channel(WriterState::Running);
         writer::start(session, Arc::clone(&queue), committed, sizes.batch, state_sender)?;
         let readers = Readers::new(opener, sizes.readers, Arc::clone(&queue));
         readers.open_ahead();
-        Ok(Self { queue, writer_state, readers })
+        Ok(Self { queue, writer_state, readers, closing })
     }
 }
 
@@ -89,6 +96,7 @@ impl Backend for Engine {
     async fn close(&self) {
         // The writer's connection closes last, because SQLite's last connection removes the log file.
         self.readers.close().await;
+        self.closing.store(true, Ordering::Release);
         self.queue.close();
         // An error means that the writer has ended.
         let mut state = self.writer_state.clone();
@@ -110,6 +118,7 @@ impl Drop for Engine {
     /// Ends the threads of a store that nobody closed.
     fn drop(&mut self) {
         self.readers.stop();
+        self.closing.store(true, Ordering::Release);
         self.queue.close();
     }
 }

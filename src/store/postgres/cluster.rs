@@ -19,6 +19,7 @@ pub struct Cluster {
     /// Who runs it, if not the user of the test.
     uid: Option<u32>,
     dir: TempDir,
+    options: &'static str,
 }
 
 /// Debian keeps the programs of each version apart, and not in PATH.
@@ -49,8 +50,20 @@ impl Cluster {
     /// # Panics
     /// If its programs fail.
     pub fn start() -> Result<Self, String> {
+        Self::start_with("-c fsync=off")
+    }
+
+    /// Starts one that waits for its disk, as one in use does.
+    ///
+    /// # Panics
+    /// As [`start`](Self::start).
+    pub fn start_durable() -> Result<Self, String> {
+        Self::start_with("")
+    }
+
+    fn start_with(options: &'static str) -> Result<Self, String> {
         let dir = tempfile::tempdir().map_err(|error| error.to_string())?;
-        let cluster = Self { programs: programs()?, uid: user(dir.path())?, dir };
+        let cluster = Self { programs: programs()?, uid: user(dir.path())?, dir, options };
         let made =
             ["-D", &cluster.path("data"), "-U", "ghost", "-A", "trust", "-E", "UTF8", "--locale=C.UTF-8", "--no-sync"];
         cluster.run("initdb", &made).unwrap();
@@ -63,7 +76,7 @@ impl Cluster {
     /// # Panics
     /// If it does not start.
     pub fn resume(&self) {
-        let options = format!("-c fsync=off -c listen_addresses= -k {}", self.dir.path().display());
+        let options = format!("{} -c listen_addresses= -k {}", self.options, self.dir.path().display());
         let (data, log) = (self.path("data"), self.path("log"));
         self.run("pg_ctl", &["-D", &data, "-l", &log, "-o", &options, "-w", "start"]).unwrap();
     }

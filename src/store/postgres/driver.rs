@@ -21,6 +21,7 @@ use sqlx::{
 use super::connect::Link;
 use super::{fault, schema};
 use crate::driver::{Columns, Driver, Failure, NextRow, Order};
+use crate::engine::Closing;
 use crate::error::{Result, StoreError};
 use crate::row::{Args, ReadRow};
 use crate::sql::{Sql, Statement};
@@ -28,9 +29,7 @@ use crate::sql::{Sql, Statement};
 /// How often a query looks whether its caller has left.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// How often a lost COMMIT is looked up, and the time between two looks. After them, the daemon ends; its next start reads
-/// what is stored.
-const SETTLES: u32 = 120;
+/// The time between two tries to find out whether a COMMIT whose answer was lost has happened.
 const SETTLE_AGAIN: Duration = Duration::from_millis(500);
 
 /// What a connection is for.
@@ -41,6 +40,7 @@ enum Role {
         batches: i64,
         /// Whether the open batch has written something.
         wrote: bool,
+        closing: Closing,
         /// Why no further batch can run.
         ended: Option<StoreError>,
     },
@@ -61,8 +61,8 @@ pub(super) struct PostgresDriver {
 
 impl PostgresDriver {
     /// For the writer, on a link that has the lock of the schema. `batches`: the number of the last batch.
-    pub(super) fn writer(link: Link, batches: i64) -> Self {
-        Self { link, role: Role::Writer { batches, wrote: false, ended: None } }
+    pub(super) fn writer(link: Link, batches: i64, closing: Closing) -> Self {
+        Self { link, role: Role::Writer { batches, wrote: false, closing, ended: None } }
     }
 
     /// For queries.
@@ -112,13 +112,14 @@ impl PostgresDriver {
 
     /// Commits the open batch.
     fn commit(&mut self) -> Result<()> {
-        let Role::Writer { batches, wrote: true, .. } = self.role else { return self.link.script("COMMIT") };
+        let Role::Writer { batches, wrote: true, closing, .. } = &self.role else { return self.link.script("COMMIT") };
+        let (batches, closing) = (*batches, Arc::clone(closing));
         // One message: the number is stored if and only if the batch is.
         let commit = "UPDATE counters SET value = value + 1 WHERE name = 'batches'; COMMIT";
         let committed = match self.link.script(commit) {
             // A server that answers with an error has undone the batch.
             Err(error) if self.link.is_connected() => return Err(error),
-            Err(error) => self.settle(batches, &error)?,
+            Err(error) => self.settle(batches, &closing, &error)?,
             Ok(()) => true,
         };
         if let Role::Writer { batches, .. } = &mut self.role {
@@ -127,10 +128,11 @@ impl PostgresDriver {
         if committed { Ok(()) } else { Err(StoreError::Busy(format!("the connection to {} was lost", self.name()))) }
     }
 
-    /// Finds out whether the batch after `batches` is stored. Waits for the server, and with it all commands.
-    fn settle(&mut self, batches: i64, lost: &StoreError) -> Result<bool> {
+    /// Finds out whether the batch after `batches` is stored. Waits for the server, and with it all commands: as long as
+    /// nobody knows, nothing may be answered.
+    fn settle(&mut self, batches: i64, closing: &AtomicBool, lost: &StoreError) -> Result<bool> {
         tracing::warn!(error = %lost, "the answer to a COMMIT was lost; the store asks whether it has happened");
-        for _ in 0..SETTLES {
+        while !closing.load(Ordering::Acquire) {
             let found = schema::connect(&mut self.link).and_then(|()| self.link.number(schema::BATCHES));
             match found {
                 Ok(Some(found)) if found == batches => return Ok(false),
@@ -193,9 +195,10 @@ impl Encode<'_, Postgres> for Bound<'_> {
     }
 }
 
-fn bind(args: &Args) -> std::result::Result<PgArguments, sqlx::Error> {
+/// The values of a statement, as `sqlx` takes them.
+pub(super) fn bind(values: &[Value]) -> std::result::Result<PgArguments, sqlx::Error> {
     let mut bound = PgArguments::default();
-    for value in args.values() {
+    for value in values {
         bound.add(Bound(value)).map_err(sqlx::Error::Encode)?;
     }
     Ok(bound)
@@ -323,7 +326,7 @@ impl Driver for PostgresDriver {
             };
             let mut shown = false;
             let done = self.link.with(async |conn| {
-                let args = bind(args)?;
+                let args = bind(args.values())?;
                 let mut next = |row: &ReadRow<'_>| {
                     shown = true;
                     next(row)
@@ -350,7 +353,7 @@ impl Driver for PostgresDriver {
             *wrote = true;
         }
         let done = self.link.with(async |conn| {
-            let statement = sqlx::query_with(sql.postgres(), bind(args)?);
+            let statement = sqlx::query_with(sql.postgres(), bind(args.values())?);
             conn.execute(statement).await.map(|done| done.rows_affected())
         });
         done.map_err(|error| match fault::broken_rule(&error) {

@@ -12,6 +12,9 @@ mod schema;
 #[cfg(any(test, feature = "testing"))]
 pub mod cluster;
 
+#[cfg(any(test, feature = "testing"))]
+pub mod recording;
+
 #[cfg(test)]
 mod tests;
 
@@ -19,6 +22,7 @@ use std::sync::Arc;
 
 use self::connect::{Link, Target};
 use self::driver::PostgresDriver;
+use crate::driver::Driver;
 use crate::engine::{Opener, Sizes};
 use crate::error::StoreError;
 use crate::handle::Store;
@@ -67,12 +71,31 @@ impl PostgresOptions {
 /// program, or is empty or missing although `options.expected` shows that it held data. Nothing is changed in all these
 /// cases.
 pub async fn open_store(options: PostgresOptions) -> Result<Store, StoreError> {
+    open_with(options, |writer| writer).await
+}
+
+/// As [`open_store`], and records what the writer tells its server.
+///
+/// # Errors
+/// As there.
+#[cfg(any(test, feature = "testing"))]
+pub async fn open_recorded(options: PostgresOptions) -> Result<(Store, recording::Recording), StoreError> {
+    let recording = recording::Recording::default();
+    let recorder = recording.clone();
+    let store = open_with(options, |inner| Box::new(recording::Recorder { inner, recording: recorder })).await?;
+    Ok((store, recording))
+}
+
+async fn open_with<F>(options: PostgresOptions, wrap: F) -> Result<Store, StoreError>
+where
+    F: FnOnce(Box<dyn Driver>) -> Box<dyn Driver> + Send + 'static,
+{
     let sizes = Sizes { readers: options.reader_connections, batch: options.batch_max, queue: options.queue };
-    crate::engine::open_store(sizes, move || {
+    crate::engine::open_store(sizes, move |closing| {
         let target = Arc::new(Target::parse(&options.url, &options.schema)?);
         let mut link = Link::new(Arc::clone(&target))?;
         let found = schema::open(&mut link, options.expected)?;
-        let writer = Tx::writer(Box::new(PostgresDriver::writer(link, found.batches)), found.counters);
+        let writer = Tx::writer(wrap(Box::new(PostgresDriver::writer(link, found.batches, closing))), found.counters);
         let opener: Opener =
             Box::new(move || Ok(Tx::reader(Box::new(PostgresDriver::reader(Link::new(Arc::clone(&target))?)))));
         Ok((writer, opener))

@@ -167,6 +167,9 @@ async fn a_store_ends_if_another_daemon_has_written() {
 const PASS: usize = 0;
 const CUT_BEFORE: usize = 1;
 const CUT_AFTER: usize = 2;
+/// As [`CUT_AFTER`], and no further connection reaches the server.
+const CUT_FOR_GOOD: usize = 3;
+const CUT: usize = 4;
 
 /// Stands between a store and its server, and cuts the connection around a COMMIT.
 struct Proxy {
@@ -181,7 +184,11 @@ impl Proxy {
         let (server, its_plan) = (server.join(".s.PGSQL.5432"), Arc::clone(&plan));
         thread::spawn(move || {
             for client in listener.incoming() {
-                let (client, server) = (client.unwrap(), UnixStream::connect(&server).unwrap());
+                let client = client.unwrap();
+                if its_plan.load(Ordering::SeqCst) == CUT {
+                    continue;
+                }
+                let server = UnixStream::connect(&server).unwrap();
                 let (mut answers, mut to_client) = (server.try_clone().unwrap(), client.try_clone().unwrap());
                 // Whether the answers still reach the client.
                 let open = Arc::new(Mutex::new(true));
@@ -211,7 +218,11 @@ fn relay(mut client: UnixStream, mut server: UnixStream, plan: &AtomicUsize, ope
     while let Ok(length @ 1..) = client.read(&mut buffer) {
         let sent = &buffer[..length];
         let is_commit = sent.windows(7).any(|bytes| bytes == b"'; COMM") || sent.windows(9).any(|b| b == b"'batches'");
-        let plan = if is_commit && sent[0] == b'Q' { plan.swap(PASS, Ordering::SeqCst) } else { PASS };
+        let met = if is_commit && sent[0] == b'Q' { plan.load(Ordering::SeqCst) } else { PASS };
+        if met != PASS {
+            plan.store(if met == CUT_FOR_GOOD { CUT } else { PASS }, Ordering::SeqCst);
+        }
+        let plan = met;
         *open.lock().unwrap() = plan == PASS;
         if plan == CUT_BEFORE || server.write_all(sent).is_err() {
             break;
@@ -277,4 +288,25 @@ async fn a_text_with_nul_comes_back() {
         put(&store, "key", value).await.unwrap();
         assert_eq!(get(&store, "key").await.unwrap().as_deref(), Some(value));
     }
+}
+
+/// A COMMIT that cannot be settled must not hold up the end of the daemon.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_closes_while_its_server_is_away() {
+    let Some(cluster) = Cluster::start_or_skip() else { return };
+    let proxy = Proxy::start(cluster.directory());
+    let store = open_store(PostgresOptions::new(proxy.url(), "ghost_a")).await.unwrap();
+    proxy.plan.store(CUT_FOR_GOOD, Ordering::SeqCst);
+    let write = tokio::spawn({
+        let store = store.clone();
+        async move { put(&store, "key", "unknown").await }
+    });
+    while proxy.plan.load(Ordering::SeqCst) != CUT {
+        tokio::task::yield_now().await;
+    }
+    store.close().await;
+    let outcome = write.await.unwrap();
+    assert!(matches!(outcome, Err(StoreError::Broken(_))), "{outcome:?}");
+    // The next start reads what is stored.
+    assert_eq!(get(&open(&cluster).await, "key").await.unwrap().as_deref(), Some("unknown"));
 }

@@ -34,7 +34,7 @@ pub async fn open_store(path: &Path, options: SqliteOptions) -> Result<Store, St
     // SQLite keeps the log beside the file that a link names.
     let path: Arc<Path> = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned()).into();
     let sizes = Sizes { readers: options.reader_connections, batch: options.batch_max, queue: options.queue };
-    crate::engine::open_store(sizes, move || {
+    crate::engine::open_store(sizes, move |_| {
         let (conn, counters) = open::writer(&path, &options)?;
         let identity = file_check::identity(&path)
             .map_err(|error| StoreError::Open { path: path.to_path_buf(), what: error.to_string() })?;

@@ -2,11 +2,7 @@
 
 use ghost_domain::{Agent, AgentId, AgentKind};
 
-use crate::error::{Result, StoreError};
-use crate::internal_rows::Meta;
-use crate::row::{Args, Keyed, ReadRow, Row, from_record, get, get_parsed, to_json};
-use crate::sql::{Sql, sql};
-use crate::tx::Tx;
+use super::prelude::*;
 
 /// The columns of an agent that most commands need. They cost a third of its record.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,64 +23,9 @@ const INCARNATION_FLOOR: &str = "incarnation_floor";
 /// The count of dynamic agents, without tombstones.
 const DYNAMIC: &str = "agents_dynamic";
 
-impl Row for Agent {
-    const TABLE: &'static str = "agents";
-    const WRITE: Sql = sql!(
-        "INSERT INTO agents (agent_id, kind, archetype, owner, node, epoch, deleted_at, record) VALUES ($1, $2, $3, $4, $5, \
-        $6, $7, $8) ON CONFLICT (agent_id) DO UPDATE SET kind = excluded.kind, archetype = excluded.archetype, owner = \
-        excluded.owner, node = excluded.node, epoch = excluded.epoch, deleted_at = excluded.deleted_at, record = \
-        excluded.record"
-    );
-
-    fn bind(&self, args: &mut Args) -> Result<()> {
-        args.text(self.agent_id.as_str())
-            .text(self.kind.as_str())
-            .text(&self.archetype)
-            .maybe_text(self.owner.as_deref())
-            .text(&self.node)
-            .int(self.epoch)
-            .maybe_at(self.deleted_at)
-            .put(to_json(Self::TABLE, &self.agent_id, self)?);
-        Ok(())
-    }
-}
-
-impl Keyed for Agent {
-    type Key = AgentId;
-    const SELECT: Sql = sql!("SELECT record FROM agents WHERE agent_id = $1");
-
-    fn bind_key(key: &AgentId, args: &mut Args) {
-        args.text(key.as_str());
-    }
-
-    fn read(row: &ReadRow<'_>) -> Result<Self> {
-        from_record(Self::TABLE, row)
-    }
-}
-
-impl Row for Meta {
-    const TABLE: &'static str = "world_meta";
-    const WRITE: Sql = sql!(
-        "INSERT INTO world_meta (key, value) VALUES ($1, $2) ON CONFLICT (key) DO UPDATE SET value = excluded.value"
-    );
-
-    fn bind(&self, args: &mut Args) -> Result<()> {
-        args.text(&self.key).text(&self.value);
-        Ok(())
-    }
-}
-
-impl Keyed for Meta {
-    type Key = String;
-    const SELECT: Sql = sql!("SELECT key, value FROM world_meta WHERE key = $1");
-
-    fn bind_key(key: &String, args: &mut Args) {
-        args.text(key);
-    }
-
-    fn read(row: &ReadRow<'_>) -> Result<Self> {
-        Ok(Self { key: get(Self::TABLE, row, 0)?, value: get(Self::TABLE, row, 1)? })
-    }
+record! {
+    agent: Agent, "agents"; key agent_id: AgentId;
+    kind, archetype, owner, node, epoch, deleted_at
 }
 
 impl Tx {
@@ -108,9 +49,7 @@ impl Tx {
         }
         Ok(())
     }
-}
 
-impl Tx {
     /// The record of an agent, which may be a tombstone.
     pub fn agent_get(&mut self, agent_id: &AgentId) -> Result<Option<Agent>> {
         self.get(agent_id)
@@ -118,9 +57,7 @@ impl Tx {
 
     /// The columns of an agent, which may be a tombstone. Its record is not read.
     pub fn agent_columns(&mut self, agent_id: &AgentId) -> Result<Option<AgentColumns>> {
-        let mut args = Args::default();
-        args.text(agent_id.as_str());
-        self.row(sql!("SELECT kind, node, epoch, deleted_at FROM agents WHERE agent_id = $1"), args, |row| {
+        self.row(sql!("SELECT kind, node, epoch, deleted_at FROM agents WHERE agent_id = $1"), args![agent_id], |row| {
             let deleted_at: Option<i64> = get(Agent::TABLE, row, 3)?;
             Ok(AgentColumns {
                 kind: get_parsed(Agent::TABLE, row, 0)?,
@@ -138,56 +75,44 @@ impl Tx {
         } else {
             sql!("SELECT record FROM agents WHERE deleted_at IS NULL ORDER BY agent_id")
         };
-        self.list(sql, Args::default())
+        self.list(sql, args![])
     }
 
     /// Records of agents without a tombstone, in order of id: those after the id `after`, at most `limit`.
     pub fn agent_page(&mut self, after: &str, limit: u32) -> Result<Vec<Agent>> {
-        let mut args = Args::default();
-        args.text(after).int(i64::from(limit));
         let sql =
             sql!("SELECT record FROM agents WHERE agent_id > $1 AND deleted_at IS NULL ORDER BY agent_id {limit $2}");
-        self.list(sql, args)
+        self.list(sql, args![after, limit])
     }
 
     /// Ids of agents without a tombstone, in order, starting at `from` (included), at most `limit`.
     /// Reads no records.
     pub fn agent_ids(&mut self, from: &str, limit: u32) -> Result<Vec<AgentId>> {
-        let mut args = Args::default();
-        args.text(from).int(i64::from(limit));
         let sql = sql!(
             "SELECT agent_id FROM agents WHERE agent_id >= $1 AND deleted_at IS NULL ORDER BY agent_id {limit $2}"
         );
-        self.rows(sql, args, |row| get_parsed(Agent::TABLE, row, 0))
+        self.rows(sql, args![from, limit], |row| get_parsed(Agent::TABLE, row, 0))
     }
 
     /// Ids of the agents that take mail, in order: those without a tombstone that are no droids; only those of this
     /// archetype, if given. Only ids after `after`, at most `limit`. Reads no records.
     pub fn agents_with_mail(&mut self, archetype: Option<&str>, after: &str, limit: u32) -> Result<Vec<AgentId>> {
-        let mut args = Args::default();
-        args.maybe_text(archetype).text(after).int(i64::from(limit));
         let sql = sql!(
             "SELECT agent_id FROM agents WHERE agent_id > $2 AND deleted_at IS NULL AND kind <> 'droid' \
             AND (CAST($1 AS TEXT) IS NULL OR archetype = $1) ORDER BY agent_id {limit $3}"
         );
-        self.rows(sql, args, |row| get_parsed(Agent::TABLE, row, 0))
+        self.rows(sql, args![archetype, after, limit], |row| get_parsed(Agent::TABLE, row, 0))
     }
 
     /// Bytes of storage in use, without free pages; 0 for a backend that stores nothing on disk.
     pub fn store_bytes(&mut self) -> Result<u64> {
-        let sql = sql!("SELECT {bytes}");
-        self.count("pragma", sql, Args::default())
+        self.count("pragma", sql!("SELECT {bytes}"), args![])
     }
 
     /// The given ids that belong to agents without a tombstone, in order. Reads no records.
     pub fn agents_among(&mut self, agent_ids: &[AgentId]) -> Result<Vec<AgentId>> {
-        let mut args = Args::default();
-        args.put(to_json(Agent::TABLE, "ids", &agent_ids)?);
-        let sql = sql!(
-            "SELECT agent_id FROM agents WHERE deleted_at IS NULL \
-                   AND agent_id {in $1} ORDER BY agent_id"
-        );
-        self.rows(sql, args, |row| get_parsed(Agent::TABLE, row, 0))
+        let sql = sql!("SELECT agent_id FROM agents WHERE deleted_at IS NULL AND agent_id {in $1} ORDER BY agent_id");
+        self.rows(sql, args![to_json(Agent::TABLE, "ids", &agent_ids)?], |row| get_parsed(Agent::TABLE, row, 0))
     }
 
     /// Number of dynamic agents, without tombstones.
@@ -197,11 +122,9 @@ impl Tx {
 
     /// A fact about the world, such as its id.
     pub fn meta_get(&mut self, key: &str) -> Result<Option<String>> {
-        Ok(self.get::<Meta>(&key.to_owned())?.map(|meta| meta.value))
+        self.row(sql!("SELECT value FROM world_meta WHERE key = $1"), args![key], |row| get("world_meta", row, 0))
     }
-}
 
-impl Tx {
     /// Inserts or replaces the record of an agent.
     pub fn agent_put(&mut self, agent: &Agent) -> Result<()> {
         let count = (agent.kind == AgentKind::Dynamic && !agent.is_deleted()).then_some(DYNAMIC);
@@ -212,6 +135,9 @@ impl Tx {
 
     /// Sets a fact about the world.
     pub fn meta_put(&mut self, key: &str, value: &str) -> Result<()> {
-        self.put(&Meta { key: key.to_owned(), value: value.to_owned() })
+        let sql = sql!(
+            "INSERT INTO world_meta (key, value) VALUES ($1, $2) ON CONFLICT (key) DO UPDATE SET value = excluded.value"
+        );
+        self.execute(sql, args![key, value]).map(drop)
     }
 }

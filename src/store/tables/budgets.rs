@@ -1,13 +1,8 @@
 //! Rows and queries of budgets. The sums of usage are in `usage.rs`.
 
-use ghost_domain::usage::UsageSum;
 use ghost_domain::{AgentId, Budget, RootId, Scope, ScopeSort, Timestamp};
 
-use crate::error::Result;
-use crate::query::{Conditions, list_limit};
-use crate::row::{Args, Keyed, ReadRow, Row, from_record, to_json};
-use crate::sql::{Sql, Statement, sql};
-use crate::tx::Tx;
+use super::prelude::*;
 
 /// Which accounts a list contains. The default is all accounts.
 #[derive(Clone, Debug, Default)]
@@ -51,39 +46,18 @@ impl UsageFilter {
     }
 }
 
-impl Row for Budget {
-    const TABLE: &'static str = "budgets";
-    const WRITE: Sql = sql!(
-        "INSERT INTO budgets (scope, root_id, limited, reserved, updated_at, record) VALUES ($1, $2, $3, $4, $5, $6) \
-         ON CONFLICT (scope) DO UPDATE SET limited = excluded.limited, reserved = excluded.reserved, \
-         updated_at = excluded.updated_at, record = excluded.record"
-    );
-
-    fn bind(&self, args: &mut Args) -> Result<()> {
-        let root_id = match &self.scope {
-            Scope::Root(root_id) => Some(root_id.0),
-            _ => None,
-        };
-        args.put(self.scope.to_string())
-            .maybe_id(root_id)
-            .put(self.limits.tokens.is_some() || self.limits.money.is_some())
-            .put(self.reserved_tokens > 0 || self.reserved_money.0 > 0)
-            .int(self.updated_at.0)
-            .put(to_json(Self::TABLE, &self.scope, self)?);
-        Ok(())
-    }
+record! {
+    budget: Budget, "budgets"; key scope: Scope;
+    [root_id = root_of(&budget.scope)]
+    limited = budget.limits.tokens.is_some() || budget.limits.money.is_some(),
+    reserved = budget.reserved_tokens > 0 || budget.reserved_money.0 > 0,
+    updated_at
 }
 
-impl Keyed for Budget {
-    type Key = Scope;
-    const SELECT: Sql = sql!("SELECT record FROM budgets WHERE scope = $1");
-
-    fn bind_key(key: &Scope, args: &mut Args) {
-        args.put(key.to_string());
-    }
-
-    fn read(row: &ReadRow<'_>) -> Result<Self> {
-        from_record(Self::TABLE, row)
+fn root_of(scope: &Scope) -> Option<RootId> {
+    match scope {
+        Scope::Root(root_id) => Some(*root_id),
+        _ => None,
     }
 }
 
@@ -115,14 +89,10 @@ fn list(filter: &BudgetFilter, (from, to): (&str, &str), left: i64) -> Option<(S
         _ => None,
     };
     let query = Conditions::new("SELECT record FROM budgets")
-        .when(filter.limited.then_some(()), "limited = 1", |(), _| {})
-        .when(days.map(|_| ()), days.unwrap_or_default(), |(), _| {})
-        .when(Some(from), "scope > $1", |from, args| {
-            args.text(from);
-        })
-        .when(Some(to), "scope < $1", |to, args| {
-            args.text(to);
-        });
+        .and(filter.limited.then_some("limited = 1"))
+        .and(days)
+        .when(Some(from), "scope > $1")
+        .when(Some(to), "scope < $1");
     Some(query.order("scope", left))
 }
 
@@ -137,19 +107,12 @@ impl Tx {
         let (limit, mut found) = (list_limit(filter.limit), Vec::new());
         for range in ranges(filter) {
             let left = limit - i64::try_from(found.len()).unwrap_or(limit);
-            let Some((sql, args)) = list(filter, *range, left) else { continue };
-            found.extend(self.list::<Budget>(sql, args)?);
+            let Some(part) = list(filter, *range, left) else { continue };
+            found.extend(self.page::<Budget>(part)?);
         }
         Ok(found)
     }
 
-    /// Sums of usage for each agent and model, in that order.
-    pub fn usage_sum(&mut self, filter: &UsageFilter) -> Result<Vec<UsageSum>> {
-        self.sum_usage(filter)
-    }
-}
-
-impl Tx {
     /// Inserts or replaces an account.
     pub fn budget_put(&mut self, budget: &Budget) -> Result<()> {
         self.put(budget)

@@ -6,63 +6,18 @@
 
 use ghost_domain::{AgentId, ChannelName, ChatChannel, ChatMember, ChatPost, MessageId, RootId, Timestamp};
 
-use crate::error::Result;
-use crate::row::{
-    Args, Keyed, ReadRow, Row, from_record, get, get_count, get_id, get_maybe_id, get_parsed, to_json, unreadable,
-};
-use crate::sql::{Sql, sql};
-use crate::tx::Tx;
+use super::prelude::*;
 
 /// The count of channels.
 const CHANNELS: &str = "chat_channels";
 
-impl Row for ChatChannel {
-    const TABLE: &'static str = "chat_channels";
-    const WRITE: Sql = sql!(
-        "INSERT INTO chat_channels (channel, gated, last_seq, record) VALUES ($1, $2, $3, $4) ON CONFLICT \
-        (channel) DO UPDATE SET gated = excluded.gated, last_seq = excluded.last_seq, record = \
-        excluded.record"
-    );
+record! { channel: ChatChannel, "chat_channels"; key channel: ChannelName; gated, last_seq }
 
-    fn bind(&self, args: &mut Args) -> Result<()> {
-        args.text(self.channel.as_str()).put(self.gated).int(self.last_seq).put(to_json(
-            Self::TABLE,
-            &self.channel,
-            self,
-        )?);
-        Ok(())
-    }
-}
-
-impl Keyed for ChatChannel {
-    type Key = ChannelName;
-    const SELECT: Sql = sql!("SELECT record FROM chat_channels WHERE channel = $1");
-
-    fn bind_key(key: &ChannelName, args: &mut Args) {
-        args.text(key.as_str());
-    }
-
-    fn read(row: &ReadRow<'_>) -> Result<Self> {
-        from_record(Self::TABLE, row)
-    }
-}
-
-impl Row for ChatMember {
-    const TABLE: &'static str = "chat_members";
-    const WRITE: Sql = sql!(
-        "INSERT INTO chat_members (channel, agent_id, read_seq, wake_id, joined_at) VALUES ($1, $2, $3, $4, \
-        $5) ON CONFLICT (channel, agent_id) DO UPDATE SET read_seq = excluded.read_seq, wake_id = \
-        excluded.wake_id, joined_at = excluded.joined_at"
-    );
-
-    fn bind(&self, args: &mut Args) -> Result<()> {
-        args.text(self.channel.as_str())
-            .text(self.agent_id.as_str())
-            .int(self.read_seq)
-            .maybe_id(self.wake_id.map(|id| id.0))
-            .int(self.joined_at.0);
-        Ok(())
-    }
+insert! {
+    member: ChatMember, "chat_members",
+    "ON CONFLICT (channel, agent_id) DO UPDATE SET read_seq = excluded.read_seq, wake_id = excluded.wake_id, joined_at = \
+    excluded.joined_at";
+    channel, agent_id, read_seq, wake_id, joined_at
 }
 
 impl Keyed for ChatMember {
@@ -72,8 +27,8 @@ impl Keyed for ChatMember {
                                   WHERE channel = $1 AND agent_id = $2"
     );
 
-    fn bind_key(key: &Self::Key, args: &mut Args) {
-        args.text(key.0.as_str()).text(key.1.as_str());
+    fn bind_key((channel, agent_id): &Self::Key, args: &mut Args) {
+        (channel, agent_id).bind(args);
     }
 
     fn read(row: &ReadRow<'_>) -> Result<Self> {
@@ -93,30 +48,14 @@ fn member(row: &ReadRow<'_>, channel: ChannelName, agent_id: AgentId) -> Result<
     })
 }
 
-impl Row for ChatPost {
-    const TABLE: &'static str = "chat_posts";
-    const WRITE: Sql = sql!(
-        "INSERT INTO chat_posts (channel, seq, message_id, from_party, content, mentions, reply_to, \
-        root_id, hop, ts) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
-    );
-
-    fn bind(&self, args: &mut Args) -> Result<()> {
-        let mentions = match self.mentions.is_empty() {
-            true => None,
-            false => Some(to_json(Self::TABLE, self.seq, &self.mentions)?),
-        };
-        args.text(self.channel.as_str())
-            .int(self.seq)
-            .id(self.message_id.0)
-            .put(self.from.to_string())
-            .text(&self.content)
-            .put(mentions)
-            .put(self.reply_to)
-            .id(self.root_id.0)
-            .int(i64::from(self.hop))
-            .int(self.ts.0);
-        Ok(())
-    }
+insert! {
+    post: ChatPost, "chat_posts";
+    channel, seq, message_id, from_party = &post.from, content,
+    mentions = match post.mentions.is_empty() {
+        true => None,
+        false => Some(to_json(Self::TABLE, post.seq, &post.mentions)?),
+    },
+    reply_to, root_id, hop, ts
 }
 
 /// Decodes a chat message of `channel`. The columns are those of its [`Row::WRITE`] without the
@@ -150,7 +89,7 @@ impl Tx {
 
     /// All channels in order of name, at most 1,000.
     pub fn chat_channel_list(&mut self) -> Result<Vec<ChatChannel>> {
-        self.list(sql!("SELECT record FROM chat_channels ORDER BY channel LIMIT 1000"), Args::default())
+        self.list(sql!("SELECT record FROM chat_channels ORDER BY channel LIMIT 1000"), args![])
     }
 
     /// Number of channels.
@@ -165,37 +104,31 @@ impl Tx {
 
     /// All members of a channel, in order of id.
     pub fn chat_members(&mut self, channel: &ChannelName) -> Result<Vec<ChatMember>> {
-        let mut args = Args::default();
-        args.text(channel.as_str());
         let sql = sql!(
             "SELECT read_seq, wake_id, joined_at, agent_id FROM chat_members WHERE channel = $1 ORDER BY agent_id"
         );
         let read = |row: &ReadRow<'_>| member(row, channel.clone(), get_parsed(ChatMember::TABLE, row, 3)?);
-        self.rows(sql, args, read)
+        self.rows(sql, args![channel], read)
     }
 
     /// All memberships of an agent, in order of channel.
     pub fn chat_memberships(&mut self, agent_id: &AgentId) -> Result<Vec<ChatMember>> {
-        let mut args = Args::default();
-        args.text(agent_id.as_str());
         let sql =
             sql!("SELECT read_seq, wake_id, joined_at, channel FROM chat_members WHERE agent_id = $1 ORDER BY channel");
         let read = |row: &ReadRow<'_>| member(row, get_parsed(ChatMember::TABLE, row, 3)?, agent_id.clone());
-        self.rows(sql, args, read)
+        self.rows(sql, args![agent_id], read)
     }
 
     /// The ungated channels in which an agent has chat messages after its cursor, each with the
     /// agent's membership, in order of channel.
     pub fn chat_unread(&mut self, agent_id: &AgentId) -> Result<Vec<(ChatMember, ChatChannel)>> {
-        let mut args = Args::default();
-        args.text(agent_id.as_str());
         // CROSS JOIN fixes the order: first the agent's few memberships, then the channel of each.
         let sql = sql!(
             "SELECT m.read_seq, m.wake_id, m.joined_at, c.record FROM chat_members AS m \
                    CROSS JOIN chat_channels AS c WHERE m.agent_id = $1 AND c.channel = m.channel AND c.gated = 0 \
                    AND c.last_seq > m.read_seq ORDER BY m.channel"
         );
-        self.rows(sql, args, |row| {
+        self.rows(sql, args![agent_id], |row| {
             let text: &str = get(ChatChannel::TABLE, row, 3)?;
             let channel: ChatChannel =
                 serde_json::from_str(text).map_err(|error| unreadable(ChatChannel::TABLE, text, error))?;
@@ -207,19 +140,15 @@ impl Tx {
     /// of sequence. A `before` of 0 means no upper bound.
     pub fn chat_posts(&mut self, channel: &ChannelName, after: i64, before: i64, limit: u32) -> Result<Vec<ChatPost>> {
         let before = if before == 0 { i64::MAX } else { before };
-        let mut args = Args::default();
-        args.text(channel.as_str()).int(after).int(before).int(i64::from(limit));
         let sql = sql!(
             "SELECT seq, message_id, from_party, content, mentions, reply_to, root_id, hop, ts FROM chat_posts \
                    WHERE channel = $1 AND seq > $2 AND seq < $3 ORDER BY seq DESC {limit $4}"
         );
-        let mut posts = self.rows(sql, args, |row| post(row, channel))?;
+        let mut posts = self.rows(sql, args![channel, after, before, limit], |row| post(row, channel))?;
         posts.reverse();
         Ok(posts)
     }
-}
 
-impl Tx {
     /// Inserts or replaces a channel.
     pub fn chat_channel_put(&mut self, channel: &ChatChannel) -> Result<()> {
         let stored = sql!("SELECT 'chat_channels' FROM chat_channels WHERE channel = $1");
@@ -233,11 +162,8 @@ impl Tx {
 
     /// Removes a membership. Does nothing if it does not exist.
     pub fn chat_member_delete(&mut self, channel: &ChannelName, agent_id: &AgentId) -> Result<()> {
-        let mut args = Args::default();
-        args.text(channel.as_str()).text(agent_id.as_str());
         let sql = sql!("DELETE FROM chat_members WHERE channel = $1 AND agent_id = $2");
-        self.execute(sql, args)?;
-        Ok(())
+        self.execute(sql, args![channel, agent_id]).map(drop)
     }
 
     /// Appends a chat message. The caller has taken its sequence from the channel.

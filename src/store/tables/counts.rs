@@ -6,10 +6,7 @@
 
 use ghost_domain::AgentId;
 
-use crate::error::Result;
-use crate::row::{Args, Keyed, Row, get};
-use crate::sql::{Sql, sql};
-use crate::tx::Tx;
+use super::prelude::*;
 
 /// The name of a count of one agent.
 pub(super) fn of(name: &str, agent_id: &AgentId) -> String {
@@ -26,7 +23,7 @@ impl Tx {
         stored: Sql,
         count: Option<&str>,
     ) -> Result<()> {
-        let mut args = Args::default();
+        let mut args = args![];
         R::bind_key(key, &mut args);
         let before = self.row(stored, args, |row| get::<String>(R::TABLE, row, 0))?;
         self.put(row)?;
@@ -46,32 +43,26 @@ impl Tx {
         }
         let world = name.split_once('/').map(|(world, _)| world);
         for name in [Some(name), world].into_iter().flatten() {
-            let mut args = Args::default();
-            args.text(name).int(change.abs());
             if change > 0 {
                 let sql = sql!(
                     "INSERT INTO counters (name, value) VALUES ($1, $2) \
                     ON CONFLICT (name) DO UPDATE SET value = counters.value + excluded.value"
                 );
-                self.execute(sql, args)?;
+                self.execute(sql, args![name, change.abs()])?;
                 continue;
             }
             // A count that is wrong must not refuse commands.
             let sql =
                 sql!("UPDATE counters SET value = CASE WHEN value > $2 THEN value - $2 ELSE 0 END WHERE name = $1");
-            self.execute(sql, args)?;
-            let mut args = Args::default();
-            args.text(name);
-            self.execute(sql!("DELETE FROM counters WHERE name = $1 AND value = 0"), args)?;
+            self.execute(sql, args![name, change.abs()])?;
+            self.execute(sql!("DELETE FROM counters WHERE name = $1 AND value = 0"), args![name])?;
         }
         Ok(())
     }
 
     /// The value of a count.
     pub(super) fn counted(&mut self, name: &str) -> Result<u32> {
-        let mut args = Args::default();
-        args.text(name);
-        self.count("counters", sql!("SELECT value FROM counters WHERE name = $1"), args)
+        self.count("counters", sql!("SELECT value FROM counters WHERE name = $1"), args![name])
     }
 
     /// The counts that differ from the rows that they count: name, stored value, rows. It reads whole tables.
@@ -108,7 +99,7 @@ impl Tx {
             counted_rows!(),
             ") AS r)"
         );
-        self.rows(sql, Args::default(), |row| {
+        self.rows(sql, args![], |row| {
             Ok((get("counters", row, 0)?, get("counters", row, 1)?, get("counters", row, 2)?))
         })
     }

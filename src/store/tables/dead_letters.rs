@@ -3,49 +3,15 @@
 use ghost_domain::{AgentId, DeadLetter, DeadLetterId, DeadLetterStatus, Timestamp};
 
 use super::counts::of;
-use crate::error::Result;
-use crate::query::{Conditions, list_limit};
-use crate::row::{Args, Keyed, ReadRow, Row, from_record, to_json};
-use crate::sql::{Sql, Statement, sql};
-use crate::tx::Tx;
+use super::prelude::*;
 
 /// The count of held dead letters, of the world and of an agent.
 pub(super) const HELD: &str = "dead_letters_held";
 
-impl Row for DeadLetter {
-    const TABLE: &'static str = "dead_letters";
-    const WRITE: Sql = sql!(
-        "INSERT INTO dead_letters (dead_letter_id, agent_id, turn_id, status, created_at, resolved_at, \
-        record) VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (dead_letter_id) DO UPDATE SET agent_id = \
-        excluded.agent_id, turn_id = excluded.turn_id, status = excluded.status, created_at = \
-        excluded.created_at, resolved_at = excluded.resolved_at, record = excluded.record"
-    );
-
-    fn bind(&self, args: &mut Args) -> Result<()> {
-        let held = self.status == DeadLetterStatus::Held;
-        let resolved = (!held).then(|| self.resolved_at.unwrap_or(self.created_at));
-        args.id(self.dead_letter_id.0)
-            .text(self.agent_id.as_str())
-            .id(self.turn_id.0)
-            .text(self.status.as_str())
-            .int(self.created_at.0)
-            .maybe_at(resolved)
-            .put(to_json(Self::TABLE, self.dead_letter_id, self)?);
-        Ok(())
-    }
-}
-
-impl Keyed for DeadLetter {
-    type Key = DeadLetterId;
-    const SELECT: Sql = sql!("SELECT record FROM dead_letters WHERE dead_letter_id = $1");
-
-    fn bind_key(key: &DeadLetterId, args: &mut Args) {
-        args.id(key.0);
-    }
-
-    fn read(row: &ReadRow<'_>) -> Result<Self> {
-        from_record(Self::TABLE, row)
-    }
+record! {
+    letter: DeadLetter, "dead_letters"; key dead_letter_id: DeadLetterId;
+    agent_id, turn_id, status, created_at,
+    resolved_at = (letter.status != DeadLetterStatus::Held).then(|| letter.resolved_at.unwrap_or(letter.created_at))
 }
 
 /// One page of the list, newest first.
@@ -56,15 +22,9 @@ fn list(
     limit: u32,
 ) -> (Statement, Args) {
     Conditions::new("SELECT record FROM dead_letters")
-        .when(agent_id, "agent_id = $1", |id, args| {
-            args.text(id.as_str());
-        })
-        .when(status, "status = $1", |status, args| {
-            args.text(status.as_str());
-        })
-        .when(after, "(created_at, dead_letter_id) < ($1, $2)", |(at, id), args| {
-            args.int(at.0).id(id.0);
-        })
+        .when(agent_id, "agent_id = $1")
+        .when(status, "status = $1")
+        .when(after, "(created_at, dead_letter_id) < ($1, $2)")
         .order("created_at DESC, dead_letter_id DESC", list_limit(limit))
 }
 
@@ -83,8 +43,7 @@ impl Tx {
         after: Option<(Timestamp, DeadLetterId)>,
         limit: u32,
     ) -> Result<Vec<DeadLetter>> {
-        let (sql, args) = list(agent_id, status, after, limit);
-        self.list(sql, args)
+        self.page(list(agent_id, status, after, limit))
     }
 
     /// Number of held dead letters; only those of this agent, if given.
@@ -94,9 +53,7 @@ impl Tx {
             Some(agent_id) => self.counted(&of(HELD, agent_id)),
         }
     }
-}
 
-impl Tx {
     /// Inserts or replaces a dead letter.
     pub fn dead_letter_put(&mut self, dead_letter: &DeadLetter) -> Result<()> {
         let stored = sql!(
@@ -105,16 +62,12 @@ impl Tx {
         let count = (dead_letter.status == DeadLetterStatus::Held).then(|| of(HELD, &dead_letter.agent_id));
         self.put_counted(dead_letter, &dead_letter.dead_letter_id, stored, count.as_deref())?;
         let dead_letter_id = dead_letter.dead_letter_id.0;
-        let mut args = Args::default();
-        args.id(dead_letter_id);
-        self.execute(sql!("DELETE FROM dead_letter_mail WHERE dead_letter_id = $1"), args)?;
+        self.execute(sql!("DELETE FROM dead_letter_mail WHERE dead_letter_id = $1"), args![dead_letter_id])?;
         for message_id in &dead_letter.messages {
-            let mut args = Args::default();
-            args.id(dead_letter_id).id(message_id.0);
             let sql = sql!(
                 "INSERT INTO dead_letter_mail (dead_letter_id, message_id) VALUES ($1, $2) ON CONFLICT DO NOTHING"
             );
-            self.execute(sql, args)?;
+            self.execute(sql, args![dead_letter_id, message_id])?;
         }
         Ok(())
     }

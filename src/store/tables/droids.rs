@@ -3,11 +3,7 @@
 use ghost_domain::{AgentId, Droid};
 
 use super::counts::of;
-use crate::error::Result;
-use crate::query::{Conditions, PAGE_MAX, list_limit};
-use crate::row::{Args, Keyed, ReadRow, Row, from_record, to_json};
-use crate::sql::{Sql, sql};
-use crate::tx::Tx;
+use super::prelude::*;
 
 /// How many droids have not ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -21,36 +17,7 @@ pub struct LiveDroids {
 /// The count of droids that have not ended, of the world and of a parent.
 const LIVE: &str = "droids_live";
 
-impl Row for Droid {
-    const TABLE: &'static str = "droids";
-    const WRITE: Sql = sql!(
-        "INSERT INTO droids (droid_id, parent_id, ended_at, record) VALUES ($1, $2, $3, $4) ON CONFLICT \
-        (droid_id) DO UPDATE SET parent_id = excluded.parent_id, ended_at = excluded.ended_at, record = \
-        excluded.record"
-    );
-
-    fn bind(&self, args: &mut Args) -> Result<()> {
-        args.text(self.droid_id.as_str()).text(self.parent_id.as_str()).maybe_at(self.ended_at).put(to_json(
-            Self::TABLE,
-            &self.droid_id,
-            self,
-        )?);
-        Ok(())
-    }
-}
-
-impl Keyed for Droid {
-    type Key = AgentId;
-    const SELECT: Sql = sql!("SELECT record FROM droids WHERE droid_id = $1");
-
-    fn bind_key(key: &AgentId, args: &mut Args) {
-        args.text(key.as_str());
-    }
-
-    fn read(row: &ReadRow<'_>) -> Result<Self> {
-        from_record(Self::TABLE, row)
-    }
-}
+record! { droid: Droid, "droids"; key droid_id: AgentId; parent_id, ended_at }
 
 impl Tx {
     /// The droid with this id.
@@ -60,11 +27,9 @@ impl Tx {
 
     /// The droids that have not ended, in order of id, at most [`PAGE_MAX`](super::PAGE_MAX).
     pub fn droids_live(&mut self) -> Result<Vec<Droid>> {
-        let mut args = Args::default();
-        args.int(i64::from(PAGE_MAX));
         let sql =
             sql!("SELECT record FROM droids{index droids_live} WHERE ended_at IS NULL ORDER BY droid_id {limit $1}");
-        self.list(sql, args)
+        self.list(sql, args![PAGE_MAX])
     }
 
     /// The number of droids of `parent`, and of the world, that have not ended.
@@ -75,19 +40,13 @@ impl Tx {
     /// Droids in order of id, also those that have ended: those of `parent`, if it is given. Only droids after the id
     /// `after`.
     pub fn droid_list(&mut self, parent: Option<&AgentId>, after: Option<&AgentId>, limit: u32) -> Result<Vec<Droid>> {
-        let (sql, args) = Conditions::new("SELECT record FROM droids")
-            .when(parent, "parent_id = $1", |parent, args| {
-                args.text(parent.as_str());
-            })
-            .when(after, "droid_id > $1", |after, args| {
-                args.text(after.as_str());
-            })
+        let query = Conditions::new("SELECT record FROM droids")
+            .when(parent, "parent_id = $1")
+            .when(after, "droid_id > $1")
             .order("droid_id", list_limit(limit));
-        self.rows(sql, args, Droid::read)
+        self.page(query)
     }
-}
 
-impl Tx {
     /// Inserts or replaces a droid.
     pub fn droid_put(&mut self, droid: &Droid) -> Result<()> {
         let stored = sql!("SELECT 'droids_live/' || parent_id FROM droids WHERE droid_id = $1 AND ended_at IS NULL");

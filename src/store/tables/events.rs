@@ -5,38 +5,19 @@ use ghost_domain::event::{Event, EventFilter, NewEvent};
 use ghost_domain::{EventId, Timestamp};
 use uuid::Uuid;
 
-use crate::error::{Result, StoreError};
-use crate::query::Conditions;
-use crate::row::{Args, ReadRow, Row, get, get_id, get_maybe_id, get_parsed, to_json, unreadable};
-use crate::sql::{Sql, sql};
-use crate::tx::Tx;
+use super::prelude::*;
 
 /// Maximum number of sequence numbers that one read with a filter covers.
 const READ_SPAN_MAX: i64 = 10_000;
 
-impl Row for Event {
-    const TABLE: &'static str = "events";
-    const WRITE: Sql = sql!(
-        "INSERT INTO events (seq, event_id, ts, kind, agent_id, channel, correlation_id, correlation, \
-        payload) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)"
-    );
-
-    fn bind(&self, args: &mut Args) -> Result<()> {
-        let correlation = self.correlation_id.as_deref().and_then(identifier);
-        args.int(self.seq)
-            .id(self.event_id.0)
-            .int(self.ts.0)
-            .text(self.kind.as_str())
-            .maybe_text(self.agent_id.as_ref().map(|id| id.as_str()))
-            .maybe_text(self.channel.as_deref())
-            .maybe_text(self.correlation_id.as_deref().filter(|_| correlation.is_none()))
-            .maybe_id(correlation);
-        let payload = self.payload.text();
-        match &self.correlation_id {
-            Some(text) if correlation.is_some() => args.put(shortened(payload, text)),
-            _ => args.put(payload.to_owned()),
-        };
-        Ok(())
+insert! {
+    event: Event, "events";
+    seq, event_id, ts, kind, agent_id, channel,
+    correlation_id = event.correlation_id.as_deref().filter(|text| identifier(text).is_none()),
+    correlation = event.correlation_id.as_deref().and_then(identifier),
+    payload = match &event.correlation_id {
+        Some(text) if identifier(text).is_some() => shortened(event.payload.text(), text),
+        _ => event.payload.text().to_owned(),
     }
 }
 
@@ -104,27 +85,17 @@ impl Tx {
         let mut wanted = Conditions::new(
             "SELECT seq, event_id, ts, kind, agent_id, channel, correlation_id, payload, correlation FROM events",
         )
-        .when(Some(from), "seq > $1", |seq, args| {
-            args.int(seq);
-        })
-        .when(Some(until), "seq <= $1", |seq, args| {
-            args.int(seq);
-        })
-        .when(filter.agent_id.as_ref(), "agent_id = $1", |id, args| {
-            args.text(id.as_str());
-        })
-        .when(filter.channel.as_deref(), "channel = $1", |channel, args| {
-            args.text(channel);
-        });
+        .when(Some(from), "seq > $1")
+        .when(Some(until), "seq <= $1")
+        .when(filter.agent_id.as_ref(), "agent_id = $1")
+        .when(filter.channel.as_deref(), "channel = $1");
         if !filter.kinds.is_empty() {
             // All kinds are one bound value, so the text of the statement does not depend on their
             // number.
             let kinds = to_json(Event::TABLE, "filter", &filter.kinds)?;
             let condition = "EXISTS (SELECT 1 FROM {each $1} AS k WHERE k.value = kind OR (substr(k.value, length(k.value)) = '.' \
                              AND substr(kind, 1, length(k.value)) = k.value))";
-            wanted = wanted.when(Some(kinds), condition, |kinds, args| {
-                args.put(kinds);
-            });
+            wanted = wanted.when(Some(kinds), condition);
         }
         let (sql, args) = wanted.order("seq", i64::from(limit));
         let rows = self.rows(sql, args, |row| Ok(read(row)))?;
@@ -154,16 +125,14 @@ impl Tx {
                    (SELECT value FROM counters WHERE name = 'events')"
         );
         let (first, last, floor): (Option<i64>, Option<i64>, Option<i64>) = self
-            .row(sql, Args::default(), |row| {
+            .row(sql, args![], |row| {
                 Ok((get(Event::TABLE, row, 0)?, get(Event::TABLE, row, 1)?, get(Event::TABLE, row, 2)?))
             })?
             .unwrap_or_default();
         let last = last.unwrap_or(0).max(floor.unwrap_or(0));
         Ok((first.unwrap_or(last + 1), last))
     }
-}
 
-impl Tx {
     /// Appends an event. Its sequence is assigned at the end of the command, in the order of
     /// commands and of calls within one. An ephemeral kind is an error.
     pub fn event_append(&mut self, event_id: EventId, at: Timestamp, event: NewEvent) -> Result<()> {

@@ -5,13 +5,7 @@ use std::borrow::Cow;
 use ghost_domain::{AgentId, CallId, CallStatus, CallTotals, Code, LedgerRow, Money, Timestamp, TurnId};
 use serde::{Deserialize, Serialize};
 
-use crate::error::Result;
-use crate::query::{Conditions, PAGE_MAX, list_limit};
-use crate::row::{
-    Args, Keyed, ReadRow, Row, from_record, get, get_count, get_id, get_maybe_count, get_parsed, to_json,
-};
-use crate::sql::{Sql, sql};
-use crate::tx::Tx;
+use super::prelude::*;
 
 /// Which rows a list contains. `None` means any.
 #[derive(Clone, Debug, Default)]
@@ -69,34 +63,19 @@ macro_rules! select {
     };
 }
 
-impl Row for LedgerRow {
-    const TABLE: &'static str = "ledger";
-    const WRITE: Sql = sql!(
-        "INSERT INTO ledger (call_id, agent_id, turn_id, tool, status, started_at, ended_at, cost_micros, duration_ms, \
-         bytes_in, bytes_out, tokens, record) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13) \
-         ON CONFLICT (call_id) DO UPDATE SET status = excluded.status, ended_at = excluded.ended_at, \
-         cost_micros = excluded.cost_micros, duration_ms = excluded.duration_ms, bytes_in = excluded.bytes_in, \
-         bytes_out = excluded.bytes_out, tokens = excluded.tokens, record = excluded.record"
-    );
+insert! {
+    call: LedgerRow, "ledger",
+    "ON CONFLICT (call_id) DO UPDATE SET status = excluded.status, ended_at = excluded.ended_at, \
+    cost_micros = excluded.cost_micros, duration_ms = excluded.duration_ms, bytes_in = excluded.bytes_in, \
+    bytes_out = excluded.bytes_out, tokens = excluded.tokens, record = excluded.record";
+    call_id, agent_id, turn_id, tool, status, started_at, ended_at = ended_at(call), cost_micros = call.cost, duration_ms,
+    bytes_in, bytes_out, tokens, record = to_json(Self::TABLE, call.call_id, &RecordFields::from_row(call))?
+}
 
-    fn bind(&self, args: &mut Args) -> Result<()> {
-        let took = i64::try_from(self.duration_ms.unwrap_or(0)).unwrap_or(i64::MAX);
-        let ended = (self.status != CallStatus::Started).then(|| self.started_at.0.saturating_add(took));
-        args.id(self.call_id.0)
-            .text(self.agent_id.as_str())
-            .id(self.turn_id.0)
-            .text(&self.tool)
-            .text(self.status.as_str())
-            .int(self.started_at.0)
-            .put(ended)
-            .maybe_count(self.cost.map(|cost| cost.0))
-            .maybe_count(self.duration_ms)
-            .maybe_count(self.bytes_in)
-            .maybe_count(self.bytes_out)
-            .maybe_count(self.tokens)
-            .put(to_json(Self::TABLE, self.call_id, &RecordFields::from_row(self))?);
-        Ok(())
-    }
+/// When a call ended; `None` while it runs.
+fn ended_at(call: &LedgerRow) -> Option<i64> {
+    let took = i64::try_from(call.duration_ms.unwrap_or(0)).unwrap_or(i64::MAX);
+    (call.status != CallStatus::Started).then(|| call.started_at.0.saturating_add(took))
 }
 
 impl Keyed for LedgerRow {
@@ -104,7 +83,7 @@ impl Keyed for LedgerRow {
     const SELECT: Sql = sql!(select!(), " WHERE call_id = $1");
 
     fn bind_key(key: &CallId, args: &mut Args) {
-        args.id(key.0);
+        args.push(key);
     }
 
     fn read(row: &ReadRow<'_>) -> Result<Self> {
@@ -129,8 +108,6 @@ impl Keyed for LedgerRow {
             truncated: rest.truncated,
         })
     }
-
-    // Only the end of a call reads its row again.
 }
 
 /// The SQL condition for a status, in the words of the partial indexes of calls that did not
@@ -162,22 +139,12 @@ fn index_of(filter: &LedgerFilter) -> &'static str {
 /// The query for the rows that `filter` lets through, before order and limit.
 fn matching(select: &str, filter: &LedgerFilter) -> Conditions {
     Conditions::new(&format!("{select}{}", index_of(filter)))
-        .when(filter.agent_id.as_ref(), "agent_id = $1", |id, args| {
-            args.text(id.as_str());
-        })
-        .when(filter.turn_id, "turn_id = $1", |id, args| {
-            args.id(id.0);
-        })
-        .when(filter.tool.as_deref(), "tool = $1", |tool, args| {
-            args.text(tool);
-        })
-        .when(filter.status, filter.status.map_or("", with_status), |_, _| {})
-        .when(filter.since, "started_at >= $1", |at, args| {
-            args.int(at.0);
-        })
-        .when(filter.before, "started_at < $1", |at, args| {
-            args.int(at.0);
-        })
+        .when(filter.agent_id.as_ref(), "agent_id = $1")
+        .when(filter.turn_id, "turn_id = $1")
+        .when(filter.tool.as_deref(), "tool = $1")
+        .and(filter.status.map(with_status))
+        .when(filter.since, "started_at >= $1")
+        .when(filter.before, "started_at < $1")
 }
 
 /// Sums by tool and status.
@@ -207,12 +174,8 @@ impl Tx {
 
     /// Matching rows, newest first.
     pub fn call_list(&mut self, filter: &LedgerFilter) -> Result<Vec<LedgerRow>> {
-        let (sql, args) = matching(select!(), filter)
-            .when(filter.after, "(started_at, call_id) < ($1, $2)", |(at, id), args| {
-                args.int(at.0).id(id.0);
-            })
-            .order("started_at DESC, call_id DESC", list_limit(filter.limit));
-        self.rows(sql, args, LedgerRow::read)
+        let query = matching(select!(), filter).when(filter.after, "(started_at, call_id) < ($1, $2)");
+        self.page(query.order("started_at DESC, call_id DESC", list_limit(filter.limit)))
     }
 
     /// Sums over the matching rows by tool and status, in the order of both. `after` and `limit` of the filter do
@@ -221,9 +184,7 @@ impl Tx {
         let (sql, args) = matching(TOTALS, filter).grouped("tool, status", "tool, status", i64::from(PAGE_MAX));
         self.rows(sql, args, total)
     }
-}
 
-impl Tx {
     /// Inserts a row, or replaces the changeable part of it. Agent, turn, tool and start time never
     /// change.
     pub fn call_put(&mut self, row: &LedgerRow) -> Result<()> {

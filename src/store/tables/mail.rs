@@ -2,9 +2,7 @@
 
 use ghost_domain::{AskId, ConversationId, Envelope, MessageId, RootId, Timestamp, TurnId};
 
-use crate::error::Result;
-use crate::row::{Args, Keyed, ReadRow, Row, get, get_count, get_id, get_maybe_id, get_parsed, to_json, unreadable};
-use crate::sql::{Sql, sql};
+use super::prelude::*;
 
 /// The columns of a message, in the order of its [`Row::WRITE`].
 macro_rules! columns {
@@ -15,47 +13,30 @@ macro_rules! columns {
 }
 pub(super) use columns;
 
-impl Row for Envelope {
-    const TABLE: &'static str = "messages";
-    const WRITE: Sql = sql!(
-        "INSERT INTO messages (",
-        columns!(),
-        ") VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)"
-    );
+macro_rules! select {
+    () => {
+        concat!("SELECT ", columns!(), " FROM messages")
+    };
+}
+pub(super) use select;
 
-    fn bind(&self, args: &mut Args) -> Result<()> {
-        let attachments = match self.attachments.is_empty() {
-            true => None,
-            false => Some(to_json(Self::TABLE, self.message_id, &self.attachments)?),
-        };
-        args.int(self.seq)
-            .id(self.message_id.0)
-            .text(self.to.as_str())
-            .put(self.from.to_string())
-            .text(self.kind.as_str())
-            .maybe_text(self.subject.as_deref())
-            .text(&self.body)
-            .put(attachments)
-            .maybe_id(self.ask_id.map(|id| id.0))
-            .maybe_text(self.conversation_id.map(|id| id.to_string()).as_deref())
-            .id(self.root_id.0)
-            .int(i64::from(self.hop))
-            .put(self.wake)
-            .int(self.created_at.0)
-            .text(self.state.as_str())
-            .maybe_id(self.turn_id.map(|id| id.0))
-            .int(i64::from(self.crashes))
-            .maybe_at(self.read_at);
-        Ok(())
-    }
+insert! {
+    mail: Envelope, "messages";
+    seq, message_id, to_agent = &mail.to, from_party = &mail.from, kind, subject, body,
+    attachments = match mail.attachments.is_empty() {
+        true => None,
+        false => Some(to_json(Self::TABLE, mail.message_id, &mail.attachments)?),
+    },
+    ask_id, conversation_id = mail.conversation_id.map(|id| id.to_string()), root_id, hop, wake, created_at, state, turn_id,
+    crashes, read_at
 }
 
 impl Keyed for Envelope {
     type Key = MessageId;
-    const SELECT: Sql = sql!("SELECT ", columns!(), " FROM messages WHERE message_id = $1");
+    const SELECT: Sql = sql!(select!(), " WHERE message_id = $1");
 
     fn bind_key(key: &MessageId, args: &mut Args) {
-        args.id(key.0);
+        args.push(key);
     }
 
     fn read(row: &ReadRow<'_>) -> Result<Self> {

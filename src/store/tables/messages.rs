@@ -1,17 +1,13 @@
 //! Queries of the durable inboxes. The rows are in `mail.rs`.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 use ghost_domain::{
     AgentId, AskId, ConversationId, Envelope, HeldSkill, Kind, MailState, MessageId, RootId, Timestamp, TurnId,
 };
 
-use super::mail::columns;
-use crate::batch::Sequence;
-use crate::error::Result;
-use crate::row::{Args, Keyed, Row, get, get_count, get_id, get_maybe_id, get_parsed, to_json, unreadable};
-use crate::sql::{Sql, sql};
-use crate::tx::Tx;
+use super::mail::{columns, select};
+use super::prelude::*;
 
 /// Result of [`Tx::inbox_state`].
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -38,17 +34,27 @@ pub struct TakenMail {
     pub conversation_id: Option<ConversationId>,
 }
 
-/// SQL condition for messages that are not ready; see [`Tx::inbox_ready`]. The inner
+/// SQL condition for messages that are ready; see [`Tx::inbox_ready`]. The inner
 /// queries do not depend on the row, so each runs once. The first condition alone decides nearly
 /// all messages, and it needs only the index of pending messages, not the rows.
-macro_rules! not_ready {
+macro_rules! ready {
     () => {
         concat!(
-            "(to_agent IN (SELECT agent_id ",
+            "NOT (to_agent IN (SELECT agent_id ",
             parked_turns!(),
             ") AND (to_agent, root_id) IN (SELECT agent_id, root_id ",
             parked_turns!(),
             "))"
+        )
+    };
+}
+
+/// Selects the receivers of ready mail that wakes; a further condition begins with AND.
+macro_rules! waiting {
+    ($($and:literal)?) => {
+        sql!(
+            "SELECT DISTINCT to_agent FROM messages WHERE state = 'pending' AND wake = 1 ", $($and,)? "AND ", ready!(),
+            " ORDER BY to_agent"
         )
     };
 }
@@ -61,12 +67,11 @@ macro_rules! parked_turns {
 
 impl Tx {
     /// Runs a change on each message: the statement's first value is the id. An id without a message changes nothing.
-    fn change_mail(&mut self, message_ids: &[MessageId], sql: Sql, bind: impl Fn(&mut Args)) -> Result<()> {
+    fn change_mail(&mut self, message_ids: &[MessageId], sql: Sql, values: impl Bind + Copy) -> Result<()> {
         // A set, so that an id that is given twice is changed once.
         for message_id in message_ids.iter().collect::<BTreeSet<_>>() {
-            let mut args = Args::default();
-            args.id(message_id.0);
-            bind(&mut args);
+            let mut args = args![message_id];
+            values.bind(&mut args);
             self.execute(sql, args)?;
         }
         Ok(())
@@ -75,32 +80,24 @@ impl Tx {
     /// Counts a message that begins to wait in an inbox.
     fn enter_inbox(&mut self, agent_id: &AgentId) -> Result<()> {
         self.batch()?.counters.pending += 1;
-        let mut args = Args::default();
-        args.text(agent_id.as_str());
         let sql = sql!(
             "INSERT INTO inboxes (agent_id, pending) VALUES ($1, 1) \
                    ON CONFLICT (agent_id) DO UPDATE SET pending = inboxes.pending + 1"
         );
-        self.execute(sql, args).map(drop)
+        self.execute(sql, args![agent_id]).map(drop)
     }
 
     /// Counts a message that waits no longer.
     fn leave_inbox(&mut self, agent_id: &AgentId) -> Result<()> {
         self.batch()?.counters.pending -= 1;
-        let mut args = Args::default();
-        args.text(agent_id.as_str());
-        self.execute(sql!("UPDATE inboxes SET pending = pending - 1 WHERE agent_id = $1"), args).map(drop)
+        self.execute(sql!("UPDATE inboxes SET pending = pending - 1 WHERE agent_id = $1"), args![agent_id]).map(drop)
     }
 
-    /// Reads messages of an inbox. The arguments of the query are the agent and the limit.
-    fn inbox(&mut self, sql: Sql, agent_id: &AgentId, limit: u32) -> Result<Vec<Envelope>> {
-        let mut args = Args::default();
-        args.text(agent_id.as_str()).int(i64::from(limit));
-        self.list(sql, args)
+    /// Reads ids of receivers.
+    fn receivers(&mut self, sql: Sql, args: Args) -> Result<Vec<AgentId>> {
+        self.rows(sql, args, |row| get_parsed(Envelope::TABLE, row, 0))
     }
-}
 
-impl Tx {
     /// The message with this id.
     pub fn message_get(&mut self, message_id: MessageId) -> Result<Option<Envelope>> {
         self.get(&message_id)
@@ -108,10 +105,8 @@ impl Tx {
 
     /// The state of a message, its turn, and how often its agent crashed on it.
     pub fn message_state(&mut self, message_id: MessageId) -> Result<Option<(MailState, Option<TurnId>, u32)>> {
-        let mut args = Args::default();
-        args.id(message_id.0);
         const TABLE: &str = Envelope::TABLE;
-        self.row(sql!("SELECT state, turn_id, crashes FROM messages WHERE message_id = $1"), args, |row| {
+        self.row(sql!("SELECT state, turn_id, crashes FROM messages WHERE message_id = $1"), args![message_id], |row| {
             let turn_id = get_maybe_id(TABLE, row, 1)?.map(TurnId);
             Ok((get_parsed(TABLE, row, 0)?, turn_id, get_count(TABLE, row, 2)?))
         })
@@ -119,47 +114,40 @@ impl Tx {
 
     /// Number of pending messages in an inbox.
     pub fn inbox_depth(&mut self, agent_id: &AgentId) -> Result<u32> {
-        let mut args = Args::default();
-        args.text(agent_id.as_str());
-        self.count("inboxes", sql!("SELECT pending FROM inboxes WHERE agent_id = $1"), args)
+        self.count("inboxes", sql!("SELECT pending FROM inboxes WHERE agent_id = $1"), args![agent_id])
     }
 
     /// Number of pending messages in each of these inboxes, in the given order. A fan-out needs
     /// only one query.
     pub fn inbox_depths(&mut self, agent_ids: &[AgentId]) -> Result<Vec<u32>> {
-        agent_ids.iter().map(|agent_id| self.inbox_depth(agent_id)).collect()
+        let among = to_json("inboxes", "ids", &agent_ids)?;
+        let sql = sql!("SELECT agent_id, pending FROM inboxes WHERE agent_id {in $1}");
+        let found = self.rows(sql, args![among], |row| {
+            Ok((get::<String>("inboxes", row, 0)?, get_count::<u32>("inboxes", row, 1)?))
+        })?;
+        let depths: HashMap<_, _> = found.into_iter().collect();
+        Ok(agent_ids.iter().map(|agent_id| depths.get(agent_id.as_str()).copied().unwrap_or(0)).collect())
     }
 
     /// Pending mail of an inbox, in order, at most `limit`.
     pub fn inbox_pending(&mut self, agent_id: &AgentId, limit: u32) -> Result<Vec<Envelope>> {
-        let sql = sql!(
-            "SELECT ",
-            columns!(),
-            " FROM messages WHERE state = 'pending' AND to_agent = $1 ORDER BY seq {limit $2}"
-        );
-        self.inbox(sql, agent_id, limit)
+        let sql = sql!(select!(), " WHERE state = 'pending' AND to_agent = $1 ORDER BY seq {limit $2}");
+        self.list(sql, args![agent_id, limit])
     }
 
     /// Pending mail of an inbox that is ready, in order, at most `limit`. If a turn of the agent is
     /// parked because the budget of its root is spent, further mail of that root is not ready: it
     /// waits for that turn.
     pub fn inbox_ready(&mut self, agent_id: &AgentId, limit: u32) -> Result<Vec<Envelope>> {
-        let sql = sql!(
-            "SELECT ",
-            columns!(),
-            " FROM messages WHERE state = 'pending' AND to_agent = $1 AND NOT ",
-            not_ready!(),
-            " ORDER BY seq {limit $2}"
-        );
-        self.inbox(sql, agent_id, limit)
+        let sql =
+            sql!(select!(), " WHERE state = 'pending' AND to_agent = $1 AND ", ready!(), " ORDER BY seq {limit $2}");
+        self.list(sql, args![agent_id, limit])
     }
 
     /// The data that an agent needs to open a turn: its ready mail, as
     /// [`Tx::inbox_ready`] returns it, and the other fields of [`InboxState`]. One query,
     /// because every turn begins with it.
     pub fn inbox_state(&mut self, agent_id: &AgentId, limit: u32) -> Result<InboxState> {
-        let mut args = Args::default();
-        args.text(agent_id.as_str()).int(i64::from(limit));
         // The inner queries do not depend on the row, so each runs once.
         let sql = sql!(
             "SELECT ",
@@ -167,13 +155,13 @@ impl Tx {
             ", CAST(CASE WHEN EXISTS (SELECT 1 FROM chat_members AS m CROSS JOIN chat_channels AS c WHERE m.agent_id = $1 ",
             "AND c.channel = m.channel AND c.gated = 0 AND c.last_seq > m.read_seq) THEN 1 ELSE 0 END AS BIGINT), ",
             "(SELECT string_agg(record, ',') FROM agent_skills WHERE agent_id = $1) ",
-            "FROM messages WHERE state = 'pending' AND to_agent = $1 AND NOT ",
-            not_ready!(),
+            "FROM messages WHERE state = 'pending' AND to_agent = $1 AND ",
+            ready!(),
             " ORDER BY seq {limit $2}"
         );
         let mut state = InboxState::default();
         let mut is_first = true;
-        state.mail = self.rows(sql, args, |row| {
+        state.mail = self.rows(sql, args![agent_id, limit], |row| {
             if std::mem::take(&mut is_first) {
                 state.unread = get(Envelope::TABLE, row, 18)?;
                 if let Some(records) = get::<Option<&str>>(Envelope::TABLE, row, 19)? {
@@ -189,38 +177,19 @@ impl Tx {
 
     /// Agents with ready mail that wakes, in order of id.
     pub fn inbox_waiting(&mut self) -> Result<Vec<AgentId>> {
-        let sql = sql!(
-            "SELECT DISTINCT to_agent FROM messages WHERE state = 'pending' AND wake = 1 AND NOT ",
-            not_ready!(),
-            " ORDER BY to_agent"
-        );
-        self.rows(sql, Args::default(), |row| get_parsed(Envelope::TABLE, row, 0))
+        self.receivers(waiting!(), args![])
     }
 
     /// The given agents that have ready mail that wakes, in order of id. Reads no envelopes.
     pub fn inbox_waiting_among(&mut self, agent_ids: &[AgentId]) -> Result<Vec<AgentId>> {
-        let mut args = Args::default();
-        args.put(to_json(Envelope::TABLE, "inboxes", &agent_ids)?);
-        let sql = sql!(
-            "SELECT DISTINCT to_agent FROM messages WHERE state = 'pending' AND wake = 1 ",
-            "AND to_agent {in $1} AND NOT ",
-            not_ready!(),
-            " ORDER BY to_agent"
-        );
-        self.rows(sql, args, |row| get_parsed(Envelope::TABLE, row, 0))
+        let among = to_json(Envelope::TABLE, "inboxes", &agent_ids)?;
+        self.receivers(waiting!("AND to_agent {in $1} "), args![among])
     }
 
     /// Agents with ready mail of this root that wakes, in order of id. Reads no envelopes, so the
     /// size of the mail does not matter.
     pub fn inbox_waiting_of(&mut self, root_id: RootId) -> Result<Vec<AgentId>> {
-        let mut args = Args::default();
-        args.id(root_id.0);
-        let sql = sql!(
-            "SELECT DISTINCT to_agent FROM messages WHERE state = 'pending' AND wake = 1 AND root_id = $1 AND NOT ",
-            not_ready!(),
-            " ORDER BY to_agent"
-        );
-        self.rows(sql, args, |row| get_parsed(Envelope::TABLE, row, 0))
+        self.receivers(waiting!("AND root_id = $1 "), args![root_id])
     }
 
     /// Number of pending messages in the world.
@@ -228,25 +197,21 @@ impl Tx {
         if let Ok(batch) = self.batch() {
             return Ok(u64::try_from(batch.counters.pending).unwrap_or(0));
         }
-        self.count(Envelope::TABLE, sql!("SELECT count(*) FROM messages WHERE state = 'pending'"), Args::default())
+        self.count(Envelope::TABLE, sql!("SELECT count(*) FROM messages WHERE state = 'pending'"), args![])
     }
 
     /// The mail that a turn took, in order.
     pub fn messages_of_turn(&mut self, turn_id: TurnId) -> Result<Vec<Envelope>> {
-        let mut args = Args::default();
-        args.id(turn_id.0);
-        self.list(sql!("SELECT ", columns!(), " FROM messages WHERE turn_id = $1 ORDER BY seq"), args)
+        self.list(sql!(select!(), " WHERE turn_id = $1 ORDER BY seq"), args![turn_id])
     }
 
     /// The mail that a turn took and has not consumed, in order.
     pub fn mail_taken(&mut self, turn_id: TurnId) -> Result<Vec<TakenMail>> {
-        let mut args = Args::default();
-        args.id(turn_id.0);
         let sql = sql!(
             "SELECT message_id, kind, ask_id, conversation_id FROM messages WHERE turn_id = $1 AND state = 'taken' \
                    ORDER BY seq"
         );
-        self.rows(sql, args, |row| {
+        self.rows(sql, args![turn_id], |row| {
             let conversation_id: Option<&str> = get(Envelope::TABLE, row, 3)?;
             Ok(TakenMail {
                 message_id: MessageId(get_id(Envelope::TABLE, row, 0)?),
@@ -261,24 +226,19 @@ impl Tx {
 
     /// The newest mail of an agent in any state, newest first, at most `limit`.
     pub fn messages_recent(&mut self, agent_id: &AgentId, limit: u32) -> Result<Vec<Envelope>> {
-        let mut args = Args::default();
-        args.text(agent_id.as_str()).int(i64::from(limit));
         // Each half has an index of its own. The newest rows of both together are the newest of
         // all.
         let sql = sql!(
-            "SELECT * FROM (SELECT ",
-            columns!(),
-            " FROM messages WHERE state = 'pending' AND to_agent = $1 ORDER BY seq DESC {limit $2}) AS waiting UNION ALL ",
-            "SELECT * FROM (SELECT ",
-            columns!(),
-            " FROM messages WHERE state <> 'pending' AND to_agent = $1 ORDER BY seq DESC {limit $2}) AS past ",
+            "SELECT * FROM (",
+            select!(),
+            " WHERE state = 'pending' AND to_agent = $1 ORDER BY seq DESC {limit $2}) AS waiting UNION ALL SELECT * FROM (",
+            select!(),
+            " WHERE state <> 'pending' AND to_agent = $1 ORDER BY seq DESC {limit $2}) AS past ",
             "ORDER BY seq DESC {limit $2}"
         );
-        self.list(sql, args)
+        self.list(sql, args![agent_id, limit])
     }
-}
 
-impl Tx {
     /// Appends a message to the inbox of its receiver. The store assigns `seq` and ignores the one
     /// in the envelope. Checks nothing.
     pub fn message_append(&mut self, envelope: &Envelope) -> Result<()> {
@@ -299,22 +259,22 @@ impl Tx {
     ) -> Result<()> {
         // A set, so that an id that is given twice is counted once.
         for message_id in message_ids.iter().collect::<BTreeSet<_>>() {
-            let mut args = Args::default();
-            args.id(message_id.0);
-            let found = self.row(sql!("SELECT to_agent, state FROM messages WHERE message_id = $1"), args, |row| {
-                let to: AgentId = get_parsed(Envelope::TABLE, row, 0)?;
-                Ok((to, get_parsed::<MailState>(Envelope::TABLE, row, 1)?))
-            })?;
+            let found = self.row(
+                sql!("SELECT to_agent, state FROM messages WHERE message_id = $1"),
+                args![message_id],
+                |row| {
+                    let to: AgentId = get_parsed(Envelope::TABLE, row, 0)?;
+                    Ok((to, get_parsed::<MailState>(Envelope::TABLE, row, 1)?))
+                },
+            )?;
             let Some((to, was)) = found else { continue };
-            let mut args = Args::default();
-            args.id(message_id.0).text(state.as_str()).maybe_id(turn_id.map(|id| id.0)).int(i64::from(add_crashes));
             // The column is read as a 32-bit number.
             let sql = sql!(
                 "UPDATE messages SET state = $2, turn_id = $3, crashes = \
                        CASE WHEN crashes + $4 > 4294967295 THEN 4294967295 ELSE crashes + $4 END \
                        WHERE message_id = $1"
             );
-            self.execute(sql, args)?;
+            self.execute(sql, args![message_id, state, turn_id, add_crashes])?;
             match (was == MailState::Pending, state == MailState::Pending) {
                 (true, false) => self.leave_inbox(&to)?,
                 (false, true) => self.enter_inbox(&to)?,
@@ -326,19 +286,17 @@ impl Tx {
 
     /// Sets the time at which a turn took messages.
     pub fn message_read(&mut self, message_ids: &[MessageId], at: Timestamp) -> Result<()> {
-        self.change_mail(message_ids, sql!("UPDATE messages SET read_at = $2 WHERE message_id = $1"), |args| {
-            args.int(at.0);
-        })
+        self.change_mail(message_ids, sql!("UPDATE messages SET read_at = $2 WHERE message_id = $1"), at)
     }
 
     /// Sets the crash count of messages to 0, for an operator who retries them.
     pub fn message_forgive(&mut self, message_ids: &[MessageId]) -> Result<()> {
-        self.change_mail(message_ids, sql!("UPDATE messages SET crashes = 0 WHERE message_id = $1"), |_| {})
+        self.change_mail(message_ids, sql!("UPDATE messages SET crashes = 0 WHERE message_id = $1"), ())
     }
 
     /// Sets the wake flag of quiet messages: either the heartbeat that they waited for was removed,
     /// or they must be tried alone.
     pub fn message_rouse(&mut self, message_ids: &[MessageId]) -> Result<()> {
-        self.change_mail(message_ids, sql!("UPDATE messages SET wake = 1 WHERE message_id = $1"), |_| {})
+        self.change_mail(message_ids, sql!("UPDATE messages SET wake = 1 WHERE message_id = $1"), ())
     }
 }

@@ -10,11 +10,18 @@ use super::conversations::CONVERSATIONS;
 use super::counts;
 use super::dead_letters::HELD;
 use super::families::Family;
+use super::prelude::*;
 use super::turns::{PROMPT_USE, ROOTS_OUT, TURN_OUT};
-use crate::error::Result;
-use crate::row::{Args, Row, get, get_id, get_parsed, to_json};
-use crate::sql::{Sql, sql};
-use crate::tx::Tx;
+
+/// Deletes the oldest `$2` rows that a condition finds: by table, key, condition, order, and the index that is read.
+macro_rules! oldest {
+    ($table:literal, $key:literal, $old:literal, $order:literal $(, $index:literal)?) => {
+        sql!(
+            "DELETE FROM ", $table, " WHERE (", $key, ") IN (SELECT ", $key, " FROM ", $table, $($index,)?
+            " WHERE ", $old, " ORDER BY ", $order, " {limit $2})"
+        )
+    };
+}
 
 /// Only the oldest events are deleted, so that the rest of the feed has no gap: up to the first row
 /// that is too young.
@@ -44,22 +51,16 @@ const MESSAGES: Sql = sql!(
     WHERE h.message_id = m.message_id AND d.status = 'held') ORDER BY m.created_at, m.seq {limit $2})"
 );
 
-const ASKS: Sql = sql!(
-    "DELETE FROM asks WHERE ask_id IN (SELECT ask_id FROM asks WHERE status <> 'open' \
-    AND closed_at < $1 ORDER BY closed_at, ask_id {limit $2})"
+const ASKS: Sql = oldest!("asks", "ask_id", "status <> 'open' AND closed_at < $1", "closed_at, ask_id");
+const APPROVALS: Sql = oldest!(
+    "approvals",
+    "approval_id",
+    "status <> 'pending' AND always = 0 AND closed_at < $1",
+    "closed_at, approval_id"
 );
-const APPROVALS: Sql = sql!(
-    "DELETE FROM approvals WHERE approval_id IN (SELECT approval_id FROM approvals \
-    WHERE status <> 'pending' AND always = 0 AND closed_at < $1 ORDER BY closed_at, approval_id {limit $2})"
-);
-const LEDGER: Sql = sql!(
-    "DELETE FROM ledger WHERE call_id IN (SELECT call_id FROM ledger WHERE ended_at IS NOT NULL \
-    AND ended_at < $1 ORDER BY ended_at, started_at, call_id {limit $2})"
-);
-const REQUESTS: Sql = sql!(
-    "DELETE FROM requests WHERE (principal, request_id) IN (SELECT principal, request_id \
-    FROM requests WHERE at < $1 ORDER BY at, principal, request_id {limit $2})"
-);
+const LEDGER: Sql =
+    oldest!("ledger", "call_id", "ended_at IS NOT NULL AND ended_at < $1", "ended_at, started_at, call_id");
+const REQUESTS: Sql = oldest!("requests", "principal, request_id", "at < $1", "at, principal, request_id");
 
 /// Accounts of roots to which nothing can be charged any more. The query runs only if an account is
 /// old enough. It reads the few open rows by their partial indexes, the jobs, the schedules, and
@@ -120,49 +121,41 @@ const CHAT_POSTS: Sql = sql!(
     WHERE ts >= $1 LIMIT 1), 9223372036854775807) \
     ORDER BY p.channel, p.seq {limit $2})"
 );
-const KNOWLEDGE: Sql = sql!(
-    "DELETE FROM knowledge WHERE entry_id IN (SELECT entry_id FROM knowledge{index knowledge_gone} WHERE deleted = 1 \
-    AND updated_at < $1 AND creator <> 'system' ORDER BY updated_at, entry_id {limit $2})"
+const KNOWLEDGE: Sql = oldest!(
+    "knowledge",
+    "entry_id",
+    "deleted = 1 AND updated_at < $1 AND creator <> 'system'",
+    "updated_at, entry_id",
+    "{index knowledge_gone}"
 );
-const SCHEDULE_RUNS: Sql = sql!(
-    "DELETE FROM schedule_runs WHERE (schedule_id, run) IN (SELECT schedule_id, run \
-    FROM schedule_runs WHERE fired_at < $1 ORDER BY fired_at, schedule_id, run {limit $2})"
-);
+const SCHEDULE_RUNS: Sql = oldest!("schedule_runs", "schedule_id, run", "fired_at < $1", "fired_at, schedule_id, run");
+const SESSIONS: Sql =
+    oldest!("sessions", "agent_id, conversation_id", "ended_at < $1", "ended_at, agent_id, conversation_id");
+const GRANTS: Sql = oldest!("acl_grants", "grant_id", "expires_at < $1", "expires_at, grant_id");
+const DROIDS: Sql = oldest!("droids", "droid_id", "ended_at IS NOT NULL AND ended_at < $1", "ended_at, droid_id");
+const ROOTS: Sql = oldest!("roots", "root_id", "updated_at < $1", "updated_at, root_id");
 
-const SESSIONS: Sql = sql!(
-    "DELETE FROM sessions WHERE (agent_id, conversation_id) IN (SELECT agent_id, conversation_id \
-    FROM sessions WHERE ended_at < $1 ORDER BY ended_at, agent_id, conversation_id {limit $2})"
-);
-const GRANTS: Sql = sql!(
-    "DELETE FROM acl_grants WHERE grant_id IN (SELECT grant_id FROM acl_grants \
-    WHERE expires_at < $1 ORDER BY expires_at, grant_id {limit $2})"
-);
-const DROIDS: Sql = sql!(
-    "DELETE FROM droids WHERE droid_id IN (SELECT droid_id FROM droids \
-    WHERE ended_at IS NOT NULL AND ended_at < $1 ORDER BY ended_at, droid_id {limit $2})"
-);
-const ROOTS: Sql = sql!(
-    "DELETE FROM roots WHERE root_id IN (SELECT root_id FROM roots WHERE updated_at < $1 \
-    ORDER BY updated_at, root_id {limit $2})"
-);
+/// Ended turns without a held dead letter or waiting mail: messages of a retried dead letter wait for an ended turn, which
+/// continues from its journal.
+macro_rules! turn_ids {
+    ($of:literal, $and:literal) => {
+        sql!(
+            "SELECT turn_id FROM turns AS t WHERE ", $of, "status <> 'open' AND ended_at < $1 \
+            AND NOT EXISTS (SELECT 1 FROM dead_letters AS d WHERE d.status = 'held' AND d.turn_id = t.turn_id) \
+            AND NOT EXISTS (SELECT 1 FROM messages AS m WHERE m.turn_id = t.turn_id AND m.state IN ('pending', 'taken')) ",
+            $and, "ORDER BY ended_at, turn_id {limit $2}"
+        )
+    };
+}
 
-/// The queries named `.._IDS` return ids of rows that have child rows; several deletes use these
-/// ids. Messages of a retried dead letter wait for an ended turn, which continues from its journal.
-const TURN_IDS: Sql = sql!(
-    "SELECT turn_id FROM turns AS t WHERE status <> 'open' AND ended_at < $1 \
-    AND NOT EXISTS (SELECT 1 FROM dead_letters AS d WHERE d.status = 'held' AND d.turn_id = t.turn_id) \
-    AND NOT EXISTS (SELECT 1 FROM messages AS m WHERE m.turn_id = t.turn_id AND m.state IN ('pending', 'taken')) \
-    AND (source = 'cron' OR NOT EXISTS (SELECT 1 FROM turns AS o{index turns_open} WHERE o.status = 'open' \
-    AND o.agent_id = t.agent_id AND o.log_from <= t.ended_at)) \
-    ORDER BY ended_at, turn_id {limit $2}"
+/// The queries named `.._IDS` return ids of rows that have child rows; several deletes use these ids.
+const TURN_IDS: Sql = turn_ids!(
+    "",
+    "AND (source = 'cron' OR NOT EXISTS (SELECT 1 FROM turns AS o{index turns_open} WHERE o.status = 'open' \
+    AND o.agent_id = t.agent_id AND o.log_from <= t.ended_at)) "
 );
 /// Turns of cron jobs only, by their partial index.
-const CRON_TURN_IDS: Sql = sql!(
-    "SELECT turn_id FROM turns AS t WHERE source = 'cron' AND status <> 'open' \
-    AND ended_at < $1 AND NOT EXISTS (SELECT 1 FROM dead_letters AS d WHERE d.status = 'held' AND d.turn_id = t.turn_id) \
-    AND NOT EXISTS (SELECT 1 FROM messages AS m WHERE m.turn_id = t.turn_id AND m.state IN ('pending', 'taken')) \
-    ORDER BY ended_at, turn_id {limit $2}"
-);
+const CRON_TURN_IDS: Sql = turn_ids!("source = 'cron' AND ", "");
 const DEAD_LETTER_IDS: Sql = sql!(
     "SELECT id FROM (\
     SELECT dead_letter_id AS id, resolved_at AS ended_at FROM dead_letters{index dead_letters_resolved} \
@@ -252,9 +245,7 @@ const CONVERSATIONS_OUT: [Sql; 2] = [
 impl Tx {
     /// Deletes at most `limit` rows that are older than `before`.
     fn delete_old(&mut self, sql: Sql, before: Timestamp, limit: u32) -> Result<u64> {
-        let mut args = Args::default();
-        args.int(before.0).int(i64::from(limit));
-        self.execute(sql, args)
+        self.execute(sql, args![before, limit])
     }
 
     /// Deletes the rows that the query `ids` finds, with their child rows. Returns the number of
@@ -266,9 +257,7 @@ impl Tx {
 
     /// The ids that a query of rows older than `before` finds.
     fn old_ids(&mut self, ids: Sql, before: Timestamp, limit: u32) -> Result<Vec<String>> {
-        let mut args = Args::default();
-        args.int(before.0).int(i64::from(limit));
-        self.rows(ids, args, |row| Ok(get_id("prune", row, 0)?.simple().to_string()))
+        self.rows(ids, args![before, limit], |row| Ok(get_id("prune", row, 0)?.simple().to_string()))
     }
 
     /// Deletes rows by their ids, with their child rows. Returns what the last statement deleted.
@@ -279,9 +268,7 @@ impl Tx {
         let found = to_json("prune", "ids", &found)?;
         let mut deleted = 0;
         for sql in deletes {
-            let mut args = Args::default();
-            args.text(&found);
-            deleted = self.execute(*sql, args)?;
+            deleted = self.execute(*sql, args![&found])?;
         }
         Ok(deleted)
     }
@@ -289,9 +276,8 @@ impl Tx {
     /// Deletes dead letters. Those that are held belong to agents without even a tombstone.
     fn delete_dead_letters(&mut self, before: Timestamp, limit: u32) -> Result<u64> {
         let found = self.old_ids(DEAD_LETTER_IDS, before, limit)?;
-        let mut args = Args::default();
-        args.put(to_json("prune", "ids", &found)?);
-        let held = self.rows(HELD_OF, args, |row| get_parsed::<AgentId>("prune", row, 0))?;
+        let held =
+            self.rows(HELD_OF, args![to_json("prune", "ids", &found)?], |row| get_parsed::<AgentId>("prune", row, 0))?;
         for agent_id in held {
             self.change_count(&counts::of(HELD, &agent_id), -1)?;
         }
@@ -300,15 +286,11 @@ impl Tx {
 
     /// Deletes prompt parts that no journal names.
     fn delete_prompts(&mut self, before: Timestamp, limit: u32) -> Result<u64> {
-        let mut args = Args::default();
-        args.int(before.0);
-        if self.row(sql!("SELECT at FROM prompts WHERE at < $1 LIMIT 1"), args, |_| Ok(()))?.is_none() {
+        if self.row(sql!("SELECT at FROM prompts WHERE at < $1 LIMIT 1"), args![before], |_| Ok(()))?.is_none() {
             return Ok(0);
         }
         let until = self.first_step_since(before.plus(PROMPT_USE))?;
-        let mut args = Args::default();
-        args.int(before.0).int(i64::from(limit)).int(until);
-        self.execute(PROMPTS, args)
+        self.execute(PROMPTS, args![before, limit, until])
     }
 
     /// The sequence of the first journal step made at `at` or later, or one past the last step if
@@ -317,12 +299,11 @@ impl Tx {
         let (mut low, mut high) = (0, self.batch()?.counters.journal + 1);
         while low < high {
             let middle = low + (high - low) / 2;
-            let mut args = Args::default();
-            args.int(middle);
-            let found =
-                self.row(sql!("SELECT seq, at FROM journal WHERE seq >= $1 ORDER BY seq LIMIT 1"), args, |row| {
-                    Ok((get::<i64>("journal", row, 0)?, get::<i64>("journal", row, 1)?))
-                })?;
+            let found = self.row(
+                sql!("SELECT seq, at FROM journal WHERE seq >= $1 ORDER BY seq LIMIT 1"),
+                args![middle],
+                |row| Ok((get::<i64>("journal", row, 0)?, get::<i64>("journal", row, 1)?)),
+            )?;
             match found {
                 Some((seq, made)) if made < at.0 => low = seq + 1,
                 _ => high = middle,
@@ -333,35 +314,25 @@ impl Tx {
 
     /// Deletes tombstones and raises the incarnation floor to theirs.
     fn delete_tombstones(&mut self, before: Timestamp, limit: u32) -> Result<u64> {
-        let mut args = Args::default();
-        args.int(before.0).int(i64::from(limit));
-        let old: Vec<Agent> = self.list(TOMBSTONES, args)?;
+        let old: Vec<Agent> = self.list(TOMBSTONES, args![before, limit])?;
         let Some(highest) = old.iter().map(|agent| agent.incarnation).max() else { return Ok(0) };
         self.agent_incarnation_raise(highest)?;
         let ids: Vec<&str> = old.iter().map(|agent| agent.agent_id.as_str()).collect();
-        let mut args = Args::default();
         let ids = to_json(Agent::TABLE, "ids", &ids)?;
-        args.text(&ids);
-        let deleted = self.execute(TOMBSTONES_OUT, args)?;
-        let mut args = Args::default();
-        args.text(&ids);
-        self.execute(INBOXES_OUT, args)?;
+        let deleted = self.execute(TOMBSTONES_OUT, args![&ids])?;
+        self.execute(INBOXES_OUT, args![&ids])?;
         Ok(deleted)
     }
 
     /// Stores the last number of a sequence, so that it continues from there even if its last rows
     /// are deleted.
-    pub(super) fn keep_counter(&mut self, name: &'static str, value: i64) -> Result<()> {
-        let mut args = Args::default();
-        args.text(name).int(value);
+    pub(super) fn keep_counter(&mut self, name: &str, value: i64) -> Result<()> {
         let sql = sql!(
             "INSERT INTO counters (name, value) VALUES ($1, $2) ON CONFLICT (name) DO UPDATE SET value = excluded.value"
         );
-        self.execute(sql, args).map(|_| ())
+        self.execute(sql, args![name, value]).map(drop)
     }
-}
 
-impl Tx {
     /// Deletes entries of conversations, at most `limit`, by conversation in order of id. In each
     /// conversation it deletes from the start up to the first entry that must stay, so that the
     /// rest has no gap. The sequence of the conversation continues. Returns how many entries were
@@ -375,9 +346,7 @@ impl Tx {
     /// - entries of an open turn;
     /// - entries whose mail is not consumed: it waits, a turn has taken it, or it is dead.
     pub fn prune_conversation_entries(&mut self, before: Timestamp, keep: u32, limit: u32) -> Result<u64> {
-        let mut args = Args::default();
-        args.int(before.0).int(i64::from(limit)).int(i64::from(keep));
-        self.execute(CONVERSATION_ENTRIES, args)
+        self.execute(CONVERSATION_ENTRIES, args![before, limit, keep])
     }
 
     /// Deletes the oldest history rows of tasks that have more than `keep` (at least 1), at most
@@ -385,7 +354,7 @@ impl Tx {
     pub fn prune_task_events(&mut self, keep: u32, limit: u32) -> Result<u64> {
         let keep = keep.max(1);
         let (cut, cut_to): (Option<i64>, Option<i64>) = self
-            .row(TASK_EVENTS_CUT, Args::default(), |row| Ok((get("counters", row, 0)?, get("counters", row, 1)?)))?
+            .row(TASK_EVENTS_CUT, args![], |row| Ok((get("counters", row, 0)?, get("counters", row, 1)?)))?
             .unwrap_or_default();
         // With another length, every task must be read once.
         let cut = cut.filter(|_| cut_to == Some(i64::from(keep))).unwrap_or(0);
@@ -393,9 +362,7 @@ impl Tx {
         if cut == last {
             return Ok(0);
         }
-        let mut args = Args::default();
-        args.int(i64::from(keep) - 1).int(i64::from(limit)).int(cut);
-        let deleted = self.execute(TASK_EVENTS, args)?;
+        let deleted = self.execute(TASK_EVENTS, args![i64::from(keep) - 1, limit, cut])?;
         if deleted < u64::from(limit) {
             self.keep_counter("task_events_cut", last)?;
             self.keep_counter("task_events_cut_to", i64::from(keep))?;
@@ -406,48 +373,24 @@ impl Tx {
     /// Deletes rows of a family that ended before `before`, at most `limit`, oldest first unless
     /// the comment of the family says otherwise. Returns the number of deleted rows.
     pub fn prune(&mut self, family: Family, before: Timestamp, limit: u32) -> Result<u64> {
-        let counters = self.batch()?.counters;
         let deleted = match family {
-            Family::Events => {
-                let deleted = self.delete_old(EVENTS, before, limit)?;
-                self.keep_counter("events", counters.events)?;
-                deleted
-            }
+            Family::Events => self.delete_old(EVENTS, before, limit)?,
             Family::Turns => {
                 let deleted = self.delete_families(TURN_IDS, &TURNS_OUT, before, limit)?;
                 let room = limit - u32::try_from(deleted).unwrap_or(limit).min(limit);
                 let prompts = self.delete_prompts(before, room)?;
                 let room = room - u32::try_from(prompts).unwrap_or(room).min(room);
-                let deleted = deleted + prompts + self.delete_old(SESSIONS, before, room)?;
-                self.keep_counter("journal", counters.journal)?;
-                deleted
+                deleted + prompts + self.delete_old(SESSIONS, before, room)?
             }
-            Family::CronTurns => {
-                let deleted = self.delete_families(CRON_TURN_IDS, &CRON_TURNS_OUT, before, limit)?;
-                self.keep_counter("journal", counters.journal)?;
-                self.keep_counter("messages", counters.messages)?;
-                deleted
-            }
-            Family::Messages => {
-                let deleted = self.delete_old(MESSAGES, before, limit)?;
-                self.keep_counter("messages", counters.messages)?;
-                deleted
-            }
+            Family::CronTurns => self.delete_families(CRON_TURN_IDS, &CRON_TURNS_OUT, before, limit)?,
+            Family::Messages => self.delete_old(MESSAGES, before, limit)?,
             Family::Asks => self.delete_old(ASKS, before, limit)?,
             Family::Approvals => self.delete_old(APPROVALS, before, limit)?,
             Family::Ledger => self.delete_old(LEDGER, before, limit)?,
-            Family::Usage => {
-                let deleted = self.usage_prune(before, limit)?;
-                self.keep_counter("usage", counters.usage)?;
-                deleted
-            }
+            Family::Usage => self.usage_prune(before, limit)?,
             Family::Requests => self.delete_old(REQUESTS, before, limit)?,
             Family::DeadLetters => self.delete_dead_letters(before, limit)?,
-            Family::Tasks => {
-                let deleted = self.delete_families(TASK_IDS, &TASKS_OUT, before, limit)?;
-                self.keep_counter("task_events", counters.task_events)?;
-                deleted
-            }
+            Family::Tasks => self.delete_families(TASK_IDS, &TASKS_OUT, before, limit)?,
             Family::RootBudgets => self.delete_old(ROOT_BUDGETS, before, limit)?,
             Family::AgentBudgets => self.delete_old(AGENT_BUDGETS, before, limit)?,
             Family::Agents => self.delete_tombstones(before, limit)?,
@@ -463,6 +406,19 @@ impl Tx {
             Family::Droids => self.delete_old(DROIDS, before, limit)?,
             Family::Roots => self.delete_old(ROOTS, before, limit)?,
         };
+        let counters = self.batch()?.counters;
+        let sequences: &[(&str, i64)] = match family {
+            Family::Events => &[("events", counters.events)],
+            Family::Turns => &[("journal", counters.journal)],
+            Family::CronTurns => &[("journal", counters.journal), ("messages", counters.messages)],
+            Family::Messages => &[("messages", counters.messages)],
+            Family::Usage => &[("usage", counters.usage)],
+            Family::Tasks => &[("task_events", counters.task_events)],
+            _ => &[],
+        };
+        for (name, last) in sequences {
+            self.keep_counter(name, *last)?;
+        }
         Ok(deleted)
     }
 }

@@ -2,85 +2,26 @@
 
 use ghost_domain::{AgentId, MessageId, Schedule, ScheduleId, ScheduleKind, ScheduleRun, Timestamp, WatchSnapshot};
 
-use crate::error::Result;
-use crate::internal_rows::WatchSnapshotRow;
-use crate::query::{Conditions, PAGE_MAX};
-use crate::row::{Args, Keyed, ReadRow, Row, from_record, get, get_id, get_parsed, to_json};
-use crate::sql::{Sql, sql};
-use crate::tx::Tx;
+use super::prelude::*;
 
 /// A position in the list of schedules: agent, kind and name. The schedule itself need not exist
 /// any more.
 pub type SchedulePlace = (AgentId, ScheduleKind, String);
+
+/// The table of snapshots, for error messages.
+const SNAPSHOTS: &str = "watch_snapshots";
 
 /// The count of an agent's schedules of a kind.
 fn count_of(agent_id: &AgentId, kind: ScheduleKind) -> String {
     format!("schedules/{agent_id}/{}", kind.as_str())
 }
 
-impl Row for Schedule {
-    const TABLE: &'static str = "schedules";
-    const WRITE: Sql = sql!(
-        "INSERT INTO schedules (schedule_id, agent_id, kind, name, next_at, root_id, record) VALUES ($1, $2, $3, $4, \
-        $5, $6, $7) ON CONFLICT (schedule_id) DO UPDATE SET agent_id = excluded.agent_id, kind = \
-        excluded.kind, name = excluded.name, next_at = excluded.next_at, root_id = excluded.root_id, record = excluded.record"
-    );
-
-    fn bind(&self, args: &mut Args) -> Result<()> {
-        args.id(self.schedule_id.0)
-            .text(self.agent_id.as_str())
-            .text(self.kind.as_str())
-            .text(&self.name)
-            .maybe_at(self.next_at)
-            .id(self.root_id.0)
-            .put(to_json(Self::TABLE, self.schedule_id, self)?);
-        Ok(())
-    }
+record! {
+    schedule: Schedule, "schedules"; key schedule_id: ScheduleId;
+    agent_id, kind, name, next_at, root_id
 }
 
-impl Keyed for Schedule {
-    type Key = ScheduleId;
-    const SELECT: Sql = sql!("SELECT record FROM schedules WHERE schedule_id = $1");
-
-    fn bind_key(key: &ScheduleId, args: &mut Args) {
-        args.id(key.0);
-    }
-
-    fn read(row: &ReadRow<'_>) -> Result<Self> {
-        from_record(Self::TABLE, row)
-    }
-}
-
-impl Row for ScheduleRun {
-    const TABLE: &'static str = "schedule_runs";
-    const WRITE: Sql = sql!(
-        "INSERT INTO schedule_runs (schedule_id, run, message_id, fired_at, record) VALUES ($1, $2, $3, $4, \
-        $5) ON CONFLICT (schedule_id, run) DO UPDATE SET message_id = excluded.message_id, fired_at = \
-        excluded.fired_at, record = excluded.record"
-    );
-
-    fn bind(&self, args: &mut Args) -> Result<()> {
-        args.id(self.schedule_id.0)
-            .int(self.run)
-            .maybe_id(self.message_id.map(|id| id.0))
-            .int(self.fired_at.0)
-            .put(to_json(Self::TABLE, self.schedule_id, self)?);
-        Ok(())
-    }
-}
-
-impl Keyed for ScheduleRun {
-    type Key = (ScheduleId, i64);
-    const SELECT: Sql = sql!("SELECT record FROM schedule_runs WHERE schedule_id = $1 AND run = $2");
-
-    fn bind_key(key: &Self::Key, args: &mut Args) {
-        args.id(key.0.0).int(key.1);
-    }
-
-    fn read(row: &ReadRow<'_>) -> Result<Self> {
-        from_record(Self::TABLE, row)
-    }
-}
+record! { run: ScheduleRun, "schedule_runs"; key schedule_id: ScheduleId, run: i64; message_id, fired_at }
 
 /// Keeps the newest runs, up to a number of runs and a number of bytes.
 const TRIM: Sql = sql!(
@@ -88,32 +29,6 @@ const TRIM: Sql = sql!(
     row_number() OVER newest AS line, CAST(sum(octet_length(record)) OVER newest AS BIGINT) AS bytes FROM schedule_runs \
     WHERE schedule_id = $1 WINDOW newest AS (ORDER BY run DESC)) AS runs WHERE line > $2 OR bytes > $3)"
 );
-
-impl Row for WatchSnapshotRow {
-    const TABLE: &'static str = "watch_snapshots";
-    const WRITE: Sql = sql!(
-        "INSERT INTO watch_snapshots (schedule_id, record) VALUES ($1, $2) ON CONFLICT (schedule_id) DO \
-        UPDATE SET record = excluded.record"
-    );
-
-    fn bind(&self, args: &mut Args) -> Result<()> {
-        args.id(self.schedule_id.0).put(to_json(Self::TABLE, self.schedule_id, &self.snapshot)?);
-        Ok(())
-    }
-}
-
-impl Keyed for WatchSnapshotRow {
-    type Key = ScheduleId;
-    const SELECT: Sql = sql!("SELECT record, schedule_id FROM watch_snapshots WHERE schedule_id = $1");
-
-    fn bind_key(key: &ScheduleId, args: &mut Args) {
-        args.id(key.0);
-    }
-
-    fn read(row: &ReadRow<'_>) -> Result<Self> {
-        Ok(Self { schedule_id: ScheduleId(get_id(Self::TABLE, row, 1)?), snapshot: from_record(Self::TABLE, row)? })
-    }
-}
 
 impl Tx {
     /// The schedule with this id.
@@ -123,12 +38,8 @@ impl Tx {
 
     /// The schedule with this owner, kind and name.
     pub fn schedule_find(&mut self, agent_id: &AgentId, kind: ScheduleKind, name: &str) -> Result<Option<Schedule>> {
-        let mut args = Args::default();
-        args.text(agent_id.as_str()).text(kind.as_str()).text(name);
-        Ok(self
-            .list(sql!("SELECT record FROM schedules WHERE agent_id = $1 AND kind = $2 AND name = $3"), args)?
-            .into_iter()
-            .next())
+        let sql = sql!("SELECT record FROM schedules WHERE agent_id = $1 AND kind = $2 AND name = $3");
+        self.first(sql, args![agent_id, kind, name])
     }
 
     /// Schedules in order of agent, kind (as text) and name, at most 1,000; only those of this
@@ -139,18 +50,12 @@ impl Tx {
         kind: Option<ScheduleKind>,
         after: Option<&SchedulePlace>,
     ) -> Result<Vec<Schedule>> {
-        let (sql, args) = Conditions::new("SELECT record FROM schedules")
-            .when(agent_id, "agent_id = $1", |id, args| {
-                args.text(id.as_str());
-            })
-            .when(kind, "kind = $1", |kind, args| {
-                args.text(kind.as_str());
-            })
-            .when(after, "(agent_id, kind, name) > ($1, $2, $3)", |(agent_id, kind, name), args| {
-                args.text(agent_id.as_str()).text(kind.as_str()).text(name);
-            })
+        let query = Conditions::new("SELECT record FROM schedules")
+            .when(agent_id, "agent_id = $1")
+            .when(kind, "kind = $1")
+            .when(after.map(|(agent_id, kind, name)| (agent_id, kind, name)), "(agent_id, kind, name) > ($1, $2, $3)")
             .order("agent_id, kind, name", i64::from(PAGE_MAX));
-        self.rows(sql, args, Schedule::read)
+        self.page(query)
     }
 
     /// Number of schedules of a kind that an agent has.
@@ -160,46 +65,38 @@ impl Tx {
 
     /// Schedules that are due at `now`, in order of due time (then id), at most `limit`.
     pub fn schedules_due(&mut self, now: Timestamp, limit: u32) -> Result<Vec<Schedule>> {
-        let mut args = Args::default();
-        args.int(now.0).int(i64::from(limit));
         let sql = sql!(
             "SELECT record FROM schedules WHERE next_at IS NOT NULL AND next_at <= $1 \
                    ORDER BY next_at, schedule_id {limit $2}"
         );
-        self.list(sql, args)
+        self.list(sql, args![now, limit])
     }
 
     /// When the next schedule is due; `None` if no schedule has a due time.
     pub fn schedule_next_at(&mut self) -> Result<Option<Timestamp>> {
         let sql = sql!("SELECT min(next_at) FROM schedules WHERE next_at IS NOT NULL");
-        let at = self.row(sql, Args::default(), |row| get::<Option<i64>>(Schedule::TABLE, row, 0))?;
+        let at = self.row(sql, args![], |row| get::<Option<i64>>(Schedule::TABLE, row, 0))?;
         Ok(at.flatten().map(Timestamp))
     }
 
     /// Runs of a schedule, newest first, at most `limit`.
     pub fn schedule_runs(&mut self, schedule_id: ScheduleId, limit: u32) -> Result<Vec<ScheduleRun>> {
         let sql = sql!("SELECT record FROM schedule_runs WHERE schedule_id = $1 ORDER BY run DESC {limit $2}");
-        let mut args = Args::default();
-        args.id(schedule_id.0).int(i64::from(limit));
-        self.list(sql, args)
+        self.list(sql, args![schedule_id, limit])
     }
 
     /// The run that sent this mail.
     pub fn schedule_run_of(&mut self, message_id: MessageId) -> Result<Option<ScheduleRun>> {
         let sql = sql!("SELECT record FROM schedule_runs WHERE message_id = $1 ORDER BY schedule_id, run");
-        let mut args = Args::default();
-        args.id(message_id.0);
-        let runs = self.list(sql, args)?;
-        Ok(runs.into_iter().next())
+        self.first(sql, args![message_id])
     }
 
     /// The last snapshot of a watch.
     pub fn watch_snapshot_get(&mut self, schedule_id: ScheduleId) -> Result<Option<WatchSnapshot>> {
-        Ok(self.get::<WatchSnapshotRow>(&schedule_id)?.map(|seen| seen.snapshot))
+        let sql = sql!("SELECT record FROM watch_snapshots WHERE schedule_id = $1");
+        self.row(sql, args![schedule_id], |row| from_record(SNAPSHOTS, row))
     }
-}
 
-impl Tx {
     /// Inserts or replaces a schedule.
     pub fn schedule_put(&mut self, schedule: &Schedule) -> Result<()> {
         let stored = sql!("SELECT 'schedules/' || agent_id || '/' || kind FROM schedules WHERE schedule_id = $1");
@@ -210,39 +107,30 @@ impl Tx {
     /// Clears their due time so that they are not due again; the records stay unchanged. Returns
     /// the id and the problem of each.
     pub fn schedules_suspend_unreadable(&mut self, now: Timestamp, limit: u32) -> Result<Vec<(ScheduleId, String)>> {
-        let mut args = Args::default();
-        args.int(now.0).int(i64::from(limit));
         let sql = sql!(
             "SELECT record, schedule_id FROM schedules WHERE next_at IS NOT NULL AND next_at <= $1 \
                    ORDER BY next_at, schedule_id {limit $2}"
         );
-        let due = self.rows(sql, args, |row| match Schedule::read(row) {
+        let due = self.rows(sql, args![now, limit], |row| match Schedule::read(row) {
             Ok(_) => Ok(None),
             Err(error) => Ok(Some((ScheduleId(get_id(Schedule::TABLE, row, 1)?), error.to_string()))),
         })?;
         let damaged: Vec<_> = due.into_iter().flatten().collect();
         for (schedule_id, _) in &damaged {
-            let mut args = Args::default();
-            args.id(schedule_id.0);
-            self.execute(sql!("UPDATE schedules SET next_at = NULL WHERE schedule_id = $1"), args)?;
+            self.execute(sql!("UPDATE schedules SET next_at = NULL WHERE schedule_id = $1"), args![schedule_id])?;
         }
         Ok(damaged)
     }
 
     /// Removes a schedule and its snapshot. Its runs stay until they are pruned.
     pub fn schedule_delete(&mut self, schedule_id: ScheduleId) -> Result<()> {
-        let key = || {
-            let mut args = Args::default();
-            args.id(schedule_id.0);
-            args
-        };
-        self.execute(sql!("DELETE FROM watch_snapshots WHERE schedule_id = $1"), key())?;
+        self.execute(sql!("DELETE FROM watch_snapshots WHERE schedule_id = $1"), args![schedule_id])?;
         let sql = sql!("SELECT agent_id, kind FROM schedules WHERE schedule_id = $1");
-        let found = self.row(sql, key(), |row| {
+        let found = self.row(sql, args![schedule_id], |row| {
             Ok(count_of(&get_parsed(Schedule::TABLE, row, 0)?, get_parsed(Schedule::TABLE, row, 1)?))
         })?;
         let Some(count) = found else { return Ok(()) };
-        self.execute(sql!("DELETE FROM schedules WHERE schedule_id = $1"), key())?;
+        self.execute(sql!("DELETE FROM schedules WHERE schedule_id = $1"), args![schedule_id])?;
         self.change_count(&count, -1)
     }
 
@@ -254,13 +142,15 @@ impl Tx {
     /// Deletes the oldest runs of a schedule until at most `lines` runs and at most `bytes` bytes
     /// of records are left. Returns how many were deleted.
     pub fn schedule_runs_trim(&mut self, schedule_id: ScheduleId, lines: u32, bytes: u64) -> Result<u64> {
-        let mut args = Args::default();
-        args.id(schedule_id.0).int(i64::from(lines)).int(i64::try_from(bytes).unwrap_or(i64::MAX));
-        self.execute(TRIM, args)
+        self.execute(TRIM, args![schedule_id, lines, bytes])
     }
 
     /// Inserts or replaces the last snapshot of a watch.
     pub fn watch_snapshot_put(&mut self, schedule_id: ScheduleId, snapshot: &WatchSnapshot) -> Result<()> {
-        self.put(&WatchSnapshotRow { schedule_id, snapshot: snapshot.clone() })
+        let sql = sql!(
+            "INSERT INTO watch_snapshots (schedule_id, record) VALUES ($1, $2) \
+            ON CONFLICT (schedule_id) DO UPDATE SET record = excluded.record"
+        );
+        self.execute(sql, args![schedule_id, to_json(SNAPSHOTS, schedule_id, snapshot)?]).map(drop)
     }
 }

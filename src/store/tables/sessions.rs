@@ -2,12 +2,8 @@
 
 use ghost_domain::{AgentId, ConversationId, LogPlace, SessionStart, SessionSummary, Timestamp, Turn};
 
+use super::prelude::*;
 use super::turns::conversation_key;
-use crate::error::Result;
-use crate::query::{Conditions, list_limit};
-use crate::row::{Args, Keyed, ReadRow, Row, from_record, get, get_count, get_id, to_json};
-use crate::sql::{Sql, Statement, sql};
-use crate::tx::Tx;
 
 /// Which ended turns of a session a list contains.
 #[derive(Clone, Debug)]
@@ -31,54 +27,20 @@ fn session_key(conversation_id: Option<ConversationId>) -> String {
     conversation_id.map(|id| id.to_string()).unwrap_or_default()
 }
 
-impl Row for SessionStart {
-    const TABLE: &'static str = "sessions";
-    const WRITE: Sql = sql!(
-        "INSERT INTO sessions (agent_id, conversation_id, ended_at, record) VALUES ($1, $2, $3, $4) ON \
-        CONFLICT (agent_id, conversation_id) DO UPDATE SET ended_at = excluded.ended_at, record = \
-        excluded.record"
-    );
-
-    fn bind(&self, args: &mut Args) -> Result<()> {
-        let record = to_json(Self::TABLE, &self.agent_id, self)?;
-        args.text(self.agent_id.as_str())
-            .text(&session_key(self.conversation_id))
-            .int(self.start.place.ended_at.0)
-            .put(record);
-        Ok(())
-    }
-}
-
-impl Keyed for SessionStart {
-    type Key = (AgentId, Option<ConversationId>);
-    const SELECT: Sql = sql!("SELECT record FROM sessions WHERE agent_id = $1 AND conversation_id = $2");
-
-    fn bind_key(key: &Self::Key, args: &mut Args) {
-        args.text(key.0.as_str()).text(&session_key(key.1));
-    }
-
-    fn read(row: &ReadRow<'_>) -> Result<Self> {
-        from_record(Self::TABLE, row)
-    }
+record! {
+    session: SessionStart, "sessions";
+    key agent_id: AgentId, conversation_id: String = session_key(session.conversation_id);
+    ended_at = session.start.place.ended_at
 }
 
 fn turns(query: &SessionTurns) -> (Statement, Args) {
+    let place = |place: LogPlace| (place.ended_at, place.turn_id);
     Conditions::new("SELECT record FROM turns{index turns_session}")
-        .when(Some(&query.agent_id), "in_log = 1 AND agent_id = $1", |id, args| {
-            args.text(id.as_str());
-        })
-        .when(Some(query.source), "source = $1", |source, args| {
-            args.text(source);
-        })
-        .when(Some(query.conversation_id), "conversation_id = $1", |id, args| {
-            args.put(conversation_key(id));
-        })
-        .when(query.from, "(ended_at, turn_id) >= ($1, $2)", |from, args| {
-            args.int(from.ended_at.0).id(from.turn_id.0);
-        })
-        .when(query.before, "(ended_at, turn_id) < ($1, $2)", |before, args| {
-            args.int(before.ended_at.0).id(before.turn_id.0);
-        })
+        .when(Some(&query.agent_id), "in_log = 1 AND agent_id = $1")
+        .when(Some(query.source), "source = $1")
+        .when(Some(conversation_key(query.conversation_id)), "conversation_id = $1")
+        .when(query.from.map(place), "(ended_at, turn_id) >= ($1, $2)")
+        .when(query.before.map(place), "(ended_at, turn_id) < ($1, $2)")
         .order("ended_at DESC, turn_id DESC", list_limit(query.limit))
 }
 
@@ -122,13 +84,12 @@ impl Tx {
         agent_id: &AgentId,
         conversation_id: Option<ConversationId>,
     ) -> Result<Option<SessionStart>> {
-        self.get(&(agent_id.clone(), conversation_id))
+        self.get(&(agent_id.clone(), session_key(conversation_id)))
     }
 
     /// The turns in the log of a session ([`Turn::is_in_log`]), in reverse order of their ends.
     pub fn session_turns(&mut self, query: &SessionTurns) -> Result<Vec<Turn>> {
-        let (sql, args) = turns(query);
-        self.list(sql, args)
+        self.page(turns(query))
     }
 
     /// The sessions of an agent whose logs have turns opened by mail, at most `limit`.
@@ -141,13 +102,9 @@ impl Tx {
         since: Timestamp,
         limit: u32,
     ) -> Result<Vec<SessionSummary>> {
-        let mut args = Args::default();
-        args.text(agent_id.as_str()).int(since.0).int(list_limit(limit)).int(from.0);
-        self.rows(LIST, args, summary)
+        self.rows(LIST, args![agent_id, since, list_limit(limit), from], summary)
     }
-}
 
-impl Tx {
     /// Inserts or replaces the start of a session's log.
     pub fn session_start_put(&mut self, start: &SessionStart) -> Result<()> {
         self.put(start)
@@ -170,9 +127,7 @@ mod tests {
             let query = SessionTurns { agent_id, conversation_id: None, source: "mail", from, before, limit: 9 };
             assert_indexed(turns(&query)).await;
         }
-        let mut args = Args::default();
-        args.text("a").int(0).int(9).int(0);
-        let steps = plan((LIST, args)).await;
+        let steps = plan((LIST, args!["a", 0, 9, 0])).await;
         let reads = steps.iter().filter(|step| step.contains(" turns ")).collect::<Vec<_>>();
         assert!(reads.len() >= 4 && reads.iter().all(|step| step.contains("turns_session (agent_id=?")), "{steps:?}");
     }

@@ -2,38 +2,12 @@
 
 use ghost_domain::StateEntry;
 
-use crate::error::Result;
-use crate::row::{Args, Keyed, ReadRow, Row, from_record, to_json};
-use crate::sql::{Sql, sql};
-use crate::tx::Tx;
+use super::prelude::*;
 
 /// The count of keys.
 const KEYS: &str = "state_keys";
 
-impl Row for StateEntry {
-    const TABLE: &'static str = "shared_state";
-    const WRITE: Sql = sql!(
-        "INSERT INTO shared_state (key, record) VALUES ($1, $2) ON CONFLICT (key) DO UPDATE SET record = excluded.record"
-    );
-
-    fn bind(&self, args: &mut Args) -> Result<()> {
-        args.text(&self.key).put(to_json(Self::TABLE, &self.key, self)?);
-        Ok(())
-    }
-}
-
-impl Keyed for StateEntry {
-    type Key = String;
-    const SELECT: Sql = sql!("SELECT record FROM shared_state WHERE key = $1");
-
-    fn bind_key(key: &String, args: &mut Args) {
-        args.text(key);
-    }
-
-    fn read(row: &ReadRow<'_>) -> Result<Self> {
-        from_record(Self::TABLE, row)
-    }
-}
+record! { entry: StateEntry, "shared_state"; key key: str; }
 
 /// The smallest text that is larger than all texts with this prefix, if there is one. Texts are
 /// compared byte by byte, which for UTF-8 is the order of characters.
@@ -54,31 +28,26 @@ pub(super) fn end_of_prefix(prefix: &str) -> Option<String> {
 impl Tx {
     /// The value of this key.
     pub fn state_get(&mut self, key: &str) -> Result<Option<StateEntry>> {
-        self.get(&key.to_owned())
+        self.get(key)
     }
 
     /// Values whose key begins with `prefix`, in order of key, after the key `after`, at most
     /// `limit`.
     pub fn state_list(&mut self, prefix: &str, after: &str, limit: u32) -> Result<Vec<StateEntry>> {
-        let mut args = Args::default();
-        args.text(after).text(prefix);
-        let sql = if let Some(end_of_prefix) = end_of_prefix(prefix) {
-            args.put(end_of_prefix);
-            sql!("SELECT record FROM shared_state WHERE key > $1 AND key >= $2 AND key < $3 ORDER BY key {limit $4}")
-        } else {
-            sql!("SELECT record FROM shared_state WHERE key > $1 AND key >= $2 ORDER BY key {limit $3}")
+        let Some(end) = end_of_prefix(prefix) else {
+            let sql = sql!("SELECT record FROM shared_state WHERE key > $1 AND key >= $2 ORDER BY key {limit $3}");
+            return self.list(sql, args![after, prefix, limit]);
         };
-        args.int(i64::from(limit));
-        self.list(sql, args)
+        let sql =
+            sql!("SELECT record FROM shared_state WHERE key > $1 AND key >= $2 AND key < $3 ORDER BY key {limit $4}");
+        self.list(sql, args![after, prefix, end, limit])
     }
 
     /// Number of keys.
     pub fn state_count(&mut self) -> Result<u32> {
         self.counted(KEYS)
     }
-}
 
-impl Tx {
     /// Inserts or replaces a value.
     pub fn state_put(&mut self, entry: &StateEntry) -> Result<()> {
         let stored = sql!("SELECT 'state_keys' FROM shared_state WHERE key = $1");
@@ -87,9 +56,7 @@ impl Tx {
 
     /// Deletes a value. Returns whether it existed.
     pub fn state_remove(&mut self, key: &str) -> Result<bool> {
-        let mut args = Args::default();
-        args.text(key);
-        let existed = self.execute(sql!("DELETE FROM shared_state WHERE key = $1"), args)? > 0;
+        let existed = self.execute(sql!("DELETE FROM shared_state WHERE key = $1"), args![key])? > 0;
         if existed {
             self.change_count(KEYS, -1)?;
         }

@@ -5,13 +5,7 @@ use ghost_domain::turn::WaitMode;
 use ghost_domain::{AgentId, ConversationId, RootId, Timestamp, Turn, TurnId, TurnStatus};
 use std::time::Duration;
 
-use crate::batch::Sequence;
-use crate::error::Result;
-use crate::internal_rows::Prompt;
-use crate::query::{Conditions, list_limit};
-use crate::row::{Args, Keyed, ReadRow, Row, from_record, get, get_id, to_json};
-use crate::sql::{Sql, Statement, sql};
-use crate::tx::Tx;
+use super::prelude::*;
 
 /// Which turns a list contains. `None` means any.
 #[derive(Clone, Debug, Default)]
@@ -35,30 +29,11 @@ pub struct TurnFilter {
 /// Precision of the stored time of a prompt part's last use.
 pub const PROMPT_USE: Duration = Duration::from_secs(86_400);
 
-impl Row for Turn {
-    const TABLE: &'static str = "turns";
-    const WRITE: Sql = sql!(
-        "INSERT INTO turns (turn_id, agent_id, source, started_at, conversation_id, root_id, other_roots, status, \
-         ended_at, in_log, standing, log_from, record) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13) \
-         ON CONFLICT (turn_id) DO NOTHING"
-    );
-
-    fn bind(&self, args: &mut Args) -> Result<()> {
-        args.id(self.turn_id.0)
-            .text(self.agent_id.as_str())
-            .text(&self.source)
-            .int(self.started_at.0)
-            .put(conversation_key(self.conversation_id))
-            .id(self.root_id.0)
-            .put(other_roots(self))
-            .text(self.status.as_str())
-            .maybe_at(ended_at(self))
-            .put(self.is_in_log())
-            .maybe_text(standing(self))
-            .maybe_at(self.log_from)
-            .put(to_json(Self::TABLE, self.turn_id, self)?);
-        Ok(())
-    }
+insert! {
+    turn: Turn, "turns", "ON CONFLICT (turn_id) DO NOTHING";
+    turn_id, agent_id, source, started_at, conversation_id = conversation_key(turn.conversation_id), root_id,
+    other_roots = other_roots(turn), status, ended_at = ended_at(turn), in_log = turn.is_in_log(),
+    standing = standing(turn), log_from, record = to_json(Self::TABLE, turn.turn_id, turn)?
 }
 
 /// When a turn ended; `None` while it is open.
@@ -99,7 +74,7 @@ impl Keyed for Turn {
     const SELECT: Sql = sql!("SELECT record FROM turns WHERE turn_id = $1");
 
     fn bind_key(key: &TurnId, args: &mut Args) {
-        args.id(key.0);
+        args.push(key);
     }
 
     fn read(row: &ReadRow<'_>) -> Result<Self> {
@@ -107,26 +82,8 @@ impl Keyed for Turn {
     }
 }
 
-impl Row for JournalRow {
-    const TABLE: &'static str = "journal";
-    const WRITE: Sql = sql!(
-        "INSERT INTO journal (seq, turn_id, at, step, system_hash, briefing_hash) VALUES ($1, $2, $3, $4, $5, $6)"
-    );
-
-    fn bind(&self, args: &mut Args) -> Result<()> {
-        let (system, briefing) = match &self.step {
-            Step::Briefed { system, briefing, .. } => (Some(system.as_str()), Some(briefing.as_str())),
-            _ => (None, None),
-        };
-        args.int(self.seq)
-            .id(self.turn_id.0)
-            .int(self.at.0)
-            .put(without_hashes(to_json(Self::TABLE, self.seq, &self.step)?, system, briefing))
-            .maybe_text(system)
-            .maybe_text(briefing);
-        Ok(())
-    }
-}
+/// The table of steps, for error messages.
+const JOURNAL: &str = "journal";
 
 /// The JSON record of a step, with its hashes emptied: they have columns of their own.
 fn without_hashes(mut step: String, system: Option<&str>, briefing: Option<&str>) -> String {
@@ -142,45 +99,15 @@ fn without_hashes(mut step: String, system: Option<&str>, briefing: Option<&str>
 
 /// Decodes a step and fills in its hashes. Older records still contain the hashes.
 fn step_of(row: &ReadRow<'_>) -> Result<Step> {
-    let mut step: Step = from_record(JournalRow::TABLE, row)?;
+    let mut step: Step = from_record(JOURNAL, row)?;
     if let Step::Briefed { system, briefing, .. } = &mut step {
         for (hash, column) in [(system, 4), (briefing, 5)] {
             if hash.is_empty() {
-                *hash = get::<Option<String>>(JournalRow::TABLE, row, column)?.unwrap_or_default();
+                *hash = get::<Option<String>>(JOURNAL, row, column)?.unwrap_or_default();
             }
         }
     }
     Ok(step)
-}
-
-impl Row for Prompt {
-    const TABLE: &'static str = "prompts";
-    const WRITE: Sql = sql!(
-        "INSERT INTO prompts (hash, text, at) VALUES ($1, $2, $3) ON CONFLICT (hash) DO UPDATE SET at = \
-        excluded.at WHERE excluded.at >= prompts.at + 86400000"
-    );
-
-    fn bind(&self, args: &mut Args) -> Result<()> {
-        args.text(&self.hash).text(&self.text).int(self.at.0);
-        Ok(())
-    }
-}
-
-impl Keyed for Prompt {
-    type Key = String;
-    const SELECT: Sql = sql!("SELECT hash, text, at FROM prompts WHERE hash = $1");
-
-    fn bind_key(key: &String, args: &mut Args) {
-        args.text(key);
-    }
-
-    fn read(row: &ReadRow<'_>) -> Result<Self> {
-        Ok(Self {
-            hash: get(Self::TABLE, row, 0)?,
-            text: get(Self::TABLE, row, 1)?,
-            at: Timestamp(get(Self::TABLE, row, 2)?),
-        })
-    }
 }
 
 /// The SQL condition for a status. The status is a literal, and the condition of the partial index
@@ -222,20 +149,12 @@ fn list_source(filter: &TurnFilter) -> &'static str {
 /// The query for a list, newest first.
 fn list(filter: &TurnFilter) -> (Statement, Args) {
     Conditions::new(list_source(filter))
-        .when(filter.root_id, "turns.turn_id = turn_roots.turn_id AND turn_roots.root_id = $1", |id, args| {
-            args.id(id.0);
-        })
-        .when(filter.agent_id.as_ref(), "agent_id = $1", |id, args| {
-            args.text(id.as_str());
-        })
-        .when(filter.status, filter.status.map_or("", with_status), |_, _| {})
-        .when(filter.parked, filter.parked.map_or("", with_parked), |_, _| {})
-        .when(filter.before, "started_at < $1", |at, args| {
-            args.int(at.0);
-        })
-        .when(filter.after, "(started_at, turns.turn_id) < ($1, $2)", |(at, id), args| {
-            args.int(at.0).id(id.0);
-        })
+        .when(filter.root_id, "turns.turn_id = turn_roots.turn_id AND turn_roots.root_id = $1")
+        .when(filter.agent_id.as_ref(), "agent_id = $1")
+        .and(filter.status.map(with_status))
+        .and(filter.parked.map(with_parked))
+        .when(filter.before, "started_at < $1")
+        .when(filter.after, "(started_at, turns.turn_id) < ($1, $2)")
         .order("started_at DESC, turns.turn_id DESC", list_limit(filter.limit))
 }
 
@@ -257,13 +176,11 @@ impl Tx {
     /// of the turns that were aside and may continue. A turn is aside if it is parked and its agent
     /// continues with other work ([`Turn::is_in_background`]). Turns of operators are ignored.
     pub fn turn_open_of(&mut self, agent_id: &AgentId) -> Result<Option<Turn>> {
-        let mut args = Args::default();
-        args.text(agent_id.as_str());
         let sql = sql!(
             "SELECT record FROM turns{index turns_open} WHERE status = 'open' AND agent_id = $1 \
                    AND source <> 'operator' ORDER BY started_at, turn_id"
         );
-        let mut open: Vec<Turn> = self.list(sql, args)?;
+        let mut open: Vec<Turn> = self.list(sql, args![agent_id])?;
         let index =
             open.iter().position(|turn| !turn.is_in_background()).or_else(|| open.iter().position(Turn::is_ready));
         Ok(index.map(|index| open.swap_remove(index)))
@@ -271,49 +188,42 @@ impl Tx {
 
     /// All open turns of an agent, also those of operators, in order of start.
     pub fn turns_open_of(&mut self, agent_id: &AgentId) -> Result<Vec<Turn>> {
-        let mut args = Args::default();
-        args.text(agent_id.as_str());
         let sql = sql!(
             "SELECT record FROM turns{index turns_open} WHERE status = 'open' AND agent_id = $1 ORDER BY started_at, turn_id"
         );
-        self.list(sql, args)
+        self.list(sql, args![agent_id])
     }
 
     /// All open turns, in order of start.
     pub fn turns_open(&mut self) -> Result<Vec<Turn>> {
-        self.list(OPEN, Args::default())
+        self.list(OPEN, args![])
     }
 
     /// Matching turns, newest first.
     pub fn turn_list(&mut self, filter: &TurnFilter) -> Result<Vec<Turn>> {
-        let (sql, args) = list(filter);
-        self.rows(sql, args, Turn::read)
+        self.page(list(filter))
     }
 
     /// The journal of a turn, in order.
     pub fn journal_of(&mut self, turn_id: TurnId) -> Result<Vec<JournalRow>> {
-        let mut args = Args::default();
-        args.id(turn_id.0);
         let sql = sql!(
             "SELECT step, seq, turn_id, at, system_hash, briefing_hash FROM journal WHERE turn_id = $1 ORDER BY seq"
         );
-        self.rows(sql, args, |row| {
+        self.rows(sql, args![turn_id], |row| {
             Ok(JournalRow {
-                turn_id: TurnId(get_id(JournalRow::TABLE, row, 2)?),
-                seq: get(JournalRow::TABLE, row, 1)?,
+                turn_id: TurnId(get_id(JOURNAL, row, 2)?),
+                seq: get(JOURNAL, row, 1)?,
                 step: step_of(row)?,
-                at: Timestamp(get(JournalRow::TABLE, row, 3)?),
+                at: Timestamp(get(JOURNAL, row, 3)?),
             })
         })
     }
 
     /// The text of a prompt part, by its hash.
     pub fn prompt_get(&mut self, hash: &str) -> Result<Option<String>> {
-        Ok(self.get::<Prompt>(&hash.to_owned())?.map(|prompt| prompt.text))
+        self.row(sql!("SELECT text FROM prompts WHERE hash = $1"), args![hash], |row| get("prompts", row, 0))
     }
-}
 
-impl Tx {
     /// Inserts or replaces a turn.
     pub fn turn_put(&mut self, turn: &Turn) -> Result<()> {
         if self.turn_change(turn)? {
@@ -323,37 +233,28 @@ impl Tx {
             // Its roots have changed, or it is open again.
             let ids = to_json(Turn::TABLE, turn.turn_id, &[turn.turn_id.0.simple()])?;
             for sql in [ROOTS_OUT, TURN_OUT] {
-                let mut args = Args::default();
-                args.text(&ids);
-                self.execute(sql, args)?;
+                self.execute(sql, args![&ids])?;
             }
             self.turn_insert(turn)?;
         }
         for root_id in std::iter::once(&turn.root_id).chain(&turn.other_roots) {
-            let mut args = Args::default();
-            args.id(root_id.0).id(turn.turn_id.0);
             let sql = sql!("INSERT INTO turn_roots (root_id, turn_id) VALUES ($1, $2) ON CONFLICT DO NOTHING");
-            self.execute(sql, args)?;
+            self.execute(sql, args![root_id, turn.turn_id])?;
         }
         Ok(())
     }
 
     /// Changes a turn whose roots stay, which is nearly every write. Returns whether there was one to change.
     fn turn_change(&mut self, turn: &Turn) -> Result<bool> {
-        let mut args = Args::default();
-        args.id(turn.turn_id.0)
-            .id(turn.root_id.0)
-            .put(other_roots(turn))
-            .put(to_json(Turn::TABLE, turn.turn_id, turn)?)
-            .maybe_text(standing(turn))
-            .maybe_at(turn.log_from);
+        let record = to_json(Turn::TABLE, turn.turn_id, turn)?;
+        let mut args = args![turn.turn_id, turn.root_id, other_roots(turn), record, standing(turn), turn.log_from];
         // A turn that was open and stays so changes no indexed column.
         let mut sql = sql!(
             "UPDATE turns SET record = $4, standing = $5, log_from = $6 \
              WHERE turn_id = $1 AND status = 'open' AND root_id = $2 AND other_roots = $3"
         );
         if turn.status != TurnStatus::Open {
-            args.text(turn.status.as_str()).maybe_at(ended_at(turn)).put(turn.is_in_log());
+            (turn.status, ended_at(turn), turn.is_in_log()).bind(&mut args);
             sql = sql!(
                 "UPDATE turns SET record = $4, standing = $5, log_from = $6, status = $7, ended_at = $8, in_log = $9 \
                  WHERE turn_id = $1 AND root_id = $2 AND other_roots = $3"
@@ -364,7 +265,7 @@ impl Tx {
 
     /// Inserts a turn. Returns whether it was not there.
     fn turn_insert(&mut self, turn: &Turn) -> Result<bool> {
-        let mut args = Args::default();
+        let mut args = args![];
         turn.bind(&mut args)?;
         Ok(self.execute(Turn::WRITE, args)? > 0)
     }
@@ -372,21 +273,31 @@ impl Tx {
     /// Appends a step to a turn's journal.
     pub fn journal_append(&mut self, turn_id: TurnId, step: &Step, at: Timestamp) -> Result<()> {
         let seq = self.next(Sequence::Journal)?;
-        self.put(&JournalRow { turn_id, seq, step: step.clone(), at })
+        let (system, briefing) = match step {
+            Step::Briefed { system, briefing, .. } => (Some(system.as_str()), Some(briefing.as_str())),
+            _ => (None, None),
+        };
+        let record = without_hashes(to_json(JOURNAL, seq, step)?, system, briefing);
+        let sql = sql!(
+            "INSERT INTO journal (seq, turn_id, at, step, system_hash, briefing_hash) VALUES ($1, $2, $3, $4, $5, $6)"
+        );
+        self.execute(sql, args![seq, turn_id, at, record, system, briefing]).map(drop)
     }
 
     /// Stores a prompt part under its hash. If the part exists, only the time of its last use
     /// changes, with the precision [`PROMPT_USE`].
     pub fn prompt_put(&mut self, hash: &str, text: &str, at: Timestamp) -> Result<()> {
-        let mut args = Args::default();
-        args.text(hash);
         // A text has tens of kilobytes, and most are there already.
         let sql = sql!("SELECT at FROM prompts WHERE hash = $1");
-        let used = self.row(sql, args, |row| get(Prompt::TABLE, row, 0).map(Timestamp))?;
-        match used {
-            Some(used) if at < used.plus(PROMPT_USE) => Ok(()),
-            _ => self.put(&Prompt { hash: hash.to_owned(), text: text.to_owned(), at }),
+        let used = self.row(sql, args![hash], |row| get("prompts", row, 0).map(Timestamp))?;
+        if used.is_some_and(|used| at < used.plus(PROMPT_USE)) {
+            return Ok(());
         }
+        let sql = sql!(
+            "INSERT INTO prompts (hash, text, at) VALUES ($1, $2, $3) ON CONFLICT (hash) DO UPDATE SET at = excluded.at \
+            WHERE excluded.at >= prompts.at + 86400000"
+        );
+        self.execute(sql, args![hash, text, at]).map(drop)
     }
 }
 
@@ -419,16 +330,10 @@ mod tests {
                 let after = Some((Timestamp(9), TurnId(uuid::Uuid::nil())));
                 let narrowings = [(None, None), (Some(Timestamp(9)), None), (None, after)];
                 for (before, after) in narrowings {
-                    let filter = TurnFilter {
-                        agent_id: agent_id.clone(),
-                        status,
-                        before,
-                        after,
-                        limit: 9,
-                        ..TurnFilter::default()
-                    };
+                    let agent_id = agent_id.clone();
+                    let filter = TurnFilter { agent_id, status, before, after, limit: 9, ..TurnFilter::default() };
                     let plan = assert_indexed(list(&filter)).await;
-                    let narrowed = agent_id.is_some() || status.is_some() || before.is_some() || after.is_some();
+                    let narrowed = filter.agent_id.is_some() || status.is_some() || before.is_some() || after.is_some();
                     assert!(plan.starts_with("SEARCH") || !narrowed, "{filter:?}: {plan}");
                 }
             }

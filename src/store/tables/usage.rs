@@ -5,16 +5,11 @@
 
 use ghost_domain::Money;
 use ghost_domain::transcript::TokenUsage;
-use ghost_domain::usage::{UsageRow, UsageSum};
+use ghost_domain::usage::UsageSum;
 
 use super::budgets::UsageFilter;
+use super::prelude::*;
 use super::usage_totals::{each, name, one, sum, waiting};
-use crate::error::Result;
-use crate::internal_rows::Numbered;
-use crate::query::Conditions;
-use crate::row::{Args, ReadRow, Row, get, get_count, get_parsed};
-use crate::sql::{Sql, Statement, sql};
-use crate::tx::Tx;
 
 /// Milliseconds of a day. Days are UTC days, counted from 1970.
 const DAY: i64 = 86_400_000;
@@ -29,36 +24,6 @@ const LAST_AGENT: &str = concat!(
 
 /// The select of single rows.
 const ROWS: &str = concat!("SELECT agent_id, model, ", one!(), " FROM usage");
-
-impl Row for Numbered<UsageRow> {
-    const TABLE: &'static str = "usage";
-    const WRITE: Sql = sql!(
-        "INSERT INTO usage (seq, agent_id, turn_id, root_id, provider, model, input, output, cache_read, \
-        cache_write, cost, estimated, unpriced, free, duration_ms, at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, \
-        $9, $10, $11, $12, $13, $14, $15, $16)"
-    );
-
-    fn bind(&self, args: &mut Args) -> Result<()> {
-        let row = &self.row;
-        args.int(self.seq)
-            .text(row.agent_id.as_str())
-            .id(row.turn_id.0)
-            .id(row.root_id.0)
-            .text(&row.provider)
-            .text(&row.model)
-            .count(row.tokens.input)
-            .count(row.tokens.output)
-            .count(row.tokens.cache_read)
-            .count(row.tokens.cache_write)
-            .count(row.cost.map_or(0, |cost| cost.0))
-            .put(row.estimated)
-            .put(row.cost.is_none())
-            .put(row.free)
-            .count(row.duration_ms)
-            .int(row.at.0);
-        Ok(())
-    }
-}
 
 /// The whole days of a time span: the first one and the one after the last. `None` if the span is
 /// within one day or ends before it begins.
@@ -111,25 +76,14 @@ impl Sums {
 
     /// Adds a part: those of the selected rows that are within the span, and that the filter lets through.
     fn add(&mut self, filter: &UsageFilter, select: &str, within: &'static str, span: Option<(i64, i64)>) {
+        let first = filter.from.as_ref().map_or("", |id| id.as_str());
         let part = Conditions::after(select, std::mem::take(&mut self.args))
-            .when(span, within, |(from, to), args| {
-                args.int(from).int(to);
-            })
-            .when(filter.agent_id.as_ref(), "agent_id = $1", |id, args| {
-                args.text(id.as_str());
-            })
-            .when(filter.root_id, "root_id = $1", |id, args| {
-                args.id(id.0);
-            })
-            .when(filter.provider.as_deref(), "provider = $1", |provider, args| {
-                args.text(provider);
-            })
-            .when(filter.from.as_ref(), "agent_id >= $1", |from, args| {
-                args.text(from.as_str());
-            })
-            .when(filter.bounded(), LAST_AGENT, |agents, args| {
-                args.text(filter.from.as_ref().map_or("", |id| id.as_str())).int(i64::from(agents));
-            });
+            .when(span, within)
+            .when(filter.agent_id.as_ref(), "agent_id = $1")
+            .when(filter.root_id, "root_id = $1")
+            .when(filter.provider.as_deref(), "provider = $1")
+            .when(filter.from.as_ref(), "agent_id >= $1")
+            .when(filter.bounded().map(|agents| (first, agents)), LAST_AGENT);
         let (text, args) = part.unordered();
         self.parts.push(text);
         self.args = args;
@@ -147,8 +101,8 @@ impl Sums {
 }
 
 impl Tx {
-    /// Sums of usage by agent and model.
-    pub(super) fn sum_usage(&mut self, filter: &UsageFilter) -> Result<Vec<UsageSum>> {
+    /// Sums of usage for each agent and model, in that order.
+    pub fn usage_sum(&mut self, filter: &UsageFilter) -> Result<Vec<UsageSum>> {
         let (sql, args) = query(filter);
         self.rows(sql, args, read_sum)
     }
@@ -172,11 +126,9 @@ fn read_sum(row: &ReadRow<'_>) -> Result<UsageSum> {
 #[cfg(test)]
 mod tests {
     use ghost_domain::Timestamp;
-    use rusqlite::{Connection, params_from_iter};
 
     use super::*;
-    use crate::sql::Dialect;
-    use crate::sqlite::schema;
+    use crate::sqlite::tests::plans::plan;
 
     #[test]
     fn a_span_is_whole_days_and_two_ends() {
@@ -189,10 +141,8 @@ mod tests {
     }
 
     /// Rows are read by the index of their time, and only at the two ends of the span.
-    #[test]
-    fn sums_are_read_from_totals() {
-        let mut conn = Connection::open_in_memory().unwrap();
-        schema::migrate(&mut conn, 0).unwrap();
+    #[tokio::test]
+    async fn sums_are_read_from_totals() {
         let any = UsageFilter::default;
         let root = Some(ghost_domain::RootId(uuid::Uuid::from_u128(1)));
         let since = Some(Timestamp(DAY / 2));
@@ -206,11 +156,7 @@ mod tests {
             (UsageFilter { since, before: Some(Timestamp(9 * DAY + 1)), ..any() }, 2),
             (UsageFilter { root_id: root, since, before: Some(Timestamp(DAY / 2 + 1)), ..any() }, 1),
         ] {
-            let (sql, args) = query(&filter);
-            let sql = sql.text(Dialect::Sqlite);
-            let mut explained = conn.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
-            let steps = explained.query_map(params_from_iter(args.values()), |row| row.get("detail")).unwrap();
-            let plan: Vec<String> = steps.collect::<rusqlite::Result<_>>().unwrap();
+            let plan = plan(query(&filter)).await;
             assert!(!plan.iter().any(|step| step.starts_with("SCAN usage ") || *step == "SCAN usage"), "{plan:?}");
             if filter.bounded().is_some() {
                 assert!(!plan.iter().any(|step| step.starts_with("SCAN usage_totals")), "{plan:?}");

@@ -3,15 +3,11 @@
 //!
 //! A total must never overflow: it stops at the largest integer. It must never keep a row that was pruned.
 
-use ghost_domain::Timestamp;
+use ghost_domain::transcript::TokenUsage;
 use ghost_domain::usage::UsageRow;
+use ghost_domain::{Money, Timestamp};
 
-use crate::batch::Sequence;
-use crate::error::Result;
-use crate::internal_rows::Numbered;
-use crate::row::Args;
-use crate::sql::{Sql, sql};
-use crate::tx::Tx;
+use super::prelude::*;
 
 /// At most so many rows wait.
 const WAITING_MAX: i64 = 256;
@@ -113,13 +109,19 @@ macro_rules! rows {
     };
 }
 
+/// The columns of a key.
+macro_rules! key {
+    ($first:literal $($column:literal)*) => { concat!($first $(, ", ", $column)*) };
+}
+
 /// Adds the rows after `$1` to a total.
 #[rustfmt::skip] // as above
 macro_rules! add {
-    ($table:literal, $key:literal) => {
+    ($table:literal, $($key:literal)+) => {
         sql!(
-            "INSERT INTO ", $table, " AS t (", $key, ", ", each!(name), ") SELECT ", $key, ", ", each!(sum), " FROM ",
-            rows!("seq > $1"), " GROUP BY ", $key, " ON CONFLICT (", $key, ") DO UPDATE SET ", each!(plus)
+            "INSERT INTO ", $table, " AS t (", key!($($key)+), ", ", each!(name), ") SELECT ", key!($($key)+), ", ",
+            each!(sum), " FROM ", rows!("seq > $1"), " GROUP BY ", key!($($key)+), " ON CONFLICT (", key!($($key)+),
+            ") DO UPDATE SET ", each!(plus)
         )
     };
 }
@@ -127,10 +129,11 @@ macro_rules! add {
 /// Subtracts the old rows from a total.
 #[rustfmt::skip] // as above
 macro_rules! subtract {
-    ($table:literal, $key:literal, $matches:literal) => {
+    ($table:literal, $first:literal $($key:literal)*) => {
         sql!(
-            "UPDATE ", $table, " AS t SET ", each!(minus), " FROM (SELECT ", $key, ", ", each!(sum), " FROM ",
-            rows!(old!()), " GROUP BY ", $key, ") AS gone WHERE ", $matches
+            "UPDATE ", $table, " AS t SET ", each!(minus), " FROM (SELECT ", key!($first $($key)*), ", ", each!(sum),
+            " FROM ", rows!(old!()), " GROUP BY ", key!($first $($key)*), ") AS gone WHERE t.", $first, " = gone.", $first
+            $(, " AND t.", $key, " = gone.", $key)*
         )
     };
 }
@@ -138,60 +141,60 @@ macro_rules! subtract {
 /// Deletes the totals that the old rows leave empty.
 #[rustfmt::skip] // as above
 macro_rules! clear {
-    ($table:literal, $key:literal) => {
-        sql!("DELETE FROM ", $table, " WHERE calls < 1 AND (", $key, ") IN (SELECT ", $key, " FROM ", rows!(old!()), ")")
+    ($table:literal, $($key:literal)+) => {
+        sql!(
+            "DELETE FROM ", $table, " WHERE calls < 1 AND (", key!($($key)+), ") IN (SELECT ", key!($($key)+), " FROM ",
+            rows!(old!()), ")"
+        )
     };
 }
 
-const ADD: [Sql; 3] = [
-    add!("usage_totals", "agent_id, provider, model"),
-    add!("usage_days", "day, agent_id, provider, model"),
-    add!("usage_roots", "root_id, day, agent_id, provider, model"),
-];
+/// The statements for all totals.
+macro_rules! totals {
+    ($word:ident) => {
+        [
+            $word!("usage_totals", "agent_id" "provider" "model"),
+            $word!("usage_days", "day" "agent_id" "provider" "model"),
+            $word!("usage_roots", "root_id" "day" "agent_id" "provider" "model"),
+        ]
+    };
+}
 
-/// Takes old rows out of the totals, then deletes them. The count of the last one is the result.
-const PRUNE: [Sql; 7] = [
-    subtract!(
-        "usage_totals",
-        "agent_id, provider, model",
-        "t.agent_id = gone.agent_id AND t.provider = gone.provider AND t.model = gone.model"
-    ),
-    subtract!(
-        "usage_days",
-        "day, agent_id, provider, model",
-        "t.day = gone.day AND t.agent_id = gone.agent_id AND t.provider = gone.provider AND t.model = gone.model"
-    ),
-    subtract!(
-        "usage_roots",
-        "root_id, day, agent_id, provider, model",
-        "t.root_id = gone.root_id AND t.day = gone.day AND t.agent_id = gone.agent_id AND t.provider = gone.provider \
-         AND t.model = gone.model"
-    ),
-    clear!("usage_totals", "agent_id, provider, model"),
-    clear!("usage_days", "day, agent_id, provider, model"),
-    clear!("usage_roots", "root_id, day, agent_id, provider, model"),
-    sql!("DELETE FROM usage WHERE ", old!()),
-];
+const ADD: [Sql; 3] = totals!(add);
+const SUBTRACT: [Sql; 3] = totals!(subtract);
+const CLEAR: [Sql; 3] = totals!(clear);
 
 impl Tx {
     /// Appends a usage row.
     pub fn usage_append(&mut self, row: &UsageRow) -> Result<()> {
         let seq = self.next(Sequence::Usage)?;
-        self.put(&Numbered { seq, row: row.clone() })?;
+        let sql = sql!(
+            "INSERT INTO usage (seq, agent_id, turn_id, root_id, provider, model, input, output, cache_read, cache_write, \
+            cost, estimated, unpriced, free, duration_ms, at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, \
+            $13, $14, $15, $16)"
+        );
+        let UsageRow { agent_id, turn_id, root_id, provider, model, tokens, cost, estimated, free, duration_ms, at } =
+            row;
+        let TokenUsage { input, output, cache_read, cache_write } = tokens;
+        let (unpriced, cost) = (cost.is_none(), cost.unwrap_or(Money(0)));
+        #[rustfmt::skip] // in the order of the columns
+        let args = args![
+            seq, agent_id, turn_id, root_id, provider, model, input, output, cache_read, cache_write,
+            cost, estimated, unpriced, free, duration_ms, at
+        ];
+        self.execute(sql, args)?;
         if seq % WAITING_MAX == 0 { self.usage_add() } else { Ok(()) }
     }
 
     /// Adds the rows that wait to the totals.
     fn usage_add(&mut self) -> Result<()> {
         let sql = sql!("SELECT value FROM counters WHERE name = 'usage_totals'");
-        let (last, added) = (self.batch()?.counters.usage, self.count("counters", sql, Args::default())?);
+        let (last, added): (_, i64) = (self.batch()?.counters.usage, self.count("counters", sql, args![])?);
         if last == added {
             return Ok(());
         }
         for sql in ADD {
-            let mut args = Args::default();
-            args.int(added);
-            self.execute(sql, args)?;
+            self.execute(sql, args![added])?;
         }
         self.keep_counter("usage_totals", last)
     }
@@ -199,12 +202,9 @@ impl Tx {
     /// Deletes old rows, also from the totals. Returns their number.
     pub(super) fn usage_prune(&mut self, before: Timestamp, limit: u32) -> Result<u64> {
         self.usage_add()?;
-        let mut deleted = 0;
-        for sql in PRUNE {
-            let mut args = Args::default();
-            args.int(before.0).int(i64::from(limit));
-            deleted = self.execute(sql, args)?;
+        for sql in SUBTRACT.into_iter().chain(CLEAR) {
+            self.execute(sql, args![before, limit])?;
         }
-        Ok(deleted)
+        self.execute(sql!("DELETE FROM usage WHERE ", old!()), args![before, limit])
     }
 }

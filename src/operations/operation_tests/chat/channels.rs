@@ -1,56 +1,39 @@
-use ghost_domain::{Code, EventKind, MailState, Party};
-
-use super::super::operation_world::{OperationWorld, code, id, operator, write};
-use super::{ids, name};
-use crate::agents;
-use crate::chat::{self, NewChannel};
-
-fn new(channel: &str, members: &[&str]) -> NewChannel {
-    NewChannel {
-        channel: name(channel),
-        members: members.iter().map(|member| id(member)).collect(),
-        gated: false,
-        skip_creator: false,
-        topic: None,
-    }
-}
+use super::ids;
+use crate::operation_tests::operation_world::*;
 
 // covers: CHAT-02, CHAT-10, LIM-10
-#[tokio::test]
-async fn a_channel_has_each_member_once_and_its_creator_unless_skipped() {
-    let world = OperationWorld::new().await;
-    let created = world.create("ada", new("room", &["cyd", "bob", "cyd"])).await.unwrap();
+world_test!(a_channel_has_each_member_once_and_its_creator_unless_skipped, async |world| {
+    let created = world.create("ada", new_channel("room", &["cyd", "bob", "cyd"])).await.unwrap();
     assert_eq!(ids(&created.view.members), ["ada", "bob", "cyd"]);
     assert_eq!((created.view.channel.members, created.view.channel.last_seq), (3, 0));
     assert!(created.advisory.unwrap().contains("moderator-open-mic"), "three members, ungated");
-    let moderated = NewChannel { skip_creator: true, gated: true, ..new("panel", &["bob", "cyd"]) };
+    let moderated = NewChannel { skip_creator: true, gated: true, ..new_channel("panel", &["bob", "cyd"]) };
     let created = world.create("ada", moderated).await.unwrap();
     assert_eq!((ids(&created.view.members), created.advisory), (vec!["bob", "cyd"], None));
-    let two = world.create("", NewChannel { skip_creator: true, ..new("two", &["bob", "cyd"]) }).await.unwrap();
+    let two = world.create("", NewChannel { skip_creator: true, ..new_channel("two", &["bob", "cyd"]) }).await.unwrap();
     assert_eq!((two.advisory, two.view.channel.creator), (None, operator()));
     assert_eq!(world.count(EventKind::ChatCreated).await, 3);
-    let events = world.events().await;
-    let event = events.iter().find(|event| event.kind == EventKind::ChatCreated).unwrap();
+    let event = world.event(EventKind::ChatCreated).await;
     assert_eq!((event.channel.as_deref(), event.payload["member_count"].as_u64()), (Some("room"), Some(3)));
     assert_eq!(event.payload["by"], "agent:ada");
-}
+});
 
 // covers: CHAT-12
-#[tokio::test]
-async fn a_refused_channel_leaves_nothing_behind() {
-    let world = OperationWorld::new().await;
+world_test!(a_refused_channel_leaves_nothing_behind, async |world| {
     world.limits(|limits| {
         limits.chat_channels_max = 1;
         limits.chat_members_max = 2;
     });
-    let refusal = world.with_suggestion(world.create("ada", new("room", &["bop"])).await.unwrap_err()).await;
-    assert_eq!(refusal.code, Code::NotFound);
-    assert!(refusal.hint.unwrap().contains("`bob`"));
-    assert_eq!(code(world.create("ada", new("room", &["bob", "cyd"])).await), Code::RateLimited);
-    assert_eq!(code(world.create("", new("room", &[])).await), Code::InvalidArguments);
-    let alone = NewChannel { skip_creator: true, ..new("room", &[]) };
+    let hint = hint_of(
+        world.with_suggestion(world.create("ada", new_channel("room", &["bop"])).await.unwrap_err()).await,
+        Code::NotFound,
+    );
+    assert!(hint.contains("`bob`"));
+    assert_eq!(code(world.create("ada", new_channel("room", &["bob", "cyd"])).await), Code::RateLimited);
+    assert_eq!(code(world.create("", new_channel("room", &[])).await), Code::InvalidArguments);
+    let alone = NewChannel { skip_creator: true, ..new_channel("room", &[]) };
     assert_eq!(code(world.create("ada", alone).await), Code::InvalidArguments);
-    let torn = NewChannel { skip_creator: true, ..new("room", &["ada", "bob"]) };
+    let torn = NewChannel { skip_creator: true, ..new_channel("room", &["ada", "bob"]) };
     let refusal = world.create("ada", torn).await.unwrap_err();
     assert_eq!((refusal.code, refusal.details.unwrap()["field"].as_str()), (Code::InvalidArguments, Some("members")));
     assert!(refusal.message.contains("ada"), "{}", refusal.message);
@@ -58,19 +41,17 @@ async fn a_refused_channel_leaves_nothing_behind() {
     for (topic, why) in
         [("a\nb", Code::InvalidArguments), ("  ", Code::InvalidArguments), (long.as_str(), Code::TooLarge)]
     {
-        let bad = NewChannel { topic: Some(topic.to_owned()), ..new("room", &["bob"]) };
+        let bad = NewChannel { topic: Some(topic.to_owned()), ..new_channel("room", &["bob"]) };
         assert_eq!(code(world.create("ada", bad).await), why, "{topic:?}");
     }
     assert_eq!(world.count(EventKind::ChatCreated).await, 0);
-    world.create("ada", new("room", &["bob"])).await.unwrap();
-    assert_eq!(code(world.create("bob", new("room", &["bob"])).await), Code::Conflict);
-    assert_eq!(code(world.create("bob", new("other", &["bob"])).await), Code::RateLimited);
-}
+    world.create("ada", new_channel("room", &["bob"])).await.unwrap();
+    assert_eq!(code(world.create("bob", new_channel("room", &["bob"])).await), Code::Conflict);
+    assert_eq!(code(world.create("bob", new_channel("other", &["bob"])).await), Code::RateLimited);
+});
 
 // covers: CHAT-07
-#[tokio::test]
-async fn the_creator_and_operators_invite_and_remove_and_a_member_may_leave() {
-    let world = OperationWorld::new().await;
+world_test!(the_creator_and_operators_invite_and_remove_and_a_member_may_leave, async |world| {
     world.open_channel("ada", "room", &["bob"], true).await.unwrap();
     assert_eq!(code(world.invite("bob", "room", "cyd").await), Code::AccessDenied);
     assert_eq!(code(world.invite("ada", "rom", "cyd").await), Code::NotFound);
@@ -86,13 +67,11 @@ async fn the_creator_and_operators_invite_and_remove_and_a_member_may_leave() {
     assert_eq!(ids(&world.expel("", "room", "cyd").await.unwrap().members), ["ada"]);
     world.invite("", "room", "bob").await.unwrap();
     assert_eq!(world.count(EventKind::ChatMemberRemoved).await, 2);
-}
+});
 
-#[tokio::test]
-async fn an_agent_lists_its_own_channels_and_an_operator_lists_all() {
-    let world = OperationWorld::new().await;
-    world.create("ada", NewChannel { skip_creator: true, ..new("panel", &["bob"]) }).await.unwrap();
-    world.create("bob", new("duo", &["cyd"])).await.unwrap();
+world_test!(an_agent_lists_its_own_channels_and_an_operator_lists_all, async |world| {
+    world.create("ada", NewChannel { skip_creator: true, ..new_channel("panel", &["bob"]) }).await.unwrap();
+    world.create("bob", new_channel("duo", &["cyd"])).await.unwrap();
     let list = async |of: Option<&str>| {
         let of = of.map(id);
         let views = world.store.read(move |r| chat::list(r, of.as_ref())).await.unwrap();
@@ -102,23 +81,20 @@ async fn an_agent_lists_its_own_channels_and_an_operator_lists_all() {
     assert_eq!(list(Some("bob")).await, ["duo", "panel"]);
     assert_eq!(list(Some("cyd")).await, ["duo"]);
     assert_eq!(list(None).await, ["duo", "panel"]);
-}
+});
 
-#[tokio::test]
-async fn a_deleted_agent_leaves_every_channel_and_a_later_agent_inherits_no_rights() {
-    let world = OperationWorld::new().await;
+world_test!(a_deleted_agent_leaves_every_channel_and_a_later_agent_inherits_no_rights, async |world| {
     world.open_channel("ada", "room", &["bob", "cyd"], false).await.unwrap();
     world.open_channel("bob", "other", &["ada"], false).await.unwrap();
     world.post_in("bob", "room", "@ada hello").await.unwrap();
     let wake = world.inbox("ada").await.remove(0);
-    write!(world, |w, ctx| agents::delete(w, &ctx, &operator(), &id("ada"))).unwrap();
+    delete(&world, "ada").await;
     assert_eq!(world.message(wake.message_id).await.state, MailState::Consumed);
     assert!(world.member("room", "ada").await.is_none() && world.member("other", "ada").await.is_none());
     assert_eq!(world.count(EventKind::ChatMemberRemoved).await, 2);
-    write!(world, |w, ctx| agents::create(w, &ctx, &operator(), super::super::operation_world::new_agent(&ctx, "ada")))
-        .unwrap();
+    world.add_agent(new_agent(&world.ctx, "ada")).await;
     assert_eq!(code(world.post_in("ada", "room", "it is me").await), Code::AccessDenied);
     assert_eq!(code(world.invite("ada", "room", "ada").await), Code::AccessDenied);
     let view = world.invite("", "room", "ada").await.unwrap();
     assert_eq!((view.channel.creator, view.channel.members), (Party::System, 3));
-}
+});

@@ -6,12 +6,8 @@ mod posts;
 mod random;
 mod turns;
 
-use ghost_domain::{AgentId, ChannelName, ChatMember, ChatWake, Code, Envelope};
-
-use super::operation_world::{OperationWorld, id, operator, party, read, write};
-use crate::Result;
-use crate::chat::{self, ChannelView, Created, HistoryQuery, NewChannel, NewPost, Posted, Speaker};
-use crate::mail::Chain;
+use super::operation_world::*;
+use crate::chat::{ChannelView, Created, Posted};
 
 fn name(channel: &str) -> ChannelName {
     channel.parse().unwrap()
@@ -24,19 +20,12 @@ fn speaker(who: &str) -> Speaker {
 
 impl OperationWorld {
     async fn open_channel(&self, by: &str, channel: &str, members: &[&str], gated: bool) -> Result<Created> {
-        let new = NewChannel {
-            channel: name(channel),
-            members: members.iter().map(|member| id(member)).collect(),
-            gated,
-            skip_creator: false,
-            topic: None,
-        };
-        self.create(by, new).await
+        self.create(by, NewChannel { gated, ..new_channel(channel, members) }).await
     }
 
     async fn create(&self, by: &str, new: NewChannel) -> Result<Created> {
         let by = speaker(by);
-        write!(self, |w, ctx| chat::create(w, &ctx, &by, new))
+        run!(self, |w, ctx| chat::create(w, &ctx, &by, new))
     }
 
     async fn post_in(&self, by: &str, channel: &str, content: &str) -> Result<Posted> {
@@ -55,20 +44,20 @@ impl OperationWorld {
 
     async fn post_with(&self, by: &str, wake: ChatWake, new: NewPost) -> Result<Posted> {
         let by = speaker(by);
-        match write!(self, |w, ctx| chat::post(w, &ctx, &by, wake, new)) {
-            Err(refusal) => Err(crate::mail::with_nearest(&self.store, refusal).await),
+        match run!(self, |w, ctx| chat::post(w, &ctx, &by, wake, new)) {
+            Err(refusal) => Err(mail::with_nearest(&self.store, refusal).await),
             posted => posted,
         }
     }
 
     async fn invite(&self, by: &str, channel: &str, agent: &str) -> Result<ChannelView> {
         let (by, channel, agent) = (speaker(by), name(channel), id(agent));
-        write!(self, |w, ctx| chat::invite(w, &ctx, &by, &channel, &agent))
+        run!(self, |w, ctx| chat::invite(w, &ctx, &by, &channel, &agent))
     }
 
     async fn expel(&self, by: &str, channel: &str, agent: &str) -> Result<ChannelView> {
         let (by, channel, agent) = (speaker(by), name(channel), id(agent));
-        write!(self, |w, ctx| chat::remove(w, &ctx, &by, &channel, &agent))
+        run!(self, |w, ctx| chat::remove(w, &ctx, &by, &channel, &agent))
     }
 
     async fn history(&self, by: &str, query: HistoryQuery) -> Result<Vec<i64>> {
@@ -94,7 +83,7 @@ fn codes(posted: &Posted) -> Vec<(&str, Code)> {
 /// The texts of the digests, without wake-ups.
 fn digests(mail: &[Envelope]) -> Vec<&str> {
     mail.iter()
-        .filter(|envelope| envelope.kind == ghost_domain::Kind::Chat && !envelope.is_chat_wake())
+        .filter(|envelope| envelope.kind == Kind::Chat && !envelope.is_chat_wake())
         .map(|envelope| envelope.body.as_str())
         .collect()
 }

@@ -1,35 +1,23 @@
-use ghost_domain::ports::Signal;
-use ghost_domain::{ChatWake, Code, Desired, EventKind, Kind, RootId};
-use uuid::Uuid;
-
-use super::super::operation_world::{OperationWorld, SECRET, code, id, new_agent, operator, read, write};
 use super::{codes, name};
-use crate::agents;
-use crate::chat::NewPost;
-use crate::mail::Chain;
+use crate::operation_tests::operation_world::*;
 
 // covers: CHAT-04, CHAT-14, TEST-02
-#[tokio::test]
-async fn a_gated_post_is_stored_and_emitted_and_wakes_nobody() {
-    let world = OperationWorld::new().await;
+world_test!(a_gated_post_is_stored_and_emitted_and_wakes_nobody, async |world| {
     world.open_channel("ada", "room", &["bob", "cyd"], true).await.unwrap();
     world.signals();
     let posted = world.post_in("ada", "room", "@bob @all: begin").await.unwrap();
     assert_eq!((posted.post.seq, posted.delivered, posted.woken, posted.skipped.len()), (1, 0, 0, 0));
     assert!(world.inbox("bob").await.is_empty() && world.signals().is_empty());
     assert!(world.try_take("bob").await.unwrap().is_none(), "no turn (CHAT-04)");
-    let events = world.events().await;
-    let event = events.iter().find(|event| event.kind == EventKind::ChatMessage).unwrap();
+    let event = world.event(EventKind::ChatMessage).await;
     assert_eq!((event.channel.as_deref(), event.agent_id.clone()), (Some("room"), Some(id("ada"))));
     assert_eq!((event.payload["seq"].as_i64(), &event.payload["content"]), (Some(1), &"@bob @all: begin".into()));
     assert_eq!((&event.payload["gated"], &event.payload["from"]), (&true.into(), &"ada".into()));
     assert_eq!(world.count(EventKind::MessageDelivered).await, 0);
-}
+});
 
 // covers: CHAT-15
-#[tokio::test]
-async fn an_operator_may_have_a_gated_post_delivered() {
-    let world = OperationWorld::new().await;
+world_test!(an_operator_may_have_a_gated_post_delivered, async |world| {
     world.open_channel("ada", "room", &["bob", "cyd"], true).await.unwrap();
     let plain = world.post_in("", "room", "@bob a word").await.unwrap();
     assert_eq!((plain.delivered, world.inbox("bob").await.len()), (0, 0), "operators are gated too (CHAT-15)");
@@ -43,12 +31,10 @@ async fn an_operator_may_have_a_gated_post_delivered() {
     let inbox = world.inbox("cyd").await;
     assert_eq!((inbox[0].body.as_str(), inbox[0].wake, inbox[0].kind), ("@bob stop", false, Kind::Chat));
     assert_eq!(world.take("bob").await.mail[0].body, "@bob stop");
-}
+});
 
 // covers: CHAT-05, CHAT-11
-#[tokio::test]
-async fn mentions_wake_the_mentioned_members_only() {
-    let world = OperationWorld::new().await;
+world_test!(mentions_wake_the_mentioned_members_only, async |world| {
     world.open_channel("ada", "room", &["bob", "cyd"], false).await.unwrap();
     world.signals();
     let quiet = world.post_in("ada", "room", "thinking aloud").await.unwrap();
@@ -65,32 +51,25 @@ async fn mentions_wake_the_mentioned_members_only() {
     assert_eq!((world.inbox("bob").await.len(), world.inbox("cyd").await.len()), (1, 0));
     let all = world.post_in("cyd", "room", "@all").await.unwrap();
     assert_eq!((all.woken, all.post.mentions.len()), (1, 0), "ada; bob is woken already");
-}
+});
 
 // covers: CHAT-11
-#[tokio::test]
-async fn the_chat_setting_decides_whom_a_post_wakes() {
-    let world = OperationWorld::new().await;
+world_test!(the_chat_setting_decides_whom_a_post_wakes, async |world| {
     world.open_channel("ada", "room", &["bob", "cyd"], false).await.unwrap();
     world.open_channel("ada", "duo", &["bob"], false).await.unwrap();
     let post = async |channel: &str, wake| {
-        let posted = world.post_with("ada", wake, world.new_post(channel, "@bob hello")).await.unwrap();
-        posted.woken
+        world.post_with("ada", wake, world.new_post(channel, "@bob hello")).await.unwrap().woken
     };
     assert_eq!(post("room", ChatWake::None).await, 0);
     assert_eq!(post("room", ChatWake::All).await, 2);
     assert_eq!(post("duo", ChatWake::None).await, 1, "a channel of two wakes the other");
     let outside = world.post_with("", ChatWake::Mentions, world.new_post("duo", "both of you")).await.unwrap();
     assert_eq!(outside.woken, 1, "ada; bob is woken already");
-}
+});
 
-#[tokio::test]
-async fn only_members_the_creator_and_operators_post() {
-    let world = OperationWorld::new().await;
+world_test!(only_members_the_creator_and_operators_post, async |world| {
     world.open_channel("ada", "room", &["bob"], true).await.unwrap();
-    let refusal = world.post_in("cyd", "room", "let me in").await.unwrap_err();
-    assert_eq!(refusal.code, Code::AccessDenied);
-    assert!(refusal.hint.unwrap().contains("ada"));
+    assert!(hint_of(world.post_in("cyd", "room", "let me in").await.unwrap_err(), Code::AccessDenied).contains("ada"));
     let refusal = world.post_in("ada", "rooms", "hello").await.unwrap_err();
     assert_eq!((refusal.code, refusal.hint.unwrap().contains("`room`")), (Code::NotFound, true));
     world.expel("", "room", "ada").await.unwrap();
@@ -98,12 +77,10 @@ async fn only_members_the_creator_and_operators_post() {
     assert_eq!(world.post_in("", "room", "and I watch").await.unwrap().post.seq, 2);
     world.expel("", "room", "bob").await.unwrap();
     assert_eq!(code(world.post_in("bob", "room", "hello?").await), Code::AccessDenied);
-}
+});
 
 // covers: CHAT-12
-#[tokio::test]
-async fn a_refused_post_uses_no_sequence() {
-    let world = OperationWorld::new().await;
+world_test!(a_refused_post_uses_no_sequence, async |world| {
     world.limits(|limits| {
         limits.chat_post_bytes = 8;
         limits.hops_max = 3;
@@ -125,17 +102,15 @@ async fn a_refused_post_uses_no_sequence() {
     assert_eq!(world.post_in("ada", "room", "first").await.unwrap().post.seq, 1);
     let reply = NewPost { reply_to: Some(1), ..world.new_post("room", "re") };
     assert_eq!(world.post_with("bob", ChatWake::All, reply).await.unwrap().post.seq, 2);
-}
+});
 
 // covers: CHAT-13
-#[tokio::test]
-async fn a_member_with_a_full_inbox_is_reported_and_the_others_are_woken() {
-    let world = OperationWorld::new().await;
+world_test!(a_member_with_a_full_inbox_is_reported_and_the_others_are_woken, async |world| {
     world.limits(|limits| limits.inbox_max = 1);
-    write!(world, |w, ctx| agents::create(w, &ctx, &operator(), new_agent(&ctx, "dan"))).unwrap();
+    world.add_agent(new_agent(&world.ctx, "dan")).await;
     world.open_channel("ada", "room", &["bob", "cyd"], false).await.unwrap();
     world.send("bob", "fills the inbox").await;
-    write!(world, |w, ctx| agents::stop(w, &ctx, &operator(), &id("cyd"), None)).unwrap();
+    run!(world, |w, ctx| agents::stop(w, &ctx, &operator(), &id("cyd"), None)).unwrap();
     let posted = world.post_in("ada", "room", "@all @dan @ada dan@nobody.example").await.unwrap();
     assert_eq!(codes(&posted), [("dan", Code::NotFound), ("bob", Code::InboxFull)]);
     assert_eq!((posted.delivered, posted.woken), (1, 1), "a stopped member's wake-up waits (CHAT-13)");
@@ -149,13 +124,11 @@ async fn a_member_with_a_full_inbox_is_reported_and_the_others_are_woken() {
     let posted = world.post_in("ada", "room", "@bob now?").await.unwrap();
     assert_eq!(codes(&posted), [("bob", Code::InboxFull)], "the world is full");
     assert!(posted.skipped[0].reason.contains("world_mail_max"));
-}
+});
 
-#[tokio::test]
-async fn a_mention_of_an_unknown_agent_is_refused_and_nothing_is_posted() {
-    let world = OperationWorld::new().await;
-    write!(world, |w, ctx| agents::create(w, &ctx, &operator(), new_agent(&ctx, "dan"))).unwrap();
-    write!(world, |w, ctx| agents::delete(w, &ctx, &operator(), &id("dan"))).unwrap();
+world_test!(a_mention_of_an_unknown_agent_is_refused_and_nothing_is_posted, async |world| {
+    world.add_agent(new_agent(&world.ctx, "dan")).await;
+    delete(&world, "dan").await;
     world.open_channel("ada", "room", &["bob", "cyd"], false).await.unwrap();
     let crowd: String = (0..100).map(|n| format!("@nobody-{n} ")).collect();
     for (text, name, near) in [
@@ -175,19 +148,17 @@ async fn a_mention_of_an_unknown_agent_is_refused_and_nothing_is_posted() {
     assert_eq!(world.count(EventKind::ChatMessage).await, 0);
     assert!(world.inbox("cyd").await.is_empty());
     assert_eq!(world.post_in("ada", "room", "bop and bob@nobody.example").await.unwrap().post.seq, 1);
-}
+});
 
-#[tokio::test]
-async fn a_post_to_a_thousand_members_is_one_event_and_one_row_for_each() {
-    let world = OperationWorld::new().await;
+world_test!(a_post_to_a_thousand_members_is_one_event_and_one_row_for_each, async |world| {
     let names: Vec<String> = (0..1_000).map(|n| format!("m{n:04}")).collect();
     world.limits(|limits| limits.dynamic_agents_max = 2_000);
     let all = names.clone();
-    write!(world, |w, ctx| {
+    run!(world, |w, ctx| {
         for name in &all {
             agents::create(w, &ctx, &operator(), new_agent(&ctx, name))?;
         }
-        Ok::<_, ghost_domain::Refusal>(())
+        Ok::<_, Refusal>(())
     })
     .unwrap();
     let members: Vec<&str> = names.iter().map(String::as_str).collect();
@@ -201,30 +172,25 @@ async fn a_post_to_a_thousand_members_is_one_event_and_one_row_for_each() {
     assert_eq!(read!(world, |r| r.inbox_total()?), 1_000);
     assert_eq!(world.post_in("ada", "hall", "@all again").await.unwrap().woken, 0);
     assert_eq!(read!(world, |r| r.inbox_total()?), 1_000);
-}
+});
 
-#[tokio::test]
-async fn no_event_of_a_channel_shows_a_secret() {
-    let world = OperationWorld::new().await;
+world_test!(no_event_of_a_channel_shows_a_secret, async |world| {
     world.open_channel("ada", "room", &["bob"], true).await.unwrap();
     world.post_in("ada", "room", &format!("the password is {SECRET}")).await.unwrap();
     let payloads = serde_json::to_string(&world.events().await).unwrap();
     assert!(payloads.contains("the password is") && !payloads.contains(SECRET));
-}
+});
 
-#[tokio::test]
-async fn an_operator_acting_as_an_agent_has_the_agents_rights_and_is_named_in_the_feed() {
-    let world = OperationWorld::new().await;
+world_test!(an_operator_acting_as_an_agent_has_the_agents_rights_and_is_named_in_the_feed, async |world| {
     world.open_channel("ada", "room", &["bob"], true).await.unwrap();
-    let by = crate::chat::Speaker { via: Some(operator()), ..super::speaker("bob") };
+    let by = chat::Speaker { via: Some(operator()), ..super::speaker("bob") };
     let new = NewPost { deliver: true, ..world.new_post("room", "as bob") };
     let (again, copy) = (by.clone(), new.clone());
-    let refused = write!(world, |w, ctx| crate::chat::post(w, &ctx, &again, ChatWake::All, copy));
+    let refused = run!(world, |w, ctx| chat::post(w, &ctx, &again, ChatWake::All, copy));
     assert_eq!(code(refused), Code::AccessDenied);
     let new = NewPost { deliver: false, ..new };
-    write!(world, |w, ctx| crate::chat::post(w, &ctx, &by, ChatWake::All, new)).unwrap();
-    let events = world.events().await;
-    let event = events.iter().find(|event| event.kind == EventKind::ChatMessage).unwrap();
+    run!(world, |w, ctx| chat::post(w, &ctx, &by, ChatWake::All, new)).unwrap();
+    let event = world.event(EventKind::ChatMessage).await;
     assert_eq!((&event.payload["from"], &event.payload["via"]), (&"bob".into(), &"operator:test".into()));
     assert_eq!(event.channel.as_deref(), Some(name("room").as_str()));
-}
+});

@@ -1,13 +1,10 @@
 //! Property test: for any order of events, the sequence has no gap, every member is shown every
 //! post of the others once and in order, and no agent with a pending wake-up stays asleep.
 
-use std::collections::BTreeMap;
-
-use ghost_domain::{ChatWake, TurnId};
 use proptest::prelude::*;
 
-use super::super::operation_world::OperationWorld;
 use super::digests;
+use crate::operation_tests::operation_world::*;
 
 const AGENTS: [&str; 3] = ["ada", "bob", "cyd"];
 
@@ -70,8 +67,7 @@ async fn run(acts: Vec<Act>) {
             step(&world, &mut model, Act::Take(agent)).await;
             step(&world, &mut model, Act::Finish(agent)).await;
         }
-        let member = world.member("room", name).await.unwrap();
-        assert!(member.wake_id.is_none());
+        assert!(world.member("room", name).await.unwrap().wake_id.is_none());
         let mut seen = model.seen.remove(&agent).unwrap_or_default();
         // Mail returned by a crash is tried alone and may come after newer mail.
         seen.sort_unstable();

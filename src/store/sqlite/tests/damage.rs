@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use rusqlite::Connection;
 
-use super::tools::{deliver, depth, dir, id_of, open, send, send_text};
+use super::tools::{deliver, depth, dir, id_of, open, place, send, send_text};
 use crate::sqlite::{open_store, verify};
 use crate::{Store, StoreError};
 
@@ -47,25 +47,26 @@ async fn filled(path: &Path) -> Store {
     store
 }
 
+/// Each sort of damage: the file by the end of its name, whether a batch may have begun, and what is done to it.
+type Damage = (&'static str, &'static str, bool, fn(&Path));
+const DAMAGE: [Damage; 11] = [
+    ("log emptied", "-wal", true, |file| cut(file, 0)),
+    ("log cut in the middle", "-wal", true, |file| cut(file, size(file) / 2)),
+    ("log cut by a byte", "-wal", false, |file| cut(file, size(file) - 1)),
+    ("log's header", "-wal", true, |file| overwrite(file, 0, 32)),
+    ("log's newest frame", "-wal", false, |file| overwrite(file, size(file) - 4_120, 24)),
+    ("log's middle", "-wal", false, |file| overwrite(file, size(file) / 2, 4_096)),
+    ("database emptied", "", false, |file| cut(file, 0)),
+    ("database cut", "", true, |file| cut(file, size(file) / 2)),
+    ("database's header", "", false, |file| overwrite(file, 0, 100)),
+    ("database's middle", "", true, |file| overwrite(file, size(file) / 2, 4_096)),
+    ("index overwritten", "-shm", false, |file| overwrite(file, 0, 4_096)),
+];
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_damaged_file_acknowledges_nothing_and_ends_the_writer() {
-    type Damage = fn(&Path);
-    let kinds: [(&str, &str, Damage); 11] = [
-        ("log emptied", "-wal", |file| cut(file, 0)),
-        ("log cut in the middle", "-wal", |file| cut(file, size(file) / 2)),
-        ("log cut by a byte", "-wal", |file| cut(file, size(file) - 1)),
-        ("log's header", "-wal", |file| overwrite(file, 0, 32)),
-        ("log's newest frame", "-wal", |file| overwrite(file, size(file) - 4_120, 24)),
-        ("log's middle", "-wal", |file| overwrite(file, size(file) / 2, 4_096)),
-        ("database emptied", "", |file| cut(file, 0)),
-        ("database cut", "", |file| cut(file, size(file) / 2)),
-        ("database's header", "", |file| overwrite(file, 0, 100)),
-        ("database's middle", "", |file| overwrite(file, size(file) / 2, 4_096)),
-        ("index overwritten", "-shm", |file| overwrite(file, 0, 4_096)),
-    ];
-    for (what, end, damage) in kinds {
-        let dir = dir();
-        let path = dir.path().join("ghost.db");
+    for (what, end, _, damage) in DAMAGE {
+        let (dir, path) = place();
         let store = filled(&path).await;
         let file = dir.path().join(format!("ghost.db{end}"));
         damage(&file);
@@ -83,17 +84,8 @@ async fn a_damaged_file_acknowledges_nothing_and_ends_the_writer() {
 /// The damage is done after the batch has begun, and before its commit.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_batch_during_which_a_file_is_damaged_is_not_acknowledged() {
-    type Damage = fn(&Path);
-    let kinds: [(&str, &str, Damage); 5] = [
-        ("log emptied", "-wal", |file| cut(file, 0)),
-        ("log cut in the middle", "-wal", |file| cut(file, size(file) / 2)),
-        ("log's header", "-wal", |file| overwrite(file, 0, 32)),
-        ("database cut", "", |file| cut(file, size(file) / 2)),
-        ("database's middle", "", |file| overwrite(file, size(file) / 2, 4_096)),
-    ];
-    for (what, end, damage) in kinds {
-        let dir = dir();
-        let path = dir.path().join("ghost.db");
+    for (what, end, _, damage) in DAMAGE.into_iter().filter(|(_, _, within, _)| *within) {
+        let (dir, path) = place();
         let store = filled(&path).await;
         let file = dir.path().join(format!("ghost.db{end}"));
         let refused = store.write::<_, StoreError, _>(move |w| {
@@ -111,15 +103,13 @@ async fn a_batch_during_which_a_file_is_damaged_is_not_acknowledged() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_store_that_writes_nothing_notices_damage_too() {
-    let dir = dir();
-    let path = dir.path().join("ghost.db");
+    let (dir, path) = place();
     let store = filled(&path).await;
     cut(&dir.path().join("ghost.db-wal"), 0);
     assert!(matches!(store.answers().await, Err(StoreError::Damaged { .. })));
     assert!(matches!(store.broken().await, StoreError::Damaged { .. }));
 
-    let dir = self::dir();
-    let path = dir.path().join("ghost.db");
+    let (dir, path) = place();
     let store = filled(&path).await;
     cut(&dir.path().join("ghost.db-wal"), 0);
     store.close().await;
@@ -129,8 +119,7 @@ async fn a_store_that_writes_nothing_notices_damage_too() {
 /// The damage was there before the open, so only a query can find it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn damage_that_a_query_finds_ends_the_writer() {
-    let dir = dir();
-    let path = dir.path().join("ghost.db");
+    let (_dir, path) = place();
     let store = open(&path).await;
     for n in 0..400 {
         send_text(&store, n, "a", "x".repeat(12_000)).await.unwrap();
@@ -156,8 +145,7 @@ async fn damage_that_a_query_finds_ends_the_writer() {
 /// is undone.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_sqlite_does_itself_is_no_damage() {
-    let dir = dir();
-    let path = dir.path().join("ghost.db");
+    let (_dir, path) = place();
     let store = open(&path).await;
     let mut sent = 0;
     for round in 0..3 {
@@ -223,8 +211,7 @@ async fn a_log_with_damage_before_later_commits_is_refused_and_kept() {
 
 #[tokio::test]
 async fn a_check_at_rest_finds_a_missing_table_and_another_program() {
-    let dir = dir();
-    let path = dir.path().join("ghost.db");
+    let (_dir, path) = place();
     assert!(matches!(verify(&path, None).await, Err(StoreError::Open { .. })));
     assert!(matches!(verify(&path, Some("it was there")).await, Err(StoreError::Damaged { .. })));
     open(&path).await.close().await;

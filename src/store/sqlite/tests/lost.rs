@@ -7,7 +7,7 @@ use std::path::Path;
 use ghost_domain::event::EventFilter;
 use rusqlite::Connection;
 
-use super::tools::{depth, dir, open, send};
+use super::tools::{depth, dir, open, place, send};
 use crate::error::StoreError;
 use crate::sqlite::{SqliteOptions, file_check, open_store};
 
@@ -27,8 +27,7 @@ fn raw(path: &Path) -> Connection {
 
 #[tokio::test]
 async fn an_expected_database_is_never_created() {
-    let dir = dir();
-    let path = dir.path().join("ghost.db");
+    let (_dir, path) = place();
     assert!(refused(&path, HAS_RUN).await.contains(HAS_RUN.unwrap()));
     assert!(!path.exists());
     fs::write(&path, "").unwrap();
@@ -68,8 +67,7 @@ async fn nothing_is_acknowledged_into_deleted_files() {
     for (name, replaced) in
         ["ghost.db", "ghost.db-wal", "ghost.db-shm"].into_iter().flat_map(|name| [(name, false), (name, true)])
     {
-        let dir = dir();
-        let path = dir.path().join("ghost.db");
+        let (dir, path) = place();
         let store = open(&path).await;
         send(&store, 1, "a").await.unwrap();
         // Its reader has opened the files that are then moved.
@@ -96,8 +94,7 @@ async fn nothing_is_acknowledged_into_deleted_files() {
 /// of a file that has taken the place of ours.
 #[tokio::test]
 async fn a_reader_opens_no_file_that_has_taken_the_place_of_ours() {
-    let dir = dir();
-    let path = dir.path().join("ghost.db");
+    let (dir, path) = place();
     let store = open(&path).await;
     send(&store, 1, "a").await.unwrap();
     let ours = file_check::identity(&path).unwrap();
@@ -114,8 +111,7 @@ async fn a_reader_opens_no_file_that_has_taken_the_place_of_ours() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_store_whose_files_were_moved_leaves_its_successor_alone() {
-    let dir = dir();
-    let path = dir.path().join("ghost.db");
+    let (dir, path) = place();
     let store = open(&path).await;
     send(&store, 1, "a").await.unwrap();
     for end in ["", "-wal", "-shm"] {
@@ -133,8 +129,7 @@ async fn a_store_whose_files_were_moved_leaves_its_successor_alone() {
 
 #[tokio::test]
 async fn a_damaged_event_is_reported_by_sequence_after_earlier_events() {
-    let dir = dir();
-    let path = dir.path().join("ghost.db");
+    let (_dir, path) = place();
     let store = open(&path).await;
     for number in 0..6 {
         send(&store, number, "a").await.unwrap();

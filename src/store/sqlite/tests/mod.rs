@@ -3,13 +3,11 @@
 
 mod batches;
 mod broken;
-mod chat;
 mod contract;
 mod damage;
 mod files;
 mod full_disk;
 mod lost;
-mod names;
 pub(crate) mod plans;
 mod tools;
 mod upgrade;

@@ -6,64 +6,23 @@ use std::sync::Arc;
 use futures_util::FutureExt as _;
 use futures_util::future::join_all;
 use ghost_domain::event::{EventFilter, NewEvent};
-use ghost_domain::{
-    AgentId, Envelope, Event, EventId, EventKind, Kind, MailState, MessageId, Party, Refusal, RootId, Timestamp,
-};
+use ghost_domain::{Envelope, Event, EventId, EventKind, Timestamp};
 use serde_json::json;
 use tokio::sync::Notify;
 use uuid::Uuid;
 
+use crate::contract::rows;
+pub(super) use crate::contract::rows::id_of;
+pub(super) use crate::contract::tools::Stop;
 use crate::sqlite::{SqliteOptions, open_store};
 use crate::{Store, StoreError, Tx};
-
-/// Why a command of a test failed.
-#[derive(Debug)]
-pub(super) enum Stop {
-    Refused,
-    Store(StoreError),
-}
-
-impl From<StoreError> for Stop {
-    fn from(error: StoreError) -> Self {
-        Self::Store(error)
-    }
-}
-
-impl From<Refusal> for Stop {
-    fn from(_: Refusal) -> Self {
-        Self::Refused
-    }
-}
 
 pub(super) async fn open(path: &Path) -> Store {
     open_store(path, SqliteOptions::default()).await.unwrap()
 }
 
-pub(super) fn id_of(name: &str) -> AgentId {
-    name.parse().unwrap()
-}
-
 pub(super) fn mail(n: u64, to: &str, body: &str) -> Envelope {
-    Envelope {
-        message_id: MessageId(Uuid::from_u128(u128::from(n) + 1)),
-        seq: 0,
-        to: id_of(to),
-        from: Party::System,
-        kind: Kind::Message,
-        subject: None,
-        body: body.to_owned(),
-        attachments: vec![],
-        ask_id: None,
-        conversation_id: None,
-        root_id: RootId(Uuid::from_u128(7)),
-        hop: 1,
-        wake: true,
-        created_at: Timestamp(1),
-        read_at: None,
-        state: MailState::Pending,
-        turn_id: None,
-        crashes: 0,
-    }
+    Envelope { body: body.to_owned(), hop: 1, ..rows::mail(n + 1, to) }
 }
 
 /// The send of these tests: a message and its event.
@@ -91,6 +50,13 @@ pub(super) async fn events(store: &Store) -> Vec<Event> {
 
 pub(super) fn dir() -> tempfile::TempDir {
     tempfile::tempdir().unwrap()
+}
+
+/// The path of a database that does not exist yet, in a new directory.
+pub(super) fn place() -> (tempfile::TempDir, std::path::PathBuf) {
+    let dir = dir();
+    let path = dir.path().join("ghost.db");
+    (dir, path)
 }
 
 pub(super) async fn store_with(path: &Path, options: SqliteOptions) -> Store {

@@ -1,6 +1,6 @@
 //! A database of an earlier schema version is migrated and keeps its rows.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use ghost_domain::event::{EventFilter, EventKind};
 use ghost_domain::transcript::TokenUsage;
@@ -8,7 +8,7 @@ use ghost_domain::usage::UsageSum;
 use ghost_domain::{Agent, ChatChannel, Envelope, Money, Party, Scope, Timestamp};
 use rusqlite::{Connection, params_from_iter};
 
-use super::tools::{depth, id_of, mail, open, send};
+use super::tools::{depth, id_of, mail, open, place, send};
 use crate::error::StoreError;
 use crate::row::{Args, Row};
 use crate::sqlite::{SqliteOptions, is_current, open_store, schema};
@@ -59,20 +59,22 @@ fn first_version(path: &Path) {
     conn.close().unwrap();
 }
 
-/// Brings such a file to a later version, with rows that were written then.
-fn later_version(path: &Path, version: usize, rows: &str) {
-    let conn = connect(path);
+/// Such a file, brought to a later version, with rows that were written then.
+fn of_version(version: usize, rows: &str) -> (tempfile::TempDir, PathBuf) {
+    let (dir, path) = place();
+    first_version(&path);
+    let conn = connect(&path);
     let stamp = format!("PRAGMA user_version = {version}");
     for sql in schema::MIGRATIONS[1..version].iter().copied().chain([rows, &stamp]) {
         conn.execute_batch(sql).unwrap();
     }
     conn.close().unwrap();
+    (dir, path)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_database_of_the_first_version_keeps_its_rows() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("ghost.db");
+    let (_dir, path) = place();
     first_version(&path);
     for opened in 0..2_u32 {
         let store = open(&path).await;
@@ -109,16 +111,13 @@ async fn a_database_of_the_first_version_keeps_its_rows() {
 /// Reservations held at the end of version 2 are charged, and shared state is kept as text.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_database_of_the_second_version_counts_what_was_held_and_keeps_its_state() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("ghost.db");
-    first_version(&path);
-    assert!(!is_current(&path));
     let rows = r#"INSERT INTO budgets (scope, limited, record) VALUES ('world', 1, '{"scope":"world","limits":{"tokens":900,
             "money":null},"spent_tokens":100,"spent_money":7,"reserved_tokens":30,"reserved_money":2,"updated_at":5}');
         INSERT INTO shared_state (key, record) VALUES
             ('a', '{"key":"a","value":{"n":[1,2]},"version":3,"writer":"agent:a","updated_at":5}'),
             ('b', '{"key":"b","value":"calm","version":1,"writer":"agent:a","updated_at":5}');"#;
-    later_version(&path, 2, rows);
+    let (_dir, path) = of_version(2, rows);
+    assert!(!is_current(&path));
     let store = open(&path).await;
     let (budget, a, b) = store
         .read::<_, StoreError, _>(|r| Ok((r.budget_get(&Scope::World)?, r.state_get("a")?, r.state_get("b")?)))
@@ -161,10 +160,7 @@ async fn every_database_of_the_third_version_gets_the_index_of_turns_of_cron_job
     let index = "SELECT count(*) FROM sqlite_schema WHERE type = 'index' AND name = 'turns_cron_ended'";
     let changed = "CREATE INDEX turns_cron_ended ON turns (ended_at) WHERE source = 'cron' AND status <> 'open'";
     for (more, count) in [("", 0), (changed, 1)] {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("ghost.db");
-        first_version(&path);
-        later_version(&path, 3, more);
+        let (_dir, path) = of_version(3, more);
         let conn = connect(&path);
         assert_eq!(number(&conn, index), count);
         conn.close().unwrap();
@@ -181,12 +177,9 @@ async fn every_database_of_the_third_version_gets_the_index_of_turns_of_cron_job
 /// Before version 5 a missing price was not recorded. The stored cost of such rows stays as it was.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_database_of_the_fourth_version_keeps_its_usage() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("ghost.db");
-    first_version(&path);
     let row = "INSERT INTO usage (seq, agent_id, turn_id, root_id, provider, model, input, output, cache_read, cache_write, cost, \
         estimated, duration_ms, at) VALUES (1, 'a', zeroblob(16), zeroblob(16), 'p', 'm', 90, 10, 0, 0, 7, 1, 3, 5)";
-    later_version(&path, 4, row);
+    let (_dir, path) = of_version(4, row);
     let store = open(&path).await;
     let sums = store.read::<_, StoreError, _>(|r| r.usage_sum(&UsageFilter::default())).await.unwrap();
     let was = UsageSum {
@@ -205,9 +198,6 @@ async fn a_database_of_the_fourth_version_keeps_its_usage() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_database_of_the_fifth_version_gets_its_totals() {
     const DAY: i64 = 86_400_000;
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("ghost.db");
-    first_version(&path);
     let rows = format!(
         "INSERT INTO usage (seq, agent_id, turn_id, root_id, provider, model, input, output, cache_read, cache_write, cost, \
          estimated, unpriced, duration_ms, at) VALUES \
@@ -218,7 +208,7 @@ async fn a_database_of_the_fifth_version_gets_its_totals() {
         DAY,
         DAY * 3 + 1
     );
-    later_version(&path, 5, &rows);
+    let (_dir, path) = of_version(5, &rows);
     let store = open(&path).await;
     let calls = async |filter: UsageFilter| {
         let sums = store.read::<_, StoreError, _>(move |r| r.usage_sum(&filter)).await.unwrap();
@@ -245,12 +235,9 @@ async fn a_database_of_the_fifth_version_gets_its_totals() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_event_of_the_sixth_version_gets_its_new_name() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("ghost.db");
-    first_version(&path);
     let event =
         "INSERT INTO events (seq, event_id, ts, kind, payload) VALUES (71, zeroblob(16), 5, 'storm.held', '{}')";
-    later_version(&path, 6, event);
+    let (_dir, path) = of_version(6, event);
     let store = open(&path).await;
     let found = store.read::<_, StoreError, _>(|r| r.event_list(0, &EventFilter::default(), 9)).await.unwrap();
     assert_eq!(found.0.iter().map(|event| event.kind).collect::<Vec<_>>(), [EventKind::LimitReached]);
@@ -338,10 +325,7 @@ async fn a_database_of_the_sixteenth_version_gets_its_columns() {
 /// Without room for it, an upgrade does not begin.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_database_without_room_for_its_upgrade_is_left_as_it_is() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("ghost.db");
-    first_version(&path);
-    later_version(&path, 16, "");
+    let (_dir, path) = of_version(16, "");
     let before = std::fs::read(&path).unwrap();
     let pages = u32::try_from(before.len() / 4_096).unwrap();
     let options = SqliteOptions { page_limit: Some(pages + 1), ..SqliteOptions::default() };
