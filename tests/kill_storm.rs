@@ -204,7 +204,7 @@ fn does_everything_once(backend: Backend, kills: u32) {
     for mut client in clients {
         assert_eq!(client.wait(), 0, "{}", client.err.text());
     }
-    test_env.wait_until_quiet(Deadline::seconds(150));
+    test_env.wait_until_quiet(Deadline::seconds(400));
     let reported = test_env.json(&["ledger", "--tool", "test.effect", "--status", "unknown"]);
     daemon.stop();
     let asked = server.asked();
