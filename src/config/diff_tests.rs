@@ -118,7 +118,7 @@ fn places_that_change_are_used_at_the_next_start() {
     let world = World::new();
     let old = world.plan();
     let more = "data_dir: d\nworkspace_dir: w\nlisten: { grpc: '127.0.0.1:1', http: '127.0.0.1:2' }\n\
-                storage: { backend: postgres, url_env: SECRET }\n";
+                storage: { backend: postgres, url_env: DEPLOY_KEY }\n";
     world.config(&format!("{}{more}", crate::fixture::GOOD));
     let plan = diff(&old, &world.plan(), &FileChanges::default());
     let json = serde_json::to_value(&plan).unwrap();
