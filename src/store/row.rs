@@ -13,7 +13,6 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use uuid::Uuid;
 
-use crate::driver::Columns;
 use crate::error::{Result, StoreError};
 use crate::sql::Sql;
 
@@ -182,6 +181,12 @@ impl<A: IntoValue, B: IntoValue, C: IntoValue> Bind for (A, B, C) {
         (self.0, self.1).bind(args);
         args.push(self.2);
     }
+}
+
+/// The columns of a row, as a driver has read it.
+pub(crate) trait Columns {
+    /// The value of a column. The error says why it has none.
+    fn value(&self, column: usize) -> std::result::Result<ValueRef<'_>, String>;
 }
 
 /// A row of a query, until the next one is read.
