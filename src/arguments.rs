@@ -62,6 +62,11 @@ pub struct Up {
     /// Where agents keep their files [default: `workspace_dir` of the world file, else <data>/workspace].
     #[arg(long, value_name = "DIR")]
     pub workspace: Option<PathBuf>,
+    /// Where the world keeps its records: `sqlite`, in the data directory, or postgres://USER:PASSWORD@HOST/DATABASE. Other
+    /// users of this machine can see options: a URL with a password belongs into the variable that `storage.url_env`
+    /// names [default: `storage` of the world file, else sqlite].
+    #[arg(long, value_name = "URL")]
+    pub store: Option<String>,
     /// Accept data that another world directory created, for example after the directory was moved.
     #[arg(long)]
     pub adopt: bool,

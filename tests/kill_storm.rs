@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use ghost_provider::testing::{FakeAnswer, FakeCall, FakeRequest};
 use ghost_testkit::blackbox::{
-    Database, Deadline, EFFECTS, ModelServer, TestEnvironment, agent_of, ghostd_testing, mail_of,
+    Backend, Deadline, EFFECTS, ModelServer, TestEnvironment, agent_of, ghostd_testing, mail_of,
 };
 use serde_json::{Value, json};
 
@@ -17,7 +17,6 @@ const AGENTS: u32 = 20;
 const CHAINS: u32 = 100;
 /// Number of messages in one chain. All chains together have two thousand.
 const HOPS: u32 = 20;
-const KILLS: u32 = 28;
 
 /// Whether the receiver of this hop writes a file.
 fn writes_files(hop: u32) -> bool {
@@ -119,7 +118,8 @@ fn world(test_env: &TestEnvironment, base_url: &str) -> std::path::PathBuf {
          storm: {{ kind: openai, base_url: '{base_url}', concurrency: 16, retry_base: 10ms }}\n\
          # Chains that share a turn take over the longest one's hops, and its root: what one agent asks another then adds\n\
          # up over many chains. Twenty-eight starts in a minute are no sign of a message that cannot be worked off.\n\
-         limits: {{ hops_max: 10000, reply_rounds_max: 1000, turn_mail_max: 4, stalled_boots_max: 1000, root_tokens_max: 0 }}\n"
+         limits: {{ hops_max: 10000, reply_rounds_max: 1000, turn_mail_max: 4, stalled_boots_max: 1000, root_tokens_max: 0 }}\n{}",
+        test_env.storage()
     ));
     world.path().to_owned()
 }
@@ -149,8 +149,18 @@ fn once(wanted: BTreeSet<String>) -> BTreeMap<String, u32> {
 // covers: MSG-10, STORE-03, TOOL-16
 #[test]
 fn a_world_does_everything_once_over_many_kills() {
+    does_everything_once(Backend::Sqlite, 28);
+}
+
+// covers: STORE-01, STORE-03
+#[test]
+fn a_world_on_postgresql_does_everything_once_over_many_kills() {
+    does_everything_once(Backend::Postgres, 16);
+}
+
+fn does_everything_once(backend: Backend, kills: u32) {
+    let Some(mut test_env) = TestEnvironment::on(backend, ghostd_testing()) else { return };
     let server = ModelServer::start(answer);
-    let mut test_env = TestEnvironment::new(ghostd_testing());
     let effects = test_env.join("effects.txt");
     test_env.set(EFFECTS, &effects);
     let world = world(&test_env, &server.base_url());
@@ -164,7 +174,7 @@ fn a_world_does_everything_once_over_many_kills() {
         test_env.ctl(&["send", &agent(number), &format!("start {}", chains.join(" "))]).ok();
     }
     let mut clients = Vec::new();
-    for kill in 0..KILLS {
+    for kill in 0..kills {
         // A client sends while the daemon dies. It repeats its request, and the message exists once.
         clients.push(test_env.ctl_in_background(&[
             "--wait",
@@ -194,13 +204,13 @@ fn a_world_does_everything_once_over_many_kills() {
     for mut client in clients {
         assert_eq!(client.wait(), 0, "{}", client.err.text());
     }
-    test_env.wait_until_quiet(Deadline::seconds(150));
+    test_env.wait_until_quiet(Deadline::seconds(400));
     let reported = test_env.json(&["ledger", "--tool", "test.effect", "--status", "unknown"]);
     daemon.stop();
     let asked = server.asked();
     assert!(asked.len() > asked_when_the_kills_ended + 100, "the work was over before the kills were");
 
-    let database = Database::open(&test_env.data("storm"));
+    let database = test_env.database("storm");
     assert_eq!(database.integrity(), "ok");
     // Every message exists once and was consumed by a finished turn.
     assert_eq!(database.texts("SELECT DISTINCT state FROM messages"), ["consumed"]);
@@ -218,7 +228,7 @@ fn a_world_does_everything_once_over_many_kills() {
     assert_eq!(wanted.len(), 2_000);
     assert_eq!(chains, once(wanted));
     let extras = counted(database.texts("SELECT body FROM messages WHERE body LIKE 'extra=%'"));
-    assert_eq!(extras, once((0..KILLS).map(|kill| format!("extra={kill}")).collect()));
+    assert_eq!(extras, once((0..kills).map(|kill| format!("extra={kill}")).collect()));
     // Every ask was made once and answered, however often the daemon was killed meanwhile.
     let questions = counted(database.texts("SELECT body FROM messages WHERE kind = 'ask'"));
     let wanted: BTreeSet<String> = tags(|_| true)
@@ -300,7 +310,7 @@ fn a_world_does_everything_once_over_many_kills() {
         }
     }
     eprintln!(
-        "{KILLS} kills, {} questions for {} journaled answers, {unknown} effects of unknown outcome",
+        "{kills} kills, {} questions for {} journaled answers, {unknown} effects of unknown outcome",
         asked.len(),
         journaled.len()
     );

@@ -7,7 +7,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use ghost_testkit::blackbox::{Daemon, Database, Deadline, TestEnvironment};
+use ghost_testkit::blackbox::{Backend, Daemon, Deadline, TestEnvironment};
 
 const WORLD: &str = "\
 world: { name: The Office }
@@ -44,18 +44,19 @@ CLOSE
 otherwise: [{ say: Done with it. }]
 ";
 
-fn services(lea: &str, ann: &str) -> (TestEnvironment, PathBuf) {
-    let test_env = TestEnvironment::new(env!("CARGO_BIN_EXE_ghostd"));
+/// The world in its files, with this database; `None` if the test is skipped.
+fn services(on: Backend, lea: &str, ann: &str) -> Option<(TestEnvironment, PathBuf)> {
+    let test_env = TestEnvironment::on(on, env!("CARGO_BIN_EXE_ghostd"))?;
     let world = test_env.world("office");
     world
-        .config(WORLD)
+        .config(&format!("{WORLD}{}", test_env.storage()))
         .archetype("lead", "")
         .archetype("worker", "## LLM\nmodel: ann\n")
         .write("input/figure.md", "The figure is 7.\n")
         .write("scripts/lea.yaml", script(lea))
         .write("scripts/ann.yaml", script(ann));
     let path = world.path().to_owned();
-    (test_env, path)
+    Some((test_env, path))
 }
 
 fn result(daemon: &Daemon) -> PathBuf {
@@ -68,7 +69,7 @@ fn done(test_env: &TestEnvironment, daemon: Daemon) {
     assert_eq!(fs::read_to_string(result(&daemon)).unwrap(), "It is 7.");
     assert_eq!(test_env.json(&["status"])["job"]["state"], "finished");
     daemon.stop();
-    let database = Database::open(&test_env.data("office"));
+    let database = test_env.database("office");
     assert_eq!(database.number("SELECT count(*) FROM events WHERE kind = 'artifact.created'"), 1);
     assert_eq!(database.number("SELECT count(*) FROM events WHERE kind = 'job.finished'"), 1);
 }
@@ -81,8 +82,34 @@ fn wait_for_turn(test_env: &TestEnvironment, agent: &str, status: &str) {
     });
 }
 
-#[test]
-fn a_job_ends_when_its_lead_closes_the_task_and_shows_its_parts() {
+/// Each test with both databases.
+macro_rules! on_both {
+    ($($test:ident,)*) => {
+        mod sqlite {
+            $(#[test]
+            fn $test() {
+                super::$test(super::Backend::Sqlite);
+            })*
+        }
+        mod postgres {
+            $(#[test]
+            fn $test() {
+                super::$test(super::Backend::Postgres);
+            })*
+        }
+    };
+}
+on_both! {
+    a_job_ends_when_its_lead_closes_the_task_and_shows_its_parts,
+    a_task_that_is_closed_without_the_path_of_a_result_is_refused,
+    a_job_whose_lead_failed_gets_its_task_again_at_the_next_start_and_by_hand,
+    a_job_continues_when_its_deleted_lead_is_created_again,
+    a_job_whose_task_is_cancelled_ends_without_a_result,
+    a_missing_workspace_is_refused_and_an_empty_one_gets_the_jobs_input_first,
+    the_lost_input_of_a_running_job_is_reported_when_another_job_starts,
+}
+
+fn a_job_ends_when_its_lead_closes_the_task_and_shows_its_parts(on: Backend) {
     let lea = "\
 rules:
   - when: { mail: 'Task done: Part', round: 0 }
@@ -101,7 +128,7 @@ rules:
     do: [{ wait: 10s }, { call: syscall.task.update, with: { task_id: '{{ match.task }}', status: done, result: '7' } }]
 otherwise: [{ say: It is read. }]
 ";
-    let (test_env, world) = services(lea, ann);
+    let Some((test_env, world)) = services(on, lea, ann) else { return };
     let daemon = test_env.up(&world, &[]);
     wait_for_turn(&test_env, "ann", "open");
     daemon.kill();
@@ -114,8 +141,7 @@ otherwise: [{ say: It is read. }]
     daemon.stop();
 }
 
-#[test]
-fn a_task_that_is_closed_without_the_path_of_a_result_is_refused() {
+fn a_task_that_is_closed_without_the_path_of_a_result_is_refused(on: Backend) {
     let lea = "\
 rules:
   - when: { mail: 'task_id: (?P<task>\\S+)', round: 0 }
@@ -125,18 +151,17 @@ rules:
 CLOSE
 otherwise: [{ say: Done with it. }]
 ";
-    let (test_env, world) = services(lea, "otherwise: [{ say: Noted. }]\n");
+    let Some((test_env, world)) = services(on, lea, "otherwise: [{ say: Noted. }]\n") else { return };
     let daemon = test_env.up(&world, &[]);
     done(&test_env, daemon);
-    let database = Database::open(&test_env.data("office"));
+    let database = test_env.database("office");
     assert_eq!(database.number("SELECT count(*) FROM ledger WHERE status <> 'ok'"), 1);
 }
 
-#[test]
-fn a_job_whose_lead_failed_gets_its_task_again_at_the_next_start_and_by_hand() {
+fn a_job_whose_lead_failed_gets_its_task_again_at_the_next_start_and_by_hand(on: Backend) {
     for by_hand in [false, true] {
         let broken = "otherwise: [{ fail: { kind: bad_request, message: the key was taken away } }]\n";
-        let (test_env, world) = services(broken, "otherwise: [{ say: Noted. }]\n");
+        let Some((test_env, world)) = services(on, broken, "otherwise: [{ say: Noted. }]\n") else { return };
         let mut daemon = test_env.up(&world, &[]);
         wait_for_turn(&test_env, "lea", "dead");
         assert_eq!(test_env.json(&["status"])["job"]["state"], "running");
@@ -153,9 +178,12 @@ fn a_job_whose_lead_failed_gets_its_task_again_at_the_next_start_and_by_hand() {
     }
 }
 
-#[test]
-fn a_job_continues_when_its_deleted_lead_is_created_again() {
-    let (test_env, world) = services("otherwise: [{ wait: 600s }, { say: Late. }]\n", "otherwise: [{ say: Noted. }]\n");
+fn a_job_continues_when_its_deleted_lead_is_created_again(on: Backend) {
+    let Some((test_env, world)) =
+        services(on, "otherwise: [{ wait: 600s }, { say: Late. }]\n", "otherwise: [{ say: Noted. }]\n")
+    else {
+        return;
+    };
     let daemon = test_env.up(&world, &[]);
     wait_for_turn(&test_env, "lea", "open");
     test_env.ctl(&["agent", "delete", "lea"]).ok();
@@ -164,9 +192,12 @@ fn a_job_continues_when_its_deleted_lead_is_created_again() {
     done(&test_env, daemon);
 }
 
-#[test]
-fn a_job_whose_task_is_cancelled_ends_without_a_result() {
-    let (test_env, world) = services("otherwise: [{ say: I would rather not. }]\n", "otherwise: [{ say: Noted. }]\n");
+fn a_job_whose_task_is_cancelled_ends_without_a_result(on: Backend) {
+    let Some((test_env, world)) =
+        services(on, "otherwise: [{ say: I would rather not. }]\n", "otherwise: [{ say: Noted. }]\n")
+    else {
+        return;
+    };
     let daemon = test_env.up(&world, &[]);
     wait_for_turn(&test_env, "lea", "finished");
     let tasks = test_env.json(&["task", "list"]);
@@ -187,9 +218,12 @@ fn names(dir: &Path) -> Vec<String> {
     names
 }
 
-#[test]
-fn a_missing_workspace_is_refused_and_an_empty_one_gets_the_jobs_input_first() {
-    let (test_env, world) = services("otherwise: [{ wait: 600s }, { say: Late. }]\n", "otherwise: [{ say: Noted. }]\n");
+fn a_missing_workspace_is_refused_and_an_empty_one_gets_the_jobs_input_first(on: Backend) {
+    let Some((test_env, world)) =
+        services(on, "otherwise: [{ wait: 600s }, { say: Late. }]\n", "otherwise: [{ say: Noted. }]\n")
+    else {
+        return;
+    };
     let data = test_env.data("office");
     // Files may be prepared for a world that has never run.
     fs::create_dir_all(data.join("workspace/shared")).unwrap();
@@ -226,7 +260,7 @@ otherwise: [{ say: Done with it. }]
     let daemon = test_env.up(&world, &[]);
     daemon.err.find(0, Deadline::seconds(10), |line| line.contains("workspace")).unwrap();
     done(&test_env, daemon);
-    assert_eq!(Database::open(&data).number("SELECT count(*) FROM ledger WHERE status <> 'ok'"), 0);
+    assert_eq!(test_env.database("office").number("SELECT count(*) FROM ledger WHERE status <> 'ok'"), 0);
 
     // With the input there is no message.
     fs::remove_dir_all(data.join("workspace")).unwrap();
@@ -236,9 +270,12 @@ otherwise: [{ say: Done with it. }]
     assert_eq!(fs::read_to_string(data.join("workspace/shared/before.md")).unwrap(), "first");
 }
 
-#[test]
-fn the_lost_input_of_a_running_job_is_reported_when_another_job_starts() {
-    let (test_env, world) = services("otherwise: [{ wait: 600s }, { say: Late. }]\n", "otherwise: [{ say: Noted. }]\n");
+fn the_lost_input_of_a_running_job_is_reported_when_another_job_starts(on: Backend) {
+    let Some((test_env, world)) =
+        services(on, "otherwise: [{ wait: 600s }, { say: Late. }]\n", "otherwise: [{ say: Noted. }]\n")
+    else {
+        return;
+    };
     let daemon = test_env.up(&world, &[]);
     let line = daemon.wait_for_line("the job", Deadline::seconds(30), |line| line.starts_with("Job "));
     daemon.kill();

@@ -309,6 +309,7 @@ fn next_start(old: &Plan, new: &Plan) -> Vec<String> {
         ("workspace_dir", old.places.workspace_dir != new.places.workspace_dir),
         ("listen.grpc", old.places.grpc != new.places.grpc),
         ("listen.http", old.places.http != new.places.http),
+        ("storage", old.places.storage != new.places.storage),
         ("sandbox", old.sandbox != new.sandbox),
         ("web", old.web != new.web),
     ])

@@ -117,11 +117,12 @@ fn agents_that_can_no_longer_run_are_listed_with_the_reason() {
 fn places_that_change_are_used_at_the_next_start() {
     let world = World::new();
     let old = world.plan();
-    let more = "data_dir: d\nworkspace_dir: w\nlisten: { grpc: '127.0.0.1:1', http: '127.0.0.1:2' }\n";
+    let more = "data_dir: d\nworkspace_dir: w\nlisten: { grpc: '127.0.0.1:1', http: '127.0.0.1:2' }\n\
+                storage: { backend: postgres, url_env: SECRET }\n";
     world.config(&format!("{}{more}", crate::fixture::GOOD));
     let plan = diff(&old, &world.plan(), &FileChanges::default());
     let json = serde_json::to_value(&plan).unwrap();
-    assert_eq!(json["next_start"], json!(["data_dir", "workspace_dir", "listen.grpc", "listen.http"]));
+    assert_eq!(json["next_start"], json!(["data_dir", "workspace_dir", "listen.grpc", "listen.http", "storage"]));
     assert!(!plan.is_empty() && plan.world.is_empty());
     for key in &plan.next_start {
         assert!(plan.to_string().lines().any(|line| line.starts_with(&format!("~ {key}: "))), "{key}: {plan}");

@@ -207,6 +207,8 @@ fn resolve(paths: &WorldPaths, node: &Node, file: &FileReport<'_>, env: Env<'_>)
         toolboxes.into_values().filter_map(|toolbox| toolbox.plan).chain(of_skills).map(named).collect();
     secret_env.extend(toolboxes.values().flat_map(|toolbox| toolbox.secrets()).map(str::to_owned));
     secret_env.extend(webhooks.values().map(|webhook| webhook.secret_env.clone()));
+    let places = world.places.resolve(&paths.dir);
+    secret_env.extend(places.storage.url_env().map(str::to_owned));
     let approvals = approvals(&world, groups.extra());
     let droids = droids::droids(&world.droids, groups.extra(), &llm);
     let mut plan = Plan {
@@ -235,7 +237,7 @@ fn resolve(paths: &WorldPaths, node: &Node, file: &FileReport<'_>, env: Env<'_>)
         job,
         metrics_open: world.metrics_open,
         http: world.http.clone(),
-        places: world.places.resolve(&paths.dir),
+        places,
         sandbox: world.sandbox.clone().within(&paths.dir),
         approvals,
         coding: world.coding,
@@ -254,7 +256,7 @@ fn resolve(paths: &WorldPaths, node: &Node, file: &FileReport<'_>, env: Env<'_>)
     check_job_lead(&world, &plan);
     warn_of_search_keys(&plan, env, file);
     warn_of_heartbeat_targets(&plan, file);
-    world.places.check(&plan);
+    world.places.check(&plan, env);
     Some(plan)
 }
 

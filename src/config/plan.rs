@@ -37,7 +37,7 @@ pub use self::heartbeat::{ActiveHours, HeartbeatPlan};
 pub use self::http::HttpPlan;
 pub use self::models::{LlmPlan, ModelChoice, ProviderPlan};
 pub use self::origins::{Origin, Origins, ProviderOrigin};
-pub use self::places::{ListenAddress, PlacesPlan};
+pub use self::places::{ListenAddress, PlacesPlan, StoragePlan};
 pub use self::sandbox::{RemotePlan, SandboxKind, SandboxNetwork, SandboxPlan, SandboxScope, WorkspaceAccess};
 pub use self::toolbox::ToolboxPlan;
 pub use self::web::WebPlan;

@@ -24,7 +24,7 @@ pub(crate) struct Usage {
     pub disk_total: u64,
     /// Free space of that file system for unprivileged users, in bytes.
     pub disk_available: u64,
-    /// Size of the database with its WAL and shared-memory files, in bytes.
+    /// Size of SQLite's file with its WAL and shared-memory files, in bytes; 0 if the database is elsewhere.
     pub store_bytes: u64,
 }
 

@@ -1,5 +1,5 @@
-//! Opens the database in the data directory, as early as possible. A database that could not be
-//! created completely is removed.
+//! Opens the database of a world: SQLite in the data directory, as early as possible, or PostgreSQL. A file that could
+//! not be created completely is removed.
 //!
 //! This module must never change a database before the configuration is known to be good. It must
 //! never treat an empty database as new where data may have been lost.
@@ -10,14 +10,16 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use ghost_domain::{Clock, Code, Refusal};
+use ghost_store::postgres::{self, PostgresOptions};
 use ghost_store::sqlite::{SqliteOptions, is_current, open_store, verify};
 use ghost_store::{Store, StoreError};
 
 use crate::data_dir::{DataDir, WORLD};
 use crate::ports::SystemClock;
+use crate::storage::{self, Database};
 use crate::workspace_dir::WorkspaceDir;
 
-/// The database file in the data directory.
+/// SQLite's file in the data directory.
 pub(crate) const FILE: &str = "ghost.db";
 
 /// A marker that exists while the database is being created. Until it is removed, the database has no data. So a
@@ -29,7 +31,7 @@ const HAS_RUN: &str = "a world has run in its directory";
 /// Why an existing database must have content: a copy made after a crash may lack the write-ahead log.
 const HAS_FILES: &str = "files of a world are in its workspace";
 
-/// Locks the data directory and opens its database, if that exists and has the current version. Otherwise returns
+/// Locks the data directory and opens SQLite's file in it, if that exists and has the current version. Otherwise returns
 /// `None`: the database must wait until the configuration is known to be good.
 pub(crate) async fn open_early(
     path: &Path,
@@ -45,14 +47,45 @@ pub(crate) async fn open_early(
     Ok(Some((data_dir, store)))
 }
 
-/// Opens a database that does not exist yet or has an earlier version. If it cannot be created completely, it is
+/// Opens a database that was not opened early.
+pub(crate) async fn open(data_dir: &DataDir, workspace: &WorkspaceDir, database: Database) -> Result<Store, Refusal> {
+    match database {
+        Database::Sqlite(options) => open_file(data_dir, workspace, options).await,
+        Database::Postgres(options) => open_schema(data_dir, options).await,
+    }
+}
+
+/// Opens a schema of PostgreSQL, and remembers it. An empty one is refused where a world has run already.
+async fn open_schema(data_dir: &DataDir, options: PostgresOptions) -> Result<Store, Refusal> {
+    let expected = data_dir.has_held_a_world().then_some(HAS_RUN);
+    let schema = options.schema.clone();
+    let opened = postgres::open_store(PostgresOptions { expected, ..options }).await;
+    let store = opened.map_err(not_opened)?;
+    // From now on the schema may hold what was acknowledged.
+    if let Err(refusal) = storage::remember(data_dir.path(), &schema) {
+        store.close().await;
+        return Err(refusal);
+    }
+    tracing::info!(schema, "the records of the world are in PostgreSQL");
+    Ok(store)
+}
+
+/// The refusal for a schema that could not be opened. The causes are others than those of a file.
+fn not_opened(error: StoreError) -> Refusal {
+    let what = error.to_string();
+    match error {
+        StoreError::Open { .. } => Refusal::new(Code::Unavailable, what)
+            .hint("nothing was changed: put right what is named here, then start again"),
+        StoreError::Damaged { .. } => Refusal::new(Code::Internal, what)
+            .hint("give the URL of the database that holds the schema, or restore the schema from a backup"),
+        other => other.into(),
+    }
+}
+
+/// Opens a file that does not exist yet or has an earlier version. If it cannot be created completely, it is
 /// removed. It is not created where a world has run already. A database without tables beside a workspace with
 /// files is refused, unless the marker shows that a killed start was creating it.
-pub(crate) async fn open(
-    data_dir: &DataDir,
-    workspace: &WorkspaceDir,
-    sqlite: SqliteOptions,
-) -> Result<Store, Refusal> {
+async fn open_file(data_dir: &DataDir, workspace: &WorkspaceDir, sqlite: SqliteOptions) -> Result<Store, Refusal> {
     let file = data_dir.path().join(FILE);
     let named = |end: &str| {
         let mut name = file.as_os_str().to_owned();
@@ -133,6 +166,11 @@ pub(crate) fn broken(why: &StoreError) -> Refusal {
 /// # Errors
 /// `NotFound` if there is no data, `Conflict` if a daemon uses it; else what is wrong with the database.
 pub async fn check_data(dir: &Path) -> Result<String, Refusal> {
+    if let Some(schema) = storage::schema_of(dir)? {
+        let what = format!("the records of {} are in PostgreSQL, which checks its pages itself", dir.display());
+        return Err(Refusal::new(Code::InvalidArguments, what)
+            .hint(format!("`pg_amcheck --schema={schema} --heapallindexed` checks them; a start checks the version")));
+    }
     if !is_there(&dir.join(FILE)) && !is_there(&dir.join(WORLD)) {
         return Err(Refusal::new(Code::NotFound, format!("there is no database of a world in {}", dir.display()))
             .hint("give the data directory of a world with --data"));
@@ -144,11 +182,11 @@ pub async fn check_data(dir: &Path) -> Result<String, Refusal> {
     Ok(format!("{} is sound: schema version {version}, {pages} pages.\n", file.display()))
 }
 
-/// Adds the database's path to a refusal about a damaged record.
+/// Adds the database to a refusal about a damaged record.
 pub(crate) fn located(mut refusal: Refusal, data_dir: &DataDir) -> Refusal {
     if refusal.details.as_ref().is_some_and(|details| details.get("table").is_some()) {
-        let file = data_dir.path().join(FILE);
-        refusal.message = format!("a record of the database {} is damaged: {}", file.display(), refusal.message);
+        let database = storage::shown(data_dir.path());
+        refusal.message = format!("a record of {database} is damaged: {}", refusal.message);
     }
     refusal
 }
@@ -179,7 +217,7 @@ mod tests {
     }
 
     async fn refused(dir: &DataDir) -> Refusal {
-        match open(dir, &WorkspaceDir::within(dir), SqliteOptions::default()).await {
+        match open_file(dir, &WorkspaceDir::within(dir), SqliteOptions::default()).await {
             Ok(_) => panic!("it was opened"),
             Err(refusal) => refusal,
         }
@@ -188,7 +226,7 @@ mod tests {
     /// The files of an open database whose tables exist only in its write-ahead log.
     async fn young() -> (Vec<u8>, Vec<u8>) {
         let (_home, dir) = left(&[]).await;
-        let store = open(&dir, &WorkspaceDir::within(&dir), SqliteOptions::default()).await.unwrap();
+        let store = open_file(&dir, &WorkspaceDir::within(&dir), SqliteOptions::default()).await.unwrap();
         let read = |name: &str| std::fs::read(dir.path().join(name)).unwrap();
         let young = (read(FILE), read(LOG));
         store.close().await;
@@ -211,7 +249,7 @@ mod tests {
         for state in states {
             let (_home, dir) = left(state).await;
             assert!(open_early(dir.path(), SqliteOptions::default(), &*ManualClock::at(0)).await.unwrap().is_none());
-            open(&dir, &WorkspaceDir::within(&dir), SqliteOptions::default()).await.unwrap().close().await;
+            open_file(&dir, &WorkspaceDir::within(&dir), SqliteOptions::default()).await.unwrap().close().await;
             let names: Vec<&str> = present(&dir).into_iter().map(|(name, _)| name).collect();
             assert_eq!(names, [FILE], "the marker is gone");
             assert!(is_current(&dir.path().join(FILE)));
@@ -238,7 +276,7 @@ mod tests {
     async fn a_database_that_cannot_be_created_is_removed_with_its_marker() {
         let (_home, dir) = left(&[]).await;
         let small = SqliteOptions { page_limit: Some(4), ..SqliteOptions::default() };
-        assert!(open(&dir, &WorkspaceDir::within(&dir), small).await.is_err());
+        assert!(open_file(&dir, &WorkspaceDir::within(&dir), small).await.is_err());
         assert_eq!(present(&dir), []);
         // A marker that cannot be removed stops the start.
         std::fs::create_dir(dir.path().join(MAKING)).unwrap();
@@ -246,6 +284,6 @@ mod tests {
         let refusal = refused(&dir).await;
         assert!(refusal.message.contains(MAKING) && refusal.hint.is_some(), "{refusal}");
         std::fs::remove_dir(dir.path().join(MAKING)).unwrap();
-        open(&dir, &WorkspaceDir::within(&dir), SqliteOptions::default()).await.unwrap().close().await;
+        open_file(&dir, &WorkspaceDir::within(&dir), SqliteOptions::default()).await.unwrap().close().await;
     }
 }

@@ -28,6 +28,7 @@ mod run;
 mod sandbox_check;
 mod scripts;
 mod signals;
+mod storage;
 mod terminal;
 mod toolbox_check;
 mod workspace_dir;

@@ -31,7 +31,7 @@ pub(crate) struct OpenFiles {
 }
 
 impl OpenFiles {
-    /// The lock file and the open database.
+    /// The lock file and the open database, if that is a file.
     pub(crate) fn new(data_dir: &DataDir) -> Self {
         let mut files = Vec::new();
         files.extend(data_dir.locked().map(|(path, meta)| (path, identity(&meta))));
@@ -40,9 +40,9 @@ impl OpenFiles {
         Self { files }
     }
 
-    /// Whether the database file is still the same.
+    /// Whether the database file is still the same. PostgreSQL has none here that could be gone.
     fn has_its_database(&self) -> bool {
-        self.files.iter().any(|(path, taken)| path.ends_with(database::FILE) && !is_gone(path, *taken))
+        self.files.iter().all(|(path, taken)| !path.ends_with(database::FILE) || !is_gone(path, *taken))
     }
 
     /// Returns when one of the files is removed or replaced, with the error with which the daemon

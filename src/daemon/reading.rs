@@ -18,6 +18,7 @@ use crate::data_dir::{DataDir, default_data_dir};
 use crate::environment::SharedEnv;
 use crate::failure::Failure;
 use crate::loading::{Loaded, Overrides, complete, of_provider};
+use crate::storage::{Database, StoreOption};
 use crate::workspace_dir::WorkspaceDir;
 use crate::{database, job, recordings};
 
@@ -27,6 +28,8 @@ pub(crate) struct Files {
     pub(crate) overrides: Overrides,
     /// The workspace; `None` for that of the world file, else the default.
     pub(crate) workspace: Option<PathBuf>,
+    /// The database; `None` for that of the world file.
+    pub(crate) store: Option<StoreOption>,
     /// Whether to accept data that another world directory created.
     pub(crate) adopt: bool,
     pub(crate) env: SharedEnv,
@@ -48,7 +51,8 @@ pub(crate) struct Read {
     pub(crate) input: job::Folder,
     pub(crate) data_dir: DataDir,
     pub(crate) workspace: WorkspaceDir,
-    /// The open database; `None` if it does not exist yet or has an earlier version.
+    pub(crate) database: Database,
+    /// The open database; `None` if it does not exist yet, has an earlier version, or is PostgreSQL.
     pub(crate) store: Option<Store>,
 }
 
@@ -124,6 +128,7 @@ pub(crate) async fn read(
             };
             opening = Some(open(place));
         }
+        let database = Database::of(files.store.as_ref(), &first, sqlite, &*files.env)?;
         if let Some((place, _)) = &opening {
             check_apart(place, input.as_deref(), &first)?;
         }
@@ -133,7 +138,7 @@ pub(crate) async fn read(
         let (completed, input) = tokio::join!(completing, input);
         let loaded = completed.map_err(|_| panicked("reading the configuration"))?;
         match loaded {
-            Ok(loaded) => Ok((loaded, input?)),
+            Ok(loaded) => Ok((loaded, input?, database)),
             Err(first) => Err(failure(files, first).await),
         }
     };
@@ -147,13 +152,13 @@ pub(crate) async fn read(
         None => None,
     };
     match (read, opened) {
-        (Ok(Some((loaded, input))), Some((path, opened))) => {
+        (Ok(Some((loaded, input, database))), Some((path, opened))) => {
             let (data_dir, store) = match opened? {
                 Some((data_dir, store)) => (data_dir, Some(store)),
                 None => (DataDir::lock(&path, &*clock).await?, None),
             };
-            match workspace_of(&data_dir, files, &loaded.plan, &*clock).await {
-                Ok(workspace) => Ok(Some(Read { loaded, input, data_dir, workspace, store })),
+            match workspace_of(&data_dir, files, &loaded.plan, &database, &*clock).await {
+                Ok(workspace) => Ok(Some(Read { loaded, input, data_dir, workspace, database, store })),
                 Err(refusal) => {
                     if let Some(store) = store {
                         store.close().await;
@@ -172,13 +177,15 @@ pub(crate) async fn read(
     }
 }
 
-/// Checks that the data belongs to the world, and claims its workspace.
+/// Checks that the data belongs to the world and its database, and claims its workspace.
 async fn workspace_of(
     data_dir: &DataDir,
     files: &Files,
     plan: &Plan,
+    database: &Database,
     clock: &dyn Clock,
 ) -> Result<WorkspaceDir, Refusal> {
     data_dir.check_origin(&files.world_dir, &plan.world_id, files.adopt)?;
+    database.check_kept(data_dir)?;
     WorkspaceDir::claim(data_dir, plan, files.workspace.as_deref(), files.adopt, clock).await
 }

@@ -13,7 +13,7 @@ use ghost_store::sqlite::{SqliteOptions, open_store};
 use ghost_store::tables::{TurnFilter, UsageFilter};
 use ghost_store::{Store, Tx};
 
-use crate::database;
+use crate::{database, storage};
 
 /// Maximum number of turns in one read.
 const PAGE: u32 = 1_000;
@@ -85,6 +85,11 @@ pub(crate) fn missing(plan: &Plan) -> Vec<Problem> {
 
 /// The refusal if the directory has no run.
 fn no_run(data_dir: &Path) -> Option<Refusal> {
+    if let Ok(Some(schema)) = storage::schema_of(data_dir) {
+        let what = format!("the run in {} is in the schema {schema} of PostgreSQL", data_dir.display());
+        let hint = "only a run whose records are in SQLite can be given as a recording";
+        return Some(Refusal::new(Code::Unsupported, what).hint(hint));
+    }
     let refusal = || Refusal::new(Code::NotFound, format!("there is no run in {}", data_dir.display()));
     let hint = "dir must be the data directory of an earlier run; a relative one starts at the world's directory";
     (!data_dir.join(database::FILE).is_file()).then(|| refusal().hint(hint))

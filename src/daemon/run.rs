@@ -28,6 +28,7 @@ use crate::outlet::Proxies;
 use crate::ownership::OpenFiles;
 use crate::pointer::Pointer;
 use crate::reading::{Files, Read};
+use crate::storage::{Database, StoreOption};
 use crate::terminal::Terminal;
 use crate::workspace_dir::WorkspaceDir;
 use crate::{database, descriptors, job, main_job, reading, recordings};
@@ -59,6 +60,8 @@ pub struct Options {
     pub data_dir: Option<PathBuf>,
     /// The workspace; `None` for that of the world file, else `workspace` in the data directory.
     pub workspace: Option<PathBuf>,
+    /// `sqlite` or the URL of PostgreSQL; `None` for the database of the world file.
+    pub store: Option<String>,
     /// Whether to accept data that another world directory created.
     pub adopt: bool,
     /// The directory of the main job's input; `None` for the world's own.
@@ -75,7 +78,7 @@ pub struct Options {
     pub extra_tools: Vec<Tool>,
     /// Clock, ids and random numbers.
     pub ports: Ports,
-    /// Maximum number of database pages; for tests of a full disk.
+    /// Maximum number of pages of SQLite's file; for tests of a full disk.
     pub page_limit: Option<u32>,
     /// The output for progress.
     pub terminal: Terminal,
@@ -89,10 +92,12 @@ pub struct Options {
 /// directory has not changed. Also if the daemon must stop because its data or its control plane failed.
 pub async fn run(options: Options, mut stop: watch::Receiver<bool>) -> Result<(), Failure> {
     let extra = options.extra_tools;
+    let store = options.store.as_deref().map(StoreOption::parse).transpose()?;
     let files = Arc::new(Files {
         world_dir: options.world_dir,
         overrides: options.overrides,
         workspace: options.workspace,
+        store,
         adopt: options.adopt,
         env: Arc::clone(&options.env),
         extra_tools: extra.iter().map(|tool| tool.spec.name.clone()).collect(),
@@ -105,7 +110,7 @@ pub async fn run(options: Options, mut stop: watch::Receiver<bool>) -> Result<()
         let _ = stop.wait_for(|stop| *stop).await;
     };
     let read = reading::read(&files, options.data_dir, options.input, clock, &sqlite, stopped).await?;
-    let Some(Read { loaded, input, data_dir, workspace, store }) = read else { return Ok(()) };
+    let Some(Read { loaded, input, data_dir, workspace, database, store }) = read else { return Ok(()) };
     for group in ghost_config::grouped::grouped(&loaded.plan.warnings) {
         tracing::warn!("{}", group.bare());
     }
@@ -128,7 +133,7 @@ pub async fn run(options: Options, mut stop: watch::Receiver<bool>) -> Result<()
         ports: options.ports,
         terminal: options.terminal,
     };
-    let result = serve_world(loaded, &data_dir, store, sqlite, rest, stop).await;
+    let result = serve_world(loaded, &data_dir, store, database, rest, stop).await;
     drop(workspace);
     drop(data_dir);
     result
@@ -150,11 +155,12 @@ async fn serve_world(
     loaded: Loaded,
     data_dir: &DataDir,
     store: Option<Store>,
-    sqlite: SqliteOptions,
+    database: Database,
     options: ServeOptions<'_>,
     mut stop: watch::Receiver<bool>,
 ) -> Result<(), Failure> {
     let mut secrets = secrets_of(&loaded, &*options.env);
+    secrets.extend(database.secrets());
     let (shutdown, mut shutdown_request) = watch::channel(false);
     let shutdown = Arc::new(shutdown);
     let shutdown_sender = Arc::clone(&shutdown);
@@ -198,7 +204,7 @@ async fn serve_world(
     let listeners = bound.listeners();
     let store = match store {
         Some(store) => store,
-        None => database::open(data_dir, options.workspace, sqlite).await?,
+        None => database::open(data_dir, options.workspace, database).await?,
     };
     let mut pointer = None;
     let outcome = boot_and_serve(

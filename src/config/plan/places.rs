@@ -20,6 +20,32 @@ pub struct PlacesPlan {
     pub grpc: Vec<ListenAddress>,
     /// The address of HTTP; `None` for no HTTP.
     pub http: Option<SocketAddr>,
+    /// The database.
+    pub storage: StoragePlan,
+}
+
+/// The database of a world's records.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum StoragePlan {
+    /// SQLite, in the data directory.
+    #[default]
+    Sqlite,
+    /// PostgreSQL.
+    Postgres {
+        /// The environment variable with the URL. The URL itself may hold a password, so it is not in the plan.
+        url_env: String,
+    },
+}
+
+impl StoragePlan {
+    /// The variable with the URL of PostgreSQL.
+    #[must_use]
+    pub fn url_env(&self) -> Option<&str> {
+        match self {
+            Self::Sqlite => None,
+            Self::Postgres { url_env } => Some(url_env),
+        }
+    }
 }
 
 /// An address to listen on.

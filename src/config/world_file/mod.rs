@@ -96,7 +96,7 @@ pub struct WorldFile<'n> {
     pub metrics_open: bool,
     /// `http`.
     pub http: HttpPlan,
-    /// `data_dir`, `workspace_dir` and `listen`.
+    /// `data_dir`, `workspace_dir`, `listen` and `storage`.
     pub places: PlacesEntry<'n>,
     /// `sandbox`.
     pub sandbox: SandboxPlan,
@@ -149,7 +149,7 @@ pub struct JobEntry<'n> {
 /// Keys that people expect here, with the hint for each: it names the place of the setting.
 const ELSEWHERE: [(&str, &str); 10] = [
     ("workspace", "write `workspace_dir`"),
-    ("database", "the database is in the data directory: write `data_dir`"),
+    ("database", "SQLite's is in the data directory: write `data_dir`; for PostgreSQL write `storage`"),
     ("dir", "the world's directory is the one that holds this file"),
     ("groups", "privilege groups are written under `tool_privileges`"),
     ("rooms", "chat channels are written under `chat_channels`"),
@@ -181,7 +181,7 @@ const LIMITS_ELSEWHERE: [(&str, &str); 5] = [
 ];
 
 /// Keys that people write at the top of the file, with the section that they belong to.
-const WITHIN: [(&str, &str); 26] = [
+const WITHIN: [(&str, &str); 27] = [
     ("allowed_hosts", "http"),
     ("allowed_origins", "http"),
     ("backend", "storage"),
@@ -206,6 +206,7 @@ const WITHIN: [(&str, &str); 26] = [
     ("result", "job"),
     ("roots", "skills"),
     ("strict_channel_privileges", "access"),
+    ("url_env", "storage"),
     ("wake", "chat"),
     ("webhooks", "channels"),
 ];

@@ -8,18 +8,19 @@ use std::path::{Path, PathBuf};
 
 use ghost_domain::text::one_line;
 
-use super::parts::{Named, section};
+use super::parts::{Named, variable};
 use crate::files::real_place;
 use crate::plan::Plan;
-use crate::plan::places::{ListenAddress, PlacesPlan, http_address};
+use crate::plan::places::{ListenAddress, PlacesPlan, StoragePlan, http_address};
 use crate::reader::{Field, Map};
+use crate::substitute::Env;
 
 /// The longest path in the file, in bytes.
 const PATH_MAX: usize = 1_024;
 /// The largest number of gRPC listeners.
 const LISTENERS_MAX: usize = 16;
-/// The stores that Ghost has.
-const BACKENDS: [&str; 1] = ["sqlite"];
+/// The databases that Ghost can use.
+const BACKENDS: [&str; 2] = ["sqlite", "postgres"];
 
 /// The places that the file names. The comment of each field is its key in the file.
 #[derive(Default)]
@@ -32,27 +33,41 @@ pub struct PlacesEntry<'n> {
     grpc: Vec<(Field<'n>, ListenAddress)>,
     /// `listen.http`.
     http: Option<SocketAddr>,
+    /// `storage.url_env`, if the backend is `postgres`.
+    url_env: Option<(Field<'n>, String)>,
 }
 
 /// Reads the keys.
 pub fn places<'n>(map: &Map<'n>) -> PlacesEntry<'n> {
-    section(map, "storage", |storage| {
-        if let Some(field) = storage.get("backend") {
-            backend(&field);
-        }
-        Some(())
-    });
     let (grpc, http) = listen(map).unwrap_or_default();
     let path = |key| map.get(key).and_then(|field| path(&field));
-    PlacesEntry { data_dir: path("data_dir"), workspace_dir: path("workspace_dir"), grpc, http }
+    let url_env = storage(map);
+    PlacesEntry { data_dir: path("data_dir"), workspace_dir: path("workspace_dir"), grpc, http, url_env }
 }
 
-fn backend(field: &Field<'_>) {
-    if field.is_single() && field.written() == "postgres" {
-        field.error("PostgreSQL is not built yet", "write `sqlite`, or remove the key");
-        return;
-    }
-    field.choice(&BACKENDS);
+/// Reads `storage`. Returns the variable with the URL of PostgreSQL, if that is the backend.
+fn storage<'n>(map: &Map<'n>) -> Option<(Field<'n>, String)> {
+    let storage = map.get("storage")?.map_of("{ backend: postgres, url_env: GHOST_DATABASE_URL }")?;
+    let backend = storage.get("backend").map(|field| field.choice(&BACKENDS));
+    let url_env = storage.get("url_env");
+    let named = match backend {
+        Some(Some("postgres")) => storage
+            .need("url_env", "GHOST_DATABASE_URL")
+            .and_then(|field| variable(&field).map(|name| (field.clone(), name))),
+        // What the backend should be is unknown.
+        Some(None) => None,
+        _ => {
+            if let Some(field) = url_env {
+                let hint = "write `backend: postgres`, or remove this key";
+                field.error("the backend is `sqlite`, which has no URL", hint);
+            }
+            None
+        }
+    };
+    let secret =
+        "the URL may hold a password, so it is never written here: name the variable that holds it with `url_env`";
+    storage.finish(&[("url", secret), ("dsn", secret), ("password", secret)]);
+    named
 }
 
 fn path<'n>(field: &Field<'n>) -> Option<Named<'n>> {
@@ -124,11 +139,22 @@ impl PlacesEntry<'_> {
             workspace_dir: self.workspace_dir.as_ref().and_then(|named| directory(named, dir)),
             grpc: self.grpc.iter().filter_map(socket).collect(),
             http: self.http,
+            storage: match &self.url_env {
+                Some((_, url_env)) => StoragePlan::Postgres { url_env: url_env.clone() },
+                None => StoragePlan::Sqlite,
+            },
         }
     }
 
-    /// Checks that data and workspace share no directory with the files of the world.
-    pub fn check(&self, plan: &Plan) {
+    /// Checks that data and workspace share no directory with the files of the world. Warns if the URL is not set, which
+    /// is no error, because a flag may give one.
+    pub fn check(&self, plan: &Plan, env: Env<'_>) {
+        if let Some((field, url_env)) = &self.url_env
+            && env(url_env).is_none_or(|url| url.is_empty())
+        {
+            let message = format!("`{url_env}` is not set: the world cannot start without the URL of its database");
+            field.warn(message, "set it to postgres://USER:PASSWORD@HOST/DATABASE");
+        }
         if let (Some((field, _)), Some(data)) = (&self.data_dir, &plan.places.data_dir)
             && let Some(dir) = plan.data_conflict(data)
         {
@@ -182,6 +208,18 @@ mod tests {
         let places = world.plan().places;
         assert_eq!(places.data_dir, Some("/srv/hunter2-hunter2".into()));
         assert_eq!(places.grpc, [ListenAddress::Unix("/run/d.sock".into())]);
+    }
+
+    // covers: STORE-01
+    #[test]
+    fn the_variable_of_a_database_is_named_and_its_value_is_a_secret() {
+        let world = World::new();
+        world.config(&format!("{GOOD}storage: {{ backend: postgres, url_env: SECRET }}\n"));
+        let plan = world.plan();
+        assert_eq!(plan.places.storage, StoragePlan::Postgres { url_env: "SECRET".into() });
+        assert!(plan.secret_env.contains("SECRET") && !format!("{plan:?}").contains("hunter2"));
+        world.config(&format!("{GOOD}storage: {{ backend: sqlite }}\n"));
+        assert_eq!(world.plan().places.storage, StoragePlan::Sqlite);
     }
 
     #[test]

@@ -333,6 +333,11 @@ impl WorldService {
         let usage = tokio::task::spawn_blocking(move || Usage::read(data_dir.as_deref())).await.map_err(|error| {
             Refusal::new(Code::Internal, format!("the usage of the host could not be read: {error}"))
         })?;
+        // With PostgreSQL there is no file of it here.
+        let store_bytes = match usage.store_bytes {
+            0 => world.store().read_latest(|r| Ok::<_, Refusal>(r.store_bytes()?)).await?,
+            bytes => bytes,
+        };
         let activities = world.directory().activities();
         let actors = activities.values().filter(|activity| **activity != Activity::Asleep).count();
         let tasks = tokio::runtime::Handle::current().metrics().num_alive_tasks();
@@ -345,7 +350,7 @@ impl WorldService {
             host_memory_available_bytes: usage.memory_available,
             disk_total_bytes: usage.disk_total,
             disk_available_bytes: usage.disk_available,
-            store_bytes: usage.store_bytes,
+            store_bytes,
             actors: actors as u64,
             tasks: tasks as u64,
         })

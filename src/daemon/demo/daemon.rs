@@ -81,6 +81,8 @@ impl Daemon {
             .arg("--listen")
             .arg(socket)
             .args(["--http", "off"])
+            // Whatever database the world has: the demonstration must not touch it.
+            .args(["--store", "sqlite"])
             // Its pointer, too, is beside the data.
             .env("GHOST_STATE_DIR", data.parent().unwrap_or(data))
             .arg("--input")

@@ -16,6 +16,7 @@ use ghost_store::{StoreError, Tx};
 use crate::data_dir::DataDir;
 use crate::database;
 use crate::ports::system_ports;
+use crate::storage::Database;
 use crate::workspace_dir::{WORKSPACE, WorkspaceDir};
 
 /// Maximum number of rows in one read.
@@ -116,7 +117,8 @@ pub(super) fn read(data: &Path, plan: &JobPlan, files: &[String]) -> Result<Proo
     let mut proof = runtime.block_on(async {
         let ports = system_ports();
         let data_dir = DataDir::lock(data, &*ports.clock).await?;
-        let store = database::open(&data_dir, &WorkspaceDir::within(&data_dir), SqliteOptions::default()).await?;
+        let sqlite = Database::Sqlite(SqliteOptions::default());
+        let store = database::open(&data_dir, &WorkspaceDir::within(&data_dir), sqlite).await?;
         let proof = store.read(recorded).await;
         store.close().await;
         proof.map_err(Refusal::from)

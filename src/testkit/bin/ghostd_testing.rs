@@ -50,6 +50,7 @@ fn main() -> ExitCode {
         world_dir: world_dir.clone(),
         data_dir: up.data,
         workspace: up.workspace,
+        store: up.store,
         adopt: up.adopt,
         input: up.input,
         listen: up.listen,

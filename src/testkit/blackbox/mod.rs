@@ -31,7 +31,7 @@ pub use model_server::{Asked, Mail, ModelServer, Outcome, agent_of, fresh_outcom
 pub use programs::{ghost_toolbox, ghostctl, ghostd_testing};
 pub use python::python;
 pub use roles::ScriptedRoles;
-pub use test_environment::{Ran, TestEnvironment};
+pub use test_environment::{Backend, Ran, TestEnvironment};
 pub use toolbox_server::ToolboxServer;
 pub use tools::{CALM, EFFECTS, test_tools};
 pub use wait::Deadline;

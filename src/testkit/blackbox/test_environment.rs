@@ -8,10 +8,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use ghost_store::postgres::cluster::Cluster;
 use serde_json::Value;
 use tempfile::TempDir;
 
 use super::daemon::Daemon;
+use super::database::Database;
 use super::lines::Lines;
 use super::programs;
 use super::wait::Deadline;
@@ -19,12 +21,24 @@ use super::world_dir::WorldDir;
 
 /// Maximum time of a program that runs to its end.
 const RUN: Duration = Duration::from_secs(120);
+/// The variable with the URL of the test's cluster.
+const URL: &str = "GHOST_TEST_DATABASE";
+
+/// Which database the worlds of a test use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Backend {
+    /// The default.
+    Sqlite,
+    /// PostgreSQL, in a cluster of the test's own.
+    Postgres,
+}
 
 /// The environment of one test.
 pub struct TestEnvironment {
     keep: TempDir,
     ghostd: PathBuf,
     env: BTreeMap<String, String>,
+    cluster: Option<Cluster>,
 }
 
 /// The result of a program that ran to its end.
@@ -45,9 +59,46 @@ impl TestEnvironment {
     #[must_use]
     pub fn new(ghostd: impl Into<PathBuf>) -> Self {
         let keep = tempfile::Builder::new().prefix("ghost").tempdir().expect("a temporary directory");
-        let test_env = Self { keep, ghostd: ghostd.into(), env: BTreeMap::new() };
+        let test_env = Self { keep, ghostd: ghostd.into(), env: BTreeMap::new(), cluster: None };
         std::fs::create_dir_all(test_env.path().join("home")).expect("a home");
         test_env
+    }
+
+    /// Creates an environment whose worlds use this database if their files have [`storage`](Self::storage). Returns
+    /// `None` if this machine has no PostgreSQL; then the test is skipped.
+    #[must_use]
+    pub fn on(backend: Backend, ghostd: impl Into<PathBuf>) -> Option<Self> {
+        let mut test_env = Self::new(ghostd);
+        if backend == Backend::Postgres {
+            let cluster = Cluster::start_or_skip()?;
+            test_env.set(URL, cluster.url());
+            test_env.cluster = Some(cluster);
+        }
+        Some(test_env)
+    }
+
+    /// The lines of a world file that name the database.
+    #[must_use]
+    pub fn storage(&self) -> String {
+        self.cluster.as_ref().map_or(String::new(), |_| format!("storage: {{ backend: postgres, url_env: {URL} }}\n"))
+    }
+
+    /// The cluster of PostgreSQL.
+    ///
+    /// # Panics
+    /// If the test uses SQLite.
+    #[must_use]
+    pub fn cluster(&self) -> &Cluster {
+        self.cluster.as_ref().expect("a test with PostgreSQL")
+    }
+
+    /// The database of a world in its default data directory. No daemon may use it.
+    #[must_use]
+    pub fn database(&self, world_id: &str) -> Database<'_> {
+        match &self.cluster {
+            Some(cluster) => Database::of_schema(cluster, &format!("ghost_{world_id}")),
+            None => Database::open(&self.data(world_id)),
+        }
     }
 
     /// Starts this program as the daemon from now on, for example a script that starts it with less.
