@@ -71,10 +71,10 @@ fn summary(row: &ReadRow<'_>) -> Result<SessionSummary> {
     let name: &[u8] = get(SessionStart::TABLE, row, 0)?;
     let conversation_id = match name {
         [] => None,
-        _ => Some(ConversationId(get_id(SessionStart::TABLE, row, 0)?)),
+        _ => Some(get(SessionStart::TABLE, row, 0)?),
     };
-    let last_at = Timestamp(get(SessionStart::TABLE, row, 1)?);
-    Ok(SessionSummary { conversation_id, turns: get_count(SessionStart::TABLE, row, 2)?, last_at })
+    let (last_at, turns) = (get(SessionStart::TABLE, row, 1)?, get(SessionStart::TABLE, row, 2)?);
+    Ok(SessionSummary { conversation_id, turns, last_at })
 }
 
 impl Tx {

@@ -211,10 +211,10 @@ impl Tx {
         );
         self.rows(sql, args![turn_id], |row| {
             Ok(JournalRow {
-                turn_id: TurnId(get_id(JOURNAL, row, 2)?),
+                turn_id: get(JOURNAL, row, 2)?,
                 seq: get(JOURNAL, row, 1)?,
                 step: step_of(row)?,
-                at: Timestamp(get(JOURNAL, row, 3)?),
+                at: get(JOURNAL, row, 3)?,
             })
         })
     }
@@ -289,7 +289,7 @@ impl Tx {
     pub fn prompt_put(&mut self, hash: &str, text: &str, at: Timestamp) -> Result<()> {
         // A text has tens of kilobytes, and most are there already.
         let sql = sql!("SELECT at FROM prompts WHERE hash = $1");
-        let used = self.row(sql, args![hash], |row| get("prompts", row, 0).map(Timestamp))?;
+        let used: Option<Timestamp> = self.row(sql, args![hash], |row| get("prompts", row, 0))?;
         if used.is_some_and(|used| at < used.plus(PROMPT_USE)) {
             return Ok(());
         }
