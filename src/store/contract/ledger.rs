@@ -1,25 +1,21 @@
 //! The ledger.
 
 use ghost_domain::{CallId, CallStatus, CallTotals, Code, LedgerRow, Money};
+use serde_json::json;
 
 use super::tools::*;
 use crate::Store;
 use crate::tables::LedgerFilter;
 
 pub(super) async fn calls_round_trip(store: Bench) {
-    let full = LedgerRow {
-        alias: Some("read_file".to_owned()),
-        arguments: AWKWARD.to_owned(),
-        result: Some(AWKWARD.to_owned()),
-        error_code: Some(Code::OutcomeUnknown),
-        duration_ms: Some(1 << 40),
-        bytes_in: Some(1 << 41),
-        bytes_out: Some(1 << 42),
-        tokens: Some(1 << 43),
-        cost: Some(Money(1 << 44)),
-        truncated: true,
-        ..call(1, "a", CallStatus::Unknown)
-    };
+    let full: LedgerRow = with(
+        call(1, "a", CallStatus::Unknown),
+        json!({
+            "alias": "read_file", "arguments": AWKWARD, "result": AWKWARD, "error_code": Code::OutcomeUnknown,
+            "duration_ms": 1_u64 << 40, "bytes_in": 1_u64 << 41, "bytes_out": 1_u64 << 42, "tokens": 1_u64 << 43,
+            "cost": 1_u64 << 44, "truncated": true,
+        }),
+    );
     let wanted = (Some(full.clone()), Some(call(2, "a", CallStatus::Started)), None);
     keep!(&store, |w| {
         w.call_put(&call(1, "a", CallStatus::Started))?;

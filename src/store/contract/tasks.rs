@@ -1,22 +1,21 @@
 //! Tasks and their history.
 
 use ghost_domain::{Party, Task, TaskEvent, TaskId, TaskStatus};
+use serde_json::json;
 
 use super::tools::*;
 use crate::Store;
 use crate::tables::TaskFilter;
 
 pub(super) async fn tasks_round_trip(store: Bench) {
-    let full = || Task {
-        title: AWKWARD.to_owned(),
-        description: AWKWARD.to_owned(),
-        creator: Party::Agent(id_of("b")),
-        priority: i32::MIN,
-        depends_on: vec![task_id(4), task_id(2), task_id(3)],
-        parent_id: Some(task_id(5)),
-        due_at: Some(at(9)),
-        result: Some(AWKWARD.to_owned()),
-        ..task(1, "a", TaskStatus::Blocked)
+    let full = || {
+        with(
+            task(1, "a", TaskStatus::Blocked),
+            json!({
+                "title": AWKWARD, "description": AWKWARD, "creator": Party::Agent(id_of("b")), "priority": i32::MIN,
+                "depends_on": [task_id(4), task_id(2), task_id(3)], "parent_id": task_id(5), "due_at": at(9), "result": AWKWARD,
+            }),
+        )
     };
     keep!(&store, |w| {
         w.task_put(&Task { depends_on: vec![task_id(9)], ..task(1, "z", TaskStatus::Pending) })?;

@@ -2,7 +2,8 @@
 
 use ghost_domain::journal::{CallOutcome, Effect, FilePlan, Step};
 use ghost_domain::transcript::{Block, TokenUsage};
-use ghost_domain::{Code, Money, Refusal, Turn, TurnId, TurnStatus};
+use ghost_domain::turn::{ParkCause, Parked, WaitMode};
+use ghost_domain::{Code, Money, Refusal, Scope, Turn, TurnId, TurnStatus};
 use serde_json::json;
 
 use super::tools::*;
@@ -11,33 +12,18 @@ use crate::tables::{Family, TurnFilter};
 
 // covers: LOOP-04
 pub(super) async fn turns_round_trip(store: Bench) {
-    let full = || Turn {
-        incarnation: 2,
-        other_roots: vec![root_id(3), root_id(2)],
-        hop: 5,
-        source: "operator".to_owned(),
-        reason: Some(AWKWARD.to_owned()),
-        model: Some("m".to_owned()),
-        rounds: 3,
-        calls: 4,
-        input_tokens: LARGE,
-        output_tokens: LARGE,
-        cost: Money(LARGE),
-        unpriced_tokens: LARGE,
-        held: Some(reservation(7)),
-        text: Some(AWKWARD.to_owned()),
-        truncated: true,
-        crashes: 2,
-        boot_mark: 6,
-        stalled_boots: 1,
-        parked: Some(ghost_domain::turn::Parked {
-            cause: ghost_domain::turn::ParkCause::Budget { scope: ghost_domain::Scope::World },
-            reason: "spent".to_owned(),
-            since: at(9),
-            wait_mode: ghost_domain::turn::WaitMode::Ready,
-            alone: 2,
-        }),
-        ..turn(1, "a", TurnStatus::Split)
+    let full = || {
+        let cause = ParkCause::Budget { scope: Scope::World };
+        let parked = Parked { cause, reason: "spent".to_owned(), since: at(9), wait_mode: WaitMode::Ready, alone: 2 };
+        with(
+            turn(1, "a", TurnStatus::Split),
+            json!({
+                "incarnation": 2, "other_roots": [root_id(3), root_id(2)], "hop": 5, "source": "operator",
+                "reason": AWKWARD, "model": "m", "rounds": 3, "calls": 4, "input_tokens": LARGE, "output_tokens": LARGE,
+                "cost": LARGE, "unpriced_tokens": LARGE, "held": reservation(7), "text": AWKWARD, "truncated": true,
+                "crashes": 2, "boot_mark": 6, "stalled_boots": 1, "parked": parked,
+            }),
+        )
     };
     keep!(&store, |w| {
         w.turn_put(&turn(1, "a", TurnStatus::Open))?;
@@ -177,7 +163,7 @@ fn steps() -> Vec<Step> {
                 refusal: Some(Refusal::new(Code::PathDenied, "no").hint("elsewhere")),
                 truncated: true,
                 failed: Some(Code::ExecFailed),
-                cost: Some(ghost_domain::Money(7)),
+                cost: Some(Money(7)),
                 saved: Some("agents/a/tool-results/1.txt".into()),
                 images: Box::new([ghost_domain::ImageFile {
                     path: "agents/a/shot.png".to_owned(),
