@@ -37,7 +37,7 @@ pub(super) async fn schedules_round_trip(store: Bench) {
         with(
             schedule(n as u64, "a", ScheduleKind::Cron, &format!("{n}{AWKWARD}")),
             json!({
-                "when": whens()[n], "message": AWKWARD, "missed": Missed::RunOnce, "mode": JobMode::OwnTurn(own_turn()),
+                "when": whens()[n], "message": AWKWARD, "missed": Missed::RunOnce, "options": JobMode::OwnTurn(own_turn()),
                 "enabled": false, "root_id": root_id(9), "hop": u32::MAX, "next_at": null, "last_at": at(5),
                 "last_status": RunStatus::Refused, "runs": i64::MAX, "creator": Party::Agent(id_of("b")), "created_at": at(6),
             }),

@@ -41,13 +41,12 @@ pub(super) async fn tasks_are_listed_by_priority(store: Bench) {
         (w.task_list(&TaskFilter::default())?, w.task_count_open()?)
     });
     let any = TaskFilter::default;
-    let ids = |numbers: &[u64]| map_rows(numbers, |n| task_id(*n));
-    assert_eq!((map_rows(&inside.0, |task| task.task_id), inside.1), (ids(&[4, 3, 5, 6, 1, 2]), 4));
-    assert_eq!(found(&store, any()).await, ids(&[4, 3, 5, 6, 1, 2]));
-    assert_eq!(found(&store, TaskFilter { owner: Some(id_of("b")), ..any() }).await, ids(&[6, 2]));
-    assert_eq!(found(&store, TaskFilter { status: Some(TaskStatus::Pending), ..any() }).await, ids(&[6, 1, 2]));
-    assert_eq!(found(&store, TaskFilter { parent_id: Some(task_id(4)), ..any() }).await, ids(&[6]));
-    assert_eq!(found(&store, TaskFilter { limit: 2, ..any() }).await, ids(&[4, 3]));
+    assert_eq!((map_rows(&inside.0, |task| task.task_id), inside.1), ([4, 3, 5, 6, 1, 2].map(task_id).to_vec(), 4));
+    assert_eq!(found(&store, any()).await, [4, 3, 5, 6, 1, 2].map(task_id));
+    assert_eq!(found(&store, TaskFilter { owner: Some(id_of("b")), ..any() }).await, [6, 2].map(task_id));
+    assert_eq!(found(&store, TaskFilter { status: Some(TaskStatus::Pending), ..any() }).await, [6, 1, 2].map(task_id));
+    assert_eq!(found(&store, TaskFilter { parent_id: Some(task_id(4)), ..any() }).await, [task_id(6)]);
+    assert_eq!(found(&store, TaskFilter { limit: 2, ..any() }).await, [4, 3].map(task_id));
     assert_eq!(reading!(&store, |r| { r.task_count_open()? }), 4);
     keep!(&store, |w| { w.task_put(&task(1, "a", TaskStatus::Done))? });
     assert_eq!(reading!(&store, |r| { r.task_count_open()? }), 3);
@@ -62,8 +61,8 @@ pub(super) async fn tasks_are_listed_by_priority(store: Bench) {
 
     shows!(&store, |r| {
         r.tasks_open(None, None, 2_000)?.len() => 1_000;
-        map_rows(&r.tasks_open(Some(&id_of("b")), None, 10)?, |task| task.task_id) => ids(&[2, 6]);
-        map_rows(&r.tasks_open(None, Some(task_id(5)), 2)?, |task| task.task_id) => ids(&[6, 7]);
+        map_rows(&r.tasks_open(Some(&id_of("b")), None, 10)?, |task| task.task_id) => [2, 6].map(task_id);
+        map_rows(&r.tasks_open(None, Some(task_id(5)), 2)?, |task| task.task_id) => [6, 7].map(task_id);
         r.tasks_open(Some(&id_of("c")), None, 0)?.len() => 100;
     });
 }

@@ -65,7 +65,6 @@ async fn found(store: &Store, filter: TurnFilter) -> Vec<TurnId> {
 }
 
 pub(super) async fn turns_of_a_root_are_listed(store: Bench) {
-    let ids = |numbers: &[u64]| map_rows(numbers, |n| turn_id(*n));
     let other = Turn { root_id: root_id(7), ..turn(6, "b", TurnStatus::Finished) };
     let took = || Turn { other_roots: vec![root_id(8), root_id(7)], ..turn(5, "b", TurnStatus::Open) };
     let of = |root| TurnFilter { root_id: Some(root_id(root)), ..TurnFilter::default() };
@@ -75,16 +74,16 @@ pub(super) async fn turns_of_a_root_are_listed(store: Bench) {
         let found = w.turn_list(&of(7))?;
         assert_eq!(map_rows(&found, |turn| turn.turn_id), [turn_id(6), turn_id(5)], "its own writes");
     });
-    assert_eq!(found(&store, of(7)).await, ids(&[6, 5]));
-    assert_eq!(found(&store, of(8)).await, ids(&[5]));
-    assert_eq!(found(&store, TurnFilter { status: Some(TurnStatus::Open), ..of(7) }).await, ids(&[5]));
+    assert_eq!(found(&store, of(7)).await, [6, 5].map(turn_id));
+    assert_eq!(found(&store, of(8)).await, [turn_id(5)]);
+    assert_eq!(found(&store, TurnFilter { status: Some(TurnStatus::Open), ..of(7) }).await, [turn_id(5)]);
     assert_eq!(found(&store, of(9)).await, []);
     // The turn returned the mail.
     keep!(&store, |w| { w.turn_put(&Turn { other_roots: Vec::new(), ..took() })? });
-    assert_eq!(found(&store, of(7)).await, ids(&[6]));
+    assert_eq!(found(&store, of(7)).await, [turn_id(6)]);
     // It takes mail of another root while it runs.
     keep!(&store, |w| { w.turn_put(&Turn { other_roots: vec![root_id(9)], ..took() })? });
-    assert_eq!((found(&store, of(9)).await, found(&store, of(8)).await), (ids(&[5]), ids(&[])));
+    assert_eq!((found(&store, of(9)).await, found(&store, of(8)).await), (vec![turn_id(5)], vec![]));
     keep!(&store, |w| {
         w.prune(Family::Turns, at(1_000_000), 100)?;
     });
@@ -99,11 +98,10 @@ pub(super) async fn turn_lists_are_filtered(store: Bench) {
         w.turn_put(&turn(2, "a", TurnStatus::Finished))?;
     });
     let any = TurnFilter::default;
-    let ids = |numbers: &[u64]| map_rows(numbers, |n| turn_id(*n));
-    assert_eq!(found(&store, any()).await, ids(&[4, 3, 2, 1]));
-    assert_eq!(found(&store, TurnFilter { agent_id: Some(id_of("a")), ..any() }).await, ids(&[3, 2, 1]));
-    assert_eq!(found(&store, TurnFilter { status: Some(TurnStatus::Failed), ..any() }).await, ids(&[1]));
-    assert_eq!(found(&store, TurnFilter { before: Some(at(3)), ..any() }).await, ids(&[2, 1]));
+    assert_eq!(found(&store, any()).await, [4, 3, 2, 1].map(turn_id));
+    assert_eq!(found(&store, TurnFilter { agent_id: Some(id_of("a")), ..any() }).await, [3, 2, 1].map(turn_id));
+    assert_eq!(found(&store, TurnFilter { status: Some(TurnStatus::Failed), ..any() }).await, [turn_id(1)]);
+    assert_eq!(found(&store, TurnFilter { before: Some(at(3)), ..any() }).await, [2, 1].map(turn_id));
     let narrow = TurnFilter {
         agent_id: Some(id_of("a")),
         status: Some(TurnStatus::Finished),
@@ -111,7 +109,7 @@ pub(super) async fn turn_lists_are_filtered(store: Bench) {
         limit: 1,
         ..any()
     };
-    assert_eq!(found(&store, narrow).await, ids(&[3]));
+    assert_eq!(found(&store, narrow).await, [turn_id(3)]);
 
     keep!(&store, |w| {
         for n in 5..=1_005 {
