@@ -58,12 +58,11 @@ impl Tx {
     /// The columns of an agent, which may be a tombstone. Its record is not read.
     pub fn agent_columns(&mut self, agent_id: &AgentId) -> Result<Option<AgentColumns>> {
         self.row(sql!("SELECT kind, node, epoch, deleted_at FROM agents WHERE agent_id = $1"), args![agent_id], |row| {
-            let deleted_at: Option<i64> = get(Agent::TABLE, row, 3)?;
             Ok(AgentColumns {
                 kind: get(Agent::TABLE, row, 0)?,
                 node: get(Agent::TABLE, row, 1)?,
                 epoch: get(Agent::TABLE, row, 2)?,
-                deleted: deleted_at.is_some(),
+                deleted: get::<Option<i64>>(Agent::TABLE, row, 3)?.is_some(),
             })
         })
     }
