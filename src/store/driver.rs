@@ -7,8 +7,6 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use rusqlite::types::ValueRef;
-
 use crate::error::{Result, StoreError};
 use crate::row::{Args, ReadRow};
 use crate::sql::{Sql, Statement};
@@ -68,9 +66,3 @@ pub(crate) trait Driver: Send {
 
 /// Takes the rows of a query.
 pub(crate) type NextRow<'n> = dyn FnMut(&ReadRow<'_>) -> Result<bool> + 'n;
-
-/// The columns of a row, as a driver has read it.
-pub(crate) trait Columns {
-    /// The value of a column. The error says why it has none.
-    fn value(&self, column: usize) -> std::result::Result<ValueRef<'_>, String>;
-}

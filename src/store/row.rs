@@ -2,6 +2,7 @@
 //!
 //! SQL text must never contain a value. The text consists of constants and numbers of values; values are bound.
 
+use ghost_domain::text::clip;
 use ghost_domain::{
     AgentId, AgentKind, ApprovalId, ApprovalStatus, ArtifactId, AskId, AskStatus, CallId, CallStatus, ChannelName,
     ConversationId, DeadLetterId, DeadLetterStatus, Delivery, EventId, EventKind, GrantId, Kind, MailState, MessageId,
@@ -13,7 +14,6 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use uuid::Uuid;
 
-use crate::driver::Columns;
 use crate::error::{Result, StoreError};
 use crate::sql::Sql;
 
@@ -184,6 +184,12 @@ impl<A: IntoValue, B: IntoValue, C: IntoValue> Bind for (A, B, C) {
     }
 }
 
+/// The columns of a row, as a driver has read it.
+pub(crate) trait Columns {
+    /// The value of a column. The error says why it has none.
+    fn value(&self, column: usize) -> std::result::Result<ValueRef<'_>, String>;
+}
+
 /// A row of a query, until the next one is read.
 pub(crate) struct ReadRow<'r> {
     columns: &'r dyn Columns,
@@ -221,12 +227,6 @@ impl FromColumn<'_> for i64 {
     }
 }
 
-impl FromColumn<'_> for bool {
-    fn from_column(column: ValueRef<'_>) -> std::result::Result<Self, String> {
-        i64::from_column(column).map(|number| number != 0)
-    }
-}
-
 impl<'r> FromColumn<'r> for &'r str {
     fn from_column(column: ValueRef<'r>) -> std::result::Result<Self, String> {
         match column {
@@ -234,12 +234,6 @@ impl<'r> FromColumn<'r> for &'r str {
             ValueRef::Text(text) => std::str::from_utf8(text).map_err(|error| error.to_string()),
             other => unexpected(other, "a text"),
         }
-    }
-}
-
-impl FromColumn<'_> for String {
-    fn from_column(column: ValueRef<'_>) -> std::result::Result<Self, String> {
-        <&str>::from_column(column).map(str::to_owned)
     }
 }
 
@@ -259,6 +253,33 @@ impl<'r, T: FromColumn<'r>> FromColumn<'r> for Option<T> {
             other => T::from_column(other).map(Some),
         }
     }
+}
+
+/// Decodes types from a type that a column holds. Each type is decoded in one way, as it is bound in one way.
+macro_rules! read_as {
+    ($($($type:ty),+: |$held:ident: $as:ty| $decoded:expr;)+) => {
+        $($(
+            impl FromColumn<'_> for $type {
+                fn from_column(column: ValueRef<'_>) -> std::result::Result<Self, String> {
+                    let $held = <$as>::from_column(column)?;
+                    $decoded
+                }
+            }
+        )+)+
+    };
+}
+
+read_as! {
+    bool: |number: i64| Ok(number != 0);
+    u32, u64, usize: |number: i64| number.try_into().map_err(|_| "the number is out of range".to_owned());
+    Money: |micros: u64| Ok(Self(micros));
+    Timestamp: |millis: i64| Ok(Self(millis));
+    Uuid: |bytes: &[u8]| Self::from_slice(bytes).map_err(|error| error.to_string());
+    ApprovalId, ArtifactId, AskId, CallId, ConversationId, DeadLetterId, EventId, GrantId, MessageId, RootId, ScheduleId,
+    TaskId, TurnId: |id: Uuid| Ok(Self(id));
+    String: |text: &str| Ok(text.to_owned());
+    AgentId, AgentKind, CallStatus, ChannelName, EventKind, Kind, MailState, Party, ScheduleKind:
+        |text: &str| text.parse().map_err(|error| format!("{error}: {}", clip(text, 120)));
 }
 
 /// A row type that can be written.
@@ -296,7 +317,11 @@ pub(crate) fn to_json<T: Serialize>(table: &'static str, key: impl ToString, val
 /// Decodes a value from the `record` column, which is the first column of every query of such a
 /// table.
 pub(crate) fn from_record<T: DeserializeOwned>(table: &'static str, row: &ReadRow<'_>) -> Result<T> {
-    let text: &str = get(table, row, 0)?;
+    from_json(table, get(table, row, 0)?)
+}
+
+/// Decodes a value from JSON.
+pub(crate) fn from_json<T: DeserializeOwned>(table: &'static str, text: &str) -> Result<T> {
     serde_json::from_str(text).map_err(|error| unreadable(table, text, error))
 }
 
@@ -306,42 +331,7 @@ pub(crate) fn get<'r, T: FromColumn<'r>>(table: &'static str, row: &'r ReadRow<'
     decoded.map_err(|what| StoreError::Row { table, key: format!("column {column}"), what })
 }
 
-/// Decodes an id.
-pub(crate) fn get_id(table: &'static str, row: &ReadRow<'_>, column: usize) -> Result<Uuid> {
-    let bytes: &[u8] = get(table, row, column)?;
-    Uuid::from_slice(bytes).map_err(|error| unreadable(table, &format!("column {column}"), error))
-}
-
-/// Decodes an id or NULL.
-pub(crate) fn get_maybe_id(table: &'static str, row: &ReadRow<'_>, column: usize) -> Result<Option<Uuid>> {
-    let bytes: Option<&[u8]> = get(table, row, column)?;
-    bytes.map(|b| Uuid::from_slice(b).map_err(|e| unreadable(table, &format!("column {column}"), e))).transpose()
-}
-
-/// Decodes a text and parses it.
-pub(crate) fn get_parsed<T>(table: &'static str, row: &ReadRow<'_>, column: usize) -> Result<T>
-where
-    T: std::str::FromStr,
-    T::Err: std::fmt::Display,
-{
-    let text: &str = get(table, row, column)?;
-    text.parse().map_err(|error| unreadable(table, text, error))
-}
-
-/// Decodes an integer and converts it to `T`.
-pub(crate) fn get_count<T: TryFrom<i64>>(table: &'static str, row: &ReadRow<'_>, column: usize) -> Result<T> {
-    let number: i64 = get(table, row, column)?;
-    T::try_from(number).map_err(|_| unreadable(table, &format!("column {column}"), "the number is out of range"))
-}
-
-/// Decodes a count or NULL.
-pub(crate) fn get_maybe_count(table: &'static str, row: &ReadRow<'_>, column: usize) -> Result<Option<u64>> {
-    let number: Option<i64> = get(table, row, column)?;
-    let count = |number| u64::try_from(number).map_err(|error| unreadable(table, &format!("column {column}"), error));
-    number.map(count).transpose()
-}
-
 /// The error for a row that cannot be decoded. `key` is clipped to 120 characters.
 pub(crate) fn unreadable(table: &'static str, key: &str, what: impl std::fmt::Display) -> StoreError {
-    StoreError::Row { table, key: ghost_domain::text::clip(key, 120).to_string(), what: what.to_string() }
+    StoreError::Row { table, key: clip(key, 120).to_string(), what: what.to_string() }
 }

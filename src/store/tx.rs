@@ -12,7 +12,7 @@ use ghost_domain::ports::Signal;
 use crate::batch::{Batch, Counters, Sequence};
 use crate::driver::{Driver, Failure, NextRow, Order};
 use crate::error::{Result, StoreError};
-use crate::row::{Args, Keyed, ReadRow, Row, get_count};
+use crate::row::{Args, FromColumn, Keyed, ReadRow, Row, get};
 use crate::sql::{Sql, Statement};
 
 /// How a command is undone that has written something.
@@ -151,13 +151,13 @@ impl Tx {
     }
 
     /// The number that a query returns; 0 if it returns none.
-    pub(crate) fn count<N: TryFrom<i64> + Default>(
+    pub(crate) fn count<N: for<'r> FromColumn<'r> + Default>(
         &mut self,
         table: &'static str,
         sql: impl Into<Statement>,
         args: Args,
     ) -> Result<N> {
-        Ok(self.row(sql, args, |row| get_count(table, row, 0))?.unwrap_or_default())
+        Ok(self.row(sql, args, |row| get(table, row, 0))?.unwrap_or_default())
     }
 
     /// Runs a query and decodes its rows.

@@ -1,6 +1,6 @@
 //! Agents, facts about the world, held skills, jobs and stored answers.
 
-use ghost_domain::{Agent, AgentKind, AgentStatus, Desired, HeldSkill, Job, Party, TurnStatus};
+use ghost_domain::{Agent, AgentKind, HeldSkill, Job, Party, TurnStatus};
 use serde_json::json;
 
 use super::tools::*;
@@ -29,22 +29,16 @@ pub(super) async fn the_mail_and_the_turn_of_an_added_agent_are_found(store: Ben
 }
 
 pub(super) async fn agents_are_put_and_listed(store: Bench) {
-    let full = || Agent {
-        incarnation: 7,
-        name: AWKWARD.to_owned(),
-        team: Some("news".to_owned()),
-        owner: Some("agent:b".to_owned()),
-        kind: AgentKind::Dynamic,
-        desired: Desired::Stopped,
-        status: AgentStatus::Failed,
-        status_reason: Some(AWKWARD.to_owned()),
-        restarts: 4,
-        overrides: json!({"tools": ["a", "b"], "deep": {"n": 1.5, "none": null}}),
-        epoch: 9,
-        started_at: Some(at(2)),
-        last_active_at: Some(at(3)),
-        deleted_at: Some(at(4)),
-        ..agent("c")
+    let full = || {
+        with(
+            agent("c"),
+            json!({
+                "incarnation": 7, "name": AWKWARD, "team": "news", "owner": "agent:b", "kind": "dynamic",
+                "desired": "stopped", "status": "failed", "status_reason": AWKWARD, "restarts": 4,
+                "overrides": {"tools": ["a", "b"], "deep": {"n": 1.5, "none": null}}, "epoch": 9,
+                "started_at": at(2), "last_active_at": at(3), "deleted_at": at(4),
+            }),
+        )
     };
     keep!(&store, |w| {
         w.agent_put(&agent("b"))?;

@@ -1,6 +1,7 @@
 //! Conversations with the outside, and waiting deliveries.
 
-use ghost_domain::{Attachment, Conversation, ConversationEntry, Delivery, Direction, Party, Timestamp};
+use ghost_domain::{Attachment, Conversation, ConversationEntry, Delivery, Party, Timestamp};
+use serde_json::json;
 
 use super::tools::*;
 use crate::Store;
@@ -87,18 +88,15 @@ pub(super) async fn entries_are_in_order(mut store: Bench) {
         mime_type: "text/markdown".to_owned(),
         bytes: LARGE,
     };
-    let full = move || ConversationEntry {
-        direction: Direction::In,
-        from: Party::Outside("web".to_owned()),
-        content: AWKWARD.to_owned(),
-        attachments: vec![file("b"), file("a")],
-        reply_to: Some(AWKWARD.to_owned()),
-        external_id: Some("x-1".to_owned()),
-        turn_id: Some(turn_id(3)),
-        attempts: u32::MAX,
-        next_at: Some(at(9)),
-        error: Some(AWKWARD.to_owned()),
-        ..entry(1, 2, Delivery::Failed)
+    let full = move || {
+        with(
+            entry(1, 2, Delivery::Failed),
+            json!({
+                "direction": "in", "from": Party::Outside("web".to_owned()), "content": AWKWARD,
+                "attachments": [file("b"), file("a")], "reply_to": AWKWARD, "external_id": "x-1", "turn_id": turn_id(3),
+                "attempts": u32::MAX, "next_at": at(9), "error": AWKWARD,
+            }),
+        )
     };
     keep!(&store, |w| {
         for seq in [3, 1, 2] {

@@ -6,10 +6,6 @@ use super::tools::*;
 use crate::Store;
 use crate::tables::{Family, LiveDroids};
 
-fn ids(numbers: &[u64]) -> Vec<AgentId> {
-    map_rows(numbers, |n| droid_id(*n))
-}
-
 fn ids_of(droids: &[Droid]) -> Vec<AgentId> {
     map_rows(droids, |droid| droid.droid_id.clone())
 }
@@ -27,9 +23,9 @@ pub(super) async fn droids_are_listed_by_parent_and_by_life(store: Bench) {
     });
     let of_a = id_of("a");
     shows!(&store, |r| {
-        ids_of(&r.droids_live()?) => ids(&[3, 5]);
-        ids_of(&r.droid_list(Some(&of_a), None, 0)?) => ids(&[2, 3]);
-        ids_of(&r.droid_list(None, Some(&droid_id(2)), 1)?) => ids(&[3]);
+        ids_of(&r.droids_live()?) => [3, 5].map(droid_id);
+        ids_of(&r.droid_list(Some(&of_a), None, 0)?) => [2, 3].map(droid_id);
+        ids_of(&r.droid_list(None, Some(&droid_id(2)), 1)?) => [droid_id(3)];
         r.droid_get(&droid_id(3))? => Some(droid(3, "a", None));
         r.droid_get(&droid_id(9))? => None;
     });
@@ -84,8 +80,8 @@ pub(super) async fn droids_that_ended_are_pruned(mut store: Bench) {
         assert_eq!(w.prune(Family::Droids, at(9), 9)?, 3);
     });
     assert_eq!(keep!(&store, |w| { w.prune(Family::Droids, at(5), 1)? }), 1, "the first to end goes first");
-    assert_eq!(stored(&store).await, ids(&[1, 2, 4]));
+    assert_eq!(stored(&store).await, [1, 2, 4].map(droid_id));
     assert_eq!(keep!(&store, |w| { w.prune(Family::Droids, at(5), 9)? }), 1);
     store.reopen().await;
-    assert_eq!(stored(&store).await, ids(&[2, 4]));
+    assert_eq!(stored(&store).await, [2, 4].map(droid_id));
 }

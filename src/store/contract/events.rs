@@ -1,25 +1,25 @@
 //! The event feed: one order, no gaps, published after the commit.
 
 use futures_util::future::join_all;
+use ghost_domain::EventKind;
 use ghost_domain::event::{Event, EventFilter, NewEvent};
-use ghost_domain::{EventId, EventKind};
 use serde_json::json;
 
 use super::tools::*;
-use crate::Store;
 use crate::tables::Family;
+use crate::{Store, StoreError, Tx};
 
-fn noted(n: u64) -> (EventId, NewEvent) {
-    (event_id(n), NewEvent::new(EventKind::MessageDelivered, json!({ "n": n })))
+/// Appends event `n`, at second `n`.
+fn append(w: &mut Tx, n: u64) -> Result<(), StoreError> {
+    w.event_append(event_id(n), at(n), NewEvent::new(EventKind::MessageDelivered, json!({ "n": n })))
 }
 
 /// Appends one event for each number, in one command.
-async fn state(store: &Store, seq_and_number: &[u64]) {
-    let seq_and_number = seq_and_number.to_vec();
+async fn state(store: &Store, numbers: &[u64]) {
+    let numbers = numbers.to_vec();
     keep!(store, |w| {
-        for n in seq_and_number {
-            let (event_id, event) = noted(n);
-            w.event_append(event_id, at(n), event)?;
+        for n in numbers {
+            append(w, n)?;
         }
     });
 }
@@ -81,8 +81,7 @@ pub(super) async fn refused_commands_use_no_sequence(store: Bench) {
         let store = store.clone();
         async move {
             let command = write(&store, move |w| {
-                let (event_id, event) = noted(n);
-                w.event_append(event_id, at(n), event)?;
+                append(w, n)?;
                 w.message_append(&mail(n, "a"))?;
                 match n % 4 {
                     0 => raise_panic(),
@@ -113,21 +112,18 @@ pub(super) async fn events_are_published_after_commit(store: Bench) {
     let mut feed = store.feed();
     let mut inside = store.feed();
     let outcome: Outcome<usize> = write(&store, move |w| {
-        let (event_id, event) = noted(1);
-        w.event_append(event_id, at(1), event)?;
+        append(w, 1)?;
         Ok(published(&mut inside).len())
     })
     .await;
     assert_eq!(outcome.unwrap(), 0, "nothing is published before its command has ended");
     assert_eq!(seq_and_number(&published(&mut feed)), [(1, 1)], "the events of an acknowledged command are published");
     refuse!(&store, |w| {
-        let (event_id, event) = noted(2);
-        w.event_append(event_id, at(2), event)?;
+        append(w, 2)?;
     });
     drop(
         catch_panic(write::<(), _>(&store, |w| {
-            let (event_id, event) = noted(3);
-            w.event_append(event_id, at(3), event)?;
+            append(w, 3)?;
             raise_panic()
         }))
         .await,

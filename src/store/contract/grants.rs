@@ -10,10 +10,6 @@ async fn stored(store: &Store) -> Vec<GrantId> {
     map_rows(&reading!(store, |r| { r.grant_list(None, 0)? }), |grant| grant.grant_id)
 }
 
-fn ids(numbers: &[u64]) -> Vec<GrantId> {
-    map_rows(numbers, |n| grant_id(*n))
-}
-
 // covers: ACL-04
 pub(super) async fn live_grants_of_an_agent_are_found(store: Bench) {
     keep!(&store, |w| {
@@ -26,15 +22,15 @@ pub(super) async fn live_grants_of_an_agent_are_found(store: Bench) {
         let now = at(second);
         map_rows(&reading!(&store, |r| { r.grants_live(&id_of("a"), now)? }), |grant| grant.grant_id)
     };
-    assert_eq!(live(0).await, ids(&[1, 3, 5]));
-    assert_eq!(live(3).await, ids(&[5]), "a grant does not hold at its end");
+    assert_eq!(live(0).await, [1, 3, 5].map(grant_id));
+    assert_eq!(live(3).await, [grant_id(5)], "a grant does not hold at its end");
     assert_eq!(live(5).await, []);
     shows!(&store, |r| {
         r.grant_get(grant_id(3))? => Some(grant(3, "a"));
         r.grant_get(grant_id(9))? => None;
     });
     let page = reading!(&store, |r| { r.grant_list(Some(grant_id(1)), 2)? });
-    assert_eq!(map_rows(&page, |grant| grant.grant_id), ids(&[3, 4]));
+    assert_eq!(map_rows(&page, |grant| grant.grant_id), [3, 4].map(grant_id));
 }
 
 pub(super) async fn grants_are_replaced_removed_and_pruned(mut store: Bench) {
@@ -48,7 +44,7 @@ pub(super) async fn grants_are_replaced_removed_and_pruned(mut store: Bench) {
         assert_eq!(w.grant_get(grant_id(1))?, None);
         assert_eq!(w.prune(Family::Grants, at(9), 9)?, 3);
     });
-    assert_eq!(stored(&store).await, ids(&[1, 2, 3, 4]));
+    assert_eq!(stored(&store).await, [1, 2, 3, 4].map(grant_id));
     keep!(&store, |w| {
         w.grant_put(&Grant { expires_at: at(9), ..grant(1, "a") })?;
         w.grant_put(&grant(7, "a"))?;
@@ -57,9 +53,9 @@ pub(super) async fn grants_are_replaced_removed_and_pruned(mut store: Bench) {
         assert_eq!(w.grants_live(&id_of("a"), at(8))?.len(), 1, "a command sees its own writes");
     });
     assert_eq!(keep!(&store, |w| { w.prune(Family::Grants, at(4), 1)? }), 1, "the first to end goes first");
-    assert_eq!(stored(&store).await, ids(&[1, 3, 4]));
+    assert_eq!(stored(&store).await, [1, 3, 4].map(grant_id));
     assert_eq!(keep!(&store, |w| { w.prune(Family::Grants, at(4), 9)? }), 1);
-    assert_eq!(stored(&store).await, ids(&[1, 4]));
+    assert_eq!(stored(&store).await, [1, 4].map(grant_id));
     store.reopen().await;
-    assert_eq!(stored(&store).await, ids(&[1, 4]));
+    assert_eq!(stored(&store).await, [1, 4].map(grant_id));
 }

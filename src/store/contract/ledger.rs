@@ -1,25 +1,21 @@
 //! The ledger.
 
 use ghost_domain::{CallId, CallStatus, CallTotals, Code, LedgerRow, Money};
+use serde_json::json;
 
 use super::tools::*;
 use crate::Store;
 use crate::tables::LedgerFilter;
 
 pub(super) async fn calls_round_trip(store: Bench) {
-    let full = LedgerRow {
-        alias: Some("read_file".to_owned()),
-        arguments: AWKWARD.to_owned(),
-        result: Some(AWKWARD.to_owned()),
-        error_code: Some(Code::OutcomeUnknown),
-        duration_ms: Some(1 << 40),
-        bytes_in: Some(1 << 41),
-        bytes_out: Some(1 << 42),
-        tokens: Some(1 << 43),
-        cost: Some(Money(1 << 44)),
-        truncated: true,
-        ..call(1, "a", CallStatus::Unknown)
-    };
+    let full: LedgerRow = with(
+        call(1, "a", CallStatus::Unknown),
+        json!({
+            "alias": "read_file", "arguments": AWKWARD, "result": AWKWARD, "error_code": Code::OutcomeUnknown,
+            "duration_ms": 1_u64 << 40, "bytes_in": 1_u64 << 41, "bytes_out": 1_u64 << 42, "tokens": 1_u64 << 43,
+            "cost": 1_u64 << 44, "truncated": true,
+        }),
+    );
     let wanted = (Some(full.clone()), Some(call(2, "a", CallStatus::Started)), None);
     keep!(&store, |w| {
         w.call_put(&call(1, "a", CallStatus::Started))?;
@@ -43,19 +39,21 @@ pub(super) async fn calls_are_filtered(store: Bench) {
         w.call_put(&LedgerRow { turn_id: turn_id(2), ..call(3, "a", CallStatus::Ok) })?;
     });
     let any = LedgerFilter::default;
-    let ids = |numbers: &[u64]| map_rows(numbers, |n| call_id(*n));
-    assert_eq!(found(&store, any()).await, ids(&[4, 3, 2, 1]));
-    assert_eq!(found(&store, LedgerFilter { agent_id: Some(id_of("a")), ..any() }).await, ids(&[3, 2, 1]));
-    assert_eq!(found(&store, LedgerFilter { turn_id: Some(turn_id(2)), ..any() }).await, ids(&[3]));
-    assert_eq!(found(&store, LedgerFilter { tool: Some("syscall.ask".to_owned()), ..any() }).await, ids(&[1]));
-    assert_eq!(found(&store, LedgerFilter { status: Some(CallStatus::Ok), ..any() }).await, ids(&[4, 3, 1]));
-    assert_eq!(found(&store, LedgerFilter { since: Some(at(2)), before: Some(at(4)), ..any() }).await, ids(&[3, 2]));
-    assert_eq!(found(&store, LedgerFilter { limit: 2, ..any() }).await, ids(&[4, 3]));
+    assert_eq!(found(&store, any()).await, [4, 3, 2, 1].map(call_id));
+    assert_eq!(found(&store, LedgerFilter { agent_id: Some(id_of("a")), ..any() }).await, [3, 2, 1].map(call_id));
+    assert_eq!(found(&store, LedgerFilter { turn_id: Some(turn_id(2)), ..any() }).await, [call_id(3)]);
+    assert_eq!(found(&store, LedgerFilter { tool: Some("syscall.ask".to_owned()), ..any() }).await, [call_id(1)]);
+    assert_eq!(found(&store, LedgerFilter { status: Some(CallStatus::Ok), ..any() }).await, [4, 3, 1].map(call_id));
+    assert_eq!(
+        found(&store, LedgerFilter { since: Some(at(2)), before: Some(at(4)), ..any() }).await,
+        [3, 2].map(call_id)
+    );
+    assert_eq!(found(&store, LedgerFilter { limit: 2, ..any() }).await, [4, 3].map(call_id));
     let behind = |n: u64| LedgerFilter { after: Some((at(n), call_id(n))), ..any() };
-    assert_eq!(found(&store, behind(3)).await, ids(&[2, 1]));
-    assert_eq!(found(&store, LedgerFilter { after: Some((at(3), call_id(9))), ..any() }).await, ids(&[3, 2, 1]));
+    assert_eq!(found(&store, behind(3)).await, [2, 1].map(call_id));
+    assert_eq!(found(&store, LedgerFilter { after: Some((at(3), call_id(9))), ..any() }).await, [3, 2, 1].map(call_id));
     let narrow = LedgerFilter { agent_id: Some(id_of("a")), status: Some(CallStatus::Ok), limit: 1, ..any() };
-    assert_eq!(found(&store, narrow).await, ids(&[3]));
+    assert_eq!(found(&store, narrow).await, [call_id(3)]);
 }
 
 // covers: TOOL-16

@@ -3,6 +3,7 @@
 use crate::Tx;
 use ghost_domain::turn::WaitMode;
 use ghost_domain::{Envelope, HeldSkill, Kind, MailState, Party, Turn, TurnStatus};
+use serde_json::json;
 
 use super::tools::*;
 use crate::tables::InboxState;
@@ -19,18 +20,15 @@ async fn pending(store: &Store, agent: &str) -> Vec<u64> {
 
 // covers: MSG-08
 pub(super) async fn mail_round_trips(store: Bench) {
-    let full = || Envelope {
-        seq: 77,
-        from: Party::Outside("web".to_owned()),
-        kind: Kind::Conversation,
-        subject: Some(AWKWARD.to_owned()),
-        body: AWKWARD.to_owned(),
-        attachments: vec!["output/a.md".to_owned(), AWKWARD.to_owned()],
-        ask_id: Some(ask_id(5)),
-        conversation_id: Some(conversation_id(3)),
-        hop: 31,
-        wake: false,
-        ..mail(1, "a")
+    let full = || {
+        with(
+            mail(1, "a"),
+            json!({
+                "seq": 77, "from": Party::Outside("web".to_owned()), "kind": Kind::Conversation, "subject": AWKWARD,
+                "body": AWKWARD, "attachments": ["output/a.md", AWKWARD], "ask_id": ask_id(5),
+                "conversation_id": conversation_id(3), "hop": 31, "wake": false,
+            }),
+        )
     };
     let inside = keep!(&store, |w| {
         w.message_append(&full())?;

@@ -31,7 +31,7 @@ mod prune_shared;
 mod random;
 mod roots;
 pub(crate) mod rows;
-mod rows_shared;
+pub(crate) mod rows_shared;
 mod schedules;
 mod script;
 mod script_shared;

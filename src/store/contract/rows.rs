@@ -8,6 +8,7 @@ use ghost_domain::{
     LogRange, LogStart, MessageId, Money, Party, Reservation, ReservationId, RootId, ScheduleId, Scope, StoredAnswer,
     Task, TaskId, TaskStatus, Timestamp, Turn, TurnId, TurnStatus, UsageRow,
 };
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -44,6 +45,15 @@ numbered! {
 /// The row with these fields. The others have their defaults, as in a stored record.
 pub(super) fn row<T: DeserializeOwned>(fields: Value) -> T {
     serde_json::from_value(fields).unwrap()
+}
+
+/// A row that differs from `base` in these fields.
+pub(super) fn with<T: Serialize + DeserializeOwned>(base: T, fields: Value) -> T {
+    let mut all = json!(base);
+    all.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+    let changed: T = row(all.clone());
+    assert_eq!(json!(changed), all, "the row has each of the fields");
+    changed
 }
 
 pub(super) fn agent(name: &str) -> Agent {

@@ -23,7 +23,7 @@ pub(super) fn channel_name(channel: &str) -> ChannelName {
 }
 
 /// An ungated channel whose last chat message is `last_seq`.
-pub(super) fn channel(name: &str, last_seq: i64) -> ChatChannel {
+pub(crate) fn channel(name: &str, last_seq: i64) -> ChatChannel {
     row(json!({
         "channel": name, "creator": Party::System, "gated": false, "members": 0, "last_seq": last_seq, "created_at": at(1),
     }))

@@ -2,6 +2,7 @@
 
 use ghost_domain::schedule::{Change, JobMode, Missed, OwnTurn, RunStatus, Target, When};
 use ghost_domain::{Party, Schedule, ScheduleKind, ScheduleRun, WatchSnapshot};
+use serde_json::json;
 
 use super::tools::*;
 use crate::Store;
@@ -32,23 +33,15 @@ fn own_turn() -> OwnTurn {
 }
 
 pub(super) async fn schedules_round_trip(store: Bench) {
-    let full = |n: usize| Schedule {
-        schedule_id: schedule_id(n as u64),
-        name: format!("{n}{AWKWARD}"),
-        when: whens()[n].clone(),
-        message: AWKWARD.to_owned(),
-        missed: Missed::RunOnce,
-        mode: JobMode::OwnTurn(own_turn()),
-        enabled: false,
-        root_id: root_id(9),
-        hop: u32::MAX,
-        next_at: None,
-        last_at: Some(at(5)),
-        last_status: Some(RunStatus::Refused),
-        runs: i64::MAX,
-        creator: Party::Agent(id_of("b")),
-        created_at: at(6),
-        ..schedule(1, "a", ScheduleKind::Cron, AWKWARD)
+    let full = |n: usize| {
+        with(
+            schedule(n as u64, "a", ScheduleKind::Cron, &format!("{n}{AWKWARD}")),
+            json!({
+                "when": whens()[n], "message": AWKWARD, "missed": Missed::RunOnce, "options": JobMode::OwnTurn(own_turn()),
+                "enabled": false, "root_id": root_id(9), "hop": u32::MAX, "next_at": null, "last_at": at(5),
+                "last_status": RunStatus::Refused, "runs": i64::MAX, "creator": Party::Agent(id_of("b")), "created_at": at(6),
+            }),
+        )
     };
     for n in 0..whens().len() {
         keep!(&store, |w| {

@@ -60,15 +60,14 @@ pub(super) async fn a_session_has_its_own_ended_turns(store: Bench) {
     });
     let found =
         async |query: SessionTurns| map_rows(&reading!(&store, |r| { r.session_turns(&query)? }), |turn| turn.turn_id);
-    let ids = |numbers: &[u64]| map_rows(numbers, |n| turn_id(*n));
-    assert_eq!(found(query(None)).await, ids(&[1]));
-    assert_eq!(found(query(Some(2))).await, ids(&[3]));
-    assert_eq!(found(query(Some(1))).await, ids(&[11, 9, 4, 2]));
-    assert_eq!(found(SessionTurns { source: "cron", ..query(Some(1)) }).await, ids(&[8]));
-    assert_eq!(found(SessionTurns { from: Some(log_place(4)), ..query(Some(1)) }).await, ids(&[11, 9, 4]));
-    assert_eq!(found(SessionTurns { before: Some(log_place(9)), ..query(Some(1)) }).await, ids(&[4, 2]));
+    assert_eq!(found(query(None)).await, [turn_id(1)]);
+    assert_eq!(found(query(Some(2))).await, [turn_id(3)]);
+    assert_eq!(found(query(Some(1))).await, [11, 9, 4, 2].map(turn_id));
+    assert_eq!(found(SessionTurns { source: "cron", ..query(Some(1)) }).await, [turn_id(8)]);
+    assert_eq!(found(SessionTurns { from: Some(log_place(4)), ..query(Some(1)) }).await, [11, 9, 4].map(turn_id));
+    assert_eq!(found(SessionTurns { before: Some(log_place(9)), ..query(Some(1)) }).await, [4, 2].map(turn_id));
     let next = Some(log_place(9).next());
-    assert_eq!(found(SessionTurns { before: next, limit: 2, ..query(Some(1)) }).await, ids(&[9, 4]));
+    assert_eq!(found(SessionTurns { before: next, limit: 2, ..query(Some(1)) }).await, [9, 4].map(turn_id));
     let list_from = async |from, since, limit| {
         let rows = reading!(&store, |r| { r.session_list(&id_of("a"), at(from), at(since), limit)? });
         map_rows(&rows, |row| (row.conversation_id, row.turns, row.last_at))

@@ -1,22 +1,21 @@
 //! Tasks and their history.
 
 use ghost_domain::{Party, Task, TaskEvent, TaskId, TaskStatus};
+use serde_json::json;
 
 use super::tools::*;
 use crate::Store;
 use crate::tables::TaskFilter;
 
 pub(super) async fn tasks_round_trip(store: Bench) {
-    let full = || Task {
-        title: AWKWARD.to_owned(),
-        description: AWKWARD.to_owned(),
-        creator: Party::Agent(id_of("b")),
-        priority: i32::MIN,
-        depends_on: vec![task_id(4), task_id(2), task_id(3)],
-        parent_id: Some(task_id(5)),
-        due_at: Some(at(9)),
-        result: Some(AWKWARD.to_owned()),
-        ..task(1, "a", TaskStatus::Blocked)
+    let full = || {
+        with(
+            task(1, "a", TaskStatus::Blocked),
+            json!({
+                "title": AWKWARD, "description": AWKWARD, "creator": Party::Agent(id_of("b")), "priority": i32::MIN,
+                "depends_on": [task_id(4), task_id(2), task_id(3)], "parent_id": task_id(5), "due_at": at(9), "result": AWKWARD,
+            }),
+        )
     };
     keep!(&store, |w| {
         w.task_put(&Task { depends_on: vec![task_id(9)], ..task(1, "z", TaskStatus::Pending) })?;
@@ -42,13 +41,12 @@ pub(super) async fn tasks_are_listed_by_priority(store: Bench) {
         (w.task_list(&TaskFilter::default())?, w.task_count_open()?)
     });
     let any = TaskFilter::default;
-    let ids = |numbers: &[u64]| map_rows(numbers, |n| task_id(*n));
-    assert_eq!((map_rows(&inside.0, |task| task.task_id), inside.1), (ids(&[4, 3, 5, 6, 1, 2]), 4));
-    assert_eq!(found(&store, any()).await, ids(&[4, 3, 5, 6, 1, 2]));
-    assert_eq!(found(&store, TaskFilter { owner: Some(id_of("b")), ..any() }).await, ids(&[6, 2]));
-    assert_eq!(found(&store, TaskFilter { status: Some(TaskStatus::Pending), ..any() }).await, ids(&[6, 1, 2]));
-    assert_eq!(found(&store, TaskFilter { parent_id: Some(task_id(4)), ..any() }).await, ids(&[6]));
-    assert_eq!(found(&store, TaskFilter { limit: 2, ..any() }).await, ids(&[4, 3]));
+    assert_eq!((map_rows(&inside.0, |task| task.task_id), inside.1), ([4, 3, 5, 6, 1, 2].map(task_id).to_vec(), 4));
+    assert_eq!(found(&store, any()).await, [4, 3, 5, 6, 1, 2].map(task_id));
+    assert_eq!(found(&store, TaskFilter { owner: Some(id_of("b")), ..any() }).await, [6, 2].map(task_id));
+    assert_eq!(found(&store, TaskFilter { status: Some(TaskStatus::Pending), ..any() }).await, [6, 1, 2].map(task_id));
+    assert_eq!(found(&store, TaskFilter { parent_id: Some(task_id(4)), ..any() }).await, [task_id(6)]);
+    assert_eq!(found(&store, TaskFilter { limit: 2, ..any() }).await, [4, 3].map(task_id));
     assert_eq!(reading!(&store, |r| { r.task_count_open()? }), 4);
     keep!(&store, |w| { w.task_put(&task(1, "a", TaskStatus::Done))? });
     assert_eq!(reading!(&store, |r| { r.task_count_open()? }), 3);
@@ -63,8 +61,8 @@ pub(super) async fn tasks_are_listed_by_priority(store: Bench) {
 
     shows!(&store, |r| {
         r.tasks_open(None, None, 2_000)?.len() => 1_000;
-        map_rows(&r.tasks_open(Some(&id_of("b")), None, 10)?, |task| task.task_id) => ids(&[2, 6]);
-        map_rows(&r.tasks_open(None, Some(task_id(5)), 2)?, |task| task.task_id) => ids(&[6, 7]);
+        map_rows(&r.tasks_open(Some(&id_of("b")), None, 10)?, |task| task.task_id) => [2, 6].map(task_id);
+        map_rows(&r.tasks_open(None, Some(task_id(5)), 2)?, |task| task.task_id) => [6, 7].map(task_id);
         r.tasks_open(Some(&id_of("c")), None, 0)?.len() => 100;
     });
 }

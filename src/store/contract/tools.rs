@@ -29,11 +29,11 @@ impl From<StoreError> for Stop {
     }
 }
 
-pub(super) type Outcome<T> = Result<T, Stop>;
+pub(crate) type Outcome<T> = Result<T, Stop>;
 
 /// Runs a command with the error type [`Stop`]. The bound lets the compiler infer the closure's
 /// lifetimes.
-pub(super) async fn write<T, F>(store: &Store, work: F) -> Outcome<T>
+pub(crate) async fn write<T, F>(store: &Store, work: F) -> Outcome<T>
 where
     T: Send + 'static,
     F: FnOnce(&mut Tx) -> Outcome<T> + Send + 'static,
@@ -42,7 +42,7 @@ where
 }
 
 /// Runs a query with the error type [`Stop`].
-pub(super) async fn read<T, F>(store: &Store, work: F) -> Outcome<T>
+pub(crate) async fn read<T, F>(store: &Store, work: F) -> Outcome<T>
 where
     T: Send + 'static,
     F: FnOnce(&mut Tx) -> Outcome<T> + Send + 'static,
@@ -113,7 +113,8 @@ macro_rules! found {
     };
 }
 
-pub(super) use {found, keep, reading, refuse, shows};
+pub(super) use found;
+pub(crate) use {keep, reading, refuse, shows};
 
 /// The store under check, and where its data is.
 pub(crate) struct Bench {

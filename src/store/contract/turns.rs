@@ -2,7 +2,8 @@
 
 use ghost_domain::journal::{CallOutcome, Effect, FilePlan, Step};
 use ghost_domain::transcript::{Block, TokenUsage};
-use ghost_domain::{Code, Money, Refusal, Turn, TurnId, TurnStatus};
+use ghost_domain::turn::{ParkCause, Parked, WaitMode};
+use ghost_domain::{Code, Money, Refusal, Scope, Turn, TurnId, TurnStatus};
 use serde_json::json;
 
 use super::tools::*;
@@ -11,33 +12,18 @@ use crate::tables::{Family, TurnFilter};
 
 // covers: LOOP-04
 pub(super) async fn turns_round_trip(store: Bench) {
-    let full = || Turn {
-        incarnation: 2,
-        other_roots: vec![root_id(3), root_id(2)],
-        hop: 5,
-        source: "operator".to_owned(),
-        reason: Some(AWKWARD.to_owned()),
-        model: Some("m".to_owned()),
-        rounds: 3,
-        calls: 4,
-        input_tokens: LARGE,
-        output_tokens: LARGE,
-        cost: Money(LARGE),
-        unpriced_tokens: LARGE,
-        held: Some(reservation(7)),
-        text: Some(AWKWARD.to_owned()),
-        truncated: true,
-        crashes: 2,
-        boot_mark: 6,
-        stalled_boots: 1,
-        parked: Some(ghost_domain::turn::Parked {
-            cause: ghost_domain::turn::ParkCause::Budget { scope: ghost_domain::Scope::World },
-            reason: "spent".to_owned(),
-            since: at(9),
-            wait_mode: ghost_domain::turn::WaitMode::Ready,
-            alone: 2,
-        }),
-        ..turn(1, "a", TurnStatus::Split)
+    let full = || {
+        let cause = ParkCause::Budget { scope: Scope::World };
+        let parked = Parked { cause, reason: "spent".to_owned(), since: at(9), wait_mode: WaitMode::Ready, alone: 2 };
+        with(
+            turn(1, "a", TurnStatus::Split),
+            json!({
+                "incarnation": 2, "other_roots": [root_id(3), root_id(2)], "hop": 5, "source": "operator",
+                "reason": AWKWARD, "model": "m", "rounds": 3, "calls": 4, "input_tokens": LARGE, "output_tokens": LARGE,
+                "cost": LARGE, "unpriced_tokens": LARGE, "held": reservation(7), "text": AWKWARD, "truncated": true,
+                "crashes": 2, "boot_mark": 6, "stalled_boots": 1, "parked": parked,
+            }),
+        )
     };
     keep!(&store, |w| {
         w.turn_put(&turn(1, "a", TurnStatus::Open))?;
@@ -79,7 +65,6 @@ async fn found(store: &Store, filter: TurnFilter) -> Vec<TurnId> {
 }
 
 pub(super) async fn turns_of_a_root_are_listed(store: Bench) {
-    let ids = |numbers: &[u64]| map_rows(numbers, |n| turn_id(*n));
     let other = Turn { root_id: root_id(7), ..turn(6, "b", TurnStatus::Finished) };
     let took = || Turn { other_roots: vec![root_id(8), root_id(7)], ..turn(5, "b", TurnStatus::Open) };
     let of = |root| TurnFilter { root_id: Some(root_id(root)), ..TurnFilter::default() };
@@ -89,16 +74,16 @@ pub(super) async fn turns_of_a_root_are_listed(store: Bench) {
         let found = w.turn_list(&of(7))?;
         assert_eq!(map_rows(&found, |turn| turn.turn_id), [turn_id(6), turn_id(5)], "its own writes");
     });
-    assert_eq!(found(&store, of(7)).await, ids(&[6, 5]));
-    assert_eq!(found(&store, of(8)).await, ids(&[5]));
-    assert_eq!(found(&store, TurnFilter { status: Some(TurnStatus::Open), ..of(7) }).await, ids(&[5]));
+    assert_eq!(found(&store, of(7)).await, [6, 5].map(turn_id));
+    assert_eq!(found(&store, of(8)).await, [turn_id(5)]);
+    assert_eq!(found(&store, TurnFilter { status: Some(TurnStatus::Open), ..of(7) }).await, [turn_id(5)]);
     assert_eq!(found(&store, of(9)).await, []);
     // The turn returned the mail.
     keep!(&store, |w| { w.turn_put(&Turn { other_roots: Vec::new(), ..took() })? });
-    assert_eq!(found(&store, of(7)).await, ids(&[6]));
+    assert_eq!(found(&store, of(7)).await, [turn_id(6)]);
     // It takes mail of another root while it runs.
     keep!(&store, |w| { w.turn_put(&Turn { other_roots: vec![root_id(9)], ..took() })? });
-    assert_eq!((found(&store, of(9)).await, found(&store, of(8)).await), (ids(&[5]), ids(&[])));
+    assert_eq!((found(&store, of(9)).await, found(&store, of(8)).await), (vec![turn_id(5)], vec![]));
     keep!(&store, |w| {
         w.prune(Family::Turns, at(1_000_000), 100)?;
     });
@@ -113,11 +98,10 @@ pub(super) async fn turn_lists_are_filtered(store: Bench) {
         w.turn_put(&turn(2, "a", TurnStatus::Finished))?;
     });
     let any = TurnFilter::default;
-    let ids = |numbers: &[u64]| map_rows(numbers, |n| turn_id(*n));
-    assert_eq!(found(&store, any()).await, ids(&[4, 3, 2, 1]));
-    assert_eq!(found(&store, TurnFilter { agent_id: Some(id_of("a")), ..any() }).await, ids(&[3, 2, 1]));
-    assert_eq!(found(&store, TurnFilter { status: Some(TurnStatus::Failed), ..any() }).await, ids(&[1]));
-    assert_eq!(found(&store, TurnFilter { before: Some(at(3)), ..any() }).await, ids(&[2, 1]));
+    assert_eq!(found(&store, any()).await, [4, 3, 2, 1].map(turn_id));
+    assert_eq!(found(&store, TurnFilter { agent_id: Some(id_of("a")), ..any() }).await, [3, 2, 1].map(turn_id));
+    assert_eq!(found(&store, TurnFilter { status: Some(TurnStatus::Failed), ..any() }).await, [turn_id(1)]);
+    assert_eq!(found(&store, TurnFilter { before: Some(at(3)), ..any() }).await, [2, 1].map(turn_id));
     let narrow = TurnFilter {
         agent_id: Some(id_of("a")),
         status: Some(TurnStatus::Finished),
@@ -125,7 +109,7 @@ pub(super) async fn turn_lists_are_filtered(store: Bench) {
         limit: 1,
         ..any()
     };
-    assert_eq!(found(&store, narrow).await, ids(&[3]));
+    assert_eq!(found(&store, narrow).await, [turn_id(3)]);
 
     keep!(&store, |w| {
         for n in 5..=1_005 {
@@ -177,7 +161,7 @@ fn steps() -> Vec<Step> {
                 refusal: Some(Refusal::new(Code::PathDenied, "no").hint("elsewhere")),
                 truncated: true,
                 failed: Some(Code::ExecFailed),
-                cost: Some(ghost_domain::Money(7)),
+                cost: Some(Money(7)),
                 saved: Some("agents/a/tool-results/1.txt".into()),
                 images: Box::new([ghost_domain::ImageFile {
                     path: "agents/a/shot.png".to_owned(),

@@ -20,10 +20,10 @@ use sqlx::{
 
 use super::connect::Link;
 use super::{fault, schema};
-use crate::driver::{Columns, Driver, Failure, NextRow, Order};
+use crate::driver::{Driver, Failure, NextRow, Order};
 use crate::engine::Closing;
 use crate::error::{Result, StoreError};
-use crate::row::{Args, ReadRow};
+use crate::row::{Args, Columns, ReadRow};
 use crate::sql::{Sql, Statement};
 
 /// How often a query looks whether its caller has left.

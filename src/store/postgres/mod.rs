@@ -28,9 +28,6 @@ use crate::error::StoreError;
 use crate::handle::Store;
 use crate::tx::Tx;
 
-/// The oldest version of PostgreSQL that works, as the server numbers it.
-const OLDEST: i64 = 150_000;
-
 /// Options for opening a world's schema.
 #[derive(Clone)]
 pub struct PostgresOptions {

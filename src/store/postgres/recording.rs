@@ -127,9 +127,9 @@ impl Bare {
                 Cow::Owned(built) => AssertSqlSafe(built).into_sql_str(),
             };
             match kind {
-                Kind::Order => drop(sqlx::raw_sql(sql).execute(&mut self.0).await?),
-                Kind::Read => drop(self.0.fetch_all(sqlx::query_with(sql, bind(&values)?)).await?),
-                Kind::Write => drop(self.0.execute(sqlx::query_with(sql, bind(&values)?)).await?),
+                Kind::Order => sqlx::raw_sql(sql).execute(&mut self.0).await.map(drop)?,
+                Kind::Read => self.0.fetch_all(sqlx::query_with(sql, bind(&values)?)).await.map(drop)?,
+                Kind::Write => self.0.execute(sqlx::query_with(sql, bind(&values)?)).await.map(drop)?,
             }
         }
         Ok(began.elapsed())

@@ -8,9 +8,12 @@ use std::time::Duration;
 use sqlx::Row as _;
 
 use super::connect::Link;
-use super::{OLDEST, fault};
+use super::fault;
 use crate::batch::Counters;
 use crate::error::{Result, StoreError};
+
+/// The oldest version of PostgreSQL that works, as the server numbers it.
+const OLDEST: i64 = 150_000;
 
 /// The migrations, oldest first: the version that each leads to, and its text.
 const MIGRATIONS: &[(i64, &str)] = &[(18, include_str!("migrations/0001_base.sql"))];

@@ -10,9 +10,9 @@ use rusqlite::types::ValueRef;
 
 use super::fault;
 use super::file_check::FileCheck;
-use crate::driver::{Columns, Driver, Failure, NextRow, Order};
+use crate::driver::{Driver, Failure, NextRow, Order};
 use crate::error::{Result, StoreError};
-use crate::row::{Args, ReadRow};
+use crate::row::{Args, Columns, ReadRow};
 use crate::sql::{Dialect, Sql, Statement};
 
 /// How often damage must be found, and the time between.

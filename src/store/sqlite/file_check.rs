@@ -53,6 +53,11 @@ struct Watched {
     identity: Identity,
 }
 
+/// The size of a page in bytes, from two bytes of a header: the largest does not fit, so 1 stands for it.
+fn page_size(stored: u32) -> u64 {
+    if stored == 1 { 65_536 } else { u64::from(stored) }
+}
+
 /// Size and time of the last write of a file.
 type Written = (u64, (i64, i64));
 
@@ -123,14 +128,10 @@ impl Index {
             let four: [u8; 4] = bytes.get(at..at + 4).and_then(|four| four.try_into().ok()).unwrap_or_default();
             u32::from_ne_bytes(four)
         };
-        let page = match u16::from_ne_bytes([bytes[14], bytes[15]]) {
-            1 => 65_536,
-            page => u64::from(page),
-        };
         let mut salt = [0; 8];
         salt.copy_from_slice(&bytes[32..40]);
         (first == &rest[..INDEX_HEADER] && bytes[12] == 1).then(|| Self {
-            page,
+            page: page_size(u16::from_ne_bytes([bytes[14], bytes[15]]).into()),
             newest: native(16),
             sum: (native(24), native(28)),
             salt,
@@ -286,12 +287,8 @@ impl FileCheck {
         if head[..CONSTANT] != self.constant {
             return Err(damaged("its header is damaged"));
         }
-        let page = match number(&head, 16) >> 16 {
-            1 => 65_536,
-            page => u64::from(page),
-        };
         // SQLite makes a database smaller only in VACUUM, and then the header says its size.
-        let whole = u64::from(number(&head, 28)) * page;
+        let whole = u64::from(number(&head, 28)) * page_size(number(&head, 16) >> 16);
         if self.last.as_ref().is_some_and(|last| written.0 < last.database.0) && written.0 != whole {
             return Err(damaged("it is cut short"));
         }

@@ -47,12 +47,11 @@ pub(super) fn is_current(path: &Path) -> bool {
     // Opening a pipe would block until another process writes to it.
     let is_file = std::fs::metadata(path).is_ok_and(|meta| meta.is_file());
     let read = is_file.then(|| std::fs::File::open(path).and_then(|mut file| file.read_exact(&mut head)));
-    let number =
-        |at: usize| head.get(at..at + 4).map(|bytes| bytes.iter().fold(0, |sum, byte| sum << 8 | i64::from(*byte)));
+    let number = |at: usize| i64::from(log_file::number(&head, at));
     matches!(read, Some(Ok(())))
         && head.starts_with(MAGIC)
-        && number(60) == Some(schema::VERSION)
-        && number(68) == Some(schema::APPLICATION_ID)
+        && number(60) == schema::VERSION
+        && number(68) == schema::APPLICATION_ID
 }
 
 /// A session on a new database in memory. It is a copy of one that was migrated once, because tests open many.

@@ -58,12 +58,11 @@ impl Tx {
     /// The columns of an agent, which may be a tombstone. Its record is not read.
     pub fn agent_columns(&mut self, agent_id: &AgentId) -> Result<Option<AgentColumns>> {
         self.row(sql!("SELECT kind, node, epoch, deleted_at FROM agents WHERE agent_id = $1"), args![agent_id], |row| {
-            let deleted_at: Option<i64> = get(Agent::TABLE, row, 3)?;
             Ok(AgentColumns {
-                kind: get_parsed(Agent::TABLE, row, 0)?,
+                kind: get(Agent::TABLE, row, 0)?,
                 node: get(Agent::TABLE, row, 1)?,
                 epoch: get(Agent::TABLE, row, 2)?,
-                deleted: deleted_at.is_some(),
+                deleted: get::<Option<i64>>(Agent::TABLE, row, 3)?.is_some(),
             })
         })
     }
@@ -91,7 +90,7 @@ impl Tx {
         let sql = sql!(
             "SELECT agent_id FROM agents WHERE agent_id >= $1 AND deleted_at IS NULL ORDER BY agent_id {limit $2}"
         );
-        self.rows(sql, args![from, limit], |row| get_parsed(Agent::TABLE, row, 0))
+        self.rows(sql, args![from, limit], |row| get(Agent::TABLE, row, 0))
     }
 
     /// Ids of the agents that take mail, in order: those without a tombstone that are no droids; only those of this
@@ -101,7 +100,7 @@ impl Tx {
             "SELECT agent_id FROM agents WHERE agent_id > $2 AND deleted_at IS NULL AND kind <> 'droid' \
             AND (CAST($1 AS TEXT) IS NULL OR archetype = $1) ORDER BY agent_id {limit $3}"
         );
-        self.rows(sql, args![archetype, after, limit], |row| get_parsed(Agent::TABLE, row, 0))
+        self.rows(sql, args![archetype, after, limit], |row| get(Agent::TABLE, row, 0))
     }
 
     /// Bytes of storage in use, without free pages; 0 for a backend that stores nothing on disk.
@@ -112,7 +111,7 @@ impl Tx {
     /// The given ids that belong to agents without a tombstone, in order. Reads no records.
     pub fn agents_among(&mut self, agent_ids: &[AgentId]) -> Result<Vec<AgentId>> {
         let sql = sql!("SELECT agent_id FROM agents WHERE deleted_at IS NULL AND agent_id {in $1} ORDER BY agent_id");
-        self.rows(sql, args![to_json(Agent::TABLE, "ids", &agent_ids)?], |row| get_parsed(Agent::TABLE, row, 0))
+        self.rows(sql, args![to_json(Agent::TABLE, "ids", &agent_ids)?], |row| get(Agent::TABLE, row, 0))
     }
 
     /// Number of dynamic agents, without tombstones.

@@ -63,7 +63,7 @@ fn root_of(scope: &Scope) -> Option<RootId> {
 
 /// The ranges of scopes that a list reads, in order, without their ends. There may be very many
 /// accounts of roots, so the lists without them do not read past them.
-fn ranges(filter: &BudgetFilter) -> &'static [(&'static str, &'static str)] {
+pub(super) fn ranges(filter: &BudgetFilter) -> &'static [(&'static str, &'static str)] {
     match filter.sort {
         Some(ScopeSort::Root) if filter.no_roots => &[],
         Some(ScopeSort::World) => &[("w", "world/")],
@@ -77,7 +77,7 @@ fn ranges(filter: &BudgetFilter) -> &'static [(&'static str, &'static str)] {
 }
 
 /// The part of a page that lies in one range; `None` if the page begins after it or has no rows left.
-fn list(filter: &BudgetFilter, (from, to): (&str, &str), left: i64) -> Option<(Statement, Args)> {
+pub(super) fn list(filter: &BudgetFilter, (from, to): (&str, &str), left: i64) -> Option<(Statement, Args)> {
     let after = filter.after.as_ref().map(Scope::to_string).unwrap_or_default();
     let from = after.as_str().max(from);
     if from >= to || left <= 0 {
@@ -116,24 +116,5 @@ impl Tx {
     /// Inserts or replaces an account.
     pub fn budget_put(&mut self, budget: &Budget) -> Result<()> {
         self.put(budget)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::sqlite::tests::plans::assert_indexed;
-
-    #[tokio::test]
-    async fn budgets_are_read_in_order_of_the_key() {
-        for sort in ScopeSort::ALL.iter().copied().map(Some).chain([None]) {
-            for (limited, no_roots) in [(false, false), (true, false), (false, true)] {
-                let filter = BudgetFilter { sort, limited, no_roots, ..BudgetFilter::default() };
-                for range in ranges(&filter) {
-                    let step = assert_indexed(list(&filter, *range, 9).unwrap()).await;
-                    assert!(step.ends_with("(scope>? AND scope<?)"), "{filter:?}: {step}");
-                }
-            }
-        }
     }
 }

@@ -4,7 +4,7 @@
 //!
 //! A member list must never stay in memory after an agent has joined or left the channel.
 
-use ghost_domain::{AgentId, ChannelName, ChatChannel, ChatMember, ChatPost, MessageId, RootId, Timestamp};
+use ghost_domain::{AgentId, ChannelName, ChatChannel, ChatMember, ChatPost};
 
 use super::prelude::*;
 
@@ -32,7 +32,7 @@ impl Keyed for ChatMember {
     }
 
     fn read(row: &ReadRow<'_>) -> Result<Self> {
-        member(row, get_parsed(Self::TABLE, row, 3)?, get_parsed(Self::TABLE, row, 4)?)
+        member(row, get(Self::TABLE, row, 3)?, get(Self::TABLE, row, 4)?)
     }
 }
 
@@ -43,8 +43,8 @@ fn member(row: &ReadRow<'_>, channel: ChannelName, agent_id: AgentId) -> Result<
         channel,
         agent_id,
         read_seq: get(TABLE, row, 0)?,
-        wake_id: get_maybe_id(TABLE, row, 1)?.map(MessageId),
-        joined_at: Timestamp(get(TABLE, row, 2)?),
+        wake_id: get(TABLE, row, 1)?,
+        joined_at: get(TABLE, row, 2)?,
     })
 }
 
@@ -62,22 +62,18 @@ insert! {
 /// channel.
 fn post(row: &ReadRow<'_>, channel: &ChannelName) -> Result<ChatPost> {
     const TABLE: &str = ChatPost::TABLE;
-    let mentions: Option<&str> = get(TABLE, row, 4)?;
-    let mentions = match mentions {
-        Some(text) => serde_json::from_str(text).map_err(|error| unreadable(TABLE, text, error))?,
-        None => Vec::new(),
-    };
+    let mentions = get::<Option<&str>>(TABLE, row, 4)?.map_or(Ok(Vec::new()), |text| from_json(TABLE, text))?;
     Ok(ChatPost {
         channel: channel.clone(),
         seq: get(TABLE, row, 0)?,
-        message_id: MessageId(get_id(TABLE, row, 1)?),
-        from: get_parsed(TABLE, row, 2)?,
+        message_id: get(TABLE, row, 1)?,
+        from: get(TABLE, row, 2)?,
         content: get(TABLE, row, 3)?,
         mentions,
         reply_to: get(TABLE, row, 5)?,
-        root_id: RootId(get_id(TABLE, row, 6)?),
-        hop: get_count(TABLE, row, 7)?,
-        ts: Timestamp(get(TABLE, row, 8)?),
+        root_id: get(TABLE, row, 6)?,
+        hop: get(TABLE, row, 7)?,
+        ts: get(TABLE, row, 8)?,
     })
 }
 
@@ -107,7 +103,7 @@ impl Tx {
         let sql = sql!(
             "SELECT read_seq, wake_id, joined_at, agent_id FROM chat_members WHERE channel = $1 ORDER BY agent_id"
         );
-        let read = |row: &ReadRow<'_>| member(row, channel.clone(), get_parsed(ChatMember::TABLE, row, 3)?);
+        let read = |row: &ReadRow<'_>| member(row, channel.clone(), get(ChatMember::TABLE, row, 3)?);
         self.rows(sql, args![channel], read)
     }
 
@@ -115,7 +111,7 @@ impl Tx {
     pub fn chat_memberships(&mut self, agent_id: &AgentId) -> Result<Vec<ChatMember>> {
         let sql =
             sql!("SELECT read_seq, wake_id, joined_at, channel FROM chat_members WHERE agent_id = $1 ORDER BY channel");
-        let read = |row: &ReadRow<'_>| member(row, get_parsed(ChatMember::TABLE, row, 3)?, agent_id.clone());
+        let read = |row: &ReadRow<'_>| member(row, get(ChatMember::TABLE, row, 3)?, agent_id.clone());
         self.rows(sql, args![agent_id], read)
     }
 
@@ -129,9 +125,7 @@ impl Tx {
                    AND c.last_seq > m.read_seq ORDER BY m.channel"
         );
         self.rows(sql, args![agent_id], |row| {
-            let text: &str = get(ChatChannel::TABLE, row, 3)?;
-            let channel: ChatChannel =
-                serde_json::from_str(text).map_err(|error| unreadable(ChatChannel::TABLE, text, error))?;
+            let channel: ChatChannel = from_json(ChatChannel::TABLE, get(ChatChannel::TABLE, row, 3)?)?;
             Ok((member(row, channel.channel.clone(), agent_id.clone())?, channel))
         })
     }

@@ -15,7 +15,7 @@ record! {
 }
 
 /// One page of the list, newest first.
-fn list(
+pub(super) fn list(
     agent_id: Option<&AgentId>,
     status: Option<DeadLetterStatus>,
     after: Option<(Timestamp, DeadLetterId)>,
@@ -70,23 +70,5 @@ impl Tx {
             self.execute(sql, args![dead_letter_id, message_id])?;
         }
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::sqlite::tests::plans::assert_indexed;
-
-    #[tokio::test]
-    async fn dead_letters_are_read_from_indexes() {
-        let bob: AgentId = "bob".parse().unwrap();
-        for agent_id in [None, Some(&bob)] {
-            for status in [None, Some(DeadLetterStatus::Held)] {
-                for after in [None, Some((Timestamp(1), DeadLetterId(uuid::Uuid::nil())))] {
-                    assert_indexed(list(agent_id, status, after, 9)).await;
-                }
-            }
-        }
     }
 }

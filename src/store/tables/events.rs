@@ -47,19 +47,18 @@ fn read(row: &ReadRow<'_>) -> Result<Event> {
 
 fn read_after_seq(row: &ReadRow<'_>, seq: i64) -> Result<Event> {
     const TABLE: &str = Event::TABLE;
-    let agent_id: Option<&str> = get(TABLE, row, 4)?;
     let payload: &str = get(TABLE, row, 7)?;
-    let correlation = get_maybe_id(TABLE, row, 8)?.map(|id| id.to_string());
+    let correlation = get::<Option<Uuid>>(TABLE, row, 8)?.map(|id| id.to_string());
     let whole = match &correlation {
         Some(id) if payload.contains(CORRELATION_MARK) => payload.replace(CORRELATION_MARK, id),
         _ => payload.to_owned(),
     };
     Ok(Event {
         seq,
-        event_id: EventId(get_id(TABLE, row, 1)?),
-        ts: Timestamp(get(TABLE, row, 2)?),
-        kind: get_parsed(TABLE, row, 3)?,
-        agent_id: agent_id.map(|id| id.parse().map_err(|error| unreadable(TABLE, id, error))).transpose()?,
+        event_id: get(TABLE, row, 1)?,
+        ts: get(TABLE, row, 2)?,
+        kind: get(TABLE, row, 3)?,
+        agent_id: get(TABLE, row, 4)?,
         channel: get(TABLE, row, 5)?,
         correlation_id: match correlation {
             Some(id) => Some(id),

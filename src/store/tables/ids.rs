@@ -55,7 +55,7 @@ impl Tx {
     /// only on the number of ids returned.
     pub fn ids_between(&mut self, kind: IdKind, first: Uuid, last: Uuid, limit: u32) -> Result<Vec<Uuid>> {
         let (table, sql) = query(kind);
-        self.rows(sql, args![first, last, limit.min(PAGE_MAX)], |row| get_id(table, row, 0))
+        self.rows(sql, args![first, last, limit.min(PAGE_MAX)], |row| get(table, row, 0))
     }
 }
 

@@ -7,10 +7,10 @@ use super::prelude::*;
 record! { job: Job, "jobs"; key job_id: str; task_id, root_id, started_at, finished_at }
 
 /// The job of a task.
-const OF_TASK: Sql = sql!("SELECT record FROM jobs WHERE task_id = $1");
+pub(super) const OF_TASK: Sql = sql!("SELECT record FROM jobs WHERE task_id = $1");
 
 /// One page of the list, newest first.
-fn list(after: Option<(Timestamp, &str)>, limit: u32) -> (Statement, Args) {
+pub(super) fn list(after: Option<(Timestamp, &str)>, limit: u32) -> (Statement, Args) {
     Conditions::new("SELECT record FROM jobs")
         .when(after, "(started_at, job_id) < ($1, $2)")
         .order("started_at DESC, job_id DESC", list_limit(limit))
@@ -35,19 +35,5 @@ impl Tx {
     /// Inserts or replaces a job.
     pub fn job_put(&mut self, job: &Job) -> Result<()> {
         self.put(job)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::sqlite::tests::plans::{assert_indexed, plan};
-
-    #[tokio::test]
-    async fn jobs_are_read_from_indexes() {
-        for after in [None, Some((Timestamp(1), "a"))] {
-            assert_indexed(list(after, 9)).await;
-        }
-        assert_eq!(plan((OF_TASK, args!["x"])).await, ["SEARCH jobs USING INDEX jobs_task (task_id=?)"]);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use ghost_domain::{AgentId, CallId, CallStatus, CallTotals, Code, LedgerRow, Money, Timestamp, TurnId};
+use ghost_domain::{AgentId, CallId, CallStatus, CallTotals, Code, LedgerRow, Timestamp, TurnId};
 use serde::{Deserialize, Serialize};
 
 use super::prelude::*;
@@ -90,21 +90,21 @@ impl Keyed for LedgerRow {
         const TABLE: &str = LedgerRow::TABLE;
         let rest: RecordFields<'static> = from_record(TABLE, row)?;
         Ok(Self {
-            call_id: CallId(get_id(TABLE, row, 1)?),
-            agent_id: get_parsed(TABLE, row, 2)?,
-            turn_id: TurnId(get_id(TABLE, row, 3)?),
+            call_id: get(TABLE, row, 1)?,
+            agent_id: get(TABLE, row, 2)?,
+            turn_id: get(TABLE, row, 3)?,
             tool: get(TABLE, row, 4)?,
             alias: rest.alias.map(Cow::into_owned),
             arguments: rest.arguments.into_owned(),
             result: rest.result.map(Cow::into_owned),
-            status: get_parsed(TABLE, row, 5)?,
+            status: get(TABLE, row, 5)?,
             error_code: rest.error_code,
-            started_at: Timestamp(get(TABLE, row, 6)?),
-            duration_ms: get_maybe_count(TABLE, row, 8)?,
-            bytes_in: get_maybe_count(TABLE, row, 9)?,
-            bytes_out: get_maybe_count(TABLE, row, 10)?,
-            tokens: get_maybe_count(TABLE, row, 11)?,
-            cost: get_maybe_count(TABLE, row, 7)?.map(Money),
+            started_at: get(TABLE, row, 6)?,
+            duration_ms: get(TABLE, row, 8)?,
+            bytes_in: get(TABLE, row, 9)?,
+            bytes_out: get(TABLE, row, 10)?,
+            tokens: get(TABLE, row, 11)?,
+            cost: get(TABLE, row, 7)?,
             truncated: rest.truncated,
         })
     }
@@ -156,13 +156,13 @@ fn total(row: &ReadRow<'_>) -> Result<CallTotals> {
     const TABLE: &str = LedgerRow::TABLE;
     Ok(CallTotals {
         tool: get(TABLE, row, 0)?,
-        status: get_parsed(TABLE, row, 1)?,
-        calls: get_count(TABLE, row, 2)?,
-        duration_ms: get_count(TABLE, row, 3)?,
-        bytes_in: get_count(TABLE, row, 4)?,
-        bytes_out: get_count(TABLE, row, 5)?,
-        tokens: get_count(TABLE, row, 6)?,
-        cost: Money(get_count(TABLE, row, 7)?),
+        status: get(TABLE, row, 1)?,
+        calls: get(TABLE, row, 2)?,
+        duration_ms: get(TABLE, row, 3)?,
+        bytes_in: get(TABLE, row, 4)?,
+        bytes_out: get(TABLE, row, 5)?,
+        tokens: get(TABLE, row, 6)?,
+        cost: get(TABLE, row, 7)?,
     })
 }
 

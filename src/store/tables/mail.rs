@@ -1,6 +1,6 @@
 //! The rows of messages in inboxes.
 
-use ghost_domain::{AskId, ConversationId, Envelope, MessageId, RootId, Timestamp, TurnId};
+use ghost_domain::{ConversationId, Envelope, MessageId};
 
 use super::prelude::*;
 
@@ -41,37 +41,33 @@ impl Keyed for Envelope {
 
     fn read(row: &ReadRow<'_>) -> Result<Self> {
         const TABLE: &str = Envelope::TABLE;
-        let attachments: Option<&str> = get(TABLE, row, 7)?;
-        let attachments = match attachments {
-            Some(text) => serde_json::from_str(text).map_err(|error| unreadable(TABLE, text, error))?,
-            None => Vec::new(),
-        };
+        let attachments = get::<Option<&str>>(TABLE, row, 7)?.map_or(Ok(Vec::new()), |text| from_json(TABLE, text))?;
         Ok(Self {
             seq: get(TABLE, row, 0)?,
-            message_id: MessageId(get_id(TABLE, row, 1)?),
-            to: get_parsed(TABLE, row, 2)?,
-            from: get_parsed(TABLE, row, 3)?,
-            kind: get_parsed(TABLE, row, 4)?,
+            message_id: get(TABLE, row, 1)?,
+            to: get(TABLE, row, 2)?,
+            from: get(TABLE, row, 3)?,
+            kind: get(TABLE, row, 4)?,
             subject: get(TABLE, row, 5)?,
             body: get(TABLE, row, 6)?,
             attachments,
-            ask_id: get_maybe_id(TABLE, row, 8)?.map(AskId),
-            conversation_id: conversation(row)?,
-            root_id: RootId(get_id(TABLE, row, 10)?),
-            hop: get_count(TABLE, row, 11)?,
+            ask_id: get(TABLE, row, 8)?,
+            conversation_id: conversation(row, 9)?,
+            root_id: get(TABLE, row, 10)?,
+            hop: get(TABLE, row, 11)?,
             wake: get(TABLE, row, 12)?,
-            created_at: Timestamp(get(TABLE, row, 13)?),
-            state: get_parsed(TABLE, row, 14)?,
-            turn_id: get_maybe_id(TABLE, row, 15)?.map(TurnId),
-            crashes: get_count(TABLE, row, 16)?,
-            read_at: get::<Option<i64>>(TABLE, row, 17)?.map(Timestamp),
+            created_at: get(TABLE, row, 13)?,
+            state: get(TABLE, row, 14)?,
+            turn_id: get(TABLE, row, 15)?,
+            crashes: get(TABLE, row, 16)?,
+            read_at: get(TABLE, row, 17)?,
         })
     }
 }
 
 /// The conversation of a message. The column holds its id as text.
-fn conversation(row: &ReadRow<'_>) -> Result<Option<ConversationId>> {
+pub(super) fn conversation(row: &ReadRow<'_>, column: usize) -> Result<Option<ConversationId>> {
     const TABLE: &str = Envelope::TABLE;
-    let text: Option<&str> = get(TABLE, row, 9)?;
+    let text: Option<&str> = get(TABLE, row, column)?;
     text.map(|text| text.parse().map_err(|error| unreadable(TABLE, text, error))).transpose()
 }

@@ -6,7 +6,7 @@ use ghost_domain::{
     AgentId, AskId, ConversationId, Envelope, HeldSkill, Kind, MailState, MessageId, RootId, Timestamp, TurnId,
 };
 
-use super::mail::{columns, select};
+use super::mail::{columns, conversation, select};
 use super::prelude::*;
 
 /// Result of [`Tx::inbox_state`].
@@ -95,7 +95,7 @@ impl Tx {
 
     /// Reads ids of receivers.
     fn receivers(&mut self, sql: Sql, args: Args) -> Result<Vec<AgentId>> {
-        self.rows(sql, args, |row| get_parsed(Envelope::TABLE, row, 0))
+        self.rows(sql, args, |row| get(Envelope::TABLE, row, 0))
     }
 
     /// The message with this id.
@@ -107,8 +107,7 @@ impl Tx {
     pub fn message_state(&mut self, message_id: MessageId) -> Result<Option<(MailState, Option<TurnId>, u32)>> {
         const TABLE: &str = Envelope::TABLE;
         self.row(sql!("SELECT state, turn_id, crashes FROM messages WHERE message_id = $1"), args![message_id], |row| {
-            let turn_id = get_maybe_id(TABLE, row, 1)?.map(TurnId);
-            Ok((get_parsed(TABLE, row, 0)?, turn_id, get_count(TABLE, row, 2)?))
+            Ok((get(TABLE, row, 0)?, get(TABLE, row, 1)?, get(TABLE, row, 2)?))
         })
     }
 
@@ -122,9 +121,8 @@ impl Tx {
     pub fn inbox_depths(&mut self, agent_ids: &[AgentId]) -> Result<Vec<u32>> {
         let among = to_json("inboxes", "ids", &agent_ids)?;
         let sql = sql!("SELECT agent_id, pending FROM inboxes WHERE agent_id {in $1}");
-        let found = self.rows(sql, args![among], |row| {
-            Ok((get::<String>("inboxes", row, 0)?, get_count::<u32>("inboxes", row, 1)?))
-        })?;
+        let found = self
+            .rows(sql, args![among], |row| Ok((get::<String>("inboxes", row, 0)?, get::<u32>("inboxes", row, 1)?)))?;
         let depths: HashMap<_, _> = found.into_iter().collect();
         Ok(agent_ids.iter().map(|agent_id| depths.get(agent_id.as_str()).copied().unwrap_or(0)).collect())
     }
@@ -212,14 +210,11 @@ impl Tx {
                    ORDER BY seq"
         );
         self.rows(sql, args![turn_id], |row| {
-            let conversation_id: Option<&str> = get(Envelope::TABLE, row, 3)?;
             Ok(TakenMail {
-                message_id: MessageId(get_id(Envelope::TABLE, row, 0)?),
-                kind: get_parsed(Envelope::TABLE, row, 1)?,
-                ask_id: get_maybe_id(Envelope::TABLE, row, 2)?.map(AskId),
-                conversation_id: conversation_id
-                    .map(|id| id.parse().map_err(|error| unreadable(Envelope::TABLE, id, error)))
-                    .transpose()?,
+                message_id: get(Envelope::TABLE, row, 0)?,
+                kind: get(Envelope::TABLE, row, 1)?,
+                ask_id: get(Envelope::TABLE, row, 2)?,
+                conversation_id: conversation(row, 3)?,
             })
         })
     }
@@ -262,10 +257,7 @@ impl Tx {
             let found = self.row(
                 sql!("SELECT to_agent, state FROM messages WHERE message_id = $1"),
                 args![message_id],
-                |row| {
-                    let to: AgentId = get_parsed(Envelope::TABLE, row, 0)?;
-                    Ok((to, get_parsed::<MailState>(Envelope::TABLE, row, 1)?))
-                },
+                |row| Ok((get::<AgentId>(Envelope::TABLE, row, 0)?, get::<MailState>(Envelope::TABLE, row, 1)?)),
             )?;
             let Some((to, was)) = found else { continue };
             // The column is read as a 32-bit number.

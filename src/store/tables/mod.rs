@@ -29,6 +29,8 @@ mod knowledge;
 mod ledger;
 mod mail;
 mod messages;
+#[cfg(test)]
+mod plans;
 mod prelude;
 mod prune;
 mod record;

@@ -4,9 +4,6 @@ pub(super) use super::record::{insert, record};
 pub(super) use crate::batch::Sequence;
 pub(super) use crate::error::{Result, StoreError};
 pub(super) use crate::query::{Conditions, PAGE_MAX, list_limit};
-pub(super) use crate::row::{
-    Args, Bind, Keyed, ReadRow, Row, args, from_record, get, get_count, get_id, get_maybe_count, get_maybe_id,
-    get_parsed, to_json, unreadable,
-};
+pub(super) use crate::row::{Args, Bind, Keyed, ReadRow, Row, args, from_json, from_record, get, to_json, unreadable};
 pub(super) use crate::sql::{Sql, Statement, sql};
 pub(super) use crate::tx::Tx;

@@ -257,7 +257,7 @@ impl Tx {
 
     /// The ids that a query of rows older than `before` finds.
     fn old_ids(&mut self, ids: Sql, before: Timestamp, limit: u32) -> Result<Vec<String>> {
-        self.rows(ids, args![before, limit], |row| Ok(get_id("prune", row, 0)?.simple().to_string()))
+        self.rows(ids, args![before, limit], |row| Ok(get::<uuid::Uuid>("prune", row, 0)?.simple().to_string()))
     }
 
     /// Deletes rows by their ids, with their child rows. Returns what the last statement deleted.
@@ -277,7 +277,7 @@ impl Tx {
     fn delete_dead_letters(&mut self, before: Timestamp, limit: u32) -> Result<u64> {
         let found = self.old_ids(DEAD_LETTER_IDS, before, limit)?;
         let held =
-            self.rows(HELD_OF, args![to_json("prune", "ids", &found)?], |row| get_parsed::<AgentId>("prune", row, 0))?;
+            self.rows(HELD_OF, args![to_json("prune", "ids", &found)?], |row| get::<AgentId>("prune", row, 0))?;
         for agent_id in held {
             self.change_count(&counts::of(HELD, &agent_id), -1)?;
         }

@@ -113,7 +113,7 @@ impl Tx {
         );
         let due = self.rows(sql, args![now, limit], |row| match Schedule::read(row) {
             Ok(_) => Ok(None),
-            Err(error) => Ok(Some((ScheduleId(get_id(Schedule::TABLE, row, 1)?), error.to_string()))),
+            Err(error) => Ok(Some((get::<ScheduleId>(Schedule::TABLE, row, 1)?, error.to_string()))),
         })?;
         let damaged: Vec<_> = due.into_iter().flatten().collect();
         for (schedule_id, _) in &damaged {
@@ -127,7 +127,7 @@ impl Tx {
         self.execute(sql!("DELETE FROM watch_snapshots WHERE schedule_id = $1"), args![schedule_id])?;
         let sql = sql!("SELECT agent_id, kind FROM schedules WHERE schedule_id = $1");
         let found = self.row(sql, args![schedule_id], |row| {
-            Ok(count_of(&get_parsed(Schedule::TABLE, row, 0)?, get_parsed(Schedule::TABLE, row, 1)?))
+            Ok(count_of(&get(Schedule::TABLE, row, 0)?, get(Schedule::TABLE, row, 1)?))
         })?;
         let Some(count) = found else { return Ok(()) };
         self.execute(sql!("DELETE FROM schedules WHERE schedule_id = $1"), args![schedule_id])?;

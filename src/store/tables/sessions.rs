@@ -33,7 +33,7 @@ record! {
     ended_at = session.start.place.ended_at
 }
 
-fn turns(query: &SessionTurns) -> (Statement, Args) {
+pub(super) fn turns(query: &SessionTurns) -> (Statement, Args) {
     let place = |place: LogPlace| (place.ended_at, place.turn_id);
     Conditions::new("SELECT record FROM turns{index turns_session}")
         .when(Some(&query.agent_id), "in_log = 1 AND agent_id = $1")
@@ -52,7 +52,7 @@ macro_rules! logged {
 }
 
 /// The sessions of an agent. The recursive part jumps from one session to the next in the index.
-const LIST: Sql = sql!(
+pub(super) const LIST: Sql = sql!(
     "WITH RECURSIVE names (name) AS (SELECT (SELECT conversation_id ",
     logged!(),
     " ORDER BY conversation_id LIMIT 1) UNION ALL SELECT (SELECT conversation_id ",
@@ -71,10 +71,10 @@ fn summary(row: &ReadRow<'_>) -> Result<SessionSummary> {
     let name: &[u8] = get(SessionStart::TABLE, row, 0)?;
     let conversation_id = match name {
         [] => None,
-        _ => Some(ConversationId(get_id(SessionStart::TABLE, row, 0)?)),
+        _ => Some(get(SessionStart::TABLE, row, 0)?),
     };
-    let last_at = Timestamp(get(SessionStart::TABLE, row, 1)?);
-    Ok(SessionSummary { conversation_id, turns: get_count(SessionStart::TABLE, row, 2)?, last_at })
+    let (last_at, turns) = (get(SessionStart::TABLE, row, 1)?, get(SessionStart::TABLE, row, 2)?);
+    Ok(SessionSummary { conversation_id, turns, last_at })
 }
 
 impl Tx {
@@ -108,27 +108,5 @@ impl Tx {
     /// Inserts or replaces the start of a session's log.
     pub fn session_start_put(&mut self, start: &SessionStart) -> Result<()> {
         self.put(start)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use ghost_domain::{LogPlace, TurnId};
-    use uuid::Uuid;
-
-    use super::*;
-    use crate::sqlite::tests::plans::{assert_indexed, plan};
-
-    #[tokio::test]
-    async fn logs_are_read_from_their_index() {
-        let place = LogPlace { ended_at: Timestamp(1), turn_id: TurnId(Uuid::nil()) };
-        for (from, before) in [(None, None), (Some(place), None), (None, Some(place)), (Some(place), Some(place))] {
-            let agent_id = "a".parse().unwrap();
-            let query = SessionTurns { agent_id, conversation_id: None, source: "mail", from, before, limit: 9 };
-            assert_indexed(turns(&query)).await;
-        }
-        let steps = plan((LIST, args!["a", 0, 9, 0])).await;
-        let reads = steps.iter().filter(|step| step.contains(" turns ")).collect::<Vec<_>>();
-        assert!(reads.len() >= 4 && reads.iter().all(|step| step.contains("turns_session (agent_id=?")), "{steps:?}");
     }
 }

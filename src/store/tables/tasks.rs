@@ -37,7 +37,7 @@ record! {
 
 /// One page of the open tasks. The index is named, because by the owner's index every page would read and sort all tasks
 /// that the agent ever owned.
-fn open_tasks(owner: Option<&AgentId>, after: Option<TaskId>, limit: u32) -> (Statement, Args) {
+pub(super) fn open_tasks(owner: Option<&AgentId>, after: Option<TaskId>, limit: u32) -> (Statement, Args) {
     Conditions::new("SELECT record FROM tasks{index tasks_open}")
         .and(Some("ended = 0"))
         .when(owner, "owner = $1")
@@ -63,18 +63,18 @@ fn list_source(filter: &TaskFilter) -> &'static str {
 /// no single comparison finds its rest: first come the other tasks of the priority of `after`, then
 /// those of lower priorities.
 #[derive(Clone, Copy)]
-enum Range {
+pub(super) enum Range {
     All,
     Rest(TaskPlace),
     Below(i32),
 }
 
-fn ranges(after: Option<TaskPlace>) -> Vec<Range> {
+pub(super) fn ranges(after: Option<TaskPlace>) -> Vec<Range> {
     after.map_or(vec![Range::All], |after| vec![Range::Rest(after), Range::Below(after.0)])
 }
 
 /// The part of a page that lies in one range.
-fn list(filter: &TaskFilter, range: Range, left: i64) -> (Statement, Args) {
+pub(super) fn list(filter: &TaskFilter, range: Range, left: i64) -> (Statement, Args) {
     let query = Conditions::new(list_source(filter))
         .when(filter.root_id, "root_id = $1")
         .when(filter.owner.as_ref(), "owner = $1")
@@ -154,47 +154,5 @@ impl Tx {
         let seq = self.next(Sequence::TaskEvents)?;
         let sql = sql!("INSERT INTO task_events (seq, task_id, record) VALUES ($1, $2, $3)");
         self.execute(sql, args![seq, event.task_id, to_json(HISTORY, seq, event)?]).map(drop)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use ghost_domain::{RootId, TaskStatus, Timestamp};
-    use uuid::Uuid;
-
-    use super::*;
-    use crate::sqlite::tests::plans::{assert_indexed, plan};
-
-    #[tokio::test]
-    async fn a_page_of_open_tasks_reads_no_ended_ones_and_sorts_nothing() {
-        let bob: AgentId = "bob".parse().unwrap();
-        for owner in [None, Some(&bob)] {
-            for (after, wanted) in [
-                (None, "SCAN tasks USING INDEX tasks_open"),
-                (Some(TaskId(Uuid::from_u128(7))), "SEARCH tasks USING INDEX tasks_open (task_id>?)"),
-            ] {
-                assert_eq!(plan(open_tasks(owner, after, 250)).await, [wanted]);
-            }
-        }
-    }
-
-    #[tokio::test]
-    async fn tasks_are_read_from_indexes() {
-        for owner in [None, Some("bob".parse().unwrap())] {
-            for status in [None, Some(TaskStatus::Pending)] {
-                for parent_id in [None, Some(TaskId(Uuid::nil()))] {
-                    for after in [None, Some((0, Timestamp(1), TaskId(Uuid::nil())))] {
-                        let filter =
-                            TaskFilter { owner: owner.clone(), status, parent_id, after, ..TaskFilter::default() };
-                        for range in ranges(after) {
-                            assert_indexed(list(&filter, range, 9)).await;
-                        }
-                    }
-                }
-            }
-        }
-        let of_root = TaskFilter { root_id: Some(RootId(Uuid::nil())), ..TaskFilter::default() };
-        let plan = plan(list(&of_root, Range::All, 9)).await;
-        assert_eq!(plan[0], "SEARCH tasks USING INDEX tasks_root (root_id=?)");
     }
 }

@@ -147,7 +147,7 @@ fn list_source(filter: &TurnFilter) -> &'static str {
 }
 
 /// The query for a list, newest first.
-fn list(filter: &TurnFilter) -> (Statement, Args) {
+pub(super) fn list(filter: &TurnFilter) -> (Statement, Args) {
     Conditions::new(list_source(filter))
         .when(filter.root_id, "turns.turn_id = turn_roots.turn_id AND turn_roots.root_id = $1")
         .when(filter.agent_id.as_ref(), "agent_id = $1")
@@ -211,10 +211,10 @@ impl Tx {
         );
         self.rows(sql, args![turn_id], |row| {
             Ok(JournalRow {
-                turn_id: TurnId(get_id(JOURNAL, row, 2)?),
+                turn_id: get(JOURNAL, row, 2)?,
                 seq: get(JOURNAL, row, 1)?,
                 step: step_of(row)?,
-                at: Timestamp(get(JOURNAL, row, 3)?),
+                at: get(JOURNAL, row, 3)?,
             })
         })
     }
@@ -289,7 +289,7 @@ impl Tx {
     pub fn prompt_put(&mut self, hash: &str, text: &str, at: Timestamp) -> Result<()> {
         // A text has tens of kilobytes, and most are there already.
         let sql = sql!("SELECT at FROM prompts WHERE hash = $1");
-        let used = self.row(sql, args![hash], |row| get("prompts", row, 0).map(Timestamp))?;
+        let used: Option<Timestamp> = self.row(sql, args![hash], |row| get("prompts", row, 0))?;
         if used.is_some_and(|used| at < used.plus(PROMPT_USE)) {
             return Ok(());
         }
@@ -298,45 +298,5 @@ impl Tx {
             WHERE excluded.at >= prompts.at + 86400000"
         );
         self.execute(sql, args![hash, text, at]).map(drop)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use ghost_domain::RootId;
-
-    use super::*;
-    use crate::sqlite::tests::plans::{assert_indexed, plan};
-
-    #[tokio::test]
-    async fn turns_of_a_root_are_found_by_it() {
-        for status in [None, Some(TurnStatus::Open), Some(TurnStatus::Finished)] {
-            let root_id = Some(RootId(uuid::Uuid::nil()));
-            let filter =
-                TurnFilter { root_id, status, agent_id: Some("bob".parse().unwrap()), ..TurnFilter::default() };
-            let plan = plan(list(&filter)).await;
-            let starts =
-                ["SEARCH turn_roots USING PRIMARY KEY (root_id=?)", "SEARCH turns USING PRIMARY KEY (turn_id=?)"];
-            assert!(plan.iter().zip(starts).all(|(step, start)| step.starts_with(start)), "{plan:?}");
-        }
-    }
-
-    /// Every filter uses an index that has the order of the list.
-    #[tokio::test]
-    async fn lists_of_turns_sort_nothing() {
-        let statuses = TurnStatus::ALL.iter().copied().filter(|status| *status != TurnStatus::Open);
-        for agent_id in [None, Some("bob".parse::<AgentId>().unwrap())] {
-            for status in statuses.clone().map(Some).chain([None]) {
-                let after = Some((Timestamp(9), TurnId(uuid::Uuid::nil())));
-                let narrowings = [(None, None), (Some(Timestamp(9)), None), (None, after)];
-                for (before, after) in narrowings {
-                    let agent_id = agent_id.clone();
-                    let filter = TurnFilter { agent_id, status, before, after, limit: 9, ..TurnFilter::default() };
-                    let plan = assert_indexed(list(&filter)).await;
-                    let narrowed = filter.agent_id.is_some() || status.is_some() || before.is_some() || after.is_some();
-                    assert!(plan.starts_with("SEARCH") || !narrowed, "{filter:?}: {plan}");
-                }
-            }
-        }
     }
 }

@@ -109,9 +109,9 @@ impl Tx {
 }
 
 fn read_sum(row: &ReadRow<'_>) -> Result<UsageSum> {
-    let count = |column| get_count::<u64>("usage", row, column);
+    let count = |column| get::<u64>("usage", row, column);
     Ok(UsageSum {
-        agent_id: get_parsed("usage", row, 0)?,
+        agent_id: get("usage", row, 0)?,
         model: get("usage", row, 1)?,
         calls: count(2)?,
         tokens: TokenUsage { input: count(3)?, output: count(4)?, cache_read: count(5)?, cache_write: count(6)? },

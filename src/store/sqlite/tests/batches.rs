@@ -1,7 +1,8 @@
 //! A batch whose commands panic, refuse, or lose their caller.
 
-use std::sync::Arc;
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::future::select;
@@ -10,15 +11,17 @@ use ghost_domain::{MailState, TaskId, TurnId};
 use tokio::sync::Notify;
 use uuid::Uuid;
 
-use super::tools::{Stop, deliver, depth, dir, events, gate, hold, id_of, mail, open, send, store_with, together};
+use super::tools::{
+    Stop, counts, deliver, depth, events, fresh, gate, hold, id_of, keep, mail, open, place, reading, send, seqs,
+    together,
+};
 use crate::error::StoreError;
 use crate::handle::for_people;
-use crate::sqlite::{SqliteOptions, file_check};
+use crate::sqlite::{SqliteOptions, file_check, open_store};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_panic_undoes_only_its_own_command() {
-    let dir = dir();
-    let store = open(&dir.path().join("ghost.db")).await;
+    let (_dir, store) = fresh(SqliteOptions::default()).await;
     let commands = (0..30_u64).map(|n| {
         let store = store.clone();
         async move {
@@ -37,14 +40,12 @@ async fn a_panic_undoes_only_its_own_command() {
     let results = together(&store, commands.collect()).await;
     assert_eq!(results, (0..30).map(|n| n % 3 != 0).collect::<Vec<_>>());
     assert_eq!(depth(&store, "a").await, 20);
-    let seqs: Vec<i64> = events(&store).await.iter().map(|event| event.seq).collect();
-    assert_eq!(seqs, (1..=20).collect::<Vec<_>>());
+    assert_eq!(seqs(&store).await, (1..=20).collect::<Vec<_>>());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_caller_that_stops_waiting_affects_no_other() {
-    let dir = dir();
-    let store = store_with(dir.path(), SqliteOptions { queue: 2, ..SqliteOptions::default() }).await;
+    let (_dir, store) = fresh(SqliteOptions { queue: 2, ..SqliteOptions::default() }).await;
     let (go, held) = hold(&store).await;
     // Two fit in the queue. The others wait for space and are dropped while they wait.
     let leaving: Vec<_> = (0..6).map(|n| send(&store, n, "a").now_or_never()).collect();
@@ -57,8 +58,8 @@ async fn a_caller_that_stops_waiting_affects_no_other() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn close_runs_the_queued_commands() {
-    let dir = dir();
-    let store = open(&dir.path().join("ghost.db")).await;
+    let (_dir, path) = place();
+    let store = open(&path).await;
     let (go, held) = hold(&store).await;
     let mut queued: Vec<_> = (0..20).map(|n| Box::pin(send(&store, n, "a"))).collect();
     for send in &mut queued {
@@ -74,16 +75,14 @@ async fn close_runs_the_queued_commands() {
         send.await.unwrap();
     }
     assert!(matches!(send(&store, 99, "a").await, Err(StoreError::Closed)));
-    let store = open(&dir.path().join("ghost.db")).await;
-    assert_eq!(depth(&store, "a").await, 20);
+    assert_eq!(depth(&open(&path).await, "a").await, 20);
 }
 
 /// 64 senders at once: each acknowledged send is stored once, in one order, and commits are shared.
 // covers: STORE-03
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_senders_share_commits() {
-    let dir = dir();
-    let store = open(&dir.path().join("ghost.db")).await;
+    let (_dir, store) = fresh(SqliteOptions::default()).await;
     let mut feed = store.feed();
     let refusals = Arc::new(AtomicU64::new(0));
     let senders = (0..64_u64).map(|task| {
@@ -109,53 +108,45 @@ async fn many_senders_share_commits() {
         sender.await.unwrap();
     }
     let kept = 64 * 20 - refusals.load(Ordering::Relaxed);
-    let stored = events(&store).await;
-    assert_eq!(
-        stored.iter().map(|event| event.seq).collect::<Vec<_>>(),
-        (1..=i64::try_from(kept).unwrap()).collect::<Vec<_>>()
-    );
+    assert_eq!(seqs(&store).await, (1..=i64::try_from(kept).unwrap()).collect::<Vec<_>>());
     assert_eq!(u64::from(depth(&store, "a").await), kept);
     let (mut batches, mut published) = (0, Vec::new());
     while let Ok(batch) = feed.try_recv() {
         batches += 1;
         published.extend(batch.iter().cloned());
     }
-    assert_eq!(published, stored);
+    assert_eq!(published, events(&store).await);
     assert!(batches * 2 < published.len(), "{batches} commits for {} sends", published.len());
 }
 
 /// A read that begins while a batch is open sees none of it, however long the batch takes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_read_sees_only_what_is_committed() {
-    let dir = dir();
-    let store = open(&dir.path().join("ghost.db")).await;
+    let (_dir, store) = fresh(SqliteOptions::default()).await;
     send(&store, 1, "a").await.unwrap();
     let inside = Arc::new(Notify::new());
     let (go, leave) = gate();
     let (entered, writing) = (inside.clone(), store.clone());
     let command = tokio::spawn(async move {
-        writing
-            .write::<u64, StoreError, _>(move |w| {
-                deliver(w, 2, "a", "hello")?;
-                let seen = w.inbox_total()?;
-                entered.notify_one();
-                leave.recv().unwrap();
-                Ok(seen)
-            })
-            .await
+        keep!(&writing, |w| {
+            deliver(w, 2, "a", "hello")?;
+            let seen = w.inbox_total()?;
+            entered.notify_one();
+            leave.recv().unwrap();
+            seen
+        })
     });
     inside.notified().await;
-    assert_eq!((depth(&store, "a").await, events(&store).await.len(), store.last_seq()), (1, 1, 1));
+    assert_eq!((counts(&store).await, store.last_seq()), ((1, 1), 1));
     go.notify_one();
-    assert_eq!(command.await.unwrap().unwrap(), 2);
-    assert_eq!((depth(&store, "a").await, events(&store).await.len(), store.last_seq()), (2, 2, 2));
+    assert_eq!(command.await.unwrap(), 2);
+    assert_eq!((counts(&store).await, store.last_seq()), ((2, 2), 2));
 }
 
 /// A query cannot write: the connection itself refuses it.
 #[tokio::test]
 async fn a_connection_for_queries_cannot_write() {
-    let dir = dir();
-    let path = dir.path().join("ghost.db");
+    let (_dir, path) = place();
     open(&path).await.close().await;
     let conn =
         crate::sqlite::open::reader(&path, file_check::identity(&path).unwrap(), &SqliteOptions::default()).unwrap();
@@ -167,8 +158,7 @@ async fn a_connection_for_queries_cannot_write() {
 /// A read whose caller has left ends, and the pool keeps its size.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn cancelled_reads_do_not_shrink_the_pool() {
-    let dir = dir();
-    let store = store_with(dir.path(), SqliteOptions { reader_connections: 2, ..SqliteOptions::default() }).await;
+    let (_dir, store) = fresh(SqliteOptions { reader_connections: 2, ..SqliteOptions::default() }).await;
     send(&store, 1, "a").await.unwrap();
     for _ in 0..10 {
         let (release, released) = std::sync::mpsc::sync_channel::<()>(1);
@@ -190,22 +180,18 @@ async fn cancelled_reads_do_not_shrink_the_pool() {
 /// Reads that wait for a reader get it after one whose caller has left.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_waiting_read_continues_after_others_are_cancelled() {
-    let dir = dir();
-    let store = store_with(dir.path(), SqliteOptions { reader_connections: 1, ..SqliteOptions::default() }).await;
+    let (_dir, store) = fresh(SqliteOptions { reader_connections: 1, ..SqliteOptions::default() }).await;
     send(&store, 1, "a").await.unwrap();
     for _ in 0..20 {
         let (holds, held) = tokio::sync::oneshot::channel();
         let (release, released) = std::sync::mpsc::sync_channel::<()>(1);
         let holder = store.clone();
         let stuck = tokio::spawn(async move {
-            holder
-                .read::<(), StoreError, _>(move |r| {
-                    r.inbox_total()?;
-                    holds.send(()).unwrap();
-                    let _ = released.recv();
-                    Ok(())
-                })
-                .await
+            reading!(&holder, |r| {
+                r.inbox_total()?;
+                holds.send(()).unwrap();
+                let _ = released.recv();
+            });
         });
         held.await.unwrap();
         let waiting: Vec<_> = (0..3)
@@ -227,22 +213,19 @@ async fn a_waiting_read_continues_after_others_are_cancelled() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn people_and_turns_cannot_take_each_others_readers() {
     for people_hang in [true, false] {
-        let dir = dir();
-        let store = store_with(dir.path(), SqliteOptions { reader_connections: 4, ..SqliteOptions::default() }).await;
+        let (_dir, store) = fresh(SqliteOptions { reader_connections: 4, ..SqliteOptions::default() }).await;
         send(&store, 1, "a").await.unwrap();
         let (release, released) = std::sync::mpsc::sync_channel::<()>(1);
-        let released = std::sync::Arc::new(std::sync::Mutex::new(released));
+        let released = Arc::new(Mutex::new(released));
         let mut stuck = Vec::new();
         for _ in 0..9 {
-            let (store, released) = (store.clone(), std::sync::Arc::clone(&released));
+            let (store, released) = (store.clone(), Arc::clone(&released));
             let hang = async move {
-                let work = move |r: &mut crate::Tx| {
+                reading!(&store, |r| {
                     r.inbox_total()?;
                     // Ends when the sender is dropped.
                     let _ = released.lock().unwrap().recv();
-                    Ok::<_, StoreError>(())
-                };
-                store.read(work).await
+                });
             };
             stuck.push(tokio::spawn(async move { if people_hang { for_people(hang).await } else { hang.await } }));
         }
@@ -260,7 +243,7 @@ async fn people_and_turns_cannot_take_each_others_readers() {
         }
         drop(release);
         for query in stuck {
-            query.await.unwrap().unwrap();
+            query.await.unwrap();
         }
         assert_eq!(for_people(depth(&store, "a")).await, 1);
     }
@@ -269,40 +252,32 @@ async fn people_and_turns_cannot_take_each_others_readers() {
 /// A large number of rows in one command takes several statements.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn thousands_of_rows_in_one_command() {
-    let dir = dir();
-    let store = open(&dir.path().join("ghost.db")).await;
-    store
-        .write::<(), StoreError, _>(|w| {
-            for n in 0..5_003 {
-                deliver(w, n, "a", "hello")?;
-            }
-            let ids: Vec<_> = (0..5_003).map(|n| mail(n, "a", "").message_id).collect();
-            w.message_mark(&ids[..3_000], MailState::Taken, Some(TurnId(Uuid::from_u128(9))), 1)
-        })
-        .await
-        .unwrap();
-    assert_eq!((depth(&store, "a").await, events(&store).await.len()), (2_003, 5_003));
+    let (_dir, path) = place();
+    let store = open(&path).await;
+    let ids = |numbers: Range<u64>| numbers.map(|n| mail(n, "a", "").message_id).collect::<Vec<_>>();
+    keep!(&store, |w| {
+        for n in 0..5_003 {
+            deliver(w, n, "a", "hello")?;
+        }
+        w.message_mark(&ids(0..3_000), MailState::Taken, Some(TurnId(Uuid::from_u128(9))), 1)?;
+    });
+    assert_eq!(counts(&store).await, (2_003, 5_003));
     // Ids without a message are ignored, also among ids that are no longer cached.
     store.close().await;
-    let store =
-        store_with(dir.path(), SqliteOptions { busy_timeout: Duration::ZERO, ..SqliteOptions::default() }).await;
-    let counted = store
-        .write::<_, StoreError, _>(|w| {
-            let ids: Vec<_> = (2_900..6_000).map(|n| mail(n, "a", "").message_id).collect();
-            w.message_mark(&ids, MailState::Consumed, None, 0)?;
-            assert!(w.task_get(TaskId(Uuid::nil()))?.is_none());
-            w.inbox_depth(&id_of("a"))
-        })
-        .await;
-    assert_eq!(counted.unwrap(), 0);
+    let options = SqliteOptions { busy_timeout: Duration::ZERO, ..SqliteOptions::default() };
+    let store = open_store(&path, options).await.unwrap();
+    keep!(&store, |w| {
+        w.message_mark(&ids(2_900..6_000), MailState::Consumed, None, 0)?;
+        assert!(w.task_get(TaskId(Uuid::nil()))?.is_none());
+        assert_eq!(w.inbox_depth(&id_of("a"))?, 0);
+    });
 }
 
 /// A message with a stored id is refused, whether the first one is in the same command, in the
 /// batch, or in SQL.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn mail_with_a_stored_id_is_refused() {
-    let dir = dir();
-    let path = dir.path().join("ghost.db");
+    let (_dir, path) = place();
     let store = open(&path).await;
     for n in [5, 3, 9] {
         send(&store, n, "a").await.unwrap();
@@ -314,5 +289,5 @@ async fn mail_with_a_stored_id_is_refused() {
     let results = together(&store, (0..12).map(|n| send(&store, n % 10, "a")).collect()).await;
     let refused: Vec<usize> = (0..12).filter(|at| results[*at].is_err()).collect();
     assert_eq!(refused, [3, 5, 9, 10, 11]);
-    assert_eq!((depth(&store, "a").await, events(&store).await.len()), (10, 10));
+    assert_eq!(counts(&store).await, (10, 10));
 }

@@ -5,8 +5,7 @@ use std::sync::Arc;
 use futures_util::FutureExt as _;
 use ghost_domain::ports::{Signal, Wake};
 
-use super::tools::{deliver, depth, dir, events, hold, id_of, open, send};
-use crate::handle::Store;
+use super::tools::{counts, deliver, depth, fresh, hold, id_of, keep, open, place, send};
 use crate::sqlite::{SqliteDriver, SqliteOptions, fault, file_check, open as opening};
 use crate::{StoreError, Tx};
 
@@ -19,25 +18,18 @@ impl Wake for PanickingReceiver {
     }
 }
 
-async fn wake(store: &Store, n: u64) -> Result<(), StoreError> {
-    let command = store.write(move |w| {
-        deliver(w, n, "a", "hello")?;
-        w.signal(Signal::Wake(id_of("a")));
-        Ok(())
-    });
-    command.await
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_panicking_writer_is_reported_and_its_commits_are_acknowledged() {
-    let dir = dir();
-    let path = dir.path().join("ghost.db");
+    let (_dir, path) = place();
     let store = open(&path).await;
     send(&store, 1, "a").await.unwrap();
     store.answers().await.unwrap();
     assert!(store.broken().now_or_never().is_none(), "the writer works");
     store.on_signal(Arc::new(PanickingReceiver));
-    wake(&store, 2).await.unwrap();
+    keep!(&store, |w| {
+        deliver(w, 2, "a", "hello")?;
+        w.signal(Signal::Wake(id_of("a")));
+    });
     assert!(store.broken().await.to_string().contains("no wake-up today"));
     // Writes are refused at once; no caller waits forever. Reads still work.
     assert!(matches!(store.answers().await, Err(StoreError::Closed)));
@@ -45,7 +37,7 @@ async fn a_panicking_writer_is_reported_and_its_commits_are_acknowledged() {
     assert_eq!(depth(&store, "a").await, 2);
     store.close().await;
     let store = open(&path).await;
-    assert_eq!((depth(&store, "a").await, events(&store).await.len()), (2, 2));
+    assert_eq!(counts(&store).await, (2, 2));
     store.close().await;
     assert!(store.broken().now_or_never().is_none(), "it was closed");
 }
@@ -61,8 +53,7 @@ impl Drop for PanicsOnDrop {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_panic_in_a_result_callback_affects_no_other() {
-    let dir = dir();
-    let store = open(&dir.path().join("ghost.db")).await;
+    let (_dir, store) = fresh(SqliteOptions::default()).await;
     let (go, held) = hold(&store).await;
     // The caller is dropped, so the writer drops the returned value.
     let gone = store.write::<PanicsOnDrop, StoreError, _>(|w| {
@@ -78,8 +69,7 @@ async fn a_panic_in_a_result_callback_affects_no_other() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_query_with_a_failed_connection_fails_alone() {
-    let dir = dir();
-    let path = dir.path().join("ghost.db");
+    let (_dir, path) = place();
     open(&path).await.close().await;
     let conn = opening::reader(&path, file_check::identity(&path).unwrap(), &SqliteOptions::default()).unwrap();
     let mut session = Tx::reader(Box::new(SqliteDriver::new(conn, path.clone().into())));

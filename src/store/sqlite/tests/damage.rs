@@ -4,11 +4,10 @@
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
-use std::time::Duration;
 
 use rusqlite::Connection;
 
-use super::tools::{deliver, depth, dir, id_of, open, place, send, send_text};
+use super::tools::{alter, deliver, depth, id_of, open, place, refuse, send, send_each, send_text};
 use crate::sqlite::{open_store, verify};
 use crate::{Store, StoreError};
 
@@ -26,24 +25,13 @@ fn size(file: &Path) -> u64 {
     fs::metadata(file).unwrap().len()
 }
 
-fn raw(path: &Path) -> Connection {
-    let conn = Connection::open(path).unwrap();
-    // A checkpoint waits for the locks of the store's own connections.
-    conn.busy_timeout(Duration::from_secs(5)).unwrap();
-    conn
-}
-
 /// A store that was closed and opened again, so that its database and its log both hold commits.
 async fn filled(path: &Path) -> Store {
     let store = open(path).await;
-    for n in 0..40 {
-        send(&store, n, "a").await.unwrap();
-    }
+    send_each(&store, 0..40).await;
     store.close().await;
     let store = open(path).await;
-    for n in 40..60 {
-        send(&store, n, "a").await.unwrap();
-    }
+    send_each(&store, 40..60).await;
     store
 }
 
@@ -88,14 +76,14 @@ async fn a_batch_during_which_a_file_is_damaged_is_not_acknowledged() {
         let (dir, path) = place();
         let store = filled(&path).await;
         let file = dir.path().join(format!("ghost.db{end}"));
-        let refused = store.write::<_, StoreError, _>(move |w| {
+        let command = store.write(move |w| {
             deliver(w, 99, "a", "hello")?;
             // A query that must see the row begins the transaction.
             w.inbox_pending(&id_of("a"), 1_000)?;
             damage(&file);
             Ok(())
         });
-        let refused = refused.await;
+        let refused = command.await;
         assert!(matches!(&refused, Err(StoreError::Damaged { .. })), "{what}: {refused:?}");
         assert!(matches!(store.broken().await, StoreError::Damaged { .. }), "{what}");
     }
@@ -103,17 +91,18 @@ async fn a_batch_during_which_a_file_is_damaged_is_not_acknowledged() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_store_that_writes_nothing_notices_damage_too() {
-    let (dir, path) = place();
-    let store = filled(&path).await;
-    cut(&dir.path().join("ghost.db-wal"), 0);
-    assert!(matches!(store.answers().await, Err(StoreError::Damaged { .. })));
-    assert!(matches!(store.broken().await, StoreError::Damaged { .. }));
-
-    let (dir, path) = place();
-    let store = filled(&path).await;
-    cut(&dir.path().join("ghost.db-wal"), 0);
-    store.close().await;
-    assert!(matches!(store.broken().await, StoreError::Damaged { .. }), "an orderly end reports it");
+    for asked in [true, false] {
+        let (dir, path) = place();
+        let store = filled(&path).await;
+        cut(&dir.path().join("ghost.db-wal"), 0);
+        if asked {
+            assert!(matches!(store.answers().await, Err(StoreError::Damaged { .. })));
+        } else {
+            // An orderly end reports it.
+            store.close().await;
+        }
+        assert!(matches!(store.broken().await, StoreError::Damaged { .. }), "asked: {asked}");
+    }
 }
 
 /// The damage was there before the open, so only a query can find it.
@@ -127,7 +116,7 @@ async fn damage_that_a_query_finds_ends_the_writer() {
     store.close().await;
     assert!(size(&path) > 4 << 20, "too large to be checked at the start");
     verify(&path, None).await.unwrap();
-    let conn = raw(&path);
+    let conn = Connection::open(&path).unwrap();
     let sql = "SELECT rootpage FROM sqlite_schema WHERE name = 'agents'";
     let page: i64 = conn.query_row(sql, [], |row| row.get(0)).unwrap();
     conn.close().unwrap();
@@ -153,18 +142,13 @@ async fn what_sqlite_does_itself_is_no_damage() {
             sent += 1;
             send_text(&store, sent, "a", "x".repeat(300_000)).await.unwrap();
         }
-        let refused = store
-            .write::<(), StoreError, _>(move |w| {
-                deliver(w, 9_000 + round, "b", &"y".repeat(40_000_000))?;
-                w.inbox_pending(&id_of("b"), 10)?;
-                Err(StoreError::Full)
-            })
-            .await;
-        assert!(matches!(refused, Err(StoreError::Full)), "{refused:?}");
+        refuse!(&store, |w| {
+            deliver(w, 9_000 + round, "b", &"y".repeat(40_000_000))?;
+            w.inbox_pending(&id_of("b"), 10)?;
+        });
         for mode in ["PASSIVE", "RESTART", "TRUNCATE"] {
-            let other = raw(&path);
-            other.execute_batch(&format!("PRAGMA wal_checkpoint({mode})")).unwrap();
-            other.close().unwrap();
+            // It waits for the locks of the store's own connections.
+            alter(&path, &format!("PRAGMA wal_checkpoint({mode})"));
             sent += 1;
             send(&store, sent, "a").await.unwrap();
         }
@@ -176,9 +160,9 @@ async fn what_sqlite_does_itself_is_no_damage() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_log_with_damage_before_later_commits_is_refused_and_kept() {
-    let (dir, copy) = (dir(), dir());
-    let _store = filled(&dir.path().join("ghost.db")).await;
-    let (path, log) = (copy.path().join("ghost.db"), copy.path().join("ghost.db-wal"));
+    let ((dir, original), (copy, path)) = (place(), place());
+    let _store = filled(&original).await;
+    let log = copy.path().join("ghost.db-wal");
     let take = || {
         drop(fs::remove_file(copy.path().join("ghost.db-shm")));
         for name in ["ghost.db", "ghost.db-wal"] {
@@ -186,13 +170,10 @@ async fn a_log_with_damage_before_later_commits_is_refused_and_kept() {
         }
     };
     take();
-    let (before, before_log) = (fs::read(&path).unwrap(), fs::read(&log).unwrap());
+    let both = || [&path, &log].map(|file| fs::read(file).unwrap());
+    let [before, before_log] = both();
     verify(&path, None).await.unwrap();
-    assert_eq!(
-        (fs::read(&path).unwrap(), fs::read(&log).unwrap()),
-        (before.clone(), before_log),
-        "nothing has changed"
-    );
+    assert_eq!(both(), [before.clone(), before_log], "nothing has changed");
     for at in [0, size(&log) / 2] {
         take();
         overwrite(&log, at, 32);
@@ -201,7 +182,7 @@ async fn a_log_with_damage_before_later_commits_is_refused_and_kept() {
         for refused in [checked.map(|_| ()), opened] {
             assert!(matches!(&refused, Err(StoreError::Damaged { .. })), "{refused:?}");
         }
-        assert_eq!((fs::read(&path).unwrap(), fs::read(&log).unwrap()), (before.clone(), damaged));
+        assert_eq!(both(), [before.clone(), damaged]);
     }
     // A transaction that a power loss tore was never acknowledged.
     take();
@@ -216,10 +197,8 @@ async fn a_check_at_rest_finds_a_missing_table_and_another_program() {
     assert!(matches!(verify(&path, Some("it was there")).await, Err(StoreError::Damaged { .. })));
     open(&path).await.close().await;
     verify(&path, None).await.unwrap();
-    let conn = raw(&path);
-    conn.execute_batch("DROP TABLE usage").unwrap();
+    alter(&path, "DROP TABLE usage");
     assert!(matches!(verify(&path, None).await, Err(StoreError::Damaged { what, .. }) if what.contains("usage")));
-    conn.execute_batch("PRAGMA application_id = 1").unwrap();
-    conn.close().unwrap();
+    alter(&path, "PRAGMA application_id = 1");
     assert!(matches!(verify(&path, None).await, Err(StoreError::Damaged { .. })));
 }

@@ -1,95 +1,70 @@
 //! Unusable files are refused with a reason, and stay unchanged.
 
-use std::path::{Path, PathBuf};
+use std::fs;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rusqlite::Connection;
 
-use super::tools::{depth, events, open, send};
+use super::tools::{alter, counts, fresh, open, place, refused, send, send_each, seqs};
 use crate::error::StoreError;
-use crate::sqlite::{SqliteOptions, open_store, schema};
+use crate::sqlite::{SqliteOptions, schema};
 
-fn file(dir: &tempfile::TempDir) -> PathBuf {
-    dir.path().join("ghost.db")
+/// Options that wait for no lock.
+fn at_once() -> SqliteOptions {
+    SqliteOptions { busy_timeout: Duration::ZERO, ..SqliteOptions::default() }
 }
 
-async fn refused(path: &Path) -> StoreError {
-    let options = SqliteOptions { busy_timeout: Duration::ZERO, ..SqliteOptions::default() };
-    match open_store(path, options).await {
-        Ok(_) => panic!("{} was opened", path.display()),
-        Err(error) => error,
+/// A text, the database of another program, and one of a later version.
+#[tokio::test]
+async fn a_file_that_is_not_ours_is_refused_and_unchanged() {
+    for what in ["text", "another", "newer"] {
+        let (_dir, path) = place();
+        match what {
+            "text" => fs::write(&path, "dear diary, ".repeat(2_000)).unwrap(),
+            "another" => alter(&path, "CREATE TABLE albums (title TEXT)"),
+            _ => {
+                open(&path).await.close().await;
+                alter(&path, "PRAGMA user_version = 99");
+            }
+        }
+        let before = fs::read(&path).unwrap();
+        match refused(&path, at_once()).await {
+            StoreError::Newer { found: 99, known: schema::VERSION, .. } => assert_eq!(what, "newer"),
+            StoreError::Damaged { .. } => assert_ne!(what, "newer"),
+            error => panic!("{what}: {error}"),
+        }
+        assert_eq!(fs::read(&path).unwrap(), before, "{what}");
     }
-}
-
-fn raw(path: &Path, sql: &str) -> Connection {
-    let conn = Connection::open(path).unwrap();
-    conn.execute_batch(sql).unwrap();
-    conn
-}
-
-#[tokio::test]
-async fn a_file_that_is_no_database_is_refused_and_unchanged() {
-    let dir = tempfile::tempdir().unwrap();
-    let text = "dear diary, ".repeat(2_000);
-    std::fs::write(file(&dir), &text).unwrap();
-    let error = refused(&file(&dir)).await;
-    assert!(matches!(&error, StoreError::Damaged { .. }), "{error}");
-    assert_eq!(std::fs::read_to_string(file(&dir)).unwrap(), text);
-}
-
-#[tokio::test]
-async fn the_database_of_another_program_is_refused_and_unchanged() {
-    let dir = tempfile::tempdir().unwrap();
-    raw(&file(&dir), "CREATE TABLE albums (title TEXT)").close().unwrap();
-    let before = std::fs::read(file(&dir)).unwrap();
-    let error = refused(&file(&dir)).await;
-    assert!(matches!(&error, StoreError::Damaged { .. }), "{error}");
-    assert_eq!(std::fs::read(file(&dir)).unwrap(), before);
-}
-
-#[tokio::test]
-async fn a_newer_database_is_refused_and_unchanged() {
-    let dir = tempfile::tempdir().unwrap();
-    open(&file(&dir)).await.close().await;
-    raw(&file(&dir), "PRAGMA user_version = 99").close().unwrap();
-    let before = std::fs::read(file(&dir)).unwrap();
-    let error = refused(&file(&dir)).await;
-    assert!(matches!(error, StoreError::Newer { found: 99, known: schema::VERSION, .. }), "{error}");
-    assert_eq!(std::fs::read(file(&dir)).unwrap(), before);
 }
 
 // covers: STORE-01
 #[tokio::test]
 async fn a_damaged_database_is_refused_and_kept() {
-    let dir = tempfile::tempdir().unwrap();
-    let store = open(&file(&dir)).await;
-    for n in 0..200 {
-        send(&store, n, "a").await.unwrap();
-    }
+    let (_dir, path) = place();
+    let store = open(&path).await;
+    send_each(&store, 0..200).await;
     store.close().await;
-    let mut bytes = std::fs::read(file(&dir)).unwrap();
+    let mut bytes = fs::read(&path).unwrap();
     let whole = bytes.len();
     assert!(whole > 8 * 4_096);
     // The header stays valid; later pages contain noise.
     for (at, byte) in bytes.iter_mut().enumerate().skip(4 * 4_096) {
         *byte = u8::try_from(at * 31 % 251).unwrap();
     }
-    std::fs::write(file(&dir), &bytes).unwrap();
-    let error = refused(&file(&dir)).await;
-    assert!(matches!(error, StoreError::Damaged { .. }), "{error}");
-    assert_eq!(std::fs::read(file(&dir)).unwrap(), bytes, "nothing was repaired silently");
-
-    std::fs::write(file(&dir), &bytes[..whole / 2]).unwrap();
-    let error = refused(&file(&dir)).await;
-    assert!(matches!(error, StoreError::Damaged { .. }), "{error}");
+    for damaged in [&bytes[..], &bytes[..whole / 2]] {
+        fs::write(&path, damaged).unwrap();
+        let error = refused(&path, at_once()).await;
+        assert!(matches!(error, StoreError::Damaged { .. }), "{error}");
+        assert!(fs::read(&path).unwrap() == damaged, "nothing was repaired silently");
+    }
 }
 
 #[tokio::test]
 async fn unusable_paths_are_reported() {
-    let dir = tempfile::tempdir().unwrap();
+    let (dir, _) = place();
     for path in [dir.path().to_owned(), dir.path().join("missing/ghost.db")] {
-        let error = refused(&path).await;
+        let error = refused(&path, at_once()).await;
         assert!(matches!(error, StoreError::Open { .. }), "{error}");
         assert!(error.to_string().contains(&path.display().to_string()), "{error}");
     }
@@ -97,28 +72,28 @@ async fn unusable_paths_are_reported() {
 
 #[tokio::test]
 async fn a_locked_database_is_reported() {
-    let dir = tempfile::tempdir().unwrap();
-    open(&file(&dir)).await.close().await;
-    let holder = raw(&file(&dir), "PRAGMA locking_mode = EXCLUSIVE; BEGIN EXCLUSIVE");
-    let error = refused(&file(&dir)).await;
+    let (_dir, path) = place();
+    open(&path).await.close().await;
+    let holder = Connection::open(&path).unwrap();
+    holder.execute_batch("PRAGMA locking_mode = EXCLUSIVE; BEGIN EXCLUSIVE").unwrap();
+    let error = refused(&path, at_once()).await;
     assert!(matches!(error, StoreError::Busy(_)), "{error}");
     holder.close().unwrap();
-    let store = open(&file(&dir)).await;
-    send(&store, 1, "a").await.unwrap();
+    send(&open(&path).await, 1, "a").await.unwrap();
 }
 
 #[cfg(unix)]
 #[tokio::test]
 async fn the_file_is_private_to_its_owner() {
     use std::os::unix::fs::PermissionsExt as _;
-    let dir = tempfile::tempdir().unwrap();
-    let mode = |name: &str| std::fs::metadata(dir.path().join(name)).unwrap().permissions().mode() & 0o777;
-    let store = open(&file(&dir)).await;
+    let (dir, path) = place();
+    let mode = |name: &str| fs::metadata(dir.path().join(name)).unwrap().permissions().mode() & 0o777;
+    let store = open(&path).await;
     send(&store, 1, "a").await.unwrap();
     assert_eq!((mode("ghost.db"), mode("ghost.db-wal")), (0o600, 0o600));
     store.close().await;
-    std::fs::set_permissions(file(&dir), std::fs::Permissions::from_mode(0o644)).unwrap();
-    open(&file(&dir)).await.close().await;
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+    open(&path).await.close().await;
     assert_eq!(mode("ghost.db"), 0o600);
 }
 
@@ -126,22 +101,22 @@ async fn the_file_is_private_to_its_owner() {
 #[tokio::test]
 async fn a_read_only_file_is_reported() {
     use std::os::unix::fs::PermissionsExt as _;
-    let dir = tempfile::tempdir().unwrap();
-    open(&file(&dir)).await.close().await;
-    std::fs::set_permissions(file(&dir), std::fs::Permissions::from_mode(0o400)).unwrap();
-    if std::fs::OpenOptions::new().write(true).open(file(&dir)).is_ok() {
+    let (_dir, path) = place();
+    open(&path).await.close().await;
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o400)).unwrap();
+    if fs::OpenOptions::new().write(true).open(&path).is_ok() {
         // The superuser may write to any file, so there is nothing to test.
         return;
     }
-    let error = refused(&file(&dir)).await;
+    let error = refused(&path, at_once()).await;
     assert!(matches!(error, StoreError::Open { .. }), "{error}");
 }
 
 /// Reads the pragmas of the writer's own connection.
 #[test]
 fn commits_wait_for_the_disk() {
-    let dir = tempfile::tempdir().unwrap();
-    let (conn, _) = crate::sqlite::open::writer(&file(&dir), &SqliteOptions::default()).unwrap();
+    let (_dir, path) = place();
+    let (conn, _) = crate::sqlite::open::writer(&path, &SqliteOptions::default()).unwrap();
     for (pragma, wanted) in [("journal_mode", "wal"), ("synchronous", "2"), ("application_id", "1198027636")] {
         let sql = format!("SELECT CAST({pragma} AS TEXT) FROM pragma_{pragma}");
         let value: String = conn.query_row(&sql, [], |row| row.get(0)).unwrap();
@@ -152,44 +127,37 @@ fn commits_wait_for_the_disk() {
 /// A store that was dropped without a close, as in a crash, holds exactly the acknowledged changes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn acknowledged_changes_survive_a_drop() {
-    let dir = tempfile::tempdir().unwrap();
+    let (_dir, path) = place();
     let mut sent = 0;
     for round in 0..5 {
-        let store = open(&file(&dir)).await;
-        assert_eq!((depth(&store, "a").await, events(&store).await.len()), (sent, usize::try_from(sent).unwrap()));
-        for n in 0..10 {
-            send(&store, 100 * round + n, "a").await.unwrap();
-            sent += 1;
-        }
+        let store = open(&path).await;
+        assert_eq!(counts(&store).await, (sent, usize::try_from(sent).unwrap()));
+        send_each(&store, 100 * round..100 * round + 10).await;
+        sent += 10;
         drop(store);
     }
-    let store = open(&file(&dir)).await;
-    let seqs: Vec<i64> = events(&store).await.iter().map(|event| event.seq).collect();
-    assert_eq!(seqs, (1..=i64::from(sent)).collect::<Vec<_>>());
+    let store = open(&path).await;
+    assert_eq!(seqs(&store).await, (1..=i64::from(sent)).collect::<Vec<_>>());
     assert_eq!(store.last_seq(), i64::from(sent));
 }
 
 /// A copy of the files, as `kill -9` would leave them, with data still in the log.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_copy_of_the_files_holds_all_acknowledged_changes() {
-    let (dir, copy) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let store = open(&file(&dir)).await;
-    for n in 0..50 {
-        send(&store, n, "a").await.unwrap();
-    }
+    let (dir, store) = fresh(SqliteOptions::default()).await;
+    let (copy, path) = place();
+    send_each(&store, 0..50).await;
     for name in ["ghost.db", "ghost.db-wal"] {
-        std::fs::copy(dir.path().join(name), copy.path().join(name)).unwrap();
+        fs::copy(dir.path().join(name), copy.path().join(name)).unwrap();
     }
-    let found = open(&file(&copy)).await;
-    assert_eq!((depth(&found, "a").await, events(&found).await.len()), (50, 50));
+    assert_eq!(counts(&open(&path).await).await, (50, 50));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn close_leaves_only_the_database_file() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("ghost.db");
+    let (dir, path) = place();
     for round in 0..40 {
-        let store = open_store(&path, SqliteOptions::default()).await.unwrap();
+        let store = open(&path).await;
         // Closes while connections are opened, used, cancelled and returned.
         let (at_work, mut inside) = tokio::sync::mpsc::channel(8);
         let (release, released) = std::sync::mpsc::sync_channel::<()>(1);
@@ -217,7 +185,7 @@ async fn close_leaves_only_the_database_file() {
         queries.iter().step_by(2).for_each(tokio::task::JoinHandle::abort);
         drop(release);
         store.close().await;
-        let left: Vec<_> = std::fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        let left: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         assert_eq!(left, ["ghost.db"], "round {round}");
     }
 }

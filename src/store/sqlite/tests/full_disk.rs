@@ -2,8 +2,8 @@
 
 use ghost_domain::{Party, RequestKey, StoredAnswer, Timestamp};
 
-use super::tools::{deliver, depth, dir, events, id_of, send, send_text, store_with, together};
-use crate::sqlite::SqliteOptions;
+use super::tools::{deliver, depth, events, fresh, id_of, keep, place, send, send_text, seqs, together};
+use crate::sqlite::{SqliteOptions, open_store};
 use crate::tables::Family;
 use crate::{StoreError, Tx};
 
@@ -23,10 +23,10 @@ fn fill(w: &mut Tx) -> Result<(), StoreError> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_full_disk_refuses_and_loses_nothing() {
-    let dir = dir();
+    let (_dir, path) = place();
     let full = SqliteOptions { page_limit: Some(210), ..SqliteOptions::default() };
-    let store = store_with(dir.path(), full.clone()).await;
-    store.write::<_, StoreError, _>(fill).await.unwrap();
+    let store = open_store(&path, full.clone()).await.unwrap();
+    keep!(&store, |w| { fill(w)? });
     let (mut kept, mut n) = (Vec::new(), 0);
     let refused = loop {
         n += 1;
@@ -48,29 +48,22 @@ async fn a_full_disk_refuses_and_loses_nothing() {
     assert_eq!(events(&store).await.len(), kept.len() + stored);
 
     // After space is freed, the same writer continues.
-    let pruned = store.write::<_, StoreError, _>(|w| w.prune(Family::Requests, Timestamp(100), 10_000)).await.unwrap();
-    assert_eq!(pruned, 20);
+    assert_eq!(keep!(&store, |w| { w.prune(Family::Requests, Timestamp(100), 10_000)? }), 20);
     send(&store, 5_000, "b").await.unwrap();
     let kept_a = u32::try_from(kept.len()).unwrap();
     let stored_b = u32::try_from(stored).unwrap() + 1;
     assert_eq!((depth(&store, "a").await, depth(&store, "b").await), (kept_a, stored_b));
-    let seqs: Vec<i64> = events(&store).await.iter().map(|event| event.seq).collect();
-    assert_eq!(
-        seqs,
-        (1..=i64::try_from(kept.len() + stored).unwrap() + 1).collect::<Vec<_>>(),
-        "failed batches use no sequence"
-    );
+    let last = i64::try_from(kept.len() + stored).unwrap() + 1;
+    assert_eq!(seqs(&store).await, (1..=last).collect::<Vec<_>>(), "failed batches use no sequence");
     store.close().await;
-    let store = store_with(dir.path(), full).await;
-    let stored_b = u32::try_from(stored).unwrap() + 1;
+    let store = open_store(&path, full).await.unwrap();
     assert_eq!((depth(&store, "a").await, depth(&store, "b").await), (kept_a, stored_b));
 }
 
 /// The disk is full within a command that reads its own writes. The caches must be cleared too.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_full_disk_within_a_command_clears_the_caches() {
-    let dir = dir();
-    let store = store_with(dir.path(), SqliteOptions { page_limit: Some(150), ..SqliteOptions::default() }).await;
+    let (_dir, store) = fresh(SqliteOptions { page_limit: Some(150), ..SqliteOptions::default() }).await;
     send(&store, 1, "a").await.unwrap();
     for swallow in [false, true] {
         let result = store
@@ -90,6 +83,6 @@ async fn a_full_disk_within_a_command_clears_the_caches() {
         assert_eq!(depth(&store, "a").await, 1);
     }
     send(&store, 2, "a").await.unwrap();
-    let inside = store.write::<_, StoreError, _>(|w| w.inbox_depth(&id_of("a"))).await;
-    assert_eq!((inside.unwrap(), depth(&store, "a").await, store.last_seq()), (2, 2, 2));
+    let inside = keep!(&store, |w| { w.inbox_depth(&id_of("a"))? });
+    assert_eq!((inside, depth(&store, "a").await, store.last_seq()), (2, 2, 2));
 }

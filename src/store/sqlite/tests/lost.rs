@@ -5,41 +5,33 @@ use std::fs;
 use std::path::Path;
 
 use ghost_domain::event::EventFilter;
-use rusqlite::Connection;
 
-use super::tools::{depth, dir, open, place, send};
+use super::tools::{alter, depth, fresh, open, place, refused, send, send_each};
 use crate::error::StoreError;
 use crate::sqlite::{SqliteOptions, file_check, open_store};
 
 const HAS_RUN: Option<&str> = Some("a world has run in its directory");
 
-async fn refused(path: &Path, expected: Option<&'static str>) -> String {
-    match open_store(path, SqliteOptions { expected, ..SqliteOptions::default() }).await {
-        Err(error @ StoreError::Damaged { .. }) => error.to_string(),
-        Err(error) => panic!("{error}"),
-        Ok(_) => panic!("{} was opened", path.display()),
-    }
-}
-
-fn raw(path: &Path) -> Connection {
-    Connection::open(path).unwrap()
+/// Why a file is refused as damaged.
+async fn damage(path: &Path, expected: Option<&'static str>) -> String {
+    let error = refused(path, SqliteOptions { expected, ..SqliteOptions::default() }).await;
+    assert!(matches!(error, StoreError::Damaged { .. }), "{error}");
+    error.to_string()
 }
 
 #[tokio::test]
 async fn an_expected_database_is_never_created() {
     let (_dir, path) = place();
-    assert!(refused(&path, HAS_RUN).await.contains(HAS_RUN.unwrap()));
+    assert!(damage(&path, HAS_RUN).await.contains(HAS_RUN.unwrap()));
     assert!(!path.exists());
     fs::write(&path, "").unwrap();
-    assert!(refused(&path, HAS_RUN).await.contains(HAS_RUN.unwrap()));
+    assert!(damage(&path, HAS_RUN).await.contains(HAS_RUN.unwrap()));
     assert_eq!(fs::read(&path).unwrap(), b"");
     // An SQLite file without tables, as it is left if the log was lost before its first checkpoint.
-    let blank = raw(&path);
-    blank.execute_batch("PRAGMA journal_mode = WAL; VACUUM").unwrap();
-    blank.close().unwrap();
+    alter(&path, "PRAGMA journal_mode = WAL; VACUUM");
     let before = fs::read(&path).unwrap();
     assert!(!before.is_empty());
-    assert!(refused(&path, HAS_RUN).await.contains(HAS_RUN.unwrap()));
+    assert!(damage(&path, HAS_RUN).await.contains(HAS_RUN.unwrap()));
     assert_eq!(fs::read(&path).unwrap(), before);
     // Without `expected`, each of them is a new database.
     open(&path).await.close().await;
@@ -48,15 +40,15 @@ async fn an_expected_database_is_never_created() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_log_without_its_database_is_kept() {
-    let (dir, copy) = (dir(), dir());
-    let store = open(&dir.path().join("ghost.db")).await;
+    let (dir, store) = fresh(SqliteOptions::default()).await;
     send(&store, 1, "a").await.unwrap();
-    let (path, log) = (copy.path().join("ghost.db"), copy.path().join("ghost.db-wal"));
+    let (copy, path) = place();
+    let log = copy.path().join("ghost.db-wal");
     fs::copy(dir.path().join("ghost.db-wal"), &log).unwrap();
     let before = fs::read(&log).unwrap();
-    assert!(refused(&path, None).await.contains("ghost.db-wal"));
+    assert!(damage(&path, None).await.contains("ghost.db-wal"));
     fs::write(&path, "").unwrap();
-    assert!(refused(&path, None).await.contains("ghost.db-wal"));
+    assert!(damage(&path, None).await.contains("ghost.db-wal"));
     assert_eq!(fs::read(&log).unwrap(), before);
     fs::copy(dir.path().join("ghost.db"), &path).unwrap();
     assert_eq!(depth(&open(&path).await, "a").await, 1);
@@ -131,13 +123,9 @@ async fn a_store_whose_files_were_moved_leaves_its_successor_alone() {
 async fn a_damaged_event_is_reported_by_sequence_after_earlier_events() {
     let (_dir, path) = place();
     let store = open(&path).await;
-    for number in 0..6 {
-        send(&store, number, "a").await.unwrap();
-    }
+    send_each(&store, 0..6).await;
     store.close().await;
-    let conn = raw(&path);
-    conn.execute_batch("UPDATE events SET payload = '{bad' WHERE seq = 3").unwrap();
-    conn.close().unwrap();
+    alter(&path, "UPDATE events SET payload = '{bad' WHERE seq = 3");
     let store = open(&path).await;
     let read = async |after: i64| {
         let list = store.read(move |r| r.event_list(after, &EventFilter::default(), 100));

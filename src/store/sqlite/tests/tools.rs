@@ -1,24 +1,45 @@
 //! Helpers of these tests.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use futures_util::FutureExt as _;
 use futures_util::future::join_all;
 use ghost_domain::event::{EventFilter, NewEvent};
 use ghost_domain::{Envelope, Event, EventId, EventKind, Timestamp};
+use rusqlite::Connection;
 use serde_json::json;
+use tempfile::TempDir;
 use tokio::sync::Notify;
 use uuid::Uuid;
 
 use crate::contract::rows;
 pub(super) use crate::contract::rows::id_of;
-pub(super) use crate::contract::tools::Stop;
+pub(super) use crate::contract::tools::{Stop, keep, reading, refuse, shows};
 use crate::sqlite::{SqliteOptions, open_store};
 use crate::{Store, StoreError, Tx};
 
 pub(super) async fn open(path: &Path) -> Store {
     open_store(path, SqliteOptions::default()).await.unwrap()
+}
+
+/// A new store, and its directory.
+pub(super) async fn fresh(options: SqliteOptions) -> (TempDir, Store) {
+    let (dir, path) = place();
+    let store = open_store(&path, options).await.unwrap();
+    (dir, store)
+}
+
+/// Why a file cannot be opened.
+pub(super) async fn refused(path: &Path, options: SqliteOptions) -> StoreError {
+    open_store(path, options).await.err().expect("it is refused")
+}
+
+/// Changes a database as another program does.
+pub(super) fn alter(path: &Path, sql: &str) {
+    let conn = Connection::open(path).unwrap();
+    conn.execute_batch(sql).unwrap();
+    conn.close().unwrap();
 }
 
 pub(super) fn mail(n: u64, to: &str, body: &str) -> Envelope {
@@ -40,27 +61,36 @@ pub(super) async fn send_text(store: &Store, n: u64, to: &'static str, body: Str
     store.write(move |w| deliver(w, n, to, &body)).await
 }
 
+/// Sends mail to agent `a`, one after the other.
+pub(super) async fn send_each(store: &Store, numbers: std::ops::Range<u64>) {
+    for n in numbers {
+        send(store, n, "a").await.unwrap();
+    }
+}
+
 pub(super) async fn depth(store: &Store, of: &'static str) -> u32 {
-    store.read::<_, StoreError, _>(move |r| r.inbox_depth(&id_of(of))).await.unwrap()
+    reading!(store, |r| { r.inbox_depth(&id_of(of))? })
 }
 
 pub(super) async fn events(store: &Store) -> Vec<Event> {
-    store.read::<_, StoreError, _>(|r| Ok(r.event_list(0, &EventFilter::default(), 1_000_000)?.0)).await.unwrap()
+    reading!(store, |r| { r.event_list(0, &EventFilter::default(), 1_000_000)?.0 })
 }
 
-pub(super) fn dir() -> tempfile::TempDir {
-    tempfile::tempdir().unwrap()
+/// The sequences of all events.
+pub(super) async fn seqs(store: &Store) -> Vec<i64> {
+    events(store).await.iter().map(|event| event.seq).collect()
+}
+
+/// The waiting mail of agent `a`, and the events.
+pub(super) async fn counts(store: &Store) -> (u32, usize) {
+    (depth(store, "a").await, events(store).await.len())
 }
 
 /// The path of a database that does not exist yet, in a new directory.
-pub(super) fn place() -> (tempfile::TempDir, std::path::PathBuf) {
-    let dir = dir();
+pub(super) fn place() -> (TempDir, PathBuf) {
+    let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("ghost.db");
     (dir, path)
-}
-
-pub(super) async fn store_with(path: &Path, options: SqliteOptions) -> Store {
-    open_store(&path.join("ghost.db"), options).await.unwrap()
 }
 
 /// Lets a command that waits go on.
@@ -84,13 +114,12 @@ pub(super) async fn hold(store: &Store) -> (Go, tokio::task::JoinHandle<Result<(
     let (go, leave) = gate();
     let (store, entered) = (store.clone(), inside.clone());
     let held = tokio::spawn(async move {
-        store
-            .write::<(), StoreError, _>(move |_| {
-                entered.notify_one();
-                leave.recv().unwrap();
-                Ok(())
-            })
-            .await
+        let command = store.write(move |_| {
+            entered.notify_one();
+            leave.recv().unwrap();
+            Ok(())
+        });
+        command.await
     });
     inside.notified().await;
     (go, held)

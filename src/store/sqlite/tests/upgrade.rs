@@ -5,13 +5,14 @@ use std::path::{Path, PathBuf};
 use ghost_domain::event::{EventFilter, EventKind};
 use ghost_domain::transcript::TokenUsage;
 use ghost_domain::usage::UsageSum;
-use ghost_domain::{Agent, ChatChannel, Envelope, Money, Party, Scope, Timestamp};
+use ghost_domain::{Agent, Envelope, Money, Scope, Timestamp};
 use rusqlite::{Connection, params_from_iter};
 
-use super::tools::{depth, id_of, mail, open, place, send};
+use super::tools::{alter, depth, id_of, keep, mail, open, place, reading, refused, send, shows};
+use crate::contract::rows_shared::channel;
 use crate::error::StoreError;
 use crate::row::{Args, Row};
-use crate::sqlite::{SqliteOptions, is_current, open_store, schema};
+use crate::sqlite::{SqliteOptions, is_current, schema};
 use crate::tables::UsageFilter;
 
 /// An agent record as version 1 wrote it.
@@ -25,6 +26,14 @@ fn connect(path: &Path) -> Connection {
 
 fn number(conn: &Connection, sql: &str) -> i64 {
     conn.query_row(sql, [], |row| row.get(0)).unwrap()
+}
+
+/// The number that a query of a closed database returns.
+fn number_in(path: &Path, sql: &str) -> i64 {
+    let conn = connect(path);
+    let found = number(&conn, sql);
+    conn.close().unwrap();
+    found
 }
 
 /// The first column of a query's rows.
@@ -63,12 +72,10 @@ fn first_version(path: &Path) {
 fn of_version(version: usize, rows: &str) -> (tempfile::TempDir, PathBuf) {
     let (dir, path) = place();
     first_version(&path);
-    let conn = connect(&path);
     let stamp = format!("PRAGMA user_version = {version}");
     for sql in schema::MIGRATIONS[1..version].iter().copied().chain([rows, &stamp]) {
-        conn.execute_batch(sql).unwrap();
+        alter(&path, sql);
     }
-    conn.close().unwrap();
     (dir, path)
 }
 
@@ -80,32 +87,20 @@ async fn a_database_of_the_first_version_keeps_its_rows() {
         let store = open(&path).await;
         assert_eq!(store.last_seq(), 70 + i64::from(opened));
         assert_eq!(depth(&store, "a").await, 2 + opened);
-        let agents: Vec<Agent> = store.read::<_, StoreError, _>(|r| r.agent_list(true)).await.unwrap();
-        assert_eq!(agents, vec![serde_json::from_str(AGENT).unwrap()]);
+        let agent: Agent = serde_json::from_str(AGENT).unwrap();
+        assert_eq!(reading!(&store, |r| { r.agent_list(true)? }), [agent]);
         if opened == 0 {
             // New tables work, and the old sequences continue.
-            let channel = ChatChannel {
-                channel: "lounge".parse().unwrap(),
-                creator: Party::Agent(id_of("a")),
-                gated: false,
-                topic: Some("tea".to_owned()),
-                members: 1,
-                last_seq: 0,
-                created_at: Timestamp(9),
-            };
-            store.write::<_, StoreError, _>(move |w| w.chat_channel_put(&channel)).await.unwrap();
+            keep!(&store, |w| { w.chat_channel_put(&channel("lounge", 0))? });
             send(&store, 3, "a").await.unwrap();
-            let inbox = store.read::<_, StoreError, _>(|r| r.inbox_pending(&id_of("a"), 10)).await.unwrap();
+            let inbox = reading!(&store, |r| { r.inbox_pending(&id_of("a"), 10)? });
             assert_eq!(inbox.iter().map(|mail| mail.seq).collect::<Vec<_>>(), [1, 2, 41]);
             assert_eq!(inbox[0].body, "from before");
         }
-        let channels = store.read::<_, StoreError, _>(|r| r.chat_channel_count()).await.unwrap();
-        assert_eq!(channels, 1);
+        shows!(&store, |r| { r.chat_channel_count()? => 1; });
         store.close().await;
     }
-    let conn = connect(&path);
-    assert_eq!(number(&conn, "PRAGMA user_version"), schema::VERSION);
-    conn.close().unwrap();
+    assert_eq!(number_in(&path, "PRAGMA user_version"), schema::VERSION);
 }
 
 /// Reservations held at the end of version 2 are charged, and shared state is kept as text.
@@ -119,13 +114,12 @@ async fn a_database_of_the_second_version_counts_what_was_held_and_keeps_its_sta
     let (_dir, path) = of_version(2, rows);
     assert!(!is_current(&path));
     let store = open(&path).await;
-    let (budget, a, b) = store
-        .read::<_, StoreError, _>(|r| Ok((r.budget_get(&Scope::World)?, r.state_get("a")?, r.state_get("b")?)))
-        .await
-        .unwrap();
-    let budget = budget.unwrap();
-    assert_eq!((budget.spent_tokens, budget.spent_money, budget.reserved_tokens), (130, Money(9), 0));
-    assert_eq!((a.unwrap().value.as_str(), b.unwrap().value.as_str()), (r#"{"n":[1,2]}"#, r#""calm""#));
+    reading!(&store, |r| {
+        let budget = r.budget_get(&Scope::World)?.unwrap();
+        assert_eq!((budget.spent_tokens, budget.spent_money, budget.reserved_tokens), (130, Money(9), 0));
+        assert_eq!(r.state_get("a")?.unwrap().value.as_str(), r#"{"n":[1,2]}"#);
+        assert_eq!(r.state_get("b")?.unwrap().value.as_str(), r#""calm""#);
+    });
     store.close().await;
     assert!(is_current(&path), "the header of a closed database contains its version");
 }
@@ -161,16 +155,12 @@ async fn every_database_of_the_third_version_gets_the_index_of_turns_of_cron_job
     let changed = "CREATE INDEX turns_cron_ended ON turns (ended_at) WHERE source = 'cron' AND status <> 'open'";
     for (more, count) in [("", 0), (changed, 1)] {
         let (_dir, path) = of_version(3, more);
-        let conn = connect(&path);
-        assert_eq!(number(&conn, index), count);
-        conn.close().unwrap();
+        assert_eq!(number_in(&path, index), count);
         assert!(!is_current(&path));
         let store = open(&path).await;
         assert_eq!(depth(&store, "a").await, 2);
         store.close().await;
-        let conn = connect(&path);
-        assert_eq!((number(&conn, index), number(&conn, "PRAGMA user_version")), (1, schema::VERSION));
-        conn.close().unwrap();
+        assert_eq!((number_in(&path, index), number_in(&path, "PRAGMA user_version")), (1, schema::VERSION));
     }
 }
 
@@ -181,7 +171,7 @@ async fn a_database_of_the_fourth_version_keeps_its_usage() {
         estimated, duration_ms, at) VALUES (1, 'a', zeroblob(16), zeroblob(16), 'p', 'm', 90, 10, 0, 0, 7, 1, 3, 5)";
     let (_dir, path) = of_version(4, row);
     let store = open(&path).await;
-    let sums = store.read::<_, StoreError, _>(|r| r.usage_sum(&UsageFilter::default())).await.unwrap();
+    let sums = reading!(&store, |r| { r.usage_sum(&UsageFilter::default())? });
     let was = UsageSum {
         calls: 1,
         tokens: TokenUsage { input: 90, output: 10, ..TokenUsage::default() },
@@ -211,7 +201,7 @@ async fn a_database_of_the_fifth_version_gets_its_totals() {
     let (_dir, path) = of_version(5, &rows);
     let store = open(&path).await;
     let calls = async |filter: UsageFilter| {
-        let sums = store.read::<_, StoreError, _>(move |r| r.usage_sum(&filter)).await.unwrap();
+        let sums = reading!(&store, |r| { r.usage_sum(&filter)? });
         sums.iter()
             .map(|sum| (sum.calls, sum.tokens.input, sum.cost.0, sum.unpriced_tokens, sum.free_tokens))
             .collect::<Vec<_>>()
@@ -239,7 +229,7 @@ async fn an_event_of_the_sixth_version_gets_its_new_name() {
         "INSERT INTO events (seq, event_id, ts, kind, payload) VALUES (71, zeroblob(16), 5, 'storm.held', '{}')";
     let (_dir, path) = of_version(6, event);
     let store = open(&path).await;
-    let found = store.read::<_, StoreError, _>(|r| r.event_list(0, &EventFilter::default(), 9)).await.unwrap();
+    let found = reading!(&store, |r| { r.event_list(0, &EventFilter::default(), 9)? });
     assert_eq!(found.0.iter().map(|event| event.kind).collect::<Vec<_>>(), [EventKind::LimitReached]);
     store.close().await;
 }
@@ -254,7 +244,7 @@ async fn a_database_of_the_sixteenth_version_gets_its_columns() {
     let (old, new) = (dir.path().join("old.db"), dir.path().join("new.db"));
     let store = open(&new).await;
     crate::contract::model::fill(&store).await;
-    let sums = store.read::<_, StoreError, _>(|r| r.usage_sum(&UsageFilter::default())).await.unwrap();
+    let sums = reading!(&store, |r| { r.usage_sum(&UsageFilter::default())? });
     store.close().await;
     let conn = connect(&old);
     for sql in &schema::MIGRATIONS[..VERSION] {
@@ -286,8 +276,10 @@ async fn a_database_of_the_sixteenth_version_gets_its_columns() {
     conn.execute_batch(&more).unwrap();
     conn.close().unwrap();
     let store = open(&old).await;
-    assert_eq!(store.read::<_, StoreError, _>(|r| r.usage_sum(&UsageFilter::default())).await.unwrap(), sums);
-    assert_eq!(store.read::<_, StoreError, _>(crate::Tx::wrong_counts).await.unwrap(), []);
+    shows!(&store, |r| {
+        r.usage_sum(&UsageFilter::default())? => sums;
+        r.wrong_counts()? => [];
+    });
     store.close().await;
     let conn = connect(&old);
     conn.execute_batch(&format!("ATTACH DATABASE '{}' AS new", new.display())).unwrap();
@@ -329,11 +321,9 @@ async fn a_database_without_room_for_its_upgrade_is_left_as_it_is() {
     let before = std::fs::read(&path).unwrap();
     let pages = u32::try_from(before.len() / 4_096).unwrap();
     let options = SqliteOptions { page_limit: Some(pages + 1), ..SqliteOptions::default() };
-    let refused = open_store(&path, options).await.err().unwrap();
+    let refused = refused(&path, options).await;
     assert!(matches!(refused, StoreError::NoRoom { free: 4_096, .. }), "{refused}");
-    let conn = connect(&path);
-    assert_eq!(number(&conn, "PRAGMA user_version"), 16);
-    conn.close().unwrap();
+    assert_eq!(number_in(&path, "PRAGMA user_version"), 16);
     let store = open(&path).await;
     assert_eq!(depth(&store, "a").await, 2);
     store.close().await;
