@@ -101,6 +101,15 @@ pub enum StoreError {
     Database(String),
 }
 
+/// The detail of a refusal by which [`is_away`] knows it.
+const AWAY: &str = "store";
+
+/// Whether a refusal says that the store itself cannot work for the moment. Then no rule has refused anything.
+#[must_use]
+pub fn is_away(refusal: &Refusal) -> bool {
+    refusal.details.as_ref().is_some_and(|details| details.get(AWAY).is_some())
+}
+
 impl From<StoreError> for Refusal {
     fn from(error: StoreError) -> Self {
         let code = match &error {
@@ -115,6 +124,9 @@ impl From<StoreError> for Refusal {
         // The details name the damaged record, so that an operator can find it in the file.
         let details = match &error {
             StoreError::Row { table, key, .. } => Some(json!({ "table": table, "row": key })),
+            StoreError::Full | StoreError::ReadOnly(_) | StoreError::Busy(_) => {
+                Some(json!({ AWAY: error.to_string() }))
+            }
             _ => None,
         };
         let hint = match &error {

@@ -23,7 +23,7 @@ pub mod sqlite;
 pub mod tables;
 mod tx;
 
-pub use error::StoreError;
+pub use error::{StoreError, is_away};
 pub use handle::{Ack, Backend, Committed, Nack, ReadWork, Store, View, Work, for_people, in_command};
 pub use tx::Tx;
 

@@ -66,8 +66,10 @@ impl GrantCache {
         let grants: Arc<[Grant]> = read
             .await
             .map_err(|error: StoreError| {
-                Refusal::new(Code::Unavailable, format!("the write grants of {agent_id} cannot be read: {error}"))
-                    .hint("nothing was changed; what only a grant allows is refused until the store answers again")
+                let what = format!("the write grants of {agent_id} cannot be read: {error}");
+                let hint = "nothing was changed; what only a grant allows is refused until the store answers again";
+                // The details say that it is the store.
+                Refusal { code: Code::Unavailable, message: what, hint: Some(hint.to_owned()), ..error.into() }
             })?
             .into();
         let mut all = self.lock();

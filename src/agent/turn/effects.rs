@@ -16,7 +16,7 @@ use ghost_domain::{CallId, Code, Limits, Refusal, Turn};
 use ghost_operations::mail::with_nearest;
 use ghost_operations::turns::{self, CallStart};
 use ghost_operations::{budgets, grants};
-use ghost_store::{StoreError, Tx};
+use ghost_store::{StoreError, Tx, is_away};
 use ghost_tools::tool::{AfterCrash, ErasedFile, ErasedOutside, ErasedRead, ErasedWorld};
 use ghost_tools::workspace::is_out_of_room;
 use ghost_tools::{CallContext, FileWork, Output, Run, saved};
@@ -117,7 +117,10 @@ impl Runner {
         let context = self.call_context(call_id, checked);
         let began = self.clock().steady();
         let work = tool.run(&context, checked.call.arguments.clone());
-        let result = self.in_time_saved(checked, &context, work).await;
+        let result = match self.in_time_saved(checked, &context, work).await {
+            Err(refusal) if self.must_wait(&refusal) => return Err(refusal),
+            result => result,
+        };
         let start = CallStart { begun_at: Some(began), ..self.call_start(checked, call_id, Vec::new()) };
         self.record_result(Some(start), self.ended(checked, call_id), result).await.map(CallResult::Recorded)
     }
@@ -143,6 +146,12 @@ impl Runner {
         };
         let result = self.in_time_saved(checked, &context, work).await;
         self.record_result(None, self.ended(checked, call_id), result).await.map(CallResult::Recorded)
+    }
+
+    /// Whether a tool's refusal says that the store is away. That is not the model's affair: the turn goes on here, from its
+    /// journal, when the store answers again.
+    pub(super) fn must_wait(&self, refusal: &Refusal) -> bool {
+        !self.terms.for_operator && is_away(refusal)
     }
 
     /// Runs a call with its time limit.
@@ -215,6 +224,7 @@ impl Runner {
             };
             match prepared {
                 Ok(prepared) => ready.push(prepared),
+                Err(refusal) if self.must_wait(&refusal) => return Err(refusal),
                 Err(refusal) => {
                     refused = Some(CallResult::Refused(refusal));
                     break;
@@ -243,6 +253,7 @@ impl Runner {
                 let nothing = || Refusal::new(Code::Internal, "the call waited for itself");
                 self.apply(checked, ready, (0, Arc::default())).await?.ok_or_else(nothing)
             }
+            Err(refusal) if self.must_wait(&refusal) => Err(refusal),
             Err(refusal) => Ok(CallResult::Refused(refusal)),
         }
     }
@@ -275,6 +286,9 @@ impl Runner {
                 Ok(ControlFlow::Continue(rest)) => ready = *rest,
                 Err(NotApplied::HeldBack) => return Ok(None),
                 Err(NotApplied::Refused(InTransaction::Turn(refusal))) => return Err(refusal),
+                Err(NotApplied::Refused(InTransaction::Tool(refusal))) if self.must_wait(&refusal) => {
+                    return Err(refusal);
+                }
                 Err(NotApplied::Refused(InTransaction::Tool(refusal))) => {
                     let refusal = with_nearest(&self.engine.services.store, refusal).await;
                     if !has_begun {
@@ -380,6 +394,7 @@ impl FileCall<'_> {
         let prepared = self.tool.prepare(&context, &self.checked.call.arguments);
         let work = match runner.in_time(self.checked, prepared).await {
             Ok(work) => work,
+            Err(refusal) if runner.must_wait(&refusal) => return Err(refusal),
             Err(refusal) => return Ok(CallResult::Refused(refusal)),
         };
         let plans = work.plans();
@@ -444,6 +459,7 @@ impl FileCall<'_> {
         let refusal = match recorded.await {
             Ok(outcome) => return Ok(CallResult::Recorded(outcome)),
             Err(InTransaction::Turn(refusal)) => return Err(refusal),
+            Err(InTransaction::Tool(refusal)) if self.runner.must_wait(&refusal) => return Err(refusal),
             Err(InTransaction::Tool(refusal)) => refusal,
         };
         let refusal = match self.runner.in_time(self.checked, services.workspace.take_back(&written)).await {

@@ -41,6 +41,7 @@ impl Runner {
                 });
                 match opened.await {
                     Ok(opened) => opened,
+                    Err(InTransaction::Tool(refusal)) if self.must_wait(&refusal) => return Err(refusal),
                     Err(InTransaction::Tool(refusal)) => {
                         return Ok(CallResult::Refused(with_nearest(&self.engine.services.store, refusal).await));
                     }
