@@ -16,11 +16,8 @@ use ghost_store::{Store, StoreError};
 
 use crate::data_dir::{DataDir, WORLD};
 use crate::ports::SystemClock;
-use crate::storage::{self, Database};
+use crate::storage::{self, Database, FILE};
 use crate::workspace_dir::WorkspaceDir;
-
-/// SQLite's file in the data directory.
-pub(crate) const FILE: &str = "ghost.db";
 
 /// A marker that exists while the database is being created. Until it is removed, the database has no data. So a
 /// database without tables beside it was left by a start that was killed.

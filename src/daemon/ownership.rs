@@ -13,7 +13,7 @@ use ghost_domain::{Clock, Code, Refusal};
 
 use crate::data_dir::DataDir;
 use crate::data_dir::LOCK;
-use crate::database;
+use crate::storage;
 
 /// Time between two checks.
 const EVERY: Duration = Duration::from_secs(2);
@@ -35,14 +35,14 @@ impl OpenFiles {
     pub(crate) fn new(data_dir: &DataDir) -> Self {
         let mut files = Vec::new();
         files.extend(data_dir.locked().map(|(path, meta)| (path, identity(&meta))));
-        let path = data_dir.path().join(database::FILE);
+        let path = data_dir.path().join(storage::FILE);
         files.extend(std::fs::metadata(&path).ok().map(|meta| (path, identity(&meta))));
         Self { files }
     }
 
     /// Whether the database file is still the same. PostgreSQL has none here that could be gone.
     fn has_its_database(&self) -> bool {
-        self.files.iter().all(|(path, taken)| !path.ends_with(database::FILE) || !is_gone(path, *taken))
+        self.files.iter().all(|(path, taken)| !path.ends_with(storage::FILE) || !is_gone(path, *taken))
     }
 
     /// Returns when one of the files is removed or replaced, with the error with which the daemon

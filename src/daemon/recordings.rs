@@ -13,7 +13,7 @@ use ghost_store::sqlite::{SqliteOptions, open_store};
 use ghost_store::tables::{TurnFilter, UsageFilter};
 use ghost_store::{Store, Tx};
 
-use crate::{database, storage};
+use crate::storage;
 
 /// Maximum number of turns in one read.
 const PAGE: u32 = 1_000;
@@ -92,7 +92,7 @@ fn no_run(data_dir: &Path) -> Option<Refusal> {
     }
     let refusal = || Refusal::new(Code::NotFound, format!("there is no run in {}", data_dir.display()));
     let hint = "dir must be the data directory of an earlier run; a relative one starts at the world's directory";
-    (!data_dir.join(database::FILE).is_file()).then(|| refusal().hint(hint))
+    (!data_dir.join(storage::FILE).is_file()).then(|| refusal().hint(hint))
 }
 
 /// Reads the recording of one run.
@@ -100,7 +100,7 @@ async fn read(data_dir: &Path) -> Result<Recording, Refusal> {
     if let Some(refusal) = no_run(data_dir) {
         return Err(refusal);
     }
-    let file = data_dir.join(database::FILE);
+    let file = data_dir.join(storage::FILE);
     let store = open_store(&file, SqliteOptions::default()).await?;
     let recording = store.read(answers).await;
     store.close().await;

@@ -17,9 +17,9 @@ use sha2::{Digest as _, Sha256};
 use url::{Url, form_urlencoded};
 
 use crate::data_dir::DataDir;
-use crate::database::FILE;
-use crate::loading::Env;
 
+/// SQLite's file in the data directory.
+pub(crate) const FILE: &str = "ghost.db";
 /// The file in the data directory that says in which schema of PostgreSQL the records are. Without it they are in SQLite.
 const MARK: &str = "world.store";
 /// The name of that file while it is being written.
@@ -75,7 +75,7 @@ impl Database {
         option: Option<&StoreOption>,
         plan: &Plan,
         sqlite: &SqliteOptions,
-        env: Env<'_>,
+        env: &dyn Fn(&str) -> Option<String>,
     ) -> Result<Self, Refusal> {
         let url = match (option, &plan.places.storage) {
             (Some(StoreOption::Sqlite), _) | (None, StoragePlan::Sqlite) => return Ok(Self::Sqlite(sqlite.clone())),
