@@ -155,7 +155,7 @@ fn a_world_does_everything_once_over_many_kills() {
 // covers: STORE-01, STORE-03
 #[test]
 fn a_world_on_postgresql_does_everything_once_over_many_kills() {
-    does_everything_once(Backend::Postgres, 16);
+    does_everything_once(Backend::Postgres, 10);
 }
 
 fn does_everything_once(backend: Backend, kills: u32) {
@@ -204,7 +204,7 @@ fn does_everything_once(backend: Backend, kills: u32) {
     for mut client in clients {
         assert_eq!(client.wait(), 0, "{}", client.err.text());
     }
-    test_env.wait_until_quiet(Deadline::seconds(400));
+    test_env.wait_until_quiet(Deadline::seconds(900));
     let reported = test_env.json(&["ledger", "--tool", "test.effect", "--status", "unknown"]);
     daemon.stop();
     let asked = server.asked();
