@@ -9,7 +9,7 @@ use ghost_config::plan::Plan;
 use ghost_domain::journal::FilePlan;
 use ghost_domain::write_acl::WorkspacePath;
 use ghost_domain::{Activity, AgentId, ApprovalPlan, Code, Refusal, Timestamp};
-use ghost_store::Tx;
+use ghost_store::{StoreError, Tx};
 use ghost_tools::approval::{Approvable, Need};
 use ghost_tools::tool::{AfterCrash, ErasedOutside, FileTool, FileWork, WorldTool};
 use ghost_tools::workspace::sha256_hex;
@@ -69,12 +69,22 @@ pub(crate) struct ToolState {
     pub(crate) running: AtomicU32,
     pub(crate) max_running: AtomicU32,
     pub(crate) hangs: AtomicBool,
+    /// Whether the store is away when a tool needs it next.
+    pub(crate) store_is_away: AtomicBool,
     pub(crate) entered: Notify,
 }
 
 impl ToolState {
     pub(crate) fn count(&self, counter: fn(&Self) -> &AtomicU32) -> u32 {
         counter(self).load(Ordering::SeqCst)
+    }
+
+    /// What a tool gets that needs the store.
+    fn store(&self) -> Result<(), Refusal> {
+        match self.store_is_away.swap(false, Ordering::SeqCst) {
+            true => Err(StoreError::Busy("the connection was lost".to_owned()).into()),
+            false => Ok(()),
+        }
     }
 
     async fn run(&self) {
@@ -108,6 +118,7 @@ impl ReadTool for LookTool {
     async fn run(&self, _: &CallContext, params: Number) -> Result<Output, Refusal> {
         self.0.reads.fetch_add(1, Ordering::SeqCst);
         self.0.run().await;
+        self.0.store()?;
         Ok(json!({ "n": params.n }).into())
     }
 }
@@ -178,6 +189,7 @@ impl FileTool for NumberFileTool {
     }
 
     fn record(&self, _: &CallContext, params: Number, _: &[FilePlan], _: &mut Tx) -> Result<Output, Refusal> {
+        self.0.store()?;
         match params.n {
             13 => Err(Refusal::new(Code::InboxFull, "no place").hint("wait")),
             n => Ok(json!({ "n": n }).into()),
@@ -197,6 +209,7 @@ impl WorldTool for ChangeTool {
     }
 
     fn apply(&self, _: &CallContext, params: Number, _: &mut Tx) -> Result<Output, Refusal> {
+        self.0.store()?;
         Ok(json!({ "n": params.n }).into())
     }
 }

@@ -2,6 +2,7 @@
 //! while.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use ghost_domain::journal::Step;
@@ -176,6 +177,24 @@ async fn an_actor_retries_a_failing_store_with_growing_pauses() {
     assert!(world.ctx().now().since(began) >= Duration::from_secs(1 + 2 + 4 + 8 + 16 + 32));
     actor.cast(AgentMsg::Stop { grace: Duration::ZERO }).unwrap();
     ended.await.unwrap();
+}
+
+// covers: STORE-04
+#[tokio::test]
+async fn a_store_that_is_away_during_a_call_is_not_told_to_the_model() {
+    for tool in ["test.look", "test.change", "test.file"] {
+        let world = AgentWorld::new().await;
+        world.model.reply_with(move |_, n| if n == 0 { call(tool, json!({ "n": 7 })) } else { say("seven") });
+        world.send("ada", "go").await;
+        world.tool_state.store_is_away.store(true, Ordering::SeqCst);
+        assert_eq!(world.work("ada").await.unwrap_err().code, Code::Unavailable, "{tool}");
+        assert_eq!(world.model.requests().len(), 1, "{tool}");
+        // The turn is run again, as its actor would do, and the call with it.
+        world.work("ada").await.unwrap();
+        assert_eq!(results(world.model.requests().last().unwrap())[0]["n"], 7, "{tool}");
+        let statuses: Vec<CallStatus> = world.ledger().await.into_iter().map(|row| row.status).collect();
+        assert_eq!(statuses, [CallStatus::Ok], "{tool}");
+    }
 }
 
 // covers: TOOL-18

@@ -291,7 +291,8 @@ impl Runner {
             }
             Run::Read(tool) => {
                 let start = CallStart { begun_at: Some(began.at), ..start() };
-                (Some(start), self.in_time_saved(&checked, &context, tool.run(&context, arguments)).await)
+                let result = self.in_time_saved(&checked, &context, tool.run(&context, arguments)).await;
+                (Some(start), self.unless_away(result)?)
             }
             Run::World(_) | Run::File(_) | Run::Ask(_) | Run::Choose(_) => {
                 let name = &checked.tool.spec.name;

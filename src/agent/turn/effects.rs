@@ -117,10 +117,7 @@ impl Runner {
         let context = self.call_context(call_id, checked);
         let began = self.clock().steady();
         let work = tool.run(&context, checked.call.arguments.clone());
-        let result = match self.in_time_saved(checked, &context, work).await {
-            Err(refusal) if self.must_wait(&refusal) => return Err(refusal),
-            result => result,
-        };
+        let result = self.unless_away(self.in_time_saved(checked, &context, work).await)?;
         let start = CallStart { begun_at: Some(began), ..self.call_start(checked, call_id, Vec::new()) };
         self.record_result(Some(start), self.ended(checked, call_id), result).await.map(CallResult::Recorded)
     }
@@ -152,6 +149,14 @@ impl Runner {
     /// journal, when the store answers again.
     pub(super) fn must_wait(&self, refusal: &Refusal) -> bool {
         !self.terms.for_operator && is_away(refusal)
+    }
+
+    /// The result of a call, for the model; an error if the store was away, which ends the work on the turn for now.
+    pub(super) fn unless_away<T>(&self, result: Result<T, Refusal>) -> Result<Result<T, Refusal>, Refusal> {
+        match result {
+            Err(refusal) if self.must_wait(&refusal) => Err(refusal),
+            result => Ok(result),
+        }
     }
 
     /// Runs a call with its time limit.
