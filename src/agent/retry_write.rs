@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ghost_domain::{Code, Refusal, TurnId};
-use ghost_store::{StoreError, Tx};
+use ghost_operations::Tx;
+use ghost_store::StoreError;
 
 use crate::engine::Engine;
 
@@ -71,7 +72,7 @@ where
     T: Send + 'static,
     F: FnOnce(&mut Tx) -> Result<T, Refusal> + Send + 'static,
 {
-    engine.services.store.write(move |w| work(w).map_err(WriteError::from)).await
+    engine.services.write(move |w| work(w).map_err(WriteError::from)).await
 }
 
 /// Writes, and retries until the store commits the write. Calls `paused` with the length of each

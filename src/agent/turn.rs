@@ -33,8 +33,7 @@ use std::sync::Arc;
 
 use ghost_domain::{AgentId, Code, Refusal, Turn, TurnId, TurnStatus};
 use ghost_operations::turns::{self, Ending};
-use ghost_operations::{OperationContext, agents};
-use ghost_store::Tx;
+use ghost_operations::{Tx, agents};
 
 use self::admit::{NextTurn, Start};
 use self::answer::Thought;
@@ -88,8 +87,8 @@ pub async fn work(engine: &Arc<Engine>, agent_id: &AgentId, session: &Arc<AgentS
 
 /// Records that the agent cannot run under the current plan.
 async fn cannot_run(engine: &Arc<Engine>, agent_id: &AgentId, why: Refusal) -> Result<(), Refusal> {
-    let (ctx, agent_id) = (engine.services.ctx.clone(), agent_id.clone());
-    engine.services.store.write(move |w| agents::cannot_run(w, &ctx, &agent_id, &why)).await
+    let agent_id = agent_id.clone();
+    engine.services.write(move |w| agents::cannot_run(w, &agent_id, &why)).await
 }
 
 /// What a turn does. Each phase owns what exists only in it.
@@ -226,22 +225,21 @@ fn keep_log(runner: Box<Runner>) {
 
 /// Ends a turn that failed for good: its mail is held (see [`turns::fail`]).
 async fn fail(engine: &Arc<Engine>, turn_id: TurnId, refusal: Refusal) -> Result<(), Refusal> {
-    write_end(engine, turn_id, move |w, ctx| turns::fail(w, ctx, turn_id, refusal)).await
+    write_end(engine, turn_id, move |w| turns::fail(w, turn_id, refusal)).await
 }
 
 /// Ends a turn.
 async fn end(engine: &Arc<Engine>, turn_id: TurnId, ending: Ending) -> Result<(), Refusal> {
-    write_end(engine, turn_id, move |w, ctx| turns::finish(w, ctx, turn_id, ending)).await
+    write_end(engine, turn_id, move |w| turns::finish(w, turn_id, ending)).await
 }
 
 /// Writes the end of a turn. If the store is unavailable, the write is retried. A turn that was ended from outside needs no
 /// other end.
 async fn write_end<F>(engine: &Arc<Engine>, turn_id: TurnId, work: F) -> Result<(), Refusal>
 where
-    F: FnOnce(&mut Tx, &OperationContext) -> Result<Turn, Refusal> + Clone + Send + 'static,
+    F: FnOnce(&mut Tx) -> Result<Turn, Refusal> + Clone + Send + 'static,
 {
-    let ctx = engine.services.ctx.clone();
-    match write_with_retry(engine, turn_id, move |w| work(w, &ctx), drop).await {
+    match write_with_retry(engine, turn_id, work, drop).await {
         Err(refusal) if refusal.code != Code::Cancelled => Err(refusal),
         _ => Ok(()),
     }

@@ -7,11 +7,11 @@ use std::collections::BTreeSet;
 
 use ghost_config::plan::Plan;
 use ghost_domain::{Agent, AgentId, Code, Party, Refusal, Viewer};
+use ghost_operations::Tx;
 use ghost_operations::chat::Speaker;
 use ghost_operations::droids;
 use ghost_operations::knowledge::Author;
 use ghost_operations::mail;
-use ghost_store::Tx;
 use serde_json::json;
 
 use crate::convert::input;
@@ -36,7 +36,7 @@ pub fn author(
     let Some(agent_id) = as_agent else {
         return Ok(Author { by: operator, viewer: Viewer::Everything, through: None });
     };
-    let agent = mail::agent_for_operator(r, |agent| plan.may_run(agent), agent_id)?;
+    let agent = mail::agent_for_operator(r, agent_id)?;
     droids::may_act(r, &agent)?;
     let groups = groups_if_granted(plan, &agent, tool)?;
     let viewer = Viewer::Agent { agent_id: agent.agent_id.clone(), archetype: agent.archetype, groups };

@@ -106,14 +106,13 @@ impl TestControl {
         let mut event = NewEvent::new(kind, json!({ "n": 1 }));
         event.agent_id = agent.map(|agent| agent.parse().unwrap());
         event.channel = channel.map(str::to_owned);
-        let ctx = self.world.ctx().clone();
-        self.world.store().write(move |w| ctx.emit(w, event)).await.unwrap();
+        self.world.write(move |w| w.emit(event)).await.unwrap();
     }
 
     /// Writes an event with this payload.
     pub(crate) async fn emit_with(&self, kind: EventKind, payload: serde_json::Value) {
-        let (ctx, event) = (self.world.ctx().clone(), NewEvent::new(kind, payload));
-        self.world.store().write(move |w| ctx.emit(w, event)).await.unwrap();
+        let event = NewEvent::new(kind, payload);
+        self.world.write(move |w| w.emit(event)).await.unwrap();
     }
 
     /// Writes `count` events.

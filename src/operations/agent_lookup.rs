@@ -14,7 +14,7 @@ const LIST: &str = "list the agents to see which there are";
 ///
 /// # Errors
 /// `NotFound`.
-pub fn agent_named(r: &mut Tx, agent_id: &AgentId) -> Result<Agent> {
+pub fn agent_named(r: &mut StoreTx, agent_id: &AgentId) -> Result<Agent> {
     agent_or(r, agent_id, Unknown::Agent, |_| LIST)
 }
 
@@ -22,7 +22,7 @@ pub fn agent_named(r: &mut Tx, agent_id: &AgentId) -> Result<Agent> {
 ///
 /// # Errors
 /// `Conflict` for a droid that has ended.
-pub fn may_act(r: &mut Tx, agent: &Agent) -> Result<()> {
+pub fn may_act(r: &mut StoreTx, agent: &Agent) -> Result<()> {
     if agent.kind != AgentKind::Droid {
         return Ok(());
     }
@@ -38,26 +38,22 @@ pub fn may_act(r: &mut Tx, agent: &Agent) -> Result<()> {
 ///
 /// # Errors
 /// `NotFound`.
-pub fn agent_for(r: &mut Tx, ctx: &Context, by: &Party, agent_id: &AgentId) -> Result<Agent> {
+pub fn agent_for(r: &mut Tx, by: &Party, agent_id: &AgentId) -> Result<Agent> {
     match by {
-        Party::Operator(_) => agent_for_operator(r, |agent| ctx.may_run(agent), agent_id),
+        Party::Operator(_) => agent_for_operator(r, agent_id),
         Party::Agent(_) | Party::Outside(_) | Party::System => agent_named(r, agent_id),
     }
 }
 
-/// Like [`agent_named`], for an operator. `may_run` checks the world's files, like
-/// [`Context::may_run`].
+/// Like [`agent_named`], for an operator.
 ///
 /// # Errors
 /// `NotFound`.
-pub fn agent_for_operator(
-    r: &mut Tx,
-    may_run: impl Fn(&Agent) -> Result<()> + Send,
-    agent_id: &AgentId,
-) -> Result<Agent> {
+pub fn agent_for_operator(r: &mut Tx, agent_id: &AgentId) -> Result<Agent> {
+    let ctx = r.ctx;
     agent_or(r, agent_id, Unknown::AgentForOperator, move |deleted| {
         // If the file no longer declares the agent, no reload creates it again.
-        let comes_back = deleted.kind == AgentKind::Persistent && may_run(deleted).is_ok();
+        let comes_back = deleted.kind == AgentKind::Persistent && ctx.may_run(deleted).is_ok();
         if comes_back {
             "the world file names it: reload the world to have that agent back, with `ghostctl reload`"
         } else {
@@ -69,7 +65,7 @@ pub fn agent_for_operator(
 /// Returns the record of a living agent. If it was deleted, `deleted_hint` gives the refusal's
 /// hint; if there was never one, `unknown` says for whom a similar name is searched.
 fn agent_or(
-    r: &mut Tx,
+    r: &mut StoreTx,
     agent_id: &AgentId,
     unknown: impl FnOnce(String) -> Unknown + Send,
     deleted_hint: impl FnOnce(&Agent) -> &'static str + Send,
@@ -121,8 +117,8 @@ pub(crate) fn deleted(agent_id: &AgentId) -> Refusal {
 }
 
 /// Writes the changed record of an agent and sets its `updated_at`.
-pub(crate) fn put(w: &mut Tx, ctx: &Context, agent: &mut Agent) -> Result<()> {
-    agent.updated_at = ctx.now();
+pub(crate) fn put(w: &mut Tx, agent: &mut Agent) -> Result<()> {
+    agent.updated_at = w.ctx.now();
     w.agent_put(agent)?;
     Ok(())
 }
@@ -134,7 +130,7 @@ pub(crate) fn gone(agent: &Agent, how: &str) -> Refusal {
 }
 
 /// Writes the event that an agent has stopped.
-pub(crate) fn emit_stopped(w: &mut Tx, ctx: &Context, agent: &Agent) -> Result<()> {
+pub(crate) fn emit_stopped(w: &mut Tx, agent: &Agent) -> Result<()> {
     let payload = json!({ "reason": agent.status_reason });
-    ctx.emit(w, NewEvent::new(EventKind::AgentStopped, payload).agent(&agent.agent_id))
+    w.emit(NewEvent::new(EventKind::AgentStopped, payload).agent(&agent.agent_id))
 }

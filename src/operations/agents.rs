@@ -60,7 +60,7 @@ fn owner_of(by: &Party, new: &NewAgent) -> Party {
 ///
 /// # Errors
 /// `NotFound` for an unknown agent, `AccessDenied` otherwise.
-pub fn may_own(r: &mut Tx, creator: &AgentId, owner: &AgentId) -> Result<()> {
+pub fn may_own(r: &mut StoreTx, creator: &AgentId, owner: &AgentId) -> Result<()> {
     let mut agent = agent_named(r, owner)?;
     // A chain of creators is as long as the hops of a root at most; a longer one is refused.
     for _ in 0..OWNERS_MAX {
@@ -79,7 +79,7 @@ pub fn may_own(r: &mut Tx, creator: &AgentId, owner: &AgentId) -> Result<()> {
 /// Creates an agent, or returns the existing one if it is the same: same archetype, overrides, kind
 /// and name, and created by `by` if `by` is an agent. Also returns whether the agent is new. An
 /// agent with a goal must always be new, so that its goal is delivered.
-pub fn create_once(w: &mut Tx, ctx: &Context, by: &Party, new: NewAgent) -> Result<(Agent, bool)> {
+pub fn create_once(w: &mut Tx, by: &Party, new: NewAgent) -> Result<(Agent, bool)> {
     let existing = w.agent_get(&new.agent_id)?.filter(|agent| !agent.is_deleted());
     let bare = |overrides: &Value| overrides.as_object().is_none_or(serde_json::Map::is_empty);
     let same = |existing: &Agent| {
@@ -95,7 +95,7 @@ pub fn create_once(w: &mut Tx, ctx: &Context, by: &Party, new: NewAgent) -> Resu
     };
     match existing {
         Some(existing) if same(&existing) => Ok((existing, false)),
-        _ => create(w, ctx, by, new).map(|agent| (agent, true)),
+        _ => create(w, by, new).map(|agent| (agent, true)),
     }
 }
 
@@ -106,7 +106,8 @@ pub fn create_once(w: &mut Tx, ctx: &Context, by: &Party, new: NewAgent) -> Resu
 /// # Errors
 /// `Conflict` if a living agent has the id; `RateLimited` if a limit of the world, of the root or
 /// of the creator is reached; `InvalidArguments` for an unusable name.
-pub fn create(w: &mut Tx, ctx: &Context, by: &Party, new: NewAgent) -> Result<Agent> {
+pub fn create(w: &mut Tx, by: &Party, new: NewAgent) -> Result<Agent> {
+    let ctx = w.ctx;
     // Nothing ever had the id of a new droid.
     let is_droid = new.kind == AgentKind::Droid;
     let before = if is_droid { None } else { w.agent_get(&new.agent_id)? };
@@ -125,7 +126,7 @@ pub fn create(w: &mut Tx, ctx: &Context, by: &Party, new: NewAgent) -> Result<Ag
     if new.kind != AgentKind::Persistent {
         let owner = owner_of(by, &new);
         ids::check_former_owner(w, &owner, before.as_ref())?;
-        crate::root_limits::spawned(w, ctx, by, new.chain)?;
+        crate::root_limits::spawned(w, by, new.chain)?;
         budgets::may_create(w, &owner, &new.agent_id)?;
     }
     if new.kind == AgentKind::Dynamic {
@@ -134,7 +135,7 @@ pub fn create(w: &mut Tx, ctx: &Context, by: &Party, new: NewAgent) -> Result<Ag
             return Err(refusal!(RateLimited, "the world has {count} dynamic agents, which is the limit")
                 .hint("delete some that you created (syscall.agent.delete), or raise limits.dynamic_agents_max"));
         }
-        crate::root_limits::filled(w, ctx, "dynamic_agents_max", None, count.into(), limit.into())?;
+        crate::root_limits::filled(w, "dynamic_agents_max", None, count.into(), limit.into())?;
     }
     let now = ctx.now();
     let owner = (new.kind != AgentKind::Persistent).then(|| owner_of(by, &new).to_string());
@@ -178,27 +179,27 @@ pub fn create(w: &mut Tx, ctx: &Context, by: &Party, new: NewAgent) -> Result<Ag
     w.agent_put(&agent)?;
     match first {
         _ if is_droid => {}
-        true => budgets::of_first_archetype(w, ctx, by, &agent.agent_id, new.daily_money)?,
+        true => budgets::of_first_archetype(w, by, &agent.agent_id, new.daily_money)?,
         // An agent that is created again under its id keeps today's spending.
-        false => budgets::of_archetype(w, ctx, by, &agent.agent_id, new.daily_money)?,
+        false => budgets::of_archetype(w, by, &agent.agent_id, new.daily_money)?,
     }
     let payload = json!({
         "archetype": agent.archetype, "kind": agent.kind, "by": by, "incarnation": agent.incarnation,
     });
-    ctx.emit(w, NewEvent::new(EventKind::AgentCreated, payload).agent(&agent.agent_id))?;
+    w.emit(NewEvent::new(EventKind::AgentCreated, payload).agent(&agent.agent_id))?;
     if running {
-        ctx.emit(w, NewEvent::new(EventKind::AgentStarted, json!({ "by": by })).agent(&agent.agent_id))?;
+        w.emit(NewEvent::new(EventKind::AgentStarted, json!({ "by": by })).agent(&agent.agent_id))?;
     }
     if let Some(goal) = new.goal {
         let new_message =
             NewMessage::new(&agent.agent_id, by.clone(), Kind::System, goal, new.chain).subject("Your first goal");
-        mail::deliver(w, ctx, new_message)?;
+        mail::deliver(w, new_message)?;
     }
     if let Some(heartbeat) = &new.heartbeat {
-        schedules::set_heartbeat(w, ctx, &agent.agent_id, heartbeat)?;
+        schedules::set_heartbeat(w, &agent.agent_id, heartbeat)?;
     }
     if last > 0 && !is_droid {
-        tasks::handed_on(w, ctx, &agent.agent_id)?;
+        tasks::handed_on(w, &agent.agent_id)?;
     }
     w.signal(match is_droid {
         true => Signal::DroidCreated(Box::new(agent.clone())),
@@ -208,14 +209,7 @@ pub fn create(w: &mut Tx, ctx: &Context, by: &Party, new: NewAgent) -> Result<Ag
 }
 
 /// Applies an agent's entry in `world-config.yaml` to its record. Returns whether anything changed.
-pub fn update(
-    w: &mut Tx,
-    ctx: &Context,
-    agent_id: &AgentId,
-    archetype: &str,
-    name: &str,
-    team: Option<&str>,
-) -> Result<bool> {
+pub fn update(w: &mut Tx, agent_id: &AgentId, archetype: &str, name: &str, team: Option<&str>) -> Result<bool> {
     let mut agent = agent_named(w, agent_id)?;
     let same = agent.archetype == archetype
         && agent.name == name
@@ -224,15 +218,15 @@ pub fn update(
     if same {
         return Ok(false);
     }
-    let since = Since::after(&agent, team, agent.owner.as_deref(), ctx.now());
+    let since = Since::after(&agent, team, agent.owner.as_deref(), w.ctx.now());
     (agent.paid_since, agent.team_since) = (since.creator, since.team);
     agent.archetype = archetype.to_owned();
     agent.name = name.to_owned();
     agent.team = team.map(str::to_owned);
     agent.kind = AgentKind::Persistent;
-    put(w, ctx, &mut agent)?;
+    put(w, &mut agent)?;
     let payload = json!({ "archetype": archetype, "name": name, "team": team });
-    ctx.emit(w, NewEvent::new(EventKind::AgentUpdated, payload).agent(agent_id))?;
+    w.emit(NewEvent::new(EventKind::AgentUpdated, payload).agent(agent_id))?;
     w.signal(Signal::Reconcile(agent_id.clone()));
     Ok(true)
 }

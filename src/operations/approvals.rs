@@ -46,7 +46,8 @@ pub enum Decision {
 ///
 /// # Errors
 /// `RateLimited` if too many calls wait in this world.
-pub fn request(w: &mut Tx, ctx: &Context, turn: &Turn, new: NewApproval) -> Result<Approval> {
+pub fn request(w: &mut Tx, turn: &Turn, new: NewApproval) -> Result<Approval> {
+    let ctx = w.ctx;
     let digest = new.plan.digest(&turn.agent_id);
     if let Some(standing) = w.approval_standing(&turn.agent_id, &digest)? {
         return Ok(standing);
@@ -93,7 +94,7 @@ pub fn request(w: &mut Tx, ctx: &Context, turn: &Turn, new: NewApproval) -> Resu
     w.approval_put(&approval)?;
     let step = Step::ApprovalRequested { approval_id: approval.approval_id, id: approval.provider_call_id.clone() };
     w.journal_append(turn.turn_id, &step, now)?;
-    emit(w, ctx, EventKind::ApprovalRequested, &approval)?;
+    emit(w, EventKind::ApprovalRequested, &approval)?;
     if let Some(conversation_id) = approval.conversation_id {
         let what = ctx.excerpt(&approval.plan.summary(), SHOWN_MAX);
         let how = match approval.plan.is_shown_whole() {
@@ -101,7 +102,7 @@ pub fn request(w: &mut Tx, ctx: &Context, turn: &Turn, new: NewApproval) -> Resu
             false => format!("this is only its beginning; see `ghostctl approval show {}`", approval.approval_id),
         };
         let text = format!("{} waits for an approval ({how}): {what}", approval.agent_id);
-        conversations::note(w, ctx, conversation_id, (Party::System, Some(turn.turn_id)), &text)?;
+        conversations::note(w, conversation_id, (Party::System, Some(turn.turn_id)), &text)?;
     }
     Ok(approval)
 }
@@ -111,9 +112,9 @@ pub fn request(w: &mut Tx, ctx: &Context, turn: &Turn, new: NewApproval) -> Resu
 ///
 /// # Errors
 /// Those of [`request`].
-pub fn ask(w: &mut Tx, ctx: &Context, turn: &mut Turn, mut new: NewApproval) -> Result<Approval> {
+pub fn ask(w: &mut Tx, turn: &mut Turn, mut new: NewApproval) -> Result<Approval> {
     new.plan.once_only = Some("a program asks in the middle of its run".to_owned());
-    let approval = request(w, ctx, turn, new)?;
+    let approval = request(w, turn, new)?;
     turn.questions.push(approval.approval_id);
     w.turn_put(turn)?;
     Ok(approval)
@@ -162,7 +163,6 @@ impl ApproveCommand {
 /// Those of [`decide`], and `PolicyDenied` if the world file lists no approvers.
 pub fn decide_in_conversation(
     w: &mut Tx,
-    ctx: &Context,
     by: &Party,
     approvers: &BTreeSet<String>,
     conversation_id: ConversationId,
@@ -179,10 +179,10 @@ pub fn decide_in_conversation(
             "see it with `ghostctl approval show {approval_id}`, and approve it with `ghostctl approval`"
         )));
     }
-    let approval = decide(w, ctx, by, approvers, approval_id, decision, note)?;
+    let approval = decide(w, by, approvers, approval_id, decision, note)?;
     let always = if approval.always { ", also for later calls" } else { "" };
     let text = format!("{by}: {}{always}: {}", approval.status.as_str(), approval.plan.summary());
-    let noted = conversations::note(w, ctx, conversation_id, (by.clone(), None), &text)?;
+    let noted = conversations::note(w, conversation_id, (by.clone(), None), &text)?;
     let noted = noted.map(|(conversation, entry)| Received { conversation, entry });
     noted.ok_or_else(|| Refusal::not_found("conversation", &conversation_id.to_string(), None))
 }
@@ -193,7 +193,6 @@ pub fn decide_in_conversation(
 /// `PolicyDenied` if `by` may not answer, `NotFound`, and `Conflict` if the request is closed.
 pub fn decide(
     w: &mut Tx,
-    ctx: &Context,
     by: &Party,
     approvers: &BTreeSet<String>,
     approval_id: ApprovalId,
@@ -207,7 +206,7 @@ pub fn decide(
         return Err(refusal!(Conflict, "this approval is {} already{who}", approval.status.as_str())
             .hint("`ghostctl approval list` shows what waits"));
     }
-    if !approval.is_open(ctx.now()) {
+    if !approval.is_open(w.ctx.now()) {
         return Err(refusal!(Conflict, "this request has expired; its call does not run")
             .hint("the agent may make the call again"));
     }
@@ -233,7 +232,7 @@ pub fn decide(
     };
     approval.decided_by = Some(by.clone());
     approval.note = note.filter(|note| !note.trim().is_empty());
-    close(w, ctx, approval)
+    close(w, approval)
 }
 
 /// The fields of an answer, with the defaults of the form; `None` for a request without a form, and for a denial.
@@ -261,13 +260,7 @@ fn filled(plan: &ApprovalPlan, decision: &Decision) -> Result<Option<Map<String,
 ///
 /// # Errors
 /// `PolicyDenied` if `by` may not answer, `NotFound`, and `Conflict` if it holds for one call only.
-pub fn revoke(
-    w: &mut Tx,
-    ctx: &Context,
-    by: &Party,
-    approvers: &BTreeSet<String>,
-    approval_id: ApprovalId,
-) -> Result<Approval> {
+pub fn revoke(w: &mut Tx, by: &Party, approvers: &BTreeSet<String>, approval_id: ApprovalId) -> Result<Approval> {
     may_answer(by, approvers)?;
     let mut approval = named(w, approval_id)?;
     if !approval.always {
@@ -276,54 +269,54 @@ pub fn revoke(
     }
     approval.always = false;
     w.approval_put(&approval)?;
-    let mut event = event(ctx, EventKind::ApprovalRevoked, &approval);
+    let mut event = event(w.ctx, EventKind::ApprovalRevoked, &approval);
     event.payload["revoked_by"] = json!(by);
-    ctx.emit(w, event)?;
+    w.emit(event)?;
     Ok(approval)
 }
 
 /// Closes a request that nobody has answered in time. Does nothing if it is closed or not due.
-pub fn expire(w: &mut Tx, ctx: &Context, approval_id: ApprovalId) -> Result<()> {
+pub fn expire(w: &mut Tx, approval_id: ApprovalId) -> Result<()> {
     let Some(mut approval) = w.approval_get(approval_id)? else { return Ok(()) };
-    if approval.status == ApprovalStatus::Pending && approval.expires_at <= ctx.now() {
+    if approval.status == ApprovalStatus::Pending && approval.expires_at <= w.ctx.now() {
         approval.status = ApprovalStatus::Expired;
-        close(w, ctx, approval)?;
+        close(w, approval)?;
     }
     Ok(())
 }
 
 /// Closes all requests whose time is over: their turns may not run any more.
-pub fn expire_due(w: &mut Tx, ctx: &Context) -> Result<()> {
+pub fn expire_due(w: &mut Tx) -> Result<()> {
     for approval in pending(w)? {
-        if approval.expires_at <= ctx.now() {
-            close(w, ctx, Approval { status: ApprovalStatus::Expired, ..approval })?;
+        if approval.expires_at <= w.ctx.now() {
+            close(w, Approval { status: ApprovalStatus::Expired, ..approval })?;
         }
     }
     Ok(())
 }
 
 /// All requests that wait for an operator; `limits.approvals_pending_max` bounds them.
-pub(crate) fn pending(r: &mut Tx) -> Result<Vec<Approval>> {
+pub(crate) fn pending(r: &mut StoreTx) -> Result<Vec<Approval>> {
     all(r, &ApprovalFilter { status: Some(ApprovalStatus::Pending), ..ApprovalFilter::default() })
 }
 
-fn all(r: &mut Tx, filter: &ApprovalFilter) -> Result<Vec<Approval>> {
+fn all(r: &mut StoreTx, filter: &ApprovalFilter) -> Result<Vec<Approval>> {
     read_all(|last: Option<&Approval>| {
         r.approval_list(filter, last.map(|last| (last.requested_at, last.approval_id)), PAGE_MAX)
     })
 }
 
 /// Closes the requests that a turn still waits for when it ends.
-pub(crate) fn cancel(w: &mut Tx, ctx: &Context, turn_id: TurnId) -> Result<()> {
+pub(crate) fn cancel(w: &mut Tx, turn_id: TurnId) -> Result<()> {
     for mut approval in w.approvals_pending_of_turn(turn_id)? {
         approval.status = ApprovalStatus::Cancelled;
-        close(w, ctx, approval)?;
+        close(w, approval)?;
     }
     Ok(())
 }
 
 /// Ends the standing approvals of a deleted agent, so that a later agent with its id has none of them.
-pub(crate) fn end_standing(w: &mut Tx, agent_id: &AgentId) -> Result<()> {
+pub(crate) fn end_standing(w: &mut StoreTx, agent_id: &AgentId) -> Result<()> {
     let filter = ApprovalFilter { agent_id: Some(agent_id.clone()), always: true, ..ApprovalFilter::default() };
     for approval in all(w, &filter)? {
         w.approval_put(&Approval { always: false, ..approval })?;
@@ -359,7 +352,7 @@ fn may_answer(by: &Party, approvers: &BTreeSet<String>) -> Result<()> {
     }
 }
 
-fn named(w: &mut Tx, approval_id: ApprovalId) -> Result<Approval> {
+fn named(w: &mut StoreTx, approval_id: ApprovalId) -> Result<Approval> {
     w.approval_get(approval_id)?.ok_or_else(|| {
         refusal!(NotFound, "there is no approval {approval_id}").hint("`ghostctl approval list` shows them")
     })

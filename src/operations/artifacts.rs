@@ -31,22 +31,16 @@ impl Origin {
 /// Records what was found at a path. Returns the artifact, unless the path is not under `output/` or the file is
 /// gone. A file whose content is the recorded one is no change, but with `always` it is an event too: somebody
 /// wrote it.
-pub fn index(
-    w: &mut Tx,
-    ctx: &Context,
-    origin: Option<&Origin>,
-    found: Found,
-    always: bool,
-) -> Result<Option<Artifact>> {
+pub fn index(w: &mut Tx, origin: Option<&Origin>, found: Found, always: bool) -> Result<Option<Artifact>> {
     let Some(kind) = ArtifactType::of(&found.path) else { return Ok(None) };
-    let (before, now) = (w.artifact_get(&found.path)?, ctx.now());
+    let (before, now) = (w.artifact_get(&found.path)?, w.ctx.now());
     let Some((sha256, bytes)) = found.content else {
         if let Some(gone) = before {
             w.artifact_remove(&gone.path)?;
             let payload = json!({
                 "artifact_id": gone.artifact_id, "path": gone.path, "turn_id": origin.map(|origin| origin.turn_id),
             });
-            ctx.emit(w, event(EventKind::ArtifactRemoved, payload, origin))?;
+            w.emit(event(EventKind::ArtifactRemoved, payload, origin))?;
         }
         return Ok(None);
     };
@@ -54,7 +48,7 @@ pub fn index(
         return Ok(Some(same.clone()));
     }
     let artifact = Artifact {
-        artifact_id: before.as_ref().map_or_else(|| ArtifactId(ctx.id()), |before| before.artifact_id),
+        artifact_id: before.as_ref().map_or_else(|| ArtifactId(w.ctx.id()), |before| before.artifact_id),
         path: found.path,
         kind,
         agent_id: origin.map(|origin| origin.agent_id.clone()),
@@ -71,7 +65,7 @@ pub fn index(
         "sha256": artifact.sha256, "replaced": before.is_some(), "bytes": artifact.bytes,
         "turn_id": artifact.turn_id, "droid_id": artifact.droid_id, "created_at": artifact.created_at,
     });
-    ctx.emit(w, event(EventKind::ArtifactCreated, payload, origin))?;
+    w.emit(event(EventKind::ArtifactCreated, payload, origin))?;
     Ok(Some(artifact))
 }
 
@@ -84,7 +78,7 @@ fn event(kind: EventKind, payload: serde_json::Value, origin: Option<&Origin>) -
 }
 
 /// All artifacts, by path.
-pub fn all(r: &mut Tx) -> Result<BTreeMap<String, Artifact>> {
+pub fn all(r: &mut StoreTx) -> Result<BTreeMap<String, Artifact>> {
     let mut all = BTreeMap::new();
     let mut filter = ArtifactFilter { prefix: OUTPUT.to_owned(), limit: PAGE_MAX, ..ArtifactFilter::default() };
     loop {

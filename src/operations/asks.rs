@@ -33,7 +33,6 @@ pub struct WaitingCall {
 #[allow(clippy::too_many_arguments)]
 pub fn open(
     w: &mut Tx,
-    ctx: &Context,
     from: Party,
     waiting: Option<WaitingCall>,
     target: &AgentId,
@@ -41,7 +40,8 @@ pub fn open(
     timeout: Duration,
     chain: Chain,
 ) -> Result<Ask> {
-    let agent = agent_lookup::agent_for(w, ctx, &from, target)?;
+    let ctx = w.ctx;
+    let agent = agent_lookup::agent_for(w, &from, target)?;
     if let Some(refusal) = unanswerable(ctx, &agent) {
         return Err(refusal);
     }
@@ -72,14 +72,13 @@ pub fn open(
         return Err(refusal!(RateLimited, "{open} asks are open in this world, which is the limit")
             .hint("wait for some to be answered"));
     }
-    crate::root_limits::filled(w, ctx, "asks_open_max", None, open.into(), ctx.limits().asks_open_max.into())?;
+    crate::root_limits::filled(w, "asks_open_max", None, open.into(), ctx.limits().asks_open_max.into())?;
     if waiting.is_some() {
-        crate::root_limits::asked(w, ctx, &from, target, chain)?;
+        crate::root_limits::asked(w, &from, target, chain)?;
     }
     let ask_id = AskId(ctx.id());
     let envelope = mail::deliver(
         w,
-        ctx,
         NewMessage { ask_id: Some(ask_id), ..NewMessage::new(target, from.clone(), Kind::Ask, body, chain) },
     )?;
     let now = ctx.now();
@@ -107,7 +106,7 @@ pub fn open(
     if let Some(repair) = ctx.waiting(target).as_ref().and_then(|wait| needs_repair(target, wait))
         && ask.asker.party.agent().is_none()
     {
-        fail(w, ctx, ask_id, &repair)?;
+        fail(w, ask_id, &repair)?;
         return w.ask_get(ask_id)?.ok_or_else(|| Refusal::not_found("ask", &ask_id.to_string(), None));
     }
     Ok(ask)
@@ -115,11 +114,11 @@ pub fn open(
 
 /// Ends the asks of people to an agent that waits for a repair of its model, because only a person can help. The mail
 /// stays, and a late answer is stored.
-pub fn tell_people(w: &mut Tx, ctx: &Context, target: &AgentId, wait: &Wait) -> Result<()> {
+pub fn tell_people(w: &mut Tx, target: &AgentId, wait: &Wait) -> Result<()> {
     let Some(repair) = needs_repair(target, wait) else { return Ok(()) };
     for ask in w.asks_open_to(target)? {
         if ask.asker.party.agent().is_none() {
-            fail(w, ctx, ask.ask_id, &repair)?;
+            fail(w, ask.ask_id, &repair)?;
         }
     }
     Ok(())
@@ -150,7 +149,7 @@ pub fn unanswerable(ctx: &Context, agent: &ghost_domain::Agent) -> Option<Refusa
 /// Answers an ask. The answer `REPLY_SKIP` means an empty reply and ends the exchange (HB-07). An
 /// answer after the deadline is stored but wakes nobody. `truncated` is true if the reply was
 /// truncated; the text says so too.
-pub fn answer(w: &mut Tx, ctx: &Context, ask_id: AskId, reply: &str, truncated: bool) -> Result<()> {
+pub fn answer(w: &mut Tx, ask_id: AskId, reply: &str, truncated: bool) -> Result<()> {
     let Some(mut ask) = w.ask_get(ask_id)? else { return Ok(()) };
     if ask.status != AskStatus::Open {
         if ask.reply.is_none() {
@@ -159,10 +158,10 @@ pub fn answer(w: &mut Tx, ctx: &Context, ask_id: AskId, reply: &str, truncated: 
             w.ask_put(&ask)?;
             let payload = json!({
                 "ask_id": ask_id, "status": ask.status, "message_id": ask.message_id,
-                "reply": ctx.excerpt(reply, 2_000),
+                "reply": w.ctx.excerpt(reply, 2_000),
                 "truncated": truncated,
             });
-            ctx.emit(w, NewEvent::new(EventKind::AskLate, payload).agent(&ask.target).correlation(ask_id))?;
+            w.emit(NewEvent::new(EventKind::AskLate, payload).agent(&ask.target).correlation(ask_id))?;
         }
         return Ok(());
     }
@@ -172,7 +171,7 @@ pub fn answer(w: &mut Tx, ctx: &Context, ask_id: AskId, reply: &str, truncated: 
         content["ended"] = json!(true);
         ask.reply = Some(String::new());
         if let (Some(asker), Some(question)) = (ask.asker.party.agent(), w.message_get(ask.message_id)?) {
-            crate::root_limits::exchange_over(w, ctx, question.root_id, asker, &ask.target)?;
+            crate::root_limits::exchange_over(w, question.root_id, asker, &ask.target)?;
         }
     } else {
         ask.reply = Some(reply.to_owned());
@@ -182,11 +181,11 @@ pub fn answer(w: &mut Tx, ctx: &Context, ask_id: AskId, reply: &str, truncated: 
         }
     }
     let outcome = CallOutcome { content, refusal: None, truncated: ask.truncated, ..CallOutcome::default() };
-    close(w, ctx, ask, AskStatus::Answered, outcome)
+    close(w, ask, AskStatus::Answered, outcome)
 }
 
 /// Ends an open ask with an error.
-pub fn fail(w: &mut Tx, ctx: &Context, ask_id: AskId, refusal: &Refusal) -> Result<()> {
+pub fn fail(w: &mut Tx, ask_id: AskId, refusal: &Refusal) -> Result<()> {
     let Some(mut ask) = w.ask_get(ask_id)? else { return Ok(()) };
     if ask.status != AskStatus::Open {
         return Ok(());
@@ -201,49 +200,49 @@ pub fn fail(w: &mut Tx, ctx: &Context, ask_id: AskId, refusal: &Refusal) -> Resu
     }
     let outcome = CallOutcome { content, refusal: Some(refusal.clone()), truncated: false, ..CallOutcome::default() };
     let status = if timed_out { AskStatus::TimedOut } else { AskStatus::Failed };
-    close(w, ctx, ask, status, outcome)
+    close(w, ask, status, outcome)
 }
 
 /// Ends an ask whose deadline has passed. Does nothing if it is not open or not yet due.
-pub fn expire(w: &mut Tx, ctx: &Context, ask_id: AskId) -> Result<()> {
+pub fn expire(w: &mut Tx, ask_id: AskId) -> Result<()> {
     let Some(ask) = w.ask_get(ask_id)? else { return Ok(()) };
-    if ask.status == AskStatus::Open && ask.deadline_at <= ctx.now() {
+    if ask.status == AskStatus::Open && ask.deadline_at <= w.ctx.now() {
         let waited = ask.deadline_at.since(ask.created_at).as_secs();
         let mut text = format!("{} did not answer within {waited} s", ask.target);
         if w.meta_get(PAUSED)?.as_deref() == Some("1") {
             text.push_str(": the world is paused, and no turn begins before `ghostctl resume`");
-        } else if let Some(reason) = holds_up(w, ctx, &ask)? {
+        } else if let Some(reason) = holds_up(w, &ask)? {
             text = format!("{text}: it waits ({reason})");
         }
         let refusal = Refusal::new(Code::Timeout, text)
             .hint("a late answer is stored but wakes nobody; send a message if you need no answer now");
-        fail(w, ctx, ask_id, &refusal)?;
+        fail(w, ask_id, &refusal)?;
     }
     Ok(())
 }
 
 /// Fails every ask to an agent, because it was stopped, failed or deleted.
-pub fn fail_all_to(w: &mut Tx, ctx: &Context, target: &AgentId, refusal: &Refusal) -> Result<()> {
+pub fn fail_all_to(w: &mut Tx, target: &AgentId, refusal: &Refusal) -> Result<()> {
     for ask in w.asks_open_to(target)? {
-        fail(w, ctx, ask.ask_id, refusal)?;
+        fail(w, ask.ask_id, refusal)?;
     }
     Ok(())
 }
 
 /// Closes the asks that a turn still waits for when it ends, because nobody will read the answers.
-pub fn abandon(w: &mut Tx, ctx: &Context, turn_id: TurnId) -> Result<()> {
+pub fn abandon(w: &mut Tx, turn_id: TurnId) -> Result<()> {
     for mut ask in w.asks_open_of_turn(turn_id)? {
         ask.status = AskStatus::Failed;
         ask.error = Some("the asker's turn ended".into());
-        ask.closed_at = Some(ctx.now());
+        ask.closed_at = Some(w.ctx.now());
         w.ask_put(&ask)?;
-        closed(w, ctx, &ask)?;
+        closed(w, &ask)?;
     }
     Ok(())
 }
 
-fn close(w: &mut Tx, ctx: &Context, mut ask: Ask, status: AskStatus, outcome: CallOutcome) -> Result<()> {
-    let now = ctx.now();
+fn close(w: &mut Tx, mut ask: Ask, status: AskStatus, outcome: CallOutcome) -> Result<()> {
+    let now = w.ctx.now();
     ask.status = status;
     ask.closed_at = Some(now);
     w.ask_put(&ask)?;
@@ -254,13 +253,13 @@ fn close(w: &mut Tx, ctx: &Context, mut ask: Ask, status: AskStatus, outcome: Ca
         let id = ask.asker.provider_call_id.clone().unwrap_or_default();
         // Several tools can ask, so the ledger row gives the tool's name.
         let tool = w.call_get(call_id)?.map_or_else(|| "syscall.ask".to_owned(), |row| row.tool);
-        record_call_end(w, ctx, &turn, call_id, &id, &tool, &outcome)?;
+        record_call_end(w, &turn, call_id, &id, &tool, &outcome)?;
     }
-    closed(w, ctx, &ask)
+    closed(w, &ask)
 }
 
 /// Emits the event that an ask is closed, and signals it to the waiting asker.
-fn closed(w: &mut Tx, ctx: &Context, ask: &Ask) -> Result<()> {
+fn closed(w: &mut Tx, ask: &Ask) -> Result<()> {
     let (kind, payload) = match ask.status {
         AskStatus::Answered => (EventKind::AskAnswered, json!({ "ask_id": ask.ask_id, "asker": ask.asker.party })),
         _ => (
@@ -268,7 +267,7 @@ fn closed(w: &mut Tx, ctx: &Context, ask: &Ask) -> Result<()> {
             json!({ "ask_id": ask.ask_id, "asker": ask.asker.party, "status": ask.status, "error": ask.error }),
         ),
     };
-    ctx.emit(w, NewEvent::new(kind, payload).agent(&ask.target).correlation(ask.ask_id))?;
+    w.emit(NewEvent::new(kind, payload).agent(&ask.target).correlation(ask.ask_id))?;
     w.signal(Signal::AskClosed { ask_id: ask.ask_id, asker: ask.asker.party.agent().cloned() });
     Ok(())
 }

@@ -67,14 +67,14 @@ pub enum Reserved {
 ///
 /// # Errors
 /// `BudgetExhausted` if a scope is spent, or if the model has no price and a scope limits money.
-pub fn reserve(w: &mut Tx, ctx: &Context, agent: &Agent, turn: &mut Turn, demand: &Demand) -> Result<Reserved> {
+pub fn reserve(w: &mut Tx, agent: &Agent, turn: &mut Turn, demand: &Demand) -> Result<Reserved> {
     // No running call can settle an earlier reservation of this turn any more.
-    forfeit_held(w, ctx, turn)?;
+    forfeit_held(w, turn)?;
     let price = demand.price.as_ref();
     // The usage of a free call is still recorded.
-    let mut budgets = if demand.free { Vec::new() } else { accounts(w, ctx, agent, turn)? };
+    let mut budgets = if demand.free { Vec::new() } else { accounts(w, agent, turn)? };
     let model = format!("{}/{}", demand.provider, demand.model);
-    let admission = checked(ctx, &budgets, |bounds| {
+    let admission = checked(w.ctx, &budgets, |bounds| {
         let admission = allow(bounds, &model, demand.input, demand.max_tokens, ANSWER_FLOOR, price)?;
         let queued = bounds.iter().find(|budget| !budget.limits.is_none() && demand.behind.contains(&budget.scope));
         Ok(match (admission, queued) {
@@ -89,9 +89,9 @@ pub fn reserve(w: &mut Tx, ctx: &Context, agent: &Agent, turn: &mut Turn, demand
     for budget in &mut budgets {
         budget.reserved_tokens = budget.reserved_tokens.saturating_add(allowance.tokens);
         budget.reserved_money = budget.reserved_money.plus(allowance.money);
-        save(w, ctx, budget)?;
+        save(w, budget)?;
     }
-    let reservation_id = ReservationId(ctx.id());
+    let reservation_id = ReservationId(w.ctx.id());
     turn.held = Some(Reservation {
         reservation_id,
         provider: demand.provider.clone(),
@@ -135,7 +135,6 @@ pub enum Settlement {
 /// usage row. The caller writes the turn. A second settlement changes nothing and returns `None`.
 pub fn settle(
     w: &mut Tx,
-    ctx: &Context,
     turn: &mut Turn,
     reservation_id: ReservationId,
     settlement: Settlement,
@@ -162,16 +161,16 @@ pub fn settle(
     let mut with_limits = Vec::new();
     for scope in &held.scopes {
         let mut budget = match w.budget_get(scope)? {
-            Some(budget) => budget.at(ctx.now()),
-            None => Budget::open(scope.clone(), ctx.now()),
+            Some(budget) => budget.at(w.ctx.now()),
+            None => Budget::open(scope.clone(), w.ctx.now()),
         };
         budget.reserved_tokens = budget.reserved_tokens.saturating_sub(held.tokens);
         budget.reserved_money = budget.reserved_money.minus(held.money.unwrap_or(Money(0)));
         budget.spent_tokens = budget.spent_tokens.saturating_add(tokens);
         budget.spent_money = budget.spent_money.plus(money);
         budget.unpriced_tokens = budget.unpriced_tokens.saturating_add(unpriced);
-        save(w, ctx, &mut budget)?;
-        if !budget.clone().with_default(ctx.limits().root_tokens_max).limits.is_none() {
+        save(w, &mut budget)?;
+        if !budget.clone().with_default(w.ctx.limits().root_tokens_max).limits.is_none() {
             with_limits.push(budget.scope);
         }
     }
@@ -181,21 +180,21 @@ pub fn settle(
     turn.cost = turn.cost.plus(money);
     turn.unpriced_tokens = turn.unpriced_tokens.saturating_add(unpriced);
     if spent {
-        append_usage(w, ctx, turn, (held.provider, model), charged, (free, duration_ms))?;
+        append_usage(w, turn, (held.provider, model), charged, (free, duration_ms))?;
     }
     Ok(Some(charged))
 }
 
 /// Charges the whole reservations of a turn, if the turn still has any, because its calls were interrupted (promise 2).
-pub fn forfeit_held(w: &mut Tx, ctx: &Context, turn: &mut Turn) -> Result<()> {
+pub fn forfeit_held(w: &mut Tx, turn: &mut Turn) -> Result<()> {
     if let Some(reservation_id) = turn.held.as_ref().map(|held| held.reservation_id) {
-        settle(w, ctx, turn, reservation_id, Settlement::Forfeited)?;
+        settle(w, turn, reservation_id, Settlement::Forfeited)?;
         w.turn_put(turn)?;
     }
-    calls::forfeit(w, ctx, turn)
+    calls::forfeit(w, turn)
 }
 
 /// Sums the usage rows that match `filter`.
-pub fn usage(r: &mut Tx, filter: &UsageFilter) -> Result<Vec<UsageSum>> {
+pub fn usage(r: &mut StoreTx, filter: &UsageFilter) -> Result<Vec<UsageSum>> {
     Ok(r.usage_sum(filter)?)
 }

@@ -69,8 +69,8 @@ pub struct Created {
 
 /// Creates a channel. Its name must be free and its members must exist. With `skip_creator`, the
 /// creating agent must not be among them.
-pub fn create(w: &mut Tx, ctx: &Context, by: &Speaker, new: NewChannel) -> Result<Created> {
-    let limits = ctx.limits();
+pub fn create(w: &mut Tx, by: &Speaker, new: NewChannel) -> Result<Created> {
+    let limits = w.ctx.limits();
     if w.chat_channel_get(&new.channel)?.is_some() {
         return Err(refusal!(Conflict, "there is a channel `{}` already", new.channel)
             .hint("choose another name, or ask its creator to invite you"));
@@ -106,8 +106,8 @@ pub fn create(w: &mut Tx, ctx: &Context, by: &Speaker, new: NewChannel) -> Resul
         )
         .hint("post in an existing channel"));
     }
-    root_limits::filled(w, ctx, "chat_channels_max", None, channels.into(), limits.chat_channels_max.into())?;
-    all_exist(w, ctx, by, &members)?;
+    root_limits::filled(w, "chat_channels_max", None, channels.into(), limits.chat_channels_max.into())?;
+    all_exist(w, by, &members)?;
     let channel = ChatChannel {
         channel: new.channel,
         creator: by.party.clone(),
@@ -115,18 +115,18 @@ pub fn create(w: &mut Tx, ctx: &Context, by: &Speaker, new: NewChannel) -> Resul
         topic,
         members: count,
         last_seq: 0,
-        created_at: ctx.now(),
+        created_at: w.ctx.now(),
     };
     w.chat_channel_put(&channel)?;
     for agent_id in &members {
-        join(w, ctx, &channel, agent_id)?;
+        join(w, &channel, agent_id)?;
     }
     let members: Vec<AgentId> = members.into_iter().take(MEMBERS_SHOWN).collect();
     let facts = json!({
         "creator": shown_name(&channel.creator), "gated": channel.gated, "topic": channel.topic,
         "members": members, "member_count": count,
     });
-    emit(w, ctx, EventKind::ChatCreated, &channel.channel, by, by.party.agent(), facts)?;
+    emit(w, EventKind::ChatCreated, &channel.channel, by, by.party.agent(), facts)?;
     let advisory = (!channel.gated && count >= CROWD).then(|| {
         format!(
             "#{} is ungated and has {count} members: a post can start turns of several of them at once, each unaware of \
@@ -146,51 +146,51 @@ fn too_many_members(channel: &ChannelName, limit: u32) -> Refusal {
     .hint("distribute them over several channels")
 }
 
-fn all_exist(w: &mut Tx, ctx: &Context, by: &Speaker, members: &BTreeSet<AgentId>) -> Result<()> {
+fn all_exist(w: &mut Tx, by: &Speaker, members: &BTreeSet<AgentId>) -> Result<()> {
     if members.len() <= LOOKUPS_MAX {
         for agent_id in members {
-            agent_for(w, ctx, by.reader(), agent_id)?;
+            agent_for(w, by.reader(), agent_id)?;
         }
         return Ok(());
     }
     let agents = w.agent_list(false)?;
     let known: BTreeSet<&AgentId> = agents.iter().map(|agent| &agent.agent_id).collect();
     match members.iter().find(|agent_id| !known.contains(agent_id)) {
-        Some(unknown) => agent_for(w, ctx, by.reader(), unknown).map(drop),
+        Some(unknown) => agent_for(w, by.reader(), unknown).map(drop),
         None => Ok(()),
     }
 }
 
 /// Adds an agent. Its turns show chat messages from now on, and it may read earlier ones.
-fn join(w: &mut Tx, ctx: &Context, channel: &ChatChannel, agent_id: &AgentId) -> Result<()> {
+fn join(w: &mut Tx, channel: &ChatChannel, agent_id: &AgentId) -> Result<()> {
     let member = ChatMember {
         channel: channel.channel.clone(),
         agent_id: agent_id.clone(),
         read_seq: channel.last_seq,
         wake_id: None,
-        joined_at: ctx.now(),
+        joined_at: w.ctx.now(),
     };
     Ok(w.chat_member_put(&member)?)
 }
 
 /// Adds a member on behalf of the creator or an operator (CHAT-07). An agent that is a member
 /// already is not changed.
-pub fn invite(w: &mut Tx, ctx: &Context, by: &Speaker, name: &ChannelName, agent_id: &AgentId) -> Result<ChannelView> {
+pub fn invite(w: &mut Tx, by: &Speaker, name: &ChannelName, agent_id: &AgentId) -> Result<ChannelView> {
     let mut channel = channel_named(w, name)?;
     if !channel.is_run_by(&by.party) {
         return Err(not_in_charge(&channel, by, "invite"));
     }
-    agent_for(w, ctx, by.reader(), agent_id)?;
+    agent_for(w, by.reader(), agent_id)?;
     if w.chat_member_get(&channel.channel, agent_id)?.is_none() {
-        let limit = ctx.limits().chat_members_max;
+        let limit = w.ctx.limits().chat_members_max;
         if channel.members >= limit {
             return Err(too_many_members(&channel.channel, limit));
         }
-        join(w, ctx, &channel, agent_id)?;
+        join(w, &channel, agent_id)?;
         channel.members = channel.members.saturating_add(1);
         w.chat_channel_put(&channel)?;
         let facts = json!({ "agent_id": agent_id, "members": channel.members });
-        emit(w, ctx, EventKind::ChatMemberAdded, &channel.channel, by, Some(agent_id), facts)?;
+        emit(w, EventKind::ChatMemberAdded, &channel.channel, by, Some(agent_id), facts)?;
     }
     view(w, channel, MEMBERS_SHOWN)
 }
@@ -200,7 +200,6 @@ pub fn invite(w: &mut Tx, ctx: &Context, by: &Speaker, name: &ChannelName, agent
 /// them are added or none.
 pub(crate) fn has_room(
     w: &mut Tx,
-    ctx: &Context,
     by: &Speaker,
     channel: &ChannelName,
     joining: &BTreeSet<AgentId>,
@@ -210,7 +209,7 @@ pub(crate) fn has_room(
     if !channel.is_run_by(&by.party) {
         return Err(not_in_charge(&channel, by, "invite"));
     }
-    all_exist(w, ctx, by, joining)?;
+    all_exist(w, by, joining)?;
     let (mut new, mut left) = (0_u32, channel.members);
     for agent_id in joining {
         new = new.saturating_add(u32::from(w.chat_member_get(&channel.channel, agent_id)?.is_none()));
@@ -218,7 +217,7 @@ pub(crate) fn has_room(
     for agent_id in leaving {
         left = left.saturating_sub(u32::from(w.chat_member_get(&channel.channel, agent_id)?.is_some()));
     }
-    let limit = ctx.limits().chat_members_max;
+    let limit = w.ctx.limits().chat_members_max;
     if new > 0 && left.saturating_add(new) > limit {
         return Err(too_many_members(&channel.channel, limit));
     }
@@ -226,7 +225,7 @@ pub(crate) fn has_room(
 }
 
 /// Removes a member on behalf of the creator, an operator or itself. It loses all access (CHAT-13).
-pub fn remove(w: &mut Tx, ctx: &Context, by: &Speaker, name: &ChannelName, agent_id: &AgentId) -> Result<ChannelView> {
+pub fn remove(w: &mut Tx, by: &Speaker, name: &ChannelName, agent_id: &AgentId) -> Result<ChannelView> {
     let mut channel = channel_named(w, name)?;
     if !channel.is_run_by(&by.party) && by.party.agent() != Some(agent_id) {
         return Err(not_in_charge(&channel, by, "remove others"));
@@ -237,19 +236,12 @@ pub fn remove(w: &mut Tx, ctx: &Context, by: &Speaker, name: &ChannelName, agent
         let refusal = Refusal::not_found(&format!("member of #{}", channel.channel), agent_id.as_str(), near);
         return Err(if near.is_some() { refusal } else { refusal.hint("the list of channels shows their members") });
     };
-    leave(w, ctx, by, &mut channel, member, "removed")?;
+    leave(w, by, &mut channel, member, "removed")?;
     view(w, channel, MEMBERS_SHOWN)
 }
 
 /// Changes whether a channel is gated, and its topic, on behalf of its creator or an operator.
-pub fn change(
-    w: &mut Tx,
-    ctx: &Context,
-    by: &Speaker,
-    channel: &ChannelName,
-    gated: bool,
-    topic: Option<&str>,
-) -> Result<()> {
+pub fn change(w: &mut Tx, by: &Speaker, channel: &ChannelName, gated: bool, topic: Option<&str>) -> Result<()> {
     let mut channel = channel_named(w, channel)?;
     if !channel.is_run_by(&by.party) {
         return Err(not_in_charge(&channel, by, "change its settings"));
@@ -262,17 +254,10 @@ pub fn change(
     channel.topic = topic;
     w.chat_channel_put(&channel)?;
     let facts = json!({ "gated": channel.gated, "topic": channel.topic });
-    emit(w, ctx, EventKind::ChatChanged, &channel.channel, by, None, facts)
+    emit(w, EventKind::ChatChanged, &channel.channel, by, None, facts)
 }
 
-fn leave(
-    w: &mut Tx,
-    ctx: &Context,
-    by: &Speaker,
-    channel: &mut ChatChannel,
-    member: ChatMember,
-    reason: &str,
-) -> Result<()> {
+fn leave(w: &mut Tx, by: &Speaker, channel: &mut ChatChannel, member: ChatMember, reason: &str) -> Result<()> {
     // A pending wake-up for a channel that the agent may no longer read would open an empty turn.
     if let Some(wake_id) = member.wake_id
         && matches!(w.message_state(wake_id)?, Some((MailState::Pending, ..)))
@@ -283,16 +268,16 @@ fn leave(
     channel.members = channel.members.saturating_sub(1);
     w.chat_channel_put(channel)?;
     let facts = json!({ "agent_id": member.agent_id, "members": channel.members, "reason": reason });
-    emit(w, ctx, EventKind::ChatMemberRemoved, &channel.channel, by, Some(&member.agent_id), facts)
+    emit(w, EventKind::ChatMemberRemoved, &channel.channel, by, Some(&member.agent_id), facts)
 }
 
 /// Removes a deleted agent from every channel. Channels that it created belong to the operators
 /// from then on, so that a later agent with the same id does not inherit its rights.
-pub(crate) fn leave_all(w: &mut Tx, ctx: &Context, by: &Party, agent_id: &AgentId) -> Result<()> {
+pub(crate) fn leave_all(w: &mut Tx, by: &Party, agent_id: &AgentId) -> Result<()> {
     let by = Speaker::from(by.clone());
     for member in w.chat_memberships(agent_id)? {
         if let Some(mut channel) = w.chat_channel_get(&member.channel)? {
-            leave(w, ctx, &by, &mut channel, member, "deleted")?;
+            leave(w, &by, &mut channel, member, "deleted")?;
         }
     }
     for mut channel in w.chat_channel_list()? {
@@ -314,13 +299,18 @@ fn not_in_charge(channel: &ChatChannel, by: &Speaker, what: &str) -> Refusal {
 }
 
 /// Lists channels ordered by name: all, or the channels that an agent is in or has created.
-pub fn list(r: &mut Tx, of: Option<&AgentId>) -> Result<Vec<ChannelView>> {
+pub fn list(r: &mut StoreTx, of: Option<&AgentId>) -> Result<Vec<ChannelView>> {
     Ok(list_after(r, of, "", usize::MAX)?.0)
 }
 
 /// Like [`list`], at most `limit` channels whose names come after `after`. Also returns whether
 /// more follow. Members are read only for these channels.
-pub fn list_after(r: &mut Tx, of: Option<&AgentId>, after: &str, limit: usize) -> Result<(Vec<ChannelView>, bool)> {
+pub fn list_after(
+    r: &mut StoreTx,
+    of: Option<&AgentId>,
+    after: &str,
+    limit: usize,
+) -> Result<(Vec<ChannelView>, bool)> {
     let mut channels = r.chat_channel_list()?;
     if let Some(agent_id) = of {
         let joined: BTreeSet<ChannelName> =
@@ -337,7 +327,7 @@ pub fn list_after(r: &mut Tx, of: Option<&AgentId>, after: &str, limit: usize) -
     Ok((views, more))
 }
 
-fn view(r: &mut Tx, channel: ChatChannel, limit: usize) -> Result<ChannelView> {
+fn view(r: &mut StoreTx, channel: ChatChannel, limit: usize) -> Result<ChannelView> {
     let members = r.chat_members(&channel.channel)?;
     let members = members.into_iter().take(limit).map(|member| member.agent_id).collect();
     Ok(ChannelView { channel, members })
@@ -345,7 +335,6 @@ fn view(r: &mut Tx, channel: ChatChannel, limit: usize) -> Result<ChannelView> {
 
 fn emit(
     w: &mut Tx,
-    ctx: &Context,
     kind: EventKind,
     channel: &ChannelName,
     by: &Speaker,
@@ -358,5 +347,5 @@ fn emit(
             facts.insert("via".into(), via.to_string().into());
         }
     }
-    ctx.emit(w, NewEvent { agent_id: about.cloned(), ..NewEvent::new(kind, facts).channel(channel) })
+    w.emit(NewEvent { agent_id: about.cloned(), ..NewEvent::new(kind, facts).channel(channel) })
 }

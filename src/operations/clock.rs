@@ -58,13 +58,13 @@ fn text(ms: u64) -> String {
 }
 
 /// Reads what the world knows of its clock.
-pub fn state(r: &mut Tx) -> Result<ClockState> {
+pub fn state(r: &mut StoreTx) -> Result<ClockState> {
     let stored = r.meta_get(STATE)?;
     // A text of a later version is no reason not to start.
     Ok(stored.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default())
 }
 
-fn put(w: &mut Tx, state: ClockState) -> Result<()> {
+fn put(w: &mut StoreTx, state: ClockState) -> Result<()> {
     w.meta_put(STATE, &json!(state).to_string())?;
     Ok(())
 }
@@ -72,8 +72,8 @@ fn put(w: &mut Tx, state: ClockState) -> Result<()> {
 /// Compares the clock with what is stored, at the start of a daemon: no monotonic clock survives it. A
 /// clock that shows less than the newest record was put back; one that is far ahead counts as a jump
 /// for retention.
-pub fn at_start(w: &mut Tx, ctx: &Context) -> Result<()> {
-    let (before, now) = (state(w)?, ctx.now());
+pub fn at_start(w: &mut Tx) -> Result<()> {
+    let (before, now) = (state(w)?, w.ctx.now());
     let (_, last) = w.event_bounds()?;
     // One record that cannot be read must not keep a world from starting.
     let newest = match w.event_list(last.saturating_sub(1).max(0), &EventFilter::default(), 1) {
@@ -86,12 +86,12 @@ pub fn at_start(w: &mut Tx, ctx: &Context) -> Result<()> {
         return put(w, ClockState { seen: now, ..before });
     }
     if now.plus(JUMP_MIN) <= newest {
-        return jumped(w, ctx, jump);
+        return jumped(w, jump);
     }
     let state = ClockState { seen: now, ..before };
     if now.since(newest) > DOWN_MAX {
         put(w, after(state, jump))?;
-        emit(w, ctx, jump, "start")?;
+        emit(w, jump, "start")?;
     } else {
         put(w, state)?;
     }
@@ -102,18 +102,18 @@ fn after(state: ClockState, jump: Jump) -> ClockState {
     ClockState { seen: jump.to, doubt: state.doubt.jumped(jump.by_ms()), jump: Some(jump), since_ms: 0 }
 }
 
-fn emit(w: &mut Tx, ctx: &Context, jump: Jump, found: &str) -> Result<()> {
+fn emit(w: &mut Tx, jump: Jump, found: &str) -> Result<()> {
     let payload = json!({
         "from": jump.from.rfc3339(), "to": jump.to.rfc3339(), "by_ms": jump.by_ms(), "found": found,
     });
-    ctx.emit(w, NewEvent::new(EventKind::WorldClockJumped, payload))
+    w.emit(NewEvent::new(EventKind::WorldClockJumped, payload))
 }
 
 /// Records a jump, and computes again what was computed from the clock.
-pub fn jumped(w: &mut Tx, ctx: &Context, jump: Jump) -> Result<()> {
+pub fn jumped(w: &mut Tx, jump: Jump) -> Result<()> {
     let before = state(w)?;
     put(w, after(before, jump))?;
-    emit(w, ctx, jump, "running")?;
+    emit(w, jump, "running")?;
     for mut ask in w.asks_open()? {
         (ask.created_at, ask.deadline_at) = (jump.moved(ask.created_at), jump.moved(ask.deadline_at));
         w.ask_put(&ask)?;
@@ -145,7 +145,7 @@ pub fn jumped(w: &mut Tx, ctx: &Context, jump: Jump) -> Result<()> {
     set_schedules_right(w, Some(jump), jump.to)
 }
 
-fn move_grants(w: &mut Tx, jump: Jump) -> Result<()> {
+fn move_grants(w: &mut StoreTx, jump: Jump) -> Result<()> {
     let mut after: Option<GrantId> = None;
     loop {
         let page = w.grant_list(after, PAGE_MAX)?;
@@ -163,7 +163,7 @@ fn move_grants(w: &mut Tx, jump: Jump) -> Result<()> {
 /// A session's log is in the order in which its turns ended, and begins at a place in it. What a clock
 /// that was ahead since `since` has put after the present goes to where it belongs, so that later turns
 /// follow it.
-fn move_sessions(w: &mut Tx, jump: Jump, since: Timestamp) -> Result<()> {
+fn move_sessions(w: &mut StoreTx, jump: Jump, since: Timestamp) -> Result<()> {
     let right = |at: Timestamp| if at >= since.max(jump.to) { jump.moved(at).min(jump.to) } else { at };
     let place = |place: LogPlace| LogPlace { ended_at: right(place.ended_at), ..place };
     for mut agent in w.agent_list(false)? {
@@ -203,7 +203,7 @@ fn move_sessions(w: &mut Tx, jump: Jump, since: Timestamp) -> Result<()> {
 }
 
 /// Deliveries wait as long as they would have without the jump, and never longer than any wait lasts.
-fn set_deliveries_right(w: &mut Tx, jump: Jump) -> Result<()> {
+fn set_deliveries_right(w: &mut StoreTx, jump: Jump) -> Result<()> {
     let now = jump.to;
     let latest = now.plus(DELIVERY_WAIT_MAX);
     for mut entry in w.deliveries_due(Timestamp(i64::MAX), &[], u32::MAX)? {
@@ -217,7 +217,7 @@ fn set_deliveries_right(w: &mut Tx, jump: Jump) -> Result<()> {
 }
 
 /// Next slots follow from the rules again.
-fn set_schedules_right(w: &mut Tx, jump: Option<Jump>, now: Timestamp) -> Result<()> {
+fn set_schedules_right(w: &mut StoreTx, jump: Option<Jump>, now: Timestamp) -> Result<()> {
     let mut after: Option<SchedulePlace> = None;
     loop {
         let page = match w.schedule_list(None, None, after.as_ref()) {
@@ -243,7 +243,7 @@ fn set_schedules_right(w: &mut Tx, jump: Option<Jump>, now: Timestamp) -> Result
 }
 
 /// Counts time that the daemon has run, for the trust of retention and for the warning.
-pub fn ran(w: &mut Tx, now: Timestamp, time: Duration) -> Result<()> {
+pub fn ran(w: &mut StoreTx, now: Timestamp, time: Duration) -> Result<()> {
     let before = state(w)?;
     let since_ms = before.since_ms.saturating_add(u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
     let doubt = before.doubt.ran(time);
@@ -252,12 +252,13 @@ pub fn ran(w: &mut Tx, now: Timestamp, time: Duration) -> Result<()> {
 }
 
 /// An operator confirms that the clock is right. Returns whether there was a doubt or a warning.
-pub fn confirm(w: &mut Tx, ctx: &Context, by: &Party) -> Result<bool> {
+pub fn confirm(w: &mut Tx, by: &Party) -> Result<bool> {
+    let ctx = w.ctx;
     let before = state(w)?;
     if before.jump.is_none() && before.doubt.is_over() {
         return Ok(false);
     }
     put(w, ClockState { seen: ctx.now(), ..ClockState::default() })?;
-    ctx.emit(w, NewEvent::new(EventKind::WorldClockConfirmed, json!({ "by": by })))?;
+    w.emit(NewEvent::new(EventKind::WorldClockConfirmed, json!({ "by": by })))?;
     Ok(true)
 }

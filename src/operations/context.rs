@@ -2,16 +2,14 @@
 //! the identity of this daemon.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Deref;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use ghost_domain::event::{EventKind, NewEvent};
-use ghost_domain::ports::{Ports, Signal};
+use ghost_domain::ports::Ports;
 use ghost_domain::redact::Redactor;
 use ghost_domain::text::{clip, prefix_bytes, shown};
 use ghost_domain::wall_clock::WatchedClock;
-use ghost_domain::{Agent, AgentId, ChatWake, Clock, EventId, Limits, RootId, Timestamp, Turn};
-use ghost_store::Tx;
-use serde_json::Value;
+use ghost_domain::{Agent, AgentId, ChatWake, Clock, Limits, RootId, Timestamp};
 use tokio::sync::watch;
 use uuid::Uuid;
 
@@ -47,11 +45,14 @@ impl Wait {
     }
 }
 
-/// The context of a world's rules. Cloning is cheap. All clones share the same settings, so a
-/// reload changes the limits, the chat setting, the webhooks and the check of which agents can run
-/// for all of them at once.
+/// The context of a world's rules. Each command has a clone of it, so a clone copies one pointer. All clones share the same
+/// settings: a reload changes the limits, the chat setting, the webhooks and the check of which agents can run for all of
+/// them at once.
 #[derive(Clone)]
-pub struct Context {
+pub struct Context(Arc<Shared>);
+
+/// What all clones of a context share.
+pub struct Shared {
     /// The ports for the clock, ids and jitter. The clock is [`Context::clock`].
     pub ports: Ports,
     /// The wall clock, watched for jumps. Until the world follows a jump, time goes on without it.
@@ -62,13 +63,21 @@ pub struct Context {
     pub node: Arc<str>,
     /// The fencing epoch under which this daemon owns its agents.
     pub epoch: i64,
-    limits: Arc<RwLock<Arc<Limits>>>,
-    chat_wake: Arc<RwLock<ChatWake>>,
-    webhooks: Arc<RwLock<BTreeMap<String, AgentId>>>,
-    jobs: Arc<RwLock<Arc<BTreeSet<RootId>>>>,
-    waiting: Arc<RwLock<BTreeMap<AgentId, Wait>>>,
+    limits: RwLock<Arc<Limits>>,
+    chat_wake: RwLock<ChatWake>,
+    webhooks: RwLock<BTreeMap<String, AgentId>>,
+    jobs: RwLock<Arc<BTreeSet<RootId>>>,
+    waiting: RwLock<BTreeMap<AgentId, Wait>>,
     held: watch::Sender<Option<Arc<str>>>,
-    fitness: Arc<RwLock<Fitness>>,
+    fitness: RwLock<Fitness>,
+}
+
+impl Deref for Context {
+    type Target = Shared;
+
+    fn deref(&self) -> &Shared {
+        &self.0
+    }
 }
 
 impl Context {
@@ -78,20 +87,20 @@ impl Context {
     #[must_use]
     pub fn new(ports: Ports, redactor: Redactor, node: &str, epoch: i64, limits: Limits) -> Self {
         let clock = Arc::new(WatchedClock::over(ports.clock));
-        Self {
+        Self(Arc::new(Shared {
             ports: Ports { clock: Arc::clone(&clock) as Arc<dyn Clock>, ..ports },
             clock,
             redactor: Arc::new(redactor),
             node: node.into(),
             epoch,
-            limits: Arc::new(RwLock::new(Arc::new(limits))),
-            chat_wake: Arc::new(RwLock::new(ChatWake::Mentions)),
-            webhooks: Arc::default(),
-            jobs: Arc::default(),
-            waiting: Arc::default(),
+            limits: RwLock::new(Arc::new(limits)),
+            chat_wake: RwLock::new(ChatWake::Mentions),
+            webhooks: RwLock::default(),
+            jobs: RwLock::default(),
+            waiting: RwLock::default(),
             held: watch::Sender::new(None),
-            fitness: Arc::new(RwLock::new(Arc::new(|_| Ok(())))),
-        }
+            fitness: RwLock::new(Arc::new(|_| Ok(()))),
+        }))
     }
 
     /// The current time.
@@ -206,24 +215,6 @@ impl Context {
         *self.fitness.write().unwrap_or_else(PoisonError::into_inner) = fitness;
     }
 
-    /// Appends an event, redacted, in the transaction that makes the change it reports.
-    pub fn emit(&self, w: &mut Tx, event: NewEvent) -> Result<()> {
-        self.emit_at(w, self.now(), event)
-    }
-
-    /// Appends an event of a turn: about its agent, and found by the turn's id.
-    pub(crate) fn emit_of(&self, w: &mut Tx, turn: &Turn, kind: EventKind, payload: Value) -> Result<()> {
-        self.emit(w, NewEvent::new(kind, payload).agent(&turn.agent_id).correlation(turn.turn_id))
-    }
-
-    /// Like [`Context::emit`], with a given time, for an event whose record carries the same
-    /// time.
-    pub fn emit_at(&self, w: &mut Tx, at: Timestamp, event: NewEvent) -> Result<()> {
-        let event = NewEvent { payload: self.redactor.clean_json(event.payload), ..event };
-        w.event_append(EventId(self.id()), at, event)?;
-        Ok(())
-    }
-
     /// Returns at most `max` characters of `text`, for people to read. The text is redacted before
     /// it is truncated, because half a secret is not recognised but still reveals too much.
     #[must_use]
@@ -246,10 +237,5 @@ impl Context {
     #[must_use]
     pub fn label(&self, name: &str) -> String {
         shown(&self.excerpt(name, LABEL_MAX), LABEL_MAX + 1)
-    }
-
-    /// Wakes an agent after commit, so that it reads its inbox.
-    pub fn wake(&self, w: &mut Tx, agent_id: &AgentId) {
-        w.signal(Signal::Wake(agent_id.clone()));
     }
 }

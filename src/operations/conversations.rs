@@ -72,15 +72,15 @@ pub struct Received {
 /// # Errors
 /// `Conflict` if the adapter already has a conversation with this thread name; `RateLimited` if the
 /// world has too many.
-pub fn begin(w: &mut Tx, ctx: &Context, start: Start) -> Result<Conversation> {
-    let (count, limit) = (w.conversation_count()?, ctx.limits().conversations_max);
+pub fn begin(w: &mut Tx, start: Start) -> Result<Conversation> {
+    let (count, limit) = (w.conversation_count()?, w.ctx.limits().conversations_max);
     if count >= limit {
         return Err(refusal!(RateLimited, "the world has {count} conversations, which is the limit")
             .hint("continue one of them, or raise limits.conversations_max")
             .details(json!({ "limit": "conversations_max" })));
     }
-    let owner = agent_lookup::agent_for(w, ctx, &start.party, &start.owner)?.agent_id;
-    let conversation_id = ConversationId(ctx.id());
+    let owner = agent_lookup::agent_for(w, &start.party, &start.owner)?.agent_id;
+    let conversation_id = ConversationId(w.ctx.id());
     let thread = match start.thread {
         Some(thread) => named_thread(&thread)?,
         None => conversation_id.to_string(),
@@ -89,7 +89,7 @@ pub fn begin(w: &mut Tx, ctx: &Context, start: Start) -> Result<Conversation> {
         let what = format!("{} has a conversation of that name already: {}", start.adapter, other.conversation_id);
         return Err(Refusal::new(Code::Conflict, what).hint("continue that one"));
     }
-    let now = ctx.now();
+    let now = w.ctx.now();
     let conversation = Conversation {
         conversation_id,
         adapter: start.adapter,
@@ -110,7 +110,7 @@ pub fn begin(w: &mut Tx, ctx: &Context, start: Start) -> Result<Conversation> {
         "conversation_id": conversation_id, "adapter": conversation.adapter, "thread": conversation.thread,
         "owner": conversation.owner, "party": conversation.party,
     });
-    emit(w, ctx, EventKind::ConversationStarted, &conversation, payload)?;
+    emit(w, EventKind::ConversationStarted, &conversation, payload)?;
     Ok(conversation)
 }
 
@@ -132,7 +132,7 @@ fn named_thread(thread: &str) -> Result<String> {
 /// Adds a message to the conversation that the adapter has under this thread name. If there is
 /// none, begins it with `start`. Only the cron job itself may begin a thread whose name is reserved
 /// for cron jobs; otherwise another agent would receive the answers to the job.
-pub fn arrive(w: &mut Tx, ctx: &Context, start: Start, said: IncomingMessage) -> Result<Received> {
+pub fn arrive(w: &mut Tx, start: Start, said: IncomingMessage) -> Result<Received> {
     let found = match &start.thread {
         Some(thread) => w.conversation_find(&start.adapter, thread)?,
         None => None,
@@ -146,15 +146,15 @@ pub fn arrive(w: &mut Tx, ctx: &Context, start: Start, said: IncomingMessage) ->
                     .hint(format!("choose a name that does not begin with {OWN_THREADS}"))
                     .details(json!({ "field": "thread" })));
             }
-            begin(w, ctx, start)?
+            begin(w, start)?
         }
     };
-    hear(w, ctx, conversation, said)
+    hear(w, conversation, said)
 }
 
 /// Adds a message over the control plane to a conversation that is held over it. Conversations of
 /// other adapters are refused, so that nobody can impersonate the party outside.
-pub fn say(w: &mut Tx, ctx: &Context, conversation_id: ConversationId, said: IncomingMessage) -> Result<Received> {
+pub fn say(w: &mut Tx, conversation_id: ConversationId, said: IncomingMessage) -> Result<Received> {
     let conversation = get(w, conversation_id)?;
     if conversation.adapter != CONTROL {
         return Err(refusal!(
@@ -164,13 +164,14 @@ pub fn say(w: &mut Tx, ctx: &Context, conversation_id: ConversationId, said: Inc
         )
         .hint(format!("send {} a message, or begin a conversation of your own with it", conversation.owner)));
     }
-    hear(w, ctx, conversation, said)
+    hear(w, conversation, said)
 }
 
-fn hear(w: &mut Tx, ctx: &Context, mut conversation: Conversation, said: IncomingMessage) -> Result<Received> {
+fn hear(w: &mut Tx, mut conversation: Conversation, said: IncomingMessage) -> Result<Received> {
+    let ctx = w.ctx;
     not_blank("content", &said.content)?;
     check_count(ctx, said.attachments.len())?;
-    check_room(w, ctx, &conversation)?;
+    check_room(w, &conversation)?;
     let Some(owner) = w.agent_get(&conversation.owner)?.filter(|agent| !agent.is_deleted()) else {
         let (id, owner) = (conversation.conversation_id, &conversation.owner);
         return Err(refusal!(Conflict, "conversation {id} belongs to {owner}, which was deleted: nobody would answer")
@@ -184,7 +185,7 @@ fn hear(w: &mut Tx, ctx: &Context, mut conversation: Conversation, said: Incomin
         attachments: paths,
         ..NewMessage::new(&owner.agent_id, said.from.clone(), Kind::Conversation, said.content.clone(), chain)
     };
-    let envelope = mail::deliver(w, ctx, new_message)?;
+    let envelope = mail::deliver(w, new_message)?;
     conversation.heard += 1;
     conversation.passed_on.clear();
     conversation.ended_at = None;
@@ -196,22 +197,22 @@ fn hear(w: &mut Tx, ctx: &Context, mut conversation: Conversation, said: Incomin
         external_id: said.external_id,
         ..new_entry(ctx, &conversation, Direction::In, said.from, said.content)
     };
-    let entry = append(w, ctx, &mut conversation, entry)?;
+    let entry = append(w, &mut conversation, entry)?;
     if let Some(refusal) = asks::unanswerable(ctx, &owner) {
         // The party is notified now, because the answer may take long.
         let text = format!("{}: this waits until it is started again", refusal.message);
-        add_note(w, ctx, &mut conversation, (Party::System, None), text)?;
+        add_note(w, &mut conversation, (Party::System, None), text)?;
     }
     Ok(Received { conversation, entry })
 }
 
 /// Adds a note to the conversations of mail that will not be processed.
-pub(crate) fn dropped(w: &mut Tx, ctx: &Context, mail: &[Envelope], why: &str) -> Result<()> {
+pub(crate) fn dropped(w: &mut Tx, mail: &[Envelope], why: &str) -> Result<()> {
     let mut notified = BTreeSet::new();
     let of_talks = mail.iter().filter(|envelope| envelope.kind == Kind::Conversation);
     for conversation_id in of_talks.filter_map(|envelope| envelope.conversation_id).filter(|id| notified.insert(*id)) {
         if let Some(mut conversation) = w.conversation_get(conversation_id)? {
-            add_note(w, ctx, &mut conversation, (Party::System, None), why.to_owned())?;
+            add_note(w, &mut conversation, (Party::System, None), why.to_owned())?;
         }
     }
     Ok(())
@@ -222,23 +223,17 @@ pub(crate) fn dropped(w: &mut Tx, ctx: &Context, mail: &[Envelope], why: &str) -
 ///
 /// # Errors
 /// `NotFound`; `Conflict` if it has ended already.
-pub fn end(
-    w: &mut Tx,
-    ctx: &Context,
-    by: &Party,
-    conversation_id: ConversationId,
-    reason: Option<&str>,
-) -> Result<Conversation> {
+pub fn end(w: &mut Tx, by: &Party, conversation_id: ConversationId, reason: Option<&str>) -> Result<Conversation> {
     let mut conversation = get(w, conversation_id)?;
     if let Some(at) = conversation.ended_at {
         return Err(refusal!(Conflict, "conversation {conversation_id} ended at {}", at.rfc3339())
             .hint("a message from outside opens it again"));
     }
-    conversation.ended_at = Some(ctx.now());
+    conversation.ended_at = Some(w.ctx.now());
     let text = match reason.map(str::trim).filter(|reason| !reason.is_empty()) {
         Some(reason) => format!("{by} ends this conversation: {reason}"),
         None => format!("{by} ends this conversation"),
     };
-    add_note(w, ctx, &mut conversation, (by.clone(), None), text)?;
+    add_note(w, &mut conversation, (by.clone(), None), text)?;
     Ok(conversation)
 }

@@ -10,23 +10,22 @@ use crate::{asks, conversations, schedules};
 /// Turns a turn's mail into a dead letter and ends the turn. Askers are notified at once, with the reason and its code.
 pub fn end_turn(
     w: &mut Tx,
-    ctx: &Context,
     mut turn: Turn,
     messages: &[MessageId],
     why: (&str, Code),
     crashes: u32,
 ) -> Result<DeadLetter> {
-    let dead_letter = create(w, ctx, &turn, messages, why, crashes)?;
-    let_go(w, ctx, &mut turn)?;
+    let dead_letter = create(w, &turn, messages, why, crashes)?;
+    let_go(w, &mut turn)?;
     turn.status = TurnStatus::Dead;
     turn.parked = None;
     turn.reason = Some(dead_letter.reason.clone());
-    turn.ended_at = Some(ctx.now());
+    turn.ended_at = Some(w.ctx.now());
     w.turn_put(&turn)?;
-    emit_end(w, ctx, &turn)?;
-    ctx.wake(w, &turn.agent_id);
+    emit_end(w, &turn)?;
+    w.wake(&turn.agent_id);
     if turn.agent_id.is_droid() {
-        family::crashed(w, ctx, &turn.agent_id, &dead_letter.reason)?;
+        family::crashed(w, &turn.agent_id, &dead_letter.reason)?;
     }
     Ok(dead_letter)
 }
@@ -34,12 +33,12 @@ pub fn end_turn(
 /// Turns mail of a turn into a dead letter, without ending the turn. Askers are notified at once.
 pub(crate) fn create(
     w: &mut Tx,
-    ctx: &Context,
     turn: &Turn,
     messages: &[MessageId],
     (reason, code): (&str, Code),
     crashes: u32,
 ) -> Result<DeadLetter> {
+    let ctx = w.ctx;
     let reason = ctx.excerpt(reason, 500);
     w.message_mark(messages, MailState::Dead, Some(turn.turn_id), 0)?;
     let happened = if crashes == 0 { "could not process" } else { "crashed on" };
@@ -48,15 +47,15 @@ pub(crate) fn create(
             .hint("an operator can see it with `ghostctl dead list`, and retry it");
     for message_id in messages {
         let Some(envelope) = w.message_get(*message_id)? else { continue };
-        schedules::lost(w, ctx, envelope.message_id, envelope.kind, &refusal.message)?;
+        schedules::lost(w, envelope.message_id, envelope.kind, &refusal.message)?;
         if let Some(ask_id) = envelope.ask_id {
-            asks::fail(w, ctx, ask_id, &refusal)?;
+            asks::fail(w, ask_id, &refusal)?;
         }
         if envelope.kind == Kind::Conversation
             && let Some(conversation_id) = envelope.conversation_id
         {
             let why = format!("{happened} this message, which is a dead letter now: {reason}");
-            conversations::unanswered(w, ctx, turn, conversation_id, &why)?;
+            conversations::unanswered(w, turn, conversation_id, &why)?;
         }
     }
     let dead_letter = DeadLetter {
@@ -71,7 +70,7 @@ pub(crate) fn create(
         resolved_at: None,
     };
     w.dead_letter_put(&dead_letter)?;
-    emit(w, ctx, EventKind::DeadLetterHeld, &dead_letter, ("root_id", json!(turn.root_id)))?;
+    emit(w, EventKind::DeadLetterHeld, &dead_letter, ("root_id", json!(turn.root_id)))?;
     let held = w.dead_letter_count_held(Some(&turn.agent_id))?;
     if held >= ctx.limits().dead_letters_max {
         // A dead letter is kept with its mail and journal until an operator decides. An agent that
@@ -80,7 +79,7 @@ pub(crate) fn create(
             "it has {held} dead letters (limits.dead_letters_max): retry or drop them with `ghostctl dead`, then \
              start it again"
         );
-        stop(w, ctx, &Party::System, &turn.agent_id, Some(&why))?;
+        stop(w, &Party::System, &turn.agent_id, Some(&why))?;
     }
     Ok(dead_letter)
 }
@@ -89,9 +88,10 @@ pub(crate) fn create(
 ///
 /// # Errors
 /// `NotFound`; `Conflict` if it is not held, if its agent was deleted and created again, or is a droid that has ended.
-pub fn retry(w: &mut Tx, ctx: &Context, by: &Party, id: DeadLetterId, fresh: bool) -> Result<DeadLetter> {
+pub fn retry(w: &mut Tx, by: &Party, id: DeadLetterId, fresh: bool) -> Result<DeadLetter> {
+    let ctx = w.ctx;
     let mut dead_letter = held(w, id)?;
-    let agent = agent_for(w, ctx, by, &dead_letter.agent_id)?;
+    let agent = agent_for(w, by, &dead_letter.agent_id)?;
     may_act(w, &agent)?;
     if let Some(mut turn) = w.turn_get(dead_letter.turn_id)? {
         if turn.incarnation != agent.incarnation {
@@ -121,20 +121,20 @@ pub fn retry(w: &mut Tx, ctx: &Context, by: &Party, id: DeadLetterId, fresh: boo
     // A retried message wakes the agent even if it was quiet mail, because mail of an earlier turn
     // joins no other turn.
     w.message_rouse(&dead_letter.messages)?;
-    resolve(w, ctx, by, &mut dead_letter, DeadLetterStatus::Retried, EventKind::DeadLetterRetried)?;
-    ctx.wake(w, &dead_letter.agent_id);
+    resolve(w, by, &mut dead_letter, DeadLetterStatus::Retried, EventKind::DeadLetterRetried)?;
+    w.wake(&dead_letter.agent_id);
     Ok(dead_letter)
 }
 
 /// Drops a dead letter. It stays readable until retention deletes it.
-pub fn discard(w: &mut Tx, ctx: &Context, by: &Party, id: DeadLetterId) -> Result<DeadLetter> {
+pub fn discard(w: &mut Tx, by: &Party, id: DeadLetterId) -> Result<DeadLetter> {
     let mut dead_letter = held(w, id)?;
     w.message_mark(&dead_letter.messages, MailState::Consumed, Some(dead_letter.turn_id), 0)?;
-    resolve(w, ctx, by, &mut dead_letter, DeadLetterStatus::Dropped, EventKind::DeadLetterDropped)?;
+    resolve(w, by, &mut dead_letter, DeadLetterStatus::Dropped, EventKind::DeadLetterDropped)?;
     Ok(dead_letter)
 }
 
-fn held(w: &mut Tx, id: DeadLetterId) -> Result<DeadLetter> {
+fn held(w: &mut StoreTx, id: DeadLetterId) -> Result<DeadLetter> {
     match w.dead_letter_get(id)? {
         None => Err(Refusal::not_found("dead letter", &id.to_string(), None).hint("see `ghostctl dead list`")),
         Some(dead_letter) if dead_letter.status != DeadLetterStatus::Held => {
@@ -147,30 +147,23 @@ fn held(w: &mut Tx, id: DeadLetterId) -> Result<DeadLetter> {
 
 fn resolve(
     w: &mut Tx,
-    ctx: &Context,
     by: &Party,
     dead_letter: &mut DeadLetter,
     status: DeadLetterStatus,
     kind: EventKind,
 ) -> Result<()> {
     dead_letter.status = status;
-    dead_letter.resolved_at = Some(ctx.now());
+    dead_letter.resolved_at = Some(w.ctx.now());
     w.dead_letter_put(dead_letter)?;
-    emit(w, ctx, kind, dead_letter, ("by", json!(by)))
+    emit(w, kind, dead_letter, ("by", json!(by)))
 }
 
 /// Emits an event with one more fact.
-fn emit(
-    w: &mut Tx,
-    ctx: &Context,
-    kind: EventKind,
-    dead_letter: &DeadLetter,
-    (field, fact): (&str, Value),
-) -> Result<()> {
+fn emit(w: &mut Tx, kind: EventKind, dead_letter: &DeadLetter, (field, fact): (&str, Value)) -> Result<()> {
     let mut payload = json!({
         "dead_letter_id": dead_letter.dead_letter_id, "turn_id": dead_letter.turn_id, "messages": dead_letter.messages,
         "reason": dead_letter.reason, "crashes": dead_letter.crashes, "by": null,
     });
     payload[field] = fact;
-    ctx.emit(w, NewEvent::new(kind, payload).agent(&dead_letter.agent_id).correlation(dead_letter.turn_id))
+    w.emit(NewEvent::new(kind, payload).agent(&dead_letter.agent_id).correlation(dead_letter.turn_id))
 }

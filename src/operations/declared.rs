@@ -80,9 +80,9 @@ pub struct Followed {
 ///
 /// # Errors
 /// An error of the store.
-pub fn would(r: &mut Tx, ctx: &Context, declared: &Declared) -> Result<Vec<String>> {
+pub fn would(r: &mut Tx, declared: &Declared) -> Result<Vec<String>> {
     let last = last(r)?;
-    Ok(steps(r, ctx, &last, declared)?.iter().filter_map(summary).collect())
+    Ok(steps(r, &last, declared)?.iter().filter_map(summary).collect())
 }
 
 /// Applies the declared channels and jobs. Their agents must exist already.
@@ -90,20 +90,20 @@ pub fn would(r: &mut Tx, ctx: &Context, declared: &Declared) -> Result<Vec<Strin
 /// # Errors
 /// An error of the store. A refusal of a rule is reported as `world.warning` and tried again the
 /// next time.
-pub fn follow(w: &mut Tx, ctx: &Context, declared: &Declared) -> Result<Followed> {
+pub fn follow(w: &mut Tx, declared: &Declared) -> Result<Followed> {
     let before = last(w)?;
     let mut after = before.clone();
     let mut done = Followed::default();
-    for step in steps(w, ctx, &before, declared)? {
+    for step in steps(w, &before, declared)? {
         let (about, line) = (subject(&step), summary(&step));
         if let (Step::Left(..), Some(line)) = (&step, &line) {
-            warn(w, ctx, line)?;
+            warn(w, line)?;
         }
-        match apply(w, ctx, &mut after, step) {
+        match apply(w, &mut after, step) {
             Ok(()) => done.lines.extend(line),
             Err(refusal) if is_from_a_rule(&refusal) => {
                 let line = format!("! {about}: cannot be done: {refusal}");
-                warn(w, ctx, &line)?;
+                warn(w, &line)?;
                 done.refused.push(line);
             }
             Err(refusal) => return Err(refusal),
@@ -135,11 +135,11 @@ fn is_from_a_rule(refusal: &Refusal) -> bool {
     )
 }
 
-fn warn(w: &mut Tx, ctx: &Context, line: &str) -> Result<()> {
-    ctx.emit(w, NewEvent::new(EventKind::WorldWarning, json!({ "warning": line.trim_start_matches(['!', '=', ' ']) })))
+fn warn(w: &mut Tx, line: &str) -> Result<()> {
+    w.emit(NewEvent::new(EventKind::WorldWarning, json!({ "warning": line.trim_start_matches(['!', '=', ' ']) })))
 }
 
-fn last(r: &mut Tx) -> Result<Last> {
+fn last(r: &mut StoreTx) -> Result<Last> {
     let Some(text) = r.meta_get(LAST)? else { return Ok(Last::default()) };
     serde_json::from_str(&text).map_err(|error| {
         refusal!(Internal, "the stored declarations of the world file cannot be read: {error}")
@@ -148,7 +148,7 @@ fn last(r: &mut Tx) -> Result<Last> {
 }
 
 /// The declared agents that exist, each with its incarnation.
-fn living(r: &mut Tx, declared: &Declared) -> Result<BTreeMap<AgentId, u32>> {
+fn living(r: &mut StoreTx, declared: &Declared) -> Result<BTreeMap<AgentId, u32>> {
     let members = declared.channels.iter().flat_map(|channel| &channel.members);
     let wanted: BTreeSet<&AgentId> = members.chain(declared.jobs.iter().map(|job| &job.agent_id)).collect();
     let mut found = BTreeMap::new();
@@ -161,7 +161,7 @@ fn living(r: &mut Tx, declared: &Declared) -> Result<BTreeMap<AgentId, u32>> {
 }
 
 /// Computes the changes, channels first, because jobs may announce in them.
-fn steps(r: &mut Tx, ctx: &Context, last: &Last, declared: &Declared) -> Result<Vec<Step>> {
+fn steps(r: &mut Tx, last: &Last, declared: &Declared) -> Result<Vec<Step>> {
     let mut steps = Vec::new();
     if last.channels.is_empty() && last.jobs.is_empty() && *declared == Declared::default() {
         return Ok(steps);
@@ -203,7 +203,7 @@ fn steps(r: &mut Tx, ctx: &Context, last: &Last, declared: &Declared) -> Result<
                 Step::Set(wanted.clone(), Some(last.job.clone()))
             }
             (_, Some(there)) => Step::Left(format!("cron {}/{}", wanted.agent_id, wanted.name), there.creator),
-            (_, None) if matches!(wanted.when, When::At { at } if at <= ctx.now()) => Step::Passed(wanted.clone()),
+            (_, None) if matches!(wanted.when, When::At { at } if at <= r.ctx.now()) => Step::Passed(wanted.clone()),
             (_, None) => Step::Set(wanted.clone(), None),
         });
     }
@@ -227,7 +227,7 @@ fn is_from_file(schedule: &Schedule, last: &LastJob) -> bool {
     Some(schedule.schedule_id) == last.schedule_id && schedule.creator == Party::System
 }
 
-fn apply(w: &mut Tx, ctx: &Context, last: &mut Last, step: Step) -> Result<()> {
+fn apply(w: &mut Tx, last: &mut Last, step: Step) -> Result<()> {
     let by = Speaker::from(Party::System);
     match step {
         Step::Create(wanted) => {
@@ -238,7 +238,7 @@ fn apply(w: &mut Tx, ctx: &Context, last: &mut Last, step: Step) -> Result<()> {
                 skip_creator: false,
                 topic: wanted.topic.clone(),
             };
-            chat::create(w, ctx, &by, new)?;
+            chat::create(w, &by, new)?;
             let members = incarnations(w, &wanted)?;
             last.channels.insert(wanted.channel.clone(), applied(wanted, members));
         }
@@ -252,16 +252,16 @@ fn apply(w: &mut Tx, ctx: &Context, last: &mut Last, step: Step) -> Result<()> {
             let leaving: BTreeSet<AgentId> =
                 was.members.keys().filter(|agent_id| !members.contains_key(*agent_id)).cloned().collect();
             // Everything is checked before the first write, so that a refusal changes nothing.
-            chat::has_room(w, ctx, &by, &wanted.channel, &joining, &leaving)?;
-            chat::change(w, ctx, &by, &wanted.channel, gated, topic.as_deref())?;
-            remove_members(w, ctx, &wanted.channel, leaving.iter())?;
+            chat::has_room(w, &by, &wanted.channel, &joining, &leaving)?;
+            chat::change(w, &by, &wanted.channel, gated, topic.as_deref())?;
+            remove_members(w, &wanted.channel, leaving.iter())?;
             for agent_id in &joining {
-                chat::invite(w, ctx, &by, &wanted.channel, agent_id)?;
+                chat::invite(w, &by, &wanted.channel, agent_id)?;
             }
             last.channels.insert(wanted.channel.clone(), applied(wanted, members));
         }
         Step::Drop(channel, was) => {
-            remove_members(w, ctx, &channel, was.members.keys())?;
+            remove_members(w, &channel, was.members.keys())?;
             last.channels.insert(channel, LastChannel { named: false, members: BTreeMap::new(), ..was });
         }
         Step::Set(job, was) => {
@@ -282,16 +282,16 @@ fn apply(w: &mut Tx, ctx: &Context, last: &mut Last, step: Step) -> Result<()> {
                 missed: job.missed,
                 mode: job.mode.clone(),
                 enabled: kept.unwrap_or(job.enabled),
-                chain: Chain::root(ctx),
+                chain: Chain::root(w.ctx),
                 baseline: None,
             };
-            let set = schedules::set(w, ctx, &Party::System, new)?;
+            let set = schedules::set(w, &Party::System, new)?;
             remember(w, last, job, Some(set.schedule_id))?;
         }
         Step::Passed(job) => remember(w, last, job, None)?,
         Step::Cancel(was, schedule_id) => {
             if let Some(schedule_id) = schedule_id {
-                schedules::cancel(w, ctx, &Party::System, schedule_id)?;
+                schedules::cancel(w, &Party::System, schedule_id)?;
             }
             last.jobs.retain(|last| !is_of(last, &was.job));
         }
@@ -300,7 +300,7 @@ fn apply(w: &mut Tx, ctx: &Context, last: &mut Last, step: Step) -> Result<()> {
     Ok(())
 }
 
-fn remember(w: &mut Tx, last: &mut Last, job: DeclaredJob, schedule_id: Option<ScheduleId>) -> Result<()> {
+fn remember(w: &mut StoreTx, last: &mut Last, job: DeclaredJob, schedule_id: Option<ScheduleId>) -> Result<()> {
     let incarnation = w.agent_get(&job.agent_id)?.map_or(0, |agent| agent.incarnation);
     last.jobs.retain(|last| !is_of(last, &job));
     last.jobs.push(LastJob { job, incarnation, schedule_id });
@@ -311,7 +311,7 @@ fn applied(wanted: DeclaredChannel, members: BTreeMap<AgentId, u32>) -> LastChan
     LastChannel { named: true, gated: wanted.gated, topic: wanted.topic, members }
 }
 
-fn incarnations(w: &mut Tx, wanted: &DeclaredChannel) -> Result<BTreeMap<AgentId, u32>> {
+fn incarnations(w: &mut StoreTx, wanted: &DeclaredChannel) -> Result<BTreeMap<AgentId, u32>> {
     let mut found = BTreeMap::new();
     for agent_id in &wanted.members {
         let agent = w.agent_get(agent_id)?;
@@ -320,15 +320,10 @@ fn incarnations(w: &mut Tx, wanted: &DeclaredChannel) -> Result<BTreeMap<AgentId
     Ok(found)
 }
 
-fn remove_members<'a>(
-    w: &mut Tx,
-    ctx: &Context,
-    channel: &ChannelName,
-    members: impl Iterator<Item = &'a AgentId>,
-) -> Result<()> {
+fn remove_members<'a>(w: &mut Tx, channel: &ChannelName, members: impl Iterator<Item = &'a AgentId>) -> Result<()> {
     for agent_id in members {
         if w.chat_member_get(channel, agent_id)?.is_some() {
-            chat::remove(w, ctx, &Speaker::from(Party::System), channel, agent_id)?;
+            chat::remove(w, &Speaker::from(Party::System), channel, agent_id)?;
         }
     }
     Ok(())

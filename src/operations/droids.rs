@@ -52,14 +52,14 @@ pub struct NewDroid {
 /// # Errors
 /// `RateLimited` if a limit of the world, the root or the parent is reached, or the droid would be too deep;
 /// `InvalidArguments` for an unusable task or time; `Conflict` if the parent was told to stop.
-pub fn spawn(w: &mut Tx, ctx: &Context, new: NewDroid) -> Result<Droid> {
+pub fn spawn(w: &mut Tx, new: NewDroid) -> Result<Droid> {
     check(&new)?;
     let parent = agent_named(w, &new.parent_id)?;
     if parent.desired == Desired::Stopped {
         return Err(refusal!(Conflict, "{} was told to stop, and a droid ends with its parent", parent.agent_id)
             .hint("finish what you do without a droid"));
     }
-    let limits = ctx.limits();
+    let limits = w.ctx.limits();
     let depth = match parent.agent_id.is_droid() {
         true => w.droid_get(&parent.agent_id)?.map_or(1, |above| above.terms.depth).saturating_add(1),
         false => 1,
@@ -72,7 +72,7 @@ pub fn spawn(w: &mut Tx, ctx: &Context, new: NewDroid) -> Result<Droid> {
     let droid_id = next_id(w)?;
     let label = new.label.as_deref().map(|label| clip(&one_line(label), LABEL_CHARS)).filter(|label| !label.is_empty());
     let terms = DroidTerms { depth, ..new.terms };
-    let now = ctx.now();
+    let now = w.ctx.now();
     let droid = Droid {
         output_path: format!("{}/{}", droid_id.home(), droid::output_name(&new.output)),
         droid_id,
@@ -95,11 +95,12 @@ pub fn spawn(w: &mut Tx, ctx: &Context, new: NewDroid) -> Result<Droid> {
         result: None,
         used: DroidUse::default(),
     };
-    begin(w, ctx, droid, new.chain)
+    begin(w, droid, new.chain)
 }
 
 /// Writes the records of a droid and delivers its task.
-fn begin(w: &mut Tx, ctx: &Context, droid: Droid, chain: Chain) -> Result<Droid> {
+fn begin(w: &mut Tx, droid: Droid, chain: Chain) -> Result<Droid> {
+    let ctx = w.ctx;
     let by = Party::Agent(droid.parent_id.clone());
     let overrides = serde_json::to_value(&droid.terms)
         .map_err(|error| refusal!(Internal, "a droid's terms cannot be written: {error}"))?;
@@ -119,13 +120,12 @@ fn begin(w: &mut Tx, ctx: &Context, droid: Droid, chain: Chain) -> Result<Droid>
         goal: None,
         chain,
     };
-    agents::create(w, ctx, &by, agent)?;
+    agents::create(w, &by, agent)?;
     let body =
         format!("{}\n\nYour id: {}\nExpected output: {}", droid.task.trim_end(), droid.droid_id, droid.output_path);
-    mail::deliver(w, ctx, NewMessage::new(&droid.droid_id, by, Kind::System, body, chain).subject("Your task"))?;
+    mail::deliver(w, NewMessage::new(&droid.droid_id, by, Kind::System, body, chain).subject("Your task"))?;
     emit(
         w,
-        ctx,
         EventKind::DroidSpawned,
         &droid,
         json!({
@@ -168,7 +168,7 @@ fn at_most(limit: &str, wanted: u32, most: u32, what: &str) -> Result<()> {
 }
 
 /// An id that nothing ever had. So nothing must be looked for before it is used.
-fn next_id(w: &mut Tx) -> Result<AgentId> {
+fn next_id(w: &mut StoreTx) -> Result<AgentId> {
     let last = match w.meta_get(COUNT)? {
         Some(text) => text.parse().map_err(|error| refusal!(Internal, "the count of droids is `{text}`: {error}"))?,
         None => 0_u32,
@@ -187,7 +187,8 @@ fn next_id(w: &mut Tx) -> Result<AgentId> {
 ///
 /// # Errors
 /// `Conflict` if it has ended or works for another conversation; those of [`own`] and of [`mail::deliver`].
-pub fn steer(w: &mut Tx, ctx: &Context, by: &Party, droid_id: &str, text: &str, chain: Option<Chain>) -> Result<Droid> {
+pub fn steer(w: &mut Tx, by: &Party, droid_id: &str, text: &str, chain: Option<Chain>) -> Result<Droid> {
+    let ctx = w.ctx;
     let mut droid = own(w, by, droid_id)?;
     if droid.state.is_over() {
         return Err(refusal!(Conflict, "{} has ended: it is {}", droid.droid_id, droid.state)
@@ -206,12 +207,12 @@ pub fn steer(w: &mut Tx, ctx: &Context, by: &Party, droid_id: &str, text: &str, 
     }
     let chain = Chain { root_id: droid.root_id, hop: droid.hop, conversation_id: droid.conversation_id };
     let guidance = NewMessage::new(&droid.droid_id, by.clone(), Kind::System, text, chain).subject("Guidance");
-    mail::deliver(w, ctx, guidance)?;
+    mail::deliver(w, guidance)?;
     if droid.mode == DroidMode::Session {
         droid.deadline_at = ctx.now().plus(Limits::seconds(ctx.limits().droid_idle_seconds));
     }
     w.droid_put(&droid)?;
-    emit(w, ctx, EventKind::DroidSteered, &droid, json!({ "by": by, "message": ctx.excerpt(text, 400) }))?;
+    emit(w, EventKind::DroidSteered, &droid, json!({ "by": by, "message": ctx.excerpt(text, 400) }))?;
     Ok(droid)
 }
 
@@ -219,7 +220,7 @@ pub fn steer(w: &mut Tx, ctx: &Context, by: &Party, droid_id: &str, text: &str, 
 ///
 /// # Errors
 /// If the store cannot be read.
-pub fn has_guidance(w: &mut Tx, droid_id: &AgentId) -> Result<bool> {
+pub fn has_guidance(w: &mut StoreTx, droid_id: &AgentId) -> Result<bool> {
     Ok(w.inbox_depth(droid_id)? > 0)
 }
 
@@ -231,12 +232,12 @@ pub fn has_guidance(w: &mut Tx, droid_id: &AgentId) -> Result<bool> {
 /// If the turn has ended, or another daemon owns its agent.
 pub fn take_guidance(
     w: &mut Tx,
-    ctx: &Context,
     turn_id: TurnId,
     shown: &(dyn Fn(&[Envelope]) -> String + Send + Sync),
 ) -> Result<Option<String>> {
-    let turn = working_turn(w, ctx, turn_id)?;
-    let joined = mail::join(w, ctx, &turn.agent_id, turn_id, AT_ONCE)?;
+    let ctx = w.ctx;
+    let turn = working_turn(w, turn_id)?;
+    let joined = mail::join(w, &turn.agent_id, turn_id, AT_ONCE)?;
     if joined.mail.is_empty() {
         return Ok(None);
     }
@@ -253,8 +254,7 @@ pub async fn archive(store: &Store, ctx: &Context, stopped: Vec<AgentId>) -> usi
     let before = ctx.now().minus(Limits::seconds(ctx.limits().droid_archive_seconds));
     let mut archived = 0;
     for droid_id in stopped {
-        let ctx = ctx.clone();
-        let gone = store.write(move |w| {
+        let gone = ctx.write(store, move |w| {
             let droid = w.droid_get(&droid_id)?;
             // A record that is gone was old enough to be deleted.
             if droid.is_some_and(|droid| droid.ended_at.is_none_or(|at| at > before)) {
@@ -265,7 +265,7 @@ pub async fn archive(store: &Store, ctx: &Context, stopped: Vec<AgentId>) -> usi
                 agent.kind == AgentKind::Droid && agent.status == AgentStatus::Stopped && !agent.is_deleted()
             });
             if is_done {
-                delete_because(w, &ctx, &Party::System, &droid_id, Some("it ended some time ago"))?;
+                delete_because(w, &Party::System, &droid_id, Some("it ended some time ago"))?;
             }
             Ok::<_, Refusal>(is_done)
         });

@@ -12,8 +12,9 @@ use crate::prelude::*;
 /// # Errors
 /// `NotFound` for an unknown or deleted agent; the errors of [`NewGrant::checked`]; `RateLimited` above
 /// `limits.grants_max`.
-pub fn add(w: &mut Tx, ctx: &Context, by: &Party, new: NewGrant) -> Result<Grant> {
-    let agent = agent_lookup::agent_for(w, ctx, by, &new.agent_id)?;
+pub fn add(w: &mut Tx, by: &Party, new: NewGrant) -> Result<Grant> {
+    let ctx = w.ctx;
+    let agent = agent_lookup::agent_for(w, by, &new.agent_id)?;
     let grant = new.checked(GrantId(ctx.id()), by.clone(), ctx.now())?;
     let (live, most) = (w.grants_live(&agent.agent_id, ctx.now())?, ctx.limits().grants_max);
     if live.len() >= most as usize {
@@ -30,7 +31,7 @@ pub fn add(w: &mut Tx, ctx: &Context, by: &Party, new: NewGrant) -> Result<Grant
         "grant_id": grant.grant_id, "prefix": grant.prefix, "source": grant.source, "reason": grant.reason,
         "by": by, "expires_at": grant.expires_at,
     });
-    ctx.emit(w, NewEvent::new(EventKind::GrantCreated, payload).agent(&grant.agent_id))?;
+    w.emit(NewEvent::new(EventKind::GrantCreated, payload).agent(&grant.agent_id))?;
     w.signal(Signal::Grants(grant.agent_id.clone()));
     Ok(grant)
 }
@@ -39,9 +40,9 @@ pub fn add(w: &mut Tx, ctx: &Context, by: &Party, new: NewGrant) -> Result<Grant
 ///
 /// # Errors
 /// `NotFound` if there is no such grant, or none any more.
-pub fn revoke(w: &mut Tx, ctx: &Context, by: &Party, grant_id: GrantId) -> Result<Grant> {
+pub fn revoke(w: &mut Tx, by: &Party, grant_id: GrantId) -> Result<Grant> {
     match w.grant_get(grant_id)? {
-        Some(grant) if grant.is_live(ctx.now()) => take_back(w, ctx, by, grant),
+        Some(grant) if grant.is_live(w.ctx.now()) => take_back(w, by, grant),
         _ => Err(Refusal::not_found("write grant", &grant_id.to_string(), None)
             .hint("list the grants; one that was revoked or is over is not among them")),
     }
@@ -49,12 +50,13 @@ pub fn revoke(w: &mut Tx, ctx: &Context, by: &Party, grant_id: GrantId) -> Resul
 
 /// Takes all grants of an agent back, because the agent is deleted: the next agent of that id must not have
 /// them.
-pub(crate) fn revoke_all(w: &mut Tx, ctx: &Context, by: &Party, agent_id: &AgentId) -> Result<()> {
+pub(crate) fn revoke_all(w: &mut Tx, by: &Party, agent_id: &AgentId) -> Result<()> {
+    let ctx = w.ctx;
     loop {
         let live = w.grants_live(agent_id, ctx.now())?;
         let last = live.len() < PAGE_MAX as usize;
         for grant in live {
-            take_back(w, ctx, by, grant)?;
+            take_back(w, by, grant)?;
         }
         if last {
             return Ok(());
@@ -62,10 +64,10 @@ pub(crate) fn revoke_all(w: &mut Tx, ctx: &Context, by: &Party, agent_id: &Agent
     }
 }
 
-fn take_back(w: &mut Tx, ctx: &Context, by: &Party, grant: Grant) -> Result<Grant> {
+fn take_back(w: &mut Tx, by: &Party, grant: Grant) -> Result<Grant> {
     w.grant_remove(grant.grant_id)?;
     let payload = json!({ "grant_id": grant.grant_id, "prefix": grant.prefix, "by": by });
-    ctx.emit(w, NewEvent::new(EventKind::GrantRevoked, payload).agent(&grant.agent_id))?;
+    w.emit(NewEvent::new(EventKind::GrantRevoked, payload).agent(&grant.agent_id))?;
     w.signal(Signal::Grants(grant.agent_id.clone()));
     Ok(grant)
 }

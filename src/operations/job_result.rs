@@ -7,8 +7,8 @@ use ghost_domain::write_acl::WorkspacePath;
 use crate::prelude::*;
 
 /// The job whose task this is.
-fn job_of(r: &mut Tx, ctx: &Context, task: &Task) -> Result<Option<Job>> {
-    if !ctx.jobs().contains(&task.root_id) {
+fn job_of(r: &mut Tx, task: &Task) -> Result<Option<Job>> {
+    if !r.ctx.jobs().contains(&task.root_id) {
         return Ok(None);
     }
     Ok(r.job_of_task(task.task_id)?)
@@ -18,8 +18,8 @@ fn job_of(r: &mut Tx, ctx: &Context, task: &Task) -> Result<Option<Job>> {
 ///
 /// # Errors
 /// `InvalidArguments` with the directory in the hint.
-pub fn check(r: &mut Tx, ctx: &Context, task: &Task) -> Result<()> {
-    let Some(job) = job_of(r, ctx, task)? else { return Ok(()) };
+pub fn check(r: &mut Tx, task: &Task) -> Result<()> {
+    let Some(job) = job_of(r, task)? else { return Ok(()) };
     let path = WorkspacePath::parse(task.result.as_deref().unwrap_or_default().trim(), false);
     let dir = format!("{}/", job.result_dir.trim_end_matches('/'));
     if path.is_ok_and(|path| path.as_str().starts_with(&dir)) {
@@ -30,12 +30,12 @@ pub fn check(r: &mut Tx, ctx: &Context, task: &Task) -> Result<()> {
 }
 
 /// Records the end of a job when its task ends, and that the job runs again when its task is reopened.
-pub fn follow(w: &mut Tx, ctx: &Context, task: &Task) -> Result<()> {
-    let Some(mut job) = job_of(w, ctx, task)? else { return Ok(()) };
+pub fn follow(w: &mut Tx, task: &Task) -> Result<()> {
+    let Some(mut job) = job_of(w, task)? else { return Ok(()) };
     if task.status.is_terminal() == job.finished_at.is_some() {
         return Ok(());
     }
-    job.finished_at = task.status.is_terminal().then(|| ctx.now());
+    job.finished_at = task.status.is_terminal().then(|| w.ctx.now());
     job.result_path =
         task.result.clone().filter(|_| task.status == TaskStatus::Done).map(|path| path.trim().to_owned());
     w.job_put(&job)?;
@@ -43,5 +43,5 @@ pub fn follow(w: &mut Tx, ctx: &Context, task: &Task) -> Result<()> {
         return Ok(());
     }
     let facts = json!({ "job_id": job.job_id, "status": task.status, "result_path": job.result_path });
-    ctx.emit(w, NewEvent::new(EventKind::JobFinished, facts).correlation(job.root_id))
+    w.emit(NewEvent::new(EventKind::JobFinished, facts).correlation(job.root_id))
 }

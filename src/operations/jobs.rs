@@ -21,7 +21,7 @@ pub struct NewJob {
 
 /// Starts a job, or continues a job with the same input. An unfinished job without any running or
 /// waiting work is started again: the owners of its open tasks get them once more.
-pub fn begin(w: &mut Tx, ctx: &Context, new: NewJob) -> Result<Job> {
+pub fn begin(w: &mut Tx, new: NewJob) -> Result<Job> {
     let known = w.job_get(&new.job_id)?;
     if let Some(job) = &known {
         if job.finished_at.is_some() {
@@ -29,7 +29,7 @@ pub fn begin(w: &mut Tx, ctx: &Context, new: NewJob) -> Result<Job> {
         }
         if job.task_id.is_some() {
             if !is_at_work(w, job.root_id)? {
-                tasks::remind(w, ctx, job.root_id)?;
+                tasks::remind(w, job.root_id)?;
             }
             return Ok(job.clone());
         }
@@ -37,8 +37,8 @@ pub fn begin(w: &mut Tx, ctx: &Context, new: NewJob) -> Result<Job> {
     // A job that an older version began has no task.
     let chain = known
         .as_ref()
-        .map_or_else(|| Chain::root(ctx), |job| Chain { root_id: job.root_id, hop: 0, conversation_id: None });
-    ctx.add_jobs([chain.root_id]);
+        .map_or_else(|| Chain::root(w.ctx), |job| Chain { root_id: job.root_id, hop: 0, conversation_id: None });
+    w.ctx.add_jobs([chain.root_id]);
     let task = NewTask {
         title: format!("Job {}: {} input {}", new.job_id, new.files, if new.files == 1 { "file" } else { "files" }),
         description: format!(
@@ -54,42 +54,42 @@ pub fn begin(w: &mut Tx, ctx: &Context, new: NewJob) -> Result<Job> {
         due_at: None,
         chain,
     };
-    let task = tasks::create(w, ctx, &Party::System, task)?;
+    let task = tasks::create(w, &Party::System, task)?;
     let job = Job {
         job_id: new.job_id,
         task_id: Some(task.task_id),
         root_id: chain.root_id,
         files: new.files,
-        started_at: known.map_or_else(|| ctx.now(), |job| job.started_at),
+        started_at: known.map_or_else(|| w.ctx.now(), |job| job.started_at),
         finished_at: None,
         result_dir: new.result_dir,
         result_path: None,
     };
     w.job_put(&job)?;
     let facts = json!({ "job_id": job.job_id, "files": job.files, "lead": new.lead, "task_id": task.task_id });
-    ctx.emit(w, NewEvent::new(EventKind::JobStarted, facts).correlation(job.root_id))?;
+    w.emit(NewEvent::new(EventKind::JobStarted, facts).correlation(job.root_id))?;
     Ok(job)
 }
 
 /// All jobs, newest first.
-pub fn all(r: &mut Tx) -> Result<Vec<Job>> {
+pub fn all(r: &mut StoreTx) -> Result<Vec<Job>> {
     read_all(|last: Option<&Job>| r.job_list(last.map(|job| (job.started_at, job.job_id.as_str())), PAGE_MAX))
 }
 
 /// Makes the jobs of earlier daemons known to the rules.
-pub fn recall(r: &mut Tx, ctx: &Context) -> Result<()> {
-    ctx.add_jobs(all(r)?.into_iter().map(|job| job.root_id));
+pub fn recall(r: &mut Tx) -> Result<()> {
+    r.ctx.add_jobs(all(r)?.into_iter().map(|job| job.root_id));
     Ok(())
 }
 
 /// Whether a turn of this root is open, mail of it waits, or a timer or watch of it is set.
-pub(crate) fn is_at_work(r: &mut Tx, root_id: RootId) -> Result<bool> {
+pub(crate) fn is_at_work(r: &mut StoreTx, root_id: RootId) -> Result<bool> {
     let open = TurnFilter { root_id: Some(root_id), status: Some(TurnStatus::Open), limit: 1, ..TurnFilter::default() };
     Ok(!r.turn_list(&open)?.is_empty() || !r.inbox_waiting_of(root_id)?.is_empty() || !due(r, root_id)?.is_empty())
 }
 
 /// The enabled timers and watches of this root, of all agents.
-pub fn due(r: &mut Tx, root_id: RootId) -> Result<Vec<Schedule>> {
+pub fn due(r: &mut StoreTx, root_id: RootId) -> Result<Vec<Schedule>> {
     let mut due = schedules::all_of_kind(r, ScheduleKind::Timer)?;
     due.extend(schedules::all_of_kind(r, ScheduleKind::Watch)?);
     due.retain(|schedule| schedule.enabled && schedule.root_id == root_id);

@@ -80,7 +80,7 @@ pub struct Writing {
 }
 
 /// Lists the entries that `viewer` may read and that match `wanted`.
-pub fn list(r: &mut Tx, viewer: &Viewer, wanted: &Wanted) -> Result<Listed> {
+pub fn list(r: &mut StoreTx, viewer: &Viewer, wanted: &Wanted) -> Result<Listed> {
     let query = wanted.query.as_ref().map(|query| query.trim().to_lowercase()).filter(|query| !query.is_empty());
     let matches = |entry: &KnowledgeEntry| {
         let has = |text: &str, query: &str| text.to_lowercase().contains(query);
@@ -116,22 +116,22 @@ pub fn list(r: &mut Tx, viewer: &Viewer, wanted: &Wanted) -> Result<Listed> {
 }
 
 /// Returns one entry, if `viewer` may read it.
-pub fn read(r: &mut Tx, viewer: &Viewer, entry_id: &str, versions: bool) -> Result<WithVersions> {
+pub fn read(r: &mut StoreTx, viewer: &Viewer, entry_id: &str, versions: bool) -> Result<WithVersions> {
     let entry = readable(r, viewer, entry_id)?;
     let versions = if versions { r.knowledge_versions(entry_id)? } else { Vec::new() };
     Ok(WithVersions { entry, versions })
 }
 
 /// Creates or replaces an entry.
-pub fn write(w: &mut Tx, ctx: &Context, author: &Author, new: Writing) -> Result<KnowledgeEntry> {
+pub fn write(w: &mut Tx, author: &Author, new: Writing) -> Result<KnowledgeEntry> {
     check_entry_id(&new.entry_id)?;
-    let limits = ctx.limits();
+    let limits = w.ctx.limits();
     check_content(&new.content, limits.knowledge_bytes)?;
     let title = new.title.as_deref().map(one_line);
     title.as_deref().map_or(Ok(()), check_title)?;
     new.tags.as_deref().map_or(Ok(()), check_tags)?;
     for (field, list) in [("readers", &new.readers), ("writers", &new.writers)] {
-        check_named(w, ctx, author, field, list.as_deref().unwrap_or_default())?;
+        check_named(w, author, field, list.as_deref().unwrap_or_default())?;
     }
     check_expected(new.expected_version)?;
     let stored = w.knowledge_get(&new.entry_id)?;
@@ -147,7 +147,7 @@ pub fn write(w: &mut Tx, ctx: &Context, author: &Author, new: Writing) -> Result
         }
         None => None,
     };
-    let now = ctx.now();
+    let now = w.ctx.now();
     let entry = match before {
         Some(before) => {
             let entry = KnowledgeEntry {
@@ -185,19 +185,13 @@ pub fn write(w: &mut Tx, ctx: &Context, author: &Author, new: Writing) -> Result
         }
     };
     w.knowledge_put(&entry)?;
-    emit(w, ctx, author, &entry)?;
+    emit(w, author, &entry)?;
     Ok(entry)
 }
 
 /// Deletes an entry. Its id and version stay; its content and earlier versions are deleted, so that
 /// a later user of the id does not see them.
-pub fn delete(
-    w: &mut Tx,
-    ctx: &Context,
-    author: &Author,
-    entry_id: &str,
-    expected_version: Option<i64>,
-) -> Result<KnowledgeEntry> {
+pub fn delete(w: &mut Tx, author: &Author, entry_id: &str, expected_version: Option<i64>) -> Result<KnowledgeEntry> {
     check_expected(expected_version)?;
     let before = readable(w, &author.viewer, entry_id)?;
     check_change(&before, author, expected_version)?;
@@ -209,35 +203,35 @@ pub fn delete(
         writers: Vec::new(),
         version: before.version + 1,
         updated_by: author.by.clone(),
-        updated_at: ctx.now(),
+        updated_at: w.ctx.now(),
         deleted: true,
         ..before
     };
     w.knowledge_versions_prune(entry_id, entry.version)?;
     w.knowledge_put(&entry)?;
-    emit(w, ctx, author, &entry)?;
+    emit(w, author, &entry)?;
     Ok(entry)
 }
 
 /// Creates the entries in the world's files, unless they exist or existed before. Changed and
 /// deleted entries stay as they are. Returns the ids of new entries.
-pub fn seed(w: &mut Tx, ctx: &Context, seeds: &[KnowledgeSeed]) -> Result<Vec<String>> {
+pub fn seed(w: &mut Tx, seeds: &[KnowledgeSeed]) -> Result<Vec<String>> {
     let system = Author { by: Party::System, viewer: Viewer::Everything, through: None };
     let mut new = Vec::new();
     for seed in seeds {
         if w.knowledge_get(&seed.entry_id)?.is_some() {
             continue;
         }
-        let entry = new_entry(seed.clone(), 1, &Party::System, ctx.now());
+        let entry = new_entry(seed.clone(), 1, &Party::System, w.ctx.now());
         w.knowledge_put(&entry)?;
-        emit(w, ctx, &system, &entry)?;
+        emit(w, &system, &entry)?;
         new.push(entry.entry_id);
     }
     Ok(new)
 }
 
 /// Returns an entry that `viewer` may read. All other cases get the same refusal.
-fn readable(r: &mut Tx, viewer: &Viewer, entry_id: &str) -> Result<KnowledgeEntry> {
+fn readable(r: &mut StoreTx, viewer: &Viewer, entry_id: &str) -> Result<KnowledgeEntry> {
     check_entry_id(entry_id)?;
     match r.knowledge_get(entry_id)? {
         Some(entry) if !entry.deleted && entry.may_read(viewer) => Ok(entry),
@@ -247,7 +241,7 @@ fn readable(r: &mut Tx, viewer: &Viewer, entry_id: &str) -> Result<KnowledgeEntr
 
 /// Builds the refusal for an entry that does not exist for `viewer`, with a suggestion among those
 /// that do.
-fn missing(r: &mut Tx, viewer: &Viewer, entry_id: &str) -> Result<Refusal> {
+fn missing(r: &mut StoreTx, viewer: &Viewer, entry_id: &str) -> Result<Refusal> {
     let open = list(r, viewer, &Wanted { limit: NEAR_MAX, ..Wanted::default() })?.entries;
     let near = nearest(entry_id, open.iter().map(|entry| entry.entry_id.as_str()).filter(|near| *near != entry_id));
     let refusal = Refusal::not_found("knowledge entry", entry_id, near);
@@ -290,14 +284,14 @@ fn check_expected(expected: Option<i64>) -> Result<()> {
 }
 
 /// Checks that agents with access exist, because a typing mistake would silently exclude them.
-fn check_named(r: &mut Tx, ctx: &Context, author: &Author, field: &str, list: &[Grantee]) -> Result<()> {
+fn check_named(r: &mut Tx, author: &Author, field: &str, list: &[Grantee]) -> Result<()> {
     if list.len() > GRANTEES_MAX {
         return Err(refusal!(InvalidArguments, "{field} has {} entries; the limit is {GRANTEES_MAX}", list.len())
             .hint("name an archetype or a privilege group instead of its agents"));
     }
     for grantee in list {
         if let Grantee::Agent(agent_id) = grantee {
-            agent_lookup::agent_for(r, ctx, author.through.as_ref().unwrap_or(&author.by), agent_id)
+            agent_lookup::agent_for(r, author.through.as_ref().unwrap_or(&author.by), agent_id)
                 .map_err(|refusal| Refusal { message: format!("{field}: {}", refusal.message), ..refusal })?;
         }
     }
@@ -305,7 +299,7 @@ fn check_named(r: &mut Tx, ctx: &Context, author: &Author, field: &str, list: &[
 }
 
 /// Stores the previous version, and deletes versions beyond the limit.
-fn keep_version(w: &mut Tx, before: KnowledgeEntry, version: i64, versions_max: u32) -> Result<()> {
+fn keep_version(w: &mut StoreTx, before: KnowledgeEntry, version: i64, versions_max: u32) -> Result<()> {
     let entry_id = before.entry_id.clone();
     if versions_max > 0 {
         let kept = KnowledgeVersion {
@@ -345,7 +339,7 @@ fn sorted(mut tags: Vec<String>) -> Vec<String> {
     tags
 }
 
-fn emit(w: &mut Tx, ctx: &Context, author: &Author, entry: &KnowledgeEntry) -> Result<()> {
+fn emit(w: &mut Tx, author: &Author, entry: &KnowledgeEntry) -> Result<()> {
     let mut payload = json!({
         "entry_id": entry.entry_id, "version": entry.version, "by": author.by, "deleted": entry.deleted,
     });
@@ -353,5 +347,5 @@ fn emit(w: &mut Tx, ctx: &Context, author: &Author, entry: &KnowledgeEntry) -> R
         payload["through"] = json!(through);
     }
     let event = NewEvent::new(EventKind::KnowledgeChanged, payload);
-    ctx.emit(w, NewEvent { agent_id: author.by.agent().cloned(), ..event })
+    w.emit(NewEvent { agent_id: author.by.agent().cloned(), ..event })
 }

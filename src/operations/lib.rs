@@ -45,6 +45,7 @@ mod suggestion;
 pub mod tasks;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
+mod transaction;
 pub mod turns;
 
 #[cfg(test)]
@@ -52,3 +53,4 @@ mod operation_tests;
 
 pub use context::{Context as OperationContext, Fitness, PAUSED, Wait};
 pub use result::Result;
+pub use transaction::Tx;

@@ -87,25 +87,25 @@ impl NewMessage {
 /// # Errors
 /// An unknown receiver, a full inbox, a chain that is too long, a body that is too large, or a
 /// limit of the chain ([`crate::root_limits`]).
-pub fn deliver(w: &mut Tx, ctx: &Context, new_message: NewMessage) -> Result<Envelope> {
-    let inbox = check(w, ctx, &new_message)?;
+pub fn deliver(w: &mut Tx, new_message: NewMessage) -> Result<Envelope> {
+    let inbox = check(w, &new_message)?;
     // Counted last, because the caller may continue after a refusal and a refused message must not
     // be counted.
     if new_message.kind == Kind::Message {
-        root_limits::echoed(w, ctx, &new_message.from, &new_message.to, &new_message.body, new_message.chain)?;
+        root_limits::echoed(w, &new_message.from, &new_message.to, &new_message.body, new_message.chain)?;
     }
-    root_limits::sent(w, ctx, &new_message.from, new_message.chain, 1)?;
-    insert(w, ctx, new_message, inbox)
+    root_limits::sent(w, &new_message.from, new_message.chain, 1)?;
+    insert(w, new_message, inbox)
 }
 
 /// Checks whether [`deliver`] would accept this message now, without writing anything. Used before
 /// an effect outside the store that must not happen if the message is refused.
-pub fn would_deliver(r: &mut Tx, ctx: &Context, new_message: &NewMessage) -> Result<()> {
-    check(r, ctx, new_message)?;
+pub fn would_deliver(r: &mut Tx, new_message: &NewMessage) -> Result<()> {
+    check(r, new_message)?;
     if new_message.kind == Kind::Message {
-        root_limits::would_echo(r, ctx, &new_message.from, &new_message.to, &new_message.body, new_message.chain)?;
+        root_limits::would_echo(r, &new_message.from, &new_message.to, &new_message.body, new_message.chain)?;
     }
-    root_limits::would_send(r, ctx, &new_message.from, new_message.chain, 1)
+    root_limits::would_send(r, &new_message.from, new_message.chain, 1)
 }
 
 /// How much mail waits before a message is delivered.
@@ -118,19 +118,19 @@ struct Waiting {
 }
 
 /// Checks the message and its receiver. Returns how much mail waits.
-fn check(w: &mut Tx, ctx: &Context, new_message: &NewMessage) -> Result<Waiting> {
-    check_message(ctx, new_message)?;
+fn check(w: &mut Tx, new_message: &NewMessage) -> Result<Waiting> {
+    check_message(w.ctx, new_message)?;
     let kind = match w.agent_columns(&new_message.to)? {
         Some(agent) if !agent.deleted => agent.kind,
         // It says why there is none.
-        _ => agent_for(w, ctx, &new_message.from, &new_message.to)?.kind,
+        _ => agent_for(w, &new_message.from, &new_message.to)?.kind,
     };
     if kind == AgentKind::Droid && !matches!(new_message.kind, Kind::System | Kind::DroidDone) {
         return Err(refusal!(Unsupported, "{} is a droid, which takes no messages", new_message.to)
             .hint("its parent and operators steer it: syscall.droid.control, or `ghostctl droid steer`"));
     }
     let depth = w.inbox_depth(&new_message.to)?;
-    check_room(w, ctx, new_message, depth)
+    check_room(w, new_message, depth)
 }
 
 /// Checks what does not depend on the receiver.
@@ -152,8 +152,8 @@ fn check_message(ctx: &Context, new_message: &NewMessage) -> Result<()> {
 }
 
 /// Checks whether an inbox that holds `depth` messages and the world take one more. Returns how much mail waits.
-fn check_room(w: &mut Tx, ctx: &Context, new_message: &NewMessage, depth: u32) -> Result<Waiting> {
-    let limits = ctx.limits();
+fn check_room(w: &mut Tx, new_message: &NewMessage, depth: u32) -> Result<Waiting> {
+    let limits = w.ctx.limits();
     let waiting = Waiting { inbox: depth, world: w.inbox_total()? };
     if new_message.from == Party::System {
         return Ok(waiting);
@@ -168,8 +168,8 @@ fn check_room(w: &mut Tx, ctx: &Context, new_message: &NewMessage, depth: u32) -
         .details(json!({ "limit": "world_mail_max", "value": limits.world_mail_max })));
     }
     if waiting.inbox >= limits.inbox_max {
-        let receiver = agent_for(w, ctx, &new_message.from, &new_message.to)?;
-        return Err(inbox_full(ctx, &receiver, waiting.inbox, limits.inbox_max));
+        let receiver = agent_for(w, &new_message.from, &new_message.to)?;
+        return Err(inbox_full(w.ctx, &receiver, waiting.inbox, limits.inbox_max));
     }
     Ok(waiting)
 }
@@ -194,25 +194,25 @@ fn inbox_full(ctx: &Context, receiver: &Agent, depth: u32, limit: u32) -> Refusa
 }
 
 /// Puts a message that was checked and counted into its receiver's inbox.
-fn insert(w: &mut Tx, ctx: &Context, new_message: NewMessage, waiting: Waiting) -> Result<Envelope> {
+fn insert(w: &mut Tx, new_message: NewMessage, waiting: Waiting) -> Result<Envelope> {
     // Mail from the system may exceed these limits. It is counted against the limits of all other
     // senders.
-    let limits = ctx.limits();
-    root_limits::filled(w, ctx, "inbox_max", Some(&new_message.to), waiting.inbox.into(), limits.inbox_max.into())?;
-    root_limits::filled(w, ctx, "world_mail_max", None, waiting.world, limits.world_mail_max.into())?;
+    let limits = w.ctx.limits();
+    root_limits::filled(w, "inbox_max", Some(&new_message.to), waiting.inbox.into(), limits.inbox_max.into())?;
+    root_limits::filled(w, "world_mail_max", None, waiting.world, limits.world_mail_max.into())?;
     let chain = new_message.chain;
-    let envelope = new_message.envelope(ctx);
+    let envelope = new_message.envelope(w.ctx);
     w.message_append(&envelope)?;
-    root_limits::last_hop(w, ctx, &envelope.from, &envelope.to, chain)?;
+    root_limits::last_hop(w, &envelope.from, &envelope.to, chain)?;
     let payload = json!({
         "message_id": envelope.message_id,
         "from": envelope.from,
         "kind": envelope.kind,
         "subject": envelope.subject,
-        "preview": ctx.excerpt(&envelope.body, 200),
+        "preview": w.ctx.excerpt(&envelope.body, 200),
         "hop": envelope.hop,
     });
-    ctx.emit(w, NewEvent::new(EventKind::MessageDelivered, payload).agent(&envelope.to).correlation(envelope.root_id))?;
+    w.emit(NewEvent::new(EventKind::MessageDelivered, payload).agent(&envelope.to).correlation(envelope.root_id))?;
     if envelope.wake {
         let for_person = envelope.from.agent().is_none() && envelope.from != Party::System;
         w.signal(match for_person || envelope.kind == Kind::Conversation {
@@ -276,7 +276,6 @@ pub struct Skipped {
 /// none.
 pub fn broadcast(
     w: &mut Tx,
-    ctx: &Context,
     new_message: &NewMessage,
     exclude: &[AgentId],
     archetype: Option<&str>,
@@ -288,13 +287,13 @@ pub fn broadcast(
         Some(after) => w.agents_with_mail(archetype, after.as_str(), SLICE)?,
         None => {
             for name in exclude {
-                agent_for(w, ctx, &new_message.from, name)?;
+                agent_for(w, &new_message.from, name)?;
             }
-            check_message(ctx, new_message)?;
+            check_message(w.ctx, new_message)?;
             let mut all = w.agents_with_mail(archetype, "", u32::MAX)?;
             let count = all.iter().filter(|id| is_receiver(id)).count();
             let count = u64::try_from(count).unwrap_or(u64::MAX);
-            root_limits::sent(w, ctx, &new_message.from, new_message.chain, count)?;
+            root_limits::sent(w, &new_message.from, new_message.chain, count)?;
             all.truncate(SLICE as usize);
             all
         }
@@ -304,9 +303,9 @@ pub fn broadcast(
     let depths = w.inbox_depths(&receivers)?;
     for (agent_id, depth) in receivers.into_iter().zip(depths).filter(|(agent_id, _)| is_receiver(agent_id)) {
         let copy = NewMessage { to: agent_id, ..new_message.clone() };
-        match check_room(w, ctx, &copy, depth) {
+        match check_room(w, &copy, depth) {
             Ok(waiting) => {
-                insert(w, ctx, copy, waiting)?;
+                insert(w, copy, waiting)?;
                 result.delivered += 1;
             }
             // A full inbox concerns one receiver only. Any other refusal would be the same for all
@@ -360,7 +359,8 @@ pub fn join_window(limit: u32) -> u32 {
 /// Adds pending mail to an open turn. Mail that expects a reply or must run alone is never taken
 /// this way (BI-33 as corrected). The turn's hop rises to that of its mail, so that reading mail in
 /// an open turn does not evade the limit on hops.
-pub fn join(w: &mut Tx, ctx: &Context, agent_id: &AgentId, turn_id: TurnId, limit: u32) -> Result<Joined> {
+pub fn join(w: &mut Tx, agent_id: &AgentId, turn_id: TurnId, limit: u32) -> Result<Joined> {
+    let ctx = w.ctx;
     let mut turn = open_turn(w, turn_id)?;
     let pending = w.inbox_pending(agent_id, join_window(limit))?;
     let of_session = pending.iter().filter(|mail| session_of(mail) == turn.conversation_id).count();

@@ -15,10 +15,11 @@ pub(crate) use ghost_domain::text::{clip, is_strange, nearest, one_line, prefix_
 pub(crate) use ghost_domain::transcript::TokenUsage;
 pub(crate) use ghost_domain::*;
 pub(crate) use ghost_store::tables::*;
-pub(crate) use ghost_store::{Store, StoreError, Tx};
+pub(crate) use ghost_store::{Store, StoreError, Tx as StoreTx};
 pub(crate) use serde::{Deserialize, Serialize};
 pub(crate) use serde_json::{Value, json};
 
 pub(crate) use crate::chain::Chain;
 pub(crate) use crate::context::Context;
 pub(crate) use crate::result::{Result, read_all, refusal};
+pub(crate) use crate::transaction::Tx;

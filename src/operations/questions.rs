@@ -7,22 +7,22 @@ use ghost_domain::approval::SHOWN_MAX;
 use crate::prelude::*;
 
 /// Takes back a question that nobody needs an answer to any more. Does nothing if it is closed.
-fn withdraw(w: &mut Tx, ctx: &Context, approval_id: ApprovalId) -> Result<()> {
+fn withdraw(w: &mut Tx, approval_id: ApprovalId) -> Result<()> {
     let Some(mut approval) = w.approval_get(approval_id)? else { return Ok(()) };
     if approval.status == ApprovalStatus::Pending {
         approval.status = ApprovalStatus::Cancelled;
-        close(w, ctx, approval)?;
+        close(w, approval)?;
     }
     Ok(())
 }
 
 /// Takes back the questions of a call that has ended; with `None`, those of all calls. The caller writes the turn.
-pub(crate) fn close_questions(w: &mut Tx, ctx: &Context, turn: &mut Turn, of: Option<&str>) -> Result<()> {
+pub(crate) fn close_questions(w: &mut Tx, turn: &mut Turn, of: Option<&str>) -> Result<()> {
     let mut left = Vec::new();
     for approval_id in std::mem::take(&mut turn.questions) {
         match w.approval_get(approval_id)? {
             Some(approval) if of.is_some_and(|id| id != approval.provider_call_id) => left.push(approval_id),
-            _ => withdraw(w, ctx, approval_id)?,
+            _ => withdraw(w, approval_id)?,
         }
     }
     turn.questions = left;
@@ -30,27 +30,28 @@ pub(crate) fn close_questions(w: &mut Tx, ctx: &Context, turn: &mut Turn, of: Op
 }
 
 /// Takes back the questions of a turn whose calls were interrupted: their programs are gone.
-pub(crate) fn end_all(w: &mut Tx, ctx: &Context, turn: &mut Turn) -> Result<()> {
+pub(crate) fn end_all(w: &mut Tx, turn: &mut Turn) -> Result<()> {
     if turn.questions.is_empty() {
         return Ok(());
     }
-    close_questions(w, ctx, turn, None)?;
+    close_questions(w, turn, None)?;
     w.turn_put(turn)?;
     Ok(())
 }
 
 /// Closes an approval.
-pub(crate) fn close(w: &mut Tx, ctx: &Context, mut approval: Approval) -> Result<Approval> {
-    approval.closed_at = Some(ctx.now());
+pub(crate) fn close(w: &mut Tx, mut approval: Approval) -> Result<Approval> {
+    approval.closed_at = Some(w.ctx.now());
     w.approval_put(&approval)?;
-    emit(w, ctx, EventKind::ApprovalClosed, &approval)?;
+    emit(w, EventKind::ApprovalClosed, &approval)?;
     w.signal(Signal::ApprovalClosed(approval.agent_id.clone()));
     Ok(approval)
 }
 
 /// Writes an event of an approval.
-pub(crate) fn emit(w: &mut Tx, ctx: &Context, kind: EventKind, approval: &Approval) -> Result<()> {
-    ctx.emit(w, event(ctx, kind, approval))
+pub(crate) fn emit(w: &mut Tx, kind: EventKind, approval: &Approval) -> Result<()> {
+    let ctx = w.ctx;
+    w.emit(event(ctx, kind, approval))
 }
 
 /// An event of an approval.

@@ -15,8 +15,8 @@ where
     F: FnOnce(&mut Tx) -> Result<T> + Send + 'static,
 {
     let at = ctx.now();
-    let done = store
-        .write(move |w| {
+    let done = ctx
+        .write(store, move |w| {
             if let Some(stored) = w.request_get(&key.principal, &key.request_id)? {
                 return replay(&key, &stored);
             }

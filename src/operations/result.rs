@@ -3,7 +3,7 @@
 //! This module must never import anything from this crate, because every other module imports it.
 
 /// The result of a rule: a value, or a typed refusal.
-pub type Result<T> = std::result::Result<T, ghost_domain::Refusal>;
+pub type Result<T, E = ghost_domain::Refusal> = std::result::Result<T, E>;
 
 /// Reads a list to its end. `page` reads what follows the last item that was read.
 pub(crate) fn read_all<T>(

@@ -81,8 +81,7 @@ pub async fn sweep(store: &Store, ctx: &Context) -> Result<u64> {
 /// How far the clock may be ahead, and what it shows. A jump is followed in a write transaction, so another one sees both
 /// from before it or both from after it.
 async fn doubt(store: &Store, ctx: &Context) -> Result<(Doubt, Timestamp)> {
-    let ctx = ctx.clone();
-    store.write(move |w| Ok((clock::state(w)?.doubt, ctx.now()))).await
+    ctx.write(store, |w| Ok((clock::state(w)?.doubt, w.ctx.now()))).await
 }
 
 /// The history families that use the largest amount of storage. No running work needs these rows.

@@ -13,38 +13,38 @@ use crate::prelude::*;
 const ROOT_LIMITS: [&str; 6] =
     ["root_messages_max", "root_turns_max", "root_spawns_max", "hops_max", "echoes_max", "reply_rounds_max"];
 
-fn tally(r: &mut Tx, ctx: &Context, root_id: RootId) -> Result<RootTally> {
+fn tally(r: &mut Tx, root_id: RootId) -> Result<RootTally> {
     Ok(match r.root_get(root_id)? {
         Some(tally) => tally,
-        None => RootTally::new(root_id, ctx.now()),
+        None => RootTally::new(root_id, r.ctx.now()),
     })
 }
 
-fn save(w: &mut Tx, ctx: &Context, mut tally: RootTally) -> Result<()> {
-    tally.updated_at = ctx.now();
+fn save(w: &mut Tx, mut tally: RootTally) -> Result<()> {
+    tally.updated_at = w.ctx.now();
     w.root_put(&tally)?;
     Ok(())
 }
 
 /// Counts `count` messages that an agent sends to agents or chat channels in a chain. Refuses over
 /// `limits.root_messages_max`.
-pub fn sent(w: &mut Tx, ctx: &Context, from: &Party, chain: Chain, count: u64) -> Result<()> {
+pub fn sent(w: &mut Tx, from: &Party, chain: Chain, count: u64) -> Result<()> {
     let (Some(agent_id), true) = (from.agent(), chain.hop > 0) else { return Ok(()) };
-    let most = u64::from(ctx.limits().root_messages_max);
-    let mut tally = match with_sent(w, ctx, chain, count) {
+    let most = u64::from(w.ctx.limits().root_messages_max);
+    let mut tally = match with_sent(w, chain, count) {
         Ok(tally) => tally,
-        Err(refusal) => return refuse(w, ctx, agent_id, chain, refusal),
+        Err(refusal) => return refuse(w, agent_id, chain, refusal),
     };
     if tally.messages >= most {
-        limit_reached(w, ctx, agent_id, "root_messages_max", most, &mut tally, json!({ "hop": chain.hop }))?;
+        limit_reached(w, agent_id, "root_messages_max", most, &mut tally, json!({ "hop": chain.hop }))?;
     }
-    save(w, ctx, tally)
+    save(w, tally)
 }
 
 /// Returns the tally with `count` more messages, or the refusal.
-fn with_sent(r: &mut Tx, ctx: &Context, chain: Chain, count: u64) -> Result<RootTally> {
-    let most = u64::from(ctx.limits().root_messages_max);
-    let mut tally = tally(r, ctx, chain.root_id)?;
+fn with_sent(r: &mut Tx, chain: Chain, count: u64) -> Result<RootTally> {
+    let most = u64::from(r.ctx.limits().root_messages_max);
+    let mut tally = tally(r, chain.root_id)?;
     let before = tally.messages;
     tally.messages = before.saturating_add(count);
     if tally.messages > most {
@@ -55,43 +55,36 @@ fn with_sent(r: &mut Tx, ctx: &Context, chain: Chain, count: u64) -> Result<Root
 }
 
 /// Checks whether [`sent`] would refuse, without counting.
-pub fn would_send(r: &mut Tx, ctx: &Context, from: &Party, chain: Chain, count: u64) -> Result<()> {
+pub fn would_send(r: &mut Tx, from: &Party, chain: Chain, count: u64) -> Result<()> {
     if from.agent().is_some() && chain.hop > 0 {
-        with_sent(r, ctx, chain, count)?;
+        with_sent(r, chain, count)?;
     }
     Ok(())
 }
 
 /// Counts repetitions: messages with the same text from one agent to the same other agent. Refuses
 /// over `limits.echoes_max`.
-pub fn echoed(w: &mut Tx, ctx: &Context, from: &Party, to: &AgentId, text: &str, chain: Chain) -> Result<()> {
+pub fn echoed(w: &mut Tx, from: &Party, to: &AgentId, text: &str, chain: Chain) -> Result<()> {
     let (Some(agent_id), true) = (from.agent(), chain.hop > 0) else { return Ok(()) };
-    let most = ctx.limits().echoes_max;
-    let (mut tally, count) = match with_echo(w, ctx, agent_id, to, text, chain) {
+    let most = w.ctx.limits().echoes_max;
+    let (mut tally, count) = match with_echo(w, agent_id, to, text, chain) {
         Ok(echo) => echo,
-        Err(refusal) => return refuse(w, ctx, agent_id, chain, refusal),
+        Err(refusal) => return refuse(w, agent_id, chain, refusal),
     };
     if count == 0 {
         return Ok(());
     }
     if count == most {
         let more = json!({ "to": to, "hop": chain.hop });
-        limit_reached(w, ctx, agent_id, "echoes_max", u64::from(most), &mut tally, more)?;
+        limit_reached(w, agent_id, "echoes_max", u64::from(most), &mut tally, more)?;
     }
-    save(w, ctx, tally)
+    save(w, tally)
 }
 
 /// Returns the tally with this text counted, and the number of repetitions, or the refusal.
-fn with_echo(
-    r: &mut Tx,
-    ctx: &Context,
-    from: &AgentId,
-    to: &AgentId,
-    text: &str,
-    chain: Chain,
-) -> Result<(RootTally, u32)> {
-    let most = ctx.limits().echoes_max;
-    let mut tally = tally(r, ctx, chain.root_id)?;
+fn with_echo(r: &mut Tx, from: &AgentId, to: &AgentId, text: &str, chain: Chain) -> Result<(RootTally, u32)> {
+    let most = r.ctx.limits().echoes_max;
+    let mut tally = tally(r, chain.root_id)?;
     let count = tally.echo(from, to, text);
     if count > most {
         return Err(refusal!(LoopGuard, "you have sent {to} the same words {most} times in this exchange")
@@ -102,19 +95,19 @@ fn with_echo(
 }
 
 /// Checks whether [`echoed`] would refuse, without counting.
-pub fn would_echo(r: &mut Tx, ctx: &Context, from: &Party, to: &AgentId, text: &str, chain: Chain) -> Result<()> {
+pub fn would_echo(r: &mut Tx, from: &Party, to: &AgentId, text: &str, chain: Chain) -> Result<()> {
     if let (Some(agent_id), true) = (from.agent(), chain.hop > 0) {
-        with_echo(r, ctx, agent_id, to, text, chain)?;
+        with_echo(r, agent_id, to, text, chain)?;
     }
     Ok(())
 }
 
 /// Counts an ask of one agent to another in a chain. Refuses over `limits.reply_rounds_max` in a
 /// row, and after the other agent has ended the exchange (HB-07).
-pub fn asked(w: &mut Tx, ctx: &Context, from: &Party, to: &AgentId, chain: Chain) -> Result<()> {
+pub fn asked(w: &mut Tx, from: &Party, to: &AgentId, chain: Chain) -> Result<()> {
     let (Some(agent_id), true) = (from.agent(), chain.hop > 0) else { return Ok(()) };
-    let most = ctx.limits().reply_rounds_max;
-    let mut tally = tally(w, ctx, chain.root_id)?;
+    let most = w.ctx.limits().reply_rounds_max;
+    let mut tally = tally(w, chain.root_id)?;
     let rounds = tally.asked(agent_id, to).clone();
     let refusal = |what: String| {
         let hint =
@@ -128,87 +121,87 @@ pub fn asked(w: &mut Tx, ctx: &Context, from: &Party, to: &AgentId, chain: Chain
     if rounds.count > most {
         let refusal = refusal(format!("you have asked {to} {most} times in a row (limits.reply_rounds_max)"))
             .details(json!({ "limit": "reply_rounds_max", "value": most, "to": to }));
-        return refuse(w, ctx, agent_id, chain, refusal);
+        return refuse(w, agent_id, chain, refusal);
     }
     if rounds.count == most {
         let more = json!({ "to": to, "hop": chain.hop });
-        limit_reached(w, ctx, agent_id, "reply_rounds_max", most.into(), &mut tally, more)?;
+        limit_reached(w, agent_id, "reply_rounds_max", most.into(), &mut tally, more)?;
     }
-    save(w, ctx, tally)
+    save(w, tally)
 }
 
 /// Records that `to` has ended the exchange in which `from` asks it.
-pub fn exchange_over(w: &mut Tx, ctx: &Context, root_id: RootId, from: &AgentId, to: &AgentId) -> Result<()> {
+pub fn exchange_over(w: &mut Tx, root_id: RootId, from: &AgentId, to: &AgentId) -> Result<()> {
     let Some(mut tally) = w.root_get(root_id)? else { return Ok(()) };
     tally.ended(from, to);
-    save(w, ctx, tally)
+    save(w, tally)
 }
 
 /// Emits an event when a chain reaches the last allowed hop.
-pub fn last_hop(w: &mut Tx, ctx: &Context, from: &Party, to: &AgentId, chain: Chain) -> Result<()> {
-    let most = ctx.limits().hops_max;
+pub fn last_hop(w: &mut Tx, from: &Party, to: &AgentId, chain: Chain) -> Result<()> {
+    let most = w.ctx.limits().hops_max;
     let (Some(agent_id), true) = (from.agent(), chain.hop == most) else { return Ok(()) };
-    let mut tally = tally(w, ctx, chain.root_id)?;
+    let mut tally = tally(w, chain.root_id)?;
     let more = json!({ "to": to, "hop": chain.hop });
-    if limit_reached(w, ctx, agent_id, "hops_max", u64::from(most), &mut tally, more)? {
-        save(w, ctx, tally)?;
+    if limit_reached(w, agent_id, "hops_max", u64::from(most), &mut tally, more)? {
+        save(w, tally)?;
     }
     Ok(())
 }
 
 /// Counts an agent that a chain creates. Refuses over `limits.root_spawns_max`.
-pub fn spawned(w: &mut Tx, ctx: &Context, by: &Party, chain: Chain) -> Result<()> {
+pub fn spawned(w: &mut Tx, by: &Party, chain: Chain) -> Result<()> {
     let (Some(agent_id), true) = (by.agent(), chain.hop > 0) else { return Ok(()) };
-    let most = ctx.limits().root_spawns_max;
-    let mut tally = tally(w, ctx, chain.root_id)?;
+    let most = w.ctx.limits().root_spawns_max;
+    let mut tally = tally(w, chain.root_id)?;
     if tally.spawns >= most {
         let what = format!("what began with root {} has created {} agents", chain.root_id, tally.spawns);
         let refusal = over("root_spawns_max", u64::from(most), &what, 1);
-        return refuse(w, ctx, agent_id, chain, refusal);
+        return refuse(w, agent_id, chain, refusal);
     }
     tally.spawns += 1;
     if tally.spawns == most {
-        limit_reached(w, ctx, agent_id, "root_spawns_max", u64::from(most), &mut tally, json!({ "hop": chain.hop }))?;
+        limit_reached(w, agent_id, "root_spawns_max", u64::from(most), &mut tally, json!({ "hop": chain.hop }))?;
     }
-    save(w, ctx, tally)
+    save(w, tally)
 }
 
 /// Returns why a turn of this chain must end at once, if its root has already opened
 /// `limits.root_turns_max` turns, not counting this one. The turn's mail is consumed, so that it
 /// does not wake the agent again.
-pub fn turns_spent(w: &mut Tx, ctx: &Context, root_id: RootId, hop: u32) -> Result<Option<Refusal>> {
+pub fn turns_spent(w: &mut Tx, root_id: RootId, hop: u32) -> Result<Option<Refusal>> {
     if hop == 0 {
         return Ok(None);
     }
-    let most = u64::from(ctx.limits().root_turns_max);
+    let most = u64::from(w.ctx.limits().root_turns_max);
     let turns = w.root_get(root_id)?.map_or(0, |tally| tally.turns);
     let what = || format!("what began with root {root_id} has opened {turns} turns");
     Ok((turns >= most).then(|| over("root_turns_max", most, &what(), 1)))
 }
 
 /// Counts a turn that a chain opens.
-pub fn turn_opened(w: &mut Tx, ctx: &Context, agent_id: &AgentId, chain: Chain) -> Result<()> {
+pub fn turn_opened(w: &mut Tx, agent_id: &AgentId, chain: Chain) -> Result<()> {
     if chain.hop == 0 {
         return Ok(());
     }
-    let most = u64::from(ctx.limits().root_turns_max);
-    let mut tally = tally(w, ctx, chain.root_id)?;
+    let most = u64::from(w.ctx.limits().root_turns_max);
+    let mut tally = tally(w, chain.root_id)?;
     tally.turns = tally.turns.saturating_add(1);
     if tally.turns >= most {
-        limit_reached(w, ctx, agent_id, "root_turns_max", most, &mut tally, json!({ "hop": chain.hop }))?;
+        limit_reached(w, agent_id, "root_turns_max", most, &mut tally, json!({ "hop": chain.hop }))?;
     }
-    save(w, ctx, tally)
+    save(w, tally)
 }
 
 /// Emits an event when the next addition reaches a limit of the world or of one agent; `before` is
 /// the count before it. It is emitted when the limit fills, because a refusal rolls its transaction
 /// back and could leave no event.
-pub fn filled(w: &mut Tx, ctx: &Context, limit: &str, about: Option<&AgentId>, before: u64, most: u64) -> Result<()> {
+pub fn filled(w: &mut Tx, limit: &str, about: Option<&AgentId>, before: u64, most: u64) -> Result<()> {
     if before.saturating_add(1) != most {
         return Ok(());
     }
     let event = NewEvent::new(EventKind::LimitReached, json!({ "limit": limit, "value": most }));
-    ctx.emit(w, NewEvent { agent_id: about.cloned(), ..event })
+    w.emit(NewEvent { agent_id: about.cloned(), ..event })
 }
 
 /// Builds the refusal for `more` that would exceed a limit of a root; `so_far` describes the
@@ -221,15 +214,15 @@ fn over(limit: &str, most: u64, so_far: &str, more: u64) -> Refusal {
 
 /// Returns the refusal and emits its event, for a caller that continues after the refusal. If the
 /// caller rolls back, the record of the refused call emits the event ([`refused`]).
-fn refuse<T>(w: &mut Tx, ctx: &Context, agent_id: &AgentId, chain: Chain, refusal: Refusal) -> Result<T> {
-    refused(w, ctx, agent_id, chain, &refusal)?;
+fn refuse<T>(w: &mut Tx, agent_id: &AgentId, chain: Chain, refusal: Refusal) -> Result<T> {
+    refused(w, agent_id, chain, &refusal)?;
     Err(refusal)
 }
 
 /// Emits the event for a refusal over a limit of a root, unless it was emitted when the limit was
 /// reached. A step of more than one can exceed a limit without reaching it exactly, and so can a
 /// lowered limit.
-pub fn refused(w: &mut Tx, ctx: &Context, agent_id: &AgentId, chain: Chain, refusal: &Refusal) -> Result<()> {
+pub fn refused(w: &mut Tx, agent_id: &AgentId, chain: Chain, refusal: &Refusal) -> Result<()> {
     let Some(Value::Object(details)) = &refusal.details else { return Ok(()) };
     let limit = details.get("limit").and_then(Value::as_str).filter(|limit| ROOT_LIMITS.contains(limit));
     let (Some(limit), Some(most)) = (limit, details.get("value").and_then(Value::as_u64)) else { return Ok(()) };
@@ -239,9 +232,9 @@ pub fn refused(w: &mut Tx, ctx: &Context, agent_id: &AgentId, chain: Chain, refu
             more[name] = value.clone();
         }
     }
-    let mut tally = tally(w, ctx, chain.root_id)?;
-    if limit_reached(w, ctx, agent_id, limit, most, &mut tally, more)? {
-        save(w, ctx, tally)?;
+    let mut tally = tally(w, chain.root_id)?;
+    if limit_reached(w, agent_id, limit, most, &mut tally, more)? {
+        save(w, tally)?;
     }
     Ok(())
 }
@@ -250,7 +243,6 @@ pub fn refused(w: &mut Tx, ctx: &Context, agent_id: &AgentId, chain: Chain, refu
 /// emitted now; the caller then has to save the tally.
 fn limit_reached(
     w: &mut Tx,
-    ctx: &Context,
     agent_id: &AgentId,
     limit: &str,
     most: u64,
@@ -272,7 +264,7 @@ fn limit_reached(
     if let (Some(payload), Value::Object(more)) = (payload.as_object_mut(), more) {
         payload.extend(more);
     }
-    ctx.emit(w, NewEvent::new(EventKind::LimitReached, payload).agent(agent_id).correlation(tally.root_id))?;
+    w.emit(NewEvent::new(EventKind::LimitReached, payload).agent(agent_id).correlation(tally.root_id))?;
     Ok(true)
 }
 
@@ -291,8 +283,8 @@ pub struct NearBound {
 
 /// Returns the limits of which at least four fifths are used, the fullest first, at most 50. `dynamic_agents` is the number
 /// of agents that were created at run time: the caller knows it, and the store would have to count them.
-pub fn near(r: &mut Tx, ctx: &Context, dynamic_agents: u64) -> Result<Vec<NearBound>> {
-    let limits = ctx.limits();
+pub fn near(r: &mut Tx, dynamic_agents: u64) -> Result<Vec<NearBound>> {
+    let limits = r.ctx.limits();
     let mut found = Vec::new();
     let mut check = |limit: &str, about: String, value: u64, most: u64| {
         let near = most > 0 && u128::from(value) * 5 >= u128::from(most) * 4;
@@ -317,7 +309,7 @@ pub fn near(r: &mut Tx, ctx: &Context, dynamic_agents: u64) -> Result<Vec<NearBo
         check("inbox_max", agent_id.to_string(), depth.into(), limits.inbox_max.into());
     }
     // Only roots that were active within the last hour are checked.
-    let since = ghost_domain::Timestamp(ctx.now().0.saturating_sub(3_600_000));
+    let since = ghost_domain::Timestamp(r.ctx.now().0.saturating_sub(3_600_000));
     for tally in r.root_list(100)? {
         if tally.updated_at < since {
             continue;

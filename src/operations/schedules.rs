@@ -70,9 +70,9 @@ pub struct NewSchedule {
 /// replace a schedule that someone else set; `Conflict` if an agent would give a schedule of another
 /// session a new text or new options; `HopLimit`; `TooLarge`; `PayloadMismatch` for options
 /// of a cron job on another kind.
-pub fn set(w: &mut Tx, ctx: &Context, by: &Party, mut new: NewSchedule) -> Result<Schedule> {
-    let limits = ctx.limits();
-    let agent = agent_lookup::agent_for(w, ctx, by, &new.agent_id)?;
+pub fn set(w: &mut Tx, by: &Party, mut new: NewSchedule) -> Result<Schedule> {
+    let limits = w.ctx.limits();
+    let agent = agent_lookup::agent_for(w, by, &new.agent_id)?;
     let name = checked_name(&new.name)?;
     if new.kind == ScheduleKind::Timer && new.message.is_empty() {
         new.message.clone_from(&name);
@@ -92,7 +92,7 @@ pub fn set(w: &mut Tx, ctx: &Context, by: &Party, mut new: NewSchedule) -> Resul
         return Err(refusal!(PayloadMismatch, "the options of a cron job cannot be used with a {}", new.kind)
             .hint("set a cron job for that time instead; it can run once, in a turn of its own"));
     }
-    let now = ctx.now();
+    let now = w.ctx.now();
     let when = checked_when(new.kind, new.when.clone())?;
     let before = w.schedule_find(&agent.agent_id, new.kind, &name)?;
     // A failed one-shot is off and its time has passed. Its other fields can still be changed.
@@ -107,7 +107,7 @@ pub fn set(w: &mut Tx, ctx: &Context, by: &Party, mut new: NewSchedule) -> Resul
             may_change(by, before)?;
             keeps_session(by, before, &new)?;
         }
-        None => check_count(w, ctx, &agent.agent_id, new.kind)?,
+        None => check_count(w, &agent.agent_id, new.kind)?,
     }
     // A schedule that is being switched off may keep a target that no longer exists; otherwise it
     // could not be switched off.
@@ -116,7 +116,7 @@ pub fn set(w: &mut Tx, ctx: &Context, by: &Party, mut new: NewSchedule) -> Resul
         check_target(w, &new.mode)?;
     }
     let schedule = Schedule {
-        schedule_id: before.as_ref().map_or_else(|| ScheduleId(ctx.id()), |before| before.schedule_id),
+        schedule_id: before.as_ref().map_or_else(|| ScheduleId(w.ctx.id()), |before| before.schedule_id),
         kind: new.kind,
         agent_id: agent.agent_id,
         name,
@@ -136,7 +136,7 @@ pub fn set(w: &mut Tx, ctx: &Context, by: &Party, mut new: NewSchedule) -> Resul
         creator: by.clone(),
         created_at: now,
     };
-    save(w, ctx, by, &schedule)?;
+    save(w, by, &schedule)?;
     if let Some(baseline) = &new.baseline {
         w.watch_snapshot_put(schedule.schedule_id, baseline)?;
     }
@@ -149,7 +149,7 @@ pub fn set(w: &mut Tx, ctx: &Context, by: &Party, mut new: NewSchedule) -> Resul
 /// # Errors
 /// `NotFound`, also for a channel or conversation that the last text of a cron job goes to;
 /// `AccessDenied`; `InvalidArguments` if its only time has passed.
-pub fn enable(w: &mut Tx, ctx: &Context, by: &Party, schedule_id: ScheduleId, enabled: bool) -> Result<Schedule> {
+pub fn enable(w: &mut Tx, by: &Party, schedule_id: ScheduleId, enabled: bool) -> Result<Schedule> {
     let mut schedule = get(w, schedule_id)?;
     may_change(by, &schedule)?;
     if schedule.enabled == enabled {
@@ -162,11 +162,11 @@ pub fn enable(w: &mut Tx, ctx: &Context, by: &Party, schedule_id: ScheduleId, en
     schedule.next_at = match schedule.kind {
         ScheduleKind::Watch => None,
         _ if !enabled => None,
-        _ => Some(first_slot(&schedule.when, ctx.now(), ctx.limits().cron_gap_seconds)?),
+        _ => Some(first_slot(&schedule.when, w.ctx.now(), w.ctx.limits().cron_gap_seconds)?),
     };
-    save(w, ctx, by, &schedule)?;
+    save(w, by, &schedule)?;
     if schedule.kind == ScheduleKind::Heartbeat {
-        heartbeat::release_waiting_mail(w, ctx, &schedule.agent_id)?;
+        heartbeat::release_waiting_mail(w, &schedule.agent_id)?;
     }
     Ok(schedule)
 }
@@ -175,16 +175,16 @@ pub fn enable(w: &mut Tx, ctx: &Context, by: &Party, schedule_id: ScheduleId, en
 ///
 /// # Errors
 /// `NotFound`, `AccessDenied`, `PolicyDenied` for a heartbeat.
-pub fn cancel(w: &mut Tx, ctx: &Context, by: &Party, schedule_id: ScheduleId) -> Result<Schedule> {
+pub fn cancel(w: &mut Tx, by: &Party, schedule_id: ScheduleId) -> Result<Schedule> {
     let mut schedule = get(w, schedule_id)?;
     may_change(by, &schedule)?;
     if schedule.kind == ScheduleKind::Heartbeat && *by != Party::System {
         return Err(refusal!(PolicyDenied, "a heartbeat is set by the world file and cannot be cancelled")
             .hint("change `heartbeat:` there and reload, or disable it until the next reload"));
     }
-    remove(w, ctx, by, &schedule, None)?;
+    remove(w, by, &schedule, None)?;
     if schedule.kind == ScheduleKind::Heartbeat {
-        heartbeat::release_waiting_mail(w, ctx, &schedule.agent_id)?;
+        heartbeat::release_waiting_mail(w, &schedule.agent_id)?;
     }
     schedule.enabled = false;
     schedule.next_at = None;
@@ -192,21 +192,21 @@ pub fn cancel(w: &mut Tx, ctx: &Context, by: &Party, schedule_id: ScheduleId) ->
 }
 
 /// Cancels all schedules of an agent that is being deleted.
-pub(crate) fn cancel_all(w: &mut Tx, ctx: &Context, by: &Party, agent_id: &AgentId) -> Result<()> {
+pub(crate) fn cancel_all(w: &mut Tx, by: &Party, agent_id: &AgentId) -> Result<()> {
     loop {
         let schedules = w.schedule_list(Some(agent_id), None, None)?;
         if schedules.is_empty() {
             return Ok(());
         }
         for schedule in &schedules {
-            remove(w, ctx, by, schedule, Some("its agent was deleted"))?;
+            remove(w, by, schedule, Some("its agent was deleted"))?;
         }
     }
 }
 
 /// Returns the schedule with this name. The refusal gets a suggestion; see
 /// [`with_nearest`](crate::mail::with_nearest).
-pub fn named(r: &mut Tx, agent_id: &AgentId, kind: ScheduleKind, name: &str) -> Result<Schedule> {
+pub fn named(r: &mut StoreTx, agent_id: &AgentId, kind: ScheduleKind, name: &str) -> Result<Schedule> {
     if let Some(found) = r.schedule_find(agent_id, kind, name.trim())? {
         return Ok(found);
     }
@@ -222,7 +222,7 @@ pub fn named(r: &mut Tx, agent_id: &AgentId, kind: ScheduleKind, name: &str) -> 
 ///
 /// # Errors
 /// `NotFound` if neither the schedule nor a run of it exists.
-pub fn runs(r: &mut Tx, schedule_id: ScheduleId, limit: u32) -> Result<Vec<ScheduleRun>> {
+pub fn runs(r: &mut StoreTx, schedule_id: ScheduleId, limit: u32) -> Result<Vec<ScheduleRun>> {
     let runs = r.schedule_runs(schedule_id, limit.clamp(1, RUNS_MAX))?;
     if runs.is_empty() {
         get(r, schedule_id)?;
@@ -270,8 +270,8 @@ fn checked_when(kind: ScheduleKind, when: When) -> Result<When> {
 }
 
 /// Checks the limits on the number of schedules of a kind.
-fn check_count(w: &mut Tx, ctx: &Context, agent_id: &AgentId, kind: ScheduleKind) -> Result<()> {
-    let limits = ctx.limits();
+fn check_count(w: &mut Tx, agent_id: &AgentId, kind: ScheduleKind) -> Result<()> {
+    let limits = w.ctx.limits();
     let (limit, setting) = match kind {
         ScheduleKind::Timer => (limits.timers_max, "limits.timers_max"),
         ScheduleKind::Cron => (limits.crons_max, "limits.crons_max"),
@@ -304,7 +304,7 @@ fn check_count(w: &mut Tx, ctx: &Context, agent_id: &AgentId, kind: ScheduleKind
 ///
 /// # Errors
 /// `NotFound`, with a suggestion.
-fn check_target(r: &mut Tx, mode: &JobMode) -> Result<()> {
+fn check_target(r: &mut StoreTx, mode: &JobMode) -> Result<()> {
     let with_field = |refusal: Refusal| refusal.details(json!({ "field": "to" }));
     let channel = match mode.own_turn().map(|turn| &turn.target) {
         Some(Target::Conversation(conversation_id)) => {

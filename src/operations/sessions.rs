@@ -71,13 +71,17 @@ pub fn cut_page(turns: &[TurnId], fits: usize, earlier: Option<TurnId>) -> (usiz
     }
 }
 
-fn born(r: &mut Tx, agent_id: &AgentId) -> Result<Timestamp> {
+fn born(r: &mut StoreTx, agent_id: &AgentId) -> Result<Timestamp> {
     Ok(r.agent_get(agent_id)?.map_or(Timestamp(i64::MIN), |agent| agent.created_at))
 }
 
 /// The first place of a session's history: after its last reset, and not before the agent was created. An earlier agent
 /// with this id had a session of its own.
-pub(crate) fn beginning(r: &mut Tx, agent_id: &AgentId, conversation_id: Option<ConversationId>) -> Result<LogPlace> {
+pub(crate) fn beginning(
+    r: &mut StoreTx,
+    agent_id: &AgentId,
+    conversation_id: Option<ConversationId>,
+) -> Result<LogPlace> {
     let first = LogPlace::first_at(born(r, agent_id)?);
     let reset = r.session_start(agent_id, conversation_id)?.and_then(|found| found.reset_place());
     Ok(reset.map_or(first, |reset| reset.next().max(first)))
@@ -98,7 +102,7 @@ pub fn session_named(name: &str) -> Result<Option<ConversationId>> {
 ///
 /// # Errors
 /// When the store fails.
-pub fn list(r: &mut Tx, agent_id: &AgentId, since: Timestamp, limit: u32) -> Result<Vec<SessionSummary>> {
+pub fn list(r: &mut StoreTx, agent_id: &AgentId, since: Timestamp, limit: u32) -> Result<Vec<SessionSummary>> {
     let born = born(r, agent_id)?;
     Ok(r.session_list(agent_id, born, since, limit)?)
 }
@@ -108,7 +112,7 @@ pub fn list(r: &mut Tx, agent_id: &AgentId, since: Timestamp, limit: u32) -> Res
 /// # Errors
 /// `NotFound` if `before` is not an ended turn of the session, or if the session has no turns.
 pub fn history(
-    r: &mut Tx,
+    r: &mut StoreTx,
     agent_id: &AgentId,
     conversation_id: Option<ConversationId>,
     before: Option<TurnId>,
@@ -149,13 +153,7 @@ pub fn history(
 ///
 /// # Errors
 /// When the store fails.
-pub fn reset(
-    w: &mut Tx,
-    ctx: &Context,
-    by: &Party,
-    agent_id: &AgentId,
-    conversation_id: Option<ConversationId>,
-) -> Result<bool> {
+pub fn reset(w: &mut Tx, by: &Party, agent_id: &AgentId, conversation_id: Option<ConversationId>) -> Result<bool> {
     let known = w.session_start(agent_id, conversation_id)?.and_then(|found| found.reset_place());
     let mut ends = Vec::new();
     for source in ["mail", "cron"] {
@@ -169,16 +167,16 @@ pub fn reset(
     }
     // A clock that moved back leaves turns that end later than now.
     let Some(last) = ends.into_iter().max() else { return Ok(false) };
-    let start = LogStart { place: LogPlace::last_at(ctx.now().max(last)), round: u32::MAX, cut: false };
+    let start = LogStart { place: LogPlace::last_at(w.ctx.now().max(last)), round: u32::MAX, cut: false };
     let start = SessionStart { agent_id: agent_id.clone(), conversation_id, start, reset: None };
     w.session_start_put(&start)?;
     let payload = json!({ "session": name_of(conversation_id), "by": by });
-    ctx.emit(w, NewEvent::new(EventKind::SessionReset, payload).agent(agent_id))?;
+    w.emit(NewEvent::new(EventKind::SessionReset, payload).agent(agent_id))?;
     Ok(true)
 }
 
 fn place_in(
-    r: &mut Tx,
+    r: &mut StoreTx,
     agent_id: &AgentId,
     conversation_id: Option<ConversationId>,
     turn_id: TurnId,

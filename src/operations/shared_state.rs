@@ -38,7 +38,7 @@ pub struct Listed {
 ///
 /// # Errors
 /// `NotFound`; `InvalidArguments` for a malformed key.
-pub fn get(r: &mut Tx, key: &str) -> Result<StateEntry> {
+pub fn get(r: &mut StoreTx, key: &str) -> Result<StateEntry> {
     check_key(key)?;
     match r.state_get(key)? {
         Some(entry) => Ok(entry),
@@ -47,7 +47,7 @@ pub fn get(r: &mut Tx, key: &str) -> Result<StateEntry> {
 }
 
 /// Returns at most `limit` entries whose key begins with `prefix` and comes after `after`.
-pub fn list(r: &mut Tx, prefix: &str, after: &str, limit: u32) -> Result<Listed> {
+pub fn list(r: &mut StoreTx, prefix: &str, after: &str, limit: u32) -> Result<Listed> {
     check_prefix(prefix)?;
     let mut entries = r.state_list(prefix, after, limit.saturating_add(1))?;
     let more = entries.len() > limit as usize;
@@ -58,7 +58,7 @@ pub fn list(r: &mut Tx, prefix: &str, after: &str, limit: u32) -> Result<Listed>
 /// Writes one value, or deletes it if the value is null. A deletion returns the entry with a null
 /// value and the next version. `through` is the operator that acts as the agent `by`, if there is
 /// one.
-pub fn set(w: &mut Tx, ctx: &Context, by: &Party, through: Option<&Party>, new: Setting) -> Result<StateEntry> {
+pub fn set(w: &mut Tx, by: &Party, through: Option<&Party>, new: Setting) -> Result<StateEntry> {
     check_key(&new.key)?;
     if by.agent().is_some() && is_system(&new.key) {
         return Err(refusal!(AccessDenied, "`{}` is read-only: agents cannot write keys under `system.`", new.key)
@@ -68,7 +68,7 @@ pub fn set(w: &mut Tx, ctx: &Context, by: &Party, through: Option<&Party>, new: 
         return Err(refusal!(InvalidArguments, "expected_version is {version}")
             .hint("give the version that you have read, or 0 if the key must not exist yet"));
     }
-    let limits = ctx.limits();
+    let limits = w.ctx.limits();
     let bytes = new.value.as_str().len();
     if bytes > limits.state_bytes as usize {
         return Err(refusal!(
@@ -105,7 +105,7 @@ pub fn set(w: &mut Tx, ctx: &Context, by: &Party, through: Option<&Party>, new: 
             floor(w)? + 1
         }
     };
-    let entry = StateEntry { key: new.key, value: new.value, version, writer: by.clone(), updated_at: ctx.now() };
+    let entry = StateEntry { key: new.key, value: new.value, version, writer: by.clone(), updated_at: w.ctx.now() };
     if deletes {
         w.state_remove(&entry.key)?;
         if version > floor(w)? {
@@ -119,17 +119,17 @@ pub fn set(w: &mut Tx, ctx: &Context, by: &Party, through: Option<&Party>, new: 
         payload["through"] = json!(through);
     }
     let event = NewEvent::new(EventKind::StateChanged, payload);
-    ctx.emit(w, NewEvent { agent_id: by.agent().cloned(), ..event })?;
+    w.emit(NewEvent { agent_id: by.agent().cloned(), ..event })?;
     Ok(entry)
 }
 
-fn floor(r: &mut Tx) -> Result<i64> {
+fn floor(r: &mut StoreTx) -> Result<i64> {
     let Some(text) = r.meta_get(FLOOR)? else { return Ok(0) };
     text.parse()
         .map_err(|_| refusal!(Internal, "`{text}` is stored as a version of the shared state, but is not a number"))
 }
 
-fn missing(r: &mut Tx, key: &str) -> Result<Refusal> {
+fn missing(r: &mut StoreTx, key: &str) -> Result<Refusal> {
     // A typing mistake is rarely in the first letter, and a world may have very many keys.
     let first: String = key.chars().take(1).collect();
     let near = r.state_list(&first, "", NEAR_MAX)?;

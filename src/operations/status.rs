@@ -25,7 +25,7 @@ pub struct Facts {
 
 impl Facts {
     /// Reads all counts.
-    pub fn read(r: &mut Tx) -> Result<Self> {
+    pub fn read(r: &mut StoreTx) -> Result<Self> {
         let count = |length: usize| u32::try_from(length).unwrap_or(u32::MAX);
         let open = r.turns_open()?;
         Ok(Self {
@@ -41,16 +41,16 @@ impl Facts {
 
 /// The accounts with a limit as they are at `now`, except accounts of roots, which may be many, and
 /// of deleted agents.
-pub fn bounded(r: &mut Tx, now: Timestamp) -> Result<Vec<Budget>> {
+pub fn bounded(r: &mut StoreTx, now: Timestamp) -> Result<Vec<Budget>> {
     limited(r, now, true, |_| true)
 }
 
 /// The accounts that are near or past a limit, including those of roots.
-pub fn near(r: &mut Tx, now: Timestamp) -> Result<Vec<Budget>> {
+pub fn near(r: &mut StoreTx, now: Timestamp) -> Result<Vec<Budget>> {
     limited(r, now, false, is_near)
 }
 
-fn limited(r: &mut Tx, now: Timestamp, no_roots: bool, wanted: fn(&Budget) -> bool) -> Result<Vec<Budget>> {
+fn limited(r: &mut StoreTx, now: Timestamp, no_roots: bool, wanted: fn(&Budget) -> bool) -> Result<Vec<Budget>> {
     let mut found = Vec::new();
     let filter = BudgetFilter { limited: true, no_roots, ..BudgetFilter::default() };
     budgets::each(r, filter, |budget| found.extend(Some(budget.at(now)).filter(wanted)))?;

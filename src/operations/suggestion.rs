@@ -46,7 +46,7 @@ pub(crate) enum Unknown {
 
 /// Adds a suggestion to a refusal about an unknown name. In a query it searches at once. In a
 /// command it only records the name, and [`with_nearest`] searches later.
-pub(crate) fn unknown_name(r: &mut Tx, refusal: Refusal, name: Unknown) -> Result<Refusal> {
+pub(crate) fn unknown_name(r: &mut StoreTx, refusal: Refusal, name: Unknown) -> Result<Refusal> {
     let mut details = refusal.details.clone().unwrap_or_else(|| json!({}));
     details[UNKNOWN] = json!(name);
     let refusal = refusal.details(details);
@@ -54,7 +54,7 @@ pub(crate) fn unknown_name(r: &mut Tx, refusal: Refusal, name: Unknown) -> Resul
 }
 
 /// Like [`unknown_name`], for a text that cannot be an agent's name.
-pub fn no_agent(r: &mut Tx, refusal: Refusal, text: &str) -> Result<Refusal> {
+pub fn no_agent(r: &mut StoreTx, refusal: Refusal, text: &str) -> Result<Refusal> {
     unknown_name(r, refusal, Unknown::Agent(clip(text, TEXT_MAX)))
 }
 
@@ -79,7 +79,7 @@ fn unknown(details: &Value) -> Option<Unknown> {
     details.get(UNKNOWN).and_then(|name| Unknown::deserialize(name).ok()).or_else(mention)
 }
 
-fn add_suggestion(r: &mut Tx, mut refusal: Refusal) -> Result<Refusal> {
+fn add_suggestion(r: &mut StoreTx, mut refusal: Refusal) -> Result<Refusal> {
     let Some(name) = refusal.details.as_ref().and_then(unknown) else { return Ok(refusal) };
     let near = match &name {
         Unknown::Agent(name) | Unknown::AgentForOperator(name) => agent(r, name)?,
@@ -119,7 +119,7 @@ fn search(name: &str, mut list: impl FnMut(String) -> Result<Vec<String>> + Send
 }
 
 /// The hint with all agents, if they are few. If no name is near, the one that is meant is among them.
-fn all_agents(r: &mut Tx) -> Result<Option<String>> {
+fn all_agents(r: &mut StoreTx) -> Result<Option<String>> {
     let ids = r.agent_ids("", LISTED_MAX + 1)?;
     let few = !ids.is_empty() && ids.len() <= LISTED_MAX as usize;
     Ok(few.then(|| {
@@ -128,17 +128,17 @@ fn all_agents(r: &mut Tx) -> Result<Option<String>> {
     }))
 }
 
-fn agent(r: &mut Tx, name: &str) -> Result<Option<String>> {
+fn agent(r: &mut StoreTx, name: &str) -> Result<Option<String>> {
     search(name, |from| Ok(r.agent_ids(&from, NEAR_MAX)?.into_iter().map(|agent_id| agent_id.to_string()).collect()))
 }
 
 /// `limits.chat_channels_max` limits the number of channels, so all are compared.
-fn channel(r: &mut Tx, name: &ChannelName) -> Result<Option<String>> {
+fn channel(r: &mut StoreTx, name: &ChannelName) -> Result<Option<String>> {
     let all = r.chat_channel_list()?;
     Ok(nearest(name.as_str(), all.iter().map(|channel| channel.channel.as_str())).map(str::to_owned))
 }
 
-fn schedule(r: &mut Tx, agent_id: &AgentId, kind: ScheduleKind, name: &str) -> Result<Option<String>> {
+fn schedule(r: &mut StoreTx, agent_id: &AgentId, kind: ScheduleKind, name: &str) -> Result<Option<String>> {
     search(name, |from| {
         let all = r.schedule_list(Some(agent_id), Some(kind), Some(&(agent_id.clone(), kind, from)))?;
         Ok(all.into_iter().map(|schedule| schedule.name).collect())

@@ -39,8 +39,8 @@ pub struct NewTask {
 }
 
 /// Creates a task and notifies its owner.
-pub fn create(w: &mut Tx, ctx: &Context, by: &Party, new: NewTask) -> Result<Task> {
-    let limits = ctx.limits();
+pub fn create(w: &mut Tx, by: &Party, new: NewTask) -> Result<Task> {
+    let limits = w.ctx.limits();
     let title = one_line(&new.title);
     if title.is_empty() || title.chars().count() > TITLE_MAX {
         let code = if title.is_empty() { Code::InvalidArguments } else { Code::TooLarge };
@@ -62,22 +62,22 @@ pub fn create(w: &mut Tx, ctx: &Context, by: &Party, new: NewTask) -> Result<Tas
     if new.chain.hop > limits.hops_max && *by != Party::System {
         return Err(mail::hop_limit(new.chain.hop, limits.hops_max));
     }
-    agent_lookup::agent_for(w, ctx, by, &new.owner)?;
+    agent_lookup::agent_for(w, by, &new.owner)?;
     let open = w.task_count_open()?;
     if open >= limits.tasks_open_max {
         return Err(refusal!(RateLimited, "{open} tasks are open in this world, which is the limit")
             .hint("finish or cancel some first"));
     }
-    crate::root_limits::filled(w, ctx, "tasks_open_max", None, open.into(), limits.tasks_open_max.into())?;
+    crate::root_limits::filled(w, "tasks_open_max", None, open.into(), limits.tasks_open_max.into())?;
     if let Some(parent) = new.parent_id {
         get(w, parent)?;
     }
     // Nothing can depend on a new task yet, so there can be no cycle.
     let depends_on: Vec<TaskId> = dependencies(w, new.depends_on)?.into_iter().collect();
     let blocked = unfinished(w, &depends_on)?.is_some();
-    let now = ctx.now();
+    let now = w.ctx.now();
     let task = Task {
-        task_id: TaskId(ctx.id()),
+        task_id: TaskId(w.ctx.id()),
         title,
         description: new.description,
         owner: new.owner,
@@ -93,9 +93,9 @@ pub fn create(w: &mut Tx, ctx: &Context, by: &Party, new: NewTask) -> Result<Tas
         created_at: now,
         updated_at: now,
     };
-    save(w, ctx, by, &task, None, EventKind::TaskCreated)?;
+    save(w, by, &task, None, EventKind::TaskCreated)?;
     if !blocked {
-        assign(w, ctx, by, &task, new.chain)?;
+        assign(w, by, &task, new.chain)?;
     }
     Ok(task)
 }
@@ -118,9 +118,9 @@ pub struct TaskChange {
 }
 
 /// Changes a task and notifies its owner and its creator.
-pub fn update(w: &mut Tx, ctx: &Context, by: &Party, task_id: TaskId, new: TaskChange, chain: Chain) -> Result<Task> {
+pub fn update(w: &mut Tx, by: &Party, task_id: TaskId, new: TaskChange, chain: Chain) -> Result<Task> {
     let mut task = get(w, task_id)?;
-    let limit = ctx.limits().message_bytes as usize;
+    let limit = w.ctx.limits().message_bytes as usize;
     for (field, text) in [("note", &new.note), ("result", &new.result)] {
         if text.as_ref().is_some_and(|text| text.len() > limit) {
             return Err(refusal!(TooLarge, "{field} is longer than {limit} bytes")
@@ -153,72 +153,72 @@ pub fn update(w: &mut Tx, ctx: &Context, by: &Party, task_id: TaskId, new: TaskC
         task.status = status;
     }
     if let Some(owner) = new.owner {
-        agent_lookup::agent_for(w, ctx, by, &owner)?;
+        agent_lookup::agent_for(w, by, &owner)?;
         task.owner = owner;
     }
     if let Some(result) = new.result {
         task.result = Some(result);
     }
     if task.status == TaskStatus::Done && before != TaskStatus::Done {
-        job_result::check(w, ctx, &task)?;
+        job_result::check(w, &task)?;
     }
-    task.updated_at = ctx.now();
-    save(w, ctx, by, &task, note.as_deref(), EventKind::TaskUpdated)?;
-    job_result::follow(w, ctx, &task)?;
+    task.updated_at = w.ctx.now();
+    save(w, by, &task, note.as_deref(), EventKind::TaskUpdated)?;
+    job_result::follow(w, &task)?;
     // The owner is notified of work that was reopened or unblocked (TASK-03).
     let freed = before.is_terminal() || before == TaskStatus::Blocked;
     let ready = matches!(task.status, TaskStatus::Pending | TaskStatus::InProgress);
     if (given && !task.status.is_terminal()) || (freed && ready) {
-        assign(w, ctx, by, &task, chain)?;
+        assign(w, by, &task, chain)?;
     }
     if task.status != before {
-        notify_creator(w, ctx, by, &task, note.as_deref(), chain)?;
+        notify_creator(w, by, &task, note.as_deref(), chain)?;
         if task.status == TaskStatus::Done {
-            unblock(w, ctx, &task, chain)?;
+            unblock(w, &task, chain)?;
         } else if before == TaskStatus::Done {
-            block(w, ctx, &task, chain)?;
+            block(w, &task, chain)?;
         }
         if matches!(task.status, TaskStatus::Failed | TaskStatus::Cancelled) {
-            warn_dependants(w, ctx, &task, chain)?;
+            warn_dependants(w, &task, chain)?;
         }
     }
     Ok(task)
 }
 
 /// Unblocks the tasks that waited only for `done` (TASK-06).
-fn unblock(w: &mut Tx, ctx: &Context, done: &Task, chain: Chain) -> Result<()> {
+fn unblock(w: &mut Tx, done: &Task, chain: Chain) -> Result<()> {
     for mut task in w.task_dependants(done.task_id)? {
         if task.status != TaskStatus::Blocked || unfinished(w, &task.depends_on)?.is_some() {
             continue;
         }
         task.status = TaskStatus::Pending;
-        task.updated_at = ctx.now();
+        task.updated_at = w.ctx.now();
         let note = format!("task {} is done", done.task_id);
-        save(w, ctx, &Party::System, &task, Some(&note), EventKind::TaskUpdated)?;
-        match assign(w, ctx, &Party::System, &task, chain) {
+        save(w, &Party::System, &task, Some(&note), EventKind::TaskUpdated)?;
+        match assign(w, &Party::System, &task, chain) {
             Ok(()) => {}
             // If an owner cannot be notified, the agent that finished the other task must not be
             // stopped. Lists of tasks show the change.
             Err(refusal) if matches!(refusal.code, Code::InboxFull | Code::NotFound | Code::HopLimit) => {}
             Err(refusal) => return Err(refusal),
         }
-        notify_of_change(w, ctx, &task, &note, chain)?;
+        notify_of_change(w, &task, &note, chain)?;
     }
     Ok(())
 }
 
 /// Blocks the pending tasks that depend on `reopened`. Tasks in progress continue, because their
 /// owner decides which part of the work is still valid.
-fn block(w: &mut Tx, ctx: &Context, reopened: &Task, chain: Chain) -> Result<()> {
+fn block(w: &mut Tx, reopened: &Task, chain: Chain) -> Result<()> {
     for mut task in w.task_dependants(reopened.task_id)? {
         if task.status != TaskStatus::Pending {
             continue;
         }
         task.status = TaskStatus::Blocked;
-        task.updated_at = ctx.now();
+        task.updated_at = w.ctx.now();
         let note = format!("task {} is open again", reopened.task_id);
-        save(w, ctx, &Party::System, &task, Some(&note), EventKind::TaskUpdated)?;
-        notify_of_change(w, ctx, &task, &note, chain)?;
+        save(w, &Party::System, &task, Some(&note), EventKind::TaskUpdated)?;
+        notify_of_change(w, &task, &note, chain)?;
     }
     Ok(())
 }
@@ -226,7 +226,7 @@ fn block(w: &mut Tx, ctx: &Context, reopened: &Task, chain: Chain) -> Result<()>
 /// Tells the owners and creators of the tasks that wait for `ended` that it will not be done (TASK-06). The tasks stay
 /// blocked: whether they make sense without it, only their people know. A new list `depends_on` without `ended` releases
 /// them.
-fn warn_dependants(w: &mut Tx, ctx: &Context, ended: &Task, chain: Chain) -> Result<()> {
+fn warn_dependants(w: &mut Tx, ended: &Task, chain: Chain) -> Result<()> {
     for task in w.task_dependants(ended.task_id)? {
         if task.status != TaskStatus::Blocked {
             continue;
@@ -235,18 +235,18 @@ fn warn_dependants(w: &mut Tx, ctx: &Context, ended: &Task, chain: Chain) -> Res
             "task {} is {} and will not be done; set depends_on without it to release this task, or cancel this one",
             ended.task_id, ended.status
         );
-        save(w, ctx, &Party::System, &task, Some(&note), EventKind::TaskUpdated)?;
-        notify_owner(w, ctx, &task, &note, chain)?;
-        notify_of_change(w, ctx, &task, &note, chain)?;
+        save(w, &Party::System, &task, Some(&note), EventKind::TaskUpdated)?;
+        notify_owner(w, &task, &note, chain)?;
+        notify_of_change(w, &task, &note, chain)?;
     }
     Ok(())
 }
 
 /// Notifies the creator of a change that followed from another task. A creator that is also the
 /// owner was notified already.
-fn notify_of_change(w: &mut Tx, ctx: &Context, task: &Task, note: &str, chain: Chain) -> Result<()> {
+fn notify_of_change(w: &mut Tx, task: &Task, note: &str, chain: Chain) -> Result<()> {
     if task.creator.agent() == Some(&task.owner) {
         return Ok(());
     }
-    notify_creator(w, ctx, &Party::System, task, Some(note), chain)
+    notify_creator(w, &Party::System, task, Some(note), chain)
 }

@@ -23,29 +23,26 @@ use crate::mail::{self, Chain, NewMessage};
 use crate::turns::{self, Taken};
 use crate::{OperationContext, Result, asks};
 
-/// Runs one write transaction with the world's context. The world has methods `store` and `ctx`.
+/// Runs one command with the world's context. The world has methods `store` and `ctx`.
 #[macro_export]
 macro_rules! write_in_test {
-    ($world:expr, |$w:ident, $ctx:ident| $body:expr) => {{
-        let $ctx = $world.ctx().clone();
-        $world
-            .store()
-            .write(move |$w| {
-                let _ = &$ctx;
-                let done = $body;
-                assert_eq!($w.wrong_counts().unwrap(), [], "counts differ from the rows");
-                done
-            })
-            .await
+    ($world:expr, |$w:ident| $body:expr) => {{
+        let work = move |$w: &mut $crate::Tx| {
+            let done = $body;
+            assert_eq!($w.wrong_counts().unwrap(), [], "counts differ from the rows");
+            done
+        };
+        $world.ctx().write($world.store(), work).await
     }};
 }
 
-/// Runs one read that must succeed.
+/// Runs one query with the world's context. It must succeed.
 #[macro_export]
 macro_rules! read_in_test {
-    ($world:expr, |$r:ident| $body:expr) => {
-        $world.store().read(move |$r| Ok::<_, ghost_domain::Refusal>($body)).await.unwrap()
-    };
+    ($world:expr, |$r:ident| $body:expr) => {{
+        let work = move |$r: &mut $crate::Tx| Ok::<_, ghost_domain::Refusal>($body);
+        $world.ctx().read($world.store(), work).await.unwrap()
+    }};
 }
 pub use crate::{read_in_test as read, write_in_test as write};
 
@@ -118,7 +115,7 @@ impl OperationWorld {
 
     /// Creates an agent.
     pub async fn add_agent(&self, new: NewAgent) {
-        write!(self, |w, ctx| agents::create(w, &ctx, &operator(), new)).unwrap();
+        write!(self, |w| agents::create(w, &operator(), new)).unwrap();
     }
 
     /// Changes the limits.
@@ -130,7 +127,7 @@ impl OperationWorld {
 
     /// Delivers a message. A refusal has a suggestion.
     pub async fn deliver(&self, new: NewMessage) -> Result<Envelope> {
-        match write!(self, |w, ctx| mail::deliver(w, &ctx, new)) {
+        match write!(self, |w| mail::deliver(w, new)) {
             Err(refusal) => Err(mail::with_nearest(&self.store, refusal).await),
             sent => sent,
         }
@@ -154,7 +151,7 @@ impl OperationWorld {
     /// Opens the next turn of an agent, if there is one to open.
     pub async fn try_take(&self, name: &str) -> Result<Option<Taken>> {
         let agent_id = id(name);
-        write!(self, |w, ctx| turns::take(w, &ctx, &agent_id, None))
+        write!(self, |w| turns::take(w, &agent_id, None))
     }
 
     /// An ask that exists.
@@ -181,18 +178,14 @@ impl OperationWorld {
 
 /// Sends a message from the operator.
 pub async fn send(ctx: &OperationContext, store: &Store, to: &str, body: &str) -> Envelope {
-    let (ctx, new) = (ctx.clone(), NewMessage::new(&id(to), operator(), Kind::Message, body, Chain::root(ctx)));
-    store.write(move |w| mail::deliver(w, &ctx, new)).await.unwrap()
+    let new = NewMessage::new(&id(to), operator(), Kind::Message, body, Chain::root(ctx));
+    ctx.write(store, |w| mail::deliver(w, new)).await.unwrap()
 }
 
 /// Opens an ask of the operator.
 pub async fn ask(ctx: &OperationContext, store: &Store, to: &str, text: &str, wait: Duration) -> Result<Ask> {
-    let (ctx, to, text) = (ctx.clone(), id(to), text.to_owned());
-    let open = store.write(move |w| {
-        let chain = Chain::root(&ctx);
-        asks::open(w, &ctx, operator(), None, &to, text, wait, chain)
-    });
-    open.await
+    let (to, text, chain) = (id(to), text.to_owned(), Chain::root(ctx));
+    ctx.write(store, move |w| asks::open(w, operator(), None, &to, text, wait, chain)).await
 }
 
 /// Waits for the first event of this kind about this agent, from the beginning of the feed.

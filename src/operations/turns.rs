@@ -61,13 +61,14 @@ pub struct Taken {
 /// `seen` is the mail that [`next`] found; without it, the inbox is read here. Unread chat of the
 /// agent is added to the mail. A chat message that is committed after that read stays unread. If it
 /// must wake the agent, it has its own wake-up.
-pub fn take(w: &mut Tx, ctx: &Context, agent_id: &AgentId, seen: Option<FoundMail>) -> Result<Option<Taken>> {
-    let agent = owned(w, ctx, agent_id)?;
+pub fn take(w: &mut Tx, agent_id: &AgentId, seen: Option<FoundMail>) -> Result<Option<Taken>> {
+    let ctx = w.ctx;
+    let agent = owned(w, agent_id)?;
     if agent.desired != Desired::Running || agent.status != AgentStatus::Running {
         return Ok(None);
     }
     if let Some(turn) = w.turn_open_of(agent_id)? {
-        return resume(w, ctx, agent, turn).map(Some);
+        return resume(w, agent, turn).map(Some);
     }
     let (mut waiting, unread, room) = match seen {
         Some(seen) => {
@@ -81,7 +82,7 @@ pub fn take(w: &mut Tx, ctx: &Context, agent_id: &AgentId, seen: Option<FoundMai
             Some(found) => found,
             None => {
                 let pending = w.inbox_ready(agent_id, window(ctx))?;
-                let (mail, behind, _) = choose(w, ctx, agent_id, pending, room)?;
+                let (mail, behind, _) = choose(w, agent_id, pending, room)?;
                 (mail, behind)
             }
         };
@@ -105,14 +106,14 @@ pub fn take(w: &mut Tx, ctx: &Context, agent_id: &AgentId, seen: Option<FoundMai
             // Done only here, where the agent has no other open turn that would send these files
             // with its own reply.
             crate::conversations::restore_drafts(w, turn.turn_id)?;
-            return resume(w, ctx, agent, turn).map(Some);
+            return resume(w, agent, turn).map(Some);
         }
         let turn_id = TurnId(ctx.id());
-        let (mail, over) = within_its_root(w, ctx, agent_id, mail)?;
+        let (mail, over) = within_its_root(w, agent_id, mail)?;
         let chat = match over {
             // A turn that ends at once shows the chat messages to nobody, so they stay unread.
             Some(_) => ReadOn::default(),
-            None => with_chat(w, ctx, agent_id, turn_id, &mail, unread, room)?,
+            None => with_chat(w, agent_id, turn_id, &mail, unread, room)?,
         };
         if over.is_none() && chat.digests.is_empty() && mail.iter().all(Envelope::is_chat_wake) {
             // The chat messages behind the wake-ups were deleted. A turn without content would cost
@@ -120,7 +121,7 @@ pub fn take(w: &mut Tx, ctx: &Context, agent_id: &AgentId, seen: Option<FoundMai
             w.message_mark(&ids(&mail), MailState::Consumed, None, 0)?;
             continue;
         }
-        return open(w, ctx, agent, Opening { turn_id, mail, chat, earlier, over }).map(Some);
+        return open(w, agent, Opening { turn_id, mail, chat, earlier, over }).map(Some);
     }
 }
 
@@ -132,7 +133,6 @@ fn ids(mail: &[Envelope]) -> Vec<MessageId> {
 /// and the reason why the turn must end at once. Mail of other roots stays for another turn.
 fn within_its_root(
     w: &mut Tx,
-    ctx: &Context,
     agent_id: &AgentId,
     mut mail: Vec<Envelope>,
 ) -> Result<(Vec<Envelope>, Option<Refusal>)> {
@@ -140,12 +140,12 @@ fn within_its_root(
         return Ok((mail, None));
     };
     let hop = mail.iter().map(|envelope| envelope.hop).max().unwrap_or(0);
-    let over = crate::root_limits::turns_spent(w, ctx, root_id, hop)?;
+    let over = crate::root_limits::turns_spent(w, root_id, hop)?;
     if over.is_some() && mail.iter().any(|envelope| envelope.root_id != root_id) {
         mail.retain(|envelope| envelope.root_id == root_id);
         // The actor treats the rest of the mail as taken and would not read the inbox again by
         // itself.
-        ctx.wake(w, agent_id);
+        w.wake(agent_id);
     }
     Ok((mail, over))
 }
@@ -153,7 +153,6 @@ fn within_its_root(
 /// Returns the unread chat that joins a turn with this mail. Mail that must run alone gets none.
 fn with_chat(
     w: &mut Tx,
-    ctx: &Context,
     agent_id: &AgentId,
     turn_id: TurnId,
     mail: &[Envelope],
@@ -169,8 +168,8 @@ fn with_chat(
     }
     let shown = mail.len().saturating_sub(woken.len());
     let bytes = room.saturating_sub(mail.iter().map(bytes_of).sum());
-    let room = Room { envelopes: (ctx.limits().turn_mail_max as usize).saturating_sub(shown), bytes };
-    read_on(w, ctx, agent_id, turn_id, &woken, room)
+    let room = Room { envelopes: (w.ctx.limits().turn_mail_max as usize).saturating_sub(shown), bytes };
+    read_on(w, agent_id, turn_id, &woken, room)
 }
 
 /// The parameters of [`open`].
@@ -184,7 +183,8 @@ struct Opening {
 }
 
 /// Opens a turn: writes its row, marks its mail as taken and emits `turn.started`.
-fn open(w: &mut Tx, ctx: &Context, agent: Agent, opening: Opening) -> Result<Taken> {
+fn open(w: &mut Tx, agent: Agent, opening: Opening) -> Result<Taken> {
+    let ctx = w.ctx;
     let Opening { turn_id, mut mail, chat, earlier, over } = opening;
     let Some(first) = mail.iter().find(|envelope| envelope.wake).cloned() else {
         return Err(refusal!(Internal, "mail that does not wake its agent cannot open a turn"));
@@ -222,16 +222,16 @@ fn open(w: &mut Tx, ctx: &Context, agent: Agent, opening: Opening) -> Result<Tak
         "turn_id": turn.turn_id, "messages": ids(&mail), "kinds": kinds, "root_id": turn.root_id, "hop": turn.hop,
         "conversation_id": answered(&mail),
     });
-    ctx.emit_of(w, &turn, EventKind::TurnStarted, payload)?;
+    w.emit_of(&turn, EventKind::TurnStarted, payload)?;
     let chain = Chain::of(&turn);
-    crate::root_limits::turn_opened(w, ctx, &agent.agent_id, chain)?;
+    crate::root_limits::turn_opened(w, &agent.agent_id, chain)?;
     let droid = crate::droids::record::turn_opened(w, &turn)?.map(Box::new);
     Ok(Taken { agent, turn, mail, resumed: false, earlier, over, droid })
 }
 
-fn resume(w: &mut Tx, ctx: &Context, agent: Agent, mut turn: Turn) -> Result<Taken> {
-    crate::budgets::forfeit_held(w, ctx, &mut turn)?;
-    crate::questions::end_all(w, ctx, &mut turn)?;
+fn resume(w: &mut Tx, agent: Agent, mut turn: Turn) -> Result<Taken> {
+    crate::budgets::forfeit_held(w, &mut turn)?;
+    crate::questions::end_all(w, &mut turn)?;
     if turn.is_in_background() {
         turn.parked = None;
         w.turn_put(&turn)?;
@@ -239,14 +239,14 @@ fn resume(w: &mut Tx, ctx: &Context, agent: Agent, mut turn: Turn) -> Result<Tak
     let mut mail = w.messages_of_turn(turn.turn_id)?;
     mail.retain(|envelope| envelope.state == MailState::Taken);
     let payload = json!({ "turn_id": turn.turn_id, "crashes": turn.crashes, "conversation_id": answered(&mail) });
-    ctx.emit_of(w, &turn, EventKind::TurnResumed, payload)?;
+    w.emit_of(&turn, EventKind::TurnResumed, payload)?;
     // A turn that was opened only to be ended, when the daemon died before it could end it.
     let over = match turn.rounds.saturating_add(turn.calls) {
         0 => {
-            let turns_max = u64::from(ctx.limits().root_turns_max);
+            let turns_max = u64::from(w.ctx.limits().root_turns_max);
             let tally = w.root_get(turn.root_id)?;
             let spent = tally.is_some_and(|tally| tally.turns > turns_max);
-            if spent { crate::root_limits::turns_spent(w, ctx, turn.root_id, turn.hop)? } else { None }
+            if spent { crate::root_limits::turns_spent(w, turn.root_id, turn.hop)? } else { None }
         }
         _ => None,
     };
@@ -256,14 +256,15 @@ fn resume(w: &mut Tx, ctx: &Context, agent: Agent, mut turn: Turn) -> Result<Tak
 
 /// Opens a turn for an operator's tool call. It takes no mail and is independent of the agent's own
 /// turns.
-pub fn open_for_operator(w: &mut Tx, ctx: &Context, agent_id: &AgentId) -> Result<Turn> {
-    operator_turn(w, ctx, agent_id, TurnId(ctx.id()))
+pub fn open_for_operator(w: &mut Tx, agent_id: &AgentId) -> Result<Turn> {
+    let ctx = w.ctx;
+    operator_turn(w, agent_id, TurnId(ctx.id()))
 }
 
 /// Like [`open_for_operator`], with an id that the caller chooses. So a repeated request finds the
 /// turn that the daemon's death interrupted and opens it again with its journal.
-pub fn operator_turn(w: &mut Tx, ctx: &Context, agent_id: &AgentId, turn_id: TurnId) -> Result<Turn> {
-    let agent = owned(w, ctx, agent_id)?;
+pub fn operator_turn(w: &mut Tx, agent_id: &AgentId, turn_id: TurnId) -> Result<Turn> {
+    let agent = owned(w, agent_id)?;
     let (turn, kind) = match w.turn_get(turn_id)? {
         Some(turn) if turn.source != OPERATOR || turn.agent_id != *agent_id => {
             return Err(refusal!(Conflict, "turn {turn_id} is not an operator's call of {agent_id}"));
@@ -275,9 +276,9 @@ pub fn operator_turn(w: &mut Tx, ctx: &Context, agent_id: &AgentId, turn_id: Tur
             let new = Turn {
                 turn_id,
                 incarnation: agent.incarnation,
-                root_id: ghost_domain::RootId(ctx.id()),
+                root_id: ghost_domain::RootId(w.ctx.id()),
                 source: OPERATOR.into(),
-                ..blank(ctx, agent_id)
+                ..blank(w.ctx, agent_id)
             };
             (new, EventKind::TurnStarted)
         }
@@ -286,7 +287,7 @@ pub fn operator_turn(w: &mut Tx, ctx: &Context, agent_id: &AgentId, turn_id: Tur
     let event = NewEvent::new(kind, json!({ "turn_id": turn.turn_id, "source": OPERATOR }))
         .agent(agent_id)
         .correlation(turn.turn_id);
-    ctx.emit(w, event)?;
+    w.emit(event)?;
     Ok(turn)
 }
 

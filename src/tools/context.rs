@@ -13,10 +13,10 @@ use ghost_domain::{
     Activity, AgentId, CallId, ChannelContext, ConversationId, EventId, Grant, GrantId, ImageFile, Party, Refusal,
     RootId, Timestamp, TurnId, Viewer,
 };
-use ghost_operations::OperationContext;
 use ghost_operations::mail::Chain;
+use ghost_operations::{OperationContext, Tx};
 use ghost_sandbox::Sandbox;
-use ghost_store::Store;
+use ghost_store::{Store, StoreError};
 use ghost_web::Web;
 use serde_json::{Value, json};
 
@@ -59,6 +59,26 @@ pub struct WorldServices {
 }
 
 impl WorldServices {
+    /// Runs a command of the world's store; see [`OperationContext::write`].
+    pub async fn write<T, E, F>(&self, work: F) -> Result<T, E>
+    where
+        T: Send + 'static,
+        E: From<StoreError> + Send + 'static,
+        F: FnOnce(&mut Tx) -> Result<T, E> + Send + 'static,
+    {
+        self.ctx.write(&self.store, work).await
+    }
+
+    /// Runs a query of the world's store; see [`OperationContext::read`].
+    pub async fn read<T, E, F>(&self, work: F) -> Result<T, E>
+    where
+        T: Send + 'static,
+        E: From<StoreError> + Send + 'static,
+        F: FnOnce(&mut Tx) -> Result<T, E> + Send + 'static,
+    {
+        self.ctx.read(&self.store, work).await
+    }
+
     /// Builds the services.
     #[must_use]
     pub fn new(

@@ -19,21 +19,21 @@ impl CallContext {
     /// # Errors
     /// Those of [`budgets::hold`].
     pub(crate) async fn hold_money(&self, tool: &str, most: Option<Money>) -> Result<(), Refusal> {
-        let (ctx, turn_id, call_id) = (self.services.ctx.clone(), self.turn_id, self.call_id);
+        let (turn_id, call_id) = (self.turn_id, self.call_id);
         let tool = tool.to_owned();
-        let write = self.services.store.write(move |w| {
-            let mut turn = turns::working_turn(w, &ctx, turn_id)?;
-            budgets::hold(w, &ctx, &mut turn, call_id, &tool, most)
+        let write = self.services.write(move |w| {
+            let mut turn = turns::working_turn(w, turn_id)?;
+            budgets::hold(w, &mut turn, call_id, &tool, most)
         });
         write.await
     }
 
     /// Releases what this call has reserved, because it did nothing.
     pub(crate) async fn release_money(&self) -> Result<(), Refusal> {
-        let (ctx, turn_id, call_id) = (self.services.ctx.clone(), self.turn_id, self.call_id);
-        let write = self.services.store.write(move |w| {
-            let mut turn = turns::working_turn(w, &ctx, turn_id)?;
-            budgets::release(w, &ctx, &mut turn, call_id)
+        let (turn_id, call_id) = (self.turn_id, self.call_id);
+        let write = self.services.write(move |w| {
+            let mut turn = turns::working_turn(w, turn_id)?;
+            budgets::release(w, &mut turn, call_id)
         });
         write.await
     }
@@ -43,10 +43,9 @@ impl CallContext {
     /// # Errors
     /// Those of [`turns::record_call_session`].
     pub(crate) async fn record_session(&self, session: &str) -> Result<(), Refusal> {
-        let (ctx, turn_id, call_id) = (self.services.ctx.clone(), self.turn_id, self.call_id);
+        let (turn_id, call_id) = (self.turn_id, self.call_id);
         let (id, session) = (self.provider_call_id.clone(), session.to_owned());
-        let write =
-            self.services.store.write(move |w| turns::record_call_session(w, &ctx, turn_id, (call_id, &id), &session));
+        let write = self.services.write(move |w| turns::record_call_session(w, turn_id, (call_id, &id), &session));
         write.await
     }
 
@@ -61,14 +60,14 @@ impl CallContext {
         reason: String,
         within: Duration,
     ) -> Result<Approval, Refusal> {
-        let (ctx, turn_id) = (self.services.ctx.clone(), self.turn_id);
+        let turn_id = self.turn_id;
         let expires = self.services.plan().approvals.expires.min(within);
         let new = NewApproval { provider_call_id: self.provider_call_id.clone(), plan, reason, expires };
         // Subscribed before the question is there, so that no answer is missed.
         let mut feed = self.services.store.feed();
-        let write = self.services.store.write(move |w| {
-            let mut turn = turns::working_turn(w, &ctx, turn_id)?;
-            approvals::ask(w, &ctx, &mut turn, new)
+        let write = self.services.write(move |w| {
+            let mut turn = turns::working_turn(w, turn_id)?;
+            approvals::ask(w, &mut turn, new)
         });
         let mut approval: Approval = write.await?;
         let (clock, approval_id) = (&self.services.ctx.ports.clock, approval.approval_id);
@@ -81,8 +80,7 @@ impl CallContext {
                     Err(RecvError::Closed) => clock.sleep_until(approval.expires_at).await,
                 },
                 () = clock.sleep_until(approval.expires_at) => {
-                    let ctx = self.services.ctx.clone();
-                    let expire = self.services.store.write(move |w| { approvals::expire(w, &ctx, approval_id) });
+                    let expire = self.services.write(move |w| { approvals::expire(w, approval_id) });
                     let expired: Result<(), Refusal> = expire.await;
                     expired?;
                 }

@@ -11,7 +11,7 @@ use ghost_domain::event::NewEvent;
 use ghost_domain::journal::{Effect, FilePlan};
 use ghost_domain::transcript::ToolSpec;
 use ghost_domain::{ApprovalPlan, Ask, Code, ImageFile, Money, Refusal};
-use ghost_store::Tx;
+use ghost_operations::Tx;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 

@@ -209,11 +209,13 @@ fn epoch(stored: Option<&str>) -> i64 {
 /// `world.started`, and fills the directory. Returns whether the world is paused. All of it is one
 /// commit, so that a start waits for one commit only.
 async fn prepare(tree: &Tree, plan: &Arc<Plan>, started: Value) -> Result<bool, Refusal> {
-    let (ctx, store, plan) = (tree.engine.services.ctx.clone(), &tree.engine.services.store, Arc::clone(plan));
-    let (paused, agents) = store
+    let plan = Arc::clone(plan);
+    let (paused, agents) = tree
+        .engine
+        .services
         .write(move |w| {
             let last = epoch(w.meta_get(EPOCH)?.as_deref());
-            if last + 1 != ctx.epoch {
+            if last + 1 != w.ctx.epoch {
                 return Err(Refusal::new(
                     Code::Conflict,
                     format!("another daemon has taken epoch {last} in the meantime"),
@@ -221,14 +223,15 @@ async fn prepare(tree: &Tree, plan: &Arc<Plan>, started: Value) -> Result<bool, 
                 .hint("only one daemon may run on a database; stop the other one"));
             }
             w.meta_put(WORLD_ID, &plan.world_id)?;
-            w.meta_put(EPOCH, &ctx.epoch.to_string())?;
-            ghost_operations::clock::at_start(w, &ctx)?;
-            agents::claim_all(w, &ctx)?;
+            let epoch = w.ctx.epoch.to_string();
+            w.meta_put(EPOCH, &epoch)?;
+            ghost_operations::clock::at_start(w)?;
+            agents::claim_all(w)?;
             let mut reconciling = Reconciling::new(plan, Party::System, Stage::Boot);
-            while reconciling.slice(w, &ctx)? {}
-            turns::review_at_boot(w, &ctx)?;
-            jobs::recall(w, &ctx)?;
-            ctx.emit(w, NewEvent::new(EventKind::WorldStarted, started))?;
+            while reconciling.slice(w)? {}
+            turns::review_at_boot(w)?;
+            jobs::recall(w)?;
+            w.emit(NewEvent::new(EventKind::WorldStarted, started))?;
             Ok::<_, Refusal>((w.meta_get(PAUSED)?.as_deref() == Some("1"), w.agent_list(false)?))
         })
         .await?;

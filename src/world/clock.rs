@@ -47,19 +47,18 @@ pub(crate) async fn rounds(tree: Arc<Tree>) -> Result<(), String> {
 /// Records a jump and follows it. Rules judge deadlines inside of transactions, and these run one after
 /// another: each sees the clock and the deadlines from before the jump, or both from after it.
 async fn follow(tree: &Tree, watched: &Arc<WatchedClock>) -> Result<(), Refusal> {
-    let (ctx, followed) = (tree.engine.services.ctx.clone(), Arc::new(AtomicI64::new(0)));
+    let followed = Arc::new(AtomicI64::new(0));
     let (own, by_ms) = (Arc::clone(watched), Arc::clone(&followed));
     let recorded: Result<(), Refusal> = tree
         .engine
         .services
-        .store
         .write(move |w| {
             let Some(jump) = own.jump() else { return Ok(()) };
             own.follow(jump.by_ms());
             // Undone at once, also if this panics: the next transaction must not see a clock that its deadlines were
             // not computed from.
             let undo = Undo(Some((&own, jump.by_ms())));
-            clock::jumped(w, &ctx, jump)?;
+            clock::jumped(w, jump)?;
             undo.disarm();
             by_ms.store(jump.by_ms(), Ordering::Release);
             Ok(())

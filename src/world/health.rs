@@ -85,11 +85,11 @@ impl World {
 
     /// Writes one `world.warning` event for each problem. Returns whether the store committed them.
     async fn write_warnings(&self, problems: &[(Timestamp, String)]) -> bool {
-        let (ctx, problems) = (self.ctx().clone(), problems.to_vec());
-        let written = self.store().write(move |w| {
+        let problems = problems.to_vec();
+        let written = self.write(move |w| {
             for (since, warning) in problems {
                 let payload = json!({ "warning": warning, "since": since });
-                ctx.emit(w, NewEvent::new(EventKind::WorldWarning, payload))?;
+                w.emit(NewEvent::new(EventKind::WorldWarning, payload))?;
             }
             Ok::<_, ghost_domain::Refusal>(())
         });

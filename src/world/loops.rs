@@ -147,7 +147,7 @@ pub(crate) async fn supervise(
 }
 
 async fn write_event(ctx: OperationContext, store: Store, name: &'static str, event: NewEvent) {
-    let written = store.write(move |w| ctx.emit(w, event)).await;
+    let written = ctx.write(&store, move |w| w.emit(event)).await;
     if let Err(refusal) = written {
         tracing::error!(name, %refusal, "the failure of a loop could not be recorded");
     }

@@ -95,19 +95,18 @@ async fn expire_approvals(tree: &Tree) -> Result<(), Refusal> {
     if pending.map_err(Refusal::from)? == 0 {
         return Ok(());
     }
-    let ctx = services.ctx.clone();
-    services.store.write(move |w| approvals::expire_due(w, &ctx)).await
+    services.write(approvals::expire_due).await
 }
 
 /// Deletes old rows if the database is over its size limit. Writes one warning when the size passes the warning limit.
 /// Returns whether it is past that limit.
 async fn check_size(tree: &Tree, warned: bool) -> Result<bool, Refusal> {
-    let (store, ctx) = (&tree.engine.services.store, tree.engine.services.ctx.clone());
-    let mut stored = retention::stored(store, &ctx).await?;
+    let (store, ctx) = (&tree.engine.services.store, &tree.engine.services.ctx);
+    let mut stored = retention::stored(store, ctx).await?;
     if stored.over {
-        let rows = retention::sweep_bytes(store, &ctx).await?;
+        let rows = retention::sweep_bytes(store, ctx).await?;
         tracing::info!(rows, "deleted old rows, because the database is over its size limit");
-        stored = retention::stored(store, &ctx).await?;
+        stored = retention::stored(store, ctx).await?;
     }
     if (stored.warns || stored.over) && !warned {
         let limits = ctx.limits();
@@ -122,7 +121,7 @@ async fn check_size(tree: &Tree, warned: bool) -> Result<bool, Refusal> {
             EventKind::WorldWarning,
             json!({ "warning": warning, "limit": limit, "value": bytes, "most": limit_bytes }),
         );
-        store.write(move |w| ctx.emit(w, event)).await?;
+        ctx.write(store, move |w| w.emit(event)).await?;
     }
     Ok(stored.warns || stored.over)
 }
@@ -130,7 +129,7 @@ async fn check_size(tree: &Tree, warned: bool) -> Result<bool, Refusal> {
 /// Expires asks that are past their deadline. An asking agent's own turn expires its asks; this covers all other
 /// askers.
 async fn expire_asks(tree: &Tree) -> Result<(), Refusal> {
-    let (store, ctx) = (&tree.engine.services.store, tree.engine.services.ctx.clone());
+    let (store, ctx) = (&tree.engine.services.store, &tree.engine.services.ctx);
     let now = ctx.now();
     let due: Vec<_> = store
         .read(|r| r.asks_open())
@@ -141,8 +140,7 @@ async fn expire_asks(tree: &Tree) -> Result<(), Refusal> {
         .map(|ask| ask.ask_id)
         .collect();
     for ask_id in due {
-        let ctx = ctx.clone();
-        store.write(move |w| asks::expire(w, &ctx, ask_id)).await?;
+        ctx.write(store, move |w| asks::expire(w, ask_id)).await?;
     }
     Ok(())
 }
@@ -151,7 +149,7 @@ async fn expire_asks(tree: &Tree) -> Result<(), Refusal> {
 /// agents that wait now. An agent found once may have a wake-up on its way, so the sweep repairs
 /// and reports only an agent that two sweeps in a row find.
 async fn sweep(tree: &Tree, suspects: BTreeMap<AgentId, u64>) -> Result<BTreeMap<AgentId, u64>, Refusal> {
-    let (store, ctx) = (&tree.engine.services.store, tree.engine.services.ctx.clone());
+    let (store, ctx) = (&tree.engine.services.store, &tree.engine.services.ctx);
     if tree.directory.is_paused() {
         return Ok(BTreeMap::new());
     }
@@ -164,13 +162,12 @@ async fn sweep(tree: &Tree, suspects: BTreeMap<AgentId, u64>) -> Result<BTreeMap
             continue;
         }
         tracing::error!(%agent_id, "found mail without a wake-up: this is a bug in ghostd");
-        let (ctx, id) = (ctx.clone(), agent_id.clone());
-        store
-            .write(move |w| {
-                let event = NewEvent::new(EventKind::WorldSweepFound, json!({ "agent_id": id })).agent(&id);
-                ctx.emit(w, event)
-            })
-            .await?;
+        let id = agent_id.clone();
+        ctx.write(store, move |w| {
+            let event = NewEvent::new(EventKind::WorldSweepFound, json!({ "agent_id": id })).agent(&id);
+            w.emit(event)
+        })
+        .await?;
         tree.signal_router.wake(&agent_id);
     }
     Ok(found)

@@ -13,8 +13,7 @@ use ghost_operations::knowledge;
 use ghost_operations::mail::Chain;
 use ghost_operations::schedules;
 use ghost_operations::turns;
-use ghost_operations::{Fitness, OperationContext};
-use ghost_store::Tx;
+use ghost_operations::{Fitness, Tx};
 use ghost_tools::heartbeats::wanted;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -97,30 +96,30 @@ impl Reconciling {
     }
 
     /// Reconciles what one transaction takes. Returns whether something is left.
-    pub(crate) fn slice(&mut self, w: &mut Tx, ctx: &OperationContext) -> Result<bool, Refusal> {
+    pub(crate) fn slice(&mut self, w: &mut Tx) -> Result<bool, Refusal> {
         let (plan, mut room) = (Arc::clone(&self.plan), SLICE);
         while room > 0 {
             self.place = match &self.place {
                 Place::Named(from) => {
                     let next = (from + room).min(plan.agents.len());
                     room -= next - from;
-                    plan.agents.iter().take(next).skip(*from).try_for_each(|named| self.named(w, ctx, named))?;
+                    plan.agents.iter().take(next).skip(*from).try_for_each(|named| self.named(w, named))?;
                     if next < plan.agents.len() { Place::Named(next) } else { Place::Limits }
                 }
                 Place::Limits => {
-                    budgets::follow_file(w, ctx, &self.by, &plan.budgets)?;
-                    turns::follow_root_default(w, ctx)?;
+                    budgets::follow_file(w, &self.by, &plan.budgets)?;
+                    turns::follow_root_default(w)?;
                     Place::Agents(String::new())
                 }
                 Place::Agents(after) => {
                     let agents = w.agent_page(after, u32::try_from(room).unwrap_or(u32::MAX))?;
                     let last = agents.last().filter(|_| agents.len() == room).map(|agent| agent.agent_id.to_string());
                     room -= agents.len();
-                    self.agents(w, ctx, agents)?;
+                    self.agents(w, agents)?;
                     last.map_or(Place::Rest, Place::Agents)
                 }
                 Place::Rest => {
-                    self.rest(w, ctx)?;
+                    self.rest(w)?;
                     return Ok(false);
                 }
             };
@@ -129,7 +128,7 @@ impl Reconciling {
     }
 
     /// Creates or changes an agent that the file names.
-    fn named(&mut self, w: &mut Tx, ctx: &OperationContext, named: &AgentPlan) -> Result<(), Refusal> {
+    fn named(&mut self, w: &mut Tx, named: &AgentPlan) -> Result<(), Refusal> {
         if w.agent_get(&named.agent_id)?.is_none_or(|agent| agent.is_deleted()) {
             let new = NewAgent {
                 agent_id: named.agent_id.clone(),
@@ -143,17 +142,17 @@ impl Reconciling {
                 heartbeat: None,
                 owner: None,
                 goal: None,
-                chain: Chain::root(ctx),
+                chain: Chain::root(w.ctx),
             };
-            agents::create(w, ctx, &self.by, new)?;
+            agents::create(w, &self.by, new)?;
             self.done.created.push(named.agent_id.clone());
             return Ok(());
         }
         let team = named.team.as_deref();
-        if agents::update(w, ctx, &named.agent_id, &named.archetype, &named.name, team)? {
+        if agents::update(w, &named.agent_id, &named.archetype, &named.name, team)? {
             self.done.updated.push(named.agent_id.clone());
         }
-        if agents::named_again(w, ctx, &self.by, &named.agent_id, named.autostart)? {
+        if agents::named_again(w, &self.by, &named.agent_id, named.autostart)? {
             self.done.started.push(named.agent_id.clone());
         }
         Ok(())
@@ -161,16 +160,16 @@ impl Reconciling {
 
     /// Applies to agents what the plan says of each: whether it is still named and can run, its daily budget and its
     /// heartbeat.
-    fn agents(&mut self, w: &mut Tx, ctx: &OperationContext, mut agents: Vec<Agent>) -> Result<(), Refusal> {
+    fn agents(&mut self, w: &mut Tx, mut agents: Vec<Agent>) -> Result<(), Refusal> {
         let plan = Arc::clone(&self.plan);
         for agent in &mut agents {
             let named = plan.agent(&agent.agent_id).is_some();
             if agent.kind == AgentKind::Persistent && !named && agent.desired == Desired::Running {
-                agents::drop_unnamed(w, ctx, &self.by, &agent.agent_id)?;
+                agents::drop_unnamed(w, &self.by, &agent.agent_id)?;
                 agent.desired = Desired::Stopped;
                 self.done.stopped.push(agent.agent_id.clone());
             }
-            apply_fitness(w, ctx, &self.by, &plan, self.stage, agent)?;
+            apply_fitness(w, &self.by, &plan, self.stage, agent)?;
         }
         // For agents in the file, the file sets the daily budget. Other agents keep the budget of their
         // archetype, even if the archetype no longer exists.
@@ -184,28 +183,28 @@ impl Reconciling {
             }
         };
         let daily: Vec<(AgentId, Option<Money>)> = agents.iter().filter_map(daily).collect();
-        budgets::of_archetypes(w, ctx, &self.by, &daily)?;
+        budgets::of_archetypes(w, &self.by, &daily)?;
         for agent in &agents {
             let heartbeat = match agent.kind {
                 // An agent that was created at run time has that of its archetype.
                 AgentKind::Dynamic => plan.heartbeat(&agent.agent_id, &agent.archetype),
                 _ => plan.heartbeats.get(&agent.agent_id),
             };
-            schedules::follow_heartbeat(w, ctx, &agent.agent_id, heartbeat.map(wanted).as_ref())?;
+            schedules::follow_heartbeat(w, &agent.agent_id, heartbeat.map(wanted).as_ref())?;
         }
         Ok(())
     }
 
     /// Applies what the file says beside its agents.
-    fn rest(&mut self, w: &mut Tx, ctx: &OperationContext) -> Result<(), Refusal> {
-        self.done.knowledge = knowledge::seed(w, ctx, &self.plan.knowledge)?;
-        self.done.refused = declared::follow(w, ctx, &self.plan.declared)?.refused;
+    fn rest(&mut self, w: &mut Tx) -> Result<(), Refusal> {
+        self.done.knowledge = knowledge::seed(w, &self.plan.knowledge)?;
+        self.done.refused = declared::follow(w, &self.plan.declared)?.refused;
         for line in &self.done.refused {
             tracing::warn!("{line}");
         }
         for warning in &self.plan.warnings {
             let event = NewEvent::new(EventKind::WorldWarning, json!({ "warning": warning.bare().to_string() }));
-            ctx.emit(w, event)?;
+            w.emit(event)?;
         }
         Ok(())
     }
@@ -214,24 +213,17 @@ impl Reconciling {
 /// Fails an agent that should run but cannot under the plan, before it takes more mail, and records the reason
 /// (WORLD-07). Repairs one that can run again. During a reload, an agent in a turn is left to its supervisor,
 /// which lets the turn finish within the grace period.
-pub(crate) fn apply_fitness(
-    w: &mut Tx,
-    ctx: &OperationContext,
-    by: &Party,
-    plan: &Plan,
-    stage: Stage,
-    agent: &Agent,
-) -> Result<(), Refusal> {
+pub(crate) fn apply_fitness(w: &mut Tx, by: &Party, plan: &Plan, stage: Stage, agent: &Agent) -> Result<(), Refusal> {
     if agent.desired != Desired::Running {
         return Ok(());
     }
     match plan.may_run(agent) {
-        Ok(()) if agent.cannot_run => agents::repaired(w, ctx, by, &agent.agent_id).map(drop),
+        Ok(()) if agent.cannot_run => agents::repaired(w, by, &agent.agent_id).map(drop),
         Ok(()) => Ok(()),
         Err(_) if stage == Stage::Reload && w.turn_open_of(&agent.agent_id)?.is_some() => {
             w.signal(Signal::Reconcile(agent.agent_id.clone()));
             Ok(())
         }
-        Err(refusal) => agents::cannot_run(w, ctx, &agent.agent_id, &refusal),
+        Err(refusal) => agents::cannot_run(w, &agent.agent_id, &refusal),
     }
 }

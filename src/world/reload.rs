@@ -13,9 +13,9 @@ use ghost_config::plan::Plan;
 use ghost_config::{FileChanges, ReloadPlan};
 use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::{Agent, AgentId, AgentKind, AgentStatus, Code, Desired, Party, Refusal};
+use ghost_operations::Tx;
 use ghost_operations::declared;
 use ghost_provider::Providers;
-use ghost_store::Tx;
 use serde_json::json;
 use tokio::sync::oneshot;
 use tokio::task::spawn_blocking;
@@ -113,21 +113,21 @@ impl World {
         let mut reconciling = Reconciling::new(Arc::clone(plan), by.clone(), Stage::Reload);
         let mut has_written = false;
         loop {
-            let (ctx, by, now) = (self.ctx().clone(), by.clone(), text.take());
+            let (by, now) = (by.clone(), text.take());
             let slice = move |w: &mut Tx| {
-                let more = reconciling.slice(w, &ctx)?;
+                let more = reconciling.slice(w)?;
                 if let Some(text) = now.as_ref().filter(|_| !more) {
                     let done = &reconciling.done;
                     let payload = json!({
                         "by": by, "created": first(&done.created), "updated": first(&done.updated),
                         "started": first(&done.started), "stopped": first(&done.stopped), "plan": text,
                     });
-                    ctx.emit(w, NewEvent::new(EventKind::WorldReloaded, payload))?;
+                    w.emit(NewEvent::new(EventKind::WorldReloaded, payload))?;
                 }
                 Ok::<_, Refusal>((reconciling, more, now))
             };
             let more;
-            (reconciling, more, text) = self.store().write(slice).await.map_err(|refusal| (refusal, has_written))?;
+            (reconciling, more, text) = self.write(slice).await.map_err(|refusal| (refusal, has_written))?;
             if !more {
                 return Ok(reconciling.done);
             }
@@ -141,12 +141,12 @@ impl World {
         let followed = if has_written {
             self.reconcile(plan, &Party::System, None).await.map(drop).map_err(|(refusal, _)| refusal)
         } else {
-            let (ctx, plan) = (self.ctx().clone(), Arc::clone(plan));
+            let plan = Arc::clone(plan);
             let judge = move |w: &mut Tx| {
                 let agents = w.agent_list(false)?;
-                agents.iter().try_for_each(|agent| apply_fitness(w, &ctx, &Party::System, &plan, Stage::Reload, agent))
+                agents.iter().try_for_each(|agent| apply_fitness(w, &Party::System, &plan, Stage::Reload, agent))
             };
-            self.store().write(judge).await
+            self.write(judge).await
         };
         if let Err(error) = followed {
             tracing::warn!(%error, "records that follow the refused files do so until the next reload");
@@ -188,8 +188,8 @@ impl World {
     /// The changes that a reload would make to the chat channels and cron jobs that a plan
     /// declares.
     async fn would_follow(&self, plan: &Plan) -> Result<Vec<String>, Refusal> {
-        let (ctx, wanted) = (self.ctx().clone(), plan.declared.clone());
-        self.store().read_latest(move |r| declared::would(r, &ctx, &wanted)).await
+        let wanted = plan.declared.clone();
+        self.read(move |r| declared::would(r, &wanted)).await
     }
 
     /// Makes a plan current, except its records.

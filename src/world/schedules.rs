@@ -78,16 +78,15 @@ async fn round(tree: &Tree, since: Timestamp) -> Result<Option<Timestamp>, Refus
         if next.is_none_or(|next| next > ctx.now()) || tree.directory.is_paused() {
             return Ok(next);
         }
-        let (ctx, plan, directory) = (ctx.clone(), tree.engine.services.plan(), Arc::clone(&tree.directory));
-        store
-            .write(move |w| {
-                let beats = move |agent_id: &AgentId, at: Timestamp| {
-                    let card = directory.card(agent_id);
-                    beat(&plan, agent_id, card.as_ref().map_or("", |card| &*card.archetype), at)
-                };
-                schedules::due(w, &ctx, since, &beats)
-            })
-            .await?;
+        let (plan, directory) = (tree.engine.services.plan(), Arc::clone(&tree.directory));
+        ctx.write(store, move |w| {
+            let beats = move |agent_id: &AgentId, at: Timestamp| {
+                let card = directory.card(agent_id);
+                beat(&plan, agent_id, card.as_ref().map_or("", |card| &*card.archetype), at)
+            };
+            schedules::due(w, since, &beats)
+        })
+        .await?;
     }
 }
 

@@ -183,9 +183,8 @@ impl Watches {
                 refused.len(),
                 CHECK_ALL_EVERY.as_secs(),
             );
-            let ctx = self.tree.engine.services.ctx.clone();
             let event = NewEvent::new(EventKind::WorldWarning, json!({ "warning": warning }));
-            self.tree.engine.services.store.write(move |w| ctx.emit(w, event)).await?;
+            self.tree.engine.services.write(move |w| w.emit(event)).await?;
         }
         Ok(true)
     }
@@ -231,13 +230,11 @@ impl Watches {
         watched.notified = None;
         let made = watched.created_at;
         let files_max = services.ctx.limits().watch_files_max as usize;
-        let ctx = services.ctx.clone();
         let seen = match services.workspace.stamps(&watched.path, watched.recursive, files_max).await {
             // A missing path is treated as empty, so its files are reported as removed.
             Ok(seen) => seen.unwrap_or_default(),
             Err(refusal) if matches!(refusal.code, Code::TooLarge | Code::PathDenied) => {
-                let write =
-                    services.store.write(move |w| schedules::watch_refused(w, &ctx, schedule_id, made, &refusal));
+                let write = services.write(move |w| schedules::watch_refused(w, schedule_id, made, &refusal));
                 return write.await;
             }
             Err(refusal) => return Err(refusal),
@@ -248,8 +245,7 @@ impl Watches {
         }
         let kept = services.store.read(move |r| r.watch_snapshot_get(schedule_id)).await.map_err(Refusal::from)?;
         if kept.as_ref() != Some(&seen) {
-            let run =
-                services.store.write(move |w| schedules::changed(w, &ctx, schedule_id, made, &seen, late)).await?;
+            let run = services.write(move |w| schedules::changed(w, schedule_id, made, &seen, late)).await?;
             if run.is_some_and(|run| run.status == RunStatus::Refused) {
                 return Ok(());
             }

@@ -10,9 +10,9 @@ use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::journal::CallOutcome;
 use ghost_domain::ports::Signal;
 use ghost_domain::{Agent, AgentId, AgentStatus, Ask, AskId, AskStatus, Limits, Party, Refusal};
-use ghost_operations::{OperationContext, agents};
+use ghost_operations::{OperationContext, Tx, agents};
 use ghost_provider::Providers;
-use ghost_store::Store;
+use ghost_store::{Store, StoreError};
 use ractor::ActorRef;
 use serde_json::json;
 use tokio::sync::broadcast::Receiver;
@@ -99,6 +99,26 @@ impl World {
         &self.tree.engine.services.ctx
     }
 
+    /// Runs a command of the world's store; see [`OperationContext::write`].
+    pub async fn write<T, E, F>(&self, work: F) -> Result<T, E>
+    where
+        T: Send + 'static,
+        E: From<StoreError> + Send + 'static,
+        F: FnOnce(&mut Tx) -> Result<T, E> + Send + 'static,
+    {
+        self.ctx().write(self.store(), work).await
+    }
+
+    /// Runs a query of the world's store; see [`OperationContext::read`].
+    pub async fn read<T, E, F>(&self, work: F) -> Result<T, E>
+    where
+        T: Send + 'static,
+        E: From<StoreError> + Send + 'static,
+        F: FnOnce(&mut Tx) -> Result<T, E> + Send + 'static,
+    {
+        self.ctx().read(self.store(), work).await
+    }
+
     /// The current plan.
     #[must_use]
     pub fn plan(&self) -> Arc<Plan> {
@@ -118,20 +138,19 @@ impl World {
 
     /// [`set_paused`](Self::set_paused) with a reason from the caller, which the event keeps.
     pub async fn set_paused_because(&self, by: &Party, paused: bool, reason: Option<&str>) -> Result<(), Refusal> {
-        let (ctx, by, reason) = (self.ctx().clone(), by.clone(), reason.map(str::to_owned));
-        self.store()
-            .write(move |w| {
-                let before = w.meta_get(PAUSED)?.as_deref() == Some("1");
-                if before == paused {
-                    return Ok(());
-                }
-                w.meta_put(PAUSED, if paused { "1" } else { "0" })?;
-                // The flag in memory is set by a signal, so that it follows the order of the commits.
-                w.signal(Signal::Paused(paused));
-                let kind = if paused { EventKind::WorldPaused } else { EventKind::WorldResumed };
-                ctx.emit(w, NewEvent::new(kind, json!({ "by": by, "reason": reason })))
-            })
-            .await?;
+        let (by, reason) = (by.clone(), reason.map(str::to_owned));
+        self.write(move |w| {
+            let before = w.meta_get(PAUSED)?.as_deref() == Some("1");
+            if before == paused {
+                return Ok(());
+            }
+            w.meta_put(PAUSED, if paused { "1" } else { "0" })?;
+            // The flag in memory is set by a signal, so that it follows the order of the commits.
+            w.signal(Signal::Paused(paused));
+            let kind = if paused { EventKind::WorldPaused } else { EventKind::WorldResumed };
+            w.emit(NewEvent::new(kind, json!({ "by": by, "reason": reason })))
+        })
+        .await?;
         if !paused {
             for agent_id in agents_with_work(self.store()).await? {
                 self.tree.signal_router.wake(&agent_id);
@@ -168,9 +187,7 @@ impl World {
                     }
                 }
                 () = clock.sleep_until(ask.deadline_at) => {
-                    let ctx = self.ctx().clone();
-                    self.store()
-                        .write(move |w| { ghost_operations::asks::expire(w, &ctx, ask_id) })
+                    self.write(move |w| { ghost_operations::asks::expire(w, ask_id) })
                         .await?;
                 }
             }
@@ -264,8 +281,8 @@ impl World {
                 tracing::warn!("some agents did not stop within the grace period; their turns resume at the next start");
             }
         }
-        let (ctx, payload) = (self.ctx().clone(), json!({ "reason": reason }));
-        let written = self.store().write(move |w| ctx.emit(w, NewEvent::new(EventKind::WorldStopped, payload))).await;
+        let payload = json!({ "reason": reason });
+        let written = self.write(move |w| w.emit(NewEvent::new(EventKind::WorldStopped, payload))).await;
         if let Err(refusal) = written {
             tracing::warn!(%refusal, "the event `world.stopped` could not be written; nothing else is lost");
         }
@@ -279,8 +296,8 @@ impl World {
 
     /// Stops an agent and returns its record when it has stopped.
     pub async fn stop_agent(&self, by: &Party, agent_id: &AgentId, reason: Option<String>) -> Result<Agent, Refusal> {
-        let (ctx, by, id) = (self.ctx().clone(), by.clone(), agent_id.clone());
-        self.store().write(move |w| agents::stop(w, &ctx, &by, &id, reason.as_deref()).map(|_| ())).await?;
+        let (by, id) = (by.clone(), agent_id.clone());
+        self.write(move |w| agents::stop(w, &by, &id, reason.as_deref()).map(|_| ())).await?;
         self.wait_until_stopped(agent_id).await
     }
 }

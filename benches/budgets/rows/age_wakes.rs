@@ -75,7 +75,7 @@ async fn wakes(world: &Arc<World>) -> Outcome<Vec<f64>> {
         let new_message =
             NewMessage::new(&agent_id, Party::Operator("bench".into()), Kind::Message, body, Chain::root(&ctx));
         sent.entry(agent_id).or_default().push_back((now(), asleep));
-        world.store().write(move |w| mail::deliver(w, &ctx, new_message)).await?;
+        world.write(move |w| mail::deliver(w, new_message)).await?;
         pause(PAUSE).await;
     }
     let mut taken = Vec::new();

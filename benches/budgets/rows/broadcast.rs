@@ -80,16 +80,16 @@ fn new_message(ctx: &OperationContext, to: &AgentId) -> NewMessage {
 }
 
 async fn send(store: &Store, ctx: &OperationContext, to: &AgentId) -> Outcome<()> {
-    let (ctx, new_message) = (ctx.clone(), new_message(ctx, to));
-    store.write(move |w| mail::deliver(w, &ctx, new_message).map(drop)).await?;
+    let new_message = new_message(ctx, to);
+    ctx.write(store, move |w| mail::deliver(w, new_message).map(drop)).await?;
     Ok(())
 }
 
 /// Sends one broadcast. Returns the seconds until its commit.
 async fn broadcast(store: &Store, ctx: &OperationContext, full: &AgentId) -> Outcome<f64> {
-    let (ctx, new_message) = (ctx.clone(), new_message(ctx, full));
+    let new_message = new_message(ctx, full);
     let began = now();
-    let sent = store.write(move |w| mail::broadcast(w, &ctx, &new_message, &[], None, None)).await?;
+    let sent = ctx.write(store, move |w| mail::broadcast(w, &new_message, &[], None, None)).await?;
     let seconds = began.elapsed().as_secs_f64();
     match (sent.delivered as usize, sent.skipped.as_slice()) {
         (delivered, [skipped])

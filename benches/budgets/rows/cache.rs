@@ -68,7 +68,7 @@ async fn share(wire: Wire) -> Outcome<(u64, u64)> {
     let (ctx, to): (_, AgentId) = (world.ctx().clone(), "worker-0".parse()?);
     let new_message =
         NewMessage::new(&to, Party::Operator("bench".into()), Kind::Message, "Write ten files.", Chain::root(&ctx));
-    world.store().write(move |w| ghost_operations::mail::deliver(w, &ctx, new_message)).await?;
+    world.write(move |w| ghost_operations::mail::deliver(w, new_message)).await?;
     loop {
         pause(Duration::from_millis(20)).await;
         let read = world.store().read(|r| Ok::<_, StoreError>((r.inbox_total()?, r.turns_open()?.len())));

@@ -87,17 +87,16 @@ pub(super) async fn gather(store: &Store, ctx: &OperationContext, hall: &Channel
     for member in 0..MEMBERS {
         members.push(format!("member-{member:04}").parse()?);
     }
-    let (ctx, channel, operator) = (ctx.clone(), hall.clone(), Party::Operator("bench".into()));
-    store
-        .write(move |w| {
-            for agent_id in &members {
-                let new = worker(agent_id.clone(), AgentKind::Persistent, Chain::root(&ctx));
-                agents::create(w, &ctx, &Party::System, new)?;
-            }
-            let new = NewChannel { channel, members, gated: false, skip_creator: false, topic: None };
-            chat::create(w, &ctx, &Speaker::from(operator), new).map(drop)
-        })
-        .await?;
+    let (channel, operator) = (hall.clone(), Party::Operator("bench".into()));
+    ctx.write(store, move |w| {
+        for agent_id in &members {
+            let new = worker(agent_id.clone(), AgentKind::Persistent, Chain::root(w.ctx));
+            agents::create(w, &Party::System, new)?;
+        }
+        let new = NewChannel { channel, members, gated: false, skip_creator: false, topic: None };
+        chat::create(w, &Speaker::from(operator), new).map(drop)
+    })
+    .await?;
     Ok(())
 }
 
@@ -112,9 +111,9 @@ async fn post(store: &Store, ctx: &OperationContext, hall: &ChannelName) -> Outc
         deliver: false,
         chain: Chain::root(ctx),
     };
-    let (ctx, by) = (ctx.clone(), Speaker::from(Party::Operator("bench".into())));
+    let by = Speaker::from(Party::Operator("bench".into()));
     let began = now();
-    let posted = store.write(move |w| chat::post(w, &ctx, &by, ChatWake::Mentions, new)).await?;
+    let posted = ctx.write(store, move |w| chat::post(w, &by, ChatWake::Mentions, new)).await?;
     let seconds = began.elapsed().as_secs_f64();
     match posted.woken as usize {
         MEMBERS => Ok(seconds),

@@ -114,7 +114,7 @@ async fn droids(world: &World, round: usize, gate: &watch::Sender<bool>, begun: 
         let ctx = world.ctx().clone();
         let from = Party::Operator("bench".into());
         let message = NewMessage::new(&agent_id, from, Kind::Message, SPAWN, Chain::root(&ctx));
-        world.store().write(move |w| mail::deliver(w, &ctx, message)).await?;
+        world.write(move |w| mail::deliver(w, message)).await?;
     }
     // Every parent has started its droids before it waits.
     until(world, |waiting| begun.load(Ordering::Relaxed) == PARENTS && waiting.droids == 0).await?;

@@ -91,8 +91,7 @@ async fn population(store: &Store, ctx: &OperationContext) -> Outcome<Vec<AgentI
         let agent_id: AgentId = format!("receiver-{receiver}").parse()?;
         receivers.push(agent_id.clone());
         let new = worker(agent_id, AgentKind::Persistent, Chain::root(ctx));
-        let ctx = ctx.clone();
-        store.write(move |w| agents::create(w, &ctx, &Party::System, new).map(drop)).await?;
+        ctx.write(store, move |w| agents::create(w, &Party::System, new).map(drop)).await?;
     }
     Ok(receivers)
 }
@@ -117,8 +116,7 @@ async fn send(store: Store, ctx: OperationContext, receivers: Arc<Vec<AgentId>>,
         let body = "The figures of the third quarter are in output/reports/q3.md; compare them with the second's before \
                     you write, and tell me which of the five lines differ by more than a tenth.";
         let new_message = NewMessage::new(to, from.clone(), Kind::Message, body, chain);
-        let ctx = ctx.clone();
-        store.write(move |w| mail::deliver(w, &ctx, new_message)).await?;
+        ctx.write(&store, move |w| mail::deliver(w, new_message)).await?;
     }
     Ok(())
 }

@@ -70,16 +70,16 @@ async fn conversation(world: &World, name: &str, gated: bool) -> Outcome<(usize,
     let members: Vec<AgentId> =
         (0..MEMBERS).map(|agent| format!("worker-{agent}").parse()).collect::<Result<_, Refusal>>()?;
     let new = NewChannel { channel: channel.clone(), members, gated, skip_creator: false, topic: None };
-    let (ctx, by) = (world.ctx().clone(), operator.clone());
-    world.store().write(move |w| chat::create(w, &ctx, &by, new).map(drop)).await?;
+    let by = operator.clone();
+    world.write(move |w| chat::create(w, &by, new).map(drop)).await?;
     let (since, tokens) = (world.store().last_seq(), tokens(world).await?);
     for _ in 0..POSTS {
         let content =
             "@all Three of the five figures differ from last year's; say so if yours is one of them.".to_owned();
         let chain = Chain::root(world.ctx());
         let new = NewPost { channel: channel.clone(), content, reply_to: None, deliver: false, chain };
-        let (ctx, by) = (world.ctx().clone(), operator.clone());
-        world.store().write(move |w| chat::post(w, &ctx, &by, ChatWake::All, new).map(drop)).await?;
+        let by = operator.clone();
+        world.write(move |w| chat::post(w, &by, ChatWake::All, new).map(drop)).await?;
         quiet(world).await?;
     }
     Ok((turns(world, since).await?, self::tokens(world).await?.saturating_sub(tokens)))

@@ -126,8 +126,7 @@ async fn populate(world: &World, name: &str, count: usize) -> Outcome<()> {
     for agent in 0..count {
         let agent_id: AgentId = format!("{name}-{agent}").parse()?;
         let new = worker(agent_id, AgentKind::Dynamic, Chain::root(world.ctx()));
-        let ctx = world.ctx().clone();
-        world.store().write(move |w| agents::create(w, &ctx, &Party::Operator("bench".into()), new).map(drop)).await?;
+        world.write(move |w| agents::create(w, &Party::Operator("bench".into()), new).map(drop)).await?;
     }
     Ok(())
 }

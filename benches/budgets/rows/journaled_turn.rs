@@ -87,7 +87,7 @@ pub(super) async fn turns(world: &World) -> Outcome<f64> {
             let ctx = world.ctx().clone();
             let body = "Please fetch the page and tell me what it holds.";
             let new_message = NewMessage::new(&agent_id, operator.clone(), Kind::Message, body, Chain::root(&ctx));
-            world.store().write(move |w| mail::deliver(w, &ctx, new_message)).await?;
+            world.write(move |w| mail::deliver(w, new_message)).await?;
         }
     }
     let since = world.ctx().now();

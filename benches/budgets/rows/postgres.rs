@@ -11,11 +11,11 @@ use ghost_domain::{AgentId, AgentKind, CallId, Code, Kind, Limits, Party, Refusa
 use ghost_operations::budgets::{Demand, Reserved};
 use ghost_operations::mail::{self, Chain, NewMessage};
 use ghost_operations::turns::{self, CallStart, Ending, ModelResult};
-use ghost_operations::{OperationContext, agents};
+use ghost_operations::{OperationContext, Tx, agents};
+use ghost_store::Store;
 use ghost_store::postgres::cluster::Cluster;
 use ghost_store::postgres::recording::Bare;
 use ghost_store::postgres::{PostgresOptions, open_recorded, open_store};
-use ghost_store::{Store, Tx};
 use serde_json::json;
 
 use crate::fixture::worker;
@@ -74,8 +74,8 @@ async fn population(store: &Store, ctx: &OperationContext) -> Outcome<Vec<AgentI
     for agent in 0..AGENTS {
         let agent_id: AgentId = format!("agent-{agent}").parse()?;
         created.push(agent_id.clone());
-        let (new, ctx) = (worker(agent_id, AgentKind::Persistent, Chain::root(ctx)), ctx.clone());
-        store.write(move |w| agents::create(w, &ctx, &Party::System, new).map(drop)).await?;
+        let new = worker(agent_id, AgentKind::Persistent, Chain::root(ctx));
+        ctx.write(store, move |w| agents::create(w, &Party::System, new).map(drop)).await?;
     }
     Ok(created)
 }
@@ -86,23 +86,21 @@ async fn run(store: Store, ctx: OperationContext, agent_id: AgentId) -> Result<(
         let body = "Please fetch the page and tell me what it holds.";
         let operator = Party::Operator("bench".into());
         let new_message = NewMessage::new(&agent_id, operator, Kind::Message, body, Chain::root(&ctx));
-        step(&store, &ctx, move |w, ctx| mail::deliver(w, ctx, new_message).map(drop)).await?;
+        step(&store, &ctx, move |w| mail::deliver(w, new_message).map(drop)).await?;
         let of = agent_id.clone();
-        let taken = step(&store, &ctx, move |w, ctx| turns::take(w, ctx, &of, None)).await?;
+        let taken = step(&store, &ctx, move |w| turns::take(w, &of, None)).await?;
         let turn = taken.map(|taken| taken.turn).ok_or_else(|| failed("there is no turn to take"))?;
         model(&store, &ctx, &turn, "I look it up.").await?;
         let (of, start) = (turn.clone(), call(&ctx));
         let call_id = start.call_id;
-        step(&store, &ctx, move |w, ctx| turns::record_call_start(w, ctx, &of, &start)).await?;
+        step(&store, &ctx, move |w| turns::record_call_start(w, &of, &start)).await?;
         let (of, outcome) =
             (turn.clone(), CallOutcome { content: json!("It took in 1,204 ships."), ..Default::default() });
-        let end = move |w: &mut Tx, ctx: &OperationContext| {
-            turns::record_call_end(w, ctx, &of, call_id, "call_1", "web.fetch", &outcome)
-        };
+        let end = move |w: &mut Tx| turns::record_call_end(w, &of, call_id, "call_1", "web.fetch", &outcome);
         step(&store, &ctx, end).await?;
         model(&store, &ctx, &turn, "The page says that the harbour took in 1,204 ships.").await?;
         let of = turn.turn_id;
-        step(&store, &ctx, move |w, ctx| turns::finish(w, ctx, of, Ending::Finished("done".into())).map(drop)).await?;
+        step(&store, &ctx, move |w| turns::finish(w, of, Ending::Finished("done".into())).map(drop)).await?;
     }
     Ok(())
 }
@@ -114,7 +112,7 @@ fn failed(what: &str) -> Refusal {
 /// A model call: its start and its answer.
 async fn model(store: &Store, ctx: &OperationContext, turn: &Turn, text: &'static str) -> Result<(), Refusal> {
     let of = turn.turn_id;
-    let reserved = step(store, ctx, move |w, ctx| turns::model_started(w, ctx, of, &demand())).await?;
+    let reserved = step(store, ctx, move |w| turns::model_started(w, of, &demand())).await?;
     let Reserved::Granted(reservation_id, _) = reserved else { return Err(failed("no budget is left")) };
     let result = ModelResult {
         reservation_id,
@@ -127,16 +125,15 @@ async fn model(store: &Store, ctx: &OperationContext, turn: &Turn, text: &'stati
         price: None,
         duration_ms: 7,
     };
-    step(store, ctx, move |w, ctx| turns::model_answered(w, ctx, of, result).map(drop)).await
+    step(store, ctx, move |w| turns::model_answered(w, of, result).map(drop)).await
 }
 
 async fn step<T: Send + 'static>(
     store: &Store,
     ctx: &OperationContext,
-    work: impl FnOnce(&mut Tx, &OperationContext) -> Result<T, Refusal> + Send + 'static,
+    work: impl FnOnce(&mut Tx) -> Result<T, Refusal> + Send + 'static,
 ) -> Result<T, Refusal> {
-    let ctx = ctx.clone();
-    store.write(move |w| work(w, &ctx)).await
+    ctx.write(store, work).await
 }
 
 fn demand() -> Demand {

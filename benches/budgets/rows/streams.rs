@@ -243,12 +243,11 @@ pub fn serve_world(world: &str, data: &str, socket: &str, bell: &str) -> Outcome
         std::thread::spawn(move || while rung(&bell) && rings.blocking_send(()).is_ok() {});
         while rung_for.recv().await.is_some() {
             for commit in 0..ROUND / TOGETHER {
-                let ctx = world.ctx().clone();
-                let writing = world.store().write(move |w| {
+                let writing = world.write(move |w| {
                     let agent = "worker-0".parse()?;
                     for number in 0..TOGETHER {
                         let event = NewEvent::new(KIND, payload(commit * TOGETHER + number)).agent(&agent);
-                        ctx.emit(w, event)?;
+                        w.emit(event)?;
                     }
                     Ok::<_, Refusal>(())
                 });

@@ -6,9 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use ghost_domain::redact::Redactor;
 use ghost_domain::{AgentId, AgentKind, Kind, Limits, MailState, MessageId, Party, Refusal};
-use ghost_operations::OperationContext;
-use ghost_operations::agents;
 use ghost_operations::mail::{self, Chain, NewMessage};
+use ghost_operations::{OperationContext, Tx, agents};
 use ghost_store::Store;
 use ghost_store::sqlite::{SqliteOptions, open_store};
 
@@ -52,15 +51,14 @@ fn agent(number: usize) -> Outcome<AgentId> {
 
 async fn create(store: &Store, ctx: &OperationContext, first: usize) -> Outcome<()> {
     let ids = (first..first + TOGETHER).map(agent).collect::<Outcome<Vec<_>>>()?;
-    let ctx = ctx.clone();
-    let create = move |w: &mut ghost_store::Tx| {
+    let create = move |w: &mut Tx| {
         for agent_id in ids {
-            let new = worker(agent_id, AgentKind::Persistent, Chain::root(&ctx));
-            agents::create(w, &ctx, &Party::System, new)?;
+            let new = worker(agent_id, AgentKind::Persistent, Chain::root(w.ctx));
+            agents::create(w, &Party::System, new)?;
         }
         Ok::<_, Refusal>(())
     };
-    store.write(create).await?;
+    ctx.write(store, create).await?;
     Ok(())
 }
 
@@ -71,11 +69,11 @@ fn new_message(ctx: &OperationContext, to: &AgentId) -> NewMessage {
 
 /// Sends `count` messages in one command. Returns their ids and the seconds until its commit.
 async fn send(store: &Store, ctx: &OperationContext, to: &AgentId, count: usize) -> Outcome<(Vec<MessageId>, f64)> {
-    let (ctx, to) = (ctx.clone(), to.clone());
+    let to = to.clone();
     let began = now();
-    let sent = store
-        .write(move |w| {
-            let deliver = |_| Ok::<_, Refusal>(mail::deliver(w, &ctx, new_message(&ctx, &to))?.message_id);
+    let sent = ctx
+        .write(store, move |w| {
+            let deliver = |_| Ok::<_, Refusal>(mail::deliver(w, new_message(w.ctx, &to))?.message_id);
             (0..count).map(deliver).collect::<Result<Vec<_>, _>>()
         })
         .await?;
@@ -120,8 +118,8 @@ async fn pause(store: &Store, ctx: &OperationContext) -> Outcome<Line> {
                 let mut waits = Vec::new();
                 while !ended.load(Ordering::Acquire) {
                     let (counts, began) = (runs.load(Ordering::Acquire), now());
-                    let (ctx, new_message) = (ctx.clone(), new_message(&ctx, &to));
-                    store.write(move |w| mail::deliver(w, &ctx, new_message).map(drop)).await?;
+                    let new_message = new_message(&ctx, &to);
+                    ctx.write(&store, move |w| mail::deliver(w, new_message).map(drop)).await?;
                     if counts {
                         waits.push(began.elapsed().as_secs_f64() * 1e3);
                     }
@@ -136,8 +134,8 @@ async fn pause(store: &Store, ctx: &OperationContext) -> Outcome<Line> {
         runs.store(true, Ordering::Release);
         let mut so_far = None;
         loop {
-            let (ctx, new_message, before) = (ctx.clone(), new_message.clone(), so_far.take());
-            let sent = store.write(move |w| mail::broadcast(w, &ctx, &new_message, &[], None, before)).await?;
+            let (new_message, before) = (new_message.clone(), so_far.take());
+            let sent = ctx.write(store, move |w| mail::broadcast(w, &new_message, &[], None, before)).await?;
             if sent.rest.is_none() {
                 break;
             }

@@ -49,7 +49,7 @@ async fn a_cancelled_turn_is_dropped_and_the_next_mail_is_taken() {
     let world = AgentWorld::new().await;
     let (actor, ended) = acting(&world).await;
     let turn_id = world.turn("ada").await.turn_id;
-    write!(world, |w, ctx| ghost_operations::turns::cancel(w, &ctx, &operator(), turn_id)).unwrap();
+    write!(world, |w| ghost_operations::turns::cancel(w, &operator(), turn_id)).unwrap();
     world.send("ada", "next").await;
     actor.cast(AgentMsg::Cancel(turn_id)).unwrap();
     until(&world, TurnStatus::Finished).await;
@@ -84,7 +84,7 @@ async fn a_stop_does_not_wait_for_a_turn_that_begins_to_wait() {
     actor.cast(AgentMsg::Wake).unwrap();
     world.model.stalled.notified().await;
     let spent = NewLimits { tokens: Some(Some(1)), money: None };
-    write!(world, |w, ctx| budgets::set(w, &ctx, &operator(), &Scope::World, spent)).unwrap();
+    write!(world, |w| budgets::set(w, &operator(), &Scope::World, spent)).unwrap();
     let began = world.ctx().now();
     let grace = Duration::from_secs(1_000);
     actor.cast(AgentMsg::Stop { grace }).unwrap();

@@ -42,9 +42,9 @@ async fn requested(world: &AgentWorld) -> Approval {
 
 async fn decide(world: &AgentWorld, approval: &Approval, decision: Decision) {
     let approval_id = approval.approval_id;
-    write!(world, |w, ctx| {
+    write!(world, |w| {
         let note = Some("not today".to_owned());
-        approvals::decide(w, &ctx, &operator(), &BTreeSet::new(), approval_id, decision, note)
+        approvals::decide(w, &operator(), &BTreeSet::new(), approval_id, decision, note)
     })
     .unwrap();
 }
@@ -92,7 +92,7 @@ async fn a_wait_survives_a_crash_before_and_after_the_answer() {
         let world = under_approval(&["test.act"]).await;
         let waiting = async { drop(requested(&world).await) };
         world.work_until("ada", waiting).await;
-        write!(world, |w, ctx| turns::review_at_boot(w, &ctx)).unwrap();
+        write!(world, |w| turns::review_at_boot(w)).unwrap();
         let approval = requested(&world).await;
         let approve = Decision::Approve { always: false };
         if answered_while_down {
@@ -146,7 +146,7 @@ async fn an_approval_for_good_lets_the_same_plan_run_and_asks_for_another() {
             0 => call("test.act", json!({ "n": n })),
             _ => say("well"),
         });
-        write!(world, |w, ctx| ghost_operations::sessions::reset(w, &ctx, &operator(), &id("ada"), None)).unwrap();
+        write!(world, |w| ghost_operations::sessions::reset(w, &operator(), &id("ada"), None)).unwrap();
         world.engine.forget_logs();
         world.send("ada", "again").await;
         world.work("ada").await.unwrap();
@@ -192,13 +192,11 @@ async fn a_cancelled_turn_closes_its_requests() {
     world.work_until("ada", waiting).await;
     let turn_id = world.turn("ada").await.turn_id;
     let ending = turns::Ending::Cancelled("enough".into());
-    write!(world, |w, ctx| turns::finish(w, &ctx, turn_id, ending)).unwrap();
+    write!(world, |w| turns::finish(w, turn_id, ending)).unwrap();
     let approval = all(&world).await.remove(0);
     assert_eq!(approval.status, ApprovalStatus::Cancelled);
     let (approval_id, approve) = (approval.approval_id, Decision::Approve { always: false });
-    let late = write!(world, |w, ctx| {
-        approvals::decide(w, &ctx, &operator(), &BTreeSet::new(), approval_id, approve, None)
-    });
+    let late = write!(world, |w| { approvals::decide(w, &operator(), &BTreeSet::new(), approval_id, approve, None) });
     assert_eq!(late.unwrap_err().code, Code::Conflict);
     assert_eq!(ran(&world), 0);
 }

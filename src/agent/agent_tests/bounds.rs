@@ -67,7 +67,7 @@ async fn a_turn_that_crashed_in_its_last_round_still_answers_with_its_last_text(
     let ask = world.ask("ada").await;
     world.work_until("ada", world.tool_state.entered.notified()).await;
     world.tool_state.hangs.store(false, Ordering::SeqCst);
-    write!(world, |w, ctx| turns::review_at_boot(w, &ctx)).unwrap();
+    write!(world, |w| turns::review_at_boot(w)).unwrap();
     world.work("ada").await.unwrap();
     assert_eq!(world.turn("ada").await.status, TurnStatus::TimedOut);
     assert!(world.ask_row(ask.ask_id).await.reply.unwrap().starts_with("So far there are 3."));

@@ -17,7 +17,7 @@ use crate::turn::{self, AgentSession};
 
 async fn set_limit(world: &AgentWorld, tokens: Option<u64>) {
     let limits = NewLimits { tokens: Some(tokens), money: None };
-    write!(world, |w, ctx| budgets::set(w, &ctx, &operator(), &Scope::World, limits)).unwrap();
+    write!(world, |w| budgets::set(w, &operator(), &Scope::World, limits)).unwrap();
 }
 
 async fn world_budget(world: &AgentWorld) -> Budget {
@@ -144,7 +144,7 @@ async fn a_waiting_turn_parks_when_the_budget_is_spent_and_goes_on_when_it_is_ra
     let mut bob = pin!(work(&world, "bob"));
     poll_until(bob.as_mut(), || waiting(&world) == 1).await;
     let turn_id = world.turn("ada").await.turn_id;
-    write!(world, |w, ctx| turns::cancel(w, &ctx, &operator(), turn_id)).unwrap();
+    write!(world, |w| turns::cancel(w, &operator(), turn_id)).unwrap();
     bob.await.unwrap();
     assert_eq!((world_budget(&world).await.reserved_tokens, world.turn("bob").await.status), (0, TurnStatus::Finished));
     let answer_limits: Vec<u64> = world.model.requests().iter().map(|request| request.max_tokens).collect();

@@ -95,7 +95,7 @@ async fn receive(world: &AgentWorld, text: &str) -> ConversationId {
         reply_to: None,
         external_id: None,
     };
-    write!(world, |w, ctx| conversations::arrive(w, &ctx, start, message)).unwrap().conversation.conversation_id
+    write!(world, |w| conversations::arrive(w, start, message)).unwrap().conversation.conversation_id
 }
 
 // covers: ACC-08, ARCH-11

@@ -96,7 +96,7 @@ async fn a_crash_between_description_and_call_changes_nothing_in_the_next_reques
     assert_eq!((&before.tools, &before.messages), (&after.tools, &after.messages));
     // The call began and its end is unknown: it is an outside call of its own tool, not of the one that named it.
     world.tool_state.hangs.store(false, std::sync::atomic::Ordering::SeqCst);
-    write!(world, |w, ctx| ghost_operations::turns::review_at_boot(w, &ctx)).unwrap();
+    write!(world, |w| ghost_operations::turns::review_at_boot(w)).unwrap();
     world.model.reply_with(|_, _| say("well"));
     world.work("ada").await.unwrap();
     assert_eq!(last(&world.model.requests()[0])["code"], "outcome_unknown");

@@ -31,14 +31,14 @@ async fn job(world: &AgentWorld, turn: OwnTurn) -> Schedule {
         chain: Chain::root(world.ctx()),
         baseline: None,
     };
-    write!(world, |w, ctx| schedules::set(w, &ctx, &operator(), new)).unwrap()
+    write!(world, |w| schedules::set(w, &operator(), new)).unwrap()
 }
 
 async fn run(world: &AgentWorld, job: &Schedule) -> ScheduleRun {
     let schedule_id = job.schedule_id;
-    write!(world, |w, ctx| {
-        let chain = Chain::root(&ctx);
-        schedules::run_now(w, &ctx, &operator(), schedule_id, chain)
+    write!(world, |w| {
+        let chain = Chain::root(w.ctx);
+        schedules::run_now(w, &operator(), schedule_id, chain)
     })
     .unwrap();
     world.work("ada").await.unwrap();
@@ -95,9 +95,9 @@ async fn each_job_turn_is_mentioned_once() {
         assert!(later.contains("The word is plum."), "{later}");
         assert_eq!(later.matches("<job>").count(), jobs, "{later}");
         let schedule_id = job.schedule_id;
-        write!(world, |w, ctx| {
-            let chain = Chain::root(&ctx);
-            schedules::run_now(w, &ctx, &operator(), schedule_id, chain)
+        write!(world, |w| {
+            let chain = Chain::root(w.ctx);
+            schedules::run_now(w, &operator(), schedule_id, chain)
         })
         .unwrap();
         world.in_time(crate::turn::work(&world.engine, &id("ada"), &session)).await.unwrap();

@@ -118,7 +118,7 @@ async fn with_a_fall_back_that_has_no_price() -> AgentWorld {
     })
     .await;
     let limits = NewLimits { tokens: None, money: Some(Some(Money(1_000_000))) };
-    write!(world, |w, ctx| budgets::set(w, &ctx, &operator(), &Scope::World, limits)).unwrap();
+    write!(world, |w| budgets::set(w, &operator(), &Scope::World, limits)).unwrap();
     world
 }
 

@@ -112,7 +112,7 @@ async fn repeated_refusals_of_another_limit_count_as_a_loop() {
         tally.echo(&id("ada"), &id("bob"), "Thanks!");
         tally.echo(&id("bob"), &id("ada"), "Thanks!");
     }
-    super::agent_world::write!(world, |w, _cx| Ok::<_, ghost_domain::Refusal>(w.root_put(&tally)?)).unwrap();
+    super::agent_world::write!(world, |w| Ok::<_, ghost_domain::Refusal>(w.root_put(&tally)?)).unwrap();
     world.model.reply_with(|_, _| call("syscall.message.send", json!({ "to": "bob", "content": "Thanks!" })));
     world.work("ada").await.unwrap();
     let reason = world.turn("ada").await.reason.unwrap();
@@ -228,8 +228,8 @@ async fn a_cancelled_turn_ends_and_the_next_mail_is_taken() {
     let cancel = async {
         world.tool_state.entered.notified().await;
         let turn_id = world.turn("ada").await.turn_id;
-        super::agent_world::write!(world, |w, ctx| {
-            ghost_operations::turns::cancel(w, &ctx, &super::agent_world::operator(), turn_id)
+        super::agent_world::write!(world, |w| {
+            ghost_operations::turns::cancel(w, &super::agent_world::operator(), turn_id)
         })
         .unwrap();
         world.send("ada", "again").await;

@@ -31,11 +31,11 @@ async fn operator_call(
 /// With `begun`, the call's start is recorded.
 async fn interrupted_call(world: &AgentWorld, tool: &'static str, begun: Option<(Effect, Vec<FilePlan>)>) -> TurnId {
     let turn_id = TurnId(world.ctx().id());
-    write!(world, |w, ctx| {
-        let turn = turns::operator_turn(w, &ctx, &id("ada"), turn_id)?;
+    write!(world, |w| {
+        let turn = turns::operator_turn(w, &id("ada"), turn_id)?;
         if let Some((effect, files)) = begun {
             let start = CallStart {
-                call_id: CallId(ctx.id()),
+                call_id: CallId(w.ctx.id()),
                 id: "operator-1".into(),
                 tool: tool.into(),
                 alias: None,
@@ -45,10 +45,10 @@ async fn interrupted_call(world: &AgentWorld, tool: &'static str, begun: Option<
                 ask_id: None,
                 begun_at: None,
             };
-            turns::record_call_start(w, &ctx, &turn, &start)?;
+            turns::record_call_start(w, &turn, &start)?;
         }
         let ended = Ending::Failed(Refusal::new(Code::OutcomeUnknown, "the daemon stopped"));
-        turns::finish(w, &ctx, turn_id, ended).map(drop)
+        turns::finish(w, turn_id, ended).map(drop)
     })
     .unwrap();
     turn_id

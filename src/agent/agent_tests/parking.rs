@@ -162,7 +162,7 @@ async fn a_turn_with_a_spent_root_is_set_aside_until_the_limit_is_raised() {
     let root = Scope::Root(spent.root_id);
     let limit = |tokens| NewLimits { tokens: Some(Some(tokens)), money: None };
     let scope = root.clone();
-    write!(world, |w, ctx| budgets::set(w, &ctx, &operator(), &scope, limit(20))).unwrap();
+    write!(world, |w| budgets::set(w, &operator(), &scope, limit(20))).unwrap();
     world.work("ada").await.unwrap();
     let parked = world.turn("ada").await;
     assert!(parked.is_in_background(), "{parked:?}");
@@ -172,7 +172,7 @@ async fn a_turn_with_a_spent_root_is_set_aside_until_the_limit_is_raised() {
     let turn_id = parked.turn_id;
     let taken = read!(world, |r| r.messages_of_turn(turn_id)?);
     assert_eq!(taken.len(), 1, "its mail is kept");
-    write!(world, |w, ctx| budgets::set(w, &ctx, &operator(), &root, limit(1_000_000))).unwrap();
+    write!(world, |w| budgets::set(w, &operator(), &root, limit(1_000_000))).unwrap();
     world.work("ada").await.unwrap();
     let turn = read!(world, |r| r.turn_get(turn_id)?.unwrap());
     assert_eq!((turn.status, turn.parked), (TurnStatus::Finished, None));
@@ -213,7 +213,7 @@ async fn a_turn_that_goes_on_does_not_wait_for_a_slot_that_its_own_agent_holds()
     let root = Scope::Root(spent.root_id);
     let limit = |tokens| NewLimits { tokens: Some(Some(tokens)), money: None };
     let scope = root.clone();
-    write!(world, |w, ctx| budgets::set(w, &ctx, &operator(), &scope, limit(20))).unwrap();
+    write!(world, |w| budgets::set(w, &operator(), &scope, limit(20))).unwrap();
     world.work("ada").await.unwrap();
     let turn_id = world.turn("ada").await.turn_id;
     // The agent waits for the only slot with other mail, and meanwhile its parked turn may go on.
@@ -223,7 +223,7 @@ async fn a_turn_that_goes_on_does_not_wait_for_a_slot_that_its_own_agent_holds()
         for _ in 0..100 {
             tokio::task::yield_now().await;
         }
-        write!(world, |w, ctx| budgets::set(w, &ctx, &operator(), &root, limit(1_000_000))).unwrap();
+        write!(world, |w| budgets::set(w, &operator(), &root, limit(1_000_000))).unwrap();
         drop(slot);
     };
     let (worked, ()) = tokio::join!(world.work("ada"), later);
@@ -243,7 +243,7 @@ async fn an_ask_that_waits_for_a_model_times_out_with_the_outage_as_reason() {
     for ask_id in [ask.ask_id, other.ask_id] {
         // As maintenance does while both wait.
         world.ctx().set_waiting(&id("bob"), Some(Wait::for_reason("one at test is down: overloaded")));
-        write!(world, |w, ctx| asks::expire(w, &ctx, ask_id)).unwrap();
+        write!(world, |w| asks::expire(w, ask_id)).unwrap();
         let row = world.ask_row(ask_id).await;
         assert_eq!(row.status, AskStatus::TimedOut);
         assert!(row.error.unwrap().contains("one at test is down: overloaded"));
@@ -313,7 +313,7 @@ async fn a_dead_letter_that_is_retried_begins_its_attempts_anew() {
     world.work("ada").await.unwrap();
     assert_eq!((world.turn("ada").await.status, world.model.requests().len()), (TurnStatus::Dead, 3));
     let letter = read!(world, |r| r.dead_letter_list(None, None, None, 9)?).remove(0);
-    write!(world, |w, ctx| dead_letters::retry(w, &ctx, &operator(), letter.dead_letter_id, false)).unwrap();
+    write!(world, |w| dead_letters::retry(w, &operator(), letter.dead_letter_id, false)).unwrap();
     world.model.reply_with(|_, n| {
         if n == 0 { Reply::Fail(ProviderError::new(ErrorKind::BadAnswer, "no JSON")) } else { say("well") }
     });
@@ -339,11 +339,11 @@ async fn a_parked_turn_can_be_retried_at_once() {
         assert!(futures_util::future::poll_immediate(&mut work).await.is_none());
         tokio::task::yield_now().await;
     }
-    write!(world, |w, _cx| turns::retry(w, &operator(), turn_id)).unwrap();
+    write!(world, |w| turns::retry(w, &operator(), turn_id)).unwrap();
     session.retry();
     world.in_time(work).await.unwrap();
     assert_eq!(world.turn("ada").await.status, TurnStatus::Finished);
-    let again = write!(world, |w, _cx| turns::retry(w, &operator(), turn_id));
+    let again = write!(world, |w| turns::retry(w, &operator(), turn_id));
     assert_eq!(again.unwrap_err().code, Code::Conflict);
 }
 

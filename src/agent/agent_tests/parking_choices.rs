@@ -67,7 +67,7 @@ async fn a_turn_waits_for_a_model_that_is_down_if_its_fall_back_refuses() {
 async fn a_turn_does_not_wait_for_money_for_a_fall_back() {
     let world = with_a_fall_back().await;
     let limits = NewLimits { tokens: None, money: Some(Some(Money(2_000_000))) };
-    write!(world, |w, ctx| budgets::set(w, &ctx, &operator(), &Scope::World, limits)).unwrap();
+    write!(world, |w| budgets::set(w, &operator(), &Scope::World, limits)).unwrap();
     world.model.reply_with(|_, n| if n < 3 { fail(ErrorKind::Overloaded) } else { say("back") });
     world.send("ada", "go").await;
     world.work("ada").await.unwrap();
@@ -81,7 +81,7 @@ async fn a_turn_does_not_wait_for_money_for_a_fall_back() {
 async fn a_raised_limit_lets_a_parked_turn_use_its_fall_back() {
     let world = with_a_fall_back().await;
     let limit = |money| NewLimits { tokens: None, money: Some(money) };
-    write!(world, |w, ctx| budgets::set(w, &ctx, &operator(), &Scope::World, limit(Some(Money(2_000_000))))).unwrap();
+    write!(world, |w| budgets::set(w, &operator(), &Scope::World, limit(Some(Money(2_000_000))))).unwrap();
     world.model.reply_with(|request, _| if request.model == "one" { fail(ErrorKind::Overloaded) } else { say("dear") });
     world.send("ada", "go").await;
     let turn = world.work_until_parked("ada").await;
@@ -92,7 +92,7 @@ async fn a_raised_limit_lets_a_parked_turn_use_its_fall_back() {
         assert!(futures_util::future::poll_immediate(&mut work).await.is_none());
         tokio::task::yield_now().await;
     }
-    write!(world, |w, ctx| budgets::set(w, &ctx, &operator(), &Scope::World, limit(None))).unwrap();
+    write!(world, |w| budgets::set(w, &operator(), &Scope::World, limit(None))).unwrap();
     world.engine.queue.limits_set();
     // The clock does not move, so no probe is due.
     work.await.unwrap();

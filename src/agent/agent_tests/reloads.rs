@@ -163,10 +163,8 @@ async fn a_reload_while_a_call_waits_for_an_approval_is_heeded() {
             }
             assert_eq!((approval.status, world.tool_state.count(|state| &state.outside)), (ApprovalStatus::Pending, 0));
             let (approval_id, approve) = (approval.approval_id, Decision::Approve { always: false });
-            write!(world, |w, ctx| {
-                approvals::decide(w, &ctx, &operator(), &Default::default(), approval_id, approve, None)
-            })
-            .unwrap();
+            write!(world, |w| { approvals::decide(w, &operator(), &Default::default(), approval_id, approve, None) })
+                .unwrap();
         };
         world.in_time(async { tokio::join!(work, answered) }).await;
         assert_eq!(codes(&world.ledger().await), [code], "case {number}");
@@ -201,12 +199,10 @@ async fn a_denial_holds_although_the_rule_was_removed_while_the_daemon_was_down(
         };
         world.work_until("ada", waiting).await;
         let (approval_id, denied) = (asked().await.unwrap().approval_id, decision == Decision::Deny);
-        write!(world, |w, ctx| {
-            approvals::decide(w, &ctx, &operator(), &Default::default(), approval_id, decision, None)
-        })
-        .unwrap();
+        write!(world, |w| { approvals::decide(w, &operator(), &Default::default(), approval_id, decision, None) })
+            .unwrap();
         reload(&world.engine, |plan| plan.approvals.tools.clear());
-        write!(world, |w, ctx| ghost_operations::turns::review_at_boot(w, &ctx)).unwrap();
+        write!(world, |w| ghost_operations::turns::review_at_boot(w)).unwrap();
         world.work("ada").await.unwrap();
         assert_eq!(codes(&world.ledger().await), [denied.then_some(Code::ApprovalDenied)]);
         assert_eq!(world.tool_state.count(|state| &state.outside), u32::from(!denied));

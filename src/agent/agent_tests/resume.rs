@@ -47,7 +47,7 @@ fn without_tools(world: &AgentWorld) -> Arc<Plan> {
 async fn an_interrupted_outside_call_is_not_run_again() {
     let world = AgentWorld::new().await;
     crash_in_act(&world).await;
-    write!(world, |w, ctx| turns::review_at_boot(w, &ctx)).unwrap();
+    write!(world, |w| turns::review_at_boot(w)).unwrap();
     world.work("ada").await.unwrap();
     assert_eq!(world.tool_state.count(|tool_state| &tool_state.outside), 1);
     assert_eq!(world.inbox("bob").await.len(), 1, "the message is sent once");
@@ -75,21 +75,21 @@ async fn a_cut_call_waits_until_a_person_says_what_became_of_it() {
             }
         };
         for boot in 0..4 {
-            write!(world, |w, ctx| turns::review_at_boot(w, &ctx)).unwrap();
+            write!(world, |w| turns::review_at_boot(w)).unwrap();
             world.work_until("ada", waits()).await;
             assert_eq!(world.ledger().await[1].status, CallStatus::Unknown, "start {boot}");
         }
         if settled == Settled::DidNot {
             // The wait is the call's, not the tool's.
             world.engine.services.set_plan(without_tools(&world));
-            write!(world, |w, ctx| turns::review_at_boot(w, &ctx)).unwrap();
+            write!(world, |w| turns::review_at_boot(w)).unwrap();
             world.work_until("ada", waits()).await;
         }
         assert_eq!(world.count(EventKind::ToolUnsettled).await, 1, "it is asked for once");
         assert_eq!(world.turn("ada").await.stalled_boots, 0, "who waits for a person does not stall");
         let person = async {
             waits().await;
-            write!(world, |w, ctx| turns::settle(w, &ctx, &operator(), call_id, (settled, Some("I looked")))).unwrap();
+            write!(world, |w| turns::settle(w, &operator(), call_id, (settled, Some("I looked")))).unwrap();
             std::future::pending::<()>().await;
         };
         let ada = id("ada");
@@ -113,7 +113,7 @@ async fn a_cut_call_waits_until_a_person_says_what_became_of_it() {
 async fn the_result_of_the_last_open_call_joins_those_of_the_journal() {
     let world = AgentWorld::new().await;
     crash_in(&world, "test.look").await;
-    write!(world, |w, ctx| turns::review_at_boot(w, &ctx)).unwrap();
+    write!(world, |w| turns::review_at_boot(w)).unwrap();
     world.work("ada").await.unwrap();
     let requests = world.model.requests();
     let seen = results(&requests[0]);
@@ -178,7 +178,7 @@ async fn asking(world: &AgentWorld) -> ghost_domain::Ask {
 async fn an_ask_goes_on_waiting_for_the_same_answer() {
     let world = AgentWorld::new().await;
     let ask = asking(&world).await;
-    write!(world, |w, ctx| turns::review_at_boot(w, &ctx)).unwrap();
+    write!(world, |w| turns::review_at_boot(w)).unwrap();
     let a_while = async {
         for _ in 0..50 {
             tokio::task::yield_now().await;
@@ -200,12 +200,12 @@ async fn a_turn_that_is_retried_after_its_ask_failed_goes_on() {
     let world = AgentWorld::new().await;
     world.limits(|limits| limits.crashes_max = 1);
     let ask = asking(&world).await;
-    write!(world, |w, ctx| agents::crashed(w, &ctx, &id("ada"), "fell")).unwrap();
-    write!(world, |w, ctx| agents::restarted(w, &ctx, &id("ada"))).unwrap();
+    write!(world, |w| agents::crashed(w, &id("ada"), "fell")).unwrap();
+    write!(world, |w| agents::restarted(w, &id("ada"))).unwrap();
     assert_eq!(world.ask_row(ask.ask_id).await.status, AskStatus::Failed);
     let dead_letters = read!(world, |r| r.dead_letter_list(None, Some(DeadLetterStatus::Held), None, 1_000)?);
     let dead_letter_id = dead_letters[0].dead_letter_id;
-    write!(world, |w, ctx| dead_letters::retry(w, &ctx, &operator(), dead_letter_id, false)).unwrap();
+    write!(world, |w| dead_letters::retry(w, &operator(), dead_letter_id, false)).unwrap();
     world.work("ada").await.unwrap();
     let turn = world.turn("ada").await;
     assert_eq!((turn.turn_id, turn.status), (dead_letters[0].turn_id, TurnStatus::Finished));
@@ -217,8 +217,8 @@ async fn the_turns_after_a_split_get_a_note_of_what_was_done() {
     let world = AgentWorld::new().await;
     world.send("ada", "with another").await;
     crash_in_act(&world).await;
-    write!(world, |w, ctx| agents::crashed(w, &ctx, &id("ada"), "fell")).unwrap();
-    write!(world, |w, ctx| agents::restarted(w, &ctx, &id("ada"))).unwrap();
+    write!(world, |w| agents::crashed(w, &id("ada"), "fell")).unwrap();
+    write!(world, |w| agents::restarted(w, &id("ada"))).unwrap();
     world.work("ada").await.unwrap();
     let requests = world.model.requests();
     assert_eq!(requests.len(), 2, "each message alone");
@@ -236,7 +236,7 @@ async fn a_daemon_that_no_longer_owns_the_agent_leaves_its_turn_open() {
     crash_in_act(&world).await;
     let mut ada = read!(world, |r| r.agent_get(&id("ada"))?.unwrap());
     ada.epoch = 2;
-    write!(world, |w, _cx| Ok::<_, Refusal>(w.agent_put(&ada)?)).unwrap();
+    write!(world, |w| Ok::<_, Refusal>(w.agent_put(&ada)?)).unwrap();
     let lost = world.work("ada").await.unwrap_err();
     assert_eq!(lost.code, ghost_domain::Code::Conflict);
     assert_eq!(world.turn("ada").await.status, TurnStatus::Open);
@@ -247,13 +247,12 @@ async fn a_daemon_that_no_longer_owns_the_agent_leaves_its_turn_open() {
 #[tokio::test]
 async fn a_call_in_slices_goes_on_where_it_was_cut() {
     let world = AgentWorld::new().await;
-    write!(world, |w, ctx| {
+    write!(world, |w| {
         let bob = w.agent_get(&id("bob"))?.unwrap();
         (0..2_500).try_for_each(|n| {
             let agent_id = id(&format!("b{n:04}"));
             w.agent_put(&ghost_domain::Agent { agent_id, ..bob.clone() })
         })?;
-        drop(ctx);
         Ok::<_, ghost_store::StoreError>(())
     })
     .unwrap();
@@ -270,7 +269,7 @@ async fn a_call_in_slices_goes_on_where_it_was_cut() {
     world.send("ada", "go").await;
     assert_eq!(world.work("ada").await.unwrap_err().code, ghost_domain::Code::Unavailable);
     assert_eq!(read!(world, |r| r.inbox_total()?), 999, "one slice is stored, of which one is the sender");
-    write!(world, |w, ctx| turns::review_at_boot(w, &ctx)).unwrap();
+    write!(world, |w| turns::review_at_boot(w)).unwrap();
     world.work("ada").await.unwrap();
     // Each has it once: as many messages as agents, and an inbox that has one.
     assert_eq!(read!(world, |r| r.inbox_total()?), 2_502);

@@ -38,11 +38,10 @@ async fn resumed(old: Option<&str>, found: Option<&str>) -> (AgentWorld, Value) 
 /// Resumes a turn of ada's whose journal has the start of this call. Returns what the model gets.
 async fn resume(world: &AgentWorld, tool: &'static str, arguments: Value, files: Vec<FilePlan>) -> Value {
     world.send("ada", "go").await;
-    write!(world, |w, ctx| {
-        let turn = turns::take(w, &ctx, &id("ada"), None)?.unwrap().turn;
+    write!(world, |w| {
+        let turn = turns::take(w, &id("ada"), None)?.unwrap().turn;
         turns::brief(
             w,
-            &ctx,
             turn.turn_id,
             ("s", "system"),
             ("b", "briefing"),
@@ -59,7 +58,7 @@ async fn resume(world: &AgentWorld, tool: &'static str, arguments: Value, files:
             behind: Default::default(),
             another: false,
         };
-        let reserved = turns::model_started(w, &ctx, turn.turn_id, &demand)?;
+        let reserved = turns::model_started(w, turn.turn_id, &demand)?;
         let Reserved::Granted(reservation_id, _) = reserved else { panic!("{reserved:?}") };
         let result = ModelResult {
             reservation_id,
@@ -72,9 +71,9 @@ async fn resume(world: &AgentWorld, tool: &'static str, arguments: Value, files:
             price: None,
             duration_ms: 0,
         };
-        turns::model_answered(w, &ctx, turn.turn_id, result)?;
+        turns::model_answered(w, turn.turn_id, result)?;
         let start = CallStart {
-            call_id: CallId(ctx.id()),
+            call_id: CallId(w.ctx.id()),
             id: "c1".into(),
             tool: tool.into(),
             alias: None,
@@ -84,7 +83,7 @@ async fn resume(world: &AgentWorld, tool: &'static str, arguments: Value, files:
             ask_id: None,
             begun_at: None,
         };
-        turns::record_call_start(w, &ctx, &turn, &start)
+        turns::record_call_start(w, &turn, &start)
     })
     .unwrap();
     world.model.reply_with(|_, _| say("well"));
@@ -217,7 +216,7 @@ async fn access_is_checked_again_for_what_was_not_written() {
         reason: None,
         lasts: Duration::from_secs(60),
     };
-    let grant = write!(world, |w, ctx| grants::add(w, &ctx, &Party::System, new)).unwrap();
+    let grant = write!(world, |w| grants::add(w, &Party::System, new)).unwrap();
     let with = vec![plans[0].clone(), FilePlan { grant_id: Some(grant.grant_id), ..plans[1].clone() }];
     let result = resume(&world, "workspace.patch", arguments, with).await;
     assert!(result.get("code").is_none() && result["files"][1]["artifact_id"].is_string(), "{result}");

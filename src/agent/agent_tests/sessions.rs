@@ -32,7 +32,7 @@ async fn says(world: &AgentWorld, person: &str, text: &str) -> ConversationId {
         reply_to: None,
         external_id: None,
     };
-    write!(world, |w, ctx| conversations::arrive(w, &ctx, start, message)).unwrap().conversation.conversation_id
+    write!(world, |w| conversations::arrive(w, start, message)).unwrap().conversation.conversation_id
 }
 
 /// Every text of a request but the stable parts.
@@ -218,7 +218,7 @@ async fn scenario(events: Vec<Event>) {
             }
             Event::Work => work(&world, &session).await,
             Event::Restart => {
-                write!(world, |w, ctx| turns::review_at_boot(w, &ctx)).unwrap();
+                write!(world, |w| turns::review_at_boot(w)).unwrap();
                 session = Arc::default();
                 work(&world, &session).await;
             }
@@ -232,7 +232,7 @@ async fn scenario(events: Vec<Event>) {
                     () = world.tool_state.entered.notified() => {}
                 }
                 world.tool_state.hangs.store(false, std::sync::atomic::Ordering::SeqCst);
-                write!(world, |w, ctx| turns::review_at_boot(w, &ctx)).unwrap();
+                write!(world, |w| turns::review_at_boot(w)).unwrap();
             }
         }
         check_new(&world);
@@ -266,7 +266,7 @@ async fn what_the_agent_said_here_in_other_work_is_in_the_next_prompt() {
     work(&world, &world.session).await;
     let turn_id = world.turn("ada").await.turn_id;
     let post = Post { content: "The <disk> is full.".into(), attachments: vec![], reply_to: None };
-    write!(world, |w, ctx| conversations::post(w, &ctx, &id("ada"), turn_id, eve, post)).unwrap();
+    write!(world, |w| conversations::post(w, &id("ada"), turn_id, eve, post)).unwrap();
     world.clock.advance(Duration::from_secs(1));
     says(&world, "eve", "then clean it").await;
     work(&world, &world.session).await;
@@ -292,7 +292,7 @@ async fn what_was_said_in_other_work_leaves_room_in_a_small_context() {
     for n in 0..10 {
         world.clock.advance(Duration::from_secs(1));
         let post = Post { content: format!("post {n} {}", "x".repeat(1_500)), attachments: vec![], reply_to: None };
-        write!(world, |w, ctx| conversations::post(w, &ctx, &id("ada"), turn_id, eve, post)).unwrap();
+        write!(world, |w| conversations::post(w, &id("ada"), turn_id, eve, post)).unwrap();
     }
     says(&world, "eve", "and?").await;
     work(&world, &world.session).await;
@@ -310,11 +310,11 @@ async fn a_reset_leaves_behind_what_was_said_after_the_last_turn() {
     work(&world, &world.session).await;
     let turn_id = world.turn("ada").await.turn_id;
     let post = Post { content: "The disk is full.".into(), attachments: vec![], reply_to: None };
-    write!(world, |w, ctx| conversations::post(w, &ctx, &id("ada"), turn_id, eve, post)).unwrap();
+    write!(world, |w| conversations::post(w, &id("ada"), turn_id, eve, post)).unwrap();
     // No turn of bob's session has ended yet.
     let bob = says(&world, "bob", "hello").await;
     for conversation in [eve, bob] {
-        let reset = write!(world, |w, ctx| sessions::reset(w, &ctx, &operator(), &id("ada"), Some(conversation)));
+        let reset = write!(world, |w| sessions::reset(w, &operator(), &id("ada"), Some(conversation)));
         assert!(reset.unwrap());
     }
     world.clock.advance(Duration::from_secs(1));
@@ -349,17 +349,17 @@ async fn what_a_job_of_this_conversation_said_here_is_in_the_next_prompt() {
         chain: Chain { conversation_id: Some(eve), ..Chain::root(world.ctx()) },
         baseline: None,
     };
-    let job = write!(world, |w, ctx| schedules::set(w, &ctx, &Party::Agent(id("ada")), wanted)).unwrap();
-    write!(world, |w, ctx| {
-        let chain = Chain::root(&ctx);
-        schedules::run_now(w, &ctx, &operator(), job.schedule_id, chain)
+    let job = write!(world, |w| schedules::set(w, &Party::Agent(id("ada")), wanted)).unwrap();
+    write!(world, |w| {
+        let chain = Chain::root(w.ctx);
+        schedules::run_now(w, &operator(), job.schedule_id, chain)
     })
     .unwrap();
     work(&world, &world.session).await;
     let turn = world.turn("ada").await;
     assert_eq!((turn.source.as_str(), turn.conversation_id), ("cron", Some(eve)));
     let post = Post { content: "The disk is full.".into(), attachments: vec![], reply_to: None };
-    write!(world, |w, ctx| conversations::post(w, &ctx, &id("ada"), turn.turn_id, eve, post)).unwrap();
+    write!(world, |w| conversations::post(w, &id("ada"), turn.turn_id, eve, post)).unwrap();
     says(&world, "eve", "then clean it").await;
     work(&world, &world.session).await;
     let text = text_of(&last_request(&world));

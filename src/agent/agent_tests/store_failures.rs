@@ -146,8 +146,8 @@ async fn a_cancelled_turn_drops_its_unrecorded_answer() {
             tokio::task::yield_now().await;
         }
         let turn_id = world.turn("ada").await.turn_id;
-        super::agent_world::write!(world, |w, ctx| {
-            ghost_operations::turns::cancel(w, &ctx, &super::agent_world::operator(), turn_id)
+        super::agent_world::write!(world, |w| {
+            ghost_operations::turns::cancel(w, &super::agent_world::operator(), turn_id)
         })
         .unwrap();
     };

@@ -36,7 +36,7 @@ async fn a_budget_spent_during_a_turn_parks_the_turn_until_the_limit_is_raised()
     world.model.reply_with(|_, _| call("test.look", json!({ "n": 7 })));
     let ask = world.ask("ada").await;
     let limits = NewLimits { tokens: Some(Some(100_000)), money: None };
-    write!(world, |w, ctx| budgets::set(w, &ctx, &operator(), &Scope::World, limits)).unwrap();
+    write!(world, |w| budgets::set(w, &operator(), &Scope::World, limits)).unwrap();
     // The first call is let through; then an operator lowers the limit.
     world.model.reply_with({
         let (store, ctx) = (world.store().clone(), world.ctx().clone());
@@ -45,7 +45,7 @@ async fn a_budget_spent_during_a_turn_parks_the_turn_until_the_limit_is_raised()
             let (store, ctx) = (store.clone(), ctx.clone());
             tokio::spawn(async move {
                 let limits = NewLimits { tokens: Some(Some(20)), money: None };
-                store.write(move |w| budgets::set(w, &ctx, &operator(), &Scope::World, limits)).await.unwrap();
+                ctx.write(&store, move |w| budgets::set(w, &operator(), &Scope::World, limits)).await.unwrap();
             });
             call("test.look", json!({ "n": 7 }))
         }
@@ -65,7 +65,7 @@ async fn a_budget_spent_during_a_turn_parks_the_turn_until_the_limit_is_raised()
     assert_eq!(calls, [("test.look".to_owned(), CallStatus::Ok)]);
     world.model.reply_with(|_, _| say("seven"));
     let limits = NewLimits { tokens: Some(Some(1_000_000)), money: None };
-    write!(world, |w, ctx| budgets::set(w, &ctx, &operator(), &Scope::World, limits)).unwrap();
+    write!(world, |w| budgets::set(w, &operator(), &Scope::World, limits)).unwrap();
     world.work("ada").await.unwrap();
     assert_eq!(world.ask_row(ask.ask_id).await.reply.as_deref(), Some("seven"));
     assert_eq!(world.model.requests().len(), 1, "the answered request is not repeated");
@@ -159,7 +159,7 @@ async fn a_partly_refused_answer_fails_the_turn_and_its_calls_do_not_run() {
         // Tried again, the turn goes on after the refused answer, and still runs none of its calls.
         let letter = read!(world, |r| r.dead_letter_list(None, Some(DeadLetterStatus::Held), None, 9)?).remove(0);
         world.model.reply_with(|_, _| say("well"));
-        write!(world, |w, ctx| dead_letters::retry(w, &ctx, &operator(), letter.dead_letter_id, false)).unwrap();
+        write!(world, |w| dead_letters::retry(w, &operator(), letter.dead_letter_id, false)).unwrap();
         world.work("ada").await.unwrap();
         assert_eq!(world.turn("ada").await.status, TurnStatus::Finished);
         assert_eq!(world.model.requests().len(), 1);

@@ -99,7 +99,7 @@ async fn a_fall_back_without_a_price_is_skipped_under_a_money_budget() {
         })
         .await;
         let limits = NewLimits { tokens: None, money: Some(Some(Money(1_000_000))) };
-        write!(world, |w, ctx| budgets::set(w, &ctx, &operator(), &Scope::World, limits)).unwrap();
+        write!(world, |w| budgets::set(w, &operator(), &Scope::World, limits)).unwrap();
         world.model.reply_with(|request, _| match request.model.as_str() {
             "one" => fail(ErrorKind::Server),
             _ => say("paid for"),

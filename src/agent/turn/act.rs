@@ -350,8 +350,8 @@ impl Runner {
         if !warnings.is_empty() {
             let text = warnings.join("\n");
             self.flush().await?;
-            let (ctx, turn_id, note) = (self.engine.services.ctx.clone(), self.turn.turn_id, text.clone());
-            self.engine.services.store.write(move |w| turns::note(w, &ctx, turn_id, &note)).await?;
+            let (turn_id, note) = (self.turn.turn_id, text.clone());
+            self.engine.services.write(move |w| turns::note(w, turn_id, &note)).await?;
             self.conversation.tell(text);
         }
         Ok(())

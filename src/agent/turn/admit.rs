@@ -120,8 +120,8 @@ impl Worker<'_> {
                 (Some(FoundMail { mail, behind, unread, bytes_max: room.bytes }), more)
             }
         };
-        let (ctx, id) = (self.engine.services.ctx.clone(), self.agent_id.clone());
-        let taken = self.engine.services.store.write(move |w| turns::take(w, &ctx, &id, seen)).await?;
+        let id = self.agent_id.clone();
+        let taken = self.engine.services.write(move |w| turns::take(w, &id, seen)).await?;
         let Some(taken) = taken else { return Ok(NextTurn::Nothing) };
         let admission = admission.filter(|_| !taken.resumed);
         Ok(NextTurn::Begins(Box::new(Start { taken, sources, admission }), more))
@@ -137,8 +137,7 @@ impl Worker<'_> {
         if report {
             let payload = json!({ "limit": "agent_turns_per_minute", "value": limit });
             let event = NewEvent::new(EventKind::LimitReached, payload).agent(self.agent_id);
-            let ctx = ctx.clone();
-            self.engine.services.store.write(move |w| ctx.emit(w, event)).await?;
+            self.engine.services.write(move |w| w.emit(event)).await?;
         }
         ctx.ports.clock.sleep(wait).await;
         self.session.end_pace_wait();
@@ -150,18 +149,18 @@ impl Worker<'_> {
     /// refusal says why the agent cannot run at all.
     async fn read_next(self) -> Result<Result<NextWork, Refusal>, Refusal> {
         let services = &self.engine.services;
-        let (ctx, id, plan) = (services.ctx.clone(), self.agent_id.clone(), services.plan());
+        let (id, plan) = (self.agent_id.clone(), services.plan());
         let (no_open_turn, room) = (self.session.has_no_open_turn(), self.session.room(&plan));
-        let read = services.store.read_latest(move |r| {
+        let read = services.ctx.read_latest(&services.store, move |r| {
             let room = match room {
                 Some(room) => room,
                 None => match r.agent_get(&id)?.map(|agent| plan.spec_for(&agent)) {
                     Some(Ok(spec)) => Room::of(&plan, &spec),
                     Some(Err(refusal)) => return Ok(Err(refusal)),
-                    None => Room { bytes: turns::mail_room(ctx.limits().context_bytes), models: Arc::default() },
+                    None => Room { bytes: turns::mail_room(r.ctx.limits().context_bytes), models: Arc::default() },
                 },
             };
-            let mut next = turns::next(r, &ctx, &id, no_open_turn, room.bytes)?;
+            let mut next = turns::next(r, &id, no_open_turn, room.bytes)?;
             let sources = match &mut next {
                 Next::Mail { skills, .. } => Some(Sources { held: std::mem::take(skills), ..Sources::default() }),
                 Next::Nothing | Next::Resume => None,

@@ -12,9 +12,9 @@ use ghost_domain::journal::Effect;
 use ghost_domain::reply_tokens::{Reply, read_reply};
 use ghost_domain::transcript::{Block, Message, Role, visible_text};
 use ghost_domain::{Code, Refusal, ReservationId, Turn};
+use ghost_operations::Tx;
 use ghost_operations::turns::{self, Ending, ModelResult};
 use ghost_provider::{ModelAnswer, Stop, Visible, malformed_tool_call};
-use ghost_store::Tx;
 use serde_json::json;
 
 use super::call::Calls;
@@ -149,25 +149,25 @@ impl Runner {
             }
             sole = Some(Calls::Sole(checking, start.as_ref().map(|start| start.call_id)));
         }
-        let (ctx, turn_id, noted) = (self.engine.services.ctx.clone(), self.turn.turn_id, flaw.clone());
+        let (turn_id, noted) = (self.turn.turn_id, flaw.clone());
         let is_end = ending.is_some();
         let journaled = self.store_answer(&choice.model, move |w| {
-            let turn = turns::model_answered(w, &ctx, turn_id, result)?;
+            let turn = turns::model_answered(w, turn_id, result)?;
             if let Some(warning) = warning {
-                ctx.emit(w, warning)?;
+                w.emit(warning)?;
             }
             if let Some(Flaw { malformed, note }) = noted {
                 if let Some(fragment) = malformed {
-                    turns::malformed(w, &ctx, &turn, &fragment)?;
+                    turns::malformed(w, &turn, &fragment)?;
                 }
-                turns::note(w, &ctx, turn_id, &note)?;
+                turns::note(w, turn_id, &note)?;
             }
             if let Some(start) = start {
-                turns::record_call_start(w, &ctx, &turn, &start)?;
+                turns::record_call_start(w, &turn, &start)?;
             }
             match ending {
-                Some(Ending::Failed(refusal)) => turns::fail(w, &ctx, turn_id, refusal),
-                Some(ending) => turns::finish(w, &ctx, turn_id, ending),
+                Some(Ending::Failed(refusal)) => turns::fail(w, turn_id, refusal),
+                Some(ending) => turns::finish(w, turn_id, ending),
                 None => Ok(turn),
             }
         });
@@ -230,9 +230,8 @@ impl Runner {
                 Err(WriteError::Transient(refusal)) => refusal,
             };
             if !noted {
-                let (ctx, model, why) = (self.engine.services.ctx.clone(), model.to_owned(), refusal.message.clone());
-                let note =
-                    retry_write::attempt(&self.engine, move |w| turns::answer_waits(w, &ctx, turn_id, &model, &why));
+                let (model, why) = (model.to_owned(), refusal.message.clone());
+                let note = retry_write::attempt(&self.engine, move |w| turns::answer_waits(w, turn_id, &model, &why));
                 match note.await {
                     Ok(()) => noted = true,
                     Err(WriteError::Transient(_)) => {}

@@ -7,10 +7,10 @@ use std::sync::Arc;
 
 use ghost_domain::journal::{CallOutcome, Effect};
 use ghost_domain::{CallId, Code, Refusal, Turn, TurnId};
-use ghost_operations::OperationContext;
+use ghost_operations::Tx;
 use ghost_operations::artifacts::{self, Origin};
 use ghost_operations::turns::{self, CallStart};
-use ghost_store::{StoreError, Tx};
+use ghost_store::StoreError;
 use ghost_tools::view::refused;
 use ghost_tools::{Output, Run, Tool};
 
@@ -119,29 +119,28 @@ impl Ended {
     pub(super) fn record(
         &self,
         w: &mut Tx,
-        ctx: &OperationContext,
         turn: &Turn,
         result: Result<Output, Refusal>,
     ) -> Result<CallOutcome, Refusal> {
         let outcome = match result {
             Ok(mut output) => {
-                record_beside(w, ctx, turn, &mut output)?;
+                record_beside(w, turn, &mut output)?;
                 self.outcome(output)
             }
             Err(refusal) => refused(refusal),
         };
-        turns::record_call_end(w, ctx, turn, self.call_id, &self.id, &self.tool, &outcome)?;
+        turns::record_call_end(w, turn, self.call_id, &self.id, &self.tool, &outcome)?;
         Ok(outcome)
     }
 }
 
 /// Records what an output has beside its content.
-fn record_beside(w: &mut Tx, ctx: &OperationContext, turn: &Turn, output: &mut Output) -> Result<(), Refusal> {
+fn record_beside(w: &mut Tx, turn: &Turn, output: &mut Output) -> Result<(), Refusal> {
     for event in std::mem::take(&mut output.events) {
-        ctx.emit(w, event)?;
+        w.emit(event)?;
     }
     for found in std::mem::take(&mut output.artifacts) {
-        artifacts::index(w, ctx, Some(&Origin::of(turn)), found, false)?;
+        artifacts::index(w, Some(&Origin::of(turn)), found, false)?;
     }
     Ok(())
 }
@@ -169,14 +168,14 @@ impl PendingResult {
     }
 
     /// Records the result, within a transaction of its turn.
-    pub(super) fn record(&self, w: &mut Tx, ctx: &OperationContext, turn_id: TurnId) -> Result<(), Refusal> {
-        let turn = turns::working_turn(w, ctx, turn_id)?;
+    pub(super) fn record(&self, w: &mut Tx, turn_id: TurnId) -> Result<(), Refusal> {
+        let turn = turns::working_turn(w, turn_id)?;
         if let Some(start) = &self.start {
-            turns::record_call_start(w, ctx, &turn, start)?;
+            turns::record_call_start(w, &turn, start)?;
         }
-        record_beside(w, ctx, &turn, &mut self.beside.clone())?;
+        record_beside(w, &turn, &mut self.beside.clone())?;
         let Ended { call_id, id, tool, .. } = &self.ended;
-        turns::record_call_end(w, ctx, &turn, *call_id, id, tool, &self.outcome)
+        turns::record_call_end(w, &turn, *call_id, id, tool, &self.outcome)
     }
 }
 

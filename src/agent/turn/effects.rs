@@ -15,8 +15,8 @@ use ghost_domain::write_acl::WorkspacePath;
 use ghost_domain::{CallId, Code, Limits, Refusal, Turn};
 use ghost_operations::mail::with_nearest;
 use ghost_operations::turns::{self, CallStart};
-use ghost_operations::{budgets, grants};
-use ghost_store::{StoreError, Tx, is_away};
+use ghost_operations::{Tx, budgets, grants};
+use ghost_store::{StoreError, is_away};
 use ghost_tools::tool::{AfterCrash, ErasedFile, ErasedOutside, ErasedRead, ErasedWorld};
 use ghost_tools::workspace::is_out_of_room;
 use ghost_tools::{CallContext, FileWork, Output, Run, saved};
@@ -199,11 +199,11 @@ impl Runner {
         if !checked.tool.charges {
             return Ok(None);
         }
-        let (ctx, turn_id) = (self.engine.services.ctx.clone(), self.turn.turn_id);
-        let read = self.engine.services.store.read(move |r| {
+        let turn_id = self.turn.turn_id;
+        let read = self.engine.services.read(move |r| {
             let Some(turn) = r.turn_get(turn_id)? else { return Ok(()) };
             let Some(agent) = r.agent_get(&turn.agent_id)? else { return Ok(()) };
-            budgets::may_charge(r, &ctx, &agent, &turn)
+            budgets::may_charge(r, &agent, &turn)
         });
         match read.await {
             Ok(()) => Ok(None),
@@ -313,30 +313,30 @@ impl Runner {
         mut ready: Ready,
         (place, order): (usize, Arc<Order>),
     ) -> Result<ControlFlow<CallOutcome, Box<Ready>>, NotApplied> {
-        let (ctx, turn_id) = (self.engine.services.ctx.clone(), self.turn.turn_id);
+        let turn_id = self.turn.turn_id;
         let ended = self.ended(checked, ready.start.call_id);
         let part = move |w: &mut Tx| {
             order.begin(place)?;
-            let turn = turns::working_turn(w, &ctx, turn_id).map_err(InTransaction::Turn)?;
+            let turn = turns::working_turn(w, turn_id).map_err(InTransaction::Turn)?;
             order.check(&turn)?;
             let Ready { tool, start, context, arguments } = &mut ready;
             if context.progress.is_none() {
-                turns::record_call_start(w, &ctx, &turn, start).map_err(InTransaction::Turn)?;
+                turns::record_call_start(w, &turn, start).map_err(InTransaction::Turn)?;
             }
             let mut output = tool.apply(context, arguments.clone(), w).map_err(InTransaction::Tool)?;
             if let Some(progress) = output.progress.take() {
                 let call = (start.call_id, start.id.as_str());
-                let journaled = turns::record_call_slice(w, &ctx, &turn, call, progress.clone());
+                let journaled = turns::record_call_slice(w, &turn, call, progress.clone());
                 journaled.map_err(InTransaction::Turn)?;
                 context.progress = Some(progress);
                 order.sliced(place);
                 return Ok(ControlFlow::Continue(Box::new(ready)));
             }
-            let outcome = ended.record(w, &ctx, &turn, Ok(output)).map_err(InTransaction::Turn)?;
+            let outcome = ended.record(w, &turn, Ok(output)).map_err(InTransaction::Turn)?;
             order.applied(&turn, place);
             Ok(ControlFlow::Break(outcome))
         };
-        self.engine.services.store.write(part).await
+        self.engine.services.write(part).await
     }
 
     /// Writes files. What a crash has left of the writes decides what is still to be done.
@@ -449,17 +449,17 @@ impl FileCall<'_> {
     /// Records the result of the writes. If the tool refuses them, they are reverted: a refused call must have no effect.
     async fn record(&self, plans: Vec<FilePlan>) -> Result<CallResult, Refusal> {
         let (context, services, call_id) = (self.context(), &self.runner.engine.services, self.call_id);
-        let (ctx, recorder, turn_id) = (services.ctx.clone(), Arc::clone(self.tool), context.turn_id);
+        let (recorder, turn_id) = (Arc::clone(self.tool), context.turn_id);
         let ended = self.runner.ended(self.checked, call_id);
         let (arguments, written) = (self.checked.call.arguments.clone(), plans.clone());
-        let recorded = services.store.write(move |w| {
-            let turn = turns::working_turn(w, &ctx, turn_id).map_err(InTransaction::Turn)?;
+        let recorded = services.write(move |w| {
+            let turn = turns::working_turn(w, turn_id).map_err(InTransaction::Turn)?;
             let mut output = recorder.record(&context, arguments, &plans, w).map_err(InTransaction::Tool)?;
             for plan in &plans {
                 let Some(grant_id) = plan.grant_id else { continue };
                 output.events.push(grants::used(&turn.agent_id, turn_id, call_id, grant_id, Some(&plan.path)));
             }
-            ended.record(w, &ctx, &turn, Ok(output)).map_err(InTransaction::Turn)
+            ended.record(w, &turn, Ok(output)).map_err(InTransaction::Turn)
         });
         let refusal = match recorded.await {
             Ok(outcome) => return Ok(CallResult::Recorded(outcome)),

@@ -78,8 +78,8 @@ impl<'a> Waiting<'a> {
     pub(super) async fn for_models(worker: Worker<'a>, why: Wait) -> Result<Self, Refusal> {
         let waiting = Self::begin(worker, why.clone());
         if why.repair.is_some() {
-            let (ctx, agent_id) = (worker.engine.services.ctx.clone(), worker.agent_id.clone());
-            worker.engine.services.store.write(move |w| asks::tell_people(w, &ctx, &agent_id, &why)).await?;
+            let agent_id = worker.agent_id.clone();
+            worker.engine.services.write(move |w| asks::tell_people(w, &agent_id, &why)).await?;
         }
         Ok(waiting)
     }
@@ -385,8 +385,7 @@ impl Runner {
     async fn park(&mut self, choice: &Choice, reason: &str) -> Result<(), Refusal> {
         let (alone, reason) = (self.progress.alone, reason.to_owned());
         let model = (choice.entry.name.clone(), choice.model.clone());
-        let parked =
-            self.write_with_retry(move |w, ctx, turn_id| turns::park_for_model(w, ctx, turn_id, model, &reason, alone));
+        let parked = self.write_with_retry(move |w, turn_id| turns::park_for_model(w, turn_id, model, &reason, alone));
         self.turn.parked = parked.await?.parked;
         self.progress.failures.clear();
         Ok(())
@@ -479,7 +478,7 @@ impl Runner {
     }
 
     async fn write_event(&self, event: NewEvent) -> Result<(), Refusal> {
-        self.write_with_retry(move |w, ctx, _| ctx.emit(w, event)).await
+        self.write_with_retry(move |w, _| w.emit(event)).await
     }
 }
 

@@ -381,12 +381,11 @@ async fn read_sources(engine: &Engine, taken: &Taken) -> Result<Sources, Refusal
 
 /// The prompt that the agent would get now, without mail, section by section (ARCH-15).
 pub async fn preview(engine: &Arc<Engine>, agent_id: &AgentId) -> Result<Preview, Refusal> {
-    let (ctx, id) = (engine.services.ctx.clone(), agent_id.clone());
+    let id = agent_id.clone();
     let (agent, held) = engine
         .services
-        .store
         .read(move |r| {
-            let agent = agent_for_operator(r, |agent| ctx.may_run(agent), &id)?;
+            let agent = agent_for_operator(r, &id)?;
             let held = r.skills_held(&id)?;
             Ok::<_, Refusal>((agent, held))
         })

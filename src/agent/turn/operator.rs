@@ -89,9 +89,9 @@ pub async fn call_for_operator(
         ControlFlow::Break(outcome) => return Ok(outcome),
         ControlFlow::Continue(begun) => begun,
     };
-    let (ctx, id, is_new) = (engine.services.ctx.clone(), agent_id.clone(), begun.is_none());
-    let read = engine.services.store.read(move |r| {
-        let agent = agent_for_operator(r, |agent| ctx.may_run(agent), &id)?;
+    let (id, is_new) = (agent_id.clone(), begun.is_none());
+    let read = engine.services.read(move |r| {
+        let agent = agent_for_operator(r, &id)?;
         // What has begun is only looked at: its outcome is recorded.
         if is_new {
             droids::may_act(r, &agent)?;
@@ -103,8 +103,7 @@ pub async fn call_for_operator(
     // Checked before a turn is opened, so that a typing error leaves no turn behind.
     let (found, alias) = registry.find(&tool)?;
     found.validate(&found.normalise(alias.as_deref(), arguments.clone()))?;
-    let ctx = engine.services.ctx.clone();
-    let turn = engine.services.store.write(move |w| turns::operator_turn(w, &ctx, &agent_id, turn_id)).await?;
+    let turn = engine.services.write(move |w| turns::operator_turn(w, &agent_id, turn_id)).await?;
     let call = OpenCall { id: CALL.into(), name: tool.clone(), arguments, begun, approval_id: None };
     let mut runner = runner(engine, session, turn, (spec, registry), &call);
     // A panic of the tool must not end the control plane's task or leave the turn open.
@@ -118,10 +117,9 @@ pub async fn call_for_operator(
     };
     let refusal = outcomes.as_ref().map_or_else(Some, |outcome| outcome.refusal.as_ref());
     let ending = refusal.map_or_else(|| Ending::Finished(String::new()), |refusal| Ending::Failed(refusal.clone()));
-    let ctx = engine.services.ctx.clone();
     // Written once and not retried, because the operator waits for the answer. If the write fails,
     // the turn stays open until the daemon's next start ends it.
-    let finish = engine.services.store.write(move |w| turns::finish(w, &ctx, turn_id, ending));
+    let finish = engine.services.write(move |w| turns::finish(w, turn_id, ending));
     match finish.await {
         Ok(_) => {}
         Err(refusal) if refusal.code == Code::Cancelled => {}

@@ -11,10 +11,9 @@ use ghost_config::spec::AgentSpec;
 use ghost_domain::journal::{CallOutcome, FilePlan};
 use ghost_domain::time::Clock;
 use ghost_domain::{Activity, Agent, CallId, Code, HeldSkill, Limits, Refusal, SeenTools, Timestamp, Turn, TurnId};
-use ghost_operations::OperationContext;
+use ghost_operations::Tx;
 use ghost_operations::turns::{self, BriefedLog, CallStart, Ending};
 use ghost_provider::Class;
-use ghost_store::Tx;
 use ghost_tools::loop_guard::LoopGuard;
 use ghost_tools::{CallContext, Output, Registry};
 use serde_json::json;
@@ -205,10 +204,10 @@ impl Runner {
     pub(super) async fn write_with_retry<T, F>(&self, work: F) -> Result<T, Refusal>
     where
         T: Send + 'static,
-        F: FnOnce(&mut Tx, &OperationContext, TurnId) -> Result<T, Refusal> + Clone + Send + 'static,
+        F: FnOnce(&mut Tx, TurnId) -> Result<T, Refusal> + Clone + Send + 'static,
     {
-        let (ctx, turn_id) = (self.engine.services.ctx.clone(), self.turn.turn_id);
-        let work = move |w: &mut Tx| work(w, &ctx, turn_id);
+        let turn_id = self.turn.turn_id;
+        let work = move |w: &mut Tx| work(w, turn_id);
         if self.terms.for_operator {
             return retry_write::attempt(&self.engine, work).await.map_err(Refusal::from);
         }
@@ -222,14 +221,14 @@ impl Runner {
     /// Records the pending result, if there is one, in a transaction of its own.
     pub(super) async fn flush(&mut self) -> Result<(), Refusal> {
         let Some(pending_result) = self.pending_result.take() else { return Ok(()) };
-        self.write_with_retry(move |w, ctx, turn_id| pending_result.record(w, ctx, turn_id)).await
+        self.write_with_retry(move |w, turn_id| pending_result.record(w, turn_id)).await
     }
 
     pub(super) async fn record_start(&self, start: CallStart) -> Result<(), Refusal> {
-        let (ctx, turn_id) = (self.engine.services.ctx.clone(), self.turn.turn_id);
-        let written = self.engine.services.store.write(move |w| {
-            let turn = turns::working_turn(w, &ctx, turn_id)?;
-            turns::record_call_start(w, &ctx, &turn, &start)
+        let turn_id = self.turn.turn_id;
+        let written = self.engine.services.write(move |w| {
+            let turn = turns::working_turn(w, turn_id)?;
+            turns::record_call_start(w, &turn, &start)
         });
         written.await
     }
@@ -241,12 +240,12 @@ impl Runner {
         ended: Ended,
         result: Result<Output, Refusal>,
     ) -> Result<CallOutcome, Refusal> {
-        self.write_with_retry(move |w, ctx, turn_id| {
-            let turn = turns::working_turn(w, ctx, turn_id)?;
+        self.write_with_retry(move |w, turn_id| {
+            let turn = turns::working_turn(w, turn_id)?;
             if let Some(start) = start {
-                turns::record_call_start(w, ctx, &turn, &start)?;
+                turns::record_call_start(w, &turn, &start)?;
             }
-            ended.record(w, ctx, &turn, result)
+            ended.record(w, &turn, result)
         })
         .await
     }

@@ -349,10 +349,10 @@ impl Runner {
         let shortened = refused_by.zip(shorter);
         let shortened_of = shortened.map(|(of, limit)| (call.choices[of].model.clone(), limit));
         let (model, why) = (choice.model.clone(), refusal.message.clone());
-        self.write_with_retry(move |w, ctx, turn_id| {
-            turns::passed_over(w, ctx, turn_id, &model, &why)?;
+        self.write_with_retry(move |w, turn_id| {
+            turns::passed_over(w, turn_id, &model, &why)?;
             match shortened_of {
-                Some((of, limit)) => turns::shortened(w, ctx, turn_id, &of, limit as u64),
+                Some((of, limit)) => turns::shortened(w, turn_id, &of, limit as u64),
                 None => Ok(()),
             }
         })
@@ -430,7 +430,7 @@ impl Runner {
     /// journaled yet. Writes nothing if the call must wait for budget. The inner error is the budget's refusal. With `may_guide`, it does not begin if
     /// guidance has come for the droid: only this transaction knows that at no cost.
     async fn start(&mut self, demand: Demand, may_guide: bool) -> Result<Result<Reserved, Refusal>, Unanswered> {
-        let (ctx, turn_id) = (self.engine.services.ctx.clone(), self.turn.turn_id);
+        let turn_id = self.turn.turn_id;
         let pending_result = self.pending_result.clone();
         let Prompt { system, mail, unwritten, .. } = &self.prompt;
         let prompt = unwritten.as_ref().map(|unwritten| {
@@ -439,20 +439,20 @@ impl Runner {
         });
         let guides = may_guide && prompt.is_none() && self.turn.agent_id.is_droid();
         let droid_id = guides.then(|| self.turn.agent_id.clone());
-        let written = self.engine.services.store.write(move |w| {
+        let written = self.engine.services.write(move |w| {
             if let Some(pending_result) = pending_result {
-                pending_result.record(w, &ctx, turn_id)?;
+                pending_result.record(w, turn_id)?;
             }
             if let Some((system, briefing, log, mail_and_tools)) = prompt {
                 let (system, briefing) = ((&*system.hash, &*system.text), (&*briefing.hash, &*briefing.text));
-                turns::brief(w, &ctx, turn_id, system, briefing, log, mail_and_tools)?;
+                turns::brief(w, turn_id, system, briefing, log, mail_and_tools)?;
             }
             if let Some(droid_id) = droid_id
                 && droids::has_guidance(w, &droid_id)?
             {
                 return Ok(None);
             }
-            turns::model_started(w, &ctx, turn_id, &demand).map(Some)
+            turns::model_started(w, turn_id, &demand).map(Some)
         });
         let started = match written.await {
             Ok(started) => started,
@@ -476,12 +476,12 @@ impl Runner {
             (None, Charge::Nothing) => Settlement::Released,
             (None, Charge::Unknown) => Settlement::Forfeited,
         };
-        self.write_with_retry(move |w, ctx, turn_id| {
-            turns::model_failed(w, ctx, turn_id, reservation_id, &model, &text, settlement)?;
+        self.write_with_retry(move |w, turn_id| {
+            turns::model_failed(w, turn_id, reservation_id, &model, &text, settlement)?;
             match remedy {
-                Some(Remedy::Shorten(limit)) => turns::shortened(w, ctx, turn_id, &model, limit as u64),
-                Some(Remedy::DropState) => turns::state_dropped(w, ctx, turn_id, &model),
-                Some(Remedy::DropImages) => turns::images_dropped(w, ctx, turn_id, &model),
+                Some(Remedy::Shorten(limit)) => turns::shortened(w, turn_id, &model, limit as u64),
+                Some(Remedy::DropState) => turns::state_dropped(w, turn_id, &model),
+                Some(Remedy::DropImages) => turns::images_dropped(w, turn_id, &model),
                 None => Ok(()),
             }
         })
@@ -490,7 +490,7 @@ impl Runner {
 
     /// Takes guidance that has come for a droid since its last model call (DROID-15). Returns whether any joined the turn.
     async fn take_guidance(&mut self) -> Result<bool, Refusal> {
-        let taken = self.write_with_retry(|w, ctx, turn_id| droids::take_guidance(w, ctx, turn_id, &prompt::inbox));
+        let taken = self.write_with_retry(|w, turn_id| droids::take_guidance(w, turn_id, &prompt::inbox));
         let Some(text) = taken.await? else { return Ok(false) };
         self.conversation.tell(text);
         Ok(true)

@@ -40,7 +40,7 @@ impl Runner {
             let text = profile.registry.note(&changes);
             self.flush().await?;
             let step = Step::ToolsChanged { changes: Box::new(changes.clone()), text: text.clone() };
-            self.write_with_retry(move |w, ctx, turn_id| turns::tools_changed(w, ctx, turn_id, &step)).await?;
+            self.write_with_retry(move |w, turn_id| turns::tools_changed(w, turn_id, &step)).await?;
             seen.apply(&changes);
             self.conversation.tell(text);
         }

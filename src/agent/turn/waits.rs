@@ -31,12 +31,12 @@ impl Runner {
             _ => {
                 let start = self.call_start(checked, self.call_id(), Vec::new());
                 let call_context = self.call_context(start.call_id, checked);
-                let (ctx, tool, turn_id) = (self.engine.services.ctx.clone(), Arc::clone(tool), self.turn.turn_id);
-                let opened = self.engine.services.store.write(move |w| {
-                    let turn = turns::working_turn(w, &ctx, turn_id).map_err(InTransaction::Turn)?;
+                let (tool, turn_id) = (Arc::clone(tool), self.turn.turn_id);
+                let opened = self.engine.services.write(move |w| {
+                    let turn = turns::working_turn(w, turn_id).map_err(InTransaction::Turn)?;
                     let ask = tool.open(&call_context, start.arguments.clone(), w).map_err(InTransaction::Tool)?;
                     let start = CallStart { ask_id: Some(ask.ask_id), ..start };
-                    turns::record_call_start(w, &ctx, &turn, &start).map_err(InTransaction::Turn)?;
+                    turns::record_call_start(w, &turn, &start).map_err(InTransaction::Turn)?;
                     Ok((start.call_id, ask.ask_id))
                 });
                 match opened.await {
@@ -82,8 +82,7 @@ impl Runner {
                 biased;
                 () = closed => {}
                 () = self.clock().sleep_until(deadline) => {
-                    let ctx = self.engine.services.ctx.clone();
-                    self.engine.services.store.write(move |w| asks::expire(w, &ctx, ask_id)).await?;
+                    self.engine.services.write(move |w| asks::expire(w, ask_id)).await?;
                 }
             }
         }
@@ -167,9 +166,9 @@ impl Runner {
             reason: reason.to_owned(),
             expires: self.engine.services.plan().approvals.expires,
         };
-        let requested = self.write_with_retry(move |w, ctx, turn_id| {
-            let turn = turns::working_turn(w, ctx, turn_id)?;
-            approvals::request(w, ctx, &turn, new)
+        let requested = self.write_with_retry(move |w, turn_id| {
+            let turn = turns::working_turn(w, turn_id)?;
+            approvals::request(w, &turn, new)
         });
         match requested.await {
             Err(refusal) if refusal.code == Code::RateLimited => Ok(Err(refusal)),
@@ -195,7 +194,7 @@ impl Runner {
                 biased;
                 () = closed => {}
                 () = clock.sleep_until(approval.expires_at) => {
-                    self.write_with_retry(move |w, ctx, _| approvals::expire(w, ctx, approval_id)).await?;
+                    self.write_with_retry(move |w, _| approvals::expire(w, approval_id)).await?;
                 }
             }
         }
@@ -230,7 +229,7 @@ impl Runner {
         let row = loop {
             // Registered before the read, so that an answer in between is not missed.
             let settled = registered(self.session.bell.notified());
-            let read = self.write_with_retry(move |w, ctx, turn_id| turns::await_person(w, ctx, turn_id, call_id));
+            let read = self.write_with_retry(move |w, turn_id| turns::await_person(w, turn_id, call_id));
             let row = read.await?;
             if row.status != CallStatus::Unknown {
                 break row;

@@ -158,8 +158,8 @@ fn adapters_without_capacity(under_way: &UnderWay) -> Vec<String> {
 
 async fn deliver(world: &World, entry_key: EntryKey, http: &Http) -> Result<(), Refusal> {
     let (conversation_id, seq) = entry_key;
-    let (ctx, jitter) = (world.ctx().clone(), world.ctx().ports.rng.below(1_000));
-    let begun = world.store().write(move |w| rules::attempt(w, &ctx, conversation_id, seq, jitter)).await?;
+    let jitter = world.ctx().ports.rng.below(1_000);
+    let begun = world.write(move |w| rules::attempt(w, conversation_id, seq, jitter)).await?;
     let Some(outgoing) = begun else { return Ok(()) };
     let outcome = match adapter_of(world, &outgoing.conversation.adapter, http)? {
         Some(adapter) => match outgoing.entry.action.as_ref().map(Action::kind) {
@@ -173,8 +173,7 @@ async fn deliver(world: &World, entry_key: EntryKey, http: &Http) -> Result<(), 
             Outcome::Gone { error: format!("the world no longer has the channel {}", outgoing.conversation.adapter) }
         }
     };
-    let ctx = world.ctx().clone();
-    world.store().write(move |w| rules::settle(w, &ctx, conversation_id, seq, outcome)).await
+    world.write(move |w| rules::settle(w, conversation_id, seq, outcome)).await
 }
 
 /// Makes one attempt. A panic is a failed attempt and affects no other delivery.

@@ -194,9 +194,8 @@ async fn accept(
     let digest = Sha256::digest(body).iter().map(|byte| format!("{byte:02x}")).collect();
     let shown_id = request_id.as_str().to_owned();
     let key = RequestKey { principal: Party::Outside(adapter), request_id, method: "hooks".to_owned(), digest };
-    let ctx = world.ctx().clone();
     let accepted = requests::once(world.store(), world.ctx(), key, move |w| {
-        let arrived = rules::arrive(w, &ctx, start, message)?;
+        let arrived = rules::arrive(w, start, message)?;
         Ok(Accepted {
             conversation_id: arrived.conversation.conversation_id.to_string(),
             message_id: arrived.entry.message_id.to_string(),

@@ -45,11 +45,10 @@ pub struct AtWork {
 /// # Errors
 /// If there is no such agent; the refusal suggests the nearest name.
 pub async fn at_work(world: &World, agent_id: &AgentId) -> Result<AtWork> {
-    let (ctx, id) = (world.ctx().clone(), agent_id.clone());
+    let id = agent_id.clone();
     world
-        .store()
         .read(move |r| {
-            let agent = mail::agent_for_operator(r, |agent| ctx.may_run(agent), &id)?;
+            let agent = mail::agent_for_operator(r, &id)?;
             let inbox_pending = r.inbox_depth(&id)?.into();
             let turn = r.turn_open_of(&id)?;
             let turn_id = turn.as_ref().map(|turn| turn.turn_id);

@@ -6,28 +6,21 @@ use ghost_domain::text::clip;
 use ghost_domain::{
     Envelope, Limits, Party, RequestKey, StoredAnswer, Task, TaskId, Timestamp, Turn, TurnId, TurnStatus,
 };
-use ghost_operations::{OperationContext, mail, tasks, turns};
-use ghost_store::Tx;
+use ghost_operations::{Tx, mail, tasks, turns};
 use ghost_world::World;
 
 use super::outcome::{Result, refused};
 use super::turns::no_turn;
 
 /// Cancels an open turn. A turn that has ended stays as it is; the flag is then false.
-pub fn cancel_turn(
-    w: &mut Tx,
-    ctx: &OperationContext,
-    by: &Party,
-    turn_id: TurnId,
-    reason: Option<&str>,
-) -> Result<(Turn, bool)> {
+pub fn cancel_turn(w: &mut Tx, by: &Party, turn_id: TurnId, reason: Option<&str>) -> Result<(Turn, bool)> {
     match w.turn_get(turn_id)? {
         None => Err(no_turn(turn_id)),
         Some(turn) if turn.status != TurnStatus::Open => Ok((turn, false)),
         Some(_) => {
-            let mut turn = turns::cancel(w, ctx, by, turn_id)?;
+            let mut turn = turns::cancel(w, by, turn_id)?;
             if let Some(reason) = reason {
-                turn.reason = Some(format!("by {by}: {}", ctx.redactor.redact(&clip(reason, 300))));
+                turn.reason = Some(format!("by {by}: {}", w.ctx.redactor.redact(&clip(reason, 300))));
                 w.turn_put(&turn)?;
             }
             Ok((turn, true))
@@ -36,8 +29,8 @@ pub fn cancel_turn(
 }
 
 /// Delivers messages and returns them as they are stored, with their inbox positions.
-pub fn deliver(w: &mut Tx, ctx: &OperationContext, new_message: mail::NewMessage) -> Result<Envelope> {
-    let sent = mail::deliver(w, ctx, new_message)?;
+pub fn deliver(w: &mut Tx, new_message: mail::NewMessage) -> Result<Envelope> {
+    let sent = mail::deliver(w, new_message)?;
     Ok(w.message_get(sent.message_id)?.unwrap_or(sent))
 }
 
@@ -57,7 +50,6 @@ pub struct TaskText {
 /// Changes the fields and the state of a task, with one entry in its history for both.
 pub fn edit_task(
     w: &mut Tx,
-    ctx: &OperationContext,
     by: &Party,
     task_id: TaskId,
     text: TaskText,
@@ -88,7 +80,7 @@ pub fn edit_task(
             change.note = Some(format!("changed: {}", rewritten.join(", ")));
         }
     }
-    tasks::update(w, ctx, by, task_id, change, chain)
+    tasks::update(w, by, task_id, change, chain)
 }
 
 /// Stores the answer of a request that has ended, in place of the marker that it had started.
@@ -115,13 +107,11 @@ pub async fn take_over_call(
     found: String,
     ours: String,
 ) -> Result<TakeOver> {
-    let ctx = world.ctx().clone();
     world
-        .store()
         .write(move |w| {
             let stored = w.request_get(&key.principal, &key.request_id)?;
             let Some(stored) = stored.filter(|stored| stored.answer == found) else { return Ok(TakeOver::Others) };
-            let oldest = ctx.now().minus(Limits::days(ctx.limits().journal_days));
+            let oldest = w.ctx.now().minus(Limits::days(w.ctx.limits().journal_days));
             if stored.at <= oldest && w.turn_get(turn_id)?.is_none() {
                 return Ok(TakeOver::Lost);
             }

@@ -108,12 +108,11 @@ pub async fn answering(world: &World, id: ConversationId) -> Result<(i64, Option
 
 /// Why this agent does not answer now, or `None` if it does.
 pub async fn unanswerable(world: &World, agent_id: &AgentId) -> Result<Option<Refusal>> {
-    let (ctx, agent_id) = (world.ctx().clone(), agent_id.clone());
+    let agent_id = agent_id.clone();
     world
-        .store()
         .read(move |r| {
             Ok::<_, Refusal>(match r.agent_get(&agent_id)?.filter(|agent| !agent.is_deleted()) {
-                Some(agent) => ghost_operations::asks::unanswerable(&ctx, &agent),
+                Some(agent) => ghost_operations::asks::unanswerable(r.ctx, &agent),
                 None => {
                     Some(Refusal::new(Code::Conflict, format!("{agent_id} was deleted and no longer answers")).hint(
                         "an operator can give the conversation to another agent: `ghostctl conversation handoff`",

@@ -12,10 +12,9 @@ use ghost_domain::approval::SHOWN_MAX;
 use ghost_domain::{Agent, AgentId, AgentKind, AgentStatus, Approval, Code, Desired, Limits, Party, Refusal};
 use ghost_operations::agents::{self as rules, NewAgent};
 use ghost_operations::mail::Chain;
-use ghost_operations::{OperationContext, requests};
+use ghost_operations::{Tx, requests};
 use ghost_proto::v1;
 use ghost_proto::v1::agents_server::Agents;
-use ghost_store::Tx;
 use ghost_tools::AgentControl;
 use ghost_tools::heartbeats::wanted;
 use ghost_world::AgentCard;
@@ -90,7 +89,7 @@ impl CreateInput {
         })
     }
 
-    fn create(self, w: &mut Tx, ctx: &OperationContext, by: &Party, plan: &Plan) -> Result<Created, Refusal> {
+    fn create(self, w: &mut Tx, by: &Party, plan: &Plan) -> Result<Created, Refusal> {
         plan.check_overrides_of(&self.archetype, &self.overrides)?;
         let agent_id = match self.agent_id {
             Some(agent_id) => agent_id,
@@ -98,7 +97,7 @@ impl CreateInput {
         };
         if plan.agent(&agent_id).is_some() {
             let existing = w.agent_get(&agent_id)?;
-            return Err(rules::reserved(ctx, by, &agent_id, existing.as_ref()));
+            return Err(rules::reserved(w.ctx, by, &agent_id, existing.as_ref()));
         }
         let daily_money = plan.archetypes.get(&self.archetype).and_then(|archetype| archetype.config.daily_money);
         let heartbeat = plan.archetype_heartbeats.get(&self.archetype).map(wanted);
@@ -114,9 +113,9 @@ impl CreateInput {
             heartbeat,
             owner: None,
             goal: self.goal,
-            chain: Chain::root(ctx),
+            chain: Chain::root(w.ctx),
         };
-        let (agent, changed) = rules::create_once(w, ctx, by, new)?;
+        let (agent, changed) = rules::create_once(w, by, new)?;
         Ok(Created { agent, changed })
     }
 }
@@ -297,7 +296,7 @@ impl Agents for AgentsService {
         let create_input = CreateInput::of(request.get_ref(), &ctx.limits()).map_err(to_status)?;
         let plan = world.plan();
         let Created { agent, changed } =
-            requests::once(world.store(), world.ctx(), key, move |w| create_input.create(w, &ctx, &by, &plan))
+            requests::once(world.store(), world.ctx(), key, move |w| create_input.create(w, &by, &plan))
                 .await
                 .map_err(to_status)?;
         self.settle(&agent.agent_id, |card| card.is_some_and(|card| card.incarnation >= agent.incarnation)).await;
@@ -309,11 +308,10 @@ impl Agents for AgentsService {
         let key = caller::key(&request, "agents.start", &request.get_ref().request_id)?;
         let agent_id: AgentId = input::parsed("agent_id", &request.get_ref().agent_id).map_err(to_status)?;
         let world = &self.control.world;
-        let (ctx, id) = (world.ctx().clone(), agent_id.clone());
-        let (agent, changed) =
-            requests::once(world.store(), world.ctx(), key, move |w| rules::start(w, &ctx, &by, &id))
-                .await
-                .map_err(to_status)?;
+        let id = agent_id.clone();
+        let (agent, changed) = requests::once(world.store(), world.ctx(), key, move |w| rules::start(w, &by, &id))
+            .await
+            .map_err(to_status)?;
         let runs = |card: Option<AgentCard>| {
             card.is_none_or(|card| !matches!(card.status, AgentStatus::Stopped | AgentStatus::Stopping))
         };
@@ -333,9 +331,9 @@ impl Agents for AgentsService {
             grace => input::wait("grace_ms", grace).map_err(to_status)?,
         };
         let world = &self.control.world;
-        let (ctx, id) = (world.ctx().clone(), agent_id.clone());
+        let id = agent_id.clone();
         let (_, changed) =
-            requests::once(world.store(), world.ctx(), key, move |w| rules::stop(w, &ctx, &by, &id, reason.as_deref()))
+            requests::once(world.store(), world.ctx(), key, move |w| rules::stop(w, &by, &id, reason.as_deref()))
                 .await
                 .map_err(to_status)?;
         let agent = self.stopped(&agent_id, grace).await.map_err(to_status)?;
@@ -350,9 +348,9 @@ impl Agents for AgentsService {
         let agent_id: AgentId = input::parsed("agent_id", &request.agent_id).map_err(to_status)?;
         let reason = input::line_if("reason", request.reason.as_deref(), REASON_MAX).map_err(to_status)?;
         let world = &self.control.world;
-        let (ctx, id) = (world.ctx().clone(), agent_id.clone());
+        let id = agent_id.clone();
         let Deleted { agent, left } = requests::once(world.store(), world.ctx(), key, move |w| {
-            let done = rules::delete_because(w, &ctx, &by, &id, reason.as_deref())?;
+            let done = rules::delete_because(w, &by, &id, reason.as_deref())?;
             Ok(Deleted { agent: done.agent, left: Some(done.left) })
         })
         .await

@@ -57,7 +57,7 @@ impl ApprovalsService {
         let approval_id: ApprovalId = input::parsed("approval_id", &request.approval_id).map_err(to_status)?;
         let decision = decision(&request).map_err(to_status)?;
         let world = &self.0.world;
-        let (ctx, approvers) = (world.ctx().clone(), world.plan().approvals.approvers.clone());
+        let approvers = world.plan().approvals.approvers.clone();
         let decided = requests::once(world.store(), world.ctx(), key, move |w| {
             if let (Some(seen), Some(approval)) = (&request.digest, w.approval_get(approval_id)?)
                 && *seen != approval.digest
@@ -65,7 +65,7 @@ impl ApprovalsService {
                 return Err(Refusal::new(Code::Conflict, "this is not the plan that you have seen")
                     .hint("read the approval again"));
             }
-            rules::decide(w, &ctx, &by, &approvers, approval_id, decision, request.note)
+            rules::decide(w, &by, &approvers, approval_id, decision, request.note)
         });
         decided.await.map(|approval| self.whole(&approval)).map_err(to_status)
     }
@@ -75,10 +75,9 @@ impl ApprovalsService {
         let key = caller::key(&request, "approvals.revoke", &request.get_ref().request_id)?;
         let approval_id = input::parsed("approval_id", &request.get_ref().approval_id).map_err(to_status)?;
         let world = &self.0.world;
-        let (ctx, approvers) = (world.ctx().clone(), world.plan().approvals.approvers.clone());
-        let revoked = requests::once(world.store(), world.ctx(), key, move |w| {
-            rules::revoke(w, &ctx, &by, &approvers, approval_id)
-        });
+        let approvers = world.plan().approvals.approvers.clone();
+        let revoked =
+            requests::once(world.store(), world.ctx(), key, move |w| rules::revoke(w, &by, &approvers, approval_id));
         revoked.await.map(|approval| self.whole(&approval)).map_err(to_status)
     }
 }

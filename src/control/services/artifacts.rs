@@ -58,11 +58,10 @@ impl Artifacts for ArtifactsService {
         let key = caller::key(&request, "artifacts.rebuild", &request.get_ref().request_id)?;
         let services = &self.0.world.engine().services;
         let found = manifest::differences(services).await.map_err(to_status)?;
-        let ctx = self.0.world.ctx().clone();
         let corrected: u64 = requests::once(self.0.world.store(), self.0.world.ctx(), key, move |w| {
             let corrected = u64::try_from(found.len()).unwrap_or(u64::MAX);
             for found in found {
-                rules::index(w, &ctx, None, found, false)?;
+                rules::index(w, None, found, false)?;
             }
             Ok(corrected)
         })

@@ -110,12 +110,10 @@ impl Budgets for BudgetsService {
         let scope = self.scope(&request.get_ref().scope).map_err(to_status)?;
         let limits = limits(request.get_ref()).map_err(to_status)?;
         self.check_root(&key, &scope).await.map_err(to_status)?;
-        let ctx = self.0.world.ctx().clone();
-        let budget = requests::once(self.0.world.store(), self.0.world.ctx(), key, move |w| {
-            rules::set(w, &ctx, &by, &scope, limits)
-        })
-        .await
-        .map_err(to_status)?;
+        let budget =
+            requests::once(self.0.world.store(), self.0.world.ctx(), key, move |w| rules::set(w, &by, &scope, limits))
+                .await
+                .map_err(to_status)?;
         let root_tokens = self.0.world.ctx().limits().root_tokens_max;
         Ok(Response::new(convert::budget(&budget.with_default(root_tokens))))
     }

@@ -74,7 +74,7 @@ impl ChatService {
         change: Result<MemberChange, Refusal>,
     ) -> Result<Response<v1::Channel>, Status> {
         let MemberChange { to, channel, agent_id, as_agent } = change.map_err(to_status)?;
-        let (ctx, plan) = (self.0.world.ctx().clone(), self.0.world.plan());
+        let plan = self.0.world.plan();
         let view = requests::once(self.0.world.store(), self.0.world.ctx(), key, move |w| {
             let tool = match to {
                 Membership::In => "syscall.chat.invite",
@@ -82,8 +82,8 @@ impl ChatService {
             };
             let by = act_as::speaker(w, &plan, by, as_agent.as_ref(), tool)?;
             match to {
-                Membership::In => rules::invite(w, &ctx, &by, &channel, &agent_id),
-                Membership::Out => rules::remove(w, &ctx, &by, &channel, &agent_id),
+                Membership::In => rules::invite(w, &by, &channel, &agent_id),
+                Membership::Out => rules::remove(w, &by, &channel, &agent_id),
             }
         })
         .await
@@ -112,8 +112,8 @@ impl ChatService {
             after_seq: request.after_seq,
         };
         let forward = query.after_seq.is_some();
-        let (store, plan) = (self.0.world.store(), self.0.world.plan());
-        let mut posts = store
+        let (world, plan) = (&self.0.world, self.0.world.plan());
+        let mut posts = world
             .read(move |r| {
                 let tool = "syscall.chat.history";
                 let reader = act_as::speaker(r, &plan, by, as_agent.as_ref(), tool)?;
@@ -152,10 +152,10 @@ impl Chat for ChatService {
         let key = caller::key(&request, "chat.create", &request.get_ref().request_id)?;
         let as_agent = act_as::acting_agent(request.get_ref().as_agent.as_deref()).map_err(to_status)?;
         let new = self.new_channel(request.get_ref()).map_err(to_status)?;
-        let (ctx, plan) = (self.0.world.ctx().clone(), self.0.world.plan());
+        let plan = self.0.world.plan();
         let created = requests::once(self.0.world.store(), self.0.world.ctx(), key, move |w| {
             let by = act_as::speaker(w, &plan, by, as_agent.as_ref(), "syscall.chat.create")?;
-            rules::create(w, &ctx, &by, new)
+            rules::create(w, &by, new)
         })
         .await
         .map_err(to_status)?;
@@ -167,10 +167,10 @@ impl Chat for ChatService {
         let key = caller::key(&request, "chat.post", &request.get_ref().request_id)?;
         let as_agent = act_as::acting_agent(request.get_ref().as_agent.as_deref()).map_err(to_status)?;
         let new = self.new_post(request.into_inner()).map_err(to_status)?;
-        let (ctx, plan) = (self.0.world.ctx().clone(), self.0.world.plan());
+        let plan = self.0.world.plan();
         let posted = requests::once(self.0.world.store(), self.0.world.ctx(), key, move |w| {
             let by = act_as::speaker(w, &plan, by, as_agent.as_ref(), "syscall.chat.send")?;
-            rules::post(w, &ctx, &by, plan.chat_wake, new)
+            rules::post(w, &by, plan.chat_wake, new)
         })
         .await
         .map_err(to_status)?;

@@ -73,13 +73,12 @@ impl ConversationsService {
         if let Some(command) = ApproveCommand::read(&message.content) {
             return self.approve(key, by, conversation_id, command.map_err(to_status)?).await.map_err(to_status);
         }
-        let ctx = world.ctx().clone();
         requests::once(world.store(), world.ctx(), key, move |w| {
             match (conversation_id, agent_id) {
-                (Some(id), _) => rules::say(w, &ctx, id, message),
+                (Some(id), _) => rules::say(w, id, message),
                 (None, Some(owner)) => {
                     let start = Start { adapter: CONTROL.to_owned(), thread: None, owner, party: by };
-                    rules::arrive(w, &ctx, start, message)
+                    rules::arrive(w, start, message)
                 }
                 // Refused above.
                 (None, None) => {
@@ -106,9 +105,9 @@ impl ConversationsService {
         let world = &self.0.world;
         let whole = queries::beginning_with(world, "approval", &command.typed_id).await?;
         let answer = (input::parsed("content", &whole)?, command.decision, command.note);
-        let (ctx, approvers) = (world.ctx().clone(), world.plan().approvals.approvers.clone());
+        let approvers = world.plan().approvals.approvers.clone();
         requests::once(world.store(), world.ctx(), key, move |w| {
-            approvals::decide_in_conversation(w, &ctx, &by, &approvers, conversation_id, answer)
+            approvals::decide_in_conversation(w, &by, &approvers, conversation_id, answer)
         })
         .await
     }
@@ -210,7 +209,7 @@ impl Conversations for ConversationsService {
         let request = request.get_ref();
         let (id, handover) = handover(request, Chain::root(&ctx)).map_err(to_status)?;
         let result = requests::once(self.0.world.store(), self.0.world.ctx(), key, move |w| {
-            rules::handoff(w, &ctx, &by, id, handover)
+            rules::handoff(w, &by, id, handover)
         })
         .await;
         let conversation = result.map_err(to_status)?;
@@ -220,12 +219,11 @@ impl Conversations for ConversationsService {
     async fn end(&self, request: Request<v1::EndConversationRequest>) -> Result<Response<v1::Conversation>, Status> {
         let by = caller::party(&request)?;
         let key = caller::key(&request, "conversations.end", &request.get_ref().request_id)?;
-        let ctx = self.0.world.ctx().clone();
         let request = request.get_ref();
         let id = input::parsed("conversation_id", &request.conversation_id).map_err(to_status)?;
         let reason = input::line_if("reason", request.reason.as_deref(), REASON_MAX).map_err(to_status)?;
         let result = requests::once(self.0.world.store(), self.0.world.ctx(), key, move |w| {
-            rules::end(w, &ctx, &by, id, reason.as_deref())
+            rules::end(w, &by, id, reason.as_deref())
         })
         .await;
         Ok(Response::new(convert::conversation(&result.map_err(to_status)?)))
@@ -238,12 +236,10 @@ impl Conversations for ConversationsService {
         let by = caller::party(&request)?;
         let key = caller::key(&request, "conversations.redeliver", &request.get_ref().request_id)?;
         let (typed, seq) = (&request.get_ref().conversation_id, request.get_ref().seq);
-        let ctx = self.0.world.ctx().clone();
         let id = input::parsed("conversation_id", typed).map_err(to_status)?;
-        let result = requests::once(self.0.world.store(), self.0.world.ctx(), key, move |w| {
-            rules::redeliver(w, &ctx, &by, id, seq)
-        })
-        .await;
+        let result =
+            requests::once(self.0.world.store(), self.0.world.ctx(), key, move |w| rules::redeliver(w, &by, id, seq))
+                .await;
         let entry = result.map_err(to_status)?;
         Ok(Response::new(convert::entry(&entry, &self.0.world.ctx().redactor)))
     }

@@ -73,11 +73,10 @@ impl Droids for DroidsService {
     async fn steer(&self, request: Request<v1::SteerDroidRequest>) -> Result<Response<v1::Droid>, Status> {
         let by = caller::party(&request)?;
         let key = caller::key(&request, "droids.steer", &request.get_ref().request_id)?;
-        let ctx = self.0.world.ctx().clone();
         let droid_id = input::line("droid_id", &request.get_ref().droid_id, ID_MAX).map_err(to_status)?;
         let message = request.into_inner().message;
         let steered = requests::once(self.0.world.store(), self.0.world.ctx(), key, move |w| {
-            rules::steer(w, &ctx, &by, &droid_id, &message, None)
+            rules::steer(w, &by, &droid_id, &message, None)
         });
         self.response(&steered.await.map_err(to_status)?)
     }
@@ -85,11 +84,10 @@ impl Droids for DroidsService {
     async fn kill(&self, request: Request<v1::KillDroidRequest>) -> Result<Response<v1::Droid>, Status> {
         let by = caller::party(&request)?;
         let key = caller::key(&request, "droids.kill", &request.get_ref().request_id)?;
-        let ctx = self.0.world.ctx().clone();
         let droid_id = input::line("droid_id", &request.get_ref().droid_id, ID_MAX).map_err(to_status)?;
         let reason = input::line_if("reason", request.get_ref().reason.as_deref(), REASON_MAX).map_err(to_status)?;
         let ended = requests::once(self.0.world.store(), self.0.world.ctx(), key, move |w| {
-            rules::kill(w, &ctx, &by, &droid_id, reason.as_deref())
+            rules::kill(w, &by, &droid_id, reason.as_deref())
         });
         self.response(&ended.await.map_err(to_status)?)
     }

@@ -74,9 +74,8 @@ impl Grants for GrantsService {
     async fn add(&self, request: Request<v1::AddGrantRequest>) -> Result<Response<v1::Grant>, Status> {
         let by = caller::party(&request)?;
         let key = caller::key(&request, "grants.add", &request.get_ref().request_id)?;
-        let (ctx, new) = (self.0.world.ctx().clone(), new_grant(request.get_ref()).map_err(to_status)?);
-        let made =
-            requests::once(self.0.world.store(), self.0.world.ctx(), key, move |w| rules::add(w, &ctx, &by, new));
+        let new = new_grant(request.get_ref()).map_err(to_status)?;
+        let made = requests::once(self.0.world.store(), self.0.world.ctx(), key, move |w| rules::add(w, &by, new));
         Ok(self.response(&made.await.map_err(to_status)?))
     }
 
@@ -88,11 +87,9 @@ impl Grants for GrantsService {
     async fn revoke(&self, request: Request<v1::RevokeGrantRequest>) -> Result<Response<v1::Grant>, Status> {
         let by = caller::party(&request)?;
         let key = caller::key(&request, "grants.revoke", &request.get_ref().request_id)?;
-        let ctx = self.0.world.ctx().clone();
         let grant_id = input::parsed("grant_id", &request.get_ref().grant_id).map_err(to_status)?;
-        let gone = requests::once(self.0.world.store(), self.0.world.ctx(), key, move |w| {
-            rules::revoke(w, &ctx, &by, grant_id)
-        });
+        let gone =
+            requests::once(self.0.world.store(), self.0.world.ctx(), key, move |w| rules::revoke(w, &by, grant_id));
         Ok(self.response(&gone.await.map_err(to_status)?))
     }
 }

@@ -74,7 +74,6 @@ impl KnowledgeService {
         let listed = self
             .0
             .world
-            .store()
             .read(move |r| {
                 let author = act_as::author(r, &plan, by, as_agent.as_ref(), "syscall.knowledge.list")?;
                 rules::list(r, &author.viewer, &wanted)
@@ -94,7 +93,6 @@ impl KnowledgeService {
         let found: WithVersions = self
             .0
             .world
-            .store()
             .read(move |r| {
                 let author = act_as::author(r, &plan, by, as_agent.as_ref(), "syscall.knowledge.read")?;
                 rules::read(r, &author.viewer, &request.entry_id, request.versions)
@@ -141,7 +139,7 @@ impl Knowledge for KnowledgeService {
                 plan.check_grantees(list.as_deref().unwrap_or_default())?;
             }
             let author = act_as::author(w, &plan, by, as_agent.as_ref(), "syscall.knowledge.write")?;
-            rules::write(w, &ctx, &author, new)
+            rules::write(w, &author, new)
         })
         .await
         .map_err(to_status)?;
@@ -154,12 +152,12 @@ impl Knowledge for KnowledgeService {
     ) -> Result<Response<v1::KnowledgeEntry>, Status> {
         let by = caller::party(&request)?;
         let key = caller::key(&request, "knowledge.delete", &request.get_ref().request_id)?;
-        let (ctx, plan) = (self.0.world.ctx().clone(), self.0.world.plan());
+        let plan = self.0.world.plan();
         let request = request.into_inner();
         let as_agent = act_as::acting_agent(request.as_agent.as_deref()).map_err(to_status)?;
         let entry = requests::once(self.0.world.store(), self.0.world.ctx(), key, move |w| {
             let author = act_as::author(w, &plan, by, as_agent.as_ref(), "syscall.knowledge.delete")?;
-            rules::delete(w, &ctx, &author, &request.entry_id, request.expected_version)
+            rules::delete(w, &author, &request.entry_id, request.expected_version)
         })
         .await
         .map_err(to_status)?;

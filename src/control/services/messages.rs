@@ -33,7 +33,7 @@ impl MessagesService {
             })
         };
         let new_message = new_message(request.get_ref()).map_err(to_status)?;
-        requests::once(self.0.world.store(), self.0.world.ctx(), key, move |w| queries::deliver(w, &ctx, new_message))
+        requests::once(self.0.world.store(), self.0.world.ctx(), key, move |w| queries::deliver(w, new_message))
             .await
             .map_err(to_status)
     }
@@ -60,7 +60,7 @@ impl MessagesService {
         let timeout = timeout.unwrap_or_else(|| Limits::seconds(limits.ask_seconds));
         let chain = Chain::root(&ctx);
         requests::once(self.0.world.store(), self.0.world.ctx(), key, move |w| {
-            asks::open(w, &ctx, by, None, &target, body, timeout, chain)
+            asks::open(w, by, None, &target, body, timeout, chain)
         })
         .await
         .map_err(to_status)
@@ -149,10 +149,9 @@ impl Messages for MessagesService {
         let by = caller::party(&request)?;
         let key = caller::key(&request, "messages.retry_dead", &request.get_ref().request_id)?;
         let request = request.into_inner();
-        let ctx = self.0.world.ctx().clone();
         let (id, fresh) = (input::parsed("dead_letter_id", &request.dead_letter_id).map_err(to_status)?, request.fresh);
         let result = requests::once(self.0.world.store(), self.0.world.ctx(), key, move |w| {
-            dead_letters::retry(w, &ctx, &by, id, fresh)
+            dead_letters::retry(w, &by, id, fresh)
         })
         .await;
         let letter = result.map_err(to_status)?;
@@ -163,12 +162,10 @@ impl Messages for MessagesService {
         let by = caller::party(&request)?;
         let key = caller::key(&request, "messages.drop_dead", &request.get_ref().request_id)?;
         let typed = &request.get_ref().dead_letter_id;
-        let ctx = self.0.world.ctx().clone();
         let id = input::parsed("dead_letter_id", typed).map_err(to_status)?;
-        let result = requests::once(self.0.world.store(), self.0.world.ctx(), key, move |w| {
-            dead_letters::discard(w, &ctx, &by, id)
-        })
-        .await;
+        let result =
+            requests::once(self.0.world.store(), self.0.world.ctx(), key, move |w| dead_letters::discard(w, &by, id))
+                .await;
         let letter = result.map_err(to_status)?;
         Ok(dead_change(&letter))
     }

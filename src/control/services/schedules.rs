@@ -209,17 +209,15 @@ impl Schedules for SchedulesService {
             self.0.world.plan().check_job(&new.mode).map_err(to_status)?;
             new = self.with_baseline(new).await.map_err(to_status)?;
         }
-        let schedule =
-            requests::once(self.0.world.store(), self.0.world.ctx(), key, move |w| rules::set(w, &ctx, &by, new))
-                .await
-                .map_err(to_status)?;
+        let schedule = requests::once(self.0.world.store(), self.0.world.ctx(), key, move |w| rules::set(w, &by, new))
+            .await
+            .map_err(to_status)?;
         Ok(self.response(&schedule))
     }
 
     async fn enable(&self, request: Request<v1::EnableScheduleRequest>) -> Result<Response<v1::Schedule>, Status> {
         let by = caller::party(&request)?;
         let key = caller::key(&request, "schedules.enable", &request.get_ref().request_id)?;
-        let ctx = self.0.world.ctx().clone();
         let (typed, enabled) = (&request.get_ref().schedule_id, request.get_ref().enabled);
         let schedule_id = input::parsed("schedule_id", typed).map_err(to_status)?;
         if enabled && !self.is_done(&key).await.map_err(to_status)? {
@@ -230,7 +228,7 @@ impl Schedules for SchedulesService {
             }
         }
         let result = requests::once(self.0.world.store(), self.0.world.ctx(), key, move |w| {
-            rules::enable(w, &ctx, &by, schedule_id, enabled)
+            rules::enable(w, &by, schedule_id, enabled)
         })
         .await;
         Ok(self.response(&result.map_err(to_status)?))
@@ -239,13 +237,11 @@ impl Schedules for SchedulesService {
     async fn cancel(&self, request: Request<v1::CancelScheduleRequest>) -> Result<Response<v1::Schedule>, Status> {
         let by = caller::party(&request)?;
         let key = caller::key(&request, "schedules.cancel", &request.get_ref().request_id)?;
-        let ctx = self.0.world.ctx().clone();
         let typed = &request.get_ref().schedule_id;
         let schedule_id = input::parsed("schedule_id", typed).map_err(to_status)?;
-        let result = requests::once(self.0.world.store(), self.0.world.ctx(), key, move |w| {
-            rules::cancel(w, &ctx, &by, schedule_id)
-        })
-        .await;
+        let result =
+            requests::once(self.0.world.store(), self.0.world.ctx(), key, move |w| rules::cancel(w, &by, schedule_id))
+                .await;
         Ok(self.response(&result.map_err(to_status)?))
     }
 
@@ -257,7 +253,7 @@ impl Schedules for SchedulesService {
         let schedule_id = input::parsed("schedule_id", typed).map_err(to_status)?;
         let result = requests::once(self.0.world.store(), self.0.world.ctx(), key, move |w| {
             let chain = Chain::root(&ctx);
-            rules::run_now(w, &ctx, &by, schedule_id, chain)
+            rules::run_now(w, &by, schedule_id, chain)
         })
         .await;
         let run = result.map_err(to_status)?;

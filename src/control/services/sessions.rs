@@ -72,10 +72,9 @@ impl SessionsService {
         let (agent_id, conversation_id) =
             parsed(&request.get_ref().agent_id, &request.get_ref().session).map_err(to_status)?;
         let world = &self.0.world;
-        let ctx = world.ctx().clone();
         let reset = requests::once(world.store(), world.ctx(), key, move |w| {
             mail::agent_named(w, &agent_id)?;
-            sessions::reset(w, &ctx, &by, &agent_id, conversation_id)
+            sessions::reset(w, &by, &agent_id, conversation_id)
         });
         let changed = reset.await.map_err(to_status)?;
         world.engine().forget_logs();

@@ -54,7 +54,7 @@ impl State for StateService {
         };
         let entry: StateEntry = requests::once(self.0.world.store(), self.0.world.ctx(), key, move |w| {
             let author = act_as::author(w, &plan, by, as_agent.as_ref(), "syscall.state.write")?;
-            rules::set(w, &ctx, &author.by, author.through.as_ref(), new)
+            rules::set(w, &author.by, author.through.as_ref(), new)
         })
         .await
         .map_err(to_status)?;

@@ -89,8 +89,7 @@ impl Tasks for TasksService {
         let request = request.get_ref();
         let new = new_task(&ctx, request).map_err(to_status)?;
         let result =
-            requests::once(self.0.world.store(), self.0.world.ctx(), key, move |w| rules::create(w, &ctx, &by, new))
-                .await;
+            requests::once(self.0.world.store(), self.0.world.ctx(), key, move |w| rules::create(w, &by, new)).await;
         let task = result.map_err(to_status)?;
         Ok(Response::new(convert::task(&task, &self.0.world.ctx().redactor)))
     }
@@ -112,7 +111,7 @@ impl Tasks for TasksService {
         let request = request.get_ref();
         let (task_id, text, change) = change(&ctx, request).map_err(to_status)?;
         let result = requests::once(self.0.world.store(), self.0.world.ctx(), key, move |w| {
-            queries::edit_task(w, &ctx, &by, task_id, text, change)
+            queries::edit_task(w, &by, task_id, text, change)
         })
         .await;
         let task = result.map_err(to_status)?;

@@ -14,8 +14,8 @@ pub(crate) async fn listed(world: &World, agent_id: &AgentId) -> Result<Arc<[Too
 }
 
 pub(crate) async fn registry(world: &World, agent_id: &AgentId) -> Result<Registry, Refusal> {
-    let (ctx, agent_id) = (world.ctx().clone(), agent_id.clone());
-    let agent = world.store().read(move |r| agent_for_operator(r, |agent| ctx.may_run(agent), &agent_id)).await?;
+    let agent_id = agent_id.clone();
+    let agent = world.read(move |r| agent_for_operator(r, &agent_id)).await?;
     Ok(world.engine().spec_and_tools(&agent).await?.1)
 }
 

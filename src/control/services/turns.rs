@@ -114,9 +114,8 @@ impl Turns for TurnsService {
             }
         };
         let note = input::line_if("note", request.note.as_deref(), 300).map_err(to_status)?;
-        let ctx = self.0.world.ctx().clone();
         let result = requests::once(self.0.world.store(), self.0.world.ctx(), key, move |w| {
-            turns::settle(w, &ctx, &by, call_id, (settled, note.as_deref()))
+            turns::settle(w, &by, call_id, (settled, note.as_deref()))
         })
         .await;
         let row = result.map_err(to_status)?;
@@ -131,10 +130,9 @@ impl Turns for TurnsService {
         let key = caller::key(&request, "turns.cancel", &request.get_ref().request_id)?;
         let request = request.into_inner();
         let reason = input::line_if("reason", request.reason.as_deref(), 300).map_err(to_status)?;
-        let ctx = self.0.world.ctx().clone();
         let turn_id: TurnId = input::parsed("turn_id", &request.turn_id).map_err(to_status)?;
         let result = requests::once(self.0.world.store(), self.0.world.ctx(), key, move |w| {
-            queries::cancel_turn(w, &ctx, &by, turn_id, reason.as_deref())
+            queries::cancel_turn(w, &by, turn_id, reason.as_deref())
         })
         .await;
         let (turn, changed) = result.map_err(to_status)?;

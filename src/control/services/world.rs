@@ -74,8 +74,8 @@ impl world_server::World for WorldService {
     ) -> Result<Response<ConfirmClockResponse>, Status> {
         let by = caller::party(&request)?;
         let key = caller::key(&request, "world.confirm_clock", &request.get_ref().request_id)?;
-        let (world, ctx) = (&self.0.world, self.0.world.ctx().clone());
-        let confirmed = once(world.store(), world.ctx(), key, move |w| clock::confirm(w, &ctx, &by));
+        let world = &self.0.world;
+        let confirmed = once(world.store(), world.ctx(), key, move |w| clock::confirm(w, &by));
         let changed = confirmed.await.map_err(to_status)?;
         Ok(Response::new(ConfirmClockResponse { changed }))
     }
@@ -160,14 +160,13 @@ struct Paused {
 impl WorldService {
     async fn world_status(&self) -> Result<WorldStatus, Refusal> {
         let Control { world, endpoints, .. } = &self.0;
-        let ctx = world.ctx().clone();
         let dynamic_agents = world.directory().len_dynamic();
         let (facts, budgets, bounds, clock) = world
-            .store()
             .read(move |r| {
-                let budgets = status::near(r, ctx.now())?;
+                let now = r.ctx.now();
+                let budgets = status::near(r, now)?;
                 let clock = clock::state(r)?;
-                Ok::<_, Refusal>((Facts::read(r)?, budgets, root_limits::near(r, &ctx, dynamic_agents)?, clock))
+                Ok::<_, Refusal>((Facts::read(r)?, budgets, root_limits::near(r, dynamic_agents)?, clock))
             })
             .await?;
         let spent = match &facts.job {

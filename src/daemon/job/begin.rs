@@ -87,8 +87,7 @@ pub async fn begin(world: &World, plan: &JobPlan, folder: &Folder) -> Result<Job
     // Last, because a name may look like a placeholder.
     let brief = brief.replace("{skipped}", &named(&folder.skipped));
     let new = NewJob { job_id, files: count, lead: plan.lead.clone(), brief, result_dir: plan.result.clone() };
-    let ctx = world.ctx().clone();
-    world.store().write(move |w| jobs::begin(w, &ctx, new)).await
+    world.write(move |w| jobs::begin(w, new)).await
 }
 
 #[cfg(test)]

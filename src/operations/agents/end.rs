@@ -35,23 +35,23 @@ pub struct Deleted {
 /// the agent fail. Its tasks stay open and their creators are notified. The event lists the unread
 /// mail. The daily limit of its archetype is removed; a limit that an operator set for its id
 /// stays.
-pub fn delete(w: &mut Tx, ctx: &Context, by: &Party, agent_id: &AgentId) -> Result<Deleted> {
-    delete_because(w, ctx, by, agent_id, None)
+pub fn delete(w: &mut Tx, by: &Party, agent_id: &AgentId) -> Result<Deleted> {
+    delete_because(w, by, agent_id, None)
 }
 
 /// Like [`delete`], with a reason that the tombstone and the event keep.
-pub fn delete_because(w: &mut Tx, ctx: &Context, by: &Party, agent_id: &AgentId, why: Option<&str>) -> Result<Deleted> {
-    let mut agent = agent_for(w, ctx, by, agent_id)?;
+pub fn delete_because(w: &mut Tx, by: &Party, agent_id: &AgentId, why: Option<&str>) -> Result<Deleted> {
+    let mut agent = agent_for(w, by, agent_id)?;
     let ending = format!("{agent_id} was deleted by {by}");
     // Done before the agent's turns end. Otherwise an asker would learn that the turn was
     // cancelled, and not that the agent was deleted.
-    asks::fail_all_to(w, ctx, agent_id, &deleted(agent_id))?;
+    asks::fail_all_to(w, agent_id, &deleted(agent_id))?;
     approvals::end_standing(w, agent_id)?;
-    family::ended_with_parent(w, ctx, agent_id, Parent::Deleted)?;
-    family::agent_ended(w, ctx, &agent)?;
+    family::ended_with_parent(w, agent_id, Parent::Deleted)?;
+    family::agent_ended(w, &agent)?;
     // These include turns that run an operator's tool calls for the agent.
     for turn in w.turns_open_of(agent_id)? {
-        turns::finish(w, ctx, turn.turn_id, Ending::Cancelled(ending.clone()))?;
+        turns::finish(w, turn.turn_id, Ending::Cancelled(ending.clone()))?;
         w.signal(Signal::TurnCancelled { agent_id: agent_id.clone(), turn_id: turn.turn_id });
     }
     let mut dropped = Vec::new();
@@ -61,37 +61,37 @@ pub fn delete_because(w: &mut Tx, ctx: &Context, by: &Party, agent_id: &AgentId,
         if mail.is_empty() {
             break;
         }
-        conversations::dropped(w, ctx, &mail, &format!("{ending}: nobody answers until an operator hands this over"))?;
+        conversations::dropped(w, &mail, &format!("{ending}: nobody answers until an operator hands this over"))?;
         for mail in &mail {
-            schedules::lost(w, ctx, mail.message_id, mail.kind, &ending)?;
+            schedules::lost(w, mail.message_id, mail.kind, &ending)?;
         }
         dropped.extend(mail.iter().filter(|mail| !mail.is_chat_wake()).map(|mail| mail.message_id));
         let pending: Vec<MessageId> = mail.into_iter().map(|mail| mail.message_id).collect();
         w.message_mark(&pending, MailState::Consumed, None, 0)?;
     }
-    chat::leave_all(w, ctx, by, agent_id)?;
-    schedules::cancel_all(w, ctx, by, agent_id)?;
-    let left = tasks::left_behind(w, ctx, agent_id)?;
+    chat::leave_all(w, by, agent_id)?;
+    schedules::cancel_all(w, by, agent_id)?;
+    let left = tasks::left_behind(w, agent_id)?;
     for held in w.skills_held(agent_id)? {
         w.skill_remove(agent_id, &held.skill)?;
     }
-    grants::revoke_all(w, ctx, by, agent_id)?;
-    budgets::of_archetype(w, ctx, by, agent_id, None)?;
+    grants::revoke_all(w, by, agent_id)?;
+    budgets::of_archetype(w, by, agent_id, None)?;
     agent.desired = Desired::Stopped;
     agent.status = AgentStatus::Stopped;
-    let reason = why.map(|reason| ctx.excerpt(reason, 300)).filter(|reason| !reason.is_empty());
+    let reason = why.map(|reason| w.ctx.excerpt(reason, 300)).filter(|reason| !reason.is_empty());
     agent.status_reason = Some(match &reason {
         Some(reason) => format!("deleted by {by}: {reason}"),
         None => format!("deleted by {by}"),
     });
-    agent.deleted_at = Some(ctx.now());
-    put(w, ctx, &mut agent)?;
+    agent.deleted_at = Some(w.ctx.now());
+    put(w, &mut agent)?;
     let payload = json!({
         "by": by, "incarnation": agent.incarnation, "reason": reason,
         "mail_dropped": dropped.len(), "messages": &dropped[..dropped.len().min(NAMED)],
         "tasks_left": left.len(), "tasks": &left[..left.len().min(NAMED)],
     });
-    ctx.emit(w, NewEvent::new(EventKind::AgentDeleted, payload).agent(agent_id))?;
+    w.emit(NewEvent::new(EventKind::AgentDeleted, payload).agent(agent_id))?;
     w.signal(Signal::Reconcile(agent_id.clone()));
     let count = |length: usize| u64::try_from(length).unwrap_or(u64::MAX);
     Ok(Deleted { agent, left: Left { mail_dropped: count(dropped.len()), tasks_left: count(left.len()) } })
@@ -101,13 +101,13 @@ pub fn delete_because(w: &mut Tx, ctx: &Context, by: &Party, agent_id: &AgentId,
 ///
 /// # Errors
 /// `AccessDenied` if `by` did not create it, or if `world-config.yaml` declares it.
-pub fn delete_own(w: &mut Tx, ctx: &Context, by: &Party, agent_id: &AgentId, reason: Option<&str>) -> Result<Deleted> {
-    let agent = agent_for(w, ctx, by, agent_id)?;
+pub fn delete_own(w: &mut Tx, by: &Party, agent_id: &AgentId, reason: Option<&str>) -> Result<Deleted> {
+    let agent = agent_for(w, by, agent_id)?;
     if agent.kind != AgentKind::Dynamic || agent.owner != Some(by.to_string()) {
         return Err(refusal!(AccessDenied, "{by} did not create {agent_id}")
             .hint("only the creator of an agent can delete it; anyone else can ask an operator"));
     }
-    delete_because(w, ctx, by, agent_id, reason)
+    delete_because(w, by, agent_id, reason)
 }
 
 /// Deletes helpers: agents of `stopped` that another agent created and stopped. It deletes them
@@ -122,13 +122,12 @@ pub async fn end_helpers(store: &Store, ctx: &Context, stopped: Vec<AgentId>) ->
         if !store.read_latest(move |r| is_not_needed(r, &id)).await? {
             continue;
         }
-        let ctx = ctx.clone();
-        let gone = store.write(move |w| {
+        let gone = ctx.write(store, move |w| {
             if !is_not_needed(w, &agent_id)? {
                 return Ok(false);
             }
             let why = "the work that it was created for is over";
-            delete_because(w, &ctx, &Party::System, &agent_id, Some(why)).map(|_| true)
+            delete_because(w, &Party::System, &agent_id, Some(why)).map(|_| true)
         });
         ended += usize::from(gone.await?);
     }
@@ -136,7 +135,7 @@ pub async fn end_helpers(store: &Store, ctx: &Context, stopped: Vec<AgentId>) ->
 }
 
 /// Whether this agent is no longer needed, by the rules of [`end_helpers`].
-fn is_not_needed(r: &mut Tx, agent_id: &AgentId) -> Result<bool> {
+fn is_not_needed(r: &mut StoreTx, agent_id: &AgentId) -> Result<bool> {
     let Some(agent) = r.agent_get(agent_id)?.filter(|agent| !agent.is_deleted()) else { return Ok(false) };
     let Some(root_id) = agent.helps else { return Ok(false) };
     if !agent.let_go || agent.status != AgentStatus::Stopped || agent.desired != Desired::Stopped {

@@ -17,7 +17,7 @@ const TRIES: u32 = 48;
 ///
 /// # Errors
 /// `Conflict` if every tried id is used.
-pub fn free_id(w: &mut Tx, archetype: &str) -> Result<AgentId> {
+pub fn free_id(w: &mut StoreTx, archetype: &str) -> Result<AgentId> {
     let clean: String = archetype
         .to_ascii_lowercase()
         .chars()
@@ -106,7 +106,7 @@ fn details(agent_id: &AgentId, there: Option<&Agent>) -> Value {
 /// Refuses `by` the id of a deleted agent that another party created, if the deleted agent created
 /// agents that still live. Otherwise the calls of those agents would be charged to a different
 /// account, or to a cycle of accounts.
-pub(super) fn check_former_owner(w: &mut Tx, by: &Party, before: Option<&Agent>) -> Result<()> {
+pub(super) fn check_former_owner(w: &mut StoreTx, by: &Party, before: Option<&Agent>) -> Result<()> {
     let Some(old) = before.filter(|old| by.agent().is_some() && old.owner != Some(by.to_string())) else {
         return Ok(());
     };

@@ -26,7 +26,8 @@ impl Charged {
 /// Returns the accounts that a call of an agent is charged to. The world has an account from the
 /// first call on. A root has one too if roots have a default limit. Other scopes get an account
 /// when a limit is set for them; their earlier spending is in the usage rows.
-pub(super) fn accounts(r: &mut Tx, ctx: &Context, agent: &Agent, turn: &Turn) -> Result<Vec<Budget>> {
+pub(super) fn accounts(r: &mut Tx, agent: &Agent, turn: &Turn) -> Result<Vec<Budget>> {
+    let ctx = r.ctx;
     let world = r.budget_get(&Scope::World)?.unwrap_or_else(|| Budget::open(Scope::World, ctx.now()));
     let mut budgets = vec![world];
     let scopes = payers(r, agent)?;
@@ -49,13 +50,13 @@ pub(super) fn checked<T>(ctx: &Context, accounts: &[Budget], check: impl FnOnce(
 }
 
 /// Writes a changed account.
-pub(super) fn save(w: &mut Tx, ctx: &Context, budget: &mut Budget) -> Result<()> {
-    budget.updated_at = ctx.now();
+pub(super) fn save(w: &mut Tx, budget: &mut Budget) -> Result<()> {
+    budget.updated_at = w.ctx.now();
     Ok(w.budget_put(budget)?)
 }
 
 /// Tells those who wait that these accounts have more left.
-pub(super) fn freed(w: &mut Tx, scopes: Vec<Scope>) {
+pub(super) fn freed(w: &mut StoreTx, scopes: Vec<Scope>) {
     if !scopes.is_empty() {
         w.signal(Signal::BudgetsFreed(scopes));
     }
@@ -64,12 +65,12 @@ pub(super) fn freed(w: &mut Tx, scopes: Vec<Scope>) {
 /// Appends what a call of this turn has used.
 pub(super) fn append_usage(
     w: &mut Tx,
-    ctx: &Context,
     turn: &Turn,
     (provider, model): (String, String),
     charged: Charged,
     (free, duration_ms): (bool, u64),
 ) -> Result<()> {
+    let ctx = w.ctx;
     Ok(w.usage_append(&UsageRow {
         agent_id: turn.agent_id.clone(),
         turn_id: turn.turn_id,

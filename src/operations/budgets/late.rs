@@ -11,7 +11,8 @@ use crate::prelude::*;
 
 /// Returns new accounts for these scopes, not yet written. Running calls are added to their
 /// reservations, because these calls have no usage rows yet.
-pub(super) fn opened_late(w: &mut Tx, ctx: &Context, scopes: &BTreeSet<Scope>) -> Result<BTreeMap<Scope, Budget>> {
+pub(super) fn opened_late(w: &mut Tx, scopes: &BTreeSet<Scope>) -> Result<BTreeMap<Scope, Budget>> {
+    let ctx = w.ctx;
     let open = |scope: &Scope| (scope.clone(), Budget::open(scope.clone(), ctx.now()));
     let mut accounts: BTreeMap<Scope, Budget> = scopes.iter().map(open).collect();
     if accounts.is_empty() {
@@ -61,7 +62,7 @@ pub(super) fn opened_late(w: &mut Tx, ctx: &Context, scopes: &BTreeSet<Scope>) -
 /// Spending of an id before a scope began to pay for it was charged to others. So the time is split
 /// at each moment when a scope began to pay, and each usage row falls into exactly one interval.
 fn spent(
-    r: &mut Tx,
+    r: &mut StoreTx,
     agents: &AllAgents,
     since: Option<Timestamp>,
     wanted: &BTreeMap<Scope, Scope>,
@@ -105,7 +106,7 @@ fn add(accounts: &mut BTreeMap<Scope, Budget>, scope: &Scope, sum: &UsageSum) {
     }
 }
 
-fn sums(r: &mut Tx, filter: &UsageFilter) -> Result<Vec<UsageSum>> {
+fn sums(r: &mut StoreTx, filter: &UsageFilter) -> Result<Vec<UsageSum>> {
     #[cfg(test)]
     super::scans::count();
     Ok(r.usage_sum(filter)?)

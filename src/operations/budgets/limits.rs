@@ -32,7 +32,7 @@ enum Origin {
 /// # Errors
 /// `NotFound` for an agent or a team that never existed and has no account; `InvalidArguments` if
 /// no limit is given.
-pub fn set(w: &mut Tx, ctx: &Context, by: &Party, scope: &Scope, limits: NewLimits) -> Result<Budget> {
+pub fn set(w: &mut Tx, by: &Party, scope: &Scope, limits: NewLimits) -> Result<Budget> {
     let account = w.budget_get(scope)?;
     if account.is_none() {
         names_something(w, scope)?;
@@ -43,11 +43,11 @@ pub fn set(w: &mut Tx, ctx: &Context, by: &Party, scope: &Scope, limits: NewLimi
     let account = match account {
         Some(account) => account,
         None => {
-            let opened = opened_late(w, ctx, &BTreeSet::from([scope.clone()]))?.remove(scope);
-            opened.unwrap_or_else(|| Budget::open(scope.clone(), ctx.now()))
+            let opened = opened_late(w, &BTreeSet::from([scope.clone()]))?.remove(scope);
+            opened.unwrap_or_else(|| Budget::open(scope.clone(), w.ctx.now()))
         }
     };
-    let mut budget = put_limits(w, ctx, by, account, limits, Origin::Hand)?;
+    let mut budget = put_limits(w, by, account, limits, Origin::Hand)?;
     if budget.money_lifted
         && let Some(agent_id) = scope.agent()
         && w.agent_get(agent_id)?.is_none_or(|agent: Agent| agent.is_deleted())
@@ -60,7 +60,7 @@ pub fn set(w: &mut Tx, ctx: &Context, by: &Party, scope: &Scope, limits: NewLimi
 }
 
 /// Refuses a scope that names an unknown agent or team, for example because of a typing mistake.
-fn names_something(w: &mut Tx, scope: &Scope) -> Result<()> {
+fn names_something(w: &mut StoreTx, scope: &Scope) -> Result<()> {
     let whole = match scope {
         Scope::Day(daily) => &daily.whole(),
         whole => whole,
@@ -87,15 +87,8 @@ fn names_something(w: &mut Tx, scope: &Scope) -> Result<()> {
 
 /// Applies limits to an account and writes it. Limits of `world-config.yaml` or of an archetype are
 /// replaced.
-fn put_limits(
-    w: &mut Tx,
-    ctx: &Context,
-    by: &Party,
-    account: Budget,
-    limits: NewLimits,
-    origin: Origin,
-) -> Result<Budget> {
-    let mut budget = account.at(ctx.now());
+fn put_limits(w: &mut Tx, by: &Party, account: Budget, limits: NewLimits, origin: Origin) -> Result<Budget> {
+    let mut budget = account.at(w.ctx.now());
     budget.limits = BudgetLimits {
         tokens: limits.tokens.unwrap_or(budget.limits.tokens),
         money: limits.money.unwrap_or(budget.limits.money),
@@ -107,7 +100,7 @@ fn put_limits(
     budget.of_archetype = budget.of_archetype.filter(|_| limits.money.is_none());
     match origin {
         Origin::Hand => {
-            budget = budget.set_right(ctx.now());
+            budget = budget.set_right(w.ctx.now());
             budget.money_lifted = limits.money.map_or(budget.money_lifted, |money| money.is_none());
             if matches!(budget.scope, Scope::Root(_)) {
                 budget.tokens_lifted = limits.tokens.map_or(budget.tokens_lifted, |tokens| tokens.is_none());
@@ -121,7 +114,7 @@ fn put_limits(
         }
         Origin::Archetype => budget.of_archetype = limits.money.flatten(),
     }
-    budget.updated_at = ctx.now();
+    budget.updated_at = w.ctx.now();
     w.budget_put(&budget)?;
     w.signal(Signal::BudgetsFreed(vec![budget.scope.clone()]));
     w.signal(Signal::LimitsSet);
@@ -132,19 +125,19 @@ fn put_limits(
         "scope": budget.scope, "tokens": budget.limits.tokens, "usd": budget.limits.money.map(Money::usd), "by": by,
         "origin": origin,
     });
-    ctx.emit(w, NewEvent::new(EventKind::BudgetSet, payload))?;
+    w.emit(NewEvent::new(EventKind::BudgetSet, payload))?;
     Ok(budget)
 }
 
 /// Sets the daily money limit that an archetype gives to one of its agents. `None` removes the
 /// limit that an archetype set for an earlier agent of the id. A limit set by hand or by
 /// `world-config.yaml` takes precedence and stays.
-pub fn of_archetype(w: &mut Tx, ctx: &Context, by: &Party, agent_id: &AgentId, money: Option<Money>) -> Result<()> {
-    of_archetypes(w, ctx, by, &[(agent_id.clone(), money)])
+pub fn of_archetype(w: &mut Tx, by: &Party, agent_id: &AgentId, money: Option<Money>) -> Result<()> {
+    of_archetypes(w, by, &[(agent_id.clone(), money)])
 }
 
 /// Like [`of_archetype`], for many agents. New accounts are opened together.
-pub fn of_archetypes(w: &mut Tx, ctx: &Context, by: &Party, wanted: &[(AgentId, Option<Money>)]) -> Result<()> {
+pub fn of_archetypes(w: &mut Tx, by: &Party, wanted: &[(AgentId, Option<Money>)]) -> Result<()> {
     let day = |agent_id: &AgentId| Scope::Agent(agent_id.clone()).daily();
     let mut fresh = BTreeSet::new();
     for scope in wanted.iter().filter(|(_, money)| money.is_some()).filter_map(|(agent_id, _)| day(agent_id)) {
@@ -152,7 +145,7 @@ pub fn of_archetypes(w: &mut Tx, ctx: &Context, by: &Party, wanted: &[(AgentId, 
             fresh.insert(scope);
         }
     }
-    let mut fresh = opened_late(w, ctx, &fresh)?;
+    let mut fresh = opened_late(w, &fresh)?;
     for (agent_id, money) in wanted {
         let Some(day) = day(agent_id) else { continue };
         let account = match fresh.remove(&day) {
@@ -160,7 +153,7 @@ pub fn of_archetypes(w: &mut Tx, ctx: &Context, by: &Party, wanted: &[(AgentId, 
             None => w.budget_get(&day)?,
         };
         if let Some(account) = account {
-            one_of_archetype(w, ctx, by, account, *money)?;
+            one_of_archetype(w, by, account, *money)?;
         }
     }
     Ok(())
@@ -168,19 +161,13 @@ pub fn of_archetypes(w: &mut Tx, ctx: &Context, by: &Party, wanted: &[(AgentId, 
 
 /// Like [`of_archetype`], for a new agent whose id has no record. Nothing was spent under it today,
 /// so no usage is read.
-pub(crate) fn of_first_archetype(
-    w: &mut Tx,
-    ctx: &Context,
-    by: &Party,
-    agent_id: &AgentId,
-    money: Option<Money>,
-) -> Result<()> {
+pub(crate) fn of_first_archetype(w: &mut Tx, by: &Party, agent_id: &AgentId, money: Option<Money>) -> Result<()> {
     let Some(day) = Scope::Agent(agent_id.clone()).daily() else { return Ok(()) };
-    let account = w.budget_get(&day)?.or_else(|| money.map(|_| Budget::open(day, ctx.now())));
-    account.map_or(Ok(()), |account| one_of_archetype(w, ctx, by, account, money))
+    let account = w.budget_get(&day)?.or_else(|| money.map(|_| Budget::open(day, w.ctx.now())));
+    account.map_or(Ok(()), |account| one_of_archetype(w, by, account, money))
 }
 
-fn one_of_archetype(w: &mut Tx, ctx: &Context, by: &Party, account: Budget, money: Option<Money>) -> Result<()> {
+fn one_of_archetype(w: &mut Tx, by: &Party, account: Budget, money: Option<Money>) -> Result<()> {
     if account.money_lifted {
         // The limit was removed by hand. That removal ends with the agent.
         if money.is_none() {
@@ -193,13 +180,13 @@ fn one_of_archetype(w: &mut Tx, ctx: &Context, by: &Party, account: Budget, mone
         return Ok(());
     }
     let limits = NewLimits { tokens: None, money: Some(money) };
-    put_limits(w, ctx, by, account, limits, Origin::Archetype).map(drop)
+    put_limits(w, by, account, limits, Origin::Archetype).map(drop)
 }
 
 /// Sets the limits in `world-config.yaml`, and removes limits that the file set earlier and no
 /// longer has. A limit that an operator has set in the meantime stays. Team names are not checked,
 /// because a team of the file may have no member yet.
-pub fn follow_file(w: &mut Tx, ctx: &Context, by: &Party, named: &[(Scope, BudgetLimits)]) -> Result<()> {
+pub fn follow_file(w: &mut Tx, by: &Party, named: &[(Scope, BudgetLimits)]) -> Result<()> {
     let mut fresh = BTreeSet::new();
     for (scope, _) in named {
         if let Some(agent_id) = scope.agent() {
@@ -209,7 +196,7 @@ pub fn follow_file(w: &mut Tx, ctx: &Context, by: &Party, named: &[(Scope, Budge
             fresh.insert(scope.clone());
         }
     }
-    let mut fresh = opened_late(w, ctx, &fresh)?;
+    let mut fresh = opened_late(w, &fresh)?;
     for (scope, limits) in named {
         match w.budget_get(scope)? {
             Some(budget) if budget.limits == *limits => {
@@ -220,9 +207,9 @@ pub fn follow_file(w: &mut Tx, ctx: &Context, by: &Party, named: &[(Scope, Budge
             }
             before => {
                 let account = before.or_else(|| fresh.remove(scope));
-                let account = account.unwrap_or_else(|| Budget::open(scope.clone(), ctx.now()));
+                let account = account.unwrap_or_else(|| Budget::open(scope.clone(), w.ctx.now()));
                 let limits = NewLimits { tokens: Some(limits.tokens), money: Some(limits.money) };
-                put_limits(w, ctx, by, account, limits, Origin::File)?;
+                put_limits(w, by, account, limits, Origin::File)?;
             }
         }
     }
@@ -236,13 +223,13 @@ pub fn follow_file(w: &mut Tx, ctx: &Context, by: &Party, named: &[(Scope, Budge
     for budget in unnamed {
         let of_file = budget.of_file;
         let limits = NewLimits { tokens: of_file.tokens.map(|_| None), money: of_file.money.map(|_| None) };
-        put_limits(w, ctx, by, budget, limits, Origin::File)?;
+        put_limits(w, by, budget, limits, Origin::File)?;
     }
     Ok(())
 }
 
 /// Passes every account that `filter` finds to `take`, page by page, ordered by scope text.
-pub fn each(r: &mut Tx, mut filter: BudgetFilter, mut take: impl FnMut(Budget) + Send) -> Result<()> {
+pub fn each(r: &mut StoreTx, mut filter: BudgetFilter, mut take: impl FnMut(Budget) + Send) -> Result<()> {
     filter.limit = PAGE_MAX;
     loop {
         let page = r.budget_list(&filter)?;

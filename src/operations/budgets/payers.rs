@@ -78,7 +78,7 @@ impl Since {
     }
 }
 
-fn all(r: &mut Tx, agent: &Agent) -> Result<Payers> {
+fn all(r: &mut StoreTx, agent: &Agent) -> Result<Payers> {
     let mut payers = Payers::default();
     let mut next = payers.add(&agent.agent_id, Some(agent));
     while let Some(agent_id) = next {
@@ -90,12 +90,12 @@ fn all(r: &mut Tx, agent: &Agent) -> Result<Payers> {
 
 /// Returns the agents and teams that a call of `agent` is charged to, its own first. Reads nothing
 /// for an agent that no agent created.
-pub(super) fn payers(r: &mut Tx, agent: &Agent) -> Result<Vec<Scope>> {
+pub(super) fn payers(r: &mut StoreTx, agent: &Agent) -> Result<Vec<Scope>> {
     Ok(all(r, agent)?.scopes.into_iter().map(|(scope, _)| scope).collect())
 }
 
 /// Refuses an agent `new_id` that `owner` pays for if the chain of owners is too long, or would become a cycle.
-pub(crate) fn may_create(r: &mut Tx, owner: &Party, new_id: &AgentId) -> Result<()> {
+pub(crate) fn may_create(r: &mut StoreTx, owner: &Party, new_id: &AgentId) -> Result<()> {
     let Some(creator) = owner.agent() else { return Ok(()) };
     let Some(creator) = r.agent_get(creator)? else { return Ok(()) };
     let payers = all(r, &creator)?;
@@ -120,7 +120,7 @@ pub(super) struct AllAgents(BTreeMap<AgentId, Agent>);
 
 impl AllAgents {
     /// Reads all agents, including deleted ones, because their spending is still included.
-    pub(super) fn read(r: &mut Tx) -> Result<Self> {
+    pub(super) fn read(r: &mut StoreTx) -> Result<Self> {
         #[cfg(test)]
         super::scans::count();
         let agents = r.agent_list(true)?;

@@ -10,7 +10,7 @@ pub(super) const CROWD: u32 = 3;
 
 /// Returns the channel of this name. The refusal gets a suggestion; see
 /// [`with_nearest`](crate::mail::with_nearest).
-pub fn channel_named(r: &mut Tx, channel: &ChannelName) -> Result<ChatChannel> {
+pub fn channel_named(r: &mut StoreTx, channel: &ChannelName) -> Result<ChatChannel> {
     match r.chat_channel_get(channel)? {
         Some(found) => Ok(found),
         None => {

@@ -29,7 +29,6 @@ pub(crate) struct ReadOn {
 /// digest that omits messages says so.
 pub(crate) fn read_on(
     w: &mut Tx,
-    ctx: &Context,
     agent_id: &AgentId,
     turn_id: TurnId,
     woken: &[MessageId],
@@ -38,7 +37,7 @@ pub(crate) fn read_on(
     let mut unread = w.chat_unread(agent_id)?;
     let called = |member: &ChatMember| member.wake_id.is_some_and(|wake_id| woken.contains(&wake_id));
     unread.sort_by_key(|(member, _)| !called(member));
-    let limits = ctx.limits();
+    let limits = w.ctx.limits();
     let (mut read, mut left) = (ReadOn::default(), room.bytes);
     for (member, channel) in unread {
         if (read.digests.len() >= room.envelopes || left < CALLED_BYTES) && !called(&member) {
@@ -47,7 +46,7 @@ pub(crate) fn read_on(
         let max_bytes = (limits.chat_digest_bytes as usize).min(left.max(CALLED_BYTES));
         // The agent's own messages are not shown to it, but the messages between them are.
         let posts = w.chat_posts(&channel.channel, member.read_seq, 0, limits.chat_digest_posts)?;
-        if let Some(envelope) = digest(ctx, max_bytes, &member, &channel, &posts, turn_id) {
+        if let Some(envelope) = digest(w.ctx, max_bytes, &member, &channel, &posts, turn_id) {
             left = left.saturating_sub(bytes_of(&envelope));
             w.message_append(&envelope)?;
             read.digests.push(envelope);

@@ -28,7 +28,7 @@ pub struct HistoryQuery {
 /// # Errors
 /// `invalid_arguments` for a limit out of range, `cursor_ahead` for a cursor beyond the newest
 /// message, `cursor_expired` for a cursor before the oldest kept message.
-pub fn history(r: &mut Tx, reader: &Party, query: &HistoryQuery) -> Result<Vec<ChatPost>> {
+pub fn history(r: &mut StoreTx, reader: &Party, query: &HistoryQuery) -> Result<Vec<ChatPost>> {
     if !(1..=HISTORY_MAX).contains(&query.limit) {
         return Err(refusal!(InvalidArguments, "limit is {}; it must be 1 to {HISTORY_MAX}", query.limit)
             .hint("read on with before_seq or after_seq")
@@ -92,12 +92,12 @@ pub fn history(r: &mut Tx, reader: &Party, query: &HistoryQuery) -> Result<Vec<C
     }
 }
 
-fn is_kept(r: &mut Tx, channel: &ChatChannel, seq: i64) -> Result<bool> {
+fn is_kept(r: &mut StoreTx, channel: &ChatChannel, seq: i64) -> Result<bool> {
     Ok(!r.chat_posts(&channel.channel, seq - 1, seq.saturating_add(1), 1)?.is_empty())
 }
 
 /// Finds the oldest kept message. Pruning deletes the oldest first, so a binary search works.
-fn oldest_kept(r: &mut Tx, channel: &ChatChannel) -> Result<Option<i64>> {
+fn oldest_kept(r: &mut StoreTx, channel: &ChatChannel) -> Result<Option<i64>> {
     let (mut gone, mut kept) = (0, channel.last_seq);
     if kept == 0 || !is_kept(r, channel, kept)? {
         return Ok(None);

@@ -47,14 +47,14 @@ pub struct Posted {
 /// Posts a chat message in a channel. In a gated channel it is only stored, unless an operator has
 /// it delivered. In an ungated channel the next turn of every other member shows it, and `wake`
 /// decides who also gets a wake-up. A mention of an unknown agent is refused.
-pub fn post(w: &mut Tx, ctx: &Context, by: &Speaker, wake: ChatWake, new: NewPost) -> Result<Posted> {
-    post_with(w, ctx, by, wake, new, UnknownMention::Refused)
+pub fn post(w: &mut Tx, by: &Speaker, wake: ChatWake, new: NewPost) -> Result<Posted> {
+    post_with(w, by, wake, new, UnknownMention::Refused)
 }
 
 /// Like [`post`], for the last text of a turn. The agent can no longer correct the text, so a
 /// mention of an unknown agent is treated as text.
-pub(crate) fn post_last_text(w: &mut Tx, ctx: &Context, by: &Speaker, wake: ChatWake, new: NewPost) -> Result<Posted> {
-    post_with(w, ctx, by, wake, new, UnknownMention::Text)
+pub(crate) fn post_last_text(w: &mut Tx, by: &Speaker, wake: ChatWake, new: NewPost) -> Result<Posted> {
+    post_with(w, by, wake, new, UnknownMention::Text)
 }
 
 /// How a mention of an unknown agent is treated.
@@ -64,15 +64,8 @@ enum UnknownMention {
     Text,
 }
 
-fn post_with(
-    w: &mut Tx,
-    ctx: &Context,
-    by: &Speaker,
-    wake: ChatWake,
-    new: NewPost,
-    unknown: UnknownMention,
-) -> Result<Posted> {
-    let limits = ctx.limits();
+fn post_with(w: &mut Tx, by: &Speaker, wake: ChatWake, new: NewPost, unknown: UnknownMention) -> Result<Posted> {
+    let limits = w.ctx.limits();
     check_content(&new.content, limits.chat_post_bytes)?;
     let mut channel = channel_named(w, &new.channel)?;
     let members = w.chat_members(&channel.channel)?;
@@ -99,14 +92,14 @@ fn post_with(
     let post = ChatPost {
         channel: channel.channel.clone(),
         seq: channel.last_seq,
-        message_id: MessageId(ctx.id()),
+        message_id: MessageId(w.ctx.id()),
         from: by.party.clone(),
         content: new.content,
         mentions: named.names,
         reply_to: new.reply_to,
         root_id: new.chain.root_id,
         hop: new.chain.hop,
-        ts: ctx.now(),
+        ts: w.ctx.now(),
     };
     let mine = own.map(|at| members[at].clone());
     let others: Vec<ChatMember> =
@@ -124,12 +117,12 @@ fn post_with(
     let chain = new.chain;
     if between_two {
         for member in &others {
-            root_limits::echoed(w, ctx, &by.party, &member.agent_id, &post.content, chain)?;
+            root_limits::echoed(w, &by.party, &member.agent_id, &post.content, chain)?;
         }
     }
     let handed_out = !channel.gated || new.deliver;
     let woken_count = others.iter().filter(|member| handed_out && member.wake_id.is_none() && wakes(member)).count();
-    root_limits::sent(w, ctx, &by.party, chain, 1 + u64::try_from(woken_count).unwrap_or(u64::MAX))?;
+    root_limits::sent(w, &by.party, chain, 1 + u64::try_from(woken_count).unwrap_or(u64::MAX))?;
     w.chat_post_append(&post)?;
     w.chat_channel_put(&channel)?;
     if let Some(own) = mine
@@ -139,11 +132,11 @@ fn post_with(
         w.chat_member_put(&ChatMember { read_seq: post.seq, ..own })?;
     }
     let reached = match handed_out {
-        true => put_into_inboxes(w, ctx, &post, &others, (channel.gated, wakes), &mut skipped)?,
+        true => put_into_inboxes(w, &post, &others, (channel.gated, wakes), &mut skipped)?,
         false => Reached::default(),
     };
     if let Some(member) = others.first().filter(|_| reached.woken > 0) {
-        root_limits::last_hop(w, ctx, &by.party, &member.agent_id, chain)?;
+        root_limits::last_hop(w, &by.party, &member.agent_id, chain)?;
     }
     let payload = json!({
         "seq": post.seq, "message_id": post.message_id, "from": shown_name(&post.from), "content": post.content,
@@ -153,7 +146,7 @@ fn post_with(
         "skipped": skipped.len(), "via": by.via,
     });
     let event = NewEvent::new(EventKind::ChatMessage, payload).channel(&channel.channel).correlation(post.root_id);
-    ctx.emit_at(w, post.ts, NewEvent { agent_id: by.party.agent().cloned(), ..event })?;
+    w.emit_at(post.ts, NewEvent { agent_id: by.party.agent().cloned(), ..event })?;
     Ok(Posted { post, delivered: reached.delivered, woken: reached.woken, skipped, held: !handed_out })
 }
 
@@ -173,7 +166,7 @@ struct Named {
 /// Splits the mentioned names into members and agents that are no members. Unknown names are
 /// refused or treated as text.
 fn addressed(
-    w: &mut Tx,
+    w: &mut StoreTx,
     by: &Speaker,
     channel: &ChatChannel,
     members: &[ChatMember],
@@ -227,7 +220,6 @@ struct Reached {
 /// only on request.
 fn put_into_inboxes(
     w: &mut Tx,
-    ctx: &Context,
     post: &ChatPost,
     others: &[ChatMember],
     (whole, wakes): (bool, impl Fn(&ChatMember) -> bool + Send),
@@ -236,7 +228,7 @@ fn put_into_inboxes(
     let (waiting, fresh): (Vec<&ChatMember>, Vec<&ChatMember>) =
         others.iter().filter(|member| whole || wakes(member)).partition(|member| !whole && member.wake_id.is_some());
     let mut reached = Reached { delivered: count(others), waiting: count(&waiting), woken: 0 };
-    let mut free = FreeSpace::read(w, ctx, fresh.iter().map(|member| &member.agent_id))?;
+    let mut free = FreeSpace::read(w, fresh.iter().map(|member| &member.agent_id))?;
     let missed = if whole { "does not get the post" } else { "is not woken, and sees the post in its next turn" };
     for member in fresh {
         if let Some(full) = free.take() {
@@ -252,13 +244,13 @@ fn put_into_inboxes(
             wake,
             ..NewMessage::new(&member.agent_id, post.from.clone(), Kind::Chat, body, chain)
         };
-        let envelope = Envelope { created_at: post.ts, ..new.envelope(ctx) };
+        let envelope = Envelope { created_at: post.ts, ..new.envelope(w.ctx) };
         w.message_append(&envelope)?;
         if !whole {
             w.chat_member_put(&ChatMember { wake_id: Some(envelope.message_id), ..member.clone() })?;
         }
         if wake {
-            ctx.wake(w, &member.agent_id);
+            w.wake(&member.agent_id);
             reached.woken += 1;
         }
     }
@@ -274,9 +266,9 @@ struct FreeSpace {
 }
 
 impl FreeSpace {
-    fn read<'m>(w: &mut Tx, ctx: &Context, agents: impl Iterator<Item = &'m AgentId>) -> Result<Self> {
+    fn read<'m>(w: &mut Tx, agents: impl Iterator<Item = &'m AgentId>) -> Result<Self> {
         let agents: Vec<AgentId> = agents.cloned().collect();
-        let limits = ctx.limits();
+        let limits = w.ctx.limits();
         let (depths, world) = match agents.is_empty() {
             true => (Vec::new(), 0),
             false => {

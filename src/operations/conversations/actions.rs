@@ -89,16 +89,16 @@ pub fn check_supported(conversation: &Conversation, can: &[ActionKind], kind: Ac
 /// already deleted.
 pub fn act(
     w: &mut Tx,
-    ctx: &Context,
     agent_id: &AgentId,
     turn_id: TurnId,
     conversation_id: ConversationId,
     means: &AllowedActions,
     deed: ChannelAction,
 ) -> Result<ConversationEntry> {
+    let ctx = w.ctx;
     let mut conversation = get(w, conversation_id)?;
     check_speaker(&conversation, agent_id)?;
-    check_room(w, ctx, &conversation)?;
+    check_room(w, &conversation)?;
     let entries = recent(w, &conversation)?;
     let mut delivery = first_delivery(&conversation, &[]);
     let mut taken_back = None;
@@ -172,7 +172,7 @@ pub fn act(
     }
     let (turn_id, action) = (Some(turn_id), Some(action));
     let entry = new_entry(ctx, &conversation, Direction::Out, Party::Agent(agent_id.clone()), content);
-    append(w, ctx, &mut conversation, ConversationEntry { delivery, turn_id, action, ..entry })
+    append(w, &mut conversation, ConversationEntry { delivery, turn_id, action, ..entry })
 }
 
 /// Returns the message with this id, if it was not deleted.

@@ -44,7 +44,7 @@ pub enum Outcome {
 /// Returns the due entries, the longest due first, without entries of the adapters in `passing`.
 /// Also returns the time when the next entry of any adapter is due.
 pub fn due(
-    r: &mut Tx,
+    r: &mut StoreTx,
     now: Timestamp,
     passing: &[String],
     limit: u32,
@@ -55,31 +55,26 @@ pub fn due(
 /// Records the start of an attempt and returns the message to deliver, or `None` if the entry is no
 /// longer pending. An entry without attempts left has failed: the daemon died in the last one.
 /// `jitter` is a number in `0..1_000`.
-pub fn attempt(
-    w: &mut Tx,
-    ctx: &Context,
-    conversation_id: ConversationId,
-    seq: i64,
-    jitter: u64,
-) -> Result<Option<OutgoingMessage>> {
+pub fn attempt(w: &mut Tx, conversation_id: ConversationId, seq: i64, jitter: u64) -> Result<Option<OutgoingMessage>> {
     let conversation = get(w, conversation_id)?;
     let mut entry = entry(w, conversation_id, seq)?;
     if entry.delivery != Delivery::Pending {
         return Ok(None);
     }
-    if entry.attempts >= ctx.limits().delivery_attempts_max {
+    if entry.attempts >= w.ctx.limits().delivery_attempts_max {
         let error = entry.error.clone().unwrap_or_else(|| "the daemon stopped during the last attempt".to_owned());
-        give_up(w, ctx, &conversation, entry, &error)?;
+        give_up(w, &conversation, entry, &error)?;
         return Ok(None);
     }
     entry.attempts += 1;
-    entry.next_at = Some(ctx.now().plus(delivery_wait(entry.attempts, jitter)));
+    entry.next_at = Some(w.ctx.now().plus(delivery_wait(entry.attempts, jitter)));
     w.conversation_entry_put(&entry)?;
     Ok(Some(OutgoingMessage { conversation, entry }))
 }
 
 /// Records the result of an attempt.
-pub fn settle(w: &mut Tx, ctx: &Context, conversation_id: ConversationId, seq: i64, outcome: Outcome) -> Result<()> {
+pub fn settle(w: &mut Tx, conversation_id: ConversationId, seq: i64, outcome: Outcome) -> Result<()> {
+    let ctx = w.ctx;
     let mut conversation = get(w, conversation_id)?;
     let mut entry = entry(w, conversation_id, seq)?;
     if entry.delivery != Delivery::Pending {
@@ -95,15 +90,15 @@ pub fn settle(w: &mut Tx, ctx: &Context, conversation_id: ConversationId, seq: i
                 "conversation_id": conversation_id, "seq": seq, "message_id": entry.message_id,
                 "attempts": entry.attempts, "missing": missing,
             });
-            emit(w, ctx, EventKind::ConversationDelivered, &conversation, payload)?;
+            emit(w, EventKind::ConversationDelivered, &conversation, payload)?;
             if !missing.is_empty() {
                 let text = ctx.excerpt(&format!("not all of it was delivered: {}", missing.join("; ")), 2_000);
-                add_note(w, ctx, &mut conversation, (Party::System, entry.turn_id), text)?;
+                add_note(w, &mut conversation, (Party::System, entry.turn_id), text)?;
             }
         }
-        Outcome::Gone { error } => give_up(w, ctx, &conversation, entry, &error)?,
+        Outcome::Gone { error } => give_up(w, &conversation, entry, &error)?,
         Outcome::Retry { error, .. } if entry.attempts >= ctx.limits().delivery_attempts_max => {
-            give_up(w, ctx, &conversation, entry, &error)?;
+            give_up(w, &conversation, entry, &error)?;
         }
         Outcome::Retry { error, after } => {
             entry.error = Some(ctx.excerpt(&error, ERROR_MAX));
@@ -117,14 +112,8 @@ pub fn settle(w: &mut Tx, ctx: &Context, conversation_id: ConversationId, seq: i
     Ok(())
 }
 
-fn give_up(
-    w: &mut Tx,
-    ctx: &Context,
-    conversation: &Conversation,
-    mut entry: ConversationEntry,
-    error: &str,
-) -> Result<()> {
-    let error = ctx.excerpt(error, ERROR_MAX);
+fn give_up(w: &mut Tx, conversation: &Conversation, mut entry: ConversationEntry, error: &str) -> Result<()> {
+    let error = w.ctx.excerpt(error, ERROR_MAX);
     entry.delivery = Delivery::Failed;
     entry.next_at = None;
     entry.error = Some(error.clone());
@@ -133,18 +122,12 @@ fn give_up(
         "conversation_id": entry.conversation_id, "seq": entry.seq, "message_id": entry.message_id,
         "attempts": entry.attempts, "error": error,
     });
-    emit(w, ctx, EventKind::ConversationFailed, conversation, payload)
+    emit(w, EventKind::ConversationFailed, conversation, payload)
 }
 
 /// Restarts the delivery of a message that failed, or tries a pending one now. Its id stays the
 /// same.
-pub fn redeliver(
-    w: &mut Tx,
-    ctx: &Context,
-    by: &Party,
-    conversation_id: ConversationId,
-    seq: i64,
-) -> Result<ConversationEntry> {
+pub fn redeliver(w: &mut Tx, by: &Party, conversation_id: ConversationId, seq: i64) -> Result<ConversationEntry> {
     let mut conversation = get(w, conversation_id)?;
     let mut entry = entry(w, conversation_id, seq)?;
     if entry.direction != Direction::Out
@@ -161,9 +144,9 @@ pub fn redeliver(
     }
     entry.delivery = Delivery::Pending;
     entry.attempts = 0;
-    entry.next_at = Some(ctx.now());
+    entry.next_at = Some(w.ctx.now());
     w.conversation_entry_put(&entry)?;
-    add_note(w, ctx, &mut conversation, (by.clone(), None), format!("{by} has message {seq} delivered again"))?;
+    add_note(w, &mut conversation, (by.clone(), None), format!("{by} has message {seq} delivered again"))?;
     w.signal(Signal::Delivery);
     Ok(entry)
 }

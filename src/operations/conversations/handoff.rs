@@ -30,17 +30,11 @@ pub struct Handover {
 
 /// Hands a conversation over to another agent, notifies it, and moves waiting mail of the
 /// conversation to it. An agent can hand over only a conversation that it owns.
-pub fn handoff(
-    w: &mut Tx,
-    ctx: &Context,
-    by: &Party,
-    conversation_id: ConversationId,
-    handover: Handover,
-) -> Result<Conversation> {
+pub fn handoff(w: &mut Tx, by: &Party, conversation_id: ConversationId, handover: Handover) -> Result<Conversation> {
     let mut conversation = get(w, conversation_id)?;
     if let Some(agent_id) = by.agent() {
         check_speaker(&conversation, agent_id)?;
-        check_room(w, ctx, &conversation)?;
+        check_room(w, &conversation)?;
     }
     for (field, text, most) in [("reason", &handover.reason, REASON_MAX), ("summary", &handover.summary, SUMMARY_MAX)] {
         if text.as_ref().is_some_and(|text| text.chars().count() > most) {
@@ -48,12 +42,12 @@ pub fn handoff(
                 .hint("write the long part to a workspace file and name its path"));
         }
     }
-    let to = agent_lookup::agent_for(w, ctx, by, &handover.to)?;
+    let to = agent_lookup::agent_for(w, by, &handover.to)?;
     if to.agent_id == conversation.owner {
         return Err(refusal!(Conflict, "{} has this conversation already", to.agent_id)
             .hint("name another agent, or answer yourself"));
     }
-    if let Some(refusal) = asks::unanswerable(ctx, &to) {
+    if let Some(refusal) = asks::unanswerable(w.ctx, &to) {
         return Err(refusal);
     }
     if by.agent().is_some() && conversation.passed_on.contains(&to.agent_id) {
@@ -76,32 +70,27 @@ pub fn handoff(
         None => format!("{by} gives this conversation from {old} to {}", to.agent_id),
     };
     let history = recent(w, &conversation)?;
-    add_note(w, ctx, &mut conversation, (by.clone(), None), summary_line.clone())?;
+    add_note(w, &mut conversation, (by.clone(), None), summary_line.clone())?;
     // The rest of a message's room is for the summary, whose characters may have several bytes, and the frame.
-    let room = ctx.limits().message_bytes as usize / 4;
+    let room = w.ctx.limits().message_bytes as usize / 4;
     let body = handoff_text(&conversation, &summary_line, handover.summary.as_deref(), &history, room);
     let chain = Chain { conversation_id: Some(conversation_id), ..handover.chain };
     let new_message =
         NewMessage::new(&to.agent_id, by.clone(), Kind::Handoff, body, chain).subject("A conversation is yours now");
-    mail::deliver(w, ctx, new_message)?;
-    let moved = move_waiting(w, ctx, &old, &to.agent_id, conversation_id)?;
+    mail::deliver(w, new_message)?;
+    let moved = move_waiting(w, &old, &to.agent_id, conversation_id)?;
     let payload = json!({
         "conversation_id": conversation_id, "from": old, "to": to.agent_id, "by": by, "moved": moved,
-        "reason": reason.map(|reason| ctx.excerpt(reason, 300)),
+        "reason": reason.map(|reason| w.ctx.excerpt(reason, 300)),
     });
-    emit(w, ctx, EventKind::ConversationHandedOver, &conversation, payload)?;
+    emit(w, EventKind::ConversationHandedOver, &conversation, payload)?;
     Ok(conversation)
 }
 
 /// Adds a note if the turn that took over a conversation has ended without a message in it, because
 /// no agent works on it any more.
-pub(crate) fn taken_over(
-    w: &mut Tx,
-    ctx: &Context,
-    turn: &Turn,
-    conversation_id: ConversationId,
-    ending: &Ending,
-) -> Result<()> {
+pub(crate) fn taken_over(w: &mut Tx, turn: &Turn, conversation_id: ConversationId, ending: &Ending) -> Result<()> {
+    let ctx = w.ctx;
     let Some(mut conversation) = w.conversation_get(conversation_id)? else { return Ok(()) };
     let owner = turn.agent_id.clone();
     if conversation.owner != owner || conversation.passed_on.is_empty() {
@@ -127,20 +116,14 @@ pub(crate) fn taken_over(
         Ending::Cancelled(why) => format!("has the conversation now, and its turn was cancelled: {why}"),
     };
     let text = ctx.excerpt(&format!("{owner} {why}"), 1_000);
-    add_note(w, ctx, &mut conversation, (Party::System, Some(turn.turn_id)), text).map(drop)
+    add_note(w, &mut conversation, (Party::System, Some(turn.turn_id)), text).map(drop)
 }
 
 /// Moves the waiting mail of a conversation from one inbox to another. Returns the number of
 /// messages.
-fn move_waiting(
-    w: &mut Tx,
-    ctx: &Context,
-    old: &AgentId,
-    new: &AgentId,
-    conversation_id: ConversationId,
-) -> Result<usize> {
+fn move_waiting(w: &mut Tx, old: &AgentId, new: &AgentId, conversation_id: ConversationId) -> Result<usize> {
     // Mail from the system may exceed the limit of an inbox.
-    let window = ctx.limits().inbox_max.saturating_mul(2);
+    let window = w.ctx.limits().inbox_max.saturating_mul(2);
     let mut waiting = w.inbox_pending(old, window)?;
     waiting.retain(|mail| mail.kind == Kind::Conversation && mail.conversation_id == Some(conversation_id));
     let ids: Vec<MessageId> = waiting.iter().map(|mail| mail.message_id).collect();
@@ -151,7 +134,7 @@ fn move_waiting(
             attachments: mail.attachments,
             ..NewMessage::new(new, mail.from, mail.kind, mail.body, chain)
         };
-        mail::deliver(w, ctx, new_message)?;
+        mail::deliver(w, new_message)?;
     }
     Ok(ids.len())
 }

@@ -17,7 +17,7 @@ const SAID_BACK: i64 = 16;
 ///
 /// # Errors
 /// `NotFound`.
-pub fn get(r: &mut Tx, conversation_id: ConversationId) -> Result<Conversation> {
+pub fn get(r: &mut StoreTx, conversation_id: ConversationId) -> Result<Conversation> {
     match r.conversation_get(conversation_id)? {
         Some(conversation) => Ok(conversation),
         None => Err(Refusal::not_found("conversation", &conversation_id.to_string(), None)
@@ -29,7 +29,7 @@ pub fn get(r: &mut Tx, conversation_id: ConversationId) -> Result<Conversation> 
 ///
 /// # Errors
 /// `NotFound`.
-pub fn entry(r: &mut Tx, conversation_id: ConversationId, seq: i64) -> Result<ConversationEntry> {
+pub fn entry(r: &mut StoreTx, conversation_id: ConversationId, seq: i64) -> Result<ConversationEntry> {
     let found = r.conversation_entries(conversation_id, seq.saturating_sub(1), 1)?.into_iter().next();
     found.filter(|entry| entry.seq == seq).ok_or_else(|| {
         Refusal::not_found("entry", &format!("{conversation_id}/{seq}"), None)
@@ -69,7 +69,6 @@ pub(super) fn new_entry(
 /// Appends the conversation's next entry and emits its event.
 pub(super) fn append(
     w: &mut Tx,
-    ctx: &Context,
     conversation: &mut Conversation,
     mut entry: ConversationEntry,
 ) -> Result<ConversationEntry> {
@@ -83,47 +82,40 @@ pub(super) fn append(
         "conversation_id": entry.conversation_id, "seq": entry.seq, "message_id": entry.message_id,
         "direction": entry.direction, "from": shown_name(&entry.from), "turn_id": entry.turn_id,
         "delivery": entry.delivery,
-        "preview": ctx.excerpt(&entry.content, 200), "attachments": files, "action": entry.action,
+        "preview": w.ctx.excerpt(&entry.content, 200), "attachments": files, "action": entry.action,
     });
-    emit(w, ctx, EventKind::ConversationMessage, conversation, payload)?;
+    emit(w, EventKind::ConversationMessage, conversation, payload)?;
     if pending {
         w.signal(Signal::Delivery);
     }
     Ok(entry)
 }
 
-pub(super) fn emit(
-    w: &mut Tx,
-    ctx: &Context,
-    kind: EventKind,
-    conversation: &Conversation,
-    payload: Value,
-) -> Result<()> {
-    ctx.emit(w, NewEvent::new(kind, payload).agent(&conversation.owner).correlation(conversation.conversation_id))
+pub(super) fn emit(w: &mut Tx, kind: EventKind, conversation: &Conversation, payload: Value) -> Result<()> {
+    w.emit(NewEvent::new(kind, payload).agent(&conversation.owner).correlation(conversation.conversation_id))
 }
 
 /// Appends a note: people and programs read it in the log, no model gets it, and no adapter delivers it.
 pub(super) fn add_note(
     w: &mut Tx,
-    ctx: &Context,
     conversation: &mut Conversation,
     (from, turn_id): (Party, Option<TurnId>),
     text: String,
 ) -> Result<ConversationEntry> {
-    let note = new_entry(ctx, conversation, Direction::Note, from, text);
-    append(w, ctx, conversation, ConversationEntry { turn_id, ..note })
+    let note = new_entry(w.ctx, conversation, Direction::Note, from, text);
+    append(w, conversation, ConversationEntry { turn_id, ..note })
 }
 
 /// Adds a note to a conversation. `None` if the conversation no longer exists.
 pub(crate) fn note(
     w: &mut Tx,
-    ctx: &Context,
     conversation_id: ConversationId,
     from: (Party, Option<TurnId>),
     text: &str,
 ) -> Result<Option<(Conversation, ConversationEntry)>> {
+    let ctx = w.ctx;
     let Some(mut conversation) = w.conversation_get(conversation_id)? else { return Ok(None) };
-    let entry = add_note(w, ctx, &mut conversation, from, ctx.excerpt(text, NOTE_MAX))?;
+    let entry = add_note(w, &mut conversation, from, ctx.excerpt(text, NOTE_MAX))?;
     Ok(Some((conversation, entry)))
 }
 
@@ -133,7 +125,7 @@ pub(crate) fn note(
 /// # Errors
 /// When the store fails.
 pub fn said_elsewhere(
-    r: &mut Tx,
+    r: &mut StoreTx,
     agent_id: &AgentId,
     conversation_id: ConversationId,
     since: Timestamp,
@@ -158,7 +150,7 @@ pub fn said_elsewhere(
 }
 
 /// The last entries of a conversation, oldest first.
-pub(super) fn recent(r: &mut Tx, conversation: &Conversation) -> Result<Vec<ConversationEntry>> {
+pub(super) fn recent(r: &mut StoreTx, conversation: &Conversation) -> Result<Vec<ConversationEntry>> {
     let after = conversation.last_seq.saturating_sub(LOOK_BACK);
     Ok(r.conversation_entries(conversation.conversation_id, after, u32::MAX)?)
 }

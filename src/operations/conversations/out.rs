@@ -45,7 +45,6 @@ pub fn check_speaker(conversation: &Conversation, agent_id: &AgentId) -> Result<
 /// Sends a message at once, separate from the reply at the end of the turn (BI-34, BI-37).
 pub fn post(
     w: &mut Tx,
-    ctx: &Context,
     agent_id: &AgentId,
     turn_id: TurnId,
     conversation_id: ConversationId,
@@ -53,9 +52,9 @@ pub fn post(
 ) -> Result<ConversationEntry> {
     let mut conversation = get(w, conversation_id)?;
     check_speaker(&conversation, agent_id)?;
-    check_length(ctx, &post.content)?;
-    check_count(ctx, post.attachments.len())?;
-    check_room(w, ctx, &conversation)?;
+    check_length(w.ctx, &post.content)?;
+    check_count(w.ctx, post.attachments.len())?;
+    check_room(w, &conversation)?;
     let reply_to = match post.reply_to {
         None => None,
         Some(id) => Some(outside_id_of(&recent(w, &conversation)?, &id).ok_or_else(|| {
@@ -68,9 +67,9 @@ pub fn post(
         attachments: post.attachments,
         reply_to,
         turn_id: Some(turn_id),
-        ..new_entry(ctx, &conversation, Direction::Out, Party::Agent(agent_id.clone()), post.content)
+        ..new_entry(w.ctx, &conversation, Direction::Out, Party::Agent(agent_id.clone()), post.content)
     };
-    append(w, ctx, &mut conversation, entry)
+    append(w, &mut conversation, entry)
 }
 
 /// The outside's id of the message with this id.
@@ -110,8 +109,8 @@ pub(super) fn outside_id(entry: &ConversationEntry) -> String {
 /// old entry, for example with a dead letter, can block retention for ever. The last text of a turn
 /// and notes are still accepted: there are few of them, and the step that writes them must not
 /// fail.
-pub(super) fn check_room(r: &mut Tx, ctx: &Context, conversation: &Conversation) -> Result<()> {
-    let limit = i64::from(ctx.limits().conversation_entries_max).saturating_mul(2);
+pub(super) fn check_room(r: &mut Tx, conversation: &Conversation) -> Result<()> {
+    let limit = i64::from(r.ctx.limits().conversation_entries_max).saturating_mul(2);
     if conversation.last_seq < limit {
         return Ok(());
     }
@@ -146,32 +145,31 @@ pub(super) fn check_count(ctx: &Context, count: usize) -> Result<()> {
 /// conversation holds it as a note in state draft.
 pub fn attach(
     w: &mut Tx,
-    ctx: &Context,
     agent_id: &AgentId,
     turn_id: TurnId,
     conversation_id: ConversationId,
     file: Attachment,
 ) -> Result<ConversationEntry> {
     let mut conversation = get(w, conversation_id)?;
-    let limit = ctx.limits().attachment_bytes;
+    let limit = w.ctx.limits().attachment_bytes;
     if file.bytes > u64::from(limit) {
         return Err(refusal!(TooLarge, "`{}` has {} bytes; the limit is {limit}", file.path, file.bytes)
             .hint("attach a smaller file, or a part of it")
             .details(json!({ "limit": "attachment_bytes" })));
     }
-    check_room(w, ctx, &conversation)?;
+    check_room(w, &conversation)?;
     let party = Party::Agent(agent_id.clone());
     let drafts = drafts(&recent(w, &conversation)?, &party);
-    check_count(ctx, drafts.len() + 1)?;
+    check_count(w.ctx, drafts.len() + 1)?;
     if drafts.iter().any(|new_message| new_message.attachments.iter().any(|other| other.name == file.name)) {
         return Err(
             refusal!(Conflict, "a file named `{}` is attached already", file.name).hint("give this one another name")
         );
     }
     let text = format!("{agent_id} attaches {} to its reply", file.name);
-    let note = new_entry(ctx, &conversation, Direction::Note, party, text);
+    let note = new_entry(w.ctx, &conversation, Direction::Note, party, text);
     let (turn_id, delivery, attachments) = (Some(turn_id), Delivery::Draft, vec![file]);
-    append(w, ctx, &mut conversation, ConversationEntry { turn_id, delivery, attachments, ..note })
+    append(w, &mut conversation, ConversationEntry { turn_id, delivery, attachments, ..note })
 }
 
 /// The files that an agent has attached and not sent. Its turns are serial, so all of them belong
@@ -181,7 +179,7 @@ fn drafts(entries: &[ConversationEntry], party: &Party) -> Vec<ConversationEntry
 }
 
 /// Ends the draft state of these entries, because they are sent now or never. Returns their files.
-fn settle_drafts(w: &mut Tx, drafts: Vec<ConversationEntry>) -> Result<Vec<Attachment>> {
+fn settle_drafts(w: &mut StoreTx, drafts: Vec<ConversationEntry>) -> Result<Vec<Attachment>> {
     let mut files = Vec::new();
     for mut new_message in drafts {
         new_message.delivery = Delivery::None;
@@ -193,7 +191,7 @@ fn settle_drafts(w: &mut Tx, drafts: Vec<ConversationEntry>) -> Result<Vec<Attac
 
 /// Turns a dead turn's attachments back into drafts when the turn continues, because its journal
 /// says that they are attached.
-pub(crate) fn restore_drafts(w: &mut Tx, turn_id: TurnId) -> Result<()> {
+pub(crate) fn restore_drafts(w: &mut StoreTx, turn_id: TurnId) -> Result<()> {
     for mut entry in w.conversation_entries_of_turn(turn_id)? {
         let was_draft = entry.direction == Direction::Note && !entry.attachments.is_empty();
         if was_draft && entry.delivery == Delivery::None {
@@ -213,7 +211,6 @@ pub(crate) fn owed(taken: &[TakenMail]) -> Option<ConversationId> {
 /// (HB-05, MSG-13). Runs in the transaction that ends the turn.
 pub(crate) fn answer(
     w: &mut Tx,
-    ctx: &Context,
     turn: &Turn,
     conversation_id: ConversationId,
     mail: &[MessageId],
@@ -223,7 +220,7 @@ pub(crate) fn answer(
     let Some(mut conversation) = w.conversation_get(conversation_id)? else { return Ok(()) };
     if let Some(at) = conversation.ended_at {
         let why = format!("has an answer that is not sent: the conversation ended at {}", at.rfc3339());
-        return unanswered(w, ctx, turn, conversation_id, &why);
+        return unanswered(w, turn, conversation_id, &why);
     }
     let entries = recent(w, &conversation)?;
     let party = Party::Agent(turn.agent_id.clone());
@@ -250,22 +247,16 @@ pub(crate) fn answer(
         attachments: files,
         reply_to,
         turn_id: Some(turn.turn_id),
-        ..new_entry(ctx, &conversation, Direction::Out, party, text)
+        ..new_entry(w.ctx, &conversation, Direction::Out, party, text)
     };
-    append(w, ctx, &mut conversation, entry).map(drop)
+    append(w, &mut conversation, entry).map(drop)
 }
 
 /// Adds a note that a turn ended without an answer, and why. Attached files are not sent.
-pub(crate) fn unanswered(
-    w: &mut Tx,
-    ctx: &Context,
-    turn: &Turn,
-    conversation_id: ConversationId,
-    why: &str,
-) -> Result<()> {
+pub(crate) fn unanswered(w: &mut Tx, turn: &Turn, conversation_id: ConversationId, why: &str) -> Result<()> {
     let Some(mut conversation) = w.conversation_get(conversation_id)? else { return Ok(()) };
     let entries = recent(w, &conversation)?;
     settle_drafts(w, drafts(&entries, &Party::Agent(turn.agent_id.clone())))?;
-    let text = ctx.excerpt(&format!("{}'s turn {why}", turn.agent_id), 1_000);
-    add_note(w, ctx, &mut conversation, (Party::System, Some(turn.turn_id)), text).map(drop)
+    let text = w.ctx.excerpt(&format!("{}'s turn {why}", turn.agent_id), 1_000);
+    add_note(w, &mut conversation, (Party::System, Some(turn.turn_id)), text).map(drop)
 }

@@ -14,7 +14,7 @@ use crate::turns::ending::Ending;
 
 /// Records the end of a droid's turn. A run ends with its turn, unless guidance has come that it has not read. A session
 /// reports and waits for more work.
-pub fn turn_ended(w: &mut Tx, ctx: &Context, turn: &Turn, ending: &Ending) -> Result<()> {
+pub fn turn_ended(w: &mut Tx, turn: &Turn, ending: &Ending) -> Result<()> {
     let Some(mut droid) = w.droid_get(&turn.agent_id)?.filter(|droid| !droid.state.is_over()) else {
         return Ok(());
     };
@@ -43,31 +43,26 @@ pub fn turn_ended(w: &mut Tx, ctx: &Context, turn: &Turn, ending: &Ending) -> Re
         DroidMode::Session => state == DroidState::Killed,
     };
     if is_last {
-        let droid = end(w, ctx, droid, state, error)?;
-        return report(w, ctx, &droid, words(state));
+        let droid = end(w, droid, state, error)?;
+        return report(w, &droid, words(state));
     }
     if droid.mode == DroidMode::Session {
-        droid.deadline_at = ctx.now().plus(Limits::seconds(ctx.limits().droid_idle_seconds));
+        droid.deadline_at = w.ctx.now().plus(Limits::seconds(w.ctx.limits().droid_idle_seconds));
         let words = if error.is_some() {
             "failed at this work and waits for more"
         } else {
             "has done this work and waits for more"
         };
         droid.error = error;
-        report(w, ctx, &droid, words)?;
+        report(w, &droid, words)?;
     }
     w.droid_put(&droid)?;
     Ok(())
 }
 
 /// Ends a droid without an open turn and without a word to its parent. Its supervisor then stops its actor.
-pub(crate) fn end(
-    w: &mut Tx,
-    ctx: &Context,
-    mut droid: Droid,
-    state: DroidState,
-    error: Option<Refusal>,
-) -> Result<Droid> {
+pub(crate) fn end(w: &mut Tx, mut droid: Droid, state: DroidState, error: Option<Refusal>) -> Result<Droid> {
+    let ctx = w.ctx;
     // Nothing may start it again. Its inbox is read only if it has mail.
     while w.inbox_depth(&droid.droid_id)? > 0 {
         let mail = w.inbox_pending(&droid.droid_id, 500)?;
@@ -93,9 +88,9 @@ pub(crate) fn end(
             Some(error) => ctx.excerpt(&error.message, 300),
             None => "it has done its task".to_owned(),
         });
-        put(w, ctx, &mut agent)?;
+        put(w, &mut agent)?;
         if is_at_rest {
-            emit_stopped(w, ctx, &agent)?;
+            emit_stopped(w, &agent)?;
         }
         w.signal(Signal::DroidEnded(Box::new(agent)));
     }
@@ -105,7 +100,7 @@ pub(crate) fn end(
         "state": droid.state, "error": error, "used": droid.used, "root_id": droid.root_id,
         "seconds": ctx.now().since(droid.created_at).as_secs(),
     });
-    emit(w, ctx, EventKind::DroidEnded, &droid, payload)?;
+    emit(w, EventKind::DroidEnded, &droid, payload)?;
     Ok(droid)
 }
 
@@ -121,7 +116,7 @@ pub(crate) fn words(state: DroidState) -> &'static str {
 }
 
 /// Tells the parent (DROID-14). A parent that is gone needs no word.
-pub(crate) fn report(w: &mut Tx, ctx: &Context, droid: &Droid, words: &str) -> Result<()> {
+pub(crate) fn report(w: &mut Tx, droid: &Droid, words: &str) -> Result<()> {
     let is_over = |parent: &Agent| parent.kind == AgentKind::Droid && parent.desired == Desired::Stopped;
     if w.agent_get(&droid.parent_id)?.is_none_or(|parent| parent.is_deleted() || is_over(&parent)) {
         return Ok(());
@@ -132,7 +127,7 @@ pub(crate) fn report(w: &mut Tx, ctx: &Context, droid: &Droid, words: &str) -> R
         "status: {}\noutput: {}\nstats: {} s, {} model calls, {} tool calls, {} tokens in, {} tokens out, {}\n",
         droid.state,
         droid.output_path,
-        ctx.now().since(droid.created_at).as_secs(),
+        w.ctx.now().since(droid.created_at).as_secs(),
         used.rounds,
         used.calls,
         used.input_tokens,
@@ -144,7 +139,7 @@ pub(crate) fn report(w: &mut Tx, ctx: &Context, droid: &Droid, words: &str) -> R
     }
     let silent = format!("\nIf everyone who waits for this has it already, make {} your whole answer.", SILENT[0]);
     // An end that cannot be reported would be no end.
-    let room = (ctx.limits().message_bytes as usize).saturating_sub(silent.len());
+    let room = (w.ctx.limits().message_bytes as usize).saturating_sub(silent.len());
     if let Some(result) = droid.result.as_deref().map(str::trim).filter(|result| !result.is_empty()) {
         body.push_str(&format!("\nIts answer:\n{result}\n"));
     }
@@ -153,5 +148,5 @@ pub(crate) fn report(w: &mut Tx, ctx: &Context, droid: &Droid, words: &str) -> R
     let chain = Chain { root_id: droid.root_id, hop: droid.hop, conversation_id: droid.conversation_id };
     let message = NewMessage::new(&droid.parent_id, Party::System, Kind::DroidDone, body, chain)
         .subject(format!("{}{label} {words}", droid.droid_id));
-    mail::deliver(w, ctx, message).map(drop)
+    mail::deliver(w, message).map(drop)
 }

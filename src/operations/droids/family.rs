@@ -14,16 +14,16 @@ use crate::turns::ending::Ending;
 ///
 /// # Errors
 /// Those of [`own`]. A droid that has ended stays as it is.
-pub fn kill(w: &mut Tx, ctx: &Context, by: &Party, droid_id: &str, reason: Option<&str>) -> Result<Droid> {
+pub fn kill(w: &mut Tx, by: &Party, droid_id: &str, reason: Option<&str>) -> Result<Droid> {
     let droid = own(w, by, droid_id)?;
     if droid.state.is_over() {
         return Ok(droid);
     }
     let why = match reason {
-        Some(reason) => format!("{by} ended it: {}", ctx.excerpt(reason, 300)),
+        Some(reason) => format!("{by} ended it: {}", w.ctx.excerpt(reason, 300)),
         None => format!("{by} ended it"),
     };
-    end_at_work(w, ctx, droid, DroidState::Killed, Some(Refusal::new(Code::Cancelled, why)))
+    end_at_work(w, droid, DroidState::Killed, Some(Refusal::new(Code::Cancelled, why)))
 }
 
 /// What ended the work of an agent whose droids end with it.
@@ -38,7 +38,7 @@ pub enum Parent {
 }
 
 /// Ends all droids of an agent whose own work has ended, so that none is left without a parent.
-pub fn ended_with_parent(w: &mut Tx, ctx: &Context, parent_id: &AgentId, how: Parent) -> Result<()> {
+pub fn ended_with_parent(w: &mut Tx, parent_id: &AgentId, how: Parent) -> Result<()> {
     let words = match how {
         Parent::Stopped => "was stopped",
         Parent::Failed => "has failed",
@@ -50,47 +50,47 @@ pub fn ended_with_parent(w: &mut Tx, ctx: &Context, parent_id: &AgentId, how: Pa
     let live = w.droids_live()?;
     for droid in live.into_iter().filter(|droid| droid.parent_id == *parent_id) {
         let why = refusal!(Cancelled, "its parent {parent_id} {words}");
-        let ended = end_quietly(w, ctx, droid, DroidState::Killed, Some(why))?;
+        let ended = end_quietly(w, droid, DroidState::Killed, Some(why))?;
         if how != Parent::Deleted {
-            report(w, ctx, &ended, "was ended")?;
+            report(w, &ended, "was ended")?;
         }
     }
     Ok(())
 }
 
 /// Ends a droid whose agent an operator stops or deletes. Other agents are left alone, and so are droids that have ended.
-pub fn agent_ended(w: &mut Tx, ctx: &Context, agent: &Agent) -> Result<()> {
+pub fn agent_ended(w: &mut Tx, agent: &Agent) -> Result<()> {
     if agent.kind != AgentKind::Droid {
         return Ok(());
     }
     let Some(droid) = w.droid_get(&agent.agent_id)?.filter(|droid| !droid.state.is_over()) else { return Ok(()) };
     let why = refusal!(Cancelled, "its agent was stopped or deleted");
-    let ended = end_quietly(w, ctx, droid, DroidState::Killed, Some(why))?;
-    report(w, ctx, &ended, "was ended")
+    let ended = end_quietly(w, droid, DroidState::Killed, Some(why))?;
+    report(w, &ended, "was ended")
 }
 
 /// Ends a droid whose actor crashed, or whose task is a dead letter. A droid is not restarted; its parent decides.
-pub fn crashed(w: &mut Tx, ctx: &Context, droid_id: &AgentId, reason: &str) -> Result<()> {
+pub fn crashed(w: &mut Tx, droid_id: &AgentId, reason: &str) -> Result<()> {
     let Some(droid) = w.droid_get(droid_id)?.filter(|droid| !droid.state.is_over()) else { return Ok(()) };
-    let why = refusal!(Unavailable, "it could not go on: {}", ctx.excerpt(reason, 500))
+    let why = refusal!(Unavailable, "it could not go on: {}", w.ctx.excerpt(reason, 500))
         .hint("start another droid, with smaller or different work");
-    end_at_work(w, ctx, droid, DroidState::Failed, Some(why)).map(drop)
+    end_at_work(w, droid, DroidState::Failed, Some(why)).map(drop)
 }
 
 /// Ends a droid with whatever it is at, and tells its parent.
-fn end_at_work(w: &mut Tx, ctx: &Context, droid: Droid, state: DroidState, error: Option<Refusal>) -> Result<Droid> {
-    let droid = end_quietly(w, ctx, droid, state, error)?;
-    report(w, ctx, &droid, words(state))?;
+fn end_at_work(w: &mut Tx, droid: Droid, state: DroidState, error: Option<Refusal>) -> Result<Droid> {
+    let droid = end_quietly(w, droid, state, error)?;
+    report(w, &droid, words(state))?;
     Ok(droid)
 }
 
 /// Like [`end_at_work`], without a word to the parent.
-fn end_quietly(w: &mut Tx, ctx: &Context, droid: Droid, state: DroidState, error: Option<Refusal>) -> Result<Droid> {
+fn end_quietly(w: &mut Tx, droid: Droid, state: DroidState, error: Option<Refusal>) -> Result<Droid> {
     // First, so that the end of its turn finds it ended.
-    let droid = end(w, ctx, droid, state, error)?;
+    let droid = end(w, droid, state, error)?;
     if let Some(turn) = w.turn_open_of(&droid.droid_id)? {
         let why = droid.error.as_ref().map_or_else(|| words(state).to_owned(), |error| error.message.clone());
-        finish(w, ctx, turn.turn_id, Ending::Cancelled(why))?;
+        finish(w, turn.turn_id, Ending::Cancelled(why))?;
         w.signal(Signal::TurnCancelled { agent_id: droid.droid_id.clone(), turn_id: turn.turn_id });
     }
     Ok(droid)
@@ -110,9 +110,8 @@ pub async fn end_overdue(store: &Store, ctx: &Context) -> Result<usize> {
     };
     let mut ended = 0;
     for droid in live.into_iter().filter(is_due) {
-        let ctx = ctx.clone();
         let droid_id = droid.droid_id.clone();
-        let done = store.write(move |w| end_late(w, &ctx, &droid.droid_id));
+        let done = ctx.write(store, move |w| end_late(w, &droid.droid_id));
         match done.await {
             Ok(is_ended) => ended += usize::from(is_ended),
             // The others do not wait for this one. The next round tries it again.
@@ -125,7 +124,7 @@ pub async fn end_overdue(store: &Store, ctx: &Context) -> Result<usize> {
     Ok(ended)
 }
 
-fn end_late(w: &mut Tx, ctx: &Context, droid_id: &AgentId) -> Result<bool> {
+fn end_late(w: &mut Tx, droid_id: &AgentId) -> Result<bool> {
     let Some(droid) = w.droid_get(droid_id)?.filter(|droid| !droid.state.is_over()) else { return Ok(false) };
     let late = || {
         let what = format!("it was still not done {} s after its time", OVERDUE.as_secs());
@@ -133,17 +132,17 @@ fn end_late(w: &mut Tx, ctx: &Context, droid_id: &AgentId) -> Result<bool> {
     };
     let (state, error) = match droid.mode {
         DroidMode::Run => (DroidState::TimedOut, Some(late())),
-        DroidMode::Session if ctx.now() < droid.deadline_at => return Ok(false),
+        DroidMode::Session if w.ctx.now() < droid.deadline_at => return Ok(false),
         DroidMode::Session => {
             let is_busy = w.turn_open_of(droid_id)?.is_some() || w.inbox_depth(droid_id)? > 0;
             // Its last work may begin just before it would be idle.
             let last = droid.deadline_at.plus(Limits::seconds(droid.terms.turn_seconds)).plus(OVERDUE);
             match is_busy {
-                true if ctx.now() < last => return Ok(false),
+                true if w.ctx.now() < last => return Ok(false),
                 true => (DroidState::TimedOut, Some(late())),
                 false => (DroidState::Succeeded, None),
             }
         }
     };
-    end_at_work(w, ctx, droid, state, error).map(|_| true)
+    end_at_work(w, droid, state, error).map(|_| true)
 }

@@ -6,7 +6,7 @@ use crate::prelude::*;
 ///
 /// # Errors
 /// `InvalidArguments` for an id of another form (DROID-02), `NotFound`.
-pub fn named(r: &mut Tx, text: &str) -> Result<Droid> {
+pub fn named(r: &mut StoreTx, text: &str) -> Result<Droid> {
     let text = text.trim();
     if !droid_id::is_droid(text) {
         let what = format!("`{}` is not the id of a droid", ghost_domain::text::shown(text, 80));
@@ -22,7 +22,7 @@ pub fn named(r: &mut Tx, text: &str) -> Result<Droid> {
 ///
 /// # Errors
 /// Those of [`named`]; `AccessDenied` for another agent's droid.
-pub fn own(r: &mut Tx, by: &Party, text: &str) -> Result<Droid> {
+pub fn own(r: &mut StoreTx, by: &Party, text: &str) -> Result<Droid> {
     let droid = named(r, text)?;
     match by.agent() {
         Some(agent_id) if *agent_id != droid.parent_id => {
@@ -34,7 +34,7 @@ pub fn own(r: &mut Tx, by: &Party, text: &str) -> Result<Droid> {
 }
 
 /// Records that a droid's turn was opened. Returns its record; `None` for the turn of another agent.
-pub(crate) fn turn_opened(w: &mut Tx, turn: &Turn) -> Result<Option<Droid>> {
+pub(crate) fn turn_opened(w: &mut StoreTx, turn: &Turn) -> Result<Option<Droid>> {
     if !turn.agent_id.is_droid() {
         return Ok(None);
     }
@@ -46,8 +46,8 @@ pub(crate) fn turn_opened(w: &mut Tx, turn: &Turn) -> Result<Option<Droid>> {
     Ok(Some(droid))
 }
 
-pub(crate) fn emit(w: &mut Tx, ctx: &Context, kind: EventKind, droid: &Droid, mut payload: Value) -> Result<()> {
+pub(crate) fn emit(w: &mut Tx, kind: EventKind, droid: &Droid, mut payload: Value) -> Result<()> {
     payload["parent_id"] = json!(droid.parent_id);
     payload["label"] = json!(droid.label);
-    ctx.emit(w, NewEvent::new(kind, payload).agent(&droid.droid_id).correlation(droid.root_id))
+    w.emit(NewEvent::new(kind, payload).agent(&droid.droid_id).correlation(droid.root_id))
 }

@@ -23,32 +23,32 @@ world_test!(an_agent_is_created_once_and_may_get_a_first_goal, async |world| {
 
 // covers: BI-23, BI-24, WORLD-13
 world_test!(start_and_stop_return_whether_they_changed_anything, async |world| {
-    let start = async || run!(world, |w, ctx| agents::start(w, &ctx, &operator(), &id("ada"))).unwrap();
-    let stop = async || run!(world, |w, ctx| agents::stop(w, &ctx, &operator(), &id("ada"), Some("rest"))).unwrap();
+    let start = async || run!(world, |w| agents::start(w, &operator(), &id("ada"))).unwrap();
+    let stop = async || run!(world, |w| agents::stop(w, &operator(), &id("ada"), Some("rest"))).unwrap();
     assert!(!start().await.1);
     let (stopping, changed) = stop().await;
     assert_eq!((stopping.status, changed), (AgentStatus::Stopping, true));
     assert!(!stop().await.1);
-    run!(world, |w, ctx| agents::stopped(w, &ctx, &id("ada"))).unwrap();
-    run!(world, |w, ctx| agents::stopped(w, &ctx, &id("ada"))).unwrap();
+    run!(world, |w| agents::stopped(w, &id("ada"))).unwrap();
+    run!(world, |w| agents::stopped(w, &id("ada"))).unwrap();
     assert_eq!(world.count(EventKind::AgentStopped).await, 1);
     assert!(!stop().await.1);
     assert_eq!(world.agent("ada").await.status_reason.as_deref(), Some("by operator:test: rest"));
     // An agent that an operator stopped stays stopped after a restart of the daemon.
-    let claimed = run!(world, |w, ctx| agents::claim_all(w, &ctx)).unwrap();
+    let claimed = run!(world, |w| agents::claim_all(w)).unwrap();
     assert_eq!(claimed[0].status, AgentStatus::Stopped);
     let (running, changed) = start().await;
     assert_eq!((running.status, running.status_reason, changed), (AgentStatus::Running, None, true));
     // A failed agent can be started again.
-    run!(world, |w, ctx| agents::failed(w, &ctx, &id("ada"), "too often")).unwrap();
+    run!(world, |w| agents::failed(w, &id("ada"), "too often")).unwrap();
     assert!(start().await.1);
 });
 
 world_test!(deletion_leaves_a_tombstone_and_nothing_for_a_later_agent, async |world| {
     let turn = world.busy("ada").await.turn_id;
-    let beside = run!(world, |w, ctx| turns::open_for_operator(w, &ctx, &id("ada"))).unwrap().turn_id;
+    let beside = run!(world, |w| turns::open_for_operator(w, &id("ada"))).unwrap().turn_id;
     let unread = world.send("ada", "unread").await;
-    run!(world, |w, ctx| skills::acquire(w, &ctx, &id("ada"), "git")).unwrap();
+    run!(world, |w| skills::acquire(w, &id("ada"), "git")).unwrap();
     let gone = delete(&world, "ada").await;
     assert!(gone.agent.is_deleted());
     assert_eq!(gone.left, agents::Left { mail_dropped: 1, tasks_left: 0 });
@@ -56,7 +56,7 @@ world_test!(deletion_leaves_a_tombstone_and_nothing_for_a_later_agent, async |wo
     assert_eq!(world.turn(beside).await.status, TurnStatus::Cancelled);
     assert_eq!(world.message(unread.message_id).await.state, MailState::Consumed);
     assert_eq!(code(world.try_take("ada").await), Code::NotFound);
-    let again = run!(world, |w, ctx| agents::delete(w, &ctx, &operator(), &id("ada")));
+    let again = run!(world, |w| agents::delete(w, &operator(), &id("ada")));
     assert_eq!(code(again), Code::NotFound);
     let next = create(&world, new_agent(&world.ctx, "ada")).await.unwrap();
     assert_eq!((next.incarnation, next.deleted_at), (2, None));
@@ -66,39 +66,39 @@ world_test!(deletion_leaves_a_tombstone_and_nothing_for_a_later_agent, async |wo
 
 // covers: WORLD-12
 world_test!(a_crash_is_followed_by_one_restart_unless_the_agent_was_stopped, async |world| {
-    run!(world, |w, ctx| agents::crashed(w, &ctx, &id("ada"), "fell")).unwrap();
+    run!(world, |w| agents::crashed(w, &id("ada"), "fell")).unwrap();
     let ada = world.agent("ada").await;
     assert_eq!((ada.status, ada.status_reason.as_deref()), (AgentStatus::Restarting, Some("fell")));
     assert!(world.try_take("ada").await.unwrap().is_none(), "not during the back-off");
-    assert!(!run!(world, |w, ctx| agents::start(w, &ctx, &operator(), &id("ada"))).unwrap().1);
+    assert!(!run!(world, |w| agents::start(w, &operator(), &id("ada"))).unwrap().1);
     for _ in 0..2 {
-        run!(world, |w, ctx| agents::restarted(w, &ctx, &id("ada"))).unwrap();
+        run!(world, |w| agents::restarted(w, &id("ada"))).unwrap();
     }
     assert_eq!(world.agent("ada").await.restarts, 1);
-    run!(world, |w, ctx| agents::stop(w, &ctx, &operator(), &id("ada"), None)).unwrap();
-    run!(world, |w, ctx| agents::crashed(w, &ctx, &id("ada"), "fell")).unwrap();
+    run!(world, |w| agents::stop(w, &operator(), &id("ada"), None)).unwrap();
+    run!(world, |w| agents::crashed(w, &id("ada"), "fell")).unwrap();
     assert_eq!(world.agent("ada").await.status, AgentStatus::Stopping);
 });
 
 world_test!(held_skills_are_counted_once, async |world| {
-    let acquire = async |skill: String| run!(world, |w, ctx| skills::acquire(w, &ctx, &id("ada"), &skill));
+    let acquire = async |skill: String| run!(world, |w| skills::acquire(w, &id("ada"), &skill));
     assert!(acquire("git".into()).await.unwrap());
     assert!(!acquire("git".into()).await.unwrap());
     for _ in 0..2 {
-        run!(world, |w, ctx| skills::activate(w, &ctx, &id("ada"), "git")).unwrap();
+        run!(world, |w| skills::activate(w, &id("ada"), "git")).unwrap();
     }
     assert_eq!(world.count(EventKind::SkillActivated).await, 1);
     for n in 1..skills::HELD_MAX {
         acquire(format!("s{n}")).await.unwrap();
     }
     assert_eq!(code(acquire("more".into()).await), Code::RateLimited);
-    run!(world, |w, ctx| skills::drop_skill(w, &ctx, &id("ada"), "git")).unwrap();
-    assert_eq!(code(run!(world, |w, ctx| skills::drop_skill(w, &ctx, &id("ada"), "git"))), Code::NotFound);
+    run!(world, |w| skills::drop_skill(w, &id("ada"), "git")).unwrap();
+    assert_eq!(code(run!(world, |w| skills::drop_skill(w, &id("ada"), "git"))), Code::NotFound);
 });
 
 async fn free_id(world: &OperationWorld, archetype: &str) -> Result<String> {
     let archetype = archetype.to_owned();
-    run!(world, |w, _cx| agents::free_id(w, &archetype).map(|agent_id| agent_id.to_string()))
+    run!(world, |w| agents::free_id(w, &archetype).map(|agent_id| agent_id.to_string()))
 }
 
 world_test!(a_free_id_is_new_even_after_earlier_records_were_pruned, async |world| {
@@ -109,7 +109,7 @@ world_test!(a_free_id_is_new_even_after_earlier_records_were_pruned, async |worl
     for name in ["worker-3", "worker-4"] {
         create(&world, new_agent(&world.ctx, name)).await.unwrap();
     }
-    run!(world, |w, ctx| agents::delete(w, &ctx, &operator(), &id("worker-4"))).unwrap();
+    run!(world, |w| agents::delete(w, &operator(), &id("worker-4"))).unwrap();
     assert_eq!(free_id(&world, "worker").await.unwrap(), "worker-5");
     // Each archetype has its own count, and every archetype name yields a valid id.
     assert_eq!(free_id(&world, "Ünder Writer").await.unwrap(), "nder-writer-1");
@@ -117,7 +117,7 @@ world_test!(a_free_id_is_new_even_after_earlier_records_were_pruned, async |worl
     assert_eq!(free_id(&world, "日本").await.unwrap(), "agent-1");
     assert!(free_id(&world, &"long".repeat(100)).await.unwrap().ends_with("-1"));
     // A refused command uses up no id.
-    let refused: Result<()> = run!(world, |w, _cx| {
+    let refused: Result<()> = run!(world, |w| {
         agents::free_id(w, "worker")?;
         Err(Refusal::new(Code::Cancelled, "no"))
     });
@@ -149,16 +149,16 @@ world_test!(a_record_holds_the_time_of_the_last_start, async |world| {
     let created = world.agent("ada").await;
     assert_eq!(created.started_at, Some(created.created_at));
     world.pass(second);
-    run!(world, |w, ctx| agents::start(w, &ctx, &operator(), &id("ada"))).unwrap();
+    run!(world, |w| agents::start(w, &operator(), &id("ada"))).unwrap();
     assert_eq!(world.agent("ada").await.started_at, created.started_at, "it runs already");
     world.stop("ada").await;
     world.pass(second);
-    run!(world, |w, ctx| agents::start(w, &ctx, &operator(), &id("ada"))).unwrap();
+    run!(world, |w| agents::start(w, &operator(), &id("ada"))).unwrap();
     assert_eq!(world.agent("ada").await.started_at, Some(world.ctx.now()));
     world.pass(second);
-    run!(world, |w, ctx| agents::crashed(w, &ctx, &id("ada"), "fell")).unwrap();
+    run!(world, |w| agents::crashed(w, &id("ada"), "fell")).unwrap();
     world.pass(second);
-    run!(world, |w, ctx| agents::restarted(w, &ctx, &id("ada"))).unwrap();
+    run!(world, |w| agents::restarted(w, &id("ada"))).unwrap();
     assert_eq!(world.agent("ada").await.started_at, Some(world.ctx.now()));
     let waits = NewAgent { desired: Desired::Stopped, ..new_agent(&world.ctx, "eve") };
     assert_eq!(create(&world, waits).await.unwrap().started_at, None);
@@ -178,10 +178,10 @@ async fn helper(world: &OperationWorld, name: &str) -> Turn {
 world_test!(only_the_creator_of_an_agent_can_delete_it, async |world| {
     helper(&world, "dan").await;
     for (by, who) in [("bob", "dan"), ("ada", "bob"), ("ada", "ada")] {
-        let denied = run!(world, |w, ctx| agents::delete_own(w, &ctx, &party(by), &id(who), None));
+        let denied = run!(world, |w| agents::delete_own(w, &party(by), &id(who), None));
         assert_eq!(denied.unwrap_err().code, Code::AccessDenied, "{by} {who}");
     }
-    let gone = run!(world, |w, ctx| agents::delete_own(w, &ctx, &party("ada"), &id("dan"), Some("done"))).unwrap();
+    let gone = run!(world, |w| agents::delete_own(w, &party("ada"), &id("dan"), Some("done"))).unwrap();
     assert_eq!(gone.agent.status_reason.as_deref().map(|why| why.ends_with("agent:ada: done")), Some(true));
 });
 
@@ -189,8 +189,8 @@ world_test!(an_agent_stopped_by_its_creator_is_deleted_when_its_root_is_over, as
     let turn = helper(&world, "dan").await;
     let end = async || agents::end_helpers(&world.store, &world.ctx, vec![id("dan"), id("bob")]).await.unwrap();
     let stop = async |by: Party| {
-        run!(world, |w, ctx| agents::stop(w, &ctx, &by, &id("dan"), None)).unwrap();
-        run!(world, |w, ctx| agents::stopped(w, &ctx, &id("dan"))).unwrap();
+        run!(world, |w| agents::stop(w, &by, &id("dan"), None)).unwrap();
+        run!(world, |w| agents::stopped(w, &id("dan"))).unwrap();
     };
     assert_eq!(end().await, 0, "it runs");
     stop(party("ada")).await;
@@ -198,7 +198,7 @@ world_test!(an_agent_stopped_by_its_creator_is_deleted_when_its_root_is_over, as
     world.finish(turn.turn_id, "done").await.unwrap();
     let late = world.send("dan", "one more thing").await;
     assert_eq!(end().await, 0, "it has mail");
-    run!(world, |w, _cx| w.message_mark(&[late.message_id], MailState::Consumed, None, 0)).unwrap();
+    run!(world, |w| w.message_mark(&[late.message_id], MailState::Consumed, None, 0)).unwrap();
     stop(operator()).await;
     assert_eq!(end().await, 0, "an operator keeps it");
     stop(party("ada")).await;

@@ -10,7 +10,11 @@ async fn refusal_for(world: &OperationWorld, by: Party, name: &'static str, of_f
     let refusal = if of_file {
         agents::reserved(&world.ctx, &by, &id(name), there.as_ref())
     } else {
-        run!(world, |w, ctx| agents::create(w, &ctx, &by, new_agent(&ctx, name))).unwrap_err()
+        run!(world, |w| {
+            let ctx = w.ctx;
+            agents::create(w, &by, new_agent(ctx, name))
+        })
+        .unwrap_err()
     };
     assert_eq!(refusal.code, Code::Conflict, "{refusal}");
     let details = refusal.details.clone().unwrap();
@@ -20,7 +24,7 @@ async fn refusal_for(world: &OperationWorld, by: Party, name: &'static str, of_f
 
 world_test!(the_refusal_for_a_taken_id_has_a_fitting_hint, async |world| {
     let named = NewAgent { kind: AgentKind::Persistent, ..new_agent(&world.ctx, "zoe") };
-    run!(world, |w, ctx| agents::create(w, &ctx, &Party::System, named)).unwrap();
+    run!(world, |w| agents::create(w, &Party::System, named)).unwrap();
     // The file names zoe, so deleting that agent would not free its id.
     let commands = |hint: &str, name: &str, starts: bool| {
         assert_eq!(hint.contains(&format!("`ghostctl agent start {name}`")), starts, "{hint}");
@@ -34,7 +38,7 @@ world_test!(the_refusal_for_a_taken_id_has_a_fitting_hint, async |world| {
     for status in [AgentStatus::Failed, AgentStatus::Stopped] {
         for name in ["zoe", "ada"] {
             if status == AgentStatus::Failed {
-                run!(world, |w, ctx| agents::failed(w, &ctx, &id(name), "too often")).unwrap();
+                run!(world, |w| agents::failed(w, &id(name), "too often")).unwrap();
             } else {
                 world.stop(name).await;
             }
@@ -86,17 +90,17 @@ async fn missed(world: &OperationWorld, by: Party, name: &'static str) -> (Strin
     let mut refusal_for = Vec::new();
     for way in 0..6 {
         let by = by.clone();
-        let refused = run!(world, |w, ctx| {
-            let (to, chain) = (id(name), Chain::root(&ctx));
+        let refused = run!(world, |w| {
+            let (to, chain) = (id(name), Chain::root(w.ctx));
             match way {
-                0 => agents::start(w, &ctx, &by, &to).map(drop),
-                1 => agents::stop(w, &ctx, &by, &to, None).map(drop),
-                2 => agents::delete(w, &ctx, &by, &to).map(drop),
-                3 => asks::open(w, &ctx, by, None, &to, "how many?".into(), Duration::from_secs(60), chain).map(drop),
-                4 => mail::deliver(w, &ctx, NewMessage::new(&to, by, Kind::Message, "hi", chain)).map(drop),
+                0 => agents::start(w, &by, &to).map(drop),
+                1 => agents::stop(w, &by, &to, None).map(drop),
+                2 => agents::delete(w, &by, &to).map(drop),
+                3 => asks::open(w, by, None, &to, "how many?".into(), Duration::from_secs(60), chain).map(drop),
+                4 => mail::deliver(w, NewMessage::new(&to, by, Kind::Message, "hi", chain)).map(drop),
                 _ => {
                     let new = new_task(name, "Count them", chain);
-                    tasks::create(w, &ctx, &by, new).map(drop)
+                    tasks::create(w, &by, new).map(drop)
                 }
             }
         });
@@ -111,7 +115,7 @@ async fn missed(world: &OperationWorld, by: Party, name: &'static str) -> (Strin
 
 world_test!(work_for_a_deleted_agent_is_refused_with_a_hint_how_to_bring_it_back, async |world| {
     let named = NewAgent { kind: AgentKind::Persistent, ..new_agent(&world.ctx, "zoe") };
-    run!(world, |w, ctx| agents::create(w, &ctx, &Party::System, named)).unwrap();
+    run!(world, |w| agents::create(w, &Party::System, named)).unwrap();
     for name in ["zoe", "ada"] {
         delete(&world, name).await;
     }

@@ -18,7 +18,7 @@ fn names(approvers: &[&str]) -> BTreeSet<String> {
 
 async fn request(world: &OperationWorld, turn: &Turn, n: u32) -> Result<Approval> {
     let turn = turn.clone();
-    run!(world, |w, ctx| approvals::request(w, &ctx, &turn, new(n)))
+    run!(world, |w| approvals::request(w, &turn, new(n)))
 }
 
 /// An answer of the operator, in a world that lists no approvers.
@@ -41,7 +41,7 @@ async fn decide(
     decision: Decision,
 ) -> Result<Approval> {
     let (approval_id, approvers) = (approval.approval_id, names(approvers));
-    run!(world, |w, ctx| approvals::decide(w, &ctx, &by, &approvers, approval_id, decision, None))
+    run!(world, |w| approvals::decide(w, &by, &approvers, approval_id, decision, None))
 }
 
 // covers: EXEC-10, EXEC-12
@@ -68,7 +68,7 @@ world_test!(an_answer_after_the_expiry_is_refused_and_too_many_requests_are, asy
     assert_eq!(code(request(&world, &turn, 2).await), Code::RateLimited);
     world.pass(Duration::from_secs(60));
     assert_eq!(code(answer(&world, &approval, APPROVE).await), Code::Conflict);
-    run!(world, |w, ctx| approvals::expire(w, &ctx, approval.approval_id)).unwrap();
+    run!(world, |w| approvals::expire(w, approval.approval_id)).unwrap();
     let approval = world.approval(approval.approval_id).await;
     assert_eq!(approval.status, ApprovalStatus::Expired);
     assert_eq!(approvals::refusal(&approval).unwrap().code, Code::Timeout);
@@ -83,7 +83,7 @@ world_test!(a_standing_approval_is_the_agents_own_until_it_is_revoked_or_the_age
     assert_eq!(request(&world, &other, 1).await.unwrap().status, ApprovalStatus::Pending, "bob asks for himself");
     assert_eq!(request(&world, &turn, 2).await.unwrap().status, ApprovalStatus::Pending, "another plan asks");
     let none = BTreeSet::new();
-    let revoked = run!(world, |w, ctx| approvals::revoke(w, &ctx, &operator(), &none, approval.approval_id)).unwrap();
+    let revoked = run!(world, |w| approvals::revoke(w, &operator(), &none, approval.approval_id)).unwrap();
     assert!(!revoked.always);
     let again = request(&world, &turn, 1).await.unwrap();
     assert_eq!(again.status, ApprovalStatus::Pending);
@@ -103,11 +103,11 @@ world_test!(requests_that_nobody_waits_for_are_closed_and_bounded_by_agent, asyn
     // The turn ends without its call.
     world.finish(ada.turn_id, "done").await.unwrap();
     assert_eq!(code(answer(&world, &approval, APPROVE).await), Code::Conflict);
-    run!(world, |w, ctx| approvals::expire_due(w, &ctx)).unwrap();
+    run!(world, |w| approvals::expire_due(w)).unwrap();
     let pending = || async { read!(world, |r| r.approval_count_pending()?) };
     assert_eq!(pending().await, 2, "they are not due");
     world.pass(Duration::from_secs(60));
-    run!(world, |w, ctx| approvals::expire_due(w, &ctx)).unwrap();
+    run!(world, |w| approvals::expire_due(w)).unwrap();
     assert_eq!(pending().await, 0);
 });
 
@@ -116,7 +116,7 @@ world_test!(a_plan_that_does_not_hold_all_that_runs_is_approved_once_only, async
     let turn = world.busy("ada").await;
     let mut plan = new(1);
     plan.plan.once_only = Some("a word is known only when it runs".into());
-    let approval = run!(world, |w, ctx| approvals::request(w, &ctx, &turn, plan)).unwrap();
+    let approval = run!(world, |w| approvals::request(w, &turn, plan)).unwrap();
     assert_eq!(code(answer(&world, &approval, ALWAYS).await), Code::InvalidArguments);
     assert_eq!(answer(&world, &approval, APPROVE).await.unwrap().status, ApprovalStatus::Approved);
 });
@@ -152,7 +152,7 @@ world_test!(nobody_but_an_approver_revokes_and_nobody_twice, async |world| {
     let (_, approval) = waiting(&world).await;
     let revoke = async |by: Party, approvers: &[&str]| {
         let approvers = names(approvers);
-        run!(world, |w, ctx| approvals::revoke(w, &ctx, &by, &approvers, approval.approval_id))
+        run!(world, |w| approvals::revoke(w, &by, &approvers, approval.approval_id))
     };
     assert_eq!(code(revoke(operator(), &[]).await), Code::Conflict, "nothing holds for later calls yet");
     answer(&world, &approval, ALWAYS).await.unwrap();
@@ -189,12 +189,12 @@ world_test!(an_expiry_that_passes_while_the_daemon_is_down_holds_for_every_answe
     let (_, approval) = waiting(&world).await;
     world.pass(Duration::from_secs(61));
     // The daemon starts again; nobody has closed the request yet.
-    run!(world, |w, ctx| turns::review_at_boot(w, &ctx)).unwrap();
+    run!(world, |w| turns::review_at_boot(w)).unwrap();
     for decision in [APPROVE, ALWAYS, Decision::Deny] {
         assert_eq!(code(answer(&world, &approval, decision).await), Code::Conflict);
     }
     // A clock that goes back opens no request that was closed.
-    run!(world, |w, ctx| approvals::expire_due(w, &ctx)).unwrap();
+    run!(world, |w| approvals::expire_due(w)).unwrap();
     world.set_back(Duration::from_secs(61));
     assert_eq!(code(answer(&world, &approval, APPROVE).await), Code::Conflict);
     assert_eq!(world.approval(approval.approval_id).await.status, ApprovalStatus::Expired);

@@ -6,7 +6,7 @@ use crate::artifacts::Origin;
 async fn found(world: &OperationWorld, origin: Option<Origin>, path: &str, content: Option<&str>) -> Option<Artifact> {
     let content = content.map(|text| (text.to_owned(), text.len() as u64));
     let found = Found { path: path.into(), content };
-    run!(world, |w, ctx| artifacts::index(w, &ctx, origin.as_ref(), found, false)).unwrap()
+    run!(world, |w| artifacts::index(w, origin.as_ref(), found, false)).unwrap()
 }
 
 // covers: ART-01, ART-03

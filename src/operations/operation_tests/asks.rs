@@ -62,11 +62,11 @@ world_test!(an_ask_from_outside_closes_no_cycle, async |world| {
 
 // covers: MSG-04, TEST-07
 world_test!(asks_to_a_stopped_target_and_too_many_asks_are_refused, async |world| {
-    run!(world, |w, ctx| agents::stop(w, &ctx, &operator(), &id("bob"), None)).unwrap();
+    run!(world, |w| agents::stop(w, &operator(), &id("bob"), None)).unwrap();
     assert_eq!(code(world.outside_ask("bob").await), Code::Conflict, "stopping");
-    run!(world, |w, ctx| agents::stopped(w, &ctx, &id("bob"))).unwrap();
+    run!(world, |w| agents::stopped(w, &id("bob"))).unwrap();
     assert_eq!(code(world.outside_ask("bob").await), Code::Conflict, "stopped");
-    run!(world, |w, ctx| agents::failed(w, &ctx, &id("cyd"), "too often")).unwrap();
+    run!(world, |w| agents::failed(w, &id("cyd"), "too often")).unwrap();
     assert_eq!(code(world.outside_ask("cyd").await), Code::Conflict, "failed");
     world.limits(|limits| limits.asks_open_max = 1);
     world.outside_ask("ada").await.unwrap();
@@ -78,10 +78,10 @@ world_test!(asks_to_a_stopped_target_and_too_many_asks_are_refused, async |world
 world_test!(a_deadline_ends_the_ask_and_a_late_answer_is_stored_and_wakes_nobody, async |world| {
     let turn = world.busy("ada").await;
     let (ask, call_id) = world.ask_by(&turn, "bob", "syscall.ask").await.unwrap();
-    run!(world, |w, ctx| asks::expire(w, &ctx, ask.ask_id)).unwrap();
+    run!(world, |w| asks::expire(w, ask.ask_id)).unwrap();
     assert_eq!(world.ask_row(ask.ask_id).await.status, AskStatus::Open, "not due yet");
     world.pass(Duration::from_secs(60));
-    run!(world, |w, ctx| asks::expire(w, &ctx, ask.ask_id)).unwrap();
+    run!(world, |w| asks::expire(w, ask.ask_id)).unwrap();
     assert_eq!(world.ask_row(ask.ask_id).await.status, AskStatus::TimedOut);
     let (_, content, refusal) = world.outcome(turn.turn_id, call_id).await.unwrap();
     assert_eq!((content["status"].as_str(), refusal.unwrap().code), (Some("timeout"), Code::Timeout));
@@ -104,9 +104,9 @@ world_test!(the_timeout_of_an_ask_in_a_paused_world_names_the_pause, async |worl
         let turn = world.busy("ada").await;
         let (ask, _) = world.ask_by(&turn, "bob", "syscall.ask").await.unwrap();
         world.pass(Duration::from_secs(3_600));
-        run!(world, |w, ctx| {
+        run!(world, |w| {
             w.meta_put(crate::PAUSED, paused)?;
-            asks::expire(w, &ctx, ask.ask_id)
+            asks::expire(w, ask.ask_id)
         })
         .unwrap();
         let error = world.ask_row(ask.ask_id).await.error.unwrap();

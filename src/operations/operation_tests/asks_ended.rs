@@ -25,14 +25,14 @@ async fn ended(world: &OperationWorld, turn: &Turn, ask: &Ask, call_id: CallId) 
 #[tokio::test]
 async fn a_stop_fails_unread_asks_at_once_and_the_others_when_the_agent_has_stopped() {
     let (world, turn, ask, call_id) = waiting().await;
-    run!(world, |w, ctx| agents::stop(w, &ctx, &operator(), &id("bob"), None)).unwrap();
+    run!(world, |w| agents::stop(w, &operator(), &id("bob"), None)).unwrap();
     assert_eq!(ended(&world, &turn, &ask, call_id).await.code, Code::Unavailable);
 
     let (world, turn, ask, call_id) = waiting().await;
     world.take("bob").await;
-    run!(world, |w, ctx| agents::stop(w, &ctx, &operator(), &id("bob"), None)).unwrap();
+    run!(world, |w| agents::stop(w, &operator(), &id("bob"), None)).unwrap();
     assert_eq!(world.ask_row(ask.ask_id).await.status, AskStatus::Open, "its turn may still finish");
-    run!(world, |w, ctx| agents::stopped(w, &ctx, &id("bob"))).unwrap();
+    run!(world, |w| agents::stopped(w, &id("bob"))).unwrap();
     assert_eq!(ended(&world, &turn, &ask, call_id).await.code, Code::Unavailable);
 }
 
@@ -40,8 +40,8 @@ async fn a_stop_fails_unread_asks_at_once_and_the_others_when_the_agent_has_stop
 async fn asks_to_an_agent_that_was_stopping_fail_when_the_daemon_starts() {
     let (world, turn, ask, call_id) = waiting().await;
     world.take("bob").await;
-    run!(world, |w, ctx| agents::stop(w, &ctx, &operator(), &id("bob"), None)).unwrap();
-    let agents = run!(world, |w, ctx| agents::claim_all(w, &ctx)).unwrap();
+    run!(world, |w| agents::stop(w, &operator(), &id("bob"), None)).unwrap();
+    let agents = run!(world, |w| agents::claim_all(w)).unwrap();
     assert!(agents.iter().any(|agent| agent.agent_id == id("bob") && agent.status == AgentStatus::Stopped));
     assert_eq!(world.agent("bob").await.status, AgentStatus::Stopped);
     ended(&world, &turn, &ask, call_id).await;
@@ -51,7 +51,7 @@ async fn asks_to_an_agent_that_was_stopping_fail_when_the_daemon_starts() {
 #[tokio::test]
 async fn a_failed_or_deleted_target_ends_the_ask() {
     let (world, turn, ask, call_id) = waiting().await;
-    run!(world, |w, ctx| agents::failed(w, &ctx, &id("bob"), "too often")).unwrap();
+    run!(world, |w| agents::failed(w, &id("bob"), "too often")).unwrap();
     ended(&world, &turn, &ask, call_id).await;
 
     let (world, turn, ask, call_id) = waiting().await;
@@ -72,22 +72,22 @@ async fn a_dead_letter_a_failed_turn_and_a_cancelled_turn_end_the_ask() {
     let (world, turn, ask, call_id) = waiting().await;
     let asked = world.take("bob").await.turn.turn_id;
     let why = Refusal::new(Code::BudgetExhausted, "nothing left");
-    run!(world, |w, ctx| turns::finish(w, &ctx, asked, Ending::Failed(why))).unwrap();
+    run!(world, |w| turns::finish(w, asked, Ending::Failed(why))).unwrap();
     assert_eq!(ended(&world, &turn, &ask, call_id).await.code, Code::BudgetExhausted);
     assert_eq!(world.count(EventKind::BudgetExhausted).await, 1);
 
     let (world, turn, ask, call_id) = waiting().await;
     let asked = world.take("bob").await.turn.turn_id;
-    run!(world, |w, ctx| turns::cancel(w, &ctx, &operator(), asked)).unwrap();
+    run!(world, |w| turns::cancel(w, &operator(), asked)).unwrap();
     assert_eq!(ended(&world, &turn, &ask, call_id).await.code, Code::Cancelled);
-    let again = run!(world, |w, ctx| turns::cancel(w, &ctx, &operator(), asked));
+    let again = run!(world, |w| turns::cancel(w, &operator(), asked));
     assert_eq!(again.unwrap_err().code, Code::Conflict);
 }
 
 #[tokio::test]
 async fn an_ask_fails_when_the_turn_of_its_asker_has_ended() {
     let (world, turn, ask, call_id) = waiting().await;
-    run!(world, |w, ctx| turns::cancel(w, &ctx, &operator(), turn.turn_id)).unwrap();
+    run!(world, |w| turns::cancel(w, &operator(), turn.turn_id)).unwrap();
     assert_eq!(world.ask_row(ask.ask_id).await.status, AskStatus::Failed);
     assert_eq!(world.count(EventKind::AskFailed).await, 1);
     let call = world.call(call_id).await;
@@ -95,6 +95,6 @@ async fn an_ask_fails_when_the_turn_of_its_asker_has_ended() {
     assert_eq!(how, (CallStatus::Failed, Some(Code::Cancelled)), "nobody will end this call, and nothing is uncertain");
     world.finish(world.take("bob").await.turn.turn_id, "too late").await.unwrap();
     assert_eq!(world.count(EventKind::AskLate).await, 1);
-    run!(world, |w, ctx| asks::expire(w, &ctx, ask.ask_id)).unwrap();
+    run!(world, |w| asks::expire(w, ask.ask_id)).unwrap();
     assert_eq!(world.ask_row(ask.ask_id).await.status, AskStatus::Failed);
 }

@@ -54,7 +54,7 @@ world_test!(a_small_remainder_shrinks_the_answer_then_refuses_until_the_limit_is
 /// A model call that fails and is settled so.
 async fn fails(world: &OperationWorld, turn_id: TurnId, demand: Demand, settlement: Settlement) -> ReservationId {
     let (held, _) = world.model_start(turn_id, demand).await.unwrap();
-    run!(world, |w, ctx| turns::model_failed(w, &ctx, turn_id, held, "m", "it broke", settlement)).unwrap();
+    run!(world, |w| turns::model_failed(w, turn_id, held, "m", "it broke", settlement)).unwrap();
     held
 }
 
@@ -64,7 +64,7 @@ fn taken(input: u64, output: u64, price: Option<Price>) -> Settlement {
 
 /// Tries to start a model call, which may have to wait.
 async fn try_start(world: &OperationWorld, turn_id: TurnId, demand: Demand) -> Result<Reserved> {
-    run!(world, |w, ctx| turns::model_started(w, &ctx, turn_id, &demand))
+    run!(world, |w| turns::model_started(w, turn_id, &demand))
 }
 
 world_test!(a_call_waits_for_reservations_of_others_and_is_signalled_when_they_end, async |world| {
@@ -89,7 +89,7 @@ world_test!(a_call_waits_for_reservations_of_others_and_is_signalled_when_they_e
     assert_eq!(most, 100);
     // However the turn ends, calls that wait for its reservation are signalled.
     assert_eq!(try_start(&world, ada, demand(700, 100)).await, Ok(Reserved::Waits(team.clone())));
-    run!(world, |w, ctx| turns::cancel(w, &ctx, &operator(), bob)).unwrap();
+    run!(world, |w| turns::cancel(w, &operator(), bob)).unwrap();
     assert!(world.signals().contains(&Signal::BudgetsFreed(vec![own, team.clone()])));
     assert_eq!(code(world.model_answer(bob, held, used(50, 10)).await), Code::Cancelled);
     // They are also signalled when a limit changes.
@@ -114,9 +114,9 @@ world_test!(a_failed_call_releases_or_forfeits_its_reservation, async |world| {
     let held = fails(&world, turn, demand(100, 50), Settlement::Forfeited).await;
     assert_eq!(account(&world, &Scope::World).await, (0, 150));
     // A second settlement changes nothing.
-    let again = run!(world, |w, ctx| {
+    let again = run!(world, |w| {
         let mut turn = turns::open_turn(w, turn)?;
-        budgets::settle(w, &ctx, &mut turn, held, Settlement::Released)
+        budgets::settle(w, &mut turn, held, Settlement::Released)
     });
     assert_eq!(again.unwrap(), None);
     assert_eq!(account(&world, &Scope::World).await, (0, 150));
@@ -243,7 +243,7 @@ world_test!(an_answer_with_partly_estimated_usage_is_charged_and_marked, async |
         price: Some(PRICE),
         duration_ms: 7,
     };
-    run!(world, |w, ctx| turns::model_answered(w, &ctx, turn, result)).unwrap();
+    run!(world, |w| turns::model_answered(w, turn, result)).unwrap();
     assert_eq!(account(&world, &Scope::World).await, (0, 105));
     let sums = read!(world, |r| r.usage_sum(&UsageFilter::default())?);
     assert_eq!((sums[0].calls, sums[0].estimated_calls, sums[0].estimated_cost), (1, 1, Money(105)));
@@ -258,7 +258,7 @@ world_test!(forfeited_usage_is_in_the_turn_and_marked, async |world| {
     world.model_start(turn, demand(7, 3)).await.unwrap();
     world.take("ada").await;
     world.model_start(turn, demand(700, 300)).await.unwrap();
-    let ended = run!(world, |w, ctx| turns::cancel(w, &ctx, &operator(), turn)).unwrap();
+    let ended = run!(world, |w| turns::cancel(w, &operator(), turn)).unwrap();
     assert_eq!((ended.input_tokens, ended.output_tokens, ended.cost), (797, 323, Money(1_120)));
     let sums = read!(world, |r| r.usage_sum(&UsageFilter::default())?);
     assert_eq!((sums[0].tokens.input, sums[0].tokens.output, sums[0].cost), (797, 323, Money(1_120)));
@@ -363,7 +363,7 @@ world_test!(the_chain_of_creators_has_a_limit, async |world| {
 world_test!(agents_that_created_one_another_pay_for_one_another_once, async |world| {
     child(&world, "ada", "bud").await.unwrap();
     // A database of an earlier version may contain this.
-    run!(world, |w, ctx| {
+    run!(world, |w| {
         let ada = w.agent_get(&id("ada"))?.unwrap();
         w.agent_put(&Agent { owner: Some("agent:bud".into()), ..ada }).map_err(Refusal::from)
     })

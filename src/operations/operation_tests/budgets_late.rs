@@ -20,7 +20,7 @@ world_test!(a_change_of_team_keeps_the_creator_paying_and_a_change_of_creator_th
     create(&world, party("ada"), "dan").await;
     world.spend("dan", 50).await;
     world.pass(Duration::from_secs(60));
-    assert!(run!(world, |w, ctx| agents::update(w, &ctx, &id("dan"), "worker", "dan", Some("desk"))).unwrap());
+    assert!(run!(world, |w| agents::update(w, &id("dan"), "worker", "dan", Some("desk"))).unwrap());
     world.spend("dan", 7).await;
     assert_eq!((open(&world, "agent:ada").await, open(&world, "team:desk").await), (57, 7));
 
@@ -44,7 +44,7 @@ world_test!(spending_of_a_pruned_agent_is_not_charged_to_the_creator_of_the_next
     delete(&world, "dan").await;
     world.pass(Duration::from_secs(60));
     let now: Timestamp = world.ctx.now();
-    assert_eq!(run!(world, |w, _cx| Ok::<_, Refusal>(w.prune(Family::Agents, now, 9)?)).unwrap(), 1);
+    assert_eq!(run!(world, |w| Ok::<_, Refusal>(w.prune(Family::Agents, now, 9)?)).unwrap(), 1);
     let new = NewAgent { team: Some("desk".into()), ..new_agent(&world.ctx, "dan") };
     create_by(&world, party("bob"), new).await.unwrap();
     assert_eq!(world.agent("dan").await.incarnation, 2);
@@ -59,10 +59,10 @@ world_test!(spending_of_a_pruned_agent_is_not_charged_to_the_creator_of_the_next
 world_test!(daily_limits_of_many_agents_are_opened_in_one_pass, async |world| {
     world.limits(|limits| limits.dynamic_agents_max = 1_000);
     let names: Vec<AgentId> = (0..400).map(|n| id(&format!("d{n:03}"))).collect();
-    run!(world, |w, ctx| {
+    run!(world, |w| {
         for agent_id in &names {
-            let new = NewAgent { agent_id: agent_id.clone(), ..new_agent(&ctx, "x") };
-            agents::create(w, &ctx, &operator(), new)?;
+            let new = NewAgent { agent_id: agent_id.clone(), ..new_agent(w.ctx, "x") };
+            agents::create(w, &operator(), new)?;
         }
         Ok::<_, Refusal>(names)
     })
@@ -83,7 +83,7 @@ world_test!(daily_limits_of_many_agents_are_opened_in_one_pass, async |world| {
         read!(world, |r| r.agent_list(false)?).into_iter().map(|agent| (agent.agent_id, Some(Money(5_000)))).collect();
     scans::taken();
     let daily = all.clone();
-    run!(world, |w, ctx| budgets::of_archetypes(w, &ctx, &operator(), &daily)).unwrap();
+    run!(world, |w| budgets::of_archetypes(w, &operator(), &daily)).unwrap();
     assert_eq!(scans::taken(), 2, "the agents and today's usage, however many accounts are opened");
     for (name, tokens) in [("d000", 30), ("d007", 24), ("child", 4), ("d399", 1), ("d002", 0), ("ada", 0)] {
         assert_eq!(spent(&world, &format!("agent:{name}/day")).await, tokens, "{name}");
@@ -154,7 +154,7 @@ async fn accounts_opened_together_start_like_accounts_opened_alone() {
         create(world, party("eve"), "fay").await;
         world.spend("eve", 3).await;
         world.spend("fay", 1).await;
-        assert!(run!(world, |w, ctx| agents::update(w, &ctx, &id("dan"), "w", "d", Some("desk"))).unwrap());
+        assert!(run!(world, |w| agents::update(w, &id("dan"), "w", "d", Some("desk"))).unwrap());
         world.spend("fay", 2).await;
     }
     let whole = ["agent:ada", "agent:bob", "agent:dan", "agent:eve", "agent:fay", "team:crew", "team:desk"];

@@ -52,7 +52,7 @@ world_test!(a_limit_of_the_archetype_ends_with_the_agent_and_one_set_by_hand_sta
     // limit of the next agent counts again.
     set(&world, "agent:dan/day", None).await;
     let dan = id("dan");
-    run!(world, |w, ctx| budgets::of_archetype(w, &ctx, &operator(), &dan, Some(Money(1_000)))).unwrap();
+    run!(world, |w| budgets::of_archetype(w, &operator(), &dan, Some(Money(1_000)))).unwrap();
     assert_eq!(money_limit(&world, "agent:dan/day").await, None);
     delete(&world, "dan").await;
     create(&world, "ada", "dan", Some(300)).await;
@@ -81,7 +81,8 @@ world_test!(limits_of_the_file_and_warnings_work_with_more_accounts_than_one_pag
     let file = BudgetLimits { tokens: Some(100), money: None };
     world.follow_file(vec![(team.clone(), file), (scope("agent:cyd/day"), file), (scope("world/day"), file)]).await;
     // 1,200 accounts come before them in the list.
-    run!(world, |w, ctx| {
+    run!(world, |w| {
+        let ctx = w.ctx;
         let ada = w.agent_get(&id("ada"))?.unwrap();
         for n in 0..1_200 {
             let agent_id = format!("a{n:04}").parse()?;
@@ -196,7 +197,7 @@ world_test!(spending_of_an_earlier_agent_is_not_charged_to_the_creator_of_the_ne
 world_test!(a_new_team_member_brings_no_spending_but_one_created_again_in_the_team_does, async |world| {
     world.spend("cyd", 50).await;
     world.pass(Duration::from_secs(60));
-    let moved = run!(world, |w, ctx| agents::update(w, &ctx, &id("cyd"), "worker", "cyd", Some("desk"))).unwrap();
+    let moved = run!(world, |w| agents::update(w, &id("cyd"), "worker", "cyd", Some("desk"))).unwrap();
     assert!(moved);
     world.spend("cyd", 7).await;
     world.spend("bob", 4).await;

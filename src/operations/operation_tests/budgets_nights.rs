@@ -62,7 +62,7 @@ impl Night {
                 }
             }
             Action::End(who, 2, _) => {
-                run!(self.world, |w, ctx| turns::review_at_boot(w, &ctx)).unwrap();
+                run!(self.world, |w| turns::review_at_boot(w)).unwrap();
                 self.held = [None, None];
                 self.turns[who] = self.world.take(AGENTS[who]).await.turn;
             }
@@ -76,9 +76,10 @@ impl Night {
                 if minutes < 0 { self.world.set_back(time) } else { self.world.pass(time) }
             }
             Action::Anew(who) => {
-                run!(self.world, |w, ctx| {
-                    agents::delete(w, &ctx, &operator(), &id(AGENTS[who]))?;
-                    agents::create(w, &ctx, &operator(), new_agent(&ctx, AGENTS[who]))
+                run!(self.world, |w| {
+                    let ctx = w.ctx;
+                    agents::delete(w, &operator(), &id(AGENTS[who]))?;
+                    agents::create(w, &operator(), new_agent(ctx, AGENTS[who]))
                 })
                 .unwrap();
                 self.held[who] = None;

@@ -56,7 +56,7 @@ world_test!(a_script_uses_no_budget_but_is_counted_as_usage, async |world| {
     // An interrupted call is counted with its worst case and still uses no budget.
     world.model_start(turn.turn_id, free()).await.unwrap();
     let mut turn = world.turn(turn.turn_id).await;
-    run!(world, |w, ctx| budgets::forfeit_held(w, &ctx, &mut turn)).unwrap();
+    run!(world, |w| budgets::forfeit_held(w, &mut turn)).unwrap();
     for scope in scopes {
         let account = world.budget(&scope).await.unwrap();
         assert_eq!((account.spent_tokens, account.reserved_tokens), (0, 0), "{}", account.scope);
@@ -106,7 +106,7 @@ world_test!(an_account_opened_late_equals_one_opened_at_the_start, async |world|
 async fn followed(world: &OperationWorld, tokens: u64) -> Vec<String> {
     world.limits(|limits| limits.root_tokens_max = tokens);
     world.signals();
-    run!(world, |w, ctx| turns::follow_root_default(w, &ctx)).unwrap();
+    run!(world, |w| turns::follow_root_default(w)).unwrap();
     let retried = world.signals().into_iter().filter_map(|signal| match signal {
         Signal::TurnRetry { agent_id, .. } => Some(agent_id.to_string()),
         _ => None,
@@ -199,7 +199,7 @@ world_test!(mail_of_a_spent_root_waits_for_the_parked_turn_of_that_root, async |
     );
     // When it is cancelled, the mail is released and the agent is woken.
     world.signals();
-    run!(world, |w, ctx| turns::cancel(w, &ctx, &operator(), turn.turn_id)).unwrap();
+    run!(world, |w| turns::cancel(w, &operator(), turn.turn_id)).unwrap();
     assert!(world.signals().contains(&Signal::Wake(id("ada"))));
     assert_eq!(ids(&world.take("ada").await.mail), [more.message_id]);
 });

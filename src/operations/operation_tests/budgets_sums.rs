@@ -82,8 +82,7 @@ async fn run(actions: Vec<Action>, tokens: u64, money: u64) {
                     1 => drop(world.model_answer(turn, reservation, None).await.unwrap()),
                     2 | 3 => {
                         let settlement = if how == 2 { Settlement::Released } else { Settlement::Forfeited };
-                        run!(world, |w, ctx| turns::model_failed(w, &ctx, turn, reservation, "m", "x", settlement))
-                            .unwrap();
+                        run!(world, |w| turns::model_failed(w, turn, reservation, "m", "x", settlement)).unwrap();
                     }
                     _ => drop(world.take(["ada", "bob"][who]).await),
                 }

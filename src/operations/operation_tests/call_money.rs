@@ -20,14 +20,14 @@ async fn counting() -> (OperationWorld, Turn) {
 
 async fn hold(world: &OperationWorld, turn: &Turn, n: u128, most: Option<u64>) -> Result<()> {
     let mut turn = world.turn(turn.turn_id).await;
-    run!(world, |w, ctx| budgets::hold(w, &ctx, &mut turn, call(n), TOOL, most.map(Money)))
+    run!(world, |w| budgets::hold(w, &mut turn, call(n), TOOL, most.map(Money)))
 }
 
 async fn end(world: &OperationWorld, turn: &Turn, n: u128, cost: Option<u64>) {
     let turn = world.turn(turn.turn_id).await;
     let outcome = CallOutcome { content: json!("done"), cost: cost.map(Money), ..CallOutcome::default() };
     let provider_id = format!("c{n}");
-    run!(world, |w, ctx| turns::record_call_end(w, &ctx, &turn, call(n), &provider_id, TOOL, &outcome)).unwrap();
+    run!(world, |w| turns::record_call_end(w, &turn, call(n), &provider_id, TOOL, &outcome)).unwrap();
 }
 
 /// Spent and reserved money of the world and of the root, which must agree.
@@ -54,12 +54,12 @@ async fn a_call_holds_its_most_and_is_charged_what_it_tells_or_all_of_it() {
     // What did nothing is free, and what was interrupted is charged in full, once.
     hold(&world, &turn, 3, Some(5)).await.unwrap();
     let mut released = world.turn(turn.turn_id).await;
-    run!(world, |w, ctx| budgets::release(w, &ctx, &mut released, call(3))).unwrap();
+    run!(world, |w| budgets::release(w, &mut released, call(3))).unwrap();
     assert_eq!(money(&world, &turn).await, (5, 0));
     hold(&world, &turn, 4, Some(2)).await.unwrap();
     for _ in 0..2 {
         let mut cut = world.turn(turn.turn_id).await;
-        run!(world, |w, ctx| budgets::forfeit_held(w, &ctx, &mut cut)).unwrap();
+        run!(world, |w| budgets::forfeit_held(w, &mut cut)).unwrap();
         assert_eq!(money(&world, &turn).await, (7, 0));
     }
     end(&world, &turn, 4, None).await;
@@ -77,13 +77,13 @@ async fn a_question_ends_with_its_call_and_when_its_agent_crashes() {
         let plan = ApprovalPlan { tool: TOOL.into(), arguments: json!({ "asks": n }), ..ApprovalPlan::default() };
         let expires = Duration::from_secs(60);
         let new = NewApproval { provider_call_id: format!("c{n}"), plan, reason: "it asks".into(), expires };
-        run!(world, |w, ctx| approvals::ask(w, &ctx, &mut turn, new)).unwrap().approval_id
+        run!(world, |w| approvals::ask(w, &mut turn, new)).unwrap().approval_id
     };
     let status = async |approval_id| read!(world, |r| r.approval_get(approval_id)?.unwrap()).status;
     let (first, second) = (ask(1).await, ask(2).await);
     end(&world, &turn, 1, None).await;
     assert_eq!((status(first).await, status(second).await), (ApprovalStatus::Cancelled, ApprovalStatus::Pending));
-    run!(world, |w, ctx| turns::crashed(w, &ctx, &id("ada"), "a panic")).unwrap();
+    run!(world, |w| turns::crashed(w, &id("ada"), "a panic")).unwrap();
     assert_eq!(status(second).await, ApprovalStatus::Cancelled);
     assert!(world.turn(turn.turn_id).await.questions.is_empty());
 }

@@ -7,9 +7,9 @@ use super::operation_world::*;
 const DAY_MS: i64 = 86_400_000;
 
 async fn emit(world: &OperationWorld, count: u32) {
-    run!(world, |w, ctx| {
+    run!(world, |w| {
         for n in 0..count {
-            ctx.emit(w, NewEvent::new(EventKind::LimitReached, json!({ "n": n })))?;
+            w.emit(NewEvent::new(EventKind::LimitReached, json!({ "n": n })))?;
         }
         Ok::<_, Refusal>(())
     })
@@ -29,10 +29,10 @@ async fn sweep(world: &OperationWorld) -> usize {
 /// The clock jumps, and the world follows it.
 async fn jump(world: &OperationWorld, by_ms: i64) {
     world.clock.jump(by_ms);
-    run!(world, |w, ctx| {
-        let jump = ctx.clock.jump().unwrap();
-        ctx.clock.follow(jump.by_ms());
-        clock::jumped(w, &ctx, jump)
+    run!(world, |w| {
+        let jump = w.ctx.clock.jump().unwrap();
+        w.ctx.clock.follow(jump.by_ms());
+        clock::jumped(w, jump)
     })
     .unwrap();
 }
@@ -41,11 +41,11 @@ async fn jump(world: &OperationWorld, by_ms: i64) {
 async fn run(world: &OperationWorld, time: Duration) {
     world.pass(time);
     let now = world.ctx.now();
-    run!(world, |w, _ctx| clock::ran(w, now, time)).unwrap();
+    run!(world, |w| clock::ran(w, now, time)).unwrap();
 }
 
 async fn start(world: &OperationWorld) {
-    run!(world, |w, ctx| clock::at_start(w, &ctx)).unwrap();
+    run!(world, |w| clock::at_start(w)).unwrap();
 }
 
 world_test!(retention_waits_after_a_jump_until_it_has_run_as_long_or_an_operator_confirms, async |world| {
@@ -57,10 +57,10 @@ world_test!(retention_waits_after_a_jump_until_it_has_run_as_long_or_an_operator
     start(&world).await;
     assert_eq!(sweep(&world).await, 10, "over a restart, too");
     assert!(read!(world, |r| clock::state(r)?).warning().unwrap().contains("37 d"));
-    assert!(run!(world, |w, ctx| clock::confirm(w, &ctx, &operator())).unwrap());
+    assert!(run!(world, |w| clock::confirm(w, &operator())).unwrap());
     assert_eq!(sweep(&world).await, 0);
     assert_eq!(world.count(EventKind::WorldClockConfirmed).await, 1);
-    assert!(!run!(world, |w, ctx| clock::confirm(w, &ctx, &operator())).unwrap());
+    assert!(!run!(world, |w| clock::confirm(w, &operator())).unwrap());
 
     // Nobody confirms: they go when they are old by the time that has passed.
     emit(&world, 10).await;
@@ -138,7 +138,7 @@ world_test!(a_grant_that_is_over_stays_over_when_the_clock_goes_back, async |wor
         reason: None,
         lasts: Duration::from_secs(60),
     };
-    let grant = run!(world, |w, ctx| grants::add(w, &ctx, &operator(), new)).unwrap();
+    let grant = run!(world, |w| grants::add(w, &operator(), new)).unwrap();
     world.pass(Duration::from_secs(61));
     jump(&world, -4_000 * DAY_MS).await;
     let grant = read!(world, |r| r.grant_get(grant.grant_id)?).unwrap();

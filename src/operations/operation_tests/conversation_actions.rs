@@ -22,7 +22,7 @@ async fn act(
     deed: ChannelAction,
 ) -> Result<ConversationEntry> {
     let (agent, turn_id) = (turn.agent_id.clone(), turn.turn_id);
-    run!(world, |w, ctx| rules::act(w, &ctx, &agent, turn_id, conversation, &means, deed))
+    run!(world, |w| rules::act(w, &agent, turn_id, conversation, &means, deed))
 }
 
 async fn post(world: &OperationWorld, turn: &Turn, conversation: ConversationId) -> ConversationEntry {
@@ -80,14 +80,14 @@ world_test!(a_message_deleted_before_delivery_is_never_delivered, async |world| 
     // A message that may have been delivered is deleted outside, too.
     let late = post(&world, &turn, id).await;
     let seq = late.seq;
-    let outgoing = run!(world, |w, ctx| rules::attempt(w, &ctx, id, seq, 0)).unwrap().unwrap();
+    let outgoing = run!(world, |w| rules::attempt(w, id, seq, 0)).unwrap().unwrap();
     assert_eq!(outgoing.entry.message_id, late.message_id);
     let told = act(&world, &turn, id, can(), delete(&late)).await.unwrap();
     assert_eq!(told.delivery, Delivery::Pending);
     assert_eq!(told.action.unwrap().message_id(), Some(late.message_id.to_string().as_str()));
     let outcome = Outcome::Retry { error: "busy".into(), after: None };
-    run!(world, |w, ctx| rules::settle(w, &ctx, id, seq, outcome)).unwrap();
-    let again = run!(world, |w, ctx| rules::redeliver(w, &ctx, &operator(), id, seq));
+    run!(world, |w| rules::settle(w, id, seq, outcome)).unwrap();
+    let again = run!(world, |w| rules::redeliver(w, &operator(), id, seq));
     assert_eq!(code(again), Code::Conflict);
     assert_eq!(code(act(&world, &turn, id, can(), delete(&late)).await), Code::Conflict, "once");
     // A message of another party cannot be deleted, and an unsupported action is refused.
@@ -144,11 +144,11 @@ async fn a_retried_dead_letter_still_has_its_attachments() {
         let turn = world.take("ada").await.turn;
         let (agent, turn_id) = (turn.agent_id.clone(), turn.turn_id);
         let file = Attachment { path: "output/a".into(), name: "a".into(), mime_type: "text/plain".into(), bytes: 3 };
-        run!(world, |w, ctx| rules::attach(w, &ctx, &agent, turn_id, conversation, file)).unwrap();
+        run!(world, |w| rules::attach(w, &agent, turn_id, conversation, file)).unwrap();
         world.crash("ada", "it fell over").await;
         assert!(entries(&world, conversation).await.iter().all(|entry| entry.delivery != Delivery::Draft));
         let held = world.dead_letters().await.remove(0);
-        run!(world, |w, ctx| dead_letters::retry(w, &ctx, &operator(), held.dead_letter_id, fresh)).unwrap();
+        run!(world, |w| dead_letters::retry(w, &operator(), held.dead_letter_id, fresh)).unwrap();
         let again = world.take("ada").await;
         assert_eq!(again.resumed, !fresh);
         world.finish(again.turn.turn_id, "Here it is.").await.unwrap();
@@ -180,17 +180,17 @@ world_test!(a_conversation_with_a_dead_letter_grows_to_twice_its_limit_at_most, 
     };
     let (agent, turn_id) = (turn.agent_id.clone(), turn.turn_id);
     let more = Post { content: "more".into(), attachments: vec![], reply_to: None };
-    full(run!(world, |w, ctx| rules::post(w, &ctx, &agent, turn_id, id, more)).unwrap_err());
+    full(run!(world, |w| rules::post(w, &agent, turn_id, id, more)).unwrap_err());
     full(act(&world, &turn, id, means(Reactions::Extensive), react(None)).await.unwrap_err());
     let said = said(Party::Outside("eve".into()), "more");
     let again = said.clone();
-    full(run!(world, |w, ctx| rules::say(w, &ctx, id, said)).unwrap_err());
+    full(run!(world, |w| rules::say(w, id, said)).unwrap_err());
     // The last text of the turn is still accepted.
     world.finish(turn.turn_id, "Yes.").await.unwrap();
     assert_eq!(entries(&world, id).await.len(), 9);
     let held = world.dead_letters().await.remove(0);
-    run!(world, |w, ctx| dead_letters::discard(w, &ctx, &operator(), held.dead_letter_id)).unwrap();
+    run!(world, |w| dead_letters::discard(w, &operator(), held.dead_letter_id)).unwrap();
     retention::sweep(&world.store, &world.ctx).await.unwrap();
     assert_eq!(entries(&world, id).await.len(), 4);
-    run!(world, |w, ctx| rules::say(w, &ctx, id, again)).unwrap();
+    run!(world, |w| rules::say(w, id, again)).unwrap();
 });

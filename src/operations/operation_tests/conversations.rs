@@ -12,7 +12,7 @@ fn file(name: &str) -> Attachment {
 pub(super) async fn arrive(world: &OperationWorld, adapter: &str, thread: &str, text: &str) -> Result<Received> {
     let (party, message) = (Party::Outside("eve".into()), from_outside(text));
     let start = Start { adapter: adapter.into(), thread: Some(thread.into()), owner: id("ada"), party };
-    run!(world, |w, ctx| rules::arrive(w, &ctx, start, message))
+    run!(world, |w| rules::arrive(w, start, message))
 }
 
 /// The conversation that a first message begins.
@@ -21,11 +21,11 @@ async fn begun(world: &OperationWorld, adapter: &str, text: &str) -> Conversatio
 }
 
 async fn try_out(world: &OperationWorld, talk: ConversationId, seq: i64) -> Option<rules::OutgoingMessage> {
-    run!(world, |w, ctx| rules::attempt(w, &ctx, talk, seq, 0)).unwrap()
+    run!(world, |w| rules::attempt(w, talk, seq, 0)).unwrap()
 }
 
 async fn settle(world: &OperationWorld, talk: ConversationId, seq: i64, outcome: Outcome) {
-    run!(world, |w, ctx| rules::settle(w, &ctx, talk, seq, outcome)).unwrap();
+    run!(world, |w| rules::settle(w, talk, seq, outcome)).unwrap();
 }
 
 async fn entries(world: &OperationWorld, talk: ConversationId) -> Vec<ConversationEntry> {
@@ -40,10 +40,10 @@ async fn conversation(world: &OperationWorld, talk: ConversationId) -> Conversat
 
 async fn handoff(world: &OperationWorld, by: Party, conversation: ConversationId, to: &str) -> Result<Conversation> {
     let to = id(to);
-    run!(world, |w, ctx| {
+    run!(world, |w| {
         let summary = Some("She wants figures.".to_owned());
-        let handover = Handover { to, reason: Some("bob knows".into()), summary, chain: Chain::root(&ctx) };
-        rules::handoff(w, &ctx, &by, conversation, handover)
+        let handover = Handover { to, reason: Some("bob knows".into()), summary, chain: Chain::root(w.ctx) };
+        rules::handoff(w, &by, conversation, handover)
     })
 }
 
@@ -54,7 +54,7 @@ async fn attach(
     file: Attachment,
 ) -> Result<ConversationEntry> {
     let (agent, turn_id) = (turn.agent_id.clone(), turn.turn_id);
-    run!(world, |w, ctx| rules::attach(w, &ctx, &agent, turn_id, conversation, file))
+    run!(world, |w| rules::attach(w, &agent, turn_id, conversation, file))
 }
 
 pub(super) async fn post(
@@ -66,7 +66,7 @@ pub(super) async fn post(
 ) -> Result<ConversationEntry> {
     let (agent, turn_id) = (turn.agent_id.clone(), turn.turn_id);
     let post = Post { content: text.into(), attachments: vec![], reply_to: to.map(str::to_owned) };
-    run!(world, |w, ctx| rules::post(w, &ctx, &agent, turn_id, conversation, post))
+    run!(world, |w| rules::post(w, &agent, turn_id, conversation, post))
 }
 
 // covers: LOOP-02, MSG-11
@@ -99,7 +99,7 @@ world_test!(a_message_from_outside_is_mail_and_the_last_text_goes_out_with_the_t
 // covers: MSG-12
 world_test!(mail_that_was_pending_when_a_conversation_ended_gets_no_reply_in_it, async |world| {
     let talk = begun(&world, CONTROL, "one").await;
-    run!(world, |w, ctx| rules::end(w, &ctx, &operator(), talk, None)).unwrap();
+    run!(world, |w| rules::end(w, &operator(), talk, None)).unwrap();
     let taken = world.take("ada").await;
     world.finish(taken.turn.turn_id, "Heard.").await.unwrap();
     let all = entries(&world, talk).await;
@@ -249,7 +249,7 @@ world_test!(exceeded_limits_are_refused, async |world| {
     assert_eq!(code(arrive(&world, "webhook:shop", &"x".repeat(201), "one").await), Code::TooLarge);
     let talk = begun(&world, "webhook:shop", "one").await;
     let by_hand = from_outside("as if I were eve");
-    let refusal = run!(world, |w, ctx| rules::say(w, &ctx, talk, by_hand)).unwrap_err();
+    let refusal = run!(world, |w| rules::say(w, talk, by_hand)).unwrap_err();
     assert_eq!(refusal.code, Code::Conflict, "nobody speaks for the outside from here");
 });
 
@@ -281,14 +281,14 @@ world_test!(delivery_is_retried_with_growing_waits_until_it_fails, async |world|
     assert_eq!(world.count(EventKind::ConversationFailed).await, 1);
 
     let seq = failed.seq;
-    run!(world, |w, ctx| rules::redeliver(w, &ctx, &operator(), talk, seq)).unwrap();
+    run!(world, |w| rules::redeliver(w, &operator(), talk, seq)).unwrap();
     try_out(&world, talk, seq).await.unwrap();
     settle(&world, talk, seq, Outcome::Delivered { missing: vec!["a.txt: gone".into()] }).await;
     let all = entries(&world, talk).await;
     assert_eq!(all[usize::try_from(seq).unwrap() - 1].delivery, Delivery::Delivered);
     assert!(all.last().unwrap().content.contains("a.txt: gone"));
     assert_eq!(world.count(EventKind::ConversationDelivered).await, 1);
-    let again = run!(world, |w, ctx| rules::redeliver(w, &ctx, &operator(), talk, seq));
+    let again = run!(world, |w| rules::redeliver(w, &operator(), talk, seq));
     assert_eq!(code(again), Code::Conflict, "delivered once is enough");
 });
 

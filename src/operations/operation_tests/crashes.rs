@@ -1,7 +1,7 @@
 use super::operation_world::*;
 
 async fn boot(world: &OperationWorld) {
-    run!(world, |w, ctx| turns::review_at_boot(w, &ctx)).unwrap();
+    run!(world, |w| turns::review_at_boot(w)).unwrap();
 }
 
 world_test!(a_turn_with_several_messages_is_split_and_its_effects_are_remembered, async |world| {
@@ -121,7 +121,7 @@ world_test!(a_stalled_turn_with_several_messages_is_split_first, async |world| {
 world_test!(mail_that_fits_no_model_is_tried_alone_and_then_becomes_a_dead_letter, async |world| {
     let too_long = async |turn_id: TurnId| {
         let refusal = Refusal::new(Code::TooLarge, "it does not fit the model");
-        run!(world, |w, ctx| turns::fail(w, &ctx, turn_id, refusal)).unwrap().status
+        run!(world, |w| turns::fail(w, turn_id, refusal)).unwrap().status
     };
     let ask = world.outside_ask("ada").await.unwrap();
     world.send("ada", "one").await;
@@ -144,13 +144,13 @@ world_test!(an_agent_with_too_many_dead_letters_is_stopped_with_a_reason, async 
         world.send("ada", "poison").await;
         world.take("ada").await;
         let (ada, reason) = (id("ada"), "it fell over");
-        let dead_lettered = run!(world, |w, ctx| agents::crashed(w, &ctx, &ada, reason)).unwrap();
+        let dead_lettered = run!(world, |w| agents::crashed(w, &ada, reason)).unwrap();
         assert!(dead_lettered);
         let record = world.agent("ada").await;
         assert_eq!(record.desired == Desired::Stopped, letters == 2, "{record:?}");
         if letters < 2 {
             let ada = id("ada");
-            run!(world, |w, ctx| agents::restarted(w, &ctx, &ada)).unwrap();
+            run!(world, |w| agents::restarted(w, &ada)).unwrap();
         }
     }
     let why = world.agent("ada").await.status_reason.unwrap();

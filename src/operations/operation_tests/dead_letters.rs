@@ -10,7 +10,7 @@ async fn dead(world: &OperationWorld) -> DeadLetter {
 
 async fn retry(world: &OperationWorld, dead: &DeadLetter, fresh: bool) -> Result<DeadLetter> {
     let dead_letter_id = dead.dead_letter_id;
-    run!(world, |w, ctx| dead_letters::retry(w, &ctx, &operator(), dead_letter_id, fresh))
+    run!(world, |w| dead_letters::retry(w, &operator(), dead_letter_id, fresh))
 }
 
 world_test!(a_retry_goes_on_with_the_same_turn_and_its_answer_is_late, async |world| {
@@ -43,7 +43,7 @@ world_test!(a_fresh_retry_opens_a_new_turn, async |world| {
 world_test!(a_dropped_dead_letter_is_consumed_and_stays_readable, async |world| {
     let sent = world.send("ada", "work").await;
     let dead = dead(&world).await;
-    let dropped = run!(world, |w, ctx| dead_letters::discard(w, &ctx, &operator(), dead.dead_letter_id)).unwrap();
+    let dropped = run!(world, |w| dead_letters::discard(w, &operator(), dead.dead_letter_id)).unwrap();
     assert_eq!(dropped.status, DeadLetterStatus::Dropped);
     assert_eq!(world.message(sent.message_id).await.state, MailState::Consumed);
     assert!(world.try_take("ada").await.unwrap().is_none());
@@ -65,13 +65,13 @@ async fn message_from_outside(world: &OperationWorld, text: &str) -> Conversatio
     let (adapter, thread) = (CONTROL.to_owned(), Some("t".to_owned()));
     let start = conversations::Start { adapter, thread, owner: id("ada"), party: operator() };
     let said = said(operator(), text);
-    run!(world, |w, ctx| conversations::arrive(w, &ctx, start, said)).unwrap().conversation.conversation_id
+    run!(world, |w| conversations::arrive(w, start, said)).unwrap().conversation.conversation_id
 }
 
 async fn attach(world: &OperationWorld, turn: &Turn, conversation_id: ConversationId, name: &str) {
     let file = Attachment { path: name.into(), name: name.into(), mime_type: "text/plain".into(), bytes: 3 };
     let turn_id = turn.turn_id;
-    run!(world, |w, ctx| conversations::attach(w, &ctx, &id("ada"), turn_id, conversation_id, file)).unwrap();
+    run!(world, |w| conversations::attach(w, &id("ada"), turn_id, conversation_id, file)).unwrap();
 }
 
 world_test!(files_of_a_dead_turn_are_sent_with_its_own_reply, async |world| {

@@ -32,13 +32,13 @@ fn file(channels: Vec<DeclaredChannel>, jobs: Vec<DeclaredJob>) -> Declared {
 /// Applies the file. Checks that the preview equals the result, and that a second run only reports
 /// the declarations that are not applied.
 async fn follow(world: &OperationWorld, declared: &Declared) -> Followed {
-    let (ctx, wanted) = (world.ctx.clone(), declared.clone());
-    let would = read!(world, |r| declared::would(r, &ctx, &wanted)?);
     let wanted = declared.clone();
-    let done = run!(world, |w, ctx| declared::follow(w, &ctx, &wanted)).unwrap();
+    let would = read!(world, |r| declared::would(r, &wanted)?);
+    let wanted = declared.clone();
+    let done = run!(world, |w| declared::follow(w, &wanted)).unwrap();
     assert_eq!(would.len(), done.lines.len() + done.refused.len());
     let wanted = declared.clone();
-    let again = run!(world, |w, ctx| declared::follow(w, &ctx, &wanted)).unwrap();
+    let again = run!(world, |w| declared::follow(w, &wanted)).unwrap();
     assert!(again.lines.iter().all(|line| line.starts_with('=')), "{again:?}");
     done
 }
@@ -57,7 +57,7 @@ async fn schedule(world: &OperationWorld, agent: &str, name: &'static str) -> Op
 }
 
 async fn set_by_hand(world: &OperationWorld, job: DeclaredJob) {
-    run!(world, |w, ctx| {
+    run!(world, |w| {
         let new = NewSchedule {
             kind: ScheduleKind::Cron,
             agent_id: job.agent_id,
@@ -67,10 +67,10 @@ async fn set_by_hand(world: &OperationWorld, job: DeclaredJob) {
             missed: job.missed,
             mode: job.mode,
             enabled: true,
-            chain: mail::Chain::root(&ctx),
+            chain: mail::Chain::root(w.ctx),
             baseline: None,
         };
-        schedules::set(w, &ctx, &operator(), new)
+        schedules::set(w, &operator(), new)
     })
     .unwrap();
 }
@@ -82,10 +82,10 @@ world_test!(channels_are_created_changed_and_left_as_the_file_says, async |world
     assert_eq!((desk.gated, desk.topic.as_deref(), desk.creator), (true, Some("news"), Party::System));
     assert_eq!(members, [id("ada"), id("bob")]);
     // cyd is invited and bob removed by hand; the file then changes neither.
-    run!(world, |w, ctx| {
+    run!(world, |w| {
         let (by, desk) = (Speaker::from(operator()), "desk".parse().unwrap());
-        chat::invite(w, &ctx, &by, &desk, &id("cyd"))?;
-        chat::remove(w, &ctx, &by, &desk, &id("bob"))
+        chat::invite(w, &by, &desk, &id("cyd"))?;
+        chat::remove(w, &by, &desk, &id("bob"))
     })
     .unwrap();
     let mut open = channel("desk", &["ada", "bob"]);
@@ -124,13 +124,13 @@ world_test!(jobs_are_set_changed_and_cancelled_as_the_file_says, async |world| {
     assert_eq!((second.schedule_id, second.message.as_str()), (first.schedule_id, "look again"));
     assert_eq!(schedule(&world, "bob", "pulse").await, None);
     // Switched off by hand, it stays off although the file changes another field.
-    run!(world, |w, ctx| schedules::enable(w, &ctx, &operator(), first.schedule_id, false)).unwrap();
+    run!(world, |w| schedules::enable(w, &operator(), first.schedule_id, false)).unwrap();
     changed.message = "look once more".into();
     follow(&world, &file(vec![], vec![changed.clone()])).await;
     let third = schedule(&world, "ada", "pulse").await.unwrap();
     assert_eq!((third.enabled, third.message.as_str()), (false, "look once more"));
     // Cancelled by hand, it stays cancelled until the file changes it.
-    run!(world, |w, ctx| schedules::cancel(w, &ctx, &operator(), first.schedule_id)).unwrap();
+    run!(world, |w| schedules::cancel(w, &operator(), first.schedule_id)).unwrap();
     follow(&world, &file(vec![], vec![changed.clone()])).await;
     assert_eq!(schedule(&world, "ada", "pulse").await, None);
     changed.message = "look".into();
@@ -166,12 +166,11 @@ world_test!(a_job_set_by_hand_is_left_alone_and_a_past_one_is_reported_once, asy
 world_test!(a_refused_declaration_affects_no_other_and_is_tried_again, async |world| {
     world.limits(|limits| limits.crons_max = 1);
     let wanted = file(vec![channel("desk", &["ada"])], vec![job("ada", "one"), job("ada", "two")]);
-    let (ctx, first) = (world.ctx.clone(), wanted.clone());
-    let done = run!(world, |w, ctx| declared::follow(w, &ctx, &first)).unwrap();
+    let first = wanted.clone();
+    let done = run!(world, |w| declared::follow(w, &first)).unwrap();
     assert_eq!((done.lines.len(), done.refused.len()), (2, 1), "{done:?}");
     assert!(done.refused[0].contains(&Code::RateLimited.to_string()) || done.refused[0].contains("crons_max"));
     assert!(schedule(&world, "ada", "one").await.is_some() && schedule(&world, "ada", "two").await.is_none());
-    drop(ctx);
     world.pass(Duration::from_secs(60));
     world.limits(|limits| limits.crons_max = 2);
     assert_eq!(follow(&world, &wanted).await.lines.len(), 1);
@@ -196,7 +195,7 @@ world_test!(a_refused_change_of_a_channel_changes_nothing, async |world| {
         let mut wanted = channel("desk", members);
         (wanted.gated, wanted.topic) = (false, Some("other".into()));
         let wanted = file(vec![wanted], vec![]);
-        let done = run!(world, |w, ctx| declared::follow(w, &ctx, &wanted)).unwrap();
+        let done = run!(world, |w| declared::follow(w, &wanted)).unwrap();
         assert_eq!((done.lines.len(), done.refused.len()), (0, 1), "{done:?}");
         assert!(done.refused[0].contains(why), "{done:?}");
         assert_eq!((there(&world, "desk").await, events().await), (before.clone(), 0), "{members:?}");

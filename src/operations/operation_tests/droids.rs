@@ -25,7 +25,7 @@ fn new(world: &OperationWorld, parent: &str, mode: DroidMode) -> NewDroid {
 }
 
 async fn spawn(world: &OperationWorld, new: NewDroid) -> Result<Droid> {
-    run!(world, |w, ctx| droids::spawn(w, &ctx, new))
+    run!(world, |w| droids::spawn(w, new))
 }
 
 async fn run_of(world: &OperationWorld, parent: &str) -> Droid {
@@ -88,7 +88,7 @@ world_test!(a_run_ends_with_its_turn_and_its_parent_is_told_what_happened, async
     let at_work = run_of(&world, "ada").await;
     take(&world, &at_work).await;
     let droid_id = at_work.droid_id.to_string();
-    run!(&world, |w, ctx| droids::kill(w, &ctx, &Party::Agent(id("ada")), &droid_id, None)).unwrap();
+    run!(&world, |w| droids::kill(w, &Party::Agent(id("ada")), &droid_id, None)).unwrap();
     assert_eq!(
         world.agent(at_work.droid_id.as_str()).await.status,
         AgentStatus::Stopping,
@@ -126,7 +126,7 @@ world_test!(a_session_reports_waits_for_more_and_ends_when_it_is_idle, async |wo
     let droid = spawn(&world, new(&world, "ada", DroidMode::Session)).await.unwrap();
     let steer = async |by: Party, words: &'static str| {
         let droid_id = droid.droid_id.to_string();
-        run!(&world, |w, ctx| droids::steer(w, &ctx, &by, &droid_id, words, None))
+        run!(&world, |w| droids::steer(w, &by, &droid_id, words, None))
     };
     let turn = take(&world, &droid).await;
     world.end(turn.turn_id, Ending::Finished("first".into())).await;
@@ -150,13 +150,13 @@ world_test!(guidance_joins_a_running_turn_and_keeps_a_run_alive_that_has_not_rea
     let droid = run_of(&world, "ada").await;
     let steer = async |words: &'static str| {
         let droid_id = droid.droid_id.to_string();
-        run!(&world, |w, ctx| droids::steer(w, &ctx, &party("ada"), &droid_id, words, None)).unwrap();
+        run!(&world, |w| droids::steer(w, &party("ada"), &droid_id, words, None)).unwrap();
     };
     let turn = take(&world, &droid).await;
     let turn_id = turn.turn_id;
     let guided = async || {
         let shown = |mail: &[Envelope]| mail.iter().map(|mail| mail.body.clone()).collect();
-        run!(&world, |w, ctx| droids::take_guidance(w, &ctx, turn_id, &shown)).unwrap()
+        run!(&world, |w| droids::take_guidance(w, turn_id, &shown)).unwrap()
     };
     assert_eq!(guided().await, None);
     steer("count the lines, too").await;
@@ -199,14 +199,14 @@ world_test!(no_droid_is_left_without_a_parent_that_works, async |world| {
     // A crash ends a droid: nothing restarts it.
     let droid_id = three.droid_id.clone();
     take(&world, &three).await;
-    run!(&world, |w, ctx| {
-        agents::crashed(w, &ctx, &droid_id, "boom")?;
-        agents::failed(w, &ctx, &droid_id, "it is temporary: boom")
+    run!(&world, |w| {
+        agents::crashed(w, &droid_id, "boom")?;
+        agents::failed(w, &droid_id, "it is temporary: boom")
     })
     .unwrap();
     assert_eq!(now(&world, &three).await.state, DroidState::Failed);
     assert!(told(&world, "cyd").await[0].1.contains("boom"));
-    run!(&world, |w, ctx| agents::stop(w, &ctx, &operator(), &id("bob"), None)).unwrap();
+    run!(&world, |w| agents::stop(w, &operator(), &id("bob"), None)).unwrap();
     assert_eq!(code(spawn(&world, new(&world, "bob", DroidMode::Run)).await), Code::Conflict, "it was told to stop");
     assert_eq!(now(&world, &two).await.state, DroidState::Killed);
     // The supervisor has stopped the droid, and so its own ones end.
@@ -221,23 +221,23 @@ world_test!(a_droid_that_has_ended_stays_ended, async |world| {
     let one = run_of(&world, "ada").await;
     let two = run_of(&world, one.droid_id.as_str()).await;
     let three = run_of(&world, two.droid_id.as_str()).await;
-    let ended = run!(&world, |w, ctx| droids::kill(w, &ctx, &operator(), one.droid_id.as_str(), None)).unwrap();
+    let ended = run!(&world, |w| droids::kill(w, &operator(), one.droid_id.as_str(), None)).unwrap();
     assert_eq!(ended.state, DroidState::Killed);
     let droid_id = ended.droid_id.clone();
     assert_eq!(read!(&world, |r| r.inbox_depth(&droid_id)?), 0, "its task starts no turn");
     let start = async || {
         let droid_id = ended.droid_id.clone();
-        code(run!(&world, |w, ctx| agents::start(w, &ctx, &operator(), &droid_id)))
+        code(run!(&world, |w| agents::start(w, &operator(), &droid_id)))
     };
     assert_eq!(start().await, Code::Conflict);
     // Nor does an operator act as it.
     let acts = async |droid_id: &AgentId| {
         let droid_id = droid_id.clone();
-        run!(&world, |w, ctx| turns::open_for_operator(w, &ctx, &droid_id))
+        run!(&world, |w| turns::open_for_operator(w, &droid_id))
     };
     assert_eq!(code(acts(&ended.droid_id).await), Code::Conflict);
     // The daemon dies before the supervisor has stopped it. The next one ends all that are below it.
-    let claimed = run!(&world, |w, ctx| agents::claim_all(w, &ctx)).unwrap();
+    let claimed = run!(&world, |w| agents::claim_all(w)).unwrap();
     for droid in [&ended, &two, &three] {
         assert_eq!(now(&world, droid).await.state, DroidState::Killed);
         assert_eq!(world.agent(droid.droid_id.as_str()).await.status, AgentStatus::Stopped);
@@ -263,7 +263,7 @@ world_test!(guidance_raises_the_hop_and_the_work_is_for_the_one_who_asks, async 
     let droid = spawn(&world, new(&world, "ada", DroidMode::Session)).await.unwrap();
     let steer = async |chain: Chain| {
         let droid_id = droid.droid_id.to_string();
-        run!(&world, |w, ctx| droids::steer(w, &ctx, &party("ada"), &droid_id, "more", Some(chain)))
+        run!(&world, |w| droids::steer(w, &party("ada"), &droid_id, "more", Some(chain)))
     };
     let other = Chain { hop: 5, ..Chain::root(&world.ctx) };
     let elsewhere = Chain { conversation_id: Some(ConversationId(world.ctx.id())), ..other };
@@ -291,6 +291,6 @@ world_test!(a_droid_gets_no_mail_but_its_task_and_guidance, async |world| {
     let done = world.broadcast(&all, &[]).await.unwrap();
     assert_eq!((done.delivered, done.skipped.len()), (2, 0), "ada and cyd");
     let taken = new_agent(&world.ctx, "droid-12345678");
-    let made = run!(&world, |w, ctx| agents::create(w, &ctx, &operator(), taken));
+    let made = run!(&world, |w| agents::create(w, &operator(), taken));
     assert_eq!(code(made), Code::InvalidArguments, "the form of the id is for droids");
 });

@@ -13,19 +13,19 @@ world_test!(an_older_epoch_is_refused_everywhere, async |world| {
         code(old.try_take("ada").await),
         code(old.model_start(turn_id, demand(1, 16)).await),
         code(old.model_answer(turn_id, held, used(1, 1)).await),
-        code(run!(old, |w, ctx| turns::model_failed(w, &ctx, turn_id, held, "m", "x", budgets::Settlement::Forfeited))),
-        code(run!(old, |w, ctx| turns::note(w, &ctx, turn_id, "x"))),
-        code(run!(old, |w, ctx| {
-            turns::brief(w, &ctx, turn_id, ("a", "a"), ("b", "b"), Default::default(), (String::new(), None))
+        code(run!(old, |w| turns::model_failed(w, turn_id, held, "m", "x", budgets::Settlement::Forfeited))),
+        code(run!(old, |w| turns::note(w, turn_id, "x"))),
+        code(run!(old, |w| {
+            turns::brief(w, turn_id, ("a", "a"), ("b", "b"), Default::default(), (String::new(), None))
         })),
-        code(run!(old, |w, ctx| turns::working_turn(w, &ctx, turn_id))),
+        code(run!(old, |w| turns::working_turn(w, turn_id))),
         code(old.finish(turn_id, "mine").await),
-        code(run!(old, |w, ctx| turns::finish(w, &ctx, turn_id, failed()))),
-        code(run!(old, |w, ctx| turns::open_for_operator(w, &ctx, &id("ada")))),
-        code(run!(old, |w, ctx| agents::crashed(w, &ctx, &id("ada"), "x"))),
-        code(run!(old, |w, ctx| agents::restarted(w, &ctx, &id("ada")))),
-        code(run!(old, |w, ctx| agents::stopped(w, &ctx, &id("ada")))),
-        code(run!(old, |w, ctx| agents::failed(w, &ctx, &id("ada"), "x"))),
+        code(run!(old, |w| turns::finish(w, turn_id, failed()))),
+        code(run!(old, |w| turns::open_for_operator(w, &id("ada")))),
+        code(run!(old, |w| agents::crashed(w, &id("ada"), "x"))),
+        code(run!(old, |w| agents::restarted(w, &id("ada")))),
+        code(run!(old, |w| agents::stopped(w, &id("ada")))),
+        code(run!(old, |w| agents::failed(w, &id("ada"), "x"))),
     ];
     assert_eq!(refusals, [Code::Conflict; 14]);
     assert_eq!((world.journal(turn_id).await, world.events().await.len()), before, "nothing was written");
@@ -44,7 +44,7 @@ async fn the_end_of_a_turn_completes_an_ask_of_another_owners_agent() {
     let (_, call_id) = world.ask_by(&turn, "bob", "syscall.ask").await.unwrap();
     let mut ada = world.agent("ada").await;
     ada.epoch = 2;
-    run!(world, |w, _cx| Ok::<_, Refusal>(w.agent_put(&ada)?)).unwrap();
+    run!(world, |w| Ok::<_, Refusal>(w.agent_put(&ada)?)).unwrap();
     world.finish(world.take("bob").await.turn.turn_id, "seven").await.unwrap();
     assert!(world.outcome(turn.turn_id, call_id).await.is_some());
 }

@@ -10,11 +10,11 @@ async fn add(world: &OperationWorld, by: Party, agent: &str, prefix: &str, secon
         reason: None,
         lasts: Duration::from_secs(seconds),
     };
-    run!(world, |w, ctx| grants::add(w, &ctx, &by, new))
+    run!(world, |w| grants::add(w, &by, new))
 }
 
 async fn revoke(world: &OperationWorld, grant_id: GrantId) -> Result<Grant> {
-    run!(world, |w, ctx| grants::revoke(w, &ctx, &operator(), grant_id))
+    run!(world, |w| grants::revoke(w, &operator(), grant_id))
 }
 
 async fn live(world: &OperationWorld, agent: &str) -> Vec<Grant> {

@@ -15,7 +15,7 @@ fn new_job() -> NewJob {
 }
 
 async fn begin(world: &OperationWorld) -> Job {
-    run!(world, |w, ctx| jobs::begin(w, &ctx, new_job())).unwrap()
+    run!(world, |w| jobs::begin(w, new_job())).unwrap()
 }
 
 async fn recorded(world: &OperationWorld) -> Job {
@@ -24,7 +24,7 @@ async fn recorded(world: &OperationWorld) -> Job {
 
 async fn set(world: &OperationWorld, job: &Job, change: TaskChange) -> Result<Task> {
     let (task_id, chain) = (job.task_id.unwrap(), at_hop(job.root_id, 1));
-    run!(world, |w, ctx| tasks::update(w, &ctx, &party("ada"), task_id, change, chain))
+    run!(world, |w| tasks::update(w, &party("ada"), task_id, change, chain))
 }
 
 fn done(result: Option<&str>) -> TaskChange {
@@ -66,7 +66,7 @@ world_test!(a_job_is_done_when_its_lead_closes_the_task_with_the_path_of_the_res
 world_test!(a_job_ends_also_after_very_many_later_ones, async |world| {
     let job = begin(&world).await;
     let other = Job { task_id: None, root_id: RootId(Uuid::max()), started_at: world.ctx.now(), ..job.clone() };
-    run!(world, |w, _ctx| {
+    run!(world, |w| {
         for n in 0..1_001 {
             w.job_put(&Job { job_id: format!("f{n}"), ..other.clone() })?;
         }
@@ -96,7 +96,7 @@ world_test!(a_job_on_which_nothing_works_is_started_again_with_its_open_tasks, a
     begin(&world).await;
     assert_eq!(world.inbox("ada").await.len(), 0, "its lead is at work");
     let part = NewTask { parent_id: job.task_id, ..new_task("bob", "read a.md", at_hop(job.root_id, 1)) };
-    run!(world, |w, ctx| tasks::create(w, &ctx, &party("ada"), part)).unwrap();
+    run!(world, |w| tasks::create(w, &party("ada"), part)).unwrap();
     world.finish(lead.turn_id, "shared out").await.unwrap();
     begin(&world).await;
     assert_eq!(world.inbox("ada").await.len(), 0, "mail waits for bob");
@@ -110,8 +110,11 @@ world_test!(a_job_on_which_nothing_works_is_started_again_with_its_open_tasks, a
     begin(&world).await;
     assert_eq!(world.inbox("ada").await.len(), 1, "once");
     let given_up = TaskChange { status: Some(TaskStatus::Cancelled), ..TaskChange::default() };
-    run!(world, |w, ctx| tasks::update(w, &ctx, &operator(), job.task_id.unwrap(), given_up, Chain::root(&ctx)))
-        .unwrap();
+    run!(world, |w| {
+        let ctx = w.ctx;
+        tasks::update(w, &operator(), job.task_id.unwrap(), given_up, Chain::root(ctx))
+    })
+    .unwrap();
     begin(&world).await;
     assert_eq!(world.inbox("ada").await.len(), 1, "a job that has ended is not started again");
 });
@@ -119,7 +122,7 @@ world_test!(a_job_on_which_nothing_works_is_started_again_with_its_open_tasks, a
 world_test!(a_job_of_an_older_version_gets_its_task, async |world| {
     let job = begin(&world).await;
     let old = Job { task_id: None, result_dir: String::new(), ..job.clone() };
-    run!(world, |w, _ctx| Ok::<_, Refusal>(w.job_put(&old)?)).unwrap();
+    run!(world, |w| Ok::<_, Refusal>(w.job_put(&old)?)).unwrap();
     let again = begin(&world).await;
     assert!(again.task_id.is_some() && again.task_id != job.task_id);
     assert_eq!((again.root_id, again.started_at), (job.root_id, job.started_at));

@@ -19,7 +19,7 @@ fn text(entry_id: &str, content: &str) -> Writing {
 }
 
 async fn put(world: &OperationWorld, author: Author, new: Writing) -> Result<KnowledgeEntry> {
-    run!(world, |w, ctx| knowledge::write(w, &ctx, &author, new))
+    run!(world, |w| knowledge::write(w, &author, new))
 }
 
 async fn delete(
@@ -29,7 +29,7 @@ async fn delete(
     expected: Option<i64>,
 ) -> Result<KnowledgeEntry> {
     let entry_id = entry_id.to_owned();
-    run!(world, |w, ctx| knowledge::delete(w, &ctx, &author, &entry_id, expected))
+    run!(world, |w| knowledge::delete(w, &author, &entry_id, expected))
 }
 
 async fn see(world: &OperationWorld, viewer: Viewer, entry_id: &str) -> Result<WithVersions> {
@@ -225,7 +225,7 @@ world_test!(seeds_are_created_once, async |world| {
     };
     let put_seeds = async |ids: &[&str]| {
         let seeds: Vec<KnowledgeSeed> = ids.iter().map(|id| seed(id)).collect();
-        run!(world, |w, ctx| knowledge::seed(w, &ctx, &seeds)).unwrap()
+        run!(world, |w| knowledge::seed(w, &seeds)).unwrap()
     };
     assert_eq!(put_seeds(&["a", "b"]).await, ["a", "b"]);
     put(&world, author("ada"), text("a", "changed")).await.unwrap();

@@ -68,7 +68,7 @@ world_test!(mail_of_a_stopped_agent_is_accepted_and_the_sender_can_learn_that_it
     };
     assert_eq!(why().await, None);
     world.send("bob", "one").await;
-    run!(world, |w, ctx| agents::stop(w, &ctx, &operator(), &id("bob"), None)).unwrap();
+    run!(world, |w| agents::stop(w, &operator(), &id("bob"), None)).unwrap();
     world.send("bob", "two").await;
     assert!(why().await.unwrap().contains("`ghostctl agent start bob`"));
     // The limit was lowered meanwhile.
@@ -81,7 +81,7 @@ world_test!(mail_of_a_stopped_agent_is_accepted_and_the_sender_can_learn_that_it
 
 world_test!(the_suggestion_is_searched_after_the_command, async |world| {
     let new_message = new_message(&world, "bop", operator());
-    let refused: Refusal = run!(world, |w, ctx| mail::deliver(w, &ctx, new_message)).unwrap_err();
+    let refused: Refusal = run!(world, |w| mail::deliver(w, new_message)).unwrap_err();
     assert_eq!(
         refused.details,
         Some(serde_json::json!({ "unknown": { "agent_for_operator": "bop" } })),
@@ -108,20 +108,19 @@ world_test!(a_broadcast_reaches_all_others_and_reports_skipped_receivers, async 
     let none = world.broadcast(&all, &["cyd", "bob"]).await.unwrap();
     assert_eq!((none.delivered, none.skipped.len()), (0, 0));
     let copy = all.clone();
-    let other = run!(world, |w, ctx| mail::broadcast(w, &ctx, &copy, &[], Some("king"), None)).unwrap();
+    let other = run!(world, |w| mail::broadcast(w, &copy, &[], Some("king"), None)).unwrap();
     assert_eq!(other.delivered, 0);
     assert_eq!(code(world.broadcast(&all, &["cid"]).await), Code::NotFound);
 });
 
 // A broadcast to more agents than one transaction takes reaches each once, and one limit refuses all or none.
 world_test!(a_large_broadcast_goes_in_slices, async |world| {
-    run!(world, |w, ctx| {
+    run!(world, |w| {
         let agent = w.agent_get(&id("bob"))?.unwrap();
         (0..2_300).try_for_each(|n| {
             let agent_id = id(&format!("b{n:04}"));
             w.agent_put(&Agent { agent_id, archetype: "crowd".to_owned(), ..agent.clone() })
         })?;
-        drop(ctx);
         Ok::<_, ghost_store::StoreError>(())
     })
     .unwrap();
@@ -131,7 +130,7 @@ world_test!(a_large_broadcast_goes_in_slices, async |world| {
         let (mut sent, mut parts) = (None, 0);
         loop {
             let copy = new_message.clone();
-            let part = run!(world, |w, ctx| mail::broadcast(w, &ctx, &copy, &[], archetype, sent)).unwrap();
+            let part = run!(world, |w| mail::broadcast(w, &copy, &[], archetype, sent)).unwrap();
             parts += 1;
             let waiting = read!(world, |r| r.inbox_total()?) - before;
             assert_eq!(u64::from(part.delivered), waiting, "each transaction is complete in itself");

@@ -65,12 +65,12 @@ pub(crate) async fn create(world: &OperationWorld, new: NewAgent) -> Result<Agen
 }
 
 pub(crate) async fn create_by(world: &OperationWorld, by: Party, new: NewAgent) -> Result<Agent> {
-    run!(world, |w, ctx| agents::create(w, &ctx, &by, new))
+    run!(world, |w| agents::create(w, &by, new))
 }
 
 pub(crate) async fn delete(world: &OperationWorld, name: &str) -> agents::Deleted {
     let agent_id = id(name);
-    run!(world, |w, ctx| agents::delete(w, &ctx, &operator(), &agent_id)).unwrap()
+    run!(world, |w| agents::delete(w, &operator(), &agent_id)).unwrap()
 }
 
 impl OperationWorld {
@@ -147,12 +147,12 @@ impl OperationWorld {
 
     pub(crate) async fn finish(&self, turn_id: TurnId, text: &str) -> Result<Turn> {
         let ending = Ending::Finished(text.to_owned());
-        run!(self, |w, ctx| turns::finish(w, &ctx, turn_id, ending))
+        run!(self, |w| turns::finish(w, turn_id, ending))
     }
 
     /// Ends a turn in another way.
     pub(crate) async fn end(&self, turn_id: TurnId, ending: Ending) -> Turn {
-        run!(self, |w, ctx| turns::finish(w, &ctx, turn_id, ending)).unwrap()
+        run!(self, |w| turns::finish(w, turn_id, ending)).unwrap()
     }
 
     /// Opens the next turn of an agent and ends it with this text.
@@ -164,48 +164,48 @@ impl OperationWorld {
     /// The supervisor says that an agent has stopped.
     pub(crate) async fn stopped(&self, agent_id: &AgentId) {
         let agent_id = agent_id.clone();
-        run!(self, |w, ctx| agents::stopped(w, &ctx, &agent_id)).unwrap();
+        run!(self, |w| agents::stopped(w, &agent_id)).unwrap();
     }
 
     /// Stops an agent, and its supervisor says that it has stopped.
     pub(crate) async fn stop(&self, name: &str) {
         let agent_id = id(name);
-        run!(self, |w, ctx| {
-            agents::stop(w, &ctx, &operator(), &agent_id, None)?;
-            agents::stopped(w, &ctx, &agent_id)
+        run!(self, |w| {
+            agents::stop(w, &operator(), &agent_id, None)?;
+            agents::stopped(w, &agent_id)
         })
         .unwrap();
     }
 
     pub(crate) async fn crash(&self, name: &str, reason: &str) {
         let (agent_id, reason) = (id(name), reason.to_owned());
-        run!(self, |w, ctx| agents::crashed(w, &ctx, &agent_id, &reason)).unwrap();
+        run!(self, |w| agents::crashed(w, &agent_id, &reason)).unwrap();
         let agent_id = id(name);
-        run!(self, |w, ctx| agents::restarted(w, &ctx, &agent_id)).unwrap();
+        run!(self, |w| agents::restarted(w, &agent_id)).unwrap();
     }
 
     /// Records the start of a call with the provider's id `c1`.
     pub(crate) async fn start_call(&self, turn: &Turn, start: &CallStart) {
         let (turn, start) = (turn.clone(), start.clone());
-        run!(self, |w, ctx| turns::record_call_start(w, &ctx, &turn, &start)).unwrap();
+        run!(self, |w| turns::record_call_start(w, &turn, &start)).unwrap();
     }
 
     /// Records the result of a call with the provider's id `c1` of the tool `t`.
     pub(crate) async fn end_call(&self, turn: &Turn, call_id: CallId, outcome: CallOutcome) {
         let turn = turn.clone();
-        run!(self, |w, ctx| turns::record_call_end(w, &ctx, &turn, call_id, "c1", "t", &outcome)).unwrap();
+        run!(self, |w| turns::record_call_end(w, &turn, call_id, "c1", "t", &outcome)).unwrap();
     }
 
     /// Adds mail to an open turn of an agent.
     pub(crate) async fn join(&self, name: &str, turn_id: TurnId, limit: u32) -> Result<mail::Joined> {
         let agent_id = id(name);
-        run!(self, |w, ctx| mail::join(w, &ctx, &agent_id, turn_id, limit))
+        run!(self, |w| mail::join(w, &agent_id, turn_id, limit))
     }
 
     /// The first slice of a broadcast.
     pub(crate) async fn broadcast(&self, new: &NewMessage, exclude: &[&str]) -> Result<mail::Broadcast> {
         let (new, exclude) = (new.clone(), exclude.iter().map(|name| id(name)).collect::<Vec<_>>());
-        run!(self, |w, ctx| mail::broadcast(w, &ctx, &new, &exclude, None, None))
+        run!(self, |w| mail::broadcast(w, &new, &exclude, None, None))
     }
 
     pub(crate) async fn outside_ask(&self, target: &str) -> Result<Ask> {
@@ -215,8 +215,8 @@ impl OperationWorld {
     /// Opens an ask from a turn with the tool `tool`, and records the call.
     pub(crate) async fn ask_by(&self, turn: &Turn, target: &str, tool: &str) -> Result<(Ask, CallId)> {
         let (turn, target, tool) = (turn.clone(), id(target), tool.to_owned());
-        run!(self, |w, ctx| {
-            let call_id = CallId(ctx.id());
+        run!(self, |w| {
+            let call_id = CallId(w.ctx.id());
             let waiting = WaitingCall {
                 agent_id: turn.agent_id.clone(),
                 turn_id: turn.turn_id,
@@ -225,9 +225,9 @@ impl OperationWorld {
             };
             let chain = Chain::after(&turn);
             let (by, wait) = (Party::Agent(turn.agent_id.clone()), Duration::from_secs(60));
-            let ask = asks::open(w, &ctx, by, Some(waiting), &target, "how many?".into(), wait, chain)?;
+            let ask = asks::open(w, by, Some(waiting), &target, "how many?".into(), wait, chain)?;
             let start = CallStart { ask_id: Some(ask.ask_id), ..call_start(call_id, &tool, Effect::Wait) };
-            turns::record_call_start(w, &ctx, &turn, &start)?;
+            turns::record_call_start(w, &turn, &start)?;
             Ok((ask, call_id))
         })
     }
@@ -281,12 +281,12 @@ impl OperationWorld {
     /// Sets limits by hand.
     pub(crate) async fn set_limits(&self, scope: &Scope, limits: NewLimits) -> Result<Budget> {
         let scope = scope.clone();
-        run!(self, |w, ctx| budgets::set(w, &ctx, &operator(), &scope, limits))
+        run!(self, |w| budgets::set(w, &operator(), &scope, limits))
     }
 
     /// Sets the limits that the world file names.
     pub(crate) async fn follow_file(&self, named: Vec<(Scope, BudgetLimits)>) {
-        run!(self, |w, ctx| budgets::follow_file(w, &ctx, &operator(), &named)).unwrap();
+        run!(self, |w| budgets::follow_file(w, &operator(), &named)).unwrap();
     }
 
     /// What an operator sees of budgets: those that are nearly spent, and all that are limited.
@@ -297,7 +297,7 @@ impl OperationWorld {
 
     /// Opens a channel.
     pub(crate) async fn channel(&self, by: Party, new: NewChannel) -> Result<chat::Created> {
-        run!(self, |w, ctx| chat::create(w, &ctx, &by.into(), new))
+        run!(self, |w| chat::create(w, &by.into(), new))
     }
 
     /// The result of a call in a turn's journal.
@@ -313,7 +313,7 @@ impl OperationWorld {
     /// Starts a model call of at most `output` tokens after `input` tokens. A call that has to wait
     /// returns `Unavailable`.
     pub(crate) async fn model_start(&self, turn_id: TurnId, demand: Demand) -> Result<(ReservationId, u64)> {
-        match run!(self, |w, ctx| turns::model_started(w, &ctx, turn_id, &demand))? {
+        match run!(self, |w| turns::model_started(w, turn_id, &demand))? {
             Reserved::Granted(reservation_id, allowance) => Ok((reservation_id, allowance.max_tokens)),
             Reserved::Spent(scope) => {
                 let parked = self.turn(turn_id).await.parked.map(|parked| parked.reason).unwrap_or_default();
@@ -357,7 +357,7 @@ impl OperationWorld {
             price,
             duration_ms: 7,
         };
-        run!(self, |w, ctx| turns::model_answered(w, &ctx, turn_id, result))
+        run!(self, |w| turns::model_answered(w, turn_id, result))
     }
 }
 

@@ -19,26 +19,27 @@ world_test!(no_event_ledger_row_or_dead_letter_shows_a_secret_or_part_of_one, as
         let turn = world.take("ada").await.turn;
         let (held, _) = world.model_start(turn.turn_id, demand(1, 16)).await.unwrap();
         let (began, said) = (turn.clone(), text.clone());
-        run!(world, |w, ctx| {
+        run!(world, |w| {
+            let ctx = w.ctx;
             let call_id = CallId(ctx.id());
             let arguments = json!({ "said": said, (said.clone()): [said] });
             let start = CallStart { arguments, ..call_start(call_id, "t", Effect::Outside) };
-            turns::record_call_start(w, &ctx, &began, &start)?;
+            turns::record_call_start(w, &began, &start)?;
             let refusal = Refusal::new(Code::ExecFailed, said.clone()).details(json!({ "x": said }));
             let outcome =
                 CallOutcome { content: json!({ "a": said }), refusal: Some(refusal), ..CallOutcome::default() };
-            turns::record_call_end(w, &ctx, &began, call_id, "c1", "t", &outcome)?;
+            turns::record_call_end(w, &began, call_id, "c1", "t", &outcome)?;
             let call_id = CallId(ctx.id());
             let outcome = CallOutcome { content: json!(said), ..CallOutcome::default() };
-            turns::record_call_end(w, &ctx, &began, call_id, "c2", "t", &outcome)?;
-            turns::malformed(w, &ctx, &began, &said)?;
-            turns::model_failed(w, &ctx, began.turn_id, held, "m", &said, budgets::Settlement::Released)?;
-            skills::acquire(w, &ctx, &began.agent_id, &said)?;
+            turns::record_call_end(w, &began, call_id, "c2", "t", &outcome)?;
+            turns::malformed(w, &began, &said)?;
+            turns::model_failed(w, began.turn_id, held, "m", &said, budgets::Settlement::Released)?;
+            skills::acquire(w, &began.agent_id, &said)?;
             let title: String = said.chars().take(150).collect();
-            let new = NewTask { description: said.clone(), ..new_task("bob", &title, Chain::root(&ctx)) };
-            let task = tasks::create(w, &ctx, &party("ada"), new)?;
+            let new = NewTask { description: said.clone(), ..new_task("bob", &title, Chain::root(ctx)) };
+            let task = tasks::create(w, &party("ada"), new)?;
             let change = TaskChange { note: Some(said.clone()), result: Some(said.clone()), ..TaskChange::default() };
-            tasks::update(w, &ctx, &party("bob"), task.task_id, change, Chain::root(&ctx))
+            tasks::update(w, &party("bob"), task.task_id, change, Chain::root(ctx))
         })
         .unwrap();
         world.crash("ada", &format!("panic: {text}")).await;
@@ -49,15 +50,15 @@ world_test!(no_event_ledger_row_or_dead_letter_shows_a_secret_or_part_of_one, as
             .end(turn_id, Ending::Failed(Refusal::new(Code::BudgetExhausted, failed).details(json!({ "x": text }))))
             .await;
         let why = text_with_secret(before);
-        run!(world, |w, ctx| agents::failed(w, &ctx, &id("cyd"), &why)).unwrap();
+        run!(world, |w| agents::failed(w, &id("cyd"), &why)).unwrap();
         let shown = format!("{:?}", world.agent("cyd").await);
         assert!(!shown.contains("hunter2"), "{before}: {shown}");
         let why = text_with_secret(before);
-        run!(world, |w, ctx| agents::stop(w, &ctx, &operator(), &id("cyd"), Some(&why))).unwrap();
-        run!(world, |w, ctx| agents::stopped(w, &ctx, &id("cyd"))).unwrap();
+        run!(world, |w| agents::stop(w, &operator(), &id("cyd"), Some(&why))).unwrap();
+        run!(world, |w| agents::stopped(w, &id("cyd"))).unwrap();
         let shown = format!("{:?} {:?}", world.agent("cyd").await.status_reason, world.turn(turn_id).await.reason);
         assert!(!shown.contains("hunter2"), "{before}: {shown}");
-        run!(world, |w, ctx| agents::start(w, &ctx, &operator(), &id("cyd"))).unwrap();
+        run!(world, |w| agents::start(w, &operator(), &id("cyd"))).unwrap();
     }
     for event in world.events().await {
         assert!(!format!("{event:?}").contains("hunter2"), "{event:?}");

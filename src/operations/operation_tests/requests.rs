@@ -10,10 +10,10 @@ fn key(request_id: &str, method: &str, digest: &str) -> RequestKey {
 }
 
 async fn send_once(world: &OperationWorld, key: RequestKey, body: &str) -> Result<Envelope> {
-    let (ctx, body) = (world.ctx.clone(), body.to_owned());
+    let body = body.to_owned();
     requests::once(&world.store, &world.ctx, key, move |w| {
-        let chain = Chain::root(&ctx);
-        mail::deliver(w, &ctx, NewMessage::new(&id("ada"), operator(), Kind::Message, body, chain))
+        let chain = Chain::root(w.ctx);
+        mail::deliver(w, NewMessage::new(&id("ada"), operator(), Kind::Message, body, chain))
     })
     .await
 }

@@ -58,7 +58,7 @@ world_test!(a_dead_letter_older_than_a_tombstone_does_not_belong_to_a_later_agen
     let held = world.dead_letters().await.remove(0).dead_letter_id;
     assert!(tombstones(&world).await.is_empty());
     assert_ne!(create(&world, new_agent(&world.ctx, "bob")).await.unwrap().incarnation, turn.incarnation);
-    let retried = run!(world, |w, ctx| dead_letters::retry(w, &ctx, &operator(), held, false));
+    let retried = run!(world, |w| dead_letters::retry(w, &operator(), held, false));
     assert_eq!(code(retried), Code::Conflict);
 });
 
@@ -186,7 +186,7 @@ world_test!(the_account_of_a_root_is_deleted_when_the_root_is_over, async |world
     assert_eq!(world.budget(&Scope::World).await.unwrap().spent_tokens, 15);
     limit(&world, turn.root_id).await;
     assert_eq!(account(&world, turn.root_id).await.unwrap().spent_tokens, 15);
-    let taken = run!(world, |w, ctx| turns::take(w, &ctx, &id("bob"), None)).unwrap().unwrap();
+    let taken = run!(world, |w| turns::take(w, &id("bob"), None)).unwrap().unwrap();
     assert_eq!(taken.turn.root_id, waits.root_id);
 });
 
@@ -203,9 +203,9 @@ async fn a_full_store_deletes_history_early_but_keeps_the_last_hour() {
     };
     bounds(0);
     let fill = async || {
-        run!(world, |w, ctx| {
+        run!(world, |w| {
             for n in 0..2_000 {
-                ctx.emit(w, NewEvent::new(EventKind::WorldWarning, json!({ "n": n, "text": "x".repeat(200) })))?;
+                w.emit(NewEvent::new(EventKind::WorldWarning, json!({ "n": n, "text": "x".repeat(200) })))?;
             }
             Ok::<_, Refusal>(())
         })
@@ -224,8 +224,7 @@ async fn a_full_store_deletes_history_early_but_keeps_the_last_hour() {
     assert_eq!(retention::sweep_bytes(&world.store, &world.ctx).await.unwrap(), 0, "nor is there a bound");
     bounds(full.bytes * 3 / 4);
     assert!(retention::stored(&world.store, &world.ctx).await.unwrap().warns);
-    let ctx = world.ctx.clone();
-    let near = read!(world, |r| root_limits::near(r, &ctx, 0)?);
+    let near = read!(world, |r| root_limits::near(r, 0)?);
     let names: Vec<&str> = near.iter().map(|near| near.limit.as_str()).collect();
     assert_eq!(names, ["store_bytes_max", "store_bytes_warn"]);
     assert_eq!(retention::sweep_bytes(&world.store, &world.ctx).await.unwrap(), 2_000, "the day before");

@@ -88,7 +88,7 @@ world_test!(every_limit_of_a_root_is_reported_even_if_lowered_below_the_current_
         tally.echo(&id("ada"), &id("bob"), "Thanks!");
         tally.echo(&id("bob"), &id("ada"), "Thanks!");
     }
-    run!(world, |w, _cx| Ok::<_, Refusal>(w.root_put(&tally)?)).unwrap();
+    run!(world, |w| Ok::<_, Refusal>(w.root_put(&tally)?)).unwrap();
     world.limits(|limits| {
         limits.root_messages_max = 4;
         limits.root_turns_max = 4;
@@ -98,7 +98,7 @@ world_test!(every_limit_of_a_root_is_reported_even_if_lowered_below_the_current_
         limits.hops_max = 4;
     });
     let new_message = |text: &str, hop| NewMessage { chain: chain(hop), ..message("ada", "bob", text, 1) };
-    let over_turns = run!(world, |w, ctx| root_limits::turns_spent(w, &ctx, root_id, 1)).unwrap().unwrap();
+    let over_turns = run!(world, |w| root_limits::turns_spent(w, root_id, 1)).unwrap().unwrap();
     assert!(over_turns.message.contains("limits.root_turns_max"), "{over_turns}");
     let spawn = NewAgent { chain: chain(1), kind: AgentKind::Dynamic, ..new_agent(&world.ctx, "x1") };
     let refusals = [
@@ -106,12 +106,12 @@ world_test!(every_limit_of_a_root_is_reported_even_if_lowered_below_the_current_
         world.deliver(new_message("Thanks!", 1)).await.unwrap_err(),
         world.deliver(new_message("too far", 5)).await.unwrap_err(),
         world.ask_by(&turn, "bob", "syscall.ask").await.unwrap_err(),
-        run!(world, |w, ctx| agents::create(w, &ctx, &party("ada"), spawn)).unwrap_err(),
+        run!(world, |w| agents::create(w, &party("ada"), spawn)).unwrap_err(),
     ];
     for refusal in refusals.iter().chain(&refusals) {
         recorded(&world, &turn, refusal).await;
     }
-    run!(world, |w, ctx| root_limits::turn_opened(w, &ctx, &id("ada"), chain(1))).unwrap();
+    run!(world, |w| root_limits::turn_opened(w, &id("ada"), chain(1))).unwrap();
     let limits: Vec<_> = limit_events(&world).await.into_iter().map(|payload| payload["limit"].clone()).collect();
     let expected =
         ["root_messages_max", "echoes_max", "hops_max", "reply_rounds_max", "root_spawns_max", "root_turns_max"];
@@ -121,9 +121,9 @@ world_test!(every_limit_of_a_root_is_reported_even_if_lowered_below_the_current_
 world_test!(a_refusal_is_reported_even_if_its_caller_goes_on, async |world| {
     world.limits(|limits| limits.root_messages_max = 3);
     let tally = RootTally { messages: 2, ..RootTally::new(ROOT, world.ctx.now()) };
-    run!(world, |w, ctx| {
+    run!(world, |w| {
         w.root_put(&tally)?;
-        Ok::<_, Refusal>(root_limits::sent(w, &ctx, &party("ada"), chain(1), 2).unwrap_err())
+        Ok::<_, Refusal>(root_limits::sent(w, &party("ada"), chain(1), 2).unwrap_err())
     })
     .unwrap();
     assert_eq!(limit_events(&world).await.len(), 1);
@@ -169,7 +169,7 @@ world_test!(the_agents_that_a_root_creates_are_limited, async |world| {
     world.limits(|limits| limits.root_spawns_max = 2);
     let spawn = async |name: &str, chain: Chain| {
         let new = NewAgent { chain, kind: AgentKind::Dynamic, ..new_agent(&world.ctx, name) };
-        run!(world, |w, ctx| agents::create(w, &ctx, &party("ada"), new))
+        run!(world, |w| agents::create(w, &party("ada"), new))
     };
     spawn("x1", chain(1)).await.unwrap();
     spawn("x2", chain(2)).await.unwrap();
@@ -209,9 +209,8 @@ world_test!(a_turn_of_a_spent_root_takes_no_mail_of_other_roots, async |world| {
 world_test!(a_message_refused_by_its_receiver_is_not_counted, async |world| {
     world.limits(|limits| limits.inbox_max = 1);
     world.deliver(message("ada", "bob", "fits", 1)).await.unwrap();
-    let swallowed = run!(world, |w, ctx| {
-        Ok::<_, Refusal>(mail::deliver(w, &ctx, message("ada", "bob", "does not", 1)).unwrap_err().code)
-    });
+    let swallowed =
+        run!(world, |w| { Ok::<_, Refusal>(mail::deliver(w, message("ada", "bob", "does not", 1)).unwrap_err().code) });
     assert_eq!(swallowed.unwrap(), Code::InboxFull);
     assert_eq!(read!(world, |r| r.root_get(ROOT)?.unwrap()).messages, 1);
 });
@@ -234,14 +233,12 @@ world_test!(the_mail_of_the_world_is_limited_except_for_system_mail, async |worl
 });
 
 world_test!(nearly_reached_limits_are_listed_fullest_first, async |world| {
-    let ctx = world.ctx.clone();
-    assert_eq!(read!(world, |r| root_limits::near(r, &ctx, 0)?), []);
+    assert_eq!(read!(world, |r| root_limits::near(r, 0)?), []);
     world.limits(|limits| (limits.root_messages_max, limits.inbox_max, limits.dynamic_agents_max) = (5, 4, 10));
     for n in 0..4 {
         world.deliver(message("ada", "bob", &format!("{n} {}", "y".repeat(300)), 1)).await.unwrap();
     }
-    let ctx = world.ctx.clone();
-    let near = world.store.read(move |r| root_limits::near(r, &ctx, 9)).await.unwrap();
+    let near = world.ctx.read(&world.store, |r| root_limits::near(r, 9)).await.unwrap();
     let named =
         |limit: &str, about: &str, value, most| NearBound { limit: limit.into(), about: about.into(), value, most };
     let root = ROOT.to_string();
@@ -260,8 +257,8 @@ world_test!(a_check_in_advance_gives_the_same_refusal_and_counts_nothing, async 
         // Repeated texts, then new texts.
         let text = if hop < 8 { "Thanks!".to_owned() } else { format!("part {hop} of {}", "x".repeat(300)) };
         let new_message = message(from, to, &text, hop);
-        let (before, ctx, asked) = (read!(world, |r| r.root_get(ROOT)?), world.ctx.clone(), new_message.clone());
-        let would = world.store.read(move |r| mail::would_deliver(r, &ctx, &asked)).await;
+        let (before, asked) = (read!(world, |r| r.root_get(ROOT)?), new_message.clone());
+        let would = world.ctx.read(&world.store, move |r| mail::would_deliver(r, &asked)).await;
         assert_eq!(read!(world, |r| r.root_get(ROOT)?), before);
         let done = world.deliver(new_message).await.map(|_| ());
         assert_eq!(would.map_err(|refusal| refusal.code), done.map_err(|refusal| refusal.code), "hop {hop}");

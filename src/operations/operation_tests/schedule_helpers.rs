@@ -21,7 +21,7 @@ pub(super) fn new(world: &OperationWorld, kind: ScheduleKind, name: &str, when: 
 }
 
 pub(super) async fn set(world: &OperationWorld, by: Party, new: NewSchedule) -> Result<Schedule> {
-    match run!(world, |w, ctx| schedules::set(w, &ctx, &by, new)) {
+    match run!(world, |w| schedules::set(w, &by, new)) {
         Err(refusal) => Err(world.with_suggestion(refusal).await),
         set => set,
     }
@@ -38,7 +38,7 @@ pub(super) fn cron(expression: &str) -> When {
 
 /// Sets off due schedules, as a daemon that started to check at `since`.
 pub(super) async fn due_since(world: &OperationWorld, since: Timestamp) -> bool {
-    run!(world, |w, ctx| schedules::due(w, &ctx, since, &|_, _| Beat::Prompt(Some("Look.".into())))).unwrap()
+    run!(world, |w| schedules::due(w, since, &|_, _| Beat::Prompt(Some("Look.".into())))).unwrap()
 }
 
 pub(super) async fn due(world: &OperationWorld) -> bool {
@@ -58,7 +58,10 @@ pub(super) async fn runs(world: &OperationWorld, schedule: &Schedule) -> Vec<Sch
 
 /// The operator sets a schedule off by hand.
 pub(super) async fn run_now(world: &OperationWorld, schedule_id: ScheduleId) -> Result<ScheduleRun> {
-    run!(world, |w, ctx| schedules::run_now(w, &ctx, &operator(), schedule_id, Chain::root(&ctx)))
+    run!(world, |w| {
+        let ctx = w.ctx;
+        schedules::run_now(w, &operator(), schedule_id, Chain::root(ctx))
+    })
 }
 
 pub(super) async fn find(world: &OperationWorld, schedule: &Schedule) -> Option<Schedule> {
@@ -96,7 +99,7 @@ pub(super) async fn conversations_of_ada(world: &OperationWorld) -> Vec<(Convers
 pub(super) async fn answered_conversation(world: &OperationWorld, thread: &str) -> Conversation {
     let (adapter, thread) = (CONTROL.to_owned(), Some(thread.to_owned()));
     let (start, said) = (Start { adapter, thread, owner: id("ada"), party: operator() }, said(operator(), "hello"));
-    let heard = run!(world, |w, ctx| conversations::arrive(w, &ctx, start, said)).unwrap();
+    let heard = run!(world, |w| conversations::arrive(w, start, said)).unwrap();
     world.done("ada", "NO_REPLY").await;
     heard.conversation
 }

@@ -57,13 +57,13 @@ world_test!(setting_again_replaces_an_own_schedule_but_not_one_of_another_party,
     let mine = set(&world, party("ada"), new(&world, ScheduleKind::Cron, "report", cron("0 8 * * *"))).await;
     assert_eq!(code(mine), Code::AccessDenied);
     let (schedule_id, ada) = (job.schedule_id, party("ada"));
-    assert_eq!(code(run!(world, |w, ctx| schedules::cancel(w, &ctx, &ada, schedule_id))), Code::AccessDenied);
-    let off = run!(world, |w, ctx| schedules::enable(w, &ctx, &operator(), schedule_id, false)).unwrap();
+    assert_eq!(code(run!(world, |w| schedules::cancel(w, &ada, schedule_id))), Code::AccessDenied);
+    let off = run!(world, |w| schedules::enable(w, &operator(), schedule_id, false)).unwrap();
     assert_eq!((off.enabled, off.next_at), (false, None));
-    let on = run!(world, |w, ctx| schedules::enable(w, &ctx, &operator(), schedule_id, true)).unwrap();
+    let on = run!(world, |w| schedules::enable(w, &operator(), schedule_id, true)).unwrap();
     assert_eq!(on.next_at, job.next_at);
-    run!(world, |w, ctx| schedules::cancel(w, &ctx, &operator(), schedule_id)).unwrap();
-    assert_eq!(code(run!(world, |w, ctx| schedules::cancel(w, &ctx, &operator(), schedule_id))), Code::NotFound);
+    run!(world, |w| schedules::cancel(w, &operator(), schedule_id)).unwrap();
+    assert_eq!(code(run!(world, |w| schedules::cancel(w, &operator(), schedule_id))), Code::NotFound);
     let near = read!(world, |r| schedules::named(r, &id("ada"), ScheduleKind::Timer, "tee").unwrap_err());
     assert_eq!(near.hint.unwrap(), "did you mean `tea`?");
 });
@@ -162,11 +162,11 @@ world_test!(schedules_of_a_deleted_agent_are_cancelled_and_a_stopped_agent_gets_
     let one = timer(&world, "one", MINUTE).await;
     let two = timer(&world, "two", MINUTE * 9).await;
     let ada = id("ada");
-    run!(world, |w, ctx| agents::stop(w, &ctx, &operator(), &ada, None)).unwrap();
+    run!(world, |w| agents::stop(w, &operator(), &ada, None)).unwrap();
     due_after(&world, MINUTE).await;
     assert_eq!(world.inbox("ada").await.len(), 1);
     let ada = id("ada");
-    run!(world, |w, ctx| agents::delete(w, &ctx, &operator(), &ada)).unwrap();
+    run!(world, |w| agents::delete(w, &operator(), &ada)).unwrap();
     assert!(find(&world, &two).await.is_none());
     assert_eq!(runs(&world, &one).await[0].status, RunStatus::Failed);
     assert_eq!(world.count(EventKind::ScheduleCancelled).await, 1);
@@ -187,7 +187,7 @@ world_test!(a_watch_reports_each_change_once_and_repeats_changes_that_a_limit_re
     let (schedule_id, made) = (watch.schedule_id, watch.created_at);
     let check = async |names: &[&str]| {
         let now = seen(names);
-        run!(world, |w, ctx| schedules::changed(w, &ctx, schedule_id, made, &now, false)).unwrap()
+        run!(world, |w| schedules::changed(w, schedule_id, made, &now, false)).unwrap()
     };
     assert!(check(&["a"]).await.is_none());
     world.limits(|limits| limits.inbox_max = 1);
@@ -221,20 +221,20 @@ world_test!(a_check_of_a_replaced_watch_does_not_affect_the_new_watch, async |wo
     let new = watch("there", "there.md").await;
     assert_eq!(old.schedule_id, new.schedule_id);
     let (schedule_id, made, now) = (old.schedule_id, old.created_at, seen("new.md"));
-    assert!(run!(world, |w, ctx| schedules::changed(w, &ctx, schedule_id, made, &now, false)).unwrap().is_none());
+    assert!(run!(world, |w| schedules::changed(w, schedule_id, made, &now, false)).unwrap().is_none());
     let refusal = Refusal::new(Code::TooLarge, "too many files");
-    run!(world, |w, ctx| schedules::watch_refused(w, &ctx, schedule_id, made, &refusal)).unwrap();
+    run!(world, |w| schedules::watch_refused(w, schedule_id, made, &refusal)).unwrap();
     assert!(world.inbox("ada").await.is_empty() && runs(&world, &new).await.is_empty());
     assert_eq!(read!(world, |r| r.watch_snapshot_get(schedule_id)?), Some(seen("there.md")));
     let (made, now) = (new.created_at, seen("new.md"));
-    assert!(run!(world, |w, ctx| schedules::changed(w, &ctx, schedule_id, made, &now, false)).unwrap().is_some());
+    assert!(run!(world, |w| schedules::changed(w, schedule_id, made, &now, false)).unwrap().is_some());
 });
 
 // covers: HB-04
 world_test!(an_alert_in_a_channel_wakes_members_by_the_chat_setting, async |world| {
     world.channel(party("ada"), new_channel("alerts", &["bob", "cyd"])).await.unwrap();
     let wanted = schedules::Wanted { every_ms: 1_800_000, target: "alerts".into() };
-    run!(world, |w, ctx| schedules::follow_heartbeat(w, &ctx, &id("ada"), Some(&wanted))).unwrap();
+    run!(world, |w| schedules::follow_heartbeat(w, &id("ada"), Some(&wanted))).unwrap();
     for (wake, woken) in [(ChatWake::None, 0), (ChatWake::Mentions, 0), (ChatWake::All, 1)] {
         world.ctx.set_chat_wake(wake);
         due_after(&world, MINUTE * 30).await;
@@ -250,7 +250,7 @@ world_test!(an_alert_in_a_channel_wakes_members_by_the_chat_setting, async |worl
 world_test!(heartbeats_follow_the_configuration_and_are_skipped_when_there_is_nothing_to_ask, async |world| {
     let want = async |every_ms: Option<u64>| {
         let wanted = every_ms.map(|every_ms| schedules::Wanted { every_ms, target: "last".into() });
-        run!(world, |w, ctx| schedules::follow_heartbeat(w, &ctx, &id("ada"), wanted.as_ref())).unwrap();
+        run!(world, |w| schedules::follow_heartbeat(w, &id("ada"), wanted.as_ref())).unwrap();
     };
     want(Some(1_800_000)).await;
     want(Some(1_800_000)).await;

@@ -47,7 +47,7 @@ world_test!(an_announcement_goes_to_the_last_conversation_and_a_failure_is_in_th
     let ended = Ending::Failed(Refusal::new(Code::Timeout, "too slow"));
     due_after(&world, HOUR).await;
     let turn = world.take("ada").await.turn;
-    run!(world, |w, ctx| turns::finish(w, &ctx, turn.turn_id, ended)).unwrap();
+    run!(world, |w| turns::finish(w, turn.turn_id, ended)).unwrap();
     let said = conversations_of_ada(&world).await.remove(0).1;
     assert_eq!((said.len(), said[1].content.as_str()), (2, "It is noon."));
     own_turn(&world, Target::Conversation(talk.conversation_id)).await;
@@ -88,7 +88,7 @@ world_test!(a_webhook_gets_results_in_one_thread_as_conversation_deliveries, asy
     run_next_hour(&world, "One.").await;
     // The job is cancelled before its turn ends; its result is still delivered.
     due_after(&world, HOUR).await;
-    run!(world, |w, ctx| schedules::cancel(w, &ctx, &operator(), job.schedule_id)).unwrap();
+    run!(world, |w| schedules::cancel(w, &operator(), job.schedule_id)).unwrap();
     world.done("ada", "Two.").await;
     let talks = conversations_of_ada(&world).await;
     let (conversation, said) = &talks[0];
@@ -172,7 +172,7 @@ world_test!(a_one_shot_is_deleted_after_success_and_switched_off_after_failure, 
     world.end(world.take("ada").await.turn.turn_id, Ending::Failed(Refusal::new(Code::Timeout, "too slow"))).await;
     let kept = find(&world, &job).await.unwrap();
     assert_eq!((kept.enabled, kept.next_at, kept.last_status), (false, None, Some(RunStatus::Failed)));
-    let on = run!(world, |w, ctx| schedules::enable(w, &ctx, &operator(), schedule_id, true));
+    let on = run!(world, |w| schedules::enable(w, &operator(), schedule_id, true));
     assert_eq!(code(on), Code::InvalidArguments);
     // Its message can still be changed, but not with a time that has passed.
     let repaired = || NewSchedule {
@@ -227,12 +227,12 @@ world_test!(mail_for_the_next_heartbeat_is_taken_with_it, async |world| {
     assert!(world.inbox("ada").await[0].wake);
     world.done("ada", "").await;
     let wanted = schedules::Wanted { every_ms: 1_800_000, target: "none".into() };
-    run!(world, |w, ctx| schedules::follow_heartbeat(w, &ctx, &id("ada"), Some(&wanted))).unwrap();
+    run!(world, |w| schedules::follow_heartbeat(w, &id("ada"), Some(&wanted))).unwrap();
     due_after(&world, MINUTE * 10).await;
     assert!(!world.inbox("ada").await[0].wake && world.try_take("ada").await.unwrap().is_none());
     world.pass(MINUTE * 20);
     // An empty HEARTBEAT.md asks nothing, but mail waits.
-    run!(world, |w, ctx| schedules::due(w, &ctx, Timestamp(0), &|_, _| Beat::Empty)).unwrap();
+    run!(world, |w| schedules::due(w, Timestamp(0), &|_, _| Beat::Empty)).unwrap();
     let taken = world.take("ada").await;
     let kinds: Vec<Kind> = taken.mail.iter().map(|mail| mail.kind).collect();
     assert_eq!(kinds, [Kind::Cron, Kind::Heartbeat]);

@@ -119,11 +119,11 @@ world_test!(a_schedule_with_an_invalid_rule_is_switched_off_and_recorded, async 
     let mut job = set(&world, party("ada"), new(&world, ScheduleKind::Cron, "job", cron("0 * * * *"))).await.unwrap();
     job.when = When::Cron { expression: "0 * * * *".into(), zone: Some("Mars/Base".into()) };
     let broken = job.clone();
-    run!(world, |w, ctx| Ok::<_, Refusal>(w.schedule_put(&broken)?)).unwrap();
+    run!(world, |w| Ok::<_, Refusal>(w.schedule_put(&broken)?)).unwrap();
     due_after(&world, HOUR).await;
     let job = find(&world, &job).await.unwrap();
     assert_eq!((job.enabled, job.next_at, job.last_status), (false, None, Some(RunStatus::Refused)));
-    let again = run!(world, |w, ctx| schedules::enable(w, &ctx, &party("ada"), job.schedule_id, true));
+    let again = run!(world, |w| schedules::enable(w, &party("ada"), job.schedule_id, true));
     assert!(again.unwrap_err().message.contains("time zone"));
 });
 
@@ -143,7 +143,7 @@ async fn an_unreadable_schedule_is_set_aside_and_the_others_go_off() {
 
     let world = world.reopened(open().await);
     // The start compares all slots with the clock, and does not fail because of one that it cannot read.
-    run!(world, |w, ctx| clock::at_start(w, &ctx)).unwrap();
+    run!(world, |w| clock::at_start(w)).unwrap();
     world.pass(HOUR);
     let mut rounds = 1;
     while due(&world).await {

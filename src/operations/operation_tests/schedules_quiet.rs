@@ -9,7 +9,7 @@ use super::schedule_helpers::*;
 /// Configures ada's heartbeat: every half hour, or none.
 async fn heartbeat(world: &OperationWorld, beats: bool) {
     let wanted = beats.then(|| schedules::Wanted { every_ms: 1_800_000, target: "none".into() });
-    run!(world, |w, ctx| schedules::follow_heartbeat(w, &ctx, &id("ada"), wanted.as_ref())).unwrap();
+    run!(world, |w| schedules::follow_heartbeat(w, &id("ada"), wanted.as_ref())).unwrap();
 }
 
 /// A job of ada every ten minutes that waits for its heartbeat, with one waiting run.
@@ -62,7 +62,7 @@ async fn a_waiting_run_in_a_dead_letter_runs_when_it_is_retried() {
         let held = world.dead_letters().await;
         let quiet = waited(&world, &job).await.message_id.unwrap();
         let letter = held.iter().find(|letter| letter.messages == [quiet]).unwrap().dead_letter_id;
-        run!(world, |w, ctx| dead_letters::retry(w, &ctx, &operator(), letter, fresh)).unwrap();
+        run!(world, |w| dead_letters::retry(w, &operator(), letter, fresh)).unwrap();
         let taken = world.take("ada").await;
         assert_eq!(taken.mail.iter().map(|mail| mail.message_id).collect::<Vec<_>>(), [quiet], "fresh: {fresh}");
         world.finish(taken.turn.turn_id, "").await.unwrap();
@@ -84,7 +84,7 @@ async fn waiting_mail_wakes_the_agent_when_the_heartbeat_is_removed() {
             heartbeat(&world, false).await;
         } else {
             let beats = read!(world, |r| r.schedule_find(&id("ada"), ScheduleKind::Heartbeat, "heartbeat")?.unwrap());
-            run!(world, |w, ctx| schedules::enable(w, &ctx, &operator(), beats.schedule_id, false)).unwrap();
+            run!(world, |w| schedules::enable(w, &operator(), beats.schedule_id, false)).unwrap();
         }
         assert!(world.signals().contains(&Signal::Wake(id("ada"))), "reloaded: {reloaded}");
         assert!(!world.message(quiet.message_id).await.wake);

@@ -11,7 +11,7 @@ fn job(world: &OperationWorld, target: Target) -> NewSchedule {
 
 async fn enable(world: &OperationWorld, job: &Schedule, enabled: bool) -> Result<Schedule> {
     let schedule_id = job.schedule_id;
-    run!(world, |w, ctx| schedules::enable(w, &ctx, &operator(), schedule_id, enabled))
+    run!(world, |w| schedules::enable(w, &operator(), schedule_id, enabled))
 }
 
 /// A message from outside over the webhook, whose conversations belong to `owner`.
@@ -20,7 +20,7 @@ async fn arrives(world: &OperationWorld, owner: &str, thread: &str) -> Result<Re
     let start =
         Start { adapter: "webhook:ops".into(), thread: Some(thread.into()), owner: id(owner), party: from.clone() };
     let said = said(from, "hello");
-    run!(world, |w, ctx| conversations::arrive(w, &ctx, start, said))
+    run!(world, |w| conversations::arrive(w, start, said))
 }
 
 /// The note of the newest run.
@@ -144,7 +144,7 @@ world_test!(a_job_set_to_another_jobs_thread_is_not_delivered_and_its_run_has_a_
     let cancelled = set(&world, operator(), own()).await.unwrap();
     due_after(&world, HOUR).await;
     let turn = world.take("ada").await.turn;
-    run!(world, |w, ctx| schedules::cancel(w, &ctx, &operator(), cancelled.schedule_id)).unwrap();
+    run!(world, |w| schedules::cancel(w, &operator(), cancelled.schedule_id)).unwrap();
     world.finish(turn.turn_id, "Three.").await.unwrap();
     assert_eq!(note(&world, &cancelled).await, None);
     let entries = conversations_of_ada(&world).await.remove(0).1;

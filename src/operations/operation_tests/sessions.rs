@@ -10,8 +10,8 @@ async fn turn(world: &OperationWorld, conversation_id: Option<ConversationId>, t
     let chain = Chain { conversation_id, ..Chain::root(&world.ctx) };
     world.deliver(NewMessage::new(&id("ada"), operator(), Kind::Message, text, chain)).await.unwrap();
     let turn_id = world.take("ada").await.turn.turn_id;
-    run!(world, |w, ctx| {
-        turns::brief(w, &ctx, turn_id, ("a", "a"), ("b", "b"), BriefedLog::default(), (text.to_owned(), None))
+    run!(world, |w| {
+        turns::brief(w, turn_id, ("a", "a"), ("b", "b"), BriefedLog::default(), (text.to_owned(), None))
     })
     .unwrap();
     world.model_call(turn_id, demand(1, 16), None).await;
@@ -53,7 +53,7 @@ world_test!(a_session_is_read_in_pages_of_its_own_turns, async |world| {
 
 // covers: LOOP-01
 world_test!(a_reset_leaves_the_past_of_one_session_behind, async |world| {
-    let reset = async |session| run!(world, |w, ctx| sessions::reset(w, &ctx, &operator(), &id("ada"), session));
+    let reset = async |session| run!(world, |w| sessions::reset(w, &operator(), &id("ada"), session));
     assert!(!reset(None).await.unwrap(), "there is nothing to leave behind");
     turn(&world, None, "one").await;
     turn(&world, TALK, "aside").await;
@@ -98,7 +98,7 @@ world_test!(a_cut_from_before_a_reset_does_not_undo_it, async |world| {
     let two = turn(&world, None, "two").await.log_place();
     world.send("ada", "three").await;
     let turn_id = world.take("ada").await.turn.turn_id;
-    run!(world, |w, ctx| sessions::reset(w, &ctx, &operator(), &id("ada"), None)).unwrap();
+    run!(world, |w| sessions::reset(w, &operator(), &id("ada"), None)).unwrap();
     for place in [one, two] {
         brief_with_cut(&world, turn_id, place).await;
         let start = read!(world, |r| r.session_start(&id("ada"), None)?.unwrap().start);
@@ -108,16 +108,16 @@ world_test!(a_cut_from_before_a_reset_does_not_undo_it, async |world| {
 
 /// Journals the prompt of ada's open turn, whose log was cut at `place`.
 async fn brief_with_cut(world: &OperationWorld, turn_id: TurnId, place: LogPlace) {
-    run!(world, |w, ctx| {
+    run!(world, |w| {
         let log = BriefedLog { new_start: Some(LogStart { place, round: 1, cut: true }), ..BriefedLog::default() };
-        turns::brief(w, &ctx, turn_id, ("a", "a"), ("b", "b"), log, ("three".to_owned(), None))
+        turns::brief(w, turn_id, ("a", "a"), ("b", "b"), log, ("three".to_owned(), None))
     })
     .unwrap();
 }
 
 world_test!(a_cut_after_a_reset_does_not_bring_back_the_history_before_it, async |world| {
     turn(&world, None, "one").await;
-    run!(world, |w, ctx| sessions::reset(w, &ctx, &operator(), &id("ada"), None)).unwrap();
+    run!(world, |w| sessions::reset(w, &operator(), &id("ada"), None)).unwrap();
     world.pass(std::time::Duration::from_secs(1));
     turn(&world, None, "two").await;
     let three = turn(&world, None, "three").await.log_place();
@@ -133,9 +133,9 @@ world_test!(a_cut_after_a_reset_does_not_bring_back_the_history_before_it, async
 
 // covers: MSG-12
 world_test!(a_task_and_a_schedule_stay_in_their_session_whoever_changes_them, async |world| {
-    let task = run!(world, |w, ctx| {
-        let chain = Chain { conversation_id: TALK, ..Chain::root(&ctx) };
-        tasks::create(w, &ctx, &party("ada"), new_task("bob", "count", chain))
+    let task = run!(world, |w| {
+        let chain = Chain { conversation_id: TALK, ..Chain::root(w.ctx) };
+        tasks::create(w, &party("ada"), new_task("bob", "count", chain))
     })
     .unwrap();
     super::tasks::set(&world, "bob", &task, TaskStatus::Done).await.unwrap();

@@ -13,7 +13,7 @@ world_test!(what_an_operator_finds_out_is_in_the_ledger_and_the_agent_hears_it, 
         call_id
     };
     let settle = async |call_id, settled, note: Option<&'static str>| {
-        run!(world, |w, ctx| turns::settle(w, &ctx, &operator(), call_id, (settled, note)))
+        run!(world, |w| turns::settle(w, &operator(), call_id, (settled, note)))
     };
     let (paid, lost, known) =
         (call(Some(Code::OutcomeUnknown)).await, call(Some(Code::OutcomeUnknown)).await, call(None).await);

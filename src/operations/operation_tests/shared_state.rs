@@ -3,7 +3,7 @@ use crate::shared_state::{Listed, Setting};
 
 async fn set(world: &OperationWorld, by: Party, key: &str, value: Value, expected: Option<i64>) -> Result<StateEntry> {
     let new = Setting { key: key.into(), value: value.into(), expected_version: expected };
-    run!(world, |w, ctx| shared_state::set(w, &ctx, &by, None, new))
+    run!(world, |w| shared_state::set(w, &by, None, new))
 }
 
 async fn get(world: &OperationWorld, key: &str) -> Result<StateEntry> {

@@ -10,21 +10,21 @@ world_test!(suggestions_for_schedules_and_channels_are_searched_after_the_comman
         timer(&world, &format!("a{n:04}"), Duration::from_secs(60)).await;
     }
     timer(&world, "tea", Duration::from_secs(60)).await;
-    let within = run!(world, |w, ctx| schedules::named(w, &id("ada"), ScheduleKind::Timer, "tee")).unwrap_err();
+    let within = run!(world, |w| schedules::named(w, &id("ada"), ScheduleKind::Timer, "tee")).unwrap_err();
     let unknown = json!({ "unknown": { "schedule": { "agent_id": "ada", "kind": "timer", "name": "tee" } } });
     assert_eq!((within.code, within.details.clone()), (Code::NotFound, Some(unknown)), "nothing is looked for in it");
     let refusal = world.with_suggestion(within).await;
     assert_eq!((refusal.code, refusal.details), (Code::NotFound, None));
     assert!(refusal.hint.unwrap().contains("`tea`"));
     // A name without a similar one keeps its own hint.
-    let far = run!(world, |w, ctx| schedules::named(w, &id("ada"), ScheduleKind::Timer, "zzzzzz")).unwrap_err();
+    let far = run!(world, |w| schedules::named(w, &id("ada"), ScheduleKind::Timer, "zzzzzz")).unwrap_err();
     let refusal = world.with_suggestion(far.clone()).await;
     assert_eq!((refusal.hint, refusal.details), (far.hint, None));
 
     world.channel(party("ada"), new_channel("news", &["bob"])).await.unwrap();
     let wanted: ChannelName = "newz".parse().unwrap();
     let name = wanted.clone();
-    let within = run!(world, |w, ctx| chat::channel_named(w, &name)).unwrap_err();
+    let within = run!(world, |w| chat::channel_named(w, &name)).unwrap_err();
     assert_eq!(within.details, Some(json!({ "unknown": { "channel": "newz" } })), "nothing is looked for in it");
     let refusal = world.with_suggestion(within).await;
     assert_eq!((refusal.code, refusal.details), (Code::NotFound, None));

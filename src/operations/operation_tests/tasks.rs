@@ -9,12 +9,15 @@ pub(super) async fn create(
 ) -> Result<Task> {
     let new = new_task(owner, "count\nthe sheep", Chain { hop, ..Chain::root(&world.ctx) });
     let new = NewTask { depends_on: depends_on.to_vec(), ..new };
-    run!(world, |w, ctx| tasks::create(w, &ctx, &by, new))
+    run!(world, |w| tasks::create(w, &by, new))
 }
 
 pub(super) async fn change(world: &OperationWorld, by: Party, task: &Task, change: TaskChange) -> Result<Task> {
     let task_id = task.task_id;
-    run!(world, |w, ctx| tasks::update(w, &ctx, &by, task_id, change, Chain::root(&ctx)))
+    run!(world, |w| {
+        let ctx = w.ctx;
+        tasks::update(w, &by, task_id, change, Chain::root(ctx))
+    })
 }
 
 pub(super) async fn set(world: &OperationWorld, by: &str, task: &Task, status: TaskStatus) -> Result<Task> {

@@ -5,7 +5,7 @@ use super::operation_world::*;
 async fn task(world: &OperationWorld, by: Party, title: &str, depends_on: &[TaskId]) -> Task {
     let new = new_task("bob", title, at_hop(RootId(Uuid::from_u128(7)), 1));
     let new = NewTask { depends_on: depends_on.to_vec(), ..new };
-    run!(world, |w, ctx| tasks::create(w, &ctx, &by, new)).unwrap()
+    run!(world, |w| tasks::create(w, &by, new)).unwrap()
 }
 
 world_test!(the_creators_of_a_deleted_agents_tasks_are_notified_and_a_later_agent_gets_them, async |world| {
@@ -39,7 +39,7 @@ world_test!(the_creators_of_a_deleted_agents_tasks_are_notified_and_a_later_agen
 
     // The new agent with the id gets the tasks that are ready.
     let named = NewAgent { kind: AgentKind::Persistent, ..new_agent(&world.ctx, "bob") };
-    run!(world, |w, ctx| agents::create(w, &ctx, &Party::System, named)).unwrap();
+    run!(world, |w| agents::create(w, &Party::System, named)).unwrap();
     let subjects: Vec<String> = world.inbox("bob").await.into_iter().filter_map(|mail| mail.subject).collect();
     assert!(subjects.len() == 2 && subjects[0].ends_with(": count") && subjects[1].ends_with(": rest"), "{subjects:?}");
 });
@@ -47,16 +47,16 @@ world_test!(the_creators_of_a_deleted_agents_tasks_are_notified_and_a_later_agen
 /// Reminds the owners of the tasks of this root.
 async fn remind(world: &OperationWorld, task: &Task) -> usize {
     let root_id = task.root_id;
-    run!(world, |w, ctx| tasks::remind(w, &ctx, root_id)).unwrap()
+    run!(world, |w| tasks::remind(w, root_id)).unwrap()
 }
 
 /// `count` tasks of bob, created by ada in one chain of work.
 async fn many(world: &OperationWorld, count: i32) -> Task {
     let first = task(world, party("ada"), "one of many", &[]).await;
     let model = first.clone();
-    run!(world, |w, ctx| {
+    run!(world, |w| {
         for n in 1..count {
-            let task_id = TaskId(ctx.id());
+            let task_id = TaskId(w.ctx.id());
             // Newer tasks have a higher priority.
             w.task_put(&Task { task_id, title: format!("number {n}"), priority: n, ..model.clone() })?;
         }
@@ -112,16 +112,16 @@ world_test!(many_reminded_owners_share_the_tasks_that_are_sent_in_full, async |w
     let first = many(&world, 300).await;
     let one = task(&world, party("bob"), "small", &[]).await;
     let root_id = first.root_id;
-    run!(world, |w, ctx| {
+    run!(world, |w| {
         for n in 0..300 {
-            let task_id = TaskId(ctx.id());
+            let task_id = TaskId(w.ctx.id());
             w.task_put(&Task { task_id, owner: id("cyd"), title: format!("number {n}"), ..first.clone() })?;
         }
         w.task_put(&Task { owner: id("ada"), ..one })
     })
     .unwrap();
     let known = (world.inbox("ada").await.len(), world.inbox("bob").await.len());
-    let count = run!(world, |w, ctx| tasks::remind(w, &ctx, root_id)).unwrap();
+    let count = run!(world, |w| tasks::remind(w, root_id)).unwrap();
     assert_eq!((count, world.inbox("bob").await.len()), (601, known.1 + 67));
     let subjects = |mail: Vec<Envelope>| -> Vec<String> { mail.into_iter().filter_map(|mail| mail.subject).collect() };
     let told = subjects(world.inbox("ada").await.split_off(known.0));
@@ -139,7 +139,7 @@ world_test!(a_deleted_creator_or_a_full_inbox_does_not_prevent_a_deletion, async
 });
 
 world_test!(creating_the_same_agent_again_returns_the_existing_one, async |world| {
-    let once = async |by: Party, new: NewAgent| run!(world, |w, ctx| agents::create_once(w, &ctx, &by, new));
+    let once = async |by: Party, new: NewAgent| run!(world, |w| agents::create_once(w, &by, new));
     let (dan, new) = once(party("ada"), new_agent(&world.ctx, "dan")).await.unwrap();
     assert!(new);
     let (again, new) = once(party("ada"), new_agent(&world.ctx, "dan")).await.unwrap();

@@ -91,7 +91,11 @@ world_test!(the_creator_is_notified_when_a_task_is_unblocked, async |world| {
     let first = create(&world, "bob", &[]).await;
     create(&world, "cyd", &[first.task_id]).await;
     let done = TaskChange { status: Some(TaskStatus::Done), ..TaskChange::default() };
-    run!(world, |w, ctx| tasks::update(w, &ctx, &party("bob"), first.task_id, done, Chain::root(&ctx))).unwrap();
+    run!(world, |w| {
+        let ctx = w.ctx;
+        tasks::update(w, &party("bob"), first.task_id, done, Chain::root(ctx))
+    })
+    .unwrap();
     let subjects: Vec<String> = world.inbox("ada").await.into_iter().filter_map(|mail| mail.subject).collect();
     assert!(subjects.len() == 2 && subjects[0].contains("done") && subjects[1].contains("pending"), "{subjects:?}");
 });

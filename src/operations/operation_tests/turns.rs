@@ -56,7 +56,7 @@ world_test!(jobs_that_start_together_are_charged_separately, async |world| {
     let begun = async |name: &'static str| {
         let (job_id, brief, result_dir) = (name.to_owned(), "brief".to_owned(), "output".to_owned());
         let new = NewJob { job_id, files: 1, lead: id("ada"), brief, result_dir };
-        run!(world, |w, ctx| jobs::begin(w, &ctx, new))
+        run!(world, |w| jobs::begin(w, new))
     };
     let one = begun("0000000000000001").await.unwrap();
     let two = begun("0000000000000002").await.unwrap();
@@ -89,7 +89,7 @@ world_test!(a_stopped_agent_takes_no_mail_and_keeps_its_turn, async |world| {
     world.send("ada", "later").await;
     assert!(world.try_take("ada").await.unwrap().is_none());
     assert_eq!(world.turn(turn.turn_id).await.status, TurnStatus::Open);
-    run!(world, |w, ctx| agents::start(w, &ctx, &operator(), &id("ada"))).unwrap();
+    run!(world, |w| agents::start(w, &operator(), &id("ada"))).unwrap();
     assert_eq!(world.take("ada").await.turn.turn_id, turn.turn_id);
 });
 
@@ -99,7 +99,7 @@ world_test!(an_ended_turn_accepts_no_more_steps, async |world| {
     let call_id = CallId(world.ctx.id());
     world.start_call(&turn, &call_start(call_id, "t", Effect::Outside)).await;
     world.signals();
-    run!(world, |w, ctx| turns::cancel(w, &ctx, &operator(), turn_id)).unwrap();
+    run!(world, |w| turns::cancel(w, &operator(), turn_id)).unwrap();
     assert!(world.signals().iter().any(|signal| matches!(
         signal, Signal::TurnCancelled { turn_id: ended, .. } if *ended == turn_id
     )));
@@ -108,20 +108,20 @@ world_test!(an_ended_turn_accepts_no_more_steps, async |world| {
     let row = world.call(call_id).await;
     assert_eq!((row.status, row.error_code), (CallStatus::Unknown, Some(Code::OutcomeUnknown)));
     assert_eq!(code(world.finish(turn_id, "but").await), Code::Cancelled);
-    assert_eq!(code(run!(world, |w, ctx| turns::note(w, &ctx, turn_id, "but"))), Code::Cancelled);
+    assert_eq!(code(run!(world, |w| turns::note(w, turn_id, "but"))), Code::Cancelled);
     assert_eq!(code(world.model_start(turn_id, demand(1, 16)).await), Code::Cancelled);
     assert!(world.inbox("ada").await.is_empty(), "its mail is not tried again");
     let nobody = TurnId(Uuid::nil());
-    assert_eq!(code(run!(world, |w, ctx| turns::cancel(w, &ctx, &Party::System, nobody))), Code::NotFound);
+    assert_eq!(code(run!(world, |w| turns::cancel(w, &Party::System, nobody))), Code::NotFound);
 });
 
 world_test!(an_operators_turn_is_independent_of_the_agents_own, async |world| {
     let own = world.busy("ada").await.turn_id;
-    let beside = run!(world, |w, ctx| turns::open_for_operator(w, &ctx, &id("ada"))).unwrap();
+    let beside = run!(world, |w| turns::open_for_operator(w, &id("ada"))).unwrap();
     assert_eq!(read!(world, |r| r.turn_open_of(&id("ada"))?).unwrap().turn_id, own);
     world.finish(own, "done").await.unwrap();
     assert!(world.try_take("ada").await.unwrap().is_none(), "it is not the agent's to go on with");
-    run!(world, |w, ctx| turns::review_at_boot(w, &ctx)).unwrap();
+    run!(world, |w| turns::review_at_boot(w)).unwrap();
     let ended = world.turn(beside.turn_id).await;
     assert_eq!(ended.status, TurnStatus::Failed, "nobody waits for it any more");
     assert!(ended.reason.unwrap().contains("outcome_unknown"));

@@ -37,11 +37,11 @@ pub type Beats = dyn Fn(&AgentId, Timestamp) -> Beat + Send + Sync;
 
 /// Sets off the due schedules, a limited number of them. `since` is when this daemon started to
 /// check; a slot before it was missed. Returns whether there may be more.
-pub fn due(w: &mut Tx, ctx: &Context, since: Timestamp, beats: &Beats) -> Result<bool> {
-    let now = ctx.now();
+pub fn due(w: &mut Tx, since: Timestamp, beats: &Beats) -> Result<bool> {
+    let now = w.ctx.now();
     let schedules = match w.schedules_due(now, BATCH) {
         // A row that cannot be read must not block the others.
-        Err(StoreError::Row { .. }) => return suspend_unreadable(w, ctx, now),
+        Err(StoreError::Row { .. }) => return suspend_unreadable(w, now),
         found => found?,
     };
     let more = schedules.len() >= BATCH as usize;
@@ -56,7 +56,7 @@ pub fn due(w: &mut Tx, ctx: &Context, since: Timestamp, beats: &Beats) -> Result
             Err(refusal) => {
                 schedule.enabled = false;
                 schedule.next_at = None;
-                record(w, ctx, &mut schedule, blank(slot, now), RunStatus::Refused, Some(refusal.to_string()))?;
+                record(w, &mut schedule, blank(slot, now), RunStatus::Refused, Some(refusal.to_string()))?;
                 continue;
             }
         };
@@ -68,26 +68,26 @@ pub fn due(w: &mut Tx, ctx: &Context, since: Timestamp, beats: &Beats) -> Result
         let once = once_at.is_some();
         let run = Run { slot_at: passed.last, now, late: !on_time, missed: passed.count - 1, once };
         match schedule.kind {
-            ScheduleKind::Heartbeat => beat(w, ctx, &mut schedule, run, beats)?,
+            ScheduleKind::Heartbeat => beat(w, &mut schedule, run, beats)?,
             ScheduleKind::Cron if !on_time && !once && schedule.missed == Missed::Skip => {
                 let words = if passed.count >= MISSED_MAX { "at least " } else { "" };
                 let note = format!("{words}{} slots passed: {WAS_DOWN}", passed.count);
                 let run = Run { missed: passed.count, ..run };
-                record(w, ctx, &mut schedule, run, RunStatus::Skipped, Some(note))?;
+                record(w, &mut schedule, run, RunStatus::Skipped, Some(note))?;
             }
             ScheduleKind::Cron if under_way(w, &schedule)?.is_some() => match once {
                 // Its time came during a run set off by hand.
                 true => {
-                    postpone(w, ctx, &mut schedule, run, RunStatus::Skipped, WAITS.to_owned())?;
+                    postpone(w, &mut schedule, run, RunStatus::Skipped, WAITS.to_owned())?;
                 }
-                false => skip(w, ctx, &mut schedule, run)?,
+                false => skip(w, &mut schedule, run)?,
             },
             ScheduleKind::Cron | ScheduleKind::Timer | ScheduleKind::Watch => {
                 let chain = match schedule.kind {
-                    ScheduleKind::Cron => Chain { conversation_id: schedule.conversation_id, ..Chain::root(ctx) },
+                    ScheduleKind::Cron => Chain { conversation_id: schedule.conversation_id, ..Chain::root(w.ctx) },
                     _ => chain_of(&schedule),
                 };
-                fire(w, ctx, &mut schedule, run, chain, None, None)?;
+                fire(w, &mut schedule, run, chain, None, None)?;
             }
         }
         if once && schedule.next_at.is_none() {
@@ -108,7 +108,7 @@ pub fn due(w: &mut Tx, ctx: &Context, since: Timestamp, beats: &Beats) -> Result
 
 /// Disables due schedules whose rows cannot be read, and emits an event for each. Returns whether
 /// there may be more.
-fn suspend_unreadable(w: &mut Tx, ctx: &Context, now: Timestamp) -> Result<bool> {
+fn suspend_unreadable(w: &mut Tx, now: Timestamp) -> Result<bool> {
     let aside = w.schedules_suspend_unreadable(now, BATCH)?;
     if aside.is_empty() {
         // Another row caused the error, and a repetition does not help.
@@ -116,8 +116,8 @@ fn suspend_unreadable(w: &mut Tx, ctx: &Context, now: Timestamp) -> Result<bool>
     }
     for (schedule_id, what) in aside {
         tracing::error!(%schedule_id, what, "a due schedule cannot be read and was set aside");
-        let payload = json!({ "schedule_id": schedule_id, "error": ctx.excerpt(&what, 500) });
-        ctx.emit(w, NewEvent::new(EventKind::ScheduleSetAside, payload))?;
+        let payload = json!({ "schedule_id": schedule_id, "error": w.ctx.excerpt(&what, 500) });
+        w.emit(NewEvent::new(EventKind::ScheduleSetAside, payload))?;
     }
     Ok(true)
 }
@@ -127,17 +127,17 @@ fn suspend_unreadable(w: &mut Tx, ctx: &Context, now: Timestamp) -> Result<bool>
 /// # Errors
 /// `NotFound`; `AccessDenied`; `Conflict` while a run of it is in progress. A refusal of the
 /// receiver's limits is recorded in the run.
-pub fn run_now(w: &mut Tx, ctx: &Context, by: &Party, schedule_id: ScheduleId, chain: Chain) -> Result<ScheduleRun> {
+pub fn run_now(w: &mut Tx, by: &Party, schedule_id: ScheduleId, chain: Chain) -> Result<ScheduleRun> {
     let mut schedule = get(w, schedule_id)?;
     may_change(by, &schedule)?;
     if let Some(run) = under_way(w, &schedule)? {
         return Err(refusal!(Conflict, "run {} of {} `{}` has not ended", run.run, schedule.kind, schedule.name)
             .hint("wait until it has ended, or cancel its turn"));
     }
-    let now = ctx.now();
+    let now = w.ctx.now();
     // The run belongs to the session of the schedule, whoever asks for it.
     let chain = Chain { conversation_id: schedule.conversation_id, ..chain };
-    fire(w, ctx, &mut schedule, blank(now, now), chain, Some(by), None)
+    fire(w, &mut schedule, blank(now, now), chain, Some(by), None)
 }
 
 /// Reports the file changes since the last check of a watch. `late` says that there was no check
@@ -148,7 +148,6 @@ pub fn run_now(w: &mut Tx, ctx: &Context, by: &Party, schedule_id: ScheduleId, c
 /// the result is discarded.
 pub fn changed(
     w: &mut Tx,
-    ctx: &Context,
     schedule_id: ScheduleId,
     made: Timestamp,
     seen: &WatchSnapshot,
@@ -167,10 +166,10 @@ pub fn changed(
         }
         return Ok(None);
     }
-    let now = ctx.now();
+    let now = w.ctx.now();
     let chain = chain_of(&schedule);
     let run = Run { late, ..blank(now, now) };
-    let run = fire(w, ctx, &mut schedule, run, chain, None, Some(&report(&changes)))?;
+    let run = fire(w, &mut schedule, run, chain, None, Some(&report(&changes)))?;
     if run.status != RunStatus::Refused {
         w.watch_snapshot_put(schedule_id, seen)?;
     }
@@ -179,21 +178,15 @@ pub fn changed(
 
 /// Records that a watch cannot check its files, for example because there are too many. `made` is
 /// as in [`changed`].
-pub fn watch_refused(
-    w: &mut Tx,
-    ctx: &Context,
-    schedule_id: ScheduleId,
-    made: Timestamp,
-    refusal: &Refusal,
-) -> Result<()> {
+pub fn watch_refused(w: &mut Tx, schedule_id: ScheduleId, made: Timestamp, refusal: &Refusal) -> Result<()> {
     let Some(mut schedule) = watch(w, schedule_id, made)? else { return Ok(()) };
-    let now = ctx.now();
-    refused(w, ctx, &mut schedule, blank(now, now), refusal)?;
+    let now = w.ctx.now();
+    refused(w, &mut schedule, blank(now, now), refusal)?;
     Ok(())
 }
 
 /// Returns the watch, if it was not replaced meanwhile.
-fn watch(w: &mut Tx, schedule_id: ScheduleId, made: Timestamp) -> Result<Option<Schedule>> {
+fn watch(w: &mut StoreTx, schedule_id: ScheduleId, made: Timestamp) -> Result<Option<Schedule>> {
     let found = w.schedule_get(schedule_id)?;
     Ok(found.filter(|schedule| schedule.enabled && schedule.created_at == made))
 }
@@ -207,7 +200,6 @@ fn chain_of(schedule: &Schedule) -> Chain {
 /// refusal is recorded as a run.
 fn fire(
     w: &mut Tx,
-    ctx: &Context,
     schedule: &mut Schedule,
     run: Run,
     chain: Chain,
@@ -219,7 +211,7 @@ fn fire(
         (RunStatus::Refused, Some(refusal)) => format!("its mail was refused until now ({refusal})"),
         _ => "another run of it had not ended".to_owned(),
     });
-    let limits = ctx.limits();
+    let limits = w.ctx.limits();
     let own_turn = schedule.mode.own_turn().is_some();
     let reminds = match schedule.kind {
         ScheduleKind::Timer => true,
@@ -257,18 +249,18 @@ fn fire(
         wake: !waits || !has_heartbeat(w, &schedule.agent_id)?,
         ..NewMessage::new(&schedule.agent_id, schedule.creator.clone(), kind, body, chain)
     };
-    match mail::deliver(w, ctx, new_message) {
+    match mail::deliver(w, new_message) {
         Ok(envelope) => {
             let row =
                 ScheduleRun { message_id: Some(envelope.message_id), ..row(schedule, run, RunStatus::Queued, None) };
-            write(w, ctx, schedule, &row)?;
+            write(w, schedule, &row)?;
             let payload = json!({
                 "schedule_id": schedule.schedule_id, "kind": schedule.kind, "name": schedule.name, "run": row.run,
                 "slot_at": row.slot_at.rfc3339(), "late": row.late, "missed": row.missed,
                 "message_id": envelope.message_id, "next_at": schedule.next_at.map(Timestamp::rfc3339),
                 "by": by_hand,
             });
-            emit(w, ctx, schedule, EventKind::ScheduleFired, payload)?;
+            emit(w, schedule, EventKind::ScheduleFired, payload)?;
             Ok(row)
         }
         // An error of the store fails the whole batch, which is tried again. A limit only concerns
@@ -276,33 +268,26 @@ fn fire(
         Err(refusal) if matches!(refusal.code, Code::Internal | Code::Unavailable) => Err(refusal),
         Err(refusal) => {
             if run.once && refusal.code.retryable() {
-                let note = ctx.excerpt(&refusal.to_string(), NOTE_MAX);
-                return postpone(w, ctx, schedule, run, RunStatus::Refused, note);
+                let note = w.ctx.excerpt(&refusal.to_string(), NOTE_MAX);
+                return postpone(w, schedule, run, RunStatus::Refused, note);
             }
-            refused(w, ctx, schedule, run, &refusal)
+            refused(w, schedule, run, &refusal)
         }
     }
 }
 
 /// Tries a one-shot again later. Only the first attempt is recorded as a run.
-fn postpone(
-    w: &mut Tx,
-    ctx: &Context,
-    schedule: &mut Schedule,
-    run: Run,
-    status: RunStatus,
-    note: String,
-) -> Result<ScheduleRun> {
+fn postpone(w: &mut Tx, schedule: &mut Schedule, run: Run, status: RunStatus, note: String) -> Result<ScheduleRun> {
     schedule.next_at = Some(run.now.plus(TRY_AGAIN));
     if let Some(held) = held(w, schedule, run.slot_at)? {
         w.schedule_put(schedule)?;
         return Ok(held);
     }
-    record(w, ctx, schedule, run, status, Some(note))
+    record(w, schedule, run, status, Some(note))
 }
 
 /// Skips a slot because the last run has not ended. Consecutive skipped slots share one record.
-fn skip(w: &mut Tx, ctx: &Context, schedule: &mut Schedule, run: Run) -> Result<()> {
+fn skip(w: &mut Tx, schedule: &mut Schedule, run: Run) -> Result<()> {
     let last = w.schedule_runs(schedule.schedule_id, 1)?.into_iter().next();
     match last {
         Some(last) if last.status == RunStatus::Skipped && last.note.as_deref() == Some(STILL_RUNS) => {
@@ -310,18 +295,19 @@ fn skip(w: &mut Tx, ctx: &Context, schedule: &mut Schedule, run: Run) -> Result<
             let row = ScheduleRun { slot_at: run.slot_at, fired_at: run.now, missed, ..last };
             w.schedule_run_put(&row)?;
             w.schedule_put(schedule)?;
-            skipped(w, ctx, schedule, &row)
+            skipped(w, schedule, &row)
         }
         _ => {
             let run = Run { missed: run.missed + 1, ..run };
-            record(w, ctx, schedule, run, RunStatus::Skipped, Some(STILL_RUNS.to_owned()))?;
+            record(w, schedule, run, RunStatus::Skipped, Some(STILL_RUNS.to_owned()))?;
             Ok(())
         }
     }
 }
 
 /// Sends a heartbeat if the agent has no other work and there is something to ask (HB-04).
-fn beat(w: &mut Tx, ctx: &Context, schedule: &mut Schedule, run: Run, beats: &Beats) -> Result<()> {
+fn beat(w: &mut Tx, schedule: &mut Schedule, run: Run, beats: &Beats) -> Result<()> {
+    let ctx = w.ctx;
     let beat = beats(&schedule.agent_id, run.now);
     let why = match beat {
         // Outside active hours nothing is recorded.
@@ -332,7 +318,7 @@ fn beat(w: &mut Tx, ctx: &Context, schedule: &mut Schedule, run: Run, beats: &Be
         Beat::Empty | Beat::Prompt(_) => {
             let run = Run { late: false, missed: 0, ..run };
             let prompt = if let Beat::Prompt(prompt) = beat { prompt } else { None };
-            fire(w, ctx, schedule, run, Chain::root(ctx), None, prompt.as_deref())?;
+            fire(w, schedule, run, Chain::root(ctx), None, prompt.as_deref())?;
             return Ok(());
         }
     };
@@ -341,16 +327,16 @@ fn beat(w: &mut Tx, ctx: &Context, schedule: &mut Schedule, run: Run, beats: &Be
     w.schedule_put(schedule)?;
     let payload =
         json!({ "schedule_id": schedule.schedule_id, "why": why, "next_at": schedule.next_at.map(Timestamp::rfc3339) });
-    emit(w, ctx, schedule, EventKind::HeartbeatSkipped, payload)
+    emit(w, schedule, EventKind::HeartbeatSkipped, payload)
 }
 
 /// Whether mail waits for an agent's next heartbeat.
-fn has_waiting_mail(w: &mut Tx, agent_id: &AgentId) -> Result<bool> {
+fn has_waiting_mail(w: &mut StoreTx, agent_id: &AgentId) -> Result<bool> {
     Ok(w.inbox_pending(agent_id, 100)?.iter().any(waits_for_heartbeat))
 }
 
 /// Whether an agent has something to do, or does not run.
-fn busy(w: &mut Tx, agent_id: &AgentId) -> Result<bool> {
+fn busy(w: &mut StoreTx, agent_id: &AgentId) -> Result<bool> {
     let runs = w.agent_get(agent_id)?.is_some_and(|agent| agent.status == AgentStatus::Running);
     Ok(!runs
         || w.turn_open_of(agent_id)?.is_some()

@@ -24,7 +24,6 @@ pub(super) struct Source<'t> {
 /// Delivers the last text of a cron job's own turn. Returns why the delivery failed, if it did.
 pub(super) fn deliver(
     w: &mut Tx,
-    ctx: &Context,
     source: &Source<'_>,
     run: &ScheduleRun,
     target: &Target,
@@ -36,16 +35,16 @@ pub(super) fn deliver(
     let spoken = read_announcement(text);
     let not_delivered = match &spoken {
         None => None,
-        Some(spoken) => reason(deliver_text(w, ctx, source, target, spoken))?,
+        Some(spoken) => reason(deliver_text(w, source, target, spoken))?,
     };
     let turn = source.turn;
     let payload = json!({
         "schedule_id": run.schedule_id, "run": run.run, "turn_id": turn.turn_id, "deliver": target.deliver(),
         "to": target.to(), "silent": spoken.is_none(), "not_delivered": not_delivered,
-        "text": spoken.map(|spoken| ctx.excerpt(&spoken, TEXT_MAX)),
+        "text": spoken.map(|spoken| w.ctx.excerpt(&spoken, TEXT_MAX)),
     });
     let event = NewEvent::new(EventKind::ScheduleDelivered, payload);
-    ctx.emit(w, event.agent(&turn.agent_id).correlation(run.schedule_id))?;
+    w.emit(event.agent(&turn.agent_id).correlation(run.schedule_id))?;
     Ok(not_delivered)
 }
 
@@ -59,11 +58,11 @@ pub(super) fn reason(delivered: Result<()>) -> Result<Option<String>> {
 }
 
 /// Delivers a text to its target.
-pub(super) fn deliver_text(w: &mut Tx, ctx: &Context, source: &Source<'_>, target: &Target, text: &str) -> Result<()> {
+pub(super) fn deliver_text(w: &mut Tx, source: &Source<'_>, target: &Target, text: &str) -> Result<()> {
     let turn = source.turn;
     let conversation_id = match target {
         Target::Nowhere => return Ok(()),
-        Target::Channel(channel) => return post_in_channel(w, ctx, turn, channel, text),
+        Target::Channel(channel) => return post_in_channel(w, turn, channel, text),
         Target::Conversation(conversation_id) => *conversation_id,
         Target::Last => {
             let all = w.conversation_list(Some(&turn.agent_id), None, ghost_store::tables::PAGE_MAX)?;
@@ -76,14 +75,15 @@ pub(super) fn deliver_text(w: &mut Tx, ctx: &Context, source: &Source<'_>, targe
             })?;
             last.conversation_id
         }
-        Target::Webhook { webhook, thread } => thread_of_webhook(w, ctx, source, webhook, thread, text)?,
+        Target::Webhook { webhook, thread } => thread_of_webhook(w, source, webhook, thread, text)?,
     };
     let post = conversations::Post { content: text.to_owned(), attachments: Vec::new(), reply_to: None };
-    conversations::post(w, ctx, &turn.agent_id, turn.turn_id, conversation_id, post)?;
+    conversations::post(w, &turn.agent_id, turn.turn_id, conversation_id, post)?;
     Ok(())
 }
 
-fn post_in_channel(w: &mut Tx, ctx: &Context, turn: &Turn, channel: &ChannelName, text: &str) -> Result<()> {
+fn post_in_channel(w: &mut Tx, turn: &Turn, channel: &ChannelName, text: &str) -> Result<()> {
+    let ctx = w.ctx;
     let new = NewPost {
         channel: channel.clone(),
         content: text.to_owned(),
@@ -92,7 +92,7 @@ fn post_in_channel(w: &mut Tx, ctx: &Context, turn: &Turn, channel: &ChannelName
         chain: Chain::after(turn),
     };
     let speaker = Speaker::from(Party::Agent(turn.agent_id.clone()));
-    chat::post_last_text(w, ctx, &speaker, ctx.chat_wake(), new)?;
+    chat::post_last_text(w, &speaker, ctx.chat_wake(), new)?;
     Ok(())
 }
 
@@ -103,14 +103,13 @@ fn post_in_channel(w: &mut Tx, ctx: &Context, turn: &Turn, channel: &ChannelName
 /// before this check existed may also name another job's own thread.
 fn thread_of_webhook(
     w: &mut Tx,
-    ctx: &Context,
     source: &Source<'_>,
     webhook: &str,
     thread: &str,
     text: &str,
 ) -> Result<ConversationId> {
     let agent_id = &source.turn.agent_id;
-    let answers = ctx.webhook_agent(webhook).ok_or_else(|| {
+    let answers = w.ctx.webhook_agent(webhook).ok_or_else(|| {
         Refusal::not_found("webhook", webhook, None)
             .hint("the world file no longer has it under channels.webhooks; give the job another target")
     })?;
@@ -126,12 +125,12 @@ fn thread_of_webhook(
         return Ok(conversation.conversation_id);
     }
     // No conversation is begun for a text that would be refused.
-    conversations::check_length(ctx, text)?;
+    conversations::check_length(w.ctx, text)?;
     let start = conversations::Start {
         adapter,
         thread: Some(thread.to_owned()),
         owner: agent_id.clone(),
         party: Party::Outside(webhook.to_owned()),
     };
-    Ok(conversations::begin(w, ctx, start)?.conversation_id)
+    Ok(conversations::begin(w, start)?.conversation_id)
 }

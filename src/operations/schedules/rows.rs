@@ -8,7 +8,7 @@ use crate::prelude::*;
 ///
 /// # Errors
 /// `NotFound`.
-pub fn get(r: &mut Tx, schedule_id: ScheduleId) -> Result<Schedule> {
+pub fn get(r: &mut StoreTx, schedule_id: ScheduleId) -> Result<Schedule> {
     let found = r.schedule_get(schedule_id)?;
     found.ok_or_else(|| {
         Refusal::not_found("schedule", &schedule_id.to_string(), None)
@@ -17,7 +17,7 @@ pub fn get(r: &mut Tx, schedule_id: ScheduleId) -> Result<Schedule> {
 }
 
 /// Returns all schedules of a kind, of all agents.
-pub fn all_of_kind(r: &mut Tx, kind: ScheduleKind) -> Result<Vec<Schedule>> {
+pub fn all_of_kind(r: &mut StoreTx, kind: ScheduleKind) -> Result<Vec<Schedule>> {
     read_all(|last: Option<&Schedule>| {
         let after = last.map(|last| (last.agent_id.clone(), last.kind, last.name.clone()));
         r.schedule_list(None, Some(kind), after.as_ref())
@@ -37,30 +37,30 @@ pub(super) fn may_change(by: &Party, schedule: &Schedule) -> Result<()> {
 }
 
 /// Writes a new or changed schedule and emits its event.
-pub(super) fn save(w: &mut Tx, ctx: &Context, by: &Party, schedule: &Schedule) -> Result<()> {
+pub(super) fn save(w: &mut Tx, by: &Party, schedule: &Schedule) -> Result<()> {
     w.schedule_put(schedule)?;
     let payload = json!({
         "schedule_id": schedule.schedule_id, "kind": schedule.kind, "name": schedule.name,
         "when": schedule.when.shown(), "options": (schedule.kind == ScheduleKind::Cron).then_some(&schedule.mode),
         "enabled": schedule.enabled, "next_at": schedule.next_at.map(Timestamp::rfc3339), "by": by,
     });
-    emit(w, ctx, schedule, EventKind::ScheduleSet, payload)?;
+    emit(w, schedule, EventKind::ScheduleSet, payload)?;
     w.signal(Signal::Schedules);
     Ok(())
 }
 
 /// Deletes a schedule and emits its event.
-pub(super) fn remove(w: &mut Tx, ctx: &Context, by: &Party, schedule: &Schedule, why: Option<&str>) -> Result<()> {
+pub(super) fn remove(w: &mut Tx, by: &Party, schedule: &Schedule, why: Option<&str>) -> Result<()> {
     w.schedule_delete(schedule.schedule_id)?;
     let payload = json!({
         "schedule_id": schedule.schedule_id, "kind": schedule.kind, "name": schedule.name, "by": by, "why": why,
     });
-    emit(w, ctx, schedule, EventKind::ScheduleCancelled, payload)?;
+    emit(w, schedule, EventKind::ScheduleCancelled, payload)?;
     w.signal(Signal::Schedules);
     Ok(())
 }
 
 /// Emits an event about a schedule.
-pub(super) fn emit(w: &mut Tx, ctx: &Context, schedule: &Schedule, kind: EventKind, payload: Value) -> Result<()> {
-    ctx.emit(w, NewEvent::new(kind, payload).agent(&schedule.agent_id).correlation(schedule.schedule_id))
+pub(super) fn emit(w: &mut Tx, schedule: &Schedule, kind: EventKind, payload: Value) -> Result<()> {
+    w.emit(NewEvent::new(kind, payload).agent(&schedule.agent_id).correlation(schedule.schedule_id))
 }

@@ -18,14 +18,8 @@ pub(crate) fn is_of_schedule(kind: Kind) -> bool {
 }
 
 /// Records the end of the run whose mail the turn held. Does nothing for other mail.
-pub fn turn_ended(
-    w: &mut Tx,
-    ctx: &Context,
-    turn: &Turn,
-    message_id: MessageId,
-    kind: Kind,
-    ending: &Ending,
-) -> Result<()> {
+pub fn turn_ended(w: &mut Tx, turn: &Turn, message_id: MessageId, kind: Kind, ending: &Ending) -> Result<()> {
+    let ctx = w.ctx;
     if !is_of_schedule(kind) {
         return Ok(());
     }
@@ -40,12 +34,12 @@ pub fn turn_ended(
         }
         Ending::Cancelled(why) => (RunStatus::Failed, Some(format!("cancelled: {}", ctx.excerpt(why, NOTE_MAX)))),
     };
-    let (run, schedule) = end_run(w, ctx, message_id, status, note)?.unzip();
+    let (run, schedule) = end_run(w, message_id, status, note)?.unzip();
     let (schedule, Some(text)) = (schedule.flatten(), ending.answer_text()) else { return Ok(()) };
     let source = Source { turn, message_id, name: schedule.as_ref().map(|schedule| schedule.name.as_str()) };
     if let Some(mut run) = run
         && let Some(own_turn) = &run.own_turn
-        && let Some(why) = outlet::deliver(w, ctx, &source, &run, &own_turn.target, &text)?
+        && let Some(why) = outlet::deliver(w, &source, &run, &own_turn.target, &text)?
     {
         let before = run.note.filter(|_| status == RunStatus::Failed).map(|note| note + "; ").unwrap_or_default();
         run.note = Some(ctx.excerpt(&format!("{before}not delivered: {why}"), NOTE_MAX));
@@ -58,7 +52,7 @@ pub fn turn_ended(
             HeartbeatReply::Quiet => (EventKind::HeartbeatQuiet, json!({ "turn_id": turn.turn_id })),
             HeartbeatReply::Alert(alert) => {
                 let delivered = match Target::of_alerts(target) {
-                    Ok(target) => outlet::deliver_text(w, ctx, &source, &target, &alert),
+                    Ok(target) => outlet::deliver_text(w, &source, &target, &alert),
                     Err(refusal) => Err(refusal),
                 };
                 let payload = json!({
@@ -68,16 +62,17 @@ pub fn turn_ended(
                 (EventKind::HeartbeatAlert, payload)
             }
         };
-        ctx.emit_of(w, turn, kind, payload)?;
+        w.emit_of(turn, kind, payload)?;
     }
     Ok(())
 }
 
 /// Records that mail of a schedule will not be processed, because it became a dead letter or its
 /// agent was deleted.
-pub fn lost(w: &mut Tx, ctx: &Context, message_id: MessageId, kind: Kind, why: &str) -> Result<()> {
+pub fn lost(w: &mut Tx, message_id: MessageId, kind: Kind, why: &str) -> Result<()> {
+    let ctx = w.ctx;
     if is_of_schedule(kind) {
-        end_run(w, ctx, message_id, RunStatus::Failed, Some(ctx.excerpt(why, NOTE_MAX)))?;
+        end_run(w, message_id, RunStatus::Failed, Some(ctx.excerpt(why, NOTE_MAX)))?;
     }
     Ok(())
 }
@@ -85,7 +80,6 @@ pub fn lost(w: &mut Tx, ctx: &Context, message_id: MessageId, kind: Kind, why: &
 /// Records the end of a run. Returns the run, and its schedule if that still exists.
 fn end_run(
     w: &mut Tx,
-    ctx: &Context,
     message_id: MessageId,
     status: RunStatus,
     note: Option<String>,
@@ -98,11 +92,11 @@ fn end_run(
     if schedule.runs == run.run {
         schedule.last_status = Some(status);
     }
-    if schedule.kind == ScheduleKind::Cron && schedule.when.once_at().is_some_and(|at| at <= ctx.now()) {
+    if schedule.kind == ScheduleKind::Cron && schedule.when.once_at().is_some_and(|at| at <= w.ctx.now()) {
         match schedule.next_at {
             // Its only time came during this run, so it can go off now.
             Some(_) if schedule.enabled => {
-                schedule.next_at = Some(ctx.now());
+                schedule.next_at = Some(w.ctx.now());
                 w.signal(Signal::Schedules);
             }
             Some(_) => {}

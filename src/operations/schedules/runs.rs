@@ -28,7 +28,7 @@ pub(super) fn blank(slot_at: Timestamp, now: Timestamp) -> Run {
 
 /// Returns the run that records that this slot could not go off earlier, because a limit refused
 /// its mail or another run was in progress.
-pub(super) fn held(w: &mut Tx, schedule: &Schedule, slot_at: Timestamp) -> Result<Option<ScheduleRun>> {
+pub(super) fn held(w: &mut StoreTx, schedule: &Schedule, slot_at: Timestamp) -> Result<Option<ScheduleRun>> {
     let runs = w.schedule_runs(schedule.schedule_id, LOOK_BACK)?;
     Ok(runs.into_iter().find(|run| {
         let kept_back = match run.status {
@@ -42,14 +42,8 @@ pub(super) fn held(w: &mut Tx, schedule: &Schedule, slot_at: Timestamp) -> Resul
 
 /// Records a run that a limit refused. A watch that is refused again for the same reason adds no
 /// run.
-pub(super) fn refused(
-    w: &mut Tx,
-    ctx: &Context,
-    schedule: &mut Schedule,
-    run: Run,
-    refusal: &Refusal,
-) -> Result<ScheduleRun> {
-    let note = ctx.excerpt(&refusal.to_string(), NOTE_MAX);
+pub(super) fn refused(w: &mut Tx, schedule: &mut Schedule, run: Run, refusal: &Refusal) -> Result<ScheduleRun> {
+    let note = w.ctx.excerpt(&refusal.to_string(), NOTE_MAX);
     if schedule.kind == ScheduleKind::Watch
         && let Some(last) = w.schedule_runs(schedule.schedule_id, 1)?.into_iter().next()
         && last.status == RunStatus::Refused
@@ -57,12 +51,12 @@ pub(super) fn refused(
     {
         return Ok(last);
     }
-    record(w, ctx, schedule, run, RunStatus::Refused, Some(note))
+    record(w, schedule, run, RunStatus::Refused, Some(note))
 }
 
 /// Returns the run of a cron job whose mail still waits or is being processed. There is at most
 /// one.
-pub(super) fn under_way(w: &mut Tx, schedule: &Schedule) -> Result<Option<ScheduleRun>> {
+pub(super) fn under_way(w: &mut StoreTx, schedule: &Schedule) -> Result<Option<ScheduleRun>> {
     let runs = w.schedule_runs(schedule.schedule_id, LOOK_BACK)?;
     let Some(last) = runs.into_iter().find(|run| run.status != RunStatus::Skipped) else { return Ok(None) };
     let (RunStatus::Queued, Some(message_id)) = (last.status, last.message_id) else { return Ok(None) };
@@ -89,13 +83,13 @@ pub(super) fn row(schedule: &Schedule, run: Run, status: RunStatus, note: Option
 
 /// Writes a run and the summary of it in the schedule, and deletes runs beyond the limits
 /// (SCHED-06).
-pub(super) fn write(w: &mut Tx, ctx: &Context, schedule: &mut Schedule, row: &ScheduleRun) -> Result<()> {
+pub(super) fn write(w: &mut Tx, schedule: &mut Schedule, row: &ScheduleRun) -> Result<()> {
     schedule.runs = row.run;
     schedule.last_at = Some(row.fired_at);
     schedule.last_status = Some(row.status);
     w.schedule_run_put(row)?;
     w.schedule_put(schedule)?;
-    let limits = ctx.limits();
+    let limits = w.ctx.limits();
     let (lines, bytes) = (limits.schedule_run_lines, limits.schedule_run_bytes);
     // Trims only sometimes, but then by more, so that the limits hold until the next time.
     let step = (lines / 32).clamp(1, 64);
@@ -108,23 +102,22 @@ pub(super) fn write(w: &mut Tx, ctx: &Context, schedule: &mut Schedule, row: &Sc
 /// Records a slot that led to no mail.
 pub(super) fn record(
     w: &mut Tx,
-    ctx: &Context,
     schedule: &mut Schedule,
     run: Run,
     status: RunStatus,
     note: Option<String>,
 ) -> Result<ScheduleRun> {
     let row = row(schedule, run, status, note);
-    write(w, ctx, schedule, &row)?;
-    skipped(w, ctx, schedule, &row)?;
+    write(w, schedule, &row)?;
+    skipped(w, schedule, &row)?;
     Ok(row)
 }
 
-pub(super) fn skipped(w: &mut Tx, ctx: &Context, schedule: &Schedule, row: &ScheduleRun) -> Result<()> {
+pub(super) fn skipped(w: &mut Tx, schedule: &Schedule, row: &ScheduleRun) -> Result<()> {
     let payload = json!({
         "schedule_id": schedule.schedule_id, "kind": schedule.kind, "name": schedule.name, "run": row.run,
         "slot_at": row.slot_at.rfc3339(), "missed": row.missed, "status": row.status, "why": row.note,
         "next_at": schedule.next_at.map(Timestamp::rfc3339),
     });
-    emit(w, ctx, schedule, EventKind::ScheduleSkipped, payload)
+    emit(w, schedule, EventKind::ScheduleSkipped, payload)
 }

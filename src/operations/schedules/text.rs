@@ -145,7 +145,7 @@ fn rounded(duration: Duration) -> String {
 /// Returns what the agent last heard and said in the session of the reminder, in turns over mail, one line each, oldest
 /// first, within `limits.reminder_messages`, `reminder_message_chars` and `reminder_chars`. Empty if there is nothing.
 pub(super) fn lately(
-    w: &mut Tx,
+    w: &mut StoreTx,
     limits: &Limits,
     agent_id: &AgentId,
     conversation_id: Option<ConversationId>,

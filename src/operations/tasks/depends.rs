@@ -13,7 +13,7 @@ const CYCLE_MAX: usize = 10_000;
 /// Replaces the dependencies of a task. With `follow` also sets the status that follows from them.
 /// Returns a description of the new dependencies. A cycle is refused (TASK-06), because its tasks
 /// would wait for ever.
-pub(super) fn depend(w: &mut Tx, task: &mut Task, depends_on: Vec<TaskId>, follow: bool) -> Result<String> {
+pub(super) fn depend(w: &mut StoreTx, task: &mut Task, depends_on: Vec<TaskId>, follow: bool) -> Result<String> {
     if task.status.is_terminal() && follow {
         return Err(refusal!(Conflict, "the task is {} and waits for nothing", task.status)
             .hint("to work on it again, reopen it with a note"));
@@ -35,7 +35,7 @@ pub(super) fn depend(w: &mut Tx, task: &mut Task, depends_on: Vec<TaskId>, follo
 }
 
 /// Checks that all tasks of a list exist and removes duplicates.
-pub(super) fn dependencies(w: &mut Tx, depends_on: Vec<TaskId>) -> Result<BTreeSet<TaskId>> {
+pub(super) fn dependencies(w: &mut StoreTx, depends_on: Vec<TaskId>) -> Result<BTreeSet<TaskId>> {
     if depends_on.len() > DEPENDS_MAX {
         return Err(refusal!(
             InvalidArguments,
@@ -53,7 +53,7 @@ pub(super) fn dependencies(w: &mut Tx, depends_on: Vec<TaskId>) -> Result<BTreeS
 
 /// Returns the first of these tasks that is not done. A task that retention deleted ended long ago
 /// and is ignored.
-pub(super) fn unfinished(w: &mut Tx, depends_on: &[TaskId]) -> Result<Option<TaskId>> {
+pub(super) fn unfinished(w: &mut StoreTx, depends_on: &[TaskId]) -> Result<Option<TaskId>> {
     for task_id in depends_on {
         if w.task_get(*task_id)?.is_some_and(|task| task.status != TaskStatus::Done) {
             return Ok(Some(*task_id));
@@ -63,7 +63,7 @@ pub(super) fn unfinished(w: &mut Tx, depends_on: &[TaskId]) -> Result<Option<Tas
 }
 
 /// Refuses dependencies that lead back to `task_id`.
-fn check_cycle(w: &mut Tx, task_id: TaskId, wanted: &BTreeSet<TaskId>) -> Result<()> {
+fn check_cycle(w: &mut StoreTx, task_id: TaskId, wanted: &BTreeSet<TaskId>) -> Result<()> {
     // Maps each visited task to the task that led to it, to report the path.
     let mut reached_from: BTreeMap<TaskId, TaskId> = BTreeMap::new();
     let mut open: Vec<(TaskId, TaskId)> = wanted.iter().map(|first| (task_id, *first)).collect();

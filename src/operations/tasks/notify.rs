@@ -7,14 +7,8 @@ use crate::prelude::*;
 use crate::root_limits;
 
 /// Writes a changed task, its history entry and its event.
-pub(super) fn save(
-    w: &mut Tx,
-    ctx: &Context,
-    by: &Party,
-    task: &Task,
-    note: Option<&str>,
-    kind: EventKind,
-) -> Result<()> {
+pub(super) fn save(w: &mut Tx, by: &Party, task: &Task, note: Option<&str>, kind: EventKind) -> Result<()> {
+    let ctx = w.ctx;
     w.task_put(task)?;
     w.task_event_append(&TaskEvent {
         task_id: task.task_id,
@@ -29,7 +23,7 @@ pub(super) fn save(
         "note": note.map(|note| ctx.excerpt(note, 200)),
         "result": task.result.as_deref().map(|text| ctx.excerpt(text, 200)),
     });
-    ctx.emit(w, NewEvent::new(kind, payload).agent(&task.owner).correlation(task.root_id))
+    w.emit(NewEvent::new(kind, payload).agent(&task.owner).correlation(task.root_id))
 }
 
 /// A task's mail belongs to the session in which it was created, whoever changes it from where.
@@ -38,49 +32,34 @@ fn in_session_of(task: &Task, chain: Chain) -> Chain {
 }
 
 /// Sends the task to its owner (TASK-03). An agent that assigns a task to itself gets no mail.
-pub(super) fn assign(w: &mut Tx, ctx: &Context, by: &Party, task: &Task, chain: Chain) -> Result<()> {
+pub(super) fn assign(w: &mut Tx, by: &Party, task: &Task, chain: Chain) -> Result<()> {
     if by.agent() == Some(&task.owner) {
         return Ok(());
     }
     let body = format!("task_id: {}\ntitle: {}\n\n{}", task.task_id, task.title, task.description);
     let new_message =
-        NewMessage::new(&task.owner, by.clone(), Kind::Task, bounded(ctx, body), in_session_of(task, chain))
+        NewMessage::new(&task.owner, by.clone(), Kind::Task, bounded(w.ctx, body), in_session_of(task, chain))
             .subject(format!("Task for you: {}", clip(&task.title, 120)));
-    mail::deliver(w, ctx, new_message)?;
+    mail::deliver(w, new_message)?;
     Ok(())
 }
 
 /// Notifies the creator of a task's new state, if possible.
-pub(super) fn notify_creator(
-    w: &mut Tx,
-    ctx: &Context,
-    by: &Party,
-    task: &Task,
-    note: Option<&str>,
-    chain: Chain,
-) -> Result<()> {
+pub(super) fn notify_creator(w: &mut Tx, by: &Party, task: &Task, note: Option<&str>, chain: Chain) -> Result<()> {
     let Some(creator) = task.creator.agent() else { return Ok(()) };
     if by.agent() == Some(creator) {
         return Ok(());
     }
-    tell(w, ctx, by, creator, task, note, chain)
+    tell(w, by, creator, task, note, chain)
 }
 
 /// Notifies the owner of a task that something happened to what it waits for, if possible.
-pub(super) fn notify_owner(w: &mut Tx, ctx: &Context, task: &Task, note: &str, chain: Chain) -> Result<()> {
-    tell(w, ctx, &Party::System, &task.owner, task, Some(note), chain)
+pub(super) fn notify_owner(w: &mut Tx, task: &Task, note: &str, chain: Chain) -> Result<()> {
+    tell(w, &Party::System, &task.owner, task, Some(note), chain)
 }
 
 /// Sends a task's state to one agent, if possible.
-fn tell(
-    w: &mut Tx,
-    ctx: &Context,
-    by: &Party,
-    to: &AgentId,
-    task: &Task,
-    note: Option<&str>,
-    chain: Chain,
-) -> Result<()> {
+fn tell(w: &mut Tx, by: &Party, to: &AgentId, task: &Task, note: Option<&str>, chain: Chain) -> Result<()> {
     let mut body =
         format!("task_id: {}\ntitle: {}\nstatus: {}\nowner: {}", task.task_id, task.title, task.status, task.owner);
     for (field, text) in [("note", note), ("result", task.result.as_deref())] {
@@ -88,16 +67,16 @@ fn tell(
             body.push_str(&format!("\n{field}: {text}"));
         }
     }
-    let new_message = NewMessage::new(to, by.clone(), Kind::Task, bounded(ctx, body), in_session_of(task, chain))
+    let new_message = NewMessage::new(to, by.clone(), Kind::Task, bounded(w.ctx, body), in_session_of(task, chain))
         .subject(format!("Task {}: {}", task.status, clip(&task.title, 120)));
-    try_to_notify(w, ctx, new_message)
+    try_to_notify(w, new_message)
 }
 
 /// Delivers a notice about a task, if possible. A full inbox or a deleted receiver must not prevent
 /// the change; lists of tasks and the feed show it.
-pub(super) fn try_to_notify(w: &mut Tx, ctx: &Context, new_message: NewMessage) -> Result<()> {
+pub(super) fn try_to_notify(w: &mut Tx, new_message: NewMessage) -> Result<()> {
     let (from, chain) = (new_message.from.clone(), new_message.chain);
-    match mail::deliver(w, ctx, new_message) {
+    match mail::deliver(w, new_message) {
         Err(refusal)
             if !matches!(
                 refusal.code,
@@ -107,7 +86,7 @@ pub(super) fn try_to_notify(w: &mut Tx, ctx: &Context, new_message: NewMessage) 
             Err(refusal)
         }
         Err(refusal) => match from.agent() {
-            Some(agent_id) => root_limits::refused(w, ctx, agent_id, chain, &refusal),
+            Some(agent_id) => root_limits::refused(w, agent_id, chain, &refusal),
             None => Ok(()),
         },
         Ok(_) => Ok(()),

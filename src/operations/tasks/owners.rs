@@ -39,7 +39,7 @@ impl Open {
     }
 
     /// Returns the next page, or `None` at the end.
-    fn page(&mut self, r: &mut Tx) -> Result<Option<Vec<Task>>> {
+    fn page(&mut self, r: &mut StoreTx) -> Result<Option<Vec<Task>>> {
         let page = r.tasks_open(self.owner.as_ref(), self.after, PAGE)?;
         let Some(last) = page.last() else { return Ok(None) };
         self.after = Some(last.task_id);
@@ -71,15 +71,15 @@ impl Entry {
 /// Records the deletion of an owner in its open tasks, and notifies each creator once for each
 /// chain of work. The tasks stay open, for another owner or for a later agent with the same id.
 /// Returns their ids.
-pub fn left_behind(w: &mut Tx, ctx: &Context, owner: &AgentId) -> Result<Vec<TaskId>> {
+pub fn left_behind(w: &mut Tx, owner: &AgentId) -> Result<Vec<TaskId>> {
     let mut creators: BTreeMap<(AgentId, Chain), Vec<Entry>> = BTreeMap::new();
     let mut left = Vec::new();
     let mut open = Open::of(owner);
     while let Some(page) = open.page(w)? {
         for mut task in page {
-            task.updated_at = ctx.now();
+            task.updated_at = w.ctx.now();
             let note = format!("its owner {owner} was deleted");
-            save(w, ctx, &Party::System, &task, Some(&note), EventKind::TaskUpdated)?;
+            save(w, &Party::System, &task, Some(&note), EventKind::TaskUpdated)?;
             left.push(task.task_id);
             if let Some(creator) = task.creator.agent().filter(|creator| *creator != owner) {
                 creators.entry((creator.clone(), Chain::of_task(&task))).or_default().push(Entry::of(&task));
@@ -93,35 +93,28 @@ pub fn left_behind(w: &mut Tx, ctx: &Context, owner: &AgentId) -> Result<Vec<Tas
         );
         let subject = format!("{owner} was deleted with {} of yours", tasks_of(tasks.len()));
         let new_message =
-            NewMessage::new(&creator, Party::System, Kind::Task, bounded(ctx, what + &list(&mut tasks)), chain)
+            NewMessage::new(&creator, Party::System, Kind::Task, bounded(w.ctx, what + &list(&mut tasks)), chain)
                 .subject(clip(&subject, 200));
-        try_to_notify(w, ctx, new_message)?;
+        try_to_notify(w, new_message)?;
     }
     Ok(left)
 }
 
 /// Sends a new agent the tasks that an earlier agent with its id owned, except blocked ones: the
 /// first ones in full, as if they were assigned now, the rest in a list for each chain of work.
-pub fn handed_on(w: &mut Tx, ctx: &Context, owner: &AgentId) -> Result<()> {
+pub fn handed_on(w: &mut Tx, owner: &AgentId) -> Result<()> {
     let mut ready = Vec::new();
     let mut open = Open::of(owner);
     while let Some(page) = open.page(w)? {
         ready.extend(page.iter().filter(|task| task.status != TaskStatus::Blocked).map(Entry::of));
     }
-    give(
-        w,
-        ctx,
-        owner,
-        ready,
-        SENT_IN_FULL,
-        "An earlier agent with your id also owned these tasks; they are yours now.",
-    )
+    give(w, owner, ready, SENT_IN_FULL, "An earlier agent with your id also owned these tasks; they are yours now.")
 }
 
 /// Sends the owners of a root's open tasks these tasks again: the first ones in full, in equal
 /// shares for each owner, the rest in a list. Used when work has stopped, because mail of a failed
 /// turn is not tried again by itself. Returns the number of tasks.
-pub fn remind(w: &mut Tx, ctx: &Context, root_id: RootId) -> Result<usize> {
+pub fn remind(w: &mut Tx, root_id: RootId) -> Result<usize> {
     let mut due: BTreeMap<AgentId, Vec<Entry>> = BTreeMap::new();
     let mut open = Open::all();
     while let Some(page) = open.page(w)? {
@@ -134,7 +127,7 @@ pub fn remind(w: &mut Tx, ctx: &Context, root_id: RootId) -> Result<usize> {
     let mut count_sent = 0;
     for (owner, tasks) in due {
         let count = tasks.len();
-        match give(w, ctx, &owner, tasks, in_full, "You also own these tasks, which wait for you.") {
+        match give(w, &owner, tasks, in_full, "You also own these tasks, which wait for you.") {
             Ok(()) => count_sent += count,
             // The owner is deleted. Its tasks wait for a new owner and must not stop the other
             // reminders.
@@ -147,19 +140,12 @@ pub fn remind(w: &mut Tx, ctx: &Context, root_id: RootId) -> Result<usize> {
 
 /// Sends an agent tasks that it owns: the first `in_full` of them in full, the rest after the text
 /// `rest_intro` in a list for each chain of work.
-fn give(
-    w: &mut Tx,
-    ctx: &Context,
-    owner: &AgentId,
-    mut tasks: Vec<Entry>,
-    in_full: usize,
-    rest_intro: &str,
-) -> Result<()> {
+fn give(w: &mut Tx, owner: &AgentId, mut tasks: Vec<Entry>, in_full: usize, rest_intro: &str) -> Result<()> {
     tasks.sort_unstable_by_key(|entry| entry.rank);
     let rest = tasks.split_off(tasks.len().min(in_full));
     for entry in tasks {
         if let Some(task) = w.task_get(entry.task_id)? {
-            assign(w, ctx, &Party::System, &task, Chain::of_task(&task))?;
+            assign(w, &Party::System, &task, Chain::of_task(&task))?;
         }
     }
     let mut chains: BTreeMap<Chain, Vec<Entry>> = BTreeMap::new();
@@ -169,8 +155,9 @@ fn give(
     for (chain, mut tasks) in chains {
         let what = format!("{rest_intro} The task board shows them in full.\n{}", list(&mut tasks));
         let subject = format!("{} more for you", tasks_of(tasks.len()));
-        let new_message = NewMessage::new(owner, Party::System, Kind::Task, bounded(ctx, what), chain).subject(subject);
-        crate::mail::deliver(w, ctx, new_message)?;
+        let new_message =
+            NewMessage::new(owner, Party::System, Kind::Task, bounded(w.ctx, what), chain).subject(subject);
+        crate::mail::deliver(w, new_message)?;
     }
     Ok(())
 }

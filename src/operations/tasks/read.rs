@@ -26,7 +26,7 @@ const SHOWN_BYTES: usize = 1 << 20;
 ///
 /// # Errors
 /// `NotFound`.
-pub fn get(w: &mut Tx, task_id: TaskId) -> Result<Task> {
+pub fn get(w: &mut StoreTx, task_id: TaskId) -> Result<Task> {
     let task = w.task_get(task_id)?;
     task.ok_or_else(|| {
         Refusal::not_found("task", &task_id.to_string(), None).hint("list the tasks to find its task_id")
@@ -37,7 +37,7 @@ pub fn get(w: &mut Tx, task_id: TaskId) -> Result<Task> {
 ///
 /// # Errors
 /// `NotFound`.
-pub fn get_with_history(r: &mut Tx, task_id: TaskId) -> Result<TaskWithHistory> {
+pub fn get_with_history(r: &mut StoreTx, task_id: TaskId) -> Result<TaskWithHistory> {
     let task = get(r, task_id)?;
     let mut history = r.task_events(task_id, SHOWN + 1)?;
     let mut bytes = 0_usize;

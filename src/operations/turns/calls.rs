@@ -34,8 +34,8 @@ pub struct CallStart {
 
 /// Records the start of a call. The journal only records starts of calls whose effects are not in
 /// the store: outside effects, file writes and asks.
-pub fn record_call_start(w: &mut Tx, ctx: &Context, turn: &Turn, call: &CallStart) -> Result<()> {
-    let now = ctx.now();
+pub fn record_call_start(w: &mut Tx, turn: &Turn, call: &CallStart) -> Result<()> {
+    let now = w.ctx.now();
     if matches!(call.effect, Effect::Outside | Effect::File | Effect::Wait) {
         let step = Step::CallStarted {
             call_id: call.call_id,
@@ -48,8 +48,8 @@ pub fn record_call_start(w: &mut Tx, ctx: &Context, turn: &Turn, call: &CallStar
         w.journal_append(turn.turn_id, &step, now)?;
     }
     let bytes_in = length(&call.arguments.to_string());
-    let arguments = ctx.redactor.redact_json(&call.arguments);
-    let (arguments, truncated) = cut_json(&arguments, ctx.limits().ledger_result_bytes as usize);
+    let arguments = w.ctx.redactor.redact_json(&call.arguments);
+    let (arguments, truncated) = cut_json(&arguments, w.ctx.limits().ledger_result_bytes as usize);
     let summary = clip(&arguments, 160);
     w.call_put(&LedgerRow {
         alias: call.alias.clone(),
@@ -60,7 +60,7 @@ pub fn record_call_start(w: &mut Tx, ctx: &Context, turn: &Turn, call: &CallStar
         ..new_row(turn, call.call_id, &call.tool, now)
     })?;
     let payload = json!({ "turn_id": turn.turn_id, "call_id": call.call_id, "tool": call.tool, "summary": summary });
-    ctx.emit_of(w, turn, EventKind::ToolStarted, payload)
+    w.emit_of(turn, EventKind::ToolStarted, payload)
 }
 
 /// The ledger row of a call that starts now, without arguments.
@@ -88,13 +88,13 @@ fn new_row(turn: &Turn, call_id: CallId, tool: &str, now: Timestamp) -> LedgerRo
 /// Records the result of a call. The turn must be open.
 pub fn record_call_end(
     w: &mut Tx,
-    ctx: &Context,
     turn: &Turn,
     call_id: CallId,
     id: &str,
     tool: &str,
     outcome: &CallOutcome,
 ) -> Result<()> {
+    let ctx = w.ctx;
     let now = ctx.now();
     let step = Step::CallFinished { call_id, id: id.to_owned(), tool: tool.to_owned(), outcome: outcome.clone() };
     w.journal_append(turn.turn_id, &step, now)?;
@@ -112,9 +112,9 @@ pub fn record_call_end(
     row.error_code = outcome.refusal.as_ref().map(|refusal| refusal.code).or(outcome.failed);
     let mut counted = w.turn_get(turn.turn_id)?.unwrap_or_else(|| turn.clone());
     counted.calls = counted.calls.saturating_add(1);
-    row.cost = budgets::charged(w, ctx, &mut counted, (call_id, tool), outcome.cost, duration_ms)?;
+    row.cost = budgets::charged(w, &mut counted, (call_id, tool), outcome.cost, duration_ms)?;
     if !counted.questions.is_empty() {
-        questions::close_questions(w, ctx, &mut counted, Some(id))?;
+        questions::close_questions(w, &mut counted, Some(id))?;
     }
     w.turn_put(&counted)?;
     let (bytes_out, shown) = (length(&text), u64::from(outcome.view_bytes.unwrap_or(ctx.limits().result_view_bytes)));
@@ -130,11 +130,11 @@ pub fn record_call_end(
         "error_code": row.error_code, "error": outcome.refusal.as_ref().map(|r| ctx.excerpt(&r.message, 200)),
         "duration_ms": duration_ms,
     });
-    ctx.emit_of(w, turn, EventKind::ToolFinished, payload)?;
+    w.emit_of(turn, EventKind::ToolFinished, payload)?;
     // The writes of a refused call are undone, so the limit that refused it can only be reported
     // here.
     match &outcome.refusal {
-        Some(refusal) => root_limits::refused(w, ctx, &turn.agent_id, Chain::after(turn), refusal),
+        Some(refusal) => root_limits::refused(w, &turn.agent_id, Chain::after(turn), refusal),
         None => Ok(()),
     }
 }
@@ -143,14 +143,9 @@ pub fn record_call_end(
 ///
 /// # Errors
 /// Those of the store, and the refusal of a turn that is over.
-pub fn record_call_session(
-    w: &mut Tx,
-    ctx: &Context,
-    turn_id: TurnId,
-    (call_id, id): (CallId, &str),
-    session: &str,
-) -> Result<()> {
-    let turn = working_turn(w, ctx, turn_id)?;
+pub fn record_call_session(w: &mut Tx, turn_id: TurnId, (call_id, id): (CallId, &str), session: &str) -> Result<()> {
+    let ctx = w.ctx;
+    let turn = working_turn(w, turn_id)?;
     let step = Step::CallSession { call_id, id: id.to_owned(), session: session.to_owned() };
     w.journal_append(turn.turn_id, &step, ctx.now())?;
     Ok(())
@@ -160,13 +155,8 @@ pub fn record_call_session(
 ///
 /// # Errors
 /// Those of the store.
-pub fn record_call_slice(
-    w: &mut Tx,
-    ctx: &Context,
-    turn: &Turn,
-    (call_id, id): (CallId, &str),
-    progress: Value,
-) -> Result<()> {
+pub fn record_call_slice(w: &mut Tx, turn: &Turn, (call_id, id): (CallId, &str), progress: Value) -> Result<()> {
+    let ctx = w.ctx;
     Ok(w.journal_append(turn.turn_id, &Step::CallSliced { call_id, id: id.to_owned(), progress }, ctx.now())?)
 }
 
@@ -188,7 +178,8 @@ pub fn ledger_status(outcome: &CallOutcome) -> CallStatus {
 
 /// Records a tool call that a model wrote as text. It never ran, but it stays visible in the ledger
 /// (TOOL-13).
-pub fn malformed(w: &mut Tx, ctx: &Context, turn: &Turn, fragment: &str) -> Result<()> {
+pub fn malformed(w: &mut Tx, turn: &Turn, fragment: &str) -> Result<()> {
+    let ctx = w.ctx;
     let refusal = refusal!(InvalidArguments, "a tool call written as text was not run");
     let arguments = ctx.excerpt(fragment, 500);
     // An ellipsis marks a truncation. Redaction may shorten the text but does not change its end.
@@ -208,7 +199,7 @@ pub fn malformed(w: &mut Tx, ctx: &Context, turn: &Turn, fragment: &str) -> Resu
 /// Closes the ledger rows of calls that a turn started and will never finish. The outcome is
 /// unknown only for calls with outside effects or file writes. An ask has its own record, and other
 /// calls leave no partial effect.
-pub(crate) fn close_open_calls(w: &mut Tx, ctx: &Context, turn: &Turn) -> Result<()> {
+pub(crate) fn close_open_calls(w: &mut Tx, turn: &Turn) -> Result<()> {
     let rows = calls_of(w, turn.turn_id, CallStatus::Started)?;
     if rows.is_empty() {
         return Ok(());
@@ -221,14 +212,14 @@ pub(crate) fn close_open_calls(w: &mut Tx, ctx: &Context, turn: &Turn) -> Result
         } else {
             (CallStatus::Failed, Some(Code::Cancelled))
         };
-        row.duration_ms = Some(u64::try_from(ctx.now().since(row.started_at).as_millis()).unwrap_or(u64::MAX));
+        row.duration_ms = Some(u64::try_from(w.ctx.now().since(row.started_at).as_millis()).unwrap_or(u64::MAX));
         w.call_put(&row)?;
     }
     Ok(())
 }
 
 /// The calls of a turn in this state.
-pub(super) fn calls_of(r: &mut Tx, turn_id: TurnId, status: CallStatus) -> Result<Vec<LedgerRow>> {
+pub(super) fn calls_of(r: &mut StoreTx, turn_id: TurnId, status: CallStatus) -> Result<Vec<LedgerRow>> {
     let (turn_id, status) = (Some(turn_id), Some(status));
     Ok(r.call_list(&LedgerFilter { turn_id, status, limit: 1_000, ..LedgerFilter::default() })?)
 }

@@ -14,21 +14,21 @@ use crate::{budgets, dead_letters, questions};
 const CRASHED: Code = Code::Unavailable;
 
 /// Records a crash inside the process. The death of the daemon is not counted here.
-pub fn crashed(w: &mut Tx, ctx: &Context, agent_id: &AgentId, reason: &str) -> Result<()> {
+pub fn crashed(w: &mut Tx, agent_id: &AgentId, reason: &str) -> Result<()> {
     let Some(mut turn) = w.turn_open_of(agent_id)? else { return Ok(()) };
     turn.crashes = turn.crashes.saturating_add(1);
     w.turn_put(&turn)?;
     let mail = taken_mail(w, &turn)?;
     let Some(mail) = single(w, &turn, &mail)? else {
-        return split(w, ctx, turn, &mail, (reason, CRASHED), 1);
+        return split(w, turn, &mail, (reason, CRASHED), 1);
     };
     let ids: Vec<MessageId> = mail.iter().map(|envelope| envelope.message_id).collect();
-    budgets::forfeit_held(w, ctx, &mut turn)?;
-    questions::end_all(w, ctx, &mut turn)?;
+    budgets::forfeit_held(w, &mut turn)?;
+    questions::end_all(w, &mut turn)?;
     w.message_mark(&ids, MailState::Taken, Some(turn.turn_id), 1)?;
     let crashes = mail.first().map_or(turn.crashes, |envelope| envelope.crashes + 1);
-    if crashes >= ctx.limits().crashes_max {
-        dead_letters::end_turn(w, ctx, turn, &ids, (reason, CRASHED), crashes)?;
+    if crashes >= w.ctx.limits().crashes_max {
+        dead_letters::end_turn(w, turn, &ids, (reason, CRASHED), crashes)?;
     }
     Ok(())
 }
@@ -36,18 +36,18 @@ pub fn crashed(w: &mut Tx, ctx: &Context, agent_id: &AgentId, reason: &str) -> R
 /// Checks every open turn when the daemon starts. A turn that makes no progress over several starts
 /// becomes a dead letter, or is split. An operator's turn ends as failed, because its caller no
 /// longer waits.
-pub fn review_at_boot(w: &mut Tx, ctx: &Context) -> Result<()> {
+pub fn review_at_boot(w: &mut Tx) -> Result<()> {
     for mut turn in w.turns_open()? {
         if turn.source == "operator" {
             let refusal = refusal!(OutcomeUnknown, "the daemon stopped while this call was running")
                 .hint("check what it changed before you try again");
-            finish(w, ctx, turn.turn_id, Ending::Failed(refusal))?;
+            finish(w, turn.turn_id, Ending::Failed(refusal))?;
             continue;
         }
         // The daemon's death interrupted the model call of this turn, whether or not its agent runs
         // again. The programs that asked in the middle of a call are gone.
-        budgets::forfeit_held(w, ctx, &mut turn)?;
-        questions::end_all(w, ctx, &mut turn)?;
+        budgets::forfeit_held(w, &mut turn)?;
+        questions::end_all(w, &mut turn)?;
         if turn.parked.is_some() {
             // A parked turn waits for an outside cause, so it may wait over any number of starts.
             continue;
@@ -67,15 +67,15 @@ pub fn review_at_boot(w: &mut Tx, ctx: &Context) -> Result<()> {
         }
         turn.boot_mark = mark;
         w.turn_put(&turn)?;
-        if turn.stalled_boots >= ctx.limits().stalled_boots_max {
+        if turn.stalled_boots >= w.ctx.limits().stalled_boots_max {
             let reason = format!("no progress over {} starts of the daemon", turn.stalled_boots);
             let mail = taken_mail(w, &turn)?;
             match single(w, &turn, &mail)? {
-                None => split(w, ctx, turn, &mail, (&reason, CRASHED), 1)?,
+                None => split(w, turn, &mail, (&reason, CRASHED), 1)?,
                 Some(mail) => {
                     let ids: Vec<MessageId> = mail.iter().map(|envelope| envelope.message_id).collect();
                     let boots = turn.stalled_boots;
-                    dead_letters::end_turn(w, ctx, turn, &ids, (&reason, CRASHED), boots)?;
+                    dead_letters::end_turn(w, turn, &ids, (&reason, CRASHED), boots)?;
                 }
             }
         }
@@ -86,18 +86,18 @@ pub fn review_at_boot(w: &mut Tx, ctx: &Context) -> Result<()> {
 /// Ends a turn that failed for good: no model can answer it, or it cannot run. If it has several messages, each is tried
 /// again alone. A single message becomes a dead letter, which an operator can retry. Heartbeats, cron turns and chat
 /// wake-ups are dropped, because the world creates them again.
-pub fn fail(w: &mut Tx, ctx: &Context, turn_id: TurnId, refusal: Refusal) -> Result<Turn> {
-    let turn = working_turn(w, ctx, turn_id)?;
+pub fn fail(w: &mut Tx, turn_id: TurnId, refusal: Refusal) -> Result<Turn> {
+    let turn = working_turn(w, turn_id)?;
     let mail = taken_mail(w, &turn)?;
     let reason = refusal.to_string();
     match single(w, &turn, &mail)? {
-        None => split(w, ctx, turn, &mail, (&reason, refusal.code), 0)?,
+        None => split(w, turn, &mail, (&reason, refusal.code), 0)?,
         Some(mail) if mail.iter().all(|envelope| envelope.is_chat_wake() || recurs(envelope.kind)) => {
-            return finish(w, ctx, turn_id, Ending::Failed(refusal));
+            return finish(w, turn_id, Ending::Failed(refusal));
         }
         Some(mail) => {
             let ids: Vec<MessageId> = mail.iter().map(|envelope| envelope.message_id).collect();
-            dead_letters::end_turn(w, ctx, turn, &ids, (&reason, refusal.code), 0)?;
+            dead_letters::end_turn(w, turn, &ids, (&reason, refusal.code), 0)?;
         }
     }
     w.turn_get(turn_id)?.ok_or_else(|| Refusal::not_found("turn", &turn_id.to_string(), None))
@@ -108,7 +108,7 @@ fn recurs(kind: Kind) -> bool {
     matches!(kind, Kind::Heartbeat | Kind::CronTurn)
 }
 
-fn runs(w: &mut Tx, agent_id: &AgentId) -> Result<bool> {
+fn runs(w: &mut StoreTx, agent_id: &AgentId) -> Result<bool> {
     let agent = w.agent_get(agent_id)?;
     Ok(agent.is_some_and(|agent| agent.desired == Desired::Running && agent.status != AgentStatus::Failed))
 }
@@ -116,7 +116,7 @@ fn runs(w: &mut Tx, agent_id: &AgentId) -> Result<bool> {
 /// Returns a turn's mail if it holds at most one message besides chat wake-ups. Returns `None` if
 /// there are several messages, to be tried separately. Chat wake-ups that came with a single message
 /// are consumed.
-fn single(w: &mut Tx, turn: &Turn, mail: &[Envelope]) -> Result<Option<Vec<Envelope>>> {
+fn single(w: &mut StoreTx, turn: &Turn, mail: &[Envelope]) -> Result<Option<Vec<Envelope>>> {
     let (wakes, rest): (Vec<Envelope>, Vec<Envelope>) = mail.iter().cloned().partition(Envelope::is_chat_wake);
     match rest.len() {
         0 => Ok((wakes.len() < 2).then_some(wakes)),
@@ -129,7 +129,7 @@ fn single(w: &mut Tx, turn: &Turn, mail: &[Envelope]) -> Result<Option<Vec<Envel
     }
 }
 
-fn taken_mail(w: &mut Tx, turn: &Turn) -> Result<Vec<Envelope>> {
+fn taken_mail(w: &mut StoreTx, turn: &Turn) -> Result<Vec<Envelope>> {
     let mut mail = w.messages_of_turn(turn.turn_id)?;
     mail.retain(|envelope| envelope.state == MailState::Taken);
     Ok(mail)
@@ -139,15 +139,8 @@ fn taken_mail(w: &mut Tx, turn: &Turn) -> Result<Vec<Envelope>> {
 /// turn's id, so that later turns can tell the model what this one did. A message that has crashed
 /// too often becomes a dead letter instead. Otherwise mail that joins later could keep a poisoned
 /// message alive for ever.
-fn split(
-    w: &mut Tx,
-    ctx: &Context,
-    mut turn: Turn,
-    mail: &[Envelope],
-    (reason, code): (&str, Code),
-    crashes: u32,
-) -> Result<()> {
-    let crashes_max = ctx.limits().crashes_max;
+fn split(w: &mut Tx, mut turn: Turn, mail: &[Envelope], (reason, code): (&str, Code), crashes: u32) -> Result<()> {
+    let crashes_max = w.ctx.limits().crashes_max;
     // A chat wake-up has no text of its own to try again; the turn's digests hold the chat
     // messages.
     let (wakes, mail): (Vec<&Envelope>, Vec<&Envelope>) = mail.iter().partition(|envelope| envelope.is_chat_wake());
@@ -161,16 +154,16 @@ fn split(
     w.message_rouse(&ids)?;
     for envelope in poisoned {
         let times = envelope.crashes.saturating_add(crashes);
-        dead_letters::create(w, ctx, &turn, &[envelope.message_id], (reason, code), times)?;
+        dead_letters::create(w, &turn, &[envelope.message_id], (reason, code), times)?;
     }
-    let_go(w, ctx, &mut turn)?;
+    let_go(w, &mut turn)?;
     turn.status = TurnStatus::Split;
     turn.parked = None;
-    turn.reason = Some(ctx.excerpt(reason, 500));
-    turn.ended_at = Some(ctx.now());
+    turn.reason = Some(w.ctx.excerpt(reason, 500));
+    turn.ended_at = Some(w.ctx.now());
     w.turn_put(&turn)?;
     let payload = json!({ "turn_id": turn.turn_id, "status": turn.status, "reason": turn.reason, "messages": ids });
-    ctx.emit_of(w, &turn, EventKind::TurnFinished, payload)?;
-    ctx.wake(w, &turn.agent_id);
+    w.emit_of(&turn, EventKind::TurnFinished, payload)?;
+    w.wake(&turn.agent_id);
     Ok(())
 }

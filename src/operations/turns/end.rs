@@ -20,10 +20,11 @@ const TICK: Duration = Duration::from_millis(1);
 
 /// Ends an open turn: consumes its mail and sends the replies that its mail expects. Anyone may
 /// cancel a turn. Any other ending needs the daemon that owns the agent.
-pub fn finish(w: &mut Tx, ctx: &Context, turn_id: TurnId, ending: Ending) -> Result<Turn> {
+pub fn finish(w: &mut Tx, turn_id: TurnId, ending: Ending) -> Result<Turn> {
+    let ctx = w.ctx;
     let mut turn = open_turn(w, turn_id)?;
     if !matches!(ending, Ending::Cancelled(_)) {
-        owned(w, ctx, &turn.agent_id)?;
+        owned(w, &turn.agent_id)?;
     }
     let (status, text, truncated) = (ending.status(), ending.text().map(str::to_owned), ending.is_cut());
     let reason = match (&ending, ending.refusal()) {
@@ -36,36 +37,36 @@ pub fn finish(w: &mut Tx, ctx: &Context, turn_id: TurnId, ending: Ending) -> Res
     w.message_mark(&ids, MailState::Consumed, Some(turn_id), 0)?;
     if let Some(conversation_id) = conversations::owed(&taken) {
         match &answer_text {
-            Some(text) => conversations::answer(w, ctx, &turn, conversation_id, &ids, text)?,
-            None => conversations::unanswered(w, ctx, &turn, conversation_id, &no_answer(&ending))?,
+            Some(text) => conversations::answer(w, &turn, conversation_id, &ids, text)?,
+            None => conversations::unanswered(w, &turn, conversation_id, &no_answer(&ending))?,
         }
     }
     let answered = conversations::owed(&taken);
     for mail in taken.iter().filter(|mail| mail.kind == Kind::Handoff) {
         if let Some(conversation_id) = mail.conversation_id.filter(|id| answered != Some(*id)) {
-            conversations::taken_over(w, ctx, &turn, conversation_id, &ending)?;
+            conversations::taken_over(w, &turn, conversation_id, &ending)?;
         }
     }
     for mail in &taken {
-        schedules::turn_ended(w, ctx, &turn, mail.message_id, mail.kind, &ending)?;
+        schedules::turn_ended(w, &turn, mail.message_id, mail.kind, &ending)?;
     }
     for ask_id in taken.into_iter().filter_map(|mail| mail.ask_id) {
         match &answer_text {
-            Some(text) => asks::answer(w, ctx, ask_id, text, truncated)?,
+            Some(text) => asks::answer(w, ask_id, text, truncated)?,
             None => {
                 let why = || refusal!(Cancelled, "{}'s turn {}", turn.agent_id, no_answer(&ending));
-                asks::fail(w, ctx, ask_id, &ending.refusal().cloned().unwrap_or_else(why))?;
+                asks::fail(w, ask_id, &ending.refusal().cloned().unwrap_or_else(why))?;
             }
         }
     }
     // A turn finishes only after all its calls have ended. So it waits for no ask and holds no
     // reservation. A check would hold the writer for every turn.
     if status != TurnStatus::Finished {
-        let_go(w, ctx, &mut turn)?;
+        let_go(w, &mut turn)?;
     }
     if turn.is_in_background() {
         // Mail of its root waited for this turn.
-        ctx.wake(w, &turn.agent_id);
+        w.wake(&turn.agent_id);
     }
     let agent = w.agent_get(&turn.agent_id)?;
     let now = match &agent {
@@ -91,27 +92,27 @@ pub fn finish(w: &mut Tx, ctx: &Context, turn_id: TurnId, ending: Ending) -> Res
         let payload = json!({
             "turn_id": turn_id, "reason": refusal.message, "details": refusal.details, "root_id": turn.root_id,
         });
-        ctx.emit_of(w, &turn, EventKind::BudgetExhausted, payload)?;
+        w.emit_of(&turn, EventKind::BudgetExhausted, payload)?;
     }
-    emit_end(w, ctx, &turn)?;
+    emit_end(w, &turn)?;
     if turn.agent_id.is_droid() && turn.source != "operator" {
-        close::turn_ended(w, ctx, &turn, &ending)?;
+        close::turn_ended(w, &turn, &ending)?;
     }
     Ok(turn)
 }
 
 /// Ends what a turn waits for and holds, because it ends before its work does.
-pub(crate) fn let_go(w: &mut Tx, ctx: &Context, turn: &mut Turn) -> Result<()> {
-    asks::abandon(w, ctx, turn.turn_id)?;
-    approvals::cancel(w, ctx, turn.turn_id)?;
-    budgets::forfeit_held(w, ctx, turn)?;
-    close_open_calls(w, ctx, turn)
+pub(crate) fn let_go(w: &mut Tx, turn: &mut Turn) -> Result<()> {
+    asks::abandon(w, turn.turn_id)?;
+    approvals::cancel(w, turn.turn_id)?;
+    budgets::forfeit_held(w, turn)?;
+    close_open_calls(w, turn)
 }
 
 /// When a turn of this agent ends, by a clock that says `now`. The log of a session is in the order of these times. So a
 /// clock that is behind, or was ahead when the agent was created, puts no turn before the newest of its session or before
 /// its agent.
-fn end_of_turn(w: &mut Tx, agent: &Agent, turn: &Turn, now: Timestamp) -> Result<Timestamp> {
+fn end_of_turn(w: &mut StoreTx, agent: &Agent, turn: &Turn, now: Timestamp) -> Result<Timestamp> {
     let mut at = now.max(agent.created_at);
     // Only a clock that is behind costs a read.
     if agent.last_active_at.is_some_and(|last| now < last) {
@@ -133,15 +134,15 @@ fn end_of_turn(w: &mut Tx, agent: &Agent, turn: &Turn, now: Timestamp) -> Result
 }
 
 /// Emits the event that a turn has ended.
-pub(crate) fn emit_end(w: &mut Tx, ctx: &Context, turn: &Turn) -> Result<()> {
+pub(crate) fn emit_end(w: &mut Tx, turn: &Turn) -> Result<()> {
     let payload = json!({
         "turn_id": turn.turn_id, "status": turn.status, "reason": turn.reason, "rounds": turn.rounds,
         "calls": turn.calls, "input_tokens": turn.input_tokens, "output_tokens": turn.output_tokens,
         "cost_usd": turn.cost.usd(), "unpriced_tokens": turn.unpriced_tokens,
-        "text": turn.text.as_deref().map(|text| ctx.excerpt(text, 400)), "truncated": turn.truncated,
+        "text": turn.text.as_deref().map(|text| w.ctx.excerpt(text, 400)), "truncated": turn.truncated,
         "root_id": turn.root_id,
     });
-    ctx.emit_of(w, turn, EventKind::TurnFinished, payload)
+    w.emit_of(turn, EventKind::TurnFinished, payload)
 }
 
 /// Why a turn gave no answer, as the predicate of a sentence about it.
@@ -154,7 +155,7 @@ fn no_answer(ending: &Ending) -> String {
 }
 
 /// Cancels an open turn on behalf of `by`. Its mail is consumed and is not tried again.
-pub fn cancel(w: &mut Tx, ctx: &Context, by: &Party, turn_id: TurnId) -> Result<Turn> {
+pub fn cancel(w: &mut Tx, by: &Party, turn_id: TurnId) -> Result<Turn> {
     match w.turn_get(turn_id)? {
         None => return Err(Refusal::not_found("turn", &turn_id.to_string(), None)),
         Some(turn) if turn.status != TurnStatus::Open => {
@@ -163,7 +164,7 @@ pub fn cancel(w: &mut Tx, ctx: &Context, by: &Party, turn_id: TurnId) -> Result<
         }
         Some(_) => {}
     }
-    let turn = finish(w, ctx, turn_id, Ending::Cancelled(format!("by {by}")))?;
+    let turn = finish(w, turn_id, Ending::Cancelled(format!("by {by}")))?;
     w.signal(Signal::TurnCancelled { agent_id: turn.agent_id.clone(), turn_id });
     Ok(turn)
 }

@@ -22,30 +22,30 @@ pub struct BriefedLog {
 }
 
 /// Journals a step of a turn's own work. Returns the turn.
-fn journal(w: &mut Tx, ctx: &Context, turn_id: TurnId, step: &Step) -> Result<Turn> {
-    let turn = working_turn(w, ctx, turn_id)?;
+fn journal(w: &mut Tx, turn_id: TurnId, step: &Step) -> Result<Turn> {
+    let ctx = w.ctx;
+    let turn = working_turn(w, turn_id)?;
     w.journal_append(turn_id, step, ctx.now())?;
     Ok(turn)
 }
 
 /// Journals that a turn's tools have changed.
-pub fn tools_changed(w: &mut Tx, ctx: &Context, turn_id: TurnId, step: &Step) -> Result<()> {
-    journal(w, ctx, turn_id, step).map(drop)
+pub fn tools_changed(w: &mut Tx, turn_id: TurnId, step: &Step) -> Result<()> {
+    journal(w, turn_id, step).map(drop)
 }
 
 /// Journals the prompt of a turn. Its stable parts are stored once under their hashes; the rest is
 /// stored in the step.
 pub fn brief(
     w: &mut Tx,
-    ctx: &Context,
     turn_id: TurnId,
     system: (&str, &str),
     briefing: (&str, &str),
     log: BriefedLog,
     (mail, tools): (String, Option<SeenTools>),
 ) -> Result<()> {
-    let mut turn = working_turn(w, ctx, turn_id)?;
-    let now = ctx.now();
+    let mut turn = working_turn(w, turn_id)?;
+    let now = w.ctx.now();
     if log.first.is_some() {
         turn.log_from = log.first;
         w.turn_put(&turn)?;
@@ -69,17 +69,18 @@ pub fn brief(
 /// Journals that a model is about to be called, and reserves the budget for it. If a budget is
 /// spent, the turn is parked, unless it has another model to wait for. Nothing is journaled for a
 /// call that must wait for reservations of other calls.
-pub fn model_started(w: &mut Tx, ctx: &Context, turn_id: TurnId, demand: &Demand) -> Result<Reserved> {
+pub fn model_started(w: &mut Tx, turn_id: TurnId, demand: &Demand) -> Result<Reserved> {
+    let ctx = w.ctx;
     let mut turn = open_turn(w, turn_id)?;
-    let agent = owned(w, ctx, &turn.agent_id)?;
-    let reserved = match budgets::reserve(w, ctx, &agent, &mut turn, demand) {
+    let agent = owned(w, &turn.agent_id)?;
+    let reserved = match budgets::reserve(w, &agent, &mut turn, demand) {
         Ok(reserved) => reserved,
         Err(refusal) => {
             let Some(scope) = spent_scope(&refusal) else { return Err(refusal) };
             if demand.another {
                 return Ok(Reserved::Spent(scope));
             }
-            park_for_budget(w, ctx, turn, &scope, &refusal)?;
+            park_for_budget(w, turn, &scope, &refusal)?;
             return Ok(Reserved::Spent(scope));
         }
     };
@@ -92,7 +93,7 @@ pub fn model_started(w: &mut Tx, ctx: &Context, turn_id: TurnId, demand: &Demand
     }
     w.journal_append(turn_id, &Step::ModelStarted { model: demand.model.clone(), reservation_id }, ctx.now())?;
     let payload = json!({ "turn_id": turn_id, "model": demand.model, "max_tokens": allowance.max_tokens });
-    ctx.emit_of(w, &turn, EventKind::ModelStarted, payload)?;
+    w.emit_of(&turn, EventKind::ModelStarted, payload)?;
     Ok(reserved)
 }
 
@@ -130,8 +131,9 @@ pub struct ModelResult {
 }
 
 /// Journals an answer and settles its budget. Returns the updated turn.
-pub fn model_answered(w: &mut Tx, ctx: &Context, turn_id: TurnId, result: ModelResult) -> Result<Turn> {
-    let mut turn = working_turn(w, ctx, turn_id)?;
+pub fn model_answered(w: &mut Tx, turn_id: TurnId, result: ModelResult) -> Result<Turn> {
+    let ctx = w.ctx;
+    let mut turn = working_turn(w, turn_id)?;
     let settlement = match result.usage {
         Some(tokens) => {
             let (model, price, duration_ms) = (result.model.clone(), result.price, result.duration_ms);
@@ -140,7 +142,7 @@ pub fn model_answered(w: &mut Tx, ctx: &Context, turn_id: TurnId, result: ModelR
         }
         None => Settlement::Forfeited,
     };
-    let settled = budgets::settle(w, ctx, &mut turn, result.reservation_id, settlement)?;
+    let settled = budgets::settle(w, &mut turn, result.reservation_id, settlement)?;
     // If the reservation was forfeited in the meantime, it has been charged already, so the answer
     // is not charged again.
     let reported =
@@ -160,22 +162,22 @@ pub fn model_answered(w: &mut Tx, ctx: &Context, turn_id: TurnId, result: ModelR
         "cost_usd": charged.cost.map(Money::usd), "estimated": charged.estimated,
         "duration_ms": result.duration_ms, "tool_calls": calls,
     });
-    ctx.emit_of(w, &turn, EventKind::ModelFinished, payload)?;
+    w.emit_of(&turn, EventKind::ModelFinished, payload)?;
     Ok(turn)
 }
 
 /// Journals a model call that failed, and settles its budget as `settlement` says.
 pub fn model_failed(
     w: &mut Tx,
-    ctx: &Context,
     turn_id: TurnId,
     reservation_id: ReservationId,
     model: &str,
     error: &str,
     settlement: Settlement,
 ) -> Result<()> {
-    let mut turn = working_turn(w, ctx, turn_id)?;
-    let charged = budgets::settle(w, ctx, &mut turn, reservation_id, settlement)?.unwrap_or(Charged::NOTHING);
+    let ctx = w.ctx;
+    let mut turn = working_turn(w, turn_id)?;
+    let charged = budgets::settle(w, &mut turn, reservation_id, settlement)?.unwrap_or(Charged::NOTHING);
     w.turn_put(&turn)?;
     let error = ctx.excerpt(error, 1_000);
     w.journal_append(turn_id, &Step::ModelFailed { model: model.to_owned(), error: error.clone() }, ctx.now())?;
@@ -184,61 +186,60 @@ pub fn model_failed(
         "input_tokens": charged.tokens.input, "output_tokens": charged.tokens.output,
         "cost_usd": charged.cost.map(Money::usd), "estimated": charged.estimated,
     });
-    ctx.emit_of(w, &turn, EventKind::ModelFailed, payload)
+    w.emit_of(&turn, EventKind::ModelFailed, payload)
 }
 
 /// Journals that the conversation is limited to `context` bytes from here on, because the model
 /// refused it as too long. It must run in the transaction of that failure, or of the last fall-back
 /// model that is skipped for it, so that a resumed turn sees both or neither.
-pub fn shortened(w: &mut Tx, ctx: &Context, turn_id: TurnId, model: &str, context: u64) -> Result<()> {
-    journal(w, ctx, turn_id, &Step::Shortened { model: model.to_owned(), context }).map(drop)
+pub fn shortened(w: &mut Tx, turn_id: TurnId, model: &str, context: u64) -> Result<()> {
+    journal(w, turn_id, &Step::Shortened { model: model.to_owned(), context }).map(drop)
 }
 
 /// Journals that the opaque state of the provider's earlier answers is omitted from here on,
 /// because the provider refuses it. It must run in the transaction of that failure.
-pub fn state_dropped(w: &mut Tx, ctx: &Context, turn_id: TurnId, model: &str) -> Result<()> {
-    let turn = journal(w, ctx, turn_id, &Step::StateDropped { model: model.to_owned() })?;
-    ctx.emit_of(w, &turn, EventKind::ModelStateDropped, json!({ "turn_id": turn_id, "model": model }))
+pub fn state_dropped(w: &mut Tx, turn_id: TurnId, model: &str) -> Result<()> {
+    let turn = journal(w, turn_id, &Step::StateDropped { model: model.to_owned() })?;
+    w.emit_of(&turn, EventKind::ModelStateDropped, json!({ "turn_id": turn_id, "model": model }))
 }
 
 /// Journals that the images so far are omitted from here on, because the provider refused a request that showed them. It
 /// must run in the transaction of that failure.
-pub fn images_dropped(w: &mut Tx, ctx: &Context, turn_id: TurnId, model: &str) -> Result<()> {
-    journal(w, ctx, turn_id, &Step::ImagesDropped { model: model.to_owned() }).map(drop)
+pub fn images_dropped(w: &mut Tx, turn_id: TurnId, model: &str) -> Result<()> {
+    journal(w, turn_id, &Step::ImagesDropped { model: model.to_owned() }).map(drop)
 }
 
 /// Journals that the store does not accept an answer, so that the attempt is counted if the daemon
 /// dies. The reservation stays until the answer or a restart settles it.
-pub fn answer_waits(w: &mut Tx, ctx: &Context, turn_id: TurnId, model: &str, why: &str) -> Result<()> {
+pub fn answer_waits(w: &mut Tx, turn_id: TurnId, model: &str, why: &str) -> Result<()> {
     let error = format!("its answer is kept in memory until the store accepts it: {why}");
-    unsettled(w, ctx, turn_id, model, &error, true, |error| Step::ModelFailed { model: model.to_owned(), error })
+    unsettled(w, turn_id, model, &error, true, |error| Step::ModelFailed { model: model.to_owned(), error })
 }
 
 /// Journals that a fall-back model was skipped because its call cannot be paid for. The event
 /// reports a failure without cost.
-pub fn passed_over(w: &mut Tx, ctx: &Context, turn_id: TurnId, model: &str, why: &str) -> Result<()> {
+pub fn passed_over(w: &mut Tx, turn_id: TurnId, model: &str, why: &str) -> Result<()> {
     let error = format!("not asked: {why}");
-    unsettled(w, ctx, turn_id, model, &error, false, |why| Step::PassedOver { model: model.to_owned(), why })
+    unsettled(w, turn_id, model, &error, false, |why| Step::PassedOver { model: model.to_owned(), why })
 }
 
 /// Journals a failure that settles no reservation. `kept` is true if an answer exists, so that a
 /// reader keeps the text streamed so far.
 fn unsettled(
     w: &mut Tx,
-    ctx: &Context,
     turn_id: TurnId,
     model: &str,
     error: &str,
     kept: bool,
     step: impl FnOnce(String) -> Step + Send,
 ) -> Result<()> {
-    let error = ctx.excerpt(error, 300);
-    let turn = journal(w, ctx, turn_id, &step(error.clone()))?;
+    let error = w.ctx.excerpt(error, 300);
+    let turn = journal(w, turn_id, &step(error.clone()))?;
     let payload = json!({ "turn_id": turn_id, "model": model, "error": error, "kept": kept });
-    ctx.emit_of(w, &turn, EventKind::ModelFailed, payload)
+    w.emit_of(&turn, EventKind::ModelFailed, payload)
 }
 
 /// Journals a note of Ghost's own to the model.
-pub fn note(w: &mut Tx, ctx: &Context, turn_id: TurnId, text: &str) -> Result<()> {
-    journal(w, ctx, turn_id, &Step::Note { text: text.to_owned() }).map(drop)
+pub fn note(w: &mut Tx, turn_id: TurnId, text: &str) -> Result<()> {
+    journal(w, turn_id, &Step::Note { text: text.to_owned() }).map(drop)
 }

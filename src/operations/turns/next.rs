@@ -51,12 +51,13 @@ pub struct FoundMail {
 ///
 /// `no_open_turn` is true if the caller has just ended the agent's last turn, so that none can be open.
 /// `bytes_max` is the maximum bytes of mail and chat in the turn.
-pub fn next(r: &mut Tx, ctx: &Context, agent_id: &AgentId, no_open_turn: bool, bytes_max: usize) -> Result<Next> {
+pub fn next(r: &mut Tx, agent_id: &AgentId, no_open_turn: bool, bytes_max: usize) -> Result<Next> {
+    let ctx = r.ctx;
     if !no_open_turn && r.turn_open_of(agent_id)?.is_some() {
         return Ok(Next::Resume);
     }
     let state = r.inbox_state(agent_id, window(ctx))?;
-    let (mail, behind, more) = choose(r, ctx, agent_id, state.mail, bytes_max)?;
+    let (mail, behind, more) = choose(r, agent_id, state.mail, bytes_max)?;
     if mail.is_empty() {
         return Ok(Next::Nothing);
     }
@@ -79,19 +80,18 @@ pub(super) fn window(ctx: &Context) -> u32 {
 /// whether waking mail is left then.
 pub(super) fn choose(
     r: &mut Tx,
-    ctx: &Context,
     agent_id: &AgentId,
     mut pending: Vec<Envelope>,
     bytes: usize,
 ) -> Result<(Vec<Envelope>, Vec<MessageId>, bool)> {
-    let (limits, window) = (ctx.limits(), window(ctx));
+    let (limits, window) = (r.ctx.limits(), window(r.ctx));
     let full = pending.len() >= window as usize;
     if full && !pending.iter().any(|envelope| envelope.wake) {
         // Quiet mail fills the window, so waking mail may come after it.
         pending = r.inbox_ready(agent_id, limits.inbox_max.saturating_mul(2))?;
     }
     let room = Room { envelopes: limits.turn_mail_max as usize, bytes };
-    let taken = plan_turn(&pending, room, &ctx.jobs());
+    let taken = plan_turn(&pending, room, &r.ctx.jobs());
     let behind = left_behind(&pending, &taken);
     let taken: Vec<Envelope> = taken.into_iter().cloned().collect();
     let waking = |mail: &[Envelope]| mail.iter().filter(|envelope| envelope.wake).count();
@@ -101,7 +101,7 @@ pub(super) fn choose(
 
 /// Returns the mail that [`next`] found, with fresh turn ids and crash counts, if all of it still
 /// waits. Otherwise `None`.
-pub(super) fn refresh_if_pending(w: &mut Tx, mut mail: Vec<Envelope>) -> Result<Option<Vec<Envelope>>> {
+pub(super) fn refresh_if_pending(w: &mut StoreTx, mut mail: Vec<Envelope>) -> Result<Option<Vec<Envelope>>> {
     for envelope in &mut mail {
         match w.message_state(envelope.message_id)? {
             Some((MailState::Pending, turn_id, crashes)) => (envelope.turn_id, envelope.crashes) = (turn_id, crashes),

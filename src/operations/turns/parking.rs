@@ -17,25 +17,18 @@ const ROOT_DEFAULT: &str = "root_tokens_max";
 /// failed while the model answered other turns.
 pub fn park_for_model(
     w: &mut Tx,
-    ctx: &Context,
     turn_id: TurnId,
     (provider, model): (String, String),
     reason: &str,
     alone: u32,
 ) -> Result<Turn> {
-    let turn = working_turn(w, ctx, turn_id)?;
-    park(w, ctx, turn, ParkCause::Model { provider, model }, reason, WaitMode::Blocking, alone)
+    let turn = working_turn(w, turn_id)?;
+    park(w, turn, ParkCause::Model { provider, model }, reason, WaitMode::Blocking, alone)
 }
 
 /// Parks a turn whose next call is refused because a budget is spent. If only the budget of its
 /// root is spent, its agent continues with other work.
-pub(super) fn park_for_budget(
-    w: &mut Tx,
-    ctx: &Context,
-    mut turn: Turn,
-    scope: &Scope,
-    refusal: &Refusal,
-) -> Result<Turn> {
+pub(super) fn park_for_budget(w: &mut Tx, mut turn: Turn, scope: &Scope, refusal: &Refusal) -> Result<Turn> {
     let wait_mode = match scope {
         Scope::Root(_) => WaitMode::Background,
         _ => WaitMode::Blocking,
@@ -45,17 +38,17 @@ pub(super) fn park_for_budget(
         let payload = json!({
             "turn_id": turn.turn_id, "reason": refusal.message, "details": refusal.details, "root_id": turn.root_id,
         });
-        ctx.emit_of(w, &turn, EventKind::BudgetExhausted, payload)?;
+        w.emit_of(&turn, EventKind::BudgetExhausted, payload)?;
     }
     if wait_mode == WaitMode::Background {
-        leave_to_others(w, ctx, &mut turn)?;
+        leave_to_others(w, &mut turn)?;
     }
-    park(w, ctx, turn, cause, &refusal.to_string(), wait_mode, 0)
+    park(w, turn, cause, &refusal.to_string(), wait_mode, 0)
 }
 
 /// Returns mail of other roots to the inbox if a turn of a spent root has taken it, so that it gets
 /// a turn of its own. If a model has already seen the mail, it stays in this turn.
-fn leave_to_others(w: &mut Tx, ctx: &Context, turn: &mut Turn) -> Result<()> {
+fn leave_to_others(w: &mut Tx, turn: &mut Turn) -> Result<()> {
     if turn.rounds > 0 || turn.calls > 0 {
         return Ok(());
     }
@@ -65,20 +58,13 @@ fn leave_to_others(w: &mut Tx, ctx: &Context, turn: &mut Turn) -> Result<()> {
     if !ids.is_empty() {
         w.message_mark(&ids, MailState::Pending, None, 0)?;
         turn.other_roots.clear();
-        ctx.wake(w, &turn.agent_id);
+        w.wake(&turn.agent_id);
     }
     Ok(())
 }
 
-fn park(
-    w: &mut Tx,
-    ctx: &Context,
-    mut turn: Turn,
-    cause: ParkCause,
-    reason: &str,
-    wait_mode: WaitMode,
-    alone: u32,
-) -> Result<Turn> {
+fn park(w: &mut Tx, mut turn: Turn, cause: ParkCause, reason: &str, wait_mode: WaitMode, alone: u32) -> Result<Turn> {
+    let ctx = w.ctx;
     let reason = ctx.excerpt(reason, REASON_MAX);
     let again = turn.parked.as_ref().filter(|parked| parked.cause == cause);
     let since = again.map_or(ctx.now(), |parked| parked.since);
@@ -94,7 +80,7 @@ fn park(
             "turn_id": turn.turn_id, "root_id": turn.root_id, "reason": reason, "waits_for": parked.cause,
             "standing": parked.wait_mode,
         });
-        ctx.emit_of(w, &turn, EventKind::TurnParked, payload)?;
+        w.emit_of(&turn, EventKind::TurnParked, payload)?;
     }
     turn.parked = Some(parked);
     w.turn_put(&turn)?;
@@ -105,7 +91,7 @@ fn park(
 ///
 /// # Errors
 /// `NotFound`; `Conflict` if the turn is not parked.
-pub fn retry(w: &mut Tx, by: &Party, turn_id: TurnId) -> Result<Turn> {
+pub fn retry(w: &mut StoreTx, by: &Party, turn_id: TurnId) -> Result<Turn> {
     let turn = w.turn_get(turn_id)?.ok_or_else(|| Refusal::not_found("turn", &turn_id.to_string(), None))?;
     if turn.status != TurnStatus::Open || turn.parked.is_none() {
         let how = if turn.status == TurnStatus::Open { "under way" } else { turn.status.as_str() };
@@ -122,7 +108,7 @@ pub fn retry(w: &mut Tx, by: &Party, turn_id: TurnId) -> Result<Turn> {
 
 /// Continues the turns that are parked because the budget of this root was spent. Called when the
 /// root's limit changes.
-pub(crate) fn root_changed(w: &mut Tx, root_id: RootId) -> Result<()> {
+pub(crate) fn root_changed(w: &mut StoreTx, root_id: RootId) -> Result<()> {
     for turn in w.turns_open()? {
         if turn.root_id == root_id && turn.is_in_background() {
             go_on(w, turn)?;
@@ -134,8 +120,8 @@ pub(crate) fn root_changed(w: &mut Tx, root_id: RootId) -> Result<()> {
 /// Continues the turns that are parked because their root has spent the default limit
 /// (`limits.root_tokens_max`), if the limit was raised since the last call and the root now has
 /// free budget. A root with its own limit does not follow the default.
-pub fn follow_root_default(w: &mut Tx, ctx: &Context) -> Result<()> {
-    let (now, before) = (ctx.limits().root_tokens_max, w.meta_get(ROOT_DEFAULT)?);
+pub fn follow_root_default(w: &mut Tx) -> Result<()> {
+    let (now, before) = (w.ctx.limits().root_tokens_max, w.meta_get(ROOT_DEFAULT)?);
     if before.as_ref() == Some(&now.to_string()) {
         return Ok(());
     }
@@ -153,7 +139,7 @@ pub fn follow_root_default(w: &mut Tx, ctx: &Context) -> Result<()> {
             Some(ParkCause::Budget { scope: scope @ Scope::Root(_) }) if turn.is_in_background() => scope.clone(),
             _ => continue,
         };
-        let account = w.budget_get(&root)?.unwrap_or_else(|| Budget::open(root, ctx.now()));
+        let account = w.budget_get(&root)?.unwrap_or_else(|| Budget::open(root, w.ctx.now()));
         if account.limits.tokens.is_none() && account.with_default(now).passed().is_empty() {
             go_on(w, turn)?;
         }
@@ -164,7 +150,7 @@ pub fn follow_root_default(w: &mut Tx, ctx: &Context) -> Result<()> {
     Ok(())
 }
 
-fn go_on(w: &mut Tx, mut turn: Turn) -> Result<Turn> {
+fn go_on(w: &mut StoreTx, mut turn: Turn) -> Result<Turn> {
     if turn.is_in_background()
         && let Some(parked) = &mut turn.parked
     {
@@ -177,7 +163,7 @@ fn go_on(w: &mut Tx, mut turn: Turn) -> Result<Turn> {
 
 /// Returns why the answer to an ask is delayed: the reason of the parked turn that holds its mail
 /// or blocks its agent, or the reason why the target waits for a model.
-pub(crate) fn holds_up(r: &mut Tx, ctx: &Context, ask: &ghost_domain::Ask) -> Result<Option<String>> {
+pub(crate) fn holds_up(r: &mut Tx, ask: &ghost_domain::Ask) -> Result<Option<String>> {
     let taken = match r.message_get(ask.message_id)?.and_then(|mail| mail.turn_id) {
         Some(turn_id) => r.turn_get(turn_id)?.filter(|turn| turn.status == TurnStatus::Open),
         None => None,
@@ -190,12 +176,12 @@ pub(crate) fn holds_up(r: &mut Tx, ctx: &Context, ask: &ghost_domain::Ask) -> Re
         },
     };
     let parked = turn.and_then(|turn| turn.parked).map(|parked| parked.reason);
-    Ok(parked.or_else(|| ctx.waiting(&ask.target).map(|wait| wait.reason.to_string())))
+    Ok(parked.or_else(|| r.ctx.waiting(&ask.target).map(|wait| wait.reason.to_string())))
 }
 
 /// The open turn of an ask's target and root that is parked because the budget of that root is
 /// spent.
-fn aside(r: &mut Tx, ask: &ghost_domain::Ask) -> Result<Option<Turn>> {
+fn aside(r: &mut StoreTx, ask: &ghost_domain::Ask) -> Result<Option<Turn>> {
     let Some(mail) = r.message_get(ask.message_id)? else { return Ok(None) };
     let open = r.turns_open_of(&mail.to)?;
     Ok(open.into_iter().find(|turn| turn.is_in_background() && turn.root_id == mail.root_id))

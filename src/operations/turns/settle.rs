@@ -22,8 +22,8 @@ pub enum Settled {
 ///
 /// # Errors
 /// `NotFound`, and the refusal of a turn that is over.
-pub fn await_person(w: &mut Tx, ctx: &Context, turn_id: TurnId, call_id: CallId) -> Result<LedgerRow> {
-    let turn = working_turn(w, ctx, turn_id)?;
+pub fn await_person(w: &mut Tx, turn_id: TurnId, call_id: CallId) -> Result<LedgerRow> {
+    let turn = working_turn(w, turn_id)?;
     let Some(mut row) = w.call_get(call_id)? else {
         return Err(Refusal::not_found("call", &call_id.to_string(), None));
     };
@@ -31,7 +31,7 @@ pub fn await_person(w: &mut Tx, ctx: &Context, turn_id: TurnId, call_id: CallId)
         (row.status, row.error_code) = (CallStatus::Unknown, Some(Code::OutcomeUnknown));
         w.call_put(&row)?;
         let payload = json!({ "turn_id": turn_id, "call_id": call_id, "tool": row.tool });
-        ctx.emit_of(w, &turn, EventKind::ToolUnsettled, payload)?;
+        w.emit_of(&turn, EventKind::ToolUnsettled, payload)?;
     }
     Ok(row)
 }
@@ -48,7 +48,7 @@ pub fn was_unsettled(row: &LedgerRow) -> bool {
 }
 
 /// Whether a call of this turn waits for a person.
-pub(super) fn awaits_person(w: &mut Tx, turn_id: TurnId) -> Result<bool> {
+pub(super) fn awaits_person(w: &mut StoreTx, turn_id: TurnId) -> Result<bool> {
     Ok(calls_of(w, turn_id, CallStatus::Unknown)?.iter().any(is_awaited))
 }
 
@@ -56,13 +56,7 @@ pub(super) fn awaits_person(w: &mut Tx, turn_id: TurnId) -> Result<bool> {
 ///
 /// # Errors
 /// `NotFound`; `Conflict` if its outcome was known.
-pub fn settle(
-    w: &mut Tx,
-    ctx: &Context,
-    by: &Party,
-    call_id: CallId,
-    (settled, note): (Settled, Option<&str>),
-) -> Result<LedgerRow> {
+pub fn settle(w: &mut Tx, by: &Party, call_id: CallId, (settled, note): (Settled, Option<&str>)) -> Result<LedgerRow> {
     let Some(mut row) = w.call_get(call_id)? else {
         return Err(Refusal::not_found("call", &call_id.to_string(), None)
             .hint("`ghostctl ledger --status unknown` lists the calls whose outcome nobody knows"));
@@ -86,12 +80,12 @@ pub fn settle(
         }
     };
     let note = note.map(|note| format!(": {note}")).unwrap_or_default();
-    row.result = Some(ctx.redactor.redact(&format!("{by} found out that it {what}{note}")));
+    row.result = Some(w.ctx.redactor.redact(&format!("{by} found out that it {what}{note}")));
     w.call_put(&row)?;
     let payload = json!({
         "turn_id": row.turn_id, "call_id": call_id, "tool": row.tool, "status": row.status, "by": by,
     });
-    ctx.emit(w, NewEvent::new(EventKind::ToolSettled, payload).agent(&row.agent_id).correlation(row.turn_id))?;
+    w.emit(NewEvent::new(EventKind::ToolSettled, payload).agent(&row.agent_id).correlation(row.turn_id))?;
     let turn = w.turn_get(row.turn_id)?;
     if is_awaited(&row) && turn.is_some_and(|turn| turn.status == TurnStatus::Open) {
         // The call ends with what the person said.
@@ -100,13 +94,13 @@ pub fn settle(
     }
     let text =
         format!("The outcome of your call {call_id} of {} was unknown. It {what}{note}. Go on from there.", row.tool);
-    let told = NewMessage::new(&row.agent_id, by.clone(), Kind::Message, &text, Chain::root(ctx));
+    let told = NewMessage::new(&row.agent_id, by.clone(), Kind::Message, &text, Chain::root(w.ctx));
     // A droid takes no messages, and who was deleted needs none. The ledger does not depend on a full inbox.
     if w.agent_get(&row.agent_id)?.is_some_and(|agent| !agent.is_deleted())
         && !row.agent_id.is_droid()
-        && mail::would_deliver(w, ctx, &told).is_ok()
+        && mail::would_deliver(w, &told).is_ok()
     {
-        mail::deliver(w, ctx, told)?;
+        mail::deliver(w, told)?;
     }
     Ok(row)
 }

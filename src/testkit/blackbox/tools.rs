@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use ghost_domain::{Code, Money, Refusal};
-use ghost_store::Tx;
+use ghost_operations::Tx;
 use ghost_tools::CallContext;
 use ghost_tools::tool::{Output, OutsideTool, Run, Tool, WorldTool};
 use schemars::JsonSchema;

@@ -13,10 +13,10 @@ use ghost_operations::agents::{self, NewAgent};
 use ghost_operations::budgets::{self, NewLimits};
 use ghost_operations::mail::{self, Chain, NewMessage};
 use ghost_operations::tasks::{self, NewTask};
-use ghost_operations::{OperationContext, asks, dead_letters, turns};
+use ghost_operations::{Tx, asks, dead_letters, turns};
+use ghost_store::StoreError;
 use ghost_store::memory::MemoryDisk;
 use ghost_store::tables::PAGE_MAX;
-use ghost_store::{StoreError, Tx};
 use ghost_world::{OperatorCall, World};
 use serde_json::json;
 use tokio::task::JoinHandle;
@@ -62,10 +62,9 @@ fn by() -> Party {
 async fn write<T, F>(world: &World, work: F) -> Result<T, Refusal>
 where
     T: Send + 'static,
-    F: for<'t> FnOnce(&'t mut Tx, OperationContext) -> Result<T, Refusal> + Send + 'static,
+    F: FnOnce(&mut Tx) -> Result<T, Refusal> + Send + 'static,
 {
-    let ctx = world.ctx().clone();
-    world.store().write(move |w| work(w, ctx)).await
+    world.write(work).await
 }
 
 impl Operator {
@@ -124,7 +123,7 @@ impl Operator {
                 self.stop(world, who);
                 Ok(())
             }
-            60..68 => write(world, move |w, ctx| agents::start(w, &ctx, &by(), &who).map(drop)).await,
+            60..68 => write(world, move |w| agents::start(w, &by(), &who).map(drop)).await,
             68..72 => self.create(world).await,
             72..75 => self.delete(world).await,
             75..78 => world.set_paused(&by(), true).await,
@@ -152,13 +151,13 @@ impl Operator {
         // Turns that wait for a budget continue when it is raised.
         for scope in self.named.iter().take(2).map(|agent_id| Scope::Agent(agent_id.clone())) {
             let lifted = NewLimits { tokens: Some(None), money: Some(None) };
-            write(world, move |w, ctx| budgets::set(w, &ctx, &by(), &scope, lifted).map(drop)).await?;
+            write(world, move |w| budgets::set(w, &by(), &scope, lifted).map(drop)).await?;
         }
         let all: Vec<AgentId> = self.named.iter().chain(&self.temporary).cloned().collect();
         for who in all {
             // Some agents stay stopped: a world must come to rest with stopped agents, too.
             if self.dice.chance(80) {
-                let started = write(world, move |w, ctx| agents::start(w, &ctx, &by(), &who)).await;
+                let started = write(world, move |w| agents::start(w, &by(), &who)).await;
                 drop(started);
             }
         }
@@ -172,10 +171,10 @@ impl Operator {
         let conversation_id =
             (!poisoned && self.dice.chance(15)).then(|| ConversationId(Uuid::from_u128(self.dice.below(3).into())));
         let kind = if conversation_id.is_some() { Kind::Conversation } else { Kind::Message };
-        let envelope = write(world, move |w, ctx| {
-            let chain = Chain { conversation_id, ..Chain::root(&ctx) };
+        let envelope = write(world, move |w| {
+            let chain = Chain { conversation_id, ..Chain::root(w.ctx) };
             let new_message = NewMessage::new(&to, by(), kind, body, chain);
-            mail::deliver(w, &ctx, new_message)
+            mail::deliver(w, new_message)
         })
         .await?;
         if poisoned {
@@ -187,8 +186,11 @@ impl Operator {
 
     async fn ask(&mut self, world: &Arc<World>, target: AgentId) -> Result<(), Refusal> {
         let (text, wait) = (format!("how is it, {}?", self.count), Duration::from_secs(self.dice.between(2, 40)));
-        let ask =
-            write(world, move |w, ctx| asks::open(w, &ctx, by(), None, &target, text, wait, Chain::root(&ctx))).await?;
+        let ask = write(world, move |w| {
+            let ctx = w.ctx;
+            asks::open(w, by(), None, &target, text, wait, Chain::root(ctx))
+        })
+        .await?;
         {
             let mut acknowledged = self.acknowledged();
             acknowledged.asks.insert(ask.ask_id);
@@ -213,7 +215,7 @@ impl Operator {
         let known: Vec<TaskId> = self.acknowledged().tasks.iter().copied().collect();
         let depends_on =
             if self.dice.chance(20) { self.dice.pick(&known).copied().into_iter().collect() } else { vec![] };
-        let task = write(world, move |w, ctx| {
+        let task = write(world, move |w| {
             let new = NewTask {
                 title,
                 description: "As it says.".into(),
@@ -222,9 +224,9 @@ impl Operator {
                 depends_on,
                 parent_id: None,
                 due_at: None,
-                chain: Chain::root(&ctx),
+                chain: Chain::root(w.ctx),
             };
-            tasks::create(w, &ctx, &by(), new)
+            tasks::create(w, &by(), new)
         })
         .await?;
         self.acknowledged().tasks.insert(task.task_id);
@@ -254,7 +256,7 @@ impl Operator {
     async fn create(&mut self, world: &World) -> Result<(), Refusal> {
         let Some(agent_id) = self.dice.pick(&self.temporary).cloned() else { return Ok(()) };
         let goal = self.dice.chance(70).then(|| format!("find something to do, {}", self.count));
-        write(world, move |w, ctx| {
+        write(world, move |w| {
             let new = NewAgent {
                 name: agent_id.to_string(),
                 agent_id,
@@ -267,24 +269,24 @@ impl Operator {
                 heartbeat: None,
                 owner: None,
                 goal,
-                chain: Chain::root(&ctx),
+                chain: Chain::root(w.ctx),
             };
-            agents::create(w, &ctx, &by(), new).map(drop)
+            agents::create(w, &by(), new).map(drop)
         })
         .await
     }
 
     async fn delete(&mut self, world: &World) -> Result<(), Refusal> {
         let Some(agent_id) = self.dice.pick(&self.temporary).cloned() else { return Ok(()) };
-        write(world, move |w, ctx| agents::delete(w, &ctx, &by(), &agent_id).map(drop)).await
+        write(world, move |w| agents::delete(w, &by(), &agent_id).map(drop)).await
     }
 
     async fn cancel_a_turn(&mut self, world: &World) -> Result<(), Refusal> {
         let place = self.dice.below(8);
-        write(world, move |w, ctx| {
+        write(world, move |w| {
             let open = w.turns_open()?;
             match open.get(usize::try_from(place).unwrap_or(0)) {
-                Some(turn) => turns::cancel(w, &ctx, &by(), turn.turn_id).map(drop),
+                Some(turn) => turns::cancel(w, &by(), turn.turn_id).map(drop),
                 None => Ok(()),
             }
         })
@@ -293,23 +295,23 @@ impl Operator {
 
     async fn set_budget(&mut self, world: &World) -> Result<(), Refusal> {
         let tokens = self.dice.between(10_000_000, 20_000_000);
-        write(world, move |w, ctx| {
+        write(world, move |w| {
             let limits = NewLimits { tokens: Some(Some(tokens)), money: None };
-            budgets::set(w, &ctx, &by(), &Scope::Team("alpha".into()), limits).map(drop)
+            budgets::set(w, &by(), &Scope::Team("alpha".into()), limits).map(drop)
         })
         .await
     }
 
     async fn handle_dead_letter(&mut self, world: &World) -> Result<(), Refusal> {
         let (drops, fresh) = (self.dice.chance(50), self.dice.chance(50));
-        write(world, move |w, ctx| {
+        write(world, move |w| {
             let held = w.dead_letter_list(None, Some(DeadLetterStatus::Held), None, PAGE_MAX)?;
             let Some(dead_letter) = held.first() else { return Ok(()) };
             let id = dead_letter.dead_letter_id;
             if drops {
-                dead_letters::discard(w, &ctx, &by(), id).map(drop)
+                dead_letters::discard(w, &by(), id).map(drop)
             } else {
-                dead_letters::retry(w, &ctx, &by(), id, fresh).map(drop)
+                dead_letters::retry(w, &by(), id, fresh).map(drop)
             }
         })
         .await

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use ghost_domain::{AgentId, Code, Refusal, TurnId};
-use ghost_store::Tx;
+use ghost_operations::Tx;
 use ghost_tools::{CallContext, Output, OutsideTool, Run, Tool, WorldTool};
 use schemars::JsonSchema;
 use serde::Deserialize;

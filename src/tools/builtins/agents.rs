@@ -9,9 +9,9 @@ use cap_std::fs::Dir;
 use ghost_domain::text::one_line;
 use ghost_domain::write_acl::WorkspacePath;
 use ghost_domain::{Activity, Agent, AgentId, AgentKind, AgentStatus, Code, Desired, Refusal};
+use ghost_operations::Tx;
 use ghost_operations::agents::{self as rules, NewAgent};
 use ghost_operations::mail::agent_named;
-use ghost_store::Tx;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -220,7 +220,7 @@ impl WorldTool for Create {
             goal: params.goal,
             chain: call.chain(),
         };
-        let (agent, changed) = rules::create_once(w, &call.services.ctx, &call.party(), new)?;
+        let (agent, changed) = rules::create_once(w, &call.party(), new)?;
         let content = json!({
             "agent_id": agent.agent_id, "archetype": agent.archetype, "name": agent.name, "status": agent.status,
             "changed": changed,
@@ -237,7 +237,7 @@ impl WorldTool for Start {
 
     fn apply(&self, call: &CallContext, params: StartParams, w: &mut Tx) -> Result<Output, Refusal> {
         let target = agent_id(w, &params.agent_id)?;
-        let (agent, changed) = rules::start(w, &call.services.ctx, &call.party(), &target)?;
+        let (agent, changed) = rules::start(w, &call.party(), &target)?;
         Ok(json!({ "agent_id": agent.agent_id, "status": agent.status, "changed": changed }).into())
     }
 }
@@ -251,10 +251,10 @@ impl WorldTool for Stop {
     fn apply(&self, call: &CallContext, params: StopParams, w: &mut Tx) -> Result<Output, Refusal> {
         let target = agent_id(w, &params.agent_id)?;
         let reason = params.reason.as_deref().map(one_line).filter(|reason| !reason.is_empty());
-        let (ctx, by, reason) = (&call.services.ctx, call.party(), reason.as_deref());
+        let (by, reason) = (call.party(), reason.as_deref());
         let (agent, changed) = match params.grace_seconds {
-            None => rules::stop(w, ctx, &by, &target, reason)?,
-            Some(seconds) => rules::stop_within(w, ctx, &by, &target, reason, seconds.min(GRACE_MAX))?,
+            None => rules::stop(w, &by, &target, reason)?,
+            Some(seconds) => rules::stop_within(w, &by, &target, reason, seconds.min(GRACE_MAX))?,
         };
         Ok(json!({ "agent_id": agent.agent_id, "status": agent.status, "changed": changed }).into())
     }
@@ -269,7 +269,7 @@ impl WorldTool for Delete {
     fn apply(&self, call: &CallContext, params: DeleteParams, w: &mut Tx) -> Result<Output, Refusal> {
         let target = agent_id(w, &params.agent_id)?;
         let reason = params.reason.as_deref().map(one_line).filter(|reason| !reason.is_empty());
-        let gone = rules::delete_own(w, &call.services.ctx, &call.party(), &target, reason.as_deref())?;
+        let gone = rules::delete_own(w, &call.party(), &target, reason.as_deref())?;
         let left = gone.left;
         let content = json!({
             "agent_id": gone.agent.agent_id, "deleted": true, "mail_dropped": left.mail_dropped, "tasks_left": left.tasks_left,
@@ -288,7 +288,6 @@ impl ReadTool for Inspect {
         let named = params.agent_id.clone();
         let target = call
             .services
-            .store
             .read(move |r| {
                 let target = agent_id(r, &named)?;
                 Ok::<_, Refusal>(agent_named(r, &target)?.agent_id)

@@ -8,8 +8,8 @@ use ghost_domain::conversation::{is_file_name, is_mime_type, mime_of};
 use ghost_domain::text::clip;
 use ghost_domain::write_acl::WorkspacePath;
 use ghost_domain::{ApprovalPlan, Attachment, BoundFile, ChannelContext, Code, Refusal};
+use ghost_operations::Tx;
 use ghost_operations::conversations::{self as rules, Handover, Post};
-use ghost_store::Tx;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -152,7 +152,7 @@ impl Approvable for SentFiles {
 fn send(call: &CallContext, post: Post, w: &mut Tx) -> Result<Output, Refusal> {
     not_blank("content", &post.content)?;
     let conversation_id = channel(call)?.conversation_id;
-    let entry = rules::post(w, &call.services.ctx, &call.caller.agent_id, call.turn_id, conversation_id, post)?;
+    let entry = rules::post(w, &call.caller.agent_id, call.turn_id, conversation_id, post)?;
     Ok(json!({
         "message_id": entry.message_id, "conversation_id": conversation_id, "delivery": entry.delivery,
     })
@@ -222,8 +222,8 @@ impl WorldTool for Attach {
         let path = resolve(call, &params.path, params.scope, false)?;
         let file = attachment(call, &path, params.name.as_deref(), params.mime_type.as_deref())?;
         let bytes = file.bytes;
-        let (ctx, own) = (&call.services.ctx, &call.caller.agent_id);
-        let new_message = rules::attach(w, ctx, own, call.turn_id, channel.conversation_id, file)?;
+        let own = &call.caller.agent_id;
+        let new_message = rules::attach(w, own, call.turn_id, channel.conversation_id, file)?;
         Ok(json!({ "attachment_id": new_message.message_id, "bytes": bytes, "path": path.as_str() }).into())
     }
 }
@@ -243,7 +243,7 @@ impl WorldTool for Handoff {
             summary: params.summary,
             chain: call.chain(),
         };
-        let conversation = rules::handoff(w, &call.services.ctx, &call.party(), conversation_id, handover)?;
+        let conversation = rules::handoff(w, &call.party(), conversation_id, handover)?;
         Ok(json!({ "conversation_id": conversation_id, "new_owner": conversation.owner }).into())
     }
 }

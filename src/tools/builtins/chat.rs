@@ -3,10 +3,10 @@
 
 use async_trait::async_trait;
 use ghost_domain::{AgentId, ChannelName, ChatPost, Code, Refusal};
+use ghost_operations::Tx;
 use ghost_operations::chat::{
     self as rules, ChannelView, HISTORY_DEFAULT, HistoryQuery, NewChannel, NewPost, Speaker, shown_name,
 };
-use ghost_store::Tx;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -119,7 +119,7 @@ impl WorldTool for Create {
             skip_creator: params.skip_creator,
             topic: params.topic,
         };
-        let created = rules::create(w, &call.services.ctx, &Speaker::from(call.party()), new)?;
+        let created = rules::create(w, &Speaker::from(call.party()), new)?;
         let mut content = view_json(&created.view);
         if let Some(advisory) = created.advisory {
             content["advisory"] = advisory.into();
@@ -143,7 +143,7 @@ impl WorldTool for Send {
             chain: call.chain(),
         };
         let wake = call.services.plan().chat_wake;
-        let posted = rules::post(w, &call.services.ctx, &Speaker::from(call.party()), wake, new)?;
+        let posted = rules::post(w, &Speaker::from(call.party()), wake, new)?;
         let skipped = posted.skipped.iter().map(|skipped| {
             json!({ "agent_id": skipped.agent_id, "error_code": skipped.error_code, "reason": skipped.reason })
         });
@@ -166,11 +166,11 @@ impl WorldTool for Member {
     type Params = MemberParams;
 
     fn apply(&self, call: &CallContext, params: MemberParams, w: &mut Tx) -> Result<Output, Refusal> {
-        let (ctx, by, channel) = (&call.services.ctx, Speaker::from(call.party()), channel_name(&params.channel)?);
+        let (by, channel) = (Speaker::from(call.party()), channel_name(&params.channel)?);
         let member: AgentId = agent_id(w, &params.agent_id)?;
         let view = match self.invite {
-            true => rules::invite(w, ctx, &by, &channel, &member)?,
-            false => rules::remove(w, ctx, &by, &channel, &member)?,
+            true => rules::invite(w, &by, &channel, &member)?,
+            false => rules::remove(w, &by, &channel, &member)?,
         };
         Ok(view_json(&view).into())
     }

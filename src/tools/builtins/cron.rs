@@ -5,9 +5,9 @@ use ghost_domain::schedule::words::{duration, instant};
 use ghost_domain::schedule::{Missed, WakeMode, When};
 use ghost_domain::text::clip;
 use ghost_domain::{Code, Kind, Refusal, Schedule, ScheduleId, ScheduleKind, ScheduleRun, Timestamp};
+use ghost_operations::Tx;
 use ghost_operations::mail::{NewMessage, deliver};
 use ghost_operations::schedules::{self as rules, NewSchedule};
-use ghost_store::Tx;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -150,7 +150,7 @@ impl WorldTool for Cron {
             Action::Wake => wake(call, params, w),
             Action::Remove => {
                 let job = job(call, &params, w)?;
-                let job = rules::cancel(w, &call.services.ctx, &call.party(), job.schedule_id)?;
+                let job = rules::cancel(w, &call.party(), job.schedule_id)?;
                 let mut content = shown(call, &job);
                 content["removed"] = json!(true);
                 Ok(content.into())
@@ -159,7 +159,7 @@ impl WorldTool for Cron {
                 let job = job(call, &params, w)?;
                 // The run continues this turn's chain, so that a job which runs itself reaches the
                 // chain's limits.
-                let run = rules::run_now(w, &call.services.ctx, &call.party(), job.schedule_id, call.chain())?;
+                let run = rules::run_now(w, &call.party(), job.schedule_id, call.chain())?;
                 let mut content = run_shown(&run);
                 content["job_id"] = json!(job.schedule_id);
                 Ok(content.into())
@@ -265,7 +265,7 @@ fn add(call: &CallContext, params: CronParams, w: &mut Tx) -> Result<Output, Ref
         chain: call.chain(),
         baseline: None,
     };
-    let schedule = rules::set(w, &call.services.ctx, &call.party(), new)?;
+    let schedule = rules::set(w, &call.party(), new)?;
     Ok(shown(call, &schedule).into())
 }
 
@@ -293,7 +293,7 @@ fn update(call: &CallContext, params: CronParams, w: &mut Tx) -> Result<Output, 
         chain: call.chain(),
         baseline: None,
     };
-    let schedule = rules::set(w, &call.services.ctx, &call.party(), new)?;
+    let schedule = rules::set(w, &call.party(), new)?;
     Ok(shown(call, &schedule).into())
 }
 
@@ -307,7 +307,7 @@ fn wake(call: &CallContext, params: CronParams, w: &mut Tx) -> Result<Output, Re
         wake: now,
         ..NewMessage::new(&call.caller.agent_id, call.party(), Kind::Cron, text, call.chain())
     };
-    let envelope = deliver(w, &call.services.ctx, new_message)?;
+    let envelope = deliver(w, new_message)?;
     let mut content = json!({ "message_id": envelope.message_id, "wakes": now });
     if !now {
         let heartbeats = w.schedule_list(Some(&call.caller.agent_id), Some(ScheduleKind::Heartbeat), None)?;

@@ -8,9 +8,9 @@ use ghost_domain::droid_id::DROIDS;
 use ghost_domain::text::{clip, prefix_bytes};
 use ghost_domain::write_acl::WorkspacePath;
 use ghost_domain::{Code, Droid, DroidMode, DroidTerms, Refusal};
+use ghost_operations::Tx;
 use ghost_operations::droids::{self as rules, NewDroid};
 use ghost_operations::mail::agent_named;
-use ghost_store::Tx;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -133,7 +133,7 @@ impl WorldTool for Spawn {
             terms,
             chain: call.chain(),
         };
-        let droid = rules::spawn(w, &call.services.ctx, new)?;
+        let droid = rules::spawn(w, new)?;
         let content = json!({
             "droid_id": droid.droid_id, "status": "spawned", "mode": droid.mode, "workspace": format!("{}/", droid.home()),
             "output_path": droid.output_path, "timeout_seconds": droid.terms.turn_seconds, "tools": droid.terms.tools,
@@ -222,7 +222,7 @@ impl WorldTool for Control {
     type Params = ControlParams;
 
     fn apply(&self, call: &CallContext, params: ControlParams, w: &mut Tx) -> Result<Output, Refusal> {
-        let (ctx, by) = (&call.services.ctx, call.party());
+        let by = call.party();
         let message = params.message.as_deref();
         match params.action {
             Action::List => {
@@ -237,14 +237,13 @@ impl WorldTool for Control {
             }
             Action::Steer => {
                 let message = message.ok_or_else(|| missing("message", "say what the droid should know or do"))?;
-                let droid =
-                    rules::steer(w, ctx, &by, needed(params.droid_id.as_deref())?, message, Some(call.chain()))?;
+                let droid = rules::steer(w, &by, needed(params.droid_id.as_deref())?, message, Some(call.chain()))?;
                 Ok(json!({ "droid_id": droid.droid_id, "status": droid.state, "steered": true }).into())
             }
             Action::Kill => {
                 let mut ended = Vec::new();
                 for droid_id in wanted(w, call, needed(params.droid_id.as_deref())?)? {
-                    let droid = rules::kill(w, ctx, &by, &droid_id, message)?;
+                    let droid = rules::kill(w, &by, &droid_id, message)?;
                     ended.push(json!({ "droid_id": droid.droid_id, "status": droid.state }));
                 }
                 Ok(json!({ "droids": ended }).into())

@@ -4,8 +4,8 @@
 use async_trait::async_trait;
 use ghost_domain::mail::session_of;
 use ghost_domain::{Code, Envelope, Refusal, Step};
+use ghost_operations::Tx;
 use ghost_operations::mail;
-use ghost_store::Tx;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -72,7 +72,7 @@ impl WorldTool for Read {
         let joinable = pending.iter().filter(|envelope| mail::joinable(&call.services.ctx, call.chain(), envelope));
         let (taken, _) = fitting(joinable.take(limit as usize).map(envelope_json), TAKE_BYTES);
         let count = u32::try_from(taken.len()).unwrap_or(limit);
-        let joined = mail::join(w, &call.services.ctx, own, call.turn_id, count)?;
+        let joined = mail::join(w, own, call.turn_id, count)?;
         if !joined.mail.is_empty() {
             let messages = joined.mail.iter().map(|mail| mail.message_id).collect();
             w.journal_append(call.turn_id, &Step::MailJoined { messages }, call.services.ctx.now())?;

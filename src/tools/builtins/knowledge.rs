@@ -4,8 +4,8 @@
 use async_trait::async_trait;
 use ghost_domain::grantee::grantees;
 use ghost_domain::{Code, Grantee, KnowledgeEntry, Refusal};
+use ghost_operations::Tx;
 use ghost_operations::knowledge::{self as rules, Author, Wanted, Writing};
-use ghost_store::Tx;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -176,7 +176,7 @@ impl WorldTool for Write {
             expected_version: params.expected_version,
             create: params.create.unwrap_or(true),
         };
-        let entry = rules::write(w, &call.services.ctx, &author(call), new)?;
+        let entry = rules::write(w, &author(call), new)?;
         Ok(json!({ "entry_id": entry.entry_id, "version": entry.version }).into())
     }
 }
@@ -188,8 +188,8 @@ impl WorldTool for Delete {
     type Params = DeleteParams;
 
     fn apply(&self, call: &CallContext, params: DeleteParams, w: &mut Tx) -> Result<Output, Refusal> {
-        let (ctx, by) = (&call.services.ctx, author(call));
-        let entry = rules::delete(w, ctx, &by, &params.entry_id, params.expected_version)?;
+        let by = author(call);
+        let entry = rules::delete(w, &by, &params.entry_id, params.expected_version)?;
         Ok(json!({ "entry_id": entry.entry_id, "version": entry.version, "deleted": true }).into())
     }
 }

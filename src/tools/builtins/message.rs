@@ -7,8 +7,8 @@
 use async_trait::async_trait;
 use ghost_domain::text::clip;
 use ghost_domain::{ActionKind, Code, Conversation, Refusal};
+use ghost_operations::Tx;
 use ghost_operations::conversations::{self as rules, AllowedActions, ChannelAction};
-use ghost_store::Tx;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
@@ -166,8 +166,8 @@ impl WorldTool for Message {
             let content = params.message.ok_or_else(|| missing("message", ActionKind::Send))?;
             return send_with_files(call, content, &params.attachments, w);
         }
-        let (ctx, own, deed) = (&call.services.ctx, &call.caller.agent_id, deed(params)?);
-        let entry = rules::act(w, ctx, own, call.turn_id, conversation_id, &means, deed)?;
+        let (own, deed) = (&call.caller.agent_id, deed(params)?);
+        let entry = rules::act(w, own, call.turn_id, conversation_id, &means, deed)?;
         Ok(json!({
             "message_id": entry.message_id, "conversation_id": conversation_id, "delivery": entry.delivery,
             "action": entry.action,

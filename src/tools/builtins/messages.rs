@@ -9,9 +9,9 @@ use ghost_domain::journal::FilePlan;
 use ghost_domain::text::clip;
 use ghost_domain::write_acl::WorkspacePath;
 use ghost_domain::{AgentId, Ask, Code, Kind, Refusal};
+use ghost_operations::Tx;
 use ghost_operations::asks::{self, WaitingCall};
 use ghost_operations::mail::{self, Broadcast, NewMessage, agent_named};
-use ghost_store::Tx;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -127,7 +127,7 @@ impl WorldTool for Send {
             wake: params.wake,
             ..NewMessage::new(&to, call.party(), Kind::Message, params.content, call.chain())
         };
-        let envelope = mail::deliver(w, &call.services.ctx, new_message)?;
+        let envelope = mail::deliver(w, new_message)?;
         let content = json!({ "message_id": envelope.message_id, "sent_to": to, "bytes": bytes });
         Ok(with_wait(w, call, &to, content)?.into())
     }
@@ -155,7 +155,6 @@ impl FileTool for SendFile {
         let named = params.to.clone();
         let to = call
             .services
-            .store
             .read(move |r| {
                 let to = agent_id(r, &named)?;
                 Ok::<_, Refusal>(agent_named(r, &to)?.agent_id)
@@ -169,8 +168,8 @@ impl FileTool for SendFile {
                 .hint("nothing was sent; choose another filename"));
         }
         // A message that would be refused at delivery is refused before the file is written.
-        let (ctx, new_message) = (call.services.ctx.clone(), file_message(call, params, &to, path.as_str()));
-        call.services.store.read(move |r| mail::would_deliver(r, &ctx, &new_message)).await?;
+        let new_message = file_message(call, params, &to, path.as_str());
+        call.services.read(move |r| mail::would_deliver(r, &new_message)).await?;
         let plan = FilePlan { path: path.as_str().to_owned(), before, after: Some(after), grant_id: None };
         Ok(FileWork::one(plan, params.content.clone().into_bytes()))
     }
@@ -186,7 +185,7 @@ impl FileTool for SendFile {
         let to = agent_id(w, &params.to)?;
         let bytes = params.content.len();
         let new_message = file_message(call, &params, &to, &plan.path);
-        let envelope = mail::deliver(w, &call.services.ctx, new_message)?;
+        let envelope = mail::deliver(w, new_message)?;
         let content = json!({ "message_id": envelope.message_id, "sent_to": to, "path": plan.path, "bytes": bytes });
         Ok(with_wait(w, call, &to, content)?.into())
     }
@@ -257,7 +256,7 @@ fn open_ask(call: &CallContext, w: &mut Tx, target: &str, body: String, seconds:
         provider_call_id: call.provider_call_id.clone(),
     };
     let timeout = Duration::from_secs(u64::from(seconds));
-    asks::open(w, &call.services.ctx, call.party(), Some(waiting), &target, body, timeout, call.chain())
+    asks::open(w, call.party(), Some(waiting), &target, body, timeout, call.chain())
 }
 
 struct SendAndWait;
@@ -318,8 +317,8 @@ impl WorldTool for ToAll {
         };
         let so_far: Option<Broadcast> =
             call.progress.clone().map(serde_json::from_value).transpose().map_err(unreadable)?;
-        let (ctx, archetype) = (&call.services.ctx, params.archetype.as_deref());
-        let result = mail::broadcast(w, ctx, &new_message, &exclude, archetype, so_far)?;
+        let archetype = params.archetype.as_deref();
+        let result = mail::broadcast(w, &new_message, &exclude, archetype, so_far)?;
         if result.rest.is_some() {
             let progress = serde_json::to_value(result).map_err(unreadable)?;
             return Ok(Output { progress: Some(progress), ..Output::default() });

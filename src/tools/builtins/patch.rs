@@ -7,7 +7,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use ghost_domain::journal::FilePlan;
 use ghost_domain::{Code, Refusal};
-use ghost_store::Tx;
+use ghost_operations::Tx;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};

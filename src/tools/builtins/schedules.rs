@@ -7,8 +7,8 @@ use ghost_domain::schedule::{Change, JobMode, Missed, Payload, WakeMode, When};
 use ghost_domain::text::clip;
 use ghost_domain::write_acl::WorkspacePath;
 use ghost_domain::{Code, Refusal, Schedule, ScheduleKind, Timestamp, WatchSnapshot};
+use ghost_operations::Tx;
 use ghost_operations::schedules::{self as rules, NewSchedule};
-use ghost_store::Tx;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -179,7 +179,7 @@ impl WorldTool for Timer {
             chain: call.chain(),
             baseline: None,
         };
-        let schedule = rules::set(w, ctx, &call.party(), new)?;
+        let schedule = rules::set(w, &call.party(), new)?;
         Ok(shown(call, &schedule).into())
     }
 }
@@ -235,7 +235,7 @@ impl WorldTool for Watch {
             chain: call.chain(),
             baseline: params.baseline,
         };
-        let schedule = rules::set(w, &call.services.ctx, &call.party(), new)?;
+        let schedule = rules::set(w, &call.party(), new)?;
         Ok(shown(call, &schedule).into())
     }
 }
@@ -260,7 +260,7 @@ async fn baseline(call: &CallContext, path: &WorkspacePath, recursive: bool) -> 
 
 fn cancelled(call: &CallContext, w: &mut Tx, kind: ScheduleKind, name: &str) -> Result<Output, Refusal> {
     let schedule = rules::named(w, &call.caller.agent_id, kind, name)?;
-    let schedule = rules::cancel(w, &call.services.ctx, &call.party(), schedule.schedule_id)?;
+    let schedule = rules::cancel(w, &call.party(), schedule.schedule_id)?;
     let mut content = shown(call, &schedule);
     content["cancelled"] = json!(true);
     Ok(content.into())

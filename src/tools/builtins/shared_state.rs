@@ -2,8 +2,8 @@
 
 use async_trait::async_trait;
 use ghost_domain::{Code, Refusal, StateEntry};
+use ghost_operations::Tx;
 use ghost_operations::shared_state::{self as rules, Setting};
-use ghost_store::Tx;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -112,7 +112,7 @@ impl WorldTool for Write {
 
     fn apply(&self, call: &CallContext, params: WriteParams, w: &mut Tx) -> Result<Output, Refusal> {
         let new = Setting { key: params.key, value: params.value.into(), expected_version: params.expected_version };
-        let entry = rules::set(w, &call.services.ctx, &call.party(), None, new)?;
+        let entry = rules::set(w, &call.party(), None, new)?;
         let mut content = json!({ "key": entry.key, "version": entry.version });
         if entry.value.is_null() {
             content["deleted"] = json!(true);

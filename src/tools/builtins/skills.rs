@@ -7,8 +7,8 @@ use async_trait::async_trait;
 use ghost_config::skills::{Skill, active_room};
 use ghost_domain::text::nearest;
 use ghost_domain::{Code, Refusal};
+use ghost_operations::Tx;
 use ghost_operations::skills as rules;
-use ghost_store::Tx;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -113,7 +113,7 @@ impl WorldTool for Acquire {
 
     fn apply(&self, call: &CallContext, params: NameParams, w: &mut Tx) -> Result<Output, Refusal> {
         let skill = usable(call, &params.name)?;
-        let new = rules::acquire(w, &call.services.ctx, &call.caller.agent_id, &skill.name)?;
+        let new = rules::acquire(w, &call.caller.agent_id, &skill.name)?;
         let (tools, note) = (tools_of(call, &skill.name), tools_note(&skill, &tools_of(call, &skill.name)));
         let content = json!({ "name": skill.name, "tools": tools, "already_held": !new, "note": note });
         Ok(without_nulls(content).into())
@@ -155,7 +155,7 @@ impl WorldTool for Activate {
                 return Err(Refusal::new(Code::RateLimited, message).hint(hint));
             }
         }
-        rules::activate(w, &call.services.ctx, own, &skill.name)?;
+        rules::activate(w, own, &skill.name)?;
         let mut content = json!({ "name": skill.name, "document": document, "already_active": loaded });
         let tools = tools_of(call, &skill.name);
         let note = tools_note(&skill, &tools);
@@ -180,7 +180,7 @@ impl WorldTool for Drop {
     // dropped.
     fn apply(&self, call: &CallContext, params: NameParams, w: &mut Tx) -> Result<Output, Refusal> {
         let name = params.name.trim();
-        rules::drop_skill(w, &call.services.ctx, &call.caller.agent_id, name)?;
+        rules::drop_skill(w, &call.caller.agent_id, name)?;
         Ok(json!({ "name": name, "removed": tools_of(call, name) }).into())
     }
 }

@@ -5,8 +5,8 @@ use async_trait::async_trait;
 use ghost_domain::schedule::words::instant;
 use ghost_domain::text::clip;
 use ghost_domain::{AgentId, Code, Refusal, Task, TaskEvent, TaskId, TaskStatus};
+use ghost_operations::Tx;
 use ghost_operations::tasks::{self as rules, NewTask, TaskChange};
-use ghost_store::Tx;
 use ghost_store::tables::TaskFilter;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -174,7 +174,7 @@ impl WorldTool for Create {
             due_at: params.due_at.as_deref().map(|text| instant("due_at", text)).transpose()?,
             chain: call.chain(),
         };
-        let task = rules::create(w, &call.services.ctx, &call.party(), new)?;
+        let task = rules::create(w, &call.party(), new)?;
         Ok(changed_json(&task).into())
     }
 }
@@ -195,7 +195,6 @@ impl ReadTool for List {
         let (owner, status) = (params.owner, params.status.map(TaskStatus::from));
         let mut tasks = call
             .services
-            .store
             .read(move |r| {
                 let owner = match &owner {
                     Some(name) => Some(agent_id(r, name)?),
@@ -221,7 +220,7 @@ impl ReadTool for Get {
 
     async fn run(&self, call: &CallContext, params: GetParams) -> Result<Output, Refusal> {
         let task_id = params.task_id.parse()?;
-        let found = call.services.store.read(move |r| rules::get_with_history(r, task_id)).await?;
+        let found = call.services.read(move |r| rules::get_with_history(r, task_id)).await?;
         let mut content = task_json(&found.task, false);
         // The newest changes matter most, so a long history loses its beginning.
         let (mut history, all) = fitting(found.history.iter().rev().map(event_json), HISTORY_BYTES);
@@ -262,7 +261,7 @@ impl WorldTool for Update {
                 .transpose()?,
             reopen: params.reopen,
         };
-        let task = rules::update(w, &call.services.ctx, &call.party(), task_id, change, call.chain())?;
+        let task = rules::update(w, &call.party(), task_id, change, call.chain())?;
         Ok(changed_json(&task).into())
     }
 }

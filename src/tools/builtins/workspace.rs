@@ -12,7 +12,7 @@ use ghost_config::skills::Skill;
 use ghost_domain::journal::FilePlan;
 use ghost_domain::write_acl::WorkspacePath;
 use ghost_domain::{Code, GrantId, Refusal};
-use ghost_store::Tx;
+use ghost_operations::Tx;
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use schemars::JsonSchema;
 use serde::Deserialize;

@@ -29,7 +29,6 @@ impl ReadTool for Reflect {
         let now = call.services.ctx.now();
         let (agents, sums, facts) = call
             .services
-            .store
             .read(move |r| {
                 let agents = r.agent_list(false)?;
                 let sums = r.usage_sum(&UsageFilter::default())?;
@@ -91,7 +90,6 @@ impl ReadTool for Status {
         let named = params.agent_id.unwrap_or_else(|| call.caller.agent_id.to_string());
         let (agent, sums, queue) = call
             .services
-            .store
             .read(move |r| {
                 let target = agent_id(r, &named)?;
                 let agent = agent_named(r, &target)?;

@@ -5,8 +5,8 @@ use ghost_domain::ids::ArtifactId;
 use ghost_domain::journal::FilePlan;
 use ghost_domain::write_acl::WorkspacePath;
 use ghost_domain::{AgentId, Code, Refusal};
+use ghost_operations::Tx;
 use ghost_operations::artifacts::{self, Origin};
-use ghost_store::Tx;
 
 use crate::context::CallContext;
 
@@ -47,6 +47,6 @@ pub(super) fn written_by(
     let (agent_id, turn_id, root_id) = (call.caller.agent_id.clone(), call.turn_id, call.root_id);
     let origin = Origin { agent_id, turn_id, root_id, droid_id };
     let found = Found { path: plan.path.clone(), content };
-    let indexed = artifacts::index(w, &call.services.ctx, Some(&origin), found, true)?;
+    let indexed = artifacts::index(w, Some(&origin), found, true)?;
     Ok(indexed.map(|artifact| artifact.artifact_id))
 }

@@ -112,10 +112,10 @@ async fn take_away(
     let full: BTreeMap<String, String> = gone.iter().map(|(tool, why)| (toolbox.full(tool), why.clone())).collect();
     for (tool, why) in (connections.withdraw)(&toolbox.name, &full) {
         tracing::warn!("{tool} is absent: {why}");
-        let (ctx, warning) = (services.ctx.clone(), format!("{tool} is absent: {why}"));
+        let warning = format!("{tool} is absent: {why}");
         let payload = json!({ "warning": warning, "toolbox": toolbox.name, "tool": tool });
         let event = NewEvent::new(EventKind::WorldWarning, payload);
-        let written = services.store.write(move |w| ctx.emit(w, event)).await;
+        let written = services.write(move |w| w.emit(event)).await;
         if let Err(refusal) = written {
             let refusal: Refusal = refusal;
             tracing::warn!(%refusal, "the warning about a tool could not be written");

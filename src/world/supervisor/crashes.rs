@@ -23,7 +23,7 @@ impl LifecycleRunner {
         let reason = &self.tree.engine.services.ctx.redactor.redact(reason);
         tracing::warn!(%agent_id, reason, "an agent crashed");
         let (id, words) = (agent_id.clone(), reason.to_owned());
-        let recorded = self.write(move |w, ctx| agents::crashed(w, &ctx, &id, &words)).await;
+        let recorded = self.write(move |w| agents::crashed(w, &id, &words)).await;
         self.forget_crash(agent_id);
         match recorded {
             // The mail that caused the crash is now a dead letter, so earlier crashes no longer
@@ -95,7 +95,7 @@ impl LifecycleRunner {
 
     async fn failed(&self, agent_id: &AgentId, why: String) {
         let id = agent_id.clone();
-        let recorded = self.write(move |w, ctx| agents::failed(w, &ctx, &id, &why)).await;
+        let recorded = self.write(move |w| agents::failed(w, &id, &why)).await;
         if let Err(refusal) = recorded {
             tracing::error!(%agent_id, %refusal, "an agent failed and that could not be recorded");
             self.tree.directory.set_status(agent_id, AgentStatus::Failed);
@@ -121,7 +121,7 @@ impl LifecycleRunner {
             window.as_secs(),
         );
         let event = NewEvent::new(EventKind::TeamFailed, json!({ "team": team.name, "reason": why }));
-        let recorded = self.write(move |w, ctx| ctx.emit(w, event)).await;
+        let recorded = self.write(move |w| w.emit(event)).await;
         if let Err(refusal) = recorded {
             tracing::error!(team = team.name, %refusal, "a team failed and that could not be recorded");
         }

@@ -12,8 +12,8 @@ use ghost_agent::AgentMsg;
 use ghost_config::plan::TeamPlan;
 use ghost_domain::restart::{Intensity, RestartWindow};
 use ghost_domain::{Agent, AgentId, AgentStatus, Code, Desired, Limits, Refusal};
+use ghost_operations::Tx;
 use ghost_operations::agents;
-use ghost_store::Tx;
 use ractor::ActorRef;
 
 use crate::team_msg::{LifecycleStep, TeamMsg};
@@ -101,10 +101,9 @@ impl LifecycleRunner {
     pub(super) async fn write<T, F>(&self, work: F) -> Result<T, Refusal>
     where
         T: Send + 'static,
-        F: for<'t> FnOnce(&'t mut Tx, ghost_operations::OperationContext) -> Result<T, Refusal> + Send + 'static,
+        F: FnOnce(&mut Tx) -> Result<T, Refusal> + Send + 'static,
     {
-        let ctx = self.tree.engine.services.ctx.clone();
-        self.tree.engine.services.store.write(move |w| work(w, ctx)).await
+        self.tree.engine.services.write(work).await
     }
 
     /// Reads an agent's record into the directory.
@@ -203,7 +202,7 @@ impl LifecycleRunner {
     /// Records that an agent cannot run under the plan, before it takes more mail.
     async fn record_cannot_run(&self, agent_id: &AgentId, why: Refusal) {
         let id = agent_id.clone();
-        let recorded = self.write(move |w, ctx| agents::cannot_run(w, &ctx, &id, &why)).await;
+        let recorded = self.write(move |w| agents::cannot_run(w, &id, &why)).await;
         if let Err(refusal) = recorded
             && should_retry(&refusal)
         {
@@ -214,7 +213,7 @@ impl LifecycleRunner {
     pub(super) async fn stopped(&self, agent_id: &AgentId) {
         self.end_outside(agent_id);
         let id = agent_id.clone();
-        let recorded = self.write(move |w, ctx| agents::stopped(w, &ctx, &id)).await;
+        let recorded = self.write(move |w| agents::stopped(w, &id)).await;
         match recorded {
             // A later change of the record brings a step of its own, so this one is not read again.
             Ok(agent) => self.show(agent_id, Some(&agent)),
@@ -248,7 +247,7 @@ impl LifecycleRunner {
     async fn restart(&self, agent_id: &AgentId) {
         self.forget_crash(agent_id);
         let id = agent_id.clone();
-        let recorded = self.write(move |w, ctx| agents::restarted(w, &ctx, &id)).await;
+        let recorded = self.write(move |w| agents::restarted(w, &id)).await;
         match recorded {
             Ok(()) => {}
             Err(refusal) if should_retry(&refusal) => {

@@ -29,7 +29,7 @@ const SLACK: Duration = Duration::from_secs(8);
 
 async fn set(world: &Arc<World>, kind: ScheduleKind, name: &str, when: When) -> Schedule {
     let name = name.to_owned();
-    write!(world, |w, ctx| {
+    write!(world, |w| {
         let new = NewSchedule {
             kind,
             agent_id: id("ada"),
@@ -39,10 +39,10 @@ async fn set(world: &Arc<World>, kind: ScheduleKind, name: &str, when: When) -> 
             missed: Missed::Skip,
             mode: Default::default(),
             enabled: true,
-            chain: Chain::root(&ctx),
+            chain: Chain::root(w.ctx),
             baseline: None,
         };
-        schedules::set(w, &ctx, &operator(), new)
+        schedules::set(w, &operator(), new)
     })
     .unwrap()
 }
@@ -160,8 +160,8 @@ async fn begin(world: &Arc<World>, test_world: &TestWorld, n: u128) -> Waiting {
     use ghost_domain::Clock as _;
     let timer = When::after(WAITS, world.ctx().now());
     let timer = set(world, ScheduleKind::Timer, &format!("tea {n}"), timer).await;
-    let (ask, approval, grant) = write!(world, |w, ctx| {
-        let now = ctx.now();
+    let (ask, approval, grant) = write!(world, |w| {
+        let now = w.ctx.now();
         // Nobody answers it.
         let ask = Ask {
             ask_id: AskId(Uuid::from_u128(n + 1)),
@@ -206,7 +206,7 @@ async fn begin(world: &Arc<World>, test_world: &TestWorld, n: u128) -> Waiting {
             reason: None,
             lasts: WAITS,
         };
-        let grant = grants::add(w, &ctx, &operator(), new)?;
+        let grant = grants::add(w, &operator(), new)?;
         Ok::<_, ghost_domain::Refusal>((ask.ask_id, approval.approval_id, grant.grant_id))
     })
     .unwrap();
@@ -259,8 +259,8 @@ async fn two_hundred_jumps_lose_nothing_and_delay_nothing() {
     let date = set(&world, ScheduleKind::Timer, "birthday", When::At { at: date }).await;
     let day = Scope::Agent(id("ada")).daily().unwrap();
     let (scope, limits) = (day.clone(), NewLimits { tokens: Some(Some(1_000_000)), money: None });
-    write!(world, |w, ctx| {
-        budgets::set(w, &ctx, &operator(), &scope, limits)?;
+    write!(world, |w| {
+        budgets::set(w, &operator(), &scope, limits)?;
         let mut account = w.budget_get(&scope)?.unwrap();
         account.spent_tokens = 777;
         w.budget_put(&account)?;

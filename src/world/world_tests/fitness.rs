@@ -89,8 +89,7 @@ async fn a_running_turn_may_finish_and_then_no_mail_is_taken_until_the_files_are
     assert_eq!(waiting(&world).await.len(), 2);
 
     // A start is refused with the remedy.
-    let refusal =
-        write!(world, |w, ctx| ghost_operations::agents::start(w, &ctx, &operator(), &id("ben"))).unwrap_err();
+    let refusal = write!(world, |w| ghost_operations::agents::start(w, &operator(), &id("ben"))).unwrap_err();
     assert_eq!(refusal.code, Code::Conflict);
     assert!(refusal.message.contains("toolbox/nowhere") && refusal.hint.unwrap().contains("reload"));
     assert_eq!(waiting(&world).await.len(), 2);

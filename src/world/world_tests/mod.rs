@@ -141,18 +141,16 @@ async fn a_stopped_agent_refuses_asks_and_deals_with_its_mail_when_started() {
     let stopped = world.stop_agent(&by, &id("ada"), None).await.unwrap();
     assert_eq!(stopped.status, AgentStatus::Stopped);
     send(&world, "ada", "while you were out").await;
-    let (ctx, target) = (world.ctx().clone(), id("ada"));
+    let target = id("ada");
     let refused = world
-        .store()
         .write(move |w| {
-            let chain = mail::Chain::root(&ctx);
-            asks::open(w, &ctx, Party::System, None, &target, "?".into(), Duration::from_secs(1), chain)
+            let chain = mail::Chain::root(w.ctx);
+            asks::open(w, Party::System, None, &target, "?".into(), Duration::from_secs(1), chain)
         })
         .await
         .unwrap_err();
     assert_eq!(refused.code, ghost_domain::Code::Conflict);
-    let ctx = world.ctx().clone();
-    world.store().write(move |w| ghost_operations::agents::start(w, &ctx, &by, &id("ada"))).await.unwrap();
+    world.write(move |w| ghost_operations::agents::start(w, &by, &id("ada"))).await.unwrap();
     until(&world, EventKind::TurnFinished, "ada").await;
 }
 

@@ -13,7 +13,7 @@ async fn a_repeated_stop_does_not_affect_an_agent_that_was_started_again() {
     let test_world = TestWorld::new(TWO);
     let (world, model) = test_world.boot(|_| say("done")).await;
     world.stop_agent(&operator(), &id("ada"), None).await.unwrap();
-    write!(world, |w, ctx| agents::start(w, &ctx, &operator(), &id("ada"))).unwrap();
+    write!(world, |w| agents::start(w, &operator(), &id("ada"))).unwrap();
     model.hold("ada");
     send(&world, "ada", "take your time").await;
     soon("the call begins", || model.asked_by("ada") == 1).await;
@@ -33,7 +33,7 @@ async fn a_repeated_stop_shortens_the_grace_period_of_a_stopping_agent() {
     model.hold("ada");
     send(&world, "ada", "take your time").await;
     soon("the call begins", || model.asked_by("ada") == 1).await;
-    write!(world, |w, ctx| agents::stop(w, &ctx, &operator(), &id("ada"), None)).unwrap();
+    write!(world, |w| agents::stop(w, &operator(), &id("ada"), None)).unwrap();
     settle().await;
     let status = || world.directory().card(&id("ada")).unwrap().status;
     assert_eq!(status(), AgentStatus::Stopping, "no time passes, and its grace period is not over");
@@ -46,10 +46,10 @@ async fn mail_that_does_not_wake_lets_an_agent_fall_asleep() {
     let test_world = TestWorld::new(TWO);
     let (world, model) = test_world.boot(|_| say("awake")).await;
     ask(&world, "ada", "hello").await;
-    write!(world, |w, ctx| {
+    write!(world, |w| {
         let new_message =
-            mail::NewMessage::new(&id("ada"), operator(), Kind::Message, "whenever you like", mail::Chain::root(&ctx));
-        mail::deliver(w, &ctx, mail::NewMessage { wake: false, ..new_message })
+            mail::NewMessage::new(&id("ada"), operator(), Kind::Message, "whenever you like", mail::Chain::root(w.ctx));
+        mail::deliver(w, mail::NewMessage { wake: false, ..new_message })
     })
     .unwrap();
     let asleep = || world.directory().card(&id("ada")).unwrap().activity == Activity::Asleep;

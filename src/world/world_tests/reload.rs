@@ -146,8 +146,7 @@ async fn a_refused_reload_brings_no_deleted_agent_back() {
     let model = fake_model(|_| say("well"));
     let reloader = reloader(&test_world, vec![broken, good], &model);
     let (world, _) = test_world.boot_to_reload(|_| say("well"), reloader).await;
-    let ctx = world.ctx().clone();
-    world.store().write(move |w| agents::delete(w, &ctx, &operator(), &id("ben"))).await.unwrap();
+    world.write(move |w| agents::delete(w, &operator(), &id("ben"))).await.unwrap();
     assert_eq!(world.reload(&operator(), false).await.unwrap_err().code, Code::NotFound);
     assert!(record(&world, "ben").await.unwrap().is_deleted());
     assert_eq!(world.reload(&operator(), false).await.unwrap().created, [id("ben")]);
@@ -215,8 +214,8 @@ async fn an_agent_that_the_file_names_again_starts_again() {
     // An agent that an operator stopped stays stopped, whether that was before or after it was dropped from the file.
     let [_, stays] = reloads(&world, 2).await.try_into().unwrap();
     assert!(stays.started.is_empty() && stays.plan.contains("~ agent ben: "), "{}", stays.plan);
-    let (ctx, ben) = (world.ctx().clone(), id("ben"));
-    let start = world.store().write(move |w| agents::start(w, &ctx, &operator(), &ben));
+    let ben = id("ben");
+    let start = world.write(move |w| agents::start(w, &operator(), &ben));
     start.await.unwrap();
     reloads(&world, 1).await;
     world.stop_agent(&operator(), &id("ben"), Some("for good".into())).await.unwrap();
@@ -254,8 +253,7 @@ async fn agents_created_at_run_time_follow_the_daily_budget_of_their_archetype()
     test_world.plan(&first());
     let model = fake_model(|_| say("well"));
     let (world, _) = test_world.boot_to_reload(|_| say("well"), reloader(&test_world, plans, &model)).await;
-    let ctx = world.ctx().clone();
-    let create = world.store().write(move |w| {
+    let create = world.write(move |w| {
         for name in ["dan", "own"] {
             let new = agents::NewAgent {
                 agent_id: id(name),
@@ -269,12 +267,12 @@ async fn agents_created_at_run_time_follow_the_daily_budget_of_their_archetype()
                 heartbeat: None,
                 owner: None,
                 goal: None,
-                chain: ghost_operations::mail::Chain::root(&ctx),
+                chain: ghost_operations::mail::Chain::root(w.ctx),
             };
-            agents::create(w, &ctx, &operator(), new)?;
+            agents::create(w, &operator(), new)?;
         }
         let own = ghost_operations::budgets::NewLimits { tokens: None, money: Some(Some(Money(9))) };
-        ghost_operations::budgets::set(w, &ctx, &operator(), &"agent:own/day".parse()?, own).map(drop)
+        ghost_operations::budgets::set(w, &operator(), &"agent:own/day".parse()?, own).map(drop)
     });
     create.await.unwrap();
     let limit = async |scope: &str| {

@@ -17,7 +17,7 @@ const HOUR: Duration = Duration::from_secs(3_600);
 
 async fn set(world: &Arc<World>, kind: ScheduleKind, name: &str, when: When) -> Schedule {
     let name = name.to_owned();
-    write!(world, |w, ctx| {
+    write!(world, |w| {
         let new = NewSchedule {
             kind,
             agent_id: id("ada"),
@@ -27,10 +27,10 @@ async fn set(world: &Arc<World>, kind: ScheduleKind, name: &str, when: When) -> 
             missed: Missed::Skip,
             mode: Default::default(),
             enabled: true,
-            chain: Chain::root(&ctx),
+            chain: Chain::root(w.ctx),
             baseline: Some(WatchSnapshot::default()),
         };
-        schedules::set(w, &ctx, &Party::Operator("test".into()), new)
+        schedules::set(w, &Party::Operator("test".into()), new)
     })
     .unwrap()
 }

@@ -72,10 +72,10 @@ async fn storm(messages: usize, awake_max: usize) {
                 let mut seen = 0;
                 for n in 0..messages / SENDERS {
                     let to = id(&format!("a{}", (n * 7 + sender * 3) % AGENTS));
-                    let sent = write!(world, |w, ctx| {
+                    let sent = write!(world, |w| {
                         let by = Party::Operator("t".into());
-                        let new_message = NewMessage::new(&to, by, Kind::Message, "hello", Chain::root(&ctx));
-                        mail::deliver(w, &ctx, new_message)
+                        let new_message = NewMessage::new(&to, by, Kind::Message, "hello", Chain::root(w.ctx));
+                        mail::deliver(w, new_message)
                     });
                     sent.unwrap();
                     if n % BETWEEN_SLEEPS == 0 {

@@ -65,7 +65,7 @@ async fn a_stop_that_a_dead_supervisor_had_begun_completes() {
         model.hold("ada");
         send(&world, "ada", "take your time").await;
         soon("the call begins", || model.asked_by("ada") == 1).await;
-        write!(world, |w, ctx| agents::stop(w, &ctx, &operator(), &id("ada"), None)).unwrap();
+        write!(world, |w| agents::stop(w, &operator(), &id("ada"), None)).unwrap();
         soon("its grace period", || status(&world, "ada") == AgentStatus::Stopping).await;
         soon("another supervisor", kill(&world, team)).await;
         soon("the end of ada", || status(&world, "ada") == AgentStatus::Stopped).await;
@@ -80,9 +80,9 @@ async fn orders_that_a_dead_supervisor_never_read_are_executed() {
     world.stop_agent(&operator(), &id("ben"), None).await.unwrap();
     let back = kill(&world, None);
     // Committed while no supervisor runs. The records show the orders, but no message announces them.
-    write!(world, |w, ctx| {
-        agents::stop(w, &ctx, &operator(), &id("ada"), None)?;
-        agents::start(w, &ctx, &operator(), &id("ben"))?;
+    write!(world, |w| {
+        agents::stop(w, &operator(), &id("ada"), None)?;
+        agents::start(w, &operator(), &id("ben"))?;
         let new = NewAgent {
             agent_id: id("dan"),
             archetype: "worker".into(),
@@ -95,9 +95,9 @@ async fn orders_that_a_dead_supervisor_never_read_are_executed() {
             heartbeat: None,
             owner: None,
             goal: Some("begin".into()),
-            chain: Chain::root(&ctx),
+            chain: Chain::root(w.ctx),
         };
-        agents::create(w, &ctx, &operator(), new)
+        agents::create(w, &operator(), new)
     })
     .unwrap();
     assert!(!back(), "the orders were too late for this test");

@@ -331,9 +331,9 @@ async fn an_unknown_agent_is_refused_and_a_deleted_one_has_its_events() {
     assert_eq!((status.code(), refusal.code), (tonic::Code::NotFound, Code::NotFound));
     assert!(refusal.hint.as_deref().unwrap().contains("`ben`"));
     assert_eq!(test.control.readers.open(), 0);
-    let (ctx, ben) = (test.world.ctx().clone(), "ben".parse().unwrap());
+    let ben = "ben".parse().unwrap();
     let by = ghost_domain::Party::Operator("tester".into());
-    let gone = test.world.store().write(move |w| ghost_operations::agents::delete(w, &ctx, &by, &ben));
+    let gone = test.world.write(move |w| ghost_operations::agents::delete(w, &by, &ben));
     gone.await.unwrap();
     let mut stream = subscribe(&test, about("ben")).await.unwrap();
     let mut kinds = Vec::new();

@@ -78,19 +78,15 @@ async fn status_names_the_loop_that_is_down() {
 #[tokio::test]
 async fn status_lists_budgets_near_their_limit() {
     let test = TestControl::new().await;
-    let ctx = test.world.ctx().clone();
-    let write = test.world.store().write(move |w| {
+    let write = test.world.write(move |w| {
         for (scope, deleted) in [("agent:ada", false), ("agent:ben/day", true)] {
             let scope: ghost_domain::Scope = scope.parse()?;
             if let Some(agent_id) = scope.agent().filter(|_| deleted) {
-                ghost_operations::agents::delete(w, &ctx, &ghost_domain::Party::System, agent_id)?;
+                ghost_operations::agents::delete(w, &ghost_domain::Party::System, agent_id)?;
             }
             let limits = ghost_domain::BudgetLimits { tokens: Some(10), money: None };
-            w.budget_put(&ghost_domain::Budget {
-                limits,
-                spent_tokens: 9,
-                ..ghost_domain::Budget::open(scope, ctx.now())
-            })?;
+            let now = w.ctx.now();
+            w.budget_put(&ghost_domain::Budget { limits, spent_tokens: 9, ..ghost_domain::Budget::open(scope, now) })?;
         }
         Ok::<_, Refusal>(())
     });
@@ -220,9 +216,9 @@ async fn an_id_is_found_by_its_prefix_and_ambiguous_ones_are_listed() {
     let test = TestControl::new().await;
     let service = service(&test);
     let ids = [0x0197_d2a0_1111_u128 << 80, 0x0197_d2a0_1122_u128 << 80].map(uuid::Uuid::from_u128);
-    let ctx = test.world.ctx().clone();
-    let write = test.world.store().write(move |w| {
+    let write = test.world.write(move |w| {
         for id in ids {
+            let now = w.ctx.now();
             w.task_put(&ghost_domain::Task {
                 task_id: ghost_domain::TaskId(id),
                 title: "t".into(),
@@ -237,8 +233,8 @@ async fn an_id_is_found_by_its_prefix_and_ambiguous_ones_are_listed() {
                 result: None,
                 root_id: ghost_domain::RootId(id),
                 conversation_id: None,
-                created_at: ctx.now(),
-                updated_at: ctx.now(),
+                created_at: now,
+                updated_at: now,
             })?;
         }
         Ok::<_, Refusal>(())

@@ -78,7 +78,7 @@ async fn each_invalid_cursor_is_refused_with_its_own_code() {
 async fn a_cursor_before_the_oldest_kept_post_is_refused_with_its_sequence() {
     let world = with_posts(9).await;
     let before = world.ctx.now().minus(Duration::from_millis(5_500));
-    let gone = run!(world, |w, _cx| w.prune(Family::ChatPosts, before, 100)).unwrap();
+    let gone = run!(world, |w| w.prune(Family::ChatPosts, before, 100)).unwrap();
     assert_eq!(gone, 4);
     assert_eq!(world.history("", query(50, None, None)).await.unwrap(), [5, 6, 7, 8, 9]);
     assert_eq!(world.history("", query(50, None, Some(4))).await.unwrap(), [5, 6, 7, 8, 9]);
@@ -91,7 +91,7 @@ async fn a_cursor_before_the_oldest_kept_post_is_refused_with_its_sequence() {
     }
     // Pruning does not change the next sequence.
     let now = world.ctx.now();
-    run!(world, |w, _cx| w.prune(Family::ChatPosts, now, 100)).unwrap();
+    run!(world, |w| w.prune(Family::ChatPosts, now, 100)).unwrap();
     assert_eq!(world.history("", query(50, None, None)).await.unwrap(), NONE);
     let (code, details) = refused(&world, query(5, None, Some(3))).await;
     assert_eq!((code, &details["oldest_seq"]), (Code::CursorExpired, &Value::Null));

@@ -25,7 +25,7 @@ impl OperationWorld {
 
     async fn create(&self, by: &str, new: NewChannel) -> Result<Created> {
         let by = speaker(by);
-        run!(self, |w, ctx| chat::create(w, &ctx, &by, new))
+        run!(self, |w| chat::create(w, &by, new))
     }
 
     async fn post_in(&self, by: &str, channel: &str, content: &str) -> Result<Posted> {
@@ -44,7 +44,7 @@ impl OperationWorld {
 
     async fn post_with(&self, by: &str, wake: ChatWake, new: NewPost) -> Result<Posted> {
         let by = speaker(by);
-        match run!(self, |w, ctx| chat::post(w, &ctx, &by, wake, new)) {
+        match run!(self, |w| chat::post(w, &by, wake, new)) {
             Err(refusal) => Err(mail::with_nearest(&self.store, refusal).await),
             posted => posted,
         }
@@ -52,12 +52,12 @@ impl OperationWorld {
 
     async fn invite(&self, by: &str, channel: &str, agent: &str) -> Result<ChannelView> {
         let (by, channel, agent) = (speaker(by), name(channel), id(agent));
-        run!(self, |w, ctx| chat::invite(w, &ctx, &by, &channel, &agent))
+        run!(self, |w| chat::invite(w, &by, &channel, &agent))
     }
 
     async fn expel(&self, by: &str, channel: &str, agent: &str) -> Result<ChannelView> {
         let (by, channel, agent) = (speaker(by), name(channel), id(agent));
-        run!(self, |w, ctx| chat::remove(w, &ctx, &by, &channel, &agent))
+        run!(self, |w| chat::remove(w, &by, &channel, &agent))
     }
 
     async fn history(&self, by: &str, query: HistoryQuery) -> Result<Vec<i64>> {

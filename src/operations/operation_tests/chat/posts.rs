@@ -110,7 +110,7 @@ world_test!(a_member_with_a_full_inbox_is_reported_and_the_others_are_woken, asy
     world.add_agent(new_agent(&world.ctx, "dan")).await;
     world.open_channel("ada", "room", &["bob", "cyd"], false).await.unwrap();
     world.send("bob", "fills the inbox").await;
-    run!(world, |w, ctx| agents::stop(w, &ctx, &operator(), &id("cyd"), None)).unwrap();
+    run!(world, |w| agents::stop(w, &operator(), &id("cyd"), None)).unwrap();
     let posted = world.post_in("ada", "room", "@all @dan @ada dan@nobody.example").await.unwrap();
     assert_eq!(codes(&posted), [("dan", Code::NotFound), ("bob", Code::InboxFull)]);
     assert_eq!((posted.delivered, posted.woken), (1, 1), "a stopped member's wake-up waits (CHAT-13)");
@@ -154,9 +154,10 @@ world_test!(a_post_to_a_thousand_members_is_one_event_and_one_row_for_each, asyn
     let names: Vec<String> = (0..1_000).map(|n| format!("m{n:04}")).collect();
     world.limits(|limits| limits.dynamic_agents_max = 2_000);
     let all = names.clone();
-    run!(world, |w, ctx| {
+    run!(world, |w| {
+        let ctx = w.ctx;
         for name in &all {
-            agents::create(w, &ctx, &operator(), new_agent(&ctx, name))?;
+            agents::create(w, &operator(), new_agent(ctx, name))?;
         }
         Ok::<_, Refusal>(())
     })
@@ -186,10 +187,10 @@ world_test!(an_operator_acting_as_an_agent_has_the_agents_rights_and_is_named_in
     let by = chat::Speaker { via: Some(operator()), ..super::speaker("bob") };
     let new = NewPost { deliver: true, ..world.new_post("room", "as bob") };
     let (again, copy) = (by.clone(), new.clone());
-    let refused = run!(world, |w, ctx| chat::post(w, &ctx, &again, ChatWake::All, copy));
+    let refused = run!(world, |w| chat::post(w, &again, ChatWake::All, copy));
     assert_eq!(code(refused), Code::AccessDenied);
     let new = NewPost { deliver: false, ..new };
-    run!(world, |w, ctx| chat::post(w, &ctx, &by, ChatWake::All, new)).unwrap();
+    run!(world, |w| chat::post(w, &by, ChatWake::All, new)).unwrap();
     let event = world.event(EventKind::ChatMessage).await;
     assert_eq!((&event.payload["from"], &event.payload["via"]), (&"bob".into(), &"operator:test".into()));
     assert_eq!(event.channel.as_deref(), Some(name("room").as_str()));

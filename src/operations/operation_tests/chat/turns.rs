@@ -143,7 +143,7 @@ world_test!(a_digest_that_crashes_its_agent_is_a_dead_letter_and_can_come_back, 
     let letters = world.dead_letters().await;
     assert_eq!(letters.len(), 1);
     let dead_letter_id = letters[0].dead_letter_id;
-    run!(world, |w, ctx| dead_letters::retry(w, &ctx, &operator(), dead_letter_id, true)).unwrap();
+    run!(world, |w| dead_letters::retry(w, &operator(), dead_letter_id, true)).unwrap();
     assert!(world.take("bob").await.mail[0].body.contains("@bob poison"));
 });
 
@@ -181,8 +181,8 @@ world_test!(posts_between_the_read_and_the_turn_are_not_lost, async |world| {
     room(&world).await;
     world.send("bob", "work").await;
     let look = async || {
-        let (ctx, agent_id) = (world.ctx.clone(), id("bob"));
-        let next = world.store.read(move |r| turns::next(r, &ctx, &agent_id, true, ROOM));
+        let agent_id = id("bob");
+        let next = world.ctx.read(&world.store, move |r| turns::next(r, &agent_id, true, ROOM));
         match next.await.unwrap() {
             Next::Mail { mail, behind, unread, .. } => FoundMail { mail, behind, unread, bytes_max: ROOM },
             other => panic!("{other:?}"),
@@ -190,7 +190,7 @@ world_test!(posts_between_the_read_and_the_turn_are_not_lost, async |world| {
     };
     let open = async |seen: FoundMail| {
         let agent_id = id("bob");
-        run!(world, |w, ctx| turns::take(w, &ctx, &agent_id, Some(seen))).unwrap().unwrap()
+        run!(world, |w| turns::take(w, &agent_id, Some(seen))).unwrap().unwrap()
     };
     let seen = look().await;
     assert!(!seen.unread);

@@ -135,7 +135,7 @@ async fn uptime_counts_from_the_last_start() {
     let uptime = async |created: i64, started: Option<i64>| {
         let (now, ago) = (world.ctx.now(), |seconds: i64| Timestamp(START_MS - seconds * 1_000));
         let (created_at, started_at) = (ago(created), started.map(ago));
-        write!(world, |w, _c| {
+        write!(world, |w| {
             let agent = w.agent_get(&id("ada"))?.unwrap();
             Ok::<_, Refusal>(w.agent_put(&Agent { created_at, started_at, updated_at: now, ..agent })?)
         })

@@ -17,7 +17,7 @@ async fn outside(world: &ToolWorld, replies: bool) -> (ConversationId, CallConte
         reply_to: None,
         external_id: Some("m1".into()),
     };
-    let heard = write!(world, |w, ctx| conversations::arrive(w, &ctx, start, said)).unwrap();
+    let heard = write!(world, |w| conversations::arrive(w, start, said)).unwrap();
     let conversation_id = heard.conversation.conversation_id;
     let call = with(&world.ada, |caller| caller.channel = Some(ChannelContext { conversation_id, replies }));
     (conversation_id, call)

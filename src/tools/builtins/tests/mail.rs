@@ -162,7 +162,7 @@ async fn the_mail_of_busier_sessions_does_not_hide_that_of_this_one() {
     assert_eq!((read["messages"].as_array().unwrap().len(), &read["remaining"]), (1, &json!(0)));
     // An operator's turn belongs to no session.
     let turn_id = world.ada.turn_id;
-    write!(world, |w, _ctx| {
+    write!(world, |w| {
         let turn = w.turn_get(turn_id)?.unwrap();
         w.turn_put(&Turn { source: "operator".into(), ..turn })?;
         Ok::<_, Refusal>(())

@@ -117,7 +117,7 @@ async fn grant(world: &ToolWorld, prefix: &str, seconds: u64) -> Grant {
         lasts: Duration::from_secs(seconds),
     };
     let by = ghost_operations::testing::operator();
-    let grant = write!(world, |w, ctx| grants::add(w, &ctx, &by, new)).unwrap();
+    let grant = write!(world, |w| grants::add(w, &by, new)).unwrap();
     // The world's signal router does this.
     world.services.grants.forget(&id("ada"));
     grant
@@ -146,7 +146,7 @@ async fn a_grant_holds_until_its_end_and_is_remembered_for_thirty_seconds() {
     // What another daemon would have changed is seen after thirty seconds.
     let late = grant(&world, "shared/plans/", 600).await;
     write_at("shared/plans/b.md").await.unwrap();
-    write!(world, |w, _c| Ok::<_, ghost_domain::Refusal>(w.grant_remove(late.grant_id)?)).unwrap();
+    write!(world, |w| Ok::<_, ghost_domain::Refusal>(w.grant_remove(late.grant_id)?)).unwrap();
     world.clock.advance(Duration::from_secs(29));
     write_at("shared/plans/b.md").await.unwrap();
     world.clock.advance(Duration::from_secs(1));

@@ -138,7 +138,7 @@ impl ToolWorld {
             Run::Read(tool) => tool.run(&ctx, arguments).await,
             Run::World(tool) => {
                 let arguments = tool.prepare(&ctx, arguments).await?;
-                match write!(self, |w, _c| tool.apply(&ctx, arguments, w)) {
+                match write!(self, |w| tool.apply(&ctx, arguments, w)) {
                     Err(refusal) => Err(ghost_operations::mail::with_nearest(&self.store, refusal).await),
                     done => done,
                 }
@@ -147,19 +147,19 @@ impl ToolWorld {
                 let work = tool.prepare(&ctx, &arguments).await?;
                 let plans = work.plans();
                 self.services.workspace.carry_out(work.writes).await?;
-                write!(self, |w, _c| tool.record(&ctx, arguments, &plans, w))
+                write!(self, |w| tool.record(&ctx, arguments, &plans, w))
             }
             Run::Ask(tool) => {
-                let ask = write!(self, |w, _c| tool.open(&ctx, arguments, w))?;
+                let ask = write!(self, |w| tool.open(&ctx, arguments, w))?;
                 Ok(serde_json::to_value(ask).unwrap().into())
             }
             Run::Outside(tool) => tool.run(&ctx, arguments).await,
             Run::Choose(_) => unreachable!("resolved before"),
         }?;
         let events = output.events.clone();
-        write!(self, |w, ctx| {
+        write!(self, |w| {
             for event in events {
-                ctx.emit(w, event)?;
+                w.emit(event)?;
             }
             Ok::<_, Refusal>(())
         })?;
