@@ -230,9 +230,10 @@ pub(crate) fn hop_limit(hop: u32, limit: u32) -> Refusal {
         .details(json!({ "limit": "hops_max", "value": limit }))
 }
 
-/// Receivers of one transaction of a broadcast. It is some milliseconds of the writer's time, so that no other command
-/// waits for a broadcast to all.
+/// Receivers of one transaction of a broadcast at most, and how long it goes on with them, so that no other command waits
+/// for a broadcast to all. On a slow machine the time ends it first.
 const SLICE: u32 = 1_000;
+const SLICE_TIME: Duration = Duration::from_millis(25);
 
 /// How many skipped receivers a broadcast names.
 const NAMED: usize = 100;
@@ -271,7 +272,7 @@ pub struct Skipped {
 /// Delivers one message to every other agent (MSG-05). A receiver with a full inbox is reported and
 /// does not affect the others.
 ///
-/// One call looks at a thousand receivers at most. If it leaves a [`Broadcast::rest`], the caller commits and calls again
+/// One call looks at a thousand receivers at most, and takes a part of a second at most. If it leaves a [`Broadcast::rest`], the caller commits and calls again
 /// with that result as `so_far`. The root is charged for all receivers before the first gets it, so a limit refuses all or
 /// none.
 pub fn broadcast(
@@ -299,14 +300,19 @@ pub fn broadcast(
         }
     };
     result.rest = receivers.last().filter(|_| receivers.len() == SLICE as usize).cloned();
+    let (clock, began) = (&w.ctx.ports.clock, w.ctx.ports.clock.steady());
     // Each receiver gets one message, so the depths stay true.
     let depths = w.inbox_depths(&receivers)?;
     for (agent_id, depth) in receivers.into_iter().zip(depths).filter(|(agent_id, _)| is_receiver(agent_id)) {
         let copy = NewMessage { to: agent_id, ..new_message.clone() };
         match check_room(w, &copy, depth) {
             Ok(waiting) => {
-                insert(w, copy, waiting)?;
+                let envelope = insert(w, copy, waiting)?;
                 result.delivered += 1;
+                if clock.steady().since(began) >= SLICE_TIME {
+                    result.rest = Some(envelope.to);
+                    break;
+                }
             }
             // A full inbox concerns one receiver only. Any other refusal would be the same for all
             // receivers, so it ends the broadcast.
