@@ -81,6 +81,7 @@ pub fn new_agent(ctx: &OperationContext, name: &str) -> NewAgent {
 }
 
 /// A store with what the rules need to work on it.
+#[derive(Clone)]
 pub struct OperationWorld {
     /// The store.
     pub store: Store,

@@ -9,7 +9,8 @@ world_test!(an_agent_is_created_once_and_may_get_a_first_goal, async |world| {
     assert_eq!((first.mail[0].kind, first.mail[0].body.as_str()), (Kind::System, "count"));
     assert_eq!(code(create(&world, new_agent(&world.ctx, "dan")).await), Code::Conflict);
     let waits = NewAgent { desired: Desired::Stopped, ..new_agent(&world.ctx, "eve") };
-    assert_eq!(create(&world, waits).await.unwrap().status, AgentStatus::Stopped);
+    let waits = create(&world, waits).await.unwrap();
+    assert_eq!((waits.status, waits.started_at), (AgentStatus::Stopped, None));
     // A new agent continues the chain of its creator, so creating agents does not evade the limit
     // on hops.
     let far = Chain { hop: 99, ..Chain::root(&world.ctx) };
@@ -25,12 +26,17 @@ world_test!(an_agent_is_created_once_and_may_get_a_first_goal, async |world| {
 world_test!(start_and_stop_return_whether_they_changed_anything, async |world| {
     let start = async || run!(world, |w| agents::start(w, &operator(), &id("ada"))).unwrap();
     let stop = async || run!(world, |w| agents::stop(w, &operator(), &id("ada"), Some("rest"))).unwrap();
-    assert!(!start().await.1);
+    let created = world.agent("ada").await;
+    assert_eq!(created.started_at, Some(created.created_at));
+    world.pass(MINUTE);
+    let (running, changed) = start().await;
+    assert_eq!((running.started_at, changed), (created.started_at, false), "it runs already");
     let (stopping, changed) = stop().await;
     assert_eq!((stopping.status, changed), (AgentStatus::Stopping, true));
     assert!(!stop().await.1);
-    run!(world, |w| agents::stopped(w, &id("ada"))).unwrap();
-    run!(world, |w| agents::stopped(w, &id("ada"))).unwrap();
+    for _ in 0..2 {
+        world.stopped(&id("ada")).await;
+    }
     assert_eq!(world.count(EventKind::AgentStopped).await, 1);
     assert!(!stop().await.1);
     assert_eq!(world.agent("ada").await.status_reason.as_deref(), Some("by operator:test: rest"));
@@ -39,9 +45,14 @@ world_test!(start_and_stop_return_whether_they_changed_anything, async |world| {
     assert_eq!(claimed[0].status, AgentStatus::Stopped);
     let (running, changed) = start().await;
     assert_eq!((running.status, running.status_reason, changed), (AgentStatus::Running, None, true));
+    assert_eq!(running.started_at, Some(world.ctx.now()));
     // A failed agent can be started again.
     run!(world, |w| agents::failed(w, &id("ada"), "too often")).unwrap();
     assert!(start().await.1);
+    // A record of an earlier version has no time of the last start.
+    let mut old = serde_json::to_value(&created).unwrap();
+    old.as_object_mut().unwrap().remove("started_at");
+    assert_eq!(serde_json::from_value::<Agent>(old).unwrap().started_at, None);
 });
 
 world_test!(deletion_leaves_a_tombstone_and_nothing_for_a_later_agent, async |world| {
@@ -52,16 +63,16 @@ world_test!(deletion_leaves_a_tombstone_and_nothing_for_a_later_agent, async |wo
     let gone = delete(&world, "ada").await;
     assert!(gone.agent.is_deleted());
     assert_eq!(gone.left, agents::Left { mail_dropped: 1, tasks_left: 0 });
-    assert_eq!(world.turn(turn).await.status, TurnStatus::Cancelled);
-    assert_eq!(world.turn(beside).await.status, TurnStatus::Cancelled);
+    for turn in [turn, beside] {
+        assert_eq!(world.turn(turn).await.status, TurnStatus::Cancelled);
+    }
     assert_eq!(world.message(unread.message_id).await.state, MailState::Consumed);
     assert_eq!(code(world.try_take("ada").await), Code::NotFound);
     let again = run!(world, |w| agents::delete(w, &operator(), &id("ada")));
     assert_eq!(code(again), Code::NotFound);
     let next = create(&world, new_agent(&world.ctx, "ada")).await.unwrap();
     assert_eq!((next.incarnation, next.deleted_at), (2, None));
-    assert!(world.try_take("ada").await.unwrap().is_none());
-    assert!(read!(world, |r| r.skills_held(&id("ada"))?).is_empty());
+    assert!(world.try_take("ada").await.unwrap().is_none() && read!(world, |r| r.skills_held(&id("ada"))?).is_empty());
 });
 
 // covers: WORLD-12
@@ -71,10 +82,12 @@ world_test!(a_crash_is_followed_by_one_restart_unless_the_agent_was_stopped, asy
     assert_eq!((ada.status, ada.status_reason.as_deref()), (AgentStatus::Restarting, Some("fell")));
     assert!(world.try_take("ada").await.unwrap().is_none(), "not during the back-off");
     assert!(!run!(world, |w| agents::start(w, &operator(), &id("ada"))).unwrap().1);
+    world.pass(MINUTE);
     for _ in 0..2 {
         run!(world, |w| agents::restarted(w, &id("ada"))).unwrap();
     }
-    assert_eq!(world.agent("ada").await.restarts, 1);
+    let ada = world.agent("ada").await;
+    assert_eq!((ada.restarts, ada.started_at), (1, Some(world.ctx.now())));
     run!(world, |w| agents::stop(w, &operator(), &id("ada"), None)).unwrap();
     run!(world, |w| agents::crashed(w, &id("ada"), "fell")).unwrap();
     assert_eq!(world.agent("ada").await.status, AgentStatus::Stopping);
@@ -82,6 +95,7 @@ world_test!(a_crash_is_followed_by_one_restart_unless_the_agent_was_stopped, asy
 
 world_test!(held_skills_are_counted_once, async |world| {
     let acquire = async |skill: String| run!(world, |w| skills::acquire(w, &id("ada"), &skill));
+    let drop_skill = async || run!(world, |w| skills::drop_skill(w, &id("ada"), "git"));
     assert!(acquire("git".into()).await.unwrap());
     assert!(!acquire("git".into()).await.unwrap());
     for _ in 0..2 {
@@ -92,37 +106,38 @@ world_test!(held_skills_are_counted_once, async |world| {
         acquire(format!("s{n}")).await.unwrap();
     }
     assert_eq!(code(acquire("more".into()).await), Code::RateLimited);
-    run!(world, |w| skills::drop_skill(w, &id("ada"), "git")).unwrap();
-    assert_eq!(code(run!(world, |w| skills::drop_skill(w, &id("ada"), "git"))), Code::NotFound);
+    drop_skill().await.unwrap();
+    assert_eq!(code(drop_skill().await), Code::NotFound);
 });
 
-async fn free_id(world: &OperationWorld, archetype: &str) -> Result<String> {
+async fn free_id(world: &World, archetype: &str) -> Result<String> {
     let archetype = archetype.to_owned();
     run!(world, |w| agents::free_id(w, &archetype).map(|agent_id| agent_id.to_string()))
 }
 
 world_test!(a_free_id_is_new_even_after_earlier_records_were_pruned, async |world| {
-    assert_eq!(free_id(&world, "worker").await.unwrap(), "worker-1");
+    let next = async |archetype: &str| free_id(&world, archetype).await.unwrap();
+    assert_eq!(next("worker").await, "worker-1");
     // An id is given out only once.
-    assert_eq!(free_id(&world, "worker").await.unwrap(), "worker-2");
+    assert_eq!(next("worker").await, "worker-2");
     // An id that someone chose by hand is skipped, whether its agent lives or not.
     for name in ["worker-3", "worker-4"] {
         create(&world, new_agent(&world.ctx, name)).await.unwrap();
     }
-    run!(world, |w| agents::delete(w, &operator(), &id("worker-4"))).unwrap();
-    assert_eq!(free_id(&world, "worker").await.unwrap(), "worker-5");
+    delete(&world, "worker-4").await;
+    assert_eq!(next("worker").await, "worker-5");
     // Each archetype has its own count, and every archetype name yields a valid id.
-    assert_eq!(free_id(&world, "Ünder Writer").await.unwrap(), "nder-writer-1");
-    assert_eq!(free_id(&world, "über").await.unwrap(), "ber-1");
-    assert_eq!(free_id(&world, "日本").await.unwrap(), "agent-1");
-    assert!(free_id(&world, &"long".repeat(100)).await.unwrap().ends_with("-1"));
+    for (archetype, free) in [("Ünder Writer", "nder-writer-1"), ("über", "ber-1"), ("日本", "agent-1")] {
+        assert_eq!(next(archetype).await, free);
+    }
+    assert!(next(&"long".repeat(100)).await.ends_with("-1"));
     // A refused command uses up no id.
     let refused: Result<()> = run!(world, |w| {
         agents::free_id(w, "worker")?;
         Err(Refusal::new(Code::Cancelled, "no"))
     });
     assert_eq!(code(refused), Code::Cancelled);
-    assert_eq!(free_id(&world, "worker").await.unwrap(), "worker-6");
+    assert_eq!(next("worker").await, "worker-6");
 });
 
 world_test!(a_free_id_takes_few_lookups_however_many_are_taken, async |world| {
@@ -141,35 +156,11 @@ world_test!(a_free_id_takes_few_lookups_however_many_are_taken, async |world| {
         step *= if tries >= 16 { 2 } else { 1 };
         create(&world, new_agent(&world.ctx, &format!("helper-{next}"))).await.unwrap();
     }
-    assert!(hint_of(free_id(&world, "helper").await.unwrap_err(), Code::Conflict).contains("agent_id"));
-});
-
-world_test!(a_record_holds_the_time_of_the_last_start, async |world| {
-    let second = std::time::Duration::from_secs(1);
-    let created = world.agent("ada").await;
-    assert_eq!(created.started_at, Some(created.created_at));
-    world.pass(second);
-    run!(world, |w| agents::start(w, &operator(), &id("ada"))).unwrap();
-    assert_eq!(world.agent("ada").await.started_at, created.started_at, "it runs already");
-    world.stop("ada").await;
-    world.pass(second);
-    run!(world, |w| agents::start(w, &operator(), &id("ada"))).unwrap();
-    assert_eq!(world.agent("ada").await.started_at, Some(world.ctx.now()));
-    world.pass(second);
-    run!(world, |w| agents::crashed(w, &id("ada"), "fell")).unwrap();
-    world.pass(second);
-    run!(world, |w| agents::restarted(w, &id("ada"))).unwrap();
-    assert_eq!(world.agent("ada").await.started_at, Some(world.ctx.now()));
-    let waits = NewAgent { desired: Desired::Stopped, ..new_agent(&world.ctx, "eve") };
-    assert_eq!(create(&world, waits).await.unwrap().started_at, None);
-    // A record of an earlier version has no such time.
-    let mut old = serde_json::to_value(&created).unwrap();
-    old.as_object_mut().unwrap().remove("started_at");
-    assert_eq!(serde_json::from_value::<Agent>(old).unwrap().started_at, None);
+    assert!(hint_of(free_id(&world, "helper").await, Code::Conflict).contains("agent_id"));
 });
 
 /// An agent that ada creates in one of its turns.
-async fn helper(world: &OperationWorld, name: &str) -> Turn {
+async fn helper(world: &World, name: &str) -> Turn {
     let turn = world.busy("ada").await;
     create(world, NewAgent { chain: at_hop(turn.root_id, 1), ..new_agent(&world.ctx, name) }).await.unwrap();
     turn
@@ -182,7 +173,7 @@ world_test!(only_the_creator_of_an_agent_can_delete_it, async |world| {
         assert_eq!(denied.unwrap_err().code, Code::AccessDenied, "{by} {who}");
     }
     let gone = run!(world, |w| agents::delete_own(w, &party("ada"), &id("dan"), Some("done"))).unwrap();
-    assert_eq!(gone.agent.status_reason.as_deref().map(|why| why.ends_with("agent:ada: done")), Some(true));
+    assert!(gone.agent.status_reason.unwrap().ends_with("agent:ada: done"));
 });
 
 world_test!(an_agent_stopped_by_its_creator_is_deleted_when_its_root_is_over, async |world| {
@@ -190,7 +181,7 @@ world_test!(an_agent_stopped_by_its_creator_is_deleted_when_its_root_is_over, as
     let end = async || agents::end_helpers(&world.store, &world.ctx, vec![id("dan"), id("bob")]).await.unwrap();
     let stop = async |by: Party| {
         run!(world, |w| agents::stop(w, &by, &id("dan"), None)).unwrap();
-        run!(world, |w| agents::stopped(w, &id("dan"))).unwrap();
+        world.stopped(&id("dan")).await;
     };
     assert_eq!(end().await, 0, "it runs");
     stop(party("ada")).await;
@@ -205,4 +196,28 @@ world_test!(an_agent_stopped_by_its_creator_is_deleted_when_its_root_is_over, as
     assert_eq!(end().await, 1);
     assert!(world.agent("dan").await.is_deleted());
     assert_eq!(end().await, 0);
+});
+
+world_test!(creating_the_same_agent_again_returns_the_existing_one, async |world| {
+    let once = async |by: Party, new: NewAgent| run!(world, |w| agents::create_once(w, &by, new));
+    let dan = || new_agent(&world.ctx, "dan");
+    let (first, new) = once(party("ada"), dan()).await.unwrap();
+    assert!(new);
+    for by in [party("ada"), operator()] {
+        let (again, new) = once(by, dan()).await.unwrap();
+        assert_eq!((again.incarnation, new), (first.incarnation, false));
+    }
+    // An agent of another creator, a different one, or one with a goal is not the same.
+    assert_eq!(detail(once(party("cyd"), dan()).await, Code::Conflict, "status"), "running");
+    for other in [
+        NewAgent { archetype: "boss".into(), ..dan() },
+        NewAgent { goal: Some("count".into()), ..dan() },
+        NewAgent { overrides: json!({ "max_tokens": 5 }), ..dan() },
+    ] {
+        assert_eq!(code(once(party("ada"), other).await), Code::Conflict);
+    }
+    // Reserved names are refused.
+    for name in ["system", "all"] {
+        assert_eq!(code(once(operator(), new_agent(&world.ctx, name)).await), Code::InvalidArguments);
+    }
 });

@@ -12,35 +12,57 @@ fn new(n: u32) -> NewApproval {
     }
 }
 
-fn names(approvers: &[&str]) -> BTreeSet<String> {
-    approvers.iter().map(|name| (*name).to_owned()).collect()
-}
-
-async fn request(world: &OperationWorld, turn: &Turn, n: u32) -> Result<Approval> {
+async fn request(world: &World, turn: &Turn, n: u32) -> Result<Approval> {
     let turn = turn.clone();
     run!(world, |w| approvals::request(w, &turn, new(n)))
 }
 
+/// An operator with this name.
+fn named(name: &str) -> Party {
+    Party::Operator(name.into())
+}
+
+/// The world's list of approvers.
+fn list(approvers: &[&str]) -> BTreeSet<String> {
+    approvers.iter().map(|name| (*name).to_owned()).collect()
+}
+
+async fn revoke(world: &World, by: Party, approvers: &[&str], approval: &Approval) -> Result<Approval> {
+    let (approval_id, approvers) = (approval.approval_id, list(approvers));
+    run!(world, |w| approvals::revoke(w, &by, &approvers, approval_id))
+}
+
+/// No answer reaches this request any more.
+async fn no_answer(world: &World, approval: &Approval) {
+    for decision in [APPROVE, ALWAYS, Decision::Deny] {
+        assert_eq!(code(answer(world, approval, decision).await), Code::Conflict);
+    }
+}
+
+async fn expire_due(world: &World) {
+    run!(world, |w| approvals::expire_due(w)).unwrap();
+}
+
+/// Ada may always run this plan.
+async fn standing(world: &World, approval: &Approval) -> Option<Approval> {
+    let digest = approval.digest.clone();
+    read!(world, |r| r.approval_standing(&id("ada"), &digest)?)
+}
+
 /// An answer of the operator, in a world that lists no approvers.
-async fn answer(world: &OperationWorld, approval: &Approval, decision: Decision) -> Result<Approval> {
+async fn answer(world: &World, approval: &Approval, decision: Decision) -> Result<Approval> {
     decide(world, operator(), &[], approval, decision).await
 }
 
 /// A turn of ada with a call that waits.
-async fn waiting(world: &OperationWorld) -> (Turn, Approval) {
+async fn waiting(world: &World) -> (Turn, Approval) {
     let turn = world.busy("ada").await;
     let approval = request(world, &turn, 1).await.unwrap();
     (turn, approval)
 }
 
-async fn decide(
-    world: &OperationWorld,
-    by: Party,
-    approvers: &[&str],
-    approval: &Approval,
-    decision: Decision,
-) -> Result<Approval> {
-    let (approval_id, approvers) = (approval.approval_id, names(approvers));
+async fn decide(world: &World, by: Party, approvers: &[&str], on: &Approval, decision: Decision) -> Result<Approval> {
+    let (approval_id, approvers) = (on.approval_id, list(approvers));
     run!(world, |w| approvals::decide(w, &by, &approvers, approval_id, decision, None))
 }
 
@@ -48,30 +70,16 @@ async fn decide(
 world_test!(only_approvers_answer_and_only_once, async |world| {
     let (_, approval) = waiting(&world).await;
     assert_eq!(world.count(EventKind::ApprovalRequested).await, 1);
-    for by in [party("ada"), Party::Outside("operator".into()), Party::System, Party::Operator("mallory".into())] {
+    for by in [party("ada"), Party::Outside("operator".into()), Party::System, named("mallory")] {
         assert_eq!(code(decide(&world, by, &["uid-7"], &approval, APPROVE).await), Code::PolicyDenied);
     }
     assert_eq!(code(decide(&world, party("ada"), &[], &approval, APPROVE).await), Code::PolicyDenied);
     world.signals();
-    let decided = decide(&world, Party::Operator("uid-7".into()), &["uid-7"], &approval, APPROVE).await.unwrap();
-    assert_eq!((decided.status, decided.decided_by), (ApprovalStatus::Approved, Some(Party::Operator("uid-7".into()))));
+    let decided = decide(&world, named("uid-7"), &["uid-7"], &approval, APPROVE).await.unwrap();
+    assert_eq!((decided.status, decided.decided_by), (ApprovalStatus::Approved, Some(named("uid-7"))));
     assert!(world.signals().contains(&Signal::ApprovalClosed(id("ada"))));
     assert_eq!(code(answer(&world, &approval, Decision::Deny).await), Code::Conflict);
     assert_eq!(world.count(EventKind::ApprovalClosed).await, 1);
-});
-
-// covers: EXEC-10
-world_test!(an_answer_after_the_expiry_is_refused_and_too_many_requests_are, async |world| {
-    let turn = world.busy("ada").await;
-    world.limits(|limits| limits.approvals_pending_max = 1);
-    let approval = request(&world, &turn, 1).await.unwrap();
-    assert_eq!(code(request(&world, &turn, 2).await), Code::RateLimited);
-    world.pass(Duration::from_secs(60));
-    assert_eq!(code(answer(&world, &approval, APPROVE).await), Code::Conflict);
-    run!(world, |w| approvals::expire(w, approval.approval_id)).unwrap();
-    let approval = world.approval(approval.approval_id).await;
-    assert_eq!(approval.status, ApprovalStatus::Expired);
-    assert_eq!(approvals::refusal(&approval).unwrap().code, Code::Timeout);
 });
 
 // covers: EXEC-10
@@ -82,15 +90,18 @@ world_test!(a_standing_approval_is_the_agents_own_until_it_is_revoked_or_the_age
     let other = world.busy("bob").await;
     assert_eq!(request(&world, &other, 1).await.unwrap().status, ApprovalStatus::Pending, "bob asks for himself");
     assert_eq!(request(&world, &turn, 2).await.unwrap().status, ApprovalStatus::Pending, "another plan asks");
-    let none = BTreeSet::new();
-    let revoked = run!(world, |w| approvals::revoke(w, &operator(), &none, approval.approval_id)).unwrap();
-    assert!(!revoked.always);
+    assert!(!revoke(&world, operator(), &[], &approval).await.unwrap().always);
     let again = request(&world, &turn, 1).await.unwrap();
     assert_eq!(again.status, ApprovalStatus::Pending);
     answer(&world, &again, ALWAYS).await.unwrap();
+    // A plan that does not hold all that runs is approved once only.
+    let mut plan = new(3);
+    plan.plan.once_only = Some("a word is known only when it runs".into());
+    let once = run!(world, |w| approvals::request(w, &turn, plan)).unwrap();
+    assert_eq!(code(answer(&world, &once, ALWAYS).await), Code::InvalidArguments);
+    assert_eq!(answer(&world, &once, APPROVE).await.unwrap().status, ApprovalStatus::Approved);
     delete(&world, "ada").await;
-    let digest = again.digest.clone();
-    assert_eq!(read!(world, |r| r.approval_standing(&id("ada"), &digest)?), None);
+    assert_eq!(standing(&world, &again).await, None);
 });
 
 // covers: EXEC-10
@@ -103,22 +114,12 @@ world_test!(requests_that_nobody_waits_for_are_closed_and_bounded_by_agent, asyn
     // The turn ends without its call.
     world.finish(ada.turn_id, "done").await.unwrap();
     assert_eq!(code(answer(&world, &approval, APPROVE).await), Code::Conflict);
-    run!(world, |w| approvals::expire_due(w)).unwrap();
+    expire_due(&world).await;
     let pending = || async { read!(world, |r| r.approval_count_pending()?) };
     assert_eq!(pending().await, 2, "they are not due");
-    world.pass(Duration::from_secs(60));
-    run!(world, |w| approvals::expire_due(w)).unwrap();
+    world.pass(MINUTE);
+    expire_due(&world).await;
     assert_eq!(pending().await, 0);
-});
-
-// covers: EXEC-10
-world_test!(a_plan_that_does_not_hold_all_that_runs_is_approved_once_only, async |world| {
-    let turn = world.busy("ada").await;
-    let mut plan = new(1);
-    plan.plan.once_only = Some("a word is known only when it runs".into());
-    let approval = run!(world, |w| approvals::request(w, &turn, plan)).unwrap();
-    assert_eq!(code(answer(&world, &approval, ALWAYS).await), Code::InvalidArguments);
-    assert_eq!(answer(&world, &approval, APPROVE).await.unwrap().status, ApprovalStatus::Approved);
 });
 
 // covers: EXEC-10
@@ -138,31 +139,23 @@ world_test!(an_answer_never_reaches_a_later_agent_of_the_same_id, async |world| 
         assert_ne!(again.approval_id, before.approval_id);
     }
     // An answer to what its predecessor asked comes too late, and changes nothing.
-    for decision in [APPROVE, ALWAYS, Decision::Deny] {
-        assert_eq!(code(answer(&world, &asked, decision).await), Code::Conflict);
-    }
+    no_answer(&world, &asked).await;
     assert_eq!(world.approval(asked.approval_id).await.status, ApprovalStatus::Cancelled);
-    assert_eq!(read!(world, |r| r.approval_count_pending()?), 2);
-    let digest = asked.digest.clone();
-    assert_eq!(read!(world, |r| r.approval_standing(&id("ada"), &digest)?), None);
+    assert_eq!((read!(world, |r| r.approval_count_pending()?), standing(&world, &asked).await), (2, None));
 });
 
 // covers: EXEC-10, EXEC-12
 world_test!(nobody_but_an_approver_revokes_and_nobody_twice, async |world| {
     let (_, approval) = waiting(&world).await;
-    let revoke = async |by: Party, approvers: &[&str]| {
-        let approvers = names(approvers);
-        run!(world, |w| approvals::revoke(w, &by, &approvers, approval.approval_id))
-    };
+    let revoke = async |by: Party, approvers: &[&str]| revoke(&world, by, approvers, &approval).await;
     assert_eq!(code(revoke(operator(), &[]).await), Code::Conflict, "nothing holds for later calls yet");
     answer(&world, &approval, ALWAYS).await.unwrap();
     for by in [party("ada"), party("bob"), Party::Outside("uid-7".into()), Party::System] {
         assert_eq!(code(revoke(by, &[]).await), Code::PolicyDenied);
     }
-    assert_eq!(code(revoke(Party::Operator("mallory".into()), &["uid-7"]).await), Code::PolicyDenied);
-    let by = Party::Operator("uid-7".into());
-    assert!(!revoke(by.clone(), &["uid-7"]).await.unwrap().always);
-    assert_eq!(code(revoke(by, &["uid-7"]).await), Code::Conflict);
+    assert_eq!(code(revoke(named("mallory"), &["uid-7"]).await), Code::PolicyDenied);
+    assert!(!revoke(named("uid-7"), &["uid-7"]).await.unwrap().always);
+    assert_eq!(code(revoke(named("uid-7"), &["uid-7"]).await), Code::Conflict);
     assert_eq!(world.count(EventKind::ApprovalRevoked).await, 1);
     // A call that ran under it keeps its answer.
     assert_eq!(world.approval(approval.approval_id).await.status, ApprovalStatus::Approved);
@@ -174,28 +167,28 @@ world_test!(two_answers_at_once_are_one_and_the_other_learns_who_was_first, asyn
     for (n, decisions) in [[APPROVE, Decision::Deny], [Decision::Deny, APPROVE]].into_iter().enumerate() {
         let approval = request(&world, &turn, u32::try_from(n).unwrap()).await.unwrap();
         let [one, two] = decisions;
-        let first = decide(&world, Party::Operator("one".into()), &[], &approval, one);
-        let second = decide(&world, Party::Operator("two".into()), &[], &approval, two);
-        let (first, second) = tokio::join!(first, second);
+        let first = decide(&world, named("one"), &[], &approval, one);
+        let (first, second) = tokio::join!(first, decide(&world, named("two"), &[], &approval, two));
         let (won, lost) = if first.is_ok() { (first, second) } else { (second, first) };
-        assert_eq!(code(lost), Code::Conflict);
-        assert_eq!(world.approval(approval.approval_id).await, won.unwrap());
+        assert_eq!((code(lost), world.approval(approval.approval_id).await), (Code::Conflict, won.unwrap()));
     }
     assert_eq!(world.count(EventKind::ApprovalClosed).await, 2);
 });
 
 // covers: EXEC-10
-world_test!(an_expiry_that_passes_while_the_daemon_is_down_holds_for_every_answer, async |world| {
-    let (_, approval) = waiting(&world).await;
-    world.pass(Duration::from_secs(61));
+world_test!(an_expiry_holds_for_every_answer_even_if_it_passes_while_the_daemon_is_down, async |world| {
+    world.limits(|limits| limits.approvals_pending_max = 1);
+    let (turn, approval) = waiting(&world).await;
+    assert_eq!(code(request(&world, &turn, 2).await), Code::RateLimited);
+    world.pass(MINUTE);
     // The daemon starts again; nobody has closed the request yet.
     run!(world, |w| turns::review_at_boot(w)).unwrap();
-    for decision in [APPROVE, ALWAYS, Decision::Deny] {
-        assert_eq!(code(answer(&world, &approval, decision).await), Code::Conflict);
-    }
+    no_answer(&world, &approval).await;
     // A clock that goes back opens no request that was closed.
-    run!(world, |w| approvals::expire_due(w)).unwrap();
-    world.set_back(Duration::from_secs(61));
-    assert_eq!(code(answer(&world, &approval, APPROVE).await), Code::Conflict);
-    assert_eq!(world.approval(approval.approval_id).await.status, ApprovalStatus::Expired);
+    run!(world, |w| approvals::expire(w, approval.approval_id)).unwrap();
+    world.set_back(MINUTE);
+    no_answer(&world, &approval).await;
+    let approval = world.approval(approval.approval_id).await;
+    assert_eq!(approval.status, ApprovalStatus::Expired);
+    assert_eq!(approvals::refusal(&approval).unwrap().code, Code::Timeout);
 });

@@ -2,8 +2,13 @@ use ghost_domain::event::EventFilter;
 
 use super::operation_world::*;
 
-async fn open(world: &OperationWorld, after: Option<i64>, filter: EventFilter, follow: bool) -> Result<Subscription> {
+async fn open(world: &World, after: Option<i64>, filter: EventFilter, follow: bool) -> Result<Subscription> {
     Subscription::open(&world.store, after, filter, follow).await
+}
+
+/// A reader of all that is stored after this event.
+async fn stored(world: &World, after: i64) -> Subscription {
+    open(world, Some(after), EventFilter::default(), false).await.unwrap()
 }
 
 async fn rest(feed: &mut Subscription) -> Vec<i64> {
@@ -25,8 +30,8 @@ world_test!(a_reader_resumes_and_gets_only_matching_events, async |world| {
         world.send(if n % 2 == 0 { "ada" } else { "bob" }, "hello").await;
     }
     let last = world.store.last_seq();
-    let mut all = open(&world, Some(0), EventFilter::default(), false).await.unwrap();
-    assert_eq!(rest(&mut all).await, (1..=last).collect::<Vec<_>>(), "over several pages, without gap");
+    let all = rest(&mut stored(&world, 0).await).await;
+    assert_eq!(all, (1..=last).collect::<Vec<_>>(), "over several pages, without gap");
     let mut some = open(&world, Some(0), delivered(), false).await.unwrap();
     let seqs = rest(&mut some).await;
     assert_eq!(seqs.len(), 300);
@@ -57,26 +62,17 @@ world_test!(no_event_is_lost_between_storage_and_the_live_feed, async |world| {
     }
     assert_eq!(seqs, (1..=before + 2).collect::<Vec<_>>());
     assert!(feed.try_next().is_none());
-    let ephemeral = Event {
-        seq: world.store.last_seq(),
-        event_id: EventId(Uuid::nil()),
-        ts: world.ctx.now(),
-        kind: EventKind::ModelDelta,
-        agent_id: None,
-        channel: None,
-        correlation_id: None,
-        payload: json!({}).into(),
-    };
+    let newest = world.events().await.pop().unwrap();
+    let ephemeral = Event { event_id: EventId(Uuid::nil()), kind: EventKind::ModelDelta, ..newest };
     world.store.publish_ephemeral(ephemeral.clone());
-    assert_eq!(feed.next().await.unwrap().as_deref(), Some(&ephemeral));
-    assert_eq!(feed.seen(), world.store.last_seq());
+    assert_eq!((feed.next().await.unwrap().as_deref(), feed.seen()), (Some(&ephemeral), world.store.last_seq()));
 });
 
 // covers: CP-08
 #[tokio::test]
 async fn a_slow_reader_is_refused_and_finds_the_rest_in_storage() {
     for look_first in [false, true] {
-        let world = OperationWorld::new().await;
+        let world = World::new().await;
         world.limits(|limits| limits.inbox_max = 100_000);
         let mut feed = open(&world, None, EventFilter::default(), true).await.unwrap();
         let began = feed.seen();
@@ -87,9 +83,7 @@ async fn a_slow_reader_is_refused_and_finds_the_rest_in_storage() {
             assert!(feed.try_next().is_none());
             assert!(feed.try_next().is_none(), "it does not go on behind the gap");
         }
-        let lagged = feed.next().await.unwrap_err();
-        assert_eq!(lagged.code, Code::RateLimited);
-        assert_eq!(lagged.details.unwrap()["last_seq"], began);
+        assert_eq!(detail(feed.next().await, Code::RateLimited, "last_seq"), began);
         // Resumed at the given sequence, or simply read on: no gap in either case.
         for seq in began + 1..=world.store.last_seq() {
             assert_eq!(feed.next().await.unwrap().unwrap().seq, seq);
@@ -99,17 +93,13 @@ async fn a_slow_reader_is_refused_and_finds_the_rest_in_storage() {
 
 world_test!(cursors_outside_the_feed_are_refused, async |world| {
     let last = world.store.last_seq();
-    assert_eq!(code(open(&world, Some(last + 1), EventFilter::default(), true).await.map(drop)), Code::CursorAhead);
-    assert_eq!(code(open(&world, Some(-1), EventFilter::default(), true).await.map(drop)), Code::InvalidArguments);
-    world.pass(Limits::days(8));
-    retention::sweep(&world.store, &world.ctx).await.unwrap();
-    let refusal = open(&world, Some(1), EventFilter::default(), true).await.map(drop).unwrap_err();
-    assert_eq!(refusal.code, Code::CursorExpired);
-    assert_eq!(refusal.details.unwrap()["last_seq"], last);
+    let at = async |cursor| open(&world, Some(cursor), EventFilter::default(), true).await.map(drop);
+    assert_eq!((code(at(last + 1).await), code(at(-1).await)), (Code::CursorAhead, Code::InvalidArguments));
+    world.sweep_after(Limits::days(8)).await;
+    assert_eq!(detail(at(1).await, Code::CursorExpired, "last_seq"), last);
     world.send("ada", "new").await;
-    let mut kept = open(&world, Some(0), EventFilter::default(), false).await.unwrap();
-    assert_eq!(rest(&mut kept).await, [last + 1]);
-    open(&world, Some(last), EventFilter::default(), false).await.unwrap();
+    assert_eq!(rest(&mut stored(&world, 0).await).await, [last + 1]);
+    stored(&world, last).await;
 });
 
 world_test!(a_reader_overtaken_by_retention_gets_an_error, async |world| {
@@ -118,13 +108,12 @@ world_test!(a_reader_overtaken_by_retention_gets_an_error, async |world| {
         world.send("ada", "hello").await;
     }
     let last = world.store.last_seq();
-    let mut begun = open(&world, Some(0), EventFilter::default(), false).await.unwrap();
+    let mut begun = stored(&world, 0).await;
     assert_eq!(begun.next().await.unwrap().unwrap().seq, 1);
-    let mut resumed = open(&world, Some(1), EventFilter::default(), false).await.unwrap();
-    let mut oldest = open(&world, Some(0), EventFilter::default(), false).await.unwrap();
+    let (mut resumed, mut oldest) = (stored(&world, 1).await, stored(&world, 0).await);
     world.pass(Limits::days(8));
     // A sweep deletes no more than its share.
-    while retention::sweep(&world.store, &world.ctx).await.unwrap() > 0 {}
+    while world.sweep().await > 0 {}
     world.send("ada", "new").await;
     let mut seen = 1;
     let refusal = loop {
@@ -137,8 +126,7 @@ world_test!(a_reader_overtaken_by_retention_gets_an_error, async |world| {
         }
     };
     assert!(seen < last && begun.seen() == seen, "{seen}");
-    assert_eq!(refusal.code, Code::CursorExpired);
-    assert_eq!(refusal.details.unwrap()["first_seq"], last + 1);
+    assert_eq!(detail::<()>(Err(refusal), Code::CursorExpired, "first_seq"), last + 1);
     assert_eq!(code(begun.next().await.map(drop)), Code::CursorExpired, "and so it is when it asks again");
     assert_eq!(code(resumed.next().await.map(drop)), Code::CursorExpired);
     // A reader that starts at the oldest kept event has no gap.

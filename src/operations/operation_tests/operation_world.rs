@@ -5,6 +5,7 @@ use std::sync::Arc;
 use ghost_domain::journal::JournalRow;
 use ghost_domain::redact::Redactor;
 use ghost_domain::transcript::Block;
+use ghost_domain::usage::UsageSum;
 use ghost_store::memory::MemoryStore;
 pub(crate) use uuid::Uuid;
 
@@ -22,7 +23,7 @@ pub(crate) use crate::mail::{self, NewMessage};
 pub(crate) use crate::prelude::*;
 pub(crate) use crate::schedules::{self, Beat, NewSchedule};
 pub(crate) use crate::tasks::{self, NewTask, TaskChange};
-pub(crate) use crate::testing::{OperationWorld, SECRET, id, new_agent, operator, read, write as run};
+pub(crate) use crate::testing::{OperationWorld as World, SECRET, id, new_agent, operator, read, write as run};
 pub(crate) use crate::turns::{self, CallStart, Ending, ModelResult};
 pub(crate) use crate::{
     artifacts, clock, dead_letters, declared, grants, knowledge, requests, retention, root_limits, sessions,
@@ -34,12 +35,24 @@ macro_rules! world_test {
     ($name:ident, async |$world:ident| $body:block) => {
         #[tokio::test]
         async fn $name() {
-            let $world = OperationWorld::new().await;
+            let $world = World::new().await;
             $body
         }
     };
 }
 pub(crate) use world_test;
+
+/// Runs one write transaction that must succeed.
+macro_rules! done {
+    ($world:expr, |$w:ident| $body:expr) => {
+        run!($world, |$w| Ok::<_, Refusal>($body)).unwrap()
+    };
+}
+pub(crate) use done;
+
+pub(crate) const MINUTE: Duration = Duration::from_secs(60);
+pub(crate) const HOUR: Duration = Duration::from_secs(3_600);
+pub(crate) const DAY: Duration = Duration::from_secs(86_400);
 
 pub(crate) fn party(name: &str) -> Party {
     Party::Agent(id(name))
@@ -49,10 +62,30 @@ pub(crate) fn code<T: std::fmt::Debug>(result: Result<T>) -> Code {
     result.unwrap_err().code
 }
 
-/// The hint of a refusal with this code.
-pub(crate) fn hint_of(refusal: Refusal, code: Code) -> String {
+/// A refusal with this code that contains these words.
+pub(crate) fn refused<T: std::fmt::Debug>(result: Result<T>, code: Code, words: &str) -> Refusal {
+    let refusal = result.unwrap_err();
     assert_eq!(refusal.code, code, "{refusal}");
-    refusal.hint.unwrap()
+    assert!(refusal.to_string().contains(words), "{refusal}");
+    refusal
+}
+
+/// A field of the details of a refusal with this code.
+pub(crate) fn detail<T: std::fmt::Debug>(result: Result<T>, code: Code, field: &str) -> Value {
+    refused(result, code, "").details.unwrap()[field].clone()
+}
+
+/// The hint of a refusal with this code.
+pub(crate) fn hint_of<T: std::fmt::Debug>(result: Result<T>, code: Code) -> String {
+    refused(result, code, "").hint.unwrap()
+}
+
+pub(crate) fn ids(mail: &[Envelope]) -> Vec<MessageId> {
+    mail.iter().map(|envelope| envelope.message_id).collect()
+}
+
+pub(crate) fn kinds(mail: &[Envelope]) -> Vec<Kind> {
+    mail.iter().map(|envelope| envelope.kind).collect()
 }
 
 pub(crate) fn scope(text: &str) -> Scope {
@@ -60,27 +93,30 @@ pub(crate) fn scope(text: &str) -> Scope {
 }
 
 /// Creates an agent in the name of ada.
-pub(crate) async fn create(world: &OperationWorld, new: NewAgent) -> Result<Agent> {
+pub(crate) async fn create(world: &World, new: NewAgent) -> Result<Agent> {
     create_by(world, party("ada"), new).await
 }
 
-pub(crate) async fn create_by(world: &OperationWorld, by: Party, new: NewAgent) -> Result<Agent> {
+/// Creates an agent without a team in the name of another.
+pub(crate) async fn child(world: &World, by: &str, name: &str) -> Result<Agent> {
+    create_by(world, party(by), NewAgent { team: None, ..new_agent(&world.ctx, name) }).await
+}
+
+pub(crate) async fn create_by(world: &World, by: Party, new: NewAgent) -> Result<Agent> {
     run!(world, |w| agents::create(w, &by, new))
 }
 
-pub(crate) async fn delete(world: &OperationWorld, name: &str) -> agents::Deleted {
+pub(crate) async fn delete(world: &World, name: &str) -> agents::Deleted {
     let agent_id = id(name);
     run!(world, |w| agents::delete(w, &operator(), &agent_id)).unwrap()
 }
 
-impl OperationWorld {
+impl World {
     /// Runs a turn with one model call that uses `tokens` tokens and as many millionths of a
     /// dollar.
     pub(crate) async fn spend(&self, name: &str, tokens: u64) {
-        let turn = self.busy(name).await.turn_id;
-        let (held, _) = self.model_start(turn, demand(tokens, 16)).await.unwrap();
-        self.model_answer(turn, held, used(tokens, 0)).await.unwrap();
-        self.finish(turn, "done").await.unwrap();
+        let turn = self.call_of(name, demand(tokens, 16), used(tokens, 0)).await;
+        self.finish(turn.turn_id, "done").await.unwrap();
     }
 
     /// A world with the agents ada, bob and cyd, all running in the team `crew`.
@@ -112,21 +148,10 @@ impl OperationWorld {
         }
     }
 
-    /// The same world after a restart, with its store opened again.
-    pub(crate) fn reopened(self, store: Store) -> Self {
-        Self { store, ..self }
-    }
-
     /// The same store as seen by a daemon that has lost its agents to a later epoch.
     pub(crate) fn stale(&self) -> Self {
         let ctx = Context::new(self.ctx.ports.clone(), Redactor::default(), "node", 0, Limits::default());
-        Self {
-            store: self.store.clone(),
-            ctx,
-            clock: self.clock.clone(),
-            signals: self.signals.clone(),
-            held: self.held.clone(),
-        }
+        Self { ctx, ..self.clone() }
     }
 
     /// The signals since the last call.
@@ -137,6 +162,11 @@ impl OperationWorld {
     /// The refusal that the caller gets after the command, with a suggestion.
     pub(crate) async fn with_suggestion(&self, refusal: Refusal) -> Refusal {
         mail::with_nearest(&self.store, refusal).await
+    }
+
+    /// The hint, with a suggestion, that the caller of a refused command gets after it.
+    pub(crate) async fn suggestion<T: std::fmt::Debug>(&self, result: Result<T>, code: Code) -> String {
+        hint_of::<T>(Err(self.with_suggestion(result.unwrap_err()).await), code)
     }
 
     /// Opens a turn with a new message.
@@ -170,11 +200,8 @@ impl OperationWorld {
     /// Stops an agent, and its supervisor says that it has stopped.
     pub(crate) async fn stop(&self, name: &str) {
         let agent_id = id(name);
-        run!(self, |w| {
-            agents::stop(w, &operator(), &agent_id, None)?;
-            agents::stopped(w, &agent_id)
-        })
-        .unwrap();
+        run!(self, |w| agents::stop(w, &operator(), &agent_id, None)).unwrap();
+        self.stopped(&id(name)).await;
     }
 
     pub(crate) async fn crash(&self, name: &str, reason: &str) {
@@ -209,7 +236,7 @@ impl OperationWorld {
     }
 
     pub(crate) async fn outside_ask(&self, target: &str) -> Result<Ask> {
-        self.ask_within(target, Duration::from_secs(60)).await
+        self.ask_within(target, MINUTE).await
     }
 
     /// Opens an ask from a turn with the tool `tool`, and records the call.
@@ -217,15 +244,10 @@ impl OperationWorld {
         let (turn, target, tool) = (turn.clone(), id(target), tool.to_owned());
         run!(self, |w| {
             let call_id = CallId(w.ctx.id());
-            let waiting = WaitingCall {
-                agent_id: turn.agent_id.clone(),
-                turn_id: turn.turn_id,
-                call_id,
-                provider_call_id: "c1".into(),
-            };
-            let chain = Chain::after(&turn);
-            let (by, wait) = (Party::Agent(turn.agent_id.clone()), Duration::from_secs(60));
-            let ask = asks::open(w, by, Some(waiting), &target, "how many?".into(), wait, chain)?;
+            let (agent_id, turn_id, chain) = (turn.agent_id.clone(), turn.turn_id, Chain::after(&turn));
+            let by = Party::Agent(agent_id.clone());
+            let waiting = Some(WaitingCall { agent_id, turn_id, call_id, provider_call_id: "c1".into() });
+            let ask = asks::open(w, by, waiting, &target, "how many?".into(), MINUTE, chain)?;
             let start = CallStart { ask_id: Some(ask.ask_id), ..call_start(call_id, &tool, Effect::Wait) };
             turns::record_call_start(w, &turn, &start)?;
             Ok((ask, call_id))
@@ -270,6 +292,52 @@ impl OperationWorld {
     /// The first event of this kind.
     pub(crate) async fn event(&self, kind: EventKind) -> Event {
         self.events_of(kind).await.remove(0)
+    }
+
+    /// The payloads of the events of this kind.
+    pub(crate) async fn payloads(&self, kind: EventKind) -> Vec<Value> {
+        self.events_of(kind).await.iter().map(|event| (*event.payload).clone()).collect()
+    }
+
+    /// One field of the payloads of the events of this kind.
+    pub(crate) async fn told(&self, kind: EventKind, field: &str) -> Vec<Value> {
+        self.payloads(kind).await.iter().map(|payload| payload[field].clone()).collect()
+    }
+
+    /// The subjects of the mail that an agent has not taken.
+    pub(crate) async fn subjects(&self, name: &str) -> Vec<String> {
+        self.inbox(name).await.into_iter().filter_map(|mail| mail.subject).collect()
+    }
+
+    /// The entries of a conversation.
+    pub(crate) async fn entries(&self, conversation_id: ConversationId) -> Vec<ConversationEntry> {
+        read!(self, |r| r.conversation_entries(conversation_id, 0, 10_000)?)
+    }
+
+    /// One sweep of retention.
+    pub(crate) async fn sweep(&self) -> u64 {
+        retention::sweep(&self.store, &self.ctx).await.unwrap()
+    }
+
+    /// One sweep of retention after some time.
+    pub(crate) async fn sweep_after(&self, time: Duration) {
+        self.pass(time);
+        self.sweep().await;
+    }
+
+    /// Reserved and spent tokens of an account. One that does not exist holds nothing.
+    pub(crate) async fn account(&self, scope: &Scope) -> (u64, u64) {
+        self.budget(scope).await.map_or((0, 0), |budget| (budget.reserved_tokens, budget.spent_tokens))
+    }
+
+    /// Limits the tokens of an account.
+    pub(crate) async fn bound(&self, text: &str, most: u64) -> Budget {
+        self.set_limits(&scope(text), tokens(most)).await.unwrap()
+    }
+
+    /// What all calls have used.
+    pub(crate) async fn usage(&self) -> Vec<UsageSum> {
+        read!(self, |r| r.usage_sum(&UsageFilter::default())?)
     }
 
     /// An account, if there is one.
@@ -333,31 +401,35 @@ impl OperationWorld {
     pub(crate) async fn model_answer(
         &self,
         turn_id: TurnId,
-        reservation_id: ReservationId,
+        held: ReservationId,
         usage: Option<TokenUsage>,
     ) -> Result<Turn> {
-        self.model_answer_at(turn_id, reservation_id, usage, Some(PRICE)).await
+        self.model_result(turn_id, model_result(held, usage)).await
     }
 
-    pub(crate) async fn model_answer_at(
-        &self,
-        turn_id: TurnId,
-        reservation_id: ReservationId,
-        usage: Option<TokenUsage>,
-        price: Option<Price>,
-    ) -> Result<Turn> {
-        let result = ModelResult {
-            reservation_id,
-            provider: "p".into(),
-            model: "m".into(),
-            blocks: vec![Block::Text { text: "well".into() }],
-            stop: None,
-            usage,
-            estimated: false,
-            price,
-            duration_ms: 7,
-        };
+    pub(crate) async fn model_result(&self, turn_id: TurnId, result: ModelResult) -> Result<Turn> {
         run!(self, |w| turns::model_answered(w, turn_id, result))
+    }
+
+    /// A model call in a turn of its own: how many tokens it may answer with, and its turn after it.
+    pub(crate) async fn call_of(&self, name: &str, demand: Demand, usage: Option<TokenUsage>) -> Turn {
+        let turn_id = self.busy(name).await.turn_id;
+        self.model_call(turn_id, demand, usage).await
+    }
+}
+
+/// An answer that used so many tokens.
+pub(crate) fn model_result(reservation_id: ReservationId, usage: Option<TokenUsage>) -> ModelResult {
+    ModelResult {
+        reservation_id,
+        provider: "p".into(),
+        model: "m".into(),
+        blocks: vec![Block::Text { text: "well".into() }],
+        stop: None,
+        usage,
+        estimated: false,
+        price: Some(PRICE),
+        duration_ms: 7,
     }
 }
 
@@ -401,6 +473,11 @@ pub(crate) fn at_hop(root_id: RootId, hop: u32) -> Chain {
     Chain { root_id, hop, conversation_id: None }
 }
 
+/// The usual team.
+pub(crate) fn crew() -> Scope {
+    scope("team:crew")
+}
+
 /// A limit of tokens alone.
 pub(crate) fn tokens(most: u64) -> NewLimits {
     NewLimits { tokens: Some(Some(most)), money: None }
@@ -434,6 +511,19 @@ pub(crate) fn new_task(owner: &str, title: &str, chain: Chain) -> NewTask {
         due_at: None,
         chain,
     }
+}
+
+/// A message from outside in a thread of an adapter whose conversations belong to `owner`.
+pub(crate) async fn arrive(
+    world: &World,
+    owner: &str,
+    adapter: &str,
+    thread: &str,
+    said: IncomingMessage,
+) -> Result<Received> {
+    let (party, thread) = (said.from.clone(), Some(thread.into()));
+    let start = Start { adapter: adapter.into(), thread, owner: id(owner), party };
+    run!(world, |w| conversations::arrive(w, start, said))
 }
 
 /// A message of a party outside, without files.

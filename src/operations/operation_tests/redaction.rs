@@ -7,6 +7,10 @@ fn text_with_secret(before: usize) -> String {
     format!("{} {SECRET} and more {}", "w".repeat(before), "x".repeat(600))
 }
 
+fn hidden(record: &impl std::fmt::Debug) {
+    assert!(!format!("{record:?}").contains("hunter2"), "{record:?}");
+}
+
 // covers: TOOL-24
 world_test!(no_event_ledger_row_or_dead_letter_shows_a_secret_or_part_of_one, async |world| {
     world.limits(|limits| limits.crashes_max = 1);
@@ -25,13 +29,11 @@ world_test!(no_event_ledger_row_or_dead_letter_shows_a_secret_or_part_of_one, as
             let arguments = json!({ "said": said, (said.clone()): [said] });
             let start = CallStart { arguments, ..call_start(call_id, "t", Effect::Outside) };
             turns::record_call_start(w, &began, &start)?;
-            let refusal = Refusal::new(Code::ExecFailed, said.clone()).details(json!({ "x": said }));
-            let outcome =
-                CallOutcome { content: json!({ "a": said }), refusal: Some(refusal), ..CallOutcome::default() };
+            let refusal = Some(Refusal::new(Code::ExecFailed, said.clone()).details(json!({ "x": said })));
+            let outcome = CallOutcome { content: json!({ "a": said }), refusal, ..CallOutcome::default() };
             turns::record_call_end(w, &began, call_id, "c1", "t", &outcome)?;
-            let call_id = CallId(ctx.id());
             let outcome = CallOutcome { content: json!(said), ..CallOutcome::default() };
-            turns::record_call_end(w, &began, call_id, "c2", "t", &outcome)?;
+            turns::record_call_end(w, &began, CallId(ctx.id()), "c2", "t", &outcome)?;
             turns::malformed(w, &began, &said)?;
             turns::model_failed(w, began.turn_id, held, "m", &said, budgets::Settlement::Released)?;
             skills::acquire(w, &began.agent_id, &said)?;
@@ -46,31 +48,24 @@ world_test!(no_event_ledger_row_or_dead_letter_shows_a_secret_or_part_of_one, as
         let (finished, failed) = (world.busy("cyd").await.turn_id, text.clone());
         world.finish(finished, &text).await.unwrap();
         let turn_id = world.busy("cyd").await.turn_id;
-        world
-            .end(turn_id, Ending::Failed(Refusal::new(Code::BudgetExhausted, failed).details(json!({ "x": text }))))
-            .await;
+        let failed = Refusal::new(Code::BudgetExhausted, failed).details(json!({ "x": text }));
+        world.end(turn_id, Ending::Failed(failed)).await;
         let why = text_with_secret(before);
         run!(world, |w| agents::failed(w, &id("cyd"), &why)).unwrap();
-        let shown = format!("{:?}", world.agent("cyd").await);
-        assert!(!shown.contains("hunter2"), "{before}: {shown}");
+        hidden(&world.agent("cyd").await);
         let why = text_with_secret(before);
         run!(world, |w| agents::stop(w, &operator(), &id("cyd"), Some(&why))).unwrap();
         run!(world, |w| agents::stopped(w, &id("cyd"))).unwrap();
-        let shown = format!("{:?} {:?}", world.agent("cyd").await.status_reason, world.turn(turn_id).await.reason);
-        assert!(!shown.contains("hunter2"), "{before}: {shown}");
+        hidden(&(world.agent("cyd").await.status_reason, world.turn(turn_id).await.reason));
         run!(world, |w| agents::start(w, &operator(), &id("cyd"))).unwrap();
     }
-    for event in world.events().await {
-        assert!(!format!("{event:?}").contains("hunter2"), "{event:?}");
-    }
+    world.events().await.iter().for_each(hidden);
     let rows = read!(world, |r| r.call_list(&LedgerFilter { limit: 1_000, ..LedgerFilter::default() })?);
     assert_eq!(rows.len(), 8 * 3);
-    for row in rows {
-        assert!(!format!("{row:?}").contains("hunter2"), "{row:?}");
-    }
+    hidden(&rows);
     let dead = world.dead_letters().await;
     assert_eq!(dead.len(), 8);
-    assert!(!format!("{dead:?}").contains("hunter2"));
+    hidden(&dead);
     // The journal and the mail keep the raw text, because work goes on with it.
     assert!(read!(world, |r| r.messages_recent(&id("ada"), 1)?)[0].body.contains(SECRET));
 });

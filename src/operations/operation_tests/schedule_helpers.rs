@@ -2,10 +2,7 @@
 
 use super::operation_world::*;
 
-pub(super) const MINUTE: Duration = Duration::from_secs(60);
-pub(super) const HOUR: Duration = Duration::from_secs(3_600);
-
-pub(super) fn new(world: &OperationWorld, kind: ScheduleKind, name: &str, when: When) -> NewSchedule {
+pub(super) fn new(world: &World, kind: ScheduleKind, name: &str, when: When) -> NewSchedule {
     NewSchedule {
         kind,
         agent_id: id("ada"),
@@ -20,16 +17,43 @@ pub(super) fn new(world: &OperationWorld, kind: ScheduleKind, name: &str, when: 
     }
 }
 
-pub(super) async fn set(world: &OperationWorld, by: Party, new: NewSchedule) -> Result<Schedule> {
+pub(super) async fn set(world: &World, by: Party, new: NewSchedule) -> Result<Schedule> {
     match run!(world, |w| schedules::set(w, &by, new)) {
         Err(refusal) => Err(world.with_suggestion(refusal).await),
         set => set,
     }
 }
 
-pub(super) async fn timer(world: &OperationWorld, name: &str, ahead: Duration) -> Schedule {
+pub(super) async fn timer(world: &World, name: &str, ahead: Duration) -> Schedule {
     let when = When::At { at: world.ctx.now().plus(ahead) };
     set(world, party("ada"), new(world, ScheduleKind::Timer, name, when)).await.unwrap()
+}
+
+/// A job that goes off once.
+pub(super) async fn once(world: &World, by: Party, ahead: Duration) -> Schedule {
+    let when = When::At { at: world.ctx.now().plus(ahead) };
+    set(world, by, new(world, ScheduleKind::Cron, "once", when)).await.unwrap()
+}
+
+/// A job of ada with this rule.
+pub(super) async fn job_of_ada(world: &World, name: &str, expression: &str) -> Schedule {
+    set(world, party("ada"), new(world, ScheduleKind::Cron, name, cron(expression))).await.unwrap()
+}
+
+pub(super) async fn cancel(world: &World, by: Party, schedule: &Schedule) -> Result<Schedule> {
+    let schedule_id = schedule.schedule_id;
+    run!(world, |w| schedules::cancel(w, &by, schedule_id))
+}
+
+pub(super) async fn enable(world: &World, schedule: &Schedule, enabled: bool) -> Result<Schedule> {
+    let schedule_id = schedule.schedule_id;
+    run!(world, |w| schedules::enable(w, &operator(), schedule_id, enabled))
+}
+
+/// Configures ada's heartbeat: every half hour with this target, or none.
+pub(super) async fn heartbeat(world: &World, target: Option<&str>) {
+    let wanted = target.map(|target| schedules::Wanted { every_ms: 1_800_000, target: target.into() });
+    run!(world, |w| schedules::follow_heartbeat(w, &id("ada"), wanted.as_ref())).unwrap();
 }
 
 pub(super) fn cron(expression: &str) -> When {
@@ -37,69 +61,69 @@ pub(super) fn cron(expression: &str) -> When {
 }
 
 /// Sets off due schedules, as a daemon that started to check at `since`.
-pub(super) async fn due_since(world: &OperationWorld, since: Timestamp) -> bool {
+pub(super) async fn due_since(world: &World, since: Timestamp) -> bool {
     run!(world, |w| schedules::due(w, since, &|_, _| Beat::Prompt(Some("Look.".into())))).unwrap()
 }
 
-pub(super) async fn due(world: &OperationWorld) -> bool {
+pub(super) async fn due(world: &World) -> bool {
     due_since(world, Timestamp(0)).await
 }
 
 /// Sets off what is due after this time.
-pub(super) async fn due_after(world: &OperationWorld, time: Duration) -> bool {
+pub(super) async fn due_after(world: &World, time: Duration) -> bool {
     world.pass(time);
     due(world).await
 }
 
-pub(super) async fn runs(world: &OperationWorld, schedule: &Schedule) -> Vec<ScheduleRun> {
+pub(super) async fn runs(world: &World, schedule: &Schedule) -> Vec<ScheduleRun> {
     let schedule_id = schedule.schedule_id;
     read!(world, |r| r.schedule_runs(schedule_id, 100)?)
 }
 
 /// The operator sets a schedule off by hand.
-pub(super) async fn run_now(world: &OperationWorld, schedule_id: ScheduleId) -> Result<ScheduleRun> {
-    run!(world, |w| {
-        let ctx = w.ctx;
-        schedules::run_now(w, &operator(), schedule_id, Chain::root(ctx))
-    })
+pub(super) async fn run_now(world: &World, schedule_id: ScheduleId) -> Result<ScheduleRun> {
+    let chain = Chain::root(&world.ctx);
+    run!(world, |w| schedules::run_now(w, &operator(), schedule_id, chain))
 }
 
-pub(super) async fn find(world: &OperationWorld, schedule: &Schedule) -> Option<Schedule> {
+pub(super) async fn find(world: &World, schedule: &Schedule) -> Option<Schedule> {
     let schedule_id = schedule.schedule_id;
     read!(world, |r| r.schedule_get(schedule_id)?)
 }
 
-pub(super) fn every(world: &OperationWorld, interval: Duration) -> When {
+pub(super) fn every(world: &World, interval: Duration) -> When {
     When::Every { every_ms: u64::try_from(interval.as_millis()).unwrap(), anchor: world.ctx.now() }
 }
 
 /// An hourly cron job of ada with a turn of its own.
-pub(super) async fn own_turn(world: &OperationWorld, target: Target) -> Schedule {
+pub(super) async fn own_turn(world: &World, target: Target) -> Schedule {
     let wanted = NewSchedule { mode: target.into(), ..new(world, ScheduleKind::Cron, "report", every(world, HOUR)) };
     set(world, party("ada"), wanted).await.unwrap()
 }
 
 /// Runs the next slot of an hourly job and ends its turn with this text.
-pub(super) async fn run_next_hour(world: &OperationWorld, words: &str) -> Turn {
+pub(super) async fn run_next_hour(world: &World, words: &str) -> Turn {
     due_after(world, HOUR).await;
-    world.finish(world.take("ada").await.turn.turn_id, words).await.unwrap()
+    world.done("ada", words).await
 }
 
-pub(super) async fn conversations_of_ada(world: &OperationWorld) -> Vec<(Conversation, Vec<ConversationEntry>)> {
-    let all = read!(world, |r| r.conversation_list(Some(&id("ada")), None, 1_000)?);
+pub(super) async fn conversations_of_ada(world: &World) -> Vec<(Conversation, Vec<ConversationEntry>)> {
     let mut found = Vec::new();
-    for conversation in all {
-        let conversation_id = conversation.conversation_id;
-        found.push((conversation, read!(world, |r| r.conversation_entries(conversation_id, 0, 100)?)));
+    for conversation in read!(world, |r| r.conversation_list(Some(&id("ada")), None, 1_000)?) {
+        let entries = world.entries(conversation.conversation_id).await;
+        found.push((conversation, entries));
     }
     found
 }
 
+/// The texts of ada's first conversation.
+pub(super) async fn texts(world: &World) -> Vec<String> {
+    conversations_of_ada(world).await.remove(0).1.into_iter().map(|entry| entry.content).collect()
+}
+
 /// A conversation of ada that began outside and whose message ada has processed.
-pub(super) async fn answered_conversation(world: &OperationWorld, thread: &str) -> Conversation {
-    let (adapter, thread) = (CONTROL.to_owned(), Some(thread.to_owned()));
-    let (start, said) = (Start { adapter, thread, owner: id("ada"), party: operator() }, said(operator(), "hello"));
-    let heard = run!(world, |w| conversations::arrive(w, start, said)).unwrap();
+pub(super) async fn answered_conversation(world: &World, thread: &str) -> Conversation {
+    let heard = arrive(world, "ada", CONTROL, thread, said(operator(), "hello")).await.unwrap();
     world.done("ada", "NO_REPLY").await;
     heard.conversation
 }

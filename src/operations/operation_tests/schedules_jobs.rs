@@ -1,16 +1,10 @@
-//! Cron jobs from start to end: own turns and the delivery of their last text, one-shot jobs,
-//! recent context in reminders, waiting for a heartbeat, the limits of the run log, and the end of
-//! an exchange of asks (SCHED-05..08, HB-07).
+//! Cron jobs from start to end: own turns, the targets of their last text and its delivery, one-shot jobs, recent
+//! context in reminders, waiting for a heartbeat, and the limits of the run log (SCHED-05..08, HB-01).
 
 use ghost_domain::schedule::WakeMode;
 
 use super::operation_world::*;
 use super::schedule_helpers::*;
-
-async fn delivered(world: &OperationWorld) -> Vec<Value> {
-    let events = world.events_of(EventKind::ScheduleDelivered).await.into_iter();
-    events.map(|event| (*event.payload).clone()).collect()
-}
 
 // covers: SCHED-05
 world_test!(an_own_turn_holds_no_other_mail_and_is_announced_in_a_channel, async |world| {
@@ -31,28 +25,22 @@ world_test!(an_own_turn_holds_no_other_mail_and_is_announced_in_a_channel, async
     let posts = read!(world, |r| r.chat_posts(&"news".parse().unwrap(), 0, 0, 9)?);
     assert_eq!((posts.len(), posts[0].content.as_str()), (1, "All is well."));
     assert!(runs(&world, &job).await.iter().all(|run| run.status == RunStatus::Done && run.note.is_none()));
-    let delivered_events = delivered(&world).await;
-    assert_eq!((&delivered_events[0]["silent"], &delivered_events[1]["silent"]), (&json!(false), &json!(true)));
+    assert_eq!(world.told(EventKind::ScheduleDelivered, "silent").await, [false, true]);
 });
 
 world_test!(an_announcement_goes_to_the_last_conversation_and_a_failure_is_in_the_run, async |world| {
     let job = own_turn(&world, Target::Last).await;
     run_next_hour(&world, "Nobody hears this.").await;
-    let run = &runs(&world, &job).await[0];
-    assert_eq!(run.status, RunStatus::Done);
-    assert!(run.note.as_ref().unwrap().contains("no conversation with anyone outside"), "{run:?}");
+    undelivered(&world, &job, "no conversation with anyone outside").await;
     let talk = answered_conversation(&world, "one").await;
     run_next_hour(&world, "It is noon.").await;
     run_next_hour(&world, "NO_REPLY").await;
-    let ended = Ending::Failed(Refusal::new(Code::Timeout, "too slow"));
     due_after(&world, HOUR).await;
-    let turn = world.take("ada").await.turn;
-    run!(world, |w| turns::finish(w, turn.turn_id, ended)).unwrap();
-    let said = conversations_of_ada(&world).await.remove(0).1;
-    assert_eq!((said.len(), said[1].content.as_str()), (2, "It is noon."));
+    world.end(world.take("ada").await.turn.turn_id, Ending::Failed(Refusal::new(Code::Timeout, "too slow"))).await;
+    assert_eq!(texts(&world).await, ["hello", "It is noon."]);
     own_turn(&world, Target::Conversation(talk.conversation_id)).await;
     run_next_hour(&world, "It is late.").await;
-    assert_eq!(conversations_of_ada(&world).await.remove(0).1[2].content, "It is late.");
+    assert_eq!(texts(&world).await[2], "It is late.");
 });
 
 world_test!(the_last_conversation_is_the_one_with_the_newest_message_from_outside, async |world| {
@@ -67,28 +55,22 @@ world_test!(the_last_conversation_is_the_one_with_the_newest_message_from_outsid
     run_next_hour(&world, "To a thread of my own.").await;
     own_turn(&world, Target::Last).await;
     run_next_hour(&world, "To the second.").await;
-    let found = conversations_of_ada(&world).await;
-    let said = &found.iter().find(|(talk, _)| talk.conversation_id == second).unwrap().1;
-    assert_eq!(said.last().unwrap().content, "To the second.");
-    assert_eq!(found.len(), 3);
-});
-
-world_test!(a_thread_is_not_begun_for_a_text_that_is_too_long, async |world| {
-    let job = own_turn(&world, ops("cron:ada/report")).await;
-    world.limits(|limits| limits.message_bytes = 400);
-    run_next_hour(&world, &"x".repeat(401)).await;
-    let note = runs(&world, &job).await[0].note.clone().unwrap();
-    assert!(note.contains("not delivered") && note.contains("the limit is 400"), "{note}");
-    assert!(conversations_of_ada(&world).await.is_empty());
+    assert_eq!(world.entries(second).await.last().unwrap().content, "To the second.");
+    assert_eq!(conversations_of_ada(&world).await.len(), 3);
 });
 
 // covers: SCHED-05
 world_test!(a_webhook_gets_results_in_one_thread_as_conversation_deliveries, async |world| {
     let job = own_turn(&world, ops("cron:ada/report")).await;
+    // A thread is not begun for a text that is too long.
+    world.limits(|limits| limits.message_bytes = 400);
+    run_next_hour(&world, &"x".repeat(401)).await;
+    undelivered(&world, &job, "the limit is 400").await;
+    assert!(conversations_of_ada(&world).await.is_empty());
     run_next_hour(&world, "One.").await;
     // The job is cancelled before its turn ends; its result is still delivered.
     due_after(&world, HOUR).await;
-    run!(world, |w| schedules::cancel(w, &operator(), job.schedule_id)).unwrap();
+    cancel(&world, operator(), &job).await.unwrap();
     world.done("ada", "Two.").await;
     let talks = conversations_of_ada(&world).await;
     let (conversation, said) = &talks[0];
@@ -96,12 +78,6 @@ world_test!(a_webhook_gets_results_in_one_thread_as_conversation_deliveries, asy
     assert_eq!((conversation.thread.as_str(), &conversation.owner), ("cron:ada/report", &id("ada")));
     let texts: Vec<_> = said.iter().map(|entry| (entry.content.as_str(), entry.delivery)).collect();
     assert_eq!(texts, [("One.", Delivery::Pending), ("Two.", Delivery::Pending)]);
-});
-
-world_test!(only_a_cron_job_has_a_turn_of_its_own, async |world| {
-    let at = When::At { at: world.ctx.now().plus(HOUR) };
-    let wanted = NewSchedule { mode: Target::Nowhere.into(), ..new(&world, ScheduleKind::Timer, "tea", at) };
-    assert_eq!(code(set(&world, party("ada"), wanted).await), Code::PayloadMismatch);
 });
 
 // covers: SCHED-07
@@ -137,8 +113,7 @@ world_test!(a_reminder_shows_recent_messages_within_its_limits, async |world| {
 });
 
 world_test!(a_one_shot_due_during_a_run_by_hand_goes_off_after_it, async |world| {
-    let when = When::At { at: world.ctx.now().plus(MINUTE) };
-    let job = set(&world, operator(), new(&world, ScheduleKind::Cron, "once", when)).await.unwrap();
+    let job = once(&world, operator(), MINUTE).await;
     run_now(&world, job.schedule_id).await.unwrap();
     let by_hand = world.take("ada").await.turn;
     for _ in 0..3 {
@@ -161,9 +136,8 @@ world_test!(a_one_shot_due_during_a_run_by_hand_goes_off_after_it, async |world|
 
 // covers: SCHED-06
 world_test!(a_one_shot_is_deleted_after_success_and_switched_off_after_failure, async |world| {
-    let when = When::At { at: world.ctx.now().plus(MINUTE) };
-    let job = set(&world, operator(), new(&world, ScheduleKind::Cron, "once", when)).await.unwrap();
-    let (schedule_id, run) = (job.schedule_id, async || run_now(&world, job.schedule_id).await);
+    let job = once(&world, operator(), MINUTE).await;
+    let run = async || run_now(&world, job.schedule_id).await;
     // Set off by hand before its time, it still goes off at its time.
     run().await.unwrap();
     world.done("ada", "").await;
@@ -172,26 +146,19 @@ world_test!(a_one_shot_is_deleted_after_success_and_switched_off_after_failure, 
     world.end(world.take("ada").await.turn.turn_id, Ending::Failed(Refusal::new(Code::Timeout, "too slow"))).await;
     let kept = find(&world, &job).await.unwrap();
     assert_eq!((kept.enabled, kept.next_at, kept.last_status), (false, None, Some(RunStatus::Failed)));
-    let on = run!(world, |w| schedules::enable(w, &operator(), schedule_id, true));
-    assert_eq!(code(on), Code::InvalidArguments);
+    assert_eq!(code(enable(&world, &job, true).await), Code::InvalidArguments);
     // Its message can still be changed, but not with a time that has passed.
-    let repaired = || NewSchedule {
-        message: "look at the door".into(),
-        enabled: false,
-        ..new(&world, ScheduleKind::Cron, "once", kept.when.clone())
+    let repair = async |enabled, when| {
+        let new = new(&world, ScheduleKind::Cron, "once", when);
+        set(&world, operator(), NewSchedule { message: "look at the door".into(), enabled, ..new }).await
     };
-    let changed = set(&world, operator(), repaired()).await.unwrap();
-    assert_eq!((changed.schedule_id, changed.message.as_str()), (schedule_id, "look at the door"));
+    let changed = repair(false, kept.when.clone()).await.unwrap();
+    assert_eq!((changed.schedule_id, changed.message.as_str()), (job.schedule_id, "look at the door"));
     assert_eq!((changed.enabled, changed.next_at), (false, None));
-    assert_eq!(
-        code(set(&world, operator(), NewSchedule { enabled: true, ..repaired() }).await),
-        Code::InvalidArguments
-    );
     let earlier = When::At { at: world.ctx.now().minus(MINUTE * 5) };
-    assert_eq!(
-        code(set(&world, operator(), NewSchedule { when: earlier, ..repaired() }).await),
-        Code::InvalidArguments
-    );
+    for (enabled, when) in [(true, kept.when), (false, earlier)] {
+        assert_eq!(code(repair(enabled, when).await), Code::InvalidArguments);
+    }
     run().await.unwrap();
     world.done("ada", "").await;
     assert!(find(&world, &job).await.is_none());
@@ -219,54 +186,223 @@ world_test!(the_run_log_stays_within_its_limits, async |world| {
 
 // covers: SCHED-06
 world_test!(mail_for_the_next_heartbeat_is_taken_with_it, async |world| {
-    let mode = JobMode::Mail { wake: WakeMode::NextHeartbeat };
-    let job = NewSchedule { mode, ..new(&world, ScheduleKind::Cron, "mail", every(&world, MINUTE * 10)) };
-    let job = set(&world, party("ada"), job).await.unwrap();
+    let job = for_the_heartbeat(&world).await;
     // Without a heartbeat, it would wait for ever.
     due_after(&world, MINUTE * 10).await;
     assert!(world.inbox("ada").await[0].wake);
     world.done("ada", "").await;
-    let wanted = schedules::Wanted { every_ms: 1_800_000, target: "none".into() };
-    run!(world, |w| schedules::follow_heartbeat(w, &id("ada"), Some(&wanted))).unwrap();
+    heartbeat(&world, Some("none")).await;
     due_after(&world, MINUTE * 10).await;
     assert!(!world.inbox("ada").await[0].wake && world.try_take("ada").await.unwrap().is_none());
     world.pass(MINUTE * 20);
     // An empty HEARTBEAT.md asks nothing, but mail waits.
     run!(world, |w| schedules::due(w, Timestamp(0), &|_, _| Beat::Empty)).unwrap();
     let taken = world.take("ada").await;
-    let kinds: Vec<Kind> = taken.mail.iter().map(|mail| mail.kind).collect();
-    assert_eq!(kinds, [Kind::Cron, Kind::Heartbeat]);
+    assert_eq!(kinds(&taken.mail), [Kind::Cron, Kind::Heartbeat]);
     world.finish(taken.turn.turn_id, "HEARTBEAT_OK").await.unwrap();
     let record = runs(&world, &job).await;
-    let done = record.iter().filter(|run| run.status == RunStatus::Done).count();
-    assert_eq!(done, 2, "{record:#?}");
+    assert_eq!(record.iter().filter(|run| run.status == RunStatus::Done).count(), 2, "{record:#?}");
     assert_eq!(world.count(EventKind::HeartbeatQuiet).await, 1);
 });
 
-// covers: HB-07
-world_test!(an_exchange_of_asks_ends_at_its_limit_or_when_the_other_agent_ends_it, async |world| {
-    let ada = world.busy("ada").await;
-    let round = async |target: &str, words: &str| {
-        let (ask, call_id) = world.ask_by(&ada, target, "syscall.ask").await?;
-        world.finish(world.take(target).await.turn.turn_id, words).await?;
-        let (_, content, _) = world.outcome(ada.turn_id, call_id).await.unwrap();
-        assert_eq!(content["message_id"], json!(ask.message_id));
-        Ok::<Value, Refusal>(content)
-    };
-    for _ in 0..5 {
-        assert_eq!(round("bob", "go on").await.unwrap()["reply"], "go on");
+/// A job of ada every ten minutes whose mail waits for its heartbeat.
+async fn for_the_heartbeat(world: &World) -> Schedule {
+    let mode = JobMode::Mail { wake: WakeMode::NextHeartbeat };
+    let job = NewSchedule { mode, ..new(world, ScheduleKind::Cron, "mail", every(world, MINUTE * 10)) };
+    set(world, party("ada"), job).await.unwrap()
+}
+
+/// Such a job with one waiting run.
+async fn waiting(world: &World) -> Schedule {
+    heartbeat(world, Some("none")).await;
+    let job = for_the_heartbeat(world).await;
+    due_after(world, MINUTE * 10).await;
+    assert!(world.try_take("ada").await.unwrap().is_none(), "it waits");
+    job
+}
+
+/// The run of a job that waited. The slot at the time of the heartbeat was skipped.
+async fn waited(world: &World, job: &Schedule) -> ScheduleRun {
+    runs(world, job).await.into_iter().find(|run| run.message_id.is_some()).unwrap()
+}
+
+/// Opens the turn of a heartbeat with the mail that waited for it.
+async fn beat(world: &World) {
+    due_after(world, MINUTE * 20).await;
+    assert_eq!(kinds(&world.take("ada").await.mail), [Kind::Cron, Kind::Heartbeat]);
+}
+
+world_test!(mail_of_a_crashed_heartbeat_turn_is_tried_alone_and_its_job_goes_on, async |world| {
+    let job = waiting(&world).await;
+    beat(&world).await;
+    world.crash("ada", "it fell over").await;
+    for _ in 0..2 {
+        let turn = world.take("ada").await;
+        assert_eq!(turn.mail.len(), 1);
+        world.finish(turn.turn.turn_id, "HEARTBEAT_OK").await.unwrap();
     }
-    let over = round("bob", "go on").await.unwrap_err();
-    assert_eq!((over.code, &over.details.unwrap()["limit"]), (Code::LoopGuard, &json!("reply_rounds_max")));
-    assert_eq!(world.count(EventKind::LimitReached).await, 1);
-    // Alternating asks are no loop.
-    for _ in 0..4 {
-        round("cyd", "yes").await.unwrap();
-        round("bob", "yes").await.unwrap();
+    assert!(world.inbox("ada").await.is_empty());
+    assert_eq!(waited(&world, &job).await.status, RunStatus::Done);
+    due_after(&world, MINUTE * 10).await;
+    assert_eq!(runs(&world, &job).await[0].status, RunStatus::Queued, "the next slot is not passed over");
+});
+
+#[tokio::test]
+async fn a_waiting_run_in_a_dead_letter_runs_when_it_is_retried() {
+    for fresh in [false, true] {
+        let world = World::new().await;
+        world.limits(|limits| limits.crashes_max = 1);
+        let job = waiting(&world).await;
+        beat(&world).await;
+        world.crash("ada", "it fell over").await;
+        let held = world.dead_letters().await;
+        let quiet = waited(&world, &job).await.message_id.unwrap();
+        let letter = held.iter().find(|letter| letter.messages == [quiet]).unwrap();
+        super::crashes::retry(&world, letter, fresh).await.unwrap();
+        let taken = world.take("ada").await;
+        assert_eq!(ids(&taken.mail), [quiet], "fresh: {fresh}");
+        world.finish(taken.turn.turn_id, "").await.unwrap();
+        assert_eq!(waited(&world, &job).await.status, RunStatus::Done);
     }
-    let ended = round("bob", " REPLY_SKIP\n").await.unwrap();
-    assert_eq!((&ended["reply"], &ended["ended"]), (&json!(""), &json!(true)));
-    let refusal = round("bob", "more").await.unwrap_err();
-    assert!(refusal.code == Code::LoopGuard && refusal.message.contains("bob has ended"), "{refusal}");
-    assert!(world.inbox("bob").await.is_empty());
+}
+
+#[tokio::test]
+async fn waiting_mail_wakes_the_agent_when_the_heartbeat_is_removed() {
+    for reloaded in [true, false] {
+        let world = World::new().await;
+        waiting(&world).await;
+        // Other quiet mail does not wait for the heartbeat.
+        let quiet = NewMessage::new(&id("ada"), operator(), Kind::Message, "by the way", Chain::root(&world.ctx));
+        let quiet = world.deliver(NewMessage { wake: false, ..quiet }).await.unwrap();
+        world.signals();
+        if reloaded {
+            heartbeat(&world, None).await;
+        } else {
+            let beats = read!(world, |r| r.schedule_find(&id("ada"), ScheduleKind::Heartbeat, "heartbeat")?.unwrap());
+            enable(&world, &beats, false).await.unwrap();
+        }
+        assert!(world.signals().contains(&Signal::Wake(id("ada"))), "reloaded: {reloaded}");
+        assert!(!world.message(quiet.message_id).await.wake);
+        assert_eq!(kinds(&world.take("ada").await.mail), [Kind::Cron, Kind::Message]);
+    }
+}
+
+fn job(world: &World, target: Target) -> NewSchedule {
+    NewSchedule { mode: target.into(), ..new(world, ScheduleKind::Cron, "report", every(world, HOUR)) }
+}
+
+/// A message from outside over the webhook, whose conversations belong to bob.
+async fn arrives(world: &World, thread: &str) -> Result<Received> {
+    arrive(world, "bob", "webhook:ops", thread, said(Party::Outside("caller".into()), "hello")).await
+}
+
+/// The note of the newest run.
+async fn note(world: &World, job: &Schedule) -> Option<String> {
+    let run = runs(world, job).await.remove(0);
+    assert_eq!(run.status, RunStatus::Done);
+    run.note
+}
+
+/// The newest run was done, and its text not delivered because of this.
+async fn undelivered(world: &World, job: &Schedule, why: &str) {
+    let note = note(world, job).await.unwrap();
+    assert!(note.starts_with("not delivered: ") && note.contains(why), "{note}");
+}
+
+fn webhook_of(world: &World, agent: &str) {
+    world.ctx.set_webhooks([("ops".to_owned(), id(agent))].into());
+}
+
+world_test!(a_target_must_exist_when_a_job_is_set_or_changed, async |world| {
+    world.channel(party("ada"), new_channel("news", &["bob"])).await.unwrap();
+    let talk = answered_conversation(&world, "one").await.conversation_id.to_string();
+    for (to, hint) in [
+        ("newz", "did you mean `news`?"),
+        ("lsat", "did you mean `last`?"),
+        ("quite-another-thing", "give last, the name of a chat channel or the id of a conversation"),
+        ("00000000-0000-0000-0000-00000000ffff", "see `ghostctl conversation list`"),
+    ] {
+        let refusal = set(&world, party("ada"), job(&world, announce(to))).await.unwrap_err();
+        assert_eq!((refusal.code, refusal.hint.as_deref()), (Code::NotFound, Some(hint)), "{to}");
+        assert_eq!(refusal.details, Some(json!({ "field": "to" })), "{to}");
+    }
+    for to in ["news", "last", talk.as_str()] {
+        set(&world, party("ada"), job(&world, announce(to))).await.unwrap();
+    }
+    assert_eq!(code(set(&world, operator(), job(&world, announce("newss"))).await), Code::NotFound);
+    // A job whose target is gone can be switched off, but not on.
+    let conversation = set(&world, operator(), job(&world, announce(&talk))).await.unwrap();
+    world.limits(|limits| limits.conversation_days = 1);
+    world.sweep_after(DAY * 2).await;
+    assert_eq!(code(set(&world, operator(), job(&world, announce(&talk))).await), Code::NotFound);
+    let off = NewSchedule { enabled: false, ..job(&world, announce(&talk)) };
+    let off = set(&world, operator(), off).await.unwrap();
+    assert_eq!((off.schedule_id, off.enabled), (conversation.schedule_id, false));
+    assert_eq!(detail(enable(&world, &off, true).await, Code::NotFound, "field"), "to");
+    assert_eq!(find(&world, &off).await.unwrap().next_at, None);
+    // A working job can be switched off and on while its target exists.
+    let on = set(&world, operator(), job(&world, announce("news"))).await.unwrap();
+    for enabled in [false, true] {
+        assert_eq!(enable(&world, &on, enabled).await.unwrap().enabled, enabled);
+    }
+});
+
+world_test!(the_outside_cannot_begin_the_thread_of_a_job_but_can_answer_in_it, async |world| {
+    webhook_of(&world, "bob");
+    for thread in ["cron:ada/report", "cron:", "cron:nobody/x"] {
+        let refusal = refused(arrives(&world, thread).await, Code::AccessDenied, "belongs to a cron job");
+        assert!(refusal.hint.is_some() && refusal.details.unwrap()["field"] == "thread", "{thread}");
+    }
+    arrives(&world, "cronicle").await.unwrap();
+    let job = own_turn(&world, ops("cron:ada/report")).await;
+    run_next_hour(&world, "One.").await;
+    assert_eq!(note(&world, &job).await, None);
+    // Now it is an ordinary conversation of ada.
+    assert_eq!(arrives(&world, "cron:ada/report").await.unwrap().conversation.owner, id("ada"));
+    world.done("ada", "Thanks.").await;
+    assert_eq!(texts(&world).await, ["One.", "hello", "Thanks."]);
+});
+
+world_test!(a_webhook_given_to_another_agent_fails_the_delivery_unless_the_thread_is_the_jobs_own, async |world| {
+    let free = own_turn(&world, ops("free")).await;
+    run_next_hour(&world, "One.").await;
+    assert_eq!(note(&world, &free).await, None);
+    webhook_of(&world, "bob");
+    run_next_hour(&world, "Two.").await;
+    undelivered(&world, &free, "access_denied").await;
+    assert_eq!(texts(&world).await, ["One."], "no further message is in it");
+    // A job may always use its own thread, and an operator may use any thread.
+    let own = own_turn(&world, ops("cron:ada/report")).await;
+    run_next_hour(&world, "Three.").await;
+    assert_eq!(note(&world, &own).await, None);
+    let any = set(&world, operator(), job(&world, ops("another"))).await.unwrap();
+    run_next_hour(&world, "Four.").await;
+    assert_eq!(note(&world, &any).await, None);
+    // The world file no longer has the webhook.
+    world.ctx.set_webhooks(std::collections::BTreeMap::new());
+    run_next_hour(&world, "Five.").await;
+    undelivered(&world, &any, "there is no webhook `ops`").await;
+    assert_eq!(conversations_of_ada(&world).await.len(), 3);
+});
+
+world_test!(a_job_set_to_another_jobs_thread_is_not_delivered_and_its_run_has_a_note, async |world| {
+    for foreign in ["cron:ada/other", "cron:bob/report"] {
+        let job = set(&world, operator(), job(&world, ops(foreign))).await.unwrap();
+        run_next_hour(&world, "One.").await;
+        undelivered(&world, &job, "is not this job's own").await;
+    }
+    assert_eq!(conversations_of_ada(&world).await.len(), 0);
+    // The own thread of a job that ends with this run, and of a job that was cancelled meanwhile.
+    let at = When::At { at: world.ctx.now().plus(HOUR) };
+    let own = || job(&world, ops("cron:ada/report"));
+    let once = set(&world, operator(), NewSchedule { when: at, ..own() }).await.unwrap();
+    run_next_hour(&world, "Two.").await;
+    assert_eq!((note(&world, &once).await, find(&world, &once).await), (None, None));
+    let cancelled = set(&world, operator(), own()).await.unwrap();
+    due_after(&world, HOUR).await;
+    let turn = world.take("ada").await.turn;
+    cancel(&world, operator(), &cancelled).await.unwrap();
+    world.finish(turn.turn_id, "Three.").await.unwrap();
+    assert_eq!(note(&world, &cancelled).await, None);
+    assert_eq!(texts(&world).await, ["Two.", "Three."]);
 });

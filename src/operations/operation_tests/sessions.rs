@@ -6,31 +6,46 @@ use crate::turns::BriefedLog;
 const TALK: Option<ConversationId> = Some(ConversationId(Uuid::from_u128(1)));
 
 /// A finished turn of ada's in this session, whose mail is `text`.
-async fn turn(world: &OperationWorld, conversation_id: Option<ConversationId>, text: &'static str) -> Turn {
+async fn turn(world: &World, conversation_id: Option<ConversationId>, text: &'static str) -> Turn {
     let chain = Chain { conversation_id, ..Chain::root(&world.ctx) };
     world.deliver(NewMessage::new(&id("ada"), operator(), Kind::Message, text, chain)).await.unwrap();
     let turn_id = world.take("ada").await.turn.turn_id;
-    run!(world, |w| {
-        turns::brief(w, turn_id, ("a", "a"), ("b", "b"), BriefedLog::default(), (text.to_owned(), None))
-    })
-    .unwrap();
+    brief(world, turn_id, text, None).await;
     world.model_call(turn_id, demand(1, 16), None).await;
-    world.pass(std::time::Duration::from_secs(1));
+    world.pass(Duration::from_secs(1));
     world.finish(turn_id, "done").await.unwrap()
 }
 
-async fn history(
-    world: &OperationWorld,
-    session: Option<ConversationId>,
-    before: Option<&Turn>,
-    turns: u32,
-) -> Result<History> {
-    let before = before.map(|turn| turn.turn_id);
-    world.store.read(move |r| sessions::history(r, &id("ada"), session, before, turns)).await
+/// Journals the prompt of ada's open turn, whose log was cut at this place.
+async fn brief(world: &World, turn_id: TurnId, text: &'static str, cut: Option<LogPlace>) {
+    let new_start = cut.map(|place| LogStart { place, round: 1, cut: true });
+    let log = BriefedLog { new_start, ..BriefedLog::default() };
+    run!(world, |w| turns::brief(w, turn_id, ("a", "a"), ("b", "b"), log, (text.to_owned(), None))).unwrap();
 }
 
-fn mail_in(history: &History) -> Vec<&str> {
-    history.entries.iter().filter(|entry| entry.author == Author::User).map(|entry| entry.text.as_str()).collect()
+/// Leaves the past of a session of ada behind.
+async fn reset(world: &World, session: Option<ConversationId>) -> bool {
+    run!(world, |w| sessions::reset(w, &operator(), &id("ada"), session)).unwrap()
+}
+
+/// The conversation of each session of ada, and how many turns it has.
+async fn listed(world: &World, since: Timestamp) -> Vec<(Option<ConversationId>, u64)> {
+    let list = read!(world, |r| sessions::list(r, &id("ada"), since, 9)?);
+    list.iter().map(|row| (row.conversation_id, row.turns)).collect()
+}
+
+async fn history(world: &World, session: Option<ConversationId>, before: Option<&Turn>, max: u32) -> Result<History> {
+    let before = before.map(|turn| turn.turn_id);
+    world.store.read(move |r| sessions::history(r, &id("ada"), session, before, max)).await
+}
+
+/// The mail in the last turns of a session.
+async fn mail_in(world: &World, session: Option<ConversationId>) -> Vec<String> {
+    user_texts(&history(world, session, None, 9).await.unwrap())
+}
+
+fn user_texts(history: &History) -> Vec<String> {
+    history.entries.iter().filter(|entry| entry.author == Author::User).map(|entry| entry.text.clone()).collect()
 }
 
 // covers: BI-78
@@ -39,31 +54,29 @@ world_test!(a_session_is_read_in_pages_of_its_own_turns, async |world| {
     turn(&world, TALK, "aside").await;
     let two = turn(&world, None, "two").await;
     let three = turn(&world, None, "three").await;
-    let newest = history(&world, None, None, 2).await.unwrap();
-    assert_eq!((mail_in(&newest), newest.earlier), (vec!["two", "three"], Some(two.turn_id)));
-    let rest = history(&world, None, Some(&two), 2).await.unwrap();
-    assert_eq!((mail_in(&rest), rest.earlier), (vec!["one"], None));
-    assert_eq!(mail_in(&history(&world, TALK, None, 9).await.unwrap()), ["aside"]);
+    for (before, texts, earlier) in [(None, &["two", "three"][..], Some(two.turn_id)), (Some(&two), &["one"], None)] {
+        let page = history(&world, None, before, 2).await.unwrap();
+        assert_eq!(user_texts(&page), texts);
+        assert_eq!(page.earlier, earlier);
+    }
+    assert_eq!(mail_in(&world, TALK).await, ["aside"]);
     assert_eq!(code(history(&world, TALK, Some(&one), 9).await), Code::NotFound);
-    let since = three.started_at;
-    let list = read!(world, |r| sessions::list(r, &id("ada"), Timestamp(0), 9).unwrap());
-    assert_eq!(list.iter().map(|row| (row.conversation_id, row.turns)).collect::<Vec<_>>(), [(None, 3), (TALK, 1)]);
-    assert_eq!(read!(world, |r| sessions::list(r, &id("ada"), since, 9).unwrap()).len(), 1);
+    assert_eq!(listed(&world, Timestamp(0)).await, [(None, 3), (TALK, 1)]);
+    assert_eq!(listed(&world, three.started_at).await.len(), 1);
 });
 
 // covers: LOOP-01
 world_test!(a_reset_leaves_the_past_of_one_session_behind, async |world| {
-    let reset = async |session| run!(world, |w| sessions::reset(w, &operator(), &id("ada"), session));
-    assert!(!reset(None).await.unwrap(), "there is nothing to leave behind");
+    assert!(!reset(&world, None).await, "there is nothing to leave behind");
     turn(&world, None, "one").await;
     turn(&world, TALK, "aside").await;
-    assert!(reset(None).await.unwrap());
-    assert!(!reset(None).await.unwrap());
+    assert!(reset(&world, None).await);
+    assert!(!reset(&world, None).await);
     assert_eq!(world.count(EventKind::SessionReset).await, 1);
-    assert_eq!(mail_in(&history(&world, None, None, 9).await.unwrap()), [""; 0]);
-    assert_eq!(mail_in(&history(&world, TALK, None, 9).await.unwrap()), ["aside"]);
+    assert_eq!(mail_in(&world, None).await, [""; 0]);
+    assert_eq!(mail_in(&world, TALK).await, ["aside"]);
     turn(&world, None, "two").await;
-    assert_eq!(mail_in(&history(&world, None, None, 9).await.unwrap()), ["two"]);
+    assert_eq!(mail_in(&world, None).await, ["two"]);
 });
 
 #[test]
@@ -77,57 +90,42 @@ world_test!(a_new_agent_has_no_session_of_an_earlier_one_with_its_id, async |wor
     turn(&world, None, "one").await;
     turn(&world, TALK, "aside").await;
     delete(&world, "ada").await;
-    world.pass(std::time::Duration::from_secs(1));
+    world.pass(Duration::from_secs(1));
     world.add_agent(new_agent(&world.ctx, "ada")).await;
     for session in [None, TALK] {
-        assert_eq!(mail_in(&history(&world, session, None, 9).await.unwrap()), [""; 0]);
+        assert_eq!(mail_in(&world, session).await, [""; 0]);
     }
-    let list = async || read!(world, |r| sessions::list(r, &id("ada"), Timestamp(0), 9).unwrap());
-    assert_eq!(list().await, []);
+    assert_eq!(listed(&world, Timestamp(0)).await, []);
     turn(&world, TALK, "two").await;
-    assert_eq!(mail_in(&history(&world, TALK, None, 9).await.unwrap()), ["two"]);
-    assert_eq!(list().await.iter().map(|row| (row.conversation_id, row.turns)).collect::<Vec<_>>(), [(TALK, 1)]);
-    timer(&world, "tea", std::time::Duration::from_secs(60)).await;
-    due_after(&world, std::time::Duration::from_secs(60)).await;
+    assert_eq!(mail_in(&world, TALK).await, ["two"]);
+    assert_eq!(listed(&world, Timestamp(0)).await, [(TALK, 1)]);
+    timer(&world, "tea", MINUTE).await;
+    due_after(&world, MINUTE).await;
     let reminder = world.inbox("ada").await.remove(0).body;
     assert!(!reminder.contains("you heard"), "{reminder}");
 });
 
-world_test!(a_cut_from_before_a_reset_does_not_undo_it, async |world| {
+world_test!(no_cut_brings_back_the_history_before_a_reset, async |world| {
     let one = turn(&world, None, "one").await.log_place();
     let two = turn(&world, None, "two").await.log_place();
-    world.send("ada", "three").await;
-    let turn_id = world.take("ada").await.turn.turn_id;
-    run!(world, |w| sessions::reset(w, &operator(), &id("ada"), None)).unwrap();
+    let turn_id = world.busy("ada").await.turn_id;
+    reset(&world, None).await;
+    let start = async || read!(world, |r| r.session_start(&id("ada"), None)?.unwrap().start);
     for place in [one, two] {
-        brief_with_cut(&world, turn_id, place).await;
-        let start = read!(world, |r| r.session_start(&id("ada"), None)?.unwrap().start);
+        brief(&world, turn_id, "work", Some(place)).await;
+        let start = start().await;
         assert!(!start.cut && start.place > two, "{start:?}");
     }
-});
-
-/// Journals the prompt of ada's open turn, whose log was cut at `place`.
-async fn brief_with_cut(world: &OperationWorld, turn_id: TurnId, place: LogPlace) {
-    run!(world, |w| {
-        let log = BriefedLog { new_start: Some(LogStart { place, round: 1, cut: true }), ..BriefedLog::default() };
-        turns::brief(w, turn_id, ("a", "a"), ("b", "b"), log, ("three".to_owned(), None))
-    })
-    .unwrap();
-}
-
-world_test!(a_cut_after_a_reset_does_not_bring_back_the_history_before_it, async |world| {
-    turn(&world, None, "one").await;
-    run!(world, |w| sessions::reset(w, &operator(), &id("ada"), None)).unwrap();
-    world.pass(std::time::Duration::from_secs(1));
-    turn(&world, None, "two").await;
-    let three = turn(&world, None, "three").await.log_place();
+    world.end(turn_id, Ending::Cancelled("by operator:x".into())).await;
+    world.pass(Duration::from_secs(1));
+    turn(&world, None, "three").await;
+    let four = turn(&world, None, "four").await.log_place();
     for _ in 0..2 {
-        world.send("ada", "four").await;
-        let turn_id = world.take("ada").await.turn.turn_id;
-        brief_with_cut(&world, turn_id, three).await;
+        let turn_id = world.busy("ada").await.turn_id;
+        brief(&world, turn_id, "work", Some(four)).await;
         world.finish(turn_id, "done").await.unwrap();
-        assert_eq!(read!(world, |r| r.session_start(&id("ada"), None)?.unwrap().start.place), three);
-        assert_eq!(mail_in(&history(&world, None, None, 9).await.unwrap()), ["two", "three"]);
+        assert_eq!(start().await.place, four);
+        assert_eq!(mail_in(&world, None).await, ["three", "four"]);
     }
 });
 
@@ -139,8 +137,8 @@ world_test!(a_task_and_a_schedule_stay_in_their_session_whoever_changes_them, as
     })
     .unwrap();
     super::tasks::set(&world, "bob", &task, TaskStatus::Done).await.unwrap();
-    let sessions: Vec<_> = world.inbox("ada").await.into_iter().map(|mail| mail.conversation_id).collect();
-    assert_eq!(sessions, [TALK], "the news of a task that is done in another session");
+    let news = world.inbox("ada").await;
+    assert_eq!((news.len(), news[0].conversation_id), (1, TALK), "of a task that is done in another session");
 
     let wanted = |conversation_id| NewSchedule {
         chain: Chain { conversation_id, ..Chain::root(&world.ctx) },
@@ -155,7 +153,7 @@ world_test!(a_task_and_a_schedule_stay_in_their_session_whoever_changes_them, as
 
 // covers: MSG-12
 world_test!(no_session_puts_its_words_into_a_schedule_of_another, async |world| {
-    let at = When::At { at: world.ctx.now().plus(std::time::Duration::from_secs(60)) };
+    let at = When::At { at: world.ctx.now().plus(MINUTE) };
     let wanted = |kind, conversation_id, message: &str| {
         let when = if kind == ScheduleKind::Timer { at.clone() } else { cron("0 9 * * *") };
         let chain = Chain { conversation_id, ..Chain::root(&world.ctx) };
@@ -175,11 +173,8 @@ world_test!(no_session_puts_its_words_into_a_schedule_of_another, async |world| 
     let mut off = wanted(ScheduleKind::Cron, other, "for one, later");
     off.enabled = false;
     let off = set(&world, party("ada"), off).await.unwrap();
-    assert_eq!(
-        (off.enabled, off.conversation_id),
-        (false, TALK),
-        "only the text and the options belong to the session"
-    );
+    // Only the text and the options belong to the session.
+    assert_eq!((off.enabled, off.conversation_id), (false, TALK));
 });
 
 #[test]

@@ -55,6 +55,7 @@ async fn grants_are_added_listed_and_revoked_once() {
     assert!(grants.list(of_ada).await.unwrap().into_inner().grants.is_empty());
 }
 
+// covers: ACL-03, ACL-04
 #[tokio::test]
 async fn invalid_grants_are_refused() {
     let test_world = new_world();

@@ -1,7 +1,6 @@
 //! Tests of chat channels: membership, posts, wake-ups, digests in turns, and history.
 
 mod channels;
-mod history;
 mod posts;
 mod random;
 mod turns;
@@ -18,7 +17,7 @@ fn speaker(who: &str) -> Speaker {
     if who.is_empty() { operator().into() } else { party(who).into() }
 }
 
-impl OperationWorld {
+impl World {
     async fn open_channel(&self, by: &str, channel: &str, members: &[&str], gated: bool) -> Result<Created> {
         self.create(by, NewChannel { gated, ..new_channel(channel, members) }).await
     }
@@ -45,7 +44,7 @@ impl OperationWorld {
     async fn post_with(&self, by: &str, wake: ChatWake, new: NewPost) -> Result<Posted> {
         let by = speaker(by);
         match run!(self, |w| chat::post(w, &by, wake, new)) {
-            Err(refusal) => Err(mail::with_nearest(&self.store, refusal).await),
+            Err(refusal) => Err(self.with_suggestion(refusal).await),
             posted => posted,
         }
     }
@@ -72,7 +71,7 @@ impl OperationWorld {
     }
 }
 
-fn ids(members: &[AgentId]) -> Vec<&str> {
+fn names(members: &[AgentId]) -> Vec<&str> {
     members.iter().map(AgentId::as_str).collect()
 }
 

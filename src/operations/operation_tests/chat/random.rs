@@ -47,12 +47,10 @@ struct Model {
 }
 
 async fn run(acts: Vec<Act>) {
-    let world = OperationWorld::new().await;
+    let world = World::new().await;
     world.limits(|limits| {
-        limits.crashes_max = 100;
-        limits.chat_digest_posts = 1_000;
-        limits.chat_digest_bytes = 1_048_576;
-        limits.echoes_max = 1_000;
+        (limits.crashes_max, limits.echoes_max) = (100, 1_000);
+        (limits.chat_digest_posts, limits.chat_digest_bytes) = (1_000, 1_048_576);
     });
     world.open_channel("ada", "room", &AGENTS, false).await.unwrap();
     let mut model = Model::default();
@@ -76,7 +74,7 @@ async fn run(acts: Vec<Act>) {
     }
 }
 
-async fn step(world: &OperationWorld, model: &mut Model, act: Act) {
+async fn step(world: &World, model: &mut Model, act: Act) {
     match act {
         Act::Post { by, to, wake } => {
             let whom = AGENTS.get(to).copied().unwrap_or("all");
