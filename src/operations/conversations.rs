@@ -168,9 +168,8 @@ pub fn say(w: &mut Tx, conversation_id: ConversationId, said: IncomingMessage) -
 }
 
 fn hear(w: &mut Tx, mut conversation: Conversation, said: IncomingMessage) -> Result<Received> {
-    let ctx = w.ctx;
     not_blank("content", &said.content)?;
-    check_count(ctx, said.attachments.len())?;
+    check_count(w.ctx, said.attachments.len())?;
     check_room(w, &conversation)?;
     let Some(owner) = w.agent_get(&conversation.owner)?.filter(|agent| !agent.is_deleted()) else {
         let (id, owner) = (conversation.conversation_id, &conversation.owner);
@@ -179,7 +178,7 @@ fn hear(w: &mut Tx, mut conversation: Conversation, said: IncomingMessage) -> Re
                 "an operator can give it to another agent: `ghostctl conversation handoff {id} <agent-id>`"
             )));
     };
-    let chain = Chain { conversation_id: Some(conversation.conversation_id), ..Chain::root(ctx) };
+    let chain = Chain { conversation_id: Some(conversation.conversation_id), ..Chain::root(w.ctx) };
     let paths = said.attachments.iter().map(|file| file.path.clone()).collect();
     let new_message = NewMessage {
         attachments: paths,
@@ -189,16 +188,16 @@ fn hear(w: &mut Tx, mut conversation: Conversation, said: IncomingMessage) -> Re
     conversation.heard += 1;
     conversation.passed_on.clear();
     conversation.ended_at = None;
-    conversation.heard_at = Some(ctx.now());
+    conversation.heard_at = Some(w.ctx.now());
     let entry = ConversationEntry {
         message_id: envelope.message_id,
         attachments: said.attachments,
         reply_to: said.reply_to,
         external_id: said.external_id,
-        ..new_entry(ctx, &conversation, Direction::In, said.from, said.content)
+        ..new_entry(w.ctx, &conversation, Direction::In, said.from, said.content)
     };
     let entry = append(w, &mut conversation, entry)?;
-    if let Some(refusal) = asks::unanswerable(ctx, &owner) {
+    if let Some(refusal) = asks::unanswerable(w.ctx, &owner) {
         // The party is notified now, because the answer may take long.
         let text = format!("{}: this waits until it is started again", refusal.message);
         add_note(w, &mut conversation, (Party::System, None), text)?;

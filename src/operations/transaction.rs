@@ -7,7 +7,7 @@ use std::ops::{Deref, DerefMut};
 
 use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::ports::Signal;
-use ghost_domain::{AgentId, EventId, Timestamp, Turn};
+use ghost_domain::{AgentId, EventId, Step, Timestamp, Turn, TurnId};
 use ghost_store::{Store, StoreError, Tx as StoreTx};
 use serde_json::Value;
 
@@ -51,6 +51,11 @@ impl Tx<'_> {
         let event = NewEvent { payload: self.ctx.redactor.clean_json(event.payload), ..event };
         self.store.event_append(EventId(self.ctx.id()), at, event)?;
         Ok(())
+    }
+
+    /// Appends a step to the journal of a turn.
+    pub(crate) fn journal(&mut self, turn_id: TurnId, step: &Step) -> Result<()> {
+        Ok(self.store.journal_append(turn_id, step, self.ctx.now())?)
     }
 
     /// Wakes an agent after commit, so that it reads its inbox.

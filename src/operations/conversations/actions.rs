@@ -95,7 +95,6 @@ pub fn act(
     means: &AllowedActions,
     deed: ChannelAction,
 ) -> Result<ConversationEntry> {
-    let ctx = w.ctx;
     let mut conversation = get(w, conversation_id)?;
     check_speaker(&conversation, agent_id)?;
     check_room(w, &conversation)?;
@@ -140,7 +139,7 @@ pub fn act(
                 None => newest_from_outside(&entries)?,
             };
             if !remove {
-                may_react(ctx, &conversation, means.reactions)?;
+                may_react(w.ctx, &conversation, means.reactions)?;
                 conversation.reacted = Some(conversation.heard);
             }
             let seq = target.seq;
@@ -151,7 +150,7 @@ pub fn act(
             (Action::React { message_id: outside_id(target), seq, emoji, remove }, content)
         }
         ChannelAction::Poll { question, options } => {
-            check_length(ctx, &question)?;
+            check_length(w.ctx, &question)?;
             (Action::Poll { options: choices(options)? }, question)
         }
         ChannelAction::Pin { message_id, remove } => {
@@ -161,7 +160,7 @@ pub fn act(
             (Action::Pin { message_id: outside_id(target), seq: target.seq, remove }, content)
         }
         ChannelAction::Thread { message_id, text } => {
-            check_length(ctx, &text)?;
+            check_length(w.ctx, &text)?;
             let target = message_id.map(|id| named(&entries, &id).map(outside_id)).transpose()?;
             (Action::Thread { message_id: target }, text)
         }
@@ -171,7 +170,7 @@ pub fn act(
         w.conversation_entry_put(entry)?;
     }
     let (turn_id, action) = (Some(turn_id), Some(action));
-    let entry = new_entry(ctx, &conversation, Direction::Out, Party::Agent(agent_id.clone()), content);
+    let entry = new_entry(w.ctx, &conversation, Direction::Out, Party::Agent(agent_id.clone()), content);
     append(w, &mut conversation, ConversationEntry { delivery, turn_id, action, ..entry })
 }
 

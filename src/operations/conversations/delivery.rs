@@ -74,7 +74,6 @@ pub fn attempt(w: &mut Tx, conversation_id: ConversationId, seq: i64, jitter: u6
 
 /// Records the result of an attempt.
 pub fn settle(w: &mut Tx, conversation_id: ConversationId, seq: i64, outcome: Outcome) -> Result<()> {
-    let ctx = w.ctx;
     let mut conversation = get(w, conversation_id)?;
     let mut entry = entry(w, conversation_id, seq)?;
     if entry.delivery != Delivery::Pending {
@@ -92,18 +91,18 @@ pub fn settle(w: &mut Tx, conversation_id: ConversationId, seq: i64, outcome: Ou
             });
             emit(w, EventKind::ConversationDelivered, &conversation, payload)?;
             if !missing.is_empty() {
-                let text = ctx.excerpt(&format!("not all of it was delivered: {}", missing.join("; ")), 2_000);
+                let text = w.ctx.excerpt(&format!("not all of it was delivered: {}", missing.join("; ")), 2_000);
                 add_note(w, &mut conversation, (Party::System, entry.turn_id), text)?;
             }
         }
         Outcome::Gone { error } => give_up(w, &conversation, entry, &error)?,
-        Outcome::Retry { error, .. } if entry.attempts >= ctx.limits().delivery_attempts_max => {
+        Outcome::Retry { error, .. } if entry.attempts >= w.ctx.limits().delivery_attempts_max => {
             give_up(w, &conversation, entry, &error)?;
         }
         Outcome::Retry { error, after } => {
-            entry.error = Some(ctx.excerpt(&error, ERROR_MAX));
+            entry.error = Some(w.ctx.excerpt(&error, ERROR_MAX));
             if let Some(after) = after {
-                entry.next_at = entry.next_at.max(Some(ctx.now().plus(after)));
+                entry.next_at = entry.next_at.max(Some(w.ctx.now().plus(after)));
             }
             w.conversation_entry_put(&entry)?;
         }

@@ -94,16 +94,15 @@ pub fn record_call_end(
     tool: &str,
     outcome: &CallOutcome,
 ) -> Result<()> {
-    let ctx = w.ctx;
-    let now = ctx.now();
+    let now = w.ctx.now();
     let step = Step::CallFinished { call_id, id: id.to_owned(), tool: tool.to_owned(), outcome: outcome.clone() };
     w.journal_append(turn.turn_id, &step, now)?;
-    let kept = ctx.limits().ledger_result_bytes as usize;
+    let kept = w.ctx.limits().ledger_result_bytes as usize;
     let text = match (&outcome.content, &outcome.refusal) {
         // The call left no result but its refusal.
-        (Value::Null, Some(refusal)) => ctx.redactor.redact(&refusal.message),
-        (Value::String(text), _) => ctx.redactor.redact(text),
-        (other, _) => ctx.redactor.redact_json(other).to_string(),
+        (Value::Null, Some(refusal)) => w.ctx.redactor.redact(&refusal.message),
+        (Value::String(text), _) => w.ctx.redactor.redact(text),
+        (other, _) => w.ctx.redactor.redact_json(other).to_string(),
     };
     let started = w.call_get(call_id)?;
     let mut row = started.unwrap_or_else(|| new_row(turn, call_id, tool, now));
@@ -117,7 +116,7 @@ pub fn record_call_end(
         questions::close_questions(w, &mut counted, Some(id))?;
     }
     w.turn_put(&counted)?;
-    let (bytes_out, shown) = (length(&text), u64::from(outcome.view_bytes.unwrap_or(ctx.limits().result_view_bytes)));
+    let (bytes_out, shown) = (length(&text), u64::from(outcome.view_bytes.unwrap_or(w.ctx.limits().result_view_bytes)));
     row.bytes_out = Some(bytes_out);
     row.tokens = Some((row.bytes_in.unwrap_or_default() + bytes_out.min(shown)).div_ceil(BYTES_PER_TOKEN));
     let (result, cut) = cut_marked(&text, kept);
@@ -127,7 +126,7 @@ pub fn record_call_end(
     w.call_put(&row)?;
     let payload = json!({
         "turn_id": turn.turn_id, "call_id": call_id, "tool": tool, "status": row.status,
-        "error_code": row.error_code, "error": outcome.refusal.as_ref().map(|r| ctx.excerpt(&r.message, 200)),
+        "error_code": row.error_code, "error": outcome.refusal.as_ref().map(|r| w.ctx.excerpt(&r.message, 200)),
         "duration_ms": duration_ms,
     });
     w.emit_of(turn, EventKind::ToolFinished, payload)?;
@@ -144,10 +143,9 @@ pub fn record_call_end(
 /// # Errors
 /// Those of the store, and the refusal of a turn that is over.
 pub fn record_call_session(w: &mut Tx, turn_id: TurnId, (call_id, id): (CallId, &str), session: &str) -> Result<()> {
-    let ctx = w.ctx;
     let turn = working_turn(w, turn_id)?;
     let step = Step::CallSession { call_id, id: id.to_owned(), session: session.to_owned() };
-    w.journal_append(turn.turn_id, &step, ctx.now())?;
+    w.journal(turn.turn_id, &step)?;
     Ok(())
 }
 
@@ -156,8 +154,7 @@ pub fn record_call_session(w: &mut Tx, turn_id: TurnId, (call_id, id): (CallId, 
 /// # Errors
 /// Those of the store.
 pub fn record_call_slice(w: &mut Tx, turn: &Turn, (call_id, id): (CallId, &str), progress: Value) -> Result<()> {
-    let ctx = w.ctx;
-    Ok(w.journal_append(turn.turn_id, &Step::CallSliced { call_id, id: id.to_owned(), progress }, ctx.now())?)
+    Ok(w.journal(turn.turn_id, &Step::CallSliced { call_id, id: id.to_owned(), progress })?)
 }
 
 /// Bytes of a text.

@@ -23,9 +23,8 @@ pub struct BriefedLog {
 
 /// Journals a step of a turn's own work. Returns the turn.
 fn journal(w: &mut Tx, turn_id: TurnId, step: &Step) -> Result<Turn> {
-    let ctx = w.ctx;
     let turn = working_turn(w, turn_id)?;
-    w.journal_append(turn_id, step, ctx.now())?;
+    w.journal(turn_id, step)?;
     Ok(turn)
 }
 
@@ -70,7 +69,6 @@ pub fn brief(
 /// spent, the turn is parked, unless it has another model to wait for. Nothing is journaled for a
 /// call that must wait for reservations of other calls.
 pub fn model_started(w: &mut Tx, turn_id: TurnId, demand: &Demand) -> Result<Reserved> {
-    let ctx = w.ctx;
     let mut turn = open_turn(w, turn_id)?;
     let agent = owned(w, &turn.agent_id)?;
     let reserved = match budgets::reserve(w, &agent, &mut turn, demand) {
@@ -91,7 +89,7 @@ pub fn model_started(w: &mut Tx, turn_id: TurnId, demand: &Demand) -> Result<Res
         // answers.
         w.turn_put(&turn)?;
     }
-    w.journal_append(turn_id, &Step::ModelStarted { model: demand.model.clone(), reservation_id }, ctx.now())?;
+    w.journal(turn_id, &Step::ModelStarted { model: demand.model.clone(), reservation_id })?;
     let payload = json!({ "turn_id": turn_id, "model": demand.model, "max_tokens": allowance.max_tokens });
     w.emit_of(&turn, EventKind::ModelStarted, payload)?;
     Ok(reserved)
@@ -132,7 +130,6 @@ pub struct ModelResult {
 
 /// Journals an answer and settles its budget. Returns the updated turn.
 pub fn model_answered(w: &mut Tx, turn_id: TurnId, result: ModelResult) -> Result<Turn> {
-    let ctx = w.ctx;
     let mut turn = working_turn(w, turn_id)?;
     let settlement = match result.usage {
         Some(tokens) => {
@@ -151,7 +148,7 @@ pub fn model_answered(w: &mut Tx, turn_id: TurnId, result: ModelResult) -> Resul
     let tokens = charged.tokens;
     let calls = result.blocks.iter().filter(|block| matches!(block, Block::ToolCall { .. })).count();
     let (model, blocks, stop) = (result.model.clone(), result.blocks, result.stop);
-    w.journal_append(turn_id, &Step::ModelAnswered { model, blocks, usage: tokens, stop }, ctx.now())?;
+    w.journal(turn_id, &Step::ModelAnswered { model, blocks, usage: tokens, stop })?;
     turn.rounds = turn.rounds.saturating_add(1);
     turn.parked = None;
     turn.model = Some(result.model.clone());
@@ -175,12 +172,11 @@ pub fn model_failed(
     error: &str,
     settlement: Settlement,
 ) -> Result<()> {
-    let ctx = w.ctx;
     let mut turn = working_turn(w, turn_id)?;
     let charged = budgets::settle(w, &mut turn, reservation_id, settlement)?.unwrap_or(Charged::NOTHING);
     w.turn_put(&turn)?;
-    let error = ctx.excerpt(error, 1_000);
-    w.journal_append(turn_id, &Step::ModelFailed { model: model.to_owned(), error: error.clone() }, ctx.now())?;
+    let error = w.ctx.excerpt(error, 1_000);
+    w.journal(turn_id, &Step::ModelFailed { model: model.to_owned(), error: error.clone() })?;
     let payload = json!({
         "turn_id": turn_id, "model": model, "error": error,
         "input_tokens": charged.tokens.input, "output_tokens": charged.tokens.output,

@@ -64,17 +64,16 @@ fn leave_to_others(w: &mut Tx, turn: &mut Turn) -> Result<()> {
 }
 
 fn park(w: &mut Tx, mut turn: Turn, cause: ParkCause, reason: &str, wait_mode: WaitMode, alone: u32) -> Result<Turn> {
-    let ctx = w.ctx;
-    let reason = ctx.excerpt(reason, REASON_MAX);
+    let reason = w.ctx.excerpt(reason, REASON_MAX);
     let again = turn.parked.as_ref().filter(|parked| parked.cause == cause);
-    let since = again.map_or(ctx.now(), |parked| parked.since);
+    let since = again.map_or(w.ctx.now(), |parked| parked.since);
     // A turn that was retried without success is parked again.
     let fresh = again.is_none_or(|parked| parked.wait_mode != wait_mode);
     let parked = Parked { cause, reason: reason.clone(), since, wait_mode, alone };
     if turn.parked.as_ref() == Some(&parked) {
         return Ok(turn);
     }
-    w.journal_append(turn.turn_id, &Step::Parked { reason: reason.clone() }, ctx.now())?;
+    w.journal(turn.turn_id, &Step::Parked { reason: reason.clone() })?;
     if fresh {
         let payload = json!({
             "turn_id": turn.turn_id, "root_id": turn.root_id, "reason": reason, "waits_for": parked.cause,
