@@ -50,13 +50,6 @@ impl Args {
         self.values.len()
     }
 
-    /// Adds a text.
-    #[cfg(test)]
-    pub(crate) fn text(&mut self, value: &str) -> &mut Self {
-        self.push(value);
-        self
-    }
-
     /// Adds a value.
     pub(crate) fn push(&mut self, value: impl IntoValue) {
         self.values.push(value.into_value());
@@ -191,14 +184,25 @@ pub(crate) trait Columns {
 }
 
 /// A row of a query, until the next one is read.
-pub(crate) struct ReadRow<'r> {
-    columns: &'r dyn Columns,
+pub(crate) type ReadRow<'r> = dyn Columns + 'r;
+
+/// The columns of a row, one after the other.
+pub(crate) struct Cells<'r> {
+    table: &'static str,
+    row: &'r ReadRow<'r>,
+    column: usize,
 }
 
-impl<'r> ReadRow<'r> {
-    /// The row at which a statement stands.
-    pub(crate) fn new(columns: &'r dyn Columns) -> Self {
-        Self { columns }
+impl<'r> Cells<'r> {
+    /// Those from `first` on.
+    pub(crate) fn of(table: &'static str, row: &'r ReadRow<'r>, first: usize) -> Self {
+        Self { table, row, column: first }
+    }
+
+    /// Decodes the next column.
+    pub(crate) fn take<T: FromColumn<'r>>(&mut self) -> Result<T> {
+        self.column += 1;
+        get(self.table, self.row, self.column - 1)
     }
 }
 
@@ -327,7 +331,7 @@ pub(crate) fn from_json<T: DeserializeOwned>(table: &'static str, text: &str) ->
 
 /// Decodes one column.
 pub(crate) fn get<'r, T: FromColumn<'r>>(table: &'static str, row: &'r ReadRow<'_>, column: usize) -> Result<T> {
-    let decoded = row.columns.value(column).and_then(T::from_column);
+    let decoded = row.value(column).and_then(T::from_column);
     decoded.map_err(|what| StoreError::Row { table, key: format!("column {column}"), what })
 }
 
