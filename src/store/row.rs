@@ -73,28 +73,25 @@ pub(crate) trait IntoValue {
     fn into_value(self) -> Value;
 }
 
-impl IntoValue for &str {
-    fn into_value(self) -> Value {
-        Value::Text(self.to_owned())
-    }
+/// Binds types as an expression of the value.
+macro_rules! taken_as {
+    ($($type:ty: |$value:ident| $bound:expr;)+) => {
+        $(
+            impl IntoValue for $type {
+                fn into_value(self) -> Value {
+                    let $value = self;
+                    $bound
+                }
+            }
+        )+
+    };
 }
 
-impl IntoValue for String {
-    fn into_value(self) -> Value {
-        Value::Text(self)
-    }
-}
-
-impl IntoValue for &String {
-    fn into_value(self) -> Value {
-        Value::Text(self.clone())
-    }
-}
-
-impl IntoValue for Vec<u8> {
-    fn into_value(self) -> Value {
-        Value::Blob(self)
-    }
+taken_as! {
+    &str: |text| Value::Text(text.to_owned());
+    String: |text| Value::Text(text);
+    &String: |text| Value::Text(text.clone());
+    Vec<u8>: |bytes| Value::Blob(bytes);
 }
 
 impl<T: IntoValue> IntoValue for Option<T> {
@@ -211,43 +208,27 @@ pub(crate) trait FromColumn<'r>: Sized {
     fn from_column(column: ValueRef<'r>) -> std::result::Result<Self, String>;
 }
 
-fn unexpected<T>(column: ValueRef<'_>, wanted: &str) -> std::result::Result<T, String> {
-    let found = match column {
-        ValueRef::Null => "NULL",
-        ValueRef::Integer(_) => "an integer",
-        ValueRef::Real(_) => "a real number",
-        ValueRef::Text(_) => "a text",
-        ValueRef::Blob(_) => "bytes",
+/// Decodes types that a column itself can have.
+macro_rules! held_as {
+    ($($type:ty: |$variant:ident($held:ident)| $decoded:expr;)+) => {
+        $(
+            impl<'r> FromColumn<'r> for $type {
+                fn from_column(column: ValueRef<'r>) -> std::result::Result<Self, String> {
+                    match column {
+                        ValueRef::$variant($held) => $decoded,
+                        other => Err(format!("{} was expected, and it is {}", stringify!($variant), other.data_type())),
+                    }
+                }
+            }
+        )+
     };
-    Err(format!("{wanted} was expected, and it is {found}"))
 }
 
-impl FromColumn<'_> for i64 {
-    fn from_column(column: ValueRef<'_>) -> std::result::Result<Self, String> {
-        match column {
-            ValueRef::Integer(number) => Ok(number),
-            other => unexpected(other, "an integer"),
-        }
-    }
-}
-
-impl<'r> FromColumn<'r> for &'r str {
-    fn from_column(column: ValueRef<'r>) -> std::result::Result<Self, String> {
-        match column {
-            // A text may be damaged.
-            ValueRef::Text(text) => std::str::from_utf8(text).map_err(|error| error.to_string()),
-            other => unexpected(other, "a text"),
-        }
-    }
-}
-
-impl<'r> FromColumn<'r> for &'r [u8] {
-    fn from_column(column: ValueRef<'r>) -> std::result::Result<Self, String> {
-        match column {
-            ValueRef::Blob(bytes) => Ok(bytes),
-            other => unexpected(other, "bytes"),
-        }
-    }
+held_as! {
+    i64: |Integer(number)| Ok(number);
+    // A text may be damaged.
+    &'r str: |Text(text)| std::str::from_utf8(text).map_err(|error| error.to_string());
+    &'r [u8]: |Blob(bytes)| Ok(bytes);
 }
 
 impl<'r, T: FromColumn<'r>> FromColumn<'r> for Option<T> {

@@ -93,20 +93,12 @@ pub(super) async fn members_leave_and_come_back(store: Bench) {
 }
 
 pub(super) async fn unread_channels_follow_the_cursor(store: Bench) {
-    keep!(&store, |w| {
-        for (name, gated, last_seq, read_seq) in [
-            ("c", false, 3, 2),
-            ("read", false, 3, 3),
-            ("gated", true, 3, 0),
-            ("empty", false, 0, 0),
-            ("b", false, 1, 0),
-        ] {
-            w.chat_channel_put(&ChatChannel { gated, ..channel(name, last_seq) })?;
-            w.chat_member_put(&member(name, "a", read_seq))?;
-        }
+    put!(&store, {
+        chat_channel_put: channel("c", 3), channel("read", 3), ChatChannel { gated: true, ..channel("gated", 3) },
+            channel("empty", 0), channel("b", 1), channel("not-mine", 5);
+        chat_member_put: member("c", "a", 2), member("read", "a", 3), member("gated", "a", 0), member("empty", "a", 0),
+            member("b", "a", 0), member("not-mine", "aa", 0), member("gone", "a", 0);
     });
-    put!(&store, { chat_channel_put: channel("not-mine", 5); });
-    put!(&store, { chat_member_put: member("not-mine", "aa", 0), member("gone", "a", 0); });
     let a = || id_of("a");
     shows!(&store, |r| {
         r.chat_unread(&a())? => [(member("b", "a", 0), channel("b", 1)), (member("c", "a", 2), channel("c", 3))];
