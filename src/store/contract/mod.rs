@@ -66,8 +66,9 @@ macro_rules! for_each_check {
     ($then:ident $(, $medium:expr)?) => {
         $then! {
             ($($medium)?)
-            agents: agents_are_put_and_listed, tombstones_of_creators_of_living_agents_are_kept, dynamic_agents_are_counted, meta_is_kept,
-                skills_are_held_and_removed, jobs_are_newest_first, requests_are_kept_by_principal;
+            agents: agents_are_put_and_listed, tombstones_of_creators_of_living_agents_are_kept,
+                dynamic_agents_are_counted, meta_is_kept, skills_are_held_and_removed, jobs_are_newest_first,
+                requests_are_kept_by_principal;
             approvals: approvals_round_trip_and_are_listed, standing_approvals_are_found, closed_approvals_are_pruned;
             artifacts: artifacts_are_kept_by_path, artifacts_are_listed_by_prefix_and_agent;
             asks: asks_round_trip, open_asks_are_found, dead_letters_are_newest_first;

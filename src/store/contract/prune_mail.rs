@@ -29,7 +29,8 @@ async fn put_mail(store: &Store, mail: Vec<(Envelope, MailState, Option<u64>)>) 
 pub(super) async fn only_consumed_mail_is_pruned(store: Bench) {
     use MailState::{Consumed, Pending, Taken};
     put!(&store, {
-        turn_put: turn(1, "a", TurnStatus::Finished), turn(2, "a", TurnStatus::Open), turn(49, "a", TurnStatus::Finished);
+        turn_put: turn(1, "a", TurnStatus::Finished), turn(2, "a", TurnStatus::Open),
+            turn(49, "a", TurnStatus::Finished);
     });
     let states = [(1, Pending, None), (2, Taken, Some(2)), (3, Consumed, Some(1)), (4, Consumed, Some(1))];
     let later = [(5, Pending, None), (50, Consumed, Some(49))];
