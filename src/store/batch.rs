@@ -19,26 +19,10 @@ pub(crate) struct Counters {
     pub(crate) pending: i64,
 }
 
-/// A sequence of the world.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Sequence {
-    Messages,
-    Journal,
-    Usage,
-    TaskEvents,
-    Events,
-}
-
 impl Counters {
     /// Assigns the next number of a sequence.
-    pub(crate) fn next(&mut self, of: Sequence) -> i64 {
-        let last = match of {
-            Sequence::Messages => &mut self.messages,
-            Sequence::Journal => &mut self.journal,
-            Sequence::Usage => &mut self.usage,
-            Sequence::TaskEvents => &mut self.task_events,
-            Sequence::Events => &mut self.events,
-        };
+    pub(crate) fn next(&mut self, sequence: fn(&mut Self) -> &mut i64) -> i64 {
+        let last = sequence(self);
         *last += 1;
         *last
     }
@@ -79,7 +63,7 @@ impl Batch {
     /// Numbers an event of the running command. It is published if the batch is committed.
     pub(crate) fn event(&mut self, event_id: EventId, ts: Timestamp, new: NewEvent) -> &Event {
         let event = Event {
-            seq: self.counters.next(Sequence::Events),
+            seq: self.counters.next(|counters| &mut counters.events),
             event_id,
             ts,
             kind: new.kind,

@@ -152,14 +152,6 @@ impl From<StoreError> for Refusal {
             StoreError::Closed => Some("the daemon is stopping; try again when it runs again"),
             _ => None,
         };
-        let refusal = Refusal::new(code, error.to_string());
-        let refusal = match details {
-            Some(details) => refusal.details(details),
-            None => refusal,
-        };
-        match hint {
-            Some(hint) => refusal.hint(hint),
-            None => refusal,
-        }
+        Self { details, hint: hint.map(str::to_owned), ..Self::new(code, error.to_string()) }
     }
 }

@@ -50,13 +50,6 @@ impl Args {
         self.values.len()
     }
 
-    /// Adds a text.
-    #[cfg(test)]
-    pub(crate) fn text(&mut self, value: &str) -> &mut Self {
-        self.push(value);
-        self
-    }
-
     /// Adds a value.
     pub(crate) fn push(&mut self, value: impl IntoValue) {
         self.values.push(value.into_value());
@@ -80,28 +73,25 @@ pub(crate) trait IntoValue {
     fn into_value(self) -> Value;
 }
 
-impl IntoValue for &str {
-    fn into_value(self) -> Value {
-        Value::Text(self.to_owned())
-    }
+/// Binds types as an expression of the value.
+macro_rules! taken_as {
+    ($($type:ty: |$value:ident| $bound:expr;)+) => {
+        $(
+            impl IntoValue for $type {
+                fn into_value(self) -> Value {
+                    let $value = self;
+                    $bound
+                }
+            }
+        )+
+    };
 }
 
-impl IntoValue for String {
-    fn into_value(self) -> Value {
-        Value::Text(self)
-    }
-}
-
-impl IntoValue for &String {
-    fn into_value(self) -> Value {
-        Value::Text(self.clone())
-    }
-}
-
-impl IntoValue for Vec<u8> {
-    fn into_value(self) -> Value {
-        Value::Blob(self)
-    }
+taken_as! {
+    &str: |text| Value::Text(text.to_owned());
+    String: |text| Value::Text(text);
+    &String: |text| Value::Text(text.clone());
+    Vec<u8>: |bytes| Value::Blob(bytes);
 }
 
 impl<T: IntoValue> IntoValue for Option<T> {
@@ -191,14 +181,25 @@ pub(crate) trait Columns {
 }
 
 /// A row of a query, until the next one is read.
-pub(crate) struct ReadRow<'r> {
-    columns: &'r dyn Columns,
+pub(crate) type ReadRow<'r> = dyn Columns + 'r;
+
+/// The columns of a row, one after the other.
+pub(crate) struct Cells<'r> {
+    table: &'static str,
+    row: &'r ReadRow<'r>,
+    column: usize,
 }
 
-impl<'r> ReadRow<'r> {
-    /// The row at which a statement stands.
-    pub(crate) fn new(columns: &'r dyn Columns) -> Self {
-        Self { columns }
+impl<'r> Cells<'r> {
+    /// Those from `first` on.
+    pub(crate) fn of(table: &'static str, row: &'r ReadRow<'r>, first: usize) -> Self {
+        Self { table, row, column: first }
+    }
+
+    /// Decodes the next column.
+    pub(crate) fn take<T: FromColumn<'r>>(&mut self) -> Result<T> {
+        self.column += 1;
+        get(self.table, self.row, self.column - 1)
     }
 }
 
@@ -207,43 +208,27 @@ pub(crate) trait FromColumn<'r>: Sized {
     fn from_column(column: ValueRef<'r>) -> std::result::Result<Self, String>;
 }
 
-fn unexpected<T>(column: ValueRef<'_>, wanted: &str) -> std::result::Result<T, String> {
-    let found = match column {
-        ValueRef::Null => "NULL",
-        ValueRef::Integer(_) => "an integer",
-        ValueRef::Real(_) => "a real number",
-        ValueRef::Text(_) => "a text",
-        ValueRef::Blob(_) => "bytes",
+/// Decodes types that a column itself can have.
+macro_rules! held_as {
+    ($($type:ty: |$variant:ident($held:ident)| $decoded:expr;)+) => {
+        $(
+            impl<'r> FromColumn<'r> for $type {
+                fn from_column(column: ValueRef<'r>) -> std::result::Result<Self, String> {
+                    match column {
+                        ValueRef::$variant($held) => $decoded,
+                        other => Err(format!("{} was expected, and it is {}", stringify!($variant), other.data_type())),
+                    }
+                }
+            }
+        )+
     };
-    Err(format!("{wanted} was expected, and it is {found}"))
 }
 
-impl FromColumn<'_> for i64 {
-    fn from_column(column: ValueRef<'_>) -> std::result::Result<Self, String> {
-        match column {
-            ValueRef::Integer(number) => Ok(number),
-            other => unexpected(other, "an integer"),
-        }
-    }
-}
-
-impl<'r> FromColumn<'r> for &'r str {
-    fn from_column(column: ValueRef<'r>) -> std::result::Result<Self, String> {
-        match column {
-            // A text may be damaged.
-            ValueRef::Text(text) => std::str::from_utf8(text).map_err(|error| error.to_string()),
-            other => unexpected(other, "a text"),
-        }
-    }
-}
-
-impl<'r> FromColumn<'r> for &'r [u8] {
-    fn from_column(column: ValueRef<'r>) -> std::result::Result<Self, String> {
-        match column {
-            ValueRef::Blob(bytes) => Ok(bytes),
-            other => unexpected(other, "bytes"),
-        }
-    }
+held_as! {
+    i64: |Integer(number)| Ok(number);
+    // A text may be damaged.
+    &'r str: |Text(text)| std::str::from_utf8(text).map_err(|error| error.to_string());
+    &'r [u8]: |Blob(bytes)| Ok(bytes);
 }
 
 impl<'r, T: FromColumn<'r>> FromColumn<'r> for Option<T> {
@@ -327,7 +312,7 @@ pub(crate) fn from_json<T: DeserializeOwned>(table: &'static str, text: &str) ->
 
 /// Decodes one column.
 pub(crate) fn get<'r, T: FromColumn<'r>>(table: &'static str, row: &'r ReadRow<'_>, column: usize) -> Result<T> {
-    let decoded = row.columns.value(column).and_then(T::from_column);
+    let decoded = row.value(column).and_then(T::from_column);
     decoded.map_err(|what| StoreError::Row { table, key: format!("column {column}"), what })
 }
 

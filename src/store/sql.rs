@@ -143,11 +143,7 @@ impl Out<'_> {
     }
 
     const fn text(&mut self, text: &[u8]) {
-        let mut at = 0;
-        while at < text.len() {
-            self.push(text[at]);
-            at += 1;
-        }
+        self.part(text, 0, text.len());
     }
 
     /// Writes the part of a text from one place to another.

@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicBool;
 use ghost_domain::Event;
 use ghost_domain::ports::Signal;
 
-use crate::batch::{Batch, Counters, Sequence};
+use crate::batch::{Batch, Counters};
 use crate::driver::{Driver, Failure, NextRow, Order};
 use crate::error::{Result, StoreError};
 use crate::row::{Args, FromColumn, Keyed, ReadRow, Row, get};
@@ -97,8 +97,8 @@ impl Tx {
     }
 
     /// The next number of a sequence of the world. It is taken back if the command is undone.
-    pub(crate) fn next(&mut self, of: Sequence) -> Result<i64> {
-        Ok(self.batch()?.counters.next(of))
+    pub(crate) fn next(&mut self, sequence: fn(&mut Counters) -> &mut i64) -> Result<i64> {
+        Ok(self.batch()?.counters.next(sequence))
     }
 
     /// Whether the batch or the reader's connection has failed.
@@ -417,7 +417,7 @@ mod tests {
     use rusqlite::Connection;
 
     use super::*;
-    use crate::row::get;
+    use crate::row::{args, get};
     use crate::sql::text;
     use crate::sqlite::SqliteDriver;
 
@@ -433,10 +433,8 @@ mod tests {
     fn commands_that_are_undone_take_only_their_own_rows() {
         let mut tx = in_memory("CREATE TABLE t (name TEXT PRIMARY KEY, n INTEGER)");
         let add = |tx: &mut Tx, name: &str| {
-            let mut args = Args::default();
-            args.text(name);
-            tx.execute(text!("INSERT INTO t VALUES ($1, 1) ON CONFLICT (name) DO UPDATE SET n = t.n + 1"), args)
-                .unwrap();
+            let sql = text!("INSERT INTO t VALUES ($1, 1) ON CONFLICT (name) DO UPDATE SET n = t.n + 1");
+            tx.execute(sql, args![name]).unwrap();
         };
         let names = |tx: &mut Tx| -> Vec<(String, i64)> {
             let sql = text!("SELECT name, n FROM t ORDER BY name");
@@ -461,9 +459,7 @@ mod tests {
         for (size, count) in [(WRITTEN_MAX + 1, 1), (WRITTEN_MAX / 4, 9), (WRITTEN_MAX / 3, 2)] {
             let mut tx = in_memory("CREATE TABLE t (name TEXT, n INTEGER)");
             let add = |tx: &mut Tx, text: &str| {
-                let mut args = Args::default();
-                args.text(text);
-                tx.execute(text!("INSERT INTO t VALUES ($1, 1)"), args).unwrap();
+                tx.execute(text!("INSERT INTO t VALUES ($1, 1)"), args![text]).unwrap();
                 let remembered: usize = tx.written.iter().map(|(_, args)| args.bytes()).sum();
                 assert!(remembered <= WRITTEN_MAX, "{remembered}");
             };

@@ -1,31 +1,14 @@
 //! Agents, facts about the world, held skills, jobs and stored answers.
 
-use ghost_domain::{Agent, AgentKind, HeldSkill, Job, Party, TurnStatus};
+use ghost_domain::{Agent, AgentKind, HeldSkill, Job, Party};
 use serde_json::json;
 
 use super::tools::*;
 use crate::Store;
 use crate::tables::Family;
 
-pub(super) async fn the_mail_and_the_turn_of_an_added_agent_are_found(store: Bench) {
-    refuse!(&store, |w| {
-        w.agent_put(&agent("a"))?;
-        w.message_append(&mail(1, "a"))?;
-    });
-    keep!(&store, |w| {
-        w.agent_put(&agent("a"))?;
-        assert_eq!((w.inbox_depth(&id_of("a"))?, w.turn_open_of(&id_of("a"))?), (0, None));
-        w.message_append(&mail(1, "a"))?;
-    });
-    keep!(&store, |w| {
-        assert_eq!(w.inbox_depth(&id_of("a"))?, 1);
-        w.turn_put(&turn(1, "a", TurnStatus::Open))?;
-    });
-    assert_eq!(keep!(&store, |w| { w.turn_open_of(&id_of("a"))? }).map(|turn| turn.turn_id), Some(turn_id(1)));
-    let found = reading!(&store, |r| {
-        (r.agent_get(&id_of("a"))?, r.inbox_depth(&id_of("a"))?, r.turn_open_of(&id_of("a"))?)
-    });
-    assert_eq!((found.0, found.1, found.2.map(|turn| turn.turn_id)), (Some(agent("a")), 1, Some(turn_id(1))));
+fn names(agents: &[Agent]) -> String {
+    map_rows(agents, |agent| agent.agent_id.to_string()).join(" ")
 }
 
 pub(super) async fn agents_are_put_and_listed(store: Bench) {
@@ -40,138 +23,91 @@ pub(super) async fn agents_are_put_and_listed(store: Bench) {
             }),
         )
     };
-    keep!(&store, |w| {
-        w.agent_put(&agent("b"))?;
-        w.agent_put(&agent("c"))?;
-        w.agent_put(&agent("a"))?;
-        w.agent_put(&full())?;
-        assert_eq!(w.agent_get(&id_of("c"))?, Some(full()), "its own write");
-    });
-    assert_eq!(reading!(&store, |r| { r.agent_get(&id_of("c"))? }), Some(full()));
-    assert_eq!(reading!(&store, |r| { r.agent_get(&id_of("b"))? }), Some(agent("b")));
-    assert_eq!(reading!(&store, |r| { r.agent_get(&id_of("nobody"))? }), None);
-    shows!(&store, |r| {
-        map_rows(&r.agent_list(true)?, |agent| agent.agent_id.clone()) => [id_of("a"), id_of("b"), id_of("c")];
-        map_rows(&r.agent_list(false)?, |agent| agent.agent_id.clone()) => [id_of("a"), id_of("b")];
-    });
-    refuse!(&store, |w| {
-        w.agent_put(&agent("bb"))?;
-        assert_eq!(w.agent_ids("b", 9)?, [id_of("b"), id_of("bb")], "the command's own writes count");
-        assert_eq!(w.agents_among(&[id_of("bb"), id_of("a")])?, [id_of("a"), id_of("bb")]);
-        w.agent_put(&Agent { deleted_at: Some(at(2)), ..agent("bb") })?;
-        assert_eq!(w.agents_among(&[id_of("bb"), id_of("a")])?, [id_of("a")]);
-    });
+    put!(&store, { agent_put: agent("b"), agent("c"), agent("a"), full(); });
     let among = [id_of("c"), id_of("b"), id_of("nobody"), id_of("b")];
-    assert_eq!(reading!(&store, |r| { r.agent_ids("", 9)? }), [id_of("a"), id_of("b")]);
-    assert_eq!(reading!(&store, |r| { r.agent_ids("", 1)? }), [id_of("a")]);
-    assert_eq!(reading!(&store, |r| { r.agents_among(&among)? }), [id_of("b")]);
+    shows!(&store, |r| {
+        r.agent_get(&id_of("c"))? => Some(full());
+        r.agent_get(&id_of("b"))? => Some(agent("b"));
+        r.agent_get(&id_of("nobody"))? => None;
+        names(&r.agent_list(true)?) => "a b c";
+        names(&r.agent_list(false)?) => "a b";
+        r.agent_ids("", 9)? => [id_of("a"), id_of("b")];
+        r.agent_ids("", 1)? => [id_of("a")];
+        r.agent_ids("b", 9)? => [id_of("b")];
+        r.agents_among(&among)? => [id_of("b")];
+    });
     tombstones_are_pruned(&store).await;
 }
 
 /// Continues with two living agents and the tombstone of `c`: incarnation 7, deleted at second 4.
 async fn tombstones_are_pruned(store: &Store) {
-    let floor = async || reading!(store, |r| { r.agent_incarnation_floor()? });
-    assert_eq!(floor().await, 0);
-    keep!(store, |w| {
-        w.agent_put(&Agent { incarnation: 3, deleted_at: Some(at(2)), ..agent("d") })?;
-        w.agent_put(&Agent { incarnation: 9, deleted_at: Some(at(8)), ..agent("e") })?;
+    let gone = |name, incarnation, second| Agent { incarnation, deleted_at: Some(at(second)), ..agent(name) };
+    put!(store, { agent_put: gone("d", 3, 2), gone("e", 9, 8); });
+    // Only what is older, and bounded. The floor rises with the deleted tombstones, and the oldest are deleted first.
+    prunes!(store, Family::Agents, |r| { (names(&r.agent_list(true)?), r.agent_incarnation_floor()?) }, {
+        (2, 9) => 0, ("a b c d e".to_owned(), 0);
+        (8, 0) => 0, ("a b c d e".to_owned(), 0);
+        (8, 1) => 1, ("a b c e".to_owned(), 3);
+        (8, 1) => 1, ("a b e".to_owned(), 7);
+        (8, 1) => 0, ("a b e".to_owned(), 7);
     });
-    assert_eq!(keep!(store, |w| { w.prune(Family::Agents, at(2), 9)? }), 0, "only what is older");
-    assert_eq!(keep!(store, |w| { w.prune(Family::Agents, at(8), 0)? }), 0, "bounded");
-    refuse!(store, |w| {
-        assert_eq!(w.prune(Family::Agents, at(8), 9)?, 2);
-        assert_eq!((w.agent_get(&id_of("c"))?, w.agent_incarnation_floor()?), (None, 7));
+    put!(store, { agent_put: gone("d", 1, 3); });
+    prunes!(store, Family::Agents, |r| { (r.agent_get(&id_of("d"))?, r.agent_incarnation_floor()?) }, {
+        (8, 9) => 1, (None, 7);
     });
-    assert_eq!(floor().await, 0, "a refused prune does not raise the floor");
-    // The floor rises with the deleted tombstones, and the oldest are deleted first.
-    for (gone, left, risen) in [(1, "a b c e", 3), (1, "a b e", 7), (0, "a b e", 7)] {
-        assert_eq!(keep!(store, |w| { w.prune(Family::Agents, at(8), 1)? }), gone);
-        let all = reading!(store, |r| { r.agent_list(true)? });
-        assert_eq!(map_rows(&all, |agent| agent.agent_id.to_string()).join(" "), left);
-        assert_eq!(floor().await, risen);
-    }
-    keep!(store, |w| {
-        assert_eq!(w.agent_get(&id_of("c"))?, None);
-        assert_eq!(w.agent_get(&id_of("a"))?, Some(agent("a")), "in a command, too");
-    });
-    // The floor never decreases.
-    keep!(store, |w| {
-        w.agent_put(&Agent { deleted_at: Some(at(3)), ..agent("d") })?;
-        assert_eq!(w.prune(Family::Agents, at(8), 9)?, 1);
-    });
-    assert_eq!(floor().await, 7);
 }
 
 pub(super) async fn tombstones_of_creators_of_living_agents_are_kept(store: Bench) {
     let gone =
         |name: &str, owner: &str| Agent { owner: Some(owner.to_owned()), deleted_at: Some(at(2)), ..agent(name) };
-    keep!(&store, |w| {
-        w.agent_put(&Agent { owner: Some("agent:b".to_owned()), ..agent("a") })?;
-        w.agent_put(&gone("b", "agent:c"))?;
-        w.agent_put(&gone("c", "operator:b"))?;
-        // These created each other, but no living agent.
-        w.agent_put(&gone("x", "agent:y"))?;
-        w.agent_put(&gone("y", "agent:x"))?;
-        w.agent_put(&gone("z", "agent:a"))?;
+    // `x` and `y` created each other, but no living agent.
+    put!(&store, {
+        agent_put: Agent { owner: Some("agent:b".to_owned()), ..agent("a") }, gone("b", "agent:c"),
+            gone("c", "operator:b"), gone("x", "agent:y"), gone("y", "agent:x"), gone("z", "agent:a");
     });
-    let prune = async || {
-        let gone = keep!(&store, |w| { w.prune(Family::Agents, at(9), 9)? });
-        let left = reading!(&store, |r| { r.agent_list(true)? });
-        (gone, map_rows(&left, |agent| agent.agent_id.to_string()).join(" "))
-    };
-    assert_eq!(prune().await, (3, "a b c".to_owned()));
-    keep!(&store, |w| { w.agent_put(&gone("a", "agent:b"))? });
-    assert_eq!(prune().await, (3, String::new()));
+    prunes!(&store, Family::Agents, |r| { names(&r.agent_list(true)?) }, { (9, 9) => 3, "a b c"; });
+    put!(&store, { agent_put: gone("a", "agent:b"); });
+    prunes!(&store, Family::Agents, |r| { names(&r.agent_list(true)?) }, { (9, 9) => 3, ""; });
 }
 
 pub(super) async fn dynamic_agents_are_counted(store: Bench) {
-    assert_eq!(reading!(&store, |r| { r.agent_count_dynamic()? }), 0);
-    keep!(&store, |w| {
-        w.agent_put(&agent("a"))?;
-        w.agent_put(&Agent { kind: AgentKind::Dynamic, ..agent("b") })?;
-        w.agent_put(&Agent { kind: AgentKind::Dynamic, ..agent("c") })?;
-        w.agent_put(&Agent { kind: AgentKind::Dynamic, deleted_at: Some(at(2)), ..agent("d") })?;
-        assert_eq!(w.agent_count_dynamic()?, 2);
-    });
-    keep!(&store, |w| {
-        w.agent_put(&Agent { kind: AgentKind::Dynamic, deleted_at: Some(at(2)), ..agent("b") })?;
-        assert_eq!(w.agent_count_dynamic()?, 1);
-    });
-    assert_eq!(reading!(&store, |r| { r.agent_count_dynamic()? }), 1);
+    let dynamic = |name, deleted_at| Agent { kind: AgentKind::Dynamic, deleted_at, ..agent(name) };
+    shows!(&store, |r| { r.agent_count_dynamic()? => 0; });
+    put!(&store, { agent_put: agent("a"), dynamic("b", None), dynamic("c", None), dynamic("d", Some(at(2))); });
+    shows!(&store, |r| { r.agent_count_dynamic()? => 2; });
+    put!(&store, { agent_put: dynamic("b", Some(at(2))); });
+    shows!(&store, |r| { r.agent_count_dynamic()? => 1; });
 }
 
 pub(super) async fn meta_is_kept(store: Bench) {
-    assert_eq!(reading!(&store, |r| { r.meta_get("world_id")? }), None);
+    shows!(&store, |r| { r.meta_get("world_id")? => None; });
     keep!(&store, |w| {
-        w.meta_put("world_id", "one")?;
-        w.meta_put("other", AWKWARD)?;
-        w.meta_put("world_id", "two")?;
-        assert_eq!(w.meta_get("world_id")?.as_deref(), Some("two"));
+        for (key, value) in [("world_id", "one"), ("other", AWKWARD), ("world_id", "two")] {
+            w.meta_put(key, value)?;
+        }
     });
     shows!(&store, |r| {
-        r.meta_get("world_id")? => Some("two".to_owned());
-        r.meta_get("other")? => Some(AWKWARD.to_owned());
+        r.meta_get("world_id")?.as_deref() => Some("two");
+        r.meta_get("other")?.as_deref() => Some(AWKWARD);
     });
 }
 
 // covers: SKILL-41
 pub(super) async fn skills_are_held_and_removed(store: Bench) {
+    let active = || HeldSkill { active: true, acquired_at: at(5), ..held("a", "writing") };
+    put!(&store, {
+        skill_put: held("a", "writing"), held("a", "editing"), held("aa", "editing"), held("a", "reading"), active();
+    });
     keep!(&store, |w| {
-        w.skill_put(&held("a", "writing"))?;
-        w.skill_put(&held("a", "editing"))?;
-        w.skill_put(&held("aa", "editing"))?;
-        w.skill_put(&held("a", "reading"))?;
-        w.skill_put(&HeldSkill { active: true, acquired_at: at(5), ..held("a", "writing") })?;
         assert!(w.skill_remove(&id_of("a"), "reading")?);
+        assert!(!w.skill_remove(&id_of("a"), "reading")?);
         assert!(!w.skill_remove(&id_of("b"), "editing")?);
     });
     shows!(&store, |r| {
-        r.skills_held(&id_of("a"))?
-            => [held("a", "editing"), HeldSkill { active: true, acquired_at: at(5), ..held("a", "writing") }];
-        r.skills_held(&id_of("aa"))? => vec![held("aa", "editing")];
-        r.skills_held(&id_of("b"))? => vec![];
+        r.skills_held(&id_of("a"))? => [held("a", "editing"), active()];
+        r.skills_held(&id_of("aa"))? => [held("aa", "editing")];
+        r.skills_held(&id_of("b"))? => [];
     });
-    assert!(!keep!(&store, |w| { w.skill_remove(&id_of("a"), "reading")? }));
 }
 
 pub(super) async fn jobs_are_newest_first(store: Bench) {
@@ -181,35 +117,24 @@ pub(super) async fn jobs_are_newest_first(store: Bench) {
         result_path: Some("output/briefings/x.md".to_owned()),
         ..job("bb", 2)
     };
-    keep!(&store, |w| {
-        w.job_put(&job("aa", 1))?;
-        w.job_put(&job("cc", 3))?;
-        w.job_put(&job("bb", 2))?;
-        w.job_put(&done())?;
-        assert_eq!(w.job_of_task(task_id(7))?, Some(done()), "its own write");
-    });
+    put!(&store, { job_put: job("aa", 1), job("cc", 3), job("bb", 2), done(); });
     shows!(&store, |r| {
-        r.job_of_task(task_id(7))?.as_ref() => Some(&done());
+        r.job_of_task(task_id(7))? => Some(done());
         r.job_of_task(task_id(8))? => None;
+        r.job_list(None, 1_000)? => [job("cc", 3), done(), job("aa", 1)];
+        r.job_get("bb")? => Some(done());
+        r.job_get("dd")? => None;
     });
-    assert_eq!(reading!(&store, |r| { r.job_list(None, 1_000)? }), [job("cc", 3), done(), job("aa", 1)]);
-    assert_eq!(reading!(&store, |r| { r.job_get("bb")? }), Some(done()));
-    assert_eq!(reading!(&store, |r| { r.job_get("dd")? }), None);
 }
 
 pub(super) async fn requests_are_kept_by_principal(store: Bench) {
-    let of = |name: &str, second| answer(Party::Operator(name.to_owned()), "r-1", second);
-    keep!(&store, |w| {
-        let (one, two) = (of("one", 1), of("two", 2));
-        w.request_put(&one)?;
-        w.request_put(&two)?;
-        assert_eq!(w.request_get(&one.key.principal, &one.key.request_id)?, Some(one));
-    });
-    let (one, two) = (Party::Operator("one".to_owned()), Party::Operator("two".to_owned()));
+    let operator = |name: &str| Party::Operator(name.to_owned());
+    let of = move |name: &str, second| answer(operator(name), "r-1", second);
+    put!(&store, { request_put: of("one", 1), of("two", 2); });
     shows!(&store, |r| {
-        r.request_get(&one, &"r-1".parse().unwrap())? => Some(of("one", 1));
-        r.request_get(&two, &"r-1".parse().unwrap())? => Some(of("two", 2));
-        r.request_get(&one, &"r-2".parse().unwrap())? => None;
+        r.request_get(&operator("one"), &"r-1".parse().unwrap())? => Some(of("one", 1));
+        r.request_get(&operator("two"), &"r-1".parse().unwrap())? => Some(of("two", 2));
+        r.request_get(&operator("one"), &"r-2".parse().unwrap())? => None;
         r.request_get(&Party::Agent(id_of("one")), &"r-1".parse().unwrap())? => None;
     });
 }

@@ -19,56 +19,52 @@ pub(super) fn approval(n: u64, agent: &str, status: ApprovalStatus) -> Approval 
 }
 
 pub(super) async fn approvals_round_trip_and_are_listed(store: Bench) {
-    let (first, second) = (approval(1, "a", ApprovalStatus::Approved), approval(2, "b", ApprovalStatus::Pending));
-    let wanted = (Some(first.clone()), Some(second.clone()), None);
-    keep!(&store, |w| {
-        w.approval_put(&approval(1, "a", ApprovalStatus::Pending))?;
-        w.approval_put(&first)?;
-        w.approval_put(&second)?;
-        w.approval_put(&approval(3, "b", ApprovalStatus::Denied))?;
+    let (first, second) = (|| approval(1, "a", ApprovalStatus::Approved), || approval(2, "b", ApprovalStatus::Pending));
+    put!(&store, {
+        approval_put: approval(1, "a", ApprovalStatus::Pending), first(), second(),
+            approval(3, "b", ApprovalStatus::Denied);
     });
-    let got = reading!(&store, |r| {
-        (r.approval_get(approval_id(1))?, r.approval_get(approval_id(2))?, r.approval_get(approval_id(9))?)
-    });
-    assert_eq!(got, wanted);
     let ids = |rows: Vec<Approval>| map_rows(&rows, |row| row.approval_id);
-    let of_b = ApprovalFilter { agent_id: Some(id_of("b")), ..<_>::default() };
-    let pending = ApprovalFilter { status: Some(ApprovalStatus::Pending), ..<_>::default() };
+    let any = ApprovalFilter::default;
+    let of_b = ApprovalFilter { agent_id: Some(id_of("b")), ..any() };
+    let pending = ApprovalFilter { status: Some(ApprovalStatus::Pending), ..any() };
     shows!(&store, |r| {
-        ids(r.approval_list(&ApprovalFilter::default(), None, 0)?) => [3, 2, 1].map(approval_id);
-        ids(r.approval_list(&ApprovalFilter::default(), Some((at(3), approval_id(3))), 1)?) => [approval_id(2)];
+        r.approval_get(approval_id(1))? => Some(first());
+        r.approval_get(approval_id(2))? => Some(second());
+        r.approval_get(approval_id(9))? => None;
+        ids(r.approval_list(&any(), None, 0)?) => [3, 2, 1].map(approval_id);
+        ids(r.approval_list(&any(), Some((at(3), approval_id(3))), 1)?) => [approval_id(2)];
         ids(r.approval_list(&of_b, None, 0)?) => [3, 2].map(approval_id);
-        ids(r.approval_list(&pending, None, 0)?) => vec![approval_id(2)];
+        ids(r.approval_list(&pending, None, 0)?) => [approval_id(2)];
         r.approval_count_pending()? => 1;
-        ids(r.approvals_pending_of_turn(turn_id(2))?) => vec![approval_id(2)];
-        ids(r.approvals_pending_of_turn(turn_id(3))?) => Vec::new();
+        ids(r.approvals_pending_of_turn(turn_id(2))?) => [approval_id(2)];
+        ids(r.approvals_pending_of_turn(turn_id(3))?) => [];
     });
 }
 
 pub(super) async fn standing_approvals_are_found(store: Bench) {
-    let standing = Approval { always: true, ..approval(1, "a", ApprovalStatus::Approved) };
-    let (digest, wanted) = (standing.digest.clone(), standing.clone());
-    keep!(&store, |w| {
-        w.approval_put(&standing)?;
-        w.approval_put(&approval(2, "b", ApprovalStatus::Approved))?;
-    });
+    let (standing, once) = (
+        || Approval { always: true, ..approval(1, "a", ApprovalStatus::Approved) },
+        || approval(2, "b", ApprovalStatus::Approved),
+    );
+    put!(&store, { approval_put: standing(), once(); });
     shows!(&store, |r| {
-        r.approval_standing(&id_of("a"), &digest)?.as_ref() => Some(&wanted);
-        r.approval_standing(&id_of("b"), &digest)? => None;
+        r.approval_standing(&id_of("a"), &standing().digest)? => Some(standing());
+        r.approval_standing(&id_of("b"), &standing().digest)? => None;
         r.approval_standing(&id_of("a"), "0")? => None;
-        r.approval_standing(&id_of("b"), &approval(2, "b", ApprovalStatus::Approved).digest)? => None;
-        r.approval_list(&ApprovalFilter { always: true, ..<_>::default() }, None, 0)? => [wanted];
+        r.approval_standing(&id_of("b"), &once().digest)? => None;
+        r.approval_list(&ApprovalFilter { always: true, ..<_>::default() }, None, 0)? => [standing()];
     });
 }
 
 pub(super) async fn closed_approvals_are_pruned(store: Bench) {
-    keep!(&store, |w| {
-        w.approval_put(&approval(1, "a", ApprovalStatus::Pending))?;
-        w.approval_put(&approval(2, "a", ApprovalStatus::Expired))?;
-        w.approval_put(&Approval { always: true, ..approval(3, "a", ApprovalStatus::Approved) })?;
-        w.approval_put(&approval(50, "a", ApprovalStatus::Denied))?;
+    put!(&store, {
+        approval_put: approval(1, "a", ApprovalStatus::Pending), approval(2, "a", ApprovalStatus::Expired),
+            Approval { always: true, ..approval(3, "a", ApprovalStatus::Approved) },
+            approval(50, "a", ApprovalStatus::Denied);
     });
-    let pruned = keep!(&store, |w| { w.prune(Family::Approvals, at(40), 9)? });
-    let kept = reading!(&store, |r| { r.approval_list(&ApprovalFilter::default(), None, 0)? });
-    assert_eq!((pruned, map_rows(&kept, |row| row.approval_id)), (1, [50, 3, 1].map(approval_id).to_vec()));
+    let ids = |rows: Vec<Approval>| map_rows(&rows, |row| row.approval_id);
+    prunes!(&store, Family::Approvals, |r| { ids(r.approval_list(&<_>::default(), None, 0)?) }, {
+        (40, 9) => 1, [50, 3, 1].map(approval_id);
+    });
 }

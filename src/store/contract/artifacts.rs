@@ -6,23 +6,17 @@ use super::tools::*;
 use crate::tables::ArtifactFilter;
 
 // covers: ART-03
-pub(super) async fn artifacts_are_kept_by_path(mut store: Bench) {
-    let full = Artifact { bytes: LARGE, sha256: AWKWARD.to_owned(), updated_at: at(9), ..artifact("output/b", 2) };
-    let unknown = Artifact { agent_id: None, turn_id: None, ..artifact("output/a", 1) };
-    let wanted = (full.clone(), unknown.clone());
-    keep!(&store, |w| {
-        w.artifact_put(&artifact("output/b", 2))?;
-        w.artifact_put(&full)?;
-        w.artifact_put(&unknown)?;
-        w.artifact_put(&artifact("output/c", 3))?;
-        assert!(w.artifact_remove("output/c")? && !w.artifact_remove("output/c")?);
-        assert_eq!(w.artifact_list(&ArtifactFilter::default())?.len(), 2);
+pub(super) async fn artifacts_are_kept_by_path(store: Bench) {
+    let full = || Artifact { bytes: LARGE, sha256: AWKWARD.to_owned(), updated_at: at(9), ..artifact("output/b", 2) };
+    let unknown = || Artifact { agent_id: None, turn_id: None, ..artifact("output/a", 1) };
+    put!(&store, { artifact_put: artifact("output/b", 2), full(), unknown(), artifact("output/c", 3); });
+    keep!(&store, |w| { assert!(w.artifact_remove("output/c")? && !w.artifact_remove("output/c")?) });
+    shows!(&store, |r| {
+        r.artifact_get("output/b")? => Some(full());
+        r.artifact_get("output/a")? => Some(unknown());
+        r.artifact_get("output/c")? => None;
+        r.artifact_list(&ArtifactFilter::default())?.len() => 2;
     });
-    store.reopen().await;
-    let found = reading!(&store, |r| {
-        (r.artifact_get("output/b")?, r.artifact_get("output/a")?, r.artifact_get("output/c")?)
-    });
-    assert_eq!(found, (Some(wanted.0), Some(wanted.1), None));
 }
 
 pub(super) async fn artifacts_are_listed_by_prefix_and_agent(store: Bench) {

@@ -6,28 +6,21 @@ use ghost_domain::{Ask, AskStatus, DeadLetter, DeadLetterStatus, Party};
 use super::tools::*;
 
 pub(super) async fn asks_round_trip(store: Bench) {
-    let outside = Ask {
-        asker: Asker {
-            party: Party::Operator("uid-1000".to_owned()),
-            turn_id: None,
-            call_id: None,
-            provider_call_id: None,
-        },
-        ..ask(1, "a", "b", AskStatus::Open)
-    };
+    let party = Party::Operator("uid-1000".to_owned());
+    let asker = Asker { party, turn_id: None, call_id: None, provider_call_id: None };
+    let outside = Ask { asker, ..ask(1, "a", "b", AskStatus::Open) };
     let late = Ask {
         reply: Some(AWKWARD.to_owned()),
         truncated: true,
         error: Some("too late".to_owned()),
         ..ask(2, "a", "b", AskStatus::TimedOut)
     };
-    let wanted = (Some(outside.clone()), Some(late.clone()), None);
-    keep!(&store, |w| {
-        w.ask_put(&outside)?;
-        w.ask_put(&ask(2, "a", "b", AskStatus::Open))?;
-        w.ask_put(&late)?;
+    let wanted = [outside.clone(), late.clone()].map(Some);
+    put!(&store, { ask_put: outside, ask(2, "a", "b", AskStatus::Open), late; });
+    shows!(&store, |r| {
+        [r.ask_get(ask_id(1))?, r.ask_get(ask_id(2))?] => wanted;
+        r.ask_get(ask_id(3))? => None;
     });
-    assert_eq!(reading!(&store, |r| { (r.ask_get(ask_id(1))?, r.ask_get(ask_id(2))?, r.ask_get(ask_id(3))?) }), wanted);
 }
 
 pub(super) async fn open_asks_are_found(store: Bench) {
@@ -42,7 +35,7 @@ pub(super) async fn open_asks_are_found(store: Bench) {
         }
         assert_eq!((ids(&w.asks_open()?), w.ask_count_open()?), ([1, 2, 3, 4].map(ask_id).to_vec(), 4));
     });
-    keep!(&store, |w| { w.ask_put(&ask(2, "a", "b", AskStatus::Answered))? });
+    put!(&store, { ask_put: ask(2, "a", "b", AskStatus::Answered); });
     shows!(&store, |r| {
         ids(&r.asks_open()?) => [1, 3, 4].map(ask_id);
         r.ask_count_open()? => 3;
@@ -58,16 +51,12 @@ pub(super) async fn dead_letters_are_newest_first(store: Bench) {
         messages: vec![message_id(3), message_id(1), message_id(2)],
         ..letter(2, "a", DeadLetterStatus::Retried)
     };
-    keep!(&store, |w| {
-        w.dead_letter_put(&letter(3, "b", DeadLetterStatus::Held))?;
-        w.dead_letter_put(&letter(1, "a", DeadLetterStatus::Held))?;
-        w.dead_letter_put(&letter(2, "a", DeadLetterStatus::Held))?;
-        w.dead_letter_put(&many())?;
-    });
-    assert_eq!(reading!(&store, |r| { r.dead_letter_get(letter_id(2))? }), Some(many()));
-    assert_eq!(reading!(&store, |r| { r.dead_letter_get(letter_id(4))? }), None);
+    let held = |n, agent| letter(n, agent, DeadLetterStatus::Held);
+    put!(&store, { dead_letter_put: held(3, "b"), held(1, "a"), held(2, "a"), many(); });
     let ids = |letters: &[DeadLetter]| map_rows(letters, |letter| letter.dead_letter_id);
     shows!(&store, |r| {
+        r.dead_letter_get(letter_id(2))? => Some(many());
+        r.dead_letter_get(letter_id(4))? => None;
         ids(&r.dead_letter_list(None, None, None, 1_000)?) => [3, 2, 1].map(letter_id);
         ids(&r.dead_letter_list(Some(&id_of("a")), None, None, 1_000)?) => [2, 1].map(letter_id);
         ids(&r.dead_letter_list(Some(&id_of("a")), Some(DeadLetterStatus::Held), None, 1_000)?) => [letter_id(1)];

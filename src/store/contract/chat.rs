@@ -4,10 +4,8 @@ use futures_util::future::join_all;
 use ghost_domain::{ChatChannel, ChatMember, ChatPost, Envelope, Party};
 
 use super::tools::*;
-use crate::Store;
-
-/// Names, in order, where one is the beginning of the next.
-const ALIKE: [&str; 5] = ["a", "a-b", "a.b", "a0", "aa"];
+use crate::Tx;
+use crate::tables::Result;
 
 pub(super) async fn channels_are_listed_by_name(store: Bench) {
     let full = || ChatChannel {
@@ -17,152 +15,101 @@ pub(super) async fn channels_are_listed_by_name(store: Bench) {
         members: u32::MAX,
         ..channel("b", i64::MAX)
     };
-    keep!(&store, |w| {
-        w.chat_channel_put(&channel("b", 1))?;
-        assert_eq!(w.chat_channel_get(&channel_name("b"))?, Some(channel("b", 1)));
-        w.chat_channel_put(&full())?;
-        w.chat_channel_put(&channel("c", 0))?;
-        w.chat_channel_put(&channel("a", 0))?;
-        assert_eq!(w.chat_channel_get(&channel_name("b"))?.as_ref(), Some(&full()));
-        let list = w.chat_channel_list()?;
-        assert_eq!(map_rows(&list, |channel| channel.channel.to_string()), ["a", "b", "c"]);
-        assert_eq!(w.chat_channel_count()?, 3);
+    put!(&store, { chat_channel_put: channel("b", 1), full(), channel("c", 0), channel("a", 0); });
+    shows!(&store, |r| {
+        r.chat_channel_get(&channel_name("b"))? => Some(full());
+        r.chat_channel_get(&channel_name("x"))? => None;
+        r.chat_channel_list()? => [channel("a", 0), full(), channel("c", 0)];
+        r.chat_channel_count()? => 3;
     });
-    let (b, none) =
-        reading!(&store, |r| { (r.chat_channel_get(&channel_name("b"))?, r.chat_channel_get(&channel_name("x"))?) });
-    assert_eq!((b.as_ref(), none), (Some(&full()), None));
-    assert_eq!(reading!(&store, |r| { r.chat_channel_list()? })[1], full());
-
     keep!(&store, |w| {
         for n in 0..1_000 {
             w.chat_channel_put(&channel(&format!("d{n:04}"), 0))?;
         }
-        assert_eq!(w.chat_channel_count()?, 1_003);
     });
     let (list, count) = reading!(&store, |r| { (r.chat_channel_list()?, r.chat_channel_count()?) });
     assert_eq!((list.len(), list[999].channel.to_string(), count), (1_000, "d0996".to_owned(), 1_003));
 }
 
-async fn in_channel(store: &Store, name: &'static str) -> Vec<String> {
-    map_rows(&reading!(store, |r| { r.chat_members(&channel_name(name))? }), |member| member.agent_id.to_string())
+/// The agents in a channel.
+fn inside(r: &mut Tx, channel: &str) -> Result<String> {
+    Ok(map_rows(&r.chat_members(&channel_name(channel))?, |member| member.agent_id.to_string()).join(" "))
 }
 
-async fn of_agent(store: &Store, name: &'static str) -> Vec<String> {
-    map_rows(&reading!(store, |r| { r.chat_memberships(&id_of(name))? }), |member| member.channel.to_string())
+/// The channels of an agent.
+fn of_agent(r: &mut Tx, agent: &str) -> Result<String> {
+    Ok(map_rows(&r.chat_memberships(&id_of(agent))?, |member| member.channel.to_string()).join(" "))
 }
 
 pub(super) async fn members_are_listed_both_ways(store: Bench) {
+    // In order, and one is the beginning of the next.
+    let alike = ["a", "a-b", "a.b", "a0", "aa"];
     keep!(&store, |w| {
-        for name in ALIKE.into_iter().rev() {
-            for agent in ALIKE {
+        for name in alike.into_iter().rev() {
+            for agent in alike {
                 w.chat_member_put(&member(name, agent, 0))?;
             }
         }
-        let inside = w.chat_members(&channel_name("a"))?;
-        assert_eq!(map_rows(&inside, |member| member.agent_id.to_string()), ALIKE);
         w.chat_member_put(&member("z", "a", 0))?;
-        let inside = w.chat_memberships(&id_of("a"))?;
-        assert_eq!(map_rows(&inside, |member| member.channel.to_string()), ["a", "a-b", "a.b", "a0", "aa", "z"]);
+        for name in alike {
+            assert_eq!(inside(w, name)?, alike.join(" "));
+        }
     });
-    for name in ALIKE {
-        assert_eq!(in_channel(&store, name).await, ALIKE, "members of {name}");
-    }
-    assert_eq!(of_agent(&store, "aa").await, ALIKE);
-    assert_eq!((in_channel(&store, "none").await, of_agent(&store, "none").await), (vec![], vec![]));
-
     let woken =
         || ChatMember { read_seq: i64::MAX, wake_id: Some(message_id(7)), joined_at: at(9), ..member("a", "a-b", 0) };
-    keep!(&store, |w| {
-        w.chat_member_put(&woken())?;
-        assert_eq!(w.chat_member_get(&channel_name("a"), &id_of("a-b"))?.as_ref(), Some(&woken()));
-        assert_eq!(w.chat_member_get(&channel_name("a"), &id_of("b"))?, None);
+    put!(&store, { chat_member_put: woken(); });
+    shows!(&store, |r| {
+        of_agent(r, "a")? => "a a-b a.b a0 aa z";
+        of_agent(r, "aa")? => "a a-b a.b a0 aa";
+        (inside(r, "none")?, of_agent(r, "none")?) => (String::new(), String::new());
+        r.chat_member_get(&channel_name("a"), &id_of("a-b"))? => Some(woken());
+        r.chat_member_get(&channel_name("a"), &id_of("b"))? => None;
+        r.chat_members(&channel_name("a"))?[1] => woken();
     });
-    assert_eq!(reading!(&store, |r| { r.chat_member_get(&channel_name("a"), &id_of("a-b"))? }), Some(woken()));
-    assert_eq!(reading!(&store, |r| { r.chat_members(&channel_name("a"))? })[1], woken());
-    keep!(&store, |w| { w.chat_member_put(&member("a", "a-b", 3))? });
-    assert_eq!(
-        keep!(&store, |w| { w.chat_member_get(&channel_name("a"), &id_of("a-b"))? }),
-        Some(member("a", "a-b", 3))
-    );
+    put!(&store, { chat_member_put: member("a", "a-b", 3); });
+    shows!(&store, |r| { r.chat_member_get(&channel_name("a"), &id_of("a-b"))? => Some(member("a", "a-b", 3)); });
 }
 
-pub(super) async fn members_leave_and_come_back(mut store: Bench) {
+pub(super) async fn members_leave_and_come_back(store: Bench) {
+    put!(&store, { chat_member_put: member("x", "a", 1), member("x", "b", 1), member("x", "c", 1); });
     keep!(&store, |w| {
-        for agent in ["a", "b", "c"] {
-            w.chat_member_put(&member("x", agent, 1))?;
+        for (channel, agent) in [("x", "b"), ("x", "b"), ("nowhere", "a")] {
+            w.chat_member_delete(&channel_name(channel), &id_of(agent))?;
         }
-        // A membership that the same command wrote is deleted like any other, whether or not it was
-        // read before.
-        w.chat_member_delete(&channel_name("x"), &id_of("b"))?;
         assert_eq!(w.chat_member_get(&channel_name("x"), &id_of("b"))?, None);
-        assert_eq!(w.chat_members(&channel_name("x"))?.len(), 2);
-        w.chat_member_delete(&channel_name("x"), &id_of("b"))?;
-        w.chat_member_delete(&channel_name("nowhere"), &id_of("a"))?;
-    });
-    assert_eq!(in_channel(&store, "x").await, ["a", "c"]);
-    refuse!(&store, |w| {
-        w.chat_member_delete(&channel_name("x"), &id_of("a"))?;
-        assert_eq!(w.chat_member_get(&channel_name("x"), &id_of("a"))?, None);
-        w.chat_member_put(&member("x", "b", 1))?;
-        assert_eq!(w.chat_memberships(&id_of("a"))?, []);
-    });
-    refuse!(&store, |w| {
-        w.chat_member_put(&member("x", "a", 5))?;
-        w.chat_member_delete(&channel_name("x"), &id_of("a"))?;
-    });
-    keep!(&store, |w| {
-        assert_eq!(w.chat_member_get(&channel_name("x"), &id_of("a"))?, Some(member("x", "a", 1)));
-        assert_eq!(w.chat_member_get(&channel_name("x"), &id_of("b"))?, None);
-    });
-    assert_eq!(in_channel(&store, "x").await, ["a", "c"]);
-    keep!(&store, |w| {
+        assert_eq!(inside(w, "x")?, "a c");
+        // A membership that the same command wrote is deleted like any other.
+        w.chat_member_put(&member("x", "d", 5))?;
+        w.chat_member_delete(&channel_name("x"), &id_of("d"))?;
         w.chat_member_delete(&channel_name("x"), &id_of("a"))?;
         w.chat_member_put(&member("x", "a", 9))?;
-        assert_eq!(w.chat_member_get(&channel_name("x"), &id_of("a"))?, Some(member("x", "a", 9)));
         w.chat_member_delete(&channel_name("x"), &id_of("c"))?;
     });
-    assert_eq!(reading!(&store, |r| { r.chat_members(&channel_name("x"))? }), [member("x", "a", 9)]);
-    assert_eq!(keep!(&store, |w| { w.chat_member_get(&channel_name("x"), &id_of("c"))? }), None);
-    store.reopen().await;
-    assert_eq!((in_channel(&store, "x").await, of_agent(&store, "c").await), (vec!["a".to_owned()], vec![]));
+    shows!(&store, |r| {
+        r.chat_members(&channel_name("x"))? => [member("x", "a", 9)];
+        r.chat_member_get(&channel_name("x"), &id_of("c"))? => None;
+        (of_agent(r, "a")?, of_agent(r, "c")?) => ("x".to_owned(), String::new());
+    });
 }
 
 pub(super) async fn unread_channels_follow_the_cursor(store: Bench) {
-    keep!(&store, |w| {
-        for (name, gated, last_seq, read_seq) in [
-            ("c", false, 3, 2),
-            ("read", false, 3, 3),
-            ("gated", true, 3, 0),
-            ("empty", false, 0, 0),
-            ("b", false, 1, 0),
-        ] {
-            w.chat_channel_put(&ChatChannel { gated, ..channel(name, last_seq) })?;
-            w.chat_member_put(&member(name, "a", read_seq))?;
-        }
-        w.chat_channel_put(&channel("not-mine", 5))?;
-        w.chat_member_put(&member("not-mine", "aa", 0))?;
-        w.chat_member_put(&member("gone", "a", 0))?;
-        let unread = w.chat_unread(&id_of("a"))?;
-        assert_eq!(unread, [(member("b", "a", 0), channel("b", 1)), (member("c", "a", 2), channel("c", 3))]);
+    put!(&store, {
+        chat_channel_put: channel("c", 3), channel("read", 3), ChatChannel { gated: true, ..channel("gated", 3) },
+            channel("empty", 0), channel("b", 1), channel("not-mine", 5);
+        chat_member_put: member("c", "a", 2), member("read", "a", 3), member("gated", "a", 0), member("empty", "a", 0),
+            member("b", "a", 0), member("not-mine", "aa", 0), member("gone", "a", 0);
     });
-    let unread = async || {
-        let unread = reading!(&store, |r| { r.chat_unread(&id_of("a"))? });
-        map_rows(&unread, |(member, channel)| format!("{} {} {}", member.channel, member.read_seq, channel.last_seq))
-    };
-    assert_eq!(unread().await, ["b 0 1", "c 2 3"]);
-    keep!(&store, |w| { w.chat_member_put(&member("b", "a", 1))? });
-    assert_eq!(unread().await, ["c 2 3"]);
-    keep!(&store, |w| {
-        w.chat_channel_put(&channel("read", 4))?;
-        w.chat_channel_put(&channel("gated", 3))?;
-        w.chat_member_delete(&channel_name("c"), &id_of("a"))?;
-        assert_eq!(w.chat_unread(&id_of("a"))?.len(), 2);
+    let a = || id_of("a");
+    shows!(&store, |r| {
+        r.chat_unread(&a())? => [(member("b", "a", 0), channel("b", 1)), (member("c", "a", 2), channel("c", 3))];
     });
-    assert_eq!(unread().await, ["gated 0 3", "read 3 4"]);
-}
-
-async fn seqs(store: &Store, after: i64, before: i64, limit: u32) -> Vec<i64> {
-    map_rows(&reading!(store, |r| { r.chat_posts(&channel_name("a"), after, before, limit)? }), |post| post.seq)
+    put!(&store, { chat_member_put: member("b", "a", 1); });
+    shows!(&store, |r| { r.chat_unread(&a())? => [(member("c", "a", 2), channel("c", 3))]; });
+    put!(&store, { chat_channel_put: channel("read", 4), channel("gated", 3); });
+    keep!(&store, |w| { w.chat_member_delete(&channel_name("c"), &id_of("a"))? });
+    let wanted =
+        [("gated", 0, 3), ("read", 3, 4)].map(|(name, read, last)| (member(name, "a", read), channel(name, last)));
+    shows!(&store, |r| { r.chat_unread(&a())? => wanted; });
 }
 
 pub(super) async fn posts_are_read_by_cursor(store: Bench) {
@@ -181,20 +128,30 @@ pub(super) async fn posts_are_read_by_cursor(store: Bench) {
             assert_eq!(w.chat_posts(&channel_name("a"), 0, 0, 99)?.len(), usize::try_from(seq).unwrap());
         }
         w.chat_post_append(&full())?;
-        assert_eq!(w.chat_posts(&channel_name("a"), 5, 0, 9)?, [full()]);
     });
-    assert_eq!(seqs(&store, 0, 0, 99).await, [1, 2, 3, 4, 5, 6]);
-    assert_eq!(seqs(&store, 0, 0, 2).await, [5, 6], "the newest, in order");
-    assert_eq!(seqs(&store, 2, 0, 2).await, [5, 6]);
-    assert_eq!(seqs(&store, 0, 4, 2).await, [2, 3]);
-    assert_eq!(seqs(&store, 2, 5, 99).await, [3, 4], "both bounds are exclusive");
-    for (after, before, limit) in [(0, 0, 0), (6, 0, 9), (99, 0, 9), (0, 1, 9), (3, 4, 9), (5, 2, 9), (i64::MAX, 0, 9)]
-    {
-        assert_eq!(seqs(&store, after, before, limit).await, [] as [i64; 0], "{after} {before} {limit}");
+    // The newest, in order. Both bounds are exclusive.
+    for (after, before, limit, wanted) in [
+        (0, 0, 99, &[1, 2, 3, 4, 5, 6][..]),
+        (0, 0, u32::MAX, &[1, 2, 3, 4, 5, 6]),
+        (0, 0, 2, &[5, 6]),
+        (2, 0, 2, &[5, 6]),
+        (0, 4, 2, &[2, 3]),
+        (2, 5, 99, &[3, 4]),
+        (0, 0, 0, &[]),
+        (6, 0, 9, &[]),
+        (99, 0, 9, &[]),
+        (0, 1, 9, &[]),
+        (3, 4, 9, &[]),
+        (5, 2, 9, &[]),
+        (i64::MAX, 0, 9, &[]),
+    ] {
+        let found = reading!(&store, |r| { r.chat_posts(&channel_name("a"), after, before, limit)? });
+        assert_eq!(map_rows(&found, |post| post.seq), wanted, "{after} {before} {limit}");
     }
-    assert_eq!(seqs(&store, 0, 0, u32::MAX).await.len(), 6);
-    assert_eq!(reading!(&store, |r| { r.chat_posts(&channel_name("a"), 4, 0, 9)? }), [post("a", 5), full()]);
-    assert_eq!(reading!(&store, |r| { r.chat_posts(&channel_name("none"), 0, 0, 9)? }), []);
+    shows!(&store, |r| {
+        r.chat_posts(&channel_name("a"), 4, 0, 9)? => [post("a", 5), full()];
+        r.chat_posts(&channel_name("none"), 0, 0, 9)? => [];
+    });
 }
 
 /// Commands that each change the rows of a thousand members, like chat messages that wake them all. They are queued at
@@ -225,10 +182,9 @@ pub(super) async fn commands_update_a_thousand_members(store: Bench) {
         }
     });
     join_all(posts).await;
-    let members = reading!(&store, |r| { r.chat_members(&channel_name("all"))? });
-    assert!(members.iter().zip(1..).all(|(member, n)| member.wake_id == Some(message_id(3_000 + n))));
     shows!(&store, |r| {
-        r.chat_members(&channel_name("all"))?.len() => 1_000;
+        map_rows(&r.chat_members(&channel_name("all"))?, |member| member.wake_id)
+            => (3_001..=4_000).map(|n| Some(message_id(n))).collect::<Vec<_>>();
         r.chat_posts(&channel_name("all"), 1, 3, 9)? => [post("all", 2)];
         r.inbox_total()? => 3_000;
         r.chat_unread(&id_of("m500"))?.len() => 1;

@@ -1,6 +1,5 @@
 //! The event feed: one order, no gaps, published after the commit.
 
-use futures_util::future::join_all;
 use ghost_domain::EventKind;
 use ghost_domain::event::{Event, EventFilter, NewEvent};
 use serde_json::json;
@@ -28,14 +27,17 @@ async fn all(store: &Store) -> Vec<Event> {
     reading!(store, |r| { r.event_list(0, &EventFilter::default(), 10_000)? }).0
 }
 
+async fn bounds(store: &Store) -> (i64, i64) {
+    reading!(store, |r| { r.event_bounds()? })
+}
+
 fn seq_and_number(events: &[Event]) -> Vec<(i64, u64)> {
     map_rows(events, |event| (event.seq, u64::try_from(event.event_id.0.as_u128()).unwrap()))
 }
 
 // covers: CP-07
 pub(super) async fn events_are_gapless_and_in_order(store: Bench) {
-    assert_eq!((reading!(&store, |r| { r.event_bounds()? }), store.last_seq()), ((1, 0), 0));
-    assert_eq!(all(&store).await, []);
+    assert_eq!((bounds(&store).await, store.last_seq(), all(&store).await), ((1, 0), 0, vec![]));
     let full =
         NewEvent { channel: Some("desk".to_owned()), ..NewEvent::new(EventKind::TurnStarted, json!({"t": AWKWARD})) }
             .agent(&id_of("a"))
@@ -55,8 +57,7 @@ pub(super) async fn events_are_gapless_and_in_order(store: Bench) {
     state(&store, &[6]).await;
     let events = all(&store).await;
     assert_eq!(seq_and_number(&events), [(1, 9), (2, 8), (3, 7), (4, 6)]);
-    assert_eq!(events[2], wanted);
-    assert_eq!((reading!(&store, |r| { r.event_bounds()? }), store.last_seq()), ((1, 4), 4));
+    assert_eq!((&events[2], bounds(&store).await, store.last_seq()), (&wanted, (1, 4), 4));
 }
 
 /// A correlation id, and a payload that contains it, are read back unchanged, however a backend
@@ -73,38 +74,6 @@ pub(super) async fn correlation_ids_are_read_back(store: Bench) {
     }
     let found = map_rows(&all(&store).await, |event| (event.correlation_id.clone(), (*event.payload).clone()));
     assert_eq!(found, wanted);
-}
-
-pub(super) async fn refused_commands_use_no_sequence(store: Bench) {
-    // All are queued at once, so that a backend with group commit runs them in one batch.
-    let commands = (1..=12_u64).map(|n| {
-        let store = store.clone();
-        async move {
-            let command = write(&store, move |w| {
-                append(w, n)?;
-                w.message_append(&mail(n, "a"))?;
-                match n % 4 {
-                    0 => raise_panic(),
-                    2 => Err(Stop::Refused),
-                    _ => Ok(()),
-                }
-            });
-            match n % 4 {
-                0 => drop(catch_panic(command).await),
-                2 => assert!(matches!(command.await, Err(Stop::Refused))),
-                _ => command.await.unwrap(),
-            }
-        }
-    });
-    join_all(commands).await;
-    let events = all(&store).await;
-    let mail = reading!(&store, |r| { r.inbox_pending(&id_of("a"), 100)? });
-    assert_eq!(map_rows(&events, |event| event.seq), [1, 2, 3, 4, 5, 6]);
-    let in_events = map_rows(&events, |event| event.event_id.0);
-    assert_eq!(in_events, map_rows(&mail, |mail| mail.message_id.0), "mail and feed agree on the order of commands");
-    let mut kept = seq_and_number(&events).into_iter().map(|(_, n)| n).collect::<Vec<_>>();
-    kept.sort_unstable();
-    assert_eq!(kept, [1, 3, 5, 7, 9, 11]);
 }
 
 // covers: STORE-03
@@ -151,18 +120,26 @@ pub(super) async fn ephemeral_kinds_are_refused(store: Bench) {
     assert_eq!(reading!(&store, |r| { r.meta_get("went")? }).as_deref(), Some("on"));
 }
 
-pub(super) async fn events_are_paged(store: Bench) {
-    state(&store, &(1..=25).collect::<Vec<_>>()).await;
+/// Reads page by page. Returns the sequences, and how far the last page has looked.
+async fn read_to_the_end(store: &Store, filter: &EventFilter, limit: u32) -> (Vec<i64>, i64) {
     let (mut after, mut seen) = (0, Vec::new());
-    for _ in 0..4 {
-        let (page, looked_at) = reading!(&store, |r| { r.event_list(after, &EventFilter::default(), 10)? });
-        assert!(page.len() <= 10 && looked_at >= after);
+    while after < store.last_seq() {
+        let wanted = filter.clone();
+        let (page, looked_at) = reading!(store, |r| { r.event_list(after, &wanted, limit)? });
+        assert!(looked_at > after, "{filter:?} stands still at {after}");
+        assert!(page.len() <= usize::try_from(limit).unwrap());
         assert!(page.iter().all(|event| event.seq > after && event.seq <= looked_at));
         seen.extend(map_rows(&page, |event| event.seq));
         after = looked_at;
     }
-    assert_eq!(seen, (1..=25).collect::<Vec<_>>());
-    assert_eq!(after, 25);
+    (seen, after)
+}
+
+pub(super) async fn events_are_paged(store: Bench) {
+    state(&store, &(1..=25).collect::<Vec<_>>()).await;
+    let read = read_to_the_end(&store, &EventFilter::default(), 10).await;
+    assert_eq!(read, ((1..=25).collect::<Vec<_>>(), 25));
+    shows!(&store, |r| { r.event_list(25, &EventFilter::default(), 10)? => (vec![], 25); });
 }
 
 pub(super) async fn a_filter_with_few_matches_reads_to_the_end(store: Bench) {
@@ -179,43 +156,28 @@ pub(super) async fn a_filter_with_few_matches_reads_to_the_end(store: Bench) {
             w.event_append(event_id(n), at(n), event)?;
         }
     });
-    let filters = [
-        (EventFilter { kinds: vec!["turn.".to_owned()], ..EventFilter::default() }, vec![1_700]),
-        (
-            EventFilter { kinds: vec!["turn.finished".to_owned(), "team.".to_owned()], ..EventFilter::default() },
-            vec![1_700],
-        ),
-        (EventFilter { kinds: vec!["turn".to_owned()], ..EventFilter::default() }, vec![]),
-        (EventFilter { agent_id: Some(id_of("a")), ..EventFilter::default() }, vec![1_000, 2_000]),
-        (EventFilter { channel: Some("desk".to_owned()), ..EventFilter::default() }, vec![5]),
-        (EventFilter { agent_id: Some(id_of("b")), ..EventFilter::default() }, vec![]),
-    ];
-    for (filter, wanted) in filters {
-        let (mut after, mut seen) = (0, Vec::new());
-        while after < 2_500 {
-            let wanted = filter.clone();
-            let (page, looked_at) = reading!(&store, |r| { r.event_list(after, &wanted, 1)? });
-            assert!(looked_at > after, "{filter:?} stands still at {after}");
-            seen.extend(map_rows(&page, |event| event.seq));
-            after = looked_at;
-        }
-        assert_eq!((seen, after), (wanted, 2_500), "{filter:?}");
+    let any = EventFilter::default;
+    let kinds = |kinds: &[&str]| EventFilter { kinds: map_rows(kinds, |kind| (*kind).to_owned()), ..any() };
+    for (filter, wanted) in [
+        (kinds(&["turn."]), &[1_700][..]),
+        (kinds(&["turn.finished", "team."]), &[1_700]),
+        (kinds(&["turn"]), &[]),
+        (EventFilter { agent_id: Some(id_of("a")), ..any() }, &[1_000, 2_000]),
+        (EventFilter { channel: Some("desk".to_owned()), ..any() }, &[5]),
+        (EventFilter { agent_id: Some(id_of("b")), ..any() }, &[]),
+    ] {
+        assert_eq!(read_to_the_end(&store, &filter, 1).await, (wanted.to_vec(), 2_500), "{filter:?}");
     }
 }
 
 pub(super) async fn bounds_follow_pruning(store: Bench) {
     state(&store, &(1..=10).collect::<Vec<_>>()).await;
-    let bounds = async |store: &Store| reading!(store, |r| { r.event_bounds()? });
-    assert_eq!(keep!(&store, |w| { w.prune(Family::Events, at(6), 3)? }), 3);
-    assert_eq!(bounds(&store).await, (4, 10));
-    assert_eq!(keep!(&store, |w| { w.prune(Family::Events, at(6), 100)? }), 2);
-    assert_eq!(bounds(&store).await, (6, 10));
+    prunes!(&store, Family::Events, |r| { r.event_bounds()? }, { (6, 3) => 3, (4, 10); (6, 100) => 2, (6, 10); });
     let (rest, _) = reading!(&store, |r| { r.event_list(2, &EventFilter::default(), 2)? });
     assert_eq!(seq_and_number(&rest), [(6, 6), (7, 7)]);
-    assert_eq!(keep!(&store, |w| { w.prune(Family::Events, at(100), 100)? }), 5);
-    assert_eq!(bounds(&store).await, (11, 10));
-    let (none, looked_at) = reading!(&store, |r| { r.event_list(0, &EventFilter::default(), 5)? });
-    assert_eq!((none, looked_at), (vec![], 10), "an empty result contains the position to continue from");
+    prunes!(&store, Family::Events, |r| { r.event_bounds()? }, { (100, 100) => 5, (11, 10); });
+    // An empty result contains the position to continue from.
+    shows!(&store, |r| { r.event_list(0, &EventFilter::default(), 5)? => (vec![], 10); });
     state(&store, &[11]).await;
     assert_eq!((bounds(&store).await, seq_and_number(&all(&store).await)), ((11, 11), vec![(11, 11)]));
 }
@@ -224,7 +186,7 @@ pub(super) async fn the_sequence_continues_after_reopening(mut store: Bench) {
     state(&store, &[1, 2, 3]).await;
     keep!(&store, |w| { w.prune(Family::Events, at(100), 100)? });
     store.reopen().await;
-    assert_eq!((store.last_seq(), reading!(&store, |r| { r.event_bounds()? })), (3, (4, 3)));
+    assert_eq!((store.last_seq(), bounds(&store).await), (3, (4, 3)));
     state(&store, &[4]).await;
     assert_eq!((seq_and_number(&all(&store).await), store.last_seq()), (vec![(4, 4)], 4));
 }

@@ -16,14 +16,13 @@ pub(super) async fn calls_round_trip(store: Bench) {
             "cost": 1_u64 << 44, "truncated": true,
         }),
     );
-    let wanted = (Some(full.clone()), Some(call(2, "a", CallStatus::Started)), None);
-    keep!(&store, |w| {
-        w.call_put(&call(1, "a", CallStatus::Started))?;
-        w.call_put(&call(2, "a", CallStatus::Started))?;
-        w.call_put(&full)?;
+    let wanted = full.clone();
+    put!(&store, { call_put: call(1, "a", CallStatus::Started), call(2, "a", CallStatus::Started), full; });
+    shows!(&store, |r| {
+        r.call_get(call_id(1))? => Some(wanted);
+        r.call_get(call_id(2))? => Some(call(2, "a", CallStatus::Started));
+        r.call_get(call_id(3))? => None;
     });
-    let got = reading!(&store, |r| { (r.call_get(call_id(1))?, r.call_get(call_id(2))?, r.call_get(call_id(3))?) });
-    assert_eq!(got, wanted);
 }
 
 async fn found(store: &Store, filter: LedgerFilter) -> Vec<CallId> {
@@ -32,28 +31,27 @@ async fn found(store: &Store, filter: LedgerFilter) -> Vec<CallId> {
 
 // covers: LIM-29, TOOL-17
 pub(super) async fn calls_are_filtered(store: Bench) {
-    keep!(&store, |w| {
-        w.call_put(&call(2, "a", CallStatus::Failed))?;
-        w.call_put(&call(4, "b", CallStatus::Ok))?;
-        w.call_put(&LedgerRow { tool: "syscall.ask".to_owned(), ..call(1, "a", CallStatus::Ok) })?;
-        w.call_put(&LedgerRow { turn_id: turn_id(2), ..call(3, "a", CallStatus::Ok) })?;
+    put!(&store, {
+        call_put: call(2, "a", CallStatus::Failed), call(4, "b", CallStatus::Ok),
+            LedgerRow { tool: "syscall.ask".to_owned(), ..call(1, "a", CallStatus::Ok) },
+            LedgerRow { turn_id: turn_id(2), ..call(3, "a", CallStatus::Ok) };
     });
     let any = LedgerFilter::default;
-    assert_eq!(found(&store, any()).await, [4, 3, 2, 1].map(call_id));
-    assert_eq!(found(&store, LedgerFilter { agent_id: Some(id_of("a")), ..any() }).await, [3, 2, 1].map(call_id));
-    assert_eq!(found(&store, LedgerFilter { turn_id: Some(turn_id(2)), ..any() }).await, [call_id(3)]);
-    assert_eq!(found(&store, LedgerFilter { tool: Some("syscall.ask".to_owned()), ..any() }).await, [call_id(1)]);
-    assert_eq!(found(&store, LedgerFilter { status: Some(CallStatus::Ok), ..any() }).await, [4, 3, 1].map(call_id));
-    assert_eq!(
-        found(&store, LedgerFilter { since: Some(at(2)), before: Some(at(4)), ..any() }).await,
-        [3, 2].map(call_id)
-    );
-    assert_eq!(found(&store, LedgerFilter { limit: 2, ..any() }).await, [4, 3].map(call_id));
-    let behind = |n: u64| LedgerFilter { after: Some((at(n), call_id(n))), ..any() };
-    assert_eq!(found(&store, behind(3)).await, [2, 1].map(call_id));
-    assert_eq!(found(&store, LedgerFilter { after: Some((at(3), call_id(9))), ..any() }).await, [3, 2, 1].map(call_id));
-    let narrow = LedgerFilter { agent_id: Some(id_of("a")), status: Some(CallStatus::Ok), limit: 1, ..any() };
-    assert_eq!(found(&store, narrow).await, [call_id(3)]);
+    let (agent_id, ok) = (Some(id_of("a")), Some(CallStatus::Ok));
+    for (filter, wanted) in [
+        (any(), &[4, 3, 2, 1][..]),
+        (LedgerFilter { agent_id: agent_id.clone(), ..any() }, &[3, 2, 1]),
+        (LedgerFilter { turn_id: Some(turn_id(2)), ..any() }, &[3]),
+        (LedgerFilter { tool: Some("syscall.ask".to_owned()), ..any() }, &[1]),
+        (LedgerFilter { status: ok, ..any() }, &[4, 3, 1]),
+        (LedgerFilter { since: Some(at(2)), before: Some(at(4)), ..any() }, &[3, 2]),
+        (LedgerFilter { limit: 2, ..any() }, &[4, 3]),
+        (LedgerFilter { after: Some((at(3), call_id(3))), ..any() }, &[2, 1]),
+        (LedgerFilter { after: Some((at(3), call_id(9))), ..any() }, &[3, 2, 1]),
+        (LedgerFilter { agent_id, status: ok, limit: 1, ..any() }, &[3]),
+    ] {
+        assert_eq!(found(&store, filter.clone()).await, map_rows(wanted, |n| call_id(*n)), "{filter:?}");
+    }
 }
 
 // covers: TOOL-16
@@ -66,15 +64,10 @@ pub(super) async fn calls_are_summed(store: Bench) {
         cost: (n > 1).then_some(Money(n)),
         ..call(n, "a", status)
     };
-    keep!(&store, |w| {
-        for n in 1..=3 {
-            w.call_put(&cli(n, CallStatus::Ok))?;
-        }
-        w.call_put(&cli(4, CallStatus::Failed))?;
-        w.call_put(&call(5, "b", CallStatus::Ok))?;
-        w.call_put(&cli(6, CallStatus::Started))?;
-        // The end of a call replaces what its start recorded.
-        w.call_put(&cli(6, CallStatus::Failed))?;
+    // The end of call 6 replaces what its start recorded.
+    put!(&store, {
+        call_put: cli(1, CallStatus::Ok), cli(2, CallStatus::Ok), cli(3, CallStatus::Ok), cli(4, CallStatus::Failed),
+            call(5, "b", CallStatus::Ok), cli(6, CallStatus::Started), cli(6, CallStatus::Failed);
     });
     let sums = async |filter: LedgerFilter| reading!(&store, |r| { r.call_totals(&filter)? });
     let total = |tool: &str, status, calls, n| CallTotals {

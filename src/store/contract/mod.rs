@@ -66,24 +66,23 @@ macro_rules! for_each_check {
     ($then:ident $(, $medium:expr)?) => {
         $then! {
             ($($medium)?)
-            agents: agents_are_put_and_listed, the_mail_and_the_turn_of_an_added_agent_are_found,
-                tombstones_of_creators_of_living_agents_are_kept, dynamic_agents_are_counted, meta_is_kept,
-                skills_are_held_and_removed, jobs_are_newest_first, requests_are_kept_by_principal;
+            agents: agents_are_put_and_listed, tombstones_of_creators_of_living_agents_are_kept,
+                dynamic_agents_are_counted, meta_is_kept, skills_are_held_and_removed, jobs_are_newest_first,
+                requests_are_kept_by_principal;
             approvals: approvals_round_trip_and_are_listed, standing_approvals_are_found, closed_approvals_are_pruned;
             artifacts: artifacts_are_kept_by_path, artifacts_are_listed_by_prefix_and_agent;
             asks: asks_round_trip, open_asks_are_found, dead_letters_are_newest_first;
             budgets: budgets_are_listed_by_scope, budgets_are_listed_by_sort_and_page,
-                accounts_of_deleted_agents_are_pruned, usage_is_summed, lists_are_bounded;
+                accounts_of_deleted_agents_are_pruned, lists_are_bounded;
             chat: channels_are_listed_by_name, members_are_listed_both_ways, members_leave_and_come_back,
                 unread_channels_follow_the_cursor, posts_are_read_by_cursor, commands_update_a_thousand_members;
             concurrency: concurrent_commands_keep_one_order, reads_see_whole_commits_only,
                 a_cancelled_caller_affects_no_other, a_nested_write_is_refused_at_once;
             conversations: conversations_are_found_by_thread, conversations_are_listed_latest_first,
                 entries_are_in_order, entries_of_a_turn_are_found, deliveries_fall_due;
-            events: events_are_gapless_and_in_order, correlation_ids_are_read_back, refused_commands_use_no_sequence,
-                events_are_published_after_commit, ephemeral_kinds_are_refused, events_are_paged,
-                a_filter_with_few_matches_reads_to_the_end, bounds_follow_pruning,
-                the_sequence_continues_after_reopening;
+            events: events_are_gapless_and_in_order, correlation_ids_are_read_back, events_are_published_after_commit,
+                ephemeral_kinds_are_refused, events_are_paged, a_filter_with_few_matches_reads_to_the_end,
+                bounds_follow_pruning, the_sequence_continues_after_reopening;
             droids: droids_are_listed_by_parent_and_by_life, live_droids_are_counted_through_every_change,
                 droids_that_ended_are_pruned;
             grants: live_grants_of_an_agent_are_found, grants_are_replaced_removed_and_pruned;
@@ -95,7 +94,7 @@ macro_rules! for_each_check {
                 mail_of_a_root_with_a_spent_budget_is_not_ready, agents_with_waking_mail_of_a_root_are_found,
                 quiet_mail_is_made_to_wake, recent_mail_is_newest_first, inbox_state_equals_the_single_queries,
                 the_order_continues_after_reopening;
-            model: sequences_equal_memory, batches_equal_memory;
+            model: commands_see_their_writes_and_leave_none_if_undone, sequences_equal_memory, batches_equal_memory;
             pages: budgets_are_paged, calls_are_paged, conversations_are_paged, dead_letters_are_paged, jobs_are_paged,
                 knowledge_is_paged, state_is_paged, tasks_are_paged, open_tasks_are_paged, turns_are_paged;
             prune: pruned_turns_take_their_journals, open_turns_and_held_letters_keep_journals,
@@ -117,10 +116,9 @@ macro_rules! for_each_check {
             signals: signals_follow_commits_in_order, signals_of_undone_commands_are_dropped;
             unique_names: a_taken_name_fails_its_command_only, released_names_are_free;
             tasks: tasks_round_trip, tasks_are_listed_by_priority, dependants_are_found, history_is_in_order;
-            transactions: scans_see_writes_before_them, a_refusal_undoes_its_writes_alone,
-                a_refusal_after_scans_undoes_its_writes_alone, a_refusal_restores_replaced_rows,
-                a_panic_is_undone_and_continues_in_the_caller, failed_queries_do_not_use_up_the_readers,
-                answers_are_returned, a_closed_store_returns_closed, acknowledged_commands_survive_reopening;
+            transactions: a_refusal_undoes_its_writes_alone, a_panic_is_undone_and_continues_in_the_caller,
+                failed_queries_do_not_use_up_the_readers, answers_are_returned,
+                a_closed_store_returns_closed, acknowledged_commands_survive_reopening;
             turns: turns_round_trip, open_turns_are_found, turn_lists_are_filtered, turns_of_a_root_are_listed,
                 journals_are_in_order, prompts_are_stored_once;
             usage: totals_equal_sums, totals_stop_at_the_largest_number, totals_survive_pruning_of_the_feed;

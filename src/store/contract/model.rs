@@ -7,17 +7,17 @@ use std::sync::{Arc, Mutex};
 
 use futures_util::FutureExt;
 use futures_util::future::join_all;
-use ghost_domain::Party;
 use ghost_domain::event::EventFilter;
+use ghost_domain::{Party, Timestamp};
 
 use super::random::Random;
-use super::rows::{ask_id, id_of, message_id, root_id, task_id, turn_id};
-use super::script::{Command, End, script};
+use super::rows::{ask_id, conversation_id, id_of, message_id, root_id, task_id, turn_id};
+use super::script::{Command, End, every_operation, script};
 use super::script_shared;
 use super::tools::{Bench, Stop, raise_panic, reading, write};
-use crate::Store;
 use crate::memory::MemoryStore;
-use crate::tables::{BudgetFilter, LedgerFilter, TaskFilter, TurnFilter, UsageFilter};
+use crate::tables::{ApprovalFilter, BudgetFilter, Family, LedgerFilter, Result, TaskFilter, TurnFilter, UsageFilter};
+use crate::{Store, Tx};
 
 /// The result of a command.
 #[derive(Debug, PartialEq, Eq)]
@@ -31,6 +31,14 @@ enum CommandResult {
 /// Runs a command. Returns its result and everything it read. The reads are compared even if the
 /// command was undone.
 async fn play(store: &Store, command: &Command) -> (CommandResult, Vec<String>) {
+    play_then(store, command, |_| Ok(Vec::new())).await
+}
+
+/// Runs a command, and after its operations `last`, which adds to what it read.
+async fn play_then<F>(store: &Store, command: &Command, last: F) -> (CommandResult, Vec<String>)
+where
+    F: FnOnce(&mut Tx) -> Result<Vec<String>> + Send + 'static,
+{
     let Command { ops, end } = command.clone();
     let reads = Arc::new(Mutex::new(Vec::with_capacity(ops.len())));
     let recorded_reads = reads.clone();
@@ -39,6 +47,8 @@ async fn play(store: &Store, command: &Command) -> (CommandResult, Vec<String>) 
             let seen = op.run(w)?;
             recorded_reads.lock().unwrap().push(seen);
         }
+        let seen = last(w)?;
+        recorded_reads.lock().unwrap().extend(seen);
         match end {
             End::Keep => Ok(()),
             End::Refuse => Err(Stop::Refused),
@@ -77,66 +87,68 @@ pub(crate) async fn fill(store: &Store) {
 /// Everything that can be read from a store, one fact per line, without the numbers that a backend
 /// may choose.
 async fn observe(store: &Store, ops: u64) -> Vec<String> {
-    reading!(store, |r| {
-        let mut lines = Vec::new();
-        macro_rules! line {
-            ($($value:expr),+) => { lines.push(format!("{} = {:?}", stringify!($($value),+), ($($value),+))) };
+    reading!(store, |r| { facts(r, ops)? })
+}
+
+/// The facts that a transaction reads.
+fn facts(r: &mut Tx, ops: u64) -> Result<Vec<String>> {
+    let mut lines = Vec::new();
+    macro_rules! line {
+        ($($value:expr),+) => { lines.push(format!("{} = {:?}", stringify!($($value),+), ($($value),+))) };
+    }
+    line!(r.agent_list(true)?, r.agent_count_dynamic()?);
+    line!(r.meta_get("k1")?, r.meta_get("k2")?);
+    line!(r.job_list(None, 1_000)?);
+    line!(r.asks_open()?, r.ask_count_open()?, r.root_list(100)?);
+    line!(r.approval_list(&ApprovalFilter::default(), None, 1_000)?, r.approval_count_pending()?);
+    for n in 0..5 {
+        line!(n, r.ask_get(ask_id(n))?);
+    }
+    line!(r.budget_list(&BudgetFilter::default())?, r.budget_list(&BudgetFilter { limited: true, ..<_>::default() })?);
+    line!(r.usage_sum(&UsageFilter::default())?);
+    line!(r.dead_letter_list(None, None, None, 1_000)?);
+    line!(r.event_list(0, &EventFilter::default(), 100_000)?, r.event_bounds()?);
+    line!(r.call_list(&LedgerFilter { limit: 1_000, ..LedgerFilter::default() })?);
+    for name in ["a", "b", "c"] {
+        let agent_id = id_of(name);
+        line!(name, r.inbox_depth(&agent_id)?, r.turn_open_of(&agent_id)?);
+        let ids = r.inbox_pending(&agent_id, 10_000)?.into_iter().map(|mail| mail.message_id);
+        line!(name, ids.collect::<Vec<_>>());
+        let ids = r.inbox_ready(&agent_id, 10_000)?.into_iter().map(|mail| mail.message_id);
+        line!(name, ids.collect::<Vec<_>>());
+        let recent = r.messages_recent(&agent_id, 10_000)?.into_iter().map(|mail| mail.message_id);
+        line!(name, recent.collect::<Vec<_>>());
+        line!(name, r.skills_held(&agent_id)?, r.session_start(&agent_id, None)?);
+        line!(name, r.session_start(&agent_id, Some(conversation_id(1)))?);
+        let to = r.asks_open_to(&agent_id)?.into_iter().map(|ask| ask.ask_id);
+        line!(name, to.collect::<BTreeSet<_>>());
+        for request in ["r1", "r2"] {
+            line!(r.request_get(&Party::Agent(agent_id.clone()), &request.parse().unwrap())?);
         }
-        line!(r.agent_list(true)?, r.agent_count_dynamic()?);
-        line!(r.meta_get("k1")?, r.meta_get("k2")?);
-        line!(r.job_list(None, 1_000)?);
-        line!(r.asks_open()?, r.ask_count_open()?);
-        for n in 0..5 {
-            line!(n, r.ask_get(ask_id(n))?);
+    }
+    line!(r.inbox_waiting()?, r.inbox_waiting_of(root_id(1))?, r.inbox_total()?);
+    for n in 1..=ops {
+        if let Some(mut mail) = r.message_get(message_id(n))? {
+            mail.seq = 0;
+            line!(mail);
         }
-        line!(
-            r.budget_list(&BudgetFilter::default())?,
-            r.budget_list(&BudgetFilter { limited: true, ..BudgetFilter::default() })?
-        );
-        line!(r.usage_sum(&UsageFilter::default())?);
-        line!(r.dead_letter_list(None, None, None, 1_000)?);
-        line!(r.event_list(0, &EventFilter::default(), 100_000)?, r.event_bounds()?);
-        line!(r.call_list(&LedgerFilter { limit: 1_000, ..LedgerFilter::default() })?);
-        for name in ["a", "b", "c"] {
-            let agent_id = id_of(name);
-            line!(name, r.inbox_depth(&agent_id)?, r.turn_open_of(&agent_id)?);
-            let ids = r.inbox_pending(&agent_id, 10_000)?.into_iter().map(|mail| mail.message_id);
-            line!(name, ids.collect::<Vec<_>>());
-            let ids = r.inbox_ready(&agent_id, 10_000)?.into_iter().map(|mail| mail.message_id);
-            line!(name, ids.collect::<Vec<_>>());
-            let recent = r.messages_recent(&agent_id, 10_000)?.into_iter().map(|mail| mail.message_id);
-            line!(name, recent.collect::<Vec<_>>());
-            line!(name, r.skills_held(&agent_id)?);
-            let to = r.asks_open_to(&agent_id)?.into_iter().map(|ask| ask.ask_id);
-            line!(name, to.collect::<BTreeSet<_>>());
-            for request in ["r1", "r2"] {
-                line!(r.request_get(&Party::Agent(agent_id.clone()), &request.parse().unwrap())?);
-            }
-        }
-        line!(r.inbox_waiting()?, r.inbox_waiting_of(root_id(1))?, r.inbox_total()?);
-        for n in 1..=ops {
-            if let Some(mut mail) = r.message_get(message_id(n))? {
-                mail.seq = 0;
-                line!(mail);
-            }
-        }
-        line!(r.task_list(&TaskFilter { limit: 1_000, ..TaskFilter::default() })?, r.task_count_open()?);
-        line!(r.turns_open()?);
-        line!(r.turn_list(&TurnFilter { limit: 1_000, ..TurnFilter::default() })?);
-        for n in 0..6 {
-            line!(n, r.task_events(task_id(n), 100)?, r.task_dependants(task_id(n))?);
-            let steps = r.journal_of(turn_id(n))?.into_iter().map(|row| (row.step, row.at));
-            line!(n, steps.collect::<Vec<_>>());
-            let mail = r.messages_of_turn(turn_id(n))?.into_iter().map(|mail| mail.message_id);
-            line!(n, mail.collect::<Vec<_>>());
-        }
-        for hash in ["h1", "h2", "h3", "h4"] {
-            line!(hash, r.prompt_get(hash)?);
-        }
-        lines.extend(script_shared::observe(r)?);
-        assert_eq!(r.wrong_counts()?, []);
-        lines
-    })
+    }
+    line!(r.task_list(&TaskFilter { limit: 1_000, ..TaskFilter::default() })?, r.task_count_open()?);
+    line!(r.turns_open()?);
+    line!(r.turn_list(&TurnFilter { limit: 1_000, ..TurnFilter::default() })?);
+    for n in 0..6 {
+        line!(n, r.task_events(task_id(n), 100)?, r.task_dependants(task_id(n))?);
+        let steps = r.journal_of(turn_id(n))?.into_iter().map(|row| (row.step, row.at));
+        line!(n, steps.collect::<Vec<_>>());
+        let mail = r.messages_of_turn(turn_id(n))?.into_iter().map(|mail| mail.message_id);
+        line!(n, mail.collect::<Vec<_>>());
+    }
+    for hash in ["h1", "h2", "h3", "h4"] {
+        line!(hash, r.prompt_get(hash)?);
+    }
+    lines.extend(script_shared::observe(r)?);
+    assert_eq!(r.wrong_counts()?, []);
+    Ok(lines)
 }
 
 async fn assert_same(store: &Store, model: &Store, ops: u64, context: &str) {
@@ -159,6 +171,36 @@ fn assert_ended(result: &CommandResult, command: &Command, context: &str) {
 
 fn ops(script: &[Command]) -> u64 {
     u64::try_from(script.iter().map(|command| command.ops.len()).sum::<usize>()).unwrap()
+}
+
+/// A command reads what it has written, as others read it after the commit; and nothing stays of a command that refuses or
+/// panics, whatever it wrote or deleted. So the checks of the tables need not show either for their own rows.
+pub(super) async fn commands_see_their_writes_and_leave_none_if_undone(store: Bench) {
+    let fill = script(3, 120);
+    for command in &fill {
+        play(&store, command).await;
+    }
+    let mut first = ops(&fill) + 1;
+    for end in [End::Refuse, End::Panic, End::Keep] {
+        for prunes in [false, true] {
+            let command = Command { ops: every_operation(first), end };
+            let count = command.ops.len();
+            first += count as u64;
+            let before = observe(&store, first).await;
+            let last = move |w: &mut Tx| {
+                for family in Family::ALL.into_iter().filter(|_| prunes) {
+                    w.prune(family, Timestamp(i64::MAX), 1_000)?;
+                }
+                facts(w, first)
+            };
+            let (result, reads) = play_then(&store, &command, last).await;
+            assert_ended(&result, &command, &format!("{command:?}"));
+            let inside = &reads[count..];
+            assert_ne!(inside, before, "it changes something");
+            let wanted = if end == End::Keep { inside } else { &before[..] };
+            assert_eq!(observe(&store, first).await, wanted, "{end:?}, prunes: {prunes}");
+        }
+    }
 }
 
 /// Runs one command after the other. Compares each result, and every tenth state. Reopens the store

@@ -69,8 +69,8 @@ where
 
 /// Checks the pages of a list with each of some filters.
 macro_rules! check_pages {
-    ($store:expr, $filters:expr, |$w:ident, $n:ident| $put:expr,
-     |$r:ident, $filter:ident, $after:ident, $limit:ident| $list:expr, $place:expr) => {{
+    ($store:expr, $filters:expr; |$w:ident, $n:ident| $put:expr;
+     |$r:ident, $filter:ident, $after:ident, $limit:ident| $list:expr; $place:expr) => {{
         let store = &$store;
         let mut first = 0;
         for filter in $filters {
@@ -98,82 +98,61 @@ pub(super) async fn budgets_are_paged(store: Bench) {
     let of = |sort| BudgetFilter { sort: Some(sort), ..BudgetFilter::default() };
     let any = BudgetFilter::default;
     let filters = [any(), BudgetFilter { no_roots: true, ..any() }, of(ScopeSort::Root), of(ScopeSort::Day)];
-    check_pages!(
-        store,
-        filters,
-        |w, n| w.budget_put(&budget(scope(n), None, None))?,
-        |r, filter, after, limit| r.budget_list(&BudgetFilter { after, limit, ..filter })?,
-        |row| row.scope.clone()
-    );
+    check_pages!(store, filters;
+        |w, n| w.budget_put(&budget(scope(n), None, None))?;
+        |r, filter, after, limit| r.budget_list(&BudgetFilter { after, limit, ..filter })?;
+        |row| row.scope.clone());
 }
 
 pub(super) async fn calls_are_paged(store: Bench) {
-    let any = LedgerFilter::default;
-    let ok = Some(CallStatus::Ok);
-    check_pages!(
-        store,
-        [any(), LedgerFilter { agent_id: b(), ..any() }, LedgerFilter { status: ok, agent_id: b(), ..any() }],
-        |w, n| w.call_put(&LedgerRow { started_at: moment(n), ..call(number(n), owner(n), CallStatus::Ok) })?,
-        |r, filter, after, limit| r.call_list(&LedgerFilter { after, limit, ..filter })?,
-        |row| (row.started_at, row.call_id)
-    );
+    let (any, status) = (LedgerFilter::default, Some(CallStatus::Ok));
+    let of_b = || LedgerFilter { agent_id: b(), ..any() };
+    check_pages!(store, [any(), of_b(), LedgerFilter { status, ..of_b() }];
+        |w, n| w.call_put(&LedgerRow { started_at: moment(n), ..call(number(n), owner(n), CallStatus::Ok) })?;
+        |r, filter, after, limit| r.call_list(&LedgerFilter { after, limit, ..filter })?;
+        |row| (row.started_at, row.call_id));
 }
 
 pub(super) async fn conversations_are_paged(store: Bench) {
-    check_pages!(
-        store,
-        [None, b()],
-        |w, n| w.conversation_put(&Conversation { updated_at: moment(n), ..conversation(number(n), owner(n)) })?,
-        |r, of, after, limit| r.conversation_list(of.as_ref(), after, limit)?,
-        |row| (row.updated_at, row.conversation_id)
-    );
+    check_pages!(store, [None, b()];
+        |w, n| w.conversation_put(&Conversation { updated_at: moment(n), ..conversation(number(n), owner(n)) })?;
+        |r, of, after, limit| r.conversation_list(of.as_ref(), after, limit)?;
+        |row| (row.updated_at, row.conversation_id));
 }
 
 pub(super) async fn dead_letters_are_paged(store: Bench) {
     let held = Some(DeadLetterStatus::Held);
-    check_pages!(
-        store,
-        [(None, None), (b(), None), (None, held), (b(), held)],
+    check_pages!(store, [(None, None), (b(), None), (None, held), (b(), held)];
         |w, n| {
             let row = letter(number(n), owner(n), DeadLetterStatus::Held);
             w.dead_letter_put(&DeadLetter { created_at: moment(n), ..row })?
-        },
-        |r, of, after, limit| r.dead_letter_list(of.0.as_ref(), of.1, after, limit)?,
-        |row| (row.created_at, row.dead_letter_id)
-    );
+        };
+        |r, of, after, limit| r.dead_letter_list(of.0.as_ref(), of.1, after, limit)?;
+        |row| (row.created_at, row.dead_letter_id));
 }
 
 pub(super) async fn jobs_are_paged(store: Bench) {
-    check_pages!(
-        store,
-        [()],
-        |w, n| w.job_put(&job(&format!("j{:03}", number(n)), 1 + n % 2))?,
+    check_pages!(store, [()];
+        |w, n| w.job_put(&job(&format!("j{:03}", number(n)), 1 + n % 2))?;
         |r, _filter, after, limit| {
             let after: Option<(Timestamp, String)> = after;
             r.job_list(after.as_ref().map(|(at, job_id)| (*at, job_id.as_str())), limit)?
-        },
-        |row| (row.started_at, row.job_id.clone())
-    );
+        };
+        |row| (row.started_at, row.job_id.clone()));
 }
 
 pub(super) async fn knowledge_is_paged(store: Bench) {
-    check_pages!(
-        store,
-        [()],
-        |w, n| w.knowledge_put(&knowledge(&format!("k{:03}", number(n)), 1))?,
-        |r, _filter, after, limit| r.knowledge_list(&Option::<String>::unwrap_or_default(after), limit)?,
-        |row| row.entry_id.clone()
-    );
+    check_pages!(store, [()];
+        |w, n| w.knowledge_put(&knowledge(&format!("k{:03}", number(n)), 1))?;
+        |r, _filter, after, limit| r.knowledge_list(&Option::<String>::unwrap_or_default(after), limit)?;
+        |row| row.entry_id.clone());
 }
 
 pub(super) async fn state_is_paged(store: Bench) {
-    check_pages!(
-        store,
-        ["", "b"],
-        |w, n| w.state_put(&state(&format!("{}{:03}", owner(n), number(n)), json!(1)))?,
-        |r, prefix, after, limit| r.state_list(prefix, &Option::<String>::unwrap_or_default(after), limit)?,
-        |row| row.key.clone()
-    );
+    check_pages!(store, ["", "b"];
+        |w, n| w.state_put(&state(&format!("{}{:03}", owner(n), number(n)), json!(1)))?;
+        |r, prefix, after, limit| r.state_list(prefix, &Option::<String>::unwrap_or_default(after), limit)?;
+        |row| row.key.clone());
 }
 
 fn task_row(n: u64) -> Task {
@@ -196,23 +175,17 @@ pub(super) async fn tasks_are_paged(store: Bench) {
         TaskFilter { parent_id: Some(task_id(9_000)), ..any() },
         TaskFilter { root_id: Some(root_id(1)), ..any() },
     ];
-    check_pages!(
-        store,
-        filters,
-        |w, n| w.task_put(&task_row(n))?,
-        |r, filter, after, limit| r.task_list(&TaskFilter { after, limit, ..filter })?,
-        |row| (row.priority, row.created_at, row.task_id)
-    );
+    check_pages!(store, filters;
+        |w, n| w.task_put(&task_row(n))?;
+        |r, filter, after, limit| r.task_list(&TaskFilter { after, limit, ..filter })?;
+        |row| (row.priority, row.created_at, row.task_id));
 }
 
 pub(super) async fn open_tasks_are_paged(store: Bench) {
-    check_pages!(
-        store,
-        [None, b()],
-        |w, n| w.task_put(&task_row(n))?,
-        |r, of, after, limit| r.tasks_open(of.as_ref(), after, limit)?,
-        |row| row.task_id
-    );
+    check_pages!(store, [None, b()];
+        |w, n| w.task_put(&task_row(n))?;
+        |r, of, after, limit| r.tasks_open(of.as_ref(), after, limit)?;
+        |row| row.task_id);
 }
 
 pub(super) async fn turns_are_paged(store: Bench) {
@@ -224,11 +197,8 @@ pub(super) async fn turns_are_paged(store: Bench) {
         TurnFilter { agent_id: b(), status, ..any() },
         TurnFilter { root_id: Some(root_id(1)), ..any() },
     ];
-    check_pages!(
-        store,
-        filters,
-        |w, n| w.turn_put(&Turn { started_at: moment(n), ..turn(number(n), owner(n), TurnStatus::Failed) })?,
-        |r, filter, after, limit| r.turn_list(&TurnFilter { after, limit, ..filter })?,
-        |row| (row.started_at, row.turn_id)
-    );
+    check_pages!(store, filters;
+        |w, n| w.turn_put(&Turn { started_at: moment(n), ..turn(number(n), owner(n), TurnStatus::Failed) })?;
+        |r, filter, after, limit| r.turn_list(&TurnFilter { after, limit, ..filter })?;
+        |row| (row.started_at, row.turn_id));
 }

@@ -1,10 +1,12 @@
 //! Retention: which rows are deleted, and which must stay regardless of their age.
 
-use ghost_domain::{AskStatus, CallStatus, DeadLetterStatus, Party, Task, TaskEvent, TaskStatus, TurnStatus};
+use ghost_domain::{
+    Agent, AskStatus, CallStatus, DeadLetterStatus, Party, Task, TaskEvent, TaskId, TaskStatus, Turn, TurnStatus,
+};
 
 use super::tools::*;
-use crate::Store;
-use crate::tables::{Family, LedgerFilter, TaskFilter, TurnFilter, UsageFilter};
+use crate::tables::{Family, LedgerFilter, Result, TaskFilter, TurnFilter, UsageFilter};
+use crate::{Store, Tx};
 
 /// Prunes until nothing more is deleted. A backend may need several calls for rows that belong
 /// together.
@@ -17,55 +19,54 @@ pub(super) async fn prune_all(store: &Store, family: Family, before: u64) {
     panic!("{family:?} never comes to an end");
 }
 
-pub(super) async fn pruned_turns_take_their_journals(store: Bench) {
-    keep!(&store, |w| {
-        for n in [1, 5, 9] {
-            w.turn_put(&turn(n, "a", TurnStatus::Finished))?;
-            w.journal_append(turn_id(n), &note("x"), at(n))?;
+/// Writes turns, each with a step that was made when it started.
+pub(super) async fn put_turns<const N: usize>(store: &Store, turns: [Turn; N]) {
+    keep!(store, |w| {
+        for turn in &turns {
+            w.turn_put(turn)?;
+            w.journal_append(turn.turn_id, &note("x"), turn.started_at)?;
         }
-        w.budget_put(&budget(ghost_domain::Scope::World, None, None))?;
     });
-    prune_all(&store, Family::Turns, 7).await;
-    let turns = reading!(&store, |r| { r.turn_list(&TurnFilter::default())? });
-    assert_eq!(map_rows(&turns, |turn| turn.turn_id), [turn_id(9)]);
-    for (n, kept) in [(1, 0), (5, 0), (9, 1)] {
-        assert_eq!(reading!(&store, |r| { r.journal_of(turn_id(n))? }).len(), kept, "turn {n}");
+}
+
+/// Those of the turns 1 to 9 that are stored. Each has one step of its journal if it is, and none if not.
+pub(super) fn turns_left(r: &mut Tx) -> Result<Vec<u64>> {
+    let mut left = Vec::new();
+    for n in 1..=9 {
+        let steps = r.journal_of(turn_id(n))?.len();
+        let is_stored = r.turn_get(turn_id(n))?.is_some();
+        assert_eq!(steps, usize::from(is_stored), "turn {n}");
+        left.extend(is_stored.then_some(n));
     }
-    keep!(&store, |w| {
-        assert_eq!(w.turn_get(turn_id(1))?, None);
-        assert!(w.turn_get(turn_id(9))?.is_some(), "in a command, too");
+    Ok(left)
+}
+
+pub(super) async fn pruned_turns_take_their_journals(store: Bench) {
+    put_turns(&store, [1, 5, 9].map(|n| turn(n, "a", TurnStatus::Finished))).await;
+    prune_all(&store, Family::Turns, 7).await;
+    shows!(&store, |r| {
+        turns_left(r)? => [9];
+        map_rows(&r.turn_list(&TurnFilter::default())?, |turn| turn.turn_id) => [turn_id(9)];
     });
 }
 
 pub(super) async fn open_turns_and_held_letters_keep_journals(store: Bench) {
-    keep!(&store, |w| {
-        w.turn_put(&turn(1, "a", TurnStatus::Open))?;
-        w.turn_put(&turn(2, "a", TurnStatus::Dead))?;
-        w.turn_put(&turn(3, "a", TurnStatus::Dead))?;
-        for n in [1, 2, 3] {
-            w.journal_append(turn_id(n), &note("x"), at(n))?;
-        }
-        w.dead_letter_put(&letter(2, "a", DeadLetterStatus::Held))?;
-        w.dead_letter_put(&letter(3, "a", DeadLetterStatus::Dropped))?;
+    let dead = |n| turn(n, "a", TurnStatus::Dead);
+    put_turns(&store, [turn(1, "a", TurnStatus::Open), dead(2), dead(3)]).await;
+    put!(&store, {
+        dead_letter_put: letter(2, "a", DeadLetterStatus::Held), letter(3, "a", DeadLetterStatus::Dropped);
     });
     prune_all(&store, Family::Turns, 1_000).await;
-    for (n, kept) in [(1, 1), (2, 1), (3, 0)] {
-        shows!(&store, |r| {
-            usize::from(r.turn_get(turn_id(n))?.is_some()) => kept;
-            r.journal_of(turn_id(n))?.len() => kept, "turn {n}";
-        });
-    }
+    shows!(&store, |r| { turns_left(r)? => [1, 2]; });
 }
 
 pub(super) async fn prompts_are_kept_while_a_journal_names_them(store: Bench) {
+    put!(&store, { turn_put: turn(1, "a", TurnStatus::Finished), turn(2, "a", TurnStatus::Open); });
     keep!(&store, |w| {
-        for hash in ["system", "old", "open", "unnamed"] {
-            w.prompt_put(hash, hash, at(1))?;
+        for (hash, second) in [("system", 1), ("old", 1), ("open", 1), ("unnamed", 1), ("fresh", 60)] {
+            w.prompt_put(hash, hash, at(second))?;
         }
-        w.prompt_put("fresh", "fresh", at(60))?;
-        w.turn_put(&turn(1, "a", TurnStatus::Finished))?;
         w.journal_append(turn_id(1), &briefed("system", "old"), at(1))?;
-        w.turn_put(&turn(2, "a", TurnStatus::Open))?;
         w.journal_append(turn_id(2), &briefed("system", "open"), at(2))?;
     });
     let kept = async |store: &Store| {
@@ -73,113 +74,94 @@ pub(super) async fn prompts_are_kept_while_a_journal_names_them(store: Bench) {
     };
     prune_all(&store, Family::Turns, 50).await;
     assert_eq!(kept(&store).await, ["system", "open", "fresh"]);
-    keep!(&store, |w| {
-        // A pruned part can be stored again.
-        w.prompt_put("old", "new", at(61))?;
-        w.turn_put(&turn(2, "a", TurnStatus::Finished))?;
-    });
+    // A pruned part can be stored again.
+    keep!(&store, |w| { w.prompt_put("old", "new", at(61))? });
+    put!(&store, { turn_put: turn(2, "a", TurnStatus::Finished); });
     prune_all(&store, Family::Turns, 50).await;
     assert_eq!(kept(&store).await, ["old", "fresh"]);
-    assert_eq!(reading!(&store, |r| { r.prompt_get("old")? }).as_deref(), Some("new"));
+    shows!(&store, |r| { r.prompt_get("old")?.as_deref() => Some("new"); });
 }
 
 pub(super) async fn open_asks_are_kept(store: Bench) {
-    keep!(&store, |w| {
-        w.ask_put(&ask(1, "a", "b", AskStatus::Open))?;
-        for (n, status) in [(2, AskStatus::Answered), (3, AskStatus::Failed), (4, AskStatus::TimedOut)] {
-            w.ask_put(&ask(n, "a", "b", status))?;
-        }
-        w.ask_put(&ask(50, "a", "b", AskStatus::Answered))?;
+    let of = |n, status| ask(n, "a", "b", status);
+    put!(&store, {
+        ask_put: of(1, AskStatus::Open), of(2, AskStatus::Answered), of(3, AskStatus::Failed),
+            of(4, AskStatus::TimedOut), of(50, AskStatus::Answered);
     });
     prune_all(&store, Family::Asks, 40).await;
-    let kept = found!(&store, [1, 2, 3, 4, 50], |r, n| r.ask_get(ask_id(n))?);
-    assert_eq!(kept, [1, 50]);
+    assert_eq!(found!(&store, [1, 2, 3, 4, 50], |r, n| r.ask_get(ask_id(n))?), [1, 50]);
 }
 
 pub(super) async fn running_calls_are_kept(store: Bench) {
-    keep!(&store, |w| {
-        w.call_put(&call(1, "a", CallStatus::Started))?;
-        for (n, status) in [(2, CallStatus::Ok), (3, CallStatus::Failed), (4, CallStatus::Unknown)] {
-            w.call_put(&call(n, "a", status))?;
-        }
-        w.call_put(&call(50, "a", CallStatus::Ok))?;
+    put!(&store, {
+        call_put: call(1, "a", CallStatus::Started), call(2, "a", CallStatus::Ok), call(3, "a", CallStatus::Failed),
+            call(4, "a", CallStatus::Unknown), call(50, "a", CallStatus::Ok);
     });
     prune_all(&store, Family::Ledger, 40).await;
-    let kept = reading!(&store, |r| { r.call_list(&LedgerFilter::default())? });
-    assert_eq!(map_rows(&kept, |row| row.call_id), [call_id(50), call_id(1)]);
+    shows!(&store, |r| {
+        map_rows(&r.call_list(&LedgerFilter::default())?, |row| row.call_id) => [50, 1].map(call_id);
+    });
 }
 
 pub(super) async fn usage_and_requests_are_pruned(store: Bench) {
-    let principal = Party::Operator("one".to_owned());
-    let (old, new) = (answer(principal.clone(), "old", 1), answer(principal.clone(), "new", 50));
-    keep!(&store, |w| {
-        w.request_put(&old)?;
-        w.request_put(&new)?;
-        w.usage_append(&usage(1, "a", "m", 10))?;
-        w.usage_append(&usage(50, "a", "m", 20))?;
+    let principal = || Party::Operator("one".to_owned());
+    put!(&store, {
+        request_put: answer(principal(), "old", 1), answer(principal(), "new", 50);
+        usage_append: usage(1, "a", "m", 10), usage(50, "a", "m", 20);
     });
     prune_all(&store, Family::Usage, 40).await;
     prune_all(&store, Family::Requests, 40).await;
-    let sums = reading!(&store, |r| { r.usage_sum(&UsageFilter::default())? });
-    assert_eq!(map_rows(&sums, |sum| (sum.calls, sum.tokens.input)), [(1, 20)]);
-    keep!(&store, |w| {
-        let (old, new) = ("old".parse().unwrap(), "new".parse().unwrap());
-        assert!(w.request_get(&principal, &old)?.is_none());
-        assert!(w.request_get(&principal, &new)?.is_some());
+    shows!(&store, |r| {
+        map_rows(&r.usage_sum(&UsageFilter::default())?, |sum| (sum.calls, sum.tokens.input)) => [(1, 20)];
+        r.request_get(&principal(), &"old".parse().unwrap())? => None;
+        r.request_get(&principal(), &"new".parse().unwrap())? => Some(answer(principal(), "new", 50));
     });
 }
 
 pub(super) async fn held_letters_are_kept(store: Bench) {
-    keep!(&store, |w| {
-        w.dead_letter_put(&letter(1, "a", DeadLetterStatus::Held))?;
-        w.dead_letter_put(&letter(2, "a", DeadLetterStatus::Retried))?;
-        w.dead_letter_put(&letter(3, "a", DeadLetterStatus::Dropped))?;
-        w.dead_letter_put(&letter(50, "a", DeadLetterStatus::Dropped))?;
-        w.agent_put(&agent("a"))?;
-        // These belong to agents without a record, so nobody can retry them. One is too young.
-        w.dead_letter_put(&letter(4, "forgotten", DeadLetterStatus::Held))?;
-        w.dead_letter_put(&letter(51, "forgotten", DeadLetterStatus::Held))?;
-        w.dead_letter_put(&letter(5, "gone", DeadLetterStatus::Held))?;
-        w.agent_put(&ghost_domain::Agent { deleted_at: Some(at(2)), ..agent("gone") })?;
+    use DeadLetterStatus::{Dropped, Held, Retried};
+    // The letters 4, 5 and 51 belong to agents without a record or with a tombstone, so nobody can retry them. One is too
+    // young.
+    put!(&store, {
+        agent_put: agent("a"), Agent { deleted_at: Some(at(2)), ..agent("gone") };
+        dead_letter_put: letter(1, "a", Held), letter(2, "a", Retried), letter(3, "a", Dropped),
+            letter(50, "a", Dropped), letter(4, "forgotten", Held), letter(51, "forgotten", Held),
+            letter(5, "gone", Held);
     });
     prune_all(&store, Family::DeadLetters, 40).await;
-    let kept = reading!(&store, |r| { r.dead_letter_list(None, None, None, 1_000)? });
-    assert_eq!(
-        map_rows(&kept, |letter| letter.dead_letter_id),
-        [letter_id(51), letter_id(50), letter_id(5), letter_id(1)]
-    );
+    shows!(&store, |r| {
+        map_rows(&r.dead_letter_list(None, None, None, 1_000)?, |letter| letter.dead_letter_id)
+            => [51, 50, 5, 1].map(letter_id);
+    });
+}
+
+/// The ids of all tasks, in order.
+fn tasks_left(r: &mut Tx) -> Result<Vec<TaskId>> {
+    let mut ids = map_rows(&r.task_list(&TaskFilter::default())?, |task| task.task_id);
+    ids.sort();
+    Ok(ids)
 }
 
 pub(super) async fn needed_tasks_are_kept(store: Bench) {
     let on = |n, needs: u64, status| Task { depends_on: vec![task_id(needs)], ..task(n, "a", status) };
-    keep!(&store, |w| {
-        w.task_put(&task(1, "a", TaskStatus::Done))?;
-        w.task_put(&on(2, 1, TaskStatus::Blocked))?;
-        w.task_put(&task(3, "a", TaskStatus::Failed))?;
-        w.task_put(&on(4, 3, TaskStatus::Cancelled))?;
-        w.task_put(&task(5, "a", TaskStatus::InProgress))?;
-        w.task_put(&task(50, "a", TaskStatus::Done))?;
-        for n in [1, 3] {
-            let status = TaskStatus::Done;
-            let event =
-                TaskEvent { task_id: task_id(n), by: Party::System, at: at(n), status, owner: id_of("a"), note: None };
-            w.task_event_append(&event)?;
-        }
-    });
-    let kept = async |store: &Store| {
-        let mut ids = map_rows(&reading!(store, |r| { r.task_list(&TaskFilter::default())? }), |task| task.task_id);
-        ids.sort();
-        ids
+    let event = |n| {
+        let (by, status, owner) = (Party::System, TaskStatus::Done, id_of("a"));
+        TaskEvent { task_id: task_id(n), by, at: at(n), status, owner, note: None }
     };
+    put!(&store, {
+        task_put: task(1, "a", TaskStatus::Done), on(2, 1, TaskStatus::Blocked), task(3, "a", TaskStatus::Failed),
+            on(4, 3, TaskStatus::Cancelled), task(5, "a", TaskStatus::InProgress), task(50, "a", TaskStatus::Done);
+        task_event_append: event(1), event(3);
+    });
     prune_all(&store, Family::Tasks, 40).await;
-    assert_eq!(kept(&store).await, [task_id(1), task_id(2), task_id(5), task_id(50)]);
-    let history =
-        reading!(&store, |r| { (r.task_events(task_id(1), 100)?.len(), r.task_events(task_id(3), 100)?.len()) });
-    assert_eq!(history, (1, 0));
-    assert_eq!(reading!(&store, |r| { r.task_dependants(task_id(3))? }), []);
-    keep!(&store, |w| { w.task_put(&on(2, 1, TaskStatus::Done))? });
+    shows!(&store, |r| {
+        tasks_left(r)? => [1, 2, 5, 50].map(task_id);
+        (r.task_events(task_id(1), 100)?.len(), r.task_events(task_id(3), 100)?.len()) => (1, 0);
+        r.task_dependants(task_id(3))? => [];
+    });
+    put!(&store, { task_put: on(2, 1, TaskStatus::Done); });
     prune_all(&store, Family::Tasks, 40).await;
-    assert_eq!(kept(&store).await, [task_id(5), task_id(50)]);
+    shows!(&store, |r| { tasks_left(r)? => [5, 50].map(task_id); });
 }
 
 pub(super) async fn a_prune_is_bounded(store: Bench) {
@@ -194,17 +176,13 @@ pub(super) async fn a_prune_is_bounded(store: Bench) {
         }
     });
     for family in [Family::Tasks, Family::DeadLetters, Family::Ledger, Family::Turns, Family::Asks] {
-        assert_eq!(keep!(&store, |w| { w.prune(family, at(40), 0)? }), 0, "{family:?}");
-        assert_eq!(keep!(&store, |w| { w.prune(family, at(40), 2)? }), 2, "{family:?}");
-    }
-    for family in [Family::Tasks, Family::DeadLetters, Family::Ledger, Family::Turns, Family::Asks] {
-        assert_eq!(keep!(&store, |w| { w.prune_rows(family)? }), 3, "{family:?}");
+        prunes!(&store, family, |r| { r.prune_rows(family)? }, { (40, 0) => 0, 5; (40, 2) => 2, 3; });
     }
     for family in Family::ALL {
-        keep!(&store, |w| { w.prune_rows(family)? });
+        reading!(&store, |r| { r.prune_rows(family)? });
     }
     shows!(&store, |r| {
-        map_rows(&r.task_list(&TaskFilter::default())?, |task| task.task_id) => [3, 4, 5].map(task_id);
+        tasks_left(r)? => [3, 4, 5].map(task_id);
         map_rows(&r.dead_letter_list(None, None, None, 9)?, |row| row.dead_letter_id) => [5, 4, 3].map(letter_id);
         map_rows(&r.call_list(&LedgerFilter::default())?, |call| call.call_id) => [5, 4, 3].map(call_id);
         map_rows(&r.turn_list(&TurnFilter::default())?, |turn| turn.turn_id) => [5, 4, 3].map(turn_id);
@@ -213,25 +191,20 @@ pub(super) async fn a_prune_is_bounded(store: Bench) {
 }
 
 pub(super) async fn a_refused_prune_deletes_nothing(store: Bench) {
-    keep!(&store, |w| {
-        w.task_put(&task(1, "a", TaskStatus::Done))?;
-        w.turn_put(&turn(1, "a", TurnStatus::Finished))?;
-        w.journal_append(turn_id(1), &note("x"), at(1))?;
-    });
+    let done = |n| task(n, "a", TaskStatus::Done);
+    put!(&store, { task_put: done(1); });
+    put_turns(&store, [turn(1, "a", TurnStatus::Finished)]).await;
     refuse!(&store, |w| {
         // Rows of the same command are pruned like any others.
-        w.task_put(&task(2, "a", TaskStatus::Done))?;
+        w.task_put(&done(2))?;
         assert_eq!(w.prune(Family::Tasks, at(40), 9)?, 2);
         assert_eq!(w.prune(Family::Turns, at(40), 9)?, 1);
-        assert_eq!((w.task_get(task_id(1))?, w.task_get(task_id(2))?), (None, None));
-        w.task_put(&task(3, "a", TaskStatus::Done))?;
-    });
-    keep!(&store, |w| {
-        assert_eq!(w.task_get(task_id(1))?, Some(task(1, "a", TaskStatus::Done)));
-        assert_eq!(w.turn_get(turn_id(1))?, Some(turn(1, "a", TurnStatus::Finished)));
+        assert_eq!((tasks_left(w)?, turns_left(w)?), (vec![], vec![]));
+        w.task_put(&done(3))?;
     });
     shows!(&store, |r| {
-        map_rows(&r.task_list(&TaskFilter::default())?, |task| task.task_id) => vec![task_id(1)];
-        r.journal_of(turn_id(1))?.len() => 1;
+        (tasks_left(r)?, turns_left(r)?) => (vec![task_id(1)], vec![1]);
+        r.task_get(task_id(1))? => Some(done(1));
+        r.turn_get(turn_id(1))? => Some(turn(1, "a", TurnStatus::Finished));
     });
 }

@@ -2,146 +2,120 @@
 
 use ghost_domain::{DeadLetter, DeadLetterStatus, Envelope, Kind, MailState, Turn, TurnStatus};
 
-use super::prune::prune_all;
+use super::prune::{prune_all, put_turns, turns_left};
 use super::tools::*;
-use crate::Store;
-use crate::tables::Family;
+use crate::tables::{Family, Result};
+use crate::{Store, Tx};
 
-async fn kept(store: &Store, numbers: &'static [u64]) -> Vec<u64> {
-    found!(store, numbers.iter().copied(), |r, n| r.message_get(message_id(n))?)
+/// The messages from 1 to 50 that are stored.
+fn kept(r: &mut Tx) -> Result<Vec<u64>> {
+    let mut kept = Vec::new();
+    for n in 1..=50 {
+        kept.extend(r.message_get(message_id(n))?.map(|_| n));
+    }
+    Ok(kept)
+}
+
+/// Appends a message for each number and marks it as mail of a turn.
+async fn put_mail(store: &Store, mail: Vec<(Envelope, MailState, Option<u64>)>) {
+    keep!(store, |w| {
+        for (envelope, state, of_turn) in &mail {
+            w.message_append(envelope)?;
+            w.message_mark(&[envelope.message_id], *state, of_turn.map(turn_id), 0)?;
+        }
+    });
 }
 
 pub(super) async fn only_consumed_mail_is_pruned(store: Bench) {
-    keep!(&store, |w| {
-        for n in 1..=5 {
-            w.message_append(&mail(n, "a"))?;
-        }
-        w.message_append(&mail(50, "a"))?;
-        w.turn_put(&turn(1, "a", TurnStatus::Finished))?;
-        w.turn_put(&turn(2, "a", TurnStatus::Open))?;
-        w.message_mark(&[message_id(2)], MailState::Taken, Some(turn_id(2)), 0)?;
-        w.message_mark(&[message_id(3), message_id(4)], MailState::Consumed, Some(turn_id(1)), 0)?;
-        w.turn_put(&turn(49, "a", TurnStatus::Finished))?;
-        w.message_mark(&[message_id(50)], MailState::Consumed, Some(turn_id(49)), 0)?;
+    use MailState::{Consumed, Pending, Taken};
+    put!(&store, {
+        turn_put: turn(1, "a", TurnStatus::Finished), turn(2, "a", TurnStatus::Open),
+            turn(49, "a", TurnStatus::Finished);
     });
-    assert_eq!(keep!(&store, |w| { w.prune(Family::Messages, at(40), 1)? }), 1);
-    assert_eq!(kept(&store, &[3, 4]).await, [4], "oldest first");
-    prune_all(&store, Family::Messages, 40).await;
-    assert_eq!(kept(&store, &[1, 2, 3, 4, 5, 50]).await, [1, 2, 5, 50]);
-    assert_eq!(reading!(&store, |r| { r.messages_of_turn(turn_id(1))? }), []);
-    assert_eq!(keep!(&store, |w| { (w.inbox_depth(&id_of("a"))?, w.message_get(message_id(3))?) }), (2, None));
+    let states = [(1, Pending, None), (2, Taken, Some(2)), (3, Consumed, Some(1)), (4, Consumed, Some(1))];
+    let later = [(5, Pending, None), (50, Consumed, Some(49))];
+    let all = states.into_iter().chain(later).map(|(n, state, of_turn)| (mail(n, "a"), state, of_turn));
+    put_mail(&store, all.collect()).await;
+    prunes!(&store, Family::Messages, |r| { kept(r)? }, {
+        (40, 1) => 1, [1, 2, 4, 5, 50];
+        (40, 9) => 1, [1, 2, 5, 50];
+        (40, 9) => 0, [1, 2, 5, 50];
+    });
+    shows!(&store, |r| { (r.messages_of_turn(turn_id(1))?, r.inbox_depth(&id_of("a"))?) => (vec![], 2); });
 }
 
 pub(super) async fn mail_of_held_letters_is_kept(store: Bench) {
-    keep!(&store, |w| {
-        for n in [1, 2, 3] {
-            w.message_append(&mail(n, "a"))?;
-        }
-        w.turn_put(&turn(1, "a", TurnStatus::Dead))?;
-        w.message_mark(&[message_id(1), message_id(2)], MailState::Dead, Some(turn_id(1)), 3)?;
-        w.message_mark(&[message_id(3)], MailState::Consumed, Some(turn_id(1)), 0)?;
-        let messages = vec![message_id(1), message_id(2)];
-        w.dead_letter_put(&DeadLetter { messages, ..letter(1, "a", DeadLetterStatus::Held) })?;
+    let states = [(1, MailState::Dead), (2, MailState::Dead), (3, MailState::Consumed)];
+    put_mail(&store, states.map(|(n, state)| (mail(n, "a"), state, Some(1))).to_vec()).await;
+    let messages = vec![message_id(1), message_id(2)];
+    put!(&store, {
+        turn_put: turn(1, "a", TurnStatus::Dead);
+        dead_letter_put: DeadLetter { messages, ..letter(1, "a", DeadLetterStatus::Held) };
     });
     prune_all(&store, Family::Messages, 1_000).await;
-    assert_eq!(kept(&store, &[1, 2, 3]).await, [1, 2]);
+    shows!(&store, |r| { kept(r)? => [1, 2]; });
 }
 
 pub(super) async fn mail_is_kept_until_its_turn_has_ended(store: Bench) {
-    keep!(&store, |w| {
-        for n in [1, 2] {
-            w.message_append(&mail(n, "a"))?;
-        }
-        let long = Turn { ended_at: Some(at(60)), ..turn(1, "a", TurnStatus::Finished) };
-        w.turn_put(&long)?;
-        w.turn_put(&turn(2, "a", TurnStatus::Finished))?;
-        w.message_mark(&[message_id(1)], MailState::Consumed, Some(turn_id(1)), 0)?;
-        w.message_mark(&[message_id(2)], MailState::Consumed, Some(turn_id(2)), 0)?;
-    });
+    let long = Turn { ended_at: Some(at(60)), ..turn(1, "a", TurnStatus::Finished) };
+    put!(&store, { turn_put: long, turn(2, "a", TurnStatus::Finished); });
+    put_mail(&store, [1, 2].map(|n| (mail(n, "a"), MailState::Consumed, Some(n))).to_vec()).await;
     prune_all(&store, Family::Messages, 40).await;
-    assert_eq!(kept(&store, &[1, 2]).await, [1], "old mail of a recently ended turn stays");
+    shows!(&store, |r| { kept(r)? => [1], "old mail of a recently ended turn stays"; });
     prune_all(&store, Family::Turns, 100).await;
     prune_all(&store, Family::Messages, 100).await;
-    assert_eq!(kept(&store, &[1, 2]).await, [] as [u64; 0], "mail of a deleted turn is pruned too");
+    shows!(&store, |r| { kept(r)? => [0; 0], "mail of a deleted turn is pruned too"; });
 }
 
 pub(super) async fn only_turns_of_cron_jobs_are_pruned_with_their_mail(store: Bench) {
+    use TurnStatus::{Cancelled, Dead, Failed, Finished, Open};
     let cron = |n: u64, status| Turn { source: "cron".to_owned(), ..turn(n, "a", status) };
-    keep!(&store, |w| {
-        // Turns 1 to 3 have ended. Turn 4 has a held dead letter, 5 is open, 6 is not a cron job's,
-        // 7 is too young, 8 failed.
-        for (n, status) in [
-            (1, TurnStatus::Finished),
-            (2, TurnStatus::Finished),
-            (3, TurnStatus::Cancelled),
-            (4, TurnStatus::Dead),
-            (5, TurnStatus::Open),
-            (7, TurnStatus::Finished),
-            (8, TurnStatus::Failed),
-        ] {
-            w.turn_put(&cron(n, status))?;
-        }
-        w.turn_put(&Turn { ended_at: Some(at(90)), ..cron(7, TurnStatus::Finished) })?;
-        w.turn_put(&turn(6, "a", TurnStatus::Finished))?;
-        w.dead_letter_put(&letter(4, "a", DeadLetterStatus::Held))?;
-        for n in 1..=8 {
-            let kind = if n == 6 { Kind::Cron } else { Kind::CronTurn };
-            w.message_append(&Envelope { kind, ..mail(n, "a") })?;
-            w.journal_append(turn_id(n), &note("x"), at(n))?;
-            let state = match n {
-                4 => MailState::Dead,
-                5 => MailState::Taken,
-                _ => MailState::Consumed,
-            };
-            w.message_mark(&[message_id(n)], state, Some(turn_id(n)), 0)?;
-        }
-        // A message of another kind that such a turn took stays.
-        w.message_append(&mail(9, "a"))?;
-        w.message_mark(&[message_id(9)], MailState::Consumed, Some(turn_id(1)), 0)?;
+    // Turns 1 to 3 have ended. Turn 4 has a held dead letter, 5 is open, 6 is not a cron job's, 7 is too young, 8 failed.
+    let young = Turn { ended_at: Some(at(90)), ..cron(7, Finished) };
+    let first = [cron(1, Finished), cron(2, Finished), cron(3, Cancelled), cron(4, Dead)];
+    put_turns(&store, first).await;
+    put_turns(&store, [cron(5, Open), turn(6, "a", Finished), young, cron(8, Failed)]).await;
+    put!(&store, { dead_letter_put: letter(4, "a", DeadLetterStatus::Held); });
+    let of_turn = |n| {
+        let kind = if n == 6 { Kind::Cron } else { Kind::CronTurn };
+        let state = match n {
+            4 => MailState::Dead,
+            5 => MailState::Taken,
+            _ => MailState::Consumed,
+        };
+        (Envelope { kind, ..mail(n, "a") }, state, Some(n))
+    };
+    // A message of another kind that such a turn took stays.
+    let other = (mail(9, "a"), MailState::Consumed, Some(1));
+    put_mail(&store, (1..=8).map(of_turn).chain([other]).collect()).await;
+    prunes!(&store, Family::CronTurns, |r| { kept(r)? }, {
+        (2, 99) => 0, [1, 2, 3, 4, 5, 6, 7, 8, 9];
+        (50, 1) => 1, [2, 3, 4, 5, 6, 7, 8, 9];
     });
-    assert_eq!(keep!(&store, |w| { w.prune(Family::CronTurns, at(2), 99)? }), 0, "only what is older");
-    assert_eq!(keep!(&store, |w| { w.prune(Family::CronTurns, at(50), 1)? }), 1, "a turn is one row");
-    assert_eq!(kept(&store, &[1, 2, 9]).await, [2, 9], "oldest first");
     prune_all(&store, Family::CronTurns, 50).await;
-    assert_eq!(kept(&store, &[1, 2, 3, 4, 5, 6, 7, 8, 9]).await, [4, 5, 6, 7, 9]);
-    for n in 1..=8 {
-        let (turn, steps) = reading!(&store, |r| { (r.turn_get(turn_id(n))?, r.journal_of(turn_id(n))?) });
-        let there = matches!(n, 4..=7);
-        assert_eq!((turn.is_some(), steps.len()), (there, usize::from(there)), "turn {n}");
-    }
-    keep!(&store, |w| {
-        w.message_append(&mail(10, "a"))?;
-        w.journal_append(turn_id(5), &note("y"), at(99))?;
-        assert_eq!(w.message_get(message_id(10))?.unwrap().seq, 10, "sequences continue");
-    });
+    shows!(&store, |r| { (kept(r)?, turns_left(r)?) => (vec![4, 5, 6, 7, 9], vec![4, 5, 6, 7]); });
+    put!(&store, { message_append: mail(10, "a"); });
+    shows!(&store, |r| { r.message_get(message_id(10))?.unwrap().seq => 10, "sequences continue"; });
+    keep!(&store, |w| { w.journal_append(turn_id(5), &note("y"), at(99))? });
 }
 
 pub(super) async fn a_turn_with_waiting_mail_is_kept(store: Bench) {
     // Turns 1 and 3 are cron jobs' own turns. All dead letters were retried. The mail of 1 and 2
     // continues its turn; that of 3 and 4 starts afresh.
+    let source = |n| if n % 2 == 1 { "cron".to_owned() } else { "mail".to_owned() };
+    put_turns(&store, [1, 2, 3, 4].map(|n| Turn { source: source(n), ..turn(n, "a", TurnStatus::Dead) })).await;
+    put_mail(&store, (1..=4).map(|n| (mail(n, "a"), MailState::Dead, Some(n))).collect()).await;
     keep!(&store, |w| {
         for n in 1..=4 {
-            let source = if n % 2 == 1 { "cron" } else { "mail" };
-            w.turn_put(&Turn { source: source.to_owned(), ..turn(n, "a", TurnStatus::Dead) })?;
-            w.journal_append(turn_id(n), &note("x"), at(n))?;
-            w.message_append(&mail(n, "a"))?;
-            w.message_mark(&[message_id(n)], MailState::Dead, Some(turn_id(n)), 0)?;
             w.dead_letter_put(&letter(n, "a", DeadLetterStatus::Retried))?;
             w.message_mark(&[message_id(n)], MailState::Pending, (n < 3).then(|| turn_id(n)), 0)?;
         }
     });
-    for left in [[1, 2].as_slice(), &[]] {
+    for left in [vec![1, 2], vec![]] {
         prune_all(&store, Family::CronTurns, 90).await;
         prune_all(&store, Family::Turns, 90).await;
-        for n in 1..=4 {
-            let (turn, steps) = reading!(&store, |r| { (r.turn_get(turn_id(n))?, r.journal_of(turn_id(n))?) });
-            let there = left.contains(&n);
-            assert_eq!((turn.is_some(), steps.len()), (there, usize::from(there)), "turn {n}");
-        }
+        shows!(&store, |r| { turns_left(r)? => left; });
         // From here on no mail waits for these turns.
-        keep!(&store, |w| {
-            let messages = [message_id(1), message_id(2)];
-            w.message_mark(&messages, MailState::Taken, Some(turn_id(9)), 0)?;
-        });
+        keep!(&store, |w| { w.message_mark(&[1, 2].map(message_id), MailState::Taken, Some(turn_id(9)), 0)? });
     }
 }

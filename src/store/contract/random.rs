@@ -59,3 +59,17 @@ pub(super) type Run = fn(&mut Tx, OpNumbers) -> Result<String>;
 pub(super) fn show(read: impl Debug) -> Result<String> {
     Ok(format!("{read:?}"))
 }
+
+/// The operations of a script, by name, each with what it reads. The first line names the transaction and the numbers.
+macro_rules! operations {
+    ($w:ident, $n:ident, $a:ident, $b:ident, $c:ident; $($name:literal: $read:expr;)+) => {
+        pub(super) const ALL: &[(&str, Run)] = &[$(($name, {
+            #[allow(unused_variables, reason = "an operation uses the numbers that it needs")]
+            fn operation($w: &mut Tx, OpNumbers { n: $n, a: $a, b: $b, c: $c }: OpNumbers) -> Result<String> {
+                show($read)
+            }
+            operation
+        })),+];
+    };
+}
+pub(super) use operations;

@@ -5,17 +5,21 @@ use crate::Tx;
 use ghost_domain::event::NewEvent;
 use ghost_domain::turn::WaitMode;
 use ghost_domain::{
-    Agent, AgentKind, Ask, AskStatus, CallStatus, Daily, DeadLetter, DeadLetterStatus, Envelope, EventKind, LedgerRow,
-    MailState, Party, Scope, ScopeSort, StoredAnswer, Task, TaskEvent, TaskStatus, Turn, TurnStatus, UsageRow,
+    Agent, AgentKind, Approval, ApprovalStatus, Ask, AskStatus, CallStatus, Daily, DeadLetter, DeadLetterStatus,
+    Envelope, EventKind, LedgerRow, MailState, Party, Scope, ScopeSort, StoredAnswer, Task, TaskEvent, TaskStatus,
+    Turn, TurnStatus, UsageRow,
 };
 use serde_json::json;
 
-use super::random::{AGENTS, OpNumbers, Random, Run, moment, one_of, show};
+use super::approvals::approval;
+use super::random::{AGENTS, OpNumbers, Random, Run, moment, one_of, operations, show};
+use super::roots::tally;
 use super::rows::{
     agent, answer, ask, ask_id, at, briefed, budget, call, conversation_id, event_id, held, id_of, job, letter,
     letter_id, mail, message_id, note, root_id, task, task_id, turn, turn_id, usage, waits_for_root,
 };
 use super::script_shared;
+use super::sessions::start;
 use crate::tables::{BudgetFilter, Family, LedgerFilter, Result, TaskFilter, TurnFilter, UsageFilter};
 
 fn small(random: u64) -> u32 {
@@ -26,94 +30,91 @@ fn small(random: u64) -> u32 {
 const COMMON: [&str; 7] =
     ["append mail", "mark mail", "append event", "put turn", "append journal", "put budget", "get by key"];
 
-/// The operations, by name.
-const ALL: &[(&str, Run)] = &[
-    ("put agent", |w, OpNumbers { n, a, b, c }| {
+operations! {
+    w, n, a, b, c;
+    "put agent": {
         let (kind, deleted_at) = (one_of(AgentKind::ALL, b), c.is_multiple_of(4).then(|| moment(n)));
-        show(w.agent_put(&Agent { kind, deleted_at, updated_at: moment(n), ..agent(one_of(&AGENTS, a)) })?)
-    }),
-    ("put meta", |w, OpNumbers { n, a, .. }| show(w.meta_put(one_of(&["k1", "k2"], a), &format!("{n}"))?)),
-    ("put skill", |w, OpNumbers { a, b, .. }| show(w.skill_put(&held(one_of(&AGENTS, a), one_of(&["s1", "s2"], b)))?)),
-    ("remove skill", |w, OpNumbers { a, b, .. }| {
-        show(w.skill_remove(&id_of(one_of(&AGENTS, a)), one_of(&["s1", "s2"], b))?)
-    }),
-    ("put job", |w, OpNumbers { a, .. }| show(w.job_put(&job(one_of(&["j1", "j2", "j3"], a), a % 3))?)),
-    ("put request", |w, OpNumbers { n, a, b, .. }| {
+        w.agent_put(&Agent { kind, deleted_at, updated_at: moment(n), ..agent(one_of(&AGENTS, a)) })?
+    };
+    "put meta": w.meta_put(one_of(&["k1", "k2"], a), &format!("{n}"))?;
+    "put skill": w.skill_put(&held(one_of(&AGENTS, a), one_of(&["s1", "s2"], b)))?;
+    "remove skill": w.skill_remove(&id_of(one_of(&AGENTS, a)), one_of(&["s1", "s2"], b))?;
+    "put job": w.job_put(&job(one_of(&["j1", "j2", "j3"], a), a % 3))?;
+    "put request": {
         let stored = answer(Party::Agent(id_of(one_of(&AGENTS, a))), one_of(&["r1", "r2"], b), 1);
-        show(w.request_put(&StoredAnswer { at: moment(n), ..stored })?)
-    }),
-    ("put ask", |w, OpNumbers { n, a, b, c }| {
+        w.request_put(&StoredAnswer { at: moment(n), ..stored })?
+    };
+    "put ask": {
         let status = one_of(AskStatus::ALL, c);
         let closed_at = (status != AskStatus::Open).then(|| moment(n));
-        show(w.ask_put(&Ask { closed_at, ..ask(a % 5, "a", one_of(&AGENTS, b), status) })?)
-    }),
-    ("put letter", |w, OpNumbers { n, a, b, c }| {
+        w.ask_put(&Ask { closed_at, ..ask(a % 5, "a", one_of(&AGENTS, b), status) })?
+    };
+    "put approval": {
+        let row = approval(1 + a % 5, one_of(&AGENTS, a % 5), one_of(ApprovalStatus::ALL, c));
+        w.approval_put(&Approval { always: b.is_multiple_of(5), ..row })?
+    };
+    "put session start": w.session_start_put(&start(one_of(&AGENTS, a), b.is_multiple_of(2).then_some(1), n))?;
+    "put tally": w.root_put(&tally(1 + a % 4, n))?;
+    "put letter": {
         let status = one_of(DeadLetterStatus::ALL, c);
         let resolved_at = (status != DeadLetterStatus::Held).then(|| moment(n));
         let messages = vec![message_id(1 + b % n), message_id(1 + c % n)];
         // The agent of a dead letter never changes.
         let row = letter(a % 4, one_of(&AGENTS, a % 4), status);
-        show(w.dead_letter_put(&DeadLetter { messages, resolved_at, ..row })?)
-    }),
-    ("put budget", |w, OpNumbers { n, a, c, .. }| {
-        show(w.budget_put(&budget(scope(a), c.is_multiple_of(2).then_some(n), None))?)
-    }),
-    ("append usage", |w, OpNumbers { n, a, b, c }| {
-        let row = usage(1, one_of(&AGENTS, a), one_of(&["m1", "m2"], b), c);
-        show(w.usage_append(&UsageRow { at: moment(n), ..row })?)
-    }),
-    ("put call", |w, OpNumbers { a, c, .. }| {
+        w.dead_letter_put(&DeadLetter { messages, resolved_at, ..row })?
+    };
+    "put budget": w.budget_put(&budget(scope(a), c.is_multiple_of(2).then_some(n), None))?;
+    "append usage":
+        w.usage_append(&UsageRow { at: moment(n), ..usage(1, one_of(&AGENTS, a), one_of(&["m1", "m2"], b), c) })?;
+    "put call": {
         // The agent and the turn of a call never change.
         let row = call(a % 8, one_of(&AGENTS, a % 8), one_of(CallStatus::ALL, c));
-        show(w.call_put(&LedgerRow { started_at: moment(a % 8), turn_id: turn_id(a % 8 % 6), ..row })?)
-    }),
-    ("put task", |w, OpNumbers { n, a, b, c }| {
+        w.call_put(&LedgerRow { started_at: moment(a % 8), turn_id: turn_id(a % 8 % 6), ..row })?
+    };
+    "put task": {
         let depends_on = if b % 6 == a % 6 { Vec::new() } else { vec![task_id(b % 6)] };
         let priority = i32::try_from(b % 3).unwrap();
         let row = task(a % 6, one_of(&AGENTS, a), one_of(TaskStatus::ALL, c));
-        show(w.task_put(&Task { depends_on, priority, updated_at: moment(n), ..row })?)
-    }),
-    ("append task event", |w, OpNumbers { n, a, c, .. }| {
+        w.task_put(&Task { depends_on, priority, updated_at: moment(n), ..row })?
+    };
+    "append task event": {
         let (owner, status) = (id_of(one_of(&AGENTS, a)), one_of(TaskStatus::ALL, c));
         let (task_id, by, at, note) = (task_id(a % 6), Party::System, moment(n), Some(format!("{n}")));
-        show(w.task_event_append(&TaskEvent { task_id, by, at, status, owner, note })?)
-    }),
-    ("put turn", |w, numbers| show(w.turn_put(&turn_of(numbers))?)),
-    ("append journal", |w, OpNumbers { n, a, b, c }| {
+        w.task_event_append(&TaskEvent { task_id, by, at, status, owner, note })?
+    };
+    "put turn": w.turn_put(&turn_of(n, a, b, c))?;
+    "append journal": {
         let step = if c.is_multiple_of(3) { briefed(one_of(&["h1", "h2"], b), "h3") } else { note(&format!("{n}")) };
-        show(w.journal_append(turn_id(a % 6), &step, moment(n))?)
-    }),
-    ("put prompt", |w, OpNumbers { n, a, .. }| {
-        show(w.prompt_put(one_of(&["h1", "h2", "h3", "h4"], a), &format!("{n}"), moment(n))?)
-    }),
-    ("append mail", |w, OpNumbers { n, a, b, .. }| {
-        let row = mail(n, one_of(&AGENTS, a));
-        show(w.message_append(&Envelope { created_at: moment(n), wake: b.is_multiple_of(2), ..row })?)
-    }),
-    ("mark mail", |w, OpNumbers { n, a, b, c }| {
+        w.journal_append(turn_id(a % 6), &step, moment(n))?
+    };
+    "put prompt": w.prompt_put(one_of(&["h1", "h2", "h3", "h4"], a), &format!("{n}"), moment(n))?;
+    "append mail": w.message_append(&Envelope {
+        created_at: moment(n), wake: b.is_multiple_of(2), ..mail(n, one_of(&AGENTS, a))
+    })?;
+    "mark mail": {
         let ids = [message_id(1 + a % n), message_id(1 + b % n), message_id(n.saturating_sub(1 + a % 4))];
         let state = one_of(MailState::ALL, c);
         let of_turn = (state != MailState::Pending).then(|| turn_id(b % 6));
         w.message_read(&ids[..1], moment(n))?;
-        show(w.message_mark(&ids, state, of_turn, small(c % 2))?)
-    }),
-    ("forgive mail", |w, OpNumbers { n, a, b, .. }| {
+        w.message_mark(&ids, state, of_turn, small(c % 2))?
+    };
+    "forgive mail": {
         w.message_rouse(&[message_id(1 + b % n)])?;
-        show(w.message_forgive(&[message_id(1 + a % n), message_id(1 + b % n)])?)
-    }),
-    ("append event", |w, OpNumbers { n, a, b, .. }| {
+        w.message_forgive(&[message_id(1 + a % n), message_id(1 + b % n)])?
+    };
+    "append event": {
         let event = NewEvent::new(one_of(&[EventKind::TurnStarted, EventKind::TaskCreated], b), json!({"n": n}));
-        show(w.event_append(event_id(n), moment(n), event.agent(&id_of(one_of(&AGENTS, a))))?)
-    }),
-    ("prune", |w, OpNumbers { n, a, b, c }| {
+        w.event_append(event_id(n), moment(n), event.agent(&id_of(one_of(&AGENTS, a))))?
+    };
+    "prune": {
         let family = one_of(&Family::ALL, a);
         let pruned = w.prune(family, moment(n.saturating_sub(b % 200)), small(c % 4))?;
         // A backend may or may not count prompt parts as turns.
-        show((family, Some(pruned).filter(|_| family != Family::Turns)))
-    }),
-    ("get by key", |w, OpNumbers { n, a, b, c }| {
+        (family, Some(pruned).filter(|_| family != Family::Turns))
+    };
+    "get by key": {
         let name = id_of(one_of(&AGENTS, a));
-        show((
+        (
             w.agent_get(&name)?,
             w.ask_get(ask_id(b % 5))?,
             w.budget_get(&scope(c))?,
@@ -123,17 +124,17 @@ const ALL: &[(&str, Run)] = &[
             w.turn_get(turn_id(c % 6))?,
             w.task_get(task_id(c % 6))?,
             w.request_get(&Party::Agent(name), &one_of(&["r1", "r2"], b).parse().unwrap())?,
-        ))
-    }),
-    ("scan agents", |w, OpNumbers { b, .. }| show((w.agent_list(b % 2 == 0)?, w.agent_count_dynamic()?))),
-    ("scan asks", |w, _| show((w.asks_open()?, w.ask_count_open()?))),
-    ("scan budgets", |w, OpNumbers { a, b, c, .. }| {
+        )
+    };
+    "scan agents": (w.agent_list(b % 2 == 0)?, w.agent_count_dynamic()?);
+    "scan asks": (w.asks_open()?, w.ask_count_open()?);
+    "scan budgets": {
         let after = (a % 3 == 0).then(|| scope(b));
         let sort = (a % 5 == 0).then(|| one_of(ScopeSort::ALL, b));
         let filter = BudgetFilter { limited: c % 2 == 1, sort, no_roots: b % 4 == 0, after, limit: small(c % 6) };
-        show((w.budget_list(&filter)?, w.usage_sum(&UsageFilter::default())?))
-    }),
-    ("scan mail", |w, OpNumbers { a, b, c, .. }| {
+        (w.budget_list(&filter)?, w.usage_sum(&UsageFilter::default())?)
+    };
+    "scan mail": {
         let (name, limit) = (id_of(one_of(&AGENTS, a)), small(1 + b % 9));
         let lists = [
             w.inbox_pending(&name, limit)?,
@@ -142,28 +143,28 @@ const ALL: &[(&str, Run)] = &[
             w.messages_of_turn(turn_id(c % 6))?,
         ];
         let ids = lists.map(|list| list.into_iter().map(|mail| mail.message_id).collect::<Vec<_>>());
-        show((ids, w.inbox_waiting()?, w.inbox_total()?))
-    }),
-    ("scan tasks", |w, OpNumbers { a, b, c, .. }| {
+        (ids, w.inbox_waiting()?, w.inbox_total()?)
+    };
+    "scan tasks": {
         let after = (a % 2 == 0).then(|| (i32::try_from(c % 3).unwrap() - 1, at(b % 6), task_id(a % 6)));
         let owner = (b % 2 == 0).then(|| id_of(one_of(&AGENTS, a)));
         let filter = TaskFilter { owner, after, limit: small(c % 6), ..TaskFilter::default() };
         let lists = (w.task_list(&filter)?, w.task_dependants(task_id(c % 6))?);
-        show((lists, w.task_count_open()?, w.task_events(task_id(a % 6), 100)?))
-    }),
-    ("scan turns", |w, OpNumbers { b, c, .. }| {
+        (lists, w.task_count_open()?, w.task_events(task_id(a % 6), 100)?)
+    };
+    "scan turns": {
         let filter = TurnFilter { status: Some(one_of(TurnStatus::ALL, b)), ..TurnFilter::default() };
         let steps = w.journal_of(turn_id(c % 6))?.into_iter().map(|row| row.step).collect::<Vec<_>>();
-        show((w.turns_open()?, w.turn_list(&filter)?, steps))
-    }),
-    ("scan the rest", |w, OpNumbers { a, b, c, .. }| {
+        (w.turns_open()?, w.turn_list(&filter)?, steps)
+    };
+    "scan the rest": {
         let any = LedgerFilter::default();
         let after = (a % 2 == 0).then(|| (at(b % 5), letter_id(c % 6)));
         let letters = w.dead_letter_list(None, None, after, small(c % 6))?;
         let skills = w.skills_held(&id_of(one_of(&AGENTS, a)))?;
-        show((w.call_list(&any)?, w.call_totals(&any)?, letters, skills, w.job_list(None, 1_000)?))
-    }),
-];
+        (w.call_list(&any)?, w.call_totals(&any)?, letters, skills, w.job_list(None, 1_000)?)
+    };
+}
 
 /// One operation.
 #[derive(Clone, Copy, Debug)]
@@ -191,6 +192,13 @@ pub(super) enum End {
 pub(super) struct Command {
     pub(super) ops: Vec<Op>,
     pub(super) end: End,
+}
+
+/// Each operation. The first one has the number `first`, on which the random numbers depend, too.
+pub(super) fn every_operation(first: u64) -> Vec<Op> {
+    let mut random = Random::new(first);
+    let all = ALL.iter().chain(script_shared::ALL).zip(first..);
+    all.map(|(what, n)| Op { what: *what, numbers: OpNumbers::of(n, &mut random) }).collect()
 }
 
 /// Creates `count` commands from a seed.
@@ -230,7 +238,7 @@ fn scope(random: u64) -> Scope {
 
 /// Each of the turns 0 to 2 is opened by mail of a different agent, so no agent has two of them.
 /// The other turns are an operator's.
-fn turn_of(OpNumbers { n, a, b, c }: OpNumbers) -> Turn {
+fn turn_of(n: u64, a: u64, b: u64, c: u64) -> Turn {
     let number = a % 6;
     let status = one_of(TurnStatus::ALL, c);
     let waits = [Some(WaitMode::Blocking), Some(WaitMode::Background), Some(WaitMode::Ready), None, None];

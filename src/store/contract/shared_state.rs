@@ -4,83 +4,66 @@ use ghost_domain::{Party, StateEntry};
 use serde_json::{Value, json};
 
 use super::tools::*;
-use crate::Store;
+use crate::Tx;
+use crate::tables::Result;
 
-pub(super) async fn values_round_trip(mut store: Bench) {
+pub(super) async fn values_round_trip(store: Bench) {
     let full = || StateEntry {
         version: i64::MAX,
         writer: Party::Agent(id_of("b")),
         updated_at: at(5),
         ..state("plan.step-1_Owner", deep())
     };
-    keep!(&store, |w| {
-        w.state_put(&state("plan.step-1_Owner", Value::Null))?;
-        assert_eq!(w.state_get("plan.step-1_Owner")?, Some(state("plan.step-1_Owner", Value::Null)));
-        w.state_put(&full())?;
-        w.state_put(&state("null", Value::Null))?;
-        assert_eq!(w.state_get("plan.step-1_Owner")?.as_ref(), Some(&full()));
-        assert_eq!(w.state_count()?, 2);
-    });
-    refuse!(&store, |w| {
-        w.state_put(&state("plan.step-1_Owner", json!("other")))?;
-        w.state_put(&state("new", json!(1)))?;
-        assert_eq!((w.state_count()?, w.state_list("", "", 9)?.len()), (3, 3));
-    });
-    keep!(&store, |w| {
-        assert_eq!(w.state_get("plan.step-1_Owner")?, Some(full()));
-        assert_eq!(w.state_get("new")?, None);
-    });
-    store.reopen().await;
+    put!(&store, { state_put: state("plan.step-1_Owner", Value::Null), state("null", Value::Null), full(); });
     shows!(&store, |r| {
         r.state_get("plan.step-1_Owner")? => Some(full());
         r.state_get("null")? => Some(state("null", Value::Null));
         r.state_get("plan")? => None;
+        r.state_count()? => 2;
     });
-    assert_eq!(reading!(&store, |r| { r.state_count()? }), 2);
 }
 
-pub(super) async fn values_are_removed(mut store: Bench) {
+fn keys(r: &mut Tx, prefix: &str, after: &str, limit: u32) -> Result<String> {
+    Ok(map_rows(&r.state_list(prefix, after, limit)?, |entry| entry.key.clone()).join(" "))
+}
+
+pub(super) async fn values_are_removed(store: Bench) {
+    put!(&store, { state_put: state("a", json!(1)), state("b", json!(2)); });
     keep!(&store, |w| {
-        w.state_put(&state("a", json!(1)))?;
-        w.state_put(&state("b", json!(2)))?;
-        assert!(w.state_remove("a")?, "also what the same command wrote");
+        assert_eq!((w.state_remove("a")?, w.state_remove("a")?), (true, false));
         assert_eq!((w.state_get("a")?, w.state_count()?), (None, 1));
-        w.state_put(&state("a", json!(3)))?;
+        w.state_put(&state("c", json!(3)))?;
+        assert!(w.state_remove("c")?, "also what the same command wrote");
     });
-    refuse!(&store, |w| { assert!(w.state_remove("a")?) });
-    assert_eq!(keys(&store, "", "", 9).await, ["a", "b"]);
-    keep!(&store, |w| {
-        assert!(w.state_remove("a")?);
-        assert!(!w.state_remove("a")?);
-    });
-    store.reopen().await;
-    assert_eq!(keys(&store, "", "", 9).await, ["b"]);
-}
-
-async fn keys(store: &Store, prefix: &'static str, after: &'static str, limit: u32) -> Vec<String> {
-    map_rows(&reading!(store, |r| { r.state_list(prefix, after, limit)? }), |entry| entry.key.clone())
+    shows!(&store, |r| { keys(r, "", "", 9)? => "b"; });
 }
 
 pub(super) async fn keys_are_listed_by_prefix(store: Bench) {
-    const ALL: [&str; 8] = ["A.b", "a", "a-b", "a.b", "a.c", "a_b", "ab", "b"];
     keep!(&store, |w| {
-        for key in ALL.into_iter().rev() {
+        for key in ["b", "ab", "a_b", "a.c", "a.b", "a-b", "a", "A.b"] {
             w.state_put(&state(key, json!(key)))?;
         }
-        let inside = w.state_list("a.", "", 9)?;
-        assert_eq!(inside, [state("a.b", json!("a.b")), state("a.c", json!("a.c"))]);
     });
-    assert_eq!(keys(&store, "", "", 99).await, ALL, "in order of bytes");
-    assert_eq!(keys(&store, "", "a.b", 2).await, ["a.c", "a_b"]);
-    assert_eq!(keys(&store, "a", "", 99).await, ["a", "a-b", "a.b", "a.c", "a_b", "ab"], "a key is a prefix of itself");
-    assert_eq!(keys(&store, "a_", "", 99).await, ["a_b"], "no character is a wildcard");
-    assert_eq!(keys(&store, "A", "", 99).await, ["A.b"], "case counts");
-    assert_eq!(keys(&store, "a.", "a.b", 99).await, ["a.c"]);
-    assert_eq!(keys(&store, "a.", "A", 1).await, ["a.b"], "from before the prefix");
-    for (prefix, after, limit) in
-        [("a", "", 0), ("a.", "a.c", 9), ("a.", "b", 9), ("%", "", 9), ("*", "", 9), ("c", "", 9)]
-    {
-        assert_eq!(keys(&store, prefix, after, limit).await, [] as [&str; 0], "{prefix} {after} {limit}");
+    for (prefix, after, limit, wanted) in [
+        // In order of bytes. A key is a prefix of itself.
+        ("", "", 99, "A.b a a-b a.b a.c a_b ab b"),
+        ("", "", u32::MAX, "A.b a a-b a.b a.c a_b ab b"),
+        ("", "a.b", 2, "a.c a_b"),
+        ("a", "", 99, "a a-b a.b a.c a_b ab"),
+        // No character is a wildcard, and case counts.
+        ("a_", "", 99, "a_b"),
+        ("A", "", 99, "A.b"),
+        ("a.", "a.b", 99, "a.c"),
+        // From before the prefix.
+        ("a.", "A", 1, "a.b"),
+        ("a", "", 0, ""),
+        ("a.", "a.c", 9, ""),
+        ("a.", "b", 9, ""),
+        ("%", "", 9, ""),
+        ("*", "", 9, ""),
+        ("c", "", 9, ""),
+    ] {
+        shows!(&store, |r| { keys(r, prefix, after, limit)? => wanted, "{prefix} {after} {limit}"; });
     }
-    assert_eq!(keys(&store, "", "", u32::MAX).await.len(), 8);
+    shows!(&store, |r| { r.state_list("a.", "a.b", 9)? => [state("a.c", json!("a.c"))]; });
 }

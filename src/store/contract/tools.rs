@@ -98,6 +98,28 @@ macro_rules! shows {
     };
 }
 
+/// Writes rows in one command, by the functions that write them:
+/// `put!(&store, { turn_put: turn(1, "a", TurnStatus::Open); message_append: mail(1, "a"), mail(2, "a"); });`.
+macro_rules! put {
+    ($store:expr, { $($put:ident: $($row:expr),+;)+ }) => {
+        $crate::contract::tools::keep!($store, |w| { $($(w.$put(&$row)?;)+)+ })
+    };
+}
+
+/// Prunes a family step by step, and checks after each how many rows went and what a query shows then. A step
+/// says which rows are old and how many may go: `prunes!(&store, Family::Asks, |r| { .. }, { (5, 1) => 1, []; });`.
+macro_rules! prunes {
+    ($store:expr, $family:expr, |$r:ident| $left:block,
+     { $(($before:expr, $limit:expr) => $gone:expr, $wanted:expr;)+ }) => {
+        $(
+            let step = format!("{:?} before {}, at most {}", $family, $before, $limit);
+            let gone = $crate::contract::tools::keep!($store, |w| { w.prune($family, at($before), $limit)? });
+            assert_eq!(gone, $gone, "{step}");
+            assert_eq!($crate::contract::tools::reading!($store, |$r| $left), $wanted, "{step}");
+        )+
+    };
+}
+
 /// Those of some numbers or names for which a query finds a row.
 macro_rules! found {
     ($store:expr, $all:expr, |$r:ident, $one:ident| $get:expr) => {
@@ -113,7 +135,7 @@ macro_rules! found {
     };
 }
 
-pub(super) use found;
+pub(super) use {found, prunes, put};
 pub(crate) use {keep, reading, refuse, shows};
 
 /// The store under check, and where its data is.

@@ -13,6 +13,7 @@ enum Take {
     Thread,
     ScheduleName,
     PostSequence,
+    MailId,
 }
 
 /// Runs a command that writes a row and then uses a name that another row has. It ignores the error.
@@ -26,6 +27,7 @@ async fn take(store: &Store, what: Take) -> Outcome<()> {
             }
             Take::ScheduleName => w.schedule_put(&schedule(2, "a", ScheduleKind::Timer, "x")),
             Take::PostSequence => w.chat_post_append(&ChatPost { hop: 7, ..post("a", 1) }),
+            Take::MailId => w.message_append(&mail(1, "b")),
         };
         // A command that goes on after that can do nothing more, and is refused all the same.
         assert!(written.is_err() && w.state_get("lost").is_err());
@@ -39,16 +41,17 @@ fn assert_taken(outcome: &Outcome<()>) {
 }
 
 pub(super) async fn a_taken_name_fails_its_command_only(mut store: Bench) {
-    let all = [Take::Thread, Take::ScheduleName, Take::PostSequence];
+    let all = [Take::Thread, Take::ScheduleName, Take::PostSequence, Take::MailId];
     // Round 0: in one batch with the command that uses the names first. Round 1: with cached rows.
     // Round 2: with stored rows.
     for round in 0..3 {
         let first = async {
             if round == 0 {
-                keep!(&store, |w| {
-                    w.conversation_put(&conversation(1, "a"))?;
-                    w.schedule_put(&schedule(1, "a", ScheduleKind::Timer, "x"))?;
-                    w.chat_post_append(&post("a", 1))?;
+                put!(&store, {
+                    conversation_put: conversation(1, "a");
+                    schedule_put: schedule(1, "a", ScheduleKind::Timer, "x");
+                    chat_post_append: post("a", 1);
+                    message_append: mail(1, "a");
                 });
             }
         };
@@ -65,11 +68,12 @@ pub(super) async fn a_taken_name_fails_its_command_only(mut store: Bench) {
         r.conversation_find("control", "thread 1")? => Some(conversation(1, "a"));
         r.schedule_list(None, None, None)? => [schedule(1, "a", ScheduleKind::Timer, "x")];
         r.chat_posts(&channel_name("a"), 0, 0, 9)? => vec![post("a", 1)];
+        (r.inbox_total()?, r.inbox_depth(&id_of("a"))?) => (1, 1);
         r.state_get("lost")? => None;
     });
 }
 
-pub(super) async fn released_names_are_free(mut store: Bench) {
+pub(super) async fn released_names_are_free(store: Bench) {
     let threaded = |n, thread: &str| Conversation { thread: thread.to_owned(), ..conversation(n, "a") };
     let timed = |n, name| schedule(n, "a", ScheduleKind::Timer, name);
     // In one batch, if the backend has group commit.
@@ -85,21 +89,12 @@ pub(super) async fn released_names_are_free(mut store: Bench) {
         }
     });
     join_all(commands).await;
-    keep!(&store, |w| {
-        let found = (w.conversation_find("control", "x")?, w.conversation_find("control", "y")?);
-        let (x, y) = (found.0.map(|c| c.conversation_id), found.1.map(|c| c.conversation_id));
-        assert_eq!((x, y), (Some(conversation_id(2)), Some(conversation_id(1))));
-        let timer = ScheduleKind::Timer;
-        let found = (
-            w.schedule_find(&id_of("a"), timer, "x")?.map(|found| found.schedule_id),
-            w.schedule_find(&id_of("a"), timer, "y")?.map(|found| found.schedule_id),
-        );
-        assert_eq!(found, (Some(schedule_id(2)), Some(schedule_id(1))));
-        assert_eq!(w.schedule_count(&id_of("a"), timer)?, 2);
-    });
-    store.reopen().await;
     shows!(&store, |r| {
         r.conversation_find("control", "x")? => Some(threaded(2, "x"));
-        r.schedule_list(None, None, None)? => vec![timed(2, "x"), timed(1, "y")];
+        r.conversation_find("control", "y")? => Some(threaded(1, "y"));
+        r.schedule_find(&id_of("a"), ScheduleKind::Timer, "x")? => Some(timed(2, "x"));
+        r.schedule_find(&id_of("a"), ScheduleKind::Timer, "y")? => Some(timed(1, "y"));
+        r.schedule_list(None, None, None)? => [timed(2, "x"), timed(1, "y")];
+        r.schedule_count(&id_of("a"), ScheduleKind::Timer)? => 2;
     });
 }

@@ -96,7 +96,9 @@ pub(super) async fn totals_equal_sums(mut store: Bench) {
     let mut random = Random::new(18);
     let mut rows: Vec<UsageRow> = Vec::new();
     for round in 0..12_u32 {
-        let new: Vec<UsageRow> = (0..random.below(40)).map(|_| any_row(&mut random)).collect();
+        let mut new: Vec<UsageRow> = (0..random.below(40)).map(|_| any_row(&mut random)).collect();
+        // Usage rows have no key, so equal rows are counted twice.
+        new.extend(new.first().cloned());
         let undone: Vec<UsageRow> = (0..random.below(5)).map(|_| any_row(&mut random)).collect();
         let (kept, filter) = (new.clone(), any_filter(&mut random));
         let asked = filter.clone();
@@ -150,26 +152,21 @@ pub(super) async fn totals_stop_at_the_largest_number(store: Bench) {
         let found = reading!(&store, |r| { r.usage_sum(&UsageFilter::default())? });
         assert_eq!((found[0].tokens.input, found[0].free_tokens), (MOST, MOST));
     }
-    assert_eq!(reading!(&store, |r| { r.usage_sum(&UsageFilter::default())?[0].calls }), 600);
-    keep!(&store, |w| { w.usage_append(&usage(1_000, "b", "m", 5))? });
-    keep!(&store, |w| { w.prune(Family::Usage, Timestamp(1_000_000), 1_000)? });
-    let left = reading!(&store, |r| { r.usage_sum(&UsageFilter::default())? });
-    assert_eq!(left.iter().map(|sum| (sum.calls, sum.tokens.input)).collect::<Vec<_>>(), [(1, 5)]);
+    shows!(&store, |r| { r.usage_sum(&UsageFilter::default())?[0].calls => 600; });
+    put!(&store, { usage_append: usage(1_000, "b", "m", 5); });
+    let sums = |sums: Vec<UsageSum>| map_rows(&sums, |sum| (sum.calls, sum.tokens.input));
+    prunes!(&store, Family::Usage, |r| { sums(r.usage_sum(&UsageFilter::default())?) }, {
+        (1_000, 1_000) => 600, [(1, 5)];
+    });
 }
 
 /// Usage stays correct after the feed and the journals are pruned.
 pub(super) async fn totals_survive_pruning_of_the_feed(store: Bench) {
-    keep!(&store, |w| {
-        w.usage_append(&usage(1, "a", "m", 10))?;
-        w.usage_append(&usage(2, "a", "m", LARGE))?;
-    });
+    put!(&store, { usage_append: usage(1, "a", "m", 10), usage(2, "a", "m", LARGE); });
     let before = reading!(&store, |r| { r.usage_sum(&UsageFilter::default())? });
-    for family in Family::ALL {
-        if family != Family::Usage {
-            keep!(&store, |w| { w.prune(family, Timestamp(i64::MAX), 100)? });
-        }
+    assert_eq!((before.len(), before[0].tokens.input), (1, LARGE + 10));
+    for family in Family::ALL.into_iter().filter(|family| *family != Family::Usage) {
+        keep!(&store, |w| { w.prune(family, Timestamp(i64::MAX), 100)? });
     }
-    let after = reading!(&store, |r| { r.usage_sum(&UsageFilter::default())? });
-    assert_eq!((after.len(), after[0].tokens.input), (1, LARGE + 10));
-    assert_eq!(after, before);
+    shows!(&store, |r| { r.usage_sum(&UsageFilter::default())? => before; });
 }

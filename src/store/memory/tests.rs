@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use futures_util::FutureExt as _;
 use ghost_domain::event::{EventFilter, NewEvent};
 use ghost_domain::ports::{Signal, Wake};
 use ghost_domain::time::BoxFuture;
@@ -12,7 +11,7 @@ use serde_json::json;
 use uuid::Uuid;
 
 use super::{MemoryDisk, MemoryStore};
-use crate::contract::{CHECKS, Medium, as_tests, for_each_check};
+use crate::contract::{Medium, as_tests, for_each_check};
 use crate::{Store, StoreError};
 
 impl Medium for MemoryDisk {
@@ -22,14 +21,6 @@ impl Medium for MemoryDisk {
 }
 
 for_each_check!(as_tests, MemoryDisk::new());
-
-#[test]
-fn every_check_has_its_own_name() {
-    let mut names: Vec<&str> = CHECKS.iter().map(|(name, _)| *name).collect();
-    names.sort_unstable();
-    names.dedup();
-    assert_eq!(names.len(), CHECKS.len());
-}
 
 async fn set(store: &Store, value: &'static str) -> Result<(), StoreError> {
     store
@@ -104,17 +95,6 @@ async fn a_crash_after_a_commit_keeps_it_unacknowledged() {
     set(&store, "four").await.unwrap();
     let (events, _) = store.read::<_, StoreError, _>(|r| r.event_list(0, &EventFilter::default(), 9)).await.unwrap();
     assert_eq!(events.iter().map(|event| event.seq).collect::<Vec<_>>(), [1, 2, 3]);
-}
-
-#[tokio::test]
-async fn commands_that_nest_are_refused_and_undone() {
-    let store = MemoryStore::open();
-    let inner = store.clone();
-    let nested = store.write(move |_| set(&inner, "lost").now_or_never().unwrap()).await;
-    assert!(matches!(nested, Err(StoreError::Nested)), "{nested:?}");
-    assert_eq!(get(&store).await.unwrap(), (None, 0));
-    set(&store, "stored").await.unwrap();
-    assert_eq!(get(&store).await.unwrap(), stored("stored", 1));
 }
 
 /// A receiver that panics at the first signal and counts all of them.

@@ -12,7 +12,7 @@ use super::fault;
 use super::file_check::FileCheck;
 use crate::driver::{Driver, Failure, NextRow, Order};
 use crate::error::{Result, StoreError};
-use crate::row::{Args, Columns, ReadRow};
+use crate::row::{Args, Columns};
 use crate::sql::{Dialect, Sql, Statement};
 
 /// How often damage must be found, and the time between.
@@ -75,7 +75,7 @@ impl SqliteDriver {
         bind(&mut statement, args)?;
         let mut rows = statement.raw_query();
         while let Some(row) = rows.next()? {
-            match next(&ReadRow::new(row)) {
+            match next(row) {
                 Ok(true) => {}
                 Ok(false) => break,
                 Err(error) => return Ok(Err(error)),

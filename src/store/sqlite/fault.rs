@@ -4,21 +4,9 @@
 
 use std::path::Path;
 
-use crate::error::StoreError;
+use rusqlite::ffi;
 
-/// Primary result codes (<https://sqlite.org/rescode.html>).
-const ERROR: i32 = 1;
-const BUSY: i32 = 5;
-const LOCKED: i32 = 6;
-const READONLY: i32 = 8;
-const IOERR: i32 = 10;
-const CORRUPT: i32 = 11;
-const FULL: i32 = 13;
-const NOTADB: i32 = 26;
-/// Extended code: a file ended before the page that was to be read.
-const IOERR_SHORT_READ: i32 = 522;
-/// Extended code: a write failed or was short, for example because of a quota or a file-size limit.
-const IOERR_WRITE: i32 = 778;
+use crate::error::StoreError;
 
 /// Messages of SQLite for a missing table or column. It has no result code of its own for this.
 const MISSING: [&str; 3] = ["no such table", "no such column", "has no column named"];
@@ -31,36 +19,32 @@ pub(crate) fn is_constraint(error: &rusqlite::Error) -> bool {
 /// Maps an error of the database at `path`.
 pub(crate) fn from_sqlite(path: &Path, error: &rusqlite::Error) -> StoreError {
     let code = match error {
-        rusqlite::Error::SqliteFailure(error, _) => Some(error.extended_code),
-        rusqlite::Error::SqlInputError { error, .. } => Some(error.extended_code),
-        _ => None,
+        rusqlite::Error::SqliteFailure(error, _) => error.extended_code,
+        rusqlite::Error::SqlInputError { error, .. } => error.extended_code,
+        _ => ffi::SQLITE_OK,
     };
-    let text = error.to_string();
-    match code {
-        Some(IOERR_WRITE) => StoreError::ReadOnly(format!(
-            "the system refused a write to {}: check free space, quotas and file-size limits ({text})",
-            path.display()
+    let (text, place) = (error.to_string(), path.display());
+    // All statements are constants of this program and match the schema version in the header. So if a table or column is
+    // missing, the database is damaged.
+    let is_missing = MISSING.iter().any(|words| text.contains(words));
+    match (code, code & 0xff) {
+        (ffi::SQLITE_IOERR_WRITE, _) => StoreError::ReadOnly(format!(
+            "the system refused a write to {place}: check free space, quotas and file-size limits ({text})"
         )),
-        Some(IOERR_SHORT_READ) => StoreError::Damaged { path: path.to_owned(), what: text },
-        Some(code) => match code & 0xff {
-            FULL => StoreError::Full,
-            READONLY => StoreError::ReadOnly(format!(
-                "{}: check the rights of the file and its directory ({text})",
-                path.display()
-            )),
-            CORRUPT | NOTADB => StoreError::Damaged { path: path.to_owned(), what: text },
-            // All statements are constants of this program and match the schema version in the
-            // header. So if a table or column is missing, the database is damaged.
-            ERROR if MISSING.iter().any(|words| text.contains(words)) => {
-                StoreError::Damaged { path: path.to_owned(), what: text }
-            }
-            BUSY | LOCKED => StoreError::Busy(format!(
-                "{} is locked by another program: close what else has it open ({text})",
-                path.display()
-            )),
-            IOERR => StoreError::Busy(format!("input or output on {} failed: check the disk ({text})", path.display())),
-            _ => StoreError::Database(format!("{text} ({})", path.display())),
-        },
-        None => StoreError::Database(format!("{text} ({})", path.display())),
+        (ffi::SQLITE_IOERR_SHORT_READ, _) | (_, ffi::SQLITE_CORRUPT | ffi::SQLITE_NOTADB) => {
+            StoreError::Damaged { path: path.to_owned(), what: text }
+        }
+        (_, ffi::SQLITE_ERROR) if is_missing => StoreError::Damaged { path: path.to_owned(), what: text },
+        (_, ffi::SQLITE_FULL) => StoreError::Full,
+        (_, ffi::SQLITE_READONLY) => {
+            StoreError::ReadOnly(format!("{place}: check the rights of the file and its directory ({text})"))
+        }
+        (_, ffi::SQLITE_BUSY | ffi::SQLITE_LOCKED) => {
+            StoreError::Busy(format!("{place} is locked by another program: close what else has it open ({text})"))
+        }
+        (_, ffi::SQLITE_IOERR) => {
+            StoreError::Busy(format!("input or output on {place} failed: check the disk ({text})"))
+        }
+        _ => StoreError::Database(format!("{text} ({place})")),
     }
 }

@@ -4,6 +4,7 @@
 //! or is damaged. It must never delete or replace a file.
 
 use std::io::Read as _;
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
@@ -130,9 +131,7 @@ fn prepare_file(path: &Path, expected: Option<&str>) -> Result<u64, StoreError> 
     }
     check_log(path)?;
     let mut open = std::fs::OpenOptions::new();
-    open.read(true).write(true).create(true).truncate(false);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut open, 0o600);
+    open.read(true).write(true).create(true).truncate(false).mode(0o600);
     let mut file = open.open(path).map_err(|error| {
         open_error(format!("{error}: check that its directory exists and that this user may write there"))
     })?;
@@ -140,15 +139,11 @@ fn prepare_file(path: &Path, expected: Option<&str>) -> Result<u64, StoreError> 
     if !meta.is_file() {
         return Err(open_error("it is not a file".into()));
     }
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::PermissionsExt as _;
-        // The database contains private text. A copy restored from a backup may be readable by
-        // others, so the mode is corrected.
-        if meta.permissions().mode() & 0o077 != 0 {
-            file.set_permissions(std::fs::Permissions::from_mode(0o600))
-                .map_err(|error| open_error(format!("{error}: it must be readable by its owner alone (mode 0600)")))?;
-        }
+    // The database contains private text. A copy restored from a backup may be readable by
+    // others, so the mode is corrected.
+    if meta.permissions().mode() & 0o077 != 0 {
+        file.set_permissions(std::fs::Permissions::from_mode(0o600))
+            .map_err(|error| open_error(format!("{error}: it must be readable by its owner alone (mode 0600)")))?;
     }
     if meta.len() > 0 {
         let mut head = [0_u8; 16];

@@ -28,6 +28,19 @@ record! {
     kind, archetype, owner, node, epoch, deleted_at
 }
 
+functions! {
+    /// The record of an agent, which may be a tombstone.
+    get agent_get(agent_id: &AgentId) -> Option<Agent>: agent_id;
+    /// Records of agents without a tombstone, in order of id: those after the id `after`, at most `limit`.
+    list agent_page(after: &str, limit: u32) -> Vec<Agent>:
+        "SELECT record FROM agents WHERE agent_id > $1 AND deleted_at IS NULL ORDER BY agent_id {limit $2}";
+    /// Number of dynamic agents, without tombstones.
+    counted agent_count_dynamic() -> u32: DYNAMIC;
+    /// Sets a fact about the world.
+    change meta_put(key: &str, value: &str) -> ():
+        "INSERT INTO world_meta (key, value) VALUES ($1, $2) ON CONFLICT (key) DO UPDATE SET value = excluded.value";
+}
+
 impl Tx {
     /// The highest incarnation among all pruned tombstones; 0 if none was pruned. It never
     /// decreases. One number serves all ids, because a number for each id would keep as many rows
@@ -50,11 +63,6 @@ impl Tx {
         Ok(())
     }
 
-    /// The record of an agent, which may be a tombstone.
-    pub fn agent_get(&mut self, agent_id: &AgentId) -> Result<Option<Agent>> {
-        self.get(agent_id)
-    }
-
     /// The columns of an agent, which may be a tombstone. Its record is not read.
     pub fn agent_columns(&mut self, agent_id: &AgentId) -> Result<Option<AgentColumns>> {
         self.row(sql!("SELECT kind, node, epoch, deleted_at FROM agents WHERE agent_id = $1"), args![agent_id], |row| {
@@ -75,13 +83,6 @@ impl Tx {
             sql!("SELECT record FROM agents WHERE deleted_at IS NULL ORDER BY agent_id")
         };
         self.list(sql, args![])
-    }
-
-    /// Records of agents without a tombstone, in order of id: those after the id `after`, at most `limit`.
-    pub fn agent_page(&mut self, after: &str, limit: u32) -> Result<Vec<Agent>> {
-        let sql =
-            sql!("SELECT record FROM agents WHERE agent_id > $1 AND deleted_at IS NULL ORDER BY agent_id {limit $2}");
-        self.list(sql, args![after, limit])
     }
 
     /// Ids of agents without a tombstone, in order, starting at `from` (included), at most `limit`.
@@ -114,11 +115,6 @@ impl Tx {
         self.rows(sql, args![to_json(Agent::TABLE, "ids", &agent_ids)?], |row| get(Agent::TABLE, row, 0))
     }
 
-    /// Number of dynamic agents, without tombstones.
-    pub fn agent_count_dynamic(&mut self) -> Result<u32> {
-        self.counted(DYNAMIC)
-    }
-
     /// A fact about the world, such as its id.
     pub fn meta_get(&mut self, key: &str) -> Result<Option<String>> {
         self.row(sql!("SELECT value FROM world_meta WHERE key = $1"), args![key], |row| get("world_meta", row, 0))
@@ -130,13 +126,5 @@ impl Tx {
         let stored =
             sql!("SELECT 'agents_dynamic' FROM agents WHERE agent_id = $1 AND kind = 'dynamic' AND deleted_at IS NULL");
         self.put_counted(agent, &agent.agent_id, stored, count)
-    }
-
-    /// Sets a fact about the world.
-    pub fn meta_put(&mut self, key: &str, value: &str) -> Result<()> {
-        let sql = sql!(
-            "INSERT INTO world_meta (key, value) VALUES ($1, $2) ON CONFLICT (key) DO UPDATE SET value = excluded.value"
-        );
-        self.execute(sql, args![key, value]).map(drop)
     }
 }

@@ -34,45 +34,24 @@ fn list(filter: &ApprovalFilter, after: Option<(Timestamp, ApprovalId)>, limit: 
         .order("requested_at DESC, approval_id DESC", list_limit(limit))
 }
 
-impl Tx {
-    /// The approval with this id.
-    pub fn approval_get(&mut self, approval_id: ApprovalId) -> Result<Option<Approval>> {
-        self.get(&approval_id)
-    }
-
+functions! {
     /// Approvals, newest first (then by id, highest first).
-    pub fn approval_list(
-        &mut self,
-        filter: &ApprovalFilter,
-        after: Option<(Timestamp, ApprovalId)>,
-        limit: u32,
-    ) -> Result<Vec<Approval>> {
-        self.page(list(filter, after, limit))
-    }
-
+    page approval_list(filter: &ApprovalFilter, after: Option<(Timestamp, ApprovalId)>, limit: u32) -> Vec<Approval>:
+        list(filter, after, limit);
+    /// The approval with this id.
+    get approval_get(approval_id: ApprovalId) -> Option<Approval>: &approval_id;
     /// Number of pending approvals.
-    pub fn approval_count_pending(&mut self) -> Result<u32> {
-        self.counted(PENDING)
-    }
-
+    counted approval_count_pending() -> u32: PENDING;
     /// Pending approvals of the calls of a turn, oldest first.
-    pub fn approvals_pending_of_turn(&mut self, turn_id: TurnId) -> Result<Vec<Approval>> {
-        let sql = sql!(
-            "SELECT record FROM approvals WHERE status = 'pending' AND turn_id = $1 \
-                   ORDER BY requested_at, approval_id"
-        );
-        self.list(sql, args![turn_id])
-    }
-
+    list approvals_pending_of_turn(turn_id: TurnId) -> Vec<Approval>:
+        "SELECT record FROM approvals WHERE status = 'pending' AND turn_id = $1 ORDER BY requested_at, approval_id";
     /// The approval under which an agent may run the plan with this digest without asking again.
-    pub fn approval_standing(&mut self, agent_id: &AgentId, digest: &str) -> Result<Option<Approval>> {
-        let sql = sql!(
-            "SELECT record FROM approvals WHERE always = 1 AND agent_id = $1 AND digest = $2 \
-                   ORDER BY requested_at, approval_id LIMIT 1"
-        );
-        self.first(sql, args![agent_id, digest])
-    }
+    first approval_standing(agent_id: &AgentId, digest: &str) -> Option<Approval>:
+        "SELECT record FROM approvals WHERE always = 1 AND agent_id = $1 AND digest = $2 \
+        ORDER BY requested_at, approval_id LIMIT 1";
+}
 
+impl Tx {
     /// Inserts or replaces an approval.
     pub fn approval_put(&mut self, approval: &Approval) -> Result<()> {
         let stored = sql!("SELECT 'approvals_pending' FROM approvals WHERE approval_id = $1 AND status = 'pending'");

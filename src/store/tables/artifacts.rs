@@ -20,30 +20,19 @@ pub struct ArtifactFilter {
 
 record! { artifact: Artifact, "artifacts"; key path: str; artifact_id, agent_id }
 
-impl Tx {
-    /// The artifact at this path.
-    pub fn artifact_get(&mut self, path: &str) -> Result<Option<Artifact>> {
-        self.get(path)
-    }
-
+functions! {
     /// Matching artifacts in order of path.
-    pub fn artifact_list(&mut self, filter: &ArtifactFilter) -> Result<Vec<Artifact>> {
-        let query = Conditions::new("SELECT record FROM artifacts")
+    page artifact_list(filter: &ArtifactFilter) -> Vec<Artifact>:
+        Conditions::new("SELECT record FROM artifacts")
             .when(filter.agent_id.as_ref(), "agent_id = $1")
             .when(Some(&filter.after), "path > $1")
             .when(Some(&filter.prefix), "path >= $1")
             .when(end_of_prefix(&filter.prefix), "path < $1")
             .order("path", list_limit(filter.limit));
-        self.page(query)
-    }
-
+    /// The artifact at this path.
+    get artifact_get(path: &str) -> Option<Artifact>: path;
     /// Inserts or replaces the artifact at its path.
-    pub fn artifact_put(&mut self, artifact: &Artifact) -> Result<()> {
-        self.put(artifact)
-    }
-
+    put artifact_put(artifact: &Artifact) -> (): artifact;
     /// Removes the artifact at this path. Returns whether it existed.
-    pub fn artifact_remove(&mut self, path: &str) -> Result<bool> {
-        Ok(self.execute(sql!("DELETE FROM artifacts WHERE path = $1"), args![path])? > 0)
-    }
+    remove artifact_remove(path: &str) -> bool: "DELETE FROM artifacts WHERE path = $1";
 }

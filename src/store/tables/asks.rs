@@ -13,34 +13,22 @@ record! {
     closed_at = (ask.status != AskStatus::Open).then(|| ask.closed_at.unwrap_or(ask.created_at))
 }
 
-impl Tx {
+functions! {
     /// The ask with this id.
-    pub fn ask_get(&mut self, ask_id: AskId) -> Result<Option<Ask>> {
-        self.get(&ask_id)
-    }
-
+    get ask_get(ask_id: AskId) -> Option<Ask>: &ask_id;
     /// All open asks, in order of creation.
-    pub fn asks_open(&mut self) -> Result<Vec<Ask>> {
-        self.list(sql!("SELECT record FROM asks WHERE status = 'open' ORDER BY created_at, ask_id"), args![])
-    }
-
-    /// Number of open asks.
-    pub fn ask_count_open(&mut self) -> Result<u32> {
-        self.counted(OPEN)
-    }
-
+    list asks_open() -> Vec<Ask>: "SELECT record FROM asks WHERE status = 'open' ORDER BY created_at, ask_id";
     /// Open asks that this agent must answer.
-    pub fn asks_open_to(&mut self, target: &AgentId) -> Result<Vec<Ask>> {
-        let sql = sql!("SELECT record FROM asks WHERE status = 'open' AND target = $1 ORDER BY created_at, ask_id");
-        self.list(sql, args![target])
-    }
-
+    list asks_open_to(target: &AgentId) -> Vec<Ask>:
+        "SELECT record FROM asks WHERE status = 'open' AND target = $1 ORDER BY created_at, ask_id";
     /// Open asks that this turn waits for.
-    pub fn asks_open_of_turn(&mut self, turn_id: TurnId) -> Result<Vec<Ask>> {
-        let sql = sql!("SELECT record FROM asks WHERE status = 'open' AND asker_turn = $1 ORDER BY created_at, ask_id");
-        self.list(sql, args![turn_id])
-    }
+    list asks_open_of_turn(turn_id: TurnId) -> Vec<Ask>:
+        "SELECT record FROM asks WHERE status = 'open' AND asker_turn = $1 ORDER BY created_at, ask_id";
+    /// Number of open asks.
+    counted ask_count_open() -> u32: OPEN;
+}
 
+impl Tx {
     /// Inserts or replaces an ask.
     pub fn ask_put(&mut self, ask: &Ask) -> Result<()> {
         let stored = sql!("SELECT 'asks_open' FROM asks WHERE ask_id = $1 AND status = 'open'");

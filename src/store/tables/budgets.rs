@@ -96,12 +96,14 @@ pub(super) fn list(filter: &BudgetFilter, (from, to): (&str, &str), left: i64) -
     Some(query.order("scope", left))
 }
 
-impl Tx {
+functions! {
     /// The account of this scope.
-    pub fn budget_get(&mut self, scope: &Scope) -> Result<Option<Budget>> {
-        self.get(scope)
-    }
+    get budget_get(scope: &Scope) -> Option<Budget>: scope;
+    /// Inserts or replaces an account.
+    put budget_put(budget: &Budget) -> (): budget;
+}
 
+impl Tx {
     /// Accounts in order of the scope's text.
     pub fn budget_list(&mut self, filter: &BudgetFilter) -> Result<Vec<Budget>> {
         let (limit, mut found) = (list_limit(filter.limit), Vec::new());
@@ -111,10 +113,5 @@ impl Tx {
             found.extend(self.page::<Budget>(part)?);
         }
         Ok(found)
-    }
-
-    /// Inserts or replaces an account.
-    pub fn budget_put(&mut self, budget: &Budget) -> Result<()> {
-        self.put(budget)
     }
 }

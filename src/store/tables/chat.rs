@@ -39,13 +39,7 @@ impl Keyed for ChatMember {
 /// Decodes a membership. The first three columns are cursor, wake-up and join time.
 fn member(row: &ReadRow<'_>, channel: ChannelName, agent_id: AgentId) -> Result<ChatMember> {
     const TABLE: &str = ChatMember::TABLE;
-    Ok(ChatMember {
-        channel,
-        agent_id,
-        read_seq: get(TABLE, row, 0)?,
-        wake_id: get(TABLE, row, 1)?,
-        joined_at: get(TABLE, row, 2)?,
-    })
+    Ok(fields!(TABLE, row, 0, ChatMember { read_seq, wake_id, joined_at; channel: channel, agent_id: agent_id }))
 }
 
 insert! {
@@ -58,46 +52,35 @@ insert! {
     reply_to, root_id, hop, ts
 }
 
-/// Decodes a chat message of `channel`. The columns are those of its [`Row::WRITE`] without the
-/// channel.
+/// Decodes a chat message of `channel`.
 fn post(row: &ReadRow<'_>, channel: &ChannelName) -> Result<ChatPost> {
     const TABLE: &str = ChatPost::TABLE;
-    let mentions = get::<Option<&str>>(TABLE, row, 4)?.map_or(Ok(Vec::new()), |text| from_json(TABLE, text))?;
-    Ok(ChatPost {
-        channel: channel.clone(),
-        seq: get(TABLE, row, 0)?,
-        message_id: get(TABLE, row, 1)?,
-        from: get(TABLE, row, 2)?,
-        content: get(TABLE, row, 3)?,
-        mentions,
-        reply_to: get(TABLE, row, 5)?,
-        root_id: get(TABLE, row, 6)?,
-        hop: get(TABLE, row, 7)?,
-        ts: get(TABLE, row, 8)?,
-    })
+    let mentions = get::<Option<&str>>(TABLE, row, 8)?.map_or(Ok(Vec::new()), |text| from_json(TABLE, text))?;
+    Ok(fields!(TABLE, row, 0, ChatPost {
+        seq, message_id, from, content, reply_to, root_id, hop, ts; mentions: mentions, channel: channel.clone()
+    }))
+}
+
+functions! {
+    /// The channel with this name.
+    get chat_channel_get(channel: &ChannelName) -> Option<ChatChannel>: channel;
+    /// The membership of an agent in a channel.
+    get chat_member_get(channel: &ChannelName, agent_id: &AgentId) -> Option<ChatMember>:
+        &(channel.clone(), agent_id.clone());
+    /// All channels in order of name, at most 1,000.
+    list chat_channel_list() -> Vec<ChatChannel>: "SELECT record FROM chat_channels ORDER BY channel LIMIT 1000";
+    /// Number of channels.
+    counted chat_channel_count() -> u32: CHANNELS;
+    /// Inserts or replaces a membership.
+    put chat_member_put(member: &ChatMember) -> (): member;
+    /// Appends a chat message. The caller has taken its sequence from the channel.
+    put chat_post_append(post: &ChatPost) -> (): post;
+    /// Removes a membership. Does nothing if it does not exist.
+    change chat_member_delete(channel: &ChannelName, agent_id: &AgentId) -> ():
+        "DELETE FROM chat_members WHERE channel = $1 AND agent_id = $2";
 }
 
 impl Tx {
-    /// The channel with this name.
-    pub fn chat_channel_get(&mut self, channel: &ChannelName) -> Result<Option<ChatChannel>> {
-        self.get(channel)
-    }
-
-    /// All channels in order of name, at most 1,000.
-    pub fn chat_channel_list(&mut self) -> Result<Vec<ChatChannel>> {
-        self.list(sql!("SELECT record FROM chat_channels ORDER BY channel LIMIT 1000"), args![])
-    }
-
-    /// Number of channels.
-    pub fn chat_channel_count(&mut self) -> Result<u32> {
-        self.counted(CHANNELS)
-    }
-
-    /// The membership of an agent in a channel.
-    pub fn chat_member_get(&mut self, channel: &ChannelName, agent_id: &AgentId) -> Result<Option<ChatMember>> {
-        self.get(&(channel.clone(), agent_id.clone()))
-    }
-
     /// All members of a channel, in order of id.
     pub fn chat_members(&mut self, channel: &ChannelName) -> Result<Vec<ChatMember>> {
         let sql = sql!(
@@ -135,7 +118,7 @@ impl Tx {
     pub fn chat_posts(&mut self, channel: &ChannelName, after: i64, before: i64, limit: u32) -> Result<Vec<ChatPost>> {
         let before = if before == 0 { i64::MAX } else { before };
         let sql = sql!(
-            "SELECT seq, message_id, from_party, content, mentions, reply_to, root_id, hop, ts FROM chat_posts \
+            "SELECT seq, message_id, from_party, content, reply_to, root_id, hop, ts, mentions FROM chat_posts \
                    WHERE channel = $1 AND seq > $2 AND seq < $3 ORDER BY seq DESC {limit $4}"
         );
         let mut posts = self.rows(sql, args![channel, after, before, limit], |row| post(row, channel))?;
@@ -147,21 +130,5 @@ impl Tx {
     pub fn chat_channel_put(&mut self, channel: &ChatChannel) -> Result<()> {
         let stored = sql!("SELECT 'chat_channels' FROM chat_channels WHERE channel = $1");
         self.put_counted(channel, &channel.channel, stored, Some(CHANNELS))
-    }
-
-    /// Inserts or replaces a membership.
-    pub fn chat_member_put(&mut self, member: &ChatMember) -> Result<()> {
-        self.put(member)
-    }
-
-    /// Removes a membership. Does nothing if it does not exist.
-    pub fn chat_member_delete(&mut self, channel: &ChannelName, agent_id: &AgentId) -> Result<()> {
-        let sql = sql!("DELETE FROM chat_members WHERE channel = $1 AND agent_id = $2");
-        self.execute(sql, args![channel, agent_id]).map(drop)
-    }
-
-    /// Appends a chat message. The caller has taken its sequence from the channel.
-    pub fn chat_post_append(&mut self, post: &ChatPost) -> Result<()> {
-        self.put(post)
     }
 }

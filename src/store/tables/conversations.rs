@@ -33,52 +33,29 @@ pub(super) fn list(
         .order("updated_at DESC, conversation_id DESC", list_limit(limit))
 }
 
-impl Tx {
-    /// The conversation with this id.
-    pub fn conversation_get(&mut self, conversation_id: ConversationId) -> Result<Option<Conversation>> {
-        self.get(&conversation_id)
-    }
-
-    /// The conversation with this adapter and thread name.
-    pub fn conversation_find(&mut self, adapter: &str, thread: &str) -> Result<Option<Conversation>> {
-        self.first(sql!("SELECT record FROM conversations WHERE adapter = $1 AND thread = $2"), args![adapter, thread])
-    }
-
+functions! {
     /// Conversations with the latest activity first (then by id, highest first); only those of this
     /// owner, if given.
-    pub fn conversation_list(
-        &mut self,
-        owner: Option<&AgentId>,
-        after: Option<(Timestamp, ConversationId)>,
-        limit: u32,
-    ) -> Result<Vec<Conversation>> {
-        self.page(list(owner, after, limit))
-    }
-
+    page conversation_list(owner: Option<&AgentId>, after: Option<(Timestamp, ConversationId)>, limit: u32)
+        -> Vec<Conversation>: list(owner, after, limit);
+    /// The conversation with this id.
+    get conversation_get(conversation_id: ConversationId) -> Option<Conversation>: &conversation_id;
+    /// The conversation with this adapter and thread name.
+    first conversation_find(adapter: &str, thread: &str) -> Option<Conversation>:
+        "SELECT record FROM conversations WHERE adapter = $1 AND thread = $2";
     /// Number of conversations.
-    pub fn conversation_count(&mut self) -> Result<u32> {
-        self.counted(CONVERSATIONS)
-    }
-
+    counted conversation_count() -> u32: CONVERSATIONS;
     /// Entries of a conversation after the sequence `after`, in order, at most `limit`.
-    pub fn conversation_entries(
-        &mut self,
-        conversation_id: ConversationId,
-        after: i64,
-        limit: u32,
-    ) -> Result<Vec<ConversationEntry>> {
-        let sql = sql!(
-            "SELECT record FROM conversation_entries WHERE conversation_id = $1 AND seq > $2 ORDER BY seq {limit $3}"
-        );
-        self.list(sql, args![conversation_id, after, limit])
-    }
-
+    list conversation_entries(conversation_id: ConversationId, after: i64, limit: u32) -> Vec<ConversationEntry>:
+        "SELECT record FROM conversation_entries WHERE conversation_id = $1 AND seq > $2 ORDER BY seq {limit $3}";
     /// Entries that a turn wrote, in order of conversation and sequence.
-    pub fn conversation_entries_of_turn(&mut self, turn_id: TurnId) -> Result<Vec<ConversationEntry>> {
-        let sql = sql!("SELECT record FROM conversation_entries WHERE turn_id = $1 ORDER BY conversation_id, seq");
-        self.list(sql, args![turn_id])
-    }
+    list conversation_entries_of_turn(turn_id: TurnId) -> Vec<ConversationEntry>:
+        "SELECT record FROM conversation_entries WHERE turn_id = $1 ORDER BY conversation_id, seq";
+    /// Inserts or replaces an entry. The caller has taken its sequence from the conversation.
+    put conversation_entry_put(entry: &ConversationEntry) -> (): entry;
+}
 
+impl Tx {
     /// Entries that wait for delivery and are due at `now`, in order of due time (then conversation
     /// and sequence), at most `limit`. Conversations of the adapters in `passing` are omitted. A
     /// waiting entry without a due time is due from the time it was written.
@@ -102,18 +79,12 @@ impl Tx {
     /// When the next waiting entry is due; `None` if no entry waits.
     pub fn delivery_next_at(&mut self) -> Result<Option<Timestamp>> {
         let sql = sql!("SELECT min(next_at) FROM conversation_entries WHERE delivery = 'pending'");
-        let at = self.row(sql, args![], |row| get::<Option<i64>>(ConversationEntry::TABLE, row, 0))?;
-        Ok(at.flatten().map(Timestamp))
+        Ok(self.row(sql, args![], |row| get(ConversationEntry::TABLE, row, 0))?.flatten())
     }
 
     /// Inserts or replaces a conversation.
     pub fn conversation_put(&mut self, conversation: &Conversation) -> Result<()> {
         let stored = sql!("SELECT 'conversations' FROM conversations WHERE conversation_id = $1");
         self.put_counted(conversation, &conversation.conversation_id, stored, Some(CONVERSATIONS))
-    }
-
-    /// Inserts or replaces an entry. The caller has taken its sequence from the conversation.
-    pub fn conversation_entry_put(&mut self, entry: &ConversationEntry) -> Result<()> {
-        self.put(entry)
     }
 }

@@ -28,30 +28,21 @@ pub(super) fn list(
         .order("created_at DESC, dead_letter_id DESC", list_limit(limit))
 }
 
-impl Tx {
-    /// The dead letter with this id.
-    pub fn dead_letter_get(&mut self, dead_letter_id: DeadLetterId) -> Result<Option<DeadLetter>> {
-        self.get(&dead_letter_id)
-    }
-
+functions! {
     /// Dead letters, newest first (then by id, highest first); only those of this agent and this
     /// status, if given.
-    pub fn dead_letter_list(
-        &mut self,
-        agent_id: Option<&AgentId>,
-        status: Option<DeadLetterStatus>,
-        after: Option<(Timestamp, DeadLetterId)>,
-        limit: u32,
-    ) -> Result<Vec<DeadLetter>> {
-        self.page(list(agent_id, status, after, limit))
-    }
+    page dead_letter_list(
+        agent_id: Option<&AgentId>, status: Option<DeadLetterStatus>, after: Option<(Timestamp, DeadLetterId)>,
+        limit: u32
+    ) -> Vec<DeadLetter>: list(agent_id, status, after, limit);
+    /// The dead letter with this id.
+    get dead_letter_get(dead_letter_id: DeadLetterId) -> Option<DeadLetter>: &dead_letter_id;
+}
 
+impl Tx {
     /// Number of held dead letters; only those of this agent, if given.
     pub fn dead_letter_count_held(&mut self, agent_id: Option<&AgentId>) -> Result<u32> {
-        match agent_id {
-            None => self.counted(HELD),
-            Some(agent_id) => self.counted(&of(HELD, agent_id)),
-        }
+        self.counted(&agent_id.map_or(HELD.to_owned(), |agent_id| of(HELD, agent_id)))
     }
 
     /// Inserts or replaces a dead letter.

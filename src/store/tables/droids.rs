@@ -19,12 +19,19 @@ const LIVE: &str = "droids_live";
 
 record! { droid: Droid, "droids"; key droid_id: AgentId; parent_id, ended_at }
 
-impl Tx {
+functions! {
+    /// Droids in order of id, also those that have ended: those of `parent`, if it is given. Only droids after the id
+    /// `after`.
+    page droid_list(parent: Option<&AgentId>, after: Option<&AgentId>, limit: u32) -> Vec<Droid>:
+        Conditions::new("SELECT record FROM droids")
+            .when(parent, "parent_id = $1")
+            .when(after, "droid_id > $1")
+            .order("droid_id", list_limit(limit));
     /// The droid with this id.
-    pub fn droid_get(&mut self, droid_id: &AgentId) -> Result<Option<Droid>> {
-        self.get(droid_id)
-    }
+    get droid_get(droid_id: &AgentId) -> Option<Droid>: droid_id;
+}
 
+impl Tx {
     /// The droids that have not ended, in order of id, at most [`PAGE_MAX`](super::PAGE_MAX).
     pub fn droids_live(&mut self) -> Result<Vec<Droid>> {
         let sql =
@@ -35,16 +42,6 @@ impl Tx {
     /// The number of droids of `parent`, and of the world, that have not ended.
     pub fn droids_live_count(&mut self, parent: &AgentId) -> Result<LiveDroids> {
         Ok(LiveDroids { of_parent: self.counted(&of(LIVE, parent))?, all: self.counted(LIVE)? })
-    }
-
-    /// Droids in order of id, also those that have ended: those of `parent`, if it is given. Only droids after the id
-    /// `after`.
-    pub fn droid_list(&mut self, parent: Option<&AgentId>, after: Option<&AgentId>, limit: u32) -> Result<Vec<Droid>> {
-        let query = Conditions::new("SELECT record FROM droids")
-            .when(parent, "parent_id = $1")
-            .when(after, "droid_id > $1")
-            .order("droid_id", list_limit(limit));
-        self.page(query)
     }
 
     /// Inserts or replaces a droid.

@@ -53,19 +53,11 @@ fn read_after_seq(row: &ReadRow<'_>, seq: i64) -> Result<Event> {
         Some(id) if payload.contains(CORRELATION_MARK) => payload.replace(CORRELATION_MARK, id),
         _ => payload.to_owned(),
     };
-    Ok(Event {
-        seq,
-        event_id: get(TABLE, row, 1)?,
-        ts: get(TABLE, row, 2)?,
-        kind: get(TABLE, row, 3)?,
-        agent_id: get(TABLE, row, 4)?,
-        channel: get(TABLE, row, 5)?,
-        correlation_id: match correlation {
-            Some(id) => Some(id),
-            None => get(TABLE, row, 6)?,
-        },
-        payload: EventPayload::read(whole).map_err(|error| unreadable(TABLE, payload, error))?,
-    })
+    let correlation_id = if correlation.is_some() { correlation } else { get(TABLE, row, 6)? };
+    let payload = EventPayload::read(whole).map_err(|error| unreadable(TABLE, payload, error))?;
+    Ok(fields!(TABLE, row, 1, Event {
+        event_id, ts, kind, agent_id, channel; seq: seq, correlation_id: correlation_id, payload: payload
+    }))
 }
 
 impl Tx {

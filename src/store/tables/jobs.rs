@@ -16,24 +16,18 @@ pub(super) fn list(after: Option<(Timestamp, &str)>, limit: u32) -> (Statement, 
         .order("started_at DESC, job_id DESC", list_limit(limit))
 }
 
-impl Tx {
+functions! {
     /// The job with this id.
-    pub fn job_get(&mut self, job_id: &str) -> Result<Option<Job>> {
-        self.get(job_id)
-    }
+    get job_get(job_id: &str) -> Option<Job>: job_id;
+    /// Jobs, newest first (then by id, highest first).
+    page job_list(after: Option<(Timestamp, &str)>, limit: u32) -> Vec<Job>: list(after, limit);
+    /// Inserts or replaces a job.
+    put job_put(job: &Job) -> (): job;
+}
 
+impl Tx {
     /// The job whose task this is.
     pub fn job_of_task(&mut self, task_id: TaskId) -> Result<Option<Job>> {
         self.first(OF_TASK, args![task_id])
-    }
-
-    /// Jobs, newest first (then by id, highest first).
-    pub fn job_list(&mut self, after: Option<(Timestamp, &str)>, limit: u32) -> Result<Vec<Job>> {
-        self.page(list(after, limit))
-    }
-
-    /// Inserts or replaces a job.
-    pub fn job_put(&mut self, job: &Job) -> Result<()> {
-        self.put(job)
     }
 }

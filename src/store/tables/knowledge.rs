@@ -12,43 +12,28 @@ record! { entry: KnowledgeEntry, "knowledge"; key entry_id: str; deleted, creato
 
 record! { version: KnowledgeVersion, "knowledge_versions"; key entry_id: String, version: i64; }
 
-impl Tx {
+functions! {
     /// The entry with this id, even if it is deleted.
-    pub fn knowledge_get(&mut self, entry_id: &str) -> Result<Option<KnowledgeEntry>> {
-        self.get(entry_id)
-    }
-
+    get knowledge_get(entry_id: &str) -> Option<KnowledgeEntry>: entry_id;
     /// Entries that are not deleted, in order of id, after the id `after`, at most `limit`.
-    pub fn knowledge_list(&mut self, after: &str, limit: u32) -> Result<Vec<KnowledgeEntry>> {
-        let sql = sql!("SELECT record FROM knowledge WHERE deleted = 0 AND entry_id > $1 ORDER BY entry_id {limit $2}");
-        self.list(sql, args![after, limit])
-    }
-
-    /// Number of entries that are not deleted.
-    pub fn knowledge_count(&mut self) -> Result<u32> {
-        self.counted(KNOWLEDGE)
-    }
-
+    list knowledge_list(after: &str, limit: u32) -> Vec<KnowledgeEntry>:
+        "SELECT record FROM knowledge WHERE deleted = 0 AND entry_id > $1 ORDER BY entry_id {limit $2}";
     /// The stored earlier versions of an entry, newest first.
-    pub fn knowledge_versions(&mut self, entry_id: &str) -> Result<Vec<KnowledgeVersion>> {
-        let sql = sql!("SELECT record FROM knowledge_versions WHERE entry_id = $1 ORDER BY version DESC");
-        self.list(sql, args![entry_id])
-    }
+    list knowledge_versions(entry_id: &str) -> Vec<KnowledgeVersion>:
+        "SELECT record FROM knowledge_versions WHERE entry_id = $1 ORDER BY version DESC";
+    /// Number of entries that are not deleted.
+    counted knowledge_count() -> u32: KNOWLEDGE;
+    /// Inserts or replaces a version.
+    put knowledge_version_put(version: &KnowledgeVersion) -> (): version;
+    /// Deletes the versions of an entry that are older than `oldest_kept` (KNOW-04).
+    change knowledge_versions_prune(entry_id: &str, oldest_kept: i64) -> ():
+        "DELETE FROM knowledge_versions WHERE entry_id = $1 AND version < $2";
+}
 
+impl Tx {
     /// Inserts or replaces an entry.
     pub fn knowledge_put(&mut self, entry: &KnowledgeEntry) -> Result<()> {
         let stored = sql!("SELECT 'knowledge' FROM knowledge WHERE entry_id = $1 AND deleted = 0");
         self.put_counted(entry, &entry.entry_id, stored, (!entry.deleted).then_some(KNOWLEDGE))
-    }
-
-    /// Inserts or replaces a version.
-    pub fn knowledge_version_put(&mut self, version: &KnowledgeVersion) -> Result<()> {
-        self.put(version)
-    }
-
-    /// Deletes the versions of an entry that are older than `oldest_kept` (KNOW-04).
-    pub fn knowledge_versions_prune(&mut self, entry_id: &str, oldest_kept: i64) -> Result<()> {
-        let sql = sql!("DELETE FROM knowledge_versions WHERE entry_id = $1 AND version < $2");
-        self.execute(sql, args![entry_id, oldest_kept]).map(drop)
     }
 }

@@ -89,24 +89,14 @@ impl Keyed for LedgerRow {
     fn read(row: &ReadRow<'_>) -> Result<Self> {
         const TABLE: &str = LedgerRow::TABLE;
         let rest: RecordFields<'static> = from_record(TABLE, row)?;
-        Ok(Self {
-            call_id: get(TABLE, row, 1)?,
-            agent_id: get(TABLE, row, 2)?,
-            turn_id: get(TABLE, row, 3)?,
-            tool: get(TABLE, row, 4)?,
+        Ok(fields!(TABLE, row, 1, Self {
+            call_id, agent_id, turn_id, tool, status, started_at, cost, duration_ms, bytes_in, bytes_out, tokens;
             alias: rest.alias.map(Cow::into_owned),
             arguments: rest.arguments.into_owned(),
             result: rest.result.map(Cow::into_owned),
-            status: get(TABLE, row, 5)?,
             error_code: rest.error_code,
-            started_at: get(TABLE, row, 6)?,
-            duration_ms: get(TABLE, row, 8)?,
-            bytes_in: get(TABLE, row, 9)?,
-            bytes_out: get(TABLE, row, 10)?,
-            tokens: get(TABLE, row, 11)?,
-            cost: get(TABLE, row, 7)?,
-            truncated: rest.truncated,
-        })
+            truncated: rest.truncated
+        }))
     }
 }
 
@@ -153,41 +143,32 @@ const TOTALS: &str = "SELECT tool, status, count(*), CAST(coalesce(sum(duration_
     CAST(coalesce(sum(tokens), 0) AS BIGINT), CAST(coalesce(sum(cost_micros), 0) AS BIGINT) FROM ledger";
 
 fn total(row: &ReadRow<'_>) -> Result<CallTotals> {
-    const TABLE: &str = LedgerRow::TABLE;
-    Ok(CallTotals {
-        tool: get(TABLE, row, 0)?,
-        status: get(TABLE, row, 1)?,
-        calls: get(TABLE, row, 2)?,
-        duration_ms: get(TABLE, row, 3)?,
-        bytes_in: get(TABLE, row, 4)?,
-        bytes_out: get(TABLE, row, 5)?,
-        tokens: get(TABLE, row, 6)?,
-        cost: get(TABLE, row, 7)?,
-    })
+    Ok(fields!(
+        LedgerRow::TABLE,
+        row,
+        0,
+        CallTotals { tool, status, calls, duration_ms, bytes_in, bytes_out, tokens, cost }
+    ))
+}
+
+functions! {
+    /// Matching rows, newest first.
+    page call_list(filter: &LedgerFilter) -> Vec<LedgerRow>:
+        matching(select!(), filter)
+            .when(filter.after, "(started_at, call_id) < ($1, $2)")
+            .order("started_at DESC, call_id DESC", list_limit(filter.limit));
+    /// The row of this call.
+    get call_get(call_id: CallId) -> Option<LedgerRow>: &call_id;
+    /// Inserts a row, or replaces the changeable part of it. Agent, turn, tool and start time never
+    /// change.
+    put call_put(row: &LedgerRow) -> (): row;
 }
 
 impl Tx {
-    /// The row of this call.
-    pub fn call_get(&mut self, call_id: CallId) -> Result<Option<LedgerRow>> {
-        self.get(&call_id)
-    }
-
-    /// Matching rows, newest first.
-    pub fn call_list(&mut self, filter: &LedgerFilter) -> Result<Vec<LedgerRow>> {
-        let query = matching(select!(), filter).when(filter.after, "(started_at, call_id) < ($1, $2)");
-        self.page(query.order("started_at DESC, call_id DESC", list_limit(filter.limit)))
-    }
-
     /// Sums over the matching rows by tool and status, in the order of both. `after` and `limit` of the filter do
     /// not apply: there are at most [`PAGE_MAX`](super::PAGE_MAX) sums.
     pub fn call_totals(&mut self, filter: &LedgerFilter) -> Result<Vec<CallTotals>> {
         let (sql, args) = matching(TOTALS, filter).grouped("tool, status", "tool, status", i64::from(PAGE_MAX));
         self.rows(sql, args, total)
-    }
-
-    /// Inserts a row, or replaces the changeable part of it. Agent, turn, tool and start time never
-    /// change.
-    pub fn call_put(&mut self, row: &LedgerRow) -> Result<()> {
-        self.put(row)
     }
 }

@@ -4,11 +4,11 @@ use ghost_domain::{ConversationId, Envelope, MessageId};
 
 use super::prelude::*;
 
-/// The columns of a message, in the order of its [`Row::WRITE`].
+/// The columns of a message, in the order in which they are read.
 macro_rules! columns {
     () => {
-        "seq, message_id, to_agent, from_party, kind, subject, body, attachments, ask_id, conversation_id, root_id, \
-         hop, wake, created_at, state, turn_id, crashes, read_at"
+        "seq, message_id, to_agent, from_party, kind, subject, body, ask_id, root_id, hop, wake, created_at, state, \
+         turn_id, crashes, read_at, attachments, conversation_id"
     };
 }
 pub(super) use columns;
@@ -41,27 +41,11 @@ impl Keyed for Envelope {
 
     fn read(row: &ReadRow<'_>) -> Result<Self> {
         const TABLE: &str = Envelope::TABLE;
-        let attachments = get::<Option<&str>>(TABLE, row, 7)?.map_or(Ok(Vec::new()), |text| from_json(TABLE, text))?;
-        Ok(Self {
-            seq: get(TABLE, row, 0)?,
-            message_id: get(TABLE, row, 1)?,
-            to: get(TABLE, row, 2)?,
-            from: get(TABLE, row, 3)?,
-            kind: get(TABLE, row, 4)?,
-            subject: get(TABLE, row, 5)?,
-            body: get(TABLE, row, 6)?,
-            attachments,
-            ask_id: get(TABLE, row, 8)?,
-            conversation_id: conversation(row, 9)?,
-            root_id: get(TABLE, row, 10)?,
-            hop: get(TABLE, row, 11)?,
-            wake: get(TABLE, row, 12)?,
-            created_at: get(TABLE, row, 13)?,
-            state: get(TABLE, row, 14)?,
-            turn_id: get(TABLE, row, 15)?,
-            crashes: get(TABLE, row, 16)?,
-            read_at: get(TABLE, row, 17)?,
-        })
+        let attachments = get::<Option<&str>>(TABLE, row, 16)?.map_or(Ok(Vec::new()), |text| from_json(TABLE, text))?;
+        Ok(fields!(TABLE, row, 0, Self {
+            seq, message_id, to, from, kind, subject, body, ask_id, root_id, hop, wake, created_at, state, turn_id,
+            crashes, read_at; attachments: attachments, conversation_id: conversation(row, 17)?
+        }))
     }
 }
 

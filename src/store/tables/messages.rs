@@ -65,6 +65,28 @@ macro_rules! parked_turns {
     };
 }
 
+functions! {
+    /// The message with this id.
+    get message_get(message_id: MessageId) -> Option<Envelope>: &message_id;
+    /// Pending mail of an inbox, in order, at most `limit`.
+    list inbox_pending(agent_id: &AgentId, limit: u32) -> Vec<Envelope>:
+        concat!(select!(), " WHERE state = 'pending' AND to_agent = $1 ORDER BY seq {limit $2}");
+    /// Pending mail of an inbox that is ready, in order, at most `limit`. If a turn of the agent is
+    /// parked because the budget of its root is spent, further mail of that root is not ready: it
+    /// waits for that turn.
+    list inbox_ready(agent_id: &AgentId, limit: u32) -> Vec<Envelope>:
+        concat!(select!(), " WHERE state = 'pending' AND to_agent = $1 AND ", ready!(), " ORDER BY seq {limit $2}");
+    /// The mail that a turn took, in order.
+    list messages_of_turn(turn_id: TurnId) -> Vec<Envelope>: concat!(select!(), " WHERE turn_id = $1 ORDER BY seq");
+    /// The newest mail of an agent in any state, newest first, at most `limit`. Each half has an index of its own. The
+    /// newest rows of both together are the newest of all.
+    list messages_recent(agent_id: &AgentId, limit: u32) -> Vec<Envelope>: concat!(
+        "SELECT * FROM (", select!(), " WHERE state = 'pending' AND to_agent = $1 ORDER BY seq DESC {limit $2}) ",
+        "AS waiting UNION ALL SELECT * FROM (", select!(), " WHERE state <> 'pending' AND to_agent = $1 ",
+        "ORDER BY seq DESC {limit $2}) AS past ORDER BY seq DESC {limit $2}"
+    );
+}
+
 impl Tx {
     /// Runs a change on each message: the statement's first value is the id. An id without a message changes nothing.
     fn change_mail(&mut self, message_ids: &[MessageId], sql: Sql, values: impl Bind + Copy) -> Result<()> {
@@ -98,17 +120,11 @@ impl Tx {
         self.rows(sql, args, |row| get(Envelope::TABLE, row, 0))
     }
 
-    /// The message with this id.
-    pub fn message_get(&mut self, message_id: MessageId) -> Result<Option<Envelope>> {
-        self.get(&message_id)
-    }
-
     /// The state of a message, its turn, and how often its agent crashed on it.
     pub fn message_state(&mut self, message_id: MessageId) -> Result<Option<(MailState, Option<TurnId>, u32)>> {
         const TABLE: &str = Envelope::TABLE;
-        self.row(sql!("SELECT state, turn_id, crashes FROM messages WHERE message_id = $1"), args![message_id], |row| {
-            Ok((get(TABLE, row, 0)?, get(TABLE, row, 1)?, get(TABLE, row, 2)?))
-        })
+        let sql = sql!("SELECT state, turn_id, crashes FROM messages WHERE message_id = $1");
+        self.row(sql, args![message_id], |row| Ok((get(TABLE, row, 0)?, get(TABLE, row, 1)?, get(TABLE, row, 2)?)))
     }
 
     /// Number of pending messages in an inbox.
@@ -121,25 +137,10 @@ impl Tx {
     pub fn inbox_depths(&mut self, agent_ids: &[AgentId]) -> Result<Vec<u32>> {
         let among = to_json("inboxes", "ids", &agent_ids)?;
         let sql = sql!("SELECT agent_id, pending FROM inboxes WHERE agent_id {in $1}");
-        let found = self
-            .rows(sql, args![among], |row| Ok((get::<String>("inboxes", row, 0)?, get::<u32>("inboxes", row, 1)?)))?;
+        let found: Vec<(String, u32)> =
+            self.rows(sql, args![among], |row| Ok((get("inboxes", row, 0)?, get("inboxes", row, 1)?)))?;
         let depths: HashMap<_, _> = found.into_iter().collect();
         Ok(agent_ids.iter().map(|agent_id| depths.get(agent_id.as_str()).copied().unwrap_or(0)).collect())
-    }
-
-    /// Pending mail of an inbox, in order, at most `limit`.
-    pub fn inbox_pending(&mut self, agent_id: &AgentId, limit: u32) -> Result<Vec<Envelope>> {
-        let sql = sql!(select!(), " WHERE state = 'pending' AND to_agent = $1 ORDER BY seq {limit $2}");
-        self.list(sql, args![agent_id, limit])
-    }
-
-    /// Pending mail of an inbox that is ready, in order, at most `limit`. If a turn of the agent is
-    /// parked because the budget of its root is spent, further mail of that root is not ready: it
-    /// waits for that turn.
-    pub fn inbox_ready(&mut self, agent_id: &AgentId, limit: u32) -> Result<Vec<Envelope>> {
-        let sql =
-            sql!(select!(), " WHERE state = 'pending' AND to_agent = $1 AND ", ready!(), " ORDER BY seq {limit $2}");
-        self.list(sql, args![agent_id, limit])
     }
 
     /// The data that an agent needs to open a turn: its ready mail, as
@@ -198,11 +199,6 @@ impl Tx {
         self.count(Envelope::TABLE, sql!("SELECT count(*) FROM messages WHERE state = 'pending'"), args![])
     }
 
-    /// The mail that a turn took, in order.
-    pub fn messages_of_turn(&mut self, turn_id: TurnId) -> Result<Vec<Envelope>> {
-        self.list(sql!(select!(), " WHERE turn_id = $1 ORDER BY seq"), args![turn_id])
-    }
-
     /// The mail that a turn took and has not consumed, in order.
     pub fn mail_taken(&mut self, turn_id: TurnId) -> Result<Vec<TakenMail>> {
         let sql = sql!(
@@ -210,34 +206,15 @@ impl Tx {
                    ORDER BY seq"
         );
         self.rows(sql, args![turn_id], |row| {
-            Ok(TakenMail {
-                message_id: get(Envelope::TABLE, row, 0)?,
-                kind: get(Envelope::TABLE, row, 1)?,
-                ask_id: get(Envelope::TABLE, row, 2)?,
-                conversation_id: conversation(row, 3)?,
-            })
+            let of_mail = conversation(row, 3)?;
+            Ok(fields!(Envelope::TABLE, row, 0, TakenMail { message_id, kind, ask_id; conversation_id: of_mail }))
         })
-    }
-
-    /// The newest mail of an agent in any state, newest first, at most `limit`.
-    pub fn messages_recent(&mut self, agent_id: &AgentId, limit: u32) -> Result<Vec<Envelope>> {
-        // Each half has an index of its own. The newest rows of both together are the newest of
-        // all.
-        let sql = sql!(
-            "SELECT * FROM (",
-            select!(),
-            " WHERE state = 'pending' AND to_agent = $1 ORDER BY seq DESC {limit $2}) AS waiting UNION ALL SELECT * FROM (",
-            select!(),
-            " WHERE state <> 'pending' AND to_agent = $1 ORDER BY seq DESC {limit $2}) AS past ",
-            "ORDER BY seq DESC {limit $2}"
-        );
-        self.list(sql, args![agent_id, limit])
     }
 
     /// Appends a message to the inbox of its receiver. The store assigns `seq` and ignores the one
     /// in the envelope. Checks nothing.
     pub fn message_append(&mut self, envelope: &Envelope) -> Result<()> {
-        let seq = self.next(Sequence::Messages)?;
+        let seq = self.next(|counters| &mut counters.messages)?;
         self.put(&Envelope { seq, ..envelope.clone() })?;
         if envelope.state == MailState::Pending { self.enter_inbox(&envelope.to) } else { Ok(()) }
     }
@@ -254,11 +231,10 @@ impl Tx {
     ) -> Result<()> {
         // A set, so that an id that is given twice is counted once.
         for message_id in message_ids.iter().collect::<BTreeSet<_>>() {
-            let found = self.row(
-                sql!("SELECT to_agent, state FROM messages WHERE message_id = $1"),
-                args![message_id],
-                |row| Ok((get::<AgentId>(Envelope::TABLE, row, 0)?, get::<MailState>(Envelope::TABLE, row, 1)?)),
-            )?;
+            let sql = sql!("SELECT to_agent, state FROM messages WHERE message_id = $1");
+            let found: Option<(AgentId, MailState)> = self.row(sql, args![message_id], |row| {
+                Ok((get(Envelope::TABLE, row, 0)?, get(Envelope::TABLE, row, 1)?))
+            })?;
             let Some((to, was)) = found else { continue };
             // The column is read as a 32-bit number.
             let sql = sql!(

@@ -22,6 +22,7 @@ mod dead_letters;
 mod droids;
 mod events;
 mod families;
+mod functions;
 mod grants;
 mod ids;
 mod jobs;

@@ -1,7 +1,7 @@
 //! What the files of this folder use. It must never define anything.
 
-pub(super) use super::record::{insert, record};
-pub(super) use crate::batch::Sequence;
+pub(super) use super::functions::functions;
+pub(super) use super::record::{fields, insert, record};
 pub(super) use crate::error::{Result, StoreError};
 pub(super) use crate::query::{Conditions, PAGE_MAX, list_limit};
 pub(super) use crate::row::{Args, Bind, Keyed, ReadRow, Row, args, from_json, from_record, get, to_json, unreadable};

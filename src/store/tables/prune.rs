@@ -299,11 +299,9 @@ impl Tx {
         let (mut low, mut high) = (0, self.batch()?.counters.journal + 1);
         while low < high {
             let middle = low + (high - low) / 2;
-            let found = self.row(
-                sql!("SELECT seq, at FROM journal WHERE seq >= $1 ORDER BY seq LIMIT 1"),
-                args![middle],
-                |row| Ok((get::<i64>("journal", row, 0)?, get::<i64>("journal", row, 1)?)),
-            )?;
+            let sql = sql!("SELECT seq, at FROM journal WHERE seq >= $1 ORDER BY seq LIMIT 1");
+            let found: Option<(i64, i64)> =
+                self.row(sql, args![middle], |row| Ok((get("journal", row, 0)?, get("journal", row, 1)?)))?;
             match found {
                 Some((seq, made)) if made < at.0 => low = seq + 1,
                 _ => high = middle,

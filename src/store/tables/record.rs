@@ -44,6 +44,17 @@ macro_rules! has_key {
 }
 pub(super) use has_key;
 
+/// A struct of a row: its fields are the columns from `$first` on, in order. Other fields have values of their own:
+/// `fields!("posts", row, 0, Post { seq, hop; channel: name.clone() })`.
+macro_rules! fields {
+    ($table:expr, $row:ident, $first:literal,
+     $type:ident { $($field:ident),+ $(; $($other:ident: $value:expr),+)? }) => {{
+        let mut cells = $crate::row::Cells::of($table, $row, $first);
+        $type { $($field: cells.take()?,)+ $($($other: $value),+)? }
+    }};
+}
+pub(super) use fields;
+
 /// A row that is inserted: `insert! { post: ChatPost, "chat_posts"; channel, seq, from_party = post.from.to_string() }`.
 /// A text after the table's name ends the statement.
 macro_rules! insert {

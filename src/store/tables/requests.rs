@@ -10,14 +10,10 @@ record! {
     at
 }
 
-impl Tx {
+functions! {
     /// The stored answer to a request of this principal, for any method.
-    pub fn request_get(&mut self, principal: &Party, request_id: &RequestId) -> Result<Option<StoredAnswer>> {
-        self.get(&(principal.clone(), request_id.clone()))
-    }
-
+    get request_get(principal: &Party, request_id: &RequestId) -> Option<StoredAnswer>:
+        &(principal.clone(), request_id.clone());
     /// Stores the answer to a request.
-    pub fn request_put(&mut self, answer: &StoredAnswer) -> Result<()> {
-        self.put(answer)
-    }
+    put request_put(answer: &StoredAnswer) -> (): answer;
 }

@@ -30,65 +30,41 @@ const TRIM: Sql = sql!(
     WHERE schedule_id = $1 WINDOW newest AS (ORDER BY run DESC)) AS runs WHERE line > $2 OR bytes > $3)"
 );
 
-impl Tx {
-    /// The schedule with this id.
-    pub fn schedule_get(&mut self, schedule_id: ScheduleId) -> Result<Option<Schedule>> {
-        self.get(&schedule_id)
-    }
-
-    /// The schedule with this owner, kind and name.
-    pub fn schedule_find(&mut self, agent_id: &AgentId, kind: ScheduleKind, name: &str) -> Result<Option<Schedule>> {
-        let sql = sql!("SELECT record FROM schedules WHERE agent_id = $1 AND kind = $2 AND name = $3");
-        self.first(sql, args![agent_id, kind, name])
-    }
-
+functions! {
     /// Schedules in order of agent, kind (as text) and name, at most 1,000; only those of this
     /// agent and kind, if given. `after` is the position of the last row of the previous page.
-    pub fn schedule_list(
-        &mut self,
-        agent_id: Option<&AgentId>,
-        kind: Option<ScheduleKind>,
-        after: Option<&SchedulePlace>,
-    ) -> Result<Vec<Schedule>> {
-        let query = Conditions::new("SELECT record FROM schedules")
+    page schedule_list(agent_id: Option<&AgentId>, kind: Option<ScheduleKind>, after: Option<&SchedulePlace>)
+        -> Vec<Schedule>: Conditions::new("SELECT record FROM schedules")
             .when(agent_id, "agent_id = $1")
             .when(kind, "kind = $1")
             .when(after.map(|(agent_id, kind, name)| (agent_id, kind, name)), "(agent_id, kind, name) > ($1, $2, $3)")
             .order("agent_id, kind, name", i64::from(PAGE_MAX));
-        self.page(query)
-    }
-
+    /// The schedule with this id.
+    get schedule_get(schedule_id: ScheduleId) -> Option<Schedule>: &schedule_id;
+    /// The schedule with this owner, kind and name.
+    first schedule_find(agent_id: &AgentId, kind: ScheduleKind, name: &str) -> Option<Schedule>:
+        "SELECT record FROM schedules WHERE agent_id = $1 AND kind = $2 AND name = $3";
     /// Number of schedules of a kind that an agent has.
-    pub fn schedule_count(&mut self, agent_id: &AgentId, kind: ScheduleKind) -> Result<u32> {
-        self.counted(&count_of(agent_id, kind))
-    }
-
+    counted schedule_count(agent_id: &AgentId, kind: ScheduleKind) -> u32: &count_of(agent_id, kind);
     /// Schedules that are due at `now`, in order of due time (then id), at most `limit`.
-    pub fn schedules_due(&mut self, now: Timestamp, limit: u32) -> Result<Vec<Schedule>> {
-        let sql = sql!(
-            "SELECT record FROM schedules WHERE next_at IS NOT NULL AND next_at <= $1 \
-                   ORDER BY next_at, schedule_id {limit $2}"
-        );
-        self.list(sql, args![now, limit])
-    }
+    list schedules_due(now: Timestamp, limit: u32) -> Vec<Schedule>:
+        "SELECT record FROM schedules WHERE next_at IS NOT NULL AND next_at <= $1 \
+        ORDER BY next_at, schedule_id {limit $2}";
+    /// Runs of a schedule, newest first, at most `limit`.
+    list schedule_runs(schedule_id: ScheduleId, limit: u32) -> Vec<ScheduleRun>:
+        "SELECT record FROM schedule_runs WHERE schedule_id = $1 ORDER BY run DESC {limit $2}";
+    /// The run that sent this mail.
+    first schedule_run_of(message_id: MessageId) -> Option<ScheduleRun>:
+        "SELECT record FROM schedule_runs WHERE message_id = $1 ORDER BY schedule_id, run";
+    /// Inserts or replaces a run.
+    put schedule_run_put(run: &ScheduleRun) -> (): run;
+}
 
+impl Tx {
     /// When the next schedule is due; `None` if no schedule has a due time.
     pub fn schedule_next_at(&mut self) -> Result<Option<Timestamp>> {
         let sql = sql!("SELECT min(next_at) FROM schedules WHERE next_at IS NOT NULL");
-        let at = self.row(sql, args![], |row| get::<Option<i64>>(Schedule::TABLE, row, 0))?;
-        Ok(at.flatten().map(Timestamp))
-    }
-
-    /// Runs of a schedule, newest first, at most `limit`.
-    pub fn schedule_runs(&mut self, schedule_id: ScheduleId, limit: u32) -> Result<Vec<ScheduleRun>> {
-        let sql = sql!("SELECT record FROM schedule_runs WHERE schedule_id = $1 ORDER BY run DESC {limit $2}");
-        self.list(sql, args![schedule_id, limit])
-    }
-
-    /// The run that sent this mail.
-    pub fn schedule_run_of(&mut self, message_id: MessageId) -> Result<Option<ScheduleRun>> {
-        let sql = sql!("SELECT record FROM schedule_runs WHERE message_id = $1 ORDER BY schedule_id, run");
-        self.first(sql, args![message_id])
+        Ok(self.row(sql, args![], |row| get(Schedule::TABLE, row, 0))?.flatten())
     }
 
     /// The last snapshot of a watch.
@@ -132,11 +108,6 @@ impl Tx {
         let Some(count) = found else { return Ok(()) };
         self.execute(sql!("DELETE FROM schedules WHERE schedule_id = $1"), args![schedule_id])?;
         self.change_count(&count, -1)
-    }
-
-    /// Inserts or replaces a run.
-    pub fn schedule_run_put(&mut self, run: &ScheduleRun) -> Result<()> {
-        self.put(run)
     }
 
     /// Deletes the oldest runs of a schedule until at most `lines` runs and at most `bytes` bytes

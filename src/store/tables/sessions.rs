@@ -77,21 +77,17 @@ fn summary(row: &ReadRow<'_>) -> Result<SessionSummary> {
     Ok(SessionSummary { conversation_id, turns, last_at })
 }
 
-impl Tx {
+functions! {
     /// Where the log of a session starts; `None` if at its first turn.
-    pub fn session_start(
-        &mut self,
-        agent_id: &AgentId,
-        conversation_id: Option<ConversationId>,
-    ) -> Result<Option<SessionStart>> {
-        self.get(&(agent_id.clone(), session_key(conversation_id)))
-    }
-
+    get session_start(agent_id: &AgentId, conversation_id: Option<ConversationId>) -> Option<SessionStart>:
+        &(agent_id.clone(), session_key(conversation_id));
     /// The turns in the log of a session ([`Turn::is_in_log`]), in reverse order of their ends.
-    pub fn session_turns(&mut self, query: &SessionTurns) -> Result<Vec<Turn>> {
-        self.page(turns(query))
-    }
+    page session_turns(query: &SessionTurns) -> Vec<Turn>: turns(query);
+    /// Inserts or replaces the start of a session's log.
+    put session_start_put(start: &SessionStart) -> (): start;
+}
 
+impl Tx {
     /// The sessions of an agent whose logs have turns opened by mail, at most `limit`.
     /// The one whose last turn ended last is first. Turns that ended before `from` do not count. `since` leaves out
     /// sessions without a turn that ended later.
@@ -103,10 +99,5 @@ impl Tx {
         limit: u32,
     ) -> Result<Vec<SessionSummary>> {
         self.rows(LIST, args![agent_id, since, list_limit(limit), from], summary)
-    }
-
-    /// Inserts or replaces the start of a session's log.
-    pub fn session_start_put(&mut self, start: &SessionStart) -> Result<()> {
-        self.put(start)
     }
 }

@@ -25,12 +25,14 @@ pub(super) fn end_of_prefix(prefix: &str) -> Option<String> {
     None
 }
 
-impl Tx {
+functions! {
     /// The value of this key.
-    pub fn state_get(&mut self, key: &str) -> Result<Option<StateEntry>> {
-        self.get(key)
-    }
+    get state_get(key: &str) -> Option<StateEntry>: key;
+    /// Number of keys.
+    counted state_count() -> u32: KEYS;
+}
 
+impl Tx {
     /// Values whose key begins with `prefix`, in order of key, after the key `after`, at most
     /// `limit`.
     pub fn state_list(&mut self, prefix: &str, after: &str, limit: u32) -> Result<Vec<StateEntry>> {
@@ -41,11 +43,6 @@ impl Tx {
         let sql =
             sql!("SELECT record FROM shared_state WHERE key > $1 AND key >= $2 AND key < $3 ORDER BY key {limit $4}");
         self.list(sql, args![after, prefix, end, limit])
-    }
-
-    /// Number of keys.
-    pub fn state_count(&mut self) -> Result<u32> {
-        self.counted(KEYS)
     }
 
     /// Inserts or replaces a value.

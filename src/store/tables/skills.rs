@@ -6,20 +6,13 @@ use super::prelude::*;
 
 record! { held: HeldSkill, "agent_skills"; key agent_id: AgentId, skill: String; }
 
-impl Tx {
+functions! {
     /// The skills that an agent holds, in order of name.
-    pub fn skills_held(&mut self, agent_id: &AgentId) -> Result<Vec<HeldSkill>> {
-        self.list(sql!("SELECT record FROM agent_skills WHERE agent_id = $1 ORDER BY skill"), args![agent_id])
-    }
-
+    list skills_held(agent_id: &AgentId) -> Vec<HeldSkill>:
+        "SELECT record FROM agent_skills WHERE agent_id = $1 ORDER BY skill";
     /// Inserts or replaces a held skill.
-    pub fn skill_put(&mut self, held: &HeldSkill) -> Result<()> {
-        self.put(held)
-    }
-
+    put skill_put(held: &HeldSkill) -> (): held;
     /// Removes a held skill. Returns whether it existed.
-    pub fn skill_remove(&mut self, agent_id: &AgentId, skill: &str) -> Result<bool> {
-        let sql = sql!("DELETE FROM agent_skills WHERE agent_id = $1 AND skill = $2");
-        Ok(self.execute(sql, args![agent_id, skill])? > 0)
-    }
+    remove skill_remove(agent_id: &AgentId, skill: &str) -> bool:
+        "DELETE FROM agent_skills WHERE agent_id = $1 AND skill = $2";
 }

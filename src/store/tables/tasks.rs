@@ -90,12 +90,21 @@ pub(super) fn list(filter: &TaskFilter, range: Range, left: i64) -> (Statement, 
     query.order("priority DESC, created_at, task_id", left)
 }
 
-impl Tx {
+functions! {
     /// The task with this id.
-    pub fn task_get(&mut self, task_id: TaskId) -> Result<Option<Task>> {
-        self.get(&task_id)
-    }
+    get task_get(task_id: TaskId) -> Option<Task>: &task_id;
+    /// Tasks that have not ended, in order of id; only those of this owner, if given.
+    page tasks_open(owner: Option<&AgentId>, after: Option<TaskId>, limit: u32) -> Vec<Task>:
+        open_tasks(owner, after, limit);
+    /// Tasks that depend on this one, in order of id.
+    list task_dependants(task_id: TaskId) -> Vec<Task>:
+        "SELECT t.record FROM task_deps AS d JOIN tasks AS t ON t.task_id = d.task_id WHERE d.depends_on = $1 \
+        ORDER BY d.task_id";
+    /// Number of tasks that have not ended.
+    counted task_count_open() -> u32: OPEN;
+}
 
+impl Tx {
     /// Tasks by priority (highest first), then creation, then id.
     pub fn task_list(&mut self, filter: &TaskFilter) -> Result<Vec<Task>> {
         let (mut left, mut found) = (list_limit(filter.limit), Vec::new());
@@ -108,25 +117,6 @@ impl Tx {
             }
         }
         Ok(found)
-    }
-
-    /// Tasks that have not ended, in order of id; only those of this owner, if given.
-    pub fn tasks_open(&mut self, owner: Option<&AgentId>, after: Option<TaskId>, limit: u32) -> Result<Vec<Task>> {
-        self.page(open_tasks(owner, after, limit))
-    }
-
-    /// Tasks that depend on this one, in order of id.
-    pub fn task_dependants(&mut self, task_id: TaskId) -> Result<Vec<Task>> {
-        let sql = sql!(
-            "SELECT t.record FROM task_deps AS d JOIN tasks AS t ON t.task_id = d.task_id \
-                   WHERE d.depends_on = $1 ORDER BY d.task_id"
-        );
-        self.list(sql, args![task_id])
-    }
-
-    /// Number of tasks that have not ended.
-    pub fn task_count_open(&mut self) -> Result<u32> {
-        self.counted(OPEN)
     }
 
     /// The newest `limit` history rows of a task, oldest first.
@@ -151,7 +141,7 @@ impl Tx {
 
     /// Appends a row to a task's history.
     pub fn task_event_append(&mut self, event: &TaskEvent) -> Result<()> {
-        let seq = self.next(Sequence::TaskEvents)?;
+        let seq = self.next(|counters| &mut counters.task_events)?;
         let sql = sql!("INSERT INTO task_events (seq, task_id, record) VALUES ($1, $2, $3)");
         self.execute(sql, args![seq, event.task_id, to_json(HISTORY, seq, event)?]).map(drop)
     }

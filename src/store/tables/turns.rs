@@ -125,10 +125,6 @@ fn with_status(status: TurnStatus) -> &'static str {
     }
 }
 
-/// The open turns. The index is named, because SQLite would rather read all turns in order than
-/// sort the few open ones. The same holds for the open turns of one agent.
-const OPEN: Sql = sql!("SELECT record FROM turns{index turns_open} WHERE status = 'open' ORDER BY started_at, turn_id");
-
 /// The query and index for a list, such that no unwanted turn is read. The index is named, because
 /// SQLite does not know how many turns an agent has had or how few have failed.
 fn list_source(filter: &TurnFilter) -> &'static str {
@@ -166,12 +162,22 @@ fn with_parked(parked: bool) -> &'static str {
     }
 }
 
-impl Tx {
+functions! {
+    /// Matching turns, newest first.
+    page turn_list(filter: &TurnFilter) -> Vec<Turn>: list(filter);
     /// The turn with this id.
-    pub fn turn_get(&mut self, turn_id: TurnId) -> Result<Option<Turn>> {
-        self.get(&turn_id)
-    }
+    get turn_get(turn_id: TurnId) -> Option<Turn>: &turn_id;
+    /// All open turns, in order of start. The index is named, because SQLite would rather read all turns in order than
+    /// sort the few open ones. The same holds for the open turns of one agent.
+    list turns_open() -> Vec<Turn>:
+        "SELECT record FROM turns{index turns_open} WHERE status = 'open' ORDER BY started_at, turn_id";
+    /// All open turns of an agent, also those of operators, in order of start.
+    list turns_open_of(agent_id: &AgentId) -> Vec<Turn>:
+        "SELECT record FROM turns{index turns_open} WHERE status = 'open' AND agent_id = $1 \
+        ORDER BY started_at, turn_id";
+}
 
+impl Tx {
     /// The open turn that the agent continues: the only one that is not aside, or else the oldest
     /// of the turns that were aside and may continue. A turn is aside if it is parked and its agent
     /// continues with other work ([`Turn::is_in_background`]). Turns of operators are ignored.
@@ -186,36 +192,13 @@ impl Tx {
         Ok(index.map(|index| open.swap_remove(index)))
     }
 
-    /// All open turns of an agent, also those of operators, in order of start.
-    pub fn turns_open_of(&mut self, agent_id: &AgentId) -> Result<Vec<Turn>> {
-        let sql = sql!(
-            "SELECT record FROM turns{index turns_open} WHERE status = 'open' AND agent_id = $1 ORDER BY started_at, turn_id"
-        );
-        self.list(sql, args![agent_id])
-    }
-
-    /// All open turns, in order of start.
-    pub fn turns_open(&mut self) -> Result<Vec<Turn>> {
-        self.list(OPEN, args![])
-    }
-
-    /// Matching turns, newest first.
-    pub fn turn_list(&mut self, filter: &TurnFilter) -> Result<Vec<Turn>> {
-        self.page(list(filter))
-    }
-
     /// The journal of a turn, in order.
     pub fn journal_of(&mut self, turn_id: TurnId) -> Result<Vec<JournalRow>> {
         let sql = sql!(
             "SELECT step, seq, turn_id, at, system_hash, briefing_hash FROM journal WHERE turn_id = $1 ORDER BY seq"
         );
         self.rows(sql, args![turn_id], |row| {
-            Ok(JournalRow {
-                turn_id: get(JOURNAL, row, 2)?,
-                seq: get(JOURNAL, row, 1)?,
-                step: step_of(row)?,
-                at: get(JOURNAL, row, 3)?,
-            })
+            Ok(fields!(JOURNAL, row, 1, JournalRow { seq, turn_id, at; step: step_of(row)? }))
         })
     }
 
@@ -272,7 +255,7 @@ impl Tx {
 
     /// Appends a step to a turn's journal.
     pub fn journal_append(&mut self, turn_id: TurnId, step: &Step, at: Timestamp) -> Result<()> {
-        let seq = self.next(Sequence::Journal)?;
+        let seq = self.next(|counters| &mut counters.journal)?;
         let (system, briefing) = match step {
             Step::Briefed { system, briefing, .. } => (Some(system.as_str()), Some(briefing.as_str())),
             _ => (None, None),

@@ -167,7 +167,7 @@ const CLEAR: [Sql; 3] = totals!(clear);
 impl Tx {
     /// Appends a usage row.
     pub fn usage_append(&mut self, row: &UsageRow) -> Result<()> {
-        let seq = self.next(Sequence::Usage)?;
+        let seq = self.next(|counters| &mut counters.usage)?;
         let sql = sql!(
             "INSERT INTO usage (seq, agent_id, turn_id, root_id, provider, model, input, output, cache_read, cache_write, \
             cost, estimated, unpriced, free, duration_ms, at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, \

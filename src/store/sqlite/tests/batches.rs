@@ -1,47 +1,15 @@
 //! A batch whose commands panic, refuse, or lose their caller.
 
-use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
-use futures_util::future::select;
 use futures_util::{FutureExt as _, pin_mut};
-use ghost_domain::{MailState, TaskId, TurnId};
 use tokio::sync::Notify;
-use uuid::Uuid;
 
-use super::tools::{
-    Stop, counts, deliver, depth, events, fresh, gate, hold, id_of, keep, mail, open, place, reading, send, seqs,
-    together,
-};
+use super::tools::{counts, deliver, depth, events, fresh, hold, keep, open, place, reading, send, send_each, seqs};
 use crate::error::StoreError;
 use crate::handle::for_people;
-use crate::sqlite::{SqliteOptions, file_check, open_store};
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_panic_undoes_only_its_own_command() {
-    let (_dir, store) = fresh(SqliteOptions::default()).await;
-    let commands = (0..30_u64).map(|n| {
-        let store = store.clone();
-        async move {
-            let command = store.write::<(), StoreError, _>(move |w| {
-                deliver(w, n, "a", "hello")?;
-                if n % 4 == 1 {
-                    // Flushes this command's rows to SQL, inside its savepoint.
-                    w.inbox_total()?;
-                }
-                assert!(n % 3 != 0, "poisoned");
-                Ok(())
-            });
-            std::panic::AssertUnwindSafe(command).catch_unwind().await.is_ok_and(|result| result.is_ok())
-        }
-    });
-    let results = together(&store, commands.collect()).await;
-    assert_eq!(results, (0..30).map(|n| n % 3 != 0).collect::<Vec<_>>());
-    assert_eq!(depth(&store, "a").await, 20);
-    assert_eq!(seqs(&store).await, (1..=20).collect::<Vec<_>>());
-}
+use crate::sqlite::{SqliteOptions, file_check};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_caller_that_stops_waiting_affects_no_other() {
@@ -50,7 +18,7 @@ async fn a_caller_that_stops_waiting_affects_no_other() {
     // Two fit in the queue. The others wait for space and are dropped while they wait.
     let leaving: Vec<_> = (0..6).map(|n| send(&store, n, "a").now_or_never()).collect();
     assert!(leaving.iter().all(Option::is_none));
-    go.notify_one();
+    go.send(()).unwrap();
     held.await.unwrap().unwrap();
     send(&store, 10, "a").await.unwrap();
     assert_eq!(depth(&store, "a").await, 3, "the two queued mails, and the last one");
@@ -68,7 +36,7 @@ async fn close_runs_the_queued_commands() {
     let closing = store.close();
     pin_mut!(closing);
     assert!((&mut closing).now_or_never().is_none());
-    go.notify_one();
+    go.send(()).unwrap();
     held.await.unwrap().unwrap();
     closing.await;
     for send in queued {
@@ -84,38 +52,21 @@ async fn close_runs_the_queued_commands() {
 async fn many_senders_share_commits() {
     let (_dir, store) = fresh(SqliteOptions::default()).await;
     let mut feed = store.feed();
-    let refusals = Arc::new(AtomicU64::new(0));
     let senders = (0..64_u64).map(|task| {
-        let (store, refusals) = (store.clone(), refusals.clone());
-        tokio::spawn(async move {
-            for n in 0..20_u64 {
-                let id = 1_000 * task + n;
-                let result = store
-                    .write::<(), Stop, _>(move |w| {
-                        deliver(w, id, "a", "hello")?;
-                        if id % 7 == 3 { Err(Stop::Refused) } else { Ok(()) }
-                    })
-                    .await;
-                match result {
-                    Ok(()) => assert!(id % 7 != 3),
-                    Err(Stop::Refused) => drop(refusals.fetch_add(1, Ordering::Relaxed)),
-                    Err(Stop::Store(error)) => panic!("{error}"),
-                }
-            }
-        })
+        let store = store.clone();
+        tokio::spawn(async move { send_each(&store, 20 * task..20 * (task + 1)).await })
     });
     for sender in senders.collect::<Vec<_>>() {
         sender.await.unwrap();
     }
-    let kept = 64 * 20 - refusals.load(Ordering::Relaxed);
-    assert_eq!(seqs(&store).await, (1..=i64::try_from(kept).unwrap()).collect::<Vec<_>>());
-    assert_eq!(u64::from(depth(&store, "a").await), kept);
+    assert_eq!(depth(&store, "a").await, 1_280);
     let (mut batches, mut published) = (0, Vec::new());
     while let Ok(batch) = feed.try_recv() {
         batches += 1;
         published.extend(batch.iter().cloned());
     }
     assert_eq!(published, events(&store).await);
+    assert_eq!(seqs(&store).await, (1..=1_280).collect::<Vec<_>>());
     assert!(batches * 2 < published.len(), "{batches} commits for {} sends", published.len());
 }
 
@@ -125,7 +76,7 @@ async fn a_read_sees_only_what_is_committed() {
     let (_dir, store) = fresh(SqliteOptions::default()).await;
     send(&store, 1, "a").await.unwrap();
     let inside = Arc::new(Notify::new());
-    let (go, leave) = gate();
+    let (go, leave) = sync_channel(1);
     let (entered, writing) = (inside.clone(), store.clone());
     let command = tokio::spawn(async move {
         keep!(&writing, |w| {
@@ -138,7 +89,7 @@ async fn a_read_sees_only_what_is_committed() {
     });
     inside.notified().await;
     assert_eq!((counts(&store).await, store.last_seq()), ((1, 1), 1));
-    go.notify_one();
+    go.send(()).unwrap();
     assert_eq!(command.await.unwrap(), 2);
     assert_eq!((counts(&store).await, store.last_seq()), ((2, 2), 2));
 }
@@ -155,36 +106,14 @@ async fn a_connection_for_queries_cannot_write() {
     assert!(matches!(&error, StoreError::ReadOnly(_)), "{error}");
 }
 
-/// A read whose caller has left ends, and the pool keeps its size.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn cancelled_reads_do_not_shrink_the_pool() {
-    let (_dir, store) = fresh(SqliteOptions { reader_connections: 2, ..SqliteOptions::default() }).await;
-    send(&store, 1, "a").await.unwrap();
-    for _ in 0..10 {
-        let (release, released) = std::sync::mpsc::sync_channel::<()>(1);
-        let stuck = store.read::<(), StoreError, _>(move |r| {
-            r.inbox_total()?;
-            // Ends when the sender is dropped.
-            let _ = released.recv();
-            Ok(())
-        });
-        // This read uses the same pool, so the other has begun when it ends.
-        let brief = async { assert_eq!(depth(&store, "a").await, 1) };
-        pin_mut!(stuck, brief);
-        select(stuck, brief).await;
-        drop(release);
-    }
-    assert_eq!(depth(&store, "a").await, 1);
-}
-
-/// Reads that wait for a reader get it after one whose caller has left.
+/// Reads that wait for a reader get it after one whose caller has left: that read ends, and the pool keeps its size.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_waiting_read_continues_after_others_are_cancelled() {
     let (_dir, store) = fresh(SqliteOptions { reader_connections: 1, ..SqliteOptions::default() }).await;
     send(&store, 1, "a").await.unwrap();
     for _ in 0..20 {
         let (holds, held) = tokio::sync::oneshot::channel();
-        let (release, released) = std::sync::mpsc::sync_channel::<()>(1);
+        let (release, released) = sync_channel::<()>(1);
         let holder = store.clone();
         let stuck = tokio::spawn(async move {
             reading!(&holder, |r| {
@@ -215,7 +144,7 @@ async fn people_and_turns_cannot_take_each_others_readers() {
     for people_hang in [true, false] {
         let (_dir, store) = fresh(SqliteOptions { reader_connections: 4, ..SqliteOptions::default() }).await;
         send(&store, 1, "a").await.unwrap();
-        let (release, released) = std::sync::mpsc::sync_channel::<()>(1);
+        let (release, released) = sync_channel::<()>(1);
         let released = Arc::new(Mutex::new(released));
         let mut stuck = Vec::new();
         for _ in 0..9 {
@@ -247,47 +176,4 @@ async fn people_and_turns_cannot_take_each_others_readers() {
         }
         assert_eq!(for_people(depth(&store, "a")).await, 1);
     }
-}
-
-/// A large number of rows in one command takes several statements.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn thousands_of_rows_in_one_command() {
-    let (_dir, path) = place();
-    let store = open(&path).await;
-    let ids = |numbers: Range<u64>| numbers.map(|n| mail(n, "a", "").message_id).collect::<Vec<_>>();
-    keep!(&store, |w| {
-        for n in 0..5_003 {
-            deliver(w, n, "a", "hello")?;
-        }
-        w.message_mark(&ids(0..3_000), MailState::Taken, Some(TurnId(Uuid::from_u128(9))), 1)?;
-    });
-    assert_eq!(counts(&store).await, (2_003, 5_003));
-    // Ids without a message are ignored, also among ids that are no longer cached.
-    store.close().await;
-    let options = SqliteOptions { busy_timeout: Duration::ZERO, ..SqliteOptions::default() };
-    let store = open_store(&path, options).await.unwrap();
-    keep!(&store, |w| {
-        w.message_mark(&ids(2_900..6_000), MailState::Consumed, None, 0)?;
-        assert!(w.task_get(TaskId(Uuid::nil()))?.is_none());
-        assert_eq!(w.inbox_depth(&id_of("a"))?, 0);
-    });
-}
-
-/// A message with a stored id is refused, whether the first one is in the same command, in the
-/// batch, or in SQL.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn mail_with_a_stored_id_is_refused() {
-    let (_dir, path) = place();
-    let store = open(&path).await;
-    for n in [5, 3, 9] {
-        send(&store, n, "a").await.unwrap();
-        let again = send(&store, n, "a").await;
-        assert!(matches!(again, Err(StoreError::Row { table: "messages", .. })), "{again:?}");
-    }
-    store.close().await;
-    let store = open(&path).await;
-    let results = together(&store, (0..12).map(|n| send(&store, n % 10, "a")).collect()).await;
-    let refused: Vec<usize> = (0..12).filter(|at| results[*at].is_err()).collect();
-    assert_eq!(refused, [3, 5, 9, 10, 11]);
-    assert_eq!(counts(&store).await, (10, 10));
 }

@@ -61,7 +61,7 @@ async fn a_panic_in_a_result_callback_affects_no_other() {
         Ok(PanicsOnDrop)
     });
     assert!(Box::pin(gone).now_or_never().is_none());
-    go.notify_one();
+    go.send(()).unwrap();
     held.await.unwrap().unwrap();
     send(&store, 2, "a").await.unwrap();
     assert_eq!(depth(&store, "a").await, 2);

@@ -1,6 +1,7 @@
 //! Unusable files are refused with a reason, and stay unchanged.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -82,10 +83,8 @@ async fn a_locked_database_is_reported() {
     send(&open(&path).await, 1, "a").await.unwrap();
 }
 
-#[cfg(unix)]
 #[tokio::test]
 async fn the_file_is_private_to_its_owner() {
-    use std::os::unix::fs::PermissionsExt as _;
     let (dir, path) = place();
     let mode = |name: &str| fs::metadata(dir.path().join(name)).unwrap().permissions().mode() & 0o777;
     let store = open(&path).await;
@@ -97,10 +96,8 @@ async fn the_file_is_private_to_its_owner() {
     assert_eq!(mode("ghost.db"), 0o600);
 }
 
-#[cfg(unix)]
 #[tokio::test]
 async fn a_read_only_file_is_reported() {
-    use std::os::unix::fs::PermissionsExt as _;
     let (_dir, path) = place();
     open(&path).await.close().await;
     fs::set_permissions(&path, fs::Permissions::from_mode(0o400)).unwrap();

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::mpsc::{SyncSender, sync_channel};
 
 use futures_util::FutureExt as _;
 use futures_util::future::join_all;
@@ -15,7 +16,7 @@ use uuid::Uuid;
 
 use crate::contract::rows;
 pub(super) use crate::contract::rows::id_of;
-pub(super) use crate::contract::tools::{Stop, keep, reading, refuse, shows};
+pub(super) use crate::contract::tools::{keep, reading, refuse, shows};
 use crate::sqlite::{SqliteOptions, open_store};
 use crate::{Store, StoreError, Tx};
 
@@ -93,25 +94,10 @@ pub(super) fn place() -> (TempDir, PathBuf) {
     (dir, path)
 }
 
-/// Lets a command that waits go on.
-pub(super) struct Go(std::sync::mpsc::SyncSender<()>);
-
-impl Go {
-    pub(super) fn notify_one(&self) {
-        self.0.send(()).unwrap();
-    }
-}
-
-/// A gate at which a command can wait.
-pub(super) fn gate() -> (Go, std::sync::mpsc::Receiver<()>) {
-    let (go, leave) = std::sync::mpsc::sync_channel(1);
-    (Go(go), leave)
-}
-
-/// Holds the writer inside a command until the returned gate is opened.
-pub(super) async fn hold(store: &Store) -> (Go, tokio::task::JoinHandle<Result<(), StoreError>>) {
+/// Holds the writer inside a command until something is sent.
+pub(super) async fn hold(store: &Store) -> (SyncSender<()>, tokio::task::JoinHandle<Result<(), StoreError>>) {
     let inside = Arc::new(Notify::new());
-    let (go, leave) = gate();
+    let (go, leave) = sync_channel(1);
     let (store, entered) = (store.clone(), inside.clone());
     let held = tokio::spawn(async move {
         let command = store.write(move |_| {
@@ -130,7 +116,7 @@ pub(super) async fn together<T>(store: &Store, commands: Vec<impl Future<Output 
     let (go, held) = hold(store).await;
     let mut all = Box::pin(join_all(commands));
     assert!((&mut all).now_or_never().is_none());
-    go.notify_one();
+    go.send(()).unwrap();
     // The held command is in the same batch and has the same result.
     drop(held.await.unwrap());
     all.await

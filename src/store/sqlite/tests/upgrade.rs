@@ -171,7 +171,6 @@ async fn a_database_of_the_fourth_version_keeps_its_usage() {
         estimated, duration_ms, at) VALUES (1, 'a', zeroblob(16), zeroblob(16), 'p', 'm', 90, 10, 0, 0, 7, 1, 3, 5)";
     let (_dir, path) = of_version(4, row);
     let store = open(&path).await;
-    let sums = reading!(&store, |r| { r.usage_sum(&UsageFilter::default())? });
     let was = UsageSum {
         calls: 1,
         tokens: TokenUsage { input: 90, output: 10, ..TokenUsage::default() },
@@ -180,8 +179,7 @@ async fn a_database_of_the_fourth_version_keeps_its_usage() {
         estimated_cost: Money(7),
         ..UsageSum::new(&id_of("a"), "m")
     };
-    assert_eq!(sums, [was]);
-    store.close().await;
+    shows!(&store, |r| { r.usage_sum(&UsageFilter::default())? => [was]; });
 }
 
 /// Before version 6 there were no totals. The migration computes them from the rows.
@@ -200,27 +198,21 @@ async fn a_database_of_the_fifth_version_gets_its_totals() {
     );
     let (_dir, path) = of_version(5, &rows);
     let store = open(&path).await;
-    let calls = async |filter: UsageFilter| {
-        let sums = reading!(&store, |r| { r.usage_sum(&filter)? });
-        sums.iter()
-            .map(|sum| (sum.calls, sum.tokens.input, sum.cost.0, sum.unpriced_tokens, sum.free_tokens))
-            .collect::<Vec<_>>()
-    };
     let any = UsageFilter::default;
+    let root = ghost_domain::RootId(uuid::Uuid::from_u128(0x0001_0203_0405_0607_0809_0a0b_0c0d_0e0f));
+    let (a, b, c) = ((2, 130, 7, 60, 0), (1, 5, 9, 0, 0), (1, 8, 0, 0, 10));
     // A call without a cost was not charged to a budget then, and still is not.
-    assert_eq!(calls(any()).await, [(2, 130, 7, 60, 0), (1, 5, 9, 0, 0), (1, 8, 0, 0, 10)]);
-    assert_eq!(
-        calls(UsageFilter { provider: Some("p".into()), ..any() }).await,
-        [(1, 90, 7, 0, 0), (1, 5, 9, 0, 0), (1, 8, 0, 0, 10)]
-    );
-    let root = ghost_domain::RootId(uuid::Uuid::from_bytes([0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15]));
-    assert_eq!(calls(UsageFilter { root_id: Some(root), ..any() }).await, [(1, 5, 9, 0, 0)]);
-    assert_eq!(calls(UsageFilter { since: Some(Timestamp(DAY)), ..any() }).await, [(1, 40, 0, 60, 0), (1, 5, 9, 0, 0)]);
-    assert_eq!(
-        calls(UsageFilter { before: Some(Timestamp(DAY + 1)), ..any() }).await,
-        [(2, 130, 7, 60, 0), (1, 8, 0, 0, 10)]
-    );
-    store.close().await;
+    for (filter, wanted) in [
+        (any(), &[a, b, c][..]),
+        (UsageFilter { provider: Some("p".into()), ..any() }, &[(1, 90, 7, 0, 0), b, c]),
+        (UsageFilter { root_id: Some(root), ..any() }, &[b]),
+        (UsageFilter { since: Some(Timestamp(DAY)), ..any() }, &[(1, 40, 0, 60, 0), b]),
+        (UsageFilter { before: Some(Timestamp(DAY + 1)), ..any() }, &[a, c]),
+    ] {
+        let found = reading!(&store, |r| { r.usage_sum(&filter)? }).into_iter();
+        let found = found.map(|s| (s.calls, s.tokens.input, s.cost.0, s.unpriced_tokens, s.free_tokens));
+        assert_eq!(found.collect::<Vec<_>>(), wanted);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -231,7 +223,6 @@ async fn an_event_of_the_sixth_version_gets_its_new_name() {
     let store = open(&path).await;
     let found = reading!(&store, |r| { r.event_list(0, &EventFilter::default(), 9)? });
     assert_eq!(found.0.iter().map(|event| event.kind).collect::<Vec<_>>(), [EventKind::LimitReached]);
-    store.close().await;
 }
 
 /// Version 17 took from the records what statements read of them. It finds what a row of today has in its columns.
@@ -324,7 +315,5 @@ async fn a_database_without_room_for_its_upgrade_is_left_as_it_is() {
     let refused = refused(&path, options).await;
     assert!(matches!(refused, StoreError::NoRoom { free: 4_096, .. }), "{refused}");
     assert_eq!(number_in(&path, "PRAGMA user_version"), 16);
-    let store = open(&path).await;
-    assert_eq!(depth(&store, "a").await, 2);
-    store.close().await;
+    assert_eq!(depth(&open(&path).await, "a").await, 2);
 }
