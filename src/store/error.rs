@@ -27,6 +27,12 @@ pub enum StoreError {
         /// The cause, and what the operator can do about it.
         what: String,
     },
+    /// Another daemon has the schema.
+    #[error("another ghostd uses the database {path}: stop it, or give this world another name or database")]
+    InUse {
+        /// What the database and schema are called.
+        path: PathBuf,
+    },
     /// The database was written by a newer ghostd.
     #[error(
         "the database {path} has schema version {found}, and this ghostd knows versions up to {known}: run the ghostd that wrote it, or a newer one"
@@ -119,6 +125,7 @@ impl From<StoreError> for Refusal {
             | StoreError::ReadOnly(_)
             | StoreError::Busy(_)
             | StoreError::Gone { .. } => Code::Unavailable,
+            StoreError::InUse { .. } => Code::Conflict,
             _ => Code::Internal,
         };
         // The details name the damaged record, so that an operator can find it in the file.

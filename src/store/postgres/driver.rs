@@ -164,7 +164,7 @@ fn left(flag: &Option<Arc<AtomicBool>>) -> bool {
 /// A database that is away now may be back for the next batch.
 fn for_the_moment(error: StoreError) -> StoreError {
     match error {
-        StoreError::Open { path, what } => StoreError::Busy(format!("{}: {what}", path.display())),
+        StoreError::Open { .. } | StoreError::InUse { .. } => StoreError::Busy(error.to_string()),
         other => other,
     }
 }

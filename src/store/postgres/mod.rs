@@ -63,8 +63,8 @@ impl PostgresOptions {
 
 /// Opens the store in a schema, creating it if it does not exist, and starts its writer.
 ///
-/// Errors: [`StoreError::Open`] if the database cannot be reached, refuses the role, is too old, or another daemon has the
-/// schema open; [`StoreError::Newer`] if a newer ghostd wrote it; [`StoreError::Damaged`] if the schema belongs to another
+/// Errors: [`StoreError::Open`] if the database cannot be reached, refuses the role or is too old;
+/// [`StoreError::InUse`] if another daemon has the schema open; [`StoreError::Newer`] if a newer ghostd wrote it; [`StoreError::Damaged`] if the schema belongs to another
 /// program, or is empty or missing although `options.expected` shows that it held data. Nothing is changed in all these
 /// cases.
 pub async fn open_store(options: PostgresOptions) -> Result<Store, StoreError> {

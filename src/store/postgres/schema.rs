@@ -43,7 +43,7 @@ pub(super) const BATCHES: &str = "SELECT value FROM counters WHERE name = 'batch
 
 /// Connects the writer: only one has the lock of the schema.
 ///
-/// Errors: [`StoreError::Open`].
+/// Errors: [`StoreError::Open`], [`StoreError::InUse`].
 pub(super) fn connect(link: &mut Link) -> Result<()> {
     link.connect()?;
     let tries = LOCK_WAIT.as_millis() / LOOK_AGAIN.as_millis();
@@ -56,8 +56,7 @@ pub(super) fn connect(link: &mut Link) -> Result<()> {
         std::thread::sleep(LOOK_AGAIN);
     }
     link.disconnect();
-    let what = "another ghostd uses this schema: stop it, or give this world another name or database".to_owned();
-    Err(StoreError::Open { path: link.target().name.to_path_buf(), what })
+    Err(StoreError::InUse { path: link.target().name.to_path_buf() })
 }
 
 /// Connects the writer, and creates or migrates the schema.

@@ -118,7 +118,7 @@ async fn a_schema_that_is_not_this_worlds_is_kept() {
     let store = open(&cluster).await;
     put(&store, "key", "kept").await.unwrap();
     let second = refused(PostgresOptions::new(cluster.url(), "ghost_a")).await;
-    assert!(matches!(second, StoreError::Open { .. }), "{second}");
+    assert!(matches!(second, StoreError::InUse { .. }), "{second}");
     store.close().await;
     cluster.psql("UPDATE ghost_a.counters SET value = 999 WHERE name = 'schema_version'").unwrap();
     let newer = refused(PostgresOptions::new(cluster.url(), "ghost_a")).await;
