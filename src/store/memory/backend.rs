@@ -1,17 +1,14 @@
 //! Runs commands and queries on the database of a [`MemoryDisk`], one at a time, each to its end in
 //! the calling task.
 
-use std::any::Any;
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::Arc;
 
 use async_trait::async_trait;
 
 use super::disk::{Disk, MemoryDisk};
-use super::outbox::{CommitOutput, Outbox};
 use crate::error::StoreError;
-use crate::handle::{Ack, Backend, Committed, Nack, ReadWork, View, Work};
+use crate::handle::{Backend, Committed, ReadWork, View, Work};
 use crate::tx::Tx;
 
 thread_local! {
@@ -46,18 +43,10 @@ fn end(session: &mut Tx) {
     }
 }
 
-/// What to do after the lock is released.
-enum Outcome {
-    /// The command is committed; the outbox has its events and its callback.
-    Stored,
-    /// The command refused and was undone.
-    Refused(Nack),
-    /// The commit failed and the command was undone.
-    Failed(Ack, StoreError),
-    /// The command panicked past the handle and was undone.
-    Panicked(Box<dyn Any + Send>),
-    /// The command is committed, but the simulated process died before it could report that.
-    Died,
+/// Undoes a command that has refused or panicked.
+fn undo(session: &mut Tx) {
+    session.undo_command();
+    end(session);
 }
 
 /// An open store on a [`MemoryDisk`].
@@ -65,66 +54,59 @@ pub(super) struct MemoryBackend {
     disk: MemoryDisk,
     generation: u64,
     committed: Committed,
-    outbox: Arc<Outbox>,
 }
 
 impl MemoryBackend {
     pub(super) fn new(disk: MemoryDisk, generation: u64, committed: Committed) -> Self {
-        Self { disk, generation, committed, outbox: Arc::default() }
+        Self { disk, generation, committed }
     }
 
+    /// Runs a command to its end. Its events, its signals and its answer go out before the next command begins, in the
+    /// order of commits. Their receivers only queue them, so none calls the store.
     fn run(&self, work: Work) -> Result<(), StoreError> {
-        let outcome = {
-            let _inside = InsideGuard::enter()?;
-            let mut disk = self.disk.open_disk(self.generation)?;
-            self.run_locked(&mut disk, work)
-        };
-        match outcome {
-            Outcome::Stored => self.outbox.empty(&self.committed),
-            Outcome::Refused(nack) => nack(),
-            Outcome::Failed(ack, error) => ack(Err(error)),
-            Outcome::Panicked(panic) => resume_unwind(panic),
-            Outcome::Died => return Err(StoreError::Closed),
-        }
-        Ok(())
-    }
-
-    fn run_locked(&self, disk: &mut Disk, work: Work) -> Outcome {
-        let Disk { session, faults, .. } = disk;
+        let _inside = InsideGuard::enter()?;
+        let mut disk = self.disk.open_disk(self.generation)?;
+        let Disk { session, faults, .. } = &mut *disk;
         let answer = catch_unwind(AssertUnwindSafe(|| work(session)));
         let wrote = session.has_written();
         let ack = match answer {
-            Ok(Ok(ack)) => match session.keep_command() {
-                Ok(()) => ack,
-                Err(error) => {
-                    end(session);
-                    return Outcome::Failed(ack, error);
-                }
-            },
+            Ok(Ok(ack)) => ack,
             Ok(Err(nack)) => {
-                session.undo_command();
-                end(session);
-                return Outcome::Refused(nack);
+                undo(session);
+                nack();
+                return Ok(());
             }
+            // The command panicked past the handle.
             Err(panic) => {
-                session.undo_command();
-                end(session);
-                return Outcome::Panicked(panic);
+                undo(session);
+                resume_unwind(panic)
             }
         };
-        if wrote && let Some(error) = faults.next_commit_fails() {
-            session.fail(error.clone());
-        }
-        let (events, signals) = match session.commit() {
-            Ok(committed) => committed,
-            Err(error) => return Outcome::Failed(ack, error),
+        let committed = match session.keep_command() {
+            Ok(()) => {
+                if wrote && let Some(error) = faults.next_commit_fails() {
+                    session.fail(error);
+                }
+                session.commit()
+            }
+            Err(error) => {
+                end(session);
+                Err(error)
+            }
         };
-        if wrote && faults.next_commit_kills() {
-            disk.fence();
-            return Outcome::Died;
+        match committed {
+            Err(error) => ack(Err(error)),
+            // The command is committed, but the simulated process died before it could report that.
+            Ok(_) if wrote && faults.next_commit_kills() => {
+                disk.fence();
+                return Err(StoreError::Closed);
+            }
+            Ok((events, signals)) => {
+                self.committed.publish(events, &signals);
+                ack(Ok(()));
+            }
         }
-        self.outbox.push(CommitOutput { events, signals, ack });
-        Outcome::Stored
+        Ok(())
     }
 
     fn answer(&self, work: ReadWork) -> Result<(), StoreError> {

@@ -7,7 +7,6 @@
 
 mod backend;
 mod disk;
-mod outbox;
 
 #[cfg(test)]
 mod tests;
