@@ -131,11 +131,9 @@ pub fn create(w: &mut Tx, by: &Party, new: NewAgent) -> Result<Agent> {
     }
     if new.kind == AgentKind::Dynamic {
         let (count, limit) = (w.agent_count_dynamic()?, ctx.limits().dynamic_agents_max);
-        if count >= limit {
-            return Err(refusal!(RateLimited, "the world has {count} dynamic agents, which is the limit")
-                .hint("delete some that you created (syscall.agent.delete), or raise limits.dynamic_agents_max"));
-        }
-        crate::root_limits::filled(w, "dynamic_agents_max", None, count.into(), limit.into())?;
+        let hint = "delete some that you created (syscall.agent.delete), or raise limits.dynamic_agents_max";
+        let words = ("dynamic agents are in this world", hint);
+        crate::root_limits::room(w, "dynamic_agents_max", count, limit, words)?;
     }
     let now = ctx.now();
     let owner = (new.kind != AgentKind::Persistent).then(|| owner_of(by, &new).to_string());

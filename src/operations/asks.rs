@@ -68,11 +68,8 @@ pub fn open(
         }
     }
     let open = w.ask_count_open()?;
-    if open >= ctx.limits().asks_open_max {
-        return Err(refusal!(RateLimited, "{open} asks are open in this world, which is the limit")
-            .hint("wait for some to be answered"));
-    }
-    crate::root_limits::filled(w, "asks_open_max", None, open.into(), ctx.limits().asks_open_max.into())?;
+    let words = ("asks are open in this world", "wait for some to be answered");
+    crate::root_limits::room(w, "asks_open_max", open, ctx.limits().asks_open_max, words)?;
     if waiting.is_some() {
         crate::root_limits::asked(w, &from, target, chain)?;
     }

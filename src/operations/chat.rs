@@ -99,14 +99,8 @@ pub fn create(w: &mut Tx, by: &Speaker, new: NewChannel) -> Result<Created> {
         return Err(too_many_members(&new.channel, limits.chat_members_max));
     }
     let channels = w.chat_channel_count()?;
-    if channels >= limits.chat_channels_max {
-        return Err(refusal!(
-            RateLimited,
-            "the world has {channels} channels, which is the limit (limits.chat_channels_max)"
-        )
-        .hint("post in an existing channel"));
-    }
-    root_limits::filled(w, "chat_channels_max", None, channels.into(), limits.chat_channels_max.into())?;
+    let words = ("channels are in this world", "post in an existing channel");
+    root_limits::room(w, "chat_channels_max", channels, limits.chat_channels_max, words)?;
     all_exist(w, by, &members)?;
     let channel = ChatChannel {
         channel: new.channel,

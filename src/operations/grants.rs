@@ -16,16 +16,9 @@ pub fn add(w: &mut Tx, by: &Party, new: NewGrant) -> Result<Grant> {
     let ctx = w.ctx;
     let agent = agent_lookup::agent_for(w, by, &new.agent_id)?;
     let grant = new.checked(GrantId(ctx.id()), by.clone(), ctx.now())?;
-    let (live, most) = (w.grants_live(&agent.agent_id, ctx.now())?, ctx.limits().grants_max);
-    if live.len() >= most as usize {
-        return Err(refusal!(
-            RateLimited,
-            "{} has {} write grants, which is the limit (limits.grants_max)",
-            agent.agent_id,
-            live.len()
-        )
-        .hint("revoke one, or grant a directory above several"));
-    }
+    let live = u32::try_from(w.grants_live(&agent.agent_id, ctx.now())?.len()).unwrap_or(u32::MAX);
+    let what = format!("write grants are held by {}", agent.agent_id);
+    at_most("grants_max", live, ctx.limits().grants_max, &what, "revoke one, or grant a directory above several")?;
     w.grant_put(&grant)?;
     let payload = json!({
         "grant_id": grant.grant_id, "prefix": grant.prefix, "source": grant.source, "reason": grant.reason,

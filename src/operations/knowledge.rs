@@ -165,14 +165,9 @@ pub fn write(w: &mut Tx, author: &Author, new: Writing) -> Result<KnowledgeEntry
             entry
         }
         None => {
-            let count = w.knowledge_count()?;
-            if count >= limits.knowledge_entries_max {
-                return Err(refusal!(
-                    RateLimited,
-                    "this world has {count} knowledge entries, which is the limit (limits.knowledge_entries_max)"
-                )
-                .hint("extend an existing entry, or delete one that is no longer needed"));
-            }
+            let (count, most) = (w.knowledge_count()?, limits.knowledge_entries_max);
+            let hint = "extend an existing entry, or delete one that is no longer needed";
+            at_most("knowledge_entries_max", count, most, "knowledge entries are in this world", hint)?;
             let seed = KnowledgeSeed {
                 title: title.unwrap_or_else(|| new.entry_id.clone()),
                 entry_id: new.entry_id,

@@ -26,3 +26,11 @@ macro_rules! refusal {
     };
 }
 pub(crate) use refusal;
+
+/// Refuses one more of what `limits.{limit}` bounds. `what` says of what there are `count`.
+pub(crate) fn at_most(limit: &str, count: u32, most: u32, what: &str, hint: &str) -> Result<()> {
+    if count < most {
+        return Ok(());
+    }
+    Err(refusal!(RateLimited, "{count} {what}, which is the limit (limits.{limit})").hint(hint))
+}

@@ -193,6 +193,12 @@ pub fn turn_opened(w: &mut Tx, agent_id: &AgentId, chain: Chain) -> Result<()> {
     save(w, tally)
 }
 
+/// Refuses one more of what a limit of the world bounds, and reports that the next one fills it.
+pub(crate) fn room(w: &mut Tx, limit: &str, count: u32, most: u32, (what, hint): (&str, &str)) -> Result<()> {
+    at_most(limit, count, most, what, hint)?;
+    filled(w, limit, None, count.into(), most.into())
+}
+
 /// Emits an event when the next addition reaches a limit of the world or of one agent; `before` is
 /// the count before it. It is emitted when the limit fills, because a refusal rolls its transaction
 /// back and could leave no event.

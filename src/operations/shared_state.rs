@@ -94,14 +94,8 @@ pub fn set(w: &mut Tx, by: &Party, through: Option<&Party>, new: Setting) -> Res
         Some(entry) => entry.version + 1,
         None if deletes => return Err(missing(w, &new.key)?),
         None => {
-            let count = w.state_count()?;
-            if count >= limits.state_keys_max {
-                return Err(refusal!(
-                    RateLimited,
-                    "the shared state has {count} keys, which is the limit (limits.state_keys_max)"
-                )
-                .hint("delete a key by writing null to it, or combine several values in one key"));
-            }
+            let hint = "delete a key by writing null to it, or combine several values in one key";
+            at_most("state_keys_max", w.state_count()?, limits.state_keys_max, "keys are in the shared state", hint)?;
             floor(w)? + 1
         }
     };

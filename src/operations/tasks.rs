@@ -64,11 +64,8 @@ pub fn create(w: &mut Tx, by: &Party, new: NewTask) -> Result<Task> {
     }
     agent_lookup::agent_for(w, by, &new.owner)?;
     let open = w.task_count_open()?;
-    if open >= limits.tasks_open_max {
-        return Err(refusal!(RateLimited, "{open} tasks are open in this world, which is the limit")
-            .hint("finish or cancel some first"));
-    }
-    crate::root_limits::filled(w, "tasks_open_max", None, open.into(), limits.tasks_open_max.into())?;
+    let words = ("tasks are open in this world", "finish or cancel some first");
+    crate::root_limits::room(w, "tasks_open_max", open, limits.tasks_open_max, words)?;
     if let Some(parent) = new.parent_id {
         get(w, parent)?;
     }
