@@ -9,14 +9,13 @@
 mod fire;
 mod heartbeat;
 mod outlet;
-mod rows;
 mod run_end;
 mod runs;
 mod text;
 
 pub use fire::{Beat, Beats, changed, due, run_now, watch_refused};
-pub use rows::{all_of_kind, get};
 pub use run_end::{lost, turn_ended};
+pub use runs::{all_of_kind, get};
 
 use ghost_domain::schedule::Change;
 use ghost_domain::schedule::mode::LAST;
@@ -26,7 +25,7 @@ use ghost_domain::schedule::words::{NAME_MAX, checked_name};
 use crate::prelude::*;
 use crate::suggestion::{self, Unknown};
 use crate::{agent_lookup, conversations, mail};
-use rows::{may_change, remove, save};
+use runs::{may_change, remove, save};
 
 /// The longest watched path, in bytes.
 const PATH_MAX: usize = 1_024;
@@ -106,12 +105,12 @@ pub fn set(w: &mut Tx, by: &Party, mut new: NewSchedule) -> Result<Schedule> {
     let before = w.schedule_find(&agent.agent_id, new.kind, &name)?;
     // A failed one-shot is off and its time has passed. Its other fields can still be changed.
     let stays_off = !new.enabled && before.as_ref().is_some_and(|before| before.when == when);
+    // The world file sets the interval of a heartbeat.
+    let gap = if new.kind == ScheduleKind::Heartbeat { 0 } else { limits.cron_gap_seconds };
     let first = match new.kind {
         ScheduleKind::Watch => None,
         _ if stays_off => None,
-        // The world file sets the interval.
-        ScheduleKind::Heartbeat => Some(first_slot(&when, now, 0)?),
-        _ => Some(first_slot(&when, now, limits.cron_gap_seconds)?),
+        _ => Some(first_slot(&when, now, gap)?),
     };
     match &before {
         Some(before) => {

@@ -51,10 +51,8 @@ pub fn turn_ended(w: &mut Tx, turn: &Turn, message_id: MessageId, kind: Kind, en
         let (kind, payload) = match read_heartbeat(&text, ctx.limits().heartbeat_ack_chars as usize) {
             HeartbeatReply::Quiet => (EventKind::HeartbeatQuiet, json!({ "turn_id": turn.turn_id })),
             HeartbeatReply::Alert(alert) => {
-                let delivered = match Target::of_alerts(target) {
-                    Ok(target) => outlet::deliver_text(w, &source, &target, &alert),
-                    Err(refusal) => Err(refusal),
-                };
+                let delivered =
+                    Target::of_alerts(target).and_then(|target| outlet::deliver_text(w, &source, &target, &alert));
                 let payload = json!({
                     "turn_id": turn.turn_id, "target": target, "text": ctx.excerpt(&alert, ALERT_MAX),
                     "not_delivered": outlet::reason(delivered)?,
@@ -70,9 +68,8 @@ pub fn turn_ended(w: &mut Tx, turn: &Turn, message_id: MessageId, kind: Kind, en
 /// Records that mail of a schedule will not be processed, because it became a dead letter or its
 /// agent was deleted.
 pub fn lost(w: &mut Tx, message_id: MessageId, kind: Kind, why: &str) -> Result<()> {
-    let ctx = w.ctx;
     if is_of_schedule(kind) {
-        end_run(w, message_id, RunStatus::Failed, Some(ctx.excerpt(why, NOTE_MAX)))?;
+        end_run(w, message_id, RunStatus::Failed, Some(w.ctx.excerpt(why, NOTE_MAX)))?;
     }
     Ok(())
 }
