@@ -36,13 +36,10 @@ pub(super) fn depend(w: &mut StoreTx, task: &mut Task, depends_on: Vec<TaskId>, 
 
 /// Checks that all tasks of a list exist and removes duplicates.
 pub(super) fn dependencies(w: &mut StoreTx, depends_on: Vec<TaskId>) -> Result<BTreeSet<TaskId>> {
-    if depends_on.len() > DEPENDS_MAX {
-        return Err(refusal!(
-            InvalidArguments,
-            "depends_on has {} entries; it may name {DEPENDS_MAX} tasks at most",
-            depends_on.len()
-        )
-        .hint("let some of these tasks depend on others of them instead"));
+    let count = depends_on.len();
+    if count > DEPENDS_MAX {
+        return Err(refusal!(InvalidArguments, "depends_on names {count} tasks; the most is {DEPENDS_MAX}")
+            .hint("let some of these tasks depend on others of them instead"));
     }
     let wanted: BTreeSet<TaskId> = depends_on.into_iter().collect();
     for task_id in &wanted {
