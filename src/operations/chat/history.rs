@@ -35,11 +35,8 @@ pub fn history(r: &mut StoreTx, reader: &Party, query: &HistoryQuery) -> Result<
             .details(json!({ "field": "limit" })));
     }
     let channel = channel_named(r, &query.channel)?;
-    let is_member = match reader.agent() {
-        Some(agent_id) => r.chat_member_get(&channel.channel, agent_id)?.is_some(),
-        None => false,
-    };
-    if !channel.admits(reader, is_member) {
+    let member = reader.agent().map(|agent_id| r.chat_member_get(&channel.channel, agent_id)).transpose()?.flatten();
+    if !channel.admits(reader, member.is_some()) {
         return Err(not_a_member(&channel, reader, "read it"));
     }
     let last = channel.last_seq;
@@ -78,18 +75,13 @@ pub fn history(r: &mut StoreTx, reader: &Party, query: &HistoryQuery) -> Result<
         (None, Some(_)) if posts.is_empty() => Some("before_seq"),
         _ => None,
     };
-    match pruned {
-        None => Ok(posts),
-        Some(field) => {
-            let oldest = oldest_kept(r, &channel)?;
-            Err(refusal!(CursorExpired, "{field} points to posts of #{} that are no longer kept", channel.channel)
-                .hint(match oldest {
-                    Some(oldest) => format!("the oldest that is kept is {oldest}; limits.chat_days says for how long"),
-                    None => "none are kept; limits.chat_days says for how long".to_owned(),
-                })
-                .details(json!({ "field": field, "oldest_seq": oldest, "last_seq": last })))
-        }
-    }
+    let Some(field) = pruned else { return Ok(posts) };
+    let oldest = oldest_kept(r, &channel)?;
+    let kept =
+        oldest.map_or_else(|| "none are kept".to_owned(), |oldest| format!("the oldest that is kept is {oldest}"));
+    Err(refusal!(CursorExpired, "{field} points to posts of #{} that are no longer kept", channel.channel)
+        .hint(format!("{kept}; limits.chat_days says for how long"))
+        .details(json!({ "field": field, "oldest_seq": oldest, "last_seq": last })))
 }
 
 fn is_kept(r: &mut StoreTx, channel: &ChatChannel, seq: i64) -> Result<bool> {
