@@ -13,16 +13,11 @@ pub(super) const ALWAYS: Timestamp = Timestamp(0);
 
 /// The scopes that pay, each with the time from which it pays. Earlier spending of the same ids was
 /// charged to other scopes.
+#[derive(Default)]
 struct Payers {
     scopes: Vec<(Scope, Timestamp)>,
     agents: usize,
     since: Timestamp,
-}
-
-impl Default for Payers {
-    fn default() -> Self {
-        Self { scopes: Vec::new(), agents: 0, since: ALWAYS }
-    }
 }
 
 impl Payers {
@@ -109,8 +104,7 @@ pub(crate) fn may_create(r: &mut StoreTx, owner: &Party, new_id: &AgentId) -> Re
     }
     Err(refusal!(
         RateLimited,
-        "{} is the last of {OWNERS_MAX} agents that created one another, which is the limit",
-        owner
+        "{owner} is the last of {OWNERS_MAX} agents that created one another, which is the limit"
     )
     .hint("let an agent that the world file names create it"))
 }

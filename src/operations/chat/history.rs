@@ -50,13 +50,10 @@ pub fn history(r: &mut StoreTx, reader: &Party, query: &HistoryQuery) -> Result<
                 .details(json!({ "field": field, "last_seq": last })));
         }
         if cursor > most {
-            return Err(refusal!(
-                CursorAhead,
-                "{field} is {cursor}, which #{} has not reached: its newest post is {last}",
-                channel.channel
-            )
-            .hint("use a sequence that you got from this channel")
-            .details(json!({ "field": field, "last_seq": last })));
+            let name = &channel.channel;
+            return Err(refusal!(CursorAhead, "{field} is {cursor}, and the newest post of #{name} is {last}")
+                .hint("use a sequence that you got from this channel")
+                .details(json!({ "field": field, "last_seq": last })));
         }
     }
     let (after, before) = (query.after_seq.unwrap_or(0), query.before_seq.unwrap_or(last.saturating_add(1)));
