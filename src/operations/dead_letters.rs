@@ -42,9 +42,9 @@ pub(crate) fn create(
     let reason = ctx.excerpt(reason, 500);
     w.message_mark(messages, MailState::Dead, Some(turn.turn_id), 0)?;
     let happened = if crashes == 0 { "could not process" } else { "crashed on" };
-    let refusal =
-        Refusal::new(code, format!("{} {happened} this message, which is a dead letter now: {reason}", turn.agent_id))
-            .hint("an operator can see it with `ghostctl dead list`, and retry it");
+    let why = format!("{happened} this message, which is a dead letter now: {reason}");
+    let refusal = Refusal::new(code, format!("{} {why}", turn.agent_id))
+        .hint("an operator can see it with `ghostctl dead list`, and retry it");
     for message_id in messages {
         let Some(envelope) = w.message_get(*message_id)? else { continue };
         schedules::lost(w, envelope.message_id, envelope.kind, &refusal.message)?;
@@ -54,7 +54,6 @@ pub(crate) fn create(
         if envelope.kind == Kind::Conversation
             && let Some(conversation_id) = envelope.conversation_id
         {
-            let why = format!("{happened} this message, which is a dead letter now: {reason}");
             conversations::unanswered(w, turn, conversation_id, &why)?;
         }
     }
@@ -95,10 +94,10 @@ pub fn retry(w: &mut Tx, by: &Party, id: DeadLetterId, fresh: bool) -> Result<De
     may_act(w, &agent)?;
     if let Some(mut turn) = w.turn_get(dead_letter.turn_id)? {
         if turn.incarnation != agent.incarnation {
+            let Agent { agent_id, .. } = &agent;
             return Err(refusal!(
                 Conflict,
-                "dead letter {id} belongs to an earlier agent {}, which was deleted",
-                agent.agent_id
+                "dead letter {id} belongs to an earlier agent {agent_id}, which was deleted"
             )
             .hint(format!("read it with `ghostctl dead show {id}`, and drop it")));
         }

@@ -44,15 +44,14 @@ pub fn revoke(w: &mut Tx, by: &Party, grant_id: GrantId) -> Result<Grant> {
 /// Takes all grants of an agent back, because the agent is deleted: the next agent of that id must not have
 /// them.
 pub(crate) fn revoke_all(w: &mut Tx, by: &Party, agent_id: &AgentId) -> Result<()> {
-    let ctx = w.ctx;
+    let now = w.ctx.now();
     loop {
-        let live = w.grants_live(agent_id, ctx.now())?;
-        let last = live.len() < PAGE_MAX as usize;
+        let live = w.grants_live(agent_id, now)?;
+        if live.is_empty() {
+            return Ok(());
+        }
         for grant in live {
             take_back(w, by, grant)?;
-        }
-        if last {
-            return Ok(());
         }
     }
 }

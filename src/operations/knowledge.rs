@@ -98,10 +98,7 @@ pub fn list(r: &mut StoreTx, viewer: &Viewer, wanted: &Wanted) -> Result<Listed>
     loop {
         let step = r.knowledge_list(&after, STEP)?;
         let last = step.len() < STEP as usize;
-        match step.last() {
-            Some(entry) => after.clone_from(&entry.entry_id),
-            None => return Ok(listed),
-        }
+        after = step.last().map(|entry| entry.entry_id.clone()).unwrap_or_default();
         for entry in step.into_iter().filter(&matches) {
             if listed.entries.len() == wanted.limit {
                 listed.more = true;
@@ -248,24 +245,21 @@ fn missing(r: &mut StoreTx, viewer: &Viewer, entry_id: &str) -> Result<Refusal> 
 
 /// Returns `entry` if the author may change it and has read its current version.
 fn check_change<'e>(entry: &'e KnowledgeEntry, author: &Author, expected: Option<i64>) -> Result<&'e KnowledgeEntry> {
+    let KnowledgeEntry { entry_id, version, creator, .. } = entry;
     if !entry.may_write(&author.viewer) {
         return Err(refusal!(
             AccessDenied,
-            "{} may read the knowledge entry `{}`, but not change it",
-            author.by,
-            entry.entry_id
+            "{} may read the knowledge entry `{entry_id}`, but not change it",
+            author.by
         )
-        .hint(format!("ask its creator, {}, or create your own entry", entry.creator)));
+        .hint(format!("ask its creator, {creator}, or create your own entry")));
     }
     match expected {
-        Some(expected) if expected != entry.version => Err(refusal!(
-            Conflict,
-            "the knowledge entry `{}` is at version {}, not at {expected}",
-            entry.entry_id,
-            entry.version
-        )
-        .hint("read it again, and write the new content with that version")
-        .details(json!({ "entry_id": entry.entry_id, "version": entry.version }))),
+        Some(expected) if expected != *version => {
+            Err(refusal!(Conflict, "the knowledge entry `{entry_id}` is at version {version}, not at {expected}")
+                .hint("read it again, and write the new content with that version")
+                .details(json!({ "entry_id": entry_id, "version": version })))
+        }
         _ => Ok(entry),
     }
 }
@@ -335,9 +329,8 @@ fn sorted(mut tags: Vec<String>) -> Vec<String> {
 }
 
 fn emit(w: &mut Tx, author: &Author, entry: &KnowledgeEntry) -> Result<()> {
-    let mut payload = json!({
-        "entry_id": entry.entry_id, "version": entry.version, "by": author.by, "deleted": entry.deleted,
-    });
+    let KnowledgeEntry { entry_id, version, deleted, .. } = entry;
+    let mut payload = json!({ "entry_id": entry_id, "version": version, "by": author.by, "deleted": deleted });
     if let Some(through) = &author.through {
         payload["through"] = json!(through);
     }

@@ -71,10 +71,10 @@ pub fn set(w: &mut Tx, by: &Party, through: Option<&Party>, new: Setting) -> Res
     let limits = w.ctx.limits();
     let bytes = new.value.as_str().len();
     if bytes > limits.state_bytes as usize {
+        let most = limits.state_bytes;
         return Err(refusal!(
             TooLarge,
-            "the value has {bytes} bytes as JSON; the limit is {} (limits.state_bytes)",
-            limits.state_bytes
+            "the value has {bytes} bytes as JSON; the limit is {most} (limits.state_bytes)"
         )
         .hint("split it over several keys, or write a workspace file and store its path"));
     }
