@@ -214,8 +214,8 @@ pub fn remove(w: &mut Tx, by: &Speaker, name: &ChannelName, agent_id: &AgentId) 
     let Some(member) = w.chat_member_get(&channel.channel, agent_id)? else {
         let members = w.chat_members(&channel.channel)?;
         let near = nearest(agent_id.as_str(), members.iter().map(|member| member.agent_id.as_str()));
-        let refusal = Refusal::not_found(&format!("member of #{}", channel.channel), agent_id.as_str(), near);
-        return Err(if near.is_some() { refusal } else { refusal.hint("the list of channels shows their members") });
+        let what = format!("member of #{name}");
+        return Err(not_among(&what, agent_id.as_str(), near, "the list of channels shows their members"));
     };
     leave(w, by, &mut channel, member, "removed")?;
     view(w, channel, MEMBERS_SHOWN)

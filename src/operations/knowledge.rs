@@ -136,13 +136,10 @@ pub fn write(w: &mut Tx, author: &Author, new: Writing) -> Result<KnowledgeEntry
         Some(entry) if entry.may_read(&author.viewer) => {
             Some(check_change(entry, author, new.expected_version)?.clone())
         }
-        // The refusal unavoidably reveals that the id is in use, but has the same text as for a
-        // missing entry.
-        Some(_) => return Err(missing(w, &author.viewer, &new.entry_id)?),
-        None if !new.create || new.expected_version.is_some_and(|version| version > 0) => {
-            return Err(missing(w, &author.viewer, &new.entry_id)?);
-        }
-        None => None,
+        None if new.create && new.expected_version.is_none_or(|version| version == 0) => None,
+        // For an entry that the author may not read, this unavoidably reveals that the id is in use, but has the same text
+        // as for a missing entry.
+        _ => return Err(missing(w, &author.viewer, &new.entry_id)?),
     };
     let now = w.ctx.now();
     let entry = match before {
@@ -236,11 +233,8 @@ fn readable(r: &mut StoreTx, viewer: &Viewer, entry_id: &str) -> Result<Knowledg
 fn missing(r: &mut StoreTx, viewer: &Viewer, entry_id: &str) -> Result<Refusal> {
     let open = list(r, viewer, &Wanted { limit: NEAR_MAX, ..Wanted::default() })?.entries;
     let near = nearest(entry_id, open.iter().map(|entry| entry.entry_id.as_str()).filter(|near| *near != entry_id));
-    let refusal = Refusal::not_found("knowledge entry", entry_id, near);
-    Ok(match near {
-        Some(_) => refusal,
-        None => refusal.hint("list the entries to see those that you may read; a new entry needs an unused id"),
-    })
+    let hint = "list the entries to see those that you may read; a new entry needs an unused id";
+    Ok(not_among("knowledge entry", entry_id, near, hint))
 }
 
 /// Returns `entry` if the author may change it and has read its current version.

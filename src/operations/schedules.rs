@@ -7,7 +7,6 @@
 //! is covered by a recorded run, whether it ran, was refused by a limit, or was skipped.
 
 mod fire;
-mod heartbeat;
 mod outlet;
 mod run_end;
 mod runs;
@@ -176,7 +175,7 @@ pub fn enable(w: &mut Tx, by: &Party, schedule_id: ScheduleId, enabled: bool) ->
     };
     save(w, by, &schedule)?;
     if schedule.kind == ScheduleKind::Heartbeat {
-        heartbeat::release_waiting_mail(w, &schedule.agent_id)?;
+        fire::release_waiting_mail(w, &schedule.agent_id)?;
     }
     Ok(schedule)
 }
@@ -194,7 +193,7 @@ pub fn cancel(w: &mut Tx, by: &Party, schedule_id: ScheduleId) -> Result<Schedul
     }
     remove(w, by, &schedule, None)?;
     if schedule.kind == ScheduleKind::Heartbeat {
-        heartbeat::release_waiting_mail(w, &schedule.agent_id)?;
+        fire::release_waiting_mail(w, &schedule.agent_id)?;
     }
     schedule.enabled = false;
     schedule.next_at = None;
@@ -209,7 +208,7 @@ pub fn follow_heartbeat(w: &mut Tx, agent_id: &AgentId, wanted: Option<&Wanted>)
     }
     let Some(schedule) = w.schedule_find(agent_id, ScheduleKind::Heartbeat, HEARTBEAT)? else { return Ok(()) };
     remove(w, &Party::System, &schedule, Some("the world file no longer wants it"))?;
-    heartbeat::release_waiting_mail(w, agent_id)
+    fire::release_waiting_mail(w, agent_id)
 }
 
 /// Gives an agent a heartbeat, unless it has the same one already.
@@ -355,12 +354,10 @@ fn check_target(r: &mut StoreTx, mode: &JobMode) -> Result<()> {
         return Ok(());
     }
     let near = nearest(channel.as_str(), [LAST]);
-    let refusal = with_field(Refusal::not_found("channel", channel.as_str(), near));
+    let hint = "give last, the name of a chat channel or the id of a conversation";
+    let refusal = with_field(not_among("channel", channel.as_str(), near, hint));
     Err(match near {
         Some(_) => refusal,
-        None => {
-            let refusal = refusal.hint("give last, the name of a chat channel or the id of a conversation");
-            suggestion::unknown_name(r, refusal, Unknown::Channel(channel.clone()))?
-        }
+        None => suggestion::unknown_name(r, refusal, Unknown::Channel(channel.clone()))?,
     })
 }

@@ -128,6 +128,5 @@ fn missing(r: &mut StoreTx, key: &str) -> Result<Refusal> {
     let first: String = key.chars().take(1).collect();
     let near = r.state_list(&first, "", NEAR_MAX)?;
     let near = nearest(key, near.iter().map(|entry| entry.key.as_str()));
-    let refusal = Refusal::not_found("state key", key, near);
-    Ok(if near.is_some() { refusal } else { refusal.hint("list the keys to see which there are") })
+    Ok(not_among("state key", key, near, "list the keys to see which there are"))
 }

@@ -4,10 +4,9 @@
 mod depends;
 mod notify;
 mod owners;
-mod read;
 
+pub use depends::{TaskWithHistory, get, get_with_history};
 pub use owners::{handed_on, left_behind, remind};
-pub use read::{TaskWithHistory, get, get_with_history};
 
 use crate::prelude::*;
 use crate::{agent_lookup, job_result, mail};

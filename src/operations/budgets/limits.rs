@@ -82,8 +82,7 @@ fn names_something(w: &mut StoreTx, scope: &Scope) -> Result<()> {
                 names.extend(names.iter().map(|name| format!("{name}/day")).collect::<Vec<_>>());
             }
             let near = nearest(team, names.iter().map(String::as_str));
-            let refusal = Refusal::not_found("team", team, near);
-            Err(if near.is_some() { refusal } else { refusal.hint("`teams:` in the world file lists the teams") })
+            Err(not_among("team", team, near, "`teams:` in the world file lists the teams"))
         }
         Scope::World | Scope::Agent(_) | Scope::Root(_) | Scope::Day(_) => Ok(()),
     }

@@ -6,7 +6,6 @@ use ghost_domain::schedule::again::TRY_AGAIN;
 use ghost_domain::schedule::changes::report;
 use ghost_domain::schedule::slots::{MISSED_MAX, Slots};
 
-use super::heartbeat::has_heartbeat;
 use super::runs::{
     NOTE_MAX, Run, WAITS, blank, emit, get, held, may_change, record, refused, row, skipped, under_way, write,
 };
@@ -214,11 +213,8 @@ fn fire(
         _ => String::new(),
     };
     let moment = Moment {
-        slot_at: run.slot_at,
-        now: run.now,
-        late: run.late,
+        run,
         held: why.as_deref(),
-        missed: run.missed,
         by_hand,
         report,
         lately: &lately,
@@ -324,4 +320,28 @@ fn busy(w: &mut StoreTx, agent_id: &AgentId) -> Result<bool> {
     Ok(!runs
         || w.turn_open_of(agent_id)?.is_some()
         || w.inbox_ready(agent_id, 100)?.iter().any(|envelope| envelope.wake))
+}
+
+/// Whether an agent has a heartbeat that is switched on.
+fn has_heartbeat(w: &mut StoreTx, agent_id: &AgentId) -> Result<bool> {
+    let heartbeats = w.schedule_list(Some(agent_id), Some(ScheduleKind::Heartbeat), None)?;
+    Ok(heartbeats.iter().any(|heartbeat| heartbeat.enabled))
+}
+
+/// Wakes an agent for mail that waits for its heartbeat, if it has no heartbeat any more. Otherwise
+/// this mail would wait for ever.
+pub(super) fn release_waiting_mail(w: &mut Tx, agent_id: &AgentId) -> Result<()> {
+    if has_heartbeat(w, agent_id)? {
+        return Ok(());
+    }
+    // Mail from the system may exceed the limit of an inbox.
+    let window = w.ctx.limits().inbox_max.saturating_mul(2);
+    let mut waiting = w.inbox_pending(agent_id, window)?;
+    waiting.retain(waits_for_heartbeat);
+    if !waiting.is_empty() {
+        let ids: Vec<MessageId> = waiting.iter().map(|envelope| envelope.message_id).collect();
+        w.message_rouse(&ids)?;
+        w.wake(agent_id);
+    }
+    Ok(())
 }
