@@ -115,8 +115,7 @@ pub(crate) fn deleted(agent_id: &AgentId) -> Refusal {
 /// Writes the changed record of an agent and sets its `updated_at`.
 pub(crate) fn put(w: &mut Tx, agent: &mut Agent) -> Result<()> {
     agent.updated_at = w.ctx.now();
-    w.agent_put(agent)?;
-    Ok(())
+    Ok(w.agent_put(agent)?)
 }
 
 /// The refusal for callers that wait for an agent which is no longer available. `how` is the

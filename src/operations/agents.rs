@@ -104,12 +104,11 @@ pub fn create_once(w: &mut Tx, by: &Party, new: NewAgent) -> Result<(Agent, bool
 /// `Conflict` if a living agent has the id; `RateLimited` if a limit of the world, of the root or
 /// of the creator is reached; `InvalidArguments` for an unusable name.
 pub fn create(w: &mut Tx, by: &Party, new: NewAgent) -> Result<Agent> {
-    let ctx = w.ctx;
     // Nothing ever had the id of a new droid.
     let is_droid = new.kind == AgentKind::Droid;
     let before = if is_droid { None } else { w.agent_get(&new.agent_id)? };
     if let Some(existing) = before.as_ref().filter(|agent| !agent.is_deleted()) {
-        return Err(ids::id_taken(ctx, by, existing));
+        return Err(ids::id_taken(w.ctx, by, existing));
     }
     if !is_droid {
         new.agent_id.check_new()?;
@@ -127,12 +126,12 @@ pub fn create(w: &mut Tx, by: &Party, new: NewAgent) -> Result<Agent> {
         budgets::may_create(w, &owner, &new.agent_id)?;
     }
     if new.kind == AgentKind::Dynamic {
-        let (count, limit) = (w.agent_count_dynamic()?, ctx.limits().dynamic_agents_max);
+        let (count, limit) = (w.agent_count_dynamic()?, w.ctx.limits().dynamic_agents_max);
         let hint = "delete some that you created (syscall.agent.delete), or raise limits.dynamic_agents_max";
         let words = ("dynamic agents are in this world", hint);
         crate::root_limits::room(w, "dynamic_agents_max", count, limit, words)?;
     }
-    let now = ctx.now();
+    let now = w.ctx.now();
     let owner = (new.kind != AgentKind::Persistent).then(|| owner_of(by, &new).to_string());
     let first = before.is_none();
     let (last, since) = match before {
@@ -156,8 +155,8 @@ pub fn create(w: &mut Tx, by: &Party, new: NewAgent) -> Result<Agent> {
         status_reason: (!running).then(|| "not started yet".to_owned()),
         restarts: 0,
         overrides: new.overrides,
-        node: ctx.node.to_string(),
-        epoch: ctx.epoch,
+        node: w.ctx.node.to_string(),
+        epoch: w.ctx.epoch,
         created_at: now,
         started_at: running.then_some(now),
         updated_at: now,

@@ -47,7 +47,6 @@ pub enum Decision {
 /// # Errors
 /// `RateLimited` if too many calls wait in this world.
 pub fn request(w: &mut Tx, turn: &Turn, new: NewApproval) -> Result<Approval> {
-    let ctx = w.ctx;
     let digest = new.plan.digest(&turn.agent_id);
     if let Some(standing) = w.approval_standing(&turn.agent_id, &digest)? {
         return Ok(standing);
@@ -57,16 +56,16 @@ pub fn request(w: &mut Tx, turn: &Turn, new: NewApproval) -> Result<Approval> {
         at_most(limit, count, most, what, hint)
             .map_err(|refusal| refusal.details(json!({ "limit": limit, "value": most })))
     };
-    let (pending, most) = (w.approval_count_pending()?, ctx.limits().approvals_pending_max);
+    let (pending, most) = (w.approval_count_pending()?, w.ctx.limits().approvals_pending_max);
     full("approvals_pending_max", pending, most, "calls wait for an operator")?;
-    let (agent_id, most) = (&turn.agent_id, ctx.limits().approvals_per_agent);
+    let (agent_id, most) = (&turn.agent_id, w.ctx.limits().approvals_per_agent);
     let pending = Some(ApprovalStatus::Pending);
     let filter = ApprovalFilter { agent_id: Some(agent_id.clone()), status: pending, ..ApprovalFilter::default() };
     let own = u32::try_from(w.approval_list(&filter, None, most)?.len()).unwrap_or(u32::MAX);
     full("approvals_per_agent", own, most, &format!("calls of {agent_id} wait for an operator"))?;
-    let now = ctx.now();
+    let now = w.ctx.now();
     let approval = Approval {
-        approval_id: ApprovalId(ctx.id()),
+        approval_id: ApprovalId(w.ctx.id()),
         agent_id: turn.agent_id.clone(),
         turn_id: turn.turn_id,
         root_id: turn.root_id,
@@ -89,7 +88,7 @@ pub fn request(w: &mut Tx, turn: &Turn, new: NewApproval) -> Result<Approval> {
     w.journal_append(turn.turn_id, &step, now)?;
     emit(w, EventKind::ApprovalRequested, &approval)?;
     if let Some(conversation_id) = approval.conversation_id {
-        let what = ctx.excerpt(&approval.plan.summary(), SHOWN_MAX);
+        let what = w.ctx.excerpt(&approval.plan.summary(), SHOWN_MAX);
         let how = match approval.plan.is_shown_whole() {
             true => format!("an approver answers with `/approve {} allow-once` or `deny`", approval.approval_id),
             false => format!("this is only its beginning; see `ghostctl approval show {}`", approval.approval_id),

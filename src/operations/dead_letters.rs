@@ -38,8 +38,7 @@ pub(crate) fn create(
     (reason, code): (&str, Code),
     crashes: u32,
 ) -> Result<DeadLetter> {
-    let ctx = w.ctx;
-    let reason = ctx.excerpt(reason, 500);
+    let reason = w.ctx.excerpt(reason, 500);
     w.message_mark(messages, MailState::Dead, Some(turn.turn_id), 0)?;
     let happened = if crashes == 0 { "could not process" } else { "crashed on" };
     let why = format!("{happened} this message, which is a dead letter now: {reason}");
@@ -58,20 +57,20 @@ pub(crate) fn create(
         }
     }
     let dead_letter = DeadLetter {
-        dead_letter_id: DeadLetterId(ctx.id()),
+        dead_letter_id: DeadLetterId(w.ctx.id()),
         agent_id: turn.agent_id.clone(),
         turn_id: turn.turn_id,
         messages: messages.to_vec(),
         reason,
         crashes,
         status: DeadLetterStatus::Held,
-        created_at: ctx.now(),
+        created_at: w.ctx.now(),
         resolved_at: None,
     };
     w.dead_letter_put(&dead_letter)?;
     emit(w, EventKind::DeadLetterHeld, &dead_letter, ("root_id", json!(turn.root_id)))?;
     let held = w.dead_letter_count_held(Some(&turn.agent_id))?;
-    if held >= ctx.limits().dead_letters_max {
+    if held >= w.ctx.limits().dead_letters_max {
         // A dead letter is kept with its mail and journal until an operator decides. An agent that
         // produces one after another is stopped before they fill the disk.
         let why = format!(

@@ -27,10 +27,7 @@ fn save(w: &mut Tx, mut tally: RootTally) -> Result<()> {
 pub fn sent(w: &mut Tx, from: &Party, chain: Chain, count: u64) -> Result<()> {
     let (Some(agent_id), true) = (from.agent(), chain.hop > 0) else { return Ok(()) };
     let most = u64::from(w.ctx.limits().root_messages_max);
-    let mut tally = match with_sent(w, chain, count) {
-        Ok(tally) => tally,
-        Err(refusal) => return refuse(w, agent_id, chain, refusal),
-    };
+    let mut tally = with_sent(w, chain, count).or_else(|refusal| refuse(w, agent_id, chain, refusal))?;
     if tally.messages >= most {
         limit_reached(w, agent_id, "root_messages_max", most, &mut tally, json!({ "hop": chain.hop }))?;
     }
@@ -63,10 +60,8 @@ pub fn would_send(r: &mut Tx, from: &Party, chain: Chain, count: u64) -> Result<
 pub fn echoed(w: &mut Tx, from: &Party, to: &AgentId, text: &str, chain: Chain) -> Result<()> {
     let (Some(agent_id), true) = (from.agent(), chain.hop > 0) else { return Ok(()) };
     let most = w.ctx.limits().echoes_max;
-    let (mut tally, count) = match with_echo(w, agent_id, to, text, chain) {
-        Ok(echo) => echo,
-        Err(refusal) => return refuse(w, agent_id, chain, refusal),
-    };
+    let echo = with_echo(w, agent_id, to, text, chain);
+    let (mut tally, count) = echo.or_else(|refusal| refuse(w, agent_id, chain, refusal))?;
     if count == 0 {
         return Ok(());
     }

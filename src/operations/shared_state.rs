@@ -40,10 +40,8 @@ pub struct Listed {
 /// `NotFound`; `InvalidArguments` for a malformed key.
 pub fn get(r: &mut StoreTx, key: &str) -> Result<StateEntry> {
     check_key(key)?;
-    match r.state_get(key)? {
-        Some(entry) => Ok(entry),
-        None => Err(missing(r, key)?),
-    }
+    let Some(entry) = r.state_get(key)? else { return Err(missing(r, key)?) };
+    Ok(entry)
 }
 
 /// Returns at most `limit` entries whose key begins with `prefix` and comes after `after`.

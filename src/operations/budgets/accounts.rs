@@ -27,17 +27,16 @@ impl Charged {
 /// first call on. A root has one too if roots have a default limit. Other scopes get an account
 /// when a limit is set for them; their earlier spending is in the usage rows.
 pub(super) fn accounts(r: &mut Tx, agent: &Agent, turn: &Turn) -> Result<Vec<Budget>> {
-    let ctx = r.ctx;
-    let world = r.budget_get(&Scope::World)?.unwrap_or_else(|| Budget::open(Scope::World, ctx.now()));
+    let world = r.budget_get(&Scope::World)?.unwrap_or_else(|| Budget::open(Scope::World, r.ctx.now()));
     let mut budgets = vec![world];
     let scopes = payers(r, agent)?;
     let daily: Vec<Scope> = scopes.iter().chain([&Scope::World]).filter_map(Scope::daily).collect();
     for scope in scopes.into_iter().chain(daily) {
-        budgets.extend(r.budget_get(&scope)?.map(|budget| budget.at(ctx.now())));
+        budgets.extend(r.budget_get(&scope)?.map(|budget| budget.at(r.ctx.now())));
     }
     let root = Scope::Root(turn.root_id);
     let account = r.budget_get(&root)?;
-    let new = (ctx.limits().root_tokens_max > 0).then(|| Budget::open(root, ctx.now()));
+    let new = (r.ctx.limits().root_tokens_max > 0).then(|| Budget::open(root, r.ctx.now()));
     budgets.extend(account.or(new));
     Ok(budgets)
 }

@@ -56,7 +56,6 @@ pub fn turn_ended(w: &mut Tx, turn: &Turn, ending: &Ending) -> Result<()> {
 
 /// Ends a droid without an open turn and without a word to its parent. Its supervisor then stops its actor.
 pub(crate) fn end(w: &mut Tx, mut droid: Droid, state: DroidState, error: Option<Refusal>) -> Result<Droid> {
-    let ctx = w.ctx;
     // Nothing may start it again. Its inbox is read only if it has mail.
     while w.inbox_depth(&droid.droid_id)? > 0 {
         let mail: Vec<_> = w.inbox_pending(&droid.droid_id, 500)?.into_iter().map(|mail| mail.message_id).collect();
@@ -64,7 +63,7 @@ pub(crate) fn end(w: &mut Tx, mut droid: Droid, state: DroidState, error: Option
     }
     droid.state = state;
     droid.error = error;
-    droid.ended_at = Some(ctx.now());
+    droid.ended_at = Some(w.ctx.now());
     w.droid_put(&droid)?;
     if let Some(mut agent) = w.agent_get(&droid.droid_id)?.filter(|agent| !agent.is_deleted()) {
         // Otherwise its supervisor ends what is left, and then records the stop.
@@ -77,7 +76,7 @@ pub(crate) fn end(w: &mut Tx, mut droid: Droid, state: DroidState, error: Option
         } else if agent.status != AgentStatus::Stopped {
             agent.status = AgentStatus::Stopping;
         }
-        let why = droid.error.as_ref().map(|error| ctx.excerpt(&error.message, 300));
+        let why = droid.error.as_ref().map(|error| w.ctx.excerpt(&error.message, 300));
         agent.status_reason = Some(why.unwrap_or_else(|| "it has done its task".to_owned()));
         put(w, &mut agent)?;
         if is_at_rest {
@@ -86,10 +85,10 @@ pub(crate) fn end(w: &mut Tx, mut droid: Droid, state: DroidState, error: Option
         w.signal(Signal::DroidEnded(Box::new(agent)));
     }
     let error =
-        droid.error.as_ref().map(|error| json!({ "code": error.code, "message": ctx.excerpt(&error.message, 400) }));
+        droid.error.as_ref().map(|error| json!({ "code": error.code, "message": w.ctx.excerpt(&error.message, 400) }));
     let payload = json!({
         "state": droid.state, "error": error, "used": droid.used, "root_id": droid.root_id,
-        "seconds": ctx.now().since(droid.created_at).as_secs(),
+        "seconds": w.ctx.now().since(droid.created_at).as_secs(),
     });
     emit(w, EventKind::DroidEnded, &droid, payload)?;
     Ok(droid)
