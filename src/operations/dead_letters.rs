@@ -94,11 +94,8 @@ pub fn retry(w: &mut Tx, by: &Party, id: DeadLetterId, fresh: bool) -> Result<De
     if let Some(mut turn) = w.turn_get(dead_letter.turn_id)? {
         if turn.incarnation != agent.incarnation {
             let Agent { agent_id, .. } = &agent;
-            return Err(refusal!(
-                Conflict,
-                "dead letter {id} belongs to an earlier agent {agent_id}, which was deleted"
-            )
-            .hint(format!("read it with `ghostctl dead show {id}`, and drop it")));
+            return Err(refusal!(Conflict, "dead letter {id} belongs to an earlier {agent_id}, which was deleted")
+                .hint(format!("read it with `ghostctl dead show {id}`, and drop it")));
         }
         turn.crashes = 0;
         turn.stalled_boots = 0;

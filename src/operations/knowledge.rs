@@ -241,12 +241,9 @@ fn missing(r: &mut StoreTx, viewer: &Viewer, entry_id: &str) -> Result<Refusal> 
 fn check_change<'e>(entry: &'e KnowledgeEntry, author: &Author, expected: Option<i64>) -> Result<&'e KnowledgeEntry> {
     let KnowledgeEntry { entry_id, version, creator, .. } = entry;
     if !entry.may_write(&author.viewer) {
-        return Err(refusal!(
-            AccessDenied,
-            "{} may read the knowledge entry `{entry_id}`, but not change it",
-            author.by
-        )
-        .hint(format!("ask its creator, {creator}, or create your own entry")));
+        let by = &author.by;
+        return Err(refusal!(AccessDenied, "{by} may read the knowledge entry `{entry_id}`, but not change it")
+            .hint(format!("ask its creator, {creator}, or create your own entry")));
     }
     match expected {
         Some(expected) if expected != *version => {

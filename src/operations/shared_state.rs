@@ -70,11 +70,8 @@ pub fn set(w: &mut Tx, by: &Party, through: Option<&Party>, new: Setting) -> Res
     let bytes = new.value.as_str().len();
     if bytes > limits.state_bytes as usize {
         let most = limits.state_bytes;
-        return Err(refusal!(
-            TooLarge,
-            "the value has {bytes} bytes as JSON; the limit is {most} (limits.state_bytes)"
-        )
-        .hint("split it over several keys, or write a workspace file and store its path"));
+        return Err(refusal!(TooLarge, "the value has {bytes} bytes as JSON; limits.state_bytes is {most}")
+            .hint("split it over several keys, or write a workspace file and store its path"));
     }
     let before = w.state_get(&new.key)?;
     let current = before.as_ref().map_or(0, |entry| entry.version);

@@ -102,11 +102,8 @@ pub(crate) fn may_create(r: &mut StoreTx, owner: &Party, new_id: &AgentId) -> Re
     if payers.agents < OWNERS_MAX {
         return Ok(());
     }
-    Err(refusal!(
-        RateLimited,
-        "{owner} is the last of {OWNERS_MAX} agents that created one another, which is the limit"
-    )
-    .hint("let an agent that the world file names create it"))
+    Err(refusal!(RateLimited, "{owner} is the last of {OWNERS_MAX} agents that created one another, the limit")
+        .hint("let an agent that the world file names create it"))
 }
 
 /// All agents on record, loaded once to compute many accounts.

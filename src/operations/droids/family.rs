@@ -19,11 +19,8 @@ pub fn kill(w: &mut Tx, by: &Party, droid_id: &str, reason: Option<&str>) -> Res
     if droid.state.is_over() {
         return Ok(droid);
     }
-    let why = match reason {
-        Some(reason) => format!("{by} ended it: {}", w.ctx.excerpt(reason, 300)),
-        None => format!("{by} ended it"),
-    };
-    end_at_work(w, droid, DroidState::Killed, Some(Refusal::new(Code::Cancelled, why)))
+    let why = reason.map(|reason| format!(": {}", w.ctx.excerpt(reason, 300))).unwrap_or_default();
+    end_at_work(w, droid, DroidState::Killed, Some(refusal!(Cancelled, "{by} ended it{why}")))
 }
 
 /// What ended the work of an agent whose droids end with it.
