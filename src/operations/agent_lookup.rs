@@ -23,14 +23,11 @@ pub fn agent_named(r: &mut StoreTx, agent_id: &AgentId) -> Result<Agent> {
 /// # Errors
 /// `Conflict` for a droid that has ended.
 pub fn may_act(r: &mut StoreTx, agent: &Agent) -> Result<()> {
-    if agent.kind != AgentKind::Droid {
+    if agent.kind != AgentKind::Droid || r.droid_get(&agent.agent_id)?.is_some_and(|droid| !droid.state.is_over()) {
         return Ok(());
     }
-    match r.droid_get(&agent.agent_id)? {
-        Some(droid) if !droid.state.is_over() => Ok(()),
-        _ => Err(refusal!(Conflict, "{} is a droid that has ended", agent.agent_id)
-            .hint("its parent can start another one; `ghostctl droid show` has what it did")),
-    }
+    Err(refusal!(Conflict, "{} is a droid that has ended", agent.agent_id)
+        .hint("its parent can start another one; `ghostctl droid show` has what it did"))
 }
 
 /// Like [`agent_named`], with hints for `by`: an operator learns how to create again a deleted
@@ -53,8 +50,7 @@ pub fn agent_for_operator(r: &mut Tx, agent_id: &AgentId) -> Result<Agent> {
     let ctx = r.ctx;
     agent_or(r, agent_id, Unknown::AgentForOperator, move |deleted| {
         // If the file no longer declares the agent, no reload creates it again.
-        let comes_back = deleted.kind == AgentKind::Persistent && ctx.may_run(deleted).is_ok();
-        if comes_back {
+        if deleted.kind == AgentKind::Persistent && ctx.may_run(deleted).is_ok() {
             "the world file names it: reload the world to have that agent back, with `ghostctl reload`"
         } else {
             LIST
@@ -119,8 +115,7 @@ pub(crate) fn deleted(agent_id: &AgentId) -> Refusal {
 /// Writes the changed record of an agent and sets its `updated_at`.
 pub(crate) fn put(w: &mut Tx, agent: &mut Agent) -> Result<()> {
     agent.updated_at = w.ctx.now();
-    w.agent_put(agent)?;
-    Ok(())
+    Ok(w.agent_put(agent)?)
 }
 
 /// The refusal for callers that wait for an agent which is no longer available. `how` is the

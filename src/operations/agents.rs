@@ -87,11 +87,8 @@ pub fn create_once(w: &mut Tx, by: &Party, new: NewAgent) -> Result<(Agent, bool
         // An agent without a given name has its id as name.
         let called = existing.name == new.name || new.name == new.agent_id.as_str();
         let overrides = existing.overrides == new.overrides || (bare(&existing.overrides) && bare(&new.overrides));
-        own && overrides
-            && called
-            && existing.kind == new.kind
-            && existing.archetype == new.archetype
-            && new.goal.is_none()
+        let made = (existing.kind, &existing.archetype) == (new.kind, &new.archetype);
+        own && overrides && called && made && new.goal.is_none()
     };
     match existing {
         Some(existing) if same(&existing) => Ok((existing, false)),
@@ -107,19 +104,18 @@ pub fn create_once(w: &mut Tx, by: &Party, new: NewAgent) -> Result<(Agent, bool
 /// `Conflict` if a living agent has the id; `RateLimited` if a limit of the world, of the root or
 /// of the creator is reached; `InvalidArguments` for an unusable name.
 pub fn create(w: &mut Tx, by: &Party, new: NewAgent) -> Result<Agent> {
-    let ctx = w.ctx;
     // Nothing ever had the id of a new droid.
     let is_droid = new.kind == AgentKind::Droid;
     let before = if is_droid { None } else { w.agent_get(&new.agent_id)? };
     if let Some(existing) = before.as_ref().filter(|agent| !agent.is_deleted()) {
-        return Err(ids::id_taken(ctx, by, existing));
+        return Err(ids::id_taken(w.ctx, by, existing));
     }
     if !is_droid {
         new.agent_id.check_new()?;
     }
     if new.kind != AgentKind::Persistent && new.name.contains(is_strange) {
-        let what = format!("the name `{}` contains characters that names must not contain", shown(&new.name, 80));
-        return Err(Refusal::new(Code::InvalidArguments, what)
+        let name = shown(&new.name, 80);
+        return Err(refusal!(InvalidArguments, "the name `{name}` contains characters that names must not contain")
             .hint("give a name of one line, without control characters and characters that change the text direction")
             .details(json!({ "field": "name" })));
     }
@@ -130,14 +126,12 @@ pub fn create(w: &mut Tx, by: &Party, new: NewAgent) -> Result<Agent> {
         budgets::may_create(w, &owner, &new.agent_id)?;
     }
     if new.kind == AgentKind::Dynamic {
-        let (count, limit) = (w.agent_count_dynamic()?, ctx.limits().dynamic_agents_max);
-        if count >= limit {
-            return Err(refusal!(RateLimited, "the world has {count} dynamic agents, which is the limit")
-                .hint("delete some that you created (syscall.agent.delete), or raise limits.dynamic_agents_max"));
-        }
-        crate::root_limits::filled(w, "dynamic_agents_max", None, count.into(), limit.into())?;
+        let (count, limit) = (w.agent_count_dynamic()?, w.ctx.limits().dynamic_agents_max);
+        let hint = "delete some that you created (syscall.agent.delete), or raise limits.dynamic_agents_max";
+        let words = ("dynamic agents are in this world", hint);
+        crate::root_limits::room(w, "dynamic_agents_max", count, limit, words)?;
     }
-    let now = ctx.now();
+    let now = w.ctx.now();
     let owner = (new.kind != AgentKind::Persistent).then(|| owner_of(by, &new).to_string());
     let first = before.is_none();
     let (last, since) = match before {
@@ -161,8 +155,8 @@ pub fn create(w: &mut Tx, by: &Party, new: NewAgent) -> Result<Agent> {
         status_reason: (!running).then(|| "not started yet".to_owned()),
         restarts: 0,
         overrides: new.overrides,
-        node: ctx.node.to_string(),
-        epoch: ctx.epoch,
+        node: w.ctx.node.to_string(),
+        epoch: w.ctx.epoch,
         created_at: now,
         started_at: running.then_some(now),
         updated_at: now,
@@ -183,17 +177,15 @@ pub fn create(w: &mut Tx, by: &Party, new: NewAgent) -> Result<Agent> {
         // An agent that is created again under its id keeps today's spending.
         false => budgets::of_archetype(w, by, &agent.agent_id, new.daily_money)?,
     }
-    let payload = json!({
-        "archetype": agent.archetype, "kind": agent.kind, "by": by, "incarnation": agent.incarnation,
-    });
+    let Agent { archetype, kind, incarnation, .. } = &agent;
+    let payload = json!({ "archetype": archetype, "kind": kind, "by": by, "incarnation": incarnation });
     w.emit(NewEvent::new(EventKind::AgentCreated, payload).agent(&agent.agent_id))?;
     if running {
         w.emit(NewEvent::new(EventKind::AgentStarted, json!({ "by": by })).agent(&agent.agent_id))?;
     }
     if let Some(goal) = new.goal {
-        let new_message =
-            NewMessage::new(&agent.agent_id, by.clone(), Kind::System, goal, new.chain).subject("Your first goal");
-        mail::deliver(w, new_message)?;
+        let first = NewMessage::new(&agent.agent_id, by.clone(), Kind::System, goal, new.chain);
+        mail::deliver(w, first.subject("Your first goal"))?;
     }
     if let Some(heartbeat) = &new.heartbeat {
         schedules::set_heartbeat(w, &agent.agent_id, heartbeat)?;
@@ -211,11 +203,8 @@ pub fn create(w: &mut Tx, by: &Party, new: NewAgent) -> Result<Agent> {
 /// Applies an agent's entry in `world-config.yaml` to its record. Returns whether anything changed.
 pub fn update(w: &mut Tx, agent_id: &AgentId, archetype: &str, name: &str, team: Option<&str>) -> Result<bool> {
     let mut agent = agent_named(w, agent_id)?;
-    let same = agent.archetype == archetype
-        && agent.name == name
-        && agent.team.as_deref() == team
-        && agent.kind == AgentKind::Persistent;
-    if same {
+    let before = (agent.archetype.as_str(), agent.name.as_str(), agent.team.as_deref(), agent.kind);
+    if before == (archetype, name, team, AgentKind::Persistent) {
         return Ok(false);
     }
     let since = Since::after(&agent, team, agent.owner.as_deref(), w.ctx.now());

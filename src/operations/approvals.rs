@@ -47,33 +47,25 @@ pub enum Decision {
 /// # Errors
 /// `RateLimited` if too many calls wait in this world.
 pub fn request(w: &mut Tx, turn: &Turn, new: NewApproval) -> Result<Approval> {
-    let ctx = w.ctx;
     let digest = new.plan.digest(&turn.agent_id);
     if let Some(standing) = w.approval_standing(&turn.agent_id, &digest)? {
         return Ok(standing);
     }
-    let full = |what: Refusal, limit: &str, most: u32| {
-        what.hint("do it without this call, or wait until an operator has answered the others")
-            .details(json!({ "limit": limit, "value": most }))
+    let full = |limit: &str, count: u32, most: u32, what: &str| {
+        let hint = "do it without this call, or wait until an operator has answered the others";
+        at_most(limit, count, most, what, hint)
+            .map_err(|refusal| refusal.details(json!({ "limit": limit, "value": most })))
     };
-    let (pending, most) = (w.approval_count_pending()?, ctx.limits().approvals_pending_max);
-    if pending >= most {
-        let what = refusal!(RateLimited, "{pending} calls wait for an operator, which is the limit");
-        return Err(full(what, "approvals_pending_max", most));
-    }
-    let most = ctx.limits().approvals_per_agent;
-    let filter = ApprovalFilter {
-        agent_id: Some(turn.agent_id.clone()),
-        status: Some(ApprovalStatus::Pending),
-        ..ApprovalFilter::default()
-    };
-    if w.approval_list(&filter, None, most)?.len() >= most as usize {
-        let what = refusal!(RateLimited, "{most} calls of {} wait for an operator, which is the limit", turn.agent_id);
-        return Err(full(what, "approvals_per_agent", most));
-    }
-    let now = ctx.now();
+    let (pending, most) = (w.approval_count_pending()?, w.ctx.limits().approvals_pending_max);
+    full("approvals_pending_max", pending, most, "calls wait for an operator")?;
+    let (agent_id, most) = (&turn.agent_id, w.ctx.limits().approvals_per_agent);
+    let pending = Some(ApprovalStatus::Pending);
+    let filter = ApprovalFilter { agent_id: Some(agent_id.clone()), status: pending, ..ApprovalFilter::default() };
+    let own = u32::try_from(w.approval_list(&filter, None, most)?.len()).unwrap_or(u32::MAX);
+    full("approvals_per_agent", own, most, &format!("calls of {agent_id} wait for an operator"))?;
+    let now = w.ctx.now();
     let approval = Approval {
-        approval_id: ApprovalId(ctx.id()),
+        approval_id: ApprovalId(w.ctx.id()),
         agent_id: turn.agent_id.clone(),
         turn_id: turn.turn_id,
         root_id: turn.root_id,
@@ -96,7 +88,7 @@ pub fn request(w: &mut Tx, turn: &Turn, new: NewApproval) -> Result<Approval> {
     w.journal_append(turn.turn_id, &step, now)?;
     emit(w, EventKind::ApprovalRequested, &approval)?;
     if let Some(conversation_id) = approval.conversation_id {
-        let what = ctx.excerpt(&approval.plan.summary(), SHOWN_MAX);
+        let what = w.ctx.excerpt(&approval.plan.summary(), SHOWN_MAX);
         let how = match approval.plan.is_shown_whole() {
             true => format!("an approver answers with `/approve {} allow-once` or `deny`", approval.approval_id),
             false => format!("this is only its beginning; see `ghostctl approval show {}`", approval.approval_id),
@@ -175,9 +167,9 @@ pub fn decide_in_conversation(
     }
     let shown = named(w, approval_id)?.plan.is_shown_whole();
     if !shown && decision != Decision::Deny {
-        return Err(refusal!(PolicyDenied, "this request is not shown whole here").hint(format!(
-            "see it with `ghostctl approval show {approval_id}`, and approve it with `ghostctl approval`"
-        )));
+        let hint =
+            format!("see it with `ghostctl approval show {approval_id}`, and approve it with `ghostctl approval`");
+        return Err(refusal!(PolicyDenied, "this request is not shown whole here").hint(hint));
     }
     let approval = decide(w, by, approvers, approval_id, decision, note)?;
     let always = if approval.always { ", also for later calls" } else { "" };
@@ -237,16 +229,14 @@ pub fn decide(
 
 /// The fields of an answer, with the defaults of the form; `None` for a request without a form, and for a denial.
 fn filled(plan: &ApprovalPlan, decision: &Decision) -> Result<Option<Map<String, Value>>> {
-    let given = match (&plan.form, decision) {
+    let (schema, mut fields) = match (&plan.form, decision) {
         (_, Decision::Deny) | (None, Decision::Approve { .. }) => return Ok(None),
         (None, Decision::Fill(_)) => {
             return Err(refusal!(InvalidArguments, "this request has no form").hint("answer without fields"));
         }
-        (Some(_), Decision::Approve { .. }) => Map::new(),
-        (Some(_), Decision::Fill(given)) => given.clone(),
+        (Some(schema), Decision::Approve { .. }) => (schema, Map::new()),
+        (Some(schema), Decision::Fill(given)) => (schema, given.clone()),
     };
-    let schema = plan.form.as_ref().unwrap_or(&Value::Null);
-    let mut fields = given;
     form::read(schema, &mut fields);
     form::fill(schema, &mut fields);
     match form::problem(schema, &fields) {
@@ -277,22 +267,20 @@ pub fn revoke(w: &mut Tx, by: &Party, approvers: &BTreeSet<String>, approval_id:
 
 /// Closes a request that nobody has answered in time. Does nothing if it is closed or not due.
 pub fn expire(w: &mut Tx, approval_id: ApprovalId) -> Result<()> {
-    let Some(mut approval) = w.approval_get(approval_id)? else { return Ok(()) };
-    if approval.status == ApprovalStatus::Pending && approval.expires_at <= w.ctx.now() {
-        approval.status = ApprovalStatus::Expired;
-        close(w, approval)?;
+    let approval = w.approval_get(approval_id)?.filter(|approval| approval.status == ApprovalStatus::Pending);
+    approval.map_or(Ok(()), |approval| expire_if_due(w, approval))
+}
+
+fn expire_if_due(w: &mut Tx, approval: Approval) -> Result<()> {
+    if approval.expires_at <= w.ctx.now() {
+        close(w, Approval { status: ApprovalStatus::Expired, ..approval })?;
     }
     Ok(())
 }
 
 /// Closes all requests whose time is over: their turns may not run any more.
 pub fn expire_due(w: &mut Tx) -> Result<()> {
-    for approval in pending(w)? {
-        if approval.expires_at <= w.ctx.now() {
-            close(w, Approval { status: ApprovalStatus::Expired, ..approval })?;
-        }
-    }
-    Ok(())
+    pending(w)?.into_iter().try_for_each(|approval| expire_if_due(w, approval))
 }
 
 /// All requests that wait for an operator; `limits.approvals_pending_max` bounds them.
@@ -308,9 +296,8 @@ fn all(r: &mut StoreTx, filter: &ApprovalFilter) -> Result<Vec<Approval>> {
 
 /// Closes the requests that a turn still waits for when it ends.
 pub(crate) fn cancel(w: &mut Tx, turn_id: TurnId) -> Result<()> {
-    for mut approval in w.approvals_pending_of_turn(turn_id)? {
-        approval.status = ApprovalStatus::Cancelled;
-        close(w, approval)?;
+    for approval in w.approvals_pending_of_turn(turn_id)? {
+        close(w, Approval { status: ApprovalStatus::Cancelled, ..approval })?;
     }
     Ok(())
 }

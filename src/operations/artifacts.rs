@@ -37,9 +37,8 @@ pub fn index(w: &mut Tx, origin: Option<&Origin>, found: Found, always: bool) ->
     let Some((sha256, bytes)) = found.content else {
         if let Some(gone) = before {
             w.artifact_remove(&gone.path)?;
-            let payload = json!({
-                "artifact_id": gone.artifact_id, "path": gone.path, "turn_id": origin.map(|origin| origin.turn_id),
-            });
+            let turn_id = origin.map(|origin| origin.turn_id);
+            let payload = json!({ "artifact_id": gone.artifact_id, "path": gone.path, "turn_id": turn_id });
             w.emit(event(EventKind::ArtifactRemoved, payload, origin))?;
         }
         return Ok(None);
@@ -79,12 +78,10 @@ fn event(kind: EventKind, payload: serde_json::Value, origin: Option<&Origin>) -
 
 /// All artifacts, by path.
 pub fn all(r: &mut StoreTx) -> Result<BTreeMap<String, Artifact>> {
-    let mut all = BTreeMap::new();
-    let mut filter = ArtifactFilter { prefix: OUTPUT.to_owned(), limit: PAGE_MAX, ..ArtifactFilter::default() };
-    loop {
-        let page = r.artifact_list(&filter)?;
-        let Some(last) = page.last() else { return Ok(all) };
-        filter.after.clone_from(&last.path);
-        all.extend(page.into_iter().map(|artifact| (artifact.path.clone(), artifact)));
-    }
+    let all = read_all(|last: Option<&Artifact>| {
+        let after = last.map(|last| last.path.clone()).unwrap_or_default();
+        let filter = ArtifactFilter { prefix: OUTPUT.to_owned(), limit: PAGE_MAX, after, ..ArtifactFilter::default() };
+        r.artifact_list(&filter)
+    })?;
+    Ok(all.into_iter().map(|artifact| (artifact.path.clone(), artifact)).collect())
 }

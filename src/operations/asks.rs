@@ -68,19 +68,14 @@ pub fn open(
         }
     }
     let open = w.ask_count_open()?;
-    if open >= ctx.limits().asks_open_max {
-        return Err(refusal!(RateLimited, "{open} asks are open in this world, which is the limit")
-            .hint("wait for some to be answered"));
-    }
-    crate::root_limits::filled(w, "asks_open_max", None, open.into(), ctx.limits().asks_open_max.into())?;
+    let words = ("asks are open in this world", "wait for some to be answered");
+    crate::root_limits::room(w, "asks_open_max", open, ctx.limits().asks_open_max, words)?;
     if waiting.is_some() {
         crate::root_limits::asked(w, &from, target, chain)?;
     }
     let ask_id = AskId(ctx.id());
-    let envelope = mail::deliver(
-        w,
-        NewMessage { ask_id: Some(ask_id), ..NewMessage::new(target, from.clone(), Kind::Ask, body, chain) },
-    )?;
+    let question = NewMessage::new(target, from.clone(), Kind::Ask, body, chain);
+    let envelope = mail::deliver(w, NewMessage { ask_id: Some(ask_id), ..question })?;
     let now = ctx.now();
     let ask = Ask {
         ask_id,
@@ -126,12 +121,9 @@ pub fn tell_people(w: &mut Tx, target: &AgentId, wait: &Wait) -> Result<()> {
 
 fn needs_repair(target: &AgentId, wait: &Wait) -> Option<Refusal> {
     let repair = wait.repair?;
-    let refusal = refusal!(Unavailable, "{target} cannot answer now: {}", wait.reason);
     // The model may be right again since the last try. It is tried by itself.
-    Some(
-        refusal
-            .hint(format!("{repair}; the question waits in the inbox, and is answered once the model answers again")),
-    )
+    let hint = format!("{repair}; the question waits in the inbox, and is answered once the model answers again");
+    Some(refusal!(Unavailable, "{target} cannot answer now: {}", wait.reason).hint(hint))
 }
 
 /// Returns the refusal if an agent cannot answer now. Its hint says how to start the agent, or what
@@ -157,9 +149,8 @@ pub fn answer(w: &mut Tx, ask_id: AskId, reply: &str, truncated: bool) -> Result
             ask.truncated = truncated;
             w.ask_put(&ask)?;
             let payload = json!({
-                "ask_id": ask_id, "status": ask.status, "message_id": ask.message_id,
+                "ask_id": ask_id, "status": ask.status, "message_id": ask.message_id, "truncated": truncated,
                 "reply": w.ctx.excerpt(reply, 2_000),
-                "truncated": truncated,
             });
             w.emit(NewEvent::new(EventKind::AskLate, payload).agent(&ask.target).correlation(ask_id))?;
         }
@@ -194,10 +185,8 @@ pub fn fail(w: &mut Tx, ask_id: AskId, refusal: &Refusal) -> Result<()> {
     ask.error = Some(refusal.message.clone());
     (ask.code, ask.hint) = (Some(refusal.code), refusal.hint.clone());
     let mut content = refusal.to_json();
-    if let Some(object) = content.as_object_mut() {
-        object.insert("status".into(), if timed_out { "timeout" } else { "error" }.into());
-        object.insert("message_id".into(), json!(ask.message_id));
-    }
+    content["status"] = json!(if timed_out { "timeout" } else { "error" });
+    content["message_id"] = json!(ask.message_id);
     let outcome = CallOutcome { content, refusal: Some(refusal.clone()), truncated: false, ..CallOutcome::default() };
     let status = if timed_out { AskStatus::TimedOut } else { AskStatus::Failed };
     close(w, ask, status, outcome)
@@ -242,9 +231,8 @@ pub fn abandon(w: &mut Tx, turn_id: TurnId) -> Result<()> {
 }
 
 fn close(w: &mut Tx, mut ask: Ask, status: AskStatus, outcome: CallOutcome) -> Result<()> {
-    let now = w.ctx.now();
     ask.status = status;
-    ask.closed_at = Some(now);
+    ask.closed_at = Some(w.ctx.now());
     w.ask_put(&ask)?;
     if let (Some(turn_id), Some(call_id)) = (ask.asker.turn_id, ask.asker.call_id)
         && let Some(turn) = w.turn_get(turn_id)?
@@ -260,13 +248,12 @@ fn close(w: &mut Tx, mut ask: Ask, status: AskStatus, outcome: CallOutcome) -> R
 
 /// Emits the event that an ask is closed, and signals it to the waiting asker.
 fn closed(w: &mut Tx, ask: &Ask) -> Result<()> {
-    let (kind, payload) = match ask.status {
-        AskStatus::Answered => (EventKind::AskAnswered, json!({ "ask_id": ask.ask_id, "asker": ask.asker.party })),
-        _ => (
-            EventKind::AskFailed,
-            json!({ "ask_id": ask.ask_id, "asker": ask.asker.party, "status": ask.status, "error": ask.error }),
-        ),
-    };
+    let mut payload = json!({ "ask_id": ask.ask_id, "asker": ask.asker.party });
+    let answered = ask.status == AskStatus::Answered;
+    if !answered {
+        (payload["status"], payload["error"]) = (json!(ask.status), json!(ask.error));
+    }
+    let kind = if answered { EventKind::AskAnswered } else { EventKind::AskFailed };
     w.emit(NewEvent::new(kind, payload).agent(&ask.target).correlation(ask.ask_id))?;
     w.signal(Signal::AskClosed { ask_id: ask.ask_id, asker: ask.asker.party.agent().cloned() });
     Ok(())

@@ -160,10 +160,8 @@ pub fn settle(
     // No call waits for a scope without a limit.
     let mut with_limits = Vec::new();
     for scope in &held.scopes {
-        let mut budget = match w.budget_get(scope)? {
-            Some(budget) => budget.at(w.ctx.now()),
-            None => Budget::open(scope.clone(), w.ctx.now()),
-        };
+        let now = w.ctx.now();
+        let mut budget = w.budget_get(scope)?.map_or_else(|| Budget::open(scope.clone(), now), |budget| budget.at(now));
         budget.reserved_tokens = budget.reserved_tokens.saturating_sub(held.tokens);
         budget.reserved_money = budget.reserved_money.minus(held.money.unwrap_or(Money(0)));
         budget.spent_tokens = budget.spent_tokens.saturating_add(tokens);

@@ -81,32 +81,19 @@ pub fn create(w: &mut Tx, by: &Speaker, new: NewChannel) -> Result<Created> {
         if !new.skip_creator {
             members.insert(creator.clone());
         } else if members.contains(creator) {
-            return Err(refusal!(
-                InvalidArguments,
-                "members names {creator}, who creates the channel and is to stay out of it (skip_creator)"
-            )
-            .hint(format!("leave {creator} out of members, or leave out skip_creator"))
-            .details(json!({ "field": "members" })));
+            let what =
+                format!("members names {creator}, who creates the channel and is to stay out of it (skip_creator)");
+            return wrong_members(what, format!("leave {creator} out of members, or leave out skip_creator"));
         }
     }
     if members.is_empty() {
-        return Err(refusal!(InvalidArguments, "the channel would have no members")
-            .hint("name at least one agent in members")
-            .details(json!({ "field": "members" })));
+        return wrong_members("the channel would have no members".into(), "name at least one agent in members".into());
     }
     let count = u32::try_from(members.len()).unwrap_or(u32::MAX);
-    if count > limits.chat_members_max {
-        return Err(too_many_members(&new.channel, limits.chat_members_max));
-    }
+    fits(w, &new.channel, count)?;
     let channels = w.chat_channel_count()?;
-    if channels >= limits.chat_channels_max {
-        return Err(refusal!(
-            RateLimited,
-            "the world has {channels} channels, which is the limit (limits.chat_channels_max)"
-        )
-        .hint("post in an existing channel"));
-    }
-    root_limits::filled(w, "chat_channels_max", None, channels.into(), limits.chat_channels_max.into())?;
+    let words = ("channels are in this world", "post in an existing channel");
+    root_limits::room(w, "chat_channels_max", channels, limits.chat_channels_max, words)?;
     all_exist(w, by, &members)?;
     let channel = ChatChannel {
         channel: new.channel,
@@ -138,12 +125,18 @@ pub fn create(w: &mut Tx, by: &Speaker, new: NewChannel) -> Result<Created> {
     Ok(Created { view: ChannelView { channel, members }, advisory })
 }
 
-fn too_many_members(channel: &ChannelName, limit: u32) -> Refusal {
-    refusal!(
-        RateLimited,
-        "#{channel} would have more than {limit} members, which is the limit (limits.chat_members_max)"
-    )
-    .hint("distribute them over several channels")
+fn wrong_members<T>(what: String, hint: String) -> Result<T> {
+    Err(Refusal::new(Code::InvalidArguments, what).hint(hint).details(json!({ "field": "members" })))
+}
+
+/// Checks that a channel has room for `count` members.
+fn fits(w: &Tx, channel: &ChannelName, count: u32) -> Result<()> {
+    let limit = w.ctx.limits().chat_members_max;
+    if count <= limit {
+        return Ok(());
+    }
+    Err(refusal!(RateLimited, "#{channel} would have {count} members; limits.chat_members_max is {limit}")
+        .hint("distribute them over several channels"))
 }
 
 fn all_exist(w: &mut Tx, by: &Speaker, members: &BTreeSet<AgentId>) -> Result<()> {
@@ -176,18 +169,13 @@ fn join(w: &mut Tx, channel: &ChatChannel, agent_id: &AgentId) -> Result<()> {
 /// Adds a member on behalf of the creator or an operator (CHAT-07). An agent that is a member
 /// already is not changed.
 pub fn invite(w: &mut Tx, by: &Speaker, name: &ChannelName, agent_id: &AgentId) -> Result<ChannelView> {
-    let mut channel = channel_named(w, name)?;
-    if !channel.is_run_by(&by.party) {
-        return Err(not_in_charge(&channel, by, "invite"));
-    }
+    let mut channel = run_by(w, by, name, "invite")?;
     agent_for(w, by.reader(), agent_id)?;
     if w.chat_member_get(&channel.channel, agent_id)?.is_none() {
-        let limit = w.ctx.limits().chat_members_max;
-        if channel.members >= limit {
-            return Err(too_many_members(&channel.channel, limit));
-        }
+        let members = channel.members.saturating_add(1);
+        fits(w, name, members)?;
         join(w, &channel, agent_id)?;
-        channel.members = channel.members.saturating_add(1);
+        channel.members = members;
         w.chat_channel_put(&channel)?;
         let facts = json!({ "agent_id": agent_id, "members": channel.members });
         emit(w, EventKind::ChatMemberAdded, &channel.channel, by, Some(agent_id), facts)?;
@@ -205,10 +193,7 @@ pub(crate) fn has_room(
     joining: &BTreeSet<AgentId>,
     leaving: &BTreeSet<AgentId>,
 ) -> Result<()> {
-    let channel = channel_named(w, channel)?;
-    if !channel.is_run_by(&by.party) {
-        return Err(not_in_charge(&channel, by, "invite"));
-    }
+    let channel = run_by(w, by, channel, "invite")?;
     all_exist(w, by, joining)?;
     let (mut new, mut left) = (0_u32, channel.members);
     for agent_id in joining {
@@ -217,24 +202,20 @@ pub(crate) fn has_room(
     for agent_id in leaving {
         left = left.saturating_sub(u32::from(w.chat_member_get(&channel.channel, agent_id)?.is_some()));
     }
-    let limit = w.ctx.limits().chat_members_max;
-    if new > 0 && left.saturating_add(new) > limit {
-        return Err(too_many_members(&channel.channel, limit));
-    }
-    Ok(())
+    if new == 0 { Ok(()) } else { fits(w, &channel.channel, left.saturating_add(new)) }
 }
 
 /// Removes a member on behalf of the creator, an operator or itself. It loses all access (CHAT-13).
 pub fn remove(w: &mut Tx, by: &Speaker, name: &ChannelName, agent_id: &AgentId) -> Result<ChannelView> {
-    let mut channel = channel_named(w, name)?;
-    if !channel.is_run_by(&by.party) && by.party.agent() != Some(agent_id) {
-        return Err(not_in_charge(&channel, by, "remove others"));
-    }
+    let mut channel = match by.party.agent() {
+        Some(own) if own == agent_id => channel_named(w, name)?,
+        _ => run_by(w, by, name, "remove others")?,
+    };
     let Some(member) = w.chat_member_get(&channel.channel, agent_id)? else {
         let members = w.chat_members(&channel.channel)?;
         let near = nearest(agent_id.as_str(), members.iter().map(|member| member.agent_id.as_str()));
-        let refusal = Refusal::not_found(&format!("member of #{}", channel.channel), agent_id.as_str(), near);
-        return Err(if near.is_some() { refusal } else { refusal.hint("the list of channels shows their members") });
+        let what = format!("member of #{name}");
+        return Err(not_among(&what, agent_id.as_str(), near, "the list of channels shows their members"));
     };
     leave(w, by, &mut channel, member, "removed")?;
     view(w, channel, MEMBERS_SHOWN)
@@ -242,10 +223,7 @@ pub fn remove(w: &mut Tx, by: &Speaker, name: &ChannelName, agent_id: &AgentId) 
 
 /// Changes whether a channel is gated, and its topic, on behalf of its creator or an operator.
 pub fn change(w: &mut Tx, by: &Speaker, channel: &ChannelName, gated: bool, topic: Option<&str>) -> Result<()> {
-    let mut channel = channel_named(w, channel)?;
-    if !channel.is_run_by(&by.party) {
-        return Err(not_in_charge(&channel, by, "change its settings"));
-    }
+    let mut channel = run_by(w, by, channel, "change its settings")?;
     let topic = topic.map(check_topic).transpose()?;
     if channel.gated == gated && channel.topic == topic {
         return Ok(());
@@ -289,13 +267,17 @@ pub(crate) fn leave_all(w: &mut Tx, by: &Party, agent_id: &AgentId) -> Result<()
     Ok(())
 }
 
-fn not_in_charge(channel: &ChatChannel, by: &Speaker, what: &str) -> Refusal {
-    refusal!(AccessDenied, "{} may not {what} in #{}", shown_name(&by.party), channel.channel).hint(
-        match channel.creator.agent() {
-            Some(creator) => format!("its creator {creator} may, and operators; ask {creator}"),
-            None => "operators may".to_owned(),
-        },
-    )
+/// The channel of this name, if its rules let `by` do `what` there: its creator and operators may.
+fn run_by(r: &mut StoreTx, by: &Speaker, name: &ChannelName, what: &str) -> Result<ChatChannel> {
+    let channel = channel_named(r, name)?;
+    if channel.is_run_by(&by.party) {
+        return Ok(channel);
+    }
+    let hint = match channel.creator.agent() {
+        Some(creator) => format!("its creator {creator} may, and operators; ask {creator}"),
+        None => "operators may".to_owned(),
+    };
+    Err(refusal!(AccessDenied, "{} may not {what} in #{name}", shown_name(&by.party)).hint(hint))
 }
 
 /// Lists channels ordered by name: all, or the channels that an agent is in or has created.
@@ -341,11 +323,9 @@ fn emit(
     about: Option<&AgentId>,
     mut facts: Value,
 ) -> Result<()> {
-    if let Some(facts) = facts.as_object_mut() {
-        facts.insert("by".into(), by.party.to_string().into());
-        if let Some(via) = &by.via {
-            facts.insert("via".into(), via.to_string().into());
-        }
+    facts["by"] = by.party.to_string().into();
+    if let Some(via) = &by.via {
+        facts["via"] = via.to_string().into();
     }
     w.emit(NewEvent { agent_id: about.cloned(), ..NewEvent::new(kind, facts).channel(channel) })
 }

@@ -65,8 +65,7 @@ pub fn state(r: &mut StoreTx) -> Result<ClockState> {
 }
 
 fn put(w: &mut StoreTx, state: ClockState) -> Result<()> {
-    w.meta_put(STATE, &json!(state).to_string())?;
-    Ok(())
+    Ok(w.meta_put(STATE, &json!(state).to_string())?)
 }
 
 /// Compares the clock with what is stored, at the start of a daemon: no monotonic clock survives it. A
@@ -103,9 +102,8 @@ fn after(state: ClockState, jump: Jump) -> ClockState {
 }
 
 fn emit(w: &mut Tx, jump: Jump, found: &str) -> Result<()> {
-    let payload = json!({
-        "from": jump.from.rfc3339(), "to": jump.to.rfc3339(), "by_ms": jump.by_ms(), "found": found,
-    });
+    let (from, to) = (jump.from.rfc3339(), jump.to.rfc3339());
+    let payload = json!({ "from": from, "to": to, "by_ms": jump.by_ms(), "found": found });
     w.emit(NewEvent::new(EventKind::WorldClockJumped, payload))
 }
 
@@ -146,18 +144,13 @@ pub fn jumped(w: &mut Tx, jump: Jump) -> Result<()> {
 }
 
 fn move_grants(w: &mut StoreTx, jump: Jump) -> Result<()> {
-    let mut after: Option<GrantId> = None;
-    loop {
-        let page = w.grant_list(after, PAGE_MAX)?;
-        let Some(last) = page.last() else { return Ok(()) };
-        after = Some(last.grant_id);
-        // All of them: one that is over stays over.
-        for mut grant in page {
-            (grant.created_at, grant.expires_at) = (jump.moved(grant.created_at), jump.moved(grant.expires_at));
-            w.grant_put(&grant)?;
-            w.signal(Signal::Grants(grant.agent_id));
-        }
+    // All of them: one that is over stays over.
+    for mut grant in read_all(|last: Option<&Grant>| w.grant_list(last.map(|last| last.grant_id), PAGE_MAX))? {
+        (grant.created_at, grant.expires_at) = (jump.moved(grant.created_at), jump.moved(grant.expires_at));
+        w.grant_put(&grant)?;
+        w.signal(Signal::Grants(grant.agent_id));
     }
+    Ok(())
 }
 
 /// A session's log is in the order in which its turns ended, and begins at a place in it. What a clock
@@ -179,14 +172,8 @@ fn move_sessions(w: &mut StoreTx, jump: Jump, since: Timestamp) -> Result<()> {
         let talks = talks.into_iter().filter_map(|talk| talk.conversation_id).map(Some);
         for conversation_id in talks.chain([None]) {
             for source in ["mail", "cron"] {
-                let query = SessionTurns {
-                    agent_id: agent_id.clone(),
-                    conversation_id,
-                    source,
-                    from: Some(LogPlace::last_at(jump.to)),
-                    before: None,
-                    limit: u32::MAX,
-                };
+                let (agent_id, from) = (agent_id.clone(), Some(LogPlace::last_at(jump.to)));
+                let query = SessionTurns { agent_id, conversation_id, source, from, before: None, limit: u32::MAX };
                 for mut turn in w.session_turns(&query)? {
                     turn.ended_at = turn.ended_at.map(right);
                     w.turn_put(&turn)?;
@@ -224,10 +211,7 @@ fn set_schedules_right(w: &mut StoreTx, jump: Option<Jump>, now: Timestamp) -> R
             Ok(page) => page,
             // It is set aside when it is due (SCHED-02); until then those after it stay as they are.
             Err(StoreError::Row { key, .. }) => {
-                tracing::warn!(
-                    schedule = key,
-                    "a schedule cannot be read; the next slots of those after it are not checked"
-                );
+                tracing::warn!(schedule = key, "a schedule cannot be read; those after it keep their next slots");
                 break;
             }
             Err(error) => return Err(error.into()),
@@ -253,12 +237,11 @@ pub fn ran(w: &mut StoreTx, now: Timestamp, time: Duration) -> Result<()> {
 
 /// An operator confirms that the clock is right. Returns whether there was a doubt or a warning.
 pub fn confirm(w: &mut Tx, by: &Party) -> Result<bool> {
-    let ctx = w.ctx;
-    let before = state(w)?;
+    let (before, seen) = (state(w)?, w.ctx.now());
     if before.jump.is_none() && before.doubt.is_over() {
         return Ok(false);
     }
-    put(w, ClockState { seen: ctx.now(), ..ClockState::default() })?;
+    put(w, ClockState { seen, ..ClockState::default() })?;
     w.emit(NewEvent::new(EventKind::WorldClockConfirmed, json!({ "by": by })))?;
     Ok(true)
 }

@@ -38,13 +38,12 @@ pub(crate) fn create(
     (reason, code): (&str, Code),
     crashes: u32,
 ) -> Result<DeadLetter> {
-    let ctx = w.ctx;
-    let reason = ctx.excerpt(reason, 500);
+    let reason = w.ctx.excerpt(reason, 500);
     w.message_mark(messages, MailState::Dead, Some(turn.turn_id), 0)?;
     let happened = if crashes == 0 { "could not process" } else { "crashed on" };
-    let refusal =
-        Refusal::new(code, format!("{} {happened} this message, which is a dead letter now: {reason}", turn.agent_id))
-            .hint("an operator can see it with `ghostctl dead list`, and retry it");
+    let why = format!("{happened} this message, which is a dead letter now: {reason}");
+    let refusal = Refusal::new(code, format!("{} {why}", turn.agent_id))
+        .hint("an operator can see it with `ghostctl dead list`, and retry it");
     for message_id in messages {
         let Some(envelope) = w.message_get(*message_id)? else { continue };
         schedules::lost(w, envelope.message_id, envelope.kind, &refusal.message)?;
@@ -54,25 +53,24 @@ pub(crate) fn create(
         if envelope.kind == Kind::Conversation
             && let Some(conversation_id) = envelope.conversation_id
         {
-            let why = format!("{happened} this message, which is a dead letter now: {reason}");
             conversations::unanswered(w, turn, conversation_id, &why)?;
         }
     }
     let dead_letter = DeadLetter {
-        dead_letter_id: DeadLetterId(ctx.id()),
+        dead_letter_id: DeadLetterId(w.ctx.id()),
         agent_id: turn.agent_id.clone(),
         turn_id: turn.turn_id,
         messages: messages.to_vec(),
         reason,
         crashes,
         status: DeadLetterStatus::Held,
-        created_at: ctx.now(),
+        created_at: w.ctx.now(),
         resolved_at: None,
     };
     w.dead_letter_put(&dead_letter)?;
     emit(w, EventKind::DeadLetterHeld, &dead_letter, ("root_id", json!(turn.root_id)))?;
     let held = w.dead_letter_count_held(Some(&turn.agent_id))?;
-    if held >= ctx.limits().dead_letters_max {
+    if held >= w.ctx.limits().dead_letters_max {
         // A dead letter is kept with its mail and journal until an operator decides. An agent that
         // produces one after another is stopped before they fill the disk.
         let why = format!(
@@ -95,12 +93,9 @@ pub fn retry(w: &mut Tx, by: &Party, id: DeadLetterId, fresh: bool) -> Result<De
     may_act(w, &agent)?;
     if let Some(mut turn) = w.turn_get(dead_letter.turn_id)? {
         if turn.incarnation != agent.incarnation {
-            return Err(refusal!(
-                Conflict,
-                "dead letter {id} belongs to an earlier agent {}, which was deleted",
-                agent.agent_id
-            )
-            .hint(format!("read it with `ghostctl dead show {id}`, and drop it")));
+            let Agent { agent_id, .. } = &agent;
+            return Err(refusal!(Conflict, "dead letter {id} belongs to an earlier {agent_id}, which was deleted")
+                .hint(format!("read it with `ghostctl dead show {id}`, and drop it")));
         }
         turn.crashes = 0;
         turn.stalled_boots = 0;

@@ -101,12 +101,13 @@ pub fn follow(w: &mut Tx, declared: &Declared) -> Result<Followed> {
         }
         match apply(w, &mut after, step) {
             Ok(()) => done.lines.extend(line),
-            Err(refusal) if is_from_a_rule(&refusal) => {
+            // A refusal of the store ends it all.
+            Err(refusal) if matches!(refusal.code, Code::Internal | Code::Unavailable) => return Err(refusal),
+            Err(refusal) => {
                 let line = format!("! {about}: cannot be done: {refusal}");
                 warn(w, &line)?;
                 done.refused.push(line);
             }
-            Err(refusal) => return Err(refusal),
         }
     }
     let text = |last: &Last| {
@@ -118,21 +119,6 @@ pub fn follow(w: &mut Tx, declared: &Declared) -> Result<Followed> {
         w.meta_put(LAST, &is)?;
     }
     Ok(done)
-}
-
-/// Whether a refusal comes from a rule and not from the store.
-fn is_from_a_rule(refusal: &Refusal) -> bool {
-    matches!(
-        refusal.code,
-        Code::AccessDenied
-            | Code::InvalidArguments
-            | Code::NotFound
-            | Code::Conflict
-            | Code::RateLimited
-            | Code::TooLarge
-            | Code::HopLimit
-            | Code::PayloadMismatch
-    )
 }
 
 fn warn(w: &mut Tx, line: &str) -> Result<()> {
@@ -173,14 +159,9 @@ fn steps(r: &mut Tx, last: &Last, declared: &Declared) -> Result<Vec<Step>> {
             (_, None) => steps.push(Step::Create(wanted.clone())),
             (None, Some(channel)) => steps.push(Step::Left(format!("channel {}", wanted.channel), channel.creator)),
             (Some(last), Some(_)) => {
-                let same = last.named
-                    && (last.gated, &last.topic) == (wanted.gated, &wanted.topic)
-                    && last.members.len() == wanted.members.len()
-                    && wanted
-                        .members
-                        .iter()
-                        .all(|id| last.members.get(id).is_some_and(|was| living.get(id) == Some(was)));
-                if !same {
+                let lives = |id: &AgentId| last.members.get(id).is_some_and(|was| living.get(id) == Some(was));
+                let same_members = last.members.len() == wanted.members.len() && wanted.members.iter().all(lives);
+                if !(same_members && last.named && (last.gated, &last.topic) == (wanted.gated, &wanted.topic)) {
                     steps.push(Step::Change(last.clone(), wanted.clone()));
                 }
             }
@@ -266,13 +247,8 @@ fn apply(w: &mut Tx, last: &mut Last, step: Step) -> Result<()> {
         }
         Step::Set(job, was) => {
             // An on/off switch set by hand stays until the file changes that field.
-            let kept = match was {
-                Some(was) if was.enabled == job.enabled => {
-                    let there = w.schedule_find(&job.agent_id, ScheduleKind::Cron, &job.name)?;
-                    there.map(|there| there.enabled)
-                }
-                _ => None,
-            };
+            let there = w.schedule_find(&job.agent_id, ScheduleKind::Cron, &job.name)?;
+            let kept = there.filter(|_| was.is_some_and(|was| was.enabled == job.enabled));
             let new = NewSchedule {
                 kind: ScheduleKind::Cron,
                 agent_id: job.agent_id.clone(),
@@ -281,7 +257,7 @@ fn apply(w: &mut Tx, last: &mut Last, step: Step) -> Result<()> {
                 message: job.message.clone(),
                 missed: job.missed,
                 mode: job.mode.clone(),
-                enabled: kept.unwrap_or(job.enabled),
+                enabled: kept.map_or(job.enabled, |there| there.enabled),
                 chain: Chain::root(w.ctx),
                 baseline: None,
             };
@@ -348,7 +324,7 @@ fn summary(step: &Step) -> Option<String> {
             let gated = if new.gated { "gated, " } else { "" };
             ('+', format!("{gated}members {}", list(new.members.iter())))
         }
-        Step::Change(was, is) => ('~', changes(was, is).join(", ")),
+        Step::Change(was, is) => ('~', changes(was, is)),
         Step::Drop(..) => {
             ('-', "no longer named; the members that the file named leave, the posts are kept".to_owned())
         }
@@ -378,33 +354,20 @@ const NAMED: usize = 8;
 fn list<'a>(agents: impl ExactSizeIterator<Item = &'a AgentId>) -> String {
     let more = agents.len().saturating_sub(NAMED);
     let mut names: Vec<String> = agents.take(NAMED).map(ToString::to_string).collect();
-    if more > 0 {
-        names.push(format!("and {more} more"));
-    }
+    names.extend((more > 0).then(|| format!("and {more} more")));
     names.join(", ")
 }
 
-fn changes(was: &LastChannel, is: &DeclaredChannel) -> Vec<String> {
-    let mut changes = Vec::new();
-    if !was.named {
-        changes.push("named again".to_owned());
-    }
-    if was.gated != is.gated {
-        changes.push(if is.gated { "gated" } else { "no longer gated" }.to_owned());
-    }
-    if was.topic != is.topic {
-        changes.push("topic".to_owned());
-    }
+fn changes(was: &LastChannel, is: &DeclaredChannel) -> String {
     let joins: Vec<&AgentId> = is.members.iter().filter(|id| !was.members.contains_key(*id)).collect();
     let leaves: Vec<&AgentId> = was.members.keys().filter(|id| !is.members.contains(*id)).collect();
-    if !joins.is_empty() {
-        changes.push(format!("joined by {}", list(joins.into_iter())));
-    }
-    if !leaves.is_empty() {
-        changes.push(format!("left by {}", list(leaves.into_iter())));
-    }
-    if changes.is_empty() {
-        changes.push("members that were created again".to_owned());
-    }
-    changes
+    let facts = [
+        (!was.named, "named again".to_owned()),
+        (was.gated != is.gated, if is.gated { "gated" } else { "no longer gated" }.to_owned()),
+        (was.topic != is.topic, "topic".to_owned()),
+        (!joins.is_empty(), format!("joined by {}", list(joins.into_iter()))),
+        (!leaves.is_empty(), format!("left by {}", list(leaves.into_iter()))),
+    ];
+    let changes: Vec<String> = facts.into_iter().filter_map(|(differs, words)| differs.then_some(words)).collect();
+    if changes.is_empty() { "members that were created again".to_owned() } else { changes.join(", ") }
 }

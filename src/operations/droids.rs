@@ -64,11 +64,11 @@ pub fn spawn(w: &mut Tx, new: NewDroid) -> Result<Droid> {
         true => w.droid_get(&parent.agent_id)?.map_or(1, |above| above.terms.depth).saturating_add(1),
         false => 1,
     };
-    at_most("droid_depth_max", depth, limits.droid_depth_max, "droids above one another")?;
+    within("droid_depth_max", depth, limits.droid_depth_max, "droids above one another")?;
     let live = w.droids_live_count(&parent.agent_id)?;
     let own = live.of_parent.saturating_add(1);
-    at_most("droids_per_agent", own, limits.droids_per_agent, "droids of one agent at work")?;
-    at_most("droids_max", live.all.saturating_add(1), limits.droids_max, "droids at work in this world")?;
+    within("droids_per_agent", own, limits.droids_per_agent, "droids of one agent at work")?;
+    within("droids_max", live.all.saturating_add(1), limits.droids_max, "droids at work in this world")?;
     let droid_id = next_id(w)?;
     let label = new.label.as_deref().map(|label| clip(&one_line(label), LABEL_CHARS)).filter(|label| !label.is_empty());
     let terms = DroidTerms { depth, ..new.terms };
@@ -100,7 +100,6 @@ pub fn spawn(w: &mut Tx, new: NewDroid) -> Result<Droid> {
 
 /// Writes the records of a droid and delivers its task.
 fn begin(w: &mut Tx, droid: Droid, chain: Chain) -> Result<Droid> {
-    let ctx = w.ctx;
     let by = Party::Agent(droid.parent_id.clone());
     let overrides = serde_json::to_value(&droid.terms)
         .map_err(|error| refusal!(Internal, "a droid's terms cannot be written: {error}"))?;
@@ -124,41 +123,31 @@ fn begin(w: &mut Tx, droid: Droid, chain: Chain) -> Result<Droid> {
     let body =
         format!("{}\n\nYour id: {}\nExpected output: {}", droid.task.trim_end(), droid.droid_id, droid.output_path);
     mail::deliver(w, NewMessage::new(&droid.droid_id, by, Kind::System, body, chain).subject("Your task"))?;
-    emit(
-        w,
-        EventKind::DroidSpawned,
-        &droid,
-        json!({
-            "mode": droid.mode, "depth": droid.terms.depth, "output_path": droid.output_path, "tools": droid.terms.tools,
-            "task": ctx.excerpt(&droid.task, 400), "root_id": droid.root_id,
-        }),
-    )?;
+    let facts = json!({
+        "mode": droid.mode, "depth": droid.terms.depth, "output_path": droid.output_path, "tools": droid.terms.tools,
+        "task": w.ctx.excerpt(&droid.task, 400), "root_id": droid.root_id,
+    });
+    emit(w, EventKind::DroidSpawned, &droid, facts)?;
     Ok(droid)
 }
 
 fn check(new: &NewDroid) -> Result<()> {
-    let wrong = |field: &str, what: String, hint: &str| {
-        Err(Refusal::new(Code::InvalidArguments, what).hint(hint).details(json!({ "field": field })))
+    let (bytes, seconds) = (new.task.len(), new.terms.turn_seconds);
+    let (field, what, hint) = if new.task.trim().is_empty() {
+        ("task", "the task is empty".to_owned(), "say what the droid is to do and what its result is")
+    } else if bytes > TASK_BYTES {
+        let hint = "write the long part to a workspace file and name its path: a droid reads every file";
+        ("task", format!("the task has {bytes} bytes; the limit is {TASK_BYTES}"), hint)
+    } else if !(1..=TIMEOUT_MAX).contains(&seconds) {
+        let what = format!("{seconds} s is no time for a droid; it is 1 to {TIMEOUT_MAX}");
+        ("timeout_seconds", what, "give it smaller work, or split it among several droids")
+    } else {
+        return Ok(());
     };
-    if new.task.trim().is_empty() {
-        return wrong("task", "the task is empty".to_owned(), "say what the droid is to do and what its result is");
-    }
-    if new.task.len() > TASK_BYTES {
-        let what = format!("the task has {} bytes; the limit is {TASK_BYTES}", new.task.len());
-        return wrong(
-            "task",
-            what,
-            "write the long part to a workspace file and name its path: a droid reads every file",
-        );
-    }
-    if !(1..=TIMEOUT_MAX).contains(&new.terms.turn_seconds) {
-        let what = format!("{} s is no time for a droid; it is 1 to {TIMEOUT_MAX}", new.terms.turn_seconds);
-        return wrong("timeout_seconds", what, "give it smaller work, or split it among several droids");
-    }
-    Ok(())
+    Err(Refusal::new(Code::InvalidArguments, what).hint(hint).details(json!({ "field": field })))
 }
 
-fn at_most(limit: &str, wanted: u32, most: u32, what: &str) -> Result<()> {
+fn within(limit: &str, wanted: u32, most: u32, what: &str) -> Result<()> {
     if wanted <= most {
         return Ok(());
     }
@@ -188,7 +177,6 @@ fn next_id(w: &mut StoreTx) -> Result<AgentId> {
 /// # Errors
 /// `Conflict` if it has ended or works for another conversation; those of [`own`] and of [`mail::deliver`].
 pub fn steer(w: &mut Tx, by: &Party, droid_id: &str, text: &str, chain: Option<Chain>) -> Result<Droid> {
-    let ctx = w.ctx;
     let mut droid = own(w, by, droid_id)?;
     if droid.state.is_over() {
         return Err(refusal!(Conflict, "{} has ended: it is {}", droid.droid_id, droid.state)
@@ -209,10 +197,11 @@ pub fn steer(w: &mut Tx, by: &Party, droid_id: &str, text: &str, chain: Option<C
     let guidance = NewMessage::new(&droid.droid_id, by.clone(), Kind::System, text, chain).subject("Guidance");
     mail::deliver(w, guidance)?;
     if droid.mode == DroidMode::Session {
-        droid.deadline_at = ctx.now().plus(Limits::seconds(ctx.limits().droid_idle_seconds));
+        droid.deadline_at = w.ctx.now().plus(Limits::seconds(w.ctx.limits().droid_idle_seconds));
     }
     w.droid_put(&droid)?;
-    emit(w, EventKind::DroidSteered, &droid, json!({ "by": by, "message": ctx.excerpt(text, 400) }))?;
+    let facts = json!({ "by": by, "message": w.ctx.excerpt(text, 400) });
+    emit(w, EventKind::DroidSteered, &droid, facts)?;
     Ok(droid)
 }
 

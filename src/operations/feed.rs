@@ -73,9 +73,7 @@ impl Subscription {
                 return Err(refusal!(InvalidArguments, "{after} is not a sequence")
                     .hint("resume from the seq of an event, or from 0"));
             }
-            Some(after) if after + 1 < first => {
-                return Err(expired(after, first, last));
-            }
+            Some(after) if after + 1 < first => return Err(expired(after, first, last)),
             Some(after) => after,
         };
         Ok(Self {
@@ -203,18 +201,14 @@ impl Subscription {
 
 /// Adds to the error about a damaged event how to continue after it.
 fn unreadable(error: StoreError) -> Refusal {
-    let seq = match &error {
-        StoreError::Row { key, .. } => key.parse::<i64>().ok(),
-        _ => None,
+    let hint = match &error {
+        StoreError::Row { key, .. } if key.parse::<i64>().is_ok() => format!(
+            "this event is damaged and only a backup of the database can restore it; skip it by reading after {key}, \
+             as in `ghostctl events --after {key}`"
+        ),
+        _ => return error.into(),
     };
-    let refusal = Refusal::from(error);
-    match seq {
-        Some(seq) => refusal.hint(format!(
-            "this event is damaged and only a backup of the database can restore it; skip it by reading after {seq}, \
-             as in `ghostctl events --after {seq}`"
-        )),
-        None => refusal,
-    }
+    Refusal::from(error).hint(hint)
 }
 
 /// Builds the refusal for a reader whose next events were deleted.

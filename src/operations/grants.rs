@@ -16,16 +16,9 @@ pub fn add(w: &mut Tx, by: &Party, new: NewGrant) -> Result<Grant> {
     let ctx = w.ctx;
     let agent = agent_lookup::agent_for(w, by, &new.agent_id)?;
     let grant = new.checked(GrantId(ctx.id()), by.clone(), ctx.now())?;
-    let (live, most) = (w.grants_live(&agent.agent_id, ctx.now())?, ctx.limits().grants_max);
-    if live.len() >= most as usize {
-        return Err(refusal!(
-            RateLimited,
-            "{} has {} write grants, which is the limit (limits.grants_max)",
-            agent.agent_id,
-            live.len()
-        )
-        .hint("revoke one, or grant a directory above several"));
-    }
+    let live = u32::try_from(w.grants_live(&agent.agent_id, ctx.now())?.len()).unwrap_or(u32::MAX);
+    let what = format!("write grants are held by {}", agent.agent_id);
+    at_most("grants_max", live, ctx.limits().grants_max, &what, "revoke one, or grant a directory above several")?;
     w.grant_put(&grant)?;
     let payload = json!({
         "grant_id": grant.grant_id, "prefix": grant.prefix, "source": grant.source, "reason": grant.reason,
@@ -51,15 +44,14 @@ pub fn revoke(w: &mut Tx, by: &Party, grant_id: GrantId) -> Result<Grant> {
 /// Takes all grants of an agent back, because the agent is deleted: the next agent of that id must not have
 /// them.
 pub(crate) fn revoke_all(w: &mut Tx, by: &Party, agent_id: &AgentId) -> Result<()> {
-    let ctx = w.ctx;
+    let now = w.ctx.now();
     loop {
-        let live = w.grants_live(agent_id, ctx.now())?;
-        let last = live.len() < PAGE_MAX as usize;
+        let live = w.grants_live(agent_id, now)?;
+        if live.is_empty() {
+            return Ok(());
+        }
         for grant in live {
             take_back(w, by, grant)?;
-        }
-        if last {
-            return Ok(());
         }
     }
 }

@@ -23,21 +23,15 @@ pub struct NewJob {
 /// waiting work is started again: the owners of its open tasks get them once more.
 pub fn begin(w: &mut Tx, new: NewJob) -> Result<Job> {
     let known = w.job_get(&new.job_id)?;
-    if let Some(job) = &known {
-        if job.finished_at.is_some() {
-            return Ok(job.clone());
+    if let Some(job) = known.as_ref().filter(|job| job.finished_at.is_some() || job.task_id.is_some()) {
+        if job.finished_at.is_none() && !is_at_work(w, job.root_id)? {
+            tasks::remind(w, job.root_id)?;
         }
-        if job.task_id.is_some() {
-            if !is_at_work(w, job.root_id)? {
-                tasks::remind(w, job.root_id)?;
-            }
-            return Ok(job.clone());
-        }
+        return Ok(job.clone());
     }
     // A job that an older version began has no task.
-    let chain = known
-        .as_ref()
-        .map_or_else(|| Chain::root(w.ctx), |job| Chain { root_id: job.root_id, hop: 0, conversation_id: None });
+    let root_id = known.as_ref().map_or_else(|| RootId(w.ctx.id()), |job| job.root_id);
+    let chain = Chain { root_id, hop: 0, conversation_id: None };
     w.ctx.add_jobs([chain.root_id]);
     let task = NewTask {
         title: format!("Job {}: {} input {}", new.job_id, new.files, if new.files == 1 { "file" } else { "files" }),

@@ -98,10 +98,7 @@ pub fn list(r: &mut StoreTx, viewer: &Viewer, wanted: &Wanted) -> Result<Listed>
     loop {
         let step = r.knowledge_list(&after, STEP)?;
         let last = step.len() < STEP as usize;
-        match step.last() {
-            Some(entry) => after.clone_from(&entry.entry_id),
-            None => return Ok(listed),
-        }
+        after = step.last().map(|entry| entry.entry_id.clone()).unwrap_or_default();
         for entry in step.into_iter().filter(&matches) {
             if listed.entries.len() == wanted.limit {
                 listed.more = true;
@@ -139,13 +136,10 @@ pub fn write(w: &mut Tx, author: &Author, new: Writing) -> Result<KnowledgeEntry
         Some(entry) if entry.may_read(&author.viewer) => {
             Some(check_change(entry, author, new.expected_version)?.clone())
         }
-        // The refusal unavoidably reveals that the id is in use, but has the same text as for a
-        // missing entry.
-        Some(_) => return Err(missing(w, &author.viewer, &new.entry_id)?),
-        None if !new.create || new.expected_version.is_some_and(|version| version > 0) => {
-            return Err(missing(w, &author.viewer, &new.entry_id)?);
-        }
-        None => None,
+        None if new.create && new.expected_version.is_none_or(|version| version == 0) => None,
+        // For an entry that the author may not read, this unavoidably reveals that the id is in use, but has the same text
+        // as for a missing entry.
+        _ => return Err(missing(w, &author.viewer, &new.entry_id)?),
     };
     let now = w.ctx.now();
     let entry = match before {
@@ -165,14 +159,9 @@ pub fn write(w: &mut Tx, author: &Author, new: Writing) -> Result<KnowledgeEntry
             entry
         }
         None => {
-            let count = w.knowledge_count()?;
-            if count >= limits.knowledge_entries_max {
-                return Err(refusal!(
-                    RateLimited,
-                    "this world has {count} knowledge entries, which is the limit (limits.knowledge_entries_max)"
-                )
-                .hint("extend an existing entry, or delete one that is no longer needed"));
-            }
+            let (count, most) = (w.knowledge_count()?, limits.knowledge_entries_max);
+            let hint = "extend an existing entry, or delete one that is no longer needed";
+            at_most("knowledge_entries_max", count, most, "knowledge entries are in this world", hint)?;
             let seed = KnowledgeSeed {
                 title: title.unwrap_or_else(|| new.entry_id.clone()),
                 entry_id: new.entry_id,
@@ -244,33 +233,24 @@ fn readable(r: &mut StoreTx, viewer: &Viewer, entry_id: &str) -> Result<Knowledg
 fn missing(r: &mut StoreTx, viewer: &Viewer, entry_id: &str) -> Result<Refusal> {
     let open = list(r, viewer, &Wanted { limit: NEAR_MAX, ..Wanted::default() })?.entries;
     let near = nearest(entry_id, open.iter().map(|entry| entry.entry_id.as_str()).filter(|near| *near != entry_id));
-    let refusal = Refusal::not_found("knowledge entry", entry_id, near);
-    Ok(match near {
-        Some(_) => refusal,
-        None => refusal.hint("list the entries to see those that you may read; a new entry needs an unused id"),
-    })
+    let hint = "list the entries to see those that you may read; a new entry needs an unused id";
+    Ok(not_among("knowledge entry", entry_id, near, hint))
 }
 
 /// Returns `entry` if the author may change it and has read its current version.
 fn check_change<'e>(entry: &'e KnowledgeEntry, author: &Author, expected: Option<i64>) -> Result<&'e KnowledgeEntry> {
+    let KnowledgeEntry { entry_id, version, creator, .. } = entry;
     if !entry.may_write(&author.viewer) {
-        return Err(refusal!(
-            AccessDenied,
-            "{} may read the knowledge entry `{}`, but not change it",
-            author.by,
-            entry.entry_id
-        )
-        .hint(format!("ask its creator, {}, or create your own entry", entry.creator)));
+        let by = &author.by;
+        return Err(refusal!(AccessDenied, "{by} may read the knowledge entry `{entry_id}`, but not change it")
+            .hint(format!("ask its creator, {creator}, or create your own entry")));
     }
     match expected {
-        Some(expected) if expected != entry.version => Err(refusal!(
-            Conflict,
-            "the knowledge entry `{}` is at version {}, not at {expected}",
-            entry.entry_id,
-            entry.version
-        )
-        .hint("read it again, and write the new content with that version")
-        .details(json!({ "entry_id": entry.entry_id, "version": entry.version }))),
+        Some(expected) if expected != *version => {
+            Err(refusal!(Conflict, "the knowledge entry `{entry_id}` is at version {version}, not at {expected}")
+                .hint("read it again, and write the new content with that version")
+                .details(json!({ "entry_id": entry_id, "version": version })))
+        }
         _ => Ok(entry),
     }
 }
@@ -340,9 +320,8 @@ fn sorted(mut tags: Vec<String>) -> Vec<String> {
 }
 
 fn emit(w: &mut Tx, author: &Author, entry: &KnowledgeEntry) -> Result<()> {
-    let mut payload = json!({
-        "entry_id": entry.entry_id, "version": entry.version, "by": author.by, "deleted": entry.deleted,
-    });
+    let KnowledgeEntry { entry_id, version, deleted, .. } = entry;
+    let mut payload = json!({ "entry_id": entry_id, "version": version, "by": author.by, "deleted": deleted });
     if let Some(through) = &author.through {
         payload["through"] = json!(through);
     }

@@ -21,5 +21,5 @@ pub(crate) use serde_json::{Value, json};
 
 pub(crate) use crate::chain::Chain;
 pub(crate) use crate::context::Context;
-pub(crate) use crate::result::{Result, read_all, refusal};
+pub(crate) use crate::result::{Result, at_most, not_among, read_all, refusal};
 pub(crate) use crate::transaction::Tx;

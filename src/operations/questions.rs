@@ -6,23 +6,17 @@ use ghost_domain::approval::SHOWN_MAX;
 
 use crate::prelude::*;
 
-/// Takes back a question that nobody needs an answer to any more. Does nothing if it is closed.
-fn withdraw(w: &mut Tx, approval_id: ApprovalId) -> Result<()> {
-    let Some(mut approval) = w.approval_get(approval_id)? else { return Ok(()) };
-    if approval.status == ApprovalStatus::Pending {
-        approval.status = ApprovalStatus::Cancelled;
-        close(w, approval)?;
-    }
-    Ok(())
-}
-
 /// Takes back the questions of a call that has ended; with `None`, those of all calls. The caller writes the turn.
 pub(crate) fn close_questions(w: &mut Tx, turn: &mut Turn, of: Option<&str>) -> Result<()> {
     let mut left = Vec::new();
     for approval_id in std::mem::take(&mut turn.questions) {
         match w.approval_get(approval_id)? {
             Some(approval) if of.is_some_and(|id| id != approval.provider_call_id) => left.push(approval_id),
-            _ => withdraw(w, approval_id)?,
+            Some(approval) if approval.status == ApprovalStatus::Pending => {
+                close(w, Approval { status: ApprovalStatus::Cancelled, ..approval })?;
+            }
+            // Nobody waits for it any more.
+            _ => {}
         }
     }
     turn.questions = left;
@@ -31,11 +25,10 @@ pub(crate) fn close_questions(w: &mut Tx, turn: &mut Turn, of: Option<&str>) -> 
 
 /// Takes back the questions of a turn whose calls were interrupted: their programs are gone.
 pub(crate) fn end_all(w: &mut Tx, turn: &mut Turn) -> Result<()> {
-    if turn.questions.is_empty() {
-        return Ok(());
+    if !turn.questions.is_empty() {
+        close_questions(w, turn, None)?;
+        w.turn_put(turn)?;
     }
-    close_questions(w, turn, None)?;
-    w.turn_put(turn)?;
     Ok(())
 }
 
@@ -50,8 +43,7 @@ pub(crate) fn close(w: &mut Tx, mut approval: Approval) -> Result<Approval> {
 
 /// Writes an event of an approval.
 pub(crate) fn emit(w: &mut Tx, kind: EventKind, approval: &Approval) -> Result<()> {
-    let ctx = w.ctx;
-    w.emit(event(ctx, kind, approval))
+    w.emit(event(w.ctx, kind, approval))
 }
 
 /// An event of an approval.

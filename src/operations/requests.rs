@@ -35,14 +35,10 @@ where
 
 fn replay<T: DeserializeOwned>(key: &RequestKey, stored: &StoredAnswer) -> Result<T> {
     if stored.key.method != key.method || stored.key.digest != key.digest {
-        return Err(refusal!(
-            Conflict,
-            "request_id {} was used for another request ({})",
-            key.request_id.as_str(),
-            stored.key.method
-        )
-        .hint("use a fresh request_id for each request, and the same one only to repeat it")
-        .details(json!({ "field": "request_id" })));
+        let (id, method) = (key.request_id.as_str(), &stored.key.method);
+        return Err(refusal!(Conflict, "request_id {id} was used for another request ({method})")
+            .hint("use a fresh request_id for each request, and the same one only to repeat it")
+            .details(json!({ "field": "request_id" })));
     }
     serde_json::from_str(&stored.answer)
         .map_err(|error| refusal!(Internal, "the stored answer cannot be read: {error}"))

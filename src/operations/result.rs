@@ -2,12 +2,15 @@
 //!
 //! This module must never import anything from this crate, because every other module imports it.
 
+use ghost_domain::Refusal;
+use ghost_store::StoreError;
+
 /// The result of a rule: a value, or a typed refusal.
-pub type Result<T, E = ghost_domain::Refusal> = std::result::Result<T, E>;
+pub type Result<T, E = Refusal> = std::result::Result<T, E>;
 
 /// Reads a list to its end. `page` reads what follows the last item that was read.
 pub(crate) fn read_all<T>(
-    mut page: impl FnMut(Option<&T>) -> std::result::Result<Vec<T>, ghost_store::StoreError>,
+    mut page: impl FnMut(Option<&T>) -> std::result::Result<Vec<T>, StoreError>,
 ) -> Result<Vec<T>> {
     let mut all: Vec<T> = Vec::new();
     loop {
@@ -26,3 +29,17 @@ macro_rules! refusal {
     };
 }
 pub(crate) use refusal;
+
+/// The refusal for a name that is not there. Without a name that is `near`, the hint is this one.
+pub(crate) fn not_among(what: &str, name: &str, near: Option<&str>, hint: &str) -> Refusal {
+    let refusal = Refusal::not_found(what, name, near);
+    if near.is_some() { refusal } else { refusal.hint(hint) }
+}
+
+/// Refuses one more of what `limits.{limit}` bounds. `what` says of what there are `count`.
+pub(crate) fn at_most(limit: &str, count: u32, most: u32, what: &str, hint: &str) -> Result<()> {
+    if count < most {
+        return Ok(());
+    }
+    Err(refusal!(RateLimited, "{count} {what}, which is the limit (limits.{limit})").hint(hint))
+}

@@ -26,19 +26,6 @@ fn kept(family: Family, limits: &Limits) -> Duration {
     Limits::days(match family {
         Family::CronTurns => return Duration::from_secs(u64::from(limits.cron_turn_hours) * 3_600),
         Family::Events => limits.events_days,
-        Family::Turns
-        | Family::Messages
-        | Family::Approvals
-        | Family::Asks
-        | Family::DeadLetters
-        | Family::Tasks
-        | Family::RootBudgets
-        | Family::AgentBudgets
-        | Family::Droids
-        | Family::Roots
-        // A deleted entry is kept as long as a writer may still refer to a version that it has
-        // read.
-        | Family::Knowledge => limits.journal_days,
         Family::Ledger => limits.ledger_days,
         Family::Usage => limits.usage_days,
         Family::Requests => limits.requests_days,
@@ -49,6 +36,9 @@ fn kept(family: Family, limits: &Limits) -> Duration {
         Family::ScheduleRuns => limits.schedule_run_days,
         // A tombstone is kept as long as any record may name the agent.
         Family::Agents => limits.events_days.max(limits.journal_days).max(limits.ledger_days).max(limits.usage_days),
+        // What belongs to the work of turns. A deleted entry of the knowledge is kept as long as a writer may still refer
+        // to a version that it has read.
+        _ => limits.journal_days,
     })
 }
 

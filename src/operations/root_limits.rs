@@ -14,16 +14,12 @@ const ROOT_LIMITS: [&str; 6] =
     ["root_messages_max", "root_turns_max", "root_spawns_max", "hops_max", "echoes_max", "reply_rounds_max"];
 
 fn tally(r: &mut Tx, root_id: RootId) -> Result<RootTally> {
-    Ok(match r.root_get(root_id)? {
-        Some(tally) => tally,
-        None => RootTally::new(root_id, r.ctx.now()),
-    })
+    Ok(r.root_get(root_id)?.unwrap_or_else(|| RootTally::new(root_id, r.ctx.now())))
 }
 
 fn save(w: &mut Tx, mut tally: RootTally) -> Result<()> {
     tally.updated_at = w.ctx.now();
-    w.root_put(&tally)?;
-    Ok(())
+    Ok(w.root_put(&tally)?)
 }
 
 /// Counts `count` messages that an agent sends to agents or chat channels in a chain. Refuses over
@@ -31,10 +27,7 @@ fn save(w: &mut Tx, mut tally: RootTally) -> Result<()> {
 pub fn sent(w: &mut Tx, from: &Party, chain: Chain, count: u64) -> Result<()> {
     let (Some(agent_id), true) = (from.agent(), chain.hop > 0) else { return Ok(()) };
     let most = u64::from(w.ctx.limits().root_messages_max);
-    let mut tally = match with_sent(w, chain, count) {
-        Ok(tally) => tally,
-        Err(refusal) => return refuse(w, agent_id, chain, refusal),
-    };
+    let mut tally = with_sent(w, chain, count).or_else(|refusal| refuse(w, agent_id, chain, refusal))?;
     if tally.messages >= most {
         limit_reached(w, agent_id, "root_messages_max", most, &mut tally, json!({ "hop": chain.hop }))?;
     }
@@ -67,10 +60,8 @@ pub fn would_send(r: &mut Tx, from: &Party, chain: Chain, count: u64) -> Result<
 pub fn echoed(w: &mut Tx, from: &Party, to: &AgentId, text: &str, chain: Chain) -> Result<()> {
     let (Some(agent_id), true) = (from.agent(), chain.hop > 0) else { return Ok(()) };
     let most = w.ctx.limits().echoes_max;
-    let (mut tally, count) = match with_echo(w, agent_id, to, text, chain) {
-        Ok(echo) => echo,
-        Err(refusal) => return refuse(w, agent_id, chain, refusal),
-    };
+    let echo = with_echo(w, agent_id, to, text, chain);
+    let (mut tally, count) = echo.or_else(|refusal| refuse(w, agent_id, chain, refusal))?;
     if count == 0 {
         return Ok(());
     }
@@ -109,17 +100,15 @@ pub fn asked(w: &mut Tx, from: &Party, to: &AgentId, chain: Chain) -> Result<()>
     let most = w.ctx.limits().reply_rounds_max;
     let mut tally = tally(w, chain.root_id)?;
     let rounds = tally.asked(agent_id, to).clone();
-    let refusal = |what: String| {
-        let hint =
-            "continue with the answers that you have; ask it again after you have asked another, or send it a message";
-        Refusal::new(Code::LoopGuard, what).hint(hint)
-    };
+    let hint =
+        "continue with the answers that you have; ask it again after you have asked another, or send it a message";
     if rounds.over {
         // This is not a limit: the other agent has ended the exchange.
-        return Err(refusal(format!("{to} has ended this exchange")));
+        return Err(refusal!(LoopGuard, "{to} has ended this exchange").hint(hint));
     }
     if rounds.count > most {
-        let refusal = refusal(format!("you have asked {to} {most} times in a row (limits.reply_rounds_max)"))
+        let refusal = refusal!(LoopGuard, "you have asked {to} {most} times in a row (limits.reply_rounds_max)")
+            .hint(hint)
             .details(json!({ "limit": "reply_rounds_max", "value": most, "to": to }));
         return refuse(w, agent_id, chain, refusal);
     }
@@ -141,12 +130,13 @@ pub fn exchange_over(w: &mut Tx, root_id: RootId, from: &AgentId, to: &AgentId) 
 pub fn last_hop(w: &mut Tx, from: &Party, to: &AgentId, chain: Chain) -> Result<()> {
     let most = w.ctx.limits().hops_max;
     let (Some(agent_id), true) = (from.agent(), chain.hop == most) else { return Ok(()) };
+    reached_now(w, agent_id, chain, ("hops_max", most.into()), json!({ "to": to, "hop": chain.hop }))
+}
+
+/// Like [`limit_reached`], and saves the tally.
+fn reached_now(w: &mut Tx, agent_id: &AgentId, chain: Chain, (limit, most): (&str, u64), more: Value) -> Result<()> {
     let mut tally = tally(w, chain.root_id)?;
-    let more = json!({ "to": to, "hop": chain.hop });
-    if limit_reached(w, agent_id, "hops_max", u64::from(most), &mut tally, more)? {
-        save(w, tally)?;
-    }
-    Ok(())
+    if limit_reached(w, agent_id, limit, most, &mut tally, more)? { save(w, tally) } else { Ok(()) }
 }
 
 /// Counts an agent that a chain creates. Refuses over `limits.root_spawns_max`.
@@ -156,8 +146,7 @@ pub fn spawned(w: &mut Tx, by: &Party, chain: Chain) -> Result<()> {
     let mut tally = tally(w, chain.root_id)?;
     if tally.spawns >= most {
         let what = format!("what began with root {} has created {} agents", chain.root_id, tally.spawns);
-        let refusal = over("root_spawns_max", u64::from(most), &what, 1);
-        return refuse(w, agent_id, chain, refusal);
+        return refuse(w, agent_id, chain, over("root_spawns_max", most.into(), &what, 1));
     }
     tally.spawns += 1;
     if tally.spawns == most {
@@ -191,6 +180,12 @@ pub fn turn_opened(w: &mut Tx, agent_id: &AgentId, chain: Chain) -> Result<()> {
         limit_reached(w, agent_id, "root_turns_max", most, &mut tally, json!({ "hop": chain.hop }))?;
     }
     save(w, tally)
+}
+
+/// Refuses one more of what a limit of the world bounds, and reports that the next one fills it.
+pub(crate) fn room(w: &mut Tx, limit: &str, count: u32, most: u32, (what, hint): (&str, &str)) -> Result<()> {
+    at_most(limit, count, most, what, hint)?;
+    filled(w, limit, None, count.into(), most.into())
 }
 
 /// Emits an event when the next addition reaches a limit of the world or of one agent; `before` is
@@ -227,16 +222,10 @@ pub fn refused(w: &mut Tx, agent_id: &AgentId, chain: Chain, refusal: &Refusal) 
     let limit = details.get("limit").and_then(Value::as_str).filter(|limit| ROOT_LIMITS.contains(limit));
     let (Some(limit), Some(most)) = (limit, details.get("value").and_then(Value::as_u64)) else { return Ok(()) };
     let mut more = json!({ "hop": chain.hop });
-    for name in ["to", "more"] {
-        if let Some(value) = details.get(name) {
-            more[name] = value.clone();
-        }
+    for (name, value) in details.iter().filter(|(name, _)| matches!(name.as_str(), "to" | "more")) {
+        more[name] = value.clone();
     }
-    let mut tally = tally(w, chain.root_id)?;
-    if limit_reached(w, agent_id, limit, most, &mut tally, more)? {
-        save(w, tally)?;
-    }
-    Ok(())
+    reached_now(w, agent_id, chain, (limit, most), more)
 }
 
 /// Emits the event that a limit is reached, unless it was emitted before. Returns whether it was
@@ -287,8 +276,7 @@ pub fn near(r: &mut Tx, dynamic_agents: u64) -> Result<Vec<NearBound>> {
     let limits = r.ctx.limits();
     let mut found = Vec::new();
     let mut check = |limit: &str, about: String, value: u64, most: u64| {
-        let near = most > 0 && u128::from(value) * 5 >= u128::from(most) * 4;
-        if near {
+        if most > 0 && u128::from(value) * 5 >= u128::from(most) * 4 {
             found.push(NearBound { limit: limit.to_owned(), about, value, most });
         }
     };
@@ -303,17 +291,13 @@ pub fn near(r: &mut Tx, dynamic_agents: u64) -> Result<Vec<NearBound>> {
     check("store_bytes_max", world(), stored, limits.store_bytes_max);
     check("store_bytes_warn", world(), stored, limits.store_bytes_warn);
     check("world_mail_max", world(), r.inbox_total()?, limits.world_mail_max.into());
-    let waiting = r.inbox_waiting()?;
-    for agent_id in waiting {
+    for agent_id in r.inbox_waiting()? {
         let depth = r.inbox_depth(&agent_id)?;
         check("inbox_max", agent_id.to_string(), depth.into(), limits.inbox_max.into());
     }
     // Only roots that were active within the last hour are checked.
-    let since = ghost_domain::Timestamp(r.ctx.now().0.saturating_sub(3_600_000));
-    for tally in r.root_list(100)? {
-        if tally.updated_at < since {
-            continue;
-        }
+    let since = Timestamp(r.ctx.now().0.saturating_sub(3_600_000));
+    for tally in r.root_list(100)?.into_iter().filter(|tally| tally.updated_at >= since) {
         let root = || tally.root_id.to_string();
         check("root_messages_max", root(), tally.messages, limits.root_messages_max.into());
         check("root_turns_max", root(), tally.turns, limits.root_turns_max.into());

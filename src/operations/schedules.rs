@@ -7,18 +7,14 @@
 //! is covered by a recorded run, whether it ran, was refused by a limit, or was skipped.
 
 mod fire;
-mod heartbeat;
 mod outlet;
-mod rows;
 mod run_end;
 mod runs;
 mod text;
 
 pub use fire::{Beat, Beats, changed, due, run_now, watch_refused};
-pub(crate) use heartbeat::set_heartbeat;
-pub use heartbeat::{Wanted, follow_heartbeat};
-pub use rows::{all_of_kind, get};
 pub use run_end::{lost, turn_ended};
+pub use runs::{all_of_kind, get};
 
 use ghost_domain::schedule::Change;
 use ghost_domain::schedule::mode::LAST;
@@ -28,10 +24,12 @@ use ghost_domain::schedule::words::{NAME_MAX, checked_name};
 use crate::prelude::*;
 use crate::suggestion::{self, Unknown};
 use crate::{agent_lookup, conversations, mail};
-use rows::{may_change, remove, save};
+use runs::{may_change, remove, save};
 
 /// The longest watched path, in bytes.
 const PATH_MAX: usize = 1_024;
+/// The name that every heartbeat has.
+const HEARTBEAT: &str = "heartbeat";
 /// The most runs that a list shows.
 pub const RUNS_MAX: u32 = 1_000;
 
@@ -59,6 +57,15 @@ pub struct NewSchedule {
     pub chain: Chain,
     /// The files that a watch sees when it is set. Without it, the first check is the baseline.
     pub baseline: Option<WatchSnapshot>,
+}
+
+/// A heartbeat in the configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    /// The interval in milliseconds.
+    pub every_ms: u64,
+    /// Where an alert goes: `none`, `last` or a channel.
+    pub target: String,
 }
 
 /// Sets a schedule, or replaces the agent's schedule of the same kind and name.
@@ -97,10 +104,12 @@ pub fn set(w: &mut Tx, by: &Party, mut new: NewSchedule) -> Result<Schedule> {
     let before = w.schedule_find(&agent.agent_id, new.kind, &name)?;
     // A failed one-shot is off and its time has passed. Its other fields can still be changed.
     let stays_off = !new.enabled && before.as_ref().is_some_and(|before| before.when == when);
+    // The world file sets the interval of a heartbeat.
+    let gap = if new.kind == ScheduleKind::Heartbeat { 0 } else { limits.cron_gap_seconds };
     let first = match new.kind {
         ScheduleKind::Watch => None,
         _ if stays_off => None,
-        _ => Some(first_slot(&when, now, limits.cron_gap_seconds)?),
+        _ => Some(first_slot(&when, now, gap)?),
     };
     match &before {
         Some(before) => {
@@ -166,7 +175,7 @@ pub fn enable(w: &mut Tx, by: &Party, schedule_id: ScheduleId, enabled: bool) ->
     };
     save(w, by, &schedule)?;
     if schedule.kind == ScheduleKind::Heartbeat {
-        heartbeat::release_waiting_mail(w, &schedule.agent_id)?;
+        fire::release_waiting_mail(w, &schedule.agent_id)?;
     }
     Ok(schedule)
 }
@@ -184,11 +193,50 @@ pub fn cancel(w: &mut Tx, by: &Party, schedule_id: ScheduleId) -> Result<Schedul
     }
     remove(w, by, &schedule, None)?;
     if schedule.kind == ScheduleKind::Heartbeat {
-        heartbeat::release_waiting_mail(w, &schedule.agent_id)?;
+        fire::release_waiting_mail(w, &schedule.agent_id)?;
     }
     schedule.enabled = false;
     schedule.next_at = None;
     Ok(schedule)
+}
+
+/// Applies the configured heartbeat of an agent that is not deleted, or that it has none. An unchanged heartbeat is left
+/// alone, even if it is switched off.
+pub fn follow_heartbeat(w: &mut Tx, agent_id: &AgentId, wanted: Option<&Wanted>) -> Result<()> {
+    if let Some(wanted) = wanted {
+        return set_heartbeat(w, agent_id, wanted);
+    }
+    let Some(schedule) = w.schedule_find(agent_id, ScheduleKind::Heartbeat, HEARTBEAT)? else { return Ok(()) };
+    remove(w, &Party::System, &schedule, Some("the world file no longer wants it"))?;
+    fire::release_waiting_mail(w, agent_id)
+}
+
+/// Gives an agent a heartbeat, unless it has the same one already.
+pub(crate) fn set_heartbeat(w: &mut Tx, agent_id: &AgentId, wanted: &Wanted) -> Result<()> {
+    let before = w.schedule_find(agent_id, ScheduleKind::Heartbeat, HEARTBEAT)?;
+    let same = |before: Schedule| {
+        let every = matches!(before.when, When::Every { every_ms, .. } if every_ms == wanted.every_ms);
+        every && before.message == wanted.target
+    };
+    if before.is_some_and(same) {
+        return Ok(());
+    }
+    let when = When::Every { every_ms: wanted.every_ms, anchor: w.ctx.now() };
+    // The anchor is not a slot: the first heartbeat is one interval from now.
+    let new = NewSchedule {
+        kind: ScheduleKind::Heartbeat,
+        agent_id: agent_id.clone(),
+        name: HEARTBEAT.to_owned(),
+        when,
+        message: wanted.target.clone(),
+        missed: Missed::Skip,
+        mode: JobMode::default(),
+        enabled: true,
+        // Each slot starts a root of its own.
+        chain: Chain { root_id: RootId(uuid::Uuid::nil()), hop: 0, conversation_id: None },
+        baseline: None,
+    };
+    set(w, &Party::System, new).map(drop)
 }
 
 /// Cancels all schedules of an agent that is being deleted.
@@ -272,31 +320,20 @@ fn checked_when(kind: ScheduleKind, when: When) -> Result<When> {
 /// Checks the limits on the number of schedules of a kind.
 fn check_count(w: &mut Tx, agent_id: &AgentId, kind: ScheduleKind) -> Result<()> {
     let limits = w.ctx.limits();
-    let (limit, setting) = match kind {
-        ScheduleKind::Timer => (limits.timers_max, "limits.timers_max"),
-        ScheduleKind::Cron => (limits.crons_max, "limits.crons_max"),
-        ScheduleKind::Watch => (limits.watches_max, "limits.watches_max"),
+    let (most, limit) = match kind {
+        ScheduleKind::Timer => (limits.timers_max, "timers_max"),
+        ScheduleKind::Cron => (limits.crons_max, "crons_max"),
+        ScheduleKind::Watch => (limits.watches_max, "watches_max"),
         ScheduleKind::Heartbeat => return Ok(()),
     };
-    let count = w.schedule_count(agent_id, kind)?;
-    if count >= limit {
-        return Err(refusal!(
-            RateLimited,
-            "{agent_id} has {count} schedules of kind {kind}, which is the limit ({setting})"
-        )
-        .hint("cancel one that you no longer need, or replace one by using its name"));
+    let (count, what) = (w.schedule_count(agent_id, kind)?, format!("schedules of kind {kind} wake {agent_id}"));
+    at_most(limit, count, most, &what, "cancel one that you no longer need, or replace one by using its name")?;
+    if kind != ScheduleKind::Watch {
+        return Ok(());
     }
-    if kind == ScheduleKind::Watch {
-        let all = w.schedule_list(None, Some(kind), None)?.len();
-        if all >= limits.world_watches_max as usize {
-            return Err(refusal!(
-                RateLimited,
-                "the world has {all} watches, which is the limit (limits.world_watches_max)"
-            )
-            .hint("cancel one that is no longer needed"));
-        }
-    }
-    Ok(())
+    let all = u32::try_from(w.schedule_list(None, Some(kind), None)?.len()).unwrap_or(u32::MAX);
+    let hint = "cancel one that is no longer needed";
+    at_most("world_watches_max", all, limits.world_watches_max, "watches are in this world", hint)
 }
 
 /// Refuses a chat channel or conversation that does not exist. The last conversation is found when
@@ -317,12 +354,10 @@ fn check_target(r: &mut StoreTx, mode: &JobMode) -> Result<()> {
         return Ok(());
     }
     let near = nearest(channel.as_str(), [LAST]);
-    let refusal = with_field(Refusal::not_found("channel", channel.as_str(), near));
+    let hint = "give last, the name of a chat channel or the id of a conversation";
+    let refusal = with_field(not_among("channel", channel.as_str(), near, hint));
     Err(match near {
         Some(_) => refusal,
-        None => {
-            let refusal = refusal.hint("give last, the name of a chat channel or the id of a conversation");
-            suggestion::unknown_name(r, refusal, Unknown::Channel(channel.clone()))?
-        }
+        None => suggestion::unknown_name(r, refusal, Unknown::Channel(channel.clone()))?,
     })
 }

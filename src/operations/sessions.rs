@@ -93,7 +93,7 @@ pub(crate) fn beginning(
 /// `InvalidArguments` if it is neither `own` nor the id of a conversation.
 pub fn session_named(name: &str) -> Result<Option<ConversationId>> {
     named(name.trim()).ok_or_else(|| {
-        refusal!(InvalidArguments, "`{}` is no session", ghost_domain::text::clip(name, 80))
+        refusal!(InvalidArguments, "`{}` is no session", clip(name, 80))
             .hint("use `own` for the agent's own work, or the id of a conversation; syscall.session.list and `ghostctl session list` show them")
     })
 }
@@ -119,18 +119,9 @@ pub fn history(
     turns: u32,
 ) -> Result<History> {
     let limit = turns.clamp(1, HISTORY_MAX);
-    let before = match before {
-        Some(turn_id) => Some(place_in(r, agent_id, conversation_id, turn_id)?),
-        None => None,
-    };
-    let query = SessionTurns {
-        agent_id: agent_id.clone(),
-        conversation_id,
-        source: "mail",
-        from: Some(beginning(r, agent_id, conversation_id)?),
-        before,
-        limit: limit + 1,
-    };
+    let before = before.map(|turn_id| place_in(r, agent_id, conversation_id, turn_id)).transpose()?;
+    let (from, agent_id) = (Some(beginning(r, agent_id, conversation_id)?), agent_id.clone());
+    let query = SessionTurns { agent_id, conversation_id, source: "mail", from, before, limit: limit + 1 };
     let found = r.session_turns(&query)?;
     let mut turns = Vec::new();
     let mut bytes = 0;
@@ -138,8 +129,7 @@ pub fn history(
         if bytes > HISTORY_BYTES {
             break;
         }
-        let mut entries = Vec::new();
-        entries_of(turn, r.journal_of(turn.turn_id)?, &mut entries);
+        let entries = entries_of(turn, r.journal_of(turn.turn_id)?);
         bytes += entries.iter().map(|entry| entry.text.len()).sum::<usize>();
         turns.push(entries);
     }
@@ -189,15 +179,16 @@ fn place_in(
     })
 }
 
-fn entries_of(turn: &Turn, journal: Vec<JournalRow>, entries: &mut Vec<SessionEntry>) {
+fn entries_of(turn: &Turn, journal: Vec<JournalRow>) -> Vec<SessionEntry> {
+    let mut entries = Vec::new();
     for row in journal {
         let mut add = |author, tool: Option<String>, text: String| {
             entries.push(SessionEntry { turn_id: turn.turn_id, at: row.at, author, tool, text });
         };
         match row.step {
-            Step::Briefed { mail, .. } => add(Author::User, None, mail),
-            Step::ToolsChanged { text, .. } => add(Author::User, None, text),
-            Step::Note { text } => add(Author::User, None, text),
+            Step::Briefed { mail: text, .. } | Step::ToolsChanged { text, .. } | Step::Note { text } => {
+                add(Author::User, None, text);
+            }
             Step::ModelAnswered { blocks, .. } => {
                 let text = visible_text(&blocks);
                 if !text.is_empty() {
@@ -233,4 +224,5 @@ fn entries_of(turn: &Turn, journal: Vec<JournalRow>, entries: &mut Vec<SessionEn
             | Step::CallStarted { .. } => {}
         }
     }
+    entries
 }

@@ -40,10 +40,8 @@ pub struct Listed {
 /// `NotFound`; `InvalidArguments` for a malformed key.
 pub fn get(r: &mut StoreTx, key: &str) -> Result<StateEntry> {
     check_key(key)?;
-    match r.state_get(key)? {
-        Some(entry) => Ok(entry),
-        None => Err(missing(r, key)?),
-    }
+    let Some(entry) = r.state_get(key)? else { return Err(missing(r, key)?) };
+    Ok(entry)
 }
 
 /// Returns at most `limit` entries whose key begins with `prefix` and comes after `after`.
@@ -71,12 +69,9 @@ pub fn set(w: &mut Tx, by: &Party, through: Option<&Party>, new: Setting) -> Res
     let limits = w.ctx.limits();
     let bytes = new.value.as_str().len();
     if bytes > limits.state_bytes as usize {
-        return Err(refusal!(
-            TooLarge,
-            "the value has {bytes} bytes as JSON; the limit is {} (limits.state_bytes)",
-            limits.state_bytes
-        )
-        .hint("split it over several keys, or write a workspace file and store its path"));
+        let most = limits.state_bytes;
+        return Err(refusal!(TooLarge, "the value has {bytes} bytes as JSON; limits.state_bytes is {most}")
+            .hint("split it over several keys, or write a workspace file and store its path"));
     }
     let before = w.state_get(&new.key)?;
     let current = before.as_ref().map_or(0, |entry| entry.version);
@@ -94,14 +89,8 @@ pub fn set(w: &mut Tx, by: &Party, through: Option<&Party>, new: Setting) -> Res
         Some(entry) => entry.version + 1,
         None if deletes => return Err(missing(w, &new.key)?),
         None => {
-            let count = w.state_count()?;
-            if count >= limits.state_keys_max {
-                return Err(refusal!(
-                    RateLimited,
-                    "the shared state has {count} keys, which is the limit (limits.state_keys_max)"
-                )
-                .hint("delete a key by writing null to it, or combine several values in one key"));
-            }
+            let hint = "delete a key by writing null to it, or combine several values in one key";
+            at_most("state_keys_max", w.state_count()?, limits.state_keys_max, "keys are in the shared state", hint)?;
             floor(w)? + 1
         }
     };
@@ -134,6 +123,5 @@ fn missing(r: &mut StoreTx, key: &str) -> Result<Refusal> {
     let first: String = key.chars().take(1).collect();
     let near = r.state_list(&first, "", NEAR_MAX)?;
     let near = nearest(key, near.iter().map(|entry| entry.key.as_str()));
-    let refusal = Refusal::not_found("state key", key, near);
-    Ok(if near.is_some() { refusal } else { refusal.hint("list the keys to see which there are") })
+    Ok(not_among("state key", key, near, "list the keys to see which there are"))
 }

@@ -44,9 +44,8 @@ pub fn activate(w: &mut Tx, agent_id: &AgentId, skill: &str) -> Result<()> {
 /// `NotFound` if the agent does not hold it.
 pub fn drop_skill(w: &mut Tx, agent_id: &AgentId, skill: &str) -> Result<()> {
     if !w.skill_remove(agent_id, skill)? {
-        return Err(
-            refusal!(NotFound, "you do not hold the skill `{skill}`").hint("syscall.skill.list shows what you hold")
-        );
+        let refusal = refusal!(NotFound, "you do not hold the skill `{skill}`");
+        return Err(refusal.hint("syscall.skill.list shows what you hold"));
     }
     emit(w, EventKind::SkillDropped, agent_id, skill)
 }

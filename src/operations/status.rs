@@ -56,11 +56,9 @@ fn limited(r: &mut StoreTx, now: Timestamp, no_roots: bool, wanted: fn(&Budget) 
     budgets::each(r, filter, |budget| found.extend(Some(budget.at(now)).filter(wanted)))?;
     let mut living = Vec::with_capacity(found.len());
     for budget in found {
-        let bounds = match budget.scope.agent() {
-            Some(agent_id) => r.agent_get(agent_id)?.is_some_and(|agent| !agent.is_deleted()),
-            None => true,
-        };
-        living.extend(bounds.then_some(budget));
+        let agent = budget.scope.agent().map(|agent_id| r.agent_get(agent_id)).transpose()?;
+        let lives = agent.is_none_or(|agent| agent.is_some_and(|agent| !agent.is_deleted()));
+        living.extend(lives.then_some(budget));
     }
     Ok(living)
 }

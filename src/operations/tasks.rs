@@ -4,10 +4,9 @@
 mod depends;
 mod notify;
 mod owners;
-mod read;
 
+pub use depends::{TaskWithHistory, get, get_with_history};
 pub use owners::{handed_on, left_behind, remind};
-pub use read::{TaskWithHistory, get, get_with_history};
 
 use crate::prelude::*;
 use crate::{agent_lookup, job_result, mail};
@@ -48,13 +47,9 @@ pub fn create(w: &mut Tx, by: &Party, new: NewTask) -> Result<Task> {
             .hint("say in one line what to do, and the rest in description"));
     }
     if new.description.len() > limits.message_bytes as usize {
-        return Err(refusal!(
-            TooLarge,
-            "description has {} bytes; the limit is {}",
-            new.description.len(),
-            limits.message_bytes
-        )
-        .hint("write the long part to a workspace file and name its path"));
+        let (bytes, most) = (new.description.len(), limits.message_bytes);
+        return Err(refusal!(TooLarge, "description has {bytes} bytes; the limit is {most}")
+            .hint("write the long part to a workspace file and name its path"));
     }
     // Checked here and not only when the owner is notified. A blocked task, or a task that an agent
     // gives itself, sends no mail now. Its later notice comes from the system, which ignores the
@@ -64,11 +59,8 @@ pub fn create(w: &mut Tx, by: &Party, new: NewTask) -> Result<Task> {
     }
     agent_lookup::agent_for(w, by, &new.owner)?;
     let open = w.task_count_open()?;
-    if open >= limits.tasks_open_max {
-        return Err(refusal!(RateLimited, "{open} tasks are open in this world, which is the limit")
-            .hint("finish or cancel some first"));
-    }
-    crate::root_limits::filled(w, "tasks_open_max", None, open.into(), limits.tasks_open_max.into())?;
+    let words = ("tasks are open in this world", "finish or cancel some first");
+    crate::root_limits::room(w, "tasks_open_max", open, limits.tasks_open_max, words)?;
     if let Some(parent) = new.parent_id {
         get(w, parent)?;
     }
@@ -101,7 +93,7 @@ pub fn create(w: &mut Tx, by: &Party, new: NewTask) -> Result<Task> {
 }
 
 /// A change of a task; `None` leaves a field as it is.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TaskChange {
     /// The new status.
     pub status: Option<TaskStatus>,
@@ -127,11 +119,9 @@ pub fn update(w: &mut Tx, by: &Party, task_id: TaskId, new: TaskChange, chain: C
                 .hint("write it to a workspace file and name its path"));
         }
     }
-    let says_nothing = new.status.is_none() && new.note.is_none() && new.result.is_none();
-    if says_nothing && new.owner.is_none() && new.depends_on.is_none() {
-        return Err(
-            refusal!(InvalidArguments, "nothing to change").hint("give status, owner, note, result or depends_on")
-        );
+    if (TaskChange { reopen: new.reopen, ..TaskChange::default() }) == new {
+        let refusal = refusal!(InvalidArguments, "nothing to change");
+        return Err(refusal.hint("give status, owner, note, result or depends_on"));
     }
     let before = task.status;
     let mut note = new.note.clone();
@@ -187,14 +177,12 @@ pub fn update(w: &mut Tx, by: &Party, task_id: TaskId, new: TaskChange, chain: C
 
 /// Unblocks the tasks that waited only for `done` (TASK-06).
 fn unblock(w: &mut Tx, done: &Task, chain: Chain) -> Result<()> {
-    for mut task in w.task_dependants(done.task_id)? {
-        if task.status != TaskStatus::Blocked || unfinished(w, &task.depends_on)?.is_some() {
+    let note = format!("task {} is done", done.task_id);
+    for mut task in dependants(w, done, TaskStatus::Blocked)? {
+        if unfinished(w, &task.depends_on)?.is_some() {
             continue;
         }
-        task.status = TaskStatus::Pending;
-        task.updated_at = w.ctx.now();
-        let note = format!("task {} is done", done.task_id);
-        save(w, &Party::System, &task, Some(&note), EventKind::TaskUpdated)?;
+        follow(w, &mut task, TaskStatus::Pending, &note)?;
         match assign(w, &Party::System, &task, chain) {
             Ok(()) => {}
             // If an owner cannot be notified, the agent that finished the other task must not be
@@ -210,14 +198,9 @@ fn unblock(w: &mut Tx, done: &Task, chain: Chain) -> Result<()> {
 /// Blocks the pending tasks that depend on `reopened`. Tasks in progress continue, because their
 /// owner decides which part of the work is still valid.
 fn block(w: &mut Tx, reopened: &Task, chain: Chain) -> Result<()> {
-    for mut task in w.task_dependants(reopened.task_id)? {
-        if task.status != TaskStatus::Pending {
-            continue;
-        }
-        task.status = TaskStatus::Blocked;
-        task.updated_at = w.ctx.now();
-        let note = format!("task {} is open again", reopened.task_id);
-        save(w, &Party::System, &task, Some(&note), EventKind::TaskUpdated)?;
+    let note = format!("task {} is open again", reopened.task_id);
+    for mut task in dependants(w, reopened, TaskStatus::Pending)? {
+        follow(w, &mut task, TaskStatus::Blocked, &note)?;
         notify_of_change(w, &task, &note, chain)?;
     }
     Ok(())
@@ -227,19 +210,29 @@ fn block(w: &mut Tx, reopened: &Task, chain: Chain) -> Result<()> {
 /// blocked: whether they make sense without it, only their people know. A new list `depends_on` without `ended` releases
 /// them.
 fn warn_dependants(w: &mut Tx, ended: &Task, chain: Chain) -> Result<()> {
-    for task in w.task_dependants(ended.task_id)? {
-        if task.status != TaskStatus::Blocked {
-            continue;
-        }
-        let note = format!(
-            "task {} is {} and will not be done; set depends_on without it to release this task, or cancel this one",
-            ended.task_id, ended.status
-        );
+    let note = format!(
+        "task {} is {} and will not be done; set depends_on without it to release this task, or cancel this one",
+        ended.task_id, ended.status
+    );
+    for task in dependants(w, ended, TaskStatus::Blocked)? {
         save(w, &Party::System, &task, Some(&note), EventKind::TaskUpdated)?;
         notify_owner(w, &task, &note, chain)?;
         notify_of_change(w, &task, &note, chain)?;
     }
     Ok(())
+}
+
+/// The tasks of this status that depend on `task`.
+fn dependants(r: &mut StoreTx, task: &Task, status: TaskStatus) -> Result<Vec<Task>> {
+    let dependants = r.task_dependants(task.task_id)?;
+    Ok(dependants.into_iter().filter(|task| task.status == status).collect())
+}
+
+/// Sets the status that follows from a change of another task.
+fn follow(w: &mut Tx, task: &mut Task, status: TaskStatus, note: &str) -> Result<()> {
+    task.status = status;
+    task.updated_at = w.ctx.now();
+    save(w, &Party::System, task, Some(note), EventKind::TaskUpdated)
 }
 
 /// Notifies the creator of a change that followed from another task. A creator that is also the

@@ -80,10 +80,8 @@ pub fn delete_because(w: &mut Tx, by: &Party, agent_id: &AgentId, why: Option<&s
     agent.desired = Desired::Stopped;
     agent.status = AgentStatus::Stopped;
     let reason = why.map(|reason| w.ctx.excerpt(reason, 300)).filter(|reason| !reason.is_empty());
-    agent.status_reason = Some(match &reason {
-        Some(reason) => format!("deleted by {by}: {reason}"),
-        None => format!("deleted by {by}"),
-    });
+    let why = reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
+    agent.status_reason = Some(format!("deleted by {by}{why}"));
     agent.deleted_at = Some(w.ctx.now());
     put(w, &mut agent)?;
     let payload = json!({
@@ -136,11 +134,9 @@ pub async fn end_helpers(store: &Store, ctx: &Context, stopped: Vec<AgentId>) ->
 
 /// Whether this agent is no longer needed, by the rules of [`end_helpers`].
 fn is_not_needed(r: &mut StoreTx, agent_id: &AgentId) -> Result<bool> {
-    let Some(agent) = r.agent_get(agent_id)?.filter(|agent| !agent.is_deleted()) else { return Ok(false) };
-    let Some(root_id) = agent.helps else { return Ok(false) };
-    if !agent.let_go || agent.status != AgentStatus::Stopped || agent.desired != Desired::Stopped {
-        return Ok(false);
-    }
+    let is_let_go = |agent: &Agent| agent.let_go && !agent.is_deleted() && agent.desired == Desired::Stopped;
+    let agent = r.agent_get(agent_id)?.filter(|agent| is_let_go(agent) && agent.status == AgentStatus::Stopped);
+    let Some(root_id) = agent.and_then(|agent| agent.helps) else { return Ok(false) };
     let busy = r.inbox_depth(agent_id)? > 0
         || !r.tasks_open(Some(agent_id), None, 1)?.is_empty()
         || r.dead_letter_count_held(Some(agent_id))? > 0

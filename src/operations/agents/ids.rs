@@ -27,12 +27,9 @@ pub fn free_id(w: &mut StoreTx, archetype: &str) -> Result<AgentId> {
     let clean = clean.trim_start_matches(['.', '_', '-']);
     let base = if clean.is_empty() { "agent" } else { clean };
     let key = format!("{NUMBER}{base}");
-    let mut number: u64 = match w.meta_get(&key)? {
-        None => 0,
-        Some(text) => {
-            text.parse().map_err(|error| refusal!(Internal, "the fact `{key}` is `{}`: {error}", clip(&text, 40)))?
-        }
-    };
+    let text = w.meta_get(&key)?.unwrap_or_else(|| "0".to_owned());
+    let unreadable = |error| refusal!(Internal, "the fact `{key}` is `{}`: {error}", clip(&text, 40));
+    let mut number = text.parse::<u64>().map_err(unreadable)?;
     let mut step = 1;
     for tries in 0..TRIES {
         number = number.saturating_add(step);
@@ -107,13 +104,15 @@ fn details(agent_id: &AgentId, there: Option<&Agent>) -> Value {
 /// agents that still live. Otherwise the calls of those agents would be charged to a different
 /// account, or to a cycle of accounts.
 pub(super) fn check_former_owner(w: &mut StoreTx, by: &Party, before: Option<&Agent>) -> Result<()> {
-    let Some(old) = before.filter(|old| by.agent().is_some() && old.owner != Some(by.to_string())) else {
-        return Ok(());
-    };
+    let is_other = |old: &&Agent| by.agent().is_some() && old.owner != Some(by.to_string());
+    let Some(Agent { agent_id, .. }) = before.filter(is_other) else { return Ok(()) };
     let living = w.agent_list(false)?;
-    let Some(child) = living.iter().find(|agent| agent.creator().as_ref() == Some(&old.agent_id)) else {
-        return Ok(());
-    };
-    let what = format!("`{}` was deleted, and `{}`, which it created, is still there", old.agent_id, child.agent_id);
-    Err(Refusal::new(Code::Conflict, what).hint("choose another id").details(details(&old.agent_id, Some(old))))
+    match living.iter().find(|agent| agent.creator().as_ref() == Some(agent_id)) {
+        None => Ok(()),
+        Some(Agent { agent_id: child, .. }) => {
+            Err(refusal!(Conflict, "`{agent_id}` was deleted, and `{child}`, which it created, is still there")
+                .hint("choose another id")
+                .details(details(agent_id, before)))
+        }
+    }
 }

@@ -36,10 +36,8 @@ pub fn crashed(w: &mut Tx, agent_id: &AgentId, reason: &str) -> Result<bool> {
     turns::crashed(w, agent_id, reason)?;
     // A new dead letter may have stopped the agent, so its record is read again.
     let mut agent = turns::owned(w, agent_id)?;
-    let dead_lettered = match turn_id {
-        Some(turn_id) => w.turn_get(turn_id)?.is_some_and(|turn| turn.status == TurnStatus::Dead),
-        None => false,
-    };
+    let turn = turn_id.map(|turn_id| w.turn_get(turn_id)).transpose()?.flatten();
+    let dead_lettered = turn.is_some_and(|turn| turn.status == TurnStatus::Dead);
     let reason = w.ctx.excerpt(reason, 500);
     if agent.desired == Desired::Running && agent.status == AgentStatus::Running {
         agent.status = AgentStatus::Restarting;

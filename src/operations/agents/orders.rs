@@ -67,17 +67,14 @@ pub fn stop(w: &mut Tx, by: &Party, agent_id: &AgentId, reason: Option<&str>) ->
     if agent.status != AgentStatus::Stopped {
         agent.status = AgentStatus::Stopping;
     }
-    agent.status_reason = Some(match reason {
-        Some(reason) => format!("by {by}: {}", w.ctx.excerpt(reason, 300)),
-        None => format!("by {by}"),
-    });
+    let why = reason.map(|reason| format!(": {}", w.ctx.excerpt(reason, 300))).unwrap_or_default();
+    agent.status_reason = Some(format!("by {by}{why}"));
     put(w, &mut agent)?;
     family::ended_with_parent(w, agent_id, Parent::Stopped)?;
     family::agent_ended(w, &agent)?;
     let refusal = gone(&agent, "was stopped");
     for ask in w.asks_open_to(agent_id)? {
-        let waits = w.message_get(ask.message_id)?.is_some_and(|mail| mail.state == MailState::Pending);
-        if waits {
+        if w.message_get(ask.message_id)?.is_some_and(|mail| mail.state == MailState::Pending) {
             asks::fail(w, ask.ask_id, &refusal)?;
         }
     }

@@ -27,17 +27,16 @@ impl Charged {
 /// first call on. A root has one too if roots have a default limit. Other scopes get an account
 /// when a limit is set for them; their earlier spending is in the usage rows.
 pub(super) fn accounts(r: &mut Tx, agent: &Agent, turn: &Turn) -> Result<Vec<Budget>> {
-    let ctx = r.ctx;
-    let world = r.budget_get(&Scope::World)?.unwrap_or_else(|| Budget::open(Scope::World, ctx.now()));
+    let world = r.budget_get(&Scope::World)?.unwrap_or_else(|| Budget::open(Scope::World, r.ctx.now()));
     let mut budgets = vec![world];
     let scopes = payers(r, agent)?;
     let daily: Vec<Scope> = scopes.iter().chain([&Scope::World]).filter_map(Scope::daily).collect();
     for scope in scopes.into_iter().chain(daily) {
-        budgets.extend(r.budget_get(&scope)?.map(|budget| budget.at(ctx.now())));
+        budgets.extend(r.budget_get(&scope)?.map(|budget| budget.at(r.ctx.now())));
     }
     let root = Scope::Root(turn.root_id);
     let account = r.budget_get(&root)?;
-    let new = (ctx.limits().root_tokens_max > 0).then(|| Budget::open(root, ctx.now()));
+    let new = (r.ctx.limits().root_tokens_max > 0).then(|| Budget::open(root, r.ctx.now()));
     budgets.extend(account.or(new));
     Ok(budgets)
 }
@@ -70,7 +69,7 @@ pub(super) fn append_usage(
     charged: Charged,
     (free, duration_ms): (bool, u64),
 ) -> Result<()> {
-    let ctx = w.ctx;
+    let at = w.ctx.now();
     Ok(w.usage_append(&UsageRow {
         agent_id: turn.agent_id.clone(),
         turn_id: turn.turn_id,
@@ -82,23 +81,19 @@ pub(super) fn append_usage(
         estimated: charged.estimated,
         free,
         duration_ms,
-        at: ctx.now(),
+        at,
     })?)
 }
 
 /// Adds a hint to the refusal of a root that has reached the default limit of roots: it says how to
 /// raise it.
 fn with_root_hint(refusal: Refusal, budgets: &[Budget], root_tokens: u64) -> Refusal {
-    let reached = |budget: &&Budget| {
-        let named = refusal.details.as_ref().and_then(|details| details["scope"].as_str());
-        named.is_some_and(|scope| scope == budget.scope.to_string())
+    let named = refusal.details.as_ref().and_then(|details| details["scope"].as_str()).unwrap_or_default();
+    let has_default = |budget: &&Budget| {
+        budget.limits.tokens.is_none() && (*budget).clone().with_default(root_tokens).limits.tokens.is_some()
     };
-    let account = budgets.iter().find(reached).cloned();
-    let Some(Budget { scope, .. }) = account.filter(|budget| {
-        budget.limits.tokens.is_none() && budget.clone().with_default(root_tokens).limits.tokens.is_some()
-    }) else {
-        return refusal;
-    };
+    let account = budgets.iter().find(|budget| budget.scope.to_string() == named).filter(has_default);
+    let Some(Budget { scope, .. }) = account else { return refusal };
     refusal.hint(format!(
         "raise it for this root with `ghostctl budget set {scope} --tokens N` or lift it with `--tokens none`; \
          `limits.root_tokens_max` in the world file is the limit of every root, 0 means no limit"

@@ -26,8 +26,7 @@ pub(super) fn opened_late(w: &mut Tx, scopes: &BTreeSet<Scope>) -> Result<BTreeM
             Scope::Day(daily) => drop(today.insert(daily.whole(), scope.clone())),
             Scope::Root(root_id) => {
                 let filter = UsageFilter { root_id: Some(*root_id), ..UsageFilter::default() };
-                let sums = sums(w, &filter)?;
-                sums.iter().for_each(|sum| add(&mut accounts, scope, sum));
+                sums(w, &filter)?.iter().for_each(|sum| add(&mut accounts, scope, sum));
             }
             whole => drop(ever.insert(whole.clone(), whole.clone())),
         }
@@ -38,8 +37,7 @@ pub(super) fn opened_late(w: &mut Tx, scopes: &BTreeSet<Scope>) -> Result<BTreeM
         // A call without accounts is free.
         let Some(held) = turn.held.as_mut().filter(|held| !held.scopes.is_empty()) else { continue };
         let mut paying = agents.payers(&turn.agent_id);
-        paying.push((Scope::World, ALWAYS));
-        paying.push((Scope::Root(turn.root_id), ALWAYS));
+        paying.extend([(Scope::World, ALWAYS), (Scope::Root(turn.root_id), ALWAYS)]);
         let before = held.scopes.len();
         for (whole, _) in paying {
             for scope in whole.daily().into_iter().chain([whole]) {
@@ -79,8 +77,7 @@ fn spent(
         agents.ids().map(|agent_id| (agent_id.clone(), payers(agent_id))).collect();
     let start = since.unwrap_or(ALWAYS);
     let later = charged.values().flatten().map(|(_, from)| *from).filter(|from| *from > start);
-    let cuts: BTreeSet<Timestamp> = later.chain([start]).collect();
-    let cuts: Vec<Timestamp> = cuts.into_iter().collect();
+    let cuts: Vec<Timestamp> = later.chain([start]).collect::<BTreeSet<_>>().into_iter().collect();
     for (at, cut) in cuts.iter().enumerate() {
         // The first interval of all time has no start.
         let from = if at == 0 { since } else { Some(*cut) };

@@ -15,6 +15,12 @@ pub struct NewLimits {
     pub money: Option<Option<Money>>,
 }
 
+impl NewLimits {
+    fn over(self, old: BudgetLimits) -> BudgetLimits {
+        BudgetLimits { tokens: self.tokens.unwrap_or(old.tokens), money: self.money.unwrap_or(old.money) }
+    }
+}
+
 /// The origin of a limit: the `origin` in [`EventKind::BudgetSet`].
 #[derive(Clone, Copy, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -41,12 +47,10 @@ pub fn set(w: &mut Tx, by: &Party, scope: &Scope, limits: NewLimits) -> Result<B
         return Err(refusal!(InvalidArguments, "no limit was given").hint("give limit_tokens, limit_micros or both"));
     }
     let account = match account {
-        Some(account) => account,
-        None => {
-            let opened = opened_late(w, &BTreeSet::from([scope.clone()]))?.remove(scope);
-            opened.unwrap_or_else(|| Budget::open(scope.clone(), w.ctx.now()))
-        }
+        Some(account) => Some(account),
+        None => opened_late(w, &BTreeSet::from([scope.clone()]))?.remove(scope),
     };
+    let account = account.unwrap_or_else(|| Budget::open(scope.clone(), w.ctx.now()));
     let mut budget = put_limits(w, by, account, limits, Origin::Hand)?;
     if budget.money_lifted
         && let Some(agent_id) = scope.agent()
@@ -78,8 +82,7 @@ fn names_something(w: &mut StoreTx, scope: &Scope) -> Result<()> {
                 names.extend(names.iter().map(|name| format!("{name}/day")).collect::<Vec<_>>());
             }
             let near = nearest(team, names.iter().map(String::as_str));
-            let refusal = Refusal::not_found("team", team, near);
-            Err(if near.is_some() { refusal } else { refusal.hint("`teams:` in the world file lists the teams") })
+            Err(not_among("team", team, near, "`teams:` in the world file lists the teams"))
         }
         Scope::World | Scope::Agent(_) | Scope::Root(_) | Scope::Day(_) => Ok(()),
     }
@@ -89,10 +92,7 @@ fn names_something(w: &mut StoreTx, scope: &Scope) -> Result<()> {
 /// replaced.
 fn put_limits(w: &mut Tx, by: &Party, account: Budget, limits: NewLimits, origin: Origin) -> Result<Budget> {
     let mut budget = account.at(w.ctx.now());
-    budget.limits = BudgetLimits {
-        tokens: limits.tokens.unwrap_or(budget.limits.tokens),
-        money: limits.money.unwrap_or(budget.limits.money),
-    };
+    budget.limits = limits.over(budget.limits);
     budget.of_file = BudgetLimits {
         tokens: budget.of_file.tokens.filter(|_| limits.tokens.is_none()),
         money: budget.of_file.money.filter(|_| limits.money.is_none()),
@@ -106,12 +106,7 @@ fn put_limits(w: &mut Tx, by: &Party, account: Budget, limits: NewLimits, origin
                 budget.tokens_lifted = limits.tokens.map_or(budget.tokens_lifted, |tokens| tokens.is_none());
             }
         }
-        Origin::File => {
-            budget.of_file = BudgetLimits {
-                tokens: limits.tokens.unwrap_or(budget.of_file.tokens),
-                money: limits.money.unwrap_or(budget.of_file.money),
-            }
-        }
+        Origin::File => budget.of_file = limits.over(budget.of_file),
         Origin::Archetype => budget.of_archetype = limits.money.flatten(),
     }
     budget.updated_at = w.ctx.now();
@@ -121,10 +116,9 @@ fn put_limits(w: &mut Tx, by: &Party, account: Budget, limits: NewLimits, origin
     if let Scope::Root(root_id) = budget.scope {
         crate::turns::parking::root_changed(w, root_id)?;
     }
-    let payload = json!({
-        "scope": budget.scope, "tokens": budget.limits.tokens, "usd": budget.limits.money.map(Money::usd), "by": by,
-        "origin": origin,
-    });
+    let BudgetLimits { tokens, money } = budget.limits;
+    let usd = money.map(Money::usd);
+    let payload = json!({ "scope": budget.scope, "tokens": tokens, "usd": usd, "by": by, "origin": origin });
     w.emit(NewEvent::new(EventKind::BudgetSet, payload))?;
     Ok(budget)
 }
@@ -214,13 +208,10 @@ pub fn follow_file(w: &mut Tx, by: &Party, named: &[(Scope, BudgetLimits)]) -> R
         }
     }
     let named: BTreeSet<&Scope> = named.iter().map(|(scope, _)| scope).collect();
-    let mut unnamed = Vec::new();
-    each(w, BudgetFilter { limited: true, no_roots: true, ..BudgetFilter::default() }, |budget| {
-        if !budget.of_file.is_none() && !named.contains(&budget.scope) {
-            unnamed.push(budget);
-        }
-    })?;
-    for budget in unnamed {
+    let mut set = Vec::new();
+    let filter = BudgetFilter { limited: true, no_roots: true, ..BudgetFilter::default() };
+    each(w, filter, |budget| set.extend(Some(budget).filter(|budget| !budget.of_file.is_none())))?;
+    for budget in set.into_iter().filter(|budget| !named.contains(&budget.scope)) {
         let of_file = budget.of_file;
         let limits = NewLimits { tokens: of_file.tokens.map(|_| None), money: of_file.money.map(|_| None) };
         put_limits(w, by, budget, limits, Origin::File)?;

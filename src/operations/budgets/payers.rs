@@ -13,16 +13,11 @@ pub(super) const ALWAYS: Timestamp = Timestamp(0);
 
 /// The scopes that pay, each with the time from which it pays. Earlier spending of the same ids was
 /// charged to other scopes.
+#[derive(Default)]
 struct Payers {
     scopes: Vec<(Scope, Timestamp)>,
     agents: usize,
     since: Timestamp,
-}
-
-impl Default for Payers {
-    fn default() -> Self {
-        Self { scopes: Vec::new(), agents: 0, since: ALWAYS }
-    }
 }
 
 impl Payers {
@@ -107,12 +102,8 @@ pub(crate) fn may_create(r: &mut StoreTx, owner: &Party, new_id: &AgentId) -> Re
     if payers.agents < OWNERS_MAX {
         return Ok(());
     }
-    Err(refusal!(
-        RateLimited,
-        "{} is the last of {OWNERS_MAX} agents that created one another, which is the limit",
-        owner
-    )
-    .hint("let an agent that the world file names create it"))
+    Err(refusal!(RateLimited, "{owner} is the last of {OWNERS_MAX} agents that created one another, the limit")
+        .hint("let an agent that the world file names create it"))
 }
 
 /// All agents on record, loaded once to compute many accounts.

@@ -11,14 +11,11 @@ pub(super) const CROWD: u32 = 3;
 /// Returns the channel of this name. The refusal gets a suggestion; see
 /// [`with_nearest`](crate::mail::with_nearest).
 pub fn channel_named(r: &mut StoreTx, channel: &ChannelName) -> Result<ChatChannel> {
-    match r.chat_channel_get(channel)? {
-        Some(found) => Ok(found),
-        None => {
-            let refusal = Refusal::not_found("channel", channel.as_str(), None);
-            let refusal = refusal.hint("the list of channels has their names");
-            Err(suggestion::unknown_name(r, refusal, Unknown::Channel(channel.clone()))?)
-        }
+    if let Some(found) = r.chat_channel_get(channel)? {
+        return Ok(found);
     }
+    let refusal = Refusal::not_found("channel", channel.as_str(), None).hint("the list of channels has their names");
+    Err(suggestion::unknown_name(r, refusal, Unknown::Channel(channel.clone()))?)
 }
 
 /// Builds the refusal for a party that is not in a channel and wants to do `what` there.

@@ -35,11 +35,8 @@ pub fn history(r: &mut StoreTx, reader: &Party, query: &HistoryQuery) -> Result<
             .details(json!({ "field": "limit" })));
     }
     let channel = channel_named(r, &query.channel)?;
-    let is_member = match reader.agent() {
-        Some(agent_id) => r.chat_member_get(&channel.channel, agent_id)?.is_some(),
-        None => false,
-    };
-    if !channel.admits(reader, is_member) {
+    let member = reader.agent().map(|agent_id| r.chat_member_get(&channel.channel, agent_id)).transpose()?.flatten();
+    if !channel.admits(reader, member.is_some()) {
         return Err(not_a_member(&channel, reader, "read it"));
     }
     let last = channel.last_seq;
@@ -53,13 +50,10 @@ pub fn history(r: &mut StoreTx, reader: &Party, query: &HistoryQuery) -> Result<
                 .details(json!({ "field": field, "last_seq": last })));
         }
         if cursor > most {
-            return Err(refusal!(
-                CursorAhead,
-                "{field} is {cursor}, which #{} has not reached: its newest post is {last}",
-                channel.channel
-            )
-            .hint("use a sequence that you got from this channel")
-            .details(json!({ "field": field, "last_seq": last })));
+            let name = &channel.channel;
+            return Err(refusal!(CursorAhead, "{field} is {cursor}, and the newest post of #{name} is {last}")
+                .hint("use a sequence that you got from this channel")
+                .details(json!({ "field": field, "last_seq": last })));
         }
     }
     let (after, before) = (query.after_seq.unwrap_or(0), query.before_seq.unwrap_or(last.saturating_add(1)));
@@ -78,18 +72,13 @@ pub fn history(r: &mut StoreTx, reader: &Party, query: &HistoryQuery) -> Result<
         (None, Some(_)) if posts.is_empty() => Some("before_seq"),
         _ => None,
     };
-    match pruned {
-        None => Ok(posts),
-        Some(field) => {
-            let oldest = oldest_kept(r, &channel)?;
-            Err(refusal!(CursorExpired, "{field} points to posts of #{} that are no longer kept", channel.channel)
-                .hint(match oldest {
-                    Some(oldest) => format!("the oldest that is kept is {oldest}; limits.chat_days says for how long"),
-                    None => "none are kept; limits.chat_days says for how long".to_owned(),
-                })
-                .details(json!({ "field": field, "oldest_seq": oldest, "last_seq": last })))
-        }
-    }
+    let Some(field) = pruned else { return Ok(posts) };
+    let oldest = oldest_kept(r, &channel)?;
+    let kept =
+        oldest.map_or_else(|| "none are kept".to_owned(), |oldest| format!("the oldest that is kept is {oldest}"));
+    Err(refusal!(CursorExpired, "{field} points to posts of #{} that are no longer kept", channel.channel)
+        .hint(format!("{kept}; limits.chat_days says for how long"))
+        .details(json!({ "field": field, "oldest_seq": oldest, "last_seq": last })))
 }
 
 fn is_kept(r: &mut StoreTx, channel: &ChatChannel, seq: i64) -> Result<bool> {

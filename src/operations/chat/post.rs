@@ -141,9 +141,8 @@ fn post_with(w: &mut Tx, by: &Speaker, wake: ChatWake, new: NewPost, unknown: Un
     let payload = json!({
         "seq": post.seq, "message_id": post.message_id, "from": shown_name(&post.from), "content": post.content,
         "mentions": post.mentioned().collect::<Vec<_>>(), "mentions_all": named.all, "reply_to": post.reply_to,
-        "gated": channel.gated,
-        "hop": post.hop, "delivered": reached.delivered, "woken": reached.woken, "waiting": reached.waiting,
-        "skipped": skipped.len(), "via": by.via,
+        "gated": channel.gated, "hop": post.hop, "delivered": reached.delivered, "woken": reached.woken,
+        "waiting": reached.waiting, "skipped": skipped.len(), "via": by.via,
     });
     let event = NewEvent::new(EventKind::ChatMessage, payload).channel(&channel.channel).correlation(post.root_id);
     w.emit_at(post.ts, NewEvent { agent_id: by.party.agent().cloned(), ..event })?;
@@ -269,13 +268,11 @@ impl FreeSpace {
     fn read<'m>(w: &mut Tx, agents: impl Iterator<Item = &'m AgentId>) -> Result<Self> {
         let agents: Vec<AgentId> = agents.cloned().collect();
         let limits = w.ctx.limits();
-        let (depths, world) = match agents.is_empty() {
+        let (depths, waiting) = match agents.is_empty() {
             true => (Vec::new(), 0),
-            false => {
-                let waiting = w.inbox_total()?;
-                (w.inbox_depths(&agents)?, u64::from(limits.world_mail_max).saturating_sub(waiting))
-            }
+            false => (w.inbox_depths(&agents)?, w.inbox_total()?),
         };
+        let world = u64::from(limits.world_mail_max).saturating_sub(waiting);
         Ok(Self { depths: depths.into_iter(), inbox_max: limits.inbox_max, world })
     }
 

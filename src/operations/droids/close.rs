@@ -6,7 +6,7 @@
 use ghost_domain::droid::RESULT_BYTES;
 use ghost_domain::reply_tokens::SILENT;
 
-use super::record::emit;
+use super::record::{at_work, emit};
 use crate::agent_lookup::{emit_stopped, put};
 use crate::mail::{self, NewMessage};
 use crate::prelude::*;
@@ -15,9 +15,7 @@ use crate::turns::ending::Ending;
 /// Records the end of a droid's turn. A run ends with its turn, unless guidance has come that it has not read. A session
 /// reports and waits for more work.
 pub fn turn_ended(w: &mut Tx, turn: &Turn, ending: &Ending) -> Result<()> {
-    let Some(mut droid) = w.droid_get(&turn.agent_id)?.filter(|droid| !droid.state.is_over()) else {
-        return Ok(());
-    };
+    let Some(mut droid) = at_work(w, &turn.agent_id)? else { return Ok(()) };
     let used = &mut droid.used;
     used.turns = used.turns.saturating_add(1);
     used.rounds = used.rounds.saturating_add(turn.rounds);
@@ -48,13 +46,9 @@ pub fn turn_ended(w: &mut Tx, turn: &Turn, ending: &Ending) -> Result<()> {
     }
     if droid.mode == DroidMode::Session {
         droid.deadline_at = w.ctx.now().plus(Limits::seconds(w.ctx.limits().droid_idle_seconds));
-        let words = if error.is_some() {
-            "failed at this work and waits for more"
-        } else {
-            "has done this work and waits for more"
-        };
+        let what = if error.is_some() { "failed at" } else { "has done" };
         droid.error = error;
-        report(w, &droid, words)?;
+        report(w, &droid, &format!("{what} this work and waits for more"))?;
     }
     w.droid_put(&droid)?;
     Ok(())
@@ -62,16 +56,14 @@ pub fn turn_ended(w: &mut Tx, turn: &Turn, ending: &Ending) -> Result<()> {
 
 /// Ends a droid without an open turn and without a word to its parent. Its supervisor then stops its actor.
 pub(crate) fn end(w: &mut Tx, mut droid: Droid, state: DroidState, error: Option<Refusal>) -> Result<Droid> {
-    let ctx = w.ctx;
     // Nothing may start it again. Its inbox is read only if it has mail.
     while w.inbox_depth(&droid.droid_id)? > 0 {
-        let mail = w.inbox_pending(&droid.droid_id, 500)?;
-        let mail: Vec<_> = mail.into_iter().map(|mail| mail.message_id).collect();
+        let mail: Vec<_> = w.inbox_pending(&droid.droid_id, 500)?.into_iter().map(|mail| mail.message_id).collect();
         w.message_mark(&mail, MailState::Consumed, None, 0)?;
     }
     droid.state = state;
     droid.error = error;
-    droid.ended_at = Some(ctx.now());
+    droid.ended_at = Some(w.ctx.now());
     w.droid_put(&droid)?;
     if let Some(mut agent) = w.agent_get(&droid.droid_id)?.filter(|agent| !agent.is_deleted()) {
         // Otherwise its supervisor ends what is left, and then records the stop.
@@ -84,10 +76,8 @@ pub(crate) fn end(w: &mut Tx, mut droid: Droid, state: DroidState, error: Option
         } else if agent.status != AgentStatus::Stopped {
             agent.status = AgentStatus::Stopping;
         }
-        agent.status_reason = Some(match &droid.error {
-            Some(error) => ctx.excerpt(&error.message, 300),
-            None => "it has done its task".to_owned(),
-        });
+        let why = droid.error.as_ref().map(|error| w.ctx.excerpt(&error.message, 300));
+        agent.status_reason = Some(why.unwrap_or_else(|| "it has done its task".to_owned()));
         put(w, &mut agent)?;
         if is_at_rest {
             emit_stopped(w, &agent)?;
@@ -95,10 +85,10 @@ pub(crate) fn end(w: &mut Tx, mut droid: Droid, state: DroidState, error: Option
         w.signal(Signal::DroidEnded(Box::new(agent)));
     }
     let error =
-        droid.error.as_ref().map(|error| json!({ "code": error.code, "message": ctx.excerpt(&error.message, 400) }));
+        droid.error.as_ref().map(|error| json!({ "code": error.code, "message": w.ctx.excerpt(&error.message, 400) }));
     let payload = json!({
         "state": droid.state, "error": error, "used": droid.used, "root_id": droid.root_id,
-        "seconds": ctx.now().since(droid.created_at).as_secs(),
+        "seconds": w.ctx.now().since(droid.created_at).as_secs(),
     });
     emit(w, EventKind::DroidEnded, &droid, payload)?;
     Ok(droid)
@@ -122,17 +112,12 @@ pub(crate) fn report(w: &mut Tx, droid: &Droid, words: &str) -> Result<()> {
         return Ok(());
     }
     let label = droid.label.as_deref().map(|label| format!(" ({label})")).unwrap_or_default();
-    let used = &droid.used;
+    let Droid { state, output_path, .. } = droid;
+    let DroidUse { rounds, calls, input_tokens, output_tokens, cost, .. } = droid.used;
+    let seconds = w.ctx.now().since(droid.created_at).as_secs();
     let mut body = format!(
-        "status: {}\noutput: {}\nstats: {} s, {} model calls, {} tool calls, {} tokens in, {} tokens out, {}\n",
-        droid.state,
-        droid.output_path,
-        w.ctx.now().since(droid.created_at).as_secs(),
-        used.rounds,
-        used.calls,
-        used.input_tokens,
-        used.output_tokens,
-        used.cost,
+        "status: {state}\noutput: {output_path}\nstats: {seconds} s, {rounds} model calls, {calls} tool calls, \
+         {input_tokens} tokens in, {output_tokens} tokens out, {cost}\n"
     );
     if let Some(error) = &droid.error {
         body.push_str(&format!("error: {}: {}\n", error.code, error.message));

@@ -5,7 +5,7 @@
 use ghost_domain::droid::OVERDUE;
 
 use super::close::{end, report, words};
-use super::record::own;
+use super::record::{at_work, own};
 use crate::prelude::*;
 use crate::turns::end::finish;
 use crate::turns::ending::Ending;
@@ -19,11 +19,8 @@ pub fn kill(w: &mut Tx, by: &Party, droid_id: &str, reason: Option<&str>) -> Res
     if droid.state.is_over() {
         return Ok(droid);
     }
-    let why = match reason {
-        Some(reason) => format!("{by} ended it: {}", w.ctx.excerpt(reason, 300)),
-        None => format!("{by} ended it"),
-    };
-    end_at_work(w, droid, DroidState::Killed, Some(Refusal::new(Code::Cancelled, why)))
+    let why = reason.map(|reason| format!(": {}", w.ctx.excerpt(reason, 300))).unwrap_or_default();
+    end_at_work(w, droid, DroidState::Killed, Some(refusal!(Cancelled, "{by} ended it{why}")))
 }
 
 /// What ended the work of an agent whose droids end with it.
@@ -47,13 +44,12 @@ pub fn ended_with_parent(w: &mut Tx, parent_id: &AgentId, how: Parent) -> Result
     if w.droids_live_count(parent_id)?.of_parent == 0 {
         return Ok(());
     }
-    let live = w.droids_live()?;
-    for droid in live.into_iter().filter(|droid| droid.parent_id == *parent_id) {
+    for droid in w.droids_live()?.into_iter().filter(|droid| droid.parent_id == *parent_id) {
         let why = refusal!(Cancelled, "its parent {parent_id} {words}");
-        let ended = end_quietly(w, droid, DroidState::Killed, Some(why))?;
-        if how != Parent::Deleted {
-            report(w, &ended, "was ended")?;
-        }
+        match how {
+            Parent::Deleted => end_quietly(w, droid, DroidState::Killed, Some(why))?,
+            Parent::Stopped | Parent::Failed => end_at_work(w, droid, DroidState::Killed, Some(why))?,
+        };
     }
     Ok(())
 }
@@ -63,15 +59,14 @@ pub fn agent_ended(w: &mut Tx, agent: &Agent) -> Result<()> {
     if agent.kind != AgentKind::Droid {
         return Ok(());
     }
-    let Some(droid) = w.droid_get(&agent.agent_id)?.filter(|droid| !droid.state.is_over()) else { return Ok(()) };
+    let Some(droid) = at_work(w, &agent.agent_id)? else { return Ok(()) };
     let why = refusal!(Cancelled, "its agent was stopped or deleted");
-    let ended = end_quietly(w, droid, DroidState::Killed, Some(why))?;
-    report(w, &ended, "was ended")
+    end_at_work(w, droid, DroidState::Killed, Some(why)).map(drop)
 }
 
 /// Ends a droid whose actor crashed, or whose task is a dead letter. A droid is not restarted; its parent decides.
 pub fn crashed(w: &mut Tx, droid_id: &AgentId, reason: &str) -> Result<()> {
-    let Some(droid) = w.droid_get(droid_id)?.filter(|droid| !droid.state.is_over()) else { return Ok(()) };
+    let Some(droid) = at_work(w, droid_id)? else { return Ok(()) };
     let why = refusal!(Unavailable, "it could not go on: {}", w.ctx.excerpt(reason, 500))
         .hint("start another droid, with smaller or different work");
     end_at_work(w, droid, DroidState::Failed, Some(why)).map(drop)
@@ -111,24 +106,21 @@ pub async fn end_overdue(store: &Store, ctx: &Context) -> Result<usize> {
     let mut ended = 0;
     for droid in live.into_iter().filter(is_due) {
         let droid_id = droid.droid_id.clone();
-        let done = ctx.write(store, move |w| end_late(w, &droid.droid_id));
-        match done.await {
+        let done: Result<bool> = ctx.write(store, move |w| end_late(w, &droid.droid_id)).await;
+        match done {
             Ok(is_ended) => ended += usize::from(is_ended),
             // The others do not wait for this one. The next round tries it again.
-            Err(refusal) => {
-                let refusal: Refusal = refusal;
-                tracing::warn!(%droid_id, %refusal, "a droid that is past its time could not be ended");
-            }
+            Err(refusal) => tracing::warn!(%droid_id, %refusal, "a droid that is past its time could not be ended"),
         }
     }
     Ok(ended)
 }
 
 fn end_late(w: &mut Tx, droid_id: &AgentId) -> Result<bool> {
-    let Some(droid) = w.droid_get(droid_id)?.filter(|droid| !droid.state.is_over()) else { return Ok(false) };
+    let Some(droid) = at_work(w, droid_id)? else { return Ok(false) };
     let late = || {
-        let what = format!("it was still not done {} s after its time", OVERDUE.as_secs());
-        Refusal::new(Code::Timeout, what).hint("its model may be down or its budget spent; try again later")
+        refusal!(Timeout, "it was still not done {} s after its time", OVERDUE.as_secs())
+            .hint("its model may be down or its budget spent; try again later")
     };
     let (state, error) = match droid.mode {
         DroidMode::Run => (DroidState::TimedOut, Some(late())),

@@ -9,8 +9,7 @@ use crate::prelude::*;
 pub fn named(r: &mut StoreTx, text: &str) -> Result<Droid> {
     let text = text.trim();
     if !droid_id::is_droid(text) {
-        let what = format!("`{}` is not the id of a droid", ghost_domain::text::shown(text, 80));
-        return Err(Refusal::new(Code::InvalidArguments, what)
+        return Err(refusal!(InvalidArguments, "`{}` is not the id of a droid", shown(text, 80))
             .hint("it is `droid-` and eight hexadecimal digits, as the droid's start returned it")
             .details(json!({ "field": "droid_id" })));
     }
@@ -31,6 +30,11 @@ pub fn own(r: &mut StoreTx, by: &Party, text: &str) -> Result<Droid> {
         }
         _ => Ok(droid),
     }
+}
+
+/// The droid with this id, unless it has ended.
+pub(crate) fn at_work(r: &mut StoreTx, droid_id: &AgentId) -> Result<Option<Droid>> {
+    Ok(r.droid_get(droid_id)?.filter(|droid| !droid.state.is_over()))
 }
 
 /// Records that a droid's turn was opened. Returns its record; `None` for the turn of another agent.

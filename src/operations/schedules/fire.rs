@@ -3,12 +3,12 @@
 use ghost_domain::mail::waits_for_heartbeat;
 use ghost_domain::schedule::WakeMode;
 use ghost_domain::schedule::again::TRY_AGAIN;
-use ghost_domain::schedule::changes::{FileChange, report};
+use ghost_domain::schedule::changes::report;
 use ghost_domain::schedule::slots::{MISSED_MAX, Slots};
 
-use super::heartbeat::has_heartbeat;
-use super::rows::{emit, get, may_change};
-use super::runs::{NOTE_MAX, Run, WAITS, blank, held, record, refused, row, skipped, under_way, write};
+use super::runs::{
+    NOTE_MAX, Run, WAITS, blank, emit, get, held, may_change, record, refused, row, skipped, under_way, write,
+};
 use super::text::{self, Moment};
 use crate::mail::{self, NewMessage};
 use crate::prelude::*;
@@ -77,9 +77,7 @@ pub fn due(w: &mut Tx, since: Timestamp, beats: &Beats) -> Result<bool> {
             }
             ScheduleKind::Cron if under_way(w, &schedule)?.is_some() => match once {
                 // Its time came during a run set off by hand.
-                true => {
-                    postpone(w, &mut schedule, run, RunStatus::Skipped, WAITS.to_owned())?;
-                }
+                true => drop(postpone(w, &mut schedule, run, RunStatus::Skipped, WAITS.to_owned())?),
                 false => skip(w, &mut schedule, run)?,
             },
             ScheduleKind::Cron | ScheduleKind::Timer | ScheduleKind::Watch => {
@@ -156,10 +154,8 @@ pub fn changed(
     let Some(mut schedule) = watch(w, schedule_id, made)? else { return Ok(None) };
     let When::Change { changes: wanted, .. } = &schedule.when else { return Ok(None) };
     let before = w.watch_snapshot_get(schedule_id)?;
-    let changes: Vec<FileChange> = match &before {
-        Some(before) => before.changes_to(seen).into_iter().filter(|change| wanted.contains(&change.change)).collect(),
-        None => Vec::new(),
-    };
+    let mut changes = before.as_ref().map(|before| before.changes_to(seen)).unwrap_or_default();
+    changes.retain(|change| wanted.contains(&change.change));
     if changes.is_empty() {
         if before.as_ref() != Some(seen) {
             w.watch_snapshot_put(schedule_id, seen)?;
@@ -167,8 +163,7 @@ pub fn changed(
         return Ok(None);
     }
     let now = w.ctx.now();
-    let chain = chain_of(&schedule);
-    let run = Run { late, ..blank(now, now) };
+    let (chain, run) = (chain_of(&schedule), Run { late, ..blank(now, now) });
     let run = fire(w, &mut schedule, run, chain, None, Some(&report(&changes)))?;
     if run.status != RunStatus::Refused {
         w.watch_snapshot_put(schedule_id, seen)?;
@@ -181,14 +176,12 @@ pub fn changed(
 pub fn watch_refused(w: &mut Tx, schedule_id: ScheduleId, made: Timestamp, refusal: &Refusal) -> Result<()> {
     let Some(mut schedule) = watch(w, schedule_id, made)? else { return Ok(()) };
     let now = w.ctx.now();
-    refused(w, &mut schedule, blank(now, now), refusal)?;
-    Ok(())
+    refused(w, &mut schedule, blank(now, now), refusal).map(drop)
 }
 
 /// Returns the watch, if it was not replaced meanwhile.
 fn watch(w: &mut StoreTx, schedule_id: ScheduleId, made: Timestamp) -> Result<Option<Schedule>> {
-    let found = w.schedule_get(schedule_id)?;
-    Ok(found.filter(|schedule| schedule.enabled && schedule.created_at == made))
+    Ok(w.schedule_get(schedule_id)?.filter(|schedule| schedule.enabled && schedule.created_at == made))
 }
 
 /// The chain of the schedule's own mail.
@@ -213,21 +206,15 @@ fn fire(
     });
     let limits = w.ctx.limits();
     let own_turn = schedule.mode.own_turn().is_some();
-    let reminds = match schedule.kind {
-        ScheduleKind::Timer => true,
-        ScheduleKind::Cron => !own_turn,
-        ScheduleKind::Watch | ScheduleKind::Heartbeat => false,
-    };
-    let lately = match reminds {
-        true => text::lately(w, &limits, &schedule.agent_id, schedule.conversation_id)?,
-        false => String::new(),
+    let lately = match schedule.kind {
+        ScheduleKind::Timer | ScheduleKind::Cron if !own_turn => {
+            text::lately(w, &limits, &schedule.agent_id, schedule.conversation_id)?
+        }
+        _ => String::new(),
     };
     let moment = Moment {
-        slot_at: run.slot_at,
-        now: run.now,
-        late: run.late,
+        run,
         held: why.as_deref(),
-        missed: run.missed,
         by_hand,
         report,
         lately: &lately,
@@ -254,25 +241,21 @@ fn fire(
             let row =
                 ScheduleRun { message_id: Some(envelope.message_id), ..row(schedule, run, RunStatus::Queued, None) };
             write(w, schedule, &row)?;
-            let payload = json!({
-                "schedule_id": schedule.schedule_id, "kind": schedule.kind, "name": schedule.name, "run": row.run,
-                "slot_at": row.slot_at.rfc3339(), "late": row.late, "missed": row.missed,
+            let facts = json!({
+                "run": row.run, "slot_at": row.slot_at.rfc3339(), "late": row.late, "missed": row.missed, "by": by_hand,
                 "message_id": envelope.message_id, "next_at": schedule.next_at.map(Timestamp::rfc3339),
-                "by": by_hand,
             });
-            emit(w, schedule, EventKind::ScheduleFired, payload)?;
+            emit(w, schedule, EventKind::ScheduleFired, facts)?;
             Ok(row)
         }
         // An error of the store fails the whole batch, which is tried again. A limit only concerns
         // this run.
         Err(refusal) if matches!(refusal.code, Code::Internal | Code::Unavailable) => Err(refusal),
-        Err(refusal) => {
-            if run.once && refusal.code.retryable() {
-                let note = w.ctx.excerpt(&refusal.to_string(), NOTE_MAX);
-                return postpone(w, schedule, run, RunStatus::Refused, note);
-            }
-            refused(w, schedule, run, &refusal)
+        Err(refusal) if run.once && refusal.code.retryable() => {
+            let note = w.ctx.excerpt(&refusal.to_string(), NOTE_MAX);
+            postpone(w, schedule, run, RunStatus::Refused, note)
         }
+        Err(refusal) => refused(w, schedule, run, &refusal),
     }
 }
 
@@ -299,15 +282,13 @@ fn skip(w: &mut Tx, schedule: &mut Schedule, run: Run) -> Result<()> {
         }
         _ => {
             let run = Run { missed: run.missed + 1, ..run };
-            record(w, schedule, run, RunStatus::Skipped, Some(STILL_RUNS.to_owned()))?;
-            Ok(())
+            record(w, schedule, run, RunStatus::Skipped, Some(STILL_RUNS.to_owned())).map(drop)
         }
     }
 }
 
 /// Sends a heartbeat if the agent has no other work and there is something to ask (HB-04).
 fn beat(w: &mut Tx, schedule: &mut Schedule, run: Run, beats: &Beats) -> Result<()> {
-    let ctx = w.ctx;
     let beat = beats(&schedule.agent_id, run.now);
     let why = match beat {
         // Outside active hours nothing is recorded.
@@ -318,16 +299,14 @@ fn beat(w: &mut Tx, schedule: &mut Schedule, run: Run, beats: &Beats) -> Result<
         Beat::Empty | Beat::Prompt(_) => {
             let run = Run { late: false, missed: 0, ..run };
             let prompt = if let Beat::Prompt(prompt) = beat { prompt } else { None };
-            fire(w, schedule, run, Chain::root(ctx), None, prompt.as_deref())?;
-            return Ok(());
+            return fire(w, schedule, run, Chain::root(w.ctx), None, prompt.as_deref()).map(drop);
         }
     };
     schedule.last_at = Some(run.now);
     schedule.last_status = Some(RunStatus::Skipped);
     w.schedule_put(schedule)?;
-    let payload =
-        json!({ "schedule_id": schedule.schedule_id, "why": why, "next_at": schedule.next_at.map(Timestamp::rfc3339) });
-    emit(w, schedule, EventKind::HeartbeatSkipped, payload)
+    let facts = json!({ "why": why, "next_at": schedule.next_at.map(Timestamp::rfc3339) });
+    emit(w, schedule, EventKind::HeartbeatSkipped, facts)
 }
 
 /// Whether mail waits for an agent's next heartbeat.
@@ -341,4 +320,28 @@ fn busy(w: &mut StoreTx, agent_id: &AgentId) -> Result<bool> {
     Ok(!runs
         || w.turn_open_of(agent_id)?.is_some()
         || w.inbox_ready(agent_id, 100)?.iter().any(|envelope| envelope.wake))
+}
+
+/// Whether an agent has a heartbeat that is switched on.
+fn has_heartbeat(w: &mut StoreTx, agent_id: &AgentId) -> Result<bool> {
+    let heartbeats = w.schedule_list(Some(agent_id), Some(ScheduleKind::Heartbeat), None)?;
+    Ok(heartbeats.iter().any(|heartbeat| heartbeat.enabled))
+}
+
+/// Wakes an agent for mail that waits for its heartbeat, if it has no heartbeat any more. Otherwise
+/// this mail would wait for ever.
+pub(super) fn release_waiting_mail(w: &mut Tx, agent_id: &AgentId) -> Result<()> {
+    if has_heartbeat(w, agent_id)? {
+        return Ok(());
+    }
+    // Mail from the system may exceed the limit of an inbox.
+    let window = w.ctx.limits().inbox_max.saturating_mul(2);
+    let mut waiting = w.inbox_pending(agent_id, window)?;
+    waiting.retain(waits_for_heartbeat);
+    if !waiting.is_empty() {
+        let ids: Vec<MessageId> = waiting.iter().map(|envelope| envelope.message_id).collect();
+        w.message_rouse(&ids)?;
+        w.wake(agent_id);
+    }
+    Ok(())
 }

@@ -65,7 +65,7 @@ pub(super) fn deliver_text(w: &mut Tx, source: &Source<'_>, target: &Target, tex
         Target::Channel(channel) => return post_in_channel(w, turn, channel, text),
         Target::Conversation(conversation_id) => *conversation_id,
         Target::Last => {
-            let all = w.conversation_list(Some(&turn.agent_id), None, ghost_store::tables::PAGE_MAX)?;
+            let all = w.conversation_list(Some(&turn.agent_id), None, PAGE_MAX)?;
             // A conversation in which nobody outside has written yet does not count.
             let heard = all.into_iter().filter(|conversation| conversation.heard_at.is_some());
             let last = heard.max_by_key(|conversation| (conversation.heard_at, conversation.conversation_id));
@@ -78,12 +78,10 @@ pub(super) fn deliver_text(w: &mut Tx, source: &Source<'_>, target: &Target, tex
         Target::Webhook { webhook, thread } => thread_of_webhook(w, source, webhook, thread, text)?,
     };
     let post = conversations::Post { content: text.to_owned(), attachments: Vec::new(), reply_to: None };
-    conversations::post(w, &turn.agent_id, turn.turn_id, conversation_id, post)?;
-    Ok(())
+    conversations::post(w, &turn.agent_id, turn.turn_id, conversation_id, post).map(drop)
 }
 
 fn post_in_channel(w: &mut Tx, turn: &Turn, channel: &ChannelName, text: &str) -> Result<()> {
-    let ctx = w.ctx;
     let new = NewPost {
         channel: channel.clone(),
         content: text.to_owned(),
@@ -92,8 +90,7 @@ fn post_in_channel(w: &mut Tx, turn: &Turn, channel: &ChannelName, text: &str) -
         chain: Chain::after(turn),
     };
     let speaker = Speaker::from(Party::Agent(turn.agent_id.clone()));
-    chat::post_last_text(w, &speaker, ctx.chat_wake(), new)?;
-    Ok(())
+    chat::post_last_text(w, &speaker, w.ctx.chat_wake(), new).map(drop)
 }
 
 /// Returns the conversation of a webhook's thread, and begins it if needed.

@@ -19,7 +19,6 @@ pub(crate) fn is_of_schedule(kind: Kind) -> bool {
 
 /// Records the end of the run whose mail the turn held. Does nothing for other mail.
 pub fn turn_ended(w: &mut Tx, turn: &Turn, message_id: MessageId, kind: Kind, ending: &Ending) -> Result<()> {
-    let ctx = w.ctx;
     if !is_of_schedule(kind) {
         return Ok(());
     }
@@ -30,9 +29,9 @@ pub fn turn_ended(w: &mut Tx, turn: &Turn, message_id: MessageId, kind: Kind, en
             Some("its answer was cut at the model's token limit, or paused by its provider".to_owned()),
         ),
         Ending::Failed(refusal) | Ending::AtBound { refusal, .. } => {
-            (RunStatus::Failed, Some(ctx.excerpt(&refusal.to_string(), NOTE_MAX)))
+            (RunStatus::Failed, Some(w.ctx.excerpt(&refusal.to_string(), NOTE_MAX)))
         }
-        Ending::Cancelled(why) => (RunStatus::Failed, Some(format!("cancelled: {}", ctx.excerpt(why, NOTE_MAX)))),
+        Ending::Cancelled(why) => (RunStatus::Failed, Some(format!("cancelled: {}", w.ctx.excerpt(why, NOTE_MAX)))),
     };
     let (run, schedule) = end_run(w, message_id, status, note)?.unzip();
     let (schedule, Some(text)) = (schedule.flatten(), ending.answer_text()) else { return Ok(()) };
@@ -42,21 +41,19 @@ pub fn turn_ended(w: &mut Tx, turn: &Turn, message_id: MessageId, kind: Kind, en
         && let Some(why) = outlet::deliver(w, &source, &run, &own_turn.target, &text)?
     {
         let before = run.note.filter(|_| status == RunStatus::Failed).map(|note| note + "; ").unwrap_or_default();
-        run.note = Some(ctx.excerpt(&format!("{before}not delivered: {why}"), NOTE_MAX));
+        run.note = Some(w.ctx.excerpt(&format!("{before}not delivered: {why}"), NOTE_MAX));
         w.schedule_run_put(&run)?;
     }
     if kind == Kind::Heartbeat {
         // The `message` field of a heartbeat holds its target.
         let target = schedule.as_ref().map_or("none", |heartbeat| heartbeat.message.as_str());
-        let (kind, payload) = match read_heartbeat(&text, ctx.limits().heartbeat_ack_chars as usize) {
+        let (kind, payload) = match read_heartbeat(&text, w.ctx.limits().heartbeat_ack_chars as usize) {
             HeartbeatReply::Quiet => (EventKind::HeartbeatQuiet, json!({ "turn_id": turn.turn_id })),
             HeartbeatReply::Alert(alert) => {
-                let delivered = match Target::of_alerts(target) {
-                    Ok(target) => outlet::deliver_text(w, &source, &target, &alert),
-                    Err(refusal) => Err(refusal),
-                };
+                let delivered =
+                    Target::of_alerts(target).and_then(|target| outlet::deliver_text(w, &source, &target, &alert));
                 let payload = json!({
-                    "turn_id": turn.turn_id, "target": target, "text": ctx.excerpt(&alert, ALERT_MAX),
+                    "turn_id": turn.turn_id, "target": target, "text": w.ctx.excerpt(&alert, ALERT_MAX),
                     "not_delivered": outlet::reason(delivered)?,
                 });
                 (EventKind::HeartbeatAlert, payload)
@@ -70,9 +67,8 @@ pub fn turn_ended(w: &mut Tx, turn: &Turn, message_id: MessageId, kind: Kind, en
 /// Records that mail of a schedule will not be processed, because it became a dead letter or its
 /// agent was deleted.
 pub fn lost(w: &mut Tx, message_id: MessageId, kind: Kind, why: &str) -> Result<()> {
-    let ctx = w.ctx;
     if is_of_schedule(kind) {
-        end_run(w, message_id, RunStatus::Failed, Some(ctx.excerpt(why, NOTE_MAX)))?;
+        end_run(w, message_id, RunStatus::Failed, Some(w.ctx.excerpt(why, NOTE_MAX)))?;
     }
     Ok(())
 }

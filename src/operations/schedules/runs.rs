@@ -1,6 +1,8 @@
-//! The records of runs (SCHED-06, SCHED-09).
+//! The records of schedules and of their runs (SCHED-06, SCHED-09): reads, writes and deletes them, emits their events, and
+//! checks who may change one.
+//!
+//! This module must never check a schedule's rule, or set one off.
 
-use super::rows::emit;
 use crate::prelude::*;
 
 /// The longest note in a run, in characters.
@@ -114,10 +116,66 @@ pub(super) fn record(
 }
 
 pub(super) fn skipped(w: &mut Tx, schedule: &Schedule, row: &ScheduleRun) -> Result<()> {
-    let payload = json!({
-        "schedule_id": schedule.schedule_id, "kind": schedule.kind, "name": schedule.name, "run": row.run,
-        "slot_at": row.slot_at.rfc3339(), "missed": row.missed, "status": row.status, "why": row.note,
+    let facts = json!({
+        "run": row.run, "slot_at": row.slot_at.rfc3339(), "missed": row.missed, "status": row.status, "why": row.note,
         "next_at": schedule.next_at.map(Timestamp::rfc3339),
     });
-    emit(w, schedule, EventKind::ScheduleSkipped, payload)
+    emit(w, schedule, EventKind::ScheduleSkipped, facts)
+}
+
+/// Returns a schedule.
+///
+/// # Errors
+/// `NotFound`.
+pub fn get(r: &mut StoreTx, schedule_id: ScheduleId) -> Result<Schedule> {
+    r.schedule_get(schedule_id)?.ok_or_else(|| {
+        Refusal::not_found("schedule", &schedule_id.to_string(), None)
+            .hint("a schedule that is over is deleted; list the schedules to see which exist")
+    })
+}
+
+/// Returns all schedules of a kind, of all agents.
+pub fn all_of_kind(r: &mut StoreTx, kind: ScheduleKind) -> Result<Vec<Schedule>> {
+    read_all(|last: Option<&Schedule>| {
+        let after = last.map(|last| (last.agent_id.clone(), last.kind, last.name.clone()));
+        r.schedule_list(None, Some(kind), after.as_ref())
+    })
+}
+
+/// Checks that `by` may change a schedule. An agent may change the schedules that it set for
+/// itself, an operator all of them.
+pub(super) fn may_change(by: &Party, schedule: &Schedule) -> Result<()> {
+    match by.agent() {
+        Some(agent_id) if *by != schedule.creator || *agent_id != schedule.agent_id => {
+            Err(refusal!(AccessDenied, "{} `{}` was set by {}", schedule.kind, schedule.name, schedule.creator)
+                .hint("choose another name for your own schedule, or ask the operator to change this one"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Writes a new or changed schedule and emits its event.
+pub(super) fn save(w: &mut Tx, by: &Party, schedule: &Schedule) -> Result<()> {
+    w.schedule_put(schedule)?;
+    let facts = json!({
+        "when": schedule.when.shown(), "options": (schedule.kind == ScheduleKind::Cron).then_some(&schedule.mode),
+        "enabled": schedule.enabled, "next_at": schedule.next_at.map(Timestamp::rfc3339), "by": by,
+    });
+    w.signal(Signal::Schedules);
+    emit(w, schedule, EventKind::ScheduleSet, facts)
+}
+
+/// Deletes a schedule and emits its event.
+pub(super) fn remove(w: &mut Tx, by: &Party, schedule: &Schedule, why: Option<&str>) -> Result<()> {
+    w.schedule_delete(schedule.schedule_id)?;
+    w.signal(Signal::Schedules);
+    emit(w, schedule, EventKind::ScheduleCancelled, json!({ "by": by, "why": why }))
+}
+
+/// Emits an event about a schedule, which it names.
+pub(super) fn emit(w: &mut Tx, schedule: &Schedule, kind: EventKind, mut payload: Value) -> Result<()> {
+    payload["schedule_id"] = json!(schedule.schedule_id);
+    payload["kind"] = json!(schedule.kind);
+    payload["name"] = json!(schedule.name);
+    w.emit(NewEvent::new(kind, payload).agent(&schedule.agent_id).correlation(schedule.schedule_id))
 }

@@ -5,21 +5,16 @@
 use ghost_domain::reply_tokens::{ANNOUNCE_SKIP, read_announcement};
 use ghost_domain::schedule::words::duration_text;
 
+use super::runs::Run;
 use crate::prelude::*;
 use crate::sessions;
 
 /// The facts about a run that its mail mentions.
 pub(super) struct Moment<'t> {
-    /// The slot of the run.
-    pub(super) slot_at: Timestamp,
-    /// The current time.
-    pub(super) now: Timestamp,
-    /// Whether it is late.
-    pub(super) late: bool,
+    /// The run.
+    pub(super) run: Run,
     /// The known reason for the delay. `None` means that the daemon was not running at the time.
     pub(super) held: Option<&'t str>,
-    /// Number of missed slots before it.
-    pub(super) missed: u32,
     /// The party that set it off by hand, if any.
     pub(super) by_hand: Option<&'t Party>,
     /// For a watch: the changes. For a heartbeat: the prompt.
@@ -62,9 +57,9 @@ pub(super) fn mail(schedule: &Schedule, moment: &Moment<'_>) -> (String, String)
     if let Some(by) = moment.by_hand {
         lines.push(format!("It was set off by hand by {by}, in addition to its own times."));
     } else if schedule.kind != ScheduleKind::Watch {
-        lines.push(format!("It was due at {}.", moment.slot_at));
+        lines.push(format!("It was due at {}.", moment.run.slot_at));
     }
-    let ago = moment.now.since(schedule.created_at);
+    let ago = moment.run.now.since(schedule.created_at);
     let age = if ago >= Duration::from_secs(60) { format!(", {} ago", rounded(ago)) } else { String::new() };
     let setter = match &schedule.creator {
         Party::Agent(agent_id) if *agent_id == schedule.agent_id => "you".to_owned(),
@@ -74,19 +69,17 @@ pub(super) fn mail(schedule: &Schedule, moment: &Moment<'_>) -> (String, String)
     if ago >= moment.old && schedule.kind != ScheduleKind::Watch {
         lines.push("That is long ago: check whether it is still valid before you act on it.".to_owned());
     }
-    if moment.late {
-        let lag = moment.now.since(moment.slot_at);
-        let why = match moment.held {
-            Some(why) => why.to_owned(),
-            None => "the world was not running or was paused at the time, or its clock was moved".to_owned(),
-        };
+    if moment.run.late {
+        let lag = moment.run.now.since(moment.run.slot_at);
+        let down = "the world was not running or was paused at the time, or its clock was moved";
+        let why = moment.held.unwrap_or(down);
         lines.push(match schedule.kind {
             ScheduleKind::Watch => "This may have happened while the world was not running.".to_owned(),
             _ => format!("It is late by {}: {why}.", rounded(lag)),
         });
     }
-    if moment.missed > 0 {
-        lines.push(format!("{} earlier slots passed without a run; this one stands for them too.", moment.missed));
+    if moment.run.missed > 0 {
+        lines.push(format!("{} earlier slots passed without a run; this one stands for them too.", moment.run.missed));
     }
     if let Some(report) = moment.report {
         lines.push(format!("Changes:\n{report}"));
@@ -101,7 +94,7 @@ pub(super) fn mail(schedule: &Schedule, moment: &Moment<'_>) -> (String, String)
         ));
     }
     lines.extend(schedule.mode.own_turn().and_then(|turn| target_line(&turn.target)));
-    let title = if moment.late { format!("{title} (late)") } else { title };
+    let title = if moment.run.late { format!("{title} (late)") } else { title };
     (title, lines.join("\n"))
 }
 
@@ -166,11 +159,11 @@ pub(super) fn lately(
         let last_text = turn.text.as_deref().and_then(read_announcement).unwrap_or_default();
         for (who, text) in [("you said", last_text.as_str()), ("you heard", turn.about.as_str())] {
             // Only the beginning of a long text is processed.
-            let text = one_line(prefix_bytes(text, limits.reminder_message_chars as usize * 8));
+            let chars = limits.reminder_message_chars as usize;
+            let text = one_line(prefix_bytes(text, chars * 8));
             if text.is_empty() {
                 continue;
             }
-            let chars = limits.reminder_message_chars as usize;
             // The ellipsis counts as a character.
             let text = if text.chars().count() > chars { clip(&text, chars - 1) } else { text };
             let size = text.chars().count();

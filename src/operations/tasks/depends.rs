@@ -1,8 +1,7 @@
-//! The dependencies between tasks, and the check that no task waits for itself (TASK-06).
+//! Reads tasks with their histories and their dependencies, and checks that no task waits for itself (TASK-06).
 //!
 //! This module must never notify a party or write a task; the caller does both.
 
-use super::read::get;
 use crate::prelude::*;
 
 /// Maximum dependencies of one task.
@@ -36,13 +35,10 @@ pub(super) fn depend(w: &mut StoreTx, task: &mut Task, depends_on: Vec<TaskId>, 
 
 /// Checks that all tasks of a list exist and removes duplicates.
 pub(super) fn dependencies(w: &mut StoreTx, depends_on: Vec<TaskId>) -> Result<BTreeSet<TaskId>> {
-    if depends_on.len() > DEPENDS_MAX {
-        return Err(refusal!(
-            InvalidArguments,
-            "depends_on has {} entries; it may name {DEPENDS_MAX} tasks at most",
-            depends_on.len()
-        )
-        .hint("let some of these tasks depend on others of them instead"));
+    let count = depends_on.len();
+    if count > DEPENDS_MAX {
+        return Err(refusal!(InvalidArguments, "depends_on names {count} tasks; the most is {DEPENDS_MAX}")
+            .hint("let some of these tasks depend on others of them instead"));
     }
     let wanted: BTreeSet<TaskId> = depends_on.into_iter().collect();
     for task_id in &wanted {
@@ -93,4 +89,50 @@ fn check_cycle(w: &mut StoreTx, task_id: TaskId, wanted: &BTreeSet<TaskId>) -> R
         open.extend(next.into_iter().map(|next| (to, next)));
     }
     Ok(())
+}
+
+/// A task with its history.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TaskWithHistory {
+    /// The task.
+    #[serde(flatten)]
+    pub task: Task,
+    /// Its changes, oldest first.
+    pub history: Vec<TaskEvent>,
+    /// Whether earlier changes are missing.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub history_truncated: bool,
+}
+
+/// Maximum changes that are shown at once.
+const SHOWN: u32 = 500;
+/// Maximum bytes of notes that are shown at once. The newest change is always shown.
+const SHOWN_BYTES: usize = 1 << 20;
+
+/// Returns a task.
+///
+/// # Errors
+/// `NotFound`.
+pub fn get(w: &mut StoreTx, task_id: TaskId) -> Result<Task> {
+    w.task_get(task_id)?.ok_or_else(|| {
+        Refusal::not_found("task", &task_id.to_string(), None).hint("list the tasks to find its task_id")
+    })
+}
+
+/// Returns a task with the newest part of its history.
+///
+/// # Errors
+/// `NotFound`.
+pub fn get_with_history(r: &mut StoreTx, task_id: TaskId) -> Result<TaskWithHistory> {
+    let task = get(r, task_id)?;
+    let mut history = r.task_events(task_id, SHOWN + 1)?;
+    let mut bytes = 0_usize;
+    let fits = |event: &&TaskEvent| {
+        bytes = bytes.saturating_add(event.note.as_ref().map_or(0, String::len));
+        bytes <= SHOWN_BYTES
+    };
+    let shown = history.iter().rev().take(SHOWN as usize).take_while(fits).count().max(1);
+    let older = history.len().saturating_sub(shown);
+    history.drain(..older);
+    Ok(TaskWithHistory { task, history, history_truncated: older > 0 })
 }

@@ -37,11 +37,9 @@ pub(super) fn assign(w: &mut Tx, by: &Party, task: &Task, chain: Chain) -> Resul
         return Ok(());
     }
     let body = format!("task_id: {}\ntitle: {}\n\n{}", task.task_id, task.title, task.description);
-    let new_message =
-        NewMessage::new(&task.owner, by.clone(), Kind::Task, bounded(w.ctx, body), in_session_of(task, chain))
-            .subject(format!("Task for you: {}", clip(&task.title, 120)));
-    mail::deliver(w, new_message)?;
-    Ok(())
+    let new_message = notice(w.ctx, by, &task.owner, body, in_session_of(task, chain))
+        .subject(format!("Task for you: {}", clip(&task.title, 120)));
+    mail::deliver(w, new_message).map(drop)
 }
 
 /// Notifies the creator of a task's new state, if possible.
@@ -67,8 +65,11 @@ fn tell(w: &mut Tx, by: &Party, to: &AgentId, task: &Task, note: Option<&str>, c
             body.push_str(&format!("\n{field}: {text}"));
         }
     }
-    let new_message = NewMessage::new(to, by.clone(), Kind::Task, bounded(w.ctx, body), in_session_of(task, chain))
-        .subject(format!("Task {}: {}", task.status, clip(&task.title, 120)));
+    let new_message = notice(w.ctx, by, to, body, in_session_of(task, chain)).subject(format!(
+        "Task {}: {}",
+        task.status,
+        clip(&task.title, 120)
+    ));
     try_to_notify(w, new_message)
 }
 
@@ -77,24 +78,18 @@ fn tell(w: &mut Tx, by: &Party, to: &AgentId, task: &Task, note: Option<&str>, c
 pub(super) fn try_to_notify(w: &mut Tx, new_message: NewMessage) -> Result<()> {
     let (from, chain) = (new_message.from.clone(), new_message.chain);
     match mail::deliver(w, new_message) {
-        Err(refusal)
-            if !matches!(
-                refusal.code,
-                Code::InboxFull | Code::NotFound | Code::HopLimit | Code::RateLimited | Code::LoopGuard
-            ) =>
-        {
-            Err(refusal)
-        }
-        Err(refusal) => match from.agent() {
-            Some(agent_id) => root_limits::refused(w, agent_id, chain, &refusal),
-            None => Ok(()),
-        },
         Ok(_) => Ok(()),
+        Err(refusal) => match (refusal.code, from.agent()) {
+            (Code::InboxFull | Code::NotFound | Code::HopLimit | Code::RateLimited | Code::LoopGuard, from) => {
+                from.map_or(Ok(()), |agent_id| root_limits::refused(w, agent_id, chain, &refusal))
+            }
+            _ => Err(refusal),
+        },
     }
 }
 
-/// Truncates a body to the maximum size of a message.
-pub(super) fn bounded(ctx: &Context, body: String) -> String {
-    let limit = ctx.limits().message_bytes as usize;
-    if body.len() <= limit { body } else { ghost_domain::text::prefix_bytes(&body, limit).to_owned() }
+/// A message about tasks. Its body is truncated to the maximum size.
+pub(super) fn notice(ctx: &Context, by: &Party, to: &AgentId, body: String, chain: Chain) -> NewMessage {
+    let body = prefix_bytes(&body, ctx.limits().message_bytes as usize);
+    NewMessage::new(to, by.clone(), Kind::Task, body, chain)
 }

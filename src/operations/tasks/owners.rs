@@ -6,8 +6,7 @@
 
 use std::cmp::Reverse;
 
-use super::notify::{assign, bounded, save, try_to_notify};
-use crate::mail::NewMessage;
+use super::notify::{assign, notice, save, try_to_notify};
 use crate::prelude::*;
 
 /// Maximum tasks that one message lists.
@@ -20,30 +19,19 @@ const SENT_IN_FULL: usize = 200;
 /// The number of tasks in one page. Each may be as large as a message.
 const PAGE: u32 = 250;
 
-/// A walk over the open tasks, ordered by id. Changes to the tasks of one page do not affect the
-/// next page.
-struct Open {
-    owner: Option<AgentId>,
-    after: Option<TaskId>,
-}
-
-impl Open {
-    /// All open tasks of the world.
-    fn all() -> Self {
-        Self { owner: None, after: None }
-    }
-
-    /// All open tasks of one agent.
-    fn of(owner: &AgentId) -> Self {
-        Self { owner: Some(owner.clone()), after: None }
-    }
-
-    /// Returns the next page, or `None` at the end.
-    fn page(&mut self, r: &mut StoreTx) -> Result<Option<Vec<Task>>> {
-        let page = r.tasks_open(self.owner.as_ref(), self.after, PAGE)?;
-        let Some(last) = page.last() else { return Ok(None) };
-        self.after = Some(last.task_id);
-        Ok(Some(page))
+/// Passes all open tasks, of one agent or of the world, to `take`, page by page, ordered by id. Changes to the tasks of
+/// one page do not affect the next page.
+fn each_open(
+    w: &mut Tx,
+    owner: Option<&AgentId>,
+    mut take: impl FnMut(&mut Tx, Task) -> Result<()> + Send,
+) -> Result<()> {
+    let mut after = None;
+    loop {
+        let page = w.tasks_open(owner, after, PAGE)?;
+        let Some(last) = page.last() else { return Ok(()) };
+        after = Some(last.task_id);
+        page.into_iter().try_for_each(|task| take(w, task))?;
     }
 }
 
@@ -74,28 +62,24 @@ impl Entry {
 pub fn left_behind(w: &mut Tx, owner: &AgentId) -> Result<Vec<TaskId>> {
     let mut creators: BTreeMap<(AgentId, Chain), Vec<Entry>> = BTreeMap::new();
     let mut left = Vec::new();
-    let mut open = Open::of(owner);
-    while let Some(page) = open.page(w)? {
-        for mut task in page {
-            task.updated_at = w.ctx.now();
-            let note = format!("its owner {owner} was deleted");
-            save(w, &Party::System, &task, Some(&note), EventKind::TaskUpdated)?;
-            left.push(task.task_id);
-            if let Some(creator) = task.creator.agent().filter(|creator| *creator != owner) {
-                creators.entry((creator.clone(), Chain::of_task(&task))).or_default().push(Entry::of(&task));
-            }
+    each_open(w, Some(owner), |w, mut task| {
+        task.updated_at = w.ctx.now();
+        let note = format!("its owner {owner} was deleted");
+        save(w, &Party::System, &task, Some(&note), EventKind::TaskUpdated)?;
+        left.push(task.task_id);
+        if let Some(creator) = task.creator.agent().filter(|creator| *creator != owner) {
+            creators.entry((creator.clone(), Chain::of_task(&task))).or_default().push(Entry::of(&task));
         }
-    }
+        Ok(())
+    })?;
     for ((creator, chain), mut tasks) in creators {
         let what = format!(
             "{owner} was deleted. Nobody works on these tasks, which you gave it, until you give them to another \
              agent; you can also cancel them. A new agent with the id {owner} receives them.\n"
         );
         let subject = format!("{owner} was deleted with {} of yours", tasks_of(tasks.len()));
-        let new_message =
-            NewMessage::new(&creator, Party::System, Kind::Task, bounded(w.ctx, what + &list(&mut tasks)), chain)
-                .subject(clip(&subject, 200));
-        try_to_notify(w, new_message)?;
+        let new_message = notice(w.ctx, &Party::System, &creator, what + &list(&mut tasks), chain);
+        try_to_notify(w, new_message.subject(clip(&subject, 200)))?;
     }
     Ok(left)
 }
@@ -104,10 +88,10 @@ pub fn left_behind(w: &mut Tx, owner: &AgentId) -> Result<Vec<TaskId>> {
 /// first ones in full, as if they were assigned now, the rest in a list for each chain of work.
 pub fn handed_on(w: &mut Tx, owner: &AgentId) -> Result<()> {
     let mut ready = Vec::new();
-    let mut open = Open::of(owner);
-    while let Some(page) = open.page(w)? {
-        ready.extend(page.iter().filter(|task| task.status != TaskStatus::Blocked).map(Entry::of));
-    }
+    each_open(w, Some(owner), |_, task| {
+        ready.extend((task.status != TaskStatus::Blocked).then(|| Entry::of(&task)));
+        Ok(())
+    })?;
     give(w, owner, ready, SENT_IN_FULL, "An earlier agent with your id also owned these tasks; they are yours now.")
 }
 
@@ -116,13 +100,12 @@ pub fn handed_on(w: &mut Tx, owner: &AgentId) -> Result<()> {
 /// turn is not tried again by itself. Returns the number of tasks.
 pub fn remind(w: &mut Tx, root_id: RootId) -> Result<usize> {
     let mut due: BTreeMap<AgentId, Vec<Entry>> = BTreeMap::new();
-    let mut open = Open::all();
-    while let Some(page) = open.page(w)? {
-        let wanted = page.iter().filter(|task| task.status != TaskStatus::Blocked && task.root_id == root_id);
-        for task in wanted {
-            due.entry(task.owner.clone()).or_default().push(Entry::of(task));
+    each_open(w, None, |_, task| {
+        if task.status != TaskStatus::Blocked && task.root_id == root_id {
+            due.entry(task.owner.clone()).or_default().push(Entry::of(&task));
         }
-    }
+        Ok(())
+    })?;
     let in_full = (SENT_IN_FULL / due.len().max(1)).max(1);
     let mut count_sent = 0;
     for (owner, tasks) in due {
@@ -155,8 +138,7 @@ fn give(w: &mut Tx, owner: &AgentId, mut tasks: Vec<Entry>, in_full: usize, rest
     for (chain, mut tasks) in chains {
         let what = format!("{rest_intro} The task board shows them in full.\n{}", list(&mut tasks));
         let subject = format!("{} more for you", tasks_of(tasks.len()));
-        let new_message =
-            NewMessage::new(owner, Party::System, Kind::Task, bounded(w.ctx, what), chain).subject(subject);
+        let new_message = notice(w.ctx, &Party::System, owner, what, chain).subject(subject);
         crate::mail::deliver(w, new_message)?;
     }
     Ok(())
