@@ -36,9 +36,18 @@ fn kept(family: Family, limits: &Limits) -> Duration {
         Family::ScheduleRuns => limits.schedule_run_days,
         // A tombstone is kept as long as any record may name the agent.
         Family::Agents => limits.events_days.max(limits.journal_days).max(limits.ledger_days).max(limits.usage_days),
-        // What belongs to the work of turns. A deleted entry of the knowledge is kept as long as a writer may still refer
-        // to a version that it has read.
-        _ => limits.journal_days,
+        Family::Turns
+        | Family::Messages
+        | Family::Approvals
+        | Family::Asks
+        | Family::DeadLetters
+        | Family::Tasks
+        | Family::RootBudgets
+        | Family::AgentBudgets
+        | Family::Droids
+        | Family::Roots
+        // A deleted entry is kept as long as a writer may still refer to a version that it has read.
+        | Family::Knowledge => limits.journal_days,
     })
 }
 
