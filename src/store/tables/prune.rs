@@ -109,16 +109,18 @@ const AGENT_BUDGETS: Sql = sql!(
 /// In each channel only the oldest chat messages are deleted, up to the first message that is too
 /// young. The query steps through the channels by key, and only if a message is old enough. In each
 /// channel it reads only the messages to delete and the first one to keep: a condition keeps the order of the subquery under
-/// it, and another ORDER BY would read all of that.
+/// it, and another ORDER BY would read all of that. The first one to keep is materialized: PostgreSQL would look for it again
+/// for each message.
 const CHAT_POSTS: Sql = sql!(
     "DELETE FROM chat_posts WHERE (channel, seq) IN (\
     WITH RECURSIVE names (channel) AS (\
     SELECT min(channel) FROM chat_posts WHERE EXISTS (SELECT 1 FROM chat_posts WHERE ts < $1) \
     UNION ALL SELECT (SELECT min(p.channel) FROM chat_posts AS p WHERE p.channel > names.channel) FROM names \
-    WHERE names.channel IS NOT NULL) \
-    SELECT p.channel, p.seq FROM names AS n CROSS JOIN chat_posts AS p WHERE p.channel = n.channel AND p.seq < coalesce((\
+    WHERE names.channel IS NOT NULL), \
+    kept (channel, seq) AS MATERIALIZED (SELECT n.channel, coalesce((\
     SELECT seq FROM (SELECT seq, ts FROM chat_posts AS o WHERE o.channel = n.channel ORDER BY seq {limit $2}) AS oldest \
-    WHERE ts >= $1 LIMIT 1), 9223372036854775807) \
+    WHERE ts >= $1 LIMIT 1), 9223372036854775807) FROM names AS n) \
+    SELECT p.channel, p.seq FROM kept AS k CROSS JOIN chat_posts AS p WHERE p.channel = k.channel AND p.seq < k.seq \
     ORDER BY p.channel, p.seq {limit $2})"
 );
 const KNOWLEDGE: Sql = oldest!(
@@ -183,10 +185,12 @@ const CONVERSATION_IDS: Sql = sql!(
 /// The oldest history rows of tasks that have too many. Reads only tasks that changed after a
 /// position in the history.
 const TASK_EVENTS: Sql = sql!(
-    "DELETE FROM task_events WHERE seq IN (SELECT e.seq FROM \
-    (SELECT DISTINCT task_id FROM task_events WHERE seq > $3) AS t CROSS JOIN task_events AS e \
-    WHERE e.task_id = t.task_id AND e.seq < (SELECT seq FROM task_events AS k WHERE k.task_id = t.task_id \
-    ORDER BY seq DESC LIMIT 1 OFFSET $1) ORDER BY e.task_id, e.seq {limit $2})"
+    "DELETE FROM task_events WHERE seq IN (\
+    WITH kept (task_id, seq) AS MATERIALIZED (SELECT t.task_id, (SELECT seq FROM task_events AS k \
+    WHERE k.task_id = t.task_id ORDER BY seq DESC LIMIT 1 OFFSET $1) \
+    FROM (SELECT DISTINCT task_id FROM task_events WHERE seq > $3) AS t) \
+    SELECT e.seq FROM kept AS k CROSS JOIN task_events AS e WHERE e.task_id = k.task_id AND e.seq < k.seq \
+    ORDER BY e.task_id, e.seq {limit $2})"
 );
 
 /// The position up to which the history of tasks was deleted, and the length that was kept. A task
@@ -205,16 +209,17 @@ const CONVERSATION_ENTRIES: Sql = sql!(
     WHERE m.conversation_id = c.conversation_id) - $3 FROM conversations AS c \
     WHERE c.conversation_id IN (SELECT conversation_id FROM conversation_entries WHERE at < $1) \
     OR (SELECT max(seq) FROM conversation_entries AS m WHERE m.conversation_id = c.conversation_id) - $3 \
-    >= (SELECT min(seq) FROM conversation_entries AS m WHERE m.conversation_id = c.conversation_id)) \
-    SELECT e.conversation_id, e.seq FROM ripe AS r CROSS JOIN conversation_entries AS e \
-    WHERE e.conversation_id = r.id AND e.seq < (\
+    >= (SELECT min(seq) FROM conversation_entries AS m WHERE m.conversation_id = c.conversation_id)), \
+    stays (id, seq) AS MATERIALIZED (SELECT r.id, (\
     SELECT coalesce(min(CASE WHEN (o.at >= $1 AND o.seq > r.kept) OR o.delivery IN ('draft', 'pending') \
     OR EXISTS (SELECT 1 FROM turns AS t WHERE t.turn_id = o.turn_id AND t.status = 'open') \
     OR EXISTS (SELECT 1 FROM messages AS m \
     WHERE m.message_id = o.message_id AND m.state <> 'consumed') \
     THEN o.seq END), max(o.seq) + 1) FROM (\
     SELECT seq, at, delivery, turn_id, message_id FROM conversation_entries AS p WHERE p.conversation_id = r.id \
-    ORDER BY seq {limit $2}) AS o) ORDER BY e.conversation_id, e.seq {limit $2})"
+    ORDER BY seq {limit $2}) AS o) FROM ripe AS r) \
+    SELECT e.conversation_id, e.seq FROM stays AS s CROSS JOIN conversation_entries AS e \
+    WHERE e.conversation_id = s.id AND e.seq < s.seq ORDER BY e.conversation_id, e.seq {limit $2})"
 );
 
 /// The agents of the held dead letters of a list of ids.
