@@ -159,7 +159,7 @@ async fn run(actions: Vec<Action>, most_tokens: u64, most_money: u64) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig::with_cases(cases(96)))]
     #[test]
     fn no_account_passes_its_limit_and_all_agree(actions in actions(), tokens in 0u64..6_000, money in 0u64..6_000) {
         tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(run(actions, tokens, money));

@@ -10,6 +10,7 @@ use ghost_store::memory::MemoryStore;
 pub(crate) use uuid::Uuid;
 
 use super::postgres;
+pub(crate) use super::postgres::cases;
 pub(crate) use crate::agents::{self, NewAgent};
 pub(crate) use crate::approvals::{self, Decision, NewApproval};
 pub(crate) use crate::asks::{self, WaitingCall};

@@ -41,6 +41,11 @@ pub(super) async fn open() -> Option<(Store, Lease)> {
     Some((open_store(PostgresOptions::new(url, schema)).await.unwrap(), lease))
 }
 
+/// How many cases a property test has: fewer on PostgreSQL, where each opens a schema.
+pub(crate) fn cases(on_sqlite: u32) -> u32 {
+    if std::env::var(URL).is_ok() { on_sqlite / 8 } else { on_sqlite }
+}
+
 /// Tests that count what the thread of the test reads. Here other threads read.
 const OF_THE_THREAD: [&str; 2] = [
     "a_new_agent_with_a_daily_limit_needs_no_scan_of_the_others",

@@ -294,7 +294,7 @@ world_test!(many_due_schedules_go_off_in_batches, async |world| {
 });
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(24))]
+    #![proptest_config(ProptestConfig::with_cases(cases(24)))]
 
     /// For any clock changes, every slot belongs to exactly one run: fired, skipped, or counted as
     /// missed by another run.

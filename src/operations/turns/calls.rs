@@ -154,7 +154,7 @@ pub fn record_call_session(w: &mut Tx, turn_id: TurnId, (call_id, id): (CallId, 
 /// # Errors
 /// Those of the store.
 pub fn record_call_slice(w: &mut Tx, turn: &Turn, (call_id, id): (CallId, &str), progress: Value) -> Result<()> {
-    Ok(w.journal(turn.turn_id, &Step::CallSliced { call_id, id: id.to_owned(), progress })?)
+    w.journal(turn.turn_id, &Step::CallSliced { call_id, id: id.to_owned(), progress })
 }
 
 /// Bytes of a text.

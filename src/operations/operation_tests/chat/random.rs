@@ -128,7 +128,7 @@ async fn step(world: &World, model: &mut Model, act: Act) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig::with_cases(cases(48)))]
 
     // covers: CHAT-03, CHAT-12
     #[test]
