@@ -95,7 +95,7 @@ fn records_stay_in_the_database_in_which_they_are() {
     let (daemon, data) = (test_env.up(&world, &[]), test_env.data("desk"));
     // Another data directory does not help.
     let other = test_env.join("other").display().to_string();
-    up(&test_env, &world, &["--data", &other]).exits(5).says(&["ghost_desk", "hint: "]);
+    up(&test_env, &world, &["--data", &other]).exits(7).says(&["ghost_desk", "hint: "]);
     assert!(!Path::new(&other).exists());
     test_env.ctl(&["send", "ada", "keep me"]).ok();
     test_env.wait_until_quiet(Deadline::seconds(30));

@@ -28,7 +28,7 @@ pub enum StoreError {
         what: String,
     },
     /// Another daemon has the schema.
-    #[error("another ghostd uses the database {path}: stop it, or give this world another name or database")]
+    #[error("another ghostd uses the database {path}")]
     InUse {
         /// What the database and schema are called.
         path: PathBuf,
@@ -143,6 +143,7 @@ impl From<StoreError> for Refusal {
             StoreError::Damaged { .. } => {
                 Some("`ghostd check --data DIR` checks a database that no daemon uses; one that runs stops")
             }
+            StoreError::InUse { .. } => Some("stop it, or give this world another name or database"),
             StoreError::Open { .. } => {
                 Some("repair what is named here, or restore the file from a backup; then start again")
             }
