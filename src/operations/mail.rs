@@ -272,7 +272,7 @@ pub struct Skipped {
 /// Delivers one message to every other agent (MSG-05). A receiver with a full inbox is reported and
 /// does not affect the others.
 ///
-/// One call looks at a thousand receivers at most, and takes a part of a second at most. If it leaves a [`Broadcast::rest`], the caller commits and calls again
+/// One call looks at a thousand receivers at most, and ends after 25 ms with what it has done. If it leaves a [`Broadcast::rest`], the caller commits and calls again
 /// with that result as `so_far`. The root is charged for all receivers before the first gets it, so a limit refuses all or
 /// none.
 pub fn broadcast(
