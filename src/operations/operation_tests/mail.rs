@@ -212,3 +212,43 @@ world_test!(the_sweep_deletes_finished_work_and_keeps_open_work, async |world| {
     assert_eq!(world.events().await[0].seq, last + 1);
     send_once(&world, key("send", "d2"), "x").await.unwrap();
 });
+
+/// A clock on which a millisecond passes whenever a duration is measured.
+struct Slow(std::sync::Arc<ghost_domain::testing::ManualClock>);
+
+impl ghost_domain::Clock for Slow {
+    fn now(&self) -> Timestamp {
+        self.0.now()
+    }
+    fn steady(&self) -> Timestamp {
+        self.0.advance(Duration::from_millis(1));
+        self.0.steady()
+    }
+    fn sleep(&self, duration: Duration) -> ghost_domain::time::BoxFuture<'static, ()> {
+        self.0.sleep(duration)
+    }
+}
+
+world_test!(a_slow_broadcast_ends_its_slice_after_some_time, async |world| {
+    done!(world, |w| {
+        let agent = w.agent_get(&id("bob"))?.unwrap();
+        for n in 0..60 {
+            w.agent_put(&Agent { agent_id: id(&format!("b{n:04}")), ..agent.clone() })?;
+        }
+    });
+    let ports =
+        ghost_domain::ports::Ports { clock: std::sync::Arc::new(Slow(world.clock.clone())), ..world.ctx.ports.clone() };
+    let ctx = Context::new(ports, ghost_domain::redact::Redactor::default(), "node", 1, Limits::default());
+    let (new, mut sent, mut before) = (new_message(&world, "ada", party("ada")), None, 0);
+    loop {
+        let (new, so_far) = (new.clone(), sent.take());
+        let part = ctx.write(&world.store, move |w| mail::broadcast(w, &new, &[], None, so_far)).await.unwrap();
+        assert!(part.delivered - before <= 25, "{part:?}");
+        before = part.delivered;
+        if part.rest.is_none() {
+            break;
+        }
+        sent = Some(part);
+    }
+    assert_eq!((before, read!(world, |r| r.inbox_total()?)), (62, 62), "each got it once");
+});
