@@ -1,6 +1,6 @@
 //! Tests of what droids may use.
 
-use ghost_domain::{AgentKind, AgentStatus, Desired, Timestamp};
+use ghost_domain::{AgentKind, Timestamp};
 use serde_json::json;
 
 use super::*;
@@ -25,34 +25,8 @@ fn words(words: &[&str]) -> Vec<String> {
 }
 
 fn droid(terms: &DroidTerms) -> Agent {
-    Agent {
-        agent_id: "droid-1a2b3c4d".parse().unwrap(),
-        incarnation: 1,
-        archetype: "droid".into(),
-        name: "helper".into(),
-        team: None,
-        owner: Some("agent:ada".into()),
-        kind: AgentKind::Droid,
-        desired: Desired::Running,
-        status: AgentStatus::Running,
-        status_reason: None,
-        restarts: 0,
-        overrides: json!(terms),
-        node: "n".into(),
-        epoch: 1,
-        created_at: Timestamp(0),
-        updated_at: Timestamp(0),
-        started_at: None,
-        last_active_at: None,
-        deleted_at: None,
-        paid_since: None,
-        team_since: None,
-        dropped: false,
-        cannot_run: false,
-        helps: None,
-        let_go: false,
-        stop_grace_seconds: None,
-    }
+    let blank = Agent::new("droid-1a2b3c4d".parse().unwrap(), "droid", AgentKind::Droid, Timestamp(0));
+    Agent { owner: Some("agent:ada".into()), overrides: json!(terms), ..blank }
 }
 
 fn terms(tools: &[&str]) -> DroidTerms {

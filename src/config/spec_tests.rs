@@ -1,6 +1,6 @@
 //! Tests of the specs of agents, and of overrides, which only narrow.
 
-use ghost_domain::{AgentStatus, Desired, Timestamp};
+use ghost_domain::Timestamp;
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -8,34 +8,7 @@ use super::*;
 use crate::fixture::World;
 
 fn record(id: &str, archetype: &str, kind: AgentKind, overrides: Value) -> Agent {
-    Agent {
-        agent_id: id.parse().unwrap(),
-        incarnation: 1,
-        archetype: archetype.to_owned(),
-        name: id.to_owned(),
-        team: None,
-        owner: None,
-        kind,
-        desired: Desired::Running,
-        status: AgentStatus::Running,
-        status_reason: None,
-        restarts: 0,
-        overrides,
-        node: "n".to_owned(),
-        epoch: 1,
-        created_at: Timestamp(0),
-        updated_at: Timestamp(0),
-        started_at: None,
-        last_active_at: None,
-        deleted_at: None,
-        paid_since: None,
-        team_since: None,
-        dropped: false,
-        cannot_run: false,
-        helps: None,
-        let_go: false,
-        stop_grace_seconds: None,
-    }
+    Agent { overrides, ..Agent::new(id.parse().unwrap(), archetype, kind, Timestamp(0)) }
 }
 
 fn created(overrides: Value) -> Agent {

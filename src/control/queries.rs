@@ -198,21 +198,10 @@ mod tests {
                     created_at: Timestamp(0),
                 };
                 w.schedule_put(&schedule)?;
-                let conversation = Conversation {
-                    conversation_id: ConversationId(Uuid::from_u128(n)),
-                    adapter: "control".into(),
-                    thread: format!("{n}"),
-                    owner: "ada".parse()?,
-                    party: Party::System,
-                    last_seq: 0,
-                    created_at: Timestamp(0),
-                    updated_at: Timestamp(5),
-                    heard: 0,
-                    heard_at: None,
-                    reacted: None,
-                    passed_on: Vec::new(),
-                    ended_at: None,
-                };
+                let (conversation_id, thread) = (ConversationId(Uuid::from_u128(n)), format!("{n}"));
+                let place = ("control".into(), thread);
+                let conversation =
+                    Conversation::new(conversation_id, place, "ada".parse()?, Party::System, Timestamp(5));
                 w.conversation_put(&conversation)?;
             }
             Ok::<_, Refusal>(())
@@ -268,23 +257,10 @@ mod tests {
                     resolved_at: None,
                 };
                 w.dead_letter_put(&letter)?;
-                let task = Task {
-                    task_id: TaskId(Uuid::from_u128(n)),
-                    title: "test".into(),
-                    description: String::new(),
-                    owner: "ada".parse()?,
-                    creator: Party::System,
-                    status: TaskStatus::Done,
-                    priority: if n > 900 { 1 } else { 0 },
-                    depends_on: Vec::new(),
-                    parent_id: None,
-                    due_at: None,
-                    result: None,
-                    root_id: RootId(Uuid::nil()),
-                    conversation_id: None,
-                    created_at: Timestamp(5),
-                    updated_at: Timestamp(5),
-                };
+                let (task_id, root_id) = (TaskId(Uuid::from_u128(n)), RootId(Uuid::nil()));
+                let people = ("ada".parse()?, Party::System);
+                let blank = Task::new(task_id, "test".into(), people, root_id, Timestamp(5));
+                let task = Task { status: TaskStatus::Done, priority: if n > 900 { 1 } else { 0 }, ..blank };
                 w.task_put(&task)?;
                 w.budget_put(&Budget::open(Scope::Root(RootId(Uuid::from_u128(n))), Timestamp(0)))?;
             }

@@ -140,6 +140,39 @@ pub struct Agent {
 }
 
 impl Agent {
+    /// A new agent that runs: the first of its id, named like it, without a team, an owner and overrides.
+    #[must_use]
+    pub fn new(agent_id: AgentId, archetype: &str, kind: AgentKind, created_at: Timestamp) -> Self {
+        Self {
+            incarnation: 1,
+            archetype: archetype.to_owned(),
+            name: agent_id.to_string(),
+            agent_id,
+            team: None,
+            owner: None,
+            kind,
+            desired: Desired::Running,
+            status: AgentStatus::Running,
+            status_reason: None,
+            restarts: 0,
+            overrides: Value::Object(serde_json::Map::new()),
+            node: "local".to_owned(),
+            epoch: 1,
+            created_at,
+            started_at: None,
+            updated_at: created_at,
+            last_active_at: None,
+            deleted_at: None,
+            paid_since: None,
+            team_since: None,
+            dropped: false,
+            cannot_run: false,
+            helps: None,
+            let_go: false,
+            stop_grace_seconds: None,
+        }
+    }
+
     /// The agent that created this one, if an agent did.
     #[must_use]
     pub fn creator(&self) -> Option<AgentId> {

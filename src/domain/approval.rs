@@ -13,6 +13,7 @@ use crate::envelope::text_enum;
 use crate::ids::{AgentId, ApprovalId, ConversationId, RootId, TurnId};
 use crate::party::Party;
 use crate::time::Timestamp;
+use crate::turn::Turn;
 
 text_enum! {
     /// State of an approval.
@@ -149,6 +150,36 @@ pub struct Approval {
 }
 
 impl Approval {
+    /// A pending approval of a call of `turn`, without a digest and a reason.
+    #[must_use]
+    pub fn new(
+        approval_id: ApprovalId,
+        turn: &Turn,
+        (provider_call_id, plan): (String, ApprovalPlan),
+        requested_at: Timestamp,
+        expires_at: Timestamp,
+    ) -> Self {
+        Self {
+            approval_id,
+            agent_id: turn.agent_id.clone(),
+            turn_id: turn.turn_id,
+            root_id: turn.root_id,
+            conversation_id: turn.conversation_id,
+            provider_call_id,
+            plan,
+            digest: String::new(),
+            reason: String::new(),
+            status: ApprovalStatus::Pending,
+            always: false,
+            decided_by: None,
+            note: None,
+            fields: None,
+            requested_at,
+            expires_at,
+            closed_at: None,
+        }
+    }
+
     /// Whether an operator may still answer at `now`.
     #[must_use]
     pub fn is_open(&self, now: Timestamp) -> bool {

@@ -69,6 +69,34 @@ pub struct Ask {
     pub closed_at: Option<Timestamp>,
 }
 
+impl Ask {
+    /// An open ask whose question is the mail `message_id` to `target`.
+    #[must_use]
+    pub fn new(
+        ask_id: AskId,
+        asker: Asker,
+        (target, message_id): (AgentId, MessageId),
+        created_at: Timestamp,
+        deadline_at: Timestamp,
+    ) -> Self {
+        Self {
+            ask_id,
+            asker,
+            target,
+            message_id,
+            deadline_at,
+            status: AskStatus::Open,
+            reply: None,
+            truncated: false,
+            error: None,
+            code: None,
+            hint: None,
+            created_at,
+            closed_at: None,
+        }
+    }
+}
+
 /// The cycle of waiting agents that an ask from `asker` to `target` would close, or `None`
 /// (MSG-03). `waits` contains the present pairs (waiting agent, asked agent). An agent runs one
 /// turn at a time, so an ask in a cycle would never be answered.

@@ -188,6 +188,64 @@ pub struct Conversation {
     pub ended_at: Option<Timestamp>,
 }
 
+impl Conversation {
+    /// A conversation that begins now and has no entry.
+    #[must_use]
+    pub fn new(
+        conversation_id: ConversationId,
+        (adapter, thread): (String, String),
+        owner: AgentId,
+        party: Party,
+        created_at: Timestamp,
+    ) -> Self {
+        Self {
+            conversation_id,
+            adapter,
+            thread,
+            owner,
+            party,
+            last_seq: 0,
+            created_at,
+            updated_at: created_at,
+            heard: 0,
+            heard_at: None,
+            reacted: None,
+            passed_on: Vec::new(),
+            ended_at: None,
+        }
+    }
+
+    /// The conversation's next entry, without files and delivery.
+    #[must_use]
+    pub fn next_entry(
+        &self,
+        message_id: MessageId,
+        direction: Direction,
+        (from, content): (Party, String),
+        at: Timestamp,
+    ) -> ConversationEntry {
+        ConversationEntry {
+            conversation_id: self.conversation_id,
+            seq: self.last_seq + 1,
+            message_id,
+            direction,
+            from,
+            content,
+            attachments: Vec::new(),
+            reply_to: None,
+            external_id: None,
+            turn_id: None,
+            delivery: Delivery::None,
+            attempts: 0,
+            next_at: None,
+            error: None,
+            at,
+            action: None,
+            deleted: false,
+        }
+    }
+}
+
 /// The conversation that a turn belongs to (CONF-03).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChannelContext {

@@ -177,6 +177,37 @@ pub struct Envelope {
 }
 
 impl Envelope {
+    /// Pending mail that wakes its receiver, at the start of a chain.
+    #[must_use]
+    pub fn new(
+        message_id: MessageId,
+        (from, to): (Party, AgentId),
+        (kind, body): (Kind, String),
+        root_id: RootId,
+        created_at: Timestamp,
+    ) -> Self {
+        Self {
+            message_id,
+            seq: 0,
+            to,
+            from,
+            kind,
+            subject: None,
+            body,
+            attachments: Vec::new(),
+            ask_id: None,
+            conversation_id: None,
+            root_id,
+            hop: 0,
+            wake: true,
+            created_at,
+            read_at: None,
+            state: MailState::Pending,
+            turn_id: None,
+            crashes: 0,
+        }
+    }
+
     /// Whether the message is only a wake-up for new messages in a chat channel. The turn reads
     /// those itself, from the member's cursor.
     #[must_use]

@@ -69,6 +69,31 @@ pub struct LedgerRow {
     pub truncated: bool,
 }
 
+impl LedgerRow {
+    /// A call that starts now, without arguments.
+    #[must_use]
+    pub fn new(call_id: CallId, agent_id: AgentId, turn_id: TurnId, tool: &str, started_at: Timestamp) -> Self {
+        Self {
+            call_id,
+            agent_id,
+            turn_id,
+            tool: tool.to_owned(),
+            alias: None,
+            arguments: "{}".to_owned(),
+            result: None,
+            status: CallStatus::Started,
+            error_code: None,
+            started_at,
+            duration_ms: None,
+            bytes_in: None,
+            bytes_out: None,
+            tokens: None,
+            cost: None,
+            truncated: false,
+        }
+    }
+}
+
 /// Sums over the calls of one tool that have the same status.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallTotals {

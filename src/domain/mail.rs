@@ -181,7 +181,6 @@ fn joins(envelope: &Envelope, replies_to: Option<&Envelope>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::envelope::MailState;
     use crate::ids::{MessageId, RootId};
     use crate::party::Party;
     use crate::time::Timestamp;
@@ -189,26 +188,12 @@ mod tests {
     use uuid::Uuid;
 
     fn mail(seq: i64, kind: Kind) -> Envelope {
+        let id = |n: i64| Uuid::from_u128(n.unsigned_abs().into());
+        let people = (Party::System, "a".parse().unwrap());
         Envelope {
-            message_id: MessageId(Uuid::from_u128(seq.unsigned_abs().into())),
             seq,
-            to: "a".parse().unwrap(),
-            from: Party::System,
-            kind,
-            subject: None,
-            body: String::new(),
-            attachments: vec![],
-            ask_id: None,
-            conversation_id: (kind == Kind::Conversation)
-                .then(|| crate::ids::ConversationId(Uuid::from_u128((seq % 2).unsigned_abs().into()))),
-            root_id: RootId(Uuid::nil()),
-            hop: 0,
-            wake: true,
-            created_at: Timestamp(0),
-            read_at: None,
-            state: MailState::Pending,
-            turn_id: None,
-            crashes: 0,
+            conversation_id: (kind == Kind::Conversation).then(|| crate::ids::ConversationId(id(seq % 2))),
+            ..Envelope::new(MessageId(id(seq)), people, (kind, String::new()), RootId(Uuid::nil()), Timestamp(0))
         }
     }
 

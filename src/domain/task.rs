@@ -89,6 +89,36 @@ pub struct Task {
     pub updated_at: Timestamp,
 }
 
+impl Task {
+    /// A pending task that waits for no other, without a description.
+    #[must_use]
+    pub fn new(
+        task_id: TaskId,
+        title: String,
+        (owner, creator): (AgentId, Party),
+        root_id: RootId,
+        created_at: Timestamp,
+    ) -> Self {
+        Self {
+            task_id,
+            title,
+            description: String::new(),
+            owner,
+            creator,
+            status: TaskStatus::Pending,
+            priority: 0,
+            depends_on: Vec::new(),
+            parent_id: None,
+            due_at: None,
+            result: None,
+            root_id,
+            conversation_id: None,
+            created_at,
+            updated_at: created_at,
+        }
+    }
+}
+
 /// One entry of a task's history. Each change of the task appends one (TASK-04).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TaskEvent {

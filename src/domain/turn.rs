@@ -195,6 +195,43 @@ fn is_none(count: &u32) -> bool {
 }
 
 impl Turn {
+    /// An open turn for mail, which has done nothing yet, of the agent's first incarnation.
+    #[must_use]
+    pub fn new(turn_id: TurnId, agent_id: AgentId, root_id: RootId, started_at: Timestamp) -> Self {
+        Self {
+            turn_id,
+            agent_id,
+            incarnation: 1,
+            root_id,
+            conversation_id: None,
+            log_from: None,
+            other_roots: Vec::new(),
+            hop: 0,
+            source: "mail".to_owned(),
+            about: String::new(),
+            status: TurnStatus::Open,
+            reason: None,
+            model: None,
+            rounds: 0,
+            calls: 0,
+            input_tokens: 0,
+            output_tokens: 0,
+            cost: Money(0),
+            unpriced_tokens: 0,
+            held: None,
+            held_calls: Vec::new(),
+            questions: Vec::new(),
+            text: None,
+            truncated: false,
+            started_at,
+            ended_at: None,
+            crashes: 0,
+            boot_mark: 0,
+            stalled_boots: 0,
+            parked: None,
+        }
+    }
+
     /// The turn's place in the log of its session, once it has ended.
     #[must_use]
     pub fn log_place(&self) -> LogPlace {

@@ -143,32 +143,21 @@ pub fn create(w: &mut Tx, by: &Party, new: NewAgent) -> Result<Agent> {
     };
     let running = new.desired == Desired::Running;
     let agent = Agent {
-        agent_id: new.agent_id,
         incarnation: last.saturating_add(1),
-        archetype: new.archetype,
         name: new.name,
         team: new.team,
         owner,
-        kind: new.kind,
         desired: new.desired,
         status: if running { AgentStatus::Running } else { AgentStatus::Stopped },
         status_reason: (!running).then(|| "not started yet".to_owned()),
-        restarts: 0,
         overrides: new.overrides,
         node: w.ctx.node.to_string(),
         epoch: w.ctx.epoch,
-        created_at: now,
         started_at: running.then_some(now),
-        updated_at: now,
-        last_active_at: None,
-        deleted_at: None,
         paid_since: since.creator,
         team_since: since.team,
-        dropped: false,
-        cannot_run: false,
         helps: (new.kind == AgentKind::Dynamic && by.agent().is_some()).then_some(new.chain.root_id),
-        let_go: false,
-        stop_grace_seconds: None,
+        ..Agent::new(new.agent_id, &new.archetype, new.kind, now)
     };
     w.agent_put(&agent)?;
     match first {

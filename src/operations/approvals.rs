@@ -64,25 +64,9 @@ pub fn request(w: &mut Tx, turn: &Turn, new: NewApproval) -> Result<Approval> {
     let own = u32::try_from(w.approval_list(&filter, None, most)?.len()).unwrap_or(u32::MAX);
     full("approvals_per_agent", own, most, &format!("calls of {agent_id} wait for an operator"))?;
     let now = w.ctx.now();
-    let approval = Approval {
-        approval_id: ApprovalId(w.ctx.id()),
-        agent_id: turn.agent_id.clone(),
-        turn_id: turn.turn_id,
-        root_id: turn.root_id,
-        conversation_id: turn.conversation_id,
-        provider_call_id: new.provider_call_id,
-        plan: new.plan,
-        digest,
-        reason: new.reason,
-        status: ApprovalStatus::Pending,
-        always: false,
-        decided_by: None,
-        note: None,
-        fields: None,
-        requested_at: now,
-        expires_at: now.plus(new.expires),
-        closed_at: None,
-    };
+    let call = (new.provider_call_id, new.plan);
+    let blank = Approval::new(ApprovalId(w.ctx.id()), turn, call, now, now.plus(new.expires));
+    let approval = Approval { digest, reason: new.reason, ..blank };
     w.approval_put(&approval)?;
     let step = Step::ApprovalRequested { approval_id: approval.approval_id, id: approval.provider_call_id.clone() };
     w.journal_append(turn.turn_id, &step, now)?;

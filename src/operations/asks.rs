@@ -77,26 +77,13 @@ pub fn open(
     let question = NewMessage::new(target, from.clone(), Kind::Ask, body, chain);
     let envelope = mail::deliver(w, NewMessage { ask_id: Some(ask_id), ..question })?;
     let now = ctx.now();
-    let ask = Ask {
-        ask_id,
-        asker: Asker {
-            party: from,
-            turn_id: waiting.as_ref().map(|call| call.turn_id),
-            call_id: waiting.as_ref().map(|call| call.call_id),
-            provider_call_id: waiting.map(|call| call.provider_call_id),
-        },
-        target: target.clone(),
-        message_id: envelope.message_id,
-        deadline_at: now.plus(timeout),
-        status: AskStatus::Open,
-        reply: None,
-        truncated: false,
-        error: None,
-        code: None,
-        hint: None,
-        created_at: now,
-        closed_at: None,
+    let asker = Asker {
+        party: from,
+        turn_id: waiting.as_ref().map(|call| call.turn_id),
+        call_id: waiting.as_ref().map(|call| call.call_id),
+        provider_call_id: waiting.map(|call| call.provider_call_id),
     };
+    let ask = Ask::new(ask_id, asker, (target.clone(), envelope.message_id), now, now.plus(timeout));
     w.ask_put(&ask)?;
     if let Some(repair) = ctx.waiting(target).as_ref().and_then(|wait| needs_repair(target, wait))
         && ask.asker.party.agent().is_none()

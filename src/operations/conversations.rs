@@ -89,22 +89,7 @@ pub fn begin(w: &mut Tx, start: Start) -> Result<Conversation> {
         let what = format!("{} has a conversation of that name already: {}", start.adapter, other.conversation_id);
         return Err(Refusal::new(Code::Conflict, what).hint("continue that one"));
     }
-    let now = w.ctx.now();
-    let conversation = Conversation {
-        conversation_id,
-        adapter: start.adapter,
-        thread,
-        owner,
-        party: start.party,
-        last_seq: 0,
-        created_at: now,
-        updated_at: now,
-        heard: 0,
-        heard_at: None,
-        reacted: None,
-        passed_on: Vec::new(),
-        ended_at: None,
-    };
+    let conversation = Conversation::new(conversation_id, (start.adapter, thread), owner, start.party, w.ctx.now());
     w.conversation_put(&conversation)?;
     let payload = json!({
         "conversation_id": conversation_id, "adapter": conversation.adapter, "thread": conversation.thread,

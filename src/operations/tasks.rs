@@ -67,23 +67,16 @@ pub fn create(w: &mut Tx, by: &Party, new: NewTask) -> Result<Task> {
     // Nothing can depend on a new task yet, so there can be no cycle.
     let depends_on: Vec<TaskId> = dependencies(w, new.depends_on)?.into_iter().collect();
     let blocked = unfinished(w, &depends_on)?.is_some();
-    let now = w.ctx.now();
+    let people = (new.owner, by.clone());
     let task = Task {
-        task_id: TaskId(w.ctx.id()),
-        title,
         description: new.description,
-        owner: new.owner,
-        creator: by.clone(),
         status: if blocked { TaskStatus::Blocked } else { TaskStatus::Pending },
         priority: new.priority,
         depends_on,
         parent_id: new.parent_id,
         due_at: new.due_at,
-        result: None,
-        root_id: new.chain.root_id,
         conversation_id: new.chain.conversation_id,
-        created_at: now,
-        updated_at: now,
+        ..Task::new(TaskId(w.ctx.id()), title, people, new.chain.root_id, w.ctx.now())
     };
     save(w, by, &task, None, EventKind::TaskCreated)?;
     if !blocked {

@@ -205,16 +205,13 @@ fn open(w: &mut Tx, agent: Agent, opening: Opening) -> Result<Taken> {
     other_roots.sort_unstable();
     other_roots.dedup();
     let turn = Turn {
-        turn_id,
-        agent_id: agent.agent_id.clone(),
         incarnation: agent.incarnation,
-        root_id: first.root_id,
         other_roots,
         hop: mail.iter().map(|envelope| envelope.hop).max().unwrap_or(0),
         conversation_id: session_of(&first),
         source: if first.kind == Kind::CronTurn { "cron" } else { "mail" }.into(),
         about,
-        ..blank(ctx, &agent.agent_id)
+        ..Turn::new(turn_id, agent.agent_id.clone(), first.root_id, ctx.now())
     };
     w.turn_put(&turn)?;
     let kinds: Vec<&str> = mail.iter().map(|envelope| envelope.kind.as_str()).collect();
@@ -273,14 +270,8 @@ pub fn operator_turn(w: &mut Tx, agent_id: &AgentId, turn_id: TurnId) -> Result<
         None => {
             // In the transaction of the turn, so that a droid that ends meanwhile does nothing more.
             crate::agent_lookup::may_act(w, &agent)?;
-            let new = Turn {
-                turn_id,
-                incarnation: agent.incarnation,
-                root_id: ghost_domain::RootId(w.ctx.id()),
-                source: OPERATOR.into(),
-                ..blank(w.ctx, agent_id)
-            };
-            (new, EventKind::TurnStarted)
+            let blank = Turn::new(turn_id, agent_id.clone(), RootId(w.ctx.id()), w.ctx.now());
+            (Turn { incarnation: agent.incarnation, source: OPERATOR.into(), ..blank }, EventKind::TurnStarted)
         }
     };
     w.turn_put(&turn)?;
@@ -303,39 +294,4 @@ fn about(envelope: &Envelope) -> String {
         None => envelope.body.clone(),
     };
     ghost_domain::text::clip(&ghost_domain::text::one_line(ghost_domain::text::prefix_bytes(&words, 2_000)), 300)
-}
-
-fn blank(ctx: &Context, agent_id: &AgentId) -> Turn {
-    Turn {
-        turn_id: TurnId(uuid::Uuid::nil()),
-        agent_id: agent_id.clone(),
-        incarnation: 0,
-        root_id: ghost_domain::RootId(uuid::Uuid::nil()),
-        other_roots: Vec::new(),
-        conversation_id: None,
-        log_from: None,
-        hop: 0,
-        source: String::new(),
-        about: String::new(),
-        status: TurnStatus::Open,
-        reason: None,
-        model: None,
-        rounds: 0,
-        calls: 0,
-        input_tokens: 0,
-        output_tokens: 0,
-        cost: ghost_domain::Money(0),
-        unpriced_tokens: 0,
-        held: None,
-        held_calls: Vec::new(),
-        questions: Vec::new(),
-        text: None,
-        truncated: false,
-        started_at: ctx.now(),
-        ended_at: None,
-        crashes: 0,
-        boot_mark: 0,
-        stalled_boots: 0,
-        parked: None,
-    }
 }

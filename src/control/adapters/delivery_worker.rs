@@ -195,43 +195,16 @@ mod tests {
     use crate::fixture::TestControl;
 
     fn conversation(n: u128, adapter: &str) -> Conversation {
-        Conversation {
-            conversation_id: ConversationId(Uuid::from_u128(n)),
-            adapter: adapter.to_owned(),
-            thread: format!("thread {n}"),
-            owner: "ada".parse().unwrap(),
-            party: Party::Outside("someone".to_owned()),
-            last_seq: 1_000,
-            created_at: Timestamp(1),
-            updated_at: Timestamp(1),
-            heard: 0,
-            heard_at: None,
-            reacted: None,
-            passed_on: Vec::new(),
-            ended_at: None,
-        }
+        let (id, place) = (ConversationId(Uuid::from_u128(n)), (adapter.to_owned(), format!("thread {n}")));
+        let party = Party::Outside("someone".to_owned());
+        Conversation { last_seq: 1_000, ..Conversation::new(id, place, "ada".parse().unwrap(), party, Timestamp(1)) }
     }
 
     fn pending_entry(n: u128, seq: i64, due: i64) -> ConversationEntry {
-        ConversationEntry {
-            conversation_id: ConversationId(Uuid::from_u128(n)),
-            seq,
-            message_id: MessageId(Uuid::from_u128(n * 10_000 + u128::try_from(seq).unwrap())),
-            direction: Direction::Out,
-            from: Party::System,
-            content: "hello".to_owned(),
-            attachments: vec![],
-            reply_to: None,
-            external_id: None,
-            turn_id: None,
-            delivery: Delivery::Pending,
-            attempts: 0,
-            next_at: Some(Timestamp(due)),
-            error: None,
-            at: Timestamp(1),
-            action: None,
-            deleted: false,
-        }
+        let message_id = MessageId(Uuid::from_u128(n * 10_000 + u128::try_from(seq).unwrap()));
+        let said = (Party::System, "hello".to_owned());
+        let entry = conversation(n, "control").next_entry(message_id, Direction::Out, said, Timestamp(1));
+        ConversationEntry { seq, delivery: Delivery::Pending, next_at: Some(Timestamp(due)), ..entry }
     }
 
     /// The chosen conversations, and how many entries of each.

@@ -116,24 +116,9 @@ mod tests {
     async fn calls_of_a_deleted_turn_are_listed() {
         let test = TestControl::new().await;
         let gone = TurnId(Uuid::from_u128(7));
-        let call = LedgerRow {
-            call_id: CallId(Uuid::from_u128(8)),
-            agent_id: "ada".parse().unwrap(),
-            turn_id: gone,
-            tool: "workspace.read".into(),
-            alias: None,
-            arguments: "{}".into(),
-            result: None,
-            status: CallStatus::Ok,
-            error_code: None,
-            started_at: Timestamp(1),
-            duration_ms: None,
-            bytes_in: None,
-            bytes_out: None,
-            tokens: None,
-            cost: None,
-            truncated: false,
-        };
+        let call_id = CallId(Uuid::from_u128(8));
+        let started = LedgerRow::new(call_id, "ada".parse().unwrap(), gone, "workspace.read", Timestamp(1));
+        let call = LedgerRow { status: CallStatus::Ok, ..started };
         let write = test.world.store().write(move |w| w.call_put(&call));
         write.await.map_err(refused).unwrap();
         let list = async |turn_id: TurnId, status: Option<&str>| {

@@ -59,7 +59,7 @@ pub fn why_ended(status: TurnStatus, reason: Option<&str>) -> Option<(Code, &str
 #[cfg(test)]
 mod tests {
     use ghost_domain::root_tally::RootTally;
-    use ghost_domain::{Money, RootId, Timestamp};
+    use ghost_domain::{RootId, Timestamp};
     use uuid::Uuid;
 
     use super::*;
@@ -71,37 +71,13 @@ mod tests {
     }
 
     fn turn_row(n: u128, root_id: RootId) -> Result<Turn> {
+        let started_at = Timestamp(i64::try_from(n).unwrap_or_default());
         Ok(Turn {
-            turn_id: TurnId(Uuid::from_u128(n)),
-            agent_id: "ada".parse()?,
-            incarnation: 1,
-            root_id,
-            other_roots: Vec::new(),
-            hop: 0,
-            conversation_id: None,
-            log_from: None,
             source: "operator".into(),
-            about: String::new(),
             status: TurnStatus::Finished,
-            reason: None,
-            model: None,
-            rounds: 0,
             calls: 1,
-            input_tokens: 0,
-            output_tokens: 0,
-            cost: Money(0),
-            unpriced_tokens: 0,
-            held: None,
-            held_calls: Vec::new(),
-            questions: Vec::new(),
-            text: None,
-            truncated: false,
-            started_at: Timestamp(i64::try_from(n).unwrap_or_default()),
             ended_at: Some(Timestamp(0)),
-            crashes: 0,
-            boot_mark: 0,
-            stalled_boots: 0,
-            parked: None,
+            ..Turn::new(TurnId(Uuid::from_u128(n)), "ada".parse()?, root_id, started_at)
         })
     }
 

@@ -45,25 +45,7 @@ pub(super) fn new_entry(
     from: Party,
     content: String,
 ) -> ConversationEntry {
-    ConversationEntry {
-        conversation_id: conversation.conversation_id,
-        seq: conversation.last_seq + 1,
-        message_id: MessageId(ctx.id()),
-        direction,
-        from,
-        content,
-        attachments: Vec::new(),
-        reply_to: None,
-        external_id: None,
-        turn_id: None,
-        delivery: Delivery::None,
-        attempts: 0,
-        next_at: None,
-        error: None,
-        at: ctx.now(),
-        action: None,
-        deleted: false,
-    }
+    conversation.next_entry(MessageId(ctx.id()), direction, (from, content), ctx.now())
 }
 
 /// Appends the conversation's next entry and emits its event.

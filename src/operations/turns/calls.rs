@@ -65,24 +65,7 @@ pub fn record_call_start(w: &mut Tx, turn: &Turn, call: &CallStart) -> Result<()
 
 /// The ledger row of a call that starts now, without arguments.
 fn new_row(turn: &Turn, call_id: CallId, tool: &str, now: Timestamp) -> LedgerRow {
-    LedgerRow {
-        call_id,
-        agent_id: turn.agent_id.clone(),
-        turn_id: turn.turn_id,
-        tool: tool.to_owned(),
-        alias: None,
-        arguments: "{}".into(),
-        result: None,
-        status: CallStatus::Started,
-        error_code: None,
-        started_at: now,
-        duration_ms: None,
-        bytes_in: None,
-        bytes_out: None,
-        tokens: None,
-        cost: None,
-        truncated: false,
-    }
+    LedgerRow::new(call_id, turn.agent_id.clone(), turn.turn_id, tool, now)
 }
 
 /// Records the result of a call. The turn must be open.

@@ -10,7 +10,7 @@ use ghost_domain::schedule::words::instant;
 use ghost_domain::schedule::{Missed, When};
 use ghost_domain::{
     Approval, ApprovalId, ApprovalStatus, Ask, AskId, AskStatus, Asker, Event, EventKind, GrantId, MessageId, RootId,
-    Schedule, ScheduleKind, Scope, Timestamp, TurnId,
+    Schedule, ScheduleKind, Scope, Timestamp, Turn, TurnId,
 };
 use ghost_operations::budgets::{self, NewLimits};
 use ghost_operations::mail::Chain;
@@ -163,41 +163,13 @@ async fn begin(world: &Arc<World>, test_world: &TestWorld, n: u128) -> Waiting {
     let (ask, approval, grant) = write!(world, |w| {
         let now = w.ctx.now();
         // Nobody answers it.
-        let ask = Ask {
-            ask_id: AskId(Uuid::from_u128(n + 1)),
-            asker: Asker { party: operator(), turn_id: None, call_id: None, provider_call_id: None },
-            target: id("ben"),
-            message_id: MessageId(Uuid::from_u128(n + 1)),
-            deadline_at: now.plus(WAITS),
-            status: AskStatus::Open,
-            reply: None,
-            truncated: false,
-            error: None,
-            code: None,
-            hint: None,
-            created_at: now,
-            closed_at: None,
-        };
+        let asker = Asker { party: operator(), turn_id: None, call_id: None, provider_call_id: None };
+        let question = (id("ben"), MessageId(Uuid::from_u128(n + 1)));
+        let ask = Ask::new(AskId(Uuid::from_u128(n + 1)), asker, question, now, now.plus(WAITS));
         w.ask_put(&ask)?;
-        let approval = Approval {
-            approval_id: ApprovalId(Uuid::from_u128(n + 1)),
-            agent_id: id("ada"),
-            turn_id: TurnId(Uuid::from_u128(n + 1)),
-            root_id: RootId(Uuid::nil()),
-            conversation_id: None,
-            provider_call_id: "c".into(),
-            plan: ApprovalPlan { tool: "tool.cli".into(), ..ApprovalPlan::default() },
-            digest: "d".into(),
-            reason: String::new(),
-            status: ApprovalStatus::Pending,
-            always: false,
-            decided_by: None,
-            note: None,
-            fields: None,
-            requested_at: now,
-            expires_at: now.plus(WAITS),
-            closed_at: None,
-        };
+        let turn = Turn::new(TurnId(Uuid::from_u128(n + 1)), id("ada"), RootId(Uuid::nil()), now);
+        let call = ("c".to_owned(), ApprovalPlan { tool: "tool.cli".into(), ..ApprovalPlan::default() });
+        let approval = Approval::new(ApprovalId(Uuid::from_u128(n + 1)), &turn, call, now, now.plus(WAITS));
         w.approval_put(&approval)?;
         let new = NewGrant {
             agent_id: id("ada"),

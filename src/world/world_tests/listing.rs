@@ -3,41 +3,14 @@
 use std::sync::atomic::Ordering;
 
 use ghost_domain::testing::ManualClock;
-use ghost_domain::{Agent, AgentKind, AgentStatus, Desired, Timestamp};
+use ghost_domain::{Agent, AgentKind, Timestamp};
 use ghost_tools::AgentControl;
 
 use crate::Directory;
 use crate::directory::AT_ONCE;
 
 fn agent(n: usize) -> Agent {
-    Agent {
-        agent_id: format!("a{n:05}").parse().unwrap(),
-        incarnation: 1,
-        archetype: "worker".into(),
-        name: "worker".into(),
-        team: None,
-        owner: None,
-        kind: AgentKind::Dynamic,
-        desired: Desired::Running,
-        status: AgentStatus::Running,
-        status_reason: None,
-        restarts: 0,
-        overrides: serde_json::Value::Null,
-        node: "here".into(),
-        epoch: 1,
-        created_at: Timestamp(1),
-        updated_at: Timestamp(1),
-        started_at: None,
-        last_active_at: None,
-        deleted_at: None,
-        paid_since: None,
-        team_since: None,
-        dropped: false,
-        helps: None,
-        let_go: false,
-        stop_grace_seconds: None,
-        cannot_run: false,
-    }
+    Agent::new(format!("a{n:05}").parse().unwrap(), "worker", AgentKind::Dynamic, Timestamp(1))
 }
 
 #[test]

@@ -218,24 +218,9 @@ async fn an_id_is_found_by_its_prefix_and_ambiguous_ones_are_listed() {
     let ids = [0x0197_d2a0_1111_u128 << 80, 0x0197_d2a0_1122_u128 << 80].map(uuid::Uuid::from_u128);
     let write = test.world.write(move |w| {
         for id in ids {
-            let now = w.ctx.now();
-            w.task_put(&ghost_domain::Task {
-                task_id: ghost_domain::TaskId(id),
-                title: "t".into(),
-                description: String::new(),
-                owner: "ada".parse()?,
-                creator: ghost_domain::Party::System,
-                status: ghost_domain::TaskStatus::Pending,
-                priority: 0,
-                depends_on: Vec::new(),
-                parent_id: None,
-                due_at: None,
-                result: None,
-                root_id: ghost_domain::RootId(id),
-                conversation_id: None,
-                created_at: now,
-                updated_at: now,
-            })?;
+            let (people, at) = (("ada".parse()?, ghost_domain::Party::System), w.ctx.now());
+            let task_id = ghost_domain::TaskId(id);
+            w.task_put(&ghost_domain::Task::new(task_id, "t".into(), people, ghost_domain::RootId(id), at))?;
         }
         Ok::<_, Refusal>(())
     });
