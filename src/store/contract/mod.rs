@@ -95,8 +95,8 @@ macro_rules! for_each_check {
                 quiet_mail_is_made_to_wake, recent_mail_is_newest_first, inbox_state_equals_the_single_queries,
                 the_order_continues_after_reopening;
             model: commands_see_their_writes_and_leave_none_if_undone, sequences_equal_memory, batches_equal_memory;
-            pages: budgets_are_paged, calls_are_paged, conversations_are_paged, dead_letters_are_paged, jobs_are_paged,
-                knowledge_is_paged, state_is_paged, tasks_are_paged, open_tasks_are_paged, turns_are_paged;
+            pages: budgets_are_paged, calls_are_paged, open_tasks_are_paged, short_lists_are_paged, tasks_are_paged,
+                turns_are_paged;
             prune: pruned_turns_take_their_journals, open_turns_and_held_letters_keep_journals,
                 prompts_are_kept_while_a_journal_names_them, open_asks_are_kept, running_calls_are_kept,
                 usage_and_requests_are_pruned, held_letters_are_kept, needed_tasks_are_kept, a_prune_is_bounded,
