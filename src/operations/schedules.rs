@@ -104,12 +104,10 @@ pub fn set(w: &mut Tx, by: &Party, mut new: NewSchedule) -> Result<Schedule> {
     let before = w.schedule_find(&agent.agent_id, new.kind, &name)?;
     // A failed one-shot is off and its time has passed. Its other fields can still be changed.
     let stays_off = !new.enabled && before.as_ref().is_some_and(|before| before.when == when);
-    // The world file sets the interval of a heartbeat.
-    let gap = if new.kind == ScheduleKind::Heartbeat { 0 } else { limits.cron_gap_seconds };
     let first = match new.kind {
         ScheduleKind::Watch => None,
         _ if stays_off => None,
-        _ => Some(first_slot(&when, now, gap)?),
+        kind => Some(first_slot(&when, now, gap_of(w.ctx, kind))?),
     };
     match &before {
         Some(before) => {
@@ -152,6 +150,11 @@ pub fn set(w: &mut Tx, by: &Party, mut new: NewSchedule) -> Result<Schedule> {
     Ok(schedule)
 }
 
+/// The least time between two slots. The world file sets that of a heartbeat.
+fn gap_of(ctx: &Context, kind: ScheduleKind) -> u32 {
+    if kind == ScheduleKind::Heartbeat { 0 } else { ctx.limits().cron_gap_seconds }
+}
+
 /// Switches a schedule on or off. Slots that passed while it was off are not made up for. File
 /// changes that happened below a watch meanwhile are reported.
 ///
@@ -171,7 +174,7 @@ pub fn enable(w: &mut Tx, by: &Party, schedule_id: ScheduleId, enabled: bool) ->
     schedule.next_at = match schedule.kind {
         ScheduleKind::Watch => None,
         _ if !enabled => None,
-        _ => Some(first_slot(&schedule.when, w.ctx.now(), w.ctx.limits().cron_gap_seconds)?),
+        kind => Some(first_slot(&schedule.when, w.ctx.now(), gap_of(w.ctx, kind))?),
     };
     save(w, by, &schedule)?;
     if schedule.kind == ScheduleKind::Heartbeat {
