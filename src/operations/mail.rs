@@ -58,25 +58,15 @@ impl NewMessage {
 
     /// The pending envelope of this message.
     pub(crate) fn envelope(self, ctx: &Context) -> Envelope {
+        let (people, said) = ((self.from, self.to), (self.kind, self.body));
         Envelope {
-            message_id: MessageId(ctx.id()),
-            seq: 0,
-            to: self.to,
-            from: self.from,
-            kind: self.kind,
             subject: self.subject,
-            body: self.body,
             attachments: self.attachments,
             ask_id: self.ask_id,
             conversation_id: self.chain.conversation_id,
-            root_id: self.chain.root_id,
             hop: self.chain.hop,
             wake: self.wake,
-            created_at: ctx.now(),
-            read_at: None,
-            state: MailState::Pending,
-            turn_id: None,
-            crashes: 0,
+            ..Envelope::new(MessageId(ctx.id()), people, said, self.chain.root_id, ctx.now())
         }
     }
 }
@@ -303,16 +293,18 @@ pub fn broadcast(
     let (clock, began) = (&w.ctx.ports.clock, w.ctx.ports.clock.steady());
     // Each receiver gets one message, so the depths stay true.
     let depths = w.inbox_depths(&receivers)?;
+    let mut last: Option<AgentId> = None;
     for (agent_id, depth) in receivers.into_iter().zip(depths).filter(|(agent_id, _)| is_receiver(agent_id)) {
+        if last.is_some() && clock.steady().since(began) >= SLICE_TIME {
+            result.rest = last;
+            break;
+        }
+        last = Some(agent_id.clone());
         let copy = NewMessage { to: agent_id, ..new_message.clone() };
         match check_room(w, &copy, depth) {
             Ok(waiting) => {
-                let envelope = insert(w, copy, waiting)?;
+                insert(w, copy, waiting)?;
                 result.delivered += 1;
-                if clock.steady().since(began) >= SLICE_TIME {
-                    result.rest = Some(envelope.to);
-                    break;
-                }
             }
             // A full inbox concerns one receiver only. Any other refusal would be the same for all
             // receivers, so it ends the broadcast.
