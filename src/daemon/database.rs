@@ -23,6 +23,9 @@ use crate::workspace_dir::WorkspaceDir;
 /// database without tables beside it was left by a start that was killed.
 const MAKING: &str = "ghost.db-new";
 
+/// The entry of a schema with the id of its data directory.
+const OWNER: &str = "data_dir";
+
 /// Why the database must have content: its directory says that a world has run.
 const HAS_RUN: &str = "a world has run in its directory";
 /// Why an existing database must have content: a copy made after a crash may lack the write-ahead log.
@@ -59,12 +62,29 @@ async fn open_schema(data_dir: &DataDir, options: PostgresOptions) -> Result<Sto
     let opened = postgres::open_store(PostgresOptions { expected, ..options }).await;
     let store = opened.map_err(not_opened)?;
     // From now on the schema may hold what was acknowledged.
-    if let Err(refusal) = storage::remember(data_dir.path(), &schema) {
+    if let Err(refusal) = bind(&store, data_dir.path(), &schema).await {
         store.close().await;
         return Err(refusal);
     }
     tracing::info!(schema, "the records of the world are in PostgreSQL");
     Ok(store)
+}
+
+/// Lets the schema and the data directory know each other. The id of a world is no secret and no proof: without this, the
+/// same world file elsewhere would go on with the records of a world that is stopped, on other files.
+async fn bind(store: &Store, data_dir: &Path, schema: &str) -> Result<(), Refusal> {
+    let owner = store.read_latest(|r| r.meta_get(OWNER)).await?;
+    let own = storage::kept_in(data_dir)?.and_then(|kept| kept.directory);
+    if let Some(owner) = &owner
+        && own.as_ref() != Some(owner)
+    {
+        return Err(storage::of_another(data_dir, schema, owner));
+    }
+    let directory = storage::remember(data_dir, schema)?;
+    if owner.is_none() {
+        store.write(move |w| w.meta_put(OWNER, &directory)).await?;
+    }
+    Ok(())
 }
 
 /// The refusal for a schema that could not be opened. The causes are others than those of a file.

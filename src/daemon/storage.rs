@@ -6,6 +6,7 @@
 use std::fs::OpenOptions;
 use std::io::ErrorKind;
 use std::io::Write as _;
+use std::net::IpAddr;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
@@ -26,8 +27,27 @@ const MARK: &str = "world.store";
 const MARK_NEW: &str = "world.store-new";
 /// The word before the schema in that file.
 const POSTGRES: &str = "postgres ";
+/// The word before the id of the data directory in that file.
+const DIRECTORY: &str = "directory ";
 /// The longest name of a schema in bytes (PostgreSQL).
 const SCHEMA_MAX: usize = 63;
+/// The options of a URL. Others would be ignored, also a mistyped `sslmode`.
+const OPTIONS: [&str; 12] = [
+    "application_name",
+    "dbname",
+    "host",
+    "hostaddr",
+    "options",
+    "password",
+    "port",
+    "sslcert",
+    "sslkey",
+    "sslmode",
+    "sslrootcert",
+    "user",
+];
+/// The values of `sslmode`.
+const MODES: [&str; 6] = ["disable", "allow", "prefer", "require", "verify-ca", "verify-full"];
 /// An example for hints.
 const EXAMPLE: &str = "postgres://USER:PASSWORD@HOST/DATABASE";
 
@@ -50,13 +70,37 @@ impl StoreOption {
 fn url_of(text: &str, source: &str) -> Result<String, Refusal> {
     let refusal = |why: &str| {
         Refusal::new(Code::InvalidArguments, format!("{source} is no URL of PostgreSQL: {why}"))
-            .hint(format!("give {EXAMPLE}, with %40 for an @ in the password and so on"))
+            .hint(format!("give {EXAMPLE}, with %40 for an @ in the password and so on (or `sqlite`, for --store)"))
     };
-    match Url::parse(text) {
-        Ok(url) if matches!(url.scheme(), "postgres" | "postgresql") => Ok(text.to_owned()),
-        Ok(_) => Err(refusal("it does not begin with postgres://")),
-        Err(why) => Err(refusal(&why.to_string())),
+    let url = Url::parse(text).map_err(|why| refusal(&why.to_string()))?;
+    if !matches!(url.scheme(), "postgres" | "postgresql") {
+        return Err(refusal("it does not begin with postgres://"));
     }
+    // A password with an unescaped `/`, `?` or `#` ends up in these parts, so they are not shown.
+    if url.fragment().is_some() || url.path().contains('@') {
+        return Err(refusal("a character of the user or the password needs an escape"));
+    }
+    if url.query_pairs().any(|(key, _)| !OPTIONS.contains(&&*key)) {
+        return Err(refusal(&format!("after `?` it has an option other than {}", OPTIONS.join(", "))));
+    }
+    let of_query =
+        |name: &str| url.query_pairs().filter(|(key, _)| key == name).last().map(|(_, value)| value.into_owned());
+    let host = of_query("hostaddr").or_else(|| of_query("host")).or_else(|| url.host_str().map(str::to_owned));
+    let host = host.filter(|host| !host.is_empty()).map(|host| decoded(host.trim_matches(['[', ']'])));
+    let is_near = |host: &str| {
+        host.starts_with('/')
+            || host == "localhost"
+            || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+    };
+    let mode = of_query("sslmode");
+    if mode.as_ref().is_some_and(|mode| !MODES.contains(&mode.as_str())) {
+        return Err(refusal(&format!("its sslmode is none of {}", MODES.join(", "))));
+    }
+    if host.is_some_and(|host| !is_near(&host)) && mode.is_none() {
+        return Err(refusal("its host is another machine, and it does not say how far the network is trusted")
+            .hint("add `?sslmode=verify-full` and, for a CA of your own, `&sslrootcert=FILE`; or `?sslmode=disable` for a network that is yours"));
+    }
+    Ok(text.to_owned())
 }
 
 /// A database, and how to open it.
@@ -88,6 +132,12 @@ impl Database {
                 url_of(&text, &format!("the value of {url_env}"))?
             }
         };
+        if plan.limits.store_bytes_max > 0 {
+            let what =
+                "limits.store_bytes_max cannot be held in PostgreSQL, whose files do not shrink when rows are deleted";
+            return Err(Refusal::new(Code::InvalidArguments, what)
+                .hint("leave it out: bound the records with `retention` and the database with means of its server"));
+        }
         Ok(Self::Postgres(PostgresOptions::new(url, schema_name(&plan.world_id))))
     }
 
@@ -151,39 +201,54 @@ pub(crate) fn shown(data_dir: &Path) -> String {
     }
 }
 
+/// What the data directory remembers of a schema of PostgreSQL.
+pub(crate) struct Kept {
+    pub(crate) schema: String,
+    /// The id of the data directory, which the schema knows, too. So no other directory takes it over.
+    pub(crate) directory: Option<String>,
+}
+
 /// The schema of PostgreSQL that the data directory remembers; `None` if its records are in SQLite.
 ///
 /// # Errors
 /// `Unavailable` if the file cannot be read.
-pub(crate) fn schema_of(data_dir: &Path) -> Result<Option<String>, Refusal> {
+pub(crate) fn kept_in(data_dir: &Path) -> Result<Option<Kept>, Refusal> {
     let file = data_dir.join(MARK);
     let unread = |why: String| {
         let what = format!("{} cannot be read, which says where the records of the world are: {why}", file.display());
         Refusal::new(Code::Unavailable, what)
-            .hint("make the file readable, or restore it: one line, `postgres` and the name of the schema")
+            .hint("make the file readable, or restore it: its first line is `postgres` and the name of the schema")
     };
     match std::fs::read_to_string(&file) {
-        Ok(text) => match text.trim_end().strip_prefix(POSTGRES) {
-            Some(schema) if !schema.is_empty() => Ok(Some(schema.to_owned())),
-            _ => Err(unread("it does not name a schema".to_owned())),
-        },
+        Ok(text) => {
+            let of = |word: &str| text.lines().find_map(|line| Some(line.trim_end().strip_prefix(word)?.to_owned()));
+            match of(POSTGRES) {
+                Some(schema) if !schema.is_empty() => Ok(Some(Kept { schema, directory: of(DIRECTORY) })),
+                _ => Err(unread("it does not name a schema".to_owned())),
+            }
+        }
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         Err(error) => Err(unread(error.to_string())),
     }
 }
 
-/// Remembers the schema in the data directory, with an atomic rename.
+pub(crate) fn schema_of(data_dir: &Path) -> Result<Option<String>, Refusal> {
+    Ok(kept_in(data_dir)?.map(|kept| kept.schema))
+}
+
+/// Remembers the schema in the data directory, with an atomic rename. Returns the id of the directory.
 ///
 /// # Errors
 /// `Unavailable` if the file cannot be written.
-pub(crate) fn remember(data_dir: &Path, schema: &str) -> Result<(), Refusal> {
-    if schema_of(data_dir)?.is_some() {
-        return Ok(());
+pub(crate) fn remember(data_dir: &Path, schema: &str) -> Result<String, Refusal> {
+    if let Some(directory) = kept_in(data_dir)?.and_then(|kept| kept.directory) {
+        return Ok(directory);
     }
     let (file, new) = (data_dir.join(MARK), data_dir.join(MARK_NEW));
+    let directory = uuid::Uuid::new_v4().to_string();
     let write = || {
         let mut made = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
-        made.write_all(format!("{POSTGRES}{schema}\n").as_bytes())?;
+        made.write_all(format!("{POSTGRES}{schema}\n{DIRECTORY}{directory}\n").as_bytes())?;
         made.sync_all()?;
         std::fs::rename(&new, &file)
     };
@@ -191,7 +256,20 @@ pub(crate) fn remember(data_dir: &Path, schema: &str) -> Result<(), Refusal> {
         let what = format!("{} cannot be written, which says where the records are: {error}", file.display());
         Refusal::new(Code::Unavailable, what)
             .hint("make the data directory and its content writable, or give another with --data")
-    })
+    })?;
+    Ok(directory)
+}
+
+/// The refusal of a schema whose records belong to the data directory with the id `owner`.
+pub(crate) fn of_another(data_dir: &Path, schema: &str, owner: &str) -> Refusal {
+    let what =
+        format!("the records in the schema {schema} belong to another data directory, in which the world has run");
+    let file = data_dir.join(MARK);
+    Refusal::new(Code::Conflict, what).hint(format!(
+        "start it there, or give this world another id. If its files have moved here, write two lines to {}: `{POSTGRES}{schema}` and \
+         `{DIRECTORY}{owner}`",
+        file.display()
+    ))
 }
 
 /// The schema of a world: `ghost_` and its id. An id that is changed or shortened gets a part of its hash, so that no two
@@ -235,14 +313,39 @@ mod tests {
 
     #[test]
     fn a_wrong_option_is_refused_and_never_shown() {
-        for text in ["", "postgres", "mysql://u:hunter2@h/d", "hunter2", "postgres://u:hunter2@h:x/d", "SQLite"] {
+        for text in [
+            "",
+            "postgres",
+            "mysql://u:hunter2@h/d",
+            "hunter2",
+            "postgres://u:hunter2@h:x/d",
+            "SQLite",
+            // A password that needs escapes, and options that would be ignored.
+            "postgres://u:/hunter2@localhost/d",
+            "postgres://u:1#hunter2@localhost/d",
+            "postgres://u:1?hunter2@localhost/d",
+            "postgres://localhost/d?ssl_mode=verify-full",
+            "postgres://localhost/d?pass=hunter2",
+            "postgres://localhost/d?sslmode=on",
+            // Nobody has said that the network may read along.
+            "postgres://u:hunter2@db.example/d",
+            "postgres:///d?host=10.0.0.7",
+        ] {
             let Err(refusal) = StoreOption::parse(text) else { panic!("{text} was accepted") };
             assert_eq!(refusal.code, Code::InvalidArguments);
             let shown = format!("{} {:?}", refusal.message, refusal.hint);
             assert!(!shown.contains("hunter2") && refusal.hint.is_some(), "{shown}");
         }
         assert!(matches!(StoreOption::parse("sqlite"), Ok(StoreOption::Sqlite)));
-        assert!(matches!(StoreOption::parse("postgresql:///d?host=/run/postgresql"), Ok(StoreOption::Postgres(_))));
+        for text in [
+            "postgresql:///d?host=/run/postgresql",
+            "postgres://u:p@%2Frun%2Fpostgresql/d",
+            "postgres://u:p@[::1]:5432/d",
+            "postgres://u@db.example/d?sslmode=verify-full&sslrootcert=/ca.pem",
+            "postgres://u@10.0.0.7/d?sslmode=disable",
+        ] {
+            assert!(matches!(StoreOption::parse(text), Ok(StoreOption::Postgres(_))), "{text}");
+        }
     }
 
     #[test]
@@ -269,8 +372,9 @@ mod tests {
         dir.keep("a", home.path());
         assert_eq!((refused(&sqlite), refused(&postgres("ghost_a"))), (None, Some(Code::Conflict)));
 
-        remember(home.path(), "ghost_a").unwrap();
-        remember(home.path(), "ghost_a").unwrap();
+        let directory = remember(home.path(), "ghost_a").unwrap();
+        assert_eq!(remember(home.path(), "ghost_a").unwrap(), directory);
+        assert_eq!(kept_in(home.path()).unwrap().unwrap().directory, Some(directory));
         assert_eq!(schema_of(home.path()).unwrap().as_deref(), Some("ghost_a"));
         assert_eq!((refused(&sqlite), refused(&postgres("ghost_a"))), (Some(Code::Conflict), None));
         assert_eq!(refused(&postgres("ghost_b")), Some(Code::Conflict));

@@ -97,16 +97,17 @@ pub struct Stored {
     pub bytes: u64,
     /// Whether the size is over `limits.store_bytes_warn`.
     pub warns: bool,
-    /// Whether the size is over `limits.store_bytes_max`.
+    /// Whether the size is over `limits.store_bytes_max`, and deleting would make it smaller.
     pub over: bool,
 }
 
 /// Reads the size of the storage.
 pub async fn stored(store: &Store, ctx: &Context) -> Result<Stored> {
-    let bytes = store.read_latest(|r| r.store_bytes()).await.map_err(Refusal::from)?;
+    let read = store.read_latest(|r| Ok::<_, Refusal>((r.store_bytes()?, r.frees_space())));
+    let (bytes, frees) = read.await?;
     let limits = ctx.limits();
     let over = |bound: u64| bound > 0 && bytes > bound;
-    Ok(Stored { bytes, warns: over(limits.store_bytes_warn), over: over(limits.store_bytes_max) })
+    Ok(Stored { bytes, warns: over(limits.store_bytes_warn), over: frees && over(limits.store_bytes_max) })
 }
 
 /// Prunes history earlier than its retention says, until the data are no larger than

@@ -51,6 +51,11 @@ pub(crate) trait Driver: Send {
     /// Follows an order.
     fn order(&mut self, order: Order) -> Result<()>;
 
+    /// Whether deleted rows make the database smaller, so that it may be held below a size by deleting.
+    fn frees_space(&self) -> bool {
+        true
+    }
+
     /// Checks, outside transactions, that the database is still the one that was opened.
     fn check(&mut self) -> Result<()>;
 

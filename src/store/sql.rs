@@ -233,7 +233,10 @@ const fn mark(text: &[u8], at: usize, dialect: Dialect, out: &mut Out<'_>, used:
             return end + 1;
         }
         (Mark::Bytes, Dialect::Postgres) => {
-            out.text(b"pg_database_size(current_database())");
+            out.text(
+                b"(SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0)::BIGINT FROM pg_class AS c JOIN pg_namespace AS n \
+                ON n.oid = c.relnamespace WHERE n.nspname = current_setting('search_path') AND c.relkind = 'r')",
+            );
             return end + 1;
         }
         (Mark::Limit, Dialect::Sqlite) => (b"LIMIT ", b"+0"),

@@ -81,6 +81,12 @@ impl Tx {
         Self { batch: Some(Batch::new(counters)), ..Self::reader(driver) }
     }
 
+    /// Whether deleted rows make [`Tx::store_bytes`] smaller.
+    #[must_use]
+    pub fn frees_space(&self) -> bool {
+        self.driver.frees_space()
+    }
+
     /// The sequence of the last event.
     pub(crate) fn last_seq(&self) -> i64 {
         self.batch.as_ref().map_or(0, |batch| batch.counters.events)

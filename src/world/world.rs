@@ -27,6 +27,9 @@ use crate::root::RootMsg;
 use crate::team_msg::TeamMsg;
 use crate::tree::Tree;
 
+/// How long the last event of a world waits for the store.
+const LAST_WRITE: Duration = Duration::from_secs(5);
+
 /// Reads the configuration again. Returns a plan with its providers, or one refusal that lists all problems.
 pub type Reloader = Box<dyn Fn() -> Result<(Plan, Providers), Refusal> + Send + Sync>;
 
@@ -282,9 +285,16 @@ impl World {
             }
         }
         let payload = json!({ "reason": reason });
-        let written = self.write(move |w| w.emit(NewEvent::new(EventKind::WorldStopped, payload))).await;
-        if let Err(refusal) = written {
-            tracing::warn!(%refusal, "the event `world.stopped` could not be written; nothing else is lost");
+        let written = self.write(move |w| w.emit(NewEvent::new(EventKind::WorldStopped, payload)));
+        tokio::select! {
+            biased;
+            written = written => if let Err(refusal) = written {
+                tracing::warn!(%refusal, "the event `world.stopped` could not be written; nothing else is lost");
+            },
+            // A database that is away must not hold up the end.
+            () = clock.sleep(LAST_WRITE) => {
+                tracing::warn!("the store did not take the event `world.stopped` in time; nothing else is lost");
+            }
         }
         self.root.stop(None);
         let task = self.root_task.lock().unwrap_or_else(PoisonError::into_inner).take();

@@ -268,7 +268,11 @@ impl WorldService {
         let Control { world, on_shutdown, .. } = &self.0;
         let ctx = world.ctx();
         let grace = grace_ms.map(|ms| with_grace(&ctx.limits(), ms)).transpose()?;
-        let open_turns = self.open_turns().await?;
+        // A store that is away must not keep the daemon from stopping. Then nobody knows how many turns are open.
+        let open_turns = match self.open_turns().await {
+            Err(refusal) if refusal.code == Code::Unavailable => 0,
+            counted => counted?,
+        };
         let first = Arc::new(AtomicBool::new(false));
         let flag = Arc::clone(&first);
         // Stored before the shutdown starts: a client that repeats its request later must not stop the

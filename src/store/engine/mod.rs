@@ -39,16 +39,39 @@ pub(crate) struct Engine {
     queue: Arc<Queue>,
     writer_state: watch::Receiver<WriterState>,
     readers: Arc<Readers>,
-    closing: Closing,
+    doubt: Doubt,
 }
 
-/// Set when the store closes: a driver must not wait for its server any longer.
-pub(crate) type Closing = Arc<AtomicBool>;
+/// What an engine and its driver tell each other while nobody knows whether a COMMIT has happened.
+#[derive(Clone)]
+pub(crate) struct Doubt {
+    flags: Arc<(AtomicBool, AtomicBool)>,
+    committed: Committed,
+}
+
+impl Doubt {
+    /// Whether the store closes, so that the driver must not wait for its server any longer.
+    pub(crate) fn must_end(&self) -> bool {
+        self.flags.0.load(Ordering::Acquire)
+    }
+
+    /// Refuses new commands until [`Doubt::end`], and reports why.
+    pub(crate) fn begin(&self, why: &StoreError) {
+        self.flags.1.store(true, Ordering::Release);
+        if self.committed.failed(&why.to_string()).is_some() {
+            tracing::warn!(error = %why, "the answer to a COMMIT was lost; the store asks whether it has happened");
+        }
+    }
+
+    pub(crate) fn end(&self) {
+        self.flags.1.store(false, Ordering::Release);
+    }
+}
 
 /// Opens a store. `open` runs on a thread that may wait; it returns the writer's session and what opens the readers'.
 pub(crate) async fn open_store<F>(sizes: Sizes, open: F) -> Result<Store>
 where
-    F: FnOnce(Closing) -> Result<(Tx, Opener)> + Send + 'static,
+    F: FnOnce(Doubt) -> Result<(Tx, Opener)> + Send + 'static,
 {
     Store::open(|committed| Engine::open(sizes, committed, open)).await
 }
@@ -56,10 +79,10 @@ where
 impl Engine {
     async fn open<F>(sizes: Sizes, committed: Committed, open: F) -> Result<Self>
     where
-        F: FnOnce(Closing) -> Result<(Tx, Opener)> + Send + 'static,
+        F: FnOnce(Doubt) -> Result<(Tx, Opener)> + Send + 'static,
     {
-        let closing = Closing::default();
-        let for_driver = Arc::clone(&closing);
+        let doubt = Doubt { flags: Arc::default(), committed: committed.clone() };
+        let for_driver = doubt.clone();
         let (session, opener) = in_background(move || open(for_driver)).await?;
         committed.opened(session.last_seq());
         let queue = Arc::new(Queue::new(sizes.queue));
@@ -67,7 +90,7 @@ impl Engine {
         writer::start(session, Arc::clone(&queue), committed, sizes.batch, state_sender)?;
         let readers = Readers::new(opener, sizes.readers, Arc::clone(&queue));
         readers.open_ahead();
-        Ok(Self { queue, writer_state, readers, closing })
+        Ok(Self { queue, writer_state, readers, doubt })
     }
 }
 
@@ -86,6 +109,11 @@ pub(crate) async fn in_background<T: Send + 'static>(work: impl FnOnce() -> Resu
 #[async_trait]
 impl Backend for Engine {
     async fn submit(&self, work: Work) -> Result<()> {
+        if self.doubt.flags.1.load(Ordering::Acquire) {
+            return Err(StoreError::Busy(
+                "the database has not said yet whether it stored the last changes".to_owned(),
+            ));
+        }
         self.queue.submit(work).await
     }
 
@@ -96,7 +124,7 @@ impl Backend for Engine {
     async fn close(&self) {
         // The writer's connection closes last, because SQLite's last connection removes the log file.
         self.readers.close().await;
-        self.closing.store(true, Ordering::Release);
+        self.doubt.flags.0.store(true, Ordering::Release);
         self.queue.close();
         // An error means that the writer has ended.
         let mut state = self.writer_state.clone();
@@ -118,7 +146,7 @@ impl Drop for Engine {
     /// Ends the threads of a store that nobody closed.
     fn drop(&mut self) {
         self.readers.stop();
-        self.closing.store(true, Ordering::Release);
+        self.doubt.flags.0.store(true, Ordering::Release);
         self.queue.close();
     }
 }

@@ -156,6 +156,11 @@ impl Link {
         self.run(async |conn| sqlx::raw_sql(sql).execute(conn).await.map(drop))
     }
 
+    /// As [`script`](Self::script), for a text that was built of words and numbers of this program.
+    pub(super) fn built(&mut self, sql: String) -> Result<()> {
+        self.run(async |conn| sqlx::raw_sql(sqlx::AssertSqlSafe(sql)).execute(conn).await.map(drop))
+    }
+
     /// The number that a query without values returns.
     pub(super) fn number(&mut self, sql: &'static str) -> Result<Option<i64>> {
         self.run(async |conn| sqlx::query(sql).fetch_optional(conn).await?.map_or(Ok(None), |row| row.try_get(0)))

@@ -1,7 +1,7 @@
 //! The driver of PostgreSQL.
 //!
 //! A lost connection undoes its transaction, so a batch that was not committed fails as a whole, and the next one connects
-//! again. A COMMIT whose answer was lost is settled before anything else happens: the batch's number in `counters` says
+//! again. A COMMIT whose answer was lost is settled before anything else happens: the batch's mark in `counters` says
 //! whether it is stored. The driver must never guess that.
 
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use sqlx::{
 use super::connect::Link;
 use super::{fault, schema};
 use crate::driver::{Driver, Failure, NextRow, Order};
-use crate::engine::Closing;
+use crate::engine::Doubt;
 use crate::error::{Result, StoreError};
 use crate::row::{Args, Columns, ReadRow};
 use crate::sql::{Sql, Statement};
@@ -36,11 +36,11 @@ const SETTLE_AGAIN: Duration = Duration::from_millis(500);
 enum Role {
     /// It writes. It has the lock of the schema.
     Writer {
-        /// The number of the last batch that is known to be stored.
-        batches: i64,
+        /// The mark of the last batch that is known to be stored.
+        mark: i64,
         /// Whether the open batch has written something.
         wrote: bool,
-        closing: Closing,
+        doubt: Doubt,
         /// Why no further batch can run.
         ended: Option<StoreError>,
     },
@@ -60,9 +60,9 @@ pub(super) struct PostgresDriver {
 }
 
 impl PostgresDriver {
-    /// For the writer, on a link that has the lock of the schema. `batches`: the number of the last batch.
-    pub(super) fn writer(link: Link, batches: i64, closing: Closing) -> Self {
-        Self { link, role: Role::Writer { batches, wrote: false, closing, ended: None } }
+    /// For the writer, on a link that has the lock of the schema. `mark`: that of the last batch.
+    pub(super) fn writer(link: Link, mark: i64, doubt: Doubt) -> Self {
+        Self { link, role: Role::Writer { mark, wrote: false, doubt, ended: None } }
     }
 
     /// For queries.
@@ -78,11 +78,9 @@ impl PostgresDriver {
         match &mut self.role {
             Role::Reader { .. } => self.link.connect().map_err(for_the_moment),
             Role::Writer { ended: Some(error), .. } => Err(error.clone()),
-            Role::Writer { batches, ended, .. } => {
-                schema::connect(&mut self.link).map_err(for_the_moment)?;
+            Role::Writer { mark, ended, .. } => {
                 // While the lock was free, another daemon may have written.
-                let found = self.link.number(schema::BATCHES)?;
-                if found == Some(*batches) {
+                if schema::connect_to(&mut self.link).map_err(for_the_moment)? == Some(*mark) {
                     return Ok(());
                 }
                 self.link.disconnect();
@@ -112,31 +110,37 @@ impl PostgresDriver {
 
     /// Commits the open batch.
     fn commit(&mut self) -> Result<()> {
-        let Role::Writer { batches, wrote: true, closing, .. } = &self.role else { return self.link.script("COMMIT") };
-        let (batches, closing) = (*batches, Arc::clone(closing));
-        // One message: the number is stored if and only if the batch is.
-        let commit = "UPDATE counters SET value = value + 1 WHERE name = 'batches'; COMMIT";
-        let committed = match self.link.script(commit) {
+        let Role::Writer { mark, wrote: true, doubt, .. } = &self.role else { return self.link.script("COMMIT") };
+        // Not a number that another writer could write, too.
+        let (last, new, doubt) = (*mark, uuid::Uuid::new_v4().as_u64_pair().0.cast_signed(), doubt.clone());
+        // One message: the mark is stored if and only if the batch is.
+        let commit = format!("UPDATE counters SET value = {new} WHERE name = 'batches'; COMMIT");
+        let committed = match self.link.built(commit) {
             // A server that answers with an error has undone the batch.
             Err(error) if self.link.is_connected() => return Err(error),
-            Err(error) => self.settle(batches, &closing, &error)?,
+            Err(error) => self.settle((last, new), &doubt, error)?,
             Ok(()) => true,
         };
-        if let Role::Writer { batches, .. } = &mut self.role {
-            *batches += i64::from(committed);
+        if !committed {
+            return Err(StoreError::Busy(format!("the connection to {} was lost", self.name())));
         }
-        if committed { Ok(()) } else { Err(StoreError::Busy(format!("the connection to {} was lost", self.name()))) }
+        if let Role::Writer { mark, .. } = &mut self.role {
+            *mark = new;
+        }
+        Ok(())
     }
 
-    /// Finds out whether the batch after `batches` is stored. Waits for the server, and with it all commands: as long as
-    /// nobody knows, nothing may be answered.
-    fn settle(&mut self, batches: i64, closing: &AtomicBool, lost: &StoreError) -> Result<bool> {
-        tracing::warn!(error = %lost, "the answer to a COMMIT was lost; the store asks whether it has happened");
-        while !closing.load(Ordering::Acquire) {
-            let found = schema::connect(&mut self.link).and_then(|()| self.link.number(schema::BATCHES));
-            match found {
-                Ok(Some(found)) if found == batches => return Ok(false),
-                Ok(Some(found)) if found == batches + 1 => return Ok(true),
+    /// Finds out which mark is stored: that of the batch before, or the new one. Waits for the server, and with it all
+    /// commands that have been accepted: as long as nobody knows, nothing may be answered.
+    fn settle(&mut self, (last, new): (i64, i64), doubt: &Doubt, lost: StoreError) -> Result<bool> {
+        doubt.begin(&lost);
+        let mut settled = None;
+        while !doubt.must_end() {
+            match schema::connect_to(&mut self.link) {
+                Ok(Some(found)) if [last, new].contains(&found) => {
+                    settled = Some(found == new);
+                    break;
+                }
                 Ok(_) => break,
                 Err(error) => tracing::debug!(%error, "the server does not say it yet"),
             }
@@ -144,12 +148,15 @@ impl PostgresDriver {
             #[allow(clippy::disallowed_methods)]
             std::thread::sleep(SETTLE_AGAIN);
         }
-        self.link.disconnect();
-        let error = StoreError::Broken(format!("because the answer to a COMMIT was lost ({lost})"));
-        if let Role::Writer { ended, .. } = &mut self.role {
-            *ended = Some(error.clone());
-        }
-        Err(error)
+        doubt.end();
+        settled.ok_or_else(|| {
+            self.link.disconnect();
+            let error = StoreError::Broken(format!("because the answer to a COMMIT was lost ({lost})"));
+            if let Role::Writer { ended, .. } = &mut self.role {
+                *ended = Some(error.clone());
+            }
+            error
+        })
     }
 
     fn name(&self) -> String {
@@ -362,6 +369,10 @@ impl Driver for PostgresDriver {
             Order::Rollback if !self.link.is_connected() => Ok(()),
             Order::Rollback => self.link.script("ROLLBACK"),
         }
+    }
+
+    fn frees_space(&self) -> bool {
+        false
     }
 
     fn check(&mut self) -> Result<()> {

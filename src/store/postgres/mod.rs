@@ -63,9 +63,9 @@ impl PostgresOptions {
 
 /// Opens the store in a schema, creating it if it does not exist, and starts its writer.
 ///
-/// Errors: [`StoreError::Open`] if the database cannot be reached, refuses the role or is too old;
-/// [`StoreError::InUse`] if another daemon has the schema open; [`StoreError::Newer`] if a newer ghostd wrote it; [`StoreError::Damaged`] if the schema belongs to another
-/// program, or is empty or missing although `options.expected` shows that it held data. Nothing is changed in all these
+/// Errors: [`StoreError::Open`] if the database cannot be reached, refuses the role or is too old, or if the schema is empty or missing
+/// although `options.expected` shows that it held data;
+/// [`StoreError::InUse`] if another daemon has the schema open; [`StoreError::Newer`] if a newer ghostd wrote it; [`StoreError::Damaged`] if the schema belongs to another program. Nothing is changed in all these
 /// cases.
 pub async fn open_store(options: PostgresOptions) -> Result<Store, StoreError> {
     open_with(options, |writer| writer).await
@@ -88,11 +88,11 @@ where
     F: FnOnce(Box<dyn Driver>) -> Box<dyn Driver> + Send + 'static,
 {
     let sizes = Sizes { readers: options.reader_connections, batch: options.batch_max, queue: options.queue };
-    crate::engine::open_store(sizes, move |closing| {
+    crate::engine::open_store(sizes, move |doubt| {
         let target = Arc::new(Target::parse(&options.url, &options.schema)?);
         let mut link = Link::new(Arc::clone(&target))?;
         let found = schema::open(&mut link, options.expected)?;
-        let writer = Tx::writer(wrap(Box::new(PostgresDriver::writer(link, found.batches, closing))), found.counters);
+        let writer = Tx::writer(wrap(Box::new(PostgresDriver::writer(link, found.mark, doubt))), found.counters);
         let opener: Opener =
             Box::new(move || Ok(Tx::reader(Box::new(PostgresDriver::reader(Link::new(Arc::clone(&target))?)))));
         Ok((writer, opener))

@@ -33,19 +33,35 @@ const LOCK: &str = "SELECT CASE WHEN pg_try_advisory_lock(hashtextextended('ghos
 /// What an opened schema held.
 pub(super) struct Found {
     pub(super) counters: Counters,
-    /// The number of the last batch; see [`BATCHES`].
-    pub(super) batches: i64,
+    /// The mark of the last batch; see [`MARK`].
+    pub(super) mark: i64,
 }
 
-/// The number of the last batch. It settles whether a COMMIT whose answer was lost has happened: the lock keeps other
-/// writers out, and this one writes nothing else meanwhile.
-pub(super) const BATCHES: &str = "SELECT value FROM counters WHERE name = 'batches'";
+/// The mark of the last batch: a random number. It settles whether a COMMIT whose answer was lost has happened, and shows
+/// whether another writer has been here.
+const MARK: &str = "SELECT value FROM counters WHERE name = 'batches'";
 
-/// Connects the writer: only one has the lock of the schema.
+/// Connects the writer: only one has the lock of the schema. A link that fails here is not connected afterwards, because
+/// the next batch would write without the lock.
 ///
 /// Errors: [`StoreError::Open`], [`StoreError::InUse`].
-pub(super) fn connect(link: &mut Link) -> Result<()> {
+fn connect(link: &mut Link) -> Result<()> {
     link.connect()?;
+    locked(link).inspect_err(|_| link.disconnect())
+}
+
+/// As [`connect`], for a schema that has been opened before. Returns its [`MARK`].
+pub(super) fn connect_to(link: &mut Link) -> Result<Option<i64>> {
+    connect(link)?;
+    link.number(MARK).inspect_err(|_| link.disconnect())
+}
+
+fn locked(link: &mut Link) -> Result<()> {
+    // A standby has locks of its own, and may not have the last batches.
+    if link.number("SELECT 1::BIGINT WHERE pg_is_in_recovery()")?.is_some() {
+        let what = "it is a standby: give the URL of the primary".to_owned();
+        return Err(StoreError::Open { path: link.target().name.to_path_buf(), what });
+    }
     let tries = LOCK_WAIT.as_millis() / LOOK_AGAIN.as_millis();
     for _ in 0..tries {
         if link.number(LOCK)? == Some(1) {
@@ -55,7 +71,6 @@ pub(super) fn connect(link: &mut Link) -> Result<()> {
         #[allow(clippy::disallowed_methods)]
         std::thread::sleep(LOOK_AGAIN);
     }
-    link.disconnect();
     Err(StoreError::InUse { path: link.target().name.to_path_buf() })
 }
 
@@ -78,20 +93,30 @@ pub(super) fn open(link: &mut Link, expected: Option<&str>) -> Result<Found> {
     let found = match (link.number(TABLES)?, link.number(COUNTERS)?) {
         (Some(0), _) => 0,
         (_, Some(1)) => {
+            if link
+                .number("SELECT 1::BIGINT WHERE has_schema_privilege(current_setting('search_path'), 'USAGE')")?
+                .is_none()
+            {
+                return Err(refused(
+                    "the role may not use the schema: grant it USAGE and its tables, or make it the owner".into(),
+                ));
+            }
             let version = link.number("SELECT value FROM counters WHERE name = 'schema_version'")?;
             version.ok_or_else(|| damaged("it has no schema version".to_owned()))?
         }
         _ => return Err(damaged("it has tables of another program".to_owned())),
     };
     if let Some(evidence) = expected.filter(|_| found == 0) {
-        return Err(damaged(format!("it has no tables, but {evidence}")));
+        let what =
+            format!("it has no tables, but {evidence}: give the URL of the database with its records, or restore them");
+        return Err(refused(what));
     }
     if found > VERSION {
         return Err(StoreError::Newer { path, found, known: VERSION });
     }
     migrate(link, found)?;
-    let batches = link.number(BATCHES)?.ok_or_else(|| damaged("it does not count its batches".to_owned()))?;
-    Ok(Found { counters: last_numbers(link)?, batches })
+    let mark = link.number(MARK)?.ok_or_else(|| damaged("it has no mark of its last batch".to_owned()))?;
+    Ok(Found { counters: last_numbers(link)?, mark })
 }
 
 /// Migrates a schema from version `found` to [`VERSION`] in one transaction. A failure closes the connection, which undoes

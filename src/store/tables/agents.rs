@@ -104,7 +104,8 @@ impl Tx {
         self.rows(sql, args![archetype, after, limit], |row| get(Agent::TABLE, row, 0))
     }
 
-    /// Bytes of storage in use, without free pages; 0 for a backend that stores nothing on disk.
+    /// Bytes of storage in use, without free pages; 0 for a backend that stores nothing on disk. In PostgreSQL, the
+    /// bytes of the files of the schema, which deleting does not change ([`Tx::frees_space`]).
     pub fn store_bytes(&mut self) -> Result<u64> {
         self.count("pragma", sql!("SELECT {bytes}"), args![])
     }
