@@ -10,8 +10,9 @@ use ghost_config::plan::ProviderKind;
 use ghost_domain::ImageFile;
 use ghost_domain::image::{IMAGE_BYTES_MAX, MediaType};
 use ghost_domain::model_facts::ModelFacts;
-use ghost_domain::transcript::{Block, Message};
+use ghost_domain::transcript::Block;
 use ghost_domain::write_acl::WorkspacePath;
+use ghost_provider::SharedMessage;
 use ghost_tools::workspace::{Workspace, sha256_hex};
 
 /// Images in one request. Anthropic takes 20 of any size, other servers fewer.
@@ -28,7 +29,7 @@ pub enum Shown {
 }
 
 /// Replaces each image in turn with what `shown` says of it.
-pub fn replace(messages: &mut [Message], mut shown: impl FnMut(&ImageFile) -> Shown) {
+pub fn replace(messages: &mut [SharedMessage], mut shown: impl FnMut(&ImageFile) -> Shown) {
     for message in messages.iter_mut() {
         if !message.blocks.iter().any(|block| matches!(block, Block::ImageFile(_))) {
             continue;
@@ -67,12 +68,12 @@ pub const REFUSED: &str = "left out, because your provider refused a request tha
 
 /// Whether a conversation has images.
 #[must_use]
-pub fn has_images(messages: &[Message]) -> bool {
+pub fn has_images(messages: &[SharedMessage]) -> bool {
     messages.iter().flat_map(|message| &message.blocks).any(|block| matches!(block, Block::ImageFile(_)))
 }
 
 /// Replaces all images with their texts.
-pub fn leave_out(messages: &mut [Message], why: Option<&str>) {
+pub fn leave_out(messages: &mut [SharedMessage], why: Option<&str>) {
     replace(messages, |image| Shown::Note(image.note(why)));
 }
 
@@ -87,7 +88,7 @@ fn unseen(kind: ProviderKind, facts: &ModelFacts, image: &ImageFile) -> Option<&
 
 /// Leaves out the images that the model does not see, and the oldest if there are too many. Several are left out at a
 /// time, so that the beginning of the next requests stays the same and providers can cache it. The newest stays.
-pub fn select(messages: &mut [Message], kind: ProviderKind, facts: &ModelFacts) {
+pub fn select(messages: &mut [SharedMessage], kind: ProviderKind, facts: &ModelFacts) {
     let mut sizes = Vec::new();
     replace(messages, |image| match unseen(kind, facts, image) {
         Some(why) => Shown::Note(image.note(Some(why))),
@@ -114,7 +115,7 @@ pub fn select(messages: &mut [Message], kind: ProviderKind, facts: &ModelFacts) 
 }
 
 /// Replaces the images with their bytes.
-pub(crate) async fn load(workspace: &Workspace, messages: &mut [Message]) {
+pub(crate) async fn load(workspace: &Workspace, messages: &mut [SharedMessage]) {
     let blocks = messages.iter().flat_map(|message| &message.blocks);
     let images: Vec<ImageFile> = blocks
         .filter_map(|block| if let Block::ImageFile(image) = block { Some(image.clone()) } else { None })
@@ -144,7 +145,7 @@ async fn bytes_of(workspace: &Workspace, image: &ImageFile) -> Result<String, St
 
 #[cfg(test)]
 mod tests {
-    use ghost_domain::transcript::Role;
+    use ghost_domain::transcript::{Message, Role};
     use proptest::prelude::*;
 
     use super::*;
@@ -154,13 +155,13 @@ mod tests {
         Block::ImageFile(ImageFile { path, media_type, sha256, bytes, width: 8, height: 8 })
     }
 
-    fn result(images: Vec<Block>) -> Message {
+    fn result(images: Vec<Block>) -> SharedMessage {
         let result = Block::ToolResult { id: "1".into(), name: "t".into(), content: "{}".into(), is_error: false };
-        Message { role: Role::Tool, blocks: std::iter::once(result).chain(images).collect() }
+        Message { role: Role::Tool, blocks: std::iter::once(result).chain(images).collect() }.into()
     }
 
     /// The paths of the images that are shown.
-    fn shown(messages: &[Message]) -> Vec<&str> {
+    fn shown(messages: &[SharedMessage]) -> Vec<&str> {
         let blocks = messages.iter().flat_map(|message| &message.blocks);
         blocks
             .filter_map(|block| if let Block::ImageFile(image) = block { Some(image.path.as_str()) } else { None })
@@ -196,7 +197,7 @@ mod tests {
 
     #[test]
     fn the_newest_images_stay_within_the_bounds() {
-        let rounds = |count: usize, bytes| -> Vec<Message> {
+        let rounds = |count: usize, bytes| -> Vec<SharedMessage> {
             (0..count).map(|n| result(vec![image(n, MediaType::Png, bytes)])).collect()
         };
         let left = |count, bytes| {
@@ -214,7 +215,7 @@ mod tests {
         fn more_images_never_bring_an_older_one_back(sizes in prop::collection::vec(1_u64..3_750_000, 1..30)) {
             let mut first = 0;
             for count in 1..=sizes.len() {
-                let mut messages: Vec<Message> = sizes[..count].iter().enumerate()
+                let mut messages: Vec<SharedMessage> = sizes[..count].iter().enumerate()
                     .map(|(n, bytes)| result(vec![image(n, MediaType::Png, *bytes)])).collect();
                 select(&mut messages, ProviderKind::Anthropic, &facts(true));
                 let seen = shown(&messages).len();

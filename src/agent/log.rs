@@ -3,11 +3,12 @@
 //!
 //! This module must never read the store, and a log must never hold turns of two sessions.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use ghost_domain::journal::JournalRow;
 use ghost_domain::transcript::{Block, Message, Role};
 use ghost_domain::{LogPlace, LogRange, LogStart, Turn, TurnStatus};
+use ghost_provider::SharedMessage;
 
 use crate::images::leave_out;
 use crate::transcript::{Transcript, View, drop_state};
@@ -19,8 +20,35 @@ const UNREAD: &str = "[The turn ended before this result was read.]";
 /// The mail of a turn, or one answer with the results of its calls.
 #[derive(Clone, Debug)]
 struct Round {
-    messages: Vec<Message>,
+    messages: Vec<SharedMessage>,
     bytes: usize,
+    /// The messages with other ids of calls, as the last prompt had them, and the ids that were replaced.
+    renamed: Option<(BTreeMap<String, String>, Vec<SharedMessage>)>,
+}
+
+impl Round {
+    fn new(messages: Vec<SharedMessage>) -> Self {
+        Self { bytes: bytes_of(&messages), messages, renamed: None }
+    }
+
+    /// The messages with these ids of calls replaced.
+    fn with_ids(&mut self, ids: BTreeMap<String, String>) -> &[SharedMessage] {
+        if ids.is_empty() {
+            return &self.messages;
+        }
+        if self.renamed.as_ref().is_none_or(|(known, _)| *known != ids) {
+            let mut messages = self.messages.clone();
+            for block in messages.iter_mut().flat_map(|message| &mut message.blocks) {
+                if let Block::ToolCall { id, .. } | Block::ToolResult { id, .. } = block
+                    && let Some(own) = ids.get(id)
+                {
+                    id.clone_from(own);
+                }
+            }
+            self.renamed = Some((ids, messages));
+        }
+        self.renamed.as_ref().map_or(&[], |(_, messages)| messages)
+    }
 }
 
 /// One turn of a log.
@@ -41,14 +69,16 @@ impl LoggedTurn {
         }
         let mut transcript = Transcript::unfold(journal, view);
         if !transcript.open.is_empty() {
-            let last = transcript.messages.last().into_iter().flat_map(Message::calls);
+            let last = transcript.messages.last().into_iter().flat_map(|message| message.calls());
             let calls: Vec<_> =
                 last.map(|(id, name, arguments)| (id.to_owned(), name.to_owned(), arguments.clone())).collect();
             transcript.close_round(&calls, view);
         }
         let (_, mail) = transcript.opening?;
         let state_dropped = transcript.state_dropped;
-        Some(Self { state_dropped, ..Self::new(turn, mail, transcript.messages) })
+        let mail = SharedMessage::from(Message::text(Role::User, mail));
+        let messages = std::iter::once(mail).chain(transcript.messages).collect();
+        Some(Self { state_dropped, ..Self::new(turn, messages) })
     }
 
     /// Whether a provider refused opaque state in this turn or in a later one.
@@ -61,7 +91,7 @@ impl LoggedTurn {
     pub fn refuse_state(&mut self) {
         for round in &mut self.rounds {
             drop_state(&mut round.messages);
-            round.bytes = bytes_of(&round.messages);
+            *round = Round::new(std::mem::take(&mut round.messages));
         }
         self.state_dropped = true;
     }
@@ -72,12 +102,11 @@ impl LoggedTurn {
         self.rounds.iter().map(|round| round.bytes).sum()
     }
 
-    /// A turn that has just ended, by its mail and the messages after it. Its images are left out.
+    /// A turn that has just ended, by its messages, of which the first is its mail. Its images are left out.
     #[must_use]
-    pub fn new(turn: &Turn, mail: String, messages: Vec<Message>) -> Self {
-        let mut messages = messages;
+    pub fn new(turn: &Turn, mut messages: Vec<SharedMessage>) -> Self {
         leave_out(&mut messages, None);
-        let mut rounds: Vec<Vec<Message>> = vec![vec![Message::text(Role::User, mail)]];
+        let mut rounds: Vec<Vec<SharedMessage>> = Vec::new();
         for message in messages {
             match rounds.last_mut() {
                 Some(round) if message.role != Role::Assistant => round.push(message),
@@ -102,10 +131,9 @@ impl LoggedTurn {
                 }
                 None => format!("[This turn ended here without an answer: {status}.]"),
             };
-            last.push(Message::text(Role::User, text));
+            last.push(Message::text(Role::User, text).into());
         }
-        let rounds = rounds.into_iter().map(|messages| Round { bytes: bytes_of(&messages), messages }).collect();
-        Self { place: turn.log_place(), state_dropped: false, rounds }
+        Self { place: turn.log_place(), state_dropped: false, rounds: rounds.into_iter().map(Round::new).collect() }
     }
 }
 
@@ -179,32 +207,25 @@ impl Log {
     /// The messages, oldest first. Ids of calls are unique, because some providers refuse a conversation in which two
     /// calls have the same.
     #[must_use]
-    pub fn messages(&self) -> Vec<Message> {
-        let mark = self.start.filter(|start| start.cut).map(|_| Message::text(Role::User, CUT_MARK));
-        let mut messages: Vec<Message> = mark.into_iter().collect();
-        let (mut used, mut renamed) = (BTreeSet::new(), BTreeMap::new());
-        for round in self.rounds() {
-            renamed.clear();
-            for message in &round.messages {
-                let mut message = message.clone();
-                for block in &mut message.blocks {
-                    match block {
-                        Block::ToolCall { id, .. } if !used.insert(id.clone()) => {
-                            let free = (2..).map(|n| format!("{id}-{n}")).find(|own| !used.contains(own));
-                            let own = free.unwrap_or_default();
-                            used.insert(own.clone());
-                            renamed.insert(std::mem::replace(id, own.clone()), own);
-                        }
-                        Block::ToolResult { id, .. } => {
-                            if let Some(own) = renamed.get(id) {
-                                id.clone_from(own);
-                            }
-                        }
-                        _ => {}
-                    }
-                }
-                messages.push(message);
+    pub fn messages(&mut self) -> Vec<SharedMessage> {
+        let mark = self.start.filter(|start| start.cut).map(|_| Message::text(Role::User, CUT_MARK).into());
+        let mut messages: Vec<SharedMessage> = mark.into_iter().collect();
+        // For each id the number from which a free one is looked for. Lower ones stay taken.
+        let mut used: BTreeMap<String, u32> = BTreeMap::new();
+        for round in self.turns.iter_mut().flat_map(|turn| &mut turn.rounds) {
+            let mut ids = BTreeMap::new();
+            for (id, _, _) in round.messages.iter().flat_map(|message| message.calls()) {
+                let Some(next) = used.get(id).copied() else {
+                    used.insert(id.to_owned(), 2);
+                    continue;
+                };
+                let free = (next..).map(|n| (n, format!("{id}-{n}"))).find(|(_, own)| !used.contains_key(own));
+                let (n, own) = free.unwrap_or_default();
+                used.insert(id.to_owned(), n.saturating_add(1));
+                used.insert(own.clone(), 2);
+                ids.insert(id.to_owned(), own);
             }
+            messages.extend_from_slice(round.with_ids(ids));
         }
         messages
     }
@@ -228,10 +249,6 @@ impl Log {
     pub fn end(&self) -> Option<LogPlace> {
         self.turns.last().map(|turn| turn.place).or(self.start.map(|start| start.place))
     }
-
-    fn rounds(&self) -> impl Iterator<Item = &Round> {
-        self.turns.iter().flat_map(|turn| &turn.rounds)
-    }
 }
 
 #[cfg(test)]
@@ -251,20 +268,24 @@ mod tests {
         .unwrap()
     }
 
-    fn logged(n: u64, rounds: &[usize]) -> LoggedTurn {
-        let answers = rounds.iter().map(|bytes| Message::text(Role::Assistant, "x".repeat(*bytes))).collect();
-        LoggedTurn::new(&turn(n, TurnStatus::Finished), format!("mail {n}"), answers)
+    fn of(turn: &Turn, mail: &str, messages: impl IntoIterator<Item = Message>) -> LoggedTurn {
+        let mail = Message::text(Role::User, mail);
+        LoggedTurn::new(turn, std::iter::once(mail).chain(messages).map(Into::into).collect())
     }
 
-    fn texts(log: &Log) -> Vec<String> {
-        log.messages().iter().map(Message::visible_text).collect()
+    fn logged(n: u64, rounds: &[usize]) -> LoggedTurn {
+        let answers = rounds.iter().map(|bytes| Message::text(Role::Assistant, "x".repeat(*bytes)));
+        of(&turn(n, TurnStatus::Finished), &format!("mail {n}"), answers)
+    }
+
+    fn texts(log: &mut Log) -> Vec<String> {
+        log.messages().iter().map(|message| message.visible_text()).collect()
     }
 
     #[test]
     fn a_turn_without_an_answer_says_so() {
-        let messages = vec![Message::text(Role::Assistant, "so")];
-        let log = Log::new(None, vec![LoggedTurn::new(&turn(1, TurnStatus::Failed), "mail".into(), messages)]);
-        let texts = texts(&log);
+        let said = Message::text(Role::Assistant, "so");
+        let texts = texts(&mut Log::new(None, vec![of(&turn(1, TurnStatus::Failed), "mail", [said])]));
         assert_eq!(texts[..2], ["mail", "so"]);
         assert_eq!((texts.len(), texts[2].contains("failed")), (3, true));
     }
@@ -275,8 +296,10 @@ mod tests {
         let result = Block::ToolResult { id: "x".into(), name: "t".into(), content: "r".into(), is_error: false };
         let round =
             [Message { role: Role::Assistant, blocks: vec![call] }, Message { role: Role::Tool, blocks: vec![result] }];
-        let of = |n| LoggedTurn::new(&turn(n, TurnStatus::Finished), "mail".into(), round.to_vec());
-        let messages = Log::new(None, vec![of(1), of(2), of(3)]).messages();
+        let of = |n| of(&turn(n, TurnStatus::Finished), "mail", round.to_vec());
+        let mut log = Log::new(None, vec![of(1), of(2), of(3)]);
+        let messages = log.messages();
+        assert_eq!(log.messages(), messages);
         let ids: Vec<&str> = messages
             .iter()
             .flat_map(|message| &message.blocks)
@@ -293,11 +316,12 @@ mod tests {
         let opaque = |n: u64| {
             let state = Block::Opaque(Opaque { author: "p/m".into(), json: n.to_string(), attached: false });
             let message = Message { role: Role::Assistant, blocks: vec![state, Block::Text { text: "so".into() }] };
-            LoggedTurn::new(&turn(n, TurnStatus::Finished), "mail".into(), vec![message])
+            of(&turn(n, TurnStatus::Finished), "mail", [message])
         };
-        let log = Log::new(None, vec![opaque(1), LoggedTurn { state_dropped: true, ..opaque(2) }, opaque(3)]);
-        let state = log.messages().into_iter().flat_map(|message| message.blocks).filter_map(|block| match block {
-            Block::Opaque(opaque) => Some(opaque.json),
+        let mut log = Log::new(None, vec![opaque(1), LoggedTurn { state_dropped: true, ..opaque(2) }, opaque(3)]);
+        let messages = log.messages();
+        let state = messages.iter().flat_map(|message| &message.blocks).filter_map(|block| match block {
+            Block::Opaque(opaque) => Some(opaque.json.as_str()),
             _ => None,
         });
         assert_eq!(state.collect::<Vec<_>>(), ["2", "3"]);
@@ -306,18 +330,18 @@ mod tests {
 
     #[test]
     fn an_empty_log_has_no_range() {
-        assert_eq!((Log::default().range(), Log::default().messages()), (None, vec![]));
+        assert_eq!((Log::default().range(), Log::default().messages().len()), (None, 0));
         let reset = LogStart { place: turn(1, TurnStatus::Finished).log_place(), round: u32::MAX, cut: false };
-        let log = Log::new(Some(reset), vec![logged(1, &[5])]);
-        assert_eq!((log.range(), log.messages()), (None, vec![]));
+        let mut log = Log::new(Some(reset), vec![logged(1, &[5])]);
+        assert_eq!((log.range(), log.messages().len()), (None, 0));
     }
 
     #[test]
     fn a_log_without_room_for_one_round_is_only_a_mark() {
         let mut log = Log::new(None, vec![logged(1, &[500])]);
         let start = log.fit(100).unwrap();
-        assert_eq!(texts(&log), [CUT_MARK]);
-        let again = Log::new(Some(start), vec![logged(1, &[500])]);
+        assert_eq!(texts(&mut log), [CUT_MARK]);
+        let mut again = Log::new(Some(start), vec![logged(1, &[500])]);
         assert_eq!((again.messages(), again.range()), (log.messages(), log.range()));
     }
 
@@ -342,7 +366,7 @@ mod tests {
                 let kept = all[..=index].iter().filter(|turn| {
                     turn.place <= range.end && range.start.is_none_or(|start| turn.place >= start.place)
                 });
-                let again = Log::new(range.start, kept.cloned().collect());
+                let mut again = Log::new(range.start, kept.cloned().collect());
                 prop_assert_eq!(again.messages(), log.messages());
                 prop_assert_eq!(again.range(), log.range());
                 prop_assert!(log.messages().iter().all(|message| message.role != Role::Tool));

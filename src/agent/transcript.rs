@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use ghost_domain::journal::{CallOutcome, Effect, FilePlan, JournalRow, Step};
 use ghost_domain::transcript::{Block, Message, Role};
 use ghost_domain::{ApprovalId, AskId, CallId, LogRange};
-use ghost_provider::ErrorKind;
+use ghost_provider::{ErrorKind, SharedMessage};
 use ghost_tools::offer::unwrapped;
 use serde_json::Value;
 
@@ -86,7 +86,7 @@ pub struct Transcript {
     /// The part of the session's log in the prompt, and the mail, if the prompt was journaled.
     pub opening: Option<(Option<LogRange>, String)>,
     /// The messages after the opening: answers, results and notes.
-    pub messages: Vec<Message>,
+    pub messages: Vec<SharedMessage>,
     /// Calls of the last answer without a result, in the model's order.
     pub open: Vec<OpenCall>,
     /// Results of the last answer's calls, by the provider's id.
@@ -104,9 +104,12 @@ pub struct Transcript {
 }
 
 /// Drops the opaque state that providers attached to their answers.
-pub fn drop_state(messages: &mut [Message]) {
+pub fn drop_state(messages: &mut [SharedMessage]) {
+    let is_state = |block: &Block| matches!(block, Block::Opaque(_));
     for message in messages {
-        message.blocks.retain(|block| !matches!(block, Block::Opaque(_)));
+        if message.blocks.iter().any(is_state) {
+            message.blocks.retain(|block| !is_state(block));
+        }
     }
 }
 
@@ -136,7 +139,7 @@ impl Transcript {
                         .calls()
                         .map(|(id, name, args)| (id.to_owned(), name.to_owned(), args.clone()))
                         .collect();
-                    transcript.messages.push(message);
+                    transcript.messages.push(message.into());
                     transcript.rounds += 1;
                     transcript.failures.clear();
                 }
@@ -179,7 +182,7 @@ impl Transcript {
                 Step::ToolsChanged { text, .. } => {
                     transcript.close_round(&last_calls, view);
                     last_calls.clear();
-                    transcript.messages.push(Message::text(Role::User, text.clone()));
+                    transcript.messages.push(Message::text(Role::User, text.clone()).into());
                 }
                 Step::Note { text } => {
                     let after_answer = transcript.messages.last().is_some_and(|last| last.role == Role::Assistant);
@@ -188,7 +191,7 @@ impl Transcript {
                     }
                     transcript.close_round(&last_calls, view);
                     last_calls.clear();
-                    transcript.messages.push(Message::text(Role::User, text.clone()));
+                    transcript.messages.push(Message::text(Role::User, text.clone()).into());
                 }
                 Step::ModelStarted { .. } | Step::MailJoined { .. } | Step::PassedOver { .. } => {}
             }
@@ -227,7 +230,7 @@ impl Transcript {
                 }
             })
             .collect();
-        self.messages.push(Message { role: Role::Tool, blocks });
+        self.messages.push(Message { role: Role::Tool, blocks }.into());
         self.results.clear();
     }
 }
@@ -337,7 +340,7 @@ mod tests {
         let rows = [answered(vec![call("a"), call("b")]), finished("a"), finished("stray"), note];
         let transcript = Transcript::unfold(&rows, &view);
         assert!(transcript.open.is_empty());
-        let Message { role: Role::Tool, blocks } = &transcript.messages[1] else { panic!("results") };
+        let Message { role: Role::Tool, blocks } = &*transcript.messages[1] else { panic!("results") };
         let results: Vec<(&str, bool)> = blocks
             .iter()
             .map(|block| match block {

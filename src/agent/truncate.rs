@@ -5,6 +5,7 @@
 
 use ghost_domain::image::IMAGE_TOKENS;
 use ghost_domain::transcript::{Block, Message, Role};
+use ghost_provider::SharedMessage;
 use serde_json::Value;
 
 use crate::images::leave_out;
@@ -23,8 +24,8 @@ const IMAGE_BYTES: usize = 3 * IMAGE_TOKENS;
 
 /// Size of a conversation in bytes.
 #[must_use]
-pub fn bytes_of(messages: &[Message]) -> usize {
-    messages.iter().map(message_bytes).sum()
+pub fn bytes_of(messages: &[SharedMessage]) -> usize {
+    messages.iter().map(|message| message_bytes(message)).sum()
 }
 
 /// Shortens a conversation to `limit` bytes, as far as possible. `past` is the number of messages before the turn's
@@ -34,7 +35,7 @@ pub fn bytes_of(messages: &[Message]) -> usize {
 /// round are replaced, and its results are truncated, each in proportion to its size; then its arguments. No call loses its result.
 ///
 /// Returns the number of messages that are now before the mail.
-pub fn truncate(messages: &mut Vec<Message>, past: usize, limit: usize) -> usize {
+pub fn truncate(messages: &mut Vec<SharedMessage>, past: usize, limit: usize) -> usize {
     let mut past = past;
     for part in [2, 1] {
         if bytes_of(messages) > limit {
@@ -47,7 +48,7 @@ pub fn truncate(messages: &mut Vec<Message>, past: usize, limit: usize) -> usize
 
 /// Whether [`shorten_seen`] and [`truncate`] would leave a conversation as it is.
 #[must_use]
-pub fn is_short(messages: &[Message], past: usize, once: usize, limit: usize) -> bool {
+pub fn is_short(messages: &[SharedMessage], past: usize, once: usize, limit: usize) -> bool {
     let is_long = |block: &Block| matches!(block, Block::ToolResult { content, .. } if content.len() > once);
     let turn = messages.iter().skip(past + 1).filter(|message| message.role == Role::Tool);
     !turn.flat_map(|message| &message.blocks).any(is_long) && bytes_of(messages) <= limit
@@ -55,7 +56,7 @@ pub fn is_short(messages: &[Message], past: usize, once: usize, limit: usize) ->
 
 /// Replaces each result of more than `once` bytes with a note, if the model has made calls since it saw the result. The
 /// results of the last calls stay, so a model that has to correct its answer still has them. `past` is as in [`truncate`].
-pub fn shorten_seen(messages: &mut [Message], past: usize, once: usize) {
+pub fn shorten_seen(messages: &mut [SharedMessage], past: usize, once: usize) {
     let Some(last) = messages.iter().rposition(|message| message.role == Role::Tool) else { return };
     for block in messages[..last].iter_mut().skip(past + 1).flat_map(|message| &mut message.blocks) {
         if let Block::ToolResult { content, .. } = block
@@ -68,9 +69,9 @@ pub fn shorten_seen(messages: &mut [Message], past: usize, once: usize) {
 
 /// Removes the oldest `1 / part` of the log, up to a round's edge, and leaves a mark. Returns the number of messages
 /// that are now before the mail.
-fn drop_log(messages: &mut Vec<Message>, past: usize, part: usize) -> usize {
+fn drop_log(messages: &mut Vec<SharedMessage>, past: usize, part: usize) -> usize {
     let log = messages.get(1..past).unwrap_or_default();
-    let mark = Message::text(Role::User, CUT_MARK);
+    let mark = SharedMessage::from(Message::text(Role::User, CUT_MARK));
     if log.is_empty() || *log == [mark.clone()] {
         return past;
     }
@@ -85,7 +86,7 @@ fn drop_log(messages: &mut Vec<Message>, past: usize, part: usize) -> usize {
     past + 2 - end
 }
 
-fn truncate_turn(messages: &mut [Message], keep_first: usize, limit: usize) {
+fn truncate_turn(messages: &mut [SharedMessage], keep_first: usize, limit: usize) {
     let mut total = bytes_of(messages);
     let last = messages.len().saturating_sub(2);
     for message in messages.iter_mut().take(last).skip(keep_first) {
@@ -131,7 +132,7 @@ fn truncate_turn(messages: &mut [Message], keep_first: usize, limit: usize) {
 }
 
 /// Removes `over` bytes from a round, as far as possible.
-fn shorten_round(round: &mut [Message], over: usize) {
+fn shorten_round(round: &mut [SharedMessage], over: usize) {
     let blocks = || round.iter().flat_map(|message| &message.blocks);
     let whole: usize = blocks().filter(|block| matches!(block, Block::ToolResult { .. })).map(block_bytes).sum();
     let all: usize = blocks().map(block_bytes).sum();
@@ -207,23 +208,31 @@ mod tests {
 
     use super::*;
 
+    fn message(role: Role, blocks: Vec<Block>) -> SharedMessage {
+        Message { role, blocks }.into()
+    }
+
+    fn words(role: Role, text: impl Into<String>) -> SharedMessage {
+        Message::text(role, text).into()
+    }
+
     #[test]
     fn the_log_goes_first_at_a_rounds_edge() {
-        let text = |role, bytes| Message::text(role, "x".repeat(bytes));
+        let text = |role, bytes| words(role, "x".repeat(bytes));
         let result = Block::ToolResult { id: "1".into(), name: "t".into(), content: "z".repeat(300), is_error: false };
         let round = [
             text(Role::User, 100),
             text(Role::Assistant, 10),
-            Message { role: Role::Tool, blocks: vec![result] },
+            message(Role::Tool, vec![result]),
             text(Role::Assistant, 50),
         ];
         let turn = [text(Role::User, 500), text(Role::Assistant, 500)];
-        let whole: Vec<Message> =
+        let whole: Vec<SharedMessage> =
             [vec![text(Role::User, 500)], [round.clone(), round].concat(), turn.to_vec()].concat();
         let cut = |limit| {
             let mut messages = whole.clone();
             let past = truncate(&mut messages, 9, limit);
-            let sizes: Vec<usize> = messages.iter().map(message_bytes).collect();
+            let sizes: Vec<usize> = messages.iter().map(|message| message_bytes(message)).collect();
             (past, sizes)
         };
         let mark = CUT_MARK.len();
@@ -237,9 +246,8 @@ mod tests {
         let thought = || Block::Thinking { text: "y".repeat(900) };
         let proof = Block::Opaque(Opaque { author: "p/m".into(), json: "{}".into(), attached: true });
         let result = Block::ToolResult { id: "1".into(), name: "t".into(), content: "z".repeat(500), is_error: false };
-        let answer = Message { role: Role::Assistant, blocks: vec![thought(), proof, thought()] };
-        let mut messages =
-            vec![answer, Message { role: Role::Tool, blocks: vec![result] }, Message::text(Role::User, "")];
+        let answer = message(Role::Assistant, vec![thought(), proof, thought()]);
+        let mut messages = vec![answer, message(Role::Tool, vec![result]), words(Role::User, "")];
         assert_eq!(bytes_of(&messages), 1_402);
         let before = messages.clone();
         truncate(&mut messages, 0, 1_402);
@@ -249,8 +257,7 @@ mod tests {
     #[test]
     fn opaque_blocks_of_old_answers_are_dropped_when_cutting_is_not_enough() {
         let attached = || Block::Opaque(Opaque { author: "p/m".into(), json: "x".repeat(5_000), attached: true });
-        let answer =
-            || Message { role: Role::Assistant, blocks: vec![attached(), Block::Thinking { text: "t".repeat(90) }] };
+        let answer = || message(Role::Assistant, vec![attached(), Block::Thinking { text: "t".repeat(90) }]);
         let mut messages = vec![answer(), answer(), answer(), answer()];
         truncate(&mut messages, 0, 16_000);
         let kept: Vec<bool> =
@@ -262,17 +269,12 @@ mod tests {
     fn a_short_conversation_is_what_nothing_shortens() {
         let result =
             |bytes| Block::ToolResult { id: "1".into(), name: "t".into(), content: "z".repeat(bytes), is_error: false };
-        let text = |role| Message::text(role, "x".repeat(500));
+        let text = |role| words(role, "x".repeat(500));
         let of = |bytes| {
-            vec![
-                text(Role::User),
-                text(Role::User),
-                text(Role::Assistant),
-                Message { role: Role::Tool, blocks: vec![result(bytes)] },
-            ]
+            vec![text(Role::User), text(Role::User), text(Role::Assistant), message(Role::Tool, vec![result(bytes)])]
         };
         for (bytes, rounds) in [(0, 1), (99, 1), (100, 2), (101, 1), (101, 2), (900, 3)] {
-            let whole: Vec<Message> = (0..rounds).flat_map(|_| of(bytes)).collect();
+            let whole: Vec<SharedMessage> = (0..rounds).flat_map(|_| of(bytes)).collect();
             for limit in [bytes_of(&whole) - 1, bytes_of(&whole), bytes_of(&whole) + 1] {
                 let mut cut = whole.clone();
                 shorten_seen(&mut cut, 1, 100);
@@ -290,9 +292,9 @@ mod tests {
     fn old_arguments_are_shortened() {
         let arguments = json!({ "path": "a.md", "content": "y".repeat(5_000) });
         let big = Block::ToolCall { id: "x".into(), name: "t".into(), arguments };
-        let mut messages = vec![Message { role: Role::Assistant, blocks: vec![big] }; 4];
+        let mut messages = vec![message(Role::Assistant, vec![big]); 4];
         truncate(&mut messages, 0, 15_500);
-        let sizes: Vec<usize> = messages.iter().map(message_bytes).collect();
+        let sizes: Vec<usize> = messages.iter().map(|message| message_bytes(message)).collect();
         assert!(sizes[0] > 5_000 && sizes[1] < 400 && sizes[3] > 5_000, "{sizes:?}");
         assert_eq!(messages[1].calls().next().unwrap().2["path"], "a.md");
     }
@@ -309,15 +311,15 @@ mod tests {
         let call = Block::ToolCall { id: "1".into(), name: "t".into(), arguments: big };
         let messages = || {
             vec![
-                Message::text(Role::User, "x".repeat(2_000)),
-                Message { role: Role::Assistant, blocks: vec![call.clone()] },
-                Message { role: Role::Tool, blocks: vec![result(8_000), result(2_000)] },
+                words(Role::User, "x".repeat(2_000)),
+                message(Role::Assistant, vec![call.clone()]),
+                message(Role::Tool, vec![result(8_000), result(2_000)]),
             ]
         };
         let sizes = |limit| {
             let mut messages = messages();
             truncate(&mut messages, 0, limit);
-            messages.iter().map(message_bytes).collect::<Vec<_>>()
+            messages.iter().map(|message| message_bytes(message)).collect::<Vec<_>>()
         };
         let results = sizes(12_100);
         assert!(results[0] == 2_000 && results[1] > 5_000 && (5_000..5_300).contains(&results[2]), "{results:?}");
@@ -338,10 +340,10 @@ mod tests {
         let result = || Block::ToolResult { id: "1".into(), name: "t".into(), content: "{}".into(), is_error: false };
         let round = || {
             let call = Block::ToolCall { id: "1".into(), name: "t".into(), arguments: json!({}) };
-            let results = Message { role: Role::Tool, blocks: vec![result(), Block::ImageFile(image())] };
-            [Message { role: Role::Assistant, blocks: vec![call] }, results]
+            let results = message(Role::Tool, vec![result(), Block::ImageFile(image())]);
+            [message(Role::Assistant, vec![call]), results]
         };
-        let whole = [vec![Message::text(Role::User, "mail")], round().to_vec(), round().to_vec()].concat();
+        let whole = [vec![words(Role::User, "mail")], round().to_vec(), round().to_vec()].concat();
         let left = |limit| {
             let mut messages = whole.clone();
             truncate(&mut messages, 0, limit);
@@ -355,28 +357,31 @@ mod tests {
 
     #[test]
     fn a_long_result_is_seen_once_and_stays_for_a_correction() {
-        let result = |bytes: usize| Message {
-            role: Role::Tool,
-            blocks: vec![Block::ToolResult {
-                id: "1".into(),
-                name: "t".into(),
-                content: "y".repeat(bytes),
-                is_error: false,
-            }],
+        let result = |bytes: usize| {
+            message(
+                Role::Tool,
+                vec![Block::ToolResult {
+                    id: "1".into(),
+                    name: "t".into(),
+                    content: "y".repeat(bytes),
+                    is_error: false,
+                }],
+            )
         };
-        let answer = || Message::text(Role::Assistant, "so");
-        let log = [Message::text(Role::User, "briefing"), result(900)];
-        let turn = [Message::text(Role::User, "mail"), answer(), result(501), answer(), result(500), answer()];
-        let sizes = |more: &[Message]| {
+        let answer = || words(Role::Assistant, "so");
+        let log = [words(Role::User, "briefing"), result(900)];
+        let turn = [words(Role::User, "mail"), answer(), result(501), answer(), result(500), answer()];
+        let sizes = |more: &[SharedMessage]| {
             let mut messages = [&log[..], &turn, more].concat();
             shorten_seen(&mut messages, log.len(), 500);
-            messages.iter().filter(|message| message.role == Role::Tool).map(message_bytes).collect::<Vec<_>>()
+            messages
+                .iter()
+                .filter(|message| message.role == Role::Tool)
+                .map(|message| message_bytes(message))
+                .collect::<Vec<_>>()
         };
         assert!(matches!(sizes(&[])[..], [900, ..100, 500]), "the log is not of this turn");
-        assert!(matches!(
-            sizes(&[result(800), answer(), Message::text(Role::User, "not so")])[..],
-            [900, ..100, 500, 800]
-        ));
+        assert!(matches!(sizes(&[result(800), answer(), words(Role::User, "not so")])[..], [900, ..100, 500, 800]));
         assert!(matches!(sizes(&[result(800), answer(), result(9)])[..], [900, ..100, 500, ..100, 9]));
     }
 
@@ -384,14 +389,16 @@ mod tests {
     #[test]
     fn old_results_are_replaced_and_the_opening_and_the_last_round_stay() {
         let long = "y".repeat(1_000);
-        let result = |id: &str| Message {
-            role: Role::Tool,
-            blocks: vec![Block::ToolResult { id: id.into(), name: "t".into(), content: long.clone(), is_error: false }],
+        let result = |id: &str| {
+            message(
+                Role::Tool,
+                vec![Block::ToolResult { id: id.into(), name: "t".into(), content: long.clone(), is_error: false }],
+            )
         };
-        let mut messages = vec![Message::text(Role::User, long.clone()), result("1"), result("2"), result("3")];
+        let mut messages = vec![words(Role::User, long.clone()), result("1"), result("2"), result("3")];
         truncate(&mut messages, 0, 3_100);
         assert_eq!(messages[0].visible_text().len(), 1_000);
-        let sizes: Vec<usize> = messages.iter().map(message_bytes).collect();
+        let sizes: Vec<usize> = messages.iter().map(|message| message_bytes(message)).collect();
         assert!(sizes[1] < 100 && sizes[3] == 1_000, "{sizes:?}");
     }
 }

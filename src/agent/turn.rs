@@ -219,7 +219,7 @@ fn keep_log(runner: Box<Runner>) {
     }
     let Some(messages) = conversation.into_own() else { return };
     let mut log = prompt.log;
-    log.push(LoggedTurn::new(&turn, prompt.mail, messages));
+    log.push(LoggedTurn::new(&turn, messages));
     session.keep_log(turn.conversation_id, &terms.plan, prompt.log_version, log);
 }
 

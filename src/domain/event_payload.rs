@@ -33,6 +33,14 @@ impl EventPayload {
     pub fn text(&self) -> &str {
         self.text.get_or_init(|| self.deref().to_string().into_boxed_str())
     }
+
+    /// The payload as JSON text alone. What keeps or passes on many payloads does so with one piece of memory each.
+    #[must_use]
+    pub fn into_text(self) -> Self {
+        // Made here, if nobody has asked for it.
+        let _ = self.text();
+        Self { value: OnceLock::new(), ..self }
+    }
 }
 
 impl Deref for EventPayload {

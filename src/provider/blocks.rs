@@ -3,7 +3,6 @@
 //! A block without an id must never become a call. Such blocks are ignored.
 
 use std::borrow::Cow;
-use std::collections::BTreeSet;
 
 use ghost_domain::json_text::{joined, joined_value, readable};
 use ghost_domain::text::prefix_bytes;
@@ -126,17 +125,19 @@ pub(crate) fn check_call_count(calls: usize) -> Result<(), ProviderError> {
 /// Gives the id `call-<n>` to each call whose id is unusable or already used in the conversation.
 /// `n` counts over the conversation. The same answer to the same conversation gets the same ids.
 pub(crate) fn replace_unusable_ids(request: &ModelRequest, blocks: &mut [Block]) {
-    let earlier = request.messages.iter().flat_map(|message| message.calls().map(|(id, _, _)| id.to_owned()));
-    let mut used: BTreeSet<String> = earlier.collect();
+    let is_earlier = |id: &str| request.messages.iter().any(|message| message.calls().any(|(own, _, _)| own == id));
     let mut next = request.calls_so_far();
-    for block in blocks {
-        let Block::ToolCall { id, .. } = block else { continue };
+    for at in 0..blocks.len() {
+        let (before, rest) = blocks.split_at_mut(at);
+        let Some(Block::ToolCall { id, .. }) = rest.first_mut() else { continue };
         next += 1;
+        let is_before =
+            |id: &str| before.iter().any(|block| matches!(block, Block::ToolCall { id: own, .. } if own == id));
+        let is_used = |id: &str| is_before(id) || is_earlier(id);
         let usable = (1..=ID_MAX).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_graphic());
-        if !usable || used.contains(id) {
-            *id = (next..).map(|n| format!("call-{n}")).find(|own| !used.contains(own)).unwrap_or_default();
+        if !usable || is_used(id) {
+            *id = (next..).map(|n| format!("call-{n}")).find(|own| !is_used(own)).unwrap_or_default();
         }
-        used.insert(id.clone());
     }
 }
 

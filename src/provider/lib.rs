@@ -35,6 +35,7 @@ pub mod recorded;
 pub mod retry;
 mod retry_after;
 pub mod scripted;
+pub mod shared;
 mod sse;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
@@ -53,4 +54,5 @@ pub use price::{is_free, price};
 pub use providers::{Entry, Providers, Unbuilt};
 pub use recorded::{Recorded, RecordedAnswer, Recording};
 pub use retry::{Next, Rest, decide};
+pub use shared::SharedMessage;
 pub use too_long::{is_long, may_be_too_long};

@@ -9,10 +9,11 @@ use ghost_domain::model_facts::{ModelFacts, Thinking};
 use ghost_domain::text::clip;
 #[cfg(doc)]
 use ghost_domain::tool_catalogue::DESCRIBE;
-use ghost_domain::transcript::{Block, Message, TokenUsage, ToolSpec};
+use ghost_domain::transcript::{Block, TokenUsage, ToolSpec};
 use ghost_domain::{AgentId, TurnId};
 
 use crate::error::ProviderError;
+use crate::shared::{Form, SharedMessage};
 use crate::too_long::is_window_full;
 
 /// One model call.
@@ -32,7 +33,7 @@ pub struct ModelRequest {
     pub system: String,
     /// The conversation, oldest first. The first user message is the stable briefing and is marked cacheable where the
     /// provider has a prompt cache.
-    pub messages: Arc<Vec<Message>>,
+    pub messages: Arc<Vec<SharedMessage>>,
     /// Number of messages before those of the turn itself: the briefing and the log of earlier turns.
     pub past: usize,
     /// The tools the model may call, by canonical name.
@@ -55,7 +56,7 @@ pub struct ModelRequest {
 
 impl ModelRequest {
     /// The messages, to be changed. They are copied if another request shares them.
-    pub fn messages_mut(&mut self) -> &mut Vec<Message> {
+    pub fn messages_mut(&mut self) -> &mut Vec<SharedMessage> {
         Arc::make_mut(&mut self.messages)
     }
 
@@ -64,6 +65,11 @@ impl ModelRequest {
     #[must_use]
     pub fn calls_so_far(&self) -> usize {
         self.messages.iter().map(|message| message.calls().count()).sum()
+    }
+
+    /// The form in which a protocol sends the messages of this request.
+    pub(crate) fn form(&self, protocol: &'static str, option: bool) -> Arc<Form> {
+        Arc::new(Form { protocol, author: self.author(), option })
     }
 
     /// The author of this model's opaque state; see [`Opaque::author`].

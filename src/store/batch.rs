@@ -33,7 +33,8 @@ impl Counters {
 pub(crate) struct Batch {
     pub(crate) counters: Counters,
     pub(crate) signals: Vec<Signal>,
-    events: Vec<Event>,
+    /// Its events, which are published if it is committed.
+    pub(crate) events: Vec<Event>,
     /// The state to which the refusal of the running command returns.
     at_command: Mark,
     /// The numbers of the last commit.
@@ -60,9 +61,9 @@ impl Batch {
         }
     }
 
-    /// Numbers an event of the running command. It is published if the batch is committed.
-    pub(crate) fn event(&mut self, event_id: EventId, ts: Timestamp, new: NewEvent) -> &Event {
-        let event = Event {
+    /// Numbers an event of the running command.
+    pub(crate) fn event(&mut self, event_id: EventId, ts: Timestamp, new: NewEvent) -> Event {
+        Event {
             seq: self.counters.next(|counters| &mut counters.events),
             event_id,
             ts,
@@ -71,9 +72,7 @@ impl Batch {
             channel: new.channel,
             correlation_id: new.correlation_id,
             payload: new.payload.into(),
-        };
-        self.events.push(event);
-        &self.events[self.events.len() - 1]
+        }
     }
 
     /// Keeps what the accepted command added.

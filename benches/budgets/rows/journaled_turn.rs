@@ -1,6 +1,6 @@
 //! CPU time of one journaled turn: two model calls and one tool call over HTTP, in a world of 100 agents with an
 //! SQLite file. The floor makes the same three requests, with the bodies that the world sent, with a client of the
-//! same settings. The server is another process, so neither figure includes it.
+//! same settings, in each round. The server is another process, so neither figure includes it.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -42,12 +42,13 @@ pub fn measure() -> Outcome<Vec<Line>> {
         for _ in 0..2 {
             turns(&world).await?;
         }
-        let bare = Arc::new(Bare::captured(&url).await?);
-        Bare::turns(&bare).await?;
+        let client = client()?;
+        Bare::turns(&Arc::new(Bare::captured(&client, &url).await?)).await?;
         let (mut ours, mut floor) = (Vec::new(), Vec::new());
         for _ in 0..ROUNDS {
             ours.push(turns(&world).await?);
-            floor.push(Bare::turns(&bare).await?);
+            // The logs grow, and the bodies with them.
+            floor.push(Bare::turns(&Arc::new(Bare::captured(&client, &url).await?)).await?);
         }
         world.shutdown("measured").await;
         world.store().close().await;
@@ -162,14 +163,13 @@ struct Bare {
 
 impl Bare {
     /// Gets the bodies of the world's last requests.
-    async fn captured(url: &str) -> Outcome<Self> {
-        let client = client()?;
+    async fn captured(client: &reqwest::Client, url: &str) -> Outcome<Self> {
         let body = async |round: usize| -> Outcome<Vec<u8>> {
             let bytes = client.get(format!("{url}/last/{round}")).send().await?.error_for_status()?.bytes().await?;
             Ok(bytes.to_vec())
         };
         let (first, second) = (body(0).await?, body(1).await?);
-        Ok(Self { client, url: url.to_owned(), first, second })
+        Ok(Self { client: client.clone(), url: url.to_owned(), first, second })
     }
 
     /// Makes the requests of one round, with the same concurrency as the world. Returns the CPU seconds of one turn.

@@ -1,10 +1,11 @@
 //! Shows the log of a session as text, for people.
 
-use ghost_domain::transcript::{Block, Message, Role};
+use ghost_domain::transcript::{Block, Role};
+use ghost_provider::SharedMessage;
 
 /// The messages as text, each with its author.
 #[must_use]
-pub fn log_text(messages: &[Message]) -> String {
+pub fn log_text(messages: &[SharedMessage]) -> String {
     let mut lines = Vec::new();
     for message in messages {
         let author = match message.role {

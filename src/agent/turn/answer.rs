@@ -14,7 +14,7 @@ use ghost_domain::transcript::{Block, Message, Role, visible_text};
 use ghost_domain::{Code, Refusal, ReservationId, Turn};
 use ghost_operations::Tx;
 use ghost_operations::turns::{self, Ending, ModelResult};
-use ghost_provider::{ModelAnswer, Stop, Visible, malformed_tool_call};
+use ghost_provider::{ModelAnswer, SharedMessage, Stop, Visible, malformed_tool_call};
 use serde_json::json;
 
 use super::call::Calls;
@@ -254,9 +254,9 @@ impl Runner {
 
 /// The last text for a reader in the answers of a turn. An answer without calls that did not end the turn was faulty;
 /// its text does not count.
-fn last_text(messages: &[Message]) -> Option<String> {
+fn last_text(messages: &[SharedMessage]) -> Option<String> {
     let answers = messages.iter().rev().filter(|message| message.role == Role::Assistant);
-    let mut texts = answers.filter(|answer| answer.calls().next().is_some()).map(Message::visible_text);
+    let mut texts = answers.filter(|answer| answer.calls().next().is_some()).map(|answer| answer.visible_text());
     texts.find_map(|text| Some(Visible::of(&text).text).filter(|text| is_for_reader(text)))
 }
 

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use ghost_config::plan::ProviderKind;
 use ghost_domain::model_facts::ModelFacts;
 use ghost_domain::transcript::{Block, Message, Role};
+use ghost_provider::SharedMessage;
 
 use super::attempts::Remedy;
 use crate::images::{REFUSED, has_images, leave_out, select};
@@ -16,7 +17,7 @@ use crate::truncate::{bytes_of, is_short, shorten_seen, truncate};
 
 /// The conversation of a turn.
 pub(super) struct Conversation {
-    messages: Arc<Vec<Message>>,
+    messages: Arc<Vec<SharedMessage>>,
     /// Number of messages before the mail: the briefing and the log.
     past: usize,
     /// Whether the messages after the mail are those of the journal, so that they may become part of the log in
@@ -35,17 +36,17 @@ pub(super) struct Reader<'a> {
 }
 
 impl Conversation {
-    pub(super) fn new(messages: Vec<Message>, past: usize, is_journaled: bool, limit: usize) -> Self {
+    pub(super) fn new(messages: Vec<SharedMessage>, past: usize, is_journaled: bool, limit: usize) -> Self {
         Self { messages: Arc::new(messages), past, is_journaled, limit }
     }
 
     /// The messages, to be changed. They are copied if a request still shares them.
-    fn messages_mut(&mut self) -> &mut Vec<Message> {
+    fn messages_mut(&mut self) -> &mut Vec<SharedMessage> {
         Arc::make_mut(&mut self.messages)
     }
 
     pub(super) fn push(&mut self, message: Message) {
-        self.messages_mut().push(message);
+        self.messages_mut().push(message.into());
     }
 
     /// Adds a message to the model: guidance, a note or a correction.
@@ -54,14 +55,14 @@ impl Conversation {
     }
 
     /// The messages of the turn itself, after its mail.
-    pub(super) fn own(&self) -> &[Message] {
+    pub(super) fn own(&self) -> &[SharedMessage] {
         self.messages.get(self.past + 1..).unwrap_or_default()
     }
 
-    /// The messages after the mail, for the log in memory; `None` if the log may not take them.
-    pub(super) fn into_own(mut self) -> Option<Vec<Message>> {
-        let mail = self.past + 1;
-        self.is_journaled.then(|| self.messages_mut().split_off(mail))
+    /// The mail and the messages after it, for the log in memory; `None` if the log may not take them.
+    pub(super) fn into_own(mut self) -> Option<Vec<SharedMessage>> {
+        let past = self.past;
+        self.is_journaled.then(|| self.messages_mut().split_off(past))
     }
 
     /// The calls of the model's last answer.
@@ -93,12 +94,12 @@ impl Conversation {
 
     /// The conversation as a model gets it, and the number of messages before the mail. The bytes of its images are not
     /// loaded.
-    pub(super) fn for_model(&self, reader: &Reader<'_>) -> (Arc<Vec<Message>>, usize) {
+    pub(super) fn for_model(&self, reader: &Reader<'_>) -> (Arc<Vec<SharedMessage>>, usize) {
         self.within(reader, self.limit)
     }
 
     /// The same in at most `limit` bytes, as far as possible.
-    fn within(&self, reader: &Reader<'_>, limit: usize) -> (Arc<Vec<Message>>, usize) {
+    fn within(&self, reader: &Reader<'_>, limit: usize) -> (Arc<Vec<SharedMessage>>, usize) {
         if !has_images(&self.messages) && is_short(&self.messages, self.past, reader.once, limit) {
             // A copy of a long log costs as much as a request.
             return (Arc::clone(&self.messages), self.past);
@@ -111,7 +112,7 @@ impl Conversation {
     }
 
     /// Half of the size of `sent`, if the conversation can be shortened towards that.
-    pub(super) fn shorter(&self, reader: &Reader<'_>, sent: &[Message]) -> Option<usize> {
+    pub(super) fn shorter(&self, reader: &Reader<'_>, sent: &[SharedMessage]) -> Option<usize> {
         let (whole, half) = (bytes_of(sent), bytes_of(sent) / 2);
         let (messages, _) = self.within(reader, half);
         (whole > 0 && bytes_of(&messages) <= whole - whole / 10).then_some(half)

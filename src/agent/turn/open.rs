@@ -100,17 +100,17 @@ pub(super) async fn open(
         Some(briefed) => briefed,
         None => opening.fresh(&sources.earlier, last_log, job.is_some()).await?,
     };
-    let prompt = Prompt { log_version, ..prompt };
+    let mut prompt = Prompt { log_version, ..prompt };
     let guard = LoopGuard::replay(&limits, &sources.journal, &|name, arguments| tools.registry.nature(name, arguments));
     let context = spec.limits.context_bytes as usize;
     let context = transcript.context.map_or(context, |shortened| shortened.min(context));
-    let messages = [Message::text(Role::User, briefing.text.clone())].into_iter().chain(prompt.log.messages());
-    let mut messages: Vec<Message> = messages.collect();
+    let mut messages = vec![Message::text(Role::User, briefing.text.clone()).into()];
+    messages.append(&mut prompt.log.messages());
     if transcript.state_dropped {
         drop_state(&mut messages);
     }
     let past = messages.len();
-    messages.push(Message::text(Role::User, prompt.mail.clone()));
+    messages.push(Message::text(Role::User, prompt.mail.clone()).into());
     messages.extend(transcript.messages);
     let progress = Progress {
         rounds: transcript.rounds,

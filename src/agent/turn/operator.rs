@@ -138,7 +138,7 @@ fn runner(
 ) -> Runner {
     let (limits, plan) = (engine.services.ctx.limits(), engine.services.plan());
     let block = Block::ToolCall { id: call.id.clone(), name: call.name.clone(), arguments: call.arguments.clone() };
-    let messages = vec![Message { role: Role::Assistant, blocks: vec![block] }];
+    let messages = vec![Message { role: Role::Assistant, blocks: vec![block] }.into()];
     Runner {
         engine: Arc::clone(engine),
         session: Arc::clone(session),

@@ -7,7 +7,7 @@ use ghost_domain::model_facts::{Thinking, ThinkingControl};
 use ghost_domain::tool_catalogue::to_wire;
 use ghost_domain::transcript::{Block, Message, Role, ToolSpec};
 use serde::Serialize;
-use serde::ser::{SerializeMap, SerializeSeq, Serializer};
+use serde::ser::{Error, SerializeMap, SerializeSeq, Serializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
@@ -150,15 +150,31 @@ impl Serialize for Messages<'_> {
         let mut list = serializer.serialize_seq(None)?;
         let briefing = request.messages.iter().position(|message| message.role == Role::User);
         let last = request.messages.len().saturating_sub(1);
+        let form = request.form("messages", false);
         for (at, message) in request.messages.iter().enumerate() {
-            let content = Content { request, message, marked: at == last || briefing == Some(at) };
-            if !content.is_empty() {
-                let role = if message.role == Role::Assistant { "assistant" } else { "user" };
-                list.serialize_element(&Turn { role, content })?;
+            let marked = at == last || briefing == Some(at);
+            // Marks move, and which tools are deferred may change.
+            if marked || request.loads_tools() {
+                for turn in turn(request, message, marked) {
+                    list.serialize_element(&turn)?;
+                }
+                continue;
+            }
+            let elements =
+                message.elements(&form, |message| turn(request, message, false)).map_err(S::Error::custom)?;
+            for element in elements.iter() {
+                list.serialize_element(element)?;
             }
         }
         list.end()
     }
+}
+
+/// A message as it is sent, unless it would be empty.
+fn turn<'a>(request: &'a ModelRequest, message: &'a Message, marked: bool) -> Vec<Turn<'a>> {
+    let role = if message.role == Role::Assistant { "assistant" } else { "user" };
+    let content = Content { request, message, marked };
+    if content.is_empty() { Vec::new() } else { vec![Turn { role, content }] }
 }
 
 #[derive(Serialize)]

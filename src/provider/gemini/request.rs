@@ -87,7 +87,12 @@ impl<'a> Body<'a> {
         };
         Self {
             system_instruction: (!request.system.is_empty()).then(|| json!({ "parts": [{ "text": request.system }] })),
-            contents: request.messages.iter().map(content).filter(|content| !content.parts.is_empty()).collect(),
+            contents: request
+                .messages
+                .iter()
+                .map(|message| content(message))
+                .filter(|content| !content.parts.is_empty())
+                .collect(),
             tools,
             generation_config: Config {
                 max_output_tokens: request.max_tokens,

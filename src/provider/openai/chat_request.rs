@@ -6,7 +6,7 @@ use ghost_domain::model_facts::{Thinking, ThinkingControl};
 use ghost_domain::tool_catalogue::to_wire;
 use ghost_domain::transcript::{Block, Message, Role, ToolSpec};
 use serde::Serialize;
-use serde::ser::{SerializeMap, SerializeSeq, Serializer};
+use serde::ser::{Error, SerializeMap, SerializeSeq, Serializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
 use std::collections::BTreeMap;
@@ -152,35 +152,51 @@ impl Serialize for Messages<'_> {
             let content = Content::Text(self.0.system.as_str().into());
             list.serialize_element(&Plain { role: "system", content, tool_call_id: None })?;
         }
+        let form = self.0.form("chat", has_reasoning_switch(self.0));
         for message in self.0.messages.iter() {
-            match message.role {
-                Role::User => {
-                    let content = content(&message.blocks).unwrap_or_else(|| Content::Text(text_of(message)));
-                    list.serialize_element(&Plain { role: "user", content, tool_call_id: None })?;
-                }
-                Role::Assistant => {
-                    let answer =
-                        Answer { parts: parts(self.0, message), needs_reasoning: has_reasoning_switch(self.0) };
-                    list.serialize_element(&answer)?;
-                }
-                Role::Tool => {
-                    for block in &message.blocks {
-                        if let Block::ToolResult { id, content, .. } = block {
-                            let content = Content::Text(content.as_str().into());
-                            list.serialize_element(&Plain { role: "tool", content, tool_call_id: Some(id) })?;
-                        }
-                    }
-                    // Results are text only in this API. Their pictures follow in a message after
-                    // all results.
-                    if let Some(Content::Parts(mut parts)) = content(&message.blocks) {
-                        parts.insert(0, ContentPart::Text { text: PICTURES_OF_RESULTS });
-                        let content = Content::Parts(parts);
-                        list.serialize_element(&Plain { role: "user", content, tool_call_id: None })?;
-                    }
-                }
+            let elements = message.elements(&form, |message| elements(self.0, message)).map_err(S::Error::custom)?;
+            for element in elements.iter() {
+                list.serialize_element(element)?;
             }
         }
         list.end()
+    }
+}
+
+/// An element of the list of messages.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Element<'a> {
+    Plain(Plain<'a>),
+    Answer(Answer<'a>),
+}
+
+fn elements<'a>(request: &ModelRequest, message: &'a Message) -> Vec<Element<'a>> {
+    let plain = |role, content, tool_call_id| Element::Plain(Plain { role, content, tool_call_id });
+    match message.role {
+        Role::User => {
+            let content = content(&message.blocks).unwrap_or_else(|| Content::Text(text_of(message)));
+            vec![plain("user", content, None)]
+        }
+        Role::Assistant => {
+            let (parts, needs_reasoning) = (parts(request, message), has_reasoning_switch(request));
+            vec![Element::Answer(Answer { parts, needs_reasoning })]
+        }
+        Role::Tool => {
+            let result = |block: &'a Block| match block {
+                Block::ToolResult { id, content, .. } => {
+                    Some(plain("tool", Content::Text(content.as_str().into()), Some(id.as_str())))
+                }
+                _ => None,
+            };
+            let mut elements: Vec<_> = message.blocks.iter().filter_map(result).collect();
+            // Results are text only in this API. Their pictures follow in a message after all results.
+            if let Some(Content::Parts(mut parts)) = content(&message.blocks) {
+                parts.insert(0, ContentPart::Text { text: PICTURES_OF_RESULTS });
+                elements.push(plain("user", Content::Parts(parts), None));
+            }
+            elements
+        }
     }
 }
 

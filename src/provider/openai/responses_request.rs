@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use ghost_domain::model_facts::ThinkingControl;
 use ghost_domain::tool_catalogue::{DESCRIBE, to_wire};
 use ghost_domain::transcript::{Block, Message, Role, ToolSpec, visible_text};
-use serde::ser::{SerializeMap, SerializeSeq, Serializer};
+use serde::ser::{Error, SerializeMap, SerializeSeq, Serializer};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -159,32 +159,45 @@ enum ContentPart<'a> {
 impl Serialize for Input<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut list = serializer.serialize_seq(None)?;
+        let form = self.0.form("responses", self.0.loads_tools());
         for message in self.0.messages.iter() {
-            match message.role {
-                Role::User => list.serialize_element(&Plain { role: "user", content: content(&message.blocks) })?,
-                Role::Assistant => {
-                    for item in items(self.0, message) {
-                        list.serialize_element(&item)?;
-                    }
-                }
-                // A picture after a result is part of the result.
-                Role::Tool => {
-                    for group in message.blocks.chunk_by(|_, next| matches!(next, Block::Image { .. })) {
-                        if let [block @ Block::ToolResult { id, name, .. }] = group
-                            && name == DESCRIBE
-                            && self.0.loads_tools()
-                        {
-                            let tools = described(block).iter().map(|spec| function(spec, true)).collect();
-                            let (execution, status) = ("client", "completed");
-                            list.serialize_element(&Found { call_id: wire_id(id), execution, status, tools })?;
-                        } else if let [Block::ToolResult { id, .. }, ..] = group {
-                            list.serialize_element(&Output { call_id: wire_id(id), output: content(group) })?;
-                        }
-                    }
-                }
+            let elements = message.elements(&form, |message| elements(self.0, message)).map_err(S::Error::custom)?;
+            for element in elements.iter() {
+                list.serialize_element(element)?;
             }
         }
         list.end()
+    }
+}
+
+/// An element of the input.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Element<'a> {
+    Plain(Plain<'a>),
+    Item(Item<'a>),
+    Found(Found<'a>),
+    Output(Output<'a>),
+}
+
+fn elements<'a>(request: &ModelRequest, message: &'a Message) -> Vec<Element<'a>> {
+    let result = |group: &'a [Block]| match group {
+        [block @ Block::ToolResult { id, name, .. }] if name == DESCRIBE && request.loads_tools() => {
+            let tools = described(block).iter().map(|spec| function(spec, true)).collect();
+            Some(Element::Found(Found { call_id: wire_id(id), execution: "client", status: "completed", tools }))
+        }
+        [Block::ToolResult { id, .. }, ..] => {
+            Some(Element::Output(Output { call_id: wire_id(id), output: content(group) }))
+        }
+        _ => None,
+    };
+    match message.role {
+        Role::User => vec![Element::Plain(Plain { role: "user", content: content(&message.blocks) })],
+        Role::Assistant => items(request, message).into_iter().map(Element::Item).collect(),
+        // A picture after a result is part of the result.
+        Role::Tool => {
+            message.blocks.chunk_by(|_, next| matches!(next, Block::Image { .. })).filter_map(result).collect()
+        }
     }
 }
 

@@ -101,7 +101,7 @@ async fn a_streamed_answer_is_assembled_and_the_request_is_as_documented() {
     // Sent back, reasoning keeps its signature and its position; other providers' signatures are
     // not sent.
     let foreign = vec![opaque("other", r#"{"signature":"abc"}"#, true), thought("x")];
-    request.messages_mut().push(Message { role: Role::Assistant, blocks: [foreign, answer.blocks].concat() });
+    request.messages_mut().push(Message { role: Role::Assistant, blocks: [foreign, answer.blocks].concat() }.into());
     ask(&adapter, &request).await;
     let sent = server.requests().remove(1);
     assert_eq!(
@@ -284,10 +284,10 @@ async fn blank_text_and_trailing_reasoning_are_not_sent_back() {
     let redacted = opaque("m", r#"{"type":"redacted_thinking","data":"d"}"#, false);
     let answer_of = |blocks| Message { role: Role::Assistant, blocks };
     let mut turn = request("m", "hello");
-    turn.messages_mut().push(answer_of(vec![signed(), thought("cut"), redacted, text("")]));
-    turn.messages_mut().push(Message::text(Role::User, "Go on."));
-    turn.messages_mut().push(answer_of(vec![text("\n\n"), signed(), thought("kept"), text("Done.")]));
-    turn.messages_mut().push(Message::text(Role::User, "More."));
+    turn.messages_mut().push(answer_of(vec![signed(), thought("cut"), redacted, text("")]).into());
+    turn.messages_mut().push(Message::text(Role::User, "Go on.").into());
+    turn.messages_mut().push(answer_of(vec![text("\n\n"), signed(), thought("kept"), text("Done.")]).into());
+    turn.messages_mut().push(Message::text(Role::User, "More.").into());
     ask(&adapter, &turn).await;
     let sent = server.requests().remove(0).body["messages"].clone();
     let roles: Vec<&str> = sent.as_array().unwrap().iter().filter_map(|message| message["role"].as_str()).collect();

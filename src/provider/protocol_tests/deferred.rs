@@ -56,8 +56,8 @@ async fn two_rounds(wire: Wire, loads_tools: bool, result: impl Fn(&str) -> Bloc
         } else {
             Block::ToolResult { id: id.clone(), name: name.into(), content: "{}".into(), is_error: false }
         };
-        turn.messages_mut().push(message);
-        turn.messages_mut().push(Message { role: Role::Tool, blocks: vec![outcome] });
+        turn.messages_mut().push(message.into());
+        turn.messages_mut().push(Message { role: Role::Tool, blocks: vec![outcome] }.into());
     }
     assert_eq!(ask(&adapter, &turn).await.stop, Stop::EndTurn, "{wire:?}");
     assert_eq!(server.refusals(), Vec::<String>::new(), "{wire:?}");

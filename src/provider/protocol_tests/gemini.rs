@@ -65,7 +65,7 @@ async fn a_streamed_answer_is_assembled_and_the_request_is_as_documented() {
     assert_eq!(contents[3]["parts"][1]["functionResponse"]["response"], json!({ "error": "{\"error\":\"no\"}" }));
 
     // Sent back, the signature is on its call, and calls without an id have none.
-    request.messages_mut().push(Message { role: Role::Assistant, blocks: answer.blocks });
+    request.messages_mut().push(Message { role: Role::Assistant, blocks: answer.blocks }.into());
     let result = |id: &str, name: &str| Block::ToolResult {
         id: id.to_owned(),
         name: name.to_owned(),
@@ -73,7 +73,7 @@ async fn a_streamed_answer_is_assembled_and_the_request_is_as_documented() {
         is_error: false,
     };
     let blocks = vec![result("call-3", "workspace.read"), result("call-4", "workspace.list")];
-    request.messages_mut().push(Message { role: Role::Tool, blocks });
+    request.messages_mut().push(Message { role: Role::Tool, blocks }.into());
     ask(&adapter, &request).await;
     let contents = server.requests().remove(1).body["contents"].clone();
     assert_eq!(

@@ -88,25 +88,28 @@ fn conversation(model: &str) -> ModelRequest {
     };
     ModelRequest {
         system: "You are careful.".to_owned(),
-        messages: Arc::new(vec![
-            Message::text(Role::User, "The briefing."),
-            Message::text(Role::User, "The mail."),
-            Message {
-                role: Role::Assistant,
-                blocks: vec![
-                    Block::Text { text: "Reading.".to_owned() },
-                    call("c1", "workspace.read", "a.md"),
-                    call("c2", "workspace.list", "b"),
-                ],
-            },
-            Message {
-                role: Role::Tool,
-                blocks: vec![
-                    result("c1", "workspace.read", "content of a", false),
-                    result("c2", "workspace.list", "{\"error\":\"no\"}", true),
-                ],
-            },
-        ]),
+        messages: Arc::new(Vec::from(
+            [
+                Message::text(Role::User, "The briefing."),
+                Message::text(Role::User, "The mail."),
+                Message {
+                    role: Role::Assistant,
+                    blocks: vec![
+                        Block::Text { text: "Reading.".to_owned() },
+                        call("c1", "workspace.read", "a.md"),
+                        call("c2", "workspace.list", "b"),
+                    ],
+                },
+                Message {
+                    role: Role::Tool,
+                    blocks: vec![
+                        result("c1", "workspace.read", "content of a", false),
+                        result("c2", "workspace.list", "{\"error\":\"no\"}", true),
+                    ],
+                },
+            ]
+            .map(Into::into),
+        )),
         tools: Arc::from([spec("workspace.list"), spec("workspace.read")]),
         max_tokens: 777,
         temperature: Some(0.5),

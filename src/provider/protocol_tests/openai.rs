@@ -237,11 +237,11 @@ async fn the_adapter_reads_the_fake_servers_answers() {
     let mut turn = ModelRequest { tools: conversation("m").tools, ..request("m", "a.md") };
     let first = ask(&adapter, &turn).await;
     assert_eq!(first.blocks, [call("c-1", "workspace.read", json!({ "path": "a.md" }))]);
-    turn.messages_mut().push(Message { role: Role::Assistant, blocks: first.blocks });
+    turn.messages_mut().push(Message { role: Role::Assistant, blocks: first.blocks }.into());
     let content = "words".to_owned();
     let result =
         Block::ToolResult { id: "c-1".to_owned(), name: "workspace.read".to_owned(), content, is_error: false };
-    turn.messages_mut().push(Message { role: Role::Tool, blocks: vec![result] });
+    turn.messages_mut().push(Message { role: Role::Tool, blocks: vec![result] }.into());
     let second = ask(&adapter, &turn).await;
     assert_eq!((second.blocks, second.stop), (vec![text("It says:\nwords")], Stop::EndTurn));
     assert!(second.usage.unwrap().input > 0);

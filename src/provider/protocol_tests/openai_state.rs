@@ -48,8 +48,8 @@ fn next_request(mut turn: ModelRequest, answer: ModelAnswer) -> ModelRequest {
             _ => None,
         })
         .collect();
-    turn.messages_mut().push(Message { role: Role::Assistant, blocks: answer.blocks });
-    turn.messages_mut().push(Message { role: Role::Tool, blocks: calls });
+    turn.messages_mut().push(Message { role: Role::Assistant, blocks: answer.blocks }.into());
+    turn.messages_mut().push(Message { role: Role::Tool, blocks: calls }.into());
     turn
 }
 
@@ -180,8 +180,10 @@ async fn a_conversation_can_continue_through_the_other_api() {
     ] {
         let plan = ProviderPlan { api: Some(api), ..provider_plan(ProviderKind::OpenAi, Some(server.url())) };
         let adapter = build(plan, &|_| None).unwrap().get("p").unwrap().provider.clone();
-        let turn =
-            ModelRequest { messages: Arc::new(vec![Message { role: Role::Assistant, blocks }]), ..request("m", "") };
+        let turn = ModelRequest {
+            messages: Arc::new(vec![Message { role: Role::Assistant, blocks }.into()]),
+            ..request("m", "")
+        };
         adapter.complete(&turn, &mut NoDeltas).await.unwrap_err();
         let sent = server.requests().pop().unwrap().body;
         assert_eq!(sent[if api == Api::Chat { "messages" } else { "input" }], expected);

@@ -216,8 +216,8 @@ async fn two_rounds_are_sent_back_byte_for_byte_and_in_order() {
     (turn.thinking, turn.facts) = (Some(Thinking::High), Arc::default());
     for ids in [&["call_1", "call_2"][..], &["call_3"]] {
         let answer = ask(&adding, &turn).await;
-        turn.messages_mut().push(Message { role: Role::Assistant, blocks: answer.blocks });
-        turn.messages_mut().push(results(ids));
+        turn.messages_mut().push(Message { role: Role::Assistant, blocks: answer.blocks }.into());
+        turn.messages_mut().push(results(ids).into());
     }
     assert_eq!(ask(&adding, &turn).await.stop, Stop::EndTurn);
     let sent = server.requests().pop().unwrap();
@@ -325,8 +325,8 @@ async fn trailing_or_unencrypted_reasoning_is_not_sent_back() {
     assert_eq!(answer.stop, Stop::MaxTokens);
     assert_eq!(answer.blocks[0], thought("Hm."));
     assert!(answer.blocks.contains(&opaque("m", REASONING[0], false)));
-    turn.messages_mut().push(Message { role: Role::Assistant, blocks: answer.blocks });
-    turn.messages_mut().push(Message::text(Role::User, "Go on."));
+    turn.messages_mut().push(Message { role: Role::Assistant, blocks: answer.blocks }.into());
+    turn.messages_mut().push(Message::text(Role::User, "Go on.").into());
     assert_eq!(ask(&adapter(&server), &turn).await.blocks.last(), Some(&text("Whole.")));
 }
 
@@ -338,7 +338,8 @@ async fn a_refusal_of_opaque_state_is_a_stale_state_error() {
         r#"{"type":"reasoning","id":"rs_1","summary":[],"content":[{"type":"reasoning_text","text":"x"}]}"#,
     ] {
         let mut turn = conversation("m");
-        turn.messages_mut().push(Message { role: Role::Assistant, blocks: vec![opaque("m", json, false), text("x")] });
+        turn.messages_mut()
+            .push(Message { role: Role::Assistant, blocks: vec![opaque("m", json, false), text("x")] }.into());
         let error = adapter(&server).complete(&turn, &mut NoDeltas).await.unwrap_err();
         assert_eq!((error.kind, error.charge), (ErrorKind::StaleState, Charge::Nothing), "{error}");
     }
@@ -401,6 +402,6 @@ async fn settings_match_what_the_model_accepts() {
     let long = "i".repeat(100);
     let mut turn = conversation("m");
     turn.messages_mut()[2].blocks = vec![call(&long, "n", Value::Null)];
-    turn.messages_mut()[3] = results(&[&long]);
+    turn.messages_mut()[3] = results(&[&long]).into();
     ask(&adapter, &turn).await;
 }

@@ -52,7 +52,7 @@ async fn the_complete_item_counts_not_its_deltas() {
         json!([{ "type": "output_text", "text": "One.", "annotations": [{ "type": "url_citation", "url": "u" }] }]);
     let answer = ask_for(&[item_done(&parts(cited.clone())), response_ended("completed", json!({}))]).await;
     let mut turn = conversation("m");
-    turn.messages_mut().push(Message { role: Role::Assistant, blocks: answer.blocks });
+    turn.messages_mut().push(Message { role: Role::Assistant, blocks: answer.blocks }.into());
     let server = serve_stream(stream(&[
         item_done(&message("m", "final_answer", "Well.")),
         response_ended("completed", json!({})),

@@ -62,9 +62,9 @@ async fn round(adapter: &Arc<dyn Provider>, turn: &mut ModelRequest) -> Stop {
         _ => None,
     };
     let results: Vec<Block> = blocks.iter().filter_map(results).collect();
-    turn.messages_mut().push(Message { role: Role::Assistant, blocks });
+    turn.messages_mut().push(Message { role: Role::Assistant, blocks }.into());
     if !results.is_empty() {
-        turn.messages_mut().push(Message { role: Role::Tool, blocks: results });
+        turn.messages_mut().push(Message { role: Role::Tool, blocks: results }.into());
     }
     answer.stop
 }

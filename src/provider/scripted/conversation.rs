@@ -60,11 +60,11 @@ impl<'a> Conversation<'a> {
         let own = request.messages.get(request.past..).unwrap_or_default();
         let first_answer = own.iter().position(|message| message.role == Role::Assistant);
         let before = &own[..first_answer.unwrap_or(own.len())];
-        let mail = before.iter().rev().find(|message| message.role == Role::User).map(Message::visible_text);
+        let mail = before.iter().rev().find(|message| message.role == Role::User).map(|message| message.visible_text());
         let mut conversation = Self {
             request,
             mail: mail.unwrap_or_default(),
-            last_text: request.messages.last().map(text_of).unwrap_or_default(),
+            last_text: request.messages.last().map(|message| text_of(message)).unwrap_or_default(),
             results: Vec::new(),
             fresh: 0,
             round: 0,
@@ -125,7 +125,9 @@ impl<'a> Conversation<'a> {
 
     /// Every message as text, without the system part.
     pub(super) fn whole(&self) -> &str {
-        self.whole.get_or_init(|| self.request.messages.iter().map(text_of).collect::<Vec<_>>().join("\n\n"))
+        self.whole.get_or_init(|| {
+            self.request.messages.iter().map(|message| text_of(message)).collect::<Vec<_>>().join("\n\n")
+        })
     }
 
     /// The captures of a rule's regular expression in `text`, if it matches.

@@ -44,8 +44,8 @@ pub(super) fn go_on(request: &mut ModelRequest, answer: ModelAnswer, result: imp
             _ => None,
         })
         .collect();
-    request.messages_mut().push(Message { role: Role::Assistant, blocks: answer.blocks });
-    request.messages_mut().push(Message { role: Role::Tool, blocks: results });
+    request.messages_mut().push(Message { role: Role::Assistant, blocks: answer.blocks }.into());
+    request.messages_mut().push(Message { role: Role::Tool, blocks: results }.into());
 }
 
 /// The rules in the README.
@@ -59,7 +59,7 @@ async fn the_example_of_the_readme_does_what_it_says() {
     let script = load(&readme_rules(0)).unwrap();
     let mut turn = request("m", "the briefing, with folder elsewhere");
     turn.agent_id = "chora".parse().unwrap();
-    turn.messages_mut().push(Message::text(Role::User, "Read folder input/a please."));
+    turn.messages_mut().push(Message::text(Role::User, "Read folder input/a please.").into());
     let tool = |name: &str, arguments: &Value| match name {
         "workspace.list" => {
             assert_eq!(arguments, &json!({ "path": "input/a" }));

@@ -34,7 +34,7 @@ pub fn request(model: &str, text: &str) -> ModelRequest {
         model: model.to_owned(),
         facts: Arc::default(),
         system: String::new(),
-        messages: Arc::new(vec![Message::text(Role::User, text)]),
+        messages: Arc::new(vec![Message::text(Role::User, text).into()]),
         past: 0,
         tools: Arc::from([]),
         deferred: Arc::from([]),

@@ -134,7 +134,9 @@ impl Tx {
                 what: format!("{} is ephemeral: publish it, never store it", event.kind),
             });
         }
-        let event = self.batch()?.event(event_id, at, event).clone();
-        self.put(&event)
+        let event = self.batch()?.event(event_id, at, event);
+        self.put(&event)?;
+        self.batch()?.events.push(Event { payload: event.payload.into_text(), ..event });
+        Ok(())
     }
 }

@@ -136,7 +136,7 @@ impl ScriptedRoles {
             agent_id: agent.parse().expect("the request names its agent"),
             turn_id: TurnId(Default::default()),
             system,
-            messages: Arc::new(messages),
+            messages: Arc::new(messages.into_iter().map(Into::into).collect()),
             past,
             tools: Arc::from([]),
             deferred: Arc::default(),

@@ -2,7 +2,7 @@
 //!
 //! The actions must never depend on anything but the conversation and the random numbers.
 
-use ghost_domain::transcript::{Block, Message};
+use ghost_domain::transcript::Block;
 use ghost_provider::{ModelRequest, Stop};
 use serde_json::{Value, json};
 
@@ -116,7 +116,7 @@ fn manner(dice: &mut Dice) -> &'static str {
 
 /// The mail of the turn.
 fn mail_of(request: &ModelRequest) -> String {
-    request.messages.get(request.past).map(Message::visible_text).unwrap_or_default()
+    request.messages.get(request.past).map(|message| message.visible_text()).unwrap_or_default()
 }
 
 /// The id of a task that the mail names.
