@@ -101,6 +101,9 @@ fn records_stay_in_the_database_in_which_they_are() {
     test_env.wait_until_quiet(Deadline::seconds(30));
     daemon.stop();
 
+    // Nor does it when nobody uses the schema: the records belong to the first.
+    up(&test_env, &world, &["--data", &other]).exits(7).says(&["ghost_desk", "hint: "]);
+    assert!(!Path::new(&other).join("world.store").exists());
     up(&test_env, &world, &["--store", "sqlite"]).exits(7).says(&["ghost_desk", "ghost.db", "hint: "]);
     assert!(!data.join("ghost.db").exists());
     test_env.ghostd(&["check", "--data", data.to_str().unwrap()]).exits(2).says(&["ghost_desk"]);

@@ -114,12 +114,17 @@ async fn a_schema_that_is_not_this_worlds_is_kept() {
     let Some(cluster) = Cluster::start_or_skip() else { return };
     let options =
         PostgresOptions { expected: Some("a world has run"), ..PostgresOptions::new(cluster.url(), "ghost_a") };
-    assert!(matches!(refused(options).await, StoreError::Damaged { .. }));
+    assert!(matches!(refused(options).await, StoreError::Open { .. }));
     let store = open(&cluster).await;
     put(&store, "key", "kept").await.unwrap();
     let second = refused(PostgresOptions::new(cluster.url(), "ghost_a")).await;
     assert!(matches!(second, StoreError::InUse { .. }), "{second}");
     store.close().await;
+    // A role without rights sees no damage.
+    cluster.psql("CREATE ROLE stranger LOGIN").unwrap();
+    let url = format!("postgres://stranger@localhost/postgres?host={}", cluster.directory().display());
+    let unseen = refused(PostgresOptions::new(url, "ghost_a")).await;
+    assert!(matches!(unseen, StoreError::Open { .. }), "{unseen}");
     cluster.psql("UPDATE ghost_a.counters SET value = 999 WHERE name = 'schema_version'").unwrap();
     let newer = refused(PostgresOptions::new(cluster.url(), "ghost_a")).await;
     assert!(matches!(newer, StoreError::Newer { found: 999, .. }), "{newer}");
