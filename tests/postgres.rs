@@ -75,6 +75,12 @@ fn a_database_that_cannot_be_used_is_a_clear_refusal_and_changes_nothing() {
         assert!(!ran.err.contains("hunter2") && !ran.err.contains("wrong-wrong"), "{}", ran.err);
         assert!(!test_env.data("desk").exists(), "{says}");
     }
+    let config = world.join("world-config.yaml");
+    let usable = std::fs::read_to_string(&config).unwrap();
+    // Deleted rows free no space there.
+    std::fs::write(&config, format!("{usable}limits: {{ store_bytes_max: 1000000000 }}\n")).unwrap();
+    up(&test_env, &world, &[]).exits(2).says(&["store_bytes_max", "hint: "]);
+    std::fs::write(&config, usable).unwrap();
     test_env.unset("GHOST_TEST_DATABASE");
     up(&test_env, &world, &[]).exits(2).says(&["GHOST_TEST_DATABASE", "hint: "]);
     assert!(!test_env.data("desk").exists());

@@ -83,20 +83,21 @@ fn url_of(text: &str, source: &str) -> Result<String, Refusal> {
     if url.query_pairs().any(|(key, _)| !OPTIONS.contains(&&*key)) {
         return Err(refusal(&format!("after `?` it has an option other than {}", OPTIONS.join(", "))));
     }
-    let of_query =
-        |name: &str| url.query_pairs().filter(|(key, _)| key == name).last().map(|(_, value)| value.into_owned());
-    let host = of_query("hostaddr").or_else(|| of_query("host")).or_else(|| url.host_str().map(str::to_owned));
-    let host = host.filter(|host| !host.is_empty()).map(|host| decoded(host.trim_matches(['[', ']'])));
+    // The driver takes one of several, so each must be near.
+    let hosts = url.query_pairs().filter(|(key, _)| matches!(&**key, "host" | "hostaddr"));
+    let hosts = hosts.map(|(_, host)| host.into_owned()).chain(url.host_str().map(decoded));
+    let hosts: Vec<_> = hosts.map(|host| host.trim_matches(['[', ']']).to_owned()).collect();
     let is_near = |host: &str| {
-        host.starts_with('/')
+        host.is_empty()
+            || host.starts_with('/')
             || host == "localhost"
             || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
     };
-    let mode = of_query("sslmode");
-    if mode.as_ref().is_some_and(|mode| !MODES.contains(&mode.as_str())) {
+    let modes: Vec<_> = url.query_pairs().filter(|(key, _)| key == "sslmode").map(|(_, mode)| mode).collect();
+    if !modes.iter().all(|mode| MODES.contains(&&**mode)) {
         return Err(refusal(&format!("its sslmode is none of {}", MODES.join(", "))));
     }
-    if host.is_some_and(|host| !is_near(&host)) && mode.is_none() {
+    if modes.is_empty() && !hosts.iter().all(|host| is_near(host)) {
         return Err(refusal("its host is another machine, and it does not say how far the network is trusted")
             .hint("add `?sslmode=verify-full` and, for a CA of your own, `&sslrootcert=FILE`; or `?sslmode=disable` for a network that is yours"));
     }
@@ -330,6 +331,8 @@ mod tests {
             // Nobody has said that the network may read along.
             "postgres://u:hunter2@db.example/d",
             "postgres:///d?host=10.0.0.7",
+            "postgres:///d?hostaddr=127.0.0.1&host=10.0.0.7",
+            "postgres://db.example/d?host=",
         ] {
             let Err(refusal) = StoreOption::parse(text) else { panic!("{text} was accepted") };
             assert_eq!(refusal.code, Code::InvalidArguments);

@@ -272,6 +272,7 @@ pub fn broadcast(
     archetype: Option<&str>,
     so_far: Option<Broadcast>,
 ) -> Result<Broadcast> {
+    let (clock, began) = (&w.ctx.ports.clock, w.ctx.ports.clock.steady());
     let is_receiver = |id: &AgentId| new_message.from.agent() != Some(id) && !exclude.contains(id);
     let mut result = so_far.unwrap_or_default();
     let receivers = match result.rest.take() {
@@ -290,7 +291,6 @@ pub fn broadcast(
         }
     };
     result.rest = receivers.last().filter(|_| receivers.len() == SLICE as usize).cloned();
-    let (clock, began) = (&w.ctx.ports.clock, w.ctx.ports.clock.steady());
     // Each receiver gets one message, so the depths stay true.
     let depths = w.inbox_depths(&receivers)?;
     let mut last: Option<AgentId> = None;

@@ -46,7 +46,7 @@ pub(crate) trait Driver: Send {
     fn read(&mut self, sql: &Statement, args: &Args, next: &mut NextRow<'_>) -> Result<Result<()>>;
 
     /// Runs a statement that changes rows. Returns their number.
-    fn execute(&mut self, sql: Sql, args: &Args) -> std::result::Result<u64, Failure>;
+    fn execute(&mut self, sql: Sql, args: &Args) -> Result<u64, Failure>;
 
     /// Follows an order.
     fn order(&mut self, order: Order) -> Result<()>;

@@ -6,7 +6,7 @@ use ghost_domain::{Code, Refusal};
 use serde_json::json;
 
 /// The result of every table method.
-pub type Result<T> = std::result::Result<T, StoreError>;
+pub type Result<T, E = StoreError> = std::result::Result<T, E>;
 
 /// A failure of the store. If a rule refuses a request, the error is a [`Refusal`] instead.
 #[derive(Clone, Debug, thiserror::Error)]

@@ -177,7 +177,7 @@ impl<A: IntoValue, B: IntoValue, C: IntoValue> Bind for (A, B, C) {
 /// The columns of a row, as a driver has read it.
 pub(crate) trait Columns {
     /// The value of a column. The error says why it has none.
-    fn value(&self, column: usize) -> std::result::Result<ValueRef<'_>, String>;
+    fn value(&self, column: usize) -> Result<ValueRef<'_>, String>;
 }
 
 /// A row of a query, until the next one is read.
@@ -205,7 +205,7 @@ impl<'r> Cells<'r> {
 
 /// A type that a column can be decoded as. The error says what the column holds instead.
 pub(crate) trait FromColumn<'r>: Sized {
-    fn from_column(column: ValueRef<'r>) -> std::result::Result<Self, String>;
+    fn from_column(column: ValueRef<'r>) -> Result<Self, String>;
 }
 
 /// Decodes types that a column itself can have.
@@ -213,7 +213,7 @@ macro_rules! held_as {
     ($($type:ty: |$variant:ident($held:ident)| $decoded:expr;)+) => {
         $(
             impl<'r> FromColumn<'r> for $type {
-                fn from_column(column: ValueRef<'r>) -> std::result::Result<Self, String> {
+                fn from_column(column: ValueRef<'r>) -> Result<Self, String> {
                     match column {
                         ValueRef::$variant($held) => $decoded,
                         other => Err(format!("{} was expected, and it is {}", stringify!($variant), other.data_type())),
@@ -232,7 +232,7 @@ held_as! {
 }
 
 impl<'r, T: FromColumn<'r>> FromColumn<'r> for Option<T> {
-    fn from_column(column: ValueRef<'r>) -> std::result::Result<Self, String> {
+    fn from_column(column: ValueRef<'r>) -> Result<Self, String> {
         match column {
             ValueRef::Null => Ok(None),
             other => T::from_column(other).map(Some),
@@ -245,7 +245,7 @@ macro_rules! read_as {
     ($($($type:ty),+: |$held:ident: $as:ty| $decoded:expr;)+) => {
         $($(
             impl FromColumn<'_> for $type {
-                fn from_column(column: ValueRef<'_>) -> std::result::Result<Self, String> {
+                fn from_column(column: ValueRef<'_>) -> Result<Self, String> {
                     let $held = <$as>::from_column(column)?;
                     $decoded
                 }

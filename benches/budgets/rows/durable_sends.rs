@@ -149,7 +149,7 @@ pub(super) fn connect(path: &Path) -> Outcome<Connection> {
     let connection = Connection::open(path)?;
     connection.execute_batch(
         "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA journal_size_limit = 67108864; \
-         PRAGMA wal_autocheckpoint = 4000; PRAGMA cache_size = -16384; PRAGMA temp_store = MEMORY;",
+         PRAGMA wal_autocheckpoint = 2000; PRAGMA cache_size = -16384; PRAGMA temp_store = MEMORY;",
     )?;
     Ok(connection)
 }

@@ -1,11 +1,6 @@
 //! Agents, facts about the world, held skills, jobs and stored answers.
 
-use ghost_domain::{Agent, AgentKind, HeldSkill, Job, Party};
-use serde_json::json;
-
 use super::tools::*;
-use crate::Store;
-use crate::tables::Family;
 
 fn names(agents: &[Agent]) -> String {
     map_rows(agents, |agent| agent.agent_id.to_string()).join(" ")

@@ -1,10 +1,6 @@
 //! Approvals.
 
-use ghost_domain::{Approval, ApprovalPlan, ApprovalStatus, Party};
-use serde_json::json;
-
 use super::tools::*;
-use crate::tables::{ApprovalFilter, Family};
 
 /// Approval `n` of turn `n`, requested at second `n`. A closed one was closed a second later.
 pub(super) fn approval(n: u64, agent: &str, status: ApprovalStatus) -> Approval {

@@ -1,9 +1,6 @@
 //! Artifacts.
 
-use ghost_domain::Artifact;
-
 use super::tools::*;
-use crate::tables::ArtifactFilter;
 
 // covers: ART-03
 pub(super) async fn artifacts_are_kept_by_path(store: Bench) {

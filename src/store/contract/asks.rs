@@ -1,8 +1,5 @@
 //! Asks and dead letters.
 
-use ghost_domain::ask::Asker;
-use ghost_domain::{Ask, AskStatus, DeadLetter, DeadLetterStatus, Party};
-
 use super::tools::*;
 
 pub(super) async fn asks_round_trip(store: Bench) {

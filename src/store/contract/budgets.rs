@@ -1,13 +1,6 @@
 //! Budgets and reservations.
 
-use ghost_domain::{
-    Agent, Budget, DeadLetter, DeadLetterStatus, Envelope, Job, MailState, Money, Schedule, ScheduleKind, Scope,
-    ScopeSort, Task, TaskStatus, Turn, TurnStatus,
-};
-
 use super::tools::*;
-use crate::tables::{BudgetFilter, Family, Result};
-use crate::{Store, Tx};
 
 /// The numbers of the roots that have an account.
 fn roots(r: &mut Tx) -> Result<Vec<u64>> {

@@ -1,11 +1,6 @@
 //! Chat: channels, their members, and chat messages by cursor.
 
-use futures_util::future::join_all;
-use ghost_domain::{ChatChannel, ChatMember, ChatPost, Envelope, Party};
-
 use super::tools::*;
-use crate::Tx;
-use crate::tables::Result;
 
 pub(super) async fn channels_are_listed_by_name(store: Bench) {
     let full = || ChatChannel {

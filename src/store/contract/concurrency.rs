@@ -1,17 +1,9 @@
 //! Many callers at once: commands have one order, readers see whole commits only, and a cancelled
 //! caller affects no other.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use futures_util::FutureExt;
-use ghost_domain::event::{EventFilter, NewEvent};
-use ghost_domain::{Budget, EventKind, Scope};
-use serde_json::json;
-
 use super::tools::*;
-use crate::error::StoreError;
 
 const TASKS: u64 = 16;
 const COMMANDS: u64 = 20;

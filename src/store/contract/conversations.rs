@@ -1,11 +1,6 @@
 //! Conversations with the outside, and waiting deliveries.
 
-use ghost_domain::{Attachment, Conversation, ConversationEntry, Delivery, Party};
-use serde_json::json;
-
 use super::tools::*;
-use crate::Tx;
-use crate::tables::Result;
 
 pub(super) async fn conversations_are_found_by_thread(store: Bench) {
     let full = || Conversation {

@@ -1,10 +1,6 @@
 //! Droids.
 
-use ghost_domain::{AgentId, Droid, DroidState};
-
 use super::tools::*;
-use crate::Tx;
-use crate::tables::{Family, Result};
 
 fn ids_of(droids: Vec<Droid>) -> Vec<AgentId> {
     map_rows(&droids, |droid| droid.droid_id.clone())

@@ -1,12 +1,6 @@
 //! The event feed: one order, no gaps, published after the commit.
 
-use ghost_domain::EventKind;
-use ghost_domain::event::{Event, EventFilter, NewEvent};
-use serde_json::json;
-
 use super::tools::*;
-use crate::tables::Family;
-use crate::{Store, StoreError, Tx};
 
 /// Appends event `n`, at second `n`.
 fn append(w: &mut Tx, n: u64) -> Result<(), StoreError> {

@@ -1,9 +1,6 @@
 //! Write grants.
 
-use ghost_domain::{Grant, GrantId};
-
 use super::tools::*;
-use crate::tables::Family;
 
 fn ids(grants: Vec<Grant>) -> Vec<GrantId> {
     map_rows(&grants, |grant| grant.grant_id)

@@ -1,12 +1,7 @@
 //! Ranges of ids.
 
-use ghost_domain::{ApprovalStatus, AskStatus, DeadLetterStatus, ScheduleKind, TaskStatus, TurnStatus};
-use uuid::Uuid;
-
 use super::approvals::approval;
 use super::tools::*;
-use crate::Tx;
-use crate::tables::IdKind;
 
 fn ids(numbers: &[u128]) -> Vec<Uuid> {
     numbers.iter().copied().map(Uuid::from_u128).collect()

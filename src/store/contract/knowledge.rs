@@ -1,8 +1,5 @@
 //! Knowledge entries and their earlier versions.
 
-use ghost_domain::{Grantee, KnowledgeEntry, KnowledgeVersion, Party};
-use serde_json::json;
-
 use super::tools::*;
 
 pub(super) async fn entries_round_trip(store: Bench) {

@@ -1,11 +1,6 @@
 //! The ledger.
 
-use ghost_domain::{CallId, CallStatus, CallTotals, Code, LedgerRow, Money};
-use serde_json::json;
-
 use super::tools::*;
-use crate::Store;
-use crate::tables::LedgerFilter;
 
 pub(super) async fn calls_round_trip(store: Bench) {
     let full: LedgerRow = with(

@@ -1,12 +1,6 @@
 //! Durable inboxes.
 
-use ghost_domain::turn::WaitMode;
-use ghost_domain::{AgentId, Envelope, HeldSkill, Kind, MailState, Party, Turn, TurnStatus};
-use serde_json::json;
-
 use super::tools::*;
-use crate::tables::{InboxState, Result};
-use crate::{Store, StoreError, Tx};
 
 fn ids(mail: &[Envelope]) -> Vec<u64> {
     map_rows(mail, |mail| u64::try_from(mail.message_id.0.as_u128()).unwrap())

@@ -25,6 +25,7 @@ mod ledger;
 mod messages;
 pub(crate) mod model;
 mod pages;
+mod prelude;
 mod prune;
 mod prune_mail;
 mod prune_shared;

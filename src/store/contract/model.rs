@@ -3,21 +3,13 @@
 
 use std::collections::BTreeSet;
 use std::panic::AssertUnwindSafe;
-use std::sync::{Arc, Mutex};
-
-use futures_util::FutureExt;
-use futures_util::future::join_all;
-use ghost_domain::event::EventFilter;
-use ghost_domain::{Party, Timestamp};
+use std::sync::Mutex;
 
 use super::random::Random;
-use super::rows::{ask_id, conversation_id, id_of, message_id, root_id, task_id, turn_id};
 use super::script::{Command, End, every_operation, script};
 use super::script_shared;
-use super::tools::{Bench, Stop, raise_panic, reading, write};
+use super::tools::*;
 use crate::memory::MemoryStore;
-use crate::tables::{ApprovalFilter, BudgetFilter, Family, LedgerFilter, Result, TaskFilter, TurnFilter, UsageFilter};
-use crate::{Store, Tx};
 
 /// The result of a command.
 #[derive(Debug, PartialEq, Eq)]

@@ -1,14 +1,7 @@
 //! Pages of lists: they join without a gap or a duplicate, however small they are, and also if rows
 //! are written between them.
 
-use ghost_domain::{
-    AgentId, CallStatus, Conversation, DeadLetter, DeadLetterStatus, LedgerRow, Scope, ScopeSort, Task, TaskStatus,
-    Timestamp, Turn, TurnStatus,
-};
-use serde_json::json;
-
 use super::tools::*;
-use crate::tables::{BudgetFilter, LedgerFilter, TaskFilter, TurnFilter};
 
 /// The number of row `n`. Numbers do not rise in the order of writing.
 fn number(n: u64) -> u64 {

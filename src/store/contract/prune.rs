@@ -1,12 +1,6 @@
 //! Retention: which rows are deleted, and which must stay regardless of their age.
 
-use ghost_domain::{
-    Agent, AskStatus, CallStatus, DeadLetterStatus, Party, Task, TaskEvent, TaskId, TaskStatus, Turn, TurnStatus,
-};
-
 use super::tools::*;
-use crate::tables::{Family, LedgerFilter, Result, TaskFilter, TurnFilter, UsageFilter};
-use crate::{Store, Tx};
 
 /// Prunes until nothing more is deleted. A backend may need several calls for rows that belong
 /// together.

@@ -1,11 +1,7 @@
 //! Retention of mail: it stays as long as a turn or a dead letter needs it.
 
-use ghost_domain::{DeadLetter, DeadLetterStatus, Envelope, Kind, MailState, Turn, TurnStatus};
-
 use super::prune::{prune_all, put_turns, turns_left};
 use super::tools::*;
-use crate::tables::{Family, Result};
-use crate::{Store, Tx};
 
 /// The messages from 1 to 50 that are stored.
 fn kept(r: &mut Tx) -> Result<Vec<u64>> {

@@ -1,13 +1,6 @@
 //! Retention of chat, conversations, runs of schedules, and knowledge.
 
-use ghost_domain::{
-    ChatPost, Conversation, ConversationEntry, Delivery, KnowledgeEntry, MailState, Party, ScheduleKind, ScheduleRun,
-    Timestamp, TurnStatus,
-};
-
 use super::tools::*;
-use crate::Tx;
-use crate::tables::{Family, Result};
 
 /// The sequences of the posts in the channels `a`, `b` and `c`, which are less than ten.
 fn posts(r: &mut Tx) -> Result<String> {

@@ -1,11 +1,7 @@
 //! Random numbers for the scripts of commands. They depend only on the seed.
 
+use super::prelude::*;
 use std::fmt::Debug;
-
-use ghost_domain::Timestamp;
-
-use crate::Tx;
-use crate::tables::Result;
 
 pub(super) const AGENTS: [&str; 3] = ["a", "b", "c"];
 

@@ -3,7 +3,6 @@
 use ghost_domain::root_tally::RootTally;
 
 use super::tools::*;
-use crate::tables::Family;
 
 /// A tally with one echo, of second `root`.
 pub(super) fn tally(root: u64, messages: u64) -> RootTally {

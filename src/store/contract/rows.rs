@@ -1,17 +1,8 @@
 //! Plain rows for the checks, by number. A check changes only the fields that matter to it.
 
-use ghost_domain::journal::Step;
-use ghost_domain::turn::{ParkCause, Parked, WaitMode};
-use ghost_domain::{
-    Agent, AgentId, ApprovalId, Ask, AskId, AskStatus, Budget, BudgetLimits, CallId, CallStatus, ConversationId,
-    DeadLetter, DeadLetterId, DeadLetterStatus, Envelope, EventId, GrantId, HeldSkill, Job, LedgerRow, LogPlace,
-    LogRange, LogStart, MessageId, Money, Party, Reservation, ReservationId, RootId, ScheduleId, Scope, StoredAnswer,
-    Task, TaskId, TaskStatus, Timestamp, Turn, TurnId, TurnStatus, UsageRow,
-};
+use super::prelude::*;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::{Value, json};
-use uuid::Uuid;
 
 /// Text that a careless backend would break: quotes, line ends, accents, an emoji, a placeholder.
 pub(super) const AWKWARD: &str = "it's \"so\"\r\n\té 🦀 $1 ? -- %s";

@@ -1,15 +1,6 @@
 //! Plain rows of chat, conversations, knowledge, shared state and schedules, by name and number.
 
-use std::collections::BTreeMap;
-
-use ghost_domain::schedule::{FileStamp, Missed, When};
-use ghost_domain::{
-    AgentId, Artifact, ChannelName, ChatChannel, ChatMember, ChatPost, Conversation, ConversationEntry, Delivery,
-    Droid, Grant, Grantee, KnowledgeEntry, KnowledgeVersion, Party, Schedule, ScheduleKind, ScheduleRun, StateEntry,
-    WatchSnapshot,
-};
-use serde_json::{Value, json};
-
+use super::prelude::*;
 use super::rows::{
     AWKWARD, LARGE, at, conversation_id, grant_id, id_of, message_id, root_id, row, schedule_id, turn_id, uuid,
 };

@@ -1,12 +1,6 @@
 //! Schedules, their runs, and the snapshots of watches.
 
-use ghost_domain::schedule::{Change, JobMode, Missed, OwnTurn, RunStatus, Target, When};
-use ghost_domain::{Party, Schedule, ScheduleKind, ScheduleRun};
-use serde_json::json;
-
 use super::tools::*;
-use crate::Tx;
-use crate::tables::Result;
 
 /// One schedule time of each kind.
 fn whens() -> [When; 5] {

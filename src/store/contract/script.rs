@@ -1,26 +1,12 @@
 //! Random sequences of commands that can run on any store. They depend only on the seed. The operations include reads: a
 //! command must see its own writes.
 
-use crate::Tx;
-use ghost_domain::event::NewEvent;
-use ghost_domain::turn::WaitMode;
-use ghost_domain::{
-    Agent, AgentKind, Approval, ApprovalStatus, Ask, AskStatus, CallStatus, Daily, DeadLetter, DeadLetterStatus,
-    Envelope, EventKind, LedgerRow, MailState, Party, Scope, ScopeSort, StoredAnswer, Task, TaskEvent, TaskStatus,
-    Turn, TurnStatus, UsageRow,
-};
-use serde_json::json;
-
 use super::approvals::approval;
 use super::random::{AGENTS, OpNumbers, Random, Run, moment, one_of, operations, show};
 use super::roots::tally;
-use super::rows::{
-    agent, answer, ask, ask_id, at, briefed, budget, call, conversation_id, event_id, held, id_of, job, letter,
-    letter_id, mail, message_id, note, root_id, task, task_id, turn, turn_id, usage, waits_for_root,
-};
 use super::script_shared;
 use super::sessions::start;
-use crate::tables::{BudgetFilter, Family, LedgerFilter, Result, TaskFilter, TurnFilter, UsageFilter};
+use super::tools::*;
 
 fn small(random: u64) -> u32 {
     u32::try_from(random).unwrap()

@@ -3,22 +3,8 @@
 //! A script must never break a rule of these tables (a chat message's sequence, unique names),
 //! because the behaviour of a backend is then undefined.
 
-use crate::Tx;
-use ghost_domain::schedule::RunStatus;
-use ghost_domain::{
-    AgentId, Artifact, ChannelName, ChatChannel, ChatMember, ChatPost, Conversation, ConversationEntry, Delivery,
-    Grant, KnowledgeEntry, KnowledgeVersion, Schedule, ScheduleKind, ScheduleRun, StateEntry, Timestamp,
-};
-use serde_json::json;
-
 use super::random::{AGENTS, OpNumbers, Run, moment, one_of, operations, show};
-use super::rows::{conversation_id, grant_id, id_of, message_id, schedule_id, turn_id};
-use super::rows_shared::{
-    artifact, channel, channel_name, conversation, droid, droid_id, entry, grant, knowledge, member, number, post, run,
-    schedule, snapshot, state, version,
-};
-
-use crate::tables::{ArtifactFilter, Result};
+use super::tools::*;
 
 const CHANNELS: [&str; 3] = ["a", "a-b", "b"];
 const KNOWN: [&str; 4] = ["k", "k/1", "k/2", "l"];

@@ -1,9 +1,6 @@
 //! The logs of sessions.
 
-use ghost_domain::{LogStart, SessionStart, Turn, TurnStatus};
-
 use super::tools::*;
-use crate::tables::{Family, SessionTurns};
 
 /// Turn `n` of agent a, which ended at second `n`, in a conversation or in its own work.
 fn ended(n: u64, conversation: Option<u64>, status: TurnStatus) -> Turn {

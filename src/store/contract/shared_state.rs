@@ -1,11 +1,6 @@
 //! Shared state: values by key.
 
-use ghost_domain::{Party, StateEntry};
-use serde_json::{Value, json};
-
 use super::tools::*;
-use crate::Tx;
-use crate::tables::Result;
 
 pub(super) async fn values_round_trip(store: Bench) {
     let full = || StateEntry {

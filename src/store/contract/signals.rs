@@ -1,7 +1,5 @@
 //! Signals that a commit sends to the running world.
 
-use ghost_domain::ports::Signal;
-
 use super::tools::*;
 
 pub(super) async fn signals_follow_commits_in_order(store: Bench) {

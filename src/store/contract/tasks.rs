@@ -1,11 +1,6 @@
 //! Tasks and their history.
 
-use ghost_domain::{Party, Task, TaskEvent, TaskId, TaskStatus};
-use serde_json::json;
-
 use super::tools::*;
-use crate::Store;
-use crate::tables::TaskFilter;
 
 pub(super) async fn tasks_round_trip(store: Bench) {
     let full = || {

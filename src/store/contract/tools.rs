@@ -1,18 +1,14 @@
 //! What the checks use: rows, and short ways to write, refuse and read.
 
-use crate::Tx;
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 
-use futures_util::FutureExt;
-use ghost_domain::event::Event;
-use ghost_domain::ports::{Signal, Wake};
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::TryRecvError;
 
 use super::Medium;
+pub(super) use super::prelude::*;
 pub(super) use super::rows::*;
 pub(super) use super::rows_shared::*;
-use crate::{Store, StoreError};
 
 /// Why a command of a check failed.
 #[derive(Debug)]
@@ -53,12 +49,7 @@ where
 /// Runs a command that must succeed. Returns the value of its block.
 macro_rules! keep {
     ($store:expr, |$w:ident| $body:block) => {
-        $crate::contract::tools::write($store, move |$w| {
-            let value = $body;
-            Ok(value)
-        })
-        .await
-        .expect("the command succeeds")
+        $crate::contract::tools::write($store, move |$w| Ok($body)).await.expect("the command succeeds")
     };
 }
 
@@ -77,24 +68,14 @@ macro_rules! refuse {
 /// Runs a query that must succeed. Returns the value of its block.
 macro_rules! reading {
     ($store:expr, |$r:ident| $body:block) => {
-        $crate::contract::tools::read($store, move |$r| {
-            let value = $body;
-            Ok(value)
-        })
-        .await
-        .expect("the query succeeds")
+        $crate::contract::tools::read($store, move |$r| Ok($body)).await.expect("the query succeeds")
     };
 }
 
 /// Checks what a query reads, fact by fact: `shows!(&store, |r| { r.ask_count_open()? => 3; });`.
 macro_rules! shows {
     ($store:expr, |$r:ident| { $($found:expr => $wanted:expr $(, $message:expr)?;)+ }) => {
-        $crate::contract::tools::read($store, move |$r| {
-            $(assert_eq!($found, $wanted $(, $message)?);)+
-            Ok(())
-        })
-        .await
-        .expect("the query succeeds")
+        $crate::contract::tools::reading!($store, |$r| { $(assert_eq!($found, $wanted $(, $message)?);)+ })
     };
 }
 

@@ -1,11 +1,6 @@
 //! Transactions: all or nothing, own writes are visible, and other commands are not affected.
 
-use futures_util::future::join_all;
-use ghost_domain::{MailState, TaskStatus};
-
 use super::tools::*;
-use crate::tables::TaskFilter;
-use crate::{Store, StoreError};
 
 /// Queues commands 1 to 9 at once. Every third one refuses after its writes.
 pub(super) async fn a_refusal_undoes_its_writes_alone(store: Bench) {

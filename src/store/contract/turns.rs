@@ -1,13 +1,6 @@
 //! Turns, journals and prompts.
 
-use ghost_domain::journal::Step;
-use ghost_domain::turn::{ParkCause, Parked, WaitMode};
-use ghost_domain::{Code, MediaType, Refusal, Scope, Turn, TurnId, TurnStatus};
-use serde_json::json;
-
 use super::tools::*;
-use crate::Store;
-use crate::tables::{Family, TurnFilter};
 
 // covers: LOOP-04
 pub(super) async fn turns_round_trip(store: Bench) {

@@ -1,11 +1,7 @@
 //! Unique names and sequence numbers: a command that uses one twice fails, and no other command is
 //! affected.
 
-use futures_util::future::join_all;
-use ghost_domain::{ChatPost, Conversation, ScheduleKind};
-
 use super::tools::*;
-use crate::{Store, StoreError};
 
 /// A kind of unique name.
 #[derive(Clone, Copy)]

@@ -1,16 +1,11 @@
 //! The sums of usage equal the sum of the stored rows, whatever was written, undone or pruned
 //! before.
 
-use std::collections::BTreeMap;
-
 use ghost_domain::transcript::TokenUsage;
 use ghost_domain::usage::{UsageRow, UsageSum};
-use ghost_domain::{AgentId, Money, Timestamp};
 
 use super::random::{AGENTS, Random, one_of};
 use super::tools::*;
-use crate::Store;
-use crate::tables::{Family, UsageFilter};
 
 const HOUR: i64 = 3_600_000;
 

@@ -187,7 +187,7 @@ impl Type<Postgres> for Bound<'_> {
 }
 
 impl Encode<'_, Postgres> for Bound<'_> {
-    fn encode_by_ref(&self, buffer: &mut PgArgumentBuffer) -> std::result::Result<IsNull, BoxDynError> {
+    fn encode_by_ref(&self, buffer: &mut PgArgumentBuffer) -> Result<IsNull, BoxDynError> {
         match self.0 {
             Value::Null => return Ok(IsNull::Yes),
             Value::Integer(number) => buffer.extend_from_slice(&number.to_be_bytes()),
@@ -203,7 +203,7 @@ impl Encode<'_, Postgres> for Bound<'_> {
 }
 
 /// The values of a statement, as `sqlx` takes them.
-pub(super) fn bind(values: &[Value]) -> std::result::Result<PgArguments, sqlx::Error> {
+pub(super) fn bind(values: &[Value]) -> Result<PgArguments, sqlx::Error> {
     let mut bound = PgArguments::default();
     for value in values {
         bound.add(Bound(value)).map_err(sqlx::Error::Encode)?;
@@ -247,7 +247,7 @@ impl Read {
 }
 
 impl Columns for Read {
-    fn value(&self, column: usize) -> std::result::Result<ValueRef<'_>, String> {
+    fn value(&self, column: usize) -> Result<ValueRef<'_>, String> {
         match self.unescaped.iter().find(|(of, _)| *of == column) {
             Some((_, text)) => Ok(ValueRef::Text(text.as_bytes())),
             None => value(&self.row, column),
@@ -256,7 +256,7 @@ impl Columns for Read {
 }
 
 /// The value of a column, as the server has sent it: in the binary format of its type.
-fn value(row: &PgRow, column: usize) -> std::result::Result<ValueRef<'_>, String> {
+fn value(row: &PgRow, column: usize) -> Result<ValueRef<'_>, String> {
     let sent = row.try_get_raw(column).map_err(|error| error.to_string())?;
     if sent.is_null() {
         return Ok(ValueRef::Null);
@@ -343,7 +343,7 @@ impl Driver for PostgresDriver {
         }
     }
 
-    fn execute(&mut self, sql: Sql, args: &Args) -> std::result::Result<u64, Failure> {
+    fn execute(&mut self, sql: Sql, args: &Args) -> Result<u64, Failure> {
         if let Role::Writer { wrote, .. } = &mut self.role {
             *wrote = true;
         }

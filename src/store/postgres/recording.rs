@@ -61,7 +61,7 @@ impl Driver for Recorder {
         self.inner.read(sql, args, next)
     }
 
-    fn execute(&mut self, sql: Sql, args: &Args) -> std::result::Result<u64, Failure> {
+    fn execute(&mut self, sql: Sql, args: &Args) -> Result<u64, Failure> {
         self.recording.add(sql.postgres().into(), args, Kind::Write);
         self.inner.execute(sql, args)
     }

@@ -294,6 +294,15 @@ async fn a_text_with_nul_comes_back() {
     }
 }
 
+/// Its files do not shrink, so a limit of bytes must not delete rows.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_size_is_known_and_deleting_does_not_lower_it() {
+    let Some(cluster) = Cluster::start_or_skip() else { return };
+    let read = open(&cluster).await.read_latest(|r| Ok::<_, StoreError>((r.store_bytes()?, r.frees_space()))).await;
+    let (bytes, frees_space) = read.unwrap();
+    assert!(bytes > 8_192 && !frees_space, "{bytes}");
+}
+
 /// A COMMIT that cannot be settled must not hold up the end of the daemon.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_store_closes_while_its_server_is_away() {

@@ -95,7 +95,7 @@ fn bind(statement: &mut rusqlite::Statement<'_>, args: &Args) -> rusqlite::Resul
 }
 
 impl Columns for rusqlite::Row<'_> {
-    fn value(&self, column: usize) -> std::result::Result<ValueRef<'_>, String> {
+    fn value(&self, column: usize) -> Result<ValueRef<'_>, String> {
         self.get_ref(column).map_err(|error| error.to_string())
     }
 }
@@ -105,7 +105,7 @@ impl Driver for SqliteDriver {
         self.rows(&sql.text(Dialect::Sqlite), args, next).map_err(|error| fault::from_sqlite(&self.path, &error))
     }
 
-    fn execute(&mut self, sql: Sql, args: &Args) -> std::result::Result<u64, Failure> {
+    fn execute(&mut self, sql: Sql, args: &Args) -> Result<u64, Failure> {
         match self.run(sql.sqlite(), args) {
             Ok(changed) => Ok(changed as u64),
             Err(error) if fault::is_constraint(&error) => Err(Failure::Rule(error.to_string())),
