@@ -2,6 +2,7 @@
 //! for gRPC reflection, and makes the messages that clients get serializable as JSON.
 
 use std::error::Error;
+use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use protox::prost_reflect::{FieldDescriptor, Kind, MessageDescriptor};
@@ -19,9 +20,11 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     let mut compiler = protox::Compiler::new(["."])?;
     compiler.include_source_info(true).include_imports(true).open_files(&files)?;
-    let descriptors = PathBuf::from(std::env::var("OUT_DIR")?).join("ghost_descriptors.bin");
-    std::fs::write(descriptors, compiler.encode_file_descriptor_set())?;
+    let out_dir = PathBuf::from(std::env::var("OUT_DIR")?);
+    std::fs::write(out_dir.join("ghost_descriptors.bin"), compiler.encode_file_descriptor_set())?;
     let mut builder = tonic_prost_build::configure()
+        // `ghost-control` has one server for all services.
+        .build_server(std::env::var_os("CARGO_FEATURE_BARE_SERVERS").is_some())
         // The field is rarely set and large. Without the box every entry would be as large.
         .boxed(".ghost.v1.ConversationEntry.action");
     for message in compiler.descriptor_pool().all_messages().filter(has_json) {
@@ -33,6 +36,14 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
     }
     builder.compile_fds(compiler.file_descriptor_set())?;
+    // Each message of a change has the key under which its answer is stored.
+    let mut changes = String::new();
+    let is_keyed = |message: &MessageDescriptor| message.get_field_by_name("request_id").is_some();
+    for message in compiler.descriptor_pool().all_messages().filter(is_keyed) {
+        let name = message.name();
+        writeln!(changes, "impl crate::Change for {name} {{ fn request_id(&self) -> &str {{ &self.request_id }} }}")?;
+    }
+    std::fs::write(out_dir.join("changes.rs"), changes)?;
 
     println!("cargo:rerun-if-changed=ghost/v1");
     println!("cargo:rerun-if-changed=build.rs");

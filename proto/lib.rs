@@ -18,10 +18,17 @@ pub const LAST_SEQ_TRAILER: &str = "ghost-last-seq";
 /// The compiled descriptors of all services, for gRPC reflection.
 pub const FILE_DESCRIPTOR_SET: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/ghost_descriptors.bin"));
 
-/// Package `ghost.v1`: messages, clients (`*_client`) and servers (`*_server`).
-#[allow(missing_docs)] // generated code besides the messages has no comments: enums of oneofs, clients, servers
+/// A request that changes something.
+pub trait Change: prost::Message {
+    /// The client's name for the request: sent again with the same one, it is carried out once.
+    fn request_id(&self) -> &str;
+}
+
+/// Package `ghost.v1`: messages and clients (`*_client`).
+#[allow(missing_docs)] // generated code besides the messages has no comments: enums of oneofs, clients
 pub mod v1 {
     tonic::include_proto!("ghost.v1");
+    include!(concat!(env!("OUT_DIR"), "/changes.rs"));
 }
 
 #[cfg(test)]

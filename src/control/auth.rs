@@ -14,8 +14,8 @@ use tonic::service::Interceptor;
 use tonic::transport::server::TlsConnectInfo;
 use tonic::{Request, Status};
 
-use crate::caller::Principal;
 use crate::connections::Peer;
+use crate::dispatch::Principal;
 use crate::refusal::{status, unauthenticated};
 
 /// Where the token is and how to send it.

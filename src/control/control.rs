@@ -9,6 +9,7 @@ use ghost_domain::Party;
 use ghost_world::World;
 use tokio::sync::watch;
 
+use crate::services::agents::AgentsRead;
 use crate::streams::readers::Readers;
 use crate::streams::recent::RecentEvents;
 use crate::tallies::Tallies;
@@ -28,6 +29,8 @@ pub struct Control {
     pub(crate) readers: Arc<Readers>,
     /// Cache of recently sent events, already encoded.
     pub(crate) recent: Arc<RecentEvents>,
+    /// Cache of agents that were read recently.
+    pub(crate) agents_read: Arc<AgentsRead>,
     /// Counts since the start of the daemon, for metrics.
     pub(crate) tallies: Arc<Tallies>,
 }
@@ -48,6 +51,7 @@ impl Control {
             closed,
             readers: Arc::default(),
             recent: Arc::default(),
+            agents_read: Arc::default(),
             tallies: Arc::default(),
         }
     }

@@ -14,13 +14,15 @@ use ghost_store::Store;
 use ghost_store::memory::MemoryDisk;
 use ghost_world::testing::TestWorld;
 use ghost_world::{Boot, World, boot};
+use prost::Message;
 use serde_json::json;
 use tokio::sync::watch;
-use tonic::{Request, Status};
+use tonic::Status;
 use uuid::Uuid;
 
-use crate::caller::Principal;
 use crate::control::Control;
+use crate::dispatch::Query;
+use crate::services::methods;
 
 /// A world with two agents, `ada` and `ben`.
 pub(crate) struct TestControl {
@@ -101,6 +103,18 @@ impl TestControl {
         write.await.unwrap();
     }
 
+    /// What a handler that reads gets.
+    pub(crate) fn query(&self) -> Query {
+        Query::new(&self.control, Party::Operator("tester".into()))
+    }
+
+    /// The answer of a method, such as `World/Status`.
+    pub(crate) async fn call<A: Message + Default>(&self, method: &str, request: impl Message) -> Result<A, Status> {
+        let path = format!("/ghost.v1.{method}");
+        let answer = methods().answer(&self.control, &path, request.encode_to_vec().into()).await?;
+        Ok(A::decode(answer).unwrap())
+    }
+
     /// Writes an event about `agent` in `channel`.
     pub(crate) async fn emit(&self, kind: EventKind, agent: Option<&str>, channel: Option<&str>) {
         let mut event = NewEvent::new(kind, json!({ "n": 1 }));
@@ -135,13 +149,6 @@ impl TestControl {
             payload: json!({}).into(),
         });
     }
-}
-
-/// A request with an authenticated principal.
-pub(crate) fn from_operator<T>(message: T) -> Request<T> {
-    let mut request = Request::new(message);
-    request.extensions_mut().insert(Principal("tester".into()));
-    request
 }
 
 /// The refusal in a status's trailer.

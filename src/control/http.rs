@@ -43,7 +43,6 @@ use self::route::Access;
 use self::routes::ROUTES;
 use self::tickets::Tickets;
 use crate::control::Control;
-use crate::services::AgentsService;
 
 /// Largest request body in bytes: more than the largest message.
 const BODY_MAX: usize = 4 * 1024 * 1024;
@@ -51,7 +50,6 @@ const BODY_MAX: usize = 4 * 1024 * 1024;
 /// The router of the HTTP side, which listens on `bound`, if `has_tls` with TLS.
 pub fn router(control: Control, token: Option<Arc<str>>, (bound, has_tls): (SocketAddr, bool)) -> Router {
     let rest = Arc::new(Rest {
-        agents: AgentsService::new(control.clone()),
         control,
         token,
         bound,

@@ -8,12 +8,12 @@
 pub mod act_as;
 pub mod adapters;
 mod auth;
-pub mod caller;
 mod connection_limit;
 mod connections;
 pub mod control;
 pub mod convert;
 mod details;
+mod dispatch;
 #[cfg(test)]
 mod fixture;
 mod host;

@@ -13,59 +13,31 @@ use axum::middleware::from_fn;
 use ghost_config::plan::ListenAddress;
 use ghost_domain::bearer::check_token;
 use ghost_domain::{Code, Party, Refusal};
-use ghost_proto::v1::{
-    agents_server::{self, AgentsServer},
-    approvals_server::{self, ApprovalsServer},
-    artifacts_server::{self, ArtifactsServer},
-    budgets_server::{self, BudgetsServer},
-    chat_server::{self, ChatServer},
-    conversations_server::{self, ConversationsServer},
-    droids_server::{self, DroidsServer},
-    events_server::{self, EventsServer},
-    grants_server::{self, GrantsServer},
-    knowledge_server::{self, KnowledgeServer},
-    ledger_server::{self, LedgerServer},
-    messages_server::{self, MessagesServer},
-    schedules_server::{self, SchedulesServer},
-    sessions_server::{self, SessionsServer},
-    skills_server::{self, SkillsServer},
-    state_server::{self, StateServer},
-    tasks_server::{self, TasksServer},
-    toolboxes_server::{self, ToolboxesServer},
-    tools_server::{self, ToolsServer},
-    turns_server::{self, TurnsServer},
-    world_server::{self, WorldServer},
-};
 use ghost_world::World;
 use ghost_world::loops::DELIVERIES;
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
-use tonic::codec::CompressionEncoding;
+use tonic::body::Body;
 use tonic::service::Routes;
 use tonic::service::interceptor::InterceptedService;
 use tonic::transport::Server;
+use tower::ServiceExt as _;
 
 use crate::adapters;
 use crate::auth::{Gate, TOKEN_FILE, token};
 use crate::connection_limit::ConnectionLimit;
 use crate::control::Control;
+use crate::dispatch::{Dispatcher, Methods};
 use crate::http;
 use crate::reflection::{Reflection, V1, V1Alpha};
-use crate::services::{
-    AgentsService, ApprovalsService, ArtifactsService, BudgetsService, ChatService, ConversationsService,
-    DroidsService, EventsService, GrantsService, KnowledgeService, LedgerService, MessagesService, SchedulesService,
-    SessionsService, SkillsService, StateService, TasksService, ToolboxesService, ToolsService, TurnsService,
-    WorldService,
-};
+use crate::services;
 use crate::serving::incoming::Incoming;
 use crate::serving::{grpc, rest};
 use crate::tallies;
 use crate::tls::{Pems, TlsFiles};
 
-/// Largest request in bytes: more than the largest message body.
-const REQUEST_MAX: usize = 4 * 1024 * 1024;
 /// How long open streams may go on after the daemon begins to stop.
 const CLOSING: Duration = Duration::from_millis(1_500);
 
@@ -324,11 +296,12 @@ impl Bound {
         let (closing, closed) = watch::channel(false);
         let control = Control::new(world, self.endpoints.into(), Arc::clone(&self.on_shutdown), closed.clone());
         let (health, health_service) = tonic_health::server::health_reporter();
-        set_health(&health, tonic_health::ServingStatus::Serving).await;
+        let dispatcher = Dispatcher { methods: Arc::new(services::methods()), control: control.clone() };
+        set_health(&health, &dispatcher.methods, tonic_health::ServingStatus::Serving).await;
         let mut tasks = JoinSet::new();
         let (own, network) = (ConnectionLimit::default(), ConnectionLimit::default());
         for Socket { listener, server, gate } in &self.listeners.0.sockets {
-            let routes = routes(&control, gate.clone(), health_service.clone())?;
+            let routes = routes(&dispatcher, gate, health_service.clone());
             match listener {
                 Listener::Unix(listener) => {
                     let incoming = Incoming::new(listener, &own, &control.world, &closed);
@@ -365,7 +338,7 @@ impl Bound {
                 Err(error) => Refusal::new(Code::Internal, format!("a listener panicked: {error}")),
             }),
         };
-        set_health(&health, tonic_health::ServingStatus::NotServing).await;
+        set_health(&health, &dispatcher.methods, tonic_health::ServingStatus::NotServing).await;
         closing.send_replace(true);
         delivery_worker.abort();
         counting.abort();
@@ -383,82 +356,31 @@ impl Bound {
 }
 
 /// Sets the health of the daemon and of each of its services. They all have the same status.
-async fn set_health(health: &tonic_health::server::HealthReporter, status: tonic_health::ServingStatus) {
-    for service in [
-        "",
-        agents_server::SERVICE_NAME,
-        approvals_server::SERVICE_NAME,
-        artifacts_server::SERVICE_NAME,
-        budgets_server::SERVICE_NAME,
-        chat_server::SERVICE_NAME,
-        conversations_server::SERVICE_NAME,
-        droids_server::SERVICE_NAME,
-        events_server::SERVICE_NAME,
-        grants_server::SERVICE_NAME,
-        knowledge_server::SERVICE_NAME,
-        ledger_server::SERVICE_NAME,
-        messages_server::SERVICE_NAME,
-        schedules_server::SERVICE_NAME,
-        sessions_server::SERVICE_NAME,
-        skills_server::SERVICE_NAME,
-        state_server::SERVICE_NAME,
-        tasks_server::SERVICE_NAME,
-        toolboxes_server::SERVICE_NAME,
-        tools_server::SERVICE_NAME,
-        turns_server::SERVICE_NAME,
-        world_server::SERVICE_NAME,
-    ] {
+async fn set_health(
+    health: &tonic_health::server::HealthReporter,
+    methods: &Methods,
+    status: tonic_health::ServingStatus,
+) {
+    for service in std::iter::once("").chain(methods.services()) {
         health.set_service_status(service, status).await;
     }
 }
 
 /// All services behind one gate. Only the health service needs no authentication.
-fn routes<H>(
-    control: &Control,
-    gate: Gate,
-    health: tonic_health::pb::health_server::HealthServer<H>,
-) -> Result<Routes, Refusal>
+fn routes<H>(dispatcher: &Dispatcher, gate: &Gate, health: tonic_health::pb::health_server::HealthServer<H>) -> Routes
 where
     H: tonic_health::pb::health_server::Health,
 {
-    macro_rules! gated {
-        ($server:ident, $service:expr) => {
-            InterceptedService::new(
-                $server::new($service)
-                    .max_decoding_message_size(REQUEST_MAX)
-                    // The size limit also applies to decompressed requests. Responses are not
-                    // compressed, because most clients are on the same machine.
-                    .accept_compressed(CompressionEncoding::Gzip),
-                gate.clone(),
-            )
-        };
-    }
     let mut routes = Routes::builder();
     routes
         .add_service(health)
         .add_service(InterceptedService::new(Reflection::<V1>::default(), gate.clone()))
-        .add_service(InterceptedService::new(Reflection::<V1Alpha>::default(), gate.clone()))
-        .add_service(gated!(AgentsServer, AgentsService::new(control.clone())))
-        .add_service(gated!(ApprovalsServer, ApprovalsService(control.clone())))
-        .add_service(gated!(ArtifactsServer, ArtifactsService(control.clone())))
-        .add_service(gated!(BudgetsServer, BudgetsService(control.clone())))
-        .add_service(gated!(ChatServer, ChatService(control.clone())))
-        .add_service(gated!(ConversationsServer, ConversationsService(control.clone())))
-        .add_service(gated!(DroidsServer, DroidsService(control.clone())))
-        .add_service(gated!(EventsServer, EventsService(control.clone())))
-        .add_service(gated!(GrantsServer, GrantsService(control.clone())))
-        .add_service(gated!(KnowledgeServer, KnowledgeService(control.clone())))
-        .add_service(gated!(LedgerServer, LedgerService(control.clone())))
-        .add_service(gated!(MessagesServer, MessagesService(control.clone())))
-        .add_service(gated!(StateServer, StateService(control.clone())))
-        .add_service(gated!(SchedulesServer, SchedulesService(control.clone())))
-        .add_service(gated!(SessionsServer, SessionsService(control.clone())))
-        .add_service(gated!(SkillsServer, SkillsService(control.clone())))
-        .add_service(gated!(TasksServer, TasksService(control.clone())))
-        .add_service(gated!(ToolboxesServer, ToolboxesService(control.clone())))
-        .add_service(gated!(ToolsServer, ToolsService(control.clone())))
-        .add_service(gated!(TurnsServer, TurnsService(control.clone())))
-        .add_service(gated!(WorldServer, WorldService(control.clone())));
-    let router = routes.routes().into_axum_router().layer(from_fn(http::as_people));
-    Ok(Routes::from(router).prepare())
+        .add_service(InterceptedService::new(Reflection::<V1Alpha>::default(), gate.clone()));
+    let mut router = routes.routes().into_axum_router();
+    for service in dispatcher.methods.services() {
+        let gated = InterceptedService::new(dispatcher.clone(), gate.clone());
+        let gated = gated.map_request(|request: axum::extract::Request| request.map(Body::new));
+        router = router.route_service(&format!("/{service}/{{*method}}"), gated);
+    }
+    Routes::from(router.layer(from_fn(http::as_people))).prepare()
 }

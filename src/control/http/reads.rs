@@ -11,7 +11,7 @@ use axum::extract::{Path, State};
 use axum::http::Uri;
 use ghost_domain::text::{clip, one_line};
 use ghost_domain::transcript::ToolSpec;
-use ghost_domain::{Code, Party, Refusal};
+use ghost_domain::{Code, Refusal};
 use ghost_proto::{json, v1};
 use serde_json::{Value, json};
 
@@ -21,10 +21,7 @@ use super::rest::Shared;
 use crate::control::Control;
 use crate::convert::input::PAGE_MAX;
 use crate::services::tool_registry::listed;
-use crate::services::{
-    ApprovalsService, ArtifactsService, ChatService, GrantsService, LedgerService, SessionsService, SkillsService,
-    TasksService,
-};
+use crate::services::{agents, approvals, artifacts, chat, grants, ledger, sessions, skills, tasks};
 
 /// A name or id from the path.
 pub(super) type Named = Result<Path<String>, PathRejection>;
@@ -66,13 +63,13 @@ pub(super) async fn agents(State(rest): Shared, uri: Uri) -> Answer {
         limit: params.limit()?,
         cursor: params.text("cursor").unwrap_or_default(),
     };
-    let page = rest.agents.page(request).await?;
+    let page = agents::list(rest.query(), request).await?;
     Ok(Json(json!({ "agents": page.agents, "next_cursor": cursor(page.next_cursor) })))
 }
 
 pub(super) async fn agent(State(rest): Shared, id: Named, uri: Uri) -> Answer {
     Params::read(&uri, &[], &[])?;
-    let agent = rest.agents.one(&named(id)?).await?;
+    let agent = agents::get(rest.query(), v1::GetAgentRequest { agent_id: named(id)? }).await?;
     Ok(Json(json::value(&agent)))
 }
 
@@ -83,7 +80,7 @@ pub(super) async fn channels(State(rest): Shared, uri: Uri) -> Answer {
         limit: params.limit()?,
         cursor: params.text("cursor").unwrap_or_default(),
     };
-    let page = ChatService(rest.control.clone()).channels(request).await?;
+    let page = chat::list(rest.query(), request).await?;
     Ok(Json(json!({ "channels": page.channels, "next_cursor": cursor(page.next_cursor) })))
 }
 
@@ -117,7 +114,7 @@ pub(super) async fn messages(State(rest): Shared, channel: Named, uri: Uri) -> A
         as_agent: None,
     };
     let (limit, after) = (request.limit, request.after_seq.unwrap_or(0));
-    let history = ChatService(rest.control.clone()).posts(Party::Operator("http".into()), request).await?;
+    let history = chat::history(rest.query(), request).await?;
     // The newest chat messages are returned, so older ones may be missing if the page is full.
     let full = history.messages.len() >= if limit == 0 { HISTORY_LIMIT } else { (limit as usize).min(PAGE_MAX) };
     let before = history.messages.first().is_some_and(|first| first.seq > after.saturating_add(1));
@@ -132,14 +129,14 @@ pub(super) async fn skills(State(rest): Shared, uri: Uri) -> Answer {
         limit: params.limit()?,
         cursor: params.text("cursor").unwrap_or_default(),
     };
-    let page = SkillsService(rest.control.clone()).page(request).await?;
+    let page = skills::list(rest.query(), request).await?;
     Ok(Json(json!({ "skills": page.skills, "next_cursor": cursor(page.next_cursor) })))
 }
 
 pub(super) async fn skill(State(rest): Shared, name: Named, uri: Uri) -> Answer {
     Params::read(&uri, &[], &[])?;
     let request = v1::GetSkillRequest { name: named(name)? };
-    Ok(Json(json::value(&SkillsService(rest.control.clone()).one(&request)?)))
+    Ok(Json(json::value(&skills::get(rest.query(), request).await?)))
 }
 
 pub(super) async fn approvals(State(rest): Shared, uri: Uri) -> Answer {
@@ -151,13 +148,13 @@ pub(super) async fn approvals(State(rest): Shared, uri: Uri) -> Answer {
         limit: params.limit()?,
         cursor: params.text("cursor").unwrap_or_default(),
     };
-    let page = ApprovalsService(rest.control.clone()).page(request).await?;
+    let page = approvals::list(rest.query(), request).await?;
     Ok(Json(json!({ "approvals": page.approvals, "next_cursor": cursor(page.next_cursor) })))
 }
 
 pub(super) async fn approval(State(rest): Shared, id: Named, uri: Uri) -> Answer {
     Params::read(&uri, &[], &[])?;
-    Ok(Json(json::value(&ApprovalsService(rest.control.clone()).one(&named(id)?).await?)))
+    Ok(Json(json::value(&approvals::get(rest.query(), v1::GetApprovalRequest { approval_id: named(id)? }).await?)))
 }
 
 pub(super) async fn sessions(State(rest): Shared, id: Named, uri: Uri) -> Answer {
@@ -167,7 +164,7 @@ pub(super) async fn sessions(State(rest): Shared, id: Named, uri: Uri) -> Answer
         since_at_ms: params.since("since", rest.control.world.ctx().now().0)?,
         limit: params.limit()?,
     };
-    Ok(Json(json::value(&SessionsService(rest.control.clone()).rows(request).await?)))
+    Ok(Json(json::value(&sessions::list(rest.query(), request).await?)))
 }
 
 pub(super) async fn session(State(rest): Shared, path: NamedSession, uri: Uri) -> Answer {
@@ -175,7 +172,7 @@ pub(super) async fn session(State(rest): Shared, path: NamedSession, uri: Uri) -
     let (agent_id, session) = named_session(path)?;
     let (before_turn_id, limit) = (params.text("before"), params.limit()?);
     let request = v1::GetSessionRequest { agent_id, session, before_turn_id, limit };
-    Ok(Json(json::value(&SessionsService(rest.control.clone()).one(request).await?)))
+    Ok(Json(json::value(&sessions::get(rest.query(), request).await?)))
 }
 
 pub(super) async fn tasks(State(rest): Shared, uri: Uri) -> Answer {
@@ -186,14 +183,14 @@ pub(super) async fn tasks(State(rest): Shared, uri: Uri) -> Answer {
         limit: params.limit()?,
         cursor: params.text("cursor").unwrap_or_default(),
     };
-    let page = TasksService(rest.control.clone()).page(request).await?;
+    let page = tasks::list(rest.query(), request).await?;
     Ok(Json(json!({ "tasks": page.tasks, "next_cursor": cursor(page.next_cursor), "truncated": page.truncated })))
 }
 
 pub(super) async fn task(State(rest): Shared, id: Named, uri: Uri) -> Answer {
     Params::read(&uri, &[], &[])?;
     let request = v1::GetTaskRequest { task_id: named(id)? };
-    let found = TasksService(rest.control.clone()).with_history(request).await?;
+    let found = tasks::get(rest.query(), request).await?;
     Ok(Json(json::value(&found)))
 }
 
@@ -204,7 +201,7 @@ pub(super) async fn grants(State(rest): Shared, uri: Uri) -> Answer {
         limit: params.limit()?,
         cursor: params.text("cursor").unwrap_or_default(),
     };
-    let page = GrantsService(rest.control.clone()).page(request).await?;
+    let page = grants::list(rest.query(), request).await?;
     Ok(Json(json!({ "grants": page.grants, "next_cursor": cursor(page.next_cursor) })))
 }
 
@@ -216,7 +213,7 @@ pub(super) async fn artifacts(State(rest): Shared, uri: Uri) -> Answer {
         limit: params.limit()?,
         cursor: params.text("cursor").unwrap_or_default(),
     };
-    let page = ArtifactsService(rest.control.clone()).page(request).await?;
+    let page = artifacts::list(rest.query(), request).await?;
     Ok(Json(json!({ "artifacts": page.artifacts, "next_cursor": cursor(page.next_cursor) })))
 }
 
@@ -229,7 +226,7 @@ pub(super) async fn ledger_totals(State(rest): Shared, uri: Uri) -> Answer {
         turn_id: params.text("turn"),
         since_at_ms: params.since("since", rest.control.world.ctx().now().0)?,
     };
-    Ok(Json(json::value(&LedgerService(rest.control.clone()).sums(request).await?)))
+    Ok(Json(json::value(&ledger::totals(rest.query(), request).await?)))
 }
 
 pub(super) async fn ledger(State(rest): Shared, uri: Uri) -> Answer {
@@ -243,6 +240,6 @@ pub(super) async fn ledger(State(rest): Shared, uri: Uri) -> Answer {
         limit: params.limit()?,
         cursor: params.text("cursor").unwrap_or_default(),
     };
-    let page = LedgerService(rest.control.clone()).page(request).await?;
+    let page = ledger::list(rest.query(), request).await?;
     Ok(Json(json!({ "calls": page.rows, "next_cursor": cursor(page.next_cursor) })))
 }

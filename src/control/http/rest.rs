@@ -4,16 +4,16 @@ use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 
 use axum::extract::State;
+use ghost_domain::{Party, Refusal};
+use ghost_proto::Change;
 
 use super::tickets::Tickets;
 use crate::control::Control;
-use crate::services::AgentsService;
+use crate::dispatch::{Mutation, Query};
 
 /// The shared state.
 pub(super) struct Rest {
     pub(super) control: Control,
-    /// Caches agents that were read recently.
-    pub(super) agents: AgentsService,
     /// Without a token, every route that needs one refuses.
     pub(super) token: Option<Arc<str>>,
     pub(super) bound: SocketAddr,
@@ -21,6 +21,19 @@ pub(super) struct Rest {
     pub(super) tickets: Tickets,
     pub(super) sessions: Tickets,
     pub(super) description: Description,
+}
+
+impl Rest {
+    /// What a handler that reads gets.
+    pub(super) fn query(&self) -> Query {
+        Query::new(&self.control, Party::Operator("http".to_owned()))
+    }
+
+    /// What the handler of `method` gets, which changes something.
+    pub(super) fn mutation<R: Change>(&self, method: &str, request: &R) -> Result<Mutation, Refusal> {
+        // The same principal as over gRPC with the token, so one key means one request over both.
+        Mutation::new(&self.control, Party::Operator("token".to_owned()), method, request)
+    }
 }
 
 /// The OpenAPI document, generated at the first request.

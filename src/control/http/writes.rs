@@ -11,26 +11,15 @@ use axum::extract::rejection::BytesRejection;
 use axum::http::{HeaderMap, Uri, header};
 use ghost_domain::text::{clip, nearest};
 use ghost_domain::{Code, Refusal, RequestId};
-use ghost_proto::v1::approvals_server::Approvals as _;
-use ghost_proto::v1::artifacts_server::Artifacts as _;
-use ghost_proto::v1::chat_server::Chat as _;
-use ghost_proto::v1::grants_server::Grants as _;
-use ghost_proto::v1::messages_server::Messages as _;
-use ghost_proto::v1::sessions_server::Sessions as _;
-use ghost_proto::v1::tasks_server::Tasks as _;
-use ghost_proto::{REFUSAL_TRAILER, json, v1};
+use ghost_proto::{json, v1};
 use serde_json::{Map, Value, json};
-use tonic::{Request, Response, Status};
 
 use super::failed::Failed;
 use super::params::Params;
 use super::reads::{Named, NamedSession, named, named_session};
 use super::rest::Shared;
-use crate::caller::Principal;
 use crate::convert::input::{bad, strict_json};
-use crate::services::{
-    ApprovalsService, ArtifactsService, ChatService, GrantsService, MessagesService, SessionsService, TasksService,
-};
+use crate::services::{approvals, artifacts, chat, grants, messages, sessions, tasks};
 
 type Answer = Result<Json<Value>, Failed>;
 type RawBody = Result<Bytes, BytesRejection>;
@@ -118,23 +107,6 @@ impl Fields {
     }
 }
 
-/// A request to a service, as the holder of the token.
-fn as_token_holder<T>(message: T) -> Request<T> {
-    let mut request = Request::new(message);
-    // The same principal as over gRPC with the token, so one key means one request over both.
-    request.extensions_mut().insert(Principal("token".to_owned()));
-    request
-}
-
-/// The response of a service, or its refusal.
-fn into_result<T>(answer: Result<Response<T>, Status>) -> Result<T, Failed> {
-    answer.map(Response::into_inner).map_err(|status| {
-        let trailer_bytes = status.metadata().get_bin(REFUSAL_TRAILER).and_then(|trailer| trailer.to_bytes().ok());
-        let refusal = trailer_bytes.and_then(|trailer_bytes| serde_json::from_slice::<Refusal>(&trailer_bytes).ok());
-        Failed(refusal.unwrap_or_else(|| Refusal::new(Code::Internal, status.message())))
-    })
-}
-
 /// A committed message.
 pub(super) fn sent(sent: &v1::SendResponse, agent_id: &str) -> Value {
     json!({
@@ -170,7 +142,7 @@ pub(super) async fn send(State(rest): Shared, id: Named, uri: Uri, headers: Head
         attachments: fields.texts("attachments")?.unwrap_or_default(),
     };
     let agent_id = request.agent_id.clone();
-    let answer = into_result(MessagesService(rest.control.clone()).send(as_token_holder(request)).await)?;
+    let answer = messages::send(rest.mutation("messages.send", &request)?, request).await?;
     Ok(Json(sent(&answer, &agent_id)))
 }
 
@@ -184,7 +156,7 @@ pub(super) async fn ask(State(rest): Shared, id: Named, uri: Uri, headers: Heade
         timeout_ms: fields.number("timeout_ms")?,
     };
     let agent_id = request.agent_id.clone();
-    let answer = into_result(MessagesService(rest.control.clone()).ask(as_token_holder(request)).await)?;
+    let answer = messages::ask(rest.mutation("messages.ask", &request)?, request).await?;
     Ok(Json(asked(&answer, &agent_id)))
 }
 
@@ -204,7 +176,7 @@ pub(super) async fn decide(State(rest): Shared, id: Named, uri: Uri, headers: He
             .get("fields", "an object", |value| value.is_object().then(|| value.to_string()))?
             .unwrap_or_default(),
     };
-    let answer = into_result(ApprovalsService(rest.control.clone()).decide(as_token_holder(request)).await)?;
+    let answer = approvals::decide(rest.mutation("approvals.decide", &request)?, request).await?;
     Ok(Json(json::value(&answer)))
 }
 
@@ -212,7 +184,7 @@ pub(super) async fn decide(State(rest): Shared, id: Named, uri: Uri, headers: He
 pub(super) async fn revoke(State(rest): Shared, id: Named, uri: Uri, headers: HeaderMap, body: RawBody) -> Answer {
     let Write { request_id, .. } = Write::read(&uri, &headers, body, &[])?;
     let request = v1::RevokeApprovalRequest { request_id, approval_id: named(id)? };
-    let answer = into_result(ApprovalsService(rest.control.clone()).revoke(as_token_holder(request)).await)?;
+    let answer = approvals::revoke(rest.mutation("approvals.revoke", &request)?, request).await?;
     Ok(Json(json::value(&answer)))
 }
 
@@ -227,7 +199,7 @@ pub(super) async fn reset_session(
     let Write { request_id, .. } = Write::read(&uri, &headers, body, &[])?;
     let (agent_id, session) = named_session(path)?;
     let request = v1::ResetSessionRequest { request_id, agent_id, session };
-    let answer = into_result(SessionsService(rest.control.clone()).reset(as_token_holder(request)).await)?;
+    let answer = sessions::reset(rest.mutation("sessions.reset", &request)?, request).await?;
     Ok(Json(json::value(&answer)))
 }
 
@@ -243,7 +215,7 @@ pub(super) async fn chat(State(rest): Shared, channel: Named, uri: Uri, headers:
         as_agent: fields.text("as_agent")?,
         deliver: fields.flag("deliver")?,
     };
-    let answer = into_result(ChatService(rest.control.clone()).post(as_token_holder(request)).await)?;
+    let answer = chat::post(rest.mutation("chat.post", &request)?, request).await?;
     Ok(Json(posted(&answer)))
 }
 
@@ -259,7 +231,7 @@ pub(super) async fn add_grant(State(rest): Shared, id: Named, uri: Uri, headers:
         source: fields.text("source")?,
         reason: fields.text("reason")?,
     };
-    let made = into_result(GrantsService(rest.control.clone()).add(as_token_holder(request)).await)?;
+    let made = grants::add(rest.mutation("grants.add", &request)?, request).await?;
     Ok(Json(json::value(&made)))
 }
 
@@ -273,7 +245,7 @@ pub(super) async fn revoke_grant(
 ) -> Answer {
     let Write { request_id, .. } = Write::read(&uri, &headers, body, &[])?;
     let request = v1::RevokeGrantRequest { request_id, grant_id: named(id)? };
-    let gone = into_result(GrantsService(rest.control.clone()).revoke(as_token_holder(request)).await)?;
+    let gone = grants::revoke(rest.mutation("grants.revoke", &request)?, request).await?;
     Ok(Json(json::value(&gone)))
 }
 
@@ -281,7 +253,7 @@ pub(super) async fn revoke_grant(
 pub(super) async fn rebuild_artifacts(State(rest): Shared, uri: Uri, headers: HeaderMap, body: RawBody) -> Answer {
     let Write { request_id, .. } = Write::read(&uri, &headers, body, &[])?;
     let request = v1::RebuildArtifactsRequest { request_id };
-    let done = into_result(ArtifactsService(rest.control.clone()).rebuild(as_token_holder(request)).await)?;
+    let done = artifacts::rebuild(rest.mutation("artifacts.rebuild", &request)?, request).await?;
     Ok(Json(json::value(&done)))
 }
 
@@ -299,7 +271,7 @@ pub(super) async fn create_task(State(rest): Shared, uri: Uri, headers: HeaderMa
         parent_id: fields.text("parent_id")?,
         due_at_ms: fields.number("due_at_ms")?,
     };
-    task(TasksService(rest.control.clone()).create(as_token_holder(request)).await)
+    Ok(Json(json::value(&tasks::create(rest.mutation("tasks.create", &request)?, request).await?)))
 }
 
 /// `PATCH /api/tasks/{id}`
@@ -321,9 +293,5 @@ pub(super) async fn update_task(State(rest): Shared, id: Named, uri: Uri, header
         reopen: fields.flag("reopen")?,
         depends_on: fields.texts("depends_on")?.map(|task_ids| v1::TaskIds { task_ids }),
     };
-    task(TasksService(rest.control.clone()).update(as_token_holder(request)).await)
-}
-
-fn task(answer: Result<Response<v1::Task>, Status>) -> Answer {
-    Ok(Json(json::value(&into_result(answer)?)))
+    Ok(Json(json::value(&tasks::update(rest.mutation("tasks.update", &request)?, request).await?)))
 }

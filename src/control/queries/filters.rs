@@ -110,7 +110,7 @@ mod tests {
 
     use super::*;
     use crate::fixture::TestControl;
-    use crate::services::LedgerService;
+    use crate::services::ledger;
 
     #[tokio::test]
     async fn calls_of_a_deleted_turn_are_listed() {
@@ -127,7 +127,7 @@ mod tests {
                 status: status.map(str::to_owned),
                 ..ListLedgerRequest::default()
             };
-            LedgerService(test.control.clone()).page(request).await.map(|page| page.rows.len())
+            ledger::list(test.query(), request).await.map(|page| page.rows.len())
         };
         assert_eq!(list(gone, None).await, Ok(1));
         // The turn is accepted even if none of its calls match.

@@ -8,40 +8,22 @@ use std::task::{Context, Poll};
 
 use ghost_domain::{Limits, Refusal};
 use ghost_proto::LAST_SEQ_TRAILER;
-use ghost_proto::v1::{SubscribeRequest, SubscribeResponse, events_server};
+use ghost_proto::v1::{SubscribeRequest, SubscribeResponse};
 use tokio_stream::Stream;
+use tonic::Status;
 use tonic::metadata::MetadataValue;
-use tonic::{Request, Response, Status};
 
-use crate::caller;
-use crate::connections::Peer;
-use crate::control::Control;
-use crate::refusal::{status, status_as, to_status};
+use crate::dispatch::{Query, Result};
+use crate::refusal::{status, status_as};
 use crate::streams::{self, EndReason, Ended, Item, PermitStream, Start, StreamRequest};
 
-/// Implements `ghost.v1.Events`.
-pub struct EventsService(pub Control);
-
-#[tonic::async_trait]
-impl events_server::Events for EventsService {
-    type SubscribeStream = Subscriber;
-
-    async fn subscribe(&self, request: Request<SubscribeRequest>) -> Result<Response<Subscriber>, Status> {
-        caller::party(&request)?;
-        let peer = request.extensions().get::<Peer>().cloned();
-        let stream = streams::open(&self.0, stream_request(request.into_inner())).await.map_err(to_status)?;
-        let ctx = self.0.world.ctx();
-        let stall_timeout = Limits::seconds(ctx.limits().reader_stall_seconds);
-        let clock = Arc::clone(&ctx.ports.clock);
-        Ok(Response::new(Subscriber(PermitStream::new(
-            stream.items,
-            stream.feeder,
-            stream.permit,
-            clock,
-            stall_timeout,
-            peer,
-        ))))
-    }
+pub(crate) async fn subscribe(cx: Query, request: SubscribeRequest) -> Result<Subscriber> {
+    let stream = streams::open(&cx, stream_request(request)).await?;
+    let ctx = cx.world.ctx();
+    let stall_timeout = Limits::seconds(ctx.limits().reader_stall_seconds);
+    let clock = Arc::clone(&ctx.ports.clock);
+    let peer = cx.peer.clone();
+    Ok(Subscriber(PermitStream::new(stream.items, stream.feeder, stream.permit, clock, stall_timeout, peer)))
 }
 
 fn stream_request(request: SubscribeRequest) -> StreamRequest {

@@ -2,26 +2,20 @@
 
 use ghost_domain::grantee::grantees;
 use ghost_domain::text::clip;
-use ghost_domain::{Grantee, KnowledgeEntry, Limits, Party, Refusal};
+use ghost_domain::{Grantee, KnowledgeEntry, Limits, Refusal};
 use ghost_operations::knowledge::{self as rules, Wanted, WithVersions, Writing};
-use ghost_operations::requests;
 use ghost_proto::v1;
-use ghost_proto::v1::knowledge_server::Knowledge;
-use tonic::{Request, Response, Status};
 
 use crate::control::Control;
 use crate::convert::{input, knowledge as convert};
-use crate::refusal::to_status;
-use crate::{act_as, caller, queries};
+use crate::dispatch::{Mutation, Query, Result};
+use crate::{act_as, queries};
 
 /// Largest length of a search text or tag, in characters.
 const QUERY_MAX: usize = 200;
 
-/// Implements `ghost.v1.Knowledge`.
-pub struct KnowledgeService(pub Control);
-
 /// A list of readers or writers. `None` leaves the list as it is; `clear` empties it.
-fn people(field: &str, texts: &[String], clear: &[String]) -> Result<Option<Vec<Grantee>>, Refusal> {
+fn people(field: &str, texts: &[String], clear: &[String]) -> Result<Option<Vec<Grantee>>> {
     let list = grantees(field, texts)
         .map_err(|refusal| Refusal { details: Some(serde_json::json!({ "field": field })), ..refusal })?;
     Ok(list_or_clear(list, field, clear))
@@ -31,7 +25,7 @@ fn list_or_clear<T>(list: Vec<T>, field: &str, clear: &[String]) -> Option<Vec<T
     (!list.is_empty() || clear.iter().any(|name| name == field)).then_some(list)
 }
 
-fn writing(limits: &Limits, request: &v1::WriteKnowledgeRequest) -> Result<Writing, Refusal> {
+fn writing(limits: &Limits, request: &v1::WriteKnowledgeRequest) -> Result<Writing> {
     for field in &request.clear {
         let texts = match field.as_str() {
             "tags" => &request.tags,
@@ -60,107 +54,78 @@ fn writing(limits: &Limits, request: &v1::WriteKnowledgeRequest) -> Result<Writi
     })
 }
 
-impl KnowledgeService {
-    async fn page(&self, by: Party, request: v1::ListKnowledgeRequest) -> Result<v1::ListKnowledgeResponse, Refusal> {
-        let after = input::unseal("knowledge", &request.cursor)?.to_owned();
-        let as_agent = act_as::acting_agent(request.as_agent.as_deref())?;
-        let wanted = Wanted {
-            tag: input::line_if("tag", request.tag.as_deref(), QUERY_MAX)?,
-            query: input::line_if("query", request.query.as_deref(), QUERY_MAX)?,
-            after,
-            limit: input::page(request.limit),
-        };
-        let plan = self.0.world.plan();
-        let listed = self
-            .0
-            .world
-            .read(move |r| {
-                let author = act_as::author(r, &plan, by, as_agent.as_ref(), "syscall.knowledge.list")?;
-                rules::list(r, &author.viewer, &wanted)
-            })
-            .await?;
-        let redactor = &self.0.world.ctx().redactor;
-        let entries = listed.entries.iter().map(|entry| convert::entry(entry, redactor, false));
-        let (entries, more) = queries::within_bytes(entries, listed.more);
-        let last = entries.last().filter(|_| more);
-        let next_cursor = last.map(|entry: &v1::KnowledgeEntry| input::seal("knowledge", &entry.entry_id));
-        Ok(v1::ListKnowledgeResponse { next_cursor: next_cursor.unwrap_or_default(), entries })
-    }
-
-    async fn one(&self, by: Party, request: v1::ReadKnowledgeRequest) -> Result<v1::ReadKnowledgeResponse, Refusal> {
-        let as_agent = act_as::acting_agent(request.as_agent.as_deref())?;
-        let plan = self.0.world.plan();
-        let found: WithVersions = self
-            .0
-            .world
-            .read(move |r| {
-                let author = act_as::author(r, &plan, by, as_agent.as_ref(), "syscall.knowledge.read")?;
-                rules::read(r, &author.viewer, &request.entry_id, request.versions)
-            })
-            .await?;
-        let redactor = &self.0.world.ctx().redactor;
-        Ok(v1::ReadKnowledgeResponse {
-            entry: Some(convert::entry(&found.entry, redactor, true)),
-            versions: found.versions.iter().map(|version| convert::version(version, redactor)).collect(),
+pub(crate) async fn list(cx: Query, request: v1::ListKnowledgeRequest) -> Result<v1::ListKnowledgeResponse> {
+    let by = cx.by.clone();
+    let after = input::unseal("knowledge", &request.cursor)?.to_owned();
+    let as_agent = act_as::acting_agent(request.as_agent.as_deref())?;
+    let wanted = Wanted {
+        tag: input::line_if("tag", request.tag.as_deref(), QUERY_MAX)?,
+        query: input::line_if("query", request.query.as_deref(), QUERY_MAX)?,
+        after,
+        limit: input::page(request.limit),
+    };
+    let plan = cx.world.plan();
+    let listed = cx
+        .world
+        .read(move |r| {
+            let author = act_as::author(r, &plan, by, as_agent.as_ref(), "syscall.knowledge.list")?;
+            rules::list(r, &author.viewer, &wanted)
         })
-    }
-
-    fn answer(&self, entry: &KnowledgeEntry) -> Response<v1::KnowledgeEntry> {
-        Response::new(convert::entry(entry, &self.0.world.ctx().redactor, true))
-    }
+        .await?;
+    let redactor = &cx.world.ctx().redactor;
+    let entries = listed.entries.iter().map(|entry| convert::entry(entry, redactor, false));
+    let (entries, more) = queries::within_bytes(entries, listed.more);
+    let last = entries.last().filter(|_| more);
+    let next_cursor = last.map(|entry: &v1::KnowledgeEntry| input::seal("knowledge", &entry.entry_id));
+    Ok(v1::ListKnowledgeResponse { next_cursor: next_cursor.unwrap_or_default(), entries })
 }
 
-#[tonic::async_trait]
-impl Knowledge for KnowledgeService {
-    async fn list(
-        &self,
-        request: Request<v1::ListKnowledgeRequest>,
-    ) -> Result<Response<v1::ListKnowledgeResponse>, Status> {
-        let by = caller::party(&request)?;
-        self.page(by, request.into_inner()).await.map(Response::new).map_err(to_status)
-    }
+pub(crate) async fn read(cx: Query, request: v1::ReadKnowledgeRequest) -> Result<v1::ReadKnowledgeResponse> {
+    let by = cx.by.clone();
+    let as_agent = act_as::acting_agent(request.as_agent.as_deref())?;
+    let plan = cx.world.plan();
+    let found: WithVersions = cx
+        .world
+        .read(move |r| {
+            let author = act_as::author(r, &plan, by, as_agent.as_ref(), "syscall.knowledge.read")?;
+            rules::read(r, &author.viewer, &request.entry_id, request.versions)
+        })
+        .await?;
+    let redactor = &cx.world.ctx().redactor;
+    Ok(v1::ReadKnowledgeResponse {
+        entry: Some(convert::entry(&found.entry, redactor, true)),
+        versions: found.versions.iter().map(|version| convert::version(version, redactor)).collect(),
+    })
+}
 
-    async fn read(
-        &self,
-        request: Request<v1::ReadKnowledgeRequest>,
-    ) -> Result<Response<v1::ReadKnowledgeResponse>, Status> {
-        let by = caller::party(&request)?;
-        self.one(by, request.into_inner()).await.map(Response::new).map_err(to_status)
-    }
+fn answer(cx: &Control, entry: &KnowledgeEntry) -> v1::KnowledgeEntry {
+    convert::entry(entry, &cx.world.ctx().redactor, true)
+}
 
-    async fn write(&self, request: Request<v1::WriteKnowledgeRequest>) -> Result<Response<v1::KnowledgeEntry>, Status> {
-        let by = caller::party(&request)?;
-        let key = caller::key(&request, "knowledge.write", &request.get_ref().request_id)?;
-        let (ctx, plan) = (self.0.world.ctx().clone(), self.0.world.plan());
-        let new = writing(&ctx.limits(), request.get_ref()).map_err(to_status)?;
-        let as_agent = act_as::acting_agent(request.get_ref().as_agent.as_deref()).map_err(to_status)?;
-        let entry = requests::once(self.0.world.store(), self.0.world.ctx(), key, move |w| {
+pub(crate) async fn write(cx: Mutation, request: v1::WriteKnowledgeRequest) -> Result<v1::KnowledgeEntry> {
+    let (ctx, plan) = (cx.world.ctx().clone(), cx.world.plan());
+    let new = writing(&ctx.limits(), &request)?;
+    let as_agent = act_as::acting_agent(request.as_agent.as_deref())?;
+    let entry = cx
+        .once(move |w, by| {
             for list in [&new.readers, &new.writers] {
                 plan.check_grantees(list.as_deref().unwrap_or_default())?;
             }
-            let author = act_as::author(w, &plan, by, as_agent.as_ref(), "syscall.knowledge.write")?;
+            let author = act_as::author(w, &plan, by.clone(), as_agent.as_ref(), "syscall.knowledge.write")?;
             rules::write(w, &author, new)
         })
-        .await
-        .map_err(to_status)?;
-        Ok(self.answer(&entry))
-    }
+        .await?;
+    Ok(answer(&cx, &entry))
+}
 
-    async fn delete(
-        &self,
-        request: Request<v1::DeleteKnowledgeRequest>,
-    ) -> Result<Response<v1::KnowledgeEntry>, Status> {
-        let by = caller::party(&request)?;
-        let key = caller::key(&request, "knowledge.delete", &request.get_ref().request_id)?;
-        let plan = self.0.world.plan();
-        let request = request.into_inner();
-        let as_agent = act_as::acting_agent(request.as_agent.as_deref()).map_err(to_status)?;
-        let entry = requests::once(self.0.world.store(), self.0.world.ctx(), key, move |w| {
-            let author = act_as::author(w, &plan, by, as_agent.as_ref(), "syscall.knowledge.delete")?;
+pub(crate) async fn delete(cx: Mutation, request: v1::DeleteKnowledgeRequest) -> Result<v1::KnowledgeEntry> {
+    let plan = cx.world.plan();
+    let as_agent = act_as::acting_agent(request.as_agent.as_deref())?;
+    let entry = cx
+        .once(move |w, by| {
+            let author = act_as::author(w, &plan, by.clone(), as_agent.as_ref(), "syscall.knowledge.delete")?;
             rules::delete(w, &author, &request.entry_id, request.expected_version)
         })
-        .await
-        .map_err(to_status)?;
-        Ok(self.answer(&entry))
-    }
+        .await?;
+    Ok(answer(&cx, &entry))
 }

@@ -5,27 +5,22 @@ use std::time::Duration;
 use ghost_domain::schedule::words::{AHEAD_MAX_MS, NAME_MAX};
 use ghost_domain::schedule::{Change, JobMode, JobOptions, Missed, When};
 use ghost_domain::write_acl::WorkspacePath;
-use ghost_domain::{AgentId, Refusal, RequestKey, ScheduleKind};
+use ghost_domain::{AgentId, Refusal, ScheduleKind};
+use ghost_operations::OperationContext;
 use ghost_operations::mail::Chain;
 use ghost_operations::schedules::{self as rules, NewSchedule};
-use ghost_operations::{OperationContext, requests};
 use ghost_proto::v1;
-use ghost_proto::v1::schedules_server::Schedules;
-use tonic::{Request, Response, Status};
 
 use crate::control::Control;
 use crate::convert::{input, schedules as convert};
-use crate::refusal::to_status;
-use crate::{caller, queries};
+use crate::dispatch::{Mutation, Query, Result};
+use crate::queries;
 
 /// Default number of runs in a list.
 const RUNS_DEFAULT: u32 = 50;
 
-/// Implements `ghost.v1.Schedules`.
-pub struct SchedulesService(pub Control);
-
 /// The time of a schedule. Only the fields of its kind may be set.
-fn when(ctx: &OperationContext, kind: ScheduleKind, request: &v1::SetScheduleRequest) -> Result<When, Refusal> {
+fn when(ctx: &OperationContext, kind: ScheduleKind, request: &v1::SetScheduleRequest) -> Result<When> {
     use ScheduleKind::{Cron, Timer, Watch};
     let fields: [(&str, bool, &[ScheduleKind]); 18] = [
         ("after_ms", request.after_ms.is_some(), &[Timer]),
@@ -102,7 +97,7 @@ fn when(ctx: &OperationContext, kind: ScheduleKind, request: &v1::SetScheduleReq
     }
 }
 
-fn new_schedule(ctx: &OperationContext, request: &v1::SetScheduleRequest) -> Result<NewSchedule, Refusal> {
+fn new_schedule(ctx: &OperationContext, request: &v1::SetScheduleRequest) -> Result<NewSchedule> {
     let kind: ScheduleKind = input::parsed("kind", &request.kind)?;
     // The rule decides whether the message may be empty.
     let message = input::prose_or_none("message", &request.message, ctx.limits().message_bytes)?;
@@ -133,135 +128,84 @@ fn new_schedule(ctx: &OperationContext, request: &v1::SetScheduleRequest) -> Res
     })
 }
 
-impl SchedulesService {
-    /// Adds the current state of a watch's path. Later changes are relative to it.
-    async fn with_baseline(&self, mut new: NewSchedule) -> Result<NewSchedule, Refusal> {
-        let When::Change { path, recursive, .. } = &new.when else { return Ok(new) };
-        let path = WorkspacePath::parse(path, true)?;
-        let limit = self.0.world.ctx().limits().watch_files_max as usize;
-        let found = self.0.world.engine().services.workspace.stamps(&path, *recursive, limit).await?;
-        let Some(found) = found else {
-            return Err(Refusal::not_found("file or directory", path.as_str(), None)
-                .hint("give an existing path; to wait for a file, watch its directory"));
-        };
-        new.baseline = Some(found);
-        Ok(new)
-    }
-
-    /// Whether a request with this key has been carried out.
-    async fn is_done(&self, key: &RequestKey) -> Result<bool, Refusal> {
-        let key = key.clone();
-        let store = self.0.world.store();
-        let found = store.read(move |r| r.request_get(&key.principal, &key.request_id)).await.map_err(Refusal::from)?;
-        Ok(found.is_some())
-    }
-
-    async fn page(&self, request: v1::ListSchedulesRequest) -> Result<v1::ListSchedulesResponse, Refusal> {
-        let agent_id = queries::agent_in_filter(&self.0.world, "agent_id", request.agent_id.as_deref()).await?;
-        let kind = input::parsed_if("kind", request.kind.as_deref())?;
-        let cursor = input::unseal("schedules", &request.cursor)?;
-        let page = queries::schedules(&self.0.world, agent_id, kind, cursor, input::page(request.limit)).await?;
-        let redactor = &self.0.world.ctx().redactor;
-        let (schedules, next) = page.map(|schedule| convert::schedule(schedule, redactor));
-        Ok(v1::ListSchedulesResponse { schedules, truncated: false, next_cursor: input::seal("schedules", &next) })
-    }
-
-    async fn run_page(&self, request: v1::ListRunsRequest) -> Result<v1::ListRunsResponse, Refusal> {
-        let limit = if request.limit == 0 { RUNS_DEFAULT } else { request.limit.min(rules::RUNS_MAX) };
-        let schedule_id = input::parsed("schedule_id", &request.schedule_id)?;
-        let store = self.0.world.store();
-        let found = store.read(move |r| rules::runs(r, schedule_id, limit)).await?;
-        let redactor = &self.0.world.ctx().redactor;
-        Ok(v1::ListRunsResponse { runs: found.iter().map(|run| convert::run(run, redactor)).collect() })
-    }
-
-    fn response(&self, schedule: &ghost_domain::Schedule) -> Response<v1::Schedule> {
-        Response::new(convert::schedule(schedule, &self.0.world.ctx().redactor))
-    }
+/// Adds the current state of a watch's path. Later changes are relative to it.
+async fn with_baseline(cx: &Control, mut new: NewSchedule) -> Result<NewSchedule> {
+    let When::Change { path, recursive, .. } = &new.when else { return Ok(new) };
+    let path = WorkspacePath::parse(path, true)?;
+    let limit = cx.world.ctx().limits().watch_files_max as usize;
+    let found = cx.world.engine().services.workspace.stamps(&path, *recursive, limit).await?;
+    let Some(found) = found else {
+        return Err(Refusal::not_found("file or directory", path.as_str(), None)
+            .hint("give an existing path; to wait for a file, watch its directory"));
+    };
+    new.baseline = Some(found);
+    Ok(new)
 }
 
-#[tonic::async_trait]
-impl Schedules for SchedulesService {
-    async fn list(
-        &self,
-        request: Request<v1::ListSchedulesRequest>,
-    ) -> Result<Response<v1::ListSchedulesResponse>, Status> {
-        caller::party(&request)?;
-        self.page(request.into_inner()).await.map(Response::new).map_err(to_status)
-    }
+pub(crate) async fn list(cx: Query, request: v1::ListSchedulesRequest) -> Result<v1::ListSchedulesResponse> {
+    let agent_id = queries::agent_in_filter(&cx.world, "agent_id", request.agent_id.as_deref()).await?;
+    let kind = input::parsed_if("kind", request.kind.as_deref())?;
+    let cursor = input::unseal("schedules", &request.cursor)?;
+    let page = queries::schedules(&cx.world, agent_id, kind, cursor, input::page(request.limit)).await?;
+    let redactor = &cx.world.ctx().redactor;
+    let (schedules, next) = page.map(|schedule| convert::schedule(schedule, redactor));
+    Ok(v1::ListSchedulesResponse { schedules, truncated: false, next_cursor: input::seal("schedules", &next) })
+}
 
-    async fn get(&self, request: Request<v1::GetScheduleRequest>) -> Result<Response<v1::Schedule>, Status> {
-        caller::party(&request)?;
-        let typed = &request.get_ref().schedule_id;
-        let schedule_id = input::parsed("schedule_id", typed).map_err(to_status)?;
-        let store = self.0.world.store();
-        let found = store.read(move |r| rules::get(r, schedule_id)).await;
-        Ok(self.response(&found.map_err(to_status)?))
-    }
+pub(crate) async fn runs(cx: Query, request: v1::ListRunsRequest) -> Result<v1::ListRunsResponse> {
+    let limit = if request.limit == 0 { RUNS_DEFAULT } else { request.limit.min(rules::RUNS_MAX) };
+    let schedule_id = input::parsed("schedule_id", &request.schedule_id)?;
+    let store = cx.world.store();
+    let found = store.read(move |r| rules::runs(r, schedule_id, limit)).await?;
+    let redactor = &cx.world.ctx().redactor;
+    Ok(v1::ListRunsResponse { runs: found.iter().map(|run| convert::run(run, redactor)).collect() })
+}
 
-    async fn set(&self, request: Request<v1::SetScheduleRequest>) -> Result<Response<v1::Schedule>, Status> {
-        let by = caller::party(&request)?;
-        let key = caller::key(&request, "schedules.set", &request.get_ref().request_id)?;
-        let ctx = self.0.world.ctx().clone();
-        let mut new = new_schedule(&ctx, request.get_ref()).map_err(to_status)?;
-        // A repeated request gets its stored answer, even if its path or model is gone by now.
-        if !self.is_done(&key).await.map_err(to_status)? {
-            self.0.world.plan().check_job(&new.mode).map_err(to_status)?;
-            new = self.with_baseline(new).await.map_err(to_status)?;
+fn response(cx: &Control, schedule: &ghost_domain::Schedule) -> v1::Schedule {
+    convert::schedule(schedule, &cx.world.ctx().redactor)
+}
+
+pub(crate) async fn get(cx: Query, request: v1::GetScheduleRequest) -> Result<v1::Schedule> {
+    let schedule_id = input::parsed("schedule_id", &request.schedule_id)?;
+    let store = cx.world.store();
+    let found = store.read(move |r| rules::get(r, schedule_id)).await;
+    Ok(response(&cx, &found?))
+}
+
+pub(crate) async fn set(cx: Mutation, request: v1::SetScheduleRequest) -> Result<v1::Schedule> {
+    let mut new = new_schedule(cx.world.ctx(), &request)?;
+    // A repeated request gets its stored answer, even if its path or model is gone by now.
+    if !cx.is_answered().await? {
+        cx.world.plan().check_job(&new.mode)?;
+        new = with_baseline(&cx, new).await?;
+    }
+    let schedule = cx.once(move |w, by| rules::set(w, by, new)).await?;
+    Ok(response(&cx, &schedule))
+}
+
+pub(crate) async fn enable(cx: Mutation, request: v1::EnableScheduleRequest) -> Result<v1::Schedule> {
+    let (typed, enabled) = (&request.schedule_id, request.enabled);
+    let schedule_id = input::parsed("schedule_id", typed)?;
+    if enabled && !cx.is_answered().await? {
+        let read = cx.world.store().read(move |r| rules::get(r, schedule_id));
+        let before = read.await?;
+        if !before.enabled {
+            cx.world.plan().check_job(&before.mode)?;
         }
-        let schedule = requests::once(self.0.world.store(), self.0.world.ctx(), key, move |w| rules::set(w, &by, new))
-            .await
-            .map_err(to_status)?;
-        Ok(self.response(&schedule))
     }
+    let schedule = cx.once(move |w, by| rules::enable(w, by, schedule_id, enabled)).await?;
+    Ok(response(&cx, &schedule))
+}
 
-    async fn enable(&self, request: Request<v1::EnableScheduleRequest>) -> Result<Response<v1::Schedule>, Status> {
-        let by = caller::party(&request)?;
-        let key = caller::key(&request, "schedules.enable", &request.get_ref().request_id)?;
-        let (typed, enabled) = (&request.get_ref().schedule_id, request.get_ref().enabled);
-        let schedule_id = input::parsed("schedule_id", typed).map_err(to_status)?;
-        if enabled && !self.is_done(&key).await.map_err(to_status)? {
-            let read = self.0.world.store().read(move |r| rules::get(r, schedule_id));
-            let before = read.await.map_err(to_status)?;
-            if !before.enabled {
-                self.0.world.plan().check_job(&before.mode).map_err(to_status)?;
-            }
-        }
-        let result = requests::once(self.0.world.store(), self.0.world.ctx(), key, move |w| {
-            rules::enable(w, &by, schedule_id, enabled)
-        })
-        .await;
-        Ok(self.response(&result.map_err(to_status)?))
-    }
+pub(crate) async fn cancel(cx: Mutation, request: v1::CancelScheduleRequest) -> Result<v1::Schedule> {
+    let schedule_id = input::parsed("schedule_id", &request.schedule_id)?;
+    let schedule = cx.once(move |w, by| rules::cancel(w, by, schedule_id)).await?;
+    Ok(response(&cx, &schedule))
+}
 
-    async fn cancel(&self, request: Request<v1::CancelScheduleRequest>) -> Result<Response<v1::Schedule>, Status> {
-        let by = caller::party(&request)?;
-        let key = caller::key(&request, "schedules.cancel", &request.get_ref().request_id)?;
-        let typed = &request.get_ref().schedule_id;
-        let schedule_id = input::parsed("schedule_id", typed).map_err(to_status)?;
-        let result =
-            requests::once(self.0.world.store(), self.0.world.ctx(), key, move |w| rules::cancel(w, &by, schedule_id))
-                .await;
-        Ok(self.response(&result.map_err(to_status)?))
-    }
-
-    async fn run(&self, request: Request<v1::RunScheduleRequest>) -> Result<Response<v1::ScheduleRun>, Status> {
-        let by = caller::party(&request)?;
-        let key = caller::key(&request, "schedules.run", &request.get_ref().request_id)?;
-        let ctx = self.0.world.ctx().clone();
-        let typed = &request.get_ref().schedule_id;
-        let schedule_id = input::parsed("schedule_id", typed).map_err(to_status)?;
-        let result = requests::once(self.0.world.store(), self.0.world.ctx(), key, move |w| {
-            let chain = Chain::root(&ctx);
-            rules::run_now(w, &by, schedule_id, chain)
-        })
-        .await;
-        let run = result.map_err(to_status)?;
-        Ok(Response::new(convert::run(&run, &self.0.world.ctx().redactor)))
-    }
-
-    async fn runs(&self, request: Request<v1::ListRunsRequest>) -> Result<Response<v1::ListRunsResponse>, Status> {
-        caller::party(&request)?;
-        self.run_page(request.into_inner()).await.map(Response::new).map_err(to_status)
-    }
+pub(crate) async fn run(cx: Mutation, request: v1::RunScheduleRequest) -> Result<v1::ScheduleRun> {
+    let schedule_id = input::parsed("schedule_id", &request.schedule_id)?;
+    let chain = Chain::root(cx.world.ctx());
+    let run = cx.once(move |w, by| rules::run_now(w, by, schedule_id, chain)).await?;
+    Ok(convert::run(&run, &cx.world.ctx().redactor))
 }

@@ -1,28 +1,22 @@
 //! The `Tasks` service: the task board.
 
-use ghost_domain::{Refusal, TaskId};
+use ghost_domain::TaskId;
+use ghost_operations::OperationContext;
 use ghost_operations::mail::Chain;
 use ghost_operations::tasks::{self as rules, NewTask, TaskChange};
-use ghost_operations::{OperationContext, requests};
 use ghost_proto::v1;
-use ghost_proto::v1::tasks_server::Tasks;
-use tonic::{Request, Response, Status};
 
-use crate::control::Control;
 use crate::convert::{self, input};
+use crate::dispatch::{Mutation, Query, Result};
+use crate::queries;
 use crate::queries::TaskText;
-use crate::refusal::to_status;
-use crate::{caller, queries};
 
 /// Largest length of a title, in characters.
 const TITLE_MAX: usize = 200;
 /// Largest number of dependencies of one task.
 const DEPENDS_MAX: usize = 64;
 
-/// Implements `ghost.v1.Tasks`.
-pub struct TasksService(pub Control);
-
-fn new_task(ctx: &OperationContext, request: &v1::CreateTaskRequest) -> Result<NewTask, Refusal> {
+fn new_task(ctx: &OperationContext, request: &v1::CreateTaskRequest) -> Result<NewTask> {
     Ok(NewTask {
         title: input::line("title", &request.title, TITLE_MAX)?,
         description: input::prose_or_none("description", &request.description, ctx.limits().message_bytes)?,
@@ -35,7 +29,7 @@ fn new_task(ctx: &OperationContext, request: &v1::CreateTaskRequest) -> Result<N
     })
 }
 
-fn change(ctx: &OperationContext, request: &v1::UpdateTaskRequest) -> Result<(TaskId, TaskText, TaskChange), Refusal> {
+fn change(ctx: &OperationContext, request: &v1::UpdateTaskRequest) -> Result<(TaskId, TaskText, TaskChange)> {
     let limit = ctx.limits().message_bytes;
     let prose = |field: &str, text: Option<&str>| text.map(|text| input::prose_or_none(field, text, limit)).transpose();
     let text = TaskText {
@@ -59,62 +53,33 @@ fn change(ctx: &OperationContext, request: &v1::UpdateTaskRequest) -> Result<(Ta
     Ok((input::parsed("task_id", &request.task_id)?, text, change))
 }
 
-impl TasksService {
-    pub(crate) async fn page(&self, request: v1::ListTasksRequest) -> Result<v1::ListTasksResponse, Refusal> {
-        let owner = queries::agent_in_filter(&self.0.world, "owner", request.owner.as_deref()).await?;
-        let status = input::parsed_if("status", request.status.as_deref())?;
-        let cursor = input::unseal("tasks", &request.cursor)?;
-        let page = queries::task_page(&self.0.world, owner, status, cursor, input::page(request.limit)).await?;
-        let (tasks, next) = page.map(|task| convert::task(task, &self.0.world.ctx().redactor));
-        Ok(v1::ListTasksResponse { tasks, next_cursor: input::seal("tasks", &next), truncated: false })
-    }
-
-    pub(crate) async fn with_history(&self, request: v1::GetTaskRequest) -> Result<v1::GetTaskResponse, Refusal> {
-        let found = queries::task(&self.0.world, input::parsed("task_id", &request.task_id)?).await?;
-        let redactor = &self.0.world.ctx().redactor;
-        Ok(v1::GetTaskResponse {
-            task: Some(convert::task(&found.task, redactor)),
-            history: found.history.iter().map(|event| convert::task_event(event, redactor)).collect(),
-            history_truncated: found.history_truncated,
-        })
-    }
+pub(crate) async fn list(cx: Query, request: v1::ListTasksRequest) -> Result<v1::ListTasksResponse> {
+    let owner = queries::agent_in_filter(&cx.world, "owner", request.owner.as_deref()).await?;
+    let status = input::parsed_if("status", request.status.as_deref())?;
+    let cursor = input::unseal("tasks", &request.cursor)?;
+    let page = queries::task_page(&cx.world, owner, status, cursor, input::page(request.limit)).await?;
+    let (tasks, next) = page.map(|task| convert::task(task, &cx.world.ctx().redactor));
+    Ok(v1::ListTasksResponse { tasks, next_cursor: input::seal("tasks", &next), truncated: false })
 }
 
-#[tonic::async_trait]
-impl Tasks for TasksService {
-    async fn create(&self, request: Request<v1::CreateTaskRequest>) -> Result<Response<v1::Task>, Status> {
-        let by = caller::party(&request)?;
-        let key = caller::key(&request, "tasks.create", &request.get_ref().request_id)?;
-        let ctx = self.0.world.ctx().clone();
-        let request = request.get_ref();
-        let new = new_task(&ctx, request).map_err(to_status)?;
-        let result =
-            requests::once(self.0.world.store(), self.0.world.ctx(), key, move |w| rules::create(w, &by, new)).await;
-        let task = result.map_err(to_status)?;
-        Ok(Response::new(convert::task(&task, &self.0.world.ctx().redactor)))
-    }
+pub(crate) async fn get(cx: Query, request: v1::GetTaskRequest) -> Result<v1::GetTaskResponse> {
+    let found = queries::task(&cx.world, input::parsed("task_id", &request.task_id)?).await?;
+    let redactor = &cx.world.ctx().redactor;
+    Ok(v1::GetTaskResponse {
+        task: Some(convert::task(&found.task, redactor)),
+        history: found.history.iter().map(|event| convert::task_event(event, redactor)).collect(),
+        history_truncated: found.history_truncated,
+    })
+}
 
-    async fn list(&self, request: Request<v1::ListTasksRequest>) -> Result<Response<v1::ListTasksResponse>, Status> {
-        caller::party(&request)?;
-        self.page(request.into_inner()).await.map(Response::new).map_err(to_status)
-    }
+pub(crate) async fn create(cx: Mutation, request: v1::CreateTaskRequest) -> Result<v1::Task> {
+    let new = new_task(cx.world.ctx(), &request)?;
+    let task = cx.once(move |w, by| rules::create(w, by, new)).await?;
+    Ok(convert::task(&task, &cx.world.ctx().redactor))
+}
 
-    async fn get(&self, request: Request<v1::GetTaskRequest>) -> Result<Response<v1::GetTaskResponse>, Status> {
-        caller::party(&request)?;
-        self.with_history(request.into_inner()).await.map(Response::new).map_err(to_status)
-    }
-
-    async fn update(&self, request: Request<v1::UpdateTaskRequest>) -> Result<Response<v1::Task>, Status> {
-        let by = caller::party(&request)?;
-        let key = caller::key(&request, "tasks.update", &request.get_ref().request_id)?;
-        let ctx = self.0.world.ctx().clone();
-        let request = request.get_ref();
-        let (task_id, text, change) = change(&ctx, request).map_err(to_status)?;
-        let result = requests::once(self.0.world.store(), self.0.world.ctx(), key, move |w| {
-            queries::edit_task(w, &by, task_id, text, change)
-        })
-        .await;
-        let task = result.map_err(to_status)?;
-        Ok(Response::new(convert::task(&task, &self.0.world.ctx().redactor)))
-    }
+pub(crate) async fn update(cx: Mutation, request: v1::UpdateTaskRequest) -> Result<v1::Task> {
+    let (task_id, text, change) = change(cx.world.ctx(), &request)?;
+    let task = cx.once(move |w, by| queries::edit_task(w, by, task_id, text, change)).await?;
+    Ok(convert::task(&task, &cx.world.ctx().redactor))
 }

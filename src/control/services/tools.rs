@@ -4,24 +4,20 @@ use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::stream::BoxStream;
 use ghost_domain::{AgentId, CallStatus, Code, Refusal, RequestKey, TurnId};
-use ghost_operations::{requests, turns};
+use ghost_operations::turns;
 use ghost_proto::v1;
-use ghost_proto::v1::tools_server::Tools;
 use ghost_world::{OperatorCall, World};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use tonic::{Request, Response, Status};
 
-use super::tool_registry::{brief, listed, registry};
+use super::tool_registry::{self, listed, registry};
 use super::tools_watch;
-use crate::connections::Peer;
 use crate::control::Control;
 use crate::convert::{input, refusals};
-use crate::queries::TakeOver;
-use crate::refusal::to_status;
-use crate::{caller, queries};
+use crate::dispatch::{Mutation, Query, Result};
+use crate::queries::{self, TakeOver};
+use crate::streams::PermitStream;
 
 /// Largest length of a tool's name, in characters.
 const NAME_MAX: usize = 128;
@@ -29,9 +25,6 @@ const NAME_MAX: usize = 128;
 const POLL_EVERY: Duration = Duration::from_millis(50);
 /// How much longer a repeated request waits than the first one may take.
 const WAIT_MARGIN: Duration = Duration::from_secs(30);
-
-/// Implements `ghost.v1.Tools`.
-pub struct ToolsService(pub Control);
 
 /// A checked request to call a tool.
 struct Call {
@@ -74,7 +67,7 @@ struct Answer {
 }
 
 impl Answer {
-    fn message(self) -> Result<v1::CallToolResponse, Refusal> {
+    fn message(self) -> Result<v1::CallToolResponse> {
         Ok(v1::CallToolResponse {
             call_id: self.call_id,
             turn_id: self.turn_id,
@@ -89,133 +82,116 @@ impl Answer {
     }
 }
 
-impl ToolsService {
-    async fn page(&self, request: &v1::ListToolsRequest) -> Result<v1::ListToolsResponse, Refusal> {
-        let agent_id = input::parsed("agent_id", &request.agent_id)?;
-        let after = input::unseal("tools", &request.cursor)?;
-        let registry = registry(&self.0.world, &agent_id).await?;
-        let tools = registry.specs();
-        let absent = match request.include_absent && after.is_empty() {
-            true => registry.absent(),
-            false => Vec::new(),
-        };
-        // The list has the order of the briefing, and contains each tool once. If the tool of the
-        // cursor is gone, the list starts again.
-        let start = tools.iter().position(|tool| tool.name == after).map_or(0, |at| at + 1);
-        let rest = tools.get(start..).unwrap_or_default();
-        let summaries = rest.iter().take(input::page(request.limit)).map(|tool| v1::ToolSummary {
-            name: tool.name.clone(),
-            description: tool.description.clone(),
-            label: tool.label().to_owned(),
-            section: tool.section().unwrap_or_default().to_owned(),
-        });
-        let (tools, _) = queries::within_bytes(summaries, false);
-        let next_cursor =
-            tools.last().filter(|_| tools.len() < rest.len()).map(|last| input::seal("tools", &last.name));
-        let absent = absent.into_iter().map(|(name, reason)| v1::AbsentTool { name, reason }).collect();
-        Ok(v1::ListToolsResponse { next_cursor: next_cursor.unwrap_or_default(), tools, absent })
-    }
+pub(crate) async fn list(cx: Query, request: v1::ListToolsRequest) -> Result<v1::ListToolsResponse> {
+    let agent_id = input::parsed("agent_id", &request.agent_id)?;
+    let after = input::unseal("tools", &request.cursor)?;
+    let registry = registry(&cx.world, &agent_id).await?;
+    let tools = registry.specs();
+    let absent = match request.include_absent && after.is_empty() {
+        true => registry.absent(),
+        false => Vec::new(),
+    };
+    // The list has the order of the briefing, and contains each tool once. If the tool of the
+    // cursor is gone, the list starts again.
+    let start = tools.iter().position(|tool| tool.name == after).map_or(0, |at| at + 1);
+    let rest = tools.get(start..).unwrap_or_default();
+    let summaries = rest.iter().take(input::page(request.limit)).map(|tool| v1::ToolSummary {
+        name: tool.name.clone(),
+        description: tool.description.clone(),
+        label: tool.label().to_owned(),
+        section: tool.section().unwrap_or_default().to_owned(),
+    });
+    let (tools, _) = queries::within_bytes(summaries, false);
+    let next_cursor = tools.last().filter(|_| tools.len() < rest.len()).map(|last| input::seal("tools", &last.name));
+    let absent = absent.into_iter().map(|(name, reason)| v1::AbsentTool { name, reason }).collect();
+    Ok(v1::ListToolsResponse { next_cursor: next_cursor.unwrap_or_default(), tools, absent })
+}
 
-    async fn description(&self, request: &v1::DescribeToolRequest) -> Result<v1::ToolDescription, Refusal> {
-        let agent_id = input::parsed("agent_id", &request.agent_id)?;
-        let name = input::line("tool", &request.tool, NAME_MAX)?;
-        let registry = registry(&self.0.world, &agent_id).await?;
-        let (tool, _) = registry.find(&name)?;
-        let (spec, toolbox) = (&tool.spec, tool.origin.toolbox());
-        Ok(v1::ToolDescription {
-            name: spec.name.clone(),
-            description: spec.description.clone(),
-            label: spec.label().to_owned(),
-            section: spec.section().unwrap_or_default().to_owned(),
-            parameters_json: tool.schema.to_string(),
-            toolbox: toolbox.map(|toolbox| toolbox.name.clone()).unwrap_or_default(),
-            skill: toolbox.and_then(|toolbox| toolbox.skill.clone()),
-            effect: tool.run.effect_word().to_owned(),
-            deferred: registry.is_deferred(&spec.name),
-            hash: tool.hash().to_owned(),
-        })
-    }
+pub(crate) async fn describe(cx: Query, request: v1::DescribeToolRequest) -> Result<v1::ToolDescription> {
+    let agent_id = input::parsed("agent_id", &request.agent_id)?;
+    let name = input::line("tool", &request.tool, NAME_MAX)?;
+    let registry = registry(&cx.world, &agent_id).await?;
+    let (tool, _) = registry.find(&name)?;
+    let (spec, toolbox) = (&tool.spec, tool.origin.toolbox());
+    Ok(v1::ToolDescription {
+        name: spec.name.clone(),
+        description: spec.description.clone(),
+        label: spec.label().to_owned(),
+        section: spec.section().unwrap_or_default().to_owned(),
+        parameters_json: tool.schema.to_string(),
+        toolbox: toolbox.map(|toolbox| toolbox.name.clone()).unwrap_or_default(),
+        skill: toolbox.and_then(|toolbox| toolbox.skill.clone()),
+        effect: tool.run.effect_word().to_owned(),
+        deferred: registry.is_deferred(&spec.name),
+        hash: tool.hash().to_owned(),
+    })
+}
 
-    fn check(&self, request: &v1::CallToolRequest) -> Result<Call, Refusal> {
-        let limit = self.0.world.ctx().limits().arguments_bytes;
-        let arguments = match input::object("arguments_json", &request.arguments_json, limit)? {
-            Value::Null => Value::Object(Map::new()),
-            arguments => arguments,
-        };
-        Ok(Call {
-            agent_id: input::parsed("agent_id", &request.agent_id)?,
-            tool: input::line("tool", &request.tool, NAME_MAX)?,
-            arguments,
-            timeout: input::wait("timeout_ms", request.timeout_ms)?,
-        })
-    }
+fn check(cx: &Control, request: &v1::CallToolRequest) -> Result<Call> {
+    let limit = cx.world.ctx().limits().arguments_bytes;
+    let arguments = match input::object("arguments_json", &request.arguments_json, limit)? {
+        Value::Null => Value::Object(Map::new()),
+        arguments => arguments,
+    };
+    Ok(Call {
+        agent_id: input::parsed("agent_id", &request.agent_id)?,
+        tool: input::line("tool", &request.tool, NAME_MAX)?,
+        arguments,
+        timeout: input::wait("timeout_ms", request.timeout_ms)?,
+    })
+}
 
-    async fn call_once(&self, key: RequestKey, call: Call) -> Result<Answer, Refusal> {
-        let world = &self.0.world;
-        let (epoch, attempt) = (world.ctx().epoch, world.ctx().id().to_string());
-        let turn_id = TurnId(world.ctx().id());
-        let mark = StoredCall::Begun { epoch, attempt: attempt.clone(), turn_id: Some(turn_id) };
-        let stored = requests::once(world.store(), world.ctx(), key.clone(), move |_| Ok(mark)).await?;
-        match stored {
-            StoredCall::Done(answer) => Ok(answer),
-            StoredCall::Refused(refusal) => Err(refusal),
-            StoredCall::Begun { attempt: earlier, .. } if earlier == attempt => {
-                self.run_in_time(key, call, turn_id, false).await
+async fn call_once(cx: &Mutation, call: Call) -> Result<Answer> {
+    let world = &cx.world;
+    let (epoch, attempt) = (world.ctx().epoch, world.ctx().id().to_string());
+    let turn_id = TurnId(world.ctx().id());
+    let mark = StoredCall::Begun { epoch, attempt: attempt.clone(), turn_id: Some(turn_id) };
+    let stored = cx.answer(mark).await?;
+    match stored {
+        StoredCall::Done(answer) => Ok(answer),
+        StoredCall::Refused(refusal) => Err(refusal),
+        StoredCall::Begun { attempt: earlier, .. } if earlier == attempt => run_in_time(cx, call, turn_id, false).await,
+        StoredCall::Begun { epoch: earlier, turn_id: None, .. } if earlier != epoch => Err(outcome_unknown()),
+        StoredCall::Begun { epoch: earlier, turn_id: Some(turn_id), attempt: before } if earlier != epoch => {
+            let found = stored_text(&StoredCall::Begun { epoch: earlier, attempt: before, turn_id: Some(turn_id) })?;
+            let ours = stored_text(&StoredCall::Begun { epoch, attempt, turn_id: Some(turn_id) })?;
+            match queries::take_over_call(world, cx.key.clone(), turn_id, found, ours).await? {
+                TakeOver::Ours => run_in_time(cx, call, turn_id, true).await,
+                TakeOver::Lost => Err(outcome_unknown()),
+                TakeOver::Others => wait_for_other(cx, call.timeout).await,
             }
-            StoredCall::Begun { epoch: earlier, turn_id: None, .. } if earlier != epoch => Err(outcome_unknown()),
-            StoredCall::Begun { epoch: earlier, turn_id: Some(turn_id), attempt: before } if earlier != epoch => {
-                let found =
-                    stored_text(&StoredCall::Begun { epoch: earlier, attempt: before, turn_id: Some(turn_id) })?;
-                let ours = stored_text(&StoredCall::Begun { epoch, attempt, turn_id: Some(turn_id) })?;
-                match queries::take_over_call(world, key.clone(), turn_id, found, ours).await? {
-                    TakeOver::Ours => self.run_in_time(key, call, turn_id, true).await,
-                    TakeOver::Lost => Err(outcome_unknown()),
-                    TakeOver::Others => self.wait_for_other(key, call.timeout).await,
-                }
-            }
-            StoredCall::Begun { .. } => self.wait_for_other(key, call.timeout).await,
         }
-    }
-
-    /// Runs the call in a task of its own. It runs to its end and its answer is stored, even if the
-    /// caller disconnects.
-    async fn run_in_time(
-        &self,
-        key: RequestKey,
-        call: Call,
-        turn_id: TurnId,
-        resumed: bool,
-    ) -> Result<Answer, Refusal> {
-        let (world, timeout) = (&self.0.world, call.timeout);
-        let call = OperatorCall {
-            turn_id,
-            again: resumed,
-            agent_id: call.agent_id,
-            tool: call.tool,
-            arguments: call.arguments,
-        };
-        let running = tokio::spawn(run(Arc::clone(world), key, call));
-        tokio::select! {
-            biased;
-            ended = running => ended.unwrap_or_else(|_| Err(outcome_unknown())),
-            () = timed_out(world, timeout) => Err(still_running()),
-        }
-    }
-
-    /// Waits for the call that another request with the same id runs in this daemon.
-    async fn wait_for_other(&self, key: RequestKey, timeout: Option<Duration>) -> Result<Answer, Refusal> {
-        let world = &self.0.world;
-        let limits = world.ctx().limits();
-        let longest = Duration::from_secs(limits.call_seconds.max(limits.ask_seconds).into()) + WAIT_MARGIN;
-        tokio::select! {
-            biased;
-            ended = ended(world, &key) => ended,
-            () = timed_out(world, Some(timeout.unwrap_or(longest))) => Err(still_running()),
-        }
+        StoredCall::Begun { .. } => wait_for_other(cx, call.timeout).await,
     }
 }
 
-fn stored_text(stored: &StoredCall) -> Result<String, Refusal> {
+/// Runs the call in a task of its own. It runs to its end and its answer is stored, even if the
+/// caller disconnects.
+async fn run_in_time(cx: &Mutation, call: Call, turn_id: TurnId, resumed: bool) -> Result<Answer> {
+    let (world, timeout) = (&cx.world, call.timeout);
+    let call =
+        OperatorCall { turn_id, again: resumed, agent_id: call.agent_id, tool: call.tool, arguments: call.arguments };
+    let running = tokio::spawn(run(Arc::clone(world), cx.key.clone(), call));
+    tokio::select! {
+        biased;
+        ended = running => ended.unwrap_or_else(|_| Err(outcome_unknown())),
+        () = timed_out(world, timeout) => Err(still_running()),
+    }
+}
+
+/// Waits for the call that another request with the same id runs in this daemon.
+async fn wait_for_other(cx: &Mutation, timeout: Option<Duration>) -> Result<Answer> {
+    let world = &cx.world;
+    let limits = world.ctx().limits();
+    let longest = Duration::from_secs(limits.call_seconds.max(limits.ask_seconds).into()) + WAIT_MARGIN;
+    tokio::select! {
+        biased;
+        ended = ended(world, &cx.key) => ended,
+        () = timed_out(world, Some(timeout.unwrap_or(longest))) => Err(still_running()),
+    }
+}
+
+fn stored_text(stored: &StoredCall) -> Result<String> {
     serde_json::to_string(stored)
         .map_err(|error| Refusal::new(Code::Internal, format!("the answer cannot be stored: {error}")))
 }
@@ -239,7 +215,7 @@ fn outcome_unknown() -> Refusal {
 }
 
 /// Runs a call and stores its outcome.
-async fn run(world: Arc<World>, key: RequestKey, call: OperatorCall) -> Result<Answer, Refusal> {
+async fn run(world: Arc<World>, key: RequestKey, call: OperatorCall) -> Result<Answer> {
     let caller = Arc::clone(&world);
     // A separate task, so that a panic of the tool ends only the call.
     let ended = tokio::spawn(async move { answer(&caller, call).await }).await;
@@ -260,7 +236,7 @@ async fn run(world: Arc<World>, key: RequestKey, call: OperatorCall) -> Result<A
     }
 }
 
-async fn answer(world: &World, call: OperatorCall) -> Result<Answer, Refusal> {
+async fn answer(world: &World, call: OperatorCall) -> Result<Answer> {
     let (turn_id, agent_id, tool, resumed) = (call.turn_id, call.agent_id.clone(), call.tool.clone(), call.again);
     let outcome = world.call_tool(call).await?;
     if resumed && let Some(refusal) = outcome.refusal.as_ref().filter(|refusal| refusal.code == Code::OutcomeUnknown) {
@@ -287,7 +263,7 @@ async fn answer(world: &World, call: OperatorCall) -> Result<Answer, Refusal> {
 }
 
 /// Waits until a call that runs in this daemon has stored its answer.
-async fn ended(world: &World, key: &RequestKey) -> Result<Answer, Refusal> {
+async fn ended(world: &World, key: &RequestKey) -> Result<Answer> {
     loop {
         let Some(text) = queries::stored_answer(world, key).await? else { return Err(outcome_unknown()) };
         let stored: StoredCall = serde_json::from_str(&text)
@@ -300,49 +276,23 @@ async fn ended(world: &World, key: &RequestKey) -> Result<Answer, Refusal> {
     }
 }
 
-#[tonic::async_trait]
-impl Tools for ToolsService {
-    async fn list(&self, request: Request<v1::ListToolsRequest>) -> Result<Response<v1::ListToolsResponse>, Status> {
-        caller::party(&request)?;
-        self.page(request.get_ref()).await.map(Response::new).map_err(to_status)
-    }
+pub(crate) async fn watch(cx: Query, request: v1::WatchToolsRequest) -> Result<PermitStream<tools_watch::Item>> {
+    let agent_id = input::parsed("agent_id", &request.agent_id)?;
+    tools_watch::open(&cx, agent_id, cx.peer.clone()).await
+}
 
-    async fn describe(
-        &self,
-        request: Request<v1::DescribeToolRequest>,
-    ) -> Result<Response<v1::ToolDescription>, Status> {
-        caller::party(&request)?;
-        self.description(request.get_ref()).await.map(Response::new).map_err(to_status)
-    }
+pub(crate) async fn brief(cx: Query, request: v1::BriefToolsRequest) -> Result<v1::BriefToolsResponse> {
+    let agent_id = input::parsed("agent_id", &request.agent_id)?;
+    let tools = listed(&cx.world, &agent_id).await?;
+    Ok(v1::BriefToolsResponse { text: tool_registry::brief(&tools) })
+}
 
-    type WatchStream = BoxStream<'static, Result<v1::ToolsChange, Status>>;
-
-    async fn watch(&self, request: Request<v1::WatchToolsRequest>) -> Result<Response<Self::WatchStream>, Status> {
-        caller::party(&request)?;
-        let peer = request.extensions().get::<Peer>().cloned();
-        let agent_id = input::parsed("agent_id", &request.get_ref().agent_id).map_err(to_status)?;
-        let stream = tools_watch::open(&self.0, agent_id, peer).await.map_err(to_status)?;
-        Ok(Response::new(Box::pin(stream)))
-    }
-
-    async fn brief(&self, request: Request<v1::BriefToolsRequest>) -> Result<Response<v1::BriefToolsResponse>, Status> {
-        caller::party(&request)?;
-        let agent_id = input::parsed("agent_id", &request.get_ref().agent_id).map_err(to_status)?;
-        let tools = listed(&self.0.world, &agent_id).await.map_err(to_status)?;
-        Ok(Response::new(v1::BriefToolsResponse { text: brief(&tools) }))
-    }
-
-    async fn call(&self, request: Request<v1::CallToolRequest>) -> Result<Response<v1::CallToolResponse>, Status> {
-        let key = caller::key(&request, "tools.call", &request.get_ref().request_id)?;
-        let call = self.check(request.get_ref()).map_err(to_status)?;
-        // A separate task from the marker on. Otherwise a caller that disconnects between the
-        // marker and the call would leave a call that is recorded as started but never runs.
-        let service = Self(self.0.clone());
-        let called = tokio::spawn(async move { service.call_once(key, call).await });
-        let answer =
-            called.await.unwrap_or_else(|_| Err(outcome_unknown())).and_then(Answer::message).map_err(to_status)?;
-        Ok(Response::new(answer))
-    }
+pub(crate) async fn call(cx: Mutation, request: v1::CallToolRequest) -> Result<v1::CallToolResponse> {
+    let call = check(&cx, &request)?;
+    // A separate task from the marker on. Otherwise a caller that disconnects between the
+    // marker and the call would leave a call that is recorded as started but never runs.
+    let called = tokio::spawn(async move { call_once(&cx, call).await });
+    called.await.unwrap_or_else(|_| Err(outcome_unknown())).and_then(Answer::message)
 }
 
 #[cfg(test)]

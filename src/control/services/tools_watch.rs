@@ -28,7 +28,7 @@ const QUEUE: usize = 16;
 const KINDS: [&str; 6] =
     ["world.reloaded", "skill.acquired", "skill.dropped", "agent.updated", "agent.created", "agent.deleted"];
 
-type Item = Result<v1::ToolsChange, Status>;
+pub(super) type Item = Result<v1::ToolsChange, Status>;
 
 /// Opens a stream of the agent's tools for `peer`.
 pub(super) async fn open(

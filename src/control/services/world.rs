@@ -15,124 +15,80 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use ghost_domain::text::one_line;
 use ghost_domain::transcript::TokenUsage;
 use ghost_domain::usage::Spending;
-use ghost_domain::{Activity, AgentKind, AgentStatus, Code, Job, Limits, Party, Refusal, RequestKey};
-use ghost_operations::requests::once;
+use ghost_domain::{Activity, AgentKind, AgentStatus, Code, Job, Limits, Refusal};
 use ghost_operations::status::{self, Facts};
 use ghost_operations::{clock, root_limits};
 use ghost_proto::v1::{
     self, ConfirmClockRequest, ConfirmClockResponse, LimitsRequest, LimitsResponse, ModelOutage, NamedCount, NearBound,
     PauseRequest, PauseResponse, ReflectRequest, ReflectResponse, ReloadRequest, ReloadResponse, ResolveIdRequest,
     ResolveIdResponse, ResourcesRequest, ResourcesResponse, ResumeRequest, ResumeResponse, ShutdownRequest,
-    ShutdownResponse, StatusRequest, WorldStatus, world_server,
+    ShutdownResponse, StatusRequest, WorldStatus,
 };
 use ghost_sandbox::Protection;
 use ghost_store::tables::UsageFilter;
 use ghost_tools::AgentControl;
 use ghost_world::{Directory, World};
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use tonic::{Request, Response, Status};
 
 use crate::control::Control;
 use crate::convert::input;
+use crate::dispatch::{Mutation, Query, Result};
 use crate::host::Usage;
-use crate::refusal::to_status;
-use crate::{caller, convert, queries};
+use crate::{convert, queries};
 
 /// Largest length of a reason, in characters.
 const REASON_MAX: usize = 1_000;
 
-/// Implements `ghost.v1.World`.
-pub struct WorldService(pub Control);
+pub(crate) async fn pause(cx: Mutation, request: PauseRequest) -> Result<PauseResponse> {
+    let reason = input::line_if("reason", request.reason.as_deref(), REASON_MAX)?;
+    let stored = set_paused(&cx, true, reason.as_deref()).await?;
+    tracing::info!(principal = %cx.by, reason, changed = stored.changed, "the world is paused");
+    Ok(PauseResponse { paused: true, changed: stored.changed, open_turns: stored.open_turns })
+}
 
-#[tonic::async_trait]
-impl world_server::World for WorldService {
-    async fn status(&self, request: Request<StatusRequest>) -> Result<Response<WorldStatus>, Status> {
-        caller::party(&request)?;
-        self.world_status().await.map(Response::new).map_err(to_status)
-    }
+pub(crate) async fn resume(cx: Mutation, _: ResumeRequest) -> Result<ResumeResponse> {
+    let stored = set_paused(&cx, false, None).await?;
+    Ok(ResumeResponse { paused: false, changed: stored.changed })
+}
 
-    async fn pause(&self, request: Request<PauseRequest>) -> Result<Response<PauseResponse>, Status> {
-        let by = caller::party(&request)?;
-        let key = caller::key(&request, "world.pause", &request.get_ref().request_id)?;
-        let reason = input::line_if("reason", request.get_ref().reason.as_deref(), REASON_MAX).map_err(to_status)?;
-        let stored = self.set_paused(&by, key, true, reason.as_deref()).await.map_err(to_status)?;
-        tracing::info!(principal = %by, reason, changed = stored.changed, "the world is paused");
-        Ok(Response::new(PauseResponse { paused: true, changed: stored.changed, open_turns: stored.open_turns }))
-    }
+pub(crate) async fn confirm_clock(cx: Mutation, _: ConfirmClockRequest) -> Result<ConfirmClockResponse> {
+    let changed = cx.once(clock::confirm).await?;
+    Ok(ConfirmClockResponse { changed })
+}
 
-    async fn resume(&self, request: Request<ResumeRequest>) -> Result<Response<ResumeResponse>, Status> {
-        let by = caller::party(&request)?;
-        let key = caller::key(&request, "world.resume", &request.get_ref().request_id)?;
-        let stored = self.set_paused(&by, key, false, None).await.map_err(to_status)?;
-        Ok(Response::new(ResumeResponse { paused: false, changed: stored.changed }))
-    }
+pub(crate) async fn reload(cx: Mutation, request: ReloadRequest) -> Result<ReloadResponse> {
+    let dry_run = request.dry_run;
+    // A separate task: if the caller disconnects, a new plan must not stay current without its
+    // records.
+    let reload = tokio::spawn(async move { reload_files(&cx, dry_run).await });
+    let lost = |_| Err(Refusal::new(Code::Internal, "the reload could not be finished").hint("ask again"));
+    reload.await.unwrap_or_else(lost).map(Into::into)
+}
 
-    async fn confirm_clock(
-        &self,
-        request: Request<ConfirmClockRequest>,
-    ) -> Result<Response<ConfirmClockResponse>, Status> {
-        let by = caller::party(&request)?;
-        let key = caller::key(&request, "world.confirm_clock", &request.get_ref().request_id)?;
-        let world = &self.0.world;
-        let confirmed = once(world.store(), world.ctx(), key, move |w| clock::confirm(w, &by));
-        let changed = confirmed.await.map_err(to_status)?;
-        Ok(Response::new(ConfirmClockResponse { changed }))
-    }
+pub(crate) async fn shutdown(cx: Mutation, request: ShutdownRequest) -> Result<ShutdownResponse> {
+    let grace_ms = request.grace_ms;
+    // A separate task: if the caller disconnects after the request was recorded, the shutdown must
+    // still happen.
+    let begun = tokio::spawn(async move { begin_shutdown(&cx, grace_ms).await });
+    let lost = |_| Err(Refusal::new(Code::Internal, "the shutdown could not be started").hint("ask again"));
+    begun.await.unwrap_or_else(lost)
+}
 
-    async fn reload(&self, request: Request<ReloadRequest>) -> Result<Response<ReloadResponse>, Status> {
-        let by = caller::party(&request)?;
-        let key = caller::key(&request, "world.reload", &request.get_ref().request_id)?;
-        let dry_run = request.get_ref().dry_run;
-        // A separate task: if the caller disconnects, a new plan must not stay current without its
-        // records.
-        let service = Self(self.0.clone());
-        let reload = tokio::spawn(async move { service.reload_files(&by, key, dry_run).await });
-        let lost = |_| Err(Refusal::new(Code::Internal, "the reload could not be finished").hint("ask again"));
-        let answer = reload.await.unwrap_or_else(lost);
-        answer.map(|answer| Response::new(answer.into())).map_err(to_status)
+pub(crate) async fn limits(cx: Query, _: LimitsRequest) -> Result<LimitsResponse> {
+    let (current, defaults) = (cx.world.ctx().limits().table(), Limits::default().table());
+    let rows = current.into_iter().zip(defaults).zip(Limits::meanings());
+    let mut limits = Vec::new();
+    for (((name, value, least, most), (_, default_value, ..)), meaning) in rows {
+        let (name, meaning) = (name.to_owned(), one_line(&meaning.replace('`', "")));
+        limits.push(v1::Limit { name, value, default_value, least, most, meaning });
     }
+    Ok(LimitsResponse { limits })
+}
 
-    async fn shutdown(&self, request: Request<ShutdownRequest>) -> Result<Response<ShutdownResponse>, Status> {
-        let by = caller::party(&request)?;
-        let key = caller::key(&request, "world.shutdown", &request.get_ref().request_id)?;
-        let grace_ms = request.get_ref().grace_ms;
-        // A separate task: if the caller disconnects after the request was recorded, the shutdown must
-        // still happen.
-        let service = Self(self.0.clone());
-        let begun = tokio::spawn(async move { service.begin_shutdown(&by, key, grace_ms).await });
-        let lost = |_| Err(Refusal::new(Code::Internal, "the shutdown could not be started").hint("ask again"));
-        begun.await.unwrap_or_else(lost).map(Response::new).map_err(to_status)
-    }
-
-    async fn reflect(&self, request: Request<ReflectRequest>) -> Result<Response<ReflectResponse>, Status> {
-        caller::party(&request)?;
-        self.snapshot().await.map(Response::new).map_err(to_status)
-    }
-
-    async fn resources(&self, request: Request<ResourcesRequest>) -> Result<Response<ResourcesResponse>, Status> {
-        caller::party(&request)?;
-        self.usage().await.map(Response::new).map_err(to_status)
-    }
-
-    async fn limits(&self, request: Request<LimitsRequest>) -> Result<Response<LimitsResponse>, Status> {
-        caller::party(&request)?;
-        let (current, defaults) = (self.0.world.ctx().limits().table(), Limits::default().table());
-        let rows = current.into_iter().zip(defaults).zip(Limits::meanings());
-        let mut limits = Vec::new();
-        for (((name, value, least, most), (_, default_value, ..)), meaning) in rows {
-            let (name, meaning) = (name.to_owned(), one_line(&meaning.replace('`', "")));
-            limits.push(v1::Limit { name, value, default_value, least, most, meaning });
-        }
-        Ok(Response::new(LimitsResponse { limits }))
-    }
-
-    async fn resolve_id(&self, request: Request<ResolveIdRequest>) -> Result<Response<ResolveIdResponse>, Status> {
-        caller::party(&request)?;
-        let ResolveIdRequest { kind, prefix } = request.get_ref();
-        let found = queries::beginning_with(&self.0.world, kind, prefix).await.map_err(to_status)?;
-        Ok(Response::new(ResolveIdResponse { full_id: found }))
-    }
+pub(crate) async fn resolve_id(cx: Query, request: ResolveIdRequest) -> Result<ResolveIdResponse> {
+    let ResolveIdRequest { kind, prefix } = &request;
+    let found = queries::beginning_with(&cx.world, kind, prefix).await?;
+    Ok(ResolveIdResponse { full_id: found })
 }
 
 /// The models that are down.
@@ -157,244 +113,202 @@ struct Paused {
     open_turns: u64,
 }
 
-impl WorldService {
-    async fn world_status(&self) -> Result<WorldStatus, Refusal> {
-        let Control { world, endpoints, .. } = &self.0;
-        let dynamic_agents = world.directory().len_dynamic();
-        let (facts, budgets, bounds, clock) = world
-            .read(move |r| {
-                let now = r.ctx.now();
-                let budgets = status::near(r, now)?;
-                let clock = clock::state(r)?;
-                Ok::<_, Refusal>((Facts::read(r)?, budgets, root_limits::near(r, dynamic_agents)?, clock))
+pub(crate) async fn status(cx: Query, _: StatusRequest) -> Result<WorldStatus> {
+    let Control { world, endpoints, .. } = &*cx;
+    let dynamic_agents = world.directory().len_dynamic();
+    let (facts, budgets, bounds, clock) = world
+        .read(move |r| {
+            let now = r.ctx.now();
+            let budgets = status::near(r, now)?;
+            let clock = clock::state(r)?;
+            Ok::<_, Refusal>((Facts::read(r)?, budgets, root_limits::near(r, dynamic_agents)?, clock))
+        })
+        .await?;
+    let spent = match &facts.job {
+        Some(job) => spent(&cx, UsageFilter { root_id: Some(job.root_id), ..UsageFilter::default() }).await?,
+        None => Spending::default(),
+    };
+    let (plan, directory, ctx) = (world.plan(), world.directory(), world.ctx());
+    let (agents_by_status, agents_by_activity) = population(&cx);
+    let problems = world.problems().await;
+    Ok(WorldStatus {
+        world_id: plan.world_id.clone(),
+        name: plan.name.clone(),
+        version: env!("CARGO_PKG_VERSION").into(),
+        node: ctx.node.to_string(),
+        started_at_ms: directory.started_at().0,
+        paused: directory.is_paused(),
+        agents_by_status: named(&agents_by_status, |status| status.as_str()),
+        agents_by_activity: named(&agents_by_activity, |activity| activity.as_str()),
+        open_turns: facts.open_turns.into(),
+        parked_turns: facts.parked_turns.into(),
+        turns_ended: named(&cx.tallies.read().turns, |status| status),
+        waiting_agents: ctx.waiting_agents() as u64,
+        models_down: models_down(world),
+        inbox_total: facts.inbox_total,
+        dead_letters_held: facts.dead_letters.into(),
+        approvals_pending: facts.approvals_pending.into(),
+        last_seq: world.store().last_seq(),
+        budgets_near_bound: budgets.iter().map(convert::budget).collect(),
+        bounds_near: (directory.waiting() > 0)
+            .then(|| awake(directory))
+            .into_iter()
+            .chain(bounds)
+            .map(|near| NearBound { limit: near.limit, about: near.about, value: near.value, most: near.most })
+            .collect(),
+        warnings: problems
+            .into_values()
+            .chain(clock.warning())
+            .map(|trouble| one_line(&trouble))
+            .chain(plan.warnings.iter().map(|warning| one_line(&warning.bare().to_string())))
+            .collect(),
+        endpoints: endpoints.to_vec(),
+        job: facts.job.map(|facts| job(facts, spent)),
+        now_at_ms: ctx.now().0,
+        sandbox: Some(sandbox(world)),
+        loops_down: world
+            .loops()
+            .down()
+            .into_iter()
+            .map(|down| v1::LoopDown {
+                name: down.name.into(),
+                error: one_line(&down.error),
+                since_ms: down.since.0,
+                failures: down.failures,
             })
-            .await?;
-        let spent = match &facts.job {
-            Some(job) => self.spent(UsageFilter { root_id: Some(job.root_id), ..UsageFilter::default() }).await?,
-            None => Spending::default(),
-        };
-        let (plan, directory, ctx) = (world.plan(), world.directory(), world.ctx());
-        let (agents_by_status, agents_by_activity) = population(&self.0);
-        let problems = world.problems().await;
-        Ok(WorldStatus {
-            world_id: plan.world_id.clone(),
-            name: plan.name.clone(),
-            version: env!("CARGO_PKG_VERSION").into(),
-            node: ctx.node.to_string(),
-            started_at_ms: directory.started_at().0,
-            paused: directory.is_paused(),
-            agents_by_status: named(&agents_by_status, |status| status.as_str()),
-            agents_by_activity: named(&agents_by_activity, |activity| activity.as_str()),
-            open_turns: facts.open_turns.into(),
-            parked_turns: facts.parked_turns.into(),
-            turns_ended: named(&self.0.tallies.read().turns, |status| status),
-            waiting_agents: ctx.waiting_agents() as u64,
-            models_down: models_down(world),
-            inbox_total: facts.inbox_total,
-            dead_letters_held: facts.dead_letters.into(),
-            approvals_pending: facts.approvals_pending.into(),
-            last_seq: world.store().last_seq(),
-            budgets_near_bound: budgets.iter().map(convert::budget).collect(),
-            bounds_near: (directory.waiting() > 0)
-                .then(|| awake(directory))
-                .into_iter()
-                .chain(bounds)
-                .map(|near| NearBound { limit: near.limit, about: near.about, value: near.value, most: near.most })
-                .collect(),
-            warnings: problems
-                .into_values()
-                .chain(clock.warning())
-                .map(|trouble| one_line(&trouble))
-                .chain(plan.warnings.iter().map(|warning| one_line(&warning.bare().to_string())))
-                .collect(),
-            endpoints: endpoints.to_vec(),
-            job: facts.job.map(|facts| job(facts, spent)),
-            now_at_ms: ctx.now().0,
-            sandbox: Some(sandbox(world)),
-            loops_down: world
-                .loops()
-                .down()
-                .into_iter()
-                .map(|down| v1::LoopDown {
-                    name: down.name.into(),
-                    error: one_line(&down.error),
-                    since_ms: down.since.0,
-                    failures: down.failures,
-                })
-                .collect(),
-        })
-    }
-
-    async fn set_paused(
-        &self,
-        by: &Party,
-        key: RequestKey,
-        paused: bool,
-        reason: Option<&str>,
-    ) -> Result<Paused, Refusal> {
-        let world = &self.0.world;
-        if let Some(stored) = stored_answer(&self.0, key.clone()).await? {
-            return Ok(stored);
-        }
-        let changed = world.directory().is_paused() != paused;
-        world.set_paused_because(by, paused, reason).await?;
-        let open_turns = self.open_turns().await?;
-        store_answer(&self.0, key, Paused { changed, open_turns }).await
-    }
-
-    async fn reload_files(&self, by: &Party, key: RequestKey, dry_run: bool) -> Result<reload::Answer, Refusal> {
-        let world = &self.0.world;
-        // A dry run has no effect, so a repetition is harmless.
-        if !dry_run && let Some(stored) = stored_answer(&self.0, key.clone()).await? {
-            return Ok(stored);
-        }
-        let done = match world.reload(by, dry_run).await {
-            Ok(done) => done,
-            // Not stored, so that the same request can be sent again after the files are corrected.
-            Err(refusal) => return reload::Answer::refused(&refusal).ok_or(refusal),
-        };
-        if dry_run {
-            return Ok(reload::Answer::done(&done.plan, &[], false));
-        }
-        store_answer(&self.0, key, reload::Answer::done(&done.plan, &world.plan().warnings, true)).await
-    }
-
-    async fn begin_shutdown(
-        &self,
-        by: &Party,
-        key: RequestKey,
-        grace_ms: Option<u64>,
-    ) -> Result<ShutdownResponse, Refusal> {
-        let Control { world, on_shutdown, .. } = &self.0;
-        let ctx = world.ctx();
-        let grace = grace_ms.map(|ms| with_grace(&ctx.limits(), ms)).transpose()?;
-        // A store that is away must not keep the daemon from stopping. Then nobody knows how many turns are open.
-        let open_turns = match self.open_turns().await {
-            Err(refusal) if refusal.code == Code::Unavailable => 0,
-            counted => counted?,
-        };
-        let first = Arc::new(AtomicBool::new(false));
-        let flag = Arc::clone(&first);
-        // Stored before the shutdown starts: a client that repeats its request later must not stop the
-        // next daemon.
-        let stored = once(world.store(), ctx, key, move |_| {
-            flag.store(true, Ordering::Release);
-            Ok(open_turns)
-        });
-        let open_turns = match stored.await {
-            // A store that cannot write, for example because the disk is full, must not keep the daemon
-            // from stopping.
-            Err(refusal) if refusal.code == Code::Unavailable => {
-                tracing::warn!(%refusal, "the request to stop could not be stored");
-                first.store(true, Ordering::Release);
-                open_turns
-            }
-            other => other?,
-        };
-        if first.load(Ordering::Acquire) {
-            if let Some(limits) = grace {
-                // Used only for the shutdown.
-                ctx.set_limits(limits);
-            }
-            on_shutdown(by);
-        }
-        Ok(ShutdownResponse { accepted: true, open_turns })
-    }
-
-    async fn snapshot(&self) -> Result<ReflectResponse, Refusal> {
-        let world = &self.0.world;
-        let agents = queries::all_agents(world).await?;
-        let sums = queries::usage(world, UsageFilter::default()).await?;
-        let (plan, directory, now) = (world.plan(), world.directory(), world.ctx().now());
-        let activities = directory.activities();
-        let tokens = sums.iter().fold(TokenUsage::default(), |all, sum| TokenUsage {
-            input: all.input.saturating_add(sum.tokens.input),
-            output: all.output.saturating_add(sum.tokens.output),
-            cache_read: all.cache_read.saturating_add(sum.tokens.cache_read),
-            cache_write: all.cache_write.saturating_add(sum.tokens.cache_write),
-        });
-        let spent = Spending::of(&sums);
-        let living = agents.iter().filter(|agent| !agent.is_deleted());
-        let agents = living.map(|agent| convert::agent(agent, activities.get(&agent.agent_id).copied()));
-        let (agents, agents_truncated) = queries::within_bytes(agents, false);
-        Ok(ReflectResponse {
-            world_id: plan.world_id.clone(),
-            name: plan.name.clone(),
-            now_at_ms: now.0,
-            uptime_ms: u64::try_from(now.since(directory.started_at()).as_millis()).unwrap_or(u64::MAX),
-            agents,
-            agents_truncated,
-            token_usage: Some(convert::token_usage(tokens)),
-            cost_micros: spent.cost.0,
-            unpriced_tokens: spent.unpriced_tokens,
-        })
-    }
-
-    async fn usage(&self) -> Result<ResourcesResponse, Refusal> {
-        let world = &self.0.world;
-        let data_dir = world.engine().services.data_dir().map(std::path::Path::to_owned);
-        let usage = tokio::task::spawn_blocking(move || Usage::read(data_dir.as_deref())).await.map_err(|error| {
-            Refusal::new(Code::Internal, format!("the usage of the host could not be read: {error}"))
-        })?;
-        // With PostgreSQL there is no file of it here.
-        let store_bytes = match usage.store_bytes {
-            0 => world.store().read_latest(|r| Ok::<_, Refusal>(r.store_bytes()?)).await?,
-            bytes => bytes,
-        };
-        let activities = world.directory().activities();
-        let actors = activities.values().filter(|activity| **activity != Activity::Asleep).count();
-        let tasks = tokio::runtime::Handle::current().metrics().num_alive_tasks();
-        Ok(ResourcesResponse {
-            process_cpu_ms: usage.cpu_ms,
-            process_rss_bytes: usage.rss_bytes,
-            host_cpus: usage.cpus,
-            host_load_milli: usage.load_milli,
-            host_memory_total_bytes: usage.memory_total,
-            host_memory_available_bytes: usage.memory_available,
-            disk_total_bytes: usage.disk_total,
-            disk_available_bytes: usage.disk_available,
-            store_bytes,
-            actors: actors as u64,
-            tasks: tasks as u64,
-        })
-    }
-
-    async fn spent(&self, filter: UsageFilter) -> Result<Spending, Refusal> {
-        Ok(Spending::of(&queries::usage(&self.0.world, filter).await?))
-    }
-
-    async fn open_turns(&self) -> Result<u64, Refusal> {
-        let facts = self.0.world.store().read(Facts::read).await?;
-        Ok(facts.open_turns.into())
-    }
-}
-
-/// The stored answer of a request, if there is one. Stores nothing itself.
-async fn stored_answer<T>(control: &Control, key: RequestKey) -> Result<Option<T>, Refusal>
-where
-    T: Serialize + DeserializeOwned + Send + 'static,
-{
-    let fresh = Arc::new(AtomicBool::new(false));
-    let flag = Arc::clone(&fresh);
-    let answer = once(control.world.store(), control.world.ctx(), key, move |_| {
-        flag.store(true, Ordering::Release);
-        // A refusal, so that nothing is stored under the key.
-        Err(Refusal::new(Code::NotFound, "this request has no answer yet"))
+            .collect(),
     })
-    .await;
-    match answer {
-        Ok(answer) => Ok(Some(answer)),
-        Err(refusal) if refusal.code == Code::NotFound && fresh.load(Ordering::Acquire) => Ok(None),
-        Err(refusal) => Err(refusal),
-    }
 }
 
-/// Stores the answer of a request, and returns the answer that was stored first.
-async fn store_answer<T>(control: &Control, key: RequestKey, answer: T) -> Result<T, Refusal>
-where
-    T: Serialize + DeserializeOwned + Send + 'static,
-{
-    once(control.world.store(), control.world.ctx(), key, move |_| Ok(answer)).await
+async fn set_paused(cx: &Mutation, paused: bool, reason: Option<&str>) -> Result<Paused> {
+    let world = &cx.world;
+    if let Some(stored) = cx.answered().await? {
+        return Ok(stored);
+    }
+    let changed = world.directory().is_paused() != paused;
+    world.set_paused_because(&cx.by, paused, reason).await?;
+    let open_turns = open_turns(cx).await?;
+    cx.answer(Paused { changed, open_turns }).await
+}
+
+async fn reload_files(cx: &Mutation, dry_run: bool) -> Result<reload::Answer> {
+    let world = &cx.world;
+    // A dry run has no effect, so a repetition is harmless.
+    if !dry_run && let Some(stored) = cx.answered().await? {
+        return Ok(stored);
+    }
+    let done = match world.reload(&cx.by, dry_run).await {
+        Ok(done) => done,
+        // Not stored, so that the same request can be sent again after the files are corrected.
+        Err(refusal) => return reload::Answer::refused(&refusal).ok_or(refusal),
+    };
+    if dry_run {
+        return Ok(reload::Answer::done(&done.plan, &[], false));
+    }
+    cx.answer(reload::Answer::done(&done.plan, &world.plan().warnings, true)).await
+}
+
+async fn begin_shutdown(cx: &Mutation, grace_ms: Option<u64>) -> Result<ShutdownResponse> {
+    let ctx = cx.world.ctx();
+    let grace = grace_ms.map(|ms| with_grace(&ctx.limits(), ms)).transpose()?;
+    // A store that is away must not keep the daemon from stopping. Then nobody knows how many turns are open.
+    let open_turns = match open_turns(cx).await {
+        Err(refusal) if refusal.code == Code::Unavailable => 0,
+        counted => counted?,
+    };
+    let first = Arc::new(AtomicBool::new(false));
+    let flag = Arc::clone(&first);
+    // Stored before the shutdown starts: a client that repeats its request later must not stop the
+    // next daemon.
+    let stored = cx.once(move |_, _| {
+        flag.store(true, Ordering::Release);
+        Ok(open_turns)
+    });
+    let open_turns = match stored.await {
+        // A store that cannot write, for example because the disk is full, must not keep the daemon
+        // from stopping.
+        Err(refusal) if refusal.code == Code::Unavailable => {
+            tracing::warn!(%refusal, "the request to stop could not be stored");
+            first.store(true, Ordering::Release);
+            open_turns
+        }
+        other => other?,
+    };
+    if first.load(Ordering::Acquire) {
+        if let Some(limits) = grace {
+            // Used only for the shutdown.
+            ctx.set_limits(limits);
+        }
+        (cx.on_shutdown)(&cx.by);
+    }
+    Ok(ShutdownResponse { accepted: true, open_turns })
+}
+
+pub(crate) async fn reflect(cx: Query, _: ReflectRequest) -> Result<ReflectResponse> {
+    let world = &cx.world;
+    let agents = queries::all_agents(world).await?;
+    let sums = queries::usage(world, UsageFilter::default()).await?;
+    let (plan, directory, now) = (world.plan(), world.directory(), world.ctx().now());
+    let activities = directory.activities();
+    let tokens = sums.iter().fold(TokenUsage::default(), |all, sum| TokenUsage {
+        input: all.input.saturating_add(sum.tokens.input),
+        output: all.output.saturating_add(sum.tokens.output),
+        cache_read: all.cache_read.saturating_add(sum.tokens.cache_read),
+        cache_write: all.cache_write.saturating_add(sum.tokens.cache_write),
+    });
+    let spent = Spending::of(&sums);
+    let living = agents.iter().filter(|agent| !agent.is_deleted());
+    let agents = living.map(|agent| convert::agent(agent, activities.get(&agent.agent_id).copied()));
+    let (agents, agents_truncated) = queries::within_bytes(agents, false);
+    Ok(ReflectResponse {
+        world_id: plan.world_id.clone(),
+        name: plan.name.clone(),
+        now_at_ms: now.0,
+        uptime_ms: u64::try_from(now.since(directory.started_at()).as_millis()).unwrap_or(u64::MAX),
+        agents,
+        agents_truncated,
+        token_usage: Some(convert::token_usage(tokens)),
+        cost_micros: spent.cost.0,
+        unpriced_tokens: spent.unpriced_tokens,
+    })
+}
+
+pub(crate) async fn resources(cx: Query, _: ResourcesRequest) -> Result<ResourcesResponse> {
+    let world = &cx.world;
+    let data_dir = world.engine().services.data_dir().map(std::path::Path::to_owned);
+    let usage = tokio::task::spawn_blocking(move || Usage::read(data_dir.as_deref()))
+        .await
+        .map_err(|error| Refusal::new(Code::Internal, format!("the usage of the host could not be read: {error}")))?;
+    // With PostgreSQL there is no file of it here.
+    let store_bytes = match usage.store_bytes {
+        0 => world.store().read_latest(|r| Ok::<_, Refusal>(r.store_bytes()?)).await?,
+        bytes => bytes,
+    };
+    let activities = world.directory().activities();
+    let actors = activities.values().filter(|activity| **activity != Activity::Asleep).count();
+    let tasks = tokio::runtime::Handle::current().metrics().num_alive_tasks();
+    Ok(ResourcesResponse {
+        process_cpu_ms: usage.cpu_ms,
+        process_rss_bytes: usage.rss_bytes,
+        host_cpus: usage.cpus,
+        host_load_milli: usage.load_milli,
+        host_memory_total_bytes: usage.memory_total,
+        host_memory_available_bytes: usage.memory_available,
+        disk_total_bytes: usage.disk_total,
+        disk_available_bytes: usage.disk_available,
+        store_bytes,
+        actors: actors as u64,
+        tasks: tasks as u64,
+    })
+}
+
+async fn spent(cx: &Control, filter: UsageFilter) -> Result<Spending> {
+    Ok(Spending::of(&queries::usage(&cx.world, filter).await?))
+}
+
+async fn open_turns(cx: &Control) -> Result<u64> {
+    let facts = cx.world.store().read(Facts::read).await?;
+    Ok(facts.open_turns.into())
 }
 
 /// The number of agents by status, and of running agents by activity.
@@ -452,7 +366,7 @@ fn job(job: Job, spent: Spending) -> v1::Job {
 }
 
 /// The limits with another grace period, rounded up to seconds.
-fn with_grace(limits: &Limits, grace_ms: u64) -> Result<Limits, Refusal> {
+fn with_grace(limits: &Limits, grace_ms: u64) -> Result<Limits> {
     let seconds = grace_ms.div_ceil(1_000);
     match u32::try_from(seconds) {
         Ok(seconds) if seconds <= GRACE_MAX => Ok(Limits { stop_grace_seconds: seconds, ..limits.clone() }),

@@ -36,13 +36,13 @@ struct Cache {
     details: BTreeMap<AgentId, Arc<AgentDetails>>,
 }
 
-/// The cache of one service.
+/// The cache.
 #[derive(Default)]
-pub(super) struct Recent {
+pub(crate) struct AgentsRead {
     cache: Mutex<Cache>,
 }
 
-impl Recent {
+impl AgentsRead {
     /// The cache, emptied if the feed has moved past the cached position.
     fn at(&self, seq: i64) -> MutexGuard<'_, Cache> {
         // A change under the lock is never left half-done, so a poisoned lock is safe to use.

@@ -31,7 +31,7 @@ const QUEUE: usize = 64;
 /// Entries read at once.
 const PAGE: u32 = 200;
 
-type Item = Result<WatchConversationResponse, Status>;
+pub(super) type Item = Result<WatchConversationResponse, Status>;
 
 /// Opens a stream of the entries after `after` for `peer`.
 pub(super) async fn open(

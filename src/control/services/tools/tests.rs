@@ -2,11 +2,9 @@
 
 use ghost_domain::{Code, Party, RequestId, StoredAnswer, TurnId};
 use ghost_proto::v1;
-use ghost_proto::v1::tools_server::Tools;
 use serde_json::json;
 
-use super::ToolsService;
-use crate::fixture::{TestControl, from_operator, refusal_of};
+use crate::fixture::{TestControl, refusal_of};
 
 fn call(request_id: &str) -> v1::CallToolRequest {
     v1::CallToolRequest {
@@ -32,8 +30,7 @@ async fn replace_answer(test: &TestControl, request_id: &str, marker: serde_json
 #[tokio::test]
 async fn a_repeated_call_finds_the_recorded_outcome_and_runs_nothing_twice() {
     let test = TestControl::new().await;
-    let service = ToolsService(test.control.clone());
-    let ask = async |id: &str| service.call(from_operator(call(id))).await.map(tonic::Response::into_inner);
+    let ask = async |id: &str| test.call::<v1::CallToolResponse>("Tools/Call", call(id)).await;
     let first = ask("1").await.unwrap();
     assert_eq!((first.status.as_str(), first.refusal_json.is_some()), ("failed", true));
     replace_answer(&test, "1", json!({ "begun": { "epoch": 0, "attempt": "x", "turn_id": first.turn_id } })).await;

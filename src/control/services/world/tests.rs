@@ -3,36 +3,39 @@
 use std::sync::atomic::Ordering;
 
 use ghost_domain::{Code, Refusal};
-use ghost_proto::v1::world_server::World;
 use ghost_proto::v1::{
-    PauseRequest, ReflectRequest, ReloadRequest, ResolveIdRequest, ResourcesRequest, ResumeRequest, ShutdownRequest,
-    StatusRequest,
+    PauseRequest, PauseResponse, ReflectRequest, ReflectResponse, ReloadRequest, ReloadResponse, ResolveIdRequest,
+    ResolveIdResponse, ResourcesRequest, ResourcesResponse, ResumeRequest, ResumeResponse, ShutdownRequest,
+    ShutdownResponse, StatusRequest, WorldStatus,
 };
-use tonic::{Request, Response};
+use tonic::Status;
 
-use super::WorldService;
-use crate::fixture::{TestControl, from_operator, refusal_of};
+use crate::fixture::{TestControl, refusal_of};
 
-fn service(test: &TestControl) -> WorldService {
-    WorldService(test.control.clone())
+async fn status_of(test: &TestControl) -> WorldStatus {
+    test.call("World/Status", StatusRequest {}).await.unwrap()
 }
 
-fn pause(id: &str) -> Request<PauseRequest> {
-    from_operator(PauseRequest { request_id: id.into(), reason: None })
+async fn pause(test: &TestControl, id: &str, reason: Option<String>) -> Result<PauseResponse, Status> {
+    test.call("World/Pause", PauseRequest { request_id: id.into(), reason }).await
 }
 
-fn resume(id: &str) -> Request<ResumeRequest> {
-    from_operator(ResumeRequest { request_id: id.into() })
+async fn resume(test: &TestControl, id: &str) -> Result<ResumeResponse, Status> {
+    test.call("World/Resume", ResumeRequest { request_id: id.into() }).await
 }
 
-fn reload(id: &str, dry_run: bool) -> Request<ReloadRequest> {
-    from_operator(ReloadRequest { request_id: id.into(), dry_run })
+async fn reload(test: &TestControl, id: &str, dry_run: bool) -> Result<ReloadResponse, Status> {
+    test.call("World/Reload", ReloadRequest { request_id: id.into(), dry_run }).await
+}
+
+async fn shutdown(test: &TestControl, grace_ms: u64) -> Result<ShutdownResponse, Status> {
+    test.call("World/Shutdown", ShutdownRequest { request_id: "s".into(), grace_ms: Some(grace_ms) }).await
 }
 
 #[tokio::test]
 async fn status_shows_the_world() {
     let test = TestControl::with("budgets: { world: { tokens: 1 } }\n").await;
-    let status = service(&test).status(from_operator(StatusRequest {})).await.unwrap().into_inner();
+    let status = status_of(&test).await;
     assert_eq!((status.world_id.as_str(), status.name.as_str(), status.node.as_str()), ("test", "Test", "here"));
     assert_eq!((status.paused, status.open_turns, status.inbox_total, status.dead_letters_held), (false, 0, 0, 0));
     let by_status: Vec<_> = status.agents_by_status.iter().map(|row| (row.name.as_str(), row.count)).collect();
@@ -49,7 +52,7 @@ async fn status_names_the_loop_that_is_down() {
     let test = TestControl::new().await;
     test.world.loops().fail_next("maintenance", 1);
     let down = async || {
-        let status = service(&test).status(from_operator(StatusRequest {})).await.unwrap().into_inner();
+        let status = status_of(&test).await;
         status.loops_down.into_iter().map(|down| (down.name, down.failures, down.error)).collect::<Vec<_>>()
     };
     let advance_until = async |is_down: bool| {
@@ -91,41 +94,25 @@ async fn status_lists_budgets_near_their_limit() {
         Ok::<_, Refusal>(())
     });
     write.await.unwrap();
-    let status = service(&test).status(from_operator(StatusRequest {})).await.unwrap().into_inner();
+    let status = status_of(&test).await;
     let near: Vec<_> = status.budgets_near_bound.iter().map(|budget| budget.scope.as_str()).collect();
     assert_eq!(near, ["agent:ada"]);
 }
 
 #[tokio::test]
-async fn a_request_without_a_principal_is_refused() {
-    let test = TestControl::new().await;
-    let service = service(&test);
-    let code = |status: tonic::Status| status.code();
-    assert_eq!(
-        service.status(Request::new(StatusRequest {})).await.map(drop).map_err(code),
-        Err(tonic::Code::Unauthenticated)
-    );
-    let request = Request::new(PauseRequest { request_id: "p".into(), reason: None });
-    assert_eq!(service.pause(request).await.map(drop).map_err(code), Err(tonic::Code::Unauthenticated));
-    assert!(!test.world.directory().is_paused());
-}
-
-#[tokio::test]
 async fn a_repeated_pause_has_the_same_answer_and_no_second_effect() {
     let test = TestControl::new().await;
-    let service = service(&test);
-    let first = service.pause(pause("p1")).await.unwrap().into_inner();
+    let first = pause(&test, "p1", None).await.unwrap();
     assert!(first.paused && first.changed && test.world.directory().is_paused());
-    assert!(!service.pause(pause("p2")).await.unwrap().into_inner().changed);
-    assert!(service.resume(resume("r1")).await.unwrap().into_inner().changed);
+    assert!(!pause(&test, "p2", None).await.unwrap().changed);
+    assert!(resume(&test, "r1").await.unwrap().changed);
     let seq = test.world.store().last_seq();
-    assert_eq!(service.pause(pause("p1")).await.unwrap().into_inner(), first);
+    assert_eq!(pause(&test, "p1", None).await.unwrap(), first);
     assert!(!test.world.directory().is_paused(), "a repetition does not pause again");
     assert_eq!(test.world.store().last_seq(), seq);
-    let other = from_operator(PauseRequest { request_id: "p1".into(), reason: Some("tea".into()) });
     for status in [
-        service.pause(other).await.map(Response::into_inner).unwrap_err(),
-        service.resume(resume("p1")).await.map(drop).unwrap_err(),
+        pause(&test, "p1", Some("tea".into())).await.map(drop).unwrap_err(),
+        resume(&test, "p1").await.map(drop).unwrap_err(),
     ] {
         assert_eq!((status.code(), refusal_of(&status).code), (tonic::Code::FailedPrecondition, Code::Conflict));
     }
@@ -135,18 +122,15 @@ async fn a_repeated_pause_has_the_same_answer_and_no_second_effect() {
 #[tokio::test]
 async fn bad_requests_change_nothing() {
     let test = TestControl::new().await;
-    let service = service(&test);
     for id in ["", "ä", "a\nb", &"x".repeat(129)] {
-        let status = service.pause(pause(id)).await.map(drop).unwrap_err();
+        let status = pause(&test, id, None).await.map(drop).unwrap_err();
         assert_eq!(status.code(), tonic::Code::InvalidArgument, "{id}");
     }
     for reason in ["a\u{7}b".to_owned(), "x".repeat(1_001)] {
-        let request = from_operator(PauseRequest { request_id: "p".into(), reason: Some(reason) });
-        let status = service.pause(request).await.map(drop).unwrap_err();
+        let status = pause(&test, "p", Some(reason)).await.map(drop).unwrap_err();
         assert_eq!(refusal_of(&status).details.unwrap()["field"], "reason");
     }
-    let request = from_operator(ShutdownRequest { request_id: "s".into(), grace_ms: Some(u64::MAX) });
-    let status = service.shutdown(request).await.map(drop).unwrap_err();
+    let status = shutdown(&test, u64::MAX).await.map(drop).unwrap_err();
     assert_eq!(refusal_of(&status).details.unwrap()["field"], "grace_ms");
     assert!(!test.world.directory().is_paused());
     assert_eq!(test.shutdowns.load(Ordering::SeqCst), 0);
@@ -155,10 +139,8 @@ async fn bad_requests_change_nothing() {
 #[tokio::test]
 async fn a_repeated_shutdown_starts_once() {
     let test = TestControl::new().await;
-    let service = service(&test);
-    let resolve = || from_operator(ShutdownRequest { request_id: "s".into(), grace_ms: Some(1_500) });
     for _ in 0..3 {
-        assert!(service.shutdown(resolve()).await.unwrap().into_inner().accepted);
+        assert!(shutdown(&test, 1_500).await.unwrap().accepted);
     }
     assert_eq!(test.shutdowns.load(Ordering::SeqCst), 1);
     assert_eq!(test.world.ctx().limits().stop_grace_seconds, 2);
@@ -167,20 +149,19 @@ async fn a_repeated_shutdown_starts_once() {
 #[tokio::test]
 async fn a_reload_shows_its_plan_applies_it_once_and_reports_problems() {
     let test = TestControl::new().await;
-    let service = service(&test);
     test.rewrite("limits: { hops_max: 7 }\n");
-    let listed = service.reload(reload("x", true)).await.unwrap().into_inner();
+    let listed = reload(&test, "x", true).await.unwrap();
     assert!(!listed.applied && test.world.ctx().limits().hops_max == 32);
     let rows: Vec<_> = listed.changes.iter().map(|row| (row.action.as_str(), row.subject.as_str())).collect();
     assert_eq!(rows, [("update", "world"), ("keep", "world")]);
     assert_eq!(listed.changes[0].detail, "limits");
-    let done = service.reload(reload("y", false)).await.unwrap().into_inner();
+    let done = reload(&test, "y", false).await.unwrap();
     assert_eq!((done.applied, &done.changes), (true, &listed.changes));
     assert_eq!(test.world.ctx().limits().hops_max, 7);
 
     test.rewrite("");
     let seq = test.world.store().last_seq();
-    assert_eq!(service.reload(reload("y", false)).await.unwrap().into_inner(), done);
+    assert_eq!(reload(&test, "y", false).await.unwrap(), done);
     assert_eq!((test.world.ctx().limits().hops_max, test.world.store().last_seq()), (7, seq));
 
     let problem =
@@ -188,13 +169,13 @@ async fn a_reload_shows_its_plan_applies_it_once_and_reports_problems() {
     let refusal =
         Refusal::new(Code::InvalidArguments, "problems").details(serde_json::json!({ "problems": [problem] }));
     *test.reload.lock().unwrap() = Some(refusal);
-    let refused = service.reload(reload("z", false)).await.unwrap().into_inner();
+    let refused = reload(&test, "z", false).await.unwrap();
     assert_eq!((refused.applied, refused.problems.len(), refused.problems[0].line), (false, 1, 3));
     // After the files are corrected, the same request may be sent again.
     *test.reload.lock().unwrap() = None;
-    assert!(service.reload(reload("z", false)).await.unwrap().into_inner().applied);
+    assert!(reload(&test, "z", false).await.unwrap().applied);
     *test.reload.lock().unwrap() = Some(Refusal::new(Code::Conflict, "another world"));
-    let status = service.reload(reload("w", false)).await.map(drop).unwrap_err();
+    let status = reload(&test, "w", false).await.map(drop).unwrap_err();
     assert_eq!(refusal_of(&status).code, Code::Conflict);
 }
 
@@ -202,19 +183,17 @@ async fn a_reload_shows_its_plan_applies_it_once_and_reports_problems() {
 #[tokio::test]
 async fn reflect_and_resources_show_the_current_state() {
     let test = TestControl::new().await;
-    let service = service(&test);
-    let seen = service.reflect(from_operator(ReflectRequest {})).await.unwrap().into_inner();
+    let seen: ReflectResponse = test.call("World/Reflect", ReflectRequest {}).await.unwrap();
     let ids: Vec<_> = seen.agents.iter().map(|agent| agent.agent_id.as_str()).collect();
     assert_eq!((ids, seen.cost_micros, seen.world_id.as_str()), (vec!["ada", "ben"], 0, "test"));
     assert!(seen.agents.iter().all(|agent| agent.activity.is_some()) && seen.token_usage.is_some());
-    let used = service.resources(from_operator(ResourcesRequest {})).await.unwrap().into_inner();
+    let used: ResourcesResponse = test.call("World/Resources", ResourcesRequest {}).await.unwrap();
     assert!(used.process_rss_bytes > 0 && used.host_cpus > 0 && used.disk_total_bytes > 0 && used.tasks > 0);
 }
 
 #[tokio::test]
 async fn an_id_is_found_by_its_prefix_and_ambiguous_ones_are_listed() {
     let test = TestControl::new().await;
-    let service = service(&test);
     let ids = [0x0197_d2a0_1111_u128 << 80, 0x0197_d2a0_1122_u128 << 80].map(uuid::Uuid::from_u128);
     let write = test.world.write(move |w| {
         for id in ids {
@@ -227,7 +206,7 @@ async fn an_id_is_found_by_its_prefix_and_ambiguous_ones_are_listed() {
     write.await.unwrap();
     let resolve = async |kind: &str, prefix: &str| {
         let request = ResolveIdRequest { kind: kind.into(), prefix: prefix.into() };
-        service.resolve_id(from_operator(request)).await.map(|found| found.into_inner().full_id)
+        test.call("World/ResolveId", request).await.map(|found: ResolveIdResponse| found.full_id)
     };
     let [first, second] = ids.map(|id| id.to_string());
     assert_eq!(resolve("task", "0197d2a0-111").await.unwrap(), first);

@@ -1,0 +1,384 @@
+//! From a request to its handler and back. A handler is a plain function from a parsed message to a result; the table in
+//! [`crate::services`] names all of them. This module finds the caller, reads the message, gives a change its key, and
+//! turns a refusal into a status.
+//!
+//! A handler must never run for a caller that no listener has named.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::convert::Infallible;
+use std::ops::Deref;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::{Buf as _, BufMut as _, Bytes};
+use futures_util::StreamExt as _;
+use futures_util::future::BoxFuture;
+use futures_util::stream::BoxStream;
+use ghost_domain::{Code, Party, Refusal, RequestKey};
+use ghost_operations::{Tx, requests};
+use ghost_proto::Change;
+use prost::Message;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use sha2::{Digest as _, Sha256};
+use tokio_stream::Stream;
+use tonic::body::Body;
+use tonic::codec::{Codec, CompressionEncoding, DecodeBuf, Decoder, EncodeBuf, Encoder};
+use tonic::server::Grpc;
+use tonic::{Request, Response, Status};
+
+use crate::connections::Peer;
+use crate::control::Control;
+use crate::refusal::to_status;
+
+/// The result of a handler and of what it is made of.
+pub(crate) type Result<T, E = Refusal> = std::result::Result<T, E>;
+
+/// Largest request in bytes: more than the largest message body.
+const REQUEST_MAX: usize = 4 * 1024 * 1024;
+
+/// The authenticated name of the caller. The listener that accepted the request sets it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Principal(pub String);
+
+/// What a handler that reads gets beside the message.
+pub(crate) struct Query {
+    control: Control,
+    /// Who asks.
+    pub(crate) by: Party,
+    /// The connection of a gRPC caller.
+    pub(crate) peer: Option<Peer>,
+}
+
+/// What a handler that changes something gets beside the message.
+pub(crate) struct Mutation {
+    control: Control,
+    /// Who asks.
+    pub(crate) by: Party,
+    /// The key under which the answer is stored.
+    pub(crate) key: RequestKey,
+}
+
+impl Query {
+    pub(crate) fn new(control: &Control, by: Party) -> Self {
+        Self { control: control.clone(), by, peer: None }
+    }
+}
+
+impl Mutation {
+    /// The key has the principal, the client's `request_id`, the method, and a digest of the whole request.
+    ///
+    /// # Errors
+    /// If `request_id` is not one.
+    pub(crate) fn new<R: Change>(control: &Control, by: Party, method: &str, request: &R) -> Result<Self> {
+        let digest = Sha256::digest(request.encode_to_vec());
+        let key = RequestKey {
+            principal: by.clone(),
+            request_id: request.request_id().parse()?,
+            method: method.to_owned(),
+            digest: digest.iter().map(|byte| format!("{byte:02x}")).collect(),
+        };
+        Ok(Self { control: control.clone(), by, key })
+    }
+
+    /// Runs `work` once for the request; see [`requests::once`].
+    pub(crate) async fn once<T, F>(&self, work: F) -> Result<T>
+    where
+        T: Serialize + DeserializeOwned + Send + 'static,
+        F: FnOnce(&mut Tx, &Party) -> Result<T> + Send + 'static,
+    {
+        let by = self.by.clone();
+        requests::once(self.world.store(), self.world.ctx(), self.key.clone(), move |w| work(w, &by)).await
+    }
+
+    /// Stores the answer of a change that is not in the store itself. Returns the answer that was stored first.
+    pub(crate) async fn answer<T>(&self, answer: T) -> Result<T>
+    where
+        T: Serialize + DeserializeOwned + Send + 'static,
+    {
+        self.once(move |_, _| Ok(answer)).await
+    }
+
+    /// The stored answer of this request, if it has been carried out.
+    pub(crate) async fn answered<T>(&self) -> Result<Option<T>>
+    where
+        T: Serialize + DeserializeOwned + Send + 'static,
+    {
+        if self.is_answered().await? {
+            // Pruned in between, it is as if it had never been carried out.
+            let gone = |_: &mut Tx, _: &Party| {
+                Err(Refusal::new(Code::Unavailable, "the stored answer is gone").hint("ask again"))
+            };
+            return self.once(gone).await.map(Some);
+        }
+        Ok(None)
+    }
+
+    /// Whether a request with this key has been carried out.
+    pub(crate) async fn is_answered(&self) -> Result<bool> {
+        let RequestKey { principal, request_id, .. } = self.key.clone();
+        let found = self.world.store().read(move |r| r.request_get(&principal, &request_id)).await;
+        Ok(found.map_err(Refusal::from)?.is_some())
+    }
+}
+
+impl Deref for Query {
+    type Target = Control;
+
+    fn deref(&self) -> &Control {
+        &self.control
+    }
+}
+
+impl Deref for Mutation {
+    type Target = Control;
+
+    fn deref(&self) -> &Control {
+        &self.control
+    }
+}
+
+/// A request of an authenticated caller, before its message is read.
+struct Call {
+    control: Control,
+    by: Party,
+    peer: Option<Peer>,
+    message: Bytes,
+}
+
+type Unary = dyn Fn(Call) -> BoxFuture<'static, Result<Bytes, Status>> + Send + Sync;
+type Answers = BoxStream<'static, Result<Bytes, Status>>;
+type Streaming = dyn Fn(Call) -> BoxFuture<'static, Result<Answers, Status>> + Send + Sync;
+
+#[derive(Clone)]
+enum Method {
+    Unary(Arc<Unary>),
+    Streaming(Arc<Streaming>),
+}
+
+/// All methods, by the path of their requests.
+#[derive(Default)]
+pub(crate) struct Methods {
+    by_path: BTreeMap<String, Method>,
+}
+
+/// The methods of one service, while the table is made.
+pub(crate) struct Service<'m> {
+    methods: &'m mut Methods,
+    name: &'static str,
+}
+
+fn decoded<R: Message + Default>(message: Bytes) -> Result<R, Status> {
+    R::decode(message).map_err(|error| Status::internal(error.to_string()))
+}
+
+fn encoded<A: Message>(answer: Result<A>) -> Result<Bytes, Status> {
+    answer.map(|answer| answer.encode_to_vec().into()).map_err(to_status)
+}
+
+/// The name of a method in the key of a change: `messages.retry_dead` for `Messages` and `RetryDead`.
+fn key_name(service: &str, method: &str) -> String {
+    let mut name = service.to_ascii_lowercase();
+    for (at, letter) in method.char_indices() {
+        if at == 0 || letter.is_ascii_uppercase() {
+            name.push(if at == 0 { '.' } else { '_' });
+        }
+        name.push(letter.to_ascii_lowercase());
+    }
+    name
+}
+
+impl Methods {
+    /// Begins a service of the package `ghost.v1`.
+    pub(crate) fn service(&mut self, name: &'static str) -> Service<'_> {
+        Service { methods: self, name }
+    }
+
+    /// The full names of the services, in order.
+    pub(crate) fn services(&self) -> BTreeSet<&str> {
+        self.by_path.keys().filter_map(|path| path.trim_start_matches('/').split('/').next()).collect()
+    }
+
+    /// The paths of all methods, in order.
+    #[cfg(test)]
+    pub(crate) fn paths(&self) -> impl Iterator<Item = &str> {
+        self.by_path.keys().map(String::as_str)
+    }
+
+    /// The answer of a method to the operator `tester`.
+    #[cfg(test)]
+    pub(crate) async fn answer(&self, control: &Control, path: &str, message: Bytes) -> Result<Bytes, Status> {
+        let Some(Method::Unary(unary)) = self.by_path.get(path) else { panic!("{path}") };
+        unary(Call { control: control.clone(), by: Party::Operator("tester".into()), peer: None, message }).await
+    }
+}
+
+impl Service<'_> {
+    fn add(self, method: &str, handler: Method) -> Self {
+        self.methods.by_path.insert(format!("/ghost.v1.{}/{method}", self.name), handler);
+        self
+    }
+
+    /// Adds a method that reads.
+    pub(crate) fn query<R, A, H, F>(self, method: &'static str, handler: H) -> Self
+    where
+        R: Message + Default + 'static,
+        A: Message + 'static,
+        H: Fn(Query, R) -> F + Copy + Send + Sync + 'static,
+        F: Future<Output = Result<A>> + Send + 'static,
+    {
+        let unary = move |Call { control, by, peer, message }: Call| -> BoxFuture<'static, _> {
+            Box::pin(async move { encoded(handler(Query { control, by, peer }, decoded(message)?).await) })
+        };
+        self.add(method, Method::Unary(Arc::new(unary)))
+    }
+
+    /// Adds a method that changes something.
+    pub(crate) fn mutation<R, A, H, F>(self, method: &'static str, handler: H) -> Self
+    where
+        R: Change + Default + 'static,
+        A: Message + 'static,
+        H: Fn(Mutation, R) -> F + Copy + Send + Sync + 'static,
+        F: Future<Output = Result<A>> + Send + 'static,
+    {
+        let name: Arc<str> = key_name(self.name, method).into();
+        let unary = move |Call { control, by, message, .. }: Call| -> BoxFuture<'static, _> {
+            let name = Arc::clone(&name);
+            Box::pin(async move {
+                let request: R = decoded(message)?;
+                let cx = Mutation::new(&control, by, &name, &request).map_err(to_status)?;
+                encoded(handler(cx, request).await)
+            })
+        };
+        self.add(method, Method::Unary(Arc::new(unary)))
+    }
+
+    /// Adds a method that answers with a stream.
+    pub(crate) fn stream<R, A, S, H, F>(self, method: &'static str, handler: H) -> Self
+    where
+        R: Message + Default + 'static,
+        A: Message + 'static,
+        S: Stream<Item = Result<A, Status>> + Send + 'static,
+        H: Fn(Query, R) -> F + Copy + Send + Sync + 'static,
+        F: Future<Output = Result<S>> + Send + 'static,
+    {
+        let streaming = move |Call { control, by, peer, message }: Call| -> BoxFuture<'static, _> {
+            Box::pin(async move {
+                let items = handler(Query { control, by, peer }, decoded(message)?).await.map_err(to_status)?;
+                Ok(items.map(|item| item.map(|item| item.encode_to_vec().into())).boxed())
+            })
+        };
+        self.add(method, Method::Streaming(Arc::new(streaming)))
+    }
+}
+
+/// Serves the methods over gRPC, behind a gate that names the caller.
+#[derive(Clone)]
+pub(crate) struct Dispatcher {
+    pub(crate) methods: Arc<Methods>,
+    pub(crate) control: Control,
+}
+
+/// A request to one method, as a [`Call`].
+fn call(control: Control, request: Request<Bytes>) -> Result<Call, Status> {
+    let (_, extensions, message) = request.into_parts();
+    let Some(Principal(name)) = extensions.get::<Principal>() else {
+        return Err(Status::unauthenticated("the request has no principal"));
+    };
+    Ok(Call { control, by: Party::Operator(name.clone()), peer: extensions.get::<Peer>().cloned(), message })
+}
+
+impl tower::Service<axum::http::Request<Body>> for Dispatcher {
+    type Response = axum::http::Response<Body>;
+    type Error = Infallible;
+    type Future = BoxFuture<'static, Result<Self::Response, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: axum::http::Request<Body>) -> Self::Future {
+        let method = self.methods.by_path.get(request.uri().path()).cloned();
+        let control = self.control.clone();
+        Box::pin(async move {
+            // The limit also applies to decompressed requests. Responses are not compressed, because most clients are on
+            // the same machine.
+            let mut grpc = Grpc::new(Raw)
+                .accept_compressed(CompressionEncoding::Gzip)
+                .apply_max_message_size_config(Some(REQUEST_MAX), None);
+            Ok(match method {
+                None => Status::unimplemented("").into_http(),
+                Some(Method::Unary(unary)) => {
+                    let answer = tower::service_fn(|request| {
+                        let (unary, call) = (Arc::clone(&unary), call(control.clone(), request));
+                        async move { unary(call?).await.map(Response::new) }
+                    });
+                    grpc.unary(answer, request).await
+                }
+                Some(Method::Streaming(streaming)) => {
+                    let answer = tower::service_fn(|request| {
+                        let (streaming, call) = (Arc::clone(&streaming), call(control.clone(), request));
+                        async move { streaming(call?).await.map(Response::new) }
+                    });
+                    grpc.server_streaming(answer, request).await
+                }
+            })
+        })
+    }
+}
+
+/// Messages as bytes, so that the code of gRPC is compiled once and not for each method.
+struct Raw;
+
+impl Codec for Raw {
+    type Encode = Bytes;
+    type Decode = Bytes;
+    type Encoder = Self;
+    type Decoder = Self;
+
+    fn encoder(&mut self) -> Self {
+        Self
+    }
+
+    fn decoder(&mut self) -> Self {
+        Self
+    }
+}
+
+impl Encoder for Raw {
+    type Item = Bytes;
+    type Error = Status;
+
+    fn encode(&mut self, message: Bytes, out: &mut EncodeBuf<'_>) -> Result<(), Status> {
+        out.put(message);
+        Ok(())
+    }
+}
+
+impl Decoder for Raw {
+    type Item = Bytes;
+    type Error = Status;
+
+    fn decode(&mut self, message: &mut DecodeBuf<'_>) -> Result<Option<Bytes>, Status> {
+        Ok(Some(message.copy_to_bytes(message.remaining())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::TestControl;
+
+    #[test]
+    fn keys_name_the_method() {
+        assert_eq!(key_name("Messages", "RetryDead"), "messages.retry_dead");
+        assert_eq!(key_name("World", "Pause"), "world.pause");
+    }
+
+    #[tokio::test]
+    async fn a_request_without_a_principal_is_refused() {
+        let test = TestControl::new().await;
+        let refused = call(test.control.clone(), Request::new(Bytes::new())).map(drop);
+        assert_eq!(refused.unwrap_err().code(), tonic::Code::Unauthenticated);
+    }
+}
