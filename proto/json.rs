@@ -7,6 +7,8 @@
 //! id different names in different records. Exception: events leave out `channel` and
 //! `correlation_id` if they have none.
 
+use jiff::Timestamp;
+use jiff::fmt::temporal::DateTimePrinter;
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -46,30 +48,13 @@ pub fn parsed(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|_| Value::from(text))
 }
 
-const DAY_MS: i64 = 86_400_000;
-
 /// Formats milliseconds since 1970 as RFC 3339 in UTC: `2026-11-21T22:08:00.000Z`.
 #[must_use]
 pub fn rfc3339(ms: i64) -> String {
-    let (year, month, day) = civil(ms.div_euclid(DAY_MS));
-    let rest = ms.rem_euclid(DAY_MS);
-    let (hour, minute, second) = (rest / 3_600_000, rest / 60_000 % 60, rest / 1_000 % 60);
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{:03}Z", rest % 1_000)
-}
-
-/// Converts days since 1970-01-01 to year, month and day of the Gregorian calendar.
-fn civil(days: i64) -> (i64, i64, i64) {
-    // Count from 0000-03-01, so that the leap day is the last day of a year. 400 years have 146,097
-    // days.
-    let shifted = days + 719_468;
-    let era = shifted.div_euclid(146_097);
-    let day_of_era = shifted.rem_euclid(146_097);
-    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let march_month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * march_month + 2) / 5 + 1;
-    let month = if march_month < 10 { march_month + 3 } else { march_month - 9 };
-    (era * 400 + year_of_era + i64::from(month < 3), month, day)
+    // The calendar ends with the year 9999; its end stands for all that is later.
+    let end = if ms < 0 { Timestamp::MIN } else { Timestamp::MAX };
+    let at = Timestamp::from_millisecond(ms).unwrap_or(end);
+    DateTimePrinter::new().precision(Some(3)).timestamp_to_string(&at)
 }
 
 // The functions below serialize fields. A field is a value or an `Option` of it.

@@ -75,8 +75,7 @@ impl Interceptor for Gate {
                     ));
                 };
                 let digest = Sha256::digest(first.as_ref());
-                let short: String = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
-                format!("certificate-{short}")
+                format!("certificate-{}", hex::encode(&digest[..8]))
             }
         };
         request.extensions_mut().insert(Principal(principal));
@@ -88,7 +87,7 @@ impl Interceptor for Gate {
 pub(crate) fn random_hex() -> std::io::Result<String> {
     let mut random = [0u8; 32];
     File::open("/dev/urandom").and_then(|mut source| source.read_exact(&mut random))?;
-    Ok(random.iter().map(|byte| format!("{byte:02x}")).collect())
+    Ok(hex::encode(random))
 }
 
 /// Name of the token's file in the data directory.

@@ -9,7 +9,7 @@ use ghost_domain::Party;
 use ghost_world::World;
 use tokio::sync::watch;
 
-use crate::services::agents::AgentsRead;
+use crate::queries::AgentsRead;
 use crate::streams::readers::Readers;
 use crate::streams::recent::RecentEvents;
 use crate::tallies::Tallies;

@@ -76,7 +76,7 @@ impl Mutation {
             principal: by.clone(),
             request_id: request.request_id().parse()?,
             method: method.to_owned(),
-            digest: digest.iter().map(|byte| format!("{byte:02x}")).collect(),
+            digest: hex::encode(digest),
         };
         Ok(Self { control: control.clone(), by, key })
     }

@@ -4,6 +4,7 @@
 //! A query must never decide anything, or return an unbounded list.
 
 mod agents;
+mod agents_read;
 mod beginning;
 mod budgets;
 mod commands;
@@ -15,12 +16,13 @@ mod roots;
 mod turns;
 
 pub use agents::{AtWork, agents, all_agents, at_work};
+pub(crate) use agents_read::AgentsRead;
 pub use beginning::beginning_with;
 pub use budgets::{budgets, usage, usage_page};
 pub use commands::{TakeOver, TaskText, cancel_turn, deliver, edit_task, store_answer, take_over_call};
 pub use conversations::{Answering, answering, beyond_the_end, conversation, conversations, ended_turn, unanswerable};
 pub use filters::{agent_in_filter, archetype_in_filter, tool_in_filter, turn_in_filter};
-pub use pages::{PAGE_BYTES, Page, within_bytes};
+pub use pages::{PAGE_BYTES, Page, sealed, within_bytes};
 pub use roots::root_named;
 pub use turns::{turn, turns, why_ended};
 

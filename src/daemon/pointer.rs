@@ -79,8 +79,7 @@ impl Drop for Pointer {
 /// The name of a pointer. Two worlds with the same id have different data directories.
 fn name(world_id: &str, data_dir: &Path) -> String {
     let hash = Sha256::digest(data_dir.as_os_str().as_encoded_bytes());
-    let hash: String = hash.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
-    format!("{world_id}-{hash}.{EXTENSION}")
+    format!("{world_id}-{}.{EXTENSION}", hex::encode(&hash[..8]))
 }
 
 /// The endpoint for clients on this machine: a socket, if there is one.

@@ -281,7 +281,7 @@ fn schema_name(world_id: &str) -> String {
     if name.len() <= SCHEMA_MAX && name.ends_with(world_id) {
         return name;
     }
-    let hash: String = Sha256::digest(world_id).iter().take(4).map(|byte| format!("{byte:02x}")).collect();
+    let hash = hex::encode(&Sha256::digest(world_id)[..4]);
     // Every character has one byte.
     let kept: String = name.chars().take(SCHEMA_MAX - 1 - hash.len()).collect();
     format!("{kept}_{hash}")

@@ -3,7 +3,6 @@
 //! An approval must never cover more than the plan that was shown: a plan that differs in one byte has another digest.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -79,11 +78,7 @@ impl ApprovalPlan {
     pub fn digest(&self, agent_id: &AgentId) -> String {
         // The order of the members of an object is part of the plan: a different order is a different text.
         let text = serde_json::json!({ "agent_id": agent_id, "plan": self }).to_string();
-        Sha256::digest(text).iter().fold(String::with_capacity(64), |mut hex, byte| {
-            // Writing to a string cannot fail.
-            let _ = write!(hex, "{byte:02x}");
-            hex
-        })
+        hex::encode(Sha256::digest(text))
     }
 
     /// The plan in one line: a command line that is the only argument, otherwise the tool with all its arguments as JSON,

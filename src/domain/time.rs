@@ -6,6 +6,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
 
+use jiff::fmt::temporal::DateTimePrinter;
 use serde::{Deserialize, Serialize};
 
 /// A boxed future, the return type of ports and store commands.
@@ -39,26 +40,20 @@ impl Timestamp {
     /// RFC 3339 in UTC with seconds, such as `2026-11-21T22:08:00Z`.
     #[must_use]
     pub fn rfc3339_seconds(self) -> String {
-        let whole = self.rfc3339();
-        whole.split_once('.').map_or_else(|| whole.clone(), |(seconds, _)| format!("{seconds}Z"))
+        self.written(0)
     }
 
     /// RFC 3339 in UTC with milliseconds, such as `2026-11-21T22:08:00.000Z`.
     #[must_use]
     pub fn rfc3339(self) -> String {
-        // Civil-from-days, H. Hinnant, "chrono-Compatible Low-Level Date Algorithms".
-        let (days, ms) = (self.0.div_euclid(86_400_000), self.0.rem_euclid(86_400_000));
-        let z = days + 719_468;
-        let era = z.div_euclid(146_097);
-        let doe = z.rem_euclid(146_097);
-        let yoe = (doe - doe / 1_460 + doe / 36_524 - doe / 146_096) / 365;
-        let doy = doe - (365 * yoe + yoe / 4 - yoe / 100);
-        let mp = (5 * doy + 2) / 153;
-        let day = doy - (153 * mp + 2) / 5 + 1;
-        let month = if mp < 10 { mp + 3 } else { mp - 9 };
-        let year = yoe + era * 400 + i64::from(month <= 2);
-        let (h, m, s) = (ms / 3_600_000, ms / 60_000 % 60, ms / 1_000 % 60);
-        format!("{year:04}-{month:02}-{day:02}T{h:02}:{m:02}:{s:02}.{:03}Z", ms % 1_000)
+        self.written(3)
+    }
+
+    fn written(self, digits: u8) -> String {
+        // The calendar ends with the year 9999; its end stands for all that is later.
+        let end = if self.0 < 0 { jiff::Timestamp::MIN } else { jiff::Timestamp::MAX };
+        let at = jiff::Timestamp::from_millisecond(self.0).unwrap_or(end);
+        DateTimePrinter::new().precision(Some(digits)).timestamp_to_string(&at)
     }
 }
 
@@ -105,6 +100,8 @@ mod tests {
         assert_eq!(Timestamp(951_782_400_000).rfc3339(), "2000-02-29T00:00:00.000Z");
         assert_eq!(Timestamp(1_795_298_880_123).rfc3339(), "2026-11-21T22:08:00.123Z");
         assert_eq!(Timestamp(-1).rfc3339(), "1969-12-31T23:59:59.999Z");
+        assert_eq!(Timestamp(1_795_298_880_999).rfc3339_seconds(), "2026-11-21T22:08:00Z");
+        assert_eq!(Timestamp(i64::MAX).rfc3339(), "9999-12-30T22:00:00.999Z");
     }
 
     #[test]

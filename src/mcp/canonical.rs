@@ -12,7 +12,7 @@ pub(crate) fn canonical(value: &Value) -> String {
 
 /// The SHA-256 of `text` in hexadecimal digits.
 pub(crate) fn sha256(text: &str) -> String {
-    Sha256::digest(text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
+    hex::encode(Sha256::digest(text.as_bytes()))
 }
 
 /// The parser of JSON bounds the depth, and so the recursion.

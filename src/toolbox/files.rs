@@ -277,7 +277,6 @@ fn make(tree: &Tree, mut queue: mpsc::Receiver<Change>) -> Vec<(String, String)>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ghost_sandbox::remote::node::hex;
 
     fn made(tree: &Tree, changes: Vec<Change>) -> Vec<String> {
         let (sender, queue) = mpsc::channel(changes.len().max(1));
@@ -299,7 +298,7 @@ mod tests {
         let empty = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
         let abc = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
         let data = |text: &str| Change::Data(Data(text.as_bytes().to_vec()));
-        assert_eq!(hex(&[0xba, 0x78]), abc[..4]);
+        assert_eq!(hex::encode([0xba, 0x78]), abc[..4]);
         let skipped = made(
             &tree,
             vec![

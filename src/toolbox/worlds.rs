@@ -12,7 +12,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use ghost_config::plan::{SandboxKind, SandboxPlan};
 use ghost_domain::text::shown;
 use ghost_domain::{Clock, Code, Refusal};
-use ghost_sandbox::remote::node::hex;
 use ghost_sandbox::remote::protocol::{Access, Bounds, is_world};
 use ghost_sandbox::remote::tree::{Hashes, Tree};
 use ghost_sandbox::{Closed, Local, Report, Sandbox as _, Users};
@@ -319,7 +318,7 @@ fn opened(workspace: PathBuf, users: Option<Arc<WorldUsers>>) -> std::io::Result
     if !is_there || epoch.is_empty() {
         let mut random = [0; 12];
         std::fs::File::open("/dev/urandom")?.read_exact(&mut random)?;
-        epoch = hex(&random);
+        epoch = hex::encode(random);
         let new = file.with_extension("new");
         let mut made = std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
         made.write_all(epoch.as_bytes())?;

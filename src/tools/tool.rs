@@ -437,8 +437,7 @@ impl Tool {
     pub fn hash(&self) -> &str {
         self.hash.get_or_init(|| {
             let text = format!("{}\0{}\0{}", self.spec.name, self.spec.description, self.spec.parameters);
-            let digest = Sha256::digest(text.as_bytes());
-            digest.iter().take(HASH_BYTES).map(|byte| format!("{byte:02x}")).collect()
+            hex::encode(&Sha256::digest(text.as_bytes())[..HASH_BYTES])
         })
     }
 

@@ -16,7 +16,7 @@ impl Part {
     /// Creates a part and computes its hash.
     #[must_use]
     pub fn new(text: String) -> Self {
-        let hash = Sha256::digest(text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect();
+        let hash = hex::encode(Sha256::digest(text.as_bytes()));
         Self { hash, text }
     }
 }

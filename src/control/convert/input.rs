@@ -232,6 +232,11 @@ pub fn position(cursor: &str) -> Result<Option<Position>, Refusal> {
     position.map(Some).ok_or_else(|| bad_cursor(cursor))
 }
 
+/// The position in a cursor of `list`.
+pub fn position_of(list: &str, cursor: &str) -> Result<Option<Position>, Refusal> {
+    position(unseal(list, cursor)?)
+}
+
 /// The cursor of `list` for the position `inner`. An empty position is the end and has no cursor.
 ///
 /// The checksum detects a cursor of another list and one that was made up. Such a cursor would mostly

@@ -191,7 +191,7 @@ async fn accept(
     };
     let adapter = format!("{WEBHOOK}{name}");
     let start = Start { adapter: adapter.clone(), thread: Some(inbound.thread), owner: webhook.agent.clone(), party };
-    let digest = Sha256::digest(body).iter().map(|byte| format!("{byte:02x}")).collect();
+    let digest = hex::encode(Sha256::digest(body));
     let shown_id = request_id.as_str().to_owned();
     let key = RequestKey { principal: Party::Outside(adapter), request_id, method: "hooks".to_owned(), digest };
     let accepted = requests::once(world.store(), world.ctx(), key, move |w| {

@@ -2,6 +2,8 @@
 //!
 //! This module must never leave a row out between two pages, or return one twice.
 
+use crate::convert::input::seal;
+
 /// Largest size of a response's rows in bytes. Rows may be long, and gRPC clients accept 4 MiB by
 /// default.
 pub const PAGE_BYTES: usize = 1024 * 1024;
@@ -34,9 +36,13 @@ impl<T> Page<T> {
         Self { rows, positions, next }
     }
 
-    /// The rows as messages, as many as fit a response but at least one, and the cursor of the next
-    /// page.
-    pub fn map<U: prost::Message>(self, turned: impl FnMut(&T) -> U) -> (Vec<U>, String) {
+    /// The rows as messages, as many as fit a response but at least one, and the sealed cursor of the next page.
+    pub fn sealed<U: prost::Message>(self, list: &str, turned: impl FnMut(&T) -> U) -> (Vec<U>, String) {
+        let (rows, next) = self.map(turned);
+        (rows, seal(list, &next))
+    }
+
+    fn map<U: prost::Message>(self, turned: impl FnMut(&T) -> U) -> (Vec<U>, String) {
         let whole = self.rows.len();
         let (rows, _) = within_bytes(self.rows.iter().map(turned), false);
         let next = match rows.len() {
@@ -45,6 +51,19 @@ impl<T> Page<T> {
         };
         (rows, next)
     }
+}
+
+/// The rows of a list that fit a response, and the sealed cursor of the next page: the `key` of the last one, if more rows
+/// follow.
+pub fn sealed<T: prost::Message>(
+    list: &str,
+    rows: impl IntoIterator<Item = T>,
+    more: bool,
+    key: impl Fn(&T) -> &str,
+) -> (Vec<T>, String) {
+    let (rows, more) = within_bytes(rows, more);
+    let next = rows.last().filter(|_| more).map(|last| seal(list, key(last))).unwrap_or_default();
+    (rows, next)
 }
 
 /// As many rows as fit a response, but at least one. The flag says whether more rows follow.

@@ -1,7 +1,6 @@
 //! The `Agents` service.
 
 mod memory;
-mod recent;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +19,6 @@ use ghost_world::AgentCard;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-pub(crate) use self::recent::AgentsRead;
 use crate::control::Control;
 use crate::convert::{self, input};
 use crate::dispatch::{Mutation, Query, Result};
@@ -150,9 +148,8 @@ pub(crate) async fn list(cx: Query, request: v1::ListAgentsRequest) -> Result<v1
         };
         (cards.iter().zip(&records).filter_map(to_wire).collect(), more)
     };
-    let (agents, more) = queries::within_bytes(agents, more);
-    let next_cursor = agents.last().filter(|_| more).map(|agent: &v1::Agent| input::seal(LIST, &agent.agent_id));
-    Ok(v1::ListAgentsResponse { agents, next_cursor: next_cursor.unwrap_or_default() })
+    let (agents, next_cursor) = queries::sealed(LIST, agents, more, |last| &last.agent_id);
+    Ok(v1::ListAgentsResponse { agents, next_cursor })
 }
 
 pub(crate) async fn get(cx: Query, request: v1::GetAgentRequest) -> Result<v1::GetAgentResponse> {

@@ -20,11 +20,11 @@ pub(crate) async fn list(cx: Query, request: v1::ListApprovalsRequest) -> Result
     };
     let agent_id = queries::agent_in_filter(&cx.world, "agent_id", request.agent_id.as_deref()).await?;
     let filter = ApprovalFilter { agent_id, status, always: request.always };
-    let after = input::position(input::unseal("approvals", &request.cursor)?)?;
+    let after = input::position_of("approvals", &request.cursor)?;
     let page = queries::approvals(&cx.world, filter, after, input::page(request.limit)).await?;
     let redactor = &cx.world.ctx().redactor;
-    let (approvals, next) = page.map(|approval| convert::approval_row(approval, redactor));
-    Ok(v1::ListApprovalsResponse { approvals, next_cursor: input::seal("approvals", &next) })
+    let (approvals, next_cursor) = page.sealed("approvals", |approval| convert::approval_row(approval, redactor));
+    Ok(v1::ListApprovalsResponse { approvals, next_cursor })
 }
 
 pub(crate) async fn get(cx: Query, request: v1::GetApprovalRequest) -> Result<v1::Approval> {

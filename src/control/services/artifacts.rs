@@ -25,9 +25,8 @@ pub(crate) async fn list(cx: Query, request: v1::ListArtifactsRequest) -> Result
         limit: u32::try_from(limit).unwrap_or(u32::MAX).saturating_add(1),
     };
     let found: Vec<Artifact> = world.store().read(move |r| r.artifact_list(&filter)).await.map_err(Refusal::from)?;
-    let (artifacts, _) = queries::within_bytes(found.iter().take(limit).map(convert::artifact), false);
-    let last = artifacts.last().filter(|_| artifacts.len() < found.len());
-    let next_cursor = last.map(|last: &v1::Artifact| input::seal(LIST, &last.path)).unwrap_or_default();
+    let rows = found.iter().take(limit).map(convert::artifact);
+    let (artifacts, next_cursor) = queries::sealed(LIST, rows, found.len() > limit, |last| &last.path);
     Ok(v1::ListArtifactsResponse { artifacts, next_cursor })
 }
 

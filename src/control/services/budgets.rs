@@ -40,8 +40,8 @@ pub(crate) async fn list(cx: Query, request: v1::ListBudgetsRequest) -> Result<v
     let sort = input::parsed_if("sort", request.sort.as_deref())?;
     let cursor = input::unseal("budgets", &request.cursor)?;
     let page = queries::budgets(&cx.world, sort, cursor, input::page(request.limit)).await?;
-    let (budgets, next) = page.map(convert::budget);
-    Ok(v1::ListBudgetsResponse { budgets, next_cursor: input::seal("budgets", &next) })
+    let (budgets, next_cursor) = page.sealed("budgets", convert::budget);
+    Ok(v1::ListBudgetsResponse { budgets, next_cursor })
 }
 
 /// Parses a scope. The refusal suggests the nearest existing scope.
@@ -80,8 +80,8 @@ pub(crate) async fn usage(cx: Query, request: v1::UsageRequest) -> Result<v1::Us
     let filter = UsageFilter { agent_id, since, ..UsageFilter::default() };
     let cursor = input::unseal("usage", &request.cursor)?;
     let page = queries::usage_page(&cx.world, filter, cursor, request.limit).await?;
-    let (sums, next) = page.map(convert::usage_sum);
-    Ok(v1::UsageResponse { sums, next_cursor: input::seal("usage", &next) })
+    let (sums, next_cursor) = page.sealed("usage", convert::usage_sum);
+    Ok(v1::UsageResponse { sums, next_cursor })
 }
 
 pub(crate) async fn set(cx: Mutation, request: v1::SetBudgetRequest) -> Result<v1::Budget> {

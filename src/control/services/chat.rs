@@ -86,9 +86,9 @@ pub(crate) async fn list(cx: Query, request: v1::ListChannelsRequest) -> Result<
     let limit = input::page(request.limit);
     let (views, more) = store.read(move |r| rules::list_after(r, member.as_ref(), &after, limit)).await?;
     let redactor = &cx.world.ctx().redactor;
-    let (channels, more) = queries::within_bytes(views.iter().map(|view| convert::channel(view, redactor)), more);
-    let next_cursor = channels.last().filter(|_| more).map(|channel| input::seal("channels", &channel.channel));
-    Ok(v1::ListChannelsResponse { next_cursor: next_cursor.unwrap_or_default(), channels })
+    let rows = views.iter().map(|view| convert::channel(view, redactor));
+    let (channels, next_cursor) = queries::sealed("channels", rows, more, |last| &last.channel);
+    Ok(v1::ListChannelsResponse { channels, next_cursor })
 }
 
 pub(crate) async fn history(cx: Query, request: v1::HistoryRequest) -> Result<v1::HistoryResponse> {

@@ -91,10 +91,9 @@ async fn approve(cx: &Mutation, conversation_id: Option<ConversationId>, command
 
 pub(crate) async fn list(cx: Query, request: v1::ListConversationsRequest) -> Result<v1::ListConversationsResponse> {
     let owner = queries::agent_in_filter(&cx.world, "owner", request.owner.as_deref()).await?;
-    let after = input::position(input::unseal("conversations", &request.cursor)?)?;
+    let after = input::position_of("conversations", &request.cursor)?;
     let page = queries::conversations(&cx.world, owner, after, input::page(request.limit)).await?;
-    let (conversations, next) = page.map(convert::conversation);
-    let next_cursor = input::seal("conversations", &next);
+    let (conversations, next_cursor) = page.sealed("conversations", convert::conversation);
     Ok(v1::ListConversationsResponse { conversations, truncated: false, next_cursor })
 }
 

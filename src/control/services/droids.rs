@@ -39,9 +39,7 @@ pub(crate) async fn list(cx: Query, request: v1::ListDroidsRequest) -> Result<v1
     let redactor = &world.ctx().redactor;
     let rows = found.iter().take(limit).map(|droid| convert::droid(droid, redactor));
     let rows = rows.collect::<Result<Vec<v1::Droid>>>()?;
-    let (droids, _) = queries::within_bytes(rows, false);
-    let last = droids.last().filter(|_| droids.len() < found.len());
-    let next_cursor = last.map(|last: &v1::Droid| input::seal(LIST, &last.droid_id)).unwrap_or_default();
+    let (droids, next_cursor) = queries::sealed(LIST, rows, found.len() > limit, |last| &last.droid_id);
     Ok(v1::ListDroidsResponse { droids, next_cursor })
 }
 

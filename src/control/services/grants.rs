@@ -52,9 +52,7 @@ pub(crate) async fn list(cx: Query, request: v1::ListGrantsRequest) -> Result<v1
     let live: Vec<Grant> = read.await.map_err(Refusal::from)?;
     let rest: Vec<Grant> = live.into_iter().filter(|grant| after.is_none_or(|id| grant.grant_id > id)).collect();
     let rows = rest.iter().take(limit).map(|grant| convert::grant(grant, &world.ctx().redactor));
-    let (grants, _) = queries::within_bytes(rows, false);
-    let last = grants.last().filter(|_| grants.len() < rest.len());
-    let next_cursor = last.map(|last: &v1::Grant| input::seal(LIST, &last.grant_id)).unwrap_or_default();
+    let (grants, next_cursor) = queries::sealed(LIST, rows, rest.len() > limit, |last| &last.grant_id);
     Ok(v1::ListGrantsResponse { grants, next_cursor })
 }
 

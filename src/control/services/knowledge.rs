@@ -74,10 +74,8 @@ pub(crate) async fn list(cx: Query, request: v1::ListKnowledgeRequest) -> Result
         .await?;
     let redactor = &cx.world.ctx().redactor;
     let entries = listed.entries.iter().map(|entry| convert::entry(entry, redactor, false));
-    let (entries, more) = queries::within_bytes(entries, listed.more);
-    let last = entries.last().filter(|_| more);
-    let next_cursor = last.map(|entry: &v1::KnowledgeEntry| input::seal("knowledge", &entry.entry_id));
-    Ok(v1::ListKnowledgeResponse { next_cursor: next_cursor.unwrap_or_default(), entries })
+    let (entries, next_cursor) = queries::sealed("knowledge", entries, listed.more, |last| &last.entry_id);
+    Ok(v1::ListKnowledgeResponse { entries, next_cursor })
 }
 
 pub(crate) async fn read(cx: Query, request: v1::ReadKnowledgeRequest) -> Result<v1::ReadKnowledgeResponse> {

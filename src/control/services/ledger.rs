@@ -46,12 +46,12 @@ pub(crate) async fn list(cx: Query, request: v1::ListLedgerRequest) -> Result<v1
         },
     )
     .await?;
-    let after = input::position(input::unseal("ledger", &request.cursor)?)?;
+    let after = input::position_of("ledger", &request.cursor)?;
     let turn_id = filter.turn_id;
     let page = queries::ledger(&cx.world, filter, after, input::page(request.limit)).await?;
     if let (Some(turn_id), true) = (turn_id, after.is_none() && page.rows.is_empty()) {
         queries::turn_in_filter(&cx.world, turn_id).await?;
     }
-    let (rows, next) = page.map(convert::ledger_row);
-    Ok(v1::ListLedgerResponse { rows, next_cursor: input::seal("ledger", &next) })
+    let (rows, next_cursor) = page.sealed("ledger", convert::ledger_row);
+    Ok(v1::ListLedgerResponse { rows, next_cursor })
 }

@@ -32,11 +32,11 @@ pub(crate) async fn list_dead(cx: Query, request: v1::ListDeadRequest) -> Result
             Refusal { hint, ..refusal }
         })?),
     };
-    let after = input::position(input::unseal("dead letters", &request.cursor)?)?;
+    let after = input::position_of("dead letters", &request.cursor)?;
     let limit = input::page(request.limit);
     let page = queries::dead_letters(&cx.world, agent_id, status, after, limit).await?;
-    let (dead_letters, next) = page.map(convert::dead_letter);
-    Ok(v1::ListDeadResponse { dead_letters, next_cursor: input::seal("dead letters", &next), truncated: false })
+    let (dead_letters, next_cursor) = page.sealed("dead letters", convert::dead_letter);
+    Ok(v1::ListDeadResponse { dead_letters, next_cursor, truncated: false })
 }
 
 pub(crate) async fn get_dead(cx: Query, request: v1::GetDeadRequest) -> Result<v1::GetDeadResponse> {

@@ -148,8 +148,8 @@ pub(crate) async fn list(cx: Query, request: v1::ListSchedulesRequest) -> Result
     let cursor = input::unseal("schedules", &request.cursor)?;
     let page = queries::schedules(&cx.world, agent_id, kind, cursor, input::page(request.limit)).await?;
     let redactor = &cx.world.ctx().redactor;
-    let (schedules, next) = page.map(|schedule| convert::schedule(schedule, redactor));
-    Ok(v1::ListSchedulesResponse { schedules, truncated: false, next_cursor: input::seal("schedules", &next) })
+    let (schedules, next_cursor) = page.sealed("schedules", |schedule| convert::schedule(schedule, redactor));
+    Ok(v1::ListSchedulesResponse { schedules, truncated: false, next_cursor })
 }
 
 pub(crate) async fn runs(cx: Query, request: v1::ListRunsRequest) -> Result<v1::ListRunsResponse> {

@@ -58,12 +58,12 @@ pub(crate) async fn list(cx: Query, request: v1::ListSkillsRequest) -> Result<v1
             (skills.visible(filter.as_ref()).cloned().collect(), held)
         }
     };
+    let limit = input::page(request.limit);
     let mut rest: Vec<&Arc<Skill>> = selected.iter().filter(|skill| skill.name.as_str() > after).collect();
     rest.sort_by(|one, other| one.name.cmp(&other.name));
-    let rows = rest.iter().take(input::page(request.limit)).map(|skill| shown(skill, &held));
-    let (skills, _) = queries::within_bytes(rows, false);
-    let next_cursor = skills.last().filter(|_| skills.len() < rest.len()).map(|last| input::seal(LIST, &last.name));
-    Ok(v1::ListSkillsResponse { next_cursor: next_cursor.unwrap_or_default(), skills })
+    let rows = rest.iter().take(limit).map(|skill| shown(skill, &held));
+    let (skills, next_cursor) = queries::sealed(LIST, rows, rest.len() > limit, |last| &last.name);
+    Ok(v1::ListSkillsResponse { skills, next_cursor })
 }
 
 pub(crate) async fn get(cx: Query, request: v1::GetSkillRequest) -> Result<v1::GetSkillResponse> {

@@ -19,10 +19,8 @@ pub(crate) async fn list(cx: Query, request: v1::ListStateRequest) -> Result<v1:
     let listed: Listed = cx.world.store().read(move |r| rules::list(r, &request.prefix, &after, limit)).await?;
     let redactor = &cx.world.ctx().redactor;
     let entries = listed.entries.iter().map(|entry| convert::entry(entry, redactor));
-    let (entries, more) = queries::within_bytes(entries, listed.more);
-    let last = entries.last().filter(|_| more);
-    let next_cursor = last.map(|entry: &v1::StateEntry| input::seal("state", &entry.key));
-    Ok(v1::ListStateResponse { next_cursor: next_cursor.unwrap_or_default(), entries })
+    let (entries, next_cursor) = queries::sealed("state", entries, listed.more, |last| &last.key);
+    Ok(v1::ListStateResponse { entries, next_cursor })
 }
 
 pub(crate) async fn set(cx: Mutation, request: v1::SetStateRequest) -> Result<v1::StateEntry> {

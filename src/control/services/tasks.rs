@@ -58,8 +58,8 @@ pub(crate) async fn list(cx: Query, request: v1::ListTasksRequest) -> Result<v1:
     let status = input::parsed_if("status", request.status.as_deref())?;
     let cursor = input::unseal("tasks", &request.cursor)?;
     let page = queries::task_page(&cx.world, owner, status, cursor, input::page(request.limit)).await?;
-    let (tasks, next) = page.map(|task| convert::task(task, &cx.world.ctx().redactor));
-    Ok(v1::ListTasksResponse { tasks, next_cursor: input::seal("tasks", &next), truncated: false })
+    let (tasks, next_cursor) = page.sealed("tasks", |task| convert::task(task, &cx.world.ctx().redactor));
+    Ok(v1::ListTasksResponse { tasks, next_cursor, truncated: false })
 }
 
 pub(crate) async fn get(cx: Query, request: v1::GetTaskRequest) -> Result<v1::GetTaskResponse> {

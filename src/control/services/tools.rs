@@ -94,17 +94,16 @@ pub(crate) async fn list(cx: Query, request: v1::ListToolsRequest) -> Result<v1:
     // The list has the order of the briefing, and contains each tool once. If the tool of the
     // cursor is gone, the list starts again.
     let start = tools.iter().position(|tool| tool.name == after).map_or(0, |at| at + 1);
-    let rest = tools.get(start..).unwrap_or_default();
-    let summaries = rest.iter().take(input::page(request.limit)).map(|tool| v1::ToolSummary {
+    let (rest, limit) = (tools.get(start..).unwrap_or_default(), input::page(request.limit));
+    let summaries = rest.iter().take(limit).map(|tool| v1::ToolSummary {
         name: tool.name.clone(),
         description: tool.description.clone(),
         label: tool.label().to_owned(),
         section: tool.section().unwrap_or_default().to_owned(),
     });
-    let (tools, _) = queries::within_bytes(summaries, false);
-    let next_cursor = tools.last().filter(|_| tools.len() < rest.len()).map(|last| input::seal("tools", &last.name));
+    let (tools, next_cursor) = queries::sealed("tools", summaries, rest.len() > limit, |last| &last.name);
     let absent = absent.into_iter().map(|(name, reason)| v1::AbsentTool { name, reason }).collect();
-    Ok(v1::ListToolsResponse { next_cursor: next_cursor.unwrap_or_default(), tools, absent })
+    Ok(v1::ListToolsResponse { tools, absent, next_cursor })
 }
 
 pub(crate) async fn describe(cx: Query, request: v1::DescribeToolRequest) -> Result<v1::ToolDescription> {

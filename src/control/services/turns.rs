@@ -34,11 +34,11 @@ pub(crate) async fn list(cx: Query, request: v1::ListTurnsRequest) -> Result<v1:
         root_id: input::parsed_if("root_id", request.root_id.as_deref())?,
         ..TurnFilter::default()
     };
-    let after = input::position(input::unseal("turns", &request.cursor)?)?;
+    let after = input::position_of("turns", &request.cursor)?;
     let (world, limit) = (&cx.world, input::page(request.limit));
     let page = queries::turns(world, filter, after, limit).await?;
-    let (turns, next) = page.map(|turn| convert::turn(turn, &cx.world.ctx().redactor));
-    Ok(v1::ListTurnsResponse { turns, next_cursor: input::seal("turns", &next) })
+    let (turns, next_cursor) = page.sealed("turns", |turn| convert::turn(turn, &cx.world.ctx().redactor));
+    Ok(v1::ListTurnsResponse { turns, next_cursor })
 }
 
 pub(crate) async fn get(cx: Query, request: v1::GetTurnRequest) -> Result<v1::GetTurnResponse> {

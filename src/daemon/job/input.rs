@@ -110,7 +110,7 @@ pub(super) fn job_id(files: &[Input]) -> String {
         hasher.update((file.bytes.len() as u64).to_le_bytes());
         hasher.update(&file.bytes);
     }
-    hasher.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+    hex::encode(&hasher.finalize()[..8])
 }
 
 /// Reads the input directory: regular files only, in order of path, limited in number, size and

@@ -4,7 +4,6 @@
 //! stored state.
 
 use std::borrow::Cow;
-use std::fmt::Write as _;
 
 use ghost_domain::model_facts::ThinkingControl;
 use ghost_domain::tool_catalogue::{DESCRIBE, to_wire};
@@ -318,12 +317,5 @@ fn wire_id(id: &str) -> Cow<'_, str> {
     if id.len() <= CALL_ID_MAX {
         return id.into();
     }
-    Sha256::digest(id)
-        .iter()
-        .fold(String::with_capacity(CALL_ID_MAX), |mut hex, byte| {
-            // Writing to a string never fails.
-            let _ = write!(hex, "{byte:02x}");
-            hex
-        })
-        .into()
+    hex::encode(Sha256::digest(id)).into()
 }

@@ -64,13 +64,7 @@ pub fn digest<'n>(nodes: impl Iterator<Item = (&'n String, &'n Node)>) -> String
         hash.update(text);
         hash.update([0]);
     }
-    hex(&hash.finalize())
-}
-
-/// Bytes as lower-case hexadecimal digits.
-#[must_use]
-pub fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    hex::encode(hash.finalize())
 }
 
 /// Whether `path` is strictly below the directory `dir`. Everything is below the root, which is empty.

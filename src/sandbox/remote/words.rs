@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use ghost_domain::text::shown;
 
-use super::node::hex;
 use super::protocol::{Ended, Health, is_world};
 use crate::capture::Captured;
 use crate::command::{Command, Finished};
@@ -45,9 +44,9 @@ pub(super) fn world_name(world_id: &str, data_dir: &Path) -> io::Result<String> 
             let mut random = [0; 12];
             File::open("/dev/urandom").and_then(|mut source| source.read_exact(&mut random))?;
             let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
-            file.write_all(hex(&random).as_bytes())?;
+            file.write_all(hex::encode(random).as_bytes())?;
             file.sync_all()?;
-            hex(&random)
+            hex::encode(random)
         }
         Err(error) => return Err(error),
     };

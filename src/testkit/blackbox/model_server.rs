@@ -93,7 +93,7 @@ fn digest(request: &FakeRequest) -> String {
         hasher.update(message.to_string().as_bytes());
         hasher.update([0]);
     }
-    hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+    hex::encode(hasher.finalize())
 }
 
 fn text_of(message: &Value) -> String {

@@ -64,16 +64,7 @@ pub struct FileText {
 /// The lower-case hexadecimal SHA-256 of `bytes`.
 #[must_use]
 pub fn sha256_hex(bytes: &[u8]) -> String {
-    hex(&Sha256::digest(bytes))
-}
-
-fn hex(digest: &[u8]) -> String {
-    use std::fmt::Write;
-    digest.iter().fold(String::with_capacity(digest.len() * 2), |mut text, byte| {
-        // Writing to a string cannot fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
+    hex::encode(Sha256::digest(bytes))
 }
 
 /// Refuses names that are reserved.
@@ -339,7 +330,7 @@ fn hash_of(mut file: impl Read, path: &WorkspacePath) -> Result<(String, u64), R
     let (mut hasher, mut buffer, mut hashed) = (Sha256::new(), vec![0_u8; 64 * 1024], 0_u64);
     loop {
         match file.read(&mut buffer) {
-            Ok(0) => return Ok((hex(&hasher.finalize()), hashed)),
+            Ok(0) => return Ok((hex::encode(hasher.finalize()), hashed)),
             Ok(count) => {
                 hashed += count as u64;
                 hasher.update(&buffer[..count]);

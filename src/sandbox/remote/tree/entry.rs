@@ -15,7 +15,7 @@ use rustix::path::Arg;
 use sha2::{Digest as _, Sha256};
 
 use crate::own_dirs::{is_shared, shared_mode};
-use crate::remote::node::{Node, hex};
+use crate::remote::node::Node;
 use crate::remote::protocol::BYTES_MAX;
 
 const BUFFER: usize = 64 * 1024;
@@ -146,7 +146,7 @@ fn hash(mut file: File) -> io::Result<(String, u64)> {
     let (mut hash, mut buffer, mut size) = (Sha256::new(), vec![0; BUFFER], 0_u64);
     loop {
         let read = match file.read(&mut buffer) {
-            Ok(0) => return Ok((hex(&hash.finalize()), size)),
+            Ok(0) => return Ok((hex::encode(hash.finalize()), size)),
             Ok(read) => read,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             Err(error) => return Err(error),

@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use sha2::{Digest as _, Sha256};
 
 use super::entry::{Heir, clear, is_still};
-use crate::remote::node::{Node, hex};
+use crate::remote::node::Node;
 
 /// Numbers the names of this process.
 static COUNT: AtomicU64 = AtomicU64::new(0);
@@ -72,7 +72,7 @@ impl Incoming {
     pub fn finish(mut self, sha256: &str, was: Option<&Node>, name: Option<&str>) -> io::Result<bool> {
         let hash = std::mem::take(&mut self.hash).finalize();
         let name = name.unwrap_or(&self.name).to_owned();
-        if self.left > 0 || hex(&hash) != sha256 || !is_still(&self.dir, &name, was)? {
+        if self.left > 0 || hex::encode(hash) != sha256 || !is_still(&self.dir, &name, was)? {
             return Ok(false);
         }
         let mode = if self.executable { 0o755 } else { 0o644 };

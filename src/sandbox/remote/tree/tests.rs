@@ -3,14 +3,13 @@
 use std::os::unix::fs::symlink;
 
 use super::*;
-use crate::remote::node::hex;
 use sha2::{Digest as _, Sha256};
 
 /// Long after every file was made.
 const LATER: i64 = i64::MAX / 2;
 
 fn sha(content: &[u8]) -> String {
-    hex(&Sha256::digest(content))
+    hex::encode(Sha256::digest(content))
 }
 
 fn file(content: &[u8]) -> Node {

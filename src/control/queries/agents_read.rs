@@ -10,22 +10,22 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use ghost_domain::{Agent, AgentId, Refusal};
 use ghost_world::{AgentCard, World};
 
-use crate::queries::{self, AtWork};
+use super::agents::{self, AtWork};
 
 /// Largest number of cached agents.
 const AGENTS_MAX: usize = 4_096;
 
 /// An agent with its current work, model and tools.
-pub(super) struct AgentDetails {
-    pub(super) work: AtWork,
+pub(crate) struct AgentDetails {
+    pub(crate) work: AtWork,
     /// The model of its next turn.
-    pub(super) model: Option<String>,
+    pub(crate) model: Option<String>,
     /// Number of its tools.
-    pub(super) tools: u32,
+    pub(crate) tools: u32,
     /// The access mode that decides its tools.
-    pub(super) access: Option<&'static str>,
+    pub(crate) access: Option<&'static str>,
     /// Why the agent cannot run, and how to correct it.
-    pub(super) cannot_run: Option<String>,
+    pub(crate) cannot_run: Option<String>,
 }
 
 #[derive(Default)]
@@ -55,7 +55,7 @@ impl AgentsRead {
     }
 
     /// The rows of these agents, in the order of the cards. `None` for a deleted agent.
-    pub(super) async fn records(&self, world: &World, cards: &[AgentCard]) -> Result<Vec<Option<Arc<Agent>>>, Refusal> {
+    pub(crate) async fn records(&self, world: &World, cards: &[AgentCard]) -> Result<Vec<Option<Arc<Agent>>>, Refusal> {
         let seq = world.store().last_seq();
         let mut found: Vec<Option<Arc<Agent>>> = {
             let cache = self.at(seq);
@@ -70,7 +70,7 @@ impl AgentsRead {
         if missing.is_empty() {
             return Ok(found);
         }
-        let records: BTreeMap<AgentId, Arc<Agent>> = queries::agents(world, missing)
+        let records: BTreeMap<AgentId, Arc<Agent>> = agents::agents(world, missing)
             .await?
             .into_iter()
             .filter(|agent| !agent.is_deleted())
@@ -89,12 +89,12 @@ impl AgentsRead {
     }
 
     /// One agent with its current work.
-    pub(super) async fn at_work(&self, world: &World, agent_id: &AgentId) -> Result<Arc<AgentDetails>, Refusal> {
+    pub(crate) async fn at_work(&self, world: &World, agent_id: &AgentId) -> Result<Arc<AgentDetails>, Refusal> {
         let seq = world.store().last_seq();
         if let Some(details) = self.at(seq).details.get(agent_id) {
             return Ok(Arc::clone(details));
         }
-        let work = queries::at_work(world, agent_id).await?;
+        let work = agents::at_work(world, agent_id).await?;
         // An agent whose archetype is gone has no profile, but can still be shown.
         let details = match world.engine().spec_and_tools(&work.agent).await {
             Ok((spec, registry)) => AgentDetails {
