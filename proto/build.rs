@@ -38,16 +38,37 @@ fn main() -> Result<(), Box<dyn Error>> {
     builder.compile_fds(compiler.file_descriptor_set())?;
     // Each message of a change has the key under which its answer is stored.
     let mut changes = String::new();
-    let is_keyed = |message: &MessageDescriptor| message.get_field_by_name("request_id").is_some();
-    for message in compiler.descriptor_pool().all_messages().filter(is_keyed) {
-        let name = message.name();
-        writeln!(changes, "impl crate::Change for {name} {{ fn request_id(&self) -> &str {{ &self.request_id }} }}")?;
+    for service in compiler.descriptor_pool().services() {
+        for method in service.methods() {
+            let message = method.input();
+            if message.get_field_by_name("request_id").is_some() {
+                let (name, key) = (message.name(), key_name(service.name(), method.name()));
+                writeln!(
+                    changes,
+                    "impl crate::Change for {name} {{\n\
+                     const METHOD: &'static str = \"{key}\";\n\
+                     fn request_id(&self) -> &str {{ &self.request_id }}\n}}"
+                )?;
+            }
+        }
     }
     std::fs::write(out_dir.join("changes.rs"), changes)?;
 
     println!("cargo:rerun-if-changed=ghost/v1");
     println!("cargo:rerun-if-changed=build.rs");
     Ok(())
+}
+
+/// The name of a method in the key of a change: `messages.retry_dead` for `Messages` and `RetryDead`.
+fn key_name(service: &str, method: &str) -> String {
+    let mut name = service.to_ascii_lowercase();
+    for (at, letter) in method.char_indices() {
+        if at == 0 || letter.is_ascii_uppercase() {
+            name.push(if at == 0 { '.' } else { '_' });
+        }
+        name.push(letter.to_ascii_lowercase());
+    }
+    name
 }
 
 /// Whether a message has a JSON form: all but requests, and messages with a choice of fields.

@@ -20,6 +20,9 @@ pub const FILE_DESCRIPTOR_SET: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "
 
 /// A request that changes something.
 pub trait Change: prost::Message {
+    /// The name of its method in the key under which its answer is stored, such as `messages.send`.
+    const METHOD: &'static str;
+
     /// The client's name for the request: sent again with the same one, it is carried out once.
     fn request_id(&self) -> &str;
 }

@@ -6,7 +6,7 @@ use prost::Message;
 use prost_types::field_descriptor_proto::{Label, Type};
 use prost_types::{DescriptorProto, EnumDescriptorProto, FileDescriptorProto, FileDescriptorSet};
 
-use crate::FILE_DESCRIPTOR_SET;
+use crate::{Change as _, FILE_DESCRIPTOR_SET, v1};
 
 fn descriptors() -> FileDescriptorSet {
     FileDescriptorSet::decode(FILE_DESCRIPTOR_SET).unwrap()
@@ -248,4 +248,11 @@ fn an_element_without_a_comment_is_found() {
     let files = compiler.file_descriptor_set();
     std::fs::remove_dir_all(&folder).unwrap();
     assert_eq!(uncommented(&files.file[0]), ["M.mute", "M.name", "Sort.NONE", "S.Quiet"]);
+}
+
+/// Stored answers of earlier versions have these names.
+#[test]
+fn keys_of_changes_name_their_methods() {
+    let names = [v1::RetryDeadRequest::METHOD, v1::PauseRequest::METHOD, v1::CreateTaskRequest::METHOD];
+    assert_eq!(names, ["messages.retry_dead", "world.pause", "tasks.create"]);
 }

@@ -29,6 +29,7 @@ use tonic::{Request, Response, Status};
 
 use crate::connections::Peer;
 use crate::control::Control;
+use crate::queries;
 use crate::refusal::to_status;
 
 /// The result of a handler and of what it is made of.
@@ -70,12 +71,12 @@ impl Mutation {
     ///
     /// # Errors
     /// If `request_id` is not one.
-    pub(crate) fn new<R: Change>(control: &Control, by: Party, method: &str, request: &R) -> Result<Self> {
+    pub(crate) fn new<R: Change>(control: &Control, by: Party, request: &R) -> Result<Self> {
         let digest = Sha256::digest(request.encode_to_vec());
         let key = RequestKey {
             principal: by.clone(),
             request_id: request.request_id().parse()?,
-            method: method.to_owned(),
+            method: R::METHOD.to_owned(),
             digest: hex::encode(digest),
         };
         Ok(Self { control: control.clone(), by, key })
@@ -116,9 +117,7 @@ impl Mutation {
 
     /// Whether a request with this key has been carried out.
     pub(crate) async fn is_answered(&self) -> Result<bool> {
-        let RequestKey { principal, request_id, .. } = self.key.clone();
-        let found = self.world.store().read(move |r| r.request_get(&principal, &request_id)).await;
-        Ok(found.map_err(Refusal::from)?.is_some())
+        Ok(queries::stored_answer(&self.world, &self.key).await?.is_some())
     }
 }
 
@@ -176,18 +175,6 @@ fn encoded<A: Message>(answer: Result<A>) -> Result<Bytes, Status> {
     answer.map(|answer| answer.encode_to_vec().into()).map_err(to_status)
 }
 
-/// The name of a method in the key of a change: `messages.retry_dead` for `Messages` and `RetryDead`.
-fn key_name(service: &str, method: &str) -> String {
-    let mut name = service.to_ascii_lowercase();
-    for (at, letter) in method.char_indices() {
-        if at == 0 || letter.is_ascii_uppercase() {
-            name.push(if at == 0 { '.' } else { '_' });
-        }
-        name.push(letter.to_ascii_lowercase());
-    }
-    name
-}
-
 impl Methods {
     /// Begins a service of the package `ghost.v1`.
     pub(crate) fn service(&mut self, name: &'static str) -> Service<'_> {
@@ -241,12 +228,10 @@ impl Service<'_> {
         H: Fn(Mutation, R) -> F + Copy + Send + Sync + 'static,
         F: Future<Output = Result<A>> + Send + 'static,
     {
-        let name: Arc<str> = key_name(self.name, method).into();
         let unary = move |Call { control, by, message, .. }: Call| -> BoxFuture<'static, _> {
-            let name = Arc::clone(&name);
             Box::pin(async move {
                 let request: R = decoded(message)?;
-                let cx = Mutation::new(&control, by, &name, &request).map_err(to_status)?;
+                let cx = Mutation::new(&control, by, &request).map_err(to_status)?;
                 encoded(handler(cx, request).await)
             })
         };
@@ -368,12 +353,6 @@ impl Decoder for Raw {
 mod tests {
     use super::*;
     use crate::fixture::TestControl;
-
-    #[test]
-    fn keys_name_the_method() {
-        assert_eq!(key_name("Messages", "RetryDead"), "messages.retry_dead");
-        assert_eq!(key_name("World", "Pause"), "world.pause");
-    }
 
     #[tokio::test]
     async fn a_request_without_a_principal_is_refused() {

@@ -232,6 +232,14 @@ pub fn position(cursor: &str) -> Result<Option<Position>, Refusal> {
     position.map(Some).ok_or_else(|| bad_cursor(cursor))
 }
 
+/// The key in a cursor of `list` that is ordered by it. `None` is the beginning.
+pub fn after<T: std::str::FromStr>(list: &str, cursor: &str) -> Result<Option<T>, Refusal> {
+    match unseal(list, cursor)? {
+        "" => Ok(None),
+        key => key.parse().map(Some).map_err(|_| bad_cursor(cursor)),
+    }
+}
+
 /// The position in a cursor of `list`.
 pub fn position_of(list: &str, cursor: &str) -> Result<Option<Position>, Refusal> {
     position(unseal(list, cursor)?)

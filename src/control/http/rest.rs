@@ -29,10 +29,10 @@ impl Rest {
         Query::new(&self.control, Party::Operator("http".to_owned()))
     }
 
-    /// What the handler of `method` gets, which changes something.
-    pub(super) fn mutation<R: Change>(&self, method: &str, request: &R) -> Result<Mutation, Refusal> {
+    /// What a handler that changes something gets.
+    pub(super) fn mutation<R: Change>(&self, request: &R) -> Result<Mutation, Refusal> {
         // The same principal as over gRPC with the token, so one key means one request over both.
-        Mutation::new(&self.control, Party::Operator("token".to_owned()), method, request)
+        Mutation::new(&self.control, Party::Operator("token".to_owned()), request)
     }
 }
 

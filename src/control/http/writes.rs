@@ -142,7 +142,7 @@ pub(super) async fn send(State(rest): Shared, id: Named, uri: Uri, headers: Head
         attachments: fields.texts("attachments")?.unwrap_or_default(),
     };
     let agent_id = request.agent_id.clone();
-    let answer = messages::send(rest.mutation("messages.send", &request)?, request).await?;
+    let answer = messages::send(rest.mutation(&request)?, request).await?;
     Ok(Json(sent(&answer, &agent_id)))
 }
 
@@ -156,7 +156,7 @@ pub(super) async fn ask(State(rest): Shared, id: Named, uri: Uri, headers: Heade
         timeout_ms: fields.number("timeout_ms")?,
     };
     let agent_id = request.agent_id.clone();
-    let answer = messages::ask(rest.mutation("messages.ask", &request)?, request).await?;
+    let answer = messages::ask(rest.mutation(&request)?, request).await?;
     Ok(Json(asked(&answer, &agent_id)))
 }
 
@@ -176,7 +176,7 @@ pub(super) async fn decide(State(rest): Shared, id: Named, uri: Uri, headers: He
             .get("fields", "an object", |value| value.is_object().then(|| value.to_string()))?
             .unwrap_or_default(),
     };
-    let answer = approvals::decide(rest.mutation("approvals.decide", &request)?, request).await?;
+    let answer = approvals::decide(rest.mutation(&request)?, request).await?;
     Ok(Json(json::value(&answer)))
 }
 
@@ -184,7 +184,7 @@ pub(super) async fn decide(State(rest): Shared, id: Named, uri: Uri, headers: He
 pub(super) async fn revoke(State(rest): Shared, id: Named, uri: Uri, headers: HeaderMap, body: RawBody) -> Answer {
     let Write { request_id, .. } = Write::read(&uri, &headers, body, &[])?;
     let request = v1::RevokeApprovalRequest { request_id, approval_id: named(id)? };
-    let answer = approvals::revoke(rest.mutation("approvals.revoke", &request)?, request).await?;
+    let answer = approvals::revoke(rest.mutation(&request)?, request).await?;
     Ok(Json(json::value(&answer)))
 }
 
@@ -199,7 +199,7 @@ pub(super) async fn reset_session(
     let Write { request_id, .. } = Write::read(&uri, &headers, body, &[])?;
     let (agent_id, session) = named_session(path)?;
     let request = v1::ResetSessionRequest { request_id, agent_id, session };
-    let answer = sessions::reset(rest.mutation("sessions.reset", &request)?, request).await?;
+    let answer = sessions::reset(rest.mutation(&request)?, request).await?;
     Ok(Json(json::value(&answer)))
 }
 
@@ -215,7 +215,7 @@ pub(super) async fn chat(State(rest): Shared, channel: Named, uri: Uri, headers:
         as_agent: fields.text("as_agent")?,
         deliver: fields.flag("deliver")?,
     };
-    let answer = chat::post(rest.mutation("chat.post", &request)?, request).await?;
+    let answer = chat::post(rest.mutation(&request)?, request).await?;
     Ok(Json(posted(&answer)))
 }
 
@@ -231,7 +231,7 @@ pub(super) async fn add_grant(State(rest): Shared, id: Named, uri: Uri, headers:
         source: fields.text("source")?,
         reason: fields.text("reason")?,
     };
-    let made = grants::add(rest.mutation("grants.add", &request)?, request).await?;
+    let made = grants::add(rest.mutation(&request)?, request).await?;
     Ok(Json(json::value(&made)))
 }
 
@@ -245,7 +245,7 @@ pub(super) async fn revoke_grant(
 ) -> Answer {
     let Write { request_id, .. } = Write::read(&uri, &headers, body, &[])?;
     let request = v1::RevokeGrantRequest { request_id, grant_id: named(id)? };
-    let gone = grants::revoke(rest.mutation("grants.revoke", &request)?, request).await?;
+    let gone = grants::revoke(rest.mutation(&request)?, request).await?;
     Ok(Json(json::value(&gone)))
 }
 
@@ -253,7 +253,7 @@ pub(super) async fn revoke_grant(
 pub(super) async fn rebuild_artifacts(State(rest): Shared, uri: Uri, headers: HeaderMap, body: RawBody) -> Answer {
     let Write { request_id, .. } = Write::read(&uri, &headers, body, &[])?;
     let request = v1::RebuildArtifactsRequest { request_id };
-    let done = artifacts::rebuild(rest.mutation("artifacts.rebuild", &request)?, request).await?;
+    let done = artifacts::rebuild(rest.mutation(&request)?, request).await?;
     Ok(Json(json::value(&done)))
 }
 
@@ -271,7 +271,7 @@ pub(super) async fn create_task(State(rest): Shared, uri: Uri, headers: HeaderMa
         parent_id: fields.text("parent_id")?,
         due_at_ms: fields.number("due_at_ms")?,
     };
-    Ok(Json(json::value(&tasks::create(rest.mutation("tasks.create", &request)?, request).await?)))
+    Ok(Json(json::value(&tasks::create(rest.mutation(&request)?, request).await?)))
 }
 
 /// `PATCH /api/tasks/{id}`
@@ -293,5 +293,5 @@ pub(super) async fn update_task(State(rest): Shared, id: Named, uri: Uri, header
         reopen: fields.flag("reopen")?,
         depends_on: fields.texts("depends_on")?.map(|task_ids| v1::TaskIds { task_ids }),
     };
-    Ok(Json(json::value(&tasks::update(rest.mutation("tasks.update", &request)?, request).await?)))
+    Ok(Json(json::value(&tasks::update(rest.mutation(&request)?, request).await?)))
 }

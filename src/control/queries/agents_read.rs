@@ -36,7 +36,7 @@ struct Cache {
     details: BTreeMap<AgentId, Arc<AgentDetails>>,
 }
 
-/// The cache.
+/// Agents that were read recently; see the module.
 #[derive(Default)]
 pub(crate) struct AgentsRead {
     cache: Mutex<Cache>,

@@ -122,10 +122,7 @@ pub(crate) async fn list(cx: Query, request: v1::ListAgentsRequest) -> Result<v1
         Some(name) => Some(queries::archetype_in_filter(&cx.world, &name).await?),
         None => None,
     };
-    let after: Option<AgentId> = match input::unseal(LIST, &request.cursor)? {
-        "" => None,
-        cursor => Some(cursor.parse().map_err(|_: Refusal| input::bad_cursor(&request.cursor))?),
-    };
+    let after: Option<AgentId> = input::after(LIST, &request.cursor)?;
     let limit = input::page(request.limit);
     let matches = |has: AgentStatus, of: &str| {
         status.is_none_or(|status| has == status) && archetype.as_ref().is_none_or(|archetype| of == archetype)

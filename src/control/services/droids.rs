@@ -19,9 +19,7 @@ const REASON_MAX: usize = 1_000;
 pub(crate) async fn list(cx: Query, request: v1::ListDroidsRequest) -> Result<v1::ListDroidsResponse> {
     let world = &cx.world;
     let parent = queries::agent_in_filter(world, "parent_id", request.parent_id.as_deref()).await?;
-    let after = input::unseal(LIST, &request.cursor)?;
-    let after: Option<AgentId> =
-        if after.is_empty() { None } else { Some(after.parse().map_err(|_| input::bad_cursor(&request.cursor))?) };
+    let after: Option<AgentId> = input::after(LIST, &request.cursor)?;
     let limit = input::page(request.limit);
     // One more than the page, to know whether there is another.
     let most = u32::try_from(limit).unwrap_or(u32::MAX).saturating_add(1);

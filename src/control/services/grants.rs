@@ -30,9 +30,7 @@ fn new_grant(request: &v1::AddGrantRequest) -> Result<NewGrant> {
 pub(crate) async fn list(cx: Query, request: v1::ListGrantsRequest) -> Result<v1::ListGrantsResponse> {
     let world = &cx.world;
     let agent_id = queries::agent_in_filter(world, "agent_id", request.agent_id.as_deref()).await?;
-    let after = input::unseal(LIST, &request.cursor)?;
-    let after: Option<GrantId> =
-        if after.is_empty() { None } else { Some(after.parse().map_err(|_| input::bad_cursor(&request.cursor))?) };
+    let after: Option<GrantId> = input::after(LIST, &request.cursor)?;
     let (now, limit) = (world.ctx().now(), input::page(request.limit));
     let read = world.store().read(move |r| {
         if let Some(agent_id) = agent_id {
