@@ -7,20 +7,19 @@ use std::time::Duration;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use serde_json::json;
 
+use crate::arguments::parse_duration;
 use crate::commands::{
-    agent, approval, artifact, budget, chat, config, conversation, cron, dead, droid, events, grant, knowledge, ledger,
-    message, session, skill, state, talk, task, timer, tool, toolbox, turn, watch, world,
+    agent, approval, chat, conversation, cost, droid, events, knowledge, message, schedule, talk, task, tool, turn,
+    workspace, world,
 };
 use crate::complete;
 use crate::connection::Client;
 use crate::discovery::{ConnectionOptions, Environment, Target, find};
 use crate::failure::Failure;
-use crate::help::with_help_layout;
-use crate::output::{Answer, Body, Note, Output, report};
-use crate::text::{escaped_json, harmless, one_line, parse_duration};
-use crate::view::View;
+use crate::help::{as_typed, with_help_layout};
+use crate::output::{Answer, Note, Output, View, report};
+use crate::text::{escaped_json, harmless, one_line};
 use crate::wait::{Backoff, Deadline, pause};
-use crate::wording::as_typed;
 
 /// Control a running ghostd
 #[derive(Debug, Parser)]
@@ -68,15 +67,11 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    Status(world::status::Status),
-    Pause(world::pause::Pause),
-    Resume(world::resume::Resume),
-    Reload(world::reload::Reload),
-    ConfirmClock(world::confirm_clock::ConfirmClock),
-    Shutdown(world::shutdown::Shutdown),
+    #[command(flatten)]
+    World(world::World),
     /// Show the limits of the running world: show
     #[command(subcommand)]
-    Config(config::Config),
+    Config(world::Config),
     /// Manage agents: list, get, create, start, stop, delete, prompt
     #[command(subcommand)]
     Agent(agent::Agent),
@@ -85,25 +80,25 @@ enum Command {
     Tool(tool::Tool),
     /// Look at toolboxes and trust MCP servers: list, check, trust, reload
     #[command(subcommand)]
-    Toolbox(toolbox::Toolbox),
+    Toolbox(tool::Toolbox),
     /// Manage droids, the helpers that agents start: list, show, steer, kill
     #[command(subcommand)]
     Droid(droid::Droid),
     /// Answer calls that wait for an operator: list, show, watch, approve, deny, revoke
     #[command(subcommand)]
     Approval(approval::Approval),
-    Send(message::send::Send),
-    Ask(message::ask::Ask),
+    Send(message::Send),
+    Ask(message::Ask),
     Talk(talk::Talk),
     /// Manage conversations with people outside the world: list, show, handoff, end, redeliver
     #[command(subcommand)]
     Conversation(conversation::Conversation),
     /// Show and reset the sessions of an agent: list, show, reset
     #[command(subcommand)]
-    Session(session::Session),
+    Session(conversation::Session),
     /// Show the skills of the world: list, show
     #[command(subcommand)]
-    Skill(skill::Skill),
+    Skill(tool::Skill),
     /// Manage turns: list, show, retry, cancel, settle
     #[command(subcommand)]
     Turn(turn::Turn),
@@ -112,37 +107,37 @@ enum Command {
     Task(task::Task),
     /// Manage write grants: add, list, revoke
     #[command(subcommand)]
-    Grant(grant::Grant),
+    Grant(workspace::Grant),
     /// Show the files under output/: list, rebuild, remove
     #[command(subcommand)]
-    Artifact(artifact::Artifact),
+    Artifact(workspace::Artifact),
     /// Manage knowledge entries: list, read, write, delete
     #[command(subcommand)]
     Knowledge(knowledge::Knowledge),
     /// Manage the shared state: get, set, list
     #[command(subcommand)]
-    State(state::State),
+    State(knowledge::State),
     /// Manage chat channels: create, send, invite, remove, list, history, watch
     #[command(subcommand)]
     Chat(chat::Chat),
     /// Manage timers: set, list, runs, cancel
     #[command(subcommand)]
-    Timer(timer::Timer),
+    Timer(schedule::Timer),
     /// Manage cron jobs: add, list, runs, run, enable, disable, cancel
     #[command(subcommand)]
-    Cron(cron::Cron),
+    Cron(schedule::Cron),
     /// Manage file watches: add, list, runs, cancel
     #[command(subcommand)]
-    Watch(watch::Watch),
+    Watch(schedule::Watch),
     /// Manage dead letters: list, show, retry, drop
     #[command(subcommand)]
-    Dead(dead::Dead),
+    Dead(message::Dead),
     /// Manage budgets: list, set
     #[command(subcommand)]
-    Budget(budget::Budget),
-    Usage(budget::usage::Usage),
-    Ledger(ledger::list::List),
-    Events(events::subscribe::Subscribe),
+    Budget(cost::Budget),
+    Usage(cost::Usage),
+    Ledger(cost::Ledger),
+    Events(events::Events),
     /// Print the completion script for a shell
     #[command(
         after_help = "The script completes commands and options, and names from the running daemon: agents, turns, tasks and more.\n\nExamples:\n  ghostctl completions bash > ~/.local/share/bash-completion/completions/ghostctl\n  ghostctl completions zsh > ~/.zfunc/_ghostctl\n  ghostctl completions fish > ~/.config/fish/completions/ghostctl.fish"
@@ -254,19 +249,14 @@ async fn execute(cli: Cli, environment: &Environment, out: &mut Output) -> Resul
     let on_waiting = Box::new(move |text: &str| {
         if prints_notices {
             // If standard error is closed, the notice is lost; the wait goes on.
-            drop(writeln!(std::io::stderr(), "{}", crate::text::one_line(text, 200)));
+            drop(writeln!(std::io::stderr(), "{}", one_line(text, 200)));
         }
     });
     let zone = environment.zone.clone().filter(|_| !cli.utc);
     let view = View { zone, screen: out.screen() };
     let client = Client::new(target, &environment.tls, cli.timeout, view, on_waiting)?;
     match cli.command {
-        Command::Status(verb) => verb.run(&client).await,
-        Command::Pause(verb) => verb.run(&client).await,
-        Command::Resume(verb) => verb.run(&client).await,
-        Command::Reload(verb) => verb.run(&client).await,
-        Command::ConfirmClock(verb) => verb.run(&client).await,
-        Command::Shutdown(verb) => verb.run(&client).await,
+        Command::World(verb) => verb.run(&client).await,
         Command::Config(verb) => verb.run(&client).await,
         Command::Agent(verb) => verb.run(&client).await,
         Command::Tool(verb) => verb.run(&client).await,
@@ -322,5 +312,5 @@ fn completions(shell: &str) -> Result<Answer, Failure> {
         Failure::new("invalid_arguments", format!("there is no completion script for {shell}"))
             .hint("use bash, zsh or fish")
     })?;
-    Ok(Body::Text(script.to_owned()).into())
+    Ok(Answer::written(script.to_owned(), script))
 }

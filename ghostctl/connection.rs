@@ -1,8 +1,7 @@
 //! The connection to the daemon: the channel, the token on every request, and retries while the daemon is unreachable.
 //!
-//! A mutation must never be repeated under another `request_id`. A request is built once and
-//! repeated unchanged. So if the daemon stopped after the effect but before the answer, the
-//! repetition gets the stored answer.
+//! A request is built once and repeated unchanged, with its `request_id`. So if the daemon stopped after the effect but
+//! before the answer, the repetition gets the stored answer.
 
 use std::fs;
 use std::path::Path;
@@ -13,16 +12,16 @@ use tonic::metadata::{Ascii, MetadataValue};
 use tonic::service::Interceptor;
 use tonic::service::interceptor::InterceptedService;
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Identity};
-use tonic::{Code, Request, Response, Status};
+use tonic::{Code, Request, Response, Status, Streaming};
 
+use crate::arguments::unreadable;
 use crate::discovery::{Target, TlsFiles};
 use crate::endpoint::Endpoint;
 use crate::failure::{
     Failure, came_from_the_daemon, is_connection_failure, is_not_listening, refused_by_the_kernel, refused_by_tls,
     root_cause,
 };
-use crate::source::unreadable;
-use crate::view::View;
+use crate::output::View;
 use crate::wait::{Backoff, Deadline, pause};
 use crate::worlds::Stopped;
 
@@ -111,7 +110,7 @@ impl Client {
         matches!(self.endpoint, Endpoint::Tcp { tls: true, .. })
     }
 
-    /// The channel, for streaming calls.
+    /// The channel.
     pub fn transport(&self) -> Transport {
         self.transport.clone()
     }
@@ -145,13 +144,29 @@ impl Client {
         }
     }
 
+    /// Opens a stream. The inner error is a connection that failed, or the daemon's refusal.
+    pub async fn open<T>(
+        &self,
+        what: &str,
+        opening: impl Future<Output = Result<Response<Streaming<T>>, Status>>,
+    ) -> Result<Result<Streaming<T>, Status>, Failure> {
+        match Deadline::after(self.timeout).within(opening).await {
+            None => Err(Failure::new("timeout", format!("the daemon did not open the {what} in time"))
+                .hint("is it busy? --timeout sets how long to wait")),
+            Some(opened) => Ok(opened.map(|response| {
+                self.mark_reached();
+                response.into_inner()
+            })),
+        }
+    }
+
     /// Prints a notice to standard error, unless the output is JSON.
     pub fn word(&self, text: &str) {
         (self.on_waiting)(text);
     }
 
     /// Records that the daemon has answered. If it is unreachable later, it restarts, so retries go on longer.
-    pub fn mark_reached(&self) {
+    fn mark_reached(&self) {
         self.reached.store(true, Ordering::Relaxed);
     }
 

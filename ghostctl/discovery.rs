@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 
 use crate::endpoint::Endpoint;
 use crate::failure::Failure;
+use crate::output::local_zone;
 use crate::text::one_line;
-use crate::view::local_zone;
 use crate::worlds::{Stopped, World, worlds};
 
 /// Name of the token file in a data directory.

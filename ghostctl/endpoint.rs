@@ -1,14 +1,16 @@
-//! Parses the address of a daemon.
-//!
-//! An address must never be guessed. An invalid address is a usage error that lists the valid
-//! forms.
+//! The address of a daemon, and the process that listens there. An address is never guessed: an invalid one is a usage
+//! error that lists the valid forms.
 
 use std::fmt;
 use std::net::{TcpStream, ToSocketAddrs as _};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use crate::failure::Failure;
 use crate::text::one_line;
@@ -131,6 +133,29 @@ fn tcp(whole: &str, authority: &str, tls: bool) -> Result<Endpoint, Failure> {
 fn not_an_endpoint(text: &str) -> Failure {
     Failure::new("invalid_arguments", format!("`{}` is not an endpoint", one_line(text, 100)))
         .hint("write unix:PATH, a path, HOST:PORT, http://HOST:PORT or https://HOST:PORT")
+}
+
+/// A handle (pidfd) of a process that is not a child of this one.
+pub struct Process(OwnedFd);
+
+impl Process {
+    /// The process that listens at `endpoint`. `None` if the kernel does not report it: over TCP,
+    /// or in another container.
+    pub async fn behind(endpoint: &Endpoint) -> Option<Self> {
+        let Endpoint::Unix(path) = endpoint else { return None };
+        let pid = tokio::net::UnixStream::connect(path).await.ok()?.peer_cred().ok()?.pid()?;
+        // In tests the daemon runs in this process, which cannot wait for its own end.
+        let pid = Pid::from_raw(pid).filter(|pid| *pid != rustix::process::getpid())?;
+        pidfd_open(pid, PidfdFlags::empty()).ok().map(Self)
+    }
+
+    /// Whether the process has ended. Does not block.
+    pub fn ended(&self) -> bool {
+        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+        // An error is treated as ended: the caller has already seen that the daemon does not listen
+        // any more.
+        !poll(&mut [PollFd::new(&self.0, PollFlags::IN)], Some(&at_once)).is_ok_and(|ready| ready == 0)
+    }
 }
 
 #[cfg(test)]

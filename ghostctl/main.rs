@@ -1,12 +1,10 @@
 //! `ghostctl`, the command-line client. It sends requests to a running `ghostd` over gRPC and prints the answers.
-//!
-//! This crate must never contain a rule of the world. Of the world's files, it may read only the
-//! socket and the token. It must never depend on the store or the agent crates. All decisions are
-//! the daemon's.
+//! All decisions are the daemon's. Of the world's files, it reads only the socket and the token.
 
 use std::io::IsTerminal as _;
 use std::process::ExitCode;
 
+mod arguments;
 mod cli;
 mod commands;
 mod complete;
@@ -18,15 +16,8 @@ mod help;
 mod ids;
 mod lists;
 mod output;
-mod process;
-mod source;
-mod table;
 mod text;
-mod times;
-mod view;
 mod wait;
-mod wait_notice;
-mod wording;
 mod worlds;
 
 #[cfg(test)]

@@ -1,33 +1,19 @@
-//! The commands: one folder for each noun, one file for each verb. A file defines the options, builds the request
-//! and formats the answer.
-//!
-//! A command must never make a decision that belongs to the daemon.
+//! The commands, one file for a noun or for a few that belong together. A file has the options, the columns of the lists,
+//! the requests and the words of the answers. Decisions are the daemon's.
 
 pub mod agent;
 pub mod approval;
-pub mod artifact;
-pub mod budget;
 pub mod chat;
-pub mod config;
 pub mod conversation;
-pub mod cron;
-pub mod dead;
+pub mod cost;
 pub mod droid;
 pub mod events;
-pub mod grant;
 pub mod knowledge;
-pub mod ledger;
 pub mod message;
 pub mod schedule;
-pub mod session;
-mod since;
-pub mod skill;
-pub mod state;
 pub mod talk;
 pub mod task;
-pub mod timer;
 pub mod tool;
-pub mod toolbox;
 pub mod turn;
-pub mod watch;
+pub mod workspace;
 pub mod world;

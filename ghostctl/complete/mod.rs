@@ -3,26 +3,18 @@
 //! Completion must never block a shell for long, print errors, change anything, or offer a word
 //! that a shell would interpret.
 
-mod candidate;
-mod cursor;
-mod live;
-mod scripts;
+mod words;
 
 use std::ffi::OsString;
 use std::time::Duration;
 
 use clap::Command;
 
+use self::words::{Candidate, Cursor, Live, Wanted, candidates};
 use crate::connection::Client;
 use crate::discovery::{ConnectionOptions, Environment, find};
-use crate::output::Output;
-use crate::view::View;
+use crate::output::{Output, View};
 use crate::wait::Deadline;
-
-pub use scripts::script;
-
-use candidate::Candidate;
-use cursor::{Cursor, Wanted};
 
 /// The hidden first argument with which the shell scripts call this program.
 pub const WORD: &str = "__complete";
@@ -46,7 +38,7 @@ pub async fn run(command: &Command, words: &[String], environment: &Environment,
             .map(|world| Candidate::new(world, "world"))
             .collect(),
         Wanted::Live(kind) => {
-            let mut found = live(&cursor.options, environment, &kind).await.unwrap_or_default();
+            let mut found = live(&cursor.options, environment, kind).await.unwrap_or_default();
             // A name that starts with `-` would be read as an option.
             found.retain(|candidate| !candidate.value.starts_with('-'));
             found
@@ -67,10 +59,79 @@ pub async fn run(command: &Command, words: &[String], environment: &Environment,
     0
 }
 
-async fn live(options: &ConnectionOptions, environment: &Environment, kind: &live::Live) -> Option<Vec<Candidate>> {
+async fn live(options: &ConnectionOptions, environment: &Environment, kind: Live) -> Option<Vec<Candidate>> {
     let target = find(options, environment).ok()?;
     let client = Client::new(target, &environment.tls, DAEMON_TIMEOUT, View::default(), Box::new(|_| {})).ok()?;
-    Deadline::after(DAEMON_TIMEOUT).within(live::candidates(&client, kind)).await?.ok()
+    Deadline::after(DAEMON_TIMEOUT).within(candidates(&client, kind)).await?.ok()
+}
+
+/// The completion scripts of the shells. Each calls this program for the candidates at the cursor.
+const BASH: &str = r#"# Completions of ghostctl for bash.
+_ghostctl() {
+    local line value inline=
+    COMPREPLY=()
+    # bash splits --option=value and expects the value alone.
+    if [[ ${COMP_WORDS[COMP_CWORD]} == "=" || ${COMP_WORDS[COMP_CWORD - 1]} == "=" ]]; then
+        inline=1
+    fi
+    while IFS= read -r line; do
+        value=${line%%$'\t'*}
+        if [[ $inline ]]; then
+            value=${value#--*=}
+        fi
+        # bash inserts the word unchanged, so special characters must be quoted here.
+        if [[ $value == *[![:alnum:]._/@:=,+-]* ]]; then
+            printf -v value %q "$value"
+        fi
+        COMPREPLY+=("$value")
+    done < <("${COMP_WORDS[0]}" __complete "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null)
+}
+complete -o default -F _ghostctl ghostctl
+"#;
+
+// zsh and fish quote the offered words themselves, so these scripts must not quote them.
+const ZSH: &str = r#"#compdef ghostctl
+# Completions of ghostctl for zsh.
+_ghostctl() {
+    local line
+    local -a found
+    while IFS= read -r line; do
+        if [[ $line == *$'\t'* ]]; then
+            found+=("${${line%%$'\t'*}//:/\\:}:${line#*$'\t'}")
+        else
+            found+=("${line//:/\\:}")
+        fi
+    done < <("${words[1]}" __complete "${(@)words[2,CURRENT]}" 2>/dev/null)
+    if (( $#found )); then
+        _describe -V 'ghostctl' found
+    else
+        _files
+    fi
+}
+if [ "$funcstack[1]" = "_ghostctl" ]; then
+    _ghostctl "$@"
+else
+    compdef _ghostctl ghostctl
+fi
+"#;
+
+const FISH: &str = r#"# Completions of ghostctl for fish.
+function __ghostctl_complete
+    set -l words (commandline -opc)
+    set -l current (commandline -ct)
+    $words[1] __complete $words[2..-1] "$current" 2>/dev/null
+end
+complete -c ghostctl -a '(__ghostctl_complete)'
+"#;
+
+/// The script for a shell; `None` for an unknown shell.
+pub fn script(shell: &str) -> Option<&'static str> {
+    match shell {
+        "bash" => Some(BASH),
+        "zsh" => Some(ZSH),
+        "fish" => Some(FISH),
+        _ => None,
+    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,5 @@
 //! `ghostctl talk`: an interactive conversation with an agent.
 
-mod input;
 mod prompt;
 mod screen;
 mod session;
@@ -10,7 +9,7 @@ use std::io::IsTerminal as _;
 use self::prompt::{Lines, Prompt};
 use crate::connection::Client;
 use crate::failure::Failure;
-use crate::output::{Answer, Body, Output};
+use crate::output::{Answer, Output};
 
 /// Have a conversation with an agent
 #[derive(Debug, clap::Args)]
@@ -57,8 +56,8 @@ impl Talk {
                 let mut page = Output::new(Box::new(prompt.page()), out.screen());
                 session.talk(client, Lines::Prompt(prompt), person, &mut page).await?
             }
-            None => session.talk(client, Lines::Plain(input::lines()), person, out).await?,
+            None => session.talk(client, Lines::Plain(prompt::lines()), person, out).await?,
         };
-        Ok(Answer { body: Body::Printed, note: None, failure })
+        Ok(Answer { failure, ..Answer::default() })
     }
 }

@@ -1,6 +1,5 @@
-//! One `talk` session: sends lines, prints answers, and reconnects when the connection breaks.
-//!
-//! A line must never be sent twice. A retry repeats the same request with the same `request_id`.
+//! One `talk` session: sends lines, prints answers, and reconnects when the connection breaks. A retry repeats the same
+//! request with the same `request_id`, so no line is sent twice.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -15,15 +14,14 @@ use ghost_proto::v1::{
 use tokio::signal::unix::{SignalKind, signal};
 use tonic::{Status, Streaming};
 
-use super::input::{MESSAGE_MAX, Order, order};
-use super::prompt::{Lines, history_line};
+use super::prompt::{Lines, MESSAGE_MAX, Order, history_line, order};
 use super::screen::Screen;
+use crate::commands::message::WaitNotice;
 use crate::connection::{ANSWER_BYTES, Client, RetryWindow, new_request_id, required, rpc};
 use crate::failure::Failure;
 use crate::ids;
 use crate::output::Output;
 use crate::wait::Deadline;
-use crate::wait_notice::WaitNotice;
 
 /// If nothing of an answer has arrived for this long, the prompt is shown again.
 const SILENCE: Duration = Duration::from_secs(10);
@@ -269,16 +267,8 @@ impl Session {
             after_seq: self.seen,
         };
         let mut service = ConversationsClient::new(client.transport()).max_decoding_message_size(ANSWER_BYTES);
-        match Deadline::after(client.timeout).within(service.watch(request)).await {
-            None => Err(Failure::new("timeout", "the daemon did not open the conversation in time")
-                .hint("is it busy? --timeout sets how long to wait")),
-            Some(Ok(response)) => {
-                client.mark_reached();
-                self.stream = Some(response.into_inner());
-                Ok(Ok(()))
-            }
-            Some(Err(status)) => Ok(Err(status)),
-        }
+        let opened = client.open("conversation", service.watch(request)).await?;
+        Ok(opened.map(|stream| self.stream = Some(stream)))
     }
 
     fn print_update(&mut self, response: WatchConversationResponse, out: &mut Output) -> Result<(), Failure> {

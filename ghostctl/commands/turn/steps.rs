@@ -1,7 +1,5 @@
 //! The journal of a turn in words: who said what, what was called with what, what came back, how long it took and how
-//! much it used.
-//!
-//! The words must never depend on a field that is missing: a journal of an earlier version may lack it.
+//! much it used. A field may be missing: a journal of an earlier version may lack it.
 
 use std::collections::BTreeMap;
 
@@ -9,10 +7,104 @@ use ghost_proto::json;
 use ghost_proto::v1::{JournalRow, LedgerRow};
 use serde_json::Value;
 
-use super::clip::{Bounds, clip, duration, lines, shown};
-use super::mail;
+use crate::output::View;
 use crate::text::{dollars, plural};
-use crate::view::View;
+
+/// How much of one step is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    /// Characters of one text, such as one message or one argument.
+    pub text: usize,
+    /// Characters of all texts of the step.
+    pub step: usize,
+}
+
+impl Bounds {
+    /// For a person who wants to know what happened and why.
+    pub const BRIEF: Self = Self { text: 600, step: 2_000 };
+    /// Everything.
+    pub const NONE: Self = Self { text: usize::MAX, step: usize::MAX };
+}
+
+/// The first `max` characters of a text. If it has more, their number follows.
+pub fn clip(text: &str, max: usize) -> String {
+    match text.char_indices().nth(max) {
+        None => text.to_owned(),
+        Some((at, _)) => {
+            let cut = u64::try_from(text[at..].chars().count()).unwrap_or(u64::MAX);
+            format!("{}… [{} cut]", &text[..at], plural(cut, "character"))
+        }
+    }
+}
+
+/// A value with each of its strings clipped.
+pub fn clip_within(value: Value, max: usize) -> Value {
+    match value {
+        Value::String(text) => Value::String(clip(&text, max)),
+        Value::Array(items) => Value::Array(items.into_iter().map(|item| clip_within(item, max)).collect()),
+        Value::Object(fields) => {
+            Value::Object(fields.into_iter().map(|(name, value)| (name, clip_within(value, max))).collect())
+        }
+        other => other,
+    }
+}
+
+/// Writes a value over several indented lines. Texts keep their line breaks; empty fields are left out.
+pub fn indented(value: &Value, by: usize, text: &mut String) {
+    match value {
+        Value::Object(fields) => {
+            for (name, value) in fields.iter().filter(|(_, value)| !value.is_null()) {
+                match value {
+                    Value::String(words) if words.contains('\n') => {
+                        text.push_str(&format!("{:by$}{name}:\n", ""));
+                        lines(words, by + 2, text);
+                    }
+                    Value::String(words) => text.push_str(&format!("{:by$}{name}: {words}\n", "")),
+                    Value::Object(_) => {
+                        text.push_str(&format!("{:by$}{name}:\n", ""));
+                        indented(value, by + 2, text);
+                    }
+                    Value::Array(items) if items.iter().any(|item| item.is_object() || item.is_array()) => {
+                        text.push_str(&format!("{:by$}{name}:\n", ""));
+                        for item in items {
+                            text.push_str(&format!("{:by$}  -\n", ""));
+                            indented(item, by + 4, text);
+                        }
+                    }
+                    other => text.push_str(&format!("{:by$}{name}: {other}\n", "")),
+                }
+            }
+        }
+        Value::Null => {}
+        Value::String(words) => lines(words, by, text),
+        other => text.push_str(&format!("{:by$}{other}\n", "")),
+    }
+}
+
+/// Writes a text with each of its lines indented.
+pub fn lines(words: &str, by: usize, text: &mut String) {
+    for line in words.lines() {
+        text.push_str(format!("{:by$}{line}", "").trim_end());
+        text.push('\n');
+    }
+}
+
+/// A value on few lines: a text as it is, an object by its fields. Each of its texts is clipped, and then the whole.
+pub fn shown(value: Value, bounds: Bounds) -> String {
+    let mut text = String::new();
+    indented(&clip_within(value, bounds.text), 0, &mut text);
+    text.truncate(text.trim_end().len());
+    clip(&text, bounds.step)
+}
+
+/// How long something took: `12ms`, `2.3s`, `3m 5s`.
+pub fn duration(ms: u64) -> String {
+    match ms {
+        0..1_000 => format!("{ms}ms"),
+        1_000..60_000 => format!("{}.{}s", ms / 1_000, ms % 1_000 / 100),
+        _ => format!("{}m {}s", ms / 60_000, ms % 60_000 / 1_000),
+    }
+}
 
 /// Indentation of what belongs to a step, in columns.
 const INDENT: usize = 4;
@@ -129,7 +221,7 @@ impl<'a> Writer<'a> {
     /// The mail that the turn was opened with. In full it is the text that the model read.
     fn briefed(&mut self, row: &JournalRow, fact: &Value) {
         let mail = word(fact, "mail");
-        let messages = mail::messages(&mail);
+        let messages = messages(&mail);
         if self.bounds == Bounds::NONE || messages.is_empty() {
             return self.write(row, "The model is given this", &clip(&mail, self.bounds.text));
         }
@@ -298,4 +390,46 @@ fn word(fact: &Value, name: &str) -> String {
 /// Milliseconds from one instant to another; 0 if the clock was set back between them.
 fn since(from_ms: i64, to_ms: i64) -> u64 {
     u64::try_from(to_ms.saturating_sub(from_ms)).unwrap_or(0)
+}
+
+/// One message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Message {
+    /// Its sender.
+    pub from: String,
+    /// Its kind, such as `ask`.
+    pub kind: String,
+    /// Its subject, if it has one.
+    pub subject: Option<String>,
+    /// Its text.
+    pub body: String,
+}
+
+/// The messages of a mail text. Empty if it has none in the form that the daemon writes; then the text stands for
+/// itself.
+pub fn messages(mail: &str) -> Vec<Message> {
+    let mut found = Vec::new();
+    let mut rest = mail;
+    // A message cannot contain these tags: the daemon escapes `<` in its text.
+    while let Some((_, after)) = rest.split_once("<message ") {
+        let Some((head, after)) = after.split_once(">\n") else { break };
+        let Some((body, after)) = after.split_once("\n</message>") else { break };
+        rest = after;
+        found.push(Message {
+            from: attribute(head, "from").unwrap_or_default(),
+            kind: attribute(head, "kind").unwrap_or_default(),
+            subject: attribute(head, "subject"),
+            body: unescape(body),
+        });
+    }
+    found
+}
+
+fn attribute(head: &str, name: &str) -> Option<String> {
+    let (_, after) = head.split_once(&format!("{name}=\""))?;
+    after.split_once('"').map(|(value, _)| unescape(value))
+}
+
+fn unescape(text: &str) -> String {
+    text.replace("&quot;", "\"").replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
 }

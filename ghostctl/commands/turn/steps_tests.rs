@@ -3,9 +3,8 @@
 use ghost_proto::v1::{JournalRow, LedgerRow};
 use serde_json::{Value, json};
 
-use super::clip::Bounds;
-use super::steps::words;
-use crate::view::View;
+use super::steps::{Bounds, clip, duration, indented, messages, shown, words};
+use crate::output::View;
 
 /// A journal whose rows are a second apart.
 fn journal(facts: &[Value]) -> Vec<JournalRow> {
@@ -131,4 +130,47 @@ fn the_last_words_are_known_only_if_they_are_whole() {
     };
     assert_eq!(said("short").as_deref(), Some("short"));
     assert_eq!(said(&"x".repeat(601)), None);
+}
+
+#[test]
+fn a_step_in_full_loses_nothing_and_keeps_its_line_breaks() {
+    let long = "x".repeat(1_000);
+    let fact = json!({ "text": "one\ntwo", "calls": [{ "tool": "t", "n": 1 }], "long": long, "none": null, "of": { "a": [1, 2] } });
+    let mut text = String::new();
+    indented(&fact, 2, &mut text);
+    for part in ["  text:\n    one\n    two\n", "  calls:\n    -\n", "      tool: t\n", long.as_str(), "    a: [1,2]\n"]
+    {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    assert!(!text.contains("none"), "{text}");
+}
+
+#[test]
+fn a_clipped_text_says_how_much_is_missing() {
+    assert_eq!(clip("äöü", 3), "äöü");
+    assert!(clip("äöüß", 1).starts_with("ä…") && clip("äöüß", 1).contains('3'));
+    // The first long field does not hide the others.
+    let value = json!({ "content": "x".repeat(5_000), "path": "a.md" });
+    let text = shown(value.clone(), Bounds::BRIEF);
+    assert!(text.contains("4400") && text.contains("path: a.md"), "{text}");
+    assert!(shown(value, Bounds::NONE).contains(&"x".repeat(5_000)));
+    let many = Value::Array(vec![json!("y".repeat(100)); 100]);
+    assert!(shown(many, Bounds::BRIEF).chars().count() < 2_100);
+}
+
+#[test]
+fn a_duration_has_the_unit_that_fits() {
+    assert_eq!([12, 2_345, 185_000].map(duration), ["12ms", "2.3s", "3m 5s"]);
+}
+
+#[test]
+fn messages_are_read_back_as_they_were_sent() {
+    let mail = "<inbox>\n<message message_id=\"1\" kind=\"ask\" from=\"operator:local\" at=\"x\" subject=\"a &amp; b\">\n\
+                1 &lt; 2 &amp;amp;\nand on\n</message>\n<message message_id=\"2\" kind=\"cron\" from=\"cron\" at=\"x\">\n\n</message>\n</inbox>";
+    let found = messages(mail);
+    assert_eq!((found.len(), found[0].kind.as_str(), found[0].from.as_str()), (2, "ask", "operator:local"));
+    assert_eq!((found[0].subject.as_deref(), found[0].body.as_str()), (Some("a & b"), "1 < 2 &amp;\nand on"));
+    assert_eq!((found[1].subject.as_deref(), found[1].body.as_str()), (None, ""));
+    assert_eq!(messages("the texts of a job"), []);
+    assert_eq!(messages("<message from=\"x\">\ncut"), []);
 }

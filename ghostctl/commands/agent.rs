@@ -1,0 +1,269 @@
+//! `ghostctl agent`
+
+use std::time::Duration;
+
+use ghost_proto::json::parsed;
+use ghost_proto::v1::agents_client::AgentsClient;
+use ghost_proto::v1::{
+    self, AgentChange, AgentLeft, AgentPromptRequest, CreateAgentRequest, DeleteAgentRequest, GetAgentRequest,
+    GetAgentResponse, InspectAgentRequest, ListAgentsRequest, MemoryFile, PromptSection, StartAgentRequest,
+    StopAgentRequest,
+};
+use serde_json::json;
+
+use super::tool::description;
+use crate::arguments::{from_1, millis, optional_text, parse_duration};
+use crate::connection::{Client, new_request_id, required, rpc};
+use crate::failure::Failure;
+use crate::lists::{Bound, Column, fields, pages, table};
+use crate::output::Answer;
+
+/// Subcommands of `agent`.
+#[derive(Debug, clap::Subcommand)]
+pub enum Agent {
+    /// List agents
+    #[command(after_help = "Examples:\n  ghostctl agent list\n  ghostctl agent list --status failed")]
+    List {
+        /// Show only agents with this status: running, restarting, stopping, stopped or failed
+        #[arg(long, value_name = "S")]
+        status: Option<String>,
+        /// Show only agents of this archetype
+        #[arg(long, value_name = "A")]
+        archetype: Option<String>,
+        /// Include deleted agents
+        #[arg(long)]
+        deleted: bool,
+        #[command(flatten)]
+        bound: Bound,
+    },
+    /// Create an agent from an archetype and start it
+    #[command(after_help = "Examples:\n  ghostctl agent create scout --id scout-2 --goal 'Read notes/ and report'")]
+    Create {
+        /// Name of the archetype
+        archetype: String,
+        /// Set the agent's id (default: derived from the archetype's name)
+        #[arg(long = "id", id = "agent_id", value_name = "ID")]
+        id: Option<String>,
+        /// Set the display name
+        #[arg(long, value_name = "N")]
+        name: Option<String>,
+        /// Start a first turn with this text; - reads standard input; without a goal the agent waits for messages
+        #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
+        goal: Option<String>,
+    },
+    /// Show an agent
+    #[command(after_help = "Examples:\n  ghostctl agent get chora")]
+    Get {
+        /// Agent id
+        agent_id: String,
+    },
+    /// List the memory files of an agent, or show one of them
+    #[command(after_help = "Examples:\n  ghostctl agent inspect chora\n  ghostctl agent inspect chora 2026-11-26.md")]
+    Inspect {
+        /// Agent id
+        agent_id: String,
+        /// Path of a memory file, as the list shows it
+        path: Option<String>,
+        /// Show at most this many bytes
+        #[arg(long, value_name = "N", default_value = "65536", value_parser = from_1::<u32>)]
+        limit: u32,
+    },
+    /// Start a stopped or failed agent
+    #[command(after_help = "Examples:\n  ghostctl agent start chora")]
+    Start {
+        /// Agent id
+        agent_id: String,
+    },
+    /// Stop an agent and wait until it has stopped; it stays stopped when the daemon restarts
+    #[command(
+        after_help = "Examples:\n  ghostctl agent stop chora\n  ghostctl agent stop chora --grace 5s --reason 'loops'"
+    )]
+    Stop {
+        /// Agent id
+        agent_id: String,
+        /// Record this reason in the event feed
+        #[arg(long, value_name = "TEXT")]
+        reason: Option<String>,
+        /// Let the open turn finish within this time (default: the agent's own setting)
+        #[arg(long = "grace", id = "grace_ms", value_name = "TIME", value_parser = parse_duration, allow_hyphen_values = true)]
+        grace: Option<Duration>,
+    },
+    /// Stop an agent and delete it; its record is kept, marked as deleted
+    #[command(after_help = "Examples:\n  ghostctl agent delete scout-2")]
+    Delete {
+        /// Agent id
+        agent_id: String,
+        /// Record this reason in the event feed
+        #[arg(long, value_name = "TEXT")]
+        reason: Option<String>,
+    },
+    /// Show the prompt of the agent's next turn: system prompt, briefing, history and tools, with their sizes
+    #[command(after_help = "Examples:\n  ghostctl agent prompt chora | less")]
+    Prompt {
+        /// Agent id
+        agent_id: String,
+    },
+}
+
+const AGENTS: &[Column<v1::Agent>] = &[
+    ("AGENT", |agent, _| agent.agent_id.clone()),
+    ("ARCHETYPE", |agent, _| agent.archetype.clone()),
+    ("STATUS", |agent, _| agent.status.clone()),
+    ("ACTIVITY", |agent, _| agent.activity.clone().unwrap_or_default()),
+    ("KIND", |agent, _| agent.kind.clone()),
+    ("RESTARTS", |agent, _| agent.restarts.to_string()),
+    ("REASON", |agent, _| agent.status_reason.clone().unwrap_or_default()),
+];
+
+const FILES: &[Column<MemoryFile>] = &[
+    ("PATH", |file, _| file.path.clone()),
+    ("BYTES", |file, _| file.size_bytes.to_string()),
+    ("MODIFIED", |file, view| view.when(file.modified_at_ms)),
+];
+
+const SECTIONS: &[Column<PromptSection>] = &[
+    ("PART", |section, _| section.part.clone()),
+    ("SECTION", |section, _| section.name.clone()),
+    ("BYTES", |section, _| section.bytes.to_string()),
+    ("TOKENS AT 3 BYTES", |section, _| section.estimated_tokens.to_string()),
+];
+
+impl Agent {
+    pub async fn run(self, client: &Client) -> Result<Answer, Failure> {
+        let request_id = new_request_id();
+        match self {
+            Self::List { status, archetype, deleted, bound } => {
+                let request = ListAgentsRequest { status, archetype, deleted, ..<_>::default() };
+                Ok(pages!(client, &bound, AgentsClient::list, request, agents).await?.answer(&client.view, AGENTS))
+            }
+            Self::Create { archetype, id: agent_id, name, goal } => {
+                let (goal, overrides_json) = (optional_text(goal)?, String::new());
+                let request = CreateAgentRequest { request_id, archetype, agent_id, name, goal, overrides_json };
+                changed(rpc!(client, AgentsClient::create, request).await?, "created")
+            }
+            Self::Get { agent_id } => get(client, agent_id).await,
+            Self::Inspect { agent_id, path, limit } => {
+                let request = InspectAgentRequest { agent_id, path, limit };
+                let answer = rpc!(client, AgentsClient::inspect, request).await?;
+                let mut text = match &answer.content {
+                    Some(content) => content.clone(),
+                    None if answer.files.is_empty() => "no memory files\n".to_owned(),
+                    None => table(&answer.files, &client.view, FILES),
+                };
+                if answer.truncated {
+                    text.push_str("\n(cut; --limit shows more)\n");
+                }
+                Ok(Answer::new(&answer, text))
+            }
+            Self::Start { agent_id } => {
+                let request = StartAgentRequest { request_id, agent_id };
+                changed(rpc!(client, AgentsClient::start, request).await?, "started")
+            }
+            Self::Stop { agent_id, reason, grace } => {
+                let (reason, grace_ms) = (optional_text(reason)?, grace.map(millis));
+                let request = StopAgentRequest { request_id, agent_id, reason, grace_ms };
+                changed(rpc!(client, AgentsClient::stop, request).await?, "stop requested")
+            }
+            Self::Delete { agent_id, reason } => {
+                let request = DeleteAgentRequest { request_id, agent_id, reason: optional_text(reason)? };
+                changed(rpc!(client, AgentsClient::delete, request).await?, "deleted")
+            }
+            Self::Prompt { agent_id } => prompt(client, agent_id).await,
+        }
+    }
+}
+
+async fn get(client: &Client, agent_id: String) -> Result<Answer, Failure> {
+    let answer = rpc!(client, AgentsClient::get, GetAgentRequest { agent_id }).await?;
+    let GetAgentResponse { agent, turn_id, inbox_pending, model, tools, access, cannot_run, waits, .. } =
+        answer.clone();
+    let agent = required(agent, "agent")?;
+    let reason = agent.status_reason.map(|reason| format!(": {reason}")).unwrap_or_default();
+    let view = &client.view;
+    let shown = [
+        ("agent_id", agent.agent_id),
+        ("name", agent.name),
+        ("archetype", agent.archetype),
+        ("kind", agent.kind),
+        ("team", agent.team.unwrap_or_default()),
+        ("owner", agent.owner.unwrap_or_default()),
+        ("status", format!("{}{reason}", agent.status)),
+        ("activity", agent.activity.unwrap_or_default()),
+        ("turn_id", turn_id.unwrap_or_default()),
+        ("inbox", format!("{inbox_pending} pending")),
+        ("restarts", agent.restarts.to_string()),
+        ("model", model.unwrap_or_default()),
+        ("tools", tools.to_string()),
+        ("access", access.unwrap_or_default()),
+        ("cannot run", cannot_run.unwrap_or_default()),
+        ("waiting for", waits.unwrap_or_default()),
+        ("created", view.when(agent.created_at_ms)),
+        ("last active", agent.last_active_at_ms.map(|at| view.when(at)).unwrap_or_default()),
+    ];
+    Ok(Answer::new(&answer, fields(view.screen, &shown)))
+}
+
+/// Describes the agent after a change. `done` says what was done, if there was a change.
+fn changed(change: AgentChange, done: &str) -> Result<Answer, Failure> {
+    let agent = required(change.agent.as_ref(), "agent")?;
+    let mut text = if change.changed {
+        format!("{} {done}; status: {}", agent.agent_id, agent.status)
+    } else {
+        format!("{} is already {}", agent.agent_id, agent.status)
+    };
+    if let Some(left) = &change.left {
+        text.push_str(&left_undone(&agent.agent_id, left));
+    }
+    Ok(Answer::new(&change, text))
+}
+
+/// Lines about the remains of a deleted agent: open tasks, dropped messages, an entry in
+/// `world-config.yaml`.
+fn left_undone(agent_id: &str, left: &AgentLeft) -> String {
+    let mut text = String::new();
+    if left.tasks_left > 0 {
+        let see = format!("`ghostctl task list --owner {agent_id}`");
+        text.push_str(&format!("\nopen tasks left: {}; see {see}", left.tasks_left));
+    }
+    if left.mail_dropped > 0 {
+        text.push_str(&format!("\nunread mail dropped: {}", left.mail_dropped));
+    }
+    if left.comes_back {
+        text.push_str(
+            "\nworld-config.yaml still declares this agent, so the next start or reload creates it again; remove it from the file, or stop the agent instead",
+        );
+    }
+    text
+}
+
+async fn prompt(client: &Client, agent_id: String) -> Result<Answer, Failure> {
+    let prompt = rpc!(client, AgentsClient::prompt, AgentPromptRequest { agent_id: agent_id.clone() }).await?;
+    let mut total = PromptSection { part: "total".into(), ..PromptSection::default() };
+    for section in &prompt.sections {
+        total.bytes = total.bytes.saturating_add(section.bytes);
+        total.estimated_tokens = total.estimated_tokens.saturating_add(section.estimated_tokens);
+    }
+    let tools = parsed(&prompt.tools_json);
+    let described = tools.as_array().into_iter().flatten().map(|tool| format!("{}\n", description(tool)));
+    let parts = [
+        ("System prompt", prompt.system.trim_end().to_owned()),
+        ("Briefing", prompt.briefing.trim_end().to_owned()),
+        ("History", prompt.history.trim_end().to_owned()),
+        ("Tools of the request", described.collect()),
+        ("Sizes", table(prompt.sections.iter().chain([&total]), &client.view, SECTIONS)),
+    ];
+    let shown = parts.iter().filter(|(_, text)| !text.is_empty());
+    let text: String = shown.map(|(name, text)| format!("## {name}\n\n{}\n\n", text.trim_end())).collect();
+    let json = json!({
+        "agent_id": agent_id,
+        "model": prompt.model,
+        "system": prompt.system,
+        "briefing": prompt.briefing,
+        "history": prompt.history,
+        "tools": tools,
+        "system_hash": prompt.system_hash,
+        "briefing_hash": prompt.briefing_hash,
+        "sections": prompt.sections,
+    });
+    Ok(Answer::new(&json, text.trim_end()))
+}

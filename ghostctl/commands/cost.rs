@@ -1,0 +1,282 @@
+//! `ghostctl budget`, `usage` and `ledger`: what may be spent, what model calls cost, and the record of all tool calls.
+
+use ghost_proto::json;
+use ghost_proto::v1::budgets_client::BudgetsClient;
+use ghost_proto::v1::ledger_client::LedgerClient;
+use ghost_proto::v1::{
+    self, CallTotals, LedgerRow, LedgerTotalsRequest, ListBudgetsRequest, ListLedgerRequest, SetBudgetRequest,
+    UsageRequest, UsageSum,
+};
+use serde_json::json;
+
+use crate::arguments::{Limit, parse_tokens, parse_usd, since};
+use crate::connection::{Client, new_request_id, rpc};
+use crate::failure::Failure;
+use crate::ids;
+use crate::lists::{Bound, Column, collect, pages, table};
+use crate::output::Answer;
+use crate::text::{cost, dollars, plural};
+
+/// Subcommands of `budget`.
+#[derive(Debug, clap::Subcommand)]
+pub enum Budget {
+    /// List budgets with limits, reserved and spent amounts
+    #[command(after_help = "Examples:\n  ghostctl budget list\n  ghostctl budget list --scope root")]
+    List {
+        /// Show only this kind: world, team, agent, root or day (default: all but root)
+        #[arg(long = "scope", value_name = "SORT")]
+        sort: Option<String>,
+        #[command(flatten)]
+        bound: Bound,
+    },
+    /// Set or remove the limits of a scope
+    #[command(
+        after_help = "Examples:\n  ghostctl budget set world --usd 5\n  ghostctl budget set agent:chora --tokens 200000\n  ghostctl budget set world/day --usd 10\n  ghostctl budget set team:desk --usd none"
+    )]
+    #[command(group = clap::ArgGroup::new("limit").required(true).multiple(true))]
+    Set {
+        /// world, team:NAME, agent:ID or root:UUID; add /day to the first three for a daily limit (UTC)
+        scope: String,
+        /// Limit the tokens; none removes the limit
+        #[arg(long = "tokens", id = "limit_tokens", value_name = "N", group = "limit", value_parser = parse_tokens)]
+        tokens: Option<Limit>,
+        /// Limit the cost in US dollars; none removes the limit
+        #[arg(long = "usd", id = "limit_micros", value_name = "X", group = "limit", value_parser = parse_usd)]
+        usd: Option<Limit>,
+    },
+}
+
+const BUDGETS: &[Column<v1::Budget>] = &[
+    ("SCOPE", |budget, _| budget.scope.clone()),
+    ("TOKENS SPENT", |budget, _| budget.spent_tokens.to_string()),
+    ("HELD", |budget, _| budget.reserved_tokens.to_string()),
+    ("LIMIT", |budget, _| budget.limit_tokens.map_or("none".to_owned(), |limit| limit.to_string())),
+    ("USD SPENT", |budget, _| cost(budget.spent_micros, budget.unpriced_tokens)),
+    ("HELD", |budget, _| dollars(budget.reserved_micros)),
+    ("LIMIT", |budget, _| budget.limit_micros.map_or("none".to_owned(), dollars)),
+];
+
+impl Budget {
+    pub async fn run(self, client: &Client) -> Result<Answer, Failure> {
+        match self {
+            Self::List { sort, bound } => {
+                let request = ListBudgetsRequest { sort, ..<_>::default() };
+                Ok(pages!(client, &bound, BudgetsClient::list, request, budgets).await?.answer(&client.view, BUDGETS))
+            }
+            Self::Set { scope, tokens, usd } => {
+                let at = |limit| match limit {
+                    Some(Limit::At(value)) => Some(value),
+                    Some(Limit::None) | None => None,
+                };
+                let request = SetBudgetRequest {
+                    request_id: new_request_id(),
+                    scope,
+                    limit_tokens: at(tokens),
+                    limit_micros: at(usd),
+                    clear_tokens: tokens == Some(Limit::None),
+                    clear_micros: usd == Some(Limit::None),
+                };
+                let budget = rpc!(client, BudgetsClient::set, request).await?;
+                let tokens = budget.limit_tokens.map_or("no token limit".to_owned(), |limit| format!("{limit} tokens"));
+                let money = budget.limit_micros.map_or("no cost limit".to_owned(), dollars);
+                let spent = cost(budget.spent_micros, budget.unpriced_tokens);
+                let mut text = format!("{}: {tokens}, {money}", budget.scope);
+                text.push_str(&format!(" (spent: {} tokens; {spent})", budget.spent_tokens));
+                text.extend(already_passed(&budget));
+                Ok(Answer::new(&budget, text))
+            }
+        }
+    }
+}
+
+/// A line that warns if the new limit is already reached, or if it is 0 dollars.
+fn already_passed(budget: &v1::Budget) -> Option<String> {
+    let passed: Vec<String> = budget
+        .passed
+        .iter()
+        .filter_map(|limit| match limit.as_str() {
+            "tokens" => budget.limit_tokens.map(|limit| format!("{} of {limit} tokens", budget.spent_tokens)),
+            _ => budget.limit_micros.map(|limit| format!("{} of {}", dollars(budget.spent_micros), dollars(limit))),
+        })
+        .collect();
+    if passed.is_empty() {
+        let free = "only models with a known price of 0 can be called (`llm.prices` in world-config.yaml)";
+        return (budget.limit_micros == Some(0)).then(|| format!("\nthe cost limit is 0: {free}"));
+    }
+    let until =
+        if budget.scope.ends_with("/day") { "the limit is raised, or 00:00 UTC" } else { "the limit is raised" };
+    // A cost limit does not block a model with a price of 0.
+    let call = match budget.passed.iter().any(|limit| limit == "tokens") {
+        true => "its next model call",
+        false => "its next call of a model with a price",
+    };
+    let what = format!("every turn under this budget waits before {call}");
+    Some(format!("\nlimit already reached: {}; {what}, until {until}", passed.join(", ")))
+}
+
+/// Show tokens and cost of model calls, by agent and model
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  ghostctl usage --since 24h\n  ghostctl --json usage --agent chora | jq 'map(.cost_usd) | add'"
+)]
+pub struct Usage {
+    /// Show only this agent
+    #[arg(long = "agent", id = "agent_id", value_name = "A")]
+    agent: Option<String>,
+    /// Show only calls of the last TIME, for example 24h
+    #[arg(long = "since", value_name = "TIME", value_parser = since, allow_hyphen_values = true)]
+    since_at_ms: Option<i64>,
+}
+
+const USAGE: &[Column<UsageSum>] = &[
+    ("AGENT", |sum, _| sum.agent_id.clone()),
+    ("MODEL", |sum, _| sum.model.clone()),
+    ("CALLS", |sum, _| sum.calls.to_string()),
+    ("INPUT", |sum, _| sum.tokens.unwrap_or_default().input.to_string()),
+    ("OUTPUT", |sum, _| sum.tokens.unwrap_or_default().output.to_string()),
+    ("CACHE READ", |sum, _| sum.tokens.unwrap_or_default().cache_read.to_string()),
+    ("CACHE WRITE", |sum, _| sum.tokens.unwrap_or_default().cache_write.to_string()),
+    ("COST", |sum, _| cost(sum.cost_micros, sum.unpriced_tokens)),
+    ("ESTIMATED", |sum, _| match sum.estimated_calls {
+        0 => String::new(),
+        calls => format!("{}, {}", plural(calls, "call"), dollars(sum.estimated_micros)),
+    }),
+];
+
+impl Usage {
+    pub async fn run(self, client: &Client) -> Result<Answer, Failure> {
+        let sums = collect(&Bound::ALL, async |_, cursor| {
+            // Each page sums up the whole time again, so a page is as large as an answer can be.
+            let (agent_id, since_at_ms) = (self.agent.clone(), self.since_at_ms);
+            let request = UsageRequest { agent_id, since_at_ms, limit: 0, cursor };
+            let page = rpc!(client, BudgetsClient::usage, request).await?;
+            Ok((page.sums, page.next_cursor))
+        })
+        .await?
+        .rows;
+        let mut total = UsageSum { agent_id: "total".into(), ..UsageSum::default() };
+        for sum in &sums {
+            let (all, tokens) = (total.tokens.get_or_insert_default(), sum.tokens.unwrap_or_default());
+            add(&mut [
+                (&mut all.input, tokens.input),
+                (&mut all.output, tokens.output),
+                (&mut all.cache_read, tokens.cache_read),
+                (&mut all.cache_write, tokens.cache_write),
+                (&mut total.calls, sum.calls),
+                (&mut total.cost_micros, sum.cost_micros),
+                (&mut total.estimated_calls, sum.estimated_calls),
+                (&mut total.estimated_micros, sum.estimated_micros),
+                (&mut total.unpriced_tokens, sum.unpriced_tokens),
+            ]);
+        }
+        Ok(Answer::new(&sums, table(sums.iter().chain([&total]), &client.view, USAGE)))
+    }
+}
+
+/// Adds each count to its total.
+fn add(counts: &mut [(&mut u64, u64)]) {
+    for (total, count) in counts {
+        **total = total.saturating_add(*count);
+    }
+}
+
+/// List tool calls, newest first
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  ghostctl ledger --agent chora --since 24h\n  ghostctl ledger --status unknown\n  ghostctl ledger --tool tool.cli --since 24h --totals"
+)]
+pub struct Ledger {
+    /// Show only calls of this agent
+    #[arg(long = "agent", id = "agent_id", value_name = "A")]
+    agent: Option<String>,
+    /// Show only calls of this tool
+    #[arg(long, value_name = "T")]
+    tool: Option<String>,
+    /// Show only calls with this status
+    #[arg(long, value_name = "S", value_parser = ["started", "ok", "failed", "unknown"])]
+    status: Option<String>,
+    /// Show only calls of this turn
+    #[arg(long = "turn", id = "turn_id", value_name = "ID")]
+    turn: Option<String>,
+    /// Show only calls of the last TIME, for example 24h
+    // Converted to an instant once, so that all pages start at the same instant.
+    #[arg(long = "since", value_name = "TIME", value_parser = since, allow_hyphen_values = true)]
+    since_at_ms: Option<i64>,
+    /// Print what the calls cost, by tool and status, and list only those that did not succeed
+    #[arg(long)]
+    totals: bool,
+    #[command(flatten)]
+    bound: Bound,
+}
+
+const CALLS: &[Column<LedgerRow>] = &[
+    ("CALL", |call, _| call.call_id.clone()),
+    ("STARTED", |call, view| view.moment(call.started_at_ms)),
+    ("AGE", |call, view| view.age(call.started_at_ms)),
+    ("AGENT", |call, _| call.agent_id.clone()),
+    ("TOOL", |call, _| call.tool.clone()),
+    ("STATUS", |call, _| call.status.clone()),
+    ("ERROR", |call, _| call.error_code.clone().unwrap_or_default()),
+    ("MS", |call, _| call.duration_ms.map(|ms| ms.to_string()).unwrap_or_default()),
+    ("TOKENS", |call, _| call.tokens.map(|tokens| tokens.to_string()).unwrap_or_default()),
+    ("COST", |call, _| call.cost_micros.map(dollars).unwrap_or_default()),
+    ("ARGUMENTS", |call, _| call.arguments_json.clone()),
+];
+
+const TOTALS: &[Column<CallTotals>] = &[
+    ("TOOL", |sum, _| sum.tool.clone()),
+    ("STATUS", |sum, _| sum.status.clone()),
+    ("CALLS", |sum, _| sum.calls.to_string()),
+    ("MS", |sum, _| sum.duration_ms.to_string()),
+    ("BYTES IN", |sum, _| sum.bytes_in.to_string()),
+    ("BYTES OUT", |sum, _| sum.bytes_out.to_string()),
+    ("TOKENS", |sum, _| sum.tokens.to_string()),
+    ("COST", |sum, _| dollars(sum.cost_micros)),
+];
+
+/// The statuses of calls that did not succeed, beside those that still run.
+const FAILED: [&str; 2] = ["failed", "unknown"];
+
+impl Ledger {
+    pub async fn run(self, client: &Client) -> Result<Answer, Failure> {
+        let Self { agent: agent_id, tool, status, turn, since_at_ms, totals: sums, bound } = self;
+        let turn_id = ids::full_id_if_given(client, ids::TURN, turn).await?;
+        let filter = ListLedgerRequest { agent_id, tool, status, turn_id, since_at_ms, ..<_>::default() };
+        if sums {
+            return totals(client, filter, &bound).await;
+        }
+        Ok(pages!(client, &bound, LedgerClient::list, filter.clone(), rows).await?.answer(&client.view, CALLS))
+    }
+}
+
+/// Sums the calls that `filter` lets through, and lists those that did not succeed.
+async fn totals(client: &Client, filter: ListLedgerRequest, bound: &Bound) -> Result<Answer, Failure> {
+    let ListLedgerRequest { agent_id, tool, status, turn_id, since_at_ms, .. } = filter.clone();
+    let request = LedgerTotalsRequest { agent_id, tool, status, turn_id, since_at_ms };
+    let totals = rpc!(client, LedgerClient::totals, request).await?.totals;
+    let (mut failed, mut note) = (Vec::new(), None);
+    for status in FAILED.into_iter().filter(|status| totals.iter().any(|sum| sum.status == *status)) {
+        let request = ListLedgerRequest { status: Some(status.to_owned()), ..filter.clone() };
+        let found = pages!(client, bound, LedgerClient::list, request, rows).await?;
+        failed.extend(found.rows);
+        note = note.or(found.note);
+    }
+    failed.sort_by_key(|row: &LedgerRow| std::cmp::Reverse(row.started_at_ms));
+    let mut all = CallTotals { tool: "total".into(), ..CallTotals::default() };
+    for sum in &totals {
+        add(&mut [
+            (&mut all.calls, sum.calls),
+            (&mut all.duration_ms, sum.duration_ms),
+            (&mut all.bytes_in, sum.bytes_in),
+            (&mut all.bytes_out, sum.bytes_out),
+            (&mut all.tokens, sum.tokens),
+            (&mut all.cost_micros, sum.cost_micros),
+        ]);
+    }
+    let mut text = table(totals.iter().chain([&all]), &client.view, TOTALS);
+    if !failed.is_empty() {
+        text.push_str(&format!("\n{}", table(&failed, &client.view, CALLS)));
+    }
+    let json = json!({ "totals": json::value(&totals), "failed": json::value(&failed) });
+    Ok(Answer { note, ..Answer::new(&json, text) })
+}

@@ -1,0 +1,119 @@
+//! `ghostctl droid`: the helpers that agents start.
+
+use ghost_proto::json;
+use ghost_proto::v1::droids_client::DroidsClient;
+use ghost_proto::v1::{self, GetDroidRequest, KillDroidRequest, ListDroidsRequest, SteerDroidRequest};
+
+use crate::connection::{Client, new_request_id, rpc};
+use crate::failure::Failure;
+use crate::lists::{Bound, Column, pages};
+use crate::output::{Answer, View};
+use crate::text::one_line;
+
+/// Characters of a task in the table.
+const TASK_CHARS: usize = 60;
+
+/// Subcommands of `droid`.
+#[derive(Debug, clap::Subcommand)]
+pub enum Droid {
+    /// List droids, also those that have ended
+    #[command(after_help = "Examples:\n  ghostctl droid list\n  ghostctl droid list --agent praxis --live")]
+    List {
+        /// Show only droids of this agent
+        #[arg(long = "agent", id = "parent_id", value_name = "A")]
+        agent: Option<String>,
+        /// Show only droids that have not ended
+        #[arg(long)]
+        live: bool,
+        #[command(flatten)]
+        bound: Bound,
+    },
+    /// Show a droid: its state, task, tools and result
+    #[command(
+        after_help = "Examples:\n  ghostctl droid show droid-1a2b3c4d\n  ghostctl --json droid show droid-1a2b3c4d | jq .error"
+    )]
+    Show {
+        /// Droid id
+        droid_id: String,
+    },
+    /// Give a droid guidance; it reads it before its next answer
+    #[command(after_help = "Examples:\n  ghostctl droid steer droid-1a2b3c4d 'Leave the drafts out'")]
+    Steer {
+        /// Droid id
+        droid_id: String,
+        /// What it should know or do
+        message: String,
+    },
+    /// End a droid; its parent is told
+    #[command(after_help = "Examples:\n  ghostctl droid kill droid-1a2b3c4d --reason 'no longer needed'")]
+    Kill {
+        /// Droid id
+        droid_id: String,
+        /// Why, for its parent
+        #[arg(long, value_name = "TEXT")]
+        reason: Option<String>,
+    },
+}
+
+const DROIDS: &[Column<v1::Droid>] = &[
+    ("DROID", |droid, _| droid.droid_id.clone()),
+    ("PARENT", |droid, _| droid.parent_id.clone()),
+    ("STATE", |droid, _| droid.state.clone()),
+    ("STARTED", |droid, view| view.moment(droid.created_at_ms)),
+    ("LABEL", |droid, _| droid.label.clone().unwrap_or_default()),
+    ("TASK", |droid, _| one_line(&droid.task, TASK_CHARS)),
+];
+
+impl Droid {
+    pub async fn run(self, client: &Client) -> Result<Answer, Failure> {
+        let request_id = new_request_id();
+        match self {
+            Self::List { agent: parent_id, live, bound } => {
+                let request = ListDroidsRequest { parent_id, live, ..<_>::default() };
+                Ok(pages!(client, &bound, DroidsClient::list, request, droids).await?.answer(&client.view, DROIDS))
+            }
+            Self::Show { droid_id } => {
+                let droid = rpc!(client, DroidsClient::get, GetDroidRequest { droid_id }).await?;
+                Ok(Answer::new(&droid, text(&droid, &client.view)))
+            }
+            Self::Steer { droid_id, message } => {
+                let request = SteerDroidRequest { request_id, droid_id, message };
+                let droid = rpc!(client, DroidsClient::steer, request).await?;
+                Ok(Answer::new(&droid, format!("{} reads it before its next answer\n", droid.droid_id)))
+            }
+            Self::Kill { droid_id, reason } => {
+                let request = KillDroidRequest { request_id, droid_id, reason };
+                let droid = rpc!(client, DroidsClient::kill, request).await?;
+                Ok(Answer::new(&droid, format!("{} is {}\n", droid.droid_id, droid.state)))
+            }
+        }
+    }
+}
+
+/// A droid in lines.
+fn text(droid: &v1::Droid, view: &View) -> String {
+    let v1::Droid { droid_id, parent_id, state, mode, rounds, calls, .. } = droid;
+    let label = droid.label.as_deref().map(|label| format!(" ({label})")).unwrap_or_default();
+    let end = match droid.ended_at_ms {
+        Some(ended) => format!("ended {}", view.moment(ended)),
+        None => format!("its time is over {}", view.moment(droid.deadline_at_ms)),
+    };
+    let tokens = format!("{} tokens in, {} tokens out", droid.input_tokens, droid.output_tokens);
+    let mut lines = vec![
+        format!("{droid_id}{label}: {state}, a droid of {parent_id} (mode {mode})"),
+        format!("started {}, {end}", view.moment(droid.created_at_ms)),
+        format!("output: {}", droid.output_path),
+        format!("tools: {}", droid.tools.join(", ")),
+        format!("used: {rounds} model calls, {calls} tool calls, {tokens}"),
+    ];
+    if let Some(error) = &droid.error_json {
+        let error = json::parsed(error);
+        let part = |name: &str| error[name].as_str().unwrap_or_default().to_owned();
+        lines.push(format!("error: {}: {}", part("code"), part("error")));
+    }
+    lines.push(format!("\nTask:\n{}", droid.task.trim_end()));
+    if let Some(result) = &droid.result {
+        lines.push(format!("\nAnswer:\n{}", result.trim_end()));
+    }
+    lines.join("\n") + "\n"
+}

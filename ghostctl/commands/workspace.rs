@@ -1,0 +1,161 @@
+//! `ghostctl artifact` and `ghostctl grant`: the files that agents leave under `output/` and elsewhere in the workspace,
+//! and the directories that they may write to for some time.
+
+use std::time::Duration;
+
+use ghost_proto::v1::artifacts_client::ArtifactsClient;
+use ghost_proto::v1::grants_client::GrantsClient;
+use ghost_proto::v1::{
+    self, AddGrantRequest, ListArtifactsRequest, ListGrantsRequest, RebuildArtifactsRequest, RemoveArtifactRequest,
+    RevokeGrantRequest,
+};
+
+use crate::arguments::{millis, parse_duration};
+use crate::connection::{Client, new_request_id, rpc};
+use crate::failure::Failure;
+use crate::ids;
+use crate::lists::{Bound, Column, pages};
+use crate::output::Answer;
+use crate::text::plural;
+
+/// Subcommands of `artifact`.
+#[derive(Debug, clap::Subcommand)]
+pub enum Artifact {
+    /// List the artifacts: the files under output/
+    #[command(
+        after_help = "Examples:\n  ghostctl artifact list\n  ghostctl artifact list output/reports/ --agent chora"
+    )]
+    List {
+        /// Show only files whose path begins with this
+        #[arg(value_name = "PATH")]
+        path: Option<String>,
+        /// Show only files that this agent changed last
+        #[arg(long = "agent", id = "agent_id", value_name = "A")]
+        agent: Option<String>,
+        #[command(flatten)]
+        bound: Bound,
+    },
+    /// Compare the record of artifacts with the files, and write shared/manifests/index.jsonl anew
+    #[command(after_help = "Examples:\n  ghostctl artifact rebuild")]
+    Rebuild {},
+    /// Remove a file or directory of the workspace with all that is in it, however deep
+    #[command(
+        after_help = "Examples:\n  ghostctl artifact remove output/reports/old.md\n  ghostctl artifact remove agents/ada/deep"
+    )]
+    Remove {
+        /// Path relative to the workspace
+        #[arg(value_name = "PATH")]
+        path: String,
+    },
+}
+
+const ARTIFACTS: &[Column<v1::Artifact>] = &[
+    ("PATH", |artifact, _| artifact.path.clone()),
+    ("TYPE", |artifact, _| artifact.r#type.clone()),
+    ("BYTES", |artifact, _| artifact.bytes.to_string()),
+    ("AGENT", |artifact, _| artifact.agent_id.clone().unwrap_or_default()),
+    ("CHANGED", |artifact, view| view.moment(artifact.updated_at_ms)),
+    ("ARTIFACT", |artifact, _| artifact.artifact_id.clone()),
+];
+
+impl Artifact {
+    pub async fn run(self, client: &Client) -> Result<Answer, Failure> {
+        match self {
+            Self::List { path: prefix, agent: agent_id, bound } => {
+                let request = ListArtifactsRequest { prefix, agent_id, ..<_>::default() };
+                let artifacts = pages!(client, &bound, ArtifactsClient::list, request, artifacts).await?;
+                Ok(artifacts.answer(&client.view, ARTIFACTS))
+            }
+            Self::Rebuild {} => {
+                let request = RebuildArtifactsRequest { request_id: new_request_id() };
+                let done = rpc!(client, ArtifactsClient::rebuild, request).await?;
+                let text = format!("{}, {} corrected", plural(done.artifacts, "artifact"), done.corrected);
+                Ok(Answer::new(&done, text))
+            }
+            Self::Remove { path } => {
+                let request = RemoveArtifactRequest { request_id: new_request_id(), path: path.clone() };
+                let done = rpc!(client, ArtifactsClient::remove, request).await?;
+                let text = if done.removed { format!("removed {path}") } else { format!("nothing is at {path}") };
+                Ok(Answer::new(&done, text))
+            }
+        }
+    }
+}
+
+/// Subcommands of `grant`.
+#[derive(Debug, clap::Subcommand)]
+pub enum Grant {
+    /// Let an agent write to a directory of the workspace for some time
+    #[command(
+        after_help = "Examples:\n  ghostctl grant add chora output/reviews/\n  ghostctl grant add mux shared/plans/ --for 30m --reason 'takes over the plan'"
+    )]
+    Add {
+        /// Agent id
+        agent_id: String,
+        /// The directory, relative to the workspace, with a / at its end
+        directory: String,
+        /// How long the grant lasts, at most 366d (default: 4h)
+        #[arg(long = "for", id = "lasts_ms", value_name = "TIME", value_parser = parse_duration, allow_hyphen_values = true)]
+        lasts: Option<Duration>,
+        /// Why, for the record
+        #[arg(long, value_name = "TEXT")]
+        reason: Option<String>,
+        /// What the grant is for (default: manual)
+        #[arg(long, value_name = "S", value_parser = ["manual", "mission", "session"])]
+        source: Option<String>,
+    },
+    /// List the write grants that hold now
+    #[command(after_help = "Examples:\n  ghostctl grant list\n  ghostctl grant list --agent chora")]
+    List {
+        /// Show only grants of this agent
+        #[arg(long = "agent", id = "agent_id", value_name = "A")]
+        agent: Option<String>,
+        #[command(flatten)]
+        bound: Bound,
+    },
+    /// Take a write grant back; the agent's next call is refused
+    #[command(
+        after_help = "Examples:\n  ID=$(ghostctl --json grant list --agent chora | jq -r '.[0].grant_id')\n  ghostctl grant revoke $ID"
+    )]
+    Revoke {
+        /// Grant id
+        grant_id: String,
+    },
+}
+
+const GRANTS: &[Column<v1::Grant>] = &[
+    ("GRANT", |grant, _| grant.grant_id.clone()),
+    ("AGENT", |grant, _| grant.agent_id.clone()),
+    ("DIRECTORY", |grant, _| grant.prefix.clone()),
+    ("UNTIL", |grant, view| view.moment(grant.expires_at_ms)),
+    ("BY", |grant, _| grant.created_by.clone()),
+    ("SOURCE", |grant, _| grant.source.clone()),
+    ("REASON", |grant, _| grant.reason.clone().unwrap_or_default()),
+];
+
+impl Grant {
+    pub async fn run(self, client: &Client) -> Result<Answer, Failure> {
+        let request_id = new_request_id();
+        let told = |grant: v1::Grant, what: &str| {
+            let v1::Grant { grant_id, agent_id, prefix, .. } = &grant;
+            let until = client.view.moment(grant.expires_at_ms);
+            Answer::new(&grant, format!("grant {grant_id} {what}: {agent_id} may write {prefix} until {until}"))
+        };
+        match self {
+            Self::Add { agent_id, directory: prefix, lasts, reason, source } => {
+                let lasts_ms = lasts.map(millis);
+                let request = AddGrantRequest { request_id, agent_id, prefix, lasts_ms, source, reason };
+                Ok(told(rpc!(client, GrantsClient::add, request).await?, "added"))
+            }
+            Self::List { agent: agent_id, bound } => {
+                let request = ListGrantsRequest { agent_id, ..<_>::default() };
+                Ok(pages!(client, &bound, GrantsClient::list, request, grants).await?.answer(&client.view, GRANTS))
+            }
+            Self::Revoke { grant_id } => {
+                let grant_id = ids::full_id(client, ids::GRANT, grant_id).await?;
+                let request = RevokeGrantRequest { request_id, grant_id };
+                Ok(told(rpc!(client, GrantsClient::revoke, request).await?, "revoked"))
+            }
+        }
+    }
+}

@@ -1,0 +1,340 @@
+//! Commands for the whole world: `status`, `pause`, `resume`, `reload`, `confirm-clock`, `shutdown` and `config`.
+
+use std::time::Duration;
+
+use ghost_proto::v1::world_client::WorldClient;
+use ghost_proto::v1::{
+    ConfigProblem, ConfirmClockRequest, Limit, LimitsRequest, NamedCount, PauseRequest, PlanChange, ReloadRequest,
+    ResumeRequest, ShutdownRequest, StatusRequest, WorldStatus,
+};
+use serde_json::json;
+
+use crate::arguments::{millis, optional_text, parse_duration};
+use crate::connection::{Client, new_request_id, rpc};
+use crate::endpoint::Process;
+use crate::failure::{Failure, came_from_the_daemon, is_connection_failure};
+use crate::lists::{Column, Rows, fields, table};
+use crate::output::{Answer, View};
+use crate::text::{cost, dollars, one_line, plural};
+use crate::wait::{Deadline, pause};
+
+/// Commands for the whole world.
+#[derive(Debug, clap::Subcommand)]
+pub enum World {
+    /// Show the state of the world
+    #[command(after_help = "Examples:\n  ghostctl status\n  ghostctl --json status | jq .open_turns")]
+    Status {},
+    /// Pause the world: no new turn starts; open turns finish, and messages wait
+    #[command(after_help = "Examples:\n  ghostctl pause --reason 'provider maintenance'\n  ghostctl resume")]
+    Pause {
+        /// Record this reason in the event feed
+        #[arg(long, value_name = "TEXT")]
+        reason: Option<String>,
+    },
+    /// Resume a paused world
+    #[command(after_help = "Examples:\n  ghostctl resume")]
+    Resume {},
+    Reload(Reload),
+    /// Confirm that the daemon's clock is right after a jump, so that old records are deleted again
+    #[command(after_help = "Examples:\n  date\n  ghostctl confirm-clock")]
+    ConfirmClock {},
+    /// Stop the daemon and wait until it has stopped
+    #[command(after_help = "Examples:\n  ghostctl shutdown\n  ghostctl shutdown --grace 5s")]
+    Shutdown {
+        /// Let open turns finish within this time (default: the world's setting)
+        #[arg(long = "grace", id = "grace_ms", value_name = "TIME", value_parser = parse_duration, allow_hyphen_values = true)]
+        grace: Option<Duration>,
+    },
+}
+
+impl World {
+    pub async fn run(self, client: &Client) -> Result<Answer, Failure> {
+        let request_id = new_request_id();
+        match self {
+            Self::Status {} => {
+                let status = rpc!(client, WorldClient::status, StatusRequest {}).await?;
+                Ok(Answer::new(&status, text(&status, &client.view)))
+            }
+            Self::Pause { reason } => {
+                let request = PauseRequest { request_id, reason: optional_text(reason)? };
+                let answer = rpc!(client, WorldClient::pause, request).await?;
+                let state = if answer.changed { "paused" } else { "already paused" };
+                Ok(Answer::new(&answer, format!("{state}; {} will finish", plural(answer.open_turns, "open turn"))))
+            }
+            Self::Resume {} => {
+                let answer = rpc!(client, WorldClient::resume, ResumeRequest { request_id }).await?;
+                Ok(Answer::new(&answer, if answer.changed { "resumed" } else { "the world was not paused" }))
+            }
+            Self::Reload(verb) => verb.run(client).await,
+            Self::ConfirmClock {} => {
+                let answer = rpc!(client, WorldClient::confirm_clock, ConfirmClockRequest { request_id }).await?;
+                let text = if answer.changed { "the clock is confirmed" } else { "there was no jump to confirm" };
+                Ok(Answer::new(&answer, text))
+            }
+            Self::Shutdown { grace } => {
+                shutdown(client, ShutdownRequest { request_id, grace_ms: grace.map(millis) }).await
+            }
+        }
+    }
+}
+
+fn counted(counts: &[NamedCount]) -> String {
+    counts.iter().map(|count| format!("{} {}", count.count, count.name)).collect::<Vec<_>>().join(", ")
+}
+
+fn turns(status: &WorldStatus) -> String {
+    let mut text = format!("{} open", status.open_turns);
+    if status.parked_turns > 0 {
+        text.push_str(&format!(", {} of them parked", status.parked_turns));
+    }
+    // Those that ended well need no line.
+    let unwell = status.turns_ended.iter().filter(|count| ["dead", "failed", "timed_out"].contains(&&*count.name));
+    let unwell: Vec<NamedCount> = unwell.cloned().collect();
+    if !unwell.is_empty() {
+        text.push_str(&format!("; {} since the start", counted(&unwell)));
+    }
+    if status.waiting_agents > 0 {
+        text.push_str(&format!("; {} waiting", plural(status.waiting_agents, "agent")));
+    }
+    if status.paused {
+        text.push_str("; paused, no turn starts");
+    }
+    text
+}
+
+fn text(status: &WorldStatus, view: &View) -> String {
+    let mut text = fields(
+        view.screen,
+        &[
+            ("world", format!("{} ({})", status.name, status.world_id)),
+            ("daemon", format!("ghostd {} on {}", status.version, status.node)),
+            ("started", view.when(status.started_at_ms)),
+            ("turns", turns(status)),
+            ("agents", counted(&status.agents_by_status)),
+            ("activity", counted(&status.agents_by_activity)),
+            ("inbox", format!("{} pending", status.inbox_total)),
+            ("dead letters", format!("{} held", status.dead_letters_held)),
+            ("approvals", format!("{} pending", status.approvals_pending)),
+            ("last event", status.last_seq.to_string()),
+            ("endpoints", status.endpoints.join(", ")),
+        ],
+    );
+    // A world without commands needs no line about them.
+    if let Some(sandbox) = status.sandbox.as_ref().filter(|sandbox| sandbox.kind != "none") {
+        let state = match &sandbox.absent {
+            Some(why) => format!("{}: absent: {}", sandbox.kind, one_line(why, 400)),
+            None => format!("{}: {}", sandbox.kind, sandbox.protections.join(", ")),
+        };
+        text.push_str(&fields(view.screen, &[("sandbox     ", state)]));
+        if let Some(image) = &sandbox.image {
+            text.push_str(&fields(view.screen, &[("  image     ", one_line(image, 400))]));
+        }
+        for missing in &sandbox.missing {
+            text.push_str(&fields(view.screen, &[("  lacks     ", one_line(missing, 400))]));
+        }
+    }
+    for down in &status.models_down {
+        let model = format!(
+            "{} of {}, since {}, {}: {}",
+            down.model,
+            down.provider,
+            view.when(down.since_ms),
+            plural(down.probes, "probe"),
+            one_line(&down.reason, 200)
+        );
+        text.push_str(&fields(view.screen, &[("model down  ", model)]));
+    }
+    if let Some(job) = &status.job {
+        let result = job.result_path.as_deref().map(|path| format!(", result in {path}")).unwrap_or_default();
+        let job = format!(
+            "{} {}: {}, {}{result}",
+            job.job_id,
+            job.state,
+            plural(job.files, "file"),
+            cost(job.cost_micros, job.unpriced_tokens)
+        );
+        text.push_str(&fields(view.screen, &[("job         ", job)]));
+    }
+    for budget in &status.budgets_near_bound {
+        let tokens = budget.limit_tokens.map(|limit| format!("{} of {limit} tokens", budget.spent_tokens));
+        let money = budget.limit_micros.map(|limit| format!("{} of {}", dollars(budget.spent_micros), dollars(limit)));
+        let spent: Vec<String> = tokens.into_iter().chain(money).collect();
+        text.push_str(&fields(
+            view.screen,
+            &[("budget      ", format!("{}: {} spent", budget.scope, spent.join(", ")))],
+        ));
+    }
+    for near in &status.bounds_near {
+        let about = if near.about.is_empty() { String::new() } else { format!(" of {}", near.about) };
+        text.push_str(&fields(
+            view.screen,
+            &[("limit       ", format!("{}{about}: {} of {}", near.limit, near.value, near.most))],
+        ));
+    }
+    for down in &status.loops_down {
+        let since = format!("{}: down since {}", down.name, view.when(down.since_ms));
+        let why = format!("{since}, failed {}: {}", plural(down.failures, "time"), one_line(&down.error, 400));
+        text.push_str(&fields(view.screen, &[("loop        ", why)]));
+    }
+    for warning in &status.warnings {
+        text.push_str(&format!("warning: {}\n", one_line(warning, 400)));
+    }
+    text
+}
+
+/// Read the world's files again and apply the changes
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  ghostctl reload --dry-run\n  ghostctl reload")]
+pub struct Reload {
+    /// Show the changes without applying them
+    #[arg(long)]
+    dry_run: bool,
+}
+
+const CHANGES: &[Column<PlanChange>] = &[
+    ("ACTION", |change, _| change.action.clone()),
+    ("SUBJECT", |change, _| change.subject.clone()),
+    ("DETAIL", |change, _| change.detail.clone()),
+];
+
+impl Reload {
+    pub async fn run(self, client: &Client) -> Result<Answer, Failure> {
+        let request = ReloadRequest { request_id: new_request_id(), dry_run: self.dry_run };
+        let answer = rpc!(client, WorldClient::reload, request).await?;
+        // What keeps the changes from being applied comes first.
+        let (errors, warnings): (Vec<_>, Vec<_>) =
+            answer.problems.iter().partition(|problem| problem.severity == "error");
+        let failure = (!errors.is_empty()).then(|| {
+            let errors = plural(errors.len() as u64, "error");
+            Failure::new("invalid_arguments", format!("the world's files have {errors}; nothing was changed"))
+                .hint("`ghostd check` shows the same without a running world")
+        });
+        let mut text: String = errors.into_iter().chain(warnings).map(problem_text).collect();
+        if !answer.changes.is_empty() {
+            text.push_str(&table(&answer.changes, &client.view, CHANGES));
+        } else if failure.is_none() {
+            text.push_str("no changes\n");
+        }
+        if !answer.applied && failure.is_none() {
+            text.push_str("dry run: nothing was applied\n");
+        }
+        let json = json!({ "applied": answer.applied, "changes": answer.changes, "problems": answer.problems });
+        Ok(Answer { failure, ..Answer::new(&json, text) })
+    }
+}
+
+/// A problem as `error: file:line: field: message`, with the hint on the next line.
+fn problem_text(problem: &ConfigProblem) -> String {
+    let line = if problem.line > 0 { format!(":{}", problem.line) } else { String::new() };
+    let field = if problem.field.is_empty() { String::new() } else { format!("{}: ", problem.field) };
+    let hint = problem.hint.as_deref().map(|hint| format!("  hint: {hint}\n")).unwrap_or_default();
+    format!("{}: {}{line}: {field}{}\n{hint}", problem.severity, problem.file, problem.message)
+}
+
+/// How often to check whether the daemon still listens.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
+
+async fn shutdown(client: &Client, request: ShutdownRequest) -> Result<Answer, Failure> {
+    let deadline = Deadline::after(client.timeout);
+    // The daemon answers now. So if it does not listen later, it has stopped.
+    let status = rpc!(client, WorldClient::status, StatusRequest {}).await?;
+    let process = Process::behind(&client.endpoint).await;
+    let mut open_turns = status.open_turns;
+    // The daemon's reason for not stopping yet, if it gave one.
+    let mut refused = None;
+    loop {
+        let answer = deadline.within(WorldClient::new(client.transport()).shutdown(request.clone())).await;
+        match answer {
+            None => return Err(refused.unwrap_or_else(|| still_there(client))),
+            Some(Ok(answer)) => {
+                open_turns = answer.into_inner().open_turns;
+                break;
+            }
+            // It may have stopped before it could answer. If it still listens, repeat the same request.
+            Some(Err(status)) if is_connection_failure(&status) => {
+                if !client.endpoint.listens() {
+                    break;
+                }
+                if came_from_the_daemon(&status) {
+                    refused = Some(status.into());
+                }
+                if deadline.remaining() <= POLL_INTERVAL {
+                    return Err(refused.unwrap_or_else(|| still_there(client)));
+                }
+                pause(POLL_INTERVAL).await;
+            }
+            Some(Err(status)) => return Err(status.into()),
+        }
+    }
+    // The daemon closes its listeners after its database, and takes a few more steps before the process ends.
+    while client.endpoint.listens() || process.as_ref().is_some_and(|process| !process.ended()) {
+        if deadline.remaining() <= POLL_INTERVAL {
+            return Err(still_there(client));
+        }
+        pause(POLL_INTERVAL).await;
+    }
+    let json = json!({ "stopped": true, "world_id": status.world_id, "open_turns": open_turns });
+    Ok(Answer::new(&json, format!("{} has stopped", status.name)))
+}
+
+fn still_there(client: &Client) -> Failure {
+    Failure::new("timeout", format!("ghostd at {} has not stopped yet", client.endpoint))
+        .hint("it is still stopping; wait, or use a shorter --grace")
+}
+
+/// Subcommands of `config`.
+#[derive(Debug, clap::Subcommand)]
+pub enum Config {
+    /// Show every limit of the running world: its value, default and range
+    #[command(
+        after_help = "Examples:\n  ghostctl config show\n  ghostctl config show inbox\n  ghostctl config show --changed"
+    )]
+    Show {
+        /// Show only limits whose name contains this text
+        name: Option<String>,
+        /// Show only limits that differ from their default
+        #[arg(long)]
+        changed: bool,
+    },
+}
+
+const LIMITS: &[Column<Limit>] = &[
+    ("LIMIT", |limit, _| limit.name.clone()),
+    ("VALUE", |limit, _| limit.value.to_string()),
+    ("DEFAULT", |limit, _| limit.default_value.to_string()),
+    ("RANGE", |limit, _| format!("{} to {}", limit.least, limit.most)),
+    ("MEANING", |limit, _| limit.meaning.clone()),
+];
+
+impl Config {
+    pub async fn run(self, client: &Client) -> Result<Answer, Failure> {
+        let Self::Show { name, changed } = self;
+        let mut limits = rpc!(client, WorldClient::limits, LimitsRequest {}).await?.limits;
+        limits.retain(|limit| !changed || limit.value != limit.default_value);
+        if let Some(name) = &name {
+            limits.retain(|limit| limit.name.contains(name.trim_start_matches("limits.")));
+        }
+        Ok(Rows::from(limits).answer(&client.view, LIMITS))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_problem_has_its_location_and_hint() {
+        let problem = ConfigProblem {
+            severity: "error".into(),
+            file: "world-config.yaml".into(),
+            line: 12,
+            field: "agents[1].archetype".into(),
+            message: "there is no archetype `edtor`".into(),
+            hint: Some("did you mean `editor`?".into()),
+        };
+        let line = "error: world-config.yaml:12: agents[1].archetype: there is no archetype `edtor`\n";
+        assert_eq!(problem_text(&problem), format!("{line}  hint: did you mean `editor`?\n"));
+        let bare = ConfigProblem { line: 0, field: String::new(), hint: None, ..problem };
+        assert_eq!(problem_text(&bare), "error: world-config.yaml: there is no archetype `edtor`\n");
+    }
+}
