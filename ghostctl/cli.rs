@@ -139,9 +139,14 @@ enum Command {
     Ledger(cost::Ledger),
     Events(events::Events),
     /// Print the completion script for a shell
-    #[command(
-        after_help = "The script completes commands and options, and names from the running daemon: agents, turns, tasks and more.\n\nExamples:\n  ghostctl completions bash > ~/.local/share/bash-completion/completions/ghostctl\n  ghostctl completions zsh > ~/.zfunc/_ghostctl\n  ghostctl completions fish > ~/.config/fish/completions/ghostctl.fish"
-    )]
+    ///
+    /// The script completes commands and options, and names from the running daemon: agents, turns, tasks and more.
+    ///
+    /// Examples:
+    ///   ghostctl completions bash > ~/.local/share/bash-completion/completions/ghostctl
+    ///   ghostctl completions zsh > ~/.zfunc/_ghostctl
+    ///   ghostctl completions fish > ~/.config/fish/completions/ghostctl.fish
+    #[command(verbatim_doc_comment)]
     Completions {
         /// Shell
         #[arg(value_parser = clap::builder::PossibleValuesParser::new(["bash", "zsh", "fish"]))]

@@ -2,6 +2,7 @@
 //! common options listed once; and the names of options and arguments in refusals. The daemon names fields of the wire
 //! format. The id of each option and argument is the name of the field that it sets.
 
+use clap::builder::Resettable;
 use clap::{Arg, ArgMatches, Command};
 use ghost_proto::names::renamed;
 use serde_json::Value;
@@ -57,7 +58,15 @@ pub fn with_help_layout(command: Command) -> Command {
 }
 
 fn with_subcommand_template(command: Command) -> Command {
-    command.mut_subcommands(|command| with_subcommand_template(command.help_template(SUBCOMMAND_TEMPLATE)))
+    command.mut_subcommands(|command| {
+        let mut command = command.help_template(SUBCOMMAND_TEMPLATE);
+        // What a comment says after its first paragraph, such as examples, comes last.
+        let whole = command.get_long_about().map(ToString::to_string).unwrap_or_default();
+        if let Some((_, rest)) = whole.split_once("\n\n") {
+            command = command.long_about(Resettable::Reset).after_help(rest.to_owned());
+        }
+        with_subcommand_template(command)
+    })
 }
 
 /// An option as `--name <VALUE>`.

@@ -2,8 +2,7 @@
 //!
 //! A lookup must never choose among several matches.
 
-use ghost_proto::v1::ResolveIdRequest;
-use ghost_proto::v1::world_client::WorldClient;
+use ghost_proto::v1;
 
 use crate::connection::{Client, rpc};
 use crate::failure::Failure;
@@ -39,8 +38,8 @@ pub async fn full_id(client: &Client, kind: IdKind, typed: String) -> Result<Str
     if !is_prefix(&typed) {
         return Ok(typed);
     }
-    let request = ResolveIdRequest { kind: kind.0.to_owned(), prefix: typed.clone() };
-    match rpc!(client, WorldClient::resolve_id, request).await {
+    let request = v1::ResolveIdRequest { kind: kind.0.to_owned(), prefix: typed.clone() };
+    match rpc!(client, World::resolve_id, request).await {
         Ok(found) => Ok(found.full_id),
         Err(failure) if failure.code == "not_found" => Ok(typed),
         Err(failure) => Err(failure),

@@ -77,7 +77,7 @@ pub async fn collect<T>(
     }
 }
 
-/// Reads a list: `pages!(client, &bound, TasksClient::list, request, tasks)`. The last word is the field of the answer
+/// Reads a list: `pages!(client, &bound, Tasks::list, request, tasks)`. The last word is the field of the answer
 /// with the rows.
 macro_rules! pages {
     ($client:expr, $bound:expr, $service:ident :: $method:ident, $request:expr, $rows:ident) => {

@@ -3,12 +3,7 @@
 use std::time::Duration;
 
 use ghost_proto::json::parsed;
-use ghost_proto::v1::agents_client::AgentsClient;
-use ghost_proto::v1::{
-    self, AgentChange, AgentLeft, AgentPromptRequest, CreateAgentRequest, DeleteAgentRequest, GetAgentRequest,
-    GetAgentResponse, InspectAgentRequest, ListAgentsRequest, MemoryFile, PromptSection, StartAgentRequest,
-    StopAgentRequest,
-};
+use ghost_proto::v1::{self, AgentChange, AgentLeft, GetAgentResponse, MemoryFile, PromptSection};
 use serde_json::json;
 
 use super::tool::description;
@@ -22,7 +17,11 @@ use crate::output::Answer;
 #[derive(Debug, clap::Subcommand)]
 pub enum Agent {
     /// List agents
-    #[command(after_help = "Examples:\n  ghostctl agent list\n  ghostctl agent list --status failed")]
+    ///
+    /// Examples:
+    ///   ghostctl agent list
+    ///   ghostctl agent list --status failed
+    #[command(verbatim_doc_comment)]
     List {
         /// Show only agents with this status: running, restarting, stopping, stopped or failed
         #[arg(long, value_name = "S")]
@@ -37,7 +36,10 @@ pub enum Agent {
         bound: Bound,
     },
     /// Create an agent from an archetype and start it
-    #[command(after_help = "Examples:\n  ghostctl agent create scout --id scout-2 --goal 'Read notes/ and report'")]
+    ///
+    /// Examples:
+    ///   ghostctl agent create scout --id scout-2 --goal 'Read notes/ and report'
+    #[command(verbatim_doc_comment)]
     Create {
         /// Name of the archetype
         archetype: String,
@@ -52,13 +54,20 @@ pub enum Agent {
         goal: Option<String>,
     },
     /// Show an agent
-    #[command(after_help = "Examples:\n  ghostctl agent get chora")]
+    ///
+    /// Examples:
+    ///   ghostctl agent get chora
+    #[command(verbatim_doc_comment)]
     Get {
         /// Agent id
         agent_id: String,
     },
     /// List the memory files of an agent, or show one of them
-    #[command(after_help = "Examples:\n  ghostctl agent inspect chora\n  ghostctl agent inspect chora 2026-11-26.md")]
+    ///
+    /// Examples:
+    ///   ghostctl agent inspect chora
+    ///   ghostctl agent inspect chora 2026-11-26.md
+    #[command(verbatim_doc_comment)]
     Inspect {
         /// Agent id
         agent_id: String,
@@ -69,15 +78,20 @@ pub enum Agent {
         limit: u32,
     },
     /// Start a stopped or failed agent
-    #[command(after_help = "Examples:\n  ghostctl agent start chora")]
+    ///
+    /// Examples:
+    ///   ghostctl agent start chora
+    #[command(verbatim_doc_comment)]
     Start {
         /// Agent id
         agent_id: String,
     },
     /// Stop an agent and wait until it has stopped; it stays stopped when the daemon restarts
-    #[command(
-        after_help = "Examples:\n  ghostctl agent stop chora\n  ghostctl agent stop chora --grace 5s --reason 'loops'"
-    )]
+    ///
+    /// Examples:
+    ///   ghostctl agent stop chora
+    ///   ghostctl agent stop chora --grace 5s --reason 'loops'
+    #[command(verbatim_doc_comment)]
     Stop {
         /// Agent id
         agent_id: String,
@@ -89,7 +103,10 @@ pub enum Agent {
         grace: Option<Duration>,
     },
     /// Stop an agent and delete it; its record is kept, marked as deleted
-    #[command(after_help = "Examples:\n  ghostctl agent delete scout-2")]
+    ///
+    /// Examples:
+    ///   ghostctl agent delete scout-2
+    #[command(verbatim_doc_comment)]
     Delete {
         /// Agent id
         agent_id: String,
@@ -98,7 +115,10 @@ pub enum Agent {
         reason: Option<String>,
     },
     /// Show the prompt of the agent's next turn: system prompt, briefing, history and tools, with their sizes
-    #[command(after_help = "Examples:\n  ghostctl agent prompt chora | less")]
+    ///
+    /// Examples:
+    ///   ghostctl agent prompt chora | less
+    #[command(verbatim_doc_comment)]
     Prompt {
         /// Agent id
         agent_id: String,
@@ -133,18 +153,18 @@ impl Agent {
         let request_id = new_request_id();
         match self {
             Self::List { status, archetype, deleted, bound } => {
-                let request = ListAgentsRequest { status, archetype, deleted, ..<_>::default() };
-                Ok(pages!(client, &bound, AgentsClient::list, request, agents).await?.answer(&client.view, AGENTS))
+                let request = v1::ListAgentsRequest { status, archetype, deleted, ..<_>::default() };
+                Ok(pages!(client, &bound, Agents::list, request, agents).await?.answer(&client.view, AGENTS))
             }
             Self::Create { archetype, id: agent_id, name, goal } => {
                 let (goal, overrides_json) = (optional_text(goal)?, String::new());
-                let request = CreateAgentRequest { request_id, archetype, agent_id, name, goal, overrides_json };
-                changed(rpc!(client, AgentsClient::create, request).await?, "created")
+                let request = v1::CreateAgentRequest { request_id, archetype, agent_id, name, goal, overrides_json };
+                changed(rpc!(client, Agents::create, request).await?, "created")
             }
             Self::Get { agent_id } => get(client, agent_id).await,
             Self::Inspect { agent_id, path, limit } => {
-                let request = InspectAgentRequest { agent_id, path, limit };
-                let answer = rpc!(client, AgentsClient::inspect, request).await?;
+                let request = v1::InspectAgentRequest { agent_id, path, limit };
+                let answer = rpc!(client, Agents::inspect, request).await?;
                 let mut text = match &answer.content {
                     Some(content) => content.clone(),
                     None if answer.files.is_empty() => "no memory files\n".to_owned(),
@@ -156,17 +176,17 @@ impl Agent {
                 Ok(Answer::new(&answer, text))
             }
             Self::Start { agent_id } => {
-                let request = StartAgentRequest { request_id, agent_id };
-                changed(rpc!(client, AgentsClient::start, request).await?, "started")
+                let request = v1::StartAgentRequest { request_id, agent_id };
+                changed(rpc!(client, Agents::start, request).await?, "started")
             }
             Self::Stop { agent_id, reason, grace } => {
                 let (reason, grace_ms) = (optional_text(reason)?, grace.map(millis));
-                let request = StopAgentRequest { request_id, agent_id, reason, grace_ms };
-                changed(rpc!(client, AgentsClient::stop, request).await?, "stop requested")
+                let request = v1::StopAgentRequest { request_id, agent_id, reason, grace_ms };
+                changed(rpc!(client, Agents::stop, request).await?, "stop requested")
             }
             Self::Delete { agent_id, reason } => {
-                let request = DeleteAgentRequest { request_id, agent_id, reason: optional_text(reason)? };
-                changed(rpc!(client, AgentsClient::delete, request).await?, "deleted")
+                let request = v1::DeleteAgentRequest { request_id, agent_id, reason: optional_text(reason)? };
+                changed(rpc!(client, Agents::delete, request).await?, "deleted")
             }
             Self::Prompt { agent_id } => prompt(client, agent_id).await,
         }
@@ -174,7 +194,7 @@ impl Agent {
 }
 
 async fn get(client: &Client, agent_id: String) -> Result<Answer, Failure> {
-    let answer = rpc!(client, AgentsClient::get, GetAgentRequest { agent_id }).await?;
+    let answer = rpc!(client, Agents::get, v1::GetAgentRequest { agent_id }).await?;
     let GetAgentResponse { agent, turn_id, inbox_pending, model, tools, access, cannot_run, waits, .. } =
         answer.clone();
     let agent = required(agent, "agent")?;
@@ -237,7 +257,7 @@ fn left_undone(agent_id: &str, left: &AgentLeft) -> String {
 }
 
 async fn prompt(client: &Client, agent_id: String) -> Result<Answer, Failure> {
-    let prompt = rpc!(client, AgentsClient::prompt, AgentPromptRequest { agent_id: agent_id.clone() }).await?;
+    let prompt = rpc!(client, Agents::prompt, v1::AgentPromptRequest { agent_id: agent_id.clone() }).await?;
     let mut total = PromptSection { part: "total".into(), ..PromptSection::default() };
     for section in &prompt.sections {
         total.bytes = total.bytes.saturating_add(section.bytes);

@@ -1,12 +1,7 @@
 //! `ghostctl approval`
 
 use ghost_proto::json;
-use ghost_proto::v1::approvals_client::ApprovalsClient;
-use ghost_proto::v1::world_client::WorldClient;
-use ghost_proto::v1::{
-    self, DecideApprovalRequest, Event, GetApprovalRequest, ListApprovalsRequest, RevokeApprovalRequest, StatusRequest,
-    SubscribeRequest,
-};
+use ghost_proto::v1::{self, Event};
 use serde_json::{Map, Value};
 
 use super::events::Reader;
@@ -21,9 +16,12 @@ use crate::text::{escaped_json, one_line};
 #[derive(Debug, clap::Subcommand)]
 pub enum Approval {
     /// List calls that wait for an operator, newest first
-    #[command(
-        after_help = "Examples:\n  ghostctl approval list\n  ghostctl approval list --status all\n  ghostctl approval list --always"
-    )]
+    ///
+    /// Examples:
+    ///   ghostctl approval list
+    ///   ghostctl approval list --status all
+    ///   ghostctl approval list --always
+    #[command(verbatim_doc_comment)]
     List {
         /// Show only calls of this agent
         #[arg(long = "agent", id = "agent_id", value_name = "A")]
@@ -38,31 +36,37 @@ pub enum Approval {
         bound: Bound,
     },
     /// Show exactly what a waiting call would do
-    #[command(after_help = "Examples:\n  ghostctl approval list\n  ghostctl approval show $ID")]
+    ///
+    /// Examples:
+    ///   ghostctl approval list
+    ///   ghostctl approval show $ID
+    #[command(verbatim_doc_comment)]
     Show {
         /// Approval id
         approval_id: String,
     },
     /// Print calls that wait for an operator, and what becomes of them, until interrupted
-    #[command(after_help = "\
-First come the calls that wait now. The stream continues across restarts of the daemon. With --json, each line is one
-JSON object: an approval first, then events.
-
-Examples:
-  ghostctl approval watch
-  ghostctl --json approval watch | jq -r '.approval_id // .payload.approval_id'")]
+    ///
+    /// First come the calls that wait now. The stream continues across restarts of the daemon. With --json, each line is one
+    /// JSON object: an approval first, then events.
+    ///
+    /// Examples:
+    ///   ghostctl approval watch
+    ///   ghostctl --json approval watch | jq -r '.approval_id // .payload.approval_id'
+    #[command(verbatim_doc_comment)]
     Watch {},
     /// Let a waiting call run
-    #[command(after_help = "\
-With --always, the same agent may run the same plan again without asking: the same arguments, directory, variables,
-sandbox and content of the files that the command names.
-
-A program can ask with a form, which `ghostctl approval show` prints. Fill it with --field.
-
-Examples:
-  ghostctl approval approve $ID
-  ghostctl approval approve $ID --always
-  ghostctl approval approve $ID --field branch=main --field force=false")]
+    ///
+    /// With --always, the same agent may run the same plan again without asking: the same arguments, directory, variables,
+    /// sandbox and content of the files that the command names.
+    ///
+    /// A program can ask with a form, which `ghostctl approval show` prints. Fill it with --field.
+    ///
+    /// Examples:
+    ///   ghostctl approval approve $ID
+    ///   ghostctl approval approve $ID --always
+    ///   ghostctl approval approve $ID --field branch=main --field force=false
+    #[command(verbatim_doc_comment)]
     Approve {
         /// Approval id
         approval_id: String,
@@ -74,7 +78,10 @@ Examples:
         fields: Vec<(String, String)>,
     },
     /// Refuse a waiting call
-    #[command(after_help = "Examples:\n  ghostctl approval deny $ID --note 'push to the fork instead'")]
+    ///
+    /// Examples:
+    ///   ghostctl approval deny $ID --note 'push to the fork instead'
+    #[command(verbatim_doc_comment)]
     Deny {
         /// Approval id
         approval_id: String,
@@ -83,7 +90,11 @@ Examples:
         note: Option<String>,
     },
     /// End an approval that holds for later calls
-    #[command(after_help = "Examples:\n  ghostctl approval list --always\n  ghostctl approval revoke $ID")]
+    ///
+    /// Examples:
+    ///   ghostctl approval list --always
+    ///   ghostctl approval revoke $ID
+    #[command(verbatim_doc_comment)]
     Revoke {
         /// Approval id
         approval_id: String,
@@ -103,13 +114,13 @@ impl Approval {
     pub async fn run(self, client: &Client, as_json: bool, out: &mut Output) -> Result<Answer, Failure> {
         match self {
             Self::List { agent: agent_id, status, always, bound } => {
-                let request = ListApprovalsRequest { agent_id, status, always, ..<_>::default() };
-                let approvals = pages!(client, &bound, ApprovalsClient::list, request, approvals).await?;
+                let request = v1::ListApprovalsRequest { agent_id, status, always, ..<_>::default() };
+                let approvals = pages!(client, &bound, Approvals::list, request, approvals).await?;
                 Ok(approvals.answer(&client.view, APPROVALS))
             }
             Self::Show { approval_id } => {
                 let approval_id = ids::full_id(client, ids::APPROVAL, approval_id).await?;
-                let approval = rpc!(client, ApprovalsClient::get, GetApprovalRequest { approval_id }).await?;
+                let approval = rpc!(client, Approvals::get, v1::GetApprovalRequest { approval_id }).await?;
                 Ok(Answer::new(&approval, whole(&approval, &client.view)))
             }
             Self::Watch {} => watch(client, as_json, out).await,
@@ -123,16 +134,16 @@ impl Approval {
                     }
                 }
                 let fields_json = if given.is_empty() { String::new() } else { Value::Object(given).to_string() };
-                let decision = DecideApprovalRequest { approve: true, always, fields_json, ..<_>::default() };
+                let decision = v1::DecideApprovalRequest { approve: true, always, fields_json, ..<_>::default() };
                 decide(client, approval_id, decision).await
             }
             Self::Deny { approval_id, note } => {
-                decide(client, approval_id, DecideApprovalRequest { note, ..<_>::default() }).await
+                decide(client, approval_id, v1::DecideApprovalRequest { note, ..<_>::default() }).await
             }
             Self::Revoke { approval_id } => {
                 let approval_id = ids::full_id(client, ids::APPROVAL, approval_id).await?;
-                let request = RevokeApprovalRequest { request_id: new_request_id(), approval_id };
-                let approval = rpc!(client, ApprovalsClient::revoke, request).await?;
+                let request = v1::RevokeApprovalRequest { request_id: new_request_id(), approval_id };
+                let approval = rpc!(client, Approvals::revoke, request).await?;
                 let text = format!("{} asks again before: {}", approval.agent_id, approval.summary);
                 Ok(Answer::new(&approval, text))
             }
@@ -147,10 +158,10 @@ fn field(text: &str) -> Result<(String, String), String> {
     }
 }
 
-async fn decide(client: &Client, typed: String, decision: DecideApprovalRequest) -> Result<Answer, Failure> {
+async fn decide(client: &Client, typed: String, decision: v1::DecideApprovalRequest) -> Result<Answer, Failure> {
     let approval_id = ids::full_id(client, ids::APPROVAL, typed).await?;
-    let request = DecideApprovalRequest { request_id: new_request_id(), approval_id, ..decision };
-    let approval = rpc!(client, ApprovalsClient::decide, request).await?;
+    let request = v1::DecideApprovalRequest { request_id: new_request_id(), approval_id, ..decision };
+    let approval = rpc!(client, Approvals::decide, request).await?;
     let v1::Approval { tool, agent_id, status, summary, .. } = &approval;
     let always = if approval.always { ", also for later calls" } else { "" };
     let text = format!("the call of {tool} by {agent_id} is {status}{always}: {summary}");
@@ -192,11 +203,11 @@ fn whole(approval: &v1::Approval, view: &View) -> String {
 async fn watch(client: &Client, as_json: bool, out: &mut Output) -> Result<Answer, Failure> {
     let view = client.view.clone();
     // Read before the list, so that no request between the two is missed. One may be printed twice.
-    let from = rpc!(client, WorldClient::status, StatusRequest {}).await?.last_seq;
+    let from = rpc!(client, World::status, v1::StatusRequest {}).await?.last_seq;
     let mut cursor = String::new();
     loop {
-        let request = ListApprovalsRequest { limit: 500, cursor, ..<_>::default() };
-        let page = rpc!(client, ApprovalsClient::list, request).await?;
+        let request = v1::ListApprovalsRequest { limit: 500, cursor, ..<_>::default() };
+        let page = rpc!(client, Approvals::list, request).await?;
         for approval in &page.approvals {
             let waits = (approval.requested_at_ms, &*approval.approval_id, &*approval.agent_id);
             out.text(&match as_json {
@@ -210,11 +221,11 @@ async fn watch(client: &Client, as_json: bool, out: &mut Output) -> Result<Answe
         cursor = page.next_cursor;
     }
     out.flush()?;
-    let request = SubscribeRequest {
+    let request = v1::SubscribeRequest {
         kinds: vec!["approval.".to_owned()],
         after_seq: Some(from),
         follow: true,
-        ..SubscribeRequest::default()
+        ..v1::SubscribeRequest::default()
     };
     let form = Box::new(move |event: &Event, ephemeral| match as_json {
         true => Some(format!("{}\n", json::event(event, ephemeral))),

@@ -3,12 +3,7 @@
 use std::collections::VecDeque;
 
 use ghost_proto::json;
-use ghost_proto::v1::chat_client::ChatClient;
-use ghost_proto::v1::world_client::WorldClient;
-use ghost_proto::v1::{
-    Channel, ChatMessage, CreateChannelRequest, Event, HistoryRequest, InviteRequest, ListChannelsRequest, PostRequest,
-    RemoveMemberRequest, StatusRequest, SubscribeRequest,
-};
+use ghost_proto::v1::{self, Channel, ChatMessage, Event};
 use serde_json::Value;
 
 use super::events::Reader;
@@ -23,9 +18,11 @@ use crate::text::escaped_json;
 #[derive(Debug, clap::Subcommand)]
 pub enum Chat {
     /// Create a channel
-    #[command(
-        after_help = "Examples:\n  ghostctl chat create planning --members chora,thaum,praxis --gated\n  ghostctl chat create panel --members chora,thaum --as primus --skip-creator"
-    )]
+    ///
+    /// Examples:
+    ///   ghostctl chat create planning --members chora,thaum,praxis --gated
+    ///   ghostctl chat create panel --members chora,thaum --as primus --skip-creator
+    #[command(verbatim_doc_comment)]
     Create {
         /// Name of the new channel
         channel: String,
@@ -46,9 +43,13 @@ pub enum Chat {
         as_agent: Option<String>,
     },
     /// Post a chat message in a channel
-    #[command(
-        after_help = "@AGENT in the text mentions one member and @all mentions all members. In a gated channel mentions have no effect.\n\nExamples:\n  ghostctl chat send planning '@chora, what is still open?'\n  ghostctl chat send panel 'Two minutes left.' --deliver"
-    )]
+    ///
+    /// @AGENT in the text mentions one member and @all mentions all members. In a gated channel mentions have no effect.
+    ///
+    /// Examples:
+    ///   ghostctl chat send planning '@chora, what is still open?'
+    ///   ghostctl chat send panel 'Two minutes left.' --deliver
+    #[command(verbatim_doc_comment)]
     Send {
         /// Channel name
         channel: String,
@@ -66,7 +67,10 @@ pub enum Chat {
         deliver: bool,
     },
     /// Add an agent to a channel
-    #[command(after_help = "Examples:\n  ghostctl chat invite planning subrosa")]
+    ///
+    /// Examples:
+    ///   ghostctl chat invite planning subrosa
+    #[command(verbatim_doc_comment)]
     Invite {
         /// Channel name
         channel: String,
@@ -77,7 +81,10 @@ pub enum Chat {
         as_agent: Option<String>,
     },
     /// Remove an agent from a channel
-    #[command(after_help = "Examples:\n  ghostctl chat remove planning subrosa")]
+    ///
+    /// Examples:
+    ///   ghostctl chat remove planning subrosa
+    #[command(verbatim_doc_comment)]
     Remove {
         /// Channel name
         channel: String,
@@ -88,7 +95,10 @@ pub enum Chat {
         as_agent: Option<String>,
     },
     /// List channels
-    #[command(after_help = "Examples:\n  ghostctl chat list --agent chora")]
+    ///
+    /// Examples:
+    ///   ghostctl chat list --agent chora
+    #[command(verbatim_doc_comment)]
     List {
         /// Show only channels that this agent is a member of or has created
         #[arg(long = "agent", id = "agent_id", value_name = "A")]
@@ -116,9 +126,16 @@ impl Chat {
         match self {
             Self::Create { channel, members: agents, gated, skip_creator, topic, as_agent } => {
                 let topic = optional_text(topic)?;
-                let request =
-                    CreateChannelRequest { request_id, channel, members: agents, skip_creator, gated, topic, as_agent };
-                let created = rpc!(client, ChatClient::create, request).await?;
+                let request = v1::CreateChannelRequest {
+                    request_id,
+                    channel,
+                    members: agents,
+                    skip_creator,
+                    gated,
+                    topic,
+                    as_agent,
+                };
+                let created = rpc!(client, Chat::create, request).await?;
                 let channel = required(created.channel.as_ref(), "channel")?;
                 let gated = if channel.gated { "gated" } else { "ungated" };
                 let text = format!("#{} ({gated}): {}", channel.channel, members(channel));
@@ -126,19 +143,19 @@ impl Chat {
             }
             Self::Send { channel, content, reply_to, as_agent, deliver } => {
                 let content = text_or_stdin(content)?;
-                send(client, PostRequest { request_id, channel, content, reply_to, as_agent, deliver }).await
+                send(client, v1::PostRequest { request_id, channel, content, reply_to, as_agent, deliver }).await
             }
             Self::Invite { channel, agent_id, as_agent } => {
-                let request = InviteRequest { request_id, channel, agent_id, as_agent };
-                Ok(changed(&rpc!(client, ChatClient::invite, request).await?))
+                let request = v1::InviteRequest { request_id, channel, agent_id, as_agent };
+                Ok(changed(&rpc!(client, Chat::invite, request).await?))
             }
             Self::Remove { channel, agent_id, as_agent } => {
-                let request = RemoveMemberRequest { request_id, channel, agent_id, as_agent };
-                Ok(changed(&rpc!(client, ChatClient::remove, request).await?))
+                let request = v1::RemoveMemberRequest { request_id, channel, agent_id, as_agent };
+                Ok(changed(&rpc!(client, Chat::remove, request).await?))
             }
             Self::List { agent: agent_id, bound } => {
-                let request = ListChannelsRequest { agent_id, ..<_>::default() };
-                Ok(pages!(client, &bound, ChatClient::list, request, channels).await?.answer(&client.view, CHANNELS))
+                let request = v1::ListChannelsRequest { agent_id, ..<_>::default() };
+                Ok(pages!(client, &bound, Chat::list, request, channels).await?.answer(&client.view, CHANNELS))
             }
             Self::History(verb) => verb.run(client).await,
             Self::Watch(verb) => verb.run(client, as_json, out).await,
@@ -155,8 +172,8 @@ fn members(channel: &Channel) -> String {
     }
 }
 
-async fn send(client: &Client, request: PostRequest) -> Result<Answer, Failure> {
-    let posted = rpc!(client, ChatClient::post, request).await?;
+async fn send(client: &Client, request: v1::PostRequest) -> Result<Answer, Failure> {
+    let posted = rpc!(client, Chat::post, request).await?;
     let message = required(posted.message, "message")?;
     let mut json = json::value(&message);
     json["delivered"] = posted.delivered.into();
@@ -194,10 +211,15 @@ fn page_of_posts(text: &str) -> Result<u32, String> {
 }
 
 /// Show the chat messages of a channel, oldest first
+///
+/// To read more, pass the first sequence number shown to --before, or the last one to --after.
+///
+/// Examples:
+///   ghostctl chat history planning --limit 200
+///   ghostctl chat history planning --after 120
+///   ghostctl --json chat history planning --before 120
 #[derive(Debug, clap::Args)]
-#[command(
-    after_help = "To read more, pass the first sequence number shown to --before, or the last one to --after.\n\nExamples:\n  ghostctl chat history planning --limit 200\n  ghostctl chat history planning --after 120\n  ghostctl --json chat history planning --before 120"
-)]
+#[command(verbatim_doc_comment)]
 pub struct History {
     /// Channel name
     channel: String,
@@ -234,15 +256,21 @@ impl History {
         let request = self.request(1, before, after);
         // A refusal means that the earlier chat messages are pruned. Any error here must not fail
         // the command.
-        let beyond = rpc!(client, ChatClient::history, request).await.ok()?;
+        let beyond = rpc!(client, Chat::history, request).await.ok()?;
         beyond.messages.first().map(|_| match forwards {
             true => format!("only the first {} are shown; --after {last} shows later ones", self.limit),
             false => format!("only the last {} are shown; --before {first} shows earlier ones", self.limit),
         })
     }
 
-    fn request(&self, limit: u32, before_seq: Option<i64>, after_seq: Option<i64>) -> HistoryRequest {
-        HistoryRequest { channel: self.channel.clone(), limit, before_seq, after_seq, as_agent: self.as_agent.clone() }
+    fn request(&self, limit: u32, before_seq: Option<i64>, after_seq: Option<i64>) -> v1::HistoryRequest {
+        v1::HistoryRequest {
+            channel: self.channel.clone(),
+            limit,
+            before_seq,
+            after_seq,
+            as_agent: self.as_agent.clone(),
+        }
     }
 
     /// Reads up to `limit` chat messages, with several requests if needed: the size of one answer
@@ -253,7 +281,7 @@ impl History {
         loop {
             let read = u32::try_from(posts.len()).unwrap_or(u32::MAX);
             let request = self.request(self.limit.saturating_sub(read), before_seq, after_seq);
-            let page = match rpc!(client, ChatClient::history, request).await {
+            let page = match rpc!(client, Chat::history, request).await {
                 Ok(page) => page,
                 // Chat messages before the first page may have been pruned. That is the end of the
                 // history, not an error.
@@ -279,14 +307,15 @@ impl History {
 }
 
 /// Print new chat messages of a channel until interrupted
+///
+/// The stream continues across restarts of the daemon without gaps or repetition. It ends if the daemon is
+/// unreachable for longer than --timeout. With --json, each post is one JSON object on one line.
+///
+/// Examples:
+///   ghostctl chat watch planning
+///   ghostctl --json chat watch planning --after 0 | jq -r '.from + ": " + .content'
 #[derive(Debug, clap::Args)]
-#[command(after_help = "\
-The stream continues across restarts of the daemon without gaps or repetition. It ends if the daemon is
-unreachable for longer than --timeout. With --json, each post is one JSON object on one line.
-
-Examples:
-  ghostctl chat watch planning
-  ghostctl --json chat watch planning --after 0 | jq -r '.from + \": \" + .content'")]
+#[command(verbatim_doc_comment)]
 pub struct Watch {
     /// Channel name
     channel: String,
@@ -304,18 +333,18 @@ impl Watch {
         };
         // The event position is read before the history. A chat message that arrives in between is
         // in both, and the filter on `shown` prints it once.
-        let from = rpc!(client, WorldClient::status, StatusRequest {}).await?.last_seq;
+        let from = rpc!(client, World::status, v1::StatusRequest {}).await?.last_seq;
         let mut shown = match self.after {
             Some(after) => self.past(client, after, &form, out).await?,
             None => self.newest(client).await?,
         };
         out.flush()?;
-        let request = SubscribeRequest {
+        let request = v1::SubscribeRequest {
             kinds: vec!["chat.message".to_owned()],
             channel: Some(self.channel),
             after_seq: Some(from),
             follow: true,
-            ..SubscribeRequest::default()
+            ..v1::SubscribeRequest::default()
         };
         let form = Box::new(move |event: &Event, _| {
             let message = posted(event).filter(|message| message.seq > shown)?;
@@ -326,13 +355,13 @@ impl Watch {
         Ok(Answer::default())
     }
 
-    fn request(&self, limit: u32, after_seq: Option<i64>) -> HistoryRequest {
-        HistoryRequest { channel: self.channel.clone(), limit, after_seq, ..HistoryRequest::default() }
+    fn request(&self, limit: u32, after_seq: Option<i64>) -> v1::HistoryRequest {
+        v1::HistoryRequest { channel: self.channel.clone(), limit, after_seq, ..v1::HistoryRequest::default() }
     }
 
     /// Sequence number of the newest chat message; 0 if there is none.
     async fn newest(&self, client: &Client) -> Result<i64, Failure> {
-        let page = rpc!(client, ChatClient::history, self.request(1, None)).await?;
+        let page = rpc!(client, Chat::history, self.request(1, None)).await?;
         Ok(page.messages.last().map_or(0, |message| message.seq))
     }
 
@@ -345,7 +374,7 @@ impl Watch {
         out: &mut Output,
     ) -> Result<i64, Failure> {
         loop {
-            let page = rpc!(client, ChatClient::history, self.request(PAGE, Some(after))).await?;
+            let page = rpc!(client, Chat::history, self.request(PAGE, Some(after))).await?;
             let Some(last) = page.messages.last() else { return Ok(after) };
             after = last.seq;
             for message in &page.messages {

@@ -2,13 +2,7 @@
 //! remembers of it.
 
 use ghost_proto::json;
-use ghost_proto::v1::conversations_client::ConversationsClient;
-use ghost_proto::v1::sessions_client::SessionsClient;
-use ghost_proto::v1::{
-    self, ConversationEntry, EndConversationRequest, GetConversationRequest, GetSessionRequest,
-    HandoffConversationRequest, ListConversationsRequest, ListSessionsRequest, RedeliverRequest, ResetSessionRequest,
-    SessionEntry,
-};
+use ghost_proto::v1::{self, ConversationEntry, SessionEntry};
 
 use crate::arguments::{from_0, from_1, optional_text, since};
 use crate::connection::{Client, new_request_id, required, rpc};
@@ -22,9 +16,11 @@ use crate::text::plural;
 #[derive(Debug, clap::Subcommand)]
 pub enum Conversation {
     /// List conversations with people outside the world, most recent first
-    #[command(
-        after_help = "Examples:\n  ghostctl conversation list\n  ghostctl conversation list --agent chora --limit 20"
-    )]
+    ///
+    /// Examples:
+    ///   ghostctl conversation list
+    ///   ghostctl conversation list --agent chora --limit 20
+    #[command(verbatim_doc_comment)]
     List {
         /// Show only conversations of this agent
         #[arg(long = "agent", id = "owner", visible_alias = "owner", value_name = "A")]
@@ -33,9 +29,12 @@ pub enum Conversation {
         bound: Bound,
     },
     /// Show a conversation and its messages
-    #[command(
-        after_help = "Examples:\n  ID=$(ghostctl --json conversation list | jq -r '.[0].conversation_id')\n  ghostctl conversation show $ID\n  ghostctl conversation show $ID --after 20"
-    )]
+    ///
+    /// Examples:
+    ///   ID=$(ghostctl --json conversation list | jq -r '.[0].conversation_id')
+    ///   ghostctl conversation show $ID
+    ///   ghostctl conversation show $ID --after 20
+    #[command(verbatim_doc_comment)]
     Show {
         /// Conversation id
         conversation_id: String,
@@ -44,9 +43,11 @@ pub enum Conversation {
         after: i64,
     },
     /// Hand a conversation over to another agent
-    #[command(
-        after_help = "Examples:\n  ID=$(ghostctl --json conversation list | jq -r '.[0].conversation_id')\n  ghostctl conversation handoff $ID mux --reason 'chora is off today'"
-    )]
+    ///
+    /// Examples:
+    ///   ID=$(ghostctl --json conversation list | jq -r '.[0].conversation_id')
+    ///   ghostctl conversation handoff $ID mux --reason 'chora is off today'
+    #[command(verbatim_doc_comment)]
     Handoff {
         /// Conversation id
         conversation_id: String,
@@ -57,7 +58,10 @@ pub enum Conversation {
         reason: Option<String>,
     },
     /// End a conversation: agents cannot speak in it until a message from outside opens it again
-    #[command(after_help = "Examples:\n  ghostctl conversation end 01a20d4b --reason 'the order was cancelled'")]
+    ///
+    /// Examples:
+    ///   ghostctl conversation end 01a20d4b --reason 'the order was cancelled'
+    #[command(verbatim_doc_comment)]
     End {
         /// Conversation id
         conversation_id: String,
@@ -66,9 +70,11 @@ pub enum Conversation {
         reason: Option<String>,
     },
     /// Retry a failed delivery of a message, under the same delivery id
-    #[command(
-        after_help = "Examples:\n  ID=$(ghostctl --json conversation list | jq -r '.[0].conversation_id')\n  ghostctl conversation redeliver $ID 12"
-    )]
+    ///
+    /// Examples:
+    ///   ID=$(ghostctl --json conversation list | jq -r '.[0].conversation_id')
+    ///   ghostctl conversation redeliver $ID 12
+    #[command(verbatim_doc_comment)]
     Redeliver {
         /// Conversation id
         conversation_id: String,
@@ -95,8 +101,8 @@ impl Conversation {
         let request_id = new_request_id();
         match self {
             Self::List { agent: owner, bound } => {
-                let request = ListConversationsRequest { owner, ..<_>::default() };
-                let found = pages!(client, &bound, ConversationsClient::list, request, conversations).await?;
+                let request = v1::ListConversationsRequest { owner, ..<_>::default() };
+                let found = pages!(client, &bound, Conversations::list, request, conversations).await?;
                 Ok(found.answer(&client.view, CONVERSATIONS))
             }
             Self::Show { conversation_id, after } => {
@@ -120,21 +126,22 @@ impl Conversation {
             Self::Handoff { conversation_id, agent_id, reason } => {
                 let conversation_id = ids::full_id(client, ids::CONVERSATION, conversation_id).await?;
                 let reason = optional_text(reason)?;
-                let request = HandoffConversationRequest { request_id, conversation_id, agent_id, reason };
-                let now = rpc!(client, ConversationsClient::handoff, request).await?;
+                let request = v1::HandoffConversationRequest { request_id, conversation_id, agent_id, reason };
+                let now = rpc!(client, Conversations::handoff, request).await?;
                 let text = format!("conversation {} now belongs to {}", now.conversation_id, now.owner);
                 Ok(Answer::new(&now, text))
             }
             Self::End { conversation_id, reason } => {
                 let conversation_id = ids::full_id(client, ids::CONVERSATION, conversation_id).await?;
-                let request = EndConversationRequest { request_id, conversation_id, reason: optional_text(reason)? };
-                let ended = rpc!(client, ConversationsClient::end, request).await?;
+                let request =
+                    v1::EndConversationRequest { request_id, conversation_id, reason: optional_text(reason)? };
+                let ended = rpc!(client, Conversations::end, request).await?;
                 Ok(Answer::new(&ended, format!("conversation {} has ended", ended.conversation_id)))
             }
             Self::Redeliver { conversation_id, seq } => {
                 let conversation_id = ids::full_id(client, ids::CONVERSATION, conversation_id).await?;
-                let request = RedeliverRequest { request_id, conversation_id, seq };
-                let entry = rpc!(client, ConversationsClient::redeliver, request).await?;
+                let request = v1::RedeliverRequest { request_id, conversation_id, seq };
+                let entry = rpc!(client, Conversations::redeliver, request).await?;
                 let which = format!("message {} of conversation {}", entry.seq, entry.conversation_id);
                 Ok(Answer::new(&entry, format!("{which} will be delivered again")))
             }
@@ -150,8 +157,8 @@ async fn read(client: &Client, id: &str, after: i64) -> Result<(v1::Conversation
     let mut entries: Vec<ConversationEntry> = Vec::new();
     loop {
         let after_seq = Some(entries.last().map_or(after, |entry| entry.seq));
-        let request = GetConversationRequest { conversation_id: id.to_owned(), after_seq, limit: PAGE };
-        let page = rpc!(client, ConversationsClient::get, request).await?;
+        let request = v1::GetConversationRequest { conversation_id: id.to_owned(), after_seq, limit: PAGE };
+        let page = rpc!(client, Conversations::get, request).await?;
         // An empty page that promises more would loop forever.
         let more = page.more && !page.entries.is_empty();
         entries.extend(page.entries);
@@ -187,7 +194,11 @@ fn entry_text(entry: &ConversationEntry, view: &View) -> String {
 #[derive(Debug, clap::Subcommand)]
 pub enum Session {
     /// List the sessions of an agent, last active first
-    #[command(after_help = "Examples:\n  ghostctl session list lead\n  ghostctl session list lead --since 1h")]
+    ///
+    /// Examples:
+    ///   ghostctl session list lead
+    ///   ghostctl session list lead --since 1h
+    #[command(verbatim_doc_comment)]
     List {
         /// Agent id
         agent_id: String,
@@ -199,9 +210,14 @@ pub enum Session {
         limit: u32,
     },
     /// Show what was said and done in a session of an agent, oldest first
-    #[command(
-        after_help = "SESSION is `own` for the agent's own work, otherwise the id of a conversation.\n\nExamples:\n  ghostctl session show lead own\n  ID=$(ghostctl --json conversation list | jq -r '.[0].conversation_id')\n  ghostctl session show lead $ID --limit 5"
-    )]
+    ///
+    /// SESSION is `own` for the agent's own work, otherwise the id of a conversation.
+    ///
+    /// Examples:
+    ///   ghostctl session show lead own
+    ///   ID=$(ghostctl --json conversation list | jq -r '.[0].conversation_id')
+    ///   ghostctl session show lead $ID --limit 5
+    #[command(verbatim_doc_comment)]
     Show {
         /// Agent id
         agent_id: String,
@@ -215,9 +231,13 @@ pub enum Session {
         before: Option<String>,
     },
     /// Begin a session of an agent anew
-    #[command(
-        after_help = "Later prompts of the session hold nothing of what was before. Nothing is deleted: turns, journals and the\nconversation stay.\n\nExamples:\n  ghostctl session reset lead own"
-    )]
+    ///
+    /// Later prompts of the session hold nothing of what was before. Nothing is deleted: turns, journals and the
+    /// conversation stay.
+    ///
+    /// Examples:
+    ///   ghostctl session reset lead own
+    #[command(verbatim_doc_comment)]
     Reset {
         /// Agent id
         agent_id: String,
@@ -237,15 +257,15 @@ impl Session {
     pub async fn run(self, client: &Client) -> Result<Answer, Failure> {
         match self {
             Self::List { agent_id, since: since_at_ms, limit } => {
-                let request = ListSessionsRequest { agent_id, since_at_ms, limit };
-                let sessions = rpc!(client, SessionsClient::list, request).await?.sessions;
+                let request = v1::ListSessionsRequest { agent_id, since_at_ms, limit };
+                let sessions = rpc!(client, Sessions::list, request).await?.sessions;
                 Ok(Rows::from(sessions).answer(&client.view, SESSIONS))
             }
             Self::Show { agent_id, session, limit, before } => {
                 let session = ids::session(client, session).await?;
                 let before_turn_id = ids::full_id_if_given(client, ids::TURN, before).await?;
-                let request = GetSessionRequest { agent_id, session, before_turn_id, limit };
-                let found = rpc!(client, SessionsClient::get, request).await?;
+                let request = v1::GetSessionRequest { agent_id, session, before_turn_id, limit };
+                let found = rpc!(client, Sessions::get, request).await?;
                 let mut text: String = found.entries.iter().map(|entry| said(entry, &client.view)).collect();
                 if text.is_empty() {
                     text = "The session has no turns.\n".to_owned();
@@ -261,8 +281,8 @@ impl Session {
             Self::Reset { agent_id, session } => {
                 let session = ids::session(client, session).await?;
                 let begun = format!("session {session} of {agent_id} begins anew");
-                let request = ResetSessionRequest { request_id: new_request_id(), agent_id, session };
-                let done = rpc!(client, SessionsClient::reset, request).await?;
+                let request = v1::ResetSessionRequest { request_id: new_request_id(), agent_id, session };
+                let done = rpc!(client, Sessions::reset, request).await?;
                 let text = if done.changed { begun } else { "the session has nothing to leave behind".to_owned() };
                 Ok(Answer::new(&done, text))
             }

@@ -1,12 +1,7 @@
 //! `ghostctl budget`, `usage` and `ledger`: what may be spent, what model calls cost, and the record of all tool calls.
 
 use ghost_proto::json;
-use ghost_proto::v1::budgets_client::BudgetsClient;
-use ghost_proto::v1::ledger_client::LedgerClient;
-use ghost_proto::v1::{
-    self, CallTotals, LedgerRow, LedgerTotalsRequest, ListBudgetsRequest, ListLedgerRequest, SetBudgetRequest,
-    UsageRequest, UsageSum,
-};
+use ghost_proto::v1::{self, CallTotals, LedgerRow, UsageSum};
 use serde_json::json;
 
 use crate::arguments::{Limit, parse_tokens, parse_usd, since};
@@ -21,7 +16,11 @@ use crate::text::{cost, dollars, plural};
 #[derive(Debug, clap::Subcommand)]
 pub enum Budget {
     /// List budgets with limits, reserved and spent amounts
-    #[command(after_help = "Examples:\n  ghostctl budget list\n  ghostctl budget list --scope root")]
+    ///
+    /// Examples:
+    ///   ghostctl budget list
+    ///   ghostctl budget list --scope root
+    #[command(verbatim_doc_comment)]
     List {
         /// Show only this kind: world, team, agent, root or day (default: all but root)
         #[arg(long = "scope", value_name = "SORT")]
@@ -30,9 +29,13 @@ pub enum Budget {
         bound: Bound,
     },
     /// Set or remove the limits of a scope
-    #[command(
-        after_help = "Examples:\n  ghostctl budget set world --usd 5\n  ghostctl budget set agent:chora --tokens 200000\n  ghostctl budget set world/day --usd 10\n  ghostctl budget set team:desk --usd none"
-    )]
+    ///
+    /// Examples:
+    ///   ghostctl budget set world --usd 5
+    ///   ghostctl budget set agent:chora --tokens 200000
+    ///   ghostctl budget set world/day --usd 10
+    ///   ghostctl budget set team:desk --usd none
+    #[command(verbatim_doc_comment)]
     #[command(group = clap::ArgGroup::new("limit").required(true).multiple(true))]
     Set {
         /// world, team:NAME, agent:ID or root:UUID; add /day to the first three for a daily limit (UTC)
@@ -60,15 +63,15 @@ impl Budget {
     pub async fn run(self, client: &Client) -> Result<Answer, Failure> {
         match self {
             Self::List { sort, bound } => {
-                let request = ListBudgetsRequest { sort, ..<_>::default() };
-                Ok(pages!(client, &bound, BudgetsClient::list, request, budgets).await?.answer(&client.view, BUDGETS))
+                let request = v1::ListBudgetsRequest { sort, ..<_>::default() };
+                Ok(pages!(client, &bound, Budgets::list, request, budgets).await?.answer(&client.view, BUDGETS))
             }
             Self::Set { scope, tokens, usd } => {
                 let at = |limit| match limit {
                     Some(Limit::At(value)) => Some(value),
                     Some(Limit::None) | None => None,
                 };
-                let request = SetBudgetRequest {
+                let request = v1::SetBudgetRequest {
                     request_id: new_request_id(),
                     scope,
                     limit_tokens: at(tokens),
@@ -76,7 +79,7 @@ impl Budget {
                     clear_tokens: tokens == Some(Limit::None),
                     clear_micros: usd == Some(Limit::None),
                 };
-                let budget = rpc!(client, BudgetsClient::set, request).await?;
+                let budget = rpc!(client, Budgets::set, request).await?;
                 let tokens = budget.limit_tokens.map_or("no token limit".to_owned(), |limit| format!("{limit} tokens"));
                 let money = budget.limit_micros.map_or("no cost limit".to_owned(), dollars);
                 let spent = cost(budget.spent_micros, budget.unpriced_tokens);
@@ -115,10 +118,12 @@ fn already_passed(budget: &v1::Budget) -> Option<String> {
 }
 
 /// Show tokens and cost of model calls, by agent and model
+///
+/// Examples:
+///   ghostctl usage --since 24h
+///   ghostctl --json usage --agent chora | jq 'map(.cost_usd) | add'
 #[derive(Debug, clap::Args)]
-#[command(
-    after_help = "Examples:\n  ghostctl usage --since 24h\n  ghostctl --json usage --agent chora | jq 'map(.cost_usd) | add'"
-)]
+#[command(verbatim_doc_comment)]
 pub struct Usage {
     /// Show only this agent
     #[arg(long = "agent", id = "agent_id", value_name = "A")]
@@ -148,8 +153,8 @@ impl Usage {
         let sums = collect(&Bound::ALL, async |_, cursor| {
             // Each page sums up the whole time again, so a page is as large as an answer can be.
             let (agent_id, since_at_ms) = (self.agent.clone(), self.since_at_ms);
-            let request = UsageRequest { agent_id, since_at_ms, limit: 0, cursor };
-            let page = rpc!(client, BudgetsClient::usage, request).await?;
+            let request = v1::UsageRequest { agent_id, since_at_ms, limit: 0, cursor };
+            let page = rpc!(client, Budgets::usage, request).await?;
             Ok((page.sums, page.next_cursor))
         })
         .await?
@@ -181,10 +186,13 @@ fn add(counts: &mut [(&mut u64, u64)]) {
 }
 
 /// List tool calls, newest first
+///
+/// Examples:
+///   ghostctl ledger --agent chora --since 24h
+///   ghostctl ledger --status unknown
+///   ghostctl ledger --tool tool.cli --since 24h --totals
 #[derive(Debug, clap::Args)]
-#[command(
-    after_help = "Examples:\n  ghostctl ledger --agent chora --since 24h\n  ghostctl ledger --status unknown\n  ghostctl ledger --tool tool.cli --since 24h --totals"
-)]
+#[command(verbatim_doc_comment)]
 pub struct Ledger {
     /// Show only calls of this agent
     #[arg(long = "agent", id = "agent_id", value_name = "A")]
@@ -241,23 +249,23 @@ impl Ledger {
     pub async fn run(self, client: &Client) -> Result<Answer, Failure> {
         let Self { agent: agent_id, tool, status, turn, since_at_ms, totals: sums, bound } = self;
         let turn_id = ids::full_id_if_given(client, ids::TURN, turn).await?;
-        let filter = ListLedgerRequest { agent_id, tool, status, turn_id, since_at_ms, ..<_>::default() };
+        let filter = v1::ListLedgerRequest { agent_id, tool, status, turn_id, since_at_ms, ..<_>::default() };
         if sums {
             return totals(client, filter, &bound).await;
         }
-        Ok(pages!(client, &bound, LedgerClient::list, filter.clone(), rows).await?.answer(&client.view, CALLS))
+        Ok(pages!(client, &bound, Ledger::list, filter.clone(), rows).await?.answer(&client.view, CALLS))
     }
 }
 
 /// Sums the calls that `filter` lets through, and lists those that did not succeed.
-async fn totals(client: &Client, filter: ListLedgerRequest, bound: &Bound) -> Result<Answer, Failure> {
-    let ListLedgerRequest { agent_id, tool, status, turn_id, since_at_ms, .. } = filter.clone();
-    let request = LedgerTotalsRequest { agent_id, tool, status, turn_id, since_at_ms };
-    let totals = rpc!(client, LedgerClient::totals, request).await?.totals;
+async fn totals(client: &Client, filter: v1::ListLedgerRequest, bound: &Bound) -> Result<Answer, Failure> {
+    let v1::ListLedgerRequest { agent_id, tool, status, turn_id, since_at_ms, .. } = filter.clone();
+    let request = v1::LedgerTotalsRequest { agent_id, tool, status, turn_id, since_at_ms };
+    let totals = rpc!(client, Ledger::totals, request).await?.totals;
     let (mut failed, mut note) = (Vec::new(), None);
     for status in FAILED.into_iter().filter(|status| totals.iter().any(|sum| sum.status == *status)) {
-        let request = ListLedgerRequest { status: Some(status.to_owned()), ..filter.clone() };
-        let found = pages!(client, bound, LedgerClient::list, request, rows).await?;
+        let request = v1::ListLedgerRequest { status: Some(status.to_owned()), ..filter.clone() };
+        let found = pages!(client, bound, Ledger::list, request, rows).await?;
         failed.extend(found.rows);
         note = note.or(found.note);
     }

@@ -1,8 +1,7 @@
 //! `ghostctl droid`: the helpers that agents start.
 
 use ghost_proto::json;
-use ghost_proto::v1::droids_client::DroidsClient;
-use ghost_proto::v1::{self, GetDroidRequest, KillDroidRequest, ListDroidsRequest, SteerDroidRequest};
+use ghost_proto::v1;
 
 use crate::connection::{Client, new_request_id, rpc};
 use crate::failure::Failure;
@@ -17,7 +16,11 @@ const TASK_CHARS: usize = 60;
 #[derive(Debug, clap::Subcommand)]
 pub enum Droid {
     /// List droids, also those that have ended
-    #[command(after_help = "Examples:\n  ghostctl droid list\n  ghostctl droid list --agent praxis --live")]
+    ///
+    /// Examples:
+    ///   ghostctl droid list
+    ///   ghostctl droid list --agent praxis --live
+    #[command(verbatim_doc_comment)]
     List {
         /// Show only droids of this agent
         #[arg(long = "agent", id = "parent_id", value_name = "A")]
@@ -29,15 +32,20 @@ pub enum Droid {
         bound: Bound,
     },
     /// Show a droid: its state, task, tools and result
-    #[command(
-        after_help = "Examples:\n  ghostctl droid show droid-1a2b3c4d\n  ghostctl --json droid show droid-1a2b3c4d | jq .error"
-    )]
+    ///
+    /// Examples:
+    ///   ghostctl droid show droid-1a2b3c4d
+    ///   ghostctl --json droid show droid-1a2b3c4d | jq .error
+    #[command(verbatim_doc_comment)]
     Show {
         /// Droid id
         droid_id: String,
     },
     /// Give a droid guidance; it reads it before its next answer
-    #[command(after_help = "Examples:\n  ghostctl droid steer droid-1a2b3c4d 'Leave the drafts out'")]
+    ///
+    /// Examples:
+    ///   ghostctl droid steer droid-1a2b3c4d 'Leave the drafts out'
+    #[command(verbatim_doc_comment)]
     Steer {
         /// Droid id
         droid_id: String,
@@ -45,7 +53,10 @@ pub enum Droid {
         message: String,
     },
     /// End a droid; its parent is told
-    #[command(after_help = "Examples:\n  ghostctl droid kill droid-1a2b3c4d --reason 'no longer needed'")]
+    ///
+    /// Examples:
+    ///   ghostctl droid kill droid-1a2b3c4d --reason 'no longer needed'
+    #[command(verbatim_doc_comment)]
     Kill {
         /// Droid id
         droid_id: String,
@@ -69,21 +80,21 @@ impl Droid {
         let request_id = new_request_id();
         match self {
             Self::List { agent: parent_id, live, bound } => {
-                let request = ListDroidsRequest { parent_id, live, ..<_>::default() };
-                Ok(pages!(client, &bound, DroidsClient::list, request, droids).await?.answer(&client.view, DROIDS))
+                let request = v1::ListDroidsRequest { parent_id, live, ..<_>::default() };
+                Ok(pages!(client, &bound, Droids::list, request, droids).await?.answer(&client.view, DROIDS))
             }
             Self::Show { droid_id } => {
-                let droid = rpc!(client, DroidsClient::get, GetDroidRequest { droid_id }).await?;
+                let droid = rpc!(client, Droids::get, v1::GetDroidRequest { droid_id }).await?;
                 Ok(Answer::new(&droid, text(&droid, &client.view)))
             }
             Self::Steer { droid_id, message } => {
-                let request = SteerDroidRequest { request_id, droid_id, message };
-                let droid = rpc!(client, DroidsClient::steer, request).await?;
+                let request = v1::SteerDroidRequest { request_id, droid_id, message };
+                let droid = rpc!(client, Droids::steer, request).await?;
                 Ok(Answer::new(&droid, format!("{} reads it before its next answer\n", droid.droid_id)))
             }
             Self::Kill { droid_id, reason } => {
-                let request = KillDroidRequest { request_id, droid_id, reason };
-                let droid = rpc!(client, DroidsClient::kill, request).await?;
+                let request = v1::KillDroidRequest { request_id, droid_id, reason };
+                let droid = rpc!(client, Droids::kill, request).await?;
                 Ok(Answer::new(&droid, format!("{} is {}\n", droid.droid_id, droid.state)))
             }
         }

@@ -3,12 +3,7 @@
 use std::path::PathBuf;
 
 use ghost_proto::json;
-use ghost_proto::v1::knowledge_client::KnowledgeClient;
-use ghost_proto::v1::state_client::StateClient;
-use ghost_proto::v1::{
-    DeleteKnowledgeRequest, GetStateRequest, KnowledgeEntry, KnowledgeVersion, ListKnowledgeRequest, ListStateRequest,
-    ReadKnowledgeRequest, SetStateRequest, StateEntry, WriteKnowledgeRequest,
-};
+use ghost_proto::v1::{self, KnowledgeEntry, KnowledgeVersion, StateEntry};
 use serde_json::Value;
 
 use crate::arguments::{document, from_0, from_1, optional_text, text_or_stdin};
@@ -21,7 +16,11 @@ use crate::output::Answer;
 #[derive(Debug, clap::Subcommand)]
 pub enum Knowledge {
     /// List knowledge entries
-    #[command(after_help = "Examples:\n  ghostctl knowledge list --tag style\n  ghostctl knowledge list --as chora")]
+    ///
+    /// Examples:
+    ///   ghostctl knowledge list --tag style
+    ///   ghostctl knowledge list --as chora
+    #[command(verbatim_doc_comment)]
     List {
         /// Show only entries with this tag
         #[arg(long, value_name = "T")]
@@ -38,7 +37,10 @@ pub enum Knowledge {
     Read(Read),
     Write(Write),
     /// Delete a knowledge entry and its earlier versions
-    #[command(after_help = "Examples:\n  ghostctl knowledge delete style/headlines --expect 4")]
+    ///
+    /// Examples:
+    ///   ghostctl knowledge delete style/headlines --expect 4
+    #[command(verbatim_doc_comment)]
     Delete {
         /// Entry id
         entry_id: String,
@@ -72,8 +74,8 @@ impl Knowledge {
     pub async fn run(self, client: &Client) -> Result<Answer, Failure> {
         match self {
             Self::List { tag, query, as_agent, bound } => {
-                let request = ListKnowledgeRequest { tag, as_agent, query, ..<_>::default() };
-                let entries = pages!(client, &bound, KnowledgeClient::list, request, entries).await?;
+                let request = v1::ListKnowledgeRequest { tag, as_agent, query, ..<_>::default() };
+                let entries = pages!(client, &bound, Knowledge::list, request, entries).await?;
                 let json: Vec<Value> = entries.rows.iter().map(without_text).collect();
                 let text = table(&entries.rows, &client.view, ENTRIES);
                 Ok(Answer { note: entries.note, ..Answer::new(&json, text) })
@@ -82,8 +84,8 @@ impl Knowledge {
             Self::Write(verb) => verb.run(client).await,
             Self::Delete { entry_id, expect: expected_version, as_agent } => {
                 let request_id = new_request_id();
-                let request = DeleteKnowledgeRequest { request_id, entry_id, expected_version, as_agent };
-                let entry = rpc!(client, KnowledgeClient::delete, request).await?;
+                let request = v1::DeleteKnowledgeRequest { request_id, entry_id, expected_version, as_agent };
+                let entry = rpc!(client, Knowledge::delete, request).await?;
                 Ok(Answer::new(&without_text(&entry), format!("{} deleted", entry.entry_id)))
             }
         }
@@ -100,10 +102,13 @@ pub fn without_text(entry: &KnowledgeEntry) -> Value {
 }
 
 /// Show a knowledge entry
+///
+/// Examples:
+///   ghostctl knowledge read style/headlines
+///   ghostctl knowledge read style/headlines --version 2
+///   ghostctl --json knowledge read style/headlines | jq -r .content
 #[derive(Debug, clap::Args)]
-#[command(
-    after_help = "Examples:\n  ghostctl knowledge read style/headlines\n  ghostctl knowledge read style/headlines --version 2\n  ghostctl --json knowledge read style/headlines | jq -r .content"
-)]
+#[command(verbatim_doc_comment)]
 pub struct Read {
     /// Entry id
     entry_id: String,
@@ -120,12 +125,12 @@ pub struct Read {
 
 impl Read {
     pub async fn run(self, client: &Client) -> Result<Answer, Failure> {
-        let request = ReadKnowledgeRequest {
+        let request = v1::ReadKnowledgeRequest {
             entry_id: self.entry_id,
             as_agent: self.as_agent,
             versions: self.versions || self.version.is_some(),
         };
-        let answer = rpc!(client, KnowledgeClient::read, request).await?;
+        let answer = rpc!(client, Knowledge::read, request).await?;
         let mut entry = required(answer.entry, "entry")?;
         if let Some(wanted) = self.version {
             entry = at_version(entry, &answer.versions, wanted)?;
@@ -174,10 +179,15 @@ fn at_version(entry: KnowledgeEntry, kept: &[KnowledgeVersion], wanted: i64) -> 
 }
 
 /// Create or replace a knowledge entry
+///
+/// A list that is not given stays unchanged; '' empties it. Readers and writers are agent ids, archetype:NAME,
+/// group:NAME or *.
+///
+/// Examples:
+///   ghostctl knowledge write style/headlines --title Headlines 'Short. No puns.' --readers '*'
+///   ghostctl knowledge write style/headlines --file notes/headlines.md --expect 3
 #[derive(Debug, clap::Args)]
-#[command(
-    after_help = "A list that is not given stays unchanged; '' empties it. Readers and writers are agent ids, archetype:NAME,\ngroup:NAME or *.\n\nExamples:\n  ghostctl knowledge write style/headlines --title Headlines 'Short. No puns.' --readers '*'\n  ghostctl knowledge write style/headlines --file notes/headlines.md --expect 3"
-)]
+#[command(verbatim_doc_comment)]
 #[command(override_usage = "ghostctl knowledge write [OPTIONS] <ENTRY_ID> <TEXT|--file <F>>")]
 #[command(group = clap::ArgGroup::new("text").required(true))]
 pub struct Write {
@@ -228,7 +238,7 @@ impl Write {
         };
         let (tags, readers, writers) =
             (list("tags", self.tags)?, list("readers", self.readers)?, list("writers", self.writers)?);
-        let request = WriteKnowledgeRequest {
+        let request = v1::WriteKnowledgeRequest {
             request_id: new_request_id(),
             entry_id: self.entry_id,
             title: optional_text(self.title)?.unwrap_or_default(),
@@ -240,7 +250,7 @@ impl Write {
             as_agent: self.as_agent,
             clear,
         };
-        let entry = rpc!(client, KnowledgeClient::write, request).await?;
+        let entry = rpc!(client, Knowledge::write, request).await?;
         Ok(Answer::new(&entry, format!("{} is now version {}", entry.entry_id, entry.version)))
     }
 }
@@ -249,17 +259,22 @@ impl Write {
 #[derive(Debug, clap::Subcommand)]
 pub enum State {
     /// Show a value of the shared state
-    #[command(
-        after_help = "Examples:\n  ghostctl state get plan.step\n  ghostctl --json state get plan.step | jq .version"
-    )]
+    ///
+    /// Examples:
+    ///   ghostctl state get plan.step
+    ///   ghostctl --json state get plan.step | jq .version
+    #[command(verbatim_doc_comment)]
     Get {
         /// Key
         key: String,
     },
     /// Set a value of the shared state
-    #[command(
-        after_help = "Examples:\n  ghostctl state set plan.step '{\"n\": 2}' --expect 1\n  ghostctl state set mood '\"calm\"'\n  ghostctl state set mood null  # deletes it"
-    )]
+    ///
+    /// Examples:
+    ///   ghostctl state set plan.step '{"n": 2}' --expect 1
+    ///   ghostctl state set mood '"calm"'
+    ///   ghostctl state set mood null  # deletes it
+    #[command(verbatim_doc_comment)]
     Set {
         /// Key
         key: String,
@@ -274,7 +289,10 @@ pub enum State {
         as_agent: Option<String>,
     },
     /// List the values of the shared state
-    #[command(after_help = "Examples:\n  ghostctl state list plan.")]
+    ///
+    /// Examples:
+    ///   ghostctl state list plan.
+    #[command(verbatim_doc_comment)]
     List {
         /// Show only keys that begin with this prefix
         #[arg(default_value = "", hide_default_value = true)]
@@ -297,13 +315,13 @@ impl State {
     pub async fn run(self, client: &Client) -> Result<Answer, Failure> {
         match self {
             Self::Get { key } => {
-                let entry = rpc!(client, StateClient::get, GetStateRequest { key }).await?;
+                let entry = rpc!(client, State::get, v1::GetStateRequest { key }).await?;
                 Ok(Answer::written(json::text(&entry), entry.value_json))
             }
             Self::Set { key, value_json, expect: expected_version, as_agent } => {
                 let (request_id, value_json) = (new_request_id(), text_or_stdin(value_json)?);
-                let request = SetStateRequest { request_id, key, value_json, expected_version, as_agent };
-                let entry = rpc!(client, StateClient::set, request).await?;
+                let request = v1::SetStateRequest { request_id, key, value_json, expected_version, as_agent };
+                let entry = rpc!(client, State::set, request).await?;
                 let text = match entry.value_json.as_str() {
                     "null" => format!("{} deleted", entry.key),
                     _ => format!("{} is now version {}", entry.key, entry.version),
@@ -311,8 +329,8 @@ impl State {
                 Ok(Answer::written(json::text(&entry), text))
             }
             Self::List { prefix, bound } => {
-                let request = ListStateRequest { prefix, ..<_>::default() };
-                let entries = pages!(client, &bound, StateClient::list, request, entries).await?;
+                let request = v1::ListStateRequest { prefix, ..<_>::default() };
+                let entries = pages!(client, &bound, State::list, request, entries).await?;
                 let text = table(&entries.rows, &client.view, VALUES);
                 Ok(Answer { note: entries.note, ..Answer::written(json::text(&entries.rows), text) })
             }

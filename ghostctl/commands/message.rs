@@ -4,16 +4,11 @@ use std::pin::pin;
 use std::time::Duration;
 
 use ghost_proto::json;
-use ghost_proto::v1::agents_client::AgentsClient;
-use ghost_proto::v1::messages_client::MessagesClient;
-use ghost_proto::v1::{
-    AskRequest, AskResponse, DeadChange, DeadLetter, DropDeadRequest, GetAgentRequest, GetDeadRequest, ListDeadRequest,
-    RetryDeadRequest, SendRequest,
-};
+use ghost_proto::v1::{self, AskResponse, DeadChange, DeadLetter};
 use serde_json::json;
 
 use crate::arguments::{millis, optional_text, text_or_stdin};
-use crate::connection::{ANSWER_BYTES, Client, new_request_id, required, rpc};
+use crate::connection::{Client, new_request_id, required, rpc, service};
 use crate::failure::Failure;
 use crate::ids;
 use crate::lists::{Bound, Column, fields, pages};
@@ -22,10 +17,12 @@ use crate::text::one_line;
 use crate::wait::{Deadline, pause};
 
 /// Send a message to an agent and return when it is stored in the agent's inbox
+///
+/// Examples:
+///   ghostctl send chora 'The figures of May are in notes/may.md'
+///   ghostctl send chora --subject Minus -- '-5 degrees'
 #[derive(Debug, clap::Args)]
-#[command(
-    after_help = "Examples:\n  ghostctl send chora 'The figures of May are in notes/may.md'\n  ghostctl send chora --subject Minus -- '-5 degrees'"
-)]
+#[command(verbatim_doc_comment)]
 pub struct Send {
     /// Agent id
     agent_id: String,
@@ -39,14 +36,14 @@ pub struct Send {
 
 impl Send {
     pub async fn run(self, client: &Client) -> Result<Answer, Failure> {
-        let request = SendRequest {
+        let request = v1::SendRequest {
             request_id: new_request_id(),
             agent_id: self.agent_id.clone(),
             body: text_or_stdin(self.body)?,
             subject: optional_text(self.subject)?,
             attachments: Vec::new(),
         };
-        let sent = rpc!(client, MessagesClient::send, request).await?;
+        let sent = rpc!(client, Messages::send, request).await?;
         let waits = sent.waits.as_ref().map(|why| format!("\n{why}")).unwrap_or_default();
         let text = format!("{} is in the inbox of {}{waits}", sent.message_id, self.agent_id);
         let json = json!({
@@ -64,11 +61,14 @@ impl Send {
 const GRACE: Duration = Duration::from_millis(750);
 
 /// Ask an agent, wait for its reply and print it
+///
+/// If there is no reply, the exit code tells the reason, such as 6 for a timeout and 8 for a spent budget.
+///
+/// Examples:
+///   ghostctl ask chora 'What is still open?'
+///   ghostctl --timeout 10m ask chora 'Review output/'
 #[derive(Debug, clap::Args)]
-#[command(after_help = "\
-If there is no reply, the exit code tells the reason, such as 6 for a timeout and 8 for a spent budget.
-
-Examples:\n  ghostctl ask chora 'What is still open?'\n  ghostctl --timeout 10m ask chora 'Review output/'")]
+#[command(verbatim_doc_comment)]
 pub struct Ask {
     /// Agent id
     agent_id: String,
@@ -79,7 +79,7 @@ pub struct Ask {
 
 impl Ask {
     pub async fn run(self, client: &Client) -> Result<Answer, Failure> {
-        let request = AskRequest {
+        let request = v1::AskRequest {
             request_id: new_request_id(),
             agent_id: self.agent_id.clone(),
             body: text_or_stdin(self.body)?,
@@ -87,7 +87,7 @@ impl Ask {
         };
         let patience = client.timeout.saturating_add(GRACE);
         let mut asked = pin!(client.call_within(patience, request, async |transport, request| {
-            MessagesClient::new(transport).max_decoding_message_size(ANSWER_BYTES).ask(request).await
+            service!(Messages, transport).ask(request).await
         }));
         let mut waits = WaitNotice::default();
         let answer = loop {
@@ -145,10 +145,10 @@ impl WaitNotice {
     pub async fn line(&mut self, client: &Client, agent_id: &str) -> String {
         loop {
             pause(POLL_INTERVAL).await;
-            let request = GetAgentRequest { agent_id: agent_id.to_owned() };
-            let mut service = AgentsClient::new(client.transport());
+            let request = v1::GetAgentRequest { agent_id: agent_id.to_owned() };
+            let mut agents = service!(Agents, client.transport());
             // Errors are ignored here: the call that the user waits for reports its own.
-            let Some(Ok(answer)) = Deadline::after(POLL_INTERVAL).within(service.get(request)).await else { continue };
+            let Some(Ok(answer)) = Deadline::after(POLL_INTERVAL).within(agents.get(request)).await else { continue };
             match answer.into_inner().waits {
                 Some(reason) if !self.reported => {
                     self.reported = true;
@@ -164,7 +164,11 @@ impl WaitNotice {
 #[derive(Debug, clap::Subcommand)]
 pub enum Dead {
     /// List dead letters, newest first
-    #[command(after_help = "Examples:\n  ghostctl dead list\n  ghostctl dead list --status all")]
+    ///
+    /// Examples:
+    ///   ghostctl dead list
+    ///   ghostctl dead list --status all
+    #[command(verbatim_doc_comment)]
     List {
         /// Show only dead letters of this agent
         #[arg(long = "agent", id = "agent_id", value_name = "A")]
@@ -176,17 +180,23 @@ pub enum Dead {
         bound: Bound,
     },
     /// Show a dead letter with its messages
-    #[command(
-        after_help = "Examples:\n  ghostctl dead list\n  ID=$(ghostctl --json dead list | jq -r '.[0].dead_letter_id')\n  ghostctl dead show $ID"
-    )]
+    ///
+    /// Examples:
+    ///   ghostctl dead list
+    ///   ID=$(ghostctl --json dead list | jq -r '.[0].dead_letter_id')
+    ///   ghostctl dead show $ID
+    #[command(verbatim_doc_comment)]
     Show {
         /// Dead letter id
         dead_letter_id: String,
     },
     /// Deliver a dead letter again; its turn resumes from its journal
-    #[command(
-        after_help = "Examples:\n  ID=$(ghostctl --json dead list | jq -r '.[0].dead_letter_id')\n  ghostctl dead retry $ID\n  ghostctl dead retry $ID --fresh"
-    )]
+    ///
+    /// Examples:
+    ///   ID=$(ghostctl --json dead list | jq -r '.[0].dead_letter_id')
+    ///   ghostctl dead retry $ID
+    ///   ghostctl dead retry $ID --fresh
+    #[command(verbatim_doc_comment)]
     Retry {
         /// Dead letter id
         dead_letter_id: String,
@@ -195,9 +205,11 @@ pub enum Dead {
         fresh: bool,
     },
     /// Drop a dead letter: its messages will not be processed
-    #[command(
-        after_help = "Examples:\n  ID=$(ghostctl --json dead list | jq -r '.[0].dead_letter_id')\n  ghostctl dead drop $ID"
-    )]
+    ///
+    /// Examples:
+    ///   ID=$(ghostctl --json dead list | jq -r '.[0].dead_letter_id')
+    ///   ghostctl dead drop $ID
+    #[command(verbatim_doc_comment)]
     Drop {
         /// Dead letter id
         dead_letter_id: String,
@@ -220,20 +232,20 @@ impl Dead {
         let request_id = new_request_id();
         match self {
             Self::List { agent: agent_id, status, bound } => {
-                let request = ListDeadRequest { agent_id, status, ..<_>::default() };
-                let letters = pages!(client, &bound, MessagesClient::list_dead, request, dead_letters).await?;
+                let request = v1::ListDeadRequest { agent_id, status, ..<_>::default() };
+                let letters = pages!(client, &bound, Messages::list_dead, request, dead_letters).await?;
                 Ok(letters.answer(&client.view, LETTERS))
             }
             Self::Show { dead_letter_id } => show(client, dead_letter_id).await,
             Self::Retry { dead_letter_id, fresh } => {
                 let dead_letter_id = ids::full_id(client, ids::DEAD_LETTER, dead_letter_id).await?;
-                let request = RetryDeadRequest { request_id, dead_letter_id, fresh };
-                changed(&rpc!(client, MessagesClient::retry_dead, request).await?)
+                let request = v1::RetryDeadRequest { request_id, dead_letter_id, fresh };
+                changed(&rpc!(client, Messages::retry_dead, request).await?)
             }
             Self::Drop { dead_letter_id } => {
                 let dead_letter_id = ids::full_id(client, ids::DEAD_LETTER, dead_letter_id).await?;
-                let request = DropDeadRequest { request_id, dead_letter_id };
-                changed(&rpc!(client, MessagesClient::drop_dead, request).await?)
+                let request = v1::DropDeadRequest { request_id, dead_letter_id };
+                changed(&rpc!(client, Messages::drop_dead, request).await?)
             }
         }
     }
@@ -249,7 +261,7 @@ fn changed(change: &DeadChange) -> Result<Answer, Failure> {
 
 async fn show(client: &Client, typed: String) -> Result<Answer, Failure> {
     let dead_letter_id = ids::full_id(client, ids::DEAD_LETTER, typed).await?;
-    let answer = rpc!(client, MessagesClient::get_dead, GetDeadRequest { dead_letter_id }).await?;
+    let answer = rpc!(client, Messages::get_dead, v1::GetDeadRequest { dead_letter_id }).await?;
     let letter = required(answer.dead_letter, "dead letter")?;
     let mut json = json::value(&letter);
     json["envelopes"] = json::value(&answer.envelopes);

@@ -1,11 +1,7 @@
 //! `ghostctl timer`, `cron` and `watch`: what wakes agents, by time or by a change of a file. A lookup never returns a
 //! schedule of another kind.
 
-use ghost_proto::v1::schedules_client::SchedulesClient;
-use ghost_proto::v1::{
-    CancelScheduleRequest, EnableScheduleRequest, GetScheduleRequest, JobOptions, ListRunsRequest,
-    ListSchedulesRequest, RunScheduleRequest, Schedule, ScheduleRun, SetScheduleRequest,
-};
+use ghost_proto::v1::{self, JobOptions, Schedule, ScheduleRun};
 use serde_json::Value;
 
 use crate::arguments::{from_0, from_1, optional_text, parse_instant, parse_span_ms, text_or_stdin, whole_number};
@@ -20,9 +16,11 @@ use crate::text::one_line;
 #[derive(Debug, clap::Subcommand)]
 pub enum Timer {
     /// Set a timer that sends an agent one reminder; a timer with the same name is replaced
-    #[command(
-        after_help = "Examples:\n  ghostctl timer set chora standup --in 10m --message 'Write the report'\n  ghostctl timer set chora launch --at 2026-11-30T18:00:00Z --message 'Publish it'"
-    )]
+    ///
+    /// Examples:
+    ///   ghostctl timer set chora standup --in 10m --message 'Write the report'
+    ///   ghostctl timer set chora launch --at 2026-11-30T18:00:00Z --message 'Publish it'
+    #[command(verbatim_doc_comment)]
     #[command(group(clap::ArgGroup::new("when").required(true).args(["after_ms", "at_ms"])))]
     Set {
         /// Agent id
@@ -51,7 +49,7 @@ impl Timer {
         match self {
             Self::Set { agent: agent_id, name, after_ms, at: at_ms, message } => {
                 let message = optional_text(message)?.unwrap_or_default();
-                let request = SetScheduleRequest { agent_id, name, message, after_ms, at_ms, ..<_>::default() };
+                let request = v1::SetScheduleRequest { agent_id, name, message, after_ms, at_ms, ..<_>::default() };
                 set(client, "timer", request).await
             }
             Self::Listed(verb) => verb.run(client, "timer").await,
@@ -64,9 +62,11 @@ impl Timer {
 #[derive(Debug, clap::Subcommand)]
 pub enum Watch {
     /// Notify an agent when a file or directory of the workspace changes
-    #[command(
-        after_help = "Examples:\n  ghostctl watch add chora inbox shared/inbox --changes created --message 'Read what came in'\n  ghostctl watch add chora all projects --recursive"
-    )]
+    ///
+    /// Examples:
+    ///   ghostctl watch add chora inbox shared/inbox --changes created --message 'Read what came in'
+    ///   ghostctl watch add chora all projects --recursive
+    #[command(verbatim_doc_comment)]
     Add {
         /// Agent id
         #[arg(id = "agent_id", value_name = "AGENT")]
@@ -100,8 +100,8 @@ impl Watch {
         match self {
             Self::Add { agent: agent_id, name, path, recursive, changes, debounce_ms, message } => {
                 let (path, message) = (Some(path), text_or_stdin(message)?);
-                let what = SetScheduleRequest { agent_id, name, message, path, recursive, ..<_>::default() };
-                set(client, "watch", SetScheduleRequest { changes, debounce_ms, ..what }).await
+                let what = v1::SetScheduleRequest { agent_id, name, message, path, recursive, ..<_>::default() };
+                set(client, "watch", v1::SetScheduleRequest { changes, debounce_ms, ..what }).await
             }
             Self::Listed(verb) => verb.run(client, "watch").await,
             Self::Cancel(verb) => verb.run(client, "watch").await,
@@ -129,10 +129,13 @@ pub enum Cron {
 }
 
 /// Add a cron job for an agent; a job with the same name is replaced
+///
+/// Examples:
+///   ghostctl cron add chora mail --cron '0 9 * * 1-5' --zone Europe/Berlin --message 'Read the mail'
+///   ghostctl cron add chora pulse --every 1h --message 'Look around' --missed run_once
+///   ghostctl cron add chora digest --cron '0 18 * * *' --session isolated --deliver announce --to news --run-timeout 2m --message 'Write the digest'
 #[derive(Debug, clap::Args)]
-#[command(
-    after_help = "Examples:\n  ghostctl cron add chora mail --cron '0 9 * * 1-5' --zone Europe/Berlin --message 'Read the mail'\n  ghostctl cron add chora pulse --every 1h --message 'Look around' --missed run_once\n  ghostctl cron add chora digest --cron '0 18 * * *' --session isolated --deliver announce --to news --run-timeout 2m --message 'Write the digest'"
-)]
+#[command(verbatim_doc_comment)]
 #[command(group(clap::ArgGroup::new("when").required(true).args(["cron", "every_ms", "at_ms"])))]
 pub struct Add {
     /// Agent id
@@ -203,8 +206,8 @@ impl Cron {
             Self::Listed(verb) => verb.run(client, "cron").await,
             Self::Run { id } => {
                 let Schedule { schedule_id, agent_id, name, .. } = find(client, "cron", &id).await?;
-                let request = RunScheduleRequest { request_id: new_request_id(), schedule_id };
-                let run = rpc!(client, SchedulesClient::run, request).await?;
+                let request = v1::RunScheduleRequest { request_id: new_request_id(), schedule_id };
+                let run = rpc!(client, Schedules::run, request).await?;
                 let note = run.note.as_ref().map(|note| format!(": {note}")).unwrap_or_default();
                 Ok(Answer::new(&run, format!("run {} of {agent_id}/{name}: {}{note}", run.run, run.status)))
             }
@@ -217,7 +220,7 @@ impl Cron {
 
 impl Add {
     async fn run(self, client: &Client) -> Result<Answer, Failure> {
-        let request = SetScheduleRequest {
+        let request = v1::SetScheduleRequest {
             agent_id: self.agent,
             name: self.name,
             message: text_or_stdin(self.message)?,
@@ -236,7 +239,7 @@ impl Add {
             timeout_seconds: self.run_timeout.map(whole_seconds).transpose()?,
             max_rounds: self.max_rounds,
             model: self.model,
-            ..SetScheduleRequest::default()
+            ..v1::SetScheduleRequest::default()
         };
         set(client, "cron", request).await
     }
@@ -254,14 +257,14 @@ fn whole_seconds(ms: i64) -> Result<u32, Failure> {
 impl Job {
     async fn enable(self, client: &Client, enabled: bool) -> Result<Answer, Failure> {
         let schedule_id = find(client, "cron", &self.id).await?.schedule_id;
-        let request = EnableScheduleRequest { request_id: new_request_id(), schedule_id, enabled };
-        Ok(now(&rpc!(client, SchedulesClient::enable, request).await?, &client.view))
+        let request = v1::EnableScheduleRequest { request_id: new_request_id(), schedule_id, enabled };
+        Ok(now(&rpc!(client, Schedules::enable, request).await?, &client.view))
     }
 }
 
-async fn set(client: &Client, kind: &str, request: SetScheduleRequest) -> Result<Answer, Failure> {
-    let request = SetScheduleRequest { request_id: new_request_id(), kind: kind.to_owned(), ..request };
-    Ok(now(&rpc!(client, SchedulesClient::set, request).await?, &client.view))
+async fn set(client: &Client, kind: &str, request: v1::SetScheduleRequest) -> Result<Answer, Failure> {
+    let request = v1::SetScheduleRequest { request_id: new_request_id(), kind: kind.to_owned(), ..request };
+    Ok(now(&rpc!(client, Schedules::set, request).await?, &client.view))
 }
 
 /// The answer of a command that set or changed a schedule.
@@ -286,8 +289,8 @@ pub struct Cancel {
 impl Cancel {
     async fn run(self, client: &Client, kind: &str) -> Result<Answer, Failure> {
         let schedule_id = find(client, kind, &self.id).await?.schedule_id;
-        let request = CancelScheduleRequest { request_id: new_request_id(), schedule_id };
-        let schedule = rpc!(client, SchedulesClient::cancel, request).await?;
+        let request = v1::CancelScheduleRequest { request_id: new_request_id(), schedule_id };
+        let schedule = rpc!(client, Schedules::cancel, request).await?;
         let text = format!("{} {} of {} cancelled", schedule.kind, schedule.name, schedule.agent_id);
         Ok(Answer::new(&schedule, text))
     }
@@ -372,7 +375,7 @@ impl Listed {
                     true => find(client, kind, &id).await?.schedule_id,
                     false => ids::full_id(client, ids::SCHEDULE, id).await?,
                 };
-                let found = rpc!(client, SchedulesClient::runs, ListRunsRequest { schedule_id, limit }).await;
+                let found = rpc!(client, Schedules::runs, v1::ListRunsRequest { schedule_id, limit }).await;
                 let rows = found.map_err(|failure| add_name_hint(kind, failure))?.runs;
                 let full = rows.len() >= limit as usize;
                 let note = full.then(|| match limit {
@@ -410,8 +413,8 @@ pub fn rule(schedule: &Schedule, view: &View) -> String {
 
 /// All schedules of a kind.
 async fn all_of_kind(client: &Client, kind: &str, agent_id: Option<String>) -> Result<Rows<Schedule>, Failure> {
-    let request = ListSchedulesRequest { agent_id, kind: Some(kind.to_owned()), ..<_>::default() };
-    pages!(client, &Bound::ALL, SchedulesClient::list, request, schedules).await
+    let request = v1::ListSchedulesRequest { agent_id, kind: Some(kind.to_owned()), ..<_>::default() };
+    pages!(client, &Bound::ALL, Schedules::list, request, schedules).await
 }
 
 /// The schedule with this id or `<agent>/<name>`. A schedule of another kind is not found, so that, for example,
@@ -422,7 +425,7 @@ async fn find(client: &Client, kind: &str, text: &str) -> Result<Schedule, Failu
         return schedules.into_iter().find(|schedule| schedule.name == name).ok_or_else(|| not_found(kind, text));
     }
     let schedule_id = ids::full_id(client, ids::SCHEDULE, text.to_owned()).await?;
-    let found = rpc!(client, SchedulesClient::get, GetScheduleRequest { schedule_id }).await;
+    let found = rpc!(client, Schedules::get, v1::GetScheduleRequest { schedule_id }).await;
     let found = found.map_err(|failure| add_name_hint(kind, failure))?;
     if found.kind == kind { Ok(found) } else { Err(not_found(kind, text)) }
 }

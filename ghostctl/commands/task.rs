@@ -1,9 +1,6 @@
 //! `ghostctl task`: the task board.
 
-use ghost_proto::v1::tasks_client::TasksClient;
-use ghost_proto::v1::{
-    self, CreateTaskRequest, GetTaskRequest, GetTaskResponse, ListTasksRequest, TaskEvent, TaskIds, UpdateTaskRequest,
-};
+use ghost_proto::v1::{self, GetTaskResponse, TaskEvent, TaskIds};
 
 use crate::arguments::{due, optional_text, text_or_stdin, whole_number};
 use crate::connection::{Client, new_request_id, required, rpc};
@@ -17,7 +14,10 @@ use crate::output::Answer;
 pub enum Task {
     Create(Create),
     /// List tasks
-    #[command(after_help = "Examples:\n  ghostctl task list --owner chora --status pending")]
+    ///
+    /// Examples:
+    ///   ghostctl task list --owner chora --status pending
+    #[command(verbatim_doc_comment)]
     List {
         /// Show only tasks of this agent
         #[arg(long, visible_alias = "agent", value_name = "AGENT")]
@@ -29,9 +29,12 @@ pub enum Task {
         bound: Bound,
     },
     /// Show a task and its history
-    #[command(
-        after_help = "Examples:\n  ghostctl task list\n  ID=$(ghostctl --json task list | jq -r '.[0].task_id')\n  ghostctl task get $ID"
-    )]
+    ///
+    /// Examples:
+    ///   ghostctl task list
+    ///   ID=$(ghostctl --json task list | jq -r '.[0].task_id')
+    ///   ghostctl task get $ID
+    #[command(verbatim_doc_comment)]
     Get {
         /// Task id
         task_id: String,
@@ -65,12 +68,12 @@ impl Task {
         match self {
             Self::Create(verb) => verb.run(client).await,
             Self::List { owner, status, bound } => {
-                let request = ListTasksRequest { owner, status, ..<_>::default() };
-                Ok(pages!(client, &bound, TasksClient::list, request, tasks).await?.answer(&client.view, TASKS))
+                let request = v1::ListTasksRequest { owner, status, ..<_>::default() };
+                Ok(pages!(client, &bound, Tasks::list, request, tasks).await?.answer(&client.view, TASKS))
             }
             Self::Get { task_id } => {
                 let task_id = ids::full_id(client, ids::TASK, task_id).await?;
-                get(client, rpc!(client, TasksClient::get, GetTaskRequest { task_id }).await?)
+                get(client, rpc!(client, Tasks::get, v1::GetTaskRequest { task_id }).await?)
             }
             Self::Update(verb) => verb.run(client).await,
         }
@@ -103,10 +106,12 @@ fn changed(task: &v1::Task) -> Answer {
 }
 
 /// Create a task and send it to its owner's inbox
+///
+/// Examples:
+///   ghostctl task create 'Read notes/may.md' --owner chora
+///   ghostctl task create 'Review it' --owner subrosa --depends-on $ID --due-in 2h
 #[derive(Debug, clap::Args)]
-#[command(
-    after_help = "Examples:\n  ghostctl task create 'Read notes/may.md' --owner chora\n  ghostctl task create 'Review it' --owner subrosa --depends-on $ID --due-in 2h"
-)]
+#[command(verbatim_doc_comment)]
 pub struct Create {
     /// Title: one line that says what to do
     #[arg(required_unless_present = "titled", conflicts_with = "titled")]
@@ -136,7 +141,7 @@ pub struct Create {
 
 impl Create {
     async fn run(self, client: &Client) -> Result<Answer, Failure> {
-        let request = CreateTaskRequest {
+        let request = v1::CreateTaskRequest {
             request_id: new_request_id(),
             title: optional_text(self.title.or(self.titled))?.unwrap_or_default(),
             description: text_or_stdin(self.description)?,
@@ -146,15 +151,18 @@ impl Create {
             parent_id: ids::full_id_if_given(client, ids::TASK, self.parent).await?,
             due_at_ms: self.due_at_ms,
         };
-        Ok(changed(&rpc!(client, TasksClient::create, request).await?))
+        Ok(changed(&rpc!(client, Tasks::create, request).await?))
     }
 }
 
 /// Change a task
+///
+/// Examples:
+///   ID=$(ghostctl --json task list | jq -r '.[0].task_id')
+///   ghostctl task update $ID --status done --result 'see output/may.md'
+///   ghostctl task update $ID --status pending --reopen --note 'figures were wrong'
 #[derive(Debug, clap::Args)]
-#[command(
-    after_help = "Examples:\n  ID=$(ghostctl --json task list | jq -r '.[0].task_id')\n  ghostctl task update $ID --status done --result 'see output/may.md'\n  ghostctl task update $ID --status pending --reopen --note 'figures were wrong'"
-)]
+#[command(verbatim_doc_comment)]
 #[command(group = clap::ArgGroup::new("change").required(true).multiple(true))]
 pub struct Update {
     /// Task id
@@ -200,7 +208,7 @@ impl Update {
             _ if none => Some(TaskIds::default()),
             typed => Some(TaskIds { task_ids: ids::full_ids(client, ids::TASK, typed).await? }),
         };
-        let request = UpdateTaskRequest {
+        let request = v1::UpdateTaskRequest {
             request_id: new_request_id(),
             task_id,
             status: self.status,
@@ -214,6 +222,6 @@ impl Update {
             reopen: self.reopen,
             depends_on,
         };
-        Ok(changed(&rpc!(client, TasksClient::update, request).await?))
+        Ok(changed(&rpc!(client, Tasks::update, request).await?))
     }
 }

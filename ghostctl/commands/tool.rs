@@ -4,14 +4,7 @@
 use std::cell::RefCell;
 
 use ghost_proto::json::parsed;
-use ghost_proto::v1::skills_client::SkillsClient;
-use ghost_proto::v1::toolboxes_client::ToolboxesClient;
-use ghost_proto::v1::tools_client::ToolsClient;
-use ghost_proto::v1::{
-    self, BriefToolsRequest, CallToolRequest, CallToolResponse, CheckToolboxRequest, DescribeToolRequest,
-    GetSkillRequest, ListSkillsRequest, ListToolboxesRequest, ListToolsRequest, ToolDescription, ToolboxTool,
-    TrustToolboxRequest,
-};
+use ghost_proto::v1::{self, CallToolResponse, ToolDescription, ToolboxTool};
 use serde_json::{Map, Value, json};
 
 use super::world::Reload;
@@ -26,9 +19,12 @@ use crate::text::one_line;
 #[derive(Debug, clap::Subcommand)]
 pub enum Tool {
     /// List the tools of an agent
-    #[command(
-        after_help = "Examples:\n  ghostctl tool list chora\n  ghostctl tool list chora --all\n  ghostctl --json tool list chora | jq -r '.[].name'"
-    )]
+    ///
+    /// Examples:
+    ///   ghostctl tool list chora
+    ///   ghostctl tool list chora --all
+    ///   ghostctl --json tool list chora | jq -r '.[].name'
+    #[command(verbatim_doc_comment)]
     List {
         /// Agent id
         agent_id: String,
@@ -37,7 +33,11 @@ pub enum Tool {
         all: bool,
     },
     /// Print the tools of an agent as `- name: description`, with full descriptions
-    #[command(after_help = "Examples:\n  ghostctl tool brief chora\n  ghostctl tool brief chora workspace.read")]
+    ///
+    /// Examples:
+    ///   ghostctl tool brief chora
+    ///   ghostctl tool brief chora workspace.read
+    #[command(verbatim_doc_comment)]
     Brief {
         /// Agent id
         agent_id: String,
@@ -45,9 +45,11 @@ pub enum Tool {
         tool: Option<String>,
     },
     /// Show a tool of an agent with its parameters
-    #[command(
-        after_help = "Examples:\n  ghostctl tool describe chora workspace.read\n  ghostctl --json tool describe chora workspace.read | jq .parameters"
-    )]
+    ///
+    /// Examples:
+    ///   ghostctl tool describe chora workspace.read
+    ///   ghostctl --json tool describe chora workspace.read | jq .parameters
+    #[command(verbatim_doc_comment)]
     Describe {
         /// Agent id
         agent_id: String,
@@ -55,13 +57,15 @@ pub enum Tool {
         tool: String,
     },
     /// Call a tool as an agent, with the agent's access rights
-    #[command(after_help = "\
-The call runs at once, in a turn of its own, even if the agent is stopped or the world is paused.
-
-An operator's call counts as approved: it also runs at once if calls of the tool wait for an approval
-(`ghostctl approval`). If the world file names approvers, such a call is refused.
-
-Examples:\n  ghostctl tool call chora workspace.read '{\"path\": \"notes.md\"}'")]
+    ///
+    /// The call runs at once, in a turn of its own, even if the agent is stopped or the world is paused.
+    ///
+    /// An operator's call counts as approved: it also runs at once if calls of the tool wait for an approval
+    /// (`ghostctl approval`). If the world file names approvers, such a call is refused.
+    ///
+    /// Examples:
+    ///   ghostctl tool call chora workspace.read '{"path": "notes.md"}'
+    #[command(verbatim_doc_comment)]
     Call {
         /// Agent id
         agent_id: String,
@@ -81,20 +85,20 @@ impl Tool {
                 let text = match tool {
                     Some(name) => brief(client, &agent_id, &name).await?,
                     None => {
-                        let request = BriefToolsRequest { agent_id: agent_id.clone() };
-                        rpc!(client, ToolsClient::brief, request).await?.text
+                        let request = v1::BriefToolsRequest { agent_id: agent_id.clone() };
+                        rpc!(client, Tools::brief, request).await?.text
                     }
                 };
                 Ok(Answer::new(&json!({ "agent_id": agent_id, "text": text }), text))
             }
             Self::Describe { agent_id, tool } => {
-                let request = DescribeToolRequest { agent_id, tool };
-                Ok(described(&rpc!(client, ToolsClient::describe, request).await?))
+                let request = v1::DescribeToolRequest { agent_id, tool };
+                Ok(described(&rpc!(client, Tools::describe, request).await?))
             }
             Self::Call { agent_id, tool, arguments } => {
                 let (request_id, arguments_json) = (new_request_id(), object(text_or_stdin(arguments)?)?);
-                let request = CallToolRequest { request_id, agent_id, tool, arguments_json, timeout_ms: None };
-                Ok(called(&rpc!(client, ToolsClient::call, request).await?))
+                let request = v1::CallToolRequest { request_id, agent_id, tool, arguments_json, timeout_ms: None };
+                Ok(called(&rpc!(client, Tools::call, request).await?))
             }
         }
     }
@@ -109,8 +113,8 @@ const DESCRIBED: &[Column<Described>] =
 async fn list(client: &Client, agent_id: String, include_absent: bool) -> Result<Answer, Failure> {
     let absent = RefCell::new(Vec::new());
     let tools = collect(&Bound::ALL, async |limit, cursor| {
-        let request = ListToolsRequest { agent_id: agent_id.clone(), limit, cursor, include_absent };
-        let page = rpc!(client, ToolsClient::list, request).await?;
+        let request = v1::ListToolsRequest { agent_id: agent_id.clone(), limit, cursor, include_absent };
+        let page = rpc!(client, Tools::list, request).await?;
         absent.borrow_mut().extend(page.absent);
         Ok((page.tools, page.next_cursor))
     })
@@ -130,8 +134,8 @@ async fn list(client: &Client, agent_id: String, include_absent: bool) -> Result
 
 /// The line of one tool.
 async fn brief(client: &Client, agent_id: &str, name: &str) -> Result<String, Failure> {
-    let request = ListToolsRequest { agent_id: agent_id.to_owned(), ..<_>::default() };
-    let tools = pages!(client, &Bound::ALL, ToolsClient::list, request, tools).await?.rows;
+    let request = v1::ListToolsRequest { agent_id: agent_id.to_owned(), ..<_>::default() };
+    let tools = pages!(client, &Bound::ALL, Tools::list, request, tools).await?.rows;
     let tool = tools.into_iter().find(|tool| tool.name == name).ok_or_else(|| {
         Failure::new("unknown_tool", format!("{agent_id} has no tool `{}`", one_line(name, 100)))
             .hint(format!("`ghostctl tool list {agent_id}` lists its tools"))
@@ -272,27 +276,32 @@ fn type_text(schema: &Value, whole: &Value, depth: usize) -> String {
 #[derive(Debug, clap::Subcommand)]
 pub enum Toolbox {
     /// List the toolboxes of the world and of its skills
-    #[command(
-        after_help = "Examples:\n  ghostctl toolbox list\n  ghostctl --json toolbox list | jq '.[].tools[].name'"
-    )]
+    ///
+    /// Examples:
+    ///   ghostctl toolbox list
+    ///   ghostctl --json toolbox list | jq '.[].tools[].name'
+    #[command(verbatim_doc_comment)]
     List {},
     /// Show the tools of a toolbox; of an MCP server, what it has now and what is trusted
-    #[command(
-        after_help = "Examples:\n  ghostctl toolbox check devtools\n  ghostctl --json toolbox check files | jq -r '.[] | select(.state == \"changed\").name'"
-    )]
+    ///
+    /// Examples:
+    ///   ghostctl toolbox check devtools
+    ///   ghostctl --json toolbox check files | jq -r '.[] | select(.state == "changed").name'
+    #[command(verbatim_doc_comment)]
     Check {
         /// Toolbox name
         toolbox: String,
     },
     /// Trust tools of an MCP server as they are now, and reload the world
-    #[command(after_help = "\
-Agents get only tools that are trusted. Their definitions are written to mcp.lock beside toolbox.yaml. A tool whose
-definition the server changes later is absent until you trust it again. Look first with `ghostctl toolbox check`.
-
-Examples:
-  ghostctl toolbox trust files
-  ghostctl toolbox trust files read_file list_directory
-  ghostctl toolbox trust files read_file=3f2a9c0d11aa")]
+    ///
+    /// Agents get only tools that are trusted. Their definitions are written to mcp.lock beside toolbox.yaml. A tool whose
+    /// definition the server changes later is absent until you trust it again. Look first with `ghostctl toolbox check`.
+    ///
+    /// Examples:
+    ///   ghostctl toolbox trust files
+    ///   ghostctl toolbox trust files read_file list_directory
+    ///   ghostctl toolbox trust files read_file=3f2a9c0d11aa
+    #[command(verbatim_doc_comment)]
     Trust {
         /// Toolbox name
         toolbox: String,
@@ -339,16 +348,16 @@ impl Toolbox {
     pub async fn run(self, client: &Client) -> Result<Answer, Failure> {
         match self {
             Self::List {} => {
-                let toolboxes = rpc!(client, ToolboxesClient::list, ListToolboxesRequest {}).await?.toolboxes;
+                let toolboxes = rpc!(client, Toolboxes::list, v1::ListToolboxesRequest {}).await?.toolboxes;
                 Ok(Rows::from(toolboxes).answer(&client.view, TOOLBOXES))
             }
             Self::Check { toolbox } => {
-                let found = rpc!(client, ToolboxesClient::check, CheckToolboxRequest { toolbox }).await?;
+                let found = rpc!(client, Toolboxes::check, v1::CheckToolboxRequest { toolbox }).await?;
                 Ok(Rows::from(found.tools).answer(&client.view, TOOLS))
             }
             Self::Trust { toolbox, tools } => {
-                let request = TrustToolboxRequest { request_id: new_request_id(), toolbox, tools };
-                let found = rpc!(client, ToolboxesClient::trust, request).await?;
+                let request = v1::TrustToolboxRequest { request_id: new_request_id(), toolbox, tools };
+                let found = rpc!(client, Toolboxes::trust, request).await?;
                 Ok(Rows::from(found.tools).answer(&client.view, TOOLS))
             }
             Self::Reload(verb) => verb.run(client).await,
@@ -360,14 +369,21 @@ impl Toolbox {
 #[derive(Debug, clap::Subcommand)]
 pub enum Skill {
     /// List the skills of the world, or those that an agent may hold
-    #[command(after_help = "Examples:\n  ghostctl skill list\n  ghostctl skill list --agent chora")]
+    ///
+    /// Examples:
+    ///   ghostctl skill list
+    ///   ghostctl skill list --agent chora
+    #[command(verbatim_doc_comment)]
     List {
         /// Show only the skills that this agent may hold, and which of them it holds
         #[arg(long = "agent", id = "agent_id", value_name = "AGENT")]
         agent: Option<String>,
     },
     /// Show a skill and its text, as agents get it
-    #[command(after_help = "Examples:\n  ghostctl skill show moderator-open-mic")]
+    ///
+    /// Examples:
+    ///   ghostctl skill show moderator-open-mic
+    #[command(verbatim_doc_comment)]
     Show {
         /// Name of the skill
         name: String,
@@ -389,12 +405,12 @@ impl Skill {
     pub async fn run(self, client: &Client) -> Result<Answer, Failure> {
         match self {
             Self::List { agent: agent_id } => {
-                let request = ListSkillsRequest { agent_id, ..<_>::default() };
-                let skills = pages!(client, &Bound::ALL, SkillsClient::list, request, skills).await?;
+                let request = v1::ListSkillsRequest { agent_id, ..<_>::default() };
+                let skills = pages!(client, &Bound::ALL, Skills::list, request, skills).await?;
                 Ok(skills.answer(&client.view, SKILLS))
             }
             Self::Show { name } => {
-                let answer = rpc!(client, SkillsClient::get, GetSkillRequest { name }).await?;
+                let answer = rpc!(client, Skills::get, v1::GetSkillRequest { name }).await?;
                 let skill = required(answer.skill.clone(), "skill")?;
                 let faults = match skill.faults {
                     0 => String::new(),

@@ -3,12 +3,7 @@
 
 use std::time::Duration;
 
-use ghost_proto::v1::artifacts_client::ArtifactsClient;
-use ghost_proto::v1::grants_client::GrantsClient;
-use ghost_proto::v1::{
-    self, AddGrantRequest, ListArtifactsRequest, ListGrantsRequest, RebuildArtifactsRequest, RemoveArtifactRequest,
-    RevokeGrantRequest,
-};
+use ghost_proto::v1;
 
 use crate::arguments::{millis, parse_duration};
 use crate::connection::{Client, new_request_id, rpc};
@@ -22,9 +17,11 @@ use crate::text::plural;
 #[derive(Debug, clap::Subcommand)]
 pub enum Artifact {
     /// List the artifacts: the files under output/
-    #[command(
-        after_help = "Examples:\n  ghostctl artifact list\n  ghostctl artifact list output/reports/ --agent chora"
-    )]
+    ///
+    /// Examples:
+    ///   ghostctl artifact list
+    ///   ghostctl artifact list output/reports/ --agent chora
+    #[command(verbatim_doc_comment)]
     List {
         /// Show only files whose path begins with this
         #[arg(value_name = "PATH")]
@@ -36,12 +33,17 @@ pub enum Artifact {
         bound: Bound,
     },
     /// Compare the record of artifacts with the files, and write shared/manifests/index.jsonl anew
-    #[command(after_help = "Examples:\n  ghostctl artifact rebuild")]
+    ///
+    /// Examples:
+    ///   ghostctl artifact rebuild
+    #[command(verbatim_doc_comment)]
     Rebuild {},
     /// Remove a file or directory of the workspace with all that is in it, however deep
-    #[command(
-        after_help = "Examples:\n  ghostctl artifact remove output/reports/old.md\n  ghostctl artifact remove agents/ada/deep"
-    )]
+    ///
+    /// Examples:
+    ///   ghostctl artifact remove output/reports/old.md
+    ///   ghostctl artifact remove agents/ada/deep
+    #[command(verbatim_doc_comment)]
     Remove {
         /// Path relative to the workspace
         #[arg(value_name = "PATH")]
@@ -62,19 +64,19 @@ impl Artifact {
     pub async fn run(self, client: &Client) -> Result<Answer, Failure> {
         match self {
             Self::List { path: prefix, agent: agent_id, bound } => {
-                let request = ListArtifactsRequest { prefix, agent_id, ..<_>::default() };
-                let artifacts = pages!(client, &bound, ArtifactsClient::list, request, artifacts).await?;
+                let request = v1::ListArtifactsRequest { prefix, agent_id, ..<_>::default() };
+                let artifacts = pages!(client, &bound, Artifacts::list, request, artifacts).await?;
                 Ok(artifacts.answer(&client.view, ARTIFACTS))
             }
             Self::Rebuild {} => {
-                let request = RebuildArtifactsRequest { request_id: new_request_id() };
-                let done = rpc!(client, ArtifactsClient::rebuild, request).await?;
+                let request = v1::RebuildArtifactsRequest { request_id: new_request_id() };
+                let done = rpc!(client, Artifacts::rebuild, request).await?;
                 let text = format!("{}, {} corrected", plural(done.artifacts, "artifact"), done.corrected);
                 Ok(Answer::new(&done, text))
             }
             Self::Remove { path } => {
-                let request = RemoveArtifactRequest { request_id: new_request_id(), path: path.clone() };
-                let done = rpc!(client, ArtifactsClient::remove, request).await?;
+                let request = v1::RemoveArtifactRequest { request_id: new_request_id(), path: path.clone() };
+                let done = rpc!(client, Artifacts::remove, request).await?;
                 let text = if done.removed { format!("removed {path}") } else { format!("nothing is at {path}") };
                 Ok(Answer::new(&done, text))
             }
@@ -86,9 +88,11 @@ impl Artifact {
 #[derive(Debug, clap::Subcommand)]
 pub enum Grant {
     /// Let an agent write to a directory of the workspace for some time
-    #[command(
-        after_help = "Examples:\n  ghostctl grant add chora output/reviews/\n  ghostctl grant add mux shared/plans/ --for 30m --reason 'takes over the plan'"
-    )]
+    ///
+    /// Examples:
+    ///   ghostctl grant add chora output/reviews/
+    ///   ghostctl grant add mux shared/plans/ --for 30m --reason 'takes over the plan'
+    #[command(verbatim_doc_comment)]
     Add {
         /// Agent id
         agent_id: String,
@@ -105,7 +109,11 @@ pub enum Grant {
         source: Option<String>,
     },
     /// List the write grants that hold now
-    #[command(after_help = "Examples:\n  ghostctl grant list\n  ghostctl grant list --agent chora")]
+    ///
+    /// Examples:
+    ///   ghostctl grant list
+    ///   ghostctl grant list --agent chora
+    #[command(verbatim_doc_comment)]
     List {
         /// Show only grants of this agent
         #[arg(long = "agent", id = "agent_id", value_name = "A")]
@@ -114,9 +122,11 @@ pub enum Grant {
         bound: Bound,
     },
     /// Take a write grant back; the agent's next call is refused
-    #[command(
-        after_help = "Examples:\n  ID=$(ghostctl --json grant list --agent chora | jq -r '.[0].grant_id')\n  ghostctl grant revoke $ID"
-    )]
+    ///
+    /// Examples:
+    ///   ID=$(ghostctl --json grant list --agent chora | jq -r '.[0].grant_id')
+    ///   ghostctl grant revoke $ID
+    #[command(verbatim_doc_comment)]
     Revoke {
         /// Grant id
         grant_id: String,
@@ -144,17 +154,17 @@ impl Grant {
         match self {
             Self::Add { agent_id, directory: prefix, lasts, reason, source } => {
                 let lasts_ms = lasts.map(millis);
-                let request = AddGrantRequest { request_id, agent_id, prefix, lasts_ms, source, reason };
-                Ok(told(rpc!(client, GrantsClient::add, request).await?, "added"))
+                let request = v1::AddGrantRequest { request_id, agent_id, prefix, lasts_ms, source, reason };
+                Ok(told(rpc!(client, Grants::add, request).await?, "added"))
             }
             Self::List { agent: agent_id, bound } => {
-                let request = ListGrantsRequest { agent_id, ..<_>::default() };
-                Ok(pages!(client, &bound, GrantsClient::list, request, grants).await?.answer(&client.view, GRANTS))
+                let request = v1::ListGrantsRequest { agent_id, ..<_>::default() };
+                Ok(pages!(client, &bound, Grants::list, request, grants).await?.answer(&client.view, GRANTS))
             }
             Self::Revoke { grant_id } => {
                 let grant_id = ids::full_id(client, ids::GRANT, grant_id).await?;
-                let request = RevokeGrantRequest { request_id, grant_id };
-                Ok(told(rpc!(client, GrantsClient::revoke, request).await?, "revoked"))
+                let request = v1::RevokeGrantRequest { request_id, grant_id };
+                Ok(told(rpc!(client, Grants::revoke, request).await?, "revoked"))
             }
         }
     }

@@ -2,15 +2,11 @@
 
 use std::time::Duration;
 
-use ghost_proto::v1::world_client::WorldClient;
-use ghost_proto::v1::{
-    ConfigProblem, ConfirmClockRequest, Limit, LimitsRequest, NamedCount, PauseRequest, PlanChange, ReloadRequest,
-    ResumeRequest, ShutdownRequest, StatusRequest, WorldStatus,
-};
+use ghost_proto::v1::{self, ConfigProblem, Limit, NamedCount, PlanChange, WorldStatus};
 use serde_json::json;
 
 use crate::arguments::{millis, optional_text, parse_duration};
-use crate::connection::{Client, new_request_id, rpc};
+use crate::connection::{Client, new_request_id, rpc, service};
 use crate::endpoint::Process;
 use crate::failure::{Failure, came_from_the_daemon, is_connection_failure};
 use crate::lists::{Column, Rows, fields, table};
@@ -22,24 +18,43 @@ use crate::wait::{Deadline, pause};
 #[derive(Debug, clap::Subcommand)]
 pub enum World {
     /// Show the state of the world
-    #[command(after_help = "Examples:\n  ghostctl status\n  ghostctl --json status | jq .open_turns")]
+    ///
+    /// Examples:
+    ///   ghostctl status
+    ///   ghostctl --json status | jq .open_turns
+    #[command(verbatim_doc_comment)]
     Status {},
     /// Pause the world: no new turn starts; open turns finish, and messages wait
-    #[command(after_help = "Examples:\n  ghostctl pause --reason 'provider maintenance'\n  ghostctl resume")]
+    ///
+    /// Examples:
+    ///   ghostctl pause --reason 'provider maintenance'
+    ///   ghostctl resume
+    #[command(verbatim_doc_comment)]
     Pause {
         /// Record this reason in the event feed
         #[arg(long, value_name = "TEXT")]
         reason: Option<String>,
     },
     /// Resume a paused world
-    #[command(after_help = "Examples:\n  ghostctl resume")]
+    ///
+    /// Examples:
+    ///   ghostctl resume
+    #[command(verbatim_doc_comment)]
     Resume {},
     Reload(Reload),
     /// Confirm that the daemon's clock is right after a jump, so that old records are deleted again
-    #[command(after_help = "Examples:\n  date\n  ghostctl confirm-clock")]
+    ///
+    /// Examples:
+    ///   date
+    ///   ghostctl confirm-clock
+    #[command(verbatim_doc_comment)]
     ConfirmClock {},
     /// Stop the daemon and wait until it has stopped
-    #[command(after_help = "Examples:\n  ghostctl shutdown\n  ghostctl shutdown --grace 5s")]
+    ///
+    /// Examples:
+    ///   ghostctl shutdown
+    ///   ghostctl shutdown --grace 5s
+    #[command(verbatim_doc_comment)]
     Shutdown {
         /// Let open turns finish within this time (default: the world's setting)
         #[arg(long = "grace", id = "grace_ms", value_name = "TIME", value_parser = parse_duration, allow_hyphen_values = true)]
@@ -52,27 +67,27 @@ impl World {
         let request_id = new_request_id();
         match self {
             Self::Status {} => {
-                let status = rpc!(client, WorldClient::status, StatusRequest {}).await?;
+                let status = rpc!(client, World::status, v1::StatusRequest {}).await?;
                 Ok(Answer::new(&status, text(&status, &client.view)))
             }
             Self::Pause { reason } => {
-                let request = PauseRequest { request_id, reason: optional_text(reason)? };
-                let answer = rpc!(client, WorldClient::pause, request).await?;
+                let request = v1::PauseRequest { request_id, reason: optional_text(reason)? };
+                let answer = rpc!(client, World::pause, request).await?;
                 let state = if answer.changed { "paused" } else { "already paused" };
                 Ok(Answer::new(&answer, format!("{state}; {} will finish", plural(answer.open_turns, "open turn"))))
             }
             Self::Resume {} => {
-                let answer = rpc!(client, WorldClient::resume, ResumeRequest { request_id }).await?;
+                let answer = rpc!(client, World::resume, v1::ResumeRequest { request_id }).await?;
                 Ok(Answer::new(&answer, if answer.changed { "resumed" } else { "the world was not paused" }))
             }
             Self::Reload(verb) => verb.run(client).await,
             Self::ConfirmClock {} => {
-                let answer = rpc!(client, WorldClient::confirm_clock, ConfirmClockRequest { request_id }).await?;
+                let answer = rpc!(client, World::confirm_clock, v1::ConfirmClockRequest { request_id }).await?;
                 let text = if answer.changed { "the clock is confirmed" } else { "there was no jump to confirm" };
                 Ok(Answer::new(&answer, text))
             }
             Self::Shutdown { grace } => {
-                shutdown(client, ShutdownRequest { request_id, grace_ms: grace.map(millis) }).await
+                shutdown(client, v1::ShutdownRequest { request_id, grace_ms: grace.map(millis) }).await
             }
         }
     }
@@ -103,88 +118,65 @@ fn turns(status: &WorldStatus) -> String {
 }
 
 fn text(status: &WorldStatus, view: &View) -> String {
-    let mut text = fields(
-        view.screen,
-        &[
-            ("world", format!("{} ({})", status.name, status.world_id)),
-            ("daemon", format!("ghostd {} on {}", status.version, status.node)),
-            ("started", view.when(status.started_at_ms)),
-            ("turns", turns(status)),
-            ("agents", counted(&status.agents_by_status)),
-            ("activity", counted(&status.agents_by_activity)),
-            ("inbox", format!("{} pending", status.inbox_total)),
-            ("dead letters", format!("{} held", status.dead_letters_held)),
-            ("approvals", format!("{} pending", status.approvals_pending)),
-            ("last event", status.last_seq.to_string()),
-            ("endpoints", status.endpoints.join(", ")),
-        ],
-    );
+    let mut shown = vec![
+        ("world", format!("{} ({})", status.name, status.world_id)),
+        ("daemon", format!("ghostd {} on {}", status.version, status.node)),
+        ("started", view.when(status.started_at_ms)),
+        ("turns", turns(status)),
+        ("agents", counted(&status.agents_by_status)),
+        ("activity", counted(&status.agents_by_activity)),
+        ("inbox", format!("{} pending", status.inbox_total)),
+        ("dead letters", format!("{} held", status.dead_letters_held)),
+        ("approvals", format!("{} pending", status.approvals_pending)),
+        ("last event", status.last_seq.to_string()),
+        ("endpoints", status.endpoints.join(", ")),
+    ];
     // A world without commands needs no line about them.
     if let Some(sandbox) = status.sandbox.as_ref().filter(|sandbox| sandbox.kind != "none") {
         let state = match &sandbox.absent {
-            Some(why) => format!("{}: absent: {}", sandbox.kind, one_line(why, 400)),
-            None => format!("{}: {}", sandbox.kind, sandbox.protections.join(", ")),
+            Some(why) => format!("absent: {}", one_line(why, 400)),
+            None => sandbox.protections.join(", "),
         };
-        text.push_str(&fields(view.screen, &[("sandbox     ", state)]));
-        if let Some(image) = &sandbox.image {
-            text.push_str(&fields(view.screen, &[("  image     ", one_line(image, 400))]));
-        }
-        for missing in &sandbox.missing {
-            text.push_str(&fields(view.screen, &[("  lacks     ", one_line(missing, 400))]));
-        }
+        shown.push(("sandbox", format!("{}: {state}", sandbox.kind)));
+        shown.extend(sandbox.image.iter().map(|image| ("  image", one_line(image, 400))));
+        shown.extend(sandbox.missing.iter().map(|missing| ("  lacks", one_line(missing, 400))));
     }
     for down in &status.models_down {
-        let model = format!(
-            "{} of {}, since {}, {}: {}",
-            down.model,
-            down.provider,
-            view.when(down.since_ms),
-            plural(down.probes, "probe"),
-            one_line(&down.reason, 200)
-        );
-        text.push_str(&fields(view.screen, &[("model down  ", model)]));
+        let (since, probes) = (view.when(down.since_ms), plural(down.probes, "probe"));
+        let why = format!("since {since}, {probes}: {}", one_line(&down.reason, 200));
+        shown.push(("model down", format!("{} of {}, {why}", down.model, down.provider)));
     }
     if let Some(job) = &status.job {
         let result = job.result_path.as_deref().map(|path| format!(", result in {path}")).unwrap_or_default();
-        let job = format!(
-            "{} {}: {}, {}{result}",
-            job.job_id,
-            job.state,
-            plural(job.files, "file"),
-            cost(job.cost_micros, job.unpriced_tokens)
-        );
-        text.push_str(&fields(view.screen, &[("job         ", job)]));
+        let (files, cost) = (plural(job.files, "file"), cost(job.cost_micros, job.unpriced_tokens));
+        shown.push(("job", format!("{} {}: {files}, {cost}{result}", job.job_id, job.state)));
     }
     for budget in &status.budgets_near_bound {
         let tokens = budget.limit_tokens.map(|limit| format!("{} of {limit} tokens", budget.spent_tokens));
         let money = budget.limit_micros.map(|limit| format!("{} of {}", dollars(budget.spent_micros), dollars(limit)));
         let spent: Vec<String> = tokens.into_iter().chain(money).collect();
-        text.push_str(&fields(
-            view.screen,
-            &[("budget      ", format!("{}: {} spent", budget.scope, spent.join(", ")))],
-        ));
+        shown.push(("budget", format!("{}: {} spent", budget.scope, spent.join(", "))));
     }
     for near in &status.bounds_near {
         let about = if near.about.is_empty() { String::new() } else { format!(" of {}", near.about) };
-        text.push_str(&fields(
-            view.screen,
-            &[("limit       ", format!("{}{about}: {} of {}", near.limit, near.value, near.most))],
-        ));
+        shown.push(("limit", format!("{}{about}: {} of {}", near.limit, near.value, near.most)));
     }
     for down in &status.loops_down {
         let since = format!("{}: down since {}", down.name, view.when(down.since_ms));
         let why = format!("{since}, failed {}: {}", plural(down.failures, "time"), one_line(&down.error, 400));
-        text.push_str(&fields(view.screen, &[("loop        ", why)]));
+        shown.push(("loop", why));
     }
-    for warning in &status.warnings {
-        text.push_str(&format!("warning: {}\n", one_line(warning, 400)));
-    }
-    text
+    let warnings = status.warnings.iter().map(|warning| format!("warning: {}\n", one_line(warning, 400)));
+    fields(view.screen, &shown) + &warnings.collect::<String>()
 }
 
 /// Read the world's files again and apply the changes
+///
+/// Examples:
+///   ghostctl reload --dry-run
+///   ghostctl reload
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  ghostctl reload --dry-run\n  ghostctl reload")]
+#[command(verbatim_doc_comment)]
 pub struct Reload {
     /// Show the changes without applying them
     #[arg(long)]
@@ -199,8 +191,8 @@ const CHANGES: &[Column<PlanChange>] = &[
 
 impl Reload {
     pub async fn run(self, client: &Client) -> Result<Answer, Failure> {
-        let request = ReloadRequest { request_id: new_request_id(), dry_run: self.dry_run };
-        let answer = rpc!(client, WorldClient::reload, request).await?;
+        let request = v1::ReloadRequest { request_id: new_request_id(), dry_run: self.dry_run };
+        let answer = rpc!(client, World::reload, request).await?;
         // What keeps the changes from being applied comes first.
         let (errors, warnings): (Vec<_>, Vec<_>) =
             answer.problems.iter().partition(|problem| problem.severity == "error");
@@ -234,16 +226,16 @@ fn problem_text(problem: &ConfigProblem) -> String {
 /// How often to check whether the daemon still listens.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-async fn shutdown(client: &Client, request: ShutdownRequest) -> Result<Answer, Failure> {
+async fn shutdown(client: &Client, request: v1::ShutdownRequest) -> Result<Answer, Failure> {
     let deadline = Deadline::after(client.timeout);
     // The daemon answers now. So if it does not listen later, it has stopped.
-    let status = rpc!(client, WorldClient::status, StatusRequest {}).await?;
+    let status = rpc!(client, World::status, v1::StatusRequest {}).await?;
     let process = Process::behind(&client.endpoint).await;
     let mut open_turns = status.open_turns;
     // The daemon's reason for not stopping yet, if it gave one.
     let mut refused = None;
     loop {
-        let answer = deadline.within(WorldClient::new(client.transport()).shutdown(request.clone())).await;
+        let answer = deadline.within(service!(World, client.transport()).shutdown(request.clone())).await;
         match answer {
             None => return Err(refused.unwrap_or_else(|| still_there(client))),
             Some(Ok(answer)) => {
@@ -286,9 +278,12 @@ fn still_there(client: &Client) -> Failure {
 #[derive(Debug, clap::Subcommand)]
 pub enum Config {
     /// Show every limit of the running world: its value, default and range
-    #[command(
-        after_help = "Examples:\n  ghostctl config show\n  ghostctl config show inbox\n  ghostctl config show --changed"
-    )]
+    ///
+    /// Examples:
+    ///   ghostctl config show
+    ///   ghostctl config show inbox
+    ///   ghostctl config show --changed
+    #[command(verbatim_doc_comment)]
     Show {
         /// Show only limits whose name contains this text
         name: Option<String>,
@@ -309,7 +304,7 @@ const LIMITS: &[Column<Limit>] = &[
 impl Config {
     pub async fn run(self, client: &Client) -> Result<Answer, Failure> {
         let Self::Show { name, changed } = self;
-        let mut limits = rpc!(client, WorldClient::limits, LimitsRequest {}).await?.limits;
+        let mut limits = rpc!(client, World::limits, v1::LimitsRequest {}).await?.limits;
         limits.retain(|limit| !changed || limit.value != limit.default_value);
         if let Some(name) = &name {
             limits.retain(|limit| limit.name.contains(name.trim_start_matches("limits.")));

@@ -2,24 +2,7 @@
 //! Of an invalid line nothing is expected.
 
 use clap::{Arg, Command};
-use ghost_proto::v1::agents_client::AgentsClient;
-use ghost_proto::v1::approvals_client::ApprovalsClient;
-use ghost_proto::v1::chat_client::ChatClient;
-use ghost_proto::v1::conversations_client::ConversationsClient;
-use ghost_proto::v1::droids_client::DroidsClient;
-use ghost_proto::v1::grants_client::GrantsClient;
-use ghost_proto::v1::knowledge_client::KnowledgeClient;
-use ghost_proto::v1::messages_client::MessagesClient;
-use ghost_proto::v1::schedules_client::SchedulesClient;
-use ghost_proto::v1::state_client::StateClient;
-use ghost_proto::v1::tasks_client::TasksClient;
-use ghost_proto::v1::tools_client::ToolsClient;
-use ghost_proto::v1::turns_client::TurnsClient;
-use ghost_proto::v1::{
-    ListAgentsRequest, ListApprovalsRequest, ListChannelsRequest, ListConversationsRequest, ListDeadRequest,
-    ListDroidsRequest, ListGrantsRequest, ListKnowledgeRequest, ListSchedulesRequest, ListStateRequest,
-    ListTasksRequest, ListToolsRequest, ListTurnsRequest,
-};
+use ghost_proto::v1;
 
 use crate::connection::{Client, rpc};
 use crate::discovery::ConnectionOptions;
@@ -291,59 +274,59 @@ macro_rules! first_page {
 /// Lists the names of this kind: one page of a list, never more.
 pub async fn candidates(client: &Client, kind: Live) -> Result<Vec<Candidate>, Failure> {
     Ok(match kind {
-        Live::Agent => first_page!(client, AgentsClient::list, ListAgentsRequest::default(), agents, |row| {
+        Live::Agent => first_page!(client, Agents::list, v1::ListAgentsRequest::default(), agents, |row| {
             (row.agent_id.clone(), format!("{} {}", row.archetype, row.status))
         }),
-        Live::Turn => first_page!(client, TurnsClient::list, ListTurnsRequest::default(), turns, |row| {
+        Live::Turn => first_page!(client, Turns::list, v1::ListTurnsRequest::default(), turns, |row| {
             (row.turn_id.clone(), format!("{} {}: {}", row.agent_id, row.status, row.about))
         }),
-        Live::Task => first_page!(client, TasksClient::list, ListTasksRequest::default(), tasks, |row| {
+        Live::Task => first_page!(client, Tasks::list, v1::ListTasksRequest::default(), tasks, |row| {
             (row.task_id.clone(), format!("{} {}: {}", row.owner, row.status, row.title))
         }),
         Live::Approval { always } => {
-            let request = ListApprovalsRequest { always, ..<_>::default() };
-            first_page!(client, ApprovalsClient::list, request, approvals, |row| {
+            let request = v1::ListApprovalsRequest { always, ..<_>::default() };
+            first_page!(client, Approvals::list, request, approvals, |row| {
                 (row.approval_id.clone(), format!("{}: {}", row.agent_id, row.summary))
             })
         }
         Live::DeadLetter => {
-            first_page!(client, MessagesClient::list_dead, ListDeadRequest::default(), dead_letters, |row| {
+            first_page!(client, Messages::list_dead, v1::ListDeadRequest::default(), dead_letters, |row| {
                 (row.dead_letter_id.clone(), format!("{}: {}", row.agent_id, row.reason))
             })
         }
         Live::Droid { live } => {
-            let request = ListDroidsRequest { live, ..<_>::default() };
-            first_page!(client, DroidsClient::list, request, droids, |row| {
+            let request = v1::ListDroidsRequest { live, ..<_>::default() };
+            first_page!(client, Droids::list, request, droids, |row| {
                 (row.droid_id.clone(), format!("{} {}: {}", row.parent_id, row.state, row.task))
             })
         }
-        Live::Grant => first_page!(client, GrantsClient::list, ListGrantsRequest::default(), grants, |row| {
+        Live::Grant => first_page!(client, Grants::list, v1::ListGrantsRequest::default(), grants, |row| {
             (row.grant_id.clone(), format!("{}: {}", row.agent_id, row.prefix))
         }),
         Live::Conversation => {
-            let request = ListConversationsRequest::default();
-            first_page!(client, ConversationsClient::list, request, conversations, |row| {
+            let request = v1::ListConversationsRequest::default();
+            first_page!(client, Conversations::list, request, conversations, |row| {
                 (row.conversation_id.clone(), format!("{} with {}", row.owner, row.party))
             })
         }
         Live::Schedule(kind) => {
-            let request = ListSchedulesRequest { kind: Some(kind), ..<_>::default() };
-            first_page!(client, SchedulesClient::list, request, schedules, |row| {
+            let request = v1::ListSchedulesRequest { kind: Some(kind), ..<_>::default() };
+            first_page!(client, Schedules::list, request, schedules, |row| {
                 (format!("{}/{}", row.agent_id, row.name), row.message.clone())
             })
         }
-        Live::Channel => first_page!(client, ChatClient::list, ListChannelsRequest::default(), channels, |row| {
+        Live::Channel => first_page!(client, Chat::list, v1::ListChannelsRequest::default(), channels, |row| {
             (row.channel.clone(), row.topic.clone().unwrap_or_default())
         }),
-        Live::Entry => first_page!(client, KnowledgeClient::list, ListKnowledgeRequest::default(), entries, |row| {
+        Live::Entry => first_page!(client, Knowledge::list, v1::ListKnowledgeRequest::default(), entries, |row| {
             (row.entry_id.clone(), row.title.clone())
         }),
-        Live::Key => first_page!(client, StateClient::list, ListStateRequest::default(), entries, |row| {
+        Live::Key => first_page!(client, State::list, v1::ListStateRequest::default(), entries, |row| {
             (row.key.clone(), row.value_json.clone())
         }),
         Live::Tool(agent_id) => {
-            let request = ListToolsRequest { agent_id, ..<_>::default() };
-            first_page!(client, ToolsClient::list, request, tools, |row| (row.name.clone(), row.description.clone()))
+            let request = v1::ListToolsRequest { agent_id, ..<_>::default() };
+            first_page!(client, Tools::list, request, tools, |row| (row.name.clone(), row.description.clone()))
         }
     })
 }

@@ -25,39 +25,101 @@ pub fn event_line(event: &Event, ephemeral: bool, view: &View) -> String {
     format!("{}\n", one_line(line.trim_end(), width))
 }
 
-/// The payload of an event, with its fields as text.
-struct Fields(Value);
+/// What happened, by kind. `{name}` is a field of the payload, `{@name}` a party without the prefix `agent:`, `{#name}` a
+/// shortened id, and `{$}` the channel of the event. A part in brackets stands only if its field has a value.
+const SENTENCES: &[(&str, &str)] = &[
+    ("world.started", "the world {world_id} started on ghostd {version}"),
+    ("world.stopped", "the world stopped[: {reason}]"),
+    ("world.paused", "the world is paused[: {reason}]"),
+    ("world.resumed", "the world is resumed"),
+    ("world.clock_jumped", "the clock jumped from {from} to {to}"),
+    ("world.clock_confirmed", "{@by} confirms the clock"),
+    ("world.warning", "warning: {warning}"),
+    ("agent.created", "is created from {archetype} by {@by}"),
+    ("agent.started", "is started by {@by}"),
+    ("agent.stopped", "is stopped[: {reason}]"),
+    ("agent.crashed", "crashes: {reason}"),
+    ("agent.restarted", "is restarted"),
+    ("agent.failed", "has failed: {reason}"),
+    ("agent.deleted", "is deleted[ by {by}]"),
+    ("turn.resumed", "resumes turn {#turn_id}"),
+    ("turn.parked", "parks turn {#turn_id}[: {reason}]"),
+    ("provider.down", "model {model} of {provider} is down[: {reason}]"),
+    ("provider.up", "model {model} of {provider} is up again"),
+    ("model.started", "calls model {model}"),
+    (
+        "model.finished",
+        "{model} answers after {duration_ms} ms: {input_tokens} tokens in, {output_tokens} out, {tool_calls} calls",
+    ),
+    ("model.state_dropped", "{model} is called again without its earlier provider state"),
+    ("model.failed", "{model} fails: {error}"),
+    ("model.delta", "… {text}"),
+    ("tool.started", "calls {tool}[ {summary}]"),
+    ("tool.progress", "… {tool}[: {text}]"),
+    ("tool.finished", "{tool} {status} after {duration_ms} ms[: {error}]"),
+    ("ask.answered", "answers {@asker}"),
+    ("ask.failed", "does not answer {@asker}[: {error}]"),
+    ("ask.late", "answers too late: {reply}"),
+    ("task.created", "new task {status}, owner {@owner}: {title}[ — {result}][ — {note}]"),
+    ("task.updated", "task {status}, owner {@owner}: {title}[ — {result}][ — {note}]"),
+    ("chat.created", "channel created by {@creator}[: {members}]"),
+    ("chat.message", "#{$} {@from}: {content}"),
+    ("chat.member_added", "{agent_id} joins #{$}"),
+    ("chat.member_removed", "{agent_id} leaves #{$}"),
+    ("conversation.started", "conversation {#conversation_id} with {party} started"),
+    ("conversation.handed_over", "conversation {#conversation_id} handed over from {@from} to {@to}[: {reason}]"),
+    ("session.reset", "session {session} begins anew, by {@by}"),
+    ("budget.exhausted", "budget spent: {reason}"),
+    ("limit.reached", "limit reached: {limit} at {value}"),
+    ("artifact.created", "writes {path} ({bytes} bytes)"),
+    ("artifact.removed", "removes {path}"),
+    ("grant.created", "may write {prefix}, by {@by}[: {reason}]"),
+    ("grant.revoked", "may no longer write {prefix}, by {@by}"),
+    ("job.finished", "job {job_id} is done[: {result_path}]"),
+];
 
-impl Fields {
-    /// A field as text; empty if it is absent.
+/// The payload of an event, with its fields as text, and the channel of the event.
+struct Fields<'e>(Value, &'e str);
+
+impl Fields<'_> {
+    /// A field as text, by its name in a sentence; empty if it is absent.
     fn get(&self, name: &str) -> String {
-        field_text(self.0.get(name).unwrap_or(&Value::Null))
-    }
-
-    /// The party in a field, without the prefix `agent:`.
-    fn party(&self, name: &str) -> String {
-        let party = self.get(name);
-        party.strip_prefix("agent:").map_or(party.clone(), str::to_owned)
-    }
-
-    /// `head` and the field; empty if the field is empty.
-    fn with(&self, head: &str, name: &str) -> String {
-        let value = self.get(name);
-        if value.is_empty() { value } else { format!("{head}{value}") }
-    }
-
-    /// An id, shortened.
-    fn id(&self, name: &str) -> String {
-        self.get(name).chars().take(ID_CHARACTERS).collect()
+        let text = |name: &str| field_text(self.0.get(name).unwrap_or(&Value::Null));
+        match name.split_at(name.len().min(1)) {
+            ("$", _) => self.1.to_owned(),
+            ("@", name) => text(name).strip_prefix("agent:").map_or_else(|| text(name), str::to_owned),
+            ("#", name) => text(name).chars().take(ID_CHARACTERS).collect(),
+            _ => text(name),
+        }
     }
 
     fn number(&self, name: &str) -> u64 {
         self.0.get(name).and_then(Value::as_u64).unwrap_or_default()
     }
 
-    fn is(&self, name: &str) -> bool {
-        self.0.get(name).and_then(Value::as_bool).unwrap_or_default()
+    /// The sentence with its fields.
+    fn tell(&self, sentence: &str) -> String {
+        let (mut text, mut rest) = (String::new(), sentence);
+        while let Some((before, part, after)) = next_part(rest) {
+            let (head, name) = part.split_once('{').unwrap_or(("", part));
+            let value = self.get(name.trim_end_matches('}'));
+            text.push_str(before);
+            if !value.is_empty() {
+                text.push_str(head);
+                text.push_str(&value);
+            }
+            rest = after;
+        }
+        text + rest
     }
+}
+
+/// What stands before the next `{field}` or `[part {field}]` of a sentence, what is in it, and what follows.
+fn next_part(sentence: &str) -> Option<(&str, &str, &str)> {
+    let at = sentence.find(['{', '['])?;
+    let end = if sentence[at..].starts_with('{') { '}' } else { ']' };
+    let (part, after) = sentence[at + 1..].split_once(end)?;
+    Some((&sentence[..at], part, after))
 }
 
 fn field_text(value: &Value) -> String {
@@ -71,125 +133,50 @@ fn field_text(value: &Value) -> String {
 }
 
 fn what_happened(event: &Event, view: &View) -> String {
-    let f = Fields(parsed(&event.payload_json));
-    match event.kind.as_str() {
-        "world.started" => format!("the world {} started on ghostd {}", f.get("world_id"), f.get("version")),
-        "world.stopped" => format!("the world stopped{}", f.with(": ", "reason")),
-        "world.paused" => format!("the world is paused{}", f.with(": ", "reason")),
-        "world.resumed" => "the world is resumed".to_owned(),
-        "world.clock_jumped" => format!("the clock jumped from {} to {}", f.get("from"), f.get("to")),
-        "world.clock_confirmed" => format!("{} confirms the clock", f.party("by")),
-        "world.warning" => format!("warning: {}", f.get("warning")),
-        "agent.created" => format!("is created from {} by {}", f.get("archetype"), f.party("by")),
-        "agent.started" => format!("is started by {}", f.party("by")),
-        "agent.stopped" => format!("is stopped{}", f.with(": ", "reason")),
-        "agent.crashed" => format!("crashes: {}", f.get("reason")),
-        "agent.restarted" => "is restarted".to_owned(),
-        "agent.failed" => format!("has failed: {}", f.get("reason")),
-        "agent.deleted" => format!("is deleted{}", f.with(" by ", "by")),
-        "turn.started" => {
-            let kinds = f.get("kinds");
-            let kinds = if kinds.is_empty() { f.get("source") } else { kinds };
-            format!("starts turn {} ({kinds})", f.id("turn_id"))
+    let f = Fields(parsed(&event.payload_json), event.channel.as_deref().unwrap_or_default());
+    let told = SENTENCES.iter().find(|(kind, _)| *kind == event.kind).map(|(_, sentence)| f.tell(sentence));
+    let is_deleted = f.0["deleted"].as_bool().unwrap_or_default();
+    match (event.kind.as_str(), told) {
+        ("turn.parked", Some(told)) if f.get("standing") == "aside" => {
+            format!("{told}; the agent goes on with other work")
         }
-        "turn.resumed" => format!("resumes turn {}", f.id("turn_id")),
-        "turn.parked" => {
-            let aside = if f.get("standing") == "aside" { "; the agent goes on with other work" } else { "" };
-            format!("parks turn {}{}{aside}", f.id("turn_id"), f.with(": ", "reason"))
-        }
-        "provider.down" => {
-            let probe_at = f.0.get("probe_at").and_then(Value::as_i64);
+        ("provider.down", Some(told)) => {
+            let probe_at = f.0["probe_at"].as_i64();
             let probe = probe_at.map(|at| format!("; next probe {}", view.moment(at))).unwrap_or_default();
-            format!("model {} of {} is down{}{probe}", f.get("model"), f.get("provider"), f.with(": ", "reason"))
+            format!("{told}{probe}")
         }
-        "provider.up" => format!("model {} of {} is up again", f.get("model"), f.get("provider")),
-        "turn.finished" => {
+        (_, Some(told)) => told,
+        ("turn.started", _) => {
+            let kinds = if f.get("kinds").is_empty() { "{source}" } else { "{kinds}" };
+            f.tell(&format!("starts turn {{#turn_id}} ({kinds})"))
+        }
+        ("turn.finished", _) => {
             let tokens = f.number("input_tokens").saturating_add(f.number("output_tokens"));
-            let (rounds, calls) = (f.get("rounds"), f.get("calls"));
-            let how = f.get("status");
-            let how = if how == "finished" { String::new() } else { format!(" {how}{}", f.with(": ", "reason")) };
-            let text = f.with(" — ", "text");
-            format!("ends turn {}{how}: {rounds} rounds, {calls} calls, {tokens} tokens{text}", f.id("turn_id"))
+            let how = if f.get("status") == "finished" { "" } else { " {status}[: {reason}]" };
+            let used = format!("{{rounds}} rounds, {{calls}} calls, {tokens} tokens");
+            f.tell(&format!("ends turn {{#turn_id}}{how}: {used}[ — {{text}}]"))
         }
-        "model.started" => format!("calls model {}", f.get("model")),
-        "model.finished" => {
-            let (model, ms, calls) = (f.get("model"), f.get("duration_ms"), f.get("tool_calls"));
-            let (read, written) = (f.get("input_tokens"), f.get("output_tokens"));
-            format!("{model} answers after {ms} ms: {read} tokens in, {written} out, {calls} calls")
+        ("message.delivered", _) => {
+            let about = if f.get("subject").is_empty() { "[: {preview}]" } else { ": {subject}" };
+            f.tell(&format!("receives {{kind}} mail from {{@from}}{about}"))
         }
-        "model.state_dropped" => {
-            format!("{} is called again without its earlier provider state", f.get("model"))
-        }
-        "model.failed" => format!("{} fails: {}", f.get("model"), f.get("error")),
-        "model.delta" => format!("… {}", f.get("text")),
-        "tool.started" => format!("calls {}{}", f.get("tool"), f.with(" ", "summary")),
-        "tool.progress" => format!("… {}{}", f.get("tool"), f.with(": ", "text")),
-        "tool.finished" => {
-            let (tool, status, ms) = (f.get("tool"), f.get("status"), f.get("duration_ms"));
-            format!("{tool} {status} after {ms} ms{}", f.with(": ", "error"))
-        }
-        "message.delivered" => {
-            let (kind, from) = (f.get("kind"), f.party("from"));
-            let about = f.with(": ", "subject");
-            let about = if about.is_empty() { f.with(": ", "preview") } else { about };
-            format!("receives {kind} mail from {from}{about}")
-        }
-        "ask.answered" => format!("answers {}", f.party("asker")),
-        "ask.failed" => format!("does not answer {}{}", f.party("asker"), f.with(": ", "error")),
-        "ask.late" => format!("answers too late: {}", f.get("reply")),
-        "task.created" | "task.updated" => {
-            let head = if event.kind == "task.created" { "new task" } else { "task" };
-            let (status, title, result) = (f.get("status"), f.get("title"), f.with(" — ", "result"));
-            format!("{head} {status}, owner {}: {title}{result}{}", f.party("owner"), f.with(" — ", "note"))
-        }
-        "chat.created" => format!("channel created by {}{}", f.party("creator"), f.with(": ", "members")),
-        "chat.message" => {
-            let channel = event.channel.as_deref().unwrap_or_default();
-            format!("#{channel} {}: {}", f.party("from"), f.get("content"))
-        }
-        "chat.member_added" => format!("{} joins #{}", f.get("agent_id"), event.channel.as_deref().unwrap_or_default()),
-        "chat.member_removed" => {
-            format!("{} leaves #{}", f.get("agent_id"), event.channel.as_deref().unwrap_or_default())
-        }
-        "conversation.started" => {
-            format!("conversation {} with {} started", f.id("conversation_id"), f.get("party"))
-        }
-        "conversation.message" => {
+        ("conversation.message", _) => {
             let way = match f.get("direction").as_str() {
                 "out" => "sends a message",
                 "note" => "gets a note",
                 _ => "receives a message",
             };
-            format!("{way} in conversation {}: {}", f.id("conversation_id"), f.get("preview"))
+            f.tell(&format!("{way} in conversation {{#conversation_id}}: {{preview}}"))
         }
-        "conversation.handed_over" => {
-            let (from, to) = (f.party("from"), f.party("to"));
-            format!(
-                "conversation {} handed over from {from} to {to}{}",
-                f.id("conversation_id"),
-                f.with(": ", "reason")
-            )
+        ("knowledge.changed", _) if is_deleted => f.tell("{entry_id} is deleted by {@by}"),
+        ("knowledge.changed", _) => f.tell("{entry_id} is now version {version}, by {@by}"),
+        ("state.changed", _) if is_deleted => f.tell("{key} is deleted by {@writer}"),
+        ("state.changed", _) => f.tell("{key} is now version {version}, by {@writer}"),
+        ("job.started", _) => {
+            let files = plural(f.number("files"), "file");
+            f.tell(&format!("job {{job_id}} starts: {files}, led by {{lead}}"))
         }
-        "session.reset" => format!("session {} begins anew, by {}", f.get("session"), f.party("by")),
-        "knowledge.changed" | "state.changed" => {
-            let what = if event.kind == "state.changed" { f.get("key") } else { f.get("entry_id") };
-            let by = if event.kind == "state.changed" { f.party("writer") } else { f.party("by") };
-            match f.is("deleted") {
-                true => format!("{what} is deleted by {by}"),
-                false => format!("{what} is now version {}, by {by}", f.get("version")),
-            }
-        }
-        "budget.exhausted" => format!("budget spent: {}", f.get("reason")),
-        "limit.reached" => format!("limit reached: {} at {}", f.get("limit"), f.get("value")),
-        "artifact.created" => format!("writes {} ({} bytes)", f.get("path"), f.get("bytes")),
-        "artifact.removed" => format!("removes {}", f.get("path")),
-        "grant.created" => format!("may write {}, by {}{}", f.get("prefix"), f.party("by"), f.with(": ", "reason")),
-        "grant.revoked" => format!("may no longer write {}, by {}", f.get("prefix"), f.party("by")),
-        "job.started" => {
-            format!("job {} starts: {}, led by {}", f.get("job_id"), plural(f.number("files"), "file"), f.get("lead"))
-        }
-        "job.finished" => format!("job {} is done{}", f.get("job_id"), f.with(": ", "result_path")),
-        kind => generic_line(kind, &f.0),
+        (kind, None) => generic_line(kind, &f.0),
     }
 }
 

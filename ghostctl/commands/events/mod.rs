@@ -6,13 +6,11 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use ghost_proto::json;
-use ghost_proto::v1::events_client::EventsClient;
-use ghost_proto::v1::world_client::WorldClient;
-use ghost_proto::v1::{Event, StatusRequest, SubscribeRequest, SubscribeResponse};
+use ghost_proto::v1::{self, Event, SubscribeResponse};
 use tonic::Status;
 
 use self::line::event_line;
-use crate::connection::{ANSWER_BYTES, Client, RetryWindow, lagged, rpc};
+use crate::connection::{Client, RetryWindow, lagged, rpc, service};
 use crate::failure::Failure;
 use crate::output::{Answer, Output, View};
 use crate::text::escaped_json;
@@ -22,16 +20,17 @@ use crate::wait::Deadline;
 const SETTLED: Duration = Duration::from_secs(1);
 
 /// Print events, oldest first
+///
+/// Without --follow, ghostctl prints the stored events and exits. With --follow, it then prints new events. The
+/// stream continues across restarts of the daemon without gaps or repetition. It ends if the daemon is unreachable
+/// for longer than --timeout.
+///
+/// Examples:
+///   ghostctl events --kind 'turn.*' --agent chora
+///   ghostctl events --follow --after now
+///   ghostctl --json events --after 1200 | jq -c .payload
 #[derive(Debug, clap::Args)]
-#[command(after_help = "\
-Without --follow, ghostctl prints the stored events and exits. With --follow, it then prints new events. The
-stream continues across restarts of the daemon without gaps or repetition. It ends if the daemon is unreachable
-for longer than --timeout.
-
-Examples:
-  ghostctl events --kind 'turn.*' --agent chora
-  ghostctl events --follow --after now
-  ghostctl --json events --after 1200 | jq -c .payload")]
+#[command(verbatim_doc_comment)]
 pub struct Events {
     /// Continue with new events
     #[arg(long)]
@@ -106,9 +105,9 @@ impl Events {
         let after_seq = match self.after {
             None | Some(After::Oldest) => None,
             Some(After::Seq(seq)) => Some(seq),
-            Some(After::Now) => Some(rpc!(client, WorldClient::status, StatusRequest {}).await?.last_seq),
+            Some(After::Now) => Some(rpc!(client, World::status, v1::StatusRequest {}).await?.last_seq),
         };
-        let request = SubscribeRequest {
+        let request = v1::SubscribeRequest {
             // On the wire, a family of kinds is a prefix with a trailing dot.
             kinds: self.kind.iter().map(|kind| kind.strip_suffix('*').unwrap_or(kind).to_owned()).collect(),
             agent_id: self.agent,
@@ -130,7 +129,7 @@ pub type Form = Box<dyn FnMut(&Event, bool) -> Option<String>>;
 /// Reads the event feed and reconnects when the connection breaks.
 pub struct Reader {
     /// The filter.
-    pub request: SubscribeRequest,
+    pub request: v1::SubscribeRequest,
     /// The format of a printed event.
     pub form: Form,
     /// All matching events up to this sequence number are printed.
@@ -173,8 +172,8 @@ impl Reader {
 
     /// One subscription, continuing after the last printed event.
     async fn connection(&mut self, client: &Client, out: &mut Output, alive: &mut bool) -> Result<End, Failure> {
-        let request = SubscribeRequest { after_seq: self.seen, ..self.request.clone() };
-        let mut events = EventsClient::new(client.transport()).max_decoding_message_size(ANSWER_BYTES);
+        let request = v1::SubscribeRequest { after_seq: self.seen, ..self.request.clone() };
+        let mut events = service!(Events, client.transport());
         let mut stream = match client.open("event stream", events.subscribe(request)).await? {
             Ok(stream) => stream,
             Err(status) => return Ok(End::Status(status)),

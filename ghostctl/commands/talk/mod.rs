@@ -12,25 +12,26 @@ use crate::failure::Failure;
 use crate::output::{Answer, Output};
 
 /// Have a conversation with an agent
+///
+/// Each line is a message. These lines are commands:
+///   /attach PATH     attach a workspace file to the next message
+///   /handoff AGENT   hand the conversation over to another agent
+///   /approve ID ANSWER
+///                    answer an approval: allow-once, allow-always or deny
+///   /help            list these commands
+///   /quit            leave; Ctrl-D and Ctrl-C do the same
+/// At a terminal, answers are printed while the model writes them. The arrow keys move in the line and recall earlier
+/// lines; Ctrl-R searches them. If standard input is not a terminal, ghostctl waits for the answer to each line, up to
+/// --timeout, before it sends the next line.
+///
+/// Examples:
+///   ghostctl talk chora
+///   ID=$(ghostctl --json conversation list --agent chora | jq -r '.[0].conversation_id')
+///   ghostctl talk chora --conversation $ID
+///   echo 'What is still open?' | ghostctl talk chora
+///   printf 'one\ntwo\n' | ghostctl --json talk chora | jq -r 'select(.type == "entry").content'
 #[derive(Debug, clap::Args)]
-#[command(after_help = "\
-Each line is a message. These lines are commands:
-  /attach PATH     attach a workspace file to the next message
-  /handoff AGENT   hand the conversation over to another agent
-  /approve ID ANSWER
-                   answer an approval: allow-once, allow-always or deny
-  /help            list these commands
-  /quit            leave; Ctrl-D and Ctrl-C do the same
-At a terminal, answers are printed while the model writes them. The arrow keys move in the line and recall earlier
-lines; Ctrl-R searches them. If standard input is not a terminal, ghostctl waits for the answer to each line, up to
---timeout, before it sends the next line.
-
-Examples:
-  ghostctl talk chora
-  ID=$(ghostctl --json conversation list --agent chora | jq -r '.[0].conversation_id')
-  ghostctl talk chora --conversation $ID
-  echo 'What is still open?' | ghostctl talk chora
-  printf 'one\\ntwo\\n' | ghostctl --json talk chora | jq -r 'select(.type == \"entry\").content'")]
+#[command(verbatim_doc_comment)]
 pub struct Talk {
     /// Agent id
     agent_id: String,

@@ -4,20 +4,15 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use ghost_proto::v1::agents_client::AgentsClient;
-use ghost_proto::v1::conversations_client::ConversationsClient;
 use ghost_proto::v1::watch_conversation_response::What;
-use ghost_proto::v1::{
-    CheckAttachmentsRequest, GetAgentRequest, GetConversationRequest, HandoffConversationRequest, SayRequest, TurnOver,
-    WatchConversationRequest, WatchConversationResponse,
-};
+use ghost_proto::v1::{self, TurnOver, WatchConversationResponse};
 use tokio::signal::unix::{SignalKind, signal};
 use tonic::{Status, Streaming};
 
 use super::prompt::{Lines, MESSAGE_MAX, Order, history_line, order};
 use super::screen::Screen;
 use crate::commands::message::WaitNotice;
-use crate::connection::{ANSWER_BYTES, Client, RetryWindow, new_request_id, required, rpc};
+use crate::connection::{Client, RetryWindow, new_request_id, required, rpc, service};
 use crate::failure::Failure;
 use crate::ids;
 use crate::output::Output;
@@ -67,7 +62,7 @@ impl Session {
         agent_id: String,
         conversation: Option<String>,
         files: Vec<String>,
-        mut screen: Screen,
+        screen: Screen,
         out: &mut Output,
     ) -> Result<Self, Failure> {
         let mut session = Self {
@@ -77,15 +72,15 @@ impl Session {
             seen: 0,
             files,
             unanswered: None,
-            screen: Screen::new(false, false),
+            screen,
             stream: None,
             over: VecDeque::new(),
             failed: None,
         };
         if let Some(typed) = conversation {
             let id = ids::full_id(client, ids::CONVERSATION, typed).await?;
-            let request = GetConversationRequest { conversation_id: id.clone(), after_seq: None, limit: 1 };
-            let found = rpc!(client, ConversationsClient::get, request).await?;
+            let request = v1::GetConversationRequest { conversation_id: id.clone(), after_seq: None, limit: 1 };
+            let found = rpc!(client, Conversations::get, request).await?;
             let found = required(found.conversation, "conversation")?;
             if found.owner != session.owner {
                 return Err(Failure::new(
@@ -94,18 +89,17 @@ impl Session {
                 )
                 .hint(format!("ghostctl talk {} --conversation {id}", found.owner)));
             }
-            screen.conversation(&found, out)?;
+            session.screen.conversation(&found, out)?;
             session.seen = found.last_seq;
             let after_seq = Some(found.last_seq.saturating_sub(EARLIER.into()).max(0));
-            let request = GetConversationRequest { conversation_id: id.clone(), after_seq, limit: EARLIER };
-            let past = rpc!(client, ConversationsClient::get, request).await?;
+            let request = v1::GetConversationRequest { conversation_id: id.clone(), after_seq, limit: EARLIER };
+            let past = rpc!(client, Conversations::get, request).await?;
             let own_messages = past.entries.iter().filter(|entry| entry.direction == "in");
             session.earlier = own_messages.filter_map(|entry| history_line(&entry.content)).collect();
             session.conversation_id = Some(id);
         } else {
             check_answers(client, &session.owner).await?;
         }
-        session.screen = screen;
         Ok(session)
     }
 
@@ -262,12 +256,12 @@ impl Session {
 
     /// Opens the update stream after the last printed entry.
     async fn watch(&mut self, client: &Client) -> Result<Result<(), Status>, Failure> {
-        let request = WatchConversationRequest {
+        let request = v1::WatchConversationRequest {
             conversation_id: self.conversation_id.clone().unwrap_or_default(),
             after_seq: self.seen,
         };
-        let mut service = ConversationsClient::new(client.transport()).max_decoding_message_size(ANSWER_BYTES);
-        let opened = client.open("conversation", service.watch(request)).await?;
+        let mut conversations = service!(Conversations, client.transport());
+        let opened = client.open("conversation", conversations.watch(request)).await?;
         Ok(opened.map(|stream| self.stream = Some(stream)))
     }
 
@@ -313,8 +307,8 @@ impl Session {
             Order::Quit => return Ok(false),
             Order::Help => self.screen.help(out)?,
             Order::Attach(path) => {
-                let request = CheckAttachmentsRequest { attachments: vec![path.clone()] };
-                rpc!(client, ConversationsClient::check_attachments, request).await?;
+                let request = v1::CheckAttachmentsRequest { attachments: vec![path.clone()] };
+                rpc!(client, Conversations::check_attachments, request).await?;
                 self.screen.notice(&format!("{path} will be sent with the next message"), out)?;
                 self.files.push(path);
             }
@@ -342,14 +336,14 @@ impl Session {
             ));
         }
         let begins = self.conversation_id.is_none();
-        let request = SayRequest {
+        let request = v1::SayRequest {
             request_id: new_request_id(),
             conversation_id: self.conversation_id.clone(),
             agent_id: begins.then(|| self.owner.clone()),
             content,
             attachments: self.files.clone(),
         };
-        let answer = rpc!(client, ConversationsClient::say, request).await.map_err(|mut failure| {
+        let answer = rpc!(client, Conversations::say, request).await.map_err(|mut failure| {
             // In `talk` there is no option or argument for the content.
             if let Some(what) = failure.message.strip_prefix("content ") {
                 failure.message = format!("the message {what}");
@@ -379,13 +373,13 @@ impl Session {
             return Err(Failure::new("invalid_arguments", "the conversation has not begun")
                 .hint("answer with `ghostctl approval approve` or `ghostctl approval deny`"));
         };
-        let request = SayRequest {
+        let request = v1::SayRequest {
             request_id: new_request_id(),
             conversation_id: Some(conversation_id),
             content,
-            ..SayRequest::default()
+            ..v1::SayRequest::default()
         };
-        rpc!(client, ConversationsClient::say, request).await?;
+        rpc!(client, Conversations::say, request).await?;
         Ok(())
     }
 
@@ -396,8 +390,8 @@ impl Session {
             return self.screen.notice(&format!("the conversation will start with {agent_id}"), out);
         };
         let request =
-            HandoffConversationRequest { request_id: new_request_id(), conversation_id, agent_id, reason: None };
-        let conversation = rpc!(client, ConversationsClient::handoff, request).await?;
+            v1::HandoffConversationRequest { request_id: new_request_id(), conversation_id, agent_id, reason: None };
+        let conversation = rpc!(client, Conversations::handoff, request).await?;
         // The stream reports the handoff, too, but after the last line it is not read any more.
         self.owner.clone_from(&conversation.owner);
         self.screen.changed(&conversation, out)
@@ -416,7 +410,7 @@ fn worded(status: &str) -> &str {
 
 /// Fails if the agent cannot answer. The daemon refuses a message to such an agent in the same way.
 async fn check_answers(client: &Client, agent_id: &str) -> Result<(), Failure> {
-    let found = rpc!(client, AgentsClient::get, GetAgentRequest { agent_id: agent_id.to_owned() }).await?;
+    let found = rpc!(client, Agents::get, v1::GetAgentRequest { agent_id: agent_id.to_owned() }).await?;
     let cannot_run = found.cannot_run;
     let agent = required(found.agent, "agent")?;
     if agent.deleted_at_ms.is_some() {

@@ -6,13 +6,7 @@ mod steps_tests;
 
 use clap::ValueEnum;
 use ghost_proto::json;
-use ghost_proto::v1::ledger_client::LedgerClient;
-use ghost_proto::v1::messages_client::MessagesClient;
-use ghost_proto::v1::turns_client::TurnsClient;
-use ghost_proto::v1::{
-    self, CancelTurnRequest, GetTurnRequest, JournalRow, LedgerRow, ListDeadRequest, ListLedgerRequest,
-    ListTurnsRequest, RetryDeadRequest, RetryTurnRequest, SettleCallRequest,
-};
+use ghost_proto::v1::{self, JournalRow, LedgerRow};
 
 use self::steps::{Bounds, clip, words};
 use crate::arguments::since;
@@ -33,9 +27,11 @@ const ROWS_MAX: usize = 100_000;
 #[derive(Debug, clap::Subcommand)]
 pub enum Turn {
     /// List turns, newest first
-    #[command(
-        after_help = "Examples:\n  ghostctl turn list --agent chora --limit 20\n  ghostctl turn list --status open"
-    )]
+    ///
+    /// Examples:
+    ///   ghostctl turn list --agent chora --limit 20
+    ///   ghostctl turn list --status open
+    #[command(verbatim_doc_comment)]
     List {
         /// Show only turns of this agent
         #[arg(long = "agent", id = "agent_id", value_name = "A")]
@@ -50,9 +46,16 @@ pub enum Turn {
         bound: Bound,
     },
     /// Show a turn: who said what, what was called, what came back, how long it took
-    #[command(
-        after_help = "Long texts are cut, with the number of characters that were cut.\n\nExamples:\n  ID=$(ghostctl --json turn list --agent chora --limit 1 | jq -r '.[0].turn_id')\n  ghostctl turn show $ID\n  ghostctl turn show $ID --full | less\n  ghostctl turn show $ID --raw | jq .fact\n  ghostctl --json turn show $ID | jq '.steps[].step'"
-    )]
+    ///
+    /// Long texts are cut, with the number of characters that were cut.
+    ///
+    /// Examples:
+    ///   ID=$(ghostctl --json turn list --agent chora --limit 1 | jq -r '.[0].turn_id')
+    ///   ghostctl turn show $ID
+    ///   ghostctl turn show $ID --full | less
+    ///   ghostctl turn show $ID --raw | jq .fact
+    ///   ghostctl --json turn show $ID | jq '.steps[].step'
+    #[command(verbatim_doc_comment)]
     Show {
         /// Turn id
         turn_id: String,
@@ -64,9 +67,11 @@ pub enum Turn {
         raw: bool,
     },
     /// Cancel an open turn
-    #[command(
-        after_help = "Examples:\n  ID=$(ghostctl --json turn list --status open --agent chora | jq -r '.[0].turn_id')\n  ghostctl turn cancel $ID --reason 'asked the wrong thing'"
-    )]
+    ///
+    /// Examples:
+    ///   ID=$(ghostctl --json turn list --status open --agent chora | jq -r '.[0].turn_id')
+    ///   ghostctl turn cancel $ID --reason 'asked the wrong thing'
+    #[command(verbatim_doc_comment)]
     Cancel {
         /// Turn id
         turn_id: String,
@@ -75,9 +80,16 @@ pub enum Turn {
         reason: Option<String>,
     },
     /// Retry a parked turn now, or all turns that failed for good
-    #[command(
-        after_help = "Examples:\n  ghostctl turn list --status parked\n  ID=$(ghostctl --json turn list --status parked | jq -r '.[0].turn_id')\n  ghostctl turn retry $ID\n  ghostctl turn retry --failed --since 2h\n\nA turn that failed for good leaves its mail as a dead letter (`ghostctl dead list`). With --failed these are delivered\nagain, oldest first, and their turns resume from their journals."
-    )]
+    ///
+    /// Examples:
+    ///   ghostctl turn list --status parked
+    ///   ID=$(ghostctl --json turn list --status parked | jq -r '.[0].turn_id')
+    ///   ghostctl turn retry $ID
+    ///   ghostctl turn retry --failed --since 2h
+    ///
+    /// A turn that failed for good leaves its mail as a dead letter (`ghostctl dead list`). With --failed these are delivered
+    /// again, oldest first, and their turns resume from their journals.
+    #[command(verbatim_doc_comment)]
     Retry {
         /// Turn id of a parked turn
         #[arg(required_unless_present = "failed", conflicts_with = "failed")]
@@ -93,9 +105,15 @@ pub enum Turn {
         agent: Option<String>,
     },
     /// Say what became of a call whose outcome nobody knows
-    #[command(
-        after_help = "Examples:\n  ghostctl ledger --status unknown\n  CALL=$(ghostctl --json ledger --status unknown | jq -r '.[0].call_id')\n  ghostctl turn settle $CALL happened --note 'the invoice is paid'\n\nA call is `unknown` if the daemon died while it ran. The ledger gets what you say. A turn that waits for it\n(`idempotency: person`) goes on; otherwise the agent is told with a message. Nothing is called again."
-    )]
+    ///
+    /// Examples:
+    ///   ghostctl ledger --status unknown
+    ///   CALL=$(ghostctl --json ledger --status unknown | jq -r '.[0].call_id')
+    ///   ghostctl turn settle $CALL happened --note 'the invoice is paid'
+    ///
+    /// A call is `unknown` if the daemon died while it ran. The ledger gets what you say. A turn that waits for it
+    /// (`idempotency: person`) goes on; otherwise the agent is told with a message. Nothing is called again.
+    #[command(verbatim_doc_comment)]
     Settle {
         /// Call id, as `ghostctl ledger` prints it
         call_id: String,
@@ -131,14 +149,14 @@ impl Turn {
         let request_id = new_request_id();
         match self {
             Self::List { agent: agent_id, status, root: root_id, bound } => {
-                let request = ListTurnsRequest { agent_id, status, root_id, ..<_>::default() };
-                Ok(pages!(client, &bound, TurnsClient::list, request, turns).await?.answer(&client.view, TURNS))
+                let request = v1::ListTurnsRequest { agent_id, status, root_id, ..<_>::default() };
+                Ok(pages!(client, &bound, Turns::list, request, turns).await?.answer(&client.view, TURNS))
             }
             Self::Show { turn_id, full, raw } => show(client, turn_id, full, raw).await,
             Self::Cancel { turn_id, reason } => {
                 let turn_id = ids::full_id(client, ids::TURN, turn_id).await?;
-                let request = CancelTurnRequest { request_id, turn_id, reason };
-                let answer = rpc!(client, TurnsClient::cancel, request).await?;
+                let request = v1::CancelTurnRequest { request_id, turn_id, reason };
+                let answer = rpc!(client, Turns::cancel, request).await?;
                 let turn = required(answer.turn.as_ref(), "turn")?;
                 let already = if answer.changed { "" } else { "already " };
                 let text = format!("turn {} of {} is {already}{}", turn.turn_id, turn.agent_id, turn.status);
@@ -146,7 +164,7 @@ impl Turn {
             }
             Self::Retry { turn_id: Some(turn_id), .. } => {
                 let turn_id = ids::full_id(client, ids::TURN, turn_id).await?;
-                let answer = rpc!(client, TurnsClient::retry, RetryTurnRequest { request_id, turn_id }).await?;
+                let answer = rpc!(client, Turns::retry, v1::RetryTurnRequest { request_id, turn_id }).await?;
                 let turn = required(answer.turn, "turn")?;
                 let text = format!("turn {} of {} will be retried now", turn.turn_id, turn.agent_id);
                 Ok(Answer::new(&turn, text))
@@ -157,8 +175,8 @@ impl Turn {
                     Outcome::Happened => "happened",
                     Outcome::DidNot => "did-not",
                 };
-                let request = SettleCallRequest { request_id, call_id, outcome: outcome.to_owned(), note };
-                let call = required(rpc!(client, TurnsClient::settle, request).await?.call, "call")?;
+                let request = v1::SettleCallRequest { request_id, call_id, outcome: outcome.to_owned(), note };
+                let call = required(rpc!(client, Turns::settle, request).await?.call, "call")?;
                 let text =
                     format!("call {} of {} by {} is {} now", call.call_id, call.tool, call.agent_id, call.status);
                 Ok(Answer::new(&call, text))
@@ -172,8 +190,8 @@ async fn show(client: &Client, typed: String, full: bool, raw: bool) -> Result<A
     let mut steps: Vec<JournalRow> = Vec::new();
     let (turn, cut) = loop {
         let after_seq = steps.last().map_or(0, |row| row.seq);
-        let request = GetTurnRequest { turn_id: turn_id.clone(), limit: PAGE, after_seq };
-        let page = rpc!(client, TurnsClient::get, request).await?;
+        let request = v1::GetTurnRequest { turn_id: turn_id.clone(), limit: PAGE, after_seq };
+        let page = rpc!(client, Turns::get, request).await?;
         let moved = page.steps.last().is_some_and(|row| row.seq > after_seq);
         steps.extend(page.steps);
         if !page.more || !moved || steps.len() >= ROWS_MAX {
@@ -188,9 +206,9 @@ async fn show(client: &Client, typed: String, full: bool, raw: bool) -> Result<A
     } else {
         // The ledger has the durations, which the journal has not for all tools.
         let called = steps.iter().any(|row| row.step == "call_finished");
-        let request = ListLedgerRequest { turn_id: Some(turn_id), ..<_>::default() };
+        let request = v1::ListLedgerRequest { turn_id: Some(turn_id), ..<_>::default() };
         let calls = match called {
-            true => pages!(client, &Bound::ALL, LedgerClient::list, request, rows).await?.rows,
+            true => pages!(client, &Bound::ALL, Ledger::list, request, rows).await?.rows,
             false => Vec::new(),
         };
         text(turn, &steps, &calls, full, &client.view)
@@ -242,15 +260,15 @@ const RETRIED: &[Column<Retried>] = &[
 ];
 
 async fn retry_failed(client: &Client, agent_id: Option<String>, since: Option<i64>) -> Result<Answer, Failure> {
-    let request = ListDeadRequest { agent_id, ..<_>::default() };
-    let mut letters = pages!(client, &Bound::ALL, MessagesClient::list_dead, request, dead_letters).await?.rows;
+    let request = v1::ListDeadRequest { agent_id, ..<_>::default() };
+    let mut letters = pages!(client, &Bound::ALL, Messages::list_dead, request, dead_letters).await?.rows;
     letters.retain(|letter| since.is_none_or(|since| letter.created_at_ms >= since));
     let (mut changes, mut rows, mut failure) = (Vec::new(), Vec::new(), None);
     // The list has the newest first. The oldest mail came first.
     for letter in letters.into_iter().rev() {
         let id = letter.dead_letter_id;
-        let request = RetryDeadRequest { request_id: new_request_id(), dead_letter_id: id.clone(), fresh: false };
-        let now = match rpc!(client, MessagesClient::retry_dead, request).await {
+        let request = v1::RetryDeadRequest { request_id: new_request_id(), dead_letter_id: id.clone(), fresh: false };
+        let now = match rpc!(client, Messages::retry_dead, request).await {
             Ok(change) => {
                 let status = change.dead_letter.as_ref().map_or_else(String::new, |letter| letter.status.clone());
                 changes.push(change);
