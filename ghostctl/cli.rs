@@ -17,8 +17,8 @@ use crate::connection::Client;
 use crate::discovery::{ConnectionOptions, Environment, Target, find};
 use crate::failure::Failure;
 use crate::help::{as_typed, with_help_layout};
-use crate::output::{Answer, Note, Output, View, report};
-use crate::text::{escaped_json, harmless, one_line};
+use crate::output::{Answer, Note, Output, View, json_line, report};
+use crate::text::{harmless, one_line};
 use crate::wait::{Backoff, Deadline, pause};
 
 /// Control a running ghostd
@@ -180,7 +180,7 @@ pub async fn run(
                 // If standard error is closed, the note is lost; the answer does not depend on it.
                 drop(match (as_json, note) {
                     (false, Note::Word(text) | Note::Cut(text)) => writeln!(err, "note: {}", harmless(text)),
-                    (true, Note::Cut(text)) => writeln!(err, "{}", escaped_json(&json!({ "note": text }).to_string())),
+                    (true, Note::Cut(text)) => err.write_all(json_line(&json!({ "note": text })).as_bytes()),
                     (true, Note::Word(_)) => Ok(()),
                 });
             }

@@ -95,13 +95,18 @@ fn with_newline(text: &str) -> String {
     if text.is_empty() || text.ends_with('\n') { text.to_owned() } else { format!("{text}\n") }
 }
 
+/// A record as one line of JSON, for commands that print while they run.
+pub fn json_line(record: &impl Serialize) -> String {
+    format!("{}\n", escaped_json(&json::value(record).to_string()))
+}
+
 /// Prints a failure to standard error: one object with `--json`, else the message and its hint.
 pub fn report(failure: &Failure, as_json: bool, err: &mut dyn Write) {
     if failure.is_silent() {
         return;
     }
     let written = if as_json {
-        writeln!(err, "{}", escaped_json(&failure.to_json().to_string()))
+        err.write_all(json_line(&failure.to_json()).as_bytes())
     } else {
         let hint = failure.hint.as_deref().map(|hint| format!("\nhint: {hint}")).unwrap_or_default();
         writeln!(err, "error: {}", harmless(&format!("{}{hint}", failure.message)))

@@ -3,15 +3,12 @@
 use std::time::Duration;
 
 use ghost_proto::json::parsed;
-use ghost_proto::v1::{self, AgentChange, AgentLeft, GetAgentResponse, MemoryFile, PromptSection};
+use ghost_proto::v1::{AgentChange, AgentLeft, GetAgentResponse, MemoryFile, PromptSection};
 use serde_json::json;
 
 use super::tool::description;
 use crate::arguments::{from_1, millis, optional_text, parse_duration};
-use crate::connection::{Client, new_request_id, required, rpc};
-use crate::failure::Failure;
-use crate::lists::{Bound, Column, fields, pages, table};
-use crate::output::Answer;
+use crate::commands::prelude::*;
 
 /// Subcommands of `agent`.
 #[derive(Debug, clap::Subcommand)]
@@ -163,8 +160,7 @@ impl Agent {
             }
             Self::Get { agent_id } => get(client, agent_id).await,
             Self::Inspect { agent_id, path, limit } => {
-                let request = v1::InspectAgentRequest { agent_id, path, limit };
-                let answer = rpc!(client, Agents::inspect, request).await?;
+                let answer = rpc!(client, Agents::inspect, v1::InspectAgentRequest { agent_id, path, limit }).await?;
                 let mut text = match &answer.content {
                     Some(content) => content.clone(),
                     None if answer.files.is_empty() => "no memory files\n".to_owned(),
@@ -176,8 +172,7 @@ impl Agent {
                 Ok(Answer::new(&answer, text))
             }
             Self::Start { agent_id } => {
-                let request = v1::StartAgentRequest { request_id, agent_id };
-                changed(rpc!(client, Agents::start, request).await?, "started")
+                changed(rpc!(client, Agents::start, v1::StartAgentRequest { request_id, agent_id }).await?, "started")
             }
             Self::Stop { agent_id, reason, grace } => {
                 let (reason, grace_ms) = (optional_text(reason)?, grace.map(millis));

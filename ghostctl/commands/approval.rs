@@ -1,16 +1,13 @@
 //! `ghostctl approval`
 
 use ghost_proto::json;
-use ghost_proto::v1::{self, Event};
+use ghost_proto::v1::Event;
 use serde_json::{Map, Value};
 
 use super::events::Reader;
-use crate::connection::{Client, new_request_id, rpc};
-use crate::failure::Failure;
-use crate::ids;
-use crate::lists::{Bound, Column, fields, pages};
-use crate::output::{Answer, Output, View};
-use crate::text::{escaped_json, one_line};
+use crate::commands::prelude::*;
+use crate::output::json_line;
+use crate::text::one_line;
 
 /// Subcommands of `approval`.
 #[derive(Debug, clap::Subcommand)]
@@ -211,7 +208,7 @@ async fn watch(client: &Client, as_json: bool, out: &mut Output) -> Result<Answe
         for approval in &page.approvals {
             let waits = (approval.requested_at_ms, &*approval.approval_id, &*approval.agent_id);
             out.text(&match as_json {
-                true => format!("{}\n", escaped_json(&json::value(approval).to_string())),
+                true => json_line(approval),
                 false => line(&view, waits, "pending", &approval.summary),
             })?;
         }

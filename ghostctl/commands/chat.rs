@@ -3,16 +3,13 @@
 use std::collections::VecDeque;
 
 use ghost_proto::json;
-use ghost_proto::v1::{self, Channel, ChatMessage, Event};
+use ghost_proto::v1::{Channel, ChatMessage, Event};
 use serde_json::Value;
 
 use super::events::Reader;
 use crate::arguments::{from_0, from_1, optional_text, text_or_stdin, whole_number};
-use crate::connection::{Client, new_request_id, required, rpc};
-use crate::failure::Failure;
-use crate::lists::{Bound, Column, pages};
-use crate::output::{Answer, Note, Output, View};
-use crate::text::escaped_json;
+use crate::commands::prelude::*;
+use crate::output::json_line;
 
 /// Subcommands of `chat`.
 #[derive(Debug, clap::Subcommand)]
@@ -328,7 +325,7 @@ impl Watch {
     pub async fn run(self, client: &Client, as_json: bool, out: &mut Output) -> Result<Answer, Failure> {
         let view = client.view.clone();
         let form = move |message: &ChatMessage| match as_json {
-            true => format!("{}\n", escaped_json(&json::value(message).to_string())),
+            true => json_line(message),
             false => post_text(message, &view),
         };
         // The event position is read before the history. A chat message that arrives in between is

@@ -2,14 +2,10 @@
 //! remembers of it.
 
 use ghost_proto::json;
-use ghost_proto::v1::{self, ConversationEntry, SessionEntry};
+use ghost_proto::v1::{ConversationEntry, SessionEntry};
 
 use crate::arguments::{from_0, from_1, optional_text, since};
-use crate::connection::{Client, new_request_id, required, rpc};
-use crate::failure::Failure;
-use crate::ids;
-use crate::lists::{Bound, Column, Rows, fields, pages};
-use crate::output::{Answer, View};
+use crate::commands::prelude::*;
 use crate::text::plural;
 
 /// Subcommands of `conversation`.

@@ -1,15 +1,12 @@
 //! `ghostctl budget`, `usage` and `ledger`: what may be spent, what model calls cost, and the record of all tool calls.
 
 use ghost_proto::json;
-use ghost_proto::v1::{self, CallTotals, LedgerRow, UsageSum};
+use ghost_proto::v1::{CallTotals, LedgerRow, UsageSum};
 use serde_json::json;
 
 use crate::arguments::{Limit, parse_tokens, parse_usd, since};
-use crate::connection::{Client, new_request_id, rpc};
-use crate::failure::Failure;
-use crate::ids;
-use crate::lists::{Bound, Column, collect, pages, table};
-use crate::output::Answer;
+use crate::commands::prelude::*;
+use crate::lists::collect;
 use crate::text::{cost, dollars, plural};
 
 /// Subcommands of `budget`.

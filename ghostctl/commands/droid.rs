@@ -1,12 +1,8 @@
 //! `ghostctl droid`: the helpers that agents start.
 
 use ghost_proto::json;
-use ghost_proto::v1;
 
-use crate::connection::{Client, new_request_id, rpc};
-use crate::failure::Failure;
-use crate::lists::{Bound, Column, pages};
-use crate::output::{Answer, View};
+use crate::commands::prelude::*;
 use crate::text::one_line;
 
 /// Characters of a task in the table.
@@ -88,13 +84,12 @@ impl Droid {
                 Ok(Answer::new(&droid, text(&droid, &client.view)))
             }
             Self::Steer { droid_id, message } => {
-                let request = v1::SteerDroidRequest { request_id, droid_id, message };
-                let droid = rpc!(client, Droids::steer, request).await?;
+                let droid =
+                    rpc!(client, Droids::steer, v1::SteerDroidRequest { request_id, droid_id, message }).await?;
                 Ok(Answer::new(&droid, format!("{} reads it before its next answer\n", droid.droid_id)))
             }
             Self::Kill { droid_id, reason } => {
-                let request = v1::KillDroidRequest { request_id, droid_id, reason };
-                let droid = rpc!(client, Droids::kill, request).await?;
+                let droid = rpc!(client, Droids::kill, v1::KillDroidRequest { request_id, droid_id, reason }).await?;
                 Ok(Answer::new(&droid, format!("{} is {}\n", droid.droid_id, droid.state)))
             }
         }

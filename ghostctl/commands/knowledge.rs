@@ -3,14 +3,11 @@
 use std::path::PathBuf;
 
 use ghost_proto::json;
-use ghost_proto::v1::{self, KnowledgeEntry, KnowledgeVersion, StateEntry};
+use ghost_proto::v1::{KnowledgeEntry, KnowledgeVersion, StateEntry};
 use serde_json::Value;
 
 use crate::arguments::{document, from_0, from_1, optional_text, text_or_stdin};
-use crate::connection::{Client, new_request_id, required, rpc};
-use crate::failure::Failure;
-use crate::lists::{Bound, Column, fields, pages, table};
-use crate::output::Answer;
+use crate::commands::prelude::*;
 
 /// Subcommands of `knowledge`.
 #[derive(Debug, clap::Subcommand)]

@@ -4,15 +4,12 @@ use std::pin::pin;
 use std::time::Duration;
 
 use ghost_proto::json;
-use ghost_proto::v1::{self, AskResponse, DeadChange, DeadLetter};
+use ghost_proto::v1::{AskResponse, DeadChange, DeadLetter};
 use serde_json::json;
 
 use crate::arguments::{millis, optional_text, text_or_stdin};
-use crate::connection::{Client, new_request_id, required, rpc, service};
-use crate::failure::Failure;
-use crate::ids;
-use crate::lists::{Bound, Column, fields, pages};
-use crate::output::{Answer, Note};
+use crate::commands::prelude::*;
+use crate::connection::service;
 use crate::text::one_line;
 use crate::wait::{Deadline, pause};
 
@@ -244,8 +241,7 @@ impl Dead {
             }
             Self::Drop { dead_letter_id } => {
                 let dead_letter_id = ids::full_id(client, ids::DEAD_LETTER, dead_letter_id).await?;
-                let request = v1::DropDeadRequest { request_id, dead_letter_id };
-                changed(&rpc!(client, Messages::drop_dead, request).await?)
+                changed(&rpc!(client, Messages::drop_dead, v1::DropDeadRequest { request_id, dead_letter_id }).await?)
             }
         }
     }

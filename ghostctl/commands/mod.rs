@@ -17,3 +17,14 @@ pub mod tool;
 pub mod turn;
 pub mod workspace;
 pub mod world;
+
+/// What most commands need.
+mod prelude {
+    pub(crate) use ghost_proto::v1;
+
+    pub(crate) use crate::connection::{Client, new_request_id, required, rpc};
+    pub(crate) use crate::failure::Failure;
+    pub(crate) use crate::ids;
+    pub(crate) use crate::lists::{Bound, Column, Rows, fields, pages, table};
+    pub(crate) use crate::output::{Answer, Note, Output, View};
+}

@@ -1,15 +1,11 @@
 //! `ghostctl timer`, `cron` and `watch`: what wakes agents, by time or by a change of a file. A lookup never returns a
 //! schedule of another kind.
 
-use ghost_proto::v1::{self, JobOptions, Schedule, ScheduleRun};
+use ghost_proto::v1::{JobOptions, Schedule, ScheduleRun};
 use serde_json::Value;
 
 use crate::arguments::{from_0, from_1, optional_text, parse_instant, parse_span_ms, text_or_stdin, whole_number};
-use crate::connection::{Client, new_request_id, rpc};
-use crate::failure::Failure;
-use crate::ids;
-use crate::lists::{Bound, Column, Rows, pages};
-use crate::output::{Answer, Note, View};
+use crate::commands::prelude::*;
 use crate::text::one_line;
 
 /// Subcommands of `timer`.

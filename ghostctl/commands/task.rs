@@ -1,13 +1,9 @@
 //! `ghostctl task`: the task board.
 
-use ghost_proto::v1::{self, GetTaskResponse, TaskEvent, TaskIds};
+use ghost_proto::v1::{GetTaskResponse, TaskEvent, TaskIds};
 
 use crate::arguments::{due, optional_text, text_or_stdin, whole_number};
-use crate::connection::{Client, new_request_id, required, rpc};
-use crate::failure::Failure;
-use crate::ids;
-use crate::lists::{Bound, Column, fields, pages, table};
-use crate::output::Answer;
+use crate::commands::prelude::*;
 
 /// Subcommands of `task`.
 #[derive(Debug, clap::Subcommand)]

@@ -4,15 +4,13 @@
 use std::cell::RefCell;
 
 use ghost_proto::json::parsed;
-use ghost_proto::v1::{self, CallToolResponse, ToolDescription, ToolboxTool};
+use ghost_proto::v1::{CallToolResponse, ToolDescription, ToolboxTool};
 use serde_json::{Map, Value, json};
 
 use super::world::Reload;
 use crate::arguments::text_or_stdin;
-use crate::connection::{Client, new_request_id, required, rpc};
-use crate::failure::Failure;
-use crate::lists::{Bound, Column, Rows, collect, fields, pages, table};
-use crate::output::Answer;
+use crate::commands::prelude::*;
+use crate::lists::collect;
 use crate::text::one_line;
 
 /// Subcommands of `tool`.
@@ -85,15 +83,13 @@ impl Tool {
                 let text = match tool {
                     Some(name) => brief(client, &agent_id, &name).await?,
                     None => {
-                        let request = v1::BriefToolsRequest { agent_id: agent_id.clone() };
-                        rpc!(client, Tools::brief, request).await?.text
+                        rpc!(client, Tools::brief, v1::BriefToolsRequest { agent_id: agent_id.clone() }).await?.text
                     }
                 };
                 Ok(Answer::new(&json!({ "agent_id": agent_id, "text": text }), text))
             }
             Self::Describe { agent_id, tool } => {
-                let request = v1::DescribeToolRequest { agent_id, tool };
-                Ok(described(&rpc!(client, Tools::describe, request).await?))
+                Ok(described(&rpc!(client, Tools::describe, v1::DescribeToolRequest { agent_id, tool }).await?))
             }
             Self::Call { agent_id, tool, arguments } => {
                 let (request_id, arguments_json) = (new_request_id(), object(text_or_stdin(arguments)?)?);

@@ -3,14 +3,8 @@
 
 use std::time::Duration;
 
-use ghost_proto::v1;
-
 use crate::arguments::{millis, parse_duration};
-use crate::connection::{Client, new_request_id, rpc};
-use crate::failure::Failure;
-use crate::ids;
-use crate::lists::{Bound, Column, pages};
-use crate::output::Answer;
+use crate::commands::prelude::*;
 use crate::text::plural;
 
 /// Subcommands of `artifact`.

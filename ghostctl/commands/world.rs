@@ -2,15 +2,14 @@
 
 use std::time::Duration;
 
-use ghost_proto::v1::{self, ConfigProblem, Limit, NamedCount, PlanChange, WorldStatus};
+use ghost_proto::v1::{ConfigProblem, Limit, NamedCount, PlanChange, WorldStatus};
 use serde_json::json;
 
 use crate::arguments::{millis, optional_text, parse_duration};
-use crate::connection::{Client, new_request_id, rpc, service};
+use crate::commands::prelude::*;
+use crate::connection::service;
 use crate::endpoint::Process;
-use crate::failure::{Failure, came_from_the_daemon, is_connection_failure};
-use crate::lists::{Column, Rows, fields, table};
-use crate::output::{Answer, View};
+use crate::failure::{came_from_the_daemon, is_connection_failure};
 use crate::text::{cost, dollars, one_line, plural};
 use crate::wait::{Deadline, pause};
 

@@ -6,14 +6,13 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use ghost_proto::json;
-use ghost_proto::v1::{self, Event, SubscribeResponse};
+use ghost_proto::v1::{Event, SubscribeResponse};
 use tonic::Status;
 
 use self::line::event_line;
-use crate::connection::{Client, RetryWindow, lagged, rpc, service};
-use crate::failure::Failure;
-use crate::output::{Answer, Output, View};
-use crate::text::escaped_json;
+use crate::commands::prelude::*;
+use crate::connection::{RetryWindow, lagged, service};
+use crate::output::json_line;
 use crate::wait::Deadline;
 
 /// A stream that stays open this long shows that the daemon is working, even if no event arrived.
@@ -232,7 +231,7 @@ impl Reader {
 
 fn line(event: &Event, ephemeral: bool, as_json: bool, view: &View) -> String {
     match as_json {
-        true => format!("{}\n", escaped_json(&json::event(event, ephemeral).to_string())),
+        true => json_line(&json::event(event, ephemeral)),
         false => event_line(event, ephemeral, view),
     }
 }

@@ -7,9 +7,8 @@ mod session;
 use std::io::IsTerminal as _;
 
 use self::prompt::{Lines, Prompt};
-use crate::connection::Client;
-use crate::failure::Failure;
-use crate::output::{Answer, Output};
+
+use crate::commands::prelude::*;
 
 /// Have a conversation with an agent
 ///

@@ -4,11 +4,12 @@ use std::io::Write as _;
 
 use ghost_proto::json;
 use ghost_proto::v1::{Conversation, ConversationEntry, ToolProgress, TurnOver};
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
-use crate::output::Output;
-use crate::text::{escaped_json, one_line};
+use crate::output::{Output, json_line};
+use crate::text::one_line;
 
 /// Progress is truncated to this many characters.
 const PROGRESS: usize = 200;
@@ -33,11 +34,14 @@ each line is a message; a line that starts with // is sent with one slash
 /quit            leave; Ctrl-D and Ctrl-C do the same
 arrow keys move in the line and recall earlier lines";
 
-fn tagged(kind: &str, mut object: Value) -> String {
+/// Prints a record as one line of JSON that says what it is.
+fn tagged(kind: &str, record: &impl Serialize, out: &mut Output) -> Result<(), Failure> {
+    let mut object = json::value(record);
     if let Value::Object(fields) = &mut object {
         fields.insert("type".into(), kind.into());
     }
-    format!("{}\n", escaped_json(&object.to_string()))
+    out.text(&json_line(&object))?;
+    Ok(out.flush()?)
 }
 
 impl Screen {
@@ -76,9 +80,7 @@ impl Screen {
     /// Prints the id of this conversation.
     pub fn conversation(&mut self, conversation: &Conversation, out: &mut Output) -> Result<(), Failure> {
         if self.as_json {
-            out.text(&tagged("conversation", json::value(conversation)))?;
-            out.flush()?;
-            return Ok(());
+            return tagged("conversation", conversation, out);
         }
         let text = format!("conversation {} with {}", conversation.conversation_id, conversation.owner);
         if !self.person {
@@ -91,9 +93,7 @@ impl Screen {
     /// Prints that the conversation has a new owner.
     pub fn changed(&mut self, conversation: &Conversation, out: &mut Output) -> Result<(), Failure> {
         if self.as_json {
-            out.text(&tagged("handoff", json::value(conversation)))?;
-            out.flush()?;
-            return Ok(());
+            return tagged("handoff", conversation, out);
         }
         self.end_stream(out)?;
         out.text(&format!("-- {} answers from now on\n", conversation.owner))?;
@@ -103,7 +103,7 @@ impl Screen {
     /// Prints a piece of a streamed answer.
     pub fn delta(&mut self, text: &str, owner: &str, out: &mut Output) -> Result<(), Failure> {
         if self.as_json {
-            out.text(&tagged("delta", json!({ "text": text })))?;
+            return tagged("delta", &json!({ "text": text }), out);
         } else if self.person {
             if self.streamed.is_empty() {
                 out.text(&format!("{owner}> "))?;
@@ -117,7 +117,7 @@ impl Screen {
     /// Marks the text streamed so far as not part of the answer.
     pub fn discard(&mut self, turn_id: &str, out: &mut Output) -> Result<(), Failure> {
         if self.as_json {
-            out.text(&tagged("discard", json!({ "turn_id": turn_id })))?;
+            return tagged("discard", &json!({ "turn_id": turn_id }), out);
         } else if !self.streamed.is_empty() {
             self.end_stream(out)?;
             out.text("-- the text above is not the answer; the turn goes on\n")?;
@@ -128,8 +128,7 @@ impl Screen {
     /// Prints an entry. `own` marks a message of this client, which is on the screen already.
     pub fn entry(&mut self, entry: &ConversationEntry, own: bool, out: &mut Output) -> Result<(), Failure> {
         if self.as_json {
-            out.text(&tagged("entry", json::value(entry)))?;
-            return Ok(out.flush()?);
+            return tagged("entry", entry, out);
         }
         let from = entry.from.strip_prefix("agent:").unwrap_or(&entry.from);
         match entry.direction.as_str() {
@@ -174,7 +173,7 @@ impl Screen {
     /// Prints what a tool reports while it runs.
     pub fn progress(&mut self, progress: &ToolProgress, out: &mut Output) -> Result<(), Failure> {
         if self.as_json {
-            out.text(&tagged("progress", json::value(progress)))?;
+            return tagged("progress", progress, out);
         } else {
             self.end_stream(out)?;
             out.text(&format!("-- {}\n", one_line(&progress.text, PROGRESS)))?;
@@ -185,7 +184,7 @@ impl Screen {
     /// Ends the output of a turn that answers.
     pub fn over(&mut self, over: &TurnOver, out: &mut Output) -> Result<(), Failure> {
         if self.as_json {
-            out.text(&tagged("turn_over", json::value(over)))?;
+            return tagged("turn_over", over, out);
         } else {
             self.end_stream(out)?;
         }

@@ -5,17 +5,15 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use ghost_proto::v1::watch_conversation_response::What;
-use ghost_proto::v1::{self, TurnOver, WatchConversationResponse};
+use ghost_proto::v1::{TurnOver, WatchConversationResponse};
 use tokio::signal::unix::{SignalKind, signal};
 use tonic::{Status, Streaming};
 
 use super::prompt::{Lines, MESSAGE_MAX, Order, history_line, order};
 use super::screen::Screen;
 use crate::commands::message::WaitNotice;
-use crate::connection::{Client, RetryWindow, new_request_id, required, rpc, service};
-use crate::failure::Failure;
-use crate::ids;
-use crate::output::Output;
+use crate::commands::prelude::*;
+use crate::connection::{RetryWindow, service};
 use crate::wait::Deadline;
 
 /// If nothing of an answer has arrived for this long, the prompt is shown again.

@@ -6,15 +6,11 @@ mod steps_tests;
 
 use clap::ValueEnum;
 use ghost_proto::json;
-use ghost_proto::v1::{self, JournalRow, LedgerRow};
+use ghost_proto::v1::{JournalRow, LedgerRow};
 
 use self::steps::{Bounds, clip, words};
 use crate::arguments::since;
-use crate::connection::{Client, new_request_id, required, rpc};
-use crate::failure::Failure;
-use crate::ids;
-use crate::lists::{Bound, Column, fields, pages, table};
-use crate::output::{Answer, Note, View};
+use crate::commands::prelude::*;
 use crate::text::{cost, plural};
 
 /// Journal rows per request.
@@ -155,8 +151,7 @@ impl Turn {
             Self::Show { turn_id, full, raw } => show(client, turn_id, full, raw).await,
             Self::Cancel { turn_id, reason } => {
                 let turn_id = ids::full_id(client, ids::TURN, turn_id).await?;
-                let request = v1::CancelTurnRequest { request_id, turn_id, reason };
-                let answer = rpc!(client, Turns::cancel, request).await?;
+                let answer = rpc!(client, Turns::cancel, v1::CancelTurnRequest { request_id, turn_id, reason }).await?;
                 let turn = required(answer.turn.as_ref(), "turn")?;
                 let already = if answer.changed { "" } else { "already " };
                 let text = format!("turn {} of {} is {already}{}", turn.turn_id, turn.agent_id, turn.status);
