@@ -1,6 +1,5 @@
 //! Finds the daemon's endpoint and token: `--endpoint`, else `GHOST_ENDPOINT`, else the only running world of this user.
-//!
-//! A token that was found in a file must never be sent to another machine.
+//! A token that was found in a file is never sent to another machine.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

@@ -1,6 +1,5 @@
-//! The failure of a command, with the daemon's refusal codes, and the table from codes to exit codes.
-//!
-//! The hint of a refusal must never be replaced; all transports show the daemon's own hint.
+//! The failure of a command, with the daemon's refusal codes, and the table from codes to exit codes. A refusal keeps the
+//! daemon's own hint on every transport.
 
 use std::error::Error;
 use std::io;

@@ -1,6 +1,5 @@
-//! Abbreviated ids: a prefix is enough if it is unique among the ids of its kind. The daemon resolves it.
-//!
-//! A lookup must never choose among several matches.
+//! Abbreviated ids: a prefix is enough if it is unique among the ids of its kind. The daemon resolves it, and refuses one
+//! that several ids have.
 
 use ghost_proto::v1;
 

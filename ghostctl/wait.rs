@@ -1,7 +1,4 @@
 //! Real time for the client: the clock, pauses, deadlines and back-off.
-//!
-//! The daemon must never use this module. Its time comes from the Clock port, so that a simulation
-//! can control it.
 
 #![allow(clippy::disallowed_methods)] // the client is not simulated, so it uses the runtime's clock
 

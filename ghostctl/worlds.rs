@@ -1,7 +1,5 @@
 //! The worlds of this user: those with a data directory under the state directory, and those elsewhere that a running
-//! daemon points to.
-//!
-//! The file of a daemon that was killed must never be taken for a running world.
+//! daemon points to. A file that a killed daemon left is not taken for a running world.
 
 use std::fs::File;
 use std::io::Read as _;

@@ -10,7 +10,6 @@ use super::tool::description;
 use crate::arguments::{from_1, millis, optional_text, parse_duration};
 use crate::commands::prelude::*;
 
-/// Subcommands of `agent`.
 #[derive(Debug, clap::Subcommand)]
 pub enum Agent {
     /// List agents

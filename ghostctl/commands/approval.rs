@@ -4,12 +4,11 @@ use ghost_proto::json;
 use ghost_proto::v1::Event;
 use serde_json::{Map, Value};
 
-use super::events::Reader;
+use super::events::print_events;
 use crate::commands::prelude::*;
 use crate::output::json_line;
 use crate::text::one_line;
 
-/// Subcommands of `approval`.
 #[derive(Debug, clap::Subcommand)]
 pub enum Approval {
     /// List calls that wait for an operator, newest first
@@ -201,21 +200,13 @@ async fn watch(client: &Client, as_json: bool, out: &mut Output) -> Result<Answe
     let view = client.view.clone();
     // Read before the list, so that no request between the two is missed. One may be printed twice.
     let from = rpc!(client, World::status, v1::StatusRequest {}).await?.last_seq;
-    let mut cursor = String::new();
-    loop {
-        let request = v1::ListApprovalsRequest { limit: 500, cursor, ..<_>::default() };
-        let page = rpc!(client, Approvals::list, request).await?;
-        for approval in &page.approvals {
-            let waits = (approval.requested_at_ms, &*approval.approval_id, &*approval.agent_id);
-            out.text(&match as_json {
-                true => json_line(approval),
-                false => line(&view, waits, "pending", &approval.summary),
-            })?;
-        }
-        if page.next_cursor.is_empty() {
-            break;
-        }
-        cursor = page.next_cursor;
+    let waiting = pages!(client, &Bound::ALL, Approvals::list, v1::ListApprovalsRequest::default(), approvals).await?;
+    for approval in &waiting.rows {
+        let waits = (approval.requested_at_ms, &*approval.approval_id, &*approval.agent_id);
+        out.text(&match as_json {
+            true => json_line(approval),
+            false => line(&view, waits, "pending", &approval.summary),
+        })?;
     }
     out.flush()?;
     let request = v1::SubscribeRequest {
@@ -228,8 +219,7 @@ async fn watch(client: &Client, as_json: bool, out: &mut Output) -> Result<Answe
         true => Some(format!("{}\n", json::event(event, ephemeral))),
         false => Some(changed(event, &view)),
     });
-    Reader { request, form, seen: Some(from) }.read(client, out).await?;
-    Ok(Answer::default())
+    print_events(client, request, form, out).await
 }
 
 /// What became of a call.

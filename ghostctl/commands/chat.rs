@@ -6,12 +6,11 @@ use ghost_proto::json;
 use ghost_proto::v1::{Channel, ChatMessage, Event};
 use serde_json::Value;
 
-use super::events::Reader;
+use super::events::print_events;
 use crate::arguments::{from_0, from_1, optional_text, text_or_stdin, whole_number};
 use crate::commands::prelude::*;
 use crate::output::json_line;
 
-/// Subcommands of `chat`.
 #[derive(Debug, clap::Subcommand)]
 pub enum Chat {
     /// Create a channel
@@ -112,30 +111,24 @@ const CHANNELS: &[Column<Channel>] = &[
     ("GATED", |channel, _| if channel.gated { "yes" } else { "no" }.to_owned()),
     ("POSTS", |channel, _| channel.last_seq.to_string()),
     ("CREATOR", |channel, _| channel.creator.clone()),
-    ("MEMBERS", |channel, _| members(channel)),
+    ("MEMBERS", |channel, _| member_names(channel)),
     ("TOPIC", |channel, _| channel.topic.clone().unwrap_or_default()),
 ];
 
 impl Chat {
     pub async fn run(self, client: &Client, as_json: bool, out: &mut Output) -> Result<Answer, Failure> {
         let request_id = new_request_id();
-        let changed = |channel: &Channel| Answer::new(channel, format!("#{}: {}", channel.channel, members(channel)));
+        let changed =
+            |channel: &Channel| Answer::new(channel, format!("#{}: {}", channel.channel, member_names(channel)));
         match self {
-            Self::Create { channel, members: agents, gated, skip_creator, topic, as_agent } => {
+            Self::Create { channel, members, gated, skip_creator, topic, as_agent } => {
                 let topic = optional_text(topic)?;
-                let request = v1::CreateChannelRequest {
-                    request_id,
-                    channel,
-                    members: agents,
-                    skip_creator,
-                    gated,
-                    topic,
-                    as_agent,
-                };
+                let request =
+                    v1::CreateChannelRequest { request_id, channel, members, skip_creator, gated, topic, as_agent };
                 let created = rpc!(client, Chat::create, request).await?;
                 let channel = required(created.channel.as_ref(), "channel")?;
                 let gated = if channel.gated { "gated" } else { "ungated" };
-                let text = format!("#{} ({gated}): {}", channel.channel, members(channel));
+                let text = format!("#{} ({gated}): {}", channel.channel, member_names(channel));
                 Ok(Answer { note: created.advisory.clone().map(Note::Word), ..Answer::new(&created, text) })
             }
             Self::Send { channel, content, reply_to, as_agent, deliver } => {
@@ -161,7 +154,7 @@ impl Chat {
 }
 
 /// The members on one line; if the daemon listed only some, with the number of the others.
-fn members(channel: &Channel) -> String {
+fn member_names(channel: &Channel) -> String {
     let shown = channel.members.join(", ");
     match usize::try_from(channel.member_count).unwrap_or_default().saturating_sub(channel.members.len()) {
         0 => shown,
@@ -348,8 +341,7 @@ impl Watch {
             shown = message.seq;
             Some(form(&message))
         });
-        Reader { request, form, seen: Some(from) }.read(client, out).await?;
-        Ok(Answer::default())
+        print_events(client, request, form, out).await
     }
 
     fn request(&self, limit: u32, after_seq: Option<i64>) -> v1::HistoryRequest {

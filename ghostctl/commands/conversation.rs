@@ -8,7 +8,6 @@ use crate::arguments::{from_0, from_1, optional_text, since};
 use crate::commands::prelude::*;
 use crate::text::plural;
 
-/// Subcommands of `conversation`.
 #[derive(Debug, clap::Subcommand)]
 pub enum Conversation {
     /// List conversations with people outside the world, most recent first
@@ -186,7 +185,6 @@ fn entry_text(entry: &ConversationEntry, view: &View) -> String {
     text
 }
 
-/// Subcommands of `session`.
 #[derive(Debug, clap::Subcommand)]
 pub enum Session {
     /// List the sessions of an agent, last active first

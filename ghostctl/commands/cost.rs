@@ -9,7 +9,6 @@ use crate::commands::prelude::*;
 use crate::lists::collect;
 use crate::text::{cost, dollars, plural};
 
-/// Subcommands of `budget`.
 #[derive(Debug, clap::Subcommand)]
 pub enum Budget {
     /// List budgets with limits, reserved and spent amounts

@@ -8,7 +8,6 @@ use crate::text::one_line;
 /// Characters of a task in the table.
 const TASK_CHARS: usize = 60;
 
-/// Subcommands of `droid`.
 #[derive(Debug, clap::Subcommand)]
 pub enum Droid {
     /// List droids, also those that have ended

@@ -9,7 +9,6 @@ use serde_json::Value;
 use crate::arguments::{document, from_0, from_1, optional_text, text_or_stdin};
 use crate::commands::prelude::*;
 
-/// Subcommands of `knowledge`.
 #[derive(Debug, clap::Subcommand)]
 pub enum Knowledge {
     /// List knowledge entries
@@ -252,7 +251,6 @@ impl Write {
     }
 }
 
-/// Subcommands of `state`.
 #[derive(Debug, clap::Subcommand)]
 pub enum State {
     /// Show a value of the shared state

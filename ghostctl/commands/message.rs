@@ -157,7 +157,6 @@ impl WaitNotice {
     }
 }
 
-/// Subcommands of `dead`.
 #[derive(Debug, clap::Subcommand)]
 pub enum Dead {
     /// List dead letters, newest first

@@ -8,7 +8,6 @@ use crate::arguments::{from_0, from_1, optional_text, parse_instant, parse_span_
 use crate::commands::prelude::*;
 use crate::text::one_line;
 
-/// Subcommands of `timer`.
 #[derive(Debug, clap::Subcommand)]
 pub enum Timer {
     /// Set a timer that sends an agent one reminder; a timer with the same name is replaced
@@ -54,7 +53,6 @@ impl Timer {
     }
 }
 
-/// Subcommands of `watch`.
 #[derive(Debug, clap::Subcommand)]
 pub enum Watch {
     /// Notify an agent when a file or directory of the workspace changes
@@ -105,7 +103,6 @@ impl Watch {
     }
 }
 
-/// Subcommands of `cron`.
 #[derive(Debug, clap::Subcommand)]
 pub enum Cron {
     Add(Box<Add>),
@@ -245,8 +242,9 @@ impl Add {
 fn whole_seconds(ms: i64) -> Result<u32, Failure> {
     match u32::try_from(ms / 1_000) {
         Ok(seconds) if ms % 1_000 == 0 => Ok(seconds),
-        _ => Err(Failure::new("invalid_arguments", "--run-timeout must be whole seconds".to_owned())
-            .hint("write it as 90s or 2m".to_owned())),
+        _ => {
+            Err(Failure::new("invalid_arguments", "--run-timeout must be whole seconds").hint("write it as 90s or 2m"))
+        }
     }
 }
 

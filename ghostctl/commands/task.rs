@@ -5,7 +5,6 @@ use ghost_proto::v1::{GetTaskResponse, TaskEvent, TaskIds};
 use crate::arguments::{due, optional_text, text_or_stdin, whole_number};
 use crate::commands::prelude::*;
 
-/// Subcommands of `task`.
 #[derive(Debug, clap::Subcommand)]
 pub enum Task {
     Create(Create),

@@ -13,7 +13,6 @@ use crate::commands::prelude::*;
 use crate::lists::collect;
 use crate::text::one_line;
 
-/// Subcommands of `tool`.
 #[derive(Debug, clap::Subcommand)]
 pub enum Tool {
     /// List the tools of an agent
@@ -268,7 +267,6 @@ fn type_text(schema: &Value, whole: &Value, depth: usize) -> String {
     format!("{sorts}{of}{bounds}{default}")
 }
 
-/// Subcommands of `toolbox`.
 #[derive(Debug, clap::Subcommand)]
 pub enum Toolbox {
     /// List the toolboxes of the world and of its skills
@@ -361,7 +359,6 @@ impl Toolbox {
     }
 }
 
-/// Subcommands of `skill`.
 #[derive(Debug, clap::Subcommand)]
 pub enum Skill {
     /// List the skills of the world, or those that an agent may hold

@@ -7,7 +7,6 @@ use crate::arguments::{millis, parse_duration};
 use crate::commands::prelude::*;
 use crate::text::plural;
 
-/// Subcommands of `artifact`.
 #[derive(Debug, clap::Subcommand)]
 pub enum Artifact {
     /// List the artifacts: the files under output/
@@ -78,7 +77,6 @@ impl Artifact {
     }
 }
 
-/// Subcommands of `grant`.
 #[derive(Debug, clap::Subcommand)]
 pub enum Grant {
     /// Let an agent write to a directory of the workspace for some time

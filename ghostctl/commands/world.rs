@@ -13,7 +13,6 @@ use crate::failure::{came_from_the_daemon, is_connection_failure};
 use crate::text::{cost, dollars, one_line, plural};
 use crate::wait::{Deadline, pause};
 
-/// Commands for the whole world.
 #[derive(Debug, clap::Subcommand)]
 pub enum World {
     /// Show the state of the world
@@ -273,7 +272,6 @@ fn still_there(client: &Client) -> Failure {
         .hint("it is still stopping; wait, or use a shorter --grace")
 }
 
-/// Subcommands of `config`.
 #[derive(Debug, clap::Subcommand)]
 pub enum Config {
     /// Show every limit of the running world: its value, default and range

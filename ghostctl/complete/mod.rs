@@ -1,7 +1,7 @@
 //! Shell completion, from the definition of the command line and from the running daemon.
 //!
-//! Completion must never block a shell for long, print errors, change anything, or offer a word
-//! that a shell would interpret.
+//! Completion blocks a shell only for a moment. It prints no errors, changes nothing, and offers no word that a shell would
+//! interpret.
 
 mod words;
 

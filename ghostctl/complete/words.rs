@@ -261,72 +261,56 @@ impl Live {
     }
 }
 
-/// The first page of a list, as candidates: a value and its description for each row.
-macro_rules! first_page {
-    ($client:expr, $service:ident :: $method:ident, $request:expr, $rows:ident, $candidate:expr) => {{
-        let mut request = $request;
-        request.limit = PAGE;
-        let rows = rpc!($client, $service::$method, request).await?.$rows;
-        rows.iter().take(PAGE as usize).map($candidate).map(|(value, about)| Candidate::new(value, &about)).collect()
-    }};
-}
-
 /// Lists the names of this kind: one page of a list, never more.
 pub async fn candidates(client: &Client, kind: Live) -> Result<Vec<Candidate>, Failure> {
+    // The rows of the first page, each as a value and its description.
+    macro_rules! page {
+        ($service:ident :: $method:ident, $request:ident { $($field:ident $(: $value:expr)?),* },
+         $rows:ident, $candidate:expr) => {{
+            let request = v1::$request { limit: PAGE, $($field $(: $value)?,)* ..Default::default() };
+            let rows = rpc!(client, $service::$method, request).await?.$rows;
+            rows.iter().take(PAGE as usize).map($candidate).map(|(name, about)| Candidate::new(name, &about)).collect()
+        }};
+    }
     Ok(match kind {
-        Live::Agent => first_page!(client, Agents::list, v1::ListAgentsRequest::default(), agents, |row| {
+        Live::Agent => page!(Agents::list, ListAgentsRequest {}, agents, |row| {
             (row.agent_id.clone(), format!("{} {}", row.archetype, row.status))
         }),
-        Live::Turn => first_page!(client, Turns::list, v1::ListTurnsRequest::default(), turns, |row| {
+        Live::Turn => page!(Turns::list, ListTurnsRequest {}, turns, |row| {
             (row.turn_id.clone(), format!("{} {}: {}", row.agent_id, row.status, row.about))
         }),
-        Live::Task => first_page!(client, Tasks::list, v1::ListTasksRequest::default(), tasks, |row| {
+        Live::Task => page!(Tasks::list, ListTasksRequest {}, tasks, |row| {
             (row.task_id.clone(), format!("{} {}: {}", row.owner, row.status, row.title))
         }),
-        Live::Approval { always } => {
-            let request = v1::ListApprovalsRequest { always, ..<_>::default() };
-            first_page!(client, Approvals::list, request, approvals, |row| {
-                (row.approval_id.clone(), format!("{}: {}", row.agent_id, row.summary))
-            })
-        }
-        Live::DeadLetter => {
-            first_page!(client, Messages::list_dead, v1::ListDeadRequest::default(), dead_letters, |row| {
-                (row.dead_letter_id.clone(), format!("{}: {}", row.agent_id, row.reason))
-            })
-        }
-        Live::Droid { live } => {
-            let request = v1::ListDroidsRequest { live, ..<_>::default() };
-            first_page!(client, Droids::list, request, droids, |row| {
-                (row.droid_id.clone(), format!("{} {}: {}", row.parent_id, row.state, row.task))
-            })
-        }
-        Live::Grant => first_page!(client, Grants::list, v1::ListGrantsRequest::default(), grants, |row| {
+        Live::Approval { always } => page!(Approvals::list, ListApprovalsRequest { always }, approvals, |row| {
+            (row.approval_id.clone(), format!("{}: {}", row.agent_id, row.summary))
+        }),
+        Live::DeadLetter => page!(Messages::list_dead, ListDeadRequest {}, dead_letters, |row| {
+            (row.dead_letter_id.clone(), format!("{}: {}", row.agent_id, row.reason))
+        }),
+        Live::Droid { live } => page!(Droids::list, ListDroidsRequest { live }, droids, |row| {
+            (row.droid_id.clone(), format!("{} {}: {}", row.parent_id, row.state, row.task))
+        }),
+        Live::Grant => page!(Grants::list, ListGrantsRequest {}, grants, |row| {
             (row.grant_id.clone(), format!("{}: {}", row.agent_id, row.prefix))
         }),
-        Live::Conversation => {
-            let request = v1::ListConversationsRequest::default();
-            first_page!(client, Conversations::list, request, conversations, |row| {
-                (row.conversation_id.clone(), format!("{} with {}", row.owner, row.party))
-            })
-        }
-        Live::Schedule(kind) => {
-            let request = v1::ListSchedulesRequest { kind: Some(kind), ..<_>::default() };
-            first_page!(client, Schedules::list, request, schedules, |row| {
-                (format!("{}/{}", row.agent_id, row.name), row.message.clone())
-            })
-        }
-        Live::Channel => first_page!(client, Chat::list, v1::ListChannelsRequest::default(), channels, |row| {
+        Live::Conversation => page!(Conversations::list, ListConversationsRequest {}, conversations, |row| {
+            (row.conversation_id.clone(), format!("{} with {}", row.owner, row.party))
+        }),
+        Live::Schedule(kind) => page!(Schedules::list, ListSchedulesRequest { kind: Some(kind) }, schedules, |row| {
+            (format!("{}/{}", row.agent_id, row.name), row.message.clone())
+        }),
+        Live::Channel => page!(Chat::list, ListChannelsRequest {}, channels, |row| {
             (row.channel.clone(), row.topic.clone().unwrap_or_default())
         }),
-        Live::Entry => first_page!(client, Knowledge::list, v1::ListKnowledgeRequest::default(), entries, |row| {
+        Live::Entry => page!(Knowledge::list, ListKnowledgeRequest {}, entries, |row| {
             (row.entry_id.clone(), row.title.clone())
         }),
-        Live::Key => first_page!(client, State::list, v1::ListStateRequest::default(), entries, |row| {
-            (row.key.clone(), row.value_json.clone())
-        }),
-        Live::Tool(agent_id) => {
-            let request = v1::ListToolsRequest { agent_id, ..<_>::default() };
-            first_page!(client, Tools::list, request, tools, |row| (row.name.clone(), row.description.clone()))
+        Live::Key => {
+            page!(State::list, ListStateRequest {}, entries, |row| { (row.key.clone(), row.value_json.clone()) })
         }
+        Live::Tool(agent_id) => page!(Tools::list, ListToolsRequest { agent_id }, tools, |row| {
+            (row.name.clone(), row.description.clone())
+        }),
     })
 }

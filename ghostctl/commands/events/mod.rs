@@ -117,22 +117,32 @@ impl Events {
         };
         let view = client.view.clone();
         let form = Box::new(move |event: &Event, ephemeral| Some(line(event, ephemeral, as_json, &view)));
-        Reader { request, form, seen: after_seq }.read(client, out).await?;
-        Ok(Answer::default())
+        print_events(client, request, form, out).await
     }
 }
 
 /// Formats an event; the flag says whether it is ephemeral. `None` skips the event.
 pub type Form = Box<dyn FnMut(&Event, bool) -> Option<String>>;
 
+/// Prints the events that match a filter.
+pub async fn print_events(
+    client: &Client,
+    filter: v1::SubscribeRequest,
+    form: Form,
+    out: &mut Output,
+) -> Result<Answer, Failure> {
+    Reader { seen: filter.after_seq, request: filter, form }.read(client, out).await?;
+    Ok(Answer::default())
+}
+
 /// Reads the event feed and reconnects when the connection breaks.
-pub struct Reader {
+struct Reader {
     /// The filter.
-    pub request: v1::SubscribeRequest,
+    request: v1::SubscribeRequest,
     /// The format of a printed event.
-    pub form: Form,
+    form: Form,
     /// All matching events up to this sequence number are printed.
-    pub seen: Option<i64>,
+    seen: Option<i64>,
 }
 
 /// Why a connection ended.
@@ -146,7 +156,7 @@ enum End {
 impl Reader {
     /// Reads to the end of the stored events. With `follow`, reads until the daemon is unreachable
     /// for longer than the timeout.
-    pub async fn read(&mut self, client: &Client, out: &mut Output) -> Result<(), Failure> {
+    async fn read(&mut self, client: &Client, out: &mut Output) -> Result<(), Failure> {
         // The retry period. Each connection that delivered an item starts a new period.
         let mut retries: Option<RetryWindow> = None;
         loop {

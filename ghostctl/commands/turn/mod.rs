@@ -19,7 +19,6 @@ const PAGE: u32 = 200;
 /// sends the same page again.
 const ROWS_MAX: usize = 100_000;
 
-/// Subcommands of `turn`.
 #[derive(Debug, clap::Subcommand)]
 pub enum Turn {
     /// List turns, newest first
