@@ -4,19 +4,19 @@
 pub mod agent;
 pub mod approval;
 pub mod chat;
-pub mod conversation;
-pub mod cost;
+pub mod conversation; // conversation, session
+pub mod cost; // budget, usage, ledger
 pub mod droid;
 pub mod events;
-pub mod knowledge;
-pub mod message;
-pub mod schedule;
+pub mod knowledge; // knowledge, state
+pub mod message; // send, ask, dead
+pub mod schedule; // timer, cron, watch
 pub mod talk;
 pub mod task;
-pub mod tool;
+pub mod tool; // tool, toolbox, skill
 pub mod turn;
-pub mod workspace;
-pub mod world;
+pub mod workspace; // artifact, grant
+pub mod world; // status, pause, resume, reload, confirm-clock, shutdown, config
 
 /// What most commands need.
 mod prelude {
