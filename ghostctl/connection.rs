@@ -329,27 +329,18 @@ pub(crate) use rpc;
 
 /// The generated clients, by the names of their services.
 pub mod services {
-    pub use ghost_proto::v1::agents_client::AgentsClient as Agents;
-    pub use ghost_proto::v1::approvals_client::ApprovalsClient as Approvals;
-    pub use ghost_proto::v1::artifacts_client::ArtifactsClient as Artifacts;
-    pub use ghost_proto::v1::budgets_client::BudgetsClient as Budgets;
-    pub use ghost_proto::v1::chat_client::ChatClient as Chat;
-    pub use ghost_proto::v1::conversations_client::ConversationsClient as Conversations;
-    pub use ghost_proto::v1::droids_client::DroidsClient as Droids;
-    pub use ghost_proto::v1::events_client::EventsClient as Events;
-    pub use ghost_proto::v1::grants_client::GrantsClient as Grants;
-    pub use ghost_proto::v1::knowledge_client::KnowledgeClient as Knowledge;
-    pub use ghost_proto::v1::ledger_client::LedgerClient as Ledger;
-    pub use ghost_proto::v1::messages_client::MessagesClient as Messages;
-    pub use ghost_proto::v1::schedules_client::SchedulesClient as Schedules;
-    pub use ghost_proto::v1::sessions_client::SessionsClient as Sessions;
-    pub use ghost_proto::v1::skills_client::SkillsClient as Skills;
-    pub use ghost_proto::v1::state_client::StateClient as State;
-    pub use ghost_proto::v1::tasks_client::TasksClient as Tasks;
-    pub use ghost_proto::v1::toolboxes_client::ToolboxesClient as Toolboxes;
-    pub use ghost_proto::v1::tools_client::ToolsClient as Tools;
-    pub use ghost_proto::v1::turns_client::TurnsClient as Turns;
-    pub use ghost_proto::v1::world_client::WorldClient as World;
+    pub use ghost_proto::v1::{
+        agents_client::AgentsClient as Agents, approvals_client::ApprovalsClient as Approvals,
+        artifacts_client::ArtifactsClient as Artifacts, budgets_client::BudgetsClient as Budgets,
+        chat_client::ChatClient as Chat, conversations_client::ConversationsClient as Conversations,
+        droids_client::DroidsClient as Droids, events_client::EventsClient as Events,
+        grants_client::GrantsClient as Grants, knowledge_client::KnowledgeClient as Knowledge,
+        ledger_client::LedgerClient as Ledger, messages_client::MessagesClient as Messages,
+        schedules_client::SchedulesClient as Schedules, sessions_client::SessionsClient as Sessions,
+        skills_client::SkillsClient as Skills, state_client::StateClient as State, tasks_client::TasksClient as Tasks,
+        toolboxes_client::ToolboxesClient as Toolboxes, tools_client::ToolsClient as Tools,
+        turns_client::TurnsClient as Turns, world_client::WorldClient as World,
+    };
 }
 
 /// A part of an answer that is always present, although the wire format makes it optional.

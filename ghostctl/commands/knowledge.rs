@@ -89,7 +89,7 @@ impl Knowledge {
 }
 
 /// An entry as JSON, without its text.
-pub fn without_text(entry: &KnowledgeEntry) -> Value {
+fn without_text(entry: &KnowledgeEntry) -> Value {
     let mut json = json::value(entry);
     if let Value::Object(object) = &mut json {
         object.shift_remove("content");

@@ -383,7 +383,7 @@ impl Listed {
 }
 
 /// When a schedule runs, in a few words.
-pub fn rule(schedule: &Schedule, view: &View) -> String {
+fn rule(schedule: &Schedule, view: &View) -> String {
     let when: Value = serde_json::from_str(&schedule.when_json).unwrap_or_default();
     let text = |key: &str| when[key].as_str().unwrap_or_default().to_owned();
     match when["type"].as_str() {
@@ -425,7 +425,7 @@ async fn find(client: &Client, kind: &str, text: &str) -> Result<Schedule, Failu
 }
 
 /// Adds the form AGENT/NAME to the hint of a refused id. The daemon itself accepts only ids.
-pub fn add_name_hint(kind: &str, failure: Failure) -> Failure {
+fn add_name_hint(kind: &str, failure: Failure) -> Failure {
     match failure.code.as_str() {
         "invalid_arguments" => failure.hint(format!("use its id or AGENT/NAME; `ghostctl {kind} list` shows both")),
         _ => failure,

@@ -38,7 +38,7 @@ pub fn clip(text: &str, max: usize) -> String {
 }
 
 /// A value with each of its strings clipped.
-pub fn clip_within(value: Value, max: usize) -> Value {
+fn clip_within(value: Value, max: usize) -> Value {
     match value {
         Value::String(text) => Value::String(clip(&text, max)),
         Value::Array(items) => Value::Array(items.into_iter().map(|item| clip_within(item, max)).collect()),
