@@ -213,6 +213,7 @@ mod tests {
         let mut examples = 0;
         each(&command(), "ghostctl", &mut |path, below| {
             let help = below.get_after_help().map(ToString::to_string).unwrap_or_default();
+            assert!(!help.contains("Examples: "), "{path} needs verbatim_doc_comment: {help}");
             for made_up in ["0197", "...", "…"] {
                 assert!(!help.contains(made_up), "{path}: {help}");
             }
