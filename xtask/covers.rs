@@ -1,13 +1,12 @@
-//! The column of tests in `docs/requirements.md`. `cargo xtask covers` writes it from the comments `// covers: ID,
-//! ID` in the sources. `cargo xtask covers --check` fails if the column is stale, if a comment names an unknown id,
-//! or if a `covers` comment is not above a function.
+//! Which tests prove which requirement. `cargo xtask covers` prints it from the comments `// covers: ID, ID` in the sources.
+//! `cargo xtask covers --check` fails if a comment names an unknown id, or if a `covers` comment is not above a function.
 //!
 //! A comment directly above a function or its attributes applies to that function. A comment at the
 //! top of a file applies to the whole file.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::io;
+use std::io::{self, Write as _};
 use std::path::Path;
 
 /// Path of the catalogue, relative to the root of the workspace.
@@ -19,10 +18,10 @@ const SOURCES: [&str; 5] = ["benches", "ghostctl", "proto", "src", "tests"];
 /// The tests of each id: function names by file. A file without names stands for all its tests.
 type Covers = BTreeMap<String, BTreeMap<String, BTreeSet<String>>>;
 
-/// Writes the column, or with `check` only compares it. Returns the problems found.
+/// Prints each requirement with its state and its tests, or with `check` nothing. Returns the problems found.
 pub(crate) fn run(root: &Path, check: bool) -> io::Result<Vec<String>> {
-    let old = fs::read_to_string(root.join(CATALOGUE))?;
-    let known: BTreeSet<&str> = old.lines().filter_map(row_id).collect();
+    let catalogue = fs::read_to_string(root.join(CATALOGUE))?;
+    let known: BTreeSet<&str> = catalogue.lines().filter_map(row_id).collect();
     let (mut covers, mut problems) = (Covers::new(), Vec::new());
     for dir in SOURCES {
         walk(&root.join(dir), &mut |path| {
@@ -31,11 +30,8 @@ pub(crate) fn run(root: &Path, check: bool) -> io::Result<Vec<String>> {
             Ok(())
         })?;
     }
-    let new = rewritten(&old, &covers);
-    if check && new != old {
-        problems.push(format!("{CATALOGUE} is stale: run `cargo xtask covers`"));
-    } else if !check && new != old {
-        fs::write(root.join(CATALOGUE), new)?;
+    if !check {
+        io::stdout().lock().write_all(printed(&catalogue, &covers).as_bytes())?;
     }
     Ok(problems)
 }
@@ -137,23 +133,17 @@ fn row_id(line: &str) -> Option<&str> {
     (ids(id) == [id]).then_some(id)
 }
 
-/// The catalogue with a new last column in each row.
-fn rewritten(text: &str, covers: &Covers) -> String {
-    let none = BTreeMap::new();
-    text.lines()
-        .map(|line| {
-            let row = row_id(line).zip(line.strip_suffix('|').and_then(|row| row.rsplit_once('|')));
-            let Some((id, (head, _))) = row else { return format!("{line}\n") };
-            let cell: Vec<String> =
-                covers.get(id).unwrap_or(&none).iter().map(|(file, names)| cell(file, names)).collect();
-            format!("{head}| {}{}|\n", cell.join("; "), if cell.is_empty() { "" } else { " " })
-        })
-        .collect()
-}
-
-fn cell(file: &str, names: &BTreeSet<String>) -> String {
-    let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    if names.is_empty() { format!("`{file}`") } else { format!("`{file}`: {}", names.join(", ")) }
+/// One line for each requirement: its id, its state, and its tests.
+fn printed(catalogue: &str, covers: &Covers) -> String {
+    let rows = catalogue.lines().filter_map(|line| {
+        let (id, state) = (row_id(line)?, line.strip_suffix('|')?.rsplit('|').next()?.trim());
+        let tests = covers.get(id).into_iter().flatten().map(|(file, names)| {
+            let names: Vec<&str> = names.iter().map(String::as_str).collect();
+            if names.is_empty() { file.clone() } else { format!("{file}: {}", names.join(", ")) }
+        });
+        Some(format!("{id} ({state}): {}\n", tests.collect::<Vec<_>>().join("; ")))
+    });
+    rows.collect()
 }
 
 #[cfg(test)]
@@ -172,11 +162,10 @@ mod tests {
                     it_holds() {\n";
         let (covers, problems) = scanned(text);
         assert_eq!(problems, Vec::<String>::new());
-        let old = "| CHAT-04 | a \\| b | built | old |\n| BI-10a | c | partly | |\n| x | y |\n";
-        let new = "| CHAT-04 | a \\| b | built | `a.rs`: it_holds |\n| BI-10a | c | partly | `a.rs` |\n| x | y |\n";
-        assert_eq!(rewritten(old, &covers), new);
-        assert_eq!(rewritten(new, &covers), new);
-        assert_eq!(rewritten(new, &Covers::new()).lines().next(), Some("| CHAT-04 | a \\| b | built | |"));
+        let catalogue = "| CHAT-04 | a \\| b | built |\n| BI-10a | c | partly |\n| x | y |\n| CHAT-15 | d | planned |\n";
+        let tests = "CHAT-04 (built): a.rs: it_holds\nBI-10a (partly): a.rs\nCHAT-15 (planned): a.rs: it_holds\n";
+        assert_eq!(printed(catalogue, &covers), tests);
+        assert_eq!(printed(catalogue, &Covers::new()).lines().next(), Some("CHAT-04 (built): "));
     }
 
     #[test]

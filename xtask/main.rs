@@ -1,5 +1,5 @@
 //! Developer commands of this workspace. `cargo verify` (an alias in `.cargo/config.toml`) runs the checks in order and
-//! stops at the first failure. `cargo xtask covers` writes the column of tests in `docs/requirements.md`.
+//! stops at the first failure. `cargo xtask covers` prints which tests prove which requirement.
 //!
 //! This crate must never depend on another crate, because it must build within a second. It must
 //! never do anything beyond the commands that it prints.
@@ -48,8 +48,8 @@ fn main() -> ExitCode {
         _ => {
             eprintln!(
                 "usage:\n  cargo verify                  runs formatting, lints and all tests; stops at the first \
-                 failure\n  cargo xtask covers            writes the column of tests in docs/requirements.md\n  cargo xtask \
-                 covers --check    fails if that column is stale or a comment names an unknown id"
+                 failure\n  cargo xtask covers            prints which tests prove which requirement\n  cargo xtask \
+                 covers --check    fails if a comment names an unknown requirement"
             );
             ExitCode::from(2)
         }
