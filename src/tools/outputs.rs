@@ -12,7 +12,7 @@ use ghost_domain::{Code, Refusal};
 use serde_json::json;
 
 use crate::context::CallContext;
-use crate::tool::Output;
+use crate::effect::Output;
 
 /// Changed files of one command that are indexed.
 const CHANGED_MAX: usize = 500;

@@ -11,7 +11,7 @@ use ghost_domain::{CallId, Refusal};
 use serde_json::{Map, Value, json};
 
 use crate::context::CallContext;
-use crate::tool::Output;
+use crate::effect::Output;
 
 /// The directory of these files, in the agent's own.
 const DIR: &str = "tool-results";

@@ -1,321 +1,32 @@
-//! The types of tools. A tool has one of five kinds, by its effect. The kind decides how a call is
-//! recorded and what happens after a crash (promise 2). The type system ensures that a tool has
-//! only the effects of its kind.
+//! A tool: what models and operators know of it, which agents get it, which of its calls wait for an operator, and how
+//! arguments are made ready for a call.
+//!
+//! An approval must never let a call run that the tool itself refuses.
 
 use std::sync::{Arc, OnceLock};
 
 use async_trait::async_trait;
 use ghost_config::plan::{Plan, ToolboxPlan, is_of_channel};
-use ghost_domain::artifact::Found;
-use ghost_domain::event::NewEvent;
-use ghost_domain::journal::{Effect, FilePlan};
+use ghost_config::spec::AgentSpec;
+use ghost_domain::text::nearest;
 use ghost_domain::transcript::ToolSpec;
-use ghost_domain::{ApprovalPlan, Ask, Code, ImageFile, Money, Refusal};
-use ghost_operations::Tx;
+use ghost_domain::{ApprovalPlan, Code, HeldSkill, Refusal};
+use jsonschema::error::ValidationErrorKind;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
-use crate::approval::{Approvable, Need};
 use crate::context::{CallContext, Caller, WorldServices};
+pub use crate::effect::{
+    AfterCrash, ErasedAsk, ErasedFile, ErasedOutside, ErasedRead, ErasedWorld, FileTool, FileWork, Output, OutsideTool,
+    ReadTool, Run, WorldTool,
+};
 use crate::loop_guard::Nature;
-use crate::origin::Origin;
-use crate::parameters::{Params, parse};
-use crate::workspace::FileWrite;
+use crate::parameters::{Params, wrong_arguments};
 
 /// Bytes of a tool's hash.
 const HASH_BYTES: usize = 8;
-
-/// The result of a call.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Output {
-    /// The content that the model gets.
-    pub content: Value,
-    /// Images that the model sees after the content; see [`CallContext::image`].
-    pub images: Vec<ImageFile>,
-    /// Path of the file that has the whole of a content that the model sees a part of. Tools leave it empty; see
-    /// [`crate::saved`].
-    pub saved: Option<String>,
-    /// Whether the tool truncated the content.
-    pub truncated: bool,
-    /// Events to write in the transaction that records the call.
-    pub events: Vec<NewEvent>,
-    /// Files under `output/` that the call changed, and that are to be indexed in that transaction.
-    pub artifacts: Vec<Found>,
-    /// What the call charged.
-    pub cost: Option<Money>,
-    /// Why the call counts as failed although it has a result.
-    pub failed: Option<Code>,
-    /// What a [`WorldTool`] has done so far, if the effect is too large for one transaction: the call is applied again in
-    /// the next one, with this as [`CallContext::progress`]. The content is not used then.
-    pub progress: Option<Value>,
-}
-
-impl From<Value> for Output {
-    fn from(content: Value) -> Self {
-        Self { content, ..Self::default() }
-    }
-}
-
-/// A tool that changes nothing. It may run again after a crash.
-#[async_trait]
-pub trait ReadTool: Send + Sync + 'static {
-    /// The parameters of the tool.
-    type Params: Params;
-
-    /// Runs the tool.
-    async fn run(&self, call: &CallContext, params: Self::Params) -> Result<Output, Refusal>;
-}
-
-/// A tool whose effect is in the store. It commits with the record of the call, or not at all.
-#[async_trait]
-pub trait WorldTool: Send + Sync + 'static {
-    /// The parameters of the tool.
-    type Params: Params;
-
-    /// Reads state outside the store before the transaction begins, and may add it to the arguments
-    /// for [`apply`](Self::apply). Changes nothing.
-    async fn prepare(&self, _call: &CallContext, arguments: Value) -> Result<Value, Refusal> {
-        Ok(arguments)
-    }
-
-    /// Applies the effect. Must await nothing but `w`.
-    fn apply(&self, call: &CallContext, params: Self::Params, w: &mut Tx) -> Result<Output, Refusal>;
-}
-
-/// A tool with an effect outside. It is recorded before and after the call and never runs twice.
-#[async_trait]
-pub trait OutsideTool: Send + Sync + 'static {
-    /// The parameters of the tool.
-    type Params: Params;
-
-    /// Runs the tool. Dropping the future must stop the effect as far as possible.
-    async fn run(&self, call: &CallContext, params: Self::Params) -> Result<Output, Refusal>;
-}
-
-/// Planned file writes: all are made, or none.
-#[derive(Clone, Debug)]
-pub struct FileWork {
-    /// The writes, in the order in which they are made.
-    pub writes: Vec<FileWrite>,
-}
-
-impl FileWork {
-    /// One file with this content.
-    #[must_use]
-    pub fn one(plan: FilePlan, bytes: Vec<u8>) -> Self {
-        Self { writes: vec![FileWrite { plan, bytes: Some(bytes) }] }
-    }
-
-    /// The plans alone.
-    #[must_use]
-    pub fn plans(&self) -> Vec<FilePlan> {
-        self.writes.iter().map(|write| write.plan.clone()).collect()
-    }
-}
-
-/// A tool that writes files. It may also have an effect in the store.
-#[async_trait]
-pub trait FileTool: Send + Sync + 'static {
-    /// The parameters of the tool.
-    type Params: Params;
-
-    /// Checks the call and prepares the writes. Changes nothing.
-    async fn prepare(&self, call: &CallContext, params: &Self::Params) -> Result<FileWork, Refusal>;
-
-    /// Prepares the writes of `rest` again, which a crash prevented after others of the same call were made. Access is
-    /// checked again. Changes nothing.
-    async fn prepare_rest(
-        &self,
-        _call: &CallContext,
-        _params: &Self::Params,
-        _rest: &[FilePlan],
-    ) -> Result<FileWork, Refusal> {
-        Err(Refusal::new(Code::Internal, "this tool writes one file, so nothing of it can be left"))
-    }
-
-    /// Runs in the transaction that records the end of the call, after the files were written. After
-    /// a crash, it also runs if the files are found to be written.
-    fn record(
-        &self,
-        call: &CallContext,
-        params: Self::Params,
-        plans: &[FilePlan],
-        w: &mut Tx,
-    ) -> Result<Output, Refusal>;
-}
-
-/// A tool that waits for another agent. The transaction that ends the other agent's turn delivers
-/// the result.
-#[async_trait]
-pub trait AskTool: Send + Sync + 'static {
-    /// The parameters of the tool.
-    type Params: Params;
-
-    /// Opens the ask.
-    fn open(&self, call: &CallContext, params: Self::Params, w: &mut Tx) -> Result<Ask, Refusal>;
-}
-
-/// A [`ReadTool`] whose parameters are still JSON. The turn runs tools through these erased traits.
-#[async_trait]
-pub trait ErasedRead: Send + Sync {
-    /// See [`ReadTool::run`].
-    async fn run(&self, call: &CallContext, arguments: Value) -> Result<Output, Refusal>;
-}
-
-/// A [`WorldTool`] whose parameters are still JSON.
-#[async_trait]
-pub trait ErasedWorld: Send + Sync {
-    /// See [`WorldTool::prepare`].
-    async fn prepare(&self, call: &CallContext, arguments: Value) -> Result<Value, Refusal>;
-
-    /// See [`WorldTool::apply`].
-    fn apply(&self, call: &CallContext, arguments: Value, w: &mut Tx) -> Result<Output, Refusal>;
-}
-
-/// Why an approval of this tool holds once only: the same arguments would reach other people in another conversation.
-pub(crate) fn acts_in_its_conversation(tool: &str) -> String {
-    format!("{tool} acts in the conversation of its turn")
-}
-
-/// What becomes of an outside call that a crash cut off (promise 2).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AfterCrash {
-    /// Its outcome is unknown, and the model is told so.
-    Unknown,
-    /// [`ErasedOutside::settle`] finds out.
-    Settled,
-    /// Its turn waits until a person says what became of it.
-    WaitsForPerson,
-}
-
-/// An [`OutsideTool`] whose parameters are still JSON.
-#[async_trait]
-pub trait ErasedOutside: Send + Sync {
-    /// See [`OutsideTool::run`].
-    async fn run(&self, call: &CallContext, arguments: Value) -> Result<Output, Refusal>;
-
-    /// Continues a call that a crash interrupted, in the session that it recorded with [`CallContext::record_session`].
-    ///
-    /// # Errors
-    /// `OutcomeUnknown` if it cannot be continued.
-    async fn resume(&self, call: &CallContext, arguments: Value, session: &str) -> Result<Output, Refusal> {
-        let _ = (call, arguments, session);
-        Err(Refusal::new(Code::OutcomeUnknown, "this call was running when the daemon stopped")
-            .hint("check which effects it had before you do it again"))
-    }
-
-    /// What becomes of a call that a crash cut off.
-    fn after_crash(&self) -> AfterCrash {
-        AfterCrash::Unknown
-    }
-
-    /// Finds out what became of a call that a crash cut off, and makes it if it did not happen.
-    ///
-    /// # Errors
-    /// `OutcomeUnknown` if that cannot be known.
-    async fn settle(&self, call: &CallContext, arguments: Value) -> Result<Output, Refusal> {
-        self.resume(call, arguments, "").await
-    }
-}
-
-/// A [`FileTool`] whose parameters are still JSON.
-#[async_trait]
-pub trait ErasedFile: Send + Sync {
-    /// See [`FileTool::prepare`].
-    async fn prepare(&self, call: &CallContext, arguments: &Value) -> Result<FileWork, Refusal>;
-
-    /// See [`FileTool::prepare_rest`].
-    async fn prepare_rest(&self, call: &CallContext, arguments: &Value, rest: &[FilePlan])
-    -> Result<FileWork, Refusal>;
-
-    /// See [`FileTool::record`].
-    fn record(&self, call: &CallContext, arguments: Value, plans: &[FilePlan], w: &mut Tx) -> Result<Output, Refusal>;
-}
-
-/// An [`AskTool`] whose parameters are still JSON.
-#[async_trait]
-pub trait ErasedAsk: Send + Sync {
-    /// See [`AskTool::open`].
-    fn open(&self, call: &CallContext, arguments: Value, w: &mut Tx) -> Result<Ask, Refusal>;
-}
-
-/// The kind of a tool, with its code.
-#[derive(Clone)]
-pub enum Run {
-    /// See [`ReadTool`].
-    Read(Arc<dyn ErasedRead>),
-    /// See [`WorldTool`].
-    World(Arc<dyn ErasedWorld>),
-    /// See [`OutsideTool`].
-    Outside(Arc<dyn ErasedOutside>),
-    /// See [`FileTool`].
-    File(Arc<dyn ErasedFile>),
-    /// See [`AskTool`].
-    Ask(Arc<dyn ErasedAsk>),
-    /// The arguments decide between several kinds.
-    Choose(Arc<dyn Fn(&Value) -> Run + Send + Sync>),
-}
-
-impl Run {
-    /// Wraps a read tool.
-    pub fn read<T: ReadTool>(tool: T) -> Self {
-        Self::Read(Arc::new(Typed(tool)))
-    }
-
-    /// Wraps a tool with an effect in the store.
-    pub fn world<T: WorldTool>(tool: T) -> Self {
-        Self::World(Arc::new(Typed(tool)))
-    }
-
-    /// Wraps a tool with an effect outside.
-    pub fn outside<T: OutsideTool>(tool: T) -> Self {
-        Self::Outside(Arc::new(Typed(tool)))
-    }
-
-    /// Wraps a tool that writes files.
-    pub fn file<T: FileTool>(tool: T) -> Self {
-        Self::File(Arc::new(Typed(tool)))
-    }
-
-    /// Wraps a tool that asks another agent.
-    pub fn ask<T: AskTool>(tool: T) -> Self {
-        Self::Ask(Arc::new(Typed(tool)))
-    }
-
-    /// The kind for these arguments. A [`Run::Choose`] must return a kind, not another choice.
-    #[must_use]
-    pub fn resolve(&self, arguments: &Value) -> Self {
-        match self {
-            Self::Choose(choose) => choose(arguments),
-            run => run.clone(),
-        }
-    }
-
-    /// The recorded effect. An unresolved choice is treated as [`Effect::Read`].
-    #[must_use]
-    pub fn effect(&self) -> Effect {
-        match self {
-            Self::Read(_) | Self::Choose(_) => Effect::Read,
-            Self::World(_) => Effect::World,
-            Self::Outside(_) => Effect::Outside,
-            Self::File(_) => Effect::File,
-            Self::Ask(_) => Effect::Wait,
-        }
-    }
-
-    /// The effect in one word; `varies` if the arguments decide.
-    #[must_use]
-    pub fn effect_word(&self) -> &'static str {
-        match self {
-            Self::Choose(_) => "varies",
-            Self::Read(_) => "read",
-            Self::World(_) => "world",
-            Self::Outside(_) => "outside",
-            Self::File(_) => "file",
-            Self::Ask(_) => "wait",
-        }
-    }
-}
+/// The largest number of problems that one refusal reports.
+const PROBLEMS_MAX: usize = 5;
 
 /// How often agents use a tool. If an agent's tools are too large for a request, those that are used least are deferred
 /// first.
@@ -329,6 +40,66 @@ pub enum Use {
     Sometimes,
     /// In few turns.
     Seldom,
+}
+
+/// Where a tool comes from.
+#[derive(Clone, Debug, Default)]
+pub enum Origin {
+    /// It is compiled into ghostd.
+    #[default]
+    Builtin,
+    /// A toolbox of the world or of a skill brings it.
+    Toolbox(Arc<ToolboxPlan>),
+}
+
+impl Origin {
+    /// The toolbox, if there is one.
+    #[must_use]
+    pub fn toolbox(&self) -> Option<&Arc<ToolboxPlan>> {
+        match self {
+            Self::Builtin => None,
+            Self::Toolbox(toolbox) => Some(toolbox),
+        }
+    }
+}
+
+/// Whether a call waits for an operator.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Need {
+    /// It runs at once.
+    Nothing,
+    /// It waits, for this reason.
+    Approval(String),
+    /// The tool refuses it, whatever an operator says.
+    Refused,
+}
+
+/// A tool that knows which of its calls need an approval.
+#[async_trait]
+pub trait Approvable: Send + Sync + 'static {
+    /// Whether a call needs an approval by the tool's own rules.
+    fn need(&self, plan: &Plan, caller: &Caller, arguments: &Value) -> Need;
+
+    /// Why a call that needs no approval by the rules alone needs one all the same, by what its files hold now.
+    ///
+    /// # Errors
+    /// `Unavailable` if they cannot be looked at.
+    async fn closer(
+        &self,
+        _services: &WorldServices,
+        _caller: &Caller,
+        _arguments: &Value,
+    ) -> Result<Option<String>, Refusal> {
+        Ok(None)
+    }
+
+    /// What exactly the call would do. It is asked for before and after the wait.
+    async fn plan(&self, call: &CallContext, arguments: &Value) -> Result<ApprovalPlan, Refusal>;
+}
+
+/// Why an approval of this tool holds once only: the same arguments would reach other people in another conversation.
+pub(crate) fn acts_in_its_conversation(tool: &str) -> String {
+    format!("{tool} acts in the conversation of its turn")
 }
 
 /// A tool with its description, an entry in the table of all tools.
@@ -512,56 +283,121 @@ impl Tool {
     }
 }
 
-struct Typed<T>(T);
-
-#[async_trait]
-impl<T: ReadTool> ErasedRead for Typed<T> {
-    async fn run(&self, call: &CallContext, arguments: Value) -> Result<Output, Refusal> {
-        self.0.run(call, parse(arguments)?).await
+/// Whether an agent with this spec and these skills has `tool` in its registry. `outside` says whether the turn came from a
+/// conversation outside.
+#[must_use]
+pub fn is_granted(plan: &Plan, spec: &AgentSpec, held: &[HeldSkill], outside: bool, tool: &Tool) -> bool {
+    match &tool.origin {
+        Origin::Builtin => plan.grants(&spec.access, &tool.spec.name, outside),
+        Origin::Toolbox(toolbox) => {
+            let config = &spec.archetype.config;
+            plan.grants_of_toolbox((config, &spec.access), held, toolbox, &tool.spec.name)
+        }
     }
 }
 
-#[async_trait]
-impl<T: WorldTool> ErasedWorld for Typed<T> {
-    async fn prepare(&self, call: &CallContext, arguments: Value) -> Result<Value, Refusal> {
-        self.0.prepare(call, arguments).await
+impl Tool {
+    /// Normalises arguments: removes null for an optional parameter whose schema has no null, turns an integer written as
+    /// 2.0 into 2, adds the presets of an alias (BI-01, BI-02), and renames `target_agent` to `to`
+    /// (BI-31). Call it before [`validate`](Tool::validate), with the alias from
+    /// [`crate::Registry::find`]. Journal and ledger keep the arguments as the model wrote them.
+    #[must_use]
+    pub fn normalise(&self, alias: Option<&str>, mut arguments: Value) -> Value {
+        let Some(object) = arguments.as_object_mut() else {
+            // Models often call a tool without parameters with no arguments at all.
+            return if arguments.is_null() { Value::Object(serde_json::Map::new()) } else { arguments };
+        };
+        let required = |name: &str| {
+            let list = self.schema.get("required").and_then(Value::as_array);
+            list.is_some_and(|list| list.iter().any(|item| item == name))
+        };
+        object.retain(|name, value| !value.is_null() || required(name) || !self.forbids_null(name));
+        if matches!(alias, Some("file_read" | "file_write")) {
+            object.entry("scope").or_insert_with(|| "world".into());
+        }
+        if self.spec.name == "syscall.message.send"
+            && !object.contains_key("to")
+            && let Some(target) = object.remove("target_agent")
+        {
+            object.insert("to".into(), target);
+        }
+        crate::schema::integers(&self.schema, &mut arguments);
+        arguments
     }
 
-    fn apply(&self, call: &CallContext, arguments: Value, w: &mut Tx) -> Result<Output, Refusal> {
-        self.0.apply(call, parse(arguments)?, w)
+    /// Checks arguments against the schema before anything runs (TOOL-06). The refusal names each
+    /// wrong field.
+    pub fn validate(&self, arguments: &Value) -> Result<(), Refusal> {
+        if let Some(text) = arguments.as_str() {
+            let what = format!(
+                "{}: the arguments are not a JSON object but {} bytes of text that cannot be parsed as one",
+                self.spec.name,
+                text.len()
+            );
+            return Err(Refusal::new(Code::InvalidArguments, what)
+                .hint("an answer that reaches its token limit is cut there: call again, with less in one call"));
+        }
+        if !arguments.is_object() {
+            return Err(Refusal::new(
+                Code::InvalidArguments,
+                format!("{}: the arguments must be a JSON object", self.spec.name),
+            )
+            .hint("call the tool again with an object that matches its schema"));
+        }
+        let Some(validator) = self.validator() else {
+            return Err(Refusal::new(Code::Internal, format!("the schema of {} is not valid", self.spec.name)));
+        };
+        let mut problems = Vec::new();
+        for error in validator.iter_errors(arguments) {
+            self.problems_of(&error, &mut problems);
+            if problems.len() >= PROBLEMS_MAX {
+                problems.truncate(PROBLEMS_MAX);
+                break;
+            }
+        }
+        if problems.is_empty() { Ok(()) } else { Err(wrong_arguments(Some(&self.spec.name), &problems)) }
     }
-}
 
-#[async_trait]
-impl<T: OutsideTool> ErasedOutside for Typed<T> {
-    async fn run(&self, call: &CallContext, arguments: Value) -> Result<Output, Refusal> {
-        self.0.run(call, parse(arguments)?).await
-    }
-}
-
-#[async_trait]
-impl<T: FileTool> ErasedFile for Typed<T> {
-    async fn prepare(&self, call: &CallContext, arguments: &Value) -> Result<FileWork, Refusal> {
-        self.0.prepare(call, &parse(arguments.clone())?).await
+    fn validator(&self) -> Option<&jsonschema::Validator> {
+        let compile = || jsonschema::validator_for(&crate::schema::with_null_types(&self.schema)).ok();
+        self.validator.get_or_init(compile).as_ref()
     }
 
-    async fn prepare_rest(
-        &self,
-        call: &CallContext,
-        arguments: &Value,
-        rest: &[FilePlan],
-    ) -> Result<FileWork, Refusal> {
-        self.0.prepare_rest(call, &parse(arguments.clone())?, rest).await
+    /// Whether the schema has no null for this parameter. A schema that allows it means something by it: "clear this".
+    fn forbids_null(&self, name: &str) -> bool {
+        let alone = Value::Object(serde_json::Map::from_iter([(name.to_owned(), Value::Null)]));
+        let place = format!("/{}", name.replace('~', "~0").replace('/', "~1"));
+        self.validator().is_some_and(|validator| {
+            validator.iter_errors(&alone).any(|error| match error.kind() {
+                ValidationErrorKind::AdditionalProperties { unexpected }
+                | ValidationErrorKind::UnevaluatedProperties { unexpected } => unexpected.iter().any(|one| one == name),
+                _ => error.instance_path().to_string() == place,
+            })
+        })
     }
 
-    fn record(&self, call: &CallContext, arguments: Value, plans: &[FilePlan], w: &mut Tx) -> Result<Output, Refusal> {
-        self.0.record(call, parse(arguments)?, plans, w)
-    }
-}
-
-#[async_trait]
-impl<T: AskTool> ErasedAsk for Typed<T> {
-    fn open(&self, call: &CallContext, arguments: Value, w: &mut Tx) -> Result<Ask, Refusal> {
-        self.0.open(call, parse(arguments)?, w)
+    /// Adds the field and the problem of each error that a schema error contains.
+    fn problems_of(&self, error: &jsonschema::ValidationError<'_>, problems: &mut Vec<(String, String)>) {
+        let at = error.instance_path().to_string().trim_start_matches('/').replace('/', ".");
+        let inside = |name: &str| if at.is_empty() { name.to_owned() } else { format!("{at}.{name}") };
+        match error.kind() {
+            ValidationErrorKind::Required { property } => {
+                problems.push((inside(property.as_str().unwrap_or_default()), "it is required".to_owned()));
+            }
+            ValidationErrorKind::AdditionalProperties { unexpected } => {
+                let own = self.schema.get("properties").and_then(Value::as_object);
+                let known: Vec<&str> = own.into_iter().flatten().map(|(name, _)| name.as_str()).collect();
+                for name in unexpected.iter().take(PROBLEMS_MAX) {
+                    let near = nearest(name, known.iter().copied()).filter(|_| at.is_empty());
+                    let problem = match near {
+                        Some(near) => format!("there is no such parameter; did you mean `{near}`?"),
+                        None if known.is_empty() => "there is no such parameter; the tool takes none".to_owned(),
+                        None => "there is no such parameter".to_owned(),
+                    };
+                    problems.push((inside(name), problem));
+                }
+            }
+            _ => problems.push((if at.is_empty() { "arguments".to_owned() } else { at }, error.to_string())),
+        }
     }
 }

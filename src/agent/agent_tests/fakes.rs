@@ -11,7 +11,7 @@ use ghost_domain::write_acl::WorkspacePath;
 use ghost_domain::{Activity, AgentId, ApprovalPlan, Code, Refusal, Timestamp};
 use ghost_operations::Tx;
 use ghost_store::StoreError;
-use ghost_tools::approval::{Approvable, Need};
+use ghost_tools::tool::{Approvable, Need};
 use ghost_tools::tool::{AfterCrash, ErasedOutside, FileTool, FileWork, WorldTool};
 use ghost_tools::workspace::sha256_hex;
 use ghost_tools::{AgentControl, CallContext, Caller, Output, OutsideTool, ReadTool, Run, Tool, WorldServices};

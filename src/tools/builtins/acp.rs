@@ -17,8 +17,8 @@ use tokio_util::sync::CancellationToken;
 use super::acp_host::AcpHost;
 use super::coding_agent::money;
 use crate::context::CallContext;
+use crate::effect::Output;
 use crate::piped::PipedProcess;
-use crate::tool::Output;
 
 /// Bytes of the result.
 const RESULT: usize = 2_048;

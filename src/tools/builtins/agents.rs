@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 
-use async_trait::async_trait;
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
 use ghost_domain::text::one_line;
@@ -16,10 +15,10 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::common::{LIST_BYTES, agent_id, fitting, not_blank, without_nulls};
+use super::common::{LIST_BYTES, agent_id, fitting, listed, not_blank, without_nulls};
 use crate::context::CallContext;
+use crate::effect::Output;
 use crate::heartbeats::wanted;
-use crate::tool::{Output, ReadTool, WorldTool};
 use crate::workspace::{Lines, io_refusal, list_dir, read_text};
 
 /// The largest number of characters in an agent's name.
@@ -32,36 +31,12 @@ const GRACE_MAX: u32 = 3_600;
 /// The hint for a path that is not a memory file.
 const MEMORY_HINT: &str = "give the path of a text file of its memory; without a path the call lists them";
 
-#[derive(Clone, Copy, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-enum Status {
-    Running,
-    Restarting,
-    Stopping,
-    Stopped,
-    Failed,
-}
-
-impl From<Status> for AgentStatus {
-    fn from(status: Status) -> Self {
-        match status {
-            Status::Running => Self::Running,
-            Status::Restarting => Self::Restarting,
-            Status::Stopping => Self::Stopping,
-            Status::Stopped => Self::Stopped,
-            Status::Failed => Self::Failed,
-        }
-    }
-}
-
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ListParams {
     /// Only agents with this status.
-    #[serde(default)]
-    status: Option<Status>,
+    status: Option<AgentStatus>,
     /// Only agents of this archetype.
-    #[serde(default)]
     archetype: Option<String>,
 }
 
@@ -71,19 +46,14 @@ pub(super) struct CreateParams {
     /// The archetype of the new agent; the world decides which ones agents may use.
     archetype: String,
     /// The id of the new agent: lower-case letters, digits, '.', '_' and '-'. Derived from the archetype if absent.
-    #[serde(default)]
     agent_id: Option<String>,
     /// The name of the new agent for display.
-    #[serde(default)]
     name: Option<String>,
     /// The agent that owns the new one, pays for it and may delete it: you if absent, or an agent that you created.
-    #[serde(default)]
     owner: Option<String>,
     /// Settings that narrow its archetype: model, max_tokens, turn_rounds_max, tools. Nothing can be widened.
-    #[serde(default)]
     overrides: Option<Map<String, Value>>,
     /// The first message to the new agent; without it the agent waits for a message.
-    #[serde(default)]
     goal: Option<String>,
 }
 
@@ -100,10 +70,8 @@ pub(super) struct StopParams {
     /// The agent to stop.
     agent_id: String,
     /// The reason, shown to everyone who asks for it.
-    #[serde(default)]
     reason: Option<String>,
     /// Seconds that its turn may still run, at most 3600; the world's setting if absent.
-    #[serde(default)]
     #[schemars(range(max = 3600))]
     grace_seconds: Option<u32>,
 }
@@ -114,7 +82,6 @@ pub(super) struct DeleteParams {
     /// The agent to delete: one that you created.
     agent_id: String,
     /// The reason, shown to everyone who asks for it.
-    #[serde(default)]
     reason: Option<String>,
 }
 
@@ -124,38 +91,28 @@ pub(super) struct InspectParams {
     /// The agent whose memory you want to read.
     agent_id: String,
     /// The memory file to read, as the list shows it; without it the files are listed.
-    #[serde(default)]
     path: Option<String>,
     /// The largest number of lines to read or files to list.
-    #[serde(default)]
     #[schemars(range(min = 1))]
     limit: Option<u32>,
 }
 
-pub(super) struct List;
-
-#[async_trait]
-impl ReadTool for List {
-    type Params = ListParams;
-
-    async fn run(&self, call: &CallContext, params: ListParams) -> Result<Output, Refusal> {
-        let agents = call.services.store.read(|r| Ok::<_, Refusal>(r.agent_list(false)?)).await?;
-        let (status, activities) = (params.status.map(AgentStatus::from), call.services.control.activities());
-        let selected = agents.iter().filter(|agent| {
-            // Nobody but its parent has to do with a droid.
-            agent.kind != AgentKind::Droid
-                && status.is_none_or(|status| agent.status == status)
-                && params.archetype.as_ref().is_none_or(|archetype| agent.archetype == *archetype)
-        });
-        let rows = selected.map(|agent| {
-            without_nulls(json!({
-                "agent_id": agent.agent_id, "name": agent.name, "archetype": agent.archetype, "status": agent.status,
-                "activity": shown(agent, &activities), "uptime_seconds": uptime(call, agent),
-            }))
-        });
-        let (rows, all) = fitting(rows, LIST_BYTES);
-        Ok(Output { content: Value::Array(rows), truncated: !all, ..Output::default() })
-    }
+pub(super) async fn list(call: &CallContext, params: ListParams) -> Result<Output, Refusal> {
+    let agents = call.services.store.read(|r| Ok::<_, Refusal>(r.agent_list(false)?)).await?;
+    let (status, activities) = (params.status, call.services.control.activities());
+    let selected = agents.iter().filter(|agent| {
+        // Nobody but its parent has to do with a droid.
+        agent.kind != AgentKind::Droid
+            && status.is_none_or(|status| agent.status == status)
+            && params.archetype.as_ref().is_none_or(|archetype| agent.archetype == *archetype)
+    });
+    let rows = selected.map(|agent| {
+        without_nulls(json!({
+            "agent_id": agent.agent_id, "name": agent.name, "archetype": agent.archetype, "status": agent.status,
+            "activity": shown(agent, &activities), "uptime_seconds": uptime(call, agent),
+        }))
+    });
+    Ok(listed(rows))
 }
 
 /// The activity of an agent; `None` unless it runs.
@@ -172,155 +129,121 @@ pub(super) fn uptime(call: &CallContext, agent: &Agent) -> Option<u64> {
     (agent.status == AgentStatus::Running).then(|| call.services.ctx.now().since(since).as_secs())
 }
 
-pub(super) struct Create;
-
-#[async_trait]
-impl WorldTool for Create {
-    type Params = CreateParams;
-
-    fn apply(&self, call: &CallContext, params: CreateParams, w: &mut Tx) -> Result<Output, Refusal> {
-        let overrides = params.overrides.map_or(Value::Null, Value::Object);
-        let plan = call.services.plan();
-        plan.check_create(&params.archetype, &overrides)?;
-        if let Some(goal) = &params.goal {
-            not_blank("goal", goal)?;
+pub(super) fn create(call: &CallContext, params: CreateParams, w: &mut Tx) -> Result<Output, Refusal> {
+    let overrides = params.overrides.map_or(Value::Null, Value::Object);
+    let plan = call.services.plan();
+    plan.check_create(&params.archetype, &overrides)?;
+    if let Some(goal) = &params.goal {
+        not_blank("goal", goal)?;
+    }
+    let new_id = match &params.agent_id {
+        Some(text) => text.parse()?,
+        None => rules::free_id(w, &params.archetype)?,
+    };
+    if plan.agent(&new_id).is_some() {
+        let existing = w.agent_get(&new_id)?;
+        return Err(rules::reserved(&call.services.ctx, &call.party(), &new_id, existing.as_ref()));
+    }
+    let daily_money = plan.archetypes.get(&params.archetype).and_then(|archetype| archetype.config.daily_money);
+    let heartbeat = plan.archetype_heartbeats.get(&params.archetype).map(wanted);
+    let owner = match &params.owner {
+        None => None,
+        Some(named) => {
+            let owner = agent_id(w, named)?;
+            rules::may_own(w, &call.caller.agent_id, &owner)?;
+            Some(owner)
         }
-        let new_id = match &params.agent_id {
-            Some(text) => text.parse()?,
-            None => rules::free_id(w, &params.archetype)?,
-        };
-        if plan.agent(&new_id).is_some() {
-            let existing = w.agent_get(&new_id)?;
-            return Err(rules::reserved(&call.services.ctx, &call.party(), &new_id, existing.as_ref()));
-        }
-        let daily_money = plan.archetypes.get(&params.archetype).and_then(|archetype| archetype.config.daily_money);
-        let heartbeat = plan.archetype_heartbeats.get(&params.archetype).map(wanted);
-        let owner = match &params.owner {
-            None => None,
-            Some(named) => {
-                let owner = agent_id(w, named)?;
-                rules::may_own(w, &call.caller.agent_id, &owner)?;
-                Some(owner)
+    };
+    // Line breaks become spaces. The creation rule refuses other invalid characters.
+    let plain = |name: &str| name.split_whitespace().collect::<Vec<_>>().join(" ");
+    let name = params.name.as_deref().map(plain).filter(|name| !name.is_empty());
+    let new = NewAgent {
+        name: name.map_or_else(|| new_id.to_string(), |name| call.services.ctx.excerpt(&name, NAME_MAX)),
+        agent_id: new_id,
+        archetype: params.archetype,
+        team: None,
+        kind: AgentKind::Dynamic,
+        desired: Desired::Running,
+        overrides,
+        daily_money,
+        heartbeat,
+        owner,
+        goal: params.goal,
+        chain: call.chain(),
+    };
+    let (agent, changed) = rules::create_once(w, &call.party(), new)?;
+    let content = json!({
+        "agent_id": agent.agent_id, "archetype": agent.archetype, "name": agent.name, "status": agent.status,
+        "changed": changed,
+    });
+    Ok(content.into())
+}
+
+pub(super) fn start(call: &CallContext, params: StartParams, w: &mut Tx) -> Result<Output, Refusal> {
+    let target = agent_id(w, &params.agent_id)?;
+    let (agent, changed) = rules::start(w, &call.party(), &target)?;
+    Ok(json!({ "agent_id": agent.agent_id, "status": agent.status, "changed": changed }).into())
+}
+
+pub(super) fn stop(call: &CallContext, params: StopParams, w: &mut Tx) -> Result<Output, Refusal> {
+    let target = agent_id(w, &params.agent_id)?;
+    let reason = params.reason.as_deref().map(one_line).filter(|reason| !reason.is_empty());
+    let (by, reason) = (call.party(), reason.as_deref());
+    let (agent, changed) = match params.grace_seconds {
+        None => rules::stop(w, &by, &target, reason)?,
+        Some(seconds) => rules::stop_within(w, &by, &target, reason, seconds.min(GRACE_MAX))?,
+    };
+    Ok(json!({ "agent_id": agent.agent_id, "status": agent.status, "changed": changed }).into())
+}
+
+pub(super) fn delete(call: &CallContext, params: DeleteParams, w: &mut Tx) -> Result<Output, Refusal> {
+    let target = agent_id(w, &params.agent_id)?;
+    let reason = params.reason.as_deref().map(one_line).filter(|reason| !reason.is_empty());
+    let gone = rules::delete_own(w, &call.party(), &target, reason.as_deref())?;
+    let left = gone.left;
+    let content = json!({
+        "agent_id": gone.agent.agent_id, "deleted": true, "mail_dropped": left.mail_dropped, "tasks_left": left.tasks_left,
+    });
+    Ok(content.into())
+}
+
+pub(super) async fn inspect(call: &CallContext, params: InspectParams) -> Result<Output, Refusal> {
+    let named = params.agent_id.clone();
+    let target = call
+        .services
+        .read(move |r| {
+            let target = agent_id(r, &named)?;
+            Ok::<_, Refusal>(agent_named(r, &target)?.agent_id)
+        })
+        .await?;
+    let Some(data) = call.services.data_dir() else {
+        return Err(
+            Refusal::new(Code::Unavailable, "this world keeps no memory files").hint("ask the agent itself instead")
+        );
+    };
+    let (root, inside) = (data.join("agents"), format!("{target}/memory"));
+    if params.limit == Some(0) {
+        return Err(Refusal::new(Code::InvalidArguments, "limit is 0; it must be 1 or more")
+            .hint("leave it out to get as much as one result holds"));
+    }
+    let selected = params.path.as_deref().map(|path| WorkspacePath::parse(path, false)).transpose();
+    let selected = selected.map_err(|refusal| refusal.hint(MEMORY_HINT))?;
+    let max_bytes = call.services.ctx.limits().file_bytes as usize;
+    call.services
+        .workspace
+        .offload(move || {
+            let memory = Dir::open_ambient_dir(&root, ambient_authority()).and_then(|dir| dir.open_dir(&inside));
+            let memory = match memory {
+                Ok(memory) => Some(memory),
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
+                Err(error) => return Err(io_refusal("open", &inside, &error)),
+            };
+            match selected {
+                Some(path) => memory_file(memory.as_ref(), &target, &path, params.limit, max_bytes),
+                None => memory_files(memory.as_ref(), &target, params.limit),
             }
-        };
-        // Line breaks become spaces. The creation rule refuses other invalid characters.
-        let plain = |name: &str| name.split_whitespace().collect::<Vec<_>>().join(" ");
-        let name = params.name.as_deref().map(plain).filter(|name| !name.is_empty());
-        let new = NewAgent {
-            name: name.map_or_else(|| new_id.to_string(), |name| call.services.ctx.excerpt(&name, NAME_MAX)),
-            agent_id: new_id,
-            archetype: params.archetype,
-            team: None,
-            kind: AgentKind::Dynamic,
-            desired: Desired::Running,
-            overrides,
-            daily_money,
-            heartbeat,
-            owner,
-            goal: params.goal,
-            chain: call.chain(),
-        };
-        let (agent, changed) = rules::create_once(w, &call.party(), new)?;
-        let content = json!({
-            "agent_id": agent.agent_id, "archetype": agent.archetype, "name": agent.name, "status": agent.status,
-            "changed": changed,
-        });
-        Ok(content.into())
-    }
-}
-
-pub(super) struct Start;
-
-#[async_trait]
-impl WorldTool for Start {
-    type Params = StartParams;
-
-    fn apply(&self, call: &CallContext, params: StartParams, w: &mut Tx) -> Result<Output, Refusal> {
-        let target = agent_id(w, &params.agent_id)?;
-        let (agent, changed) = rules::start(w, &call.party(), &target)?;
-        Ok(json!({ "agent_id": agent.agent_id, "status": agent.status, "changed": changed }).into())
-    }
-}
-
-pub(super) struct Stop;
-
-#[async_trait]
-impl WorldTool for Stop {
-    type Params = StopParams;
-
-    fn apply(&self, call: &CallContext, params: StopParams, w: &mut Tx) -> Result<Output, Refusal> {
-        let target = agent_id(w, &params.agent_id)?;
-        let reason = params.reason.as_deref().map(one_line).filter(|reason| !reason.is_empty());
-        let (by, reason) = (call.party(), reason.as_deref());
-        let (agent, changed) = match params.grace_seconds {
-            None => rules::stop(w, &by, &target, reason)?,
-            Some(seconds) => rules::stop_within(w, &by, &target, reason, seconds.min(GRACE_MAX))?,
-        };
-        Ok(json!({ "agent_id": agent.agent_id, "status": agent.status, "changed": changed }).into())
-    }
-}
-
-pub(super) struct Delete;
-
-#[async_trait]
-impl WorldTool for Delete {
-    type Params = DeleteParams;
-
-    fn apply(&self, call: &CallContext, params: DeleteParams, w: &mut Tx) -> Result<Output, Refusal> {
-        let target = agent_id(w, &params.agent_id)?;
-        let reason = params.reason.as_deref().map(one_line).filter(|reason| !reason.is_empty());
-        let gone = rules::delete_own(w, &call.party(), &target, reason.as_deref())?;
-        let left = gone.left;
-        let content = json!({
-            "agent_id": gone.agent.agent_id, "deleted": true, "mail_dropped": left.mail_dropped, "tasks_left": left.tasks_left,
-        });
-        Ok(content.into())
-    }
-}
-
-pub(super) struct Inspect;
-
-#[async_trait]
-impl ReadTool for Inspect {
-    type Params = InspectParams;
-
-    async fn run(&self, call: &CallContext, params: InspectParams) -> Result<Output, Refusal> {
-        let named = params.agent_id.clone();
-        let target = call
-            .services
-            .read(move |r| {
-                let target = agent_id(r, &named)?;
-                Ok::<_, Refusal>(agent_named(r, &target)?.agent_id)
-            })
-            .await?;
-        let Some(data) = call.services.data_dir() else {
-            return Err(Refusal::new(Code::Unavailable, "this world keeps no memory files")
-                .hint("ask the agent itself instead"));
-        };
-        let (root, inside) = (data.join("agents"), format!("{target}/memory"));
-        if params.limit == Some(0) {
-            return Err(Refusal::new(Code::InvalidArguments, "limit is 0; it must be 1 or more")
-                .hint("leave it out to get as much as one result holds"));
-        }
-        let selected = params.path.as_deref().map(|path| WorkspacePath::parse(path, false)).transpose();
-        let selected = selected.map_err(|refusal| refusal.hint(MEMORY_HINT))?;
-        let max_bytes = call.services.ctx.limits().file_bytes as usize;
-        call.services
-            .workspace
-            .offload(move || {
-                let memory = Dir::open_ambient_dir(&root, ambient_authority()).and_then(|dir| dir.open_dir(&inside));
-                let memory = match memory {
-                    Ok(memory) => Some(memory),
-                    Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
-                    Err(error) => return Err(io_refusal("open", &inside, &error)),
-                };
-                match selected {
-                    Some(path) => memory_file(memory.as_ref(), &target, &path, params.limit, max_bytes),
-                    None => memory_files(memory.as_ref(), &target, params.limit),
-                }
-            })
-            .await
-    }
+        })
+        .await
 }
 
 fn memory_file(
@@ -341,7 +264,7 @@ fn memory_file(
     let content = json!({
         "agent_id": target, "path": path.as_str(), "content": text.content, "truncated": text.truncated,
     });
-    Ok(Output { content, truncated: text.truncated, ..Output::default() })
+    Ok(Output::cut(content, text.truncated))
 }
 
 fn memory_files(memory: Option<&Dir>, target: &AgentId, limit: Option<u32>) -> Result<Output, Refusal> {
@@ -353,5 +276,5 @@ fn memory_files(memory: Option<&Dir>, target: &AgentId, limit: Option<u32>) -> R
     let (files, all) = fitting(listing.entries.iter().map(|entry| json!(entry)), LIST_BYTES);
     let truncated = listing.truncated || !all;
     let content = json!({ "agent_id": target, "files": files, "truncated": truncated });
-    Ok(Output { content, truncated, ..Output::default() })
+    Ok(Output::cut(content, truncated))
 }

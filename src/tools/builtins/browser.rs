@@ -7,7 +7,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use ghost_domain::json_text::readable;
@@ -24,7 +23,7 @@ use super::downloads::{put, target};
 use super::web::{DOWNLOADS, SOURCE, web_of};
 use super::workspace::Scope;
 use crate::context::CallContext;
-use crate::tool::{Output, OutsideTool};
+use crate::effect::Output;
 use crate::workspace::sha256_hex;
 
 /// What runs in the container.
@@ -65,7 +64,6 @@ pub(super) struct BrowserParams {
     #[serde(default)]
     action: Action,
     /// Where to save a screenshot or PDF; a name in your own `downloads/` if absent.
-    #[serde(default)]
     output_path: Option<String>,
     /// Where `output_path` is: `agent`: your own directory (the default); `world`: the shared root.
     #[serde(default)]
@@ -74,14 +72,11 @@ pub(super) struct BrowserParams {
     #[serde(default)]
     full_page: bool,
     /// How long to wait after the page has loaded, in milliseconds.
-    #[serde(default)]
     #[schemars(range(max = 20_000))]
     wait_ms: Option<u32>,
     /// Width and height of the window, in pixels.
-    #[serde(default)]
     viewport: Option<[u32; 2]>,
     /// Most characters of the text or HTML.
-    #[serde(default)]
     #[schemars(range(min = 1, max = 1_000_000))]
     max_length: Option<u32>,
 }
@@ -121,103 +116,97 @@ struct Answer {
     height: Option<u32>,
 }
 
-pub(super) struct Browser;
-
-#[async_trait]
-impl OutsideTool for Browser {
-    type Params = BrowserParams;
-
-    async fn run(&self, call: &CallContext, params: BrowserParams) -> Result<Output, Refusal> {
-        let web = web_of(call)?;
-        let sandbox = call.services.sandbox().ok_or_else(|| {
-            Refusal::new(Code::Unavailable, "this world has no sandbox").hint("do it without a browser")
-        })?;
-        let viewport = viewport(params.viewport)?;
-        let is_file = matches!(params.action, Action::Screenshot | Action::Pdf);
-        // What cannot be saved is not opened.
-        let given = match params.output_path.as_deref().filter(|_| is_file) {
-            Some(path) => Some(target(call, path, params.scope).await?),
-            None => None,
-        };
-        let url = web.reach(&params.url).await?;
-        let length = params.max_length.unwrap_or(LENGTH_DEFAULT).clamp(1, LENGTH_MAX) as usize;
-        let wait_ms = params.wait_ms.unwrap_or(0).min(20_000);
-        let action = match params.action {
-            Action::Text => "text",
-            Action::Html => "html",
-            Action::Screenshot => "screenshot",
-            Action::Pdf => "pdf",
-        };
-        let want = json!({
-            "url": url.as_str(), "action": action, "proxy": PROXY, "viewport": viewport, "full_page": params.full_page,
-            "wait_ms": wait_ms, "load_seconds": LOAD_SECONDS, "seconds": SECONDS, "text_max": LENGTH_MAX,
-        });
-        let command = Alone {
-            agent_id: call.caller.agent_id.clone(),
-            argv: vec!["python3".into(), "-I".into(), "-".into(), want.to_string()],
-            stdin: DRIVER.as_bytes().to_vec(),
-            timeout: Duration::from_secs((SECONDS + SPARE_SECONDS).into()),
-            stdout_limit: ANSWER_MAX,
-        };
-        let done = sandbox.run_alone(command).await?;
-        if done.end != End::Exited(0) || done.stdout.truncated {
-            let why = if done.stdout.truncated { "its answer is too large" } else { done.end.status() };
-            return Err(failed(&url_shown(&url), &format!("{why} {}", clip(done.stderr.text.trim(), 300))));
-        }
-        let answer: Answer = serde_json::from_str(&readable(done.stdout.text.trim()))
-            .map_err(|error| failed(&url_shown(&url), &format!("its answer cannot be read: {error}")))?;
-        let answer = opened(answer, &url_shown(&url))?;
-        let final_url = answer.final_url.as_deref().map(|text| clip(text, 2_000));
-        let mut facts = json!({
-            "url": params.url, "final_url": final_url, "status": answer.status,
-            "title": answer.title.as_deref().map(|title| clip(title, 300)),
-            "complete": (!answer.complete).then_some(false), "source": SOURCE,
-        });
-        // A page that has taken over the browser answers what it likes.
-        if is_file && answer.data.is_none() {
-            return Err(failed(&url_shown(&url), "it made no file"));
-        }
-        let Some(data) = answer.data.filter(|_| is_file) else {
-            let text = answer.content.unwrap_or_default();
-            let whole = text.chars().count();
-            let (text, truncated) = (text.chars().take(length).collect::<String>(), whole > length);
-            facts["length"] = whole.into();
-            facts["truncated"] = truncated.into();
-            facts["content"] = text.into();
-            return Ok(Output { content: without_nulls(facts), truncated, ..Output::default() });
-        };
-        let bytes = STANDARD.decode(data).map_err(|error| failed(&url_shown(&url), &error.to_string()))?;
-        let (kind, start): (&str, &[u8]) = match params.action {
-            Action::Pdf => ("application/pdf", b"%PDF-"),
-            _ => ("image/png", b"\x89PNG\r\n\x1a\n"),
-        };
-        if bytes.len() > FILE_MAX || !bytes.starts_with(start) {
-            return Err(failed(&url_shown(&url), "it made no such file, or one that is too large"));
-        }
-        let sha256 = sha256_hex(&bytes);
-        let path = match given {
-            Some(path) => path,
-            None => {
-                let host = url.host_str().unwrap_or("page").to_owned();
-                let ending = if params.action == Action::Pdf { "pdf" } else { "png" };
-                let name = filename::of(&url, Some(&format!("filename=\"{host}.{ending}\"")), kind, &sha256);
-                target(call, &format!("{DOWNLOADS}/{name}"), Scope::Agent).await?
-            }
-        };
-        facts["path"] = path.path.as_str().into();
-        facts["bytes"] = bytes.len().into();
-        facts["sha256"] = sha256.clone().into();
-        facts["width"] = json!(answer.width);
-        facts["height"] = json!(answer.height);
-        let saved = path.path.clone();
-        let mut output = put(call, path, sha256, &bytes, Output::from(without_nulls(facts))).await?;
-        match call.image(&saved).await {
-            Ok(image) => output.images.extend(image),
-            // The file is there; only the model does not see it.
-            Err(refusal) => output.content["note"] = format!("not shown: {}", refusal.message).into(),
-        }
-        Ok(output)
+pub(super) async fn browser(call: &CallContext, params: BrowserParams) -> Result<Output, Refusal> {
+    let web = web_of(call)?;
+    let sandbox = call
+        .services
+        .sandbox()
+        .ok_or_else(|| Refusal::new(Code::Unavailable, "this world has no sandbox").hint("do it without a browser"))?;
+    let viewport = viewport(params.viewport)?;
+    let is_file = matches!(params.action, Action::Screenshot | Action::Pdf);
+    // What cannot be saved is not opened.
+    let given = match params.output_path.as_deref().filter(|_| is_file) {
+        Some(path) => Some(target(call, path, params.scope).await?),
+        None => None,
+    };
+    let url = web.reach(&params.url).await?;
+    let length = params.max_length.unwrap_or(LENGTH_DEFAULT).clamp(1, LENGTH_MAX) as usize;
+    let wait_ms = params.wait_ms.unwrap_or(0).min(20_000);
+    let action = match params.action {
+        Action::Text => "text",
+        Action::Html => "html",
+        Action::Screenshot => "screenshot",
+        Action::Pdf => "pdf",
+    };
+    let want = json!({
+        "url": url.as_str(), "action": action, "proxy": PROXY, "viewport": viewport, "full_page": params.full_page,
+        "wait_ms": wait_ms, "load_seconds": LOAD_SECONDS, "seconds": SECONDS, "text_max": LENGTH_MAX,
+    });
+    let command = Alone {
+        agent_id: call.caller.agent_id.clone(),
+        argv: vec!["python3".into(), "-I".into(), "-".into(), want.to_string()],
+        stdin: DRIVER.as_bytes().to_vec(),
+        timeout: Duration::from_secs((SECONDS + SPARE_SECONDS).into()),
+        stdout_limit: ANSWER_MAX,
+    };
+    let done = sandbox.run_alone(command).await?;
+    if done.end != End::Exited(0) || done.stdout.truncated {
+        let why = if done.stdout.truncated { "its answer is too large" } else { done.end.status() };
+        return Err(failed(&url_shown(&url), &format!("{why} {}", clip(done.stderr.text.trim(), 300))));
     }
+    let answer: Answer = serde_json::from_str(&readable(done.stdout.text.trim()))
+        .map_err(|error| failed(&url_shown(&url), &format!("its answer cannot be read: {error}")))?;
+    let answer = opened(answer, &url_shown(&url))?;
+    let final_url = answer.final_url.as_deref().map(|text| clip(text, 2_000));
+    let mut facts = json!({
+        "url": params.url, "final_url": final_url, "status": answer.status,
+        "title": answer.title.as_deref().map(|title| clip(title, 300)),
+        "complete": (!answer.complete).then_some(false), "source": SOURCE,
+    });
+    // A page that has taken over the browser answers what it likes.
+    if is_file && answer.data.is_none() {
+        return Err(failed(&url_shown(&url), "it made no file"));
+    }
+    let Some(data) = answer.data.filter(|_| is_file) else {
+        let text = answer.content.unwrap_or_default();
+        let whole = text.chars().count();
+        let (text, truncated) = (text.chars().take(length).collect::<String>(), whole > length);
+        facts["length"] = whole.into();
+        facts["truncated"] = truncated.into();
+        facts["content"] = text.into();
+        return Ok(Output::cut(without_nulls(facts), truncated));
+    };
+    let bytes = STANDARD.decode(data).map_err(|error| failed(&url_shown(&url), &error.to_string()))?;
+    let (kind, start): (&str, &[u8]) = match params.action {
+        Action::Pdf => ("application/pdf", b"%PDF-"),
+        _ => ("image/png", b"\x89PNG\r\n\x1a\n"),
+    };
+    if bytes.len() > FILE_MAX || !bytes.starts_with(start) {
+        return Err(failed(&url_shown(&url), "it made no such file, or one that is too large"));
+    }
+    let sha256 = sha256_hex(&bytes);
+    let path = match given {
+        Some(path) => path,
+        None => {
+            let host = url.host_str().unwrap_or("page").to_owned();
+            let ending = if params.action == Action::Pdf { "pdf" } else { "png" };
+            let name = filename::of(&url, Some(&format!("filename=\"{host}.{ending}\"")), kind, &sha256);
+            target(call, &format!("{DOWNLOADS}/{name}"), Scope::Agent).await?
+        }
+    };
+    facts["path"] = path.path.as_str().into();
+    facts["bytes"] = bytes.len().into();
+    facts["sha256"] = sha256.clone().into();
+    facts["width"] = json!(answer.width);
+    facts["height"] = json!(answer.height);
+    let saved = path.path.clone();
+    let mut output = put(call, path, sha256, &bytes, Output::from(without_nulls(facts))).await?;
+    match call.image(&saved).await {
+        Ok(image) => output.images.extend(image),
+        // The file is there; only the model does not see it.
+        Err(refusal) => output.content["note"] = format!("not shown: {}", refusal.message).into(),
+    }
+    Ok(output)
 }
 
 fn url_shown(url: &url::Url) -> String {

@@ -16,9 +16,9 @@ use serde_json::{Value, json};
 
 use super::common::{agent_id, not_blank};
 use super::workspace::{Scope, resolve};
-use crate::approval::{Approvable, Need};
 use crate::context::{CallContext, Caller};
-use crate::tool::{Output, WorldTool, acts_in_its_conversation};
+use crate::effect::Output;
+use crate::tool::{Approvable, Need, acts_in_its_conversation};
 
 /// The largest number of files in one call. The limit of a message is a setting of the world.
 const PATHS_MAX: usize = 64;
@@ -29,7 +29,6 @@ pub(super) struct SendParams {
     /// The text of the message.
     content: String,
     /// message_id of the message that this one answers, if it is to be shown as an answer.
-    #[serde(default)]
     reply_to: Option<String>,
 }
 
@@ -49,10 +48,8 @@ pub(super) struct AttachParams {
     /// The file to attach, relative to the scope.
     path: String,
     /// The file name that the other side sees; the file's own name if absent.
-    #[serde(default)]
     name: Option<String>,
     /// The media type, such as text/markdown; derived from the name if absent.
-    #[serde(default)]
     mime_type: Option<String>,
     /// `agent`: your own directory (the default); `world`: the shared root.
     #[serde(default)]
@@ -65,10 +62,8 @@ pub(super) struct HandoffParams {
     /// The agent that answers from now on.
     agent_id: String,
     /// The reason for the handoff.
-    #[serde(default)]
     reason: Option<String>,
     /// What the other agent needs to know to continue: the question, the findings, the open points.
-    #[serde(default)]
     summary: Option<String>,
 }
 
@@ -149,7 +144,7 @@ impl Approvable for SentFiles {
 
 /// Sends a message in the conversation. Besides its reply, this is an agent's only way to do so
 /// (CONF-04).
-fn send(call: &CallContext, post: Post, w: &mut Tx) -> Result<Output, Refusal> {
+fn post(call: &CallContext, post: Post, w: &mut Tx) -> Result<Output, Refusal> {
     not_blank("content", &post.content)?;
     let conversation_id = channel(call)?.conversation_id;
     let entry = rules::post(w, &call.caller.agent_id, call.turn_id, conversation_id, post)?;
@@ -160,28 +155,14 @@ fn send(call: &CallContext, post: Post, w: &mut Tx) -> Result<Output, Refusal> {
 }
 
 /// `channel.send`: sends a separate message in the thread that the turn came from.
-pub(super) struct Send;
-
-#[async_trait]
-impl WorldTool for Send {
-    type Params = SendParams;
-
-    fn apply(&self, call: &CallContext, params: SendParams, w: &mut Tx) -> Result<Output, Refusal> {
-        let post = Post { content: params.content, attachments: Vec::new(), reply_to: params.reply_to };
-        send(call, post, w)
-    }
+pub(super) fn send(call: &CallContext, params: SendParams, w: &mut Tx) -> Result<Output, Refusal> {
+    let post = Post { content: params.content, attachments: Vec::new(), reply_to: params.reply_to };
+    self::post(call, post, w)
 }
 
-/// `syscall.channel.send`: like [`Send`], with files.
-pub(super) struct SendOut;
-
-#[async_trait]
-impl WorldTool for SendOut {
-    type Params = SendOutParams;
-
-    fn apply(&self, call: &CallContext, params: SendOutParams, w: &mut Tx) -> Result<Output, Refusal> {
-        send_with_files(call, params.content, &params.attachments, w)
-    }
+/// `syscall.channel.send`: like [`send`], with files.
+pub(super) fn send_out(call: &CallContext, params: SendOutParams, w: &mut Tx) -> Result<Output, Refusal> {
+    send_with_files(call, params.content, &params.attachments, w)
 }
 
 /// Sends a message with files (BI-37). Serves `syscall.channel.send` and `message`.
@@ -200,50 +181,36 @@ pub(super) fn send_with_files(
     for path in paths {
         attachments.push(attachment(call, &WorkspacePath::parse(path, false)?, None, None)?);
     }
-    send(call, Post { content, attachments, reply_to: None }, w)
+    post(call, Post { content, attachments, reply_to: None }, w)
 }
 
 /// `channel.file_attach`: attaches a file to the reply that ends the turn.
-pub(super) struct Attach;
-
-#[async_trait]
-impl WorldTool for Attach {
-    type Params = AttachParams;
-
-    fn apply(&self, call: &CallContext, params: AttachParams, w: &mut Tx) -> Result<Output, Refusal> {
-        let channel = channel(call)?;
-        if !channel.replies {
-            return Err(Refusal::new(
-                Code::Conflict,
-                "this turn does not end with a reply to the conversation, so no file can be attached",
-            )
-            .hint("send the file with a message of its own: syscall.channel.send with attachments"));
-        }
-        let path = resolve(call, &params.path, params.scope, false)?;
-        let file = attachment(call, &path, params.name.as_deref(), params.mime_type.as_deref())?;
-        let bytes = file.bytes;
-        let own = &call.caller.agent_id;
-        let new_message = rules::attach(w, own, call.turn_id, channel.conversation_id, file)?;
-        Ok(json!({ "attachment_id": new_message.message_id, "bytes": bytes, "path": path.as_str() }).into())
+pub(super) fn attach(call: &CallContext, params: AttachParams, w: &mut Tx) -> Result<Output, Refusal> {
+    let channel = channel(call)?;
+    if !channel.replies {
+        return Err(Refusal::new(
+            Code::Conflict,
+            "this turn does not end with a reply to the conversation, so no file can be attached",
+        )
+        .hint("send the file with a message of its own: syscall.channel.send with attachments"));
     }
+    let path = resolve(call, &params.path, params.scope, false)?;
+    let file = attachment(call, &path, params.name.as_deref(), params.mime_type.as_deref())?;
+    let bytes = file.bytes;
+    let own = &call.caller.agent_id;
+    let new_message = rules::attach(w, own, call.turn_id, channel.conversation_id, file)?;
+    Ok(json!({ "attachment_id": new_message.message_id, "bytes": bytes, "path": path.as_str() }).into())
 }
 
 /// `channel.handoff` and `syscall.channel.handoff`: hands the conversation to another agent.
-pub(super) struct Handoff;
-
-#[async_trait]
-impl WorldTool for Handoff {
-    type Params = HandoffParams;
-
-    fn apply(&self, call: &CallContext, params: HandoffParams, w: &mut Tx) -> Result<Output, Refusal> {
-        let conversation_id = channel(call)?.conversation_id;
-        let handover = Handover {
-            to: agent_id(w, &params.agent_id)?,
-            reason: params.reason,
-            summary: params.summary,
-            chain: call.chain(),
-        };
-        let conversation = rules::handoff(w, &call.party(), conversation_id, handover)?;
-        Ok(json!({ "conversation_id": conversation_id, "new_owner": conversation.owner }).into())
-    }
+pub(super) fn handoff(call: &CallContext, params: HandoffParams, w: &mut Tx) -> Result<Output, Refusal> {
+    let conversation_id = channel(call)?.conversation_id;
+    let handover = Handover {
+        to: agent_id(w, &params.agent_id)?,
+        reason: params.reason,
+        summary: params.summary,
+        chain: call.chain(),
+    };
+    let conversation = rules::handoff(w, &call.party(), conversation_id, handover)?;
+    Ok(json!({ "conversation_id": conversation_id, "new_owner": conversation.owner }).into())
 }

@@ -1,8 +1,7 @@
 //! The tools for chat channels (BI-40..45; CHAT-01..14): create, post, invite, remove, list, read
 //! the history.
 
-use async_trait::async_trait;
-use ghost_domain::{AgentId, ChannelName, ChatPost, Code, Refusal};
+use ghost_domain::{ChannelName, ChatPost, Code, Refusal};
 use ghost_operations::Tx;
 use ghost_operations::chat::{
     self as rules, ChannelView, HISTORY_DEFAULT, HistoryQuery, NewChannel, NewPost, Speaker, shown_name,
@@ -11,9 +10,9 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::common::{LIST_BYTES, Nothing, agent_id, fitting, without_nulls};
+use super::common::{LIST_BYTES, Nothing, agent_id, agent_ids, fitting, listed, without_nulls};
 use crate::context::CallContext;
-use crate::tool::{Output, ReadTool, WorldTool};
+use crate::effect::Output;
 
 /// The largest history result, in bytes of JSON, so that the model gets it whole.
 const HISTORY_BYTES: usize = 160 * 1024;
@@ -34,7 +33,6 @@ pub(super) struct CreateParams {
     #[serde(default)]
     gated: bool,
     /// The topic of the channel, in one line.
-    #[serde(default)]
     topic: Option<String>,
 }
 
@@ -46,7 +44,6 @@ pub(super) struct SendParams {
     /// The text of the message. `@agent-id` wakes one member and `@all` wakes everyone, unless the channel is gated.
     content: String,
     /// seq of the message that this one answers.
-    #[serde(default)]
     reply_to: Option<i64>,
 }
 
@@ -65,13 +62,10 @@ pub(super) struct HistoryParams {
     /// The channel to read.
     channel: String,
     /// The largest number of messages, up to 500; 50 if absent.
-    #[serde(default)]
     limit: Option<u32>,
     /// Only messages before this seq.
-    #[serde(default)]
     before_seq: Option<i64>,
     /// Only messages after this seq, the oldest of them first.
-    #[serde(default)]
     after_seq: Option<i64>,
 }
 
@@ -97,124 +91,84 @@ fn post_json(post: &ChatPost) -> Value {
     }))
 }
 
-pub(super) struct Create;
-
-#[async_trait]
-impl WorldTool for Create {
-    type Params = CreateParams;
-
-    fn apply(&self, call: &CallContext, params: CreateParams, w: &mut Tx) -> Result<Output, Refusal> {
-        if params.members.len() > NAMES_MAX {
-            return Err(Refusal::new(Code::InvalidArguments, format!("members may list {NAMES_MAX} agents at most"))
-                .hint("create the channel with some of them and invite the others"));
-        }
-        let mut members = Vec::with_capacity(params.members.len());
-        for name in &params.members {
-            members.push(agent_id(w, name)?);
-        }
-        let new = NewChannel {
-            channel: channel_name(&params.name)?,
-            members,
-            gated: params.gated,
-            skip_creator: params.skip_creator,
-            topic: params.topic,
-        };
-        let created = rules::create(w, &Speaker::from(call.party()), new)?;
-        let mut content = view_json(&created.view);
-        if let Some(advisory) = created.advisory {
-            content["advisory"] = advisory.into();
-        }
-        Ok(content.into())
+pub(super) fn create(call: &CallContext, params: CreateParams, w: &mut Tx) -> Result<Output, Refusal> {
+    if params.members.len() > NAMES_MAX {
+        return Err(Refusal::new(Code::InvalidArguments, format!("members may list {NAMES_MAX} agents at most"))
+            .hint("create the channel with some of them and invite the others"));
     }
+    let members = agent_ids(w, &params.members)?;
+    let new = NewChannel {
+        channel: channel_name(&params.name)?,
+        members,
+        gated: params.gated,
+        skip_creator: params.skip_creator,
+        topic: params.topic,
+    };
+    let created = rules::create(w, &Speaker::from(call.party()), new)?;
+    let mut content = view_json(&created.view);
+    if let Some(advisory) = created.advisory {
+        content["advisory"] = advisory.into();
+    }
+    Ok(content.into())
 }
 
-pub(super) struct Send;
-
-#[async_trait]
-impl WorldTool for Send {
-    type Params = SendParams;
-
-    fn apply(&self, call: &CallContext, params: SendParams, w: &mut Tx) -> Result<Output, Refusal> {
-        let new = NewPost {
-            channel: channel_name(&params.channel)?,
-            content: params.content,
-            reply_to: params.reply_to,
-            deliver: false,
-            chain: call.chain(),
-        };
-        let wake = call.services.plan().chat_wake;
-        let posted = rules::post(w, &Speaker::from(call.party()), wake, new)?;
-        let skipped = posted.skipped.iter().map(|skipped| {
-            json!({ "agent_id": skipped.agent_id, "error_code": skipped.error_code, "reason": skipped.reason })
-        });
-        let (skipped, all) = fitting(skipped, LIST_BYTES / 2);
-        let content = json!({
-            "message_id": posted.post.message_id, "seq": posted.post.seq, "delivered": posted.delivered,
-            "woken": posted.woken, "skipped": skipped,
-        });
-        Ok(Output { content, truncated: !all, ..Output::default() })
-    }
+pub(super) fn send(call: &CallContext, params: SendParams, w: &mut Tx) -> Result<Output, Refusal> {
+    let new = NewPost {
+        channel: channel_name(&params.channel)?,
+        content: params.content,
+        reply_to: params.reply_to,
+        deliver: false,
+        chain: call.chain(),
+    };
+    let wake = call.services.plan().chat_wake;
+    let posted = rules::post(w, &Speaker::from(call.party()), wake, new)?;
+    let skipped = posted.skipped.iter().map(
+        |skipped| json!({ "agent_id": skipped.agent_id, "error_code": skipped.error_code, "reason": skipped.reason }),
+    );
+    let (skipped, all) = fitting(skipped, LIST_BYTES / 2);
+    let content = json!({
+        "message_id": posted.post.message_id, "seq": posted.post.seq, "delivered": posted.delivered,
+        "woken": posted.woken, "skipped": skipped,
+    });
+    Ok(Output::cut(content, !all))
 }
 
-/// `syscall.chat.invite` and `syscall.chat.remove`: adds or removes a member.
-pub(super) struct Member {
-    pub(super) invite: bool,
+pub(super) fn invite(call: &CallContext, params: MemberParams, w: &mut Tx) -> Result<Output, Refusal> {
+    let (by, channel) = (Speaker::from(call.party()), channel_name(&params.channel)?);
+    let member = agent_id(w, &params.agent_id)?;
+    Ok(view_json(&rules::invite(w, &by, &channel, &member)?).into())
 }
 
-#[async_trait]
-impl WorldTool for Member {
-    type Params = MemberParams;
-
-    fn apply(&self, call: &CallContext, params: MemberParams, w: &mut Tx) -> Result<Output, Refusal> {
-        let (by, channel) = (Speaker::from(call.party()), channel_name(&params.channel)?);
-        let member: AgentId = agent_id(w, &params.agent_id)?;
-        let view = match self.invite {
-            true => rules::invite(w, &by, &channel, &member)?,
-            false => rules::remove(w, &by, &channel, &member)?,
-        };
-        Ok(view_json(&view).into())
-    }
+pub(super) fn remove(call: &CallContext, params: MemberParams, w: &mut Tx) -> Result<Output, Refusal> {
+    let (by, channel) = (Speaker::from(call.party()), channel_name(&params.channel)?);
+    let member = agent_id(w, &params.agent_id)?;
+    Ok(view_json(&rules::remove(w, &by, &channel, &member)?).into())
 }
 
-pub(super) struct List;
-
-#[async_trait]
-impl ReadTool for List {
-    type Params = Nothing;
-
-    async fn run(&self, call: &CallContext, _: Nothing) -> Result<Output, Refusal> {
-        let own = call.caller.agent_id.clone();
-        let views = call.services.store.read(move |r| rules::list(r, Some(&own))).await?;
-        let (rows, all) = fitting(views.iter().map(view_json), LIST_BYTES);
-        Ok(Output { content: Value::Array(rows), truncated: !all, ..Output::default() })
-    }
+pub(super) async fn list(call: &CallContext, _: Nothing) -> Result<Output, Refusal> {
+    let own = call.caller.agent_id.clone();
+    let views = call.services.store.read(move |r| rules::list(r, Some(&own))).await?;
+    Ok(listed(views.iter().map(view_json)))
 }
 
-pub(super) struct History;
-
-#[async_trait]
-impl ReadTool for History {
-    type Params = HistoryParams;
-
-    async fn run(&self, call: &CallContext, params: HistoryParams) -> Result<Output, Refusal> {
-        let query = HistoryQuery {
-            channel: channel_name(&params.channel)?,
-            limit: params.limit.unwrap_or(HISTORY_DEFAULT),
-            before_seq: params.before_seq,
-            after_seq: params.after_seq,
-        };
-        let forward = query.after_seq.is_some();
-        let (reader, channel) = (call.party(), query.channel.clone());
-        let posts = call.services.store.read(move |r| rules::history(r, &reader, &query)).await?;
-        // If not all messages fit, the messages farthest from the start of the reading are dropped.
-        let (messages, all) = if forward {
-            fitting(posts.iter().map(post_json), HISTORY_BYTES)
-        } else {
-            let (mut rows, all) = fitting(posts.iter().rev().map(post_json), HISTORY_BYTES);
-            rows.reverse();
-            (rows, all)
-        };
-        let content = json!({ "channel": channel, "messages": messages });
-        Ok(Output { content, truncated: !all, ..Output::default() })
-    }
+pub(super) async fn history(call: &CallContext, params: HistoryParams) -> Result<Output, Refusal> {
+    let query = HistoryQuery {
+        channel: channel_name(&params.channel)?,
+        limit: params.limit.unwrap_or(HISTORY_DEFAULT),
+        before_seq: params.before_seq,
+        after_seq: params.after_seq,
+    };
+    let forward = query.after_seq.is_some();
+    let (reader, channel) = (call.party(), query.channel.clone());
+    let posts = call.services.store.read(move |r| rules::history(r, &reader, &query)).await?;
+    // If not all messages fit, the messages farthest from the start of the reading are dropped.
+    let (messages, all) = if forward {
+        fitting(posts.iter().map(post_json), HISTORY_BYTES)
+    } else {
+        let (mut rows, all) = fitting(posts.iter().rev().map(post_json), HISTORY_BYTES);
+        rows.reverse();
+        (rows, all)
+    };
+    let content = json!({ "channel": channel, "messages": messages });
+    Ok(Output::cut(content, !all))
 }

@@ -10,7 +10,7 @@ use ghost_sandbox::{Capture, Command, Drain, End, Finished, Sandbox};
 use serde_json::Value;
 
 use crate::context::CallContext;
-use crate::tool::Output;
+use crate::effect::Output;
 
 /// Characters of error output that the result of a failed run may show.
 const ERRORS: usize = 2_000;

@@ -15,12 +15,12 @@ use ghost_domain::{ApprovalPlan, BoundFile, Code, Refusal};
 use ghost_policy::{Action, Judgement, Script};
 use serde_json::Value;
 
-use super::commands::{CliParams, PythonParams, bash, directory_of, judged, python};
+use super::commands::{CliParams, PythonParams, bash_argv, directory_of, judged, python_argv};
 use super::line_places::{bases, below};
 use super::repositories;
-use crate::approval::{Approvable, Need};
 use crate::context::{CallContext, Caller, WorldServices};
 use crate::parameters::parse;
+use crate::tool::{Approvable, Need};
 
 /// Files that one command may name.
 const FILES_MAX: usize = 64;
@@ -81,7 +81,7 @@ impl Approvable for CliApproval {
                 }
             }
         };
-        let (argv, env) = (bash(&params.command), params.env);
+        let (argv, env) = (bash_argv(&params.command), params.env);
         let files = bound_files(call, &bases, words).await?;
         let plan = ApprovalPlan { argv, env, files, once_only, ..of_command(call, "tool.cli", arguments, dir) };
         Ok(plan)
@@ -200,7 +200,7 @@ impl Approvable for PythonApproval {
         // The code is in the plan, but not what it imports, opens or starts.
         let once_only = Some("Python code may run or load what is not in it".to_owned());
         Ok(ApprovalPlan {
-            argv: python(params.args),
+            argv: python_argv(params.args),
             files,
             once_only,
             ..of_command(call, "tool.python", arguments, dir)

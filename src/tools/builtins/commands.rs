@@ -4,7 +4,6 @@
 use std::sync::Mutex;
 use std::time::Duration;
 
-use async_trait::async_trait;
 use ghost_config::plan::{Plan, SandboxKind};
 use ghost_domain::ids::GrantId;
 use ghost_domain::text::clip;
@@ -20,10 +19,10 @@ use serde_json::json;
 use super::common::{not_blank, without_nulls};
 use super::repositories;
 use crate::context::{CallContext, Caller, Writable};
+use crate::effect::Output;
 use crate::identity::git_identity;
 use crate::outputs::Before;
 use crate::processes::{NewProcess, ProcessState};
-use crate::tool::{Output, OutsideTool};
 
 /// Progress is shown at most so often.
 const PROGRESS_EVERY: Duration = Duration::from_millis(500);
@@ -38,22 +37,18 @@ pub(super) struct CliParams {
     /// The command line, for bash.
     pub(super) command: String,
     /// The directory to run it in, relative to the workspace; your own directory if absent.
-    #[serde(default)]
     pub(super) cwd: Option<String>,
     /// Milliseconds after which it is killed.
-    #[serde(default)]
     timeout_ms: Option<u64>,
     /// Variables, by name.
     #[serde(default)]
     pub(super) env: std::collections::BTreeMap<String, String>,
     /// Where it runs; the sandbox if absent.
-    #[serde(default)]
     host: Option<CommandHost>,
     /// Whether it runs on after this call; tool.process then shows its output. Its standard input stays open.
     #[serde(default)]
     background: bool,
     /// Milliseconds after which it goes on in the background, if you have tool.process.
-    #[serde(default)]
     yield_ms: Option<u64>,
 }
 
@@ -75,10 +70,8 @@ pub(super) struct PythonParams {
     #[serde(default)]
     pub(super) args: Vec<String>,
     /// The directory to run it in, relative to the workspace; your own directory if absent.
-    #[serde(default)]
     pub(super) cwd: Option<String>,
     /// Milliseconds after which it is killed.
-    #[serde(default)]
     timeout_ms: Option<u64>,
 }
 
@@ -247,12 +240,12 @@ pub(super) fn directory_of(caller: &Caller, cwd: Option<&str>) -> Result<String,
 }
 
 /// Exactly what runs for a command line.
-pub(super) fn bash(line: &str) -> Vec<String> {
+pub(super) fn bash_argv(line: &str) -> Vec<String> {
     ["/bin/bash", "--norc", "--noprofile", "-c", line].map(str::to_owned).to_vec()
 }
 
 /// Exactly what runs for Python code, which goes through standard input.
-pub(super) fn python(args: Vec<String>) -> Vec<String> {
+pub(super) fn python_argv(args: Vec<String>) -> Vec<String> {
     let mut argv = vec!["python3".to_owned(), "-I".to_owned(), "-".to_owned()];
     argv.extend(args);
     argv
@@ -300,69 +293,60 @@ pub(super) fn result(done: &Finished, dir: &str, timeout: Duration) -> Output {
     Output { content, failed, ..Output::default() }
 }
 
-pub(super) struct Cli;
-
-#[async_trait]
-impl OutsideTool for Cli {
-    type Params = CliParams;
-
-    async fn run(&self, call: &CallContext, params: CliParams) -> Result<Output, Refusal> {
-        not_blank("command", &params.command)?;
-        let plan = call.services.plan();
-        match params.host {
-            None | Some(CommandHost::Sandbox) => {}
-            Some(CommandHost::Remote) if plan.sandbox.kind == SandboxKind::Remote => {}
-            Some(CommandHost::Remote) => {
-                return Err(
-                    Refusal::new(Code::PolicyDenied, "this world has no toolbox server").hint("leave `host` out")
-                );
-            }
-            Some(CommandHost::Host) => {
-                return Err(Refusal::new(Code::PolicyDenied, "commands never run on the daemon's own machine")
-                    .hint("leave `host` out: the command then runs in the sandbox"));
-            }
+pub(super) async fn cli(call: &CallContext, params: CliParams) -> Result<Output, Refusal> {
+    not_blank("command", &params.command)?;
+    let plan = call.services.plan();
+    match params.host {
+        None | Some(CommandHost::Sandbox) => {}
+        Some(CommandHost::Remote) if plan.sandbox.kind == SandboxKind::Remote => {}
+        Some(CommandHost::Remote) => {
+            return Err(Refusal::new(Code::PolicyDenied, "this world has no toolbox server").hint("leave `host` out"));
         }
-        let judgement = judged(&plan, &call.caller, &params.command);
-        let may_run = match judgement.action {
-            Action::Allow => true,
-            Action::Ask => call.approved,
-            Action::Deny => false,
-        };
-        if !may_run {
-            let why = judgement.reason.map_or_else(|| "the command is not allowed".to_owned(), |why| why.to_string());
-            return Err(Refusal::new(Code::PolicyDenied, why).hint("nothing was run"));
+        Some(CommandHost::Host) => {
+            return Err(Refusal::new(Code::PolicyDenied, "commands never run on the daemon's own machine")
+                .hint("leave `host` out: the command then runs in the sandbox"));
         }
-        // Variables decide what programs do, and the policy judges only the line.
-        if let Some(name) = params.env.keys().find(|name| !is_plain_variable(name)) {
-            return Err(Refusal::new(Code::PolicyDenied, format!("the variable `{}` may not be set", clip(name, 80)))
-                .hint("variables that change what programs run or load are refused; use another name"));
-        }
-        let dir = directory(call, params.cwd.as_deref())?;
-        // Looked at again: a file may have changed since the call was checked.
-        let found = repositories::look(&call.services, &call.caller, &judgement, &dir).await?.unwrap_or_default();
-        if !call.approved
-            && let Some(why) = repositories::reason(&plan, &call.caller, &judgement, &found)
-        {
-            return Err(Refusal::new(Code::PolicyDenied, why)
-                .hint("nothing was run; make the call again, so that an operator can approve it"));
-        }
-        let note = repositories::note_on_hooks(&judgement, &found);
-        let request = Request {
-            argv: bash(&params.command),
-            env: params.env.into_iter().collect(),
-            stdin: Vec::new(),
-            cwd: params.cwd,
-            timeout_ms: params.timeout_ms,
-            timeout_max_ms: judgement.max_timeout_ms,
-            waits: waits(call, params.background, params.yield_ms)?,
-            line: params.command,
-        };
-        let mut output = run(call, request).await?;
-        if let (Some(note), Some(content)) = (note, output.content.as_object_mut()) {
-            content.insert("note".to_owned(), json!(note));
-        }
-        Ok(output)
     }
+    let judgement = judged(&plan, &call.caller, &params.command);
+    let may_run = match judgement.action {
+        Action::Allow => true,
+        Action::Ask => call.approved,
+        Action::Deny => false,
+    };
+    if !may_run {
+        let why = judgement.reason.map_or_else(|| "the command is not allowed".to_owned(), |why| why.to_string());
+        return Err(Refusal::new(Code::PolicyDenied, why).hint("nothing was run"));
+    }
+    // Variables decide what programs do, and the policy judges only the line.
+    if let Some(name) = params.env.keys().find(|name| !is_plain_variable(name)) {
+        return Err(Refusal::new(Code::PolicyDenied, format!("the variable `{}` may not be set", clip(name, 80)))
+            .hint("variables that change what programs run or load are refused; use another name"));
+    }
+    let dir = directory(call, params.cwd.as_deref())?;
+    // Looked at again: a file may have changed since the call was checked.
+    let found = repositories::look(&call.services, &call.caller, &judgement, &dir).await?.unwrap_or_default();
+    if !call.approved
+        && let Some(why) = repositories::reason(&plan, &call.caller, &judgement, &found)
+    {
+        return Err(Refusal::new(Code::PolicyDenied, why)
+            .hint("nothing was run; make the call again, so that an operator can approve it"));
+    }
+    let note = repositories::note_on_hooks(&judgement, &found);
+    let request = Request {
+        argv: bash_argv(&params.command),
+        env: params.env.into_iter().collect(),
+        stdin: Vec::new(),
+        cwd: params.cwd,
+        timeout_ms: params.timeout_ms,
+        timeout_max_ms: judgement.max_timeout_ms,
+        waits: waits(call, params.background, params.yield_ms)?,
+        line: params.command,
+    };
+    let mut output = run(call, request).await?;
+    if let (Some(note), Some(content)) = (note, output.content.as_object_mut()) {
+        content.insert("note".to_owned(), json!(note));
+    }
+    Ok(output)
 }
 
 /// Only an agent that can reach background commands gets any.
@@ -420,27 +404,20 @@ fn is_plain_variable(name: &str) -> bool {
     is_name && !whole.contains(&upper.as_str()) && !starts.iter().any(|start| upper.starts_with(start))
 }
 
-pub(super) struct Python;
-
-#[async_trait]
-impl OutsideTool for Python {
-    type Params = PythonParams;
-
-    async fn run(&self, call: &CallContext, params: PythonParams) -> Result<Output, Refusal> {
-        not_blank("code", &params.code)?;
-        // Through standard input, the code needs no file that a crash could leave, and has no limit of an argument.
-        let request = Request {
-            argv: python(params.args),
-            env: Vec::new(),
-            stdin: params.code.into_bytes(),
-            cwd: params.cwd,
-            timeout_ms: params.timeout_ms,
-            timeout_max_ms: None,
-            waits: Waits::ToTheEnd,
-            line: "python3".to_owned(),
-        };
-        run(call, request).await
-    }
+pub(super) async fn python(call: &CallContext, params: PythonParams) -> Result<Output, Refusal> {
+    not_blank("code", &params.code)?;
+    // Through standard input, the code needs no file that a crash could leave, and has no limit of an argument.
+    let request = Request {
+        argv: python_argv(params.args),
+        env: Vec::new(),
+        stdin: params.code.into_bytes(),
+        cwd: params.cwd,
+        timeout_ms: params.timeout_ms,
+        timeout_max_ms: None,
+        waits: Waits::ToTheEnd,
+        line: "python3".to_owned(),
+    };
+    run(call, request).await
 }
 
 /// The longest time of a call, in seconds: more than `sandbox.max_timeout_ms` may be, so that the sandbox ends the command.

@@ -3,14 +3,15 @@
 pub(super) use ghost_domain::refusal::not_blank;
 use ghost_domain::transcript::TokenUsage;
 use ghost_domain::usage::{Spending, UsageSum};
-use ghost_domain::{AgentId, Refusal, TextEnum};
+use ghost_domain::{AgentId, Code, Refusal};
 use ghost_operations::Tx;
 use ghost_operations::mail::no_agent;
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-pub(super) use crate::nulls::without_nulls;
+use crate::effect::Output;
+pub(super) use crate::effect::without_nulls;
 
 /// The parameters of a tool that takes none.
 #[derive(Deserialize, JsonSchema)]
@@ -30,6 +31,26 @@ pub(super) fn agent_id(r: &mut Tx, text: &str) -> Result<AgentId, Refusal> {
         Ok(agent_id) => Ok(agent_id),
         Err(refusal) => Err(no_agent(r, refusal, text.trim())?),
     }
+}
+
+/// The agents with these names.
+pub(super) fn agent_ids(r: &mut Tx, texts: &[String]) -> Result<Vec<AgentId>, Refusal> {
+    texts.iter().map(|text| agent_id(r, text)).collect()
+}
+
+/// The number that a parameter gives, or its default. The refusal of a number out of range has this hint.
+pub(super) fn within(field: &str, value: Option<u32>, default: u32, max: u32, hint: &str) -> Result<u32, Refusal> {
+    let value = value.unwrap_or(default);
+    if (1..=max).contains(&value) {
+        return Ok(value);
+    }
+    Err(Refusal::new(Code::InvalidArguments, format!("{field} is {value}; it must be 1 to {max}")).hint(hint))
+}
+
+/// A list as a result, in at most [`LIST_BYTES`].
+pub(super) fn listed(items: impl IntoIterator<Item = Value>) -> Output {
+    let (rows, all) = fitting(items, LIST_BYTES);
+    Output::cut(Value::Array(rows), !all)
 }
 
 /// Collects items until their JSON would exceed `bytes`. The first item is always included. Returns
@@ -60,15 +81,4 @@ pub(super) fn usage_json(sums: &[UsageSum]) -> Value {
         "model_calls": calls, "input_tokens": tokens.input, "output_tokens": tokens.output,
         "cost_usd": spent.cost.usd(), "unpriced_tokens": spent.unpriced_tokens,
     })
-}
-
-/// The schema of a parameter that is one value of an enum.
-pub(super) fn one_of<T: TextEnum>(_: &mut SchemaGenerator) -> Schema {
-    let texts: Vec<&str> = T::ALL.iter().map(|value| value.as_str()).collect();
-    json_schema!({ "type": "string", "enum": texts })
-}
-
-/// The schema of a parameter that is a list of values of an enum.
-pub(super) fn some_of<T: TextEnum>(generator: &mut SchemaGenerator) -> Schema {
-    json_schema!({ "type": "array", "items": one_of::<T>(generator) })
 }

@@ -1,6 +1,5 @@
 //! `util.cron`: the agent's own cron jobs, and a list of everything it has scheduled (BI-87).
 
-use async_trait::async_trait;
 use ghost_domain::schedule::words::{duration, instant};
 use ghost_domain::schedule::{Missed, WakeMode, When};
 use ghost_domain::text::clip;
@@ -12,11 +11,11 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::common::{LIST_BYTES, fitting, not_blank, one_of, without_nulls};
+use super::common::{LIST_BYTES, fitting, not_blank, without_nulls};
 use super::cron_options::{Options, mode};
 use super::schedules::{shown, wrong};
 use crate::context::CallContext;
-use crate::tool::{Output, WorldTool};
+use crate::effect::Output;
 
 /// The largest number of runs in a result.
 const RUNS_SHOWN: u32 = 20;
@@ -39,19 +38,14 @@ enum Action {
 #[serde(deny_unknown_fields)]
 struct Rule {
     /// Five fields, or six with seconds in front, such as `0 9 * * 1-5`.
-    #[serde(default)]
     cron: Option<String>,
     /// The time zone of `cron`, such as Europe/Berlin; UTC if absent.
-    #[serde(default)]
     zone: Option<String>,
     /// An interval, such as 10m or 1h.
-    #[serde(default)]
     every: Option<String>,
     /// For `every`: an instant at which an interval begins; now if absent.
-    #[serde(default)]
     anchor: Option<String>,
     /// One instant; the job is removed after it.
-    #[serde(default)]
     at: Option<String>,
 }
 
@@ -65,11 +59,8 @@ struct Job {
     /// The task to do at that time.
     message: String,
     /// What happens to times that pass while the world is down: `skip` (the default) or `run_once`.
-    #[serde(default)]
-    #[schemars(schema_with = "one_of::<Missed>")]
     missed: Option<Missed>,
     /// The options of the job.
-    #[serde(default)]
     options: Option<Options>,
 }
 
@@ -77,20 +68,14 @@ struct Job {
 #[serde(deny_unknown_fields)]
 struct Patch {
     /// The new schedule.
-    #[serde(default)]
     schedule: Option<Rule>,
     /// The new task.
-    #[serde(default)]
     message: Option<String>,
     /// As in `job`.
-    #[serde(default)]
-    #[schemars(schema_with = "one_of::<Missed>")]
     missed: Option<Missed>,
     /// The new options; options that are absent do not change.
-    #[serde(default)]
     options: Option<Options>,
     /// Whether the job is active.
-    #[serde(default)]
     enabled: Option<bool>,
 }
 
@@ -101,30 +86,21 @@ pub(super) struct CronParams {
     /// job now; `runs` shows its past runs; `wake` sends yourself a message.
     action: Action,
     /// For `add`: the job. Alternatively give name, schedule and message.
-    #[serde(default)]
     job: Option<Job>,
     /// For `add`: the name of the job. Otherwise it selects a job, if job_id is absent.
-    #[serde(default)]
     name: Option<String>,
     /// For `add`: the schedule of the job.
-    #[serde(default)]
     schedule: Option<Rule>,
     /// For `add` and `wake`: the task to do.
-    #[serde(default)]
     message: Option<String>,
     /// For `add` with name, schedule and message: the options of the job.
-    #[serde(default)]
     options: Option<Options>,
     /// The job: its job_id or its name.
-    #[serde(default)]
     job_id: Option<String>,
     /// For `update`: the changes.
-    #[serde(default)]
     patch: Option<Patch>,
     /// For `wake`: `now` (the default), or `next-heartbeat` for a message that waits until the next heartbeat or until
     /// something else wakes you.
-    #[serde(default)]
-    #[schemars(schema_with = "one_of::<WakeMode>")]
     mode: Option<WakeMode>,
 }
 
@@ -136,45 +112,38 @@ fn run_shown(run: &ScheduleRun) -> Value {
     }))
 }
 
-pub(super) struct Cron;
-
-#[async_trait]
-impl WorldTool for Cron {
-    type Params = CronParams;
-
-    fn apply(&self, call: &CallContext, params: CronParams, w: &mut Tx) -> Result<Output, Refusal> {
-        match params.action {
-            Action::Status | Action::List => overview(call, w),
-            Action::Add => add(call, params, w),
-            Action::Update => update(call, params, w),
-            Action::Wake => wake(call, params, w),
-            Action::Remove => {
-                let job = job(call, &params, w)?;
-                let job = rules::cancel(w, &call.party(), job.schedule_id)?;
-                let mut content = shown(call, &job);
-                content["removed"] = json!(true);
-                Ok(content.into())
-            }
-            Action::Run => {
-                let job = job(call, &params, w)?;
-                // The run continues this turn's chain, so that a job which runs itself reaches the
-                // chain's limits.
-                let run = rules::run_now(w, &call.party(), job.schedule_id, call.chain())?;
-                let mut content = run_shown(&run);
-                content["job_id"] = json!(job.schedule_id);
-                Ok(content.into())
-            }
-            Action::Runs => {
-                let job_id = match params.job_id.as_deref().map(str::parse::<ScheduleId>) {
-                    // A job that has ended still has runs.
-                    Some(Ok(job_id)) => job_id,
-                    _ => job(call, &params, w)?.schedule_id,
-                };
-                let runs = rules::runs(w, job_id, RUNS_SHOWN)?;
-                let own = runs.iter().filter(|run| run.agent_id == call.caller.agent_id);
-                let (rows, all) = fitting(own.map(run_shown), LIST_BYTES);
-                Ok(Output { content: json!({ "job_id": job_id, "runs": rows }), truncated: !all, ..Output::default() })
-            }
+pub(super) fn cron(call: &CallContext, params: CronParams, w: &mut Tx) -> Result<Output, Refusal> {
+    match params.action {
+        Action::Status | Action::List => overview(call, w),
+        Action::Add => add(call, params, w),
+        Action::Update => update(call, params, w),
+        Action::Wake => wake(call, params, w),
+        Action::Remove => {
+            let job = job(call, &params, w)?;
+            let job = rules::cancel(w, &call.party(), job.schedule_id)?;
+            let mut content = shown(call, &job);
+            content["removed"] = json!(true);
+            Ok(content.into())
+        }
+        Action::Run => {
+            let job = job(call, &params, w)?;
+            // The run continues this turn's chain, so that a job which runs itself reaches the
+            // chain's limits.
+            let run = rules::run_now(w, &call.party(), job.schedule_id, call.chain())?;
+            let mut content = run_shown(&run);
+            content["job_id"] = json!(job.schedule_id);
+            Ok(content.into())
+        }
+        Action::Runs => {
+            let job_id = match params.job_id.as_deref().map(str::parse::<ScheduleId>) {
+                // A job that has ended still has runs.
+                Some(Ok(job_id)) => job_id,
+                _ => job(call, &params, w)?.schedule_id,
+            };
+            let runs = rules::runs(w, job_id, RUNS_SHOWN)?;
+            let own = runs.iter().filter(|run| run.agent_id == call.caller.agent_id);
+            let (rows, all) = fitting(own.map(run_shown), LIST_BYTES);
+            Ok(Output::cut(json!({ "job_id": job_id, "runs": rows }), !all))
         }
     }
 }
@@ -192,7 +161,7 @@ fn overview(call: &CallContext, w: &mut Tx) -> Result<Output, Refusal> {
         "now": call.services.ctx.now().rfc3339(), "jobs": jobs, "timers": timers, "watches": watches,
         "next_at": all.iter().filter_map(|schedule| schedule.next_at).min().map(Timestamp::rfc3339),
     });
-    Ok(Output { content, truncated: !(all_jobs && all_timers && all_watches), ..Output::default() })
+    Ok(Output::cut(content, !(all_jobs && all_timers && all_watches)))
 }
 
 /// The job that the arguments select by id or by name.

@@ -7,7 +7,6 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::common::one_of;
 use super::schedules::wrong;
 use crate::context::CallContext;
 
@@ -16,35 +15,23 @@ use crate::context::CallContext;
 #[serde(deny_unknown_fields)]
 pub(super) struct Options {
     /// `main`: in your ongoing conversation; `isolated`: separate from it.
-    #[serde(default)]
-    #[schemars(schema_with = "one_of::<Session>")]
     session: Option<Session>,
     /// `systemEvent` (the default) is mail to you, in `main`; `agentTurn` is a separate turn, in `isolated`, that
     /// recalls nothing of your other turns.
-    #[serde(default)]
-    #[schemars(schema_with = "one_of::<Payload>")]
     payload: Option<Payload>,
     /// For a systemEvent: wake you `now` (the default), or with your `next-heartbeat`.
-    #[serde(default)]
-    #[schemars(schema_with = "one_of::<WakeMode>")]
     wake: Option<WakeMode>,
     /// For an agentTurn: where its final text goes: `announce` (the default), `webhook` or `none`.
-    #[serde(default)]
-    #[schemars(schema_with = "one_of::<Deliver>")]
     deliver: Option<Deliver>,
     /// For `announce`: `last` (your last conversation with someone outside; the default), a chat channel, or the id of
     /// a conversation. For `webhook`: its name, for a thread of the job; name/thread only if the webhook's threads go
     /// to you.
-    #[serde(default)]
     to: Option<String>,
     /// For an agentTurn: the longest time it may take, such as 90s.
-    #[serde(default)]
     timeout: Option<String>,
     /// For an agentTurn: the largest number of model calls.
-    #[serde(default)]
     max_rounds: Option<u32>,
     /// For an agentTurn: the model, as model or provider/model.
-    #[serde(default)]
     model: Option<String>,
 }
 

@@ -9,7 +9,7 @@ use ghost_operations::grants;
 
 use super::workspace::{Scope, resolve, with_scope_hint};
 use crate::context::CallContext;
-use crate::tool::Output;
+use crate::effect::Output;
 use crate::workspace::FileWrite;
 
 /// Where something is saved.

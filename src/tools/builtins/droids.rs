@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use async_trait::async_trait;
 use ghost_domain::droid::{OUTPUT_DEFAULT, TASK_FILE, TIMEOUT_DEFAULT, TIMEOUT_MAX};
 use ghost_domain::droid_id::DROIDS;
 use ghost_domain::text::{clip, prefix_bytes};
@@ -17,7 +16,7 @@ use serde_json::{Value, json};
 
 use super::common::{LIST_BYTES, fitting, without_nulls};
 use crate::context::CallContext;
-use crate::tool::{Output, ReadTool, WorldTool};
+use crate::effect::Output;
 use crate::workspace::{EntryKind, Lines};
 
 /// Bytes of the output that a check reads, and characters that it shows (DROID-09).
@@ -33,36 +32,23 @@ const TOOLS_MAX: usize = 100;
 /// Stands for all droids of the caller.
 const ALL: &str = "all";
 
-#[derive(Clone, Copy, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-enum Mode {
-    Run,
-    Session,
-}
-
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct SpawnParams {
     /// What the droid is to do, complete: it knows nothing of your work. Name the files that it should read.
     task: String,
     /// The name of its output file, in its own directory.
-    #[serde(default)]
     output_path: Option<String>,
     /// How long it may work, 1 to 300; 120 if absent.
-    #[serde(default)]
     #[schemars(range(min = 1, max = 300))]
     timeout_seconds: Option<u32>,
     /// `run` ends with its task; `session` then waits for more work, which you send with `steer`.
-    #[serde(default)]
-    mode: Option<Mode>,
+    mode: Option<DroidMode>,
     /// A short name, for people.
-    #[serde(default)]
     label: Option<String>,
     /// Another model of this world.
-    #[serde(default)]
     model: Option<String>,
     /// Fewer tools than your droids may have.
-    #[serde(default)]
     tools: Option<Vec<String>>,
 }
 
@@ -87,83 +73,64 @@ pub(super) struct ControlParams {
     /// `list` shows your droids, `steer` sends one guidance or more work, `kill` ends one.
     action: Action,
     /// The droid; `all` for kill means all of yours.
-    #[serde(default)]
     droid_id: Option<String>,
     /// For steer: what it should know or do. For kill: the reason.
-    #[serde(default)]
     message: Option<String>,
 }
 
-pub(super) struct Spawn;
-
-#[async_trait]
-impl WorldTool for Spawn {
-    type Params = SpawnParams;
-
-    fn apply(&self, call: &CallContext, params: SpawnParams, w: &mut Tx) -> Result<Output, Refusal> {
-        let (plan, parent_id) = (call.services.plan(), &call.caller.agent_id);
-        let wanted = params.tools.as_deref();
-        if wanted.is_some_and(|words| words.len() > TOOLS_MAX) {
-            return Err(Refusal::new(Code::InvalidArguments, format!("tools has more than {TOOLS_MAX} names")));
-        }
-        let own: BTreeSet<String> = call.tools.iter().map(|spec| spec.name.clone()).collect();
-        let parent = plan.spec_for(&agent_named(w, parent_id)?)?;
-        let above = match parent_id.is_droid() {
-            true => w.droid_get(parent_id)?.map(|droid| droid.terms.tools),
-            false => None,
-        };
-        let part = |part: &Option<String>| part.clone().unwrap_or_default();
-        let terms = DroidTerms {
-            tools: plan.droid_tools(&own, above.as_ref(), wanted)?,
-            groups: parent.access.groups().clone(),
-            model: params.model.as_deref().map(|model| plan.droid_model(model)).transpose()?,
-            parent_model: format!("{}/{}", part(&parent.model.provider), part(&parent.model.model)),
-            turn_seconds: params.timeout_seconds.unwrap_or(TIMEOUT_DEFAULT).min(TIMEOUT_MAX),
-            depth: 1,
-        };
-        let new = NewDroid {
-            parent_id: parent_id.clone(),
-            task: params.task,
-            output: params.output_path.unwrap_or_else(|| OUTPUT_DEFAULT.to_owned()),
-            mode: match params.mode {
-                None | Some(Mode::Run) => DroidMode::Run,
-                Some(Mode::Session) => DroidMode::Session,
-            },
-            label: params.label,
-            terms,
-            chain: call.chain(),
-        };
-        let droid = rules::spawn(w, new)?;
-        let content = json!({
-            "droid_id": droid.droid_id, "status": "spawned", "mode": droid.mode, "workspace": format!("{}/", droid.home()),
-            "output_path": droid.output_path, "timeout_seconds": droid.terms.turn_seconds, "tools": droid.terms.tools,
-        });
-        Ok(content.into())
+pub(super) fn spawn(call: &CallContext, params: SpawnParams, w: &mut Tx) -> Result<Output, Refusal> {
+    let (plan, parent_id) = (call.services.plan(), &call.caller.agent_id);
+    let wanted = params.tools.as_deref();
+    if wanted.is_some_and(|words| words.len() > TOOLS_MAX) {
+        return Err(Refusal::new(Code::InvalidArguments, format!("tools has more than {TOOLS_MAX} names")));
     }
+    let own: BTreeSet<String> = call.tools.iter().map(|spec| spec.name.clone()).collect();
+    let parent = plan.spec_for(&agent_named(w, parent_id)?)?;
+    let above = match parent_id.is_droid() {
+        true => w.droid_get(parent_id)?.map(|droid| droid.terms.tools),
+        false => None,
+    };
+    let part = |part: &Option<String>| part.clone().unwrap_or_default();
+    let terms = DroidTerms {
+        tools: plan.droid_tools(&own, above.as_ref(), wanted)?,
+        groups: parent.access.groups().clone(),
+        model: params.model.as_deref().map(|model| plan.droid_model(model)).transpose()?,
+        parent_model: format!("{}/{}", part(&parent.model.provider), part(&parent.model.model)),
+        turn_seconds: params.timeout_seconds.unwrap_or(TIMEOUT_DEFAULT).min(TIMEOUT_MAX),
+        depth: 1,
+    };
+    let new = NewDroid {
+        parent_id: parent_id.clone(),
+        task: params.task,
+        output: params.output_path.unwrap_or_else(|| OUTPUT_DEFAULT.to_owned()),
+        mode: params.mode.unwrap_or(DroidMode::Run),
+        label: params.label,
+        terms,
+        chain: call.chain(),
+    };
+    let droid = rules::spawn(w, new)?;
+    let content = json!({
+        "droid_id": droid.droid_id, "status": "spawned", "mode": droid.mode, "workspace": format!("{}/", droid.home()),
+        "output_path": droid.output_path, "timeout_seconds": droid.terms.turn_seconds, "tools": droid.terms.tools,
+    });
+    Ok(content.into())
 }
 
-pub(super) struct Check;
-
-#[async_trait]
-impl ReadTool for Check {
-    type Params = CheckParams;
-
-    async fn run(&self, call: &CallContext, params: CheckParams) -> Result<Output, Refusal> {
-        let named = params.droid_id;
-        let droid = call.services.store.read(move |r| rules::named(r, &named)).await?;
-        let files = files(call, &droid).await?;
-        let (preview, preview_truncated) = preview(call, &droid).await?;
-        let mut content = summary(&droid);
-        let more = json!({
-            "error": droid.error.as_ref().map(|error| json!({
-                "code": error.code, "message": error.message, "hint": error.hint, "retryable": error.code.retryable(),
-            })),
-            "answer": droid.result, "files": files, "output_preview": preview,
-            "preview_truncated": preview_truncated.then_some(true), "tools": droid.terms.tools,
-        });
-        merge(&mut content, more);
-        Ok(Output { truncated: preview_truncated, ..content.into() })
-    }
+pub(super) async fn check(call: &CallContext, params: CheckParams) -> Result<Output, Refusal> {
+    let named = params.droid_id;
+    let droid = call.services.store.read(move |r| rules::named(r, &named)).await?;
+    let files = files(call, &droid).await?;
+    let (preview, preview_truncated) = preview(call, &droid).await?;
+    let mut content = summary(&droid);
+    let more = json!({
+        "error": droid.error.as_ref().map(|error| json!({
+            "code": error.code, "message": error.message, "hint": error.hint, "retryable": error.code.retryable(),
+        })),
+        "answer": droid.result, "files": files, "output_preview": preview,
+        "preview_truncated": preview_truncated.then_some(true), "tools": droid.terms.tools,
+    });
+    merge(&mut content, more);
+    Ok(Output { truncated: preview_truncated, ..content.into() })
 }
 
 fn merge(content: &mut Value, more: Value) {
@@ -215,39 +182,32 @@ fn summary(droid: &Droid) -> Value {
     }))
 }
 
-pub(super) struct Control;
-
-#[async_trait]
-impl WorldTool for Control {
-    type Params = ControlParams;
-
-    fn apply(&self, call: &CallContext, params: ControlParams, w: &mut Tx) -> Result<Output, Refusal> {
-        let by = call.party();
-        let message = params.message.as_deref();
-        match params.action {
-            Action::List => {
-                let droids = w.droid_list(Some(&call.caller.agent_id), None, LISTED)?;
-                let rows = droids.iter().map(|droid| {
-                    let mut row = summary(droid);
-                    merge(&mut row, json!({ "task": prefix_bytes(&droid.task, 200) }));
-                    row
-                });
-                let (droids, all) = fitting(rows, LIST_BYTES);
-                Ok(Output { truncated: !all, ..json!({ "droids": droids }).into() })
+pub(super) fn control(call: &CallContext, params: ControlParams, w: &mut Tx) -> Result<Output, Refusal> {
+    let by = call.party();
+    let message = params.message.as_deref();
+    match params.action {
+        Action::List => {
+            let droids = w.droid_list(Some(&call.caller.agent_id), None, LISTED)?;
+            let rows = droids.iter().map(|droid| {
+                let mut row = summary(droid);
+                merge(&mut row, json!({ "task": prefix_bytes(&droid.task, 200) }));
+                row
+            });
+            let (droids, all) = fitting(rows, LIST_BYTES);
+            Ok(Output { truncated: !all, ..json!({ "droids": droids }).into() })
+        }
+        Action::Steer => {
+            let message = message.ok_or_else(|| missing("message", "say what the droid should know or do"))?;
+            let droid = rules::steer(w, &by, needed(params.droid_id.as_deref())?, message, Some(call.chain()))?;
+            Ok(json!({ "droid_id": droid.droid_id, "status": droid.state, "steered": true }).into())
+        }
+        Action::Kill => {
+            let mut ended = Vec::new();
+            for droid_id in wanted(w, call, needed(params.droid_id.as_deref())?)? {
+                let droid = rules::kill(w, &by, &droid_id, message)?;
+                ended.push(json!({ "droid_id": droid.droid_id, "status": droid.state }));
             }
-            Action::Steer => {
-                let message = message.ok_or_else(|| missing("message", "say what the droid should know or do"))?;
-                let droid = rules::steer(w, &by, needed(params.droid_id.as_deref())?, message, Some(call.chain()))?;
-                Ok(json!({ "droid_id": droid.droid_id, "status": droid.state, "steered": true }).into())
-            }
-            Action::Kill => {
-                let mut ended = Vec::new();
-                for droid_id in wanted(w, call, needed(params.droid_id.as_deref())?)? {
-                    let droid = rules::kill(w, &by, &droid_id, message)?;
-                    ended.push(json!({ "droid_id": droid.droid_id, "status": droid.state }));
-                }
-                Ok(json!({ "droids": ended }).into())
-            }
+            Ok(json!({ "droids": ended }).into())
         }
     }
 }

@@ -16,13 +16,13 @@ use serde_json::{Map, Value, json};
 use super::common::without_nulls;
 use super::settled;
 use crate::context::CallContext;
+use crate::effect::{AfterCrash, ErasedOutside, Output, Run};
 use crate::live::SourceTools;
 use crate::mcp::asking::{Asking, QUESTION_TIME};
 use crate::mcp::connection_for;
 use crate::mcp::parts::Part;
 use crate::schema::lenient;
-
-use crate::tool::{AfterCrash, ErasedOutside, Output, Run, Tool};
+use crate::tool::Tool;
 
 /// How much longer than its request a call may take, in seconds: the server may have to be started.
 const MARGIN: u64 = 60;

@@ -4,7 +4,6 @@
 //!
 //! This tool must never reach a conversation other than the turn's own (MSG-11).
 
-use async_trait::async_trait;
 use ghost_domain::text::clip;
 use ghost_domain::{ActionKind, Code, Conversation, Refusal};
 use ghost_operations::Tx;
@@ -15,50 +14,21 @@ use serde_json::json;
 
 use super::channel::{channel, send_with_files};
 use crate::context::CallContext;
-use crate::tool::{Output, WorldTool};
-
-/// The action.
-#[derive(Clone, Copy, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-enum What {
-    Send,
-    Delete,
-    React,
-    Poll,
-    Pin,
-    Thread,
-}
-
-impl What {
-    fn kind(self) -> ActionKind {
-        match self {
-            Self::Send => ActionKind::Send,
-            Self::Delete => ActionKind::Delete,
-            Self::React => ActionKind::React,
-            Self::Poll => ActionKind::Poll,
-            Self::Pin => ActionKind::Pin,
-            Self::Thread => ActionKind::Thread,
-        }
-    }
-}
+use crate::effect::Output;
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct MessageParams {
     /// The action. The turn's channel note lists the supported ones.
-    action: What,
+    action: ActionKind,
     /// The conversation. May be absent: only the conversation that this turn came from can be reached.
-    #[serde(default)]
     to: Option<String>,
     /// The text for send, the question for poll, the first text for thread.
-    #[serde(default)]
     message: Option<String>,
     /// The message to act on. For delete one of your own, for pin any. For react the newest message from outside if
     /// absent. For thread the message that the thread starts from, if any.
-    #[serde(default)]
     message_id: Option<String>,
     /// For react: one emoji.
-    #[serde(default)]
     emoji: Option<String>,
     /// For react and pin: remove the reaction or the pin.
     #[serde(default)]
@@ -80,12 +50,12 @@ fn missing(field: &str, action: ActionKind) -> Refusal {
 /// Refuses arguments that the action does not use: they are a sign of a mistake.
 fn check_unused(params: &MessageParams) -> Result<(), Refusal> {
     let (text, id, emoji, remove, options, files) = match params.action {
-        What::Send => (true, false, false, false, false, true),
-        What::Delete => (false, true, false, false, false, false),
-        What::React => (false, true, true, true, false, false),
-        What::Poll => (true, false, false, false, true, false),
-        What::Pin => (false, true, false, true, false, false),
-        What::Thread => (true, true, false, false, false, false),
+        ActionKind::Send => (true, false, false, false, false, true),
+        ActionKind::Delete => (false, true, false, false, false, false),
+        ActionKind::React => (false, true, true, true, false, false),
+        ActionKind::Poll => (true, false, false, false, true, false),
+        ActionKind::Pin => (false, true, false, true, false, false),
+        ActionKind::Thread => (true, true, false, false, false, false),
     };
     for (field, given, used) in [
         ("message", params.message.is_some(), text),
@@ -96,7 +66,7 @@ fn check_unused(params: &MessageParams) -> Result<(), Refusal> {
         ("attachments", !params.attachments.is_empty(), files),
     ] {
         if given && !used {
-            let action = params.action.kind();
+            let action = params.action;
             return Err(Refusal::new(Code::InvalidArguments, format!("{action} does not use {field}"))
                 .hint(format!("leave {field} out, or choose the action that it belongs to"))
                 .details(json!({ "field": field })));
@@ -106,22 +76,22 @@ fn check_unused(params: &MessageParams) -> Result<(), Refusal> {
 }
 
 fn deed(params: MessageParams) -> Result<ChannelAction, Refusal> {
-    let kind = params.action.kind();
+    let kind = params.action;
     let text = params.message.ok_or_else(|| missing("message", kind));
     let id = params.message_id;
     Ok(match params.action {
-        What::Delete => ChannelAction::Delete { message_id: id.ok_or_else(|| missing("message_id", kind))? },
-        What::React => {
+        ActionKind::Delete => ChannelAction::Delete { message_id: id.ok_or_else(|| missing("message_id", kind))? },
+        ActionKind::React => {
             let emoji = params.emoji.ok_or_else(|| missing("emoji", kind))?;
             ChannelAction::React { message_id: id, emoji, remove: params.remove }
         }
-        What::Poll => ChannelAction::Poll { question: text?, options: params.options },
-        What::Pin => {
+        ActionKind::Poll => ChannelAction::Poll { question: text?, options: params.options },
+        ActionKind::Pin => {
             ChannelAction::Pin { message_id: id.ok_or_else(|| missing("message_id", kind))?, remove: params.remove }
         }
-        What::Thread => ChannelAction::Thread { message_id: id, text: text? },
+        ActionKind::Thread => ChannelAction::Thread { message_id: id, text: text? },
         // The caller handles `send` itself.
-        What::Send => return Err(missing("message", kind)),
+        ActionKind::Send => return Err(missing("message", kind)),
     })
 }
 
@@ -145,33 +115,26 @@ fn check_to(conversation: &Conversation, to: Option<&str>) -> Result<(), Refusal
 }
 
 /// `message`.
-pub(super) struct Message;
-
-#[async_trait]
-impl WorldTool for Message {
-    type Params = MessageParams;
-
-    fn apply(&self, call: &CallContext, params: MessageParams, w: &mut Tx) -> Result<Output, Refusal> {
-        let conversation_id = channel(call)?.conversation_id;
-        check_unused(&params)?;
-        let conversation = rules::get(w, conversation_id)?;
-        check_to(&conversation, params.to.as_deref())?;
-        let plan = call.services.plan();
-        let means = AllowedActions {
-            actions: plan.channel_actions(&conversation.adapter).to_vec(),
-            reactions: plan.reactions_of(&call.caller.archetype),
-        };
-        rules::check_supported(&conversation, &means.actions, params.action.kind())?;
-        if let What::Send = params.action {
-            let content = params.message.ok_or_else(|| missing("message", ActionKind::Send))?;
-            return send_with_files(call, content, &params.attachments, w);
-        }
-        let (own, deed) = (&call.caller.agent_id, deed(params)?);
-        let entry = rules::act(w, own, call.turn_id, conversation_id, &means, deed)?;
-        Ok(json!({
-            "message_id": entry.message_id, "conversation_id": conversation_id, "delivery": entry.delivery,
-            "action": entry.action,
-        })
-        .into())
+pub(super) fn message(call: &CallContext, params: MessageParams, w: &mut Tx) -> Result<Output, Refusal> {
+    let conversation_id = channel(call)?.conversation_id;
+    check_unused(&params)?;
+    let conversation = rules::get(w, conversation_id)?;
+    check_to(&conversation, params.to.as_deref())?;
+    let plan = call.services.plan();
+    let means = AllowedActions {
+        actions: plan.channel_actions(&conversation.adapter).to_vec(),
+        reactions: plan.reactions_of(&call.caller.archetype),
+    };
+    rules::check_supported(&conversation, &means.actions, params.action)?;
+    if params.action == ActionKind::Send {
+        let content = params.message.ok_or_else(|| missing("message", ActionKind::Send))?;
+        return send_with_files(call, content, &params.attachments, w);
     }
+    let (own, deed) = (&call.caller.agent_id, deed(params)?);
+    let entry = rules::act(w, own, call.turn_id, conversation_id, &means, deed)?;
+    Ok(json!({
+        "message_id": entry.message_id, "conversation_id": conversation_id, "delivery": entry.delivery,
+        "action": entry.action,
+    })
+    .into())
 }

@@ -1,10 +1,8 @@
 //! The tools for messages to other agents: send, ask, broadcast (BI-30..32; MSG-02..07). The sender
 //! is always the caller.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
 use ghost_domain::journal::FilePlan;
 use ghost_domain::text::clip;
 use ghost_domain::write_acl::WorkspacePath;
@@ -16,10 +14,10 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::common::{agent_id, not_blank, without_nulls};
+use super::common::{agent_id, agent_ids, not_blank, within, without_nulls};
 use super::written::only;
 use crate::context::CallContext;
-use crate::tool::{AskTool, FileTool, FileWork, Output, Run, WorldTool};
+use crate::effect::{FileWork, Output, Typed, ask, choose, file, world};
 use crate::workspace::sha256_hex;
 
 /// The largest number of characters in a subject.
@@ -41,16 +39,13 @@ pub(super) struct SendParams {
     /// The text of the message, or the content of the file.
     content: String,
     /// Put the content into a file of this name in the receiver's inbox directory instead.
-    #[serde(default)]
     filename: Option<String>,
     /// A short line above the text.
-    #[serde(default)]
     subject: Option<String>,
     /// Whether it wakes the receiver.
     #[serde(default = "default_true")]
     wake: bool,
     /// Wait so many seconds for an answer, as syscall.ask does.
-    #[serde(default)]
     timeout_seconds: Option<u32>,
 }
 
@@ -66,10 +61,8 @@ pub(super) struct AskParams {
     /// The question.
     message: String,
     /// Seconds to wait for the answer.
-    #[serde(default)]
     timeout_seconds: Option<u32>,
     /// What the other agent needs to know to answer.
-    #[serde(default)]
     context: Option<String>,
 }
 
@@ -82,23 +75,22 @@ pub(super) struct BroadcastParams {
     #[serde(default)]
     exclude: Vec<String>,
     /// Only agents of this archetype get the message.
-    #[serde(default)]
     archetype: Option<String>,
 }
 
 /// `syscall.message.send`. Its kind of effect depends on its arguments.
-pub(super) fn send() -> Run {
-    let (plain, file, ask) = (Run::world(Send), Run::file(SendFile), Run::ask(SendAndWait));
-    Run::Choose(Arc::new(move |arguments| {
+pub(super) fn send() -> Typed<SendParams> {
+    let (plain, file, ask) = (world(send_plain).run, file(prepare_file, record_file).run, ask(send_and_wait).run);
+    choose(move |arguments| {
         let waits = arguments.get("timeout_seconds").and_then(Value::as_u64).is_some_and(|seconds| seconds > 0);
         let names_file = arguments.get("filename").is_some_and(Value::is_string);
         match (waits, names_file) {
             (true, false) => ask.clone(),
             (false, true) => file.clone(),
-            // `Send` refuses both at once, before it has any effect.
+            // This one refuses both at once, before it has any effect.
             _ => plain.clone(),
         }
-    }))
+    })
 }
 
 impl SendParams {
@@ -108,87 +100,67 @@ impl SendParams {
     }
 }
 
-struct Send;
-
-#[async_trait]
-impl WorldTool for Send {
-    type Params = SendParams;
-
-    fn apply(&self, call: &CallContext, params: SendParams, w: &mut Tx) -> Result<Output, Refusal> {
-        not_blank("content", &params.content)?;
-        if params.filename.is_some() {
-            return Err(Refusal::new(Code::InvalidArguments, "filename and timeout_seconds exclude each other")
-                .hint("send the file first, then ask about it"));
-        }
-        let to = agent_id(w, &params.to)?;
-        let (subject, bytes) = (params.subject(), params.content.len());
-        let new_message = NewMessage {
-            subject,
-            wake: params.wake,
-            ..NewMessage::new(&to, call.party(), Kind::Message, params.content, call.chain())
-        };
-        let envelope = mail::deliver(w, new_message)?;
-        let content = json!({ "message_id": envelope.message_id, "sent_to": to, "bytes": bytes });
-        Ok(with_wait(w, call, &to, content)?.into())
+fn send_plain(call: &CallContext, params: SendParams, w: &mut Tx) -> Result<Output, Refusal> {
+    not_blank("content", &params.content)?;
+    if params.filename.is_some() {
+        return Err(Refusal::new(Code::InvalidArguments, "filename and timeout_seconds exclude each other")
+            .hint("send the file first, then ask about it"));
     }
+    let to = agent_id(w, &params.to)?;
+    let (subject, bytes) = (params.subject(), params.content.len());
+    let new_message = NewMessage {
+        subject,
+        wake: params.wake,
+        ..NewMessage::new(&to, call.party(), Kind::Message, params.content, call.chain())
+    };
+    let envelope = mail::deliver(w, new_message)?;
+    let content = json!({ "message_id": envelope.message_id, "sent_to": to, "bytes": bytes });
+    Ok(with_wait(w, call, &to, content)?.into())
 }
 
 /// Sends a message with a file. This is the only way to put a file into another agent's directory
 /// (MSG-06, ACL-03).
-struct SendFile;
-
-#[async_trait]
-impl FileTool for SendFile {
-    type Params = SendParams;
-
-    async fn prepare(&self, call: &CallContext, params: &SendParams) -> Result<FileWork, Refusal> {
-        not_blank("content", &params.content)?;
-        let limits = call.services.ctx.limits();
-        if params.content.len() > limits.file_bytes as usize {
-            return Err(Refusal::new(
-                Code::TooLarge,
-                format!("the file has {} bytes; at most {} are taken", params.content.len(), limits.file_bytes),
-            )
-            .hint("write it to the workspace in parts and send the paths"));
-        }
-        let name = file_name(params.filename.as_deref().unwrap_or_default())?;
-        let named = params.to.clone();
-        let to = call
-            .services
-            .read(move |r| {
-                let to = agent_id(r, &named)?;
-                Ok::<_, Refusal>(agent_named(r, &to)?.agent_id)
-            })
-            .await?;
-        let path = WorkspacePath::parse(&format!("agents/{to}/inbox/{name}"), false)?;
-        let before = call.services.workspace.hash(&path).await?;
-        let after = sha256_hex(params.content.as_bytes());
-        if before.as_ref().is_some_and(|before| *before != after) {
-            return Err(Refusal::new(Code::Conflict, format!("{to} has another file `{name}` in its inbox"))
-                .hint("nothing was sent; choose another filename"));
-        }
-        // A message that would be refused at delivery is refused before the file is written.
-        let new_message = file_message(call, params, &to, path.as_str());
-        call.services.read(move |r| mail::would_deliver(r, &new_message)).await?;
-        let plan = FilePlan { path: path.as_str().to_owned(), before, after: Some(after), grant_id: None };
-        Ok(FileWork::one(plan, params.content.clone().into_bytes()))
+async fn prepare_file(call: &CallContext, params: &SendParams) -> Result<FileWork, Refusal> {
+    not_blank("content", &params.content)?;
+    let limits = call.services.ctx.limits();
+    if params.content.len() > limits.file_bytes as usize {
+        return Err(Refusal::new(
+            Code::TooLarge,
+            format!("the file has {} bytes; at most {} are taken", params.content.len(), limits.file_bytes),
+        )
+        .hint("write it to the workspace in parts and send the paths"));
     }
-
-    fn record(
-        &self,
-        call: &CallContext,
-        params: SendParams,
-        plans: &[FilePlan],
-        w: &mut Tx,
-    ) -> Result<Output, Refusal> {
-        let plan = only(plans)?;
-        let to = agent_id(w, &params.to)?;
-        let bytes = params.content.len();
-        let new_message = file_message(call, &params, &to, &plan.path);
-        let envelope = mail::deliver(w, new_message)?;
-        let content = json!({ "message_id": envelope.message_id, "sent_to": to, "path": plan.path, "bytes": bytes });
-        Ok(with_wait(w, call, &to, content)?.into())
+    let name = file_name(params.filename.as_deref().unwrap_or_default())?;
+    let named = params.to.clone();
+    let to = call
+        .services
+        .read(move |r| {
+            let to = agent_id(r, &named)?;
+            Ok::<_, Refusal>(agent_named(r, &to)?.agent_id)
+        })
+        .await?;
+    let path = WorkspacePath::parse(&format!("agents/{to}/inbox/{name}"), false)?;
+    let before = call.services.workspace.hash(&path).await?;
+    let after = sha256_hex(params.content.as_bytes());
+    if before.as_ref().is_some_and(|before| *before != after) {
+        return Err(Refusal::new(Code::Conflict, format!("{to} has another file `{name}` in its inbox"))
+            .hint("nothing was sent; choose another filename"));
     }
+    // A message that would be refused at delivery is refused before the file is written.
+    let new_message = file_message(call, params, &to, path.as_str());
+    call.services.read(move |r| mail::would_deliver(r, &new_message)).await?;
+    let plan = FilePlan { path: path.as_str().to_owned(), before, after: Some(after), grant_id: None };
+    Ok(FileWork::one(plan, params.content.clone().into_bytes()))
+}
+
+fn record_file(call: &CallContext, params: SendParams, plans: &[FilePlan], w: &mut Tx) -> Result<Output, Refusal> {
+    let plan = only(plans)?;
+    let to = agent_id(w, &params.to)?;
+    let bytes = params.content.len();
+    let new_message = file_message(call, &params, &to, &plan.path);
+    let envelope = mail::deliver(w, new_message)?;
+    let content = json!({ "message_id": envelope.message_id, "sent_to": to, "path": plan.path, "bytes": bytes });
+    Ok(with_wait(w, call, &to, content)?.into())
 }
 
 /// Adds to the result of a send why the message waits, if its receiver is stopped or has failed.
@@ -240,14 +212,8 @@ fn file_name(given: &str) -> Result<String, Refusal> {
 }
 
 fn open_ask(call: &CallContext, w: &mut Tx, target: &str, body: String, seconds: Option<u32>) -> Result<Ask, Refusal> {
-    let seconds = seconds.unwrap_or_else(|| call.services.ctx.limits().ask_seconds);
-    if !(1..=ASK_SECONDS_MAX).contains(&seconds) {
-        return Err(Refusal::new(
-            Code::InvalidArguments,
-            format!("timeout_seconds is {seconds}; it must be 1 to {ASK_SECONDS_MAX}"),
-        )
-        .hint("to send without waiting, use syscall.message.send"));
-    }
+    let (default, hint) = (call.services.ctx.limits().ask_seconds, "to send without waiting, use syscall.message.send");
+    let seconds = within("timeout_seconds", seconds, default, ASK_SECONDS_MAX, hint)?;
     let target: AgentId = agent_id(w, target)?;
     let waiting = WaitingCall {
         agent_id: call.caller.agent_id.clone(),
@@ -259,76 +225,52 @@ fn open_ask(call: &CallContext, w: &mut Tx, target: &str, body: String, seconds:
     asks::open(w, call.party(), Some(waiting), &target, body, timeout, call.chain())
 }
 
-struct SendAndWait;
-
-#[async_trait]
-impl AskTool for SendAndWait {
-    type Params = SendParams;
-
-    fn open(&self, call: &CallContext, params: SendParams, w: &mut Tx) -> Result<Ask, Refusal> {
-        not_blank("content", &params.content)?;
-        let body = match params.subject() {
-            Some(subject) => format!("{subject}\n\n{}", params.content),
-            None => params.content,
-        };
-        open_ask(call, w, &params.to, body, params.timeout_seconds)
-    }
+fn send_and_wait(call: &CallContext, params: SendParams, w: &mut Tx) -> Result<Ask, Refusal> {
+    not_blank("content", &params.content)?;
+    let body = match params.subject() {
+        Some(subject) => format!("{subject}\n\n{}", params.content),
+        None => params.content,
+    };
+    open_ask(call, w, &params.to, body, params.timeout_seconds)
 }
 
 /// `syscall.ask`.
-pub(super) struct Question;
-
-#[async_trait]
-impl AskTool for Question {
-    type Params = AskParams;
-
-    fn open(&self, call: &CallContext, params: AskParams, w: &mut Tx) -> Result<Ask, Refusal> {
-        not_blank("message", &params.message)?;
-        let body = match params.context.as_deref().filter(|context| !context.trim().is_empty()) {
-            Some(context) => format!("{}\n\nContext:\n{context}", params.message),
-            None => params.message,
-        };
-        open_ask(call, w, &params.agent_id, body, params.timeout_seconds)
-    }
+pub(super) fn ask_agent(call: &CallContext, params: AskParams, w: &mut Tx) -> Result<Ask, Refusal> {
+    not_blank("message", &params.message)?;
+    let body = match params.context.as_deref().filter(|context| !context.trim().is_empty()) {
+        Some(context) => format!("{}\n\nContext:\n{context}", params.message),
+        None => params.message,
+    };
+    open_ask(call, w, &params.agent_id, body, params.timeout_seconds)
 }
 
 /// `syscall.broadcast`.
-pub(super) struct ToAll;
-
-#[async_trait]
-impl WorldTool for ToAll {
-    type Params = BroadcastParams;
-
-    fn apply(&self, call: &CallContext, params: BroadcastParams, w: &mut Tx) -> Result<Output, Refusal> {
-        not_blank("message", &params.message)?;
-        if params.exclude.len() > EXCLUDE_MAX {
-            return Err(Refusal::new(Code::InvalidArguments, format!("exclude may name {EXCLUDE_MAX} agents at most"))
-                .hint("send to an archetype, or to single agents, instead"));
-        }
-        let mut exclude = Vec::with_capacity(params.exclude.len());
-        for name in &params.exclude {
-            exclude.push(agent_id(w, name)?);
-        }
-        // `broadcast` sets the receiver of each copy.
-        let new_message =
-            NewMessage::new(&call.caller.agent_id, call.party(), Kind::Broadcast, params.message, call.chain());
-        let unreadable = |error: serde_json::Error| {
-            Refusal::new(Code::Internal, format!("the progress of the broadcast is unreadable: {error}"))
-        };
-        let so_far: Option<Broadcast> =
-            call.progress.clone().map(serde_json::from_value).transpose().map_err(unreadable)?;
-        let archetype = params.archetype.as_deref();
-        let result = mail::broadcast(w, &new_message, &exclude, archetype, so_far)?;
-        if result.rest.is_some() {
-            let progress = serde_json::to_value(result).map_err(unreadable)?;
-            return Ok(Output { progress: Some(progress), ..Output::default() });
-        }
-        let note = (result.delivered == 0).then_some("no agent matches: see syscall.agent.list");
-        let more = (result.more_skipped > 0).then_some(result.more_skipped);
-        let content =
-            json!({ "delivered": result.delivered, "skipped": result.skipped, "more_skipped": more, "note": note });
-        Ok(without_nulls(content).into())
+pub(super) fn broadcast(call: &CallContext, params: BroadcastParams, w: &mut Tx) -> Result<Output, Refusal> {
+    not_blank("message", &params.message)?;
+    if params.exclude.len() > EXCLUDE_MAX {
+        return Err(Refusal::new(Code::InvalidArguments, format!("exclude may name {EXCLUDE_MAX} agents at most"))
+            .hint("send to an archetype, or to single agents, instead"));
     }
+    let exclude = agent_ids(w, &params.exclude)?;
+    // `broadcast` sets the receiver of each copy.
+    let new_message =
+        NewMessage::new(&call.caller.agent_id, call.party(), Kind::Broadcast, params.message, call.chain());
+    let unreadable = |error: serde_json::Error| {
+        Refusal::new(Code::Internal, format!("the progress of the broadcast is unreadable: {error}"))
+    };
+    let so_far: Option<Broadcast> =
+        call.progress.clone().map(serde_json::from_value).transpose().map_err(unreadable)?;
+    let archetype = params.archetype.as_deref();
+    let result = mail::broadcast(w, &new_message, &exclude, archetype, so_far)?;
+    if result.rest.is_some() {
+        let progress = serde_json::to_value(result).map_err(unreadable)?;
+        return Ok(Output { progress: Some(progress), ..Output::default() });
+    }
+    let note = (result.delivered == 0).then_some("no agent matches: see syscall.agent.list");
+    let more = (result.more_skipped > 0).then_some(result.more_skipped);
+    let content =
+        json!({ "delivered": result.delivered, "skipped": result.skipped, "more_skipped": more, "note": note });
+    Ok(without_nulls(content).into())
 }
 
 #[cfg(test)]

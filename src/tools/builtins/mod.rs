@@ -53,7 +53,9 @@ pub use web::{NEED_WEB, absent_web_tools};
 use ghost_domain::tool_catalogue::{CALL, DESCRIBE};
 
 use self::common::WIDE_VIEW;
-use crate::tool::{Run, Tool, Use};
+use crate::effect::{Run, Typed, ask, file, outside, read, world};
+use crate::parameters::Params;
+use crate::tool::{Tool, Use};
 
 /// The view limit of lists, in bytes. Lists end before it, so that the model gets whole JSON.
 const LIST_VIEW: u32 = 64 * 1024;
@@ -85,38 +87,38 @@ pub fn with(extra: Vec<Tool>) -> Vec<Tool> {
     tools
 }
 
+/// A tool of the table: its name, the sentence that models read, and what it does.
+fn tool<P: Params>(name: &str, sentence: &str, does: Typed<P>) -> Tool {
+    Tool::new::<P>(name, sentence, does.run)
+}
+
 fn files() -> [Tool; 5] {
-    use workspace::{Edit, EditParams, List, ListParams, Read, ReadParams, Write, WriteParams};
     [
-        Tool::new::<ReadParams>(
+        tool(
             "workspace.read",
             "Read a text file of the workspace, whole or from a line on, or an image. Every agent may read every file.",
-            Run::read(Read),
+            read(workspace::read),
         )
         .used(Use::Often)
         .view(WIDE_VIEW),
-        Tool::new::<WriteParams>(
+        tool(
             "workspace.write",
             "Create or replace a file, or append to it; files under output/ become published artifacts.",
-            Run::file(Write),
+            file(workspace::prepare_write, workspace::record_write),
         )
         .used(Use::Often),
-        Tool::new::<EditParams>(
+        tool(
             "workspace.edit",
             "Replace an exact piece of text in a file, for small changes.",
-            Run::file(Edit),
+            file(workspace::prepare_edit, workspace::record_edit),
         )
         .used(Use::Often),
-        Tool::new::<patch::PatchParams>(
-            "workspace.patch",
-            "Apply a unified diff to one or several files: all of it, or nothing.",
-            patch::patch(),
-        )
-        .used(Use::Sometimes),
-        Tool::new::<ListParams>(
+        tool("workspace.patch", "Apply a unified diff to one or several files: all of it, or nothing.", patch::patch())
+            .used(Use::Sometimes),
+        tool(
             "workspace.list",
             "List a directory of the workspace, with sizes; use it to find a path before reading.",
-            Run::read(List),
+            read(workspace::list),
         )
         .used(Use::Often)
         .view(LIST_VIEW),
@@ -124,71 +126,70 @@ fn files() -> [Tool; 5] {
 }
 
 fn agents_and_world() -> [Tool; 11] {
-    use common::Nothing;
     [
-        Tool::new::<Nothing>(
+        tool(
             "syscall.reflect",
             "Show the current state of the world: its agents and their activity, tokens and cost so far, the time.",
-            Run::read(world::Reflect),
+            read(world::reflect),
         )
         .view(LIST_VIEW)
         .passing(&["time", "uptime_seconds", "token_usage", "activity", "open_turns"]),
-        Tool::new::<agents::ListParams>(
+        tool(
             "syscall.agent.list",
             "List the agents of the world with archetype and status; use it to find the right agent to contact.",
-            Run::read(agents::List),
+            read(agents::list),
         )
         .view(LIST_VIEW)
         .passing(&["activity", "uptime_seconds"]),
-        Tool::new::<agents::CreateParams>(
+        tool(
             "syscall.agent.create",
             "Create and start an agent from an archetype that this world allows, with an optional first goal.",
-            Run::world(agents::Create),
+            world(agents::create),
         ),
-        Tool::new::<agents::StartParams>(
+        tool(
             "syscall.agent.start",
             "Start an agent that is stopped or failed; does nothing if it runs.",
-            Run::world(agents::Start),
+            world(agents::start),
         ),
-        Tool::new::<agents::DeleteParams>(
+        tool(
             "syscall.agent.delete",
             "Delete an agent that you created. Its unread mail is dropped, its tasks stay open, and it no longer counts towards the limit.",
-            Run::world(agents::Delete),
+            world(agents::delete),
         ),
-        Tool::new::<agents::StopParams>(
+        tool(
             "syscall.agent.stop",
             "Stop an agent once its current turn has ended; all its data is kept for a later start.",
-            Run::world(agents::Stop),
+            world(agents::stop),
         ),
-        Tool::new::<agents::InspectParams>(
+        tool(
             "syscall.agent.inspect",
             "Read another agent's memory files: without a path a list of them, with a path the file's text.",
-            Run::read(agents::Inspect),
+            read(agents::inspect),
         )
         .view(WIDE_VIEW),
-        Tool::new::<Nothing>(
+        tool(
             "syscall.resource.usage",
             "Show the load of the host: processors, memory, disk, and the daemon itself.",
-            Run::read(resources::Usage),
+            read(resources::usage),
         )
         .passing(&["load_1_5_15_minutes", "available_bytes", "runtime"]),
-        Tool::new::<world::StatusParams>(
+        tool(
             "syscall.session.status",
             "Show the current time, the model in use, tokens and cost so far, and waiting mail of an agent.",
-            Run::read(world::Status),
+            read(world::status),
         )
         .passing(&["time", "uptime_seconds", "usage", "activity"]),
-        Tool::new::<sessions::ListParams>(
+        tool(
             "syscall.session.list",
             "List your sessions: your own work, and each conversation that you have answered in.",
-            Run::read(sessions::List),
+            read(sessions::list),
         )
         .view(LIST_VIEW)
         .passing(&["last_at"]),
-        Tool::new::<sessions::HistoryParams>(
+        tool(
             "syscall.session.history",
             "Read what was said in one of your sessions, newest turns first page by page, such as the part that your prompt leaves out.",
-            Run::read(sessions::History),
+            read(sessions::history),
         )
         .view(WIDE_VIEW),
     ]
@@ -196,28 +197,28 @@ fn agents_and_world() -> [Tool; 11] {
 
 fn messages() -> [Tool; 4] {
     [
-        Tool::new::<messages::SendParams>(
+        tool(
             "syscall.message.send",
             "Put a message or a file into another agent's inbox, without waiting for an answer.",
             messages::send(),
         )
         .used(Use::Often),
-        Tool::new::<messages::AskParams>(
+        tool(
             "syscall.ask",
             "Ask another agent and wait for its answer; use it only if you cannot continue without the answer.",
-            Run::ask(messages::Question),
+            ask(messages::ask_agent),
         )
         .used(Use::Often)
         .view(LIST_VIEW),
-        Tool::new::<messages::BroadcastParams>(
+        tool(
             "syscall.broadcast",
             "Send one message to every other agent, or to all of one archetype.",
-            Run::world(messages::ToAll),
+            world(messages::broadcast),
         ),
-        Tool::new::<inbox::ReadParams>(
+        tool(
             "syscall.inbox.read",
             "Take mail that arrived since this turn began; mail that expects an answer waits for its own turn.",
-            Run::world(inbox::Read),
+            world(inbox::read_inbox),
         )
         .used(Use::Sometimes)
         .view(WIDE_VIEW)
@@ -227,73 +228,72 @@ fn messages() -> [Tool; 4] {
 
 /// These tools are registered only in turns that came from an outside conversation (CONF-03).
 fn channel() -> [Tool; 6] {
-    use channel::{Attach, AttachParams, Handoff, HandoffParams, Send, SendOut, SendOutParams, SendParams, SentFiles};
     let handoff = "Give the conversation with someone outside to another agent, which answers from then on.";
     [
-        Tool::new::<message::MessageParams>(
+        tool(
             "message",
             "Act in the conversation that this turn comes from: send, delete, react, poll, pin or thread, as far as it supports that.",
-            Run::world(message::Message),
+            world(message::message),
         )
-        .approved_by(SentFiles { tool: "message" }),
-        Tool::new::<SendParams>(
+        .approved_by(channel::SentFiles { tool: "message" }),
+        tool(
             "channel.send",
             "Send a message now in the conversation that this turn comes from, separately from your final reply.",
-            Run::world(Send),
+            world(channel::send),
         )
         .used(Use::Sometimes),
-        Tool::new::<AttachParams>(
+        tool(
             "channel.file_attach",
             "Attach a workspace file to the reply that this turn will end with.",
-            Run::world(Attach),
+            world(channel::attach),
         )
-        .approved_by(SentFiles { tool: "channel.file_attach" }),
-        Tool::new::<HandoffParams>("channel.handoff", handoff, Run::world(Handoff)),
-        Tool::new::<SendOutParams>(
+        .approved_by(channel::SentFiles { tool: "channel.file_attach" }),
+        tool("channel.handoff", handoff, world(channel::handoff)),
+        tool(
             "syscall.channel.send",
             "Send a message, optionally with files, to the person outside in the conversation that this turn comes from.",
-            Run::world(SendOut),
+            world(channel::send_out),
         )
-        .approved_by(SentFiles { tool: "syscall.channel.send" })
+        .approved_by(channel::SentFiles { tool: "syscall.channel.send" })
         .used(Use::Sometimes),
-        Tool::new::<HandoffParams>("syscall.channel.handoff", handoff, Run::world(Handoff)),
+        tool("syscall.channel.handoff", handoff, world(channel::handoff)),
     ]
 }
 
 fn chat() -> [Tool; 6] {
     [
-        Tool::new::<chat::CreateParams>(
+        tool(
             "syscall.chat.create",
             "Open a named channel for several agents; make it gated if three or more agents will talk there.",
-            Run::world(chat::Create),
+            world(chat::create),
         ),
-        Tool::new::<chat::HistoryParams>(
+        tool(
             "syscall.chat.history",
             "Read the messages of a channel; by default the newest 50.",
-            Run::read(chat::History),
+            read(chat::history),
         )
         .used(Use::Sometimes)
         .view(WIDE_VIEW),
-        Tool::new::<chat::MemberParams>(
+        tool(
             "syscall.chat.invite",
             "Add another agent to a channel that you created.",
-            Run::world(chat::Member { invite: true }),
+            world(chat::invite),
         ),
-        Tool::new::<common::Nothing>(
+        tool(
             "syscall.chat.list",
             "List the channels that you are in or have created, with their members and the seq of the newest message.",
-            Run::read(chat::List),
+            read(chat::list),
         )
         .view(LIST_VIEW),
-        Tool::new::<chat::MemberParams>(
+        tool(
             "syscall.chat.remove",
             "Remove an agent from a channel that you created, or leave a channel yourself.",
-            Run::world(chat::Member { invite: false }),
+            world(chat::remove),
         ),
-        Tool::new::<chat::SendParams>(
+        tool(
             "syscall.chat.send",
             "Post in a channel. In an ungated one, members see it in their next turn, and the members that you mention wake up.",
-            Run::world(chat::Send),
+            world(chat::send),
         )
         .used(Use::Sometimes),
     ]
@@ -306,15 +306,15 @@ fn schedules() -> [Tool; 3] {
             "Watch a file or directory of the workspace: changes are reported to your inbox, including your own writes.",
             Run::world(schedules::Watch),
         ),
-        Tool::new::<schedules::TimerParams>(
+        tool(
             "util.timer",
             "Set a named timer that puts a reminder into your inbox at a given time; it survives restarts.",
-            Run::world(schedules::Timer),
+            world(schedules::timer),
         ),
-        Tool::new::<cron::CronParams>(
+        tool(
             "util.cron",
             "Set, list and change jobs that put a reminder into your inbox repeatedly; also lists timers and watches.",
-            Run::world(cron::Cron),
+            world(cron::cron),
         )
         .view(LIST_VIEW),
     ]
@@ -322,61 +322,53 @@ fn schedules() -> [Tool; 3] {
 
 fn commands() -> [Tool; 3] {
     [
-        Tool::new::<commands::CliParams>(
+        tool(
             "tool.cli",
             "Run a bash command line in the sandbox. The command policy decides which programs may run.",
-            Run::outside(commands::Cli),
+            outside(commands::cli),
         )
         .approved_by(command_plan::CliApproval)
         .used(Use::Regularly)
         .within(commands::TIME_MAX),
-        Tool::new::<processes::ProcessParams>(
-            "tool.process",
-            "Show, feed and kill your background commands.",
-            processes::kind(),
-        )
-        .used(Use::Sometimes)
-        .within(90)
-        .passing(&["duration_ms"]),
-        Tool::new::<commands::PythonParams>(
-            "tool.python",
-            "Run Python 3 code in the sandbox. Print what you want to see.",
-            Run::outside(commands::Python),
-        )
-        .approved_by(command_plan::PythonApproval)
-        .used(Use::Regularly)
-        .within(commands::TIME_MAX),
+        tool("tool.process", "Show, feed and kill your background commands.", processes::process())
+            .used(Use::Sometimes)
+            .within(90)
+            .passing(&["duration_ms"]),
+        tool("tool.python", "Run Python 3 code in the sandbox. Print what you want to see.", outside(commands::python))
+            .approved_by(command_plan::PythonApproval)
+            .used(Use::Regularly)
+            .within(commands::TIME_MAX),
     ]
 }
 
 fn web() -> [Tool; 4] {
     [
-        Tool::new::<browser::BrowserParams>(
+        tool(
             "tool.browser",
             "Open a page in a browser that runs its scripts: its text or HTML, or a screenshot or PDF as a file. Slower than tool.fetch.",
-            Run::outside(browser::Browser),
+            outside(browser::browser),
         )
         .view(WIDE_VIEW)
         .within(browser::TIME_MAX),
-        Tool::new::<web::FetchParams>(
+        tool(
             "tool.fetch",
             "Fetch a page of the web as Markdown; what is no text, or what you want as a file, is saved to the workspace.",
-            Run::outside(web::Fetch),
+            outside(web::fetch),
         )
         .used(Use::Regularly)
         .view(WIDE_VIEW)
         .within(web::TIME_MAX),
-        Tool::new::<web::SearchParams>(
+        tool(
             "tool.web_search",
             "Search the web: titles, addresses and descriptions of pages. Fetch a page to read it.",
-            Run::outside(web::WebSearch),
+            outside(web::web_search),
         )
         .used(Use::Regularly)
         .view(LIST_VIEW),
-        Tool::new::<web::GoogleParams>(
+        tool(
             "tool.google_search",
             "Ask a question that Google's search answers in words, with its sources. Each query that it makes costs money.",
-            Run::outside(web::GoogleSearch),
+            outside(web::google_search),
         )
         .charging()
         .view(LIST_VIEW)
@@ -385,74 +377,63 @@ fn web() -> [Tool; 4] {
 }
 
 fn droids() -> [Tool; 4] {
-    use droids::{Check, CheckParams, Control, ControlParams, Spawn, SpawnParams};
     [
-        Tool::new::<SpawnParams>(
+        tool(
             "syscall.droid.spawn",
             "Start a droid, a helper for one piece of work. You go on; a message comes when it ends, so never wait or poll for it.",
-            Run::world(Spawn),
+            world(droids::spawn),
         )
         .used(Use::Sometimes),
-        Tool::new::<CheckParams>(
+        tool(
             "syscall.droid.check",
             "Show the state, files and output of a droid.",
-            Run::read(Check),
+            read(droids::check),
         )
         .used(Use::Sometimes)
         .passing(&["status", "files"]),
-        Tool::new::<ControlParams>(
+        tool(
             "syscall.droid.control",
             "List, steer and end your droids.",
-            Run::world(Control),
+            world(droids::control),
         )
         .view(LIST_VIEW),
-        Tool::new::<promote::PromoteParams>(
+        tool(
             "syscall.artifact.promote",
             "Copy a file of one of your droids to its place, such as output/reports/.",
-            Run::file(promote::Promote),
+            file(promote::prepare_promotion, promote::record_promotion),
         ),
     ]
 }
 
 /// The tools that reach deferred tools.
 fn deferred() -> [Tool; 2] {
-    use tools::{Call, CallParams, Describe, DescribeParams};
     [
-        Tool::new::<DescribeParams>(
-            DESCRIBE,
-            "Show the parameters of a tool of the briefing's list.",
-            Run::read(Describe),
-        )
-        .view(WIDE_VIEW),
-        Tool::new::<CallParams>(CALL, "Run a tool of the briefing's list.", Run::read(Call)),
+        tool(DESCRIBE, "Show the parameters of a tool of the briefing's list.", read(tools::describe)).view(WIDE_VIEW),
+        tool(CALL, "Run a tool of the briefing's list.", read(tools::call_tool)),
     ]
 }
 
 fn tasks() -> [Tool; 4] {
     [
-        Tool::new::<tasks::CreateParams>(
+        tool(
             "syscall.task.create",
             "Create a task for yourself or another agent; its owner is notified and wakes up.",
-            Run::world(tasks::Create),
+            world(tasks::create),
         )
         .used(Use::Regularly),
-        Tool::new::<tasks::ListParams>(
+        tool(
             "syscall.task.list",
             "List tasks, most urgent first, by owner or status; long descriptions are shortened.",
-            Run::read(tasks::List),
+            read(tasks::list),
         )
         .used(Use::Regularly)
         .view(LIST_VIEW),
-        Tool::new::<tasks::GetParams>(
-            "syscall.task.get",
-            "Read one task in full, with the history of its changes.",
-            Run::read(tasks::Get),
-        )
-        .view(WIDE_VIEW),
-        Tool::new::<tasks::UpdateParams>(
+        tool("syscall.task.get", "Read one task in full, with the history of its changes.", read(tasks::get))
+            .view(WIDE_VIEW),
+        tool(
             "syscall.task.update",
             "Change a task's status, result or owner; its creator is notified when the status changes.",
-            Run::world(tasks::Update),
+            world(tasks::update),
         )
         .used(Use::Regularly),
     ]
@@ -460,72 +441,63 @@ fn tasks() -> [Tool; 4] {
 
 fn knowledge_and_state() -> [Tool; 6] {
     [
-        Tool::new::<knowledge::ListParams>(
+        tool(
             "syscall.knowledge.list",
             "List the knowledge entries that you may read; use it before you ask or search.",
-            Run::read(knowledge::List),
+            read(knowledge::list),
         )
         .used(Use::Sometimes)
         .view(LIST_VIEW),
-        Tool::new::<knowledge::ReadParams>(
+        tool(
             "syscall.knowledge.read",
             "Read one knowledge entry, with its version for a later change.",
-            Run::read(knowledge::Read),
+            read(knowledge::read),
         )
         .used(Use::Sometimes)
         .view(WIDE_VIEW),
-        Tool::new::<knowledge::WriteParams>(
+        tool(
             "syscall.knowledge.write",
             "Write a knowledge entry, or replace one that you may change; name its readers, or only you can read it.",
-            Run::world(knowledge::Write),
+            world(knowledge::write),
         ),
-        Tool::new::<knowledge::DeleteParams>(
+        tool(
             "syscall.knowledge.delete",
             "Delete a knowledge entry that you may change, with its earlier versions.",
-            Run::world(knowledge::Delete),
+            world(knowledge::delete),
         ),
-        Tool::new::<shared_state::ReadParams>(
+        tool(
             "syscall.state.read",
             "Read one value of the world's shared state, or list many with their versions.",
-            Run::read(shared_state::Read),
+            read(shared_state::read),
         )
         .view(WIDE_VIEW),
-        Tool::new::<shared_state::WriteParams>(
+        tool(
             "syscall.state.write",
             "Set a value of the shared state, visible to all agents; the value null deletes the key.",
-            Run::world(shared_state::Write),
+            world(shared_state::write),
         ),
     ]
 }
 
 fn skills() -> [Tool; 5] {
-    use skills::{Acquire, Activate, Drop, List, ListParams, NameParams};
     [
-        Tool::new::<ListParams>(
+        tool(
             "syscall.skill.list",
             "List the skills that you may acquire, and which of them you hold.",
-            Run::read(List),
+            read(skills::list),
         )
         .view(LIST_VIEW),
-        Tool::new::<NameParams>(
-            "syscall.skill.acquire",
-            "Acquire a skill; you keep it until you drop it.",
-            Run::world(Acquire),
-        ),
-        Tool::new::<NameParams>(
+        tool("syscall.skill.acquire", "Acquire a skill; you keep it until you drop it.", world(skills::acquire)),
+        tool(
             "syscall.skill.activate",
             "Read a skill's document; use it before you do work that the skill describes.",
-            Run::world(Activate { load: false }),
+            world(skills::activate),
         )
         .view(WIDE_VIEW),
-        Tool::new::<NameParams>("syscall.skill.drop", "Drop a skill that you no longer need.", Run::world(Drop)),
-        Tool::new::<NameParams>(
-            "syscall.skill.load",
-            "Acquire a skill and read its document in one step.",
-            Run::world(Activate { load: true }),
-        )
-        .used(Use::Sometimes)
-        .view(WIDE_VIEW),
+        tool("syscall.skill.drop", "Drop a skill that you no longer need.", world(skills::drop_skill)),
+        tool("syscall.skill.load", "Acquire a skill and read its document in one step.", world(skills::load))
+            .used(Use::Sometimes)
+            .view(WIDE_VIEW),
     ]
 }
 

@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use async_trait::async_trait;
 use ghost_domain::journal::FilePlan;
@@ -16,8 +15,8 @@ use super::common::without_nulls;
 use super::workspace::{Scope, check_size, resolve, with_scope_hint};
 use super::written::written;
 use crate::context::CallContext;
+use crate::effect::{FileTool, FileWork, Output, Run, Typed, choose, read};
 use crate::patch::{FileChange, Kind, parse};
-use crate::tool::{FileTool, FileWork, Output, ReadTool, Run};
 use crate::workspace::{FileWrite, sha256_hex};
 
 #[derive(Deserialize, JsonSchema)]
@@ -34,12 +33,12 @@ pub(super) struct PatchParams {
 }
 
 /// The tool. Its kind of effect depends on `dry_run`.
-pub(super) fn patch() -> Run {
-    let (apply, check) = (Run::file(Apply), Run::read(Check));
-    Run::Choose(Arc::new(move |arguments| {
+pub(super) fn patch() -> Typed<PatchParams> {
+    let (apply, check) = (Run::file(Apply), read(check).run);
+    choose(move |arguments| {
         let dry = arguments.get("dry_run").and_then(Value::as_bool).unwrap_or(false);
         if dry { check.clone() } else { apply.clone() }
-    }))
+    })
 }
 
 /// The patch with a line break at its end, which models leave out.
@@ -110,18 +109,11 @@ fn action(plan: &FilePlan) -> &'static str {
     }
 }
 
-struct Check;
-
-#[async_trait]
-impl ReadTool for Check {
-    type Params = PatchParams;
-
-    async fn run(&self, call: &CallContext, params: PatchParams) -> Result<Output, Refusal> {
-        let writes = writes_of(call, &params).await?;
-        let files: Vec<Value> =
-            writes.iter().map(|write| json!({ "path": write.plan.path, "action": action(&write.plan) })).collect();
-        Ok(json!({ "files": files, "dry_run": params.dry_run }).into())
-    }
+async fn check(call: &CallContext, params: PatchParams) -> Result<Output, Refusal> {
+    let writes = writes_of(call, &params).await?;
+    let files: Vec<Value> =
+        writes.iter().map(|write| json!({ "path": write.plan.path, "action": action(&write.plan) })).collect();
+    Ok(json!({ "files": files, "dry_run": params.dry_run }).into())
 }
 
 struct Apply;

@@ -1,9 +1,7 @@
 //! `tool.process`: an agent's background commands (BI-11).
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
 use ghost_domain::text::clip;
 use ghost_domain::{Code, Refusal};
 use schemars::JsonSchema;
@@ -13,8 +11,8 @@ use serde_json::{Value, json};
 use super::commands::{ended_as, shown};
 use super::common::without_nulls;
 use crate::context::CallContext;
+use crate::effect::{Output, Typed, choose, outside, read};
 use crate::processes::{Piece, Process, ProcessState};
-use crate::tool::{Output, OutsideTool, ReadTool, Run};
 
 /// Characters of a command line in a list.
 const LINE: usize = 160;
@@ -43,54 +41,27 @@ pub(super) struct ProcessParams {
     /// clear those that have ended; remove one.
     action: Action,
     /// The command; not for list and clear.
-    #[serde(default)]
     session_id: Option<String>,
     /// Text for write.
-    #[serde(default)]
     data: Option<String>,
     /// For write: whether the input ends here.
     #[serde(default)]
     end: bool,
     /// For log: where to begin, in bytes.
-    #[serde(default)]
     offset: Option<u64>,
     /// For poll and log: bytes of output.
-    #[serde(default)]
     limit: Option<u32>,
     /// For poll: milliseconds to wait.
-    #[serde(default)]
     timeout_ms: Option<u64>,
 }
 
 /// The kind of a call: what changes nothing may run again after a crash.
-pub(super) fn kind() -> Run {
-    let (reads, changes) = (Run::read(Look), Run::outside(Change));
-    Run::Choose(Arc::new(move |arguments: &Value| match arguments.get("action").and_then(Value::as_str) {
+pub(super) fn process() -> Typed<ProcessParams> {
+    let (reads, changes) = (read(act).run, outside(act).run);
+    choose(move |arguments: &Value| match arguments.get("action").and_then(Value::as_str) {
         Some("list" | "poll" | "log") => reads.clone(),
         _ => changes.clone(),
-    }))
-}
-
-struct Look;
-
-#[async_trait]
-impl ReadTool for Look {
-    type Params = ProcessParams;
-
-    async fn run(&self, call: &CallContext, params: ProcessParams) -> Result<Output, Refusal> {
-        act(call, params).await
-    }
-}
-
-struct Change;
-
-#[async_trait]
-impl OutsideTool for Change {
-    type Params = ProcessParams;
-
-    async fn run(&self, call: &CallContext, params: ProcessParams) -> Result<Output, Refusal> {
-        act(call, params).await
-    }
+    })
 }
 
 async fn act(call: &CallContext, params: ProcessParams) -> Result<Output, Refusal> {

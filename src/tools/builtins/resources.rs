@@ -3,34 +3,26 @@
 
 use std::path::Path;
 
-use async_trait::async_trait;
 use ghost_domain::{Activity, Refusal};
 use serde_json::{Value, json};
 
 use super::common::{Nothing, without_nulls};
 use crate::context::CallContext;
-use crate::tool::{Output, ReadTool};
+use crate::effect::Output;
 
-pub(super) struct Usage;
-
-#[async_trait]
-impl ReadTool for Usage {
-    type Params = Nothing;
-
-    async fn run(&self, call: &CallContext, _: Nothing) -> Result<Output, Refusal> {
-        let tasks = tokio::runtime::Handle::try_current().ok().map(|handle| handle.metrics().num_alive_tasks());
-        let activities = call.services.control.activities();
-        let awake = activities.values().filter(|activity| **activity != Activity::Asleep).count();
-        let data_dir = call.services.data_dir().map(Path::to_owned);
-        let (cpu, memory, disk, rss) = call
-            .services
-            .workspace
-            .offload(move || Ok((cpu(), memory(), data_dir.as_deref().and_then(disk), rss())))
-            .await?;
-        let runtime = without_nulls(json!({ "tasks": tasks, "actors": awake, "rss_bytes": rss }));
-        let content = without_nulls(json!({ "cpu": cpu, "memory": memory, "disk": disk, "runtime": runtime }));
-        Ok(content.into())
-    }
+pub(super) async fn usage(call: &CallContext, _: Nothing) -> Result<Output, Refusal> {
+    let tasks = tokio::runtime::Handle::try_current().ok().map(|handle| handle.metrics().num_alive_tasks());
+    let activities = call.services.control.activities();
+    let awake = activities.values().filter(|activity| **activity != Activity::Asleep).count();
+    let data_dir = call.services.data_dir().map(Path::to_owned);
+    let (cpu, memory, disk, rss) = call
+        .services
+        .workspace
+        .offload(move || Ok((cpu(), memory(), data_dir.as_deref().and_then(disk), rss())))
+        .await?;
+    let runtime = without_nulls(json!({ "tasks": tasks, "actors": awake, "rss_bytes": rss }));
+    let content = without_nulls(json!({ "cpu": cpu, "memory": memory, "disk": disk, "runtime": runtime }));
+    Ok(content.into())
 }
 
 fn cpu() -> Value {

@@ -13,10 +13,10 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::common::{some_of, without_nulls};
+use super::common::without_nulls;
 use super::workspace::{Scope, resolve};
 use crate::context::CallContext;
-use crate::tool::{Output, WorldTool};
+use crate::effect::{Output, WorldTool};
 
 /// The largest number of characters of a message in a list.
 const BRIEF_CHARS: usize = 200;
@@ -27,13 +27,10 @@ pub(super) struct TimerParams {
     /// The name of the timer. A timer with the same name is replaced.
     name: String,
     /// The time from now, such as 90s, 5m or 1h30m. Give this or `at`.
-    #[serde(default)]
     duration: Option<String>,
     /// The instant, such as 2026-11-30T18:00:00Z; UTC if there is no zone.
-    #[serde(default)]
     at: Option<String>,
     /// The text of the reminder; the name if absent.
-    #[serde(default)]
     message: Option<String>,
     /// Cancel the timer with this name instead.
     #[serde(default)]
@@ -46,20 +43,16 @@ pub(super) struct WatchParams {
     /// The file or directory, relative to the scope; `.` is the whole scope.
     path: String,
     /// The name of the watch; the path if absent. A watch with the same name is replaced.
-    #[serde(default)]
     name: Option<String>,
     /// Whether to include everything below a directory.
     #[serde(default)]
     recursive: bool,
     /// The kinds of changes to report; all if empty.
     #[serde(default)]
-    #[schemars(schema_with = "some_of::<Change>")]
     events: Vec<Change>,
     /// Changes within this many milliseconds are reported together, 50 to 60000; 250 if absent.
-    #[serde(default)]
     debounce_ms: Option<u32>,
     /// The text of the reminder when something changes.
-    #[serde(default)]
     message: Option<String>,
     /// `agent`: your own directory (the default); `world`: the shared root.
     #[serde(default)]
@@ -68,7 +61,6 @@ pub(super) struct WatchParams {
     #[serde(default)]
     cancel: bool,
     /// The files at the path when the call was made. `look` sets it; the schema does not contain it, so a model cannot.
-    #[serde(default)]
     #[schemars(skip)]
     baseline: Option<WatchSnapshot>,
 }
@@ -151,37 +143,30 @@ fn seconds_text(seconds: u32) -> String {
     duration_text(std::time::Duration::from_secs(seconds.into()))
 }
 
-pub(super) struct Timer;
-
-#[async_trait]
-impl WorldTool for Timer {
-    type Params = TimerParams;
-
-    fn apply(&self, call: &CallContext, params: TimerParams, w: &mut Tx) -> Result<Output, Refusal> {
-        let ctx = &call.services.ctx;
-        if params.cancel {
-            return cancelled(call, w, ScheduleKind::Timer, &params.name);
-        }
-        let when = match (&params.duration, &params.at) {
-            (Some(text), None) => When::after(duration("duration", text)?, ctx.now()),
-            (None, Some(text)) => When::At { at: instant("at", text)? },
-            _ => return Err(wrong("give duration or at, and not both", "for example duration: \"10m\"")),
-        };
-        let new = NewSchedule {
-            kind: ScheduleKind::Timer,
-            agent_id: call.caller.agent_id.clone(),
-            when,
-            message: params.message.unwrap_or_default(),
-            name: params.name,
-            missed: Missed::RunOnce,
-            mode: JobMode::default(),
-            enabled: true,
-            chain: call.chain(),
-            baseline: None,
-        };
-        let schedule = rules::set(w, &call.party(), new)?;
-        Ok(shown(call, &schedule).into())
+pub(super) fn timer(call: &CallContext, params: TimerParams, w: &mut Tx) -> Result<Output, Refusal> {
+    let ctx = &call.services.ctx;
+    if params.cancel {
+        return cancelled(call, w, ScheduleKind::Timer, &params.name);
     }
+    let when = match (&params.duration, &params.at) {
+        (Some(text), None) => When::after(duration("duration", text)?, ctx.now()),
+        (None, Some(text)) => When::At { at: instant("at", text)? },
+        _ => return Err(wrong("give duration or at, and not both", "for example duration: \"10m\"")),
+    };
+    let new = NewSchedule {
+        kind: ScheduleKind::Timer,
+        agent_id: call.caller.agent_id.clone(),
+        when,
+        message: params.message.unwrap_or_default(),
+        name: params.name,
+        missed: Missed::RunOnce,
+        mode: JobMode::default(),
+        enabled: true,
+        chain: call.chain(),
+        baseline: None,
+    };
+    let schedule = rules::set(w, &call.party(), new)?;
+    Ok(shown(call, &schedule).into())
 }
 
 pub(super) struct Watch;

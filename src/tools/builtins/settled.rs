@@ -9,7 +9,7 @@ use ghost_domain::{Code, Refusal};
 use serde_json::{Value, json};
 
 use crate::context::CallContext;
-use crate::tool::{AfterCrash, Output};
+use crate::effect::{AfterCrash, Output};
 
 /// The variable in which a command gets the id of its call.
 pub(super) const CALL_ID: &str = "GHOST_CALL_ID";

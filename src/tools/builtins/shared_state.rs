@@ -1,6 +1,5 @@
 //! The tools for the shared state (BI-65, BI-66; STATE-01..04).
 
-use async_trait::async_trait;
 use ghost_domain::{Code, Refusal, StateEntry};
 use ghost_operations::Tx;
 use ghost_operations::shared_state::{self as rules, Setting};
@@ -8,28 +7,24 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::common::LIST_BYTES;
+use super::common::{LIST_BYTES, within};
 use crate::context::CallContext;
-use crate::tool::{Output, ReadTool, WorldTool};
+use crate::effect::Output;
 
 /// The default and the largest number of keys in a list.
-const LIMIT_DEFAULT: u32 = 100;
-const LIMIT_MAX: u32 = 500;
+const KEYS_DEFAULT: u32 = 100;
+const KEYS_MAX: u32 = 500;
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ReadParams {
     /// One key, such as plan.step; without it, keys are listed.
-    #[serde(default)]
     key: Option<String>,
     /// Only keys that begin with this, such as plan.
-    #[serde(default)]
     prefix: Option<String>,
     /// The key after which the list continues, if an earlier list was cut.
-    #[serde(default)]
     after: Option<String>,
     /// The largest number of keys, up to 500; 100 if absent.
-    #[serde(default)]
     limit: Option<u32>,
 }
 
@@ -42,7 +37,6 @@ pub(super) struct WriteParams {
     value: Value,
     /// The version that you have read: if the value has changed since, nothing is written. 0 means that the key must
     /// not exist yet.
-    #[serde(default)]
     expected_version: Option<i64>,
 }
 
@@ -64,59 +58,38 @@ fn value_json(entry: &StateEntry) -> Value {
     object
 }
 
-pub(super) struct Read;
-
-#[async_trait]
-impl ReadTool for Read {
-    type Params = ReadParams;
-
-    async fn run(&self, call: &CallContext, params: ReadParams) -> Result<Output, Refusal> {
-        let store = &call.services.store;
-        if let Some(key) = params.key {
-            if params.prefix.is_some() || params.after.is_some() || params.limit.is_some() {
-                return Err(Refusal::new(
-                    Code::InvalidArguments,
-                    "key names one value; prefix, after and limit a list",
-                )
+pub(super) async fn read(call: &CallContext, params: ReadParams) -> Result<Output, Refusal> {
+    let store = &call.services.store;
+    if let Some(key) = params.key {
+        if params.prefix.is_some() || params.after.is_some() || params.limit.is_some() {
+            return Err(Refusal::new(Code::InvalidArguments, "key names one value; prefix, after and limit a list")
                 .hint("give either the key or the others"));
-            }
-            let entry = store.read(move |r| rules::get(r, &key)).await?;
-            return Ok(entry_json(&entry).into());
         }
-        let limit = params.limit.unwrap_or(LIMIT_DEFAULT);
-        if !(1..=LIMIT_MAX).contains(&limit) {
-            return Err(Refusal::new(Code::InvalidArguments, format!("limit is {limit}; it must be 1 to {LIMIT_MAX}"))
-                .hint("narrow the list by prefix instead"));
-        }
-        let (prefix, after) = (params.prefix.unwrap_or_default(), params.after.unwrap_or_default());
-        let listed = store.read(move |r| rules::list(r, &prefix, &after, limit)).await?;
-        let (mut values, mut used, mut truncated) = (Map::new(), 0, listed.more);
-        for entry in listed.entries {
-            let value = value_json(&entry);
-            used += entry.key.len() + value.to_string().len() + 4;
-            if used > LIST_BYTES && !values.is_empty() {
-                truncated = true;
-                break;
-            }
-            values.insert(entry.key, value);
-        }
-        Ok(Output { content: Value::Object(values), truncated, ..Output::default() })
+        let entry = store.read(move |r| rules::get(r, &key)).await?;
+        return Ok(entry_json(&entry).into());
     }
+    let limit = within("limit", params.limit, KEYS_DEFAULT, KEYS_MAX, "narrow the list by prefix instead")?;
+    let (prefix, after) = (params.prefix.unwrap_or_default(), params.after.unwrap_or_default());
+    let listed = store.read(move |r| rules::list(r, &prefix, &after, limit)).await?;
+    let (mut values, mut used, mut truncated) = (Map::new(), 0, listed.more);
+    for entry in listed.entries {
+        let value = value_json(&entry);
+        used += entry.key.len() + value.to_string().len() + 4;
+        if used > LIST_BYTES && !values.is_empty() {
+            truncated = true;
+            break;
+        }
+        values.insert(entry.key, value);
+    }
+    Ok(Output::cut(Value::Object(values), truncated))
 }
 
-pub(super) struct Write;
-
-#[async_trait]
-impl WorldTool for Write {
-    type Params = WriteParams;
-
-    fn apply(&self, call: &CallContext, params: WriteParams, w: &mut Tx) -> Result<Output, Refusal> {
-        let new = Setting { key: params.key, value: params.value.into(), expected_version: params.expected_version };
-        let entry = rules::set(w, &call.party(), None, new)?;
-        let mut content = json!({ "key": entry.key, "version": entry.version });
-        if entry.value.is_null() {
-            content["deleted"] = json!(true);
-        }
-        Ok(content.into())
+pub(super) fn write(call: &CallContext, params: WriteParams, w: &mut Tx) -> Result<Output, Refusal> {
+    let new = Setting { key: params.key, value: params.value.into(), expected_version: params.expected_version };
+    let entry = rules::set(w, &call.party(), None, new)?;
+    let mut content = json!({ "key": entry.key, "version": entry.version });
+    if entry.value.is_null() {
+        content["deleted"] = json!(true);
     }
+    Ok(content.into())
 }

@@ -3,7 +3,6 @@
 
 use std::sync::Arc;
 
-use async_trait::async_trait;
 use ghost_config::skills::{Skill, active_room};
 use ghost_domain::text::nearest;
 use ghost_domain::{Code, Refusal};
@@ -11,17 +10,16 @@ use ghost_operations::Tx;
 use ghost_operations::skills as rules;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::common::{LIST_BYTES, fitting, without_nulls};
+use super::common::{listed, without_nulls};
 use crate::context::CallContext;
-use crate::tool::{Output, ReadTool, WorldTool};
+use crate::effect::Output;
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ListParams {
     /// Only skills whose name or description contains this text.
-    #[serde(default)]
     query: Option<String>,
 }
 
@@ -76,111 +74,87 @@ fn tools_note(skill: &Skill, tools: &[String]) -> Option<&'static str> {
         .then_some("this skill describes tools of its own, which are not available here")
 }
 
-pub(super) struct List;
-
-#[async_trait]
-impl ReadTool for List {
-    type Params = ListParams;
-
-    async fn run(&self, call: &CallContext, params: ListParams) -> Result<Output, Refusal> {
-        let own = call.caller.agent_id.clone();
-        let held = call.services.store.read(move |r| Ok::<_, Refusal>(r.skills_held(&own)?)).await?;
-        let skills = call.services.skills();
-        let query = params.query.unwrap_or_default().trim().to_lowercase();
-        let matches = |skill: &&Arc<Skill>| {
-            skill.name.to_lowercase().contains(&query) || skill.description.to_lowercase().contains(&query)
-        };
-        let rows = skills.visible(call.caller.skills.as_ref()).filter(matches).map(|skill| {
-            let hold = held.iter().find(|hold| hold.skill == skill.name);
-            let tools = tools_of(call, &skill.name);
-            without_nulls(json!({
-                "name": skill.name, "description": skill.description, "held": hold.is_some(),
-                "active": hold.is_some_and(|hold| hold.active), "eligible": skill.missing.is_empty(),
-                "missing": (!skill.missing.is_empty()).then_some(&skill.missing), "note": tools_note(skill, &tools),
-                "tools": tools,
-            }))
-        });
-        let (rows, all) = fitting(rows, LIST_BYTES);
-        Ok(Output { content: Value::Array(rows), truncated: !all, ..Output::default() })
-    }
-}
-
-pub(super) struct Acquire;
-
-#[async_trait]
-impl WorldTool for Acquire {
-    type Params = NameParams;
-
-    fn apply(&self, call: &CallContext, params: NameParams, w: &mut Tx) -> Result<Output, Refusal> {
-        let skill = usable(call, &params.name)?;
-        let new = rules::acquire(w, &call.caller.agent_id, &skill.name)?;
-        let (tools, note) = (tools_of(call, &skill.name), tools_note(&skill, &tools_of(call, &skill.name)));
-        let content = json!({ "name": skill.name, "tools": tools, "already_held": !new, "note": note });
-        Ok(without_nulls(content).into())
-    }
-}
-
-/// `syscall.skill.activate` and, with `load`, `syscall.skill.load`. Both acquire a skill that the
-/// agent does not hold; they differ in their results.
-pub(super) struct Activate {
-    pub(super) load: bool,
-}
-
-#[async_trait]
-impl WorldTool for Activate {
-    type Params = NameParams;
-
-    fn apply(&self, call: &CallContext, params: NameParams, w: &mut Tx) -> Result<Output, Refusal> {
-        let skill = usable(call, &params.name)?;
-        let own = &call.caller.agent_id;
-        let held = w.skills_held(own)?;
-        let active: Vec<&str> = held.iter().filter(|held| held.active).map(|held| held.skill.as_str()).collect();
-        let loaded = active.contains(&skill.name.as_str());
-        let document = skill.text();
-        if !loaded {
-            let skills = call.services.skills();
-            let room = active_room(call.caller.context_bytes);
-            let sizes = active.iter().filter_map(|name| skills.get(name)).map(|skill| skill.document.len());
-            if skill.document.len() > room {
-                let message = format!("the text of `{}` has more than the {room} bytes of your prompt", skill.name);
-                let hint = format!(
-                    "read it in parts: workspace.read {{\"scope\": \"skill\", \"path\": \"{}/SKILL.md\"}}",
-                    skill.name
-                );
-                return Err(Refusal::new(Code::TooLarge, message).hint(hint));
-            }
-            if sizes.sum::<usize>() + skill.document.len() > room {
-                let message = format!("with `{}` your active skills would have over {room} bytes", skill.name);
-                let hint = format!("drop one of these with syscall.skill.drop: {}", active.join(", "));
-                return Err(Refusal::new(Code::RateLimited, message).hint(hint));
-            }
-        }
-        rules::activate(w, own, &skill.name)?;
-        let mut content = json!({ "name": skill.name, "document": document, "already_active": loaded });
+pub(super) async fn list(call: &CallContext, params: ListParams) -> Result<Output, Refusal> {
+    let own = call.caller.agent_id.clone();
+    let held = call.services.store.read(move |r| Ok::<_, Refusal>(r.skills_held(&own)?)).await?;
+    let skills = call.services.skills();
+    let query = params.query.unwrap_or_default().trim().to_lowercase();
+    let matches = |skill: &&Arc<Skill>| {
+        skill.name.to_lowercase().contains(&query) || skill.description.to_lowercase().contains(&query)
+    };
+    let rows = skills.visible(call.caller.skills.as_ref()).filter(matches).map(|skill| {
+        let hold = held.iter().find(|hold| hold.skill == skill.name);
         let tools = tools_of(call, &skill.name);
-        let note = tools_note(&skill, &tools);
-        if self.load {
-            content["tools_count"] = json!(tools.len());
-            content["tools"] = json!(tools);
-        }
-        if let Some(note) = note {
-            content["note"] = note.into();
-        }
-        Ok(Output { content, truncated: skill.continues_at.is_some(), ..Output::default() })
-    }
+        without_nulls(json!({
+            "name": skill.name, "description": skill.description, "held": hold.is_some(),
+            "active": hold.is_some_and(|hold| hold.active), "eligible": skill.missing.is_empty(),
+            "missing": (!skill.missing.is_empty()).then_some(&skill.missing), "note": tools_note(skill, &tools),
+            "tools": tools,
+        }))
+    });
+    Ok(listed(rows))
 }
 
-pub(super) struct Drop;
+pub(super) fn acquire(call: &CallContext, params: NameParams, w: &mut Tx) -> Result<Output, Refusal> {
+    let skill = usable(call, &params.name)?;
+    let new = rules::acquire(w, &call.caller.agent_id, &skill.name)?;
+    let (tools, note) = (tools_of(call, &skill.name), tools_note(&skill, &tools_of(call, &skill.name)));
+    let content = json!({ "name": skill.name, "tools": tools, "already_held": !new, "note": note });
+    Ok(without_nulls(content).into())
+}
 
-#[async_trait]
-impl WorldTool for Drop {
-    type Params = NameParams;
+pub(super) fn activate(call: &CallContext, params: NameParams, w: &mut Tx) -> Result<Output, Refusal> {
+    opened(call, &params.name, false, w)
+}
 
-    // Checks only the skills that the agent holds, so that a skill whose folder was removed can be
-    // dropped.
-    fn apply(&self, call: &CallContext, params: NameParams, w: &mut Tx) -> Result<Output, Refusal> {
-        let name = params.name.trim();
-        rules::drop_skill(w, &call.caller.agent_id, name)?;
-        Ok(json!({ "name": name, "removed": tools_of(call, name) }).into())
+pub(super) fn load(call: &CallContext, params: NameParams, w: &mut Tx) -> Result<Output, Refusal> {
+    opened(call, &params.name, true, w)
+}
+
+/// Opens a skill, and acquires it if the agent does not hold it. With `list_tools`, the result names its tools.
+fn opened(call: &CallContext, name: &str, list_tools: bool, w: &mut Tx) -> Result<Output, Refusal> {
+    let skill = usable(call, name)?;
+    let own = &call.caller.agent_id;
+    let held = w.skills_held(own)?;
+    let active: Vec<&str> = held.iter().filter(|held| held.active).map(|held| held.skill.as_str()).collect();
+    let loaded = active.contains(&skill.name.as_str());
+    let document = skill.text();
+    if !loaded {
+        let skills = call.services.skills();
+        let room = active_room(call.caller.context_bytes);
+        let sizes = active.iter().filter_map(|name| skills.get(name)).map(|skill| skill.document.len());
+        if skill.document.len() > room {
+            let message = format!("the text of `{}` has more than the {room} bytes of your prompt", skill.name);
+            let hint = format!(
+                "read it in parts: workspace.read {{\"scope\": \"skill\", \"path\": \"{}/SKILL.md\"}}",
+                skill.name
+            );
+            return Err(Refusal::new(Code::TooLarge, message).hint(hint));
+        }
+        if sizes.sum::<usize>() + skill.document.len() > room {
+            let message = format!("with `{}` your active skills would have over {room} bytes", skill.name);
+            let hint = format!("drop one of these with syscall.skill.drop: {}", active.join(", "));
+            return Err(Refusal::new(Code::RateLimited, message).hint(hint));
+        }
     }
+    rules::activate(w, own, &skill.name)?;
+    let mut content = json!({ "name": skill.name, "document": document, "already_active": loaded });
+    let tools = tools_of(call, &skill.name);
+    let note = tools_note(&skill, &tools);
+    if list_tools {
+        content["tools_count"] = json!(tools.len());
+        content["tools"] = json!(tools);
+    }
+    if let Some(note) = note {
+        content["note"] = note.into();
+    }
+    Ok(Output::cut(content, skill.continues_at.is_some()))
+}
+
+// Checks only the skills that the agent holds, so that a skill whose folder was removed can be
+// dropped.
+pub(super) fn drop_skill(call: &CallContext, params: NameParams, w: &mut Tx) -> Result<Output, Refusal> {
+    let name = params.name.trim();
+    rules::drop_skill(w, &call.caller.agent_id, name)?;
+    Ok(json!({ "name": name, "removed": tools_of(call, name) }).into())
 }

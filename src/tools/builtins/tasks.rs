@@ -1,10 +1,9 @@
 //! The tools for tasks (BI-50..53; TASK-01..06). They check which changes an agent may make;
 //! `ghost_operations` does the rest.
 
-use async_trait::async_trait;
 use ghost_domain::schedule::words::instant;
 use ghost_domain::text::clip;
-use ghost_domain::{AgentId, Code, Refusal, Task, TaskEvent, TaskId, TaskStatus};
+use ghost_domain::{Code, Refusal, Task, TaskEvent, TaskId, TaskStatus};
 use ghost_operations::Tx;
 use ghost_operations::tasks::{self as rules, NewTask, TaskChange};
 use ghost_store::tables::TaskFilter;
@@ -12,9 +11,9 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::common::{LIST_BYTES, agent_id, fitting, without_nulls};
+use super::common::{LIST_BYTES, agent_id, fitting, within, without_nulls};
 use crate::context::CallContext;
-use crate::tool::{Output, ReadTool, WorldTool};
+use crate::effect::Output;
 
 /// The default and the largest number of tasks in a list.
 const LIMIT_DEFAULT: u32 = 50;
@@ -24,69 +23,36 @@ const BRIEF_CHARS: usize = 300;
 /// The largest history in a result, in bytes.
 const HISTORY_BYTES: usize = 32 * 1024;
 
-#[derive(Clone, Copy, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-enum Status {
-    Pending,
-    InProgress,
-    Blocked,
-    Done,
-    Failed,
-    Cancelled,
-}
-
-impl From<Status> for TaskStatus {
-    fn from(status: Status) -> Self {
-        match status {
-            Status::Pending => Self::Pending,
-            Status::InProgress => Self::InProgress,
-            Status::Blocked => Self::Blocked,
-            Status::Done => Self::Done,
-            Status::Failed => Self::Failed,
-            Status::Cancelled => Self::Cancelled,
-        }
-    }
-}
-
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct CreateParams {
     /// The title, on one line.
     title: String,
     /// Everything that the owner needs to know.
-    #[serde(default)]
     description: Option<String>,
     /// The agent that is to do the task; you if absent.
-    #[serde(default)]
     owner: Option<String>,
     /// The priority: higher is sooner; 0 if absent.
-    #[serde(default)]
     priority: Option<i32>,
     /// The time at which it should be done, such as 2026-11-30T18:00:00Z.
-    #[serde(default)]
     due_at: Option<String>,
     /// task_ids of tasks that must be done first.
     #[serde(default)]
-    depends_on: Vec<String>,
+    depends_on: Vec<TaskId>,
     /// task_id of the task that this one is a part of.
-    #[serde(default)]
-    parent_id: Option<String>,
+    parent_id: Option<TaskId>,
 }
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ListParams {
     /// Only tasks of this owner.
-    #[serde(default)]
     owner: Option<String>,
     /// Only tasks with this status.
-    #[serde(default)]
-    status: Option<Status>,
+    status: Option<TaskStatus>,
     /// Only parts of this task.
-    #[serde(default)]
-    parent_id: Option<String>,
+    parent_id: Option<TaskId>,
     /// The largest number of tasks, up to 500.
-    #[serde(default)]
     limit: Option<u32>,
 }
 
@@ -94,29 +60,24 @@ pub(super) struct ListParams {
 #[serde(deny_unknown_fields)]
 pub(super) struct GetParams {
     /// The id of the task.
-    task_id: String,
+    task_id: TaskId,
 }
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct UpdateParams {
     /// The id of the task.
-    task_id: String,
+    task_id: TaskId,
     /// The new status of the task.
-    #[serde(default)]
-    status: Option<Status>,
+    status: Option<TaskStatus>,
     /// The agent that is to do the task from now on.
-    #[serde(default)]
     owner: Option<String>,
     /// The reason, or the progress.
-    #[serde(default)]
     note: Option<String>,
     /// The outcome, such as the path of a file.
-    #[serde(default)]
     result: Option<String>,
     /// task_ids of all tasks that must be done first.
-    #[serde(default)]
-    depends_on: Option<Vec<String>>,
+    depends_on: Option<Vec<TaskId>>,
     /// Reopen a task that has ended; needs a note.
     #[serde(default)]
     reopen: bool,
@@ -152,118 +113,73 @@ fn event_json(event: &TaskEvent) -> Value {
     }))
 }
 
-pub(super) struct Create;
-
-#[async_trait]
-impl WorldTool for Create {
-    type Params = CreateParams;
-
-    fn apply(&self, call: &CallContext, params: CreateParams, w: &mut Tx) -> Result<Output, Refusal> {
-        let owner: AgentId = match &params.owner {
-            Some(name) => agent_id(w, name)?,
-            None => call.caller.agent_id.clone(),
-        };
-        let depends_on = params.depends_on.iter().map(|text| text.parse()).collect::<Result<Vec<TaskId>, _>>()?;
-        let new = NewTask {
-            title: params.title,
-            description: params.description.unwrap_or_default(),
-            owner,
-            priority: params.priority.unwrap_or(0),
-            depends_on,
-            parent_id: params.parent_id.as_deref().map(str::parse).transpose()?,
-            due_at: params.due_at.as_deref().map(|text| instant("due_at", text)).transpose()?,
-            chain: call.chain(),
-        };
-        let task = rules::create(w, &call.party(), new)?;
-        Ok(changed_json(&task).into())
-    }
+pub(super) fn create(call: &CallContext, params: CreateParams, w: &mut Tx) -> Result<Output, Refusal> {
+    let owner = match &params.owner {
+        Some(name) => agent_id(w, name)?,
+        None => call.caller.agent_id.clone(),
+    };
+    let new = NewTask {
+        title: params.title,
+        description: params.description.unwrap_or_default(),
+        owner,
+        priority: params.priority.unwrap_or(0),
+        depends_on: params.depends_on,
+        parent_id: params.parent_id,
+        due_at: params.due_at.as_deref().map(|text| instant("due_at", text)).transpose()?,
+        chain: call.chain(),
+    };
+    let task = rules::create(w, &call.party(), new)?;
+    Ok(changed_json(&task).into())
 }
 
-pub(super) struct List;
-
-#[async_trait]
-impl ReadTool for List {
-    type Params = ListParams;
-
-    async fn run(&self, call: &CallContext, params: ListParams) -> Result<Output, Refusal> {
-        let limit = params.limit.unwrap_or(LIMIT_DEFAULT);
-        if !(1..=LIMIT_MAX).contains(&limit) {
-            return Err(Refusal::new(Code::InvalidArguments, format!("limit is {limit}; it must be 1 to {LIMIT_MAX}"))
-                .hint("narrow the list by owner or status instead"));
-        }
-        let parent_id = params.parent_id.as_deref().map(str::parse).transpose()?;
-        let (owner, status) = (params.owner, params.status.map(TaskStatus::from));
-        let mut tasks = call
-            .services
-            .read(move |r| {
-                let owner = match &owner {
-                    Some(name) => Some(agent_id(r, name)?),
-                    None => None,
-                };
-                // Read one task more than the limit, to know whether there are more.
-                let filter = TaskFilter { owner, status, parent_id, limit: limit + 1, ..TaskFilter::default() };
-                Ok::<_, Refusal>(r.task_list(&filter)?)
-            })
-            .await?;
-        let more = tasks.len() > limit as usize;
-        tasks.truncate(limit as usize);
-        let (rows, all) = fitting(tasks.iter().map(|task| task_json(task, true)), LIST_BYTES);
-        Ok(Output { content: Value::Array(rows), truncated: more || !all, ..Output::default() })
-    }
+pub(super) async fn list(call: &CallContext, params: ListParams) -> Result<Output, Refusal> {
+    let ListParams { owner, status, parent_id, limit } = params;
+    let limit = within("limit", limit, LIMIT_DEFAULT, LIMIT_MAX, "narrow the list by owner or status instead")?;
+    let mut tasks = call
+        .services
+        .read(move |r| {
+            let owner = owner.map(|name| agent_id(r, &name)).transpose()?;
+            // Read one task more than the limit, to know whether there are more.
+            let filter = TaskFilter { owner, status, parent_id, limit: limit + 1, ..TaskFilter::default() };
+            Ok::<_, Refusal>(r.task_list(&filter)?)
+        })
+        .await?;
+    let more = tasks.len() > limit as usize;
+    tasks.truncate(limit as usize);
+    let (rows, all) = fitting(tasks.iter().map(|task| task_json(task, true)), LIST_BYTES);
+    Ok(Output::cut(Value::Array(rows), more || !all))
 }
 
-pub(super) struct Get;
-
-#[async_trait]
-impl ReadTool for Get {
-    type Params = GetParams;
-
-    async fn run(&self, call: &CallContext, params: GetParams) -> Result<Output, Refusal> {
-        let task_id = params.task_id.parse()?;
-        let found = call.services.read(move |r| rules::get_with_history(r, task_id)).await?;
-        let mut content = task_json(&found.task, false);
-        // The newest changes matter most, so a long history loses its beginning.
-        let (mut history, all) = fitting(found.history.iter().rev().map(event_json), HISTORY_BYTES);
-        history.reverse();
-        let notes = history
-            .iter()
-            .filter(|event| event.get("note").is_some())
-            .map(|event| json!({ "at": event["at"], "by": event["by"], "note": event["note"] }));
-        content["notes"] = Value::Array(notes.collect());
-        content["history"] = Value::Array(history);
-        Ok(Output { content, truncated: !all, ..Output::default() })
-    }
+pub(super) async fn get(call: &CallContext, params: GetParams) -> Result<Output, Refusal> {
+    let found = call.services.read(move |r| rules::get_with_history(r, params.task_id)).await?;
+    let mut content = task_json(&found.task, false);
+    // The newest changes matter most, so a long history loses its beginning.
+    let (mut history, all) = fitting(found.history.iter().rev().map(event_json), HISTORY_BYTES);
+    history.reverse();
+    let notes = history
+        .iter()
+        .filter(|event| event.get("note").is_some())
+        .map(|event| json!({ "at": event["at"], "by": event["by"], "note": event["note"] }));
+    content["notes"] = Value::Array(notes.collect());
+    content["history"] = Value::Array(history);
+    Ok(Output::cut(content, !all))
 }
 
-pub(super) struct Update;
-
-#[async_trait]
-impl WorldTool for Update {
-    type Params = UpdateParams;
-
-    fn apply(&self, call: &CallContext, params: UpdateParams, w: &mut Tx) -> Result<Output, Refusal> {
-        let task_id: TaskId = params.task_id.parse()?;
-        if !call.caller.manages_tasks {
-            check_own(call, &rules::get(w, task_id)?, &params)?;
-        }
-        let owner = match &params.owner {
-            Some(name) => Some(agent_id(w, name)?),
-            None => None,
-        };
-        let change = TaskChange {
-            status: params.status.map(TaskStatus::from),
-            owner,
-            note: params.note,
-            result: params.result,
-            depends_on: params
-                .depends_on
-                .map(|list| list.iter().map(|text| text.parse()).collect::<Result<Vec<TaskId>, _>>())
-                .transpose()?,
-            reopen: params.reopen,
-        };
-        let task = rules::update(w, &call.party(), task_id, change, call.chain())?;
-        Ok(changed_json(&task).into())
+pub(super) fn update(call: &CallContext, params: UpdateParams, w: &mut Tx) -> Result<Output, Refusal> {
+    if !call.caller.manages_tasks {
+        check_own(call, &rules::get(w, params.task_id)?, &params)?;
     }
+    let owner = params.owner.map(|name| agent_id(w, &name)).transpose()?;
+    let change = TaskChange {
+        status: params.status,
+        owner,
+        note: params.note,
+        result: params.result,
+        depends_on: params.depends_on,
+        reopen: params.reopen,
+    };
+    let task = rules::update(w, &call.party(), params.task_id, change, call.chain())?;
+    Ok(changed_json(&task).into())
 }
 
 /// Checks a change by an agent without the privilege: it may change status, note and result of its

@@ -22,10 +22,11 @@ use super::coding_agent;
 use super::commands::{directory, indexed, progress_of, result};
 use super::{mcp, settled};
 use crate::context::{CallContext, Writable};
+use crate::effect::{AfterCrash, ErasedOutside, Output, Run};
 use crate::identity::git_identity;
 use crate::live::SourceTools;
 use crate::outputs::Before;
-use crate::tool::{AfterCrash, ErasedOutside, Output, Run, Tool};
+use crate::tool::Tool;
 
 /// Bytes of all arguments of a command.
 const ARGV_MAX: usize = 128 * 1_024;

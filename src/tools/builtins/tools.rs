@@ -1,6 +1,5 @@
 //! The tools that reach deferred tools: `syscall.tool.describe` and `syscall.tool.call`; see [`crate::offer`].
 
-use async_trait::async_trait;
 use ghost_domain::text::nearest;
 use ghost_domain::tool_catalogue::{canonical, from_wire};
 use ghost_domain::{Code, Refusal};
@@ -9,7 +8,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use crate::context::CallContext;
-use crate::tool::{Output, ReadTool};
+use crate::effect::Output;
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -18,21 +17,14 @@ pub(super) struct DescribeParams {
     name: String,
 }
 
-pub(super) struct Describe;
-
-#[async_trait]
-impl ReadTool for Describe {
-    type Params = DescribeParams;
-
-    async fn run(&self, call: &CallContext, params: DescribeParams) -> Result<Output, Refusal> {
-        let dotted = from_wire(params.name.trim());
-        let wanted = canonical(&dotted).unwrap_or(&dotted);
-        let Some(spec) = call.tools.iter().find(|spec| spec.name == wanted) else {
-            let near = nearest(wanted, call.tools.iter().map(|spec| spec.name.as_str()));
-            return Err(Refusal::not_found("tool", wanted, near));
-        };
-        Ok(json!({ "name": spec.name, "description": spec.description, "parameters": spec.parameters }).into())
-    }
+pub(super) async fn describe(call: &CallContext, params: DescribeParams) -> Result<Output, Refusal> {
+    let dotted = from_wire(params.name.trim());
+    let wanted = canonical(&dotted).unwrap_or(&dotted);
+    let Some(spec) = call.tools.iter().find(|spec| spec.name == wanted) else {
+        let near = nearest(wanted, call.tools.iter().map(|spec| spec.name.as_str()));
+        return Err(Refusal::not_found("tool", wanted, near));
+    };
+    Ok(json!({ "name": spec.name, "description": spec.description, "parameters": spec.parameters }).into())
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -46,15 +38,8 @@ pub(super) struct CallParams {
 }
 
 /// A call that names a tool runs as a call of that tool, so this one runs only if a call names itself.
-pub(super) struct Call;
-
-#[async_trait]
-impl ReadTool for Call {
-    type Params = CallParams;
-
-    async fn run(&self, _call: &CallContext, params: CallParams) -> Result<Output, Refusal> {
-        let CallParams { name, arguments } = params;
-        let what = format!("`{name}` with {} arguments is not a tool that can be called this way", arguments.len());
-        Err(Refusal::new(Code::InvalidArguments, what).hint("name the tool that is to run"))
-    }
+pub(super) async fn call_tool(_call: &CallContext, params: CallParams) -> Result<Output, Refusal> {
+    let CallParams { name, arguments } = params;
+    let what = format!("`{name}` with {} arguments is not a tool that can be called this way", arguments.len());
+    Err(Refusal::new(Code::InvalidArguments, what).hint("name the tool that is to run"))
 }

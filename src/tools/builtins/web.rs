@@ -7,7 +7,6 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use async_trait::async_trait;
 use ghost_domain::{Code, Refusal};
 use ghost_web::{Content, Extract, FetchRequest, Fetched, Freshness, Query, Web, filename};
 use schemars::JsonSchema;
@@ -18,7 +17,7 @@ use super::common::without_nulls;
 use super::downloads::{Target, put, target};
 use super::workspace::{Scope, scope_note};
 use crate::context::CallContext;
-use crate::tool::{Output, OutsideTool};
+use crate::effect::Output;
 use crate::workspace::sha256_hex;
 
 /// Characters of a page, by default and at most (LIM-31).
@@ -83,17 +82,14 @@ pub(super) struct FetchParams {
     #[serde(default)]
     headers: BTreeMap<String, String>,
     /// The body of a POST, PUT, PATCH or DELETE.
-    #[serde(default)]
     body: Option<String>,
     /// `markdown` (the default) or `text` of an HTML page, or the page itself: `raw`.
     #[serde(default)]
     extract: ExtractWord,
     /// Most characters of the content.
-    #[serde(default)]
     #[schemars(range(min = 1, max = 1_000_000))]
     max_length: Option<u32>,
     /// Save the answer to this file instead of showing it.
-    #[serde(default)]
     save_to: Option<String>,
     /// Where `save_to` is: `agent`: your own directory (the default); `world`: the shared root.
     #[serde(default)]
@@ -106,14 +102,11 @@ pub(super) struct SearchParams {
     /// The words to search for.
     query: String,
     /// Most results.
-    #[serde(default)]
     #[schemars(range(min = 1, max = 20))]
     count: Option<u32>,
     /// The country of the results, as two letters such as DE.
-    #[serde(default)]
     country: Option<String>,
     /// How new: day, week, month, year, or 2026-01-01to2026-01-31.
-    #[serde(default)]
     freshness: Option<String>,
 }
 
@@ -123,7 +116,6 @@ pub(super) struct GoogleParams {
     /// The question, in a whole sentence.
     query: String,
     /// The model that answers; this world's own if absent.
-    #[serde(default)]
     model: Option<String>,
 }
 
@@ -151,43 +143,36 @@ fn absent(why: &str) -> Refusal {
     Refusal::new(Code::Unavailable, format!("this world cannot do it: {why}")).hint("do it without the web")
 }
 
-pub(super) struct Fetch;
-
-#[async_trait]
-impl OutsideTool for Fetch {
-    type Params = FetchParams;
-
-    async fn run(&self, call: &CallContext, params: FetchParams) -> Result<Output, Refusal> {
-        let web = web_of(call)?;
-        // What cannot be saved is not fetched.
-        let path = match params.save_to.as_deref() {
-            Some(path) => Some(target(call, path, params.scope).await?),
-            None => None,
-        };
-        let request = FetchRequest {
-            url: params.url,
-            method: params.method.as_str().to_owned(),
-            headers: params.headers,
-            body: params.body,
-            extract: match params.extract {
-                ExtractWord::Markdown => Extract::Markdown,
-                ExtractWord::Text => Extract::Text,
-                ExtractWord::Raw => Extract::Raw,
-            },
-            max_length: params.max_length.unwrap_or(LENGTH_DEFAULT).clamp(1, LENGTH_MAX) as usize,
-            save: path.is_some(),
-        };
-        let fetched = web.fetcher.fetch(request).await?;
-        match &fetched.content {
-            Content::Text { text, length, truncated } => {
-                let mut content = facts(&fetched, json!({ "length": length, "truncated": truncated }));
-                content["content"] = json!(text);
-                Ok(Output { content: without_nulls(content), truncated: *truncated, ..Output::default() })
-            }
-            Content::File(bytes) => {
-                let note = params.save_to.as_deref().and_then(|path| scope_note(path, params.scope));
-                save(call, &fetched, (path, note), bytes).await
-            }
+pub(super) async fn fetch(call: &CallContext, params: FetchParams) -> Result<Output, Refusal> {
+    let web = web_of(call)?;
+    // What cannot be saved is not fetched.
+    let path = match params.save_to.as_deref() {
+        Some(path) => Some(target(call, path, params.scope).await?),
+        None => None,
+    };
+    let request = FetchRequest {
+        url: params.url,
+        method: params.method.as_str().to_owned(),
+        headers: params.headers,
+        body: params.body,
+        extract: match params.extract {
+            ExtractWord::Markdown => Extract::Markdown,
+            ExtractWord::Text => Extract::Text,
+            ExtractWord::Raw => Extract::Raw,
+        },
+        max_length: params.max_length.unwrap_or(LENGTH_DEFAULT).clamp(1, LENGTH_MAX) as usize,
+        save: path.is_some(),
+    };
+    let fetched = web.fetcher.fetch(request).await?;
+    match &fetched.content {
+        Content::Text { text, length, truncated } => {
+            let mut content = facts(&fetched, json!({ "length": length, "truncated": truncated }));
+            content["content"] = json!(text);
+            Ok(Output::cut(without_nulls(content), *truncated))
+        }
+        Content::File(bytes) => {
+            let note = params.save_to.as_deref().and_then(|path| scope_note(path, params.scope));
+            save(call, &fetched, (path, note), bytes).await
         }
     }
 }
@@ -247,41 +232,27 @@ async fn save(
     put(call, path, sha256, bytes, output).await.map_err(made)
 }
 
-pub(super) struct WebSearch;
-
-#[async_trait]
-impl OutsideTool for WebSearch {
-    type Params = SearchParams;
-
-    async fn run(&self, call: &CallContext, params: SearchParams) -> Result<Output, Refusal> {
-        let search = web_of(call)?.search.as_ref().map_err(|why| absent(why))?;
-        let query = Query {
-            query: params.query,
-            count: params.count.unwrap_or(COUNT_DEFAULT).clamp(1, COUNT_MAX) as usize,
-            country: params.country,
-            freshness: params.freshness.as_deref().map(Freshness::parse).transpose()?,
-        };
-        let results = search.search(&query).await?;
-        Ok(json!({ "query": query.query, "count": results.len(), "source": SOURCE, "results": results }).into())
-    }
+pub(super) async fn web_search(call: &CallContext, params: SearchParams) -> Result<Output, Refusal> {
+    let search = web_of(call)?.search.as_ref().map_err(|why| absent(why))?;
+    let query = Query {
+        query: params.query,
+        count: params.count.unwrap_or(COUNT_DEFAULT).clamp(1, COUNT_MAX) as usize,
+        country: params.country,
+        freshness: params.freshness.as_deref().map(Freshness::parse).transpose()?,
+    };
+    let results = search.search(&query).await?;
+    Ok(json!({ "query": query.query, "count": results.len(), "source": SOURCE, "results": results }).into())
 }
 
-pub(super) struct GoogleSearch;
-
-#[async_trait]
-impl OutsideTool for GoogleSearch {
-    type Params = GoogleParams;
-
-    async fn run(&self, call: &CallContext, params: GoogleParams) -> Result<Output, Refusal> {
-        let google = web_of(call)?.google.as_ref().map_err(|why| absent(why))?;
-        let answer = google.ask(&params.query, params.model.as_deref()).await?;
-        let (input, output) = answer.tokens;
-        // What it cost comes first: the ledger cuts a long result at its end.
-        let content = json!({
-            "model": answer.model, "cost_usd": answer.cost.usd(), "queries": answer.queries,
-            "usage": { "input_tokens": input, "output_tokens": output },
-            "source": SOURCE, "answer": answer.answer, "citations": answer.citations,
-        });
-        Ok(Output { cost: Some(answer.cost), ..Output::from(content) })
-    }
+pub(super) async fn google_search(call: &CallContext, params: GoogleParams) -> Result<Output, Refusal> {
+    let google = web_of(call)?.google.as_ref().map_err(|why| absent(why))?;
+    let answer = google.ask(&params.query, params.model.as_deref()).await?;
+    let (input, output) = answer.tokens;
+    // What it cost comes first: the ledger cuts a long result at its end.
+    let content = json!({
+        "model": answer.model, "cost_usd": answer.cost.usd(), "queries": answer.queries,
+        "usage": { "input_tokens": input, "output_tokens": output },
+        "source": SOURCE, "answer": answer.answer, "citations": answer.citations,
+    });
+    Ok(Output { cost: Some(answer.cost), ..Output::from(content) })
 }

@@ -6,7 +6,6 @@ use std::os::fd::{AsFd as _, BorrowedFd};
 use std::path::Component;
 use std::sync::Arc;
 
-use async_trait::async_trait;
 use cap_std::fs::Dir;
 use ghost_config::skills::Skill;
 use ghost_domain::journal::FilePlan;
@@ -18,10 +17,10 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::common::{LIST_BYTES, fitting, without_nulls};
+use super::common::{LIST_BYTES, fitting, within, without_nulls};
 use super::written::{only, written};
 use crate::context::CallContext;
-use crate::tool::{FileTool, FileWork, Output, ReadTool};
+use crate::effect::{FileWork, Output};
 use crate::workspace::{DEPTH_MAX, ENTRIES_MAX, FileText, Lines, io_refusal, list_dir, read_text, sha256_hex};
 
 /// The default number of entries in a listing.
@@ -58,13 +57,10 @@ pub(super) struct ReadParams {
     /// The file, relative to the scope.
     path: String,
     /// First line to read, from 1.
-    #[serde(default)]
     offset: Option<u64>,
     /// Bytes of that line to skip: `next_skip_bytes` of a result that ended inside a long line.
-    #[serde(default)]
     skip_bytes: Option<u64>,
     /// Most lines to read.
-    #[serde(default)]
     #[schemars(range(min = 1))]
     limit: Option<u64>,
     /// `agent`: your own directory (the default); `world`: the shared root; `skill`: the path begins with its name.
@@ -108,16 +104,12 @@ pub(super) struct EditParams {
 #[serde(deny_unknown_fields)]
 pub(super) struct ListParams {
     /// The directory, relative to the scope; its root if absent.
-    #[serde(default)]
     path: Option<String>,
     /// Levels to list, 1 to 8.
-    #[serde(default)]
     depth: Option<u32>,
     /// Only entries whose path or name matches; `*` matches any characters.
-    #[serde(default)]
     glob: Option<String>,
     /// Most entries, up to 2,000.
-    #[serde(default)]
     limit: Option<u32>,
     /// `agent`: your own directory (the default); `world`: the shared root; `skill`: the path begins with its name.
     #[serde(default)]
@@ -263,185 +255,149 @@ fn shorten(text: &mut FileText, limit: usize) {
     }
 }
 
-pub(super) struct Read;
-
-#[async_trait]
-impl ReadTool for Read {
-    type Params = ReadParams;
-
-    async fn run(&self, call: &CallContext, params: ReadParams) -> Result<Output, Refusal> {
-        let place = Place::of(call, &params.path, params.scope, false)?;
-        if params.limit == Some(0) {
-            return Err(Refusal::new(Code::InvalidArguments, "limit is 0; it must be 1 or more")
-                .hint("leave it out to read as much as one result holds"));
-        }
-        if let Place::Workspace(path, scope) = &place {
-            let image = call.image(path).await.map_err(|refusal| with_scope_hint(refusal, &params.path, *scope))?;
-            if let Some(image) = image {
-                let content = json!({
-                    "path": image.path, "media_type": image.media_type, "bytes": image.bytes,
-                    "width": image.width, "height": image.height,
-                });
-                return Ok(Output { images: vec![image], ..content.into() });
-            }
-        }
-        let (first, skip) = (params.offset.unwrap_or(1).max(1), params.skip_bytes.unwrap_or(0));
-        // The limit is at least one character of four bytes, so that reading always advances.
-        let max_bytes = (call.services.ctx.limits().file_bytes as usize).max(4);
-        let lines = Lines { first, skip, count: params.limit, max_bytes };
-        let shown = place.shown();
-        let workspace = &call.services.workspace;
-        let mut text = match place {
-            Place::Workspace(path, scope) => {
-                let read = workspace.read_text(&path, lines).await;
-                read.map_err(|refusal| with_scope_hint(refusal, &params.path, scope))?
-            }
-            Place::Skill(skill, path) => {
-                workspace.offload(move || read_text(&skill_dir(&skill)?, &path, lines)).await?
-            }
-        };
-        let other_fields = PAGE_FIELDS + 2 * shown.len();
-        shorten(&mut text, (super::common::WIDE_VIEW as usize).saturating_sub(other_fields));
-        // The next read repeats a truncated last line. If that line alone is longer than a result,
-        // the next read continues inside it.
-        let cut = !text.content.ends_with('\n');
-        let whole = if cut { text.lines.saturating_sub(1) } else { text.lines };
-        let next = text.truncated.then(|| first.saturating_add(whole));
-        let next_skip = (text.truncated && cut && whole == 0).then(|| skip.saturating_add(text.content.len() as u64));
-        let content = without_nulls(json!({
-            "path": shown, "content": text.content, "encoding": text.encoding.name(), "bytes": text.bytes,
-            "lines": text.lines, "truncated": text.truncated, "next_offset": next, "next_skip_bytes": next_skip,
-        }));
-        Ok(Output { content, truncated: text.truncated, ..Output::default() })
+pub(super) async fn read(call: &CallContext, params: ReadParams) -> Result<Output, Refusal> {
+    let place = Place::of(call, &params.path, params.scope, false)?;
+    if params.limit == Some(0) {
+        return Err(Refusal::new(Code::InvalidArguments, "limit is 0; it must be 1 or more")
+            .hint("leave it out to read as much as one result holds"));
     }
+    if let Place::Workspace(path, scope) = &place {
+        let image = call.image(path).await.map_err(|refusal| with_scope_hint(refusal, &params.path, *scope))?;
+        if let Some(image) = image {
+            let content = json!({
+                "path": image.path, "media_type": image.media_type, "bytes": image.bytes,
+                "width": image.width, "height": image.height,
+            });
+            return Ok(Output { images: vec![image], ..content.into() });
+        }
+    }
+    let (first, skip) = (params.offset.unwrap_or(1).max(1), params.skip_bytes.unwrap_or(0));
+    // The limit is at least one character of four bytes, so that reading always advances.
+    let max_bytes = (call.services.ctx.limits().file_bytes as usize).max(4);
+    let lines = Lines { first, skip, count: params.limit, max_bytes };
+    let shown = place.shown();
+    let workspace = &call.services.workspace;
+    let mut text = match place {
+        Place::Workspace(path, scope) => {
+            let read = workspace.read_text(&path, lines).await;
+            read.map_err(|refusal| with_scope_hint(refusal, &params.path, scope))?
+        }
+        Place::Skill(skill, path) => workspace.offload(move || read_text(&skill_dir(&skill)?, &path, lines)).await?,
+    };
+    let other_fields = PAGE_FIELDS + 2 * shown.len();
+    shorten(&mut text, (super::common::WIDE_VIEW as usize).saturating_sub(other_fields));
+    // The next read repeats a truncated last line. If that line alone is longer than a result,
+    // the next read continues inside it.
+    let cut = !text.content.ends_with('\n');
+    let whole = if cut { text.lines.saturating_sub(1) } else { text.lines };
+    let next = text.truncated.then(|| first.saturating_add(whole));
+    let next_skip = (text.truncated && cut && whole == 0).then(|| skip.saturating_add(text.content.len() as u64));
+    let content = without_nulls(json!({
+        "path": shown, "content": text.content, "encoding": text.encoding.name(), "bytes": text.bytes,
+        "lines": text.lines, "truncated": text.truncated, "next_offset": next, "next_skip_bytes": next_skip,
+    }));
+    Ok(Output::cut(content, text.truncated))
 }
 
-pub(super) struct Write;
-
-#[async_trait]
-impl FileTool for Write {
-    type Params = WriteParams;
-
-    async fn prepare(&self, call: &CallContext, params: &WriteParams) -> Result<FileWork, Refusal> {
-        let hint = |refusal| with_scope_hint(refusal, &params.path, params.scope);
-        let path = resolve(call, &params.path, params.scope, false)?;
-        let grant_id = call.may_write(&path).await.map_err(hint)?;
-        check_size(call, &path, params.content.len())?;
-        if !params.append {
-            let before = call.services.workspace.hash(&path).await.map_err(hint)?;
-            return Ok(work(&path, grant_id, before, params.content.clone().into_bytes()));
-        }
-        let limit = u64::from(call.services.ctx.limits().file_bytes);
-        let old = call.services.workspace.text_for_change(&path, limit).await.map_err(hint)?;
-        let before = old.as_ref().map(|old| sha256_hex(old.as_bytes()));
-        let new = old.unwrap_or_default() + &params.content;
-        check_size(call, &path, new.len())?;
-        Ok(work(&path, grant_id, before, new.into_bytes()))
+pub(super) async fn prepare_write(call: &CallContext, params: &WriteParams) -> Result<FileWork, Refusal> {
+    let hint = |refusal| with_scope_hint(refusal, &params.path, params.scope);
+    let path = resolve(call, &params.path, params.scope, false)?;
+    let grant_id = call.may_write(&path).await.map_err(hint)?;
+    check_size(call, &path, params.content.len())?;
+    if !params.append {
+        let before = call.services.workspace.hash(&path).await.map_err(hint)?;
+        return Ok(work(&path, grant_id, before, params.content.clone().into_bytes()));
     }
-
-    fn record(
-        &self,
-        call: &CallContext,
-        params: WriteParams,
-        plans: &[FilePlan],
-        w: &mut Tx,
-    ) -> Result<Output, Refusal> {
-        let bytes = params.content.len();
-        let plan = only(plans)?;
-        let artifact_id = written(call, plan, w)?;
-        let content = json!({
-            "path": plan.path, "bytes": bytes, "appended": params.append, "artifact_id": artifact_id,
-            "note": scope_note(&params.path, params.scope),
-        });
-        Ok(without_nulls(content).into())
-    }
+    let limit = u64::from(call.services.ctx.limits().file_bytes);
+    let old = call.services.workspace.text_for_change(&path, limit).await.map_err(hint)?;
+    let before = old.as_ref().map(|old| sha256_hex(old.as_bytes()));
+    let new = old.unwrap_or_default() + &params.content;
+    check_size(call, &path, new.len())?;
+    Ok(work(&path, grant_id, before, new.into_bytes()))
 }
 
-pub(super) struct Edit;
-
-#[async_trait]
-impl FileTool for Edit {
-    type Params = EditParams;
-
-    async fn prepare(&self, call: &CallContext, params: &EditParams) -> Result<FileWork, Refusal> {
-        let hint = |refusal| with_scope_hint(refusal, &params.path, params.scope);
-        let path = resolve(call, &params.path, params.scope, false)?;
-        let grant_id = call.may_write(&path).await.map_err(hint)?;
-        if params.old_text.is_empty() || params.old_text == params.new_text {
-            return Err(Refusal::new(Code::InvalidArguments, "old_text is empty or equal to new_text")
-                .hint("give the piece of text to replace and what comes in its place"));
-        }
-        let limit = u64::from(call.services.ctx.limits().file_bytes);
-        let Some(old) = call.services.workspace.text_for_change(&path, limit).await.map_err(hint)? else {
-            return Err(hint(
-                Refusal::new(Code::NotFound, format!("there is no `{}`", path.as_str()))
-                    .hint("use workspace.write to create it"),
-            ));
-        };
-        let count = old.matches(params.old_text.as_str()).count();
-        if count == 0 {
-            return Err(Refusal::new(Code::NotFound, format!("old_text does not occur in `{}`", path.as_str()))
-                .hint("read the file and copy the text exactly, white space included"));
-        }
-        if count > 1 && !params.replace_all {
-            return Err(Refusal::new(Code::Conflict, format!("old_text occurs {count} times in `{}`", path.as_str()))
-                .hint("give more of the text around it, or set replace_all"));
-        }
-        // Check the size before replacing: the result can be much larger than the file.
-        let grown = old.len() - count * params.old_text.len();
-        check_size(call, &path, grown.saturating_add(count.saturating_mul(params.new_text.len())))?;
-        let new = old.replace(params.old_text.as_str(), &params.new_text);
-        Ok(work(&path, grant_id, Some(sha256_hex(old.as_bytes())), new.into_bytes()))
-    }
-
-    fn record(
-        &self,
-        call: &CallContext,
-        params: EditParams,
-        plans: &[FilePlan],
-        w: &mut Tx,
-    ) -> Result<Output, Refusal> {
-        // The number of occurrences is known only from the old text, which no longer exists after a
-        // crash.
-        let replacements = if params.replace_all { json!("all") } else { json!(1) };
-        let plan = only(plans)?;
-        let artifact_id = written(call, plan, w)?;
-        let content = json!({ "path": plan.path, "replacements": replacements, "artifact_id": artifact_id });
-        Ok(without_nulls(content).into())
-    }
+pub(super) fn record_write(
+    call: &CallContext,
+    params: WriteParams,
+    plans: &[FilePlan],
+    w: &mut Tx,
+) -> Result<Output, Refusal> {
+    let bytes = params.content.len();
+    let plan = only(plans)?;
+    let artifact_id = written(call, plan, w)?;
+    let content = json!({
+        "path": plan.path, "bytes": bytes, "appended": params.append, "artifact_id": artifact_id,
+        "note": scope_note(&params.path, params.scope),
+    });
+    Ok(without_nulls(content).into())
 }
 
-pub(super) struct List;
-
-#[async_trait]
-impl ReadTool for List {
-    type Params = ListParams;
-
-    async fn run(&self, call: &CallContext, params: ListParams) -> Result<Output, Refusal> {
-        let given = params.path.as_deref().unwrap_or("");
-        let place = Place::of(call, given, params.scope, true)?;
-        let depth = params.depth.unwrap_or(1);
-        if !(1..=DEPTH_MAX).contains(&depth) {
-            return Err(Refusal::new(Code::InvalidArguments, format!("depth is {depth}; it must be 1 to {DEPTH_MAX}"))
-                .hint("list a directory further down instead"));
-        }
-        let limit = usize::try_from(params.limit.unwrap_or(LIST_DEFAULT)).unwrap_or(ENTRIES_MAX);
-        let shown = place.shown();
-        let workspace = &call.services.workspace;
-        let listing = match place {
-            Place::Workspace(path, scope) => {
-                let listing = workspace.list(&path, depth, params.glob.as_deref(), limit).await;
-                listing.map_err(|refusal| with_scope_hint(refusal, given, scope))?
-            }
-            Place::Skill(skill, path) => {
-                let work = move || list_dir(&skill_dir(&skill)?, &path, depth, params.glob.as_deref(), limit);
-                workspace.offload(work).await?
-            }
-        };
-        let (entries, all) = fitting(listing.entries.iter().map(|entry| json!(entry)), LIST_BYTES);
-        let truncated = listing.truncated || !all;
-        let shown = if shown.is_empty() { "." } else { &shown };
-        let content = json!({ "path": shown, "entries": entries, "truncated": truncated });
-        Ok(Output { content, truncated, ..Output::default() })
+pub(super) async fn prepare_edit(call: &CallContext, params: &EditParams) -> Result<FileWork, Refusal> {
+    let hint = |refusal| with_scope_hint(refusal, &params.path, params.scope);
+    let path = resolve(call, &params.path, params.scope, false)?;
+    let grant_id = call.may_write(&path).await.map_err(hint)?;
+    if params.old_text.is_empty() || params.old_text == params.new_text {
+        return Err(Refusal::new(Code::InvalidArguments, "old_text is empty or equal to new_text")
+            .hint("give the piece of text to replace and what comes in its place"));
     }
+    let limit = u64::from(call.services.ctx.limits().file_bytes);
+    let Some(old) = call.services.workspace.text_for_change(&path, limit).await.map_err(hint)? else {
+        return Err(hint(
+            Refusal::new(Code::NotFound, format!("there is no `{}`", path.as_str()))
+                .hint("use workspace.write to create it"),
+        ));
+    };
+    let count = old.matches(params.old_text.as_str()).count();
+    if count == 0 {
+        return Err(Refusal::new(Code::NotFound, format!("old_text does not occur in `{}`", path.as_str()))
+            .hint("read the file and copy the text exactly, white space included"));
+    }
+    if count > 1 && !params.replace_all {
+        return Err(Refusal::new(Code::Conflict, format!("old_text occurs {count} times in `{}`", path.as_str()))
+            .hint("give more of the text around it, or set replace_all"));
+    }
+    // Check the size before replacing: the result can be much larger than the file.
+    let grown = old.len() - count * params.old_text.len();
+    check_size(call, &path, grown.saturating_add(count.saturating_mul(params.new_text.len())))?;
+    let new = old.replace(params.old_text.as_str(), &params.new_text);
+    Ok(work(&path, grant_id, Some(sha256_hex(old.as_bytes())), new.into_bytes()))
+}
+
+pub(super) fn record_edit(
+    call: &CallContext,
+    params: EditParams,
+    plans: &[FilePlan],
+    w: &mut Tx,
+) -> Result<Output, Refusal> {
+    // The number of occurrences is known only from the old text, which no longer exists after a
+    // crash.
+    let replacements = if params.replace_all { json!("all") } else { json!(1) };
+    let plan = only(plans)?;
+    let artifact_id = written(call, plan, w)?;
+    let content = json!({ "path": plan.path, "replacements": replacements, "artifact_id": artifact_id });
+    Ok(without_nulls(content).into())
+}
+
+pub(super) async fn list(call: &CallContext, params: ListParams) -> Result<Output, Refusal> {
+    let given = params.path.as_deref().unwrap_or("");
+    let place = Place::of(call, given, params.scope, true)?;
+    let depth = within("depth", params.depth, 1, DEPTH_MAX, "list a directory further down instead")?;
+    let limit = usize::try_from(params.limit.unwrap_or(LIST_DEFAULT)).unwrap_or(ENTRIES_MAX);
+    let shown = place.shown();
+    let workspace = &call.services.workspace;
+    let listing = match place {
+        Place::Workspace(path, scope) => {
+            let listing = workspace.list(&path, depth, params.glob.as_deref(), limit).await;
+            listing.map_err(|refusal| with_scope_hint(refusal, given, scope))?
+        }
+        Place::Skill(skill, path) => {
+            let work = move || list_dir(&skill_dir(&skill)?, &path, depth, params.glob.as_deref(), limit);
+            workspace.offload(work).await?
+        }
+    };
+    let (entries, all) = fitting(listing.entries.iter().map(|entry| json!(entry)), LIST_BYTES);
+    let truncated = listing.truncated || !all;
+    let shown = if shown.is_empty() { "." } else { &shown };
+    let content = json!({ "path": shown, "entries": entries, "truncated": truncated });
+    Ok(Output::cut(content, truncated))
 }

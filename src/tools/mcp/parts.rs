@@ -9,8 +9,8 @@ use ghost_mcp::{
 };
 use serde_json::{Value, json};
 
-use crate::nulls::without_nulls;
-use crate::tool::Output;
+use crate::effect::Output;
+use crate::effect::without_nulls;
 
 /// A part of a server that is no tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,7 +95,7 @@ impl Part {
                 let said = |message: &PromptMessage| json!({ "role": message.role, "text": message.block.text() });
                 let messages: Vec<Value> = prompt.messages.iter().map(said).collect();
                 let content = json!({ "description": prompt.description, "messages": messages });
-                Ok(Output { content, truncated: prompt.is_cut, ..Output::default() })
+                Ok(Output::cut(content, prompt.is_cut))
             }
             (Self::Prompts, _, None) => Ok(listed(connection.prompts().await?, |one| {
                 let argument = |argument: &PromptArgument| {
@@ -111,11 +111,11 @@ impl Part {
 
 fn shown(blocks: &[Block], is_cut: bool) -> Output {
     let text: Vec<String> = blocks.iter().map(Block::text).collect();
-    Output { content: Value::String(text.join("\n")), truncated: is_cut, ..Output::default() }
+    Output::cut(Value::String(text.join("\n")), is_cut)
 }
 
 fn listed<T>(listing: Listing<T>, row: impl Fn(&T) -> Value) -> Output {
     let rows: Vec<Value> = listing.items.iter().map(|item| without_nulls(row(item))).collect();
     let truncated = listing.end != ListEnd::Complete;
-    Output { content: Value::Array(rows), truncated, ..Output::default() }
+    Output::cut(Value::Array(rows), truncated)
 }

@@ -5,7 +5,7 @@ use ghost_domain::{ApprovalPlan, Code};
 use serde_json::{Value, json};
 
 use super::tool_world::{ToolWorld, code};
-use crate::approval::Need;
+use crate::tool::Need;
 
 const PLAIN: &str = "[core]\n\tbare = false\n[remote \"origin\"]\n\turl = https://x.example/r\n";
 const EVIL: &str = "[core]\n\tbare = false\n[diff]\n\texternal = ./x\n";
