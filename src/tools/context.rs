@@ -1,8 +1,10 @@
-//! The context of a tool call: the caller, the call, and the world's shared services.
+//! The context of a tool call: the caller, the call, the world's shared services, and what a call writes to the store while
+//! it runs. A question to an operator must never hold for more than the one thing that was asked.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
 
 use ghost_config::plan::Plan;
 use ghost_config::skills::SkillSet;
@@ -10,15 +12,17 @@ use ghost_domain::event::{Event, EventKind};
 use ghost_domain::transcript::ToolSpec;
 use ghost_domain::write_acl::{WorkspacePath, WriteAcl};
 use ghost_domain::{
-    Activity, AgentId, CallId, ChannelContext, ConversationId, EventId, Grant, GrantId, ImageFile, Party, Refusal,
-    RootId, Timestamp, TurnId, Viewer,
+    Activity, AgentId, Approval, ApprovalPlan, ApprovalStatus, CallId, ChannelContext, ConversationId, EventId, Grant,
+    GrantId, ImageFile, Money, Party, Refusal, RootId, Timestamp, TurnId, Viewer,
 };
+use ghost_operations::approvals::{self, NewApproval};
 use ghost_operations::mail::Chain;
-use ghost_operations::{OperationContext, Tx};
+use ghost_operations::{OperationContext, Tx, budgets, turns};
 use ghost_sandbox::Sandbox;
 use ghost_store::{Store, StoreError};
 use ghost_web::Web;
 use serde_json::{Value, json};
+use tokio::sync::broadcast::error::RecvError;
 
 use crate::grant_cache::GrantCache;
 use crate::mcp::pool::McpConnections;
@@ -193,14 +197,14 @@ impl WorldServices {
 }
 
 /// The agent that makes a call. Bound when the registry is built; no argument can change it
-/// (TOOL-04).
+///.
 #[derive(Clone, Debug)]
 pub struct Caller {
     /// The id of the agent.
     pub agent_id: AgentId,
     /// The directories that the agent may write to.
     pub write_acl: WriteAcl,
-    /// Whether it may change any task, not only its own (TASK-05).
+    /// Whether it may change any task, not only its own.
     pub manages_tasks: bool,
     /// Whether it may change its own tasks, if the world allows that to owners: no denial or
     /// allow-list excludes the tool.
@@ -282,7 +286,7 @@ impl CallContext {
         Ok(grants.iter().filter(|grant| grant.is_live(now)).cloned().collect())
     }
 
-    /// Checks that the caller may write the file at `path` now (ACL-05). Returns the grant without which it could
+    /// Checks that the caller may write the file at `path` now. Returns the grant without which it could
     /// not. The store is asked only if the write rules do not allow it.
     ///
     /// # Errors
@@ -326,7 +330,7 @@ impl CallContext {
         Ok(Writable { prefixes: rules.prefixes().to_vec(), grants: ids })
     }
 
-    /// Streams the progress of a long call. It is not stored and not shown to the model (TOOL-19).
+    /// Streams the progress of a long call. It is not stored and not shown to the model.
     pub fn progress(&self, text: &str) {
         let ctx = &self.services.ctx;
         let text = ctx.redactor.redact(&ghost_domain::text::clip(text, 500));
@@ -340,5 +344,87 @@ impl CallContext {
             correlation_id: Some(self.turn_id.to_string()),
             payload: json!({ "turn_id": self.turn_id, "call_id": self.call_id, "text": text }).into(),
         });
+    }
+}
+
+impl CallContext {
+    /// Reserves what this call of `tool` may cost at most, until the call ends. `None` if that is not known.
+    ///
+    /// # Errors
+    /// Those of [`budgets::hold`].
+    pub(crate) async fn hold_money(&self, tool: &str, most: Option<Money>) -> Result<(), Refusal> {
+        let (turn_id, call_id) = (self.turn_id, self.call_id);
+        let tool = tool.to_owned();
+        let write = self.services.write(move |w| {
+            let mut turn = turns::working_turn(w, turn_id)?;
+            budgets::hold(w, &mut turn, call_id, &tool, most)
+        });
+        write.await
+    }
+
+    /// Releases what this call has reserved, because it did nothing.
+    pub(crate) async fn release_money(&self) -> Result<(), Refusal> {
+        let (turn_id, call_id) = (self.turn_id, self.call_id);
+        let write = self.services.write(move |w| {
+            let mut turn = turns::working_turn(w, turn_id)?;
+            budgets::release(w, &mut turn, call_id)
+        });
+        write.await
+    }
+
+    /// Journals the session that this call works in, so that the call can be continued after a crash.
+    ///
+    /// # Errors
+    /// Those of [`turns::record_call_session`].
+    pub(crate) async fn record_session(&self, session: &str) -> Result<(), Refusal> {
+        let (turn_id, call_id) = (self.turn_id, self.call_id);
+        let (id, session) = (self.provider_call_id.clone(), session.to_owned());
+        let write = self.services.write(move |w| turns::record_call_session(w, turn_id, (call_id, &id), &session));
+        write.await
+    }
+
+    /// Asks an operator, and waits for the answer at most `within`, and at most as long as approvals of this world wait. The
+    /// end of the call takes the question back.
+    ///
+    /// # Errors
+    /// Those of [`approvals::ask`].
+    pub(crate) async fn ask_operator(
+        &self,
+        plan: ApprovalPlan,
+        reason: String,
+        within: Duration,
+    ) -> Result<Approval, Refusal> {
+        let turn_id = self.turn_id;
+        let expires = self.services.plan().approvals.expires.min(within);
+        let new = NewApproval { provider_call_id: self.provider_call_id.clone(), plan, reason, expires };
+        // Subscribed before the question is there, so that no answer is missed.
+        let mut feed = self.services.store.feed();
+        let write = self.services.write(move |w| {
+            let mut turn = turns::working_turn(w, turn_id)?;
+            approvals::ask(w, &mut turn, new)
+        });
+        let mut approval: Approval = write.await?;
+        let (clock, approval_id) = (&self.services.ctx.ports.clock, approval.approval_id);
+        while approval.status == ApprovalStatus::Pending {
+            tokio::select! {
+                biased;
+                news = feed.recv() => match news {
+                    Ok(events) if !events.iter().any(|event| event.kind == EventKind::ApprovalClosed) => continue,
+                    Ok(_) | Err(RecvError::Lagged(_)) => {}
+                    Err(RecvError::Closed) => clock.sleep_until(approval.expires_at).await,
+                },
+                () = clock.sleep_until(approval.expires_at) => {
+                    let expire = self.services.write(move |w| { approvals::expire(w, approval_id) });
+                    let expired: Result<(), Refusal> = expire.await;
+                    expired?;
+                }
+            }
+            let read = self.services.store.read(move |r| r.approval_get(approval_id));
+            approval = read
+                .await
+                .map_err(Refusal::from)?
+                .ok_or_else(|| Refusal::not_found("approval", &approval_id.to_string(), None))?;
+        }
+        Ok(approval)
     }
 }

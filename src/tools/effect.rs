@@ -28,7 +28,7 @@ pub struct Output {
     /// Images that the model sees after the content; see [`CallContext::image`].
     pub images: Vec<ImageFile>,
     /// Path of the file that has the whole of a content that the model sees a part of. Tools leave it empty; see
-    /// [`crate::saved`].
+    /// [`crate::view`].
     pub saved: Option<String>,
     /// Whether the tool truncated the content.
     pub truncated: bool,

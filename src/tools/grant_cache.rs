@@ -1,4 +1,4 @@
-//! What is remembered of write grants, so that not every write reads the store (ACL-05, LIM-08).
+//! What is remembered of write grants, so that not every write reads the store.
 //!
 //! It must never outlive a revoke: a signal of the commit empties it, and a read that was under way meanwhile is not
 //! kept. Whether a grant has ended is judged at each use.
@@ -10,7 +10,7 @@ use std::time::Duration;
 use ghost_domain::{AgentId, Code, Grant, Refusal, Timestamp};
 use ghost_store::{Store, StoreError};
 
-/// How long the grants of an agent are remembered (LIM-08).
+/// How long the grants of an agent are remembered.
 const KEPT: Duration = Duration::from_secs(30);
 /// Agents whose grants are remembered.
 const AGENTS_MAX: usize = 10_000;

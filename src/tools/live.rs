@@ -1,5 +1,5 @@
 //! The tools of a world as they are now: the built-in ones, and those of sources that come, go and change while agents
-//! live (TOOL-03). A source is a toolbox, an MCP server, or the toolbox of a skill.
+//! live. A source is a toolbox, an MCP server, or the toolbox of a skill.
 //!
 //! A change must never touch the tools of another source. A registry that was built keeps the tools that it has: a turn
 //! decides between two model calls when it takes the next ones.
@@ -9,8 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use tokio::sync::watch;
 
-use crate::registry::ToolTable;
-use crate::source::Source;
+use crate::registry::{Source, ToolTable};
 use crate::tool::Tool;
 
 /// The tools of one source.
@@ -18,7 +17,7 @@ use crate::tool::Tool;
 pub struct SourceTools {
     /// The tools.
     pub tools: Vec<Tool>,
-    /// Full names of tools that cannot be had, with the reason (TBX-10).
+    /// Full names of tools that cannot be had, with the reason.
     pub absent: Vec<(String, String)>,
 }
 

@@ -1,4 +1,4 @@
-//! The loop guard (TOOL-21). It detects a call that keeps giving the same outcome, and repeated
+//! The loop guard. It detects a call that keeps giving the same outcome, and repeated
 //! reads of data that does not change. It first warns, then blocks the call, then ends the turn. It
 //! is pure, and is rebuilt from the journal after a crash.
 

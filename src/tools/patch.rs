@@ -1,4 +1,4 @@
-//! Unified diffs: parses a patch and applies it to texts (BI-04).
+//! Unified diffs: parses a patch and applies it to texts.
 //!
 //! It must never guess: whatever is not understood refuses the whole patch, and a hunk applies only where its
 //! context and its removed lines are exactly. Libraries for diffs skip lines that they do not know, which would

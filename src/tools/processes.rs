@@ -1,4 +1,4 @@
-//! Background commands: they survive the turn that began them, not the daemon (BI-11). The daemon keeps the end of their
+//! Background commands: they survive the turn that began them, not the daemon. The daemon keeps the end of their
 //! output in memory.
 //!
 //! A background command must never be reachable for another agent, outlive its deadline, or hold more memory than

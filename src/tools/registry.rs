@@ -14,10 +14,7 @@ use serde_json::Value;
 
 use crate::context::Caller;
 use crate::loop_guard::Nature;
-use crate::offer::{Offer, naming};
-use crate::seen;
-use crate::source::Source;
-use crate::spelling::{self, plain, without_prefix};
+use crate::offer::{self, Offer, naming, plain, without_prefix};
 use crate::tool::Tool;
 
 /// Why this version has no tool of this name.
@@ -29,10 +26,16 @@ fn without_tool(name: &str) -> &'static str {
     }
 }
 
+/// The tools of a source, shared by all versions of the table that have them.
+pub(crate) struct Source {
+    pub(crate) tools: Vec<Arc<Tool>>,
+    pub(crate) absent: Vec<(String, String)>,
+}
+
 /// Every tool, by canonical name.
 pub struct ToolTable {
     tools: BTreeMap<String, Arc<Tool>>,
-    /// Why tools of the catalogue are not in the table, by canonical name (TOOL-05).
+    /// Why tools of the catalogue are not in the table, by canonical name.
     absent: BTreeMap<String, String>,
     /// Whether tools come and go, so that requests always describe the tools that reach others.
     is_live: bool,
@@ -49,7 +52,7 @@ type ListKey = (Vec<String>, Offering, bool);
 pub struct Offering {
     /// A request carries at most so many bytes of tools; see [`Offer`].
     pub bytes: usize,
-    /// Agents that the descriptions of receivers name (CONF-28).
+    /// Agents that the descriptions of receivers name.
     pub receivers: Vec<String>,
 }
 
@@ -104,7 +107,7 @@ impl ToolTable {
         Self { tools, absent, is_live: !sources.is_empty(), granted: Mutex::new(lists.unwrap_or_default()) }
     }
 
-    /// Takes tools out of the table because this world cannot have them, with the reason (TOOL-05).
+    /// Takes tools out of the table because this world cannot have them, with the reason.
     #[must_use]
     pub fn without(mut self, names: &[&'static str], why: &str) -> Self {
         for name in names {
@@ -114,7 +117,7 @@ impl ToolTable {
         self
     }
 
-    /// Adds sentences about this world to the descriptions of tools (TOOL-23). Must be called before the first
+    /// Adds sentences about this world to the descriptions of tools. Must be called before the first
     /// registry is built; a name that the table does not have is ignored.
     #[must_use]
     pub fn telling(mut self, facts: Vec<(&'static str, String)>) -> Self {
@@ -149,7 +152,7 @@ impl ToolTable {
         self.tools.keys().map(String::as_str)
     }
 
-    /// Builds the registry of an agent: the tools for which `granted` returns true (TOOL-02).
+    /// Builds the registry of an agent: the tools for which `granted` returns true.
     #[must_use]
     pub fn registry(self: &Arc<Self>, caller: Caller, offering: Offering, granted: &dyn Fn(&Tool) -> bool) -> Registry {
         let names: Vec<String> =
@@ -211,19 +214,19 @@ impl Registry {
     /// The tools as the model of a new turn sees them.
     #[must_use]
     pub fn seen(&self) -> SeenTools {
-        seen::seen(&self.granted.tools, self.offer())
+        offer::seen(&self.granted.tools, self.offer())
     }
 
     /// What has changed since a model saw its tools.
     #[must_use]
     pub fn changes_since(&self, seen: &SeenTools) -> ToolChanges {
-        seen::changes(seen, &self.granted.tools)
+        offer::changes(seen, &self.granted.tools)
     }
 
     /// The note for the model about these changes.
     #[must_use]
     pub fn note(&self, changes: &ToolChanges) -> String {
-        seen::note(changes, &self.granted.tools)
+        offer::note(changes, &self.granted.tools)
     }
 
     /// The table that the registry was built from.
@@ -250,7 +253,7 @@ impl Registry {
         Arc::clone(&self.granted.specs)
     }
 
-    /// The tools as prompts have them. The briefing and the request share the value (ARCH-11).
+    /// The tools as prompts have them. The briefing and the request share the value.
     #[must_use]
     pub fn offer(&self) -> &Offer {
         self.kept.as_deref().unwrap_or(&self.granted.offer)
@@ -263,7 +266,7 @@ impl Registry {
     }
 
     /// Finds the tool of a call, and the alias if one was used. An existing tool that is not
-    /// granted is denied; a name that does not exist is unknown. Neither runs (ACC-11).
+    /// granted is denied; a name that does not exist is unknown. Neither runs.
     pub fn find(&self, name: &str) -> Result<(Arc<Tool>, Option<String>), Refusal> {
         let dotted = from_wire(name);
         let resolved = self.resolved(&dotted);
@@ -294,7 +297,7 @@ impl Registry {
         })
     }
 
-    /// The tools of the catalogue that the agent does not have, by name, each with the reason (TOOL-05).
+    /// The tools of the catalogue that the agent does not have, by name, each with the reason.
     #[must_use]
     pub fn absent(&self) -> Vec<(String, String)> {
         let has = |name: &str| self.granted.tools.binary_search_by(|tool| tool.spec.name.as_str().cmp(name)).is_ok();
@@ -338,14 +341,14 @@ impl Registry {
         let plain = plain(dotted);
         let without_prefix = without_prefix(&plain);
         let only_match = |wanted: &str| {
-            let mut found = self.table.tools.keys().filter(|name| spelling::plain(name) == wanted);
+            let mut found = self.table.tools.keys().filter(|name| offer::plain(name) == wanted);
             found.next().filter(|_| found.next().is_none())
         };
         let spelt = only_match(&plain).or_else(|| without_prefix.and_then(only_match)).map(String::as_str);
         spelt.or_else(|| self.short(dotted)).unwrap_or(dotted)
     }
 
-    /// The only tool of a toolbox with this short name (TBX-03).
+    /// The only tool of a toolbox with this short name.
     fn short<'n>(&'n self, dotted: &str) -> Option<&'n str> {
         if canonical(dotted).is_some() || self.table.tools.contains_key(dotted) {
             return None;

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::builtins::all;
-use crate::schema::lenient;
+use crate::parameters::lenient;
 use crate::tool::Tool;
 
 fn tool_with(schema: Value) -> Tool {

@@ -111,7 +111,7 @@ pub struct Tool {
     /// The kind of the tool.
     pub run: Run,
     /// The largest view of a result for the model, in bytes; `None` means the world's limit
-    /// (CONF-07).
+    ///.
     pub view_bytes: Option<u32>,
     /// The longest time of a call, in seconds; `None` means the world's limit.
     pub seconds: Option<u32>,
@@ -135,7 +135,7 @@ pub struct Tool {
 impl Tool {
     /// A tool with the schema of `P`. `description` must be one line, because lists show it.
     pub fn new<P: Params>(name: &str, description: &str, run: Run) -> Self {
-        Self::with_schema(name, description, crate::schema::of::<P>(), run)
+        Self::with_schema(name, description, crate::parameters::of::<P>(), run)
     }
 
     /// A tool with its own schema.
@@ -144,7 +144,7 @@ impl Tool {
             spec: ToolSpec {
                 name: name.to_owned(),
                 description: ghost_domain::text::one_line(description),
-                parameters: crate::schema::terse(&parameters),
+                parameters: crate::parameters::terse(&parameters),
             },
             schema: parameters,
             run,
@@ -298,8 +298,8 @@ pub fn is_granted(plan: &Plan, spec: &AgentSpec, held: &[HeldSkill], outside: bo
 
 impl Tool {
     /// Normalises arguments: removes null for an optional parameter whose schema has no null, turns an integer written as
-    /// 2.0 into 2, adds the presets of an alias (BI-01, BI-02), and renames `target_agent` to `to`
-    /// (BI-31). Call it before [`validate`](Tool::validate), with the alias from
+    /// 2.0 into 2, adds the presets of an alias, and renames `target_agent` to `to`
+    ///. Call it before [`validate`](Tool::validate), with the alias from
     /// [`crate::Registry::find`]. Journal and ledger keep the arguments as the model wrote them.
     #[must_use]
     pub fn normalise(&self, alias: Option<&str>, mut arguments: Value) -> Value {
@@ -321,11 +321,11 @@ impl Tool {
         {
             object.insert("to".into(), target);
         }
-        crate::schema::integers(&self.schema, &mut arguments);
+        crate::parameters::integers(&self.schema, &mut arguments);
         arguments
     }
 
-    /// Checks arguments against the schema before anything runs (TOOL-06). The refusal names each
+    /// Checks arguments against the schema before anything runs. The refusal names each
     /// wrong field.
     pub fn validate(&self, arguments: &Value) -> Result<(), Refusal> {
         if let Some(text) = arguments.as_str() {
@@ -359,7 +359,7 @@ impl Tool {
     }
 
     fn validator(&self) -> Option<&jsonschema::Validator> {
-        let compile = || jsonschema::validator_for(&crate::schema::with_null_types(&self.schema)).ok();
+        let compile = || jsonschema::validator_for(&crate::parameters::with_null_types(&self.schema)).ok();
         self.validator.get_or_init(compile).as_ref()
     }
 

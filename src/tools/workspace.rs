@@ -1,19 +1,16 @@
 //! The shared workspace: all files that agents read and write. Paths are opened relative to one
-//! capability handle, so that neither `..` nor a symbolic link leaves the root (ACL-07, ART-04).
+//! capability handle, so that neither `..` nor a symbolic link leaves the root.
 //!
 //! A write must never follow a symbolic link or leave half a file. Disk access must never block the
 //! runtime; it goes through [`Workspace::offload`].
 
 mod encoding;
-mod faults;
-mod files;
-mod image;
 mod layout;
-mod list;
-mod parents;
+mod reading;
 mod repositories;
-mod stamps;
-mod together;
+mod system;
+mod walk;
+mod writing;
 
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
@@ -28,16 +25,16 @@ use ghost_domain::{AgentId, Code, ImageFile, Refusal, WatchSnapshot};
 use ghost_sandbox::remote::tree::Tree;
 
 pub use encoding::Encoding;
-pub(crate) use faults::io_refusal;
-pub use faults::is_out_of_room;
-pub(crate) use files::read_text;
-pub use files::{FileText, Lines, sha256_hex};
-pub(crate) use list::list as list_dir;
-pub use list::{DEPTH_MAX, ENTRIES_MAX, Entry, EntryKind, Listing};
+pub(crate) use reading::read_text;
+pub use reading::{FileText, Lines, sha256_hex};
 pub use repositories::{GitLook, GitPlaces};
-pub use together::FileWrite;
+pub(crate) use system::io_refusal;
+pub use system::is_out_of_room;
+pub(crate) use walk::list as list_dir;
+pub use walk::{DEPTH_MAX, ENTRIES_MAX, Entry, EntryKind, Listing};
+pub use writing::FileWrite;
 #[cfg(feature = "testing")]
-pub use together::fault;
+pub use writing::fault;
 
 /// The number of locks that make "compare, then replace" atomic. Two paths may share a lock.
 const LOCKS: usize = 64;
@@ -110,7 +107,7 @@ impl Workspace {
     /// `PathDenied` if a symbolic link stands in the way; `Unavailable` if the disk fails, or a command writes there
     /// meanwhile.
     pub async fn remove_tree(&self, path: &WorkspacePath) -> Result<bool, Refusal> {
-        files::check_name(path)?;
+        reading::check_name(path)?;
         let (place, path) = (self.place.clone(), path.as_str().to_owned());
         self.offload(move || {
             let removed = Tree::open(&place).and_then(|tree| tree.remove_tree(&path));
@@ -152,7 +149,17 @@ impl Workspace {
         self.offload(move || work(&disk)).await
     }
 
-    /// Creates `agents/<id>/` with `drafts`, `notes` and `inbox`, unless they exist (ART-04).
+    /// Runs work about one path.
+    async fn at<T, F>(&self, path: &WorkspacePath, work: F) -> Result<T, Refusal>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Dir, &WorkspacePath) -> Result<T, Refusal> + Send + 'static,
+    {
+        let path = path.clone();
+        self.on_disk(move |disk| work(&disk.root, &path)).await
+    }
+
+    /// Creates `agents/<id>/` with `drafts`, `notes` and `inbox`, unless they exist.
     ///
     /// # Errors
     ///
@@ -162,7 +169,7 @@ impl Workspace {
         self.on_disk(move |disk| layout::create_agent(&disk.root, &agent_id)).await
     }
 
-    /// Creates a droid's directory with `output/` and the file of its task, unless they exist (DROID-07). Nothing
+    /// Creates a droid's directory with `output/` and the file of its task, unless they exist. Nothing
     /// waits for the disk: call it before each turn of the droid. With `is_first` the droid has never worked: a
     /// directory of its name is of another droid, after a restore of an older database, and is renamed to `<id>.1`.
     ///
@@ -181,8 +188,7 @@ impl Workspace {
     /// `NotFound`; `TooLarge` above the limit; `InvalidArguments` for a directory; `PathDenied` for
     /// a device, a pipe, or a link that leads out.
     pub async fn read(&self, path: &WorkspacePath, max_bytes: u64) -> Result<Vec<u8>, Refusal> {
-        let path = path.clone();
-        self.on_disk(move |disk| files::read(&disk.root, &path, max_bytes)).await
+        self.at(path, move |root, path| reading::read(root, path, max_bytes)).await
     }
 
     /// What a model needs to know of an image; `None` for a file that is none. Symbolic links within the workspace are
@@ -193,8 +199,7 @@ impl Workspace {
     /// The errors of [`read`](Self::read); `TooLarge` for an image that providers refuse for its bytes or its sides;
     /// `InvalidArguments` for one that is damaged or moves.
     pub async fn image(&self, path: &WorkspacePath) -> Result<Option<ImageFile>, Refusal> {
-        let path = path.clone();
-        self.on_disk(move |disk| image::image(&disk.root, &path)).await
+        self.at(path, reading::image).await
     }
 
     /// What git would read and run in these places.
@@ -212,8 +217,7 @@ impl Workspace {
     ///
     /// `PathDenied` if it is.
     pub async fn check_outside_repositories(&self, path: &WorkspacePath) -> Result<(), Refusal> {
-        let path = path.clone();
-        self.on_disk(move |disk| repositories::check_outside(&disk.root, &path)).await
+        self.at(path, repositories::check_outside).await
     }
 
     /// The size of a file, in bytes. Reads only metadata and does not use the blocking pool, so it
@@ -223,7 +227,7 @@ impl Workspace {
     ///
     /// The errors of [`read`](Self::read), without `TooLarge`.
     pub fn size_now(&self, path: &WorkspacePath) -> Result<u64, Refusal> {
-        files::size(&self.disk.root, path)
+        reading::size(&self.disk.root, path)
     }
 
     /// Reads lines of a text file: at most `lines.max_bytes` bytes, truncated at a character.
@@ -233,8 +237,7 @@ impl Workspace {
     /// The errors of [`read`](Self::read), and `InvalidArguments` for a file that is not text in a
     /// known [`Encoding`].
     pub async fn read_text(&self, path: &WorkspacePath, lines: Lines) -> Result<FileText, Refusal> {
-        let path = path.clone();
-        self.on_disk(move |disk| files::read_text(&disk.root, &path, lines)).await
+        self.at(path, move |root, path| reading::read_text(root, path, lines)).await
     }
 
     /// Reads a whole text file of at most `max_bytes` in order to change it. Symbolic links are not
@@ -245,8 +248,7 @@ impl Workspace {
     /// The errors of [`read_text`](Self::read_text); also `InvalidArguments` for text that is not
     /// UTF-8, `PathDenied` for a symbolic link anywhere in the path, `TooLarge`.
     pub async fn text_for_change(&self, path: &WorkspacePath, max_bytes: u64) -> Result<Option<String>, Refusal> {
-        let path = path.clone();
-        self.on_disk(move |disk| files::whole_text(&disk.root, &path, max_bytes)).await
+        self.at(path, move |root, path| reading::whole_text(root, path, max_bytes)).await
     }
 
     /// The lower-case hexadecimal SHA-256 of the file that a write to `path` would replace; `None`
@@ -257,8 +259,7 @@ impl Workspace {
     /// `PathDenied` if the path contains a symbolic link or something other than a regular file is
     /// there; `TooLarge` above 64 MiB.
     pub async fn hash(&self, path: &WorkspacePath) -> Result<Option<String>, Refusal> {
-        let path = path.clone();
-        self.on_disk(move |disk| files::hash(&disk.root, &path)).await
+        self.at(path, reading::hash).await
     }
 
     /// Writes `bytes` to `path` atomically: a reader sees the old or the new content, also after a
@@ -272,7 +273,7 @@ impl Workspace {
         let (path, bytes) = (path.clone(), bytes.to_vec());
         self.on_disk(move |disk| {
             let _held = disk.lock(&path);
-            files::write_atomic(&disk.root, &path, &bytes)
+            writing::write_atomic(&disk.root, &path, &bytes)
         })
         .await
     }
@@ -298,7 +299,7 @@ impl Workspace {
         }
         self.on_disk(move |disk| {
             let _held = disk.lock_all(&paths);
-            together::carry_out(&disk.root, &paths, &writes)
+            writing::carry_out(&disk.root, &paths, &writes)
         })
         .await
     }
@@ -316,14 +317,14 @@ impl Workspace {
             all &= self
                 .on_disk(move |disk| {
                     let _held = disk.lock(&path);
-                    let found = files::hash(&disk.root, &path)?;
+                    let found = reading::hash(&disk.root, &path)?;
                     if found == plan.before {
                         return Ok(true);
                     }
                     if plan.before.is_some() || found != plan.after {
                         return Ok(false);
                     }
-                    files::remove(&disk.root, &path).map(|()| true)
+                    writing::remove(&disk.root, &path).map(|()| true)
                 })
                 .await?;
         }
@@ -339,7 +340,7 @@ impl Workspace {
         let path = path.clone();
         self.on_disk(move |disk| {
             let _held = disk.lock(&path);
-            files::append(&disk.root, &path, &bytes)
+            writing::append(&disk.root, &path, &bytes)
         })
         .await
     }
@@ -350,8 +351,7 @@ impl Workspace {
     ///
     /// The errors of [`hash`](Self::hash), but `TooLarge`.
     pub async fn digest(&self, path: &WorkspacePath) -> Result<Option<(String, u64)>, Refusal> {
-        let path = path.clone();
-        self.on_disk(move |disk| files::digest(&disk.root, &path)).await
+        self.at(path, reading::digest).await
     }
 
     /// A snapshot of the files at or below `path`, for at most `limit` files and at most as many
@@ -368,8 +368,7 @@ impl Workspace {
         recursive: bool,
         limit: usize,
     ) -> Result<Option<WatchSnapshot>, Refusal> {
-        let path = path.clone();
-        self.on_disk(move |disk| stamps::stamps(&disk.root, &path, recursive, limit)).await
+        self.at(path, move |root, path| walk::stamps(root, path, recursive, limit)).await
     }
 
     /// Removes the oldest files directly in `dir` until at most `keep` are left of those whose name `is_meant`. Other
@@ -386,14 +385,14 @@ impl Workspace {
     ) -> Result<(), Refusal> {
         let dir = dir.clone();
         self.on_disk(move |disk| {
-            let Some(seen) = stamps::stamps(&disk.root, &dir, false, 1_000)? else { return Ok(()) };
+            let Some(seen) = walk::stamps(&disk.root, &dir, false, 1_000)? else { return Ok(()) };
             let name = |path: &str| path.rsplit('/').next().is_some_and(is_meant);
             let mut files: Vec<_> = seen.files.into_iter().filter(|(path, _)| name(path)).collect();
             files.sort_by_key(|(_, stamp)| stamp.changed_ns);
             for (path, _) in files.iter().rev().skip(keep) {
                 let path = WorkspacePath::parse(path, false)?;
                 let _held = disk.lock(&path);
-                match files::remove(&disk.root, &path) {
+                match writing::remove(&disk.root, &path) {
                     // A call beside this one has removed it.
                     Err(refusal) if refusal.code != Code::NotFound => return Err(refusal),
                     _ => {}
@@ -420,7 +419,7 @@ impl Workspace {
         limit: usize,
     ) -> Result<Listing, Refusal> {
         let (path, glob) = (path.clone(), glob.map(str::to_owned));
-        self.on_disk(move |disk| list::list(&disk.root, &path, depth, glob.as_deref(), limit)).await
+        self.on_disk(move |disk| walk::list(&disk.root, &path, depth, glob.as_deref(), limit)).await
     }
 }
 

@@ -14,7 +14,7 @@ use ghost_operations::mail::Chain;
 use ghost_operations::schedules;
 use ghost_operations::turns;
 use ghost_operations::{Fitness, Tx};
-use ghost_tools::heartbeats::wanted;
+use ghost_tools::builtins::wanted_heartbeat;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -190,7 +190,7 @@ impl Reconciling {
                 AgentKind::Dynamic => plan.heartbeat(&agent.agent_id, &agent.archetype),
                 _ => plan.heartbeats.get(&agent.agent_id),
             };
-            schedules::follow_heartbeat(w, &agent.agent_id, heartbeat.map(wanted).as_ref())?;
+            schedules::follow_heartbeat(w, &agent.agent_id, heartbeat.map(wanted_heartbeat).as_ref())?;
         }
         Ok(())
     }

@@ -19,7 +19,7 @@ use ghost_operations::{Tx, budgets, grants};
 use ghost_store::{StoreError, is_away};
 use ghost_tools::tool::{AfterCrash, ErasedFile, ErasedOutside, ErasedRead, ErasedWorld};
 use ghost_tools::workspace::is_out_of_room;
-use ghost_tools::{CallContext, FileWork, Output, Run, saved};
+use ghost_tools::{CallContext, FileWork, Output, Run, view};
 use serde_json::{Value, json};
 
 use super::call::{CallResult, Checked, InTransaction, outcome_unknown};
@@ -190,7 +190,7 @@ impl Runner {
             return Err(refusal);
         }
         let output = self.in_time(checked, work).await?;
-        Ok(saved::save(call_context, self.view_bytes(checked) as usize, output).await)
+        Ok(view::save(call_context, self.view_bytes(checked) as usize, output).await)
     }
 
     /// Why a call that costs money may not run: a budget is spent. A model call would wait or end its turn; here the model

@@ -10,8 +10,8 @@ use ghost_domain::journal::{JournalRow, Step};
 use ghost_domain::tool_catalogue::DESCRIBE;
 use ghost_domain::{Code, Refusal, SeenTools};
 use ghost_operations::turns;
-use ghost_tools::tool::Need;
 use ghost_tools::loop_guard::{Call, Verdict};
+use ghost_tools::tool::Need;
 use ghost_tools::{Registry, Tool};
 
 use super::call::{Checked, Checking, Unfit};

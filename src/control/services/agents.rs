@@ -14,7 +14,7 @@ use ghost_operations::agents::{self as rules, NewAgent};
 use ghost_operations::mail::Chain;
 use ghost_proto::v1;
 use ghost_tools::AgentControl;
-use ghost_tools::heartbeats::wanted;
+use ghost_tools::builtins::wanted_heartbeat;
 use ghost_world::AgentCard;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -90,7 +90,7 @@ impl CreateInput {
             return Err(rules::reserved(w.ctx, by, &agent_id, existing.as_ref()));
         }
         let daily_money = plan.archetypes.get(&self.archetype).and_then(|archetype| archetype.config.daily_money);
-        let heartbeat = plan.archetype_heartbeats.get(&self.archetype).map(wanted);
+        let heartbeat = plan.archetype_heartbeats.get(&self.archetype).map(wanted_heartbeat);
         let new = NewAgent {
             name: self.name.unwrap_or_else(|| agent_id.to_string()),
             agent_id,

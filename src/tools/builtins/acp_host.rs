@@ -17,7 +17,6 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::coding_agent::money;
 use crate::context::CallContext;
 use crate::processes::{Guard, LOG_MAX, NewProcess, ProcessState};
 
@@ -35,6 +34,11 @@ if test -d \"$1\"; then echo 'it is a directory' >&2; exit 1; fi
 d=$(dirname -- \"$1\") && mkdir -p -- \"$d\" && t=$(mktemp -- \"$d/.ghost-XXXXXX\") || exit 1
 trap 'rm -f -- \"$t\"' EXIT
 cat >\"$t\" && { if test -e \"$1\"; then chmod --reference=\"$1\" -- \"$t\"; else chmod 644 -- \"$t\"; fi; } && mv -fT -- \"$t\" \"$1\"";
+
+/// What an agent says that its run has cost, in US dollars; `None` if it is no amount.
+pub(super) fn money(usd: f64) -> Option<Money> {
+    Money::from_usd(usd).ok()
+}
 
 /// The host of one run.
 pub(super) struct AcpHost {

@@ -1,24 +1,24 @@
 //! The tools for agents: list, create, start, stop, delete, and read another agent's memory
-//! (BI-21..25).
+//!.
 
 use std::collections::BTreeMap;
 
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
+use ghost_config::plan::HeartbeatPlan;
 use ghost_domain::text::one_line;
 use ghost_domain::write_acl::WorkspacePath;
 use ghost_domain::{Activity, Agent, AgentId, AgentKind, AgentStatus, Code, Desired, Refusal};
 use ghost_operations::Tx;
 use ghost_operations::agents::{self as rules, NewAgent};
-use ghost_operations::mail::agent_named;
+use ghost_operations::schedules::Wanted;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::common::{LIST_BYTES, agent_id, fitting, listed, not_blank, without_nulls};
+use super::common::{LIST_BYTES, agent_id, agent_of, fitting, listed, not_blank, without_nulls};
 use crate::context::CallContext;
 use crate::effect::Output;
-use crate::heartbeats::wanted;
 use crate::workspace::{Lines, io_refusal, list_dir, read_text};
 
 /// The largest number of characters in an agent's name.
@@ -129,6 +129,13 @@ pub(super) fn uptime(call: &CallContext, agent: &Agent) -> Option<u64> {
     (agent.status == AgentStatus::Running).then(|| call.services.ctx.now().since(since).as_secs())
 }
 
+/// The heartbeat that an agent should have.
+#[must_use]
+pub fn wanted_heartbeat(heartbeat: &HeartbeatPlan) -> Wanted {
+    let every_ms = u64::try_from(heartbeat.every.as_millis()).unwrap_or(u64::MAX);
+    Wanted { every_ms, target: heartbeat.target.clone() }
+}
+
 pub(super) fn create(call: &CallContext, params: CreateParams, w: &mut Tx) -> Result<Output, Refusal> {
     let overrides = params.overrides.map_or(Value::Null, Value::Object);
     let plan = call.services.plan();
@@ -145,7 +152,7 @@ pub(super) fn create(call: &CallContext, params: CreateParams, w: &mut Tx) -> Re
         return Err(rules::reserved(&call.services.ctx, &call.party(), &new_id, existing.as_ref()));
     }
     let daily_money = plan.archetypes.get(&params.archetype).and_then(|archetype| archetype.config.daily_money);
-    let heartbeat = plan.archetype_heartbeats.get(&params.archetype).map(wanted);
+    let heartbeat = plan.archetype_heartbeats.get(&params.archetype).map(wanted_heartbeat);
     let owner = match &params.owner {
         None => None,
         Some(named) => {
@@ -208,14 +215,7 @@ pub(super) fn delete(call: &CallContext, params: DeleteParams, w: &mut Tx) -> Re
 }
 
 pub(super) async fn inspect(call: &CallContext, params: InspectParams) -> Result<Output, Refusal> {
-    let named = params.agent_id.clone();
-    let target = call
-        .services
-        .read(move |r| {
-            let target = agent_id(r, &named)?;
-            Ok::<_, Refusal>(agent_named(r, &target)?.agent_id)
-        })
-        .await?;
+    let target = call.services.read(move |r| agent_of(r, &params.agent_id)).await?.agent_id;
     let Some(data) = call.services.data_dir() else {
         return Err(
             Refusal::new(Code::Unavailable, "this world keeps no memory files").hint("ask the agent itself instead")

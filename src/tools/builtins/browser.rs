@@ -1,4 +1,4 @@
-//! The browser (BI-14): opens a page in Chromium, and returns its text or saves a picture or a PDF of it.
+//! The browser: opens a page in Chromium, and returns its text or saves a picture or a PDF of it.
 //!
 //! The browser runs in a container of its own, which is thrown away, and reaches pages through the proxy, under the rules
 //! of `tool.fetch`. What it says of a page must never be trusted: the page may have taken it over. So the tool itself
@@ -19,9 +19,8 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::common::without_nulls;
-use super::downloads::{put, target};
+use super::places::{Scope, put, target};
 use super::web::{DOWNLOADS, SOURCE, web_of};
-use super::workspace::Scope;
 use crate::context::CallContext;
 use crate::effect::Output;
 use crate::workspace::sha256_hex;
@@ -34,7 +33,7 @@ const LOAD_SECONDS: u32 = 30;
 const SPARE_SECONDS: u32 = 15;
 /// The longest time of a call: others may be before it.
 pub(super) const TIME_MAX: u32 = 330;
-/// Characters of a page, by default and at most (LIM-31).
+/// Characters of a page, by default and at most.
 const LENGTH_DEFAULT: u32 = 10_000;
 const LENGTH_MAX: u32 = 1_000_000;
 /// Pixels of a side of the window.
@@ -47,7 +46,7 @@ const ANSWER_MAX: usize = 2 * FILE_MAX;
 /// What to do with a page.
 #[derive(Clone, Copy, Default, Deserialize, JsonSchema, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Action {
+enum Action {
     #[default]
     Text,
     Html,
@@ -132,6 +131,7 @@ pub(super) async fn browser(call: &CallContext, params: BrowserParams) -> Result
     let url = web.reach(&params.url).await?;
     let length = params.max_length.unwrap_or(LENGTH_DEFAULT).clamp(1, LENGTH_MAX) as usize;
     let wait_ms = params.wait_ms.unwrap_or(0).min(20_000);
+    // Not by `Serialize`: with it, the schema would name the default.
     let action = match params.action {
         Action::Text => "text",
         Action::Html => "html",

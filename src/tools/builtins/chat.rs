@@ -1,4 +1,4 @@
-//! The tools for chat channels (BI-40..45; CHAT-01..14): create, post, invite, remove, list, read
+//! The tools for chat channels: create, post, invite, remove, list, read
 //! the history.
 
 use ghost_domain::{ChannelName, ChatPost, Code, Refusal};

@@ -1,4 +1,4 @@
-//! What a command would run, for its approval (EXEC-10): its argv, directory, variables and sandbox, and the content of
+//! What a command would run, for its approval: its argv, directory, variables and sandbox, and the content of
 //! the workspace files that it names, so that a script cannot change between the answer and the run.
 //!
 //! What a program opens on its own is not bound. So an approval can hold for later calls only if the policy knows each
@@ -16,8 +16,7 @@ use ghost_policy::{Action, Judgement, Script};
 use serde_json::Value;
 
 use super::commands::{CliParams, PythonParams, bash_argv, directory_of, judged, python_argv};
-use super::line_places::{bases, below};
-use super::repositories;
+use super::repositories::{self, bases, below};
 use crate::context::{CallContext, Caller, WorldServices};
 use crate::parameters::parse;
 use crate::tool::{Approvable, Need};

@@ -1,4 +1,4 @@
-//! The tools that run commands in the world's sandbox (BI-10, BI-12). The command policy judges a shell line before it
+//! The tools that run commands in the world's sandbox. The command policy judges a shell line before it
 //! runs; the sandbox keeps it inside, whatever it does.
 
 use std::sync::Mutex;
@@ -17,16 +17,15 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::common::{not_blank, without_nulls};
-use super::repositories;
+use super::repositories::{self, git_identity};
 use crate::context::{CallContext, Caller, Writable};
 use crate::effect::Output;
-use crate::identity::git_identity;
-use crate::outputs::Before;
+use crate::manifest::Before;
 use crate::processes::{NewProcess, ProcessState};
 
 /// Progress is shown at most so often.
 const PROGRESS_EVERY: Duration = Duration::from_millis(500);
-/// A command that runs longer goes on in the background (BI-11a).
+/// A command that runs longer goes on in the background.
 const YIELD: Duration = Duration::from_secs(10);
 /// Characters of one piece of progress.
 const PROGRESS_CHARS: usize = 200;
@@ -52,7 +51,7 @@ pub(super) struct CliParams {
     yield_ms: Option<u64>,
 }
 
-// Places for commands (EXEC-02). Comments on the variants would make the schema larger.
+// Places for commands. Comments on the variants would make the schema larger.
 #[derive(Clone, Copy, Deserialize, JsonSchema, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 enum CommandHost {
@@ -363,7 +362,7 @@ fn waits(call: &CallContext, background: bool, yield_ms: Option<u64>) -> Result<
     }
 }
 
-/// Whether a variable is a name, and none that changes what programs run or load (EXEC-13).
+/// Whether a variable is a name, and none that changes what programs run or load.
 fn is_plain_variable(name: &str) -> bool {
     let is_name = name.chars().next().is_some_and(|c| c.is_ascii_alphabetic() || c == '_')
         && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');

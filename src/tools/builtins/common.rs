@@ -3,9 +3,9 @@
 pub(super) use ghost_domain::refusal::not_blank;
 use ghost_domain::transcript::TokenUsage;
 use ghost_domain::usage::{Spending, UsageSum};
-use ghost_domain::{AgentId, Code, Refusal};
+use ghost_domain::{Agent, AgentId, Code, Refusal};
 use ghost_operations::Tx;
-use ghost_operations::mail::no_agent;
+use ghost_operations::mail::{agent_named, no_agent};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -19,7 +19,7 @@ pub(super) use crate::effect::without_nulls;
 pub(super) struct Nothing {}
 
 /// The largest view of a file or document, in bytes. Such results have limits of their own
-/// (CONF-07).
+///.
 pub(super) const WIDE_VIEW: u32 = 192 * 1024;
 
 /// The largest list result, in bytes of JSON, so that the model gets it whole.
@@ -31,6 +31,12 @@ pub(super) fn agent_id(r: &mut Tx, text: &str) -> Result<AgentId, Refusal> {
         Ok(agent_id) => Ok(agent_id),
         Err(refusal) => Err(no_agent(r, refusal, text.trim())?),
     }
+}
+
+/// The agent with this id.
+pub(super) fn agent_of(r: &mut Tx, text: &str) -> Result<Agent, Refusal> {
+    let agent_id = agent_id(r, text)?;
+    agent_named(r, &agent_id)
 }
 
 /// The agents with these names.
@@ -51,6 +57,13 @@ pub(super) fn within(field: &str, value: Option<u32>, default: u32, max: u32, hi
 pub(super) fn listed(items: impl IntoIterator<Item = Value>) -> Output {
     let (rows, all) = fitting(items, LIST_BYTES);
     Output::cut(Value::Array(rows), !all)
+}
+
+/// Adds the members of `more` that are not null.
+pub(super) fn extend(object: &mut Value, more: Value) {
+    if let (Value::Object(object), Value::Object(more)) = (object, without_nulls(more)) {
+        object.extend(more);
+    }
 }
 
 /// Collects items until their JSON would exceed `bytes`. The first item is always included. Returns

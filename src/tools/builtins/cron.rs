@@ -1,7 +1,7 @@
-//! `util.cron`: the agent's own cron jobs, and a list of everything it has scheduled (BI-87).
+//! `util.cron`: the agent's own cron jobs, and a list of everything it has scheduled.
 
 use ghost_domain::schedule::words::{duration, instant};
-use ghost_domain::schedule::{Missed, WakeMode, When};
+use ghost_domain::schedule::{Deliver, JobMode, JobOptions, Missed, Payload, Session, WakeMode, When};
 use ghost_domain::text::clip;
 use ghost_domain::{Code, Kind, Refusal, Schedule, ScheduleId, ScheduleKind, ScheduleRun, Timestamp};
 use ghost_operations::Tx;
@@ -12,8 +12,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::common::{LIST_BYTES, fitting, not_blank, without_nulls};
-use super::cron_options::{Options, mode};
-use super::schedules::{shown, wrong};
+use super::schedules::{new_schedule, set, shown, wrong};
 use crate::context::CallContext;
 use crate::effect::Output;
 
@@ -222,20 +221,10 @@ fn add(call: &CallContext, params: CronParams, w: &mut Tx) -> Result<Output, Ref
         return Err(Refusal::new(Code::Conflict, format!("there is a job `{}` already", clip(&job.name, 64)))
             .hint("use action update, or another name"));
     }
-    let new = NewSchedule {
-        mode: mode(call, job.options.unwrap_or_default(), &job.name, None)?,
-        kind: ScheduleKind::Cron,
-        agent_id: call.caller.agent_id.clone(),
-        name: job.name,
-        when: rule(call, &job.schedule)?,
-        message: job.message,
-        missed: job.missed.unwrap_or(Missed::Skip),
-        enabled: true,
-        chain: call.chain(),
-        baseline: None,
-    };
-    let schedule = rules::set(w, &call.party(), new)?;
-    Ok(shown(call, &schedule).into())
+    let mode = mode(call, job.options.unwrap_or_default(), &job.name, None)?;
+    let missed = job.missed.unwrap_or(Missed::Skip);
+    let new = new_schedule(call, ScheduleKind::Cron, job.name, rule(call, &job.schedule)?, job.message);
+    set(call, NewSchedule { mode, missed, ..new }, w)
 }
 
 fn update(call: &CallContext, params: CronParams, w: &mut Tx) -> Result<Output, Refusal> {
@@ -250,20 +239,10 @@ fn update(call: &CallContext, params: CronParams, w: &mut Tx) -> Result<Output, 
     if patch.enabled == Some(true) {
         call.services.plan().check_job(&mode)?;
     }
-    let new = NewSchedule {
-        mode,
-        kind: before.kind,
-        agent_id: before.agent_id,
-        name: before.name,
-        when: patch.schedule.as_ref().map(|schedule| rule(call, schedule)).transpose()?.unwrap_or(before.when),
-        message: patch.message.unwrap_or(before.message),
-        missed: patch.missed.unwrap_or(before.missed),
-        enabled: patch.enabled.unwrap_or(before.enabled),
-        chain: call.chain(),
-        baseline: None,
-    };
-    let schedule = rules::set(w, &call.party(), new)?;
-    Ok(shown(call, &schedule).into())
+    let when = patch.schedule.as_ref().map(|schedule| rule(call, schedule)).transpose()?.unwrap_or(before.when);
+    let (missed, enabled) = (patch.missed.unwrap_or(before.missed), patch.enabled.unwrap_or(before.enabled));
+    let new = new_schedule(call, before.kind, before.name, when, patch.message.unwrap_or(before.message));
+    set(call, NewSchedule { mode, missed, enabled, ..new }, w)
 }
 
 /// Sends a message to the agent itself, now or with its next heartbeat.
@@ -286,4 +265,74 @@ fn wake(call: &CallContext, params: CronParams, w: &mut Tx) -> Result<Output, Re
         }
     }
     Ok(content.into())
+}
+
+/// The options of a job.
+#[derive(Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Options {
+    /// `main`: in your ongoing conversation; `isolated`: separate from it.
+    session: Option<Session>,
+    /// `systemEvent` (the default) is mail to you, in `main`; `agentTurn` is a separate turn, in `isolated`, that
+    /// recalls nothing of your other turns.
+    payload: Option<Payload>,
+    /// For a systemEvent: wake you `now` (the default), or with your `next-heartbeat`.
+    wake: Option<WakeMode>,
+    /// For an agentTurn: where its final text goes: `announce` (the default), `webhook` or `none`.
+    deliver: Option<Deliver>,
+    /// For `announce`: `last` (your last conversation with someone outside; the default), a chat channel, or the id of
+    /// a conversation. For `webhook`: its name, for a thread of the job; name/thread only if the webhook's threads go
+    /// to you.
+    to: Option<String>,
+    /// For an agentTurn: the longest time it may take, such as 90s.
+    timeout: Option<String>,
+    /// For an agentTurn: the largest number of model calls.
+    max_rounds: Option<u32>,
+    /// For an agentTurn: the model, as model or provider/model.
+    model: Option<String>,
+}
+
+impl Options {
+    fn given(self) -> Result<JobOptions, Refusal> {
+        let timeout_seconds = match self.timeout.as_deref().map(|text| duration("options.timeout", text)).transpose()? {
+            Some(timeout) if timeout.subsec_millis() > 0 => {
+                return Err(wrong("options.timeout is whole seconds", "write for example 90s or 2m"));
+            }
+            timeout => timeout.map(|timeout| u32::try_from(timeout.as_secs()).unwrap_or(u32::MAX)),
+        };
+        let Self { session, payload, wake, deliver, to, max_rounds, model, .. } = self;
+        Ok(JobOptions { session, payload, wake, deliver, to, timeout_seconds, max_rounds, model })
+    }
+}
+
+/// The mode of a job, after checking its model and webhook. The target is checked only when it is
+/// set or changed; an unchanged target is checked when the job runs.
+pub(super) fn mode(
+    call: &CallContext,
+    given: Options,
+    name: &str,
+    before: Option<&JobMode>,
+) -> Result<JobMode, Refusal> {
+    let (agent_id, limits) = (&call.caller.agent_id, call.services.ctx.limits());
+    let mode = JobMode::parse(given.given()?, before, agent_id, name.trim(), &limits).map_err(with_tool_field)?;
+    let plan = call.services.plan();
+    plan.check_job(&mode)?;
+    let target = |mode: &JobMode| mode.own_turn().map(|turn| turn.target.clone());
+    if let Some(target) = target(&mode).filter(|new| before.and_then(target).as_ref() != Some(new)) {
+        plan.check_target(agent_id, &target)?;
+    }
+    Ok(mode)
+}
+
+/// Renames the field in a refusal: this tool takes the timeout as text.
+fn with_tool_field(mut refusal: Refusal) -> Refusal {
+    const RENAMED: (&str, &str) = ("timeout_seconds", "options.timeout");
+    refusal.message = refusal.message.replace(RENAMED.0, RENAMED.1);
+    refusal.hint = refusal.hint.map(|hint| hint.replace(RENAMED.0, RENAMED.1));
+    if let Some(field) = refusal.details.as_mut().and_then(|details| details.get_mut("field"))
+        && field == RENAMED.0
+    {
+        *field = json!(RENAMED.1);
+    }
+    refusal
 }

@@ -1,12 +1,14 @@
-//! The tools for droids: start one, check on it, and list, steer and end one's own (BI-75..77).
+//! The tools for droids: start one, check on it, list, steer and end one's own, and move their work to its place. Only its
+//! parent moves a droid's work, and only to where the parent may write.
 
 use std::collections::BTreeSet;
 
 use ghost_domain::droid::{OUTPUT_DEFAULT, TASK_FILE, TIMEOUT_DEFAULT, TIMEOUT_MAX};
 use ghost_domain::droid_id::DROIDS;
+use ghost_domain::journal::FilePlan;
 use ghost_domain::text::{clip, prefix_bytes};
 use ghost_domain::write_acl::WorkspacePath;
-use ghost_domain::{Code, Droid, DroidMode, DroidTerms, Refusal};
+use ghost_domain::{AgentId, Code, Droid, DroidMode, DroidTerms, Party, Refusal};
 use ghost_operations::Tx;
 use ghost_operations::droids::{self as rules, NewDroid};
 use ghost_operations::mail::agent_named;
@@ -14,12 +16,13 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::common::{LIST_BYTES, fitting, without_nulls};
+use super::common::{LIST_BYTES, extend, fitting, without_nulls};
+use super::places::{Scope, only, resolve, written_by};
 use crate::context::CallContext;
-use crate::effect::Output;
-use crate::workspace::{EntryKind, Lines};
+use crate::effect::{FileWork, Output};
+use crate::workspace::{EntryKind, Lines, sha256_hex};
 
-/// Bytes of the output that a check reads, and characters that it shows (DROID-09).
+/// Bytes of the output that a check reads, and characters that it shows.
 const PREVIEW_BYTES: usize = 5_000;
 const PREVIEW_CHARS: usize = 2_000;
 /// Files that a check lists, and levels below the droid's directory.
@@ -129,14 +132,8 @@ pub(super) async fn check(call: &CallContext, params: CheckParams) -> Result<Out
         "answer": droid.result, "files": files, "output_preview": preview,
         "preview_truncated": preview_truncated.then_some(true), "tools": droid.terms.tools,
     });
-    merge(&mut content, more);
+    extend(&mut content, more);
     Ok(Output { truncated: preview_truncated, ..content.into() })
-}
-
-fn merge(content: &mut Value, more: Value) {
-    if let (Some(content), Value::Object(more)) = (content.as_object_mut(), without_nulls(more)) {
-        content.extend(more);
-    }
 }
 
 /// The paths of a droid's files, but that of its task.
@@ -190,7 +187,7 @@ pub(super) fn control(call: &CallContext, params: ControlParams, w: &mut Tx) -> 
             let droids = w.droid_list(Some(&call.caller.agent_id), None, LISTED)?;
             let rows = droids.iter().map(|droid| {
                 let mut row = summary(droid);
-                merge(&mut row, json!({ "task": prefix_bytes(&droid.task, 200) }));
+                extend(&mut row, json!({ "task": prefix_bytes(&droid.task, 200) }));
                 row
             });
             let (droids, all) = fitting(rows, LIST_BYTES);
@@ -230,4 +227,69 @@ fn missing(field: &str, hint: &str) -> Refusal {
     Refusal::new(Code::InvalidArguments, format!("this action needs `{field}`"))
         .hint(hint)
         .details(json!({ "field": field }))
+}
+
+/// The largest file that is promoted, in bytes.
+const PROMOTED_MAX: u64 = 16 * 1_024 * 1_024;
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct PromoteParams {
+    /// The droid's file, as its check shows it: `droids/droid-…/…`.
+    from: String,
+    /// Where it goes, relative to the shared root, such as `output/reports/water.md`.
+    to: String,
+}
+
+/// The droid whose directory has the file.
+fn droid_of(path: &WorkspacePath) -> Result<AgentId, Refusal> {
+    let mut parts = path.as_str().split('/');
+    let (first, id) = (parts.next(), parts.next().and_then(|id| id.parse::<AgentId>().ok()));
+    match id.filter(|id| id.is_droid() && first == Some(DROIDS)) {
+        Some(id) if parts.next().is_some() => Ok(id),
+        _ => Err(Refusal::new(Code::InvalidArguments, format!("`{}` is not a file of a droid", path.as_str()))
+            .hint("`from` is a path such as droids/droid-1a2b3c4d/output.md; write your own files with workspace.write")
+            .details(json!({ "field": "from" }))),
+    }
+}
+
+pub(super) async fn prepare_promotion(call: &CallContext, params: &PromoteParams) -> Result<FileWork, Refusal> {
+    let from = resolve(call, &params.from, Scope::World, false)?;
+    let to = resolve(call, &params.to, Scope::World, false)?;
+    let (droid_id, by) = (droid_of(&from)?.to_string(), Party::Agent(call.caller.agent_id.clone()));
+    let droid = call.services.store.read(move |r| rules::own(r, &by, &droid_id)).await?;
+    if droid.mode == DroidMode::Run && !droid.state.is_over() {
+        return Err(Refusal::new(Code::Conflict, format!("{} is still at work on it", droid.droid_id))
+            .hint("wait for the message about its end, then promote"));
+    }
+    let grant_id = call.may_write(&to).await?;
+    let workspace = &call.services.workspace;
+    // Refuses links, which could lead elsewhere by the time of the read.
+    let Some(hash) = workspace.hash(&from).await? else {
+        return Err(Refusal::new(Code::NotFound, format!("there is no `{}`", from.as_str()))
+            .hint("check on the droid: it lists its files"));
+    };
+    let bytes = workspace.read(&from, PROMOTED_MAX).await?;
+    if sha256_hex(&bytes) != hash {
+        return Err(Refusal::new(Code::Conflict, format!("`{}` changed while it was read", from.as_str()))
+            .hint("nothing was written; try again"));
+    }
+    let before = workspace.hash(&to).await?;
+    let plan = FilePlan { path: to.as_str().to_owned(), before, after: Some(hash), grant_id };
+    Ok(FileWork::one(plan, bytes))
+}
+
+pub(super) fn record_promotion(
+    call: &CallContext,
+    params: PromoteParams,
+    plans: &[FilePlan],
+    w: &mut Tx,
+) -> Result<Output, Refusal> {
+    let from = resolve(call, &params.from, Scope::World, false)?;
+    let (droid_id, plan) = (droid_of(&from)?, only(plans)?);
+    let artifact_id = written_by(call, plan, Some(droid_id.clone()), w)?;
+    let content = json!({
+        "path": plan.path, "from": from.as_str(), "droid_id": droid_id, "artifact_id": artifact_id,
+    });
+    Ok(without_nulls(content).into())
 }

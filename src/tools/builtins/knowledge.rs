@@ -1,13 +1,13 @@
-//! The tools for knowledge (BI-60..63; KNOW-01..06). `ghost_operations` decides who may read and change
-//! an entry.
+//! The tools for knowledge and for the shared state. `ghost_operations` decides who may read and change an entry.
 
 use ghost_domain::grantee::grantees;
-use ghost_domain::{Code, Grantee, KnowledgeEntry, Refusal};
+use ghost_domain::{Code, Grantee, KnowledgeEntry, Refusal, StateEntry};
 use ghost_operations::Tx;
 use ghost_operations::knowledge::{self as rules, Author, Wanted, Writing};
+use ghost_operations::shared_state::{self as state, Setting};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::common::{LIST_BYTES, fitting, within};
 use crate::context::CallContext;
@@ -143,4 +143,87 @@ pub(super) fn delete(call: &CallContext, params: DeleteParams, w: &mut Tx) -> Re
     let by = author(call);
     let entry = rules::delete(w, &by, &params.entry_id, params.expected_version)?;
     Ok(json!({ "entry_id": entry.entry_id, "version": entry.version, "deleted": true }).into())
+}
+
+/// The default and the largest number of keys in a list.
+const KEYS_DEFAULT: u32 = 100;
+const KEYS_MAX: u32 = 500;
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ReadStateParams {
+    /// One key, such as plan.step; without it, keys are listed.
+    key: Option<String>,
+    /// Only keys that begin with this, such as plan.
+    prefix: Option<String>,
+    /// The key after which the list continues, if an earlier list was cut.
+    after: Option<String>,
+    /// The largest number of keys, up to 500; 100 if absent.
+    limit: Option<u32>,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct WriteStateParams {
+    /// The key: letters, digits, _ and -, in parts joined by dots. Keys under system. are read-only.
+    key: String,
+    /// Any JSON value.
+    value: Value,
+    /// The version that you have read: if the value has changed since, nothing is written. 0 means that the key must
+    /// not exist yet.
+    expected_version: Option<i64>,
+}
+
+fn entry_json(entry: &StateEntry) -> Value {
+    let mut object = value_json(entry);
+    object["key"] = json!(entry.key);
+    object["writer"] = json!(entry.writer);
+    object["updated_at"] = json!(entry.updated_at.rfc3339());
+    object
+}
+
+/// The value with its version. If its numbers have more digits than JSON values here can hold, also
+/// the exact text.
+fn value_json(entry: &StateEntry) -> Value {
+    let mut object = json!({ "value": entry.value.value(), "version": entry.version });
+    if !entry.value.is_exact() {
+        object["value_json"] = json!(entry.value.as_str());
+    }
+    object
+}
+
+pub(super) async fn read_state(call: &CallContext, params: ReadStateParams) -> Result<Output, Refusal> {
+    let store = &call.services.store;
+    if let Some(key) = params.key {
+        if params.prefix.is_some() || params.after.is_some() || params.limit.is_some() {
+            return Err(Refusal::new(Code::InvalidArguments, "key names one value; prefix, after and limit a list")
+                .hint("give either the key or the others"));
+        }
+        let entry = store.read(move |r| state::get(r, &key)).await?;
+        return Ok(entry_json(&entry).into());
+    }
+    let limit = within("limit", params.limit, KEYS_DEFAULT, KEYS_MAX, "narrow the list by prefix instead")?;
+    let (prefix, after) = (params.prefix.unwrap_or_default(), params.after.unwrap_or_default());
+    let listed = store.read(move |r| state::list(r, &prefix, &after, limit)).await?;
+    let (mut values, mut used, mut truncated) = (Map::new(), 0, listed.more);
+    for entry in listed.entries {
+        let value = value_json(&entry);
+        used += entry.key.len() + value.to_string().len() + 4;
+        if used > LIST_BYTES && !values.is_empty() {
+            truncated = true;
+            break;
+        }
+        values.insert(entry.key, value);
+    }
+    Ok(Output::cut(Value::Object(values), truncated))
+}
+
+pub(super) fn write_state(call: &CallContext, params: WriteStateParams, w: &mut Tx) -> Result<Output, Refusal> {
+    let new = Setting { key: params.key, value: params.value.into(), expected_version: params.expected_version };
+    let entry = state::set(w, &call.party(), None, new)?;
+    let mut content = json!({ "key": entry.key, "version": entry.version });
+    if entry.value.is_null() {
+        content["deleted"] = json!(true);
+    }
+    Ok(content.into())
 }

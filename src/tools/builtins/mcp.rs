@@ -1,4 +1,4 @@
-//! The tools of an MCP server that an operator has trusted (TBX-09).
+//! The tools of an MCP server that an operator has trusted.
 //!
 //! A call must never reach a server whose definition of the tool is not the one that was trusted.
 
@@ -18,10 +18,10 @@ use super::settled;
 use crate::context::CallContext;
 use crate::effect::{AfterCrash, ErasedOutside, Output, Run};
 use crate::live::SourceTools;
-use crate::mcp::asking::{Asking, QUESTION_TIME};
+use crate::mcp::Part;
 use crate::mcp::connection_for;
-use crate::mcp::parts::Part;
-use crate::schema::lenient;
+use crate::mcp::{Asking, QUESTION_TIME};
+use crate::parameters::lenient;
 use crate::tool::Tool;
 
 /// How much longer than its request a call may take, in seconds: the server may have to be started.

@@ -1,21 +1,21 @@
-//! The tools for messages to other agents: send, ask, broadcast (BI-30..32; MSG-02..07). The sender
-//! is always the caller.
+//! The tools for mail between agents: send, ask, broadcast, and read the inbox. The sender is always the caller.
 
 use std::time::Duration;
 
 use ghost_domain::journal::FilePlan;
+use ghost_domain::mail::session_of;
 use ghost_domain::text::clip;
 use ghost_domain::write_acl::WorkspacePath;
-use ghost_domain::{AgentId, Ask, Code, Kind, Refusal};
+use ghost_domain::{AgentId, Ask, Code, Envelope, Kind, Refusal, Step};
 use ghost_operations::Tx;
 use ghost_operations::asks::{self, WaitingCall};
-use ghost_operations::mail::{self, Broadcast, NewMessage, agent_named};
+use ghost_operations::mail::{self, Broadcast, NewMessage};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::common::{agent_id, agent_ids, not_blank, within, without_nulls};
-use super::written::only;
+use super::common::{agent_id, agent_ids, agent_of, fitting, not_blank, within, without_nulls};
+use super::places::only;
 use crate::context::CallContext;
 use crate::effect::{FileWork, Output, Typed, ask, choose, file, world};
 use crate::workspace::sha256_hex;
@@ -119,7 +119,7 @@ fn send_plain(call: &CallContext, params: SendParams, w: &mut Tx) -> Result<Outp
 }
 
 /// Sends a message with a file. This is the only way to put a file into another agent's directory
-/// (MSG-06, ACL-03).
+///.
 async fn prepare_file(call: &CallContext, params: &SendParams) -> Result<FileWork, Refusal> {
     not_blank("content", &params.content)?;
     let limits = call.services.ctx.limits();
@@ -132,13 +132,7 @@ async fn prepare_file(call: &CallContext, params: &SendParams) -> Result<FileWor
     }
     let name = file_name(params.filename.as_deref().unwrap_or_default())?;
     let named = params.to.clone();
-    let to = call
-        .services
-        .read(move |r| {
-            let to = agent_id(r, &named)?;
-            Ok::<_, Refusal>(agent_named(r, &to)?.agent_id)
-        })
-        .await?;
+    let to = call.services.read(move |r| agent_of(r, &named)).await?.agent_id;
     let path = WorkspacePath::parse(&format!("agents/{to}/inbox/{name}"), false)?;
     let before = call.services.workspace.hash(&path).await?;
     let after = sha256_hex(params.content.as_bytes());
@@ -188,7 +182,7 @@ fn file_message(call: &CallContext, params: &SendParams, to: &AgentId, path: &st
     }
 }
 
-/// Makes a file name that is safe in any directory (MSG-07). Letters, digits, dot, underscore and
+/// Makes a file name that is safe in any directory. Letters, digits, dot, underscore and
 /// hyphen stay; other characters become underscores.
 fn file_name(given: &str) -> Result<String, Refusal> {
     let clean: String = given
@@ -271,6 +265,71 @@ pub(super) fn broadcast(call: &CallContext, params: BroadcastParams, w: &mut Tx)
     let content =
         json!({ "delivered": result.delivered, "skipped": result.skipped, "more_skipped": more, "note": note });
     Ok(without_nulls(content).into())
+}
+
+/// The default and the largest number of messages.
+const LIMIT_DEFAULT: u32 = 20;
+const LIMIT_MAX: u32 = 100;
+/// The largest result, in bytes of JSON, so that the model gets all mail that it takes.
+const TAKE_BYTES: usize = 96 * 1024;
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct InboxParams {
+    /// The largest number of messages, 1 to 100.
+    limit: Option<u32>,
+    /// Take only new mail. With false, your newest mail is shown again whatever its state, and none is taken.
+    #[serde(default = "default_true")]
+    unread_only: bool,
+}
+
+pub(super) fn read_inbox(call: &CallContext, params: InboxParams, w: &mut Tx) -> Result<Output, Refusal> {
+    let limit = within("limit", params.limit, LIMIT_DEFAULT, LIMIT_MAX, "read again for more")?;
+    let own = &call.caller.agent_id;
+    // A call by an operator takes no mail. The mail would be consumed at the end of the
+    // operator's turn, unseen by the agent. An operator sees the mail of all sessions.
+    let operator = w.turn_get(call.turn_id)?.is_some_and(|turn| turn.source == "operator");
+    if operator {
+        let mail = match params.unread_only {
+            true => w.inbox_pending(own, limit)?,
+            false => w.messages_recent(own, limit)?,
+        };
+        let remaining = w.inbox_depth(own)?;
+        return Ok(shown(mail.iter(), remaining));
+    }
+    // Mail of other sessions is not for this turn.
+    let of_session = |envelope: &&Envelope| session_of(envelope) == call.conversation_id;
+    let pending = w.inbox_pending(own, mail::join_window(limit))?;
+    if !params.unread_only {
+        let recent = w.messages_recent(own, mail::join_window(limit))?;
+        let remaining = u32::try_from(pending.iter().filter(of_session).count()).unwrap_or(u32::MAX);
+        return Ok(shown(recent.iter().filter(of_session).take(limit as usize), remaining));
+    }
+    // Messages are counted in the order in which `join` takes them, so that `join` takes no
+    // more than the result can show.
+    let joinable = pending.iter().filter(|envelope| mail::joinable(&call.services.ctx, call.chain(), envelope));
+    let (taken, _) = fitting(joinable.take(limit as usize).map(envelope_json), TAKE_BYTES);
+    let count = u32::try_from(taken.len()).unwrap_or(limit);
+    let joined = mail::join(w, own, call.turn_id, count)?;
+    if !joined.mail.is_empty() {
+        let messages = joined.mail.iter().map(|mail| mail.message_id).collect();
+        w.journal_append(call.turn_id, &Step::MailJoined { messages }, call.services.ctx.now())?;
+    }
+    Ok(shown(joined.mail.iter(), joined.remaining))
+}
+
+fn shown<'m>(mail: impl Iterator<Item = &'m Envelope>, remaining: u32) -> Output {
+    let (messages, all) = fitting(mail.map(envelope_json), TAKE_BYTES);
+    let content = json!({ "messages": messages, "remaining": remaining });
+    Output::cut(content, !all)
+}
+
+fn envelope_json(mail: &Envelope) -> Value {
+    let attachments = (!mail.attachments.is_empty()).then_some(&mail.attachments);
+    without_nulls(json!({
+        "message_id": mail.message_id, "from": mail.from, "kind": mail.kind, "subject": mail.subject,
+        "body": mail.body, "attachments": attachments, "sent_at": mail.created_at.rfc3339(), "state": mail.state,
+    }))
 }
 
 #[cfg(test)]

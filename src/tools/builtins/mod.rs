@@ -1,11 +1,8 @@
-//! The built-in tools, and the table that lists them all. Each file has one family of tools, each
-//! tool one type. A tool is thin: it reads its arguments, calls a rule of `ghost_operations`, and
-//! returns the result.
+//! The built-in tools, and the table that lists them all. Each file has one family: the parameters of its tools, and a
+//! function for each. A tool is thin: it calls a rule of `ghost_operations`, and returns the result.
 //!
-//! A tool must never contain a rule that belongs in `ghost_operations` or take the actor from an
-//! argument.
+//! A tool must never contain a rule that belongs in `ghost_operations` or take the actor from an argument.
 
-mod acp;
 mod acp_host;
 mod agents;
 mod browser;
@@ -16,37 +13,27 @@ mod command_plan;
 mod commands;
 mod common;
 mod cron;
-mod cron_options;
-mod downloads;
+mod describing;
 mod droids;
-mod facts;
-mod inbox;
 mod knowledge;
-mod line_places;
 mod mcp;
-mod message;
 mod messages;
-mod patch;
+mod places;
 mod processes;
-mod promote;
 mod repositories;
-mod resources;
 mod schedules;
-mod sessions;
 mod settled;
-mod shared_state;
 mod skills;
 mod tasks;
 mod toolbox;
-mod tools;
 mod web;
 mod workspace;
 mod world;
-mod written;
 
+pub use agents::wanted_heartbeat;
 pub use browser::absent_browser;
 pub use commands::NEED_SANDBOX;
-pub use facts::facts;
+pub use describing::facts;
 pub use toolbox::{PROBE, PROBE_TIME, schema_problem, tools_of};
 pub use web::{NEED_WEB, absent_web_tools};
 
@@ -60,29 +47,10 @@ use crate::tool::{Tool, Use};
 /// The view limit of lists, in bytes. Lists end before it, so that the model gets whole JSON.
 const LIST_VIEW: u32 = 64 * 1024;
 
-/// Every built-in tool, in the order of the catalogue's families.
-#[must_use]
-pub fn all() -> Vec<Tool> {
-    with(Vec::new())
-}
-
 /// The built-in tools, followed by `extra`.
 #[must_use]
 pub fn with(extra: Vec<Tool>) -> Vec<Tool> {
-    let mut tools = Vec::with_capacity(32);
-    tools.extend(files());
-    tools.extend(agents_and_world());
-    tools.extend(messages());
-    tools.extend(chat());
-    tools.extend(channel());
-    tools.extend(tasks());
-    tools.extend(knowledge_and_state());
-    tools.extend(skills());
-    tools.extend(schedules());
-    tools.extend(commands());
-    tools.extend(web());
-    tools.extend(droids());
-    tools.extend(deferred());
+    let mut tools = all();
     tools.extend(extra);
     tools
 }
@@ -92,8 +60,14 @@ fn tool<P: Params>(name: &str, sentence: &str, does: Typed<P>) -> Tool {
     Tool::new::<P>(name, sentence, does.run)
 }
 
-fn files() -> [Tool; 5] {
-    [
+/// What models read of the two tools that hand a conversation over.
+const HANDOFF: &str = "Give the conversation with someone outside to another agent, which answers from then on.";
+
+/// Every built-in tool, in the order of the catalogue's families.
+#[must_use]
+pub fn all() -> Vec<Tool> {
+    vec![
+        // Files.
         tool(
             "workspace.read",
             "Read a text file of the workspace, whole or from a line on, or an image. Every agent may read every file.",
@@ -113,7 +87,7 @@ fn files() -> [Tool; 5] {
             file(workspace::prepare_edit, workspace::record_edit),
         )
         .used(Use::Often),
-        tool("workspace.patch", "Apply a unified diff to one or several files: all of it, or nothing.", patch::patch())
+        tool("workspace.patch", "Apply a unified diff to one or several files: all of it, or nothing.", workspace::patch())
             .used(Use::Sometimes),
         tool(
             "workspace.list",
@@ -122,11 +96,7 @@ fn files() -> [Tool; 5] {
         )
         .used(Use::Often)
         .view(LIST_VIEW),
-    ]
-}
-
-fn agents_and_world() -> [Tool; 11] {
-    [
+        // Agents, the world and sessions.
         tool(
             "syscall.reflect",
             "Show the current state of the world: its agents and their activity, tokens and cost so far, the time.",
@@ -170,7 +140,7 @@ fn agents_and_world() -> [Tool; 11] {
         tool(
             "syscall.resource.usage",
             "Show the load of the host: processors, memory, disk, and the daemon itself.",
-            read(resources::usage),
+            read(world::usage),
         )
         .passing(&["load_1_5_15_minutes", "available_bytes", "runtime"]),
         tool(
@@ -182,21 +152,17 @@ fn agents_and_world() -> [Tool; 11] {
         tool(
             "syscall.session.list",
             "List your sessions: your own work, and each conversation that you have answered in.",
-            read(sessions::list),
+            read(world::list_sessions),
         )
         .view(LIST_VIEW)
         .passing(&["last_at"]),
         tool(
             "syscall.session.history",
             "Read what was said in one of your sessions, newest turns first page by page, such as the part that your prompt leaves out.",
-            read(sessions::history),
+            read(world::history),
         )
         .view(WIDE_VIEW),
-    ]
-}
-
-fn messages() -> [Tool; 4] {
-    [
+        // Mail.
         tool(
             "syscall.message.send",
             "Put a message or a file into another agent's inbox, without waiting for an answer.",
@@ -218,50 +184,12 @@ fn messages() -> [Tool; 4] {
         tool(
             "syscall.inbox.read",
             "Take mail that arrived since this turn began; mail that expects an answer waits for its own turn.",
-            world(inbox::read_inbox),
+            world(messages::read_inbox),
         )
         .used(Use::Sometimes)
         .view(WIDE_VIEW)
         .looking(),
-    ]
-}
-
-/// These tools are registered only in turns that came from an outside conversation (CONF-03).
-fn channel() -> [Tool; 6] {
-    let handoff = "Give the conversation with someone outside to another agent, which answers from then on.";
-    [
-        tool(
-            "message",
-            "Act in the conversation that this turn comes from: send, delete, react, poll, pin or thread, as far as it supports that.",
-            world(message::message),
-        )
-        .approved_by(channel::SentFiles { tool: "message" }),
-        tool(
-            "channel.send",
-            "Send a message now in the conversation that this turn comes from, separately from your final reply.",
-            world(channel::send),
-        )
-        .used(Use::Sometimes),
-        tool(
-            "channel.file_attach",
-            "Attach a workspace file to the reply that this turn will end with.",
-            world(channel::attach),
-        )
-        .approved_by(channel::SentFiles { tool: "channel.file_attach" }),
-        tool("channel.handoff", handoff, world(channel::handoff)),
-        tool(
-            "syscall.channel.send",
-            "Send a message, optionally with files, to the person outside in the conversation that this turn comes from.",
-            world(channel::send_out),
-        )
-        .approved_by(channel::SentFiles { tool: "syscall.channel.send" })
-        .used(Use::Sometimes),
-        tool("syscall.channel.handoff", handoff, world(channel::handoff)),
-    ]
-}
-
-fn chat() -> [Tool; 6] {
-    [
+        // Chat channels.
         tool(
             "syscall.chat.create",
             "Open a named channel for several agents; make it gated if three or more agents will talk there.",
@@ -296,11 +224,111 @@ fn chat() -> [Tool; 6] {
             world(chat::send),
         )
         .used(Use::Sometimes),
-    ]
-}
-
-fn schedules() -> [Tool; 3] {
-    [
+        // The conversation outside. Registered only in turns that came from one.
+        tool(
+            "message",
+            "Act in the conversation that this turn comes from: send, delete, react, poll, pin or thread, as far as it supports that.",
+            world(channel::message),
+        )
+        .approved_by(channel::SentFiles { tool: "message" }),
+        tool(
+            "channel.send",
+            "Send a message now in the conversation that this turn comes from, separately from your final reply.",
+            world(channel::send),
+        )
+        .used(Use::Sometimes),
+        tool(
+            "channel.file_attach",
+            "Attach a workspace file to the reply that this turn will end with.",
+            world(channel::attach),
+        )
+        .approved_by(channel::SentFiles { tool: "channel.file_attach" }),
+        tool("channel.handoff", HANDOFF, world(channel::handoff)),
+        tool(
+            "syscall.channel.send",
+            "Send a message, optionally with files, to the person outside in the conversation that this turn comes from.",
+            world(channel::send_out),
+        )
+        .approved_by(channel::SentFiles { tool: "syscall.channel.send" })
+        .used(Use::Sometimes),
+        tool("syscall.channel.handoff", HANDOFF, world(channel::handoff)),
+        // Tasks.
+        tool(
+            "syscall.task.create",
+            "Create a task for yourself or another agent; its owner is notified and wakes up.",
+            world(tasks::create),
+        )
+        .used(Use::Regularly),
+        tool(
+            "syscall.task.list",
+            "List tasks, most urgent first, by owner or status; long descriptions are shortened.",
+            read(tasks::list),
+        )
+        .used(Use::Regularly)
+        .view(LIST_VIEW),
+        tool("syscall.task.get", "Read one task in full, with the history of its changes.", read(tasks::get))
+            .view(WIDE_VIEW),
+        tool(
+            "syscall.task.update",
+            "Change a task's status, result or owner; its creator is notified when the status changes.",
+            world(tasks::update),
+        )
+        .used(Use::Regularly),
+        // Knowledge and the shared state.
+        tool(
+            "syscall.knowledge.list",
+            "List the knowledge entries that you may read; use it before you ask or search.",
+            read(knowledge::list),
+        )
+        .used(Use::Sometimes)
+        .view(LIST_VIEW),
+        tool(
+            "syscall.knowledge.read",
+            "Read one knowledge entry, with its version for a later change.",
+            read(knowledge::read),
+        )
+        .used(Use::Sometimes)
+        .view(WIDE_VIEW),
+        tool(
+            "syscall.knowledge.write",
+            "Write a knowledge entry, or replace one that you may change; name its readers, or only you can read it.",
+            world(knowledge::write),
+        ),
+        tool(
+            "syscall.knowledge.delete",
+            "Delete a knowledge entry that you may change, with its earlier versions.",
+            world(knowledge::delete),
+        ),
+        tool(
+            "syscall.state.read",
+            "Read one value of the world's shared state, or list many with their versions.",
+            read(knowledge::read_state),
+        )
+        .view(WIDE_VIEW),
+        tool(
+            "syscall.state.write",
+            "Set a value of the shared state, visible to all agents; the value null deletes the key.",
+            world(knowledge::write_state),
+        ),
+        // Skills.
+        tool(
+            "syscall.skill.list",
+            "List the skills that you may acquire, and which of them you hold.",
+            read(skills::list),
+        )
+        .view(LIST_VIEW),
+        tool("syscall.skill.acquire", "Acquire a skill; you keep it until you drop it.", world(skills::acquire)),
+        tool(
+            "syscall.skill.activate",
+            "Read a skill's document; use it before you do work that the skill describes.",
+            world(skills::activate),
+        )
+        .view(WIDE_VIEW),
+        tool("syscall.skill.drop", "Drop a skill that you no longer need.", world(skills::drop_skill)),
+        tool("syscall.skill.load", "Acquire a skill and read its document in one step.", world(skills::load))
+            .used(Use::Sometimes)
+            .view(WIDE_VIEW),
+        // Timers, jobs and watches.
         Tool::new::<schedules::WatchParams>(
             "util.watch",
             "Watch a file or directory of the workspace: changes are reported to your inbox, including your own writes.",
@@ -317,11 +345,7 @@ fn schedules() -> [Tool; 3] {
             world(cron::cron),
         )
         .view(LIST_VIEW),
-    ]
-}
-
-fn commands() -> [Tool; 3] {
-    [
+        // Commands.
         tool(
             "tool.cli",
             "Run a bash command line in the sandbox. The command policy decides which programs may run.",
@@ -338,11 +362,7 @@ fn commands() -> [Tool; 3] {
             .approved_by(command_plan::PythonApproval)
             .used(Use::Regularly)
             .within(commands::TIME_MAX),
-    ]
-}
-
-fn web() -> [Tool; 4] {
-    [
+        // The web.
         tool(
             "tool.browser",
             "Open a page in a browser that runs its scripts: its text or HTML, or a screenshot or PDF as a file. Slower than tool.fetch.",
@@ -373,11 +393,7 @@ fn web() -> [Tool; 4] {
         .charging()
         .view(LIST_VIEW)
         .within(web::TIME_MAX),
-    ]
-}
-
-fn droids() -> [Tool; 4] {
-    [
+        // Droids.
         tool(
             "syscall.droid.spawn",
             "Start a droid, a helper for one piece of work. You go on; a message comes when it ends, so never wait or poll for it.",
@@ -400,104 +416,11 @@ fn droids() -> [Tool; 4] {
         tool(
             "syscall.artifact.promote",
             "Copy a file of one of your droids to its place, such as output/reports/.",
-            file(promote::prepare_promotion, promote::record_promotion),
+            file(droids::prepare_promotion, droids::record_promotion),
         ),
-    ]
-}
-
-/// The tools that reach deferred tools.
-fn deferred() -> [Tool; 2] {
-    [
-        tool(DESCRIBE, "Show the parameters of a tool of the briefing's list.", read(tools::describe)).view(WIDE_VIEW),
-        tool(CALL, "Run a tool of the briefing's list.", read(tools::call_tool)),
-    ]
-}
-
-fn tasks() -> [Tool; 4] {
-    [
-        tool(
-            "syscall.task.create",
-            "Create a task for yourself or another agent; its owner is notified and wakes up.",
-            world(tasks::create),
-        )
-        .used(Use::Regularly),
-        tool(
-            "syscall.task.list",
-            "List tasks, most urgent first, by owner or status; long descriptions are shortened.",
-            read(tasks::list),
-        )
-        .used(Use::Regularly)
-        .view(LIST_VIEW),
-        tool("syscall.task.get", "Read one task in full, with the history of its changes.", read(tasks::get))
-            .view(WIDE_VIEW),
-        tool(
-            "syscall.task.update",
-            "Change a task's status, result or owner; its creator is notified when the status changes.",
-            world(tasks::update),
-        )
-        .used(Use::Regularly),
-    ]
-}
-
-fn knowledge_and_state() -> [Tool; 6] {
-    [
-        tool(
-            "syscall.knowledge.list",
-            "List the knowledge entries that you may read; use it before you ask or search.",
-            read(knowledge::list),
-        )
-        .used(Use::Sometimes)
-        .view(LIST_VIEW),
-        tool(
-            "syscall.knowledge.read",
-            "Read one knowledge entry, with its version for a later change.",
-            read(knowledge::read),
-        )
-        .used(Use::Sometimes)
-        .view(WIDE_VIEW),
-        tool(
-            "syscall.knowledge.write",
-            "Write a knowledge entry, or replace one that you may change; name its readers, or only you can read it.",
-            world(knowledge::write),
-        ),
-        tool(
-            "syscall.knowledge.delete",
-            "Delete a knowledge entry that you may change, with its earlier versions.",
-            world(knowledge::delete),
-        ),
-        tool(
-            "syscall.state.read",
-            "Read one value of the world's shared state, or list many with their versions.",
-            read(shared_state::read),
-        )
-        .view(WIDE_VIEW),
-        tool(
-            "syscall.state.write",
-            "Set a value of the shared state, visible to all agents; the value null deletes the key.",
-            world(shared_state::write),
-        ),
-    ]
-}
-
-fn skills() -> [Tool; 5] {
-    [
-        tool(
-            "syscall.skill.list",
-            "List the skills that you may acquire, and which of them you hold.",
-            read(skills::list),
-        )
-        .view(LIST_VIEW),
-        tool("syscall.skill.acquire", "Acquire a skill; you keep it until you drop it.", world(skills::acquire)),
-        tool(
-            "syscall.skill.activate",
-            "Read a skill's document; use it before you do work that the skill describes.",
-            world(skills::activate),
-        )
-        .view(WIDE_VIEW),
-        tool("syscall.skill.drop", "Drop a skill that you no longer need.", world(skills::drop_skill)),
-        tool("syscall.skill.load", "Acquire a skill and read its document in one step.", world(skills::load))
-            .used(Use::Sometimes)
-            .view(WIDE_VIEW),
+        // The tools that reach deferred tools.
+        tool(DESCRIBE, "Show the parameters of a tool of the briefing's list.", read(describing::describe)).view(WIDE_VIEW),
+        tool(CALL, "Run a tool of the briefing's list.", read(describing::call_tool)),
     ]
 }
 

@@ -1,4 +1,4 @@
-//! `tool.process`: an agent's background commands (BI-11).
+//! `tool.process`: an agent's background commands.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::commands::{ended_as, shown};
-use super::common::without_nulls;
+use super::common::extend;
 use crate::context::CallContext;
 use crate::effect::{Output, Typed, choose, outside, read};
 use crate::processes::{Piece, Process, ProcessState};
@@ -128,7 +128,7 @@ fn state(process: &Process) -> Value {
         ProcessState::Lost(refusal) => json!({ "status": "lost", "error": refusal.message }),
         ProcessState::Ended(finished) => {
             let (exit_code, signal) = ended_as(&finished);
-            without_nulls(json!({ "status": finished.end.status(), "exit_code": exit_code, "signal": signal }))
+            json!({ "status": finished.end.status(), "exit_code": exit_code, "signal": signal })
         }
     }
 }
@@ -142,24 +142,16 @@ fn row(call: &CallContext, process: &Process) -> Value {
         "session_id": process.session_id, "command": clip(&process.line, LINE), "cwd": shown(&process.dir),
         "duration_ms": u64::try_from(ran.as_millis()).unwrap_or(u64::MAX), "bytes": process.bytes(),
     });
-    merge(&mut row, state(process));
+    extend(&mut row, state(process));
     row
 }
 
 fn with_output(call: &CallContext, process: &Process, piece: Piece) -> Value {
     let mut row = row(call, process);
-    merge(
-        &mut row,
-        without_nulls(json!({
-            "output": piece.text, "offset": piece.offset, "next_offset": piece.next_offset,
-            "missed": (piece.missed > 0).then_some(piece.missed),
-        })),
-    );
+    let output = json!({
+        "output": piece.text, "offset": piece.offset, "next_offset": piece.next_offset,
+        "missed": (piece.missed > 0).then_some(piece.missed),
+    });
+    extend(&mut row, output);
     row
-}
-
-fn merge(row: &mut Value, more: Value) {
-    if let (Value::Object(row), Value::Object(more)) = (row, more) {
-        row.extend(more);
-    }
 }

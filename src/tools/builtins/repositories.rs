@@ -1,15 +1,14 @@
-//! Which repositories a command line would use, and whether git runs nothing but itself in them (V25: a `.git/config` is
-//! code that whoever may write it chooses).
+//! Which places of the workspace and which repositories a command line would use, whether git runs nothing but itself there
+//! (a `.git/config` is code that whoever may write it chooses), and who commits.
 //!
 //! It must never find fewer places than the line has: a place that is known only when the line runs is a reason by itself.
 
 use ghost_config::plan::Plan;
-use ghost_domain::Refusal;
 use ghost_domain::text::clip;
 use ghost_domain::write_acl::is_git_place;
+use ghost_domain::{AgentId, Code, Refusal};
 use ghost_policy::{JudgedCommand, Judgement, TierName};
 
-use super::line_places::{bases, below};
 use crate::context::{Caller, WorldServices};
 use crate::workspace::{GitLook, GitPlaces};
 
@@ -143,5 +142,118 @@ pub(super) fn bound(found: Option<GitLook>) -> Result<Vec<String>, String> {
         None => Ok(Vec::new()),
         Some(GitLook { foreign: Some(why), .. }) => Err(format!("git may run other programs: {why}")),
         Some(found) => Ok(found.files),
+    }
+}
+
+/// Directories that a line may change to.
+const BASES_MAX: usize = 32;
+
+/// The directories in which the line may name files: it may change its directory before, more than once.
+pub(super) fn bases(root: &str, dir: &str, commands: &[JudgedCommand]) -> Result<Vec<String>, Refusal> {
+    let mut bases = vec![dir.to_owned(), String::new()];
+    for command in commands.iter().filter(|command| matches!(command.name.as_str(), "cd" | "pushd")) {
+        let targets: Vec<&String> = command.argv.iter().flatten().skip(1).collect();
+        let further: Vec<String> =
+            bases.iter().flat_map(|base| targets.iter().filter_map(|target| below(root, base, target))).collect();
+        bases.extend(further);
+        bases.sort();
+        bases.dedup();
+        if bases.len() > BASES_MAX {
+            return Err(Refusal::new(Code::TooLarge, "the line changes its directory too often to be approved")
+                .hint("give cwd instead, or split it into several calls"));
+        }
+    }
+    Ok(bases)
+}
+
+/// A word as a path relative to the workspace, if it could name something there.
+pub(super) fn below(root: &str, base: &str, word: &str) -> Option<String> {
+    let word = match word.strip_prefix(root) {
+        Some(rest) if !root.is_empty() && (rest.is_empty() || rest.starts_with('/')) => rest.trim_start_matches('/'),
+        _ if word.starts_with('/') => return None,
+        _ => return join(base, word),
+    };
+    join("", word)
+}
+
+/// Joins two paths without touching a disk. `None` if the result leaves the workspace.
+fn join(base: &str, word: &str) -> Option<String> {
+    let mut parts: Vec<&str> = base.split('/').filter(|part| !part.is_empty()).collect();
+    for part in word.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => {
+                parts.pop()?;
+            }
+            part => parts.push(part),
+        }
+    }
+    Some(parts.join("/"))
+}
+
+/// The variables of git for commands of an agent, without those in `set` and those that the sandbox of the world sets.
+pub(crate) fn git_identity<'s>(
+    plan: &Plan,
+    agent_id: &AgentId,
+    set: impl Iterator<Item = &'s String> + Clone,
+) -> Vec<(String, String)> {
+    let email = format!("{agent_id}@{}.invalid", plan.world_id);
+    let of_world = |name: &str| {
+        let passes = plan.sandbox.passthrough_env.iter().any(|passed| passed == name);
+        plan.sandbox.env.contains_key(name) || (passes && std::env::var_os(name).is_some())
+    };
+    ["AUTHOR", "COMMITTER"]
+        .into_iter()
+        .flat_map(|role| {
+            [(format!("GIT_{role}_NAME"), agent_id.to_string()), (format!("GIT_{role}_EMAIL"), email.clone())]
+        })
+        .filter(|(name, _)| !of_world(name) && !set.clone().any(|given| given == name))
+        .collect()
+}
+
+#[cfg(test)]
+mod line_places_tests {
+    use super::*;
+
+    #[test]
+    fn words_become_paths_of_the_workspace_or_none() {
+        for (base, word, path) in [
+            ("agents/ada", "x.sh", Some("agents/ada/x.sh")),
+            ("agents/ada", "./a//x.sh", Some("agents/ada/a/x.sh")),
+            ("agents/ada", "../bob/x.sh", Some("agents/bob/x.sh")),
+            ("agents/ada", "../../../etc/passwd", None),
+            ("agents/ada", "/w/s/output/x", Some("output/x")),
+            ("agents/ada", "/w/sx/output", None),
+            ("agents/ada", "/etc/passwd", None),
+            ("", "x", Some("x")),
+        ] {
+            assert_eq!(below("/w/s", base, word).as_deref(), path, "{base} {word}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod identity_tests {
+    use ghost_config::testing::WorldFiles;
+
+    use super::*;
+
+    // covers: SBX-06
+    #[test]
+    fn a_commit_names_its_agent_unless_somebody_says_otherwise() {
+        let world = "world: { id: desk, name: Desk }\nagents: [{ id: ada, archetype: clerk }]\n\
+            llm: { default_provider: p, default_model: m, providers: { p: { kind: openai, base_url: 'http://127.0.0.1:1' } } }\n";
+        let files = WorldFiles::new(world, "");
+        files.archetype("clerk", "");
+        let (mut plan, ada): (Plan, AgentId) = (files.plan(), "ada".parse().unwrap());
+        let of = |plan: &Plan, set: &[String]| git_identity(plan, &ada, set.iter());
+        let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        let (author, committer) = (pair("GIT_AUTHOR_NAME", "ada"), pair("GIT_COMMITTER_NAME", "ada"));
+        let emails = ["GIT_AUTHOR_EMAIL", "GIT_COMMITTER_EMAIL"].map(|name| pair(name, "ada@desk.invalid"));
+        assert_eq!(of(&plan, &[]), [author.clone(), emails[0].clone(), committer.clone(), emails[1].clone()]);
+        assert_eq!(of(&plan, &["GIT_AUTHOR_EMAIL".into()]), [author, committer, emails[1].clone()]);
+        plan.sandbox.env.insert("GIT_AUTHOR_NAME".into(), "Bot".into());
+        plan.sandbox.env.insert("GIT_COMMITTER_NAME".into(), "Bot".into());
+        assert_eq!(of(&plan, &[]), emails);
     }
 }

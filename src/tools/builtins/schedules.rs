@@ -1,4 +1,4 @@
-//! `util.timer` and `util.watch`: the agent's own timers and watches (BI-85, BI-86). They wake only
+//! `util.timer` and `util.watch`: the agent's own timers and watches. They wake only
 //! the agent that set them.
 
 use async_trait::async_trait;
@@ -13,8 +13,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::common::without_nulls;
-use super::workspace::{Scope, resolve};
+use super::common::{extend, without_nulls};
+use super::places::{Scope, resolve};
 use crate::context::CallContext;
 use crate::effect::{Output, WorldTool};
 
@@ -124,14 +124,12 @@ fn whole(schedule: &Schedule) -> Value {
             JobMode::Mail { wake: WakeMode::Now } => {}
             JobMode::Mail { wake } => value["wake"] = json!(wake),
             JobMode::OwnTurn(turn) => {
-                let shown = without_nulls(json!({
+                let own_turn = json!({
                     "payload": Payload::AgentTurn, "deliver": turn.target.deliver(), "to": turn.target.to(),
                     "timeout": turn.timeout_seconds.map(seconds_text), "max_rounds": turn.max_rounds,
                     "model": turn.model,
-                }));
-                if let (Some(value), Value::Object(shown)) = (value.as_object_mut(), shown) {
-                    value.extend(shown);
-                }
+                });
+                extend(&mut value, own_turn);
             }
         }
         value["next_at"] = json!(schedule.next_at.map(Timestamp::rfc3339));
@@ -153,20 +151,8 @@ pub(super) fn timer(call: &CallContext, params: TimerParams, w: &mut Tx) -> Resu
         (None, Some(text)) => When::At { at: instant("at", text)? },
         _ => return Err(wrong("give duration or at, and not both", "for example duration: \"10m\"")),
     };
-    let new = NewSchedule {
-        kind: ScheduleKind::Timer,
-        agent_id: call.caller.agent_id.clone(),
-        when,
-        message: params.message.unwrap_or_default(),
-        name: params.name,
-        missed: Missed::RunOnce,
-        mode: JobMode::default(),
-        enabled: true,
-        chain: call.chain(),
-        baseline: None,
-    };
-    let schedule = rules::set(w, &call.party(), new)?;
-    Ok(shown(call, &schedule).into())
+    let new = new_schedule(call, ScheduleKind::Timer, params.name, when, params.message.unwrap_or_default());
+    set(call, new, w)
 }
 
 pub(super) struct Watch;
@@ -208,21 +194,37 @@ impl WorldTool for Watch {
             changes: params.events,
             debounce_ms: params.debounce_ms.unwrap_or(250),
         };
-        let new = NewSchedule {
-            kind: ScheduleKind::Watch,
-            agent_id: call.caller.agent_id.clone(),
-            name,
-            when,
-            message: params.message.unwrap_or_default(),
-            missed: Missed::RunOnce,
-            mode: JobMode::default(),
-            enabled: true,
-            chain: call.chain(),
-            baseline: params.baseline,
-        };
-        let schedule = rules::set(w, &call.party(), new)?;
-        Ok(shown(call, &schedule).into())
+        let new = new_schedule(call, ScheduleKind::Watch, name, when, params.message.unwrap_or_default());
+        set(call, NewSchedule { baseline: params.baseline, ..new }, w)
     }
+}
+
+/// A schedule of the caller that is active, and makes up for what it has missed.
+pub(super) fn new_schedule(
+    call: &CallContext,
+    kind: ScheduleKind,
+    name: String,
+    when: When,
+    message: String,
+) -> NewSchedule {
+    NewSchedule {
+        kind,
+        agent_id: call.caller.agent_id.clone(),
+        name,
+        when,
+        message,
+        missed: Missed::RunOnce,
+        mode: JobMode::default(),
+        enabled: true,
+        chain: call.chain(),
+        baseline: None,
+    }
+}
+
+/// Sets a schedule and shows it.
+pub(super) fn set(call: &CallContext, new: NewSchedule, w: &mut Tx) -> Result<Output, Refusal> {
+    let schedule = rules::set(w, &call.party(), new)?;
+    Ok(shown(call, &schedule).into())
 }
 
 /// An empty path is a mistake; the root is `.`.

@@ -1,4 +1,4 @@
-//! The tools for skills: list, acquire, activate, drop (BI-70..74; SKILL-24, 41, 42, 46). The tools that a skill brings join
+//! The tools for skills: list, acquire, activate, drop. The tools that a skill brings join
 //! the registry before the next model call.
 
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The tools for tasks (BI-50..53; TASK-01..06). They check which changes an agent may make;
+//! The tools for tasks. They check which changes an agent may make;
 //! `ghost_operations` does the rest.
 
 use ghost_domain::schedule::words::instant;
@@ -183,7 +183,7 @@ pub(super) fn update(call: &CallContext, params: UpdateParams, w: &mut Tx) -> Re
 }
 
 /// Checks a change by an agent without the privilege: it may change status, note and result of its
-/// own tasks, if the world allows that (TASK-05).
+/// own tasks, if the world allows that.
 fn check_own(call: &CallContext, task: &Task, params: &UpdateParams) -> Result<(), Refusal> {
     let own = &call.caller.agent_id;
     let denied = |what: String, hint: &str| Err(Refusal::new(Code::AccessDenied, what).hint(hint));

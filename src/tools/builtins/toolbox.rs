@@ -1,4 +1,4 @@
-//! The tools of a toolbox whose tools are commands (TBX-01..06). A call becomes one argv, which runs in the sandbox.
+//! The tools of a toolbox whose tools are commands. A call becomes one argv, which runs in the sandbox.
 //!
 //! What a model writes must never reach a shell, become more than one argument where the manifest has one, or become an
 //! option where the manifest has none.
@@ -17,15 +17,14 @@ use ghost_domain::{Code, GrantId, Refusal};
 use ghost_sandbox::{Command, End, Sandbox, ToolboxDir};
 use serde_json::{Map, Value};
 
-use super::acp::{self, AcpRun};
-use super::coding_agent;
+use super::coding_agent::{self, AcpRun};
 use super::commands::{directory, indexed, progress_of, result};
+use super::repositories::git_identity;
 use super::{mcp, settled};
 use crate::context::{CallContext, Writable};
 use crate::effect::{AfterCrash, ErasedOutside, Output, Run};
-use crate::identity::git_identity;
 use crate::live::SourceTools;
-use crate::outputs::Before;
+use crate::manifest::Before;
 use crate::tool::Tool;
 
 /// Bytes of all arguments of a command.
@@ -33,10 +32,10 @@ const ARGV_MAX: usize = 128 * 1_024;
 /// How much longer than its command a call may take, in seconds.
 const MARGIN: u64 = 10;
 /// The same for an agent that speaks ACP, which must be told to stop.
-const ACP_MARGIN: u64 = MARGIN + 2 * acp::GRACE.as_secs();
+const ACP_MARGIN: u64 = MARGIN + 2 * coding_agent::GRACE.as_secs();
 
 /// The tools of `toolbox`, and those that cannot be had. `lacks` says what the sandbox lacks of the programs that a tool
-/// needs (TBX-10). `sandbox` is where its programs run, the world's or that of its own server, or why they cannot run.
+/// needs. `sandbox` is where its programs run, the world's or that of its own server, or why they cannot run.
 pub fn tools_of(
     toolbox: &Arc<ToolboxPlan>,
     sandbox: Result<&Arc<dyn Sandbox>, &str>,
@@ -304,13 +303,13 @@ impl ToolboxCommand {
             call,
             sandbox,
             tool: self.toolbox.full(&self.tool.name),
-            command: Command { timeout: timeout + 2 * acp::GRACE, ..command },
+            command: Command { timeout: timeout + 2 * coding_agent::GRACE, ..command },
             task: arguments.get(task).map(text).unwrap_or_default(),
             timeout,
         }
     }
 
-    /// Variables of the file, of the daemon, and of the call; the last ones win (TBX-06).
+    /// Variables of the file, of the daemon, and of the call; the last ones win.
     fn env(&self, call: &CallContext, world_id: &str) -> Vec<(String, String)> {
         let passed = self
             .toolbox

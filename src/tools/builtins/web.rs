@@ -1,4 +1,4 @@
-//! The tools that reach the web (BI-13, BI-15, BI-16). The room `ghost_web` judges addresses and bounds what comes back.
+//! The tools that reach the web. The room `ghost_web` judges addresses and bounds what comes back.
 //!
 //! All three have effects outside: a request may change something at the other end, and a search is paid for. So a call
 //! that a crash cut off is not made again by itself; the model is told, and a page that it only wanted to read it may
@@ -13,17 +13,16 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::common::without_nulls;
-use super::downloads::{Target, put, target};
-use super::workspace::{Scope, scope_note};
+use super::common::{extend, without_nulls};
+use super::places::{Scope, Target, put, scope_note, target};
 use crate::context::CallContext;
 use crate::effect::Output;
 use crate::workspace::sha256_hex;
 
-/// Characters of a page, by default and at most (LIM-31).
+/// Characters of a page, by default and at most.
 const LENGTH_DEFAULT: u32 = 10_000;
 const LENGTH_MAX: u32 = 1_000_000;
-/// Results of a search, by default and at most (LIM-31).
+/// Results of a search, by default and at most.
 const COUNT_DEFAULT: u32 = 5;
 const COUNT_MAX: u32 = 20;
 /// Where files go that have no name of the agent's, in its own directory.
@@ -184,10 +183,8 @@ fn facts(fetched: &Fetched, more: Value) -> Value {
         "url": fetched.url, "final_url": fetched.final_url.as_str(), "status": fetched.status,
         "content_type": text(&fetched.content_type), "title": text(&fetched.title), "bytes": fetched.bytes,
     });
-    if let (Some(facts), Some(more)) = (facts.as_object_mut(), more.as_object()) {
-        facts.extend(more.clone());
-        facts.insert("source".to_owned(), SOURCE.into());
-    }
+    extend(&mut facts, more);
+    facts["source"] = SOURCE.into();
     facts
 }
 

@@ -1,55 +1,32 @@
-//! The tools for workspace files: read, write, edit, list (BI-01..03, BI-05; ACL-01..05). Every agent may read all files; its write rules say where it may write.
+//! The tools for workspace files: read, write, edit, patch, list. Every agent may read all files; its write rules say where
+//! it may write.
 
-use std::ffi::OsStr;
-use std::io;
-use std::os::fd::{AsFd as _, BorrowedFd};
-use std::path::Component;
-use std::sync::Arc;
+use std::borrow::Cow;
+use std::collections::BTreeSet;
 
-use cap_std::fs::Dir;
-use ghost_config::skills::Skill;
+use async_trait::async_trait;
 use ghost_domain::journal::FilePlan;
 use ghost_domain::write_acl::WorkspacePath;
 use ghost_domain::{Code, GrantId, Refusal};
 use ghost_operations::Tx;
-use rustix::fs::{CWD, Mode, OFlags, openat};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::common::{LIST_BYTES, fitting, within, without_nulls};
-use super::written::{only, written};
+use super::places::{
+    Place, ReadScope, Scope, check_size, only, resolve, scope_note, skill_dir, with_scope_hint, written,
+};
 use crate::context::CallContext;
-use crate::effect::{FileWork, Output};
-use crate::workspace::{DEPTH_MAX, ENTRIES_MAX, FileText, Lines, io_refusal, list_dir, read_text, sha256_hex};
+use crate::effect::{self, FileTool, FileWork, Output, Run, Typed, choose};
+use crate::patch::{FileChange, Kind, parse};
+use crate::workspace::{DEPTH_MAX, ENTRIES_MAX, FileText, FileWrite, Lines, list_dir, read_text, sha256_hex};
 
 /// The default number of entries in a listing.
 const LIST_DEFAULT: u32 = 500;
 
 /// The space in a page of a file for fields other than text and path, in bytes of JSON.
 const PAGE_FIELDS: usize = 1_024;
-
-/// Directories of the shared root. A path in the agent's own directory that begins with one of them
-/// was probably meant to be shared.
-const SHARED_DIRS: [&str; 5] = ["agents", "inputs", "output", "projects", "shared"];
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub(super) enum Scope {
-    #[default]
-    Agent,
-    World,
-}
-
-/// Where to read. Unlike [`Scope`] it includes the files of skills, which nobody writes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub(super) enum ReadScope {
-    #[default]
-    Agent,
-    World,
-    Skill,
-}
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -114,120 +91,6 @@ pub(super) struct ListParams {
     /// `agent`: your own directory (the default); `world`: the shared root; `skill`: the path begins with its name.
     #[serde(default)]
     scope: ReadScope,
-}
-
-/// The path relative to the workspace's root.
-pub(super) fn resolve(
-    call: &CallContext,
-    path: &str,
-    scope: Scope,
-    allow_root: bool,
-) -> Result<WorkspacePath, Refusal> {
-    let (path, scope) = mounted(path).map_or((path, scope), |path| (path, Scope::World));
-    let parsed = WorkspacePath::parse(path, allow_root).map_err(|refusal| with_scope_hint(refusal, path, scope))?;
-    let full = match scope {
-        Scope::World => parsed,
-        Scope::Agent => parsed.under(&call.caller.agent_id.home()),
-    };
-    // The prefix may have made the path too long.
-    WorkspacePath::parse(full.as_str(), allow_root)
-}
-
-/// The path below the shared root of a path that begins with `/workspace`. Archetypes written for containers name files
-/// by the place where the workspace is mounted there.
-fn mounted(path: &str) -> Option<&str> {
-    let rest = path.strip_prefix("/workspace")?;
-    (rest.is_empty() || rest.starts_with('/')).then(|| rest.trim_start_matches('/'))
-}
-
-/// What a read or a listing opens.
-enum Place {
-    Workspace(WorkspacePath, Scope),
-    /// A path in the directory of a skill that the caller may hold.
-    Skill(Arc<Skill>, WorkspacePath),
-}
-
-impl Place {
-    fn of(call: &CallContext, path: &str, scope: ReadScope, allow_root: bool) -> Result<Self, Refusal> {
-        let scope = match scope {
-            _ if mounted(path).is_some() => Scope::World,
-            ReadScope::Agent => Scope::Agent,
-            ReadScope::World => Scope::World,
-            ReadScope::Skill => {
-                let parsed = WorkspacePath::parse(path, true)?;
-                let (name, inner) = parsed.as_str().split_once('/').unwrap_or((parsed.as_str(), ""));
-                if name.is_empty() || (inner.is_empty() && !allow_root) {
-                    return Err(Refusal::new(Code::InvalidArguments, format!("`{}` names no file of a skill", path))
-                        .hint("give a skill's name and a path, such as git/SKILL.md; workspace.list shows its files"));
-                }
-                let skill = super::skills::allowed(call, name)?;
-                return Ok(Self::Skill(skill, WorkspacePath::parse(inner, allow_root)?));
-            }
-        };
-        Ok(Self::Workspace(resolve(call, path, scope, allow_root)?, scope))
-    }
-
-    /// The path for results.
-    fn shown(&self) -> String {
-        match self {
-            Self::Workspace(path, _) => path.as_str().to_owned(),
-            Self::Skill(skill, path) if path.as_str().is_empty() => skill.name.clone(),
-            Self::Skill(skill, path) => format!("{}/{}", skill.name, path.as_str()),
-        }
-    }
-}
-
-/// The directory of a skill. Nothing outside it can be opened through it.
-fn skill_dir(skill: &Skill) -> Result<Dir, Refusal> {
-    let failed = |error: io::Error| io_refusal("open", &skill.name, &error);
-    let opened = |at: BorrowedFd<'_>, name: &OsStr, more: OFlags| {
-        openat(at, name, OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC | more, Mode::empty())
-            .map_err(|error| failed(error.into()))
-    };
-    // No part of the path was a link when the skill was read. One that a skill from elsewhere has become since leads to
-    // what nobody looked at.
-    let mut root = opened(CWD, OsStr::new("/"), OFlags::PATH)?;
-    for part in skill.root.components() {
-        if let Component::Normal(name) = part {
-            root = opened(root.as_fd(), name, OFlags::PATH)?;
-        }
-    }
-    let root = Dir::from_std_file(opened(root.as_fd(), OsStr::new("."), OFlags::empty())?.into());
-    if skill.path.as_os_str().is_empty() { Ok(root) } else { root.open_dir(&skill.path).map_err(failed) }
-}
-
-/// Whether a path in the scope `agent` was probably meant to be in the shared root.
-fn looks_shared(path: &str, scope: Scope) -> bool {
-    let first = path.trim_start_matches(['/', '.']).split('/').next().unwrap_or_default();
-    scope == Scope::Agent && SHARED_DIRS.contains(&first)
-}
-
-/// Adds a hint about the scope to a refusal if the scope is the likely cause. The path itself is
-/// never changed.
-pub(super) fn with_scope_hint(refusal: Refusal, path: &str, scope: Scope) -> Refusal {
-    if matches!(refusal.code, Code::NotFound | Code::PathDenied) && looks_shared(path, scope) {
-        return refusal.hint("did you mean scope: world? Without it a path is relative to your own directory");
-    }
-    refusal
-}
-
-/// The note for a write that went into the agent's own directory, perhaps by mistake.
-pub(super) fn scope_note(path: &str, scope: Scope) -> Option<&'static str> {
-    looks_shared(path, scope)
-        .then_some("this is inside your own directory; for the shared one of that name give scope: world")
-}
-
-/// Refuses a write that would make the file too large.
-pub(super) fn check_size(call: &CallContext, path: &WorkspacePath, bytes: usize) -> Result<(), Refusal> {
-    let limit = call.services.ctx.limits().file_bytes;
-    if bytes > limit as usize {
-        return Err(Refusal::new(
-            Code::TooLarge,
-            format!("`{}` would have {bytes} bytes; at most {limit} are taken", path.as_str()),
-        )
-        .hint("nothing was written; spread it over several files"));
-    }
-    Ok(())
 }
 
 fn work(path: &WorkspacePath, grant_id: Option<GrantId>, before: Option<String>, bytes: Vec<u8>) -> FileWork {
@@ -400,4 +263,139 @@ pub(super) async fn list(call: &CallContext, params: ListParams) -> Result<Outpu
     let shown = if shown.is_empty() { "." } else { &shown };
     let content = json!({ "path": shown, "entries": entries, "truncated": truncated });
     Ok(Output::cut(content, truncated))
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct PatchParams {
+    /// The diff, as `diff -u` and git write it; it may create and delete files. Context must match exactly.
+    patch: String,
+    /// Only check whether it applies.
+    #[serde(default)]
+    dry_run: bool,
+    /// `agent`: paths are in your own directory (the default); `world`: in the shared root.
+    #[serde(default)]
+    scope: Scope,
+}
+
+/// The tool. Its kind of effect depends on `dry_run`.
+pub(super) fn patch() -> Typed<PatchParams> {
+    let (apply, check) = (Run::file(Apply), effect::read(check).run);
+    choose(move |arguments| {
+        let dry = arguments.get("dry_run").and_then(Value::as_bool).unwrap_or(false);
+        if dry { check.clone() } else { apply.clone() }
+    })
+}
+
+/// The patch with a line break at its end, which models leave out.
+fn whole(patch: &str) -> Cow<'_, str> {
+    if patch.is_empty() || patch.ends_with('\n') { Cow::Borrowed(patch) } else { Cow::Owned(format!("{patch}\n")) }
+}
+
+/// Checks a file of the patch and prepares its write.
+async fn write_of(call: &CallContext, scope: Scope, file: &FileChange<'_>) -> Result<FileWrite, Refusal> {
+    let hint = |refusal| with_scope_hint(refusal, file.path, scope);
+    let path = resolve(call, file.path, scope, false)?;
+    let grant_id = call.may_write(&path).await.map_err(hint)?;
+    let limit = u64::from(call.services.ctx.limits().file_bytes);
+    let old = call.services.workspace.text_for_change(&path, limit).await.map_err(hint)?;
+    let shown = path.as_str();
+    let old = match (file.kind, old) {
+        (Kind::Create, Some(_)) => {
+            return Err(Refusal::new(Code::Conflict, format!("`{shown}` exists already"))
+                .hint("nothing was changed; a patch of an existing file names it on both sides"));
+        }
+        (Kind::Modify | Kind::Delete, None) => {
+            return Err(hint(
+                Refusal::new(Code::NotFound, format!("there is no `{shown}`"))
+                    .hint("nothing was changed; a file that is to be created has /dev/null as its old side"),
+            ));
+        }
+        (_, old) => old,
+    };
+    let new = file.apply(old.as_deref().unwrap_or_default())?;
+    check_size(call, &path, new.len())?;
+    let before = old.map(|old| sha256_hex(old.as_bytes()));
+    let bytes = (file.kind != Kind::Delete).then(|| new.into_bytes());
+    let after = bytes.as_deref().map(sha256_hex);
+    Ok(FileWrite { plan: FilePlan { path: shown.to_owned(), before, after, grant_id }, bytes })
+}
+
+/// All writes of a patch. Files are removed last, so that what a crash leaves has lost nothing.
+async fn writes_of(call: &CallContext, params: &PatchParams) -> Result<Vec<FileWrite>, Refusal> {
+    let text = whole(&params.patch);
+    let files = parse(&text)?;
+    let most = call.services.ctx.limits().patch_files_max as usize;
+    if files.len() > most {
+        return Err(Refusal::new(
+            Code::TooLarge,
+            format!("the patch changes {} files; at most {most} are taken (limits.patch_files_max)", files.len()),
+        )
+        .hint("nothing was changed; make several patches"));
+    }
+    let (mut writes, mut seen) = (Vec::with_capacity(files.len()), BTreeSet::new());
+    for file in &files {
+        let write = write_of(call, params.scope, file).await?;
+        if !seen.insert(write.plan.path.clone()) {
+            return Err(Refusal::new(Code::InvalidArguments, format!("the patch has `{}` twice", write.plan.path))
+                .hint("nothing was changed; put all hunks of a file under one header"));
+        }
+        writes.push(write);
+    }
+    writes.sort_by_key(|write| write.bytes.is_none());
+    Ok(writes)
+}
+
+/// What a plan does to its file.
+fn action(plan: &FilePlan) -> &'static str {
+    match (&plan.before, &plan.after) {
+        (_, None) => "deleted",
+        (None, Some(_)) => "created",
+        (Some(_), Some(_)) => "modified",
+    }
+}
+
+async fn check(call: &CallContext, params: PatchParams) -> Result<Output, Refusal> {
+    let writes = writes_of(call, &params).await?;
+    let files: Vec<Value> =
+        writes.iter().map(|write| json!({ "path": write.plan.path, "action": action(&write.plan) })).collect();
+    Ok(json!({ "files": files, "dry_run": params.dry_run }).into())
+}
+
+struct Apply;
+
+#[async_trait]
+impl FileTool for Apply {
+    type Params = PatchParams;
+
+    async fn prepare(&self, call: &CallContext, params: &PatchParams) -> Result<FileWork, Refusal> {
+        Ok(FileWork { writes: writes_of(call, params).await? })
+    }
+
+    async fn prepare_rest(
+        &self,
+        call: &CallContext,
+        params: &PatchParams,
+        rest: &[FilePlan],
+    ) -> Result<FileWork, Refusal> {
+        let text = whole(&params.patch);
+        let mut writes = Vec::with_capacity(rest.len());
+        for file in &parse(&text)? {
+            let path = resolve(call, file.path, params.scope, false)?;
+            if rest.iter().any(|plan| plan.path == path.as_str()) {
+                writes.push(write_of(call, params.scope, file).await?);
+            }
+        }
+        writes.sort_by_key(|write| write.bytes.is_none());
+        Ok(FileWork { writes })
+    }
+
+    fn record(&self, call: &CallContext, _: PatchParams, plans: &[FilePlan], w: &mut Tx) -> Result<Output, Refusal> {
+        let mut files = Vec::with_capacity(plans.len());
+        for plan in plans {
+            let artifact_id = written(call, plan, w)?;
+            files.push(without_nulls(json!({ "path": plan.path, "action": action(plan), "artifact_id": artifact_id })));
+        }
+        Ok(json!({ "files": files }).into())
+    }
 }

@@ -1,9 +1,14 @@
-//! `syscall.reflect` and `syscall.session.status`: the state of the world and of an agent (BI-20,
-//! BI-27).
+//! The tools that show a state: of the world, of an agent, of the host, and of the agent's own sessions.
+//!
+//! An agent must never read a session of another agent: conversations are private.
+
+use std::path::Path;
+use std::time::Duration;
 
 use ghost_config::plan::LlmPlan;
-use ghost_domain::{Code, Refusal};
-use ghost_operations::mail::agent_named;
+use ghost_domain::session::name_of;
+use ghost_domain::{Activity, Code, Refusal, Timestamp, TurnId};
+use ghost_operations::sessions::{self, Author, cut_page, session_named};
 use ghost_operations::status::Facts;
 use ghost_store::tables::UsageFilter;
 use schemars::JsonSchema;
@@ -11,7 +16,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::agents::{shown, uptime};
-use super::common::{LIST_BYTES, Nothing, agent_id, fitting, usage_json, without_nulls};
+use super::common::{LIST_BYTES, Nothing, agent_of, fitting, usage_json, within, without_nulls};
 use crate::context::CallContext;
 use crate::effect::Output;
 
@@ -75,11 +80,10 @@ pub(super) async fn status(call: &CallContext, params: StatusParams) -> Result<O
     let (agent, sums, queue) = call
         .services
         .read(move |r| {
-            let target = agent_id(r, &named)?;
-            let agent = agent_named(r, &target)?;
-            let filter = UsageFilter { agent_id: Some(target.clone()), ..UsageFilter::default() };
-            let sums = r.usage_sum(&filter)?;
-            Ok::<_, Refusal>((agent, sums, r.inbox_depth(&target)?))
+            let agent = agent_of(r, &named)?;
+            let filter = UsageFilter { agent_id: Some(agent.agent_id.clone()), ..UsageFilter::default() };
+            let (sums, queue) = (r.usage_sum(&filter)?, r.inbox_depth(&agent.agent_id)?);
+            Ok::<_, Refusal>((agent, sums, queue))
         })
         .await?;
     // If the agent's archetype no longer exists, the agent has no model. The rest of its status
@@ -102,4 +106,141 @@ pub(super) async fn status(call: &CallContext, params: StatusParams) -> Result<O
         "uptime_seconds": uptime(call, &agent),
     }));
     Ok(content.into())
+}
+
+pub(super) async fn usage(call: &CallContext, _: Nothing) -> Result<Output, Refusal> {
+    let tasks = tokio::runtime::Handle::try_current().ok().map(|handle| handle.metrics().num_alive_tasks());
+    let activities = call.services.control.activities();
+    let awake = activities.values().filter(|activity| **activity != Activity::Asleep).count();
+    let data_dir = call.services.data_dir().map(Path::to_owned);
+    let (cpu, memory, disk, rss) = call
+        .services
+        .workspace
+        .offload(move || Ok((cpu(), memory(), data_dir.as_deref().and_then(disk), rss())))
+        .await?;
+    let runtime = without_nulls(json!({ "tasks": tasks, "actors": awake, "rss_bytes": rss }));
+    let content = without_nulls(json!({ "cpu": cpu, "memory": memory, "disk": disk, "runtime": runtime }));
+    Ok(content.into())
+}
+
+fn cpu() -> Value {
+    let count = std::thread::available_parallelism().ok().map(usize::from);
+    let load = std::fs::read_to_string("/proc/loadavg").ok();
+    let load: Vec<f64> = load.iter().flat_map(|text| text.split_whitespace().take(3)).flat_map(str::parse).collect();
+    let load = (load.len() == 3).then_some(load);
+    without_nulls(json!({ "count": count, "load_1_5_15_minutes": load }))
+}
+
+fn memory() -> Option<Value> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    Some(without_nulls(json!({
+        "total_bytes": kilobytes(&text, "MemTotal:"), "available_bytes": kilobytes(&text, "MemAvailable:"),
+    })))
+}
+
+fn rss() -> Option<u64> {
+    kilobytes(&std::fs::read_to_string("/proc/self/status").ok()?, "VmRSS:")
+}
+
+/// The value of a line of `/proc/meminfo`, for example `MemTotal:  8000 kB`, in bytes.
+fn kilobytes(text: &str, label: &str) -> Option<u64> {
+    let rest = text.lines().find_map(|line| line.strip_prefix(label))?;
+    rest.split_whitespace().next()?.parse::<u64>().ok()?.checked_mul(1_024)
+}
+
+fn disk(data_dir: &Path) -> Option<Value> {
+    let facts = rustix::fs::statvfs(data_dir).ok()?;
+    let bytes = |blocks: u64| blocks.saturating_mul(facts.f_frsize);
+    Some(json!({ "total_bytes": bytes(facts.f_blocks), "available_bytes": bytes(facts.f_bavail) }))
+}
+
+/// The default and the largest number of sessions.
+const SESSIONS: u32 = 50;
+const SESSIONS_MAX: u32 = 500;
+/// The default and the largest number of turns.
+const TURNS: u32 = 10;
+const TURNS_MAX: u32 = 50;
+/// The hint for a number that is too large.
+const IN_PAGES: &str = "ask again in pages";
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SessionsParams {
+    /// Only sessions that were active in the last so many minutes.
+    active_minutes: Option<u32>,
+    /// The largest number of sessions, up to 500; 50 if absent.
+    limit: Option<u32>,
+}
+
+pub(super) async fn list_sessions(call: &CallContext, params: SessionsParams) -> Result<Output, Refusal> {
+    let limit = within("limit", params.limit, SESSIONS, SESSIONS_MAX, IN_PAGES)?;
+    let now = call.services.ctx.now();
+    let since = params.active_minutes.map_or(Timestamp(i64::MIN), |minutes| {
+        let span = Duration::from_secs(u64::from(minutes) * 60);
+        Timestamp(now.0.saturating_sub(i64::try_from(span.as_millis()).unwrap_or(i64::MAX)))
+    });
+    let agent_id = call.caller.agent_id.clone();
+    let read = call.services.store.read(move |r| sessions::list(r, &agent_id, since, limit));
+    let rows = read.await?.into_iter().map(|row| {
+        let current = (row.conversation_id == call.conversation_id).then_some(true);
+        without_nulls(json!({
+            "session": name_of(row.conversation_id), "turns": row.turns, "last_at": row.last_at.rfc3339(),
+            "current": current,
+        }))
+    });
+    let (rows, all) = fitting(rows, LIST_BYTES);
+    Ok(Output::cut(json!({ "sessions": rows }), !all))
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct HistoryParams {
+    /// `own` for your own work, or the id of a conversation; the session of this turn if absent.
+    session: Option<String>,
+    /// The largest number of turns, up to 50; 10 if absent.
+    limit: Option<u32>,
+    /// Only turns before this one: `earlier` of the page before.
+    before: Option<TurnId>,
+    /// Also show calls and their results.
+    #[serde(default)]
+    include_tools: bool,
+}
+
+pub(super) async fn history(call: &CallContext, params: HistoryParams) -> Result<Output, Refusal> {
+    let turns = within("limit", params.limit, TURNS, TURNS_MAX, IN_PAGES)?;
+    let session = params.session.as_deref().map_or(Ok(call.conversation_id), session_named)?;
+    let agent_id = call.caller.agent_id.clone();
+    let read = call.services.store.read(move |r| sessions::history(r, &agent_id, session, params.before, turns));
+    let history = read.await?;
+    let wanted = history
+        .entries
+        .iter()
+        .filter(|entry| params.include_tools || (entry.tool.is_none() && entry.author != Author::Tool));
+    // The newest entries matter most, so they are fitted first.
+    let wanted: Vec<_> = wanted.rev().collect();
+    let rows = wanted.iter().map(|entry| {
+        without_nulls(json!({
+            "at": entry.at.rfc3339(), "author": entry.author.as_str(), "tool": entry.tool, "text": entry.text,
+        }))
+    });
+    let (mut rows, all) = fitting(rows, LIST_BYTES);
+    let turns: Vec<TurnId> = wanted.iter().map(|entry| entry.turn_id).collect();
+    let (shown, earlier) = cut_page(&turns, rows.len(), history.earlier);
+    rows.truncate(shown);
+    rows.reverse();
+    let content = without_nulls(json!({ "session": name_of(session), "entries": rows, "earlier": earlier }));
+    Ok(Output::cut(content, !all))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // covers: BI-26, CONF-24
+    #[test]
+    fn kernel_values_are_parsed() {
+        assert_eq!(kilobytes("A: 1 kB\nMemTotal:   8 kB\n", "MemTotal:"), Some(8_192));
+        assert_eq!(kilobytes("MemTotal: x", "MemTotal:"), None);
+        assert_eq!(kilobytes(&format!("MemTotal: {} kB", u64::MAX), "MemTotal:"), None);
+    }
 }

@@ -1,4 +1,5 @@
 //! Connections to MCP servers: opened at the first call, looked after while they are open, closed when nobody uses them.
+//! A server is a process in the sandbox, or reached over HTTP with the token of a variable. Its questions go to an operator.
 //!
 //! A server that keeps failing must be left alone until the next reload.
 
@@ -6,20 +7,26 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use async_trait::async_trait;
 use ghost_config::plan::ToolboxPlan;
-use ghost_config::plan::toolbox::McpPlan;
+use ghost_config::plan::toolbox::{McpPlan, McpTransport, Piece, Place};
 use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::restart::{Backoff, Intensity};
-use ghost_domain::{Code, Refusal};
-use ghost_mcp::{ClosedReason, Connection, Definition, ListEnd, Listing};
-use serde_json::json;
+use ghost_domain::{AgentId, ApprovalPlan, ApprovalStatus, Code, Refusal};
+use ghost_mcp::{
+    Answer, ClosedReason, Connection, Definition, Elicitation, ElicitationHandler, HttpClient, Lifecycle, Limits, Link,
+    ListEnd, Listing, OpenError, Options,
+};
+use ghost_sandbox::{Command, ToolboxDir};
+use secrecy::SecretString;
+use serde_json::{Value, json};
 
-use super::link::{For, open};
+use super::listing::Part;
 use super::listing::{Trust, compare, withdrawn};
-use super::parts::Part;
-use super::pool::{Entry, McpConnections, Open, State};
-use super::questions::Questions;
+use super::pool::Questions;
+use super::pool::{Entry, Linked, McpConnections, Open, State};
 use crate::context::{CallContext, WorldServices};
+use crate::piped::PipedProcess;
 
 /// A connection that was not used for so long is closed.
 const IDLE: Duration = Duration::from_secs(600);
@@ -229,4 +236,155 @@ async fn closed_idle(kept: &Kept) -> bool {
     state.open = None;
     kept.open.connection().close().await;
     true
+}
+
+/// Bytes of error output that the sandbox keeps of a server. The process keeps its end itself.
+const STDERR: usize = 4 * 1_024;
+
+/// For whom a server runs, and where it may write.
+pub(super) struct For {
+    pub(super) agent_id: AgentId,
+    pub(super) writable: Vec<String>,
+}
+
+/// Opens a connection.
+///
+/// # Errors
+/// `Unavailable` with the reason.
+pub(super) async fn open(
+    services: &WorldServices,
+    toolbox: &ToolboxPlan,
+    mcp: &McpPlan,
+    who: &For,
+    questions: Option<Questions>,
+) -> Result<Linked, Refusal> {
+    match linked(services, toolbox, mcp, who, (Lifecycle::Auto, &questions)).await {
+        // It does not know the question. Some servers end at one.
+        Err((Some(OpenError::ClosedOnDiscover), _)) => {
+            linked(services, toolbox, mcp, who, (Lifecycle::Initialize, &questions))
+                .await
+                .map_err(|(_, refusal)| refusal)
+        }
+        other => other.map_err(|(_, refusal)| refusal),
+    }
+}
+
+async fn linked(
+    services: &WorldServices,
+    toolbox: &ToolboxPlan,
+    mcp: &McpPlan,
+    who: &For,
+    (lifecycle, questions): (Lifecycle, &Option<Questions>),
+) -> Result<Linked, (Option<OpenError>, Refusal)> {
+    let unavailable = |what: String| {
+        Refusal::new(Code::Unavailable, format!("the MCP server of {} cannot be used: {what}", toolbox.name))
+            .hint("do it without this tool, or try again later")
+    };
+    let (link, process) = link(services, toolbox, mcp, who).map_err(|why| (None, unavailable(why)))?;
+    let elicitation = questions.clone().map(|questions| Arc::new(questions) as Arc<dyn ElicitationHandler>);
+    // A question ends by itself a little sooner.
+    let limits = Limits { answer_timeout: QUESTION_TIME + Duration::from_secs(5), ..Limits::default() };
+    match Connection::open(link, Options { lifecycle, elicitation, limits, ..Options::default() }).await {
+        Ok(connection) => Ok(Linked { connection, process }),
+        Err(error) => {
+            let words = process.as_ref().map(PipedProcess::last_words).filter(|words| !words.is_empty());
+            let what = [Some(error.to_string()), words].into_iter().flatten().collect::<Vec<_>>().join("; ");
+            Err((Some(error), unavailable(services.ctx.redactor.redact(&what))))
+        }
+    }
+}
+
+fn link(
+    services: &WorldServices,
+    toolbox: &ToolboxPlan,
+    mcp: &McpPlan,
+    who: &For,
+) -> Result<(Link, Option<PipedProcess>), String> {
+    let of_daemon = |name: &String| std::env::var(name).ok().filter(|_| services.redacts(name));
+    match &mcp.transport {
+        McpTransport::Http { url, token_env } => {
+            let client = HttpClient::new(reqwest::Client::builder()).map_err(|error| error.to_string())?;
+            let token = match token_env {
+                None => None,
+                Some(name) => {
+                    Some(of_daemon(name).ok_or_else(|| format!("the variable {name} is not set for ghostd"))?)
+                }
+            };
+            Ok((Link::Http { client, url: url.clone(), token: token.map(SecretString::from) }, None))
+        }
+        McpTransport::Stdio { command } => {
+            let sandbox = services.sandbox().ok_or("there is no sandbox")?;
+            let dir = ToolboxDir { name: toolbox.name.clone(), dir: toolbox.dir.clone() };
+            let inside = sandbox.toolbox_path(&dir)?;
+            let workspace = sandbox.workspace_path();
+            let home = who.agent_id.home();
+            let word = |pieces: &Vec<Piece>| -> String {
+                let shown = pieces.iter().map(|piece| match piece {
+                    Piece::Text(text) | Piece::Parameter(text) => text.clone(),
+                    Piece::Place(Place::Workspace) => workspace.clone(),
+                    Piece::Place(Place::Home) => format!("{workspace}/{home}"),
+                    Piece::Place(Place::Toolbox) => inside.clone(),
+                });
+                shown.collect()
+            };
+            let passed = toolbox.passthrough_env.iter().filter_map(|name| Some((name.clone(), of_daemon(name)?)));
+            let own = [("AGENT_ID", who.agent_id.to_string()), ("WORLD_ID", services.plan().world_id.clone())];
+            let own = own.map(|(name, value)| (name.to_owned(), value));
+            let command = Command {
+                agent_id: who.agent_id.clone(),
+                conversation_id: None,
+                argv: command.iter().map(word).collect(),
+                dir: home.clone(),
+                env: toolbox.env.clone().into_iter().chain(passed).chain(own).collect(),
+                stdin: Vec::new(),
+                feed: None,
+                drain: None,
+                toolbox: Some(dir),
+                timeout: Command::LONGEST,
+                writable: who.writable.clone(),
+                stdout_limit: 1,
+                stderr_limit: STDERR,
+            };
+            let (reader, writer, process) = PipedProcess::start(Arc::clone(sandbox), command);
+            Ok((Link::Streams { reader: Box::new(reader), writer: Box::new(writer) }, Some(process)))
+        }
+    }
+}
+
+/// How long a question waits at most. A call may last so much longer.
+pub(crate) const QUESTION_TIME: Duration = Duration::from_secs(600);
+
+/// A call that a question can belong to.
+pub(crate) struct Asking {
+    pub(crate) call: CallContext,
+    /// The full name of its tool.
+    pub(crate) full: String,
+    pub(crate) arguments: Value,
+}
+
+#[async_trait]
+impl ElicitationHandler for Asking {
+    async fn ask(&self, question: Elicitation) -> Answer {
+        let (call, full) = (&self.call, &self.full);
+        call.progress(&format!("{full} asks an operator: {}", question.message));
+        let mut arguments = json!({ "asks": question.message, "call": self.arguments });
+        if let Some(problem) = &question.problem {
+            arguments["problem"] = json!(problem);
+        }
+        let plan =
+            ApprovalPlan { tool: full.clone(), arguments, form: Some(question.schema), ..ApprovalPlan::default() };
+        let reason = format!("the server of {full} asks its user");
+        match call.ask_operator(plan, reason, QUESTION_TIME).await {
+            Ok(approval) => match approval.status {
+                ApprovalStatus::Approved => Answer::Accept(Value::Object(approval.fields.unwrap_or_default())),
+                ApprovalStatus::Denied => Answer::Decline,
+                ApprovalStatus::Pending | ApprovalStatus::Expired | ApprovalStatus::Cancelled => Answer::Cancel,
+            },
+            Err(refusal) => {
+                tracing::warn!(%refusal, tool = full, "a question of an MCP server reached no operator");
+                call.progress(&format!("no operator could be asked: {}", refusal.message));
+                Answer::Cancel
+            }
+        }
+    }
 }

@@ -1,4 +1,4 @@
-//! The initial directories of a workspace (ART-04), and removal of temporary files that a crash
+//! The initial directories of a workspace, and removal of temporary files that a crash
 //! left.
 
 use std::fs::DirBuilder;
@@ -11,8 +11,8 @@ use cap_std::fs::{Dir, MetadataExt as _};
 use ghost_domain::write_acl::{TEMP_PREFIX, WorkspacePath};
 use ghost_domain::{AgentId, Refusal};
 
-use super::faults::io_refusal;
-use super::{files, parents};
+use super::system::io_refusal;
+use super::{reading, system, writing};
 
 /// Directories of every workspace.
 const SEED: [&str; 9] = [
@@ -30,7 +30,7 @@ const SEED: [&str; 9] = [
 /// Directories of every agent.
 const OWN: [&str; 3] = ["drafts", "notes", "inbox"];
 
-/// The directory of every droid (DROID-07).
+/// The directory of every droid.
 const OF_DROID: &str = "output";
 
 /// Limits of the sweep: levels and entries. Temporary files beyond them only waste space: they are
@@ -40,7 +40,7 @@ const SWEEP_ENTRIES: usize = 200_000;
 
 pub(super) fn open_root(root: &Path) -> Result<Dir, Refusal> {
     let shown = root.display().to_string();
-    let made = DirBuilder::new().recursive(true).mode(parents::DIR_MODE).create(root);
+    let made = DirBuilder::new().recursive(true).mode(system::DIR_MODE).create(root);
     made.map_err(|error| io_refusal("create", &shown, &error))?;
     Dir::open_ambient_dir(root, ambient_authority()).map_err(|error| io_refusal("open", &shown, &error))
 }
@@ -57,14 +57,14 @@ pub(super) fn has_moved(root: &Dir, place: &Path) -> bool {
 
 pub(super) fn create_seed(root: &Dir) -> Result<(), Refusal> {
     for path in SEED {
-        parents::directory(root, path, true)?;
+        system::directory(root, path, true)?;
     }
     Ok(())
 }
 
 pub(super) fn create_agent(root: &Dir, agent_id: &AgentId) -> Result<(), Refusal> {
     for name in OWN {
-        parents::directory(root, &format!("{}/{name}", agent_id.home()), true)?;
+        system::directory(root, &format!("{}/{name}", agent_id.home()), true)?;
     }
     Ok(())
 }
@@ -74,14 +74,14 @@ pub(super) fn create_agent(root: &Dir, agent_id: &AgentId) -> Result<(), Refusal
 pub(super) fn create_droid(root: &Dir, task_path: &WorkspacePath, task: &str, is_first: bool) -> Result<(), Refusal> {
     let (home, name) = task_path.as_str().rsplit_once('/').unwrap_or_default();
     if is_first {
-        parents::set_aside(root, home)?;
+        system::set_aside(root, home)?;
     }
-    let opened = parents::create_unsynced(root, home)?;
-    parents::create_unsynced(&opened, OF_DROID)?;
-    match files::regular_size(&opened, name, task_path)? {
+    let opened = system::create_unsynced(root, home)?;
+    system::create_unsynced(&opened, OF_DROID)?;
+    match reading::regular_size(&opened, name, task_path)? {
         // The droid may have changed it.
         Some(size) if size > 0 => Ok(()),
-        _ => files::write_unsynced(root, opened, (task_path, name), task.as_bytes()),
+        _ => writing::write_unsynced(root, opened, (task_path, name), task.as_bytes()),
     }
 }
 
@@ -92,7 +92,7 @@ pub(super) fn sweep(root: &Dir) -> Result<(), Refusal> {
     let mut left = SWEEP_ENTRIES;
     let mut pending = vec![(String::new(), 0_usize)];
     while let Some((below, depth)) = pending.pop() {
-        let entries = match parents::reopen(root, &below).and_then(|dir| dir.map(|dir| dir.entries()).transpose()) {
+        let entries = match system::reopen(root, &below).and_then(|dir| dir.map(|dir| dir.entries()).transpose()) {
             Ok(Some(entries)) => entries,
             Ok(None) => continue,
             // A directory that the daemon may not enter contains no temporary files: writes could

@@ -13,7 +13,7 @@ use ghost_domain::write_acl::{WorkspacePath, in_repository, is_git_place};
 use ghost_domain::{Code, Refusal};
 use ghost_policy::{Setting, foreign_setting};
 
-use super::files;
+use super::reading;
 
 /// Bytes of a configuration file.
 const CONFIG_BYTES: u64 = 256 * 1024;
@@ -230,7 +230,7 @@ impl Look<'_> {
 
     /// The content of a file; `None` if there is none, or if it cannot be judged, which is noted.
     fn text(&mut self, path: &str, max_bytes: u64) -> Option<String> {
-        let read = WorkspacePath::parse(path, false).and_then(|path| files::read(self.root, &path, max_bytes));
+        let read = WorkspacePath::parse(path, false).and_then(|path| reading::read(self.root, &path, max_bytes));
         match read.map(String::from_utf8) {
             Ok(Ok(text)) => Some(text),
             Err(refusal) if refusal.code == Code::NotFound => None,

@@ -276,7 +276,7 @@ async fn a_failed_write_leaves_the_old_content() {
     let (dir, workspace) = new_workspace();
     let file = path("output/reports/r.md");
     workspace.write_atomic(&file, b"old").await.unwrap();
-    let full = files::replace(&workspace.disk.root, &file, |out| {
+    let full = writing::replace(&workspace.disk.root, &file, |out| {
         std::io::Write::write_all(out, b"ne")?;
         Err(rustix::io::Errno::NOSPC.into())
     });

@@ -1,18 +1,137 @@
-//! Takes snapshots of the files below a path, for watches (SCHED-03). Limited, and symbolic links
-//! are not followed.
+//! Walks a directory: for a list of its entries, sorted, and for a snapshot of its files, for watches. Both are
+//! limited, and links are not followed.
 
+use std::collections::VecDeque;
 use std::io;
 
 use cap_std::fs::{Dir, Metadata, MetadataExt};
 use ghost_domain::schedule::FileStamp;
+use ghost_domain::tool_catalogue::glob;
 use ghost_domain::write_acl::{WorkspacePath, is_reserved};
 use ghost_domain::{Code, Refusal, WatchSnapshot};
+use serde::Serialize;
 
-use super::faults::{in_the_way, io_refusal};
-use super::parents;
+use super::system::{self, in_the_way, io_refusal};
+
+/// The largest number of levels in a listing.
+pub const DEPTH_MAX: u32 = 8;
+/// The largest number of entries in a listing.
+pub const ENTRIES_MAX: usize = 2_000;
+/// The largest number of entries that are read to find matching ones. This also limits the
+/// directories, since each is an entry.
+const SCAN_MAX: usize = 50_000;
+
+/// The type of an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EntryKind {
+    /// A regular file.
+    File,
+    /// A directory.
+    Dir,
+    /// A symbolic link.
+    Link,
+    /// A pipe, a socket or a device.
+    Other,
+}
+
+/// One entry of a directory.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Entry {
+    /// The path relative to the root.
+    pub path: String,
+    /// The type of the entry.
+    pub kind: EntryKind,
+    /// The size of a file in bytes; absent otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<u64>,
+}
+
+/// The entries of a directory.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Listing {
+    /// The entries, sorted by path.
+    pub entries: Vec<Entry>,
+    /// Whether entries are missing, because of a limit or because a directory could not be opened.
+    pub truncated: bool,
+}
+
+pub(crate) fn list(
+    root: &Dir,
+    path: &WorkspacePath,
+    depth: u32,
+    pattern: Option<&str>,
+    limit: usize,
+) -> Result<Listing, Refusal> {
+    let (depth, limit) = (depth.clamp(1, DEPTH_MAX), limit.clamp(1, ENTRIES_MAX));
+    let start = if path.as_str().is_empty() { "." } else { path.as_str() };
+    let facts = root.metadata(start).map_err(|error| io_refusal("list", path.as_str(), &error))?;
+    if !facts.is_dir() {
+        return Err(Refusal::new(Code::InvalidArguments, format!("`{}` is not a directory", path.as_str()))
+            .hint("use workspace.read to read a file"));
+    }
+    let top = root.open_dir(start).map_err(|error| io_refusal("list", path.as_str(), &error))?;
+    // Keep paths, not open handles: a wide tree would use up the daemon's file descriptors.
+    let mut pending = VecDeque::from([(String::new(), 1)]);
+    let mut listing = Listing::default();
+    let mut scanned = 0;
+    'walk: while let Some((below, level)) = pending.pop_front() {
+        let base = match (path.as_str(), below.as_str()) {
+            ("", only) | (only, "") => only.to_owned(),
+            (start, below) => format!("{start}/{below}"),
+        };
+        let failed = |error: std::io::Error| io_refusal("list", &base, &error);
+        let entries = match system::reopen(&top, &below).and_then(|dir| dir.map(|dir| dir.entries()).transpose()) {
+            Ok(Some(entries)) => entries,
+            // The directory was removed meanwhile.
+            Ok(None) => continue,
+            Err(error) if below.is_empty() => return Err(failed(error)),
+            // The directory is listed without its content, and the result is marked as truncated.
+            Err(error) => {
+                tracing::debug!(path = base, %error, "a directory is missing from a listing");
+                listing.truncated = true;
+                continue;
+            }
+        };
+        for entry in entries {
+            if scanned == SCAN_MAX {
+                listing.truncated = true;
+                break 'walk;
+            }
+            scanned += 1;
+            let entry = entry.map_err(failed)?;
+            let Ok(name) = entry.file_name().into_string() else { continue };
+            if is_reserved(&name) {
+                continue;
+            }
+            let full = if base.is_empty() { name.clone() } else { format!("{base}/{name}") };
+            let kind = entry.file_type().map_err(failed)?;
+            if kind.is_dir() && level < depth {
+                pending.push_back((if below.is_empty() { name.clone() } else { format!("{below}/{name}") }, level + 1));
+            }
+            let wanted = pattern.is_none_or(|pattern| glob(pattern, &full) || glob(pattern, &name));
+            if wanted {
+                let bytes = kind.is_file().then(|| entry.metadata().map(|facts| facts.len()).unwrap_or(0));
+                let kind = match () {
+                    () if kind.is_file() => EntryKind::File,
+                    () if kind.is_dir() => EntryKind::Dir,
+                    () if kind.is_symlink() => EntryKind::Link,
+                    () => EntryKind::Other,
+                };
+                listing.entries.push(Entry { path: full, kind, bytes });
+            }
+        }
+    }
+    listing.entries.sort_by(|a, b| a.path.cmp(&b.path));
+    if listing.entries.len() > limit {
+        listing.entries.truncate(limit);
+        listing.truncated = true;
+    }
+    Ok(listing)
+}
 
 /// The largest number of levels of a snapshot.
-const DEPTH_MAX: usize = 32;
+const SNAPSHOT_DEPTH: usize = 32;
 
 /// The regular files at or below `path`. Without `recursive`, only files directly in it. `None` if
 /// nothing is there. The snapshot is complete or refused, because a missing file would be reported
@@ -26,7 +145,7 @@ pub(super) fn stamps(
     let mut seen = WatchSnapshot::default();
     if !path.as_str().is_empty() {
         // A file is examined in its parent directory. A link as the last component is refused.
-        let Some((parent, name)) = parents::parent_of(root, path, false)? else { return Ok(None) };
+        let Some((parent, name)) = system::parent_of(root, path, false)? else { return Ok(None) };
         let facts = match Dir::from_std_file(parent.into()).symlink_metadata(name) {
             Ok(facts) => facts,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -40,7 +159,7 @@ pub(super) fn stamps(
             return Err(in_the_way(path.as_str(), "a symbolic link or a device"));
         }
     }
-    let Some(top) = parents::directory(root, path.as_str(), false)? else { return Ok(None) };
+    let Some(top) = system::directory(root, path.as_str(), false)? else { return Ok(None) };
     let top = Dir::from_std_file(top.into());
     // Keep paths, not open handles: a wide tree would use up the daemon's file descriptors.
     let mut pending = vec![(String::new(), 1)];
@@ -51,7 +170,7 @@ pub(super) fn stamps(
             parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("/")
         };
         let failed = |error: io::Error| io_refusal("look at", &full(""), &error);
-        let entries = parents::reopen(&top, &below).and_then(|dir| dir.map(|dir| dir.entries()).transpose());
+        let entries = system::reopen(&top, &below).and_then(|dir| dir.map(|dir| dir.entries()).transpose());
         let Some(entries) = entries.map_err(failed)? else { continue };
         for entry in entries {
             let Some(entry) = if_exists(entry).map_err(failed)? else { continue };
@@ -68,7 +187,7 @@ pub(super) fn stamps(
             if is_reserved(&name) || name.contains(ghost_domain::text::is_strange) {
                 continue;
             }
-            if kind.is_dir() && recursive && level < DEPTH_MAX {
+            if kind.is_dir() && recursive && level < SNAPSHOT_DEPTH {
                 pending.push((if below.is_empty() { name } else { format!("{below}/{name}") }, level + 1));
             } else if kind.is_file()
                 && let Some(facts) = if_exists(entry.metadata()).map_err(failed)?

@@ -1,10 +1,20 @@
-//! What the descriptions of tools say about this world (TOOL-23): where commands run, how long, and who answers a search.
+//! What models are told of tools: sentences about this world at the ends of descriptions, and the tools that reach
+//! deferred tools; see [`crate::offer`].
 //!
-//! A fact must be short, because every prompt carries it, and must hold until the daemon ends.
+//! A sentence must be short, because every prompt carries it, and must hold until the daemon ends.
 
 use ghost_config::plan::sandbox::{SandboxKind, SandboxNetwork, WorkspaceAccess};
 use ghost_config::plan::web::{GooglePlan, Robots, SearchKind, SearchPlan, WebTarget};
 use ghost_config::plan::{Plan, SandboxPlan, WebPlan};
+use ghost_domain::text::nearest;
+use ghost_domain::tool_catalogue::{canonical, from_wire};
+use ghost_domain::{Code, Refusal};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use crate::context::CallContext;
+use crate::effect::Output;
 
 /// Hosts of commands that are named.
 const HOSTS_MAX: usize = 6;
@@ -72,6 +82,40 @@ fn searched(plan: &SearchPlan) -> String {
 fn asked(plan: &GooglePlan) -> String {
     let others = if plan.models.is_empty() { String::new() } else { format!(" (or {})", plan.models.join(", ")) };
     format!("By {}{others}, ${} a query.", plan.model, plan.usd_per_query.usd())
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct DescribeParams {
+    /// The name of the tool.
+    name: String,
+}
+
+pub(super) async fn describe(call: &CallContext, params: DescribeParams) -> Result<Output, Refusal> {
+    let dotted = from_wire(params.name.trim());
+    let wanted = canonical(&dotted).unwrap_or(&dotted);
+    let Some(spec) = call.tools.iter().find(|spec| spec.name == wanted) else {
+        let near = nearest(wanted, call.tools.iter().map(|spec| spec.name.as_str()));
+        return Err(Refusal::not_found("tool", wanted, near));
+    };
+    Ok(json!({ "name": spec.name, "description": spec.description, "parameters": spec.parameters }).into())
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct CallParams {
+    /// The name of the tool.
+    name: String,
+    /// Its arguments.
+    #[serde(default)]
+    arguments: Map<String, Value>,
+}
+
+/// A call that names a tool runs as a call of that tool, so this one runs only if a call names itself.
+pub(super) async fn call_tool(_call: &CallContext, params: CallParams) -> Result<Output, Refusal> {
+    let CallParams { name, arguments } = params;
+    let what = format!("`{name}` with {} arguments is not a tool that can be called this way", arguments.len());
+    Err(Refusal::new(Code::InvalidArguments, what).hint("name the tool that is to run"))
 }
 
 #[cfg(test)]

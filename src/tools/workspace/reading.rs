@@ -1,34 +1,25 @@
-//! Reads, hashes and replaces one file.
+//! Reads and hashes one file, and finds out whether it is an image that a model can be shown. An image that a provider
+//! refuses must never pass: the refusal would end the turn.
 
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read, Seek, Write};
-use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::io::{self, BufRead, BufReader, Read, Seek};
+use std::os::fd::OwnedFd;
 
 use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt};
-use ghost_domain::droid_id::DROIDS;
+use ghost_domain::image::{IMAGE_BYTES_MAX, IMAGE_SIDE_MAX, ImageHead, MediaType};
 use ghost_domain::text::clip;
 use ghost_domain::write_acl::{MARK, TEMP_PREFIX, WorkspacePath, is_reserved};
-use ghost_domain::{Code, Refusal};
+use ghost_domain::{Code, ImageFile, Refusal};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 use sha2::{Digest, Sha256};
 
 use super::encoding::Encoding;
-use super::faults::{in_the_way, io_refusal};
-use super::parents;
+use super::system::{self, in_the_way, io_refusal};
 
 /// The number of bytes of a file that are read to find a line or to hash the file that a write
 /// would replace. Every file that a tool can write is smaller.
 pub(super) const SCAN_MAX: u64 = 64 * 1024 * 1024;
-
-/// The number of names that are tried for a temporary file. Each name is new in this process, so
-/// the first one works unless a crashed process left it.
-const TEMP_TRIES: u32 = 1_000;
-/// The mode of files: closed to other users of the machine.
-const FILE_MODE: u32 = 0o640;
-
-static TEMP_COUNT: AtomicU64 = AtomicU64::new(0);
 
 /// The lines to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -256,7 +247,7 @@ fn text_of(bytes: Vec<u8>, cut: bool) -> Option<String> {
 /// Opens the file that a write to `path` would replace.
 fn open_for_change(root: &Dir, path: &WorkspacePath) -> Result<Option<(File, u64)>, Refusal> {
     check_name(path)?;
-    let Some((parent, name)) = parents::parent_of(root, path, false)? else { return Ok(None) };
+    let Some((parent, name)) = system::parent_of(root, path, false)? else { return Ok(None) };
     if !regular_or_missing(&parent, name, path)? {
         return Ok(None);
     }
@@ -275,7 +266,7 @@ fn open_for_change(root: &Dir, path: &WorkspacePath) -> Result<Option<(File, u64
 }
 
 /// Whether a regular file is at `name`. Anything else there is refused.
-fn regular_or_missing(parent: &OwnedFd, name: &str, path: &WorkspacePath) -> Result<bool, Refusal> {
+pub(super) fn regular_or_missing(parent: &OwnedFd, name: &str, path: &WorkspacePath) -> Result<bool, Refusal> {
     regular_size(parent, name, path).map(|size| size.is_some())
 }
 
@@ -341,145 +332,42 @@ fn hash_of(mut file: impl Read, path: &WorkspacePath) -> Result<(String, u64), R
     }
 }
 
-/// Removes the file at `path`. The caller must know that it exists.
-pub(super) fn remove(root: &Dir, path: &WorkspacePath) -> Result<(), Refusal> {
-    let failed = |error: Errno| io_refusal("remove", path.as_str(), &error.into());
-    let Some((parent, name)) = parents::parent_of(root, path, false)? else { return Ok(()) };
-    rustix::fs::unlinkat(&parent, name, AtFlags::empty()).map_err(failed)?;
-    rustix::fs::fsync(&parent).map_err(failed)
-}
+/// Bytes that show whether a file is an image.
+const HEAD: u64 = 12;
 
-pub(super) fn write_atomic(root: &Dir, path: &WorkspacePath, bytes: &[u8]) -> Result<(), Refusal> {
-    replace(root, path, |file| file.write_all(bytes))
-}
-
-/// Writes a file that can be made again, into its opened directory. A crash of the daemon leaves the whole file or none; a
-/// power loss may leave it empty.
-pub(super) fn write_unsynced(
-    root: &Dir,
-    parent: OwnedFd,
-    (path, name): (&WorkspacePath, &str),
-    bytes: &[u8],
-) -> Result<(), Refusal> {
-    let failed = |error: io::Error| io_refusal("write", path.as_str(), &error);
-    let (temp, mut file) = create_temp(parent.as_fd()).map_err(failed)?;
-    let mut staged = Staged { root, parent, temp, name, path, is_placed: false };
-    file.write_all(bytes).and_then(|()| Ok(readable(&file)?)).map_err(failed)?;
-    staged.rename().map_err(|error| failed(error.into()))
-}
-
-/// Replaces the file at `path` with the bytes that `fill` writes, or leaves everything unchanged.
-pub(super) fn replace(
-    root: &Dir,
-    path: &WorkspacePath,
-    fill: impl FnOnce(&mut File) -> io::Result<()>,
-) -> Result<(), Refusal> {
-    stage(root, path, fill)?.place()
-}
-
-/// New content of a file, complete on the disk beside the file. Dropping it removes the content.
-pub(super) struct Staged<'p> {
-    root: &'p Dir,
-    parent: OwnedFd,
-    temp: String,
-    name: &'p str,
-    path: &'p WorkspacePath,
-    is_placed: bool,
-}
-
-/// Writes the new content of the file at `path` beside it.
-pub(super) fn stage<'p>(
-    root: &'p Dir,
-    path: &'p WorkspacePath,
-    fill: impl FnOnce(&mut File) -> io::Result<()>,
-) -> Result<Staged<'p>, Refusal> {
-    check_name(path)?;
-    // Check before anything is created, so that a refused write leaves no trace.
-    if let Some((parent, name)) = parents::parent_of(root, path, false)? {
-        regular_or_missing(&parent, name, path)?;
+pub(super) fn image(root: &Dir, path: &WorkspacePath) -> Result<Option<ImageFile>, Refusal> {
+    let (file, size) = open(root, path)?;
+    let mut head = Vec::new();
+    file.take(HEAD).read_to_end(&mut head).map_err(|error| io_refusal("read", path.as_str(), &error))?;
+    if MediaType::of(&head).is_none() {
+        return Ok(None);
     }
-    let failed = |error: io::Error| io_refusal("write", path.as_str(), &error);
-    let Some((parent, name)) = parents::parent_of(root, path, true)? else {
-        return Err(failed(Errno::NOENT.into()));
+    let shown = clip(path.as_str(), 120);
+    if size > IMAGE_BYTES_MAX {
+        let what = format!("the image `{shown}` has {size} bytes; a model is shown at most {IMAGE_BYTES_MAX}");
+        return Err(Refusal::new(Code::TooLarge, what).hint("make a smaller copy of it and read that"));
+    }
+    let bytes = read(root, path, IMAGE_BYTES_MAX)?;
+    let Some(head) = ImageHead::read(&bytes) else {
+        let what = format!("`{shown}` begins as an image and is damaged");
+        return Err(Refusal::new(Code::InvalidArguments, what).hint("write it anew"));
     };
-    let (temp, file) = create_temp(parent.as_fd()).map_err(failed)?;
-    let staged = Staged { root, parent, temp, name, path, is_placed: false };
-    complete(file, fill).map_err(failed)?;
-    Ok(staged)
-}
-
-impl Staged<'_> {
-    /// Puts the content in the place of the file.
-    pub(super) fn place(mut self) -> Result<(), Refusal> {
-        let failed = |error: Errno| io_refusal("write", self.path.as_str(), &error.into());
-        self.rename().map_err(failed)?;
-        rustix::fs::fsync(&self.parent).map_err(failed)?;
-        // A droid's own directories are created without a sync.
-        match self.path.as_str().split('/').next() {
-            Some(DROIDS) => parents::sync_above(self.root, self.path).map_err(failed),
-            _ => Ok(()),
-        }
+    if head.animated {
+        let what = format!("`{shown}` is an image that moves; a model is shown still ones");
+        return Err(Refusal::new(Code::InvalidArguments, what).hint("save one picture of it and read that"));
     }
-
-    fn rename(&mut self) -> Result<(), Errno> {
-        rustix::fs::renameat(&self.parent, &self.temp, &self.parent, self.name)?;
-        self.is_placed = true;
-        Ok(())
+    let side = head.width.max(head.height);
+    if side > IMAGE_SIDE_MAX {
+        let what =
+            format!("a side of the image `{shown}` has {side} pixels; a model is shown at most {IMAGE_SIDE_MAX}");
+        return Err(Refusal::new(Code::TooLarge, what).hint("make a smaller copy of it and read that"));
     }
-}
-
-impl Drop for Staged<'_> {
-    fn drop(&mut self) {
-        if !self.is_placed {
-            // Agents cannot read it under that name and the next start removes it, so a failure here does no harm.
-            let _ = rustix::fs::unlinkat(&self.parent, &self.temp, AtFlags::empty());
-        }
-    }
-}
-
-/// Adds `bytes` to the end of the file at `path`, and creates it if it is missing. It is not synced.
-pub(super) fn append(root: &Dir, path: &WorkspacePath, bytes: &[u8]) -> Result<(), Refusal> {
-    check_name(path)?;
-    let failed = |error: io::Error| io_refusal("write", path.as_str(), &error);
-    let Some((parent, name)) = parents::parent_of(root, path, true)? else {
-        return Err(failed(Errno::NOENT.into()));
-    };
-    regular_or_missing(&parent, name, path)?;
-    let flags =
-        OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let fd = rustix::fs::openat(&parent, name, flags, Mode::from_raw_mode(FILE_MODE)).map_err(|e| failed(e.into()))?;
-    parents::hand_over(&parent, &fd).map_err(|e| failed(e.into()))?;
-    let mut file = File::from(fd);
-    // The file may have been replaced since the check above.
-    if !file.metadata().map_err(failed)?.is_file() {
-        return Err(in_the_way(path.as_str(), "something that is not a file"));
-    }
-    file.write_all(bytes).map_err(failed)
-}
-
-fn create_temp(parent: std::os::fd::BorrowedFd<'_>) -> io::Result<(String, File)> {
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    for _ in 0..TEMP_TRIES {
-        let temp = format!("{TEMP_PREFIX}{}", TEMP_COUNT.fetch_add(1, Ordering::Relaxed));
-        match rustix::fs::openat(parent, &temp, flags, Mode::RUSR | Mode::WUSR) {
-            Ok(fd) => {
-                let handed_over = parents::hand_over(parent, &fd);
-                return handed_over.map(|()| (temp, File::from(fd))).map_err(Into::into);
-            }
-            Err(Errno::EXIST) => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
-    Err(Errno::EXIST.into())
-}
-
-/// Completes the temporary file. It becomes readable for its group only now.
-fn complete(mut file: File, fill: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
-    fill(&mut file)?;
-    readable(&file)?;
-    file.sync_all()
-}
-
-fn readable(file: &File) -> Result<(), Errno> {
-    rustix::fs::fchmod(file, Mode::from_raw_mode(FILE_MODE))
+    Ok(Some(ImageFile {
+        path: path.as_str().to_owned(),
+        media_type: head.media_type,
+        sha256: sha256_hex(&bytes),
+        bytes: bytes.len() as u64,
+        width: head.width,
+        height: head.height,
+    }))
 }
