@@ -223,6 +223,14 @@ impl Refusal {
     }
 }
 
+/// A refusal with a code and a formatted message, for example `refusal!(Conflict, "{name} has ended")`.
+#[macro_export]
+macro_rules! refusal {
+    ($code:ident, $($message:tt)+) => {
+        $crate::refusal::Refusal::new($crate::refusal::Code::$code, format!($($message)+))
+    };
+}
+
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.code, self.message)?;

@@ -17,7 +17,7 @@ use ghost_domain::{
 };
 use ghost_operations::approvals::{self, NewApproval};
 use ghost_operations::mail::Chain;
-use ghost_operations::{OperationContext, Tx, budgets, turns};
+use ghost_operations::{OperationContext, Result, Tx, budgets, turns};
 use ghost_sandbox::Sandbox;
 use ghost_store::{Store, StoreError};
 use ghost_web::Web;
@@ -280,7 +280,7 @@ impl CallContext {
     }
 
     /// The caller's grants that hold now.
-    async fn grants(&self) -> Result<Vec<Grant>, Refusal> {
+    async fn grants(&self) -> Result<Vec<Grant>> {
         let now = self.services.ctx.now();
         let grants = self.services.grants.of(&self.services.store, &self.caller.agent_id, now).await?;
         Ok(grants.iter().filter(|grant| grant.is_live(now)).cloned().collect())
@@ -291,7 +291,7 @@ impl CallContext {
     ///
     /// # Errors
     /// `PathDenied` if it may not; `Unavailable` if its grants cannot be read.
-    pub async fn may_write(&self, path: &WorkspacePath) -> Result<Option<GrantId>, Refusal> {
+    pub async fn may_write(&self, path: &WorkspacePath) -> Result<Option<GrantId>> {
         let (agent_id, rules) = (&self.caller.agent_id, &self.caller.write_acl);
         let granted = if rules.check(agent_id, path).is_ok() {
             None
@@ -315,7 +315,7 @@ impl CallContext {
     ///
     /// # Errors
     /// See [`Workspace::image`].
-    pub async fn image(&self, path: &WorkspacePath) -> Result<Option<ImageFile>, Refusal> {
+    pub async fn image(&self, path: &WorkspacePath) -> Result<Option<ImageFile>> {
         self.services.workspace.image(path).await
     }
 
@@ -323,7 +323,7 @@ impl CallContext {
     ///
     /// # Errors
     /// `Unavailable` if its grants cannot be read.
-    pub async fn writable(&self) -> Result<Writable, Refusal> {
+    pub async fn writable(&self) -> Result<Writable> {
         let grants = self.grants().await?;
         let ids = grants.iter().map(|grant| grant.grant_id).collect();
         let rules = self.caller.write_acl.with(grants.into_iter().map(|grant| grant.prefix));
@@ -352,7 +352,7 @@ impl CallContext {
     ///
     /// # Errors
     /// Those of [`budgets::hold`].
-    pub(crate) async fn hold_money(&self, tool: &str, most: Option<Money>) -> Result<(), Refusal> {
+    pub(crate) async fn hold_money(&self, tool: &str, most: Option<Money>) -> Result<()> {
         let (turn_id, call_id) = (self.turn_id, self.call_id);
         let tool = tool.to_owned();
         let write = self.services.write(move |w| {
@@ -363,7 +363,7 @@ impl CallContext {
     }
 
     /// Releases what this call has reserved, because it did nothing.
-    pub(crate) async fn release_money(&self) -> Result<(), Refusal> {
+    pub(crate) async fn release_money(&self) -> Result<()> {
         let (turn_id, call_id) = (self.turn_id, self.call_id);
         let write = self.services.write(move |w| {
             let mut turn = turns::working_turn(w, turn_id)?;
@@ -376,7 +376,7 @@ impl CallContext {
     ///
     /// # Errors
     /// Those of [`turns::record_call_session`].
-    pub(crate) async fn record_session(&self, session: &str) -> Result<(), Refusal> {
+    pub(crate) async fn record_session(&self, session: &str) -> Result<()> {
         let (turn_id, call_id) = (self.turn_id, self.call_id);
         let (id, session) = (self.provider_call_id.clone(), session.to_owned());
         let write = self.services.write(move |w| turns::record_call_session(w, turn_id, (call_id, &id), &session));
@@ -388,12 +388,7 @@ impl CallContext {
     ///
     /// # Errors
     /// Those of [`approvals::ask`].
-    pub(crate) async fn ask_operator(
-        &self,
-        plan: ApprovalPlan,
-        reason: String,
-        within: Duration,
-    ) -> Result<Approval, Refusal> {
+    pub(crate) async fn ask_operator(&self, plan: ApprovalPlan, reason: String, within: Duration) -> Result<Approval> {
         let turn_id = self.turn_id;
         let expires = self.services.plan().approvals.expires.min(within);
         let new = NewApproval { provider_call_id: self.provider_call_id.clone(), plan, reason, expires };
@@ -415,7 +410,7 @@ impl CallContext {
                 },
                 () = clock.sleep_until(approval.expires_at) => {
                     let expire = self.services.write(move |w| { approvals::expire(w, approval_id) });
-                    let expired: Result<(), Refusal> = expire.await;
+                    let expired: Result<()> = expire.await;
                     expired?;
                 }
             }

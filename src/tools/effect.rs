@@ -12,8 +12,8 @@ use async_trait::async_trait;
 use ghost_domain::artifact::Found;
 use ghost_domain::event::NewEvent;
 use ghost_domain::journal::{Effect, FilePlan};
-use ghost_domain::{Ask, Code, ImageFile, Money, Refusal};
-use ghost_operations::Tx;
+use ghost_domain::{Ask, Code, ImageFile, Money, refusal};
+use ghost_operations::{Result, Tx};
 use serde_json::Value;
 
 use crate::context::CallContext;
@@ -73,7 +73,7 @@ pub trait ReadTool: Send + Sync + 'static {
     type Params: Params;
 
     /// Runs the tool.
-    async fn run(&self, call: &CallContext, params: Self::Params) -> Result<Output, Refusal>;
+    async fn run(&self, call: &CallContext, params: Self::Params) -> Result<Output>;
 }
 
 /// A tool whose effect is in the store. It commits with the record of the call, or not at all.
@@ -84,12 +84,12 @@ pub trait WorldTool: Send + Sync + 'static {
 
     /// Reads state outside the store before the transaction begins, and may add it to the arguments
     /// for [`apply`](Self::apply). Changes nothing.
-    async fn prepare(&self, _call: &CallContext, arguments: Value) -> Result<Value, Refusal> {
+    async fn prepare(&self, _call: &CallContext, arguments: Value) -> Result<Value> {
         Ok(arguments)
     }
 
     /// Applies the effect. Must await nothing but `w`.
-    fn apply(&self, call: &CallContext, params: Self::Params, w: &mut Tx) -> Result<Output, Refusal>;
+    fn apply(&self, call: &CallContext, params: Self::Params, w: &mut Tx) -> Result<Output>;
 }
 
 /// A tool with an effect outside. It is recorded before and after the call and never runs twice.
@@ -99,7 +99,7 @@ pub trait OutsideTool: Send + Sync + 'static {
     type Params: Params;
 
     /// Runs the tool. Dropping the future must stop the effect as far as possible.
-    async fn run(&self, call: &CallContext, params: Self::Params) -> Result<Output, Refusal>;
+    async fn run(&self, call: &CallContext, params: Self::Params) -> Result<Output>;
 }
 
 /// Planned file writes: all are made, or none.
@@ -130,45 +130,34 @@ pub trait FileTool: Send + Sync + 'static {
     type Params: Params;
 
     /// Checks the call and prepares the writes. Changes nothing.
-    async fn prepare(&self, call: &CallContext, params: &Self::Params) -> Result<FileWork, Refusal>;
+    async fn prepare(&self, call: &CallContext, params: &Self::Params) -> Result<FileWork>;
 
     /// Prepares the writes of `rest` again, which a crash prevented after others of the same call were made. Access is
     /// checked again. Changes nothing.
-    async fn prepare_rest(
-        &self,
-        _call: &CallContext,
-        _params: &Self::Params,
-        _rest: &[FilePlan],
-    ) -> Result<FileWork, Refusal> {
-        Err(Refusal::new(Code::Internal, "this tool writes one file, so nothing of it can be left"))
+    async fn prepare_rest(&self, _call: &CallContext, _params: &Self::Params, _rest: &[FilePlan]) -> Result<FileWork> {
+        Err(refusal!(Internal, "this tool writes one file, so nothing of it can be left"))
     }
 
     /// Runs in the transaction that records the end of the call, after the files were written. After
     /// a crash, it also runs if the files are found to be written.
-    fn record(
-        &self,
-        call: &CallContext,
-        params: Self::Params,
-        plans: &[FilePlan],
-        w: &mut Tx,
-    ) -> Result<Output, Refusal>;
+    fn record(&self, call: &CallContext, params: Self::Params, plans: &[FilePlan], w: &mut Tx) -> Result<Output>;
 }
 
 /// A [`ReadTool`] whose parameters are still JSON. The turn runs tools through these erased traits.
 #[async_trait]
 pub trait ErasedRead: Send + Sync {
     /// See [`ReadTool::run`].
-    async fn run(&self, call: &CallContext, arguments: Value) -> Result<Output, Refusal>;
+    async fn run(&self, call: &CallContext, arguments: Value) -> Result<Output>;
 }
 
 /// A [`WorldTool`] whose parameters are still JSON.
 #[async_trait]
 pub trait ErasedWorld: Send + Sync {
     /// See [`WorldTool::prepare`].
-    async fn prepare(&self, call: &CallContext, arguments: Value) -> Result<Value, Refusal>;
+    async fn prepare(&self, call: &CallContext, arguments: Value) -> Result<Value>;
 
     /// See [`WorldTool::apply`].
-    fn apply(&self, call: &CallContext, arguments: Value, w: &mut Tx) -> Result<Output, Refusal>;
+    fn apply(&self, call: &CallContext, arguments: Value, w: &mut Tx) -> Result<Output>;
 }
 
 /// What becomes of an outside call that a crash cut off (promise 2).
@@ -186,15 +175,15 @@ pub enum AfterCrash {
 #[async_trait]
 pub trait ErasedOutside: Send + Sync {
     /// See [`OutsideTool::run`].
-    async fn run(&self, call: &CallContext, arguments: Value) -> Result<Output, Refusal>;
+    async fn run(&self, call: &CallContext, arguments: Value) -> Result<Output>;
 
     /// Continues a call that a crash interrupted, in the session that it recorded with [`CallContext::record_session`].
     ///
     /// # Errors
     /// `OutcomeUnknown` if it cannot be continued.
-    async fn resume(&self, call: &CallContext, arguments: Value, session: &str) -> Result<Output, Refusal> {
+    async fn resume(&self, call: &CallContext, arguments: Value, session: &str) -> Result<Output> {
         let _ = (call, arguments, session);
-        Err(Refusal::new(Code::OutcomeUnknown, "this call was running when the daemon stopped")
+        Err(refusal!(OutcomeUnknown, "this call was running when the daemon stopped")
             .hint("check which effects it had before you do it again"))
     }
 
@@ -207,7 +196,7 @@ pub trait ErasedOutside: Send + Sync {
     ///
     /// # Errors
     /// `OutcomeUnknown` if that cannot be known.
-    async fn settle(&self, call: &CallContext, arguments: Value) -> Result<Output, Refusal> {
+    async fn settle(&self, call: &CallContext, arguments: Value) -> Result<Output> {
         self.resume(call, arguments, "").await
     }
 }
@@ -216,20 +205,19 @@ pub trait ErasedOutside: Send + Sync {
 #[async_trait]
 pub trait ErasedFile: Send + Sync {
     /// See [`FileTool::prepare`].
-    async fn prepare(&self, call: &CallContext, arguments: &Value) -> Result<FileWork, Refusal>;
+    async fn prepare(&self, call: &CallContext, arguments: &Value) -> Result<FileWork>;
 
     /// See [`FileTool::prepare_rest`].
-    async fn prepare_rest(&self, call: &CallContext, arguments: &Value, rest: &[FilePlan])
-    -> Result<FileWork, Refusal>;
+    async fn prepare_rest(&self, call: &CallContext, arguments: &Value, rest: &[FilePlan]) -> Result<FileWork>;
 
     /// See [`FileTool::record`].
-    fn record(&self, call: &CallContext, arguments: Value, plans: &[FilePlan], w: &mut Tx) -> Result<Output, Refusal>;
+    fn record(&self, call: &CallContext, arguments: Value, plans: &[FilePlan], w: &mut Tx) -> Result<Output>;
 }
 
 /// A tool that waits for another agent. The transaction that ends the other agent's turn delivers the result.
 pub trait ErasedAsk: Send + Sync {
     /// Opens the ask.
-    fn open(&self, call: &CallContext, arguments: Value, w: &mut Tx) -> Result<Ask, Refusal>;
+    fn open(&self, call: &CallContext, arguments: Value, w: &mut Tx) -> Result<Ask>;
 }
 
 /// The kind of a tool, with its code.
@@ -307,58 +295,53 @@ impl Run {
 
 #[async_trait]
 impl<T: ReadTool> ErasedRead for T {
-    async fn run(&self, call: &CallContext, arguments: Value) -> Result<Output, Refusal> {
+    async fn run(&self, call: &CallContext, arguments: Value) -> Result<Output> {
         ReadTool::run(self, call, parse(arguments)?).await
     }
 }
 
 #[async_trait]
 impl<T: WorldTool> ErasedWorld for T {
-    async fn prepare(&self, call: &CallContext, arguments: Value) -> Result<Value, Refusal> {
+    async fn prepare(&self, call: &CallContext, arguments: Value) -> Result<Value> {
         WorldTool::prepare(self, call, arguments).await
     }
 
-    fn apply(&self, call: &CallContext, arguments: Value, w: &mut Tx) -> Result<Output, Refusal> {
+    fn apply(&self, call: &CallContext, arguments: Value, w: &mut Tx) -> Result<Output> {
         WorldTool::apply(self, call, parse(arguments)?, w)
     }
 }
 
 #[async_trait]
 impl<T: OutsideTool> ErasedOutside for T {
-    async fn run(&self, call: &CallContext, arguments: Value) -> Result<Output, Refusal> {
+    async fn run(&self, call: &CallContext, arguments: Value) -> Result<Output> {
         OutsideTool::run(self, call, parse(arguments)?).await
     }
 }
 
 #[async_trait]
 impl<T: FileTool> ErasedFile for T {
-    async fn prepare(&self, call: &CallContext, arguments: &Value) -> Result<FileWork, Refusal> {
+    async fn prepare(&self, call: &CallContext, arguments: &Value) -> Result<FileWork> {
         FileTool::prepare(self, call, &parse(arguments.clone())?).await
     }
 
-    async fn prepare_rest(
-        &self,
-        call: &CallContext,
-        arguments: &Value,
-        rest: &[FilePlan],
-    ) -> Result<FileWork, Refusal> {
+    async fn prepare_rest(&self, call: &CallContext, arguments: &Value, rest: &[FilePlan]) -> Result<FileWork> {
         FileTool::prepare_rest(self, call, &parse(arguments.clone())?, rest).await
     }
 
-    fn record(&self, call: &CallContext, arguments: Value, plans: &[FilePlan], w: &mut Tx) -> Result<Output, Refusal> {
+    fn record(&self, call: &CallContext, arguments: Value, plans: &[FilePlan], w: &mut Tx) -> Result<Output> {
         FileTool::record(self, call, parse(arguments)?, plans, w)
     }
 }
 
 /// An asynchronous function of a call and its parameters, as a bound that holds for every lifetime of the call.
 pub(crate) trait CallFn<'c, P, O>: Fn(&'c CallContext, P) -> Self::Done + Send + Sync {
-    type Done: Future<Output = Result<O, Refusal>> + Send + 'c;
+    type Done: Future<Output = Result<O>> + Send + 'c;
 }
 
 impl<'c, P, O, F, D> CallFn<'c, P, O> for F
 where
     F: Fn(&'c CallContext, P) -> D + Send + Sync,
-    D: Future<Output = Result<O, Refusal>> + Send + 'c,
+    D: Future<Output = Result<O>> + Send + 'c,
 {
     type Done = D;
 }
@@ -373,7 +356,7 @@ where
 {
     type Params = P;
 
-    async fn run(&self, call: &CallContext, params: P) -> Result<Output, Refusal> {
+    async fn run(&self, call: &CallContext, params: P) -> Result<Output> {
         (self.0)(call, params).await
     }
 }
@@ -385,7 +368,7 @@ where
 {
     type Params = P;
 
-    async fn run(&self, call: &CallContext, params: P) -> Result<Output, Refusal> {
+    async fn run(&self, call: &CallContext, params: P) -> Result<Output> {
         (self.0)(call, params).await
     }
 }
@@ -393,20 +376,20 @@ where
 #[async_trait]
 impl<F, P: Params> WorldTool for Function<F, P>
 where
-    F: Fn(&CallContext, P, &mut Tx) -> Result<Output, Refusal> + Send + Sync + 'static,
+    F: Fn(&CallContext, P, &mut Tx) -> Result<Output> + Send + Sync + 'static,
 {
     type Params = P;
 
-    fn apply(&self, call: &CallContext, params: P, w: &mut Tx) -> Result<Output, Refusal> {
+    fn apply(&self, call: &CallContext, params: P, w: &mut Tx) -> Result<Output> {
         (self.0)(call, params, w)
     }
 }
 
 impl<F, P: Params> ErasedAsk for Function<F, P>
 where
-    F: Fn(&CallContext, P, &mut Tx) -> Result<Ask, Refusal> + Send + Sync,
+    F: Fn(&CallContext, P, &mut Tx) -> Result<Ask> + Send + Sync,
 {
-    fn open(&self, call: &CallContext, arguments: Value, w: &mut Tx) -> Result<Ask, Refusal> {
+    fn open(&self, call: &CallContext, arguments: Value, w: &mut Tx) -> Result<Ask> {
         (self.0)(call, parse(arguments)?, w)
     }
 }
@@ -416,15 +399,15 @@ impl<A, R, P: Params> FileTool for Function<(A, R), P>
 where
     P: Sync,
     A: for<'c> CallFn<'c, &'c P, FileWork> + 'static,
-    R: Fn(&CallContext, P, &[FilePlan], &mut Tx) -> Result<Output, Refusal> + Send + Sync + 'static,
+    R: Fn(&CallContext, P, &[FilePlan], &mut Tx) -> Result<Output> + Send + Sync + 'static,
 {
     type Params = P;
 
-    async fn prepare(&self, call: &CallContext, params: &P) -> Result<FileWork, Refusal> {
+    async fn prepare(&self, call: &CallContext, params: &P) -> Result<FileWork> {
         (self.0.0)(call, params).await
     }
 
-    fn record(&self, call: &CallContext, params: P, plans: &[FilePlan], w: &mut Tx) -> Result<Output, Refusal> {
+    fn record(&self, call: &CallContext, params: P, plans: &[FilePlan], w: &mut Tx) -> Result<Output> {
         (self.0.1)(call, params, plans, w)
     }
 }
@@ -448,7 +431,7 @@ pub(crate) fn read<P: Params>(run: impl for<'c> CallFn<'c, P, Output> + 'static)
 
 /// A tool whose effect is in the store.
 pub(crate) fn world<P: Params>(
-    apply: impl Fn(&CallContext, P, &mut Tx) -> Result<Output, Refusal> + Send + Sync + 'static,
+    apply: impl Fn(&CallContext, P, &mut Tx) -> Result<Output> + Send + Sync + 'static,
 ) -> Typed<P> {
     Run::world(Function(apply, PhantomData::<fn(P)>)).into()
 }
@@ -461,14 +444,14 @@ pub(crate) fn outside<P: Params>(run: impl for<'c> CallFn<'c, P, Output> + 'stat
 /// A tool that writes files: what prepares the writes, and what records them.
 pub(crate) fn file<P: Params + Sync>(
     prepare: impl for<'c> CallFn<'c, &'c P, FileWork> + 'static,
-    record: impl Fn(&CallContext, P, &[FilePlan], &mut Tx) -> Result<Output, Refusal> + Send + Sync + 'static,
+    record: impl Fn(&CallContext, P, &[FilePlan], &mut Tx) -> Result<Output> + Send + Sync + 'static,
 ) -> Typed<P> {
     Run::file(Function((prepare, record), PhantomData::<fn(P)>)).into()
 }
 
 /// A tool that waits for another agent.
 pub(crate) fn ask<P: Params>(
-    open: impl Fn(&CallContext, P, &mut Tx) -> Result<Ask, Refusal> + Send + Sync + 'static,
+    open: impl Fn(&CallContext, P, &mut Tx) -> Result<Ask> + Send + Sync + 'static,
 ) -> Typed<P> {
     Run::Ask(Arc::new(Function(open, PhantomData::<fn(P)>))).into()
 }

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ghost_domain::{AgentId, Code, Grant, Refusal, Timestamp};
+use ghost_operations::Result;
 use ghost_store::{Store, StoreError};
 
 /// How long the grants of an agent are remembered.
@@ -50,7 +51,7 @@ impl GrantCache {
     ///
     /// # Errors
     /// `Unavailable` if the store cannot be read: then nothing is granted.
-    pub(crate) async fn of(&self, store: &Store, agent_id: &AgentId, now: Timestamp) -> Result<Arc<[Grant]>, Refusal> {
+    pub(crate) async fn of(&self, store: &Store, agent_id: &AgentId, now: Timestamp) -> Result<Arc<[Grant]>> {
         let version = {
             let all = self.lock();
             if let Some((read_at, grants)) = all.agents.get(agent_id)

@@ -212,18 +212,15 @@ impl LoopGuard {
         count(self.recent.iter().filter(|seen| (seen.call, seen.outcome) == (call, outcome)).count())
     }
 
-    /// The length of the tail in which two calls alternate, each with an unchanged outcome.
-    fn alternations(&self) -> u32 {
-        self.alternations_from(self.recent.len())
-    }
-
-    /// The same length if `call` were the next of the two.
+    /// The length of the alternating tail if `call` were the next of the two.
     fn next_alternations(&self, call: Digest) -> u32 {
         let alternates = self.recent.len() >= 2 && self.recent[self.recent.len() - 2].call == call;
         if alternates { self.alternations() } else { 0 }
     }
 
-    fn alternations_from(&self, end: usize) -> u32 {
+    /// The length of the tail in which two calls alternate, each with an unchanged outcome.
+    fn alternations(&self) -> u32 {
+        let end = self.recent.len();
         if end < 3 || self.recent[end - 1].call == self.recent[end - 2].call {
             return 0;
         }

@@ -10,8 +10,8 @@ use ghost_domain::artifact::{Found, OUTPUT};
 use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::schedule::FileStamp;
 use ghost_domain::write_acl::WorkspacePath;
-use ghost_domain::{Artifact, Code, Event, Refusal};
-use ghost_operations::artifacts;
+use ghost_domain::{Artifact, Event, refusal};
+use ghost_operations::{Result, artifacts};
 use serde_json::{Value, json};
 
 use crate::context::{CallContext, WorldServices};
@@ -20,7 +20,7 @@ use crate::effect::Output;
 /// The path of the file, relative to the workspace.
 pub const INDEX: &str = "shared/manifests/index.jsonl";
 
-fn index() -> Result<WorkspacePath, Refusal> {
+fn index() -> Result<WorkspacePath> {
     WorkspacePath::parse(INDEX, false)
 }
 
@@ -55,7 +55,7 @@ pub fn line_of(event: &Event) -> Option<String> {
 ///
 /// # Errors
 /// Those of [`Workspace::append`](crate::workspace::Workspace::append).
-pub async fn append(services: &WorldServices, lines: String) -> Result<(), Refusal> {
+pub async fn append(services: &WorldServices, lines: String) -> Result<()> {
     services.workspace.append(&index()?, lines.into_bytes()).await
 }
 
@@ -65,7 +65,7 @@ pub async fn append(services: &WorldServices, lines: String) -> Result<(), Refus
 /// # Errors
 /// Those of [`Workspace::write_atomic`](crate::workspace::Workspace::write_atomic); `Unavailable` if the store cannot
 /// be read.
-pub async fn rewrite(services: &WorldServices) -> Result<usize, Refusal> {
+pub async fn rewrite(services: &WorldServices) -> Result<usize> {
     let all = services.store.read(artifacts::all).await?;
     let path = index()?;
     if all.is_empty() && services.workspace.size_now(&path).is_err() {
@@ -84,7 +84,7 @@ pub async fn rewrite(services: &WorldServices) -> Result<usize, Refusal> {
 ///
 /// # Errors
 /// `TooLarge` above `limits.output_files_max` files; the errors of reading files.
-pub async fn differences(services: &WorldServices) -> Result<Vec<Found>, Refusal> {
+pub async fn differences(services: &WorldServices) -> Result<Vec<Found>> {
     let limit = services.ctx.limits().output_files_max as usize;
     let output = WorkspacePath::parse(OUTPUT, false)?;
     let there = services.workspace.stamps(&output, true, limit).await?.unwrap_or_default();
@@ -110,7 +110,7 @@ const CHANGED_MAX: usize = 500;
 /// The files under `output/` that a command may change, as they were before it.
 pub(crate) struct Before {
     places: Vec<WorkspacePath>,
-    files: Result<BTreeMap<String, FileStamp>, Refusal>,
+    files: Result<BTreeMap<String, FileStamp>>,
 }
 
 impl Before {
@@ -142,7 +142,7 @@ impl Before {
     }
 }
 
-async fn look(call: &CallContext, places: &[WorkspacePath]) -> Result<BTreeMap<String, FileStamp>, Refusal> {
+async fn look(call: &CallContext, places: &[WorkspacePath]) -> Result<BTreeMap<String, FileStamp>> {
     let limit = call.services.ctx.limits().output_files_max as usize;
     let mut all = BTreeMap::new();
     for place in places {
@@ -153,17 +153,14 @@ async fn look(call: &CallContext, places: &[WorkspacePath]) -> Result<BTreeMap<S
     Ok(all)
 }
 
-async fn changes(call: &CallContext, before: Before) -> Result<Vec<Found>, Refusal> {
+async fn changes(call: &CallContext, before: Before) -> Result<Vec<Found>> {
     let (old, new) = (before.files?, look(call, &before.places).await?);
     let gone = old.keys().filter(|path| !new.contains_key(*path));
     let changed = new.iter().filter(|(path, stamp)| old.get(*path) != Some(stamp)).map(|(path, _)| path);
     let paths: Vec<&String> = gone.chain(changed).collect();
     if paths.len() > CHANGED_MAX {
-        return Err(Refusal::new(
-            Code::TooLarge,
-            format!("it changed {} files; at most {CHANGED_MAX} are indexed", paths.len()),
-        )
-        .hint("`ghostctl artifact rebuild` indexes them"));
+        return Err(refusal!(TooLarge, "it changed {} files; at most {CHANGED_MAX} are indexed", paths.len())
+            .hint("`ghostctl artifact rebuild` indexes them"));
     }
     let mut found = Vec::with_capacity(paths.len());
     for path in paths {

@@ -37,8 +37,8 @@ impl Offer {
     /// everything fits; the tools that reach others are sent then only if others may join.
     #[must_use]
     pub(crate) fn of(tools: &[Arc<Tool>], bytes: usize, is_live: bool) -> Self {
-        let is_means = |tool: &Arc<Tool>| [DESCRIBE, CALL].contains(&tool.spec.name.as_str());
-        let (means, mut tools): (Vec<Arc<Tool>>, Vec<Arc<Tool>>) = tools.iter().cloned().partition(is_means);
+        let (means, mut tools): (Vec<Arc<Tool>>, Vec<Arc<Tool>>) =
+            tools.iter().cloned().partition(|tool| is_means(&tool.spec.name));
         let whole = |tools: &[Arc<Tool>]| tools.iter().map(|tool| size(&tool.spec)).sum::<usize>();
         let list = |tools: &[Arc<Tool>]| tools.iter().map(|tool| tool.spec.clone()).collect::<Arc<[ToolSpec]>>();
         if means.len() < 2 || whole(&tools) <= bytes {
@@ -63,9 +63,7 @@ impl Offer {
         }
         Self { sent: list(&sent), deferred: list(&deferred) }
     }
-}
 
-impl Offer {
     /// The same offer, whose descriptions of receivers name these agents.
     #[must_use]
     pub(crate) fn naming(self, agents: &[String]) -> Self {
@@ -162,7 +160,7 @@ pub(crate) fn without_prefix(plain: &str) -> Option<&str> {
 const NAMED_MAX: usize = 20;
 
 /// Whether a tool only reaches others. These two are no news to a model.
-fn is_means(name: &str) -> bool {
+pub(crate) fn is_means(name: &str) -> bool {
     name == CALL || name == DESCRIBE
 }
 

@@ -3,6 +3,7 @@
 
 use ghost_domain::text::{clip, shown};
 use ghost_domain::{Code, Refusal};
+use ghost_operations::Result;
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde::de::DeserializeOwned;
@@ -29,7 +30,7 @@ pub(crate) fn wrong_arguments(tool: Option<&str>, problems: &[(String, String)])
 }
 
 /// Parses the arguments into the parameters of a tool.
-pub(crate) fn parse<P: Params>(arguments: Value) -> Result<P, Refusal> {
+pub(crate) fn parse<P: Params>(arguments: Value) -> Result<P> {
     serde_path_to_error::deserialize(arguments).map_err(|error| {
         let problem = error.inner().to_string();
         let parts: Vec<String> = error

@@ -5,7 +5,8 @@
 //! apply a part of a patch.
 
 use ghost_domain::text::clip;
-use ghost_domain::{Code, Refusal};
+use ghost_domain::{Refusal, refusal};
+use ghost_operations::Result;
 use serde_json::json;
 
 /// The name of the side of a diff that does not exist.
@@ -44,7 +45,7 @@ struct Hunk<'p> {
 }
 
 fn bad(line: usize, what: impl std::fmt::Display) -> Refusal {
-    Refusal::new(Code::InvalidArguments, format!("line {line} of the patch: {what}"))
+    refusal!(InvalidArguments, "line {line} of the patch: {what}")
         .hint("nothing was changed; write a unified diff: `--- path`, `+++ path`, then hunks `@@ -1,3 +1,4 @@` whose lines begin with a space, - or +")
         .details(json!({ "line": line }))
 }
@@ -53,7 +54,7 @@ fn bad(line: usize, what: impl std::fmt::Display) -> Refusal {
 ///
 /// # Errors
 /// `InvalidArguments` with the line, for anything but a unified diff that creates, changes or deletes files.
-pub(crate) fn parse(patch: &str) -> Result<Vec<FileChange<'_>>, Refusal> {
+pub(crate) fn parse(patch: &str) -> Result<Vec<FileChange<'_>>> {
     let mut lines = Lines { rest: patch.split_inclusive('\n').peekable(), number: 0 };
     let mut raw = Vec::new();
     while let Some((number, line)) = lines.next() {
@@ -137,11 +138,7 @@ impl<'p, I: Iterator<Item = &'p str>> Lines<'p, I> {
 type RawFile<'p> = (usize, &'p str, &'p str, Vec<Hunk<'p>>);
 
 /// The rest of a file after its first line `--- old`.
-fn file<'p>(
-    lines: &mut Lines<'p, impl Iterator<Item = &'p str>>,
-    number: usize,
-    old: &'p str,
-) -> Result<RawFile<'p>, Refusal> {
+fn file<'p>(lines: &mut Lines<'p, impl Iterator<Item = &'p str>>, number: usize, old: &'p str) -> Result<RawFile<'p>> {
     let new = lines.next().and_then(|(_, line)| line.strip_prefix("+++ "));
     let Some(new) = new else { return Err(bad(number + 1, "the line after `---` does not begin with `+++ `")) };
     let mut hunks = Vec::new();
@@ -155,7 +152,7 @@ fn file<'p>(
 }
 
 /// A path without the time that may follow it after a tab.
-fn path(number: usize, text: &str) -> Result<&str, Refusal> {
+fn path(number: usize, text: &str) -> Result<&str> {
     let text = text.split('\t').next().unwrap_or_default().trim_end();
     if text.is_empty() || text.starts_with('"') {
         return Err(bad(number, "the path is empty or in quotes").hint("write the path as it is, without quotes"));
@@ -163,7 +160,7 @@ fn path(number: usize, text: &str) -> Result<&str, Refusal> {
     Ok(text)
 }
 
-fn hunk<'p>(lines: &mut Lines<'p, impl Iterator<Item = &'p str>>) -> Result<Hunk<'p>, Refusal> {
+fn hunk<'p>(lines: &mut Lines<'p, impl Iterator<Item = &'p str>>) -> Result<Hunk<'p>> {
     let (at, header) = lines.next().unwrap_or_default();
     let ranges = ranges(header).ok_or_else(|| bad(at, "it is not `@@ -start,count +start,count @@`"))?;
     let ((old_start, mut old_left), mut new_left) = ranges;
@@ -234,7 +231,7 @@ impl FileChange<'_> {
     /// # Errors
     /// `Conflict` if a hunk does not fit, or fits at several places; also if a file that is to be deleted has
     /// more lines than the patch removes.
-    pub(crate) fn apply(&self, old: &str) -> Result<String, Refusal> {
+    pub(crate) fn apply(&self, old: &str) -> Result<String> {
         let lines: Vec<&str> = old.split_inclusive('\n').collect();
         let mut out = String::with_capacity(old.len());
         let mut done = 0;
@@ -253,7 +250,7 @@ impl FileChange<'_> {
 
     /// Where a hunk applies: where its header says, else at the only place after the hunk before that has its
     /// lines.
-    fn place(&self, hunk: &Hunk<'_>, lines: &[&str], from: usize) -> Result<usize, Refusal> {
+    fn place(&self, hunk: &Hunk<'_>, lines: &[&str], from: usize) -> Result<usize> {
         let fits = |at: usize| lines.get(at..at + hunk.old.len()).is_some_and(|found| found == hunk.old);
         // A hunk without old lines says after which line its new ones come.
         let said = if hunk.old.is_empty() { hunk.old_start } else { hunk.old_start.saturating_sub(1) };
@@ -288,7 +285,7 @@ impl FileChange<'_> {
     }
 
     fn conflict(&self, what: &str) -> Refusal {
-        Refusal::new(Code::Conflict, format!("`{}`: {what}", clip(self.path, 120)))
+        refusal!(Conflict, "`{}`: {what}", clip(self.path, 120))
             .hint("nothing was changed; read the file and write the patch anew")
             .details(json!({ "path": self.path }))
     }

@@ -10,7 +10,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use ghost_domain::time::Clock;
-use ghost_domain::{AgentId, Code, Refusal, Timestamp};
+use ghost_domain::{AgentId, Refusal, Timestamp, refusal};
+use ghost_operations::Result;
 use ghost_sandbox::{Captured, Command, Feed, Finished, NotTaken, Sandbox};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
@@ -118,7 +119,7 @@ struct EndGuard(Arc<Process>);
 
 impl Drop for EndGuard {
     fn drop(&mut self) {
-        let lost = Refusal::new(Code::Internal, "the command's task failed").hint("check what it did");
+        let lost = refusal!(Internal, "the command's task failed").hint("check what it did");
         self.0.end(ProcessState::Lost(lost));
     }
 }
@@ -202,21 +203,17 @@ impl Process {
     ///
     /// # Errors
     /// `Conflict` if it has ended or its input is closed, `RateLimited` if it does not read.
-    pub fn write(&self, data: &[u8], close: bool) -> Result<(), Refusal> {
-        let ended = || {
-            Refusal::new(Code::Conflict, format!("{} does not read any more", self.session_id))
-                .hint("poll it to see its end")
-        };
+    pub fn write(&self, data: &[u8], close: bool) -> Result<()> {
+        let ended = || refusal!(Conflict, "{} does not read any more", self.session_id).hint("poll it to see its end");
         if !self.runs() {
             return Err(ended());
         }
         self.feed.push(data).map_err(|why| match why {
             NotTaken::Closed => ended(),
-            NotTaken::Full => Refusal::new(
-                Code::RateLimited,
-                format!("{} has not read what was written before; nothing was written", self.session_id),
-            )
-            .hint("write less at once, or poll first"),
+            NotTaken::Full => {
+                refusal!(RateLimited, "{} has not read what was written before; nothing was written", self.session_id)
+                    .hint("write less at once, or poll first")
+            }
         })?;
         if close {
             self.feed.close();
@@ -387,7 +384,7 @@ impl Processes {
     ///
     /// # Errors
     /// `OutcomeUnknown` if it began before the daemon's last start, and `NotFound`.
-    pub fn one(&self, agent_id: &AgentId, session_id: &str) -> Result<Arc<Process>, Refusal> {
+    pub fn one(&self, agent_id: &AgentId, session_id: &str) -> Result<Arc<Process>> {
         if let Some(process) = lock(&self.all).get(session_id).filter(|one| one.agent_id == *agent_id) {
             return Ok(Arc::clone(process));
         }
@@ -395,9 +392,9 @@ impl Processes {
         if let Some(boot) = boot.filter(|boot| boot.len() == 8 && boot.bytes().all(|byte| byte.is_ascii_hexdigit()))
             && self.boot.get().is_none_or(|own| own != boot)
         {
-            return Err(Refusal::new(
-                Code::OutcomeUnknown,
-                format!("{session_id} was lost: the daemon has started again since, and its command was killed"),
+            return Err(refusal!(
+                OutcomeUnknown,
+                "{session_id} was lost: the daemon has started again since, and its command was killed"
             )
             .hint("check what it did before you run it again"));
         }
@@ -430,6 +427,8 @@ impl Processes {
 
 #[cfg(test)]
 mod tests {
+    use ghost_domain::Code;
+
     use super::*;
 
     #[test]

@@ -7,9 +7,10 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use ghost_config::Plan;
 use ghost_config::plan::is_of_channel;
 use ghost_domain::text::{nearest, shown};
-use ghost_domain::tool_catalogue::{CALL, CATALOGUE, DESCRIBE, canonical, entry, from_wire};
+use ghost_domain::tool_catalogue::{CATALOGUE, canonical, entry, from_wire};
 use ghost_domain::transcript::ToolSpec;
-use ghost_domain::{Code, Refusal, SeenTools, ToolChanges};
+use ghost_domain::{SeenTools, ToolChanges, refusal};
+use ghost_operations::Result;
 use serde_json::Value;
 
 use crate::context::Caller;
@@ -66,12 +67,12 @@ struct Granted {
 
 impl ToolTable {
     /// Builds the table. Two tools of the same name are refused.
-    pub fn new(tools: Vec<Tool>) -> Result<Self, Refusal> {
+    pub fn new(tools: Vec<Tool>) -> Result<Self> {
         let mut table = BTreeMap::new();
         for tool in tools {
             let name = tool.spec.name.clone();
             if table.insert(name.clone(), Arc::new(tool)).is_some() {
-                return Err(Refusal::new(Code::Conflict, format!("two tools are named {name}")));
+                return Err(refusal!(Conflict, "two tools are named {name}"));
             }
         }
         let absent = CATALOGUE.iter().filter(|entry| !table.contains_key(entry.name));
@@ -203,8 +204,7 @@ impl Registry {
         let named = |tool: &&Arc<Tool>| seen.sent.contains_key(&tool.spec.name);
         let specs = |sent: bool| {
             let tools = self.granted.tools.iter().filter(|tool| named(tool) == sent);
-            let is_means = |name: &str| name == CALL || name == DESCRIBE;
-            let tools = tools.filter(|tool| sent || !is_means(&tool.spec.name));
+            let tools = tools.filter(|tool| sent || !offer::is_means(&tool.spec.name));
             tools.map(|tool| naming(&tool.spec, &self.granted.receivers)).collect::<Arc<[ToolSpec]>>()
         };
         let kept = Arc::new(Offer { sent: specs(true), deferred: specs(false) });
@@ -267,7 +267,7 @@ impl Registry {
 
     /// Finds the tool of a call, and the alias if one was used. An existing tool that is not
     /// granted is denied; a name that does not exist is unknown. Neither runs.
-    pub fn find(&self, name: &str) -> Result<(Arc<Tool>, Option<String>), Refusal> {
+    pub fn find(&self, name: &str) -> Result<(Arc<Tool>, Option<String>)> {
         let dotted = from_wire(name);
         let resolved = self.resolved(&dotted);
         let found = self.granted.tools.binary_search_by(|tool| tool.spec.name.as_str().cmp(resolved));
@@ -278,19 +278,22 @@ impl Registry {
         }
         if self.table.tools.contains_key(resolved) {
             if self.caller.channel.is_none() && is_of_channel(resolved) {
-                let what = format!("{resolved} exists only in a turn that comes from a conversation outside");
-                return Err(Refusal::new(Code::Unsupported, what)
-                    .hint("send a message instead, or wait for a turn that comes from a conversation"));
+                return Err(refusal!(
+                    Unsupported,
+                    "{resolved} exists only in a turn that comes from a conversation outside"
+                )
+                .hint("send a message instead, or wait for a turn that comes from a conversation"));
             }
-            return Err(Refusal::new(Code::AccessDenied, format!("{} may not use {resolved}", self.caller.agent_id))
+            return Err(refusal!(AccessDenied, "{} may not use {resolved}", self.caller.agent_id)
                 .hint(self.why_denied(resolved)));
         }
         if let Some(why) = self.table.absent.get(resolved) {
-            let what = format!("{resolved} is not available: {why}");
-            return Err(Refusal::new(Code::Unsupported, what).hint("use one of the tools you were given"));
+            return Err(
+                refusal!(Unsupported, "{resolved} is not available: {why}").hint("use one of the tools you were given")
+            );
         }
         let near = nearest(&dotted, self.granted.tools.iter().map(|tool| tool.spec.name.as_str()));
-        let refusal = Refusal::new(Code::UnknownTool, format!("there is no tool `{}`", shown(&dotted, 80)));
+        let refusal = refusal!(UnknownTool, "there is no tool `{}`", shown(&dotted, 80));
         Err(match near {
             Some(near) => refusal.hint(format!("did you mean `{near}`?")),
             None => refusal.hint("use one of the tools you were given"),

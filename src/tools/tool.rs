@@ -10,7 +10,8 @@ use ghost_config::plan::{Plan, ToolboxPlan, is_of_channel};
 use ghost_config::spec::AgentSpec;
 use ghost_domain::text::nearest;
 use ghost_domain::transcript::ToolSpec;
-use ghost_domain::{ApprovalPlan, Code, HeldSkill, Refusal};
+use ghost_domain::{ApprovalPlan, HeldSkill, refusal};
+use ghost_operations::Result;
 use jsonschema::error::ValidationErrorKind;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
@@ -84,17 +85,12 @@ pub trait Approvable: Send + Sync + 'static {
     ///
     /// # Errors
     /// `Unavailable` if they cannot be looked at.
-    async fn closer(
-        &self,
-        _services: &WorldServices,
-        _caller: &Caller,
-        _arguments: &Value,
-    ) -> Result<Option<String>, Refusal> {
+    async fn closer(&self, _services: &WorldServices, _caller: &Caller, _arguments: &Value) -> Result<Option<String>> {
         Ok(None)
     }
 
     /// What exactly the call would do. It is asked for before and after the wait.
-    async fn plan(&self, call: &CallContext, arguments: &Value) -> Result<ApprovalPlan, Refusal>;
+    async fn plan(&self, call: &CallContext, arguments: &Value) -> Result<ApprovalPlan>;
 }
 
 /// Why an approval of this tool holds once only: the same arguments would reach other people in another conversation.
@@ -248,7 +244,7 @@ impl Tool {
         services: &WorldServices,
         caller: &Caller,
         arguments: &Value,
-    ) -> Result<Option<String>, Refusal> {
+    ) -> Result<Option<String>> {
         match &self.approvable {
             Some(own) => own.closer(services, caller, arguments).await,
             None => Ok(None),
@@ -259,7 +255,7 @@ impl Tool {
     ///
     /// # Errors
     /// Why the tool cannot say so; the call must not run then.
-    pub async fn approval_plan(&self, call: &CallContext, arguments: &Value) -> Result<ApprovalPlan, Refusal> {
+    pub async fn approval_plan(&self, call: &CallContext, arguments: &Value) -> Result<ApprovalPlan> {
         match &self.approvable {
             Some(own) => own.plan(call, arguments).await,
             None => {
@@ -327,25 +323,22 @@ impl Tool {
 
     /// Checks arguments against the schema before anything runs. The refusal names each
     /// wrong field.
-    pub fn validate(&self, arguments: &Value) -> Result<(), Refusal> {
+    pub fn validate(&self, arguments: &Value) -> Result<()> {
         if let Some(text) = arguments.as_str() {
-            let what = format!(
+            return Err(refusal!(
+                InvalidArguments,
                 "{}: the arguments are not a JSON object but {} bytes of text that cannot be parsed as one",
                 self.spec.name,
                 text.len()
-            );
-            return Err(Refusal::new(Code::InvalidArguments, what)
-                .hint("an answer that reaches its token limit is cut there: call again, with less in one call"));
+            )
+            .hint("an answer that reaches its token limit is cut there: call again, with less in one call"));
         }
         if !arguments.is_object() {
-            return Err(Refusal::new(
-                Code::InvalidArguments,
-                format!("{}: the arguments must be a JSON object", self.spec.name),
-            )
-            .hint("call the tool again with an object that matches its schema"));
+            return Err(refusal!(InvalidArguments, "{}: the arguments must be a JSON object", self.spec.name)
+                .hint("call the tool again with an object that matches its schema"));
         }
         let Some(validator) = self.validator() else {
-            return Err(Refusal::new(Code::Internal, format!("the schema of {} is not valid", self.spec.name)));
+            return Err(refusal!(Internal, "the schema of {} is not valid", self.spec.name));
         };
         let mut problems = Vec::new();
         for error in validator.iter_errors(arguments) {

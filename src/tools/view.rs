@@ -9,6 +9,7 @@ use ghost_domain::journal::CallOutcome;
 use ghost_domain::text::{MORE_MARK, clip, cut_marked, prefix_bytes};
 use ghost_domain::write_acl::WorkspacePath;
 use ghost_domain::{CallId, Limits, Refusal};
+use ghost_operations::Result;
 use serde_json::{Map, Value, json};
 
 use crate::context::CallContext;
@@ -91,7 +92,7 @@ pub async fn save(call: &CallContext, view_bytes: usize, mut output: Output) -> 
     output
 }
 
-async fn write(call: &CallContext, content: &Value) -> Result<Option<String>, Refusal> {
+async fn write(call: &CallContext, content: &Value) -> Result<Option<String>> {
     let agent_id = &call.caller.agent_id;
     let dir = WorkspacePath::parse(&format!("{}/{DIR}", agent_id.home()), false)?;
     let path = WorkspacePath::parse(&format!("{}/{}.txt", dir.as_str(), call.call_id), false)?;

@@ -20,8 +20,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use cap_std::fs::Dir;
 use ghost_domain::droid::TASK_FILE;
 use ghost_domain::journal::FilePlan;
+use ghost_domain::refusal;
 use ghost_domain::write_acl::WorkspacePath;
-use ghost_domain::{AgentId, Code, ImageFile, Refusal, WatchSnapshot};
+use ghost_domain::{AgentId, Code, ImageFile, WatchSnapshot};
+use ghost_operations::Result;
 use ghost_sandbox::remote::tree::Tree;
 
 pub use encoding::Encoding;
@@ -59,7 +61,7 @@ impl Workspace {
     ///
     /// `Unavailable` if the directory cannot be created or opened, `PathDenied` if something else
     /// is in its place.
-    pub fn open(root: &Path) -> Result<Self, Refusal> {
+    pub fn open(root: &Path) -> Result<Self> {
         Self::build(root, false)
     }
 
@@ -69,11 +71,11 @@ impl Workspace {
     /// # Errors
     ///
     /// See [`open`](Self::open).
-    pub fn inline(root: &Path) -> Result<Self, Refusal> {
+    pub fn inline(root: &Path) -> Result<Self> {
         Self::build(root, true)
     }
 
-    fn build(root: &Path, inline: bool) -> Result<Self, Refusal> {
+    fn build(root: &Path, inline: bool) -> Result<Self> {
         let place = root.to_owned();
         let root = layout::open_root(root)?;
         layout::create_seed(&root)?;
@@ -95,7 +97,7 @@ impl Workspace {
     /// # Errors
     ///
     /// `Unavailable` if the runtime is shutting down.
-    pub async fn is_lost(&self) -> Result<bool, Refusal> {
+    pub async fn is_lost(&self) -> Result<bool> {
         let place = self.place.clone();
         self.on_disk(move |disk| Ok(layout::has_moved(&disk.root, &place))).await
     }
@@ -106,7 +108,7 @@ impl Workspace {
     ///
     /// `PathDenied` if a symbolic link stands in the way; `Unavailable` if the disk fails, or a command writes there
     /// meanwhile.
-    pub async fn remove_tree(&self, path: &WorkspacePath) -> Result<bool, Refusal> {
+    pub async fn remove_tree(&self, path: &WorkspacePath) -> Result<bool> {
         reading::check_name(path)?;
         let (place, path) = (self.place.clone(), path.as_str().to_owned());
         self.offload(move || {
@@ -122,10 +124,10 @@ impl Workspace {
     /// # Errors
     ///
     /// The error of `work`; `Unavailable` if the runtime is shutting down.
-    pub async fn offload<T, F>(&self, work: F) -> Result<T, Refusal>
+    pub async fn offload<T, F>(&self, work: F) -> Result<T>
     where
         T: Send + 'static,
-        F: FnOnce() -> Result<T, Refusal> + Send + 'static,
+        F: FnOnce() -> Result<T> + Send + 'static,
     {
         if self.inline {
             return work();
@@ -134,26 +136,26 @@ impl Workspace {
             Ok(result) => result,
             Err(error) => match error.try_into_panic() {
                 Ok(panic) => std::panic::resume_unwind(panic),
-                Err(_) => Err(Refusal::new(Code::Unavailable, "the daemon is stopping")
+                Err(_) => Err(refusal!(Unavailable, "the daemon is stopping")
                     .hint("nothing was changed; try again when it is back")),
             },
         }
     }
 
-    async fn on_disk<T, F>(&self, work: F) -> Result<T, Refusal>
+    async fn on_disk<T, F>(&self, work: F) -> Result<T>
     where
         T: Send + 'static,
-        F: FnOnce(&Disk) -> Result<T, Refusal> + Send + 'static,
+        F: FnOnce(&Disk) -> Result<T> + Send + 'static,
     {
         let disk = Arc::clone(&self.disk);
         self.offload(move || work(&disk)).await
     }
 
     /// Runs work about one path.
-    async fn at<T, F>(&self, path: &WorkspacePath, work: F) -> Result<T, Refusal>
+    async fn at<T, F>(&self, path: &WorkspacePath, work: F) -> Result<T>
     where
         T: Send + 'static,
-        F: FnOnce(&Dir, &WorkspacePath) -> Result<T, Refusal> + Send + 'static,
+        F: FnOnce(&Dir, &WorkspacePath) -> Result<T> + Send + 'static,
     {
         let path = path.clone();
         self.on_disk(move |disk| work(&disk.root, &path)).await
@@ -164,7 +166,7 @@ impl Workspace {
     /// # Errors
     ///
     /// `PathDenied` if something else is in the way, `Unavailable` if the disk fails.
-    pub async fn ensure_agent(&self, agent_id: &AgentId) -> Result<(), Refusal> {
+    pub async fn ensure_agent(&self, agent_id: &AgentId) -> Result<()> {
         let agent_id = agent_id.clone();
         self.on_disk(move |disk| layout::create_agent(&disk.root, &agent_id)).await
     }
@@ -176,7 +178,7 @@ impl Workspace {
     /// # Errors
     ///
     /// As for [`ensure_agent`](Self::ensure_agent).
-    pub async fn ensure_droid(&self, droid_id: &AgentId, task: String, is_first: bool) -> Result<(), Refusal> {
+    pub async fn ensure_droid(&self, droid_id: &AgentId, task: String, is_first: bool) -> Result<()> {
         let path = WorkspacePath::parse(&format!("{}/{TASK_FILE}", droid_id.home()), false)?;
         self.on_disk(move |disk| layout::create_droid(&disk.root, &path, &task, is_first)).await
     }
@@ -187,7 +189,7 @@ impl Workspace {
     ///
     /// `NotFound`; `TooLarge` above the limit; `InvalidArguments` for a directory; `PathDenied` for
     /// a device, a pipe, or a link that leads out.
-    pub async fn read(&self, path: &WorkspacePath, max_bytes: u64) -> Result<Vec<u8>, Refusal> {
+    pub async fn read(&self, path: &WorkspacePath, max_bytes: u64) -> Result<Vec<u8>> {
         self.at(path, move |root, path| reading::read(root, path, max_bytes)).await
     }
 
@@ -198,7 +200,7 @@ impl Workspace {
     ///
     /// The errors of [`read`](Self::read); `TooLarge` for an image that providers refuse for its bytes or its sides;
     /// `InvalidArguments` for one that is damaged or moves.
-    pub async fn image(&self, path: &WorkspacePath) -> Result<Option<ImageFile>, Refusal> {
+    pub async fn image(&self, path: &WorkspacePath) -> Result<Option<ImageFile>> {
         self.at(path, reading::image).await
     }
 
@@ -207,7 +209,7 @@ impl Workspace {
     /// # Errors
     ///
     /// `Unavailable` if the runtime is shutting down.
-    pub async fn look_at_repositories(&self, places: GitPlaces) -> Result<GitLook, Refusal> {
+    pub async fn look_at_repositories(&self, places: GitPlaces) -> Result<GitLook> {
         self.on_disk(move |disk| Ok(repositories::look(&disk.root, &places))).await
     }
 
@@ -216,7 +218,7 @@ impl Workspace {
     /// # Errors
     ///
     /// `PathDenied` if it is.
-    pub async fn check_outside_repositories(&self, path: &WorkspacePath) -> Result<(), Refusal> {
+    pub async fn check_outside_repositories(&self, path: &WorkspacePath) -> Result<()> {
         self.at(path, repositories::check_outside).await
     }
 
@@ -226,7 +228,7 @@ impl Workspace {
     /// # Errors
     ///
     /// The errors of [`read`](Self::read), without `TooLarge`.
-    pub fn size_now(&self, path: &WorkspacePath) -> Result<u64, Refusal> {
+    pub fn size_now(&self, path: &WorkspacePath) -> Result<u64> {
         reading::size(&self.disk.root, path)
     }
 
@@ -236,7 +238,7 @@ impl Workspace {
     ///
     /// The errors of [`read`](Self::read), and `InvalidArguments` for a file that is not text in a
     /// known [`Encoding`].
-    pub async fn read_text(&self, path: &WorkspacePath, lines: Lines) -> Result<FileText, Refusal> {
+    pub async fn read_text(&self, path: &WorkspacePath, lines: Lines) -> Result<FileText> {
         self.at(path, move |root, path| reading::read_text(root, path, lines)).await
     }
 
@@ -247,7 +249,7 @@ impl Workspace {
     ///
     /// The errors of [`read_text`](Self::read_text); also `InvalidArguments` for text that is not
     /// UTF-8, `PathDenied` for a symbolic link anywhere in the path, `TooLarge`.
-    pub async fn text_for_change(&self, path: &WorkspacePath, max_bytes: u64) -> Result<Option<String>, Refusal> {
+    pub async fn text_for_change(&self, path: &WorkspacePath, max_bytes: u64) -> Result<Option<String>> {
         self.at(path, move |root, path| reading::whole_text(root, path, max_bytes)).await
     }
 
@@ -258,7 +260,7 @@ impl Workspace {
     ///
     /// `PathDenied` if the path contains a symbolic link or something other than a regular file is
     /// there; `TooLarge` above 64 MiB.
-    pub async fn hash(&self, path: &WorkspacePath) -> Result<Option<String>, Refusal> {
+    pub async fn hash(&self, path: &WorkspacePath) -> Result<Option<String>> {
         self.at(path, reading::hash).await
     }
 
@@ -269,7 +271,7 @@ impl Workspace {
     ///
     /// `PathDenied` as for [`hash`](Self::hash); `Unavailable` for a full or read-only disk, with
     /// the old content unchanged.
-    pub async fn write_atomic(&self, path: &WorkspacePath, bytes: &[u8]) -> Result<(), Refusal> {
+    pub async fn write_atomic(&self, path: &WorkspacePath, bytes: &[u8]) -> Result<()> {
         let (path, bytes) = (path.clone(), bytes.to_vec());
         self.on_disk(move |disk| {
             let _held = disk.lock(&path);
@@ -286,15 +288,15 @@ impl Workspace {
     ///
     /// `Conflict` if a file has changed since; `OutcomeUnknown` if a part was written and could not be taken back;
     /// otherwise the errors of [`write_atomic`](Self::write_atomic), with every file unchanged.
-    pub async fn carry_out(&self, writes: Vec<FileWrite>) -> Result<(), Refusal> {
+    pub async fn carry_out(&self, writes: Vec<FileWrite>) -> Result<()> {
         let paths = writes
             .iter()
             .map(|write| WorkspacePath::parse(&write.plan.path, false))
-            .collect::<Result<Vec<WorkspacePath>, Refusal>>()?;
+            .collect::<Result<Vec<WorkspacePath>>>()?;
         let mut names: Vec<&str> = paths.iter().map(WorkspacePath::as_str).collect();
         names.sort_unstable();
         if let Some(twice) = names.windows(2).find(|pair| pair[0] == pair[1]) {
-            return Err(Refusal::new(Code::InvalidArguments, format!("`{}` would be written twice", twice[0]))
+            return Err(refusal!(InvalidArguments, "`{}` would be written twice", twice[0])
                 .hint("nothing was written; put all changes of a file into one"));
         }
         self.on_disk(move |disk| {
@@ -310,7 +312,7 @@ impl Workspace {
     /// # Errors
     ///
     /// The errors of [`hash`](Self::hash).
-    pub async fn take_back(&self, plans: &[FilePlan]) -> Result<bool, Refusal> {
+    pub async fn take_back(&self, plans: &[FilePlan]) -> Result<bool> {
         let mut all = true;
         for plan in plans {
             let (path, plan) = (WorkspacePath::parse(&plan.path, false)?, plan.clone());
@@ -336,7 +338,7 @@ impl Workspace {
     /// # Errors
     ///
     /// The errors of [`write_atomic`](Self::write_atomic).
-    pub async fn append(&self, path: &WorkspacePath, bytes: Vec<u8>) -> Result<(), Refusal> {
+    pub async fn append(&self, path: &WorkspacePath, bytes: Vec<u8>) -> Result<()> {
         let path = path.clone();
         self.on_disk(move |disk| {
             let _held = disk.lock(&path);
@@ -350,7 +352,7 @@ impl Workspace {
     /// # Errors
     ///
     /// The errors of [`hash`](Self::hash), but `TooLarge`.
-    pub async fn digest(&self, path: &WorkspacePath) -> Result<Option<(String, u64)>, Refusal> {
+    pub async fn digest(&self, path: &WorkspacePath) -> Result<Option<(String, u64)>> {
         self.at(path, reading::digest).await
     }
 
@@ -362,12 +364,7 @@ impl Workspace {
     ///
     /// `TooLarge` above the limit; `PathDenied` if a symbolic link or a device is in the path, or
     /// if the daemon may not read a directory; `Unavailable` if a directory cannot be read now.
-    pub async fn stamps(
-        &self,
-        path: &WorkspacePath,
-        recursive: bool,
-        limit: usize,
-    ) -> Result<Option<WatchSnapshot>, Refusal> {
+    pub async fn stamps(&self, path: &WorkspacePath, recursive: bool, limit: usize) -> Result<Option<WatchSnapshot>> {
         self.at(path, move |root, path| walk::stamps(root, path, recursive, limit)).await
     }
 
@@ -377,12 +374,7 @@ impl Workspace {
     /// # Errors
     ///
     /// The errors of [`stamps`](Self::stamps), with at most 1,000 files.
-    pub async fn keep_newest(
-        &self,
-        dir: &WorkspacePath,
-        keep: usize,
-        is_meant: fn(&str) -> bool,
-    ) -> Result<(), Refusal> {
+    pub async fn keep_newest(&self, dir: &WorkspacePath, keep: usize, is_meant: fn(&str) -> bool) -> Result<()> {
         let dir = dir.clone();
         self.on_disk(move |disk| {
             let Some(seen) = walk::stamps(&disk.root, &dir, false, 1_000)? else { return Ok(()) };
@@ -411,13 +403,7 @@ impl Workspace {
     ///
     /// `NotFound`; `InvalidArguments` if `path` is not a directory; `PathDenied` for a link that
     /// leads out.
-    pub async fn list(
-        &self,
-        path: &WorkspacePath,
-        depth: u32,
-        glob: Option<&str>,
-        limit: usize,
-    ) -> Result<Listing, Refusal> {
+    pub async fn list(&self, path: &WorkspacePath, depth: u32, glob: Option<&str>, limit: usize) -> Result<Listing> {
         let (path, glob) = (path.clone(), glob.map(str::to_owned));
         self.on_disk(move |disk| walk::list(&disk.root, &path, depth, glob.as_deref(), limit)).await
     }

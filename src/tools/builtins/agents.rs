@@ -8,10 +8,10 @@ use cap_std::fs::Dir;
 use ghost_config::plan::HeartbeatPlan;
 use ghost_domain::text::one_line;
 use ghost_domain::write_acl::WorkspacePath;
-use ghost_domain::{Activity, Agent, AgentId, AgentKind, AgentStatus, Code, Desired, Refusal};
-use ghost_operations::Tx;
+use ghost_domain::{Activity, Agent, AgentId, AgentKind, AgentStatus, Code, Desired, Refusal, refusal};
 use ghost_operations::agents::{self as rules, NewAgent};
 use ghost_operations::schedules::Wanted;
+use ghost_operations::{Result, Tx};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -97,7 +97,7 @@ pub(super) struct InspectParams {
     limit: Option<u32>,
 }
 
-pub(super) async fn list(call: &CallContext, params: ListParams) -> Result<Output, Refusal> {
+pub(super) async fn list(call: &CallContext, params: ListParams) -> Result<Output> {
     let agents = call.services.store.read(|r| Ok::<_, Refusal>(r.agent_list(false)?)).await?;
     let (status, activities) = (params.status, call.services.control.activities());
     let selected = agents.iter().filter(|agent| {
@@ -136,7 +136,7 @@ pub fn wanted_heartbeat(heartbeat: &HeartbeatPlan) -> Wanted {
     Wanted { every_ms, target: heartbeat.target.clone() }
 }
 
-pub(super) fn create(call: &CallContext, params: CreateParams, w: &mut Tx) -> Result<Output, Refusal> {
+pub(super) fn create(call: &CallContext, params: CreateParams, w: &mut Tx) -> Result<Output> {
     let overrides = params.overrides.map_or(Value::Null, Value::Object);
     let plan = call.services.plan();
     plan.check_create(&params.archetype, &overrides)?;
@@ -186,13 +186,13 @@ pub(super) fn create(call: &CallContext, params: CreateParams, w: &mut Tx) -> Re
     Ok(content.into())
 }
 
-pub(super) fn start(call: &CallContext, params: StartParams, w: &mut Tx) -> Result<Output, Refusal> {
+pub(super) fn start(call: &CallContext, params: StartParams, w: &mut Tx) -> Result<Output> {
     let target = agent_id(w, &params.agent_id)?;
     let (agent, changed) = rules::start(w, &call.party(), &target)?;
     Ok(json!({ "agent_id": agent.agent_id, "status": agent.status, "changed": changed }).into())
 }
 
-pub(super) fn stop(call: &CallContext, params: StopParams, w: &mut Tx) -> Result<Output, Refusal> {
+pub(super) fn stop(call: &CallContext, params: StopParams, w: &mut Tx) -> Result<Output> {
     let target = agent_id(w, &params.agent_id)?;
     let reason = params.reason.as_deref().map(one_line).filter(|reason| !reason.is_empty());
     let (by, reason) = (call.party(), reason.as_deref());
@@ -203,7 +203,7 @@ pub(super) fn stop(call: &CallContext, params: StopParams, w: &mut Tx) -> Result
     Ok(json!({ "agent_id": agent.agent_id, "status": agent.status, "changed": changed }).into())
 }
 
-pub(super) fn delete(call: &CallContext, params: DeleteParams, w: &mut Tx) -> Result<Output, Refusal> {
+pub(super) fn delete(call: &CallContext, params: DeleteParams, w: &mut Tx) -> Result<Output> {
     let target = agent_id(w, &params.agent_id)?;
     let reason = params.reason.as_deref().map(one_line).filter(|reason| !reason.is_empty());
     let gone = rules::delete_own(w, &call.party(), &target, reason.as_deref())?;
@@ -214,16 +214,14 @@ pub(super) fn delete(call: &CallContext, params: DeleteParams, w: &mut Tx) -> Re
     Ok(content.into())
 }
 
-pub(super) async fn inspect(call: &CallContext, params: InspectParams) -> Result<Output, Refusal> {
+pub(super) async fn inspect(call: &CallContext, params: InspectParams) -> Result<Output> {
     let target = call.services.read(move |r| agent_of(r, &params.agent_id)).await?.agent_id;
     let Some(data) = call.services.data_dir() else {
-        return Err(
-            Refusal::new(Code::Unavailable, "this world keeps no memory files").hint("ask the agent itself instead")
-        );
+        return Err(refusal!(Unavailable, "this world keeps no memory files").hint("ask the agent itself instead"));
     };
     let (root, inside) = (data.join("agents"), format!("{target}/memory"));
     if params.limit == Some(0) {
-        return Err(Refusal::new(Code::InvalidArguments, "limit is 0; it must be 1 or more")
+        return Err(refusal!(InvalidArguments, "limit is 0; it must be 1 or more")
             .hint("leave it out to get as much as one result holds"));
     }
     let selected = params.path.as_deref().map(|path| WorkspacePath::parse(path, false)).transpose();
@@ -252,7 +250,7 @@ fn memory_file(
     path: &WorkspacePath,
     limit: Option<u32>,
     max_bytes: usize,
-) -> Result<Output, Refusal> {
+) -> Result<Output> {
     // The hints of workspace refusals do not apply to memory files.
     let with_memory_hint = |refusal: Refusal| match refusal.code {
         Code::NotFound | Code::PathDenied | Code::InvalidArguments => refusal.hint(MEMORY_HINT),
@@ -267,7 +265,7 @@ fn memory_file(
     Ok(Output::cut(content, text.truncated))
 }
 
-fn memory_files(memory: Option<&Dir>, target: &AgentId, limit: Option<u32>) -> Result<Output, Refusal> {
+fn memory_files(memory: Option<&Dir>, target: &AgentId, limit: Option<u32>) -> Result<Output> {
     let limit = limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(MEMORY_FILES).min(MEMORY_FILES);
     let listing = match memory {
         Some(memory) => list_dir(memory, &WorkspacePath::parse("", true)?, MEMORY_DEPTH, None, limit)?,

@@ -11,7 +11,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use ghost_domain::json_text::readable;
 use ghost_domain::text::{clip, shown};
-use ghost_domain::{Code, Refusal};
+use ghost_domain::{Refusal, refusal};
+use ghost_operations::Result;
 use ghost_sandbox::{Alone, End, PROXY, Sandbox};
 use ghost_web::{Web, filename};
 use schemars::JsonSchema;
@@ -115,12 +116,12 @@ struct Answer {
     height: Option<u32>,
 }
 
-pub(super) async fn browser(call: &CallContext, params: BrowserParams) -> Result<Output, Refusal> {
+pub(super) async fn browser(call: &CallContext, params: BrowserParams) -> Result<Output> {
     let web = web_of(call)?;
     let sandbox = call
         .services
         .sandbox()
-        .ok_or_else(|| Refusal::new(Code::Unavailable, "this world has no sandbox").hint("do it without a browser"))?;
+        .ok_or_else(|| refusal!(Unavailable, "this world has no sandbox").hint("do it without a browser"))?;
     let viewport = viewport(params.viewport)?;
     let is_file = matches!(params.action, Action::Screenshot | Action::Pdf);
     // What cannot be saved is not opened.
@@ -213,36 +214,36 @@ fn url_shown(url: &url::Url) -> String {
     shown(url.as_str(), 200)
 }
 
-fn viewport(given: Option<[u32; 2]>) -> Result<[u32; 2], Refusal> {
+fn viewport(given: Option<[u32; 2]>) -> Result<[u32; 2]> {
     let sides = given.unwrap_or(SIDE_DEFAULT);
     if sides.iter().all(|side| (16..=SIDE_MAX).contains(side)) {
         return Ok(sides);
     }
-    Err(Refusal::new(Code::InvalidArguments, format!("a window has no sides of {} and {} pixels", sides[0], sides[1]))
+    Err(refusal!(InvalidArguments, "a window has no sides of {} and {} pixels", sides[0], sides[1])
         .hint(format!("give two numbers from 16 to {SIDE_MAX}"))
         .details(json!({ "field": "viewport" })))
 }
 
 /// The browser did not do it.
 fn failed(url: &str, why: &str) -> Refusal {
-    Refusal::new(Code::ExecFailed, format!("the browser could not show {url}: {}", shown(why.trim(), 300)))
+    refusal!(ExecFailed, "the browser could not show {url}: {}", shown(why.trim(), 300))
         .hint("try tool.fetch, or again later")
 }
 
 /// The answer, if the page was opened.
-fn opened(answer: Answer, url: &str) -> Result<Answer, Refusal> {
+fn opened(answer: Answer, url: &str) -> Result<Answer> {
     if let Some(why) = &answer.failed {
         return Err(failed(url, why));
     }
     if let Some(code) = &answer.refusal {
-        let what = format!("{url} led to a page that may not be opened ({})", shown(code, 40));
-        return Err(Refusal::new(Code::PolicyDenied, what).hint("use another source"));
+        return Err(refusal!(PolicyDenied, "{url} led to a page that may not be opened ({})", shown(code, 40))
+            .hint("use another source"));
     }
     if let Some(error) = &answer.error {
         // A tunnel that the proxy refuses has no page that says why.
         let may_be_refused = error.contains("ERR_TUNNEL_CONNECTION_FAILED");
         let more = if may_be_refused { "; it cannot be reached, or may not" } else { "" };
-        return Err(Refusal::new(Code::Unavailable, format!("{url} failed: {}{more}", shown(error, 120)))
+        return Err(refusal!(Unavailable, "{url} failed: {}{more}", shown(error, 120))
             .hint("check the address, or try again later"));
     }
     Ok(answer)
@@ -250,6 +251,7 @@ fn opened(answer: Answer, url: &str) -> Result<Answer, Refusal> {
 
 #[cfg(test)]
 mod tests {
+    use ghost_domain::Code;
     use serde_json::Value;
 
     use super::*;

@@ -6,9 +6,9 @@ use ghost_config::plan::Plan;
 use ghost_domain::conversation::{is_file_name, is_mime_type, mime_of};
 use ghost_domain::text::clip;
 use ghost_domain::write_acl::WorkspacePath;
-use ghost_domain::{ActionKind, ApprovalPlan, Attachment, BoundFile, ChannelContext, Code, Conversation, Refusal};
-use ghost_operations::Tx;
+use ghost_domain::{ActionKind, ApprovalPlan, Attachment, BoundFile, ChannelContext, Conversation, Refusal, refusal};
 use ghost_operations::conversations::{self as rules, AllowedActions, ChannelAction, Handover, Post};
+use ghost_operations::{Result, Tx};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -68,9 +68,9 @@ pub(super) struct HandoffParams {
 
 /// The conversation that the call's turn came from. Registries without a conversation do not
 /// contain these tools, so the refusal is only a safeguard.
-pub(super) fn channel(call: &CallContext) -> Result<ChannelContext, Refusal> {
+pub(super) fn channel(call: &CallContext) -> Result<ChannelContext> {
     call.caller.channel.ok_or_else(|| {
-        Refusal::new(Code::AccessDenied, "this turn does not come from a conversation with someone outside")
+        refusal!(AccessDenied, "this turn does not come from a conversation with someone outside")
             .hint("to tell another agent something, use syscall.message.send")
     })
 }
@@ -82,13 +82,14 @@ fn attachment(
     path: &WorkspacePath,
     name: Option<&str>,
     mime_type: Option<&str>,
-) -> Result<Attachment, Refusal> {
+) -> Result<Attachment> {
     let bytes = call.services.workspace.size_now(path)?;
     let limit = call.services.ctx.limits().attachment_bytes;
     if bytes > u64::from(limit) {
-        return Err(Refusal::new(
-            Code::TooLarge,
-            format!("`{}` has {bytes} bytes; at most {limit} are attached", clip(path.as_str(), 120)),
+        return Err(refusal!(
+            TooLarge,
+            "`{}` has {bytes} bytes; at most {limit} are attached",
+            clip(path.as_str(), 120)
         )
         .hint("attach a smaller file, or a part of it")
         .details(json!({ "limit": "attachment_bytes" })));
@@ -96,12 +97,12 @@ fn attachment(
     let own_name = path.as_str().rsplit('/').next().unwrap_or_default();
     let name = name.unwrap_or(own_name);
     if !is_file_name(name) {
-        return Err(Refusal::new(Code::InvalidArguments, format!("`{}` is not a file name", clip(name, 80)))
+        return Err(refusal!(InvalidArguments, "`{}` is not a file name", clip(name, 80))
             .hint("give name as 1 to 128 characters without a slash, for example report.md"));
     }
     let mime_type = mime_type.unwrap_or_else(|| mime_of(name));
     if !is_mime_type(mime_type) {
-        return Err(Refusal::new(Code::InvalidArguments, format!("`{}` is not a media type", clip(mime_type, 80)))
+        return Err(refusal!(InvalidArguments, "`{}` is not a media type", clip(mime_type, 80))
             .hint("give mime_type, for example text/markdown, or omit it"));
     }
     Ok(Attachment { path: path.as_str().to_owned(), name: name.to_owned(), mime_type: mime_type.to_owned(), bytes })
@@ -120,7 +121,7 @@ impl Approvable for SentFiles {
         Need::Nothing
     }
 
-    async fn plan(&self, call: &CallContext, arguments: &Value) -> Result<ApprovalPlan, Refusal> {
+    async fn plan(&self, call: &CallContext, arguments: &Value) -> Result<ApprovalPlan> {
         let list = arguments.get("attachments").and_then(Value::as_array).into_iter().flatten();
         let listed = list.filter_map(Value::as_str).map(|path| WorkspacePath::parse(path, false));
         let one = arguments.get("path").and_then(Value::as_str).map(|path| {
@@ -143,7 +144,7 @@ impl Approvable for SentFiles {
 
 /// Sends a message in the conversation. Besides its reply, this is an agent's only way to do so
 ///.
-fn post(call: &CallContext, post: Post, w: &mut Tx) -> Result<Output, Refusal> {
+fn post(call: &CallContext, post: Post, w: &mut Tx) -> Result<Output> {
     not_blank("content", &post.content)?;
     let conversation_id = channel(call)?.conversation_id;
     let entry = rules::post(w, &call.caller.agent_id, call.turn_id, conversation_id, post)?;
@@ -154,26 +155,21 @@ fn post(call: &CallContext, post: Post, w: &mut Tx) -> Result<Output, Refusal> {
 }
 
 /// `channel.send`: sends a separate message in the thread that the turn came from.
-pub(super) fn send(call: &CallContext, params: SendParams, w: &mut Tx) -> Result<Output, Refusal> {
+pub(super) fn send(call: &CallContext, params: SendParams, w: &mut Tx) -> Result<Output> {
     let post = Post { content: params.content, attachments: Vec::new(), reply_to: params.reply_to };
     self::post(call, post, w)
 }
 
 /// `syscall.channel.send`: like [`send`], with files.
-pub(super) fn send_out(call: &CallContext, params: SendOutParams, w: &mut Tx) -> Result<Output, Refusal> {
+pub(super) fn send_out(call: &CallContext, params: SendOutParams, w: &mut Tx) -> Result<Output> {
     send_with_files(call, params.content, &params.attachments, w)
 }
 
 /// Sends a message with files. Serves `syscall.channel.send` and `message`.
-pub(super) fn send_with_files(
-    call: &CallContext,
-    content: String,
-    paths: &[String],
-    w: &mut Tx,
-) -> Result<Output, Refusal> {
+pub(super) fn send_with_files(call: &CallContext, content: String, paths: &[String], w: &mut Tx) -> Result<Output> {
     channel(call)?;
     if paths.len() > PATHS_MAX {
-        return Err(Refusal::new(Code::InvalidArguments, format!("attachments may name {PATHS_MAX} files at most"))
+        return Err(refusal!(InvalidArguments, "attachments may name {PATHS_MAX} files at most")
             .hint("send the rest with another message"));
     }
     let mut attachments = Vec::with_capacity(paths.len());
@@ -184,12 +180,12 @@ pub(super) fn send_with_files(
 }
 
 /// `channel.file_attach`: attaches a file to the reply that ends the turn.
-pub(super) fn attach(call: &CallContext, params: AttachParams, w: &mut Tx) -> Result<Output, Refusal> {
+pub(super) fn attach(call: &CallContext, params: AttachParams, w: &mut Tx) -> Result<Output> {
     let channel = channel(call)?;
     if !channel.replies {
-        return Err(Refusal::new(
-            Code::Conflict,
-            "this turn does not end with a reply to the conversation, so no file can be attached",
+        return Err(refusal!(
+            Conflict,
+            "this turn does not end with a reply to the conversation, so no file can be attached"
         )
         .hint("send the file with a message of its own: syscall.channel.send with attachments"));
     }
@@ -202,7 +198,7 @@ pub(super) fn attach(call: &CallContext, params: AttachParams, w: &mut Tx) -> Re
 }
 
 /// `channel.handoff` and `syscall.channel.handoff`: hands the conversation to another agent.
-pub(super) fn handoff(call: &CallContext, params: HandoffParams, w: &mut Tx) -> Result<Output, Refusal> {
+pub(super) fn handoff(call: &CallContext, params: HandoffParams, w: &mut Tx) -> Result<Output> {
     let conversation_id = channel(call)?.conversation_id;
     let handover = Handover {
         to: agent_id(w, &params.agent_id)?,
@@ -240,13 +236,13 @@ pub(super) struct MessageParams {
 }
 
 fn missing(field: &str, action: ActionKind) -> Refusal {
-    Refusal::new(Code::InvalidArguments, format!("{action} needs {field}"))
+    refusal!(InvalidArguments, "{action} needs {field}")
         .hint(format!("give {field}"))
         .details(json!({ "field": field }))
 }
 
 /// Refuses arguments that the action does not use: they are a sign of a mistake.
-fn check_unused(params: &MessageParams) -> Result<(), Refusal> {
+fn check_unused(params: &MessageParams) -> Result<()> {
     let (text, id, emoji, remove, options, files) = match params.action {
         ActionKind::Send => (true, false, false, false, false, true),
         ActionKind::Delete => (false, true, false, false, false, false),
@@ -265,7 +261,7 @@ fn check_unused(params: &MessageParams) -> Result<(), Refusal> {
     ] {
         if given && !used {
             let action = params.action;
-            return Err(Refusal::new(Code::InvalidArguments, format!("{action} does not use {field}"))
+            return Err(refusal!(InvalidArguments, "{action} does not use {field}")
                 .hint(format!("leave {field} out, or choose the action that it belongs to"))
                 .details(json!({ "field": field })));
         }
@@ -273,7 +269,7 @@ fn check_unused(params: &MessageParams) -> Result<(), Refusal> {
     Ok(())
 }
 
-fn deed(params: MessageParams) -> Result<ChannelAction, Refusal> {
+fn deed(params: MessageParams) -> Result<ChannelAction> {
     let kind = params.action;
     let text = params.message.ok_or_else(|| missing("message", kind));
     let id = params.message_id;
@@ -294,7 +290,7 @@ fn deed(params: MessageParams) -> Result<ChannelAction, Refusal> {
 }
 
 /// Refuses a receiver other than the conversation of the turn.
-fn check_to(conversation: &Conversation, to: Option<&str>) -> Result<(), Refusal> {
+fn check_to(conversation: &Conversation, to: Option<&str>) -> Result<()> {
     let is_own = |to: &str| {
         to == conversation.thread
             || to == conversation.conversation_id.to_string()
@@ -303,17 +299,14 @@ fn check_to(conversation: &Conversation, to: Option<&str>) -> Result<(), Refusal
     match to {
         None => Ok(()),
         Some(to) if is_own(to) => Ok(()),
-        Some(to) => Err(Refusal::new(
-            Code::AccessDenied,
-            format!("`{}` is not the conversation that this turn comes from", clip(to, 80)),
-        )
-        .hint("leave `to` out; to tell another agent something, use syscall.message.send")
-        .details(json!({ "field": "to" }))),
+        Some(to) => Err(refusal!(AccessDenied, "`{}` is not the conversation that this turn comes from", clip(to, 80))
+            .hint("leave `to` out; to tell another agent something, use syscall.message.send")
+            .details(json!({ "field": "to" }))),
     }
 }
 
 /// `message`.
-pub(super) fn message(call: &CallContext, params: MessageParams, w: &mut Tx) -> Result<Output, Refusal> {
+pub(super) fn message(call: &CallContext, params: MessageParams, w: &mut Tx) -> Result<Output> {
     let conversation_id = channel(call)?.conversation_id;
     check_unused(&params)?;
     let conversation = rules::get(w, conversation_id)?;

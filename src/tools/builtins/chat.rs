@@ -1,11 +1,11 @@
 //! The tools for chat channels: create, post, invite, remove, list, read
 //! the history.
 
-use ghost_domain::{ChannelName, ChatPost, Code, Refusal};
-use ghost_operations::Tx;
+use ghost_domain::{ChannelName, ChatPost, refusal};
 use ghost_operations::chat::{
     self as rules, ChannelView, HISTORY_DEFAULT, HistoryQuery, NewChannel, NewPost, Speaker, shown_name,
 };
+use ghost_operations::{Result, Tx};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -69,7 +69,7 @@ pub(super) struct HistoryParams {
     after_seq: Option<i64>,
 }
 
-fn channel_name(text: &str) -> Result<ChannelName, Refusal> {
+fn channel_name(text: &str) -> Result<ChannelName> {
     text.trim().trim_start_matches('#').parse()
 }
 
@@ -91,9 +91,9 @@ fn post_json(post: &ChatPost) -> Value {
     }))
 }
 
-pub(super) fn create(call: &CallContext, params: CreateParams, w: &mut Tx) -> Result<Output, Refusal> {
+pub(super) fn create(call: &CallContext, params: CreateParams, w: &mut Tx) -> Result<Output> {
     if params.members.len() > NAMES_MAX {
-        return Err(Refusal::new(Code::InvalidArguments, format!("members may list {NAMES_MAX} agents at most"))
+        return Err(refusal!(InvalidArguments, "members may list {NAMES_MAX} agents at most")
             .hint("create the channel with some of them and invite the others"));
     }
     let members = agent_ids(w, &params.members)?;
@@ -112,7 +112,7 @@ pub(super) fn create(call: &CallContext, params: CreateParams, w: &mut Tx) -> Re
     Ok(content.into())
 }
 
-pub(super) fn send(call: &CallContext, params: SendParams, w: &mut Tx) -> Result<Output, Refusal> {
+pub(super) fn send(call: &CallContext, params: SendParams, w: &mut Tx) -> Result<Output> {
     let new = NewPost {
         channel: channel_name(&params.channel)?,
         content: params.content,
@@ -133,25 +133,25 @@ pub(super) fn send(call: &CallContext, params: SendParams, w: &mut Tx) -> Result
     Ok(Output::cut(content, !all))
 }
 
-pub(super) fn invite(call: &CallContext, params: MemberParams, w: &mut Tx) -> Result<Output, Refusal> {
+pub(super) fn invite(call: &CallContext, params: MemberParams, w: &mut Tx) -> Result<Output> {
     let (by, channel) = (Speaker::from(call.party()), channel_name(&params.channel)?);
     let member = agent_id(w, &params.agent_id)?;
     Ok(view_json(&rules::invite(w, &by, &channel, &member)?).into())
 }
 
-pub(super) fn remove(call: &CallContext, params: MemberParams, w: &mut Tx) -> Result<Output, Refusal> {
+pub(super) fn remove(call: &CallContext, params: MemberParams, w: &mut Tx) -> Result<Output> {
     let (by, channel) = (Speaker::from(call.party()), channel_name(&params.channel)?);
     let member = agent_id(w, &params.agent_id)?;
     Ok(view_json(&rules::remove(w, &by, &channel, &member)?).into())
 }
 
-pub(super) async fn list(call: &CallContext, _: Nothing) -> Result<Output, Refusal> {
+pub(super) async fn list(call: &CallContext, _: Nothing) -> Result<Output> {
     let own = call.caller.agent_id.clone();
     let views = call.services.store.read(move |r| rules::list(r, Some(&own))).await?;
     Ok(listed(views.iter().map(view_json)))
 }
 
-pub(super) async fn history(call: &CallContext, params: HistoryParams) -> Result<Output, Refusal> {
+pub(super) async fn history(call: &CallContext, params: HistoryParams) -> Result<Output> {
     let query = HistoryQuery {
         channel: channel_name(&params.channel)?,
         limit: params.limit.unwrap_or(HISTORY_DEFAULT),

@@ -12,6 +12,7 @@ use futures_util::FutureExt as _;
 use ghost_acp::{self as acp, CannotResume, Outcome, Session, SessionId, Streams, Task, Timeouts};
 use ghost_coding::{Compactor, Exit, Format};
 use ghost_domain::{Code, Money, Refusal};
+use ghost_operations::Result;
 use ghost_sandbox::{Capture, Command, Drain, End, Finished, Sandbox};
 use serde_json::Value;
 use tokio::time::Instant;
@@ -36,7 +37,7 @@ pub(super) async fn run(
     command: Command,
     format: Format,
     folder: String,
-) -> Result<(Option<Output>, Finished), Refusal> {
+) -> Result<(Option<Output>, Finished)> {
     let drain = Drain::default();
     let mut capture = Capture::new(command.stdout_limit);
     let mut compactor = Compactor::new(format, Some(folder));
@@ -125,7 +126,7 @@ impl AcpRun<'_> {
     ///
     /// # Errors
     /// `OutcomeUnknown` if an interrupted session cannot be continued.
-    pub(super) async fn run(&self, resume: Option<&str>) -> Result<Output, Refusal> {
+    pub(super) async fn run(&self, resume: Option<&str>) -> Result<Output> {
         let began = Instant::now();
         let first = self.session(resume.map(|id| SessionId(id.to_owned())), self.timeout).await;
         if let (acp::End::StartFailed { .. }, None, Some(refusal)) = (&first.end, resume, &first.refused) {

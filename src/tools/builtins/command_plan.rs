@@ -11,11 +11,12 @@ use async_trait::async_trait;
 use ghost_config::plan::Plan;
 use ghost_domain::text::clip;
 use ghost_domain::write_acl::WorkspacePath;
-use ghost_domain::{ApprovalPlan, BoundFile, Code, Refusal};
+use ghost_domain::{ApprovalPlan, BoundFile, Code, refusal};
+use ghost_operations::Result;
 use ghost_policy::{Action, Judgement, Script};
 use serde_json::Value;
 
-use super::commands::{CliParams, PythonParams, bash_argv, directory_of, judged, python_argv};
+use super::commands::{CliParams, PythonParams, bash_argv, directory, judged, python_argv};
 use super::repositories::{self, bases, below};
 use crate::context::{CallContext, Caller, WorldServices};
 use crate::parameters::parse;
@@ -43,26 +44,21 @@ impl Approvable for CliApproval {
         }
     }
 
-    async fn closer(
-        &self,
-        services: &WorldServices,
-        caller: &Caller,
-        arguments: &Value,
-    ) -> Result<Option<String>, Refusal> {
+    async fn closer(&self, services: &WorldServices, caller: &Caller, arguments: &Value) -> Result<Option<String>> {
         // What does not fit the parameters is refused when the call runs.
         let Ok(params) = parse::<CliParams>(arguments.clone()) else { return Ok(None) };
         let judgement = judged(&services.plan(), caller, &params.command);
-        let Ok(dir) = directory_of(caller, params.cwd.as_deref()) else { return Ok(None) };
+        let Ok(dir) = directory(caller, params.cwd.as_deref()) else { return Ok(None) };
         match judgement.action {
             Action::Allow => repositories::need(services, caller, &judgement, &dir).await,
             Action::Ask | Action::Deny => Ok(None),
         }
     }
 
-    async fn plan(&self, call: &CallContext, arguments: &Value) -> Result<ApprovalPlan, Refusal> {
+    async fn plan(&self, call: &CallContext, arguments: &Value) -> Result<ApprovalPlan> {
         let params: CliParams = parse(arguments.clone())?;
         let judgement = judged(&call.services.plan(), &call.caller, &params.command);
-        let dir = directory_of(&call.caller, params.cwd.as_deref())?;
+        let dir = directory(&call.caller, params.cwd.as_deref())?;
         let root = workspace_path(call);
         let bases = bases(&root, &dir, &judgement.commands)?;
         let mut words: BTreeSet<String> = judgement.files.iter().cloned().collect();
@@ -109,7 +105,7 @@ fn several(judgement: &Judgement) -> Option<String> {
 
 /// Why the scripts of the line leave it to be approved once only. A script is bound by its content, so each of its commands
 /// has to be known as well. Adds the judgements of the scripts.
-async fn scripts(call: &CallContext, bases: &[String], lines: &mut Vec<Judgement>) -> Result<Option<String>, Refusal> {
+async fn scripts(call: &CallContext, bases: &[String], lines: &mut Vec<Judgement>) -> Result<Option<String>> {
     let root = workspace_path(call);
     let named: Vec<Script> = lines.iter().flat_map(|line| line.scripts.clone()).collect();
     for script in named {
@@ -168,7 +164,7 @@ async fn settings(
     lines: &[Judgement],
     (dir, bases): (&String, &[String]),
     words: &mut BTreeSet<String>,
-) -> Result<Option<String>, Refusal> {
+) -> Result<Option<String>> {
     for (nth, line) in lines.iter().enumerate() {
         // A script works where the line has gone before it.
         let dirs = if nth == 0 { std::slice::from_ref(dir) } else { bases };
@@ -191,9 +187,9 @@ impl Approvable for PythonApproval {
         Need::Nothing
     }
 
-    async fn plan(&self, call: &CallContext, arguments: &Value) -> Result<ApprovalPlan, Refusal> {
+    async fn plan(&self, call: &CallContext, arguments: &Value) -> Result<ApprovalPlan> {
         let params: PythonParams = parse(arguments.clone())?;
-        let dir = directory_of(&call.caller, params.cwd.as_deref())?;
+        let dir = directory(&call.caller, params.cwd.as_deref())?;
         let words = params.args.iter().cloned().collect();
         let files = bound_files(call, &[dir.clone(), String::new()], words).await?;
         // The code is in the plan, but not what it imports, opens or starts.
@@ -229,7 +225,7 @@ fn is_elsewhere(root: &str, word: &str) -> bool {
 }
 
 /// The workspace files that these words name, in order of path.
-async fn bound_files(call: &CallContext, bases: &[String], words: BTreeSet<String>) -> Result<Vec<BoundFile>, Refusal> {
+async fn bound_files(call: &CallContext, bases: &[String], words: BTreeSet<String>) -> Result<Vec<BoundFile>> {
     let workspace = &call.services.workspace;
     let root = workspace_path(call);
     // `--file=x` names `x`.
@@ -251,17 +247,21 @@ async fn bound_files(call: &CallContext, bases: &[String], words: BTreeSet<Strin
             Err(refusal) => return Err(refusal.hint("a command that needs an approval may name plain files only")),
         }
         if files.len() > FILES_MAX {
-            let what = format!("the command names more than {FILES_MAX} files of the workspace");
-            return Err(Refusal::new(Code::TooLarge, what).hint("split it into several calls"));
+            return Err(refusal!(TooLarge, "the command names more than {FILES_MAX} files of the workspace")
+                .hint("split it into several calls"));
         }
     }
     // A command of the agent that still runs could change a file between the check and the run.
     if !files.is_empty()
         && let Some(running) = call.services.processes.of(&call.caller.agent_id).iter().find(|one| one.runs())
     {
-        let what = format!("{} runs in the background and could change `{}`", running.session_id, files[0].path);
-        return Err(Refusal::new(Code::Conflict, what)
-            .hint("kill your background commands with tool.process before a call that needs an approval"));
+        return Err(refusal!(
+            Conflict,
+            "{} runs in the background and could change `{}`",
+            running.session_id,
+            files[0].path
+        )
+        .hint("kill your background commands with tool.process before a call that needs an approval"));
     }
     Ok(files)
 }

@@ -8,8 +8,8 @@ use ghost_config::plan::{Plan, SandboxKind};
 use ghost_domain::ids::GrantId;
 use ghost_domain::text::clip;
 use ghost_domain::write_acl::WorkspacePath;
-use ghost_domain::{Code, Refusal, Timestamp};
-use ghost_operations::grants;
+use ghost_domain::{Code, Refusal, Timestamp, refusal};
+use ghost_operations::{Result, grants};
 use ghost_policy::{Action, Judgement, judge};
 use ghost_sandbox::{Command, End, Feed, Finished};
 use schemars::JsonSchema;
@@ -101,12 +101,12 @@ enum Waits {
 }
 
 /// Runs a command for the caller and shows its output.
-async fn run(call: &CallContext, request: Request) -> Result<Output, Refusal> {
+async fn run(call: &CallContext, request: Request) -> Result<Output> {
     let Some(sandbox) = call.services.sandbox() else {
-        return Err(Refusal::new(Code::Unavailable, "this world has no sandbox").hint("do it without commands"));
+        return Err(refusal!(Unavailable, "this world has no sandbox").hint("do it without commands"));
     };
     let plan = &call.services.plan().sandbox;
-    let dir = directory(call, request.cwd.as_deref())?;
+    let dir = directory(&call.caller, request.cwd.as_deref())?;
     let (default, most) = match request.waits {
         Waits::Never => (plan.background_timeout, plan.background_timeout),
         Waits::ToTheEnd | Waits::Until(_) => (plan.default_timeout, plan.max_timeout),
@@ -174,7 +174,7 @@ async fn run(call: &CallContext, request: Request) -> Result<Output, Refusal> {
             }
             Some(ProcessState::Lost(refusal)) => return Err(refusal),
             Some(ProcessState::Running | ProcessState::Killed) => {
-                return Err(Refusal::new(Code::Cancelled, "the command was killed").hint("check what it did"));
+                return Err(refusal!(Cancelled, "the command was killed").hint("check what it did"));
             }
         }
     }
@@ -199,7 +199,7 @@ pub(super) async fn indexed(call: &CallContext, mut output: Output, before: Befo
 }
 
 fn no_room(most: u32) -> Refusal {
-    Refusal::new(Code::RateLimited, format!("you have {most} background commands, which is the limit"))
+    refusal!(RateLimited, "you have {most} background commands, which is the limit")
         .hint("nothing runs on; kill one that you do not need with tool.process, or wait for its end")
 }
 
@@ -225,13 +225,8 @@ pub(super) fn judged(plan: &Plan, caller: &Caller, line: &str) -> Judgement {
     judge(&plan.cli_policy, &groups, line)
 }
 
-/// The directory of a command, relative to the workspace.
-pub(super) fn directory(call: &CallContext, cwd: Option<&str>) -> Result<String, Refusal> {
-    directory_of(&call.caller, cwd)
-}
-
 /// The directory of a command of an agent, relative to the workspace.
-pub(super) fn directory_of(caller: &Caller, cwd: Option<&str>) -> Result<String, Refusal> {
+pub(super) fn directory(caller: &Caller, cwd: Option<&str>) -> Result<String> {
     match cwd {
         None => Ok(caller.agent_id.home()),
         Some(text) => Ok(WorkspacePath::parse(text, true)?.as_str().to_owned()),
@@ -292,17 +287,17 @@ pub(super) fn result(done: &Finished, dir: &str, timeout: Duration) -> Output {
     Output { content, failed, ..Output::default() }
 }
 
-pub(super) async fn cli(call: &CallContext, params: CliParams) -> Result<Output, Refusal> {
+pub(super) async fn cli(call: &CallContext, params: CliParams) -> Result<Output> {
     not_blank("command", &params.command)?;
     let plan = call.services.plan();
     match params.host {
         None | Some(CommandHost::Sandbox) => {}
         Some(CommandHost::Remote) if plan.sandbox.kind == SandboxKind::Remote => {}
         Some(CommandHost::Remote) => {
-            return Err(Refusal::new(Code::PolicyDenied, "this world has no toolbox server").hint("leave `host` out"));
+            return Err(refusal!(PolicyDenied, "this world has no toolbox server").hint("leave `host` out"));
         }
         Some(CommandHost::Host) => {
-            return Err(Refusal::new(Code::PolicyDenied, "commands never run on the daemon's own machine")
+            return Err(refusal!(PolicyDenied, "commands never run on the daemon's own machine")
                 .hint("leave `host` out: the command then runs in the sandbox"));
         }
     }
@@ -318,10 +313,10 @@ pub(super) async fn cli(call: &CallContext, params: CliParams) -> Result<Output,
     }
     // Variables decide what programs do, and the policy judges only the line.
     if let Some(name) = params.env.keys().find(|name| !is_plain_variable(name)) {
-        return Err(Refusal::new(Code::PolicyDenied, format!("the variable `{}` may not be set", clip(name, 80)))
+        return Err(refusal!(PolicyDenied, "the variable `{}` may not be set", clip(name, 80))
             .hint("variables that change what programs run or load are refused; use another name"));
     }
-    let dir = directory(call, params.cwd.as_deref())?;
+    let dir = directory(&call.caller, params.cwd.as_deref())?;
     // Looked at again: a file may have changed since the call was checked.
     let found = repositories::look(&call.services, &call.caller, &judgement, &dir).await?.unwrap_or_default();
     if !call.approved
@@ -349,14 +344,12 @@ pub(super) async fn cli(call: &CallContext, params: CliParams) -> Result<Output,
 }
 
 /// Only an agent that can reach background commands gets any.
-fn waits(call: &CallContext, background: bool, yield_ms: Option<u64>) -> Result<Waits, Refusal> {
+fn waits(call: &CallContext, background: bool, yield_ms: Option<u64>) -> Result<Waits> {
     let reaches = call.tools.iter().any(|tool| tool.name == "tool.process");
     match (background, reaches) {
         (true, true) => Ok(Waits::Never),
-        (true, false) => {
-            Err(Refusal::new(Code::AccessDenied, "you have no tool.process to reach a background command")
-                .hint("run it in the foreground, with a longer timeout_ms"))
-        }
+        (true, false) => Err(refusal!(AccessDenied, "you have no tool.process to reach a background command")
+            .hint("run it in the foreground, with a longer timeout_ms")),
         (false, true) => Ok(Waits::Until(yield_ms.map_or(YIELD, Duration::from_millis))),
         (false, false) => Ok(Waits::ToTheEnd),
     }
@@ -403,7 +396,7 @@ fn is_plain_variable(name: &str) -> bool {
     is_name && !whole.contains(&upper.as_str()) && !starts.iter().any(|start| upper.starts_with(start))
 }
 
-pub(super) async fn python(call: &CallContext, params: PythonParams) -> Result<Output, Refusal> {
+pub(super) async fn python(call: &CallContext, params: PythonParams) -> Result<Output> {
     not_blank("code", &params.code)?;
     // Through standard input, the code needs no file that a crash could leave, and has no limit of an argument.
     let request = Request {

@@ -3,9 +3,9 @@
 pub(super) use ghost_domain::refusal::not_blank;
 use ghost_domain::transcript::TokenUsage;
 use ghost_domain::usage::{Spending, UsageSum};
-use ghost_domain::{Agent, AgentId, Code, Refusal};
-use ghost_operations::Tx;
+use ghost_domain::{Agent, AgentId, refusal};
 use ghost_operations::mail::{agent_named, no_agent};
+use ghost_operations::{Result, Tx};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -26,7 +26,7 @@ pub(super) const WIDE_VIEW: u32 = 192 * 1024;
 pub(super) const LIST_BYTES: usize = 60 * 1024;
 
 /// Parses an agent id. If the text is not a valid id, the refusal suggests the nearest agent.
-pub(super) fn agent_id(r: &mut Tx, text: &str) -> Result<AgentId, Refusal> {
+pub(super) fn agent_id(r: &mut Tx, text: &str) -> Result<AgentId> {
     match text.trim().parse::<AgentId>() {
         Ok(agent_id) => Ok(agent_id),
         Err(refusal) => Err(no_agent(r, refusal, text.trim())?),
@@ -34,23 +34,23 @@ pub(super) fn agent_id(r: &mut Tx, text: &str) -> Result<AgentId, Refusal> {
 }
 
 /// The agent with this id.
-pub(super) fn agent_of(r: &mut Tx, text: &str) -> Result<Agent, Refusal> {
+pub(super) fn agent_of(r: &mut Tx, text: &str) -> Result<Agent> {
     let agent_id = agent_id(r, text)?;
     agent_named(r, &agent_id)
 }
 
 /// The agents with these names.
-pub(super) fn agent_ids(r: &mut Tx, texts: &[String]) -> Result<Vec<AgentId>, Refusal> {
+pub(super) fn agent_ids(r: &mut Tx, texts: &[String]) -> Result<Vec<AgentId>> {
     texts.iter().map(|text| agent_id(r, text)).collect()
 }
 
 /// The number that a parameter gives, or its default. The refusal of a number out of range has this hint.
-pub(super) fn within(field: &str, value: Option<u32>, default: u32, max: u32, hint: &str) -> Result<u32, Refusal> {
+pub(super) fn within(field: &str, value: Option<u32>, default: u32, max: u32, hint: &str) -> Result<u32> {
     let value = value.unwrap_or(default);
     if (1..=max).contains(&value) {
         return Ok(value);
     }
-    Err(Refusal::new(Code::InvalidArguments, format!("{field} is {value}; it must be 1 to {max}")).hint(hint))
+    Err(refusal!(InvalidArguments, "{field} is {value}; it must be 1 to {max}").hint(hint))
 }
 
 /// A list as a result, in at most [`LIST_BYTES`].

@@ -3,10 +3,10 @@
 use ghost_domain::schedule::words::{duration, instant};
 use ghost_domain::schedule::{Deliver, JobMode, JobOptions, Missed, Payload, Session, WakeMode, When};
 use ghost_domain::text::clip;
-use ghost_domain::{Code, Kind, Refusal, Schedule, ScheduleId, ScheduleKind, ScheduleRun, Timestamp};
-use ghost_operations::Tx;
+use ghost_domain::{Kind, Refusal, Schedule, ScheduleId, ScheduleKind, ScheduleRun, Timestamp, refusal};
 use ghost_operations::mail::{NewMessage, deliver};
 use ghost_operations::schedules::{self as rules, NewSchedule};
+use ghost_operations::{Result, Tx};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -111,7 +111,7 @@ fn run_shown(run: &ScheduleRun) -> Value {
     }))
 }
 
-pub(super) fn cron(call: &CallContext, params: CronParams, w: &mut Tx) -> Result<Output, Refusal> {
+pub(super) fn cron(call: &CallContext, params: CronParams, w: &mut Tx) -> Result<Output> {
     match params.action {
         Action::Status | Action::List => overview(call, w),
         Action::Add => add(call, params, w),
@@ -148,7 +148,7 @@ pub(super) fn cron(call: &CallContext, params: CronParams, w: &mut Tx) -> Result
 }
 
 /// Everything that the agent has scheduled, and the next time.
-fn overview(call: &CallContext, w: &mut Tx) -> Result<Output, Refusal> {
+fn overview(call: &CallContext, w: &mut Tx) -> Result<Output> {
     let all = w.schedule_list(Some(&call.caller.agent_id), None, None)?;
     let of_kind = |kind: ScheduleKind| {
         all.iter().filter(move |schedule| schedule.kind == kind).map(|schedule| shown(call, schedule))
@@ -164,7 +164,7 @@ fn overview(call: &CallContext, w: &mut Tx) -> Result<Output, Refusal> {
 }
 
 /// The job that the arguments select by id or by name.
-fn job(call: &CallContext, params: &CronParams, w: &mut Tx) -> Result<Schedule, Refusal> {
+fn job(call: &CallContext, params: &CronParams, w: &mut Tx) -> Result<Schedule> {
     let Some(named) = params.job_id.as_ref().or(params.name.as_ref()) else {
         return Err(wrong("give job_id", "action `list` shows the jobs with their job_id"));
     };
@@ -179,7 +179,7 @@ fn job(call: &CallContext, params: &CronParams, w: &mut Tx) -> Result<Schedule, 
     rules::named(w, own, ScheduleKind::Cron, named)
 }
 
-fn rule(call: &CallContext, rule: &Rule) -> Result<When, Refusal> {
+fn rule(call: &CallContext, rule: &Rule) -> Result<When> {
     if rule.zone.is_some() && rule.cron.is_none() {
         return Err(wrong(
             "schedule: zone can be used only with cron",
@@ -204,7 +204,7 @@ fn rule(call: &CallContext, rule: &Rule) -> Result<When, Refusal> {
     }
 }
 
-fn add(call: &CallContext, params: CronParams, w: &mut Tx) -> Result<Output, Refusal> {
+fn add(call: &CallContext, params: CronParams, w: &mut Tx) -> Result<Output> {
     let job = match (params.job, params.name, params.schedule, params.message) {
         (Some(job), None, None, None) if params.options.is_none() => job,
         (None, Some(name), Some(schedule), Some(message)) => {
@@ -218,7 +218,7 @@ fn add(call: &CallContext, params: CronParams, w: &mut Tx) -> Result<Output, Ref
         }
     };
     if w.schedule_find(&call.caller.agent_id, ScheduleKind::Cron, job.name.trim())?.is_some() {
-        return Err(Refusal::new(Code::Conflict, format!("there is a job `{}` already", clip(&job.name, 64)))
+        return Err(refusal!(Conflict, "there is a job `{}` already", clip(&job.name, 64))
             .hint("use action update, or another name"));
     }
     let mode = mode(call, job.options.unwrap_or_default(), &job.name, None)?;
@@ -227,7 +227,7 @@ fn add(call: &CallContext, params: CronParams, w: &mut Tx) -> Result<Output, Ref
     set(call, NewSchedule { mode, missed, ..new }, w)
 }
 
-fn update(call: &CallContext, params: CronParams, w: &mut Tx) -> Result<Output, Refusal> {
+fn update(call: &CallContext, params: CronParams, w: &mut Tx) -> Result<Output> {
     let before = job(call, &params, w)?;
     let Some(patch) = params.patch else {
         return Err(wrong("update takes a patch", "for example patch: {\"enabled\": false}"));
@@ -246,7 +246,7 @@ fn update(call: &CallContext, params: CronParams, w: &mut Tx) -> Result<Output, 
 }
 
 /// Sends a message to the agent itself, now or with its next heartbeat.
-fn wake(call: &CallContext, params: CronParams, w: &mut Tx) -> Result<Output, Refusal> {
+fn wake(call: &CallContext, params: CronParams, w: &mut Tx) -> Result<Output> {
     let text = params.message.unwrap_or_default();
     not_blank("message", &text)?;
     let now = params.mode != Some(WakeMode::NextHeartbeat);
@@ -293,7 +293,7 @@ pub(super) struct Options {
 }
 
 impl Options {
-    fn given(self) -> Result<JobOptions, Refusal> {
+    fn given(self) -> Result<JobOptions> {
         let timeout_seconds = match self.timeout.as_deref().map(|text| duration("options.timeout", text)).transpose()? {
             Some(timeout) if timeout.subsec_millis() > 0 => {
                 return Err(wrong("options.timeout is whole seconds", "write for example 90s or 2m"));
@@ -307,12 +307,7 @@ impl Options {
 
 /// The mode of a job, after checking its model and webhook. The target is checked only when it is
 /// set or changed; an unchanged target is checked when the job runs.
-pub(super) fn mode(
-    call: &CallContext,
-    given: Options,
-    name: &str,
-    before: Option<&JobMode>,
-) -> Result<JobMode, Refusal> {
+pub(super) fn mode(call: &CallContext, given: Options, name: &str, before: Option<&JobMode>) -> Result<JobMode> {
     let (agent_id, limits) = (&call.caller.agent_id, call.services.ctx.limits());
     let mode = JobMode::parse(given.given()?, before, agent_id, name.trim(), &limits).map_err(with_tool_field)?;
     let plan = call.services.plan();

@@ -8,7 +8,8 @@ use ghost_config::plan::web::{GooglePlan, Robots, SearchKind, SearchPlan, WebTar
 use ghost_config::plan::{Plan, SandboxPlan, WebPlan};
 use ghost_domain::text::nearest;
 use ghost_domain::tool_catalogue::{canonical, from_wire};
-use ghost_domain::{Code, Refusal};
+use ghost_domain::{Refusal, refusal};
+use ghost_operations::Result;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -91,7 +92,7 @@ pub(super) struct DescribeParams {
     name: String,
 }
 
-pub(super) async fn describe(call: &CallContext, params: DescribeParams) -> Result<Output, Refusal> {
+pub(super) async fn describe(call: &CallContext, params: DescribeParams) -> Result<Output> {
     let dotted = from_wire(params.name.trim());
     let wanted = canonical(&dotted).unwrap_or(&dotted);
     let Some(spec) = call.tools.iter().find(|spec| spec.name == wanted) else {
@@ -112,10 +113,14 @@ pub(super) struct CallParams {
 }
 
 /// A call that names a tool runs as a call of that tool, so this one runs only if a call names itself.
-pub(super) async fn call_tool(_call: &CallContext, params: CallParams) -> Result<Output, Refusal> {
+pub(super) async fn call_tool(_call: &CallContext, params: CallParams) -> Result<Output> {
     let CallParams { name, arguments } = params;
-    let what = format!("`{name}` with {} arguments is not a tool that can be called this way", arguments.len());
-    Err(Refusal::new(Code::InvalidArguments, what).hint("name the tool that is to run"))
+    Err(refusal!(
+        InvalidArguments,
+        "`{name}` with {} arguments is not a tool that can be called this way",
+        arguments.len()
+    )
+    .hint("name the tool that is to run"))
 }
 
 #[cfg(test)]

@@ -8,16 +8,16 @@ use ghost_domain::droid_id::DROIDS;
 use ghost_domain::journal::FilePlan;
 use ghost_domain::text::{clip, prefix_bytes};
 use ghost_domain::write_acl::WorkspacePath;
-use ghost_domain::{AgentId, Code, Droid, DroidMode, DroidTerms, Party, Refusal};
-use ghost_operations::Tx;
+use ghost_domain::{AgentId, Code, Droid, DroidMode, DroidTerms, Party, Refusal, refusal};
 use ghost_operations::droids::{self as rules, NewDroid};
 use ghost_operations::mail::agent_named;
+use ghost_operations::{Result, Tx};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::common::{LIST_BYTES, extend, fitting, without_nulls};
-use super::places::{Scope, only, resolve, written_by};
+use super::places::{Scope, only, resolve, written};
 use crate::context::CallContext;
 use crate::effect::{FileWork, Output};
 use crate::workspace::{EntryKind, Lines, sha256_hex};
@@ -81,11 +81,11 @@ pub(super) struct ControlParams {
     message: Option<String>,
 }
 
-pub(super) fn spawn(call: &CallContext, params: SpawnParams, w: &mut Tx) -> Result<Output, Refusal> {
+pub(super) fn spawn(call: &CallContext, params: SpawnParams, w: &mut Tx) -> Result<Output> {
     let (plan, parent_id) = (call.services.plan(), &call.caller.agent_id);
     let wanted = params.tools.as_deref();
     if wanted.is_some_and(|words| words.len() > TOOLS_MAX) {
-        return Err(Refusal::new(Code::InvalidArguments, format!("tools has more than {TOOLS_MAX} names")));
+        return Err(refusal!(InvalidArguments, "tools has more than {TOOLS_MAX} names"));
     }
     let own: BTreeSet<String> = call.tools.iter().map(|spec| spec.name.clone()).collect();
     let parent = plan.spec_for(&agent_named(w, parent_id)?)?;
@@ -119,7 +119,7 @@ pub(super) fn spawn(call: &CallContext, params: SpawnParams, w: &mut Tx) -> Resu
     Ok(content.into())
 }
 
-pub(super) async fn check(call: &CallContext, params: CheckParams) -> Result<Output, Refusal> {
+pub(super) async fn check(call: &CallContext, params: CheckParams) -> Result<Output> {
     let named = params.droid_id;
     let droid = call.services.store.read(move |r| rules::named(r, &named)).await?;
     let files = files(call, &droid).await?;
@@ -137,7 +137,7 @@ pub(super) async fn check(call: &CallContext, params: CheckParams) -> Result<Out
 }
 
 /// The paths of a droid's files, but that of its task.
-async fn files(call: &CallContext, droid: &Droid) -> Result<Vec<String>, Refusal> {
+async fn files(call: &CallContext, droid: &Droid) -> Result<Vec<String>> {
     let home = WorkspacePath::parse(&droid.home(), false)?;
     match call.services.workspace.list(&home, FILES_DEPTH, None, FILES_MAX).await {
         Ok(listing) => {
@@ -152,7 +152,7 @@ async fn files(call: &CallContext, droid: &Droid) -> Result<Vec<String>, Refusal
 }
 
 /// The beginning of a droid's output; `None` if there is none or it is no text.
-async fn preview(call: &CallContext, droid: &Droid) -> Result<(Option<String>, bool), Refusal> {
+async fn preview(call: &CallContext, droid: &Droid) -> Result<(Option<String>, bool)> {
     let path = WorkspacePath::parse(&droid.output_path, false)?;
     let lines = Lines { first: 1, skip: 0, count: None, max_bytes: PREVIEW_BYTES };
     match call.services.workspace.read_text(&path, lines).await {
@@ -179,7 +179,7 @@ fn summary(droid: &Droid) -> Value {
     }))
 }
 
-pub(super) fn control(call: &CallContext, params: ControlParams, w: &mut Tx) -> Result<Output, Refusal> {
+pub(super) fn control(call: &CallContext, params: ControlParams, w: &mut Tx) -> Result<Output> {
     let by = call.party();
     let message = params.message.as_deref();
     match params.action {
@@ -210,7 +210,7 @@ pub(super) fn control(call: &CallContext, params: ControlParams, w: &mut Tx) -> 
 }
 
 /// The ids that a word stands for.
-fn wanted(r: &mut Tx, call: &CallContext, word: &str) -> Result<Vec<String>, Refusal> {
+fn wanted(r: &mut Tx, call: &CallContext, word: &str) -> Result<Vec<String>> {
     if word != ALL {
         return Ok(vec![word.to_owned()]);
     }
@@ -219,14 +219,12 @@ fn wanted(r: &mut Tx, call: &CallContext, word: &str) -> Result<Vec<String>, Ref
     Ok(own.map(|droid| droid.droid_id.to_string()).collect())
 }
 
-fn needed(droid_id: Option<&str>) -> Result<&str, Refusal> {
+fn needed(droid_id: Option<&str>) -> Result<&str> {
     droid_id.ok_or_else(|| missing("droid_id", "name the droid; `list` shows yours"))
 }
 
 fn missing(field: &str, hint: &str) -> Refusal {
-    Refusal::new(Code::InvalidArguments, format!("this action needs `{field}`"))
-        .hint(hint)
-        .details(json!({ "field": field }))
+    refusal!(InvalidArguments, "this action needs `{field}`").hint(hint).details(json!({ "field": field }))
 }
 
 /// The largest file that is promoted, in bytes.
@@ -242,37 +240,39 @@ pub(super) struct PromoteParams {
 }
 
 /// The droid whose directory has the file.
-fn droid_of(path: &WorkspacePath) -> Result<AgentId, Refusal> {
+fn droid_of(path: &WorkspacePath) -> Result<AgentId> {
     let mut parts = path.as_str().split('/');
     let (first, id) = (parts.next(), parts.next().and_then(|id| id.parse::<AgentId>().ok()));
     match id.filter(|id| id.is_droid() && first == Some(DROIDS)) {
         Some(id) if parts.next().is_some() => Ok(id),
-        _ => Err(Refusal::new(Code::InvalidArguments, format!("`{}` is not a file of a droid", path.as_str()))
+        _ => Err(refusal!(InvalidArguments, "`{}` is not a file of a droid", path.as_str())
             .hint("`from` is a path such as droids/droid-1a2b3c4d/output.md; write your own files with workspace.write")
             .details(json!({ "field": "from" }))),
     }
 }
 
-pub(super) async fn prepare_promotion(call: &CallContext, params: &PromoteParams) -> Result<FileWork, Refusal> {
+pub(super) async fn prepare_promotion(call: &CallContext, params: &PromoteParams) -> Result<FileWork> {
     let from = resolve(call, &params.from, Scope::World, false)?;
     let to = resolve(call, &params.to, Scope::World, false)?;
     let (droid_id, by) = (droid_of(&from)?.to_string(), Party::Agent(call.caller.agent_id.clone()));
     let droid = call.services.store.read(move |r| rules::own(r, &by, &droid_id)).await?;
     if droid.mode == DroidMode::Run && !droid.state.is_over() {
-        return Err(Refusal::new(Code::Conflict, format!("{} is still at work on it", droid.droid_id))
+        return Err(refusal!(Conflict, "{} is still at work on it", droid.droid_id)
             .hint("wait for the message about its end, then promote"));
     }
     let grant_id = call.may_write(&to).await?;
     let workspace = &call.services.workspace;
     // Refuses links, which could lead elsewhere by the time of the read.
     let Some(hash) = workspace.hash(&from).await? else {
-        return Err(Refusal::new(Code::NotFound, format!("there is no `{}`", from.as_str()))
-            .hint("check on the droid: it lists its files"));
+        return Err(
+            refusal!(NotFound, "there is no `{}`", from.as_str()).hint("check on the droid: it lists its files")
+        );
     };
     let bytes = workspace.read(&from, PROMOTED_MAX).await?;
     if sha256_hex(&bytes) != hash {
-        return Err(Refusal::new(Code::Conflict, format!("`{}` changed while it was read", from.as_str()))
-            .hint("nothing was written; try again"));
+        return Err(
+            refusal!(Conflict, "`{}` changed while it was read", from.as_str()).hint("nothing was written; try again")
+        );
     }
     let before = workspace.hash(&to).await?;
     let plan = FilePlan { path: to.as_str().to_owned(), before, after: Some(hash), grant_id };
@@ -284,10 +284,10 @@ pub(super) fn record_promotion(
     params: PromoteParams,
     plans: &[FilePlan],
     w: &mut Tx,
-) -> Result<Output, Refusal> {
+) -> Result<Output> {
     let from = resolve(call, &params.from, Scope::World, false)?;
     let (droid_id, plan) = (droid_of(&from)?, only(plans)?);
-    let artifact_id = written_by(call, plan, Some(droid_id.clone()), w)?;
+    let artifact_id = written(call, plan, Some(droid_id.clone()), w)?;
     let content = json!({
         "path": plan.path, "from": from.as_str(), "droid_id": droid_id, "artifact_id": artifact_id,
     });

@@ -1,10 +1,10 @@
 //! The tools for knowledge and for the shared state. `ghost_operations` decides who may read and change an entry.
 
 use ghost_domain::grantee::grantees;
-use ghost_domain::{Code, Grantee, KnowledgeEntry, Refusal, StateEntry};
-use ghost_operations::Tx;
+use ghost_domain::{Grantee, KnowledgeEntry, StateEntry, refusal};
 use ghost_operations::knowledge::{self as rules, Author, Wanted, Writing};
 use ghost_operations::shared_state::{self as state, Setting};
+use ghost_operations::{Result, Tx};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -76,14 +76,14 @@ fn author(call: &CallContext) -> Author {
 }
 
 /// Parses a list of readers or writers. Archetypes and groups in it must exist.
-fn people(call: &CallContext, field: &str, texts: Option<&[String]>) -> Result<Option<Vec<Grantee>>, Refusal> {
+fn people(call: &CallContext, field: &str, texts: Option<&[String]>) -> Result<Option<Vec<Grantee>>> {
     let Some(texts) = texts else { return Ok(None) };
     let list = grantees(field, texts)?;
     call.services.plan().check_grantees(&list)?;
     Ok(Some(list))
 }
 
-pub(super) async fn list(call: &CallContext, params: ListParams) -> Result<Output, Refusal> {
+pub(super) async fn list(call: &CallContext, params: ListParams) -> Result<Output> {
     let limit = within("limit", params.limit, LIMIT_DEFAULT, LIMIT_MAX, "narrow the list by query or tag instead")?;
     let wanted =
         Wanted { tag: params.tag, query: params.query, after: params.after.unwrap_or_default(), limit: limit as usize };
@@ -99,14 +99,14 @@ pub(super) async fn list(call: &CallContext, params: ListParams) -> Result<Outpu
     Ok(Output::cut(Value::Array(rows), listed.more || !all))
 }
 
-pub(super) async fn read(call: &CallContext, params: ReadParams) -> Result<Output, Refusal> {
+pub(super) async fn read(call: &CallContext, params: ReadParams) -> Result<Output> {
     let (viewer, entry_id, version) = (call.caller.viewer(), params.entry_id, params.version);
     let found = call.services.store.read(move |r| rules::read(r, &viewer, &entry_id, version.is_some())).await?;
     let entry = found.entry;
     if let Some(version) = version.filter(|version| *version != entry.version) {
         let kept = found.versions.iter().find(|old| old.version == version).ok_or_else(|| {
             let kept: Vec<i64> = found.versions.iter().map(|old| old.version).collect();
-            Refusal::new(Code::NotFound, format!("version {version} of `{}` is not kept", entry.entry_id))
+            refusal!(NotFound, "version {version} of `{}` is not kept", entry.entry_id)
                 .hint(format!("it is at version {}; kept besides: {kept:?}", entry.version))
         })?;
         return Ok(json!({
@@ -124,7 +124,7 @@ pub(super) async fn read(call: &CallContext, params: ReadParams) -> Result<Outpu
     .into())
 }
 
-pub(super) fn write(call: &CallContext, params: WriteParams, w: &mut Tx) -> Result<Output, Refusal> {
+pub(super) fn write(call: &CallContext, params: WriteParams, w: &mut Tx) -> Result<Output> {
     let new = Writing {
         readers: people(call, "readers", params.readers.as_deref())?,
         writers: people(call, "writers", params.writers.as_deref())?,
@@ -139,7 +139,7 @@ pub(super) fn write(call: &CallContext, params: WriteParams, w: &mut Tx) -> Resu
     Ok(json!({ "entry_id": entry.entry_id, "version": entry.version }).into())
 }
 
-pub(super) fn delete(call: &CallContext, params: DeleteParams, w: &mut Tx) -> Result<Output, Refusal> {
+pub(super) fn delete(call: &CallContext, params: DeleteParams, w: &mut Tx) -> Result<Output> {
     let by = author(call);
     let entry = rules::delete(w, &by, &params.entry_id, params.expected_version)?;
     Ok(json!({ "entry_id": entry.entry_id, "version": entry.version, "deleted": true }).into())
@@ -192,11 +192,11 @@ fn value_json(entry: &StateEntry) -> Value {
     object
 }
 
-pub(super) async fn read_state(call: &CallContext, params: ReadStateParams) -> Result<Output, Refusal> {
+pub(super) async fn read_state(call: &CallContext, params: ReadStateParams) -> Result<Output> {
     let store = &call.services.store;
     if let Some(key) = params.key {
         if params.prefix.is_some() || params.after.is_some() || params.limit.is_some() {
-            return Err(Refusal::new(Code::InvalidArguments, "key names one value; prefix, after and limit a list")
+            return Err(refusal!(InvalidArguments, "key names one value; prefix, after and limit a list")
                 .hint("give either the key or the others"));
         }
         let entry = store.read(move |r| state::get(r, &key)).await?;
@@ -218,7 +218,7 @@ pub(super) async fn read_state(call: &CallContext, params: ReadStateParams) -> R
     Ok(Output::cut(Value::Object(values), truncated))
 }
 
-pub(super) fn write_state(call: &CallContext, params: WriteStateParams, w: &mut Tx) -> Result<Output, Refusal> {
+pub(super) fn write_state(call: &CallContext, params: WriteStateParams, w: &mut Tx) -> Result<Output> {
     let new = Setting { key: params.key, value: params.value.into(), expected_version: params.expected_version };
     let entry = state::set(w, &call.party(), None, new)?;
     let mut content = json!({ "key": entry.key, "version": entry.version });

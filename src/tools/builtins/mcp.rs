@@ -8,8 +8,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use ghost_config::plan::ToolboxPlan;
 use ghost_config::plan::toolbox::{Idempotency, McpPlan, McpTransport, ToolboxKind, TrustedTool};
-use ghost_domain::{Code, Refusal};
+use ghost_domain::{Code, Refusal, refusal};
 use ghost_mcp::{CallError, CallOptions, CallResult, Progress};
+use ghost_operations::Result;
 use ghost_sandbox::{Sandbox, ToolboxDir};
 use serde_json::{Map, Value, json};
 
@@ -18,9 +19,7 @@ use super::settled;
 use crate::context::CallContext;
 use crate::effect::{AfterCrash, ErasedOutside, Output, Run};
 use crate::live::SourceTools;
-use crate::mcp::Part;
-use crate::mcp::connection_for;
-use crate::mcp::{Asking, QUESTION_TIME};
+use crate::mcp::{Asking, Part, QUESTION_TIME, connection_for};
 use crate::parameters::lenient;
 use crate::tool::Tool;
 
@@ -81,15 +80,14 @@ struct McpTool {
 
 #[async_trait]
 impl ErasedOutside for McpTool {
-    async fn run(&self, call: &CallContext, arguments: Value) -> Result<Output, Refusal> {
+    async fn run(&self, call: &CallContext, arguments: Value) -> Result<Output> {
         let full = self.toolbox.full(&self.tool.tool);
         let (ToolboxKind::Mcp(mcp), Some(connections)) = (&self.toolbox.kind, call.services.mcp()) else {
-            return Err(Refusal::new(Code::Unavailable, format!("{full} has no server")));
+            return Err(refusal!(Unavailable, "{full} has no server"));
         };
         let open = connection_for(connections, call, &self.toolbox, mcp).await?;
         if let Some(why) = open.withdrawn(&self.tool.tool) {
-            return Err(Refusal::new(Code::Unsupported, format!("{full} is not available: {why}"))
-                .hint("do it without this tool"));
+            return Err(refusal!(Unsupported, "{full} is not available: {why}").hint("do it without this tool"));
         }
         let asking = Asking { call: call.clone(), full: full.clone(), arguments: arguments.clone() };
         let running = open.questions.begin(call.call_id.to_string(), Arc::new(asking));
@@ -134,7 +132,7 @@ impl ErasedOutside for McpTool {
         }
     }
 
-    async fn settle(&self, call: &CallContext, arguments: Value) -> Result<Output, Refusal> {
+    async fn settle(&self, call: &CallContext, arguments: Value) -> Result<Output> {
         let full = self.toolbox.full(&self.tool.tool);
         let ToolboxKind::Mcp(mcp) = &self.toolbox.kind else { return self.run(call, arguments).await };
         let asked = match self.idempotency(mcp) {
@@ -144,7 +142,7 @@ impl ErasedOutside for McpTool {
                         let tool = Self { toolbox: Arc::clone(&self.toolbox), tool: tool.clone() };
                         Some(tool.run(call, settled::question(call)).await)
                     }
-                    None => Some(Err(Refusal::new(Code::NotFound, format!("the server has no trusted tool `{name}`")))),
+                    None => Some(Err(refusal!(NotFound, "the server has no trusted tool `{name}`"))),
                 }
             }
             Idempotency::Key | Idempotency::Person | Idempotency::None => None,

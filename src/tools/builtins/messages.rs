@@ -6,10 +6,10 @@ use ghost_domain::journal::FilePlan;
 use ghost_domain::mail::session_of;
 use ghost_domain::text::clip;
 use ghost_domain::write_acl::WorkspacePath;
-use ghost_domain::{AgentId, Ask, Code, Envelope, Kind, Refusal, Step};
-use ghost_operations::Tx;
+use ghost_domain::{AgentId, Ask, Envelope, Kind, Step, refusal};
 use ghost_operations::asks::{self, WaitingCall};
 use ghost_operations::mail::{self, Broadcast, NewMessage};
+use ghost_operations::{Result, Tx};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -100,10 +100,10 @@ impl SendParams {
     }
 }
 
-fn send_plain(call: &CallContext, params: SendParams, w: &mut Tx) -> Result<Output, Refusal> {
+fn send_plain(call: &CallContext, params: SendParams, w: &mut Tx) -> Result<Output> {
     not_blank("content", &params.content)?;
     if params.filename.is_some() {
-        return Err(Refusal::new(Code::InvalidArguments, "filename and timeout_seconds exclude each other")
+        return Err(refusal!(InvalidArguments, "filename and timeout_seconds exclude each other")
             .hint("send the file first, then ask about it"));
     }
     let to = agent_id(w, &params.to)?;
@@ -120,13 +120,15 @@ fn send_plain(call: &CallContext, params: SendParams, w: &mut Tx) -> Result<Outp
 
 /// Sends a message with a file. This is the only way to put a file into another agent's directory
 ///.
-async fn prepare_file(call: &CallContext, params: &SendParams) -> Result<FileWork, Refusal> {
+async fn prepare_file(call: &CallContext, params: &SendParams) -> Result<FileWork> {
     not_blank("content", &params.content)?;
     let limits = call.services.ctx.limits();
     if params.content.len() > limits.file_bytes as usize {
-        return Err(Refusal::new(
-            Code::TooLarge,
-            format!("the file has {} bytes; at most {} are taken", params.content.len(), limits.file_bytes),
+        return Err(refusal!(
+            TooLarge,
+            "the file has {} bytes; at most {} are taken",
+            params.content.len(),
+            limits.file_bytes
         )
         .hint("write it to the workspace in parts and send the paths"));
     }
@@ -137,7 +139,7 @@ async fn prepare_file(call: &CallContext, params: &SendParams) -> Result<FileWor
     let before = call.services.workspace.hash(&path).await?;
     let after = sha256_hex(params.content.as_bytes());
     if before.as_ref().is_some_and(|before| *before != after) {
-        return Err(Refusal::new(Code::Conflict, format!("{to} has another file `{name}` in its inbox"))
+        return Err(refusal!(Conflict, "{to} has another file `{name}` in its inbox")
             .hint("nothing was sent; choose another filename"));
     }
     // A message that would be refused at delivery is refused before the file is written.
@@ -147,7 +149,7 @@ async fn prepare_file(call: &CallContext, params: &SendParams) -> Result<FileWor
     Ok(FileWork::one(plan, params.content.clone().into_bytes()))
 }
 
-fn record_file(call: &CallContext, params: SendParams, plans: &[FilePlan], w: &mut Tx) -> Result<Output, Refusal> {
+fn record_file(call: &CallContext, params: SendParams, plans: &[FilePlan], w: &mut Tx) -> Result<Output> {
     let plan = only(plans)?;
     let to = agent_id(w, &params.to)?;
     let bytes = params.content.len();
@@ -158,7 +160,7 @@ fn record_file(call: &CallContext, params: SendParams, plans: &[FilePlan], w: &m
 }
 
 /// Adds to the result of a send why the message waits, if its receiver is stopped or has failed.
-fn with_wait(r: &mut Tx, call: &CallContext, to: &AgentId, mut content: Value) -> Result<Value, Refusal> {
+fn with_wait(r: &mut Tx, call: &CallContext, to: &AgentId, mut content: Value) -> Result<Value> {
     let receiver = r.agent_get(to)?;
     if let Some(why) = receiver.and_then(|receiver| mail::why_mail_waits(&call.services.ctx, &receiver)) {
         content["waits"] = why.into();
@@ -184,28 +186,25 @@ fn file_message(call: &CallContext, params: &SendParams, to: &AgentId, path: &st
 
 /// Makes a file name that is safe in any directory. Letters, digits, dot, underscore and
 /// hyphen stay; other characters become underscores.
-fn file_name(given: &str) -> Result<String, Refusal> {
+fn file_name(given: &str) -> Result<String> {
     let clean: String = given
         .chars()
         .map(|c| if c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-') { c } else { '_' })
         .collect();
     if clean.bytes().all(|byte| byte == b'.') {
-        return Err(Refusal::new(Code::InvalidArguments, format!("`{}` is not a file name", clip(given, 80)))
+        return Err(refusal!(InvalidArguments, "`{}` is not a file name", clip(given, 80))
             .hint("give a name, for example notes.md"));
     }
     // A long name is refused, not truncated: a truncated name loses its extension, and two names
     // could become equal.
     if clean.len() > FILE_NAME_MAX {
-        return Err(Refusal::new(
-            Code::TooLarge,
-            format!("filename has {} characters; at most {FILE_NAME_MAX} are taken", clean.len()),
-        )
-        .hint("nothing was sent; choose a shorter filename"));
+        return Err(refusal!(TooLarge, "filename has {} characters; at most {FILE_NAME_MAX} are taken", clean.len())
+            .hint("nothing was sent; choose a shorter filename"));
     }
     Ok(clean)
 }
 
-fn open_ask(call: &CallContext, w: &mut Tx, target: &str, body: String, seconds: Option<u32>) -> Result<Ask, Refusal> {
+fn open_ask(call: &CallContext, w: &mut Tx, target: &str, body: String, seconds: Option<u32>) -> Result<Ask> {
     let (default, hint) = (call.services.ctx.limits().ask_seconds, "to send without waiting, use syscall.message.send");
     let seconds = within("timeout_seconds", seconds, default, ASK_SECONDS_MAX, hint)?;
     let target: AgentId = agent_id(w, target)?;
@@ -219,7 +218,7 @@ fn open_ask(call: &CallContext, w: &mut Tx, target: &str, body: String, seconds:
     asks::open(w, call.party(), Some(waiting), &target, body, timeout, call.chain())
 }
 
-fn send_and_wait(call: &CallContext, params: SendParams, w: &mut Tx) -> Result<Ask, Refusal> {
+fn send_and_wait(call: &CallContext, params: SendParams, w: &mut Tx) -> Result<Ask> {
     not_blank("content", &params.content)?;
     let body = match params.subject() {
         Some(subject) => format!("{subject}\n\n{}", params.content),
@@ -229,7 +228,7 @@ fn send_and_wait(call: &CallContext, params: SendParams, w: &mut Tx) -> Result<A
 }
 
 /// `syscall.ask`.
-pub(super) fn ask_agent(call: &CallContext, params: AskParams, w: &mut Tx) -> Result<Ask, Refusal> {
+pub(super) fn ask_agent(call: &CallContext, params: AskParams, w: &mut Tx) -> Result<Ask> {
     not_blank("message", &params.message)?;
     let body = match params.context.as_deref().filter(|context| !context.trim().is_empty()) {
         Some(context) => format!("{}\n\nContext:\n{context}", params.message),
@@ -239,19 +238,18 @@ pub(super) fn ask_agent(call: &CallContext, params: AskParams, w: &mut Tx) -> Re
 }
 
 /// `syscall.broadcast`.
-pub(super) fn broadcast(call: &CallContext, params: BroadcastParams, w: &mut Tx) -> Result<Output, Refusal> {
+pub(super) fn broadcast(call: &CallContext, params: BroadcastParams, w: &mut Tx) -> Result<Output> {
     not_blank("message", &params.message)?;
     if params.exclude.len() > EXCLUDE_MAX {
-        return Err(Refusal::new(Code::InvalidArguments, format!("exclude may name {EXCLUDE_MAX} agents at most"))
+        return Err(refusal!(InvalidArguments, "exclude may name {EXCLUDE_MAX} agents at most")
             .hint("send to an archetype, or to single agents, instead"));
     }
     let exclude = agent_ids(w, &params.exclude)?;
     // `broadcast` sets the receiver of each copy.
     let new_message =
         NewMessage::new(&call.caller.agent_id, call.party(), Kind::Broadcast, params.message, call.chain());
-    let unreadable = |error: serde_json::Error| {
-        Refusal::new(Code::Internal, format!("the progress of the broadcast is unreadable: {error}"))
-    };
+    let unreadable =
+        |error: serde_json::Error| refusal!(Internal, "the progress of the broadcast is unreadable: {error}");
     let so_far: Option<Broadcast> =
         call.progress.clone().map(serde_json::from_value).transpose().map_err(unreadable)?;
     let archetype = params.archetype.as_deref();
@@ -283,7 +281,7 @@ pub(super) struct InboxParams {
     unread_only: bool,
 }
 
-pub(super) fn read_inbox(call: &CallContext, params: InboxParams, w: &mut Tx) -> Result<Output, Refusal> {
+pub(super) fn read_inbox(call: &CallContext, params: InboxParams, w: &mut Tx) -> Result<Output> {
     let limit = within("limit", params.limit, LIMIT_DEFAULT, LIMIT_MAX, "read again for more")?;
     let own = &call.caller.agent_id;
     // A call by an operator takes no mail. The mail would be consumed at the end of the

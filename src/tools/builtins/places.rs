@@ -13,9 +13,9 @@ use ghost_domain::artifact::{Found, OUTPUT};
 use ghost_domain::ids::{ArtifactId, GrantId};
 use ghost_domain::journal::FilePlan;
 use ghost_domain::write_acl::WorkspacePath;
-use ghost_domain::{AgentId, Code, Refusal};
+use ghost_domain::{AgentId, Code, Refusal, refusal};
 use ghost_operations::artifacts::{self, Origin};
-use ghost_operations::{Tx, grants};
+use ghost_operations::{Result, Tx, grants};
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -47,12 +47,7 @@ pub(super) enum ReadScope {
 }
 
 /// The path relative to the workspace's root.
-pub(super) fn resolve(
-    call: &CallContext,
-    path: &str,
-    scope: Scope,
-    allow_root: bool,
-) -> Result<WorkspacePath, Refusal> {
+pub(super) fn resolve(call: &CallContext, path: &str, scope: Scope, allow_root: bool) -> Result<WorkspacePath> {
     let (path, scope) = mounted(path).map_or((path, scope), |path| (path, Scope::World));
     let parsed = WorkspacePath::parse(path, allow_root).map_err(|refusal| with_scope_hint(refusal, path, scope))?;
     let full = match scope {
@@ -78,7 +73,7 @@ pub(super) enum Place {
 }
 
 impl Place {
-    pub(super) fn of(call: &CallContext, path: &str, scope: ReadScope, allow_root: bool) -> Result<Self, Refusal> {
+    pub(super) fn of(call: &CallContext, path: &str, scope: ReadScope, allow_root: bool) -> Result<Self> {
         let scope = match scope {
             _ if mounted(path).is_some() => Scope::World,
             ReadScope::Agent => Scope::Agent,
@@ -87,7 +82,7 @@ impl Place {
                 let parsed = WorkspacePath::parse(path, true)?;
                 let (name, inner) = parsed.as_str().split_once('/').unwrap_or((parsed.as_str(), ""));
                 if name.is_empty() || (inner.is_empty() && !allow_root) {
-                    return Err(Refusal::new(Code::InvalidArguments, format!("`{}` names no file of a skill", path))
+                    return Err(refusal!(InvalidArguments, "`{}` names no file of a skill", path)
                         .hint("give a skill's name and a path, such as git/SKILL.md; workspace.list shows its files"));
                 }
                 let skill = super::skills::allowed(call, name)?;
@@ -108,7 +103,7 @@ impl Place {
 }
 
 /// The directory of a skill. Nothing outside it can be opened through it.
-pub(super) fn skill_dir(skill: &Skill) -> Result<Dir, Refusal> {
+pub(super) fn skill_dir(skill: &Skill) -> Result<Dir> {
     let failed = |error: io::Error| io_refusal("open", &skill.name, &error);
     let opened = |at: BorrowedFd<'_>, name: &OsStr, more: OFlags| {
         openat(at, name, OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC | more, Mode::empty())
@@ -148,39 +143,31 @@ pub(super) fn scope_note(path: &str, scope: Scope) -> Option<&'static str> {
 }
 
 /// Refuses a write that would make the file too large.
-pub(super) fn check_size(call: &CallContext, path: &WorkspacePath, bytes: usize) -> Result<(), Refusal> {
+pub(super) fn check_size(call: &CallContext, path: &WorkspacePath, bytes: usize) -> Result<()> {
     let limit = call.services.ctx.limits().file_bytes;
     if bytes > limit as usize {
-        return Err(Refusal::new(
-            Code::TooLarge,
-            format!("`{}` would have {bytes} bytes; at most {limit} are taken", path.as_str()),
-        )
-        .hint("nothing was written; spread it over several files"));
+        return Err(refusal!(TooLarge, "`{}` would have {bytes} bytes; at most {limit} are taken", path.as_str())
+            .hint("nothing was written; spread it over several files"));
     }
     Ok(())
 }
 
 /// The plan of a call that writes one file.
-pub(super) fn only(plans: &[FilePlan]) -> Result<&FilePlan, Refusal> {
+pub(super) fn only(plans: &[FilePlan]) -> Result<&FilePlan> {
     match plans {
         [plan] => Ok(plan),
-        plans => Err(Refusal::new(Code::Internal, format!("{} files were planned, not one", plans.len()))),
+        plans => Err(refusal!(Internal, "{} files were planned, not one", plans.len())),
     }
 }
 
 /// Indexes a written file. Returns the id of its artifact, if it is one. A file whose size cannot be read any more is
-/// not indexed: that must not fail the write.
-pub(super) fn written(call: &CallContext, plan: &FilePlan, w: &mut Tx) -> Result<Option<ArtifactId>, Refusal> {
-    written_by(call, plan, None, w)
-}
-
-/// Like [`written`], for the work of a droid.
-pub(super) fn written_by(
+/// not indexed: that must not fail the write. `droid_id` names the droid whose work it is.
+pub(super) fn written(
     call: &CallContext,
     plan: &FilePlan,
     droid_id: Option<AgentId>,
     w: &mut Tx,
-) -> Result<Option<ArtifactId>, Refusal> {
+) -> Result<Option<ArtifactId>> {
     if !plan.path.starts_with(OUTPUT) {
         return Ok(None);
     }
@@ -208,7 +195,7 @@ pub(super) struct Target {
 }
 
 /// The path of a file that the caller may write, and the grant without which it could not.
-pub(super) async fn target(call: &CallContext, path: &str, scope: Scope) -> Result<Target, Refusal> {
+pub(super) async fn target(call: &CallContext, path: &str, scope: Scope) -> Result<Target> {
     let hint = |refusal| with_scope_hint(refusal, path, scope);
     let path = resolve(call, path, scope, false)?;
     let grant_id = call.may_write(&path).await.map_err(hint)?;
@@ -222,7 +209,7 @@ pub(super) async fn put(
     sha256: String,
     bytes: &[u8],
     mut output: Output,
-) -> Result<Output, Refusal> {
+) -> Result<Output> {
     let workspace = &call.services.workspace;
     let (before, after) = (workspace.hash(&path).await?, Some(sha256.clone()));
     let plan = FilePlan { path: path.as_str().to_owned(), before, after, grant_id };

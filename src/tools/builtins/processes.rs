@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use ghost_domain::refusal;
 use ghost_domain::text::clip;
-use ghost_domain::{Code, Refusal};
+use ghost_operations::Result;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -64,11 +65,11 @@ pub(super) fn process() -> Typed<ProcessParams> {
     })
 }
 
-async fn act(call: &CallContext, params: ProcessParams) -> Result<Output, Refusal> {
+async fn act(call: &CallContext, params: ProcessParams) -> Result<Output> {
     let (processes, agent_id) = (&call.services.processes, &call.caller.agent_id);
     let one = || {
         let session_id = params.session_id.as_deref().ok_or_else(|| {
-            Refusal::new(Code::InvalidArguments, "session_id is missing")
+            refusal!(InvalidArguments, "session_id is missing")
                 .hint("`list` shows the session_id of each background command")
         })?;
         processes.one(agent_id, session_id)
@@ -96,7 +97,7 @@ async fn act(call: &CallContext, params: ProcessParams) -> Result<Output, Refusa
             let process = one()?;
             let data = params.data.as_deref().unwrap_or_default();
             if data.is_empty() && !params.end {
-                return Err(Refusal::new(Code::InvalidArguments, "data is missing")
+                return Err(refusal!(InvalidArguments, "data is missing")
                     .hint("give the text to write, or `end: true` to end the input"));
             }
             process.write(data.as_bytes(), params.end)?;

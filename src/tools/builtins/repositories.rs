@@ -6,7 +6,8 @@
 use ghost_config::plan::Plan;
 use ghost_domain::text::clip;
 use ghost_domain::write_acl::is_git_place;
-use ghost_domain::{AgentId, Code, Refusal};
+use ghost_domain::{AgentId, refusal};
+use ghost_operations::Result;
 use ghost_policy::{JudgedCommand, Judgement, TierName};
 
 use crate::context::{Caller, WorldServices};
@@ -25,7 +26,7 @@ pub(super) async fn look(
     caller: &Caller,
     judgement: &Judgement,
     dir: &str,
-) -> Result<Option<GitLook>, Refusal> {
+) -> Result<Option<GitLook>> {
     if judgement.git.is_empty() {
         return Ok(None);
     }
@@ -47,10 +48,7 @@ pub(super) async fn need(
     caller: &Caller,
     judgement: &Judgement,
     dir: &str,
-) -> Result<Option<String>, Refusal> {
-    if judgement.git.is_empty() {
-        return Ok(None);
-    }
+) -> Result<Option<String>> {
     let found = look(services, caller, judgement, dir).await?;
     Ok(found.and_then(|found| reason(&services.plan(), caller, judgement, &found)))
 }
@@ -149,7 +147,7 @@ pub(super) fn bound(found: Option<GitLook>) -> Result<Vec<String>, String> {
 const BASES_MAX: usize = 32;
 
 /// The directories in which the line may name files: it may change its directory before, more than once.
-pub(super) fn bases(root: &str, dir: &str, commands: &[JudgedCommand]) -> Result<Vec<String>, Refusal> {
+pub(super) fn bases(root: &str, dir: &str, commands: &[JudgedCommand]) -> Result<Vec<String>> {
     let mut bases = vec![dir.to_owned(), String::new()];
     for command in commands.iter().filter(|command| matches!(command.name.as_str(), "cd" | "pushd")) {
         let targets: Vec<&String> = command.argv.iter().flatten().skip(1).collect();
@@ -159,7 +157,7 @@ pub(super) fn bases(root: &str, dir: &str, commands: &[JudgedCommand]) -> Result
         bases.sort();
         bases.dedup();
         if bases.len() > BASES_MAX {
-            return Err(Refusal::new(Code::TooLarge, "the line changes its directory too often to be approved")
+            return Err(refusal!(TooLarge, "the line changes its directory too often to be approved")
                 .hint("give cwd instead, or split it into several calls"));
         }
     }

@@ -6,9 +6,9 @@ use ghost_domain::schedule::words::{duration, duration_text, instant};
 use ghost_domain::schedule::{Change, JobMode, Missed, Payload, WakeMode, When};
 use ghost_domain::text::clip;
 use ghost_domain::write_acl::WorkspacePath;
-use ghost_domain::{Code, Refusal, Schedule, ScheduleKind, Timestamp, WatchSnapshot};
-use ghost_operations::Tx;
+use ghost_domain::{Code, Refusal, Schedule, ScheduleKind, Timestamp, WatchSnapshot, refusal};
 use ghost_operations::schedules::{self as rules, NewSchedule};
+use ghost_operations::{Result, Tx};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -141,7 +141,7 @@ fn seconds_text(seconds: u32) -> String {
     duration_text(std::time::Duration::from_secs(seconds.into()))
 }
 
-pub(super) fn timer(call: &CallContext, params: TimerParams, w: &mut Tx) -> Result<Output, Refusal> {
+pub(super) fn timer(call: &CallContext, params: TimerParams, w: &mut Tx) -> Result<Output> {
     let ctx = &call.services.ctx;
     if params.cancel {
         return cancelled(call, w, ScheduleKind::Timer, &params.name);
@@ -162,7 +162,7 @@ impl WorldTool for Watch {
     type Params = WatchParams;
 
     /// Takes the snapshot before the transaction, so that no later change is missed.
-    async fn prepare(&self, call: &CallContext, mut arguments: Value) -> Result<Value, Refusal> {
+    async fn prepare(&self, call: &CallContext, mut arguments: Value) -> Result<Value> {
         let params: WatchParams = serde_json::from_value(arguments.clone())
             .map_err(|error| wrong(&error.to_string(), "nothing was set; correct the arguments and call again"))?;
         if params.cancel {
@@ -171,12 +171,12 @@ impl WorldTool for Watch {
         not_empty(&params.path)?;
         let path = resolve(call, &params.path, params.scope, true)?;
         let found = baseline(call, &path, params.recursive).await?;
-        arguments["baseline"] = serde_json::to_value(found)
-            .map_err(|error| Refusal::new(Code::Internal, format!("a snapshot cannot be kept: {error}")))?;
+        arguments["baseline"] =
+            serde_json::to_value(found).map_err(|error| refusal!(Internal, "a snapshot cannot be kept: {error}"))?;
         Ok(arguments)
     }
 
-    fn apply(&self, call: &CallContext, params: WatchParams, w: &mut Tx) -> Result<Output, Refusal> {
+    fn apply(&self, call: &CallContext, params: WatchParams, w: &mut Tx) -> Result<Output> {
         not_empty(&params.path)?;
         let path = resolve(call, &params.path, params.scope, true)?;
         // A name contains no slash, because commands name a schedule as <agent>/<name>.
@@ -222,13 +222,13 @@ pub(super) fn new_schedule(
 }
 
 /// Sets a schedule and shows it.
-pub(super) fn set(call: &CallContext, new: NewSchedule, w: &mut Tx) -> Result<Output, Refusal> {
+pub(super) fn set(call: &CallContext, new: NewSchedule, w: &mut Tx) -> Result<Output> {
     let schedule = rules::set(w, &call.party(), new)?;
     Ok(shown(call, &schedule).into())
 }
 
 /// An empty path is a mistake; the root is `.`.
-fn not_empty(path: &str) -> Result<(), Refusal> {
+fn not_empty(path: &str) -> Result<()> {
     match path.trim() {
         "" => Err(wrong("path is empty", "give a path; `.` is the whole scope")),
         _ => Ok(()),
@@ -236,7 +236,7 @@ fn not_empty(path: &str) -> Result<(), Refusal> {
 }
 
 /// Takes a snapshot of a path. The path must exist: a missing path could be a typing mistake.
-async fn baseline(call: &CallContext, path: &WorkspacePath, recursive: bool) -> Result<WatchSnapshot, Refusal> {
+async fn baseline(call: &CallContext, path: &WorkspacePath, recursive: bool) -> Result<WatchSnapshot> {
     let limit = call.services.ctx.limits().watch_files_max as usize;
     let found = call.services.workspace.stamps(path, recursive, limit).await?;
     found.ok_or_else(|| {
@@ -245,7 +245,7 @@ async fn baseline(call: &CallContext, path: &WorkspacePath, recursive: bool) -> 
     })
 }
 
-fn cancelled(call: &CallContext, w: &mut Tx, kind: ScheduleKind, name: &str) -> Result<Output, Refusal> {
+fn cancelled(call: &CallContext, w: &mut Tx, kind: ScheduleKind, name: &str) -> Result<Output> {
     let schedule = rules::named(w, &call.caller.agent_id, kind, name)?;
     let schedule = rules::cancel(w, &call.party(), schedule.schedule_id)?;
     let mut content = shown(call, &schedule);

@@ -5,7 +5,8 @@
 //! happen.
 
 use ghost_config::plan::toolbox::Idempotency;
-use ghost_domain::{Code, Refusal};
+use ghost_domain::refusal;
+use ghost_operations::Result;
 use serde_json::{Value, json};
 
 use crate::context::CallContext;
@@ -34,17 +35,13 @@ pub(super) fn question(call: &CallContext) -> Value {
 ///
 /// # Errors
 /// `OutcomeUnknown` if it is not clear whether the call happened.
-pub(super) async fn settle<F>(
-    full: &str,
-    asked: Option<Result<Output, Refusal>>,
-    again: impl FnOnce() -> F,
-) -> Result<Output, Refusal>
+pub(super) async fn settle<F>(full: &str, asked: Option<Result<Output>>, again: impl FnOnce() -> F) -> Result<Output>
 where
-    F: Future<Output = Result<Output, Refusal>>,
+    F: Future<Output = Result<Output>>,
 {
     let unknown = |why: String| {
-        let what = format!("{full} was running when the daemon stopped: it may or may not have happened: {why}");
-        Refusal::new(Code::OutcomeUnknown, what).hint("check which effects it had before you do it again")
+        refusal!(OutcomeUnknown, "{full} was running when the daemon stopped: it may or may not have happened: {why}")
+            .hint("check which effects it had before you do it again")
     };
     match asked {
         None => again().await.map_err(|refusal| unknown(refusal.message)),
@@ -76,6 +73,8 @@ fn happened(content: &Value) -> Option<(bool, Value)> {
 
 #[cfg(test)]
 mod tests {
+    use ghost_domain::{Code, Refusal};
+
     use super::*;
 
     async fn settled(asked: Option<Result<Value, Code>>, again: Result<Value, Code>) -> (Result<Value, Code>, bool) {

@@ -5,9 +5,8 @@ use std::sync::Arc;
 
 use ghost_config::skills::{Skill, active_room};
 use ghost_domain::text::nearest;
-use ghost_domain::{Code, Refusal};
-use ghost_operations::Tx;
-use ghost_operations::skills as rules;
+use ghost_domain::{Code, Refusal, refusal};
+use ghost_operations::{Result, Tx, skills as rules};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
@@ -31,7 +30,7 @@ pub(super) struct NameParams {
 }
 
 /// The skill with that name, if the caller may hold it.
-pub(super) fn allowed(call: &CallContext, name: &str) -> Result<Arc<Skill>, Refusal> {
+pub(super) fn allowed(call: &CallContext, name: &str) -> Result<Arc<Skill>> {
     let skills = call.services.skills();
     let name = name.trim();
     let filter = call.caller.skills.as_ref();
@@ -39,11 +38,8 @@ pub(super) fn allowed(call: &CallContext, name: &str) -> Result<Arc<Skill>, Refu
         return Ok(Arc::clone(skill));
     }
     if skills.get(name).is_some() {
-        return Err(Refusal::new(
-            Code::AccessDenied,
-            format!("{} may not hold the skill `{name}`", call.caller.agent_id),
-        )
-        .hint("syscall.skill.list shows the skills that you may hold"));
+        return Err(refusal!(AccessDenied, "{} may not hold the skill `{name}`", call.caller.agent_id)
+            .hint("syscall.skill.list shows the skills that you may hold"));
     }
     let near = nearest(name, skills.visible(filter).map(|skill| skill.name.as_str())).map(str::to_owned);
     let refusal = Refusal::not_found("skill", name, near.as_deref());
@@ -51,13 +47,12 @@ pub(super) fn allowed(call: &CallContext, name: &str) -> Result<Arc<Skill>, Refu
 }
 
 /// The skill with that name, if the caller may hold it and this machine has what it needs.
-fn usable(call: &CallContext, name: &str) -> Result<Arc<Skill>, Refusal> {
+fn usable(call: &CallContext, name: &str) -> Result<Arc<Skill>> {
     let skill = allowed(call, name)?;
     if skill.missing.is_empty() {
         return Ok(skill);
     }
-    let message = format!("the skill `{}` needs {}, which is not here", skill.name, skill.missing.join(", "));
-    Err(Refusal::new(Code::Unavailable, message)
+    Err(refusal!(Unavailable, "the skill `{}` needs {}, which is not here", skill.name, skill.missing.join(", "))
         .hint("work without it, or say what is missing; it is checked again when the world's files are reloaded"))
 }
 
@@ -74,7 +69,7 @@ fn tools_note(skill: &Skill, tools: &[String]) -> Option<&'static str> {
         .then_some("this skill describes tools of its own, which are not available here")
 }
 
-pub(super) async fn list(call: &CallContext, params: ListParams) -> Result<Output, Refusal> {
+pub(super) async fn list(call: &CallContext, params: ListParams) -> Result<Output> {
     let own = call.caller.agent_id.clone();
     let held = call.services.store.read(move |r| Ok::<_, Refusal>(r.skills_held(&own)?)).await?;
     let skills = call.services.skills();
@@ -95,7 +90,7 @@ pub(super) async fn list(call: &CallContext, params: ListParams) -> Result<Outpu
     Ok(listed(rows))
 }
 
-pub(super) fn acquire(call: &CallContext, params: NameParams, w: &mut Tx) -> Result<Output, Refusal> {
+pub(super) fn acquire(call: &CallContext, params: NameParams, w: &mut Tx) -> Result<Output> {
     let skill = usable(call, &params.name)?;
     let new = rules::acquire(w, &call.caller.agent_id, &skill.name)?;
     let (tools, note) = (tools_of(call, &skill.name), tools_note(&skill, &tools_of(call, &skill.name)));
@@ -103,16 +98,16 @@ pub(super) fn acquire(call: &CallContext, params: NameParams, w: &mut Tx) -> Res
     Ok(without_nulls(content).into())
 }
 
-pub(super) fn activate(call: &CallContext, params: NameParams, w: &mut Tx) -> Result<Output, Refusal> {
+pub(super) fn activate(call: &CallContext, params: NameParams, w: &mut Tx) -> Result<Output> {
     opened(call, &params.name, false, w)
 }
 
-pub(super) fn load(call: &CallContext, params: NameParams, w: &mut Tx) -> Result<Output, Refusal> {
+pub(super) fn load(call: &CallContext, params: NameParams, w: &mut Tx) -> Result<Output> {
     opened(call, &params.name, true, w)
 }
 
 /// Opens a skill, and acquires it if the agent does not hold it. With `list_tools`, the result names its tools.
-fn opened(call: &CallContext, name: &str, list_tools: bool, w: &mut Tx) -> Result<Output, Refusal> {
+fn opened(call: &CallContext, name: &str, list_tools: bool, w: &mut Tx) -> Result<Output> {
     let skill = usable(call, name)?;
     let own = &call.caller.agent_id;
     let held = w.skills_held(own)?;
@@ -153,7 +148,7 @@ fn opened(call: &CallContext, name: &str, list_tools: bool, w: &mut Tx) -> Resul
 
 // Checks only the skills that the agent holds, so that a skill whose folder was removed can be
 // dropped.
-pub(super) fn drop_skill(call: &CallContext, params: NameParams, w: &mut Tx) -> Result<Output, Refusal> {
+pub(super) fn drop_skill(call: &CallContext, params: NameParams, w: &mut Tx) -> Result<Output> {
     let name = params.name.trim();
     rules::drop_skill(w, &call.caller.agent_id, name)?;
     Ok(json!({ "name": name, "removed": tools_of(call, name) }).into())

@@ -4,8 +4,8 @@
 use ghost_domain::schedule::words::instant;
 use ghost_domain::text::clip;
 use ghost_domain::{Code, Refusal, Task, TaskEvent, TaskId, TaskStatus};
-use ghost_operations::Tx;
 use ghost_operations::tasks::{self as rules, NewTask, TaskChange};
+use ghost_operations::{Result, Tx};
 use ghost_store::tables::TaskFilter;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -113,7 +113,7 @@ fn event_json(event: &TaskEvent) -> Value {
     }))
 }
 
-pub(super) fn create(call: &CallContext, params: CreateParams, w: &mut Tx) -> Result<Output, Refusal> {
+pub(super) fn create(call: &CallContext, params: CreateParams, w: &mut Tx) -> Result<Output> {
     let owner = match &params.owner {
         Some(name) => agent_id(w, name)?,
         None => call.caller.agent_id.clone(),
@@ -132,7 +132,7 @@ pub(super) fn create(call: &CallContext, params: CreateParams, w: &mut Tx) -> Re
     Ok(changed_json(&task).into())
 }
 
-pub(super) async fn list(call: &CallContext, params: ListParams) -> Result<Output, Refusal> {
+pub(super) async fn list(call: &CallContext, params: ListParams) -> Result<Output> {
     let ListParams { owner, status, parent_id, limit } = params;
     let limit = within("limit", limit, LIMIT_DEFAULT, LIMIT_MAX, "narrow the list by owner or status instead")?;
     let mut tasks = call
@@ -150,7 +150,7 @@ pub(super) async fn list(call: &CallContext, params: ListParams) -> Result<Outpu
     Ok(Output::cut(Value::Array(rows), more || !all))
 }
 
-pub(super) async fn get(call: &CallContext, params: GetParams) -> Result<Output, Refusal> {
+pub(super) async fn get(call: &CallContext, params: GetParams) -> Result<Output> {
     let found = call.services.read(move |r| rules::get_with_history(r, params.task_id)).await?;
     let mut content = task_json(&found.task, false);
     // The newest changes matter most, so a long history loses its beginning.
@@ -165,7 +165,7 @@ pub(super) async fn get(call: &CallContext, params: GetParams) -> Result<Output,
     Ok(Output::cut(content, !all))
 }
 
-pub(super) fn update(call: &CallContext, params: UpdateParams, w: &mut Tx) -> Result<Output, Refusal> {
+pub(super) fn update(call: &CallContext, params: UpdateParams, w: &mut Tx) -> Result<Output> {
     if !call.caller.manages_tasks {
         check_own(call, &rules::get(w, params.task_id)?, &params)?;
     }
@@ -184,7 +184,7 @@ pub(super) fn update(call: &CallContext, params: UpdateParams, w: &mut Tx) -> Re
 
 /// Checks a change by an agent without the privilege: it may change status, note and result of its
 /// own tasks, if the world allows that.
-fn check_own(call: &CallContext, task: &Task, params: &UpdateParams) -> Result<(), Refusal> {
+fn check_own(call: &CallContext, task: &Task, params: &UpdateParams) -> Result<()> {
     let own = &call.caller.agent_id;
     let denied = |what: String, hint: &str| Err(Refusal::new(Code::AccessDenied, what).hint(hint));
     if task.owner != *own {

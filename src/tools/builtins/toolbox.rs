@@ -13,7 +13,8 @@ use ghost_config::plan::toolbox::{
     ToolboxKind, ToolboxRuntime,
 };
 use ghost_domain::json_text::readable;
-use ghost_domain::{Code, GrantId, Refusal};
+use ghost_domain::{Code, GrantId, Refusal, refusal};
+use ghost_operations::Result;
 use ghost_sandbox::{Command, End, Sandbox, ToolboxDir};
 use serde_json::{Map, Value};
 
@@ -137,7 +138,7 @@ struct Prepared {
 
 #[async_trait]
 impl ErasedOutside for ToolboxCommand {
-    async fn run(&self, call: &CallContext, arguments: Value) -> Result<Output, Refusal> {
+    async fn run(&self, call: &CallContext, arguments: Value) -> Result<Output> {
         let full = self.toolbox.full(&self.tool.name);
         let Prepared { sandbox, command, grants, before } = self.prepared(call, &arguments).await?;
         let dir = command.dir.clone();
@@ -183,10 +184,10 @@ impl ErasedOutside for ToolboxCommand {
         Ok(indexed(call, output, before, grants).await)
     }
 
-    async fn resume(&self, call: &CallContext, arguments: Value, session: &str) -> Result<Output, Refusal> {
+    async fn resume(&self, call: &CallContext, arguments: Value, session: &str) -> Result<Output> {
         let full = self.toolbox.full(&self.tool.name);
         let ResultForm::Acp(task) = &self.tool.result else {
-            return Err(Refusal::new(Code::OutcomeUnknown, format!("{full} has no session that can be continued"))
+            return Err(refusal!(OutcomeUnknown, "{full} has no session that can be continued")
                 .hint("check which effects it had before you do it again"));
         };
         // A refusal of this must not hide that the agent was at work.
@@ -210,7 +211,7 @@ impl ErasedOutside for ToolboxCommand {
         settled::after_crash(&self.tool.idempotency)
     }
 
-    async fn settle(&self, call: &CallContext, arguments: Value) -> Result<Output, Refusal> {
+    async fn settle(&self, call: &CallContext, arguments: Value) -> Result<Output> {
         let full = self.toolbox.full(&self.tool.name);
         let asked = match &self.tool.idempotency {
             Idempotency::Ask(name) => match self.asked(name) {
@@ -231,12 +232,11 @@ impl ToolboxCommand {
         Some(Self { toolbox: Arc::clone(&self.toolbox), tool, server: self.server.clone() })
     }
 
-    async fn prepared(&self, call: &CallContext, arguments: &Value) -> Result<Prepared, Refusal> {
+    async fn prepared(&self, call: &CallContext, arguments: &Value) -> Result<Prepared> {
         let Some(sandbox) = self.server.as_ref().or_else(|| call.services.sandbox()) else {
-            return Err(Refusal::new(Code::Unavailable, "this world has no sandbox").hint("do it without this tool"));
+            return Err(refusal!(Unavailable, "this world has no sandbox").hint("do it without this tool"));
         };
-        let unavailable =
-            |why| Refusal::new(Code::Unavailable, format!("{}: {why}", self.toolbox.full(&self.tool.name)));
+        let unavailable = |why| refusal!(Unavailable, "{}: {why}", self.toolbox.full(&self.tool.name));
         // The files of a toolbox with a server are there, where no manifest knows their place.
         let own = self.server.is_none().then(|| dir_of(&self.toolbox));
         let dir_inside = own.as_ref().map(|dir| sandbox.toolbox_path(dir)).transpose().map_err(unavailable)?;
@@ -255,9 +255,9 @@ impl ToolboxCommand {
         argv.extend(self.tool.command.iter().skip(1).cloned());
         argv.extend(filled(&self.tool.args, &given, &place)?);
         let dir = match &self.tool.cwd {
-            Cwd::Home => directory(call, None)?,
+            Cwd::Home => directory(&call.caller, None)?,
             Cwd::Workspace => String::new(),
-            Cwd::Parameter(name) => directory(call, given.get(name).and_then(Value::as_str))?,
+            Cwd::Parameter(name) => directory(&call.caller, given.get(name).and_then(Value::as_str))?,
         };
         let stdin = match (&self.tool.result, &self.tool.stdin) {
             // Its input is the protocol.
@@ -330,14 +330,14 @@ impl ToolboxCommand {
         identity.into_iter().chain(env).collect()
     }
 
-    fn json(&self, text: &str, is_cut: bool) -> Result<Output, Refusal> {
+    fn json(&self, text: &str, is_cut: bool) -> Result<Output> {
         let full = self.toolbox.full(&self.tool.name);
         if is_cut {
-            let what = format!("{full} printed more than {} bytes of JSON", self.tool.output_limit);
-            return Err(Refusal::new(Code::TooLarge, what).hint("ask it for less"));
+            return Err(refusal!(TooLarge, "{full} printed more than {} bytes of JSON", self.tool.output_limit)
+                .hint("ask it for less"));
         }
         let content: Value = serde_json::from_str(&readable(text)).map_err(|error| {
-            Refusal::new(Code::ExecFailed, format!("what {full} printed is not JSON: {error}"))
+            refusal!(ExecFailed, "what {full} printed is not JSON: {error}")
                 .hint("it has run; the tool itself needs a repair")
         })?;
         Ok(content.into())
@@ -353,11 +353,7 @@ fn text(value: &Value) -> String {
 }
 
 /// The arguments of a call.
-fn filled(
-    arguments: &[Argument],
-    given: &Map<String, Value>,
-    place: &dyn Fn(Place) -> String,
-) -> Result<Vec<String>, Refusal> {
+fn filled(arguments: &[Argument], given: &Map<String, Value>, place: &dyn Fn(Place) -> String) -> Result<Vec<String>> {
     let mut argv = Vec::new();
     for argument in arguments {
         if let Some(mut words) = one(argument, given, place, &argv)? {
@@ -365,11 +361,11 @@ fn filled(
         }
     }
     if argv.iter().any(|word| word.contains('\0')) {
-        return Err(Refusal::new(Code::InvalidArguments, "an argument contains a zero byte").hint("remove it"));
+        return Err(refusal!(InvalidArguments, "an argument contains a zero byte").hint("remove it"));
     }
     if argv.iter().map(String::len).sum::<usize>() > ARGV_MAX {
-        let what = format!("the arguments have more than {ARGV_MAX} bytes");
-        return Err(Refusal::new(Code::TooLarge, what).hint("write long text to a file, and name the file"));
+        return Err(refusal!(TooLarge, "the arguments have more than {ARGV_MAX} bytes")
+            .hint("write long text to a file, and name the file"));
     }
     Ok(argv)
 }
@@ -380,7 +376,7 @@ fn one(
     given: &Map<String, Value>,
     place: &dyn Fn(Place) -> String,
     before: &[String],
-) -> Result<Option<Vec<String>>, Refusal> {
+) -> Result<Option<Vec<String>>> {
     match argument {
         Argument::Spread(name) => Ok(match given.get(name) {
             None | Some(Value::Null) => None,
@@ -415,8 +411,11 @@ fn one(
                 && given.get(name).is_some_and(Value::is_string)
                 && !before.iter().any(|word| word == "--")
             {
-                let what = format!("`{name}` begins with `-`, so the program would take it for an option");
-                return Err(Refusal::new(Code::InvalidArguments, what).hint("write it without the `-`"));
+                return Err(refusal!(
+                    InvalidArguments,
+                    "`{name}` begins with `-`, so the program would take it for an option"
+                )
+                .hint("write it without the `-`"));
             }
             Ok(Some(vec![word]))
         }

@@ -7,7 +7,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use ghost_domain::{Code, Refusal};
+use ghost_domain::{Refusal, refusal};
+use ghost_operations::Result;
 use ghost_web::{Content, Extract, FetchRequest, Fetched, Freshness, Query, Web, filename};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -133,16 +134,16 @@ pub fn absent_web_tools(web: &Result<Arc<Web>, String>) -> Vec<(&'static str, St
     search.into_iter().chain(google).collect()
 }
 
-pub(super) fn web_of(call: &CallContext) -> Result<&Web, Refusal> {
+pub(super) fn web_of(call: &CallContext) -> Result<&Web> {
     call.services.web().map_err(absent)
 }
 
 /// A tool that this world lacks is not in the table; this is for callers that have it all the same.
 fn absent(why: &str) -> Refusal {
-    Refusal::new(Code::Unavailable, format!("this world cannot do it: {why}")).hint("do it without the web")
+    refusal!(Unavailable, "this world cannot do it: {why}").hint("do it without the web")
 }
 
-pub(super) async fn fetch(call: &CallContext, params: FetchParams) -> Result<Output, Refusal> {
+pub(super) async fn fetch(call: &CallContext, params: FetchParams) -> Result<Output> {
     let web = web_of(call)?;
     // What cannot be saved is not fetched.
     let path = match params.save_to.as_deref() {
@@ -194,7 +195,7 @@ async fn save(
     fetched: &Fetched,
     (path, note): (Option<Target>, Option<&str>),
     bytes: &[u8],
-) -> Result<Output, Refusal> {
+) -> Result<Output> {
     // An answer to HEAD, or a status without a body.
     if bytes.is_empty() && path.is_none() {
         let facts = facts(fetched, json!({ "length": 0, "truncated": false }));
@@ -229,7 +230,7 @@ async fn save(
     put(call, path, sha256, bytes, output).await.map_err(made)
 }
 
-pub(super) async fn web_search(call: &CallContext, params: SearchParams) -> Result<Output, Refusal> {
+pub(super) async fn web_search(call: &CallContext, params: SearchParams) -> Result<Output> {
     let search = web_of(call)?.search.as_ref().map_err(|why| absent(why))?;
     let query = Query {
         query: params.query,
@@ -241,7 +242,7 @@ pub(super) async fn web_search(call: &CallContext, params: SearchParams) -> Resu
     Ok(json!({ "query": query.query, "count": results.len(), "source": SOURCE, "results": results }).into())
 }
 
-pub(super) async fn google_search(call: &CallContext, params: GoogleParams) -> Result<Output, Refusal> {
+pub(super) async fn google_search(call: &CallContext, params: GoogleParams) -> Result<Output> {
     let google = web_of(call)?.google.as_ref().map_err(|why| absent(why))?;
     let answer = google.ask(&params.query, params.model.as_deref()).await?;
     let (input, output) = answer.tokens;

@@ -7,8 +7,8 @@ use std::collections::BTreeSet;
 use async_trait::async_trait;
 use ghost_domain::journal::FilePlan;
 use ghost_domain::write_acl::WorkspacePath;
-use ghost_domain::{Code, GrantId, Refusal};
-use ghost_operations::Tx;
+use ghost_domain::{GrantId, refusal};
+use ghost_operations::{Result, Tx};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -118,10 +118,10 @@ fn shorten(text: &mut FileText, limit: usize) {
     }
 }
 
-pub(super) async fn read(call: &CallContext, params: ReadParams) -> Result<Output, Refusal> {
+pub(super) async fn read(call: &CallContext, params: ReadParams) -> Result<Output> {
     let place = Place::of(call, &params.path, params.scope, false)?;
     if params.limit == Some(0) {
-        return Err(Refusal::new(Code::InvalidArguments, "limit is 0; it must be 1 or more")
+        return Err(refusal!(InvalidArguments, "limit is 0; it must be 1 or more")
             .hint("leave it out to read as much as one result holds"));
     }
     if let Place::Workspace(path, scope) = &place {
@@ -162,7 +162,7 @@ pub(super) async fn read(call: &CallContext, params: ReadParams) -> Result<Outpu
     Ok(Output::cut(content, text.truncated))
 }
 
-pub(super) async fn prepare_write(call: &CallContext, params: &WriteParams) -> Result<FileWork, Refusal> {
+pub(super) async fn prepare_write(call: &CallContext, params: &WriteParams) -> Result<FileWork> {
     let hint = |refusal| with_scope_hint(refusal, &params.path, params.scope);
     let path = resolve(call, &params.path, params.scope, false)?;
     let grant_id = call.may_write(&path).await.map_err(hint)?;
@@ -179,15 +179,10 @@ pub(super) async fn prepare_write(call: &CallContext, params: &WriteParams) -> R
     Ok(work(&path, grant_id, before, new.into_bytes()))
 }
 
-pub(super) fn record_write(
-    call: &CallContext,
-    params: WriteParams,
-    plans: &[FilePlan],
-    w: &mut Tx,
-) -> Result<Output, Refusal> {
+pub(super) fn record_write(call: &CallContext, params: WriteParams, plans: &[FilePlan], w: &mut Tx) -> Result<Output> {
     let bytes = params.content.len();
     let plan = only(plans)?;
-    let artifact_id = written(call, plan, w)?;
+    let artifact_id = written(call, plan, None, w)?;
     let content = json!({
         "path": plan.path, "bytes": bytes, "appended": params.append, "artifact_id": artifact_id,
         "note": scope_note(&params.path, params.scope),
@@ -195,28 +190,27 @@ pub(super) fn record_write(
     Ok(without_nulls(content).into())
 }
 
-pub(super) async fn prepare_edit(call: &CallContext, params: &EditParams) -> Result<FileWork, Refusal> {
+pub(super) async fn prepare_edit(call: &CallContext, params: &EditParams) -> Result<FileWork> {
     let hint = |refusal| with_scope_hint(refusal, &params.path, params.scope);
     let path = resolve(call, &params.path, params.scope, false)?;
     let grant_id = call.may_write(&path).await.map_err(hint)?;
     if params.old_text.is_empty() || params.old_text == params.new_text {
-        return Err(Refusal::new(Code::InvalidArguments, "old_text is empty or equal to new_text")
+        return Err(refusal!(InvalidArguments, "old_text is empty or equal to new_text")
             .hint("give the piece of text to replace and what comes in its place"));
     }
     let limit = u64::from(call.services.ctx.limits().file_bytes);
     let Some(old) = call.services.workspace.text_for_change(&path, limit).await.map_err(hint)? else {
         return Err(hint(
-            Refusal::new(Code::NotFound, format!("there is no `{}`", path.as_str()))
-                .hint("use workspace.write to create it"),
+            refusal!(NotFound, "there is no `{}`", path.as_str()).hint("use workspace.write to create it"),
         ));
     };
     let count = old.matches(params.old_text.as_str()).count();
     if count == 0 {
-        return Err(Refusal::new(Code::NotFound, format!("old_text does not occur in `{}`", path.as_str()))
+        return Err(refusal!(NotFound, "old_text does not occur in `{}`", path.as_str())
             .hint("read the file and copy the text exactly, white space included"));
     }
     if count > 1 && !params.replace_all {
-        return Err(Refusal::new(Code::Conflict, format!("old_text occurs {count} times in `{}`", path.as_str()))
+        return Err(refusal!(Conflict, "old_text occurs {count} times in `{}`", path.as_str())
             .hint("give more of the text around it, or set replace_all"));
     }
     // Check the size before replacing: the result can be much larger than the file.
@@ -226,22 +220,17 @@ pub(super) async fn prepare_edit(call: &CallContext, params: &EditParams) -> Res
     Ok(work(&path, grant_id, Some(sha256_hex(old.as_bytes())), new.into_bytes()))
 }
 
-pub(super) fn record_edit(
-    call: &CallContext,
-    params: EditParams,
-    plans: &[FilePlan],
-    w: &mut Tx,
-) -> Result<Output, Refusal> {
+pub(super) fn record_edit(call: &CallContext, params: EditParams, plans: &[FilePlan], w: &mut Tx) -> Result<Output> {
     // The number of occurrences is known only from the old text, which no longer exists after a
     // crash.
     let replacements = if params.replace_all { json!("all") } else { json!(1) };
     let plan = only(plans)?;
-    let artifact_id = written(call, plan, w)?;
+    let artifact_id = written(call, plan, None, w)?;
     let content = json!({ "path": plan.path, "replacements": replacements, "artifact_id": artifact_id });
     Ok(without_nulls(content).into())
 }
 
-pub(super) async fn list(call: &CallContext, params: ListParams) -> Result<Output, Refusal> {
+pub(super) async fn list(call: &CallContext, params: ListParams) -> Result<Output> {
     let given = params.path.as_deref().unwrap_or("");
     let place = Place::of(call, given, params.scope, true)?;
     let depth = within("depth", params.depth, 1, DEPTH_MAX, "list a directory further down instead")?;
@@ -293,7 +282,7 @@ fn whole(patch: &str) -> Cow<'_, str> {
 }
 
 /// Checks a file of the patch and prepares its write.
-async fn write_of(call: &CallContext, scope: Scope, file: &FileChange<'_>) -> Result<FileWrite, Refusal> {
+async fn write_of(call: &CallContext, scope: Scope, file: &FileChange<'_>) -> Result<FileWrite> {
     let hint = |refusal| with_scope_hint(refusal, file.path, scope);
     let path = resolve(call, file.path, scope, false)?;
     let grant_id = call.may_write(&path).await.map_err(hint)?;
@@ -302,12 +291,12 @@ async fn write_of(call: &CallContext, scope: Scope, file: &FileChange<'_>) -> Re
     let shown = path.as_str();
     let old = match (file.kind, old) {
         (Kind::Create, Some(_)) => {
-            return Err(Refusal::new(Code::Conflict, format!("`{shown}` exists already"))
+            return Err(refusal!(Conflict, "`{shown}` exists already")
                 .hint("nothing was changed; a patch of an existing file names it on both sides"));
         }
         (Kind::Modify | Kind::Delete, None) => {
             return Err(hint(
-                Refusal::new(Code::NotFound, format!("there is no `{shown}`"))
+                refusal!(NotFound, "there is no `{shown}`")
                     .hint("nothing was changed; a file that is to be created has /dev/null as its old side"),
             ));
         }
@@ -322,14 +311,15 @@ async fn write_of(call: &CallContext, scope: Scope, file: &FileChange<'_>) -> Re
 }
 
 /// All writes of a patch. Files are removed last, so that what a crash leaves has lost nothing.
-async fn writes_of(call: &CallContext, params: &PatchParams) -> Result<Vec<FileWrite>, Refusal> {
+async fn writes_of(call: &CallContext, params: &PatchParams) -> Result<Vec<FileWrite>> {
     let text = whole(&params.patch);
     let files = parse(&text)?;
     let most = call.services.ctx.limits().patch_files_max as usize;
     if files.len() > most {
-        return Err(Refusal::new(
-            Code::TooLarge,
-            format!("the patch changes {} files; at most {most} are taken (limits.patch_files_max)", files.len()),
+        return Err(refusal!(
+            TooLarge,
+            "the patch changes {} files; at most {most} are taken (limits.patch_files_max)",
+            files.len()
         )
         .hint("nothing was changed; make several patches"));
     }
@@ -337,7 +327,7 @@ async fn writes_of(call: &CallContext, params: &PatchParams) -> Result<Vec<FileW
     for file in &files {
         let write = write_of(call, params.scope, file).await?;
         if !seen.insert(write.plan.path.clone()) {
-            return Err(Refusal::new(Code::InvalidArguments, format!("the patch has `{}` twice", write.plan.path))
+            return Err(refusal!(InvalidArguments, "the patch has `{}` twice", write.plan.path)
                 .hint("nothing was changed; put all hunks of a file under one header"));
         }
         writes.push(write);
@@ -355,7 +345,7 @@ fn action(plan: &FilePlan) -> &'static str {
     }
 }
 
-async fn check(call: &CallContext, params: PatchParams) -> Result<Output, Refusal> {
+async fn check(call: &CallContext, params: PatchParams) -> Result<Output> {
     let writes = writes_of(call, &params).await?;
     let files: Vec<Value> =
         writes.iter().map(|write| json!({ "path": write.plan.path, "action": action(&write.plan) })).collect();
@@ -368,16 +358,11 @@ struct Apply;
 impl FileTool for Apply {
     type Params = PatchParams;
 
-    async fn prepare(&self, call: &CallContext, params: &PatchParams) -> Result<FileWork, Refusal> {
+    async fn prepare(&self, call: &CallContext, params: &PatchParams) -> Result<FileWork> {
         Ok(FileWork { writes: writes_of(call, params).await? })
     }
 
-    async fn prepare_rest(
-        &self,
-        call: &CallContext,
-        params: &PatchParams,
-        rest: &[FilePlan],
-    ) -> Result<FileWork, Refusal> {
+    async fn prepare_rest(&self, call: &CallContext, params: &PatchParams, rest: &[FilePlan]) -> Result<FileWork> {
         let text = whole(&params.patch);
         let mut writes = Vec::with_capacity(rest.len());
         for file in &parse(&text)? {
@@ -390,10 +375,10 @@ impl FileTool for Apply {
         Ok(FileWork { writes })
     }
 
-    fn record(&self, call: &CallContext, _: PatchParams, plans: &[FilePlan], w: &mut Tx) -> Result<Output, Refusal> {
+    fn record(&self, call: &CallContext, _: PatchParams, plans: &[FilePlan], w: &mut Tx) -> Result<Output> {
         let mut files = Vec::with_capacity(plans.len());
         for plan in plans {
-            let artifact_id = written(call, plan, w)?;
+            let artifact_id = written(call, plan, None, w)?;
             files.push(without_nulls(json!({ "path": plan.path, "action": action(plan), "artifact_id": artifact_id })));
         }
         Ok(json!({ "files": files }).into())

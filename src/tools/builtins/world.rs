@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use ghost_config::plan::LlmPlan;
 use ghost_domain::session::name_of;
-use ghost_domain::{Activity, Code, Refusal, Timestamp, TurnId};
+use ghost_domain::{Activity, Refusal, Timestamp, TurnId, refusal};
+use ghost_operations::Result;
 use ghost_operations::sessions::{self, Author, cut_page, session_named};
 use ghost_operations::status::Facts;
 use ghost_store::tables::UsageFilter;
@@ -23,7 +24,7 @@ use crate::effect::Output;
 /// Longest name of a model.
 const MODEL_MAX: usize = 200;
 
-pub(super) async fn reflect(call: &CallContext, _: Nothing) -> Result<Output, Refusal> {
+pub(super) async fn reflect(call: &CallContext, _: Nothing) -> Result<Output> {
     let now = call.services.ctx.now();
     let (agents, sums, facts) = call
         .services
@@ -60,11 +61,11 @@ pub(super) struct StatusParams {
 }
 
 /// What is known of a model. Facts that are unknown are left out. Prices are dollars for a million tokens.
-fn card(llm: &LlmPlan, provider: &str, model: &str) -> Result<Value, Refusal> {
+fn card(llm: &LlmPlan, provider: &str, model: &str) -> Result<Value> {
     // An agent whose archetype no longer exists has no model.
     let Some(entry) = llm.providers.get(provider) else { return Ok(Value::Null) };
     if model.is_empty() || model.len() > MODEL_MAX {
-        return Err(Refusal::new(Code::InvalidArguments, "model is not the name of a model")
+        return Err(refusal!(InvalidArguments, "model is not the name of a model")
             .hint("write `model` or `provider/model`; without it you get the card of the agent's own model"));
     }
     let (facts, price) = (llm.facts(entry.kind, provider, model), llm.price(entry.kind, provider, model));
@@ -75,7 +76,7 @@ fn card(llm: &LlmPlan, provider: &str, model: &str) -> Result<Value, Refusal> {
     })))
 }
 
-pub(super) async fn status(call: &CallContext, params: StatusParams) -> Result<Output, Refusal> {
+pub(super) async fn status(call: &CallContext, params: StatusParams) -> Result<Output> {
     let named = params.agent_id.unwrap_or_else(|| call.caller.agent_id.to_string());
     let (agent, sums, queue) = call
         .services
@@ -108,7 +109,7 @@ pub(super) async fn status(call: &CallContext, params: StatusParams) -> Result<O
     Ok(content.into())
 }
 
-pub(super) async fn usage(call: &CallContext, _: Nothing) -> Result<Output, Refusal> {
+pub(super) async fn usage(call: &CallContext, _: Nothing) -> Result<Output> {
     let tasks = tokio::runtime::Handle::try_current().ok().map(|handle| handle.metrics().num_alive_tasks());
     let activities = call.services.control.activities();
     let awake = activities.values().filter(|activity| **activity != Activity::Asleep).count();
@@ -172,7 +173,7 @@ pub(super) struct SessionsParams {
     limit: Option<u32>,
 }
 
-pub(super) async fn list_sessions(call: &CallContext, params: SessionsParams) -> Result<Output, Refusal> {
+pub(super) async fn list_sessions(call: &CallContext, params: SessionsParams) -> Result<Output> {
     let limit = within("limit", params.limit, SESSIONS, SESSIONS_MAX, IN_PAGES)?;
     let now = call.services.ctx.now();
     let since = params.active_minutes.map_or(Timestamp(i64::MIN), |minutes| {
@@ -206,7 +207,7 @@ pub(super) struct HistoryParams {
     include_tools: bool,
 }
 
-pub(super) async fn history(call: &CallContext, params: HistoryParams) -> Result<Output, Refusal> {
+pub(super) async fn history(call: &CallContext, params: HistoryParams) -> Result<Output> {
     let turns = within("limit", params.limit, TURNS, TURNS_MAX, IN_PAGES)?;
     let session = params.session.as_deref().map_or(Ok(call.conversation_id), session_named)?;
     let agent_id = call.caller.agent_id.clone();

@@ -12,19 +12,18 @@ use ghost_config::plan::ToolboxPlan;
 use ghost_config::plan::toolbox::{McpPlan, McpTransport, Piece, Place};
 use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::restart::{Backoff, Intensity};
-use ghost_domain::{AgentId, ApprovalPlan, ApprovalStatus, Code, Refusal};
+use ghost_domain::{AgentId, ApprovalPlan, ApprovalStatus, Refusal, refusal};
 use ghost_mcp::{
     Answer, ClosedReason, Connection, Definition, Elicitation, ElicitationHandler, HttpClient, Lifecycle, Limits, Link,
     ListEnd, Listing, OpenError, Options,
 };
+use ghost_operations::Result;
 use ghost_sandbox::{Command, ToolboxDir};
 use secrecy::SecretString;
 use serde_json::{Value, json};
 
-use super::listing::Part;
-use super::listing::{Trust, compare, withdrawn};
-use super::pool::Questions;
-use super::pool::{Entry, Linked, McpConnections, Open, State};
+use super::listing::{Part, Trust, compare, withdrawn};
+use super::pool::{Entry, Linked, McpConnections, Open, Questions, State};
 use crate::context::{CallContext, WorldServices};
 use crate::piped::PipedProcess;
 
@@ -44,7 +43,7 @@ pub(crate) async fn connection_for(
     call: &CallContext,
     toolbox: &Arc<ToolboxPlan>,
     mcp: &McpPlan,
-) -> Result<Arc<Open>, Refusal> {
+) -> Result<Arc<Open>> {
     let (services, agent_id) = (&call.services, &call.caller.agent_id);
     if services.plan().toolboxes.get(&toolbox.name) != Some(toolbox) {
         // The turn took its tools before a reload. What was trusted then is perhaps not trusted now.
@@ -134,7 +133,7 @@ async fn take_away(
 ///
 /// # Errors
 /// `Unavailable` if the server cannot be used.
-pub async fn look(services: &WorldServices, toolbox: &ToolboxPlan, mcp: &McpPlan) -> Result<Vec<Trust>, Refusal> {
+pub async fn look(services: &WorldServices, toolbox: &ToolboxPlan, mcp: &McpPlan) -> Result<Vec<Trust>> {
     let who = For { agent_id: OPERATOR.parse()?, writable: Vec::new() };
     let linked = open(services, toolbox, mcp, &who, None).await?;
     let listing = linked.connection.tools().await.map_err(|error| unavailable(toolbox, &error.to_string()))?;
@@ -153,7 +152,7 @@ fn listed(connection: &Connection, listing: &Listing<Definition>, mcp: &McpPlan)
 }
 
 fn unavailable(toolbox: &ToolboxPlan, what: &str) -> Refusal {
-    Refusal::new(Code::Unavailable, format!("the MCP server of {} cannot be used: {what}", toolbox.name))
+    refusal!(Unavailable, "the MCP server of {} cannot be used: {what}", toolbox.name)
         .hint("do it without this tool, or try again later")
 }
 
@@ -257,7 +256,7 @@ pub(super) async fn open(
     mcp: &McpPlan,
     who: &For,
     questions: Option<Questions>,
-) -> Result<Linked, Refusal> {
+) -> Result<Linked> {
     match linked(services, toolbox, mcp, who, (Lifecycle::Auto, &questions)).await {
         // It does not know the question. Some servers end at one.
         Err((Some(OpenError::ClosedOnDiscover), _)) => {
@@ -276,11 +275,7 @@ async fn linked(
     who: &For,
     (lifecycle, questions): (Lifecycle, &Option<Questions>),
 ) -> Result<Linked, (Option<OpenError>, Refusal)> {
-    let unavailable = |what: String| {
-        Refusal::new(Code::Unavailable, format!("the MCP server of {} cannot be used: {what}", toolbox.name))
-            .hint("do it without this tool, or try again later")
-    };
-    let (link, process) = link(services, toolbox, mcp, who).map_err(|why| (None, unavailable(why)))?;
+    let (link, process) = link(services, toolbox, mcp, who).map_err(|why| (None, unavailable(toolbox, &why)))?;
     let elicitation = questions.clone().map(|questions| Arc::new(questions) as Arc<dyn ElicitationHandler>);
     // A question ends by itself a little sooner.
     let limits = Limits { answer_timeout: QUESTION_TIME + Duration::from_secs(5), ..Limits::default() };
@@ -289,7 +284,7 @@ async fn linked(
         Err(error) => {
             let words = process.as_ref().map(PipedProcess::last_words).filter(|words| !words.is_empty());
             let what = [Some(error.to_string()), words].into_iter().flatten().collect::<Vec<_>>().join("; ");
-            Err((Some(error), unavailable(services.ctx.redactor.redact(&what))))
+            Err((Some(error), unavailable(toolbox, &services.ctx.redactor.redact(&what))))
         }
     }
 }

@@ -8,11 +8,12 @@ use std::path::Path;
 
 use cap_std::ambient_authority;
 use cap_std::fs::{Dir, MetadataExt as _};
+use ghost_domain::AgentId;
 use ghost_domain::write_acl::{TEMP_PREFIX, WorkspacePath};
-use ghost_domain::{AgentId, Refusal};
+use ghost_operations::Result;
 
-use super::system::io_refusal;
-use super::{reading, system, writing};
+use super::system::{self, io_refusal};
+use super::{reading, writing};
 
 /// Directories of every workspace.
 const SEED: [&str; 9] = [
@@ -38,7 +39,7 @@ const OF_DROID: &str = "output";
 const SWEEP_DEPTH: usize = 32;
 const SWEEP_ENTRIES: usize = 200_000;
 
-pub(super) fn open_root(root: &Path) -> Result<Dir, Refusal> {
+pub(super) fn open_root(root: &Path) -> Result<Dir> {
     let shown = root.display().to_string();
     let made = DirBuilder::new().recursive(true).mode(system::DIR_MODE).create(root);
     made.map_err(|error| io_refusal("create", &shown, &error))?;
@@ -55,14 +56,14 @@ pub(super) fn has_moved(root: &Dir, place: &Path) -> bool {
     }
 }
 
-pub(super) fn create_seed(root: &Dir) -> Result<(), Refusal> {
+pub(super) fn create_seed(root: &Dir) -> Result<()> {
     for path in SEED {
         system::directory(root, path, true)?;
     }
     Ok(())
 }
 
-pub(super) fn create_agent(root: &Dir, agent_id: &AgentId) -> Result<(), Refusal> {
+pub(super) fn create_agent(root: &Dir, agent_id: &AgentId) -> Result<()> {
     for name in OWN {
         system::directory(root, &format!("{}/{name}", agent_id.home()), true)?;
     }
@@ -71,7 +72,7 @@ pub(super) fn create_agent(root: &Dir, agent_id: &AgentId) -> Result<(), Refusal
 
 /// Creates a droid's directory with the file of its task. Nothing waits for the disk: what a power loss removes, the next
 /// turn of the droid makes again.
-pub(super) fn create_droid(root: &Dir, task_path: &WorkspacePath, task: &str, is_first: bool) -> Result<(), Refusal> {
+pub(super) fn create_droid(root: &Dir, task_path: &WorkspacePath, task: &str, is_first: bool) -> Result<()> {
     let (home, name) = task_path.as_str().rsplit_once('/').unwrap_or_default();
     if is_first {
         system::set_aside(root, home)?;
@@ -87,7 +88,7 @@ pub(super) fn create_droid(root: &Dir, task_path: &WorkspacePath, task: &str, is
 
 /// Removes temporary files of interrupted writes. Must run before anything is written: it cannot
 /// tell an abandoned file from one in use.
-pub(super) fn sweep(root: &Dir) -> Result<(), Refusal> {
+pub(super) fn sweep(root: &Dir) -> Result<()> {
     let failed = |error: std::io::Error| io_refusal("sweep", "", &error);
     let mut left = SWEEP_ENTRIES;
     let mut pending = vec![(String::new(), 0_usize)];

@@ -9,7 +9,8 @@ use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt};
 use ghost_domain::image::{IMAGE_BYTES_MAX, IMAGE_SIDE_MAX, ImageHead, MediaType};
 use ghost_domain::text::clip;
 use ghost_domain::write_acl::{MARK, TEMP_PREFIX, WorkspacePath, is_reserved};
-use ghost_domain::{Code, ImageFile, Refusal};
+use ghost_domain::{ImageFile, Refusal, refusal};
+use ghost_operations::Result;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 use sha2::{Digest, Sha256};
@@ -59,11 +60,12 @@ pub fn sha256_hex(bytes: &[u8]) -> String {
 }
 
 /// Refuses names that are reserved.
-pub(super) fn check_name(path: &WorkspacePath) -> Result<(), Refusal> {
+pub(super) fn check_name(path: &WorkspacePath) -> Result<()> {
     if path.as_str().split('/').any(is_reserved) {
-        return Err(Refusal::new(
-            Code::PathDenied,
-            format!("`{}`: {MARK} and names that begin with {TEMP_PREFIX} are reserved", clip(path.as_str(), 120)),
+        return Err(refusal!(
+            PathDenied,
+            "`{}`: {MARK} and names that begin with {TEMP_PREFIX} are reserved",
+            clip(path.as_str(), 120)
         )
         .hint("choose another name"));
     }
@@ -72,7 +74,7 @@ pub(super) fn check_name(path: &WorkspacePath) -> Result<(), Refusal> {
 
 /// Opens a regular file for reading. Links within the root are followed. Never blocks, not even on
 /// a pipe.
-pub(super) fn open(root: &Dir, path: &WorkspacePath) -> Result<(cap_std::fs::File, u64), Refusal> {
+pub(super) fn open(root: &Dir, path: &WorkspacePath) -> Result<(cap_std::fs::File, u64)> {
     check_name(path)?;
     let failed = |error: io::Error| io_refusal("read", path.as_str(), &error);
     let mut options = OpenOptions::new();
@@ -89,7 +91,7 @@ pub(super) fn open(root: &Dir, path: &WorkspacePath) -> Result<(cap_std::fs::Fil
 }
 
 /// The size of a regular file.
-pub(super) fn size(root: &Dir, path: &WorkspacePath) -> Result<u64, Refusal> {
+pub(super) fn size(root: &Dir, path: &WorkspacePath) -> Result<u64> {
     open(root, path).map(|(_, size)| size)
 }
 
@@ -99,45 +101,45 @@ fn nonblock() -> i32 {
 }
 
 fn directory(path: &WorkspacePath) -> Refusal {
-    Refusal::new(Code::InvalidArguments, format!("`{}` is a directory", clip(path.as_str(), 120)))
+    refusal!(InvalidArguments, "`{}` is a directory", clip(path.as_str(), 120))
         .hint("use workspace.list to see what is in it")
 }
 
 fn too_large(path: &WorkspacePath, size: u64, limit: u64) -> Refusal {
-    Refusal::new(Code::TooLarge, format!("`{}` has {size} bytes; at most {limit} are taken", clip(path.as_str(), 120)))
+    refusal!(TooLarge, "`{}` has {size} bytes; at most {limit} are taken", clip(path.as_str(), 120))
         .hint("read it in parts with offset and limit, or spread the content over several files")
 }
 
 fn skip_beyond_line(path: &WorkspacePath, line: u64, has: u64, skip: u64) -> Refusal {
     let shown = clip(path.as_str(), 120);
-    Refusal::new(Code::InvalidArguments, format!("line {line} of `{shown}` has {has} bytes; {skip} were to be skipped"))
+    refusal!(InvalidArguments, "line {line} of `{shown}` has {has} bytes; {skip} were to be skipped")
         .hint("give the next_skip_bytes of the result before, with its next_offset")
 }
 
 fn binary(path: &WorkspacePath) -> Refusal {
-    Refusal::new(Code::InvalidArguments, format!("`{}` is a binary file, not text", clip(path.as_str(), 120)))
+    refusal!(InvalidArguments, "`{}` is a binary file, not text", clip(path.as_str(), 120))
         .hint("only text can be read this way: UTF-8, UTF-16 with its mark, or Windows-1252")
 }
 
 /// The bytes of a small PDF may be those of a text, but its text is not in them.
 fn pdf(path: &WorkspacePath) -> Refusal {
-    Refusal::new(Code::InvalidArguments, format!("`{}` is a PDF, not text", clip(path.as_str(), 120)))
+    refusal!(InvalidArguments, "`{}` is a PDF, not text", clip(path.as_str(), 120))
         .hint("convert it to text first, for example with pdftotext")
 }
 
 /// Changing the file would convert it to UTF-8, which was not requested.
 fn not_utf8(path: &WorkspacePath, encoding: Encoding) -> Refusal {
     let (path, name) = (clip(path.as_str(), 120), encoding.name());
-    Refusal::new(Code::InvalidArguments, format!("`{path}` is text in {name}, and only UTF-8 is changed in place"))
+    refusal!(InvalidArguments, "`{path}` is text in {name}, and only UTF-8 is changed in place")
         .hint("nothing was written; read it and write the whole of it with workspace.write, which makes it UTF-8")
 }
 
-pub(super) fn read(root: &Dir, path: &WorkspacePath, max_bytes: u64) -> Result<Vec<u8>, Refusal> {
+pub(super) fn read(root: &Dir, path: &WorkspacePath, max_bytes: u64) -> Result<Vec<u8>> {
     let (file, size) = open(root, path)?;
     read_bounded(file, path, size, max_bytes)
 }
 
-fn read_bounded(file: impl Read, path: &WorkspacePath, size: u64, max_bytes: u64) -> Result<Vec<u8>, Refusal> {
+fn read_bounded(file: impl Read, path: &WorkspacePath, size: u64, max_bytes: u64) -> Result<Vec<u8>> {
     if size > max_bytes {
         return Err(too_large(path, size, max_bytes));
     }
@@ -157,7 +159,7 @@ fn scan(file: &mut cap_std::fs::File) -> impl BufRead {
     BufReader::with_capacity(64 * 1024, file.take(SCAN_MAX))
 }
 
-pub(crate) fn read_text(root: &Dir, path: &WorkspacePath, wanted: Lines) -> Result<FileText, Refusal> {
+pub(crate) fn read_text(root: &Dir, path: &WorkspacePath, wanted: Lines) -> Result<FileText> {
     let (mut file, size) = open(root, path)?;
     let failed = |error: io::Error| io_refusal("read", path.as_str(), &error);
     let mut head = Vec::with_capacity(PDF.len());
@@ -205,12 +207,10 @@ pub(crate) fn read_text(root: &Dir, path: &WorkspacePath, wanted: Lines) -> Resu
     let ended = !full && reader.fill_buf().map_err(failed)?.is_empty();
     let stopped = ended && size > SCAN_MAX;
     if stopped && out.is_empty() {
-        return Err(Refusal::new(
-            Code::TooLarge,
-            format!(
-                "line {first} of `{}` is beyond its first {SCAN_MAX} bytes, and no more is read; it has {size}",
-                clip(path.as_str(), 120)
-            ),
+        return Err(refusal!(
+            TooLarge,
+            "line {first} of `{}` is beyond its first {SCAN_MAX} bytes, and no more is read; it has {size}",
+            clip(path.as_str(), 120)
         )
         .hint("split it into smaller files"));
     }
@@ -219,9 +219,11 @@ pub(crate) fn read_text(root: &Dir, path: &WorkspacePath, wanted: Lines) -> Resu
     }
     // Only continuation bytes of a character have these high bits.
     if wanted.skip > 0 && out.first().is_some_and(|byte| byte & 0b1100_0000 == 0b1000_0000) {
-        return Err(Refusal::new(
-            Code::InvalidArguments,
-            format!("byte {} of line {first} of `{}` is inside a character", wanted.skip, clip(path.as_str(), 120)),
+        return Err(refusal!(
+            InvalidArguments,
+            "byte {} of line {first} of `{}` is inside a character",
+            wanted.skip,
+            clip(path.as_str(), 120)
         )
         .hint("give the next_skip_bytes of the result before"));
     }
@@ -245,7 +247,7 @@ fn text_of(bytes: Vec<u8>, cut: bool) -> Option<String> {
 }
 
 /// Opens the file that a write to `path` would replace.
-fn open_for_change(root: &Dir, path: &WorkspacePath) -> Result<Option<(File, u64)>, Refusal> {
+fn open_for_change(root: &Dir, path: &WorkspacePath) -> Result<Option<(File, u64)>> {
     check_name(path)?;
     let Some((parent, name)) = system::parent_of(root, path, false)? else { return Ok(None) };
     if !regular_or_missing(&parent, name, path)? {
@@ -266,12 +268,12 @@ fn open_for_change(root: &Dir, path: &WorkspacePath) -> Result<Option<(File, u64
 }
 
 /// Whether a regular file is at `name`. Anything else there is refused.
-pub(super) fn regular_or_missing(parent: &OwnedFd, name: &str, path: &WorkspacePath) -> Result<bool, Refusal> {
+pub(super) fn regular_or_missing(parent: &OwnedFd, name: &str, path: &WorkspacePath) -> Result<bool> {
     regular_size(parent, name, path).map(|size| size.is_some())
 }
 
 /// The size of the regular file at `name`; `None` if nothing is there. Anything else there is refused.
-pub(super) fn regular_size(parent: &OwnedFd, name: &str, path: &WorkspacePath) -> Result<Option<u64>, Refusal> {
+pub(super) fn regular_size(parent: &OwnedFd, name: &str, path: &WorkspacePath) -> Result<Option<u64>> {
     match rustix::fs::statat(parent, name, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(facts) => match FileType::from_raw_mode(facts.st_mode) {
             // A size is never negative.
@@ -285,7 +287,7 @@ pub(super) fn regular_size(parent: &OwnedFd, name: &str, path: &WorkspacePath) -
     }
 }
 
-pub(super) fn whole_text(root: &Dir, path: &WorkspacePath, max_bytes: u64) -> Result<Option<String>, Refusal> {
+pub(super) fn whole_text(root: &Dir, path: &WorkspacePath, max_bytes: u64) -> Result<Option<String>> {
     let Some((file, size)) = open_for_change(root, path)? else { return Ok(None) };
     let bytes = read_bounded(file, path, size, max_bytes)?;
     String::from_utf8(bytes).map(Some).map_err(|error| {
@@ -297,7 +299,7 @@ pub(super) fn whole_text(root: &Dir, path: &WorkspacePath, max_bytes: u64) -> Re
     })
 }
 
-pub(super) fn hash(root: &Dir, path: &WorkspacePath) -> Result<Option<String>, Refusal> {
+pub(super) fn hash(root: &Dir, path: &WorkspacePath) -> Result<Option<String>> {
     let Some((file, size)) = open_for_change(root, path)? else { return Ok(None) };
     let refused = |size| too_large(path, size, SCAN_MAX).hint("nothing was written; choose another path");
     if size > SCAN_MAX {
@@ -311,13 +313,13 @@ pub(super) fn hash(root: &Dir, path: &WorkspacePath) -> Result<Option<String>, R
 }
 
 /// The SHA-256 and the size of a file of any size; `None` if there is none.
-pub(super) fn digest(root: &Dir, path: &WorkspacePath) -> Result<Option<(String, u64)>, Refusal> {
+pub(super) fn digest(root: &Dir, path: &WorkspacePath) -> Result<Option<(String, u64)>> {
     let Some((file, _)) = open_for_change(root, path)? else { return Ok(None) };
     hash_of(file, path).map(Some)
 }
 
 /// The SHA-256 and the number of the bytes that `file` has.
-fn hash_of(mut file: impl Read, path: &WorkspacePath) -> Result<(String, u64), Refusal> {
+fn hash_of(mut file: impl Read, path: &WorkspacePath) -> Result<(String, u64)> {
     let (mut hasher, mut buffer, mut hashed) = (Sha256::new(), vec![0_u8; 64 * 1024], 0_u64);
     loop {
         match file.read(&mut buffer) {
@@ -335,7 +337,7 @@ fn hash_of(mut file: impl Read, path: &WorkspacePath) -> Result<(String, u64), R
 /// Bytes that show whether a file is an image.
 const HEAD: u64 = 12;
 
-pub(super) fn image(root: &Dir, path: &WorkspacePath) -> Result<Option<ImageFile>, Refusal> {
+pub(super) fn image(root: &Dir, path: &WorkspacePath) -> Result<Option<ImageFile>> {
     let (file, size) = open(root, path)?;
     let mut head = Vec::new();
     file.take(HEAD).read_to_end(&mut head).map_err(|error| io_refusal("read", path.as_str(), &error))?;
@@ -344,23 +346,27 @@ pub(super) fn image(root: &Dir, path: &WorkspacePath) -> Result<Option<ImageFile
     }
     let shown = clip(path.as_str(), 120);
     if size > IMAGE_BYTES_MAX {
-        let what = format!("the image `{shown}` has {size} bytes; a model is shown at most {IMAGE_BYTES_MAX}");
-        return Err(Refusal::new(Code::TooLarge, what).hint("make a smaller copy of it and read that"));
+        return Err(refusal!(
+            TooLarge,
+            "the image `{shown}` has {size} bytes; a model is shown at most {IMAGE_BYTES_MAX}"
+        )
+        .hint("make a smaller copy of it and read that"));
     }
     let bytes = read(root, path, IMAGE_BYTES_MAX)?;
     let Some(head) = ImageHead::read(&bytes) else {
-        let what = format!("`{shown}` begins as an image and is damaged");
-        return Err(Refusal::new(Code::InvalidArguments, what).hint("write it anew"));
+        return Err(refusal!(InvalidArguments, "`{shown}` begins as an image and is damaged").hint("write it anew"));
     };
     if head.animated {
-        let what = format!("`{shown}` is an image that moves; a model is shown still ones");
-        return Err(Refusal::new(Code::InvalidArguments, what).hint("save one picture of it and read that"));
+        return Err(refusal!(InvalidArguments, "`{shown}` is an image that moves; a model is shown still ones")
+            .hint("save one picture of it and read that"));
     }
     let side = head.width.max(head.height);
     if side > IMAGE_SIDE_MAX {
-        let what =
-            format!("a side of the image `{shown}` has {side} pixels; a model is shown at most {IMAGE_SIDE_MAX}");
-        return Err(Refusal::new(Code::TooLarge, what).hint("make a smaller copy of it and read that"));
+        return Err(refusal!(
+            TooLarge,
+            "a side of the image `{shown}` has {side} pixels; a model is shown at most {IMAGE_SIDE_MAX}"
+        )
+        .hint("make a smaller copy of it and read that"));
     }
     Ok(Some(ImageFile {
         path: path.as_str().to_owned(),

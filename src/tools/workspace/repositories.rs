@@ -8,9 +8,10 @@ use std::collections::BTreeSet;
 use std::io::ErrorKind;
 
 use cap_std::fs::Dir;
+use ghost_domain::Code;
 use ghost_domain::text::clip;
 use ghost_domain::write_acl::{WorkspacePath, in_repository, is_git_place};
-use ghost_domain::{Code, Refusal};
+use ghost_operations::Result;
 use ghost_policy::{Setting, foreign_setting};
 
 use super::reading;
@@ -70,7 +71,7 @@ pub(super) fn look(root: &Dir, places: &GitPlaces) -> GitLook {
 }
 
 /// Refuses a file in a directory that git takes for a repository.
-pub(super) fn check_outside(root: &Dir, path: &WorkspacePath) -> Result<(), Refusal> {
+pub(super) fn check_outside(root: &Dir, path: &WorkspacePath) -> Result<()> {
     let mut above = path.as_str();
     while let Some((dir, _)) = above.rsplit_once('/') {
         if is_git_dir(root, dir) {

@@ -9,7 +9,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use cap_std::fs::Dir;
 use ghost_domain::text::clip;
 use ghost_domain::write_acl::WorkspacePath;
-use ghost_domain::{Code, Refusal};
+use ghost_domain::{Refusal, refusal};
+use ghost_operations::Result;
 use rustix::fs::{FileType, Gid, Mode, OFlags, Uid, fchown, fstat};
 use rustix::io::Errno;
 use serde_json::json;
@@ -32,17 +33,13 @@ enum Missing {
 
 /// The parent directory of `path`, and its last component. `None` if a parent is missing and
 /// `create` is not set.
-pub(super) fn parent_of<'p>(
-    root: &Dir,
-    path: &'p WorkspacePath,
-    create: bool,
-) -> Result<Option<(OwnedFd, &'p str)>, Refusal> {
+pub(super) fn parent_of<'p>(root: &Dir, path: &'p WorkspacePath, create: bool) -> Result<Option<(OwnedFd, &'p str)>> {
     let (parents, name) = path.as_str().rsplit_once('/').unwrap_or(("", path.as_str()));
     Ok(directory(root, parents, create)?.map(|fd| (fd, name)))
 }
 
 /// Opens the directory at `path`, whose components must be clean; empty means the root itself.
-pub(super) fn directory(root: &Dir, path: &str, create: bool) -> Result<Option<OwnedFd>, Refusal> {
+pub(super) fn directory(root: &Dir, path: &str, create: bool) -> Result<Option<OwnedFd>> {
     match walk(root, path, if create { Missing::Create } else { Missing::Refuse }) {
         Ok(fd) => Ok(Some(fd)),
         Err(Errno::NOENT) => Ok(None),
@@ -52,12 +49,12 @@ pub(super) fn directory(root: &Dir, path: &str, create: bool) -> Result<Option<O
 
 /// Opens the directory at `path` below `top`, and creates the directories that are missing. They are not synced;
 /// [`sync_above`] does that for a file that must last.
-pub(super) fn create_unsynced(top: impl AsFd, path: &str) -> Result<OwnedFd, Refusal> {
+pub(super) fn create_unsynced(top: impl AsFd, path: &str) -> Result<OwnedFd> {
     walk(top, path, Missing::CreateUnsynced).map_err(|error| io_refusal("create", path, &io::Error::from(error)))
 }
 
 /// Renames the directory at `path`, if there is one: `.1` or a higher number is added to its name.
-pub(super) fn set_aside(root: &Dir, path: &str) -> Result<(), Refusal> {
+pub(super) fn set_aside(root: &Dir, path: &str) -> Result<()> {
     let (parents, name) = path.rsplit_once('/').unwrap_or(("", path));
     let Some(parent) = directory(root, parents, false)? else { return Ok(()) };
     let mut number = 1_u32;
@@ -157,51 +154,45 @@ pub(crate) fn io_refusal(doing: &str, path: &str, error: &io::Error) -> Refusal 
     let errno = error.raw_os_error().map(Errno::from_raw_os_error);
     match (error.kind(), errno) {
         (io::ErrorKind::NotFound, _) => {
-            Refusal::new(Code::NotFound, format!("there is no `{shown}`")).hint("workspace.list shows what there is")
+            refusal!(NotFound, "there is no `{shown}`").hint("workspace.list shows what there is")
         }
         (_, Some(Errno::NOTDIR | Errno::LOOP | Errno::MLINK)) => in_the_way(path, "a file or a symbolic link"),
         (_, Some(Errno::ISDIR)) => in_the_way(path, "a directory"),
         // The capability handle returns this for a link that leads out of the root.
         (io::ErrorKind::PermissionDenied, None) => {
-            Refusal::new(Code::PathDenied, format!("cannot {doing} `{shown}`: it leads out of the workspace"))
+            refusal!(PathDenied, "cannot {doing} `{shown}`: it leads out of the workspace")
                 .hint("give a path inside the workspace that passes no symbolic link")
         }
         (io::ErrorKind::PermissionDenied, Some(_)) => {
-            Refusal::new(Code::PathDenied, format!("cannot {doing} `{shown}`: the system denies access to it"))
+            refusal!(PathDenied, "cannot {doing} `{shown}`: the system denies access to it")
                 .hint("choose another path, or ask an operator to check the permissions of the data directory")
         }
         (_, Some(Errno::XDEV)) => in_the_way(path, "another file system"),
-        (_, Some(Errno::NOSPC | Errno::DQUOT)) => {
-            Refusal::new(Code::Unavailable, format!("cannot {doing} `{shown}`: the disk is full"))
-                .hint("nothing was changed; an operator must free some space first")
-                .details(json!({ OUT_OF: "space" }))
+        (_, Some(Errno::NOSPC | Errno::DQUOT)) => refusal!(Unavailable, "cannot {doing} `{shown}`: the disk is full")
+            .hint("nothing was changed; an operator must free some space first")
+            .details(json!({ OUT_OF: "space" })),
+        (_, Some(Errno::FBIG)) => {
+            refusal!(TooLarge, "cannot {doing} `{shown}`: the file would be larger than the system allows")
+                .hint("nothing was changed; write a smaller file")
         }
-        (_, Some(Errno::FBIG)) => Refusal::new(
-            Code::TooLarge,
-            format!("cannot {doing} `{shown}`: the file would be larger than the system allows"),
-        )
-        .hint("nothing was changed; write a smaller file"),
-        (_, Some(Errno::ROFS)) => {
-            Refusal::new(Code::Unavailable, format!("cannot {doing} `{shown}`: the disk is read-only"))
-                .hint("nothing was changed; an operator must make the data directory writable")
-        }
+        (_, Some(Errno::ROFS)) => refusal!(Unavailable, "cannot {doing} `{shown}`: the disk is read-only")
+            .hint("nothing was changed; an operator must make the data directory writable"),
         (_, Some(Errno::MFILE | Errno::NFILE)) => {
-            Refusal::new(Code::Unavailable, format!("cannot {doing} `{shown}`: the daemon has too many files open"))
+            refusal!(Unavailable, "cannot {doing} `{shown}`: the daemon has too many files open")
                 .hint("try again in a moment; an operator can raise the limit of open files (`ulimit -n`) of ghostd")
                 .details(json!({ OUT_OF: "descriptors" }))
         }
         (_, Some(Errno::NAMETOOLONG)) => {
-            Refusal::new(Code::PathDenied, format!("cannot {doing} `{shown}`: the name is too long"))
-                .hint("choose a shorter name")
+            refusal!(PathDenied, "cannot {doing} `{shown}`: the name is too long").hint("choose a shorter name")
         }
-        _ => Refusal::new(Code::Unavailable, format!("cannot {doing} `{shown}`: {error}"))
+        _ => refusal!(Unavailable, "cannot {doing} `{shown}`: {error}")
             .hint("nothing was changed; try again, or tell an operator"),
     }
 }
 
 /// The refusal for a path at which something of the wrong type is found.
 pub(super) fn in_the_way(path: &str, what: &str) -> Refusal {
-    Refusal::new(Code::PathDenied, format!("`{}` cannot be used: {what} is in the way", clip(path, 120)))
+    refusal!(PathDenied, "`{}` cannot be used: {what} is in the way", clip(path, 120))
         .hint("choose another path; writes pass directories only and replace regular files only")
 }
 

@@ -1,6 +1,7 @@
 use std::os::unix::fs::symlink;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use ghost_domain::Refusal;
 use proptest::prelude::*;
 use rustix::fs::{CWD, FileType, Mode};
 use tempfile::TempDir;

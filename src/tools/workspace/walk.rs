@@ -8,7 +8,8 @@ use cap_std::fs::{Dir, Metadata, MetadataExt};
 use ghost_domain::schedule::FileStamp;
 use ghost_domain::tool_catalogue::glob;
 use ghost_domain::write_acl::{WorkspacePath, is_reserved};
-use ghost_domain::{Code, Refusal, WatchSnapshot};
+use ghost_domain::{Refusal, WatchSnapshot, refusal};
+use ghost_operations::Result;
 use serde::Serialize;
 
 use super::system::{self, in_the_way, io_refusal};
@@ -62,12 +63,12 @@ pub(crate) fn list(
     depth: u32,
     pattern: Option<&str>,
     limit: usize,
-) -> Result<Listing, Refusal> {
+) -> Result<Listing> {
     let (depth, limit) = (depth.clamp(1, DEPTH_MAX), limit.clamp(1, ENTRIES_MAX));
     let start = if path.as_str().is_empty() { "." } else { path.as_str() };
     let facts = root.metadata(start).map_err(|error| io_refusal("list", path.as_str(), &error))?;
     if !facts.is_dir() {
-        return Err(Refusal::new(Code::InvalidArguments, format!("`{}` is not a directory", path.as_str()))
+        return Err(refusal!(InvalidArguments, "`{}` is not a directory", path.as_str())
             .hint("use workspace.read to read a file"));
     }
     let top = root.open_dir(start).map_err(|error| io_refusal("list", path.as_str(), &error))?;
@@ -136,12 +137,7 @@ const SNAPSHOT_DEPTH: usize = 32;
 /// The regular files at or below `path`. Without `recursive`, only files directly in it. `None` if
 /// nothing is there. The snapshot is complete or refused, because a missing file would be reported
 /// as removed.
-pub(super) fn stamps(
-    root: &Dir,
-    path: &WorkspacePath,
-    recursive: bool,
-    limit: usize,
-) -> Result<Option<WatchSnapshot>, Refusal> {
+pub(super) fn stamps(root: &Dir, path: &WorkspacePath, recursive: bool, limit: usize) -> Result<Option<WatchSnapshot>> {
     let mut seen = WatchSnapshot::default();
     if !path.as_str().is_empty() {
         // A file is examined in its parent directory. A link as the last component is refused.
@@ -213,7 +209,7 @@ fn if_exists<T>(found: io::Result<T>) -> io::Result<Option<T>> {
 
 fn too_many(limit: usize, what: &str, path: &WorkspacePath) -> Refusal {
     let shown = if path.as_str().is_empty() { "." } else { path.as_str() };
-    Refusal::new(Code::TooLarge, format!("there are more than {limit} {what} below `{shown}`"))
+    refusal!(TooLarge, "there are more than {limit} {what} below `{shown}`")
         .hint("watch a smaller directory; the limit is limits.watch_files_max")
 }
 
@@ -228,6 +224,8 @@ fn stamp(facts: &Metadata) -> FileStamp {
 #[cfg(test)]
 mod tests {
     use super::super::Workspace;
+    use ghost_domain::Code;
+
     use super::*;
     use ghost_domain::schedule::changes::report;
 

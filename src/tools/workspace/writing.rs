@@ -11,7 +11,8 @@ use cap_std::fs::Dir;
 use ghost_domain::droid_id::DROIDS;
 use ghost_domain::journal::FilePlan;
 use ghost_domain::write_acl::{TEMP_PREFIX, WorkspacePath};
-use ghost_domain::{Code, Refusal};
+use ghost_domain::{Refusal, refusal};
+use ghost_operations::Result;
 use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 
@@ -28,14 +29,14 @@ const FILE_MODE: u32 = 0o640;
 static TEMP_COUNT: AtomicU64 = AtomicU64::new(0);
 
 /// Removes the file at `path`. The caller must know that it exists.
-pub(super) fn remove(root: &Dir, path: &WorkspacePath) -> Result<(), Refusal> {
+pub(super) fn remove(root: &Dir, path: &WorkspacePath) -> Result<()> {
     let failed = |error: Errno| io_refusal("remove", path.as_str(), &error.into());
     let Some((parent, name)) = system::parent_of(root, path, false)? else { return Ok(()) };
     rustix::fs::unlinkat(&parent, name, AtFlags::empty()).map_err(failed)?;
     rustix::fs::fsync(&parent).map_err(failed)
 }
 
-pub(super) fn write_atomic(root: &Dir, path: &WorkspacePath, bytes: &[u8]) -> Result<(), Refusal> {
+pub(super) fn write_atomic(root: &Dir, path: &WorkspacePath, bytes: &[u8]) -> Result<()> {
     replace(root, path, |file| file.write_all(bytes))
 }
 
@@ -46,7 +47,7 @@ pub(super) fn write_unsynced(
     parent: OwnedFd,
     (path, name): (&WorkspacePath, &str),
     bytes: &[u8],
-) -> Result<(), Refusal> {
+) -> Result<()> {
     let failed = |error: io::Error| io_refusal("write", path.as_str(), &error);
     let (temp, mut file) = create_temp(parent.as_fd()).map_err(failed)?;
     let mut staged = Staged { root, parent, temp, name, path, is_placed: false };
@@ -55,11 +56,7 @@ pub(super) fn write_unsynced(
 }
 
 /// Replaces the file at `path` with the bytes that `fill` writes, or leaves everything unchanged.
-pub(super) fn replace(
-    root: &Dir,
-    path: &WorkspacePath,
-    fill: impl FnOnce(&mut File) -> io::Result<()>,
-) -> Result<(), Refusal> {
+pub(super) fn replace(root: &Dir, path: &WorkspacePath, fill: impl FnOnce(&mut File) -> io::Result<()>) -> Result<()> {
     stage(root, path, fill)?.place()
 }
 
@@ -78,7 +75,7 @@ pub(super) fn stage<'p>(
     root: &'p Dir,
     path: &'p WorkspacePath,
     fill: impl FnOnce(&mut File) -> io::Result<()>,
-) -> Result<Staged<'p>, Refusal> {
+) -> Result<Staged<'p>> {
     check_name(path)?;
     // Check before anything is created, so that a refused write leaves no trace.
     if let Some((parent, name)) = system::parent_of(root, path, false)? {
@@ -96,7 +93,7 @@ pub(super) fn stage<'p>(
 
 impl Staged<'_> {
     /// Puts the content in the place of the file.
-    pub(super) fn place(mut self) -> Result<(), Refusal> {
+    pub(super) fn place(mut self) -> Result<()> {
         let failed = |error: Errno| io_refusal("write", self.path.as_str(), &error.into());
         self.rename().map_err(failed)?;
         rustix::fs::fsync(&self.parent).map_err(failed)?;
@@ -124,7 +121,7 @@ impl Drop for Staged<'_> {
 }
 
 /// Adds `bytes` to the end of the file at `path`, and creates it if it is missing. It is not synced.
-pub(super) fn append(root: &Dir, path: &WorkspacePath, bytes: &[u8]) -> Result<(), Refusal> {
+pub(super) fn append(root: &Dir, path: &WorkspacePath, bytes: &[u8]) -> Result<()> {
     check_name(path)?;
     let failed = |error: io::Error| io_refusal("write", path.as_str(), &error);
     let Some((parent, name)) = system::parent_of(root, path, true)? else {
@@ -186,11 +183,11 @@ enum Ready<'p> {
 }
 
 /// Carries out the writes. No path may be in two of them.
-pub(super) fn carry_out(root: &Dir, paths: &[WorkspacePath], writes: &[FileWrite]) -> Result<(), Refusal> {
+pub(super) fn carry_out(root: &Dir, paths: &[WorkspacePath], writes: &[FileWrite]) -> Result<()> {
     let all = || paths.iter().zip(writes);
     for (path, write) in all() {
         if hash(root, path)? != write.plan.before {
-            return Err(Refusal::new(Code::Conflict, format!("`{}` was changed meanwhile", path.as_str()))
+            return Err(refusal!(Conflict, "`{}` was changed meanwhile", path.as_str())
                 .hint("nothing was written; read the file again and repeat the change"));
         }
     }
@@ -252,7 +249,7 @@ fn undo(root: &Dir, made: &[Made<'_>], refusal: Refusal) -> Refusal {
     if left.is_empty() {
         return refusal;
     }
-    Refusal::new(Code::OutcomeUnknown, format!("{}; these could not be put back: {}", refusal.message, left.join(", ")))
+    refusal!(OutcomeUnknown, "{}; these could not be put back: {}", refusal.message, left.join(", "))
         .hint("read these files before you go on; the others are as they were")
 }
 
