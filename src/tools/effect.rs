@@ -154,7 +154,9 @@ pub trait ErasedRead: Send + Sync {
 #[async_trait]
 pub trait ErasedWorld: Send + Sync {
     /// See [`WorldTool::prepare`].
-    async fn prepare(&self, call: &CallContext, arguments: Value) -> Result<Value>;
+    async fn prepare(&self, _call: &CallContext, arguments: Value) -> Result<Value> {
+        Ok(arguments)
+    }
 
     /// See [`WorldTool::apply`].
     fn apply(&self, call: &CallContext, arguments: Value, w: &mut Tx) -> Result<Output>;
@@ -350,38 +352,32 @@ where
 struct Function<F, P>(F, PhantomData<fn(P)>);
 
 #[async_trait]
-impl<F, P: Params> ReadTool for Function<F, P>
+impl<F, P: Params> ErasedRead for Function<F, P>
 where
-    F: for<'c> CallFn<'c, P, Output> + 'static,
+    F: for<'c> CallFn<'c, P, Output>,
 {
-    type Params = P;
-
-    async fn run(&self, call: &CallContext, params: P) -> Result<Output> {
-        (self.0)(call, params).await
+    async fn run(&self, call: &CallContext, arguments: Value) -> Result<Output> {
+        (self.0)(call, parse(arguments)?).await
     }
 }
 
 #[async_trait]
-impl<F, P: Params> OutsideTool for Function<F, P>
+impl<F, P: Params> ErasedOutside for Function<F, P>
 where
-    F: for<'c> CallFn<'c, P, Output> + 'static,
+    F: for<'c> CallFn<'c, P, Output>,
 {
-    type Params = P;
-
-    async fn run(&self, call: &CallContext, params: P) -> Result<Output> {
-        (self.0)(call, params).await
+    async fn run(&self, call: &CallContext, arguments: Value) -> Result<Output> {
+        (self.0)(call, parse(arguments)?).await
     }
 }
 
 #[async_trait]
-impl<F, P: Params> WorldTool for Function<F, P>
+impl<F, P: Params> ErasedWorld for Function<F, P>
 where
-    F: Fn(&CallContext, P, &mut Tx) -> Result<Output> + Send + Sync + 'static,
+    F: Fn(&CallContext, P, &mut Tx) -> Result<Output> + Send + Sync,
 {
-    type Params = P;
-
-    fn apply(&self, call: &CallContext, params: P, w: &mut Tx) -> Result<Output> {
-        (self.0)(call, params, w)
+    fn apply(&self, call: &CallContext, arguments: Value, w: &mut Tx) -> Result<Output> {
+        (self.0)(call, parse(arguments)?, w)
     }
 }
 
@@ -426,19 +422,19 @@ impl<P> From<Run> for Typed<P> {
 
 /// A tool that changes nothing.
 pub(crate) fn read<P: Params>(run: impl for<'c> CallFn<'c, P, Output> + 'static) -> Typed<P> {
-    Run::read(Function(run, PhantomData::<fn(P)>)).into()
+    Run::Read(Arc::new(Function(run, PhantomData::<fn(P)>))).into()
 }
 
 /// A tool whose effect is in the store.
 pub(crate) fn world<P: Params>(
     apply: impl Fn(&CallContext, P, &mut Tx) -> Result<Output> + Send + Sync + 'static,
 ) -> Typed<P> {
-    Run::world(Function(apply, PhantomData::<fn(P)>)).into()
+    Run::World(Arc::new(Function(apply, PhantomData::<fn(P)>))).into()
 }
 
 /// A tool with an effect outside.
 pub(crate) fn outside<P: Params>(run: impl for<'c> CallFn<'c, P, Output> + 'static) -> Typed<P> {
-    Run::outside(Function(run, PhantomData::<fn(P)>)).into()
+    Run::Outside(Arc::new(Function(run, PhantomData::<fn(P)>))).into()
 }
 
 /// A tool that writes files: what prepares the writes, and what records them.

@@ -33,6 +33,9 @@ pub(crate) fn wrong_arguments(tool: Option<&str>, problems: &[(String, String)])
 pub(crate) fn parse<P: Params>(arguments: Value) -> Result<P> {
     serde_path_to_error::deserialize(arguments).map_err(|error| {
         let problem = error.inner().to_string();
+        // A type of the domain refuses a text with a refusal of its own, whose code this one has, too.
+        let own_code = format!("{}: ", Code::InvalidArguments);
+        let problem = problem.strip_prefix(&own_code).unwrap_or(&problem).to_owned();
         let parts: Vec<String> = error
             .path()
             .iter()

@@ -46,7 +46,7 @@ pub(super) struct CreateParams {
     /// The archetype of the new agent; the world decides which ones agents may use.
     archetype: String,
     /// The id of the new agent: lower-case letters, digits, '.', '_' and '-'. Derived from the archetype if absent.
-    agent_id: Option<String>,
+    agent_id: Option<AgentId>,
     /// The name of the new agent for display.
     name: Option<String>,
     /// The agent that owns the new one, pays for it and may delete it: you if absent, or an agent that you created.
@@ -143,8 +143,8 @@ pub(super) fn create(call: &CallContext, params: CreateParams, w: &mut Tx) -> Re
     if let Some(goal) = &params.goal {
         not_blank("goal", goal)?;
     }
-    let new_id = match &params.agent_id {
-        Some(text) => text.parse()?,
+    let new_id = match params.agent_id {
+        Some(new_id) => new_id,
         None => rules::free_id(w, &params.archetype)?,
     };
     if plan.agent(&new_id).is_some() {

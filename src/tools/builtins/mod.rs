@@ -40,9 +40,10 @@ pub use web::{NEED_WEB, absent_web_tools};
 use ghost_domain::tool_catalogue::{CALL, DESCRIBE};
 
 use self::common::WIDE_VIEW;
-use crate::effect::{Run, Typed, ask, file, outside, read, world};
+use crate::effect::{Typed, ask, file, outside, read, world};
 use crate::parameters::Params;
-use crate::tool::{Tool, Use};
+use crate::tool::Tool;
+use crate::tool::Use::{Often, Regularly, Sometimes};
 
 /// The view limit of lists, in bytes. Lists end before it, so that the model gets whole JSON.
 const LIST_VIEW: u32 = 64 * 1024;
@@ -55,9 +56,16 @@ pub fn with(extra: Vec<Tool>) -> Vec<Tool> {
     tools
 }
 
-/// A tool of the table: its name, the sentence that models read, and what it does.
+/// A tool of the table.
 fn tool<P: Params>(name: &str, sentence: &str, does: Typed<P>) -> Tool {
     Tool::new::<P>(name, sentence, does.run)
+}
+
+/// For each tool: its name, what it does, its options as the methods of [`Tool`], and the sentence that models read.
+macro_rules! table {
+    ($($name:expr => $does:expr $(, $option:ident($($value:expr)?))*; $sentence:expr;)+) => {
+        vec![$(tool($name, $sentence, $does)$(.$option($($value)?))*),+]
+    };
 }
 
 /// What models read of the two tools that hand a conversation over.
@@ -66,362 +74,164 @@ const HANDOFF: &str = "Give the conversation with someone outside to another age
 /// Every built-in tool, in the order of the catalogue's families.
 #[must_use]
 pub fn all() -> Vec<Tool> {
-    vec![
+    table! {
         // Files.
-        tool(
-            "workspace.read",
-            "Read a text file of the workspace, whole or from a line on, or an image. Every agent may read every file.",
-            read(workspace::read),
-        )
-        .used(Use::Often)
-        .view(WIDE_VIEW),
-        tool(
-            "workspace.write",
-            "Create or replace a file, or append to it; files under output/ become published artifacts.",
-            file(workspace::prepare_write, workspace::record_write),
-        )
-        .used(Use::Often),
-        tool(
-            "workspace.edit",
-            "Replace an exact piece of text in a file, for small changes.",
-            file(workspace::prepare_edit, workspace::record_edit),
-        )
-        .used(Use::Often),
-        tool("workspace.patch", "Apply a unified diff to one or several files: all of it, or nothing.", workspace::patch())
-            .used(Use::Sometimes),
-        tool(
-            "workspace.list",
-            "List a directory of the workspace, with sizes; use it to find a path before reading.",
-            read(workspace::list),
-        )
-        .used(Use::Often)
-        .view(LIST_VIEW),
+        "workspace.read" => read(workspace::read), used(Often), view(WIDE_VIEW);
+            "Read a text file of the workspace, whole or from a line on, or an image. Every agent may read every file.";
+        "workspace.write" => file(workspace::prepare_write, workspace::record_write), used(Often);
+            "Create or replace a file, or append to it; files under output/ become published artifacts.";
+        "workspace.edit" => file(workspace::prepare_edit, workspace::record_edit), used(Often);
+            "Replace an exact piece of text in a file, for small changes.";
+        "workspace.patch" => workspace::patch(), used(Sometimes);
+            "Apply a unified diff to one or several files: all of it, or nothing.";
+        "workspace.list" => read(workspace::list), used(Often), view(LIST_VIEW);
+            "List a directory of the workspace, with sizes; use it to find a path before reading.";
+
         // Agents, the world and sessions.
-        tool(
-            "syscall.reflect",
-            "Show the current state of the world: its agents and their activity, tokens and cost so far, the time.",
-            read(world::reflect),
-        )
-        .view(LIST_VIEW)
-        .passing(&["time", "uptime_seconds", "token_usage", "activity", "open_turns"]),
-        tool(
-            "syscall.agent.list",
-            "List the agents of the world with archetype and status; use it to find the right agent to contact.",
-            read(agents::list),
-        )
-        .view(LIST_VIEW)
-        .passing(&["activity", "uptime_seconds"]),
-        tool(
-            "syscall.agent.create",
-            "Create and start an agent from an archetype that this world allows, with an optional first goal.",
-            world(agents::create),
-        ),
-        tool(
-            "syscall.agent.start",
-            "Start an agent that is stopped or failed; does nothing if it runs.",
-            world(agents::start),
-        ),
-        tool(
-            "syscall.agent.delete",
-            "Delete an agent that you created. Its unread mail is dropped, its tasks stay open, and it no longer counts towards the limit.",
-            world(agents::delete),
-        ),
-        tool(
-            "syscall.agent.stop",
-            "Stop an agent once its current turn has ended; all its data is kept for a later start.",
-            world(agents::stop),
-        ),
-        tool(
-            "syscall.agent.inspect",
-            "Read another agent's memory files: without a path a list of them, with a path the file's text.",
-            read(agents::inspect),
-        )
-        .view(WIDE_VIEW),
-        tool(
-            "syscall.resource.usage",
-            "Show the load of the host: processors, memory, disk, and the daemon itself.",
-            read(world::usage),
-        )
-        .passing(&["load_1_5_15_minutes", "available_bytes", "runtime"]),
-        tool(
-            "syscall.session.status",
-            "Show the current time, the model in use, tokens and cost so far, and waiting mail of an agent.",
-            read(world::status),
-        )
-        .passing(&["time", "uptime_seconds", "usage", "activity"]),
-        tool(
-            "syscall.session.list",
-            "List your sessions: your own work, and each conversation that you have answered in.",
-            read(world::list_sessions),
-        )
-        .view(LIST_VIEW)
-        .passing(&["last_at"]),
-        tool(
-            "syscall.session.history",
-            "Read what was said in one of your sessions, newest turns first page by page, such as the part that your prompt leaves out.",
-            read(world::history),
-        )
-        .view(WIDE_VIEW),
+        "syscall.reflect" => read(world::reflect), view(LIST_VIEW),
+            passing(&["time", "uptime_seconds", "token_usage", "activity", "open_turns"]);
+            "Show the current state of the world: its agents and their activity, tokens and cost so far, the time.";
+        "syscall.agent.list" => read(agents::list), view(LIST_VIEW), passing(&["activity", "uptime_seconds"]);
+            "List the agents of the world with archetype and status; use it to find the right agent to contact.";
+        "syscall.agent.create" => world(agents::create);
+            "Create and start an agent from an archetype that this world allows, with an optional first goal.";
+        "syscall.agent.start" => world(agents::start);
+            "Start an agent that is stopped or failed; does nothing if it runs.";
+        "syscall.agent.delete" => world(agents::delete);
+            "Delete an agent that you created. Its unread mail is dropped, its tasks stay open, and it no longer counts towards the limit.";
+        "syscall.agent.stop" => world(agents::stop);
+            "Stop an agent once its current turn has ended; all its data is kept for a later start.";
+        "syscall.agent.inspect" => read(agents::inspect), view(WIDE_VIEW);
+            "Read another agent's memory files: without a path a list of them, with a path the file's text.";
+        "syscall.resource.usage" => read(world::usage), passing(&["load_1_5_15_minutes", "available_bytes", "runtime"]);
+            "Show the load of the host: processors, memory, disk, and the daemon itself.";
+        "syscall.session.status" => read(world::status), passing(&["time", "uptime_seconds", "usage", "activity"]);
+            "Show the current time, the model in use, tokens and cost so far, and waiting mail of an agent.";
+        "syscall.session.list" => read(world::list_sessions), view(LIST_VIEW), passing(&["last_at"]);
+            "List your sessions: your own work, and each conversation that you have answered in.";
+        "syscall.session.history" => read(world::history), view(WIDE_VIEW);
+            "Read what was said in one of your sessions, newest turns first page by page, such as the part that your prompt leaves out.";
+
         // Mail.
-        tool(
-            "syscall.message.send",
-            "Put a message or a file into another agent's inbox, without waiting for an answer.",
-            messages::send(),
-        )
-        .used(Use::Often),
-        tool(
-            "syscall.ask",
-            "Ask another agent and wait for its answer; use it only if you cannot continue without the answer.",
-            ask(messages::ask_agent),
-        )
-        .used(Use::Often)
-        .view(LIST_VIEW),
-        tool(
-            "syscall.broadcast",
-            "Send one message to every other agent, or to all of one archetype.",
-            world(messages::broadcast),
-        ),
-        tool(
-            "syscall.inbox.read",
-            "Take mail that arrived since this turn began; mail that expects an answer waits for its own turn.",
-            world(messages::read_inbox),
-        )
-        .used(Use::Sometimes)
-        .view(WIDE_VIEW)
-        .looking(),
+        "syscall.message.send" => messages::send(), used(Often);
+            "Put a message or a file into another agent's inbox, without waiting for an answer.";
+        "syscall.ask" => ask(messages::ask_agent), used(Often), view(LIST_VIEW);
+            "Ask another agent and wait for its answer; use it only if you cannot continue without the answer.";
+        "syscall.broadcast" => world(messages::broadcast);
+            "Send one message to every other agent, or to all of one archetype.";
+        "syscall.inbox.read" => world(messages::read_inbox), used(Sometimes), view(WIDE_VIEW), looking();
+            "Take mail that arrived since this turn began; mail that expects an answer waits for its own turn.";
+
         // Chat channels.
-        tool(
-            "syscall.chat.create",
-            "Open a named channel for several agents; make it gated if three or more agents will talk there.",
-            world(chat::create),
-        ),
-        tool(
-            "syscall.chat.history",
-            "Read the messages of a channel; by default the newest 50.",
-            read(chat::history),
-        )
-        .used(Use::Sometimes)
-        .view(WIDE_VIEW),
-        tool(
-            "syscall.chat.invite",
-            "Add another agent to a channel that you created.",
-            world(chat::invite),
-        ),
-        tool(
-            "syscall.chat.list",
-            "List the channels that you are in or have created, with their members and the seq of the newest message.",
-            read(chat::list),
-        )
-        .view(LIST_VIEW),
-        tool(
-            "syscall.chat.remove",
-            "Remove an agent from a channel that you created, or leave a channel yourself.",
-            world(chat::remove),
-        ),
-        tool(
-            "syscall.chat.send",
-            "Post in a channel. In an ungated one, members see it in their next turn, and the members that you mention wake up.",
-            world(chat::send),
-        )
-        .used(Use::Sometimes),
+        "syscall.chat.create" => world(chat::create);
+            "Open a named channel for several agents; make it gated if three or more agents will talk there.";
+        "syscall.chat.history" => read(chat::history), used(Sometimes), view(WIDE_VIEW);
+            "Read the messages of a channel; by default the newest 50.";
+        "syscall.chat.invite" => world(chat::invite);
+            "Add another agent to a channel that you created.";
+        "syscall.chat.list" => read(chat::list), view(LIST_VIEW);
+            "List the channels that you are in or have created, with their members and the seq of the newest message.";
+        "syscall.chat.remove" => world(chat::remove);
+            "Remove an agent from a channel that you created, or leave a channel yourself.";
+        "syscall.chat.send" => world(chat::send), used(Sometimes);
+            "Post in a channel. In an ungated one, members see it in their next turn, and the members that you mention wake up.";
+
         // The conversation outside. Registered only in turns that came from one.
-        tool(
-            "message",
-            "Act in the conversation that this turn comes from: send, delete, react, poll, pin or thread, as far as it supports that.",
-            world(channel::message),
-        )
-        .approved_by(channel::SentFiles { tool: "message" }),
-        tool(
-            "channel.send",
-            "Send a message now in the conversation that this turn comes from, separately from your final reply.",
-            world(channel::send),
-        )
-        .used(Use::Sometimes),
-        tool(
-            "channel.file_attach",
-            "Attach a workspace file to the reply that this turn will end with.",
-            world(channel::attach),
-        )
-        .approved_by(channel::SentFiles { tool: "channel.file_attach" }),
-        tool("channel.handoff", HANDOFF, world(channel::handoff)),
-        tool(
-            "syscall.channel.send",
-            "Send a message, optionally with files, to the person outside in the conversation that this turn comes from.",
-            world(channel::send_out),
-        )
-        .approved_by(channel::SentFiles { tool: "syscall.channel.send" })
-        .used(Use::Sometimes),
-        tool("syscall.channel.handoff", HANDOFF, world(channel::handoff)),
+        "message" => world(channel::message), approved_by(channel::SentFiles { tool: "message" });
+            "Act in the conversation that this turn comes from: send, delete, react, poll, pin or thread, as far as it supports that.";
+        "channel.send" => world(channel::send), used(Sometimes);
+            "Send a message now in the conversation that this turn comes from, separately from your final reply.";
+        "channel.file_attach" => world(channel::attach),
+            approved_by(channel::SentFiles { tool: "channel.file_attach" });
+            "Attach a workspace file to the reply that this turn will end with.";
+        "channel.handoff" => world(channel::handoff);
+            HANDOFF;
+        "syscall.channel.send" => world(channel::send_out), used(Sometimes),
+            approved_by(channel::SentFiles { tool: "syscall.channel.send" });
+            "Send a message, optionally with files, to the person outside in the conversation that this turn comes from.";
+        "syscall.channel.handoff" => world(channel::handoff);
+            HANDOFF;
+
         // Tasks.
-        tool(
-            "syscall.task.create",
-            "Create a task for yourself or another agent; its owner is notified and wakes up.",
-            world(tasks::create),
-        )
-        .used(Use::Regularly),
-        tool(
-            "syscall.task.list",
-            "List tasks, most urgent first, by owner or status; long descriptions are shortened.",
-            read(tasks::list),
-        )
-        .used(Use::Regularly)
-        .view(LIST_VIEW),
-        tool("syscall.task.get", "Read one task in full, with the history of its changes.", read(tasks::get))
-            .view(WIDE_VIEW),
-        tool(
-            "syscall.task.update",
-            "Change a task's status, result or owner; its creator is notified when the status changes.",
-            world(tasks::update),
-        )
-        .used(Use::Regularly),
+        "syscall.task.create" => world(tasks::create), used(Regularly);
+            "Create a task for yourself or another agent; its owner is notified and wakes up.";
+        "syscall.task.list" => read(tasks::list), used(Regularly), view(LIST_VIEW);
+            "List tasks, most urgent first, by owner or status; long descriptions are shortened.";
+        "syscall.task.get" => read(tasks::get), view(WIDE_VIEW);
+            "Read one task in full, with the history of its changes.";
+        "syscall.task.update" => world(tasks::update), used(Regularly);
+            "Change a task's status, result or owner; its creator is notified when the status changes.";
+
         // Knowledge and the shared state.
-        tool(
-            "syscall.knowledge.list",
-            "List the knowledge entries that you may read; use it before you ask or search.",
-            read(knowledge::list),
-        )
-        .used(Use::Sometimes)
-        .view(LIST_VIEW),
-        tool(
-            "syscall.knowledge.read",
-            "Read one knowledge entry, with its version for a later change.",
-            read(knowledge::read),
-        )
-        .used(Use::Sometimes)
-        .view(WIDE_VIEW),
-        tool(
-            "syscall.knowledge.write",
-            "Write a knowledge entry, or replace one that you may change; name its readers, or only you can read it.",
-            world(knowledge::write),
-        ),
-        tool(
-            "syscall.knowledge.delete",
-            "Delete a knowledge entry that you may change, with its earlier versions.",
-            world(knowledge::delete),
-        ),
-        tool(
-            "syscall.state.read",
-            "Read one value of the world's shared state, or list many with their versions.",
-            read(knowledge::read_state),
-        )
-        .view(WIDE_VIEW),
-        tool(
-            "syscall.state.write",
-            "Set a value of the shared state, visible to all agents; the value null deletes the key.",
-            world(knowledge::write_state),
-        ),
+        "syscall.knowledge.list" => read(knowledge::list), used(Sometimes), view(LIST_VIEW);
+            "List the knowledge entries that you may read; use it before you ask or search.";
+        "syscall.knowledge.read" => read(knowledge::read), used(Sometimes), view(WIDE_VIEW);
+            "Read one knowledge entry, with its version for a later change.";
+        "syscall.knowledge.write" => world(knowledge::write);
+            "Write a knowledge entry, or replace one that you may change; name its readers, or only you can read it.";
+        "syscall.knowledge.delete" => world(knowledge::delete);
+            "Delete a knowledge entry that you may change, with its earlier versions.";
+        "syscall.state.read" => read(knowledge::read_state), view(WIDE_VIEW);
+            "Read one value of the world's shared state, or list many with their versions.";
+        "syscall.state.write" => world(knowledge::write_state);
+            "Set a value of the shared state, visible to all agents; the value null deletes the key.";
+
         // Skills.
-        tool(
-            "syscall.skill.list",
-            "List the skills that you may acquire, and which of them you hold.",
-            read(skills::list),
-        )
-        .view(LIST_VIEW),
-        tool("syscall.skill.acquire", "Acquire a skill; you keep it until you drop it.", world(skills::acquire)),
-        tool(
-            "syscall.skill.activate",
-            "Read a skill's document; use it before you do work that the skill describes.",
-            world(skills::activate),
-        )
-        .view(WIDE_VIEW),
-        tool("syscall.skill.drop", "Drop a skill that you no longer need.", world(skills::drop_skill)),
-        tool("syscall.skill.load", "Acquire a skill and read its document in one step.", world(skills::load))
-            .used(Use::Sometimes)
-            .view(WIDE_VIEW),
+        "syscall.skill.list" => read(skills::list), view(LIST_VIEW);
+            "List the skills that you may acquire, and which of them you hold.";
+        "syscall.skill.acquire" => world(skills::acquire);
+            "Acquire a skill; you keep it until you drop it.";
+        "syscall.skill.activate" => world(skills::activate), view(WIDE_VIEW);
+            "Read a skill's document; use it before you do work that the skill describes.";
+        "syscall.skill.drop" => world(skills::drop_skill);
+            "Drop a skill that you no longer need.";
+        "syscall.skill.load" => world(skills::load), used(Sometimes), view(WIDE_VIEW);
+            "Acquire a skill and read its document in one step.";
+
         // Timers, jobs and watches.
-        Tool::new::<schedules::WatchParams>(
-            "util.watch",
-            "Watch a file or directory of the workspace: changes are reported to your inbox, including your own writes.",
-            Run::world(schedules::Watch),
-        ),
-        tool(
-            "util.timer",
-            "Set a named timer that puts a reminder into your inbox at a given time; it survives restarts.",
-            world(schedules::timer),
-        ),
-        tool(
-            "util.cron",
-            "Set, list and change jobs that put a reminder into your inbox repeatedly; also lists timers and watches.",
-            world(cron::cron),
-        )
-        .view(LIST_VIEW),
+        "util.watch" => schedules::watch();
+            "Watch a file or directory of the workspace: changes are reported to your inbox, including your own writes.";
+        "util.timer" => world(schedules::timer);
+            "Set a named timer that puts a reminder into your inbox at a given time; it survives restarts.";
+        "util.cron" => world(cron::cron), view(LIST_VIEW);
+            "Set, list and change jobs that put a reminder into your inbox repeatedly; also lists timers and watches.";
+
         // Commands.
-        tool(
-            "tool.cli",
-            "Run a bash command line in the sandbox. The command policy decides which programs may run.",
-            outside(commands::cli),
-        )
-        .approved_by(command_plan::CliApproval)
-        .used(Use::Regularly)
-        .within(commands::TIME_MAX),
-        tool("tool.process", "Show, feed and kill your background commands.", processes::process())
-            .used(Use::Sometimes)
-            .within(90)
-            .passing(&["duration_ms"]),
-        tool("tool.python", "Run Python 3 code in the sandbox. Print what you want to see.", outside(commands::python))
-            .approved_by(command_plan::PythonApproval)
-            .used(Use::Regularly)
-            .within(commands::TIME_MAX),
+        "tool.cli" => outside(commands::cli), used(Regularly), within(commands::TIME_MAX),
+            approved_by(command_plan::CliApproval);
+            "Run a bash command line in the sandbox. The command policy decides which programs may run.";
+        "tool.process" => processes::process(), used(Sometimes), within(90), passing(&["duration_ms"]);
+            "Show, feed and kill your background commands.";
+        "tool.python" => outside(commands::python), used(Regularly), within(commands::TIME_MAX),
+            approved_by(command_plan::PythonApproval);
+            "Run Python 3 code in the sandbox. Print what you want to see.";
+
         // The web.
-        tool(
-            "tool.browser",
-            "Open a page in a browser that runs its scripts: its text or HTML, or a screenshot or PDF as a file. Slower than tool.fetch.",
-            outside(browser::browser),
-        )
-        .view(WIDE_VIEW)
-        .within(browser::TIME_MAX),
-        tool(
-            "tool.fetch",
-            "Fetch a page of the web as Markdown; what is no text, or what you want as a file, is saved to the workspace.",
-            outside(web::fetch),
-        )
-        .used(Use::Regularly)
-        .view(WIDE_VIEW)
-        .within(web::TIME_MAX),
-        tool(
-            "tool.web_search",
-            "Search the web: titles, addresses and descriptions of pages. Fetch a page to read it.",
-            outside(web::web_search),
-        )
-        .used(Use::Regularly)
-        .view(LIST_VIEW),
-        tool(
-            "tool.google_search",
-            "Ask a question that Google's search answers in words, with its sources. Each query that it makes costs money.",
-            outside(web::google_search),
-        )
-        .charging()
-        .view(LIST_VIEW)
-        .within(web::TIME_MAX),
+        "tool.browser" => outside(browser::browser), view(WIDE_VIEW), within(browser::TIME_MAX);
+            "Open a page in a browser that runs its scripts: its text or HTML, or a screenshot or PDF as a file. Slower than tool.fetch.";
+        "tool.fetch" => outside(web::fetch), used(Regularly), view(WIDE_VIEW), within(web::TIME_MAX);
+            "Fetch a page of the web as Markdown; what is no text, or what you want as a file, is saved to the workspace.";
+        "tool.web_search" => outside(web::web_search), used(Regularly), view(LIST_VIEW);
+            "Search the web: titles, addresses and descriptions of pages. Fetch a page to read it.";
+        "tool.google_search" => outside(web::google_search), charging(), view(LIST_VIEW), within(web::TIME_MAX);
+            "Ask a question that Google's search answers in words, with its sources. Each query that it makes costs money.";
+
         // Droids.
-        tool(
-            "syscall.droid.spawn",
-            "Start a droid, a helper for one piece of work. You go on; a message comes when it ends, so never wait or poll for it.",
-            world(droids::spawn),
-        )
-        .used(Use::Sometimes),
-        tool(
-            "syscall.droid.check",
-            "Show the state, files and output of a droid.",
-            read(droids::check),
-        )
-        .used(Use::Sometimes)
-        .passing(&["status", "files"]),
-        tool(
-            "syscall.droid.control",
-            "List, steer and end your droids.",
-            world(droids::control),
-        )
-        .view(LIST_VIEW),
-        tool(
-            "syscall.artifact.promote",
-            "Copy a file of one of your droids to its place, such as output/reports/.",
-            file(droids::prepare_promotion, droids::record_promotion),
-        ),
+        "syscall.droid.spawn" => world(droids::spawn), used(Sometimes);
+            "Start a droid, a helper for one piece of work. You go on; a message comes when it ends, so never wait or poll for it.";
+        "syscall.droid.check" => read(droids::check), used(Sometimes), passing(&["status", "files"]);
+            "Show the state, files and output of a droid.";
+        "syscall.droid.control" => world(droids::control), view(LIST_VIEW);
+            "List, steer and end your droids.";
+        "syscall.artifact.promote" => file(droids::prepare_promotion, droids::record_promotion);
+            "Copy a file of one of your droids to its place, such as output/reports/.";
+
         // The tools that reach deferred tools.
-        tool(DESCRIBE, "Show the parameters of a tool of the briefing's list.", read(describing::describe)).view(WIDE_VIEW),
-        tool(CALL, "Run a tool of the briefing's list.", read(describing::call_tool)),
-    ]
+        DESCRIBE => read(describing::describe), view(WIDE_VIEW);
+            "Show the parameters of a tool of the briefing's list.";
+        CALL => read(describing::call_tool);
+            "Run a tool of the briefing's list.";
+    }
 }
 
 #[cfg(test)]

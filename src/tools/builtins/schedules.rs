@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use super::common::{extend, without_nulls};
 use super::places::{Scope, resolve};
 use crate::context::CallContext;
-use crate::effect::{Output, WorldTool};
+use crate::effect::{Output, Run, Typed, WorldTool};
 
 /// The largest number of characters of a message in a list.
 const BRIEF_CHARS: usize = 200;
@@ -155,7 +155,11 @@ pub(super) fn timer(call: &CallContext, params: TimerParams, w: &mut Tx) -> Resu
     set(call, new, w)
 }
 
-pub(super) struct Watch;
+pub(super) fn watch() -> Typed<WatchParams> {
+    Run::world(Watch).into()
+}
+
+struct Watch;
 
 #[async_trait]
 impl WorldTool for Watch {

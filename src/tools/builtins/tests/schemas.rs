@@ -268,6 +268,9 @@ async fn refusals_of_the_parser_name_the_field_too() {
     assert_eq!(field_of(run(json!({ "actor": "bob" })).await), "actor");
     let read = world.run(&world.ada, &world.tools["workspace.read"], json!({})).await.unwrap_err();
     assert_eq!(field_of(read), "path");
+    let get = world.run(&world.ada, &world.tools["syscall.task.get"], json!({ "task_id": "first" })).await.unwrap_err();
+    assert!(get.message.starts_with("task_id: `first` is not a task id"), "{get}");
+    assert_eq!(field_of(get), "task_id");
 }
 
 #[test]
