@@ -1,8 +1,9 @@
 //! Results of a server as blocks. A block that is unknown is described: it must never fail the whole result.
 
+use ghost_domain::text::prefix_bytes;
 use serde_json::{Map, Value};
 
-use crate::text::{shown, start};
+use crate::limits::shown;
 
 /// Blocks of one result. Further ones are left out.
 const BLOCKS_MAX: usize = 1_000;
@@ -86,6 +87,17 @@ pub struct CallResult {
 }
 
 impl CallResult {
+    /// The result in the answer to a call, as far as it fits into `limit` bytes.
+    pub(crate) fn read(mut result: Value, limit: usize) -> Self {
+        let mut take = |key: &str| result.get_mut(key).map(Value::take);
+        let mut budget = Budget::new(limit);
+        let blocks = blocks(take("content").unwrap_or_default(), &mut budget);
+        let structured = take("structuredContent").filter(|value| !value.is_null());
+        let structured = structured.and_then(|value| budget.json(value));
+        let is_error = take("isError") == Some(Value::Bool(true));
+        Self { blocks, structured, is_error, is_cut: budget.is_cut }
+    }
+
     /// The text of all blocks, one below the other. Blocks that are no text are described in brackets.
     #[must_use]
     pub fn text(&self) -> String {
@@ -128,37 +140,29 @@ impl Budget {
 
     /// The start of `text` that fits.
     fn part(&mut self, mut text: String) -> String {
-        let fits = start(&text, self.left).len();
+        let fits = prefix_bytes(&text, self.left).len();
         self.is_cut |= fits < text.len();
         text.truncate(fits);
         self.left -= fits;
         text
     }
 
-    /// `data` if all of it fits.
-    fn whole(&mut self, data: String) -> Option<String> {
-        let fits = data.len() <= self.left;
-        self.is_cut |= !fits;
-        fits.then(|| {
-            self.left -= data.len();
-            data
-        })
+    /// `data` if all of its `bytes` fit.
+    fn whole<T>(&mut self, data: T, bytes: usize) -> Option<T> {
+        let left = self.left.checked_sub(bytes);
+        self.is_cut |= left.is_none();
+        self.left = left.unwrap_or(self.left);
+        left.map(|_| data)
     }
 
-    /// `value` if all of it fits.
-    pub(crate) fn json(&mut self, value: Value) -> Option<Value> {
+    fn json(&mut self, value: Value) -> Option<Value> {
         let bytes = value.to_string().len();
-        let fits = bytes <= self.left;
-        self.is_cut |= !fits;
-        fits.then(|| {
-            self.left -= bytes;
-            value
-        })
+        self.whole(value, bytes)
     }
 }
 
 /// The blocks of a list of them. Anything else is no block.
-pub(crate) fn blocks(list: Value, budget: &mut Budget) -> Vec<Block> {
+fn blocks(list: Value, budget: &mut Budget) -> Vec<Block> {
     let items = match list {
         Value::Array(items) => items,
         Value::Null => Vec::new(),
@@ -194,13 +198,14 @@ pub(crate) fn contents(resource: Value, budget: &mut Budget) -> Option<Block> {
     }
     let data = text(&mut fields, "blob")?;
     let base64_bytes = data.len();
-    Some(Block::Resource { uri, mime, text: None, data: budget.whole(data), base64_bytes })
+    Some(Block::Resource { uri, mime, text: None, data: budget.whole(data, base64_bytes), base64_bytes })
 }
 
 fn media(kind: MediaKind, fields: &mut Map<String, Value>, budget: &mut Budget) -> Option<Block> {
     let mime = word(fields, "mimeType")?;
     let data = text(fields, "data")?;
-    Some(Block::Media { kind, mime, base64_bytes: data.len(), data: budget.whole(data) })
+    let base64_bytes = data.len();
+    Some(Block::Media { kind, mime, base64_bytes, data: budget.whole(data, base64_bytes) })
 }
 
 fn link(fields: &Map<String, Value>) -> Option<Block> {
@@ -215,7 +220,7 @@ fn link(fields: &Map<String, Value>) -> Option<Block> {
 
 /// A short text, at most [`LABEL_MAX`] bytes of it.
 pub(crate) fn word(fields: &Map<String, Value>, key: &str) -> Option<String> {
-    fields.get(key).and_then(Value::as_str).map(|text| start(text, LABEL_MAX).to_owned())
+    fields.get(key).and_then(Value::as_str).map(|text| prefix_bytes(text, LABEL_MAX).to_owned())
 }
 
 fn text(fields: &mut Map<String, Value>, key: &str) -> Option<String> {

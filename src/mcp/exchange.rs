@@ -1,6 +1,8 @@
-//! One request and its answer. A dropped request is cancelled at the server, and the cancelling never waits for the
-//! caller.
+//! One request and its answer, also if the server asks questions first (protocol 2026-07-28). A dropped request is
+//! cancelled at the server, and the cancelling never waits for the caller.
 
+use std::collections::BTreeMap;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,20 +12,16 @@ use rmcp::model::{
 };
 use rmcp::service::{PeerRequestOptions, RequestHandle};
 use rmcp::{Peer, RoleClient, ServiceError};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
-use tokio::time::Instant;
+use tokio::time::{Instant, Sleep};
 
-use crate::asker::Asker;
-use crate::closing::{ClosedReason, Closing};
-use crate::error::CallError;
-use crate::gate::Gate;
+use crate::elicitation::{Asker, Calls};
+use crate::error::{CallError, ClosedReason, Failure, failure};
+use crate::gate::{Gate, Progress, ProgressSink};
 use crate::incoming::UNREADABLE;
-use crate::progress::{Monotone, Progress, ProgressSink};
-use crate::text::shown;
-use crate::time::{after, until, within};
-use crate::transport_error::{Failure, failure};
+use crate::limits::{after, now, shown, until, within};
 
 /// How long a request may take.
 #[derive(Clone, Copy, Debug)]
@@ -42,26 +40,19 @@ impl Timing {
         Self { deadline: after(total), total, idle }
     }
 
-    /// When it ends.
-    pub(crate) fn deadline(&self) -> Instant {
-        self.deadline
-    }
-
     /// The error of a request that takes too long.
-    pub(crate) fn error(&self) -> CallError {
+    fn error(&self) -> CallError {
         CallError::Timeout { what: "answer", after: self.total }
     }
 }
 
 /// Sends the requests of one connection.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct Exchange {
     pub(crate) peer: Peer<RoleClient>,
     pub(crate) gate: Arc<Gate>,
-    pub(crate) closing: Closing,
     pub(crate) asker: Option<Asker>,
-    pub(crate) cancel_timeout: Duration,
-    pub(crate) progress_events: usize,
+    pub(crate) calls: Calls,
     /// Where cancellations run, also if a request is dropped elsewhere.
     pub(crate) runtime: Handle,
 }
@@ -86,20 +77,20 @@ impl Exchange {
         timing: &Timing,
         progress: &mut (dyn FnMut(Progress) + Send),
     ) -> Result<Value, CallError> {
-        let (sink, mut events) = ProgressSink::new(self.progress_events);
+        let (sink, events) = ProgressSink::new(self.gate.limits.progress_events);
         if let ClientRequest::CallToolRequest(call) = &mut request {
             call.extensions.insert(sink);
         }
         let sending = self.peer.send_cancellable_request(request, PeerRequestOptions::no_options());
         let sent = tokio::select! {
             biased;
-            reason = self.closing.wait() => return Err(CallError::Closed { reason, sent: false }),
+            reason = self.gate.closing.wait() => return Err(CallError::Closed { reason, sent: false }),
             sent = sending => sent,
         };
         let handle = sent.map_err(|error| self.error(error, false))?;
         let RequestHandle { mut rx, id, progress_token, .. } = handle;
         let mut flight = Flight { exchange: self.clone(), id, token: progress_token, is_over: false };
-        let mut monotone = Monotone::default();
+        let mut feed = Feed { events, last: None, progress };
         let mut idle = timing.idle.map(|idle| (idle, Box::pin(until(after(idle)))));
         let total = until(timing.deadline);
         tokio::pin!(total);
@@ -107,13 +98,13 @@ impl Exchange {
             tokio::select! {
                 biased;
                 answer = &mut rx => break answer,
-                Some(event) = events.recv() => {
+                Some(event) = feed.events.recv() => {
                     if let Some((time, timer)) = &mut idle {
                         timer.as_mut().reset(after(*time));
                     }
-                    hand_on(event, &mut monotone, progress);
+                    feed.hand_on(event);
                 }
-                reason = self.closing.wait() => {
+                reason = self.gate.closing.wait() => {
                     flight.is_over = true;
                     return Err(CallError::Closed { reason, sent: true });
                 }
@@ -129,7 +120,10 @@ impl Exchange {
             }
         };
         flight.is_over = true;
-        drain(&mut events, &mut monotone, progress);
+        // What came before the answer.
+        while let Ok(event) = feed.events.try_recv() {
+            feed.hand_on(event);
+        }
         match answer {
             Ok(Ok(ServerResult::CustomResult(raw))) => Ok(raw.0),
             Ok(Ok(result)) => serde_json::to_value(result).map_err(|error| CallError::malformed(error.to_string())),
@@ -145,15 +139,15 @@ impl Exchange {
             ServiceError::McpError(error) => CallError::Refused { code: error.code.0, message: shown(&error.message) },
             ServiceError::TransportSend(error) => match failure(&error) {
                 Failure::SessionExpired => {
-                    self.closing.set(ClosedReason::SessionExpired);
+                    self.gate.closing.set(ClosedReason::SessionExpired);
                     CallError::Closed { reason: ClosedReason::SessionExpired, sent: false }
                 }
                 Failure::Unauthorized { detail } => CallError::Unauthorized { detail },
                 Failure::TooLarge { limit } => CallError::TooLarge { limit },
-                Failure::Stream => closed(self.closing.get().unwrap_or(ClosedReason::Ended)),
+                Failure::Stream => closed(self.gate.closing.reason()),
                 Failure::Other { detail, may_have_arrived } => CallError::Transport { detail, may_have_arrived },
             },
-            ServiceError::TransportClosed => closed(self.closing.get().unwrap_or(ClosedReason::Ended)),
+            ServiceError::TransportClosed => closed(self.gate.closing.reason()),
             ServiceError::Cancelled { .. } => CallError::Cancelled,
             other => CallError::malformed(shown(&other.to_string())),
         }
@@ -168,7 +162,7 @@ impl Drop for Flight {
         }
         let params = CancelledNotificationParam::new(Some(self.id.clone()), Some("no longer needed".to_owned()));
         let notification = ClientNotification::CancelledNotification(CancelledNotification::new(params));
-        let (peer, limit) = (self.exchange.peer.clone(), self.exchange.cancel_timeout);
+        let (peer, limit) = (self.exchange.peer.clone(), self.exchange.gate.limits.cancel_timeout);
         drop(self.exchange.runtime.spawn(async move {
             // If it cannot be told, the connection is on its way to be closed.
             drop(within(limit, peer.send_notification(notification)).await);
@@ -177,22 +171,114 @@ impl Drop for Flight {
 }
 
 /// Completes when the idle time is over; never without one.
-async fn expired(idle: &mut Option<(Duration, std::pin::Pin<Box<tokio::time::Sleep>>)>) {
+async fn expired(idle: &mut Option<(Duration, Pin<Box<Sleep>>)>) {
     match idle {
         Some((_, timer)) => timer.as_mut().await,
         None => std::future::pending().await,
     }
 }
 
-fn hand_on(event: Progress, monotone: &mut Monotone, progress: &mut (dyn FnMut(Progress) + Send)) {
-    if monotone.takes(event.done) {
-        progress(event);
+/// The progress of a request, on its way to the caller. It is handed on only as far as it grows.
+struct Feed<'p> {
+    events: mpsc::Receiver<Progress>,
+    last: Option<f64>,
+    progress: &'p mut (dyn FnMut(Progress) + Send),
+}
+
+impl Feed<'_> {
+    fn hand_on(&mut self, event: Progress) {
+        if event.done.is_finite() && self.last.is_none_or(|last| event.done > last) {
+            self.last = Some(event.done);
+            (self.progress)(event);
+        }
     }
 }
 
-/// Hands on what came before the answer.
-fn drain(events: &mut mpsc::Receiver<Progress>, monotone: &mut Monotone, progress: &mut (dyn FnMut(Progress) + Send)) {
-    while let Ok(event) = events.try_recv() {
-        hand_on(event, monotone, progress);
+/// What a repeated request gives back to the server.
+#[derive(Default)]
+pub(crate) struct Inputs {
+    /// The answers by the names of the questions.
+    pub(crate) responses: Option<BTreeMap<String, Value>>,
+    /// The text that the server wants back unchanged.
+    pub(crate) state: Option<String>,
+}
+
+impl Exchange {
+    /// Refuses arguments that are too large.
+    pub(crate) fn check_size(&self, arguments: &Map<String, Value>) -> Result<(), CallError> {
+        let bytes = serde_json::to_vec(arguments).map_or(0, |json| json.len());
+        let limit = self.gate.limits.argument_bytes;
+        if bytes > limit { Err(CallError::ArgumentsTooLarge { bytes, limit }) } else { Ok(()) }
+    }
+
+    /// Sends a request until the server has all its answers, and gives the raw result.
+    ///
+    /// # Errors
+    /// Any [`CallError`].
+    pub(crate) async fn complete(
+        &self,
+        timing: &Timing,
+        label: Option<Arc<str>>,
+        request: impl Fn(Inputs) -> ClientRequest,
+        progress: &mut (dyn FnMut(Progress) + Send),
+    ) -> Result<Value, CallError> {
+        let mut inputs = Inputs::default();
+        let rounds = self.gate.limits.input_rounds;
+        for _ in 0..=rounds {
+            let result = self.send(request(inputs), timing, progress).await?;
+            let Value::Object(mut fields) = result else { return Err(CallError::malformed("it is no JSON object")) };
+            match fields.get("resultType").and_then(Value::as_str) {
+                None | Some("complete") => return Ok(Value::Object(fields)),
+                Some("input_required") => {}
+                Some(other) => return Err(CallError::malformed(format!("its type is `{}`", shown(other)))),
+            }
+            let state = fields.get("requestState").and_then(Value::as_str).map(str::to_owned);
+            let questions = match fields.remove("inputRequests") {
+                Some(Value::Object(questions)) => questions,
+                _ => Map::new(),
+            };
+            let left = timing.deadline.saturating_duration_since(now());
+            let responses = tokio::select! {
+                biased;
+                reason = self.gate.closing.wait() => return Err(CallError::Closed { reason, sent: true }),
+                answers = within(left, self.answers(questions, label.clone())) => {
+                    answers.ok_or_else(|| timing.error())??
+                }
+            };
+            inputs = Inputs { responses: (!responses.is_empty()).then_some(responses), state };
+        }
+        Err(CallError::NeedsInput { detail: format!("it asked more than {rounds} times") })
+    }
+
+    async fn answers(
+        &self,
+        questions: Map<String, Value>,
+        label: Option<Arc<str>>,
+    ) -> Result<BTreeMap<String, Value>, CallError> {
+        let needs = |detail: String| CallError::NeedsInput { detail };
+        let max = self.gate.limits.inputs;
+        if questions.len() > max {
+            return Err(needs(format!("it asked {} questions at once, more than {max}", questions.len())));
+        }
+        let mut answers = BTreeMap::new();
+        for (name, question) in questions {
+            let method = question.get("method").and_then(Value::as_str).unwrap_or_default();
+            let asker = match (method, &self.asker) {
+                ("elicitation/create", Some(asker)) => asker,
+                ("elicitation/create", None) => return Err(needs("nobody answers its questions".to_owned())),
+                (method, _) => return Err(needs(format!("this client does not offer `{}`", shown(method)))),
+            };
+            let params = question.get("params").unwrap_or(&Value::Null);
+            answers.insert(name, asker.ask(params, label.clone()).await.json());
+        }
+        Ok(answers)
+    }
+}
+
+/// Takes the list `key` out of a result.
+pub(crate) fn list_of(result: &mut Value, key: &str) -> Result<Vec<Value>, CallError> {
+    match result.get_mut(key).map(Value::take) {
+        Some(Value::Array(items)) => Ok(items),
+        _ => Err(CallError::malformed(format!("there is no list `{key}` in it"))),
     }
 }

@@ -1,41 +1,39 @@
 //! What a server may send. Every message of every transport passes the gate.
 //!
-//! The gate must never wait, and it must never hand a notification on that starts a task in `rmcp`: those tasks have
-//! no bound and no order.
+//! The gate never waits, and hands on no notification that starts a task in `rmcp`: those tasks have no bound and no order.
 
 use std::collections::{HashMap, HashSet};
+use std::error::Error;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use ghost_domain::text::prefix_bytes;
 use rmcp::RoleClient;
 use rmcp::model::{
     ClientNotification, ClientRequest, GetMeta as _, JsonRpcMessage, ProgressNotificationParam, ProgressToken,
     RequestId, ServerNotification,
 };
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
-use tokio::sync::Notify;
+use rmcp::transport::Transport;
+use tokio::sync::{Notify, mpsc};
 use tokio::time::Instant;
 
-use crate::closing::{ClosedReason, Closing};
-use crate::ids::number;
-use crate::limits::Limits;
-use crate::progress::{MESSAGE_MAX, Progress, ProgressSink};
-use crate::text::start;
-use crate::time::now;
+use crate::error::{ClosedReason, Closing};
+use crate::incoming::number;
+use crate::limits::{Limits, now, within};
 
 /// The time in which messages are counted.
 const WINDOW: Duration = Duration::from_secs(1);
 
 /// The gate of one connection.
-#[derive(Debug)]
 pub(crate) struct Gate {
-    limits: Limits,
-    closing: Closing,
-    changed: Arc<Notify>,
+    pub(crate) limits: Limits,
+    pub(crate) closing: Closing,
+    /// Told when the tools changed.
+    pub(crate) changed: Notify,
     state: Mutex<State>,
 }
 
-#[derive(Debug)]
 struct State {
     /// Requests of this side without an answer, by the numbers of `rmcp`, with the tokens of their progress.
     pending: HashMap<i64, Option<ProgressToken>>,
@@ -51,7 +49,7 @@ struct State {
 }
 
 impl Gate {
-    pub(crate) fn new(limits: Limits, closing: Closing, changed: Arc<Notify>) -> Self {
+    pub(crate) fn new(limits: Limits) -> Self {
         let state = State {
             pending: HashMap::new(),
             listening: None,
@@ -61,17 +59,12 @@ impl Gate {
             window: now(),
             seen: 0,
         };
-        Self { limits, closing, changed, state: Mutex::new(state) }
+        Self { limits, closing: Closing::new(), changed: Notify::new(), state: Mutex::new(state) }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         // Every change leaves the state whole, so a poisoned lock is safe to use.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Whether the connection is closed, and the future that completes when it is.
-    pub(crate) fn closing(&self) -> &Closing {
-        &self.closing
     }
 
     /// Notes a message that goes to the server.
@@ -125,13 +118,11 @@ impl Gate {
             JsonRpcMessage::Response(response) => {
                 self.expects(&response.id).then_some(JsonRpcMessage::Response(response))
             }
-            JsonRpcMessage::Error(error) => {
-                let is_expected = match &error.id {
-                    Some(id) => self.expects(id),
-                    None => self.count(),
-                };
-                is_expected.then_some(JsonRpcMessage::Error(error))
-            }
+            JsonRpcMessage::Error(error) => error
+                .id
+                .as_ref()
+                .map_or_else(|| self.count(), |id| self.expects(id))
+                .then_some(JsonRpcMessage::Error(error)),
             JsonRpcMessage::Request(request) => {
                 (self.count() && self.admits(&request.id)).then_some(JsonRpcMessage::Request(request))
             }
@@ -222,8 +213,7 @@ impl Gate {
             }
             ServerNotification::CancelledNotification(cancelled) => {
                 if let Some(id) = &cancelled.params.request_id {
-                    let mut state = self.state();
-                    state.asked.remove(id);
+                    self.state().asked.remove(id);
                 }
                 true
             }
@@ -239,7 +229,118 @@ impl Gate {
             state.progress.remove(&params.progress_token);
             return;
         }
-        let message = params.message.as_deref().map(|text| start(text, MESSAGE_MAX).to_owned());
+        let message = params.message.as_deref().map(|text| prefix_bytes(text, MESSAGE_MAX).to_owned());
         sink.push(Progress { done: params.progress, total: params.total, message });
+    }
+}
+
+/// How far a call is.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Progress {
+    /// How much is done, in the server's own unit. It grows with every event of a call.
+    pub done: f64,
+    /// How much there is to do, in the same unit.
+    pub total: Option<f64>,
+    /// What the server says about it, at most 1 KiB.
+    pub message: Option<String>,
+}
+
+/// Bytes of a message that are kept.
+const MESSAGE_MAX: usize = 1_024;
+
+/// Where the progress of one call goes. It travels to the stream within the request, because the token of a request
+/// is known only there before the server can answer.
+#[derive(Clone)]
+pub(crate) struct ProgressSink(mpsc::Sender<Progress>);
+
+impl ProgressSink {
+    /// A sink that holds at most `events`.
+    pub(crate) fn new(events: usize) -> (Self, mpsc::Receiver<Progress>) {
+        let (sender, receiver) = mpsc::channel(events.max(1));
+        (Self(sender), receiver)
+    }
+
+    /// Hands an event over. It is left out if too many wait.
+    pub(crate) fn push(&self, progress: Progress) {
+        drop(self.0.try_send(progress));
+    }
+
+    /// Whether nobody waits for events any more.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.0.is_closed()
+    }
+}
+
+/// A transport that ends as soon as its connection is closed.
+pub(crate) struct Guarded<T> {
+    inner: T,
+    gate: Arc<Gate>,
+}
+
+/// Why a message was not sent.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum NotSent<E: Error + 'static> {
+    /// The connection is closed.
+    #[error("the connection is closed: {0}")]
+    Closed(ClosedReason),
+    /// The transport failed.
+    #[error("{0}")]
+    Failed(#[source] E),
+}
+
+impl<T> Guarded<T> {
+    pub(crate) fn new(inner: T, gate: &Arc<Gate>) -> Self {
+        Self { inner, gate: Arc::clone(gate) }
+    }
+}
+
+impl<T: Transport<RoleClient>> Transport<RoleClient> for Guarded<T> {
+    type Error = NotSent<T::Error>;
+
+    fn send(
+        &mut self,
+        mut item: TxJsonRpcMessage<RoleClient>,
+    ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
+        self.gate.outgoing(&mut item);
+        let send = self.inner.send(item);
+        let closing = self.gate.closing.clone();
+        async move {
+            // `rmcp` waits for its sends before it ends, so a send must end with the connection.
+            tokio::select! {
+                biased;
+                sent = send => sent.map_err(NotSent::Failed),
+                reason = closing.wait() => Err(NotSent::Closed(reason)),
+            }
+        }
+    }
+
+    async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
+        let closing = self.gate.closing.clone();
+        loop {
+            let message = tokio::select! {
+                biased;
+                _ = closing.wait() => return None,
+                message = self.inner.receive() => message,
+            };
+            let Some(message) = message else {
+                closing.set(ClosedReason::Ended);
+                return None;
+            };
+            if let Some(message) = self.gate.incoming(message) {
+                return Some(message);
+            }
+        }
+    }
+
+    async fn close(&mut self) -> Result<(), Self::Error> {
+        self.gate.closing.set(ClosedReason::Here);
+        within(self.gate.limits.close_timeout, self.inner.close()).await.unwrap_or(Ok(())).map_err(NotSent::Failed)
+    }
+}
+
+impl<T> Drop for Guarded<T> {
+    fn drop(&mut self) {
+        // The task of `rmcp` owns the transport. If the task is gone, nobody answers any more.
+        self.gate.closing.set(ClosedReason::Ended);
     }
 }

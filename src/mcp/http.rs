@@ -20,7 +20,6 @@ use sse_stream::Sse;
 
 use crate::gate::Gate;
 use crate::incoming::message;
-use crate::limits::Limits;
 
 /// Time for the connection to a host.
 const CONNECT: Duration = Duration::from_secs(10);
@@ -169,11 +168,11 @@ pub(crate) fn transport(
     url: &str,
     token: Option<&SecretString>,
     gate: Arc<Gate>,
-    limits: &Limits,
 ) -> StreamableHttpClientTransport<Reading> {
     let mut backoff = ExponentialBackoff::default();
     backoff.max_times = Some(RECONNECTS);
     backoff.max_delay = Some(RECONNECT_PAUSE);
+    let limits = &gate.limits;
     // A call is never sent twice, so a forgotten session ends the connection.
     let mut config = StreamableHttpClientTransportConfig::with_uri(url)
         .max_sse_event_size(limits.http_bytes)

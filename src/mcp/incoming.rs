@@ -1,17 +1,17 @@
 //! Makes messages of lines. A result stays raw JSON: `rmcp` would refuse a whole list for one bad entry.
 //!
-//! It must never fail for a line: a line that is no message says what is wrong with it, and whether it stands for an
-//! answer. Without that, the call that it answers would wait for its time-out.
+//! A line that is no message says what is wrong with it, and whether it stands for an answer. Without that, the call that
+//! it answers would wait for its time-out.
 
 use ghost_domain::json_text::readable_bytes;
+use ghost_domain::text::prefix_bytes;
 use rmcp::RoleClient;
-use rmcp::model::{CustomResult, ErrorCode, ErrorData, JsonRpcError, JsonRpcMessage, RequestId, ServerResult};
+use rmcp::model::{
+    CustomResult, ErrorCode, ErrorData, JsonRpcError, JsonRpcMessage, NumberOrString, RequestId, ServerResult,
+};
 use rmcp::service::RxJsonRpcMessage;
 use serde::Deserialize as _;
 use serde_json::{Map, Value};
-
-use crate::ids::number;
-use crate::text::start;
 
 /// The code in the place of an answer that cannot be read. No server uses it.
 pub(crate) const UNREADABLE: i32 = i32::MIN;
@@ -80,7 +80,7 @@ fn unread(text: &str, error: &serde_json::Error) -> Unread {
     // The line has no break, so the column is the place; it is a number of bytes.
     let at = text.floor_char_boundary(error.column().saturating_sub(1));
     let before = &text[text.ceil_char_boundary(at.saturating_sub(AROUND))..at];
-    let why = format!("{error}, at `{before}` before `{}`", start(&text[at..], AROUND));
+    let why = format!("{error}, at `{before}` before `{}`", prefix_bytes(&text[at..], AROUND));
     Unread { id: keys.id.filter(|_| !keys.has_method), is_answer, why }
 }
 
@@ -135,6 +135,14 @@ fn leading_number(text: &str) -> Option<i64> {
     let text = text.strip_prefix('"').unwrap_or(text);
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '-')?;
     text[..end].parse().ok()
+}
+
+/// The number of a request of this side. Some servers send it back as a text.
+pub(crate) fn number(id: &RequestId) -> Option<i64> {
+    match id {
+        NumberOrString::Number(number) => Some(*number),
+        NumberOrString::String(text) => text.parse().ok(),
+    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,9 @@
-//! The bounds of a connection. A server must never be able to raise one.
+//! What a server may use: bounds, time-outs, and how much of its text is shown. A server must never be able to raise one.
 
 use std::time::Duration;
+
+use ghost_domain::text::prefix_bytes;
+use tokio::time::{Instant, Sleep};
 
 /// What a server may use. The defaults fit a server that behaves.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,5 +78,63 @@ impl Default for Limits {
             inputs: 8,
             listens: 10,
         }
+    }
+}
+
+/// Longest time that a timer waits, about 30 years. Adding more could overflow.
+const LONGEST: Duration = Duration::from_secs(30 * 365 * 24 * 3_600);
+
+/// The present time.
+pub(crate) fn now() -> Instant {
+    Instant::now()
+}
+
+/// The time after `duration`.
+pub(crate) fn after(duration: Duration) -> Instant {
+    let now = now();
+    now.checked_add(duration.min(LONGEST)).unwrap_or(now)
+}
+
+/// Completes at `instant`.
+pub(crate) fn until(instant: Instant) -> Sleep {
+    tokio::time::sleep_until(instant)
+}
+
+/// The output of `future`; `None` if it takes longer than `limit`.
+// Servers run on real time, and no simulation has one.
+#[allow(clippy::disallowed_methods)]
+pub(crate) async fn within<F: Future>(limit: Duration, future: F) -> Option<F::Output> {
+    tokio::time::timeout(limit.min(LONGEST), future).await.ok()
+}
+
+/// Bytes of a text of a server that an error shows.
+pub(crate) const SHOWN_MAX: usize = 500;
+
+/// `text` on one line and without control characters, at most [`SHOWN_MAX`] bytes of it.
+pub(crate) fn shown(text: &str) -> String {
+    let part = prefix_bytes(text, SHOWN_MAX);
+    let mut shown: String = part.chars().map(|c| if is_hidden(c) { ' ' } else { c }).collect();
+    if part.len() < text.len() {
+        shown.push('…');
+    }
+    shown
+}
+
+/// Whether a character changes how others are shown, or shows nothing.
+fn is_hidden(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shown_text_is_short_and_has_no_control_characters() {
+        assert_eq!(shown("a\nb\u{1b}[2Jc\u{202e}"), "a b [2Jc ");
+        let long = "ä".repeat(SHOWN_MAX);
+        assert!(shown(&long).len() <= SHOWN_MAX + '…'.len_utf8());
+        assert!(shown(&long).ends_with('…'));
     }
 }

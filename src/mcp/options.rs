@@ -1,11 +1,48 @@
-//! What the caller chooses when it opens a connection.
+//! What the caller chooses: how a server is reached, how a connection is opened, how a call is made.
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use secrecy::SecretString;
+use serde_json::{Map, Value};
+use tokio::io::{AsyncRead, AsyncWrite};
+
 use crate::elicitation::ElicitationHandler;
+use crate::http::HttpClient;
 use crate::limits::Limits;
+
+/// How a server is reached. Its `Debug` never shows the token.
+pub enum Link {
+    /// Two streams, with one message on each line: the standard streams of a process. The caller owns the process
+    /// and ends it after the connection is closed.
+    Streams {
+        /// What the server writes.
+        reader: Box<dyn AsyncRead + Send + Unpin>,
+        /// What the server reads.
+        writer: Box<dyn AsyncWrite + Send + Unpin>,
+    },
+    /// Streamable HTTP.
+    Http {
+        /// The client. It follows no redirect.
+        client: HttpClient,
+        /// The address of the server, `http://..` or `https://..`.
+        url: String,
+        /// The token for the header `Authorization: Bearer`, without the word `Bearer`.
+        token: Option<SecretString>,
+    },
+}
+
+impl fmt::Debug for Link {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Streams { .. } => f.write_str("Link::Streams"),
+            Self::Http { url, token, .. } => {
+                f.debug_struct("Link::Http").field("url", url).field("token", token).finish_non_exhaustive()
+            }
+        }
+    }
+}
 
 /// How a connection starts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -48,15 +85,24 @@ impl Default for Options {
     }
 }
 
-impl fmt::Debug for Options {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Options")
-            .field("lifecycle", &self.lifecycle)
-            .field("start_timeout", &self.start_timeout)
-            .field("client_name", &self.client_name)
-            .field("client_version", &self.client_version)
-            .field("elicitation", &self.elicitation.is_some())
-            .field("limits", &self.limits)
-            .finish()
+/// How a call is made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CallOptions {
+    /// Time for the whole call, with the answers to questions of the server.
+    pub timeout: Duration,
+    /// Time without progress; `None` is without a bound. It does not run while a question waits for its answer.
+    pub idle: Option<Duration>,
+    /// Bytes of the result that are kept. Text is cut, and data that does not fit is left out.
+    pub result_limit: usize,
+    /// What stands for this call in [`crate::Elicitation::call`].
+    pub label: Option<Arc<str>>,
+    /// Entries of the request's `_meta`, such as an idempotency key.
+    pub meta: Map<String, Value>,
+}
+
+impl Default for CallOptions {
+    /// 60 seconds, no idle time, 256 KiB, no label, no entries.
+    fn default() -> Self {
+        Self { timeout: Duration::from_secs(60), idle: None, result_limit: 256 * 1_024, label: None, meta: Map::new() }
     }
 }

@@ -66,7 +66,7 @@ fn walk(value: &Value, depth: usize) -> Result<(), SchemaProblem> {
 fn local(object: &Map<String, Value>) -> Result<(), SchemaProblem> {
     let targets = REFERENCES.iter().filter_map(|keyword| object.get(*keyword)).filter_map(Value::as_str);
     match targets.into_iter().find(|target| !target.starts_with('#')) {
-        Some(target) => Err(SchemaProblem::Remote { target: crate::text::shown(target) }),
+        Some(target) => Err(SchemaProblem::Remote { target: crate::limits::shown(target) }),
         None => Ok(()),
     }
 }

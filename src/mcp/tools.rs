@@ -1,11 +1,11 @@
-//! Tools as a server defines them. A definition that is not checked must never be among them.
+//! Tools as a server defines them: checked, hashed, and under the names that Ghost uses.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use serde_json::{Map, Value, json};
+use sha2::{Digest as _, Sha256};
 
-use crate::canonical::{canonical, sha256};
-use crate::listing::Skipped;
+use crate::lists::{Skipped, sorted};
 use crate::schema::check_schema;
 
 /// Longest name of a tool, in bytes.
@@ -81,17 +81,10 @@ pub(crate) fn definitions(entries: Vec<Value>) -> (Vec<Definition>, Vec<Skipped>
     for name in entries.iter().filter_map(name_of) {
         *count.entry(name.to_owned()).or_default() += 1;
     }
-    let (mut tools, mut skipped) = (Vec::new(), Vec::new());
-    for entry in entries {
-        let name = name_of(&entry).unwrap_or_default().to_owned();
-        let times = count.get(&name).copied().unwrap_or_default();
-        let read = if times > 1 { Err(format!("{times} tools have this name")) } else { definition(entry) };
-        match read {
-            Ok(tool) => tools.push(tool),
-            Err(why) => skipped.push(Skipped::new(&name, why)),
-        }
-    }
-    (tools, skipped)
+    sorted(entries, |entry| match count.get(name_of(&entry).unwrap_or_default()) {
+        Some(times) if *times > 1 => Err(format!("{times} tools have this name")),
+        _ => definition(entry),
+    })
 }
 
 fn name_of(entry: &Value) -> Option<&str> {
@@ -140,8 +133,110 @@ fn annotations(entry: Option<&Value>) -> Annotations {
     }
 }
 
+/// The JSON of `value` without spaces and with sorted keys.
+pub(crate) fn canonical(value: &Value) -> String {
+    let mut text = String::new();
+    write(value, &mut text);
+    text
+}
+
+/// The SHA-256 of `text` in hexadecimal digits.
+pub(crate) fn sha256(text: &str) -> String {
+    hex::encode(Sha256::digest(text.as_bytes()))
+}
+
+/// The parser of JSON bounds the depth, and so the recursion.
+fn write(value: &Value, text: &mut String) {
+    match value {
+        Value::Object(object) => {
+            let mut entries: Vec<_> = object.iter().collect();
+            entries.sort_unstable_by_key(|(key, _)| key.as_str());
+            text.push('{');
+            for (index, (key, value)) in entries.into_iter().enumerate() {
+                if index > 0 {
+                    text.push(',');
+                }
+                text.push_str(&Value::from(key.as_str()).to_string());
+                text.push(':');
+                write(value, text);
+            }
+            text.push('}');
+        }
+        Value::Array(items) => {
+            text.push('[');
+            for (index, item) in items.iter().enumerate() {
+                if index > 0 {
+                    text.push(',');
+                }
+                write(item, text);
+            }
+            text.push(']');
+        }
+        scalar => text.push_str(&scalar.to_string()),
+    }
+}
+
+/// Longest name, in bytes.
+pub const GHOST_NAME_MAX: usize = 64;
+
+/// The names of the tools of one server.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GhostNames {
+    /// The names of the server by the names that Ghost uses.
+    pub names: BTreeMap<String, String>,
+    /// Names of the server that would get the same name; by that name. None of them is in `names`.
+    pub clashes: BTreeMap<String, Vec<String>>,
+    /// Names of the server that have no form here.
+    pub impossible: Vec<String>,
+}
+
+/// The name that Ghost uses for a tool: in lower case, 1 to [`GHOST_NAME_MAX`] of the characters `a-z 0-9 - _`. It
+/// begins with a letter or a digit and has no two underscores in a row. `None` if nothing is left of it, or too much.
+#[must_use]
+pub fn ghost_name(name: &str) -> Option<String> {
+    let mut short = String::with_capacity(name.len());
+    for c in name.chars() {
+        let c = if c.is_ascii_alphanumeric() || c == '-' { c.to_ascii_lowercase() } else { '_' };
+        let is_wanted = match c {
+            '_' => !short.is_empty() && !short.ends_with('_'),
+            '-' => !short.is_empty(),
+            _ => true,
+        };
+        if is_wanted {
+            short.push(c);
+        }
+    }
+    short.truncate(short.trim_end_matches('_').len());
+    (1..=GHOST_NAME_MAX).contains(&short.len()).then_some(short)
+}
+
+/// The names of a whole list. Each name of the server has to be in it once.
+pub fn ghost_names<'a>(names: impl IntoIterator<Item = &'a str>) -> GhostNames {
+    let mut all: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let mut result = GhostNames::default();
+    for name in names {
+        match ghost_name(name) {
+            Some(short) => all.entry(short).or_default().push(name.to_owned()),
+            None => result.impossible.push(name.to_owned()),
+        }
+    }
+    for (short, mut servers) in all {
+        match (servers.pop(), servers.is_empty()) {
+            (Some(only), true) => {
+                result.names.insert(short, only);
+            }
+            (Some(last), false) => {
+                servers.push(last);
+                result.clashes.insert(short, servers);
+            }
+            (None, _) => {}
+        }
+    }
+    result
+}
+
 #[cfg(test)]
-mod tests {
+mod definition_tests {
     use super::*;
 
     fn tool() -> Value {
@@ -224,5 +319,55 @@ mod tests {
         assert_eq!(tools.iter().map(|tool| tool.name.as_str()).collect::<Vec<_>>(), ["single"]);
         let twice = Skipped { name: "files.read".to_owned(), why: "2 tools have this name".to_owned() };
         assert_eq!(skipped, [twice.clone(), twice]);
+    }
+}
+
+#[cfg(test)]
+mod canonical_tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn the_order_of_keys_does_not_matter_and_the_order_of_items_does() {
+        let text = canonical(&json!({"b": [2, 1], "a": {"y": "\"", "x": null}}));
+        assert_eq!(text, r#"{"a":{"x":null,"y":"\""},"b":[2,1]}"#);
+    }
+
+    #[test]
+    fn the_hash_is_the_one_of_the_standard() {
+        assert_eq!(sha256("abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+    }
+}
+
+#[cfg(test)]
+mod names_tests {
+    use super::*;
+
+    #[test]
+    fn names_get_the_form_that_ghost_uses() {
+        let cases = [
+            ("read_file", "read_file"),
+            ("Get-Sum", "get-sum"),
+            ("files/read.all", "files_read_all"),
+            ("a__b", "a_b"),
+            ("__init__", "init"),
+            ("-x", "x"),
+            ("a_/.b", "a_b"),
+        ];
+        for (name, short) in cases {
+            assert_eq!(ghost_name(name).as_deref(), Some(short), "{name}");
+        }
+        for name in ["", "_", "./-", &"x".repeat(65)] {
+            assert_eq!(ghost_name(name), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn names_that_clash_are_reported_and_none_of_them_is_used() {
+        let names = ghost_names(["read", "a.b", "a/b", "A_b", "..."]);
+        assert_eq!(names.names, BTreeMap::from([("read".to_owned(), "read".to_owned())]));
+        let clash = vec!["a.b".to_owned(), "a/b".to_owned(), "A_b".to_owned()];
+        assert_eq!(names.clashes, BTreeMap::from([("a_b".to_owned(), clash)]));
+        assert_eq!(names.impossible, ["..."]);
     }
 }
