@@ -1,8 +1,8 @@
-//! The course of a run: initialize, session, prompt, and stopping.
-//!
-//! No wait here may be without an end: each has a deadline and ends when the run is cancelled.
+//! The course of a run: initialize, session, prompt, and stopping. Each wait has a deadline and ends when the run is
+//! cancelled.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use agent_client_protocol::schema::ProtocolVersion;
 use agent_client_protocol::v1::ConnectionTo;
@@ -10,22 +10,23 @@ use agent_client_protocol::v1::schema::{
     CancelNotification, ClientCapabilities, ContentBlock, FileSystemCapabilities, Implementation, InitializeRequest,
     LoadSessionRequest, NewSessionRequest, PromptRequest, ResumeSessionRequest, TextContent,
 };
-use agent_client_protocol::{Agent, Error, ErrorCode, UntypedMessage};
+use agent_client_protocol::{
+    Agent, Error, ErrorCode, UntypedMessage, is_connection_terminated, is_incoming_transport_closed,
+};
+use ghost_coding::text::one_line;
 use serde::Serialize;
 use serde_json::Value;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::bounds::SESSION_MAX;
-use crate::office::Office;
-use crate::outcome::{End, Stop, StopReason};
-use crate::task::{SessionId, Task};
-use crate::time::pause;
-use crate::usage::Tokens;
-use crate::wait::{Halt, Wait};
-use crate::why::{CannotResume, StartError, Why};
+use crate::handlers::Office;
+use crate::host::Tokens;
+use crate::outcome::{CannotResume, End, StartError, Stop, StopReason, Why};
+use crate::task::{SESSION_MAX, SessionId, Task};
 use crate::wire::Wire;
-use ghost_coding::text::one_line;
+
+/// How long an answer may still come from an agent that closed its input.
+const LINGER: Duration = Duration::from_secs(2);
 
 pub(crate) struct Flow {
     pub(crate) task: Task,
@@ -51,8 +52,20 @@ impl Flow {
         }
     }
 
-    fn wait(&self) -> Wait<'_> {
-        Wait { wire: &self.wire, cancel: &self.cancel }
+    /// Waits for `answer` until the deadline, the end of the agent, or the end of the run.
+    async fn answer<T>(&self, answer: impl Future<Output = Result<T, Error>>, until: Instant) -> Result<T, Halt> {
+        let gone = || Halt::Gone(self.wire.why().unwrap_or(Why::Ended));
+        let broken = async {
+            self.wire.broken.cancelled().await;
+            pause(LINGER).await;
+        };
+        tokio::select! {
+            biased;
+            answer = answer => answer.map_err(|error| if is_closed(&error) { gone() } else { Halt::Answered(error) }),
+            () = self.cancel.cancelled() => Err(Halt::Cancelled),
+            () = tokio::time::sleep_until(until) => Err(Halt::Deadline),
+            () = broken => Err(gone()),
+        }
     }
 
     /// When the whole run must be over.
@@ -60,10 +73,14 @@ impl Flow {
         self.began + self.task.timeouts.total
     }
 
+    /// When the session must be there.
+    fn started(&self) -> Instant {
+        self.last().min(self.began + self.task.timeouts.start)
+    }
+
     async fn ask(&self, cx: &ConnectionTo<Agent>, method: &'static str, params: impl Serialize) -> Result<Value, Halt> {
-        let until = self.last().min(self.began + self.task.timeouts.start);
         let message = UntypedMessage::new(method, params).map_err(Halt::Answered)?;
-        self.wait().answer(cx.send_request(message).block_task(), until).await
+        self.answer(cx.send_request(message).block_task(), self.started()).await
     }
 
     async fn start(&self, cx: &ConnectionTo<Agent>) -> Result<SessionId, End> {
@@ -73,12 +90,11 @@ impl Flow {
             None => self.new_session(cx, &known).await?,
         };
         self.office.record.set_session(session.clone());
-        let until = self.last().min(self.began + self.task.timeouts.start);
         let told = async {
             self.office.host.session(&session).await;
             Ok(())
         };
-        self.wait().answer(told, until).await.map_err(|halt| self.not_started(halt, "session/new", &known.logins))?;
+        self.answer(told, self.started()).await.map_err(|halt| self.not_started(halt, "session/new", &known.logins))?;
         Ok(session)
     }
 
@@ -164,7 +180,7 @@ impl Flow {
         };
         self.office.record.set_live();
         let mut answer = std::pin::pin!(cx.send_request(message).block_task());
-        match self.wait().answer(answer.as_mut(), self.last()).await {
+        match self.answer(answer.as_mut(), self.last()).await {
             Ok(answer) => self.finished(&answer),
             Err(Halt::Gone(why)) => End::Died { why },
             Err(Halt::Answered(error)) => {
@@ -230,10 +246,16 @@ impl Flow {
                 if stopped { Stop::Confirmed } else { Stop::TooLate }
             }
             // An error of the agent is an answer, too: the turn is over.
-            Err(error) if !crate::wait::is_closed(&error) => Stop::Confirmed,
+            Err(error) if !is_closed(&error) => Stop::Confirmed,
             Err(_) => Stop::Unconfirmed,
         }
     }
+}
+
+/// Waits on real time: agents are programs of their own, and no simulation has one.
+#[allow(clippy::disallowed_methods)]
+async fn pause(time: Duration) {
+    tokio::time::sleep(time).await;
 }
 
 /// The code and the message of an error, for people.
@@ -243,4 +265,21 @@ fn told(error: &Error) -> (i32, String) {
         Some(format!(": {text}"))
     });
     (error.code.value(), one_line(&format!("{}{}", error.message, details.unwrap_or_default()), 200))
+}
+
+/// Why there is no answer.
+enum Halt {
+    /// The run was cancelled.
+    Cancelled,
+    /// It is too late.
+    Deadline,
+    /// The agent is gone.
+    Gone(Why),
+    /// The answer is an error.
+    Answered(Error),
+}
+
+/// Whether the library made this error because the connection ended.
+fn is_closed(error: &Error) -> bool {
+    is_incoming_transport_closed(error) || is_connection_terminated(error)
 }

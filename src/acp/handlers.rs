@@ -1,8 +1,9 @@
-//! The answers to the agent's requests.
-//!
-//! Each function may wait, so it must never run in the library's dispatch loop.
+//! The answers to the agent's requests. The library calls a handler inside its dispatch loop, so every answer, which may
+//! wait, is made in a task of the connection.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use agent_client_protocol::v1::schema::{
     CreateTerminalRequest, CreateTerminalResponse, KillTerminalRequest, KillTerminalResponse, ReadTextFileRequest,
@@ -10,21 +11,164 @@ use agent_client_protocol::v1::schema::{
     RequestPermissionResponse, TerminalExitStatus, TerminalOutputRequest, TerminalOutputResponse,
     WaitForTerminalExitRequest, WaitForTerminalExitResponse, WriteTextFileRequest, WriteTextFileResponse,
 };
-use agent_client_protocol::{Error, ErrorCode};
-
-use crate::bounds::{ANSWER_MAX, COMMAND_MAX, PATH_MAX};
-use crate::calls::in_shell;
-use crate::host::Permission;
-use crate::office::{Office, host_error, refused};
-use crate::permission::{choose, question};
-use crate::terminal::{Terminal, TerminalCommand, TerminalExit};
+use agent_client_protocol::v1::{ConnectionTo, Responder};
+use agent_client_protocol::{Agent, Channel, Client, Error, ErrorCode, JsonRpcResponse, on_receive_request};
+use futures_util::future::join_all;
 use ghost_coding::Effect;
 use ghost_coding::text::suffix_bytes;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit, oneshot};
+use tokio_util::sync::CancellationToken;
 
-pub(crate) async fn permission(
-    office: Arc<Office>,
-    request: RequestPermissionRequest,
-) -> Result<RequestPermissionResponse, Error> {
+use crate::calls::{choose, in_shell, question};
+use crate::host::{Capabilities, Host, HostError, Permission, Terminal, TerminalCommand, TerminalExit};
+use crate::record::Record;
+use crate::task::{ANSWER_MAX, COMMAND_MAX, PATH_MAX, TERMINALS_MAX, WAITING_MAX, WRITING_MAX};
+
+/// What the handlers of the agent's requests share.
+pub(crate) struct Office {
+    pub(crate) host: Arc<dyn Host>,
+    pub(crate) record: Arc<Record>,
+    /// What was offered to the agent.
+    pub(crate) offers: Capabilities,
+    /// Cancelled when the agent must stop.
+    pub(crate) closing: CancellationToken,
+    pub(crate) terminals: Terminals,
+    waiting: Semaphore,
+    writing: Semaphore,
+}
+
+/// What a handler gives.
+type Answer<T> = Result<T, Error>;
+
+impl Office {
+    pub(crate) fn new(host: Arc<dyn Host>, record: Arc<Record>) -> Self {
+        Self {
+            offers: host.capabilities(),
+            host,
+            record,
+            closing: CancellationToken::new(),
+            terminals: Terminals::new(),
+            waiting: Semaphore::new(WAITING_MAX),
+            writing: Semaphore::new(WRITING_MAX),
+        }
+    }
+
+    /// Whether a request for `session` is acceptable, if what it needs is `offered`.
+    fn check(&self, offered: bool, session: &str) -> Answer<()> {
+        if !offered {
+            return Err(Error::method_not_found());
+        }
+        if !self.record.is_session(session) {
+            return Err(refused(ErrorCode::INVALID_PARAMS, "this is not the session of this connection"));
+        }
+        self.record.acted();
+        Ok(())
+    }
+
+    /// Whether the agent may begin something new.
+    fn may_begin(&self) -> Answer<()> {
+        if self.closing.is_cancelled() {
+            return Err(refused(ErrorCode::REQUEST_CANCELLED, "the session was cancelled"));
+        }
+        Ok(())
+    }
+
+    /// A place among the requests that wait.
+    fn waits(&self) -> Answer<SemaphorePermit<'_>> {
+        self.waiting.try_acquire().map_err(|_| {
+            refused(ErrorCode::INVALID_REQUEST, "too many requests wait for an answer; wait for one of them")
+        })
+    }
+
+    /// Room for writing so many bytes.
+    fn writes(&self, bytes: usize) -> Answer<SemaphorePermit<'_>> {
+        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+        self.writing.try_acquire_many(bytes).map_err(|_| {
+            refused(ErrorCode::INVALID_REQUEST, "too much is written at the same time; wait for an answer")
+        })
+    }
+}
+
+/// The error that the agent gets.
+fn refused(code: ErrorCode, message: &str) -> Error {
+    Error::new(code.value(), message)
+}
+
+/// The host's error as the agent gets it.
+fn host_error(error: &HostError) -> Error {
+    let code = match error {
+        HostError::NotFound(_) => ErrorCode::RESOURCE_NOT_FOUND,
+        HostError::Refused(_) => ErrorCode::INVALID_REQUEST,
+        HostError::Failed(_) => ErrorCode::INTERNAL_ERROR,
+    };
+    refused(code, &error.to_string())
+}
+
+/// The open terminals of a run. None may be left when the run is over.
+pub(crate) struct Terminals {
+    open: Mutex<Open>,
+    room: Arc<Semaphore>,
+}
+
+#[derive(Default)]
+struct Open {
+    number: u64,
+    all: HashMap<String, (Arc<dyn Terminal>, OwnedSemaphorePermit)>,
+}
+
+impl Terminals {
+    fn new() -> Self {
+        Self { open: Mutex::default(), room: Arc::new(Semaphore::new(TERMINALS_MAX)) }
+    }
+
+    fn open(&self) -> MutexGuard<'_, Open> {
+        // Every change is one call, so a poisoned lock is safe to use.
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Room for one more terminal; `None` if too many are open.
+    fn room(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.room).try_acquire_owned().ok()
+    }
+
+    /// Keeps a terminal. Returns its id.
+    fn add(&self, terminal: Box<dyn Terminal>, room: OwnedSemaphorePermit) -> String {
+        let mut open = self.open();
+        open.number += 1;
+        let id = format!("terminal-{}", open.number);
+        open.all.insert(id.clone(), (Arc::from(terminal), room));
+        id
+    }
+
+    /// The terminal `id`.
+    fn get(&self, id: &str) -> Option<Arc<dyn Terminal>> {
+        self.open().all.get(id).map(|(terminal, _)| Arc::clone(terminal))
+    }
+
+    /// Takes the terminal `id` out: the agent cannot name it any more.
+    fn take(&self, id: &str) -> Option<Arc<dyn Terminal>> {
+        self.open().all.remove(id).map(|(terminal, _)| terminal)
+    }
+
+    /// Ends all commands. Their output can still be read.
+    pub(crate) async fn kill_all(&self) {
+        let all: Vec<_> = self.open().all.values().map(|(terminal, _)| Arc::clone(terminal)).collect();
+        join_all(all.iter().map(|terminal| terminal.kill())).await;
+    }
+
+    /// Releases all terminals. One that does not end within `grace` is dropped.
+    pub(crate) async fn release_all(&self, grace: Duration) {
+        let all: Vec<_> = self.open().all.drain().map(|(_, (terminal, _))| terminal).collect();
+        let released = join_all(all.iter().map(|terminal| terminal.release()));
+        // Agents are programs of their own, and no simulation has one.
+        #[allow(clippy::disallowed_methods)]
+        if tokio::time::timeout(grace, released).await.is_err() {
+            tracing::warn!(terminals = all.len(), "terminals were not released in time; they are dropped");
+        }
+    }
+}
+
+async fn permission(office: Arc<Office>, request: RequestPermissionRequest) -> Answer<RequestPermissionResponse> {
     office.check(true, &request.session_id.0)?;
     let mut asked = Asked { office: &office, call: request.tool_call.tool_call_id.0.to_string(), allowed: false };
     let (call, notes) = office.record.call(request.tool_call, true);
@@ -60,10 +204,7 @@ impl Drop for Asked<'_> {
     }
 }
 
-pub(crate) async fn read_text(
-    office: Arc<Office>,
-    request: ReadTextFileRequest,
-) -> Result<ReadTextFileResponse, Error> {
+async fn read_text(office: Arc<Office>, request: ReadTextFileRequest) -> Answer<ReadTextFileResponse> {
     office.check(office.offers.read_text, &request.session_id.0)?;
     let path = path(&request.path)?;
     let text = office.host.read_text(&path, request.line, request.limit).await.map_err(|error| host_error(&error))?;
@@ -75,10 +216,7 @@ pub(crate) async fn read_text(
     Ok(ReadTextFileResponse::new(text))
 }
 
-pub(crate) async fn write_text(
-    office: Arc<Office>,
-    request: WriteTextFileRequest,
-) -> Result<WriteTextFileResponse, Error> {
+async fn write_text(office: Arc<Office>, request: WriteTextFileRequest) -> Answer<WriteTextFileResponse> {
     office.check(office.offers.write_text, &request.session_id.0)?;
     office.may_begin()?;
     let path = path(&request.path)?;
@@ -88,10 +226,7 @@ pub(crate) async fn write_text(
     Ok(WriteTextFileResponse::new())
 }
 
-pub(crate) async fn create_terminal(
-    office: Arc<Office>,
-    request: CreateTerminalRequest,
-) -> Result<CreateTerminalResponse, Error> {
+async fn create_terminal(office: Arc<Office>, request: CreateTerminalRequest) -> Answer<CreateTerminalResponse> {
     office.check(office.offers.terminal, &request.session_id.0)?;
     office.may_begin()?;
     let env: Vec<_> = request.env.into_iter().map(|variable| (variable.name, variable.value)).collect();
@@ -119,37 +254,28 @@ pub(crate) async fn create_terminal(
     Ok(CreateTerminalResponse::new(office.terminals.add(terminal, room)))
 }
 
-pub(crate) async fn terminal_output(
-    office: Arc<Office>,
-    request: TerminalOutputRequest,
-) -> Result<TerminalOutputResponse, Error> {
+async fn terminal_output(office: Arc<Office>, request: TerminalOutputRequest) -> Answer<TerminalOutputResponse> {
     let output = terminal(&office, &request.session_id.0, &request.terminal_id.0)?.output().await;
     let kept = suffix_bytes(&output.output, ANSWER_MAX);
     let response = TerminalOutputResponse::new(kept, output.truncated || kept.len() < output.output.len());
     Ok(response.exit_status(output.exit.map(exit_status)))
 }
 
-pub(crate) async fn wait_for_exit(
+async fn wait_for_exit(
     office: Arc<Office>,
     request: WaitForTerminalExitRequest,
-) -> Result<WaitForTerminalExitResponse, Error> {
+) -> Answer<WaitForTerminalExitResponse> {
     let terminal = terminal(&office, &request.session_id.0, &request.terminal_id.0)?;
     let _place = office.waits()?;
     Ok(WaitForTerminalExitResponse::new(exit_status(terminal.wait().await)))
 }
 
-pub(crate) async fn kill_terminal(
-    office: Arc<Office>,
-    request: KillTerminalRequest,
-) -> Result<KillTerminalResponse, Error> {
+async fn kill_terminal(office: Arc<Office>, request: KillTerminalRequest) -> Answer<KillTerminalResponse> {
     terminal(&office, &request.session_id.0, &request.terminal_id.0)?.kill().await;
     Ok(KillTerminalResponse::new())
 }
 
-pub(crate) async fn release_terminal(
-    office: Arc<Office>,
-    request: ReleaseTerminalRequest,
-) -> Result<ReleaseTerminalResponse, Error> {
+async fn release_terminal(office: Arc<Office>, request: ReleaseTerminalRequest) -> Answer<ReleaseTerminalResponse> {
     office.check(office.offers.terminal, &request.session_id.0)?;
     let terminal = office.terminals.take(&request.terminal_id.0).ok_or_else(no_terminal)?;
     terminal.release().await;
@@ -169,10 +295,66 @@ fn exit_status(exit: TerminalExit) -> TerminalExitStatus {
     TerminalExitStatus::new().exit_code(exit.code).signal(exit.signal)
 }
 
-fn path(path: &std::path::Path) -> Result<String, Error> {
+fn path(path: &std::path::Path) -> Answer<String> {
     let path = path.to_string_lossy();
     if path.len() > PATH_MAX {
         return Err(refused(ErrorCode::INVALID_PARAMS, &format!("the path has more than {PATH_MAX} bytes")));
     }
     Ok(path.into_owned())
+}
+
+/// Answers the agent's requests until the future is dropped. `ready` gets the connection.
+///
+/// # Errors
+/// If the library fails.
+pub(crate) async fn connect(
+    channel: Channel,
+    office: Arc<Office>,
+    ready: oneshot::Sender<ConnectionTo<Agent>>,
+) -> Result<(), Error> {
+    macro_rules! with_handlers {
+        ($($request:ty => $handler:ident,)*) => {
+            Client.v1().name("ghost")$(.on_receive_request(
+                {
+                    let office = Arc::clone(&office);
+                    async move |request: $request, responder, cx: ConnectionTo<Agent>| {
+                        answer(&cx, responder, $handler(Arc::clone(&office), request))
+                    }
+                },
+                on_receive_request!(),
+            ))*
+        };
+    }
+    let client = with_handlers! {
+        RequestPermissionRequest => permission,
+        ReadTextFileRequest => read_text,
+        WriteTextFileRequest => write_text,
+        CreateTerminalRequest => create_terminal,
+        TerminalOutputRequest => terminal_output,
+        WaitForTerminalExitRequest => wait_for_exit,
+        KillTerminalRequest => kill_terminal,
+        ReleaseTerminalRequest => release_terminal,
+    };
+    client
+        .connect_with(channel, async move |cx: ConnectionTo<Agent>| {
+            // The receiver is gone only when nobody needs the connection.
+            let _ = ready.send(cx);
+            std::future::pending::<Result<(), Error>>().await
+        })
+        .await
+}
+
+/// Answers a request with what `work` gives, without keeping the dispatch loop.
+fn answer<T: JsonRpcResponse + Send>(
+    cx: &ConnectionTo<Agent>,
+    responder: Responder<T>,
+    work: impl Future<Output = Result<T, Error>> + Send + 'static,
+) -> Result<(), Error> {
+    cx.spawn(async move {
+        // A failed task would end the connection. An answer fails only when the connection has ended anyway.
+        if let Err(error) = responder.respond_with_result(work.await) {
+            tracing::debug!(code = error.code.value(), "an answer was not taken");
+        }
+        Ok(())
+    })
 }

@@ -1,13 +1,13 @@
-//! What a run asks of its caller.
+//! What a run asks of its caller, and what it tells it.
 //!
-//! A host must never trust the agent's words: titles, kinds and locations are claims.
+//! A host must never trust the agent's words: titles, kinds and locations are claims, and so are tokens and costs.
 
 use async_trait::async_trait;
+use ghost_coding::text::one_line;
+use serde_json::Value;
 use thiserror::Error;
 
 use crate::task::SessionId;
-use crate::terminal::{Terminal, TerminalCommand};
-use crate::usage::Usage;
 
 /// What is offered to the agent. What is not offered is refused without asking the host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -146,12 +146,11 @@ pub trait Host: Send + Sync + 'static {
     /// Answers a question. It may wait for a person: the run goes on meanwhile.
     async fn permission(&self, ask: PermissionAsk) -> Permission;
 
-    /// Reads a text file from `line` (the first is 1), at most `limit` lines. The path is the agent's and not checked.
+    /// Reads a text file from a line (the first is 1), at most a number of lines. The path is the agent's and not checked.
     ///
     /// # Errors
     /// Why it is not read. A text of more than [`ANSWER_MAX`](crate::ANSWER_MAX) bytes is not given to the agent.
-    async fn read_text(&self, path: &str, line: Option<u32>, limit: Option<u32>) -> Result<String, HostError> {
-        let _ = (line, limit);
+    async fn read_text(&self, path: &str, _line: Option<u32>, _limit: Option<u32>) -> Result<String, HostError> {
         Err(HostError::Refused(format!("reading `{path}`: files are not offered")))
     }
 
@@ -160,8 +159,7 @@ pub trait Host: Send + Sync + 'static {
     ///
     /// # Errors
     /// Why it is not written.
-    async fn write_text(&self, path: &str, content: String) -> Result<(), HostError> {
-        drop(content);
+    async fn write_text(&self, path: &str, _content: String) -> Result<(), HostError> {
         Err(HostError::Refused(format!("writing `{path}`: files are not offered")))
     }
 
@@ -174,18 +172,154 @@ pub trait Host: Send + Sync + 'static {
     }
 
     /// The session is known. The prompt is sent only after this, so that a journal can have the id first.
-    async fn session(&self, id: &SessionId) {
-        let _ = id;
-    }
+    async fn session(&self, _id: &SessionId) {}
 
     /// A note on progress. It must not block: the agent's output is not read meanwhile. There are at most
     /// [`NOTES_PER_SECOND`](crate::NOTES_PER_SECOND), and one more per second about those that were left out.
-    fn progress(&self, update: Update) {
-        let _ = update;
-    }
+    fn progress(&self, _update: Update) {}
 
     /// The agent reported its usage. It must not block. Later reports replace earlier ones.
-    fn usage(&self, usage: Usage) {
-        let _ = usage;
+    fn usage(&self, _usage: Usage) {}
+}
+
+/// A command that the agent wants to run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TerminalCommand {
+    /// The program, or a line for a shell: agents do both, and only `args` tells.
+    pub command: String,
+    /// Its arguments.
+    pub args: Vec<String>,
+    /// Variables for it.
+    pub env: Vec<(String, String)>,
+    /// Its directory, as the agent names it. It is not checked.
+    pub cwd: Option<String>,
+    /// How much output is kept, in bytes: at most [`ANSWER_MAX`](crate::ANSWER_MAX). The end counts.
+    pub output_byte_limit: usize,
+}
+
+/// How a command ended. Both are missing if that is not known.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TerminalExit {
+    /// Its exit code.
+    pub code: Option<u32>,
+    /// The name of the signal that ended it.
+    pub signal: Option<String>,
+}
+
+/// The output of a command so far.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TerminalOutput {
+    /// The end of its output.
+    pub output: String,
+    /// Whether the beginning is missing.
+    pub truncated: bool,
+    /// How it ended; `None` while it runs.
+    pub exit: Option<TerminalExit>,
+}
+
+/// A command that runs. Several methods may be called at the same time, and any future may be dropped. Dropping the
+/// terminal ends the command and everything that it started.
+#[async_trait]
+pub trait Terminal: Send + Sync {
+    /// The output so far. It does not wait for the end of the command.
+    async fn output(&self) -> TerminalOutput;
+
+    /// Waits for the end of the command.
+    async fn wait(&self) -> TerminalExit;
+
+    /// Ends the command. Its output can still be read. Does nothing if it has ended.
+    async fn kill(&self);
+
+    /// Ends the command, if it runs, and frees everything. It is the last call. A run gives it at most
+    /// [`Timeouts::grace`](crate::Timeouts::grace).
+    async fn release(&self);
+}
+
+/// What the agent reported last. Every part may be missing.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Usage {
+    /// Tokens of the turn or of the session: agents differ.
+    pub tokens: Option<Tokens>,
+    /// How full the context window is.
+    pub context: Option<Context>,
+    /// The cost of the session so far.
+    pub cost: Option<Cost>,
+}
+
+/// Tokens, as the agent counts them: with some agents, `input` includes those that were read from a cache.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tokens {
+    /// Tokens of the input.
+    pub input: u64,
+    /// Tokens that the model wrote.
+    pub output: u64,
+    /// Tokens of the input that were read from a cache.
+    pub cache_read: u64,
+    /// Tokens of the input that were written to a cache.
+    pub cache_write: u64,
+}
+
+/// The context window, in tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Context {
+    /// Tokens that are in it.
+    pub used: u64,
+    /// Tokens that fit.
+    pub size: u64,
+}
+
+/// An amount of money.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Cost {
+    /// How much.
+    pub amount: f64,
+    /// The code of the currency, for example `USD`. At most 8 characters.
+    pub currency: String,
+}
+
+impl Cost {
+    pub(crate) fn new(amount: f64, currency: &str) -> Self {
+        Self { amount, currency: one_line(currency, 8) }
+    }
+}
+
+impl Usage {
+    pub(crate) fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl Tokens {
+    /// The tokens in a `usage` object, if it has any of the known fields.
+    pub(crate) fn read(usage: &Value) -> Option<Self> {
+        let field = |names: &[&str]| names.iter().find_map(|name| usage.get(name)?.as_u64());
+        let input = field(&["inputTokens", "input_tokens"]);
+        let output = field(&["outputTokens", "output_tokens"]);
+        let cache_read = field(&["cachedReadTokens", "cached_read_tokens", "cacheReadTokens"]);
+        let cache_write = field(&["cachedWriteTokens", "cached_write_tokens", "cacheWriteTokens"]);
+        input.or(output).or(cache_read).or(cache_write)?;
+        let or_zero = Option::unwrap_or_default;
+        Some(Self {
+            input: or_zero(input),
+            output: or_zero(output),
+            cache_read: or_zero(cache_read),
+            cache_write: or_zero(cache_write),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn tokens_are_read_under_both_spellings_and_nonsense_is_no_usage() {
+        let expected = Some(Tokens { input: 1, output: 2, cache_read: 3, cache_write: 0 });
+        assert_eq!(Tokens::read(&json!({"inputTokens": 1, "outputTokens": 2, "cachedReadTokens": 3})), expected);
+        assert_eq!(Tokens::read(&json!({"input_tokens": 1, "output_tokens": 2, "cached_read_tokens": 3})), expected);
+        for nonsense in [json!(null), json!(7), json!([]), json!({"outputTokens": -1}), json!({"outputTokens": "2"})] {
+            assert_eq!(Tokens::read(&nonsense), None);
+        }
     }
 }

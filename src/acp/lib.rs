@@ -6,44 +6,23 @@
 //! What the agent sends is data. It must never grow memory without a bound, hang a run, or reach the file system, a
 //! terminal or a person other than through the [`Host`].
 
-mod bounds;
 mod calls;
-mod connection;
-mod drive;
 mod flow;
 mod handlers;
 mod host;
-mod lines;
-mod office;
 mod outcome;
-mod pace;
-mod permission;
-mod reader;
 mod record;
-mod report;
 mod session;
-mod talk;
 mod task;
-mod terminal;
-mod terminals;
-mod time;
-mod updates;
-mod usage;
-mod wait;
-mod why;
 mod wire;
-mod writer;
 
-pub use bounds::{
-    ANSWER_MAX, GARBAGE_MAX, LINE_MAX, NOTE_CHARS, NOTES_PER_SECOND, OPEN_MAX, PROMPT_MAX, RAW_INPUT_MAX, SESSION_MAX,
-    TERMINALS_MAX, TEXT_MAX, WAITING_MAX, WRITING_MAX,
-};
 pub use host::{
-    Action, Capabilities, Choice, ChoiceKind, Host, HostError, Permission, PermissionAsk, Update, UpdateKind,
+    Action, Capabilities, Choice, ChoiceKind, Context, Cost, Host, HostError, Permission, PermissionAsk, Terminal,
+    TerminalCommand, TerminalExit, TerminalOutput, Tokens, Update, UpdateKind, Usage,
 };
-pub use outcome::{End, Outcome, Stop, StopReason, Work};
+pub use outcome::{CannotResume, End, Outcome, StartError, Stop, StopReason, Why, Work};
 pub use session::Session;
-pub use task::{SessionId, Streams, Task, Timeouts};
-pub use terminal::{Terminal, TerminalCommand, TerminalExit, TerminalOutput};
-pub use usage::{Context, Cost, Tokens, Usage};
-pub use why::{CannotResume, StartError, Why};
+pub use task::{
+    ANSWER_MAX, GARBAGE_MAX, LINE_MAX, NOTE_CHARS, NOTES_PER_SECOND, OPEN_MAX, PROMPT_MAX, RAW_INPUT_MAX, SESSION_MAX,
+    SessionId, Streams, TERMINALS_MAX, TEXT_MAX, Task, Timeouts, WAITING_MAX, WRITING_MAX,
+};
