@@ -8,11 +8,9 @@
 use serde::Deserialize;
 
 use crate::doubts::is_denial;
-use crate::fields::{Amount, Failure, Flag, List, Number, Object, Text};
-use crate::run::Run;
+use crate::fields::{Amount, Failure, Flag, List, Number, Object, Stats, Text};
+use crate::run::{Args, Run};
 use crate::text::one_line;
-use crate::tools::Args;
-use crate::usage::Stats;
 
 /// Whether an event is skipped without parsing: the pieces of messages which follow as a whole.
 pub(crate) fn is_skipped(line: &[u8]) -> bool {

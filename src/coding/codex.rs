@@ -8,10 +8,8 @@ use serde::Deserialize;
 
 use crate::collector::Effect;
 use crate::doubts::is_denial;
-use crate::fields::{Failure, List, Object, Text};
-use crate::run::Run;
-use crate::tools::in_shell;
-use crate::usage::Stats;
+use crate::fields::{Failure, List, Object, Stats, Text};
+use crate::run::{Run, in_shell};
 
 /// Whether an event is skipped without parsing: items of which the end matters.
 pub(crate) fn is_skipped(line: &[u8]) -> bool {

@@ -1,10 +1,8 @@
-//! Collects what an agent does: the files it reads and changes, and the commands it runs (DEV-14, DEV-18).
-//!
-//! It must never hold more than its bounds, however long a run is.
+//! Collects what an agent does: the files it reads and changes, and the commands it runs. It never holds more than its
+//! bounds, however long a run is.
 
 use std::collections::{HashMap, VecDeque};
 
-use crate::manifest::Manifest;
 use crate::text::one_line;
 
 /// How many paths and commands are kept each. The rest is only counted.
@@ -43,8 +41,8 @@ pub enum Effect {
 #[derive(Debug, Default)]
 pub struct Collector {
     folders: Vec<String>,
-    files: HashMap<String, File>,
-    commands: HashMap<String, Command>,
+    files: HashMap<String, Kept>,
+    commands: HashMap<String, Kept>,
     /// Effects that count until their call fails.
     open: VecDeque<Open>,
     /// Commands that were not allowed. Some agents ask about a call under another id.
@@ -54,21 +52,16 @@ pub struct Collector {
     more_commands: usize,
 }
 
-/// What happened to a file.
+/// What happened to a file, or how often a command ran.
 #[derive(Debug, Default)]
-struct File {
+struct Kept {
     order: usize,
     reads: u32,
-    writes: u32,
+    /// Writes of a file, or runs of a command.
+    acts: u32,
     deleted: bool,
     /// Writes of calls that were cut.
     cut: u32,
-}
-
-#[derive(Debug)]
-struct Command {
-    order: usize,
-    runs: u32,
 }
 
 #[derive(Debug)]
@@ -128,39 +121,28 @@ impl Collector {
         }
     }
 
-    fn count(&mut self, effect: Effect, what: &str) {
-        if effect == Effect::Run {
-            let order = self.commands.len();
-            if order >= MAX_KEPT && !self.commands.contains_key(what) {
-                self.more_commands = self.more_commands.saturating_add(1);
-                return;
-            }
-            let command = self.commands.entry(what.to_owned()).or_insert(Command { order, runs: 0 });
-            command.runs = command.runs.saturating_add(1);
-            return;
-        }
-        let order = self.files.len();
-        if order >= MAX_KEPT && !self.files.contains_key(what) {
-            let more = self.more(effect);
-            *more = more.saturating_add(1);
-            return;
-        }
-        let file = self.files.entry(what.to_owned()).or_insert_with(|| File { order, ..File::default() });
+    /// What is kept of this kind, and the number of what is not.
+    fn place(&mut self, effect: Effect) -> (&mut HashMap<String, Kept>, &mut usize) {
         match effect {
-            Effect::Read => file.reads = file.reads.saturating_add(1),
-            _ => {
-                file.writes = file.writes.saturating_add(1);
-                file.deleted = effect == Effect::Delete;
-            }
+            Effect::Read => (&mut self.files, &mut self.more_read),
+            Effect::Write | Effect::Delete => (&mut self.files, &mut self.more_written),
+            Effect::Run => (&mut self.commands, &mut self.more_commands),
         }
     }
 
-    /// The number of what is not kept.
-    fn more(&mut self, effect: Effect) -> &mut usize {
-        match effect {
-            Effect::Read => &mut self.more_read,
-            Effect::Write | Effect::Delete => &mut self.more_written,
-            Effect::Run => &mut self.more_commands,
+    fn count(&mut self, effect: Effect, what: &str) {
+        let (all, more) = self.place(effect);
+        let order = all.len();
+        if order >= MAX_KEPT && !all.contains_key(what) {
+            *more = more.saturating_add(1);
+            return;
+        }
+        let kept = all.entry(what.to_owned()).or_insert_with(|| Kept { order, ..Kept::default() });
+        if effect == Effect::Read {
+            kept.reads = kept.reads.saturating_add(1);
+        } else {
+            kept.acts = kept.acts.saturating_add(1);
+            kept.deleted = effect == Effect::Delete;
         }
     }
 
@@ -196,23 +178,12 @@ impl Collector {
     }
 
     fn undo(&mut self, effect: Effect, what: &str) {
-        if effect == Effect::Run
-            && let Some(command) = self.commands.get_mut(what)
-        {
-            command.runs = command.runs.saturating_sub(1);
-        } else if effect != Effect::Run
-            && let Some(file) = self.files.get_mut(what)
-        {
-            match effect {
-                Effect::Read => file.reads = file.reads.saturating_sub(1),
-                _ => file.writes = file.writes.saturating_sub(1),
-            }
-            file.deleted &= effect != Effect::Delete;
-        } else {
-            // There was no room for it.
-            let more = self.more(effect);
-            *more = more.saturating_sub(1);
-        }
+        let (all, more) = self.place(effect);
+        // What is not there had no room.
+        let Some(kept) = all.get_mut(what) else { return *more = more.saturating_sub(1) };
+        let times = if effect == Effect::Read { &mut kept.reads } else { &mut kept.acts };
+        *times = times.saturating_sub(1);
+        kept.deleted &= effect != Effect::Delete;
     }
 
     /// The run was cut: of its open calls it is not known whether they wrote.
@@ -227,29 +198,14 @@ impl Collector {
     /// What is known so far.
     #[must_use]
     pub fn manifest(&self) -> Manifest {
-        let mut commands: Vec<_> = self.commands.iter().filter(|(_, command)| command.runs > 0).collect();
-        commands.sort_unstable_by_key(|(_, command)| command.order);
         Manifest {
-            read: self.list(|file| file.writes == 0 && file.reads > 0),
-            written: self.list(|file| file.writes > 0),
-            commands: commands.into_iter().map(|(command, _)| command.clone()).collect(),
+            read: list(&self.files, |file| file.acts == 0 && file.reads > 0),
+            written: list(&self.files, |file| file.acts > 0),
+            commands: list(&self.commands, |command| command.acts > 0),
             more_read: self.more_read,
             more_written: self.more_written,
             more_commands: self.more_commands,
         }
-    }
-
-    fn list(&self, wanted: impl Fn(&File) -> bool) -> Vec<String> {
-        let mut files: Vec<_> = self.files.iter().filter(|(_, file)| wanted(file)).collect();
-        files.sort_unstable_by_key(|(_, file)| file.order);
-        files
-            .into_iter()
-            .map(|(path, file)| match (file.writes > 0 && file.cut >= file.writes, file.deleted) {
-                (true, _) => format!("{path} (begun)"),
-                (false, true) => format!("{path} (deleted)"),
-                (false, false) => path.clone(),
-            })
-            .collect()
     }
 
     /// An upper bound of the bytes that are held.
@@ -258,6 +214,43 @@ impl Collector {
         let open = self.open.iter().map(|open| open.id.len() + open.what.len());
         let refused = self.refused.iter().map(String::len);
         self.files.keys().chain(self.commands.keys()).map(String::len).chain(open).chain(refused).sum()
+    }
+}
+
+fn list(all: &HashMap<String, Kept>, wanted: impl Fn(&Kept) -> bool) -> Vec<String> {
+    let mut listed: Vec<_> = all.iter().filter(|(_, kept)| wanted(kept)).collect();
+    listed.sort_unstable_by_key(|(_, kept)| kept.order);
+    let shown = |(what, kept): (&String, &Kept)| match (kept.acts > 0 && kept.cut >= kept.acts, kept.deleted) {
+        (true, _) => format!("{what} (begun)"),
+        (false, true) => format!("{what} (deleted)"),
+        (false, false) => what.clone(),
+    };
+    listed.into_iter().map(shown).collect()
+}
+
+/// Files and commands of a run, in the order in which they came first. Nothing is listed twice.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Manifest {
+    /// Files that were read and not written. Paths below the directory of the session are relative to it.
+    pub read: Vec<String>,
+    /// Files that were written. A deleted one ends in ` (deleted)`, one of which only the
+    /// beginning is known in ` (begun)`.
+    pub written: Vec<String>,
+    /// Commands, each on one line of at most 120 characters.
+    pub commands: Vec<String>,
+    /// Files that were read and are not listed.
+    pub more_read: usize,
+    /// Files that were written and are not listed.
+    pub more_written: usize,
+    /// Commands that are not listed.
+    pub more_commands: usize,
+}
+
+impl Manifest {
+    /// Whether nothing is known to have happened.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
     }
 }
 

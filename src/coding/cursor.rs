@@ -1,4 +1,4 @@
-//! Events of Cursor CLI (DEV-19, DEV-20).
+//! Events of Cursor CLI.
 //!
 //! Sources: <https://cursor.com/docs/cli/reference/output-format>; for what that page leaves out
 //! (thinking, usage, ids with line breaks), the notes in
@@ -8,10 +8,8 @@ use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, Visitor};
 
 use crate::doubts::is_denial;
-use crate::fields::{Failure, Flag, List, Loose, Number, Object, Present, Text, read_loosely};
-use crate::run::Run;
-use crate::tools::Args;
-use crate::usage::Stats;
+use crate::fields::{Failure, Flag, List, Loose, Number, Object, Present, Stats, Text, read_loosely};
+use crate::run::{Args, Run};
 
 /// Whether an event is skipped without parsing. Most lines of a stream are thinking. With another order of keys such an
 /// event is parsed, with the same effect.
@@ -195,13 +193,12 @@ pub(crate) fn read(line: &[u8], run: &mut Run) -> bool {
     }
     let Ok(event) = serde_json::from_slice::<Event<'_>>(line) else { return false };
     let subtype = event.subtype.as_str();
-    let known = match event.r#type.as_str() {
+    match event.r#type.as_str() {
         "system" => {
             if subtype == "init" {
                 run.done.below(event.cwd.as_str());
                 run.note(&format!("started {}", event.model.as_str()));
             }
-            true
         }
         "assistant" => {
             // Only a fragment has a time and no id of a model call. The whole message follows.
@@ -209,7 +206,6 @@ pub(crate) fn read(line: &[u8], run: &mut Run) -> bool {
                 let parts = event.message.0.unwrap_or_default().content.0;
                 run.say(&parts.iter().map(|part| part.text.as_str()).collect::<String>());
             }
-            true
         }
         "tool_call" => {
             let ToolCall { name, call } = &event.tool_call;
@@ -218,12 +214,10 @@ pub(crate) fn read(line: &[u8], run: &mut Run) -> bool {
                 "completed" => end_call(&event.call_id, call.result.failed, call.result.denied, run),
                 _ => {}
             }
-            true
         }
         "connection" | "retry" => {
             let attempt = event.attempt.0.map(|attempt| format!(", attempt {attempt}")).unwrap_or_default();
             run.note(&format!("{} {subtype}{attempt}", event.r#type.as_str()));
-            true
         }
         "result" => {
             run.stats(&event.usage);
@@ -233,25 +227,21 @@ pub(crate) fn read(line: &[u8], run: &mut Run) -> bool {
                 run.doubts.ended(word);
             }
             run.end(failed, None, event.result.get().or(event.error.0.as_deref()));
-            true
         }
         "warning" | "error" => {
             let said = event.error.0.as_deref().or(event.result.get()).or(event.reason.get());
             run.warn(said.unwrap_or(subtype));
-            true
         }
         "hook" => {
             if subtype != "started" {
                 run.doubts.ended(subtype);
             }
-            true
         }
-        other => matches!(other, "thinking" | "user"),
-    };
-    if known {
-        run.known = true;
-        run.session(&event.session_id);
+        "thinking" | "user" => {}
+        _ => return true,
     }
+    run.known = true;
+    run.session(&event.session_id);
     true
 }
 

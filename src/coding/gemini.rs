@@ -9,10 +9,8 @@
 use serde::Deserialize;
 
 use crate::doubts::is_denial;
-use crate::fields::{Failure, Flag, Object, Text};
-use crate::run::Run;
-use crate::tools::Args;
-use crate::usage::Stats;
+use crate::fields::{Failure, Flag, Object, Stats, Text};
+use crate::run::{Args, Run};
 
 #[derive(Default, Deserialize)]
 #[serde(default, bound(deserialize = "'de: 'a"))]

@@ -1,4 +1,4 @@
-//! Summaries of the event streams of coding agents (DEV-11 to DEV-21).
+//! Summaries of the event streams of coding agents.
 //!
 //! A coding agent prints one JSON event per line while it works, often more than 100 KB. A
 //! language model needs only the outcome: [`Compactor`] reads the stream piece by piece, keeps what
@@ -11,31 +11,23 @@
 mod claude;
 mod codex;
 mod collector;
-mod compact;
 mod compactor;
 #[cfg(test)]
 mod compactor_tests;
 mod cursor;
 mod doubts;
 mod fields;
-mod format;
 mod gemini;
 mod lines;
-mod manifest;
 mod run;
-mod squeeze;
 mod summary;
 #[cfg(test)]
 mod testing;
 pub mod text;
-mod tools;
-mod usage;
 
-pub use collector::{CALL_ID_MAX, CALLS_MAX, Collector, Effect};
-pub use compact::{Compact, Exit};
-pub use compactor::{Compactor, MAX_BYTES, MAX_NOTES, NOTE_CHARS};
+pub use collector::{CALL_ID_MAX, CALLS_MAX, Collector, Effect, Manifest};
+pub use compactor::{Compact, Compactor, Exit, Format, MAX_BYTES, MAX_NOTES, UnknownFormat};
 pub use doubts::Doubts;
-pub use format::{Format, UnknownFormat};
-pub use manifest::Manifest;
+pub use fields::Usage;
+pub use run::NOTE_CHARS;
 pub use summary::{Summary, compact as summarize};
-pub use usage::Usage;

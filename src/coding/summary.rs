@@ -1,6 +1,6 @@
-//! The summary of a run for a model (DEV-15, DEV-18, DEV-21): one form for all coding agents.
+//! The summary of a run for a model: one form for all coding agents.
 
-use crate::manifest::Manifest;
+use crate::collector::Manifest;
 use crate::text::{after_space, cut_middle, plain, prefix_bytes, suffix_bytes};
 
 /// How many entries of a list are shown.

@@ -1,6 +1,8 @@
 //! Text from outside: cleaned of control characters, on one line, and cut to a bound.
 
 use ghost_domain::json_text::joined;
+use ghost_domain::text::is_bidi;
+pub use ghost_domain::text::prefix_bytes;
 
 /// A mark in place of the middle of a text. It begins like all marks of cut texts, so that a secret
 /// which was cut is still found and redacted.
@@ -92,16 +94,6 @@ fn skip_escape(chars: &mut std::str::Chars<'_>) {
         }
         _ => {}
     }
-}
-
-/// Whether `c` changes the order in which text is shown.
-fn is_bidi(c: char) -> bool {
-    matches!(c, '\u{200e}' | '\u{200f}' | '\u{061c}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-}
-
-/// The longest prefix of `text` of at most `max` bytes that ends on a character boundary.
-pub fn prefix_bytes(text: &str, max: usize) -> &str {
-    &text[..text.floor_char_boundary(max)]
 }
 
 /// The longest suffix of `text` of at most `max` bytes that begins on a character boundary.
