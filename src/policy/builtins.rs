@@ -2,11 +2,10 @@
 //!
 //! It must never let a builtin name a variable that it has not checked.
 
-use crate::redirects::is_git_place;
+use crate::command::is_git_place;
 use crate::refusal::Cause;
 use crate::tables::{Facts, has};
-use crate::variables;
-use crate::variables::is_number;
+use crate::variables::{self, is_number};
 use crate::walk::Walk;
 use crate::word::{Shape, Word};
 
@@ -14,11 +13,6 @@ use crate::word::{Shape, Word};
 const SET: &str = "errexit nounset pipefail xtrace noglob";
 /// Operators of `[` between two operands.
 const BETWEEN: &str = "= == != < > -eq -ne -lt -le -gt -ge -nt -ot -ef";
-
-/// True for `command -v name` and `command -V name`, which run nothing.
-pub(crate) fn is_query(args: &[Word]) -> bool {
-    args.get(1).and_then(Word::value).is_some_and(|text| matches!(text, "-v" | "-V"))
-}
 
 impl Walk<'_> {
     /// Judges a builtin.

@@ -3,6 +3,9 @@
 //! It knows the keys that run nothing, not those that do: each version of git has new ones of the second kind. It must
 //! never read less than git does: what git might read differently is an error, which the caller takes for a program.
 
+use crate::refusal::clip;
+use crate::tables::has;
+
 /// Sections without a name of their own, and their keys.
 const PLAIN: &[(&str, &str)] = &[
     (
@@ -91,12 +94,12 @@ struct Section {
 impl Section {
     fn knows(&self, key: &str) -> bool {
         let list = if self.own.is_some() { NAMED } else { PLAIN };
-        list.iter().any(|(name, keys)| *name == self.name && crate::tables::has(keys, key))
+        list.iter().any(|(name, keys)| *name == self.name && has(keys, key))
     }
 
     fn full(&self, key: &str) -> String {
         let own = self.own.as_ref().map(|own| format!("{own}.")).unwrap_or_default();
-        crate::refusal::clip(&format!("{}.{own}{key}", self.name))
+        clip(&format!("{}.{own}{key}", self.name))
     }
 }
 

@@ -1,6 +1,7 @@
-//! What is decided about a line, and about each of its commands.
+//! What is decided about a line and about each of its commands, and what an approval of it for good has to bind.
 
-use crate::bound::{GitUse, Script, Unbound};
+use thiserror::Error;
+
 use crate::policy::Action;
 use crate::refusal::{Refusal, TierName};
 
@@ -39,4 +40,56 @@ pub struct Judgement {
     pub git: Vec<GitUse>,
     /// Why it is not simply allowed.
     pub reason: Option<Refusal>,
+}
+
+/// Why an approval of a line can hold for one call only.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum Unbound {
+    /// `mode: first_token`: nothing is known of the rest.
+    #[error("the command policy reads only the first word of a line (`mode: first_token`)")]
+    FirstToken,
+    /// Something of the line cannot be judged.
+    #[error("`{word}` cannot be judged before it runs")]
+    Unjudged {
+        /// The word.
+        word: String,
+    },
+    /// A word is known only when the line runs.
+    #[error("what `{program}` gets is known only when it runs")]
+    Words {
+        /// The program.
+        program: String,
+    },
+    /// The program is not known to run nothing but itself.
+    #[error("`{program}` may run or load what is not on the line")]
+    Program {
+        /// The program, for git with its subcommand.
+        program: String,
+    },
+    /// The program is known, but not with this option.
+    #[error("`{program}` may run something else with `{option}`")]
+    Option {
+        /// The program.
+        program: String,
+        /// The option.
+        option: String,
+    },
+}
+
+/// A command of git, and where it looks for its repository.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GitUse {
+    /// The directories of its `-C`, one below the other. `None`: they are known only when it runs.
+    pub dirs: Option<Vec<String>>,
+    /// Whether the policy lets it run without asking.
+    pub allowed: bool,
+}
+
+/// A file of commands that the line runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Script {
+    /// Its path, as it is written.
+    pub path: String,
+    /// The shell that reads it; empty if its first line decides.
+    pub shell: &'static str,
 }

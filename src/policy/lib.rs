@@ -1,4 +1,4 @@
-//! Judges a shell command line against a world's command policy, before it runs (SBX-09 to SBX-12, EXEC-05, EXEC-09).
+//! Judges a shell command line against a world's command policy, before it runs.
 //!
 //! Ghost runs the line exactly as `bash --norc --noprofile -c LINE` in a sandbox. [`judge`] finds every simple
 //! command of the line, also behind wrappers, in substitutions and in code for `sh -c`, and asks the policy's tiers.
@@ -7,36 +7,24 @@
 //! The crate is pure: it must never read a file, the environment or the clock, run anything, or panic on any line.
 //! It is no sandbox: which files a command reads and what a listed program does are not its business.
 
-mod arithmetic;
-mod bound;
 mod builtins;
 mod command;
-mod conditions;
-mod expansions;
 mod git_settings;
 mod judgement;
-mod lexer;
 mod parse;
 mod policy;
 mod programs;
-mod redirects;
 mod refusal;
-mod runs;
-mod scripts;
-mod shipped;
 mod standing;
 mod tables;
 mod variables;
 mod walk;
 mod word;
-mod wrappers;
 
-pub use bound::{GitUse, Script, Unbound};
 pub use git_settings::{Setting, foreign_setting};
-pub use judgement::{JudgedCommand, Judgement};
-pub use policy::{Action, Hint, Mode, Policy, Settings, Tier};
+pub use judgement::{GitUse, JudgedCommand, Judgement, Script, Unbound};
+pub use policy::{Action, Hint, Mode, Policy, Settings, Tier, shipped};
 pub use refusal::{Cause, Refusal, TierName};
-pub use shipped::shipped;
 
 use policy::View;
 use walk::Walk;

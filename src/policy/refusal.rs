@@ -1,6 +1,6 @@
 //! Says why a command line is not simply allowed: what was wrong, where, and what to use instead.
 //!
-//! A refusal must never be without a word, a tier and an alternative (SBX-12). It must never repeat more
+//! A refusal must never be without a word, a tier and an alternative. It must never repeat more
 //! than a short piece of the line.
 
 use std::sync::Arc;
@@ -74,105 +74,76 @@ pub enum TierName {
     Inline,
 }
 
-/// What makes a word, or a line, impossible to judge.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-pub enum Cause {
-    /// More than [`crate::LINE_MAX`] bytes.
-    #[error("it is longer than 64 KiB")]
-    TooLong,
-    /// Substitutions or compound commands inside one another, beyond the bound.
-    #[error("it is nested too deeply")]
-    TooDeep,
-    /// A NUL, which no argument can hold.
-    #[error("it contains a NUL byte")]
-    Nul,
-    /// A control character, or one that is invisible or changes the direction of text.
-    #[error("it contains a control character or an invisible character")]
-    Character,
-    /// The line is no shell, or it is shell that this parser does not know.
-    #[error("the shell syntax is wrong or not supported")]
-    Syntax,
-    /// A construct that shells, or versions of bash, read in different ways.
-    #[error("shells do not agree how to read this")]
-    Ambiguous,
-    /// The name of the command is known only when it runs.
-    #[error("the command's name is not a plain word")]
-    DynamicName,
-    /// An argument that may turn out to be an option, of a program whose options can do harm.
-    #[error("this argument may become an option of the program")]
-    DynamicOption,
-    /// Code or a file of commands that is known only when it runs.
-    #[error("the commands that it runs are not on the line as plain text")]
-    DynamicCode,
-    /// The target of a redirection is known only when it runs.
-    #[error("the target of the redirection is not a plain word")]
-    DynamicTarget,
-    /// The target of a redirection is outside the workspace.
-    #[error("the redirection leaves the workspace")]
-    Outside,
-    /// `/dev/tcp` and `/dev/udp`.
-    #[error("the redirection opens a network connection")]
-    Network,
-    /// A variable that decides what other commands do.
-    #[error("this variable changes what commands run")]
-    Variable,
-    /// An expansion that assigns, follows a name or runs code.
-    #[error("this expansion may change variables or run code")]
-    Expansion,
-    /// Arithmetic evaluates text a second time.
-    #[error("arithmetic may run code that is in this value")]
-    Arithmetic,
-    /// An option that runs another program.
-    #[error("this option runs another program or loads code")]
-    RunOption,
-    /// An option that writes files.
-    #[error("this option writes a file")]
-    WriteOption,
-    /// An option that a wrapper is not known to have.
-    #[error("this option of the wrapper is not known")]
-    UnknownOption,
-    /// A program whose purpose is to run others, or that has a prompt that can.
-    #[error("this program runs other programs")]
-    Runner,
-    /// A builtin that changes how the rest of the line is read.
-    #[error("this builtin changes what the shell runs or how it reads")]
-    Builtin,
-    /// A function with the name of a command.
-    #[error("a function must not have the name of a command")]
-    Shadow,
-    /// A script of sed or awk beyond the simple subset.
-    #[error("this script may run commands or write files")]
-    Script,
+/// A table of [`Cause`]: what each says, and what to do instead.
+macro_rules! causes {
+    ($($(#[$doc:meta])+ $name:ident: $what:literal, $instead:literal;)+) => {
+        /// What makes a word, or a line, impossible to judge.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+        pub enum Cause {
+            $($(#[$doc])+ #[error($what)] $name,)+
+        }
+
+        impl Cause {
+            /// What to do instead, as the end of a sentence.
+            #[must_use]
+            pub fn instead(self) -> &'static str {
+                match self {
+                    $(Self::$name => $instead,)+
+                }
+            }
+        }
+    };
 }
 
-impl Cause {
-    /// What to do instead, as the end of a sentence.
-    #[must_use]
-    pub fn instead(self) -> &'static str {
-        match self {
-            Self::TooLong => "write the text to a file with workspace.write",
-            Self::TooDeep => "split it into several calls",
-            Self::Nul | Self::Character => "write plain text",
-            Self::Syntax => "write it with plain pipelines, lists, if, for, while and case",
-            Self::Ambiguous => "quote the word, or write it in a simpler way",
-            Self::DynamicName => "write the command's name as plain text",
-            Self::DynamicOption => "put `--` or `./` before the argument, and quote variables",
-            Self::DynamicCode => "write the command itself on the line",
-            Self::DynamicTarget => "write the file's name as plain text",
-            Self::Outside => "use a file inside the workspace",
-            Self::Network => "use tool.fetch",
-            Self::Variable => "use another name, or leave the variable alone",
-            Self::Expansion => "use a plain `$name` or `${name:-default}`",
-            Self::Arithmetic => "use whole numbers and variables that only hold whole numbers",
-            Self::RunOption => "leave the option out, or run the other program by itself",
-            Self::WriteOption => "use `>` and a file inside the workspace",
-            Self::UnknownOption => "run the command without the wrapper",
-            Self::Runner => "call the program that it would run",
-            Self::Builtin => "leave it out",
-            Self::Shadow => "give the function another name",
-            Self::Script => "use grep, cut, head or jq, or ask an operator",
-        }
-    }
+causes! {
+    /// More than [`crate::LINE_MAX`] bytes.
+    TooLong: "it is longer than 64 KiB", "write the text to a file with workspace.write";
+    /// Substitutions or compound commands inside one another, beyond the bound.
+    TooDeep: "it is nested too deeply", "split it into several calls";
+    /// A NUL, which no argument can hold.
+    Nul: "it contains a NUL byte", "write plain text";
+    /// A control character, or one that is invisible or changes the direction of text.
+    Character: "it contains a control character or an invisible character", "write plain text";
+    /// The line is no shell, or it is shell that this parser does not know.
+    Syntax: "the shell syntax is wrong or not supported",
+        "write it with plain pipelines, lists, if, for, while and case";
+    /// A construct that shells, or versions of bash, read in different ways.
+    Ambiguous: "shells do not agree how to read this", "quote the word, or write it in a simpler way";
+    /// The name of the command is known only when it runs.
+    DynamicName: "the command's name is not a plain word", "write the command's name as plain text";
+    /// An argument that may turn out to be an option, of a program whose options can do harm.
+    DynamicOption: "this argument may become an option of the program",
+        "put `--` or `./` before the argument, and quote variables";
+    /// Code or a file of commands that is known only when it runs.
+    DynamicCode: "the commands that it runs are not on the line as plain text", "write the command itself on the line";
+    /// The target of a redirection is known only when it runs.
+    DynamicTarget: "the target of the redirection is not a plain word", "write the file's name as plain text";
+    /// The target of a redirection is outside the workspace.
+    Outside: "the redirection leaves the workspace", "use a file inside the workspace";
+    /// `/dev/tcp` and `/dev/udp`.
+    Network: "the redirection opens a network connection", "use tool.fetch";
+    /// A variable that decides what other commands do.
+    Variable: "this variable changes what commands run", "use another name, or leave the variable alone";
+    /// An expansion that assigns, follows a name or runs code.
+    Expansion: "this expansion may change variables or run code", "use a plain `$name` or `${name:-default}`";
+    /// Arithmetic evaluates text a second time.
+    Arithmetic: "arithmetic may run code that is in this value",
+        "use whole numbers and variables that only hold whole numbers";
+    /// An option that runs another program.
+    RunOption: "this option runs another program or loads code",
+        "leave the option out, or run the other program by itself";
+    /// An option that writes files.
+    WriteOption: "this option writes a file", "use `>` and a file inside the workspace";
+    /// An option that a wrapper is not known to have.
+    UnknownOption: "this option of the wrapper is not known", "run the command without the wrapper";
+    /// A program whose purpose is to run others, or that has a prompt that can.
+    Runner: "this program runs other programs", "call the program that it would run";
+    /// A builtin that changes how the rest of the line is read.
+    Builtin: "this builtin changes what the shell runs or how it reads", "leave it out";
+    /// A function with the name of a command.
+    Shadow: "a function must not have the name of a command", "give the function another name";
+    /// A script of sed or awk beyond the simple subset.
+    Script: "this script may run commands or write files", "use grep, cut, head or jq, or ask an operator";
 }
 
 /// A refusal's word: short, and on one line.

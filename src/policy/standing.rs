@@ -4,8 +4,9 @@
 //! It lists what is known to run nothing else. What is missing here can be approved once only, so a gap costs a
 //! question, never a program that nobody has seen. It must never become a list of what is dangerous.
 
-use crate::bound::{GitUse, Script, Unbound};
+use crate::judgement::{GitUse, Script, Unbound};
 use crate::policy::{Action, Mode};
+use crate::programs::git_start;
 use crate::refusal::{Refusal, TierName, clip};
 use crate::tables::{self, has};
 use crate::walk::{Found, Walk};
@@ -55,11 +56,10 @@ impl Walk<'_> {
 
     /// The commands of git.
     pub fn git_uses(&self) -> Vec<GitUse> {
-        let used = self.commands.iter().filter_map(|found| {
-            let allowed = found.decision.action == Action::Allow;
-            git_dirs(found).map(|dirs| GitUse { dirs, allowed })
-        });
-        used.collect()
+        let used = self.commands.iter().filter(|found| found.name == "git");
+        let git_use =
+            |found: &Found| GitUse { dirs: git_dirs(&found.words), allowed: found.decision.action == Action::Allow };
+        used.map(git_use).collect()
     }
 
     /// The files of commands.
@@ -91,7 +91,7 @@ fn of_command(found: &Found) -> Option<Unbound> {
         return None;
     }
     if found.name == "git" {
-        let sub = git_subcommand(&found.words).unwrap_or_default();
+        let sub = found.words.get(git_start(&found.words).0).and_then(Word::value).unwrap_or_default();
         return (!has(GIT, sub)).then(|| Unbound::Program { program: clip(&format!("git {sub}")) });
     }
     let Some((_, letters, long)) = SHAPED.iter().find(|(known, ..)| *known == found.name) else {
@@ -105,38 +105,10 @@ fn of_command(found: &Found) -> Option<Unbound> {
     Some(Unbound::Option { program: name, option: clip(option) })
 }
 
-/// The directories in which a command of git works; `None` if it is another program.
-fn git_dirs(found: &Found) -> Option<Option<Vec<String>>> {
-    if found.name != "git" {
-        return None;
-    }
-    let mut dirs = Some(Vec::new());
-    let mut words = found.words.iter().skip(1);
-    while let Some(word) = words.next() {
-        match word.value() {
-            Some("-C") => match (words.next().and_then(Word::value), &mut dirs) {
-                (Some(dir), Some(dirs)) => dirs.push(dir.to_owned()),
-                _ => dirs = None,
-            },
-            Some(text) if has(tables::GIT_FLAGS, text) => {}
-            Some(text) if !text.starts_with('-') => break,
-            // Another repository, or settings from elsewhere.
-            _ => dirs = None,
-        }
-    }
-    Some(dirs)
-}
-
-/// The first word of a command of git that is no option.
-fn git_subcommand(words: &[Word]) -> Option<&str> {
-    let mut rest = words.iter().skip(1);
-    loop {
-        match rest.next()?.value()? {
-            text if has(tables::GIT_VALUES, text) => {
-                rest.next();
-            }
-            text if has(tables::GIT_FLAGS, text) => {}
-            text => return Some(text),
-        }
-    }
+/// The directories in which a command of git works; `None` if they are known only when it runs.
+fn git_dirs(words: &[Word]) -> Option<Vec<String>> {
+    let (start, dirs) = git_start(words);
+    // An option may name another repository, or settings from elsewhere.
+    let is_known = words.get(start).is_none_or(|word| word.value().is_some_and(|text| !text.starts_with('-')));
+    dirs.filter(|_| is_known).map(|dirs| dirs.into_iter().map(str::to_owned).collect())
 }

@@ -1,7 +1,7 @@
 //! Unit tests of single rules. The corpora and the comparison with bash are in `tests/`.
 
 use super::*;
-use crate::arithmetic::Use;
+use crate::variables::Use;
 
 fn tier(commands: &[&str], action: Action) -> Tier {
     let commands = commands.iter().map(|&name| name.to_owned()).collect();
@@ -220,7 +220,7 @@ fn arithmetic_knows_numbers_from_text() {
         assert_eq!(cause(line), Some(Cause::Arithmetic), "{line}");
     }
     let mut seen = Vec::new();
-    arithmetic::names("a + $b - 0x1f * (c = 16#ff) + ++d", |name, used| seen.push((name.to_owned(), used))).unwrap();
+    variables::sum_names("a + $b - 0x1f * (c = 16#ff) + ++d", |name, used| seen.push((name.to_owned(), used))).unwrap();
     let reads: Vec<_> = seen.iter().filter(|(_, used)| *used == Use::Read).map(|(name, _)| &**name).collect();
     let writes: Vec<_> = seen.iter().filter(|(_, used)| *used == Use::Write).map(|(name, _)| &**name).collect();
     assert_eq!((reads, writes), (vec!["a", "b", "c", "d"], vec!["c", "d"]));
@@ -229,7 +229,7 @@ fn arithmetic_knows_numbers_from_text() {
 #[test]
 fn the_lexer_splits_as_bash_does() {
     let texts = |line| {
-        lexer::tokens(line).map(|tokens| tokens.iter().map(|token| token.text).collect::<Vec<_>>()).unwrap_or_default()
+        parse::tokens(line).map(|tokens| tokens.iter().map(|token| token.text).collect::<Vec<_>>()).unwrap_or_default()
     };
     assert_eq!(texts("a>b 2>&1|c&&d;e"), ["a", ">", "b", "2", ">&", "1", "|", "c", "&&", "d", ";", "e"]);
     assert_eq!(texts("cat <<E x\n$a\nE\nb"), ["cat", "<<", "E", "$a\n", "E", "x", "\n", "b"]);

@@ -1,10 +1,11 @@
-//! Which variables a line may set, and which of them hold numbers.
+//! Which variables a line may set, which of them hold numbers, and which of them arithmetic uses.
 //!
-//! It must never accept a name that the shell, the loader or a common program takes as an instruction.
+//! Bash evaluates the value of a variable in arithmetic as arithmetic again, subscripts with command substitutions
+//! included: `x='a[$(rm f)]'; echo $((x))` removes `f`. So no substitution, quote, subscript or positional parameter is
+//! accepted there, and the variables must hold numbers.
 
 use std::collections::BTreeMap;
 
-use crate::arithmetic::{self, Use};
 use crate::refusal::Cause;
 
 /// Names that a command may get in its environment.
@@ -42,7 +43,7 @@ fn listed(list: &str, name: &str) -> bool {
 
 /// True for a name that bash accepts.
 pub(crate) fn is_name(name: &str) -> bool {
-    !name.is_empty() && arithmetic::name_len(name) == name.len()
+    !name.is_empty() && name_len(name) == name.len()
 }
 
 /// Checks an assignment. `exported`: a command will see it in its environment.
@@ -74,7 +75,7 @@ impl Variables {
     /// Notes an expression.
     pub fn evaluate(&mut self, text: &str) -> Result<(), Cause> {
         let mut bad = Ok(());
-        arithmetic::names(text, |name, used| match used {
+        sum_names(text, |name, used| match used {
             Use::Read => self.read.push((name.to_owned(), text.to_owned())),
             Use::Write => {
                 bad = bad.and(assignable(name, None, false));
@@ -96,7 +97,7 @@ pub(crate) fn is_number(source: &str) -> bool {
     let sum = source.strip_prefix("$((").and_then(|rest| rest.strip_suffix("))"));
     let count = source.strip_prefix("${#").and_then(|rest| rest.strip_suffix('}'));
     (!source.is_empty() && source.bytes().all(|b| b.is_ascii_digit()))
-        || sum.is_some_and(|sum| arithmetic::extent(&source[3..]) == Some(sum.len()))
+        || sum.is_some_and(|sum| sum_extent(&source[3..]) == Some(sum.len()))
         || count.is_some_and(|name| is_name(name.trim_end_matches("[@]")))
         || matches!(source, "$?" | "$#" | "$$" | "$!")
 }
@@ -105,4 +106,96 @@ pub(crate) fn is_number(source: &str) -> bool {
 pub(crate) fn is_range(source: &str) -> bool {
     let inner = source.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')).and_then(|rest| rest.split_once(".."));
     inner.is_some_and(|(from, to)| [from, to].iter().all(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit())))
+}
+
+/// Parentheses inside one another.
+const PARENS_MAX: u32 = 8;
+
+/// How a variable is used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Use {
+    /// Its value is evaluated.
+    Read,
+    /// It gets a number.
+    Write,
+}
+
+/// The length of the name at the start of the text; 0 if there is none.
+pub(crate) fn name_len(text: &str) -> usize {
+    let first = text.bytes().next();
+    if !first.is_some_and(|b| b.is_ascii_alphabetic() || b == b'_') {
+        return 0;
+    }
+    text.bytes().take_while(|b| b.is_ascii_alphanumeric() || *b == b'_').count()
+}
+
+/// Reports every variable of the expression.
+pub(crate) fn sum_names(text: &str, mut used: impl FnMut(&str, Use)) -> Result<(), Cause> {
+    let mut rest = text;
+    while let Some(first) = rest.chars().next() {
+        let skip = match first {
+            '0'..='9' => rest.bytes().take_while(|b| b.is_ascii_alphanumeric() || b"_#@".contains(b)).count(),
+            '$' => parameter(&rest[1..], &mut used)? + 1,
+            _ if name_len(rest) > 0 => {
+                let len = name_len(rest);
+                let name = &rest[..len];
+                used(name, Use::Read);
+                if assigns(rest[len..].trim_start()) || text[..text.len() - rest.len()].trim_end().ends_with(['+', '-'])
+                {
+                    used(name, Use::Write);
+                }
+                len
+            }
+            ' ' | '\t' | '\n' | '+' | '-' | '*' | '/' | '%' | '<' | '>' | '=' | '!' | '&' | '|' | '^' | '~' | '?'
+            | ':' | ',' | '(' | ')' => 1,
+            _ => return Err(Cause::Arithmetic),
+        };
+        rest = &rest[skip..];
+    }
+    Ok(())
+}
+
+/// `$x`, `${x}`, `${#x}`, `${#x[@]}`, `$#`, `$?`, `$$`, `$!`; what follows the dollar sign.
+fn parameter(rest: &str, used: &mut impl FnMut(&str, Use)) -> Result<usize, Cause> {
+    let plain = name_len(rest);
+    if plain > 0 {
+        used(&rest[..plain], Use::Read);
+        return Ok(plain);
+    }
+    if rest.starts_with(['#', '?', '$', '!']) {
+        return Ok(1);
+    }
+    let inner = rest.strip_prefix('{').and_then(|r| r.split_once('}')).ok_or(Cause::Arithmetic)?.0;
+    let length = inner.strip_prefix('#');
+    let name = length.map_or(inner, |name| name.trim_end_matches("[@]"));
+    if name_len(name) != name.len() || name.is_empty() {
+        return Err(Cause::Arithmetic);
+    }
+    if length.is_none() {
+        used(name, Use::Read);
+    }
+    Ok(inner.len() + 2)
+}
+
+/// True if an assignment operator comes next.
+fn assigns(rest: &str) -> bool {
+    let op = rest.trim_start_matches(['*', '/', '%', '+', '-', '<', '>', '&', '^', '|']);
+    (op.starts_with('=') && !op.starts_with("==")) || rest.starts_with("++") || rest.starts_with("--")
+}
+
+/// The length of the expression before its unnested `))`; `None` if it has none or is no arithmetic.
+pub(crate) fn sum_extent(text: &str) -> Option<usize> {
+    let mut depth = 0_u32;
+    let bytes = text.as_bytes();
+    for (at, byte) in bytes.iter().enumerate() {
+        match byte {
+            b'(' if depth < PARENS_MAX => depth += 1,
+            b'(' => return None,
+            b')' if depth > 0 => depth -= 1,
+            b')' => return (bytes.get(at + 1) == Some(&b')')).then_some(at),
+            b'\'' | b'"' | b'\\' | b'`' => return None,
+            _ => {}
+        }
+    }
+    None
 }

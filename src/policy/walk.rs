@@ -1,20 +1,20 @@
 //! Walks the syntax tree of a line and finds its commands, words and redirections.
 //!
-//! It must never leave out a part of the tree: a word that is not looked at may hold a substitution.
+//! No part of the tree may be left out: a word that is not looked at may hold a substitution.
 
 use std::collections::BTreeSet;
 
 use brush_parser::ast::{
-    self, Assignment, AssignmentName, AssignmentValue, Command, CommandPrefixOrSuffixItem as Item, CompoundCommand,
+    self, Assignment, AssignmentName, AssignmentValue, BinaryPredicate, Command, CommandPrefixOrSuffixItem as Item,
+    CompoundCommand, ExtendedTestExpr, UnaryPredicate,
 };
 
 use crate::judgement::{JudgedCommand, Judgement};
-use crate::parse;
 use crate::policy::{Action, Decision, View};
 use crate::refusal::{Cause, Refusal, TierName, clip};
-use crate::tables;
 use crate::variables::{self, Variables};
 use crate::word::{Fault, Scan, Shape, Word};
+use crate::{parse, tables};
 
 /// Scripts inside scripts: substitutions, `sh -c`, `eval`.
 const DEPTH_MAX: usize = 8;
@@ -103,7 +103,7 @@ impl<'p> Walk<'p> {
         }
     }
 
-    /// Judges the first word of a line alone (SBX-09).
+    /// Judges the first word of a line alone.
     pub fn first_token(&mut self, line: &str) {
         let mut scan = Scan::new(line.trim_start_matches([' ', '\t', '\n']));
         match scan.word() {
@@ -399,6 +399,61 @@ impl<'p> Walk<'p> {
             Item::ProcessSubstitution(_, group) => {
                 self.list(&group.list, false);
                 args.push(Word { shape: Shape::Prefixed, ..Word::fixed("/dev/fd/") });
+            }
+        }
+    }
+}
+
+impl Walk<'_> {
+    pub fn test(&mut self, test: &ExtendedTestExpr) {
+        match test {
+            ExtendedTestExpr::And(left, right) | ExtendedTestExpr::Or(left, right) => {
+                self.test(left);
+                self.test(right);
+            }
+            ExtendedTestExpr::Not(inner) | ExtendedTestExpr::Parenthesized(inner) => self.test(inner),
+            ExtendedTestExpr::UnaryTest(predicate, word) => {
+                let evaluated =
+                    [UnaryPredicate::ShellVariableIsSetAndAssigned, UnaryPredicate::ShellVariableIsSetAndNameRef];
+                if evaluated.iter().any(|known| std::mem::discriminant(known) == std::mem::discriminant(predicate)) {
+                    self.fault(Cause::Arithmetic, &word.value);
+                }
+                self.word(&word.value);
+            }
+            ExtendedTestExpr::BinaryTest(predicate, left, right) => match predicate {
+                BinaryPredicate::ArithmeticEqualTo
+                | BinaryPredicate::ArithmeticNotEqualTo
+                | BinaryPredicate::ArithmeticLessThan
+                | BinaryPredicate::ArithmeticLessThanOrEqualTo
+                | BinaryPredicate::ArithmeticGreaterThan
+                | BinaryPredicate::ArithmeticGreaterThanOrEqualTo => {
+                    for side in [left, right] {
+                        self.sum(side.value.trim_matches('"'));
+                    }
+                }
+                BinaryPredicate::StringMatchesRegex | BinaryPredicate::StringContainsSubstring => {
+                    self.word(&left.value);
+                    self.pattern(&right.value);
+                }
+                _ => {
+                    self.word(&left.value);
+                    self.word(&right.value);
+                }
+            },
+        }
+    }
+
+    /// The right side of `=~`, which may hold operators and blanks.
+    fn pattern(&mut self, source: &str) {
+        let mut scan = Scan::new(source);
+        while let Some(c) = scan.peek() {
+            match c {
+                '<' | '>' | '&' | ';' => return self.fault(Cause::Ambiguous, source),
+                ' ' | '\t' | '\n' | '|' | '(' | ')' => scan.at += 1,
+                _ => match scan.word() {
+                    Ok(word) => self.visit(&word),
+                    Err(fault) => return self.fault_in(source, fault),
+                },
             }
         }
     }
