@@ -1,4 +1,4 @@
-//! Judges hosts and addresses: which of them an agent may reach (BI-13b). Pure; the connection goes to the address that
+//! Judges hosts and addresses: which of them an agent may reach. Pure; the connection goes to the address that
 //! was judged (see [`crate::dial`]).
 //!
 //! An address that could lead to this machine, its network or its provider's metadata must never pass without an entry

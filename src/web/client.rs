@@ -23,10 +23,9 @@ use tokio::net::TcpStream;
 use tower::Service;
 use url::{Host, Url};
 
-use crate::decode::too_large;
-use crate::dial::Dialer;
-use crate::redirect::shown_url;
-use crate::wait::within;
+use crate::body::too_large;
+use crate::dial::{Dialer, borrowed, within};
+use crate::requests::shown_url;
 
 /// The longest time to connect, with the handshake of TLS.
 const CONNECT_TIME: Duration = Duration::from_secs(15);
@@ -213,12 +212,7 @@ impl Service<Uri> for Dial {
                     .hint("write the address in plain characters")
             })?;
             let port = uri.port_u16().unwrap_or(if uri.scheme_str() == Some("https") { 443 } else { 80 });
-            let host = match &host {
-                Host::Domain(name) => Host::Domain(name.as_str()),
-                Host::Ipv4(address) => Host::Ipv4(*address),
-                Host::Ipv6(address) => Host::Ipv6(*address),
-            };
-            dialer.dial(&host, port).await.map(TokioIo::new)
+            dialer.dial(&borrowed(&host), port).await.map(TokioIo::new)
         })
     }
 }

@@ -1,7 +1,7 @@
 //! Connects to hosts. A name is resolved once, each of its addresses is judged, and the connection goes to an address
 //! that was judged. So a name server that answers differently the second time gains nothing.
 //!
-//! Nothing else in this room may resolve a name or open a connection.
+//! Nothing else in this crate resolves a name or opens a connection.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -15,7 +15,6 @@ use tokio::net::TcpStream;
 use url::Host;
 
 use crate::address::{Named, Rules};
-use crate::wait::within;
 
 /// The longest time to resolve a name.
 const RESOLVE_TIME: Duration = Duration::from_secs(10);
@@ -120,6 +119,15 @@ impl Dialer {
     }
 }
 
+/// A host without its own text.
+pub(crate) fn borrowed(host: &Host) -> Host<&str> {
+    match host {
+        Host::Domain(name) => Host::Domain(name),
+        Host::Ipv4(address) => Host::Ipv4(*address),
+        Host::Ipv6(address) => Host::Ipv6(*address),
+    }
+}
+
 fn unreachable(place: &str, error: &io::Error) -> Refusal {
     Refusal::new(Code::Unavailable, format!("{place} cannot be reached: {error}"))
         .hint("check the address, or try again later")
@@ -127,4 +135,13 @@ fn unreachable(place: &str, error: &io::Error) -> Refusal {
 
 fn slow(place: &str) -> Refusal {
     Refusal::new(Code::Timeout, format!("{place} did not answer in time")).hint("try again later, or another source")
+}
+
+/// Runs `work` for at most `limit`; `None` if it was not done by then. It is dropped in that case.
+pub(crate) async fn within<T>(clock: &dyn Clock, limit: Duration, work: impl Future<Output = T>) -> Option<T> {
+    tokio::select! {
+        biased;
+        done = work => Some(done),
+        () = clock.sleep(limit) => None,
+    }
 }

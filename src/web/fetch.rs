@@ -1,27 +1,26 @@
-//! Fetches a page: follows redirects by hand, within bounds, and turns the answer into text (BI-13).
+//! Fetches a page: follows redirects by hand, within bounds, and turns the answer into text.
 //!
 //! Every step is judged like the first: the address, the scheme, the host after it was resolved.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
 use ghost_config::plan::WebPlan;
 use ghost_config::plan::web::Robots;
-use ghost_domain::{Code, Refusal, Timestamp};
+use ghost_domain::text::shown;
+use ghost_domain::{Clock, Code, Refusal, Timestamp};
 use hyper::Method;
 use hyper::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderValue, USER_AGENT};
 use serde_json::json;
 use url::Url;
 
+use crate::body::{ACCEPTED, Media, decode, text_of};
 use crate::client::{Bounds, Client, Outgoing, Reply, unknown};
-use crate::decode::{ACCEPTED, decode};
-use crate::media::Media;
-use crate::redirect::{self, shown_url};
-use crate::robots;
-use crate::wait::within;
-use crate::{charset, headers, html};
+use crate::dial::within;
+use crate::requests::{self, shown_url};
+use crate::{html, robots};
 
 /// The name by which sites know us, also in `robots.txt`.
 const PRODUCT: &str = "ghostd";
@@ -108,7 +107,7 @@ pub enum Content {
 /// Fetches pages.
 pub struct Fetcher {
     client: Client,
-    clock: std::sync::Arc<dyn ghost_domain::Clock>,
+    clock: Arc<dyn Clock>,
     user_agent: HeaderValue,
     timeout: Duration,
     idle: Duration,
@@ -124,7 +123,7 @@ impl Fetcher {
     ///
     /// # Errors
     /// If the plan's user agent cannot be a header.
-    pub fn new(plan: &WebPlan, client: Client, clock: std::sync::Arc<dyn ghost_domain::Clock>) -> Result<Self, String> {
+    pub fn new(plan: &WebPlan, client: Client, clock: Arc<dyn Clock>) -> Result<Self, String> {
         let own = concat!("ghostd/", env!("CARGO_PKG_VERSION"));
         let user_agent = HeaderValue::from_str(plan.user_agent.as_deref().unwrap_or(own))
             .map_err(|error| format!("web.user_agent is no header: {error}"))?;
@@ -148,7 +147,7 @@ impl Fetcher {
     /// `Timeout`, `Unavailable` and `ExecFailed` for answers that cannot be had; `OutcomeUnknown` if a request that may
     /// have an effect was perhaps sent.
     pub async fn fetch(&self, request: FetchRequest) -> Result<Fetched, Refusal> {
-        let url = redirect::parse(&request.url)?;
+        let url = requests::parse(&request.url)?;
         let method = method_of(&request.method)?;
         let (headers, body) = self.outgoing(&request, &method)?;
         let fetching = self.follow(url.clone(), method.clone(), headers, body);
@@ -164,7 +163,7 @@ impl Fetcher {
     }
 
     fn outgoing(&self, request: &FetchRequest, method: &Method) -> Result<(HeaderMap, Bytes), Refusal> {
-        let mut headers = headers::of_agent(&request.headers)?;
+        let mut headers = requests::headers_of_agent(&request.headers)?;
         headers.entry(USER_AGENT).or_insert_with(|| self.user_agent.clone());
         headers.entry(ACCEPT).or_insert(HeaderValue::from_static(ACCEPTS));
         headers.insert(ACCEPT_ENCODING, HeaderValue::from_static(ACCEPTED));
@@ -200,11 +199,11 @@ impl Fetcher {
             self.check_robots(&url).await?;
             let outgoing = Outgoing { url: &url, method: method.clone(), headers: headers.clone(), body: body.clone() };
             let reply = self.client.exchange(outgoing, bounds).await?;
-            let Some(next) = redirect::next(&url, &method, reply.status, reply.header("location"))? else {
+            let Some(next) = requests::next(&url, &method, reply.status, reply.header("location"))? else {
                 return Ok((url, reply));
             };
             if next.elsewhere {
-                headers::for_another_site(&mut headers);
+                requests::for_another_site(&mut headers);
                 headers.insert(ACCEPT_ENCODING, HeaderValue::from_static(ACCEPTED));
             }
             if !next.keeps_body {
@@ -265,7 +264,7 @@ impl Fetcher {
                 Err(refusal) if refusal.code == Code::PolicyDenied => return Err(refusal),
                 Err(_) => return Ok(robots::Rules::nothing_allowed()),
             };
-            match redirect::next(&url, &Method::GET, reply.status, reply.header("location")) {
+            match requests::next(&url, &Method::GET, reply.status, reply.header("location")) {
                 Ok(Some(next)) => url = next.url,
                 Ok(None) if (200..300).contains(&reply.status) => {
                     let coding = reply.header("content-encoding").unwrap_or_default().to_owned();
@@ -348,7 +347,7 @@ fn method_of(text: &str) -> Result<Method, Refusal> {
     }
     METHODS.into_iter().find(|method| method.as_str() == text).ok_or_else(|| {
         let known = METHODS.map(|method| method.to_string()).join(", ");
-        Refusal::new(Code::InvalidArguments, format!("`{}` is no method", ghost_domain::text::shown(text, 40)))
+        Refusal::new(Code::InvalidArguments, format!("`{}` is no method", shown(text, 40)))
             .hint(format!("use one of {known}"))
             .details(json!({ "field": "method" }))
     })
@@ -377,7 +376,7 @@ fn content_of(
         return (String::new(), Content::File(body));
     }
     let is_html = media.is_html();
-    let Some(text) = charset::text(&body, media.charset.as_deref(), is_html) else {
+    let Some(text) = text_of(&body, media.charset.as_deref(), is_html) else {
         return (String::new(), Content::File(body));
     };
     let page = match extract {

@@ -2,24 +2,20 @@
 //! for agents.
 //!
 //! A connection must never go to an address that was not judged after its name was resolved: an agent follows links that
-//! others wrote, and some of them lead into the operator's network (BI-13b).
+//! others wrote, and some of them lead into the operator's network.
 
 pub mod address;
-pub mod charset;
+mod body;
 mod client;
-pub mod decode;
 pub mod dial;
 mod fetch;
 pub mod filename;
-mod headers;
+mod google;
 pub mod html;
-mod media;
-mod metered;
 pub mod proxy;
-mod redirect;
+mod requests;
 mod robots;
 mod search;
-mod wait;
 
 use std::sync::Arc;
 
@@ -28,7 +24,8 @@ use ghost_domain::{Clock, Refusal};
 
 pub use client::machine_tls;
 pub use fetch::{Content, Extract, FetchRequest, Fetched, Fetcher};
-pub use search::{Answer, Citation, Found, Freshness, Google, Query, Search};
+pub use google::{Answer, Citation, Google};
+pub use search::{Found, Freshness, Query, Search};
 
 use address::Rules;
 use client::Client;
@@ -96,9 +93,9 @@ impl Web {
     /// Parses the address of a page, and finds out whether it may be opened and can be reached.
     ///
     /// # Errors
-    /// As [`redirect::parse`] and [`Dialer::dial`]; `PolicyDenied` if the site forbids it and the world respects that.
+    /// As `requests::parse` and [`Dialer::dial`]; `PolicyDenied` if the site forbids it and the world respects that.
     pub async fn reach(&self, text: &str) -> Result<url::Url, Refusal> {
-        let url = redirect::parse(text)?;
+        let url = requests::parse(text)?;
         self.fetcher.check_robots(&url).await?;
         if let (Some(host), Some(port)) = (url.host(), url.port_or_known_default()) {
             self.dialer.dial(&host, port).await?;

@@ -1,16 +1,20 @@
 //! An HTTP proxy for what runs in a sandbox: `CONNECT`, and requests in absolute form. It reaches the hosts that its
 //! owner may reach, under the rules of [`crate::address`].
 //!
-//! It must never connect to an address that was not judged, and a tunnel must never outlive the future that serves it.
+//! A tunnel must never outlive the future that serves it.
 
 use std::convert::Infallible;
+use std::io;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
 use ghost_config::plan::web::WebTarget;
 use ghost_domain::text::shown;
-use ghost_domain::{Clock, Code, Refusal};
+use ghost_domain::time::BoxFuture;
+use ghost_domain::{Clock, Code, Refusal, Timestamp};
 use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt as _, Empty, Full};
 use hyper::body::Incoming;
@@ -19,14 +23,13 @@ use hyper::service::service_fn;
 use hyper::upgrade::OnUpgrade;
 use hyper::{Method, Request, Response, StatusCode, Uri};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use url::Host;
 
-use crate::dial::Dialer;
-use crate::metered::Metered;
+use crate::dial::{Dialer, borrowed};
 
 /// Bytes of the head of a request.
 const HEAD_MAX: usize = 64 * 1_024;
@@ -222,11 +225,7 @@ impl Proxy {
         }
         let text = uri.host().unwrap_or_default();
         let host = Host::parse(text).map_err(|error| bad(&format!("`{}` is no host: {error}", shown(text, 100))))?;
-        let host = match &host {
-            Host::Domain(name) => Host::Domain(name.as_str()),
-            Host::Ipv4(address) => Host::Ipv4(*address),
-            Host::Ipv6(address) => Host::Ipv6(*address),
-        };
+        let host = borrowed(&host);
         self.check(&host, port)?;
         let stream = self.dialer.dial(&host, port).await?;
         Ok(Metered::new(stream, u64::MAX, self.bounds.idle, Arc::clone(&self.clock)))
@@ -296,4 +295,75 @@ fn refused(refusal: &Refusal) -> Response<Body> {
     // What a client sends next might be meant for the tunnel that it did not get.
     response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     response
+}
+
+/// A stream that fails once its bytes are used up, or when neither side has sent anything for a while.
+pub(crate) struct Metered<S> {
+    stream: S,
+    left: u64,
+    idle: Duration,
+    active: Timestamp,
+    alarm: BoxFuture<'static, ()>,
+    clock: Arc<dyn Clock>,
+}
+
+impl<S> Metered<S> {
+    pub(crate) fn new(stream: S, bytes: u64, idle: Duration, clock: Arc<dyn Clock>) -> Self {
+        Self { stream, left: bytes, idle, active: clock.steady(), alarm: clock.sleep(idle), clock }
+    }
+
+    /// Counts bytes that went through.
+    fn count(&mut self, bytes: usize) -> io::Result<()> {
+        self.active = self.clock.steady();
+        let left = self.left.checked_sub(u64::try_from(bytes).unwrap_or(u64::MAX));
+        self.left = left.unwrap_or(0);
+        left.map(|_| ()).ok_or_else(used_up)
+    }
+
+    /// Fails if nothing has happened for too long.
+    fn silent<T>(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<T>> {
+        while self.alarm.as_mut().poll(cx).is_ready() {
+            let silent = self.clock.steady().since(self.active);
+            if silent >= self.idle {
+                return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+            }
+            self.alarm = self.clock.sleep(self.idle.saturating_sub(silent));
+        }
+        Poll::Pending
+    }
+}
+
+fn used_up() -> io::Error {
+    io::Error::other("the connection has used its bytes")
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Metered<S> {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let before = buf.filled().len();
+        match Pin::new(&mut self.stream).poll_read(cx, buf) {
+            Poll::Ready(done) => Poll::Ready(done.and_then(|()| self.count(buf.filled().len() - before))),
+            Poll::Pending => self.silent(cx),
+        }
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Metered<S> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        if self.left == 0 {
+            return Poll::Ready(Err(used_up()));
+        }
+        let allowed = usize::try_from(self.left).unwrap_or(usize::MAX).min(buf.len());
+        match Pin::new(&mut self.stream).poll_write(cx, &buf[..allowed]) {
+            Poll::Ready(done) => Poll::Ready(done.and_then(|count| self.count(count).map(|()| count))),
+            Poll::Pending => self.silent(cx),
+        }
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
 }

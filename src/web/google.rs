@@ -1,17 +1,18 @@
 //! Gemini with Google's search: `POST /v1beta/models/MODEL:generateContent` with the tool `google_search`. It answers in
-//! words and names its sources. Google bills each query that the model makes (BI-16a).
+//! words and names its sources. Google bills each query that the model makes.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use ghost_config::plan::web::GooglePlan;
+use ghost_domain::text::{clip, shown};
 use ghost_domain::{Clock, Code, Money, Refusal};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::api::{self, Api};
-use super::query::{TITLE_MAX, check_query, wrong};
 use crate::client::Client;
+use crate::html;
+use crate::search::{Api, TITLE_MAX, check_query, key, wrong};
 
 /// The longest time of a call: the model searches and reads before it answers.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -61,7 +62,7 @@ impl Google {
         client: Client,
         clock: Arc<dyn Clock>,
     ) -> Result<Self, String> {
-        let key = api::key(&plan.api_key_env, env)?;
+        let key = key(&plan.api_key_env, env)?;
         Ok(Self { api: Api::new("gemini", &plan.base_url, Some(key), client, clock)?, plan: plan.clone() })
     }
 
@@ -108,8 +109,8 @@ impl Google {
                 .get("uri")
                 .and_then(Value::as_str)
                 .filter(|url| url.starts_with("https://") || url.starts_with("http://"))?;
-            let title = crate::html::line(web.get("title").and_then(Value::as_str).unwrap_or_default());
-            Some(Citation { title: ghost_domain::text::clip(&title, TITLE_MAX), url: url.to_owned() })
+            let title = html::line(web.get("title").and_then(Value::as_str).unwrap_or_default());
+            Some(Citation { title: clip(&title, TITLE_MAX), url: url.to_owned() })
         });
         let tokens =
             |field: &str| answer.pointer(&format!("/usageMetadata/{field}")).and_then(Value::as_u64).unwrap_or(0);
@@ -121,7 +122,7 @@ impl Google {
             let refused = answer.pointer("/promptFeedback/blockReason").is_some()
                 || matches!(reason, "SAFETY" | "PROHIBITED_CONTENT" | "BLOCKLIST" | "SPII" | "RECITATION");
             let code = if refused { Code::PolicyDenied } else { Code::ExecFailed };
-            let shown = ghost_domain::text::shown(reason, 60);
+            let shown = shown(reason, 60);
             return Err(Refusal::new(code, format!("gemini gave no answer: {shown}"))
                 .hint("ask in other words")
                 .details(json!({ "queries": count, "cost_usd": cost.usd() })));
