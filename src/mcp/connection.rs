@@ -24,9 +24,8 @@ use crate::exchange::{Exchange, Inputs, Timing};
 use crate::gate::{Gate, Guarded, Progress};
 use crate::http::transport;
 use crate::limits::{after, shown, until, within};
-use crate::lists::{self, Listing};
+use crate::lists::{self, Listing, Prompt, PromptDefinition, Resource};
 use crate::options::{CallOptions, Lifecycle, Link, Options};
-use crate::resources::{self, Prompt, PromptDefinition, Resource};
 use crate::streams::Lines;
 use crate::tools::{Definition, definitions};
 
@@ -95,7 +94,7 @@ impl Connection {
     /// # Errors
     /// If a page of the list cannot be read.
     pub async fn tools(&self) -> Result<Listing<Definition>, CallError> {
-        lists::read(&self.exchange, &lists::TOOLS, definitions).await
+        lists::list(&self.exchange, true, &lists::TOOLS, definitions).await
     }
 
     /// Calls the tool `name`. `progress` gets what the server reports, in order, growing, and never after the end.
@@ -130,10 +129,7 @@ impl Connection {
     /// # Errors
     /// If a page of the list cannot be read.
     pub async fn resources(&self) -> Result<Listing<Resource>, CallError> {
-        if !self.server.has_resources {
-            return Ok(Listing::none());
-        }
-        lists::read(&self.exchange, &lists::RESOURCES, resources::resources).await
+        lists::list(&self.exchange, self.server.has_resources, &lists::RESOURCES, lists::resources).await
     }
 
     /// The content of the resource at `uri`, and whether something was left out to keep `Limits::read_bytes`.
@@ -141,7 +137,7 @@ impl Connection {
     /// # Errors
     /// If there is no content.
     pub async fn read_resource(&self, uri: &str) -> Result<(Vec<Block>, bool), CallError> {
-        resources::read(&self.exchange, uri).await
+        lists::resource(&self.exchange, uri).await
     }
 
     /// The prompts of the server, as far as they can be used. None if it says that it has none.
@@ -149,10 +145,7 @@ impl Connection {
     /// # Errors
     /// If a page of the list cannot be read.
     pub async fn prompts(&self) -> Result<Listing<PromptDefinition>, CallError> {
-        if !self.server.has_prompts {
-            return Ok(Listing::none());
-        }
-        lists::read(&self.exchange, &lists::PROMPTS, resources::prompts).await
+        lists::list(&self.exchange, self.server.has_prompts, &lists::PROMPTS, lists::prompts).await
     }
 
     /// The prompt `name` with `arguments` filled in.
@@ -160,7 +153,7 @@ impl Connection {
     /// # Errors
     /// If there is no prompt.
     pub async fn get_prompt(&self, name: &str, arguments: Map<String, Value>) -> Result<Prompt, CallError> {
-        resources::get(&self.exchange, name, arguments).await
+        lists::prompt(&self.exchange, name, arguments).await
     }
 
     /// Completes when the tools changed since the last time it did, as far as the server reports it. For one caller

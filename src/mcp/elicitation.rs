@@ -13,11 +13,10 @@ use rmcp::model::{
 };
 use rmcp::service::RequestContext;
 use rmcp::{ClientHandler, ErrorData, RoleClient};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::error::Closing;
-use crate::limits::{Limits, within};
-use crate::schema::check_schema;
+use crate::limits::{Limits, check_schema, within};
 
 /// A question of a server. Its texts are from the server.
 #[derive(Clone, Debug, PartialEq)]
@@ -44,6 +43,17 @@ pub enum Answer {
     Cancel,
 }
 
+impl Answer {
+    /// The answer in the form of the protocol.
+    pub(crate) fn json(self) -> Value {
+        match self {
+            Self::Accept(content) => json!({ "action": "accept", "content": content }),
+            Self::Decline => json!({ "action": "decline" }),
+            Self::Cancel => json!({ "action": "cancel" }),
+        }
+    }
+}
+
 /// Who answers the questions of a server.
 #[async_trait]
 pub trait ElicitationHandler: Send + Sync + 'static {
@@ -61,25 +71,6 @@ pub(crate) struct Asker {
     limits: Limits,
     /// Questions that wait for an answer.
     open: Arc<AtomicUsize>,
-}
-
-/// The answer in the form of the protocol.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Reply {
-    Accept(Map<String, Value>),
-    Decline,
-    Cancel,
-}
-
-impl Reply {
-    /// The JSON of the answer.
-    pub(crate) fn json(self) -> Value {
-        match self {
-            Self::Accept(content) => json!({ "action": "accept", "content": content }),
-            Self::Decline => json!({ "action": "decline" }),
-            Self::Cancel => json!({ "action": "cancel" }),
-        }
-    }
 }
 
 /// Counts a question as long as it waits.
@@ -103,11 +94,11 @@ impl Asker {
 
     /// The answer to the question in `params` (the parameters of `elicitation/create`). A question in another form
     /// than a flat object is declined. The handler is asked again while its answer does not fit.
-    pub(crate) async fn ask(&self, params: &Value, call: Option<Arc<str>>) -> Reply {
+    pub(crate) async fn ask(&self, params: &Value, call: Option<Arc<str>>) -> Answer {
         let is_form = params.get("mode").and_then(Value::as_str).is_none_or(|mode| mode == "form");
-        let Some(schema) = params.get("requestedSchema").filter(|_| is_form) else { return Reply::Decline };
+        let Some(schema) = params.get("requestedSchema").filter(|_| is_form) else { return Answer::Decline };
         if check_schema(schema).is_err() {
-            return Reply::Decline;
+            return Answer::Decline;
         }
         self.open.fetch_add(1, Ordering::Relaxed);
         let _open = Open(Arc::clone(&self.open));
@@ -124,15 +115,15 @@ impl Asker {
                     fill(schema, &mut content);
                     match problem(schema, &content) {
                         Some(problem) => question.problem = Some(problem),
-                        None => return Reply::Accept(content),
+                        None => return Answer::Accept(content.into()),
                     }
                 }
                 Some(Answer::Accept(_)) => question.problem = Some("the answer is no object".to_owned()),
-                Some(Answer::Decline) => return Reply::Decline,
-                Some(Answer::Cancel) | None => return Reply::Cancel,
+                Some(refused) => return refused,
+                None => return Answer::Cancel,
             }
         }
-        Reply::Cancel
+        Answer::Cancel
     }
 }
 
@@ -195,12 +186,12 @@ pub(crate) struct Handler {
 
 impl Handler {
     /// The answer to a question. The server may take it back, and the connection may end.
-    async fn reply(&self, params: &Value, context: &RequestContext<RoleClient>) -> Result<Reply, ErrorData> {
+    async fn reply(&self, params: &Value, context: &RequestContext<RoleClient>) -> Result<Answer, ErrorData> {
         let Some(asker) = &self.asker else { return Err(refused("elicitation/create")) };
         Ok(tokio::select! {
             biased;
-            _ = self.closing.wait() => Reply::Cancel,
-            () = context.ct.cancelled() => Reply::Cancel,
+            _ = self.closing.wait() => Answer::Cancel,
+            () = context.ct.cancelled() => Answer::Cancel,
             reply = asker.ask(params, self.calls.only()) => reply,
         })
     }
@@ -235,9 +226,9 @@ impl ClientHandler for Handler {
     ) -> Result<ElicitResult, ErrorData> {
         let params = serde_json::to_value(request).unwrap_or_default();
         Ok(match self.reply(&params, &context).await? {
-            Reply::Accept(content) => ElicitResult::new(ElicitationAction::Accept).with_content(content.into()),
-            Reply::Decline => ElicitResult::new(ElicitationAction::Decline),
-            Reply::Cancel => ElicitResult::new(ElicitationAction::Cancel),
+            Answer::Accept(content) => ElicitResult::new(ElicitationAction::Accept).with_content(content),
+            Answer::Decline => ElicitResult::new(ElicitationAction::Decline),
+            Answer::Cancel => ElicitResult::new(ElicitationAction::Cancel),
         })
     }
 

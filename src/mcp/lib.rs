@@ -17,8 +17,6 @@ mod incoming;
 mod limits;
 mod lists;
 mod options;
-mod resources;
-mod schema;
 mod streams;
 mod tools;
 
@@ -28,11 +26,11 @@ pub use elicitation::{Answer, Elicitation, ElicitationHandler};
 pub use error::{CallError, ClosedReason, OpenError};
 pub use gate::Progress;
 pub use http::{HttpClient, HttpClientError};
-pub use limits::Limits;
-pub use lists::{ListEnd, Listing, Skipped};
+pub use limits::{Limits, SCHEMA_BYTES_MAX, SCHEMA_DEPTH_MAX, SchemaProblem, check_schema};
+pub use lists::{
+    ListEnd, Listing, NAME_MAX, Prompt, PromptArgument, PromptDefinition, PromptMessage, Resource, Skipped,
+};
 pub use options::{CallOptions, Lifecycle, Link, Options};
-pub use resources::{Prompt, PromptArgument, PromptDefinition, PromptMessage, Resource};
-pub use schema::{SCHEMA_BYTES_MAX, SCHEMA_DEPTH_MAX, SchemaProblem, check_schema};
 pub use tools::{
-    Annotations, Definition, GHOST_NAME_MAX, GhostNames, HASH_LENGTH, NAME_MAX, ghost_name, ghost_names, is_tool_name,
+    Annotations, Definition, GHOST_NAME_MAX, GhostNames, HASH_LENGTH, ghost_name, ghost_names, is_tool_name,
 };

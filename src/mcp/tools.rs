@@ -5,11 +5,9 @@ use std::collections::{BTreeMap, HashMap};
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 
-use crate::lists::{Skipped, sorted};
-use crate::schema::check_schema;
+use crate::limits::check_schema;
+use crate::lists::{NAME_MAX, Skipped, sorted};
 
-/// Longest name of a tool, in bytes.
-pub const NAME_MAX: usize = 128;
 /// Length of [`Definition::hash`], in characters.
 pub const HASH_LENGTH: usize = 64;
 /// Largest title, in bytes.
@@ -51,7 +49,7 @@ impl Definition {
     #[must_use]
     pub fn hash(&self) -> String {
         let annotations = &self.annotations;
-        sha256(&canonical(&json!({
+        sha256(json!({
             "name": self.name,
             "title": self.title,
             "description": self.description,
@@ -62,7 +60,7 @@ impl Definition {
                 "idempotentHint": annotations.idempotent,
                 "openWorldHint": annotations.open_world,
             },
-        })))
+        }))
     }
 }
 
@@ -133,47 +131,10 @@ fn annotations(entry: Option<&Value>) -> Annotations {
     }
 }
 
-/// The JSON of `value` without spaces and with sorted keys.
-pub(crate) fn canonical(value: &Value) -> String {
-    let mut text = String::new();
-    write(value, &mut text);
-    text
-}
-
-/// The SHA-256 of `text` in hexadecimal digits.
-pub(crate) fn sha256(text: &str) -> String {
-    hex::encode(Sha256::digest(text.as_bytes()))
-}
-
-/// The parser of JSON bounds the depth, and so the recursion.
-fn write(value: &Value, text: &mut String) {
-    match value {
-        Value::Object(object) => {
-            let mut entries: Vec<_> = object.iter().collect();
-            entries.sort_unstable_by_key(|(key, _)| key.as_str());
-            text.push('{');
-            for (index, (key, value)) in entries.into_iter().enumerate() {
-                if index > 0 {
-                    text.push(',');
-                }
-                text.push_str(&Value::from(key.as_str()).to_string());
-                text.push(':');
-                write(value, text);
-            }
-            text.push('}');
-        }
-        Value::Array(items) => {
-            text.push('[');
-            for (index, item) in items.iter().enumerate() {
-                if index > 0 {
-                    text.push(',');
-                }
-                write(item, text);
-            }
-            text.push(']');
-        }
-        scalar => text.push_str(&scalar.to_string()),
-    }
+/// The SHA-256, in hexadecimal digits, of the JSON of `value` without spaces and with sorted keys.
+fn sha256(mut value: Value) -> String {
+    value.sort_all_objects();
+    hex::encode(Sha256::digest(value.to_string()))
 }
 
 /// Longest name, in bytes.
@@ -221,15 +182,10 @@ pub fn ghost_names<'a>(names: impl IntoIterator<Item = &'a str>) -> GhostNames {
         }
     }
     for (short, mut servers) in all {
-        match (servers.pop(), servers.is_empty()) {
-            (Some(only), true) => {
-                result.names.insert(short, only);
-            }
-            (Some(last), false) => {
-                servers.push(last);
-                result.clashes.insert(short, servers);
-            }
-            (None, _) => {}
+        if servers.len() > 1 {
+            result.clashes.insert(short, servers);
+        } else {
+            result.names.extend(servers.pop().map(|only| (short, only)));
         }
     }
     result
@@ -323,19 +279,23 @@ mod definition_tests {
 }
 
 #[cfg(test)]
-mod canonical_tests {
+mod hash_tests {
     use super::*;
-    use serde_json::json;
 
     #[test]
     fn the_order_of_keys_does_not_matter_and_the_order_of_items_does() {
-        let text = canonical(&json!({"b": [2, 1], "a": {"y": "\"", "x": null}}));
-        assert_eq!(text, r#"{"a":{"x":null,"y":"\""},"b":[2,1]}"#);
+        let hash = |json: &str| sha256(serde_json::from_str(json).unwrap());
+        let sorted = hash(r#"{"a":{"x":null,"y":"\""},"b":[2,1]}"#);
+        assert_eq!(hash(r#"{ "b": [2, 1], "a": {"y": "\"", "x": null} }"#), sorted);
+        assert_ne!(hash(r#"{"a":{"x":null,"y":"\""},"b":[1,2]}"#), sorted);
     }
 
     #[test]
     fn the_hash_is_the_one_of_the_standard() {
-        assert_eq!(sha256("abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+        // Of `"abc"` and of `{"a":{"x":null,"y":"\""},"b":[2,1]}`, by sha256sum.
+        assert_eq!(sha256(json!("abc")), "6cc43f858fbb763301637b5af970e2a46b46f461f27e5a0f41e009c59b827b25");
+        let value = json!({"b": [2, 1], "a": {"y": "\"", "x": null}});
+        assert_eq!(sha256(value), "f22bdca829b7439efc04a108164e9dd12b791e7747f6542fae96b23809d8cb08");
     }
 }
 
