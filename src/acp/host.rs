@@ -3,6 +3,7 @@
 //! A host must never trust the agent's words: titles, kinds and locations are claims, and so are tokens and costs.
 
 use async_trait::async_trait;
+pub use ghost_coding::Usage as Tokens;
 use ghost_coding::text::one_line;
 use serde_json::Value;
 use thiserror::Error;
@@ -246,19 +247,6 @@ pub struct Usage {
     pub cost: Option<Cost>,
 }
 
-/// Tokens, as the agent counts them: with some agents, `input` includes those that were read from a cache.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tokens {
-    /// Tokens of the input.
-    pub input: u64,
-    /// Tokens that the model wrote.
-    pub output: u64,
-    /// Tokens of the input that were read from a cache.
-    pub cache_read: u64,
-    /// Tokens of the input that were written to a cache.
-    pub cache_write: u64,
-}
-
 /// The context window, in tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Context {
@@ -289,23 +277,17 @@ impl Usage {
     }
 }
 
-impl Tokens {
-    /// The tokens in a `usage` object, if it has any of the known fields.
-    pub(crate) fn read(usage: &Value) -> Option<Self> {
-        let field = |names: &[&str]| names.iter().find_map(|name| usage.get(name)?.as_u64());
-        let input = field(&["inputTokens", "input_tokens"]);
-        let output = field(&["outputTokens", "output_tokens"]);
-        let cache_read = field(&["cachedReadTokens", "cached_read_tokens", "cacheReadTokens"]);
-        let cache_write = field(&["cachedWriteTokens", "cached_write_tokens", "cacheWriteTokens"]);
-        input.or(output).or(cache_read).or(cache_write)?;
-        let or_zero = Option::unwrap_or_default;
-        Some(Self {
-            input: or_zero(input),
-            output: or_zero(output),
-            cache_read: or_zero(cache_read),
-            cache_write: or_zero(cache_write),
-        })
-    }
+/// The tokens in a `usage` object, if it has any of the known fields.
+pub(crate) fn tokens_in(usage: &Value) -> Option<Tokens> {
+    let field = |names: &[&str]| names.iter().find_map(|name| usage.get(name)?.as_u64());
+    let found = [
+        field(&["inputTokens", "input_tokens"]),
+        field(&["outputTokens", "output_tokens"]),
+        field(&["cachedReadTokens", "cached_read_tokens", "cacheReadTokens"]),
+        field(&["cachedWriteTokens", "cached_write_tokens", "cacheWriteTokens"]),
+    ];
+    let [input, output, cache_read, cache_write] = found.map(Option::unwrap_or_default);
+    found.iter().any(Option::is_some).then_some(Tokens { input, output, cache_read, cache_write })
 }
 
 #[cfg(test)]
@@ -316,10 +298,10 @@ mod tests {
     #[test]
     fn tokens_are_read_under_both_spellings_and_nonsense_is_no_usage() {
         let expected = Some(Tokens { input: 1, output: 2, cache_read: 3, cache_write: 0 });
-        assert_eq!(Tokens::read(&json!({"inputTokens": 1, "outputTokens": 2, "cachedReadTokens": 3})), expected);
-        assert_eq!(Tokens::read(&json!({"input_tokens": 1, "output_tokens": 2, "cached_read_tokens": 3})), expected);
+        assert_eq!(tokens_in(&json!({"inputTokens": 1, "outputTokens": 2, "cachedReadTokens": 3})), expected);
+        assert_eq!(tokens_in(&json!({"input_tokens": 1, "output_tokens": 2, "cached_read_tokens": 3})), expected);
         for nonsense in [json!(null), json!(7), json!([]), json!({"outputTokens": -1}), json!({"outputTokens": "2"})] {
-            assert_eq!(Tokens::read(&nonsense), None);
+            assert_eq!(tokens_in(&nonsense), None);
         }
     }
 }

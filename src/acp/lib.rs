@@ -7,7 +7,6 @@
 //! terminal or a person other than through the [`Host`].
 
 mod calls;
-mod flow;
 mod handlers;
 mod host;
 mod outcome;

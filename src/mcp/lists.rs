@@ -71,12 +71,15 @@ pub(crate) const PROMPTS: List = List {
     request: |params| ClientRequest::ListPromptsRequest(ListPromptsRequest::with_param(params)),
 };
 
+/// The entries that can be used, and the others.
+pub(crate) type Sorted<T> = (Vec<T>, Vec<Skipped>);
+
 /// Reads the pages of `list`, and its entries with `sort`. Nothing is read of a server that says that it has none.
 pub(crate) async fn list<T>(
     exchange: &Exchange,
     is_there: bool,
     list: &List,
-    sort: fn(Vec<Value>) -> (Vec<T>, Vec<Skipped>),
+    sort: fn(Vec<Value>) -> Sorted<T>,
 ) -> Result<Listing<T>, CallError> {
     let (entries, end) = if is_there { entries(exchange, list).await? } else { (Vec::new(), ListEnd::Complete) };
     let (items, skipped) = sort(entries);
@@ -84,7 +87,7 @@ pub(crate) async fn list<T>(
 }
 
 /// The entries that `read` can use, and the others with the reason that it gives.
-pub(crate) fn sorted<T>(entries: Vec<Value>, read: impl Fn(Value) -> Result<T, String>) -> (Vec<T>, Vec<Skipped>) {
+pub(crate) fn sorted<T>(entries: Vec<Value>, read: impl Fn(Value) -> Result<T, String>) -> Sorted<T> {
     let (mut items, mut skipped) = (Vec::new(), Vec::new());
     for entry in entries {
         let name = shown(entry.get("name").and_then(Value::as_str).unwrap_or_default());
@@ -153,7 +156,7 @@ pub struct Resource {
 }
 
 /// The resources that can be used, and the others with a reason.
-pub(crate) fn resources(entries: Vec<Value>) -> (Vec<Resource>, Vec<Skipped>) {
+pub(crate) fn resources(entries: Vec<Value>) -> Sorted<Resource> {
     sorted(entries, |entry| {
         let fields = entry.as_object().filter(|fields| uri_of(fields).is_some_and(|uri| uri.len() <= URI_MAX));
         let fields = fields.ok_or_else(|| format!("it has no `uri` of at most {URI_MAX} bytes"))?;
@@ -238,7 +241,7 @@ pub struct PromptMessage {
 }
 
 /// The prompts that can be used, and the others with a reason.
-pub(crate) fn prompts(entries: Vec<Value>) -> (Vec<PromptDefinition>, Vec<Skipped>) {
+pub(crate) fn prompts(entries: Vec<Value>) -> Sorted<PromptDefinition> {
     sorted(entries, |entry| {
         let name = entry.as_object().and_then(|fields| word(fields, "name")).unwrap_or_default();
         match entry.as_object() {

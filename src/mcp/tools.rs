@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 
 use crate::limits::check_schema;
-use crate::lists::{NAME_MAX, Skipped, sorted};
+use crate::lists::{NAME_MAX, Sorted, sorted};
 
 /// Length of [`Definition::hash`], in characters.
 pub const HASH_LENGTH: usize = 64;
@@ -74,7 +74,7 @@ pub fn is_tool_name(name: &str) -> bool {
 
 /// The tools that can be used, and the others with a reason. Of tools with the same name none is used: nobody could
 /// say which one a call reaches.
-pub(crate) fn definitions(entries: Vec<Value>) -> (Vec<Definition>, Vec<Skipped>) {
+pub(crate) fn definitions(entries: Vec<Value>) -> Sorted<Definition> {
     let mut count: HashMap<String, usize> = HashMap::new();
     for name in entries.iter().filter_map(name_of) {
         *count.entry(name.to_owned()).or_default() += 1;
@@ -273,7 +273,7 @@ mod definition_tests {
         single["name"] = json!("single");
         let (tools, skipped) = definitions(vec![tool(), single, other]);
         assert_eq!(tools.iter().map(|tool| tool.name.as_str()).collect::<Vec<_>>(), ["single"]);
-        let twice = Skipped { name: "files.read".to_owned(), why: "2 tools have this name".to_owned() };
+        let twice = crate::lists::Skipped { name: "files.read".to_owned(), why: "2 tools have this name".to_owned() };
         assert_eq!(skipped, [twice.clone(), twice]);
     }
 }
