@@ -10,19 +10,18 @@ use std::marker::PhantomData;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserialize, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
+/// A value of JSON that is no object and no list.
+pub(crate) enum Scalar<'de> {
+    Text(Cow<'de, str>),
+    Number(u64),
+    Decimal(f64),
+    Flag(bool),
+}
+
 /// A type that is read from any JSON. Without a method for some kind of value, that kind gives the
 /// default.
 pub(crate) trait Loose<'de>: Default {
-    fn text(_text: Cow<'de, str>) -> Self {
-        Self::default()
-    }
-    fn number(_number: u64) -> Self {
-        Self::default()
-    }
-    fn decimal(number: f64) -> Self {
-        whole(number).map(Self::number).unwrap_or_default()
-    }
-    fn flag(_flag: bool) -> Self {
+    fn scalar(_: Scalar<'de>) -> Self {
         Self::default()
     }
     fn object<A: MapAccess<'de>>(mut map: A) -> Result<Self, A::Error> {
@@ -45,22 +44,22 @@ impl<'de, T: Loose<'de>> Visitor<'de> for Anything<T> {
         f.write_str("any value")
     }
     fn visit_borrowed_str<E>(self, text: &'de str) -> Result<T, E> {
-        Ok(T::text(Cow::Borrowed(text)))
+        Ok(T::scalar(Scalar::Text(Cow::Borrowed(text))))
     }
     fn visit_str<E>(self, text: &str) -> Result<T, E> {
-        Ok(T::text(Cow::Owned(text.to_owned())))
+        Ok(T::scalar(Scalar::Text(Cow::Owned(text.to_owned()))))
     }
     fn visit_u64<E>(self, number: u64) -> Result<T, E> {
-        Ok(T::number(number))
+        Ok(T::scalar(Scalar::Number(number)))
     }
     fn visit_i64<E>(self, number: i64) -> Result<T, E> {
-        Ok(u64::try_from(number).map(T::number).unwrap_or_default())
+        Ok(u64::try_from(number).map(|number| T::scalar(Scalar::Number(number))).unwrap_or_default())
     }
     fn visit_f64<E>(self, number: f64) -> Result<T, E> {
-        Ok(T::decimal(number))
+        Ok(T::scalar(Scalar::Decimal(number)))
     }
     fn visit_bool<E>(self, flag: bool) -> Result<T, E> {
-        Ok(T::flag(flag))
+        Ok(T::scalar(Scalar::Flag(flag)))
     }
     fn visit_unit<E>(self) -> Result<T, E> {
         Ok(T::default())
@@ -85,7 +84,7 @@ macro_rules! read_loosely {
         }
     };
     ($name:ident<T>) => {
-        impl<'de, T: ::serde::Deserialize<'de>> ::serde::Deserialize<'de> for $name<T> {
+        impl<'de, T: ::serde::Deserialize<'de> + Default> ::serde::Deserialize<'de> for $name<T> {
             read_loosely!(in $name<T>);
         }
     };
@@ -103,8 +102,8 @@ pub(crate) struct Text<'a>(Option<Cow<'a, str>>);
 read_loosely!(Text<'a>);
 
 impl<'de> Loose<'de> for Text<'de> {
-    fn text(text: Cow<'de, str>) -> Self {
-        Self(Some(text))
+    fn scalar(value: Scalar<'de>) -> Self {
+        Self(if let Scalar::Text(text) = value { Some(text) } else { None })
     }
 }
 
@@ -131,12 +130,13 @@ pub(crate) struct Number(pub(crate) Option<u64>);
 read_loosely!(Number);
 
 impl<'de> Loose<'de> for Number {
-    fn number(number: u64) -> Self {
-        Self(Some(number))
-    }
-    fn text(text: Cow<'de, str>) -> Self {
-        let text = text.trim();
-        Self(text.parse().ok().or_else(|| whole(text.parse().ok()?)))
+    fn scalar(value: Scalar<'de>) -> Self {
+        Self(match value {
+            Scalar::Number(number) => Some(number),
+            Scalar::Decimal(number) => whole(number),
+            Scalar::Text(text) => text.trim().parse().ok().or_else(|| whole(text.trim().parse().ok()?)),
+            Scalar::Flag(_) => None,
+        })
     }
 }
 
@@ -154,11 +154,12 @@ read_loosely!(Amount);
 impl<'de> Loose<'de> for Amount {
     // Amounts of money are far below 2^53.
     #[allow(clippy::cast_precision_loss)]
-    fn number(number: u64) -> Self {
-        Self(Some(number as f64))
-    }
-    fn decimal(number: f64) -> Self {
-        Self(Some(number).filter(|number| number.is_finite() && *number >= 0.0))
+    fn scalar(value: Scalar<'de>) -> Self {
+        Self(match value {
+            Scalar::Number(number) => Some(number as f64),
+            Scalar::Decimal(number) => Some(number).filter(|number| number.is_finite() && *number >= 0.0),
+            Scalar::Text(_) | Scalar::Flag(_) => None,
+        })
     }
 }
 
@@ -168,43 +169,32 @@ pub(crate) struct Flag(pub(crate) bool);
 read_loosely!(Flag);
 
 impl<'de> Loose<'de> for Flag {
-    fn flag(flag: bool) -> Self {
-        Self(flag)
-    }
-    fn text(text: Cow<'de, str>) -> Self {
-        Self(text == "true")
+    fn scalar(value: Scalar<'de>) -> Self {
+        Self(match value {
+            Scalar::Flag(flag) => flag,
+            Scalar::Text(text) => text == "true",
+            Scalar::Number(_) | Scalar::Decimal(_) => false,
+        })
     }
 }
 
-/// Whether there is a value of any kind other than null.
+/// Whether there is a text, a truth value or a number that is not negative.
 #[derive(Debug, Default)]
 pub(crate) struct Present(pub(crate) bool);
 read_loosely!(Present);
 
 impl<'de> Loose<'de> for Present {
-    fn text(_text: Cow<'de, str>) -> Self {
-        Self(true)
-    }
-    fn number(_number: u64) -> Self {
-        Self(true)
-    }
-    fn flag(_flag: bool) -> Self {
-        Self(true)
+    fn scalar(value: Scalar<'de>) -> Self {
+        Self(!matches!(value, Scalar::Decimal(number) if whole(number).is_none()))
     }
 }
 
 /// An object, if the value is one.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Object<T>(pub(crate) Option<T>);
 read_loosely!(Object<T>);
 
-impl<T> Default for Object<T> {
-    fn default() -> Self {
-        Self(None)
-    }
-}
-
-impl<'de, T: Deserialize<'de>> Loose<'de> for Object<T> {
+impl<'de, T: Deserialize<'de> + Default> Loose<'de> for Object<T> {
     fn object<A: MapAccess<'de>>(map: A) -> Result<Self, A::Error> {
         T::deserialize(MapAccessDeserializer::new(map)).map(|object| Self(Some(object)))
     }
@@ -214,17 +204,11 @@ impl<'de, T: Deserialize<'de>> Loose<'de> for Object<T> {
 const MAX_ELEMENTS: usize = 64;
 
 /// The first elements of a list, if the value is one.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct List<T>(pub(crate) Vec<T>);
 read_loosely!(List<T>);
 
-impl<T> Default for List<T> {
-    fn default() -> Self {
-        Self(Vec::new())
-    }
-}
-
-impl<'de, T: Deserialize<'de>> Loose<'de> for List<T> {
+impl<'de, T: Deserialize<'de> + Default> Loose<'de> for List<T> {
     fn list<A: SeqAccess<'de>>(mut list: A) -> Result<Self, A::Error> {
         let mut elements = Vec::new();
         while elements.len() < MAX_ELEMENTS {
@@ -242,8 +226,8 @@ pub(crate) struct Failure(pub(crate) Option<String>);
 read_loosely!(Failure);
 
 impl<'de> Loose<'de> for Failure {
-    fn text(text: Cow<'de, str>) -> Self {
-        Self(Some(text.into_owned()).filter(|text| !text.is_empty()))
+    fn scalar(value: Scalar<'de>) -> Self {
+        Self(Text::scalar(value).get().map(str::to_owned))
     }
     fn object<A: MapAccess<'de>>(mut map: A) -> Result<Self, A::Error> {
         let mut message = None;

@@ -1,12 +1,10 @@
 //! What is known of a run so far. The formats fill it; the summary is made of it.
 
-use std::borrow::Cow;
-
 use serde::de::{IgnoredAny, MapAccess};
 
 use crate::collector::{Collector, Effect};
 use crate::doubts::Doubts;
-use crate::fields::{Loose, Stats, Text, Usage, read_loosely};
+use crate::fields::{Loose, Scalar, Stats, Text, Usage, read_loosely};
 use crate::text::{cut_middle, first_line, one_line};
 
 /// How much of a message or a result is kept.
@@ -262,10 +260,12 @@ impl<'de> Loose<'de> for Args<'de> {
     }
 
     // Some calls have their arguments as JSON in a text.
-    fn text(text: Cow<'de, str>) -> Self {
-        match text.starts_with('{') {
-            true => serde_json::from_str::<Args<'_>>(&text).map(Args::into_owned).unwrap_or_default(),
-            false => Self::default(),
+    fn scalar(value: Scalar<'de>) -> Self {
+        match value {
+            Scalar::Text(text) if text.starts_with('{') => {
+                serde_json::from_str::<Args<'_>>(&text).map(Args::into_owned).unwrap_or_default()
+            }
+            _ => Self::default(),
         }
     }
 }

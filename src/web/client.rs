@@ -24,7 +24,7 @@ use tower::Service;
 use url::{Host, Url};
 
 use crate::body::too_large;
-use crate::dial::{Dialer, borrowed, within};
+use crate::dial::{Dialer, borrowed, slow, within};
 use crate::requests::shown_url;
 
 /// The longest time to connect, with the handshake of TLS.
@@ -134,7 +134,7 @@ impl Client {
             Some(Ok(answer)) => answer,
             Some(Err(error)) if error.is_connect() => return Err(failed(url, &error)),
             Some(Err(error)) => return Err(sent(failed(url, &error))),
-            None => return Err(sent(silent(url))),
+            None => return Err(sent(slow(&shown_url(url)))),
         };
         let (head, mut body) = answer.into_parts();
         let declared = head.headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
@@ -146,7 +146,7 @@ impl Client {
         let mut bytes = Vec::new();
         loop {
             match within(&*self.clock, bounds.idle, body.frame()).await {
-                None => return Err(sent(silent(url))),
+                None => return Err(sent(slow(&shown_url(url)))),
                 Some(None) => break,
                 Some(Some(Err(error))) => return Err(sent(failed(url, &error))),
                 Some(Some(Ok(frame))) => {
@@ -160,11 +160,6 @@ impl Client {
         }
         Ok(Reply { status: head.status.as_u16(), headers: head.headers, body: bytes })
     }
-}
-
-fn silent(url: &Url) -> Refusal {
-    Refusal::new(Code::Timeout, format!("{} did not answer in time", shown_url(url)))
-        .hint("try again later, or another source")
 }
 
 /// The refusal of a request that may have had an effect.

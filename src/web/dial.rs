@@ -133,7 +133,8 @@ fn unreachable(place: &str, error: &io::Error) -> Refusal {
         .hint("check the address, or try again later")
 }
 
-fn slow(place: &str) -> Refusal {
+/// The refusal of a host that says nothing.
+pub(crate) fn slow(place: &str) -> Refusal {
     Refusal::new(Code::Timeout, format!("{place} did not answer in time")).hint("try again later, or another source")
 }
 

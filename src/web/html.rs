@@ -11,7 +11,7 @@ use html5gum::emitters::callback::{CallbackEmitter, CallbackEvent};
 use html5gum::{Span, Tokenizer};
 use url::Url;
 
-use self::writer::Writer;
+use self::writer::{CODE, STRONG, Writer};
 
 /// Characters of a title.
 const TITLE_MAX: usize = 300;
@@ -167,8 +167,8 @@ impl Reader {
             "hr" => writer.rule(),
             "a" => writer.open_link(tag.value(b"href")),
             "img" => writer.image(tag.value(b"alt"), tag.value(b"src")),
-            "strong" | "b" => writer.open_strong(),
-            "code" | "kbd" => writer.open_code(),
+            "strong" | "b" => writer.open_inline(STRONG),
+            "code" | "kbd" => writer.open_inline(CODE),
             "table" => writer.open_table(),
             "tr" => writer.open_row(),
             "td" | "th" => writer.open_cell(),
@@ -198,8 +198,8 @@ impl Reader {
             "blockquote" => writer.close_quote(),
             "pre" => writer.close_pre(),
             "a" => writer.close_link(),
-            "strong" | "b" => writer.close_strong(),
-            "code" | "kbd" => writer.close_code(),
+            "strong" | "b" => writer.close_inline(STRONG),
+            "code" | "kbd" => writer.close_inline(CODE),
             "table" => writer.close_table(),
             "tr" => writer.close_row(),
             name => {

@@ -9,6 +9,11 @@ const CELLS_MAX: usize = 64;
 /// Bytes of a link's address.
 const LINK_MAX: usize = 2_000;
 
+/// The inline marks, and the places of two of them.
+const INLINE: [&str; 2] = ["**", "`"];
+pub(super) const STRONG: usize = 0;
+pub(super) const CODE: usize = 1;
+
 /// An open link: where its text begins, and where it leads.
 struct Link {
     at: usize,
@@ -40,9 +45,8 @@ pub(super) struct Writer {
     row: Option<usize>,
     /// Whether that table has a row already.
     has_row: bool,
-    /// Whether an inline mark is open, by mark.
-    strong: bool,
-    code: bool,
+    /// Which of [`INLINE`] are open.
+    inline: [bool; 2],
 }
 
 impl Writer {
@@ -74,11 +78,8 @@ impl Writer {
     }
 
     fn end_marks(&mut self) {
-        for (open, mark) in [(std::mem::take(&mut self.strong), "**"), (std::mem::take(&mut self.code), "`")] {
-            if open {
-                self.end_mark(mark);
-            }
-        }
+        self.close_inline(STRONG);
+        self.close_inline(CODE);
     }
 
     /// Begins a line or a space if one is due.
@@ -121,18 +122,6 @@ impl Writer {
     fn mark(&mut self, mark: &str) {
         if self.marks {
             self.put(mark);
-        }
-    }
-
-    /// Ends an inline mark; one without content goes away.
-    fn end_mark(&mut self, mark: &str) {
-        if !self.marks {
-            return;
-        }
-        if self.out.ends_with(mark) {
-            self.out.truncate(self.out.len() - mark.len());
-        } else {
-            self.out.push_str(mark);
         }
     }
 
@@ -229,29 +218,22 @@ impl Writer {
         }
     }
 
-    pub(super) fn open_strong(&mut self) {
-        if self.pre == 0 && !self.strong {
-            self.mark("**");
-            self.strong = self.marks;
+    pub(super) fn open_inline(&mut self, mark: usize) {
+        if self.pre == 0 && !self.inline[mark] {
+            self.mark(INLINE[mark]);
+            self.inline[mark] = self.marks;
         }
     }
 
-    pub(super) fn close_strong(&mut self) {
-        if std::mem::take(&mut self.strong) {
-            self.end_mark("**");
+    /// Ends an inline mark if it is open; one without content goes away.
+    pub(super) fn close_inline(&mut self, mark: usize) {
+        if !std::mem::take(&mut self.inline[mark]) {
+            return;
         }
-    }
-
-    pub(super) fn open_code(&mut self) {
-        if self.pre == 0 && !self.code {
-            self.mark("`");
-            self.code = self.marks;
-        }
-    }
-
-    pub(super) fn close_code(&mut self) {
-        if std::mem::take(&mut self.code) {
-            self.end_mark("`");
+        if self.out.ends_with(INLINE[mark]) {
+            self.out.truncate(self.out.len() - INLINE[mark].len());
+        } else {
+            self.out.push_str(INLINE[mark]);
         }
     }
 
