@@ -13,7 +13,7 @@ use ghost_coding::text::{cut_middle, one_line, prefix_bytes};
 use ghost_coding::{CALL_ID_MAX, CALLS_MAX, Collector, Effect};
 use serde_json::Value;
 
-use crate::host::{Action, Choice, ChoiceKind, Permission, PermissionAsk};
+use crate::host::{Action, Permission, PermissionAsk};
 use crate::task::{ITEMS_MAX, RAW_INPUT_MAX};
 
 /// The longest title, in characters.
@@ -229,16 +229,6 @@ const PATH_CHARS: usize = 400;
 /// The question about `call`.
 pub(crate) fn question(call: Call, options: &[PermissionOption]) -> PermissionAsk {
     let (raw_input, raw_input_cut) = call.input.map_or((None, false), |(text, cut)| (Some(text), cut));
-    let choice = |option: &PermissionOption| {
-        let kind = match option.kind {
-            PermissionOptionKind::AllowOnce => ChoiceKind::AllowOnce,
-            PermissionOptionKind::AllowAlways => ChoiceKind::AllowAlways,
-            PermissionOptionKind::RejectOnce => ChoiceKind::RejectOnce,
-            PermissionOptionKind::RejectAlways => ChoiceKind::RejectAlways,
-            _ => return None,
-        };
-        Some(Choice { kind, name: one_line(&option.name, 120) })
-    };
     PermissionAsk {
         title: call.title,
         kind: call.kind,
@@ -246,7 +236,7 @@ pub(crate) fn question(call: Call, options: &[PermissionOption]) -> PermissionAs
         locations: call.locations.iter().map(|path| one_line(path, PATH_CHARS)).collect(),
         raw_input,
         raw_input_cut,
-        options: options.iter().filter_map(choice).take(ITEMS_MAX).collect(),
+        options: options.iter().map(|option| one_line(&option.name, 120)).take(ITEMS_MAX).collect(),
     }
 }
 

@@ -47,28 +47,6 @@ pub enum Action {
     Other,
 }
 
-/// The kind of an answer that the agent offers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ChoiceKind {
-    /// Allow it this time.
-    AllowOnce,
-    /// Allow it from now on. It is never chosen.
-    AllowAlways,
-    /// Reject it this time.
-    RejectOnce,
-    /// Reject it from now on. It is never chosen.
-    RejectAlways,
-}
-
-/// An answer that the agent offers.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Choice {
-    /// Its kind.
-    pub kind: ChoiceKind,
-    /// Its label: one line of at most 120 characters.
-    pub name: String,
-}
-
 /// A question of the agent: may it do this?
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PermissionAsk {
@@ -84,8 +62,8 @@ pub struct PermissionAsk {
     pub raw_input: Option<String>,
     /// Whether the middle of `raw_input` is left out. Then it does not show everything that is asked for.
     pub raw_input_cut: bool,
-    /// The answers that the agent offers: at most 32.
-    pub options: Vec<Choice>,
+    /// The labels of the answers that the agent offers: at most 32, each one line of at most 120 characters.
+    pub options: Vec<String>,
 }
 
 /// The answer to a question. Answers that the agent would remember do not exist.

@@ -16,8 +16,8 @@ mod task;
 mod wire;
 
 pub use host::{
-    Action, Capabilities, Choice, ChoiceKind, Context, Cost, Host, HostError, Permission, PermissionAsk, Terminal,
-    TerminalCommand, TerminalExit, TerminalOutput, Tokens, Update, UpdateKind, Usage,
+    Action, Capabilities, Context, Cost, Host, HostError, Permission, PermissionAsk, Terminal, TerminalCommand,
+    TerminalExit, TerminalOutput, Tokens, Update, UpdateKind, Usage,
 };
 pub use outcome::{CannotResume, End, Outcome, StartError, Stop, StopReason, Why, Work};
 pub use session::Session;

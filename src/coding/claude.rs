@@ -36,7 +36,7 @@ struct Event<'a> {
     /// Of a result: why the model's last answer ended, and why the run did.
     stop_reason: Text<'a>,
     terminal_reason: Text<'a>,
-    permission_denials: List<Object<Denial<'a>>>,
+    permission_denials: List<Object<Detail<'a>>>,
     /// Of a system event: a hook's outcome, a tool that was not allowed, a message.
     hook_name: Text<'a>,
     outcome: Text<'a>,
@@ -47,19 +47,15 @@ struct Event<'a> {
     prevented_continuation: Flag,
     #[serde(alias = "stopReason", alias = "reason")]
     why: Text<'a>,
-    rate_limit_info: Object<RateLimit<'a>>,
+    rate_limit_info: Object<Detail<'a>>,
     error: Failure,
 }
 
+/// A denied call, or a rate limit.
 #[derive(Default, Deserialize)]
 #[serde(default, bound(deserialize = "'de: 'a"))]
-struct Denial<'a> {
+struct Detail<'a> {
     tool_name: Text<'a>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default, bound(deserialize = "'de: 'a"))]
-struct RateLimit<'a> {
     status: Text<'a>,
 }
 

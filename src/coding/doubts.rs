@@ -1,7 +1,5 @@
 //! What speaks against a run being done, although its agent reports a success: a hook that stopped it, a tool that was
 //! denied, a limit that it reached. And its warnings.
-//!
-//! It must never hold more than its bounds, however long a run is.
 
 use std::collections::VecDeque;
 

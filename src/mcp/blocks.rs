@@ -1,4 +1,5 @@
-//! Results of a server as blocks. A block that is unknown is described: it must never fail the whole result.
+//! Results of a server as blocks. A block that is unknown is described, and does not fail the whole
+//! result.
 
 use ghost_domain::text::prefix_bytes;
 use serde_json::{Map, Value};

@@ -1,4 +1,4 @@
-//! A connection to one server: its start, its requests, its end. Closing it must never wait for the server.
+//! A connection to one server: its start, its requests, its end. Closing it does not wait for the server.
 
 use std::fmt;
 use std::sync::Arc;
@@ -57,17 +57,11 @@ impl Connection {
     /// # Errors
     /// If the server does not start, does not answer in `Options::start_timeout`, or speaks another protocol.
     pub async fn open(link: Link, options: Options) -> Result<Self, OpenError> {
-        let Options { lifecycle, start_timeout, client_name, client_version, elicitation, limits } = options;
+        let Options { lifecycle, start_timeout, elicitation, limits } = options;
         let gate = Arc::new(Gate::new(limits));
         let asker = elicitation.map(|handler| Asker::new(handler, gate.limits.clone()));
         let calls = Calls::default();
-        let handler = Handler {
-            name: client_name,
-            version: client_version,
-            asker: asker.clone(),
-            calls: calls.clone(),
-            closing: gate.closing.clone(),
-        };
+        let handler = Handler { asker: asker.clone(), calls: calls.clone(), closing: gate.closing.clone() };
         let service = start(link, handler, &gate, lifecycle, start_timeout).await?;
         // Nothing here asks the cache. It must not grow either.
         service.set_response_cache_config(ClientCacheConfig::disabled()).await;

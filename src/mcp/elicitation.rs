@@ -1,4 +1,4 @@
-//! Questions of a server to its user. The answer goes to the server: it must never be a secret.
+//! Questions of a server to its user. The answer goes to the server, so it is no place for a secret.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -177,8 +177,6 @@ impl Drop for Waiting {
 
 /// Answers the requests of one server.
 pub(crate) struct Handler {
-    pub(crate) name: String,
-    pub(crate) version: String,
     pub(crate) asker: Option<Asker>,
     pub(crate) calls: Calls,
     pub(crate) closing: Closing,
@@ -208,7 +206,7 @@ impl ClientHandler for Handler {
             let form = FormElicitationCapability::new().with_schema_validation(true);
             capabilities.elicitation = Some(ElicitationCapability::new().with_form(form));
         }
-        ClientConfig::new(capabilities, Implementation::new(self.name.clone(), self.version.clone()))
+        ClientConfig::new(capabilities, Implementation::new("ghost", env!("CARGO_PKG_VERSION")))
             .with_protocol_version(ProtocolVersion::LATEST_WITH_INITIALIZE)
     }
 

@@ -2,7 +2,6 @@
 //! cancelled at the server, and the cancelling never waits for the caller.
 
 use std::collections::BTreeMap;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,7 +14,7 @@ use rmcp::{Peer, RoleClient, ServiceError};
 use serde_json::{Map, Value};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
-use tokio::time::{Instant, Sleep};
+use tokio::time::Instant;
 
 use crate::elicitation::{Asker, Calls};
 use crate::error::{CallError, ClosedReason, Failure, failure};
@@ -91,31 +90,27 @@ impl Exchange {
         let RequestHandle { mut rx, id, progress_token, .. } = handle;
         let mut flight = Flight { exchange: self.clone(), id, token: progress_token, is_over: false };
         let mut feed = Feed { events, last: None, progress };
-        let mut idle = timing.idle.map(|idle| (idle, Box::pin(until(after(idle)))));
-        let total = until(timing.deadline);
-        tokio::pin!(total);
+        let restarted = || timing.idle.map(|idle| (idle, after(idle)));
+        let mut idle = restarted();
         let answer = loop {
             tokio::select! {
                 biased;
                 answer = &mut rx => break answer,
                 Some(event) = feed.events.recv() => {
-                    if let Some((time, timer)) = &mut idle {
-                        timer.as_mut().reset(after(*time));
-                    }
+                    idle = restarted();
                     feed.hand_on(event);
                 }
                 reason = self.gate.closing.wait() => {
                     flight.is_over = true;
                     return Err(CallError::Closed { reason, sent: true });
                 }
-                () = &mut total => return Err(timing.error()),
-                () = expired(&mut idle) => {
-                    let Some((time, timer)) = &mut idle else { continue };
+                () = until(timing.deadline) => return Err(timing.error()),
+                time = expired(idle) => {
                     if !self.asker.as_ref().is_some_and(Asker::is_asking) {
-                        return Err(CallError::Timeout { what: "progress", after: *time });
+                        return Err(CallError::Timeout { what: "progress", after: time });
                     }
                     // The server waits for its user, so it makes no progress.
-                    timer.as_mut().reset(after(*time));
+                    idle = restarted();
                 }
             }
         };
@@ -170,12 +165,11 @@ impl Drop for Flight {
     }
 }
 
-/// Completes when the idle time is over; never without one.
-async fn expired(idle: &mut Option<(Duration, Pin<Box<Sleep>>)>) {
-    match idle {
-        Some((_, timer)) => timer.as_mut().await,
-        None => std::future::pending().await,
-    }
+/// The idle time, when it is over; never without one.
+async fn expired(idle: Option<(Duration, Instant)>) -> Duration {
+    let Some((time, end)) = idle else { return std::future::pending().await };
+    until(end).await;
+    time
 }
 
 /// The progress of a request, on its way to the caller. It is handed on only as far as it grows.

@@ -114,23 +114,13 @@ impl Gate {
 
     /// The message if it goes on to `rmcp`. Closes the connection if the server sends too much.
     pub(crate) fn incoming(&self, message: RxJsonRpcMessage<RoleClient>) -> Option<RxJsonRpcMessage<RoleClient>> {
-        match message {
-            JsonRpcMessage::Response(response) => {
-                self.expects(&response.id).then_some(JsonRpcMessage::Response(response))
-            }
-            JsonRpcMessage::Error(error) => error
-                .id
-                .as_ref()
-                .map_or_else(|| self.count(), |id| self.expects(id))
-                .then_some(JsonRpcMessage::Error(error)),
-            JsonRpcMessage::Request(request) => {
-                (self.count() && self.admits(&request.id)).then_some(JsonRpcMessage::Request(request))
-            }
-            JsonRpcMessage::Notification(notification) => {
-                let goes_on = self.count() && self.notified(&notification.notification);
-                goes_on.then_some(JsonRpcMessage::Notification(notification))
-            }
-        }
+        let goes_on = match &message {
+            JsonRpcMessage::Response(response) => self.expects(&response.id),
+            JsonRpcMessage::Error(error) => error.id.as_ref().map_or_else(|| self.count(), |id| self.expects(id)),
+            JsonRpcMessage::Request(request) => self.count() && self.admits(&request.id),
+            JsonRpcMessage::Notification(told) => self.count() && self.notified(&told.notification),
+        };
+        goes_on.then_some(message)
     }
 
     /// The request that a line answers which cannot be read: the one with this number, or, if it has no number and looks

@@ -1,4 +1,5 @@
-//! The transport over streamable HTTP. It must never follow a redirect: the token would reach another host.
+//! The transport over streamable HTTP. It follows no redirect: the token would reach
+//! another host.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -145,7 +145,7 @@ pub enum SchemaProblem {
     },
 }
 
-/// Checks the schema of arguments: an object at its root, at most [`SCHEMA_BYTES_MAX`] and [`SCHEMA_DEPTH_MAX`], and
+/// Checks the schema of arguments, without following references, which may be cyclic: an object at its root, at most [`SCHEMA_BYTES_MAX`] and [`SCHEMA_DEPTH_MAX`], and
 /// no reference to another document. References within the schema are allowed, also cyclic ones.
 ///
 /// # Errors

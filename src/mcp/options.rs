@@ -62,10 +62,6 @@ pub struct Options {
     pub lifecycle: Lifecycle,
     /// Time for the whole start.
     pub start_timeout: Duration,
-    /// The name of the client, which the server learns.
-    pub client_name: String,
-    /// The version of the client, which the server learns.
-    pub client_version: String,
     /// Who answers the questions of the server. Without one, the server learns that it cannot ask.
     pub elicitation: Option<Arc<dyn ElicitationHandler>>,
     /// The bounds.
@@ -77,8 +73,6 @@ impl Default for Options {
         Self {
             lifecycle: Lifecycle::Auto,
             start_timeout: Duration::from_secs(30),
-            client_name: "ghost".to_owned(),
-            client_version: env!("CARGO_PKG_VERSION").to_owned(),
             elicitation: None,
             limits: Limits::default(),
         }

@@ -1,6 +1,6 @@
 //! Judges the shell's builtins: those that run text, name variables or change how the line is read.
 //!
-//! It must never let a builtin name a variable that it has not checked.
+//! Each variable that a builtin names is checked.
 
 use crate::command::is_git_place;
 use crate::refusal::Cause;

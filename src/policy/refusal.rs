@@ -1,7 +1,6 @@
 //! Says why a command line is not simply allowed: what was wrong, where, and what to use instead.
 //!
-//! A refusal must never be without a word, a tier and an alternative. It must never repeat more
-//! than a short piece of the line.
+//! Each refusal repeats only a short piece of the line.
 
 use std::sync::Arc;
 

@@ -2,12 +2,12 @@
 //! later calls.
 //!
 //! It lists what is known to run nothing else. What is missing here can be approved once only, so a gap costs a
-//! question, never a program that nobody has seen. It must never become a list of what is dangerous.
+//! question, never a program that nobody has seen. It is no list of what is dangerous.
 
 use crate::judgement::{GitUse, Script, Unbound};
 use crate::policy::{Action, Mode};
 use crate::programs::git_start;
-use crate::refusal::{Refusal, TierName, clip};
+use crate::refusal::{TierName, clip};
 use crate::tables::{self, has};
 use crate::walk::{Found, Walk};
 use crate::word::Word;
@@ -43,14 +43,7 @@ impl Walk<'_> {
         if self.view.policy.settings().mode == Mode::FirstToken {
             return Some(Unbound::FirstToken);
         }
-        let unjudged = self.refused().map(|refusal| Unbound::Unjudged {
-            word: match refusal {
-                Refusal::Unjudged { word, .. } | Refusal::Asked { word, .. } | Refusal::Denied { word, .. } => {
-                    word.clone()
-                }
-                Refusal::Unusable { .. } => String::new(),
-            },
-        });
+        let unjudged = self.unjudged().map(|word| Unbound::Unjudged { word: word.to_owned() });
         unjudged.or_else(|| self.commands.iter().find_map(of_command))
     }
 

@@ -117,9 +117,12 @@ impl<'p> Walk<'p> {
         }
     }
 
-    /// What could not be judged.
-    pub fn refused(&self) -> Option<&Refusal> {
-        self.refusal.as_ref()
+    /// The word that could not be judged.
+    pub fn unjudged(&self) -> Option<&str> {
+        match &self.refusal {
+            Some(Refusal::Unjudged { word, .. }) => Some(word),
+            _ => None,
+        }
     }
 
     /// The judgement of what was found.

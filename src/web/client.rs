@@ -3,9 +3,7 @@
 //! Connections come from [`crate::dial`] alone. An answer must never be held beyond its bound, nor waited for in silence.
 
 use std::error::Error;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -20,7 +18,8 @@ use hyper_util::client::legacy;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use rustls_platform_verifier::BuilderVerifierExt as _;
 use tokio::net::TcpStream;
-use tower::Service;
+use tower::util::BoxCloneSyncService;
+use tower::{Service as _, service_fn};
 use url::{Host, Url};
 
 use crate::body::too_large;
@@ -104,13 +103,12 @@ impl Client {
     #[must_use]
     pub fn new(dialer: Dialer, tls: Arc<rustls::ClientConfig>) -> Self {
         let clock = Arc::clone(dialer.clock());
-        let https = HttpsConnector::from((Dial(dialer), tls));
         let inner = legacy::Client::builder(TokioExecutor::new())
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(IDLE_TIME)
             .pool_max_idle_per_host(IDLE_MAX)
             .http1_max_buf_size(HEAD_MAX)
-            .build(Connector { https, clock: Arc::clone(&clock) });
+            .build(connector(dialer, tls));
         Self { inner, clock }
     }
 
@@ -185,59 +183,31 @@ fn failed(url: &Url, error: &(dyn Error + 'static)) -> Refusal {
         .hint("try again later, or another source")
 }
 
-/// The dialer as the client wants it.
-#[derive(Clone)]
-struct Dial(Dialer);
+/// What connects, with TLS for https, within a bound: the client may go on connecting after its request was given up.
+type Connector = BoxCloneSyncService<Uri, MaybeHttpsStream<TokioIo<TcpStream>>, BoxError>;
 
-impl Service<Uri> for Dial {
-    type Response = TokioIo<TcpStream>;
-    type Error = Refusal;
-    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Refusal>> + Send>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Refusal>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, uri: Uri) -> Self::Future {
-        let dialer = self.0.clone();
-        Box::pin(async move {
-            let text = uri.host().unwrap_or_default();
-            let host = Host::parse(text).map_err(|error| {
-                Refusal::new(Code::InvalidArguments, format!("`{}` is no host: {error}", clip(text, 100)))
-                    .hint("write the address in plain characters")
-            })?;
-            let port = uri.port_u16().unwrap_or(if uri.scheme_str() == Some("https") { 443 } else { 80 });
-            dialer.dial(&borrowed(&host), port).await.map(TokioIo::new)
-        })
-    }
-}
-
-/// Connects, with TLS for https, within a bound: the client may go on connecting after its request was given up.
-#[derive(Clone)]
-struct Connector {
-    https: HttpsConnector<Dial>,
-    clock: Arc<dyn Clock>,
-}
-
-impl Service<Uri> for Connector {
-    type Response = MaybeHttpsStream<TokioIo<TcpStream>>;
-    type Error = BoxError;
-    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, BoxError>> + Send>>;
-
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        self.https.poll_ready(cx)
-    }
-
-    fn call(&mut self, uri: Uri) -> Self::Future {
-        let clock = Arc::clone(&self.clock);
-        let connecting = self.https.call(uri);
-        Box::pin(async move {
+fn connector(dialer: Dialer, tls: Arc<rustls::ClientConfig>) -> Connector {
+    let clock = Arc::clone(dialer.clock());
+    let https = HttpsConnector::from((service_fn(move |uri: Uri| dial(dialer.clone(), uri)), tls));
+    BoxCloneSyncService::new(service_fn(move |uri: Uri| {
+        let (clock, connecting) = (Arc::clone(&clock), https.clone().call(uri));
+        async move {
             match within(&*clock, CONNECT_TIME, connecting).await {
                 Some(done) => done,
                 None => Err(Refusal::new(Code::Timeout, "the server did not finish the handshake in time")
                     .hint("try again later, or another source")
                     .into()),
             }
-        })
-    }
+        }
+    }))
+}
+
+async fn dial(dialer: Dialer, uri: Uri) -> Result<TokioIo<TcpStream>, Refusal> {
+    let text = uri.host().unwrap_or_default();
+    let host = Host::parse(text).map_err(|error| {
+        Refusal::new(Code::InvalidArguments, format!("`{}` is no host: {error}", clip(text, 100)))
+            .hint("write the address in plain characters")
+    })?;
+    let port = uri.port_u16().unwrap_or(if uri.scheme_str() == Some("https") { 443 } else { 80 });
+    dialer.dial(&borrowed(&host), port).await.map(TokioIo::new)
 }

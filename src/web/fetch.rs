@@ -109,11 +109,7 @@ pub struct Fetcher {
     client: Client,
     clock: Arc<dyn Clock>,
     user_agent: HeaderValue,
-    timeout: Duration,
-    idle: Duration,
-    max_bytes: usize,
-    redirects_max: u32,
-    robots: Robots,
+    plan: WebPlan,
     /// The rules of sites, with the time at which they were read.
     sites: Mutex<BTreeMap<String, (Timestamp, robots::Rules)>>,
 }
@@ -127,17 +123,7 @@ impl Fetcher {
         let own = concat!("ghostd/", env!("CARGO_PKG_VERSION"));
         let user_agent = HeaderValue::from_str(plan.user_agent.as_deref().unwrap_or(own))
             .map_err(|error| format!("web.user_agent is no header: {error}"))?;
-        Ok(Self {
-            client,
-            clock,
-            user_agent,
-            timeout: plan.timeout,
-            idle: plan.idle_timeout,
-            max_bytes: plan.max_bytes,
-            redirects_max: plan.redirects_max,
-            robots: plan.robots,
-            sites: Mutex::default(),
-        })
+        Ok(Self { client, clock, user_agent, plan: plan.clone(), sites: Mutex::default() })
     }
 
     /// Fetches a page.
@@ -151,8 +137,8 @@ impl Fetcher {
         let method = method_of(&request.method)?;
         let (headers, body) = self.outgoing(&request, &method)?;
         let fetching = self.follow(url.clone(), method.clone(), headers, body);
-        let Some(answered) = within(&*self.clock, self.timeout, fetching).await else {
-            let seconds = self.timeout.as_secs();
+        let Some(answered) = within(&*self.clock, self.plan.timeout, fetching).await else {
+            let seconds = self.plan.timeout.as_secs();
             let slow =
                 Refusal::new(Code::Timeout, format!("{} took more than {seconds} s (web.timeout)", shown_url(&url)))
                     .hint("try again later, or another source");
@@ -193,7 +179,7 @@ impl Fetcher {
         mut headers: HeaderMap,
         mut body: Bytes,
     ) -> Result<(Url, Reply), Refusal> {
-        let bounds = Bounds { max_bytes: self.max_bytes, idle: self.idle };
+        let bounds = Bounds { max_bytes: self.plan.max_bytes, idle: self.plan.idle_timeout };
         let mut visited = vec![(method.clone(), url.clone())];
         loop {
             self.check_robots(&url).await?;
@@ -214,15 +200,15 @@ impl Fetcher {
             let step = (method.clone(), url.clone());
             let is_loop = visited.contains(&step);
             visited.push(step);
-            if is_loop || visited.len() > self.redirects_max as usize + 1 {
-                return Err(astray(&visited, is_loop, self.redirects_max));
+            if is_loop || visited.len() > self.plan.redirects_max as usize + 1 {
+                return Err(astray(&visited, is_loop, self.plan.redirects_max));
             }
         }
     }
 
     /// Refuses a page that its site wants left alone, if this world respects that.
     pub(crate) async fn check_robots(&self, url: &Url) -> Result<(), Refusal> {
-        if self.robots == Robots::Ignore {
+        if self.plan.robots == Robots::Ignore {
             return Ok(());
         }
         let site = url.origin().ascii_serialization();
@@ -250,30 +236,29 @@ impl Fetcher {
 
     /// Reads the rules of a site. A site without a file allows everything; one that cannot give it, nothing.
     async fn robots_of(&self, of: &Url) -> Result<robots::Rules, Refusal> {
-        let Ok(mut url) = of.join("/robots.txt") else { return Ok(robots::Rules::nothing_allowed()) };
+        let nothing = || Ok(robots::Rules::nothing_allowed());
+        let Ok(mut url) = of.join("/robots.txt") else { return nothing() };
         let headers = HeaderMap::from_iter([
             (USER_AGENT, self.user_agent.clone()),
             (ACCEPT_ENCODING, HeaderValue::from_static(ACCEPTED)),
         ]);
-        let bounds = Bounds { max_bytes: robots::FILE_MAX, idle: self.idle };
-        for _ in 0..=self.redirects_max {
+        let bounds = Bounds { max_bytes: robots::FILE_MAX, idle: self.plan.idle_timeout };
+        for _ in 0..=self.plan.redirects_max {
             let outgoing = Outgoing { url: &url, method: Method::GET, headers: headers.clone(), body: Bytes::new() };
             let reply = match self.client.exchange(outgoing, bounds).await {
                 Ok(reply) => reply,
                 // The page itself would be refused alike.
                 Err(refusal) if refusal.code == Code::PolicyDenied => return Err(refusal),
-                Err(_) => return Ok(robots::Rules::nothing_allowed()),
+                Err(_) => return nothing(),
             };
             match requests::next(&url, &Method::GET, reply.status, reply.header("location")) {
                 Ok(Some(next)) => url = next.url,
                 Ok(None) if (200..300).contains(&reply.status) => {
                     let coding = reply.header("content-encoding").unwrap_or_default().to_owned();
-                    let Ok(body) = decode(reply.body, &coding, robots::FILE_MAX) else {
-                        return Ok(robots::Rules::nothing_allowed());
-                    };
+                    let Ok(body) = decode(reply.body, &coding, robots::FILE_MAX) else { return nothing() };
                     return Ok(robots::Rules::parse(&String::from_utf8_lossy(&body), PRODUCT));
                 }
-                Ok(None) if reply.status >= 500 => return Ok(robots::Rules::nothing_allowed()),
+                Ok(None) if reply.status >= 500 => return nothing(),
                 Ok(None) | Err(_) => break,
             }
         }
@@ -293,7 +278,7 @@ impl Fetcher {
         let media = Media::parse(reply.header("content-type").unwrap_or_default());
         let disposition = reply.header("content-disposition").map(str::to_owned);
         let (status, codings) = (reply.status, codings.join(","));
-        let max_bytes = self.max_bytes;
+        let max_bytes = self.plan.max_bytes;
         let (body, save, extract, max_length) = (reply.body, request.save, request.extract, request.max_length);
         let (base, kind) = (final_url.clone(), media.clone());
         // A few compressed bytes can become a large page.

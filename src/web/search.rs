@@ -99,7 +99,7 @@ pub struct Found {
 
 impl Found {
     /// A result as the services send it: text with marks and entities. `None` for one that is no page.
-    pub(crate) fn of(title: Option<&str>, url: Option<&str>, description: Option<&str>) -> Option<Self> {
+    fn of(title: Option<&str>, url: Option<&str>, description: Option<&str>) -> Option<Self> {
         let url = url::Url::parse(url?).ok().filter(|url| matches!(url.scheme(), "http" | "https"))?;
         let text = |html: Option<&str>, max| clip(&html::line(html.unwrap_or_default()), max);
         Some(Self { title: text(title, TITLE_MAX), url: url.into(), description: text(description, DESCRIPTION_MAX) })
@@ -110,11 +110,8 @@ impl Found {
 pub(crate) fn check_query(query: &str) -> Result<(), Refusal> {
     ghost_domain::refusal::not_blank("query", query)?;
     if query.len() > QUERY_MAX {
-        return Err(Refusal::new(
-            Code::TooLarge,
-            format!("the query has {} bytes; at most {QUERY_MAX} are sent", query.len()),
-        )
-        .hint("use fewer words"));
+        let what = format!("the query has {} bytes; at most {QUERY_MAX} are sent", query.len());
+        return Err(Refusal::new(Code::TooLarge, what).hint("use fewer words"));
     }
     Ok(())
 }
@@ -192,12 +189,7 @@ impl Search {
         let answer = self.api.call(&url, None, "x-subscription-token", LIMIT).await?;
         // Without results there is no `web`.
         let results = answer.pointer("/web/results").and_then(Value::as_array);
-        let text = |result: &Value, field: &str| result.get(field).and_then(Value::as_str).map(str::to_owned);
-        let found = results.into_iter().flatten().filter_map(|result| {
-            let (title, url, description) = (text(result, "title"), text(result, "url"), text(result, "description"));
-            Found::of(title.as_deref(), url.as_deref(), description.as_deref())
-        });
-        Ok(found.collect())
+        Ok(pages(results.into_iter().flatten(), "description"))
     }
 
     /// An instance of SearXNG: `GET /search?q=&format=json`. Its settings must list `json` under `search.formats`.
@@ -231,12 +223,17 @@ impl Search {
             return Err(Refusal::new(Code::ExecFailed, "searxng answered without `results`")
                 .hint("the service is at fault; tell the operator, and do it without a search"));
         };
-        let found = results.iter().filter_map(|result| {
-            let text = |field: &str| result.get(field).and_then(Value::as_str);
-            Found::of(text("title"), text("url"), text("content"))
-        });
-        Ok(found.collect())
+        Ok(pages(results, "content"))
     }
+}
+
+/// The results that are pages. `content` is the field with a piece of a page.
+fn pages<'r>(results: impl IntoIterator<Item = &'r Value>, content: &str) -> Vec<Found> {
+    let found = results.into_iter().filter_map(|result| {
+        let text = |field: &str| result.get(field).and_then(Value::as_str);
+        Found::of(text("title"), text("url"), text(content))
+    });
+    found.collect()
 }
 
 /// An instance answers 403 if it does not give JSON; that is how most are set up.
@@ -330,11 +327,8 @@ impl Api {
             Some(Ok(reply)) => reply,
             Some(Err(refusal)) => return Err(self.redacted(refusal)),
             None => {
-                return Err(Refusal::new(
-                    Code::Timeout,
-                    format!("{} did not answer within {} s", self.name, limit.as_secs()),
-                )
-                .hint("try again later, or do it without a search"));
+                let what = format!("{} did not answer within {} s", self.name, limit.as_secs());
+                return Err(Refusal::new(Code::Timeout, what).hint("try again later, or do it without a search"));
             }
         };
         self.json(reply).map_err(|refusal| self.redacted(refusal))
