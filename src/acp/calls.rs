@@ -13,8 +13,7 @@ use ghost_coding::text::{cut_middle, one_line, prefix_bytes};
 use ghost_coding::{CALL_ID_MAX, CALLS_MAX, Collector, Effect};
 use serde_json::Value;
 
-use crate::host::{Action, Permission, PermissionAsk};
-use crate::task::{ITEMS_MAX, RAW_INPUT_MAX};
+use crate::host::{Action, ITEMS_MAX, Permission, PermissionAsk, RAW_INPUT_MAX};
 
 /// The longest title, in characters.
 const TITLE_CHARS: usize = 200;

@@ -20,9 +20,11 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use crate::calls::{choose, in_shell, question};
-use crate::host::{Capabilities, Host, HostError, Permission, Terminal, TerminalCommand, TerminalExit};
+use crate::host::{
+    ANSWER_MAX, COMMAND_MAX, Capabilities, Host, HostError, PATH_MAX, Permission, TERMINALS_MAX, Terminal,
+    TerminalCommand, TerminalExit, WAITING_MAX, WRITING_MAX,
+};
 use crate::record::Record;
-use crate::task::{ANSWER_MAX, COMMAND_MAX, PATH_MAX, TERMINALS_MAX, WAITING_MAX, WRITING_MAX};
 
 /// What the handlers of the agent's requests share.
 pub(crate) struct Office {

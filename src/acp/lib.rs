@@ -12,16 +12,13 @@ mod host;
 mod outcome;
 mod record;
 mod session;
-mod task;
 mod wire;
 
 pub use host::{
-    Action, Capabilities, Context, Cost, Host, HostError, Permission, PermissionAsk, Terminal, TerminalCommand,
-    TerminalExit, TerminalOutput, Tokens, Update, UpdateKind, Usage,
+    ANSWER_MAX, Action, Capabilities, Context, Cost, GARBAGE_MAX, Host, HostError, LINE_MAX, NOTE_CHARS,
+    NOTES_PER_SECOND, OPEN_MAX, PROMPT_MAX, Permission, PermissionAsk, RAW_INPUT_MAX, SESSION_MAX, SessionId, Streams,
+    TERMINALS_MAX, TEXT_MAX, Task, Terminal, TerminalCommand, TerminalExit, TerminalOutput, Timeouts, Tokens, Update,
+    UpdateKind, Usage, WAITING_MAX, WRITING_MAX,
 };
 pub use outcome::{CannotResume, End, Outcome, StartError, Stop, StopReason, Why, Work};
 pub use session::Session;
-pub use task::{
-    ANSWER_MAX, GARBAGE_MAX, LINE_MAX, NOTE_CHARS, NOTES_PER_SECOND, OPEN_MAX, PROMPT_MAX, RAW_INPUT_MAX, SESSION_MAX,
-    SessionId, Streams, TERMINALS_MAX, TEXT_MAX, Task, Timeouts, WAITING_MAX, WRITING_MAX,
-};

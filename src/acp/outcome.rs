@@ -8,8 +8,7 @@ use ghost_coding::text::one_line;
 use ghost_coding::{Doubts, Manifest, Summary, summarize};
 use thiserror::Error;
 
-use crate::host::Usage;
-use crate::task::SessionId;
+use crate::host::{SessionId, Usage};
 
 /// The result of a run.
 #[derive(Clone, Debug, PartialEq)]

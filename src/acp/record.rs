@@ -11,9 +11,8 @@ use ghost_domain::json_text::joined;
 use tokio::time::Instant;
 
 use crate::calls::{Call, Calls};
-use crate::host::{Update, UpdateKind, Usage};
+use crate::host::{NOTE_CHARS, NOTES_PER_SECOND, SessionId, TEXT_MAX, Update, UpdateKind, Usage};
 use crate::outcome::Work;
-use crate::task::{NOTE_CHARS, NOTES_PER_SECOND, SessionId, TEXT_MAX};
 
 #[derive(Debug)]
 pub(crate) struct Record(Mutex<Inner>);

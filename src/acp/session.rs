@@ -21,10 +21,9 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::handlers::{Office, connect};
-use crate::host::{Host, tokens_in};
+use crate::host::{Host, PROMPT_MAX, SESSION_MAX, SessionId, Streams, Task, tokens_in};
 use crate::outcome::{CannotResume, End, Outcome, StartError, Stop, StopReason, Why};
 use crate::record::Record;
-use crate::task::{PROMPT_MAX, SESSION_MAX, SessionId, Streams, Task};
 use crate::wire::{Reader, Wire, write};
 
 /// One session of a coding agent.

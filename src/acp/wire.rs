@@ -26,10 +26,9 @@ use tokio::io::{
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use crate::host::{Context, Cost, Host};
+use crate::host::{Context, Cost, GARBAGE_MAX, Host, LINE_MAX, OPEN_MAX};
 use crate::outcome::Why;
 use crate::record::Record;
-use crate::task::{GARBAGE_MAX, LINE_MAX, OPEN_MAX};
 
 /// How much is read at once, in bytes.
 const CHUNK: usize = 64 * 1024;

@@ -22,12 +22,11 @@ use crate::elicitation::{Asker, Calls, Handler};
 use crate::error::{CallError, ClosedReason, OpenError};
 use crate::exchange::{Exchange, Inputs, Timing};
 use crate::gate::{Gate, Guarded, Progress};
-use crate::http::transport;
 use crate::limits::{after, shown, until, within};
 use crate::lists::{self, Listing, Prompt, PromptDefinition, Resource};
 use crate::options::{CallOptions, Lifecycle, Link, Options};
-use crate::streams::Lines;
 use crate::tools::{Definition, definitions};
+use crate::transports::{Lines, transport};
 
 /// Bytes of the instructions that are kept.
 const INSTRUCTIONS_MAX: usize = 16 * 1_024;

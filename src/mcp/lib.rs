@@ -12,20 +12,18 @@ mod elicitation;
 mod error;
 mod exchange;
 mod gate;
-mod http;
 mod incoming;
 mod limits;
 mod lists;
 mod options;
-mod streams;
 mod tools;
+mod transports;
 
 pub use blocks::{Block, CallResult, MediaKind};
 pub use connection::{Connection, ServerInfo};
 pub use elicitation::{Answer, Elicitation, ElicitationHandler};
 pub use error::{CallError, ClosedReason, OpenError};
 pub use gate::Progress;
-pub use http::{HttpClient, HttpClientError};
 pub use limits::{Limits, SCHEMA_BYTES_MAX, SCHEMA_DEPTH_MAX, SchemaProblem, check_schema};
 pub use lists::{
     ListEnd, Listing, NAME_MAX, Prompt, PromptArgument, PromptDefinition, PromptMessage, Resource, Skipped,
@@ -34,3 +32,4 @@ pub use options::{CallOptions, Lifecycle, Link, Options};
 pub use tools::{
     Annotations, Definition, GHOST_NAME_MAX, GhostNames, HASH_LENGTH, ghost_name, ghost_names, is_tool_name,
 };
+pub use transports::{HttpClient, HttpClientError};

@@ -9,8 +9,8 @@ use serde_json::{Map, Value};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::elicitation::ElicitationHandler;
-use crate::http::HttpClient;
 use crate::limits::Limits;
+use crate::transports::HttpClient;
 
 /// How a server is reached. Its `Debug` never shows the token.
 pub enum Link {

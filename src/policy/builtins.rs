@@ -3,7 +3,7 @@
 //! Each variable that a builtin names is checked.
 
 use crate::command::is_git_place;
-use crate::refusal::Cause;
+use crate::judgement::Cause;
 use crate::tables::{Facts, has};
 use crate::variables::{self, is_number};
 use crate::walk::Walk;

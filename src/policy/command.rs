@@ -5,9 +5,9 @@
 
 use brush_parser::ast::{self, Assignment, IoFileRedirectTarget, IoRedirect};
 
-use crate::policy::{Action, Decision};
+use crate::judgement::{Action, Cause, TierName};
+use crate::policy::Decision;
 use crate::programs::{git_start, is_inline};
-use crate::refusal::{Cause, TierName};
 use crate::tables::{self, Facts, Wrapper, has};
 use crate::variables::assignable;
 use crate::walk::{Found, Walk};

@@ -3,7 +3,7 @@
 //! It knows the keys that run nothing, not those that do: each version of git has new ones of the second kind. It must
 //! never read less than git does: what git might read differently is an error, which the caller takes for a program.
 
-use crate::refusal::clip;
+use crate::judgement::clip;
 use crate::tables::has;
 
 /// Sections without a name of their own, and their keys.

@@ -14,7 +14,6 @@ mod judgement;
 mod parse;
 mod policy;
 mod programs;
-mod refusal;
 mod standing;
 mod tables;
 mod variables;
@@ -22,9 +21,8 @@ mod walk;
 mod word;
 
 pub use git_settings::{Setting, foreign_setting};
-pub use judgement::{GitUse, JudgedCommand, Judgement, Script, Unbound};
-pub use policy::{Action, Hint, Mode, Policy, Settings, Tier, shipped};
-pub use refusal::{Cause, Refusal, TierName};
+pub use judgement::{Action, Cause, GitUse, JudgedCommand, Judgement, Refusal, Script, TierName, Unbound};
+pub use policy::{Hint, Mode, Policy, Settings, Tier, shipped};
 
 use policy::View;
 use walk::Walk;

@@ -7,7 +7,7 @@ use brush_parser::{
     ParserOptions, SourceSpan, Token as Theirs, TokenizerOptions, ast, parse_tokens, uncached_tokenize_str,
 };
 
-use crate::refusal::Cause;
+use crate::judgement::Cause;
 use crate::variables;
 use crate::word::{Fault, Scan, byte_set};
 

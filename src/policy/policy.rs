@@ -4,18 +4,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use crate::refusal::TierName;
-
-/// What happens to a command. A later one is stricter.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Action {
-    /// It runs.
-    Allow,
-    /// It runs after an operator's approval.
-    Ask,
-    /// It does not run.
-    Deny,
-}
+use crate::judgement::{Action, TierName};
 
 /// How much of a line is judged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -3,7 +3,7 @@
 //!
 //! A word that is not known is never taken for an operand, and no command ends earlier than the program ends it.
 
-use crate::refusal::Cause;
+use crate::judgement::Cause;
 use crate::tables::{self, Facts, Options, Rule, has};
 use crate::walk::Walk;
 use crate::word::{Shape, Word, replace};

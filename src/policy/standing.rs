@@ -4,10 +4,9 @@
 //! It lists what is known to run nothing else. What is missing here can be approved once only, so a gap costs a
 //! question, never a program that nobody has seen. It is no list of what is dangerous.
 
-use crate::judgement::{GitUse, Script, Unbound};
-use crate::policy::{Action, Mode};
+use crate::judgement::{Action, GitUse, Script, TierName, Unbound, clip};
+use crate::policy::Mode;
 use crate::programs::git_start;
-use crate::refusal::{TierName, clip};
 use crate::tables::{self, has};
 use crate::walk::{Found, Walk};
 use crate::word::Word;

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-use crate::refusal::Cause;
+use crate::judgement::Cause;
 
 /// A program that runs the command in its arguments.
 pub(crate) struct Wrapper {

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::refusal::Cause;
+use crate::judgement::Cause;
 
 /// Names that a command may get in its environment.
 const ENVIRONMENT: &str = "TZ NO_COLOR CLICOLOR CLICOLOR_FORCE FORCE_COLOR TERM COLUMNS LINES CI DEBUG VERBOSE \

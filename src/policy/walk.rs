@@ -9,9 +9,8 @@ use brush_parser::ast::{
     CompoundCommand, ExtendedTestExpr, UnaryPredicate,
 };
 
-use crate::judgement::{JudgedCommand, Judgement};
-use crate::policy::{Action, Decision, View};
-use crate::refusal::{Cause, Refusal, TierName, clip};
+use crate::judgement::{Action, Cause, JudgedCommand, Judgement, Refusal, TierName, clip};
+use crate::policy::{Decision, View};
 use crate::variables::{self, Variables};
 use crate::word::{Fault, Scan, Shape, Word};
 use crate::{parse, tables};

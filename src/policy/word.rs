@@ -3,7 +3,7 @@
 //! It never guesses: what bash, its versions and other shells may read differently is a fault. Of expansions it accepts plain
 //! forms, and none that assigns, follows a name, or has quotes inside whose reading depends on the place or the version.
 
-use crate::refusal::Cause;
+use crate::judgement::Cause;
 use crate::variables;
 
 /// What is wrong, and at which byte.

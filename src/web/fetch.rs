@@ -19,8 +19,8 @@ use url::Url;
 use crate::body::{ACCEPTED, Media, decode, text_of};
 use crate::client::{Bounds, Client, Outgoing, Reply, unknown};
 use crate::dial::within;
-use crate::requests::{self, shown_url};
-use crate::{html, robots};
+use crate::html;
+use crate::requests::{self, ROBOTS_MAX, SiteRules, shown_url};
 
 /// The name by which sites know us, also in `robots.txt`.
 const PRODUCT: &str = "ghostd";
@@ -111,7 +111,7 @@ pub struct Fetcher {
     user_agent: HeaderValue,
     plan: WebPlan,
     /// The rules of sites, with the time at which they were read.
-    sites: Mutex<BTreeMap<String, (Timestamp, robots::Rules)>>,
+    sites: Mutex<BTreeMap<String, (Timestamp, SiteRules)>>,
 }
 
 impl Fetcher {
@@ -235,14 +235,14 @@ impl Fetcher {
     }
 
     /// Reads the rules of a site. A site without a file allows everything; one that cannot give it, nothing.
-    async fn robots_of(&self, of: &Url) -> Result<robots::Rules, Refusal> {
-        let nothing = || Ok(robots::Rules::nothing_allowed());
+    async fn robots_of(&self, of: &Url) -> Result<SiteRules, Refusal> {
+        let nothing = || Ok(SiteRules::nothing_allowed());
         let Ok(mut url) = of.join("/robots.txt") else { return nothing() };
         let headers = HeaderMap::from_iter([
             (USER_AGENT, self.user_agent.clone()),
             (ACCEPT_ENCODING, HeaderValue::from_static(ACCEPTED)),
         ]);
-        let bounds = Bounds { max_bytes: robots::FILE_MAX, idle: self.plan.idle_timeout };
+        let bounds = Bounds { max_bytes: ROBOTS_MAX, idle: self.plan.idle_timeout };
         for _ in 0..=self.plan.redirects_max {
             let outgoing = Outgoing { url: &url, method: Method::GET, headers: headers.clone(), body: Bytes::new() };
             let reply = match self.client.exchange(outgoing, bounds).await {
@@ -255,14 +255,14 @@ impl Fetcher {
                 Ok(Some(next)) => url = next.url,
                 Ok(None) if (200..300).contains(&reply.status) => {
                     let coding = reply.header("content-encoding").unwrap_or_default().to_owned();
-                    let Ok(body) = decode(reply.body, &coding, robots::FILE_MAX) else { return nothing() };
-                    return Ok(robots::Rules::parse(&String::from_utf8_lossy(&body), PRODUCT));
+                    let Ok(body) = decode(reply.body, &coding, ROBOTS_MAX) else { return nothing() };
+                    return Ok(SiteRules::parse(&String::from_utf8_lossy(&body), PRODUCT));
                 }
                 Ok(None) if reply.status >= 500 => return nothing(),
                 Ok(None) | Err(_) => break,
             }
         }
-        Ok(robots::Rules::default())
+        Ok(SiteRules::default())
     }
 
     async fn fetched(

@@ -14,7 +14,6 @@ mod google;
 pub mod html;
 pub mod proxy;
 mod requests;
-mod robots;
 mod search;
 
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! What an agent may request: which addresses, where a redirect leads, and which headers. Pure: whether a host may be
-//! reached is judged by [`crate::address`] when it is connected to, at every step.
+//! What may be requested for an agent: which addresses, where a redirect leads, which headers, and what a site leaves to
+//! programs. Pure: whether a host may be reached is judged by [`crate::address`] when it is connected to, at every step.
 //!
 //! A header that changes where a request goes, how its body is framed, or what a proxy does never comes from an agent, and
 //! no value breaks out of its line.
@@ -177,7 +177,140 @@ pub fn for_another_site(headers: &mut HeaderMap) {
 }
 
 #[cfg(test)]
-mod redirect_tests {
+mod headers_tests {
+    use super::*;
+
+    fn of(name: &str, value: &str) -> Result<HeaderMap, Code> {
+        headers_of_agent(&BTreeMap::from([(name.to_owned(), value.to_owned())])).map_err(|refusal| refusal.code)
+    }
+
+    // covers: BI-13
+    #[test]
+    fn no_header_breaks_out_of_its_line_or_changes_the_request() {
+        for (name, value) in [
+            ("X-A", "1\r\nHost: evil"),
+            ("X-A", "1\nb"),
+            ("X-A", "1\0"),
+            ("X-A\r\nHost", "evil"),
+            ("X A", "1"),
+            ("", "1"),
+            ("Host", "evil"),
+            ("content-LENGTH", "5"),
+            ("Transfer-Encoding", "chunked"),
+            ("Connection", "x"),
+            ("Proxy-Authorization", "x"),
+            ("Accept-Encoding", "zstd"),
+            ("Upgrade", "websocket"),
+            ("Expect", "100-continue"),
+            ("X-A:", "1"),
+            ("X-Ä", "1"),
+        ] {
+            assert_eq!(of(name, value), Err(Code::InvalidArguments), "{name}: {value}");
+        }
+        assert_eq!(of("X-A", &"x".repeat(VALUE_MAX + 1)), Err(Code::InvalidArguments));
+        let many = (0..=HEADERS_MAX).map(|n| (format!("x-{n}"), String::new())).collect();
+        assert!(headers_of_agent(&many).is_err());
+        let twice = BTreeMap::from([("X-A".to_owned(), "1".to_owned()), ("x-a".to_owned(), "2".to_owned())]);
+        assert!(headers_of_agent(&twice).is_err());
+        assert_eq!(of("Accept", "text/html").unwrap()["accept"], "text/html");
+    }
+
+    #[test]
+    fn keys_do_not_go_on_to_another_site() {
+        let names = ["Authorization", "Cookie", "X-Api-Key", "Accept", "Content-Type"];
+        let mut headers = headers_of_agent(&names.map(|name| (name.to_owned(), "1".to_owned())).into()).unwrap();
+        for_another_site(&mut headers);
+        assert_eq!(headers.keys().map(HeaderName::as_str).collect::<Vec<_>>(), ["accept"]);
+    }
+}
+
+/// Bytes of a file that are read; the standard demands no more.
+pub(crate) const ROBOTS_MAX: usize = 500 * 1_024;
+/// SiteRules that are kept of one file.
+const RULES_MAX: usize = 5_000;
+/// Stars in one rule; the time to match grows with them.
+const STARS_MAX: usize = 16;
+
+/// What `robots.txt` of one site (RFC 9309) says for us; [`crate::fetch`] reads it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SiteRules(Vec<(bool, String)>);
+
+impl SiteRules {
+    /// Reads a file for the program `product`: the groups that name it, else those for `*`.
+    #[must_use]
+    pub fn parse(text: &str, product: &str) -> Self {
+        let (mut ours, mut general) = (None::<Vec<_>>, Vec::new());
+        let (mut for_us, mut for_all, mut in_rules) = (false, false, false);
+        for line in text.trim_start_matches('\u{feff}').lines() {
+            let line = line.split('#').next().unwrap_or_default();
+            let Some((key, value)) = line.split_once(':') else { continue };
+            let (key, value) = (key.trim().to_ascii_lowercase(), value.trim());
+            match key.as_str() {
+                "user-agent" => {
+                    if std::mem::take(&mut in_rules) {
+                        (for_us, for_all) = (false, false);
+                    }
+                    for_us |= value.eq_ignore_ascii_case(product);
+                    for_all |= value == "*";
+                    if for_us {
+                        ours.get_or_insert_default();
+                    }
+                }
+                "allow" | "disallow" => {
+                    in_rules = true;
+                    if value.is_empty() || value.matches('*').count() > STARS_MAX {
+                        continue;
+                    }
+                    let rule = (key == "allow", value.to_owned());
+                    if for_us {
+                        ours.get_or_insert_default().push(rule.clone());
+                    }
+                    if for_all && general.len() < RULES_MAX {
+                        general.push(rule);
+                    }
+                }
+                _ => {}
+            }
+        }
+        let mut rules = ours.unwrap_or(general);
+        rules.truncate(RULES_MAX);
+        Self(rules)
+    }
+
+    /// The rules of a site that is to be left alone.
+    #[must_use]
+    pub fn nothing_allowed() -> Self {
+        Self(vec![(false, "/".to_owned())])
+    }
+
+    /// Whether a path, with its query, may be fetched: the longest rule that matches decides, and of equal ones the
+    /// kinder.
+    #[must_use]
+    pub fn allow(&self, path: &str) -> bool {
+        let matching = self.0.iter().filter(|(_, pattern)| matches(pattern, path));
+        matching.max_by_key(|(allow, pattern)| (pattern.len(), *allow)).is_none_or(|(allow, _)| *allow)
+    }
+}
+
+/// Whether a pattern matches the start of `path`: `*` is any run of characters, and `$` at the end is the end.
+fn matches(pattern: &str, path: &str) -> bool {
+    let (pattern, whole) = match pattern.strip_suffix('$') {
+        Some(pattern) => (pattern, true),
+        None => (pattern, false),
+    };
+    let mut parts = pattern.split('*');
+    let Some(mut rest) = path.strip_prefix(parts.next().unwrap_or_default()) else { return false };
+    let mut parts: Vec<&str> = parts.collect();
+    let Some(last) = parts.pop() else { return !whole || rest.is_empty() };
+    for part in parts {
+        let Some(at) = rest.find(part) else { return false };
+        rest = &rest[at + part.len()..];
+    }
+    if whole { rest.ends_with(last) } else { rest.contains(last) }
+}
+
+#[cfg(test)]
+mod requests_tests {
     use super::*;
 
     fn code<T: std::fmt::Debug>(result: Result<T, Refusal>) -> Code {
@@ -245,49 +378,55 @@ mod redirect_tests {
 }
 
 #[cfg(test)]
-mod headers_tests {
+mod robots_tests {
+    use proptest::prelude::*;
+
     use super::*;
 
-    fn of(name: &str, value: &str) -> Result<HeaderMap, Code> {
-        headers_of_agent(&BTreeMap::from([(name.to_owned(), value.to_owned())])).map_err(|refusal| refusal.code)
-    }
-
-    // covers: BI-13
     #[test]
-    fn no_header_breaks_out_of_its_line_or_changes_the_request() {
-        for (name, value) in [
-            ("X-A", "1\r\nHost: evil"),
-            ("X-A", "1\nb"),
-            ("X-A", "1\0"),
-            ("X-A\r\nHost", "evil"),
-            ("X A", "1"),
-            ("", "1"),
-            ("Host", "evil"),
-            ("content-LENGTH", "5"),
-            ("Transfer-Encoding", "chunked"),
-            ("Connection", "x"),
-            ("Proxy-Authorization", "x"),
-            ("Accept-Encoding", "zstd"),
-            ("Upgrade", "websocket"),
-            ("Expect", "100-continue"),
-            ("X-A:", "1"),
-            ("X-Ä", "1"),
+    fn the_longest_rule_of_the_right_group_decides() {
+        let file = "User-agent: other\nDisallow: /\n\nuser-agent: *\nDisallow: /private # no\nAllow: /private/open\nDisallow: /*.pdf$\nDisallow:\n";
+        let rules = SiteRules::parse(file, "ghostd");
+        for (path, allowed) in [
+            ("/", true),
+            ("/private", false),
+            ("/private/x", false),
+            ("/private/open/x", true),
+            ("/a.pdf", false),
+            ("/a.pdf?x", true),
+            ("/x/private", true),
         ] {
-            assert_eq!(of(name, value), Err(Code::InvalidArguments), "{name}: {value}");
+            assert_eq!(rules.allow(path), allowed, "{path}");
         }
-        assert_eq!(of("X-A", &"x".repeat(VALUE_MAX + 1)), Err(Code::InvalidArguments));
-        let many = (0..=HEADERS_MAX).map(|n| (format!("x-{n}"), String::new())).collect();
-        assert!(headers_of_agent(&many).is_err());
-        let twice = BTreeMap::from([("X-A".to_owned(), "1".to_owned()), ("x-a".to_owned(), "2".to_owned())]);
-        assert!(headers_of_agent(&twice).is_err());
-        assert_eq!(of("Accept", "text/html").unwrap()["accept"], "text/html");
+        // A group of our own replaces the general one, also if it allows everything.
+        assert!(SiteRules::parse(&format!("{file}User-agent: GhostD\nAllow: /\n"), "ghostd").allow("/private"));
+        assert!(SiteRules::parse("User-agent: ghostd\nUser-agent: x\nDisallow: /a\n", "ghostd").allow("/b"));
+        assert!(!SiteRules::parse("User-agent: x\nUser-agent: ghostd\nDisallow: /a\n", "ghostd").allow("/a"));
+        assert!(SiteRules::parse("<html>not found</html>", "ghostd").allow("/"));
+        assert!(!SiteRules::nothing_allowed().allow("/x"));
+        let equal = SiteRules::parse("User-agent: *\nDisallow: /a\nAllow: /a\n", "ghostd");
+        assert!(equal.allow("/a"));
+        assert!(SiteRules::parse(&format!("User-agent: *\nDisallow: /{}\n", "*a".repeat(99)), "g").allow("/aaa"));
     }
 
-    #[test]
-    fn keys_do_not_go_on_to_another_site() {
-        let names = ["Authorization", "Cookie", "X-Api-Key", "Accept", "Content-Type"];
-        let mut headers = headers_of_agent(&names.map(|name| (name.to_owned(), "1".to_owned())).into()).unwrap();
-        for_another_site(&mut headers);
-        assert_eq!(headers.keys().map(HeaderName::as_str).collect::<Vec<_>>(), ["accept"]);
+    proptest! {
+        #[test]
+        fn patterns_agree_with_a_recursive_definition(pattern in "/[ab*]{0,6}[$]?", path in "/[ab]{0,8}") {
+            fn plain(p: &[u8], t: &[u8]) -> bool {
+                match (p.first(), t.first()) {
+                    (None, _) => true,
+                    (Some(b'$'), None) if p.len() == 1 => true,
+                    (Some(b'*'), _) => plain(&p[1..], t) || (!t.is_empty() && plain(p, &t[1..])),
+                    (Some(a), Some(b)) if a == b => plain(&p[1..], &t[1..]),
+                    _ => false,
+                }
+            }
+            prop_assert_eq!(matches(&pattern, &path), plain(pattern.as_bytes(), path.as_bytes()));
+        }
+
+        #[test]
+        fn no_file_causes_a_panic(text in "(?s).{0,200}") {
+            let _ = SiteRules::parse(&text, "ghostd").allow("/x");
+        }
     }
 }
