@@ -1,24 +1,20 @@
-//! Converts raw content blocks of providers to the blocks of the domain (TOOL-10, LOOP-05).
-//!
-//! A block without an id must never become a call. Such blocks are ignored.
+//! The blocks of messages between the domain and the providers: raw blocks become those of the domain, an answer is checked at
+//! its end, and what is sent back takes a form that every provider accepts. Opaque state goes back to its author alone.
 
 use std::borrow::Cow;
 
 use ghost_domain::json_text::{joined, joined_value, readable};
 use ghost_domain::text::prefix_bytes;
 use ghost_domain::tool_catalogue::{DESCRIBE, from_wire, to_wire};
-use ghost_domain::transcript::{Block, Opaque, Role, TokenUsage, ToolSpec};
+use ghost_domain::transcript::{Block, Message, Opaque, Role, TokenUsage, ToolSpec};
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use crate::answer_bounds::check_text;
+use crate::answer::{check_call_count, check_text};
 use crate::error::{ErrorKind, ProviderError};
 use crate::estimate::{counted, reported};
 use crate::model::{ModelAnswer, ModelRequest, Stop};
 
-/// Maximum calls in one answer.
-const CALLS_MAX: usize = 256;
-/// Maximum blocks in one answer.
-const BLOCKS_MAX: usize = 1_024;
 /// Longest call id and longest tool name in a call, in bytes. A longer id is replaced; a longer
 /// name is truncated.
 const ID_MAX: usize = 128;
@@ -105,26 +101,9 @@ pub(crate) fn sent_arguments(arguments: &Value) -> Cow<'_, Value> {
     }
 }
 
-/// Fails if there are too many blocks: the assembly of an answer searches the blocks for each
-/// piece.
-pub(crate) fn check_block_count(blocks: usize) -> Result<(), ProviderError> {
-    if blocks <= BLOCKS_MAX {
-        return Ok(());
-    }
-    Err(ProviderError::new(ErrorKind::BadAnswer, format!("the answer has more than {BLOCKS_MAX} blocks")))
-}
-
-/// Fails if there are too many calls. No model makes so many at once, and each would be recorded.
-pub(crate) fn check_call_count(calls: usize) -> Result<(), ProviderError> {
-    if calls <= CALLS_MAX {
-        return Ok(());
-    }
-    Err(ProviderError::new(ErrorKind::BadAnswer, format!("the answer makes more than {CALLS_MAX} calls")))
-}
-
 /// Gives the id `call-<n>` to each call whose id is unusable or already used in the conversation.
 /// `n` counts over the conversation. The same answer to the same conversation gets the same ids.
-pub(crate) fn replace_unusable_ids(request: &ModelRequest, blocks: &mut [Block]) {
+fn replace_unusable_ids(request: &ModelRequest, blocks: &mut [Block]) {
     let is_earlier = |id: &str| request.messages.iter().any(|message| message.calls().any(|(own, _, _)| own == id));
     let mut next = request.calls_so_far();
     for at in 0..blocks.len() {
@@ -141,14 +120,16 @@ pub(crate) fn replace_unusable_ids(request: &ModelRequest, blocks: &mut [Block])
     }
 }
 
-/// The last check of an answer. It joins halves of characters, makes the stop reason agree with the content, estimates
-/// the tokens that the provider did not count (zero in `usage`), and refuses an empty answer. Exception: after the results of its calls, a model may end with an empty answer.
+/// The last check of an answer. It replaces unusable ids, joins halves of characters, makes the stop reason agree with the
+/// content, estimates the tokens that the provider did not count (zero in `usage`), and refuses an empty answer.
+/// Exception: after the results of its calls, a model may end with an empty answer.
 pub(crate) fn finish_answer(
     request: &ModelRequest,
     mut blocks: Vec<Block>,
     usage: TokenUsage,
     stop: Stop,
 ) -> Result<ModelAnswer, ProviderError> {
+    replace_unusable_ids(request, &mut blocks);
     let stop = stop.by_shape();
     let failed = |error: ProviderError, blocks: &[Block]| error.usage(reported(usage, blocks.is_empty()));
     let count = blocks.iter().filter(|block| matches!(block, Block::ToolCall { .. })).count();
@@ -206,6 +187,50 @@ fn is_usable(blocks: &[Block]) -> bool {
     });
     let says = blocks.iter().any(|block| matches!(block, Block::Text { text } if !text.trim().is_empty()));
     (says || calls.clone().next().is_some()) && calls.all(|is_complete| is_complete)
+}
+
+/// A part of an earlier answer, as it is sent back.
+#[derive(Clone, Copy)]
+pub(crate) enum Part<'m> {
+    /// A block, with the state that is attached to it.
+    Block(&'m Block, Option<&'m RawValue>),
+    /// State that belongs to no block.
+    Alone(&'m RawValue),
+}
+
+/// The parts of an earlier answer, for the model that `request` calls. State of other authors is
+/// omitted.
+pub(crate) fn parts<'m>(request: &ModelRequest, message: &'m Message) -> Vec<Part<'m>> {
+    let (author, mut attached) = (request.author(), None);
+    let mut parts = Vec::with_capacity(message.blocks.len());
+    for block in &message.blocks {
+        let Block::Opaque(opaque) = block else {
+            parts.push(Part::Block(block, attached.take()));
+            continue;
+        };
+        let json = raw(opaque).filter(|_| opaque.author == author);
+        match (json, opaque.attached) {
+            (Some(json), true) => attached = Some(json),
+            (Some(json), false) => parts.push(Part::Alone(json)),
+            (None, _) => {}
+        }
+    }
+    parts
+}
+
+/// The state as JSON; `None` if it is not JSON, which no adapter writes.
+fn raw(opaque: &Opaque) -> Option<&RawValue> {
+    serde_json::from_str(&opaque.json).ok()
+}
+
+/// A block of state that is attached to the block after it.
+pub(crate) fn attached(request: &ModelRequest, json: String) -> Block {
+    Block::Opaque(Opaque { author: request.author(), json, attached: true })
+}
+
+/// A block of state that belongs to no other block.
+pub(crate) fn alone(request: &ModelRequest, json: String) -> Block {
+    Block::Opaque(Opaque { author: request.author(), json, attached: false })
 }
 
 #[cfg(test)]
@@ -309,5 +334,25 @@ mod tests {
                 Block::Thinking { text: "hm".to_owned() },
             ]
         );
+    }
+
+    #[test]
+    fn only_the_author_gets_its_state_back() {
+        let own = request("m", "");
+        let other = ModelRequest { model: "n".to_owned(), ..request("m", "") };
+        let json = "{ \"signature\" : \"\u{e4}/+=\" }";
+        let thought = Block::Thinking { text: "hm".to_owned() };
+        let blocks = vec![attached(&own, json.to_owned()), thought.clone(), alone(&own, "[1, 2]".to_owned()), thought];
+        let message = Message { role: Role::Assistant, blocks };
+        let shown = |request: &ModelRequest| -> Vec<String> {
+            let text = |part: &Part<'_>| match part {
+                Part::Block(_, Some(json)) => format!("thought {json}"),
+                Part::Block(_, None) => "thought".to_owned(),
+                Part::Alone(json) => json.to_string(),
+            };
+            parts(request, &message).iter().map(text).collect()
+        };
+        assert_eq!(shown(&own), [format!("thought {json}").as_str(), "[1, 2]", "thought"]);
+        assert_eq!(shown(&other), ["thought", "thought"]);
     }
 }

@@ -1,16 +1,19 @@
-//! An upper estimate of a request's tokens, before the provider counts them.
-//!
-//! The estimate must never be lower than what a provider bills in practice, because budgets reserve
-//! this much before a call. It also stands in for counts that a provider leaves out of a whole answer.
+//! What a call uses and costs: an upper estimate of a request's tokens, the counts of providers, and prices. The estimate is
+//! not lower than what a provider bills in practice, because budgets reserve this much before a call. It also stands in
+//! for counts that a provider leaves out of a whole answer.
 
 use std::io;
 
+use ghost_config::plan::{LlmPlan, ProviderKind};
+use ghost_domain::Price;
 use ghost_domain::image::IMAGE_TOKENS;
 use ghost_domain::transcript::{Block, TokenUsage, ToolSpec};
 use serde_json::Value;
 
 use crate::model::ModelRequest;
 
+/// No call uses so many tokens; a larger count is an error.
+pub(crate) const COUNT_MAX: u64 = 1_000_000_000;
 /// Tokens that providers add when a request has tools.
 const TOOLS_OVERHEAD: u64 = 400;
 /// Tokens that providers add for each tool and each message.
@@ -78,13 +81,8 @@ pub fn estimate_with(request: &ModelRequest, tools: usize) -> u64 {
             bytes += match block {
                 Block::Text { text } => text.len(),
                 // Reasoning without a proof from its provider is not sent back.
-                Block::Thinking { text } => {
-                    if proven {
-                        text.len()
-                    } else {
-                        0
-                    }
-                }
+                Block::Thinking { text } if proven => text.len(),
+                Block::Thinking { .. } => 0,
                 Block::Opaque(opaque) => opaque.json.len(),
                 Block::Image { .. } | Block::ImageFile(_) => IMAGE_BYTES,
                 Block::ToolCall { id, name, arguments } => id.len() + name.len() + json_len(arguments),
@@ -124,8 +122,39 @@ pub(crate) fn json_len(value: &Value) -> usize {
     count.0
 }
 
+/// A count, if the field has a whole number in range; `None` for `null`, text and other values.
+pub(crate) fn count(object: &Value, key: &str) -> Option<u64> {
+    let value = object.get(key)?;
+    let whole = value.as_u64().or_else(|| {
+        let float = value.as_f64().filter(|float| float.fract() == 0.0 && (0.0..=1e9).contains(float))?;
+        // The check above guarantees a whole number in range.
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+        Some(float as u64)
+    });
+    whole.filter(|count| *count <= COUNT_MAX)
+}
+
+/// The price of `model` at the provider `provider`, or `None` if there is none; see
+/// [`LlmPlan::price`].
+#[must_use]
+pub fn price(plan: &LlmPlan, provider: &str, kind: ProviderKind, model: &str) -> Option<Price> {
+    plan.price(kind, provider, model)
+}
+
+/// Whether a call of the model costs nothing: the provider is scripted or recorded, and the world
+/// sets no price for it.
+#[must_use]
+pub fn is_free(kind: ProviderKind, price: Option<&Price>) -> bool {
+    matches!(kind, ProviderKind::Scripted | ProviderKind::Recorded)
+        && price.is_none_or(|price| *price == Price::default())
+}
+
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
+    use ghost_domain::Money;
+
     use super::*;
     use crate::testing::request;
     use proptest::prelude::*;
@@ -134,6 +163,23 @@ mod tests {
     fn json_is_measured_exactly() {
         let value = serde_json::json!({ "a": [1, "é\n", null], "b": { "c": 1.5 } });
         assert_eq!(json_len(&value), value.to_string().len());
+    }
+
+    #[test]
+    fn scripts_are_free_unless_the_world_prices_them() {
+        let own = |micros| Price { input: Money(micros), ..Price::default() };
+        let plan = LlmPlan {
+            prices: BTreeMap::from([("gpt-4o".to_owned(), own(1)), ("here/gpt-4o".to_owned(), own(2))]),
+            ..LlmPlan::default()
+        };
+        assert!(!is_free(ProviderKind::Ollama, Some(&Price::default())), "a local model is not free");
+        for kind in [ProviderKind::Scripted, ProviderKind::Recorded] {
+            let free = price(&plan, "there", kind, "gpt-4o");
+            assert_eq!(free, Some(Price::default()), "the price of the real model does not apply");
+            let paid = price(&plan, "here", kind, "gpt-4o");
+            assert_eq!(paid, Some(own(2)), "the world's own price applies");
+            assert!(is_free(kind, free.as_ref()) && !is_free(kind, paid.as_ref()));
+        }
     }
 
     proptest! {

@@ -1,28 +1,25 @@
-//! One HTTP call to a provider, for all protocols: sends the request and reads the answer event by
-//! event.
-//!
-//! This module must never retry, hold more of an answer than its limit, or read further before it
-//! has passed on the events that it has read.
+//! One HTTP call to a provider, for all protocols: sends the request and reads the answer event by event. It reads further
+//! only when it has passed on the events that it has read.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
-use ghost_domain::Refusal;
 use ghost_domain::json_text::{Joiner, readable_part};
 use ghost_domain::redact::Redactor;
 use ghost_domain::text::clip;
+use ghost_domain::{Code, Refusal};
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
-use secrecy::SecretString;
+use secrecy::{ExposeSecret as _, SecretString};
 use serde::Serialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::answer_bounds::ANSWER_MAX;
-use crate::error::{Charge, ErrorKind, ProviderError};
-use crate::http::{base_url, client, compression_error, error_body, redactor, status_error, transport_error};
-use crate::idle::{Chunks, IdleLimit};
-use crate::model::Deltas;
+use crate::answer::{ANSWER_MAX, Gather};
+use crate::error::{ErrorKind, ProviderError};
+use crate::failure::status_error;
+use crate::http::{Chunks, IdleLimit, base_url, client, compression_error, error_body, redactor, transport_error};
+use crate::model::{Deltas, ModelAnswer};
 use crate::sse::{Framing, Splitter};
 
 /// How long to wait for the end of a body after the answer's end marker.
@@ -60,24 +57,6 @@ pub(crate) struct Address<'p> {
     pub(crate) extra_body: &'p serde_json::Map<String, Value>,
     /// How long the provider may be silent within an answer.
     pub(crate) idle: IdleLimit,
-}
-
-/// Assembles an answer from its events. Halves of characters are marks in the events (see [`readable_part`]); what the
-/// answer says is joined at its end.
-pub(crate) trait Gather: Send {
-    /// Adds the data of one event.
-    fn event(&mut self, data: &str, deltas: &mut dyn Deltas) -> Result<(), ProviderError>;
-    /// Adds an answer that came as one JSON body instead of a stream.
-    fn whole(&mut self, body: &str, deltas: &mut dyn Deltas) -> Result<(), ProviderError>;
-    /// Whether anything of the protocol was received. Without it, what came back is not an answer, however it ends.
-    fn has_begun(&self) -> bool;
-    /// Whether the end marker was received.
-    fn is_done(&self) -> bool;
-    /// Whether the answer is complete although no end marker was received. An unreadable last event
-    /// is then a bad answer, not a broken stream.
-    fn has_ended(&self) -> bool {
-        false
-    }
 }
 
 impl Exchange {
@@ -122,16 +101,15 @@ impl Exchange {
         &self.redactor
     }
 
-    /// Sends `body` to `path`, which may have one query parameter, and reads the answer into
-    /// `gather`.
+    /// Sends `body` to `path`, which may have one query parameter, and reads the answer with `gather`.
     pub(crate) async fn call(
         &self,
         path: &str,
-        body: &impl Serialize,
+        body: &(impl Serialize + Sync),
         framing: Framing,
-        gather: &mut dyn Gather,
+        mut gather: impl Gather,
         deltas: &mut dyn Deltas,
-    ) -> Result<(), ProviderError> {
+    ) -> Result<ModelAnswer, ProviderError> {
         let body = self.serialise(body).map_err(|error| {
             ProviderError::new(ErrorKind::BadRequest, format!("the request cannot be written as JSON: {error}"))
         })?;
@@ -145,19 +123,17 @@ impl Exchange {
         }
         let (status, content_type) = (response.status().as_u16(), content_type(&response).map(|kind| clip(kind, 80)));
         let mut deltas = Joined { inner: deltas, text: Joiner::default(), thinking: Joiner::default() };
-        let read = self.read(response, framing, gather, &mut deltas).await;
+        let read = self.read(response, framing, &mut gather, &mut deltas).await;
         deltas.end();
-        match read {
+        let why = match read {
             // A body that cannot be read is a gateway's, if nothing before it was the provider's.
-            Err(error) if error.kind == ErrorKind::BadAnswer && !gather.has_begun() => Err(error.message),
-            Ok(()) if !gather.has_begun() => Err("it has no event of the provider's protocol".to_owned()),
-            read => return read,
-        }
-        .map_err(|why: String| {
-            let kind = content_type.as_deref().unwrap_or("no content type");
-            let message = format!("what came back is not an answer of the provider (HTTP {status}, {kind}): {why}");
-            ProviderError::redacted(ErrorKind::Gateway, &message, &self.redactor).status(status)
-        })
+            Err(error) if error.kind == ErrorKind::BadAnswer && !gather.has_begun() => error.message,
+            Ok(()) if !gather.has_begun() => "it has no event of the provider's protocol".to_owned(),
+            read => return read.and_then(|()| gather.finish()),
+        };
+        let kind = content_type.as_deref().unwrap_or("no content type");
+        let message = format!("what came back is not an answer of the provider (HTTP {status}, {kind}): {why}");
+        Err(ProviderError::redacted(ErrorKind::Gateway, &message, &self.redactor).status(status))
     }
 
     fn url(&self, path: &str) -> reqwest::Url {
@@ -218,7 +194,10 @@ impl Exchange {
                 Ok(Some(chunk)) => chunk,
                 Ok(None) => break,
                 Err(error) if error.kind == ErrorKind::Timeout => return Err(error),
-                Err(error) => return Err(self.broken(&error.message)),
+                Err(error) => {
+                    let message = format!("the answer was interrupted: {}", error.message);
+                    return Err(ProviderError::redacted(ErrorKind::BrokenStream, &message, &self.redactor));
+                }
             };
             if since_yield >= YIELD_BYTES {
                 since_yield = 0;
@@ -278,16 +257,6 @@ impl Exchange {
             ProviderError::redacted(ErrorKind::BadAnswer, &format!("the stream is broken: {error}"), &self.redactor)
         })
     }
-
-    /// The error for an answer that was interrupted.
-    fn broken(&self, message: &str) -> ProviderError {
-        ProviderError::redacted(
-            ErrorKind::BrokenStream,
-            &format!("the answer was interrupted: {message}"),
-            &self.redactor,
-        )
-        .charge(Charge::Unknown)
-    }
 }
 
 fn content_type(response: &reqwest::Response) -> Option<&str> {
@@ -339,76 +308,31 @@ fn merge(into: &mut serde_json::Map<String, Value>, from: &serde_json::Map<Strin
 
 fn header(provider: &str, name: &str, value: &str) -> Result<(HeaderName, HeaderValue), Refusal> {
     let bad = |what: &str| {
-        Refusal::new(
-            ghost_domain::Code::InvalidArguments,
-            format!("header `{}` of provider `{provider}` {what}", ghost_domain::text::clip(name, 80)),
-        )
-        .hint("see `headers` of the provider in the world file")
+        Refusal::new(Code::InvalidArguments, format!("header `{}` of provider `{provider}` {what}", clip(name, 80)))
+            .hint("see `headers` of the provider in the world file")
     };
     let name = HeaderName::try_from(name).map_err(|_| bad("has an invalid name"))?;
-    let mut value =
-        HeaderValue::try_from(value).map_err(|_| bad("has characters that are not allowed in an HTTP header"))?;
-    value.set_sensitive(true);
-    Ok((name, value))
+    let value = HeaderValue::try_from(value);
+    let value = value.map_err(|_| bad("has characters that are not allowed in an HTTP header"))?;
+    Ok((name, sensitive(value)))
 }
 
-/// A header `name` with a key after `prefix`. It is marked as sensitive, so that it is never
-/// printed.
+/// A header `name` with a key after `prefix`.
 pub(crate) fn key_header(
     provider: &str,
     name: HeaderName,
     prefix: &str,
     key: &SecretString,
 ) -> Result<(HeaderName, HeaderValue), Refusal> {
-    use secrecy::ExposeSecret;
-    let mut value = HeaderValue::try_from(format!("{prefix}{}", key.expose_secret())).map_err(|_| {
-        Refusal::new(
-            ghost_domain::Code::InvalidArguments,
-            format!("the key of provider `{provider}` has characters that are not allowed in an HTTP header"),
-        )
-        .hint("check the environment variable for a line break or a quote")
+    let value = HeaderValue::try_from(format!("{prefix}{}", key.expose_secret())).map_err(|_| {
+        let what = format!("the key of provider `{provider}` has characters that are not allowed in an HTTP header");
+        Refusal::new(Code::InvalidArguments, what).hint("check the environment variable for a line break or a quote")
     })?;
+    Ok((name, sensitive(value)))
+}
+
+/// A value that is never printed.
+fn sensitive(mut value: HeaderValue) -> HeaderValue {
     value.set_sensitive(true);
-    Ok((name, value))
-}
-
-/// Parses an event of a provider.
-pub(crate) fn read<'d, T: serde::Deserialize<'d>>(data: &'d str, redactor: &Redactor) -> Result<T, ProviderError> {
-    serde_json::from_str(data).map_err(|error| match error.classify() {
-        serde_json::error::Category::Data => {
-            ProviderError::new(ErrorKind::BadAnswer, "the provider sent an event that lacks a field of its protocol")
-        }
-        _ => {
-            let message = format!("the provider sent invalid JSON: {error}");
-            ProviderError::redacted(ErrorKind::BadAnswer, &message, redactor)
-        }
-    })
-}
-
-/// Parses only the first element of a list, without memory for the others.
-pub(crate) fn first<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
-where
-    D: serde::Deserializer<'de>,
-    T: serde::Deserialize<'de>,
-{
-    struct First<T>(std::marker::PhantomData<T>);
-
-    impl<'de, T: serde::Deserialize<'de>> serde::de::Visitor<'de> for First<T> {
-        type Value = Option<T>;
-
-        fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-            f.write_str("a list")
-        }
-
-        fn visit_unit<E>(self) -> Result<Option<T>, E> {
-            Ok(None)
-        }
-
-        fn visit_seq<A: serde::de::SeqAccess<'de>>(self, mut list: A) -> Result<Option<T>, A::Error> {
-            let first = list.next_element()?;
-            while list.next_element::<serde::de::IgnoredAny>()?.is_some() {}
-            Ok(first)
-        }
-    }
-    deserializer.deserialize_any(First(std::marker::PhantomData))
+    value
 }

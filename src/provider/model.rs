@@ -13,7 +13,7 @@ use ghost_domain::transcript::{Block, TokenUsage, ToolSpec};
 use ghost_domain::{AgentId, TurnId};
 
 use crate::error::ProviderError;
-use crate::shared::{Form, SharedMessage};
+use crate::json::{Form, SharedMessage};
 use crate::too_long::is_window_full;
 
 /// One model call.

@@ -10,15 +10,12 @@ use ghost_config::plan::{LlmPlan, ProviderKind, ProviderPlan};
 use ghost_domain::{Clock, Code, Refusal};
 use secrecy::SecretString;
 
-use crate::anthropic::Anthropic;
 use crate::breaker::Breaker;
 use crate::exchange::Address;
-use crate::gemini::Gemini;
-use crate::idle::IdleLimit;
+use crate::http::IdleLimit;
 use crate::model::Provider;
-use crate::ollama::Ollama;
-use crate::openai::OpenAi;
 use crate::pool::Pool;
+use crate::protocols::{HttpProvider, Protocol};
 use crate::recorded::{Recorded, Recording};
 use crate::scripted::{ScriptDigest, Scripted};
 
@@ -209,25 +206,28 @@ fn build_one(
     env: &dyn Fn(&str) -> Option<String>,
     clock: &Arc<dyn Clock>,
 ) -> Result<Arc<dyn Provider>, Unbuilt> {
-    let key = || key(name, plan, env).map_err(unbuilt(name, "api_key_env"));
-    let address = |key| Address {
+    let protocol = match plan.kind {
+        ProviderKind::Anthropic => Protocol::Anthropic,
+        ProviderKind::OpenAi => Protocol::OpenAi,
+        ProviderKind::Gemini => Protocol::Gemini,
+        ProviderKind::Ollama => Protocol::Ollama,
+        ProviderKind::Scripted => {
+            return Ok(Arc::new(scripted(name, plan, Path::new(""), clock).map_err(unbuilt(name, "dir"))?));
+        }
+        ProviderKind::Recorded => {
+            return Ok(Arc::new(recorded(name, &mut BTreeMap::new()).map_err(unbuilt(name, "dir"))?));
+        }
+    };
+    let address = Address {
         name,
         base: plan.base_url.as_deref(),
-        key,
+        key: key(name, plan, env).map_err(unbuilt(name, "api_key_env"))?,
         headers: &plan.headers,
         query: &plan.query,
         extra_body: &plan.extra_body,
         idle: IdleLimit { clock: Arc::clone(clock), max: plan.idle_timeout },
     };
-    let (url_error, dir_error) = (unbuilt(name, "base_url"), unbuilt(name, "dir"));
-    Ok(match plan.kind {
-        ProviderKind::Anthropic => Arc::new(Anthropic::new(address(key()?)).map_err(url_error)?),
-        ProviderKind::OpenAi => Arc::new(OpenAi::new(address(key()?), plan.api).map_err(url_error)?),
-        ProviderKind::Gemini => Arc::new(Gemini::new(address(key()?)).map_err(url_error)?),
-        ProviderKind::Ollama => Arc::new(Ollama::new(address(key()?)).map_err(url_error)?),
-        ProviderKind::Scripted => Arc::new(scripted(name, plan, Path::new(""), clock).map_err(dir_error)?),
-        ProviderKind::Recorded => Arc::new(recorded(name, &mut BTreeMap::new()).map_err(dir_error)?),
-    })
+    Ok(Arc::new(HttpProvider::new(protocol, address, plan.api).map_err(unbuilt(name, "base_url"))?))
 }
 
 fn recorded(name: &str, recordings: &mut BTreeMap<String, Recording>) -> Result<Recorded, Refusal> {

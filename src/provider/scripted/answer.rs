@@ -15,7 +15,7 @@ use super::bounds::CALLS_MAX;
 use super::conversation::Conversation;
 use super::names::{ItemNames, Names};
 use super::rules::{Action, Call, Chosen, Do, Fail, RuleSet};
-use crate::answer_bounds::WORDS_MAX;
+use crate::answer::WORDS_MAX;
 use crate::error::ProviderError;
 use crate::estimate::{estimate_tokens, json_len, tokens_of_bytes};
 use crate::model::{Deltas, ModelAnswer, ModelRequest, Stop};

@@ -1,33 +1,23 @@
-//! Assembles an answer of Anthropic from its events.
-//!
-//! This module must never change the order of the blocks or lose the state that is attached to a
-//! block.
+//! Assembles an answer of Anthropic from its events. The blocks keep their order, and each the state that is attached to it.
 
 use ghost_domain::json_text::readable;
-use ghost_domain::redact::Redactor;
 use ghost_domain::text::clip;
 use ghost_domain::transcript::{Block, TokenUsage};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use crate::answer_bounds::AnswerBytes;
-use crate::attached::{alone, attached};
-use crate::blocks::{call, check_block_count, check_call_count, finish_answer, replace_unusable_ids};
-use crate::error::{Charge, ErrorKind, ProviderError};
-use crate::exchange::{Gather, read};
-use crate::http::event_error;
-use crate::model::{Deltas, ModelAnswer, ModelRequest, PAUSED, Stop};
-use crate::openai::COUNT_MAX;
+use crate::answer::{Draft, Gather, check_block_count, check_call_count, lacks_a_field, without_end};
+use crate::blocks::{alone, attached, call, finish_answer};
+use crate::error::{ErrorKind, ProviderError};
+use crate::estimate::COUNT_MAX;
+use crate::model::{Deltas, ModelAnswer, PAUSED, Stop};
 
 /// The answer so far.
 pub(super) struct Gathered<'r> {
-    redactor: &'r Redactor,
-    bytes: AnswerBytes,
+    draft: Draft<'r>,
     blocks: Vec<Open>,
     usage: Counts,
     stop: Option<Stop>,
-    /// Whether an event of the protocol was received.
-    begun: bool,
     done: bool,
     /// Whether an earlier block has text: the next block's text then begins on a new line.
     has_text: bool,
@@ -124,10 +114,8 @@ struct Whole {
 }
 
 impl<'r> Gathered<'r> {
-    pub(super) fn new(request: &ModelRequest, redactor: &'r Redactor) -> Self {
-        let bytes = AnswerBytes::new(request);
-        let (blocks, usage) = (Vec::new(), Counts::default());
-        Self { redactor, bytes, blocks, usage, stop: None, begun: false, done: false, has_text: false }
+    pub(super) fn new(draft: Draft<'r>) -> Self {
+        Self { draft, blocks: Vec::new(), usage: Counts::default(), stop: None, done: false, has_text: false }
     }
 
     fn start(
@@ -138,7 +126,7 @@ impl<'r> Gathered<'r> {
     ) -> Result<(), ProviderError> {
         check_block_count(self.blocks.len() + 1)?;
         let kind = take_string(&mut fields, "type").unwrap_or_default();
-        let mut count = |text: &str| self.bytes.add_text(text.len());
+        let mut count = |text: &str| self.draft.bytes.add_text(text.len());
         let kind = match kind.as_str() {
             "text" => {
                 let text = take_string(&mut fields, "text").unwrap_or_default();
@@ -161,13 +149,10 @@ impl<'r> Gathered<'r> {
             "tool_use" => {
                 let calls = self.blocks.iter().filter(|open| matches!(open.kind, Kind::Call(..))).count();
                 check_call_count(calls + 1)?;
-                let lacks = || lacks_a_field();
-                let (id, name) = (
-                    take_string(&mut fields, "id").ok_or_else(lacks)?,
-                    take_string(&mut fields, "name").ok_or_else(lacks)?,
-                );
+                let mut field = |name| take_string(&mut fields, name).ok_or_else(lacks_a_field);
+                let (id, name) = (field("id")?, field("name")?);
                 let input = fields.remove("input").unwrap_or_default();
-                self.bytes.add_arguments(id.len() + name.len() + input.to_string().len())?;
+                self.draft.bytes.add_arguments(id.len() + name.len() + input.to_string().len())?;
                 Kind::Call(id, name, input, String::new())
             }
             _ => {
@@ -177,7 +162,7 @@ impl<'r> Gathered<'r> {
         };
         // A single event is limited in size, but many events add up.
         fields.retain(|_, value| !matches!(value, Value::Null) && value.as_array().is_none_or(|list| !list.is_empty()));
-        self.bytes.add_text(fields.iter().map(|(key, value)| key.len() + value.to_string().len()).sum())?;
+        self.draft.bytes.add_text(fields.iter().map(|(key, value)| key.len() + value.to_string().len()).sum())?;
         self.blocks.push(Open { index, kind, rest: fields });
         Ok(())
     }
@@ -188,35 +173,35 @@ impl<'r> Gathered<'r> {
         };
         match (&mut open.kind, delta) {
             (Kind::Text(text), Delta::Text { text: more }) => {
-                self.bytes.add_text(more.len())?;
+                self.draft.bytes.add_text(more.len())?;
                 send_text(deltas, &more, self.has_text && text.is_empty());
                 text.push_str(&more);
             }
             (Kind::Text(_), Delta::Citations { citation }) => {
-                self.bytes.add_text(citation.to_string().len())?;
+                self.draft.bytes.add_text(citation.to_string().len())?;
                 let list = open.rest.entry("citations").or_insert_with(|| Value::Array(Vec::new()));
                 if let Some(list) = list.as_array_mut() {
                     list.push(citation);
                 }
             }
             (Kind::Thinking(text), Delta::Thinking { thinking }) => {
-                self.bytes.add_text(thinking.len())?;
+                self.draft.bytes.add_text(thinking.len())?;
                 text.push_str(&thinking);
                 deltas.thinking(&thinking);
             }
             (Kind::Thinking(_), Delta::Signature { signature }) => {
-                self.bytes.add_text(signature.len())?;
+                self.draft.bytes.add_text(signature.len())?;
                 match open.rest.get_mut("signature") {
                     Some(Value::String(before)) => before.push_str(&signature),
                     _ => drop(open.rest.insert("signature".to_owned(), Value::String(signature))),
                 }
             }
             (Kind::Call(_, _, _, json), Delta::InputJson { partial_json }) => {
-                self.bytes.add_arguments(partial_json.len())?;
+                self.draft.bytes.add_arguments(partial_json.len())?;
                 json.push_str(&partial_json);
             }
             (Kind::Other(json), Delta::InputJson { partial_json }) => {
-                self.bytes.add_text(partial_json.len())?;
+                self.draft.bytes.add_text(partial_json.len())?;
                 json.push_str(&partial_json);
             }
             // An unknown piece of a known block carries extra information only, so it is ignored.
@@ -246,14 +231,54 @@ impl<'r> Gathered<'r> {
             });
         }
     }
+}
 
-    /// The answer, if it is complete.
-    pub(super) fn finish(self, request: &ModelRequest) -> Result<ModelAnswer, ProviderError> {
-        let usage = self.usage.tokens();
-        let Some(stop) = self.stop else {
-            let message = "the stream ended without its end marker, in the middle of the answer";
-            return Err(ProviderError::new(ErrorKind::BrokenStream, message).charge(Charge::Unknown));
-        };
+impl Gather for Gathered<'_> {
+    fn event(&mut self, data: &str, deltas: &mut dyn Deltas) -> Result<(), ProviderError> {
+        let event = self.draft.read(data)?;
+        self.draft.begun |= !matches!(event, Event::Error { .. } | Event::Other);
+        match event {
+            // The output that this event counts is not that of the answer.
+            Event::MessageStart { message } => {
+                self.usage = Counts { output_tokens: None, ..message.usage.unwrap_or_default() }
+            }
+            Event::ContentBlockStart { index, content_block } => self.start(index, content_block, deltas)?,
+            Event::ContentBlockDelta { index, delta } => self.delta(index, delta, deltas)?,
+            Event::MessageDelta { delta, usage } => self.end(delta, usage),
+            Event::MessageStop => self.done = true,
+            Event::Error { error } => return Err(self.draft.reported(&error)),
+            Event::Other => {}
+        }
+        Ok(())
+    }
+
+    fn whole(&mut self, body: &str, deltas: &mut dyn Deltas) -> Result<(), ProviderError> {
+        let body: Value = self.draft.read(body)?;
+        if body.get("error").is_some() {
+            return Err(self.draft.reported(&body));
+        }
+        let whole: Whole = serde_json::from_value(body).map_err(|_| {
+            ProviderError::new(ErrorKind::BadAnswer, "the provider answered with one JSON text in place of a stream")
+        })?;
+        self.draft.begun = true;
+        for (index, block) in (0..).zip(whole.content) {
+            self.start(index, block, deltas)?;
+        }
+        self.end(whole.ending, whole.usage);
+        Ok(())
+    }
+
+    fn has_begun(&self) -> bool {
+        self.draft.begun
+    }
+
+    fn is_done(&self) -> bool {
+        self.done
+    }
+
+    fn finish(self) -> Result<ModelAnswer, ProviderError> {
+        let (request, usage) = (self.draft.request, self.usage.tokens());
+        let stop = self.stop.ok_or_else(without_end)?;
         let mut blocks = Vec::with_capacity(self.blocks.len());
         for open in self.blocks {
             let Open { kind, mut rest, .. } = open;
@@ -279,52 +304,7 @@ impl<'r> Gathered<'r> {
             }
             blocks.push(block);
         }
-        replace_unusable_ids(request, &mut blocks);
         finish_answer(request, blocks, usage, stop)
-    }
-}
-
-impl Gather for Gathered<'_> {
-    fn event(&mut self, data: &str, deltas: &mut dyn Deltas) -> Result<(), ProviderError> {
-        let event = read(data, self.redactor)?;
-        self.begun |= !matches!(event, Event::Error { .. } | Event::Other);
-        match event {
-            // The output that this event counts is not that of the answer.
-            Event::MessageStart { message } => {
-                self.usage = Counts { output_tokens: None, ..message.usage.unwrap_or_default() }
-            }
-            Event::ContentBlockStart { index, content_block } => self.start(index, content_block, deltas)?,
-            Event::ContentBlockDelta { index, delta } => self.delta(index, delta, deltas)?,
-            Event::MessageDelta { delta, usage } => self.end(delta, usage),
-            Event::MessageStop => self.done = true,
-            Event::Error { error } => return Err(event_error(&error, self.redactor)),
-            Event::Other => {}
-        }
-        Ok(())
-    }
-
-    fn whole(&mut self, body: &str, deltas: &mut dyn Deltas) -> Result<(), ProviderError> {
-        let body: Value = read(body, self.redactor)?;
-        if body.get("error").is_some() {
-            return Err(event_error(&body, self.redactor));
-        }
-        let whole: Whole = serde_json::from_value(body).map_err(|_| {
-            ProviderError::new(ErrorKind::BadAnswer, "the provider answered with one JSON text in place of a stream")
-        })?;
-        self.begun = true;
-        for (index, block) in (0..).zip(whole.content) {
-            self.start(index, block, deltas)?;
-        }
-        self.end(whole.ending, whole.usage);
-        Ok(())
-    }
-
-    fn has_begun(&self) -> bool {
-        self.begun
-    }
-
-    fn is_done(&self) -> bool {
-        self.done
     }
 }
 
@@ -354,8 +334,4 @@ fn take_string(fields: &mut Map<String, Value>, name: &str) -> Option<String> {
         Some(Value::String(text)) => Some(text),
         _ => None,
     }
-}
-
-fn lacks_a_field() -> ProviderError {
-    ProviderError::new(ErrorKind::BadAnswer, "the provider sent an event that lacks a field of its protocol")
 }

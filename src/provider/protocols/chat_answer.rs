@@ -1,26 +1,19 @@
-//! Assembles the answer of a chat completion from its events.
-//!
-//! This module must never allocate memory by a number in an event, only by the data received.
+//! Assembles the answer of a chat completion from its events. Memory is allocated for the data received, and never by a
+//! number in an event.
 
 use std::collections::BTreeMap;
 
-use ghost_domain::redact::Redactor;
 use ghost_domain::transcript::{Block, TokenUsage};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value, json};
 
-use crate::answer_bounds::AnswerBytes;
-use crate::blocks::{call, check_block_count, check_call_count, finish_answer, normalise, replace_unusable_ids};
-use crate::error::{ErrorKind, ProviderError};
-use crate::estimate::reported;
-use crate::http::event_error;
-use crate::model::{Deltas, ModelAnswer, ModelRequest, Stop};
-
 use super::chat_request::{FIELD, GOOGLE_STATE, REASONING_DETAILS};
-use super::chat_usage::tokens;
-use crate::attached::{alone, attached};
-use crate::exchange::{Gather, first};
+use crate::answer::{Draft, Gather, check_block_count, check_call_count, first, without_end};
+use crate::blocks::{alone, attached, call, finish_answer, normalise};
+use crate::error::ProviderError;
+use crate::estimate::{count, reported};
+use crate::model::{Deltas, ModelAnswer, Stop};
 
 /// An event, or a whole answer that was not streamed.
 #[derive(Deserialize)]
@@ -112,8 +105,8 @@ impl Partial {
 const TEXTS: [&str; 4] = ["text", "summary", "data", "signature"];
 
 /// The answer so far.
-pub(super) struct Gathered<'a> {
-    redactor: &'a Redactor,
+pub(super) struct Gathered<'r> {
+    draft: Draft<'r>,
     text: String,
     thinking: String,
     /// The field in which the server sends reasoning, if it has sent any.
@@ -123,20 +116,16 @@ pub(super) struct Gathered<'a> {
     calls: Vec<Partial>,
     /// For each index, the position of its call in `calls`.
     positions: BTreeMap<u64, usize>,
-    bytes: AnswerBytes,
     /// The token counts as the server sent them.
     usage: Option<Value>,
     reason: Option<String>,
-    /// Whether a choice was received.
-    begun: bool,
     done: bool,
 }
 
-impl<'a> Gathered<'a> {
-    pub(super) fn new(request: &ModelRequest, redactor: &'a Redactor) -> Self {
+impl<'r> Gathered<'r> {
+    pub(super) fn new(draft: Draft<'r>) -> Self {
         Self {
-            redactor,
-            bytes: AnswerBytes::new(request),
+            draft,
             text: String::new(),
             thinking: String::new(),
             field: None,
@@ -146,14 +135,13 @@ impl<'a> Gathered<'a> {
             positions: BTreeMap::new(),
             usage: None,
             reason: None,
-            begun: false,
             done: false,
         }
     }
 
     fn bad(&self, error: &str, data: &str) -> ProviderError {
         let message = format!("the provider sent an invalid chat completion: {error}, in: {}", clip(data));
-        ProviderError::redacted(ErrorKind::BadAnswer, &message, self.redactor).usage(self.usage_if_ended())
+        self.draft.bad(&message).usage(self.usage_if_ended())
     }
 
     /// The tokens used, if the answer has ended: some servers send counts while they write.
@@ -168,10 +156,10 @@ impl<'a> Gathered<'a> {
             self.usage = Some(usage);
         }
         if let Some(error) = chunk.error.filter(|error| !error.is_null()) {
-            return Err(event_error(&error, self.redactor).usage(self.usage_if_ended()));
+            return Err(self.draft.reported(&error).usage(self.usage_if_ended()));
         }
         let Some(choice) = chunk.choices else { return Ok(()) };
-        self.begun = true;
+        self.draft.begun = true;
         if let Some(delta) = choice.delta {
             self.delta(delta, deltas)?;
         }
@@ -183,24 +171,19 @@ impl<'a> Gathered<'a> {
 
     fn delta(&mut self, delta: Delta, deltas: &mut dyn Deltas) -> Result<(), ProviderError> {
         let reasoning = match (delta.reasoning_content, delta.reasoning) {
-            (None, Some(Value::String(text))) => {
-                self.field = Some("reasoning");
-                Some(text)
-            }
-            (Some(text), _) => {
-                self.field = Some("reasoning_content");
-                Some(text)
-            }
+            (Some(text), _) => Some(("reasoning_content", text)),
+            (None, Some(Value::String(text))) => Some(("reasoning", text)),
             (None, _) => None,
         };
-        if let Some(reasoning) = reasoning {
-            self.add_thinking(&reasoning, deltas)?;
+        if let Some((field, text)) = reasoning {
+            self.field = Some(field);
+            self.add_thinking(&text, deltas)?;
         }
         for detail in delta.reasoning_details.unwrap_or_default() {
             self.detail(detail)?;
         }
         if let Some(extra) = delta.extra_content {
-            self.bytes.add_text(extra.to_string().len())?;
+            self.draft.bytes.add_text(extra.to_string().len())?;
             self.extra_content = Some(extra);
         }
         match delta.content {
@@ -224,7 +207,7 @@ impl<'a> Gathered<'a> {
 
     /// Adds a piece of a reasoning detail. Pieces with the same index and type belong together.
     fn detail(&mut self, piece: Map<String, Value>) -> Result<(), ProviderError> {
-        self.bytes.add_text(piece.iter().map(|(key, value)| key.len() + value.to_string().len()).sum())?;
+        self.draft.bytes.add_text(piece.iter().map(|(key, value)| key.len() + value.to_string().len()).sum())?;
         let same = |one: &Map<String, Value>, key| one.get(key) == piece.get(key);
         let last = self.details.last_mut().filter(|last| {
             piece.get("index").is_some_and(|index| !index.is_null()) && same(last, "index") && same(last, "type")
@@ -247,24 +230,14 @@ impl<'a> Gathered<'a> {
     }
 
     fn add_text(&mut self, text: &str, deltas: &mut dyn Deltas) -> Result<(), ProviderError> {
-        self.bytes.add_text(text.len())?;
-        if !text.is_empty() {
-            self.text.push_str(text);
-            deltas.text(text);
-        }
-        Ok(())
+        self.draft.say(&mut self.text, text, deltas)
     }
 
     fn add_thinking(&mut self, text: &str, deltas: &mut dyn Deltas) -> Result<(), ProviderError> {
-        self.bytes.add_text(text.len())?;
-        if !text.is_empty() {
-            self.thinking.push_str(text);
-            deltas.thinking(text);
-        }
-        Ok(())
+        self.draft.think(&mut self.thinking, text, deltas)
     }
 
-    /// Adds a content block, which some servers send instead of text (TOOL-10).
+    /// Adds a content block, which some servers send instead of text.
     fn part(&mut self, part: &Value, deltas: &mut dyn Deltas) -> Result<(), ProviderError> {
         // Mistral's reasoning is a list of text blocks.
         if let Some(inner) = part.get("thinking").and_then(Value::as_array) {
@@ -278,7 +251,7 @@ impl<'a> Gathered<'a> {
             Some(Block::Thinking { text, .. }) => self.add_thinking(&text, deltas)?,
             Some(Block::ToolCall { id, name, arguments }) => {
                 let arguments = arguments.to_string();
-                self.bytes.add_arguments(arguments.len())?;
+                self.draft.bytes.add_arguments(arguments.len())?;
                 let position = self.new_call()?;
                 if let Some(call) = self.calls.get_mut(position) {
                     *call = Partial { id, name, arguments, extra_content: None };
@@ -325,7 +298,7 @@ impl<'a> Gathered<'a> {
             call.id = id;
         }
         if let Some(extra) = delta.extra_content {
-            self.bytes.add_arguments(extra.to_string().len())?;
+            self.draft.bytes.add_arguments(extra.to_string().len())?;
             call.extra_content = Some(extra);
         }
         let Some(function) = delta.function else { return Ok(()) };
@@ -337,66 +310,16 @@ impl<'a> Gathered<'a> {
         }
         match function.arguments {
             Some(Value::String(fragment)) => {
-                self.bytes.add_arguments(fragment.len())?;
+                self.draft.bytes.add_arguments(fragment.len())?;
                 call.arguments.push_str(&fragment);
             }
             Some(Value::Null) | None => {}
             Some(whole) => {
                 call.arguments = whole.to_string();
-                self.bytes.add_arguments(call.arguments.len())?;
+                self.draft.bytes.add_arguments(call.arguments.len())?;
             }
         }
         Ok(())
-    }
-
-    /// The answer, if it is complete.
-    pub(super) fn finish(self, request: &ModelRequest) -> Result<ModelAnswer, ProviderError> {
-        // Some servers close the connection without `[DONE]`. If the finish reason is missing too,
-        // the answer was interrupted.
-        if !self.done && self.reason.is_none() {
-            return Err(ProviderError::new(
-                ErrorKind::BrokenStream,
-                "the stream ended without its end marker, in the middle of the answer",
-            ));
-        }
-        let usage = self.usage.as_ref().map(tokens).unwrap_or_default();
-        let unused = self.usage_if_ended();
-        let mut blocks = Vec::new();
-        if !self.details.is_empty() {
-            blocks.push(alone(request, json!({ REASONING_DETAILS: self.details }).to_string()));
-        }
-        if let Some(extra) = self.extra_content {
-            blocks.push(alone(request, json!({ GOOGLE_STATE: extra }).to_string()));
-        }
-        if !self.thinking.is_empty() {
-            // Servers that send reasoning details want those back instead of the text.
-            if let Some(field) = self.field.filter(|_| self.details.is_empty()) {
-                blocks.push(attached(request, json!({ FIELD: field }).to_string()));
-            }
-            blocks.push(Block::Thinking { text: self.thinking });
-        }
-        if !self.text.is_empty() {
-            blocks.push(Block::Text { text: self.text });
-        }
-        for partial in self.calls {
-            if partial.name.is_empty() {
-                let message = "the answer has a tool call without a name";
-                return Err(ProviderError::new(ErrorKind::BadAnswer, message).usage(unused));
-            }
-            if let Some(extra) = partial.extra_content {
-                blocks.push(attached(request, json!({ GOOGLE_STATE: extra }).to_string()));
-            }
-            blocks.push(call(partial.id, &partial.name, Value::String(partial.arguments)));
-        }
-        replace_unusable_ids(request, &mut blocks);
-        let stop = match self.reason.as_deref() {
-            Some("length") => Stop::MaxTokens,
-            Some("content_filter" | "refusal") => Stop::Refused(None),
-            Some("tool_calls" | "function_call") => Stop::ToolUse,
-            Some("stop") | None => Stop::EndTurn,
-            Some(other) => Stop::Other(clip(other)),
-        };
-        finish_answer(request, blocks, usage, stop)
     }
 }
 
@@ -421,7 +344,7 @@ impl Gather for Gathered<'_> {
     }
 
     fn has_begun(&self) -> bool {
-        self.begun
+        self.draft.begun
     }
 
     fn is_done(&self) -> bool {
@@ -431,8 +354,127 @@ impl Gather for Gathered<'_> {
     fn has_ended(&self) -> bool {
         self.reason.is_some()
     }
+
+    fn finish(self) -> Result<ModelAnswer, ProviderError> {
+        // Some servers close the connection without `[DONE]`. If the finish reason is missing too,
+        // the answer was interrupted.
+        if !self.done && self.reason.is_none() {
+            return Err(without_end());
+        }
+        let request = self.draft.request;
+        let usage = self.usage.as_ref().map(tokens).unwrap_or_default();
+        let unused = self.usage_if_ended();
+        let mut blocks = Vec::new();
+        if !self.details.is_empty() {
+            blocks.push(alone(request, json!({ REASONING_DETAILS: self.details }).to_string()));
+        }
+        if let Some(extra) = self.extra_content {
+            blocks.push(alone(request, json!({ GOOGLE_STATE: extra }).to_string()));
+        }
+        if !self.thinking.is_empty() {
+            // Servers that send reasoning details want those back instead of the text.
+            if let Some(field) = self.field.filter(|_| self.details.is_empty()) {
+                blocks.push(attached(request, json!({ FIELD: field }).to_string()));
+            }
+            blocks.push(Block::Thinking { text: self.thinking });
+        }
+        if !self.text.is_empty() {
+            blocks.push(Block::Text { text: self.text });
+        }
+        for partial in self.calls {
+            if partial.name.is_empty() {
+                return Err(self.draft.bad("the answer has a tool call without a name").usage(unused));
+            }
+            if let Some(extra) = partial.extra_content {
+                blocks.push(attached(request, json!({ GOOGLE_STATE: extra }).to_string()));
+            }
+            blocks.push(call(partial.id, &partial.name, Value::String(partial.arguments)));
+        }
+        let stop = match self.reason.as_deref() {
+            Some("length") => Stop::MaxTokens,
+            Some("content_filter" | "refusal") => Stop::Refused(None),
+            Some("tool_calls" | "function_call") => Stop::ToolUse,
+            Some("stop") | None => Stop::EndTurn,
+            Some(other) => Stop::Other(clip(other)),
+        };
+        finish_answer(request, blocks, usage, stop)
+    }
 }
 
 fn clip(text: &str) -> String {
     ghost_domain::text::clip(text, 300)
+}
+
+/// The tokens that `usage` reports; zero for a count that it does not report.
+fn tokens(usage: &Value) -> TokenUsage {
+    let (prompt, completion, total) =
+        (count(usage, "prompt_tokens"), count(usage, "completion_tokens"), count(usage, "total_tokens"));
+    let input = prompt.or_else(|| Some(total?.saturating_sub(completion?))).unwrap_or(0);
+    // Some servers omit reasoning from `completion_tokens`, but not from the total.
+    let rest = prompt.and(total).map(|total| total.saturating_sub(input));
+    let output = completion.max(rest).unwrap_or(0);
+    let reasoning = usage.get("completion_tokens_details").and_then(|details| count(details, "reasoning_tokens"));
+    // If there is more reasoning than output, reasoning is counted separately.
+    let output = match reasoning {
+        Some(reasoning) if reasoning > output => output.saturating_add(reasoning),
+        _ => output,
+    };
+    let cached = usage.get("prompt_tokens_details").and_then(|details| count(details, "cached_tokens"));
+    TokenUsage { input, output, cache_read: cached.unwrap_or(0).min(input), cache_write: 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn missing_counts_are_zero() {
+        for (missing, known) in [
+            (json!({}), (0, 0)),
+            (json!([]), (0, 0)),
+            (json!("many"), (0, 0)),
+            (json!({ "total_tokens": 105 }), (0, 0)),
+            (json!({ "prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0 }), (0, 0)),
+            (json!({ "prompt_tokens": 100, "completion_tokens": null }), (100, 0)),
+            (json!({ "completion_tokens": 5 }), (0, 5)),
+            (json!({ "prompt_tokens": "100", "completion_tokens": 5 }), (0, 5)),
+            (json!({ "prompt_tokens": u64::MAX, "completion_tokens": 5 }), (0, 5)),
+            (json!({ "prompt_tokens": -100, "completion_tokens": -5 }), (0, 0)),
+        ] {
+            let tokens = tokens(&missing);
+            assert_eq!((tokens.input, tokens.output), known, "{missing}");
+        }
+    }
+
+    #[test]
+    fn the_larger_count_is_used() {
+        let tokens_of = |input, output| TokenUsage { input, output, ..TokenUsage::default() };
+        for (usage, expected) in [
+            (json!({ "prompt_tokens": 100, "completion_tokens": 5 }), tokens_of(100, 5)),
+            (json!({ "prompt_tokens": 100.0, "completion_tokens": 5.0 }), tokens_of(100, 5)),
+            (json!({ "prompt_tokens": 100, "completion_tokens": 5, "total_tokens": null }), tokens_of(100, 5)),
+            (json!({ "prompt_tokens": 100, "completion_tokens": null, "total_tokens": 105 }), tokens_of(100, 5)),
+            (json!({ "completion_tokens": 5, "total_tokens": 105 }), tokens_of(100, 5)),
+            // Reasoning that is not part of the completion count, within the total and outside it.
+            (json!({ "prompt_tokens": 100, "completion_tokens": 5, "total_tokens": 605 }), tokens_of(100, 505)),
+            (
+                json!({ "prompt_tokens": 100, "completion_tokens": 5, "total_tokens": 605,
+                    "completion_tokens_details": { "reasoning_tokens": 500 } }),
+                tokens_of(100, 505),
+            ),
+            (
+                json!({ "prompt_tokens": 100, "completion_tokens": 5,
+                    "completion_tokens_details": { "reasoning_tokens": 500 } }),
+                tokens_of(100, 505),
+            ),
+            (
+                json!({ "prompt_tokens": 100, "completion_tokens": 505, "total_tokens": 605,
+                    "completion_tokens_details": { "reasoning_tokens": 500 } }),
+                tokens_of(100, 505),
+            ),
+        ] {
+            assert_eq!(tokens(&usage), expected, "{usage}");
+        }
+    }
 }

@@ -1,11 +1,8 @@
-//! Assembles an answer of the Responses API from its events.
-//!
-//! This module must never use an item before it is complete or change an item that is sent back.
+//! Assembles an answer of the Responses API from its events. An item is used when it is complete, and sent back as it came.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
 
-use ghost_domain::redact::Redactor;
 use ghost_domain::text::clip;
 use ghost_domain::tool_catalogue::DESCRIBE;
 use ghost_domain::transcript::{Block, TokenUsage};
@@ -13,23 +10,17 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-use super::chat_usage::count;
-use crate::answer_bounds::AnswerBytes;
-use crate::attached::{alone, attached};
-use crate::blocks::{call, check_call_count, finish_answer, replace_unusable_ids};
-use crate::error::{Charge, ErrorKind, ProviderError};
-use crate::estimate::reported;
-use crate::exchange::{Gather, read};
-use crate::http::event_error;
-use crate::model::{Deltas, ModelAnswer, ModelRequest, Stop};
+use crate::answer::{AnswerBytes, Draft, Gather, check_call_count, lacks_a_field};
+use crate::blocks::{alone, attached, call, finish_answer};
+use crate::error::{ErrorKind, ProviderError};
+use crate::estimate::{count, json_len, reported};
+use crate::model::{Deltas, ModelAnswer, Stop};
 
 /// The answer so far.
 pub(super) struct Gathered<'r> {
-    request: &'r ModelRequest,
-    redactor: &'r Redactor,
+    /// It counts the bytes that are kept.
+    draft: Draft<'r>,
     blocks: Vec<Block>,
-    /// Bytes that are kept.
-    bytes: AnswerBytes,
     /// Bytes received in delta events. The complete items repeat them.
     announced: AnswerBytes,
     /// Output indexes of the items that have begun and are not complete.
@@ -44,8 +35,6 @@ pub(super) struct Gathered<'r> {
     refused: bool,
     usage: Option<Value>,
     stop: Option<Stop>,
-    /// Whether an event of the protocol was received.
-    begun: bool,
 }
 
 /// What was shown of the current item.
@@ -114,13 +103,11 @@ impl Shown {
 }
 
 impl<'r> Gathered<'r> {
-    pub(super) fn new(request: &'r ModelRequest, redactor: &'r Redactor) -> Self {
+    pub(super) fn new(draft: Draft<'r>) -> Self {
         Self {
-            request,
-            redactor,
+            announced: AnswerBytes::new(draft.request),
+            draft,
             blocks: Vec::new(),
-            bytes: AnswerBytes::new(request),
-            announced: AnswerBytes::new(request),
             open: BTreeSet::new(),
             finished: 0,
             calls: 0,
@@ -130,7 +117,6 @@ impl<'r> Gathered<'r> {
             refused: false,
             usage: None,
             stop: None,
-            begun: false,
         }
     }
 
@@ -160,7 +146,7 @@ impl<'r> Gathered<'r> {
     /// Adds a complete item.
     fn item(&mut self, item: &RawValue, deltas: &mut dyn Deltas) -> Result<(), ProviderError> {
         self.finished += 1;
-        let mut fields: BTreeMap<String, &RawValue> = read(item.get(), self.redactor)?;
+        let mut fields: BTreeMap<String, &RawValue> = self.draft.read(item.get())?;
         let kind: String = field(&fields, "type")?;
         match kind.as_str() {
             "message" => self.message(item, fields, deltas),
@@ -171,8 +157,8 @@ impl<'r> Gathered<'r> {
                 let (name, arguments): (String, Value) = (field(&fields, "name")?, field(&fields, "arguments")?);
                 let id: String = field(&fields, "call_id").unwrap_or_default();
                 fields.retain(|name, _| !["type", "name", "arguments", "call_id"].contains(&name.as_str()));
-                let length = arguments.as_str().map_or_else(|| crate::estimate::json_len(&arguments), str::len);
-                self.bytes.add_arguments(id.len() + name.len() + length)?;
+                let length = arguments.as_str().map_or_else(|| json_len(&arguments), str::len);
+                self.draft.bytes.add_arguments(id.len() + name.len() + length)?;
                 self.attach(&fields)?;
                 self.blocks.push(call(id, &name, arguments));
                 Ok(())
@@ -182,7 +168,7 @@ impl<'r> Gathered<'r> {
                 self.calls += 1;
                 check_call_count(self.calls)?;
                 let (id, arguments): (String, Value) = (field(&fields, "call_id")?, field(&fields, "arguments")?);
-                self.bytes.add_arguments(id.len() + crate::estimate::json_len(&arguments))?;
+                self.draft.bytes.add_arguments(id.len() + json_len(&arguments))?;
                 self.blocks.push(call(id, DESCRIBE, arguments));
                 Ok(())
             }
@@ -219,7 +205,7 @@ impl<'r> Gathered<'r> {
         };
         let plain = matches!(content.as_slice(), [part] if part.iter().all(is_plain));
         fields.retain(|name, _| !(["type", "role"].contains(&name.as_str()) || plain && name == "content"));
-        self.bytes.add_text(text.len())?;
+        self.draft.bytes.add_text(text.len())?;
         self.attach(&fields)?;
         self.blocks.push(Block::Text { text });
         Ok(())
@@ -244,7 +230,7 @@ impl<'r> Gathered<'r> {
             self.keep(item)?;
         }
         if !text.is_empty() {
-            self.bytes.add_text(text.len())?;
+            self.draft.bytes.add_text(text.len())?;
             self.blocks.push(Block::Thinking { text });
         }
         Ok(())
@@ -252,8 +238,8 @@ impl<'r> Gathered<'r> {
 
     /// Keeps an item unchanged.
     fn keep(&mut self, item: &RawValue) -> Result<(), ProviderError> {
-        self.bytes.add_text(item.get().len())?;
-        self.blocks.push(alone(self.request, item.get().to_owned()));
+        self.draft.bytes.add_text(item.get().len())?;
+        self.blocks.push(alone(self.draft.request, item.get().to_owned()));
         Ok(())
     }
 
@@ -263,8 +249,8 @@ impl<'r> Gathered<'r> {
             return Ok(());
         }
         let json = serde_json::to_string(fields).map_err(|_| lacks_a_field())?;
-        self.bytes.add_text(json.len())?;
-        self.blocks.push(attached(self.request, json));
+        self.draft.bytes.add_text(json.len())?;
+        self.blocks.push(attached(self.draft.request, json));
         Ok(())
     }
 
@@ -301,7 +287,7 @@ impl<'r> Gathered<'r> {
             }
             _ => {
                 let error = response.error.unwrap_or_else(|| json!({ "message": format!("the answer is {status}") }));
-                return Err(event_error(&error, self.redactor).usage(self.tokens_if_unused()));
+                return Err(self.draft.reported(&error).usage(self.tokens_if_unused()));
             }
         };
         // Text of an item that never became complete was shown, so it is kept.
@@ -310,7 +296,7 @@ impl<'r> Gathered<'r> {
             (mem::take(&mut self.text), |text| Block::Text { text }),
         ] {
             if !shown.text.is_empty() {
-                self.bytes.add_text(shown.text.len())?;
+                self.draft.bytes.add_text(shown.text.len())?;
                 self.blocks.push(block(shown.text));
             }
         }
@@ -319,7 +305,7 @@ impl<'r> Gathered<'r> {
     }
 
     fn broken(&self, message: &str) -> ProviderError {
-        ProviderError::new(ErrorKind::BrokenStream, message).charge(Charge::Unknown).usage(self.tokens_if_unused())
+        ProviderError::new(ErrorKind::BrokenStream, message).usage(self.tokens_if_unused())
     }
 
     /// The tokens used by an answer that is not used.
@@ -336,17 +322,6 @@ impl<'r> Gathered<'r> {
         let cache_write = cached("cache_write_tokens").min(input - cache_read);
         TokenUsage { input, output, cache_read, cache_write }
     }
-
-    /// The answer, if it is complete.
-    pub(super) fn finish(self) -> Result<ModelAnswer, ProviderError> {
-        let usage = self.tokens();
-        let Some(stop) = self.stop else {
-            return Err(self.broken("the stream ended without its last event, in the middle of the answer"));
-        };
-        let mut blocks = self.blocks;
-        replace_unusable_ids(self.request, &mut blocks);
-        finish_answer(self.request, blocks, usage, stop)
-    }
 }
 
 impl Gather for Gathered<'_> {
@@ -355,14 +330,14 @@ impl Gather for Gathered<'_> {
         if self.stop.is_some() || data.trim() == "[DONE]" {
             return Ok(());
         }
-        let event: Event<'_> = read(data, self.redactor)?;
+        let event: Event<'_> = self.draft.read(data)?;
+        self.draft.begun |= event.kind.starts_with("response.");
         let piece = || match event.delta {
-            Some(delta) => read::<String>(delta.get(), self.redactor),
+            Some(delta) => self.draft.read::<String>(delta.get()),
             None => Err(lacks_a_field()),
         };
         let (content_part, summary_part) =
             ((false, event.content_index.unwrap_or(0)), (true, event.summary_index.unwrap_or(0)));
-        self.begun |= event.kind.starts_with("response.");
         match event.kind.as_str() {
             "response.output_item.added" => drop(self.open.insert(event.output_index)),
             "response.output_item.done" => {
@@ -375,35 +350,33 @@ impl Gather for Gathered<'_> {
             "response.reasoning_text.delta" => self.add_thinking(content_part, &piece()?, deltas)?,
             "response.reasoning_summary_text.delta" => self.add_thinking(summary_part, &piece()?, deltas)?,
             "response.function_call_arguments.delta" => self.announced.add_arguments(piece()?.len())?,
-            "response.completed" | "response.incomplete" | "response.failed" => {
+            // `done` is another name for the last event.
+            "response.completed" | "response.incomplete" | "response.failed" | "response.done" => {
                 let response = event.response.ok_or_else(lacks_a_field)?;
-                let mut response: Response<'_> = read(response.get(), self.redactor)?;
-                response.status = event.kind.strip_prefix("response.").map(str::to_owned);
+                let mut response: Response<'_> = self.draft.read(response.get())?;
+                match event.kind.strip_prefix("response.").filter(|status| *status != "done") {
+                    Some(status) => response.status = Some(status.to_owned()),
+                    None => drop(response.status.get_or_insert_with(|| "completed".to_owned())),
+                }
                 self.end(response, deltas)?;
             }
-            // Another name for the last event.
-            "response.done" => {
-                let mut response: Response<'_> = read(event.response.ok_or_else(lacks_a_field)?.get(), self.redactor)?;
-                response.status.get_or_insert_with(|| "completed".to_owned());
-                self.end(response, deltas)?;
+            kind if kind == "error" || event.error.is_some() => {
+                return Err(self.draft.reported(&self.draft.read(data)?));
             }
-            "error" => return Err(event_error(&read(data, self.redactor)?, self.redactor)),
-            _ if event.error.is_some() => return Err(event_error(&read(data, self.redactor)?, self.redactor)),
             _ => {}
         }
         Ok(())
     }
 
     fn whole(&mut self, body: &str, deltas: &mut dyn Deltas) -> Result<(), ProviderError> {
-        let mut response: Response<'_> = read(body, self.redactor)?;
+        let mut response: Response<'_> = self.draft.read(body)?;
         let Some(output) = response.output.take() else {
             let Some(error) = response.error else {
-                let message = "the provider answered with a JSON body that is not a response";
-                return Err(ProviderError::new(ErrorKind::BadAnswer, message));
+                return Err(self.draft.bad("the provider answered with a JSON body that is not a response"));
             };
-            return Err(event_error(&error, self.redactor));
+            return Err(self.draft.reported(&error));
         };
-        self.begun = true;
+        self.draft.begun = true;
         for item in output {
             self.item(item, deltas)?;
         }
@@ -412,19 +385,23 @@ impl Gather for Gathered<'_> {
     }
 
     fn has_begun(&self) -> bool {
-        self.begun
+        self.draft.begun
     }
 
     fn is_done(&self) -> bool {
         self.stop.is_some()
+    }
+
+    fn finish(self) -> Result<ModelAnswer, ProviderError> {
+        let usage = self.tokens();
+        let Some(stop) = self.stop else {
+            return Err(self.broken("the stream ended without its last event, in the middle of the answer"));
+        };
+        finish_answer(self.draft.request, self.blocks, usage, stop)
     }
 }
 
 /// The field `name` of an item.
 fn field<'i, T: Deserialize<'i>>(fields: &BTreeMap<String, &'i RawValue>, name: &str) -> Result<T, ProviderError> {
     fields.get(name).and_then(|value| serde_json::from_str(value.get()).ok()).ok_or_else(lacks_a_field)
-}
-
-fn lacks_a_field() -> ProviderError {
-    ProviderError::new(ErrorKind::BadAnswer, "the provider sent an event that lacks a field of its protocol")
 }
